@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The targets, run inside the build root.  "## " behind a target is its help.
+#
+# build/gcc and build/clang are release builds, build/asan-* carry ASan and
+# UBSan, build/fuzz is clang with libFuzzer, build/cov counts lines.
+
+SUITE   ?=
+SECONDS ?= 60
+ONLY    ?=
+NAME    ?= base
+
+NINJA   := ninja --quiet
+SETUP   := meson setup --werror
+RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
+SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+
+.DEFAULT_GOAL := all
+.PHONY: all help check lint asan coverage fuzz proof bench mutants repro image shell run clean FORCE
+
+all: build/gcc ## build with gcc into build/gcc
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' dev/targets.mk | sed 's/:.*## /\t/' | expand -t 12
+
+build/gcc:        FLAGS := $(RELEASE)
+build/clang:      FLAGS := $(RELEASE)
+build/asan-gcc:   FLAGS := $(SAN)
+build/asan-clang: FLAGS := $(SAN)
+build/fuzz:       FLAGS := $(SAN) -Dfuzz=true
+build/cov:        FLAGS := -Dbuildtype=debug -Db_coverage=true
+build/clang build/asan-clang build/fuzz: export CC := clang
+
+build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORCE
+	@[ -f $@/build.ninja ] || $(SETUP) $(FLAGS) $@ >/dev/null || { cat $@/meson-logs/meson-log.txt; exit 1; }
+	@$(NINJA) -C $@
+
+check: build/gcc ## run the tests [SUITE=unit|platform|fuzz|...]
+	@dev/check build/gcc $(SUITE)
+
+lint: build/gcc ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files
+	@dev/lint build/gcc
+
+asan: build/asan-gcc build/asan-clang ## the tests under ASan + UBSan, both compilers
+	@dev/check build/asan-gcc $(SUITE)
+	@dev/check build/asan-clang $(SUITE)
+
+coverage: build/cov ## line coverage of src/{text,wire,ops}; fails below 95 %
+	@dev/coverage build/cov
+
+fuzz: build/fuzz ## every fuzzer for SECONDS=60 [ONLY=a,b]
+	@dev/fuzz build/fuzz $(SECONDS) $(ONLY)
+
+proof: ## CBMC proves the decoders of tests/proof [ONLY=a,b]
+	@dev/proof $(ONLY)
+
+bench: build/gcc ## measure, write build/bench.json, print a table [ONLY=a,b]
+	@dev/bench build/gcc $(ONLY)
+
+mutants: ## break the code on purpose; a test must notice [ONLY=a,b]
+	@dev/mutants $(ONLY)
+
+repro: ## build twice in two places; the bytes must be equal
+	@dev/repro
+
+shell: ## a shell in the build root
+	@exec bash
+
+clean: ## remove build/
+	rm -rf build
+
+image: ## build a guest image [NAME=base]
+	@[ -x guest/images/$(NAME)/build ] || { echo "make image: there is no guest/images/$(NAME)"; exit 1; }
+	@guest/images/$(NAME)/build
+
+run: all ## start the daemons on this machine
+	@[ -x build/gcc/src/cayd/cayd ] || { echo "make run: there is no daemon to run yet"; exit 1; }

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_ERR_H
+#define CAY_BASE_ERR_H
+/*
+ * err - how failures travel
+ *
+ * A function that can fail returns 0 or more on success and -errno on failure.
+ * If a user may see the failure it also takes a struct cay_err, last, on the
+ * caller's stack:
+ *
+ *	struct cay_err err = {};
+ *	if (thing_open(name, &thing, &err) < 0)
+ *		... reply from err ...
+ *
+ * The code says what kind of failure it is (errors.def), the message what
+ * happened, in lower case and without a full stop.  The first failure wins;
+ * callers add context in front with cay_wrap().  Libraries do not log.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+
+enum cay_code {
+	CAY_OK,
+#define CAY_ERROR(sym, ...) CAY_E_##sym,
+#include "base/errors.def"
+#undef CAY_ERROR
+	CAY_NUM_CODES
+};
+
+struct cay_error_row {
+	const char *symbol;
+	const char *name; /* on the wire */
+	int http;
+	int exit;
+	int errnum;
+	bool retryable;
+	const char *hint;
+};
+
+#define CAY_ERR_MSG_MAX 256
+#define CAY_ERR_FIELD_MAX 64
+
+struct cay_err {
+	enum cay_code code;
+	int errnum;                    /* of the system call that failed, or 0 */
+	char field[CAY_ERR_FIELD_MAX]; /* of the request, "" when none is to blame */
+	char msg[CAY_ERR_MSG_MAX];
+};
+
+/* The row of a code; a number outside the table gets the row of "internal". */
+const struct cay_error_row *cay_error_row(enum cay_code code);
+
+/* Record and return -errno, so that callers write `return cay_fail(err, ...)`.
+ * err may be NULL; a message that does not fit ends in "...". */
+__attribute__((format(printf, 3, 4))) int cay_fail(struct cay_err *err, enum cay_code code,
+						   const char *fmt, ...);
+
+/* The same for a failed system call: records errnum, appends its text and
+ * returns -errnum. */
+__attribute__((format(printf, 4, 5))) int cay_fail_sys(struct cay_err *err, enum cay_code code,
+						       int errnum, const char *fmt, ...);
+
+/* The same for one field of a request; the outermost caller may prefix it with
+ * cay_in_field(). */
+__attribute__((format(printf, 4, 5))) int cay_fail_field(struct cay_err *err, enum cay_code code,
+							 const char *field, const char *fmt, ...);
+
+/* "memory" becomes "limits.memory". */
+void cay_in_field(struct cay_err *err, const char *outer);
+
+/* Put context in front of the message ("start sandbox 'x': ..."); returns ret. */
+__attribute__((format(printf, 3, 4))) int cay_wrap(struct cay_err *err, int ret, const char *fmt,
+						   ...);
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_LOG_H
+#define CAY_BASE_LOG_H
+/*
+ * log - one line per event, written by programs, never by libraries
+ *
+ * On a terminal:   01:50:43 warning cayd sb…: remove cgroup failed, ignoring: …
+ * Anywhere else, one JSON object a line with these keys and no others:
+ *	ts level prog op id request msg
+ * (op, id, request only when the context in force has them).  Levels are
+ * syslog's.  Never log secrets, tokens or request bodies.
+ */
+#include "base/clock.h"
+
+enum log_level { LOG_L_ERROR, LOG_L_WARNING, LOG_L_INFO, LOG_L_DEBUG, LOG_NUM_LEVELS };
+enum log_form { LOG_TEXT, LOG_JSON };
+
+struct log {
+	int fd;
+	enum log_level level; /* less important lines are not written */
+	enum log_form form;
+	const char *prog;
+	const struct clk *clk;
+	/* What we are working on; NULL when nothing. */
+	const char *op, *id, *request;
+	uint64_t lost; /* lines that could not be written */
+};
+
+/* Text when fd is a terminal, JSON otherwise. */
+struct log log_to(int fd, const char *prog, const struct clk *clk);
+__attribute__((format(printf, 3, 4))) void log_line(struct log *l, enum log_level level,
+						    const char *fmt, ...);
+const char *log_level_name(enum log_level level);
+
+#define log_error(l, ...) log_line(l, LOG_L_ERROR, __VA_ARGS__)
+#define log_warn(l, ...) log_line(l, LOG_L_WARNING, __VA_ARGS__)
+#define log_info(l, ...) log_line(l, LOG_L_INFO, __VA_ARGS__)
+#define log_debug(l, ...) log_line(l, LOG_L_DEBUG, __VA_ARGS__)
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_MEM_H
+#define CAY_BASE_MEM_H
+/*
+ * mem - who frees it: the scope that declared it
+ *
+ * Initialise every cleanup variable where it is declared (fds to -EBADF, 0
+ * would be stdin).  Ownership moves only through cay_take() and cay_take_fd(),
+ * or into a parent whose free function is written down.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CAY_CLEANUP(fn) __attribute__((cleanup(fn)))
+#define CAY_MUST_CHECK __attribute__((warn_unused_result))
+#define auto_free CAY_CLEANUP(cay_freep)
+#define auto_close CAY_CLEANUP(cay_closep)
+#define auto_ptr(T) CAY_CLEANUP(T##_freep) struct T *
+#define CAY_DEFINE_FREEP(T, freefn)                \
+	static inline void T##_freep(struct T **p) \
+	{                                          \
+		freefn(*p);                        \
+	}
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define KIB(n) ((size_t)(n) << 10)
+#define MIB(n) ((size_t)(n) << 20)
+
+static inline void cay_freep(void *p)
+{
+	void *ptr = *(void **)p;
+
+	free(ptr);
+}
+
+/* Keeps errno, so that `return -errno` after a failure stays right. */
+static inline void cay_closep(const int *fd)
+{
+	int saved = errno;
+
+	if (*fd >= 0)
+		(void)close(*fd);
+	errno = saved;
+}
+
+#define cay_take(ptr)                           \
+	({                                      \
+		__typeof__(ptr) taken_ = (ptr); \
+		(ptr) = NULL;                   \
+		taken_;                         \
+	})
+
+static inline int cay_take_fd(int *fd)
+{
+	int taken = *fd;
+
+	*fd = -EBADF;
+	return taken;
+}
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/path.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/fault.h"
+
+static int open_how(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
+{
+	struct open_how how = {
+		.flags = (unsigned)(flags | O_CLOEXEC),
+		.mode = flags & (O_CREAT | __O_TMPFILE) ? mode : 0,
+		.resolve = resolve | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd;
+
+	/* EAGAIN: a rename elsewhere raced with "..", the kernel asks to retry */
+	for (int tries = 0; tries < 64; tries++) {
+		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+		if (fd >= 0)
+			return (int)fd;
+		if (errno != EAGAIN && errno != EINTR)
+			break;
+	}
+	return -errno;
+}
+
+int path_open(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return open_how(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+}
+
+int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode)
+{
+	return open_how(dirfd, path, flags, mode, RESOLVE_IN_ROOT);
+}
+
+int path_read(int dirfd, const char *path, struct buf *ret)
+{
+	/* O_NONBLOCK: opening a fifo somebody planted must not hang */
+	auto_close int fd = path_open(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	size_t before = ret->len;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	for (;;) {
+		char chunk[4096];
+		ssize_t n = read(fd, chunk, sizeof(chunk));
+		int r;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		r = n < 0 ? -errno : buf_add(ret, chunk, (size_t)n);
+		if (r < 0) {
+			ret->len = before;
+			return r == -ENOBUFS ? -EFBIG : r;
+		}
+		if (n == 0)
+			return 0;
+	}
+}
+
+int path_write_all(int fd, const void *p, size_t n)
+{
+	const char *at = p;
+
+	while (n) {
+		ssize_t done = write(fd, at, n);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0)
+			return -errno;
+		at += done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
+static int fill_tmp(int dirfd, const char *tmp, const void *p, size_t n, mode_t mode)
+{
+	auto_close int fd = path_open(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC, mode);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = fault(FAULT_WRITE_CREATED);
+	if (r >= 0 && fchmod(fd, mode) < 0) /* a leftover may have another mode */
+		r = -errno;
+	if (r >= 0)
+		r = path_write_all(fd, p, n);
+	if (r >= 0 && fsync(fd) < 0)
+		r = -errno;
+	return r;
+}
+
+int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode)
+{
+	auto_buf tmp = BUF_INIT(NAME_MAX);
+	int r;
+
+	if (strchr(name, '/'))
+		return -EINVAL;
+	r = buf_printf(&tmp, ".tmp-%s", name);
+	if (r < 0)
+		return -ENAMETOOLONG;
+	r = fill_tmp(dirfd, tmp.data, p, n, mode);
+	if (r >= 0)
+		r = fault(FAULT_WRITE_FILLED);
+	if (r >= 0 && renameat(dirfd, tmp.data, dirfd, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlinkat(dirfd, tmp.data, 0);
+		return r;
+	}
+	r = fault(FAULT_WRITE_RENAMED);
+	if (r >= 0 && fsync(dirfd) < 0)
+		r = -errno;
+	return r;
+}

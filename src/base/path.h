@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_PATH_H
+#define CAY_BASE_PATH_H
+/*
+ * path - files by directory fd and openat2, never by composed strings
+ *
+ * A path that came from a sandbox, an image or a client is resolved by the
+ * kernel inside a directory we hold, so links and ".." cannot lead out and
+ * nothing can be swapped between a check and its use.
+ */
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+/* Open below dirfd: no way out, no magic links, every symlink is refused with
+ * -ELOOP.  flags as for openat(); O_CLOEXEC is added. */
+CAY_MUST_CHECK int path_open(int dirfd, const char *path, int flags, mode_t mode);
+/* The same, with dirfd as the root: symlinks are followed but end inside. */
+CAY_MUST_CHECK int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode);
+/* Append the file's content; -EFBIG when it is larger than the buffer allows,
+ * -EINVAL when it is not a regular file. */
+CAY_MUST_CHECK int path_read(int dirfd, const char *path, struct buf *ret);
+/* Replace a file so that a crash leaves the old or the new content, whole, and
+ * a success survives power loss.  name has no slash.  A crash may leave a
+ * ".tmp-" file; starting again overwrites it. */
+CAY_MUST_CHECK int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode);
+/* All n bytes or an error. */
+CAY_MUST_CHECK int path_write_all(int fd, const void *p, size_t n);
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_POOL_H
+#define CAY_BASE_POOL_H
+/*
+ * pool - memory of one request: taken in pieces, given back at once
+ *
+ * Bounded from birth; a request that wants more gets NULL.  Nothing taken from
+ * a pool is freed by itself.
+ */
+#include <stddef.h>
+
+#include "base/mem.h"
+
+struct pool {
+	struct pool_block *blocks;
+	size_t left; /* bytes that may still be taken */
+};
+
+#define auto_pool CAY_CLEANUP(pool_fini) struct pool
+#define POOL_INIT(max_) ((struct pool){ .left = (max_) })
+
+void pool_fini(struct pool *p);
+/* Zeroed and aligned for anything; NULL when memory or the limit ran out. */
+CAY_MUST_CHECK void *pool_take(struct pool *p, size_t count, size_t size);
+/* A copy of n bytes with a 0 behind them. */
+CAY_MUST_CHECK char *pool_strn(struct pool *p, const char *s, size_t n);
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_SPAWN_H
+#define CAY_BASE_SPAWN_H
+/*
+ * spawn - start a program and hold it by pidfd
+ *
+ * The child gets the argv, environment and fds named here and nothing else: no
+ * inherited fd, no inherited variable, default signals, empty mask.  The parent
+ * never needs its pid (it can wrap in under a second); waiting, killing and
+ * polling go by the pidfd.
+ */
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#define SPAWN_FDS_MAX 16
+
+struct spawn {
+	const char *path; /* absolute; PATH is not searched */
+	const char *const *argv;
+	const char *const *env; /* NULL: empty */
+	/* The child's fd i is fds[i]; a negative one is /dev/null for 0..2 and
+	 * closed above. */
+	int fds[SPAWN_FDS_MAX];
+	unsigned n_fds;
+	int cgroup_fd; /* start in this v2 cgroup, or negative */
+	bool session;  /* in a session of its own */
+};
+
+struct child {
+	int pidfd; /* -EBADF once waited for */
+};
+
+#define auto_child CAY_CLEANUP(child_fini) struct child
+#define CHILD_INIT ((struct child){ .pidfd = -EBADF })
+
+/* *ret is usable after success only; a program that cannot be executed fails
+ * here, not in the child. */
+CAY_MUST_CHECK int child_start(const struct spawn *s, struct child *ret, struct cay_err *err);
+/* Block until it ends.  *ret_status is its exit status, or -signal. */
+CAY_MUST_CHECK int child_wait(struct child *c, int *ret_status);
+CAY_MUST_CHECK int child_kill(const struct child *c, int sig);
+/* Kill and reap; fine when already waited for. */
+void child_fini(struct child *c);
+#endif

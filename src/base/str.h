@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_STR_H
+#define CAY_BASE_STR_H
+/*
+ * str - text without locale and without surprises
+ *
+ * A struct slice is a view: bytes somebody else owns, not ended by a 0.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct slice {
+	const char *p;
+	size_t n;
+};
+
+#define SLICE(lit) ((struct slice){ "" lit, sizeof(lit) - 1 })
+
+static inline struct slice slice_of(const char *s)
+{
+	return (struct slice){ s, strlen(s) };
+}
+
+static inline bool slice_eq(struct slice a, struct slice b)
+{
+	return a.n == b.n && (!a.n || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static inline bool str_eq(const char *a, const char *b)
+{
+	return strcmp(a, b) == 0;
+}
+
+static inline bool ascii_lower(char c)
+{
+	return c >= 'a' && c <= 'z';
+}
+
+static inline bool ascii_upper(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+
+static inline bool ascii_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static inline bool ascii_alnum(char c)
+{
+	return ascii_lower(c) || ascii_upper(c) || ascii_digit(c);
+}
+
+/* White space off both ends (space and tab only). */
+struct slice slice_trim(struct slice s);
+/* Cut at the first c: *s becomes what is behind it, the return what is in front
+ * of it.  Without c all of it is returned and *s becomes empty with p NULL. */
+struct slice slice_cut(struct slice *s, char c);
+
+/* Decimal digits only: no sign, no space, no empty text, no leading zero but
+ * "0" itself.  -EINVAL for anything else, -ERANGE outside [min, max]. */
+CAY_MUST_CHECK int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
+
+/* Length of the UTF-8 sequence at p: 1..4, or 0 when it is not one (overlong,
+ * surrogate, above U+10FFFF, cut off). */
+size_t utf8_len(const char *p, size_t n);
+bool utf8_valid(const char *p, size_t n);
+/* The longest prefix that does not end inside a sequence which more bytes could
+ * complete; a stream is cut here so that text stays text. */
+size_t utf8_whole(const char *p, size_t n);
+
+/* A DNS label: 1..63 of a-z 0-9 '-', no '-' at the ends. */
+bool str_dns_label(struct slice s);
+/* Kubernetes' grammar: label keys may have a DNS prefix ("a.b/c"). */
+bool str_label_key(struct slice s);
+bool str_label_value(struct slice s);
+#endif
