@@ -93,11 +93,17 @@ void buf_consume(struct buf *b, size_t n)
 	memmove(b->data, b->data + n, b->len + 1);
 }
 
+void buf_truncate(struct buf *b, size_t len)
+{
+	assert(len <= b->len);
+	b->len = len;
+	if (b->data)
+		b->data[len] = 0;
+}
+
 void buf_clear(struct buf *b)
 {
-	b->len = 0;
-	if (b->data)
-		b->data[0] = 0;
+	buf_truncate(b, 0);
 }
 
 const char *buf_str(const struct buf *b)

@@ -31,13 +31,15 @@ CAY_MUST_CHECK int buf_reserve(struct buf *b, size_t n);
 CAY_MUST_CHECK int buf_add(struct buf *b, const void *p, size_t n);
 CAY_MUST_CHECK int buf_puts(struct buf *b, const char *s);
 CAY_MUST_CHECK int buf_putc(struct buf *b, char c);
-__attribute__((format(printf, 2, 3))) CAY_MUST_CHECK int buf_printf(struct buf *b, const char *fmt,
+CAY_MUST_CHECK __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *b, const char *fmt,
 								    ...);
-__attribute__((format(printf, 2, 0))) CAY_MUST_CHECK int buf_vprintf(struct buf *b, const char *fmt,
+CAY_MUST_CHECK __attribute__((format(printf, 2, 0))) int buf_vprintf(struct buf *b, const char *fmt,
 								     va_list ap);
 
 /* Drop n bytes from the front. */
 void buf_consume(struct buf *b, size_t n);
+/* Drop what is behind the first len bytes. */
+void buf_truncate(struct buf *b, size_t len);
 /* Forget the content, keep the memory. */
 void buf_clear(struct buf *b);
 /* The content as a C string, "" when empty.  Valid until the next change. */

@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #define CAY_CLEANUP(fn) __attribute__((cleanup(fn)))
-#define CAY_MUST_CHECK __attribute__((warn_unused_result))
+#define CAY_MUST_CHECK [[nodiscard]]
 #define auto_free CAY_CLEANUP(cay_freep)
 #define auto_close CAY_CLEANUP(cay_closep)
 #define auto_ptr(T) CAY_CLEANUP(T##_freep) struct T *
-#define CAY_DEFINE_FREEP(T, freefn)                \
+#define CAY_DEFINE_FREEP(T, freefn) \
 	static inline void T##_freep(struct T **p) \
-	{                                          \
-		freefn(*p);                        \
+	{ \
+		freefn(*p); \
 	}
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -45,11 +45,11 @@ static inline void cay_closep(const int *fd)
 	errno = saved;
 }
 
-#define cay_take(ptr)                           \
-	({                                      \
+#define cay_take(ptr) \
+	({ \
 		__typeof__(ptr) taken_ = (ptr); \
-		(ptr) = NULL;                   \
-		taken_;                         \
+		(ptr) = NULL; \
+		taken_; \
 	})
 
 static inline int cay_take_fd(int *fd)

@@ -64,7 +64,7 @@ int path_read(int dirfd, const char *path, struct buf *ret)
 			continue;
 		r = n < 0 ? -errno : buf_add(ret, chunk, (size_t)n);
 		if (r < 0) {
-			ret->len = before;
+			buf_truncate(ret, before);
 			return r == -ENOBUFS ? -EFBIG : r;
 		}
 		if (n == 0)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_TEXT_BASE64_H
+#define CAY_TEXT_BASE64_H
+/*
+ * base64 - RFC 4648 section 4, one spelling per value
+ *
+ * Padding is required and unused bits must be zero, so that two texts are equal
+ * exactly when their bytes are; white space is refused.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+/* How many characters n bytes take, and how many bytes n characters can give. */
+#define BASE64_TEXT(n) (((n) + 2) / 3 * 4)
+#define BASE64_BYTES(n) ((n) / 4 * 3)
+
+/* out has room for BASE64_TEXT(n); no 0 is added. */
+void base64_encode(const uint8_t *in, size_t n, char *out);
+/* out has room for BASE64_BYTES(n); *ret is how many were written.  -EINVAL. */
+[[nodiscard]] int base64_decode(const char *in, size_t n, uint8_t *out, size_t *ret);
+#endif

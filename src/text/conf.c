@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/conf.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "text/quantity.h"
+#include "text/time.h"
+
+static const struct {
+	const char *name; /* in messages and the man page */
+	int (*parse)(struct slice s, uint64_t *ret);
+} types[] = {
+	[CONF_U64] = { "a number", NULL },
+	[CONF_BYTES] = { "a size such as 512Mi", quantity_bytes },
+	[CONF_DURATION] = { "a duration such as 15m", duration_parse },
+	[CONF_BOOL] = { "yes or no", NULL },
+	[CONF_CHOICE] = { "one of", NULL },
+	[CONF_PATH] = { "an absolute path", NULL },
+};
+static_assert(ARRAY_SIZE(types) == CONF_NUM_TYPES);
+
+static int set_number(const struct conf_key *k, struct slice s, void *at)
+{
+	uint64_t v;
+	int r = types[k->type].parse ? types[k->type].parse(s, &v) : str_u64(s, 0, UINT64_MAX, &v);
+
+	if (r < 0)
+		return r;
+	if (v < k->min || v > k->max)
+		return -ERANGE;
+	memcpy(at, &v, sizeof(v));
+	return 0;
+}
+
+static int set_choice(const struct conf_key *k, struct slice s, void *at)
+{
+	for (unsigned i = 0; k->choices[i]; i++)
+		if (slice_eq(s, slice_of(k->choices[i]))) {
+			memcpy(at, &i, sizeof(i));
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int set_bool(struct slice s, void *at)
+{
+	bool yes = slice_eq(s, SLICE("yes"));
+
+	if (!yes && !slice_eq(s, SLICE("no")))
+		return -EINVAL;
+	memcpy(at, &yes, sizeof(yes));
+	return 0;
+}
+
+static int set_path(const struct conf_key *k, struct slice s, char *at)
+{
+	if (!s.n || s.p[0] != '/')
+		return -EINVAL;
+	if (s.n < k->min || s.n > k->max)
+		return -ERANGE;
+	memcpy(at, s.p, s.n);
+	at[s.n] = 0;
+	return 0;
+}
+
+static int set(const struct conf_key *k, struct slice s, void *settings)
+{
+	char *at = (char *)settings + k->offset;
+
+	switch (k->type) {
+	case CONF_U64:
+	case CONF_BYTES:
+	case CONF_DURATION:
+		return set_number(k, s, at);
+	case CONF_BOOL:
+		return set_bool(s, at);
+	case CONF_CHOICE:
+		return set_choice(k, s, at);
+	case CONF_PATH:
+		return set_path(k, s, at);
+	case CONF_NUM_TYPES:
+		break;
+	}
+	unreachable();
+}
+
+/* "a number from 1 to 100000", "one of text, json" */
+static int describe(const struct conf_key *k, struct buf *b)
+{
+	int r = buf_puts(b, types[k->type].name);
+
+	if (r >= 0 && k->type == CONF_U64)
+		r = buf_printf(b, " from %" PRIu64 " to %" PRIu64, k->min, k->max);
+	if (r >= 0 && k->type == CONF_BYTES) {
+		char lo[QUANTITY_TEXT_MAX], hi[QUANTITY_TEXT_MAX];
+
+		quantity_format(k->min, lo);
+		quantity_format(k->max, hi);
+		r = buf_printf(b, ", %s to %s", lo, hi);
+	}
+	if (r >= 0 && k->type == CONF_DURATION) {
+		char lo[DURATION_TEXT_MAX], hi[DURATION_TEXT_MAX];
+
+		duration_format(k->min, lo);
+		duration_format(k->max, hi);
+		r = buf_printf(b, ", %s to %s", lo, hi);
+	}
+	for (unsigned i = 0; r >= 0 && k->type == CONF_CHOICE && k->choices[i]; i++)
+		r = buf_printf(b, "%s %s", i ? "," : "", k->choices[i]);
+	if (r >= 0 && k->type == CONF_PATH)
+		r = buf_printf(b, " of at most %" PRIu64 " bytes", k->max);
+	return r;
+}
+
+static int refuse(const struct conf_key *k, struct slice v, const char *where, struct cay_err *err)
+{
+	auto_buf want = BUF_INIT(512);
+
+	if (describe(k, &want) < 0)
+		buf_clear(&want);
+	return cay_fail(err, CAY_E_INVALID, "%s: %s = '%.*s' is not %s", where, k->key,
+			(int)(v.n > 64 ? 64 : v.n), v.p, buf_str(&want));
+}
+
+void conf_defaults(const struct conf_table *t, void *settings)
+{
+	assert(t->n <= CONF_KEYS_MAX);
+	for (size_t i = 0; i < t->n; i++) {
+		int r = set(&t->keys[i], slice_of(t->keys[i].value), settings);
+
+		assert(r == 0);
+	}
+}
+
+static bool has_section(const struct conf_table *t, struct slice s)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (slice_eq(s, slice_of(t->keys[i].section)))
+			return true;
+	return false;
+}
+
+static const struct conf_key *find(const struct conf_table *t, struct slice section,
+				   struct slice key)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (slice_eq(section, slice_of(t->keys[i].section)) &&
+		    slice_eq(key, slice_of(t->keys[i].key)))
+			return &t->keys[i];
+	return NULL;
+}
+
+static bool printable(struct slice s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (((unsigned char)s.p[i] < 0x20 && s.p[i] != '\t') || s.p[i] == 0x7F)
+			return false;
+	return utf8_valid(s.p, s.n);
+}
+
+struct reader {
+	const struct conf_table *t;
+	void *settings;
+	struct slice section;
+	bool seen[CONF_KEYS_MAX];
+};
+
+static int read_key(struct reader *rd, struct slice line, const char *where, struct cay_err *err)
+{
+	struct slice key = slice_trim(slice_cut(&line, '=')), value = slice_trim(line);
+	const struct conf_key *k;
+
+	if (!line.p)
+		return cay_fail(err, CAY_E_INVALID, "%s: neither [section] nor key = value", where);
+	if (!rd->section.p)
+		return cay_fail(err, CAY_E_INVALID, "%s: '%.*s' stands before any [section]", where,
+				(int)(key.n > 64 ? 64 : key.n), key.p);
+	k = find(rd->t, rd->section, key);
+	if (!k)
+		return cay_fail(err, CAY_E_INVALID, "%s: there is no key '%.*s' in [%.*s]", where,
+				(int)(key.n > 64 ? 64 : key.n), key.p, (int)rd->section.n,
+				rd->section.p);
+	if (rd->seen[k - rd->t->keys])
+		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is set twice", where, k->key);
+	rd->seen[k - rd->t->keys] = true;
+	return set(k, value, rd->settings) < 0 ? refuse(k, value, where, err) : 0;
+}
+
+static int read_line(struct reader *rd, struct slice line, const char *where, struct cay_err *err)
+{
+	if (!printable(line))
+		return cay_fail(err, CAY_E_INVALID, "%s: not plain UTF-8 text", where);
+	line = slice_trim(line);
+	if (!line.n || line.p[0] == '#')
+		return 0;
+	if (line.p[0] != '[')
+		return read_key(rd, line, where, err);
+	if (line.p[line.n - 1] != ']')
+		return cay_fail(err, CAY_E_INVALID, "%s: a section ends in ']'", where);
+	rd->section = (struct slice){ line.p + 1, line.n - 2 };
+	if (!has_section(rd->t, rd->section))
+		return cay_fail(err, CAY_E_INVALID, "%s: there is no section [%.*s]", where,
+				(int)(rd->section.n > 64 ? 64 : rd->section.n), rd->section.p);
+	return 0;
+}
+
+int conf_read(const struct conf_table *t, struct slice text, const char *name, void *settings,
+	      struct cay_err *err)
+{
+	struct reader rd = { .t = t, .settings = settings };
+
+	for (unsigned line = 1; text.n; line++) {
+		auto_buf where = BUF_INIT(128);
+		int r = buf_printf(&where, "%.64s:%u", name, line);
+
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, r, "read '%s'", name);
+		r = read_line(&rd, slice_cut(&text, '\n'), where.data, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int env_name(const struct conf_key *k, struct buf *b)
+{
+	int r = buf_printf(b, "CAY_%s_%s", k->section, k->key);
+
+	for (size_t i = 0; r >= 0 && i < b->len; i++) {
+		if (ascii_lower(b->data[i]))
+			b->data[i] = (char)(b->data[i] - 'a' + 'A');
+		else if (b->data[i] == '-')
+			b->data[i] = '_';
+	}
+	return r;
+}
+
+int conf_override(const struct conf_table *t, const char *const *env, void *settings,
+		  struct cay_err *err)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		auto_buf name = BUF_INIT(128);
+		int r = env_name(&t->keys[i], &name);
+
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, r, "name of a variable");
+		for (size_t e = 0; env[e]; e++) {
+			struct slice value = slice_of(env[e]), key = slice_cut(&value, '=');
+
+			if (!slice_eq(key, (struct slice){ name.data, name.len }))
+				continue;
+			if (!value.p || !printable(value) || set(&t->keys[i], value, settings) < 0)
+				return refuse(&t->keys[i],
+					      (struct slice){ value.p ? value.p : "", value.n },
+					      name.data, err);
+		}
+	}
+	return 0;
+}
+
+static bool begins_section(const struct conf_table *t, size_t i)
+{
+	return i == 0 || !str_eq(t->keys[i].section, t->keys[i - 1].section);
+}
+
+int conf_write_sample(const struct conf_table *t, struct buf *b)
+{
+	int r = buf_puts(b, "# Cay's settings.  Each line below is the default; remove the '#' to "
+			    "change it.\n# cay.conf(5) has the same list.\n");
+
+	for (size_t i = 0; r >= 0 && i < t->n; i++) {
+		const struct conf_key *k = &t->keys[i];
+
+		if (begins_section(t, i))
+			r = buf_printf(b, "\n[%s]\n", k->section);
+		if (r >= 0)
+			r = buf_printf(b, "# %s (", k->help);
+		if (r >= 0)
+			r = describe(k, b);
+		if (r >= 0)
+			r = buf_printf(b, "%s)\n#%s = %s\n", k->live ? "; applied on SIGHUP" : "",
+				       k->key, k->value);
+	}
+	return r;
+}
+
+int conf_write_man(const struct conf_table *t, struct buf *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < t->n; i++) {
+		const struct conf_key *k = &t->keys[i];
+		auto_buf env = BUF_INIT(128);
+
+		if (begins_section(t, i))
+			r = buf_printf(b, "\n## [%s]\n", k->section);
+		if (r >= 0)
+			r = env_name(k, &env);
+		if (r >= 0)
+			r = buf_printf(b, "\n*%s* = _%s_\n\t%s: ", k->key, k->value, k->help);
+		if (r >= 0)
+			r = describe(k, b);
+		/* scdoc reads '_' as underline */
+		for (size_t c = 0; r >= 0 && c < env.len; c++)
+			r = c == 0 ? buf_printf(b, ".%s Variable: %c",
+						k->live ? " Applied on SIGHUP." : "", env.data[c])
+				   : buf_printf(b, "%s%c", env.data[c] == '_' ? "\\" : "",
+						env.data[c]);
+		if (r >= 0)
+			r = buf_puts(b, ".\n");
+	}
+	return r;
+}

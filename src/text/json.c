@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/json.h"
+
+const struct json_limits json_control_limits = {
+	.bytes = KIB(64),
+	.depth = 16,
+	.values = 4096,
+};
+
+void jr_freep(json_t **j)
+{
+	json_decref(*j);
+}
+
+/* One pass without memory: how deep, how many.  Malformed text is counted as if
+ * it were not; jansson will refuse it. */
+static int count(struct slice text, const struct json_limits *limits, struct cay_err *err)
+{
+	bool quoted = false;
+	unsigned depth = 0;
+	size_t values = 1;
+
+	for (size_t i = 0; i < text.n; i++) {
+		char c = text.p[i];
+
+		if (quoted) {
+			if (c == '\\')
+				i++;
+			else if (c == '"')
+				quoted = false;
+		} else if (c == '"') {
+			quoted = true;
+		} else if (c == '{' || c == '[') {
+			values++;
+			if (++depth > limits->depth)
+				return cay_fail(err, CAY_E_TOO_LARGE,
+						"JSON is nested deeper than %u levels",
+						limits->depth);
+		} else if (c == ',') {
+			values++;
+		} else if ((c == '}' || c == ']') && depth) {
+			depth--;
+		}
+	}
+	if (values > limits->values)
+		return cay_fail(err, CAY_E_TOO_LARGE, "JSON has more than %zu values",
+				limits->values);
+	return 0;
+}
+
+int jr_read(struct slice text, const struct json_limits *limits, json_t **ret, struct cay_err *err)
+{
+	json_error_t bad;
+	json_t *j;
+	int r;
+
+	if (text.n > limits->bytes)
+		return cay_fail(err, CAY_E_TOO_LARGE, "JSON is longer than %zu bytes",
+				limits->bytes);
+	r = count(text, limits, err);
+	if (r < 0)
+		return r;
+	j = json_loadb(text.p ? text.p : "", text.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+		       &bad);
+	if (!j && json_error_code(&bad) == json_error_out_of_memory)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %zu bytes of JSON", text.n);
+	if (!j)
+		return cay_fail(err, CAY_E_INVALID, "not JSON: %s, line %d column %d", bad.text,
+				bad.line, bad.column);
+	*ret = j;
+	return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_TEXT_JSON_H
+#define CAY_TEXT_JSON_H
+/*
+ * json - JSON in, from strangers
+ *
+ * jansson builds the tree; before it may, the text is counted: a megabyte of
+ * "{}" would cost 130 ms and 79 MB.  Refused: more bytes, deeper nesting or
+ * more values than the limits say, duplicate keys, invalid UTF-8, NUL in a
+ * string, numbers that do not fit, anything behind the value.  Unknown keys are
+ * refused one layer up, where the field tables are.
+ */
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct json_limits {
+	size_t bytes;
+	unsigned depth;
+	size_t values; /* upper bound: brackets and commas are counted, not values */
+};
+
+/* Control bodies: DESIGN section 6. */
+extern const struct json_limits json_control_limits;
+
+#define auto_json CAY_CLEANUP(jr_freep) json_t *
+
+/* The caller owns *ret.  CAY_E_TOO_LARGE past a limit, CAY_E_INVALID else. */
+[[nodiscard]] int jr_read(struct slice text, const struct json_limits *limits, json_t **ret,
+			  struct cay_err *err);
+void jr_freep(json_t **j);
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/frame.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/jsonw.h"
+#include "base/le.h"
+#include "text/base64.h"
+
+static const char *const stream_names[] = {
+	[FRAME_STDIN] = "stdin",
+	[FRAME_STDOUT] = "stdout",
+	[FRAME_STDERR] = "stderr",
+};
+static_assert(ARRAY_SIZE(stream_names) == FRAME_NUM_STREAMS);
+
+const char *frame_stream_name(enum frame_stream s)
+{
+	return stream_names[s];
+}
+
+/* The rules of the table in frame.h. */
+static bool valid(const struct frame *f)
+{
+	if (f->stream >= FRAME_NUM_STREAMS || f->offset > UINT64_MAX - f->length)
+		return false;
+	switch (f->type) {
+	case FRAME_DATA:
+		return f->length <= FRAME_MAX;
+	case FRAME_GAP:
+		return f->length == sizeof(uint64_t);
+	case FRAME_END:
+	case FRAME_ERROR:
+		return f->stream == 0 && f->offset == 0 && f->length <= FRAME_JSON_MAX;
+	default:
+		return false;
+	}
+}
+
+void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD])
+{
+	assert(valid(f));
+	out[0] = f->type;
+	out[1] = f->stream;
+	le16_put(out + 2, 0);
+	le32_put(out + 4, f->length);
+	le64_put(out + 8, f->offset);
+}
+
+int frame_encode(const struct frame *f, struct buf *out)
+{
+	uint8_t head[FRAME_HEAD];
+	int r = buf_reserve(out, FRAME_HEAD + f->length);
+
+	if (r < 0)
+		return r;
+	frame_encode_head(f, head);
+	r = buf_add(out, head, sizeof(head));
+	return r < 0 ? r : buf_add(out, f->content, f->length);
+}
+
+int frame_decode_head(const uint8_t in[static FRAME_HEAD], struct frame *ret)
+{
+	struct frame f = {
+		.type = in[0],
+		.stream = in[1],
+		.length = le32_get(in + 4),
+		.offset = le64_get(in + 8),
+	};
+
+	if (le16_get(in + 2) != 0 || !valid(&f))
+		return -EPROTO;
+	*ret = f;
+	return 0;
+}
+
+int frame_decode(const uint8_t *in, size_t n, struct frame *ret)
+{
+	struct frame f;
+
+	if (n < FRAME_HEAD)
+		return 0;
+	if (frame_decode_head(in, &f) < 0)
+		return -EPROTO;
+	if (n - FRAME_HEAD < f.length)
+		return 0;
+	f.content = in + FRAME_HEAD;
+	if (f.type == FRAME_GAP && f.offset > UINT64_MAX - le64_get(f.content))
+		return -EPROTO;
+	*ret = f;
+	return (int)(FRAME_HEAD + f.length);
+}
+
+uint64_t frame_gap(const struct frame *f)
+{
+	assert(f->type == FRAME_GAP && f->length == sizeof(uint64_t));
+	return le64_get(f->content);
+}
+
+static int write_b64(struct jw *w, const struct frame *f)
+{
+	size_t n = BASE64_TEXT((size_t)f->length);
+	auto_free char *text = malloc(n + 1);
+
+	if (!text)
+		return -ENOMEM;
+	base64_encode(f->content, f->length, text);
+	jw_strn(w, "b64", (struct slice){ text, n });
+	return 0;
+}
+
+static int write_data(const struct frame *f, struct buf *out)
+{
+	const char *bytes = (const char *)f->content;
+	struct jw w = jw_to(out);
+	int r = 0;
+
+	jw_object(&w, NULL);
+	jw_str(&w, "s", stream_names[f->stream]);
+	jw_u64(&w, "o", f->offset);
+	if (f->type == FRAME_GAP)
+		jw_u64(&w, "n", frame_gap(f));
+	else if (utf8_valid(bytes, f->length))
+		jw_strn(&w, "t", (struct slice){ bytes, f->length });
+	else
+		r = write_b64(&w, f);
+	jw_end(&w);
+	return r < 0 ? r : jw_done(&w);
+}
+
+static int write_json(const struct frame *f, struct buf *out)
+{
+	const char *bytes = (const char *)f->content;
+
+	for (size_t i = 0; i < f->length; i++)
+		if ((unsigned char)bytes[i] < 0x20)
+			return -EPROTO;
+	return utf8_valid(bytes, f->length) ? buf_add(out, bytes, f->length) : -EPROTO;
+}
+
+int frame_to_sse(const struct frame *f, struct buf *out)
+{
+	static const char *const lead[] = {
+		[FRAME_DATA] = "data: ",
+		[FRAME_GAP] = "event: gap\ndata: ",
+		[FRAME_END] = "event: end\ndata: ",
+		[FRAME_ERROR] = "event: error\ndata: ",
+	};
+	static_assert(ARRAY_SIZE(lead) == FRAME_NUM_TYPES);
+	size_t before = out->len;
+	int r;
+
+	assert(valid(f));
+	r = buf_puts(out, lead[f->type]);
+	if (r >= 0)
+		r = f->type <= FRAME_GAP ? write_data(f, out) : write_json(f, out);
+	if (r >= 0)
+		r = buf_puts(out, "\n\n");
+	if (r < 0)
+		buf_truncate(out, before);
+	return r;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_WIRE_FRAME_H
+#define CAY_WIRE_FRAME_H
+/*
+ * frame - what a process writes, on its way to a client
+ *
+ * application/vnd.cay.frames is a sequence of frames, a 16-byte little-endian
+ * header and then `length` bytes:
+ *
+ *	 0  u8   type     1 data, 2 gap, 3 end, 4 error
+ *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end and error
+ *	 2  u16  zero
+ *	 4  u32  length   at most FRAME_MAX
+ *	 8  u64  offset   absolute: how many bytes of this stream came before
+ *
+ * data   the bytes at that offset
+ * gap    a reader fell behind: `offset` is where the loss begins, the content
+ *        a u64, how many bytes were lost
+ * end    the process is over: a JSON object {reason, ...}; the last frame
+ * error  the stream is over but the process may not be: an error object; last
+ *
+ * The same frames travel in WebSocket binary messages, and as text/event-stream
+ * for everyone who would rather read lines (frame_to_sse).
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+#define FRAME_HEAD 16
+#define FRAME_MAX (1u << 20)
+#define FRAME_JSON_MAX 4096 /* content of end and error */
+#define FRAME_MEDIA_TYPE "application/vnd.cay.frames"
+
+enum frame_type { FRAME_DATA = 1, FRAME_GAP, FRAME_END, FRAME_ERROR, FRAME_NUM_TYPES };
+enum frame_stream { FRAME_STDIN, FRAME_STDOUT, FRAME_STDERR, FRAME_NUM_STREAMS };
+
+struct frame {
+	uint8_t type, stream;
+	uint32_t length;
+	uint64_t offset;
+	const uint8_t *content; /* length bytes; NULL in a bare header */
+};
+
+/* The header for f, whose fields must be in range (asserted: it is ours). */
+void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD]);
+[[nodiscard]] int frame_encode(const struct frame *f, struct buf *out);
+
+/* Decode a header alone, so that content can be moved without being gathered.
+ * 0, or -EPROTO. */
+[[nodiscard]] int frame_decode_head(const uint8_t in[static FRAME_HEAD], struct frame *ret);
+/* Decode one whole frame from the front of in: how many bytes it took, 0 when
+ * more are needed, -EPROTO.  ret->content points into in. */
+[[nodiscard]] int frame_decode(const uint8_t *in, size_t n, struct frame *ret);
+
+/* A gap's loss; the frame must be a gap that was decoded. */
+uint64_t frame_gap(const struct frame *f);
+
+/* One server-sent event:  data: {"s":"stdout","o":0,"t":"hi\n"}
+ * "t" when the content is UTF-8, "b64" otherwise; gap, end and error are events
+ * of those names.  -EPROTO when an end's or error's content is not one line of
+ * text, which SSE cannot carry. */
+[[nodiscard]] int frame_to_sse(const struct frame *f, struct buf *out);
+const char *frame_stream_name(enum frame_stream s);
+#endif

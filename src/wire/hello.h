@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_WIRE_HELLO_H
+#define CAY_WIRE_HELLO_H
+/*
+ * hello - what cay-init answers to GET /v1/hello, before anything else is asked
+ *
+ * 32 bytes, little-endian, fixed: the host learns which protocol versions the
+ * program inside speaks without parsing JSON that came from a sandbox.
+ *
+ *	 0  u32  magic "CAYH"
+ *	 4  u16  proto_min
+ *	 6  u16  proto_max
+ *	 8  u64  features, a bit each
+ *	16  u8[16] build
+ *
+ * The host speaks versions N-2..N and takes the highest that both know.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#define HELLO_SIZE 32
+#define HELLO_PROTO_MIN 1
+#define HELLO_PROTO_MAX 1
+#define HELLO_MEDIA_TYPE "application/vnd.cay.hello"
+
+struct hello {
+	uint16_t proto_min, proto_max;
+	uint64_t features;
+	uint8_t build[16];
+};
+
+void hello_encode(const struct hello *h, uint8_t out[static HELLO_SIZE]);
+/* -EPROTO for anything that is not a hello. */
+[[nodiscard]] int hello_decode(const uint8_t *in, size_t n, struct hello *ret);
+/* The version to speak, or -EPROTONOSUPPORT. */
+[[nodiscard]] int hello_choose(const struct hello *theirs, uint16_t our_min, uint16_t our_max);
+#endif

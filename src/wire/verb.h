@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_WIRE_VERB_H
+#define CAY_WIRE_VERB_H
+/*
+ * verb - what cayd says to the one program that is root
+ *
+ * SEQPACKET messages of fixed structs in the machine's own byte order, at most
+ * 4 KiB; bulk goes by fd.  Ids and numbers only: no path and no text crosses in
+ * a request, so there is nothing to escape and little to parse.  verb_check()
+ * looks at every byte of a request (a test adds the fields up), including that
+ * what must be zero is zero.
+ *
+ * Keeper and cayd are of one build or refuse each other in hello, so these
+ * structs may change freely; VERB_ABI changes with them.
+ */
+#include "base/err.h"
+#include "base/id.h"
+
+#define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
+#define VERB_ABI 1
+#define VERB_MESSAGE_MAX 4096
+#define VERB_REPLY_BIT 0x8000
+#define VERB_LIST_MAX 64
+
+/* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that
+ * files on disk belong to (DESIGN section 3). */
+#define VERB_RANGE_BASE UINT32_C(0x00080000)
+#define VERB_RANGE_IDS UINT32_C(0x00010000)
+#define VERB_RANGE_FOREIGN UINT32_C(0x7ffe0000)
+#define VERB_RANGE_MAX ((VERB_RANGE_FOREIGN - VERB_RANGE_BASE) / VERB_RANGE_IDS - 1)
+
+enum verb {
+	VERB_NONE,
+#define CAY_VERB(sym, number, ...) VERB_##sym = number,
+#include "wire/verbs.def"
+#undef CAY_VERB
+	VERB_NUM
+};
+
+struct verb_head {
+	uint32_t magic;
+	uint16_t verb; /* with VERB_REPLY_BIT in a reply */
+	uint16_t size; /* of the whole message */
+	uint64_t seq;  /* the reply has its request's */
+};
+static_assert(sizeof(struct verb_head) == 16);
+
+struct verb_hello {
+	struct verb_head head;
+	uint32_t abi;
+	uint32_t zero;
+	uint8_t build[16];
+};
+static_assert(sizeof(struct verb_hello) == 40);
+
+/* Verbs that need no more than which sandbox.  The generation is part of the
+ * name: a late message for an earlier life of an id does nothing. */
+struct verb_box {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+};
+static_assert(sizeof(struct verb_box) == 40);
+
+struct verb_prepare {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	struct id tenant;
+	uint8_t image[32]; /* SHA-256 */
+	uint64_t disk_bytes;
+	uint64_t disk_inodes;
+	uint32_t range; /* which 65,536 ids */
+	uint32_t zero;
+};
+static_assert(sizeof(struct verb_prepare) == 112);
+
+struct verb_start {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t memory_bytes;
+	uint32_t cpu_milli;
+	uint32_t pids;
+	uint32_t runtime; /* row of the keeper's own table */
+	uint32_t zero;
+};
+static_assert(sizeof(struct verb_start) == 64);
+
+struct verb_limits {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t memory_bytes;
+	uint32_t cpu_milli;
+	uint32_t pids;
+};
+static_assert(sizeof(struct verb_limits) == 56);
+
+struct verb_list {
+	struct verb_head head;
+	uint32_t from; /* how many rows to pass over */
+	uint32_t zero;
+};
+static_assert(sizeof(struct verb_list) == 24);
+
+struct verb_image {
+	struct verb_head head;
+	uint8_t digest[32]; /* SHA-256 */
+	uint64_t bytes;     /* image_add: of the unpacked files at the most; else 0 */
+};
+static_assert(sizeof(struct verb_image) == 56);
+
+struct verb_reply {
+	struct verb_head head;
+	uint32_t code; /* enum cay_code */
+	int32_t errnum;
+	char msg[232]; /* for people, ended by 0 */
+};
+static_assert(sizeof(struct verb_reply) == 256);
+
+struct verb_hello_reply {
+	struct verb_reply reply;
+	uint32_t abi;
+	uint32_t zero;
+	uint8_t build[16];
+};
+static_assert(sizeof(struct verb_hello_reply) == 280);
+
+struct verb_list_row {
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t started_boot_ns; /* 0 when there is no PID 1 */
+	uint32_t range;
+	uint32_t processes;
+};
+static_assert(sizeof(struct verb_list_row) == 40);
+
+struct verb_list_reply {
+	struct verb_reply reply;
+	uint32_t n_rows;
+	uint32_t more; /* 1 when there are rows behind these */
+	struct verb_list_row rows[VERB_LIST_MAX];
+};
+static_assert(sizeof(struct verb_list_reply) <= VERB_MESSAGE_MAX);
+
+struct verb_row {
+	const char *name;
+	uint16_t request_size, reply_size;
+	uint8_t fds;
+	const char *summary;
+};
+
+/* The row of a verb, or NULL. */
+const struct verb_row *verb_row(unsigned verb);
+/* Fill a request's head; the caller fills the rest. */
+void verb_begin(struct verb_head *head, enum verb verb, uint64_t seq);
+/* Is this a request that may be carried out?  n and n_fds are what recvmsg()
+ * gave.  Returns the verb, or -EPROTO for what is not a message at all and
+ * -EINVAL for a field out of range. */
+[[nodiscard]] int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err);
+/* Is this the reply to that request?  -EPROTO if not.  What the keeper reported
+ * goes into err and comes back negative. */
+[[nodiscard]] int verb_check_reply(const void *msg, size_t n, const struct verb_head *request,
+				   struct cay_err *err);
+/* A reply from the keeper's own outcome. */
+void verb_reply_to(struct verb_reply *reply, const struct verb_head *request,
+		   const struct cay_err *err);
+#endif
