@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_FIELD_INTERNAL_H
+#define CAY_OPS_FIELD_INTERNAL_H
+/* What field-*.c share. */
+#include "ops/field.h"
+
+struct field_check_row {
+	const char *pattern; /* ECMA regular expression for the schema, or NULL */
+	const char *what;    /* in messages: "must be ..." */
+	bool (*ok)(struct slice s);
+};
+
+const struct field_check_row *field_check_row(enum field_check check);
+bool field_check_key(enum field_check check, struct slice key);
+/* "must be a number from 1 to 100" */
+[[nodiscard]] int field_refuse(const struct field *f, struct cay_err *err);
+/* Set a scalar from text, as it stands in a query or an example. */
+[[nodiscard]] int field_set_text(const struct field *f, struct slice s, struct pool *pool,
+				 void *ret, struct cay_err *err);
+/* Absent members: defaults, and an error for required ones. */
+[[nodiscard]] int field_set_absent(const struct field *f, void *ret, struct cay_err *err);
+void field_mark(const struct field *f, void *ret);
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/field.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "ops/field-internal.h"
+#include "text/quantity.h"
+#include "text/time.h"
+
+static const char *const type_names[] = {
+	[FIELD_BOOL] = "true or false",
+	[FIELD_U64] = "a whole number",
+	[FIELD_I64] = "a whole number",
+	[FIELD_BYTES] = "a number of bytes or a quantity such as \"512Mi\"",
+	[FIELD_MILLI] = "a number of thousandths or a quantity such as \"500m\"",
+	[FIELD_TEXT] = "text",
+	[FIELD_ENUM] = "one of",
+	[FIELD_ID] = "an id",
+	[FIELD_TIME] = "a time such as 2026-11-15T01:50:43Z",
+	[FIELD_TEXTS] = "a list of texts",
+	[FIELD_MAP] = "an object of texts",
+	[FIELD_OBJECT] = "an object",
+	[FIELD_LIST] = "a list of objects",
+};
+static_assert(ARRAY_SIZE(type_names) == FIELD_NUM_TYPES);
+
+static bool any_ok(struct slice)
+{
+	return true;
+}
+
+static bool path_ok(struct slice s)
+{
+	return s.n && s.p[0] == '/';
+}
+
+static bool word_ok(struct slice s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] <= ' ' || s.p[i] > '~')
+			return false;
+	return s.n > 0;
+}
+
+static bool env_name_ok(struct slice s)
+{
+	if (!s.n || ascii_digit(s.p[0]))
+		return false;
+	for (size_t i = 0; i < s.n; i++)
+		if (!ascii_alnum(s.p[i]) && s.p[i] != '_')
+			return false;
+	return true;
+}
+
+static const struct field_check_row checks[] = {
+	[CHECK_ANY] = { NULL, "", any_ok },
+	[CHECK_NAME] = { "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+			 "lower-case letters, digits and inner '-'", str_dns_label },
+	[CHECK_LABEL] = { "^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$",
+			  "a Kubernetes label", str_label_value },
+	[CHECK_ENV] = { NULL, "named by letters, digits and '_'", any_ok },
+	[CHECK_PATH] = { "^/", "an absolute path", path_ok },
+	[CHECK_WORD] = { "^[!-~]+$", "printable ASCII without spaces", word_ok },
+};
+static_assert(ARRAY_SIZE(checks) == CHECK_NUM);
+
+const char *field_type_name(enum field_type type)
+{
+	return type_names[type];
+}
+
+const struct field_check_row *field_check_row(enum field_check check)
+{
+	return &checks[check];
+}
+
+bool field_check_key(enum field_check check, struct slice key)
+{
+	switch (check) {
+	case CHECK_LABEL:
+		return str_label_key(key);
+	case CHECK_ENV:
+		return env_name_ok(key);
+	case CHECK_ANY:
+	case CHECK_NAME:
+	case CHECK_PATH:
+	case CHECK_WORD:
+	case CHECK_NUM:
+		break;
+	}
+	return key.n > 0;
+}
+
+static int describe_range(const struct field *f, struct buf *b)
+{
+	switch (f->type) {
+	case FIELD_U64:
+	case FIELD_BYTES:
+	case FIELD_MILLI:
+		return buf_printf(b, " from %" PRIu64 " to %" PRIu64, f->min, f->max);
+	case FIELD_TEXT:
+		return buf_printf(b, " of %" PRIu64 " to %" PRIu64 " bytes", f->min, f->max);
+	case FIELD_TEXTS:
+	case FIELD_MAP:
+	case FIELD_LIST:
+		return buf_printf(b, " with %" PRIu64 " to %" PRIu64 " entries", f->min, f->max);
+	case FIELD_ID:
+		return buf_printf(b, " that begins with \"%s\"", id_noun_text(f->noun));
+	case FIELD_ENUM:
+		for (unsigned i = 0; f->choices[i]; i++)
+			if (buf_printf(b, "%s \"%s\"", i ? "," : "", f->choices[i]) < 0)
+				return -ENOBUFS;
+		return 0;
+	case FIELD_BOOL:
+	case FIELD_I64:
+	case FIELD_TIME:
+	case FIELD_OBJECT:
+	case FIELD_NUM_TYPES:
+		break;
+	}
+	return 0;
+}
+
+int field_refuse(const struct field *f, struct cay_err *err)
+{
+	auto_buf want = BUF_INIT(CAY_ERR_MSG_MAX);
+	int r = buf_puts(&want, type_names[f->type]);
+
+	if (r >= 0)
+		r = describe_range(f, &want);
+	if (r >= 0 && f->check != CHECK_ANY)
+		r = buf_printf(&want, ", %s", checks[f->check].what);
+	if (r < 0)
+		buf_clear(&want);
+	return cay_fail_field(err, CAY_E_INVALID, f->name, "'%s' must be %s", f->name,
+			      want.len ? want.data : type_names[f->type]);
+}
+
+void field_mark(const struct field *f, void *ret)
+{
+	if (f->has)
+		*((bool *)ret + (f->has - 1)) = true;
+}
+
+int field_set_absent(const struct field *f, void *ret, struct cay_err *err)
+{
+	void *at = (char *)ret + f->offset;
+
+	if (f->required)
+		return cay_fail_field(err, CAY_E_INVALID, f->name, "'%s' is missing", f->name);
+	if (f->type == FIELD_U64 || f->type == FIELD_BYTES || f->type == FIELD_MILLI)
+		memcpy(at, &f->preset, sizeof(f->preset));
+	else if (f->type == FIELD_ENUM || f->type == FIELD_BOOL)
+		memcpy(at, &(unsigned){ (unsigned)f->preset },
+		       f->type == FIELD_ENUM ? sizeof(unsigned) : sizeof(bool));
+	return 0;
+}
+
+static int set_number(const struct field *f, struct slice s, void *at)
+{
+	uint64_t v;
+	int r;
+
+	if (f->type == FIELD_BYTES)
+		r = quantity_bytes(s, &v);
+	else if (f->type == FIELD_MILLI)
+		r = quantity_milli(s, &v);
+	else if (f->type == FIELD_TIME)
+		r = time_parse(s, &v);
+	else
+		r = str_u64(s, 0, UINT64_MAX, &v);
+	if (r < 0)
+		return r;
+	if (f->type != FIELD_TIME && (v < f->min || v > f->max))
+		return -ERANGE;
+	memcpy(at, &v, sizeof(v));
+	return 0;
+}
+
+static int set_enum(const struct field *f, struct slice s, unsigned *at)
+{
+	for (unsigned i = 0; f->choices[i]; i++)
+		if (slice_eq(s, slice_of(f->choices[i]))) {
+			*at = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int set_text(const struct field *f, struct slice s, struct pool *pool, const char **at)
+{
+	if (s.n < f->min || s.n > f->max || memchr(s.p, 0, s.n) || !utf8_valid(s.p, s.n) ||
+	    !checks[f->check].ok(s))
+		return -EINVAL;
+	*at = pool_strn(pool, s.p, s.n);
+	return *at ? 0 : -ENOMEM;
+}
+
+static int set_bool(struct slice s, bool *at)
+{
+	*at = slice_eq(s, SLICE("true"));
+	return *at || slice_eq(s, SLICE("false")) ? 0 : -EINVAL;
+}
+
+int field_set_text(const struct field *f, struct slice s, struct pool *pool, void *ret,
+		   struct cay_err *err)
+{
+	void *at = (char *)ret + f->offset;
+	int r = -EINVAL;
+
+	switch (f->type) {
+	case FIELD_U64:
+	case FIELD_BYTES:
+	case FIELD_MILLI:
+	case FIELD_TIME:
+		r = set_number(f, s, at);
+		break;
+	case FIELD_BOOL:
+		r = set_bool(s, at);
+		break;
+	case FIELD_ENUM:
+		r = set_enum(f, s, at);
+		break;
+	case FIELD_TEXT:
+		r = set_text(f, s, pool, at);
+		break;
+	case FIELD_ID:
+		r = id_parse(f->noun, s, at);
+		break;
+	case FIELD_I64:
+	case FIELD_TEXTS:
+	case FIELD_MAP:
+	case FIELD_OBJECT:
+	case FIELD_LIST:
+	case FIELD_NUM_TYPES:
+		break;
+	}
+	if (r == -ENOMEM)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+	if (r < 0)
+		return field_refuse(f, err);
+	field_mark(f, ret);
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_FIELD_H
+#define CAY_OPS_FIELD_H
+/*
+ * field - one table per JSON object: it decodes, encodes, documents and shows
+ *
+ * A table row says what a member is called, where it lies in the C struct, what
+ * it may be and how it looks; everything else is derived.  field_decode() fills
+ * a zeroed struct from JSON (unknown, duplicate, missing and mistyped members
+ * are refused by name), field_decode_query() does so from a query string,
+ * field_encode() writes the struct back, field_schema() writes JSON Schema,
+ * field_example() an object that field_decode() accepts.
+ *
+ * null means absent.  An absent number takes the row's default; where absent
+ * must differ from 0 the row names a bool that tells.  Text, lists and maps live
+ * in the request's pool and die with it.
+ */
+#include "base/err.h"
+#include "base/id.h"
+#include "base/jsonw.h"
+#include "base/pool.h"
+#include "text/json.h"
+
+enum field_type {
+	FIELD_BOOL,   /* bool */
+	FIELD_U64,    /* uint64_t */
+	FIELD_I64,    /* int64_t */
+	FIELD_BYTES,  /* uint64_t; a number or "512Mi" */
+	FIELD_MILLI,  /* uint64_t; a number of thousandths or "500m", "2" */
+	FIELD_TEXT,   /* const char *, NULL when absent */
+	FIELD_ENUM,   /* unsigned, an index into choices */
+	FIELD_ID,     /* struct id */
+	FIELD_TIME,   /* uint64_t, nanoseconds since 1970 */
+	FIELD_TEXTS,  /* struct field_texts */
+	FIELD_MAP,    /* struct field_map */
+	FIELD_OBJECT, /* a struct, described by sub */
+	FIELD_LIST,   /* struct field_list of such structs */
+	FIELD_NUM_TYPES
+};
+
+struct field_texts {
+	const char **v;
+	size_t n;
+};
+
+struct field_map {
+	const char **keys, **values;
+	size_t n;
+};
+
+struct field_list {
+	void *v; /* n structs of the sub table's size */
+	size_t n;
+};
+
+/* What text may be, beyond valid UTF-8 without NUL. */
+enum field_check {
+	CHECK_ANY,
+	CHECK_NAME,  /* a DNS label */
+	CHECK_LABEL, /* Kubernetes label values (maps: and keys) */
+	CHECK_ENV,   /* maps: keys are variable names */
+	CHECK_PATH,  /* absolute */
+	CHECK_WORD,  /* printable ASCII without space */
+	CHECK_NUM
+};
+
+struct field;
+
+struct field_table {
+	const char *name; /* of the schema */
+	const char *help;
+	size_t size; /* of the C struct */
+	const struct field *rows;
+	size_t n;
+};
+
+struct field {
+	const char *name;
+	enum field_type type;
+	size_t offset;
+	size_t has; /* offset of a bool plus one, or 0: set when present */
+	bool required;
+	uint64_t min, max; /* of the number, the text's length, the list's length */
+	uint64_t preset;   /* the number when absent */
+	enum field_check check;
+	enum id_noun noun;
+	const char *const *choices; /* FIELD_ENUM: ended by NULL */
+	const struct field_table *sub;
+	const char *example; /* as text; FIELD_TEXTS separated by '|', FIELD_MAP a=b */
+	const char *help;
+};
+
+[[nodiscard]] int field_decode(const struct field_table *t, const json_t *j, struct pool *pool,
+			       void *ret, struct cay_err *err);
+/* query is what stands behind '?'; only scalar rows can be in it. */
+[[nodiscard]] int field_decode_query(const struct field_table *t, struct slice query,
+				     struct pool *pool, void *ret, struct cay_err *err);
+void field_encode(const struct field_table *t, const char *key, const void *in, struct jw *w);
+void field_schema(const struct field_table *t, const char *key, struct jw *w);
+/* The schema of one row, as OpenAPI parameters need it. */
+void field_schema_row(const struct field *f, const char *key, struct jw *w);
+void field_example(const struct field_table *t, const char *key, struct jw *w);
+const char *field_type_name(enum field_type type);
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/op.h"
+
+const struct op ops[OP_NUM] = {
+#define CAY_OP(sym, name, method, path, scope, where, status, body, body_max, reply, request, \
+	       query, response, test, summary) \
+	[OP_##sym] = { name,   METHOD_##method, path,     SCOPE_##scope, WHERE_##where, \
+		       status, BODY_##body,     body_max, REPLY_##reply, request, \
+		       query,  response,        test,     summary },
+#include "ops/ops.def"
+#undef CAY_OP
+};
+
+static const char *const method_names[] = {
+	[METHOD_NONE] = "",   [METHOD_GET] = "GET",       [METHOD_POST] = "POST",
+	[METHOD_PUT] = "PUT", [METHOD_DELETE] = "DELETE",
+};
+static_assert(ARRAY_SIZE(method_names) == METHOD_NUM);
+
+static const char *const scope_names[] = {
+	[SCOPE_NONE] = "",       [SCOPE_PUBLIC] = "public",     [SCOPE_READ] = "read",
+	[SCOPE_WRITE] = "write", [SCOPE_OPERATOR] = "operator",
+};
+static_assert(ARRAY_SIZE(scope_names) == SCOPE_NUM);
+
+const struct op_param op_params[] = {
+	{ "sandbox", ID_SANDBOX, "Id of a sandbox" },
+	{ "exec", ID_EXEC, "Id of a command in it" },
+	{ "image", ID_IMAGE, "Id of an image" },
+};
+const size_t op_n_params = ARRAY_SIZE(op_params);
+
+const char *op_method_name(enum op_method m)
+{
+	return method_names[m];
+}
+
+const char *op_scope_name(enum op_scope s)
+{
+	return scope_names[s];
+}
+
+static enum id_noun param_noun(struct slice name)
+{
+	for (size_t i = 0; i < op_n_params; i++)
+		if (slice_eq(name, slice_of(op_params[i].name)))
+			return op_params[i].noun;
+	return ID_NONE;
+}
+
+/* Segment by segment; "{name}" takes an id of its noun. */
+static bool match_path(const char *pattern, struct slice path, struct op_match *m)
+{
+	struct slice want = slice_of(pattern);
+
+	m->n_params = 0;
+	while (want.p && path.p) {
+		struct slice w = slice_cut(&want, '/'), p = slice_cut(&path, '/');
+
+		if (w.n && w.p[0] == '{') {
+			enum id_noun noun = param_noun((struct slice){ w.p + 1, w.n - 2 });
+
+			if (id_parse(noun, p, &m->params[m->n_params]) < 0)
+				return false;
+			m->n_params++;
+		} else if (!slice_eq(w, p)) {
+			return false;
+		}
+	}
+	return !want.p && !path.p;
+}
+
+int op_find(struct slice method, struct slice target, struct op_match *ret, unsigned *ret_allow,
+	    struct cay_err *err)
+{
+	struct op_match m = { .query = target };
+	struct slice path = slice_cut(&m.query, '?');
+	unsigned allow = 0;
+
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		if (!match_path(ops[i].path, path, &m))
+			continue;
+		if (slice_eq(method, slice_of(method_names[ops[i].method]))) {
+			m.op = &ops[i];
+			*ret = m;
+			return 0;
+		}
+		allow |= 1u << ops[i].method;
+	}
+	*ret_allow = allow;
+	if (allow)
+		return cay_fail(err, CAY_E_METHOD, "this path does not take %.*s",
+				(int)(method.n > 16 ? 16 : method.n), method.p);
+	return cay_fail(err, CAY_E_NOT_FOUND, "nothing is here");
+}
+
+void op_write_error(const struct cay_err *err, const char *request_id, struct jw *w)
+{
+	const struct cay_error_row *row = cay_error_row(err->code);
+	struct error_body body = {
+		.error = {
+			.code = row->name,
+			.message = err->msg,
+			.hint = row->hint,
+			.field = err->field[0] ? err->field : NULL,
+			.request_id = request_id,
+			.retryable = row->retryable,
+		},
+	};
+
+	field_encode(&error_body_table, NULL, &body, w);
+}

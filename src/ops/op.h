@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_OP_H
+#define CAY_OPS_OP_H
+/*
+ * op - the operation table, and finding a row in it
+ *
+ * Scope, body limit and fields are applied from the row before any handler
+ * runs.  A path that names nothing and an id that cannot be one are the same
+ * 404: the router does not decode, so an encoded slash or letter never matches.
+ */
+#include "ops/types.h"
+
+/* 0 is nothing, so that a row cannot forget its scope. */
+enum op_scope { SCOPE_NONE, SCOPE_PUBLIC, SCOPE_READ, SCOPE_WRITE, SCOPE_OPERATOR, SCOPE_NUM };
+enum op_method { METHOD_NONE, METHOD_GET, METHOD_POST, METHOD_PUT, METHOD_DELETE, METHOD_NUM };
+enum op_where { WHERE_CONTROL, WHERE_INSIDE, WHERE_NUM };
+enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
+/* FRAMES: JSON when waited for, frames or SSE when the client accepts them.
+ * DOC: a JSON document without a schema of its own. */
+enum op_reply { REPLY_JSON, REPLY_RAW, REPLY_FRAMES, REPLY_DOC, REPLY_NUM };
+
+enum op_id {
+#define CAY_OP(sym, ...) OP_##sym,
+#include "ops/ops.def"
+#undef CAY_OP
+	OP_NUM
+};
+
+struct op {
+	const char *name;
+	enum op_method method;
+	const char *path;
+	enum op_scope scope;
+	enum op_where where;
+	int status; /* of success */
+	enum op_body body;
+	size_t body_max;
+	enum op_reply reply;
+	const struct field_table *request, *query, *response; /* or NULL */
+	const char *test;
+	const char *summary;
+};
+
+extern const struct op ops[OP_NUM];
+
+#define OP_PARAMS_MAX 2
+
+struct op_match {
+	const struct op *op;
+	struct id params[OP_PARAMS_MAX]; /* in the order of the path */
+	unsigned n_params;
+	struct slice query; /* behind '?', not decoded */
+};
+
+/* What {name} in a path stands for. */
+struct op_param {
+	const char *name;
+	enum id_noun noun;
+	const char *help;
+};
+extern const struct op_param op_params[];
+extern const size_t op_n_params;
+
+/* Find the operation for a request's method and target.  CAY_E_NOT_FOUND, or
+ * CAY_E_METHOD with the methods that would do in ret_allow (a bit each, 1u <<
+ * method). */
+[[nodiscard]] int op_find(struct slice method, struct slice target, struct op_match *ret,
+			  unsigned *ret_allow, struct cay_err *err);
+
+const char *op_method_name(enum op_method m);
+const char *op_scope_name(enum op_scope s);
+
+/* The body of a failed request. */
+void op_write_error(const struct cay_err *err, const char *request_id, struct jw *w);
+/* The whole interface as OpenAPI 3.1. */
+void op_write_openapi(struct jw *w);
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * openapi - the operation table as an OpenAPI 3.1 document
+ *
+ * Paths in the order of the table, the methods of one path together.  Every
+ * failure has the one shape of ErrorBody.
+ */
+#include <stdio.h>
+
+#include "ops/op.h"
+
+static void write_ref(struct jw *w, const char *key, const char *kind, const char *name)
+{
+	auto_buf ref = BUF_INIT(128);
+
+	if (buf_printf(&ref, "#/components/%s/%s", kind, name) < 0)
+		w->err = -ENOMEM;
+	jw_object(w, key);
+	jw_str(w, "$ref", buf_str(&ref));
+	jw_end(w);
+}
+
+static void write_media(struct jw *w, const char *type, const struct field_table *t)
+{
+	jw_object(w, type);
+	if (t) {
+		write_ref(w, "schema", "schemas", t->name);
+		field_example(t, "example", w);
+	} else {
+		jw_object(w, "schema");
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static void write_path_params(struct jw *w, const char *path)
+{
+	for (size_t i = 0; i < op_n_params; i++) {
+		const struct op_param *p = &op_params[i];
+		const struct field as_field = { .type = FIELD_ID,
+						.noun = p->noun,
+						.help = p->help };
+		auto_buf brace = BUF_INIT(64);
+
+		if (buf_printf(&brace, "{%s}", p->name) < 0)
+			w->err = -ENOMEM;
+		if (!strstr(path, buf_str(&brace)))
+			continue;
+		jw_object(w, NULL);
+		jw_str(w, "name", p->name);
+		jw_str(w, "in", "path");
+		jw_bool(w, "required", true);
+		field_schema_row(&as_field, "schema", w);
+		jw_end(w);
+	}
+}
+
+static void write_params(struct jw *w, const struct op *op)
+{
+	jw_array(w, "parameters");
+	write_path_params(w, op->path);
+	for (size_t i = 0; op->query && i < op->query->n; i++) {
+		const struct field *f = &op->query->rows[i];
+
+		jw_object(w, NULL);
+		jw_str(w, "name", f->name);
+		jw_str(w, "in", "query");
+		jw_str(w, "description", f->help);
+		jw_bool(w, "required", f->required);
+		field_schema_row(f, "schema", w);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static void write_request(struct jw *w, const struct op *op)
+{
+	if (op->body == BODY_NONE)
+		return;
+	jw_object(w, "requestBody");
+	jw_bool(w, "required", true);
+	jw_object(w, "content");
+	write_media(w, op->body == BODY_JSON ? "application/json" : "application/octet-stream",
+		    op->request);
+	jw_end(w);
+	jw_end(w);
+}
+
+static void write_success(struct jw *w, const struct op *op)
+{
+	char status[8];
+
+	if (snprintf(status, sizeof(status), "%d", op->status) >= (int)sizeof(status))
+		w->err = -EINVAL;
+	jw_object(w, status);
+	jw_str(w, "description", op->summary);
+	jw_object(w, "content");
+	if (op->reply == REPLY_RAW)
+		write_media(w, "application/octet-stream", NULL);
+	else
+		write_media(w, "application/json", op->response);
+	if (op->reply == REPLY_FRAMES) {
+		write_media(w, "application/vnd.cay.frames", NULL);
+		write_media(w, "text/event-stream", NULL);
+	}
+	jw_end(w);
+	jw_end(w);
+}
+
+static void write_responses(struct jw *w, const struct op *op)
+{
+	jw_object(w, "responses");
+	write_success(w, op);
+	write_ref(w, "4XX", "responses", "Error");
+	write_ref(w, "5XX", "responses", "Error");
+	jw_end(w);
+}
+
+static void write_method(struct jw *w, const struct op *op)
+{
+	static const char *const keys[] = {
+		[METHOD_GET] = "get",
+		[METHOD_POST] = "post",
+		[METHOD_PUT] = "put",
+		[METHOD_DELETE] = "delete",
+	};
+	static_assert(ARRAY_SIZE(keys) == METHOD_NUM);
+	struct slice tag = slice_of(op->name);
+
+	jw_object(w, keys[op->method]);
+	jw_str(w, "operationId", op->name);
+	jw_str(w, "summary", op->summary);
+	jw_array(w, "tags");
+	jw_strn(w, NULL, slice_cut(&tag, '.'));
+	jw_end(w);
+	jw_array(w, "security");
+	if (op->scope != SCOPE_PUBLIC) {
+		jw_object(w, NULL);
+		jw_array(w, "key");
+		jw_str(w, NULL, op_scope_name(op->scope));
+		jw_end(w);
+		jw_end(w);
+	}
+	jw_end(w);
+	write_params(w, op);
+	write_request(w, op);
+	write_responses(w, op);
+	jw_end(w);
+}
+
+static bool first_of_path(unsigned i)
+{
+	for (unsigned k = 0; k < i; k++)
+		if (str_eq(ops[k].path, ops[i].path))
+			return false;
+	return true;
+}
+
+static void write_paths(struct jw *w)
+{
+	jw_object(w, "paths");
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		if (!first_of_path(i))
+			continue;
+		jw_object(w, ops[i].path);
+		for (unsigned k = i; k < OP_NUM; k++)
+			if (str_eq(ops[k].path, ops[i].path))
+				write_method(w, &ops[k]);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static bool is_query(const struct field_table *t)
+{
+	for (unsigned i = 0; i < OP_NUM; i++)
+		if (ops[i].query == t)
+			return true;
+	return false;
+}
+
+static void write_components(struct jw *w)
+{
+	jw_object(w, "components");
+	jw_object(w, "securitySchemes");
+	jw_object(w, "key");
+	jw_str(w, "type", "http");
+	jw_str(w, "scheme", "bearer");
+	jw_str(w, "description", "An API key; an operation lists the scope the key must have");
+	jw_end(w);
+	jw_end(w);
+	jw_object(w, "responses");
+	jw_object(w, "Error");
+	jw_str(w, "description", "What went wrong, why, and what to do");
+	jw_object(w, "content");
+	write_media(w, "application/json", &error_body_table);
+	jw_end(w);
+	jw_end(w);
+	jw_end(w);
+	jw_object(w, "schemas");
+	for (size_t i = 0; field_tables[i]; i++)
+		if (!is_query(field_tables[i]))
+			field_schema(field_tables[i], field_tables[i]->name, w);
+	jw_end(w);
+	jw_end(w);
+}
+
+static void write_tags(struct jw *w)
+{
+	static const struct {
+		const char *name, *help;
+	} tags[] = {
+		{ "system", "The service itself" },
+		{ "sandbox", "Computers for agents" },
+		{ "exec", "Commands in a sandbox" },
+		{ "image", "What sandboxes are made from" },
+	};
+
+	jw_array(w, "tags");
+	for (size_t i = 0; i < ARRAY_SIZE(tags); i++) {
+		jw_object(w, NULL);
+		jw_str(w, "name", tags[i].name);
+		jw_str(w, "description", tags[i].help);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+void op_write_openapi(struct jw *w)
+{
+	jw_object(w, NULL);
+	jw_str(w, "openapi", "3.1.0");
+	jw_object(w, "info");
+	jw_str(w, "title", "Cay");
+	jw_str(w, "version", CAY_VERSION);
+	jw_str(w, "description", "A Linux computer for every agent, on machines you own");
+	jw_object(w, "license");
+	jw_str(w, "name", "Apache-2.0");
+	jw_str(w, "identifier", "Apache-2.0");
+	jw_end(w);
+	jw_end(w);
+	jw_array(w, "servers");
+	jw_object(w, NULL);
+	jw_str(w, "url", "/");
+	jw_end(w);
+	jw_end(w);
+	write_tags(w);
+	write_paths(w);
+	write_components(w);
+	jw_end(w);
+}

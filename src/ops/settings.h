@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_SETTINGS_H
+#define CAY_OPS_SETTINGS_H
+/*
+ * settings - what cay.conf can say; every daemon reads the same file
+ */
+#include "text/conf.h"
+
+enum log_format { LOG_FORMAT_AUTO, LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_NUM };
+
+struct settings {
+	unsigned log_level;  /* enum log_level */
+	unsigned log_format; /* enum log_format */
+	char state_dir[4096];
+	char run_dir[81]; /* a socket below it must fit into sun_path */
+};
+
+extern const struct conf_table settings_table;
+#endif

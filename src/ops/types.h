@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_TYPES_H
+#define CAY_OPS_TYPES_H
+/*
+ * types - requests and replies as C structs; schemas.def has a row per member
+ */
+#include "ops/field.h"
+
+enum sandbox_state {
+	SB_PENDING,
+	SB_RUNNING,
+	SB_PAUSED,
+	SB_SUSPENDED,
+	SB_ENDING,
+	SB_TERMINATED,
+	SB_FAILED,
+	SB_NUM_STATES
+};
+
+/* Why something ended; the evidence stands beside it. */
+enum end_reason {
+	END_EXIT,
+	END_SIGNAL,
+	END_TIMEOUT,
+	END_OOM,
+	END_KILLED,
+	END_TTL,
+	END_IDLE,
+	END_QUOTA,
+	END_EVICTED,
+	END_START_FAILED,
+	END_NODE_LOST,
+	END_NUM_REASONS
+};
+
+enum exec_state { EXEC_RUNNING, EXEC_ENDED, EXEC_NUM_STATES };
+enum exec_output { OUTPUT_AUTO, OUTPUT_BLOCK, OUTPUT_DROP, OUTPUT_SPOOL, OUTPUT_NUM };
+
+struct health {
+	unsigned status;
+	const char *version;
+};
+
+struct limits {
+	uint64_t memory_bytes, cpu_milli, pids;
+};
+
+struct sandbox_create {
+	const char *image, *name;
+	struct field_map labels, env;
+	struct limits limits;
+	bool wait;
+};
+
+struct end {
+	unsigned reason;
+	bool has_exit_code, has_signal, inferred;
+	uint64_t exit_code;
+	const char *signal, *detail;
+};
+
+struct sandbox {
+	struct id id, tenant;
+	const char *name, *image;
+	unsigned state;
+	struct field_map labels;
+	struct limits limits;
+	uint64_t created_ns;
+	struct end end;
+	bool has_end;
+};
+
+struct page_query {
+	uint64_t limit;
+	const char *cursor;
+};
+
+struct sandbox_list {
+	struct field_list sandboxes;
+	const char *next_cursor;
+};
+
+struct exec_run {
+	struct field_texts argv;
+	bool has_argv;
+	const char *shell, *cwd, *user, *stdin_text;
+	struct field_map env;
+	uint64_t timeout_ms;
+	unsigned output;
+	bool detach;
+};
+
+struct exec {
+	struct id id;
+	unsigned state;
+	uint64_t started_ns, ended_ns;
+	uint64_t stdout_bytes, stderr_bytes;
+	struct end end;
+	bool has_end;
+};
+
+struct exec_list {
+	struct field_list execs;
+};
+
+struct exec_output_query {
+	unsigned stream;
+	uint64_t offset, limit;
+	bool follow;
+};
+
+struct exec_stdin_query {
+	bool close;
+};
+
+struct exec_signal {
+	const char *signal;
+};
+
+struct image {
+	struct id id;
+	const char *name, *digest;
+	uint64_t size_bytes, created_ns;
+};
+
+struct image_list {
+	struct field_list images;
+	const char *next_cursor;
+};
+
+struct image_import_query {
+	const char *name;
+};
+
+struct error_details {
+	const char *node;
+};
+
+struct error_object {
+	const char *code, *message, *hint, *field, *request_id;
+	bool retryable;
+	struct error_details details;
+	bool has_details;
+};
+
+struct error_body {
+	struct error_object error;
+};
+
+#define CAY_SCHEMA(s) extern const struct field_table s##_table;
+#include "ops/schemas.list.def"
+#undef CAY_SCHEMA
+
+/* Every table, in the order of schemas.list.def, ended by NULL. */
+extern const struct field_table *const field_tables[];
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tablegen - print what the tables say: documents that cannot disagree with the
+ * program, because they are made from the same rows
+ *
+ * `make docs` writes its output into docs/; lint checks that it is fresh.
+ */
+#include <stdio.h>
+
+#include "base/fault.h"
+#include "base/path.h"
+#include "ops/op.h"
+#include "ops/settings.h"
+#include "wire/verb.h"
+
+static int openapi(struct buf *b)
+{
+	struct jw w = jw_to(b);
+
+	op_write_openapi(&w);
+	return jw_done(&w);
+}
+
+static int errors(struct buf *b)
+{
+	int r = buf_puts(b, "# Errors\n\nEvery failure is `{\"error\": {\"code\", \"message\", "
+			    "\"hint\", \"field\", \"retryable\", \"request_id\", \"details\"}}`.\n"
+			    "`cay` exits with the status in the third column.\n\n"
+			    "| code | HTTP | exit | retry | what to do |\n|---|---|---|---|---|\n");
+
+	for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
+		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
+
+		r = buf_printf(b, "| `%s` | %d | %d | %s | %s |\n", e->name, e->http, e->exit,
+			       e->retryable ? "yes" : "no", e->hint);
+	}
+	return r;
+}
+
+static int operations(struct buf *b)
+{
+	int r = buf_puts(b, "# Operations\n\n`openapi.json` beside this page has every field.\n\n"
+			    "| operation | request | scope | runs | what it does |\n"
+			    "|---|---|---|---|---|\n");
+
+	for (unsigned i = 0; r >= 0 && i < OP_NUM; i++)
+		r = buf_printf(b, "| `%s` | `%s %s` | %s | %s | %s |\n", ops[i].name,
+			       op_method_name(ops[i].method), ops[i].path,
+			       op_scope_name(ops[i].scope),
+			       ops[i].where == WHERE_INSIDE ? "inside" : "control", ops[i].summary);
+	return r;
+}
+
+static int verbs(struct buf *b)
+{
+	int r = buf_puts(b, "# Keeper verbs\n\nWhat `cayd` can ask of the one program that is "
+			    "root; src/wire/verb.h has the structs.\n\n"
+			    "| verb | bytes | fds | what it does |\n|---|---|---|---|\n");
+
+	for (unsigned i = VERB_NONE + 1; r >= 0 && i < VERB_NUM; i++)
+		r = buf_printf(b, "| `%s` | %u | %u | %s |\n", verb_row(i)->name,
+			       verb_row(i)->request_size, verb_row(i)->fds, verb_row(i)->summary);
+	return r;
+}
+
+static int faults(struct buf *b)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r >= 0 && i < FAULT_NUM; i++)
+		r = buf_printf(b, "%s\n", fault_name((enum fault_point)i));
+	return r;
+}
+
+static int sample(struct buf *b)
+{
+	return conf_write_sample(&settings_table, b);
+}
+
+static int man(struct buf *b)
+{
+	int r = buf_puts(b, "cay.conf(5)\n\n# NAME\n\ncay.conf - settings of Cay's daemons\n\n"
+			    "# DESCRIPTION\n\n"
+			    "_/etc/cay/cay.conf_ is read by every daemon. A line is a comment that "
+			    "begins with #, a [section], or key = value; anything else, an unknown "
+			    "or repeated key and a value out of range are errors that name the "
+			    "line. A variable named below overrides the file.\n\n# KEYS\n");
+
+	return r < 0 ? r : conf_write_man(&settings_table, b);
+}
+
+static const struct {
+	const char *name;
+	int (*write)(struct buf *b);
+	const char *help;
+} documents[] = {
+	{ "openapi", openapi, "the interface as OpenAPI 3.1" },
+	{ "operations", operations, "the operation table, Markdown" },
+	{ "errors", errors, "the error table, Markdown" },
+	{ "verbs", verbs, "the keeper's verbs, Markdown" },
+	{ "sample", sample, "a sample cay.conf" },
+	{ "man", man, "cay.conf(5), scdoc" },
+	{ "faults", faults, "every failpoint, one a line" },
+};
+
+int main(int argc, char **argv)
+{
+	auto_buf out = BUF_INIT(MIB(4));
+
+	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(documents); i++) {
+		if (!str_eq(argv[1], documents[i].name))
+			continue;
+		if (documents[i].write(&out) < 0 ||
+		    path_write_all(STDOUT_FILENO, out.data, out.len) < 0) {
+			(void)fprintf(stderr, "tablegen: cannot write '%s'\n", argv[1]);
+			return 1;
+		}
+		return 0;
+	}
+	(void)fprintf(stderr, "usage: tablegen DOCUMENT\n");
+	for (size_t i = 0; i < ARRAY_SIZE(documents); i++)
+		(void)fprintf(stderr, "  %-12s %s\n", documents[i].name, documents[i].help);
+	return 2;
+}
