@@ -249,11 +249,16 @@ static int decode_pair(const struct field_table *t, struct slice pair, bool *see
 {
 	struct slice name = slice_cut(&pair, '='), key, value;
 	const struct field *f;
+	int r;
 
 	if (!pair.p)
 		pair = SLICE("");
-	if (percent_text(name, pool, &key) < 0 || percent_text(pair, pool, &value) < 0)
-		return cay_fail(err, CAY_E_INVALID, "the query is not percent-encoded text");
+	r = percent_text(name, pool, &key);
+	if (r >= 0)
+		r = percent_text(pair, pool, &value);
+	if (r < 0)
+		return cay_fail(err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INVALID,
+				"the query is not percent-encoded text, or too long");
 	f = find(t, key);
 	if (!f)
 		return refuse_unknown(key, err);

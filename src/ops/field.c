@@ -154,6 +154,10 @@ int field_set_absent(const struct field *f, void *ret, struct cay_err *err)
 	else if (f->type == FIELD_ENUM || f->type == FIELD_BOOL)
 		memcpy(at, &(unsigned){ (unsigned)f->preset },
 		       f->type == FIELD_ENUM ? sizeof(unsigned) : sizeof(bool));
+	/* an object nobody mentioned still has its members' defaults */
+	for (size_t i = 0; f->type == FIELD_OBJECT && !f->has && i < f->sub->n; i++)
+		if (field_set_absent(&f->sub->rows[i], at, err) < 0)
+			return -EINVAL;
 	return 0;
 }
 

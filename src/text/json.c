@@ -62,7 +62,8 @@ int jr_read(struct slice text, const struct json_limits *limits, json_t **ret, s
 		return r;
 	j = json_loadb(text.p ? text.p : "", text.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
 		       &bad);
-	if (!j && json_error_code(&bad) == json_error_out_of_memory)
+	/* jansson says nothing at all when not even its buffer could be had */
+	if (!j && (!bad.text[0] || json_error_code(&bad) == json_error_out_of_memory))
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %zu bytes of JSON", text.n);
 	if (!j)
 		return cay_fail(err, CAY_E_INVALID, "not JSON: %s, line %d column %d", bad.text,

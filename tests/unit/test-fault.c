@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "base/fault.h"
+#include "unit.h"
+
+static void nothing_happens_until_armed(void **)
+{
+	assert_int_equal(fault_arm(NULL, NULL), 0);
+	for (unsigned i = 0; i < FAULT_NUM; i++)
+		assert_int_equal(fault((enum fault_point)i), 0);
+}
+
+static void error_acts_once_at_the_asked_pass(void **)
+{
+	assert_int_equal(fault_arm("write:filled=error@3,spawn:after=error", NULL), 0);
+	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(fault(FAULT_WRITE_FILLED), -EIO);
+	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(fault(FAULT_SPAWN_AFTER), -EIO);
+	assert_int_equal(fault(FAULT_SPAWN_BEFORE), 0);
+}
+
+static void kill_kills(void **)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (fault_arm("spawn:before=kill", NULL) == 0)
+			(void)fault(FAULT_SPAWN_BEFORE);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void spelling_mistakes_are_errors(void **)
+{
+	static const char *const bad[] = {
+		"nothing=kill",
+		"write:filled",
+		"write:filled=",
+		"write:filled=kil",
+		"=kill",
+		"write:filled=kill@0",
+		"write:filled=kill@",
+		"write:filled=kill@x",
+		",",
+		"write:filled=kill,,a",
+		"write:filled=kill@1@2",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct cay_err err = {};
+
+		row_check(i, fault_arm(bad[i], &err) == -EINVAL);
+		row_check(i, err.msg[0]);
+	}
+	assert_int_equal(fault_arm("", NULL), 0);
+}
+
+static void names_are_operation_and_moment(void **)
+{
+	for (unsigned i = 0; i < FAULT_NUM; i++) {
+		const char *name = fault_name((enum fault_point)i);
+
+		row_check(i, strchr(name, ':'));
+		for (unsigned k = 0; k < i; k++)
+			row_check(i, !str_eq(name, fault_name((enum fault_point)k)));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_happens_until_armed),
+		cmocka_unit_test(error_acts_once_at_the_asked_pass),
+		cmocka_unit_test(kill_kills),
+		cmocka_unit_test(spelling_mistakes_are_errors),
+		cmocka_unit_test(names_are_operation_and_moment),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

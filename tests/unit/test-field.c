@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "ops/types.h"
+#include "unit.h"
+
+static int decode(const struct field_table *t, const char *text, struct pool *pool, void *ret,
+		  struct cay_err *err)
+{
+	auto_json j = NULL;
+	int r = jr_read(slice_of(text), &json_control_limits, &j, err);
+
+	return r < 0 ? r : field_decode(t, j, pool, ret, err);
+}
+
+static void a_body_becomes_a_struct(void **)
+{
+	auto_pool pool = POOL_INIT(KIB(64));
+	struct sandbox_create c = {};
+	struct cay_err err = {};
+
+	assert_int_equal(
+		decode(&sandbox_create_table,
+		       "{\"image\":\"base\",\"name\":\"web-1\",\"labels\":{\"a.b/team\":\"x\"},"
+		       "\"env\":{\"A_1\":\"b c\"},\"limits\":{\"memory_bytes\":\"1.5Gi\","
+		       "\"cpu_milli\":\"2\",\"pids\":64},\"wait\":false}",
+		       &pool, &c, &err),
+		0);
+	assert_string_equal(c.image, "base");
+	assert_string_equal(c.name, "web-1");
+	assert_int_equal(c.labels.n, 1);
+	assert_string_equal(c.labels.keys[0], "a.b/team");
+	assert_string_equal(c.env.values[0], "b c");
+	assert_int_equal(c.limits.memory_bytes, 1610612736);
+	assert_int_equal(c.limits.cpu_milli, 2000);
+	assert_int_equal(c.limits.pids, 64);
+	assert_false(c.wait);
+}
+
+static void what_is_left_out_has_its_default(void **)
+{
+	auto_pool pool = POOL_INIT(KIB(64));
+	struct sandbox_create c = {};
+	struct exec_run e = {};
+
+	assert_int_equal(decode(&sandbox_create_table,
+				"{\"image\":\"base\",\"limits\":{},\"name\":null}", &pool, &c,
+				NULL),
+			 0);
+	assert_null(c.name);
+	assert_true(c.wait);
+	assert_int_equal(c.limits.pids, 256);
+	assert_int_equal(decode(&exec_run_table, "{\"shell\":\"x\"}", &pool, &e, NULL), 0);
+	assert_false(e.has_argv);
+	assert_int_equal(decode(&exec_run_table, "{\"argv\":[\"a\",\"\"]}", &pool, &e, NULL), 0);
+	assert_true(e.has_argv);
+	assert_int_equal(e.argv.n, 2);
+	assert_string_equal(e.argv.v[1], "");
+	assert_null(e.argv.v[2]);
+}
+
+/* A nested object that is absent altogether still has its own defaults. */
+static void an_absent_object_has_defaults_inside(void **)
+{
+	auto_pool pool = POOL_INIT(KIB(64));
+	struct sandbox_create c = {};
+
+	assert_int_equal(decode(&sandbox_create_table, "{\"image\":\"base\"}", &pool, &c, NULL), 0);
+	assert_int_equal(c.limits.memory_bytes, 536870912);
+	assert_int_equal(c.limits.cpu_milli, 1000);
+	assert_int_equal(c.limits.pids, 256);
+}
+
+static void a_bad_member_is_named(void **)
+{
+	static const struct {
+		const struct field_table *t;
+		const char *json, *field, *says;
+	} cases[] = {
+		{ &sandbox_create_table, "{}", "image", "'image' is missing" },
+		{ &sandbox_create_table, "{\"image\":null}", "image", "'image' is missing" },
+		{ &sandbox_create_table, "[]", "", "SandboxCreate must be a JSON object" },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"privileged\":true}", "privileged",
+		  "there is no field 'privileged'" },
+		{ &sandbox_create_table, "{\"image\":\"\"}", "image",
+		  "'image' must be text of 1 to 255 bytes, printable ASCII without spaces" },
+		{ &sandbox_create_table, "{\"image\":\"a b\"}", "image", NULL },
+		{ &sandbox_create_table, "{\"image\":\"\xC3\xA9\"}", "image", NULL },
+		{ &sandbox_create_table, "{\"image\":5}", "image", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"name\":\"A\"}", "name", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"wait\":1}", "wait",
+		  "'wait' must be true or false" },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"labels\":[]}", "labels", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"labels\":{\"-\":\"x\"}}", "labels",
+		  "'labels' entry '-' must be text, a Kubernetes label" },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"labels\":{\"a\":\"b c\"}}", "labels",
+		  NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"labels\":{\"a\":1}}", "labels", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"env\":{\"1A\":\"\"}}", "env", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"env\":{\"A=B\":\"\"}}", "env", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"env\":{\"\":\"\"}}", "env", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":7}", "limits", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"pids\":7}}", "limits.pids",
+		  "'pids' must be a whole number from 8 to 4194304" },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"pids\":-1}}",
+		  "limits.pids", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"pids\":1.5}}",
+		  "limits.pids", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"pids\":\"9\"}}",
+		  "limits.pids", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"pids\":4194305}}",
+		  "limits.pids", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"memory_bytes\":\"lots\"}}",
+		  "limits.memory_bytes", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"memory_bytes\":1}}",
+		  "limits.memory_bytes", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"memory_bytes\":\"1Ki\"}}",
+		  "limits.memory_bytes", NULL },
+		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"swap\":1}}", "limits.swap",
+		  NULL },
+		{ &exec_run_table, "{\"argv\":[]}", "argv",
+		  "'argv' must be a list of texts with 1 to 1024 entries" },
+		{ &exec_run_table, "{\"argv\":\"ls\"}", "argv", NULL },
+		{ &exec_run_table, "{\"argv\":[\"a\",5]}", "argv[1]",
+		  "'argv' entry 1 must be text" },
+		{ &exec_run_table, "{\"cwd\":\"x\"}", "cwd", NULL },
+		{ &exec_run_table, "{\"output\":\"never\"}", "output",
+		  "'output' must be one of \"auto\", \"block\", \"drop\", \"spool\"" },
+		{ &exec_run_table, "{\"output\":1}", "output", NULL },
+		{ &sandbox_list_table, "{\"sandboxes\":[{}]}", "sandboxes[0].id", NULL },
+		{ &sandbox_list_table, "{\"sandboxes\":{}}", "sandboxes", NULL },
+		{ &sandbox_table, "{\"id\":\"ex000000000000000000000000\"}", "id",
+		  "'id' must be an id that begins with \"sb\"" },
+		{ &image_table,
+		  "{\"id\":\"im000000000000000000000000\",\"digest\":\"sha256:"
+		  "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\","
+		  "\"size_bytes\":0,\"created_at\":\"yesterday\"}",
+		  "created_at", "'created_at' must be a time such as 2026-11-15T01:50:43Z" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_pool pool = POOL_INIT(KIB(64));
+		struct cay_err err = {};
+		max_align_t room[32] = {};
+
+		assert_true(cases[i].t->size <= sizeof(room));
+		row_check(i, decode(cases[i].t, cases[i].json, &pool, room, &err) == -EINVAL);
+		row_check(i, err.code == CAY_E_INVALID);
+		assert_string_equal(err.field, cases[i].field);
+		if (cases[i].says)
+			assert_string_equal(err.msg, cases[i].says);
+	}
+}
+
+static void a_small_pool_is_no_crash(void **)
+{
+	static const char *const bodies[] = {
+		"{\"image\":\"base\",\"labels\":{\"a\":\"b\"},\"env\":{\"A\":\"b\"}}",
+	};
+
+	for (size_t left = 0; left < 400; left += 8) {
+		auto_pool pool = POOL_INIT(left);
+		struct sandbox_create c = {};
+		struct exec_run e = {};
+		struct sandbox_list l = {};
+		struct page_query q = {};
+		struct cay_err err = {};
+		int r = decode(&sandbox_create_table, bodies[0], &pool, &c, &err);
+
+		row_check(left, r == 0 || (r == -ENOMEM && err.code == CAY_E_NO_MEMORY));
+		pool.left = left;
+		r = decode(&exec_run_table, "{\"argv\":[\"a\",\"b\"]}", &pool, &e, NULL);
+		row_check(left, r == 0 || r == -ENOMEM);
+		pool.left = left;
+		r = decode(&sandbox_list_table, "{\"sandboxes\":[]}", &pool, &l, NULL);
+		row_check(left, r == 0 || r == -ENOMEM);
+		pool.left = left;
+		r = field_decode_query(&page_query_table, SLICE("limit=5&cursor=x"), &pool, &q,
+				       NULL);
+		row_check(left, r == 0 || r == -ENOMEM);
+	}
+}
+
+static void queries_use_the_same_rows(void **)
+{
+	static const struct {
+		const struct field_table *t;
+		const char *query, *field; /* NULL: accepted */
+	} cases[] = {
+		{ &page_query_table, "", NULL },
+		{ &page_query_table, "limit=1000&cursor=abc", NULL },
+		{ &page_query_table, "cursor=%61bc", NULL },
+		{ &page_query_table, "limit=0", "limit" },
+		{ &page_query_table, "limit=1001", "limit" },
+		{ &page_query_table, "limit=", "limit" },
+		{ &page_query_table, "limit", "limit" },
+		{ &page_query_table, "limit=5&limit=6", "limit" },
+		{ &page_query_table, "limit=5;cursor=x", "limit" },
+		{ &page_query_table, "evil=1", "evil" },
+		{ &page_query_table, "&", "" },
+		{ &page_query_table, "limit=%zz", "" },
+		{ &page_query_table, "%00=1", "" },
+		{ &exec_output_query_table, "stream=stderr&offset=5&limit=10&follow=true", NULL },
+		{ &exec_output_query_table, "follow=1", "follow" },
+		{ &exec_output_query_table, "stream=stdin", "stream" },
+		{ &exec_output_query_table, "offset=-1", "offset" },
+		{ &image_import_query_table, "", "name" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_pool pool = POOL_INIT(KIB(4));
+		struct cay_err err = {};
+		max_align_t room[32] = {};
+		int r = field_decode_query(cases[i].t, slice_of(cases[i].query), &pool, room, &err);
+
+		row_check(i, r == (cases[i].field ? -EINVAL : 0));
+		if (cases[i].field)
+			assert_string_equal(err.field, cases[i].field);
+	}
+}
+
+static void lists_cannot_come_by_query(void **)
+{
+	auto_pool pool = POOL_INIT(KIB(4));
+	struct exec_run e = {};
+	struct cay_err err = {};
+
+	assert_int_equal(field_decode_query(&exec_run_table, SLICE("argv=x"), &pool, &e, &err),
+			 -EINVAL);
+	assert_string_equal(err.field, "argv");
+}
+
+/* Every table: its example decodes, encodes, decodes again to the same text. */
+static void every_table_is_complete_and_round_trips(void **)
+{
+	for (size_t i = 0; field_tables[i]; i++) {
+		const struct field_table *t = field_tables[i];
+		auto_pool pool = POOL_INIT(KIB(64));
+		auto_buf first = BUF_INIT(KIB(64)), second = BUF_INIT(KIB(64));
+		auto_buf third = BUF_INIT(KIB(64)), schema = BUF_INIT(KIB(64));
+		struct jw w = jw_to(&first), w2 = jw_to(&second), w3 = jw_to(&third),
+			  ws = jw_to(&schema);
+		struct cay_err err = {};
+		auto_json j = NULL;
+		void *a = pool_take(&pool, 1, t->size), *b = pool_take(&pool, 1, t->size);
+
+		row_check(i, t->name[0] && t->help[0] && t->n > 0 && a && b);
+		for (size_t k = 0; k < t->n; k++) {
+			const struct field *f = &t->rows[k];
+
+			row_check(k, f->name[0] && f->help[0]);
+			row_check(k, f->sub ? !f->example : f->example && f->example[0]);
+			row_check(k, f->offset < t->size && f->has <= t->size);
+			row_check(k, f->min <= f->max);
+			row_check(k, field_type_name(f->type)[0]);
+			/* or it could not be left out */
+			for (size_t m = 0;
+			     f->type == FIELD_OBJECT && !f->has && !f->required && m < f->sub->n;
+			     m++)
+				row_check(k, !f->sub->rows[m].required);
+			row_check(k, f->type != FIELD_U64 || f->required || f->has ||
+					     (f->preset >= f->min && f->preset <= f->max));
+		}
+		field_example(t, NULL, &w);
+		row_check(i, jw_done(&w) == 0);
+		if (decode(t, first.data, &pool, a, &err) < 0)
+			fail_msg("%s: %s", t->name, err.msg);
+		field_encode(t, NULL, a, &w2);
+		row_check(i, jw_done(&w2) == 0);
+		row_check(i, decode(t, second.data, &pool, b, &err) == 0);
+		field_encode(t, NULL, b, &w3);
+		row_check(i, jw_done(&w3) == 0);
+		assert_string_equal(second.data, third.data);
+		field_schema(t, NULL, &ws);
+		row_check(i, jw_done(&ws) == 0);
+		row_check(i, jr_read((struct slice){ schema.data, schema.len },
+				     &json_control_limits, &j, &err) == 0);
+	}
+}
+
+static void absent_members_are_not_written(void **)
+{
+	auto_buf b = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&b);
+	struct exec e = { .id = { .noun = ID_EXEC }, .state = EXEC_RUNNING, .started_ns = 1 };
+
+	field_encode(&exec_table, NULL, &e, &w);
+	assert_int_equal(jw_done(&w), 0);
+	assert_text(&b, "{\"id\":\"ex000000000000000000000000\",\"state\":\"running\","
+			"\"started_at\":\"1970-01-01T00:00:00.000Z\",\"stdout_bytes\":0,"
+			"\"stderr_bytes\":0}");
+}
+
+static void a_signed_number_may_be_negative(void **)
+{
+	struct temperature {
+		int64_t celsius;
+	};
+	static const struct field rows[] = {
+		{ .name = "celsius",
+		  .type = FIELD_I64,
+		  .required = true,
+		  .example = "5",
+		  .help = "T" },
+	};
+	static const struct field_table t = { "T", "T", sizeof(struct temperature), rows, 1 };
+	auto_pool pool = POOL_INIT(100);
+	auto_buf b = BUF_INIT(1000), s = BUF_INIT(1000);
+	struct jw w = jw_to(&b), ws = jw_to(&s);
+	struct temperature v = {};
+
+	assert_int_equal(decode(&t, "{\"celsius\":-40}", &pool, &v, NULL), 0);
+	assert_int_equal(v.celsius, -40);
+	field_encode(&t, NULL, &v, &w);
+	assert_int_equal(jw_done(&w), 0);
+	assert_text(&b, "{\"celsius\":-40}");
+	assert_int_equal(decode(&t, "{\"celsius\":\"-40\"}", &pool, &v, NULL), -EINVAL);
+	field_schema(&t, NULL, &ws);
+	assert_int_equal(jw_done(&ws), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_body_becomes_a_struct),
+		cmocka_unit_test(what_is_left_out_has_its_default),
+		cmocka_unit_test(an_absent_object_has_defaults_inside),
+		cmocka_unit_test(a_bad_member_is_named),
+		cmocka_unit_test(a_small_pool_is_no_crash),
+		cmocka_unit_test(queries_use_the_same_rows),
+		cmocka_unit_test(lists_cannot_come_by_query),
+		cmocka_unit_test(every_table_is_complete_and_round_trips),
+		cmocka_unit_test(absent_members_are_not_written),
+		cmocka_unit_test(a_signed_number_may_be_negative),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

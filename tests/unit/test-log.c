@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "unit.h"
+
+struct fixture {
+	int fds[2];
+	struct clk_test clk;
+	struct log log;
+	char line[16384];
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	if (!f || pipe2(f->fds, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -1;
+	f->clk = clk_test_at(1, UINT64_C(1794707443123) * NS_PER_MS);
+	f->log = log_to(f->fds[1], "cayd", &f->clk.clk);
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	(void)close(f->fds[0]);
+	(void)close(f->fds[1]);
+	free(f);
+	return 0;
+}
+
+static const char *read_line(struct fixture *f)
+{
+	ssize_t n = read(f->fds[0], f->line, sizeof(f->line) - 1);
+
+	f->line[n > 0 ? n : 0] = 0;
+	return f->line;
+}
+
+static void elsewhere_lines_are_json_with_fixed_keys(void **state)
+{
+	struct fixture *f = *state;
+	json_t *j;
+
+	assert_int_equal(f->log.form, LOG_JSON);
+	log_warn(&f->log, "remove '%s' failed, ignoring", "a\"b\n\xFF");
+	assert_string_equal(read_line(f),
+			    "{\"ts\":\"2026-11-15T01:50:43.123Z\",\"level\":\"warning\","
+			    "\"prog\":\"cayd\",\"msg\":\"remove 'a\\\"b\\n\xEF\xBF\xBD' "
+			    "failed, ignoring\"}\n");
+	f->log.op = "create";
+	f->log.id = "sb1";
+	f->log.request = "r1";
+	log_error(&f->log, "x");
+	j = json_loads(read_line(f), 0, NULL);
+	assert_non_null(j);
+	assert_int_equal(json_object_size(j), 7);
+	assert_string_equal(json_string_value(json_object_get(j, "request")), "r1");
+	json_decref(j);
+}
+
+static void on_a_terminal_lines_are_text_without_control_characters(void **state)
+{
+	struct fixture *f = *state;
+
+	f->log.form = LOG_TEXT;
+	f->log.op = "create";
+	f->log.id = "sb1";
+	f->log.request = "r1";
+	log_info(&f->log, "title \x1b]0;evil\x07 %s", "\r\n");
+	assert_string_equal(read_line(f), "01:50:43 info cayd create sb1 r1: title .]0;evil. ..\n");
+}
+
+static void a_terminal_is_recognised(void **)
+{
+	auto_close int pty = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	struct log l = log_to(pty, "x", &clk_system);
+
+	assert_true(pty >= 0);
+	assert_int_equal(l.form, LOG_TEXT);
+}
+
+static void less_important_lines_are_not_written(void **state)
+{
+	struct fixture *f = *state;
+
+	log_debug(&f->log, "quiet");
+	assert_string_equal(read_line(f), "");
+	f->log.level = LOG_L_DEBUG;
+	log_debug(&f->log, "loud");
+	assert_non_null(strstr(read_line(f), "loud"));
+	assert_string_equal(log_level_name(LOG_L_DEBUG), "debug");
+}
+
+static void long_lines_are_cut_and_lost_lines_counted(void **state)
+{
+	struct fixture *f = *state;
+	char text[4000];
+
+	memset(text, '\x01', sizeof(text) - 1);
+	text[sizeof(text) - 1] = 0;
+	log_info(&f->log, "%s", text);
+	assert_non_null(strstr(read_line(f), "...\"}"));
+	assert_int_equal(f->log.lost, 0);
+	f->log.fd = -1;
+	log_info(&f->log, "nobody");
+	assert_int_equal(f->log.lost, 1);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(elsewhere_lines_are_json_with_fixed_keys),
+		T(on_a_terminal_lines_are_text_without_control_characters),
+		cmocka_unit_test(a_terminal_is_recognised),
+		T(less_important_lines_are_not_written),
+		T(long_lines_are_cut_and_lost_lines_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

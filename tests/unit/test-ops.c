@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/path.h"
+#include "ops/op.h"
+#include "unit.h"
+
+#define SB "sb0001000g00000000000000tr"
+#define EX "ex0001000g00000000000000tr"
+#define IM "im0001000g00000000000000tr"
+
+/* One request per operation, by name. */
+static const struct {
+	const char *op, *method, *target;
+	unsigned params;
+} requests[] = {
+	{ "system.health", "GET", "/v1/health", 0 },
+	{ "system.openapi", "GET", "/v1/openapi.json", 0 },
+	{ "sandbox.create", "POST", "/v1/sandboxes", 0 },
+	{ "sandbox.list", "GET", "/v1/sandboxes?limit=5", 0 },
+	{ "sandbox.get", "GET", "/v1/sandboxes/" SB, 1 },
+	{ "sandbox.delete", "DELETE", "/v1/sandboxes/" SB, 1 },
+	{ "exec.run", "POST", "/v1/sandboxes/" SB "/execs", 1 },
+	{ "exec.list", "GET", "/v1/sandboxes/" SB "/execs", 1 },
+	{ "exec.get", "GET", "/v1/sandboxes/" SB "/execs/" EX, 2 },
+	{ "exec.output", "GET", "/v1/sandboxes/" SB "/execs/" EX "/output?offset=3", 2 },
+	{ "exec.stdin", "POST", "/v1/sandboxes/" SB "/execs/" EX "/stdin", 2 },
+	{ "exec.signal", "POST", "/v1/sandboxes/" SB "/execs/" EX "/signal", 2 },
+	{ "image.list", "GET", "/v1/images", 0 },
+	{ "image.get", "GET", "/v1/images/" IM, 1 },
+	{ "image.import", "POST", "/v1/images?name=x", 0 },
+	{ "image.delete", "DELETE", "/v1/images/" IM, 1 },
+};
+
+static void every_operation_is_found_by_its_request(void **)
+{
+	static_assert(ARRAY_SIZE(requests) == OP_NUM, "an operation without a request here");
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		struct op_match m = {};
+		unsigned allow = 0;
+
+		row_check(i, op_find(slice_of(requests[i].method), slice_of(requests[i].target), &m,
+				     &allow, NULL) == 0);
+		assert_string_equal(m.op->name, requests[i].op);
+		row_check(i, m.n_params == requests[i].params);
+		row_check(i, !m.n_params || id_valid(&m.params[0], ID_NONE));
+	}
+}
+
+static void what_is_not_there_is_404_and_a_wrong_method_405(void **)
+{
+	static const struct {
+		const char *method, *target;
+		int want;
+		unsigned allow;
+	} cases[] = {
+		{ "GET", "", -ENOENT, 0 },
+		{ "GET", "/", -ENOENT, 0 },
+		{ "GET", "/v1", -ENOENT, 0 },
+		{ "GET", "/v1/health/", -ENOENT, 0 },
+		{ "GET", "//v1/health", -ENOENT, 0 },
+		{ "GET", "/v1//health", -ENOENT, 0 },
+		{ "GET", "v1/health", -ENOENT, 0 },
+		{ "GET", "/V1/health", -ENOENT, 0 },
+		{ "GET", "/v1/%68ealth", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/..", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/{sandbox}", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" EX, -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "%00", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/execs/" SB, -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "%2Fexecs", -ENOENT, 0 },
+		{ "POST", "/v1/health", -ENOSYS, 1u << METHOD_GET },
+		{ "get", "/v1/health", -ENOSYS, 1u << METHOD_GET },
+		{ "", "/v1/health", -ENOSYS, 1u << METHOD_GET },
+		{ "PUT", "/v1/sandboxes/" SB, -ENOSYS, 1u << METHOD_GET | 1u << METHOD_DELETE },
+		{ "PATCHPATCHPATCHPATCHPATCH", "/v1/images", -ENOSYS,
+		  1u << METHOD_GET | 1u << METHOD_POST },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct op_match m = {};
+		struct cay_err err = {};
+		unsigned allow = 99;
+
+		row_check(i, op_find(slice_of(cases[i].method), slice_of(cases[i].target), &m,
+				     &allow, &err) == cases[i].want);
+		row_check(i, !m.op && allow == cases[i].allow);
+		row_check(i, err.code == (cases[i].allow ? CAY_E_METHOD : CAY_E_NOT_FOUND));
+	}
+}
+
+/* The test a row names exists and speaks of the operation. */
+static bool test_mentions(const struct op *op)
+{
+	auto_close int tests = open(getenv("CAY_SOURCE"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_buf path = BUF_INIT(256), text = BUF_INIT(MIB(1)), quoted = BUF_INIT(100);
+
+	return buf_printf(&path, "tests/%s", op->test) == 0 &&
+	       path_read(tests, path.data, &text) == 0 &&
+	       buf_printf(&quoted, "\"%s\"", op->name) == 0 && strstr(text.data, quoted.data);
+}
+
+static void every_row_is_complete(void **)
+{
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		const struct op *op = &ops[i];
+
+		row_check(i, op->name[0] && strchr(op->name, '.'));
+		row_check(i, op->scope > SCOPE_NONE && op->scope < SCOPE_NUM);
+		row_check(i, op->method > METHOD_NONE && op->method < METHOD_NUM);
+		row_check(i, op->path[0] == '/' && op->summary[0]);
+		row_check(i, op->status >= 200 && op->status < 300);
+		row_check(i, (op->body == BODY_NONE) == (op->body_max == 0));
+		row_check(i, (op->body == BODY_JSON) == (op->request != NULL));
+		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64));
+		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC);
+		row_check(i, op->method != METHOD_GET || op->body == BODY_NONE);
+		row_check(i, op->scope != SCOPE_READ || op->method == METHOD_GET);
+		row_check(i, op_method_name(op->method)[0] && op_scope_name(op->scope)[0]);
+		row_check(i, op->test && test_mentions(op));
+		for (unsigned k = 0; k < i; k++) {
+			row_check(i, !str_eq(op->name, ops[k].name));
+			row_check(i, op->method != ops[k].method || !str_eq(op->path, ops[k].path));
+		}
+	}
+}
+
+static void errors_have_the_one_shape(void **)
+{
+	auto_buf b = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&b);
+	struct cay_err err = {};
+
+	(void)cay_fail_field(&err, CAY_E_INVALID, "image", "'image' is missing");
+	op_write_error(&err, "r-1", &w);
+	assert_int_equal(jw_done(&w), 0);
+	assert_text(&b,
+		    "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"'image' is missing\","
+		    "\"hint\":\"correct the field named in 'field'; GET /v1/openapi.json has its "
+		    "type and limits\",\"field\":\"image\",\"retryable\":false,"
+		    "\"request_id\":\"r-1\"}}");
+}
+
+/* Every $ref leads somewhere, every operation and code is there. */
+static void openapi_is_whole(void **)
+{
+	const struct json_limits wide = { .bytes = MIB(1), .depth = 32, .values = 100000 };
+	auto_buf b = BUF_INIT(MIB(1));
+	struct jw w = jw_to(&b);
+	auto_json j = NULL;
+	struct cay_err err = {};
+	json_t *schemas;
+
+	op_write_openapi(&w);
+	assert_int_equal(jw_done(&w), 0);
+	assert_int_equal(jr_read((struct slice){ b.data, b.len }, &wide, &j, &err), 0);
+	schemas = json_object_get(json_object_get(j, "components"), "schemas");
+	for (const char *at = b.data; (at = strstr(at, "#/components/schemas/"));) {
+		struct slice name = { at + strlen("#/components/schemas/"), 64 };
+		char text[65] = {};
+
+		name = slice_cut(&name, '"');
+		memcpy(text, name.p, name.n);
+		assert_non_null(json_object_get(schemas, text));
+		at++;
+	}
+	for (unsigned i = 0; i < OP_NUM; i++)
+		row_check(i, json_object_get(json_object_get(j, "paths"), ops[i].path));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_operation_is_found_by_its_request),
+		cmocka_unit_test(what_is_not_there_is_404_and_a_wrong_method_405),
+		cmocka_unit_test(every_row_is_complete),
+		cmocka_unit_test(errors_have_the_one_shape),
+		cmocka_unit_test(openapi_is_whole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

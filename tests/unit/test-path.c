@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/path.h"
+#include "unit.h"
+
+/* dir/ is ours, secret lies beside it. */
+struct fixture {
+	char base[64];
+	int basefd, dirfd;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	if (!f || snprintf(f->base, sizeof(f->base), "/tmp/cay-path-XXXXXX") < 0 ||
+	    !mkdtemp(f->base))
+		return -1;
+	f->basefd = open(f->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (mkdirat(f->basefd, "dir", 0755) < 0)
+		return -1;
+	f->dirfd = openat(f->basefd, "dir", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (path_write(f->basefd, "secret", "s", 1, 0600) < 0 ||
+	    path_write(f->dirfd, "plain", "hello", 5, 0644) < 0)
+		return -1;
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	const char *const argv[] = { "rm", "-rf", f->base, NULL };
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execv("/bin/rm", (char *const *)(uintptr_t)argv);
+		_exit(127);
+	}
+	(void)waitpid(pid, NULL, 0);
+	(void)close(f->dirfd);
+	(void)close(f->basefd);
+	free(f);
+	return fault_arm(NULL, NULL);
+}
+
+static void nothing_leads_out(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		const char *link, *path;
+		int want;
+	} cases[] = {
+		{ NULL, "plain", 0 },
+		{ NULL, "../secret", -EXDEV },
+		{ NULL, "/etc/passwd", -EXDEV },
+		{ NULL, "absent", -ENOENT },
+		{ "../secret", "link", -ELOOP },
+		{ "/etc/passwd", "link", -ELOOP },
+		{ "..", "link/secret", -ELOOP },
+		{ "plain", "link", -ELOOP },
+		{ "/proc/self/root", "link/etc/passwd", -ELOOP },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_close int fd = -EBADF;
+
+		if (cases[i].link)
+			assert_int_equal(symlinkat(cases[i].link, f->dirfd, "link"), 0);
+		fd = path_open(f->dirfd, cases[i].path, O_RDONLY, 0);
+		row_check(i, cases[i].want ? fd == cases[i].want : fd >= 0);
+		if (cases[i].link)
+			assert_int_equal(unlinkat(f->dirfd, "link", 0), 0);
+	}
+}
+
+static void in_root_follows_links_that_end_inside(void **state)
+{
+	struct fixture *f = *state;
+	auto_close int inside = -EBADF, outside = -EBADF, magic = -EBADF;
+
+	assert_int_equal(symlinkat("/plain", f->dirfd, "in"), 0);
+	assert_int_equal(symlinkat("../../secret", f->dirfd, "out"), 0);
+	inside = path_open_in_root(f->dirfd, "in", O_RDONLY, 0);
+	outside = path_open_in_root(f->dirfd, "out", O_RDONLY, 0);
+	assert_true(inside >= 0);
+	assert_int_equal(outside, -ENOENT);
+	assert_int_equal(fcntl(inside, F_GETFD), FD_CLOEXEC);
+	magic = path_open_in_root(AT_FDCWD, "/proc/self/fd/0", O_RDONLY, 0);
+	assert_true(magic == -ELOOP || magic == -ENOENT);
+}
+
+static void reading_is_bounded_and_refuses_what_is_not_a_file(void **state)
+{
+	struct fixture *f = *state;
+	auto_buf b = BUF_INIT(8);
+
+	assert_int_equal(buf_puts(&b, "<<"), 0);
+	assert_int_equal(path_read(f->dirfd, "plain", &b), 0);
+	assert_text(&b, "<<hello");
+	assert_int_equal(path_read(f->dirfd, "plain", &b), -EFBIG);
+	assert_text(&b, "<<hello");
+	assert_int_equal(mkfifoat(f->dirfd, "fifo", 0600), 0);
+	assert_int_equal(path_read(f->dirfd, "fifo", &b), -EINVAL);
+	assert_int_equal(path_read(f->basefd, "dir", &b), -EINVAL);
+	assert_int_equal(path_read(f->dirfd, "absent", &b), -ENOENT);
+}
+
+static void content_is(struct fixture *f, const char *want)
+{
+	auto_buf b = BUF_INIT(100);
+
+	assert_int_equal(path_read(f->dirfd, "plain", &b), 0);
+	assert_text(&b, want);
+}
+
+static void writing_replaces_whole_files(void **state)
+{
+	struct fixture *f = *state;
+	struct stat st;
+
+	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0600), 0);
+	content_is(f, "new");
+	assert_int_equal(fstatat(f->dirfd, "plain", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(path_write(f->dirfd, "a/b", "", 0, 0600), -EINVAL);
+	assert_int_equal(faccessat(f->dirfd, ".tmp-plain", F_OK, 0), -1);
+	assert_int_equal(path_write(-1, "x", "", 0, 0600), -EBADF);
+}
+
+static void a_planted_link_is_not_written_through(void **state)
+{
+	struct fixture *f = *state;
+	auto_buf b = BUF_INIT(100);
+
+	assert_int_equal(symlinkat("../secret", f->dirfd, ".tmp-plain"), 0);
+	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0600), -ELOOP);
+	assert_int_equal(path_read(f->basefd, "secret", &b), 0);
+	assert_text(&b, "s");
+}
+
+/* kill -9 at every failpoint: the old content or the new, whole. */
+static void dying_leaves_old_or_new(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		enum fault_point point;
+		const char *after;
+	} cases[] = {
+		{ FAULT_WRITE_CREATED, "hello" },
+		{ FAULT_WRITE_FILLED, "hello" },
+		{ FAULT_WRITE_RENAMED, "second" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char spec[64];
+		int status;
+		pid_t pid;
+
+		assert_true(snprintf(spec, sizeof(spec), "%s=kill", fault_name(cases[i].point)) >
+			    0);
+		pid = fork();
+		if (pid == 0) {
+			if (fault_arm(spec, NULL) < 0)
+				_exit(1);
+			_exit(path_write(f->dirfd, "plain", "second", 6, 0644) < 0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		row_check(i, WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		content_is(f, cases[i].after);
+	}
+	assert_int_equal(path_write(f->dirfd, "plain", "third", 5, 0644), 0);
+	content_is(f, "third");
+}
+
+static void failing_leaves_no_litter(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(fault_arm("write:created=error,write:filled=error", NULL), 0);
+	assert_int_equal(path_write(f->dirfd, "plain", "second", 6, 0644), -EIO);
+	assert_int_equal(path_write(f->dirfd, "plain", "second", 6, 0644), -EIO);
+	assert_int_equal(faccessat(f->dirfd, ".tmp-plain", F_OK, 0), -1);
+	content_is(f, "hello");
+}
+
+static void a_full_disk_is_reported(void **)
+{
+	auto_close int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(path_write_all(fd, "x", 1), -ENOSPC);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(nothing_leads_out),
+		T(in_root_follows_links_that_end_inside),
+		T(reading_is_bounded_and_refuses_what_is_not_a_file),
+		T(writing_replaces_whole_files),
+		T(a_planted_link_is_not_written_through),
+		T(dying_leaves_old_or_new),
+		T(failing_leaves_no_litter),
+		T(a_full_disk_is_reported),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+
+#include "base/fault.h"
+#include "base/spawn.h"
+#include "unit.h"
+
+static struct spawn shell(const char *const argv[static 4], int out)
+{
+	return (struct spawn){ .path = "/bin/sh",
+			       .argv = argv,
+			       .fds = { -1, out, out },
+			       .n_fds = 3,
+			       .cgroup_fd = -1 };
+}
+
+static int run(const char *script, int *ret_status, char *out, size_t size)
+{
+	const char *const argv[] = { "sh", "-c", script, NULL };
+	auto_child c = CHILD_INIT;
+	int fds[2];
+	ssize_t n;
+	int r;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	r = child_start(&(struct spawn){ .path = "/bin/sh",
+					 .argv = argv,
+					 .fds = { -1, fds[1], fds[1] },
+					 .n_fds = 3,
+					 .cgroup_fd = -1 },
+			&c, NULL);
+	(void)close(fds[1]);
+	if (r >= 0)
+		r = child_wait(&c, ret_status);
+	n = read(fds[0], out, size - 1);
+	out[n > 0 ? n : 0] = 0;
+	(void)close(fds[0]);
+	return r;
+}
+
+static void exit_statuses_and_signals_are_exact(void **)
+{
+	char out[64];
+	int status;
+
+	assert_int_equal(run("exit 0", &status, out, sizeof(out)), 0);
+	assert_int_equal(status, 0);
+	assert_int_equal(run("exit 255", &status, out, sizeof(out)), 0);
+	assert_int_equal(status, 255);
+	assert_int_equal(run("kill -TERM $$", &status, out, sizeof(out)), 0);
+	assert_int_equal(status, -SIGTERM);
+}
+
+static void the_child_gets_what_was_named_and_nothing_else(void **)
+{
+	auto_close int leak = open("/dev/null", O_RDONLY); /* not close-on-exec on purpose */
+	char out[256];
+	int status;
+
+	assert_true(leak >= 0);
+	assert_int_equal(setenv("SECRET", "x", 1), 0);
+	assert_int_equal(run("echo \"<$SECRET>\"; ls /proc/self/fd | tr '\\n' ' '", &status, out,
+			     sizeof(out)),
+			 0);
+	/* ls opens one itself */
+	assert_string_equal(out, "<>\n0 1 2 3 ");
+}
+
+static void fds_may_trade_places(void **)
+{
+	const char *const argv[] = { "sh", "-c", "read a <&3; read b <&4; [ $a$b = onetwo ]",
+				     NULL };
+	struct spawn s = shell(argv, -1);
+	auto_child c = CHILD_INIT;
+	int p[2][2], status;
+
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pipe2(p[i], O_CLOEXEC), 0);
+		assert_int_equal(write(p[i][1], i ? "two\n" : "one\n", 4), 4);
+	}
+	/* the sources are the other one's target */
+	(void)dup3(p[0][0], 24, O_CLOEXEC);
+	(void)dup3(p[1][0], 23, O_CLOEXEC);
+	s.fds[3] = 24;
+	s.fds[4] = 23;
+	s.fds[5] = -1;
+	s.n_fds = 6;
+	assert_int_equal(child_start(&s, &c, NULL), 0);
+	assert_int_equal(child_wait(&c, &status), 0);
+	assert_int_equal(status, 0);
+	(void)close(23);
+	(void)close(24);
+	for (int i = 0; i < 4; i++)
+		(void)close(p[i / 2][i % 2]);
+}
+
+static void a_missing_program_fails_at_once(void **)
+{
+	const char *const argv[] = { "x", NULL };
+	struct spawn s = { .path = "/no/such", .argv = argv, .cgroup_fd = -1 };
+	auto_child c = CHILD_INIT;
+	struct cay_err err = {};
+
+	assert_int_equal(child_start(&s, &c, &err), -ENOENT);
+	assert_string_equal(err.msg, "cannot start '/no/such': No such file or directory");
+	s.path = "relative";
+	assert_true(child_start(&s, &c, NULL) < 0);
+	s.path = "/bin/sh";
+	s.n_fds = 1;
+	s.fds[0] = 9999;
+	assert_int_equal(child_start(&s, &c, NULL), -EBADF);
+	s.n_fds = 0;
+	s.cgroup_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(child_start(&s, &c, NULL) < 0);
+	(void)close(s.cgroup_fd);
+}
+
+static void letting_go_kills_and_reaps(void **)
+{
+	const char *const argv[] = { "sh", "-c", "exec sleep 1000", NULL };
+	struct spawn s = shell(argv, -1);
+	struct child c = CHILD_INIT;
+	struct pollfd pfd;
+
+	s.session = true;
+	assert_int_equal(child_start(&s, &c, NULL), 0);
+	pfd = (struct pollfd){ .fd = dup(c.pidfd), .events = POLLIN };
+	assert_int_equal(poll(&pfd, 1, 0), 0);
+	child_fini(&c);
+	assert_int_equal(c.pidfd, -EBADF);
+	assert_int_equal(poll(&pfd, 1, 5000), 1);
+	(void)close(pfd.fd);
+	child_fini(&c);
+	assert_int_equal(child_kill(&c, SIGTERM), -EBADF);
+}
+
+static void faults_leave_no_child(void **)
+{
+	const char *const argv[] = { "sh", "-c", "exec sleep 1000", NULL };
+	struct spawn s = shell(argv, -1);
+	struct child c = CHILD_INIT;
+
+	assert_int_equal(fault_arm("spawn:before=error,spawn:after=error", NULL), 0);
+	assert_int_equal(child_start(&s, &c, NULL), -EIO);
+	assert_int_equal(child_start(&s, &c, NULL), -EIO);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exit_statuses_and_signals_are_exact),
+		cmocka_unit_test(the_child_gets_what_was_named_and_nothing_else),
+		cmocka_unit_test(fds_may_trade_places),
+		cmocka_unit_test(a_missing_program_fails_at_once),
+		cmocka_unit_test(letting_go_kills_and_reaps),
+		cmocka_unit_test(faults_leave_no_child),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
