@@ -26,7 +26,8 @@ static void mark_cut(char *buf, size_t size)
 	memcpy(buf + size - 4, "...", 4);
 }
 
-static void set(struct cay_err *err, enum cay_code code, int errnum, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void set(struct cay_err *err, enum cay_code code,
+						      int errnum, const char *fmt, va_list ap)
 {
 	int n;
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* "METHOD target": what is found is spelled exactly as the row says. */
+#include "fuzz.h"
+#include "ops/op.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *in = fuzz_copy(data, size);
+	struct slice target = { in, size }, method = slice_cut(&target, ' ');
+	struct op_match m = {};
+	struct cay_err err = {};
+	unsigned allow = 0;
+
+	if (op_find(method, target, &m, &allow, &err) == 0) {
+		struct slice path = target, want = slice_of(m.op->path);
+
+		path = slice_cut(&target, '?');
+		CHECK(slice_eq(method, slice_of(op_method_name(m.op->method))));
+		CHECK(!memchr(path.p, '%', path.n) && !memchr(path.p, 0, path.n));
+		while (want.p) {
+			struct slice w = slice_cut(&want, '/'), p = slice_cut(&path, '/');
+
+			CHECK(w.n && w.p[0] == '{' ? p.n == ID_TEXT_LEN : slice_eq(w, p));
+		}
+		for (unsigned i = 0; i < m.n_params; i++)
+			CHECK(id_valid(&m.params[i], ID_NONE));
+	} else {
+		CHECK(err.code == (allow ? CAY_E_METHOD : CAY_E_NOT_FOUND));
+	}
+	free(in);
+	return 0;
+}

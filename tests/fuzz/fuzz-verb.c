@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeper messages, requests and replies: what passes is in range, field by field. */
+#include "fuzz.h"
+#include "wire/verb-internal.h"
+
+static void check_fields(const uint8_t *in, unsigned verb)
+{
+	for (const struct verb_field *f = verb_fields(verb); f->name; f++) {
+		uint64_t v = 0;
+
+		if (f->kind == VK_U32 || f->kind == VK_U64) {
+			memcpy(&v, in + f->offset, f->size);
+			CHECK(v >= f->min && v <= f->max);
+		} else if (f->kind != VK_BYTES) {
+			CHECK(in[f->offset] == (f->kind == VK_SANDBOX ? ID_SANDBOX : ID_TENANT));
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct cay_err err = {};
+	struct verb_head request;
+	unsigned fds;
+	uint8_t *in;
+	int r;
+
+	if (!size)
+		return 0;
+	fds = data[0];
+	in = fuzz_copy(data + 1, size - 1);
+	r = verb_check(in, size - 1, fds, &err);
+	if (r >= 0) {
+		CHECK(verb_row((unsigned)r) && verb_row((unsigned)r)->request_size == size - 1);
+		check_fields(in, (unsigned)r);
+	} else {
+		CHECK(err.code == CAY_E_MISBEHAVED || err.code == CAY_E_INVALID);
+	}
+	verb_begin(&request, (enum verb)(VERB_NONE + 1 + fds % (VERB_NUM - 1)), 0);
+	err = (struct cay_err){};
+	r = verb_check_reply(in, size - 1, &request, &err);
+	CHECK(r == 0 || (r < 0 && err.code != CAY_OK));
+	free(in);
+	return 0;
+}
