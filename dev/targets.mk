@@ -16,7 +16,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan coverage fuzz proof bench mutants repro image shell run clean FORCE
+.PHONY: all help check lint asan coverage fuzz proof bench mutants repro docs image shell run clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -38,8 +38,8 @@ build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORC
 check: build/gcc ## run the tests [SUITE=unit|platform|fuzz|...]
 	@dev/check build/gcc $(SUITE)
 
-lint: build/gcc ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files
-	@dev/lint build/gcc
+lint: build/gcc build/clang ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files
+	@dev/lint
 
 asan: build/asan-gcc build/asan-clang ## the tests under ASan + UBSan, both compilers
 	@dev/check build/asan-gcc $(SUITE)
@@ -62,6 +62,9 @@ mutants: ## break the code on purpose; a test must notice [ONLY=a,b]
 
 repro: ## build twice in two places; the bytes must be equal
 	@dev/repro
+
+docs: build/gcc ## write what the tables say into docs/
+	@dev/docs build/gcc docs
 
 shell: ## a shell in the build root
 	@exec bash

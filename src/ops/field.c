@@ -125,8 +125,10 @@ static int describe_range(const struct field *f, struct buf *b)
 int field_refuse(const struct field *f, struct cay_err *err)
 {
 	auto_buf want = BUF_INIT(CAY_ERR_MSG_MAX);
-	int r = buf_puts(&want, type_names[f->type]);
+	int r;
 
+	assert(f->type < FIELD_NUM_TYPES);
+	r = buf_puts(&want, type_names[f->type]);
 	if (r >= 0)
 		r = describe_range(f, &want);
 	if (r >= 0 && f->check != CHECK_ANY)
@@ -151,9 +153,10 @@ int field_set_absent(const struct field *f, void *ret, struct cay_err *err)
 		return cay_fail_field(err, CAY_E_INVALID, f->name, "'%s' is missing", f->name);
 	if (f->type == FIELD_U64 || f->type == FIELD_BYTES || f->type == FIELD_MILLI)
 		memcpy(at, &f->preset, sizeof(f->preset));
-	else if (f->type == FIELD_ENUM || f->type == FIELD_BOOL)
-		memcpy(at, &(unsigned){ (unsigned)f->preset },
-		       f->type == FIELD_ENUM ? sizeof(unsigned) : sizeof(bool));
+	else if (f->type == FIELD_ENUM)
+		*(unsigned *)at = (unsigned)f->preset;
+	else if (f->type == FIELD_BOOL)
+		*(bool *)at = f->preset != 0;
 	/* an object nobody mentioned still has its members' defaults */
 	for (size_t i = 0; f->type == FIELD_OBJECT && !f->has && i < f->sub->n; i++)
 		if (field_set_absent(&f->sub->rows[i], at, err) < 0)

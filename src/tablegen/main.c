@@ -23,10 +23,12 @@ static int openapi(struct buf *b)
 
 static int errors(struct buf *b)
 {
-	int r = buf_puts(b, "# Errors\n\nEvery failure is `{\"error\": {\"code\", \"message\", "
-			    "\"hint\", \"field\", \"retryable\", \"request_id\", \"details\"}}`.\n"
-			    "`cay` exits with the status in the third column.\n\n"
-			    "| code | HTTP | exit | retry | what to do |\n|---|---|---|---|---|\n");
+	int r = buf_puts(
+		b, "# Errors\n\nA reply that is not a success has one member, `error`: `code`, "
+		   "`message`, `hint`, `retryable`, and where they apply `field`, "
+		   "`request_id`, `details`.\n`cay` exits with the status in the third "
+		   "column.\n\n"
+		   "| code | HTTP | exit | retry | what to do |\n|---|---|---|---|---|\n");
 
 	for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
 		const struct cay_error_row *e = cay_error_row((enum cay_code)i);

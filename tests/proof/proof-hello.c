@@ -27,8 +27,8 @@ int main(void)
 	for (size_t i = 0; i < HELLO_SIZE; i++)
 		prove(out[i] == in[i]);
 	v = hello_choose(&h, (uint16_t)low, (uint16_t)high);
-	prove(v == -EPROTONOSUPPORT || (v >= h.proto_min && v <= h.proto_max &&
-					v >= (int)low && v <= (int)high));
+	prove(v == -EPROTONOSUPPORT ||
+	      (v >= h.proto_min && v <= h.proto_max && v >= (int)low && v <= (int)high));
 	if (h.proto_max >= low && h.proto_min <= high)
 		prove(v > 0);
 	return 0;
