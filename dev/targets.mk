@@ -16,7 +16,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan coverage fuzz proof bench mutants repro docs image shell run clean FORCE
+.PHONY: all help check lint asan coverage fuzz proof bench mutants repro hardening docs image shell run clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -59,6 +59,9 @@ bench: build/gcc ## measure, write build/bench.json, print a table [ONLY=a,b]
 
 mutants: ## break the code on purpose; a test must notice [ONLY=a,b]
 	@dev/mutants $(ONLY)
+
+hardening: build/gcc ## programs have what their flags promise
+	@dev/hardening build/gcc
 
 repro: ## build twice in two places; the bytes must be equal
 	@dev/repro
