@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "text/base64.h"
 #include "unit.h"
@@ -62,9 +63,14 @@ static void a_value_has_one_spelling(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		row_check(i, base64_decode(bad[i], strlen(bad[i]), out, &n) == -EINVAL);
 	assert_int_equal(n, 99);
-	/* a length that ends inside a group, though the characters go on */
-	for (size_t len = 0; len <= 8; len++)
-		assert_int_equal(base64_decode("Zm9vZm9v", len, out, &n), len % 4 ? -EINVAL : 0);
+	/* a length that ends inside a group; memory ends there too, for ASan */
+	for (size_t len = 0; len <= 8; len++) {
+		auto_free char *text = malloc(len + 1);
+
+		assert_non_null(text);
+		memcpy(text + 1, "Zm9vZm9v", len);
+		assert_int_equal(base64_decode(text + 1, len, out, &n), len % 4 ? -EINVAL : 0);
+	}
 }
 
 int main(void)
