@@ -75,9 +75,10 @@ shell: ## a shell in the build root
 clean: ## remove build/
 	rm -rf build
 
-image: ## build a guest image [NAME=base]
-	@[ -x guest/images/$(NAME)/build ] || { echo "make image: there is no guest/images/$(NAME)"; exit 1; }
-	@guest/images/$(NAME)/build
+image: ## build a guest image into build/images [NAME=base]
+	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
+	@mkdir -p build/images
+	@guest/images/build $(NAME) build/images/$(NAME)
 
 run: all ## start the daemons on this machine
 	@[ -x build/gcc/src/cayd/cayd ] || { echo "make run: there is no daemon to run yet"; exit 1; }
