@@ -48,6 +48,16 @@ int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
+int str_choice(struct slice s, const char *const *choices, unsigned *ret)
+{
+	for (unsigned i = 0; choices[i]; i++)
+		if (slice_eq(s, slice_of(choices[i]))) {
+			*ret = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 /* Unicode 15, table 3-7: how many bytes follow a first byte, and which values
  * the second may have.  0 for a byte that begins nothing. */
 static size_t utf8_need(unsigned char c, unsigned char *lo, unsigned char *hi)

@@ -64,6 +64,9 @@ struct slice slice_cut(struct slice *s, char c);
  * "0" itself.  -EINVAL for anything else, -ERANGE outside [min, max]. */
 CAY_MUST_CHECK int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
 
+/* Which of the choices (ended by NULL) s is; -EINVAL when none. */
+CAY_MUST_CHECK int str_choice(struct slice s, const char *const *choices, unsigned *ret);
+
 /* Length of the UTF-8 sequence at p: 1..4, or 0 when it is not one (overlong,
  * surrogate, above U+10FFFF, cut off). */
 size_t utf8_len(const char *p, size_t n);

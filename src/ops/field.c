@@ -185,16 +185,6 @@ static int set_number(const struct field *f, struct slice s, void *at)
 	return 0;
 }
 
-static int set_enum(const struct field *f, struct slice s, unsigned *at)
-{
-	for (unsigned i = 0; f->choices[i]; i++)
-		if (slice_eq(s, slice_of(f->choices[i]))) {
-			*at = i;
-			return 0;
-		}
-	return -EINVAL;
-}
-
 static int set_text(const struct field *f, struct slice s, struct pool *pool, const char **at)
 {
 	if (s.n < f->min || s.n > f->max || memchr(s.p, 0, s.n) || !utf8_valid(s.p, s.n) ||
@@ -227,7 +217,7 @@ int field_set_text(const struct field *f, struct slice s, struct pool *pool, voi
 		r = set_bool(s, at);
 		break;
 	case FIELD_ENUM:
-		r = set_enum(f, s, at);
+		r = str_choice(s, f->choices, at);
 		break;
 	case FIELD_TEXT:
 		r = set_text(f, s, pool, at);

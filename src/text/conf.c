@@ -34,16 +34,6 @@ static int set_number(const struct conf_key *k, struct slice s, void *at)
 	return 0;
 }
 
-static int set_choice(const struct conf_key *k, struct slice s, void *at)
-{
-	for (unsigned i = 0; k->choices[i]; i++)
-		if (slice_eq(s, slice_of(k->choices[i]))) {
-			memcpy(at, &i, sizeof(i));
-			return 0;
-		}
-	return -EINVAL;
-}
-
 static int set_bool(struct slice s, void *at)
 {
 	bool yes = slice_eq(s, SLICE("yes"));
@@ -77,7 +67,7 @@ static int set(const struct conf_key *k, struct slice s, void *settings)
 	case CONF_BOOL:
 		return set_bool(s, at);
 	case CONF_CHOICE:
-		return set_choice(k, s, at);
+		return str_choice(s, k->choices, (unsigned *)(void *)at);
 	case CONF_PATH:
 		return set_path(k, s, at);
 	case CONF_NUM_TYPES:
