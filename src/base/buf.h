@@ -36,7 +36,8 @@ CAY_MUST_CHECK __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *
 CAY_MUST_CHECK __attribute__((format(printf, 2, 0))) int buf_vprintf(struct buf *b, const char *fmt,
 								     va_list ap);
 
-/* Drop n bytes from the front. */
+/* Drop n bytes from the front.  It moves the rest: consume once per batch, not
+ * once per item. */
 void buf_consume(struct buf *b, size_t n);
 /* Drop what is behind the first len bytes. */
 void buf_truncate(struct buf *b, size_t len);

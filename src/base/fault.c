@@ -2,6 +2,7 @@
 #include "base/fault.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include "base/str.h"
 
@@ -69,8 +70,10 @@ int fault(enum fault_point point)
 {
 	if (armed[point].action == NOTHING || --armed[point].countdown > 0)
 		return 0;
-	if (armed[point].action == KILL)
+	if (armed[point].action == KILL) {
 		(void)raise(SIGKILL);
+		_exit(128 + SIGKILL); /* PID 1 of a namespace cannot kill itself */
+	}
 	armed[point].action = NOTHING;
 	return -EIO;
 }

@@ -6,6 +6,7 @@
 #include "base/jsonw.h"
 
 static constexpr size_t MSG_MAX_BYTES = 2048;
+static constexpr int CONTEXT_MAX_BYTES = 128;
 
 static const char *const level_names[] = {
 	[LOG_L_ERROR] = "error",
@@ -29,6 +30,58 @@ struct log log_to(int fd, const char *prog, const struct clk *clk)
 			     .clk = clk };
 }
 
+/* A terminal obeys control characters, C1 (U+0080..9F) among them, and turns
+ * text round at bidi marks; the message may quote a stranger.  All of them, and
+ * bytes that are not UTF-8, are written as dots. */
+static bool shown(const char *p, size_t len)
+{
+	const unsigned char *c = (const unsigned char *)p;
+
+	if (len == 1)
+		return c[0] >= 0x20 && c[0] != 0x7F;
+	if (len == 2)
+		return c[0] != 0xC2 || c[1] >= 0xA0;
+	if (len == 3 && c[0] == 0xE2 && c[1] == 0x80)
+		return !(c[2] >= 0xA8 && c[2] <= 0xAE) && c[2] != 0x8E && c[2] != 0x8F;
+	if (len == 3 && c[0] == 0xE2 && c[1] == 0x81)
+		return !(c[2] >= 0xA6 && c[2] <= 0xA9);
+	return len != 0;
+}
+
+static void make_harmless(struct buf *line)
+{
+	for (size_t i = 0; i < line->len;) {
+		size_t len = utf8_len(line->data + i, line->len - i);
+
+		if (!shown(line->data + i, len))
+			memset(line->data + i, '.', len ? len : 1);
+		i += len ? len : 1;
+	}
+}
+
+static int format_text(const struct log *l, enum log_level level, const char *msg, struct buf *line)
+{
+	const char *const context[] = { l->op, l->id, l->request };
+	char ts[CLK_TEXT_LEN + 1];
+	int r;
+
+	clk_text(clk_wall_ns(l->clk), ts);
+	r = buf_printf(line, "%.8s %s %s", ts + strlen("2026-11-15T"), level_names[level], l->prog);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(context); i++)
+		if (context[i])
+			r = buf_printf(line, " %.*s", CONTEXT_MAX_BYTES, context[i]);
+	if (r >= 0)
+		r = buf_printf(line, ": %s", msg);
+	make_harmless(line);
+	return r;
+}
+
+static void write_context(struct jw *w, const char *key, const char *value)
+{
+	if (value)
+		jw_strn(w, key, (struct slice){ value, strnlen(value, CONTEXT_MAX_BYTES) });
+}
+
 static int format_json(const struct log *l, enum log_level level, const char *msg, struct buf *line)
 {
 	struct jw w = jw_to(line);
@@ -39,44 +92,36 @@ static int format_json(const struct log *l, enum log_level level, const char *ms
 	jw_str(&w, "ts", ts);
 	jw_str(&w, "level", level_names[level]);
 	jw_str(&w, "prog", l->prog);
-	if (l->op)
-		jw_str(&w, "op", l->op);
-	if (l->id)
-		jw_str(&w, "id", l->id);
-	if (l->request)
-		jw_str(&w, "request", l->request);
+	write_context(&w, "op", l->op);
+	write_context(&w, "id", l->id);
+	write_context(&w, "request", l->request);
 	jw_str(&w, "msg", msg);
 	jw_end(&w);
 	return jw_done(&w);
 }
 
-/* A terminal obeys control characters, and the message may quote a stranger:
- * they are written as dots. */
-static int format_text(const struct log *l, enum log_level level, const char *msg, struct buf *line)
+/* A line that was cut off must not swallow the next: that one begins with a
+ * newline. */
+static void put(struct log *l, const struct buf *line)
 {
-	char ts[CLK_TEXT_LEN + 1];
-	int r;
+	ssize_t n;
 
-	clk_text(clk_wall_ns(l->clk), ts);
-	r = buf_printf(line, "%.8s %s %s", ts + strlen("2026-11-15T"), level_names[level], l->prog);
-	if (r >= 0 && l->op)
-		r = buf_printf(line, " %s", l->op);
-	if (r >= 0 && l->id)
-		r = buf_printf(line, " %s", l->id);
-	if (r >= 0 && l->request)
-		r = buf_printf(line, " %s", l->request);
-	if (r >= 0)
-		r = buf_printf(line, ": %s", msg);
-	for (size_t i = 0; i < line->len; i++)
-		if ((unsigned char)line->data[i] < 0x20 || line->data[i] == 0x7F)
-			line->data[i] = '.';
-	return r;
+	if (l->torn && write(l->fd, "\n", 1) == 1)
+		l->torn = false;
+	do
+		n = write(l->fd, line->data, line->len);
+	while (n < 0 && errno == EINTR);
+	if (n == (ssize_t)line->len)
+		return;
+	l->lost++;
+	if (n > 0)
+		l->torn = true;
 }
 
 void log_line(struct log *l, enum log_level level, const char *fmt, ...)
 {
 	/* an escaped byte can take six: a cut message must still fit */
-	auto_buf line = BUF_INIT(4096 + 6 * MSG_MAX_BYTES);
+	auto_buf line = BUF_INIT(1024 + 6 * (MSG_MAX_BYTES + 3 * CONTEXT_MAX_BYTES));
 	char msg[MSG_MAX_BYTES];
 	va_list ap;
 	int r;
@@ -93,6 +138,8 @@ void log_line(struct log *l, enum log_level level, const char *fmt, ...)
 					: format_text(l, level, msg, &line);
 	if (r >= 0)
 		r = buf_putc(&line, '\n');
-	if (r < 0 || write(l->fd, line.data, line.len) != (ssize_t)line.len)
+	if (r >= 0)
+		put(l, &line);
+	else
 		l->lost++;
 }

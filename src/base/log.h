@@ -8,7 +8,9 @@
  * Anywhere else, one JSON object a line with these keys and no others:
  *	ts level prog op id request msg
  * (op, id, request only when the context in force has them).  Levels are
- * syslog's.  Never log secrets, tokens or request bodies.
+ * syslog's.  Never log secrets, tokens or request bodies.  A full or closed pipe
+ * costs lines (counted), never the daemon: programs ignore SIGPIPE, and give the
+ * loop's log an fd that does not block.
  */
 #include "base/clock.h"
 
@@ -24,6 +26,7 @@ struct log {
 	/* What we are working on; NULL when nothing. */
 	const char *op, *id, *request;
 	uint64_t lost; /* lines that could not be written */
+	bool torn;     /* the last one was cut off in the middle */
 };
 
 /* Text when fd is a terminal, JSON otherwise. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/path.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/openat2.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -89,15 +91,26 @@ int path_write_all(int fd, const void *p, size_t n)
 	return 0;
 }
 
+#define TMP_PREFIX ".tmp-"
+
+static int tmp_name(struct buf *ret)
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	return buf_printf(ret, TMP_PREFIX "%016" PRIx64, random);
+}
+
 static int fill_tmp(int dirfd, const char *tmp, const void *p, size_t n, mode_t mode)
 {
-	auto_close int fd = path_open(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC, mode);
+	auto_close int fd = path_open(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
 	int r;
 
 	if (fd < 0)
 		return fd;
 	r = fault(FAULT_WRITE_CREATED);
-	if (r >= 0 && fchmod(fd, mode) < 0) /* a leftover may have another mode */
+	if (r >= 0 && fchmod(fd, mode) < 0) /* whatever the umask is */
 		r = -errno;
 	if (r >= 0)
 		r = path_write_all(fd, p, n);
@@ -109,24 +122,46 @@ static int fill_tmp(int dirfd, const char *tmp, const void *p, size_t n, mode_t 
 int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode)
 {
 	auto_buf tmp = BUF_INIT(NAME_MAX);
-	int r;
+	int flags = fcntl(dirfd, F_GETFL), r;
 
+	if (flags < 0 || flags & O_PATH) /* could not be synced in the end */
+		return -EBADF;
 	if (strchr(name, '/'))
 		return -EINVAL;
-	r = buf_printf(&tmp, ".tmp-%s", name);
-	if (r < 0)
-		return -ENAMETOOLONG;
-	r = fill_tmp(dirfd, tmp.data, p, n, mode);
+	r = tmp_name(&tmp);
+	if (r >= 0)
+		r = fill_tmp(dirfd, tmp.data, p, n, mode);
+	if (r == -EEXIST) /* one chance in 2^64, or somebody reads our mind */
+		return r;
 	if (r >= 0)
 		r = fault(FAULT_WRITE_FILLED);
 	if (r >= 0 && renameat(dirfd, tmp.data, dirfd, name) < 0)
 		r = -errno;
 	if (r < 0) {
-		(void)unlinkat(dirfd, tmp.data, 0);
+		(void)unlinkat(dirfd, buf_str(&tmp), 0);
 		return r;
 	}
 	r = fault(FAULT_WRITE_RENAMED);
 	if (r >= 0 && fsync(dirfd) < 0)
 		r = -errno;
+	return r;
+}
+
+int path_sweep(int dirfd)
+{
+	int fd = path_open(dirfd, ".", O_RDONLY | O_DIRECTORY, 0), r = 0;
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *e;
+
+	if (!dir) {
+		r = fd < 0 ? fd : -errno;
+		cay_closep(&fd);
+		return r;
+	}
+	while ((e = readdir(dir)))
+		if (strncmp(e->d_name, TMP_PREFIX, strlen(TMP_PREFIX)) == 0 &&
+		    unlinkat(dirfd, e->d_name, 0) < 0)
+			r = -errno;
+	(void)closedir(dir);
 	return r;
 }

@@ -22,9 +22,13 @@ CAY_MUST_CHECK int path_open_in_root(int dirfd, const char *path, int flags, mod
  * -EINVAL when it is not a regular file. */
 CAY_MUST_CHECK int path_read(int dirfd, const char *path, struct buf *ret);
 /* Replace a file so that a crash leaves the old or the new content, whole, and
- * a success survives power loss.  name has no slash.  A crash may leave a
- * ".tmp-" file; starting again overwrites it. */
+ * a success survives power loss.  name has no slash, dirfd is open for reading.
+ * The temporary file is new and of a name nobody knows, so writers do not meet
+ * and nothing planted is written through.  A crash may leave it behind: who owns
+ * the directory calls path_sweep() when it starts. */
 CAY_MUST_CHECK int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode);
+/* Remove what writers that died left in a directory.  Nobody may be writing. */
+CAY_MUST_CHECK int path_sweep(int dirfd);
 /* All n bytes or an error. */
 CAY_MUST_CHECK int path_write_all(int fd, const void *p, size_t n);
 #endif

@@ -31,10 +31,12 @@ void *pool_take(struct pool *p, size_t count, size_t size)
 	void *ret;
 
 	if (ckd_mul(&n, count, size) || n > SIZE_MAX - alignof(max_align_t))
-		return NULL;
+		n = SIZE_MAX - alignof(max_align_t);
 	n = (n + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
-	if (n > p->left)
+	if (n > p->left) {
+		p->full = true;
 		return NULL;
+	}
 	if (!b || n > b->size - b->used) {
 		size_t room = n > BLOCK_SIZE ? n : BLOCK_SIZE;
 

@@ -14,6 +14,7 @@
 struct pool {
 	struct pool_block *blocks;
 	size_t left; /* bytes that may still be taken */
+	bool full;   /* something was refused for the limit, not for memory */
 };
 
 #define auto_pool CAY_CLEANUP(pool_fini) struct pool

@@ -7,7 +7,8 @@
  * The child gets the argv, environment and fds named here and nothing else: no
  * inherited fd, no inherited variable, default signals, empty mask.  The parent
  * never needs its pid (it can wrap in under a second); waiting, killing and
- * polling go by the pidfd.
+ * polling go by the pidfd.  SIGCHLD must not be ignored, or the kernel throws
+ * the status away (-ECHILD).
  */
 #include <sys/types.h>
 
@@ -28,6 +29,10 @@ struct spawn {
 	bool session;  /* in a session of its own */
 };
 
+/* No fds, no cgroup; 0 would be our stdin. */
+#define SPAWN_INIT(path_, argv_) \
+	((struct spawn){ .path = (path_), .argv = (argv_), .cgroup_fd = -EBADF })
+
 struct child {
 	int pidfd; /* -EBADF once waited for */
 };
@@ -41,6 +46,7 @@ CAY_MUST_CHECK int child_start(const struct spawn *s, struct child *ret, struct 
 /* Block until it ends.  *ret_status is its exit status, or -signal. */
 CAY_MUST_CHECK int child_wait(struct child *c, int *ret_status);
 CAY_MUST_CHECK int child_kill(const struct child *c, int sig);
-/* Kill and reap; fine when already waited for. */
+/* Kill and reap; fine when already waited for.  It blocks as long as the kernel
+ * takes to end the process: a loop polls the pidfd first. */
 void child_fini(struct child *c);
 #endif

@@ -38,10 +38,10 @@ static int decode_texts(const struct field *f, const json_t *j, struct pool *poo
 			return refuse_entry(f, i, "text", err);
 		at->v[i] = pool_strn(pool, text_of(e).p, text_of(e).n);
 		if (!at->v[i])
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+			return field_no_room(f->name, pool, err);
 	}
 	if (!at->v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+		return field_no_room(f->name, pool, err);
 	at->n = n;
 	return 0;
 }
@@ -58,7 +58,7 @@ static int decode_map(const struct field *f, json_t *j, struct pool *pool, struc
 	at->keys = pool_take(pool, n + 1, sizeof(*at->keys));
 	at->values = pool_take(pool, n + 1, sizeof(*at->values));
 	if (!at->keys || !at->values)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+		return field_no_room(f->name, pool, err);
 	json_object_foreach (j, key, value) {
 		if (!field_check_key(f->check, slice_of(key)) || !json_is_string(value) ||
 		    !field_check_row(f->check)->ok(text_of(value)))
@@ -69,7 +69,7 @@ static int decode_map(const struct field *f, json_t *j, struct pool *pool, struc
 		at->keys[i] = pool_strn(pool, key, strlen(key));
 		at->values[i] = pool_strn(pool, text_of(value).p, text_of(value).n);
 		if (!at->keys[i] || !at->values[i])
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+			return field_no_room(f->name, pool, err);
 		i++;
 	}
 	at->n = n;
@@ -85,7 +85,7 @@ static int decode_list(const struct field *f, const json_t *j, struct pool *pool
 		return field_refuse(f, err);
 	at->v = pool_take(pool, n ? n : 1, f->sub->size);
 	if (!at->v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+		return field_no_room(f->name, pool, err);
 	for (size_t i = 0; i < n; i++) {
 		int r = field_decode(f->sub, json_array_get(j, i), pool,
 				     (char *)at->v + i * f->sub->size, err);
@@ -110,7 +110,7 @@ static int decode_integer(const struct field *f, const json_t *j, void *at, stru
 
 	if (!json_is_integer(j))
 		return field_refuse(f, err);
-	if (f->type != FIELD_I64 && (v < 0 || (uint64_t)v < f->min || (uint64_t)v > f->max))
+	if (v < 0 || (uint64_t)v < f->min || (uint64_t)v > f->max)
 		return field_refuse(f, err);
 	static_assert(sizeof(v) == sizeof(uint64_t));
 	memcpy(at, &v, sizeof(v));
@@ -152,7 +152,6 @@ static int decode_present(const struct field *f, json_t *j, struct pool *pool, v
 	case FIELD_BOOL:
 		return decode_bool(f, j, at, err);
 	case FIELD_U64:
-	case FIELD_I64:
 		return decode_integer(f, j, at, err);
 	case FIELD_BYTES:
 	case FIELD_MILLI:
@@ -202,9 +201,11 @@ static const struct field *find(const struct field_table *t, struct slice name)
 static int refuse_unknown(struct slice name, struct cay_err *err)
 {
 	char shown[CAY_ERR_FIELD_MAX];
-	int n = (int)(name.n < sizeof(shown) ? name.n : sizeof(shown) - 1);
+	size_t n = name.n < sizeof(shown) ? name.n : utf8_whole(name.p, sizeof(shown) - 1);
 
-	memcpy(shown, name.p, (size_t)n);
+	if (!utf8_valid(name.p, name.n))
+		return cay_fail(err, CAY_E_INVALID, "a field's name is not UTF-8");
+	memcpy(shown, name.p, n);
 	shown[n] = 0;
 	return cay_fail_field(err, CAY_E_INVALID, shown, "there is no field '%s'", shown);
 }
@@ -244,6 +245,15 @@ static int percent_text(struct slice s, struct pool *pool, struct slice *ret)
 	return 0;
 }
 
+/* Thousandths without a suffix are thousandths: "500" is not 500 cores. */
+static int set_plain(const struct field *f, struct slice value, void *ret, struct cay_err *err)
+{
+	struct field number = *f;
+
+	number.type = FIELD_U64;
+	return field_set_text(&number, value, NULL, ret, err);
+}
+
 static int decode_pair(const struct field_table *t, struct slice pair, bool *seen,
 		       struct pool *pool, void *ret, struct cay_err *err)
 {
@@ -256,15 +266,18 @@ static int decode_pair(const struct field_table *t, struct slice pair, bool *see
 	r = percent_text(name, pool, &key);
 	if (r >= 0)
 		r = percent_text(pair, pool, &value);
+	if (r == -ENOMEM)
+		return field_no_room("query", pool, err);
 	if (r < 0)
-		return cay_fail(err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INVALID,
-				"the query is not percent-encoded text, or too long");
+		return cay_fail(err, CAY_E_INVALID, "the query is not percent-encoded text");
 	f = find(t, key);
 	if (!f)
 		return refuse_unknown(key, err);
 	if (seen[f - t->rows])
 		return cay_fail_field(err, CAY_E_INVALID, f->name, "'%s' is given twice", f->name);
 	seen[f - t->rows] = true;
+	if (f->type == FIELD_MILLI && str_u64(value, 0, UINT64_MAX, &(uint64_t){}) == 0)
+		return set_plain(f, value, ret, err);
 	return field_set_text(f, value, pool, ret, err);
 }
 
@@ -274,7 +287,7 @@ int field_decode_query(const struct field_table *t, struct slice query, struct p
 	bool *seen = pool_take(pool, t->n + 1, sizeof(*seen));
 
 	if (!seen)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
+		return field_no_room("query", pool, err);
 	while (query.n) {
 		int r = decode_pair(t, slice_cut(&query, '&'), seen, pool, ret, err);
 

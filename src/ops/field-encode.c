@@ -28,6 +28,13 @@ static void encode_time(const char *key, uint64_t ns, struct jw *w)
 	jw_str(w, key, text);
 }
 
+static void encode_enum(const struct field *f, unsigned value, struct jw *w)
+{
+	jw_str(w, f->name, value < f->n_choices ? f->choices[value] : "");
+	if (value >= f->n_choices)
+		w->err = -EINVAL;
+}
+
 static void encode_list(const struct field *f, const struct field_list *list, struct jw *w)
 {
 	jw_array(w, f->name);
@@ -81,14 +88,11 @@ static void encode_one(const struct field *f, const void *in, struct jw *w)
 	case FIELD_MILLI:
 		jw_u64(w, f->name, u64_at(at));
 		return;
-	case FIELD_I64:
-		jw_i64(w, f->name, (int64_t)u64_at(at));
-		return;
 	case FIELD_TEXT:
 		jw_str(w, f->name, *(const char *const *)at);
 		return;
 	case FIELD_ENUM:
-		jw_str(w, f->name, f->choices[*(const unsigned *)at]);
+		encode_enum(f, *(const unsigned *)at, w);
 		return;
 	case FIELD_ID:
 		encode_id(f->name, at, w);
@@ -120,5 +124,7 @@ void field_encode(const struct field_table *t, const char *key, const void *in, 
 	for (size_t i = 0; i < t->n; i++)
 		if (!absent(&t->rows[i], in))
 			encode_one(&t->rows[i], in, w);
+		else if (t->rows[i].required)
+			w->err = -EINVAL;
 	jw_end(w);
 }

@@ -19,5 +19,7 @@ bool field_check_key(enum field_check check, struct slice key);
 				 void *ret, struct cay_err *err);
 /* Absent members: defaults, and an error for required ones. */
 [[nodiscard]] int field_set_absent(const struct field *f, void *ret, struct cay_err *err);
+/* The pool gave nothing: the request's fault when it is the limit, else ours. */
+[[nodiscard]] int field_no_room(const char *name, const struct pool *pool, struct cay_err *err);
 void field_mark(const struct field *f, void *ret);
 #endif

@@ -17,12 +17,8 @@ static void schema_number(const struct field *f, struct jw *w)
 {
 	jw_str(w, "type", "integer");
 	jw_str(w, "format", "int64");
-	if (f->type == FIELD_I64)
-		return;
 	jw_u64(w, "minimum", f->min);
-	/* JSON Schema has no bound above what an integer of JavaScript holds */
-	if (f->max <= (uint64_t)INT64_MAX)
-		jw_u64(w, "maximum", f->max);
+	jw_u64(w, "maximum", f->max);
 }
 
 static void schema_quantity(const struct field *f, struct jw *w)
@@ -97,7 +93,6 @@ static void schema_body(const struct field *f, struct jw *w)
 		jw_str(w, "type", "boolean");
 		return;
 	case FIELD_U64:
-	case FIELD_I64:
 		schema_number(f, w);
 		return;
 	case FIELD_BYTES:
@@ -223,6 +218,28 @@ void field_example(const struct field_table *t, const char *key, struct jw *w)
 {
 	jw_object(w, key);
 	for (size_t i = 0; i < t->n; i++)
-		example_one(&t->rows[i], w);
+		if (t->rows[i].type != FIELD_OBJECT || !t->rows[i].has)
+			example_one(&t->rows[i], w);
 	jw_end(w);
+}
+
+void field_example_reply(const struct field_table *t, const char *key, struct jw *w)
+{
+	auto_buf text = BUF_INIT(KIB(64));
+	auto_pool pool = POOL_INIT(KIB(64));
+	struct jw example = jw_to(&text);
+	void *value = pool_take(&pool, 1, t->size);
+	auto_json j = NULL;
+	int r;
+
+	field_example(t, NULL, &example);
+	r = value ? jw_done(&example) : -ENOMEM;
+	if (r >= 0)
+		r = jr_read((struct slice){ text.data, text.len }, &json_control_limits, &j, NULL);
+	if (r >= 0)
+		r = field_decode(t, j, &pool, value, NULL);
+	if (r >= 0)
+		field_encode(t, key, value, w);
+	else
+		w->err = r;
 }

@@ -11,7 +11,6 @@
 static const char *const type_names[] = {
 	[FIELD_BOOL] = "true or false",
 	[FIELD_U64] = "a whole number",
-	[FIELD_I64] = "a whole number",
 	[FIELD_BYTES] = "a number of bytes or a quantity such as \"512Mi\"",
 	[FIELD_MILLI] = "a number of thousandths or a quantity such as \"500m\"",
 	[FIELD_TEXT] = "text",
@@ -113,7 +112,6 @@ static int describe_range(const struct field *f, struct buf *b)
 				return -ENOBUFS;
 		return 0;
 	case FIELD_BOOL:
-	case FIELD_I64:
 	case FIELD_TIME:
 	case FIELD_OBJECT:
 	case FIELD_NUM_TYPES:
@@ -137,6 +135,13 @@ int field_refuse(const struct field *f, struct cay_err *err)
 		buf_clear(&want);
 	return cay_fail_field(err, CAY_E_INVALID, f->name, "'%s' must be %s", f->name,
 			      want.len ? want.data : type_names[f->type]);
+}
+
+int field_no_room(const char *name, const struct pool *pool, struct cay_err *err)
+{
+	if (pool->full)
+		return cay_fail_field(err, CAY_E_TOO_LARGE, name, "'%s' is too large", name);
+	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
 }
 
 void field_mark(const struct field *f, void *ret)
@@ -225,7 +230,6 @@ int field_set_text(const struct field *f, struct slice s, struct pool *pool, voi
 	case FIELD_ID:
 		r = id_parse(f->noun, s, at);
 		break;
-	case FIELD_I64:
 	case FIELD_TEXTS:
 	case FIELD_MAP:
 	case FIELD_OBJECT:
@@ -234,7 +238,7 @@ int field_set_text(const struct field *f, struct slice s, struct pool *pool, voi
 		break;
 	}
 	if (r == -ENOMEM)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", f->name);
+		return field_no_room(f->name, pool, err);
 	if (r < 0)
 		return field_refuse(f, err);
 	field_mark(f, ret);

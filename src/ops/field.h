@@ -24,7 +24,6 @@
 enum field_type {
 	FIELD_BOOL,   /* bool */
 	FIELD_U64,    /* uint64_t */
-	FIELD_I64,    /* int64_t */
 	FIELD_BYTES,  /* uint64_t; a number or "512Mi" */
 	FIELD_MILLI,  /* uint64_t; a number of thousandths or "500m", "2" */
 	FIELD_TEXT,   /* const char *, NULL when absent */
@@ -84,7 +83,8 @@ struct field {
 	uint64_t preset;   /* the number when absent */
 	enum field_check check;
 	enum id_noun noun;
-	const char *const *choices; /* FIELD_ENUM: ended by NULL */
+	const char *const *choices; /* FIELD_ENUM: n_choices names, then NULL */
+	unsigned n_choices;
 	const struct field_table *sub;
 	const char *example; /* as text; FIELD_TEXTS separated by '|', FIELD_MAP a=b */
 	const char *help;
@@ -92,13 +92,19 @@ struct field {
 
 [[nodiscard]] int field_decode(const struct field_table *t, const json_t *j, struct pool *pool,
 			       void *ret, struct cay_err *err);
-/* query is what stands behind '?'; only scalar rows can be in it. */
+/* query is what stands behind '?'; only scalar rows can be in it, and plain
+ * digits are what a JSON number would be. */
 [[nodiscard]] int field_decode_query(const struct field_table *t, struct slice query,
 				     struct pool *pool, void *ret, struct cay_err *err);
+/* A value no client could have sent (an enum without a name, a required member
+ * that is absent) makes jw_done() fail. */
 void field_encode(const struct field_table *t, const char *key, const void *in, struct jw *w);
 void field_schema(const struct field_table *t, const char *key, struct jw *w);
 /* The schema of one row, as OpenAPI parameters need it. */
 void field_schema_row(const struct field *f, const char *key, struct jw *w);
+/* An object that field_decode() accepts.  Objects that may be absent are left out. */
 void field_example(const struct field_table *t, const char *key, struct jw *w);
+/* The same as field_encode() would write it: what a client gets to see. */
+void field_example_reply(const struct field_table *t, const char *key, struct jw *w);
 const char *field_type_name(enum field_type type);
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/op.h"
 
+#include <assert.h>
+
 const struct op ops[OP_NUM] = {
 #define CAY_OP(sym, name, method, path, scope, where, status, body, body_max, reply, request, \
 	       query, response, test, summary) \
@@ -60,6 +62,7 @@ static bool match_path(const char *pattern, struct slice path, struct op_match *
 		if (w.n && w.p[0] == '{') {
 			enum id_noun noun = param_noun((struct slice){ w.p + 1, w.n - 2 });
 
+			assert(noun != ID_NONE && m->n_params < OP_PARAMS_MAX);
 			if (id_parse(noun, p, &m->params[m->n_params]) < 0)
 				return false;
 			m->n_params++;
@@ -94,17 +97,22 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 	return cay_fail(err, CAY_E_NOT_FOUND, "nothing is here");
 }
 
-void op_write_error(const struct cay_err *err, const char *request_id, struct jw *w)
+void op_write_error(const struct cay_err *err, const char *request_id, const char *node,
+		    struct jw *w)
 {
-	const struct cay_error_row *row = cay_error_row(err->code);
+	/* a handler that failed without saying how is a bug, not a success */
+	enum cay_code code = err->code == CAY_OK ? CAY_E_INTERNAL : err->code;
+	const struct cay_error_row *row = cay_error_row(code);
 	struct error_body body = {
 		.error = {
-			.code = row->name,
-			.message = err->msg,
+			.code = (unsigned)code - 1,
+			.message = code == CAY_E_INTERNAL ? "something broke inside Cay" : err->msg,
 			.hint = row->hint,
 			.field = err->field[0] ? err->field : NULL,
 			.request_id = request_id,
 			.retryable = row->retryable,
+			.details = { .node = node },
+			.has_details = node != NULL,
 		},
 	};
 

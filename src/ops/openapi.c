@@ -20,12 +20,18 @@ static void write_ref(struct jw *w, const char *key, const char *kind, const cha
 	jw_end(w);
 }
 
-static void write_media(struct jw *w, const char *type, const struct field_table *t)
+enum direction { REQUEST, REPLY };
+
+static void write_media(struct jw *w, const char *type, const struct field_table *t,
+			enum direction dir)
 {
 	jw_object(w, type);
 	if (t) {
 		write_ref(w, "schema", "schemas", t->name);
-		field_example(t, "example", w);
+		if (dir == REQUEST)
+			field_example(t, "example", w);
+		else
+			field_example_reply(t, "example", w);
 	} else {
 		jw_object(w, "schema");
 		jw_end(w);
@@ -81,7 +87,7 @@ static void write_request(struct jw *w, const struct op *op)
 	jw_bool(w, "required", true);
 	jw_object(w, "content");
 	write_media(w, op->body == BODY_JSON ? "application/json" : "application/octet-stream",
-		    op->request);
+		    op->request, REQUEST);
 	jw_end(w);
 	jw_end(w);
 }
@@ -96,12 +102,12 @@ static void write_success(struct jw *w, const struct op *op)
 	jw_str(w, "description", op->summary);
 	jw_object(w, "content");
 	if (op->reply == REPLY_RAW)
-		write_media(w, "application/octet-stream", NULL);
+		write_media(w, "application/octet-stream", NULL, REPLY);
 	else
-		write_media(w, "application/json", op->response);
+		write_media(w, "application/json", op->response, REPLY);
 	if (op->reply == REPLY_FRAMES) {
-		write_media(w, "application/vnd.cay.frames", NULL);
-		write_media(w, "text/event-stream", NULL);
+		write_media(w, "application/vnd.cay.frames", NULL, REPLY);
+		write_media(w, "text/event-stream", NULL, REPLY);
 	}
 	jw_end(w);
 	jw_end(w);
@@ -193,7 +199,7 @@ static void write_components(struct jw *w)
 	jw_object(w, "Error");
 	jw_str(w, "description", "What went wrong, why, and what to do");
 	jw_object(w, "content");
-	write_media(w, "application/json", &error_body_table);
+	write_media(w, "application/json", &error_body_table, REPLY);
 	jw_end(w);
 	jw_end(w);
 	jw_end(w);

@@ -26,9 +26,17 @@ static const char *const exec_outputs[] = {
 };
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 
-/* A member of another type than the row says is a compile error: the pointers
- * differ. */
-#define AT(S, m, CT) (offsetof(struct S, m) + 0 * sizeof(&((struct S *)0)->m == (CT *)0))
+static const char *const error_codes[] = {
+#define CAY_ERROR(sym, name, ...) [CAY_E_##sym - 1] = name,
+#include "base/errors.def"
+#undef CAY_ERROR
+	[CAY_NUM_CODES - 1] = NULL,
+};
+
+/* A member of another type than the row says is a compile error; that a row
+ * stands in the table of its struct, lint sees. */
+#define AT(S, m, CT) \
+	(offsetof(struct S, m) + 0 * sizeof(char[_Generic(&((struct S *)0)->m, CT *: 1)]))
 #define HAS_AT(S, m) (AT(S, m, bool) + 1)
 #define REQ .required = true
 #define OPT .required = false
@@ -66,7 +74,7 @@ static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 	    .min = min_, .max = max_)
 #define ENUM(S, m, name, need, preset_, choices_, example, help) \
 	ROW(S, m, unsigned, name, FIELD_ENUM, example, help, need, .preset = preset_, \
-	    .choices = choices_)
+	    .choices = choices_, .n_choices = ARRAY_SIZE(choices_) - 1)
 #define ID(S, m, name, need, noun_, example, help) \
 	ROW(S, m, struct id, name, FIELD_ID, example, help, need, .noun = noun_)
 #define TIME(S, m, name, need, example, help) \

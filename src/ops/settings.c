@@ -21,4 +21,16 @@ static const struct conf_key keys[] = {
 #include "ops/settings.def"
 #undef CAY_SETTING
 };
+/* A row that does not fit its member is a compile error. */
+#define SIZE_CHOICE(max) sizeof(unsigned)
+#define SIZE_PATH(max) ((max) + 1)
+#define KIND_CHOICE(m) _Generic(&(m), unsigned *: true)
+#define KIND_PATH(m) _Generic((m), char *: true)
+#define CAY_SETTING(section, key, type, member, min, max, ...) \
+	static_assert(sizeof(((struct settings *)0)->member) == SIZE_##type(max) && \
+			      KIND_##type(((struct settings *)0)->member), \
+		      section "." key " does not fit its member");
+#include "ops/settings.def"
+#undef CAY_SETTING
+
 const struct conf_table settings_table = { keys, ARRAY_SIZE(keys) };

@@ -54,7 +54,7 @@ struct sandbox_create {
 
 struct end {
 	unsigned reason;
-	bool has_exit_code, has_signal, inferred;
+	bool has_exit_code, inferred;
 	uint64_t exit_code;
 	const char *signal, *detail;
 };
@@ -137,7 +137,8 @@ struct error_details {
 };
 
 struct error_object {
-	const char *code, *message, *hint, *field, *request_id;
+	unsigned code; /* enum cay_code less one: "ok" is no error */
+	const char *message, *hint, *field, *request_id;
 	bool retryable;
 	struct error_details details;
 	bool has_details;

@@ -27,12 +27,13 @@ static bool valid(const struct frame *f)
 		return false;
 	switch (f->type) {
 	case FRAME_DATA:
-		return f->length <= FRAME_MAX;
+		return f->length >= 1 && f->length <= FRAME_MAX;
 	case FRAME_GAP:
 		return f->length == sizeof(uint64_t);
 	case FRAME_END:
 	case FRAME_ERROR:
-		return f->stream == 0 && f->offset == 0 && f->length <= FRAME_JSON_MAX;
+		return f->stream == 0 && f->offset == 0 && f->length >= 2 &&
+		       f->length <= FRAME_JSON_MAX;
 	default:
 		return false;
 	}
@@ -87,6 +88,8 @@ int frame_decode(const uint8_t *in, size_t n, struct frame *ret)
 		return 0;
 	f.content = in + FRAME_HEAD;
 	if (f.type == FRAME_GAP && f.offset > UINT64_MAX - le64_get(f.content))
+		return -EPROTO;
+	if (f.type >= FRAME_END && (f.content[0] != '{' || f.content[f.length - 1] != '}'))
 		return -EPROTO;
 	*ret = f;
 	return (int)(FRAME_HEAD + f.length);

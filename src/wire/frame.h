@@ -13,11 +13,14 @@
  *	 4  u32  length   at most FRAME_MAX
  *	 8  u64  offset   absolute: how many bytes of this stream came before
  *
- * data   the bytes at that offset
+ * data   the bytes at that offset, at least one
  * gap    a reader fell behind: `offset` is where the loss begins, the content
  *        a u64, how many bytes were lost
  * end    the process is over: a JSON object {reason, ...}; the last frame
  * error  the stream is over but the process may not be: an error object; last
+ *
+ * A decoder knows one frame; that offsets of a stream go on where they stopped
+ * and that nothing follows an end is for the reader of the stream to see.
  *
  * The same frames travel in WebSocket binary messages, and as text/event-stream
  * for everyone who would rather read lines (frame_to_sse).
@@ -30,6 +33,8 @@
 #define FRAME_HEAD 16
 #define FRAME_MAX (1u << 20)
 #define FRAME_JSON_MAX 4096 /* content of end and error */
+/* Room that any frame's SSE form fits into: a byte can take six. */
+#define FRAME_SSE_MAX (6u * FRAME_MAX + 256)
 #define FRAME_MEDIA_TYPE "application/vnd.cay.frames"
 
 enum frame_type { FRAME_DATA = 1, FRAME_GAP, FRAME_END, FRAME_ERROR, FRAME_NUM_TYPES };
@@ -47,7 +52,8 @@ void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD]);
 [[nodiscard]] int frame_encode(const struct frame *f, struct buf *out);
 
 /* Decode a header alone, so that content can be moved without being gathered.
- * 0, or -EPROTO. */
+ * 0, or -EPROTO.  What is in the content, a gap's sum and an end's braces, only
+ * frame_decode() sees. */
 [[nodiscard]] int frame_decode_head(const uint8_t in[static FRAME_HEAD], struct frame *ret);
 /* Decode one whole frame from the front of in: how many bytes it took, 0 when
  * more are needed, -EPROTO.  ret->content points into in. */

@@ -4,13 +4,30 @@
 /* What verb.c checks, open to the test that adds the fields up. */
 #include "wire/verb.h"
 
-enum verb_kind { VK_SANDBOX, VK_TENANT, VK_U32, VK_U64, VK_BYTES };
+enum verb_kind {
+	VK_SANDBOX,
+	VK_TENANT,
+	VK_AFTER, /* a sandbox's id, or all zero */
+	VK_U32,
+	VK_U64,
+	VK_DIGEST, /* not all zero: that is a field somebody forgot */
+	VK_BYTES,
+};
 
 struct verb_field {
 	const char *name;
 	uint16_t offset, size;
 	enum verb_kind kind;
 	uint64_t min, max;
+};
+
+/* Any request, as large as the largest. */
+union verb_any {
+	struct verb_head head;
+#define CAY_VERB(sym, number, name, request, ...) struct verb_##request sym;
+#include "wire/verbs.def"
+#undef CAY_VERB
+	uint8_t bytes[1];
 };
 
 /* Fields of a request behind its head, ended by a row without a name. */

@@ -7,13 +7,17 @@
 #include "wire/verb-internal.h"
 
 static const struct verb_row rows[] = {
-#define CAY_VERB(sym, number, name, request, fds, reply, summary) \
-	[VERB_##sym] = { name, sizeof(struct verb_##request), sizeof(struct verb_##reply), fds, \
+#define CAY_VERB(sym, number, name, request, fds, reply, reply_fds, summary) \
+	[VERB_##sym] = { name, \
+			 sizeof(struct verb_##request), \
+			 sizeof(struct verb_##reply), \
+			 fds, \
+			 reply_fds, \
 			 summary },
 #include "wire/verbs.def"
 #undef CAY_VERB
 };
-static_assert(ARRAY_SIZE(rows) == VERB_NUM);
+static_assert(ARRAY_SIZE(rows) == VERB_NUM, "verbs.def: numbers are 1, 2, 3 ... in order");
 
 /* The widest a sandbox may be at all; what a tenant may have is decided above. */
 #define MEMORY_MIN UINT64_C(0x100000)       /* 1 MiB */
@@ -40,9 +44,9 @@ static const struct verb_field prepare_fields[] = {
 	F(prepare, sandbox, VK_SANDBOX, 0, 0),
 	F(prepare, generation, VK_U64, 1, UINT64_MAX),
 	F(prepare, tenant, VK_TENANT, 0, 0),
-	F(prepare, image, VK_BYTES, 0, 0),
-	F(prepare, disk_bytes, VK_U64, 0, DISK_MAX),
-	F(prepare, disk_inodes, VK_U64, 0, UINT32_MAX),
+	F(prepare, image, VK_DIGEST, 0, 0),
+	F(prepare, disk_bytes, VK_U64, 1, DISK_MAX),
+	F(prepare, disk_inodes, VK_U64, 1, UINT32_MAX),
 	F(prepare, range, VK_U32, 0, VERB_RANGE_MAX),
 	F(prepare, zero, VK_U32, 0, 0),
 	{},
@@ -66,13 +70,16 @@ static const struct verb_field limits_fields[] = {
 	{},
 };
 static const struct verb_field list_fields[] = {
-	F(list, from, VK_U32, 0, UINT32_MAX),
-	F(list, zero, VK_U32, 0, 0),
+	F(list, after, VK_AFTER, 0, 0),
 	{},
 };
-static const struct verb_field image_fields[] = {
-	F(image, digest, VK_BYTES, 0, 0),
-	F(image, bytes, VK_U64, 0, DISK_MAX),
+static const struct verb_field image_add_fields[] = {
+	F(image_add, digest, VK_DIGEST, 0, 0),
+	F(image_add, bytes, VK_U64, 1, DISK_MAX),
+	{},
+};
+static const struct verb_field image_remove_fields[] = {
+	F(image_remove, digest, VK_DIGEST, 0, 0),
 	{},
 };
 
@@ -97,17 +104,47 @@ void verb_begin(struct verb_head *head, enum verb verb, uint64_t seq)
 	*head = (struct verb_head){ VERB_MAGIC, (uint16_t)verb, rows[verb].request_size, seq };
 }
 
+static bool zero_id(const uint8_t *at)
+{
+	uint64_t w[2];
+
+	static_assert(sizeof(w) == sizeof(struct id));
+	memcpy(w, at, sizeof(w));
+	return (w[0] | w[1]) == 0;
+}
+
+static bool zero_digest(const uint8_t *at)
+{
+	uint64_t w[4];
+
+	memcpy(w, at, sizeof(w));
+	return (w[0] | w[1] | w[2] | w[3]) == 0;
+}
+
+static bool id_ok(const uint8_t *at, enum id_noun noun)
+{
+	struct id id;
+
+	memcpy(&id, at, sizeof(id));
+	return id_valid(&id, noun);
+}
+
 static bool field_ok(const struct verb_field *f, const uint8_t *at)
 {
 	uint64_t v = 0;
 	uint32_t v32;
-	struct id id;
 
 	switch (f->kind) {
 	case VK_SANDBOX:
+		return id_ok(at, ID_SANDBOX);
 	case VK_TENANT:
-		memcpy(&id, at, sizeof(id));
-		return id_valid(&id, f->kind == VK_SANDBOX ? ID_SANDBOX : ID_TENANT);
+		return id_ok(at, ID_TENANT);
+	case VK_AFTER:
+		return id_ok(at, ID_SANDBOX) || zero_id(at);
+	case VK_DIGEST:
+		return !zero_digest(at);
+	case VK_BYTES:
+		return true;
 	case VK_U32:
 		memcpy(&v32, at, sizeof(v32));
 		v = v32;
@@ -115,8 +152,6 @@ static bool field_ok(const struct verb_field *f, const uint8_t *at)
 	case VK_U64:
 		memcpy(&v, at, sizeof(v));
 		break;
-	case VK_BYTES:
-		return true;
 	}
 	return v >= f->min && v <= f->max;
 }
@@ -127,14 +162,14 @@ int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err)
 	struct verb_head head;
 
 	if (n < sizeof(head))
-		return cay_fail(err, CAY_E_MISBEHAVED, "message of %zu bytes has no head", n);
+		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "message of %zu bytes", n);
 	memcpy(&head, msg, sizeof(head));
 	row = verb_row(head.verb);
 	if (head.magic != VERB_MAGIC || !row)
-		return cay_fail(err, CAY_E_MISBEHAVED, "not a keeper message");
+		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "not a keeper message");
 	if (head.size != row->request_size || n != row->request_size || n_fds != row->fds)
-		return cay_fail(err, CAY_E_MISBEHAVED, "%s: wrong size or number of fds",
-				row->name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "%s: wrong size or number of fds",
+				    row->name);
 	for (const struct verb_field *f = fields[head.verb]; f->name; f++)
 		if (!field_ok(f, (const uint8_t *)msg + f->offset))
 			return cay_fail_field(err, CAY_E_INVALID, f->name,
@@ -142,42 +177,83 @@ int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err)
 	return head.verb;
 }
 
-int verb_check_reply(const void *msg, size_t n, const struct verb_head *request,
-		     struct cay_err *err)
+size_t verb_reply_to(void *msg, const struct verb_head *request, const struct cay_err *outcome)
+{
+	const struct verb_row *row = verb_row(request->verb);
+	size_t size = sizeof(struct verb_reply);
+	struct verb_reply reply;
+	int n;
+
+	if (row && outcome->code == CAY_OK)
+		size = row->reply_size;
+	reply = (struct verb_reply){
+		.head = { VERB_MAGIC, (uint16_t)(request->verb | VERB_REPLY_BIT), (uint16_t)size,
+			  request->seq },
+		.code = outcome->code == CAY_E_INCOMPATIBLE ? VERB_INCOMPATIBLE : outcome->code,
+		.errnum = outcome->errnum,
+	};
+	n = snprintf(reply.msg, sizeof(reply.msg), "%s", outcome->msg);
+	if (n >= (int)sizeof(reply.msg))
+		memcpy(reply.msg + sizeof(reply.msg) - 4, "...", 4);
+	memset(msg, 0, size);
+	memcpy(msg, &reply, sizeof(reply));
+	return size;
+}
+
+/* Rows are a keeper's word, but cayd's recovery walks them: looked at like
+ * anything else. */
+static bool list_ok(const void *msg)
+{
+	struct verb_list_reply list;
+	struct id last = {};
+
+	memcpy(&list, msg, sizeof(list));
+	if (list.n_rows > VERB_LIST_MAX || list.more > 1)
+		return false;
+	for (uint32_t i = 0; i < list.n_rows; i++) {
+		const struct verb_list_row *row = &list.rows[i];
+
+		if (!id_valid(&row->sandbox, ID_SANDBOX) || row->range > VERB_RANGE_MAX ||
+		    memcmp(&row->sandbox, &last, sizeof(last)) <= 0)
+			return false;
+		last = row->sandbox;
+	}
+	return true;
+}
+
+static bool reply_ok(const struct verb_reply *reply, size_t n, unsigned n_fds,
+		     const struct verb_head *request, const struct verb_row *row)
+{
+	bool success = reply->code == CAY_OK;
+
+	return reply->head.magic == VERB_MAGIC && reply->head.size == n &&
+	       reply->head.verb == (request->verb | VERB_REPLY_BIT) &&
+	       reply->head.seq == request->seq &&
+	       (reply->code < CAY_NUM_CODES || reply->code == VERB_INCOMPATIBLE) &&
+	       reply->errnum >= 0 && reply->errnum <= 4095 && !reply->msg[sizeof(reply->msg) - 1] &&
+	       n == (success ? row->reply_size : sizeof(*reply)) &&
+	       n_fds == (success ? row->reply_fds : 0);
+}
+
+int verb_check_reply(const void *msg, size_t n, unsigned n_fds, const struct verb_head *request,
+		     struct cay_err *ret_outcome, struct cay_err *err)
 {
 	const struct verb_row *row = verb_row(request->verb);
 	struct verb_reply reply;
-	int r;
+	bool ok = n >= sizeof(reply);
 
 	assert(row);
-	if (n < sizeof(reply) || n != row->reply_size)
-		return cay_fail(err, CAY_E_MISBEHAVED, "%s: reply of %zu bytes", row->name, n);
-	memcpy(&reply, msg, sizeof(reply));
-	if (reply.head.magic != VERB_MAGIC || reply.head.size != n ||
-	    reply.head.verb != (request->verb | VERB_REPLY_BIT) || reply.head.seq != request->seq ||
-	    reply.code >= CAY_NUM_CODES || reply.errnum < 0 || reply.errnum > 4095 ||
-	    reply.msg[sizeof(reply.msg) - 1])
-		return cay_fail(err, CAY_E_MISBEHAVED, "%s: malformed reply", row->name);
-	if (reply.code == CAY_OK)
-		return 0;
-	r = cay_fail(err, (enum cay_code)reply.code, "%s", reply.msg);
-	return reply.errnum ? -reply.errnum : r;
-}
-
-void verb_reply_to(struct verb_reply *reply, const struct verb_head *request,
-		   const struct cay_err *err)
-{
-	const struct verb_row *row = verb_row(request->verb);
-	int n;
-
-	assert(row);
-	*reply = (struct verb_reply){
-		.head = { VERB_MAGIC, (uint16_t)(request->verb | VERB_REPLY_BIT), row->reply_size,
-			  request->seq },
-		.code = err->code,
-		.errnum = err->errnum,
-	};
-	n = snprintf(reply->msg, sizeof(reply->msg), "%s", err->msg);
-	if (n >= (int)sizeof(reply->msg))
-		memcpy(reply->msg + sizeof(reply->msg) - 4, "...", 4);
+	if (ok) {
+		memcpy(&reply, msg, sizeof(reply));
+		ok = reply_ok(&reply, n, n_fds, request, row);
+	}
+	if (ok && request->verb == VERB_LIST && reply.code == CAY_OK)
+		ok = list_ok(msg);
+	if (!ok)
+		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "%s: malformed reply", row->name);
+	*ret_outcome = (struct cay_err){ .errnum = reply.errnum };
+	ret_outcome->code =
+		reply.code == VERB_INCOMPATIBLE ? CAY_E_INCOMPATIBLE : (enum cay_code)reply.code;
+	memcpy(ret_outcome->msg, reply.msg, sizeof(reply.msg));
+	return 0;
 }

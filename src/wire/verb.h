@@ -10,8 +10,10 @@
  * looks at every byte of a request (a test adds the fields up), including that
  * what must be zero is zero.
  *
- * Keeper and cayd are of one build or refuse each other in hello, so these
- * structs may change freely; VERB_ABI changes with them.
+ * Keeper and cayd are of one build or refuse each other in hello, so the structs
+ * may change freely and VERB_ABI with them.  Frozen for ever, because two builds
+ * must understand each other's refusal: verb_head, verb_hello, verb_reply and
+ * VERB_INCOMPATIBLE.
  */
 #include "base/err.h"
 #include "base/id.h"
@@ -21,6 +23,8 @@
 #define VERB_MESSAGE_MAX 4096
 #define VERB_REPLY_BIT 0x8000
 #define VERB_LIST_MAX 64
+/* In verb_reply.code; other codes are rows of errors.def, which move. */
+#define VERB_INCOMPATIBLE UINT32_C(0xffff)
 
 /* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that
  * files on disk belong to (DESIGN section 3). */
@@ -97,23 +101,31 @@ struct verb_limits {
 };
 static_assert(sizeof(struct verb_limits) == 56);
 
+/* Rows come sorted by id, so that one which goes away between two pages hides no
+ * other. */
 struct verb_list {
 	struct verb_head head;
-	uint32_t from; /* how many rows to pass over */
-	uint32_t zero;
+	struct id after; /* the last id of the page before; all zero for the first */
 };
-static_assert(sizeof(struct verb_list) == 24);
+static_assert(sizeof(struct verb_list) == 32);
 
-struct verb_image {
+struct verb_image_add {
 	struct verb_head head;
 	uint8_t digest[32]; /* SHA-256 */
-	uint64_t bytes;     /* image_add: of the unpacked files at the most; else 0 */
+	uint64_t bytes;     /* of the unpacked files at the most */
 };
-static_assert(sizeof(struct verb_image) == 56);
+static_assert(sizeof(struct verb_image_add) == 56);
 
+struct verb_image_remove {
+	struct verb_head head;
+	uint8_t digest[32];
+};
+static_assert(sizeof(struct verb_image_remove) == 48);
+
+/* Every failure is exactly this; a success may have more behind it. */
 struct verb_reply {
 	struct verb_head head;
-	uint32_t code; /* enum cay_code */
+	uint32_t code; /* enum cay_code, or VERB_INCOMPATIBLE */
 	int32_t errnum;
 	char msg[232]; /* for people, ended by 0 */
 };
@@ -147,7 +159,7 @@ static_assert(sizeof(struct verb_list_reply) <= VERB_MESSAGE_MAX);
 struct verb_row {
 	const char *name;
 	uint16_t request_size, reply_size;
-	uint8_t fds;
+	uint8_t fds, reply_fds;
 	const char *summary;
 };
 
@@ -159,11 +171,18 @@ void verb_begin(struct verb_head *head, enum verb verb, uint64_t seq);
  * gave.  Returns the verb, or -EPROTO for what is not a message at all and
  * -EINVAL for a field out of range. */
 [[nodiscard]] int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err);
-/* Is this the reply to that request?  -EPROTO if not.  What the keeper reported
- * goes into err and comes back negative. */
-[[nodiscard]] int verb_check_reply(const void *msg, size_t n, const struct verb_head *request,
+
+/* Write the reply to a request, also one that verb_check() refused, into msg,
+ * which has room for VERB_MESSAGE_MAX; the rest of a success is zeroed for the
+ * caller to fill.  Returns how many bytes to send. */
+[[nodiscard]] size_t verb_reply_to(void *msg, const struct verb_head *request,
+				   const struct cay_err *outcome);
+
+/* Is this the reply to that request?  0, and *ret_outcome is what the keeper
+ * says happened (CAY_OK or its failure); -EPROTO, and err says why the bytes are
+ * no such reply.  The two are apart because a sandbox can cause the first and
+ * only a broken keeper the second. */
+[[nodiscard]] int verb_check_reply(const void *msg, size_t n, unsigned n_fds,
+				   const struct verb_head *request, struct cay_err *ret_outcome,
 				   struct cay_err *err);
-/* A reply from the keeper's own outcome. */
-void verb_reply_to(struct verb_reply *reply, const struct verb_head *request,
-		   const struct cay_err *err);
 #endif

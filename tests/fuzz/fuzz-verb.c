@@ -11,15 +11,17 @@ static void check_fields(const uint8_t *in, unsigned verb)
 		if (f->kind == VK_U32 || f->kind == VK_U64) {
 			memcpy(&v, in + f->offset, f->size);
 			CHECK(v >= f->min && v <= f->max);
-		} else if (f->kind != VK_BYTES) {
-			CHECK(in[f->offset] == (f->kind == VK_SANDBOX ? ID_SANDBOX : ID_TENANT));
+		} else if (f->kind == VK_SANDBOX) {
+			CHECK(in[f->offset] == ID_SANDBOX);
+		} else if (f->kind == VK_TENANT) {
+			CHECK(in[f->offset] == ID_TENANT);
 		}
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct cay_err err = {};
+	struct cay_err err = {}, outcome = {};
 	struct verb_head request;
 	unsigned fds;
 	uint8_t *in;
@@ -34,12 +36,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(verb_row((unsigned)r) && verb_row((unsigned)r)->request_size == size - 1);
 		check_fields(in, (unsigned)r);
 	} else {
-		CHECK(err.code == CAY_E_MISBEHAVED || err.code == CAY_E_INVALID);
+		CHECK(r == -EPROTO || (r == -EINVAL && err.code == CAY_E_INVALID));
 	}
 	verb_begin(&request, (enum verb)(VERB_NONE + 1 + fds % (VERB_NUM - 1)), 0);
 	err = (struct cay_err){};
-	r = verb_check_reply(in, size - 1, &request, &err);
-	CHECK(r == 0 || (r < 0 && err.code != CAY_OK));
+	r = verb_check_reply(in, size - 1, fds & 1, &request, &outcome, &err);
+	CHECK(r == 0 || (r == -EPROTO && err.code == CAY_E_INTERNAL));
+	CHECK(r < 0 ||
+	      (outcome.code < CAY_NUM_CODES && memchr(outcome.msg, 0, sizeof(outcome.msg))));
 	free(in);
 	return 0;
 }

@@ -12,12 +12,13 @@
 
 int main(void)
 {
-	uint8_t in[40], head[FRAME_HEAD];
+	uint8_t *in, head[FRAME_HEAD];
 	size_t n = nondet_size();
 	struct frame f;
 	int r;
 
-	assume(n <= sizeof(in));
+	assume(n <= 40);
+	in = bytes_of(n);
 	r = frame_decode(in, n, &f);
 	prove(r == 0 || r == -EPROTO || (r >= FRAME_HEAD && (size_t)r <= n));
 	if (r > 0) {

@@ -13,12 +13,13 @@
 
 int main(void)
 {
-	uint8_t in[40], out[HELLO_SIZE];
+	uint8_t *in, out[HELLO_SIZE];
 	size_t n = nondet_size(), low = nondet_size(), high = nondet_size();
 	struct hello h;
 	int v;
 
-	assume(n <= sizeof(in) && low >= 1 && low <= high && high <= UINT16_MAX);
+	assume(n <= 40 && low >= 1 && low <= high && high <= UINT16_MAX);
+	in = bytes_of(n);
 	if (hello_decode(in, n, &h) < 0)
 		return 0;
 	prove(n == HELLO_SIZE);

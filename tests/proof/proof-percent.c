@@ -11,10 +11,11 @@
 
 int main(void)
 {
-	char in[8], out[8], text[24], again[24];
+	char *in, out[8], text[24], again[24];
 	size_t n = nondet_size(), got, len, back;
 
-	assume(n <= sizeof(in));
+	assume(n <= sizeof(out));
+	in = bytes_of(n);
 	if (percent_decode(in, n, out, &got) == 0) {
 		prove(got <= n);
 		for (size_t i = 0; i < got; i++)

@@ -10,6 +10,7 @@
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 size_t nondet_size(void);
 void __CPROVER_assume(_Bool condition);
@@ -17,5 +18,14 @@ void __CPROVER_assert(_Bool condition, const char *text);
 
 #define assume(cond) __CPROVER_assume(cond)
 #define prove(cond) __CPROVER_assert(cond, #cond)
+
+/* n bytes, anything in them, and nothing behind: a read past n is a failure. */
+static inline void *bytes_of(size_t n)
+{
+	void *p = malloc(n);
+
+	assume(p != NULL);
+	return p;
+}
 
 #endif

@@ -28,3 +28,11 @@ int cay_fail_field(struct cay_err *err, enum cay_code code, const char *field, c
 		err->code = code;
 	return -errnos[code];
 }
+
+int cay_fail_sys(struct cay_err *err, enum cay_code code, int errnum, const char *fmt, ...)
+{
+	(void)fmt;
+	if (err)
+		err->code = code;
+	return -errnum;
+}

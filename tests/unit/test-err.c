@@ -9,6 +9,9 @@ static void every_code_has_a_complete_row(void **)
 		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
 
 		row_check(i, e->name[0] && e->hint[0] && e->symbol[0]);
+		for (const char *c = e->name; *c; c++)
+			row_check(i, ascii_lower(*c) || *c == '_');
+		row_check(i, strlen(e->hint) <= 256 && !strchr(e->hint, '|'));
 		row_check(i, e->http >= 400 && e->http < 600);
 		row_check(i, e->exit > 0 && e->exit < 64);
 		row_check(i, e->errnum > 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <sched.h>
 
 #include "base/fault.h"
 #include "unit.h"
@@ -34,6 +35,28 @@ static void kill_kills(void **)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* PID 1 cannot kill itself; it ends all the same. */
+static void kill_ends_pid_1_too(void **)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (unshare(CLONE_NEWPID) < 0)
+			_exit(3);
+		pid = fork();
+		if (pid == 0) {
+			if (fault_arm("spawn:before=kill", NULL) == 0)
+				(void)fault(FAULT_SPAWN_BEFORE);
+			_exit(0);
+		}
+		_exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+									   : 4);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), 128 + SIGKILL);
 }
 
 static void spelling_mistakes_are_errors(void **)
@@ -78,6 +101,7 @@ int main(void)
 		cmocka_unit_test(nothing_happens_until_armed),
 		cmocka_unit_test(error_acts_once_at_the_asked_pass),
 		cmocka_unit_test(kill_kills),
+		cmocka_unit_test(kill_ends_pid_1_too),
 		cmocka_unit_test(spelling_mistakes_are_errors),
 		cmocka_unit_test(names_are_operation_and_moment),
 	};

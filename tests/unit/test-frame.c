@@ -20,9 +20,9 @@ static const struct {
 	    .content = BYTES("\xFF\xFE") },
 	  "\1\2\0\0\2\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11",
 	  "data: {\"s\":\"stderr\",\"o\":1234605616436508552,\"b64\":\"//4=\"}\n\n" },
-	{ { .type = FRAME_DATA, .stream = FRAME_STDIN, .offset = 7, .content = BYTES("") },
-	  "\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0",
-	  "data: {\"s\":\"stdin\",\"o\":7,\"t\":\"\"}\n\n" },
+	{ { .type = FRAME_DATA, .stream = FRAME_STDIN, .offset = 7, .content = BYTES("x") },
+	  "\1\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0",
+	  "data: {\"s\":\"stdin\",\"o\":7,\"t\":\"x\"}\n\n" },
 	{ { .type = FRAME_GAP,
 	    .stream = FRAME_STDOUT,
 	    .offset = 5,
@@ -86,6 +86,8 @@ static void what_breaks_the_rules_is_refused(void **)
 		"\3\1\0\0\2\0\0\0\0\0\0\0\0\0\0\0",   /* an end has no stream */
 		"\3\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0",   /* nor an offset */
 		"\4\0\0\0\1\x10\0\0\0\0\0\0\0\0\0\0", /* 4097 bytes of JSON */
+		"\1\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0",   /* data without a byte */
+		"\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0",   /* too short for an object */
 	};
 	uint8_t full[FRAME_HEAD + 8] = { 2, 1, 0, 0, 8 };
 	struct frame f;
@@ -101,12 +103,23 @@ static void what_breaks_the_rules_is_refused(void **)
 	assert_int_equal(frame_decode(full, sizeof(full), &f), -EPROTO);
 	full[FRAME_HEAD] = 7;
 	assert_int_equal(frame_decode(full, sizeof(full), &f), (int)sizeof(full));
+	/* an end that is no object */
+	memset(full, 0, sizeof(full));
+	full[0] = FRAME_END;
+	full[4] = 2;
+	memcpy(full + FRAME_HEAD, "{]", 2);
+	assert_int_equal(frame_decode(full, FRAME_HEAD + 2, &f), -EPROTO);
+	memcpy(full + FRAME_HEAD, "x}", 2);
+	assert_int_equal(frame_decode(full, FRAME_HEAD + 2, &f), -EPROTO);
+	memcpy(full + FRAME_HEAD, "{}", 2);
+	assert_int_equal(frame_decode(full, FRAME_HEAD + 2, &f), FRAME_HEAD + 2);
 }
 
 static void the_largest_frame_passes(void **)
 {
 	static uint8_t content[FRAME_MAX];
 	auto_buf wire = BUF_INIT(FRAME_MAX + FRAME_HEAD), small = BUF_INIT(100);
+	auto_buf sse = BUF_INIT(FRAME_SSE_MAX);
 	struct frame f = { .type = FRAME_DATA,
 			   .stream = 1,
 			   .length = FRAME_MAX,
@@ -115,6 +128,7 @@ static void the_largest_frame_passes(void **)
 
 	assert_int_equal(frame_encode(&f, &wire), 0);
 	assert_int_equal(frame_decode((uint8_t *)wire.data, wire.len, &back), (int)wire.len);
+	assert_int_equal(frame_to_sse(&f, &sse), 0); /* zeroes, six characters each */
 	assert_int_equal(frame_encode(&f, &small), -ENOBUFS);
 	assert_int_equal(small.len, 0);
 	assert_int_equal(buf_puts(&small, "keep"), 0);
@@ -128,7 +142,7 @@ static void sse_carries_only_one_line_of_json(void **)
 	struct frame f = { .type = FRAME_END, .content = BYTES("{\n}") };
 
 	assert_int_equal(frame_to_sse(&f, &b), -EPROTO);
-	f = (struct frame){ .type = FRAME_END, .content = BYTES("\xFF") };
+	f = (struct frame){ .type = FRAME_END, .content = BYTES("\xFF\xFF") };
 	assert_int_equal(frame_to_sse(&f, &b), -EPROTO);
 	assert_int_equal(b.len, 0);
 }

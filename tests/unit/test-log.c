@@ -77,6 +77,66 @@ static void on_a_terminal_lines_are_text_without_control_characters(void **state
 	assert_string_equal(read_line(f), "01:50:43 info cayd create sb1 r1: title .]0;evil. ..\n");
 }
 
+static void text_hides_what_terminals_obey(void **state)
+{
+	static const struct {
+		const char *msg, *want;
+	} cases[] = {
+		{ "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8F\x9D",
+		  "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x8F\x9D" },
+		{ "\xC2\x9B[31m", "..[31m" },  /* C1 CSI */
+		{ "\x9B[31m", ".[31m" },       /* the same as a bare byte */
+		{ "a\xE2\x80\xAE!", "a...!" }, /* right-to-left override */
+		{ "a\xE2\x81\xA6!", "a...!" }, /* isolate */
+		{ "a\xE2\x80\x8F!", "a...!" }, /* right-to-left mark */
+		{ "a\xE2\x80\xA8!", "a...!" }, /* line separator */
+		{ "\xC2\xA0", "\xC2\xA0" },
+	};
+	struct fixture *f = *state;
+
+	f->log.form = LOG_TEXT;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		log_info(&f->log, "%s", cases[i].msg);
+		row_check(i, strstr(read_line(f), cases[i].want));
+	}
+}
+
+/* A line that did not fit is cut off; the next still begins on its own line. */
+static void a_cut_line_does_not_swallow_the_next(void **state)
+{
+	struct fixture *f = *state;
+	char big[2000];
+	unsigned reads = 0;
+
+	memset(big, 1, sizeof(big) - 1);
+	big[sizeof(big) - 1] = 0;
+	assert_true(fcntl(f->fds[1], F_SETPIPE_SZ, 4096) >= 4096);
+	log_info(&f->log, "%s", big); /* 12,000 bytes into a pipe of 4,096 */
+	assert_int_equal(f->log.lost, 1);
+	assert_true(f->log.torn);
+	while (read(f->fds[0], f->line, sizeof(f->line)) > 0)
+		reads++;
+	assert_true(reads > 0);
+	log_info(&f->log, "second");
+	assert_memory_equal(read_line(f), "\n{", 2);
+	assert_false(f->log.torn);
+}
+
+static void a_long_context_hides_no_line(void **state)
+{
+	struct fixture *f = *state;
+	char evil[3000];
+
+	memset(evil, 1, sizeof(evil) - 1);
+	evil[sizeof(evil) - 1] = 0;
+	f->log.request = f->log.op = f->log.id = evil;
+	log_info(&f->log, "%s", evil);
+	assert_int_equal(f->log.lost, 0);
+	f->log.form = LOG_TEXT;
+	log_info(&f->log, "%s", evil);
+	assert_int_equal(f->log.lost, 0);
+}
+
 static void a_terminal_is_recognised(void **)
 {
 	auto_close int pty = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -119,6 +179,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(elsewhere_lines_are_json_with_fixed_keys),
 		T(on_a_terminal_lines_are_text_without_control_characters),
+		T(text_hides_what_terminals_obey),
+		T(a_cut_line_does_not_swallow_the_next),
+		T(a_long_context_hides_no_line),
 		cmocka_unit_test(a_terminal_is_recognised),
 		T(less_important_lines_are_not_written),
 		T(long_lines_are_cut_and_lost_lines_counted),

@@ -134,13 +134,53 @@ static void errors_have_the_one_shape(void **)
 	struct cay_err err = {};
 
 	(void)cay_fail_field(&err, CAY_E_INVALID, "image", "'image' is missing");
-	op_write_error(&err, "r-1", &w);
+	op_write_error(&err, "r-1", NULL, &w);
 	assert_int_equal(jw_done(&w), 0);
 	assert_text(&b,
 		    "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"'image' is missing\","
 		    "\"hint\":\"correct the field named in 'field'; GET /v1/openapi.json has its "
 		    "type and limits\",\"field\":\"image\",\"retryable\":false,"
 		    "\"request_id\":\"r-1\"}}");
+}
+
+static void a_failure_is_never_a_success_and_keeps_secrets(void **)
+{
+	auto_buf unset = BUF_INIT(KIB(4)), broken = BUF_INIT(KIB(4)), moved = BUF_INIT(KIB(4));
+	struct jw w1 = jw_to(&unset), w2 = jw_to(&broken), w3 = jw_to(&moved);
+	struct cay_err none = {}, internal = {}, away = {};
+
+	op_write_error(&none, NULL, NULL, &w1);
+	assert_int_equal(jw_done(&w1), 0);
+	assert_non_null(strstr(unset.data, "\"code\":\"internal\""));
+	(void)cay_fail(&internal, CAY_E_INTERNAL, "cannot open '/secret/path'");
+	op_write_error(&internal, NULL, NULL, &w2);
+	assert_int_equal(jw_done(&w2), 0);
+	assert_null(strstr(broken.data, "secret"));
+	(void)cay_fail(&away, CAY_E_MOVED, "it lives elsewhere");
+	op_write_error(&away, NULL, "node-7", &w3);
+	assert_int_equal(jw_done(&w3), 0);
+	assert_non_null(strstr(moved.data, "\"details\":{\"node\":\"node-7\"}"));
+}
+
+static void every_parameter_of_a_path_is_known(void **)
+{
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		struct slice rest = slice_of(ops[i].path);
+		unsigned n = 0;
+
+		while (rest.p) {
+			struct slice part = slice_cut(&rest, '/');
+			bool known = false;
+
+			if (!part.n || part.p[0] != '{')
+				continue;
+			row_check(i, ++n <= OP_PARAMS_MAX && part.p[part.n - 1] == '}');
+			for (size_t k = 0; k < op_n_params; k++)
+				known |= slice_eq((struct slice){ part.p + 1, part.n - 2 },
+						  slice_of(op_params[k].name));
+			row_check(i, known);
+		}
+	}
 }
 
 /* Every $ref leads somewhere, every operation and code is there. */
@@ -168,6 +208,13 @@ static void openapi_is_whole(void **)
 	}
 	for (unsigned i = 0; i < OP_NUM; i++)
 		row_check(i, json_object_get(json_object_get(j, "paths"), ops[i].path));
+	for (unsigned i = CAY_OK + 1; i < CAY_NUM_CODES; i++) {
+		auto_buf quoted = BUF_INIT(100);
+
+		assert_int_equal(
+			buf_printf(&quoted, "\"%s\"", cay_error_row((enum cay_code)i)->name), 0);
+		row_check(i, strstr(b.data, quoted.data));
+	}
 }
 
 int main(void)
@@ -177,6 +224,8 @@ int main(void)
 		cmocka_unit_test(what_is_not_there_is_404_and_a_wrong_method_405),
 		cmocka_unit_test(every_row_is_complete),
 		cmocka_unit_test(errors_have_the_one_shape),
+		cmocka_unit_test(a_failure_is_never_a_success_and_keeps_secrets),
+		cmocka_unit_test(every_parameter_of_a_path_is_known),
 		cmocka_unit_test(openapi_is_whole),
 	};
 

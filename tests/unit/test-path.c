@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,19 +131,80 @@ static void writing_replaces_whole_files(void **state)
 	assert_int_equal(fstatat(f->dirfd, "plain", &st, 0), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(path_write(f->dirfd, "a/b", "", 0, 0600), -EINVAL);
-	assert_int_equal(faccessat(f->dirfd, ".tmp-plain", F_OK, 0), -1);
+	(void)umask(077); /* the mode asked for is the mode it has */
+	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0644), 0);
+	(void)umask(022);
+	assert_int_equal(fstatat(f->dirfd, "plain", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0644);
 	assert_int_equal(path_write(-1, "x", "", 0, 0600), -EBADF);
 }
 
-static void a_planted_link_is_not_written_through(void **state)
+static bool litter(struct fixture *f)
+{
+	int fd = openat(f->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fdopendir(fd);
+	const struct dirent *e;
+	bool found = false;
+
+	assert_non_null(dir);
+	while ((e = readdir(dir)))
+		found |= strncmp(e->d_name, ".tmp-", 5) == 0;
+	(void)closedir(dir);
+	return found;
+}
+
+static void what_was_planted_is_not_written_through(void **state)
 {
 	struct fixture *f = *state;
+	auto_close int o_path = openat(f->basefd, "dir", O_PATH | O_CLOEXEC);
 	auto_buf b = BUF_INIT(100);
 
 	assert_int_equal(symlinkat("../secret", f->dirfd, ".tmp-plain"), 0);
-	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0600), -ELOOP);
+	assert_int_equal(linkat(f->basefd, "secret", f->dirfd, "plain2", 0), 0);
+	assert_int_equal(mkfifoat(f->dirfd, "fifo", 0600), 0);
+	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0600), 0);
+	assert_int_equal(path_write(f->dirfd, "plain2", "new", 3, 0600), 0);
+	assert_int_equal(path_write(f->dirfd, "fifo", "new", 3, 0600), 0);
 	assert_int_equal(path_read(f->basefd, "secret", &b), 0);
 	assert_text(&b, "s");
+	/* it could not be synced, so nothing is touched */
+	assert_int_equal(path_write(o_path, "plain", "newer", 5, 0600), -EBADF);
+	content_is(f, "new");
+}
+
+/* Whatever two writers do, a reader sees one of them, whole. */
+static void two_writers_do_not_mix(void **state)
+{
+	struct fixture *f = *state;
+	pid_t pids[2];
+
+	for (int w = 0; w < 2; w++) {
+		pids[w] = fork();
+		if (pids[w] == 0) {
+			char text[4096];
+
+			memset(text, 'A' + w, sizeof(text));
+			for (int i = 0; i < 200; i++)
+				if (path_write(f->dirfd, "plain", text, sizeof(text), 0644) < 0)
+					_exit(1);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 500; i++) {
+		auto_buf b = BUF_INIT(KIB(8));
+
+		assert_int_equal(path_read(f->dirfd, "plain", &b), 0);
+		assert_true(b.len == 5 || b.len == 4096);
+		for (size_t k = 1; b.len == 4096 && k < b.len; k++)
+			assert_int_equal(b.data[k], b.data[0]);
+	}
+	for (int w = 0; w < 2; w++) {
+		int status;
+
+		assert_int_equal(waitpid(pids[w], &status, 0), pids[w]);
+		assert_int_equal(status, 0);
+	}
+	assert_false(litter(f));
 }
 
 /* kill -9 at every failpoint: the old content or the new, whole. */
@@ -177,6 +239,11 @@ static void dying_leaves_old_or_new(void **state)
 	}
 	assert_int_equal(path_write(f->dirfd, "plain", "third", 5, 0644), 0);
 	content_is(f, "third");
+	assert_true(litter(f));
+	assert_int_equal(path_sweep(f->dirfd), 0);
+	assert_false(litter(f));
+	content_is(f, "third");
+	assert_int_equal(path_sweep(-1), -EBADF);
 }
 
 static void failing_leaves_no_litter(void **state)
@@ -186,7 +253,7 @@ static void failing_leaves_no_litter(void **state)
 	assert_int_equal(fault_arm("write:created=error,write:filled=error", NULL), 0);
 	assert_int_equal(path_write(f->dirfd, "plain", "second", 6, 0644), -EIO);
 	assert_int_equal(path_write(f->dirfd, "plain", "second", 6, 0644), -EIO);
-	assert_int_equal(faccessat(f->dirfd, ".tmp-plain", F_OK, 0), -1);
+	assert_false(litter(f));
 	content_is(f, "hello");
 }
 
@@ -205,7 +272,8 @@ int main(void)
 		T(in_root_follows_links_that_end_inside),
 		T(reading_is_bounded_and_refuses_what_is_not_a_file),
 		T(writing_replaces_whole_files),
-		T(a_planted_link_is_not_written_through),
+		T(what_was_planted_is_not_written_through),
+		T(two_writers_do_not_mix),
 		T(dying_leaves_old_or_new),
 		T(failing_leaves_no_litter),
 		T(a_full_disk_is_reported),

@@ -9,28 +9,26 @@
 
 static struct spawn shell(const char *const argv[static 4], int out)
 {
-	return (struct spawn){ .path = "/bin/sh",
-			       .argv = argv,
-			       .fds = { -1, out, out },
-			       .n_fds = 3,
-			       .cgroup_fd = -1 };
+	struct spawn s = SPAWN_INIT("/bin/sh", argv);
+
+	s.fds[0] = -1;
+	s.fds[1] = s.fds[2] = out;
+	s.n_fds = 3;
+	return s;
 }
 
 static int run(const char *script, int *ret_status, char *out, size_t size)
 {
 	const char *const argv[] = { "sh", "-c", script, NULL };
 	auto_child c = CHILD_INIT;
+	struct spawn s;
 	int fds[2];
 	ssize_t n;
 	int r;
 
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	r = child_start(&(struct spawn){ .path = "/bin/sh",
-					 .argv = argv,
-					 .fds = { -1, fds[1], fds[1] },
-					 .n_fds = 3,
-					 .cgroup_fd = -1 },
-			&c, NULL);
+	s = shell(argv, fds[1]);
+	r = child_start(&s, &c, NULL);
 	(void)close(fds[1]);
 	if (r >= 0)
 		r = child_wait(&c, ret_status);
@@ -68,38 +66,82 @@ static void the_child_gets_what_was_named_and_nothing_else(void **)
 	assert_string_equal(out, "<>\n0 1 2 3 ");
 }
 
+/* Fds 3 and 4 are given as 4 and 3: each source is the other one's target. */
 static void fds_may_trade_places(void **)
 {
 	const char *const argv[] = { "sh", "-c", "read a <&3; read b <&4; [ $a$b = onetwo ]",
 				     NULL };
-	struct spawn s = shell(argv, -1);
-	auto_child c = CHILD_INIT;
-	int p[2][2], status;
+	int status;
+	pid_t pid = fork();
 
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(pipe2(p[i], O_CLOEXEC), 0);
-		assert_int_equal(write(p[i][1], i ? "two\n" : "one\n", 4), 4);
+	if (pid == 0) {
+		struct spawn s = SPAWN_INIT("/bin/sh", argv);
+		auto_child c = CHILD_INIT;
+		int one[2], two[2];
+
+		if (pipe2(one, O_CLOEXEC) < 0 || pipe2(two, O_CLOEXEC) < 0 ||
+		    write(one[1], "one\n", 4) != 4 || write(two[1], "two\n", 4) != 4)
+			_exit(2);
+		if (dup3(one[0], 24, O_CLOEXEC) < 0 || dup3(two[0], 23, O_CLOEXEC) < 0 ||
+		    dup3(24, 4, O_CLOEXEC) < 0 || dup3(23, 3, O_CLOEXEC) < 0)
+			_exit(3);
+		s.n_fds = 6;
+		s.fds[0] = s.fds[1] = s.fds[2] = s.fds[5] = -1;
+		s.fds[3] = 4;
+		s.fds[4] = 3;
+		if (child_start(&s, &c, NULL) < 0 || child_wait(&c, &status) < 0)
+			_exit(4);
+		_exit(status);
 	}
-	/* the sources are the other one's target */
-	(void)dup3(p[0][0], 24, O_CLOEXEC);
-	(void)dup3(p[1][0], 23, O_CLOEXEC);
-	s.fds[3] = 24;
-	s.fds[4] = 23;
-	s.fds[5] = -1;
-	s.n_fds = 6;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* What we block and ignore, and our session, is our own affair. */
+static void signals_and_session_start_afresh(void **)
+{
+	const char *const grep[] = { "grep", "-hE", "^Sig(Blk|Ign):", "/proc/self/status", NULL };
+	const char *const sh[] = { "sh", "-c",
+				   "read pid name state ppid pgrp sid rest </proc/$$/stat; "
+				   "[ $sid = $$ ]",
+				   NULL };
+	struct spawn s = SPAWN_INIT("/bin/grep", grep);
+	auto_child c = CHILD_INIT;
+	sigset_t block, before;
+	int status, fds[2];
+	char lines[128] = "";
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	(void)sigemptyset(&block);
+	(void)sigaddset(&block, SIGUSR1);
+	(void)sigprocmask(SIG_BLOCK, &block, &before);
+	(void)signal(SIGPIPE, SIG_IGN);
+	s.fds[0] = s.fds[2] = -1;
+	s.fds[1] = fds[1];
+	s.n_fds = 3;
+	assert_int_equal(child_start(&s, &c, NULL), 0);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	(void)signal(SIGPIPE, SIG_DFL);
+	assert_int_equal(child_wait(&c, &status), 0);
+	assert_true(read(fds[0], lines, sizeof(lines) - 1) > 0);
+	assert_non_null(strstr(lines, "SigBlk:\t0000000000000000\n"));
+	/* but for 32 and 33, which are glibc's own and which it does not touch */
+	assert_true(strstr(lines, "SigIgn:\t0000000000000000\n") ||
+		    strstr(lines, "SigIgn:\t0000000180000000\n"));
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+
+	s = SPAWN_INIT("/bin/sh", sh);
+	s.session = true;
 	assert_int_equal(child_start(&s, &c, NULL), 0);
 	assert_int_equal(child_wait(&c, &status), 0);
 	assert_int_equal(status, 0);
-	(void)close(23);
-	(void)close(24);
-	for (int i = 0; i < 4; i++)
-		(void)close(p[i / 2][i % 2]);
 }
 
 static void a_missing_program_fails_at_once(void **)
 {
 	const char *const argv[] = { "x", NULL };
-	struct spawn s = { .path = "/no/such", .argv = argv, .cgroup_fd = -1 };
+	struct spawn s = SPAWN_INIT("/no/such", argv);
 	auto_child c = CHILD_INIT;
 	struct cay_err err = {};
 
@@ -155,6 +197,7 @@ int main(void)
 		cmocka_unit_test(exit_statuses_and_signals_are_exact),
 		cmocka_unit_test(the_child_gets_what_was_named_and_nothing_else),
 		cmocka_unit_test(fds_may_trade_places),
+		cmocka_unit_test(signals_and_session_start_afresh),
 		cmocka_unit_test(a_missing_program_fails_at_once),
 		cmocka_unit_test(letting_go_kills_and_reaps),
 		cmocka_unit_test(faults_leave_no_child),

@@ -133,7 +133,7 @@ static void names_and_labels_follow_their_grammars(void **)
 		{ "a..b/c", false, false, false },
 		{ "\xC3\xA9", false, false, false },
 	};
-	char long_text[254];
+	char long_text[254], longer[256];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct slice s = slice_of(cases[i].text);
@@ -150,6 +150,13 @@ static void names_and_labels_follow_their_grammars(void **)
 		long_text[i] = '.';
 	memcpy(long_text + 252, "/b", 2);
 	assert_true(str_label_key((struct slice){ long_text, 254 }));
+	/* one more: a prefix of 254 characters, every label within 63 */
+	memset(long_text, 'a', sizeof(long_text));
+	for (size_t i = 50; i < 254; i += 51)
+		long_text[i] = '.';
+	memcpy(longer, long_text, 254);
+	memcpy(longer + 254, "/b", 2);
+	assert_false(str_label_key((struct slice){ longer, 256 }));
 }
 
 int main(void)

@@ -1,33 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "unit.h"
 #include "wire/verb-internal.h"
 
-/* A valid request of every verb, as large as any. */
-union request {
-	struct verb_head head;
-	struct verb_hello hello;
-	struct verb_box box;
-	struct verb_prepare prepare;
-	struct verb_start start;
-	struct verb_limits limits;
-	struct verb_list list;
-	struct verb_image image;
-	uint8_t bytes[256];
-};
-
-static void fill(union request *r, unsigned verb)
+/* A valid request of any verb. */
+static void fill(union verb_any *r, unsigned verb)
 {
+	uint8_t *bytes = (uint8_t *)r;
+
 	memset(r, 0, sizeof(*r));
 	verb_begin(&r->head, (enum verb)verb, 77);
 	for (const struct verb_field *f = verb_fields(verb); f->name; f++) {
 		if (f->kind == VK_SANDBOX)
-			r->bytes[f->offset] = ID_SANDBOX;
+			bytes[f->offset] = ID_SANDBOX;
 		else if (f->kind == VK_TENANT)
-			r->bytes[f->offset] = ID_TENANT;
-		else if (f->kind != VK_BYTES)
-			memcpy(r->bytes + f->offset, &f->min, f->size);
+			bytes[f->offset] = ID_TENANT;
+		else if (f->kind == VK_DIGEST)
+			bytes[f->offset + f->size - 1] = 1;
+		else if (f->kind == VK_U32 || f->kind == VK_U64)
+			memcpy(bytes + f->offset, &f->min, f->size);
 	}
 }
 
@@ -62,7 +55,7 @@ static void a_valid_request_passes(void **)
 {
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
 		struct cay_err err = {};
-		union request r;
+		union verb_any r;
 
 		fill(&r, v);
 		row_check(v, verb_check(&r, r.head.size, verb_row(v)->fds, &err) == (int)v);
@@ -74,11 +67,17 @@ static void a_wrong_frame_is_refused(void **)
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
 		unsigned fds = verb_row(v)->fds;
 		size_t n = verb_row(v)->request_size;
-		union request r;
+		union verb_any r;
 
 		fill(&r, v);
-		for (size_t len = 0; len < sizeof(r); len++)
-			row_check(v, len == n || verb_check(&r, len, fds, NULL) == -EPROTO);
+		/* memory of exactly that length, so that ASan sees a byte too far */
+		for (size_t len = 0; len < sizeof(r); len++) {
+			auto_free uint8_t *msg = malloc(len + 1);
+
+			assert_non_null(msg);
+			memcpy(msg + 1, &r, len);
+			row_check(v, len == n || verb_check(msg + 1, len, fds, NULL) == -EPROTO);
+		}
 		row_check(v, verb_check(&r, n, fds + 1, NULL) == -EPROTO);
 		r.head.magic ^= 1;
 		row_check(v, verb_check(&r, n, fds, NULL) == -EPROTO);
@@ -95,11 +94,11 @@ static void a_wrong_frame_is_refused(void **)
 	}
 }
 
-static void put(union request *r, const struct verb_field *f, uint64_t v)
+static void put(union verb_any *r, const struct verb_field *f, uint64_t v)
 {
 	uint32_t v32 = (uint32_t)v;
 
-	memcpy(r->bytes + f->offset, f->size == 4 ? (void *)&v32 : (void *)&v, f->size);
+	memcpy((uint8_t *)r + f->offset, f->size == 4 ? (void *)&v32 : (void *)&v, f->size);
 }
 
 /* Each field just inside and just outside its range. */
@@ -110,13 +109,19 @@ static void every_field_has_its_edges(void **)
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++)
 		for (const struct verb_field *f = verb_fields(v); f->name; f++) {
 			unsigned fds = verb_row(v)->fds;
-			union request r;
+			union verb_any r;
 			struct cay_err err = {};
 			uint64_t top = f->size == 4 ? UINT32_MAX : UINT64_MAX;
 
 			fill(&r, v);
-			if (f->kind == VK_SANDBOX || f->kind == VK_TENANT) {
-				r.bytes[f->offset] = ID_EXEC;
+			if (f->kind == VK_DIGEST) {
+				memset((uint8_t *)&r + f->offset, 0, f->size);
+				row_check(v, verb_check(&r, r.head.size, fds, &err) == -EINVAL);
+				tried++;
+				continue;
+			}
+			if (f->kind == VK_SANDBOX || f->kind == VK_TENANT || f->kind == VK_AFTER) {
+				((uint8_t *)&r)[f->offset] = ID_EXEC;
 				row_check(v, verb_check(&r, r.head.size, fds, &err) == -EINVAL);
 				assert_string_equal(err.field, f->name);
 				tried++;
@@ -174,43 +179,164 @@ static void the_highest_range_ends_below_the_foreign_one(void **)
 	assert_true(end + VERB_RANGE_IDS > VERB_RANGE_FOREIGN);
 }
 
+/* What two builds of different ages must have in common to refuse each other. */
+static void hello_is_frozen(void **)
+{
+	static const uint8_t hello[] = {
+		'C', 'A', 'Y', 'K', 1, 0, 40, 0, 5,    0,           0, 0, 0, 0, 0, 0, /* head */
+		1,   0,   0,   0,   0, 0, 0,  0, 0xAB, [39] = 0xCD,
+	};
+	static const uint8_t refusal[256] = {
+		'C',  'A',  'Y', 'K', 1, 0x80, 0, 1, 5,   0,   0, 0, 0, 0, 0, 0, /* head */
+		0xFF, 0xFF, 0,   0,   0, 0,    0, 0, 'n', 'o',
+	};
+	struct verb_hello h = { .abi = 1, .build = { 0xAB, [15] = 0xCD } };
+	uint8_t msg[VERB_MESSAGE_MAX];
+	struct cay_err err = {}, outcome = {};
+
+	verb_begin(&h.head, VERB_HELLO, 5);
+	assert_memory_equal(&h, hello, sizeof(hello));
+	(void)cay_fail(&err, CAY_E_INCOMPATIBLE, "no");
+	assert_int_equal(verb_reply_to(msg, &h.head, &err), sizeof(refusal));
+	assert_memory_equal(msg, refusal, sizeof(refusal));
+	assert_int_equal(verb_check_reply(msg, sizeof(refusal), 0, &h.head, &outcome, NULL), 0);
+	assert_int_equal(outcome.code, CAY_E_INCOMPATIBLE);
+	assert_string_equal(outcome.msg, "no");
+}
+
+/* Whoever changes a number, a size or a field raises VERB_ABI and writes the new
+ * sum here. */
+static void the_abi_number_belongs_to_these_structs(void **)
+{
+	static const struct {
+		unsigned abi;
+		uint32_t sum;
+	} recorded = { 1, 1144041576 };
+	uint32_t sum = 2166136261;
+
+#define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)
+	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
+		MIX(v);
+		MIX(verb_row(v)->request_size);
+		MIX(verb_row(v)->reply_size);
+		MIX(verb_row(v)->fds * 16 + verb_row(v)->reply_fds);
+		for (const struct verb_field *f = verb_fields(v); f->name; f++) {
+			MIX(f->offset);
+			MIX(f->size);
+			MIX(f->kind);
+		}
+	}
+	if (VERB_ABI != recorded.abi || sum != recorded.sum)
+		fail_msg("the structs changed: raise VERB_ABI, record { %d, %u }", VERB_ABI, sum);
+}
+
+static struct verb_head request_of(enum verb verb)
+{
+	struct verb_head head;
+
+	verb_begin(&head, verb, 5);
+	return head;
+}
+
 static void replies_answer_their_request(void **)
 {
-	struct cay_err none = {}, full = {}, got = {};
-	struct verb_reply reply;
-	struct verb_head request, other;
-	char text[300];
+	struct verb_head kill = request_of(VERB_KILL), other = kill;
+	struct cay_err none = {}, err = {}, outcome = {};
+	struct verb_reply reply, bad;
+	uint8_t msg[VERB_MESSAGE_MAX];
 
-	verb_begin(&request, VERB_KILL, 5);
-	verb_begin(&other, VERB_KILL, 6);
-	verb_reply_to(&reply, &request, &none);
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, &got), 0);
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &other, NULL), -EPROTO);
+	assert_int_equal(verb_reply_to(msg, &kill, &none), sizeof(reply));
+	memcpy(&reply, msg, sizeof(reply));
+	assert_int_equal(verb_check_reply(&reply, sizeof(reply), 0, &kill, &outcome, &err), 0);
+	assert_int_equal(outcome.code, CAY_OK);
+#define REFUSED(r, n, fds, req) \
+	assert_int_equal(verb_check_reply(r, n, fds, req, &outcome, NULL), -EPROTO)
+	other.seq++;
+	REFUSED(&reply, sizeof(reply), 0, &other);
+	other = kill;
 	other.verb = VERB_REMOVE;
-	other.seq = 5;
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &other, NULL), -EPROTO);
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply) - 1, &request, NULL), -EPROTO);
+	REFUSED(&reply, sizeof(reply), 0, &other);
+	REFUSED(&reply, sizeof(reply) - 1, 0, &kill);
+	REFUSED(&reply, 0, 0, &kill);
+	REFUSED(&reply, sizeof(reply), 1, &kill);
+#define BROKEN(member, value) \
+	bad = reply; \
+	bad.member = value; \
+	REFUSED(&bad, sizeof(bad), 0, &kill)
+	BROKEN(head.magic, 1);
+	BROKEN(head.size, 255);
+	BROKEN(code, CAY_NUM_CODES);
+	BROKEN(errnum, -1);
+	BROKEN(errnum, 4096);
+	BROKEN(msg[sizeof(bad.msg) - 1], 'x');
+}
+
+static void a_keeper_that_failed_is_not_a_broken_keeper(void **)
+{
+	struct verb_head start = request_of(VERB_START), list = request_of(VERB_LIST);
+	struct cay_err full = {}, outcome = {}, err = {};
+	uint8_t msg[VERB_MESSAGE_MAX];
+	char text[300];
 
 	memset(text, 'a', sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
-	(void)cay_fail_sys(&full, CAY_E_DISK_FULL, ENOSPC, "%s", text);
-	verb_reply_to(&reply, &request, &full);
-	assert_string_equal(reply.msg + sizeof(reply.msg) - 4, "...");
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, &got), -ENOSPC);
-	assert_int_equal(got.code, CAY_E_DISK_FULL);
-	reply.errnum = 0;
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, NULL), -ENOSPC);
+	(void)cay_fail_sys(&full, CAY_E_MISBEHAVED, ENOSPC, "%s", text);
+	/* a failure is as short for every verb, and brings no fd */
+	assert_int_equal(verb_reply_to(msg, &list, &full), sizeof(struct verb_reply));
+	assert_int_equal(verb_reply_to(msg, &start, &full), sizeof(struct verb_reply));
+	assert_int_equal(
+		verb_check_reply(msg, sizeof(struct verb_reply), 0, &start, &outcome, &err), 0);
+	assert_int_equal(outcome.code, CAY_E_MISBEHAVED);
+	assert_int_equal(outcome.errnum, ENOSPC);
+	assert_string_equal(outcome.msg + sizeof(((struct verb_reply *)0)->msg) - 4, "...");
+	assert_int_equal(err.code, CAY_OK);
+	/* success of start brings one */
+	assert_int_equal(verb_reply_to(msg, &start, &err), sizeof(struct verb_reply));
+	assert_int_equal(
+		verb_check_reply(msg, sizeof(struct verb_reply), 0, &start, &outcome, &err),
+		-EPROTO);
+	assert_int_equal(err.code, CAY_E_INTERNAL);
+	assert_int_equal(
+		verb_check_reply(msg, sizeof(struct verb_reply), 1, &start, &outcome, NULL), 0);
+}
 
-	reply.code = CAY_NUM_CODES;
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, NULL), -EPROTO);
-	reply.code = CAY_OK;
-	reply.errnum = -1;
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, NULL), -EPROTO);
-	reply.errnum = 4096;
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, NULL), -EPROTO);
-	reply.errnum = 0;
-	reply.msg[sizeof(reply.msg) - 1] = 'x';
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), &request, NULL), -EPROTO);
+static void what_was_refused_can_be_answered(void **)
+{
+	struct verb_head odd = { VERB_MAGIC, 0x777, 16, 9 };
+	uint8_t msg[VERB_MESSAGE_MAX];
+	struct cay_err err = {};
+	struct verb_reply reply;
+
+	assert_int_equal(verb_check(&odd, sizeof(odd), 0, &err), -EPROTO);
+	assert_int_equal(verb_reply_to(msg, &odd, &err), sizeof(reply));
+	memcpy(&reply, msg, sizeof(reply));
+	assert_int_equal(reply.head.verb, 0x777 | VERB_REPLY_BIT);
+	assert_int_equal(reply.code, CAY_E_INTERNAL);
+}
+
+static void a_list_is_looked_at_row_by_row(void **)
+{
+	struct verb_head list = request_of(VERB_LIST);
+	static struct verb_list_reply good, r;
+	struct cay_err none = {}, outcome = {};
+
+	assert_int_equal(verb_reply_to(&good, &list, &none), sizeof(good));
+	good.n_rows = 2;
+	for (unsigned i = 0; i < 2; i++)
+		good.rows[i].sandbox =
+			(struct id){ .noun = ID_SANDBOX, .bits = { [14] = (uint8_t)i } };
+	assert_int_equal(verb_check_reply(&good, sizeof(good), 0, &list, &outcome, NULL), 0);
+#define BAD_LIST(member, value) \
+	r = good; \
+	r.member = value; \
+	assert_int_equal(verb_check_reply(&r, sizeof(r), 0, &list, &outcome, NULL), -EPROTO)
+	BAD_LIST(n_rows, VERB_LIST_MAX + 1);
+	BAD_LIST(n_rows, UINT32_MAX);
+	BAD_LIST(more, 2);
+	BAD_LIST(rows[1].sandbox.noun, ID_EXEC);
+	BAD_LIST(rows[0].range, VERB_RANGE_MAX + 1);
+	BAD_LIST(rows[1].sandbox.bits[14], 0); /* the same twice */
+	BAD_LIST(rows[0].sandbox.bits[14], 9); /* not sorted */
 }
 
 int main(void)
@@ -223,7 +349,12 @@ int main(void)
 		cmocka_unit_test(every_field_has_its_edges),
 		cmocka_unit_test(the_bytes_are_fixed),
 		cmocka_unit_test(the_highest_range_ends_below_the_foreign_one),
+		cmocka_unit_test(hello_is_frozen),
+		cmocka_unit_test(the_abi_number_belongs_to_these_structs),
 		cmocka_unit_test(replies_answer_their_request),
+		cmocka_unit_test(a_keeper_that_failed_is_not_a_broken_keeper),
+		cmocka_unit_test(what_was_refused_can_be_answered),
+		cmocka_unit_test(a_list_is_looked_at_row_by_row),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
