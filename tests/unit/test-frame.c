@@ -73,11 +73,11 @@ static void a_part_of_a_frame_asks_for_more(void **)
 static void what_breaks_the_rules_is_refused(void **)
 {
 	static const char *const bad[] = {
-		"\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
-		"\5\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
-		"\1\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0",                 /* no such stream */
-		"\1\1\1\0\0\0\0\0\0\0\0\0\0\0\0\0",                 /* not zero */
-		"\1\1\0\1\0\0\0\0\0\0\0\0\0\0\0\0",                 /* not zero */
+		"\0\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
+		"\5\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
+		"\1\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such stream */
+		"\1\1\1\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* not zero */
+		"\1\1\0\1\1\0\0\0\0\0\0\0\0\0\0\0",                 /* not zero */
 		"\1\1\0\0\1\0\x10\0\0\0\0\0\0\0\0\0",               /* 1 MiB + 1 */
 		"\1\1\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0",         /* 4 GiB */
 		"\1\1\0\0\2\0\0\0\xfe\xff\xff\xff\xff\xff\xff\xff", /* past the last offset */
