@@ -7,9 +7,12 @@
 ifeq ($(wildcard /etc/cay-root),)
 
 .DEFAULT_GOAL := all
-.PHONY: root
+.PHONY: root help
 root:
 	@dev/root >/dev/null
+
+help:
+	@grep -hE '^[a-z]+:.*## ' dev/targets.mk | sed 's/:.*## /\t/' | expand -t 12
 
 %: root
 	@dev/enter make --no-print-directory $@ $(MAKEOVERRIDES)

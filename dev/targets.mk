@@ -10,7 +10,6 @@ SECONDS ?= 60
 ONLY    ?=
 NAME    ?= base
 
-NINJA   := ninja --quiet
 SETUP   := meson setup --werror
 RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
@@ -21,7 +20,6 @@ SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=
 all: build/gcc ## build with gcc into build/gcc
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' dev/targets.mk | sed 's/:.*## /\t/' | expand -t 12
 
 build/gcc:        FLAGS := $(RELEASE)
 build/clang:      FLAGS := $(RELEASE)
@@ -32,10 +30,9 @@ build/cov:        FLAGS := -Dbuildtype=debug -Db_coverage=true
 build/clang build/asan-clang build/fuzz: export CC := clang
 
 build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORCE
-	@[ -f $@/build.ninja ] || $(SETUP) $(FLAGS) $@ >/dev/null || { cat $@/meson-logs/meson-log.txt; exit 1; }
-	@$(NINJA) -C $@
+	@dev/compile $@ $(SETUP) $(FLAGS)
 
-check: build/gcc ## run the tests [SUITE=unit|platform|fuzz|...]
+check: build/gcc ## run the tests [SUITE=unit,fuzz,platform]
 	@dev/check build/gcc $(SUITE)
 
 lint: build/gcc build/clang ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files

@@ -121,7 +121,7 @@ static void put(struct log *l, const struct buf *line)
 void log_line(struct log *l, enum log_level level, const char *fmt, ...)
 {
 	/* an escaped byte can take six: a cut message must still fit */
-	auto_buf line = BUF_INIT(1024 + 6 * (MSG_MAX_BYTES + 3 * CONTEXT_MAX_BYTES));
+	auto_buf line = BUF_INIT(1024 + 6 * (MSG_MAX_BYTES + 3 * (size_t)CONTEXT_MAX_BYTES));
 	char msg[MSG_MAX_BYTES];
 	va_list ap;
 	int r;
