@@ -41,9 +41,13 @@ static int errors(struct buf *b)
 
 static int operations(struct buf *b)
 {
-	int r = buf_puts(b, "# Operations\n\n`openapi.json` beside this page has every field.\n\n"
-			    "| operation | request | scope | runs | what it does |\n"
-			    "|---|---|---|---|---|\n");
+	int r = buf_puts(
+		b, "# Operations\n\n`openapi.json` beside this page has every field. Scope is what "
+		   "the API key must "
+		   "allow (`public` needs none). `control` operations are journaled and go on if "
+		   "the client leaves; `inside` ones go straight to the sandbox.\n\n"
+		   "| operation | request | scope | runs | what it does |\n"
+		   "|---|---|---|---|---|\n");
 
 	for (unsigned i = 0; r >= 0 && i < OP_NUM; i++)
 		r = buf_printf(b, "| `%s` | `%s %s` | %s | %s | %s |\n", ops[i].name,
@@ -81,12 +85,14 @@ static int sample(struct buf *b)
 
 static int man(struct buf *b)
 {
-	int r = buf_puts(b, "cay.conf(5)\n\n# NAME\n\ncay.conf - settings of Cay's daemons\n\n"
-			    "# DESCRIPTION\n\n"
-			    "_/etc/cay/cay.conf_ is read by every daemon. A line is a comment that "
-			    "begins with #, a [section], or key = value; anything else, an unknown "
-			    "or repeated key and a value out of range are errors that name the "
-			    "line. A variable named below overrides the file.\n\n# KEYS\n");
+	int r = buf_puts(
+		b, "cay.conf(5)\n\n# NAME\n\ncay.conf - settings of Cay's daemons\n\n"
+		   "# DESCRIPTION\n\n"
+		   "_/etc/cay/cay.conf_ is read by every daemon. A line is empty, a comment that "
+		   "begins with #, a [section], or key = value; anything else, an unknown "
+		   "or repeated key and a value out of range are errors that name the "
+		   "line. A variable named below overrides the file. A key that is not said "
+		   "to be applied on SIGHUP needs a restart.\n\n# KEYS\n");
 
 	return r < 0 ? r : conf_write_man(&settings_table, b);
 }

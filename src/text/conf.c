@@ -259,7 +259,8 @@ static bool begins_section(const struct conf_table *t, size_t i)
 int conf_write_sample(const struct conf_table *t, struct buf *b)
 {
 	int r = buf_puts(b, "# Cay's settings.  Each line below is the default; remove the '#' to "
-			    "change it.\n# cay.conf(5) has the same list.\n");
+			    "change it.\n# A variable CAY_SECTION_KEY overrides it.  cay.conf(5) "
+			    "has the same list.\n");
 
 	for (size_t i = 0; r >= 0 && i < t->n; i++) {
 		const struct conf_key *k = &t->keys[i];

@@ -21,7 +21,7 @@ struct json_limits {
 	size_t values; /* upper bound: brackets and commas are counted, not values */
 };
 
-/* Control bodies: DESIGN section 6. */
+/* Bodies of control operations; content travels as raw bodies. */
 extern const struct json_limits json_control_limits;
 
 #define auto_json CAY_CLEANUP(jr_freep) json_t *

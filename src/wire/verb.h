@@ -27,7 +27,7 @@
 #define VERB_INCOMPATIBLE UINT32_C(0xffff)
 
 /* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that
- * files on disk belong to (DESIGN section 3). */
+ * files on disk belong to (docs/architecture.md). */
 #define VERB_RANGE_BASE UINT32_C(0x00080000)
 #define VERB_RANGE_IDS UINT32_C(0x00010000)
 #define VERB_RANGE_FOREIGN UINT32_C(0x7ffe0000)

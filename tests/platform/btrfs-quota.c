@@ -2,7 +2,7 @@
 /*
  * btrfs-quota - a subvolume with a limit is a sandbox's disk
  *
- * Leans on it: disk.h where project quota is not to be had (DESIGN 3, "Disk
+ * Leans on it: disk.h where project quota is not to be had (docs/architecture.md, "Disk
  * quota").  Each sandbox's upper is in a btrfs subvolume of its own with a
  * limit by simple quotas (Linux 6.7), snapshots and forks are btrfs snapshots.
  *

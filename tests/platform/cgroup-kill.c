@@ -2,7 +2,7 @@
 /*
  * cgroup-kill - an unprivileged PID 1 tracks and ends execs by cgroups, from one fd
  *
- * Leans on it: every timeout, cancel and delete (DESIGN 3 and 5).  The keeper
+ * Leans on it: every timeout, cancel and delete (docs/architecture.md).  The keeper
  * makes the sandbox's cgroup on the v2 hierarchy, hybrid host or not, gives the
  * directory and its cgroup.procs to the sandbox's root and passes an fd of it
  * (fd 4).  PID 1 has no capability, a user namespace and no cgroup mount; with

@@ -3,7 +3,7 @@
  * foreign-range - one id range on disk, another for each living sandbox
  *
  * Leans on it: images, snapshots, forks and volumes move between sandboxes
- * without chown (DESIGN 3, "Files on disk belong to one foreign id range").  All
+ * without chown (docs/architecture.md, "Files on disk belong to one foreign id range").  All
  * files on disk belong to systemd's foreign range, 65,536 ids from 0x7FFE0000,
  * which no process ever has.  At mount the lower and the upper of the overlay
  * are idmapped (detached clones, mount_setattr) to the live range of the

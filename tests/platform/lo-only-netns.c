@@ -2,7 +2,7 @@
 /*
  * lo-only-netns - every destination arrives at us, and there is no other way
  *
- * Leans on it: egress (DESIGN 7, "Network: no link at all").  The sandbox's
+ * Leans on it: egress (docs/architecture.md, "No network link").  The sandbox's
  * network namespace has only lo, a local route for all addresses and one
  * redirect.  The keeper opens the listeners inside and passes them to
  * cay-egress, which stays in the host's namespace.

@@ -29,7 +29,7 @@
 #define PLATFORM_NAME_MAX 48
 #define PLATFORM_WORK_MAX 64
 #define PLATFORM_CGROUP_MAX 320
-/* Where the live ids of a first and a second sandbox start: DESIGN section 3. */
+/* Where the live ids of a first and a second sandbox start. */
 #define LIVE_A 0x00080000u
 #define LIVE_B 0x00090000u
 #define LIVE_IDS 65536u

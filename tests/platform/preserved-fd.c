@@ -2,7 +2,7 @@
 /*
  * preserved-fd - PID 1's socket and cgroup are inherited fds, not paths
  *
- * Leans on it: the way from the edge to cay-init (DESIGN 3, "PID 1's socket is
+ * Leans on it: the way from the edge to cay-init (docs/architecture.md, "PID 1's socket is
  * an inherited fd").  The keeper binds a listening unix socket in a directory
  * only the host sees and passes it as fd 3.  No directory is shared with the
  * sandbox, so nothing inside can plant a link or another socket where the host

@@ -2,7 +2,7 @@
 /*
  * private-mounts - a sandbox's mounts live and die with it, and nobody else pays
  *
- * Leans on it: create time and clean-up at 10,000 sandboxes (DESIGN 3, "Mounts
+ * Leans on it: create time and clean-up at 10,000 sandboxes (docs/architecture.md, "Mounts
  * live and die with the sandbox").  A worker mounts and runs the runtime in a
  * small mount namespace of its own and ends; the container's mount namespace is
  * a copy of that one.
