@@ -8,18 +8,12 @@
 static constexpr size_t MSG_MAX_BYTES = 2048;
 static constexpr int CONTEXT_MAX_BYTES = 128;
 
-static const char *const level_names[] = {
+const char *const log_level_names[LOG_NUM_LEVELS + 1] = {
 	[LOG_L_ERROR] = "error",
 	[LOG_L_WARNING] = "warning",
 	[LOG_L_INFO] = "info",
 	[LOG_L_DEBUG] = "debug",
 };
-static_assert(ARRAY_SIZE(level_names) == LOG_NUM_LEVELS);
-
-const char *log_level_name(enum log_level level)
-{
-	return level_names[level];
-}
 
 struct log log_to(int fd, const char *prog, const struct clk *clk)
 {
@@ -66,7 +60,8 @@ static int format_text(const struct log *l, enum log_level level, const char *ms
 	int r;
 
 	clk_text(clk_wall_ns(l->clk), ts);
-	r = buf_printf(line, "%.8s %s %s", ts + strlen("2026-11-15T"), level_names[level], l->prog);
+	r = buf_printf(line, "%.8s %s %s", ts + strlen("2026-11-15T"), log_level_names[level],
+		       l->prog);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(context); i++)
 		if (context[i])
 			r = buf_printf(line, " %.*s", CONTEXT_MAX_BYTES, context[i]);
@@ -90,7 +85,7 @@ static int format_json(const struct log *l, enum log_level level, const char *ms
 	clk_text(clk_wall_ns(l->clk), ts);
 	jw_object(&w, NULL);
 	jw_str(&w, "ts", ts);
-	jw_str(&w, "level", level_names[level]);
+	jw_str(&w, "level", log_level_names[level]);
 	jw_str(&w, "prog", l->prog);
 	write_context(&w, "op", l->op);
 	write_context(&w, "id", l->id);

@@ -33,7 +33,8 @@ struct log {
 struct log log_to(int fd, const char *prog, const struct clk *clk);
 __attribute__((format(printf, 3, 4))) void log_line(struct log *l, enum log_level level,
 						    const char *fmt, ...);
-const char *log_level_name(enum log_level level);
+/* Ended by NULL, as settings want their choices. */
+extern const char *const log_level_names[LOG_NUM_LEVELS + 1];
 
 #define log_error(l, ...) log_line(l, LOG_L_ERROR, __VA_ARGS__)
 #define log_warn(l, ...) log_line(l, LOG_L_WARNING, __VA_ARGS__)

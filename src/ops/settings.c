@@ -3,10 +3,6 @@
 
 #include "base/log.h"
 
-static const char *const log_levels[] = {
-	[LOG_L_ERROR] = "error", [LOG_L_WARNING] = "warning", [LOG_L_INFO] = "info",
-	[LOG_L_DEBUG] = "debug", [LOG_NUM_LEVELS] = NULL,
-};
 static const char *const log_formats[] = {
 	[LOG_FORMAT_AUTO] = "auto",
 	[LOG_FORMAT_TEXT] = "text",
