@@ -27,7 +27,6 @@ union verb_any {
 #define CAY_VERB(sym, number, name, request, ...) struct verb_##request sym;
 #include "wire/verbs.def"
 #undef CAY_VERB
-	uint8_t bytes[1];
 };
 
 /* Fields of a request behind its head, ended by a row without a name. */
