@@ -105,7 +105,7 @@ static void write_success(struct jw *w, const struct op *op)
 		write_media(w, "application/octet-stream", NULL, REPLY);
 	else
 		write_media(w, "application/json", op->response, REPLY);
-	if (op->reply == REPLY_FRAMES) {
+	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW) {
 		write_media(w, "application/vnd.cay.frames", NULL, REPLY);
 		write_media(w, "text/event-stream", NULL, REPLY);
 	}

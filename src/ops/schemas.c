@@ -26,6 +26,12 @@ static const char *const exec_outputs[] = {
 };
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 
+static const char *const runtimes[] = {
+	[RUNTIME_CRUN] = "crun",
+	[RUNTIME_RUNC] = "runc",
+	[RUNTIME_NUM] = NULL,
+};
+
 static const char *const error_codes[] = {
 #define CAY_ERROR(sym, name, ...) [CAY_E_##sym - 1] = name,
 #include "base/errors.def"

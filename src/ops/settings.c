@@ -20,6 +20,8 @@ static const struct conf_key keys[] = {
 /* A row that does not fit its member is a compile error. */
 #define SIZE_CHOICE(max) sizeof(unsigned)
 #define SIZE_PATH(max) ((max) + 1)
+#define SIZE_WORD(max) ((max) + 1)
+#define KIND_WORD(m) _Generic((m), char *: true)
 #define KIND_CHOICE(m) _Generic(&(m), unsigned *: true)
 #define KIND_PATH(m) _Generic((m), char *: true)
 #define CAY_SETTING(section, key, type, member, min, max, ...) \

@@ -36,6 +36,9 @@ enum end_reason {
 enum exec_state { EXEC_RUNNING, EXEC_ENDED, EXEC_NUM_STATES };
 enum exec_output { OUTPUT_AUTO, OUTPUT_BLOCK, OUTPUT_DROP, OUTPUT_SPOOL, OUTPUT_NUM };
 
+/* Rows of the keeper's table of runtimes. */
+enum runtime { RUNTIME_CRUN, RUNTIME_RUNC, RUNTIME_NUM };
+
 struct health {
 	unsigned status;
 	const char *version;
@@ -49,6 +52,7 @@ struct sandbox_create {
 	const char *image, *name;
 	struct field_map labels, env;
 	struct limits limits;
+	unsigned runtime;
 	bool wait;
 };
 
@@ -65,6 +69,7 @@ struct sandbox {
 	unsigned state;
 	struct field_map labels;
 	struct limits limits;
+	unsigned runtime;
 	uint64_t created_ns;
 	struct end end;
 	bool has_end;
@@ -87,7 +92,7 @@ struct exec_run {
 	struct field_map env;
 	uint64_t timeout_ms;
 	unsigned output;
-	bool detach;
+	bool detach, stdin_open;
 };
 
 struct exec {
@@ -95,6 +100,9 @@ struct exec {
 	unsigned state;
 	uint64_t started_ns, ended_ns;
 	uint64_t stdout_bytes, stderr_bytes;
+	const char *stdout_text, *stdout_b64, *stderr_text, *stderr_b64;
+	uint64_t stdout_offset, stderr_offset;
+	bool has_stdout, has_stderr; /* only in the reply to who waited */
 	struct end end;
 	bool has_end;
 };
@@ -130,6 +138,16 @@ struct image_list {
 
 struct image_import_query {
 	const char *name;
+};
+
+struct image_config {
+	struct field_map env;
+	const char *user, *cwd;
+};
+
+struct claim {
+	struct field_map env;
+	const char *user, *cwd;
 };
 
 struct error_details {

@@ -18,6 +18,7 @@ static const struct {
 	[CONF_BOOL] = { "yes or no", NULL },
 	[CONF_CHOICE] = { "one of", NULL },
 	[CONF_PATH] = { "an absolute path", NULL },
+	[CONF_WORD] = { "a word of a-z 0-9 - _", NULL },
 };
 static_assert(ARRAY_SIZE(types) == CONF_NUM_TYPES);
 
@@ -44,9 +45,17 @@ static int set_bool(struct slice s, void *at)
 	return 0;
 }
 
-static int set_path(const struct conf_key *k, struct slice s, char *at)
+static bool is_word(struct slice s)
 {
-	if (!s.n || s.p[0] != '/')
+	for (size_t i = 0; i < s.n; i++)
+		if (!ascii_lower(s.p[i]) && !ascii_digit(s.p[i]) && s.p[i] != '-' && s.p[i] != '_')
+			return false;
+	return s.n > 0;
+}
+
+static int set_text(const struct conf_key *k, struct slice s, char *at)
+{
+	if (k->type == CONF_PATH ? !s.n || s.p[0] != '/' : !is_word(s))
 		return -EINVAL;
 	if (s.n < k->min || s.n > k->max)
 		return -ERANGE;
@@ -69,7 +78,8 @@ static int set(const struct conf_key *k, struct slice s, void *settings)
 	case CONF_CHOICE:
 		return str_choice(s, k->choices, (unsigned *)(void *)at);
 	case CONF_PATH:
-		return set_path(k, s, at);
+	case CONF_WORD:
+		return set_text(k, s, at);
 	case CONF_NUM_TYPES:
 		break;
 	}
@@ -100,7 +110,7 @@ static int describe(const struct conf_key *k, struct buf *b)
 	}
 	for (unsigned i = 0; r >= 0 && k->type == CONF_CHOICE && k->choices[i]; i++)
 		r = buf_printf(b, "%s %s", i ? "," : "", k->choices[i]);
-	if (r >= 0 && k->type == CONF_PATH)
+	if (r >= 0 && (k->type == CONF_PATH || k->type == CONF_WORD))
 		r = buf_printf(b, " of at most %" PRIu64 " bytes", k->max);
 	return r;
 }

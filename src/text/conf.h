@@ -28,6 +28,7 @@ enum conf_type {
 	CONF_BOOL,     /* bool, "yes" or "no" */
 	CONF_CHOICE,   /* unsigned, an index into choices */
 	CONF_PATH,     /* char[max + 1], absolute */
+	CONF_WORD,     /* char[max + 1], a-z 0-9 - _ */
 	CONF_NUM_TYPES
 };
 

@@ -23,6 +23,10 @@
 #define HELLO_PROTO_MAX 1
 #define HELLO_MEDIA_TYPE "application/vnd.cay.hello"
 
+/* What the host alone asks of cay-init; everything else is a row of ops.def. */
+#define INIT_PATH_HELLO "/v1/hello" /* GET: the 32 bytes */
+#define INIT_PATH_CLAIM "/v1/claim" /* POST: a Claim, once, before the first exec; 204 */
+
 struct hello {
 	uint16_t proto_min, proto_max;
 	uint64_t features;

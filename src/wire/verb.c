@@ -74,7 +74,6 @@ static const struct verb_field list_fields[] = {
 	{},
 };
 static const struct verb_field image_add_fields[] = {
-	F(image_add, digest, VK_DIGEST, 0, 0),
 	F(image_add, bytes, VK_U64, 1, DISK_MAX),
 	{},
 };

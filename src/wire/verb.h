@@ -19,7 +19,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 1
+#define VERB_ABI 2
 #define VERB_MESSAGE_MAX 4096
 #define VERB_REPLY_BIT 0x8000
 #define VERB_LIST_MAX 64
@@ -111,10 +111,9 @@ static_assert(sizeof(struct verb_list) == 32);
 
 struct verb_image_add {
 	struct verb_head head;
-	uint8_t digest[32]; /* SHA-256 */
-	uint64_t bytes;     /* of the unpacked files at the most */
+	uint64_t bytes; /* of the unpacked files at the most */
 };
-static_assert(sizeof(struct verb_image_add) == 56);
+static_assert(sizeof(struct verb_image_add) == 24);
 
 struct verb_image_remove {
 	struct verb_head head;
@@ -138,6 +137,13 @@ struct verb_hello_reply {
 	uint8_t build[16];
 };
 static_assert(sizeof(struct verb_hello_reply) == 280);
+
+struct verb_image_add_reply {
+	struct verb_reply reply;
+	uint8_t digest[32]; /* of the manifest: the image's name from now on */
+	uint64_t bytes;     /* of its files */
+};
+static_assert(sizeof(struct verb_image_add_reply) == 296);
 
 struct verb_list_row {
 	struct id sandbox;

@@ -9,6 +9,7 @@ struct all {
 	bool flag;
 	unsigned choice;
 	char dir[9];
+	char word[9];
 };
 
 static const char *const colours[] = { "red", "green", NULL };
@@ -22,6 +23,7 @@ static const struct conf_key keys[] = {
 	{ "two", "colour", CONF_CHOICE, offsetof(struct all, choice), 0, 0, "green", colours, false,
 	  "C" },
 	{ "two", "dir", CONF_PATH, offsetof(struct all, dir), 1, 8, "/", NULL, false, "D" },
+	{ "two", "word", CONF_WORD, offsetof(struct all, word), 2, 8, "cay", NULL, false, "O" },
 };
 static const struct conf_table table = { keys, ARRAY_SIZE(keys) };
 
@@ -36,6 +38,7 @@ static void defaults_come_from_the_table(void **)
 	assert_false(a.flag);
 	assert_int_equal(a.choice, 1);
 	assert_string_equal(a.dir, "/");
+	assert_string_equal(a.word, "cay");
 }
 
 static void a_file_sets_what_it_says(void **)
@@ -88,6 +91,12 @@ static void mistakes_name_their_line(void **)
 		{ "[two]\ndir =\n", "f:2: dir = '' is not an absolute path of at most 8 bytes" },
 		{ "[two]\ndir = /12345678\n",
 		  "f:2: dir = '/12345678' is not an absolute path of at most 8 bytes" },
+		{ "[two]\nword = Cay\n",
+		  "f:2: word = 'Cay' is not a word of a-z 0-9 - _ of at most 8 bytes" },
+		{ "[two]\nword = a/b\n",
+		  "f:2: word = 'a/b' is not a word of a-z 0-9 - _ of at most 8 bytes" },
+		{ "[two]\nword = c\n",
+		  "f:2: word = 'c' is not a word of a-z 0-9 - _ of at most 8 bytes" },
 		{ "[one]\r\n", "f:1: not plain UTF-8 text" },
 		{ "[one]\n# \x01\n", "f:2: not plain UTF-8 text" },
 		{ "[one]\n# \x7f\n", "f:2: not plain UTF-8 text" },
