@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_NET_HTTP_H
+#define CAY_NET_HTTP_H
+/*
+ * http - HTTP/1.1 messages out of bytes, in either direction
+ *
+ * llhttp in strict mode reads headers and chunks; what it lets through and we do
+ * not (docs: RFC 9112's "recipient may" clauses, where two readers of the same
+ * bytes disagree) is refused here: one spelling of a request line, exactly one
+ * Host, one way to say how long a body is.  No I/O and no clock: the caller hands
+ * in bytes, in any pieces, and pulls events out, so back-pressure is not calling.
+ *
+ *	while ((r = http_next(&p, &in, &body, &err)) > HTTP_MORE)
+ *		...HTTP_HEAD, HTTP_BODY..., HTTP_END
+ *
+ * Behind HTTP_END, in holds what follows; http_reset() makes the parser ready for
+ * the next message.  Bounded: HTTP_HEAD_MAX bytes and HTTP_HEADERS_MAX headers,
+ * 32 bytes a chunk line, no extensions, no trailers.
+ */
+#include <llhttp.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#define HTTP_HEAD_MAX KIB(16)
+#define HTTP_HEADERS_MAX 64
+#define HTTP_TARGET_MAX KIB(8)
+#define HTTP_LENGTH_DIGITS 15
+#define HTTP_CHUNK_MAX (UINT64_C(1) << 40)
+#define HTTP_CHUNK_LINE_MAX 32
+#define HTTP_INTERIM_MAX 4 /* 1xx responses in front of the real one */
+
+enum http_kind { HTTP_KIND_REQUEST, HTTP_KIND_RESPONSE };
+enum http_event { HTTP_MORE, HTTP_HEAD_DONE, HTTP_BODY, HTTP_END };
+enum http_framing { HTTP_EMPTY, HTTP_LENGTH, HTTP_CHUNKED };
+
+struct http_header {
+	struct slice name, value; /* as sent, white space around the value off */
+};
+
+/* Slices point into the parser and live until http_reset(). */
+struct http_head {
+	struct slice method, target; /* of a request */
+	unsigned status;             /* of a response */
+	unsigned minor;              /* of the version: 0 or 1 */
+	struct http_header headers[HTTP_HEADERS_MAX];
+	size_t n_headers;
+	enum http_framing framing;
+	uint64_t length; /* with HTTP_LENGTH */
+	bool keep_alive; /* both sides may go on after this message */
+	bool expect;     /* the client waits for "100 Continue" */
+};
+
+struct http_parser {
+	enum http_kind kind;
+	llhttp_t ll;
+	struct buf raw; /* the head's bytes */
+	struct http_head head;
+	unsigned state;
+	unsigned interim;
+	uint64_t left;     /* of a body with a length */
+	size_t line;       /* bytes since the last one of a chunk */
+	struct slice span; /* what llhttp handed out last */
+	bool done;         /* the last chunk is over */
+	unsigned seen;     /* which of the headers we know were there */
+};
+
+void http_init(struct http_parser *p, enum http_kind kind);
+/* Ready for another message; the head is forgotten. */
+void http_reset(struct http_parser *p);
+void http_fini(struct http_parser *p);
+
+/* Take bytes from the front of *in up to one event.  HTTP_MORE means that all
+ * were taken.  After a failure (CAY_E_HEADERS past a limit, CAY_E_INVALID, or
+ * CAY_E_NO_MEMORY) the parser is good for http_fini() only. */
+[[nodiscard]] int http_next(struct http_parser *p, struct slice *in, struct slice *ret_body,
+			    struct cay_err *err);
+/* True between messages: the end of input here is nobody's fault. */
+bool http_idle(const struct http_parser *p);
+/* True from HTTP_END to http_reset(). */
+bool http_ended(const struct http_parser *p);
+
+/* The first header of that name, or one with p NULL. */
+struct slice http_header(const struct http_head *h, const char *name);
+/* Is this media type named in Accept?  Wildcards do not count: they say that
+ * anything will do, not that somebody wants this. */
+bool http_accepts(const struct http_head *h, const char *media);
+/* Does text equal the literal, whatever its case? */
+bool http_eq(struct slice s, const char *lower);
+#endif

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/server.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "net/server-internal.h"
+
+#define SCRATCH KIB(64)
+#define IN_MAX (SCRATCH + HTTP_HEAD_MAX)
+#define LINGER_MS 2000
+#define LINGER_BYTES MIB(4)
+#define BACKLOG 511
+
+struct server {
+	const struct server_conf *conf;
+	uv_pipe_t listener;
+	bool listening;
+	struct conn *conns;
+	unsigned n_conns;
+	uint32_t id_first, id_next; /* of requests: unlike those of our neighbours, then counted */
+	char *scratch;              /* what one read can bring; empty between callbacks */
+};
+
+static void server_free_when_done(struct server *s)
+{
+	if (s->listening || s->n_conns)
+		return;
+	free(s->scratch);
+	free(s);
+}
+
+/* Over: what a request held is given back; the connection may live on. */
+static void forget_request(struct conn *c)
+{
+	c->live = c->handed = c->raw = c->begun = c->finished = false;
+	c->paused = c->want_drain = c->bodiless = false;
+	c->route = NULL;
+	pool_fini(&c->rq.pool);
+	buf_fini(&c->body);
+	buf_fini(&c->extra);
+	c->rq = (struct request){};
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct conn *c = h->data;
+	struct server *s = c->server;
+
+	if (--c->open)
+		return;
+	if (c->handed && !c->finished && c->rq.events && c->rq.events->gone)
+		c->rq.events->gone(&c->rq);
+	forget_request(c);
+	http_fini(&c->http);
+	buf_fini(&c->in);
+	buf_fini(&c->out);
+	buf_fini(&c->sending);
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		s->conns = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	s->n_conns--;
+	free(c);
+	server_free_when_done(s);
+}
+
+void conn_close(struct conn *c)
+{
+	if (c->closing)
+		return;
+	c->closing = true;
+	uv_close((uv_handle_t *)&c->pipe, on_closed);
+	uv_close((uv_handle_t *)&c->timer, on_closed);
+}
+
+static void on_timeout(uv_timer_t *t)
+{
+	conn_close(t->data);
+}
+
+static void arm(struct conn *c, uint64_t ms)
+{
+	if (ms)
+		(void)uv_timer_start(&c->timer, on_timeout, ms, 0);
+	else
+		(void)uv_timer_stop(&c->timer);
+}
+
+static void on_shut(uv_shutdown_t *, int) {}
+
+/* We are done but the peer may still be sending.  Closing now would throw away
+ * what it has not read of our reply, so it gets a moment to finish. */
+static void linger(struct conn *c)
+{
+	c->lingering = true;
+	c->paused = false;
+	c->shutdown.data = c;
+	if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->pipe, on_shut) < 0)
+		conn_close(c);
+	else
+		arm(c, LINGER_MS);
+}
+
+/* Routing and decoding. */
+
+static int find_route(struct conn *c, unsigned *allow, struct cay_err *err)
+{
+	const struct server_conf *conf = c->server->conf;
+	const struct http_head *h = c->rq.head;
+	struct slice query = h->target;
+	struct slice path = slice_cut(&query, '?');
+
+	for (size_t i = 0; i < conf->n_routes; i++) {
+		const struct server_route *r = &conf->routes[i];
+
+		if (!slice_eq(path, slice_of(r->path)))
+			continue;
+		if (slice_eq(h->method, slice_of(op_method_name(r->method)))) {
+			c->route = r;
+			c->rq.match.query = query;
+			return 0;
+		}
+		*allow |= 1u << r->method;
+		return cay_fail(err, CAY_E_METHOD, "this path takes %s", op_method_name(r->method));
+	}
+	return op_find(h->method, h->target, &c->rq.match, allow, err);
+}
+
+static int decode_query(struct conn *c, const struct field_table *t, struct cay_err *err)
+{
+	struct slice q = c->rq.match.query;
+	void *to;
+	int r;
+
+	if (!t)
+		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation has no query") : 0;
+	to = pool_take(&c->rq.pool, 1, t->size);
+	if (!to)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
+	r = field_decode_query(t, q, &c->rq.pool, to, err);
+	c->rq.query = to;
+	return r;
+}
+
+static int check_body(struct conn *c, enum op_body kind, struct cay_err *err)
+{
+	const struct http_head *h = c->rq.head;
+	struct slice media = http_header(h, "content-type");
+
+	if (h->framing == HTTP_LENGTH && h->length > c->body_max && kind != BODY_NONE)
+		return cay_fail(err, CAY_E_TOO_LARGE, "a body of %llu bytes; %zu are the most",
+				(unsigned long long)h->length, c->body_max);
+	if (kind == BODY_NONE && h->framing != HTTP_EMPTY)
+		return cay_fail(err, CAY_E_INVALID, "this operation takes no body");
+	if (kind == BODY_JSON && !http_eq(slice_trim(slice_cut(&media, ';')), "application/json"))
+		return cay_fail(err, CAY_E_MEDIA_TYPE, "the body must be application/json");
+	return 0;
+}
+
+static void hand_over(struct conn *c)
+{
+	const struct server_conf *conf = c->server->conf;
+	request_fn *fn = c->route ? c->route->handler : conf->handler;
+
+	if (c->raw && c->rq.match.op && c->rq.match.op->where == WHERE_INSIDE && conf->inside)
+		fn = conf->inside;
+	c->handed = true;
+	fn(&c->rq, conf->arg);
+}
+
+static void new_id(struct server *s, char ret[static REQUEST_ID_LEN + 1])
+{
+	int n = snprintf(ret, REQUEST_ID_LEN + 1, "%08x%08x", s->id_first, s->id_next++);
+
+	assert(n == REQUEST_ID_LEN);
+}
+
+static void begin(struct conn *c)
+{
+	const struct http_head *h = &c->http.head;
+	const struct op *op;
+	struct cay_err err = {};
+	enum op_body kind;
+	unsigned allow = 0;
+	bool relayed;
+	int r;
+
+	c->live = true;
+	c->complete = h->framing == HTTP_EMPTY;
+	c->last = !h->keep_alive;
+	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
+	c->body_taken = 0;
+	c->rq = (struct request){ .head = h, .pool = POOL_INIT(SERVER_POOL_MAX) };
+	new_id(c->server, c->rq.id);
+	r = find_route(c, &allow, &err);
+	if (r < 0) {
+		conn_fail(c, &err, allow);
+		return;
+	}
+	op = c->rq.match.op;
+	kind = op ? op->body : c->route->request ? BODY_JSON : BODY_NONE;
+	relayed = op && op->where == WHERE_INSIDE && c->server->conf->inside;
+	c->raw = kind == BODY_RAW || relayed;
+	c->body_max = op ? op->body_max : c->route->body_max;
+	c->body = BUF_INIT(c->raw ? 0 : c->body_max);
+	r = check_body(c, kind, &err);
+	if (r >= 0)
+		r = decode_query(c, op ? op->query : NULL, &err);
+	if (r < 0) {
+		conn_fail(c, &err, 0);
+		return;
+	}
+	if (h->expect && !c->complete) {
+		char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+		uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
+
+		/* nothing is queued between requests, so this fits or the peer is gone */
+		if (uv_try_write((uv_stream_t *)&c->pipe, &b, 1) != (int)b.len) {
+			conn_close(c);
+			return;
+		}
+	}
+	if (c->raw)
+		hand_over(c);
+}
+
+static void take_body(struct conn *c, struct slice bytes)
+{
+	struct cay_err err = {};
+
+	c->body_taken += bytes.n;
+	if (c->finished)
+		return; /* answered already; the rest is only read away */
+	if (c->body_taken > c->body_max) {
+		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes", c->body_max);
+		if (c->begun) {
+			conn_close(c);
+		} else {
+			/* to the handler it looks like a peer that left */
+			if (c->handed && c->rq.events && c->rq.events->gone)
+				c->rq.events->gone(&c->rq);
+			c->handed = false;
+			conn_fail(c, &err, 0);
+		}
+	} else if (c->raw) {
+		if (c->rq.events && c->rq.events->body)
+			c->rq.events->body(&c->rq, bytes);
+	} else if (buf_add(&c->body, bytes.p, bytes.n) < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
+		conn_fail(c, &err, 0);
+	}
+}
+
+static int decode_body(struct conn *c, struct cay_err *err)
+{
+	const struct field_table *t = c->route ? c->route->request : c->rq.match.op->request;
+	struct json_limits limits = json_control_limits;
+	auto_json json = NULL;
+	void *to;
+	int r;
+
+	if (!t)
+		return 0;
+	to = pool_take(&c->rq.pool, 1, t->size);
+	if (!to)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
+	if (limits.bytes < c->body_max)
+		limits.bytes = c->body_max;
+	r = jr_read((struct slice){ buf_str(&c->body), c->body.len }, &limits, &json, err);
+	if (r >= 0)
+		r = field_decode(t, json, &c->rq.pool, to, err);
+	buf_fini(&c->body);
+	c->rq.body = to;
+	return r;
+}
+
+static void body_ended(struct conn *c)
+{
+	struct cay_err err = {};
+
+	c->complete = true;
+	arm(c, 0);
+	if (c->finished)
+		return;
+	if (c->raw) {
+		if (c->rq.events && c->rq.events->body_end)
+			c->rq.events->body_end(&c->rq);
+	} else if (decode_body(c, &err) < 0) {
+		conn_fail(c, &err, 0);
+	} else {
+		hand_over(c);
+	}
+}
+
+static void broken(struct conn *c, const struct cay_err *err)
+{
+	if (c->handed || c->begun) {
+		conn_close(c);
+		return;
+	}
+	/* no more of this can be understood */
+	if (!c->live) {
+		c->live = true;
+		c->rq = (struct request){ .pool = POOL_INIT(SERVER_POOL_MAX) };
+		new_id(c->server, c->rq.id);
+	}
+	c->complete = false;
+	c->last = true;
+	conn_fail(c, err, 0);
+}
+
+/* The reply is out: what now?  False when there is nothing more to do here. */
+static bool next_request(struct conn *c, bool more)
+{
+	if (!c->finished || c->writing || c->out.len)
+		return false;
+	if (c->last) {
+		if (c->complete && !more)
+			conn_close(c);
+		else
+			linger(c);
+		return false;
+	}
+	forget_request(c);
+	http_reset(&c->http);
+	arm(c, c->server->conf->idle_timeout_ms);
+	return true;
+}
+
+/* One step of input; false when nothing can be done now. */
+static bool step(struct conn *c, struct slice *in)
+{
+	bool idle = http_idle(&c->http);
+	struct cay_err err = {};
+	struct slice body;
+	int r;
+
+	/* answered before all of it was read: write_head() made it the last */
+	if (http_ended(&c->http) || (c->finished && c->last))
+		return next_request(c, in->n);
+	if (c->paused)
+		return false;
+	r = http_next(&c->http, in, &body, &err);
+	if (r < 0) {
+		broken(c, &err);
+		return true;
+	}
+	switch ((enum http_event)r) {
+	case HTTP_MORE:
+		if (idle && !http_idle(&c->http))
+			arm(c, c->server->conf->head_timeout_ms);
+		return false;
+	case HTTP_HEAD_DONE:
+		arm(c, c->server->conf->idle_timeout_ms);
+		begin(c);
+		return true;
+	case HTTP_BODY:
+		take_body(c, body);
+		return true;
+	case HTTP_END:
+		body_ended(c);
+		return true;
+	}
+	return false;
+}
+
+/* Sockets. */
+
+static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+{
+	struct conn *c = h->data;
+
+	*ret = uv_buf_init(c->server->scratch, SCRATCH);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+{
+	struct conn *c = stream->data;
+
+	if (n == 0)
+		return;
+	if (n < 0) {
+		conn_close(c);
+		return;
+	}
+	if (c->lingering) {
+		c->discarded += (size_t)n;
+		if (c->discarded > LINGER_BYTES)
+			conn_close(c);
+		return;
+	}
+	if (c->live && !c->complete)
+		arm(c, c->server->conf->idle_timeout_ms);
+	/* who sends more than a head's worth ahead of our reply is not a client */
+	if ((c->live && c->complete && c->in.len + (size_t)n > HTTP_HEAD_MAX) ||
+	    buf_add(&c->in, bytes->base, (size_t)n) < 0) {
+		conn_close(c);
+		return;
+	}
+	conn_pump(c);
+}
+
+static void set_reading(struct conn *c, bool on)
+{
+	if (c->closing || on == c->reading)
+		return;
+	c->reading = on;
+	if (!on)
+		(void)uv_read_stop((uv_stream_t *)&c->pipe);
+	else if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) < 0)
+		conn_close(c);
+}
+
+void conn_pump(struct conn *c)
+{
+	struct slice in;
+
+	if (c->pumping || c->closing || c->lingering)
+		return;
+	c->pumping = true;
+	in = (struct slice){ c->in.data, c->in.len };
+	while (!c->closing && !c->lingering && step(c, &in))
+		;
+	buf_consume(&c->in, c->in.len - in.n);
+	if (!c->in.len) {
+		buf_fini(&c->in);
+		c->in.max = IN_MAX;
+	}
+	c->pumping = false;
+	/* while it is paused a peer that leaves is not noticed; who pauses resumes */
+	set_reading(c, !c->paused || c->complete);
+	if (c->paused)
+		arm(c, 0);
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	struct server *s = listener->data;
+	struct conn *c;
+
+	if (status < 0)
+		return;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return; /* libuv holds it and takes no other: without memory we are deaf anyway */
+	*c = (struct conn){ .server = s, .open = 2, .next = s->conns };
+	http_init(&c->http, HTTP_KIND_REQUEST);
+	c->in.max = IN_MAX;
+	c->out.max = c->sending.max = SERVER_OUT_MAX;
+	(void)uv_pipe_init(listener->loop, &c->pipe, 0);
+	(void)uv_timer_init(listener->loop, &c->timer);
+	c->pipe.data = c->timer.data = c->write.data = c;
+	if (s->conns)
+		s->conns->prev = c;
+	s->conns = c;
+	s->n_conns++;
+	if (uv_accept(listener, (uv_stream_t *)&c->pipe) < 0) {
+		conn_close(c);
+		return;
+	}
+	if (s->n_conns > s->conf->max_conns) {
+		struct cay_err err = {};
+
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "%u connections are open already",
+			       s->conf->max_conns);
+		broken(c, &err);
+	}
+	if (!c->closing)
+		set_reading(c, true);
+	if (!c->lingering)
+		arm(c, s->conf->idle_timeout_ms);
+}
+
+int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct server **ret,
+		 struct cay_err *err)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (s)
+		s->scratch = malloc(SCRATCH);
+	if (!s || !s->scratch) {
+		free(s);
+		(void)close(fd);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a server");
+	}
+	s->conf = conf;
+	if (getrandom(&s->id_first, sizeof(s->id_first), GRND_NONBLOCK) < 0)
+		s->id_first = 0; /* ids are for people who read logs, not for security */
+	(void)uv_pipe_init(loop, &s->listener, 0);
+	s->listener.data = s;
+	s->listening = true;
+	r = uv_pipe_open(&s->listener, fd);
+	if (r < 0)
+		(void)close(fd);
+	else
+		r = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+	if (r < 0) {
+		server_stop(s);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "listen");
+	}
+	*ret = s;
+	return 0;
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+	struct server *s = h->data;
+
+	s->listening = false;
+	server_free_when_done(s);
+}
+
+void server_stop(struct server *s)
+{
+	if (!uv_is_closing((uv_handle_t *)&s->listener))
+		uv_close((uv_handle_t *)&s->listener, on_listener_closed);
+	for (struct conn *c = s->conns; c; c = c->next)
+		conn_close(c);
+}
+
+unsigned server_connections(const struct server *s)
+{
+	return s->n_conns;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_NET_SERVER_H
+#define CAY_NET_SERVER_H
+/*
+ * server - requests in, replies out, on one loop
+ *
+ * Owns a listening socket and its connections.  A request is routed by the
+ * operation table (or the program's own few routes), its query and JSON body are
+ * decoded into structs of the request's pool, and the program's handler is called
+ * with them; a raw body is handed over as it comes.  The handler answers when it
+ * likes: at once, later, or as a stream.
+ *
+ *	head -> [body gathered and decoded] -> handler -> reply -> next head
+ *	head -> handler -> body events ... -> reply
+ *
+ * Every request ends in exactly one of: request_reply(), request_fail(),
+ * request_end() behind request_stream(), request_abort(), or events->gone, which
+ * says that the peer left first.  After it the struct request must not be
+ * touched.  None of those calls back into the handler.
+ *
+ * Bounded: connections, heads, bodies by the operation's row, output (a producer
+ * stops when request_write() says so and goes on at events->drain), time to send
+ * a head or a body.  A client that reads a stream slowly may take for ever; it
+ * holds one connection and OUT_MARK bytes.
+ * Threading: loop thread only.  Nothing blocks, nothing logs.
+ */
+#include <uv.h>
+
+#include "base/pool.h"
+#include "net/http.h"
+#include "ops/op.h"
+
+#define SERVER_OUT_MARK KIB(64) /* more than this queued: stop producing */
+#define SERVER_OUT_MAX MIB(8)   /* the largest whole reply */
+#define SERVER_POOL_MAX MIB(1)  /* decoded form of a request */
+#define REQUEST_ID_LEN 16
+#define REQUEST_LENGTH_UNKNOWN UINT64_MAX
+
+struct request;
+struct server;
+
+/* What a handler that does not answer at once listens to; members may be NULL. */
+struct request_events {
+	/* Bytes of a raw body; pause with request_pause(), what was handed over is yours. */
+	void (*body)(struct request *rq, struct slice bytes);
+	void (*body_end)(struct request *rq);
+	/* Output is below the mark again. */
+	void (*drain)(struct request *rq);
+	/* The peer left, or broke the rules; the request is over, do not answer. */
+	void (*gone)(struct request *rq);
+};
+
+/* Lives inside its connection. */
+struct request {
+	const struct http_head *head;
+	struct op_match match; /* match.op is NULL for a route of the program's own */
+	const void *body;      /* decoded; NULL when the row has no request table */
+	const void *query;     /* decoded; NULL when the row has none */
+	char id[REQUEST_ID_LEN + 1];
+	struct pool pool; /* dies with the request */
+	const struct request_events *events;
+	void *data; /* the handler's own */
+};
+
+typedef void request_fn(struct request *rq, void *arg);
+
+/* A path the operation table does not have. */
+struct server_route {
+	enum op_method method;
+	const char *path;
+	const struct field_table *request; /* JSON body, or NULL */
+	size_t body_max;
+	request_fn *handler;
+};
+
+struct server_conf {
+	unsigned max_conns;
+	uint64_t head_timeout_ms; /* from the first byte of a head to its last */
+	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
+	const struct server_route *routes;
+	size_t n_routes;
+	request_fn *handler; /* of operations: look at rq->match.op */
+	/* Operations that run inside a sandbox, when the program relays them: called
+	 * at the head, the body comes raw.  NULL: they go to handler like the rest. */
+	request_fn *inside;
+	void *arg;
+};
+
+/* Serve a listening unix socket; takes the fd, also on failure.  conf must live
+ * as long as the server. */
+[[nodiscard]] int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf,
+			       struct server **ret, struct cay_err *err);
+/* Stop listening and close every connection (handlers hear gone).  The server
+ * frees itself when the loop has run its close callbacks. */
+void server_stop(struct server *s);
+unsigned server_connections(const struct server *s);
+
+uv_loop_t *request_loop(struct request *rq);
+/* Stop and go on with body events. */
+void request_pause(struct request *rq);
+void request_resume(struct request *rq);
+
+/* Add a header to the reply to come; both must be printable ASCII (ours are). */
+[[nodiscard]] int request_header(struct request *rq, const char *name, const char *value);
+/* The whole reply; body is emptied.  NULL media: no body. */
+void request_reply(struct request *rq, int status, const char *media, struct buf *body);
+/* The whole reply from one table, with the status of the operation's row. */
+void request_reply_json(struct request *rq, const struct field_table *t, const void *value);
+void request_fail(struct request *rq, const struct cay_err *err);
+/* Begin a reply whose body follows; length when it is known. */
+void request_stream(struct request *rq, int status, const char *media, uint64_t length);
+/* True: enough for now, go on at drain.  Whatever happens to the connection is
+ * told by gone, later. */
+bool request_write(struct request *rq, const void *p, size_t n);
+size_t request_queued(const struct request *rq);
+void request_end(struct request *rq);
+/* Close the connection in the middle: the reply cannot be finished honestly. */
+void request_abort(struct request *rq);
+#endif
