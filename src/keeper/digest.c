@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/digest.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <string.h>
+
+static const char digits[] = "0123456789abcdef";
+
+bool digest_eq(const struct digest *a, const struct digest *b)
+{
+	return memcmp(a->byte, b->byte, sizeof(a->byte)) == 0;
+}
+
+static int nibble(char c)
+{
+	const char *at = c ? strchr(digits, c) : NULL;
+
+	return at ? (int)(at - digits) : -EINVAL;
+}
+
+int digest_parse_hex(const char *hex, size_t n, struct digest *ret)
+{
+	struct digest d;
+
+	if (n != DIGEST_HEX_LEN)
+		return -EINVAL;
+	for (size_t i = 0; i < sizeof(d.byte); i++) {
+		int hi = nibble(hex[2 * i]), lo = nibble(hex[2 * i + 1]);
+
+		if (hi < 0 || lo < 0)
+			return -EINVAL;
+		d.byte[i] = (uint8_t)(hi << 4 | lo);
+	}
+	*ret = d;
+	return 0;
+}
+
+int digest_parse(const char *text, size_t n, struct digest *ret)
+{
+	const size_t front = strlen(DIGEST_PREFIX);
+
+	if (n < front || memcmp(text, DIGEST_PREFIX, front) != 0)
+		return -EINVAL;
+	return digest_parse_hex(text + front, n - front, ret);
+}
+
+void digest_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1])
+{
+	for (size_t i = 0; i < sizeof(d->byte); i++) {
+		ret[2 * i] = digits[d->byte[i] >> 4];
+		ret[2 * i + 1] = digits[d->byte[i] & 15];
+	}
+	ret[DIGEST_HEX_LEN] = 0;
+}
+
+int hash_library(void)
+{
+	struct hash h = {};
+	int r;
+
+	if (OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
+		return -ENOMEM;
+	r = hash_init(&h); /* fetches what is fetched once */
+	hash_fini(&h);
+	return r;
+}
+
+int hash_init(struct hash *h)
+{
+	h->ctx = EVP_MD_CTX_new();
+	if (!h->ctx || EVP_DigestInit_ex(h->ctx, EVP_sha256(), NULL) != 1)
+		return -ENOMEM;
+	return 0;
+}
+
+int hash_add(struct hash *h, const void *p, size_t n)
+{
+	return EVP_DigestUpdate(h->ctx, p, n) == 1 ? 0 : -EIO;
+}
+
+int hash_end(struct hash *h, struct digest *ret)
+{
+	unsigned n = 0;
+
+	static_assert(sizeof(ret->byte) == 32);
+	return EVP_DigestFinal_ex(h->ctx, ret->byte, &n) == 1 && n == sizeof(ret->byte) ? 0 : -EIO;
+}
+
+void hash_fini(struct hash *h)
+{
+	EVP_MD_CTX_free(h->ctx);
+	h->ctx = NULL;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/image.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "keeper/confine.h"
+#include "keeper/rootfs.h"
+#include "keeper/tree.h"
+#include "keeper/unpack.h"
+
+#define UNPACK_DEADLINE_NS (600 * NS_PER_S)
+#define ROOTFS_DIR "rootfs"
+#define WORK_NAME_LEN 16
+
+/* A directory of our own in images/tmp. */
+struct work {
+	int tmp_fd, fd; /* fd: the directory itself */
+	char name[WORK_NAME_LEN + 1];
+};
+
+#define auto_work CAY_CLEANUP(work_fini) struct work
+
+/* What the child says; every member is a claim. */
+struct result {
+	uint32_t code; /* enum cay_code */
+	struct unpacked unpacked;
+	char msg[CAY_ERR_MSG_MAX];
+};
+static_assert(sizeof(struct result) <= 4096, "one write to a pipe");
+
+struct job {
+	int tar_fd, config_fd, tree_fd, result_fd;
+	uint64_t max_bytes;
+};
+
+static int open_dir(int dirfd, const char *name)
+{
+	if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+}
+
+static int work_name(struct work *w)
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random) ||
+	    snprintf(w->name, sizeof(w->name), "%016" PRIx64, random) != WORK_NAME_LEN)
+		return -EIO;
+	return 0;
+}
+
+/* The outer directory stays root's: the child can make nothing beside rootfs. */
+static int work_make(struct work *w)
+{
+	if (mkdirat(w->tmp_fd, w->name, 0755) < 0)
+		return -errno;
+	w->fd = path_open(w->tmp_fd, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (w->fd < 0)
+		return w->fd;
+	if (fchmod(w->fd, 0755) < 0 || mkdirat(w->fd, ROOTFS_DIR, 0755) < 0 ||
+	    fchmodat(w->fd, ROOTFS_DIR, 0755, 0) < 0 ||
+	    fchownat(w->fd, ROOTFS_DIR, FOREIGN_BASE, FOREIGN_BASE, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return 0;
+}
+
+static int work_init(int images_fd, struct work *w)
+{
+	int r;
+
+	w->tmp_fd = open_dir(images_fd, "tmp");
+	if (w->tmp_fd < 0)
+		return w->tmp_fd;
+	r = work_name(w);
+	return r < 0 ? r : work_make(w);
+}
+
+/* Once renamed away there is nothing of its name, which is fine. */
+static void work_fini(struct work *w)
+{
+	if (w->tmp_fd >= 0 && w->name[0])
+		(void)tree_remove(w->tmp_fd, w->name);
+	cay_closep(&w->fd);
+	cay_closep(&w->tmp_fd);
+}
+
+static int unpack_confined(struct job *job, int parent, struct unpacked *ret, struct cay_err *err)
+{
+	struct confine c = {
+		.tree_fd = job->tree_fd,
+		.keep = { &job->tar_fd, &job->config_fd, &job->result_fd },
+		.n_keep = 3,
+		.file_max = job->max_bytes > UNPACK_CONFIG_MAX ? job->max_bytes : UNPACK_CONFIG_MAX,
+	};
+	auto_close int root = -EBADF;
+	int r;
+
+	/* While files of the host can be read.  Names are bytes to us, and UTF-8 is
+	 * what libarchive calls that; jansson's seed is random. */
+	json_object_seed(0);
+	if (!setlocale(LC_CTYPE, "C.UTF-8") || hash_library() < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "cannot set up the unpacker");
+	r = confine_self(&c, parent, err);
+	if (r < 0)
+		return r;
+	root = path_open(AT_FDCWD, ROOTFS_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (root < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
+	return unpack(root, job->tar_fd, job->config_fd, job->max_bytes, ret, err);
+}
+
+static int child_run(void *arg, int parent)
+{
+	struct job *job = arg;
+	struct cay_err err = {};
+	struct result res = {};
+	int r = unpack_confined(job, parent, &res.unpacked, &err);
+
+	res.code = (uint32_t)(r < 0 && err.code == CAY_OK ? CAY_E_INTERNAL : err.code);
+	memcpy(res.msg, err.msg, sizeof(res.msg));
+	return path_write_all(job->result_fd, &res, sizeof(res)) < 0;
+}
+
+/* Until the child ended; one that takes too long is killed by who holds it. */
+static int await(struct child *c, struct cay_err *err)
+{
+	const uint64_t end = clk_boot_ns(&clk_system) + UNPACK_DEADLINE_NS;
+	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+	int status, r;
+
+	do {
+		uint64_t now = clk_boot_ns(&clk_system);
+
+		if (now >= end)
+			return cay_fail(err, CAY_E_TIMEOUT,
+					"unpacking took longer than %" PRIu64 " s",
+					(uint64_t)(UNPACK_DEADLINE_NS / NS_PER_S));
+		r = poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1);
+	} while (r == 0 || (r < 0 && errno == EINTR));
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot wait for the unpacker");
+	r = child_wait(c, &status);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot wait for the unpacker");
+	if (status == -SIGKILL || status == -SIGXCPU)
+		return cay_fail(err, CAY_E_TIMEOUT, "the unpacker ran out of memory or CPU time");
+	if (status)
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker died of %s %d",
+				status < 0 ? "signal" : "status", status < 0 ? -status : status);
+	return 0;
+}
+
+/* Codes an image can be refused with; anything else is not the image's business. */
+static bool code_ok(uint32_t code)
+{
+	return code == CAY_E_INVALID || code == CAY_E_TOO_LARGE || code == CAY_E_NO_MEMORY ||
+	       code == CAY_E_DISK_FULL;
+}
+
+/* Its words are a stranger's: cut and printable. */
+static int take_result(int fd, struct unpacked *ret, struct cay_err *err)
+{
+	struct result res;
+	ssize_t n = read(fd, &res, sizeof(res));
+
+	if (n != (ssize_t)sizeof(res))
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker gave no result");
+	res.msg[sizeof(res.msg) - 1] = 0;
+	for (char *c = res.msg; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	if (res.code != CAY_OK)
+		return cay_fail(err, code_ok(res.code) ? (enum cay_code)res.code : CAY_E_INTERNAL,
+				"%s", res.msg[0] ? res.msg : "cannot unpack");
+	*ret = res.unpacked;
+	return 0;
+}
+
+static int seal_config(int fd, struct cay_err *err)
+{
+	struct stat st;
+
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ||
+	    fstat(fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot seal the config");
+	if (st.st_size <= 0 || (size_t)st.st_size > UNPACK_CONFIG_MAX)
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker gave no config");
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot rewind the config");
+	return 0;
+}
+
+static int run_child(const struct work *w, int tar_fd, int config_fd, uint64_t max_bytes,
+		     struct unpacked *ret, struct cay_err *err)
+{
+	auto_close int tree = confine_tree(w->fd), from = -EBADF, to = -EBADF;
+	auto_confined child = CONFINED_INIT;
+	struct job job;
+	int pipes[2], r;
+
+	if (tree < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, tree, "cannot make a mount");
+	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a pipe");
+	from = pipes[0];
+	to = pipes[1];
+	job = (struct job){ tar_fd, config_fd, tree, to, max_bytes };
+	r = confine_start(child_run, &job, &child, err);
+	if (r >= 0)
+		r = await(&child.child, err);
+	if (r >= 0)
+		r = take_result(from, ret, err);
+	return r;
+}
+
+static int check_tree(const struct work *w, struct cay_err *err)
+{
+	auto_close int root = path_open(w->fd, ROOTFS_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	if (root < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
+	return rootfs_check(root, /* make= */ false, err);
+}
+
+/* Whole and on disk before it has its name. */
+static int publish(int images_fd, const struct work *w, const struct digest *d, struct cay_err *err)
+{
+	auto_close int all = open_dir(images_fd, "sha256");
+	char hex[DIGEST_HEX_LEN + 1];
+
+	if (all < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, all, "cannot open the images");
+	digest_hex(d, hex);
+	if (syncfs(w->fd) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the image");
+	if (renameat2(w->tmp_fd, w->name, all, hex, RENAME_NOREPLACE) < 0 && errno != EEXIST)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot name the image");
+	if (fsync(all) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
+	return 0;
+}
+
+static int check_tar(int fd, struct cay_err *err)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct stat st;
+
+	if (flags < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flags & O_PATH ||
+	    (flags & O_ACCMODE) == O_WRONLY)
+		return cay_fail(err, CAY_E_INVALID, "the image is not a file that can be read");
+	return 0;
+}
+
+int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added *ret,
+	      struct cay_err *err)
+{
+	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF };
+	auto_close int config = -EBADF;
+	struct unpacked u;
+	int r = check_tar(tar_fd, err);
+
+	if (r < 0)
+		return r;
+	config = memfd_create("image-config", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (config < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a memfd");
+	r = work_init(images_fd, &w);
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, r,
+				    "cannot make a directory for the image");
+	r = run_child(&w, tar_fd, config, max_bytes, &u, err);
+	if (r >= 0)
+		r = seal_config(config, err);
+	if (r >= 0)
+		r = check_tree(&w, err);
+	if (r >= 0)
+		r = publish(images_fd, &w, &u.digest, err);
+	if (r < 0)
+		return r;
+	*ret = (struct image_added){ .bytes = u.bytes, .config_fd = cay_take_fd(&config) };
+	memcpy(ret->digest, u.digest.byte, sizeof(ret->digest));
+	return 0;
+}
+
+/* Renamed first: an image is there whole, or not at all. */
+int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err *err)
+{
+	auto_close int all = open_dir(images_fd, "sha256");
+	auto_work w = { .tmp_fd = open_dir(images_fd, "tmp"), .fd = -EBADF };
+	char hex[DIGEST_HEX_LEN + 1];
+	struct digest d;
+	int r;
+
+	if (all < 0 || w.tmp_fd < 0 || work_name(&w) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "cannot open the images");
+	memcpy(d.byte, digest, sizeof(d.byte));
+	digest_hex(&d, hex);
+	if (renameat2(all, hex, w.tmp_fd, w.name, RENAME_NOREPLACE) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot remove the image");
+	}
+	if (fsync(all) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
+	r = tree_remove(w.tmp_fd, w.name);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot remove the image") : 0;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_IMAGE_H
+#define CAY_KEEPER_IMAGE_H
+/*
+ * image - images on disk: add one, remove one
+ *
+ *	images/sha256/HEX/rootfs/    HEX is the digest of the manifest
+ *	images/tmp/                  what is being added or removed; swept with
+ *	                             tree_empty() when the keeper starts
+ *
+ * Everything in a rootfs belongs to the foreign range: host id = 0x7FFE0000 + id
+ * in the image.  HEX/ is made whole: unpacked in tmp/, synced, renamed.
+ *
+ * Root's process parses nothing.  A confined child does (confine.h, unpack.h);
+ * of it root takes one struct of fixed size, whose every member is checked, and a
+ * memfd whose size is.  What a child that was taken over can do is lie about the
+ * image it was given.
+ */
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct image_added {
+	uint8_t digest[32];
+	uint64_t bytes; /* of its files; those a later layer replaced count too */
+	int config_fd;  /* memfd, sealed, image_config as JSON; the caller closes it */
+};
+
+/* images_fd: directory images/, open for reading, root's; tar_fd: from a client.
+ * Being there already is success.  It blocks as long as unpacking takes, ten
+ * minutes at the most.  On failure nothing is left behind. */
+[[nodiscard]] int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added *ret,
+			    struct cay_err *err);
+/* Being absent is success. */
+[[nodiscard]] int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err *err);
+#endif

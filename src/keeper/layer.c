@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/layer.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/str.h"
+#include "keeper/rootfs.h"
+
+#define WHITEOUT ".wh."
+#define WHITEOUT_META ".wh..wh."
+#define WHITEOUT_ALL ".wh..wh..opq"
+
+#define auto_archive CAY_CLEANUP(archive_freep) struct archive *
+
+static void archive_freep(struct archive **a)
+{
+	if (*a)
+		(void)archive_read_free(*a);
+}
+
+/* The tar inside a blob, uncompressed.  What failed while libarchive had the
+ * word is in err, and libarchive's own message loses. */
+struct stream {
+	struct blob blob;
+	struct archive *unzip; /* NULL: the blob is the tar */
+	struct hash plain;     /* of the tar, when that is not the blob */
+	uint64_t *left;        /* of the budget */
+	struct cay_err *err;
+};
+
+#define auto_stream CAY_CLEANUP(stream_fini) struct stream
+
+static void stream_fini(struct stream *s)
+{
+	if (s->unzip)
+		(void)archive_read_free(s->unzip);
+	hash_fini(&s->plain);
+	blob_fini(&s->blob);
+}
+
+static la_ssize_t read_blob(struct archive *a, void *data, const void **ret)
+{
+	struct stream *s = data;
+	size_t n;
+
+	if (blob_next(&s->blob, ret, &n, s->err) < 0) {
+		archive_set_error(a, EIO, "cannot read");
+		return -1;
+	}
+	return (la_ssize_t)n;
+}
+
+/* The next piece of the tar: 0 at the end. */
+static int stream_next(struct stream *s, const void **ret, size_t *n)
+{
+	la_int64_t at;
+	int r;
+
+	if (s->unzip) {
+		r = archive_read_data_block(s->unzip, ret, n, &at);
+		if (r == ARCHIVE_EOF)
+			*n = 0;
+		else if (r != ARCHIVE_OK)
+			return cay_fail(s->err, CAY_E_INVALID, "cannot uncompress: %s",
+					archive_error_string(s->unzip));
+		if (*n && hash_add(&s->plain, *ret, *n) < 0)
+			return cay_fail(s->err, CAY_E_INTERNAL, "cannot hash");
+	} else {
+		r = blob_next(&s->blob, ret, n, s->err);
+		if (r < 0)
+			return r;
+	}
+	if (*n > *s->left)
+		return cay_fail(s->err, CAY_E_TOO_LARGE, "the image is larger than allowed");
+	*s->left -= *n;
+	return 0;
+}
+
+static la_ssize_t read_tar(struct archive *a, void *data, const void **ret)
+{
+	size_t n;
+
+	if (stream_next(data, ret, &n) < 0) {
+		archive_set_error(a, EIO, "cannot read");
+		return -1;
+	}
+	return (la_ssize_t)n;
+}
+
+static int open_unzip(struct stream *s, enum media media)
+{
+	bool gzip = media == MEDIA_TAR_GZIP;
+	struct archive_entry *e;
+	struct archive *a = archive_read_new();
+
+	s->unzip = a;
+	if (!a || hash_init(&s->plain) < 0 ||
+	    (gzip ? archive_read_support_filter_gzip(a) : archive_read_support_filter_zstd(a)) !=
+		    ARCHIVE_OK ||
+	    archive_read_support_format_raw(a) != ARCHIVE_OK)
+		return cay_fail(s->err, CAY_E_NO_MEMORY, "no memory to uncompress");
+	if (archive_read_open(a, s, NULL, read_blob, NULL) != ARCHIVE_OK ||
+	    archive_read_next_header(a, &e) != ARCHIVE_OK)
+		return cay_fail(s->err, CAY_E_INVALID, "cannot uncompress: %s",
+				archive_error_string(a) ? archive_error_string(a) : "empty");
+	/* libarchive peels as many skins as it finds; the media type names one */
+	if (archive_filter_count(a) != 2 ||
+	    archive_filter_code(a, 0) != (gzip ? ARCHIVE_FILTER_GZIP : ARCHIVE_FILTER_ZSTD))
+		return cay_fail(s->err, CAY_E_INVALID, "is not compressed as its media type says");
+	return 0;
+}
+
+static int stream_open(struct stream *s, const struct layout *layout, const struct descriptor *d,
+		       uint64_t *left, struct cay_err *err)
+{
+	int r = blob_open(layout, d, &s->blob, err);
+
+	s->left = left;
+	s->err = err;
+	if (r >= 0 && d->media != MEDIA_TAR)
+		r = open_unzip(s, d->media);
+	return r;
+}
+
+/* Behind the end of the tar there may be anything; it still has to be what the
+ * digests promised. */
+static int stream_end(struct stream *s, const struct descriptor *d, const struct digest *diff_id)
+{
+	struct digest is = d->digest;
+	size_t n;
+	int r;
+
+	do {
+		const void *p;
+
+		r = stream_next(s, &p, &n);
+	} while (r >= 0 && n);
+	if (r >= 0)
+		r = blob_end(&s->blob, s->err);
+	if (r < 0)
+		return r;
+	if (s->unzip && hash_end(&s->plain, &is) < 0)
+		return cay_fail(s->err, CAY_E_INTERNAL, "cannot hash");
+	if (!digest_eq(&is, diff_id))
+		return cay_fail(s->err, CAY_E_INVALID,
+				"its tar is not the one of the config's diff_id");
+	return 0;
+}
+
+struct layer {
+	int root;
+	struct archive *tar;
+	struct archive_entry *entry;
+	struct layer_budget *budget;
+	struct cay_err *err;
+};
+
+static int read_meta(struct layer *l, const struct rootfs_name *n, struct rootfs_meta *ret)
+{
+	struct archive_entry *e = l->entry;
+	int64_t uid = archive_entry_uid(e), gid = archive_entry_gid(e);
+	long ns = archive_entry_mtime_nsec(e);
+
+	if (uid < 0 || uid >= ROOTFS_IDS || gid < 0 || gid >= ROOTFS_IDS)
+		return cay_fail(l->err, CAY_E_INVALID,
+				"'%.200s': its owner is not one of %d users and groups", n->base,
+				ROOTFS_IDS);
+	*ret = (struct rootfs_meta){
+		.uid = (uint32_t)uid,
+		.gid = (uint32_t)gid,
+		.mode = archive_entry_perm(e) & 07777,
+		.mtime = { archive_entry_mtime(e), ns >= 0 && ns < 1000000000 ? ns : 0 },
+	};
+	return 0;
+}
+
+/* Holes stay holes. */
+static int fill(struct layer *l, int fd, const char *name, uint64_t size)
+{
+	for (;;) {
+		const char *p;
+		const void *block;
+		int64_t at;
+		size_t n;
+		int r = archive_read_data_block(l->tar, &block, &n, &at);
+
+		if (r == ARCHIVE_EOF)
+			break;
+		if (r != ARCHIVE_OK)
+			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': %s", name,
+					archive_error_string(l->tar));
+		if (at < 0 || (uint64_t)at > size || n > size - (uint64_t)at)
+			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes behind its end",
+					name);
+		for (p = block; n;) {
+			ssize_t done = pwrite(fd, p, n, at);
+
+			if (done <= 0)
+				return cay_fail_sys(l->err,
+						    errno == ENOSPC || errno == EDQUOT
+							    ? CAY_E_DISK_FULL
+							    : CAY_E_INTERNAL,
+						    errno, "'%.200s': cannot write", name);
+			p += done;
+			at += done;
+			n -= (size_t)done;
+		}
+	}
+	if (ftruncate(fd, (off_t)size) < 0) /* a hole at the end */
+		return cay_fail_sys(l->err, CAY_E_INTERNAL, errno, "'%.200s': cannot write", name);
+	return 0;
+}
+
+static int add_file(struct layer *l, const struct rootfs_name *n, const struct rootfs_meta *meta)
+{
+	int64_t size = archive_entry_size(l->entry);
+	auto_close int fd = -EBADF;
+	int r;
+
+	if (size < 0)
+		return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has no size", n->base);
+	if ((uint64_t)size > l->budget->file_bytes)
+		return cay_fail(l->err, CAY_E_TOO_LARGE, "the image is larger than allowed");
+	l->budget->file_bytes -= (uint64_t)size;
+	r = rootfs_file(l->root, n, &fd, l->err);
+	if (r >= 0)
+		r = fill(l, fd, n->base, (uint64_t)size);
+	return r < 0 ? r : rootfs_set(fd, n, meta, l->err);
+}
+
+static int add_link(struct layer *l, const struct rootfs_name *n, const char *to)
+{
+	struct rootfs_name target;
+	int r = rootfs_name(to, &target, l->err);
+
+	return r < 0 ? r : rootfs_link(l->root, n, &target, l->err);
+}
+
+static int add_entry(struct layer *l, const struct rootfs_name *n)
+{
+	const char *hard = archive_entry_hardlink(l->entry), *to;
+	struct rootfs_meta meta;
+	int r;
+
+	if (strncmp(n->base, WHITEOUT, strlen(WHITEOUT)) == 0)
+		return 0;
+	if (hard)
+		return add_link(l, n, hard);
+	r = read_meta(l, n, &meta);
+	if (r < 0)
+		return r;
+	switch (archive_entry_filetype(l->entry)) {
+	case AE_IFREG:
+		return add_file(l, n, &meta);
+	case AE_IFDIR:
+		return rootfs_dir(l->root, n, &meta, l->err);
+	case AE_IFLNK:
+		to = archive_entry_symlink(l->entry);
+		return rootfs_symlink(l->root, n, to ? to : "", &meta, l->err);
+	default:
+		l->budget->skipped++;
+		return 0;
+	}
+}
+
+static int hide_entry(struct layer *l, const struct rootfs_name *n)
+{
+	const char *name = n->base + strlen(WHITEOUT);
+
+	if (strncmp(n->base, WHITEOUT, strlen(WHITEOUT)) != 0)
+		return 0;
+	if (str_eq(n->base, WHITEOUT_ALL))
+		return rootfs_hide_all(l->root, n, l->err);
+	if (strncmp(n->base, WHITEOUT_META, strlen(WHITEOUT_META)) == 0)
+		return 0; /* aufs kept books there */
+	if (!name[0] || str_eq(name, ".") || str_eq(name, ".."))
+		return cay_fail(l->err, CAY_E_INVALID, "'%.200s': a whiteout of nothing", n->base);
+	return rootfs_hide(l->root, n, name, l->err);
+}
+
+static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct rootfs_name *))
+{
+	for (;;) {
+		int r = archive_read_next_header(l->tar, &l->entry);
+		struct rootfs_name n;
+		const char *name;
+
+		if (r == ARCHIVE_EOF)
+			return 0;
+		if (r != ARCHIVE_OK)
+			return cay_fail(l->err, CAY_E_INVALID, "%s", archive_error_string(l->tar));
+		if (!l->budget->entries)
+			return cay_fail(l->err, CAY_E_TOO_LARGE, "the image has more than %d files",
+					LAYER_ENTRIES_MAX);
+		l->budget->entries--;
+		name = archive_entry_pathname(l->entry);
+		if (!name)
+			return cay_fail(l->err, CAY_E_INVALID, "an entry has no name");
+		r = rootfs_name(name, &n, l->err);
+		if (r >= 0)
+			r = apply(l, &n);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int pass(int root, const struct layout *layout, const struct descriptor *d,
+		const struct digest *diff_id, struct layer_budget *budget,
+		int (*apply)(struct layer *, const struct rootfs_name *), struct cay_err *err)
+{
+	auto_stream s = {};
+	auto_archive tar = NULL; /* gone before the stream it reads */
+	struct layer l = { .root = root, .budget = budget, .err = err };
+	int r = stream_open(&s, layout, d, &budget->tar_bytes, err);
+
+	if (r < 0)
+		return r;
+	l.tar = tar = archive_read_new();
+	if (!tar || archive_read_support_format_tar(tar) != ARCHIVE_OK)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a tar");
+	if (archive_read_open(tar, &s, NULL, read_tar, NULL) != ARCHIVE_OK)
+		return cay_fail(err, CAY_E_INVALID, "%s", archive_error_string(tar));
+	r = each_entry(&l, apply);
+	return r < 0 ? r : stream_end(&s, d, diff_id);
+}
+
+int layer_apply(int root, const struct layout *layout, const struct descriptor *d,
+		const struct digest *diff_id, bool lowest, struct layer_budget *budget,
+		struct cay_err *err)
+{
+	struct layer_budget spare = *budget; /* reading twice is no bigger image */
+	char hex[DIGEST_HEX_LEN + 1];
+	int r = 0;
+
+	if (!lowest)
+		r = pass(root, layout, d, diff_id, &spare, hide_entry, err);
+	if (r >= 0)
+		r = pass(root, layout, d, diff_id, budget, add_entry, err);
+	if (r >= 0)
+		return 0;
+	digest_hex(&d->digest, hex);
+	return cay_wrap(err, r, "layer " DIGEST_PREFIX "%.*s...", DIGEST_SHORT, hex);
+}

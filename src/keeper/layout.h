@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_LAYOUT_H
+#define CAY_KEEPER_LAYOUT_H
+/*
+ * layout - an OCI image layout in a plain tar: where its files lie, and blobs
+ *
+ * The tar is a file somebody else holds open too and may change while we read.
+ * So nothing is believed twice: a blob's bytes are hashed as they are handed
+ * out, and blob_end() says whether they were the ones that were promised.
+ * Offsets only say where to look.  Reading goes by pread; the offset of the file
+ * is shared with who sent it.
+ *
+ * Runs in the confined child only.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "keeper/digest.h"
+
+#define LAYOUT_BLOBS_MAX 4096
+#define LAYOUT_ENTRIES_MAX 65536
+#define LAYOUT_JSON_MAX MIB(1) /* index.json, manifests */
+
+struct layout_file {
+	struct digest digest;
+	uint64_t at, size;
+};
+
+struct layout {
+	int fd; /* borrowed */
+	struct layout_file *blobs;
+	size_t n_blobs;
+	struct layout_file index; /* size 0 when absent; has no digest */
+};
+
+/* What a manifest says about a blob. */
+struct descriptor {
+	struct digest digest;
+	uint64_t size;
+	unsigned media; /* enum media, see manifest.h */
+};
+
+[[nodiscard]] int layout_scan(int tar_fd, struct layout *ret, struct cay_err *err);
+void layout_fini(struct layout *l);
+[[nodiscard]] int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *err);
+/* A whole blob that is as long as its descriptor says, of its digest, and no
+ * longer than the buffer allows. */
+[[nodiscard]] int layout_read(const struct layout *l, const struct descriptor *d, struct buf *ret,
+			      struct cay_err *err);
+
+struct blob {
+	int fd;
+	uint64_t at, left;
+	struct digest want;
+	struct hash hash;
+	char *chunk;
+};
+
+#define auto_blob CAY_CLEANUP(blob_fini) struct blob
+[[nodiscard]] int blob_open(const struct layout *l, const struct descriptor *d, struct blob *ret,
+			    struct cay_err *err);
+/* The next bytes, valid until the next call; *n is 0 at the end. */
+[[nodiscard]] int blob_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err);
+/* Read what is left, and compare. */
+[[nodiscard]] int blob_end(struct blob *b, struct cay_err *err);
+void blob_fini(struct blob *b);
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/manifest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/types.h"
+#include "text/json.h"
+
+#if defined(__x86_64__)
+#define OUR_ARCH "amd64"
+#elif defined(__aarch64__)
+#define OUR_ARCH "arm64"
+#else
+#error "what does OCI call this architecture?"
+#endif
+
+static const struct json_limits manifest_limits = {
+	.bytes = LAYOUT_JSON_MAX,
+	.depth = 16,
+	.values = 20000,
+};
+static const struct json_limits config_limits = {
+	.bytes = MANIFEST_CONFIG_MAX,
+	.depth = 32,
+	.values = 65536,
+};
+
+static const struct {
+	const char *name;
+	enum media media;
+} medias[] = {
+	{ "application/vnd.oci.image.index.v1+json", MEDIA_INDEX },
+	{ "application/vnd.docker.distribution.manifest.list.v2+json", MEDIA_INDEX },
+	{ "application/vnd.oci.image.manifest.v1+json", MEDIA_MANIFEST },
+	{ "application/vnd.docker.distribution.manifest.v2+json", MEDIA_MANIFEST },
+	{ "application/vnd.oci.image.config.v1+json", MEDIA_CONFIG },
+	{ "application/vnd.docker.container.image.v1+json", MEDIA_CONFIG },
+	{ "application/vnd.oci.image.layer.v1.tar", MEDIA_TAR },
+	{ "application/vnd.oci.image.layer.v1.tar+gzip", MEDIA_TAR_GZIP },
+	{ "application/vnd.oci.image.layer.v1.tar+zstd", MEDIA_TAR_ZSTD },
+	{ "application/vnd.docker.image.rootfs.diff.tar", MEDIA_TAR },
+	{ "application/vnd.docker.image.rootfs.diff.tar.gzip", MEDIA_TAR_GZIP },
+	{ "application/vnd.docker.image.rootfs.diff.tar.zstd", MEDIA_TAR_ZSTD },
+};
+
+static enum media media_of(const json_t *name)
+{
+	for (size_t i = 0; json_is_string(name) && i < ARRAY_SIZE(medias); i++)
+		if (str_eq(json_string_value(name), medias[i].name))
+			return medias[i].media;
+	return MEDIA_UNKNOWN;
+}
+
+/* "layer 3", for messages. */
+static int read_descriptor(const json_t *j, const char *what, struct descriptor *ret,
+			   struct cay_err *err)
+{
+	const json_t *digest = json_object_get(j, "digest"), *size = json_object_get(j, "size");
+
+	if (!json_is_string(digest) ||
+	    digest_parse(json_string_value(digest), json_string_length(digest), &ret->digest) < 0)
+		return cay_fail(err, CAY_E_INVALID, "%s: 'digest' is not sha256: and 64 digits",
+				what);
+	if (!json_is_integer(size) || json_integer_value(size) < 0)
+		return cay_fail(err, CAY_E_INVALID, "%s: 'size' is not a number of bytes", what);
+	ret->size = (uint64_t)json_integer_value(size);
+	ret->media = media_of(json_object_get(j, "mediaType"));
+	return 0;
+}
+
+/* schemaVersion 2, and by its own word and its members only what it should be. */
+static int check_kind(const json_t *j, enum media want, const char *what, struct cay_err *err)
+{
+	const json_t *media = json_object_get(j, "mediaType");
+	const char *other = want == MEDIA_INDEX ? "layers" : "manifests";
+
+	if (!json_is_object(j))
+		return cay_fail(err, CAY_E_INVALID, "%s is not a JSON object", what);
+	if (json_integer_value(json_object_get(j, "schemaVersion")) != 2)
+		return cay_fail(err, CAY_E_INVALID, "%s: 'schemaVersion' is not 2", what);
+	if ((media && media_of(media) != want) || json_object_get(j, other))
+		return cay_fail(err, CAY_E_INVALID, "%s says that it is something else", what);
+	return 0;
+}
+
+static bool is_text(const json_t *j, const char *want)
+{
+	return json_is_string(j) && str_eq(json_string_value(j), want);
+}
+
+/* Whether it says that it is for this machine; *ret_silent when it says nothing. */
+static bool is_ours(const json_t *descriptor, bool *ret_silent)
+{
+	const json_t *p = json_object_get(descriptor, "platform");
+
+	*ret_silent = !p;
+	return is_text(json_object_get(p, "os"), "linux") &&
+	       is_text(json_object_get(p, "architecture"), OUR_ARCH);
+}
+
+/* Several names of one image are one image. */
+static int pick_among(const json_t *list, bool any_platform, struct descriptor *ret,
+		      struct cay_err *err)
+{
+	size_t found = 0, i;
+	json_t *j;
+
+	json_array_foreach(list, i, j)
+	{
+		struct descriptor d;
+		bool silent, ours = is_ours(j, &silent);
+		int r = read_descriptor(j, "index", &d, err);
+
+		if (r < 0)
+			return r;
+		if ((d.media != MEDIA_INDEX && d.media != MEDIA_MANIFEST) ||
+		    (!ours && !(any_platform && silent)) ||
+		    (found && digest_eq(&d.digest, &ret->digest)))
+			continue;
+		if (found++)
+			return cay_fail(err, CAY_E_INVALID,
+					"the index holds several images for linux/" OUR_ARCH
+					"; bring one at a time");
+		*ret = d;
+	}
+	return found > 0;
+}
+
+int manifest_pick(struct slice index, struct descriptor *ret, struct cay_err *err)
+{
+	auto_json j = NULL;
+	const json_t *list;
+	int r = jr_read(index, &manifest_limits, &j, err);
+
+	if (r < 0)
+		return cay_wrap(err, r, "index");
+	r = check_kind(j, MEDIA_INDEX, "index", err);
+	if (r < 0)
+		return r;
+	list = json_object_get(j, "manifests");
+	if (!json_is_array(list) || !json_array_size(list))
+		return cay_fail(err, CAY_E_INVALID, "the index holds no image");
+	/* one that names our platform before those that name none */
+	r = pick_among(list, /* any_platform= */ false, ret, err);
+	if (r == 0)
+		r = pick_among(list, /* any_platform= */ true, ret, err);
+	if (r == 0)
+		return cay_fail(err, CAY_E_INVALID, "the index holds no image for linux/" OUR_ARCH);
+	return r < 0 ? r : 0;
+}
+
+static int read_layers(const json_t *list, struct manifest *m, struct cay_err *err)
+{
+	size_t i;
+	json_t *j;
+
+	if (!json_is_array(list) || !json_array_size(list))
+		return cay_fail(err, CAY_E_INVALID, "the image has no layers");
+	if (json_array_size(list) > MANIFEST_LAYERS_MAX)
+		return cay_fail(err, CAY_E_INVALID, "the image has %zu layers, at most %d may be",
+				json_array_size(list), MANIFEST_LAYERS_MAX);
+	json_array_foreach(list, i, j)
+	{
+		struct descriptor *d = &m->layers[m->n_layers];
+		int r = read_descriptor(j, "layer", d, err);
+
+		if (r < 0)
+			return r;
+		if (d->media != MEDIA_TAR && d->media != MEDIA_TAR_GZIP &&
+		    d->media != MEDIA_TAR_ZSTD)
+			return cay_fail(err, CAY_E_INVALID,
+					"layer %zu is not a tar, plain or by gzip or zstd", i + 1);
+		if (!d->size)
+			return cay_fail(err, CAY_E_INVALID,
+					"layer %zu has no bytes, not even a tar's end", i + 1);
+		m->n_layers++;
+	}
+	return 0;
+}
+
+int manifest_read(struct slice text, struct manifest *ret, struct cay_err *err)
+{
+	auto_json j = NULL;
+	const json_t *config;
+	int r = jr_read(text, &manifest_limits, &j, err);
+
+	if (r < 0)
+		return cay_wrap(err, r, "manifest");
+	r = check_kind(j, MEDIA_MANIFEST, "manifest", err);
+	if (r < 0)
+		return r;
+	*ret = (struct manifest){};
+	config = json_object_get(j, "config");
+	r = read_descriptor(config, "config", &ret->config, err);
+	if (r >= 0 && ret->config.media != MEDIA_CONFIG)
+		r = cay_fail(err, CAY_E_INVALID,
+			     "its config is no container's: an artifact, not an image");
+	if (r >= 0)
+		r = read_layers(json_object_get(j, "layers"), ret, err);
+	return r;
+}
+
+static int read_diff_ids(const json_t *config, size_t n_layers,
+			 struct digest diff_ids[static MANIFEST_LAYERS_MAX], struct cay_err *err)
+{
+	const json_t *rootfs = json_object_get(config, "rootfs");
+	const json_t *ids = json_object_get(rootfs, "diff_ids");
+
+	if (!is_text(json_object_get(rootfs, "type"), "layers") || !json_is_array(ids))
+		return cay_fail(err, CAY_E_INVALID, "config: 'rootfs' is not a list of layers");
+	if (json_array_size(ids) != n_layers)
+		return cay_fail(err, CAY_E_INVALID, "config: %zu diff_ids for %zu layers",
+				json_array_size(ids), n_layers);
+	for (size_t i = 0; i < n_layers; i++) {
+		const json_t *id = json_array_get(ids, i);
+
+		if (!json_is_string(id) ||
+		    digest_parse(json_string_value(id), json_string_length(id), &diff_ids[i]) < 0)
+			return cay_fail(err, CAY_E_INVALID,
+					"config: diff_id %zu is not sha256: and 64 digits", i + 1);
+	}
+	return 0;
+}
+
+/* An environment entry alone, through the table every client's goes through. */
+static bool env_ok(const char *key, json_t *value)
+{
+	auto_pool pool = POOL_INIT(MIB(1));
+	auto_json j = json_pack("{s:{s:O}}", "env", key, value);
+	struct image_config one = {};
+
+	return j && field_decode(&image_config_table, j, &pool, &one, NULL) == 0;
+}
+
+/* ["A=1", "B=2"] to {"A": "1", "B": "2"}; what no variable can be is dropped. */
+static int take_env(const json_t *list, json_t *ret, struct cay_err *err)
+{
+	size_t i;
+	json_t *j;
+
+	json_array_foreach(list, i, j)
+	{
+		const char *text = json_string_value(j), *eq = text ? strchr(text, '=') : NULL;
+		auto_free char *key = eq ? strndup(text, (size_t)(eq - text)) : NULL;
+		auto_json value = eq ? json_string(eq + 1) : NULL;
+
+		if (!eq)
+			continue;
+		if (!key || !value)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
+		if (env_ok(key, value) && json_object_set(ret, key, value) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
+	}
+	return 0;
+}
+
+static int take_text(const json_t *from, const char *name, json_t *to, const char *as,
+		     struct cay_err *err)
+{
+	json_t *j = json_object_get(from, name);
+
+	if (!j || json_is_null(j) || is_text(j, ""))
+		return 0;
+	if (json_object_set(to, as, j) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
+	return 0;
+}
+
+static int encode_config(const json_t *config, struct buf *ret, struct cay_err *err)
+{
+	auto_pool pool = POOL_INIT(MIB(1));
+	auto_json env = json_object();
+	auto_json j = json_object();
+	struct image_config c = {};
+	struct jw w = jw_to(ret);
+	int r;
+
+	if (!env || !j || json_object_set(j, "env", env) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the config");
+	r = take_env(json_object_get(config, "Env"), env, err);
+	if (r >= 0)
+		r = take_text(config, "User", j, "user", err);
+	if (r >= 0)
+		r = take_text(config, "WorkingDir", j, "cwd", err);
+	if (r >= 0)
+		r = field_decode(&image_config_table, j, &pool, &c, err);
+	if (r < 0)
+		return cay_wrap(err, r, "config");
+	field_encode(&image_config_table, NULL, &c, &w);
+	r = jw_done(&w);
+	if (r == -ENOBUFS)
+		return cay_fail(err, CAY_E_TOO_LARGE,
+				"config: its variables are longer than %zu bytes", ret->max);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the config") : 0;
+}
+
+int manifest_read_config(struct slice text, size_t n_layers,
+			 struct digest diff_ids[static MANIFEST_LAYERS_MAX], struct buf *ret,
+			 struct cay_err *err)
+{
+	auto_json j = NULL;
+	int r = jr_read(text, &config_limits, &j, err);
+
+	if (r < 0)
+		return cay_wrap(err, r, "config");
+	if (!is_text(json_object_get(j, "os"), "linux") ||
+	    !is_text(json_object_get(j, "architecture"), OUR_ARCH))
+		return cay_fail(err, CAY_E_INVALID, "the image is not for linux/" OUR_ARCH);
+	r = read_diff_ids(j, n_layers, diff_ids, err);
+	return r < 0 ? r : encode_config(json_object_get(j, "config"), ret, err);
+}

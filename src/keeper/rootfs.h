@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_ROOTFS_H
+#define CAY_KEEPER_ROOTFS_H
+/*
+ * rootfs - the tree an image becomes, entry by entry
+ *
+ * Every name is resolved by the kernel with the tree as its root: links in the
+ * way are followed and end inside, the last component never is one.  What is in
+ * the way of a new entry goes, a directory for a directory excepted: the last
+ * one wins.  Times of a directory are not changed by what is made in it.
+ *
+ * Not restored, on purpose: extended attributes (file capabilities, ACLs,
+ * labels), devices, fifos and sockets.  The set-id bits are: they mean nothing
+ * outside a sandbox, and inside no_new_privs decides.
+ */
+#include <stdint.h>
+#include <time.h>
+
+#include "base/err.h"
+
+#define ROOTFS_IDS 65536 /* users and groups 0 to 65535 */
+#define ROOTFS_PATH_MAX 4095
+#define ROOTFS_NAME_MAX 255
+#define ROOTFS_DEPTH_MAX 256
+
+/* A name of the tar, taken apart: no "..", ".", empty component, or NUL. */
+struct rootfs_name {
+	char text[ROOTFS_PATH_MAX + 1]; /* the directory, then a 0, then the last component */
+	const char *dir;                /* "." for the tree itself */
+	const char *base;               /* "" when the name is the tree itself */
+};
+
+struct rootfs_meta {
+	uint32_t uid, gid, mode;
+	struct timespec mtime;
+};
+
+[[nodiscard]] int rootfs_name(const char *text, struct rootfs_name *ret, struct cay_err *err);
+
+/* The caller fills the file through *ret_fd, sets its length, and then calls
+ * rootfs_set(): writing would clear the set-id bits. */
+[[nodiscard]] int rootfs_file(int root, const struct rootfs_name *n, int *ret_fd,
+			      struct cay_err *err);
+[[nodiscard]] int rootfs_set(int fd, const struct rootfs_name *n, const struct rootfs_meta *meta,
+			     struct cay_err *err);
+[[nodiscard]] int rootfs_dir(int root, const struct rootfs_name *n, const struct rootfs_meta *meta,
+			     struct cay_err *err);
+[[nodiscard]] int rootfs_symlink(int root, const struct rootfs_name *n, const char *target,
+				 const struct rootfs_meta *meta, struct cay_err *err);
+/* target is of the tree, a regular file, and there already. */
+[[nodiscard]] int rootfs_link(int root, const struct rootfs_name *n,
+			      const struct rootfs_name *target, struct cay_err *err);
+
+/* Whiteouts: remove base, or everything in dir.  Being absent is success. */
+[[nodiscard]] int rootfs_hide(int root, const struct rootfs_name *n, const char *base,
+			      struct cay_err *err);
+[[nodiscard]] int rootfs_hide_all(int root, const struct rootfs_name *n, struct cay_err *err);
+
+/* Where a runtime mounts must be real directories: a link there leads its root
+ * wherever the image likes.  make: make those that are absent. */
+[[nodiscard]] int rootfs_check(int root, bool make, struct cay_err *err);
+#endif

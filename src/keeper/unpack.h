@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_UNPACK_H
+#define CAY_KEEPER_UNPACK_H
+/*
+ * unpack - the tar of an image layout becomes a tree and a config
+ *
+ * All of it is parsing what strangers wrote, so all of it runs in the confined
+ * child (confine.h).  It does not know that, which is why tests and fuzzers can
+ * call it as it is.
+ */
+#include <stdint.h>
+
+#include "base/err.h"
+#include "keeper/digest.h"
+
+#define UNPACK_CONFIG_MAX KIB(64)
+
+struct unpacked {
+	struct digest digest; /* of the manifest */
+	uint64_t bytes;       /* of the files; those a later layer replaced count too */
+	uint64_t skipped;     /* devices, fifos and sockets that were left out */
+};
+
+/* root: an empty directory; config_fd: a file, image_config as JSON goes there. */
+[[nodiscard]] int unpack(int root, int tar_fd, int config_fd, uint64_t max_bytes,
+			 struct unpacked *ret, struct cay_err *err);
+#endif

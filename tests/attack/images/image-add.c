@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * image-add DIR TAR MAXBYTES - image_add() by hand, for tests
+ *
+ * Prints one line: "added HEX BYTES" and then the config, or "refused CODE
+ * MESSAGE".  The line before it says what the child took: "rss KIB".
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "base/path.h"
+#include "base/str.h"
+#include "keeper/digest.h"
+#include "keeper/image.h"
+
+static int print_added(const struct image_added *a)
+{
+	char hex[DIGEST_HEX_LEN + 1], config[KIB(64) + 1];
+	struct digest d;
+	ssize_t n = read(a->config_fd, config, sizeof(config));
+
+	if (n < 0)
+		return 1;
+	memcpy(d.byte, a->digest, sizeof(d.byte));
+	digest_hex(&d, hex);
+	printf("added %s %" PRIu64 " %.*s\n", hex, a->bytes, (int)n, config);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	auto_close int dir = argc == 4 ? open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	auto_close int tar = argc == 4 ? open(argv[2], O_RDONLY | O_CLOEXEC) : -1;
+	struct image_added added;
+	struct cay_err err = {};
+	struct rusage usage;
+	uint64_t max;
+	int r;
+
+	if (dir < 0 || tar < 0 || str_u64(slice_of(argv[3]), 1, INT64_MAX, &max) < 0) {
+		(void)fprintf(stderr, "usage: image-add DIR TAR MAXBYTES\n");
+		return 2;
+	}
+	r = image_add(dir, tar, max, &added, &err);
+	(void)getrusage(RUSAGE_CHILDREN, &usage);
+	printf("rss %ld\n", usage.ru_maxrss);
+	if (r >= 0)
+		return print_added(&added);
+	printf("refused %s %s\n", cay_error_row(err.code)->name, err.msg);
+	return 0;
+}
