@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/api.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "text/percent.h"
+
+#define REPLY_MAX MIB(4)
+#define ROWS_MAX 100000u
+
+static const struct json_limits reply_limits = {
+	.bytes = REPLY_MAX,
+	.depth = 16,
+	.values = 400000,
+};
+
+/* Seconds until a reply's head; 0: api.timeout_ms, NEVER: as long as it takes,
+ * because something else bounds it (the exec's own end). */
+#define NEVER UINT32_MAX
+static const uint32_t head_s[OP_NUM] = {
+	[OP_SANDBOX_CREATE] = 600,                          /* waits until it runs */
+	[OP_SANDBOX_DELETE] = 300,                          /* waits until all of it is gone */
+	[OP_IMAGE_IMPORT] = 1800,                           /* unpacks before it answers */
+	[OP_IMAGE_DELETE] = 300,   [OP_EXEC_STDIN] = NEVER, /* as slow as the command reads */
+};
+
+uint64_t api_deadline(const struct api *a, enum op_id op)
+{
+	uint64_t ms = head_s[op] ? UINT64_C(1000) * head_s[op] : a->timeout_ms;
+
+	return head_s[op] == NEVER ? UINT64_MAX : clk_boot_ns(&clk_system) + ms * NS_PER_MS;
+}
+
+static int no_memory(struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+}
+
+static int add_path(const struct api_call *c, struct buf *target)
+{
+	struct slice path = slice_of(ops[c->op].path);
+	unsigned param = 0;
+	int r = 0;
+
+	(void)slice_cut(&path, '/');
+	while (r >= 0 && path.p) {
+		struct slice part = slice_cut(&path, '/');
+
+		r = buf_putc(target, '/');
+		if (r >= 0 && part.n && part.p[0] == '{') {
+			char text[ID_TEXT_LEN + 1];
+
+			assert(param < OP_PARAMS_MAX && c->ids[param].noun != ID_NONE);
+			id_format(&c->ids[param++], text);
+			r = buf_puts(target, text);
+		} else if (r >= 0) {
+			r = buf_add(target, part.p, part.n);
+		}
+	}
+	return r;
+}
+
+static int add_text(struct buf *target, const char *s)
+{
+	char code[3];
+	int r = 0;
+
+	for (; r >= 0 && *s; s++)
+		r = buf_add(target, code, percent_encode(s, 1, code));
+	return r;
+}
+
+/* A query's rows are scalars, so its JSON is flat. */
+static int add_query(const struct api_call *c, struct buf *target, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+	auto_json json = NULL;
+	const char *key;
+	json_t *value;
+	char lead = '?';
+	int r = api_json(ops[c->op].query, c->query, &text, err);
+
+	if (r >= 0)
+		r = jr_read((struct slice){ text.data, text.len }, &reply_limits, &json, err);
+	if (r < 0)
+		return r;
+	json_object_foreach (json, key, value) {
+		r = buf_printf(target, "%c%s=", lead, key);
+		if (r >= 0 && json_is_string(value))
+			r = add_text(target, json_string_value(value));
+		else if (r >= 0 && json_is_boolean(value))
+			r = buf_puts(target, json_is_true(value) ? "true" : "false");
+		else if (r >= 0)
+			r = buf_printf(target, "%lld", (long long)json_integer_value(value));
+		if (r < 0)
+			return no_memory(err);
+		lead = '&';
+	}
+	return 0;
+}
+
+int api_json(const struct field_table *t, const void *in, struct buf *out, struct cay_err *err)
+{
+	struct jw w = jw_to(out);
+	int r;
+
+	field_encode(t, NULL, in, &w);
+	r = jw_done(&w);
+	if (r == -ENOBUFS)
+		return cay_fail(err, CAY_E_TOO_LARGE, "%s is larger than %zu bytes", t->name,
+				out->max);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write %s", t->name) : 0;
+}
+
+int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay_err *err)
+{
+	const struct op *op = &ops[c->op];
+	auto_buf target = BUF_INIT(KIB(8)), body = BUF_INIT(op->body_max);
+	uint64_t length = op->body == BODY_RAW ? c->length : HTTP_NO_BODY;
+	int r = add_path(c, &target);
+
+	if (r < 0)
+		return no_memory(err);
+	if (c->query)
+		r = add_query(c, &target, err);
+	if (r >= 0 && op->body == BODY_JSON) {
+		r = api_json(op->request, c->request, &body, err);
+		length = body.len;
+	}
+	if (r < 0)
+		return r;
+	r = http_open(h, a->socket, a->timeout_ms, err);
+	if (r < 0) {
+		int n = snprintf(a->hint, sizeof(a->hint),
+				 "is cayd running, and may you use its socket? 'cay doctor' looks");
+
+		return n < 0 ? -EINVAL : r;
+	}
+	if (http_request(h, op_method_name(op->method), buf_str(&target),
+			 c->accept ? c->accept : "application/json",
+			 op->body == BODY_JSON ? "application/json" : c->media, length) < 0 ||
+	    buf_add(&h->out, buf_str(&body), body.len) < 0)
+		return no_memory(err);
+	return 0;
+}
+
+static int waited(const struct api *a, enum op_id op, int r, struct cay_err *err)
+{
+	if (r == -ETIMEDOUT)
+		return cay_fail(err, CAY_E_TIMEOUT, "%s: no reply in %llu s", ops[op].name,
+				(unsigned long long)(head_s[op] ? head_s[op]
+								: (a->timeout_ms + 999) / 1000));
+	if (r == -EINTR)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "%s: interrupted", ops[op].name);
+	return r < 0 ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "%s", ops[op].name) : 0;
+}
+
+int api_head(struct api *a, enum op_id op, struct http *h, struct cay_err *err)
+{
+	uint64_t deadline = api_deadline(a, op);
+
+	while (!h->head) {
+		int r = http_flush(h);
+		short events = (short)(r == -EAGAIN ? POLLIN | POLLOUT : POLLIN);
+
+		/* a peer that reads no more may have said why */
+		if (r == -EPIPE || r == -ECONNRESET)
+			h->sent = h->out.len;
+		r = waited(a, op, http_wait(h, events, deadline, &a->intr), err);
+		if (r < 0)
+			return r;
+		r = http_pull(h, err);
+		if (r < 0 && r != -EAGAIN)
+			return cay_wrap(err, r, "%s", ops[op].name);
+	}
+	return 0;
+}
+
+static int gather(struct api *a, enum op_id op, struct http *h, struct cay_err *err)
+{
+	uint64_t deadline = clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS;
+
+	while (!h->done) {
+		int r = waited(a, op, http_wait(h, POLLIN, deadline, &a->intr), err);
+
+		if (r < 0)
+			return r;
+		r = http_pull(h, err);
+		if (r < 0 && r != -EAGAIN)
+			return cay_wrap(err, r, "%s", ops[op].name);
+		if (h->body.len > REPLY_MAX)
+			return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is too large",
+					ops[op].name);
+	}
+	return 0;
+}
+
+/* What a server says badly is its fault, not the caller's. */
+static int blame(const char *what, const struct cay_err *why, struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_MISBEHAVED, "%s is not what it should be: %s", what, why->msg);
+}
+
+int api_error(struct api *a, struct slice json, struct cay_err *err)
+{
+	struct error_body body = {};
+	struct cay_err why = {};
+	auto_json tree = NULL;
+	int n;
+
+	if (jr_read(json, &json_control_limits, &tree, &why) < 0 ||
+	    field_decode(&error_body_table, tree, &a->pool, &body, &why) < 0)
+		return blame("an error object", &why, err);
+	n = snprintf(a->hint, sizeof(a->hint), "%s", body.error.hint);
+	assert(n >= 0 && n < (int)sizeof(a->hint));
+	if (body.error.field)
+		return cay_fail_field(err, (enum cay_code)(body.error.code + 1), body.error.field,
+				      "%s", body.error.message);
+	return cay_fail(err, (enum cay_code)(body.error.code + 1), "%s", body.error.message);
+}
+
+static bool is_json(const struct http *h)
+{
+	struct slice rest = slice_of(h->kept.type);
+
+	return slice_eq(slice_trim(slice_cut(&rest, ';')), SLICE("application/json"));
+}
+
+int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct cay_err *err)
+{
+	struct cay_err why = {};
+	auto_json tree = NULL;
+	struct slice body;
+	int r = gather(a, op, h, err);
+
+	if (r < 0)
+		return r;
+	body = (struct slice){ buf_str(&h->body), h->body.len };
+	if (!is_json(h))
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d without JSON", ops[op].name,
+				h->status);
+	if (h->status != ops[op].status && h->status < 400)
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d instead of %d", ops[op].name,
+				h->status, ops[op].status);
+	if (h->status >= 400)
+		return api_error(a, body, err);
+	if (!ret)
+		return 0;
+	if (jr_read(body, &reply_limits, &tree, &why) < 0 ||
+	    field_decode(ops[op].response, tree, &a->pool, ret, &why) < 0)
+		return blame(ops[op].name, &why, err);
+	return 0;
+}
+
+int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err *err)
+{
+	auto_http h = HTTP_INIT;
+	int r = api_open(a, c, &h, err);
+
+	if (r >= 0)
+		r = api_head(a, c->op, &h, err);
+	return r < 0 ? r : api_finish(a, c->op, &h, ret, err);
+}
+
+/* One page; what differs between lists is where their rows and cursor are. */
+static int page(struct api *a, enum op_id op, const struct page_query *q, struct field_list *rows,
+		const char **cursor, struct cay_err *err)
+{
+	struct api_call c = { .op = op, .query = q };
+	struct sandbox_list sandboxes = {};
+	struct image_list images = {};
+	int r = api_call(a, &c, op == OP_SANDBOX_LIST ? (void *)&sandboxes : &images, err);
+
+	*rows = op == OP_SANDBOX_LIST ? sandboxes.sandboxes : images.images;
+	*cursor = op == OP_SANDBOX_LIST ? sandboxes.next_cursor : images.next_cursor;
+	return r;
+}
+
+int api_list(struct api *a, enum op_id op, api_each *each, void *to, struct cay_err *err)
+{
+	struct page_query q = { .limit = 100 };
+	size_t size = op == OP_SANDBOX_LIST ? sandbox_table.size : image_table.size;
+
+	for (size_t seen = 0; seen < ROWS_MAX; seen++) {
+		struct field_list rows;
+		int r = page(a, op, &q, &rows, &q.cursor, err);
+
+		if (r < 0)
+			return r;
+		for (size_t i = 0; i < rows.n; i++) {
+			r = each(to, (const char *)rows.v + i * size);
+			if (r)
+				return r;
+		}
+		seen += rows.n;
+		if (!q.cursor)
+			return 0;
+	}
+	return cay_fail(err, CAY_E_MISBEHAVED, "%s has no end", ops[op].name);
+}
+
+struct wanted {
+	struct slice name;
+	struct id id;
+	bool found;
+};
+
+static int match_sandbox(void *to, const void *row)
+{
+	const struct sandbox *s = row;
+	struct wanted *w = to;
+
+	/* a name is free again once its sandbox is over */
+	if (!s->name || !slice_eq(slice_of(s->name), w->name) || s->state == SB_TERMINATED ||
+	    s->state == SB_FAILED)
+		return 0;
+	w->id = s->id;
+	w->found = true;
+	return 1;
+}
+
+static int match_image(void *to, const void *row)
+{
+	const struct image *i = row;
+	struct wanted *w = to;
+
+	if ((i->name && slice_eq(slice_of(i->name), w->name)) ||
+	    slice_eq(slice_of(i->digest), w->name)) {
+		w->id = i->id;
+		w->found = true;
+	}
+	return w->found;
+}
+
+static int find(struct api *a, const char *word, enum id_noun noun, enum op_id op, api_each *match,
+		const char *what, struct id *ret, struct cay_err *err)
+{
+	struct wanted w = { .name = slice_of(word) };
+	int r;
+
+	if (id_parse(noun, w.name, ret) == 0)
+		return 0;
+	r = api_list(a, op, match, &w, err);
+	if (r < 0)
+		return r;
+	if (!w.found)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no %s '%s'", what, word);
+	*ret = w.id;
+	return 0;
+}
+
+int api_find_sandbox(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	return find(a, word, ID_SANDBOX, OP_SANDBOX_LIST, match_sandbox, "sandbox", ret, err);
+}
+
+int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	return find(a, word, ID_IMAGE, OP_IMAGE_LIST, match_image, "image", ret, err);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd-exec.h"
+#include "cli/show.h"
+
+struct run_args {
+	struct sandbox_create create;
+	struct exec_args exec;
+	bool keep;
+};
+
+static const struct opt rows[] = {
+	{ "keep", 0, OPT_FLAG, offsetof(struct run_args, keep),
+	  .help = "Do not remove the sandbox afterwards; its id is printed on stderr" },
+};
+
+static const struct opt_group options[] = {
+	OPTS(opts_create, offsetof(struct run_args, create)),
+	OPTS(opts_exec, offsetof(struct run_args, exec)),
+	OPTS(rows, 0),
+	OPTS_END,
+};
+
+static void preset(void *args)
+{
+	create_preset(&((struct run_args *)args)->create);
+}
+
+/* Whatever happened before, a failure to clean up is told. */
+static int clean_up(struct cli *c, const struct id *id, bool keep)
+{
+	struct cay_err why = {};
+	char text[ID_TEXT_LEN + 1];
+	int r;
+
+	id_format(id, text);
+	if (keep) {
+		show_note("kept %s", text);
+		return 0;
+	}
+	/* who gave up on the command did not give up on the cleaning */
+	c->api.intr.quit = false;
+	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
+		     &(struct sandbox){}, &why);
+	if (r < 0)
+		show_note("sandbox %s is still there: %s", text, why.msg);
+	return r;
+}
+
+/* A name gives the sandbox that has it already, which is not ours to remove. */
+static int name_is_free(struct cli *c, const char *name, struct cay_err *err)
+{
+	struct cay_err why = {};
+	struct id id;
+	int r = api_find_sandbox(&c->api, name, &id, &why);
+
+	if (r >= 0)
+		return cay_fail(err, CAY_E_CONFLICT, "there is a sandbox '%s' already", name);
+	if (why.code == CAY_E_NOT_FOUND)
+		return 0;
+	*err = why;
+	return r;
+}
+
+static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+{
+	const struct run_args *a = args;
+	struct sandbox_create request = a->create;
+	struct sandbox made = {};
+	char hint[API_HINT_MAX];
+	int r = interrupt_open(&c->api.intr, err);
+
+	request.image = w->operands[0];
+	if (r >= 0 && request.name)
+		r = name_is_free(c, request.name, err);
+	if (r >= 0)
+		r = api_call(&c->api,
+			     &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request },
+			     &made, err);
+	if (r < 0)
+		return r;
+	interrupt_read(&c->api.intr);
+	if (c->api.intr.signo)
+		r = 128 + c->api.intr.signo;
+	else
+		r = exec_foreground(c, &made.id, &a->exec, w, err);
+	memcpy(hint, c->api.hint, sizeof(hint));
+	(void)clean_up(c, &made.id, a->keep);
+	memcpy(c->api.hint, hint, sizeof(hint));
+	return r;
+}
+
+const struct cmd cmd_run = {
+	.name = "run",
+	.args = "[OPTION...] IMAGE -- COMMAND...",
+	.min = 1,
+	.max = 1,
+	.rest = REST_COMMAND,
+	.options = options,
+	.size = sizeof(struct run_args),
+	.preset = preset,
+	.help = "Make a sandbox, run a command in it, remove it",
+	.more = "As create, exec and rm one after the other; the sandbox is removed however the "
+		"command ends, also by Ctrl-C.",
+	.run = run,
+};

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd.h"
+
+#include <stdio.h>
+
+#include "cli/show.h"
+
+const struct cmd *const commands[] = {
+#define CAY_COMMAND(sym) &cmd_##sym,
+#include "cli/commands.def"
+#undef CAY_COMMAND
+	NULL,
+};
+
+const struct opt opts_json[1] = {
+	{ "json", 0, OPT_FLAG, offsetof(struct json_args, json), .help = "Print JSON, one line" },
+};
+
+static const struct opt_group no_options[] = { OPTS_END };
+
+/* How many of the words are the command's name; 0 when it is not. */
+static size_t names(const struct cmd *cmd, const char *const *words, size_t n)
+{
+	struct slice rest = slice_of(cmd->name);
+	size_t i = 0;
+
+	for (; rest.p; i++)
+		if (i == n || !slice_eq(slice_cut(&rest, ' '), slice_of(words[i])))
+			return 0;
+	return i;
+}
+
+const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words)
+{
+	for (const struct cmd *const *c = commands; *c; c++) {
+		*ret_words = names(*c, words, n);
+		if (*ret_words)
+			return *c;
+	}
+	return NULL;
+}
+
+const char *cmd_near(const char *word)
+{
+	const char *best = NULL;
+	unsigned least = 3;
+
+	for (const struct cmd *const *c = commands; *c; c++) {
+		unsigned d = opt_distance(slice_of(word), slice_of((*c)->name));
+
+		if (d < least && d < strlen(word)) {
+			least = d;
+			best = (*c)->name;
+		}
+	}
+	return best;
+}
+
+static bool asks_for_help(const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n && !str_eq(words[i], "--"); i++)
+		if (str_eq(words[i], "--help") || str_eq(words[i], "-h"))
+			return true;
+	return false;
+}
+
+static int print_help(const struct cmd *cmd, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(KIB(64));
+
+	if (help_command(cmd, &out) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return show_out(&out, err);
+}
+
+static int usage(struct cli *c, const struct cmd *cmd, const char *near)
+{
+	int n = near ? snprintf(c->api.hint, sizeof(c->api.hint),
+				"did you mean --%s? 'cay %s --help' lists the options", near,
+				cmd->name)
+		     : snprintf(c->api.hint, sizeof(c->api.hint), "cay %s %s", cmd->name,
+				cmd->args);
+
+	return n < 0 ? -EINVAL : 0;
+}
+
+static int check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
+{
+	if (w->n_operands < cmd->min)
+		return cay_fail(err, CAY_E_INVALID, "%s: something is missing", cmd->name);
+	if (cmd->rest == REST_COMMAND && (!w->rest || !w->n_rest))
+		return cay_fail(err, CAY_E_INVALID, "%s: put '--' and a command behind it",
+				cmd->name);
+	if (cmd->rest == REST_NONE && w->rest && w->n_rest)
+		return cay_fail(err, CAY_E_INVALID, "%s: nothing can stand behind '--'", cmd->name);
+	if (w->n_operands > cmd->max)
+		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is one word too many", cmd->name,
+				w->operands[cmd->max]);
+	return 0;
+}
+
+int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
+		  struct cay_err *err)
+{
+	void *args = pool_take(&c->pool, 1, cmd->size ? cmd->size : 1);
+	const char *near = NULL;
+	struct opt_words w;
+	int r;
+
+	if (!args)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	if (asks_for_help(words, n))
+		return print_help(cmd, err);
+	if (cmd->preset)
+		cmd->preset(args);
+	r = opt_read(cmd->options ? cmd->options : no_options, words, n, &c->pool, args, &w, &near,
+		     err);
+	if (r >= 0)
+		r = check_words(cmd, &w, err);
+	if (r < 0) {
+		(void)usage(c, cmd, near);
+		return r;
+	}
+	return cmd->run(c, args, &w, err);
+}
+
+int print_json(const struct field_table *t, const void *in, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(MIB(64));
+	int r = api_json(t, in, &out, err);
+
+	if (r >= 0 && buf_putc(&out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return r < 0 ? r : show_out(&out, err);
+}
+
+int print_id(const struct id *id, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(64);
+	char text[ID_TEXT_LEN + 1];
+
+	id_format(id, text);
+	if (buf_printf(&out, "%s\n", text) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return show_out(&out, err);
+}

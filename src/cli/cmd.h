@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_CMD_H
+#define CAY_CLI_CMD_H
+/*
+ * cmd - what `cay` can do: one row and one file a command
+ *
+ * commands.def lists them; help, cay(1) and the dispatcher read the rows.  A
+ * command gets its options in the struct its row names and returns its exit
+ * status, or -errno with err told, which main turns into "cay: ..." and the exit
+ * status of the error's row.
+ */
+#include "cli/api.h"
+#include "cli/opt.h"
+#include "ops/settings.h"
+
+struct cli {
+	struct settings conf;
+	struct api api;
+	struct pool pool; /* words and options */
+};
+
+enum cmd_rest { REST_NONE, REST_COMMAND }; /* what stands behind "--" */
+
+struct cmd {
+	const char *name; /* one word or two */
+	const char *args; /* operands, for help */
+	size_t min, max;  /* how many operands */
+	enum cmd_rest rest;
+	const struct opt_group *options; /* ended by a group without rows; or NULL */
+	size_t size;                     /* of the struct they fill */
+	void (*preset)(void *args);      /* or NULL: zero */
+	const char *help;                /* one line */
+	const char *more;                /* paragraphs, or NULL */
+	int (*run)(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err);
+};
+
+#define CAY_COMMAND(sym) extern const struct cmd cmd_##sym;
+#include "cli/commands.def"
+#undef CAY_COMMAND
+
+extern const struct cmd *const commands[]; /* ended by NULL */
+
+/* The command the words begin with; *ret_words of them name it.  NULL: none. */
+const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words);
+/* A name that looks like it, or NULL. */
+const char *cmd_near(const char *word);
+/* Run a command with the words behind its name. */
+[[nodiscard]] int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words,
+				size_t n, struct cay_err *err);
+
+/* Help for one command, the list of all, and cay(1) as scdoc source. */
+[[nodiscard]] int help_command(const struct cmd *cmd, struct buf *out);
+[[nodiscard]] int help_list(struct buf *out);
+[[nodiscard]] int help_man(struct buf *out);
+
+/* --json, which many commands have. */
+struct json_args {
+	bool json;
+};
+extern const struct opt opts_json[1];
+#define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
+#define OPTS_JSON(S, m) OPTS(opts_json, offsetof(struct S, m))
+#define OPTS_END { .rows = NULL }
+
+/* The options of create and of exec, which run has too. */
+extern const struct opt opts_create[7];
+void create_preset(struct sandbox_create *request);
+
+/* Print a reply: as the server's object when json, else only its id. */
+[[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
+[[nodiscard]] int print_id(const struct id *id, struct cay_err *err);
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * help - what the command table says of itself: help for people, cay(1) for man
+ */
+#include "cli/cmd.h"
+#include "cli/show.h"
+
+static int option_line(const struct opt *o, struct buf *out)
+{
+	auto_buf name = BUF_INIT(128);
+	int r = opt_spell(o, &name);
+
+	return r < 0 ? r : buf_printf(out, "  %-26s %s\n", buf_str(&name), o->help);
+}
+
+int help_command(const struct cmd *cmd, struct buf *out)
+{
+	int r = buf_printf(out, "usage: cay %s %s\n\n%s.\n", cmd->name, cmd->args, cmd->help);
+
+	if (r >= 0 && cmd->more)
+		r = buf_printf(out, "\n%s\n", cmd->more);
+	if (r >= 0 && cmd->options)
+		r = buf_puts(out, "\noptions:\n");
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
+		for (size_t i = 0; r >= 0 && i < g->n; i++)
+			r = option_line(&g->rows[i], out);
+	return r;
+}
+
+int help_list(struct buf *out)
+{
+	int r = buf_puts(out, "usage: cay COMMAND [OPTION...] [ARGUMENT...]\n\n"
+			      "Every AI agent gets its own Linux computer.\n\ncommands:\n");
+
+	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
+		r = buf_printf(out, "  %-14s %s\n", (*c)->name, (*c)->help);
+	return r < 0 ? r : buf_puts(out, "\n'cay help COMMAND' has the options.\n");
+}
+
+/* scdoc takes these as markup. */
+static int scd_text(const char *s, struct buf *out)
+{
+	int r = 0;
+
+	for (; r >= 0 && *s; s++) {
+		if (strchr("_*#[]|<>~", *s))
+			r = buf_putc(out, '\\');
+		if (r >= 0)
+			r = buf_putc(out, *s);
+	}
+	return r;
+}
+
+static int man_option(const struct opt *o, struct buf *out)
+{
+	int r = buf_puts(out, "*");
+
+	if (r >= 0 && o->letter)
+		r = buf_printf(out, "-%c*, *", o->letter);
+	if (r >= 0)
+		r = buf_printf(out, "--%s*", o->name);
+	if (r >= 0 && o->type != OPT_FLAG) {
+		r = buf_puts(out, " _");
+		if (r >= 0)
+			r = scd_text(o->arg, out);
+		if (r >= 0)
+			r = buf_puts(out, "_");
+	}
+	if (r >= 0)
+		r = buf_puts(out, "\n\t");
+	if (r >= 0)
+		r = scd_text(o->help, out);
+	return r < 0 ? r : buf_puts(out, ".\n\n");
+}
+
+static int man_command(const struct cmd *cmd, struct buf *out)
+{
+	int r = buf_printf(out, "## cay %s ", cmd->name);
+
+	if (r >= 0)
+		r = scd_text(cmd->args, out);
+	if (r >= 0)
+		r = buf_printf(out, "\n\n%s.", cmd->help);
+	if (r >= 0 && cmd->more)
+		r = buf_puts(out, " ");
+	if (r >= 0 && cmd->more)
+		r = scd_text(cmd->more, out);
+	if (r >= 0)
+		r = buf_puts(out, "\n\n");
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
+		for (size_t i = 0; r >= 0 && i < g->n; i++)
+			r = man_option(&g->rows[i], out);
+	return r;
+}
+
+static int man_exits(struct buf *out)
+{
+	int r = buf_puts(out, "# EXIT STATUS\n\n*exec* and *run* pass on the command's: its exit "
+			      "code, 128 and the signal's number, or 124 when its timeout ended "
+			      "it. A failure of cay itself, or what the daemon answered:\n\n");
+
+	for (unsigned status = 1; r >= 0 && status < 64; status++) {
+		const char *lead = "";
+
+		for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
+			const struct cay_error_row *e = cay_error_row((enum cay_code)i);
+
+			if (e->exit != (int)status)
+				continue;
+			r = *lead ? buf_puts(out, lead) : buf_printf(out, "*%u*\n\t", status);
+			if (r >= 0)
+				r = scd_text(e->name, out);
+			lead = ", ";
+		}
+		if (r >= 0 && *lead)
+			r = buf_puts(out, "\n\n");
+	}
+	return r;
+}
+
+int help_man(struct buf *out)
+{
+	int r = buf_puts(out,
+			 "cay(1)\n\n# NAME\n\ncay - make, use and end sandboxes\n\n# SYNOPSIS\n\n"
+			 "*cay* _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n"
+			 "*cay* asks *cayd* over its unix socket. A sandbox is named by its id or "
+			 "by the name it was given. Tables are for people; *--json* prints the "
+			 "daemon's object in one line. Errors go to stderr.\n\n# COMMANDS\n\n");
+
+	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
+		r = man_command(*c, out);
+	if (r >= 0)
+		r = man_exits(out);
+	return r < 0 ? r
+		     : buf_puts(out,
+				"# ENVIRONMENT\n\n*CAY\\_SOCKET*\n\tThe daemon's socket; else "
+				"_control.sock_ in the directory that *paths.run* of "
+				"_/etc/cay/cay.conf_ names.\n\n*CAY\\_TIMEOUT*\n\tHow long an "
+				"answer may take, as in \"30s\"; streams and long operations have "
+				"limits of their own.\n\n*NO\\_COLOR*\n\tNo colours, even on a "
+				"terminal.\n\n# SEE ALSO\n\n*cay.conf*(5)\n");
+}

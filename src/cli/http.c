@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/http.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/clock.h"
+
+/* Headers that are kept, the rest is skipped. */
+static const struct {
+	const char *name;
+	size_t offset, size;
+} kept[] = {
+	{ "content-type", offsetof(struct http_kept, type), sizeof((struct http_kept){}.type) },
+	{ "cay-exec", offsetof(struct http_kept, exec), sizeof((struct http_kept){}.exec) },
+};
+
+static int refuse(struct http *h, const char *why)
+{
+	if (!h->refused)
+		h->refused = why;
+	return -1;
+}
+
+static char *kept_here(struct http *h, size_t *ret_size)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		if (h->name_len < sizeof(h->name) && str_eq(h->name, kept[i].name)) {
+			*ret_size = kept[i].size;
+			return (char *)&h->kept + kept[i].offset;
+		}
+	}
+	return NULL;
+}
+
+static int on_field(llhttp_t *p, const char *at, size_t n)
+{
+	struct http *h = p->data;
+
+	for (size_t i = 0; i < n; i++) {
+		char c = at[i];
+
+		if (h->name_len < sizeof(h->name) - 1)
+			h->name[h->name_len] = ascii_upper(c) ? (char)(c - 'A' + 'a') : c;
+		if (h->name_len < sizeof(h->name))
+			h->name_len++;
+	}
+	if (h->name_len < sizeof(h->name))
+		h->name[h->name_len] = 0;
+	return 0;
+}
+
+static int on_field_complete(llhttp_t *p)
+{
+	struct http *h = p->data;
+	size_t size;
+	const char *to = kept_here(h, &size);
+
+	if (++h->headers > HTTP_HEADERS_MAX)
+		return refuse(h, "too many headers");
+	if (to && to[0])
+		return refuse(h, "a header that may be there once came twice");
+	h->value_len = 0;
+	return 0;
+}
+
+static int on_value(llhttp_t *p, const char *at, size_t n)
+{
+	struct http *h = p->data;
+	size_t size;
+	char *to = kept_here(h, &size);
+
+	if (!to)
+		return 0;
+	if (n >= size - h->value_len)
+		return refuse(h, "a header is too long");
+	memcpy(to + h->value_len, at, n);
+	h->value_len += n;
+	return 0;
+}
+
+static int on_value_complete(llhttp_t *p)
+{
+	((struct http *)p->data)->name_len = 0;
+	return 0;
+}
+
+static int on_head(llhttp_t *p)
+{
+	struct http *h = p->data;
+
+	if (llhttp_get_http_major(p) != 1)
+		return refuse(h, "not HTTP/1");
+	h->status = llhttp_get_status_code(p);
+	if (h->status < 200 || h->status > 599 || llhttp_get_upgrade(p))
+		return refuse(h, "a status nobody asked for");
+	if (h->status != 204 && h->status != 304 && !(p->flags & (F_CHUNKED | F_CONTENT_LENGTH)))
+		return refuse(h, "a reply without an end");
+	h->head = true;
+	return 0;
+}
+
+static int on_body(llhttp_t *p, const char *at, size_t n)
+{
+	struct http *h = p->data;
+
+	return buf_add(&h->body, at, n) < 0 ? refuse(h, "no memory") : 0;
+}
+
+/* Bytes behind the reply are then seen, not parsed as another one. */
+static int on_done(llhttp_t *p)
+{
+	((struct http *)p->data)->done = true;
+	return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+	.on_header_field = on_field,
+	.on_header_value = on_value,
+	.on_header_field_complete = on_field_complete,
+	.on_header_value_complete = on_value_complete,
+	.on_headers_complete = on_head,
+	.on_body = on_body,
+	.on_message_complete = on_done,
+};
+
+int http_open(struct http *h, const char *socket_path, uint64_t connect_ms, struct cay_err *err)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct timeval wait = { .tv_sec = (time_t)(connect_ms / 1000),
+				.tv_usec = (suseconds_t)(connect_ms % 1000 * 1000) };
+	auto_close int fd = -EBADF;
+
+	if (strlen(socket_path) >= sizeof(sun.sun_path))
+		return cay_fail(err, CAY_E_INVALID, "the socket's path is too long: %s",
+				socket_path);
+	memcpy(sun.sun_path, socket_path, strlen(socket_path));
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a socket");
+	/* bounds connect() when the listener's queue is full */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set a timeout");
+	if (connect(fd, (const struct sockaddr *)&sun, sizeof(sun)) < 0) {
+		if (errno == EAGAIN)
+			return cay_fail(err, CAY_E_TIMEOUT, "%s does not accept", socket_path);
+		return cay_fail_sys(err, errno == EACCES ? CAY_E_FORBIDDEN : CAY_E_UNAVAILABLE,
+				    errno, "connect to %s", socket_path);
+	}
+	http_fini(h);
+	*h = (struct http){
+		.fd = cay_take_fd(&fd),
+		.out = BUF_INIT(KIB(128)),
+		.body = BUF_INIT(MIB(8)),
+	};
+	return 0;
+}
+
+void http_fini(struct http *h)
+{
+	cay_closep(&h->fd);
+	h->fd = -EBADF;
+	buf_fini(&h->out);
+	buf_fini(&h->body);
+}
+
+int http_request(struct http *h, const char *method, const char *target, const char *accept,
+		 const char *media, uint64_t length)
+{
+	int r;
+
+	/* here and not in http_open(): the struct does not move any more */
+	llhttp_init(&h->parser, HTTP_RESPONSE, &settings);
+	h->parser.data = h;
+	r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: cay\r\nConnection: close\r\n", method,
+		       target);
+	if (r >= 0 && accept)
+		r = buf_printf(&h->out, "Accept: %s\r\n", accept);
+	if (r >= 0 && media)
+		r = buf_printf(&h->out, "Content-Type: %s\r\n", media);
+	if (r >= 0 && length == HTTP_CHUNKED)
+		r = buf_puts(&h->out, "Transfer-Encoding: chunked\r\n");
+	else if (r >= 0 && length != HTTP_NO_BODY)
+		r = buf_printf(&h->out, "Content-Length: %llu\r\n", (unsigned long long)length);
+	return r < 0 ? r : buf_puts(&h->out, "\r\n");
+}
+
+int http_chunk(struct http *h, const void *p, size_t n)
+{
+	int r = buf_printf(&h->out, "%zx\r\n", n);
+
+	if (r >= 0 && n)
+		r = buf_add(&h->out, p, n);
+	return r < 0 ? r : buf_puts(&h->out, "\r\n");
+}
+
+int http_flush(struct http *h)
+{
+	while (http_sending(h)) {
+		ssize_t n = send(h->fd, h->out.data + h->sent, h->out.len - h->sent,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		h->sent += (size_t)n;
+	}
+	buf_clear(&h->out);
+	h->sent = 0;
+	return 0;
+}
+
+static int misbehaved(const struct http *h, const char *why, struct cay_err *err)
+{
+	if (!why)
+		why = h->refused ? h->refused : llhttp_get_error_reason(&h->parser);
+	(void)cay_fail(err, CAY_E_MISBEHAVED, "the reply is not what it should be: %s",
+		       why && why[0] ? why : "garbage");
+	return -EPROTO;
+}
+
+static int feed(struct http *h, const char *p, size_t n, struct cay_err *err)
+{
+	size_t head = n;
+
+	if (h->done)
+		return misbehaved(h, "bytes behind the reply", err);
+	if (!h->head && HTTP_HEAD_MAX - h->head_bytes < head)
+		head = HTTP_HEAD_MAX - h->head_bytes;
+	while (n) {
+		/* the head's bytes first, so that its limit is exact */
+		size_t part = h->head ? n : head;
+		llhttp_errno_t e;
+
+		if (!part)
+			return misbehaved(h, "its head is too large", err);
+		e = llhttp_execute(&h->parser, p, part);
+		if (e == HPE_PAUSED && h->done && llhttp_get_error_pos(&h->parser) == p + n)
+			return 0;
+		if (e == HPE_PAUSED && h->done)
+			return misbehaved(h, "bytes behind the reply", err);
+		if (e != HPE_OK)
+			return misbehaved(h, NULL, err);
+		h->head_bytes += part;
+		head -= part < head ? part : head;
+		p += part;
+		n -= part;
+	}
+	return 0;
+}
+
+int http_pull(struct http *h, struct cay_err *err)
+{
+	char piece[HTTP_PIECE];
+	ssize_t n = recv(h->fd, piece, sizeof(piece), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	if (n > 0)
+		return feed(h, piece, (size_t)n, err);
+	if (h->done && n == 0)
+		return 0;
+	(void)cay_fail(err, CAY_E_UNAVAILABLE, "the connection ended before the reply did");
+	return -ECONNRESET;
+}
+
+int http_poll_ms(uint64_t deadline_ns)
+{
+	uint64_t now = clk_boot_ns(&clk_system), ms;
+
+	if (deadline_ns == UINT64_MAX)
+		return -1;
+	ms = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int http_wait(const struct http *h, short events, uint64_t deadline_ns, struct interrupt *intr)
+{
+	for (;;) {
+		struct pollfd p[2] = { { .fd = h->fd, .events = events },
+				       { .fd = intr->fd, .events = POLLIN } };
+		int n = poll(p, ARRAY_SIZE(p), http_poll_ms(deadline_ns));
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return -ETIMEDOUT;
+		if (n > 0 && p[1].revents)
+			interrupt_read(intr);
+		if (intr->quit)
+			return -EINTR;
+		if (n > 0 && p[0].revents)
+			return 0;
+	}
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_HTTP_H
+#define CAY_CLI_HTTP_H
+/*
+ * http - one HTTP/1.1 request over one unix connection, and its reply
+ *
+ * The server is not trusted: a head of more than HTTP_HEAD_MAX bytes, more than
+ * HTTP_HEADERS_MAX headers, an interim or upgrading status, a reply whose end
+ * only the connection's end would tell, and bytes behind the reply are refused.
+ * llhttp parses, strictly.
+ *
+ * Nothing here blocks but http_open() (bounded) and http_wait(): a caller that
+ * moves several things at once polls h->fd itself, calls http_flush() and
+ * http_pull(), and takes the reply's body from h->body.  A pull adds at most
+ * HTTP_PIECE bytes to it; whoever does not empty it does not pull.
+ */
+#include <llhttp.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "cli/interrupt.h"
+
+#define HTTP_HEAD_MAX KIB(16)
+#define HTTP_HEADERS_MAX 64
+#define HTTP_PIECE KIB(16)
+
+/* What cay reads of a head. */
+struct http_kept {
+	char type[64]; /* Content-Type */
+	char exec[ID_TEXT_LEN + 1];
+};
+
+struct http {
+	int fd;
+	llhttp_t parser;
+	struct buf out; /* to be sent; sent of it are */
+	size_t sent;
+	struct buf body; /* arrived, not taken yet */
+	bool head, done; /* the head, the whole reply is here */
+	int status;
+	struct http_kept kept;
+	/* while parsing */
+	size_t head_bytes;
+	unsigned headers;
+	char name[24];
+	size_t name_len, value_len;
+	const char *refused; /* why, or NULL */
+};
+
+#define auto_http CAY_CLEANUP(http_fini) struct http
+#define HTTP_INIT ((struct http){ .fd = -EBADF })
+
+/* connect_ms bounds a listener that does not accept. */
+[[nodiscard]] int http_open(struct http *h, const char *socket, uint64_t connect_ms,
+			    struct cay_err *err);
+void http_fini(struct http *h);
+
+#define HTTP_CHUNKED UINT64_MAX
+#define HTTP_NO_BODY (UINT64_MAX - 1)
+/* Queue a request's head; target is already encoded, media and accept may be
+ * NULL, length is HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow. */
+[[nodiscard]] int http_request(struct http *h, const char *method, const char *target,
+			       const char *accept, const char *media, uint64_t length);
+/* Queue a chunk; n = 0 is the last one. */
+[[nodiscard]] int http_chunk(struct http *h, const void *p, size_t n);
+
+static inline bool http_sending(const struct http *h)
+{
+	return h->sent < h->out.len;
+}
+
+/* Send what goes: 0, -EAGAIN when some is left, or the connection's error.  A
+ * peer that reads no more has -EPIPE; its reply may still be there. */
+[[nodiscard]] int http_flush(struct http *h);
+/* Receive a piece: 0 when something came, -EAGAIN when nothing is there,
+ * -ECONNRESET when the connection ended before the reply did, -EPROTO. */
+[[nodiscard]] int http_pull(struct http *h, struct cay_err *err);
+/* Wait for events of h->fd until the deadline (boot ns, UINT64_MAX: for ever).
+ * -ETIMEDOUT; -EINTR when the user means it. */
+[[nodiscard]] int http_wait(const struct http *h, short events, uint64_t deadline_ns,
+			    struct interrupt *intr);
+/* Milliseconds for poll(): -1 for ever. */
+int http_poll_ms(uint64_t deadline_ns);
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/interrupt.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static const int taken[] = { SIGINT, SIGTERM, SIGHUP };
+
+int interrupt_open(struct interrupt *i, struct cay_err *err)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	for (size_t k = 0; k < ARRAY_SIZE(taken); k++)
+		(void)sigaddset(&set, taken[k]);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "block signals");
+	*i = INTERRUPT_INIT;
+	i->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (i->fd < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a signalfd");
+	return 0;
+}
+
+void interrupt_fini(struct interrupt *i)
+{
+	cay_closep(&i->fd);
+	i->fd = -EBADF;
+}
+
+void interrupt_read(struct interrupt *i)
+{
+	struct signalfd_siginfo info;
+
+	while (i->fd >= 0 && read(i->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		uint64_t now = clk_boot_ns(&clk_system);
+
+		if (i->signo && now - i->last_ns < NS_PER_S)
+			i->quit = true;
+		i->signo = (int)info.ssi_signo;
+		i->unseen = true;
+		i->last_ns = now;
+	}
+}
+
+int interrupt_take(struct interrupt *i)
+{
+	if (!i->unseen)
+		return 0;
+	i->unseen = false;
+	return i->signo;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cay - the command line
+ *
+ * Reads the words, finds the command, turns its result into an exit status.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/path.h"
+#include "cli/cmd.h"
+#include "cli/show.h"
+#include "text/time.h"
+
+#define CONF_DIR "/etc/cay"
+#define CONF_NAME "cay.conf"
+
+/* The daemons' file, when there is one this person may read. */
+static int read_conf(struct settings *s, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(KIB(256));
+	auto_close int dir = open(CONF_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = dir < 0 ? -errno : path_read(dir, CONF_NAME, &text);
+
+	conf_defaults(&settings_table, s);
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EACCES)
+		return cay_fail_sys(err, CAY_E_INVALID, -r, "read " CONF_DIR "/" CONF_NAME);
+	if (r >= 0)
+		r = conf_read(&settings_table, (struct slice){ buf_str(&text), text.len },
+			      CONF_DIR "/" CONF_NAME, s, err);
+	else
+		r = 0;
+	return r < 0 ? r : conf_override(&settings_table, (const char *const *)environ, s, err);
+}
+
+static int configure(struct cli *c, struct cay_err *err)
+{
+	const char *socket = getenv("CAY_SOCKET"), *timeout = getenv("CAY_TIMEOUT");
+	int r = read_conf(&c->conf, err), n;
+
+	if (r < 0)
+		return r;
+	c->api.timeout_ms = 30000;
+	if (timeout && (duration_parse(slice_of(timeout), &c->api.timeout_ms) < 0 ||
+			!c->api.timeout_ms || c->api.timeout_ms > 86400000))
+		return cay_fail(err, CAY_E_INVALID, "CAY_TIMEOUT is not a time such as 30s: '%s'",
+				timeout);
+	n = socket && socket[0] ? snprintf(c->api.socket, sizeof(c->api.socket), "%s", socket)
+				: snprintf(c->api.socket, sizeof(c->api.socket), "%s/control.sock",
+					   c->conf.run_dir);
+	if (n < 0 || n >= (int)sizeof(c->api.socket))
+		return cay_fail(err, CAY_E_INVALID, "the socket's path is too long");
+	return 0;
+}
+
+static int unknown(const char *word)
+{
+	auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(KIB(4));
+	const char *near = cmd_near(word);
+	int r = buf_printf(&message, "there is no command '%.200s'", word);
+
+	if (r >= 0)
+		r = near ? buf_printf(&hint, "did you mean '%s'?", near)
+			 : buf_puts(&hint, "'cay help' lists them");
+	show_error(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
+	return cay_error_row(CAY_E_INVALID)->exit;
+}
+
+static int report(const struct cli *c, const struct cay_err *err)
+{
+	const struct cay_error_row *row = cay_error_row(err->code);
+
+	/* what the server said of its failure is better than what the table knows */
+	show_error(err->msg, c->api.hint[0] ? c->api.hint : row->hint);
+	return row->exit;
+}
+
+static int dispatch(struct cli *c, const char *const *words, size_t n)
+{
+	struct cay_err err = {};
+	auto_buf out = BUF_INIT(KIB(256));
+	const struct cmd *cmd;
+	size_t used;
+	int r;
+
+	if (!n || str_eq(words[0], "--help") || str_eq(words[0], "-h")) {
+		r = help_list(&out) < 0 ? -ENOMEM : show_out(&out, &err);
+		return r < 0 || !n ? cay_error_row(CAY_E_INVALID)->exit : 0;
+	}
+	/* for our own documents, so in no table */
+	if (n == 2 && str_eq(words[0], "help") && str_eq(words[1], "--scd"))
+		return help_man(&out) < 0 || show_out(&out, &err) < 0;
+	cmd = cmd_find(words, n, &used);
+	if (!cmd && str_eq(words[0], "--version")) {
+		cmd = &cmd_version;
+		used = 1;
+	}
+	if (!cmd)
+		return unknown(words[0]);
+	r = configure(c, &err);
+	if (r >= 0)
+		r = cmd_carry_out(c, cmd, words + used, n - used, &err);
+	return r < 0 ? report(c, &err) : r;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli c = {
+		.api = { .intr = INTERRUPT_INIT, .pool = POOL_INIT(MIB(256)) },
+		.pool = POOL_INIT(MIB(4)),
+	};
+	int status;
+
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || argc < 1)
+		return 1;
+	status = dispatch(&c, (const char *const *)argv + 1, (size_t)argc - 1);
+	interrupt_fini(&c.api.intr);
+	pool_fini(&c.api.pool);
+	pool_fini(&c.pool);
+	return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_ROWS_H
+#define CAY_CLI_ROWS_H
+/*
+ * rows - a whole list, all its pages, as a table or as one JSON object
+ */
+#include "cli/api.h"
+#include "cli/show.h"
+
+struct rows_kind {
+	enum op_id op;
+	const char *list; /* the member that holds the rows */
+	const struct field_table *row;
+	const char *headings[SHOW_COLUMNS_MAX];
+	size_t columns;
+	int (*cells)(struct show_table *t, const void *row); /* columns of them */
+};
+
+[[nodiscard]] int rows_print(struct api *a, const struct rows_kind *kind, bool json,
+			     struct cay_err *err);
+/* The name of an enum's value. */
+const char *rows_choice(const struct field_table *t, const char *member, unsigned value);
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session-status - how an end becomes the exit status of a shell's world
+ */
+#include <signal.h>
+
+#include "base/clock.h"
+#include "cli/rows.h"
+#include "cli/session.h"
+#include "cli/show.h"
+#include "text/time.h"
+
+/* Reasons that are not the command's own doing are said, with timeout(1)'s and
+ * the shell's numbers where those have one. */
+static const struct {
+	int status;
+	bool said;
+} rows[END_NUM_REASONS] = {
+	[END_EXIT] = { 0, false },
+	[END_SIGNAL] = { 0, false },
+	[END_TIMEOUT] = { 124, true },
+	[END_OOM] = { 128 + SIGKILL, true },
+	[END_KILLED] = { 128 + SIGKILL, true },
+	[END_TTL] = { 124, true },
+	[END_IDLE] = { 124, true },
+	[END_QUOTA] = { 125, true },
+	[END_EVICTED] = { 125, true },
+	[END_START_FAILED] = { 126, true },
+	[END_NODE_LOST] = { 125, true },
+};
+
+int session_signal_status(const char *name)
+{
+	struct slice s = slice_of(name);
+	uint64_t n;
+
+	if (s.n > 3 && memcmp(s.p, "SIG", 3) == 0)
+		s = (struct slice){ s.p + 3, s.n - 3 };
+	for (int sig = 1; sig < SIGRTMIN; sig++)
+		if (sigabbrev_np(sig) && slice_eq(s, slice_of(sigabbrev_np(sig))))
+			return 128 + sig;
+	if (s.n > 6 && memcmp(s.p, "RTMIN+", 6) == 0 &&
+	    str_u64((struct slice){ s.p + 6, s.n - 6 }, 0, 30, &n) == 0)
+		return 128 + SIGRTMIN + (int)n;
+	return slice_eq(s, SLICE("RTMIN")) ? 128 + SIGRTMIN : 255;
+}
+
+int session_status(const struct end *end, uint64_t ran_ms)
+{
+	char ran[DURATION_TEXT_MAX];
+
+	if (end->reason == END_EXIT)
+		return (int)end->exit_code;
+	if (end->reason == END_SIGNAL)
+		return end->signal ? session_signal_status(end->signal) : 255;
+	duration_format(ran_ms >= 1000 ? ran_ms / 1000 * 1000 : ran_ms, ran);
+	if (rows[end->reason].said)
+		show_note("ended after %s: %s%s%s%s", ran,
+			  rows_choice(&end_table, "reason", end->reason), end->detail ? " (" : "",
+			  end->detail ? end->detail : "", end->detail ? ")" : "");
+	return rows[end->reason].status;
+}

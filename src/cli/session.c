@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/session.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "cli/feed.h"
+#include "cli/show.h"
+#include "wire/stream.h"
+
+#define OUT STREAM_BIT(FRAME_STDOUT)
+#define ERR STREAM_BIT(FRAME_STDERR)
+#define SIGNAL_MS 5000
+#define BACKOFF_MS 100
+
+/* A connection that carries one or both streams. */
+struct line {
+	unsigned mask; /* 0: not used */
+	bool over;
+	bool broken; /* to be opened again */
+	struct http http;
+	struct stream stream;
+	size_t at;                /* bytes of http.body that were read */
+	struct stream_item write; /* output that waits for its fd; n = 0: none */
+};
+
+struct session {
+	struct api *api;
+	const struct session_spec *spec;
+	struct session_result *ret;
+	struct id exec;
+	struct line lines[2];
+	struct feed feed;
+	bool has_end;
+	bool whole[FRAME_NUM_STREAMS]; /* writing to this fd cannot block for long */
+	unsigned tries;
+	uint64_t retry_ns;  /* when broken lines are opened again */
+	struct cay_err why; /* of the last break */
+};
+
+static int send_signal(struct session *s, const char *name)
+{
+	struct exec_signal request = { .signal = name };
+	struct api_call c = { .op = OP_EXEC_SIGNAL,
+			      .ids = { s->spec->sandbox, s->exec },
+			      .request = &request };
+	uint64_t before = s->api->timeout_ms;
+	struct cay_err why = {};
+	int r;
+
+	if (before > SIGNAL_MS)
+		s->api->timeout_ms = SIGNAL_MS;
+	r = api_call(s->api, &c, &(struct exec){}, &why);
+	s->api->timeout_ms = before;
+	s->api->hint[0] = 0;
+	/* it may have ended meanwhile */
+	if (r < 0 && why.code != CAY_E_STATE && why.code != CAY_E_NOT_FOUND)
+		show_note("%s did not arrive: %s", name, why.msg);
+	return r;
+}
+
+static bool is_frames(const struct http *h)
+{
+	return h->status == 200 && str_eq(h->kept.type, FRAME_MEDIA_TYPE);
+}
+
+static int refuse_head(struct session *s, enum op_id op, struct http *h, struct cay_err *err)
+{
+	int r = h->status >= 400 ? api_finish(s->api, op, h, NULL, err) : 0;
+
+	return r < 0 ? r
+		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of frames",
+				ops[op].name);
+}
+
+/* Start the command.  Without its id there is nothing to go on with. */
+static int start(struct session *s, struct cay_err *err)
+{
+	struct line *l = &s->lines[0];
+	struct api_call c = { .op = OP_EXEC_RUN,
+			      .ids = { s->spec->sandbox },
+			      .request = &s->spec->request,
+			      .accept = FRAME_MEDIA_TYPE };
+	int r = api_open(s->api, &c, &l->http, err);
+
+	if (r >= 0)
+		r = api_head(s->api, c.op, &l->http, err);
+	if (r < 0)
+		return r;
+	if (!is_frames(&l->http))
+		return refuse_head(s, c.op, &l->http, err);
+	if (id_parse(ID_EXEC, slice_of(l->http.kept.exec), &s->exec) < 0)
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply does not name the exec",
+				ops[c.op].name);
+	l->mask = OUT | ERR;
+	l->stream = stream_of(OUT | ERR);
+	s->ret->exec = s->exec;
+	return 0;
+}
+
+/* Go on where the line stopped. */
+static int reopen(struct session *s, struct line *l, struct cay_err *err)
+{
+	bool out = l->mask == OUT;
+	struct exec_output_query query = {
+		.stream = out ? 0 : 1,
+		.offset = l->stream.next[out ? FRAME_STDOUT : FRAME_STDERR],
+		.limit = INT64_MAX,
+		.follow = true,
+	};
+	struct api_call c = { .op = OP_EXEC_OUTPUT,
+			      .ids = { s->spec->sandbox, s->exec },
+			      .query = &query,
+			      .accept = FRAME_MEDIA_TYPE };
+	struct stream at = stream_of(l->mask);
+	int r = api_open(s->api, &c, &l->http, err);
+
+	if (r >= 0)
+		r = api_head(s->api, c.op, &l->http, err);
+	if (r < 0)
+		return r;
+	if (!is_frames(&l->http))
+		return refuse_head(s, c.op, &l->http, err);
+	memcpy(at.next, l->stream.next, sizeof(at.next));
+	l->stream = at;
+	l->at = 0;
+	l->broken = false;
+	return 0;
+}
+
+/* A connection is gone.  One that carried both streams becomes two. */
+static int note_break(struct session *s, struct line *l, struct cay_err *err)
+{
+	if (++s->tries > SESSION_TRIES) {
+		char id[ID_TEXT_LEN + 1];
+
+		id_format(&s->exec, id);
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"the connection broke %d times (%.100s); exec %s may still run",
+				SESSION_TRIES + 1, s->why.msg[0] ? s->why.msg : "no reason given",
+				id);
+	}
+	l->broken = true;
+	if (l->mask == (OUT | ERR)) {
+		s->lines[1] = (struct line){
+			.mask = ERR, .broken = true, .http = HTTP_INIT, .stream = l->stream
+		};
+		l->mask = OUT;
+	}
+	http_fini(&l->http);
+	s->retry_ns = clk_boot_ns(&clk_system) + (BACKOFF_MS << (s->tries - 1)) * NS_PER_MS;
+	return 0;
+}
+
+static bool can_go_on(int r, const struct cay_err *why)
+{
+	return r == -ECONNRESET || why->code == CAY_E_UNAVAILABLE;
+}
+
+static int mend(struct session *s, struct cay_err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
+		struct line *l = &s->lines[i];
+		int r;
+
+		if (!l->mask || !l->broken || l->over)
+			continue;
+		s->why = (struct cay_err){};
+		r = reopen(s, l, &s->why);
+		if (r < 0 && s->api->intr.quit)
+			return 0;
+		if (r < 0 && !can_go_on(r, &s->why)) {
+			*err = s->why;
+			return r;
+		}
+		if (r < 0)
+			return note_break(s, l, err);
+	}
+	return 0;
+}
+
+static int take_end(struct session *s, const struct stream_item *i, struct cay_err *err)
+{
+	struct cay_err why = {};
+	auto_json tree = NULL;
+	struct end end = {};
+
+	if (jr_read((struct slice){ (const char *)i->p, i->n }, &json_control_limits, &tree, &why) <
+		    0 ||
+	    field_decode(&end_table, tree, &s->api->pool, &end, &why) < 0)
+		return cay_fail(err, CAY_E_MISBEHAVED, "the end is not what it should be: %s",
+				why.msg);
+	if (!s->has_end)
+		s->ret->end = end;
+	s->has_end = true;
+	return 0;
+}
+
+static int take_item(struct session *s, struct line *l, const struct stream_item *i,
+		     struct cay_err *err)
+{
+	switch (i->event) {
+	case STREAM_MORE:
+		return 0;
+	case STREAM_DATA:
+		s->tries = 0;
+		if (!s->ret->first_ns)
+			s->ret->first_ns = clk_boot_ns(&clk_system);
+		if (!s->spec->discard)
+			l->write = *i;
+		return 0;
+	case STREAM_GAP:
+		show_note("%llu bytes of %s were lost", (unsigned long long)i->lost,
+			  frame_stream_name(i->stream));
+		return 0;
+	case STREAM_END:
+		l->over = true;
+		return take_end(s, i, err);
+	case STREAM_ERROR:
+		return api_error(s->api, (struct slice){ (const char *)i->p, i->n }, err);
+	}
+	return 0;
+}
+
+/* Read items until output waits or bytes are used up. */
+static int advance(struct session *s, struct line *l, struct cay_err *err)
+{
+	while (!l->write.n && l->at < l->http.body.len) {
+		struct stream_item item;
+		ssize_t n = stream_read(&l->stream, (const uint8_t *)l->http.body.data + l->at,
+					l->http.body.len - l->at, &item);
+		int r;
+
+		if (n < 0)
+			return cay_fail(err, CAY_E_MISBEHAVED,
+					"the output is not in order; the rest is not shown");
+		l->at += (size_t)n;
+		r = take_item(s, l, &item, err);
+		if (r < 0)
+			return r;
+	}
+	if (l->write.n)
+		return 0;
+	buf_clear(&l->http.body);
+	l->at = 0;
+	if (l->http.done && !l->over) {
+		s->why = (struct cay_err){};
+		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE, "the stream stopped without an end");
+		return note_break(s, l, err);
+	}
+	return 0;
+}
+
+static int pull(struct session *s, struct line *l, struct cay_err *err)
+{
+	int r;
+
+	s->why = (struct cay_err){};
+	r = http_pull(&l->http, &s->why);
+	if (r == -EAGAIN)
+		return 0;
+	if (r < 0 && l->over)
+		return 0;
+	if (r < 0 && can_go_on(r, &s->why))
+		return note_break(s, l, err);
+	if (r < 0) {
+		*err = s->why;
+		return r;
+	}
+	return advance(s, l, err);
+}
+
+/* poll() said there is room: PIPE_BUF bytes go into a pipe without blocking. */
+static int write_some(struct session *s, struct line *l, struct cay_err *err)
+{
+	int fd = l->write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+	size_t n = l->write.n;
+	ssize_t done;
+
+	if (!s->whole[l->write.stream] && n > 4096)
+		n = 4096;
+	done = write(fd, l->write.p, n);
+	if (done < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (done < 0 && errno == EPIPE) {
+		(void)send_signal(s, "SIGPIPE");
+		s->ret->quit = 128 + SIGPIPE;
+		return 0;
+	}
+	if (done < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write its output");
+	l->write.p += done;
+	l->write.n -= (size_t)done;
+	return l->write.n ? 0 : advance(s, l, err);
+}
+
+static void pass_signal(struct session *s)
+{
+	int sig = interrupt_take(&s->api->intr);
+	char name[16];
+
+	if (s->api->intr.quit)
+		s->ret->quit = 128 + s->api->intr.signo;
+	else if (sig && snprintf(name, sizeof(name), "SIG%s", sigabbrev_np(sig)) > 0)
+		(void)send_signal(s, name);
+}
+
+enum { P_SIGNAL, P_STDIN, P_FEED, P_LINE, P_WRITE = P_LINE + 2, P_NUM = P_WRITE + 2 };
+
+static uint64_t prepare(const struct session *s, struct pollfd p[static P_NUM])
+{
+	uint64_t deadline = UINT64_MAX;
+
+	for (size_t i = 0; i < P_NUM; i++)
+		p[i] = (struct pollfd){ .fd = -1 };
+	p[P_SIGNAL] = (struct pollfd){ .fd = s->api->intr.fd, .events = POLLIN };
+	if (s->feed.state != FEED_OVER) {
+		feed_events(&s->feed, &p[P_STDIN].events, &p[P_FEED].events);
+		p[P_STDIN].fd = p[P_STDIN].events ? STDIN_FILENO : -1;
+		p[P_FEED].fd = s->feed.http.fd;
+		if (s->feed.n_first)
+			deadline = 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
+		const struct line *l = &s->lines[i];
+
+		if (!l->mask || l->over)
+			continue;
+		if (l->broken)
+			deadline = deadline < s->retry_ns ? deadline : s->retry_ns;
+		else if (l->write.n)
+			p[P_WRITE + i] = (struct pollfd){ .fd = l->write.stream == FRAME_STDOUT
+									? STDOUT_FILENO
+									: STDERR_FILENO,
+							  .events = POLLOUT };
+		else
+			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd, .events = POLLIN };
+	}
+	return deadline;
+}
+
+static int turn(struct session *s, struct cay_err *err)
+{
+	struct pollfd p[P_NUM];
+	uint64_t deadline = prepare(s, p);
+	int r = 0, n = poll(p, P_NUM, http_poll_ms(deadline));
+
+	if (n < 0)
+		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
+	if (p[P_SIGNAL].revents)
+		interrupt_read(&s->api->intr);
+	pass_signal(s);
+	for (size_t i = 0; r >= 0 && !s->ret->quit && i < ARRAY_SIZE(s->lines); i++) {
+		if (p[P_WRITE + i].revents)
+			r = write_some(s, &s->lines[i], err);
+		else if (p[P_LINE + i].revents)
+			r = pull(s, &s->lines[i], err);
+	}
+	if (r >= 0 && clk_boot_ns(&clk_system) >= s->retry_ns)
+		r = mend(s, err);
+	if (r >= 0 && s->feed.state != FEED_OVER)
+		r = feed_step(&s->feed, p[P_STDIN].revents != 0, p[P_FEED].revents != 0, err);
+	return r;
+}
+
+static bool over(const struct session *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++)
+		if (s->lines[i].mask && !(s->lines[i].over && !s->lines[i].write.n))
+			return false;
+	return true;
+}
+
+static int loop(struct session *s, struct cay_err *err)
+{
+	int r = start(s, err);
+
+	if (r < 0)
+		return r;
+	if (s->spec->request.stdin_open)
+		feed_start(&s->feed, &s->spec->sandbox, &s->exec);
+	r = advance(s, &s->lines[0], err);
+	while (r >= 0 && !s->ret->quit && !over(s))
+		r = turn(s, err);
+	return r;
+}
+
+int session_run(struct api *a, const struct session_spec *spec, struct session_result *ret,
+		struct cay_err *err)
+{
+	struct session_spec mine = *spec;
+	struct session s = { .api = a,
+			     .spec = &mine,
+			     .ret = ret,
+			     .lines = { { .http = HTTP_INIT }, { .http = HTTP_INIT } },
+			     .feed = { .http = HTTP_INIT } };
+	struct stat st;
+	int r;
+
+	*ret = (struct session_result){};
+	mine.request.stdin_open = spec->feed && feed_begin(&s.feed, a);
+	s.whole[FRAME_STDOUT] = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+	s.whole[FRAME_STDERR] = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+	r = loop(&s, err);
+	if (r < 0 && a->intr.quit) {
+		ret->quit = 128 + a->intr.signo;
+		r = 0;
+	}
+	feed_fini(&s.feed);
+	for (size_t i = 0; i < ARRAY_SIZE(s.lines); i++)
+		http_fini(&s.lines[i].http);
+	return r;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_SESSION_H
+#define CAY_CLI_SESSION_H
+/*
+ * session - a command in a sandbox, from here as if it ran here
+ *
+ * Starts it with exec.run, passes its output on as it comes, feeds it our
+ * standard input, passes signals on, and tells how it ended.  One poll loop
+ * moves everything; what cannot be written is not read, so a slow terminal slows
+ * the command and 64 KiB are held at the most.
+ *
+ * A process is not a connection: when the stream breaks it goes on by offset
+ * through exec.output, one connection a stream, up to SESSION_TRIES times in a
+ * row without a byte.
+ */
+#include "cli/api.h"
+
+#define SESSION_TRIES 5
+
+struct session_spec {
+	struct id sandbox;
+	struct exec_run request;
+	bool feed;    /* forward our standard input */
+	bool discard; /* the output is not wanted, only when it came */
+};
+
+struct session_result {
+	struct end end;
+	struct id exec;
+	uint64_t first_ns; /* boot time of the first byte of output, 0: none came */
+	int quit;          /* 0, or the exit status of who left before the command ended */
+};
+
+[[nodiscard]] int session_run(struct api *a, const struct session_spec *spec,
+			      struct session_result *ret, struct cay_err *err);
+/* The exit status an end becomes; says on stderr what a number cannot. */
+int session_status(const struct end *end, uint64_t ran_ms);
+/* 128 and the number of "SIGTERM"; 255 for a name nobody knows. */
+int session_signal_status(const char *name);
+#endif
