@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * neighbours - objects of another sandbox, by every name they have
+ *
+ * serve-neighbour makes one of each in one sandbox, under a mark; neighbours
+ * looks for the mark in another.  In the same sandbox it must find them all,
+ * which is how the driver knows that it can.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/keyctl.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/ptrace.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "hostile.h"
+
+#define TEXT_BYTES 65536
+#define PID_LIMIT 65536
+
+static key_t key_of(const char *mark)
+{
+	unsigned h = 5381;
+
+	for (const char *c = mark; *c; c++)
+		h = h * 33 + (unsigned char)*c;
+	return (key_t)(h & 0x7fffffff) | 1;
+}
+
+static socklen_t abstract(struct sockaddr_un *ret, const char *mark)
+{
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	size_t n = strnlen(mark, sizeof(ret->sun_path) - 1);
+
+	memcpy(ret->sun_path + 1, mark, n);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static bool file_has(const char *path, const char *mark)
+{
+	static char text[TEXT_BYTES];
+	ssize_t n = file_get(path, text, sizeof(text));
+
+	return n > 0 && memmem(text, (size_t)n, mark, strlen(mark));
+}
+
+static int find_process(const void *arg)
+{
+	pid_t pids[PIDS_MAX];
+	size_t n = pids_visible(pids, ARRAY_SIZE(pids));
+
+	for (size_t i = 0; i < n; i++) {
+		static const char *const what[] = { "cmdline", "environ" };
+
+		for (size_t k = 0; k < ARRAY_SIZE(what) && pids[i] != getppid(); k++) {
+			char path[64];
+
+			if (pids[i] != getpid() &&
+			    snprintf(path, sizeof(path), "/proc/%d/%s", pids[i], what[k]) > 0 &&
+			    file_has(path, arg))
+				return 0;
+		}
+	}
+	return ESRCH;
+}
+
+/* Numbers that answer to a signal without being in our /proc. */
+static int find_hidden(const void *)
+{
+	for (pid_t pid = 1; pid < PID_LIMIT; pid++) {
+		char path[64];
+
+		if ((kill(pid, 0) == 0 || errno == EPERM) &&
+		    snprintf(path, sizeof(path), "/proc/%d", pid) > 0 && access(path, F_OK) < 0 &&
+		    kill(pid, 0) == 0)
+			return 0;
+	}
+	return ESRCH;
+}
+
+static int find_socket_row(const void *arg)
+{
+	return file_has("/proc/net/unix", arg) ? 0 : ENOENT;
+}
+
+static int find_socket(const void *arg)
+{
+	struct sockaddr_un sa;
+	socklen_t n = abstract(&sa, arg);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd < 0 || connect(fd, (struct sockaddr *)&sa, n) < 0 ? errno : 0;
+}
+
+static int find_shm(const void *arg)
+{
+	return shmget(key_of(arg), 0, 0) < 0 ? errno : 0;
+}
+
+static int find_sem(const void *arg)
+{
+	return semget(key_of(arg), 0, 0) < 0 ? errno : 0;
+}
+
+static int find_msg(const void *arg)
+{
+	return msgget(key_of(arg), 0) < 0 ? errno : 0;
+}
+
+static int find_queue(const void *arg)
+{
+	char name[128];
+
+	if (snprintf(name, sizeof(name), "/%s", (const char *)arg) < 0)
+		return EINVAL;
+	return mq_open(name, O_RDONLY) < 0 ? errno : 0;
+}
+
+static int find_key(const void *arg)
+{
+	long ring = syscall(SYS_keyctl, KEYCTL_SEARCH, KEY_SPEC_USER_KEYRING, "user", arg, 0);
+
+	return ring < 0 ? errno : 0;
+}
+
+static int find_key_row(const void *arg)
+{
+	return file_has("/proc/keys", arg) ? 0 : ENOENT;
+}
+
+static int find_file(const void *arg)
+{
+	static const char *const dirs[] = { "/tmp", "/dev/shm", "/run", "/var/tmp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		char path[PATH_BYTES];
+
+		if (path_join(path, dirs[i], arg) && access(path, F_OK) == 0)
+			return 0;
+	}
+	return ENOENT;
+}
+
+static int trace_init(const void *)
+{
+	return ptrace(PTRACE_SEIZE, 1, NULL, NULL) < 0 ? errno : 0;
+}
+
+static int write_init(const void *)
+{
+	return file_writable("/proc/1/mem");
+}
+
+static const struct {
+	const char *name;
+	int (*fn)(const void *);
+} looks[] = {
+	{ "process", find_process },
+	{ "process out of sight", find_hidden },
+	{ "abstract socket in /proc/net/unix", find_socket_row },
+	{ "abstract socket", find_socket },
+	{ "System V shared memory", find_shm },
+	{ "System V semaphore", find_sem },
+	{ "System V message queue", find_msg },
+	{ "POSIX message queue", find_queue },
+	{ "key of the user keyring", find_key },
+	{ "key in /proc/keys", find_key_row },
+	{ "file in a shared directory", find_file },
+	{ "ptrace PID 1", trace_init },
+	{ "memory of PID 1", write_init },
+};
+
+int mode_neighbours(int argc, char **argv)
+{
+	char mark[64];
+
+	if (argc != 2 || snprintf(mark, sizeof(mark), "%s", argv[1]) >= (int)sizeof(mark))
+		return 2;
+	/* our own command line holds the mark as well */
+	memset(argv[1], 'x', strlen(argv[1]));
+	for (size_t i = 0; i < ARRAY_SIZE(looks); i++)
+		judge(looks[i].name, attempt(looks[i].fn, mark));
+	return mode_end("neighbours");
+}
+
+static void made(const char *name, long r)
+{
+	fact("%s: %s", name, r < 0 ? strerrorname_np(errno) : "made");
+}
+
+int mode_serve_neighbour(int argc, char **argv)
+{
+	struct sockaddr_un sa;
+	char path[PATH_BYTES], name[128];
+	socklen_t n;
+	int fd;
+
+	if (argc != 2)
+		return 2;
+	n = abstract(&sa, argv[1]);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	made("socket", fd < 0 || bind(fd, (struct sockaddr *)&sa, n) < 0 ? -1 : listen(fd, 8));
+	made("shm", shmget(key_of(argv[1]), 4096, IPC_CREAT | 0666));
+	made("sem", semget(key_of(argv[1]), 1, IPC_CREAT | 0666));
+	made("msg", msgget(key_of(argv[1]), IPC_CREAT | 0666));
+	if (snprintf(name, sizeof(name), "/%s", argv[1]) > 0)
+		made("mq", mq_open(name, O_RDWR | O_CREAT, 0666, NULL));
+	made("key", syscall(SYS_add_key, "user", argv[1], "x", 1, KEY_SPEC_USER_KEYRING));
+	if (path_join(path, "/tmp", argv[1]))
+		made("file", open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+	if (path_join(path, "/dev/shm", argv[1]))
+		made("shm file", open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+	printf("serving\n");
+	(void)fflush(stdout);
+	(void)pause();
+	return 0;
+}
