@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest plugin: a line per test as dev/check counts them, `ok N - name`
+
+Rows that a test printed with bars (ID|runtime|priv|verdict|detail) come before
+it, as comments.
+"""
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Tap(config), "tap-lines")
+
+
+class Tap:
+    def __init__(self, config):
+        self.config, self.n, self.outcome = config, 0, {}
+
+    def line(self, text):
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.ensure_newline()
+        reporter.write_line(text)
+
+    def pytest_runtest_logreport(self, report):
+        """Setup, call and teardown report one after another; the worst counts."""
+        if not report.passed and report.nodeid not in self.outcome:
+            reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
+            self.outcome[report.nodeid] = (report.outcome, reason.removeprefix("Skipped: "))
+        if report.when != "teardown":
+            return
+        for row in report.capstdout.splitlines():
+            if row.count("|") >= 4:
+                self.line(f"# {row}")
+        self.n += 1
+        outcome, reason = self.outcome.get(report.nodeid, ("passed", ""))
+        word = "not ok" if outcome == "failed" else "ok"
+        skip = f" # SKIP {reason}" if outcome == "skipped" else ""
+        self.line(f"{word} {self.n} - {report.nodeid.rpartition('/')[2]}{skip}")
+
+    def pytest_report_teststatus(self, report):
+        """No dots between our lines."""
+        if report.when == "call" and report.passed:
+            return "passed", "", ""
+        return None
