@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons, an image with the hostile program, a sandbox per runtime, and the oracle
+
+A row of the matrix is a test function named after it; `row` runs it under the
+oracle, prints `ID|runtime|priv|verdict|detail` and fails on anything but a clean
+verdict.
+"""
+import contextlib
+import os
+import pathlib
+import re
+
+import pytest
+
+import cay as lib
+from oracle import Canaries, Oracle
+
+BUILD = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve()
+RUNTIMES = ("crun", "runc")
+PRIVS = {"root": "0", "user": "1000"}
+PASSWD = b"root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/workspace:/bin/sh\n"
+# What the host is seen by: a change in these is a WRITE.
+WATCHED = ("/etc", "/usr/local", "/usr/sbin", "/opt", "/run", "/tmp", "/dev", "/var/lib", "/srv")
+
+
+def pytest_generate_tests(metafunc):
+    if "runtime" in metafunc.fixturenames:
+        metafunc.parametrize("runtime", RUNTIMES, scope="session")
+    if "priv" in metafunc.fixturenames:
+        metafunc.parametrize("priv", list(PRIVS), scope="session")
+
+
+def hostile_entries():
+    """A root file system of one static program, with what `replace` wants to find."""
+    program = (BUILD / "tests/attack/hostile").read_bytes()
+    trap = (BUILD / "tests/attack/hostile-trap.so").read_bytes()
+    dirs = ("bin dev etc lib lib/x86_64-linux-gnu lib64 proc run sbin sys usr usr/bin usr/sbin usr/lib var "
+            "var/tmp").split()
+    return [*(lib.directory(d) for d in dirs), lib.directory("tmp", 0o1777), lib.directory("workspace", uid=1000, gid=1000),
+            lib.file("hostile", program, 0o755), lib.file("hostile-suid", program, 0o6755),
+            lib.file("hostile-trap.so", trap, 0o755), lib.file("etc/passwd", PASSWD),
+            lib.file("etc/group", b"root:x:0:\nuser:x:1000:\n")]
+
+
+@pytest.fixture(scope="session")
+def canaries():
+    c = Canaries()
+    yield c
+    c.remove()
+
+
+@pytest.fixture(scope="session")
+def cay(canaries):
+    _, missing = lib.built(BUILD)
+    if missing:
+        pytest.skip(f"not built yet: {', '.join(missing)}")
+    with lib.Cay(BUILD, env={"CANARY": canaries.make("environment of the daemons")}) as c:
+        for name, path in {"host's root file": "/run", "temporary file": "/tmp", "disk": "/var/tmp",
+                           "state directory": c.state, "database directory": c.state / "db",
+                           "boxes directory": c.state / "boxes", "run directory": c.run}.items():
+            if os.path.isdir(path):
+                canaries.plant(name, os.path.join(path, c.name + ".token"))
+        c.image_import("hostile", lib.layout(hostile_entries()))
+        yield c
+
+
+class Boxes:
+    """Sandboxes by key, made when first asked for, gone at the end."""
+
+    def __init__(self, cay):
+        self.cay, self.made, self.extra = cay, {}, []
+
+    def __call__(self, runtime, key=""):
+        if (runtime, key) not in self.made:
+            self.made[runtime, key] = self.cay.create("hostile", runtime=runtime)
+        return self.made[runtime, key]
+
+    def fresh(self, runtime, image="hostile", **fields):
+        box = self.cay.create(image, runtime=runtime, **fields)
+        self.extra.append(box)
+        return box
+
+    def remove(self):
+        for box in [*self.made.values(), *self.extra]:
+            with contextlib.suppress(lib.ApiError, OSError):
+                self.cay.delete(box)
+        self.made, self.extra = {}, []
+
+
+@pytest.fixture(scope="session")
+def boxes(cay):
+    b = Boxes(cay)
+    yield b
+    b.remove()
+
+
+@pytest.fixture(scope="session")
+def neighbour(cay, boxes, canaries):
+    """Somebody else's sandbox, with a secret in a file and one in its environment."""
+    made = {}
+
+    def of(runtime):
+        if runtime not in made:
+            box = boxes.fresh(runtime, env={"SECRET": canaries.make(f"neighbour's environment ({runtime})")})
+            # the mark of serve-neighbour becomes a file name, an argument and a key
+            mark = canaries.make(f"neighbour's mark ({runtime})")
+            exec_id = cay.exec_detached(box, ["/hostile", "serve-neighbour", mark], user="0")
+            lib.wait_for("the neighbour", lambda: b"serving" in cay.exec_output(box, exec_id), 10)
+            made[runtime] = (box, mark)
+        return made[runtime]
+    return of
+
+
+class Row:
+    """One case under the oracle."""
+
+    def __init__(self, name, cay, canaries, runtime, priv):
+        self.name, self.cay, self.runtime, self.priv = name, cay, runtime, priv
+        self.failures = []
+        self.oracle = Oracle(canaries, [*WATCHED, str(BUILD / "src")], skip=[str(cay.run), *cay.logs.values()],
+                             cgroup=cay.cgroup, daemons=cay.pids)
+
+    def exec(self, box, argv, **fields):
+        done = self.cay.exec(box, argv, **fields)
+        self.oracle.saw(done.stdout, done.stderr)
+        return done
+
+    def hostile(self, box, *args, **fields):
+        """Run a mode; what got through by its own account is a failure of the row."""
+        fields.setdefault("user", PRIVS.get(self.priv, "0"))
+        done = self.exec(box, ["/hostile", *args], **fields)
+        lines = done.text.splitlines()
+        through = [l for l in lines if re.search(r"\|(through|REACHABLE)\|", l)]
+        self.check(done.exit_code == 0 and not through,
+                   "; ".join(through[:8]) or f"{args[0]} ended {done.end}: {done.text[-200:]!r} {done.stderr[-200:]!r}")
+        self.detail = lines[-1] if lines else "no output"
+        return done
+
+    def check(self, condition, text):
+        if not condition:
+            self.failures.append(text)
+
+    detail = ""
+
+
+@pytest.fixture
+def row(request, cay, canaries):
+    """row(runtime, priv) as a context: looks before and after, prints, asserts."""
+    name = re.sub(r"^test_|\[.*|_[a-z].*", "", request.node.name).replace("_", "-")
+
+    @contextlib.contextmanager
+    def run(runtime="-", priv="-"):
+        r = Row(name, cay, canaries, runtime, priv)
+        with r.oracle:
+            yield r
+        found = [f"{kind} {what}" for kind, what in r.oracle.verdicts()]
+        kinds = sorted({f.split()[0] for f in found}) or (["THROUGH"] if r.failures else ["HELD"])
+        detail = "; ".join([*found, *r.failures]) or r.detail
+        print(f"{name}|{runtime}|{priv}|{'+'.join(kinds)}|{detail[:600]}")
+        assert not found and not r.failures, detail
+    return run

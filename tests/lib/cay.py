@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What integration and attack tests share: daemons of our own, HTTP, exec, images
+
+    with Cay(build) as cay:
+        cay.image_import("tiny", layout([file("hello", b"...", 0o755)]))
+        box = cay.create("tiny", runtime="runc")
+        done = cay.exec(box, ["/hello"], user="1000")
+        assert done.exit_code == 0
+
+Every instance has directories and a cgroup of its own (/cay-test-...), so any
+number of them can live side by side, and stop() leaves nothing of it.
+"""
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import http.client
+import io
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tarfile
+import threading
+import time
+import urllib.parse
+
+CONTROL_UID = 64100
+START_S = 30.0
+FRAMES = "application/vnd.cay.frames"
+FRAME_MAX = 1 << 20
+FRAME_DATA, FRAME_GAP, FRAME_END, FRAME_ERROR = 1, 2, 3, 4
+STDOUT, STDERR = 1, 2
+PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay"}
+_pause = threading.Event()  # never set
+
+
+def wait_for(what, condition, timeout_s):
+    """Ask until it holds; TimeoutError when it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+        _pause.wait(0.01)
+
+
+def built(build):
+    """Paths of the programs in a build directory, and the names of those missing."""
+    paths = {name: pathlib.Path(build).resolve() / "src" / where for name, where in PROGRAMS.items()}
+    return paths, [name for name in ("keeper", "cayd", "init") if not paths[name].exists()]
+
+
+class ApiError(Exception):
+    def __init__(self, status, body):
+        self.status, self.body = status, body
+        try:
+            self.code = json.loads(body)["error"]["code"]
+        except (ValueError, KeyError, TypeError):
+            self.code = None
+        super().__init__(f"{status} {self.code}: {body[:400]!r}")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout_s):
+        super().__init__("cay", timeout=timeout_s)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+@dataclasses.dataclass
+class Done:
+    """How an exec ended and what it wrote."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    lost: int = 0
+    end: dict | None = None
+    error: dict | None = None
+    id: str = ""
+
+    @property
+    def exit_code(self):
+        return self.end.get("exit_code") if self.end else None
+
+    @property
+    def text(self):
+        return self.stdout.decode(errors="replace")
+
+
+def read_frames(stream):
+    """(type, stream, offset, content) until the stream ends; ValueError for nonsense."""
+    while True:
+        head = stream.read(16)
+        if not head:
+            return
+        if len(head) < 16:
+            raise ValueError("half a frame's head")
+        kind, which, zero, length, offset = struct.unpack("<BBHIQ", head)
+        if zero or not FRAME_DATA <= kind <= FRAME_ERROR or which > STDERR or length > FRAME_MAX:
+            raise ValueError(f"not a frame: {head.hex()}")
+        content = stream.read(length)
+        if len(content) < length:
+            raise ValueError("half a frame")
+        yield kind, which, offset, content
+
+
+def read_exec(stream):
+    """A whole stream of frames as Done; offsets must go on where they stopped."""
+    done, at, parts = Done(), {STDOUT: 0, STDERR: 0}, {STDOUT: [], STDERR: []}
+    for kind, which, offset, content in read_frames(stream):
+        if done.end is not None or done.error is not None:
+            raise ValueError("a frame after the last")
+        if kind == FRAME_END:
+            done.end = json.loads(content)
+        elif kind == FRAME_ERROR:
+            done.error = json.loads(content)
+        elif offset != at[which]:
+            raise ValueError(f"stream {which} goes on at {offset} instead of {at[which]}")
+        elif kind == FRAME_GAP:
+            lost = int.from_bytes(content, "little")
+            done.lost, at[which] = done.lost + lost, at[which] + lost
+        else:
+            parts[which].append(content)
+            at[which] += len(content)
+    done.stdout, done.stderr = b"".join(parts[STDOUT]), b"".join(parts[STDERR])
+    return done
+
+
+class Cay:
+    """A keeper and a cayd of our own.
+
+    init: another program to be PID 1; env: more variables of both daemons.
+    """
+
+    def __init__(self, build, init=None, env=None, state_top="/var/tmp", run_top="/run"):
+        self.programs, missing = built(build)
+        if missing:
+            raise FileNotFoundError(f"not built: {', '.join(missing)}")
+        self.name = f"cay-test-{os.getpid()}-{secrets.token_hex(4)}"
+        self.state = pathlib.Path(state_top, self.name)
+        self.run = pathlib.Path(run_top, self.name)
+        self.cgroup = "/" + self.name
+        self.init = pathlib.Path(init or self.programs["init"])
+        self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
+                    "CAY_PATHS_STATE": str(self.state), "CAY_PATHS_RUN": str(self.run),
+                    "CAY_PATHS_INIT": str(self.init), "CAY_CGROUP_PATH": self.cgroup,
+                    "CAY_USERS_CONTROL": str(CONTROL_UID), **(env or {})}
+        self.logs = {}
+        self.daemons = {}
+
+    # -- daemons
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        self.start_keeper()
+        self.start_cayd()
+
+    def start_keeper(self):
+        self._spawn("cay-keeper", self.programs["keeper"])
+        self._up("cay-keeper", lambda: (self.run / "keeper.sock").exists())
+
+    def start_cayd(self):
+        self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
+        self._up("cayd", self._healthy)
+
+    def _spawn(self, name, path, **who):
+        log = open(f"/tmp/{self.name}-{name}.log", "ab")
+        self.logs[name] = log.name
+        with log:
+            self.daemons[name] = subprocess.Popen([str(path)], env=self.env, stdin=subprocess.DEVNULL, stdout=log,
+                                                  stderr=log, start_new_session=True, cwd="/", **who)
+
+    def _up(self, name, condition):
+        def settled():
+            return self.daemons[name].poll() is not None or condition()
+        try:
+            wait_for(name, settled, START_S)
+        except TimeoutError:
+            raise RuntimeError(f"{name} does not serve:\n{self.log(name)}") from None
+        if self.daemons[name].poll() is not None:
+            raise RuntimeError(f"{name} ended with {self.daemons[name].returncode}:\n{self.log(name)}")
+
+    def _healthy(self):
+        try:
+            return self.call("GET", "/v1/health", timeout_s=2)["status"] == "ok"
+        except (OSError, ApiError, http.client.HTTPException):
+            return False
+
+    def log(self, name):
+        try:
+            return pathlib.Path(self.logs[name]).read_text(errors="replace")[-4000:]
+        except (KeyError, OSError):
+            return ""
+
+    def pids(self):
+        return {name: p.pid for name, p in self.daemons.items() if p.poll() is None}
+
+    def stop(self):
+        """cayd first, then the keeper; then whatever is left of the sandboxes."""
+        for name in ("cayd", "cay-keeper"):
+            process = self.daemons.get(name)
+            if process and process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        self._remove_cgroups()
+        for top in (self.state, self.run):
+            shutil.rmtree(top, ignore_errors=True)
+        for log in self.logs.values():
+            with contextlib.suppress(OSError):
+                os.unlink(log)
+        self.daemons, self.logs = {}, {}
+
+    def cgroup_dirs(self):
+        """Our directory in each hierarchy that has one."""
+        for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+            if " - cgroup" in line:
+                at = pathlib.Path(line.split()[4] + self.cgroup)
+                if at.is_dir():
+                    yield at
+
+    def _remove_cgroups(self):
+        dirs = list(self.cgroup_dirs())
+        for at in dirs:
+            with contextlib.suppress(OSError):
+                (at / "cgroup.kill").write_text("1")
+        for at in dirs:
+            def gone(at=at):
+                for directory, _, _ in os.walk(at, topdown=False):
+                    try:
+                        os.rmdir(directory)
+                    except OSError as e:
+                        if e.errno not in (errno.EBUSY, errno.ENOENT):
+                            raise
+                return not at.exists()
+            wait_for(f"empty {at}", gone, 10)
+
+    def processes(self, box=""):
+        """Host pids of everything in our cgroup, or in one sandbox's."""
+        found = set()
+        for at in self.cgroup_dirs():
+            for directory, _, files in os.walk(at):
+                if "cgroup.procs" in files and box in directory:
+                    with contextlib.suppress(OSError):
+                        found |= {int(n) for n in (pathlib.Path(directory) / "cgroup.procs").read_text().split()}
+        return found
+
+    # -- HTTP
+
+    @property
+    def socket(self):
+        return str(self.run / "control.sock")
+
+    def open(self, method, target, body=None, headers=None, timeout_s=60.0):
+        """The response, not read yet.  body: bytes, a file, or an object for JSON."""
+        headers = dict(headers or {})
+        if body is not None and not isinstance(body, (bytes, io.IOBase)):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        elif body is not None:
+            headers.setdefault("Content-Type", "application/octet-stream")
+            if isinstance(body, io.IOBase):
+                headers.setdefault("Content-Length", str(os.fstat(body.fileno()).st_size))
+        connection = UnixConnection(self.socket, timeout_s)
+        connection.request(method, target, body, headers)
+        return connection.getresponse()
+
+    def call(self, method, target, body=None, timeout_s=60.0):
+        """The JSON of a 2xx reply; ApiError otherwise."""
+        reply = self.open(method, target, body, timeout_s=timeout_s)
+        data = reply.read()
+        if not 200 <= reply.status < 300:
+            raise ApiError(reply.status, data)
+        return json.loads(data) if data else None
+
+    # -- operations
+
+    def image_import(self, name, tar, timeout_s=300.0):
+        """tar: bytes or an open file."""
+        return self.call("POST", "/v1/images?" + urllib.parse.urlencode({"name": name}), tar, timeout_s)
+
+    def create(self, image, **fields):
+        return self.call("POST", "/v1/sandboxes", {"image": image, **fields})["id"]
+
+    def get(self, box):
+        return self.call("GET", f"/v1/sandboxes/{box}")
+
+    def delete(self, box):
+        return self.call("DELETE", f"/v1/sandboxes/{box}")
+
+    def exec(self, box, argv, timeout_s=60.0, **fields):
+        """Run to the end, streamed; the exec itself ends at timeout_s too."""
+        fields.setdefault("timeout_ms", int(timeout_s * 1000))
+        reply = self.open("POST", f"/v1/sandboxes/{box}/execs", {"argv": argv, **fields}, {"Accept": FRAMES},
+                          timeout_s + 15)
+        if reply.status != 200:
+            raise ApiError(reply.status, reply.read())
+        done = read_exec(reply)
+        done.id = reply.headers.get("Cay-Exec", "")
+        return done
+
+    def exec_detached(self, box, argv, **fields):
+        return self.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": argv, "detach": True, **fields})["id"]
+
+    def exec_output(self, box, exec_id, stream="stdout"):
+        reply = self.open("GET", f"/v1/sandboxes/{box}/execs/{exec_id}/output?stream={stream}")
+        data = reply.read()
+        if reply.status != 200:
+            raise ApiError(reply.status, data)
+        return data
+
+    def signal(self, box, exec_id, name="SIGKILL"):
+        return self.call("POST", f"/v1/sandboxes/{box}/execs/{exec_id}/signal", {"signal": name})
+
+    def kill_daemon(self, name):
+        self.daemons[name].send_signal(signal.SIGKILL)
+        self.daemons[name].wait()
+
+
+# -- images
+
+def entry(name, kind=tarfile.REGTYPE, mode=0o755, uid=0, gid=0, link=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.uid, info.gid, info.linkname = kind, mode, uid, gid, link
+    return info, b""
+
+
+def file(name, data, mode=0o644, uid=0, gid=0):
+    info, _ = entry(name, mode=mode, uid=uid, gid=gid)
+    info.size = len(data)
+    return info, data
+
+
+def directory(name, mode=0o755, uid=0, gid=0):
+    return entry(name, tarfile.DIRTYPE, mode, uid, gid)
+
+
+def layer(entries):
+    """An uncompressed layer from (TarInfo, bytes) pairs."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for info, data in entries:
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def layout(entries, config=None, architecture="amd64"):
+    """A tar of an OCI image layout with one layer."""
+    blobs = {}
+
+    def blob(data, kind):
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[f"blobs/sha256/{digest}"] = data
+        return {"mediaType": "application/vnd.oci.image." + kind, "digest": f"sha256:{digest}", "size": len(data)}
+
+    def as_json(value):
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    tar = blob(layer(entries), "layer.v1.tar")
+    image = blob(as_json({"architecture": architecture, "os": "linux", "config": config or {},
+                          "rootfs": {"type": "layers", "diff_ids": [tar["digest"]]}}), "config.v1+json")
+    manifest = blob(as_json({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                             "config": image, "layers": [tar]}), "manifest.v1+json")
+    index = as_json({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+                     "manifests": [manifest]})
+    files = {"oci-layout": as_json({"imageLayoutVersion": "1.0.0"}), "index.json": index, **blobs}
+    return layer([directory("blobs"), directory("blobs/sha256"), *(file(n, d) for n, d in files.items())])
+
+
+def layout_of(path):
+    """The same of a layout directory, such as `make image` leaves, as an open file."""
+    out = open(f"/var/tmp/cay-test-layout-{os.getpid()}-{secrets.token_hex(4)}", "w+b")
+    os.unlink(out.name)
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name in ("oci-layout", "index.json", "blobs"):
+            tar.add(os.path.join(path, name), name)
+    out.seek(0)
+    return out
