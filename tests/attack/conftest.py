@@ -114,11 +114,13 @@ def neighbour(cay, boxes, canaries):
 class Row:
     """One case under the oracle."""
 
-    def __init__(self, name, cay, canaries, runtime, priv):
-        self.name, self.cay, self.runtime, self.priv = name, cay, runtime, priv
-        self.failures = []
-        self.oracle = Oracle(canaries, [*WATCHED, str(BUILD / "src")], skip=[str(cay.run), *cay.logs.values()],
-                             cgroup=cay.cgroup, daemons=cay.pids)
+    def __init__(self, name, cays, canaries, runtime, priv):
+        self.name, self.cay, self.runtime, self.priv = name, cays[0], runtime, priv
+        self.failures, self.detail = [], ""
+        self.oracle = Oracle(canaries, [*WATCHED, str(BUILD / "src")],
+                             skip=[str(path) for c in cays for path in (c.run, *c.logs.values())],
+                             cgroups=[c.cgroup for c in cays],
+                             daemons=lambda: {f"{n} of {c.name}": pid for c in cays for n, pid in c.pids().items()})
 
     def exec(self, box, argv, **fields):
         done = self.cay.exec(box, argv, **fields)
@@ -140,17 +142,17 @@ class Row:
         if not condition:
             self.failures.append(text)
 
-    detail = ""
-
 
 @pytest.fixture
 def row(request, cay, canaries):
-    """row(runtime, priv) as a context: looks before and after, prints, asserts."""
+    """row(runtime, priv) as a context: looks before and after, prints, asserts.
+
+    also: other daemons that take part."""
     name = re.sub(r"^test_|\[.*|_[a-z].*", "", request.node.name).replace("_", "-")
 
     @contextlib.contextmanager
-    def run(runtime="-", priv="-"):
-        r = Row(name, cay, canaries, runtime, priv)
+    def run(runtime="-", priv="-", also=()):
+        r = Row(name, [cay, *also], canaries, runtime, priv)
         with r.oracle:
             yield r
         found = [f"{kind} {what}" for kind, what in r.oracle.verdicts()]

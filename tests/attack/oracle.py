@@ -26,6 +26,8 @@ import time
 READ, WRITE, ESCAPE, CRASH = "READ", "WRITE", "ESCAPE", "CRASH"
 HASHED_MAX = 4 << 20
 SETTLE_S = 3.0
+# the machine's own coming and going: devices that anybody's losetup makes
+NOISE = re.compile(r"/dev/(loop\d+|loop\d+p\d+|pts|shm)")
 OOPS = re.compile(r"\b(Oops|BUG:|KASAN|UBSAN|general protection fault|kernel BUG|Kernel panic|Call Trace)\b")
 
 
@@ -90,7 +92,7 @@ def tree(top, skip=()):
         keep = []
         for name in dirs + files:
             path = os.path.join(directory, name)
-            if any(path == s or path.startswith(s + "/") for s in skip):
+            if NOISE.fullmatch(path) or any(path == s or path.startswith(s + "/") for s in skip):
                 continue
             try:
                 st = os.lstat(path)
@@ -182,13 +184,13 @@ class Oracle:
     """One case: look before, hand over what came out, look after.
 
     watched   trees of the host; skip: what in them is expected to change
-    cgroup    where sandboxes live ("/cay-test-x"): processes there are theirs
+    cgroups   where sandboxes live ("/cay-test-x"): processes there are theirs
     daemons   a function that returns {name: pid} of our daemons
     """
 
-    def __init__(self, canaries, watched, skip=(), cgroup="/cay-test-none", daemons=dict, settle_s=SETTLE_S):
+    def __init__(self, canaries, watched, skip=(), cgroups=(), daemons=dict, settle_s=SETTLE_S):
         self.canaries, self.watched, self.skip = canaries, list(watched), tuple(skip)
-        self.cgroup, self.daemons, self.settle_s = cgroup, daemons, settle_s
+        self.cgroups, self.daemons, self.settle_s = tuple(cgroups), daemons, settle_s
         self.output = []
         self.before = self.pids_before = None
         self.pause = threading.Event()  # never set: a wait that a debugger can end
@@ -212,7 +214,7 @@ class Oracle:
             was = self.before.processes.get(pid)
             if was and was[0] == start:
                 continue
-            if (cgroup + "/").startswith(self.cgroup + "/"):
+            if any((cgroup + "/").startswith(top + "/") for top in self.cgroups):
                 continue
             above, steps = parent, 0
             while above not in ours and above in now and above > 1 and steps < 64:

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import socket
 import subprocess
 import time
@@ -26,7 +27,8 @@ from conftest import BUILD, PASSWD, PRIVS, RUNTIMES, hostile_entries
 HERE = pathlib.Path(__file__).parent
 HOSTILE = BUILD / "tests/attack/hostile"
 REACHABLE_MAX = 8
-EXECS = 100
+EXECS = 1000 if os.environ.get("CAY_FULL") else 100
+READ_MAX = 4 << 20
 ROOT_CAPS = 0x4EB  # CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID NET_BIND_SERVICE
 DEADLINE_S = 31.0  # the longest a caller waits for a PID 1 that does not answer, and one
 
@@ -47,8 +49,11 @@ def test_ESC_02(row, boxes, runtime, priv):
 
 
 def status_of(pid):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return dict(re.findall(r"^(\w+):\t(.*)$", text, re.M))
+    """None when it has ended meanwhile."""
+    with contextlib.suppress(OSError):
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return dict(re.findall(r"^(\w+):\t(.*)$", text, re.M))
+    return None
 
 
 def check_process(r, pid, status, live):
@@ -73,7 +78,7 @@ def test_ESC_03(row, boxes, runtime, priv, cay):
         exec_id = cay.exec_detached(box, ["/hostile", "serve-neighbour", "held-still"], user=PRIVS[priv])
         lib.wait_for("a process to look at", lambda: b"serving" in cay.exec_output(box, exec_id), 10)
         try:
-            rows = {pid: status_of(pid) for pid in cay.processes(box)}
+            rows = {pid: s for pid in cay.processes(box) if (s := status_of(pid))}
             r.check(len(rows) >= 2, f"only {len(rows)} processes in sight")
             first = [s for s in rows.values() if s["NSpid"].split()[-1] == "1"]
             r.check(len(first) == 1, f"{len(first)} are PID 1")
@@ -155,12 +160,11 @@ def image_cases():
 
 def try_image(r, cay, boxes, runtime, name, expected, data):
     """Import and, if that works, start it; both may be refused, with a typed error."""
-    begin = time.monotonic()
+    begin, image = time.monotonic(), None
     try:
-        cay.image_import("corpus", data, 30)
+        image = cay.image_import(f"corpus-{secrets.token_hex(4)}", data, 30)
         r.check(expected != "refused", f"{name}: was imported")
-        box = boxes.fresh(runtime, "corpus")
-        cay.delete(box)
+        cay.delete(boxes.fresh(runtime, image["name"]))
     except lib.ApiError as e:
         r.check(400 <= e.status < 500 or e.code == "runtime_failed", f"{name}: {e}")
         r.check(e.code is not None, f"{name}: untyped {e}")
@@ -168,6 +172,9 @@ def try_image(r, cay, boxes, runtime, name, expected, data):
         r.check(False, f"{name}: {e!r}")
     spent = time.monotonic() - begin
     r.check(spent <= 10, f"{name}: {spent:.1f} s")
+    if image:
+        with contextlib.suppress(lib.ApiError):
+            cay.call("DELETE", f"/v1/images/{image['id']}")
 
 
 def test_ESC_07_19_images(row, boxes, runtime, cay):
@@ -333,6 +340,12 @@ def hostile_cay(cay):
         yield c
 
 
+# A reply whose head is good is passed on; what follows is the client's to check.
+RELAYED = {"body for ever", "chunk of 4 GiB, 2 bytes", "chunk past 64 bits", "length of 8 EiB, 2 bytes",
+           "answers for others too", "frame of an unknown type", "frame of 4 GiB", "exit status 2^31", "100,000 frames",
+           "JSON a million deep", "JSON that is not UTF-8", "asks for the host's files"}
+
+
 def rss_kib(pid):
     return int(status_of(pid)["VmRSS"].split()[0])
 
@@ -342,8 +355,12 @@ def ask(cay, box):
     begin = time.monotonic()
     try:
         reply = cay.open("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["/x"]}, {"Accept": lib.FRAMES}, DEADLINE_S + 5)
-        data = reply.read(4 << 20)
-        outcome = (reply.status, data)
+        try:
+            outcome = (reply.status, reply.read(READ_MAX))
+        except http.client.IncompleteRead as e:
+            outcome = (reply.status, e.partial)
+        finally:
+            reply.close()
     except (OSError, http.client.HTTPException) as e:
         outcome = (None, repr(e).encode())
     return outcome, time.monotonic() - begin
@@ -360,7 +377,7 @@ def test_AGT_02(row, hostile_cay, number, when, what):
     """A PID 1 that lies: typed failure in time, no memory lost, nobody else hurt."""
     c = hostile_cay
     runtime = RUNTIMES[int(number) % len(RUNTIMES)]
-    with row(runtime, "root") as r:
+    with row(runtime, "root", [c]) as r:
         c.image_import(f"agent-{number}", lib.layout([*hostile_entries(), lib.file("behaviour", number.encode())]))
         before, pids, begin = rss_kib(c.pids()["cayd"]), c.pids(), time.monotonic()
         try:
@@ -372,9 +389,8 @@ def test_AGT_02(row, hostile_cay, number, when, what):
         r.check(time.monotonic() - begin <= DEADLINE_S, f"create took {time.monotonic() - begin:.1f} s")
         if box:
             (status, data), spent = ask(c, box)
-            # a reply whose head was good is relayed; what comes after is the client's to check
-            r.check(is_typed(status, data) or status in (200, None), f"{status} {data[:200]!r}")
-            r.check(spent <= DEADLINE_S or what == "body for ever", f"{spent:.1f} s")
+            r.check(is_typed(status, data) or (what in RELAYED and status in (200, 302, None)), f"{status} {data[:200]!r}")
+            r.check(spent <= DEADLINE_S, f"{spent:.1f} s")
             r.oracle.saw(data)
             c.delete(box)
             r.detail = f"{what}: {status} in {spent:.1f} s"
@@ -390,7 +406,7 @@ def test_AGT_02_many(row, hostile_cay):
     """A hundred callers of a silent one: a neighbour's request is not held up."""
     c = hostile_cay
     number = next(n for n, _, what in behaviours() if what == "silent when asked")
-    with row("crun", "root") as r:
+    with row("crun", "root", [c]) as r:
         c.image_import("agent-silent", lib.layout([*hostile_entries(), lib.file("behaviour", number.encode())]))
         box = c.create("agent-silent", runtime="crun")
         with concurrent.futures.ThreadPoolExecutor(100) as pool:
@@ -411,7 +427,7 @@ def test_AGT_03(row, hostile_cay):
     """Names and paths that come from inside are never used by the host."""
     c = hostile_cay
     number = next(n for n, _, what in behaviours() if what == "asks for the host's files")
-    with row("crun", "root") as r:
+    with row("crun", "root", [c]) as r:
         c.image_import("agent-deputy", lib.layout([*hostile_entries(), lib.file("behaviour", number.encode())]))
         box = c.create("agent-deputy", runtime="crun")
         trace = f"/var/tmp/{c.name}.strace"

@@ -36,7 +36,7 @@ class Tap:
         self.line(f"{word} {self.n} - {report.nodeid.rpartition('/')[2]}{skip}")
 
     def pytest_report_teststatus(self, report):
-        """No dots between our lines."""
-        if report.when == "call" and report.passed:
-            return "passed", "", ""
+        """No dots and letters between our lines."""
+        if report.when == "call" or not report.passed:
+            return report.outcome, "", ""
         return None
