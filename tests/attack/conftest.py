@@ -9,11 +9,16 @@ import contextlib
 import os
 import pathlib
 import re
+import sys
 
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "lib"))
 import cay as lib
+import tap
 from oracle import Canaries, Oracle
+
+pytest_configure = tap.pytest_configure
 
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve()
 RUNTIMES = ("crun", "runc")

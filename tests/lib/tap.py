@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest plugin: a line per test as dev/check counts them, `ok N - name`
+"""A line per test as dev/check counts them: `ok N - name`
+
+A conftest.py says `pytest_configure = tap.pytest_configure`.
 
 Rows that a test printed with bars (ID|runtime|priv|verdict|detail) come before
 it, as comments.
