@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/cgroup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "base/str.h"
+
+static int put(int dirfd, const char *name, const char *text)
+{
+	auto_close int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, strlen(text));
+	return n < 0 ? -errno : 0;
+}
+
+int cgroup_make(int dirfd, const char *name, int *ret)
+{
+	int fd;
+
+	if (mkdirat(dirfd, name, 0755) < 0)
+		return -errno;
+	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0) {
+		int r = -errno;
+
+		(void)unlinkat(dirfd, name, AT_REMOVEDIR);
+		return r;
+	}
+	*ret = fd;
+	return 0;
+}
+
+int cgroup_join(int fd)
+{
+	return put(fd, "cgroup.procs", "0");
+}
+
+int cgroup_kill(int fd)
+{
+	return put(fd, "cgroup.kill", "1");
+}
+
+int cgroup_remove(int dirfd, const char *name)
+{
+	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+uint64_t cgroup_oom_kills(int dirfd)
+{
+	auto_buf text = BUF_INIT(KIB(4));
+	struct slice rest;
+	uint64_t n = 0;
+
+	if (dirfd < 0 || path_read(dirfd, "memory.events", &text) < 0)
+		return 0;
+	rest = (struct slice){ text.data, text.len };
+	while (rest.p) {
+		struct slice line = slice_cut(&rest, '\n');
+
+		if (slice_eq(slice_cut(&line, ' '), SLICE("oom_kill")) &&
+		    str_u64(line, 0, UINT64_MAX, &n) < 0)
+			n = 0;
+	}
+	return n;
+}

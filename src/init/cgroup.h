@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_CGROUP_H
+#define CAY_INIT_CGROUP_H
+/*
+ * cgroup - one v2 cgroup per exec, below the directory PID 1 was given
+ *
+ * Everything goes by the directory's fd; there is no cgroup mount inside and no
+ * path leads up from it.  Reads are bounded: the files are the kernel's, their
+ * directory is the sandbox's.
+ */
+#include "base/mem.h"
+
+#include <stdint.h>
+
+/* Make the cgroup of that name; *ret is its directory. */
+CAY_MUST_CHECK int cgroup_make(int dirfd, const char *name, int *ret);
+/* The caller moves itself there; used in a forked child. */
+CAY_MUST_CHECK int cgroup_join(int fd);
+/* Every process in it, however it hides, gets SIGKILL. */
+CAY_MUST_CHECK int cgroup_kill(int fd);
+/* -EBUSY while somebody lives there. */
+CAY_MUST_CHECK int cgroup_remove(int dirfd, const char *name);
+/* How often the kernel killed for memory below this directory; 0 when it does
+ * not say (the controller is elsewhere). */
+uint64_t cgroup_oom_kills(int dirfd);
+#endif

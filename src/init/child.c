@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/child.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/path.h"
+#include "init/cgroup.h"
+#include "init/users.h"
+
+#define ENV_MAX 1024
+#define ENV_BYTES MIB(2)
+
+static const char *const builtin_env[][2] = {
+	{ "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
+};
+
+/* Capabilities */
+
+static constexpr uint32_t KEPT = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
+
+static int caps_set(bool all)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	if (syscall(SYS_capget, &head, data) < 0)
+		return -errno;
+	data[0].effective = data[0].permitted & (all ? UINT32_MAX : KEPT);
+	data[1].effective = all ? data[1].permitted : 0;
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+int child_caps_lower(void)
+{
+	return caps_set(/* all= */ false);
+}
+
+/* Failing */
+
+[[noreturn]] static void give_up(const struct child_plan *plan, const struct cay_err *err)
+{
+	struct child_report report = { .code = err->code, .errnum = err->errnum };
+	size_t n = strnlen(err->field, sizeof(report.field) - 1);
+
+	memcpy(report.field, err->field, n);
+	memcpy(report.msg, err->msg, sizeof(report.msg));
+	(void)path_write_all(plan->report, &report, sizeof(report));
+	_exit(127);
+}
+
+static void must(const struct child_plan *plan, int r, const char *what)
+{
+	struct cay_err err = {};
+
+	if (r >= 0)
+		return;
+	(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r, "%s", what);
+	give_up(plan, &err);
+}
+
+/* The user */
+
+/* A file of the image: regular, small, and opening it waits for nobody. */
+static int read_file(const char *path, struct buf *ret)
+{
+	auto_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	for (;;) {
+		ssize_t n;
+		int r = buf_reserve(ret, KIB(4));
+
+		if (r < 0)
+			return r;
+		n = read(fd, ret->data + ret->len, KIB(4));
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return 0;
+		ret->len += (size_t)n;
+	}
+}
+
+static struct slice image_file(const char *path, struct buf *b, const struct child_plan *plan)
+{
+	struct cay_err err = {};
+	int r = read_file(path, b);
+
+	/* an image without these files has numbers for users */
+	if (r == -ENOENT || r == -ENOTDIR)
+		return (struct slice){};
+	if (r < 0) {
+		(void)cay_fail_field(&err, CAY_E_INVALID, "user", "cannot read %s: %s", path,
+				     strerror(-r));
+		give_up(plan, &err);
+	}
+	return (struct slice){ b->data, b->len };
+}
+
+static void become(const struct child_plan *plan, const struct user *u)
+{
+	struct cay_err err = {};
+
+	if (setgroups(u->n_groups, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
+	    setresuid(u->uid, u->uid, u->uid) < 0) {
+		int e = errno;
+
+		(void)cay_fail_field(&err, CAY_E_INVALID, "user", "cannot become uid %u gid %u: %s",
+				     u->uid, u->gid, strerror(e));
+		give_up(plan, &err);
+	}
+	/* root works with what PID 1 was permitted; anybody else lost it all just now */
+	if (u->uid == 0)
+		must(plan, caps_set(/* all= */ true), "raise capabilities");
+}
+
+/* The environment */
+
+struct env {
+	char *v[ENV_MAX + 1];
+	size_t n;
+	size_t bytes;
+};
+
+static bool env_has(const struct env *e, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (size_t i = 0; i < e->n; i++)
+		if (strncmp(e->v[i], key, n) == 0 && e->v[i][n] == '=')
+			return true;
+	return false;
+}
+
+/* Who comes first wins. */
+static void env_add(struct env *e, const char *key, struct slice value)
+{
+	size_t n = strlen(key);
+	char *text;
+
+	if (e->n == ENV_MAX || e->bytes + n + value.n > ENV_BYTES || env_has(e, key))
+		return;
+	text = malloc(n + value.n + 2);
+	if (!text)
+		return;
+	memcpy(text, key, n);
+	text[n] = '=';
+	memcpy(text + n + 1, value.p, value.n);
+	text[n + 1 + value.n] = 0;
+	e->v[e->n++] = text;
+	e->bytes += n + value.n;
+}
+
+static void env_fill(struct env *e, const struct child_plan *plan, const struct user *u)
+{
+	for (size_t k = ARRAY_SIZE(plan->env); k-- > 0;)
+		for (size_t i = 0; plan->env[k] && i < plan->env[k]->n; i++)
+			env_add(e, plan->env[k]->keys[i], slice_of(plan->env[k]->values[i]));
+	env_add(e, "HOME", u->home);
+	if (u->name.n) {
+		env_add(e, "USER", u->name);
+		env_add(e, "LOGNAME", u->name);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(builtin_env); i++)
+		env_add(e, builtin_env[i][0], slice_of(builtin_env[i][1]));
+}
+
+static void default_signals(void)
+{
+	struct sigaction sa = { .sa_handler = SIG_DFL };
+	sigset_t none;
+
+	for (int i = 1; i <= 64; i++)
+		(void)sigaction(i, &sa, NULL);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The OOM killer spares PID 1, not what it starts. */
+static void forget_oom_score(void)
+{
+	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)path_write_all(fd, "0", 1);
+}
+
+static void settle(const struct child_plan *plan)
+{
+	struct rlimit no_core = {};
+
+	default_signals();
+	must(plan, setsid() < 0 ? -errno : 0, "new session");
+	if (plan->cgroup >= 0)
+		must(plan, cgroup_join(plan->cgroup), "join the cgroup");
+	forget_oom_score();
+	for (int i = 0; i < 3; i++)
+		must(plan, dup2(plan->stdio[i], i) < 0 ? -errno : 0, "standard streams");
+	/* everything is close-on-exec already; this is for what we did not think of */
+	(void)syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
+	(void)umask(022);
+	(void)setrlimit(RLIMIT_CORE, &no_core);
+}
+
+void child_run(const struct child_plan *plan)
+{
+	static struct env env; /* of a process of our own, so it is nobody's global */
+	static struct user user;
+	struct buf passwd = BUF_INIT(USERS_FILE_MAX), group = BUF_INIT(USERS_FILE_MAX);
+	struct cay_err err = {};
+	struct slice pw, gr;
+
+	settle(plan);
+	pw = image_file("/etc/passwd", &passwd, plan);
+	gr = image_file("/etc/group", &group, plan);
+	if (user_find(slice_of(plan->user), pw, gr, &user, &err) < 0)
+		give_up(plan, &err);
+	become(plan, &user);
+	if (chdir(plan->cwd) < 0) {
+		int e = errno;
+
+		(void)cay_fail_field(&err, CAY_E_INVALID, "cwd", "cannot start in '%s': %s",
+				     plan->cwd, strerror(e));
+		give_up(plan, &err);
+	}
+	env_fill(&env, plan, &user);
+	environ = env.v;
+	(void)execvp(plan->argv[0], (char *const *)(uintptr_t)plan->argv);
+	(void)cay_fail_field(&err, CAY_E_INVALID, "argv", "cannot execute '%s': %s", plan->argv[0],
+			     strerror(errno));
+	give_up(plan, &err);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_FEED_H
+#define CAY_INIT_FEED_H
+/*
+ * feed - a request's body on its way into a job's standard input
+ *
+ * A full pipe pauses the body, so a program that reads slowly slows its client
+ * down and nothing piles up here.  One at a time per job.  Takes the request.
+ */
+#include "net/server.h"
+
+struct feed;
+struct job;
+
+/* close: end of file behind the body. */
+void feed_start(struct job *j, struct request *rq, bool close);
+/* Standard input is being closed under it. */
+void feed_cut(struct feed *f);
+#endif

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/job.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/path.h"
+#include "init/cgroup.h"
+#include "init/child.h"
+#include "init/feed.h"
+#include "init/signals.h"
+
+#define SWEEP_MS 500
+
+static void link_last(struct job *j)
+{
+	struct init *in = j->init;
+
+	j->prev = in->newest;
+	if (in->newest)
+		in->newest->next = j;
+	else
+		in->oldest = j;
+	in->newest = j;
+}
+
+static void unlink_job(struct job *j)
+{
+	struct init *in = j->init;
+
+	*(j->prev ? &j->prev->next : &in->oldest) = j->next;
+	*(j->next ? &j->next->prev : &in->newest) = j->prev;
+}
+
+/* Cgroups */
+
+static void on_sweep(uv_timer_t *t);
+
+static void try_remove_cgroup(struct job *j)
+{
+	int r;
+
+	if (j->cgroup < 0)
+		return;
+	r = cgroup_remove(j->init->cgroup, j->name);
+	if (r >= 0 || r == -ENOENT)
+		(void)close(cay_take_fd(&j->cgroup));
+	else if (!uv_is_active((uv_handle_t *)&j->init->sweep))
+		(void)uv_timer_start(&j->init->sweep, on_sweep, SWEEP_MS, 0);
+}
+
+static void on_sweep(uv_timer_t *t)
+{
+	struct init *in = t->data;
+
+	for (struct job *j = in->oldest; j; j = j->next)
+		if (j->state == JOB_ENDED)
+			try_remove_cgroup(j);
+}
+
+static void kill_all(struct job *j)
+{
+	if (j->cgroup < 0 || cgroup_kill(j->cgroup) < 0)
+		(void)kill(-j->pid, SIGKILL);
+}
+
+/* Forgetting */
+
+static void on_closed(uv_handle_t *h)
+{
+	struct job *j = h->data;
+
+	if (--j->handles == 0)
+		free(j);
+}
+
+/* An output's handle leads to the output. */
+static void on_output_closed(uv_handle_t *h)
+{
+	struct output *o = h->data;
+	struct job *j = o->data;
+
+	if (--j->handles == 0)
+		free(j);
+}
+
+static void job_free(struct job *j)
+{
+	unlink_job(j);
+	try_remove_cgroup(j);
+	if (j->cgroup >= 0)
+		(void)close(j->cgroup);
+	job_close_stdin(j);
+	if (j->report_fd >= 0)
+		(void)close(cay_take_fd(&j->report_fd));
+	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
+		output_close(&j->out[i], on_output_closed);
+	uv_close((uv_handle_t *)&j->report, on_closed);
+	uv_close((uv_handle_t *)&j->timer, on_closed);
+}
+
+static bool in_use(const struct job *j)
+{
+	return j->out[0].readers || j->out[1].readers || j->feed || j->out[0].pumping ||
+	       j->out[1].pumping;
+}
+
+/* Make room for one more: the oldest that nobody reads, and of those rather one
+ * whose pipes are closed than one that left a writer behind. */
+static bool forget_one(struct init *in)
+{
+	struct job *candidate = NULL;
+
+	for (struct job *j = in->oldest; j; j = j->next) {
+		if (j->state != JOB_ENDED || in_use(j))
+			continue;
+		if (!candidate)
+			candidate = j;
+		if (j->out[0].fd < 0 && j->out[1].fd < 0) {
+			candidate = j;
+			break;
+		}
+	}
+	if (!candidate)
+		return false;
+	in->finished--;
+	job_free(candidate);
+	return true;
+}
+
+bool job_reclaim(struct ring_budget *b)
+{
+	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
+
+	for (struct job *j = in->oldest; j; j = j->next)
+		if (j->state == JOB_ENDED && !in_use(j) &&
+		    (j->out[0].ring.cap || j->out[1].ring.cap)) {
+			ring_drop(&j->out[0].ring);
+			ring_drop(&j->out[1].ring);
+			return true;
+		}
+	return false;
+}
+
+/* Ending */
+
+static void conclude(struct job *j)
+{
+	struct end *e = &j->end;
+	int status = j->status;
+
+	*e = (struct end){};
+	if (WIFSIGNALED(status)) {
+		signal_format(WTERMSIG(status), j->signal_name);
+		e->signal = j->signal_name;
+		e->reason = END_SIGNAL;
+	} else {
+		e->reason = END_EXIT;
+		e->has_exit_code = true;
+		e->exit_code = (uint64_t)WEXITSTATUS(status);
+	}
+	if (j->timed_out) {
+		e->reason = END_TIMEOUT;
+	} else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+		if (j->killed) {
+			e->reason = END_KILLED;
+		} else if (cgroup_oom_kills(j->init->cgroup) > j->oom_kills) {
+			e->reason = END_OOM;
+			/* somebody here was killed for memory; that it was this one is likely */
+			e->inferred = true;
+		}
+	}
+}
+
+static void on_complete(struct output *o)
+{
+	struct job *j = o->data;
+
+	if (j->state != JOB_DYING || !j->out[0].complete || !j->out[1].complete)
+		return;
+	j->state = JOB_ENDED;
+	j->init->live--;
+	j->init->finished++;
+	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
+		output_notify(&j->out[i]);
+	while (j->init->finished > JOBS_FINISHED && forget_one(j->init))
+		;
+}
+
+static void on_report(struct job *j);
+
+static void job_died(struct job *j, int status)
+{
+	if (j->state == JOB_STARTING)
+		on_report(j); /* it is dead, so what it had to say is there */
+	if (j->state == JOB_FAILED) {
+		j->init->live--;
+		job_free(j);
+		return;
+	}
+	(void)uv_timer_stop(&j->timer);
+	j->pid = 0;
+	j->status = status;
+	j->ended_ns = clk_wall_ns(j->init->clk);
+	j->state = JOB_DYING;
+	conclude(j);
+	job_close_stdin(j);
+	try_remove_cgroup(j);
+	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
+		output_finish(&j->out[i]);
+}
+
+void job_reap(struct init *in)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
+		struct job *j = in->newest;
+
+		while (j && j->pid != pid)
+			j = j->prev;
+		if (j)
+			job_died(j, status);
+	}
+}
+
+static void on_timeout(uv_timer_t *t)
+{
+	struct job *j = t->data;
+
+	j->timed_out = true;
+	kill_all(j);
+}
+
+int job_signal(struct job *j, int sig, struct cay_err *err)
+{
+	if (j->state != JOB_RUNNING)
+		return cay_fail(err, CAY_E_STATE, "the command ended already");
+	if (sig == SIGKILL) {
+		j->killed = true;
+		kill_all(j);
+		return 0;
+	}
+	/* not waited for yet, so the number is still its own */
+	if (kill(-j->pid, sig) < 0)
+		return cay_fail_sys(err, CAY_E_STATE, errno, "signal");
+	return 0;
+}
+
+/* Starting */
+
+static void tell_started(struct job *j, const struct cay_err *err)
+{
+	if (!j->started)
+		return;
+	j->started(j, err, j->arg);
+	j->started = NULL;
+}
+
+/* The end of file says that the program was executed; anything else, that not. */
+static void on_report(struct job *j)
+{
+	struct child_report report;
+	struct cay_err err = {};
+	ssize_t n = read(j->report_fd, &report, sizeof(report));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	(void)uv_poll_stop(&j->report);
+	(void)close(cay_take_fd(&j->report_fd));
+	if (n == 0) {
+		j->state = JOB_RUNNING;
+		tell_started(j, NULL);
+		return;
+	}
+	j->state = JOB_FAILED;
+	err.code = CAY_E_INTERNAL;
+	if (n == (ssize_t)sizeof(report) && report.code > CAY_OK && report.code < CAY_NUM_CODES) {
+		err.code = report.code;
+		err.errnum = report.errnum;
+		memcpy(err.field, report.field, sizeof(report.field) - 1);
+		memcpy(err.msg, report.msg, sizeof(err.msg) - 1);
+	}
+	tell_started(j, &err);
+}
+
+static void on_report_ready(uv_poll_t *p, int, int)
+{
+	on_report(p->data);
+}
+
+struct pipes {
+	int in[2], out[2], err[2], report[2];
+};
+
+static void pipes_fini(struct pipes *p)
+{
+	int *all[] = { p->in, p->out, p->err, p->report };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		for (int k = 0; k < 2; k++)
+			if (all[i][k] >= 0)
+				(void)close(all[i][k]);
+}
+
+/* Our end never waits, the other is what programs expect of a pipe. */
+static int pipe_make(int fds[static 2], int ours)
+{
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	return fcntl(fds[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int pipes_make(struct pipes *p)
+{
+	int r = pipe_make(p->in, 1);
+
+	if (r >= 0)
+		r = pipe_make(p->out, 0);
+	if (r >= 0)
+		r = pipe_make(p->err, 0);
+	return r < 0 ? r : pipe_make(p->report, 0);
+}
+
+static int fork_child(struct job *j, const struct exec_run *req, const struct pipes *p,
+		      struct cay_err *err)
+{
+	const struct claim *c = &j->init->claim;
+	const char *shell[] = { "/bin/sh", "-c", req->shell, NULL };
+	struct child_plan plan = {
+		.argv = req->has_argv ? req->argv.v : shell,
+		.user = req->user ? req->user
+			: c->user ? c->user
+				  : "0",
+		.cwd = req->cwd ? req->cwd
+		       : c->cwd ? c->cwd
+				: "/",
+		.env = { &c->env, &req->env },
+		.stdio = { p->in[0], p->out[1], p->err[1] },
+		.report = p->report[1],
+		.cgroup = j->cgroup,
+	};
+	pid_t pid = fork();
+
+	if (pid == 0)
+		child_run(&plan);
+	if (pid < 0)
+		return cay_fail_sys(err, errno == EAGAIN ? CAY_E_LIMIT : CAY_E_NO_MEMORY, errno,
+				    "no more processes");
+	j->pid = pid;
+	return 0;
+}
+
+static int check(struct init *in, const struct exec_run *req, struct cay_err *err)
+{
+	if (req->has_argv == (req->shell != NULL))
+		return cay_fail_field(err, CAY_E_INVALID, "argv", "give one of argv and shell");
+	if (req->has_argv && !req->argv.v[0][0])
+		return cay_fail_field(err, CAY_E_INVALID, "argv", "the program has no name");
+	if (in->live >= JOBS_LIVE)
+		return cay_fail(err, CAY_E_LIMIT, "%d commands run already", JOBS_LIVE);
+	return 0;
+}
+
+/* Every handle is made here, so that job_free() can close every one. */
+static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, struct cay_err *err)
+{
+	struct init *in = j->init;
+	int r = pipes_make(p);
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, "pipes");
+	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++) {
+		int *fd = i ? &p->err[0] : &p->out[0];
+
+		r = output_init(&j->out[i], &in->loop, cay_take_fd(fd), mode, &in->budget);
+		j->out[i].data = j;
+		j->out[i].poll.data = &j->out[i];
+		j->out[i].on_complete = on_complete;
+		j->handles += j->out[i].open;
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_DISK_FULL, -r, "a place for the output");
+	}
+	j->stdin_fd = cay_take_fd(&p->in[1]);
+	j->report_fd = cay_take_fd(&p->report[0]);
+	r = uv_poll_init(&in->loop, &j->report, j->report_fd);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "poll");
+	(void)uv_timer_init(&in->loop, &j->timer);
+	j->report.data = j->timer.data = j;
+	j->handles += 2;
+	if (in->cgroup >= 0) {
+		r = cgroup_make(in->cgroup, j->name, &j->cgroup);
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "make a cgroup");
+	}
+	return 0;
+}
+
+/* Give back what job_prepare() did before it failed. */
+static void job_unprepare(struct job *j)
+{
+	if (j->handles == 4) {
+		link_last(j);
+		job_free(j);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++) {
+		if (j->out[i].open)
+			output_close(&j->out[i], on_output_closed);
+		else if (j->out[i].fd >= 0)
+			(void)close(j->out[i].fd);
+	}
+	if (j->stdin_fd >= 0)
+		(void)close(j->stdin_fd);
+	if (j->report_fd >= 0)
+		(void)close(j->report_fd);
+	if (!j->handles)
+		free(j);
+}
+
+/* At most half of what a pipe holds, unless the sandbox has so many pipes that the
+ * kernel makes new ones small. */
+static int put_stdin(struct job *j, const char *text, struct cay_err *err)
+{
+	int r = text ? path_write_all(j->stdin_fd, text, strlen(text)) : 0;
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, "the pipe does not hold stdin");
+	return 0;
+}
+
+int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
+	      enum exec_output mode, struct job **ret, struct cay_err *err)
+{
+	CAY_CLEANUP(pipes_fini)
+	struct pipes p = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	struct job *j;
+	int r = check(in, req, err);
+
+	if (r < 0)
+		return r;
+	j = calloc(1, sizeof(*j));
+	if (!j)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a command");
+	j->init = in;
+	j->cgroup = j->stdin_fd = j->report_fd = -EBADF;
+	j->out[0].fd = j->out[1].fd = -EBADF;
+	r = id_new(ID_EXEC, id_cell(sandbox), id_node(sandbox), &j->id);
+	if (r < 0) {
+		free(j);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "random bits");
+	}
+	id_format(&j->id, j->name);
+	j->started_ns = clk_wall_ns(in->clk);
+	j->oom_kills = cgroup_oom_kills(in->cgroup);
+	r = job_prepare(j, &p, mode, err);
+	if (r >= 0)
+		r = put_stdin(j, req->stdin_text, err);
+	if (r >= 0)
+		r = fork_child(j, req, &p, err);
+	if (r < 0) {
+		job_unprepare(j);
+		return r;
+	}
+	link_last(j);
+	in->live++;
+	if (!req->stdin_open)
+		job_close_stdin(j);
+	output_start(&j->out[0]);
+	output_start(&j->out[1]);
+	(void)uv_poll_start(&j->report, UV_READABLE | UV_DISCONNECT, on_report_ready);
+	if (req->timeout_ms)
+		(void)uv_timer_start(&j->timer, on_timeout, req->timeout_ms, 0);
+	*ret = j;
+	return 0;
+}
+
+void job_close_stdin(struct job *j)
+{
+	if (j->stdin_fd < 0)
+		return;
+	if (j->feed)
+		feed_cut(j->feed);
+	(void)close(cay_take_fd(&j->stdin_fd));
+}
+
+struct job *job_find(struct init *in, const struct id *id)
+{
+	for (struct job *j = in->newest; j; j = j->prev)
+		if (id_eq(&j->id, id) && j->state != JOB_FAILED)
+			return j;
+	return NULL;
+}
+
+void job_describe(const struct job *j, struct exec *ret)
+{
+	*ret = (struct exec){
+		.id = j->id,
+		.state = j->state == JOB_ENDED ? EXEC_ENDED : EXEC_RUNNING,
+		.started_ns = j->started_ns,
+		.ended_ns = j->state == JOB_ENDED ? j->ended_ns : 0,
+		.stdout_bytes = output_end(&j->out[0]),
+		.stderr_bytes = output_end(&j->out[1]),
+		.end = j->end,
+		.has_end = j->state == JOB_ENDED,
+	};
+}

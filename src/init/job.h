@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_JOB_H
+#define CAY_INIT_JOB_H
+/*
+ * job - one exec as PID 1 holds it; struct exec is what is told of it
+ *
+ *	starting -> running -> dying -> ended
+ *	        `-> failed (never was: the caller hears why, nobody else sees it)
+ *
+ * Starting lasts until the program was executed, dying until its last output is
+ * here.  A job is not a connection: nobody need listen for it to live, and what
+ * it wrote can be read after it ended, until JOBS_FINISHED others have.
+ * The job's cgroup is removed as soon as it is empty; processes the program left
+ * behind go on living in it.
+ */
+#include <sys/types.h>
+
+#include "init/init.h"
+#include "init/output.h"
+
+enum job_state { JOB_STARTING, JOB_RUNNING, JOB_DYING, JOB_ENDED, JOB_FAILED };
+
+struct feed;
+
+struct job {
+	struct init *init;
+	struct job *prev, *next; /* oldest first */
+	struct id id;
+	char name[ID_TEXT_LEN + 1];
+	enum job_state state;
+	pid_t pid;
+	int cgroup; /* its directory; -EBADF when there is none any more */
+	uint64_t started_ns, ended_ns;
+	uint64_t oom_kills; /* in the sandbox, before it started */
+	int status;         /* of waitpid */
+	bool timed_out, killed;
+	struct end end;
+	char signal_name[16];
+	struct output out[2]; /* stdout, stderr */
+	int stdin_fd;
+	struct feed *feed; /* who writes to it now */
+	int report_fd;
+	uv_poll_t report;
+	uv_timer_t timer;
+	unsigned handles; /* not closed yet */
+	/* Told once: it runs (err NULL), or why it cannot. */
+	void (*started)(struct job *j, const struct cay_err *err, void *arg);
+	void *arg;
+};
+
+/* Start an exec; started is called from the loop.  On failure nothing is left. */
+[[nodiscard]] int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
+			    enum exec_output mode, struct job **ret, struct cay_err *err);
+/* NULL when there is none, or it never was. */
+struct job *job_find(struct init *in, const struct id *id);
+[[nodiscard]] int job_signal(struct job *j, int sig, struct cay_err *err);
+/* Without output; text points into the job. */
+void job_describe(const struct job *j, struct exec *ret);
+/* Wait for every child that ended, ours or orphaned. */
+void job_reap(struct init *in);
+/* Give a finished job's output back to the budget. */
+bool job_reclaim(struct ring_budget *b);
+/* Standard input is over. */
+void job_close_stdin(struct job *j);
+#endif

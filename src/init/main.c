@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cay-init - PID 1 of a sandbox
+ *
+ *	cay-init [--no-cgroup | --wait]
+ *
+ * fd 3 is a listening unix socket, fd 4 the directory of its own v2 cgroup; with
+ * --no-cgroup (tests) there is none and an exec is ended by its process group.
+ * With --wait it does nothing at all: the keeper looks at what a runtime made.
+ */
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "init/child.h"
+#include "init/job.h"
+
+#define FD_SOCKET 3
+#define FD_CGROUP 4
+#define MAX_CONNS 256
+#define HEAD_TIMEOUT_MS 10000
+#define IDLE_TIMEOUT_MS 60000
+
+static int die(const char *what, int r)
+{
+	(void)dprintf(STDERR_FILENO, "cay-init: %s: %s\n", what, strerror(-r));
+	return 1;
+}
+
+/* What would end an ordinary process does not end PID 1; faults of our own do. */
+static void ignore_signals(void)
+{
+	static const int ours[] = { SIGILL, SIGTRAP, SIGABRT, SIGBUS,  SIGFPE, SIGSEGV,
+				    SIGSYS, SIGKILL, SIGSTOP, SIGCHLD, SIGCONT };
+	struct sigaction sa = { .sa_handler = SIG_IGN };
+	bool keep;
+
+	for (int s = 1; s <= 64; s++) {
+		keep = false;
+		for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+			keep |= ours[i] == s;
+		if (!keep)
+			(void)sigaction(s, &sa, NULL);
+	}
+}
+
+/* The first three fds exist, so that no pipe of ours ever becomes one of them. */
+static int fill_stdio(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0)
+		return -errno;
+	(void)close(fd);
+	return 0;
+}
+
+static int take_fds(bool with_cgroup, int *ret_cgroup)
+{
+	struct stat st;
+	int r;
+
+	if (fstat(FD_SOCKET, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return -ENOTSOCK;
+	if (fcntl(FD_SOCKET, F_SETFD, FD_CLOEXEC) < 0)
+		return -errno;
+	*ret_cgroup = -EBADF;
+	if (!with_cgroup)
+		return 0;
+	if (fstat(FD_CGROUP, &st) < 0 || !S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	r = fcntl(FD_CGROUP, F_SETFD, FD_CLOEXEC);
+	if (r < 0)
+		return -errno;
+	*ret_cgroup = FD_CGROUP;
+	return 0;
+}
+
+static void on_child(uv_signal_t *s, int)
+{
+	job_reap(s->data);
+}
+
+static int start_loop(struct init *in)
+{
+	int r = uv_loop_init(&in->loop);
+
+	if (r >= 0)
+		r = uv_signal_init(&in->loop, &in->child);
+	if (r >= 0)
+		r = uv_timer_init(&in->loop, &in->sweep);
+	in->child.data = in->sweep.data = in;
+	return r < 0 ? r : uv_signal_start(&in->child, on_child, SIGCHLD);
+}
+
+int main(int argc, char **argv)
+{
+	bool with_cgroup = argc < 2 || strcmp(argv[1], "--no-cgroup") != 0;
+	struct init in = { .clk = &clk_system,
+			   .budget = { .max = OUTPUT_BUDGET, .reclaim = job_reclaim } };
+	struct server_conf conf = {
+		.max_conns = MAX_CONNS,
+		.head_timeout_ms = HEAD_TIMEOUT_MS,
+		.idle_timeout_ms = IDLE_TIMEOUT_MS,
+		.routes = init_routes,
+		.n_routes = init_n_routes,
+		.handler = init_handle,
+		.arg = &in,
+	};
+	struct cay_err err = {};
+	int r;
+
+	if (argc > 1 && strcmp(argv[1], "--wait") == 0)
+		for (;;)
+			(void)pause();
+	r = fill_stdio();
+	if (r >= 0)
+		r = take_fds(with_cgroup, &in.cgroup);
+	if (r < 0)
+		return die("the fds it was given", r);
+	/* large buffers go back to the kernel at once: idle must stay small */
+	(void)mallopt(M_MMAP_THRESHOLD, KIB(64));
+	(void)mallopt(M_TRIM_THRESHOLD, KIB(64));
+	ignore_signals();
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	r = child_caps_lower();
+	if (r < 0)
+		return die("capabilities", r);
+	r = start_loop(&in);
+	if (r < 0)
+		return die("the loop", r);
+	if (server_start(&in.loop, FD_SOCKET, &conf, &in.server, &err) < 0)
+		return die(err.msg, -err.errnum);
+	for (;;)
+		(void)uv_run(&in.loop, UV_RUN_DEFAULT);
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/output.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+#include "base/path.h"
+
+#define PASSES 8 /* reads before others get their turn */
+#define SCRATCH KIB(32)
+
+static void pump(struct output *o);
+
+static int open_spool(void)
+{
+	static const char *const places[] = { "/tmp", "/var/tmp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		int fd = open(places[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+		if (fd >= 0)
+			return fd;
+	}
+	return -errno;
+}
+
+int output_init(struct output *o, uv_loop_t *loop, int fd, enum exec_output mode,
+		struct ring_budget *budget)
+{
+	int r;
+
+	*o = (struct output){ .fd = fd, .mode = mode, .spool = -EBADF };
+	o->ring = ring_empty(budget, 0);
+	if (mode == OUTPUT_SPOOL) {
+		o->spool = open_spool();
+		if (o->spool < 0)
+			return o->spool;
+	}
+	r = uv_poll_init(loop, &o->poll, fd);
+	o->open = r >= 0;
+	return r;
+}
+
+static void close_pipe(struct output *o)
+{
+	if (o->fd < 0)
+		return;
+	(void)uv_poll_stop(&o->poll);
+	o->polling = false;
+	(void)close(cay_take_fd(&o->fd));
+}
+
+void output_close(struct output *o, uv_close_cb closed)
+{
+	assert(!o->readers);
+	close_pipe(o);
+	ring_drop(&o->ring);
+	if (o->spool >= 0)
+		(void)close(cay_take_fd(&o->spool));
+	uv_close((uv_handle_t *)&o->poll, closed);
+}
+
+uint64_t output_end(const struct output *o)
+{
+	return o->ring.end > o->spooled ? o->ring.end : o->spooled;
+}
+
+uint64_t output_lost(const struct output *o, uint64_t pos)
+{
+	return pos >= o->spooled && pos < o->ring.start ? o->ring.start - pos : 0;
+}
+
+size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n)
+{
+	ssize_t got;
+
+	if (pos >= o->spooled)
+		return pos < o->ring.start ? 0 : ring_read(&o->ring, pos, to, n);
+	if (n > o->spooled - pos)
+		n = (size_t)(o->spooled - pos);
+	got = pread(o->spool, to, n, (off_t)pos);
+	return got > 0 ? (size_t)got : 0;
+}
+
+/* From here on nothing may be overwritten. */
+static uint64_t keep(const struct output *o)
+{
+	uint64_t slowest = UINT64_MAX;
+
+	if (o->mode != OUTPUT_BLOCK)
+		return o->ring.end;
+	if (!o->readers)
+		return o->handed;
+	for (const struct reader *r = o->readers; r; r = r->next)
+		if (!r->greedy && r->pos < slowest)
+			slowest = r->pos;
+	return slowest < o->ring.end ? slowest : o->ring.end;
+}
+
+/* Bytes into the file; when the disk is full the ring goes on from there, and
+ * readers see what was lost in between. */
+static void spool(struct output *o, const uint8_t *p, size_t n)
+{
+	while (n) {
+		ssize_t w = pwrite(o->spool, p, n, (off_t)o->spooled);
+
+		if (w <= 0) {
+			o->ring = ring_empty(o->ring.budget, o->spooled + n);
+			o->mode = OUTPUT_DROP;
+			return;
+		}
+		o->spooled += (uint64_t)w;
+		p += w;
+		n -= (size_t)w;
+	}
+}
+
+/* One read: how many bytes came, 0 at the end of the pipe, -EAGAIN when it is
+ * empty, -ENOBUFS when nothing more may be taken now. */
+static ssize_t take(struct output *o)
+{
+	uint8_t scratch[SCRATCH], *to = scratch;
+	bool direct = !o->complete && o->mode != OUTPUT_SPOOL;
+	size_t room = sizeof(scratch);
+	ssize_t n;
+
+	if (direct)
+		room = ring_space(&o->ring, keep(o), o->mode == OUTPUT_BLOCK && !o->finishing, &to);
+	if (!room)
+		return -ENOBUFS;
+	if (o->finishing && !o->complete && room > (size_t)o->tail)
+		room = (size_t)o->tail;
+	n = read(o->fd, to, room);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0;
+	if (o->complete)
+		return n; /* not the process's any more */
+	if (direct)
+		ring_wrote(&o->ring, (size_t)n);
+	else
+		spool(o, scratch, (size_t)n);
+	if (o->finishing)
+		o->tail -= (int)n;
+	return n;
+}
+
+void output_notify(struct output *o)
+{
+	struct reader *next;
+
+	for (struct reader *r = o->readers; r; r = next) {
+		next = r->next;
+		r->more(r);
+	}
+}
+
+static void on_ready(uv_poll_t *p, int, int)
+{
+	struct output *o = p->data;
+
+	/* an error stops the poll; the read will tell what it was */
+	o->polling = uv_is_active((uv_handle_t *)p);
+	pump(o);
+}
+
+static void set_polling(struct output *o, bool on)
+{
+	if (o->fd < 0 || on == o->polling)
+		return;
+	o->polling = on;
+	if (on)
+		(void)uv_poll_start(&o->poll, UV_READABLE | UV_DISCONNECT, on_ready);
+	else
+		(void)uv_poll_stop(&o->poll);
+}
+
+static void complete(struct output *o)
+{
+	o->complete = true;
+	o->on_complete(o);
+}
+
+static void pump(struct output *o)
+{
+	ssize_t n = 1;
+
+	if (o->pumping)
+		return;
+	o->pumping = true;
+	for (int i = 0; i < PASSES && n > 0; i++) {
+		if (o->finishing && !o->complete && (o->tail <= 0 || o->fd < 0))
+			complete(o);
+		if (o->fd < 0)
+			break;
+		n = take(o);
+		if (n == 0)
+			close_pipe(o);
+		if (n > 0 && !o->complete)
+			output_notify(o);
+	}
+	if (o->finishing && !o->complete && (o->tail <= 0 || o->fd < 0))
+		complete(o);
+	set_polling(o, n != -ENOBUFS);
+	o->pumping = false;
+}
+
+void output_start(struct output *o)
+{
+	o->poll.data = o;
+	set_polling(o, true);
+}
+
+void output_finish(struct output *o)
+{
+	/* what it wrote is in the pipe by now: it is dead.  More may come from those
+	 * it left behind, but this much and no more is counted as its own. */
+	o->finishing = true;
+	if (o->fd < 0 || ioctl(o->fd, FIONREAD, &o->tail) < 0)
+		o->tail = 0;
+	pump(o);
+}
+
+void output_attach(struct output *o, struct reader *r, uint64_t pos)
+{
+	r->output = o;
+	r->pos = pos;
+	r->prev = NULL;
+	r->next = o->readers;
+	if (o->readers)
+		o->readers->prev = r;
+	o->readers = r;
+	pump(o);
+}
+
+void output_detach(struct reader *r)
+{
+	struct output *o = r->output;
+
+	if (!o)
+		return;
+	/* what it was promised without having been handed it goes with it */
+	if (r->greedy && o->handed < output_end(o))
+		o->handed = output_end(o);
+	if (r->prev)
+		r->prev->next = r->next;
+	else
+		o->readers = r->next;
+	if (r->next)
+		r->next->prev = r->prev;
+	r->output = NULL;
+	r->prev = r->next = NULL;
+	pump(o);
+}
+
+void output_moved(struct reader *r, uint64_t n)
+{
+	struct output *o = r->output;
+
+	r->pos += n;
+	if (o->handed < r->pos)
+		o->handed = r->pos;
+	if (!o->polling)
+		pump(o);
+}

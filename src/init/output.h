@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_OUTPUT_H
+#define CAY_INIT_OUTPUT_H
+/*
+ * output - one stream an exec writes: its pipe, what is kept of it, who reads it
+ *
+ *	block  the pipe is read while what readers have not taken fills no more
+ *	       than half of the ring; then the process waits, as with any pipe
+ *	drop   the pipe is always read; readers that fell behind see a gap
+ *	spool  the pipe is always read, into a file without a name
+ *
+ * Block without a reader waits for what was handed out last, so a reader that
+ * lost its connection comes back up to half a ring later and misses nothing.
+ *
+ * When the process ends, exactly what is in the pipe then is its last output
+ * (output_finish); whatever a process it left behind writes later is read and
+ * thrown away, so that such a process neither hangs nor dies of SIGPIPE.
+ */
+#include <uv.h>
+
+#include "init/ring.h"
+#include "ops/types.h"
+
+struct output;
+
+struct reader {
+	struct reader *prev, *next;
+	struct output *output; /* NULL while it reads nothing */
+	uint64_t pos;
+	bool greedy; /* takes everything at once, for the reply at the end */
+	/* There may be more to read, or the end was reached.  It may detach itself. */
+	void (*more)(struct reader *r);
+	void *data;
+};
+
+struct output {
+	int fd; /* the pipe; -EBADF once it is closed */
+	uv_poll_t poll;
+	bool open, polling, pumping;
+	enum exec_output mode; /* BLOCK, DROP or SPOOL */
+	struct ring ring;
+	int spool; /* the file, or -EBADF */
+	uint64_t spooled;
+	uint64_t handed; /* the furthest any reader got */
+	bool finishing;  /* the process is dead; tail bytes of it are in the pipe */
+	bool complete;   /* all it wrote is here */
+	int tail;
+	struct reader *readers;
+	void (*on_complete)(struct output *o);
+	void *data;
+};
+
+/* Takes the fd.  The poll handle is the caller's to close (output_close), and
+ * then to wait for. */
+[[nodiscard]] int output_init(struct output *o, uv_loop_t *loop, int fd, enum exec_output mode,
+			      struct ring_budget *budget);
+/* Start reading. */
+void output_start(struct output *o);
+/* The process is dead: on_complete follows once its last byte is here. */
+void output_finish(struct output *o);
+/* Read no more; forget what is kept. */
+void output_close(struct output *o, uv_close_cb closed);
+
+uint64_t output_end(const struct output *o); /* bytes so far */
+/* How many bytes from pos on are gone. */
+uint64_t output_lost(const struct output *o, uint64_t pos);
+/* Copy from pos; 0 when those are lost or not here yet. */
+size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n);
+
+void output_attach(struct output *o, struct reader *r, uint64_t pos);
+void output_detach(struct reader *r);
+/* The reader took bytes, or gave them up as lost. */
+void output_moved(struct reader *r, uint64_t n);
+void output_notify(struct output *o);
+#endif
