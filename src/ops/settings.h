@@ -13,6 +13,7 @@ struct settings {
 	unsigned log_format; /* enum log_format */
 	char state_dir[4096];
 	char run_dir[81]; /* a socket below it must fit into sun_path */
+	char init_path[4096];
 	char cgroup[256];
 	char control_user[33];
 };

@@ -37,7 +37,7 @@ enum exec_state { EXEC_RUNNING, EXEC_ENDED, EXEC_NUM_STATES };
 enum exec_output { OUTPUT_AUTO, OUTPUT_BLOCK, OUTPUT_DROP, OUTPUT_SPOOL, OUTPUT_NUM };
 
 /* Rows of the keeper's table of runtimes. */
-enum runtime { RUNTIME_CRUN, RUNTIME_RUNC, RUNTIME_NUM };
+enum runtime_id { RUNTIME_CRUN, RUNTIME_RUNC, RUNTIME_NUM };
 
 struct health {
 	unsigned status;

@@ -27,11 +27,12 @@
 #define VERB_INCOMPATIBLE UINT32_C(0xffff)
 
 /* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that
- * files on disk belong to (docs/architecture.md). */
+ * files on disk belong to (docs/architecture.md).  The last one is the keeper's,
+ * for probing runtimes. */
 #define VERB_RANGE_BASE UINT32_C(0x00080000)
 #define VERB_RANGE_IDS UINT32_C(0x00010000)
 #define VERB_RANGE_FOREIGN UINT32_C(0x7ffe0000)
-#define VERB_RANGE_MAX ((VERB_RANGE_FOREIGN - VERB_RANGE_BASE) / VERB_RANGE_IDS - 1)
+#define VERB_RANGE_MAX ((VERB_RANGE_FOREIGN - VERB_RANGE_BASE) / VERB_RANGE_IDS - 2)
 
 enum verb {
 	VERB_NONE,
@@ -133,7 +134,7 @@ static_assert(sizeof(struct verb_reply) == 256);
 struct verb_hello_reply {
 	struct verb_reply reply;
 	uint32_t abi;
-	uint32_t zero;
+	uint32_t runtimes; /* a bit for each that passed its probes */
 	uint8_t build[16];
 };
 static_assert(sizeof(struct verb_hello_reply) == 280);

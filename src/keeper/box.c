@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/box.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "keeper/tree.h"
+
+#define BOX_MAGIC UINT32_C(0x42594143) /* "CAYB" */
+#define RECORD "box"
+#define KILL_MS 5000
+
+void image_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
+{
+	static const char hex[] = "0123456789abcdef";
+
+	memcpy(ret, "sha256/", 7);
+	for (size_t i = 0; i < 32; i++) {
+		ret[7 + 2 * i] = hex[digest[i] >> 4];
+		ret[8 + 2 * i] = hex[digest[i] & 15];
+	}
+	ret[7 + DIGEST_HEX] = 0;
+}
+
+void box_fini(struct box *b)
+{
+	cay_closep(&b->dir);
+	cgroup_fini(&b->cgroup);
+}
+
+static void range_name(uint32_t range, char ret[static 12])
+{
+	int n = snprintf(ret, 12, "%u", range);
+
+	if (n < 0 || n >= 12)
+		ret[0] = 0;
+}
+
+/* The record, or all zero when the maker died before it was whole. */
+void box_record_read(int dir, struct box_record *ret)
+{
+	auto_buf text = BUF_INIT(sizeof(*ret));
+
+	*ret = (struct box_record){};
+	if (path_read(dir, RECORD, &text) == 0 && text.len == sizeof(*ret))
+		memcpy(ret, text.data, sizeof(*ret));
+	if (ret->magic != BOX_MAGIC || ret->range > VERB_RANGE_MAX ||
+	    !id_valid(&ret->tenant, ID_TENANT))
+		*ret = (struct box_record){};
+}
+
+/* Not synced: after a power loss no sandbox is left, and one whose record is not
+ * whole is there only to be removed. */
+static int write_record(const struct box *b, struct cay_err *err)
+{
+	auto_close int fd = path_open(b->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	int r = fd < 0 ? fd : path_write_all(fd, &b->record, sizeof(b->record));
+
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write down %s", b->name) : 0;
+}
+
+/* A worker that waits here waits for another of the same sandbox.  The directory
+ * may be removed meanwhile: what is locked must still be what the name says. */
+static int lock_dir(int boxes, const char *name)
+{
+	for (;;) {
+		auto_close int dir = path_open(boxes, name, O_RDONLY | O_DIRECTORY, 0);
+		struct stat mine, now;
+
+		if (dir < 0)
+			return dir;
+		if (flock(dir, LOCK_EX) < 0 || fstat(dir, &mine) < 0)
+			return -errno;
+		if (fstatat(boxes, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
+			return cay_take_fd(&dir);
+	}
+}
+
+int box_open(const struct keeper *k, const struct id *id, uint64_t generation, struct box *ret,
+	     struct cay_err *err)
+{
+	auto_box b = BOX_INIT;
+
+	b.id = *id;
+	id_format(id, b.name);
+	b.dir = lock_dir(k->boxes, b.name);
+	if (b.dir < 0)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", b.name);
+	box_record_read(b.dir, &b.record);
+	/* one without a record is a crash's, of no generation */
+	if (b.record.magic && b.record.generation != generation)
+		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", b.name);
+	if (b.record.magic)
+		(void)cgroup_open(&k->cgroups, &b.record.tenant, id, &b.cgroup);
+	*ret = b;
+	b = BOX_INIT;
+	return 0;
+}
+
+static int make_dirs(const struct box *b, struct cay_err *err)
+{
+	static const char *const parts[] = { "disk", "disk/upper", "disk/work" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (mkdirat(b->dir, parts[i], 0755) < 0 ||
+		    fchownat(b->dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
+			     AT_SYMLINK_NOFOLLOW) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s/%s", b->name,
+					    parts[i]);
+	return 0;
+}
+
+static int take_range(const struct keeper *k, const struct box *b, struct cay_err *err)
+{
+	char name[12];
+
+	range_name(b->record.range, name);
+	if (symlinkat(b->name, k->ranges, name) < 0)
+		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : CAY_E_INTERNAL, errno,
+				    "id range %s", name);
+	return 0;
+}
+
+/*
+ * prepare: directory, id range, cgroups.  Who owns cayd can fill the disk with
+ * small directories and use up id ranges; it cannot have two sandboxes of one
+ * range, nor an image that image_add did not make.
+ */
+int verb_prepare(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		 struct cay_err *err)
+{
+	const struct verb_prepare *q = request;
+	char image[DIGEST_HEX + 8];
+	auto_box b = BOX_INIT;
+	struct stat st;
+	int r;
+
+	(void)fd;
+	(void)result;
+	image_name(q->image, image);
+	if (fstatat(k->images, image, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image %s here", image);
+	b.id = q->sandbox;
+	id_format(&b.id, b.name);
+	b.record = (struct box_record){ BOX_MAGIC, q->range, q->generation, q->tenant, {} };
+	memcpy(b.record.image, q->image, sizeof(q->image));
+	if (mkdirat(k->boxes, b.name, 0700) < 0)
+		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : CAY_E_INTERNAL, errno,
+				    "make %s", b.name);
+	b.dir = lock_dir(k->boxes, b.name);
+	if (b.dir < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -b.dir, "lock %s", b.name);
+	r = write_record(&b, err);
+	if (r >= 0)
+		r = take_range(k, &b, err);
+	if (r >= 0)
+		r = make_dirs(&b, err);
+	if (r >= 0)
+		r = cgroup_make(&k->cgroups, &b.record.tenant, &b.id, box_live(&b), &b.cgroup, err);
+	return r;
+}
+
+/*
+ * kill: SIGKILL to every process of one sandbox, by its cgroup.  Who owns cayd
+ * can end any sandbox; a process outside one, never.
+ */
+int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	      struct cay_err *err)
+{
+	const struct verb_box *q = request;
+	auto_box b = BOX_INIT;
+	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	(void)result;
+	if (r < 0 || b.cgroup.v2 < 0)
+		return r;
+	return cgroup_kill(&b.cgroup, KILL_MS, err);
+}
+
+static int freeze(const struct keeper *k, const struct verb_box *q, bool frozen,
+		  struct cay_err *err)
+{
+	auto_box b = BOX_INIT;
+	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+
+	if (r < 0)
+		return r;
+	if (b.cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
+	return cgroup_freeze(&b.cgroup, frozen, err);
+}
+
+/* freeze: every process of one sandbox stands still; no more than kill could do. */
+int verb_freeze(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		struct cay_err *err)
+{
+	(void)fd;
+	(void)result;
+	return freeze(k, request, true, err);
+}
+
+/* thaw: undoes freeze. */
+int verb_thaw(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	      struct cay_err *err)
+{
+	(void)fd;
+	(void)result;
+	return freeze(k, request, false, err);
+}
+
+/*
+ * limits: memory, cpu and pids of one sandbox.  Who owns cayd can let a sandbox
+ * use the whole machine, or starve it; which cgroup is written is not its choice.
+ */
+int verb_limits(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		struct cay_err *err)
+{
+	const struct verb_limits *q = request;
+	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
+	auto_box b = BOX_INIT;
+	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	(void)result;
+	if (r < 0)
+		return r;
+	if (b.cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
+	return cgroup_limit(&b.cgroup, &limits, err);
+}
+
+static void give_range_back(const struct keeper *k, const struct box *b)
+{
+	char name[12], owner[ID_TEXT_LEN + 2];
+	ssize_t n;
+
+	range_name(b->record.range, name);
+	n = readlinkat(k->ranges, name, owner, sizeof(owner));
+	if (n == ID_TEXT_LEN && memcmp(owner, b->name, ID_TEXT_LEN) == 0)
+		(void)unlinkat(k->ranges, name, 0);
+}
+
+/*
+ * remove: the one clean-up path, by kernel facts and names; may be repeated.  Who
+ * owns cayd can remove any sandbox with its files.
+ *
+ * The id range is given back when no process has it any more, the directory, by
+ * which all the rest is found, goes last.
+ */
+int verb_remove(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		struct cay_err *err)
+{
+	const struct verb_box *q = request;
+	auto_box b = BOX_INIT;
+	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	(void)result;
+	if (r == -ENOENT) {
+		*err = (struct cay_err){};
+		return 0;
+	}
+	if (r >= 0 && b.cgroup.v2 >= 0)
+		r = cgroup_kill(&b.cgroup, KILL_MS, err);
+	if (r < 0)
+		return r;
+	(void)unlinkat(k->sockets, b.name, 0);
+	stage_clean(&k->stage, b.name);
+	if (b.record.magic) {
+		r = cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
+		if (r < 0)
+			return r;
+		give_range_back(k, &b);
+	}
+	r = tree_remove(k->boxes, b.name);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
+}
+
+/* When a process started, by the kernel's clock; 0 when it is gone. */
+static uint64_t start_of(pid_t pid)
+{
+	auto_buf path = BUF_INIT(32), text = BUF_INIT(KIB(4));
+	auto_close int dir = -EBADF;
+	struct slice rest;
+	const char *end;
+	uint64_t ticks = 0;
+	long hz = sysconf(_SC_CLK_TCK);
+
+	if (buf_printf(&path, "/proc/%d", pid) < 0)
+		return 0;
+	dir = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || path_read(dir, "stat", &text) < 0 || !text.len)
+		return 0;
+	end = strrchr(text.data, ')'); /* the name in front may hold anything */
+	if (!end || hz <= 0)
+		return 0;
+	rest = slice_of(end + 1);
+	for (int i = 0; i < 20; i++)
+		(void)slice_cut(&rest, ' ');
+	if (str_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / NS_PER_S, &ticks) < 0)
+		return 0;
+	return ticks * (NS_PER_S / (uint64_t)hz);
+}
+
+struct names {
+	struct id ids[VERB_LIST_MAX];
+	uint32_t n;
+	bool more;
+};
+
+/* Keep the smallest ids behind `after`, in order. */
+static void names_add(struct names *l, const struct id *id)
+{
+	uint32_t at = l->n;
+
+	while (at > 0 && memcmp(&l->ids[at - 1], id, sizeof(*id)) > 0)
+		at--;
+	if (l->n == VERB_LIST_MAX) {
+		l->more = true;
+		if (at == VERB_LIST_MAX)
+			return;
+		l->n--;
+	}
+	memmove(&l->ids[at + 1], &l->ids[at], (l->n - at) * sizeof(*id));
+	l->ids[at] = *id;
+	l->n++;
+}
+
+static int read_names(int boxes, const struct id *after, struct names *ret)
+{
+	int copy = openat(boxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *e;
+
+	if (!d) {
+		cay_closep(&copy);
+		return -errno;
+	}
+	while ((e = readdir(d))) { /* NOLINT(concurrency-mt-unsafe): d is ours */
+		struct id id;
+
+		if (id_parse(ID_SANDBOX, slice_of(e->d_name), &id) == 0 &&
+		    memcmp(&id, after, sizeof(id)) > 0)
+			names_add(ret, &id);
+	}
+	(void)closedir(d);
+	return 0;
+}
+
+/*
+ * list: what there is.  Nothing to be had by it but ids and numbers.
+ */
+int verb_list(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	      struct cay_err *err)
+{
+	const struct verb_list *q = request;
+	struct names names = {};
+	int r = read_names(k->boxes, &q->after, &names);
+
+	(void)fd;
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
+	result->list.more = names.more;
+	for (uint32_t i = 0; i < names.n; i++) {
+		struct verb_list_row *row = &result->list.rows[result->list.n_rows];
+		char name[ID_TEXT_LEN + 1];
+		auto_close int dir = -EBADF;
+		auto_cgroup cgroup = CGROUP_INIT;
+		struct box_record record;
+		pid_t first;
+
+		id_format(&names.ids[i], name);
+		dir = path_open(k->boxes, name, O_RDONLY | O_DIRECTORY, 0);
+		if (dir < 0)
+			continue;
+		box_record_read(dir, &record);
+		*row = (struct verb_list_row){ names.ids[i], record.generation, 0, record.range,
+					       0 };
+		if (record.magic &&
+		    cgroup_open(&k->cgroups, &record.tenant, &row->sandbox, &cgroup) == 0) {
+			row->processes = cgroup_count(&cgroup, &first);
+			row->started_boot_ns = first ? start_of(first) : 0;
+		}
+		result->list.n_rows++;
+	}
+	return 0;
+}

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/cgroup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/path.h"
+
+#define SMALL_FILE KIB(64)
+#define CPU_PERIOD_US 100000u
+/* How many execs and what PID 1 may nest below a sandbox. */
+#define DESCENDANTS "512"
+
+static const char *const controllers[CG_NUM] = {
+	[CG_MEMORY] = "memory",
+	[CG_PIDS] = "pids",
+	[CG_CPU] = "cpu",
+};
+
+static int write_file(int dirfd, const char *name, const char *text)
+{
+	auto_close int fd = path_open(dirfd, name, O_WRONLY, 0);
+
+	if (fd < 0)
+		return fd;
+	return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+static int write_u64(int dirfd, const char *name, uint64_t value)
+{
+	char text[24];
+
+	if (snprintf(text, sizeof(text), "%llu", (unsigned long long)value) >= (int)sizeof(text))
+		return -EINVAL;
+	return write_file(dirfd, name, text);
+}
+
+/* Whether a list of words, separated by one character, has this one. */
+static bool has_word(struct slice list, char separator, const char *word)
+{
+	while (list.p)
+		if (slice_eq(slice_cut(&list, separator), slice_of(word)))
+			return true;
+	return false;
+}
+
+/* A line of mountinfo: "36 35 98:0 / /mnt ... - type source options". */
+static bool mount_line(struct slice line, struct slice *ret_at, struct slice *ret_type,
+		       struct slice *ret_options)
+{
+	for (int i = 0; i < 4; i++)
+		(void)slice_cut(&line, ' ');
+	*ret_at = slice_cut(&line, ' ');
+	while (line.p && !slice_eq(slice_cut(&line, ' '), SLICE("-")))
+		;
+	*ret_type = slice_cut(&line, ' ');
+	(void)slice_cut(&line, ' ');
+	*ret_options = line;
+	return line.p;
+}
+
+static int open_mount(struct slice at)
+{
+	auto_buf path = BUF_INIT(KIB(4));
+
+	if (buf_add(&path, at.p, at.n) < 0)
+		return -ENAMETOOLONG;
+	return open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+struct hierarchies {
+	int v2, v1[CG_NUM];
+};
+
+static void hierarchies_fini(struct hierarchies *h)
+{
+	cay_closep(&h->v2);
+	for (int i = 0; i < CG_NUM; i++)
+		cay_closep(&h->v1[i]);
+}
+
+static int find_hierarchies(struct hierarchies *ret, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(MIB(8));
+	struct slice rest, at, type, options;
+	auto_close int self = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = self < 0 ? -errno : path_read(self, "mountinfo", &text);
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read /proc/self/mountinfo");
+	rest = (struct slice){ buf_str(&text), text.len };
+	while (rest.p) {
+		struct slice line = slice_cut(&rest, '\n');
+
+		if (!mount_line(line, &at, &type, &options))
+			continue;
+		if (slice_eq(type, SLICE("cgroup2")) && ret->v2 < 0)
+			ret->v2 = open_mount(at);
+		for (int i = 0; i < CG_NUM && slice_eq(type, SLICE("cgroup")); i++)
+			if (ret->v1[i] < 0 && has_word(options, ',', controllers[i]))
+				ret->v1[i] = open_mount(at);
+	}
+	if (ret->v2 < 0)
+		return cay_fail(err, CAY_E_UNSUPPORTED, "there is no cgroup v2 hierarchy mounted");
+	return 0;
+}
+
+/* Make each directory of path below root, and let v2's controllers through. */
+static int make_path(int root, const char *path, const char *enable, struct cay_err *err)
+{
+	struct slice rest = slice_of(path + 1);
+	int fd = fcntl(root, F_DUPFD_CLOEXEC, 3);
+
+	while (fd >= 0 && rest.p) {
+		auto_close int here = fd;
+		auto_buf name = BUF_INIT(256);
+		struct slice part = slice_cut(&rest, '/');
+
+		if (!part.n)
+			return cay_fail(err, CAY_E_INVALID, "cgroup.path '%s': empty name", path);
+		if (buf_add(&name, part.p, part.n) < 0)
+			return cay_fail(err, CAY_E_INVALID, "cgroup.path '%s': too long", path);
+		if (enable)
+			(void)write_file(here, "cgroup.subtree_control", enable);
+		if (mkdirat(here, name.data, 0755) < 0 && errno != EEXIST)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make cgroup '%s'", path);
+		fd = path_open(here, name.data, O_RDONLY | O_DIRECTORY, 0);
+	}
+	if (fd < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -fd, "open cgroup '%s'", path);
+	return fd;
+}
+
+#define ENABLE "+memory +pids +cpu"
+
+int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err)
+{
+	CAY_CLEANUP(hierarchies_fini)
+	struct hierarchies h = { .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } };
+	auto_buf have = BUF_INIT(SMALL_FILE);
+	int r = find_hierarchies(&h, err);
+	struct slice list;
+
+	if (r < 0)
+		return r;
+	r = path_read(h.v2, "cgroup.controllers", &have);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read cgroup.controllers");
+	if (have.len)
+		buf_truncate(&have, have.len - 1);
+	list = (struct slice){ buf_str(&have), have.len };
+	*ret = (struct cgroups){ .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } };
+	ret->v2 = make_path(h.v2, path, ENABLE, err);
+	if (ret->v2 < 0)
+		return ret->v2;
+	(void)write_file(ret->v2, "cgroup.subtree_control", ENABLE);
+	for (int i = 0; i < CG_NUM; i++) {
+		if (has_word(list, ' ', controllers[i]))
+			continue;
+		if (h.v1[i] < 0)
+			return cay_fail(err, CAY_E_UNSUPPORTED,
+					"the '%s' controller is neither on cgroup v2 nor on v1",
+					controllers[i]);
+		ret->v1[i] = make_path(h.v1[i], path, NULL, err);
+		if (ret->v1[i] < 0)
+			return ret->v1[i];
+	}
+	return 0;
+}
+
+static int make_open(int dirfd, const char *name)
+{
+	if (mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+static int make_pair(int top, const char *tenant, const char *sandbox, bool v2)
+{
+	auto_close int fd = make_open(top, tenant);
+
+	if (fd < 0)
+		return fd;
+	if (v2)
+		(void)write_file(fd, "cgroup.subtree_control", ENABLE);
+	return make_open(fd, sandbox);
+}
+
+int cgroup_make(const struct cgroups *all, const struct id *tenant, const struct id *sandbox,
+		uid_t root, struct cgroup *ret, struct cay_err *err)
+{
+	static const char *const given[] = { "", "cgroup.procs" };
+	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
+	auto_cgroup c = CGROUP_INIT;
+
+	id_format(tenant, tn);
+	id_format(sandbox, sb);
+	c.v2 = make_pair(all->v2, tn, sb, true);
+	if (c.v2 < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c.v2, "make the cgroup of %s", sb);
+	for (int i = 0; i < CG_NUM; i++) {
+		if (all->v1[i] < 0)
+			continue;
+		c.v1[i] = make_pair(all->v1[i], tn, sb, false);
+		if (c.v1[i] < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -c.v1[i],
+					    "make the %s cgroup of %s", controllers[i], sb);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
+		if (fchownat(c.v2, given[i], root, root,
+			     AT_SYMLINK_NOFOLLOW | (given[i][0] ? 0 : AT_EMPTY_PATH)) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "give %s its cgroup", sb);
+	if (write_file(c.v2, "cgroup.max.descendants", DESCENDANTS) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bound the cgroups of %s", sb);
+	*ret = c;
+	c = CGROUP_INIT;
+	return 0;
+}
+
+static int open_pair(int top, const char *tenant, const char *sandbox)
+{
+	auto_close int fd = path_open(top, tenant, O_RDONLY | O_DIRECTORY, 0);
+
+	return fd < 0 ? fd : path_open(fd, sandbox, O_RDONLY | O_DIRECTORY, 0);
+}
+
+int cgroup_open(const struct cgroups *all, const struct id *tenant, const struct id *sandbox,
+		struct cgroup *ret)
+{
+	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
+
+	id_format(tenant, tn);
+	id_format(sandbox, sb);
+	*ret = CGROUP_INIT;
+	ret->v2 = open_pair(all->v2, tn, sb);
+	if (ret->v2 < 0)
+		return ret->v2;
+	for (int i = 0; i < CG_NUM; i++)
+		if (all->v1[i] >= 0)
+			ret->v1[i] = open_pair(all->v1[i], tn, sb);
+	return 0;
+}
+
+void cgroup_fini(struct cgroup *c)
+{
+	cay_closep(&c->v2);
+	for (int i = 0; i < CG_NUM; i++)
+		cay_closep(&c->v1[i]);
+}
+
+static int limit_memory(const struct cgroup *c, uint64_t bytes)
+{
+	int fd = c->v1[CG_MEMORY], r;
+
+	if (fd < 0) {
+		r = write_u64(c->v2, "memory.max", bytes);
+		if (r >= 0)
+			r = write_u64(c->v2, "memory.swap.max", 0);
+		return r == -ENOENT ? 0 : r; /* a kernel without swap accounting */
+	}
+	r = write_u64(fd, "memory.limit_in_bytes", bytes);
+	if (r >= 0) {
+		/* absent without swap accounting; raising needs memsw first */
+		int s = write_u64(fd, "memory.memsw.limit_in_bytes", bytes);
+
+		if (s < 0 && s != -ENOENT)
+			r = s;
+	} else if (write_u64(fd, "memory.memsw.limit_in_bytes", bytes) >= 0) {
+		r = write_u64(fd, "memory.limit_in_bytes", bytes);
+	}
+	return r;
+}
+
+static int limit_cpu(const struct cgroup *c, uint32_t milli)
+{
+	uint64_t quota = (uint64_t)milli * CPU_PERIOD_US / 1000;
+	char text[48];
+
+	if (quota < 1000)
+		quota = 1000; /* the kernel takes no less */
+	if (c->v1[CG_CPU] >= 0)
+		return write_u64(c->v1[CG_CPU], "cpu.cfs_quota_us", quota);
+	if (snprintf(text, sizeof(text), "%llu %u", (unsigned long long)quota, CPU_PERIOD_US) >=
+	    (int)sizeof(text))
+		return -EINVAL;
+	return write_file(c->v2, "cpu.max", text);
+}
+
+int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits, struct cay_err *err)
+{
+	int r = limit_memory(c, limits->memory_bytes);
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory");
+	r = write_u64(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.max", limits->pids);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit pids");
+	r = limit_cpu(c, limits->cpu_milli);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit cpu");
+	return 0;
+}
+
+int cgroup_join_v1(const struct cgroup *c, struct cay_err *err)
+{
+	for (int i = 0; i < CG_NUM; i++) {
+		int r = c->v1[i] < 0 ? 0 : write_file(c->v1[i], "cgroup.procs", "0");
+
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "join the %s cgroup",
+					    controllers[i]);
+	}
+	return 0;
+}
+
+int cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err)
+{
+	int r = write_file(c->v2, "cgroup.freeze", frozen ? "1" : "0");
+
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "freeze or thaw") : 0;
+}
+
+static int events_populated(int fd)
+{
+	char text[256];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+	if (n < 0)
+		return -errno;
+	text[n] = 0;
+	return strstr(text, "populated 1") != NULL;
+}
+
+int cgroup_populated(const struct cgroup *c)
+{
+	auto_close int fd = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+
+	return fd < 0 ? fd : events_populated(fd);
+}
+
+int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)
+{
+	uint64_t end = clk_boot_ns(&clk_system) + (uint64_t)timeout_ms * NS_PER_MS;
+	auto_close int events = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+	int r = events < 0 ? events : write_file(c->v2, "cgroup.kill", "1");
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "kill a cgroup");
+	for (;;) {
+		struct pollfd p = { .fd = events, .events = POLLPRI };
+		uint64_t now;
+
+		r = events_populated(events);
+		if (r <= 0)
+			return r;
+		now = clk_boot_ns(&clk_system);
+		if (now >= end)
+			return cay_fail(err, CAY_E_TIMEOUT,
+					"processes were still there %d ms after SIGKILL",
+					timeout_ms);
+		/* an event can come between the read and the poll: look again soon */
+		(void)poll(&p, 1, (int)((end - now) / NS_PER_MS < 100 ? 10 : 100));
+	}
+}
+
+uint32_t cgroup_count(const struct cgroup *c, pid_t *ret_first)
+{
+	auto_buf current = BUF_INIT(SMALL_FILE), procs = BUF_INIT(SMALL_FILE);
+	int pids = c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2;
+	uint64_t n = 0, pid = 0;
+	struct slice rest;
+
+	if (path_read(pids, "pids.current", &current) == 0 && current.len)
+		(void)str_u64((struct slice){ current.data, current.len - 1 }, 0, UINT32_MAX, &n);
+	*ret_first = 0;
+	if (path_read(c->v2, "cgroup.procs", &procs) == 0 && procs.len) {
+		rest = (struct slice){ procs.data, procs.len };
+		if (str_u64(slice_cut(&rest, '\n'), 1, INT32_MAX, &pid) == 0)
+			*ret_first = (pid_t)pid;
+	}
+	return (uint32_t)n;
+}
+
+/* rmdir of what is below and then itself.  PID 1's execs are one level deep and
+ * it may not have more than DESCENDANTS; deeper ones are found by going again. */
+static int remove_below(int parent, const char *name, unsigned depth)
+{
+	auto_close int fd = path_open(parent, name, O_RDONLY | O_DIRECTORY, 0);
+	DIR *d;
+	const struct dirent *e;
+	int copy;
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	d = copy < 0 ? NULL : fdopendir(copy);
+	if (!d) {
+		cay_closep(&copy);
+		return -errno;
+	}
+	while (depth && (e = readdir(d))) /* NOLINT(concurrency-mt-unsafe) */
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			(void)remove_below(fd, e->d_name, depth - 1);
+	(void)closedir(d);
+	if (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return -errno;
+	return 0;
+}
+
+#define REMOVE_TRIES 200
+#define REMOVE_DEPTH 16
+
+/* The last process has been killed, and leaves a moment later. */
+static int remove_soon(int dir, const char *name)
+{
+	int r = -EBUSY;
+
+	for (int i = 0; i < REMOVE_TRIES && r == -EBUSY; i++) {
+		r = remove_below(dir, name, REMOVE_DEPTH);
+		if (r == -EBUSY)
+			(void)poll(NULL, 0, i < 20 ? 1 : 10);
+	}
+	return r;
+}
+
+static int remove_pair(int top, const char *tenant, const char *sandbox)
+{
+	auto_close int fd = path_open(top, tenant, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	return remove_soon(fd, sandbox);
+}
+
+int cgroup_remove(const struct cgroups *all, const struct id *tenant, const struct id *sandbox,
+		  struct cay_err *err)
+{
+	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
+	int r = 0;
+
+	id_format(tenant, tn);
+	id_format(sandbox, sb);
+	for (int i = 0; r >= 0 && i < CG_NUM; i++)
+		if (all->v1[i] >= 0)
+			r = remove_pair(all->v1[i], tn, sb);
+	if (r >= 0)
+		r = remove_pair(all->v2, tn, sb);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroups of %s", sb) : 0;
+}
+
+#define RENEW_MS 10000
+
+int cgroup_renew(const struct cgroups *all, const char *name, struct cgroup *c, struct cay_err *err)
+{
+	int r = 0;
+
+	cgroup_fini(c);
+	*c = CGROUP_INIT;
+	c->v2 = path_open(all->v2, name, O_RDONLY | O_DIRECTORY, 0);
+	if (c->v2 >= 0) {
+		r = cgroup_kill(c, RENEW_MS, err);
+		if (r >= 0)
+			r = remove_soon(all->v2, name);
+		cay_closep(&c->v2);
+	}
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroup '%s'", name);
+	c->v2 = make_open(all->v2, name);
+	if (c->v2 < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup '%s'", name);
+	return 0;
+}
+
+int cgroup_join(const struct cgroup *c)
+{
+	return write_file(c->v2, "cgroup.procs", "0");
+}
+
+void cgroup_disown(const struct cgroups *all, const char *name)
+{
+	(void)remove_soon(all->v2, name);
+}

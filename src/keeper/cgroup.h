@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_CGROUP_H
+#define CAY_KEEPER_CGROUP_H
+/*
+ * cgroup - who belongs to a sandbox, and what it may use
+ *
+ * Processes are tracked on cgroup v2 always: <path>/<tenant>/<sandbox>, whose
+ * directory goes to PID 1 so that it can make one below for each exec.  Limits
+ * are written where the machine has the controller, v2 or v1 (hybrid); on v1 a
+ * sandbox has a directory of the same name in each of those hierarchies.
+ *
+ * Everything here is found again by name: a sandbox's id is its directory.
+ */
+#include "base/err.h"
+#include "base/id.h"
+#include "base/mem.h"
+
+enum cgroup_controller { CG_MEMORY, CG_PIDS, CG_CPU, CG_NUM };
+
+struct cgroups {
+	int v2;         /* <v2 hierarchy>/<path> */
+	int v1[CG_NUM]; /* the same in the controller's hierarchy; -EBADF when it is v2's */
+};
+
+struct cgroup_limits {
+	uint64_t memory_bytes;
+	uint32_t cpu_milli, pids;
+};
+
+/* One sandbox in all of them. */
+struct cgroup {
+	int v2;
+	int v1[CG_NUM];
+};
+
+#define auto_cgroup CAY_CLEANUP(cgroup_fini) struct cgroup
+#define CGROUP_INIT ((struct cgroup){ .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } })
+
+/* Find the hierarchies and make <path> in each. */
+[[nodiscard]] int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err);
+
+/* Make a sandbox's cgroups; what is there already is taken.  root owns the v2
+ * directory and the two files by which processes are moved, nothing else. */
+[[nodiscard]] int cgroup_make(const struct cgroups *all, const struct id *tenant,
+			      const struct id *sandbox, uid_t root, struct cgroup *ret,
+			      struct cay_err *err);
+/* -ENOENT when it has none on v2; those of v1 are opened as far as they exist. */
+[[nodiscard]] int cgroup_open(const struct cgroups *all, const struct id *tenant,
+			      const struct id *sandbox, struct cgroup *ret);
+void cgroup_fini(struct cgroup *c);
+
+[[nodiscard]] int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits,
+			       struct cay_err *err);
+/* Move the calling process into the v1 cgroups; on v2 a process starts there. */
+[[nodiscard]] int cgroup_join_v1(const struct cgroup *c, struct cay_err *err);
+[[nodiscard]] int cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err);
+/* Kill every process and wait until none is left, at most timeout_ms. */
+[[nodiscard]] int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err);
+[[nodiscard]] int cgroup_populated(const struct cgroup *c);
+/* How many processes and threads; and the pid of PID 1, 0 when there is none. */
+uint32_t cgroup_count(const struct cgroup *c, pid_t *ret_first);
+/* Remove a sandbox's cgroups, which must be empty; fine when they are gone. */
+[[nodiscard]] int cgroup_remove(const struct cgroups *all, const struct id *tenant,
+				const struct id *sandbox, struct cay_err *err);
+
+/*
+ * A cgroup of the keeper's own below <path>, new: whatever was in one of that name
+ * is killed first.  New, because Linux 6.14 and later kill a process that is cloned
+ * into a cgroup whose number of past cgroup.kill differs from that of its parent's
+ * (docs/adr/0014): workers start runtimes in cgroups of sandboxes, which are new.
+ */
+[[nodiscard]] int cgroup_renew(const struct cgroups *all, const char *name, struct cgroup *c,
+			       struct cay_err *err);
+/* Move the calling process into it. */
+[[nodiscard]] int cgroup_join(const struct cgroup *c);
+void cgroup_disown(const struct cgroups *all, const char *name);
+#endif

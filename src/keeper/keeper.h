@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_KEEPER_H
+#define CAY_KEEPER_KEEPER_H
+/*
+ * keeper - the one program that is root, and all it holds
+ *
+ *	main.c      start: directories, cgroups, stage, probes; then serve
+ *	server.c    one client, its messages, a worker process for each
+ *	box.c       what a sandbox is on this machine; every verb but start
+ *	start.c     the start verb
+ *	overlay.c   a sandbox's file system
+ *	stage.c     the mount namespace workers start from
+ *	oci*.c      config.json
+ *	cgroup.c    who belongs to it, what it may use
+ *	runtime.c   running a runtime, and probing it
+ *	image.c ... images
+ *
+ * A worker is a fork that carries out one verb, answers and ends; nothing is
+ * shared with the keeper but what struct keeper holds, which never changes after
+ * the start.  Whatever a worker leaves half done, `remove` takes away by name.
+ */
+#include "base/log.h"
+#include "keeper/cgroup.h"
+#include "keeper/stage.h"
+#include "ops/settings.h"
+#include "wire/verb.h"
+
+#define WORKERS_CGROUP "workers"
+
+struct keeper {
+	struct settings settings;
+	struct log log;
+	uid_t control_uid;
+	gid_t control_gid;
+	int images, boxes, ranges; /* directories below paths.state */
+	int sockets;               /* paths.run/box */
+	struct cgroups cgroups;
+	struct cgroup workers; /* WORKERS_CGROUP: all that acts for a client */
+	struct stage stage;
+	uint32_t runtimes; /* a bit for each row of runtimes[] that passed its probes */
+};
+
+/* Make and open the directories.  One function, so that what is where and whose
+ * is said once. */
+[[nodiscard]] int keeper_layout(struct keeper *k, struct cay_err *err);
+/* Serve until SIGTERM or SIGINT. */
+[[nodiscard]] int keeper_serve(struct keeper *k, struct cay_err *err);
+
+/* What a worker has to say beside its outcome. */
+struct verb_result {
+	union {
+		struct verb_image_add_reply image;
+		struct verb_list_reply list;
+	};
+	int fd; /* to send along, -EBADF for none */
+};
+
+/* Verbs; box.c, start.c and image-verbs.c.  Each says at its head what an attacker
+ * who owns cayd could make it do. */
+typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		    struct cay_err *err);
+verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_limits, verb_remove,
+	verb_list, verb_image_add, verb_image_remove;
+#endif

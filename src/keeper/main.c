@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/path.h"
+#include "keeper/keeper.h"
+#include "keeper/probe.h"
+#include "keeper/runtime.h"
+#include "keeper/tree.h"
+#include "prog/prog.h"
+
+enum owner { ROOT, CONTROL };
+
+/* What is where and whose.  Below paths.state, then below paths.run. */
+static const struct {
+	const char *name;
+	bool run;
+	enum owner owner;
+	mode_t mode;
+	size_t fd; /* member of struct keeper to keep it open in, or 0 */
+} layout[] = {
+	{ "images", false, ROOT, 0700, offsetof(struct keeper, images) },
+	{ "images/sha256", false, ROOT, 0700, 0 },
+	{ "images/tmp", false, ROOT, 0700, 0 },
+	{ "boxes", false, ROOT, 0700, offsetof(struct keeper, boxes) },
+	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
+	{ "db", false, CONTROL, 0700, 0 },
+	{ "tmp", false, CONTROL, 0700, 0 },
+	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
+	{ "stage", true, ROOT, 0700, 0 },
+};
+
+/* A directory that is there is taken only if it is whose it should be: whoever
+ * may write beside it could have put it there. */
+static int make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
+		    struct cay_err *err)
+{
+	auto_close int fd = -EBADF;
+	struct stat st;
+
+	if (mkdirat(parent, name, mode) == 0) {
+		if (fchownat(parent, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "give away %s", name);
+	} else if (errno != EEXIST) {
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", name);
+	}
+	fd = path_open(parent, name, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, fd < 0 ? -fd : errno, "open %s", name);
+	if (st.st_uid != uid)
+		return cay_fail(err, CAY_E_FORBIDDEN, "%s belongs to uid %u instead of %u", name,
+				st.st_uid, uid);
+	if (fchmod(fd, mode) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "chmod %s", name);
+	return cay_take_fd(&fd);
+}
+
+static int top_dir(const char *path, uid_t uid, gid_t gid, struct cay_err *err)
+{
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", path);
+	if (chown(path, uid, gid) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "chown %s", path);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+int keeper_layout(struct keeper *k, struct cay_err *err)
+{
+	auto_close int state = top_dir(k->settings.state_dir, 0, 0, err);
+	auto_close int run =
+		state < 0 ? -EBADF
+			  : top_dir(k->settings.run_dir, k->control_uid, k->control_gid, err);
+
+	if (state < 0 || run < 0)
+		return err->code ? -EIO : cay_fail_sys(err, CAY_E_INTERNAL, errno, "directories");
+	for (size_t i = 0; i < ARRAY_SIZE(layout); i++) {
+		bool root = layout[i].owner == ROOT;
+		auto_close int fd =
+			make_dir(layout[i].run ? run : state, layout[i].name, layout[i].mode,
+				 root ? 0 : k->control_uid, root ? 0 : k->control_gid, err);
+
+		if (fd < 0)
+			return fd;
+		if (layout[i].fd)
+			*(int *)(void *)((char *)k + layout[i].fd) = cay_take_fd(&fd);
+	}
+	/* what an unpacking that died left behind */
+	(void)tree_remove(k->images, "tmp");
+	if (mkdirat(k->images, "tmp", 0700) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make images/tmp");
+	return 0;
+}
+
+static int find_control(struct keeper *k, struct cay_err *err)
+{
+	const char *name = k->settings.control_user;
+	uint64_t uid;
+	const struct passwd *pw;
+
+	if (str_u64(slice_of(name), 1, UINT32_MAX - 1, &uid) == 0) {
+		k->control_uid = (uid_t)uid;
+		k->control_gid = (gid_t)uid;
+		return 0;
+	}
+	pw = getpwnam(name); /* NOLINT(concurrency-mt-unsafe): no threads */
+	if (!pw)
+		return cay_fail(err, CAY_E_INVALID, "users.control: there is no user '%s'", name);
+	if (!pw->pw_uid)
+		return cay_fail(err, CAY_E_INVALID, "users.control: cayd must not be root");
+	k->control_uid = pw->pw_uid;
+	k->control_gid = pw->pw_gid;
+	return 0;
+}
+
+static int begin(struct keeper *k, struct cay_err *err)
+{
+	auto_buf stage = BUF_INIT(128);
+	int r = find_control(k, err);
+
+	if (r >= 0)
+		r = keeper_layout(k, err);
+	if (r >= 0)
+		r = cgroups_open(k->settings.cgroup, &k->cgroups, err);
+	if (r >= 0)
+		/* those of a keeper that died must not act on what we are about to see */
+		r = cgroup_renew(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
+	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.run_dir) < 0)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	if (r >= 0)
+		r = stage_make(stage.data, k->settings.init_path, &k->stage, err);
+	if (r < 0)
+		return r;
+	k->runtimes = probe_all(k);
+	if (!k->runtimes)
+		log_error(&k->log, "no runtime passes its probes: nothing can be started");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct keeper k;
+	struct cay_err err = {};
+	int r;
+
+	k.log = log_to(STDERR_FILENO, "cay-keeper", &clk_system);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)umask(022);
+	r = prog_settings(argc, argv, &k.settings, &err);
+	if (r > 0)
+		return 0; /* --check */
+	if (r >= 0)
+		r = fault_arm(getenv("CAY_FAULT"), &err);
+	if (r >= 0 && geteuid() != 0)
+		r = cay_fail(&err, CAY_E_FORBIDDEN, "the keeper must be started as root");
+	if (r >= 0) {
+		prog_log(&k.settings, &k.log);
+		r = begin(&k, &err);
+	}
+	if (r >= 0)
+		r = keeper_serve(&k, &err);
+	if (r < 0) {
+		log_error(&k.log, "%s", err.msg);
+		return cay_error_row(err.code)->exit;
+	}
+	return 0;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <linux/netlink.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include "keeper/oci.h"
+
+/* What this machine speaks; a file system call of another ABI is no call of ours. */
+#if defined(__x86_64__)
+#define NATIVE "SCMP_ARCH_X86_64"
+#define IS_X86 true
+#elif defined(__aarch64__)
+#define NATIVE "SCMP_ARCH_AARCH64"
+#define IS_X86 false
+#else
+#error "syscalls.def has no column for this architecture"
+#endif
+#define IS_ALL true
+
+static const char *const allowed[] = {
+#define CAY_ALLOW(where, name) IS_##where ? #name : NULL,
+#define CAY_DENY(name)
+#include "keeper/syscalls.def"
+#undef CAY_ALLOW
+#undef CAY_DENY
+};
+
+static const char *const denied[] = {
+#define CAY_ALLOW(where, name)
+#define CAY_DENY(name) #name,
+#include "keeper/syscalls.def"
+#undef CAY_ALLOW
+#undef CAY_DENY
+};
+
+#define NAMESPACES \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
+	 CLONE_NEWPID | CLONE_NEWNET)
+
+struct condition {
+	unsigned arg;
+	const char *op;
+	uint64_t value, value_two;
+};
+
+/* Allowed when every condition of a row holds; several rows are alternatives. */
+static const struct {
+	const char *name;
+	struct condition when[2];
+	unsigned n;
+} conditional[] = {
+	{ "clone", { { 0, "SCMP_CMP_MASKED_EQ", NAMESPACES, 0 } }, 1 },
+	{ "socket", { { 0, "SCMP_CMP_EQ", AF_UNIX, 0 } }, 1 },
+	{ "socket", { { 0, "SCMP_CMP_EQ", AF_INET, 0 } }, 1 },
+	{ "socket", { { 0, "SCMP_CMP_EQ", AF_INET6, 0 } }, 1 },
+	{ "socket",
+	  { { 0, "SCMP_CMP_EQ", AF_NETLINK, 0 }, { 2, "SCMP_CMP_EQ", NETLINK_ROUTE, 0 } },
+	  2 },
+	/* asking, and what setarch -R and 32-bit uname need; not READ_IMPLIES_EXEC */
+	{ "personality", { { 0, "SCMP_CMP_EQ", 0, 0 } }, 1 },
+	{ "personality", { { 0, "SCMP_CMP_EQ", 0x0008, 0 } }, 1 },
+	{ "personality", { { 0, "SCMP_CMP_EQ", 0x40000, 0 } }, 1 },
+	{ "personality", { { 0, "SCMP_CMP_EQ", 0xffffffff, 0 } }, 1 },
+};
+
+static void begin_rule(struct jw *w, const char *action)
+{
+	jw_object(w, NULL);
+	jw_str(w, "action", action);
+	jw_array(w, "names");
+}
+
+static void write_conditional(struct jw *w)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(conditional); i++) {
+		begin_rule(w, "SCMP_ACT_ALLOW");
+		jw_str(w, NULL, conditional[i].name);
+		jw_end(w);
+		jw_array(w, "args");
+		for (unsigned k = 0; k < conditional[i].n; k++) {
+			const struct condition *c = &conditional[i].when[k];
+
+			jw_object(w, NULL);
+			jw_u64(w, "index", c->arg);
+			jw_u64(w, "value", c->value);
+			jw_u64(w, "valueTwo", c->value_two);
+			jw_str(w, "op", c->op);
+			jw_end(w);
+		}
+		jw_end(w);
+		jw_end(w);
+	}
+}
+
+void oci_write_seccomp(struct jw *w)
+{
+	jw_object(w, "seccomp");
+	jw_str(w, "defaultAction", "SCMP_ACT_ERRNO");
+	jw_u64(w, "defaultErrnoRet", ENOSYS);
+	jw_array(w, "architectures");
+	jw_str(w, NULL, NATIVE);
+	jw_end(w);
+	jw_array(w, "syscalls");
+	begin_rule(w, "SCMP_ACT_ALLOW");
+	for (size_t i = 0; i < ARRAY_SIZE(allowed); i++)
+		if (allowed[i])
+			jw_str(w, NULL, allowed[i]);
+	jw_end(w);
+	jw_end(w);
+	begin_rule(w, "SCMP_ACT_ERRNO");
+	for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
+		jw_str(w, NULL, denied[i]);
+	jw_end(w);
+	jw_u64(w, "errnoRet", EPERM);
+	jw_end(w);
+	write_conditional(w);
+	jw_end(w);
+	jw_end(w);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/oci.h"
+
+#include "keeper/stage.h"
+#include "wire/verb.h"
+
+/* Root inside may install packages and bind low ports, no more; PID 1 passes
+ * them on to execs as root and to nobody else. */
+static const char *const capabilities[] = {
+	"CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",           "CAP_SETUID",
+	"CAP_SETGID", "CAP_KILL",         "CAP_NET_BIND_SERVICE",
+};
+static const char *const capability_sets[] = { "bounding", "effective", "permitted" };
+
+/* No network: the worker's namespace is inherited, and belongs to the host's
+ * user namespace, so that root inside cannot change a link or a rule (ADR 0008). */
+static const char *const namespaces[] = { "user", "pid", "mount", "ipc", "uts", "cgroup" };
+
+/* /dev and /sys are ours, shared by all and read-only: no image has a say in
+ * them, and each file system less is memory saved in every sandbox. */
+static const struct {
+	const char *at, *type, *source;
+	const char *options[8];
+} mounts[] = {
+	{ "/proc", "proc", "proc", { "nosuid", "nodev", "noexec" } },
+	{ "/dev", "bind", STAGE_DEV, { "bind", "ro", "nosuid" } },
+	{ "/dev/pts",
+	  "devpts",
+	  "devpts",
+	  { "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5" } },
+	{ "/dev/shm", "tmpfs", "shm", { "nosuid", "nodev", "noexec", "mode=1777", "size=64m" } },
+	{ "/sys", "bind", STAGE_SYS, { "bind", "ro", "nosuid", "nodev", "noexec" } },
+};
+
+/* What is 0400 and root's on every kernel is not here: the user namespace keeps it
+ * (tests/attack opens all of /proc), and each mask is a mount in every sandbox. */
+static const char *const masked[] = {
+	"/proc/acpi",       "/proc/asound",        "/proc/buddyinfo",   "/proc/bus",
+	"/proc/cmdline",    "/proc/config.gz",     "/proc/crypto",      "/proc/diskstats",
+	"/proc/driver",     "/proc/dynamic_debug", "/proc/fs",          "/proc/interrupts",
+	"/proc/irq",        "/proc/kallsyms",      "/proc/kcore",       "/proc/key-users",
+	"/proc/keys",       "/proc/latency_stats", "/proc/mdstat",      "/proc/modules",
+	"/proc/partitions", "/proc/sched_debug",   "/proc/schedstat",   "/proc/scsi",
+	"/proc/swaps",      "/proc/timer_list",    "/proc/timer_stats", "/proc/zoneinfo",
+};
+
+static const char *const read_only[] = { "/proc/sys" };
+
+static const struct {
+	const char *name;
+	uint64_t limit;
+} rlimits[] = {
+	{ "RLIMIT_CORE", 0 },          { "RLIMIT_NOFILE", 4096 },     { "RLIMIT_MEMLOCK", 65536 },
+	{ "RLIMIT_MSGQUEUE", 819200 }, { "RLIMIT_SIGPENDING", 4096 },
+};
+
+static void write_list(struct jw *w, const char *key, const char *const *list, size_t n)
+{
+	jw_array(w, key);
+	for (size_t i = 0; i < n; i++)
+		jw_str(w, NULL, list[i]);
+	jw_end(w);
+}
+
+static void write_process(const struct oci *o, struct jw *w)
+{
+	jw_object(w, "process");
+	jw_array(w, "args");
+	for (const char *const *arg = o->args; *arg; arg++)
+		jw_str(w, NULL, *arg);
+	jw_end(w);
+	jw_str(w, "cwd", "/");
+	jw_object(w, "user");
+	jw_u64(w, "uid", 0);
+	jw_u64(w, "gid", 0);
+	jw_end(w);
+	jw_object(w, "capabilities");
+	for (size_t i = 0; i < ARRAY_SIZE(capability_sets); i++)
+		write_list(w, capability_sets[i], capabilities, ARRAY_SIZE(capabilities));
+	jw_end(w);
+	jw_array(w, "rlimits");
+	for (size_t i = 0; i < ARRAY_SIZE(rlimits); i++) {
+		jw_object(w, NULL);
+		jw_str(w, "type", rlimits[i].name);
+		jw_u64(w, "soft", rlimits[i].limit);
+		jw_u64(w, "hard", rlimits[i].limit);
+		jw_end(w);
+	}
+	jw_end(w);
+	jw_bool(w, "noNewPrivileges", true);
+	jw_end(w);
+}
+
+static void write_mounts(struct jw *w)
+{
+	jw_array(w, "mounts");
+	for (size_t i = 0; i < ARRAY_SIZE(mounts); i++) {
+		jw_object(w, NULL);
+		jw_str(w, "destination", mounts[i].at);
+		jw_str(w, "type", mounts[i].type);
+		jw_str(w, "source", mounts[i].source);
+		jw_array(w, "options");
+		for (size_t k = 0; k < ARRAY_SIZE(mounts[i].options) && mounts[i].options[k]; k++)
+			jw_str(w, NULL, mounts[i].options[k]);
+		jw_end(w);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static void write_map(struct jw *w, const char *key, uint32_t live)
+{
+	jw_array(w, key);
+	jw_object(w, NULL);
+	jw_u64(w, "containerID", 0);
+	jw_u64(w, "hostID", live);
+	jw_u64(w, "size", VERB_RANGE_IDS);
+	jw_end(w);
+	jw_end(w);
+}
+
+static void write_linux(const struct oci *o, struct jw *w)
+{
+	jw_object(w, "linux");
+	write_map(w, "uidMappings", o->live);
+	write_map(w, "gidMappings", o->live);
+	/* /sys/fs/cgroup is the sandbox's own (docs/adr/0006): stay there */
+	jw_str(w, "cgroupsPath", "/");
+	jw_array(w, "namespaces");
+	for (size_t i = 0; i < ARRAY_SIZE(namespaces) + o->own_network; i++) {
+		jw_object(w, NULL);
+		jw_str(w, "type", i < ARRAY_SIZE(namespaces) ? namespaces[i] : "network");
+		jw_end(w);
+	}
+	jw_end(w);
+	write_list(w, "maskedPaths", masked, ARRAY_SIZE(masked));
+	write_list(w, "readonlyPaths", read_only, ARRAY_SIZE(read_only));
+	oci_write_seccomp(w);
+	jw_end(w);
+}
+
+void oci_write(const struct oci *o, struct jw *w)
+{
+	jw_object(w, NULL);
+	jw_str(w, "ociVersion", "1.0.2");
+	write_process(o, w);
+	jw_object(w, "root");
+	jw_str(w, "path", o->root);
+	jw_end(w);
+	jw_str(w, "hostname", o->name);
+	write_mounts(w);
+	write_linux(o, w);
+	jw_end(w);
+}

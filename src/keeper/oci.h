@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_OCI_H
+#define CAY_KEEPER_OCI_H
+/*
+ * oci - the one config.json every sandbox is made from
+ *
+ * Compiled in; a request changes the id range, the name and nothing else, and no
+ * field of the API can widen it.  Its parts are tables: capabilities, mounts,
+ * masked and read-only paths, rlimits (oci.c), system calls (syscalls.def).
+ */
+#include "base/jsonw.h"
+
+struct oci {
+	uint32_t live;    /* host id of root inside; 65,536 ids from there */
+	const char *name; /* the host name inside */
+	const char *root; /* path of the root file system */
+	/* What runs; cay-init in every sandbox, something else in probes and benches. */
+	const char *const *args;
+	/* A network namespace of the runtime's making instead of the caller's: for
+	 * comparing with a bare runtime. */
+	bool own_network;
+};
+
+void oci_write(const struct oci *o, struct jw *w);
+/* "seccomp": who may ask what (syscalls.def). */
+void oci_write_seccomp(struct jw *w);
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/probe.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/path.h"
+#include "base/spawn.h"
+#include "keeper/runtime.h"
+#include "keeper/start.h"
+#include "keeper/tree.h"
+
+/* The last range: no sandbox gets it. */
+#define LIVE (VERB_RANGE_BASE + (VERB_RANGE_MAX + 1) * VERB_RANGE_IDS)
+#define CANARY "canary"
+#define PROBE_MS 10000
+#define PROBE_TRIES 500
+
+static const char *const idle[] = { STAGE_INIT, "--wait", NULL };
+
+/* What must stand in /proc/<pid>/status of PID 1, seen from the host. */
+static const char *const facts[] = {
+	"\nNoNewPrivs:\t1\n",
+	"\nSeccomp:\t2\n",
+	"\nSeccomp_filters:\t1\n",
+	"\nCapInh:\t0000000000000000\n",
+	"\nCapAmb:\t0000000000000000\n",
+	/* CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID NET_BIND_SERVICE */
+	"\nCapBnd:\t00000000000004eb\n",
+	"\nCapPrm:\t00000000000004eb\n",
+};
+
+static const char *const namespaces[] = { "user", "pid", "mnt", "ipc", "uts", "cgroup", "net" };
+
+/* A root file system on the stage; link: what /dev is a link to, or NULL. */
+static int make_root(const char *link, struct cay_err *err)
+{
+	auto_close int root = -EBADF;
+	bool ok;
+
+	if (mount("probe", STAGE_ROOT, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "mount");
+	root = open(STAGE_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ok = root >= 0 && mkdirat(root, "proc", 0755) == 0 && mkdirat(root, "sys", 0755) == 0 &&
+	     (link ? symlinkat(link, root, "dev") : mkdirat(root, "dev", 0755)) == 0 &&
+	     fchown(root, LIVE, LIVE) == 0;
+	return ok ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "a root to probe with");
+}
+
+static bool same_namespace(int theirs, int ours, const char *name)
+{
+	auto_buf path = BUF_INIT(32);
+	struct stat a, b;
+
+	if (buf_printf(&path, "ns/%s", name) < 0)
+		return true;
+	return fstatat(theirs, path.data, &a, 0) < 0 || fstatat(ours, path.data, &b, 0) < 0 ||
+	       a.st_ino == b.st_ino;
+}
+
+static int check_facts(pid_t pid, struct cay_err *err)
+{
+	auto_buf path = BUF_INIT(32), status = BUF_INIT(KIB(16)), map = BUF_INIT(KIB(4)),
+		 want = BUF_INIT(64);
+	auto_close int proc = -EBADF, self = open("/proc/self", O_PATH | O_CLOEXEC);
+
+	if (buf_printf(&path, "/proc/%d", pid) < 0 ||
+	    buf_printf(&want, "%10u %10u %10u\n", 0u, LIVE, VERB_RANGE_IDS) < 0)
+		return -ENOMEM;
+	proc = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (proc < 0 || self < 0 || path_read(proc, "status", &status) < 0 ||
+	    path_read(proc, "uid_map", &map) < 0)
+		return cay_fail(err, CAY_E_RUNTIME, "PID 1 cannot be looked at");
+	for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
+		if (!strstr(buf_str(&status), facts[i]))
+			return cay_fail(err, CAY_E_RUNTIME, "PID 1 lacks '%.*s'",
+					(int)strlen(facts[i]) - 2, facts[i] + 1);
+	if (strcmp(buf_str(&map), want.data) != 0)
+		return cay_fail(err, CAY_E_RUNTIME, "PID 1 has other ids than asked for");
+	for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++)
+		if (same_namespace(proc, self, namespaces[i]) != str_eq(namespaces[i], "net"))
+			return cay_fail(err, CAY_E_RUNTIME, "PID 1 is in the wrong %s namespace",
+					namespaces[i]);
+	return 0;
+}
+
+static int enter(const struct keeper *k, const struct cgroup *cgroup, struct cay_err *err)
+{
+	auto_close int tree =
+		open_tree(cgroup->v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	int r = tree < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup's directory")
+			 : stage_enter(&k->stage, err);
+
+	if (r >= 0)
+		r = start_network(err);
+	if (r >= 0)
+		r = start_show_cgroup(tree, err);
+	return r;
+}
+
+static int run(const struct keeper *k, const struct runtime *rt, const struct cgroup *cgroup,
+	       int *ret_pidfd, struct cay_err *err)
+{
+	struct oci o = { .live = LIVE, .name = "probe", .root = STAGE_ROOT, .args = idle };
+	auto_close int bundle = start_bundle(&k->stage, &o, err);
+	struct runtime_run job = { .runtime = rt,
+				   .name = o.name,
+				   .cgroup = cgroup->v2,
+				   .fds = { -EBADF, -EBADF },
+				   .bundle = bundle,
+				   .timeout_ms = PROBE_MS };
+
+	return bundle < 0 ? bundle : runtime_run(&job, ret_pidfd, err);
+}
+
+/* It runs our template, and PID 1 is what the template says. */
+static int probe_template(const struct keeper *k, const struct runtime *rt,
+			  const struct cgroup *cgroup, struct cay_err *err)
+{
+	auto_close int pidfd = -EBADF;
+	siginfo_t info = {};
+	pid_t pid;
+	int r = make_root(NULL, err);
+
+	if (r >= 0)
+		r = run(k, rt, cgroup, &pidfd, err);
+	if (r < 0)
+		return r;
+	/* crun says it is done a moment before PID 1 has shut the last door */
+	for (int i = 0; i < PROBE_TRIES; i++) {
+		*err = (struct cay_err){};
+		(void)cgroup_count(cgroup, &pid);
+		r = check_facts(pid, err);
+		if (r >= 0)
+			break;
+		(void)poll(NULL, 0, 2);
+	}
+	(void)cgroup_kill(cgroup, PROBE_MS, NULL);
+	(void)waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED);
+	return r;
+}
+
+/* A link at /dev leads a careless runtime to the host (CVE-2026-41579 and the
+ * like); whether it starts is all the same, what it touched is not. */
+static int probe_link(const struct keeper *k, const struct runtime *rt, const struct cgroup *cgroup,
+		      struct cay_err *err)
+{
+	auto_close int pidfd = -EBADF, canary = -EBADF;
+	unsigned entries = 0;
+	DIR *d;
+	int r = make_root(STAGE_STATE "/" CANARY, err);
+
+	if (r < 0)
+		return r;
+	if (mkdirat(k->stage.state, CANARY, 0777) < 0 && errno != EEXIST)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a canary");
+	(void)run(k, rt, cgroup, &pidfd, NULL);
+	(void)cgroup_kill(cgroup, PROBE_MS, NULL);
+	canary = path_open(k->stage.state, CANARY, O_RDONLY | O_DIRECTORY, 0);
+	d = canary < 0 ? NULL : fdopendir(canary);
+	if (!d)
+		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "the canary is gone");
+	(void)cay_take_fd(&canary);
+	while (readdir(d)) /* NOLINT(concurrency-mt-unsafe): d is ours */
+		entries++;
+	(void)closedir(d);
+	(void)tree_remove(k->stage.state, CANARY);
+	if (entries != 2)
+		return cay_fail(err, CAY_E_RUNTIME, "a link in an image led it to the host");
+	return 0;
+}
+
+typedef int probe_fn(const struct keeper *k, const struct runtime *rt, const struct cgroup *cgroup,
+		     struct cay_err *err);
+
+static const struct {
+	const char *name;
+	probe_fn *fn;
+} probes[] = {
+	{ "template", probe_template },
+	{ "symlinked /dev", probe_link },
+};
+
+/* In a process of its own, as a worker would be. */
+static bool passes(struct keeper *k, const struct runtime *rt, const struct cgroup *cgroup,
+		   unsigned probe)
+{
+	struct cay_err err = {};
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int r = prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : enter(k, cgroup, &err);
+
+		if (r >= 0)
+			r = probes[probe].fn(k, rt, cgroup, &err);
+		if (r < 0)
+			log_warn(&k->log, "%s does not pass '%s': %s", rt->name, probes[probe].name,
+				 err.msg);
+		_exit(r < 0 ? 1 : 0);
+	}
+	(void)waitpid(pid, &status, 0);
+	stage_clean(&k->stage, "probe");
+	return pid > 0 && status == 0;
+}
+
+uint32_t probe_all(struct keeper *k)
+{
+	auto_cgroup cgroup = CGROUP_INIT;
+	struct cay_err err = {};
+	uint32_t good = 0;
+
+	for (unsigned i = 0; i < RUNTIME_NUM; i++) {
+		bool ok = access(runtimes[i].path, X_OK) == 0;
+
+		if (!ok)
+			log_info(&k->log, "%s is not installed", runtimes[i].path);
+		for (unsigned p = 0; ok && p < ARRAY_SIZE(probes); p++) {
+			ok = cgroup_renew(&k->cgroups, "probe", &cgroup, &err) >= 0;
+			if (!ok)
+				log_error(&k->log, "%s", err.msg);
+			ok = ok && passes(k, &runtimes[i], &cgroup, p);
+		}
+		if (ok) {
+			good |= 1u << i;
+			log_info(&k->log, "%s passes its probes", runtimes[i].name);
+		}
+	}
+	cgroup_disown(&k->cgroups, "probe");
+	return good;
+}

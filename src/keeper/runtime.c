@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/runtime.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+
+#include "base/buf.h"
+#include "base/path.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "keeper/stage.h"
+
+const struct runtime runtimes[RUNTIME_NUM] = {
+	[RUNTIME_CRUN] = { "crun", "/usr/bin/crun", "--cgroup-manager=disabled", true },
+	[RUNTIME_RUNC] = { "runc", "/usr/sbin/runc", NULL, false },
+};
+
+#define SAID_MAX 160
+
+/* The end of what a runtime complained, on one line and in plain characters. */
+static void last_words(int fd, char ret[static SAID_MAX + 1])
+{
+	char text[KIB(2)];
+	off_t size = lseek(fd, 0, SEEK_END);
+	off_t from = size > (off_t)sizeof(text) ? size - (off_t)sizeof(text) : 0;
+	ssize_t n = pread(fd, text, sizeof(text), from);
+	size_t out = 0, len = n > 0 ? (size_t)n : 0;
+
+	while (len && (text[len - 1] == '\n' || text[len - 1] == ' '))
+		len--;
+	for (size_t i = len > SAID_MAX ? len - SAID_MAX : 0; i < len; i++)
+		ret[out++] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : ' ';
+	ret[out] = 0;
+}
+
+static int start(const struct runtime_run *run, int said, struct child *ret, struct cay_err *err)
+{
+	auto_buf bundle = BUF_INIT(128), pid_file = BUF_INIT(128);
+	unsigned keep = run->fds[0] < 0 ? 0 : run->fds[1] < 0 ? 1 : 2;
+	const char *argv[12];
+	struct spawn s = SPAWN_INIT(run->runtime->path, argv);
+	size_t n = 0;
+
+	if (buf_printf(&bundle, "--bundle=" STAGE_BUNDLE "/%s", run->name) < 0 ||
+	    buf_printf(&pid_file, "--pid-file=" STAGE_BUNDLE "/%s/pid", run->name) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	argv[n++] = run->runtime->name;
+	argv[n++] = "--root=" STAGE_STATE;
+	if (run->runtime->option)
+		argv[n++] = run->runtime->option;
+	argv[n++] = "run";
+	argv[n++] = "--detach";
+	if (keep)
+		argv[n++] = keep == 2 ? "--preserve-fds=2" : "--preserve-fds=1";
+	argv[n++] = bundle.data;
+	argv[n++] = pid_file.data;
+	argv[n++] = run->name;
+	argv[n] = NULL;
+	s.fds[0] = -EBADF;
+	s.fds[1] = -EBADF;
+	s.fds[2] = said;
+	s.fds[3] = run->fds[0];
+	s.fds[4] = run->fds[1];
+	s.n_fds = 3 + keep;
+	s.cgroup_fd = run->runtime->inside ? run->cgroup : -EBADF;
+	return child_start(&s, ret, err);
+}
+
+static int wait_for(struct child *c, unsigned timeout_ms, int *ret_status)
+{
+	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+	int n;
+
+	do
+		n = poll(&p, 1, (int)timeout_ms);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : -ETIMEDOUT;
+	return child_wait(c, ret_status);
+}
+
+/* The process the runtime left behind.  It is our child now, so its number
+ * cannot be somebody else's. */
+static int adopt(const struct runtime_run *run, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(32);
+	auto_close int pidfd = -EBADF;
+	uint64_t pid;
+	int r = path_read(run->bundle, "pid", &text);
+
+	if (r < 0 || str_u64((struct slice){ buf_str(&text), text.len }, 1, INT32_MAX, &pid) < 0)
+		return cay_fail(err, CAY_E_RUNTIME, "%s did not say what it started",
+				run->runtime->name);
+	pidfd = pidfd_open((pid_t)pid, 0);
+	if (pidfd < 0 ||
+	    waitid(P_PIDFD, (id_t)pidfd, &(siginfo_t){}, WEXITED | WNOHANG | WNOWAIT) < 0)
+		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "%s started something else",
+				    run->runtime->name);
+	return cay_take_fd(&pidfd);
+}
+
+/* PID 1 is the last to go when memory runs out: execs raise their own score.
+ * Inherited from us, because a runtime that is already inside may not lower it.  A
+ * machine that does not give us CAP_SYS_RESOURCE refuses; the distance to the execs
+ * is then all the protection there is. */
+static void protect(void)
+{
+	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "-999", 4) < 0)
+		return;
+}
+
+int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)
+{
+	auto_close int said = memfd_create("said", MFD_CLOEXEC);
+	auto_child child = CHILD_INIT;
+	char words[SAID_MAX + 1];
+	int status = -1, r;
+
+	if (said < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "memfd");
+	protect();
+	r = start(run, said, &child, err);
+	if (r < 0)
+		return r;
+	r = wait_for(&child, run->timeout_ms, &status);
+	if (r < 0)
+		return cay_fail_sys(err, r == -ETIMEDOUT ? CAY_E_TIMEOUT : CAY_E_INTERNAL, -r,
+				    "wait for %s", run->runtime->name);
+	if (status != 0) {
+		last_words(said, words);
+		return cay_fail(err, CAY_E_RUNTIME, "%s ended with %d: %s", run->runtime->name,
+				status, words);
+	}
+	r = adopt(run, err);
+	if (r < 0)
+		return r;
+	*ret_pidfd = r;
+	return 0;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server - one client at a time, a worker process for each of its messages
+ *
+ * A connection may do nothing before its hello; a hello fences whoever was
+ * there: its workers are killed before the answer goes out, so nothing of it can
+ * happen afterwards.  A worker answers by itself; when it dies without, we answer
+ * for it.  While all workers are busy nothing is read: the queue is the socket's.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "keeper/keeper.h"
+
+#define WORKERS_MAX 16
+
+struct worker {
+	pid_t pid; /* 0: free.  Ours to reap, so it cannot be another's */
+	struct verb_head request;
+};
+
+struct server {
+	struct keeper *k;
+	int listener, signals;
+	int client; /* has said hello */
+	int next;   /* has not yet */
+	struct worker workers[WORKERS_MAX];
+	unsigned n_workers;
+	bool stopping;
+};
+
+union message {
+	struct verb_head head;
+	char bytes[VERB_MESSAGE_MAX];
+};
+
+static verb_fn *const verbs[VERB_NUM] = {
+	[VERB_PREPARE] = verb_prepare,     [VERB_START] = verb_start,
+	[VERB_KILL] = verb_kill,           [VERB_FREEZE] = verb_freeze,
+	[VERB_THAW] = verb_thaw,           [VERB_LIMITS] = verb_limits,
+	[VERB_REMOVE] = verb_remove,       [VERB_LIST] = verb_list,
+	[VERB_IMAGE_ADD] = verb_image_add, [VERB_IMAGE_REMOVE] = verb_image_remove,
+};
+
+static int send_message(int sock, const void *msg, size_t n, int fd)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { (void *)(uintptr_t)msg, n };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *c = (struct cmsghdr *)(void *)control;
+
+		h.msg_control = control;
+		h.msg_controllen = sizeof(control);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	return sendmsg(sock, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int send_failure(int sock, const struct verb_head *request, const struct cay_err *err)
+{
+	union message reply;
+
+	return send_message(sock, &reply, verb_reply_to(&reply, request, err), -EBADF);
+}
+
+#define BUILD "cay " CAY_VERSION
+
+static int answer_hello(const struct server *s, int sock, const struct verb_hello *q)
+{
+	union message reply;
+	struct cay_err outcome = {};
+	struct verb_hello_reply *hello = (struct verb_hello_reply *)(void *)&reply;
+	size_t n;
+
+	static_assert(sizeof(BUILD) - 1 <= sizeof(q->build));
+	if (q->abi != VERB_ABI || memcmp(q->build, BUILD, sizeof(BUILD) - 1) != 0)
+		(void)cay_fail(&outcome, CAY_E_INCOMPATIBLE,
+			       "the keeper is " BUILD ", ABI %d: restart cay-keeper and cayd",
+			       VERB_ABI);
+	n = verb_reply_to(&reply, &q->head, &outcome);
+	if (outcome.code == CAY_OK) {
+		hello->abi = VERB_ABI;
+		hello->runtimes = s->k->runtimes;
+		memcpy(hello->build, BUILD, sizeof(BUILD) - 1);
+	}
+	if (send_message(sock, &reply, n, -EBADF) < 0)
+		return -EPIPE;
+	return outcome.code == CAY_OK ? 0 : -EPROTONOSUPPORT;
+}
+
+/* A message with its fds: how many bytes, 0 when the peer is gone, -errno.
+ * Fds beyond the one that any verb takes are closed and make the message bad. */
+static ssize_t receive(int sock, union message *msg, int *ret_fd, unsigned *ret_n_fds)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+	struct iovec iov = { msg, sizeof(*msg) };
+	struct msghdr h = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(sock, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	*ret_fd = -EBADF;
+	*ret_n_fds = 0;
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (++*ret_n_fds == 1)
+				*ret_fd = fd;
+			else
+				cay_closep(&fd);
+		}
+	}
+	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		*ret_n_fds = UINT32_MAX; /* no verb takes so many: refused */
+	return n;
+}
+
+static int work(const struct server *s, const union message *msg, int fd)
+{
+	struct verb_result result = { .fd = -EBADF };
+	struct cay_err err = {};
+	union message reply;
+	size_t n;
+	int r = verbs[msg->head.verb](s->k, msg, fd, &result, &err);
+
+	if (r < 0 && err.code == CAY_OK)
+		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r, "%s", verb_row(msg->head.verb)->name);
+	n = verb_reply_to(&reply, &msg->head, &err);
+	if (err.code == CAY_OK && n > sizeof(struct verb_reply))
+		memcpy(reply.bytes + sizeof(struct verb_reply),
+		       (const char *)&result + sizeof(struct verb_reply),
+		       n - sizeof(struct verb_reply));
+	return send_message(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
+}
+
+static void become_worker(const struct server *s, const union message *msg, int fd)
+{
+	sigset_t none;
+
+	if (cgroup_join(&s->k->workers) < 0)
+		_exit(1);
+
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)close(s->listener);
+	(void)close(s->signals);
+	_exit(work(s, msg, fd) < 0 ? 1 : 0);
+}
+
+static void start_worker(struct server *s, const union message *msg, int fd)
+{
+	struct cay_err err = {};
+	struct worker *w = s->workers;
+	pid_t pid;
+
+	while (w->pid)
+		w++;
+	pid = fork();
+	if (pid == 0)
+		become_worker(s, msg, fd);
+	if (pid < 0) {
+		(void)cay_fail_sys(&err, CAY_E_CAPACITY, errno, "start a worker");
+		(void)send_failure(s->client, &msg->head, &err);
+		return;
+	}
+	*w = (struct worker){ pid, msg->head };
+	s->n_workers++;
+}
+
+static void worker_ended(struct server *s, const siginfo_t *info)
+{
+	struct cay_err err = {};
+
+	for (unsigned i = 0; i < WORKERS_MAX; i++) {
+		struct worker *w = &s->workers[i];
+
+		if (w->pid != info->si_pid)
+			continue;
+		if (info->si_code != CLD_EXITED || info->si_status) {
+			(void)cay_fail(&err, CAY_E_INTERNAL, "the worker died (%s %d)",
+				       info->si_code == CLD_EXITED ? "status" : "signal",
+				       info->si_status);
+			log_error(&s->k->log, "%s: %s", verb_row(w->request.verb)->name, err.msg);
+			(void)send_failure(s->client, &w->request, &err);
+		}
+		w->pid = 0;
+		s->n_workers--;
+	}
+}
+
+/* Workers, and the PID 1 of every sandbox that outlived its worker. */
+static void reap(struct server *s)
+{
+	siginfo_t info = {};
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid) {
+		worker_ended(s, &info);
+		info = (siginfo_t){};
+	}
+}
+
+static int fence(struct server *s, struct cay_err *err)
+{
+	int old = s->client, r;
+
+	s->client = -EBADF; /* nobody answers it any more */
+	cay_closep(&old);
+	r = cgroup_renew(&s->k->cgroups, WORKERS_CGROUP, &s->k->workers, err);
+	reap(s);
+	return r;
+}
+
+static void drop(int *sock)
+{
+	int fd = cay_take_fd(sock);
+
+	cay_closep(&fd);
+}
+
+/* The newcomer's first message must be a hello of our own build. */
+static int greet(struct server *s, struct cay_err *err)
+{
+	union message msg = {};
+	unsigned n_fds;
+	int fd, r;
+	ssize_t n = receive(s->next, &msg, &fd, &n_fds);
+
+	cay_closep(&fd);
+	if (n == -EAGAIN)
+		return 0;
+	if (n <= 0 || verb_check(&msg, (size_t)n, n_fds, NULL) != VERB_HELLO) {
+		drop(&s->next);
+		return 0;
+	}
+	r = fence(s, err);
+	if (r < 0)
+		return r;
+	s->client = cay_take_fd(&s->next);
+	if (answer_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) < 0)
+		drop(&s->client);
+	else
+		log_info(&s->k->log, "a client said hello");
+	return 0;
+}
+
+static int take_message(struct server *s, struct cay_err *err)
+{
+	union message msg = {};
+	struct cay_err why = {};
+	unsigned n_fds;
+	int fd, verb;
+	ssize_t n = receive(s->client, &msg, &fd, &n_fds);
+
+	if (n == -EAGAIN)
+		return 0;
+	if (n <= 0)
+		return fence(s, err);
+	verb = verb_check(&msg, (size_t)n, n_fds, &why);
+	if (verb == -EPROTO || verb == VERB_HELLO) {
+		log_error(&s->k->log, "the client broke the protocol: %s", why.msg);
+		cay_closep(&fd);
+		return fence(s, err);
+	}
+	if (verb < 0)
+		(void)send_failure(s->client, &msg.head, &why);
+	else
+		start_worker(s, &msg, fd);
+	cay_closep(&fd);
+	return 0;
+}
+
+static void take_connection(struct server *s)
+{
+	auto_close int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct ucred peer = {};
+	socklen_t len = sizeof(peer);
+
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+		return;
+	if (peer.uid != 0 && peer.uid != s->k->control_uid) {
+		log_warn(&s->k->log, "refused uid %u", peer.uid);
+		return;
+	}
+	drop(&s->next); /* whoever has not said hello by now */
+	s->next = cay_take_fd(&fd);
+}
+
+static void take_signal(struct server *s)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		if (info.ssi_signo != SIGCHLD)
+			s->stopping = true;
+	reap(s);
+}
+
+static int turn(struct server *s, struct cay_err *err)
+{
+	struct pollfd p[] = {
+		{ .fd = s->signals, .events = POLLIN },
+		{ .fd = s->listener, .events = POLLIN },
+		{ .fd = s->next, .events = POLLIN },
+		{ .fd = s->n_workers < WORKERS_MAX ? s->client : -1, .events = POLLIN },
+	};
+	int r = 0;
+
+	if (poll(p, ARRAY_SIZE(p), -1) < 0)
+		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
+	if (p[0].revents)
+		take_signal(s);
+	if (p[3].revents)
+		r = take_message(s, err);
+	if (r >= 0 && p[2].revents)
+		r = greet(s, err);
+	if (p[1].revents)
+		take_connection(s);
+	return r;
+}
+
+static int listen_at(const struct keeper *k, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/keeper.sock", k->settings.run_dir);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the keeper's socket");
+	(void)unlink(at.sun_path);
+	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    lchown(at.sun_path, k->control_uid, k->control_gid) < 0 || listen(fd, 4) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	return cay_take_fd(&fd);
+}
+
+int keeper_serve(struct keeper *k, struct cay_err *err)
+{
+	struct server s = { .k = k, .client = -EBADF, .next = -EBADF };
+	sigset_t caught;
+	int r = 0;
+
+	(void)sigemptyset(&caught);
+	(void)sigaddset(&caught, SIGCHLD);
+	(void)sigaddset(&caught, SIGTERM);
+	(void)sigaddset(&caught, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &caught, NULL) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "signals");
+	s.signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (s.signals < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "signalfd");
+	s.listener = listen_at(k, err);
+	if (s.listener < 0)
+		return s.listener;
+	log_info(&k->log, "ready");
+	while (!s.stopping && r >= 0)
+		r = turn(&s, err);
+	drop(&s.next);
+	return r < 0 ? r : fence(&s, err);
+}

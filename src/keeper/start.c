@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/path.h"
+#include "keeper/box.h"
+#include "keeper/oci.h"
+#include "keeper/overlay.h"
+#include "keeper/runtime.h"
+#include "keeper/start.h"
+
+#define RUNTIME_MS 30000
+#define CONFIG_MAX KIB(64)
+
+/* Where PID 1 will listen.  Only cayd's user can reach it; the sandbox gets the
+ * socket and not the path. */
+static int make_listener(const struct keeper *k, const struct box *b, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "/proc/self/fd/%d/%s", k->sockets,
+			 b->name);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a socket for %s", b->name);
+	(void)unlinkat(k->sockets, b->name, 0);
+	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    fchownat(k->sockets, b->name, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
+		    0 ||
+	    listen(fd, 128) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen for %s", b->name);
+	return cay_take_fd(&fd);
+}
+
+/* Only `lo`, and low ports for everybody: the namespace is the host's, so no
+ * capability inside counts in it (docs/adr/0008). */
+int start_network(struct cay_err *err)
+{
+	auto_close int sock = -EBADF, proc = -EBADF, low = -EBADF;
+	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+
+	if (unshare(CLONE_NEWNET) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a network namespace");
+	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bring lo up");
+	low = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
+	if (low < 0 || write(low, "0", 1) != 1)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "allow low ports");
+	return 0;
+}
+
+int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(CONFIG_MAX);
+	struct jw w = jw_to(&text);
+	auto_close int dir = -EBADF, fd = -EBADF;
+	int r;
+
+	oci_write(o, &w);
+	r = jw_done(&w);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write config.json");
+	stage_clean(stage, o->name);
+	if (mkdirat(stage->bundle, o->name, 0700) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a bundle for %s", o->name);
+	dir = path_open(stage->bundle, o->name, O_RDONLY | O_DIRECTORY, 0);
+	fd = dir < 0 ? dir : path_open(dir, "config.json", O_WRONLY | O_CREAT | O_EXCL, 0600);
+	r = fd < 0 ? fd : path_write_all(fd, text.data, text.len);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write config.json of %s", o->name);
+	return cay_take_fd(&dir);
+}
+
+/* What is prepared while the host is in sight. */
+struct starting {
+	struct overlay overlay;
+	int listener;
+	int cgroup_inside; /* PID 1's fd 4: a mount with nothing above it (docs/adr/0005) */
+	int cgroup_shown;  /* what the runtime finds at /sys/fs/cgroup (docs/adr/0006) */
+};
+
+static void starting_fini(struct starting *s)
+{
+	overlay_fini(&s->overlay);
+	cay_closep(&s->listener);
+	cay_closep(&s->cgroup_inside);
+	cay_closep(&s->cgroup_shown);
+}
+
+static int clone_cgroup(int cgroup)
+{
+	int fd = open_tree(cgroup, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int gather(const struct keeper *k, const struct box *b, struct starting *s,
+		  struct cay_err *err)
+{
+	int r = overlay_open(k, b, &s->overlay, err);
+
+	if (r < 0)
+		return r;
+	s->listener = make_listener(k, b, err);
+	if (s->listener < 0)
+		return s->listener;
+	s->cgroup_inside = clone_cgroup(b->cgroup.v2);
+	s->cgroup_shown = clone_cgroup(b->cgroup.v2);
+	if (s->cgroup_inside < 0 || s->cgroup_shown < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup's directory");
+	return 0;
+}
+
+int start_show_cgroup(int tree, struct cay_err *err)
+{
+	if (move_mount(tree, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "show the runtime its cgroup");
+	return 0;
+}
+
+static int on_stage(const struct keeper *k, const struct box *b, const struct starting *s,
+		    const struct runtime *rt, int *ret_pidfd, struct cay_err *err)
+{
+	static const char *const args[] = { STAGE_INIT, NULL };
+	struct oci o = { .live = box_live(b), .name = b->name, .root = STAGE_ROOT, .args = args };
+	struct runtime_run run = { .runtime = rt,
+				   .name = b->name,
+				   .cgroup = b->cgroup.v2,
+				   .fds = { s->listener, s->cgroup_inside },
+				   .timeout_ms = RUNTIME_MS };
+	auto_close int bundle = -EBADF;
+	int r = stage_enter(&k->stage, err);
+
+	if (r >= 0)
+		r = start_network(err);
+	if (r >= 0)
+		r = overlay_mount(&s->overlay, o.live, err);
+	if (r >= 0)
+		r = start_show_cgroup(s->cgroup_shown, err);
+	if (r < 0)
+		return r;
+	bundle = start_bundle(&k->stage, &o, err);
+	if (bundle < 0)
+		return bundle;
+	run.bundle = bundle;
+	r = runtime_run(&run, ret_pidfd, err);
+	stage_clean(&k->stage, b->name);
+	return r;
+}
+
+/*
+ * start: run the runtime on a prepared sandbox.  Who owns cayd chooses among the
+ * runtimes that passed their probes and sets limits; it cannot choose what is
+ * run, with which rights, or on which files.
+ *
+ * The worker joins the sandbox's cgroups of v1 first, so that what the kernel
+ * spends on its namespaces and mounts is on the sandbox's own account.
+ */
+int verb_start(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	       struct cay_err *err)
+{
+	const struct verb_start *q = request;
+	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
+	CAY_CLEANUP(starting_fini)
+	struct starting s = { OVERLAY_INIT, -EBADF, -EBADF, -EBADF };
+	auto_box b = BOX_INIT;
+	int r;
+
+	(void)fd;
+	if (q->runtime >= RUNTIME_NUM || !(k->runtimes & 1u << q->runtime))
+		return cay_fail(err, CAY_E_RUNTIME, "runtime %u is not usable on this machine",
+				q->runtime);
+	r = box_open(k, &q->sandbox, q->generation, &b, err);
+	if (r < 0)
+		return r;
+	if (!b.record.magic || b.cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s was not prepared", b.name);
+	if (cgroup_populated(&b.cgroup) != 0)
+		return cay_fail(err, CAY_E_STATE, "%s runs already", b.name);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "become a reaper");
+	r = cgroup_limit(&b.cgroup, &limits, err);
+	if (r >= 0)
+		r = cgroup_join_v1(&b.cgroup, err);
+	if (r >= 0)
+		r = gather(k, &b, &s, err);
+	if (r >= 0)
+		r = on_stage(k, &b, &s, &runtimes[q->runtime], &result->fd, err);
+	return r;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "prog/prog.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/path.h"
+
+int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err)
+{
+	const char *name = path ? path : PROG_CONFIG;
+	auto_buf text = BUF_INIT(MIB(1));
+	auto_close int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	ssize_t n = 0;
+	int r = 0;
+
+	conf_defaults(&settings_table, ret);
+	if (fd < 0 && (path || errno != ENOENT))
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", name);
+	while (fd >= 0 && r >= 0 && (r = buf_reserve(&text, KIB(4))) >= 0) {
+		n = read(fd, text.data + text.len, KIB(4));
+		if (n <= 0)
+			break;
+		text.len += (size_t)n;
+	}
+	if (r < 0 || n < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, r < 0 ? EFBIG : errno, "read %s", name);
+	r = conf_read(&settings_table, (struct slice){ buf_str(&text), text.len }, name, ret, err);
+	return r < 0 ? r : conf_override(&settings_table, (const char *const *)environ, ret, err);
+}
+
+int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_err *err)
+{
+	const char *config = NULL;
+	bool check = false;
+	int r;
+
+	for (int i = 1; i < argc; i++) {
+		if (str_eq(argv[i], "--config") && i + 1 < argc) {
+			config = argv[++i];
+		} else if (str_eq(argv[i], "--check")) {
+			check = true;
+		} else if (str_eq(argv[i], "--version")) {
+			(void)puts("cay " CAY_VERSION);
+			return 1;
+		} else {
+			return cay_fail(err, CAY_E_INVALID,
+					"'%s' is none of --config FILE, --check, --version",
+					argv[i]);
+		}
+	}
+	r = prog_read_settings(config, ret, err);
+	return r < 0 ? r : check;
+}
+
+void prog_log(const struct settings *s, struct log *log)
+{
+	log->level = (enum log_level)s->log_level;
+	if (s->log_format != LOG_FORMAT_AUTO)
+		log->form = s->log_format == LOG_FORMAT_TEXT ? LOG_TEXT : LOG_JSON;
+}

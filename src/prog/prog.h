@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_PROG_PROG_H
+#define CAY_PROG_PROG_H
+/*
+ * prog - what every daemon does first: options, cay.conf, the environment, the log
+ *
+ *	--config FILE   instead of /etc/cay/cay.conf, which may be absent
+ *	--check         read it, say whether it is right, and end
+ *	--version
+ */
+#include "base/log.h"
+#include "ops/settings.h"
+
+#define PROG_CONFIG "/etc/cay/cay.conf"
+
+/* 0: go on.  1: the option was all there was to do.  -errno: err says why. */
+[[nodiscard]] int prog_settings(int argc, char *const *argv, struct settings *ret,
+				struct cay_err *err);
+/* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
+[[nodiscard]] int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err);
+/* Level and format as the settings say. */
+void prog_log(const struct settings *s, struct log *log);
+#endif
