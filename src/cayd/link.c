@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/link.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define RETRY_MS 200
+#define SOCKET_BUFFER 1048576
+
+struct call {
+	struct call *next;
+	link_fn *fn;
+	void *arg;
+	int fd;
+	bool sent;
+	union {
+		struct verb_head head;
+		char bytes[128];
+	} request;
+};
+
+struct link {
+	struct cayd *cayd;
+	int fd;
+	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
+	uv_timer_t retry;
+	uint64_t seq;
+	uint32_t runtimes;
+	struct call *first, **last; /* in the order they were made */
+	struct call **unsent;       /* the first that is not sent yet */
+	unsigned n_calls;
+};
+
+static void link_poll(struct link *l);
+
+static int link_send(int sock, const void *msg, size_t n, int fd)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { (void *)(uintptr_t)msg, n };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *c = (struct cmsghdr *)(void *)control;
+
+		h.msg_control = control;
+		h.msg_controllen = sizeof(control);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	return sendmsg(sock, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+/* Bytes, 0 at the end, -errno.  More than one fd: none of ours sends that. */
+static ssize_t link_receive(int sock, void *msg, int *ret_fd)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { msg, VERB_MESSAGE_MAX };
+	struct msghdr h = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(sock, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	const struct cmsghdr *c;
+
+	*ret_fd = -EBADF;
+	if (n < 0)
+		return -errno;
+	c = CMSG_FIRSTHDR(&h);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	return n;
+}
+
+static int dial(const struct settings *s)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/keeper.sock", s->run_dir);
+
+	if (n < 0 || n >= (int)sizeof(at.sun_path))
+		return -ENAMETOOLONG;
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
+		return -errno;
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BUFFER }, sizeof(int));
+	return cay_take_fd(&fd);
+}
+
+static ssize_t receive_within(int fd, void *msg, int timeout_ms, int *ret_fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	*ret_fd = -EBADF;
+	if (poll(&p, 1, timeout_ms) <= 0)
+		return -ETIMEDOUT;
+	return link_receive(fd, msg, ret_fd);
+}
+
+#define BUILD "cay " CAY_VERSION
+
+static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
+{
+	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
+	struct verb_hello hello = { .abi = VERB_ABI };
+	struct verb_hello_reply reply;
+	struct cay_err outcome = {};
+	ssize_t n;
+	int fd, r;
+
+	verb_begin(&hello.head, VERB_HELLO, ++l->seq);
+	memcpy(hello.build, BUILD, sizeof(BUILD) - 1);
+	r = link_send(l->fd, &hello, sizeof(hello), -EBADF);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "say hello to the keeper");
+	n = receive_within(l->fd, msg, timeout_ms, &fd);
+	cay_closep(&fd);
+	if (n <= 0)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
+	r = verb_check_reply(msg, (size_t)n, 0, &hello.head, &outcome, err);
+	if (r < 0)
+		return r;
+	if (outcome.code) {
+		*err = outcome;
+		return -EPROTONOSUPPORT;
+	}
+	memcpy(&reply, msg, sizeof(reply));
+	l->runtimes = reply.runtimes;
+	return 0;
+}
+
+static int connect_link(struct link *l, int timeout_ms, struct cay_err *err)
+{
+	int r;
+
+	l->fd = dial(&l->cayd->settings);
+	if (l->fd < 0)
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -l->fd, "connect to cay-keeper at %s",
+				    l->cayd->settings.run_dir);
+	r = say_hello(l, timeout_ms, err);
+	if (r < 0) {
+		cay_closep(&l->fd);
+		l->fd = -EBADF;
+	}
+	return r;
+}
+
+int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
+{
+	uint64_t end = clk_boot_ns(c->clk) + timeout_ms * NS_PER_MS;
+	struct link *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	*l = (struct link){ .cayd = c, .fd = -EBADF };
+	l->last = l->unsent = &l->first;
+	do {
+		*err = (struct cay_err){};
+		r = connect_link(l, 15000, err);
+		if (r < 0 && err->code == CAY_E_UNAVAILABLE)
+			(void)poll(NULL, 0, 20);
+	} while (r < 0 && err->code == CAY_E_UNAVAILABLE && clk_boot_ns(c->clk) < end);
+	if (r < 0) {
+		free(l);
+		return r;
+	}
+	(void)uv_timer_init(&c->loop, &l->retry);
+	l->retry.data = l;
+	c->link = l;
+	link_poll(l);
+	return 0;
+}
+
+uint32_t link_runtimes(const struct link *l)
+{
+	return l->runtimes;
+}
+
+/* Take a call off the list and tell it. */
+static void finish(struct link *l, struct call **at, const struct cay_err *outcome,
+		   const void *reply, int fd)
+{
+	struct call *c = *at;
+
+	if (l->unsent == &c->next)
+		l->unsent = at;
+	if (l->last == &c->next)
+		l->last = at;
+	*at = c->next;
+	l->n_calls--;
+	cay_closep(&c->fd);
+	c->fn(c->arg, outcome, reply, fd);
+	free(c);
+}
+
+static void free_poll(uv_handle_t *h)
+{
+	free(h);
+}
+
+static void on_retry(uv_timer_t *t)
+{
+	struct link *l = t->data;
+	struct cay_err err = {};
+
+	if (connect_link(l, RETRY_MS, &err) < 0) {
+		log_warn(&l->cayd->log, "%s", err.msg);
+		(void)uv_timer_start(t, on_retry, RETRY_MS, 0);
+		return;
+	}
+	log_info(&l->cayd->log, "the keeper is back");
+	link_poll(l);
+}
+
+static void lost(struct link *l, const char *why)
+{
+	struct cay_err err = {};
+
+	log_error(&l->cayd->log, "the keeper is gone: %s", why);
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper went away");
+	uv_close((uv_handle_t *)l->poll, free_poll);
+	l->poll = NULL;
+	cay_closep(&l->fd);
+	l->fd = -EBADF;
+	while (l->first)
+		finish(l, &l->first, &err, NULL, -EBADF);
+	(void)uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
+}
+
+static void flush(struct link *l)
+{
+	while (*l->unsent) {
+		struct call *c = *l->unsent;
+		int r = link_send(l->fd, &c->request, c->request.head.size, c->fd);
+
+		if (r < 0)
+			return; /* EAGAIN: at POLLOUT; anything else shows up as POLLHUP */
+		c->sent = true;
+		l->unsent = &c->next;
+	}
+}
+
+static void take_replies(struct link *l)
+{
+	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
+
+	for (;;) {
+		struct cay_err err = {}, outcome = {};
+		struct verb_head head = {};
+		struct call **at = &l->first;
+		int fd;
+		ssize_t n = link_receive(l->fd, msg, &fd);
+
+		if (n == -EAGAIN)
+			return;
+		if (n < (ssize_t)sizeof(head)) {
+			lost(l, n < 0 ? strerror((int)-n) : "end of file"); /* NOLINT */
+			return;
+		}
+		memcpy(&head, msg, sizeof(head));
+		while (*at && (*at)->request.head.seq != head.seq)
+			at = &(*at)->next;
+		if (!*at || verb_check_reply(msg, (size_t)n, fd >= 0, &(*at)->request.head,
+					     &outcome, &err) < 0) {
+			cay_closep(&fd);
+			lost(l, *at ? err.msg : "a reply to nothing");
+			return;
+		}
+		finish(l, at, &outcome, msg, fd);
+		if (!l->poll)
+			return;
+	}
+}
+
+static void on_poll(uv_poll_t *p, int status, int events)
+{
+	struct link *l = p->data;
+
+	if (status < 0) {
+		lost(l, uv_strerror(status));
+		return;
+	}
+	if (events & UV_WRITABLE)
+		flush(l);
+	if (events & (UV_READABLE | UV_DISCONNECT))
+		take_replies(l);
+	if (l->poll)
+		(void)uv_poll_start(l->poll, UV_READABLE | (*l->unsent ? UV_WRITABLE : 0), on_poll);
+}
+
+static void link_poll(struct link *l)
+{
+	l->poll = calloc(1, sizeof(*l->poll));
+	if (!l->poll || uv_poll_init(&l->cayd->loop, l->poll, l->fd) < 0) {
+		free(l->poll);
+		l->poll = NULL;
+		cay_closep(&l->fd);
+		l->fd = -EBADF;
+		(void)uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
+		return;
+	}
+	l->poll->data = l;
+	(void)uv_poll_start(l->poll, UV_READABLE, on_poll);
+}
+
+void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
+{
+	size_t size = verb_row(verb)->request_size;
+	struct cay_err err = {};
+	struct call *c = NULL;
+
+	if (!l->poll)
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
+	else if (l->n_calls >= LINK_CALLS_MAX)
+		(void)cay_fail(&err, CAY_E_CAPACITY, "too many calls to cay-keeper under way");
+	else if (size > sizeof(c->request) || !(c = calloc(1, sizeof(*c))))
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	if (err.code) {
+		fn(arg, &err, NULL, -EBADF);
+		return;
+	}
+	verb_begin(request, verb, ++l->seq);
+	*c = (struct call){ .fn = fn, .arg = arg, .fd = -EBADF };
+	memcpy(&c->request, request, size);
+	if (fd >= 0)
+		c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	*l->last = c;
+	l->last = &c->next;
+	l->n_calls++;
+	flush(l);
+	if (*l->unsent)
+		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_poll);
+}
+
+int link_call_now(struct link *l, enum verb verb, void *request, void *reply, struct cay_err *err)
+{
+	struct cay_err outcome = {};
+	ssize_t n;
+	int fd, r;
+
+	verb_begin(request, verb, ++l->seq);
+	r = link_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
+	n = receive_within(l->fd, reply, 60000, &fd);
+	if (n <= 0)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
+	r = verb_check_reply(reply, (size_t)n, fd >= 0, request, &outcome, err);
+	cay_closep(&fd);
+	if (r >= 0 && outcome.code) {
+		*err = outcome;
+		r = -cay_error_row(outcome.code)->errnum;
+	}
+	return r;
+}
+
+void link_close(struct link *l)
+{
+	if (!l)
+		return;
+	if (l->poll)
+		uv_close((uv_handle_t *)l->poll, free_poll);
+	uv_close((uv_handle_t *)&l->retry, NULL);
+}

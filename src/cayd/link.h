@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_LINK_H
+#define CAY_CAYD_LINK_H
+/*
+ * link - the connection to cay-keeper
+ *
+ * A call is a message and a function that is called once with the outcome, from
+ * the loop, last.  When the keeper goes away every call under way fails with
+ * CAY_E_UNAVAILABLE (what it did is then not known: `remove` and `list` can be
+ * repeated) and the link tries again until it is back.
+ */
+#include "cayd/cayd.h"
+#include "wire/verb.h"
+
+#define LINK_CALLS_MAX 8192
+
+/* reply is the whole message, NULL when there is none; fd is the callee's. */
+typedef void link_fn(void *arg, const struct cay_err *outcome, const void *reply, int fd);
+
+/* Connect and say hello, waiting for the keeper at most timeout_ms; blocks. */
+[[nodiscard]] int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err);
+/* request begins with a head, which is filled here; fd < 0: none; it is dup'ed. */
+void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg);
+/* The same, waiting for the answer: only before the loop runs.  reply has room
+ * for VERB_MESSAGE_MAX. */
+[[nodiscard]] int link_call_now(struct link *l, enum verb verb, void *request, void *reply,
+				struct cay_err *err);
+/* Runtimes that passed the keeper's probes, a bit each. */
+uint32_t link_runtimes(const struct link *l);
+void link_close(struct link *l);
+#endif

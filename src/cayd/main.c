@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/fault.h"
+#include "base/path.h"
+#include "cayd/box.h"
+#include "cayd/image.h"
+#include "cayd/link.h"
+#include "prog/prog.h"
+
+#define KEEPER_MS 30000
+#define CONNS_MAX 8192
+#define SOCKET_NAME "control.sock"
+
+/* A pidfd for every sandbox, and two fds for every request that goes inside. */
+static void want_fds(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
+	}
+}
+
+static int open_state(struct cayd *c, struct cay_err *err)
+{
+	auto_close int state = open(c->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (state < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", c->settings.state_dir);
+	c->db = path_open(state, "db", O_RDONLY | O_DIRECTORY, 0);
+	c->tmp = path_open(state, "tmp", O_RDONLY | O_DIRECTORY, 0);
+	if (c->db < 0 || c->tmp < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, c->db < 0 ? -c->db : -c->tmp,
+				    "open db and tmp in %s", c->settings.state_dir);
+	return path_sweep(c->db);
+}
+
+/* For who runs it, and for root. */
+static int listen_here(const struct cayd *c, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" SOCKET_NAME, c->settings.run_dir);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
+	(void)unlink(at.sun_path);
+	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    listen(fd, 512) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	return cay_take_fd(&fd);
+}
+
+struct stop {
+	uv_signal_t signals[2];
+	struct cayd *cayd;
+	struct server *server;
+};
+
+static void on_signal(uv_signal_t *s, int number)
+{
+	struct stop *stop = s->data;
+
+	log_info(&stop->cayd->log, "signal %d: stopping; sandboxes go on", number);
+	server_stop(stop->server);
+	uv_stop(&stop->cayd->loop);
+}
+
+static int serve(struct cayd *c, struct cay_err *err)
+{
+	static const int numbers[] = { SIGTERM, SIGINT };
+	static struct server_conf conf = { .max_conns = CONNS_MAX,
+					   .head_timeout_ms = 10000,
+					   .idle_timeout_ms = 60000,
+					   .handler = api_control,
+					   .inside = api_inside };
+	struct stop stop = { .cayd = c };
+	int fd = listen_here(c, err), r;
+
+	if (fd < 0)
+		return fd;
+	conf.arg = c;
+	r = server_start(&c->loop, fd, &conf, &stop.server, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		(void)uv_signal_init(&c->loop, &stop.signals[i]);
+		stop.signals[i].data = &stop;
+		(void)uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
+	}
+	log_info(&c->log, "ready");
+	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
+	return 0;
+}
+
+static int begin(struct cayd *c, struct cay_err *err)
+{
+	int r = open_state(c, err);
+
+	if (r >= 0)
+		r = images_open(c, err);
+	if (r >= 0)
+		r = link_open(c, KEEPER_MS, err);
+	if (r >= 0)
+		r = boxes_open(c, err);
+	if (r >= 0)
+		r = boxes_recover(c, err);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	static struct cayd c = { .clk = &clk_system, .db = -EBADF, .tmp = -EBADF };
+	struct cay_err err = {};
+	int r;
+
+	c.log = log_to(STDERR_FILENO, "cayd", &clk_system);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)umask(077);
+	r = prog_settings(argc, argv, &c.settings, &err);
+	if (r > 0)
+		return 0; /* --check, --version */
+	if (r >= 0)
+		r = fault_arm(getenv("CAY_FAULT"), &err);
+	if (r >= 0 && geteuid() == 0)
+		r = cay_fail(&err, CAY_E_FORBIDDEN,
+			     "cayd must not be root: start it as the user in users.control");
+	if (r >= 0) {
+		prog_log(&c.settings, &c.log);
+		want_fds();
+		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
+					      : begin(&c, &err);
+	}
+	if (r >= 0)
+		r = serve(&c, &err);
+	if (r < 0)
+		log_error(&c.log, "%s", err.msg);
+	return r < 0 ? cay_error_row(err.code)->exit : 0;
+}
