@@ -10,7 +10,6 @@
  *	start.c     the start verb
  *	overlay.c   a sandbox's file system
  *	stage.c     the mount namespace workers start from
- *	oci*.c      config.json
  *	cgroup.c    who belongs to it, what it may use
  *	runtime.c   running a runtime, and probing it
  *	image.c ... images

@@ -14,7 +14,7 @@
 
 #include "base/path.h"
 
-/* Where the template mounts something (oci.c). */
+/* Where the template mounts something (src/oci). */
 static const char *const targets[] = { "proc", "dev", "sys" };
 
 void overlay_fini(struct overlay *r)

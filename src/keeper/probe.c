@@ -25,7 +25,7 @@
 #define PROBE_MS 10000
 #define PROBE_TRIES 500
 
-static const char *const idle[] = { STAGE_INIT, "--wait", NULL };
+static const char *const idle[] = { OCI_INIT, "--wait", NULL };
 
 /* What must stand in /proc/<pid>/status of PID 1, seen from the host. */
 static const char *const facts[] = {

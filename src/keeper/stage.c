@@ -108,7 +108,7 @@ static int copy_init(int dev, const char *path, struct cay_err *err)
 	if (!S_ISREG(st.st_mode) || st.st_size <= 0 || (size_t)st.st_size > INIT_MAX)
 		return cay_fail(err, CAY_E_INVALID, "%s is not a program", path);
 	if (to < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -to, "create " STAGE_INIT);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -to, "create " OCI_INIT);
 	for (off_t left = st.st_size; left > 0;) {
 		ssize_t n = sendfile(to, from, NULL, (size_t)left);
 
@@ -124,7 +124,7 @@ static int fill_dev(int root, const char *init_path, struct cay_err *err)
 	auto_close int dev = path_open(root, "see/dev", O_RDONLY | O_DIRECTORY, 0);
 
 	if (dev < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -dev, "open " STAGE_DEV);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -dev, "open " OCI_SOURCE_DEV);
 	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
 		if (mknodat(dev, nodes[i].name, S_IFCHR | 0666,
 			    makedev(nodes[i].major, nodes[i].minor)) < 0 ||
@@ -150,7 +150,7 @@ static int fill_sys(int root, struct cay_err *err)
 	for (size_t i = 0; cpu >= 0 && r >= 0 && i < ARRAY_SIZE(files); i++)
 		r = path_write(cpu, files[i], text.data, text.len, 0444);
 	if (cpu < 0 || r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, cpu < 0 ? -cpu : -r, "fill " STAGE_SYS);
+		return cay_fail_sys(err, CAY_E_INTERNAL, cpu < 0 ? -cpu : -r, "fill " OCI_SOURCE_SYS);
 	return 0;
 }
 

@@ -22,17 +22,14 @@
  */
 #include "base/err.h"
 #include "base/mem.h"
+#include "oci/template.h"
 
 /* Paths inside. */
-#define STAGE_DEV "/see/dev"
-#define STAGE_SYS "/see/sys"
 #define STAGE_STATE "/state"
 #define STAGE_BUNDLE "/bundle"
 #define STAGE_LOWER "/l"
 #define STAGE_UPPER "/u"
 #define STAGE_ROOT "/r"
-/* Where PID 1 finds itself: below /dev, which is ours and read-only. */
-#define STAGE_INIT "/dev/cay/init"
 
 struct stage {
 	int mount_ns;

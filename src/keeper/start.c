@@ -12,7 +12,7 @@
 
 #include "base/path.h"
 #include "keeper/box.h"
-#include "keeper/oci.h"
+#include "oci/template.h"
 #include "keeper/overlay.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
@@ -130,7 +130,7 @@ int start_show_cgroup(int tree, struct cay_err *err)
 static int on_stage(const struct keeper *k, const struct box *b, const struct starting *s,
 		    const struct runtime *rt, int *ret_pidfd, struct cay_err *err)
 {
-	static const char *const args[] = { STAGE_INIT, NULL };
+	static const char *const args[] = { OCI_INIT, NULL };
 	struct oci o = { .live = box_live(b), .name = b->name, .root = STAGE_ROOT, .args = args };
 	struct runtime_run run = { .runtime = rt,
 				   .name = b->name,

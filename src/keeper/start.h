@@ -3,7 +3,7 @@
 #define CAY_KEEPER_START_H
 /* start - the steps of the start verb that probes take too */
 #include "base/err.h"
-#include "keeper/oci.h"
+#include "oci/template.h"
 #include "keeper/stage.h"
 
 /* Put the calling worker into a new network namespace with `lo` alone. */

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_OCI_H
-#define CAY_KEEPER_OCI_H
+#ifndef CAY_OCI_TEMPLATE_H
+#define CAY_OCI_TEMPLATE_H
 /*
- * oci - the one config.json every sandbox is made from
+ * template - the one config.json every sandbox is made from
  *
  * Compiled in; a request changes the id range, the name and nothing else, and no
  * field of the API can widen it.  Its parts are tables: capabilities, mounts,
- * masked and read-only paths, rlimits (oci.c), system calls (syscalls.def).
+ * masked and read-only paths, rlimits (template.c), system calls (syscalls.def).
  */
 #include "base/jsonw.h"
+
+/* What the keeper shows to every sandbox, as paths on its stage; and where PID 1
+ * finds itself: below /dev, which is ours and read-only. */
+#define OCI_SOURCE_DEV "/see/dev"
+#define OCI_SOURCE_SYS "/see/sys"
+#define OCI_INIT "/dev/cay/init"
 
 struct oci {
 	uint32_t live;    /* host id of root inside; 65,536 ids from there */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/oci.h"
+#include "oci/template.h"
 
-#include "keeper/stage.h"
 #include "wire/verb.h"
 
 /* Root inside may install packages and bind low ports, no more; PID 1 passes
@@ -23,13 +22,13 @@ static const struct {
 	const char *options[8];
 } mounts[] = {
 	{ "/proc", "proc", "proc", { "nosuid", "nodev", "noexec" } },
-	{ "/dev", "bind", STAGE_DEV, { "bind", "ro", "nosuid" } },
+	{ "/dev", "bind", OCI_SOURCE_DEV, { "bind", "ro", "nosuid" } },
 	{ "/dev/pts",
 	  "devpts",
 	  "devpts",
 	  { "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5" } },
 	{ "/dev/shm", "tmpfs", "shm", { "nosuid", "nodev", "noexec", "mode=1777", "size=64m" } },
-	{ "/sys", "bind", STAGE_SYS, { "bind", "ro", "nosuid", "nodev", "noexec" } },
+	{ "/sys", "bind", OCI_SOURCE_SYS, { "bind", "ro", "nosuid", "nodev", "noexec" } },
 };
 
 /* What is 0400 and root's on every kernel is not here: the user namespace keeps it

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "keeper/oci.h"
+#include "oci/template.h"
 
 /* What this machine speaks; a file system call of another ABI is no call of ours. */
 #if defined(__x86_64__)
@@ -21,7 +21,7 @@
 static const char *const allowed[] = {
 #define CAY_ALLOW(where, name) IS_##where ? #name : NULL,
 #define CAY_DENY(name)
-#include "keeper/syscalls.def"
+#include "oci/syscalls.def"
 #undef CAY_ALLOW
 #undef CAY_DENY
 };
@@ -29,7 +29,7 @@ static const char *const allowed[] = {
 static const char *const denied[] = {
 #define CAY_ALLOW(where, name)
 #define CAY_DENY(name) #name,
-#include "keeper/syscalls.def"
+#include "oci/syscalls.def"
 #undef CAY_ALLOW
 #undef CAY_DENY
 };
