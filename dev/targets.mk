@@ -9,6 +9,7 @@ SUITE   ?=
 SECONDS ?= 60
 ONLY    ?=
 NAME    ?= base
+CMD     ?=
 
 SETUP   := meson setup --werror
 RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
@@ -77,5 +78,5 @@ image: ## build a guest image into build/images [NAME=base]
 	@mkdir -p build/images
 	@guest/images/build $(NAME) build/images/$(NAME)
 
-run: all ## start the daemons on this machine
-	@[ -x build/gcc/src/cayd/cayd ] || { echo "make run: there is no daemon to run yet"; exit 1; }
+run: all ## start keeper and control of this tree with a shell to use them [CMD='cay run base -- echo hi']
+	@dev/run build/gcc $(CMD)
