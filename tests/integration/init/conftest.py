@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cay-init per test, PID 1 of its own pid namespace, with a cgroup of its own.
+
+Prints TAP, so that dev/check counts what was checked.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from client import Client
+
+BINARY = os.environ.get("CAY_INIT", "build/gcc/src/init/cay-init")
+FULL = bool(os.environ.get("CAY_FULL"))
+
+
+def wait_for(condition, seconds=10, what="condition"):
+    """Poll until true; the deadline is the test's failure."""
+    deadline = time.monotonic() + seconds
+    tick = __import__("threading").Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
+        tick.wait(0.01)
+
+
+def cgroup_root():
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        left, right = line.split(" - ")
+        if right.startswith("cgroup2 "):
+            return pathlib.Path(left.split()[4])
+    return None
+
+
+class Init:
+    """A running cay-init: a client, and what the host can see of it."""
+
+    def __init__(self, cgroups=True, root=None):
+        self.dir = tempfile.mkdtemp(dir="/tmp")
+        self.cgroup = None
+        path = self.dir + "/s"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+        listener.listen(512)
+        fds = [listener.fileno()]
+        if cgroups:
+            base = cgroup_root()
+            if base is None:
+                pytest.skip("no cgroup v2")
+            self.cgroup = base / f"cay-test-init-{os.getpid()}-{os.path.basename(self.dir)}"
+            self.cgroup.mkdir()
+            fds.append(os.open(self.cgroup, os.O_RDONLY | os.O_DIRECTORY))
+        high = [os.dup2(fd, 100 + i) for i, fd in enumerate(fds)]
+
+        def prepare():
+            for i, fd in enumerate(high):
+                os.dup2(fd, 3 + i, inheritable=True)
+
+        self.process = subprocess.Popen(
+            ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", os.path.abspath(BINARY)]
+            + ([] if cgroups else ["--no-cgroup"]),
+            preexec_fn=prepare, pass_fds=(3, 4) if cgroups else (3,), stdin=subprocess.DEVNULL)
+        for fd in high:
+            os.close(fd)
+        for fd in fds[1:]:
+            os.close(fd)
+        listener.close()
+        self.client = Client(path)
+        self.pid = None
+        wait_for(self.find_pid, what="cay-init")
+
+    def find_pid(self):
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        if children and "cay-init" in os.readlink(f"/proc/{children[0]}/exe"):
+            self.pid = int(children[0])
+        return self.pid
+
+    def rss(self):
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def children(self):
+        """(pid, state) of every child of PID 1, as the host counts them."""
+        rows = []
+        for p in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                text = p.read_text()
+            except OSError:
+                continue
+            state, parent = text.rsplit(")", 1)[1].split()[:2]
+            if int(parent) == self.pid:
+                rows.append((int(p.parent.name), state))
+        return rows
+
+    def groups(self):
+        return [d.name for d in self.cgroup.iterdir() if d.is_dir()]
+
+    def populated(self):
+        return "populated 1" in (self.cgroup / "cgroup.events").read_text()
+
+    def stop(self):
+        alive = self.process.poll() is None
+        if self.pid and alive:
+            os.kill(self.pid, signal.SIGKILL)
+        self.process.wait(timeout=10)
+        if self.cgroup:
+            wait_for(lambda: not self.populated(), what="an empty cgroup")
+            for d in sorted((d for d in self.cgroup.rglob("*") if d.is_dir()), reverse=True):
+                d.rmdir()
+            self.cgroup.rmdir()
+        shutil.rmtree(self.dir)
+        assert alive, "cay-init ended by itself"
+
+
+@pytest.fixture
+def init():
+    i = Init()
+    yield i
+    i.stop()
+
+
+@pytest.fixture
+def plain():
+    i = Init(cgroups=False)
+    yield i
+    i.stop()
+
+
+count = 0
+
+
+def pytest_runtest_logreport(report):
+    """One TAP line a test."""
+    global count
+    if report.when == "call" or report.failed or report.skipped:
+        count += 1
+        word = "not ok" if report.failed else "ok"
+        tail = " # SKIP" if report.skipped else ""
+        print(f"\n{word} {count} - {report.nodeid.split('::')[-1]}{tail}", flush=True)
+
+
+def pytest_sessionfinish(session):
+    print(f"\n1..{count}", flush=True)
