@@ -72,7 +72,7 @@ static size_t room(const struct ring *r, uint64_t keep, bool half)
 
 size_t ring_space(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
 {
-	size_t at, n;
+	size_t at, n, unused;
 
 	if (keep < r->start)
 		keep = r->start;
@@ -84,6 +84,10 @@ size_t ring_space(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
 	n = room(r, keep, half);
 	if (!n)
 		return 0;
+	/* up to what is unused; then it is full, and grows or begins to overwrite */
+	unused = r->cap - (size_t)(r->end - r->start);
+	if (unused && n > unused)
+		n = unused;
 	at = (size_t)(r->end & (r->cap - 1));
 	*ret = r->data + at;
 	return n < r->cap - at ? n : r->cap - at;
