@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * image-add DIR TAR MAXBYTES - image_add() by hand, for tests
+ * image-add DIR HEX          - image_remove()
  *
  * Prints one line: "added HEX BYTES" and then the config, or "refused CODE
  * MESSAGE".  The line before it says what the child took: "rss KIB".
@@ -29,6 +30,20 @@ static int print_added(const struct image_added *a)
 	return 0;
 }
 
+static int remove_one(const char *images, const char *hex)
+{
+	auto_close int dir = open(images, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct cay_err err = {};
+	struct digest d;
+
+	if (dir < 0 || digest_parse_hex(hex, strlen(hex), &d) < 0)
+		return 2;
+	if (image_remove(dir, d.byte, &err) >= 0)
+		return 0;
+	(void)fprintf(stderr, "%s\n", err.msg);
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	auto_close int dir = argc == 4 ? open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -39,6 +54,8 @@ int main(int argc, char **argv)
 	uint64_t max;
 	int r;
 
+	if (argc == 3)
+		return remove_one(argv[1], argv[2]);
 	if (dir < 0 || tar < 0 || str_u64(slice_of(argv[3]), 1, INT64_MAX, &max) < 0) {
 		(void)fprintf(stderr, "usage: image-add DIR TAR MAXBYTES\n");
 		return 2;
