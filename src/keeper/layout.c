@@ -186,30 +186,21 @@ int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *e
 	return 0;
 }
 
-/* "blob sha256:0123456789ab...: " in front of what went wrong */
-#define BLOB_FAIL(err, code, digest, fmt, ...) \
-	({ \
-		char hex_[DIGEST_HEX_LEN + 1]; \
-		digest_hex(digest, hex_); \
-		cay_fail(err, code, "blob " DIGEST_PREFIX "%.*s...: " fmt, DIGEST_SHORT, \
-			 hex_ __VA_OPT__(, ) __VA_ARGS__); \
-	})
-
 int blob_open(const struct layout *l, const struct descriptor *d, struct blob *ret,
 	      struct cay_err *err)
 {
 	const struct layout_file *f = find(l, &d->digest);
 
 	if (!f)
-		return BLOB_FAIL(err, CAY_E_INVALID, &d->digest, "is not in the image layout");
+		return cay_fail(err, CAY_E_INVALID, "is not in the image layout");
 	if (f->size > d->size)
-		return BLOB_FAIL(err, CAY_E_INVALID, &d->digest,
-				 "is %" PRIu64 " bytes longer than its descriptor says",
-				 f->size - d->size);
+		return cay_fail(err, CAY_E_INVALID,
+				"is %" PRIu64 " bytes longer than its descriptor says",
+				f->size - d->size);
 	if (f->size < d->size)
-		return BLOB_FAIL(err, CAY_E_INVALID, &d->digest,
-				 "is %" PRIu64 " bytes shorter than its descriptor says",
-				 d->size - f->size);
+		return cay_fail(err, CAY_E_INVALID,
+				"is %" PRIu64 " bytes shorter than its descriptor says",
+				d->size - f->size);
 	*ret = (struct blob){ .fd = l->fd, .at = f->at, .left = f->size, .want = d->digest };
 	ret->chunk = malloc(CHUNK);
 	if (!ret->chunk || hash_init(&ret->hash) < 0) {
@@ -232,7 +223,7 @@ int blob_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err)
 	if (got < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, (int)got, "cannot read the image");
 	if (got == 0)
-		return BLOB_FAIL(err, CAY_E_INVALID, &b->want, "is cut off");
+		return cay_fail(err, CAY_E_INVALID, "is cut off");
 	if (hash_add(&b->hash, b->chunk, (size_t)got) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob");
 	b->at += (uint64_t)got;
@@ -256,7 +247,7 @@ int blob_end(struct blob *b, struct cay_err *err)
 	if (hash_end(&b->hash, &is) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob");
 	if (!digest_eq(&is, &b->want))
-		return BLOB_FAIL(err, CAY_E_INVALID, &b->want, "its bytes have another digest");
+		return cay_fail(err, CAY_E_INVALID, "its bytes have another digest");
 	return 0;
 }
 
@@ -267,8 +258,8 @@ void blob_fini(struct blob *b)
 	b->chunk = NULL;
 }
 
-int layout_read(const struct layout *l, const struct descriptor *d, struct buf *ret,
-		struct cay_err *err)
+static int read_blob(const struct layout *l, const struct descriptor *d, struct buf *ret,
+		     struct cay_err *err)
 {
 	auto_blob b = {};
 	const void *p;
@@ -276,15 +267,26 @@ int layout_read(const struct layout *l, const struct descriptor *d, struct buf *
 	int r;
 
 	if (d->size > ret->max)
-		return BLOB_FAIL(err, CAY_E_TOO_LARGE, &d->digest, "is larger than %zu bytes",
-				 ret->max);
+		return cay_fail(err, CAY_E_TOO_LARGE, "is larger than %zu bytes", ret->max);
 	r = blob_open(l, d, &b, err);
 	while (r >= 0) {
 		r = blob_next(&b, &p, &n, err);
 		if (r < 0 || !n)
 			break;
 		if (buf_add(ret, p, n) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a blob");
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for it");
 	}
 	return r < 0 ? r : blob_end(&b, err);
+}
+
+int layout_read(const struct layout *l, const struct descriptor *d, struct buf *ret,
+		struct cay_err *err)
+{
+	char hex[DIGEST_HEX_LEN + 1];
+	int r = read_blob(l, d, ret, err);
+
+	if (r >= 0)
+		return 0;
+	digest_hex(&d->digest, hex);
+	return cay_wrap(err, r, "blob " DIGEST_PREFIX "%.*s...", DIGEST_SHORT, hex);
 }

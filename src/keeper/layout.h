@@ -47,6 +47,7 @@ void layout_fini(struct layout *l);
 [[nodiscard]] int layout_read(const struct layout *l, const struct descriptor *d, struct buf *ret,
 			      struct cay_err *err);
 
+/* Messages of these say what is wrong with it; who knows what it is says that. */
 struct blob {
 	int fd;
 	uint64_t at, left;

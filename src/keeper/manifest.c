@@ -304,6 +304,8 @@ int manifest_read_config(struct slice text, size_t n_layers,
 
 	if (r < 0)
 		return cay_wrap(err, r, "config");
+	if (!json_is_object(j))
+		return cay_fail(err, CAY_E_INVALID, "config is not a JSON object");
 	if (!is_text(json_object_get(j, "os"), "linux") ||
 	    !is_text(json_object_get(j, "architecture"), OUR_ARCH))
 		return cay_fail(err, CAY_E_INVALID, "the image is not for linux/" OUR_ARCH);
