@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Index, manifest and config of an image; the first byte says which.  What is
+ * accepted is within its limits, and a config that is written is one that the
+ * table of image_config accepts.
+ */
+#include "fuzz.h"
+#include "keeper/manifest.h"
+#include "keeper/unpack.h"
+#include "ops/types.h"
+
+static void check_config(const struct buf *json)
+{
+	auto_pool pool = POOL_INIT(MIB(1));
+	struct image_config c = {};
+	struct cay_err err = {};
+	auto_json j = NULL;
+
+	CHECK(json->len <= UNPACK_CONFIG_MAX);
+	CHECK(jr_read((struct slice){ json->data, json->len }, &json_control_limits, &j, &err) ==
+	      0);
+	CHECK(field_decode(&image_config_table, j, &pool, &c, &err) == 0);
+}
+
+static int read_config(struct slice text, size_t n_layers, struct cay_err *err)
+{
+	struct digest ids[MANIFEST_LAYERS_MAX];
+	auto_buf json = BUF_INIT(UNPACK_CONFIG_MAX);
+	int r = manifest_read_config(text, n_layers, ids, &json, err);
+
+	if (r >= 0)
+		check_config(&json);
+	return r;
+}
+
+static int read_manifest(struct slice text, struct cay_err *err)
+{
+	struct manifest m;
+	int r = manifest_read(text, &m, err);
+
+	CHECK(r < 0 || (m.n_layers >= 1 && m.n_layers <= MANIFEST_LAYERS_MAX));
+	for (size_t i = 0; r >= 0 && i < m.n_layers; i++)
+		CHECK(m.layers[i].media >= MEDIA_TAR && m.layers[i].size <= INT64_MAX);
+	return r;
+}
+
+static int pick(struct slice text, struct cay_err *err)
+{
+	struct descriptor d;
+	int r = manifest_pick(text, &d, err);
+
+	CHECK(r < 0 || d.media == MEDIA_INDEX || d.media == MEDIA_MANIFEST);
+	return r;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct cay_err err = {};
+	struct slice text;
+	char *in;
+	int r;
+
+	if (!size)
+		return 0;
+	in = fuzz_copy(data + 1, size - 1);
+	text = (struct slice){ in, size - 1 };
+	switch (data[0] % 3) {
+	case 0:
+		r = pick(text, &err);
+		break;
+	case 1:
+		r = read_manifest(text, &err);
+		break;
+	default:
+		r = read_config(text, 1 + data[0] / 3 % MANIFEST_LAYERS_MAX, &err);
+	}
+	CHECK(r >= 0 || (err.code != CAY_OK && err.msg[0]));
+	free(in);
+	return 0;
+}
