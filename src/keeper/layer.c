@@ -21,13 +21,13 @@ static void archive_freep(struct archive **a)
 		(void)archive_read_free(*a);
 }
 
-/* The tar inside a blob, uncompressed.  What failed while libarchive had the
- * word is in err, and libarchive's own message loses. */
+/* The tar inside a blob, uncompressed. */
 struct stream {
 	struct blob blob;
 	struct archive *unzip; /* NULL: the blob is the tar */
 	struct hash plain;     /* of the tar, when that is not the blob */
 	uint64_t *left;        /* of the budget */
+	int failed;            /* what went wrong while libarchive had the word */
 	struct cay_err *err;
 };
 
@@ -41,16 +41,25 @@ static void stream_fini(struct stream *s)
 	blob_fini(&s->blob);
 }
 
+/* libarchive says that something is wrong; if it was us, we know better what. */
+static int broken(const struct stream *s, struct archive *a, const char *what)
+{
+	const char *why = archive_error_string(a);
+
+	if (s->failed)
+		return s->failed;
+	return cay_fail(s->err, CAY_E_INVALID, "%s: %s", what, why ? why : "empty");
+}
+
 static la_ssize_t read_blob(struct archive *a, void *data, const void **ret)
 {
 	struct stream *s = data;
 	size_t n;
 
-	if (blob_next(&s->blob, ret, &n, s->err) < 0) {
+	s->failed = blob_next(&s->blob, ret, &n, s->err);
+	if (s->failed)
 		archive_set_error(a, EIO, "cannot read");
-		return -1;
-	}
-	return (la_ssize_t)n;
+	return s->failed ? -1 : (la_ssize_t)n;
 }
 
 /* The next piece of the tar: 0 at the end. */
@@ -64,8 +73,7 @@ static int stream_next(struct stream *s, const void **ret, size_t *n)
 		if (r == ARCHIVE_EOF)
 			*n = 0;
 		else if (r != ARCHIVE_OK)
-			return cay_fail(s->err, CAY_E_INVALID, "cannot uncompress: %s",
-					archive_error_string(s->unzip));
+			return broken(s, s->unzip, "cannot uncompress");
 		if (*n && hash_add(&s->plain, *ret, *n) < 0)
 			return cay_fail(s->err, CAY_E_INTERNAL, "cannot hash");
 	} else {
@@ -81,13 +89,13 @@ static int stream_next(struct stream *s, const void **ret, size_t *n)
 
 static la_ssize_t read_tar(struct archive *a, void *data, const void **ret)
 {
+	struct stream *s = data;
 	size_t n;
 
-	if (stream_next(data, ret, &n) < 0) {
+	s->failed = stream_next(s, ret, &n);
+	if (s->failed)
 		archive_set_error(a, EIO, "cannot read");
-		return -1;
-	}
-	return (la_ssize_t)n;
+	return s->failed ? -1 : (la_ssize_t)n;
 }
 
 static int open_unzip(struct stream *s, enum media media)
@@ -104,8 +112,7 @@ static int open_unzip(struct stream *s, enum media media)
 		return cay_fail(s->err, CAY_E_NO_MEMORY, "no memory to uncompress");
 	if (archive_read_open(a, s, NULL, read_blob, NULL) != ARCHIVE_OK ||
 	    archive_read_next_header(a, &e) != ARCHIVE_OK)
-		return cay_fail(s->err, CAY_E_INVALID, "cannot uncompress: %s",
-				archive_error_string(a) ? archive_error_string(a) : "empty");
+		return broken(s, a, "cannot uncompress");
 	/* libarchive peels as many skins as it finds; the media type names one */
 	if (archive_filter_count(a) != 2 ||
 	    archive_filter_code(a, 0) != (gzip ? ARCHIVE_FILTER_GZIP : ARCHIVE_FILTER_ZSTD))
@@ -154,6 +161,7 @@ struct layer {
 	int root;
 	struct archive *tar;
 	struct archive_entry *entry;
+	struct stream *stream;
 	struct layer_budget *budget;
 	struct cay_err *err;
 };
@@ -190,8 +198,7 @@ static int fill(struct layer *l, int fd, const char *name, uint64_t size)
 		if (r == ARCHIVE_EOF)
 			break;
 		if (r != ARCHIVE_OK)
-			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': %s", name,
-					archive_error_string(l->tar));
+			return broken(l->stream, l->tar, "not a whole tar");
 		if (at < 0 || (uint64_t)at > size || n > size - (uint64_t)at)
 			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes behind its end",
 					name);
@@ -291,7 +298,7 @@ static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct
 		if (r == ARCHIVE_EOF)
 			return 0;
 		if (r != ARCHIVE_OK)
-			return cay_fail(l->err, CAY_E_INVALID, "%s", archive_error_string(l->tar));
+			return broken(l->stream, l->tar, "not a sound tar");
 		if (!l->budget->entries)
 			return cay_fail(l->err, CAY_E_TOO_LARGE, "the image has more than %d files",
 					LAYER_ENTRIES_MAX);
@@ -313,7 +320,7 @@ static int pass(int root, const struct layout *layout, const struct descriptor *
 {
 	auto_stream s = {};
 	auto_archive tar = NULL; /* gone before the stream it reads */
-	struct layer l = { .root = root, .budget = budget, .err = err };
+	struct layer l = { .root = root, .stream = &s, .budget = budget, .err = err };
 	int r = stream_open(&s, layout, d, &budget->tar_bytes, err);
 
 	if (r < 0)
@@ -322,7 +329,7 @@ static int pass(int root, const struct layout *layout, const struct descriptor *
 	if (!tar || archive_read_support_format_tar(tar) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a tar");
 	if (archive_read_open(tar, &s, NULL, read_tar, NULL) != ARCHIVE_OK)
-		return cay_fail(err, CAY_E_INVALID, "%s", archive_error_string(tar));
+		return broken(&s, tar, "not a tar");
 	r = each_entry(&l, apply);
 	return r < 0 ? r : stream_end(&s, d, diff_id);
 }
