@@ -29,20 +29,35 @@ static const struct {
 	[END_NODE_LOST] = { 125, true },
 };
 
+/* Real-time signals are counted from the kernel's 32, as cay-init does. */
+#define RT_FIRST 32u
+#define RT_LAST 64u
+
+static bool begins(struct slice *s, struct slice with)
+{
+	if (s->n < with.n || memcmp(s->p, with.p, with.n) != 0)
+		return false;
+	s->p += with.n;
+	s->n -= with.n;
+	return true;
+}
+
 int session_signal_status(const char *name)
 {
 	struct slice s = slice_of(name);
-	uint64_t n;
+	uint64_t n = 0;
 
-	if (s.n > 3 && memcmp(s.p, "SIG", 3) == 0)
-		s = (struct slice){ s.p + 3, s.n - 3 };
-	for (int sig = 1; sig < SIGRTMIN; sig++)
+	(void)begins(&s, SLICE("SIG"));
+	for (int sig = 1; sig < (int)RT_FIRST; sig++)
 		if (sigabbrev_np(sig) && slice_eq(s, slice_of(sigabbrev_np(sig))))
 			return 128 + sig;
-	if (s.n > 6 && memcmp(s.p, "RTMIN+", 6) == 0 &&
-	    str_u64((struct slice){ s.p + 6, s.n - 6 }, 0, 30, &n) == 0)
-		return 128 + SIGRTMIN + (int)n;
-	return slice_eq(s, SLICE("RTMIN")) ? 128 + SIGRTMIN : 255;
+	if (begins(&s, SLICE("RTMIN")) &&
+	    (!s.n || (begins(&s, SLICE("+")) && str_u64(s, 0, RT_LAST - RT_FIRST, &n) == 0)))
+		return 128 + (int)(RT_FIRST + n);
+	if (begins(&s, SLICE("RTMAX")) &&
+	    (!s.n || (begins(&s, SLICE("-")) && str_u64(s, 0, RT_LAST - RT_FIRST, &n) == 0)))
+		return 128 + (int)(RT_LAST - n);
+	return 255;
 }
 
 int session_status(const struct end *end, uint64_t ran_ms)

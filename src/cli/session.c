@@ -151,7 +151,10 @@ static int note_break(struct session *s, struct line *l, struct cay_err *err)
 		l->mask = OUT;
 	}
 	http_fini(&l->http);
-	s->retry_ns = clk_boot_ns(&clk_system) + (BACKOFF_MS << (s->tries - 1)) * NS_PER_MS;
+	/* at once, and then ever later */
+	s->retry_ns = clk_boot_ns(&clk_system);
+	if (s->tries > 1)
+		s->retry_ns += (UINT64_C(1) << (s->tries - 2)) * BACKOFF_MS * NS_PER_MS;
 	return 0;
 }
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for the command line's tests, and `ok N - name` lines for dev/check"""
+import os
+import pathlib
+import subprocess
+import tempfile
+
+import pytest
+
+import fake as fake_daemon
+
+CAY = os.environ.get("CAY_PROGRAM", "build/gcc/src/cli/cay")
+
+
+@pytest.fixture
+def daemon():
+    with tempfile.TemporaryDirectory() as d:
+        f = fake_daemon.Fake(pathlib.Path(d) / "control.sock")
+        yield f
+        f.stop()
+
+
+@pytest.fixture
+def cay(daemon):
+    def start(*words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout="10s", **kw):
+        env = {**os.environ, "CAY_SOCKET": daemon.path, "CAY_TIMEOUT": timeout}
+        return subprocess.Popen([CAY, *words], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=env, **kw)
+
+    def run(*words, text=True, data=None, **kw):
+        p = start(*words, stdin=subprocess.PIPE if data is not None else subprocess.DEVNULL, **kw)
+        out, err = p.communicate(data, timeout=20)
+        if text:
+            out = out.decode()
+        return subprocess.CompletedProcess(words, p.returncode, out, err.decode())
+
+    run.start = start
+    return run
+
+
+count = 0
+
+
+def pytest_runtest_logreport(report):
+    global count
+    if report.when == "call" or report.outcome != "passed":
+        count += 1
+        word = "ok" if report.outcome == "passed" else "not ok" if report.outcome == "failed" else "ok"
+        skip = " # SKIP" if report.outcome == "skipped" else ""
+        print(f"\n{word} {count} - {report.nodeid.split('::')[-1]}{skip}", flush=True)

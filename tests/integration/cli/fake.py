@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fake - a daemon for the command line to talk to: HTTP over a unix socket
+
+It speaks the operations of src/ops/ops.def, keeps sandboxes in a dictionary and
+runs execs as processes of this machine.  `say` makes it misbehave: a map from
+(method, path) to bytes, or to a function of the connection.  `cut` ends every
+stream of frames after so many bytes, so that the client has to come back.
+"""
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import urllib.parse
+
+FRAMES = "application/vnd.cay.frames"
+DATA, GAP, END, ERROR = 1, 2, 3, 4
+REASONS = {400: "Bad Request", 404: "Not Found", 409: "Conflict", 413: "Too Large"}
+LIMITS = {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 256}
+
+
+def new_id(noun):
+    return noun + "".join(random.choices("0123456789abcdefghjkmnpqrstvwxyz", k=24))
+
+
+def frame(kind, stream, offset, content):
+    return struct.pack("<BBHIQ", kind, stream, 0, len(content), offset) + content
+
+
+def end_frame(**end):
+    return frame(END, 0, 0, json.dumps(end).encode())
+
+
+def head(status, media, length=None, extra=()):
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'OK')}", f"Content-Type: {media}", *extra]
+    lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def reply(status, body):
+    text = json.dumps(body).encode()
+    return head(status, "application/json", len(text)) + text
+
+
+def failure(status, code, message, hint="a hint"):
+    return reply(status, {"error": {"code": code, "message": message, "hint": hint, "retryable": False}})
+
+
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class Exec:
+    """A process, all it wrote so far, and who waits for more of it."""
+
+    def __init__(self, request):
+        self.id, self.request, self.end, self.expired = new_id("ex"), request, None, False
+        self.out = {1: bytearray(), 2: bytearray()}
+        self.change = threading.Condition()
+        self.process = subprocess.Popen(
+            request["argv"], stdin=subprocess.PIPE if request.get("stdin_open") else subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+            env={**os.environ, **request.get("env", {})})
+        self.readers = [threading.Thread(target=self.read, args=a, daemon=True)
+                        for a in ((1, self.process.stdout), (2, self.process.stderr))]
+        for t in self.readers + [threading.Thread(target=self.wait, daemon=True)]:
+            t.start()
+        if request.get("timeout_ms"):
+            self.timer = threading.Timer(request["timeout_ms"] / 1000, self.expire)
+            self.timer.daemon = True
+            self.timer.start()
+
+    def expire(self):
+        self.expired = True
+        os.killpg(self.process.pid, signal.SIGKILL)
+
+    def read(self, stream, pipe):
+        while data := pipe.read(65536):
+            with self.change:
+                self.out[stream] += data
+                self.change.notify_all()
+                # a full ring stops reading the pipe
+                self.change.wait_for(lambda: len(self.out[stream]) - self.taken(stream) < 1 << 20, timeout=60)
+
+    def taken(self, stream):
+        return getattr(self, f"taken{stream}", 0)
+
+    def wait(self):
+        code = self.process.wait()
+        for t in self.readers:
+            t.join()
+        with self.change:
+            if self.expired:
+                self.end = {"reason": "timeout", "signal": "SIGKILL"}
+            elif code < 0:
+                self.end = {"reason": "signal", "signal": signal.Signals(-code).name}
+            else:
+                self.end = {"reason": "exit", "exit_code": code}
+            self.change.notify_all()
+
+    def json(self):
+        return {"id": self.id, "state": "ended" if self.end else "running", "started_at": "2026-11-15T01:50:43.123Z"}
+
+    def frames(self, at):
+        """Frames of the streams in `at` (stream: offset) until the end."""
+        while True:
+            with self.change:
+                self.change.wait_for(lambda: self.end or any(len(self.out[s]) > o for s, o in at.items()))
+                new = {s: bytes(self.out[s][o:o + 50000]) for s, o in at.items()}
+                over = self.end and all(len(self.out[s]) == o for s, o in at.items())
+            if over:
+                yield end_frame(**self.end)
+                return
+            for s, data in new.items():
+                if data:
+                    yield frame(DATA, s, at[s], data)
+                    at[s] += len(data)
+                    with self.change:
+                        setattr(self, f"taken{s}", at[s])
+                        self.change.notify_all()
+
+
+class Fake:
+    def __init__(self, path):
+        self.path = str(path)
+        self.say, self.cut, self.requests = {}, 0, []
+        self.sandboxes, self.execs, self.images, self.page = {}, {}, {}, 2
+        self.imported = None
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(16)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
+        self.listener.close()
+        for e in self.execs.values():
+            if e.process.poll() is None:
+                os.killpg(e.process.pid, signal.SIGKILL)
+
+    def serve(self):
+        while True:
+            try:
+                c, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.one, args=(c,), daemon=True).start()
+
+    def one(self, c):
+        with c, c.makefile("rb") as f:
+            try:
+                self.answer(c, f)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+
+    def answer(self, c, f):
+        line = f.readline().decode()
+        if not line:
+            return
+        method, target, _ = line.split()
+        headers = {}
+        while (h := f.readline().decode().rstrip("\r\n")):
+            name, _, value = h.partition(":")
+            headers[name.lower()] = value.strip()
+        path, _, query = target.partition("?")
+        query = dict(urllib.parse.parse_qsl(query))
+        said = self.say.get((method, path)) or self.say.get((method, re.sub(r"/(sb|ex|im)\w{24}\b", "/*", path)))
+        self.requests.append((method, path, query))
+        if callable(said):
+            said(c, f)
+        elif said is not None:
+            c.sendall(said)
+        else:
+            self.route(c, f, method, path, query, headers)
+
+    def body(self, f, headers):
+        """Pieces of a request's body."""
+        if headers.get("transfer-encoding") == "chunked":
+            while (n := int(f.readline(), 16)):
+                yield f.read(n)
+                f.readline()
+            f.readline()
+        else:
+            left = int(headers.get("content-length", 0))
+            while left and (data := f.read(min(left, 65536))):
+                left -= len(data)
+                yield data
+
+    def route(self, c, f, method, path, query, headers):
+        parts = path.strip("/").split("/")[1:]
+        name = "_".join([method.lower()] + ["id" if i % 2 else p for i, p in enumerate(parts)])
+        handler = getattr(self, name.replace(".", "_"), None)
+        if not handler:
+            c.sendall(failure(404, "not_found", "nothing is here"))
+            return
+        handler(c, f, parts, query, headers)
+
+    def get_health(self, c, *_):
+        c.sendall(reply(200, {"status": "ok", "version": "0.1.0"}))
+
+    def list(self, c, key, rows, query):
+        at = int(query.get("cursor", 0))
+        page = {key: rows[at:at + self.page]}
+        if at + self.page < len(rows):
+            page["next_cursor"] = str(at + self.page)
+        c.sendall(reply(200, page))
+
+    def get_sandboxes(self, c, f, parts, query, headers):
+        self.list(c, "sandboxes", list(self.sandboxes.values()), query)
+
+    def add(self, **more):
+        box = {"id": new_id("sb"), "tenant": new_id("tn"), "image": "base", "state": "running", "limits": LIMITS,
+               "runtime": "crun", "created_at": "2026-11-15T01:50:43.123Z", **more}
+        self.sandboxes[box["id"]] = box
+        return box
+
+    def post_sandboxes(self, c, f, parts, query, headers):
+        self.created = json.loads(b"".join(self.body(f, headers)))
+        if self.created["image"] not in ("base", *[i["name"] for i in self.images.values()]):
+            c.sendall(failure(404, "not_found", f"there is no image '{self.created['image']}'"))
+            return
+        keep = {k: v for k, v in self.created.items() if k in ("name", "image", "labels", "limits", "runtime")}
+        c.sendall(reply(201, self.add(**keep)))
+
+    def delete_sandboxes_id(self, c, f, parts, query, headers):
+        box = self.sandboxes.pop(parts[1], None)
+        c.sendall(reply(200, {**box, "state": "terminated"}) if box else failure(404, "not_found", "no such sandbox"))
+
+    def stream(self, c, e, at, extra):
+        c.sendall(head(200, FRAMES, extra=extra))
+        sent = 0
+        for data in e.frames(at):
+            if self.cut and sent + len(data) > self.cut:
+                c.sendall(chunk(data[:self.cut - sent]) if self.cut > sent else b"")
+                return
+            sent += len(data)
+            c.sendall(chunk(data))
+        c.sendall(b"0\r\n\r\n")
+
+    def post_sandboxes_id_execs(self, c, f, parts, query, headers):
+        if parts[1] not in self.sandboxes:
+            c.sendall(failure(404, "not_found", "no such sandbox"))
+            return
+        e = Exec(json.loads(b"".join(self.body(f, headers))))
+        self.execs[e.id] = self.last = e
+        if e.request.get("detach"):
+            c.sendall(reply(200, e.json()))
+        else:
+            self.stream(c, e, {1: 0, 2: 0}, [f"Cay-Exec: {e.id}"])
+
+    def get_sandboxes_id_execs_id_output(self, c, f, parts, query, headers):
+        s = {"stdout": 1, "stderr": 2}[query.get("stream", "stdout")]
+        self.stream(c, self.execs[parts[3]], {s: int(query.get("offset", 0))}, [])
+
+    def post_sandboxes_id_execs_id_stdin(self, c, f, parts, query, headers):
+        e = self.execs[parts[3]]
+        try:
+            for data in self.body(f, headers):
+                e.process.stdin.write(data)
+            if query.get("close") == "true":
+                e.process.stdin.close()
+        except OSError:
+            c.sendall(failure(409, "wrong_state", "it does not read"))
+            return
+        c.sendall(reply(200, e.json()))
+
+    def post_sandboxes_id_execs_id_signal(self, c, f, parts, query, headers):
+        e = self.execs[parts[3]]
+        name = json.loads(b"".join(self.body(f, headers)))["signal"]
+        if e.process.poll() is None:
+            os.killpg(e.process.pid, getattr(signal, name))
+        c.sendall(reply(200, e.json()))
+
+    def get_images(self, c, f, parts, query, headers):
+        self.list(c, "images", list(self.images.values()), query)
+
+    def post_images(self, c, f, parts, query, headers):
+        self.imported = b"".join(self.body(f, headers))
+        image = {"id": new_id("im"), "name": query["name"], "digest": "sha256:" + "0" * 64,
+                 "size_bytes": len(self.imported), "created_at": "2026-11-15T01:50:43.123Z"}
+        self.images[image["id"]] = image
+        c.sendall(reply(201, image))
+
+    def delete_images_id(self, c, f, parts, query, headers):
+        image = self.images.pop(parts[1], None)
+        c.sendall(reply(200, image) if image else failure(404, "not_found", "no such image"))
