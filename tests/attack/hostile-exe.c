@@ -56,7 +56,7 @@ static void look_at(pid_t pid)
 	int fd = -1;
 	ssize_t n;
 
-	if (snprintf(path, sizeof(path), "/proc/%d/exe", pid) < 0)
+	if (!fill(path, "/proc/%d/exe", pid))
 		return;
 	n = readlink(path, target, sizeof(target) - 1);
 	if (n < 0)
@@ -74,8 +74,8 @@ static void look_at(pid_t pid)
 		bool truncate = flags[i] & O_TRUNC;
 
 		/* the last one by name, as /proc/1/exe says it is called */
-		if (snprintf(name, sizeof(name), "%s of pid %d with flags %x",
-			     truncate ? "the name" : "the link", pid, (unsigned)flags[i]) < 0)
+		if (!fill(name, "%s of pid %d with flags %x", truncate ? "the name" : "the link",
+			  pid, (unsigned)flags[i]))
 			return;
 		fd = open(truncate ? target : path, (flags[i] & ~O_TRUNC) | O_CLOEXEC);
 		if (fd < 0) {

@@ -70,7 +70,7 @@ static void look_at(pid_t pid)
 	pid_t number;
 	DIR *d;
 
-	if (snprintf(dir, sizeof(dir), "/proc/%d/fd", pid) < 0)
+	if (!fill(dir, "/proc/%d/fd", pid))
 		return;
 	d = opendir(dir);
 	if (!d) {
@@ -88,7 +88,7 @@ static void look_at(pid_t pid)
 		n = readlink(path, target, sizeof(target) - 1);
 		target[n > 0 ? n : 0] = '\0';
 		fact("pid %d fd %d: %s", pid, number, target);
-		if (snprintf(name, sizeof(name), "pid %d fd %d", pid, number) < 0)
+		if (!fill(name, "pid %d fd %d", pid, number))
 			continue;
 		if (pid == getpid())
 			through(name, "inherited: %s", target);
@@ -106,8 +106,7 @@ static void look_through(pid_t pid, const char *link)
 	char path[64], name[64];
 	int fd;
 
-	if (snprintf(path, sizeof(path), "/proc/%d/%s", pid, link) < 0 ||
-	    snprintf(name, sizeof(name), "pid %d %s", pid, link) < 0)
+	if (!fill(path, "/proc/%d/%s", pid, link) || !fill(name, "pid %d %s", pid, link))
 		return;
 	fd = open(path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
@@ -127,7 +126,7 @@ int mode_fds(int, char **)
 			char path[64];
 			int r;
 
-			if (snprintf(path, sizeof(path), "%s/%d", whose[i], fd) < 0)
+			if (!fill(path, "%s/%d", whose[i], fd))
 				continue;
 			r = chdir(path) < 0 ? errno : 0;
 			if (r != 0)

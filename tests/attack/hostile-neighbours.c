@@ -68,8 +68,7 @@ static int find_process(const void *arg)
 		for (size_t k = 0; k < ARRAY_SIZE(what) && pids[i] != getppid(); k++) {
 			char path[64];
 
-			if (pids[i] != getpid() &&
-			    snprintf(path, sizeof(path), "/proc/%d/%s", pids[i], what[k]) > 0 &&
+			if (pids[i] != getpid() && fill(path, "/proc/%d/%s", pids[i], what[k]) &&
 			    file_has(path, arg))
 				return 0;
 		}
@@ -83,9 +82,8 @@ static int find_hidden(const void *)
 	for (pid_t pid = 1; pid < PID_LIMIT; pid++) {
 		char path[64];
 
-		if ((kill(pid, 0) == 0 || errno == EPERM) &&
-		    snprintf(path, sizeof(path), "/proc/%d", pid) > 0 && access(path, F_OK) < 0 &&
-		    kill(pid, 0) == 0)
+		if ((kill(pid, 0) == 0 || errno == EPERM) && fill(path, "/proc/%d", pid) &&
+		    access(path, F_OK) < 0 && kill(pid, 0) == 0)
 			return 0;
 	}
 	return ESRCH;
@@ -124,7 +122,7 @@ static int find_queue(const void *arg)
 {
 	char name[128];
 
-	if (snprintf(name, sizeof(name), "/%s", (const char *)arg) < 0)
+	if (!fill(name, "/%s", (const char *)arg))
 		return EINVAL;
 	return mq_open(name, O_RDONLY) < 0 ? errno : 0;
 }
@@ -187,7 +185,7 @@ int mode_neighbours(int argc, char **argv)
 {
 	char mark[64];
 
-	if (argc != 2 || snprintf(mark, sizeof(mark), "%s", argv[1]) >= (int)sizeof(mark))
+	if (argc != 2 || !fill(mark, "%s", argv[1]))
 		return 2;
 	/* our own command line holds the mark as well */
 	memset(argv[1], 'x', strlen(argv[1]));
@@ -216,7 +214,7 @@ int mode_serve_neighbour(int argc, char **argv)
 	made("shm", shmget(key_of(argv[1]), 4096, IPC_CREAT | 0666));
 	made("sem", semget(key_of(argv[1]), 1, IPC_CREAT | 0666));
 	made("msg", msgget(key_of(argv[1]), IPC_CREAT | 0666));
-	if (snprintf(name, sizeof(name), "/%s", argv[1]) > 0)
+	if (fill(name, "/%s", argv[1]))
 		made("mq", mq_open(name, O_RDWR | O_CREAT, 0666, NULL));
 	made("key", syscall(SYS_add_key, "user", argv[1], "x", 1, KEY_SPEC_USER_KEYRING));
 	if (path_join(path, "/tmp", argv[1]))

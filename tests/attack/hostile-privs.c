@@ -71,14 +71,13 @@ static void look_at(pid_t pid)
 	char path[64], status[STATUS_BYTES], name[96];
 	unsigned long long value, uid = 0;
 
-	if (snprintf(path, sizeof(path), "/proc/%d/status", pid) < 0 ||
-	    file_get(path, status, sizeof(status)) <= 0)
+	if (!fill(path, "/proc/%d/status", pid) || file_get(path, status, sizeof(status)) <= 0)
 		return; /* it ended meanwhile */
 	if (!status_value(status, "\nUid:", 10, &uid))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-		if (snprintf(name, sizeof(name), "pid %d%s %s", pid,
-			     pid == getpid() ? " (own)" : "", rules[i].key + 1) < 0)
+		if (!fill(name, "pid %d%s %s", pid, pid == getpid() ? " (own)" : "",
+			  rules[i].key + 1))
 			return;
 		if (!status_value(status, rules[i].key, rules[i].base, &value))
 			through(name, "no such line");

@@ -61,9 +61,7 @@ const char *result_text(int result)
 		return "masked";
 	if (result > RESULT_SIGNAL) {
 		name = sigabbrev_np(result - RESULT_SIGNAL);
-		if (snprintf(other, sizeof(other), "SIG%s", name ? name : "?") < 0)
-			return "?";
-		return other;
+		return fill(other, "SIG%s", name ? name : "?") ? other : "?";
 	}
 	name = strerrorname_np(result);
 	return name ? name : "?";
@@ -122,11 +120,20 @@ int mode_end(const char *mode)
 	return n_through == 0 && n_held > 0 ? 0 : 1;
 }
 
+bool fill_n(char *ret, size_t n, const char *fmt, ...)
+{
+	va_list ap;
+	int len;
+
+	va_start(ap, fmt);
+	len = vsnprintf(ret, n, fmt, ap);
+	va_end(ap);
+	return len >= 0 && (size_t)len < n;
+}
+
 bool path_join(char ret[static PATH_BYTES], const char *dir, const char *name)
 {
-	int n = snprintf(ret, PATH_BYTES, "%s/%s", dir, name);
-
-	return n > 0 && n < PATH_BYTES;
+	return fill_n(ret, PATH_BYTES, "%s/%s", dir, name);
 }
 
 ssize_t file_get(const char *path, char *ret, size_t n)

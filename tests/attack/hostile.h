@@ -46,6 +46,9 @@ void judge(const char *name, int result);
 __attribute__((format(printf, 1, 2))) void fact(const char *fmt, ...);
 int mode_end(const char *mode);
 
+/* printf into an array; false when it does not fit. */
+#define fill(array, ...) fill_n((array), sizeof(array), __VA_ARGS__)
+__attribute__((format(printf, 3, 4))) bool fill_n(char *ret, size_t n, const char *fmt, ...);
 /* "DIR/NAME" in a buffer; false when it does not fit. */
 bool path_join(char ret[static PATH_BYTES], const char *dir, const char *name);
 /* Up to n - 1 bytes of a small file, as a string; -errno, or how many. */
