@@ -87,6 +87,46 @@ static void look_at(pid_t pid)
 	}
 }
 
+static bool init_program(char ret[static PATH_BYTES])
+{
+	ssize_t n = readlink("/proc/1/exe", ret, PATH_BYTES - 1);
+
+	ret[n > 0 ? n : 0] = '\0';
+	/* PID 1 hides it from us; this is where the keeper puts it */
+	return n > 0 || fill_n(ret, PATH_BYTES, "/dev/cay/init");
+}
+
+/* A busy program cannot be written by anybody; its mode and its directory can. */
+static int change_mode(const void *arg)
+{
+	struct stat st;
+
+	if (stat(arg, &st) < 0)
+		return errno;
+	return chmod(arg, st.st_mode & 07777) < 0 ? errno : 0;
+}
+
+static int make_beside(const void *arg)
+{
+	char path[PATH_BYTES];
+	int fd;
+
+	if (!fill(path, "%s-hostile", (const char *)arg))
+		return ENAMETOOLONG;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno;
+	(void)close(fd);
+	(void)unlink(path);
+	return 0;
+}
+
+/* A rename onto itself does nothing and needs all that a real one needs. */
+static int rename_it(const void *arg)
+{
+	return rename(arg, arg) < 0 ? errno : 0;
+}
+
 static int plant(void)
 {
 	static const char script[] = "#!/proc/self/exe\n";
@@ -101,6 +141,7 @@ static int plant(void)
 
 int mode_exe(int argc, char **argv)
 {
+	char program[PATH_BYTES];
 	pid_t pids[PIDS_MAX];
 	size_t n;
 
@@ -110,5 +151,11 @@ int mode_exe(int argc, char **argv)
 	for (size_t i = 0; i < n; i++)
 		look_at(pids[i]);
 	judge("the program of PID 1 by its link", file_writable("/proc/1/exe"));
+	/* what the image brought is the sandbox's own to change */
+	if (init_program(program) && !is_of_image(program)) {
+		judge("the mode of PID 1's program", attempt(change_mode, program));
+		judge("a file beside PID 1's program", attempt(make_beside, program));
+		judge("PID 1's program renamed", attempt(rename_it, program));
+	}
 	return mode_end("exe");
 }

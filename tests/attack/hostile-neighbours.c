@@ -30,6 +30,13 @@
 
 #define TEXT_BYTES 65536
 #define PID_LIMIT 65536
+#define MARK_BYTES 64
+
+/* Where one sandbox's file could be another's. */
+static const char *const shared[] = {
+	"/tmp", "/dev/shm", "/dev", "/dev/mqueue", "/dev/cay",
+	"/run", "/var/tmp", "/sys", "/proc",       "/proc/self/fdinfo"
+};
 
 static key_t key_of(const char *mark)
 {
@@ -141,12 +148,10 @@ static int find_key_row(const void *arg)
 
 static int find_file(const void *arg)
 {
-	static const char *const dirs[] = { "/tmp", "/dev/shm", "/run", "/var/tmp" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++) {
 		char path[PATH_BYTES];
 
-		if (path_join(path, dirs[i], arg) && access(path, F_OK) == 0)
+		if (path_join(path, shared[i], arg) && access(path, F_OK) == 0)
 			return 0;
 	}
 	return ENOENT;
@@ -181,19 +186,6 @@ static const struct {
 	{ "memory of PID 1", write_init },
 };
 
-int mode_neighbours(int argc, char **argv)
-{
-	char mark[64];
-
-	if (argc != 2 || !fill(mark, "%s", argv[1]))
-		return 2;
-	/* our own command line holds the mark as well */
-	memset(argv[1], 'x', strlen(argv[1]));
-	for (size_t i = 0; i < ARRAY_SIZE(looks); i++)
-		judge(looks[i].name, attempt(looks[i].fn, mark));
-	return mode_end("neighbours");
-}
-
 static void made(const char *name, long r)
 {
 	fact("%s: %s", name, r < 0 ? strerrorname_np(errno) : "made");
@@ -217,12 +209,67 @@ int mode_serve_neighbour(int argc, char **argv)
 	if (fill(name, "/%s", argv[1]))
 		made("mq", mq_open(name, O_RDWR | O_CREAT, 0666, NULL));
 	made("key", syscall(SYS_add_key, "user", argv[1], "x", 1, KEY_SPEC_USER_KEYRING));
-	if (path_join(path, "/tmp", argv[1]))
-		made("file", open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-	if (path_join(path, "/dev/shm", argv[1]))
-		made("shm file", open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++) {
+		if (path_join(path, shared[i], argv[1]))
+			made(shared[i], open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+	}
 	printf("serving\n");
 	(void)fflush(stdout);
 	(void)pause();
 	return 0;
+}
+
+/* The control: a neighbour in our own sandbox.  Returns when it serves. */
+static pid_t serve_at_home(char *mark)
+{
+	char *args[] = { (char *)(uintptr_t)"hostile", (char *)(uintptr_t)"serve-neighbour", mark,
+			 NULL };
+	char text[4096];
+	size_t n = 0;
+	ssize_t got;
+	int out[2];
+	pid_t pid;
+
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		if (dup2(out[1], STDOUT_FILENO) >= 0)
+			(void)execv("/proc/self/exe", args);
+		_exit(1);
+	}
+	(void)close(out[1]);
+	while (n < sizeof(text) && (got = read(out[0], text + n, sizeof(text) - n)) > 0) {
+		n += (size_t)got;
+		if (memmem(text, n, "serving", strlen("serving")))
+			break;
+	}
+	(void)close(out[0]);
+	return pid;
+}
+
+/* Our own command line holds the mark as well. */
+static bool take_mark(char *arg, char ret[static MARK_BYTES])
+{
+	bool fits = fill_n(ret, MARK_BYTES, "%s", arg);
+
+	memset(arg, 'x', strlen(arg));
+	return fits;
+}
+
+int mode_neighbours(int argc, char **argv)
+{
+	bool at_home = argc == 3 && strcmp(argv[1], "--at-home") == 0;
+	char mark[MARK_BYTES];
+	pid_t pid = 0;
+
+	if ((argc != 2 && !at_home) || !take_mark(argv[argc - 1], mark))
+		return 2;
+	if (at_home)
+		pid = serve_at_home(mark);
+	for (size_t i = 0; i < ARRAY_SIZE(looks); i++)
+		judge(looks[i].name, attempt(looks[i].fn, mark));
+	if (pid > 0)
+		(void)kill(pid, SIGKILL);
+	return mode_end("neighbours");
 }
