@@ -113,16 +113,18 @@ static int leave_by_mount(const void *)
 	return put_everywhere("cgroup.procs", "0");
 }
 
-/* An fd of a cgroup directory is a way to its cgroup.procs and to those above. */
+/* An fd of a cgroup directory is a way to its cgroup.procs and to those above; so
+ * is a working directory. */
 static int leave_by_fd(const void *)
 {
 	static const char *const names[] = { "cgroup.procs", "../cgroup.procs",
 					     "../../cgroup.procs" };
 	int result = EBADF;
 
-	for (int fd = FIRST_FD; fd <= LAST_FD; fd++) {
+	for (int fd = FIRST_FD - 1; fd <= LAST_FD; fd++) {
 		for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-			int to = openat(fd, names[i], O_WRONLY | O_CLOEXEC);
+			int to = openat(fd < FIRST_FD ? AT_FDCWD : fd, names[i],
+					O_WRONLY | O_CLOEXEC);
 
 			if (to < 0)
 				continue;
@@ -214,7 +216,7 @@ static const struct {
 	{ "notify_on_release", notify },
 	{ "devices.allow", devices_allow },
 	{ "leave through a mounted cgroupfs", leave_by_mount },
-	{ "leave through an inherited fd", leave_by_fd },
+	{ "leave through an inherited fd or cwd", leave_by_fd },
 	{ "unshare user and cgroup, then mount", unshare_both },
 	{ "clone with a cgroup namespace", clone_cgroup_ns },
 	{ "climb from /proc/1/cwd and root", climb_from_init },
