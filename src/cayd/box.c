@@ -186,7 +186,8 @@ static void answer(const struct box *b, struct request *rq, enum box_wait until)
 
 static bool has_come(const struct box *b, enum box_wait until)
 {
-	return box_ended(b) || (until == WAIT_STARTED && b->info.state == SB_RUNNING);
+	/* one that fails to start says so at once, though it has yet to be removed */
+	return box_ended(b) || (until == WAIT_STARTED && b->info.state >= SB_RUNNING);
 }
 
 static void tell(struct box *b)
@@ -316,6 +317,7 @@ static void fail(struct box *b, const struct cay_err *why)
 	box_end(b, END_START_FAILED, why->msg);
 	if (!b->steps) /* it was ending before */
 		begin_remove(b);
+	tell(b);
 }
 
 /* A step is over: did it work, and is the sandbox still wanted? */

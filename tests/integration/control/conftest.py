@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "lib"))
+import cay  # noqa: E402
+import tap  # noqa: E402
+
+pytest_configure = tap.pytest_configure
+
+BUILD = os.environ.get("CAY_BUILD", "build/gcc")
+BUSYBOX = "/bin/busybox"
+
+
+def tiny():
+    """An image without a libc: a static shell and its links, a user, a directory."""
+    data = pathlib.Path(BUSYBOX).read_bytes()
+    names = ("sh", "echo", "cat", "true", "false", "sleep", "id", "ls", "dd", "head", "seq", "wc", "touch", "grep",
+             "ps", "kill", "mkdir", "hostname", "yes", "nc", "ln", "stat", "env", "pwd", "mount", "tail")
+    links = [cay.entry(f"bin/{n}", cay.tarfile.SYMTYPE, link="busybox") for n in names]
+    return cay.layout(
+        [cay.directory("bin"), cay.file("bin/busybox", data, 0o755), *links, cay.directory("etc"),
+         cay.file("etc/passwd", b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/workspace:/bin/sh\n"),
+         cay.file("etc/group", b"root:x:0:\nuser:x:1000:\n"), cay.directory("tmp", 0o1777),
+         cay.directory("workspace", uid=1000, gid=1000)],
+        {"User": "user", "WorkingDir": "/workspace", "Env": ["PATH=/bin", "FROM=image", "OVER=image"]})
+
+
+@pytest.fixture(scope="session")
+def daemon():
+    with cay.Cay(BUILD) as c:
+        c.image_import("tiny", tiny())
+        yield c
+
+
+@pytest.fixture
+def own():
+    """Daemons of the test's own, to be killed."""
+    with cay.Cay(BUILD) as c:
+        c.image_import("tiny", tiny())
+        yield c
+
+
+@pytest.fixture
+def box(daemon):
+    name = daemon.create("tiny")
+    yield name
+    try:
+        daemon.delete(name)
+    except cay.ApiError as e:
+        assert e.code == "not_found"

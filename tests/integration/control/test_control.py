@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cayd, cay-keeper and cay-init together, through the control socket."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import socket
+import subprocess
+
+import cay
+import pytest
+from cay import ApiError, wait_for
+
+RUNTIMES = ["crun", "runc"]
+
+
+def refused(code, call, *args, **fields):
+    with pytest.raises(ApiError) as e:
+        call(*args, **fields)
+    assert e.value.code == code, e.value
+    return json.loads(e.value.body)["error"]
+
+
+def residue(c):
+    """What there is of sandboxes on this machine."""
+    return {
+        "boxes": sorted(os.listdir(c.state / "boxes")),
+        "ranges": sorted(os.listdir(c.state / "ranges")),
+        "sockets": sorted(os.listdir(c.run / "box")),
+        "cgroups": sorted(d for at in c.cgroup_dirs() for d, _, _ in os.walk(at) if "/sb" in d),
+        "processes": sorted(c.processes() - set(c.pids().values())),
+    }
+
+
+EMPTY = {"boxes": [], "ranges": [], "sockets": [], "cgroups": [], "processes": []}
+
+
+def nothing_is_left(c):
+    """At once, but for the worker that answered and is on its way out."""
+    wait_for("the last worker", lambda: not residue(c)["processes"], 5)
+    assert residue(c) == EMPTY
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_from_create_to_delete_nothing_is_left(daemon, runtime):
+    mounts = pathlib.Path("/proc/self/mountinfo").read_text().count("\n")
+    name = daemon.create("tiny", runtime=runtime)
+    assert daemon.get(name)["state"] == "running"
+    done = daemon.exec(name, ["echo", "hi"])
+    assert (done.text, done.exit_code) == ("hi\n", 0)
+    assert pathlib.Path("/proc/self/mountinfo").read_text().count("\n") == mounts
+    gone = daemon.delete(name)
+    assert gone["state"] == "terminated" and gone["end"]["reason"] == "killed"
+    assert daemon.get(name)["state"] == "terminated"
+    nothing_is_left(daemon)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_what_a_command_finds_inside(daemon, runtime):
+    name = daemon.create("tiny", runtime=runtime, env={"OVER": "request", "MORE": "x"})
+    done = daemon.exec(name, ["sh", "-c", "id -u; pwd; echo $FROM $OVER $MORE; hostname; cat /proc/1/comm"])
+    assert done.text.split("\n")[:5] == ["1000", "/workspace", "image request x", name, "init"]
+    done = daemon.exec(name, ["sh", "-c", "id -u; touch /bin/new && echo written"], user="root")
+    assert done.text == "0\nwritten\n"
+    assert daemon.exec(name, ["touch", "/bin/other"]).exit_code != 0
+    daemon.delete(name)
+
+
+def test_each_sandbox_has_ids_of_its_own(daemon):
+    names = [daemon.create("tiny") for _ in range(3)]
+    maps = {daemon.exec(n, ["cat", "/proc/self/uid_map"]).text.split()[1] for n in names}
+    assert len(maps) == 3 and all(int(m) >= 0x80000 and int(m) % 65536 == 0 for m in maps)
+    for n in names:
+        daemon.delete(n)
+
+
+def test_one_network_is_not_another(daemon):
+    """A listener on a low port, reached from its own sandbox and from no other."""
+    a, b = daemon.create("tiny"), daemon.create("tiny")
+    daemon.exec_detached(a, ["sh", "-c", "echo hello | nc -l -p 80"])
+    wait_for("the listener", lambda: ":0050 " in daemon.exec(a, ["cat", "/proc/net/tcp", "/proc/net/tcp6"]).text, 10)
+    assert daemon.exec(b, ["sh", "-c", "nc 127.0.0.1 80 </dev/null"]).exit_code != 0
+    assert daemon.exec(a, ["sh", "-c", "nc 127.0.0.1 80 </dev/null"]).text == "hello\n"
+    interfaces = daemon.exec(a, ["cat", "/proc/net/dev"]).text.splitlines()[2:]
+    assert [i.split(":")[0].strip() for i in interfaces] == ["lo"]
+    daemon.delete(a)
+    daemon.delete(b)
+
+
+def test_memory_is_limited_and_pid_1_survives(daemon):
+    name = daemon.create("tiny", limits={"memory_bytes": "32Mi"})
+    done = daemon.exec(name, ["sh", "-c", "x=0123456789abcdef; while :; do x=$x$x; done"], timeout_s=60)
+    assert done.end["reason"] in ("signal", "oom") and done.end.get("signal", "SIGKILL") == "SIGKILL", done.end
+    assert daemon.exec(name, ["echo", "alive"]).text == "alive\n"
+    daemon.delete(name)
+
+
+def test_processes_are_limited(daemon):
+    name = daemon.create("tiny", limits={"pids": 16})
+    done = daemon.exec(name, ["sh", "-c", "for i in $(seq 40); do sleep 5 & done; ps | grep -c 'sleep 5'"], timeout_s=20)
+    assert "can't fork" in done.stderr.decode(), done
+    assert len(daemon.processes(name)) <= 16
+    daemon.delete(name)
+
+
+def test_cpu_is_limited(daemon):
+    name = daemon.create("tiny", limits={"cpu_milli": 100})
+    [quota] = {(at / d / name / f).read_text().split()[0] for at in daemon.cgroup_dirs()
+               for d in os.listdir(at) if (at / d / name).is_dir()
+               for f in ("cpu.cfs_quota_us", "cpu.max") if (at / d / name / f).exists()}
+    assert quota == "10000"
+    daemon.delete(name)
+
+
+def test_names(daemon):
+    name = daemon.create("tiny", name="one")
+    assert daemon.create("tiny", name="one") == name
+    daemon.delete(name)
+    again = daemon.create("tiny", name="one")
+    assert again != name
+    daemon.delete(again)
+
+
+def test_what_cannot_be_is_refused_by_name(daemon):
+    assert refused("not_found", daemon.create, "nothing")["field"] == "image"
+    assert refused("invalid_argument", daemon.create, "tiny", limits={"pids": 1})["field"] == "limits.pids"
+    assert refused("invalid_argument", daemon.create, "tiny", privileged=True)["field"] == "privileged"
+    assert refused("invalid_argument", daemon.create, "tiny", runtime="docker")["field"] == "runtime"
+    refused("not_found", daemon.get, "sb0000000000000000000000tr")
+    refused("not_found", daemon.delete, "sb0000000000000000000000tr")
+    refused("not_found", daemon.exec, "sb0000000000000000000000tr", ["true"])
+    refused("not_found", daemon.call, "GET", "/v1/hello")
+    refused("not_found", daemon.call, "POST", "/v1/claim", {})
+
+
+def test_nothing_runs_in_one_that_ended(daemon):
+    name = daemon.create("tiny")
+    daemon.delete(name)
+    refused("wrong_state", daemon.exec, name, ["true"])
+    assert daemon.delete(name)["state"] == "terminated"
+
+
+def test_a_list_has_pages(daemon):
+    names = [daemon.create("tiny", labels={"page": str(i)}) for i in range(5)]
+    seen, cursor = [], ""
+    while True:
+        page = daemon.call("GET", f"/v1/sandboxes?limit=2{cursor}")
+        assert len(page["sandboxes"]) <= 2
+        seen += [s["id"] for s in page["sandboxes"]]
+        if "next_cursor" not in page:
+            break
+        cursor = "&cursor=" + page["next_cursor"]
+    assert [s for s in seen if s in names] == names[::-1]
+    assert refused("invalid_argument", daemon.call, "GET", "/v1/sandboxes?cursor=nonsense")["field"] == "cursor"
+    for n in names:
+        daemon.delete(n)
+
+
+def test_many_at_once(daemon):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        names = list(pool.map(lambda _: daemon.create("tiny"), range(40)))
+        texts = list(pool.map(lambda n: daemon.exec(n, ["hostname"]).text.strip(), names))
+        assert texts == names
+        list(pool.map(daemon.delete, names))
+    nothing_is_left(daemon)
+
+
+def test_a_client_that_leaves_does_not_stop_the_work(daemon):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(daemon.socket)
+    body = b'{"image":"tiny","name":"left"}'
+    s.sendall(b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+              + str(len(body)).encode() + b"\r\n\r\n" + body)
+    s.close()
+
+    def there():
+        rows = daemon.call("GET", "/v1/sandboxes")["sandboxes"]
+        return any(r.get("name") == "left" and r["state"] == "running" for r in rows)
+    wait_for("the sandbox", there, 10)
+    daemon.delete(daemon.create("tiny", name="left"))
+
+
+def test_delete_while_it_starts(daemon):
+    for _ in range(20):
+        made = daemon.call("POST", "/v1/sandboxes", {"image": "tiny", "wait": False})
+        assert made["state"] == "pending"
+        assert daemon.delete(made["id"])["state"] in ("terminated", "failed")
+    nothing_is_left(daemon)
+
+
+def test_pid_1_that_dies_ends_its_sandbox(daemon):
+    name = daemon.create("tiny")
+    first = min(daemon.processes(name))
+    os.kill(first, 9)
+    wait_for("its end", lambda: daemon.get(name)["state"] == "terminated", 10)
+    end = daemon.get(name)["end"]
+    assert end["inferred"] and "PID 1" in end["detail"]
+    nothing_is_left(daemon)
+
+
+def test_images(daemon):
+    first = daemon.image_import("again", cay.layout([cay.file("a", b"1")]))
+    assert daemon.image_import("again", cay.layout([cay.file("a", b"1")]))["id"] == first["id"]
+    second = daemon.image_import("again", cay.layout([cay.file("a", b"2")]))
+    assert second["digest"] != first["digest"]
+    rows = daemon.call("GET", "/v1/images")["images"]
+    assert [r["id"] for r in rows if r.get("name") == "again"] == [second["id"]]
+    name = daemon.create(second["digest"])
+    refused("wrong_state", daemon.call, "DELETE", f"/v1/images/{second['id']}")
+    daemon.delete(name)
+    for i in (first, second):
+        assert daemon.call("DELETE", f"/v1/images/{i['id']}")["id"] == i["id"]
+    refused("not_found", daemon.call, "GET", f"/v1/images/{first['id']}")
+    refused("invalid_argument", daemon.image_import, "bad", b"not a tar")
+    assert os.listdir(daemon.state / "images/tmp") == []
+    assert os.listdir(daemon.state / "tmp") == []
+
+
+def test_an_upload_that_stops_leaves_nothing(daemon):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(daemon.socket)
+    s.sendall(b"POST /v1/images?name=half HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+              b"Content-Length: 1000000\r\n\r\n" + b"x" * 300000)
+    s.close()
+    fds = f"/proc/{daemon.pids()['cayd']}/fd"
+    wait_for("the file's end", lambda: not any(f"{daemon.state}/tmp/" in os.readlink(f"{fds}/{f}") for f in os.listdir(fds)
+                                               if os.path.lexists(f"{fds}/{f}")), 10)
+    assert daemon.call("GET", "/v1/health")["status"] == "ok"
+
+
+def test_the_sockets_are_for_their_owners(daemon):
+    for path, mode, uid in ((daemon.run / "control.sock", 0o600, cay.CONTROL_UID),
+                            (daemon.run / "keeper.sock", 0o600, cay.CONTROL_UID), (daemon.state / "boxes", 0o700, 0),
+                            (daemon.state / "images", 0o700, 0), (daemon.state / "db", 0o700, cay.CONTROL_UID)):
+        st = os.stat(path)
+        assert (st.st_mode & 0o777, st.st_uid) == (mode, uid), path
+
+
+def test_the_keeper_takes_nobody_else(daemon):
+    script = ("import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
+              f"s.connect('{daemon.run}/keeper.sock')")
+    r = subprocess.run(["python3", "-c", script], user=64999, group=64999, extra_groups=[], capture_output=True)
+    assert r.returncode != 0 and b"PermissionError" in r.stderr
+
+
+def test_a_keeper_that_dies_comes_back_and_sandboxes_do_not_notice(own):
+    name = own.create("tiny")
+    counting = own.exec_detached(name, ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"])
+    own.kill_daemon("cay-keeper")
+    assert own.exec(name, ["echo", "still here"]).text == "still here\n"
+    refused("unavailable", own.create, "tiny")
+    own.start_keeper()
+    wait_for("the link", lambda: "the keeper is back" in own.log("cayd"), 10)
+    other = own.create("tiny")
+    before = own.exec_output(name, counting)
+    wait_for("the count to go on", lambda: len(own.exec_output(name, counting)) > len(before), 10)
+    own.delete(name)
+    own.delete(other)
+    nothing_is_left(own)
+
+
+def test_a_new_cayd_removes_what_the_old_one_left(own):
+    for _ in range(3):
+        own.create("tiny")
+    own.kill_daemon("cayd")
+    assert len(os.listdir(own.state / "boxes")) == 3
+    own.start_cayd()
+    nothing_is_left(own)
+    assert own.call("GET", "/v1/images")["images"][0]["name"] == "tiny"
+    own.delete(own.create("tiny"))
+
+
+def test_two_keepers_clients_one_is_fenced(own):
+    """A second cayd takes the keeper over; the first one's calls fail from then on."""
+    env = dict(own.env, CAY_PATHS_RUN=str(own.run))
+    name = own.create("tiny")
+    (own.run / "control.sock").rename(own.run / "first.sock")
+    second = subprocess.Popen([str(own.programs["cayd"])], env=env, user=cay.CONTROL_UID, group=cay.CONTROL_UID,
+                              extra_groups=[], stderr=subprocess.DEVNULL)
+    try:
+        wait_for("the second", lambda: (own.run / "control.sock").exists(), 10)
+        wait_for("the first to notice", lambda: "the keeper is gone" in own.log("cayd"), 10)
+        assert residue(own)["boxes"] == [], name
+    finally:
+        second.terminate()
+        second.wait()
