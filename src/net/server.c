@@ -433,8 +433,12 @@ void conn_pump(struct conn *c)
 	c->pumping = false;
 	/* while it is paused a peer that leaves is not noticed; who pauses resumes */
 	set_reading(c, !c->paused || c->complete);
+	if (c->closing || c->lingering)
+		return;
 	if (c->paused)
-		arm(c, 0);
+		arm(c, 0); /* it waits for us now, not we for it */
+	else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
+		arm(c, c->server->conf->idle_timeout_ms);
 }
 
 static void on_connection(uv_stream_t *listener, int status)

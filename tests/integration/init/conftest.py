@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cay-init per test, PID 1 of its own pid namespace, with a cgroup of its own.
-
-Prints TAP, so that dev/check counts what was checked.
-"""
+"""A cay-init per test, PID 1 of its own pid namespace, with a cgroup of its own."""
 import os
 import pathlib
 import shutil
@@ -131,20 +128,3 @@ def plain():
     i = Init(cgroups=False)
     yield i
     i.stop()
-
-
-count = 0
-
-
-def pytest_runtest_logreport(report):
-    """One TAP line a test."""
-    global count
-    if report.when == "call" or report.failed or report.skipped:
-        count += 1
-        word = "not ok" if report.failed else "ok"
-        tail = " # SKIP" if report.skipped else ""
-        print(f"\n{word} {count} - {report.nodeid.split('::')[-1]}{tail}", flush=True)
-
-
-def pytest_sessionfinish(session):
-    print(f"\n1..{count}", flush=True)

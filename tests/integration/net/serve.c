@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * serve - the server and the relay with handlers that try them, for test_net.py
+ *
+ *	serve UPSTREAM    fd 3 listens; requests for a sandbox go to UPSTREAM
+ *
+ * SIGTERM stops it in good order, so that a sanitizer can tell what leaked.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/relay.h"
+#include "net/server.h"
+
+#define PIECE KIB(16)
+#define PAUSE_MS 1
+
+struct serve {
+	uv_loop_t loop;
+	uv_signal_t term;
+	struct server *server;
+	const char *upstream;
+	unsigned gone, relayed;
+	size_t most_queued;
+};
+
+static void say(struct request *rq, const char *text)
+{
+	auto_buf b = BUF_INIT(KIB(4));
+
+	if (buf_puts(&b, text) < 0)
+		abort();
+	request_reply(rq, 200, "text/plain", &b);
+}
+
+static void stats(struct request *rq, void *arg)
+{
+	struct serve *s = arg;
+	auto_buf b = BUF_INIT(KIB(4));
+
+	if (buf_printf(&b, "gone=%u relayed=%u queued=%zu conns=%u", s->gone, s->relayed,
+		       s->most_queued, server_connections(s->server)) < 0)
+		abort();
+	say(rq, buf_str(&b));
+	/* a peak is since the last time it was asked for */
+	s->most_queued = 0;
+}
+
+static void on_gone(struct request *rq)
+{
+	struct serve *s = rq->data;
+
+	s->gone++;
+}
+
+static void never(struct request *rq, void *arg)
+{
+	static const struct request_events events = { .gone = on_gone };
+
+	rq->data = arg;
+	rq->events = &events;
+}
+
+/* 64 MiB, as fast as the client takes them. */
+struct source {
+	struct serve *serve;
+	size_t left;
+};
+
+static void produce(struct request *rq)
+{
+	static char zeroes[PIECE];
+	struct source *src = rq->data;
+
+	while (src->left) {
+		bool full;
+
+		src->left -= PIECE;
+		full = request_write(rq, zeroes, PIECE);
+		if (request_queued(rq) > src->serve->most_queued)
+			src->serve->most_queued = request_queued(rq);
+		if (full)
+			return;
+	}
+	free(src);
+	request_end(rq);
+}
+
+static void source_gone(struct request *rq)
+{
+	struct source *src = rq->data;
+
+	src->serve->gone++;
+	free(src);
+}
+
+static void stream(struct request *rq, void *arg)
+{
+	static const struct request_events events = { .drain = produce, .gone = source_gone };
+	struct source *src = calloc(1, sizeof(*src));
+
+	if (!src)
+		abort();
+	*src = (struct source){ .serve = arg, .left = MIB(64) };
+	rq->data = src;
+	rq->events = &events;
+	request_stream(rq, 200, "application/octet-stream", REQUEST_LENGTH_UNKNOWN);
+	produce(rq);
+}
+
+/* Promises more than it sends. */
+static void liar(struct request *rq, void *)
+{
+	request_stream(rq, 200, "text/plain", 100);
+	(void)request_write(rq, "short", 5);
+	request_end(rq);
+}
+
+/* Counts a raw body, pausing after every piece. */
+struct count {
+	struct serve *serve;
+	struct request *rq;
+	uv_timer_t timer;
+	uint64_t bytes;
+	bool over;
+};
+
+static void count_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static void count_resume(uv_timer_t *t)
+{
+	struct count *c = t->data;
+
+	request_resume(c->rq);
+}
+
+static void count_body(struct request *rq, struct slice bytes)
+{
+	struct count *c = rq->data;
+
+	c->bytes += bytes.n;
+	request_pause(rq);
+	(void)uv_timer_start(&c->timer, count_resume, PAUSE_MS, 0);
+}
+
+static void count_end(struct request *rq)
+{
+	struct count *c = rq->data;
+	char text[32];
+
+	if (snprintf(text, sizeof(text), "%llu", (unsigned long long)c->bytes) < 0)
+		abort();
+	uv_close((uv_handle_t *)&c->timer, count_closed);
+	say(rq, text);
+}
+
+static void count_gone(struct request *rq)
+{
+	struct count *c = rq->data;
+
+	c->serve->gone++;
+	uv_close((uv_handle_t *)&c->timer, count_closed);
+}
+
+static void count(struct request *rq, struct serve *s)
+{
+	static const struct request_events events = { .body = count_body,
+						      .body_end = count_end,
+						      .gone = count_gone };
+	struct count *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		abort();
+	c->serve = s;
+	c->rq = rq;
+	(void)uv_timer_init(&s->loop, &c->timer);
+	c->timer.data = c;
+	rq->data = c;
+	rq->events = &events;
+}
+
+static void handle(struct request *rq, void *arg)
+{
+	struct cay_err err = {};
+
+	if (rq->match.op == &ops[OP_SANDBOX_CREATE]) {
+		const struct sandbox_create *req = rq->body;
+
+		say(rq, req->image);
+	} else if (rq->match.op == &ops[OP_SANDBOX_LIST]) {
+		const struct page_query *q = rq->query;
+
+		say(rq, q->limit == 7 ? "seven" : "other");
+	} else if (rq->match.op == &ops[OP_IMAGE_IMPORT]) {
+		count(rq, arg);
+	} else {
+		(void)cay_fail(&err, CAY_E_INTERNAL, "secret of the machine");
+		request_fail(rq, &err);
+	}
+}
+
+static void relayed(void *arg)
+{
+	struct serve *s = arg;
+
+	s->relayed++;
+}
+
+static void inside(struct request *rq, void *arg)
+{
+	struct serve *s = arg;
+	struct relay_conf conf = {
+		.path = s->upstream, .head_timeout_ms = 500, .done = relayed, .arg = s
+	};
+
+	relay_start(rq, &conf);
+}
+
+static void on_term(uv_signal_t *t, int)
+{
+	struct serve *s = t->data;
+
+	server_stop(s->server);
+	uv_close((uv_handle_t *)t, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct server_route routes[] = {
+		{ METHOD_GET, "/stats", NULL, 0, stats },
+		{ METHOD_GET, "/never", NULL, 0, never },
+		{ METHOD_GET, "/stream", NULL, 0, stream },
+		{ METHOD_GET, "/liar", NULL, 0, liar },
+	};
+	struct serve s = { .upstream = argc > 1 ? argv[1] : "" };
+	struct server_conf conf = { .max_conns = 8,
+				    .head_timeout_ms = 400,
+				    .idle_timeout_ms = 800,
+				    .routes = routes,
+				    .n_routes = ARRAY_SIZE(routes),
+				    .handler = handle,
+				    .inside = inside,
+				    .arg = &s };
+	struct cay_err err = {};
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	if (uv_loop_init(&s.loop) < 0 || server_start(&s.loop, 3, &conf, &s.server, &err) < 0)
+		return 1;
+	(void)uv_signal_init(&s.loop, &s.term);
+	s.term.data = &s;
+	(void)uv_signal_start(&s.term, on_term, SIGTERM);
+	(void)uv_run(&s.loop, UV_RUN_DEFAULT);
+	return uv_loop_close(&s.loop) < 0 ? 2 : 0;
+}
