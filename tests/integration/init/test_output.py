@@ -141,7 +141,7 @@ def test_a_stalled_reader_costs_little(init, how):
         return len(seen) > 20 and seen[-1] == seen[-20]
 
     wait_for(stands, what="yes waits for its reader")
-    assert init.rss() < 24 * MIB
+    assert init.small()
     assert seen[-1] < 2 * MIB
     assert exactly(r, 4000000)  # and goes on
     wait_for(lambda: c.exec(ident).json()["stdout_bytes"] > 2 * MIB or how != "output")
@@ -153,7 +153,7 @@ def test_memory_is_one_budget(init):
     for _ in range(40):
         c.detach("/bin/sh", "-c", "yes & yes >&2", output="drop")
     wait_for(lambda: all(e["stdout_bytes"] > 2 * MIB for e in c.ask("GET", SANDBOX + "/execs").json()["execs"]), 60)
-    assert init.rss() < 24 * MIB
+    assert init.small()
 
 
 def test_finished_output_gives_way(init):
@@ -162,7 +162,7 @@ def test_finished_output_gives_way(init):
     for _ in range(20):
         e = c.sh("head -c 1500000 /dev/zero | tr '\\0' x").json()
         assert len(e["stdout"]) == MIB
-    assert init.rss() < 24 * MIB
+    assert init.small()
 
 
 def test_two_readers_see_the_same(init):
@@ -230,7 +230,7 @@ def test_stdin_streams_with_back_pressure(init, chunked):
     assert c.exec(ident, "/stdin?close=true", "POST", pieces if chunked else data).status == 200
     r = c.output(ident, follow="true")
     assert r.read().split()[0].decode() == hashlib.sha256(data).hexdigest()
-    assert init.rss() < 24 * MIB
+    assert init.small()
 
 
 def test_stdin_in_several_requests(init):
@@ -265,7 +265,7 @@ def test_a_slow_pipe_holds_the_body_back(init):
     with pytest.raises(TimeoutError):
         while sent < 50000000:
             sent += s.send(b"x" * 65536)
-    assert sent < 2 * MIB and init.rss() < 24 * MIB
+    assert sent < 2 * MIB and init.small()
     s.close()
 
 
