@@ -206,7 +206,8 @@ static enum sent send_piece(struct stream *s, unsigned i)
 		output_moved(r, lost);
 		return SENT_SOME;
 	}
-	n = whole(s, bytes, output_read(r->output, r->pos, bytes, n));
+	n = output_read(r->output, r->pos, bytes, n);
+	n = whole(s, bytes, n);
 	if (!n)
 		return SENT_NOTHING;
 	f.length = (uint32_t)n;

@@ -11,7 +11,7 @@ static const char passwd[] = "root:x:0:0:root:/root:/bin/bash\n"
 			     "big:x:4294967295:5::/h:/s\n"
 			     "zeros:x:007:5::/h:/s\n"
 			     ":x:5:5::/h:/s\n"
-			     "ann:x:1000:100:Ann,,,:/home/ann:/bin/sh\n"
+			     "ann:x:1000:100:Ann,,,:/h/ann:/bin/sh\n"
 			     "ann:x:2000:200::/second:/bin/sh\n"
 			     "rel:x:1001:1001::home:/bin/sh\n"
 			     "nohome:x:1002:1002:::\n"
@@ -38,12 +38,12 @@ static void the_files_say_who(void **)
 	} rows[] = {
 		{ "root", 0, 0, "root", "/root", 2, { 0, 10 } },
 		{ "0", 0, 0, "root", "/root", 2, { 0, 10 } },
-		{ "ann", 1000, 100, "ann", "/home/ann", 3, { 100, 10, 44 } },
-		{ "1000", 1000, 100, "ann", "/home/ann", 3, { 100, 10, 44 } },
+		{ "ann", 1000, 100, "ann", "/h/ann", 3, { 100, 10, 44 } },
+		{ "1000", 1000, 100, "ann", "/h/ann", 3, { 100, 10, 44 } },
 		{ "2000", 2000, 200, "ann", "/second", 4, { 200, 10, 100, 44 } },
-		{ "ann:44", 1000, 44, "ann", "/home/ann", 1, { 44 } },
-		{ "ann:video", 1000, 44, "ann", "/home/ann", 1, { 44 } },
-		{ "ann:empty", 1000, 46, "ann", "/home/ann", 1, { 46 } },
+		{ "ann:44", 1000, 44, "ann", "/h/ann", 1, { 44 } },
+		{ "ann:video", 1000, 44, "ann", "/h/ann", 1, { 44 } },
+		{ "ann:empty", 1000, 46, "ann", "/h/ann", 1, { 46 } },
 		{ "5:7", 5, 7, "", "/", 1, { 7 } },
 		{ "777", 777, 777, "", "/", 1, { 777 } },
 		{ "777:video", 777, 44, "", "/", 1, { 44 } },

@@ -61,7 +61,7 @@ def test_any_bytes_survive_every_form(init, raw):
 
 
 def test_sse_does_not_tear_letters(init):
-    script = "import os,time\nfor b in 'h\u00e9\u20ac\U0001F600'.encode(): os.write(1, bytes([b])); time.sleep(0.005)"
+    script = "import os,select\nfor b in 'h\u00e9\u20ac\U0001F600'.encode(): os.write(1, bytes([b])); select.select([],[],[],0.005)"
     _, r = init.client.stream("/usr/bin/python3", "-c", script, form=SSE)
     parts = list(events(r))
     assert all("t" in d for _, d in parts[:-1])
@@ -179,7 +179,7 @@ def test_signals_reach_the_process_group(init):
 
 
 STORM = r"""
-import os, time
+import os, signal
 def storm(depth):
     for _ in range(3):
         if os.fork() == 0:
@@ -187,10 +187,10 @@ def storm(depth):
             if os.fork() == 0:
                 os.setsid()
                 if depth: storm(depth - 1)
-                while True: time.sleep(1)
+                while True: signal.pause()
             os._exit(0)
 storm(2)
-while True: time.sleep(1)
+while True: signal.pause()
 """
 
 
