@@ -22,6 +22,8 @@ static const char *const builtin_env[][2] = {
 	{ "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
 };
 
+const int child_ignored[CHILD_IGNORED_N] = { SIGPIPE, SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+
 /* Capabilities */
 
 static constexpr uint32_t KEPT = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
@@ -184,8 +186,8 @@ static void default_signals(void)
 	struct sigaction sa = { .sa_handler = SIG_DFL };
 	sigset_t none;
 
-	for (int i = 1; i <= 64; i++)
-		(void)sigaction(i, &sa, NULL);
+	for (size_t i = 0; i < CHILD_IGNORED_N; i++)
+		(void)sigaction(child_ignored[i], &sa, NULL);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }

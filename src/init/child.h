@@ -28,6 +28,10 @@ struct child_plan {
 	int cgroup; /* or negative */
 };
 
+/* What PID 1 ignores and a child must not; all else is default across exec. */
+#define CHILD_IGNORED_N 5
+extern const int child_ignored[CHILD_IGNORED_N];
+
 /* Never returns.  Call it in a forked child only. */
 [[noreturn]] void child_run(const struct child_plan *plan);
 /* Leave the effective capabilities PID 1 works with; the rest stays permitted. */

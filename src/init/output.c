@@ -178,6 +178,8 @@ static void set_polling(struct output *o, bool on)
 static void complete(struct output *o)
 {
 	o->complete = true;
+	if (o->ring.start == o->ring.end)
+		ring_drop(&o->ring); /* asked for room, never used it */
 	o->on_complete(o);
 }
 
@@ -230,7 +232,8 @@ void output_attach(struct output *o, struct reader *r, uint64_t pos)
 	if (o->readers)
 		o->readers->prev = r;
 	o->readers = r;
-	pump(o);
+	if (!o->polling)
+		pump(o);
 }
 
 void output_detach(struct reader *r)
@@ -250,7 +253,8 @@ void output_detach(struct reader *r)
 		r->next->prev = r->prev;
 	r->output = NULL;
 	r->prev = r->next = NULL;
-	pump(o);
+	if (!o->polling)
+		pump(o);
 }
 
 void output_moved(struct reader *r, uint64_t n)
