@@ -171,7 +171,7 @@ int confine_start(int (*run)(void *, int), void *arg, struct confined *ret, stru
 	pid = clone_child(&c.child.pidfd);
 	if (pid == 0) {
 		(void)close(pipes[1]);
-		child_main(run, arg, pipes[0]);
+		child_main(run, arg, child_end);
 	}
 	if (pid < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot start a confined child");

@@ -57,11 +57,12 @@ static int open_dir(int dirfd, const char *name)
 static int work_name(struct work *w)
 {
 	uint64_t random;
+	int n;
 
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random) ||
-	    snprintf(w->name, sizeof(w->name), "%016" PRIx64, random) != WORK_NAME_LEN)
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return -EIO;
-	return 0;
+	n = snprintf(w->name, sizeof(w->name), "%016" PRIx64, random);
+	return n == WORK_NAME_LEN ? 0 : -EIO;
 }
 
 /* The outer directory stays root's: the child can make nothing beside rootfs. */

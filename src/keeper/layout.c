@@ -118,16 +118,18 @@ static int scan_entries(struct layout *l, struct archive *a, struct cay_err *err
 static int scan(struct layout *l, struct cay_err *err)
 {
 	auto_archive a = archive_read_new();
-	auto_free char *chunk = malloc(CHUNK);
-	struct scan s = { .fd = l->fd, .chunk = chunk };
+	auto_buf chunk = BUF_INIT(CHUNK);
+	struct scan s = { .fd = l->fd };
 
 	l->blobs = calloc(LAYOUT_BLOBS_MAX, sizeof(*l->blobs));
-	if (!a || !chunk || !l->blobs || archive_read_support_format_tar(a) != ARCHIVE_OK ||
+	if (!a || !l->blobs || buf_reserve(&chunk, CHUNK) < 0 ||
+	    archive_read_support_format_tar(a) != ARCHIVE_OK ||
 	    archive_read_support_format_empty(a) != ARCHIVE_OK ||
 	    archive_read_set_read_callback(a, scan_read) != ARCHIVE_OK ||
 	    archive_read_set_skip_callback(a, scan_skip) != ARCHIVE_OK ||
 	    archive_read_set_callback_data(a, &s) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read the image layout");
+	s.chunk = chunk.data;
 	if (archive_read_open1(a) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_INVALID, "not a plain tar: %s", archive_error_string(a));
 	return scan_entries(l, a, err);

@@ -7,12 +7,11 @@
 #include "ops/types.h"
 #include "text/json.h"
 
-#if defined(__x86_64__)
-#define OUR_ARCH "amd64"
-#elif defined(__aarch64__)
+/* As OCI calls it. */
+#ifdef __aarch64__
 #define OUR_ARCH "arm64"
 #else
-#error "what does OCI call this architecture?"
+#define OUR_ARCH "amd64"
 #endif
 
 static const struct json_limits manifest_limits = {
@@ -29,7 +28,7 @@ static const struct json_limits config_limits = {
 static const struct {
 	const char *name;
 	enum media media;
-} medias[] = {
+} media_names[] = {
 	{ "application/vnd.oci.image.index.v1+json", MEDIA_INDEX },
 	{ "application/vnd.docker.distribution.manifest.list.v2+json", MEDIA_INDEX },
 	{ "application/vnd.oci.image.manifest.v1+json", MEDIA_MANIFEST },
@@ -46,9 +45,9 @@ static const struct {
 
 static enum media media_of(const json_t *name)
 {
-	for (size_t i = 0; json_is_string(name) && i < ARRAY_SIZE(medias); i++)
-		if (str_eq(json_string_value(name), medias[i].name))
-			return medias[i].media;
+	for (size_t i = 0; json_is_string(name) && i < ARRAY_SIZE(media_names); i++)
+		if (str_eq(json_string_value(name), media_names[i].name))
+			return media_names[i].media;
 	return MEDIA_UNKNOWN;
 }
 
@@ -108,7 +107,7 @@ static int pick_among(const json_t *list, bool any_platform, struct descriptor *
 
 	json_array_foreach(list, i, j)
 	{
-		struct descriptor d;
+		struct descriptor d = {};
 		bool silent, ours = is_ours(j, &silent);
 		int r = read_descriptor(j, "index", &d, err);
 
@@ -242,14 +241,14 @@ static int take_env(const json_t *list, json_t *ret, struct cay_err *err)
 	json_array_foreach(list, i, j)
 	{
 		const char *text = json_string_value(j), *eq = text ? strchr(text, '=') : NULL;
-		auto_free char *key = eq ? strndup(text, (size_t)(eq - text)) : NULL;
+		auto_buf key = BUF_INIT(MANIFEST_CONFIG_MAX);
 		auto_json value = eq ? json_string(eq + 1) : NULL;
 
 		if (!eq)
 			continue;
-		if (!key || !value)
+		if (!value || buf_add(&key, text, (size_t)(eq - text)) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
-		if (env_ok(key, value) && json_object_set(ret, key, value) < 0)
+		if (env_ok(buf_str(&key), value) && json_object_set(ret, buf_str(&key), value) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
 	}
 	return 0;

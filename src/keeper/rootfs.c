@@ -155,7 +155,7 @@ int rootfs_file(int root, const struct rootfs_name *n, int *ret_fd, struct cay_e
 	if (!n->base[0])
 		return cay_fail(err, CAY_E_INVALID, "the root of the image is a file");
 	r = place_open(root, n, &at, err);
-	if (r < 0)
+	if (at.fd < 0)
 		return r;
 	fd = openat(at.fd, n->base, flags, 0600);
 	if (fd < 0 && errno == EEXIST) {
@@ -193,7 +193,7 @@ int rootfs_dir(int root, const struct rootfs_name *n, const struct rootfs_meta *
 	if (!n->base[0])
 		return rootfs_set(root, n, meta, err);
 	r = place_open(root, n, &at, err);
-	if (r < 0)
+	if (at.fd < 0)
 		return r;
 	if (mkdirat(at.fd, n->base, 0700) < 0 && errno != EEXIST)
 		return fail(err, -errno, n, "cannot make the directory");
@@ -220,15 +220,15 @@ int rootfs_symlink(int root, const struct rootfs_name *n, const char *target,
 	if (!target[0] || strlen(target) > ROOTFS_PATH_MAX)
 		return fail(err, -EINVAL, n, "a link without a sensible target");
 	r = place_open(root, n, &at, err);
-	if (r >= 0 && symlinkat(target, at.fd, n->base) < 0) {
+	if (at.fd < 0)
+		return r;
+	if (symlinkat(target, at.fd, n->base) < 0) {
 		r = errno == EEXIST ? tree_remove(at.fd, n->base) : -errno;
 		if (r >= 0 && symlinkat(target, at.fd, n->base) < 0)
 			r = -errno;
 		if (r < 0)
 			return fail(err, r, n, "cannot make the link");
 	}
-	if (r < 0)
-		return r;
 	if (fchownat(at.fd, n->base, meta->uid, meta->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    utimensat(at.fd, n->base, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return fail(err, -errno, n, "cannot set owner and time");
@@ -250,7 +250,7 @@ int rootfs_link(int root, const struct rootfs_name *n, const struct rootfs_name 
 	if (!S_ISREG(st.st_mode))
 		return fail(err, -EINVAL, n, "hard link to what is not a file");
 	r = place_open(root, n, &at, err);
-	if (r < 0)
+	if (at.fd < 0)
 		return r;
 	if (fstatat(at.fd, n->base, &there, AT_SYMLINK_NOFOLLOW) == 0) {
 		if (there.st_ino == st.st_ino && there.st_dev == st.st_dev)
