@@ -158,7 +158,7 @@ static int stream_end(struct stream *s, const struct descriptor *d, const struct
 }
 
 struct layer {
-	int root;
+	struct rootfs root;
 	struct archive *tar;
 	struct archive_entry *entry;
 	struct stream *stream;
@@ -232,7 +232,7 @@ static int add_file(struct layer *l, const struct rootfs_name *n, const struct r
 	if ((uint64_t)size > l->budget->file_bytes)
 		return cay_fail(l->err, CAY_E_TOO_LARGE, "the image is larger than allowed");
 	l->budget->file_bytes -= (uint64_t)size;
-	r = rootfs_file(l->root, n, &fd, l->err);
+	r = rootfs_file(&l->root, n, &fd, l->err);
 	if (r >= 0)
 		r = fill(l, fd, n->base, (uint64_t)size);
 	return r < 0 ? r : rootfs_set(fd, n, meta, l->err);
@@ -243,7 +243,7 @@ static int add_link(struct layer *l, const struct rootfs_name *n, const char *to
 	struct rootfs_name target;
 	int r = rootfs_name(to, &target, l->err);
 
-	return r < 0 ? r : rootfs_link(l->root, n, &target, l->err);
+	return r < 0 ? r : rootfs_link(&l->root, n, &target, l->err);
 }
 
 static int add_entry(struct layer *l, const struct rootfs_name *n)
@@ -263,10 +263,10 @@ static int add_entry(struct layer *l, const struct rootfs_name *n)
 	case AE_IFREG:
 		return add_file(l, n, &meta);
 	case AE_IFDIR:
-		return rootfs_dir(l->root, n, &meta, l->err);
+		return rootfs_dir(&l->root, n, &meta, l->err);
 	case AE_IFLNK:
 		to = archive_entry_symlink(l->entry);
-		return rootfs_symlink(l->root, n, to ? to : "", &meta, l->err);
+		return rootfs_symlink(&l->root, n, to ? to : "", &meta, l->err);
 	default:
 		l->budget->skipped++;
 		return 0;
@@ -280,12 +280,12 @@ static int hide_entry(struct layer *l, const struct rootfs_name *n)
 	if (strncmp(n->base, WHITEOUT, strlen(WHITEOUT)) != 0)
 		return 0;
 	if (str_eq(n->base, WHITEOUT_ALL))
-		return rootfs_hide_all(l->root, n, l->err);
+		return rootfs_hide_all(&l->root, n, l->err);
 	if (strncmp(n->base, WHITEOUT_META, strlen(WHITEOUT_META)) == 0)
 		return 0; /* aufs kept books there */
 	if (!name[0] || str_eq(name, ".") || str_eq(name, ".."))
 		return cay_fail(l->err, CAY_E_INVALID, "'%.200s': a whiteout of nothing", n->base);
-	return rootfs_hide(l->root, n, name, l->err);
+	return rootfs_hide(&l->root, n, name, l->err);
 }
 
 static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct rootfs_name *))
@@ -320,7 +320,9 @@ static int pass(int root, const struct layout *layout, const struct descriptor *
 {
 	auto_stream s = {};
 	auto_archive tar = NULL; /* gone before the stream it reads */
-	struct layer l = { .root = root, .stream = &s, .budget = budget, .err = err };
+	struct layer l = {
+		.root = { root, &budget->entries }, .stream = &s, .budget = budget, .err = err
+	};
 	int r = stream_open(&s, layout, d, &budget->tar_bytes, err);
 
 	if (r < 0)

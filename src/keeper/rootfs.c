@@ -20,6 +20,9 @@ static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const c
 	case EDQUOT:
 		code = CAY_E_DISK_FULL;
 		break;
+	case E2BIG:
+		code = CAY_E_TOO_LARGE;
+		break;
 	case ENOMEM:
 		code = CAY_E_NO_MEMORY;
 		break;
@@ -72,8 +75,9 @@ int rootfs_name(const char *text, struct rootfs_name *ret, struct cay_err *err)
 	return 0;
 }
 
-/* Like mkdir -p, by way of links that end inside. */
-static int make_dirs(int root, const char *dir)
+/* Like mkdir -p, by way of links that end inside.  They count: one name of a tar
+ * can bring 255 of them. */
+static int make_dirs(const struct rootfs *t, const char *dir)
 {
 	char path[ROOTFS_PATH_MAX + 1];
 	size_t len = strlen(dir);
@@ -89,13 +93,18 @@ static int make_dirs(int root, const char *dir)
 		base = strrchr(path, '/');
 		if (base)
 			*base = 0;
-		parent = path_open_in_root(root, base ? path : ".", O_PATH | O_DIRECTORY, 0);
+		parent = path_open_in_root(t->fd, base ? path : ".", O_PATH | O_DIRECTORY, 0);
 		if (base)
 			*base = '/';
 		if (parent < 0)
 			return parent;
-		if (mkdirat(parent, base ? base + 1 : path, 0755) < 0 && errno != EEXIST)
+		if (mkdirat(parent, base ? base + 1 : path, 0755) == 0) {
+			if (!*t->left)
+				return -E2BIG;
+			(*t->left)--;
+		} else if (errno != EEXIST) {
 			return -errno;
+		}
 		if (i < len)
 			path[i] = '/';
 	}
@@ -115,14 +124,15 @@ struct place {
 
 #define auto_place CAY_CLEANUP(place_fini) struct place
 
-static int place_open(int root, const struct rootfs_name *n, struct place *ret, struct cay_err *err)
+static int place_open(const struct rootfs *t, const struct rootfs_name *n, struct place *ret,
+		      struct cay_err *err)
 {
 	struct stat st;
-	int fd = open_dir(root, n->dir), r;
+	int fd = open_dir(t->fd, n->dir), r;
 
 	if (fd == -ENOENT) {
-		r = make_dirs(root, n->dir);
-		fd = r < 0 ? r : open_dir(root, n->dir);
+		r = make_dirs(t, n->dir);
+		fd = r < 0 ? r : open_dir(t->fd, n->dir);
 	}
 	if (fd >= 0 && fstat(fd, &st) < 0) {
 		r = -errno;
@@ -146,7 +156,8 @@ static void place_fini(struct place *p)
 	(void)close(p->fd);
 }
 
-int rootfs_file(int root, const struct rootfs_name *n, int *ret_fd, struct cay_err *err)
+int rootfs_file(const struct rootfs *t, const struct rootfs_name *n, int *ret_fd,
+		struct cay_err *err)
 {
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 	auto_place at = { .fd = -EBADF };
@@ -154,7 +165,7 @@ int rootfs_file(int root, const struct rootfs_name *n, int *ret_fd, struct cay_e
 
 	if (!n->base[0])
 		return cay_fail(err, CAY_E_INVALID, "the root of the image is a file");
-	r = place_open(root, n, &at, err);
+	r = place_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	fd = openat(at.fd, n->base, flags, 0600);
@@ -182,7 +193,7 @@ int rootfs_set(int fd, const struct rootfs_name *n, const struct rootfs_meta *me
 	return 0;
 }
 
-int rootfs_dir(int root, const struct rootfs_name *n, const struct rootfs_meta *meta,
+int rootfs_dir(const struct rootfs *t, const struct rootfs_name *n, const struct rootfs_meta *meta,
 	       struct cay_err *err)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -191,8 +202,8 @@ int rootfs_dir(int root, const struct rootfs_name *n, const struct rootfs_meta *
 	int r;
 
 	if (!n->base[0])
-		return rootfs_set(root, n, meta, err);
-	r = place_open(root, n, &at, err);
+		return rootfs_set(t->fd, n, meta, err);
+	r = place_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	if (mkdirat(at.fd, n->base, 0700) < 0 && errno != EEXIST)
@@ -208,7 +219,7 @@ int rootfs_dir(int root, const struct rootfs_name *n, const struct rootfs_meta *
 	return rootfs_set(fd, n, meta, err);
 }
 
-int rootfs_symlink(int root, const struct rootfs_name *n, const char *target,
+int rootfs_symlink(const struct rootfs *t, const struct rootfs_name *n, const char *target,
 		   const struct rootfs_meta *meta, struct cay_err *err)
 {
 	const struct timespec times[2] = { meta->mtime, meta->mtime };
@@ -219,7 +230,7 @@ int rootfs_symlink(int root, const struct rootfs_name *n, const char *target,
 		return cay_fail(err, CAY_E_INVALID, "the root of the image is a link");
 	if (!target[0] || strlen(target) > ROOTFS_PATH_MAX)
 		return fail(err, -EINVAL, n, "a link without a sensible target");
-	r = place_open(root, n, &at, err);
+	r = place_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	if (symlinkat(target, at.fd, n->base) < 0) {
@@ -235,10 +246,10 @@ int rootfs_symlink(int root, const struct rootfs_name *n, const char *target,
 	return 0;
 }
 
-int rootfs_link(int root, const struct rootfs_name *n, const struct rootfs_name *target,
-		struct cay_err *err)
+int rootfs_link(const struct rootfs *t, const struct rootfs_name *n,
+		const struct rootfs_name *target, struct cay_err *err)
 {
-	auto_close int from = open_dir(root, target->dir);
+	auto_close int from = open_dir(t->fd, target->dir);
 	auto_place at = { .fd = -EBADF };
 	struct stat st, there;
 	int r;
@@ -249,7 +260,7 @@ int rootfs_link(int root, const struct rootfs_name *n, const struct rootfs_name 
 		return fail(err, -ENOENT, n, "hard link to what is not in the image");
 	if (!S_ISREG(st.st_mode))
 		return fail(err, -EINVAL, n, "hard link to what is not a file");
-	r = place_open(root, n, &at, err);
+	r = place_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	if (fstatat(at.fd, n->base, &there, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -265,10 +276,10 @@ int rootfs_link(int root, const struct rootfs_name *n, const struct rootfs_name 
 }
 
 /* 0 when there is no such directory: nothing to hide in it. */
-static int open_hidden(int root, const struct rootfs_name *n, struct place *ret)
+static int open_hidden(const struct rootfs *t, const struct rootfs_name *n, struct place *ret)
 {
 	struct stat st;
-	int fd = open_dir(root, n->dir);
+	int fd = open_dir(t->fd, n->dir);
 
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return 0;
@@ -282,20 +293,21 @@ static int open_hidden(int root, const struct rootfs_name *n, struct place *ret)
 	return 1;
 }
 
-int rootfs_hide(int root, const struct rootfs_name *n, const char *base, struct cay_err *err)
+int rootfs_hide(const struct rootfs *t, const struct rootfs_name *n, const char *base,
+		struct cay_err *err)
 {
 	auto_place at = { .fd = -EBADF };
-	int r = open_hidden(root, n, &at);
+	int r = open_hidden(t, n, &at);
 
 	if (r > 0)
 		r = tree_remove(at.fd, base);
 	return r < 0 ? fail(err, r, n, "cannot apply the whiteout") : 0;
 }
 
-int rootfs_hide_all(int root, const struct rootfs_name *n, struct cay_err *err)
+int rootfs_hide_all(const struct rootfs *t, const struct rootfs_name *n, struct cay_err *err)
 {
 	auto_place at = { .fd = -EBADF };
-	int r = open_hidden(root, n, &at);
+	int r = open_hidden(t, n, &at);
 
 	if (r > 0)
 		r = tree_empty(at.fd);

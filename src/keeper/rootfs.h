@@ -30,6 +30,11 @@ struct rootfs_name {
 	const char *base;               /* "" when the name is the tree itself */
 };
 
+struct rootfs {
+	int fd;         /* borrowed */
+	uint64_t *left; /* entries that may still be made; directories no tar names count too */
+};
+
 struct rootfs_meta {
 	uint32_t uid, gid, mode;
 	struct timespec mtime;
@@ -39,22 +44,24 @@ struct rootfs_meta {
 
 /* The caller fills the file through *ret_fd, sets its length, and then calls
  * rootfs_set(): writing would clear the set-id bits. */
-[[nodiscard]] int rootfs_file(int root, const struct rootfs_name *n, int *ret_fd,
+[[nodiscard]] int rootfs_file(const struct rootfs *t, const struct rootfs_name *n, int *ret_fd,
 			      struct cay_err *err);
 [[nodiscard]] int rootfs_set(int fd, const struct rootfs_name *n, const struct rootfs_meta *meta,
 			     struct cay_err *err);
-[[nodiscard]] int rootfs_dir(int root, const struct rootfs_name *n, const struct rootfs_meta *meta,
-			     struct cay_err *err);
-[[nodiscard]] int rootfs_symlink(int root, const struct rootfs_name *n, const char *target,
-				 const struct rootfs_meta *meta, struct cay_err *err);
+[[nodiscard]] int rootfs_dir(const struct rootfs *t, const struct rootfs_name *n,
+			     const struct rootfs_meta *meta, struct cay_err *err);
+[[nodiscard]] int rootfs_symlink(const struct rootfs *t, const struct rootfs_name *n,
+				 const char *target, const struct rootfs_meta *meta,
+				 struct cay_err *err);
 /* target is of the tree, a regular file, and there already. */
-[[nodiscard]] int rootfs_link(int root, const struct rootfs_name *n,
+[[nodiscard]] int rootfs_link(const struct rootfs *t, const struct rootfs_name *n,
 			      const struct rootfs_name *target, struct cay_err *err);
 
 /* Whiteouts: remove base, or everything in dir.  Being absent is success. */
-[[nodiscard]] int rootfs_hide(int root, const struct rootfs_name *n, const char *base,
+[[nodiscard]] int rootfs_hide(const struct rootfs *t, const struct rootfs_name *n, const char *base,
 			      struct cay_err *err);
-[[nodiscard]] int rootfs_hide_all(int root, const struct rootfs_name *n, struct cay_err *err);
+[[nodiscard]] int rootfs_hide_all(const struct rootfs *t, const struct rootfs_name *n,
+				  struct cay_err *err);
 
 /* Where a runtime mounts must be real directories: a link there leads its root
  * wherever the image likes.  make: make those that are absent. */

@@ -284,6 +284,22 @@ static void budgets_are_over_all_layers(void **)
 	}
 }
 
+/* One name brings many directories; they are entries like any other. */
+static void implied_directories_count(void **)
+{
+	for (uint64_t entries = 1; entries < 6; entries++) {
+		struct layer_budget left = { MIB(1), MIB(1), entries, 0 };
+		struct cay_err err = {};
+		char base[64];
+		int root = new_root(base);
+		int r = apply(root, "f a/b/c/d 1", true, &left, &err);
+
+		row_check(entries, r == (entries < 4 ? -E2BIG : 0));
+		row_check(entries, r == 0 || err.code == CAY_E_TOO_LARGE);
+		drop_root(root, base);
+	}
+}
+
 static void mount_targets_are_real_directories(void **)
 {
 	static const struct {
@@ -376,6 +392,7 @@ int main(void)
 		cmocka_unit_test(entries_become_a_tree),
 		cmocka_unit_test(owner_and_times_are_kept),
 		cmocka_unit_test(budgets_are_over_all_layers),
+		cmocka_unit_test(implied_directories_count),
 		cmocka_unit_test(mount_targets_are_real_directories),
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(digests_are_checked),

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What root's side of image_add() does: takes a file, makes a name, leaves
+ * nothing behind.  What images can hold is tried in tests/attack/images.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "keeper/confine.h"
+#include "keeper/digest.h"
+#include "keeper/image.h"
+#include "keeper/tree.h"
+#include "unit.h"
+
+#ifdef __aarch64__
+#define ARCH "arm64"
+#else
+#define ARCH "amd64"
+#endif
+#define TYPE "application/vnd.oci.image."
+
+struct fixture {
+	char base[64];
+	int fd;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	if (!f || snprintf(f->base, sizeof(f->base), "/tmp/cay-image-XXXXXX") < 0 ||
+	    !mkdtemp(f->base))
+		return -1;
+	f->fd = open(f->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	int r = tree_empty(f->fd);
+
+	(void)close(f->fd);
+	r |= rmdir(f->base);
+	free(f);
+	return r;
+}
+
+/* How many entries a directory of images/ has. */
+static unsigned count(const struct fixture *f, const char *name)
+{
+	int fd = openat(f->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	unsigned n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		(void)closedir(d);
+	return n > 2 ? n - 2 : 0;
+}
+
+static void add_file(struct archive *a, const char *name, const void *p, size_t n)
+{
+	struct archive_entry *e = archive_entry_new();
+
+	archive_entry_set_pathname(e, name);
+	archive_entry_set_mode(e, S_IFREG | 04755);
+	archive_entry_set_uid(e, 1000);
+	archive_entry_set_size(e, (int64_t)n);
+	assert_int_equal(archive_write_header(a, e), ARCHIVE_OK);
+	assert_int_equal(archive_write_data(a, p, n), n);
+	archive_entry_free(e);
+}
+
+static void hash_of(const char *p, size_t n, char hex[static DIGEST_HEX_LEN + 1])
+{
+	struct hash h = {};
+	struct digest d;
+
+	assert_int_equal(hash_init(&h), 0);
+	assert_int_equal(hash_add(&h, p, n), 0);
+	assert_int_equal(hash_end(&h, &d), 0);
+	hash_fini(&h);
+	digest_hex(&d, hex);
+}
+
+static void add_blob(struct archive *a, const char *p, size_t n,
+		     char hex[static DIGEST_HEX_LEN + 1])
+{
+	char name[128];
+
+	hash_of(p, n, hex);
+	assert_true(snprintf(name, sizeof(name), "blobs/sha256/%s", hex) > 0);
+	add_file(a, name, p, n);
+}
+
+static size_t make_layer(char *ret, size_t max)
+{
+	struct archive *a = archive_write_new();
+	size_t n = 0;
+
+	assert_int_equal(archive_write_set_format_ustar(a), ARCHIVE_OK);
+	assert_int_equal(archive_write_open_memory(a, ret, max, &n), ARCHIVE_OK);
+	add_file(a, "bin/f", "hello", 5);
+	assert_int_equal(archive_write_close(a), ARCHIVE_OK);
+	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
+	return n;
+}
+
+/* An image of one file; hex is its name. */
+static int make_image(char hex[static DIGEST_HEX_LEN + 1])
+{
+	char layer[KIB(16)], id[DIGEST_HEX_LEN + 1], config_id[DIGEST_HEX_LEN + 1], text[2048];
+	int fd = memfd_create("image", MFD_CLOEXEC), n;
+	struct archive *a = archive_write_new();
+	size_t size = make_layer(layer, sizeof(layer));
+
+	assert_true(fd >= 0);
+	assert_int_equal(archive_write_set_format_ustar(a), ARCHIVE_OK);
+	assert_int_equal(archive_write_open_fd(a, fd), ARCHIVE_OK);
+	add_blob(a, layer, size, id);
+	n = snprintf(text, sizeof(text),
+		     "{\"os\":\"linux\",\"architecture\":\"" ARCH "\",\"config\":{\"User\":\"7\"},"
+		     "\"rootfs\":{\"type\":\"layers\",\"diff_ids\":[\"sha256:%s\"]}}",
+		     id);
+	add_blob(a, text, (size_t)n, config_id);
+	n = snprintf(text, sizeof(text),
+		     "{\"schemaVersion\":2,\"config\":{\"mediaType\":\"" TYPE
+		     "config.v1+json\",\"digest\":\"sha256:%s\",\"size\":%d},"
+		     "\"layers\":[{\"mediaType\":\"" TYPE
+		     "layer.v1.tar\",\"digest\":\"sha256:%s\",\"size\":%zu}]}",
+		     config_id, n, id, size);
+	add_blob(a, text, (size_t)n, hex);
+	n = snprintf(text, sizeof(text),
+		     "{\"schemaVersion\":2,\"manifests\":[{\"mediaType\":\"" TYPE
+		     "manifest.v1+json\",\"digest\":\"sha256:%s\",\"size\":%d}]}",
+		     hex, n);
+	add_file(a, "./index.json", text, (size_t)n);
+	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
+	return fd;
+}
+
+static void an_image_gets_the_name_of_its_manifest(void **state)
+{
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1], got[DIGEST_HEX_LEN + 1], path[256], config[64] = "";
+	auto_close int tar = make_image(hex), config_fd = -EBADF;
+	struct image_added added = {};
+	struct cay_err err = {};
+	struct digest d;
+	struct stat st;
+
+	if (image_add(f->fd, tar, MIB(1), &added, &err) < 0)
+		fail_msg("%s", err.msg);
+	config_fd = added.config_fd;
+	memcpy(d.byte, added.digest, sizeof(d.byte));
+	digest_hex(&d, got);
+	assert_string_equal(got, hex);
+	assert_int_equal(added.bytes, 5);
+	assert_true(snprintf(path, sizeof(path), "sha256/%s/rootfs/bin/f", hex) > 0);
+	assert_int_equal(fstatat(f->fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(st.st_uid, FOREIGN_BASE + 1000);
+	assert_int_equal(st.st_gid, FOREIGN_BASE);
+	assert_int_equal(st.st_mode & 07777, 04755);
+	assert_true(snprintf(path, sizeof(path), "sha256/%s", hex) > 0);
+	assert_int_equal(fstatat(f->fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(st.st_uid, 0);
+	assert_int_equal(fcntl(config_fd, F_GET_SEALS) & F_SEAL_WRITE, F_SEAL_WRITE);
+	assert_true(read(config_fd, config, sizeof(config) - 1) > 0);
+	assert_string_equal(config, "{\"env\":{},\"user\":\"7\"}");
+	assert_int_equal(count(f, "tmp"), 0);
+	assert_int_equal(count(f, "sha256"), 1);
+}
+
+static void adding_and_removing_twice_is_success(void **state)
+{
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1];
+	auto_close int tar = make_image(hex);
+	struct image_added added = {};
+	struct cay_err err = {};
+
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), 0);
+		(void)close(added.config_fd);
+		assert_int_equal(count(f, "tmp"), 0);
+		assert_int_equal(count(f, "sha256"), 1);
+	}
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(image_remove(f->fd, added.digest, &err), 0);
+		assert_int_equal(count(f, "tmp"), 0);
+		assert_int_equal(count(f, "sha256"), 0);
+	}
+}
+
+static void only_a_readable_file_is_taken(void **state)
+{
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1], self[64];
+	auto_close int tar = make_image(hex);
+	int fds[6], pipes[2];
+
+	assert_true(snprintf(self, sizeof(self), "/proc/self/fd/%d", tar) > 0);
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	fds[0] = pipes[0];
+	fds[1] = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fds[2] = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	fds[3] = open(self, O_WRONLY | O_CLOEXEC);
+	fds[4] = open(self, O_PATH | O_CLOEXEC);
+	fds[5] = -EBADF;
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		struct image_added added = { .config_fd = -EBADF };
+		struct cay_err err = {};
+
+		row_check(i, image_add(f->fd, fds[i], MIB(1), &added, &err) == -EINVAL);
+		row_check(i, err.code == CAY_E_INVALID && added.config_fd == -EBADF);
+		cay_closep(&fds[i]);
+	}
+	(void)close(pipes[1]);
+	assert_int_equal(count(f, "tmp") + count(f, "sha256"), 0);
+}
+
+static void what_is_refused_leaves_nothing(void **state)
+{
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1];
+	auto_close int tar = make_image(hex);
+	struct image_added added;
+	struct cay_err err = {};
+
+	assert_int_equal(image_add(f->fd, tar, 4, &added, &err), -E2BIG);
+	assert_int_equal(err.code, CAY_E_TOO_LARGE);
+	err = (struct cay_err){};
+	assert_int_equal(ftruncate(tar, 700), 0);
+	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
+	assert_int_equal(err.code, CAY_E_INVALID);
+	assert_int_equal(count(f, "tmp") + count(f, "sha256"), 0);
+}
+
+/* A name of the image in a message is a stranger's: nothing of it reaches a
+ * terminal as more than text. */
+static void messages_are_printable(void **state)
+{
+	struct fixture *f = *state;
+	auto_close int tar = memfd_create("image", MFD_CLOEXEC);
+	struct archive *a = archive_write_new();
+	struct image_added added;
+	struct cay_err err = {};
+
+	assert_int_equal(archive_write_set_format_ustar(a), ARCHIVE_OK);
+	assert_int_equal(archive_write_open_fd(a, tar), ARCHIVE_OK);
+	add_file(a, "index.json", "\x1b[2J", 4);
+	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
+	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "JSON"));
+	for (const char *c = err.msg; *c; c++)
+		assert_true(*c >= ' ' && *c <= '~');
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(an_image_gets_the_name_of_its_manifest),
+		T(adding_and_removing_twice_is_success),
+		T(only_a_readable_file_is_taken),
+		T(what_is_refused_leaves_nothing),
+		T(messages_are_printable),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
