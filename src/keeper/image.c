@@ -22,6 +22,8 @@
 #include "keeper/tree.h"
 #include "keeper/unpack.h"
 
+static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk");
+
 #define UNPACK_DEADLINE_NS (600 * NS_PER_S)
 #define ROOTFS_DIR "rootfs"
 #define WORK_NAME_LEN 16

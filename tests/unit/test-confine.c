@@ -295,6 +295,22 @@ static int for_ever(int kept)
 	return 1;
 }
 
+/* path_read() wants a file system's file; these say that they are empty. */
+static int read_proc(const char *path, struct buf *ret)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 1;
+
+	while (n > 0) {
+		char some[4096];
+
+		n = read(fd, some, sizeof(some));
+		if (n > 0 && buf_add(ret, some, (size_t)n) < 0)
+			return -ENOBUFS;
+	}
+	return n < 0 ? -errno : 0;
+}
+
 /* What is in the pipe, and then its end; a writer that lives fills it for ever. */
 static bool ends(int fd)
 {
@@ -337,6 +353,72 @@ static void it_dies_with_its_parent(void **state)
 	(void)close(pipes[0]);
 }
 
+static pid_t pid_of(const struct child *c)
+{
+	auto_buf b = BUF_INIT(4096);
+	char path[64];
+	uint64_t pid;
+	struct slice text;
+
+	assert_true(snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", c->pidfd) > 0);
+	assert_int_equal(read_proc(path, &b), 0);
+	text = slice_of(strstr(b.data, "\nPid:\t") + 6);
+	assert_int_equal(str_u64(slice_cut(&text, '\n'), 1, 1 << 30, &pid), 0);
+	return (pid_t)pid;
+}
+
+/* As the kernel sees it, from outside. */
+static void rights_are_gone(void **state)
+{
+	static const char *const status[] = {
+		"CapInh:\t0000000000000000\n",
+		"CapPrm:\t000000000000001b\n",
+		"CapEff:\t000000000000001b\n",
+		"CapBnd:\t000000000000001b\n",
+		"CapAmb:\t0000000000000000\n",
+		"NoNewPrivs:\t1\n",
+		"Seccomp:\t2\n",
+		"Uid:\t2147352576\t2147352576\t2147352576\t2147352576\n",
+		"Groups:\t \n",
+	};
+	static const char *const namespaces[] = { "user", "mnt", "pid",   "net",
+						  "ipc",  "uts", "cgroup" };
+	struct fixture *f = *state;
+	auto_close int tree = confine_tree(f->fd);
+	auto_confined child = CONFINED_INIT;
+	auto_buf text = BUF_INIT(KIB(64)), mounts = BUF_INIT(KIB(64));
+	char path[64], c;
+	struct probe p;
+	int pipes[2];
+
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	assert_int_equal(fcntl(pipes[1], F_SETFL, O_NONBLOCK), 0);
+	p = (struct probe){ "for ever", for_ever, 0, pipes[1], tree };
+	assert_int_equal(confine_start(run_probe, &p, &child, NULL), 0);
+	assert_int_equal(read(pipes[0], &c, 1), 1);
+	assert_true(snprintf(path, sizeof(path), "/proc/%d/status", pid_of(&child.child)) > 0);
+	assert_int_equal(read_proc(path, &text), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(status); i++)
+		if (!strstr(text.data, status[i]))
+			fail_msg("not %sin\n%s", status[i], text.data);
+	assert_true(snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid_of(&child.child)) > 0);
+	assert_int_equal(read_proc(path, &mounts), 0);
+	assert_ptr_equal(strchr(mounts.data, '\n'), mounts.data + mounts.len - 1); /* one line */
+	assert_non_null(strstr(mounts.data, "nosuid,nodev,noexec"));
+	for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++) {
+		struct stat ours, its;
+
+		assert_true(snprintf(path, sizeof(path), "/proc/self/ns/%s", namespaces[i]) > 0);
+		assert_int_equal(stat(path, &ours), 0);
+		assert_true(snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid_of(&child.child),
+				     namespaces[i]) > 0);
+		assert_int_equal(stat(path, &its), 0);
+		row_check(i, ours.st_ino != its.st_ino);
+	}
+	(void)close(pipes[0]);
+	(void)close(pipes[1]);
+}
+
 /* Before it had its ids, too. */
 static void letting_go_kills_it(void **state)
 {
@@ -363,9 +445,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(nothing_else_is_left),
-		T(files_belong_to_the_foreign_range),
-		T(it_dies_with_its_parent),
+		T(nothing_else_is_left), T(files_belong_to_the_foreign_range),
+		T(rights_are_gone),      T(it_dies_with_its_parent),
 		T(letting_go_kills_it),
 	};
 

@@ -2,7 +2,8 @@
 /*
  * Lists of entries in, a tree out.  A line of a layer is one entry:
  *
- *	d NAME MODE | f NAME TEXT | s NAME TARGET | h NAME TARGET | c NAME x
+ *	d NAME MODE | f NAME TEXT | s NAME TARGET | h NAME TARGET | c NAME x |
+ *	u NAME UID | g NAME GID
  *
  * and a line of the tree is what lies there, in the order of names.
  */
@@ -37,7 +38,11 @@ static void add_entry(struct archive *a, char type, const char *name, const char
 				  : type == 's' ? S_IFLNK | 0777
 				  : type == 'c' ? S_IFCHR | 0666
 						: S_IFREG | 0644);
-	if (type == 'd')
+	if (type == 'u')
+		archive_entry_set_uid(e, strtoll(arg, NULL, 10));
+	else if (type == 'g')
+		archive_entry_set_gid(e, strtoll(arg, NULL, 10));
+	else if (type == 'd')
 		archive_entry_set_perm(e, (mode_t)strtoul(arg, NULL, 8));
 	else if (type == 's')
 		archive_entry_set_symlink(e, arg);
@@ -50,7 +55,8 @@ static void add_entry(struct archive *a, char type, const char *name, const char
 	archive_entry_free(e);
 }
 
-static int make_tar(const char *lines)
+/* Compressed by gzip as often as it says. */
+static int make_gzip(const char *lines, unsigned gzips)
 {
 	int fd = memfd_create("layer", MFD_CLOEXEC);
 	struct archive *a = archive_write_new();
@@ -58,6 +64,8 @@ static int make_tar(const char *lines)
 
 	assert_true(fd >= 0);
 	assert_int_equal(archive_write_set_format_pax(a), ARCHIVE_OK);
+	for (unsigned i = 0; i < gzips; i++)
+		assert_int_equal(archive_write_add_filter_gzip(a), ARCHIVE_OK);
 	assert_int_equal(archive_write_open_fd(a, fd), ARCHIVE_OK);
 	while (rest.n) {
 		struct slice line = slice_cut(&rest, '\n'), type = slice_cut(&line, ' ');
@@ -69,6 +77,11 @@ static int make_tar(const char *lines)
 	}
 	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
 	return fd;
+}
+
+static int make_tar(const char *lines)
+{
+	return make_gzip(lines, 0);
 }
 
 /* The same digest for blob and tar: it is a plain one. */
@@ -208,6 +221,10 @@ static const struct {
 	{ { "s b /nowhere\nf b/c 1" }, NULL, "cannot enter" },
 	{ { "s b c\ns c b\nf b/c 1" }, NULL, "cannot enter" },
 	{ { "f a 1\nf a/b 2" }, NULL, "cannot enter" },
+	{ { "u a 65535\ng b 65535" }, "f a \nf b \n" },
+	{ { "u a 65536" }, NULL, "owner" },
+	{ { "g a 65536" }, NULL, "owner" },
+	{ { "u a 4294967295" }, NULL, "owner" },
 	{ { "f . 1" }, NULL, "root of the image" },
 	{ { "s . a" }, NULL, "root of the image" },
 	{ { "f a 1", "f .wh. x" }, NULL, "whiteout of nothing" },
@@ -386,6 +403,63 @@ static void digests_are_checked(void **)
 	drop_root(root, base);
 }
 
+static void compression_is_what_the_media_type_says(void **)
+{
+	static const struct {
+		unsigned gzips, media;
+		const char *why; /* NULL: fine */
+	} rows[] = {
+		{ 0, MEDIA_TAR, NULL },
+		{ 1, MEDIA_TAR_GZIP, NULL },
+		{ 0, MEDIA_TAR_GZIP, "media type" },
+		{ 0, MEDIA_TAR_ZSTD, "media type" },
+		{ 1, MEDIA_TAR_ZSTD, "media type" },
+		{ 2, MEDIA_TAR_GZIP, "media type" },
+		{ 1, MEDIA_TAR, "not a" },
+	};
+	auto_close int plain = make_tar("f a 1");
+	struct layout layout;
+	const struct digest diff_id = describe(plain, &layout).digest;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_close int fd = make_gzip("f a 1", rows[i].gzips);
+		struct layer_budget left = { MIB(1), MIB(1), 100, 0 };
+		struct descriptor d = describe(fd, &layout);
+		struct cay_err err = {};
+		char base[64];
+		int root = new_root(base), r;
+
+		d.media = rows[i].media;
+		r = layer_apply(root, &layout, &d, &diff_id, true, &left, &err);
+		row_check(i, rows[i].why ? r == -EINVAL && strstr(err.msg, rows[i].why) : r == 0);
+		drop_root(root, base);
+	}
+}
+
+static void long_names_are_refused(void **)
+{
+	static const struct {
+		unsigned parts, length; /* of each */
+		bool ok;
+	} rows[] = {
+		{ 1, 255, true },  { 1, 256, false }, { 256, 1, true },
+		{ 257, 1, false }, { 16, 255, true }, { 17, 255, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_buf text = BUF_INIT(KIB(8));
+		struct cay_err err = {};
+		struct rootfs_name n;
+
+		for (unsigned k = 0; k < rows[i].parts * (rows[i].length + 1) - 1; k++)
+			assert_int_equal(buf_putc(&text, k % (rows[i].length + 1) < rows[i].length
+								 ? 'x'
+								 : '/'),
+					 0);
+		row_check(i, rootfs_name(text.data, &n, &err) == (rows[i].ok ? 0 : -EINVAL));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -396,6 +470,8 @@ int main(void)
 		cmocka_unit_test(mount_targets_are_real_directories),
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(digests_are_checked),
+		cmocka_unit_test(compression_is_what_the_media_type_says),
+		cmocka_unit_test(long_names_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
