@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command table: complete rows, no option twice, and a man page that says
+ * the same. */
+#include <fcntl.h>
+
+#include "base/path.h"
+#include "cli/doctor.h"
+#include "unit.h"
+
+static void every_command_is_complete(void **)
+{
+	for (const struct cmd *const *c = commands; *c; c++) {
+		const char *name = (*c)->name;
+		size_t used;
+
+		if (!name || !(*c)->args || !(*c)->help || !(*c)->run || (*c)->min > (*c)->max)
+			fail_msg("%s: not complete", name ? name : "?");
+		if ((*c)->options && !(*c)->size)
+			fail_msg("%s: options without a struct", name);
+		if ((*c)->help[strlen((*c)->help) - 1] == '.')
+			fail_msg("%s: help ends in a full stop", name);
+		assert_ptr_equal(cmd_find(&(const char *){ name }, 1, &used),
+				 strchr(name, ' ') ? NULL : *c);
+	}
+}
+
+static void words_find_commands(void **)
+{
+	static const char *const two[] = { "image", "import", "x" };
+	size_t used;
+
+	assert_ptr_equal(cmd_find(two, 3, &used), &cmd_image_import);
+	assert_int_equal(used, 2);
+	assert_null(cmd_find(two, 1, &used));
+	assert_null(cmd_find(two + 1, 2, &used));
+	assert_string_equal(cmd_near("craete"), "create");
+	assert_string_equal(cmd_near("hlep"), "help");
+	assert_null(cmd_near("frobnicate"));
+	assert_null(cmd_near("x"));
+}
+
+static void each_option(const struct cmd *c, void (*see)(const struct cmd *, const struct opt *))
+{
+	for (const struct opt_group *g = c->options; g && g->rows; g++)
+		for (size_t i = 0; i < g->n; i++)
+			see(c, &g->rows[i]);
+}
+
+static void check_option(const struct cmd *c, const struct opt *o)
+{
+	unsigned same = 0;
+
+	if (!o->help || (o->type != OPT_FLAG && !o->arg))
+		fail_msg("cay %s --%s: not complete", c->name, o->name);
+	if (o->type == OPT_CHOICE)
+		assert_non_null(opt_choices(o));
+	for (const struct opt_group *g = c->options; g && g->rows; g++)
+		for (size_t i = 0; i < g->n; i++)
+			same += str_eq(g->rows[i].name, o->name) ||
+				(o->letter && g->rows[i].letter == o->letter);
+	if (same != 1)
+		fail_msg("cay %s --%s: there twice", c->name, o->name);
+	if (o->offset >= c->size)
+		fail_msg("cay %s --%s: outside its struct", c->name, o->name);
+}
+
+static void every_option_is_complete_and_there_once(void **)
+{
+	for (const struct cmd *const *c = commands; *c; c++)
+		each_option(*c, check_option);
+}
+
+static void the_man_page_is_fresh(void **)
+{
+	auto_close int dir = open(getenv("CAY_SOURCE"), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_buf want = BUF_INIT(KIB(256)), is = BUF_INIT(KIB(256));
+
+	assert_int_equal(help_man(&want), 0);
+	assert_int_equal(path_read(dir, "docs/man/cay.1.scd", &is), 0);
+	if (!str_eq(buf_str(&want), buf_str(&is)))
+		fail_msg("docs/man/cay.1.scd is not what `cay help --scd` prints");
+}
+
+static void every_check_is_complete(void **)
+{
+	const struct check *const lists[] = { doctor_kernel, doctor_host };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		for (const struct check *c = lists[i]; c->name; c++)
+			if (!c->look || !c->advice || c->bad == VERDICT_OK || strlen(c->name) > 18)
+				fail_msg("%s: not complete", c->name);
+}
+
+static void versions_compare_by_number(void **)
+{
+	static const struct {
+		const char *a, *b;
+		int want;
+	} cases[] = {
+		{ "1.28", "1.28", 0 },    { "1.9", "1.28", -1 },
+		{ "1.28.1", "1.28", 1 },  { "1.3.6+ds1", "1.3.6", 0 },
+		{ "1.3.5", "1.3.6", -1 }, { "6.12.30-amd64", "6.1", 1 },
+		{ "6.0.99", "6.1", -1 },  { "", "1", -1 },
+		{ "2", "1.99.99", 1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		row_check(i, doctor_compare(cases[i].a, cases[i].b) == cases[i].want);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_command_is_complete),
+		cmocka_unit_test(words_find_commands),
+		cmocka_unit_test(every_option_is_complete_and_there_once),
+		cmocka_unit_test(the_man_page_is_fresh),
+		cmocka_unit_test(every_check_is_complete),
+		cmocka_unit_test(versions_compare_by_number),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
