@@ -65,11 +65,14 @@ static int add_path(const struct api_call *c, struct buf *target)
 
 static int add_text(struct buf *target, const char *s)
 {
-	char code[3];
 	int r = 0;
 
-	for (; r >= 0 && *s; s++)
-		r = buf_add(target, code, percent_encode(s, 1, code));
+	for (; r >= 0 && *s; s++) {
+		char code[3];
+		size_t n = percent_encode(s, 1, code);
+
+		r = buf_add(target, code, n);
+	}
 	return r;
 }
 

@@ -149,6 +149,29 @@ static int as_table(struct sample s[static STEP_NUM], struct buf *out)
 	return r < 0 ? r : show_table_write(&t, out);
 }
 
+static int measure(struct cli *c, const struct bench_args *a,
+		   struct sample samples[static STEP_NUM], struct cay_err *err)
+{
+	for (size_t k = 0; k < STEP_NUM; k++) {
+		samples[k].ns = pool_take(&c->pool, a->n, sizeof(*samples[k].ns));
+		if (!samples[k].ns)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	}
+	for (uint64_t i = 0; i < a->n; i++) {
+		uint64_t took[STEP_NUM] = {};
+		int r = round_trip(c, a->image, took, err);
+
+		if (r < 0)
+			return r;
+		for (size_t k = 0; k < STEP_NUM; k++)
+			samples[k].ns[samples[k].n++] = took[k];
+		interrupt_read(&c->api.intr);
+		if (c->api.intr.signo)
+			return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
+	}
+	return 0;
+}
+
 static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
 {
 	const struct bench_args *a = args;
@@ -156,21 +179,8 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 	auto_buf out = BUF_INIT(KIB(16));
 	int r = interrupt_open(&c->api.intr, err);
 
-	for (size_t i = 0; r >= 0 && i < STEP_NUM; i++) {
-		samples[i].ns = pool_take(&c->pool, a->n, sizeof(*samples[i].ns));
-		if (!samples[i].ns)
-			r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	}
-	for (uint64_t i = 0; r >= 0 && i < a->n; i++) {
-		uint64_t took[STEP_NUM];
-
-		r = round_trip(c, a->image, took, err);
-		for (size_t k = 0; r >= 0 && k < STEP_NUM; k++)
-			samples[k].ns[samples[k].n++] = took[k];
-		interrupt_read(&c->api.intr);
-		if (c->api.intr.signo)
-			r = r < 0 ? r : cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
-	}
+	if (r >= 0)
+		r = measure(c, a, samples, err);
 	if (r < 0)
 		return r;
 	r = a->json.json ? as_json(samples, &out) : as_table(samples, &out);

@@ -75,7 +75,7 @@ static int man_option(const struct opt *o, struct buf *out)
 
 static int man_command(const struct cmd *cmd, struct buf *out)
 {
-	int r = buf_printf(out, "## cay %s ", cmd->name);
+	int r = buf_printf(out, "## cay %s%s", cmd->name, cmd->args[0] ? " " : "");
 
 	if (r >= 0)
 		r = scd_text(cmd->args, out);

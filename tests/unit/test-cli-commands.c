@@ -33,7 +33,7 @@ static void words_find_commands(void **)
 	assert_int_equal(used, 2);
 	assert_null(cmd_find(two, 1, &used));
 	assert_null(cmd_find(two + 1, 2, &used));
-	assert_string_equal(cmd_near("craete"), "create");
+	assert_string_equal(cmd_near("crate"), "create");
 	assert_string_equal(cmd_near("hlep"), "help");
 	assert_null(cmd_near("frobnicate"));
 	assert_null(cmd_near("x"));

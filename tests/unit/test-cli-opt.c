@@ -158,8 +158,8 @@ static void distance_counts_letters(void **)
 		{ "a", "", 1 },
 		{ "", "abc", 3 },
 		{ "same", "same", 0 },
-		{ "craete", "create", 2 },
-		{ "memmory", "memory", 1 },
+		{ "abcd", "acbd", 2 },
+		{ "memor", "memory", 1 },
 		{ "kitten", "sitting", 3 },
 	};
 

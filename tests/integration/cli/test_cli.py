@@ -361,7 +361,7 @@ def test_version_and_help(daemon, cay):
     assert "usage: cay exec" in cay("exec", "--help").stdout
     assert cay("help", "image", "ls").stdout.startswith("usage: cay image ls")
     assert cay().returncode == 2
-    r = cay("craete")
+    r = cay("crate")
     assert r.returncode == 2 and "did you mean 'create'?" in r.stderr
-    r = cay("create", "--memmory", "1")
+    r = cay("create", "--memor", "1")
     assert r.returncode == 2 and "did you mean --memory?" in r.stderr
