@@ -34,6 +34,20 @@ uint64_t api_deadline(const struct api *a, enum op_id op)
 	return head_s[op] == NEVER ? UINT64_MAX : clk_boot_ns(&clk_system) + ms * NS_PER_MS;
 }
 
+static void set_hint(struct api *a, const char *hint)
+{
+	int n = snprintf(a->hint, sizeof(a->hint), "%s", hint);
+
+	assert(n >= 0 && n < (int)sizeof(a->hint));
+}
+
+/* The daemon itself is not a sandbox that misbehaves. */
+static void hint_at_version(struct api *a, enum op_id op, const struct cay_err *err)
+{
+	if (err->code == CAY_E_MISBEHAVED && ops[op].where == WHERE_CONTROL && !a->hint[0])
+		set_hint(a, "is the daemon of another version? 'cay version' tells");
+}
+
 static int no_memory(struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
@@ -125,6 +139,7 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 	uint64_t length = op->body == BODY_RAW ? c->length : HTTP_NO_BODY;
 	int r = add_path(c, &target);
 
+	a->hint[0] = 0;
 	if (r < 0)
 		return no_memory(err);
 	if (c->query)
@@ -137,10 +152,8 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 		return r;
 	r = http_open(h, a->socket, a->timeout_ms, err);
 	if (r < 0) {
-		int n = snprintf(a->hint, sizeof(a->hint),
-				 "is cayd running, and may you use its socket? 'cay doctor' looks");
-
-		return n < 0 ? -EINVAL : r;
+		set_hint(a, "is cayd running, and may you use its socket? 'cay doctor' looks");
+		return r;
 	}
 	if (http_request(h, op_method_name(op->method), buf_str(&target),
 			 c->accept ? c->accept : "application/json",
@@ -212,13 +225,11 @@ int api_error(struct api *a, struct slice json, struct cay_err *err)
 	struct error_body body = {};
 	struct cay_err why = {};
 	auto_json tree = NULL;
-	int n;
 
 	if (jr_read(json, &json_control_limits, &tree, &why) < 0 ||
 	    field_decode(&error_body_table, tree, &a->pool, &body, &why) < 0)
 		return blame("an error object", &why, err);
-	n = snprintf(a->hint, sizeof(a->hint), "%s", body.error.hint);
-	assert(n >= 0 && n < (int)sizeof(a->hint));
+	set_hint(a, body.error.hint);
 	if (body.error.field)
 		return cay_fail_field(err, (enum cay_code)(body.error.code + 1), body.error.field,
 				      "%s", body.error.message);
@@ -265,7 +276,11 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 
 	if (r >= 0)
 		r = api_head(a, c->op, &h, err);
-	return r < 0 ? r : api_finish(a, c->op, &h, ret, err);
+	if (r >= 0)
+		r = api_finish(a, c->op, &h, ret, err);
+	if (r < 0)
+		hint_at_version(a, c->op, err);
+	return r;
 }
 
 /* One page; what differs between lists is where their rows and cursor are. */

@@ -106,7 +106,7 @@ static int send_image(struct api *a, struct layout *l, struct http *h, struct ca
 		progress_draw(&p, sent);
 		r = send_some(a, l, h, &sent, err);
 	} while (r > 0);
-	if (r >= 0 && !h->head)
+	if (r >= 0 && !h->head && !http_sending(h))
 		progress_word(&p, "unpacking");
 	if (r >= 0)
 		r = api_head(a, OP_IMAGE_IMPORT, h, err);

@@ -44,49 +44,68 @@ static int remove_one(struct api *a, const struct id *id, struct cay_err *err)
 
 /* The rest is removed even when one of them cannot be; the first failure is told
  * by main, the others here. */
-static void keep_going(int r, int *first, struct cay_err *one, struct cay_err *err)
+struct failures {
+	int first; /* 0: none */
+	char hint[API_HINT_MAX];
+	struct cay_err *err;
+};
+
+static void note(struct failures *f, const struct api *a, int r, const struct cay_err *why)
 {
-	if (r < 0 && *first == 0) {
-		*first = r;
-		*err = *one;
-	} else if (r < 0) {
-		show_error(one->msg, "");
+	if (r >= 0)
+		return;
+	if (f->first) {
+		show_error(why->msg, "");
+		return;
 	}
+	f->first = r;
+	*f->err = *why;
+	memcpy(f->hint, a->hint, sizeof(f->hint));
 }
 
-static int remove_all(struct cli *c, struct cay_err *err)
+static int tell(const struct failures *f, struct api *a)
 {
+	memcpy(a->hint, f->hint, sizeof(f->hint));
+	return f->first;
+}
+
+static int remove_all(struct api *a, struct cay_err *err)
+{
+	struct failures failures = { .err = err };
 	struct ids ids = {};
-	int first = api_list(&c->api, OP_SANDBOX_LIST, gather, &ids, err);
+	int r = api_list(a, OP_SANDBOX_LIST, gather, &ids, err);
 
-	for (size_t i = 0; first >= 0 && i < ids.n; i++) {
-		struct cay_err one = {};
+	if (r == -ENOMEM)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
+	for (size_t i = 0; r >= 0 && i < ids.n; i++) {
+		struct cay_err why = {};
 
-		keep_going(remove_one(&c->api, &ids.v[i], &one), &first, &one, err);
+		note(&failures, a, remove_one(a, &ids.v[i], &why), &why);
 	}
 	free(ids.v);
-	return first;
+	return r < 0 ? r : tell(&failures, a);
 }
 
 static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
 	bool all = ((const struct rm_args *)args)->all;
-	int first = 0;
+	struct failures failures = { .err = err };
 
 	if (all == (w->n_operands > 0))
 		return cay_fail(err, CAY_E_INVALID, "rm: name sandboxes, or say --all");
 	if (all)
-		return remove_all(c, err);
+		return remove_all(&c->api, err);
 	for (size_t i = 0; i < w->n_operands; i++) {
-		struct cay_err one = {};
+		struct cay_err why = {};
 		struct id id;
-		int r = api_find_sandbox(&c->api, w->operands[i], &id, &one);
+		int r = api_find_sandbox(&c->api, w->operands[i], &id, &why);
 
 		if (r >= 0)
-			r = remove_one(&c->api, &id, &one);
-		keep_going(cay_wrap(&one, r, "%s", w->operands[i]), &first, &one, err);
+			r = remove_one(&c->api, &id, &why);
+		r = r < 0 ? cay_wrap(&why, r, "%s", w->operands[i]) : r;
+		note(&failures, &c->api, r, &why);
 	}
-	return first;
+	return tell(&failures, &c->api);
 }
 
 const struct cmd cmd_rm = {

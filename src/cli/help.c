@@ -13,12 +13,40 @@ static int option_line(const struct opt *o, struct buf *out)
 	return r < 0 ? r : buf_printf(out, "  %-26s %s\n", buf_str(&name), o->help);
 }
 
+#define COLUMNS 80u
+
+/* Words, as many a line as fit. */
+static int wrapped(const char *text, struct buf *out)
+{
+	struct slice rest = slice_of(text);
+	size_t column = 0;
+	int r = 0;
+
+	while (r >= 0 && rest.p) {
+		struct slice word = slice_cut(&rest, ' ');
+
+		if (column && column + 1 + word.n > COLUMNS) {
+			r = buf_putc(out, '\n');
+			column = 0;
+		} else if (column) {
+			r = buf_putc(out, ' ');
+			column++;
+		}
+		if (r >= 0)
+			r = buf_add(out, word.p, word.n);
+		column += word.n;
+	}
+	return r < 0 ? r : buf_putc(out, '\n');
+}
+
 int help_command(const struct cmd *cmd, struct buf *out)
 {
 	int r = buf_printf(out, "usage: cay %s %s\n\n%s.\n", cmd->name, cmd->args, cmd->help);
 
 	if (r >= 0 && cmd->more)
-		r = buf_printf(out, "\n%s\n", cmd->more);
+		r = buf_putc(out, '\n');
+	if (r >= 0 && cmd->more)
+		r = wrapped(cmd->more, out);
 	if (r >= 0 && cmd->options)
 		r = buf_puts(out, "\noptions:\n");
 	for (const struct opt_group *g = cmd->options; g && g->rows; g++)

@@ -126,6 +126,12 @@ int layout_open(struct layout *l, const char *path, struct cay_err *err)
 	l->directory = S_ISDIR(st.st_mode);
 	l->endless = !l->directory && !S_ISREG(st.st_mode);
 	l->total = (uint64_t)st.st_size;
+	if (S_ISREG(st.st_mode)) {
+		/* standard input may have been read already */
+		off_t at = lseek(l->fd, 0, SEEK_CUR);
+
+		l->total -= at > 0 && at <= st.st_size ? (uint64_t)at : 0;
+	}
 	r = l->directory ? scan(l, err) : 0;
 	if (r < 0)
 		return cay_wrap(err, r, "%s is not an OCI image layout", path);

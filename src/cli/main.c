@@ -71,8 +71,11 @@ static int report(const struct cli *c, const struct cay_err *err)
 {
 	const struct cay_error_row *row = cay_error_row(err->code);
 
-	/* what the server said of its failure is better than what the table knows */
-	show_error(err->msg, c->api.hint[0] ? c->api.hint : row->hint);
+	/* what the server said of its failure is better than what the table knows,
+	 * whose hints for these two are for who sends requests */
+	bool local = !c->api.hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL);
+
+	show_error(err->msg, c->api.hint[0] ? c->api.hint : local ? "" : row->hint);
 	return row->exit;
 }
 

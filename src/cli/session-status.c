@@ -4,29 +4,16 @@
  */
 #include <signal.h>
 
-#include "base/clock.h"
 #include "cli/rows.h"
 #include "cli/session.h"
 #include "cli/show.h"
-#include "text/time.h"
 
-/* Reasons that are not the command's own doing are said, with timeout(1)'s and
- * the shell's numbers where those have one. */
-static const struct {
-	int status;
-	bool said;
-} rows[END_NUM_REASONS] = {
-	[END_EXIT] = { 0, false },
-	[END_SIGNAL] = { 0, false },
-	[END_TIMEOUT] = { 124, true },
-	[END_OOM] = { 128 + SIGKILL, true },
-	[END_KILLED] = { 128 + SIGKILL, true },
-	[END_TTL] = { 124, true },
-	[END_IDLE] = { 124, true },
-	[END_QUOTA] = { 125, true },
-	[END_EVICTED] = { 125, true },
-	[END_START_FAILED] = { 126, true },
-	[END_NODE_LOST] = { 125, true },
+/* Reasons that are not the command's own doing have timeout(1)'s and the shell's
+ * numbers where those have one. */
+static const int statuses[END_NUM_REASONS] = {
+	[END_TIMEOUT] = 124, [END_OOM] = 128 + SIGKILL, [END_KILLED] = 128 + SIGKILL,
+	[END_TTL] = 124,     [END_IDLE] = 124,          [END_QUOTA] = 125,
+	[END_EVICTED] = 125, [END_START_FAILED] = 126,  [END_NODE_LOST] = 125,
 };
 
 /* Real-time signals are counted from the kernel's 32, as cay-init does. */
@@ -62,16 +49,15 @@ int session_signal_status(const char *name)
 
 int session_status(const struct end *end, uint64_t ran_ms)
 {
-	char ran[DURATION_TEXT_MAX];
+	bool seconds = ran_ms >= 1000;
 
 	if (end->reason == END_EXIT)
 		return (int)end->exit_code;
 	if (end->reason == END_SIGNAL)
-		return end->signal ? session_signal_status(end->signal) : 255;
-	duration_format(ran_ms >= 1000 ? ran_ms / 1000 * 1000 : ran_ms, ran);
-	if (rows[end->reason].said)
-		show_note("ended after %s: %s%s%s%s", ran,
-			  rows_choice(&end_table, "reason", end->reason), end->detail ? " (" : "",
-			  end->detail ? end->detail : "", end->detail ? ")" : "");
-	return rows[end->reason].status;
+		return session_signal_status(end->signal);
+	show_note("ended after %llu %s: %s%s%s%s",
+		  (unsigned long long)(seconds ? ran_ms / 1000 : ran_ms), seconds ? "s" : "ms",
+		  rows_choice(&end_table, "reason", end->reason), end->detail ? " (" : "",
+		  end->detail ? end->detail : "", end->detail ? ")" : "");
+	return statuses[end->reason];
 }

@@ -196,6 +196,10 @@ static int take_end(struct session *s, const struct stream_item *i, struct cay_e
 	    field_decode(&end_table, tree, &s->api->pool, &end, &why) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "the end is not what it should be: %s",
 				why.msg);
+	/* an exit without its code must not look like success */
+	if ((end.reason == END_EXIT && !end.has_exit_code) ||
+	    (end.reason == END_SIGNAL && !end.signal))
+		return cay_fail(err, CAY_E_MISBEHAVED, "the end does not say how it ended");
 	if (!s->has_end)
 		s->ret->end = end;
 	s->has_end = true;
@@ -348,14 +352,19 @@ static uint64_t prepare(const struct session *s, struct pollfd p[static P_NUM])
 static int turn(struct session *s, struct cay_err *err)
 {
 	struct pollfd p[P_NUM];
-	uint64_t deadline = prepare(s, p);
-	int r = 0, n = poll(p, P_NUM, http_poll_ms(deadline));
+	uint64_t deadline;
+	int r = 0, n;
 
+	/* one may have come while something else was waited for */
+	pass_signal(s);
+	if (s->ret->quit)
+		return 0;
+	deadline = prepare(s, p);
+	n = poll(p, P_NUM, http_poll_ms(deadline));
 	if (n < 0)
 		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
 	if (p[P_SIGNAL].revents)
 		interrupt_read(&s->api->intr);
-	pass_signal(s);
 	for (size_t i = 0; r >= 0 && !s->ret->quit && i < ARRAY_SIZE(s->lines); i++) {
 		if (p[P_WRITE + i].revents)
 			r = write_some(s, &s->lines[i], err);

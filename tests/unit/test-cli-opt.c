@@ -159,7 +159,7 @@ static void distance_counts_letters(void **)
 		{ "", "abc", 3 },
 		{ "same", "same", 0 },
 		{ "abcd", "acbd", 2 },
-		{ "memor", "memory", 1 },
+		{ "memoryy", "memory", 1 },
 		{ "kitten", "sitting", 3 },
 	};
 

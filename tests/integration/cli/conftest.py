@@ -33,7 +33,7 @@ def cay(daemon):
             out = out.decode()
         return subprocess.CompletedProcess(words, p.returncode, out, err.decode())
 
-    run.start = start
+    run.start, run.program = start, CAY
     return run
 
 

@@ -4,7 +4,8 @@
 It speaks the operations of src/ops/ops.def, keeps sandboxes in a dictionary and
 runs execs as processes of this machine.  `say` makes it misbehave: a map from
 (method, path) to bytes, or to a function of the connection.  `cut` ends every
-stream of frames after so many bytes, so that the client has to come back.
+stream of frames after so many bytes, so that the client has to come back; `hold`
+is an event that exec.run waits for before it answers.
 """
 import json
 import os
@@ -127,7 +128,7 @@ class Exec:
 class Fake:
     def __init__(self, path):
         self.path = str(path)
-        self.say, self.cut, self.requests = {}, 0, []
+        self.say, self.cut, self.hold, self.requests = {}, 0, None, []
         self.sandboxes, self.execs, self.images, self.page = {}, {}, {}, 2
         self.imported = None
         self.listener = socket.socket(socket.AF_UNIX)
@@ -246,6 +247,8 @@ class Fake:
             c.sendall(failure(404, "not_found", "no such sandbox"))
             return
         e = Exec(json.loads(b"".join(self.body(f, headers))))
+        if self.hold:
+            self.hold.wait(10)
         self.execs[e.id] = self.last = e
         if e.request.get("detach"):
             c.sendall(reply(200, e.json()))

@@ -100,7 +100,7 @@ def test_a_signal_is_128_and_its_number(daemon, cay, name):
 def test_a_timeout_is_124_and_said(daemon, cay):
     box = daemon.add()
     r = cay("exec", "-t", "1s", box["id"], "--", "sleep", "60")
-    assert r.returncode == 124 and r.stderr == "cay: ended after 1s: timeout\n"
+    assert r.returncode == 124 and r.stderr == "cay: ended after 1 s: timeout\n"
 
 
 def test_streams_stay_apart_and_options_arrive(daemon, cay):
@@ -199,6 +199,41 @@ def test_ctrl_c_twice_quits_and_leaves_the_command(daemon, cay):
     p.send_signal(signal.SIGINT)
     assert p.wait(10) == 130
     assert daemon.last.process.poll() is None
+
+
+def test_ctrl_c_before_the_command_is_known_still_arrives(daemon, cay):
+    box, daemon.hold = daemon.add(), threading.Event()
+    p = cay.start("exec", box["id"], "--", "sleep", "60")
+    wait_for(lambda: daemon.requests)
+    p.send_signal(signal.SIGINT)
+    daemon.hold.set()
+    assert p.wait(10) == 130
+    assert daemon.last.process.wait(10) == -signal.SIGINT
+
+
+def test_a_terminal_is_not_forwarded_unless_asked(daemon, cay):
+    box = daemon.add()
+    ours, theirs = os.openpty()
+    p = cay.start("exec", box["id"], "--", "cat", stdin=theirs)
+    assert p.wait(10) == 0 and daemon.last.request["stdin_open"] is False
+    p = cay.start("exec", "-i", box["id"], "--", "head", "-1", stdin=theirs)
+    os.write(ours, b"typed\n")
+    assert p.stdout.readline() == b"typed\n" and p.wait(10) == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_import_draws_a_bar_on_a_terminal(daemon, cay, tmp_path):
+    (tmp_path / "some.tar").write_bytes(bytes(1 << 20))
+    ours, theirs = os.openpty()
+    p = subprocess.Popen([cay.program, "image", "import", str(tmp_path / "some.tar")], stdout=subprocess.PIPE,
+                         stderr=theirs, env={**os.environ, "CAY_SOCKET": daemon.path})
+    out = p.communicate(timeout=20)[0]
+    os.close(theirs)
+    seen = os.read(ours, 65536)
+    os.close(ours)
+    assert re.fullmatch(ID + "\n", out.decode())
+    assert b"] " in seen and b" %  " in seen and b" of 1.0 MiB" in seen and seen.endswith(b"unpacking\r\x1b[K")
 
 
 def test_a_reader_that_leaves_ends_the_command(daemon, cay):

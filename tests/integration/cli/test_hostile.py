@@ -167,6 +167,8 @@ STREAMS = {
     "end_no_json": OUT + frame(3, 0, 0, b"{x}"),
     "end_no_reason": OUT + frame(3, 0, 0, b"{}"),
     "end_bad_reason": OUT + end_frame(reason="fun"),
+    "exit_without_code": OUT + end_frame(reason="exit"),
+    "signal_without_name": OUT + end_frame(reason="signal"),
     "exit_code_256": OUT + end_frame(reason="exit", exit_code=256),
     "error_no_object": OUT + frame(ERROR, 0, 0, b"{}"),
 }
@@ -212,7 +214,7 @@ def test_an_unknown_exec_is_not_asked_for_again_and_again(daemon, cay):
 def test_reasons_have_a_status_and_words(daemon, cay, reason, status):
     daemon.say["POST", "/v1/sandboxes/*/execs"] = streamed(OUT + end_frame(reason=reason, detail="e\x1bvidence"))
     r = cay("exec", daemon.add()["id"], "--", "x")
-    assert r.returncode == status and re.fullmatch(rf"cay: ended after \w+: {reason} \(e\\x1bvidence\)\n", r.stderr)
+    assert r.returncode == status and re.fullmatch(rf"cay: ended after \d+ m?s: {reason} \(e\\x1bvidence\)\n", r.stderr)
 
 
 def test_output_is_passed_on_raw(daemon, cay):
