@@ -4,7 +4,7 @@
  *
  * Stands in for cay-init: listens on fd 3, answers hello and claim well enough
  * to be trusted, and then does what its number says.  The number is the argument
- * or, when installed as cay-init, the text of /behaviour in its image.  Every
+ * or, in place of cay-init, the text of /behaviour in its image.  Every
  * connection has a process of its own, so that one that waits holds up nobody.
  */
 #include <errno.h>
@@ -167,7 +167,7 @@ static void serve(int fd, const struct behaviour *b)
 		bool is_hello = strncmp(head, "GET /v1/hello ", 14) == 0;
 		bool is_claim = strncmp(head, "POST /v1/claim ", 15) == 0;
 
-		if ((is_hello && b->when == HELLO) || (!is_hello && !is_claim && b->when == EXEC))
+		if (b->when == (is_hello || is_claim ? HELLO : EXEC))
 			return misbehave(fd, b);
 		if (is_hello ? !put(fd, hello, sizeof(hello))
 			     : !put(fd, no_content, sizeof(no_content) - 1))
@@ -208,6 +208,8 @@ int mode_agent(int argc, char **argv)
 			printf("%zu|%s|%s\n", i + 1, when[behaviours[i].when], behaviours[i].name);
 		return 0;
 	}
+	if (argc == 2 && strcmp(argv[1], "--wait") == 0) /* the keeper tries its runtimes */
+		return pause();
 	number = number_of(argc, argv);
 	if (number < 1 || number > BEHAVIOURS)
 		return 2;

@@ -258,8 +258,8 @@ int main(int argc, char **argv)
 
 	name = name ? name + 1 : argc > 0 ? argv[0] : "hostile";
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);
-	/* a fake agent is installed under the real one's name */
-	if (strcmp(name, "cay-init") == 0)
+	/* installed in place of cay-init, whatever it is called there */
+	if (getpid() == 1 && strncmp(name, "hostile", strlen("hostile")) != 0)
 		return mode_agent(argc, argv);
 	if (strncmp(name, "hostile", strlen("hostile")) != 0)
 		return trap_sprung(name);

@@ -335,7 +335,7 @@ def behaviours():
     return [line.split("|") for line in out.splitlines()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hostile_cay(cay):
     """Daemons whose PID 1 is ours; the image says what it does."""
     with lib.Cay(BUILD, init=HOSTILE) as c:
