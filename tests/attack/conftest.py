@@ -159,7 +159,12 @@ def row(request, cay, canaries):
     def run(runtime="-", priv="-", also=()):
         r = Row(name, [cay, *also], canaries, runtime, priv)
         with r.oracle:
-            yield r
+            try:
+                yield r
+            except BaseException:
+                for c in [cay, *also]:
+                    print(*(f"{n} of {c.name}:\n{c.log(n)}" for n in c.logs), sep="\n")
+                raise
         found = [f"{kind} {what}" for kind, what in r.oracle.verdicts()]
         kinds = sorted({f.split()[0] for f in found}) or (["THROUGH"] if r.failures else ["HELD"])
         detail = "; ".join([*found, *r.failures]) or r.detail
