@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bare-crun STATE DIGEST INIT CGROUP DIRECTORY N - what crun alone costs
+ *
+ * The baseline of cold_create: `crun run` of `echo hi` to its end, N times, with the
+ * config.json, the overlay, the small mount namespace and the cgroups a sandbox
+ * gets.  All that Cay prepares for each sandbox is prepared here once, before the
+ * clock starts; the network namespace is crun's to make.
+ *
+ * DIRECTORY: an empty one, for upper, work and the stage.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/jsonw.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "keeper/overlay.h"
+#include "keeper/runtime.h"
+#include "keeper/start.h"
+
+#define NAME "bare"
+#define SAMPLES_MAX 10000
+
+static int open_dir(int at, const char *path, struct cay_err *err)
+{
+	int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", path) : fd;
+}
+
+static int make_disk(int dir, struct cay_err *err)
+{
+	static const char *const parts[] = { "disk", "disk/upper", "disk/work", "stage" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (mkdirat(dir, parts[i], 0755) < 0 ||
+		    fchownat(dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN, 0) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", parts[i]);
+	return 0;
+}
+
+static int parse_digest(const char *hex, uint8_t ret[static 32], struct cay_err *err)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < 64; i++) {
+		const char *at = hex[i] ? strchr(digits, hex[i]) : NULL;
+
+		if (!at)
+			return cay_fail(err, CAY_E_INVALID, "not a digest: %s", hex);
+		ret[i / 2] = (uint8_t)(ret[i / 2] << 4 | (at - digits));
+	}
+	return 0;
+}
+
+static int run_once(int cgroup, uint64_t *ret_ns, struct cay_err *err)
+{
+	static const char *const argv[] = { "crun",
+					    "--root=" STAGE_STATE,
+					    "--cgroup-manager=disabled",
+					    "run",
+					    "--bundle=" STAGE_BUNDLE "/" NAME,
+					    NAME,
+					    NULL };
+	struct spawn s = SPAWN_INIT(runtimes[RUNTIME_CRUN].path, argv);
+	auto_child child = CHILD_INIT;
+	char text[8] = "";
+	int out[2], status = -1, r;
+	uint64_t start;
+
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "pipe");
+	s.fds[0] = -EBADF;
+	s.fds[1] = out[1];
+	s.fds[2] = STDERR_FILENO;
+	s.n_fds = 3;
+	s.cgroup_fd = cgroup;
+	start = clk_boot_ns(&clk_system);
+	r = child_start(&s, &child, err);
+	if (r >= 0)
+		r = child_wait(&child, &status);
+	*ret_ns = clk_boot_ns(&clk_system) - start;
+	cay_closep(&out[1]);
+	if (r >= 0 &&
+	    (status != 0 || read(out[0], text, sizeof(text)) != 3 || memcmp(text, "hi\n", 3) != 0))
+		r = cay_fail(err, CAY_E_RUNTIME, "crun ended with %d and wrote '%.7s'", status,
+			     text);
+	cay_closep(&out[0]);
+	return r;
+}
+
+static int measure(const struct stage *stage, const struct box *b, size_t n, struct cay_err *err)
+{
+	static const char *const args[] = { "/bin/echo", "hi", NULL };
+	struct oci o = { .live = box_live(b),
+			 .name = NAME,
+			 .root = STAGE_ROOT,
+			 .args = args,
+			 .own_network = true };
+	auto_close int bundle = start_bundle(stage, &o, err);
+	auto_buf text = BUF_INIT(MIB(1));
+	struct jw w = jw_to(&text);
+
+	if (bundle < 0)
+		return bundle;
+	jw_object(&w, NULL);
+	jw_array(&w, "ns");
+	for (size_t i = 0; i < n; i++) {
+		uint64_t ns = 0;
+		int r = run_once(b->cgroup.v2, &ns, err);
+
+		if (r < 0)
+			return r;
+		jw_u64(&w, NULL, ns);
+	}
+	jw_end(&w);
+	jw_end(&w);
+	if (jw_done(&w) < 0 || puts(text.data) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "print");
+	return 0;
+}
+
+/* As the start verb does it, once. */
+static int prepare(struct keeper *k, struct box *b, const char *init, const char *stage_dir,
+		   struct cay_err *err)
+{
+	auto_overlay overlay = OVERLAY_INIT;
+	auto_close int tree = -EBADF;
+	int r = stage_make(stage_dir, init, &k->stage, err);
+
+	if (r >= 0)
+		r = cgroup_join_v1(&b->cgroup, err);
+	if (r >= 0)
+		r = overlay_open(k, b, &overlay, err);
+	if (r < 0)
+		return r;
+	tree = open_tree(b->cgroup.v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (tree < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup's directory");
+	r = stage_enter(&k->stage, err);
+	if (r >= 0)
+		r = overlay_mount(&overlay, box_live(b), err);
+	return r < 0 ? r : start_show_cgroup(tree, err);
+}
+
+static int bench(char **argv, size_t n, struct cay_err *err)
+{
+	static struct keeper k;
+	auto_buf images = BUF_INIT(256), stage = BUF_INIT(256);
+	auto_box b = BOX_INIT;
+	struct id tenant;
+	int r = id_new(ID_TENANT, 0, 0, &tenant);
+
+	if (r < 0 || id_new(ID_SANDBOX, 0, 0, &b.id) < 0 ||
+	    buf_printf(&images, "%s/images", argv[1]) < 0 ||
+	    buf_printf(&stage, "%s/stage", argv[5]) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "names");
+	id_format(&b.id, b.name);
+	b.record.range = VERB_RANGE_MAX; /* cayd counts from the other end */
+	r = parse_digest(argv[2], b.record.image, err);
+	if (r < 0)
+		return r;
+	k.images = open_dir(AT_FDCWD, images.data, err);
+	b.dir = k.images < 0 ? -EBADF : open_dir(AT_FDCWD, argv[5], err);
+	if (b.dir < 0)
+		return -ENOENT;
+	r = make_disk(b.dir, err);
+	if (r >= 0)
+		r = cgroups_open(argv[4], &k.cgroups, err);
+	if (r >= 0)
+		r = cgroup_make(&k.cgroups, &tenant, &b.id, box_live(&b), &b.cgroup, err);
+	if (r >= 0)
+		r = prepare(&k, &b, argv[3], stage.data, err);
+	return r < 0 ? r : measure(&k.stage, &b, n, err);
+}
+
+/* The cgroups are left to the caller: we are in them until we end. */
+int main(int argc, char **argv)
+{
+	struct cay_err err = {};
+	uint64_t n;
+
+	if (argc != 7 || str_u64(slice_of(argv[6]), 1, SAMPLES_MAX, &n) < 0) {
+		(void)fprintf(stderr, "bare-crun STATE DIGEST INIT CGROUP DIRECTORY N\n");
+		return 2;
+	}
+	if (bench(argv, n, &err) < 0) {
+		(void)fprintf(stderr, "bare-crun: %s\n", err.msg);
+		return 1;
+	}
+	return 0;
+}
