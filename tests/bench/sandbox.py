@@ -1,10 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/bench/sandbox.py BUILD [ROW...] - rows that need daemons, an image and sandboxes
+"""tests/bench/sandbox.py BUILD [GROUP...] - rows that need daemons, an image and sandboxes
 
 Starts a keeper and a cayd of its own (tests/lib/cay.py), lets build/tests/bench/client
 hold the clock, and prints a JSON line per row for dev/bench.  Ours and the baseline
-take turns in small rounds.  CAY_FULL=1 measures at the sizes the goals are for.
+take turns in small rounds, so that whatever else the machine does hits both.
+CAY_FULL=1 measures at the sizes the goals are for.
+
+    cold_create   create to the first byte of a command, against crun alone
+    docker        the same, against the Docker engine
+    exec_rtt      a command in a sandbox that is there, against a process on the host
+    scale         create_at_N, density: with many alive; then that nothing is left
 """
 import contextlib
 import json
@@ -14,12 +20,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "attack"))
+import calibrate  # noqa: E402
+import machine  # noqa: E402
 from cay import Cay, layout_of  # noqa: E402
 
 FULL = os.environ.get("CAY_FULL") == "1"
 IMAGE = "base"
+LAYOUT = pathlib.Path("build/images", IMAGE)
+CLIENTS = 4  # create and delete in parallel, where nobody holds the clock
+STEP = 500   # sandboxes between two looks at the memory that is left
+MOST, LEAST_FREE_KIB = 12000, 1536 * 1024
 
 
 def percentile(samples, p):
@@ -30,23 +44,47 @@ def ms(samples, p=50):
     return round(percentile(samples, p) / 1e6, 3)
 
 
-def row(name, samples, baseline_name, baseline, note):
-    print(json.dumps({"name": name, "unit": "ms", "n": len(samples),
-                      **{f"p{p}": ms(samples, p) for p in (50, 95, 99)},
-                      "baseline": {"name": baseline_name, "p50": ms(baseline)}, "note": note}), flush=True)
+def say(**row):
+    print(json.dumps(row), flush=True)
+
+
+def timed(name, samples, baseline_name, baseline, note):
+    say(name=name, unit="ms", n=len(samples), **{f"p{p}": ms(samples, p) for p in (50, 95, 99)},
+        baseline={"name": baseline_name, "p50": ms(baseline)}, note=note)
 
 
 class Bench:
     def __init__(self, build, cay):
-        self.programs, self.cay = pathlib.Path(build).resolve() / "tests/bench", cay
-        with layout_of(f"build/images/{IMAGE}") as tar:
+        self.programs, self.cay, self.ids = pathlib.Path(build).resolve() / "tests/bench", cay, []
+        with layout_of(LAYOUT) as tar:
             cay.image_import(IMAGE, tar)
         self.digest = next((cay.state / "images/sha256").iterdir()).name
 
+    # -- programs with a clock
+
+    def start(self, *args):
+        return subprocess.Popen([self.programs / "client", *map(str, args)], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, text=True)
+
     def client(self, *args, ids=()):
-        done = subprocess.run([self.programs / "client", *map(str, args)], input="".join(f"{i}\n" for i in ids),
-                              stdout=subprocess.PIPE, text=True, check=True)
-        return json.loads(done.stdout)
+        process = self.start(*args)
+        out, _ = process.communicate("".join(f"{i}\n" for i in ids))
+        if process.returncode:
+            raise RuntimeError(f"client {args[0]}: see above")
+        return json.loads(out)
+
+    def parallel(self, *args, shares):
+        """One client for each share: (more arguments, ids)."""
+        started = [(self.start(*args, *more), ids) for more, ids in shares]
+        for process, ids in started:  # small enough for a pipe, so nobody waits for the others
+            process.stdin.write("".join(f"{i}\n" for i in ids))
+            process.stdin.close()
+        out = [process.stdout.read() for process, _ in started]
+        for process, _ in started:
+            process.wait()
+        if any(process.returncode for process, _ in started):
+            raise RuntimeError(f"client {args[0]}: see above")
+        return [json.loads(o) for o in out]
 
     def cold(self, n):
         return self.client("cold", self.cay.socket, IMAGE, n)
@@ -57,6 +95,29 @@ class Bench:
             done = subprocess.run([self.programs / "bare-crun", self.cay.state, self.digest, self.cay.init,
                                    self.cay.cgroup, work, str(n)], stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout)["ns"]
+
+    # -- many sandboxes
+
+    def fill(self, size):
+        """Have so many alive; why not, when it cannot be done."""
+        more = size - len(self.ids)
+        shares = [((more * (i + 1) // CLIENTS - more * i // CLIENTS,), ()) for i in range(CLIENTS)]
+        why = None
+        for got in self.parallel("fill", self.cay.socket, IMAGE, shares=[s for s in shares if s[0][0]]):
+            self.ids += got["ids"]
+            why = why or got["stopped"]
+        return why
+
+    def each_answers(self):
+        return [ns for got in self.parallel("exec", self.cay.run / "box", 1,
+                                            shares=[((), self.ids[i::CLIENTS]) for i in range(CLIENTS)])
+                for ns in got["ns"]]
+
+    def empty(self):
+        ids, self.ids = self.ids, []
+        return [ns for got in self.parallel("empty", self.cay.socket,
+                                            shares=[((), ids[i::CLIENTS]) for i in range(CLIENTS)])
+                for ns in got["ns"]]
 
 
 def cold_create(b):
@@ -69,15 +130,127 @@ def cold_create(b):
         ours += got["ns"]
         created += got["create_ns"]
         bare += b.crun(n)
-    row("cold_create", ours, "crun run of the same bundle", bare,
-        f"create to first byte of echo; create alone {ms(created)} ms; goal 1.6")
+    timed("cold_create", ours, "crun run of the same bundle", bare,
+          f"create to first byte of echo; create alone {ms(created)} ms; goal ratio 1.6")
 
 
-ROWS = {f.__name__: f for f in (cold_create,)}
+@contextlib.contextmanager
+def dockerd(cay):
+    """Debian's, with the same image; its cgroups are below ours."""
+    work = tempfile.mkdtemp(dir="/var/tmp")
+    sock, log = os.path.join(work, "sock"), os.path.join(work, "log")
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            ["dockerd", "--data-root", work + "/data", "--exec-root", work + "/exec", "-p", work + "/pid",
+             "-H", "unix://" + sock, "--iptables=false", "--ip6tables=false", "--bridge=none",
+             f"--cgroup-parent={cay.cgroup}/docker"], stdout=out, stderr=out)
+    try:
+        if not calibrate.up(sock, process, time.monotonic() + 60):
+            raise RuntimeError("dockerd did not start:\n" + pathlib.Path(log).read_text()[-2000:])
+        manifest = json.loads(blob(json.loads((LAYOUT / "index.json").read_text())["manifests"][0]).read_text())
+        with open(blob(manifest["layers"][0]), "rb") as layer:
+            calibrate.call(sock, "POST", f"/images/create?fromSrc=-&repo={IMAGE}&tag=1", layer, "application/x-tar")
+        yield sock
+    finally:
+        process.terminate()
+        process.wait(60)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def blob(descriptor):
+    return LAYOUT / "blobs" / descriptor["digest"].replace(":", "/")
+
+
+def docker(b):
+    rounds, n = (20, 5) if FULL else (4, 3)
+    ours, theirs = [], []
+    with dockerd(b.cay) as sock:
+        version = json.loads(calibrate.call(sock, "GET", "/version"))["Version"]
+        b.client("docker", sock, IMAGE + ":1", 1)
+        for _ in range(rounds):
+            ours += b.cold(n)["ns"]
+            theirs += b.client("docker", sock, IMAGE + ":1", n)["ns"]
+    timed("cold_create_docker", ours, f"dockerd {version}: create, start, exec", theirs,
+          "the same client over both unix sockets, no network; goal ratio 0.15")
+
+
+def exec_rtt(b):
+    rounds, n = (50, 20) if FULL else (20, 5)
+    ours, bare = [], []
+    b.fill(5)
+    for _ in range(rounds):
+        ours += b.client("exec", b.cay.run / "box", n, ids=b.ids)["ns"]
+        bare += b.client("spawn", "/bin/true", n * 5)["ns"]
+    b.empty()
+    timed("exec_rtt", ours, "posix_spawn and wait on the host", bare,
+          "/bin/true waited for, a connection to PID 1 each; goal p50 1.0 ms")
+
+
+def scale(b):
+    """create_at_N and density share the sandboxes: making thousands takes minutes."""
+    sizes, n = ((1000, 5000), 40) if FULL else ((200,), 30)
+    b.cold(5)
+    before = machine.settled_counts(b.cay)
+    none = b.cold(n)["ns"]
+    empty = machine.memory()
+    sampled = {}
+    for size in sizes:
+        why = b.fill(size)
+        if why:
+            raise RuntimeError(f"{len(b.ids)} alive of {size}: {why}")
+        full = machine.memory()
+        sampled[size] = b.cold(n)["ns"]
+    answers = b.each_answers()
+    density(b, empty, full, answers)
+    if FULL:
+        limit(b)
+    taken = b.empty()
+    left = machine.left_over(b.cay, before)
+    again = b.cold(n)["ns"]
+    for size, samples in sampled.items():
+        timed(f"create_at_{size}", samples, "with none alive", none,
+              f"cold_create with {size} alive; with none again at the end {ms(again)} ms; "
+              f"goal ratio {'2.0' if size > 1000 else '1.2'}")
+    say(name="left_over", unit="count", n=len(taken), value=sum(abs(x) for x in left.values()),
+        baseline={"name": "mounts, cgroups, namespaces, processes, directories, fds", "value": 1},
+        note=f"must be 0: {left or 'nothing'}; delete p50 {ms(taken)} ms, {CLIENTS} at a time")
+
+
+def density(b, empty, full, answers):
+    n = len(b.ids)
+    pss = machine.pss(b.cay, b.ids[::max(1, n // 100)])
+    used = (empty["MemAvailable"] - full["MemAvailable"]) / n * 1024 / 1e6
+    slab = (full["SUnreclaim"] - empty["SUnreclaim"]) / n
+    top = ", ".join(f"{name} {kib / n:.1f}" for name, kib in machine.slab_growth(empty, full)[:8])
+    say(name="density", unit="MB", n=n, value=round(used, 3), baseline={"name": "the goal", "value": 1.2},
+        note=f"memory a sandbox, {n} alive, each answered an exec (p50 {ms(answers)} ms, {CLIENTS} at a time); "
+             f"PSS of PID 1 {pss:.0f} KiB, unreclaimable slab {slab:.0f} KiB: {top}")
+
+
+def limit(b):
+    """As many as the machine carries."""
+    start, why = machine.memory(), None
+    had = len(b.ids)
+    while not why and len(b.ids) < MOST and machine.memory(drop=False)["MemAvailable"] > LEAST_FREE_KIB:
+        why = b.fill(min(MOST, len(b.ids) + STEP))
+    now, n = machine.memory(), len(b.ids)
+    why = why or ("the bench's own limit" if n >= MOST else "memory")
+    more = max(1, n - had)
+    top = ", ".join(f"{name} {kib / more:.1f}" for name, kib in machine.slab_growth(start, now)[:8])
+    say(name="density_most", unit="count", n=n, value=n, baseline={"name": "the goal", "value": 10000},
+        note=f"stopped by: {why}; {(start['MemAvailable'] - now['MemAvailable']) / more * 1.024 / 1000:.3f} MB each "
+             f"beyond {had}, KiB of slab: {top}")
+
+
+GROUPS = {f.__name__: f for f in (cold_create, docker, exec_rtt, scale)}
 
 if __name__ == "__main__":
-    build, names = sys.argv[1], sys.argv[2:] or list(ROWS)
+    build, names = sys.argv[1], sys.argv[2:] or list(GROUPS)
     with Cay(build) as cay:
         bench = Bench(build, cay)
-        for name in names:
-            ROWS[name](bench)
+        try:
+            for name in names:
+                GROUPS[name](bench)
+        finally:
+            if bench.ids:
+                bench.empty()
