@@ -195,10 +195,12 @@ static void default_signals(void)
 /* The OOM killer spares PID 1, not what it starts. */
 static void forget_oom_score(void)
 {
-	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	auto_close int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	char sign;
 
-	if (fd >= 0)
-		(void)path_write_all(fd, "0", 1);
+	/* where PID 1 could not be given a score below 0, they go above it */
+	if (fd >= 0 && pread(fd, &sign, 1, 0) == 1)
+		(void)path_write_all(fd, sign == '-' ? "0" : "500", sign == '-' ? 1 : 3);
 }
 
 static void settle(const struct child_plan *plan)

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "init/child.h"
@@ -36,8 +37,12 @@ static int die(const char *what, int r)
  * any process when it is not PID 1 (tests), or are its own doing (SIGPIPE). */
 static void ignore_signals(void)
 {
+	static const uint64_t to_default[4] = {}; /* the kernel's struct: handler 0, no flags */
 	struct sigaction sa = { .sa_handler = SIG_IGN };
 
+	/* whoever started us may ignore some; the C library will not let us touch 32 and 33 */
+	for (int i = 1; i <= 64; i++)
+		(void)syscall(SYS_rt_sigaction, i, to_default, NULL, sizeof(uint64_t));
 	for (size_t i = 0; i < CHILD_IGNORED_N; i++)
 		(void)sigaction(child_ignored[i], &sa, NULL);
 }
