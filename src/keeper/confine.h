@@ -21,6 +21,9 @@
  *
  * The directory that becomes its root belongs to real root, so that it can make
  * entries only below what was put there for it.
+ *
+ * It is cloned, not executed: it knows the memory of the process that made it,
+ * which therefore keeps no secrets, and that process has one thread.
  */
 #include <stdint.h>
 

@@ -49,7 +49,7 @@ struct job {
 	uint64_t max_bytes;
 };
 
-static int open_dir(int dirfd, const char *name)
+static int make_dir(int dirfd, const char *name)
 {
 	if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
 		return -errno;
@@ -86,7 +86,7 @@ static int work_init(int images_fd, struct work *w)
 {
 	int r;
 
-	w->tmp_fd = open_dir(images_fd, "tmp");
+	w->tmp_fd = make_dir(images_fd, "tmp");
 	if (w->tmp_fd < 0)
 		return w->tmp_fd;
 	r = work_name(w);
@@ -243,7 +243,7 @@ static int check_tree(const struct work *w, struct cay_err *err)
 /* Whole and on disk before it has its name. */
 static int publish(int images_fd, const struct work *w, const struct digest *d, struct cay_err *err)
 {
-	auto_close int all = open_dir(images_fd, "sha256");
+	auto_close int all = make_dir(images_fd, "sha256");
 	char hex[DIGEST_HEX_LEN + 1];
 
 	if (all < 0)
@@ -303,8 +303,8 @@ int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added 
 /* Renamed first: an image is there whole, or not at all. */
 int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err *err)
 {
-	auto_close int all = open_dir(images_fd, "sha256");
-	auto_work w = { .tmp_fd = open_dir(images_fd, "tmp"), .fd = -EBADF };
+	auto_close int all = make_dir(images_fd, "sha256");
+	auto_work w = { .tmp_fd = make_dir(images_fd, "tmp"), .fd = -EBADF };
 	char hex[DIGEST_HEX_LEN + 1];
 	struct digest d;
 	int r;

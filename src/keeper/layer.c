@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keeper/layer.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/str.h"
+#include "keeper/archive-internal.h"
 #include "keeper/rootfs.h"
 
 #define WHITEOUT ".wh."
 #define WHITEOUT_META ".wh..wh."
 #define WHITEOUT_ALL ".wh..wh..opq"
-
-#define auto_archive CAY_CLEANUP(archive_freep) struct archive *
-
-static void archive_freep(struct archive **a)
-{
-	if (*a)
-		(void)archive_read_free(*a);
-}
 
 /* The tar inside a blob, uncompressed. */
 struct stream {

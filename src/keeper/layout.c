@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keeper/layout.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "keeper/archive-internal.h"
 
 #define CHUNK KIB(256)
 #define BLOBS_DIR "blobs/sha256/"
@@ -17,14 +16,6 @@ struct scan {
 	uint64_t at;
 	char *chunk;
 };
-
-#define auto_archive CAY_CLEANUP(archive_freep) struct archive *
-
-static void archive_freep(struct archive **a)
-{
-	if (*a)
-		(void)archive_read_free(*a);
-}
 
 static ssize_t read_at(int fd, void *p, size_t n, uint64_t at)
 {

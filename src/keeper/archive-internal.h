@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_KEEPER_ARCHIVE_INTERNAL_H
+#define CAY_KEEPER_ARCHIVE_INTERNAL_H
+/* archive - libarchive, and who frees its readers */
+#include <archive.h>
+#include <archive_entry.h>
+
+#include "base/mem.h"
+
+#define auto_archive CAY_CLEANUP(archive_freep) struct archive *
+
+static inline void archive_freep(struct archive **a)
+{
+	if (*a)
+		(void)archive_read_free(*a);
+}
+#endif
