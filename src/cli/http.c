@@ -85,7 +85,14 @@ static int on_value(llhttp_t *p, const char *at, size_t n)
 
 static int on_value_complete(llhttp_t *p)
 {
-	((struct http *)p->data)->name_len = 0;
+	struct http *h = p->data;
+	size_t size;
+	char *to = kept_here(h, &size);
+
+	/* llhttp leaves the white space behind a value */
+	for (size_t n = h->value_len; to && n && (to[n - 1] == ' ' || to[n - 1] == '\t'); n--)
+		to[n - 1] = 0;
+	h->name_len = 0;
 	return 0;
 }
 

@@ -11,8 +11,6 @@ static ssize_t refuse(struct stream *s)
 
 static bool in_order(const struct stream *s, const struct frame *f)
 {
-	if (s->over)
-		return false;
 	if (f->type >= FRAME_END)
 		return true;
 	return (s->allowed & STREAM_BIT(f->stream)) && f->offset == s->next[f->stream];
@@ -77,7 +75,7 @@ ssize_t stream_read(struct stream *s, const uint8_t *in, size_t n, struct stream
 	size_t took;
 
 	*ret = (struct stream_item){};
-	if (s->refused || (s->over && n))
+	if (s->refused || (s->over && n)) /* nothing follows an end */
 		return refuse(s);
 	if (s->left)
 		return (ssize_t)pass_data(s, in, n, ret);
