@@ -4,7 +4,6 @@
 #include "cli/cmd.h"
 #include "cli/show.h"
 
-/* --scd is not in the table: it is for our own documents. */
 static int run_help(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(256));

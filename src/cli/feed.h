@@ -4,7 +4,8 @@
 /*
  * feed - our standard input, on its way to a command's
  *
- *	READ --bytes--> SEND --all sent--> READ ... --end of file--> REPLY --> CLOSE --> OVER
+ *	READ: bytes are read and sent; REPLY: a body is complete, its reply is not
+ *	here; CLOSE: end of file was told; OVER
  *
  * Bytes travel as the chunked body of exec.stdin on a connection of their own.
  * Standard input is read only when nothing is queued, so a command that does not

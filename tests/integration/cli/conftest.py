@@ -44,6 +44,6 @@ def pytest_runtest_logreport(report):
     global count
     if report.when == "call" or report.outcome != "passed":
         count += 1
-        word = "ok" if report.outcome == "passed" else "not ok" if report.outcome == "failed" else "ok"
+        word = "not ok" if report.outcome == "failed" else "ok"
         skip = " # SKIP" if report.outcome == "skipped" else ""
         print(f"\n{word} {count} - {report.nodeid.split('::')[-1]}{skip}", flush=True)
