@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "keeper/tree.h"
+#include "base/tree.h"
 
 #define BOX_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"

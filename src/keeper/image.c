@@ -17,10 +17,10 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "keeper/confine.h"
-#include "keeper/rootfs.h"
-#include "keeper/tree.h"
-#include "keeper/unpack.h"
+#include "unpack/confine.h"
+#include "unpack/rootfs.h"
+#include "base/tree.h"
+#include "unpack/unpack.h"
 
 static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk");
 

@@ -10,7 +10,7 @@
 #include "keeper/keeper.h"
 #include "keeper/probe.h"
 #include "keeper/runtime.h"
-#include "keeper/tree.h"
+#include "base/tree.h"
 #include "prog/prog.h"
 
 enum owner { ROOT, CONTROL };

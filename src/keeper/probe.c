@@ -17,7 +17,7 @@
 #include "base/spawn.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
-#include "keeper/tree.h"
+#include "base/tree.h"
 
 /* The last range: no sandbox gets it. */
 #define LIVE (VERB_RANGE_BASE + (VERB_RANGE_MAX + 1) * VERB_RANGE_IDS)

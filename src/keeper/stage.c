@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/path.h"
-#include "keeper/tree.h"
+#include "base/tree.h"
 
 #define INIT_MAX MIB(64)
 

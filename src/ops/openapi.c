@@ -177,12 +177,22 @@ static void write_paths(struct jw *w)
 	jw_end(w);
 }
 
-static bool is_query(const struct field_table *t)
+static bool uses(const struct field_table *t, const struct field_table *wanted)
+{
+	bool found = t == wanted;
+
+	for (size_t i = 0; t && !found && i < t->n; i++)
+		found = t->rows[i].sub && uses(t->rows[i].sub, wanted);
+	return found;
+}
+
+/* Some tables are between our own programs, and queries are parameters. */
+static bool is_body(const struct field_table *t)
 {
 	for (unsigned i = 0; i < OP_NUM; i++)
-		if (ops[i].query == t)
+		if (uses(ops[i].request, t) || uses(ops[i].response, t))
 			return true;
-	return false;
+	return uses(&error_body_table, t);
 }
 
 static void write_components(struct jw *w)
@@ -205,7 +215,7 @@ static void write_components(struct jw *w)
 	jw_end(w);
 	jw_object(w, "schemas");
 	for (size_t i = 0; field_tables[i]; i++)
-		if (!is_query(field_tables[i]))
+		if (is_body(field_tables[i]))
 			field_schema(field_tables[i], field_tables[i]->name, w);
 	jw_end(w);
 	jw_end(w);

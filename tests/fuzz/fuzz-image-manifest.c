@@ -5,8 +5,8 @@
  * table of image_config accepts.
  */
 #include "fuzz.h"
-#include "keeper/manifest.h"
-#include "keeper/unpack.h"
+#include "unpack/manifest.h"
+#include "unpack/unpack.h"
 #include "ops/types.h"
 
 static void check_config(const struct buf *json)

@@ -12,9 +12,9 @@
 
 #include "base/path.h"
 #include "fuzz.h"
-#include "keeper/layer.h"
-#include "keeper/tree.h"
-#include "keeper/unpack.h"
+#include "unpack/layer.h"
+#include "base/tree.h"
+#include "unpack/unpack.h"
 
 #define MAX_BYTES MIB(4) /* a bomb stops here */
 

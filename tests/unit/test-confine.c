@@ -19,8 +19,8 @@
 #include <sys/xattr.h>
 
 #include "base/path.h"
-#include "keeper/confine.h"
-#include "keeper/tree.h"
+#include "unpack/confine.h"
+#include "base/tree.h"
 #include "unit.h"
 
 #define FILE_MAX KIB(64)

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "keeper/confine.h"
-#include "keeper/digest.h"
+#include "unpack/confine.h"
+#include "unpack/digest.h"
 #include "keeper/image.h"
-#include "keeper/tree.h"
+#include "base/tree.h"
 #include "unit.h"
 
 #ifdef __aarch64__

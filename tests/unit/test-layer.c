@@ -17,9 +17,9 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "keeper/layer.h"
-#include "keeper/rootfs.h"
-#include "keeper/tree.h"
+#include "unpack/layer.h"
+#include "unpack/rootfs.h"
+#include "base/tree.h"
 #include "unit.h"
 
 #define MTIME 1700000000

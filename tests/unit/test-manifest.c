@@ -2,7 +2,7 @@
 /* $M, $I, $C, $T stand for media types, $Z for a digest, $A for our architecture. */
 #include <errno.h>
 
-#include "keeper/manifest.h"
+#include "unpack/manifest.h"
 #include "unit.h"
 
 #ifdef __aarch64__

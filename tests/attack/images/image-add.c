@@ -13,7 +13,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
-#include "keeper/digest.h"
+#include "unpack/digest.h"
 #include "keeper/image.h"
 
 static int print_added(const struct image_added *a)

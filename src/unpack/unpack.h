@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_UNPACK_H
-#define CAY_KEEPER_UNPACK_H
+#ifndef CAY_UNPACK_UNPACK_H
+#define CAY_UNPACK_UNPACK_H
 /*
  * unpack - the tar of an image layout becomes a tree and a config
  *
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "keeper/digest.h"
+#include "unpack/digest.h"
 
 #define UNPACK_CONFIG_MAX KIB(64)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/confine.h"
+#include "unpack/confine.h"
 
 #include <fcntl.h>
 #include <grp.h>

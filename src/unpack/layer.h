@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_LAYER_H
-#define CAY_KEEPER_LAYER_H
+#ifndef CAY_UNPACK_LAYER_H
+#define CAY_UNPACK_LAYER_H
 /*
  * layer - one tar of an image, onto the tree of those below it
  *
@@ -17,8 +17,8 @@
  *
  * Runs in the confined child only.
  */
-#include "keeper/layout.h"
-#include "keeper/manifest.h"
+#include "unpack/layout.h"
+#include "unpack/manifest.h"
 
 #define LAYER_ENTRIES_MAX 2000000
 

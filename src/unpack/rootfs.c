@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/rootfs.h"
+#include "unpack/rootfs.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
-#include "keeper/tree.h"
+#include "base/tree.h"
 
 /* Whose fault it is: the disk's, the machine's, or the image's. */
 static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const char *what)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_MANIFEST_H
-#define CAY_KEEPER_MANIFEST_H
+#ifndef CAY_UNPACK_MANIFEST_H
+#define CAY_UNPACK_MANIFEST_H
 /*
  * manifest - what an image says of itself, in JSON: index, manifest, config
  *
@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "keeper/layout.h"
+#include "unpack/layout.h"
 
 #define MANIFEST_LAYERS_MAX 128
 #define MANIFEST_CONFIG_MAX MIB(8)

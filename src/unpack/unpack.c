@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/unpack.h"
+#include "unpack/unpack.h"
 
 #include "base/path.h"
-#include "keeper/layer.h"
-#include "keeper/rootfs.h"
+#include "unpack/layer.h"
+#include "unpack/rootfs.h"
 
 #define auto_layout CAY_CLEANUP(layout_fini) struct layout
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/manifest.h"
+#include "unpack/manifest.h"
 
 #include <inttypes.h>
 #include <string.h>

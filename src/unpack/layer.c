@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/layer.h"
+#include "unpack/layer.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/str.h"
-#include "keeper/archive-internal.h"
-#include "keeper/rootfs.h"
+#include "unpack/archive-internal.h"
+#include "unpack/rootfs.h"
 
 #define WHITEOUT ".wh."
 #define WHITEOUT_META ".wh..wh."

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/layout.h"
+#include "unpack/layout.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "keeper/archive-internal.h"
+#include "unpack/archive-internal.h"
 
 #define CHUNK KIB(256)
 #define BLOBS_DIR "blobs/sha256/"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_ROOTFS_H
-#define CAY_KEEPER_ROOTFS_H
+#ifndef CAY_UNPACK_ROOTFS_H
+#define CAY_UNPACK_ROOTFS_H
 /*
  * rootfs - the tree an image becomes, entry by entry
  *

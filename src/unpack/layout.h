@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_LAYOUT_H
-#define CAY_KEEPER_LAYOUT_H
+#ifndef CAY_UNPACK_LAYOUT_H
+#define CAY_UNPACK_LAYOUT_H
 /*
  * layout - an OCI image layout in a plain tar: where its files lie, and blobs
  *
@@ -14,7 +14,7 @@
  */
 #include "base/buf.h"
 #include "base/err.h"
-#include "keeper/digest.h"
+#include "unpack/digest.h"
 
 #define LAYOUT_BLOBS_MAX 4096
 #define LAYOUT_ENTRIES_MAX 65536

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/tree.h"
+#include "base/tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "keeper/digest.h"
+#include "unpack/digest.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

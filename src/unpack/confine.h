@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_CONFINE_H
-#define CAY_KEEPER_CONFINE_H
+#ifndef CAY_UNPACK_CONFINE_H
+#define CAY_UNPACK_CONFINE_H
 /*
  * confine - a child that may be taken over without anybody caring
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_TREE_H
-#define CAY_KEEPER_TREE_H
+#ifndef CAY_BASE_TREE_H
+#define CAY_BASE_TREE_H
 /*
  * tree - remove a directory tree that strangers made
  *

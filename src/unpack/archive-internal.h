@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_ARCHIVE_INTERNAL_H
-#define CAY_KEEPER_ARCHIVE_INTERNAL_H
+#ifndef CAY_UNPACK_ARCHIVE_INTERNAL_H
+#define CAY_UNPACK_ARCHIVE_INTERNAL_H
 /* archive - libarchive, and who frees its readers */
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_KEEPER_DIGEST_H
-#define CAY_KEEPER_DIGEST_H
+#ifndef CAY_UNPACK_DIGEST_H
+#define CAY_UNPACK_DIGEST_H
 /*
  * digest - SHA-256, as images are named by it
  */
