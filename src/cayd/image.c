@@ -98,7 +98,7 @@ static char *copy_text(struct pool *pool, const char *s)
 /* A row of its own from a decoded one. */
 static int add_row(struct images *all, const struct stored *s, struct cay_err *err)
 {
-	auto_ptr(image_row) r = calloc(1, sizeof(*r));
+	auto_ptr(image_row) r = all->n < IMAGES_MAX ? calloc(1, sizeof(*r)) : NULL;
 	const struct field_map *env = &s->config.env;
 
 	if (all->n == IMAGES_MAX)

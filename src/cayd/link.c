@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/link.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -311,16 +312,14 @@ static void link_poll(struct link *l)
 void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
 {
 	size_t size = verb_row(verb)->request_size;
+	struct call *c = l->poll && l->n_calls < LINK_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
 	struct cay_err err = {};
-	struct call *c = NULL;
 
-	if (!l->poll)
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
-	else if (l->n_calls >= LINK_CALLS_MAX)
-		(void)cay_fail(&err, CAY_E_CAPACITY, "too many calls to cay-keeper under way");
-	else if (size > sizeof(c->request) || !(c = calloc(1, sizeof(*c))))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-	if (err.code) {
+	assert(size <= sizeof(c->request));
+	if (!c) {
+		(void)cay_fail(&err, l->poll ? CAY_E_CAPACITY : CAY_E_UNAVAILABLE, "%s",
+			       l->poll ? "too many calls to cay-keeper under way"
+				       : "cay-keeper is not there");
 		fn(arg, &err, NULL, -EBADF);
 		return;
 	}

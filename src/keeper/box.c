@@ -81,24 +81,20 @@ static int lock_dir(int boxes, const char *name)
 	}
 }
 
-int box_open(const struct keeper *k, const struct id *id, uint64_t generation, struct box *ret,
+int box_open(const struct keeper *k, const struct id *id, uint64_t generation, struct box *b,
 	     struct cay_err *err)
 {
-	auto_box b = BOX_INIT;
-
-	b.id = *id;
-	id_format(id, b.name);
-	b.dir = lock_dir(k->boxes, b.name);
-	if (b.dir < 0)
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", b.name);
-	box_record_read(b.dir, &b.record);
+	b->id = *id;
+	id_format(id, b->name);
+	b->dir = lock_dir(k->boxes, b->name);
+	if (b->dir < 0)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", b->name);
+	box_record_read(b->dir, &b->record);
 	/* one without a record is a crash's, of no generation */
-	if (b.record.magic && b.record.generation != generation)
-		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", b.name);
-	if (b.record.magic)
-		(void)cgroup_open(&k->cgroups, &b.record.tenant, id, &b.cgroup);
-	*ret = b;
-	b = BOX_INIT;
+	if (b->record.magic && b->record.generation != generation)
+		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", b->name);
+	if (b->record.magic)
+		(void)cgroup_open(&k->cgroups, &b->record.tenant, id, &b->cgroup);
 	return 0;
 }
 

@@ -38,9 +38,9 @@ struct box {
 
 /* Lock and open; CAY_E_NOT_FOUND when there is none or its generation is another.
  * One that was never finished has no generation and a record of zeros: only
- * `remove` can use it. */
+ * `remove` can use it.  b is BOX_INIT before, and to be finished also on failure. */
 [[nodiscard]] int box_open(const struct keeper *k, const struct id *id, uint64_t generation,
-			   struct box *ret, struct cay_err *err);
+			   struct box *b, struct cay_err *err);
 void box_fini(struct box *b);
 /* The record in boxes/<id>; all zero when it was never whole, or dir is none. */
 void box_record_read(int dir, struct box_record *ret);

@@ -192,33 +192,30 @@ static int make_pair(int top, const char *tenant, const char *sandbox, bool v2)
 }
 
 int cgroup_make(const struct cgroups *all, const struct id *tenant, const struct id *sandbox,
-		uid_t root, struct cgroup *ret, struct cay_err *err)
+		uid_t root, struct cgroup *c, struct cay_err *err)
 {
 	static const char *const given[] = { "", "cgroup.procs" };
 	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
-	auto_cgroup c = CGROUP_INIT;
 
 	id_format(tenant, tn);
 	id_format(sandbox, sb);
-	c.v2 = make_pair(all->v2, tn, sb, true);
-	if (c.v2 < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -c.v2, "make the cgroup of %s", sb);
+	c->v2 = make_pair(all->v2, tn, sb, true);
+	if (c->v2 < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup of %s", sb);
 	for (int i = 0; i < CG_NUM; i++) {
 		if (all->v1[i] < 0)
 			continue;
-		c.v1[i] = make_pair(all->v1[i], tn, sb, false);
-		if (c.v1[i] < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, -c.v1[i],
+		c->v1[i] = make_pair(all->v1[i], tn, sb, false);
+		if (c->v1[i] < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -c->v1[i],
 					    "make the %s cgroup of %s", controllers[i], sb);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
-		if (fchownat(c.v2, given[i], root, root,
+		if (fchownat(c->v2, given[i], root, root,
 			     AT_SYMLINK_NOFOLLOW | (given[i][0] ? 0 : AT_EMPTY_PATH)) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "give %s its cgroup", sb);
-	if (write_file(c.v2, "cgroup.max.descendants", DESCENDANTS) < 0)
+	if (write_file(c->v2, "cgroup.max.descendants", DESCENDANTS) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bound the cgroups of %s", sb);
-	*ret = c;
-	c = CGROUP_INIT;
 	return 0;
 }
 

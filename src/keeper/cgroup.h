@@ -40,9 +40,10 @@ struct cgroup {
 [[nodiscard]] int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err);
 
 /* Make a sandbox's cgroups; what is there already is taken.  root owns the v2
- * directory and the two files by which processes are moved, nothing else. */
+ * directory and the file by which processes are moved, nothing else.  c is
+ * CGROUP_INIT before, and to be finished also on failure. */
 [[nodiscard]] int cgroup_make(const struct cgroups *all, const struct id *tenant,
-			      const struct id *sandbox, uid_t root, struct cgroup *ret,
+			      const struct id *sandbox, uid_t root, struct cgroup *c,
 			      struct cay_err *err);
 /* -ENOENT when it has none on v2; those of v1 are opened as far as they exist. */
 [[nodiscard]] int cgroup_open(const struct cgroups *all, const struct id *tenant,

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "base/tree.h"
 #include "unpack/confine.h"
 #include "unpack/rootfs.h"
-#include "base/tree.h"
 #include "unpack/unpack.h"
 
 static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk");

@@ -7,10 +7,10 @@
 
 #include "base/fault.h"
 #include "base/path.h"
+#include "base/tree.h"
 #include "keeper/keeper.h"
 #include "keeper/probe.h"
 #include "keeper/runtime.h"
-#include "base/tree.h"
 #include "prog/prog.h"
 
 enum owner { ROOT, CONTROL };

@@ -15,9 +15,9 @@
 
 #include "base/path.h"
 #include "base/spawn.h"
+#include "base/tree.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
-#include "base/tree.h"
 
 /* The last range: no sandbox gets it. */
 #define LIVE (VERB_RANGE_BASE + (VERB_RANGE_MAX + 1) * VERB_RANGE_IDS)

@@ -150,7 +150,8 @@ static int fill_sys(int root, struct cay_err *err)
 	for (size_t i = 0; cpu >= 0 && r >= 0 && i < ARRAY_SIZE(files); i++)
 		r = path_write(cpu, files[i], text.data, text.len, 0444);
 	if (cpu < 0 || r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, cpu < 0 ? -cpu : -r, "fill " OCI_SOURCE_SYS);
+		return cay_fail_sys(err, CAY_E_INTERNAL, cpu < 0 ? -cpu : -r,
+				    "fill " OCI_SOURCE_SYS);
 	return 0;
 }
 

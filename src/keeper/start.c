@@ -12,10 +12,10 @@
 
 #include "base/path.h"
 #include "keeper/box.h"
-#include "oci/template.h"
 #include "keeper/overlay.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
+#include "oci/template.h"
 
 #define RUNTIME_MS 30000
 #define CONFIG_MAX KIB(64)

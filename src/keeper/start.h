@@ -3,8 +3,8 @@
 #define CAY_KEEPER_START_H
 /* start - the steps of the start verb that probes take too */
 #include "base/err.h"
-#include "oci/template.h"
 #include "keeper/stage.h"
+#include "oci/template.h"
 
 /* Put the calling worker into a new network namespace with `lo` alone. */
 [[nodiscard]] int start_network(struct cay_err *err);

@@ -5,9 +5,9 @@
  * table of image_config accepts.
  */
 #include "fuzz.h"
+#include "ops/types.h"
 #include "unpack/manifest.h"
 #include "unpack/unpack.h"
-#include "ops/types.h"
 
 static void check_config(const struct buf *json)
 {

@@ -19,9 +19,9 @@
 #include <sys/xattr.h>
 
 #include "base/path.h"
-#include "unpack/confine.h"
 #include "base/tree.h"
 #include "unit.h"
+#include "unpack/confine.h"
 
 #define FILE_MAX KIB(64)
 #define KEPT_FD 5 /* 3 and 4 are the parent's and the tree's, closed by then */

@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
+#include "base/tree.h"
+#include "keeper/image.h"
+#include "unit.h"
 #include "unpack/confine.h"
 #include "unpack/digest.h"
-#include "keeper/image.h"
-#include "base/tree.h"
-#include "unit.h"
 
 #ifdef __aarch64__
 #define ARCH "arm64"

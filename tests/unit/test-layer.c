@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "unpack/layer.h"
-#include "unpack/rootfs.h"
 #include "base/tree.h"
 #include "unit.h"
+#include "unpack/layer.h"
+#include "unpack/rootfs.h"
 
 #define MTIME 1700000000
 #define LAYERS_MAX 4

@@ -2,8 +2,8 @@
 /* $M, $I, $C, $T stand for media types, $Z for a digest, $A for our architecture. */
 #include <errno.h>
 
-#include "unpack/manifest.h"
 #include "unit.h"
+#include "unpack/manifest.h"
 
 #ifdef __aarch64__
 #define ARCH "arm64"

@@ -13,8 +13,8 @@
 
 #include "base/path.h"
 #include "base/str.h"
-#include "unpack/digest.h"
 #include "keeper/image.h"
+#include "unpack/digest.h"
 
 static int print_added(const struct image_added *a)
 {
