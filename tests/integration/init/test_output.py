@@ -94,6 +94,34 @@ def test_drop_counts_every_byte(init):
     assert first == n - MIB and len(r.read()) == MIB
 
 
+def test_raw_output_ends_at_a_gap(init):
+    """Bytes alone cannot say what is missing; who asks again is told where it goes on."""
+    c = init.client
+    n = 32 * MIB
+    ident = c.detach("/usr/bin/python3", "-c", WRITER % n, output="drop")
+    r = c.output(ident, follow="true")
+    wait_for(lambda: c.exec(ident).json()["state"] == "ended", 60)
+    got = len(r.read())
+    assert int(r.headers["Cay-Offset"]) + got < n
+    r = c.output(ident, offset=int(r.headers["Cay-Offset"]) + got, follow="true")
+    assert int(r.headers["Cay-Offset"]) == n - MIB and len(r.read()) == MIB
+
+
+def test_closing_its_output_is_not_its_end(init):
+    e = init.client.sh("echo x; exec >&- 2>&-; sleep 0.1; exit 3").json()
+    assert e["stdout"] == "x\n" and e["end"]["exit_code"] == 3
+
+
+def test_a_blocked_writer_goes_on_when_somebody_reads(init):
+    c = init.client
+    n = 3 * MIB
+    ident = c.detach("/usr/bin/python3", "-c", WRITER % n, output="block")
+    wait_for(lambda: c.exec(ident).json()["stdout_bytes"] == MIB // 2, what="half a ring, then it waits")
+    assert c.exec(ident).json()["state"] == "running"
+    got = c.output(ident, follow="true").read()
+    assert hashlib.sha256(got).hexdigest() == expected(n)
+
+
 def test_drop_never_waits_for_a_reader(init):
     e = init.client.sh("yes | head -c 50000000", detach=True).json()
     wait_for(lambda: init.client.exec(e["id"]).json()["state"] == "ended", 20)
