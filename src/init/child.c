@@ -7,7 +7,6 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -218,6 +217,7 @@ static void settle(const struct child_plan *plan)
 	(void)syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
 	(void)umask(022);
 	(void)setrlimit(RLIMIT_CORE, &no_core);
+	(void)setrlimit(RLIMIT_NOFILE, plan->nofile);
 }
 
 void child_run(const struct child_plan *plan)

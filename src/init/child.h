@@ -9,6 +9,8 @@
  * planted there can hold up or mislead PID 1.  Success is silent: the report pipe
  * closes with exec.  Failure is one struct child_report, smaller than PIPE_BUF.
  */
+#include <sys/resource.h>
+
 #include "base/err.h"
 #include "ops/types.h"
 
@@ -26,6 +28,7 @@ struct child_plan {
 	int stdio[3];
 	int report;
 	int cgroup; /* or negative */
+	const struct rlimit *nofile;
 };
 
 /* What PID 1 ignores and a child must not; all else is default across exec. */

@@ -9,6 +9,7 @@
  * hostile to it; what asks from outside is bounded by tables (JOBS_*, the
  * server's limits, one memory budget for all output).
  */
+#include <sys/resource.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -20,6 +21,8 @@
 #define JOBS_FINISHED 256
 #define OUTPUT_BUDGET MIB(16)
 #define CLAIM_POOL KIB(512)
+/* Connections, five fds a live job, two for each that left a writer behind. */
+#define FDS_WANTED 2048
 
 struct job;
 
@@ -28,7 +31,8 @@ struct init {
 	uv_signal_t child;
 	uv_timer_t sweep; /* of cgroups that were not empty when their job ended */
 	const struct clk *clk;
-	int cgroup; /* our own directory; -EBADF with --no-cgroup */
+	int cgroup;           /* our own directory; -EBADF with --no-cgroup */
+	struct rlimit nofile; /* as it was when we started; programs get it back */
 	struct ring_budget budget;
 	struct job *oldest, *newest;
 	unsigned live, finished;

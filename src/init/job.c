@@ -343,6 +343,7 @@ static int fork_child(struct job *j, const struct exec_run *req, const struct pi
 		.stdio = { p->in[0], p->out[1], p->err[1] },
 		.report = p->report[1],
 		.cgroup = j->cgroup,
+		.nofile = &j->init->nofile,
 	};
 	pid_t pid = fork();
 

@@ -82,6 +82,18 @@ static int take_fds(bool with_cgroup, int *ret_cgroup)
 	return 0;
 }
 
+static int raise_fds(struct init *in)
+{
+	struct rlimit more;
+
+	if (getrlimit(RLIMIT_NOFILE, &in->nofile) < 0)
+		return -errno;
+	more = in->nofile;
+	if (more.rlim_cur < FDS_WANTED)
+		more.rlim_cur = more.rlim_max < FDS_WANTED ? more.rlim_max : FDS_WANTED;
+	return setrlimit(RLIMIT_NOFILE, &more) < 0 ? -errno : 0;
+}
+
 static void on_child(uv_signal_t *s, int)
 {
 	job_reap(s->data);
@@ -133,9 +145,11 @@ int main(int argc, char **argv)
 	ignore_signals();
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	r = child_caps_lower();
+	r = raise_fds(&in);
+	if (r >= 0)
+		r = child_caps_lower();
 	if (r < 0)
-		return die("capabilities", r);
+		return die("limits and capabilities", r);
 	r = start_loop(&in);
 	if (r < 0)
 		return die("the loop", r);

@@ -39,7 +39,7 @@ def cgroup_root():
 class Init:
     """A running cay-init: a client, and what the host can see of it."""
 
-    def __init__(self, cgroups=True, root=None):
+    def __init__(self, cgroups=True, prefix=()):
         self.dir = tempfile.mkdtemp(dir="/tmp")
         self.cgroup = None
         path = self.dir + "/s"
@@ -65,7 +65,7 @@ class Init:
                     os.close(fd)
 
         self.process = subprocess.Popen(
-            ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", os.path.abspath(BINARY)]
+            ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *prefix, os.path.abspath(BINARY)]
             + ([] if cgroups else ["--no-cgroup"]),
             preexec_fn=prepare, pass_fds=(3, 4) if cgroups else (3,), stdin=subprocess.DEVNULL)
         os.close(high)
@@ -142,6 +142,17 @@ class Init:
 @pytest.fixture
 def init():
     i = Init()
+    yield i
+    i.stop()
+
+
+CAPS = "chown dac_override fowner setuid setgid kill net_bind_service"
+
+
+@pytest.fixture
+def confined():
+    """With the capabilities a sandbox has."""
+    i = Init(prefix=["setpriv", "--bounding-set", ",".join(["-all"] + ["+" + c for c in CAPS.split()])])
     yield i
     i.stop()
 

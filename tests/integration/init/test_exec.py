@@ -120,6 +120,34 @@ def test_pid_1_works_with_three_capabilities_only(init):
     assert "NoNewPrivs:\t1" in text
 
 
+def test_root_inside_has_what_pid_1_was_permitted(confined):
+    seven = sum(1 << n for n in (0, 1, 3, 5, 6, 7, 10))
+
+    def caps(user):
+        text = confined.client.sh("cat /proc/self/status", user=user).json()["stdout"]
+        return [int(l.split()[1], 16) for l in text.splitlines() if l.startswith(("CapPrm", "CapEff"))]
+
+    assert caps("root") == [seven, seven]
+    assert caps("nobody") == [0, 0]
+    assert confined.client.sh("touch /tmp/x && chown nobody /tmp/x && stat -c %U /tmp/x").json()["stdout"] == "nobody\n"
+
+
+def test_nobody_inside_can_hurt_or_read_pid_1(confined):
+    c = confined.client
+    for user in ["root", "nobody"]:
+        c.sh("for s in KILL STOP TERM INT HUP QUIT SEGV USR1 PIPE ALRM 35 64; do kill -$s 1; done", user=user)
+        e = c.sh("cat /proc/1/environ /proc/1/maps; ls /proc/1/fd/4/ /proc/1/root/; readlink /proc/1/exe /proc/1/fd/3; "
+                 "exit 0", user=user).json()
+        assert e["stdout"] == "" and e["stderr"].count("denied") >= 4, e
+    assert c.run("true").json()["end"]["exit_code"] == 0
+
+
+def test_limits_are_as_they_were(init):
+    import resource
+    e = init.client.sh("ulimit -Sn; ulimit -Hn").json()
+    assert [int(x) for x in e["stdout"].split()] == list(resource.getrlimit(resource.RLIMIT_NOFILE))
+
+
 def test_a_command_starts_clean(init):
     """Own session, default signals, no fd but three, no core, umask 022, the OOM score of everybody."""
     script = r"""
