@@ -73,6 +73,7 @@ class Init:
         self.client = Client(path)
         self.pid = None
         wait_for(self.find_pid, what="cay-init")
+        assert self.client.ask("GET", "/v1/hello").status == 200  # set up and serving
 
     def find_pid(self):
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
