@@ -29,7 +29,6 @@ struct job;
 struct init {
 	uv_loop_t loop;
 	uv_signal_t child;
-	uv_timer_t sweep; /* of cgroups that were not empty when their job ended */
 	const struct clk *clk;
 	int cgroup;           /* our own directory; -EBADF with --no-cgroup */
 	struct rlimit nofile; /* as it was when we started; programs get it back */

@@ -13,8 +13,6 @@
 #include "init/feed.h"
 #include "init/signals.h"
 
-#define SWEEP_MS 500
-
 static void link_last(struct job *j)
 {
 	struct init *in = j->init;
@@ -37,28 +35,52 @@ static void unlink_job(struct job *j)
 
 /* Cgroups */
 
-static void on_sweep(uv_timer_t *t);
+static void remove_cgroup(struct job *j);
 
-static void try_remove_cgroup(struct job *j)
+static void on_cgroup_event(uv_poll_t *p, int, int)
 {
+	remove_cgroup(p->data);
+}
+
+/* Be told when the last process of it is gone: no timer ticks in ten thousand
+ * sandboxes for a daemon in each. */
+static void watch_cgroup(struct job *j)
+{
+	if (j->watching)
+		return;
+	j->events_fd = openat(j->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (j->events_fd < 0)
+		return;
+	if (uv_poll_init(&j->init->loop, &j->events, j->events_fd) < 0) {
+		(void)close(cay_take_fd(&j->events_fd));
+		return;
+	}
+	j->events.data = j;
+	j->handles++;
+	j->watching = true;
+	(void)uv_poll_start(&j->events, UV_PRIORITIZED, on_cgroup_event);
+}
+
+static void remove_cgroup(struct job *j)
+{
+	char text[64];
 	int r;
 
 	if (j->cgroup < 0)
 		return;
+	/* reading it is what makes the next change an event */
+	if (j->watching && pread(j->events_fd, text, sizeof(text), 0) < 0)
+		(void)uv_poll_stop(&j->events);
 	r = cgroup_remove(j->init->cgroup, j->name);
-	if (r >= 0 || r == -ENOENT)
-		(void)close(cay_take_fd(&j->cgroup));
-	else if (!uv_is_active((uv_handle_t *)&j->init->sweep))
-		(void)uv_timer_start(&j->init->sweep, on_sweep, SWEEP_MS, 0);
-}
-
-static void on_sweep(uv_timer_t *t)
-{
-	struct init *in = t->data;
-
-	for (struct job *j = in->oldest; j; j = j->next)
-		if (j->state == JOB_ENDED)
-			try_remove_cgroup(j);
+	if (r < 0 && r != -ENOENT) {
+		watch_cgroup(j);
+		return;
+	}
+	(void)close(cay_take_fd(&j->cgroup));
+	if (j->watching) {
+		(void)uv_poll_stop(&j->events);
+		(void)close(cay_take_fd(&j->events_fd));
+	}
 }
 
 static void kill_all(struct job *j)
@@ -90,7 +112,13 @@ static void on_output_closed(uv_handle_t *h)
 static void job_free(struct job *j)
 {
 	unlink_job(j);
-	try_remove_cgroup(j);
+	/* if somebody lives on in it, it goes with the sandbox */
+	if (j->cgroup >= 0 && cgroup_remove(j->init->cgroup, j->name) >= 0)
+		(void)close(cay_take_fd(&j->cgroup));
+	if (j->watching)
+		uv_close((uv_handle_t *)&j->events, on_closed);
+	if (j->events_fd >= 0)
+		(void)close(j->events_fd);
 	if (j->cgroup >= 0)
 		(void)close(j->cgroup);
 	job_close_stdin(j);
@@ -208,7 +236,7 @@ static void job_died(struct job *j, int status)
 	j->state = JOB_DYING;
 	conclude(j);
 	job_close_stdin(j);
-	try_remove_cgroup(j);
+	remove_cgroup(j);
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
 		output_finish(&j->out[i]);
 }
@@ -449,7 +477,7 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 	if (!j)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a command");
 	j->init = in;
-	j->cgroup = j->stdin_fd = j->report_fd = -EBADF;
+	j->cgroup = j->stdin_fd = j->report_fd = j->events_fd = -EBADF;
 	j->out[0].fd = j->out[1].fd = -EBADF;
 	r = id_new(ID_EXEC, id_cell(sandbox), id_node(sandbox), &j->id);
 	if (r < 0) {
@@ -483,11 +511,13 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 
 void job_close_stdin(struct job *j)
 {
-	if (j->stdin_fd < 0)
+	int fd = cay_take_fd(&j->stdin_fd);
+
+	if (fd < 0)
 		return;
 	if (j->feed)
 		feed_cut(j->feed);
-	(void)close(cay_take_fd(&j->stdin_fd));
+	(void)close(fd);
 }
 
 struct job *job_find(struct init *in, const struct id *id)

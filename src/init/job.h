@@ -29,7 +29,10 @@ struct job {
 	char name[ID_TEXT_LEN + 1];
 	enum job_state state;
 	pid_t pid;
-	int cgroup; /* its directory; -EBADF when there is none any more */
+	int cgroup;    /* its directory; -EBADF when there is none any more */
+	int events_fd; /* of the cgroup, while it outlives the job */
+	uv_poll_t events;
+	bool watching;
 	uint64_t started_ns, ended_ns;
 	uint64_t oom_kills; /* in the sandbox, before it started */
 	int status;         /* of waitpid */

@@ -105,9 +105,7 @@ static int start_loop(struct init *in)
 
 	if (r >= 0)
 		r = uv_signal_init(&in->loop, &in->child);
-	if (r >= 0)
-		r = uv_timer_init(&in->loop, &in->sweep);
-	in->child.data = in->sweep.data = in;
+	in->child.data = in;
 	return r < 0 ? r : uv_signal_start(&in->child, on_child, SIGCHLD);
 }
 

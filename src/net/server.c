@@ -466,6 +466,11 @@ static void on_connection(uv_stream_t *listener, int status)
 		conn_close(c);
 		return;
 	}
+	/* who is one too many is told so, unless too many wait to be told */
+	if (s->n_conns > 2 * s->conf->max_conns) {
+		conn_close(c);
+		return;
+	}
 	if (s->n_conns > s->conf->max_conns) {
 		struct cay_err err = {};
 

@@ -254,6 +254,9 @@ def test_a_daemon_survives_its_exec_and_its_writes(init):
         assert init.processes() >= 1
     assert c.output(e["id"]).read() == b"now\n"
     assert c.exec(e["id"]).json()["stdout_bytes"] == 4
+    # and its cgroup goes when it does
+    c.sh("kill -9 $(ps -eo pid,args | grep 'echo [l]ate' | awk '{print $1}')")
+    wait_for(lambda: init.groups() == [], what="no cgroup")
 
 
 def test_a_daemon_that_floods_does_not_delay_the_end(init):
