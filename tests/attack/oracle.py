@@ -28,8 +28,9 @@ HASHED_MAX = 4 << 20
 SETTLE_S = 3.0
 # the machine's own coming and going: devices that anybody's losetup makes
 NOISE = re.compile(r"/dev/(loop\d+|loop\d+p\d+|pts|shm)")
-# of the kernel; a program that faults has a line too, but with an "ip:" behind it
-OOPS = re.compile(r"\b(Oops|BUG:|KASAN|UBSAN|general protection fault[:,]|kernel BUG|Kernel panic|Call Trace:)")
+# of the kernel; a program that faults has a line too, but with an "ip:" behind it,
+# and so does a cgroup that is out of memory, with a call trace
+OOPS = re.compile(r"\b(Oops|BUG:|KASAN|UBSAN|general protection fault[:,]|kernel BUG|Kernel panic)")
 
 
 def read_text(path):

@@ -30,6 +30,7 @@ HOSTILE = BUILD / "tests/attack/hostile"
 REACHABLE_MAX = 8
 EXECS = 1000 if os.environ.get("CAY_FULL") else 100
 READ_MAX = 4 << 20
+ACCEPT_S, REFUSE_S = 30.0, 60.0
 ROOT_CAPS = 0x4EB  # CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID NET_BIND_SERVICE
 DEADLINE_S = 31.0  # the longest a caller waits for a PID 1 that does not answer, and one
 
@@ -159,42 +160,43 @@ def image_cases():
     spec = importlib.util.spec_from_file_location("hostile_images", path / "make.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    # a limit of its own makes it refused there; the product's is another
-    return [(name, "either" if max_bytes != 64 << 20 else verdict, data)
-            for name, (data, verdict, _, max_bytes) in module.CASES.items()]
+    # what is refused for a size is refused by the limit there; the product's is another
+    return [(name, "either" if want == "larger than allowed" else verdict, data)
+            for name, (data, verdict, want, _) in module.CASES.items()]
 
 
 def try_image(r, cay, boxes, runtime, name, expected, data):
-    """Import and, if that works, start it; both may be refused, with a typed error."""
+    """Import and, if that works, start it; both may be refused, with a typed error.
+
+    The limits are for a busy machine: what works is quick, a bomb is cut off."""
     begin, image = time.monotonic(), None
     try:
-        image = cay.image_import(f"corpus-{secrets.token_hex(4)}", data, 30)
+        image = cay.image_import(f"corpus-{secrets.token_hex(4)}", data, REFUSE_S)
         r.check(expected != "refused", f"{name}: was imported")
         cay.delete(boxes.fresh(runtime, image["name"]))
+        r.check(time.monotonic() - begin <= ACCEPT_S, f"{name}: {time.monotonic() - begin:.1f} s")
     except lib.ApiError as e:
         r.check(400 <= e.status < 500 or e.code == "runtime_failed", f"{name}: {e}")
         r.check(e.code is not None, f"{name}: untyped {e}")
     except (OSError, http.client.HTTPException) as e:
         r.check(False, f"{name}: {e!r}")
-    spent = time.monotonic() - begin
-    r.check(spent <= 10, f"{name}: {spent:.1f} s")
     if image:
         with contextlib.suppress(lib.ApiError):
             cay.call("DELETE", f"/v1/images/{image['id']}")
 
 
-def test_ESC_07_19_images(row, boxes, runtime, cay):
-    """Links planted at every place that matters, and metadata that lies."""
+def test_ESC_07_19_images(row, boxes, cay):
+    """Links planted at every place that matters, and metadata that lies: the corpus.
+
+    Importing knows no runtime; what starts, starts with one and the other in turn."""
     cases = image_cases()
     if cases is None:
         pytest.skip("tests/attack/images/make.py is not here")
-    n = 0
-    with row(runtime) as r:
-        for name, expected, data in cases:
-            try_image(r, cay, boxes, runtime, name, expected, data)
-            n += 1
-        r.detail = f"{n} images"
-        r.check(n >= 80, f"only {n} images")
+    with row("both") as r:
+        for n, (name, expected, data) in enumerate(cases):
+            try_image(r, cay, boxes, RUNTIMES[n % len(RUNTIMES)], name, expected, data)
+        r.detail = f"{len(cases)} images"
+        r.check(len(cases) >= 80, f"only {len(cases)} images")
 
 
 LINKED = ("dev", "proc", "sys", "run", "tmp", "etc/passwd", "etc/group", "etc/resolv.conf", "etc/hosts", "etc/hostname")
