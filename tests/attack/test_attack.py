@@ -28,7 +28,9 @@ from conftest import BUILD, PASSWD, PRIVS, RUNTIMES, hostile_entries
 HERE = pathlib.Path(__file__).parent
 HOSTILE = BUILD / "tests/attack/hostile"
 REACHABLE_MAX = 8
-EXECS = 1000 if os.environ.get("CAY_FULL") else 100
+FULL = bool(os.environ.get("CAY_FULL"))
+EXECS = 1000 if FULL else 100
+CORPUS_STEP = 1 if FULL else 5  # every image is tried by images/run.py, without daemons
 READ_MAX = 4 << 20
 ACCEPT_S, REFUSE_S = 30.0, 60.0
 ROOT_CAPS = 0x4EB  # CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID NET_BIND_SERVICE
@@ -193,10 +195,10 @@ def test_ESC_07_19_images(row, boxes, cay):
     if cases is None:
         pytest.skip("tests/attack/images/make.py is not here")
     with row("both") as r:
-        for n, (name, expected, data) in enumerate(cases):
+        for n, (name, expected, data) in enumerate(cases[::CORPUS_STEP]):
             try_image(r, cay, boxes, RUNTIMES[n % len(RUNTIMES)], name, expected, data)
-        r.detail = f"{len(cases)} images"
-        r.check(len(cases) >= 80, f"only {len(cases)} images")
+        r.detail = f"{n + 1} of {len(cases)} images"
+        r.check(n >= 80, f"only {n + 1} images")
 
 
 LINKED = ("dev", "proc", "sys", "run", "tmp", "etc/passwd", "etc/group", "etc/resolv.conf", "etc/hosts", "etc/hostname")
