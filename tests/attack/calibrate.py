@@ -7,6 +7,7 @@ program alone and runs it with no capabilities, no network and a plain user, so
 that our counts have something to be compared with.  Speaks the engine's API:
 the client is another package.
 """
+import contextlib
 import http.client
 import io
 import json
@@ -18,6 +19,8 @@ import sys
 import tarfile
 import tempfile
 import time
+
+CGROUP = f"cay-test-docker-{os.getpid()}"
 
 
 class Engine(http.client.HTTPConnection):
@@ -66,6 +69,15 @@ def demultiplex(log):
     return out.decode(errors="replace")
 
 
+def remove_cgroups():
+    """The engine leaves the parent it was given, in every hierarchy."""
+    with open("/proc/self/mountinfo") as f:
+        for line in f:
+            if " - cgroup" in line:
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.join(line.split()[4], CGROUP))
+
+
 def run(hostile, modes, dir):
     sock = os.path.join(dir, "sock")
     with open(os.path.join(dir, "log"), "wb") as log:
@@ -87,7 +99,7 @@ def run(hostile, modes, dir):
         for mode in modes:
             box = json.loads(call(sock, "POST", "/containers/create", {
                 "Image": "hostile:1", "Cmd": ["/hostile", *mode.split()], "User": "65534", "NetworkDisabled": True,
-                "HostConfig": {"CapDrop": ["ALL"], "NetworkMode": "none"}}))["Id"]
+                "HostConfig": {"CapDrop": ["ALL"], "NetworkMode": "none", "CgroupParent": "/" + CGROUP}}))["Id"]
             call(sock, "POST", f"/containers/{box}/start")
             call(sock, "POST", f"/containers/{box}/wait")
             yield version, mode, demultiplex(call(sock, "GET", f"/containers/{box}/logs?stdout=1&stderr=1"))
@@ -95,6 +107,7 @@ def run(hostile, modes, dir):
     finally:
         process.terminate()
         process.wait(30)
+        remove_cgroups()
 
 
 if __name__ == "__main__":
