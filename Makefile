@@ -12,7 +12,7 @@ root:
 	@dev/root >/dev/null
 
 help:
-	@grep -hE '^[a-z]+:.*## ' dev/targets.mk | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' dev/targets.mk | sed 's/:.*## /\t/' | expand -t 12
 
 %: root
 	@dev/enter make --no-print-directory $@ $(MAKEOVERRIDES)

@@ -16,7 +16,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan coverage fuzz proof bench mutants repro hardening docs image shell run clean FORCE
+.PHONY: all help check lint asan coverage fuzz proof bench bench-full mutants repro hardening docs image shell run clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -52,8 +52,14 @@ fuzz: build/fuzz ## every fuzzer for SECONDS=60 [ONLY=a,b]
 proof: ## CBMC proves the decoders of tests/proof [ONLY=a,b]
 	@dev/proof $(ONLY)
 
-bench: build/gcc ## measure, write build/bench.json, print a table [ONLY=a,b]
+bench: build/gcc build/images/base ## measure, write build/bench.json, print a table [ONLY=a,b]
 	@dev/bench build/gcc $(ONLY)
+
+bench-full: export CAY_FULL := 1
+bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory
+
+build/images/base:
+	@$(MAKE) --no-print-directory image NAME=base
 
 mutants: ## break the code on purpose; a test must notice [ONLY=a,b]
 	@dev/mutants $(ONLY)

@@ -148,38 +148,64 @@ static int prepare(struct keeper *k, struct box *b, const char *init, const char
 	return r < 0 ? r : start_show_cgroup(tree, err);
 }
 
-static int bench(char **argv, size_t n, struct cay_err *err)
+/* In a child, which is in the cgroups until it ends. */
+static int bench(struct keeper *k, struct box *b, char **argv, size_t n, struct cay_err *err)
 {
-	static struct keeper k;
 	auto_buf images = BUF_INIT(256), stage = BUF_INIT(256);
-	auto_box b = BOX_INIT;
-	struct id tenant;
-	int r = id_new(ID_TENANT, 0, 0, &tenant);
+	int r = parse_digest(argv[2], b->record.image, err);
 
-	if (r < 0 || id_new(ID_SANDBOX, 0, 0, &b.id) < 0 ||
-	    buf_printf(&images, "%s/images", argv[1]) < 0 ||
-	    buf_printf(&stage, "%s/stage", argv[5]) < 0)
-		return cay_fail(err, CAY_E_INTERNAL, "names");
-	id_format(&b.id, b.name);
-	b.record.range = VERB_RANGE_MAX; /* cayd counts from the other end */
-	r = parse_digest(argv[2], b.record.image, err);
 	if (r < 0)
 		return r;
-	k.images = open_dir(AT_FDCWD, images.data, err);
-	b.dir = k.images < 0 ? -EBADF : open_dir(AT_FDCWD, argv[5], err);
-	if (b.dir < 0)
+	if (buf_printf(&images, "%s/images", argv[1]) < 0 ||
+	    buf_printf(&stage, "%s/stage", argv[5]) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "names");
+	k->images = open_dir(AT_FDCWD, images.data, err);
+	b->dir = k->images < 0 ? -EBADF : open_dir(AT_FDCWD, argv[5], err);
+	if (b->dir < 0)
 		return -ENOENT;
-	r = make_disk(b.dir, err);
+	r = make_disk(b->dir, err);
 	if (r >= 0)
-		r = cgroups_open(argv[4], &k.cgroups, err);
-	if (r >= 0)
-		r = cgroup_make(&k.cgroups, &tenant, &b.id, box_live(&b), &b.cgroup, err);
-	if (r >= 0)
-		r = prepare(&k, &b, argv[3], stage.data, err);
-	return r < 0 ? r : measure(&k.stage, &b, n, err);
+		r = prepare(k, b, argv[3], stage.data, err);
+	return r < 0 ? r : measure(&k->stage, b, n, err);
 }
 
-/* The cgroups are left to the caller: we are in them until we end. */
+static void in_child(struct keeper *k, struct box *b, char **argv, size_t n)
+{
+	struct cay_err err = {};
+	int r = bench(k, b, argv, n, &err);
+
+	if (r < 0)
+		(void)fprintf(stderr, "bare-crun: %s\n", err.msg);
+	_exit(r < 0 || fflush(stdout) != 0 ? 1 : 0);
+}
+
+static int run(char **argv, size_t n, struct cay_err *err)
+{
+	static struct keeper k;
+	/* the tenant of all that cayd makes: its cgroup is there and stays */
+	static const struct id tenant = { .noun = ID_TENANT };
+	auto_box b = BOX_INIT;
+	int status = -1, r = id_new(ID_SANDBOX, 0, 0, &b.id);
+	pid_t pid;
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "an id");
+	id_format(&b.id, b.name);
+	b.record.range = VERB_RANGE_MAX; /* cayd counts from the other end */
+	r = cgroups_open(argv[4], &k.cgroups, err);
+	if (r >= 0)
+		r = cgroup_make(&k.cgroups, &tenant, &b.id, box_live(&b), &b.cgroup, err);
+	if (r < 0)
+		return r;
+	pid = fork();
+	if (pid == 0)
+		in_child(&k, &b, argv, n);
+	if (pid > 0)
+		(void)waitpid(pid, &status, 0);
+	r = cgroup_remove(&k.cgroups, &tenant, &b.id, err);
+	return status ? -EIO : r;
+}
+
 int main(int argc, char **argv)
 {
 	struct cay_err err = {};
@@ -189,8 +215,8 @@ int main(int argc, char **argv)
 		(void)fprintf(stderr, "bare-crun STATE DIGEST INIT CGROUP DIRECTORY N\n");
 		return 2;
 	}
-	if (bench(argv, n, &err) < 0) {
-		(void)fprintf(stderr, "bare-crun: %s\n", err.msg);
+	if (run(argv, n, &err) < 0) {
+		(void)fprintf(stderr, "bare-crun: %s\n", err.code ? err.msg : "see above");
 		return 1;
 	}
 	return 0;

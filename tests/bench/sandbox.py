@@ -186,30 +186,38 @@ def exec_rtt(b):
           "/bin/true waited for, a connection to PID 1 each; goal p50 1.0 ms")
 
 
+def cold_and_crun(b, n):
+    """crun alone beside it says how much of a difference is the kernel's or the day's."""
+    ours, bare = [], []
+    for _ in range(n // 5):
+        ours += b.cold(5)["ns"]
+        bare += b.crun(5)
+    return ours, bare
+
+
 def scale(b):
     """create_at_N and density share the sandboxes: making thousands takes minutes."""
-    sizes, n = ((1000, 5000), 40) if FULL else ((200,), 30)
-    b.cold(5)
+    sizes, n = ((1000, 5000), 50) if FULL else ((200,), 30)
+    cold_and_crun(b, 5)
     before = machine.settled_counts(b.cay)
-    none = b.cold(n)["ns"]
+    sampled = {0: cold_and_crun(b, n)}
     empty = machine.memory()
-    sampled = {}
     for size in sizes:
         why = b.fill(size)
         if why:
             raise RuntimeError(f"{len(b.ids)} alive of {size}: {why}")
         full = machine.memory()
-        sampled[size] = b.cold(n)["ns"]
-    answers = b.each_answers()
-    density(b, empty, full, answers)
+        sampled[size] = cold_and_crun(b, n)
+    density(b, empty, full, b.each_answers())
     if FULL:
         limit(b)
     taken = b.empty()
     left = machine.left_over(b.cay, before)
-    again = b.cold(n)["ns"]
-    for size, samples in sampled.items():
-        timed(f"create_at_{size}", samples, "with none alive", none,
-              f"cold_create with {size} alive; with none again at the end {ms(again)} ms; "
+    again = cold_and_crun(b, n)
+    for size in sizes:
+        timed(f"create_at_{size}", sampled[size][0], "with none alive", sampled[0][0],
+              f"cold_create with {size} alive; crun alone {ms(sampled[size][1])} ms then, {ms(sampled[0][1])} ms with "
+              f"none; at the end, with none again, {ms(again[0])} and {ms(again[1])} ms; "
               f"goal ratio {'2.0' if size > 1000 else '1.2'}")
     say(name="left_over", unit="count", n=len(taken), value=sum(abs(x) for x in left.values()),
         baseline={"name": "mounts, cgroups, namespaces, processes, directories, fds", "value": 1},
