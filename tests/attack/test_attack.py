@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
 import re
 import secrets
 import socket
@@ -283,20 +284,35 @@ USERS = ["user\n", "root:0", "0:0:0", "+0", "-1", "00", "0x0", "1e3", "429496729
          "1000;id", "$(id)", "`id`", "user,root", "65535", "65536", "65537", "524288"]
 
 
+def odd_users(seed):
+    """Strings near to real ones: pieces of names, numbers and separators."""
+    rng = random.Random(seed)
+    pieces = ["root", "user", "0", "1000", ":", ":", "-", "+", "0x", " ", "65535", "65536", "4294967296", "\t", "%d", "\u0660"]
+    return ["".join(rng.choices(pieces, k=rng.randint(1, 4))) for _ in range(EXECS)]
+
+
+def asked_for(user):
+    """The uid a user string names in our image; None when it names nobody."""
+    m = re.fullmatch(r"(root|user|[0-9]{1,10})(?::(?:root|user|[0-9]{1,10}))?", user, re.A)
+    uid = m and {"root": 0, "user": 1000}.get(m[1], int(m[1]) if m[1].isdigit() else None)
+    return uid if uid is not None and uid < 65536 else None
+
+
 def test_ESC_11_users(row, boxes, runtime):
     """Odd user strings: the uid used is the uid asked for, or nothing runs."""
-    box = boxes(runtime)
+    box, seed, ran = boxes(runtime), secrets.randbits(32), 0
     with row(runtime, "-") as r:
-        for user in USERS:
+        for user in USERS + odd_users(seed):
             try:
                 done = r.exec(box, ["/hostile", "privs"], user=user)
             except lib.ApiError as e:
                 r.check(e.status == 400, f"{user!r}: {e}")
                 continue
+            ran += 1
             seen = re.search(r"^# own uid (\d+) gid (\d+)", done.text, re.M)
-            asked = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", user)
-            want = {"user:root": 1000, "root:0": 0}.get(user, int(asked[1]) if asked else None)
-            r.check(seen and want is not None and int(seen[1]) == want, f"{user!r} ran as {seen and seen[0]}")
+            r.check(seen and int(seen[1]) == asked_for(user), f"{user!r} ran as {seen and seen[0]} (seed {seed})")
+        r.detail = f"{ran} ran, seed {seed}"
+        r.check(ran > 0, f"nothing ran (seed {seed})")
 
 
 def test_ESC_12(row, boxes, runtime, priv, cay, neighbour):
