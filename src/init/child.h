@@ -27,7 +27,7 @@ struct child_plan {
 	const struct field_map *env[2]; /* later ones win; may be NULL */
 	int stdio[3];
 	int report;
-	int cgroup; /* or negative */
+	int cgroup; /* to move to; negative when it is there already or there is none */
 	const struct rlimit *nofile;
 };
 

@@ -4,11 +4,11 @@
 /*
  * http - HTTP/1.1 messages out of bytes, in either direction
  *
- * llhttp in strict mode reads headers and chunks; what it lets through and we do
- * not (docs: RFC 9112's "recipient may" clauses, where two readers of the same
- * bytes disagree) is refused here: one spelling of a request line, exactly one
- * Host, one way to say how long a body is.  No I/O and no clock: the caller hands
- * in bytes, in any pieces, and pulls events out, so back-pressure is not calling.
+ * llhttp in strict mode reads headers and chunks.  What it lets through but two
+ * readers of the same bytes could take differently is refused here: there is one
+ * spelling of a request line, exactly one Host, one way to say how long a body
+ * is.  No I/O and no clock: the caller hands in bytes, in any pieces, and pulls
+ * events out, so back-pressure is not calling.
  *
  *	while ((r = http_next(&p, &in, &body, &err)) > HTTP_MORE)
  *		...HTTP_HEAD, HTTP_BODY..., HTTP_END
