@@ -6,6 +6,7 @@
 #include "cayd/import.h"
 #include "cayd/link.h"
 #include "net/relay.h"
+#include "wire/frame.h"
 
 /* How long a sandbox may take to begin an answer; a command that is waited for
  * takes as long as it takes. */
@@ -259,6 +260,9 @@ void api_inside(struct request *rq, void *arg)
 		return;
 	}
 	relay.path = path.data;
-	relay.head_timeout_ms = rq->match.op == &ops[OP_EXEC_RUN] ? 0 : INSIDE_MS;
+	/* a stream begins at once; who waits for a command waits as long as it takes */
+	if (rq->match.op != &ops[OP_EXEC_RUN] || http_accepts(rq->head, FRAME_MEDIA_TYPE) ||
+	    http_accepts(rq->head, "text/event-stream"))
+		relay.head_timeout_ms = INSIDE_MS;
 	relay_start(rq, &relay);
 }

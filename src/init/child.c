@@ -202,7 +202,22 @@ static void forget_oom_score(void)
 		(void)path_write_all(fd, sign == '-' ? "0" : "500", sign == '-' ? 1 : 3);
 }
 
-static void settle(const struct child_plan *plan)
+/* Closed, not only close-on-exec: the cwd and the program asked for may be names
+ * such as /proc/self/fd/4, and PID 1's cgroup or socket is nobody's. */
+static void close_rest(struct child_plan *plan)
+{
+	int fd = fcntl(plan->report, F_DUPFD_CLOEXEC, 3);
+
+	must(plan, fd < 0 ? -errno : 0, "keep the report");
+	plan->report = fd;
+	if (fd > 3) {
+		must(plan, dup3(fd, 3, O_CLOEXEC) < 0 ? -errno : 0, "keep the report");
+		plan->report = 3;
+	}
+	must(plan, syscall(SYS_close_range, 4, ~0u, 0) < 0 ? -errno : 0, "close the rest");
+}
+
+static void settle(struct child_plan *plan)
 {
 	struct rlimit no_core = {};
 
@@ -213,15 +228,15 @@ static void settle(const struct child_plan *plan)
 	forget_oom_score();
 	for (int i = 0; i < 3; i++)
 		must(plan, dup2(plan->stdio[i], i) < 0 ? -errno : 0, "standard streams");
-	/* everything is close-on-exec already; this is for what we did not think of */
-	(void)syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
+	close_rest(plan);
 	(void)umask(022);
 	(void)setrlimit(RLIMIT_CORE, &no_core);
 	(void)setrlimit(RLIMIT_NOFILE, plan->nofile);
 }
 
-void child_run(const struct child_plan *plan)
+void child_run(const struct child_plan *given)
 {
+	struct child_plan copy = *given, *plan = &copy;
 	static struct env env; /* of a process of our own, so it is nobody's global */
 	static struct user user;
 	struct buf passwd = BUF_INIT(USERS_FILE_MAX), group = BUF_INIT(USERS_FILE_MAX);

@@ -31,16 +31,10 @@ static const struct {
 	{ "/sys", "bind", OCI_SOURCE_SYS, { "bind", "ro", "nosuid", "nodev", "noexec" } },
 };
 
-/* What is 0400 and root's on every kernel is not here: the user namespace keeps it
- * (tests/attack opens all of /proc), and each mask is a mount in every sandbox. */
 static const char *const masked[] = {
-	"/proc/acpi",       "/proc/asound",        "/proc/buddyinfo",   "/proc/bus",
-	"/proc/cmdline",    "/proc/config.gz",     "/proc/crypto",      "/proc/diskstats",
-	"/proc/driver",     "/proc/dynamic_debug", "/proc/fs",          "/proc/interrupts",
-	"/proc/irq",        "/proc/kallsyms",      "/proc/kcore",       "/proc/key-users",
-	"/proc/keys",       "/proc/latency_stats", "/proc/mdstat",      "/proc/modules",
-	"/proc/partitions", "/proc/sched_debug",   "/proc/schedstat",   "/proc/scsi",
-	"/proc/swaps",      "/proc/timer_list",    "/proc/timer_stats", "/proc/zoneinfo",
+#define CAY_MASK(path, why) path,
+#include "oci/masked.def"
+#undef CAY_MASK
 };
 
 static const char *const read_only[] = { "/proc/sys" };
