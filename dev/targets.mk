@@ -16,7 +16,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan coverage fuzz proof bench bench-full mutants repro hardening docs image shell run clean FORCE
+.PHONY: all help check lint asan coverage fuzz proof bench bench-full full mutants repro hardening docs image shell run clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -54,6 +54,10 @@ proof: ## CBMC proves the decoders of tests/proof [ONLY=a,b]
 
 bench: build/gcc build/images/base ## measure, write build/bench.json, print a table [ONLY=a,b]
 	@dev/bench build/gcc $(ONLY)
+
+full: export CAY_FULL := 1
+full: build/gcc ## integration and attack suites at full size
+	@dev/check build/gcc integration,attack
 
 bench-full: export CAY_FULL := 1
 bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory
