@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/msg.h"
+
 #define RETRY_MS 200
 #define SOCKET_BUFFER 1048576
 
@@ -37,47 +39,6 @@ struct link {
 
 static void link_poll(struct link *l);
 
-static int link_send(int sock, const void *msg, size_t n, int fd)
-{
-	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-	struct iovec iov = { (void *)(uintptr_t)msg, n };
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		struct cmsghdr *c = (struct cmsghdr *)(void *)control;
-
-		h.msg_control = control;
-		h.msg_controllen = sizeof(control);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	}
-	return sendmsg(sock, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
-}
-
-/* Bytes, 0 at the end, -errno.  More than one fd: none of ours sends that. */
-static ssize_t link_receive(int sock, void *msg, int *ret_fd)
-{
-	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { msg, VERB_MESSAGE_MAX };
-	struct msghdr h = { .msg_iov = &iov,
-			    .msg_iovlen = 1,
-			    .msg_control = control,
-			    .msg_controllen = sizeof(control) };
-	ssize_t n = recvmsg(sock, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	const struct cmsghdr *c;
-
-	*ret_fd = -EBADF;
-	if (n < 0)
-		return -errno;
-	c = CMSG_FIRSTHDR(&h);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
-	return n;
-}
-
 static int dial(const struct settings *s)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -89,6 +50,8 @@ static int dial(const struct settings *s)
 	if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
 		return -errno;
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BUFFER }, sizeof(int));
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
 	return cay_take_fd(&fd);
 }
 
@@ -96,13 +59,13 @@ static ssize_t receive_within(int fd, void *msg, int timeout_ms, int *ret_fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
+	unsigned n_fds;
+
 	*ret_fd = -EBADF;
 	if (poll(&p, 1, timeout_ms) <= 0)
 		return -ETIMEDOUT;
-	return link_receive(fd, msg, ret_fd);
+	return msg_receive(fd, msg, VERB_MESSAGE_MAX, ret_fd, &n_fds);
 }
-
-#define BUILD "cay " CAY_VERSION
 
 static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
 {
@@ -114,8 +77,8 @@ static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
 	int fd, r;
 
 	verb_begin(&hello.head, VERB_HELLO, ++l->seq);
-	memcpy(hello.build, BUILD, sizeof(BUILD) - 1);
-	r = link_send(l->fd, &hello, sizeof(hello), -EBADF);
+	memcpy(hello.build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
+	r = msg_send(l->fd, &hello, sizeof(hello), -EBADF);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "say hello to the keeper");
 	n = receive_within(l->fd, msg, timeout_ms, &fd);
@@ -237,7 +200,7 @@ static void flush(struct link *l)
 {
 	while (*l->unsent) {
 		struct call *c = *l->unsent;
-		int r = link_send(l->fd, &c->request, c->request.head.size, c->fd);
+		int r = msg_send(l->fd, &c->request, c->request.head.size, c->fd);
 
 		if (r < 0)
 			return; /* EAGAIN: at POLLOUT; anything else shows up as POLLHUP */
@@ -254,8 +217,9 @@ static void take_replies(struct link *l)
 		struct cay_err err = {}, outcome = {};
 		struct verb_head head = {};
 		struct call **at = &l->first;
+		unsigned n_fds;
 		int fd;
-		ssize_t n = link_receive(l->fd, msg, &fd);
+		ssize_t n = msg_receive(l->fd, msg, sizeof(msg), &fd, &n_fds);
 
 		if (n == -EAGAIN)
 			return;
@@ -266,8 +230,8 @@ static void take_replies(struct link *l)
 		memcpy(&head, msg, sizeof(head));
 		while (*at && (*at)->request.head.seq != head.seq)
 			at = &(*at)->next;
-		if (!*at || verb_check_reply(msg, (size_t)n, fd >= 0, &(*at)->request.head,
-					     &outcome, &err) < 0) {
+		if (!*at || verb_check_reply(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
+					     &err) < 0) {
 			cay_closep(&fd);
 			lost(l, *at ? err.msg : "a reply to nothing");
 			return;
@@ -343,7 +307,7 @@ int link_call_now(struct link *l, enum verb verb, void *request, void *reply, st
 	int fd, r;
 
 	verb_begin(request, verb, ++l->seq);
-	r = link_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
+	r = msg_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
 	n = receive_within(l->fd, reply, 60000, &fd);

@@ -18,9 +18,11 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/msg.h"
 #include "keeper/keeper.h"
 
 #define WORKERS_MAX 16
+#define ANSWER_S 5
 
 struct worker {
 	pid_t pid; /* 0: free.  Ours to reap, so it cannot be another's */
@@ -50,33 +52,12 @@ static verb_fn *const verbs[VERB_NUM] = {
 	[VERB_IMAGE_ADD] = verb_image_add, [VERB_IMAGE_REMOVE] = verb_image_remove,
 };
 
-static int send_message(int sock, const void *msg, size_t n, int fd)
-{
-	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-	struct iovec iov = { (void *)(uintptr_t)msg, n };
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		struct cmsghdr *c = (struct cmsghdr *)(void *)control;
-
-		h.msg_control = control;
-		h.msg_controllen = sizeof(control);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	}
-	return sendmsg(sock, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 static int send_failure(int sock, const struct verb_head *request, const struct cay_err *err)
 {
 	union message reply;
 
-	return send_message(sock, &reply, verb_reply_to(&reply, request, err), -EBADF);
+	return msg_send(sock, &reply, verb_reply_to(&reply, request, err), -EBADF);
 }
-
-#define BUILD "cay " CAY_VERSION
 
 static int answer_hello(const struct server *s, int sock, const struct verb_hello *q)
 {
@@ -85,56 +66,20 @@ static int answer_hello(const struct server *s, int sock, const struct verb_hell
 	struct verb_hello_reply *hello = (struct verb_hello_reply *)(void *)&reply;
 	size_t n;
 
-	static_assert(sizeof(BUILD) - 1 <= sizeof(q->build));
-	if (q->abi != VERB_ABI || memcmp(q->build, BUILD, sizeof(BUILD) - 1) != 0)
+	static_assert(sizeof(VERB_BUILD) - 1 <= sizeof(q->build));
+	if (q->abi != VERB_ABI || memcmp(q->build, VERB_BUILD, sizeof(VERB_BUILD) - 1) != 0)
 		(void)cay_fail(&outcome, CAY_E_INCOMPATIBLE,
-			       "the keeper is " BUILD ", ABI %d: restart cay-keeper and cayd",
+			       "the keeper is " VERB_BUILD ", ABI %d: restart cay-keeper and cayd",
 			       VERB_ABI);
 	n = verb_reply_to(&reply, &q->head, &outcome);
 	if (outcome.code == CAY_OK) {
 		hello->abi = VERB_ABI;
 		hello->runtimes = s->k->runtimes;
-		memcpy(hello->build, BUILD, sizeof(BUILD) - 1);
+		memcpy(hello->build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
 	}
-	if (send_message(sock, &reply, n, -EBADF) < 0)
+	if (msg_send(sock, &reply, n, -EBADF) < 0)
 		return -EPIPE;
 	return outcome.code == CAY_OK ? 0 : -EPROTONOSUPPORT;
-}
-
-/* A message with its fds: how many bytes, 0 when the peer is gone, -errno.
- * Fds beyond the one that any verb takes are closed and make the message bad. */
-static ssize_t receive(int sock, union message *msg, int *ret_fd, unsigned *ret_n_fds)
-{
-	alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-	struct iovec iov = { msg, sizeof(*msg) };
-	struct msghdr h = { .msg_iov = &iov,
-			    .msg_iovlen = 1,
-			    .msg_control = control,
-			    .msg_controllen = sizeof(control) };
-	ssize_t n = recvmsg(sock, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-
-	*ret_fd = -EBADF;
-	*ret_n_fds = 0;
-	if (n < 0)
-		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
-		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < count; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (++*ret_n_fds == 1)
-				*ret_fd = fd;
-			else
-				cay_closep(&fd);
-		}
-	}
-	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		*ret_n_fds = UINT32_MAX; /* no verb takes so many: refused */
-	return n;
 }
 
 static int work(const struct server *s, const union message *msg, int fd)
@@ -152,7 +97,7 @@ static int work(const struct server *s, const union message *msg, int fd)
 		memcpy(reply.bytes + sizeof(struct verb_reply),
 		       (const char *)&result + sizeof(struct verb_reply),
 		       n - sizeof(struct verb_reply));
-	return send_message(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
+	return msg_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
 }
 
 static void become_worker(const struct server *s, const union message *msg, int fd)
@@ -245,7 +190,7 @@ static int greet(struct server *s, struct cay_err *err)
 	union message msg = {};
 	unsigned n_fds;
 	int fd, r;
-	ssize_t n = receive(s->next, &msg, &fd, &n_fds);
+	ssize_t n = msg_receive(s->next, &msg, sizeof(msg), &fd, &n_fds);
 
 	cay_closep(&fd);
 	if (n == -EAGAIN)
@@ -271,7 +216,7 @@ static int take_message(struct server *s, struct cay_err *err)
 	struct cay_err why = {};
 	unsigned n_fds;
 	int fd, verb;
-	ssize_t n = receive(s->client, &msg, &fd, &n_fds);
+	ssize_t n = msg_receive(s->client, &msg, sizeof(msg), &fd, &n_fds);
 
 	if (n == -EAGAIN)
 		return 0;
@@ -303,6 +248,9 @@ static void take_connection(struct server *s)
 		log_warn(&s->k->log, "refused uid %u", peer.uid);
 		return;
 	}
+	/* a client that does not read its answers is not waited for */
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = ANSWER_S },
+			 sizeof(struct timeval));
 	drop(&s->next); /* whoever has not said hello by now */
 	s->next = cay_take_fd(&fd);
 }
