@@ -85,8 +85,11 @@ static void remove_cgroup(struct job *j)
 	}
 }
 
+/* First the program itself: it may not have entered its cgroup yet, and then it has
+ * started nobody; if it has, whoever it started is in there too. */
 static void kill_all(struct job *j)
 {
+	(void)kill(j->pid, SIGKILL);
 	if (j->cgroup < 0 || cgroup_kill(j->cgroup) < 0)
 		(void)kill(-j->pid, SIGKILL);
 }

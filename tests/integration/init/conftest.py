@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cay-init per test, PID 1 of its own pid namespace, with a cgroup of its own."""
+import ctypes
 import os
 import pathlib
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -36,10 +38,21 @@ def cgroup_root():
     return None
 
 
+def refuse_clone3():
+    """The part of a sandbox's filter that shows: clone3 is not there (x86-64)."""
+    clone3, enosys = 435, 38
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1, clone3), (0x06, 0, 0, 0x50000 | enosys), (0x06, 0, 0, 0x7FFF0000)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *c) for c in code))
+    head = struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(program))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, head, 0, 0):
+        os._exit(99)
+
+
 class Init:
     """A running cay-init: a client, and what the host can see of it."""
 
-    def __init__(self, cgroups=True, prefix=()):
+    def __init__(self, cgroups=True, prefix=(), clone3=False):
         self.dir = tempfile.mkdtemp(dir="/tmp")
         self.cgroup = None
         path = self.dir + "/s"
@@ -63,6 +76,8 @@ class Init:
                 os.dup2(fd, 4, inheritable=True)
                 if fd != 4:
                     os.close(fd)
+            if not clone3:
+                refuse_clone3()
 
         self.process = subprocess.Popen(
             ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *prefix, os.path.abspath(BINARY)]
@@ -143,6 +158,14 @@ class Init:
 @pytest.fixture
 def init():
     i = Init()
+    yield i
+    i.stop()
+
+
+@pytest.fixture
+def born():
+    """Where clone3 is allowed, a child is born in its cgroup."""
+    i = Init(clone3=True)
     yield i
     i.stop()
 

@@ -224,12 +224,22 @@ while True: signal.pause()
 """
 
 
-def test_a_timeout_leaves_no_process(init):
+@pytest.mark.parametrize("way", ["init", "born"])
+def test_a_timeout_leaves_no_process(request, way):
+    init = request.getfixturevalue(way)
     for _ in range(200 if FULL else 20):
         e = init.client.run("/usr/bin/python3", "-c", STORM, timeout_ms=200).json()
         assert e["end"]["reason"] == "timeout" and e["end"]["signal"] == "SIGKILL"
         wait_for(lambda: init.processes() == 0, what="no process of it")
     wait_for(lambda: init.groups() == [] and init.children() == [], what="no cgroup and no zombie")
+
+
+def test_a_timeout_may_come_before_the_program(init):
+    """It may fire while the child is still on its way into its cgroup."""
+    for n in range(200):
+        e = init.client.run("sleep", "100", timeout_ms=1 + n % 2).json()
+        assert e["end"]["reason"] == "timeout", n
+    wait_for(lambda: init.groups() == [] and init.children() == [], what="nothing left")
 
 
 def test_a_timeout_ends_without_cgroups_too(plain):
