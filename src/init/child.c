@@ -4,7 +4,8 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -234,6 +235,23 @@ static void settle(struct child_plan *plan)
 	(void)setrlimit(RLIMIT_NOFILE, plan->nofile);
 }
 
+/* PID 1 alone may use clone3: a child born in its cgroup need not move there, which
+ * costs an RCU grace period when nobody moved lately.  A filter cannot see clone3's
+ * flags, so for everybody else it does not exist; C libraries then use clone, whose
+ * flags the sandbox's filter looks at. */
+static int refuse_clone3(void)
+{
+	static const struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { ARRAY_SIZE(rules), (struct sock_filter *)(uintptr_t)rules };
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0 ? -errno : 0;
+}
+
 void child_run(const struct child_plan *given)
 {
 	struct child_plan copy = *given, *plan = &copy;
@@ -258,6 +276,7 @@ void child_run(const struct child_plan *given)
 	}
 	env_fill(&env, plan, &user);
 	environ = env.v;
+	must(plan, refuse_clone3(), "close clone3");
 	(void)execvp(plan->argv[0], (char *const *)(uintptr_t)plan->argv);
 	(void)cay_fail_field(&err, CAY_E_INVALID, "argv", "cannot execute '%s': %s", plan->argv[0],
 			     strerror(errno));

@@ -2,7 +2,6 @@
 #include "keeper/overlay.h"
 
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,26 +34,28 @@ static int write_map(int proc, const char *name, uint32_t live)
 	return write(fd, text, (size_t)n) == n ? 0 : -errno;
 }
 
+static int stay(void *)
+{
+	while (pause() < 0)
+		;
+	return 0;
+}
+
 /* A user namespace in which the foreign range is the live one.  It needs a
  * process to be born; that one waits for our SIGKILL. */
 static int make_userns(uint32_t live)
 {
+	/* our memory on a stack of its own: copying ours would cost more than the rest */
+	alignas(16) static char stack[KIB(4)];
 	int pidfd = -EBADF, r, ns = -EBADF;
-	struct clone_args args = {
-		.flags = CLONE_NEWUSER | CLONE_PIDFD,
-		.pidfd = (uintptr_t)&pidfd,
-		.exit_signal = SIGCHLD,
-	};
 	auto_buf path = BUF_INIT(32);
 	auto_close int proc = -EBADF;
-	long pid = syscall(SYS_clone3, &args, sizeof(args));
+	int pid = clone(stay, stack + sizeof(stack),
+			CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL, &pidfd);
 
 	if (pid < 0)
 		return -errno;
-	if (pid == 0)
-		for (;;)
-			(void)pause();
-	r = buf_printf(&path, "/proc/%ld", pid);
+	r = buf_printf(&path, "/proc/%d", pid);
 	if (r >= 0) {
 		proc = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		r = proc < 0 ? -errno : write_map(proc, "uid_map", live);

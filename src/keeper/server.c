@@ -29,6 +29,11 @@ struct worker {
 	struct verb_head request;
 };
 
+struct spare {
+	pid_t pid;  /* 0: none */
+	int orders; /* where it waits for its message */
+};
+
 struct server {
 	struct keeper *k;
 	int listener, signals;
@@ -36,6 +41,7 @@ struct server {
 	int next;   /* has not yet */
 	struct worker workers[WORKERS_MAX];
 	unsigned n_workers;
+	struct spare spare; /* of this client: it has inherited the connection */
 	bool stopping;
 };
 
@@ -100,44 +106,87 @@ static int work(const struct server *s, const union message *msg, int fd)
 	return msg_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
 }
 
-static void become_worker(const struct server *s, const union message *msg, int fd)
+static void drop(int *sock)
 {
+	int fd = cay_take_fd(sock);
+
+	cay_closep(&fd);
+}
+
+/* A worker is forked before it is needed and waits for its message, so that no
+ * request waits for a fork. */
+static void become_worker(const struct server *s, int orders)
+{
+	struct pollfd p = { .fd = orders, .events = POLLIN };
+	union message msg = {};
 	sigset_t none;
+	unsigned n_fds;
+	int fd;
 
 	if (cgroup_join(&s->k->workers) < 0)
 		_exit(1);
-
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)close(s->listener);
 	(void)close(s->signals);
-	_exit(work(s, msg, fd) < 0 ? 1 : 0);
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	if (msg_receive(orders, &msg, sizeof(msg), &fd, &n_fds) <= 0)
+		_exit(0); /* the keeper is gone, or this client */
+	_exit(work(s, &msg, fd) < 0 ? 1 : 0);
+}
+
+static int make_spare(struct server *s)
+{
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid = fork();
+	if (pid == 0) {
+		(void)close(pair[0]);
+		become_worker(s, pair[1]);
+	}
+	cay_closep(&pair[1]);
+	if (pid < 0) {
+		cay_closep(&pair[0]);
+		return -EAGAIN;
+	}
+	s->spare = (struct spare){ pid, pair[0] };
+	return 0;
 }
 
 static void start_worker(struct server *s, const union message *msg, int fd)
 {
 	struct cay_err err = {};
 	struct worker *w = s->workers;
-	pid_t pid;
+	int r = s->spare.pid ? 0 : make_spare(s);
 
 	while (w->pid)
 		w++;
-	pid = fork();
-	if (pid == 0)
-		become_worker(s, msg, fd);
-	if (pid < 0) {
-		(void)cay_fail_sys(&err, CAY_E_CAPACITY, errno, "start a worker");
+	if (r >= 0)
+		r = msg_send(s->spare.orders, msg, msg->head.size, fd);
+	if (r < 0) {
+		(void)cay_fail_sys(&err, CAY_E_CAPACITY, -r, "start a worker");
 		(void)send_failure(s->client, &msg->head, &err);
 		return;
 	}
-	*w = (struct worker){ pid, msg->head };
+	*w = (struct worker){ s->spare.pid, msg->head };
 	s->n_workers++;
+	drop(&s->spare.orders);
+	s->spare.pid = 0;
+	(void)make_spare(s); /* or the next message makes one */
 }
 
 static void worker_ended(struct server *s, const siginfo_t *info)
 {
 	struct cay_err err = {};
 
+	if (s->spare.pid == info->si_pid) {
+		s->spare.pid = 0;
+		drop(&s->spare.orders);
+	}
 	for (unsigned i = 0; i < WORKERS_MAX; i++) {
 		struct worker *w = &s->workers[i];
 
@@ -177,13 +226,6 @@ static int fence(struct server *s, struct cay_err *err)
 	return r;
 }
 
-static void drop(int *sock)
-{
-	int fd = cay_take_fd(sock);
-
-	cay_closep(&fd);
-}
-
 /* The newcomer's first message must be a hello of our own build. */
 static int greet(struct server *s, struct cay_err *err)
 {
@@ -203,6 +245,7 @@ static int greet(struct server *s, struct cay_err *err)
 	if (r < 0)
 		return r;
 	s->client = cay_take_fd(&s->next);
+	(void)make_spare(s);
 	if (answer_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) < 0)
 		drop(&s->client);
 	else
@@ -305,7 +348,7 @@ static int listen_at(const struct keeper *k, struct cay_err *err)
 
 int keeper_serve(struct keeper *k, struct cay_err *err)
 {
-	struct server s = { .k = k, .client = -EBADF, .next = -EBADF };
+	struct server s = { .k = k, .client = -EBADF, .next = -EBADF, .spare = { 0, -EBADF } };
 	sigset_t caught;
 	int r = 0;
 

@@ -265,9 +265,10 @@ static int try_secret(const void *)
 	return result_of(syscall(SYS_memfd_secret, 0u));
 }
 
-static int try_clone3(const void *)
+static int try_clone3(const void *arg)
 {
-	struct clone_args args = { .exit_signal = SIGCHLD };
+	const struct probe *p = arg;
+	struct clone_args args = { .flags = (unsigned long)p->a, .exit_signal = SIGCHLD };
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 
 	if (pid == 0)

@@ -152,7 +152,6 @@ static void dangerous_calls_are_not_allowed(void **)
 		"umount2",
 		"unshare",
 		"setns",
-		"clone3",
 		"modify_ldt",
 		"vmsplice",
 		"kexec_load",

@@ -7,9 +7,6 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "lib"))
 import cay  # noqa: E402
-import tap  # noqa: E402
-
-pytest_configure = tap.pytest_configure
 
 BUILD = os.environ.get("CAY_BUILD", "build/gcc")
 BUSYBOX = "/bin/busybox"

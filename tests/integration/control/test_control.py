@@ -28,7 +28,7 @@ def residue(c):
         "ranges": sorted(os.listdir(c.state / "ranges")),
         "sockets": sorted(os.listdir(c.run / "box")),
         "cgroups": sorted(d for at in c.cgroup_dirs() for d, _, _ in os.walk(at) if "/sb" in d),
-        "processes": sorted(c.processes() - set(c.pids().values())),
+        "processes": sorted(c.processes("/sb")),
     }
 
 
@@ -36,7 +36,7 @@ EMPTY = {"boxes": [], "ranges": [], "sockets": [], "cgroups": [], "processes": [
 
 
 def nothing_is_left(c):
-    """At once, but for the worker that answered and is on its way out."""
+    """At once, but for the worker that answered, which may still be in the cgroup."""
     wait_for("the last worker", lambda: not residue(c)["processes"], 5)
     assert residue(c) == EMPTY
 
