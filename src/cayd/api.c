@@ -11,7 +11,6 @@
 /* How long a sandbox may take to begin an answer; a command that is waited for
  * takes as long as it takes. */
 #define INSIDE_MS 30000
-#define LIST_MAX MIB(8)
 
 static void fail(struct request *rq, enum cay_code code, const char *what)
 {
@@ -181,7 +180,9 @@ static void on_image_removed(void *arg, const struct cay_err *outcome, const voi
 
 	(void)reply;
 	cay_closep(&fd);
-	if (!err.code && row) {
+	if (!err.code && !row)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such image");
+	if (!err.code) {
 		field_encode(&image_table, NULL, &row->info, &w);
 		(void)image_forget(d->cayd->images, &d->id, &err);
 	}
@@ -204,6 +205,7 @@ static void image_delete(struct cayd *c, struct request *rq)
 	static const struct request_events events = { .gone = on_deleting_gone };
 	const struct image_row *row = image_by_id(c->images, &rq->match.params[0]);
 	struct verb_image_remove q = {};
+	struct cay_err none = {};
 	struct deleting *d;
 
 	if (!row) {
@@ -219,7 +221,10 @@ static void image_delete(struct cayd *c, struct request *rq)
 	rq->data = d;
 	rq->events = &events;
 	memcpy(q.digest, row->digest, sizeof(q.digest));
-	link_call(c->link, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_removed, d);
+	if (image_names(c->images, row->digest) > 1)
+		on_image_removed(d, &none, NULL, -EBADF); /* its files are another's, too */
+	else
+		link_call(c->link, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_removed, d);
 }
 
 static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {

@@ -34,7 +34,6 @@ struct boxes {
 
 const struct id default_tenant = { .noun = ID_TENANT };
 
-static void prepare(struct box *b);
 static void start(struct box *b);
 static void begin_remove(struct box *b);
 
@@ -88,11 +87,12 @@ struct box *box_find(struct boxes *all, const struct id *id)
 	return b;
 }
 
+/* One that is ending has given its name up. */
 static struct box *find_name(struct boxes *all, const char *name)
 {
 	struct box *b = all->by_name[hash(name, strlen(name))];
 
-	while (b && !str_eq(b->info.name, name))
+	while (b && (!str_eq(b->info.name, name) || b->info.state >= SB_ENDING))
 		b = b->next_by_name;
 	return b;
 }
@@ -470,6 +470,20 @@ static int admit(struct boxes *all, const struct sandbox_create *spec, struct ca
 	return 0;
 }
 
+/* Creating a name again returns what has it, if that is what was asked for. */
+static int same_request(const struct box *b, const struct sandbox_create *spec, struct cay_err *err)
+{
+	const struct limits *a = &b->info.limits, *l = &spec->limits;
+
+	if (str_eq(b->info.image, spec->image) && b->info.runtime == spec->runtime &&
+	    a->memory_bytes == l->memory_bytes && a->cpu_milli == l->cpu_milli &&
+	    a->pids == l->pids)
+		return 0;
+	return cay_fail_field(err, CAY_E_CONFLICT, "name",
+			      "'%s' is the name of a sandbox with another image, runtime or limits",
+			      spec->name);
+}
+
 int box_create(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
 	       struct cay_err *err)
 {
@@ -479,7 +493,7 @@ int box_create(struct boxes *all, const struct sandbox_create *spec, struct box 
 
 	if (b) {
 		*ret = b;
-		return 0;
+		return same_request(b, spec, err);
 	}
 	if (!image)
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
@@ -538,20 +552,4 @@ int boxes_recover(struct cayd *c, struct cay_err *err)
 	if (n)
 		log_warn(&c->log, "removed %u sandboxes an earlier cayd left", n);
 	return 0;
-}
-
-void boxes_close(struct boxes *all)
-{
-	struct box *b = all ? all->newest : NULL;
-
-	while (b) {
-		struct box *older = b->older;
-
-		unwatch(b);
-		pool_fini(&b->pool);
-		free(b);
-		b = older;
-	}
-	if (all)
-		uv_close((uv_handle_t *)&all->sweep, NULL); /* all lives until the loop is over */
 }

@@ -26,7 +26,6 @@ struct box {
 	uint64_t seq;
 	uint32_t range;
 	uint8_t image[32];
-	unsigned end_reason;
 	bool steps; /* a call is under way that will look at the state again */
 	uv_poll_t *watch;
 	int pidfd;
@@ -40,7 +39,6 @@ enum box_wait { WAIT_STARTED, WAIT_ENDED };
 /* Remove what an earlier cayd left: without a journal nobody can say whose it
  * is.  Blocks; before the loop runs. */
 [[nodiscard]] int boxes_recover(struct cayd *c, struct cay_err *err);
-void boxes_close(struct boxes *all);
 
 struct box *box_find(struct boxes *all, const struct id *id);
 /* The newest whose seq is below `before` (0: any). */

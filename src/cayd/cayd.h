@@ -28,6 +28,8 @@ struct cayd {
 	struct settings settings;
 	struct log log;
 	const struct clk *clk;
+	int argc; /* to read the settings again */
+	char **argv;
 	uv_loop_t loop;
 	int db, tmp; /* directories below paths.state */
 	struct link *link;

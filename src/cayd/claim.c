@@ -168,6 +168,7 @@ void claim_start(struct box *b, claim_fn *done)
 	auto_buf path = BUF_INIT(128);
 	char name[ID_TEXT_LEN + 1];
 	struct claiming *c = calloc(1, sizeof(*c));
+	int r;
 
 	if (!c) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
@@ -182,9 +183,12 @@ void claim_start(struct box *b, claim_fn *done)
 	(void)uv_timer_init(&b->cayd->loop, &c->deadline);
 	c->pipe.data = c->deadline.data = c->connect.data = c->write.data = c;
 	id_format(&b->info.id, name);
-	if (write_request(b, &c->out) < 0 ||
-	    buf_printf(&path, "%s/box/%s", b->cayd->settings.run_dir, name) < 0) {
-		fail(c, CAY_E_NO_MEMORY, "has too large a claim");
+	r = write_request(b, &c->out);
+	if (r >= 0)
+		r = buf_printf(&path, "%s/box/%s", b->cayd->settings.run_dir, name);
+	if (r < 0) {
+		fail(c, r == -ENOENT ? CAY_E_NOT_FOUND : CAY_E_NO_MEMORY,
+		     r == -ENOENT ? "has lost its image" : "cannot be told whose it is");
 		return;
 	}
 	(void)uv_timer_start(&c->deadline, on_deadline, CLAIM_MS, 0);

@@ -177,13 +177,6 @@ int images_open(struct cayd *c, struct cay_err *err)
 	return load(c->images, err);
 }
 
-void images_close(struct images *all)
-{
-	for (size_t i = 0; all && i < all->n; i++)
-		row_free(all->rows[i]);
-	free(all);
-}
-
 const struct image_row *image_at(const struct images *all, size_t i)
 {
 	return i < all->n ? all->rows[i] : NULL;
@@ -205,14 +198,31 @@ const struct image_row *image_by_digest(const struct images *all, const uint8_t 
 	return NULL;
 }
 
+static struct image_row *find_name(const struct images *all, const char *name)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->rows[i]->info.name && str_eq(all->rows[i]->info.name, name))
+			return all->rows[i];
+	return NULL;
+}
+
+size_t image_names(const struct images *all, const uint8_t digest[static 32])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += memcmp(all->rows[i]->digest, digest, 32) == 0;
+	return n;
+}
+
 const struct image_row *image_find(const struct images *all, const char *ref)
 {
+	const struct image_row *named = find_name(all, ref);
 	uint8_t digest[32];
 	struct id id;
 
-	for (size_t i = 0; i < all->n; i++)
-		if (all->rows[i]->info.name && str_eq(all->rows[i]->info.name, ref))
-			return all->rows[i];
+	if (named)
+		return named;
 	if (digest_parse(ref, digest) == 0)
 		return image_by_digest(all, digest);
 	if (id_parse(ID_IMAGE, slice_of(ref), &id) == 0)
@@ -227,6 +237,7 @@ int image_note(struct images *all, const char *name, const uint8_t digest[static
 	auto_pool pool = POOL_INIT(POOL_MAX);
 	auto_json json = NULL;
 	struct stored s = { .info = { .name = name, .size_bytes = bytes } };
+	struct image_row *old;
 	int r = jr_read(config, &json_control_limits, &json, err);
 
 	if (r >= 0)
@@ -239,16 +250,14 @@ int image_note(struct images *all, const char *name, const uint8_t digest[static
 	s.info.digest = digest_text(&pool, digest);
 	if (!s.info.digest)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	/* the same again is the same */
-	for (size_t i = 0; i < all->n; i++)
-		if (all->rows[i]->info.name && str_eq(all->rows[i]->info.name, name)) {
-			if (memcmp(all->rows[i]->digest, digest, 32) == 0) {
-				*ret = all->rows[i];
-				return 0;
-			}
-			all->rows[i]->info.name = NULL;
-		}
+	old = find_name(all, name);
+	if (old && memcmp(old->digest, digest, 32) == 0) {
+		*ret = old; /* the same again is the same */
+		return 0;
+	}
 	r = add_row(all, &s, err);
+	if (r >= 0 && old)
+		old->info.name = NULL;
 	if (r >= 0)
 		r = save(all, err);
 	if (r >= 0)

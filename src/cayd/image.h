@@ -20,11 +20,12 @@ struct image_row {
 };
 
 [[nodiscard]] int images_open(struct cayd *c, struct cay_err *err);
-void images_close(struct images *all);
 /* By name, id or "sha256:..."; NULL. */
 const struct image_row *image_find(const struct images *all, const char *ref);
 const struct image_row *image_by_id(const struct images *all, const struct id *id);
 const struct image_row *image_by_digest(const struct images *all, const uint8_t digest[static 32]);
+/* How many rows have it. */
+size_t image_names(const struct images *all, const uint8_t digest[static 32]);
 /* In order of import; NULL behind the last. */
 const struct image_row *image_at(const struct images *all, size_t i);
 /* An image the keeper has unpacked, and its config as JSON. */

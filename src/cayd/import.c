@@ -7,7 +7,6 @@
 #include "cayd/image.h"
 #include "cayd/link.h"
 
-#define PIECE KIB(256)
 #define CONFIG_MAX KIB(64)
 /* Of the unpacked files. */
 #define UNPACKED_MAX (UINT64_C(64) << 30)
@@ -124,10 +123,15 @@ static void write_piece(struct import *m)
 {
 	uv_buf_t b = uv_buf_init(m->piece.data + m->sent, (unsigned)(m->piece.len - m->sent));
 
+	struct cay_err err = {};
+
 	m->writing = true;
 	m->write.data = m;
-	if (uv_fs_write(&m->cayd->loop, &m->write, m->fd, &b, 1, (int64_t)m->written, on_write) < 0)
-		m->writing = false;
+	if (uv_fs_write(&m->cayd->loop, &m->write, m->fd, &b, 1, (int64_t)m->written, on_write) <
+	    0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		fail(m, &err);
+	}
 }
 
 static void on_body(struct request *rq, struct slice bytes)

@@ -4,8 +4,8 @@
 /*
  * import - an upload on its way to the keeper
  *
- * The body goes into a file without a name, 256 KiB at a time with the reading
- * stopped meanwhile, then the keeper unpacks it, then the image is noted.  cayd
+ * The body goes into a file without a name, a piece at a time with the reading stopped
+ * meanwhile, then the keeper unpacks it, then the image is noted.  cayd
  * looks at none of the bytes.  A client that leaves while it sends ends the
  * import; one that leaves later does not.
  */

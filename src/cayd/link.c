@@ -18,7 +18,6 @@ struct call {
 	link_fn *fn;
 	void *arg;
 	int fd;
-	bool sent;
 	union {
 		struct verb_head head;
 		char bytes[128];
@@ -55,16 +54,15 @@ static int dial(const struct settings *s)
 	return cay_take_fd(&fd);
 }
 
-static ssize_t receive_within(int fd, void *msg, int timeout_ms, int *ret_fd)
+static ssize_t receive_within(int fd, void *msg, int timeout_ms, int *ret_fd, unsigned *ret_n_fds)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
-	unsigned n_fds;
-
 	*ret_fd = -EBADF;
+	*ret_n_fds = 0;
 	if (poll(&p, 1, timeout_ms) <= 0)
 		return -ETIMEDOUT;
-	return msg_receive(fd, msg, VERB_MESSAGE_MAX, ret_fd, &n_fds);
+	return msg_receive(fd, msg, VERB_MESSAGE_MAX, ret_fd, ret_n_fds);
 }
 
 static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
@@ -73,6 +71,7 @@ static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
 	struct verb_hello hello = { .abi = VERB_ABI };
 	struct verb_hello_reply reply;
 	struct cay_err outcome = {};
+	unsigned n_fds;
 	ssize_t n;
 	int fd, r;
 
@@ -81,11 +80,11 @@ static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
 	r = msg_send(l->fd, &hello, sizeof(hello), -EBADF);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "say hello to the keeper");
-	n = receive_within(l->fd, msg, timeout_ms, &fd);
+	n = receive_within(l->fd, msg, timeout_ms, &fd, &n_fds);
 	cay_closep(&fd);
 	if (n <= 0)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
-	r = verb_check_reply(msg, (size_t)n, 0, &hello.head, &outcome, err);
+	r = verb_check_reply(msg, (size_t)n, n_fds, &hello.head, &outcome, err);
 	if (r < 0)
 		return r;
 	if (outcome.code) {
@@ -202,9 +201,12 @@ static void flush(struct link *l)
 		struct call *c = *l->unsent;
 		int r = msg_send(l->fd, &c->request, c->request.head.size, c->fd);
 
-		if (r < 0)
-			return; /* EAGAIN: at POLLOUT; anything else shows up as POLLHUP */
-		c->sent = true;
+		if (r == -EAGAIN)
+			return; /* at POLLOUT */
+		if (r < 0) {
+			lost(l, strerror(-r)); /* NOLINT(concurrency-mt-unsafe) */
+			return;
+		}
 		l->unsent = &c->next;
 	}
 }
@@ -292,6 +294,12 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
 	memcpy(&c->request, request, size);
 	if (fd >= 0)
 		c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (fd >= 0 && c->fd < 0) {
+		(void)cay_fail_sys(&err, CAY_E_CAPACITY, errno, "too many files are open");
+		free(c);
+		fn(arg, &err, NULL, -EBADF);
+		return;
+	}
 	*l->last = c;
 	l->last = &c->next;
 	l->n_calls++;
@@ -303,6 +311,7 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
 int link_call_now(struct link *l, enum verb verb, void *request, void *reply, struct cay_err *err)
 {
 	struct cay_err outcome = {};
+	unsigned n_fds;
 	ssize_t n;
 	int fd, r;
 
@@ -310,23 +319,14 @@ int link_call_now(struct link *l, enum verb verb, void *request, void *reply, st
 	r = msg_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
-	n = receive_within(l->fd, reply, 60000, &fd);
+	n = receive_within(l->fd, reply, 60000, &fd, &n_fds);
 	if (n <= 0)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
-	r = verb_check_reply(reply, (size_t)n, fd >= 0, request, &outcome, err);
+	r = verb_check_reply(reply, (size_t)n, n_fds, request, &outcome, err);
 	cay_closep(&fd);
 	if (r >= 0 && outcome.code) {
 		*err = outcome;
 		r = -cay_error_row(outcome.code)->errnum;
 	}
 	return r;
-}
-
-void link_close(struct link *l)
-{
-	if (!l)
-		return;
-	if (l->poll)
-		uv_close((uv_handle_t *)l->poll, free_poll);
-	uv_close((uv_handle_t *)&l->retry, NULL);
 }

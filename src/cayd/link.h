@@ -4,8 +4,8 @@
 /*
  * link - the connection to cay-keeper
  *
- * A call is a message and a function that is called once with the outcome, from
- * the loop, last.  When the keeper goes away every call under way fails with
+ * A call is a message and a function that is called once with the outcome: from the
+ * loop, or at once when the link is down or full.  When the keeper goes away every call under way fails with
  * CAY_E_UNAVAILABLE (what it did is then not known: `remove` and `list` can be
  * repeated) and the link tries again until it is back.
  */
@@ -27,5 +27,4 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
 				struct cay_err *err);
 /* Runtimes that passed the keeper's probes, a bit each. */
 uint32_t link_runtimes(const struct link *l);
-void link_close(struct link *l);
 #endif

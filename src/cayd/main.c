@@ -61,7 +61,7 @@ static int listen_here(const struct cayd *c, struct cay_err *err)
 }
 
 struct stop {
-	uv_signal_t signals[2];
+	uv_signal_t signals[3];
 	struct cayd *cayd;
 	struct server *server;
 };
@@ -70,6 +70,10 @@ static void on_signal(uv_signal_t *s, int number)
 {
 	struct stop *stop = s->data;
 
+	if (number == SIGHUP) {
+		prog_reload(stop->cayd->argc, stop->cayd->argv, &stop->cayd->log);
+		return;
+	}
 	log_info(&stop->cayd->log, "signal %d: stopping; sandboxes go on", number);
 	server_stop(stop->server);
 	uv_stop(&stop->cayd->loop);
@@ -77,7 +81,7 @@ static void on_signal(uv_signal_t *s, int number)
 
 static int serve(struct cayd *c, struct cay_err *err)
 {
-	static const int numbers[] = { SIGTERM, SIGINT };
+	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
 	static struct server_conf conf = { .max_conns = CONNS_MAX,
 					   .head_timeout_ms = 10000,
 					   .idle_timeout_ms = 60000,
@@ -126,6 +130,8 @@ int main(int argc, char **argv)
 	c.log = log_to(STDERR_FILENO, "cayd", &clk_system);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(077);
+	c.argc = argc;
+	c.argv = argv;
 	r = prog_settings(argc, argv, &c.settings, &err);
 	if (r > 0)
 		return 0; /* --check, --version */

@@ -136,6 +136,7 @@ struct env {
 	char *v[ENV_MAX + 1];
 	size_t n;
 	size_t bytes;
+	bool lost; /* something found no room */
 };
 
 static bool env_has(const struct env *e, const char *key)
@@ -154,11 +155,14 @@ static void env_add(struct env *e, const char *key, struct slice value)
 	size_t n = strlen(key);
 	char *text;
 
-	if (e->n == ENV_MAX || e->bytes + n + value.n > ENV_BYTES || env_has(e, key))
+	if (env_has(e, key))
 		return;
-	text = malloc(n + value.n + 2);
-	if (!text)
+	text = e->n < ENV_MAX && e->bytes + n + value.n <= ENV_BYTES ? malloc(n + value.n + 2)
+								     : NULL;
+	if (!text) {
+		e->lost = true;
 		return;
+	}
 	memcpy(text, key, n);
 	text[n] = '=';
 	memcpy(text + n + 1, value.p, value.n);
@@ -192,15 +196,13 @@ static void default_signals(void)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The OOM killer spares PID 1, not what it starts. */
-static void forget_oom_score(void)
+/* What PID 1 starts goes before PID 1 when memory runs out. */
+static void raise_oom_score(void)
 {
-	auto_close int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-	char sign;
+	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	/* where PID 1 could not be given a score below 0, they go above it */
-	if (fd >= 0 && pread(fd, &sign, 1, 0) == 1)
-		(void)path_write_all(fd, sign == '-' ? "0" : "500", sign == '-' ? 1 : 3);
+	if (fd >= 0)
+		(void)path_write_all(fd, "1000", 4);
 }
 
 /* Closed, not only close-on-exec: the cwd and the program asked for may be names
@@ -226,7 +228,7 @@ static void settle(struct child_plan *plan)
 	must(plan, setsid() < 0 ? -errno : 0, "new session");
 	if (plan->cgroup >= 0)
 		must(plan, cgroup_join(plan->cgroup), "join the cgroup");
-	forget_oom_score();
+	raise_oom_score();
 	for (int i = 0; i < 3; i++)
 		must(plan, dup2(plan->stdio[i], i) < 0 ? -errno : 0, "standard streams");
 	close_rest(plan);
@@ -276,6 +278,7 @@ void child_run(const struct child_plan *given)
 	}
 	env_fill(&env, plan, &user);
 	environ = env.v;
+	must(plan, env.lost ? -E2BIG : 0, "environment");
 	must(plan, refuse_clone3(), "close clone3");
 	(void)execvp(plan->argv[0], (char *const *)(uintptr_t)plan->argv);
 	(void)cay_fail_field(&err, CAY_E_INVALID, "argv", "cannot execute '%s': %s", plan->argv[0],

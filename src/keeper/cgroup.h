@@ -20,6 +20,7 @@ enum cgroup_controller { CG_MEMORY, CG_PIDS, CG_CPU, CG_NUM };
 struct cgroups {
 	int v2;         /* <v2 hierarchy>/<path> */
 	int v1[CG_NUM]; /* the same in the controller's hierarchy; -EBADF when it is v2's */
+	int favour;     /* see favour_moves(); -EBADF when all is v2's */
 };
 
 struct cgroup_limits {

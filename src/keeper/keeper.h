@@ -11,8 +11,9 @@
  *	overlay.c   a sandbox's file system
  *	stage.c     the mount namespace workers start from
  *	cgroup.c    who belongs to it, what it may use
- *	runtime.c   running a runtime, and probing it
- *	image.c ... images
+ *	runtime.c   running a runtime
+ *	probe.c     whether a runtime may be used
+ *	image*.c    images: the verbs, and what happens before and after unpacking
  *
  * A worker is a fork that carries out one verb, answers and ends; nothing is
  * shared with the keeper but what struct keeper holds, which never changes after
@@ -29,6 +30,8 @@
 struct keeper {
 	struct settings settings;
 	struct log log;
+	int argc; /* to read the settings again */
+	char **argv;
 	uid_t control_uid;
 	gid_t control_gid;
 	int images, boxes, ranges; /* directories below paths.state */

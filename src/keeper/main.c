@@ -88,11 +88,17 @@ int keeper_layout(struct keeper *k, struct cay_err *err)
 		if (layout[i].fd)
 			*(int *)(void *)((char *)k + layout[i].fd) = cay_take_fd(&fd);
 	}
-	/* what an unpacking that died left behind */
-	(void)tree_remove(k->images, "tmp");
-	if (mkdirat(k->images, "tmp", 0700) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make images/tmp");
 	return 0;
+}
+
+/* What an unpacking that died left behind; its worker must be gone. */
+static int clear_images(const struct keeper *k, struct cay_err *err)
+{
+	int r = tree_remove(k->images, "tmp");
+
+	if (r >= 0 && mkdirat(k->images, "tmp", 0700) < 0)
+		r = -errno;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "clear images/tmp") : 0;
 }
 
 static int find_control(struct keeper *k, struct cay_err *err)
@@ -128,6 +134,8 @@ static int begin(struct keeper *k, struct cay_err *err)
 	if (r >= 0)
 		/* those of a keeper that died must not act on what we are about to see */
 		r = cgroup_renew(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
+	if (r >= 0)
+		r = clear_images(k, err);
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.run_dir) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)
@@ -149,6 +157,8 @@ int main(int argc, char **argv)
 	k.log = log_to(STDERR_FILENO, "cay-keeper", &clk_system);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(022);
+	k.argc = argc;
+	k.argv = argv;
 	r = prog_settings(argc, argv, &k.settings, &err);
 	if (r > 0)
 		return 0; /* --check */

@@ -54,6 +54,7 @@ static int start(const struct runtime_run *run, int said, struct child *ret, str
 		argv[n++] = run->runtime->option;
 	argv[n++] = "run";
 	argv[n++] = "--detach";
+	argv[n++] = "--no-new-keyring"; /* a worker has its own */
 	if (keep)
 		argv[n++] = keep == 2 ? "--preserve-fds=2" : "--preserve-fds=1";
 	argv[n++] = bundle.data;
@@ -103,16 +104,14 @@ static int adopt(const struct runtime_run *run, struct cay_err *err)
 	return cay_take_fd(&pidfd);
 }
 
-/* PID 1 is the last to go when memory runs out: execs raise their own score.
- * Inherited from us, because a runtime that is already inside may not lower it.  A
- * machine that does not give us CAP_SYS_RESOURCE refuses; the distance to the execs
- * is then all the protection there is. */
-static void protect(void)
+/* When memory runs out, execs go first (1000, by PID 1), then PID 1, and only then
+ * anything of the host.  Written with CAP_SYS_RESOURCE it is also the least that
+ * anybody inside can set. */
+static int protect(void)
 {
 	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	if (fd >= 0 && write(fd, "-999", 4) < 0)
-		return;
+	return fd < 0 || write(fd, "500", 3) != 3 ? -errno : 0;
 }
 
 int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)
@@ -124,7 +123,9 @@ int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *e
 
 	if (said < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "memfd");
-	protect();
+	r = protect();
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write oom_score_adj");
 	r = start(run, said, &child, err);
 	if (r < 0)
 		return r;

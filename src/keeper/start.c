@@ -20,6 +20,10 @@
 #define RUNTIME_MS 30000
 #define CONFIG_MAX KIB(64)
 
+struct setting {
+	const char *name, *value; /* below /proc */
+};
+
 /* Where PID 1 will listen.  Only cayd's user can reach it; the sandbox gets the
  * socket and not the path. */
 static int make_listener(const struct keeper *k, const struct box *b, struct cay_err *err)
@@ -40,11 +44,36 @@ static int make_listener(const struct keeper *k, const struct box *b, struct cay
 	return cay_take_fd(&fd);
 }
 
+int start_proc(struct cay_err *err)
+{
+	auto_close int fs = fsopen("proc", FSOPEN_CLOEXEC);
+	int fd = -EBADF;
+
+	if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	return fd < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "a /proc to set things by") : fd;
+}
+
+/* Settings of the namespaces the caller is in. */
+static int set(int proc, const struct setting *settings, size_t n, struct cay_err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		auto_close int fd = path_open(proc, settings[i].name, O_WRONLY, 0);
+		size_t len = strlen(settings[i].value);
+
+		if (fd < 0 || write(fd, settings[i].value, len) != (ssize_t)len)
+			return cay_fail_sys(err, CAY_E_INTERNAL, fd < 0 ? -fd : errno, "set %s",
+					    settings[i].name);
+	}
+	return 0;
+}
+
 /* Only `lo`, and low ports for everybody: the namespace is the host's, so no
  * capability inside counts in it (docs/adr/0008). */
-int start_network(struct cay_err *err)
+int start_network(int proc, struct cay_err *err)
 {
-	auto_close int sock = -EBADF, proc = -EBADF, low = -EBADF;
+	static const struct setting low = { "sys/net/ipv4/ip_unprivileged_port_start", "0" };
+	auto_close int sock = -EBADF;
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
 
 	if (unshare(CLONE_NEWNET) < 0)
@@ -52,10 +81,28 @@ int start_network(struct cay_err *err)
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bring lo up");
-	low = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
-	if (low < 0 || write(low, "0", 1) != 1)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "allow low ports");
-	return 0;
+	return set(proc, &low, 1, err);
+}
+
+/*
+ * The last door, shut when the runtime has gone through it: PID 1 may call clone3(),
+ * whose flags no filter sees, so the kernel is told to make no user namespace in the
+ * sandbox's, without which there is none of any kind.  And what a sandbox may have of
+ * things the kernel counts by user and not by cgroup.
+ *
+ * The worker is root of that namespace afterwards, and can only answer and end.
+ */
+static int seal(int proc, int pidfd, struct cay_err *err)
+{
+	static const struct setting sealed[] = {
+		{ "sys/user/max_user_namespaces", "0" },
+		{ "sys/user/max_inotify_instances", "512" },
+		{ "sys/user/max_inotify_watches", "65536" },
+	};
+
+	if (setns(pidfd, CLONE_NEWUSER) < 0)
+		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "PID 1 did not last");
+	return set(proc, sealed, ARRAY_SIZE(sealed), err);
 }
 
 int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err *err)
@@ -84,6 +131,7 @@ int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err 
 struct starting {
 	struct overlay overlay;
 	int listener;
+	int proc;          /* see start_proc() */
 	int cgroup_inside; /* PID 1's fd 4: a mount with nothing above it (docs/adr/0005) */
 	int cgroup_shown;  /* what the runtime finds at /sys/fs/cgroup (docs/adr/0006) */
 };
@@ -92,6 +140,7 @@ static void starting_fini(struct starting *s)
 {
 	overlay_fini(&s->overlay);
 	cay_closep(&s->listener);
+	cay_closep(&s->proc);
 	cay_closep(&s->cgroup_inside);
 	cay_closep(&s->cgroup_shown);
 }
@@ -113,6 +162,9 @@ static int gather(const struct keeper *k, const struct box *b, struct starting *
 	s->listener = make_listener(k, b, err);
 	if (s->listener < 0)
 		return s->listener;
+	s->proc = start_proc(err);
+	if (s->proc < 0)
+		return s->proc;
 	s->cgroup_inside = clone_cgroup(b->cgroup.v2);
 	s->cgroup_shown = clone_cgroup(b->cgroup.v2);
 	if (s->cgroup_inside < 0 || s->cgroup_shown < 0)
@@ -141,7 +193,7 @@ static int on_stage(const struct keeper *k, const struct box *b, const struct st
 	int r = stage_enter(&k->stage, err);
 
 	if (r >= 0)
-		r = start_network(err);
+		r = start_network(s->proc, err);
 	if (r >= 0)
 		r = overlay_mount(&s->overlay, o.live, err);
 	if (r >= 0)
@@ -154,7 +206,7 @@ static int on_stage(const struct keeper *k, const struct box *b, const struct st
 	run.bundle = bundle;
 	r = runtime_run(&run, ret_pidfd, err);
 	stage_clean(&k->stage, b->name);
-	return r;
+	return r < 0 ? r : seal(s->proc, *ret_pidfd, err);
 }
 
 /*
@@ -171,7 +223,7 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	const struct verb_start *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
 	CAY_CLEANUP(starting_fini)
-	struct starting s = { OVERLAY_INIT, -EBADF, -EBADF, -EBADF };
+	struct starting s = { OVERLAY_INIT, -EBADF, -EBADF, -EBADF, -EBADF };
 	auto_box b = BOX_INIT;
 	int r;
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <sched.h>
-#include <sys/socket.h>
 
 #include "oci/template.h"
 
@@ -40,11 +39,18 @@ static const char *const denied[] = {
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
 	 CLONE_NEWPID | CLONE_NEWNET)
 
+/* <sys/socket.h> is not for pure code; the kernel's own header has them not. */
+enum family { UNIX = 1, INET = 2, INET6 = 10, NETLINK = 16 };
+enum protocol { ICMP = 1, TCP = 6, UDP = 17, ICMP6 = 58 };
+
 struct condition {
 	unsigned arg;
 	const char *op;
 	uint64_t value, value_two;
 };
+
+#define FAMILY(family, protocol) \
+	{ "socket", { { 0, "SCMP_CMP_EQ", family, 0 }, { 2, "SCMP_CMP_EQ", protocol, 0 } }, 2 }
 
 /* Allowed when every condition of a row holds; several rows are alternatives. */
 static const struct {
@@ -53,12 +59,18 @@ static const struct {
 	unsigned n;
 } conditional[] = {
 	{ "clone", { { 0, "SCMP_CMP_MASKED_EQ", NAMESPACES, 0 } }, 1 },
-	{ "socket", { { 0, "SCMP_CMP_EQ", AF_UNIX, 0 } }, 1 },
-	{ "socket", { { 0, "SCMP_CMP_EQ", AF_INET, 0 } }, 1 },
-	{ "socket", { { 0, "SCMP_CMP_EQ", AF_INET6, 0 } }, 1 },
-	{ "socket",
-	  { { 0, "SCMP_CMP_EQ", AF_NETLINK, 0 }, { 2, "SCMP_CMP_EQ", NETLINK_ROUTE, 0 } },
-	  2 },
+	{ "socket", { { 0, "SCMP_CMP_EQ", UNIX, 0 } }, 1 },
+	{ "socketpair", { { 0, "SCMP_CMP_EQ", UNIX, 0 } }, 1 },
+	/* not SCTP, L2TP, MPTCP and the like, each a module of the kernel's to be loaded */
+	FAMILY(INET, 0),
+	FAMILY(INET, ICMP),
+	FAMILY(INET, TCP),
+	FAMILY(INET, UDP),
+	FAMILY(INET6, 0),
+	FAMILY(INET6, ICMP6),
+	FAMILY(INET6, TCP),
+	FAMILY(INET6, UDP),
+	FAMILY(NETLINK, NETLINK_ROUTE),
 	/* asking, and what setarch -R and 32-bit uname need; not READ_IMPLIES_EXEC */
 	{ "personality", { { 0, "SCMP_CMP_EQ", 0, 0 } }, 1 },
 	{ "personality", { { 0, "SCMP_CMP_EQ", 0x0008, 0 } }, 1 },

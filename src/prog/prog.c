@@ -53,6 +53,19 @@ int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_
 	return r < 0 ? r : check;
 }
 
+void prog_reload(int argc, char *const *argv, struct log *log)
+{
+	struct settings again;
+	struct cay_err err = {};
+
+	if (prog_settings(argc, argv, &again, &err) < 0) {
+		log_error(log, "SIGHUP, going on as before: %s", err.msg);
+		return;
+	}
+	log->level = (enum log_level)again.log_level;
+	log_info(log, "settings read again");
+}
+
 void prog_log(const struct settings *s, struct log *log)
 {
 	log->level = (enum log_level)s->log_level;

@@ -163,7 +163,7 @@ print(sorted(int(x) for x in os.listdir('/proc/self/fd'))[:4], resource.getrlimi
 """
     e = init.client.run("/usr/bin/python3", "-c", script).json()
     assert e["end"]["exit_code"] == 0, e
-    assert e["stdout"] == "[0, 1, 2, 3] (0, 0) 0022 500\n"  # 3 is the directory being listed
+    assert e["stdout"] == "[0, 1, 2, 3] (0, 0) 0022 1000\n"  # 3 is the directory being listed
     e = init.client.sh("grep SigIgn /proc/self/status").json()
     assert int(e["stdout"].split()[1], 16) == 0
 
