@@ -58,3 +58,12 @@ ssize_t msg_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_
 		*ret_n_fds = UINT_MAX;
 	return n;
 }
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+void msg_refuse_fds(int sock)
+{
+	(void)setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
+}

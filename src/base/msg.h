@@ -13,4 +13,8 @@ CAY_MUST_CHECK int msg_send(int sock, const void *p, size_t n, int fd);
  * is how many fds came; the first is *ret_fd and the caller's, others are closed.
  * A message that did not fit has UINT_MAX of them, so that no reader takes it. */
 CAY_MUST_CHECK ssize_t msg_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_fds);
+
+/* Whoever sends fds over this connection gets EPERM (Linux 6.16; before it they come
+ * and are closed unread). */
+void msg_refuse_fds(int sock);
 #endif

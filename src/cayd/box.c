@@ -542,11 +542,19 @@ int boxes_recover(struct cayd *c, struct cay_err *err)
 
 			if (!gone.generation)
 				gone.generation = 1;
-			r = link_call_now(c->link, VERB_REMOVE, &gone, msg, err);
-			if (r < 0)
-				return cay_wrap(err, r, "remove what an earlier cayd left");
 			q.after = gone.sandbox;
-			n++;
+			r = link_call_now(c->link, VERB_REMOVE, &gone, msg, err);
+			if (r >= 0) {
+				n++;
+				continue;
+			}
+			if (err->code == CAY_E_UNAVAILABLE)
+				return r;
+			/* one that cannot be removed keeps its ids and nothing else waits for it */
+			log_error(&c->log, "remove what an earlier cayd left: %s", err->msg);
+			*err = (struct cay_err){};
+			c->boxes->ranges[list.rows[i].range / 8] |=
+				(uint8_t)(1u << list.rows[i].range % 8);
 		}
 	} while (list.more);
 	if (n)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cayd/image.h"
+#include "net/dial.h"
 #include "wire/hello.h"
 
 #define BODY_MAX KIB(256)
@@ -192,5 +193,6 @@ void claim_start(struct box *b, claim_fn *done)
 		return;
 	}
 	(void)uv_timer_start(&c->deadline, on_deadline, CLAIM_MS, 0);
-	uv_pipe_connect(&c->connect, &c->pipe, path.data, on_connect);
+	if (dial(&c->pipe, path.data, &c->connect, on_connect) < 0)
+		fail(c, CAY_E_UNAVAILABLE, "cannot be reached");
 }

@@ -40,17 +40,15 @@ static void link_poll(struct link *l);
 
 static int dial(const struct settings *s)
 {
-	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/keeper.sock", s->run_dir);
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/box/" VERB_SOCKET, s->run_dir);
 
 	if (n < 0 || n >= (int)sizeof(at.sun_path))
 		return -ENAMETOOLONG;
 	if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
 		return -errno;
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BUFFER }, sizeof(int));
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
-		return -errno;
 	return cay_take_fd(&fd);
 }
 

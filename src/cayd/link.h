@@ -5,9 +5,9 @@
  * link - the connection to cay-keeper
  *
  * A call is a message and a function that is called once with the outcome: from the
- * loop, or at once when the link is down or full.  When the keeper goes away every call under way fails with
- * CAY_E_UNAVAILABLE (what it did is then not known: `remove` and `list` can be
- * repeated) and the link tries again until it is back.
+ * loop, or at once when the link is down or full.  When the keeper goes away every call
+ * under way fails with CAY_E_UNAVAILABLE (what it did is then not known: `remove` and
+ * `list` can be repeated) and the link tries again until it is back.
  */
 #include "cayd/cayd.h"
 #include "wire/verb.h"

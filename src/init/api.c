@@ -116,7 +116,7 @@ static void list(struct init *in, struct request *rq)
 		return;
 	}
 	for (const struct job *j = in->oldest; j; j = j->next)
-		if (j->state != JOB_FAILED)
+		if (job_visible(j))
 			job_describe(j, &rows[told.execs.n++]);
 	request_reply_json(rq, &exec_list_table, &told);
 }

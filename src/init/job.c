@@ -544,7 +544,7 @@ void job_close_stdin(struct job *j)
 struct job *job_find(struct init *in, const struct id *id)
 {
 	for (struct job *j = in->newest; j; j = j->prev)
-		if (id_eq(&j->id, id) && j->state != JOB_FAILED)
+		if (id_eq(&j->id, id) && job_visible(j))
 			return j;
 	return NULL;
 }

@@ -54,6 +54,11 @@ struct job {
 /* Start an exec; started is called from the loop.  On failure nothing is left. */
 [[nodiscard]] int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
 			    enum exec_output mode, struct job **ret, struct cay_err *err);
+/* One that is starting may yet turn out never to have been. */
+static inline bool job_visible(const struct job *j)
+{
+	return j->state != JOB_STARTING && j->state != JOB_FAILED;
+}
 /* NULL when there is none, or it never was. */
 struct job *job_find(struct init *in, const struct id *id);
 [[nodiscard]] int job_signal(struct job *j, int sig, struct cay_err *err);

@@ -40,17 +40,20 @@ static void range_name(uint32_t range, char ret[static 12])
 		ret[0] = 0;
 }
 
-/* The record, or all zero when the maker died before it was whole. */
-void box_record_read(int dir, struct box_record *ret)
+int box_record_read(int dir, struct box_record *ret)
 {
 	auto_buf text = BUF_INIT(sizeof(*ret));
+	int r = path_read(dir, RECORD, &text);
 
 	*ret = (struct box_record){};
-	if (path_read(dir, RECORD, &text) == 0 && text.len == sizeof(*ret))
+	if (r < 0 && r != -ENOENT && r != -EFBIG)
+		return r;
+	if (text.len == sizeof(*ret))
 		memcpy(ret, text.data, sizeof(*ret));
 	if (ret->magic != BOX_MAGIC || ret->range > VERB_RANGE_MAX ||
 	    !id_valid(&ret->tenant, ID_TENANT))
 		*ret = (struct box_record){};
+	return 0;
 }
 
 /* Not synced: after a power loss no sandbox is left, and one whose record is not
@@ -84,12 +87,16 @@ static int lock_dir(int boxes, const char *name)
 int box_open(const struct keeper *k, const struct id *id, uint64_t generation, struct box *b,
 	     struct cay_err *err)
 {
+	int r;
+
 	b->id = *id;
 	id_format(id, b->name);
 	b->dir = lock_dir(k->boxes, b->name);
-	if (b->dir < 0)
+	if (b->dir == -ENOENT)
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", b->name);
-	box_record_read(b->dir, &b->record);
+	r = b->dir < 0 ? b->dir : box_record_read(b->dir, &b->record);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the record of %s", b->name);
 	/* one without a record is a crash's, of no generation */
 	if (b->record.magic && b->record.generation != generation)
 		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", b->name);
@@ -373,9 +380,8 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 
 		id_format(&names.ids[i], name);
 		dir = path_open(k->boxes, name, O_RDONLY | O_DIRECTORY, 0);
-		if (dir < 0)
+		if (dir < 0 || box_record_read(dir, &record) < 0)
 			continue;
-		box_record_read(dir, &record);
 		*row = (struct verb_list_row){ names.ids[i], record.generation, 0, record.range,
 					       0 };
 		if (record.magic &&

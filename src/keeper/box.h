@@ -42,8 +42,8 @@ struct box {
 [[nodiscard]] int box_open(const struct keeper *k, const struct id *id, uint64_t generation,
 			   struct box *b, struct cay_err *err);
 void box_fini(struct box *b);
-/* The record in boxes/<id>; all zero when it was never whole, or dir is none. */
-void box_record_read(int dir, struct box_record *ret);
+/* The record in boxes/<id>; all zero when the maker died before it was whole. */
+[[nodiscard]] int box_record_read(int dir, struct box_record *ret);
 /* Host id of root inside. */
 static inline uint32_t box_live(const struct box *b)
 {

@@ -44,8 +44,12 @@ static int used_by(const struct keeper *k, const uint8_t digest[static 32])
 		if (e->d_name[0] == '.')
 			continue;
 		dir = path_open(k->boxes, e->d_name, O_RDONLY | O_DIRECTORY, 0);
-		box_record_read(dir, &record);
-		found = record.magic && memcmp(record.image, digest, sizeof(record.image)) == 0;
+		found = dir < 0 ? dir : box_record_read(dir, &record);
+		if (found == -ENOENT) /* removed meanwhile */
+			found = 0;
+		else if (found == 0)
+			found = record.magic &&
+				memcmp(record.image, digest, sizeof(record.image)) == 0;
 	}
 	(void)closedir(d);
 	return found;

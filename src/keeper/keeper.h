@@ -35,7 +35,7 @@ struct keeper {
 	uid_t control_uid;
 	gid_t control_gid;
 	int images, boxes, ranges; /* directories below paths.state */
-	int sockets;               /* paths.run/box */
+	int sockets;               /* paths.run/box: ours and those of PID 1s */
 	struct cgroups cgroups;
 	struct cgroup workers; /* WORKERS_CGROUP: all that acts for a client */
 	struct stage stage;

@@ -15,7 +15,9 @@
 
 enum owner { ROOT, CONTROL };
 
-/* What is where and whose.  Below paths.state, then below paths.run. */
+/* What is where and whose.  Below paths.state, then below paths.run, which is
+ * cayd's: it could put something else where a path of ours leads, so nothing is done
+ * there by path but what make_dir() checks. */
 static const struct {
 	const char *name;
 	bool run;
@@ -30,8 +32,8 @@ static const struct {
 	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
 	{ "db", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
+	{ "stage", false, ROOT, 0700, 0 },
 	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
-	{ "stage", true, ROOT, 0700, 0 },
 };
 
 /* A directory that is there is taken only if it is whose it should be: whoever
@@ -136,7 +138,7 @@ static int begin(struct keeper *k, struct cay_err *err)
 		r = cgroup_renew(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
 	if (r >= 0)
 		r = clear_images(k, err);
-	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.run_dir) < 0)
+	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)
 		r = stage_make(stage.data, k->settings.init_path, &k->stage, err);

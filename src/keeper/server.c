@@ -326,14 +326,17 @@ static int listen_at(const struct keeper *k, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/keeper.sock", k->settings.run_dir);
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "/proc/self/fd/%d/" VERB_SOCKET,
+			 k->sockets);
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the keeper's socket");
-	(void)unlink(at.sun_path);
+	(void)unlinkat(k->sockets, VERB_SOCKET, 0);
 	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    lchown(at.sun_path, k->control_uid, k->control_gid) < 0 || listen(fd, 4) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	    fchownat(k->sockets, VERB_SOCKET, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
+		    0 ||
+	    listen(fd, 4) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at box/" VERB_SOCKET);
 	return cay_take_fd(&fd);
 }
 

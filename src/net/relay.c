@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "net/dial.h"
+
 #define SCRATCH KIB(64)
 #define OUT_MAX (RELAY_MARK + KIB(128)) /* one piece of a body on top of the mark */
 
@@ -361,9 +363,7 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 		fail(r, CAY_E_HEADERS, "the headers are too long to pass on");
 		return;
 	}
-	/* a unix socket answers at once or not at all; libuv tells it from the loop */
-	e = uv_pipe_connect2(&r->connect, &r->pipe, conf->path, strlen(conf->path),
-			     UV_PIPE_NO_TRUNCATE, on_connect);
+	e = dial(&r->pipe, conf->path, &r->connect, on_connect);
 	if (e < 0)
 		fail(r, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s", uv_strerror(e));
 }

@@ -21,7 +21,7 @@ struct conn {
 	/* in */
 	struct http_parser http;
 	struct buf in; /* read and not parsed */
-	bool reading, pumping, paused;
+	bool reading, pumping, paused, watched;
 	bool complete; /* all of the request was read */
 	size_t discarded;
 

@@ -2,9 +2,11 @@
 #include "net/server.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "base/msg.h"
 #include "net/server-internal.h"
 
 #define SCRATCH KIB(64)
@@ -12,6 +14,7 @@
 #define LINGER_MS 2000
 #define LINGER_BYTES MIB(4)
 #define BACKLOG 511
+#define PAUSED_MS 1000
 
 struct server {
 	const struct server_conf *conf;
@@ -80,6 +83,17 @@ void conn_close(struct conn *c)
 static void on_timeout(uv_timer_t *t)
 {
 	conn_close(t->data);
+}
+
+/* Who is not read from is looked at now and then: it may have left. */
+static void on_paused(uv_timer_t *t)
+{
+	struct conn *c = t->data;
+	struct pollfd p = { .events = POLLRDHUP };
+
+	if (uv_fileno((const uv_handle_t *)&c->pipe, &p.fd) == 0 && poll(&p, 1, 0) > 0 &&
+	    p.revents & (POLLHUP | POLLERR))
+		conn_close(c);
 }
 
 static void arm(struct conn *c, uint64_t ms)
@@ -415,6 +429,20 @@ static void set_reading(struct conn *c, bool on)
 		conn_close(c);
 }
 
+/* Whose turn it is: while it is paused it waits for us, but may leave. */
+static void watch_for(struct conn *c)
+{
+	bool was = c->watched;
+
+	c->watched = c->paused;
+	if (c->paused && !was)
+		(void)uv_timer_start(&c->timer, on_paused, PAUSED_MS, PAUSED_MS);
+	else if (!c->paused && was)
+		arm(c, c->complete ? 0 : c->server->conf->idle_timeout_ms);
+	else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
+		arm(c, c->server->conf->idle_timeout_ms);
+}
+
 void conn_pump(struct conn *c)
 {
 	struct slice in;
@@ -431,14 +459,10 @@ void conn_pump(struct conn *c)
 		c->in.max = IN_MAX;
 	}
 	c->pumping = false;
-	/* while it is paused a peer that leaves is not noticed; who pauses resumes */
 	set_reading(c, !c->paused || c->complete);
 	if (c->closing || c->lingering)
 		return;
-	if (c->paused)
-		arm(c, 0); /* it waits for us now, not we for it */
-	else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
-		arm(c, c->server->conf->idle_timeout_ms);
+	watch_for(c);
 }
 
 static void on_connection(uv_stream_t *listener, int status)
@@ -503,6 +527,7 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	(void)uv_pipe_init(loop, &s->listener, 0);
 	s->listener.data = s;
 	s->listening = true;
+	msg_refuse_fds(fd); /* every connection inherits it */
 	r = uv_pipe_open(&s->listener, fd);
 	if (r < 0)
 		(void)close(fd);

@@ -26,7 +26,7 @@ static const struct {
 	{ "/dev/pts",
 	  "devpts",
 	  "devpts",
-	  { "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5" } },
+	  { "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=256" } },
 	{ "/dev/shm", "tmpfs", "shm", { "nosuid", "nodev", "noexec", "mode=1777", "size=64m" } },
 	{ "/sys", "bind", OCI_SOURCE_SYS, { "bind", "ro", "nosuid", "nodev", "noexec" } },
 };

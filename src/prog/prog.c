@@ -55,10 +55,10 @@ int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_
 
 void prog_reload(int argc, char *const *argv, struct log *log)
 {
-	struct settings again;
+	struct settings again = {};
 	struct cay_err err = {};
 
-	if (prog_settings(argc, argv, &again, &err) < 0) {
+	if (prog_settings(argc, argv, &again, &err) != 0) {
 		log_error(log, "SIGHUP, going on as before: %s", err.msg);
 		return;
 	}

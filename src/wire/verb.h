@@ -20,6 +20,7 @@
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
 #define VERB_ABI 2
+#define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
 #define VERB_REPLY_BIT 0x8000

@@ -85,7 +85,7 @@ def counts(cay):
     found = {"mounts": len(read("/proc/self/mountinfo").splitlines()),
              "processes": sum(map(str.isdigit, os.listdir("/proc"))),
              "boxes": len(os.listdir(cay.state / "boxes")), "ranges": len(os.listdir(cay.state / "ranges")),
-             "sockets": len(os.listdir(cay.run / "box"))}
+             "sockets": len(os.listdir(cay.run / "box")) - 1}  # the keeper's own
     for kind in ("net", "mnt", "user", "pid"):
         found[kind + " namespaces"] = namespaces(kind)
     for at, name in hierarchies():

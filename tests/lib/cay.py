@@ -19,6 +19,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import signal
@@ -175,7 +176,7 @@ class Cay:
 
     def start_keeper(self):
         self._spawn("cay-keeper", self.programs["keeper"])
-        self._up("cay-keeper", lambda: (self.run / "keeper.sock").exists())
+        self._up("cay-keeper", lambda: (self.run / "box/keeper.sock").exists())
 
     def start_cayd(self):
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
@@ -265,6 +266,15 @@ class Cay:
                     with contextlib.suppress(OSError):
                         found |= {int(n) for n in (pathlib.Path(directory) / "cgroup.procs").read_text().split()}
         return found
+
+    def pid_1(self, box):
+        """The host pid of a sandbox's PID 1; its worker may still be leaving beside it."""
+        for pid in self.processes(box):
+            with contextlib.suppress(OSError):
+                status = pathlib.Path(f"/proc/{pid}/status").read_text()
+                if re.search(r"^NSpid:\t\d+.*\t1$", status, re.M):
+                    return pid
+        raise AssertionError(f"{box} has no PID 1")
 
     # -- HTTP
 

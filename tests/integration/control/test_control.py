@@ -26,7 +26,7 @@ def residue(c):
     return {
         "boxes": sorted(os.listdir(c.state / "boxes")),
         "ranges": sorted(os.listdir(c.state / "ranges")),
-        "sockets": sorted(os.listdir(c.run / "box")),
+        "sockets": sorted(set(os.listdir(c.run / "box")) - {"keeper.sock"}),
         "cgroups": sorted(d for at in c.cgroup_dirs() for d, _, _ in os.walk(at) if "/sb" in d),
         "processes": sorted(c.processes("/sb")),
     }
@@ -190,11 +190,38 @@ def test_delete_while_it_starts(daemon):
 
 def test_pid_1_that_dies_ends_its_sandbox(daemon):
     name = daemon.create("tiny")
-    first = min(daemon.processes(name))
-    os.kill(first, 9)
+    os.kill(daemon.pid_1(name), 9)
     wait_for("its end", lambda: daemon.get(name)["state"] == "terminated", 10)
     end = daemon.get(name)["end"]
     assert end["inferred"] and "PID 1" in end["detail"]
+    nothing_is_left(daemon)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_no_user_namespace_is_made_inside(daemon, runtime):
+    """PID 1 may call clone3(), whose flags no filter sees; who takes it over has no more of it."""
+    name = daemon.create("tiny", runtime=runtime)
+    pid = str(daemon.pid_1(name))
+    inside = ["nsenter", "--user", "--target", pid]
+    assert subprocess.run([*inside, "true"]).returncode == 0
+    made = subprocess.run([*inside, "unshare", "--user", "true"], capture_output=True, text=True)
+    assert made.returncode != 0 and "No space left" in made.stderr, made
+    assert subprocess.run(["unshare", "--user", "true"]).returncode == 0  # only there
+    daemon.delete(name)
+
+
+def test_whatever_cgroups_a_sandbox_makes_are_removed(daemon):
+    """Its own are named as it likes, and as deep as it may."""
+    name = daemon.create("tiny")
+    top = next(pathlib.Path(d) for at in daemon.cgroup_dirs() for d, _, files in os.walk(at)
+               if d.endswith(name) and "cgroup.max.depth" in files)
+    at = top
+    with pytest.raises(OSError):
+        for _ in range(20):
+            at /= ".hidden"
+            at.mkdir()
+    assert (top / ".hidden" / ".hidden").is_dir()
+    daemon.delete(name)
     nothing_is_left(daemon)
 
 
@@ -230,7 +257,7 @@ def test_an_upload_that_stops_leaves_nothing(daemon):
 
 def test_the_sockets_are_for_their_owners(daemon):
     for path, mode, uid in ((daemon.run / "control.sock", 0o600, cay.CONTROL_UID),
-                            (daemon.run / "keeper.sock", 0o600, cay.CONTROL_UID), (daemon.state / "boxes", 0o700, 0),
+                            (daemon.run / "box/keeper.sock", 0o600, cay.CONTROL_UID), (daemon.state / "boxes", 0o700, 0),
                             (daemon.state / "images", 0o700, 0), (daemon.state / "db", 0o700, cay.CONTROL_UID)):
         st = os.stat(path)
         assert (st.st_mode & 0o777, st.st_uid) == (mode, uid), path
@@ -238,7 +265,7 @@ def test_the_sockets_are_for_their_owners(daemon):
 
 def test_the_keeper_takes_nobody_else(daemon):
     script = ("import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
-              f"s.connect('{daemon.run}/keeper.sock')")
+              f"s.connect('{daemon.run}/box/keeper.sock')")
     r = subprocess.run(["python3", "-c", script], user=64999, group=64999, extra_groups=[], capture_output=True)
     assert r.returncode != 0 and b"PermissionError" in r.stderr
 

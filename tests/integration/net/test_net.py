@@ -455,3 +455,35 @@ def test_relay_ignores_a_second_answer(serve):
     s = serve.connect(GET % EX.encode() + b"\r\n" + GET % b"/v1/sandboxes" + b"Connection: close\r\n\r\n")
     got = drain(s)
     assert b"no" not in got.split(b"\r\n\r\n", 1)[1][:2] and got.count(b"HTTP/1.1 200") == 2 and got.endswith(b"other")
+
+
+def test_relay_refuses_fds(serve):
+    """One that lingers when it is closed would hold up the loop."""
+    outcome = []
+
+    def answer(c):
+        with c, socket.socket() as lingers:
+            read_head(c)
+            try:
+                socket.send_fds(c, [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], [lingers.fileno()])
+                outcome.append("taken")
+            except PermissionError:
+                outcome.append("refused")
+
+    serve.listen(answer)
+    assert error(serve.talk(GET % EX.encode() + b"Connection: close\r\n\r\n")) == (502, "sandbox_misbehaved")
+    assert outcome == ["refused"]
+    with serve.connect() as s, pytest.raises(PermissionError):
+        socket.send_fds(s, [b"x"], [0])
+
+
+def test_who_leaves_while_the_sandbox_does_not_read_is_noticed(serve):
+    serve.listen(lambda c: threading.Event().wait(60))
+    s = serve.connect(b"POST " + EX.encode() + b"/stdin HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n")
+    s.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        while True:
+            s.send(b"x" * 65536)
+    before = serve.stats()["relayed"]
+    s.close()
+    wait_for(lambda: serve.stats()["relayed"] == before + 1)
