@@ -22,9 +22,13 @@ static void fail(struct request *rq, enum cay_code code, const char *what)
 
 static void health(struct cayd *c, struct request *rq)
 {
-	struct health h = { .version = CAY_VERSION };
+	const char *passed[RUNTIME_NUM];
+	struct health h = { .version = CAY_VERSION, .runtimes.v = passed };
 
-	(void)c;
+	for (unsigned i = 0; i < RUNTIME_NUM; i++)
+		if (link_runtimes(c->link) & 1u << i)
+			passed[h.runtimes.n++] = runtime_names[i];
+	h.has_runtimes = h.runtimes.n > 0;
 	request_reply_json(rq, &health_table, &h);
 }
 

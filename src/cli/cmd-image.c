@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "cli/cmd.h"
@@ -155,18 +156,22 @@ const struct cmd cmd_image_import = {
 	.run = run_import,
 };
 
+#define DIGEST_SHOWN (7 + 12) /* of "sha256:..."; --json has all of it */
+
 static int cells(struct show_table *t, const void *row)
 {
 	const struct image *i = row;
 	auto_buf size = BUF_INIT(32);
-	char id[ID_TEXT_LEN + 1], age[SHOW_AGE_MAX];
+	char id[ID_TEXT_LEN + 1], age[SHOW_AGE_MAX], digest[DIGEST_SHOWN + 1];
 
 	id_format(&i->id, id);
 	show_age(clk_wall_ns(&clk_system), i->created_ns, age);
+	if (snprintf(digest, sizeof(digest), "%s", i->digest) < 0)
+		return -EINVAL;
 	return progress_size(i->size_bytes, &size) < 0 || show_cell(t, id) < 0 ||
 			       show_cell(t, i->name ? i->name : "-") < 0 ||
 			       show_cell(t, buf_str(&size)) < 0 || show_cell(t, age) < 0 ||
-			       show_cell(t, i->digest) < 0
+			       show_cell(t, digest) < 0
 		       ? -ENOMEM
 		       : 0;
 }

@@ -4,7 +4,20 @@
 #include "cli/rows.h"
 #include "cli/show.h"
 
-static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
+struct ls_args {
+	bool all;
+	struct json_args json;
+};
+
+static const struct opt rows[] = {
+	{ "all", 'a', OPT_FLAG, offsetof(struct ls_args, all), .help = "Also those that ended" },
+};
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(ls_args, json), OPTS_END };
+
+static bool ended(const void *row)
+{
+	return ((const struct sandbox *)row)->has_end;
+}
 
 static int cells(struct show_table *t, const void *row)
 {
@@ -23,23 +36,25 @@ static int cells(struct show_table *t, const void *row)
 
 static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
 {
-	static const struct rows_kind kind = {
+	const struct ls_args *a = args;
+	const struct rows_kind kind = {
 		.op = OP_SANDBOX_LIST,
 		.list = "sandboxes",
 		.row = &sandbox_table,
 		.headings = { "ID", "NAME", "IMAGE", "STATE", "AGE" },
 		.columns = 5,
 		.cells = cells,
+		.skip = a->all ? NULL : ended,
 	};
 
-	return rows_print(&c->api, &kind, ((const struct json_args *)args)->json, err);
+	return rows_print(&c->api, &kind, a->json.json, err);
 }
 
 const struct cmd cmd_ls = {
 	.name = "ls",
-	.args = "[--json]",
+	.args = "[--all] [--json]",
 	.options = options,
-	.size = sizeof(struct json_args),
-	.help = "List sandboxes, newest first",
+	.size = sizeof(struct ls_args),
+	.help = "List the sandboxes there are, newest first",
 	.run = run,
 };

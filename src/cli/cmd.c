@@ -56,6 +56,17 @@ const char *cmd_near(const char *word)
 	return best;
 }
 
+int cmd_below(const char *word, struct buf *out)
+{
+	size_t n = strlen(word);
+	int r = 0;
+
+	for (const struct cmd *const *c = commands; *c && r >= 0; c++)
+		if (strncmp((*c)->name, word, n) == 0 && (*c)->name[n] == ' ')
+			r = buf_printf(out, "%scay %s", out->len ? ", " : "one of: ", (*c)->name);
+	return r;
+}
+
 static bool asks_for_help(const char *const *words, size_t n)
 {
 	for (size_t i = 0; i < n && !str_eq(words[i], "--"); i++)
@@ -87,7 +98,7 @@ static int usage(struct cli *c, const struct cmd *cmd, const char *near)
 static int check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
 {
 	if (w->n_operands < cmd->min)
-		return cay_fail(err, CAY_E_INVALID, "%s: something is missing", cmd->name);
+		return cay_fail(err, CAY_E_INVALID, "%s: a word is missing", cmd->name);
 	if (cmd->rest == REST_COMMAND && (!w->rest || !w->n_rest))
 		return cay_fail(err, CAY_E_INVALID, "%s: put '--' and a command behind it",
 				cmd->name);

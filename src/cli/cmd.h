@@ -44,6 +44,8 @@ extern const struct cmd *const commands[]; /* ended by NULL */
 const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words);
 /* A name that looks like it, or NULL. */
 const char *cmd_near(const char *word);
+/* The commands of two words that begin with it, for people; nothing when there are none. */
+[[nodiscard]] int cmd_below(const char *word, struct buf *out);
 /* Run a command with the words behind its name. */
 [[nodiscard]] int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words,
 				size_t n, struct cay_err *err);

@@ -128,15 +128,34 @@ static int ask_version(const char *path, struct buf *ret)
 	return ret->len ? 0 : -ENODATA;
 }
 
+/* What the keeper found when it ran it; nothing, when there is no daemon to ask. */
+static const char *probes(struct cli *c, const char *name, enum verdict *bad)
+{
+	struct health health = {};
+	struct cay_err quiet = {};
+
+	if (api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &quiet) < 0) {
+		c->api.hint[0] = 0;
+		return "";
+	}
+	for (size_t i = 0; i < health.runtimes.n; i++)
+		if (str_eq(health.runtimes.v[i], name))
+			return ", passes its probes";
+	*bad = VERDICT_FAIL;
+	return ", did not pass the keeper's probes: its log says which";
+}
+
 /* "crun version 1.28", "runc version 1.3.6+ds1" */
-static void runtime(struct cli *, const struct check *row, struct finding *f)
+static void runtime(struct cli *c, const struct check *row, struct finding *f)
 {
 	static const char *const where[] = { "/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
 					     "/usr/bin" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(where); i++) {
 		auto_buf path = BUF_INIT(256), text = BUF_INIT(KIB(8));
+		enum verdict verdict = VERDICT_OK;
 		struct slice line, word = {};
+		const char *probed;
 
 		if (buf_printf(&path, "%s/%s", where[i], row->path) < 0 ||
 		    access(buf_str(&path), X_OK) < 0)
@@ -154,8 +173,11 @@ static void runtime(struct cli *, const struct check *row, struct finding *f)
 			return;
 		}
 		buf_truncate(&text, (size_t)(word.p - text.data) + word.n);
-		doctor_say(f, doctor_compare(word.p, row->version) < 0 ? row->bad : VERDICT_OK,
-			   "%s %s, want %s or later", buf_str(&path), word.p, row->version);
+		if (doctor_compare(word.p, row->version) < 0)
+			verdict = row->bad;
+		probed = probes(c, row->path, &verdict);
+		doctor_say(f, verdict, "%s %s, want %s or later%s", buf_str(&path), word.p,
+			   row->version, probed);
 		return;
 	}
 	doctor_say(f, row->bad, "not installed");

@@ -58,9 +58,12 @@ static int unknown(const char *word)
 {
 	auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(KIB(4));
 	const char *near = cmd_near(word);
-	int r = buf_printf(&message, "there is no command '%.200s'", word);
+	int r = cmd_below(word, &hint);
 
-	if (r >= 0)
+	r = r < 0      ? r
+	    : hint.len ? buf_printf(&message, "'%.200s' needs one more word", word)
+		       : buf_printf(&message, "there is no command '%.200s'", word);
+	if (r >= 0 && !hint.len)
 		r = near ? buf_printf(&hint, "did you mean '%s'?", near)
 			 : buf_puts(&hint, "'cay help' lists them");
 	show_error(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
@@ -75,6 +78,11 @@ static int report(const struct cli *c, const struct cay_err *err)
 	 * whose hints for these two are for who sends requests */
 	bool local = !c->api.hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL);
 
+	/* as a shell does; Cay's own failures are below 64 */
+	if (err->code == CAY_E_INVALID && str_eq(err->field, "argv")) {
+		show_error(err->msg, "is it in the image, executable, and for this machine?");
+		return 127;
+	}
 	show_error(err->msg, c->api.hint[0] ? c->api.hint : local ? "" : row->hint);
 	return row->exit;
 }

@@ -13,6 +13,8 @@ static int each(void *to, const void *row)
 {
 	const struct printer *p = to;
 
+	if (p->kind->skip && p->kind->skip(row))
+		return 0;
 	if (!p->json)
 		return p->kind->cells(p->table, row);
 	field_encode(p->kind->row, NULL, row, p->json);

@@ -26,7 +26,7 @@ static const char *const exec_outputs[] = {
 };
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 
-static const char *const runtimes[] = {
+const char *const runtime_names[RUNTIME_NUM + 1] = {
 	[RUNTIME_CRUN] = "crun",
 	[RUNTIME_RUNC] = "runc",
 	[RUNTIME_NUM] = NULL,

@@ -38,10 +38,13 @@ enum exec_output { OUTPUT_AUTO, OUTPUT_BLOCK, OUTPUT_DROP, OUTPUT_SPOOL, OUTPUT_
 
 /* Rows of the keeper's table of runtimes. */
 enum runtime_id { RUNTIME_CRUN, RUNTIME_RUNC, RUNTIME_NUM };
+extern const char *const runtime_names[RUNTIME_NUM + 1]; /* ended by NULL */
 
 struct health {
 	unsigned status;
 	const char *version;
+	struct field_texts runtimes;
+	bool has_runtimes;
 };
 
 struct limits {

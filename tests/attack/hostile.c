@@ -67,7 +67,8 @@ const char *result_text(int result)
 	return name ? name : "?";
 }
 
-static void line(const char *name, const char *verdict, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void line(const char *name, const char *verdict,
+						       const char *fmt, va_list ap)
 {
 	printf("%s|%s|", name, verdict);
 	vprintf(fmt, ap);

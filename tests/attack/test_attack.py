@@ -135,6 +135,7 @@ def host_facts(cay, box, others):
     facts = {"host name": socket.gethostname(), "machine id": first("/etc/machine-id"),
              "kernel command line": first("/proc/cmdline"), "state directory": str(cay.state),
              "run directory": str(cay.run), "build directory": str(BUILD), "cgroup": cay.cgroup}
+    facts["partition"] = next(iter(first("/proc/partitions").splitlines()[2:]), "")
     facts.update({f"disk {d}": f"/dev/{d}" for d in os.listdir("/sys/block") if not re.match(r"loop|ram", d)})
     facts.update({f"other sandbox {o}": o for o in others if o != box})
     return {k: v for k, v in facts.items() if len(v) >= 6}

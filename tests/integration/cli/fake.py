@@ -201,7 +201,7 @@ class Fake:
         handler(c, f, parts, query, headers)
 
     def get_health(self, c, *_):
-        c.sendall(reply(200, {"status": "ok", "version": "0.1.0"}))
+        c.sendall(reply(200, {"status": "ok", "version": "0.1.0", "runtimes": ["crun"]}))
 
     def list(self, c, key, rows, query):
         at = int(query.get("cursor", 0))

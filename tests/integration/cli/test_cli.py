@@ -70,6 +70,19 @@ def test_ls_as_json_is_one_object(daemon, cay):
     assert [b["name"] for b in json.loads(r.stdout)["sandboxes"]] == [f"n{i}" for i in range(5)]
 
 
+def test_ls_shows_what_there_is_and_all_what_there_was(daemon, cay):
+    live = daemon.add(name="live")
+    gone = daemon.add(name="gone", state="terminated", end={"reason": "killed"})
+    for args, want in ([], [live]), (["--all"], [live, gone]), (["-a", "--json"], [live, gone]), (["--json"], [live]):
+        r = cay("ls", *args)
+        assert r.returncode == 0 and [b["id"] for b in (live, gone) if b["id"] in r.stdout] == [b["id"] for b in want]
+
+
+def test_half_a_command_names_the_others(cay):
+    r = cay("image")
+    assert r.returncode == 2 and "cay image import, cay image ls, cay image rm" in r.stderr
+
+
 def test_rm_takes_names_and_ids_and_goes_on_after_a_failure(daemon, cay):
     a, b = daemon.add(name="one"), daemon.add()
     r = cay("rm", "one", "nobody", b["id"])
@@ -375,6 +388,7 @@ def test_doctor_works_with_and_without_a_daemon(daemon, cay):
     r = cay("doctor", "--json")
     checks = {c["name"]: c for c in json.loads(r.stdout)["checks"]}
     assert checks["daemon"]["verdict"] == "OK" and len(checks) >= 20
+    assert "passes its probes" in checks["crun"]["found"] and checks["runc"]["verdict"] == "FAIL"
     assert r.returncode == any(c["verdict"] == "FAIL" for c in checks.values())
     daemon.path = "/nowhere/control.sock"
     r = cay("doctor")
