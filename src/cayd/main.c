@@ -101,7 +101,7 @@ static int serve(struct cayd *c, struct cay_err *err)
 		stop.signals[i].data = &stop;
 		(void)uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
 	}
-	log_info(&c->log, "ready");
+	prog_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
 	return 0;
 }

@@ -76,6 +76,8 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 		r = api_call(&c->api,
 			     &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request },
 			     &made, err);
+	if (r < 0 && c->api.intr.quit)
+		show_note("the sandbox may be made all the same; 'cay ls' tells");
 	if (r < 0)
 		return r;
 	interrupt_read(&c->api.intr);

@@ -361,7 +361,7 @@ int keeper_serve(struct keeper *k, struct cay_err *err)
 	s.listener = listen_at(k, err);
 	if (s.listener < 0)
 		return s.listener;
-	log_info(&k->log, "ready");
+	prog_ready(&k->log);
 	while (!s.stopping && r >= 0)
 		r = turn(&s, err);
 	drop(&s.next);

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "base/path.h"
 
@@ -51,6 +53,26 @@ int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_
 	}
 	r = prog_read_settings(config, ret, err);
 	return r < 0 ? r : check;
+}
+
+void prog_ready(struct log *log)
+{
+	static const char word[] = "READY=1";
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	size_t n = path ? strlen(path) : 0;
+	auto_close int fd = -EBADF;
+
+	log_info(log, "ready");
+	if (!n || n >= sizeof(at.sun_path) || (path[0] != '/' && path[0] != '@'))
+		return;
+	memcpy(at.sun_path, path, n);
+	if (path[0] == '@')
+		at.sun_path[0] = 0;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || sendto(fd, word, sizeof(word) - 1, MSG_NOSIGNAL, (const struct sockaddr *)&at,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+		log_warn(log, "NOTIFY_SOCKET: %s", strerror(errno));
 }
 
 void prog_reload(int argc, char *const *argv, struct log *log)

@@ -18,6 +18,9 @@
 				struct cay_err *err);
 /* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
 [[nodiscard]] int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err);
+/* Say that the daemon serves: in the log, and to who started it (systemd's
+ * NOTIFY_SOCKET), which starts what needs it only then. */
+void prog_ready(struct log *log);
 /* On SIGHUP: read again and apply what is `live`; a mistake changes nothing. */
 void prog_reload(int argc, char *const *argv, struct log *log);
 /* Level and format as the settings say. */

@@ -176,34 +176,37 @@ class Cay:
 
     def start_keeper(self):
         self._spawn("cay-keeper", self.programs["keeper"])
-        self._up("cay-keeper", lambda: (self.run / "box/keeper.sock").exists())
+        self._up("cay-keeper")
 
     def start_cayd(self):
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
-        self._up("cayd", self._healthy)
+        self._up("cayd")
+        if self.call("GET", "/v1/health", timeout_s=2)["status"] != "ok":
+            raise RuntimeError(f"cayd is not healthy:\n{self.log('cayd')}")
 
     def _spawn(self, name, path, **who):
         log = open(f"/tmp/{self.name}-{name}.log", "ab")
         self.logs[name] = log.name
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(f"\0{self.name}-{name}-{secrets.token_hex(4)}")
+        self.notify.settimeout(0.1)
+        env = {**self.env, "NOTIFY_SOCKET": "@" + self.notify.getsockname()[1:].decode()}
         with log:
-            self.daemons[name] = subprocess.Popen([str(path)], env=self.env, stdin=subprocess.DEVNULL, stdout=log,
+            self.daemons[name] = subprocess.Popen([str(path)], env=env, stdin=subprocess.DEVNULL, stdout=log,
                                                   stderr=log, start_new_session=True, cwd="/", **who)
 
-    def _up(self, name, condition):
-        def settled():
-            return self.daemons[name].poll() is not None or condition()
-        try:
-            wait_for(name, settled, START_S)
-        except TimeoutError:
-            raise RuntimeError(f"{name} does not serve:\n{self.log(name)}") from None
-        if self.daemons[name].poll() is not None:
-            raise RuntimeError(f"{name} ended with {self.daemons[name].returncode}:\n{self.log(name)}")
-
-    def _healthy(self):
-        try:
-            return self.call("GET", "/v1/health", timeout_s=2)["status"] == "ok"
-        except (OSError, ApiError, http.client.HTTPException):
-            return False
+    def _up(self, name):
+        """Wait until it says so, as systemd does."""
+        deadline = time.monotonic() + START_S
+        with self.notify:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    if self.notify.recv(64) == b"READY=1":
+                        return
+                if self.daemons[name].poll() is not None:
+                    raise RuntimeError(f"{name} ended with {self.daemons[name].returncode}:\n{self.log(name)}")
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{name} does not serve:\n{self.log(name)}")
 
     def log(self, name):
         try:
