@@ -349,7 +349,17 @@ def test_ESC_19(row, boxes, runtime, cay):
         for config in odd:
             name = next(iter(config))
             try_image(r, cay, boxes, runtime, f"{name}={config[name]!r:.60}", "either", lib.layout(hostile_entries(), config))
-        r.detail = f"{len(odd)} images"
+        # where commands start by default: PID 1's descriptors are not places
+        for n in range(3, 12):
+            image = cay.image_import(f"odd-{secrets.token_hex(4)}", lib.layout(hostile_entries(), {"WorkingDir": f"/proc/self/fd/{n}"}))
+            box = boxes.fresh(runtime, image["name"])
+            try:
+                done = cay.exec(box, ["/hostile", "agent", "--list"])
+                r.check(done.exit_code not in (0, None), f"started in descriptor {n} of PID 1")
+            except lib.ApiError as e:
+                r.check(e.status == 400, f"WorkingDir /proc/self/fd/{n}: {e}")
+            cay.delete(box)
+        r.detail = f"{len(odd) + 9} images"
 
 
 # -- the program inside is the enemy
