@@ -97,13 +97,11 @@ static int enter(const struct keeper *k, const struct cgroup *cgroup, struct cay
 {
 	auto_close int tree =
 		open_tree(cgroup->v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-	auto_close int proc = start_proc(err);
-	int r = tree < 0   ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup")
-		: proc < 0 ? proc
-			   : stage_enter(&k->stage, err);
+	int r = tree < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup")
+			 : stage_enter(&k->stage, err);
 
 	if (r >= 0)
-		r = start_network(proc, err);
+		r = start_network(err);
 	if (r >= 0)
 		r = start_show_cgroup(tree, err);
 	return r;

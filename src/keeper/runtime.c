@@ -104,10 +104,7 @@ static int adopt(const struct runtime_run *run, struct cay_err *err)
 	return cay_take_fd(&pidfd);
 }
 
-/* When memory runs out, execs go first (1000, by PID 1), then PID 1, and only then
- * anything of the host.  Written with CAP_SYS_RESOURCE it is also the least that
- * anybody inside can set. */
-static int protect(void)
+int runtime_protect(void)
 {
 	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
@@ -123,9 +120,6 @@ int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *e
 
 	if (said < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "memfd");
-	r = protect();
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write oom_score_adj");
 	r = start(run, said, &child, err);
 	if (r < 0)
 		return r;

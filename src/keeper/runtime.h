@@ -29,6 +29,10 @@ struct runtime_run {
 	unsigned timeout_ms;
 };
 
+/* Before it, for the caller and all it starts: when memory runs out, execs go first
+ * (1000, by PID 1), then PID 1, and only then anything of the host.  Written with
+ * CAP_SYS_RESOURCE it is also the least that anybody inside can set. */
+[[nodiscard]] int runtime_protect(void);
 /* Run it and wait until the container has started.  The calling process must be
  * a child subreaper: PID 1 becomes its child, and *ret_pidfd refers to it. */
 [[nodiscard]] int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err);

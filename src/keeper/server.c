@@ -13,7 +13,6 @@
  * (4 ms with 5,000 sandboxes).  SIGCHLD is ignored, so the kernel reaps.
  */
 #include <fcntl.h>
-#include <linux/keyctl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,11 +20,11 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "base/msg.h"
 #include "keeper/keeper.h"
+#include "keeper/runtime.h"
 #include "prog/prog.h"
 
 #define WORKERS_MAX 16
@@ -116,7 +115,7 @@ static void drop(int *sock)
 }
 
 /* A worker is forked before it is needed and waits for its message, so that no
- * request waits for a fork, for its cgroup or for its keyring. */
+ * request waits for a fork or for its cgroup. */
 static void become_worker(const struct server *s, int pair)
 {
 	struct pollfd p = { .fd = pair, .events = POLLIN };
@@ -130,10 +129,7 @@ static void become_worker(const struct server *s, int pair)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)close(s->listener);
 	(void)close(s->signals);
-	/* what it starts inherits a keyring that is nobody else's; one that a runtime
-	 * makes has a name, and the kernel compares it with all there are */
-	if (cgroup_join(&s->k->workers) < 0 ||
-	    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
+	if (cgroup_join(&s->k->workers) < 0 || runtime_protect() < 0)
 		_exit(1);
 	while (poll(&p, 1, -1) < 0 && errno == EINTR)
 		;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <linux/keyctl.h>
+#include <linux/magic.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
@@ -8,7 +10,9 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 
 #include "base/path.h"
 #include "keeper/box.h"
@@ -44,16 +48,6 @@ static int make_listener(const struct keeper *k, const struct box *b, struct cay
 	return cay_take_fd(&fd);
 }
 
-int start_proc(struct cay_err *err)
-{
-	auto_close int fs = fsopen("proc", FSOPEN_CLOEXEC);
-	int fd = -EBADF;
-
-	if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-		fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
-	return fd < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "a /proc to set things by") : fd;
-}
-
 /* Settings of the namespaces the caller is in. */
 static int set(int proc, const struct setting *settings, size_t n, struct cay_err *err)
 {
@@ -68,11 +62,8 @@ static int set(int proc, const struct setting *settings, size_t n, struct cay_er
 	return 0;
 }
 
-/* Only `lo`, and low ports for everybody: the namespace is the host's, so no
- * capability inside counts in it (docs/adr/0008). */
-int start_network(int proc, struct cay_err *err)
+int start_network(struct cay_err *err)
 {
-	static const struct setting low = { "sys/net/ipv4/ip_unprivileged_port_start", "0" };
 	auto_close int sock = -EBADF;
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
 
@@ -81,28 +72,54 @@ int start_network(int proc, struct cay_err *err)
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bring lo up");
-	return set(proc, &low, 1, err);
+	return 0;
+}
+
+/* The sandbox's own /proc without what is mounted on it.  In the host's, the names of
+ * all namespaces' settings are on one list: 3 ms to walk with 5,000 sandboxes. */
+static int open_proc(int pidfd)
+{
+	auto_close int proc = -EBADF;
+	struct statfs st;
+
+	if (setns(pidfd, CLONE_NEWNS) < 0)
+		return -errno;
+	proc = open_tree(AT_FDCWD, "/proc",
+			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+	if (proc < 0 || fstatfs(proc, &st) < 0)
+		return -errno;
+	return st.f_type == PROC_SUPER_MAGIC ? cay_take_fd(&proc) : -ENOTDIR;
 }
 
 /*
- * The last door, shut when the runtime has gone through it: PID 1 may call clone3(),
- * whose flags no filter sees, so the kernel is told to make no user namespace in the
- * sandbox's, without which there is none of any kind.  And what a sandbox may have of
- * things the kernel counts by user and not by cgroup.
+ * What is set when the runtime has gone: low ports are for everybody, because the
+ * network namespace is the host's and no capability inside counts in it
+ * (docs/adr/0008).  And the last door is shut: PID 1 may call clone3(), whose flags no
+ * filter sees, so the kernel is told to make no user namespace in the sandbox's,
+ * without which there is none of any kind.  And what it may have of things the kernel
+ * counts by user and not by cgroup.
  *
  * The worker is root of that namespace afterwards, and can only answer and end.
  */
-static int seal(int proc, int pidfd, struct cay_err *err)
+static int seal(int pidfd, struct cay_err *err)
 {
-	static const struct setting sealed[] = {
+	static const struct setting network[] = {
+		{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
+	};
+	static const struct setting users[] = {
 		{ "sys/user/max_user_namespaces", "0" },
 		{ "sys/user/max_inotify_instances", "512" },
 		{ "sys/user/max_inotify_watches", "65536" },
 	};
+	auto_close int proc = open_proc(pidfd);
+	int r = proc < 0 ? cay_fail_sys(err, CAY_E_RUNTIME, -proc, "PID 1 did not last")
+			 : set(proc, network, ARRAY_SIZE(network), err);
 
+	if (r < 0)
+		return r;
 	if (setns(pidfd, CLONE_NEWUSER) < 0)
 		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "PID 1 did not last");
-	return set(proc, sealed, ARRAY_SIZE(sealed), err);
+	return set(proc, users, ARRAY_SIZE(users), err);
 }
 
 int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err *err)
@@ -131,7 +148,6 @@ int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err 
 struct starting {
 	struct overlay overlay;
 	int listener;
-	int proc;          /* see start_proc() */
 	int cgroup_inside; /* PID 1's fd 4: a mount with nothing above it (docs/adr/0005) */
 	int cgroup_shown;  /* what the runtime finds at /sys/fs/cgroup (docs/adr/0006) */
 };
@@ -140,7 +156,6 @@ static void starting_fini(struct starting *s)
 {
 	overlay_fini(&s->overlay);
 	cay_closep(&s->listener);
-	cay_closep(&s->proc);
 	cay_closep(&s->cgroup_inside);
 	cay_closep(&s->cgroup_shown);
 }
@@ -162,9 +177,6 @@ static int gather(const struct keeper *k, const struct box *b, struct starting *
 	s->listener = make_listener(k, b, err);
 	if (s->listener < 0)
 		return s->listener;
-	s->proc = start_proc(err);
-	if (s->proc < 0)
-		return s->proc;
 	s->cgroup_inside = clone_cgroup(b->cgroup.v2);
 	s->cgroup_shown = clone_cgroup(b->cgroup.v2);
 	if (s->cgroup_inside < 0 || s->cgroup_shown < 0)
@@ -193,7 +205,7 @@ static int on_stage(const struct keeper *k, const struct box *b, const struct st
 	int r = stage_enter(&k->stage, err);
 
 	if (r >= 0)
-		r = start_network(s->proc, err);
+		r = start_network(err);
 	if (r >= 0)
 		r = overlay_mount(&s->overlay, o.live, err);
 	if (r >= 0)
@@ -206,7 +218,7 @@ static int on_stage(const struct keeper *k, const struct box *b, const struct st
 	run.bundle = bundle;
 	r = runtime_run(&run, ret_pidfd, err);
 	stage_clean(&k->stage, b->name);
-	return r < 0 ? r : seal(s->proc, *ret_pidfd, err);
+	return r < 0 ? r : seal(*ret_pidfd, err);
 }
 
 /*
@@ -223,7 +235,7 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	const struct verb_start *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
 	CAY_CLEANUP(starting_fini)
-	struct starting s = { OVERLAY_INIT, -EBADF, -EBADF, -EBADF, -EBADF };
+	struct starting s = { OVERLAY_INIT, -EBADF, -EBADF, -EBADF };
 	auto_box b = BOX_INIT;
 	int r;
 
@@ -238,8 +250,11 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 		return cay_fail(err, CAY_E_STATE, "%s was not prepared", b.name);
 	if (cgroup_populated(&b.cgroup) != 0)
 		return cay_fail(err, CAY_E_STATE, "%s runs already", b.name);
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "become a reaper");
+	/* a keyring that is nobody else's; one that a runtime makes has a name, which the
+	 * kernel compares with all there are */
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
+	    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "become a reaper with a keyring");
 	r = cgroup_limit(&b.cgroup, &limits, err);
 	if (r >= 0)
 		r = cgroup_join_v1(&b.cgroup, err);
