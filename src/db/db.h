@@ -8,33 +8,45 @@
  * takes everything that was asked for while it was busy, makes one transaction of it
  * and posts the outcome back.  So a write costs one fsync, and a hundred at once cost
  * one fsync too.  Writes take effect in the order they were asked for; a failure of
- * one is the failure of its whole transaction, and each of its writers is told.
+ * one is the failure of its whole transaction, and each of its writers is told.  What
+ * comes after a failure is tried again from nothing: there is no broken state.
  *
- * A row is a struct life, an opaque text of the caller's (JSON) and what it is found
- * by; all rows are read into memory at the start and never again.  Events have a
- * number that only grows, also across restarts.
+ * A write that failed is not undone for sure: where the disk said no to the last
+ * fsync, the next start may still find it.  No outcome at all means the same.
  *
- * Threading: every function is for the loop thread; fn is called from it.  What is
- * passed in is copied.
+ * A row is a struct life and a text of the caller's (JSON); all rows are read into
+ * memory at the start and never again.  Events have a number that only grows, also
+ * across restarts, also when all of them are forgotten; tell others of an event when
+ * it is durable, or a crash may give its number to another one.
+ *
+ * The file is locked while it is open: no second process, not even a reader.
+ *
+ * Threading: every function is for the loop thread; fn is called from it, never from
+ * inside the call that asked.  What is passed in is copied.  The loop stays alive
+ * while there is somebody to tell.
  */
 #include <uv.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "life/life.h"
 
 #define DB_NAME "journal.db"
 #define DB_TEXT_MAX KIB(256)
+/* Of writes whose outcome was not told yet; past it they are refused (CAPACITY). */
 #define DB_PENDING_MAX 65536
-#define DB_KEY_MAX 64
+#define DB_PENDING_BYTES MIB(64)
+/* SQLite's integers have a sign; LIFE_NEVER is kept apart. */
+#define DB_NUMBER_MAX ((uint64_t)INT64_MAX)
 
 struct db;
 
 struct db_row {
-	struct life life;
-	uint64_t seq;               /* the order they were accepted in */
+	struct life life; /* saved_ns comes back as active_ns, what is under way as nothing */
+	uint64_t seq;     /* the order they were accepted in */
 	char boot[BOOT_ID_LEN + 1]; /* the boot life's times are of */
-	struct slice text;
+	struct slice text;          /* UTF-8 */
 };
 
 struct db_event {
@@ -47,24 +59,50 @@ struct db_event {
 /* Once, last: CAY_OK when it is durable. */
 typedef void db_fn(void *arg, const struct cay_err *outcome);
 
-/* Make or open DB_NAME in the directory, bring its tables up to this version and start
- * the writer; blocks.  A file of a later version, or one that is damaged, is refused
- * and left as it is. */
+/* Make or open DB_NAME in the directory (open for reading) and bring its tables up to
+ * this version; blocks.  A file of a later version (INCOMPATIBLE), one that is damaged
+ * or another program's (INTERNAL), one that somebody has open (CONFLICT) is refused and
+ * left as it is. */
 [[nodiscard]] int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err);
-/* Every row in the order of seq, and the last `events` events; before the loop runs. */
+
 typedef int db_row_fn(void *arg, const struct db_row *row, struct cay_err *err);
 typedef int db_event_fn(void *arg, const struct db_event *event, struct cay_err *err);
-[[nodiscard]] int db_load(struct db *db, db_row_fn *row, uint64_t events, db_event_fn *event,
-			  void *arg, struct cay_err *err);
+/* A row or event that this program cannot have written.  It stays in the file until it
+ * is put or dropped.  sandbox is NULL when not even its id can be read. */
+typedef void db_bad_fn(void *arg, const struct id *sandbox, const struct cay_err *why);
+
+/* Any of the functions may be NULL. */
+struct db_reader {
+	db_row_fn *row;
+	db_event_fn *event;
+	db_bad_fn *bad;
+	uint64_t events; /* how many of the last ones */
+	void *arg;
+};
+
+/* Every row in the order of seq, then events in theirs; then start the writer.  Once,
+ * before anything is written.  A callback's failure ends it. */
+[[nodiscard]] int db_load(struct db *db, const struct db_reader *to, struct cay_err *err);
 
 /* fn may be NULL: nobody waits. */
 void db_put(struct db *db, const struct db_row *row, db_fn *fn, void *arg);
 void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg);
-void db_event(struct db *db, const struct db_event *event);
-/* The number of the next event; counted from the last one there is. */
+void db_event(struct db *db, const struct db_event *event, db_fn *fn, void *arg);
+/* A number for one event; never given twice. */
 uint64_t db_event_next(struct db *db);
 /* Forget events before this number. */
 void db_forget_events(struct db *db, uint64_t before);
-/* Write what was asked for, tell, stop the writer and close.  Blocks. */
+
+struct db_stats {
+	uint64_t writes, transactions; /* that are durable */
+	uint64_t failed;               /* writes that are not, whether or not anybody waited */
+	uint64_t checkpoints;
+};
+
+struct db_stats db_stats(struct db *db);
+
+/* Write what was asked for, tell, stop the writer and close; blocks.  Writes that its
+ * callbacks ask for are refused (UNAVAILABLE).  The loop's next turn frees the rest.
+ * NULL is fine. */
 void db_close(struct db *db);
 #endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_DB_DB_INTERNAL_H
+#define CAY_DB_DB_INTERNAL_H
+/*
+ * db-internal - the parts of the journal
+ *
+ *	schema.c    the file: open, check, migrate
+ *	row.c       structs to columns and back, everything checked
+ *	db.c        the queue and its writer
+ */
+#include <sqlite3.h>
+
+#include "db/db.h"
+
+/* "Cayj": what the file header says it is. */
+#define DB_APPLICATION_ID 0x4361796a
+
+/* A step from one version to the next; ended by NULL.  Only ever appended to. */
+extern const char *const db_schema[];
+
+enum db_stmt {
+	STMT_BEGIN,
+	STMT_COMMIT,
+	STMT_ROLLBACK,
+	STMT_PUT,
+	STMT_DROP,
+	STMT_EVENT,
+	STMT_FORGET,
+	STMT_NUM
+};
+
+/* Open, check and migrate DB_NAME; on success the connection is the caller's.  It leaves
+ * the -wal alone when it is closed, until told otherwise. */
+[[nodiscard]] int schema_open(int dirfd, sqlite3 **ret, struct cay_err *err);
+/* SQLite's result as ours. */
+enum cay_code db_code(int rc, int sys);
+
+/* NULL when it can be written and read back, else what is wrong with it. */
+const char *row_fault(const struct db_row *row);
+const char *event_fault(const struct db_event *event);
+/* SQLite's result code. */
+int row_bind(sqlite3_stmt *s, const struct db_row *row);
+int event_bind(sqlite3_stmt *s, const struct db_event *event);
+int id_bind(sqlite3_stmt *s, int column, const struct id *id);
+int u64_bind(sqlite3_stmt *s, int column, uint64_t v);
+[[nodiscard]] int rows_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
+[[nodiscard]] int events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
+extern const char *const db_put_sql, *const db_event_sql;
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/path.h"
+#include "db/db-internal.h"
+
+/* Words instead of enum numbers, NULL for LIFE_NEVER: a later version may renumber,
+ * and a person can read it. */
+const char *const db_schema[] = {
+	"CREATE TABLE sandbox ("
+	" id TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL, boot TEXT NOT NULL,"
+	" generation INTEGER NOT NULL, born_ns INTEGER NOT NULL, expires_ns INTEGER,"
+	" ceiling_ns INTEGER, idle_ns INTEGER, active_ns INTEGER NOT NULL,"
+	" started_ns INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,"
+	" failed INTEGER NOT NULL, entry INTEGER NOT NULL, on_exit TEXT NOT NULL,"
+	" text TEXT NOT NULL) STRICT",
+	/* AUTOINCREMENT: a number is not given again when its event is forgotten */
+	"CREATE TABLE event ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT, wall_ns INTEGER NOT NULL,"
+	" sandbox TEXT NOT NULL, text TEXT NOT NULL) STRICT",
+	NULL,
+};
+
+#define SYNCHRONOUS_FULL 2 /* as SQLite numbers it */
+#define VERSION_NOW ((int)ARRAY_SIZE(db_schema) - 1)
+
+enum cay_code db_code(int rc, int sys)
+{
+	if (rc == SQLITE_OK || rc == SQLITE_DONE || rc == SQLITE_ROW)
+		return CAY_OK;
+	if ((rc & 0xff) == SQLITE_FULL || sys == ENOSPC || sys == EDQUOT)
+		return CAY_E_DISK_FULL;
+	if ((rc & 0xff) == SQLITE_NOMEM)
+		return CAY_E_NO_MEMORY;
+	if ((rc & 0xff) == SQLITE_BUSY)
+		return CAY_E_CONFLICT;
+	return CAY_E_INTERNAL;
+}
+
+static int refuse(sqlite3 *sql, int rc, struct cay_err *err)
+{
+	int sys = sqlite3_system_errno(sql);
+	enum cay_code code = db_code(rc, sys);
+
+	if (code == CAY_E_CONFLICT)
+		return cay_fail(err, code,
+				DB_NAME " is open in another process; stop the other cayd");
+	if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT ||
+	    (rc & 0xff) == SQLITE_ERROR)
+		return cay_fail(err, CAY_E_INTERNAL,
+				DB_NAME " is damaged (%s); put back a copy, or move it away with "
+					"its -wal: sandboxes that run are then unknown",
+				sqlite3_errmsg(sql));
+	return (rc & 0xff) == SQLITE_IOERR && sys
+		       ? cay_fail_sys(err, code, sys, DB_NAME ": %s", sqlite3_errmsg(sql))
+		       : cay_fail(err, code, DB_NAME ": %s", sqlite3_errmsg(sql));
+}
+
+static int exec(sqlite3 *sql, const char *text, struct cay_err *err)
+{
+	int rc = sqlite3_exec(sql, text, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0 : refuse(sql, rc, err);
+}
+
+/* The first column of the first row. */
+static int ask(sqlite3 *sql, const char *text, struct buf *ret, struct cay_err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = sqlite3_prepare_v2(sql, text, -1, &s, NULL), r = 0;
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(s);
+	buf_clear(ret);
+	if (rc == SQLITE_ROW) {
+		const unsigned char *answer = sqlite3_column_text(s, 0);
+
+		r = buf_printf(ret, "%.*s", 128, answer ? (const char *)answer : "");
+	}
+	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+		r = refuse(sql, rc, err);
+	(void)sqlite3_finalize(s);
+	return r;
+}
+
+static int number(sqlite3 *sql, const char *text, uint64_t *ret, struct cay_err *err)
+{
+	auto_buf b = BUF_INIT(256);
+	int r = ask(sql, text, &b, err);
+
+	if (r >= 0 && str_u64((struct slice){ b.data, b.len }, 0, UINT32_MAX, ret) < 0)
+		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": %s says '%s'", text, buf_str(&b));
+	return r;
+}
+
+/* Whose it is and of which version, before anything is written to it. */
+static int identify(sqlite3 *sql, uint64_t *ret_version, struct cay_err *err)
+{
+	auto_buf b = BUF_INIT(256);
+	uint64_t id = 0, objects = 0;
+	int r = number(sql, "PRAGMA application_id", &id, err);
+
+	if (r >= 0)
+		r = number(sql, "PRAGMA user_version", ret_version, err);
+	if (r >= 0)
+		r = number(sql, "SELECT count(*) FROM sqlite_schema", &objects, err);
+	if (r < 0)
+		return r;
+	if (id != DB_APPLICATION_ID && (id || *ret_version || objects))
+		return cay_fail(err, CAY_E_INTERNAL, DB_NAME " is another program's; move it away");
+	if (*ret_version > VERSION_NOW)
+		return cay_fail(err, CAY_E_INCOMPATIBLE,
+				DB_NAME " is of version %ju, this program knows %d; "
+					"start the newer program, or put back the copy made before",
+				(uintmax_t)*ret_version, VERSION_NOW);
+	r = ask(sql, "PRAGMA quick_check(1)", &b, err);
+	if (r >= 0 && !str_eq(buf_str(&b), "ok"))
+		r = cay_fail(err, CAY_E_INTERNAL,
+			     DB_NAME " is damaged (%s); put back a copy, or move it away with its "
+				     "-wal: sandboxes that run are then unknown",
+			     buf_str(&b));
+	return r;
+}
+
+static int migrate(sqlite3 *sql, uint64_t version, struct cay_err *err)
+{
+	for (; db_schema[version]; version++) {
+		auto_buf b = BUF_INIT(KIB(16));
+		int r = buf_printf(&b,
+				   "BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; "
+				   "PRAGMA user_version = %d; COMMIT",
+				   db_schema[version], DB_APPLICATION_ID, (int)version + 1);
+
+		if (r >= 0)
+			r = exec(sql, buf_str(&b), err);
+		if (r < 0)
+			return cay_wrap(err, r, "version %ju to %ju", (uintmax_t)version,
+					(uintmax_t)version + 1);
+	}
+	return 0;
+}
+
+/* EXCLUSIVE comes before the first look: then there is no shared memory to be cut off
+ * under us, and nobody else to check point at the same time. */
+static int settle(sqlite3 *sql, struct cay_err *err)
+{
+	static const char lock[] = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0;"
+				   "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+				   "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;"
+				   "PRAGMA journal_size_limit = 16777216";
+	auto_buf b = BUF_INIT(256);
+	uint64_t version = 0, synchronous = 0;
+	int r = exec(sql, lock, err);
+
+	if (r >= 0)
+		r = identify(sql, &version, err);
+	if (r >= 0)
+		r = ask(sql, "PRAGMA journal_mode = WAL", &b, err);
+	if (r >= 0 && !str_eq(buf_str(&b), "wal"))
+		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": no WAL here, only '%s'", buf_str(&b));
+	if (r >= 0)
+		r = number(sql, "PRAGMA synchronous", &synchronous, err);
+	if (r >= 0 && synchronous != SYNCHRONOUS_FULL)
+		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as told");
+	return r < 0 ? r : migrate(sql, version, err);
+}
+
+/* What a vandal may have put into the schema does not run, and a refused file does not
+ * get its -wal written into it. */
+static int distrust(sqlite3 *sql)
+{
+	static const struct {
+		int option, value;
+	} options[] = {
+		{ SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1 }, { SQLITE_DBCONFIG_DEFENSIVE, 1 },
+		{ SQLITE_DBCONFIG_ENABLE_TRIGGER, 0 },   { SQLITE_DBCONFIG_ENABLE_VIEW, 0 },
+		{ SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0 },   { SQLITE_DBCONFIG_DQS_DDL, 0 },
+		{ SQLITE_DBCONFIG_DQS_DML, 0 },
+	};
+	int rc = SQLITE_OK;
+
+	for (size_t i = 0; i < ARRAY_SIZE(options) && rc == SQLITE_OK; i++)
+		rc = sqlite3_db_config(sql, options[i].option, options[i].value, NULL);
+	return rc;
+}
+
+/* A new file for our eyes only; one that is there is not opened, because closing it
+ * again would give up the locks this process has on it. */
+static int make(int dirfd, struct cay_err *err)
+{
+	auto_close int fd = -EBADF;
+	struct stat st;
+
+	if (fstatat(dirfd, DB_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return S_ISREG(st.st_mode)
+			       ? 0
+			       : cay_fail(err, CAY_E_INTERNAL, DB_NAME " is not a file");
+	fd = path_open(dirfd, DB_NAME, O_RDWR | O_CREAT | O_EXCL, 0600);
+	if (fd < 0)
+		return cay_fail_sys(err, fd == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -fd,
+				    "make " DB_NAME);
+	return fsync(dirfd) == 0
+		       ? 0
+		       : cay_fail_sys(err, CAY_E_INTERNAL, errno, "sync the directory of " DB_NAME);
+}
+
+/* SQLite wants a name.  The kernel's name of the directory has no links in it, so any
+ * link SQLite meets was planted. */
+static int locate(int dirfd, struct buf *ret, struct cay_err *err)
+{
+	char link[64], dir[PATH_MAX];
+	int r = make(dirfd, err);
+	ssize_t n;
+
+	if (r < 0)
+		return r;
+	if (snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd) >= (int)sizeof(link))
+		return -EINVAL;
+	n = readlink(link, dir, sizeof(dir));
+	if (n < 0 || n >= (ssize_t)sizeof(dir) || buf_printf(ret, "%.*s/" DB_NAME, (int)n, dir) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, n < 0 ? errno : ENAMETOOLONG,
+				    "name the directory of " DB_NAME);
+	return 0;
+}
+
+int schema_open(int dirfd, sqlite3 **ret, struct cay_err *err)
+{
+	auto_buf path = BUF_INIT(PATH_MAX);
+	sqlite3 *sql = NULL;
+	int r = locate(dirfd, &path, err), rc;
+
+	if (r < 0)
+		return r;
+	rc = sqlite3_open_v2(buf_str(&path), &sql,
+			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
+				     SQLITE_OPEN_EXRESCODE,
+			     NULL);
+	if (rc == SQLITE_OK)
+		rc = distrust(sql);
+	r = rc == SQLITE_OK ? settle(sql, err) : refuse(sql, rc, err);
+	if (r < 0) {
+		(void)sqlite3_close(sql);
+		return r;
+	}
+	*ret = sql;
+	return 0;
+}
