@@ -270,7 +270,7 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	*out = (struct life_out){ .next = *l };
 	switch (ev->kind) {
 	case LIFE_ACCEPTED:
-		out->journal = out->sync = true;
+		out->journal = out->sync = out->tell = true;
 		begin(out, DO_PREPARE);
 		break;
 	case LIFE_DONE:
