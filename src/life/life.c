@@ -204,12 +204,10 @@ static void turn(struct life_out *out, enum life_effect effect, enum sandbox_sta
 
 static void extend(struct life_out *out, uint64_t until, uint64_t now)
 {
-	if (out->next.state >= SB_ENDING)
-		out->refused = CAY_E_STATE;
-	else if (until <= now || until > out->next.ceiling_ns)
+	if (until <= now || until > out->next.ceiling_ns) {
 		out->refused = CAY_E_INVALID;
-	if (out->refused)
 		return;
+	}
 	out->next.expires_ns = until;
 	out->journal = out->sync = out->tell = true;
 }
@@ -237,7 +235,7 @@ static void due(struct life_out *out, uint64_t now)
 		end(out, END_TTL, false);
 	else if (idles(l) && now >= later(l->active_ns, l->idle_ns))
 		end(out, END_IDLE, false);
-	else if (now >= l->retry_ns && !life_over(l))
+	else if (now >= l->retry_ns)
 		begin(out, DO_REMOVE);
 }
 
@@ -247,8 +245,6 @@ static void found(struct life_out *out, const struct life_facts *f)
 	struct life *l = &out->next;
 	bool alive = f->there && f->processes && f->started_ns;
 
-	if (life_over(l))
-		return;
 	if (l->state == SB_ENDING)
 		begin(out, DO_REMOVE);
 	else if (!f->same_boot)
@@ -264,12 +260,26 @@ static void found(struct life_out *out, const struct life_facts *f)
 		begin(out, DO_ENTRY);
 }
 
+/* What somebody wants of a sandbox that goes on; END is not among them, it may always
+ * be said again. */
+static bool is_wish(enum life_kind kind)
+{
+	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
+	       kind == LIFE_ENTER;
+}
+
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out)
 {
 	*out = (struct life_out){ .next = *l };
+	if (l->state >= SB_ENDING && is_wish(ev->kind))
+		out->refused = CAY_E_STATE;
+	if (life_over(l) || out->refused)
+		return;
 	switch (ev->kind) {
 	case LIFE_ACCEPTED:
+		if (l->state != SB_PENDING || l->doing != DO_NOTHING)
+			break;
 		out->journal = out->sync = out->tell = true;
 		begin(out, DO_PREPARE);
 		break;
