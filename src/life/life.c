@@ -108,6 +108,7 @@ static void make_anew(struct life_out *out)
 		end(out, END_START_FAILED, true);
 	else
 		begin(out, DO_REMOVE);
+	out->next.started_ns = 0; /* its death is ours and no news */
 }
 
 static void removed(struct life_out *out, enum life_outcome outcome, uint64_t now)
@@ -122,7 +123,6 @@ static void removed(struct life_out *out, enum life_outcome outcome, uint64_t no
 		become(out, l->failed ? SB_FAILED : SB_TERMINATED);
 	} else if (l->state == SB_PENDING) {
 		l->generation++;
-		l->started_ns = 0;
 		l->tries = 0;
 		out->journal = out->sync = true;
 		begin(out, DO_PREPARE);
@@ -287,8 +287,11 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		done(out, ev, now);
 		break;
 	case LIFE_END:
+		end(out, ev->reason, false);
+		break;
 	case LIFE_GONE:
-		end(out, ev->reason, ev->kind == LIFE_GONE);
+		if (ev->generation == l->generation && l->started_ns)
+			end(out, ev->reason, true);
 		break;
 	case LIFE_EXITED:
 		if (l->on_exit == ON_EXIT_END)

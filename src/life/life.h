@@ -78,7 +78,7 @@ enum life_kind {
 	LIFE_ACCEPTED, /* it is new: begin */
 	LIFE_DONE,     /* an effect is over: effect, generation, outcome, started_ns */
 	LIFE_END,      /* somebody wants it ended: reason */
-	LIFE_GONE,     /* PID 1 has died: reason */
+	LIFE_GONE,     /* PID 1 has died: generation, reason */
 	LIFE_EXITED,   /* the entrypoint has ended: code */
 	LIFE_PAUSE,
 	LIFE_RESUME,
