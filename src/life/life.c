@@ -239,6 +239,19 @@ static void due(struct life_out *out, uint64_t now)
 		begin(out, DO_REMOVE);
 }
 
+/* It lived on without us.  Where the act was done and the state was not written, the
+ * state decides; who was frozen had its entrypoint before. */
+static void adopted(struct life_out *out, const struct life_facts *f)
+{
+	const struct life *l = &out->next;
+	bool paused = l->state == SB_PAUSED;
+
+	if (f->frozen != paused)
+		begin(out, paused ? DO_FREEZE : DO_THAW);
+	else if (!paused && l->entry && !f->entered)
+		begin(out, DO_ENTRY);
+}
+
 /* After a restart.  Only what has our generation and PID 1's own start is ours. */
 static void found(struct life_out *out, const struct life_facts *f)
 {
@@ -249,15 +262,16 @@ static void found(struct life_out *out, const struct life_facts *f)
 		begin(out, DO_REMOVE);
 	else if (!f->same_boot)
 		end(out, END_NODE_LOST, true);
-	else if (l->state == SB_PENDING && alive && f->answers) {
+	else if (l->state == SB_PENDING && alive && (f->answers || f->frozen)) {
+		/* one that is frozen cannot answer, but only who was running is frozen */
 		l->started_ns = f->started_ns;
 		become(out, SB_RUNNING);
 	} else if (l->state == SB_PENDING)
 		make_anew(out);
 	else if (!alive || f->started_ns != l->started_ns)
 		end(out, END_NODE_LOST, true);
-	if (l->state == SB_RUNNING && l->entry && !f->entered)
-		begin(out, DO_ENTRY);
+	if (l->state < SB_ENDING && l->state != SB_PENDING)
+		adopted(out, f);
 }
 
 /* What somebody wants of a sandbox that goes on; END is not among them, it may always

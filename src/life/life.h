@@ -101,7 +101,8 @@ struct life_facts {
 	bool same_boot; /* the journal's times are of this boot */
 	bool there;     /* the keeper has this id in this generation */
 	bool answers;   /* PID 1 says it is claimed */
-	bool entered;   /* and that a command was started in it */
+	bool entered;   /* and that its entrypoint was started */
+	bool frozen;    /* by the keeper; then PID 1 says nothing */
 	uint64_t started_ns;
 	uint32_t processes;
 };
