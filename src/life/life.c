@@ -241,11 +241,12 @@ static void due(struct life_out *out, uint64_t now)
 
 /* It lived on without us.  Where the act was done and the state was not written, the
  * state decides; who was frozen had its entrypoint before. */
-static void adopted(struct life_out *out, const struct life_facts *f)
+static void adopted(struct life_out *out, const struct life_facts *f, uint64_t now)
 {
-	const struct life *l = &out->next;
+	struct life *l = &out->next;
 	bool paused = l->state == SB_PAUSED;
 
+	l->active_ns = now; /* what went on inside meanwhile, nobody counted */
 	if (f->frozen != paused)
 		begin(out, paused ? DO_FREEZE : DO_THAW);
 	else if (!paused && l->entry && !f->entered)
@@ -253,7 +254,7 @@ static void adopted(struct life_out *out, const struct life_facts *f)
 }
 
 /* After a restart.  Only what has our generation and PID 1's own start is ours. */
-static void found(struct life_out *out, const struct life_facts *f)
+static void found(struct life_out *out, const struct life_facts *f, uint64_t now)
 {
 	struct life *l = &out->next;
 	bool alive = f->there && f->processes && f->started_ns;
@@ -271,7 +272,7 @@ static void found(struct life_out *out, const struct life_facts *f)
 	else if (!alive || f->started_ns != l->started_ns)
 		end(out, END_NODE_LOST, true);
 	if (l->state < SB_ENDING && l->state != SB_PENDING)
-		adopted(out, f);
+		adopted(out, f, now);
 }
 
 /* What somebody wants of a sandbox that goes on; END is not among them, it may always
@@ -328,7 +329,7 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		due(out, now);
 		break;
 	case LIFE_FACTS:
-		found(out, &ev->facts);
+		found(out, &ev->facts, now);
 		break;
 	case LIFE_KINDS:
 		break;
