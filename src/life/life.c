@@ -111,14 +111,20 @@ static void make_anew(struct life_out *out)
 	out->next.started_ns = 0; /* its death is ours and no news */
 }
 
+static void try_later(struct life *l, uint64_t now)
+{
+	unsigned shift = l->tries < RETRY_SHIFT_MAX ? l->tries : RETRY_SHIFT_MAX;
+
+	l->tries = (uint8_t)(l->tries + (l->tries < UINT8_MAX));
+	l->retry_ns = later(now, RETRY_FIRST_NS << shift);
+}
+
 static void removed(struct life_out *out, enum life_outcome outcome, uint64_t now)
 {
 	struct life *l = &out->next;
-	unsigned shift = l->tries < RETRY_SHIFT_MAX ? l->tries : RETRY_SHIFT_MAX;
 
 	if (outcome != LIFE_OK) {
-		l->tries = (uint8_t)(l->tries + (l->tries < UINT8_MAX));
-		l->retry_ns = later(now, RETRY_FIRST_NS << shift);
+		try_later(l, now);
 	} else if (l->state == SB_ENDING) {
 		become(out, l->failed ? SB_FAILED : SB_TERMINATED);
 	} else if (l->state == SB_PENDING) {
@@ -153,20 +159,34 @@ static void made(struct life_out *out, const struct life_event *ev, uint64_t now
 	}
 }
 
+static enum life_effect as_it_says(const struct life *l)
+{
+	if (l->state == SB_PAUSED)
+		return DO_FREEZE;
+	return l->state == SB_RUNNING ? DO_THAW : DO_REMOVE;
+}
+
 /* State is set only after the act; what may or may not have happened is undone by
  * asking for what the state says. */
 static void froze(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
-	bool paused = out->next.state == SB_PAUSED;
+	struct life *l = &out->next;
+	bool paused = l->state == SB_PAUSED;
+	bool turns = paused != (ev->effect == DO_FREEZE); /* or it asked for what the state says */
 
+	out->tell = true;
 	if (ev->outcome == LIFE_UNKNOWN) {
-		begin(out, paused ? DO_FREEZE : DO_THAW);
-	} else if (ev->outcome == LIFE_OK && paused != (ev->effect == DO_FREEZE)) {
-		out->next.active_ns = out->next.saved_ns = now;
+		begin(out, as_it_says(l));
+	} else if (ev->outcome == LIFE_FAILED && !turns) {
+		try_later(l, now);
+	} else if (ev->outcome == LIFE_OK) {
+		l->tries = 0;
+		if (!turns)
+			return;
+		l->active_ns = l->saved_ns = now;
 		become(out, paused ? SB_RUNNING : SB_PAUSED);
 		out->sync = true;
 	}
-	out->tell = true;
 }
 
 static void done(struct life_out *out, const struct life_event *ev, uint64_t now)
@@ -193,10 +213,11 @@ static void turn(struct life_out *out, enum life_effect effect, enum sandbox_sta
 {
 	const struct life *l = &out->next;
 	enum sandbox_state to = from == SB_RUNNING ? SB_PAUSED : SB_RUNNING;
+	bool still = l->doing == DO_NOTHING && l->retry_ns == LIFE_NEVER;
 
-	if (l->state == to && l->doing == DO_NOTHING)
+	if (l->state == to && still)
 		out->tell = true; /* it is so already */
-	else if (l->state != from || l->doing != DO_NOTHING)
+	else if (l->state != from || !still)
 		out->refused = CAY_E_STATE;
 	else
 		begin(out, effect);
@@ -236,7 +257,7 @@ static void due(struct life_out *out, uint64_t now)
 	else if (idles(l) && now >= later(l->active_ns, l->idle_ns))
 		end(out, END_IDLE, false);
 	else if (now >= l->retry_ns)
-		begin(out, DO_REMOVE);
+		begin(out, as_it_says(l));
 }
 
 /* It lived on without us.  Where the act was done and the state was not written, the
@@ -248,7 +269,7 @@ static void adopted(struct life_out *out, const struct life_facts *f, uint64_t n
 
 	l->active_ns = now; /* what went on inside meanwhile, nobody counted */
 	if (f->frozen != paused)
-		begin(out, paused ? DO_FREEZE : DO_THAW);
+		begin(out, as_it_says(l));
 	else if (!paused && l->entry && !f->entered)
 		begin(out, DO_ENTRY);
 }

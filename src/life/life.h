@@ -69,8 +69,8 @@ struct life {
 	uint8_t on_exit;     /* enum life_on_exit: what the entrypoint's end means */
 	/* not in the journal: life_wake() makes them new */
 	uint8_t doing;     /* the effect whose outcome has yet to come */
-	uint8_t tries;     /* of removing */
-	uint64_t retry_ns; /* when to remove again; LIFE_NEVER */
+	uint8_t tries;     /* of removing, or of what the state says */
+	uint64_t retry_ns; /* when to try again; LIFE_NEVER */
 	uint64_t busy;     /* requests inside; while there are any it is not idle */
 };
 
