@@ -20,6 +20,12 @@
  *	- Where `sync` is set, `next` is durable before the effect begins and before
  *	  anybody is told.  Where only `journal` is, it may be written later: losing
  *	  it is found out by looking (life_facts).
+ *	- Nothing of a sandbox overtakes a write it waits for: what a later step asks for
+ *	  and tells, waits for it too.  Else a second pause is told "paused" before the
+ *	  first is durable, and an end that had to wait for a freeze removes what the
+ *	  journal has as running.
+ *	- When PID 1 has ended its pidfd says so once (LIFE_GONE); after a restart also
+ *	  where the entrypoint had ended meanwhile (LIFE_EXITED).
  *	- An effect is asked for once and ends in one LIFE_DONE, however late; its
  *	  outcome may be LIFE_UNKNOWN.  Effects may be repeated: each is idempotent by
  *	  id and generation.
