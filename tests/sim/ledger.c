@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "sim.h"
+
+static const char *const effect_names[DO_NUM] = {
+	[DO_NOTHING] = "",    [DO_PREPARE] = "prepare", [DO_START] = "start", [DO_CLAIM] = "claim",
+	[DO_ENTRY] = "entry", [DO_FREEZE] = "freeze",   [DO_THAW] = "thaw",   [DO_REMOVE] = "remove",
+};
+static const char *const kind_names[LIFE_KINDS] = {
+	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",     [LIFE_END] = "end",
+	[LIFE_GONE] = "gone",         [LIFE_EXITED] = "exited", [LIFE_PAUSE] = "pause",
+	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend", [LIFE_ENTER] = "enter",
+	[LIFE_LEAVE] = "leave",       [LIFE_DUE] = "due",       [LIFE_FACTS] = "facts",
+};
+static const char *const state_names[SB_NUM_STATES] = {
+	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
+	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",
+	[SB_FAILED] = "failed",
+};
+
+static uint64_t on_write(void *arg, const struct runner_row *row)
+{
+	struct sim *s = arg;
+
+	return world_write(&s->w, row);
+}
+
+/* What may be begun in which state. */
+static bool may_begin(const struct life *l, enum life_effect effect)
+{
+	static const unsigned may[SB_NUM_STATES] = {
+		[SB_PENDING] = 1 << DO_PREPARE | 1 << DO_START | 1 << DO_CLAIM | 1 << DO_REMOVE,
+		[SB_RUNNING] = 1 << DO_ENTRY | 1 << DO_FREEZE | 1 << DO_THAW,
+		[SB_PAUSED] = 1 << DO_FREEZE | 1 << DO_THAW,
+		[SB_ENDING] = 1 << DO_REMOVE,
+	};
+
+	return effect == DO_NOTHING || may[l->state] & 1u << effect;
+}
+
+static void on_act(void *arg, const struct runner_row *row, enum life_effect effect, uint64_t call)
+{
+	struct sim *s = arg;
+
+	sim_note(s, world_slot(&row->life.id), "  begin", effect_names[effect], row->life.generation);
+	s->tally->effects[effect]++;
+	world_call(&s->w, row, effect, call);
+}
+
+static void on_tell(void *arg, const struct life *l, uint64_t step)
+{
+	struct sim *s = arg;
+	unsigned slot = world_slot(&l->id);
+	struct ledger *g = &s->ledger[slot];
+	const struct fact *f = &s->w.facts[slot];
+
+	sim_note(s, slot, "  tell", state_names[l->state], l->reason);
+	if (s->must[step % SIM_STEPS_KEPT] > s->w.committed)
+		world_break(&s->w, slot, "told before it was durable");
+	g->accepted = true;
+	if (l->state == SB_RUNNING && f->alive && f->birth == g->birth)
+		s->w.promised[slot] = true;
+	if (l->state < SB_ENDING)
+		return;
+	if (g->ended && g->reason != l->reason)
+		world_break(&s->w, slot, "told another reason than before");
+	g->ended = true;
+	g->reason = l->reason;
+}
+
+static void on_ask(void *arg, const struct id *id, struct life_facts *ret)
+{
+	struct sim *s = arg;
+	const struct fact *f = &s->w.facts[world_slot(id)];
+
+	ret->answers = f->claimed;
+	ret->entered = f->entered;
+}
+
+static bool lives(const struct sim *s, unsigned slot, uint64_t generation)
+{
+	const struct fact *f = &s->w.facts[slot];
+
+	return f->alive && !f->alien && f->generation == generation &&
+	       f->birth == s->ledger[slot].birth;
+}
+
+/* Every reason has its evidence. */
+static const char *wrong_reason(const struct sim *s, unsigned slot, const struct life *before,
+				const struct life_event *ev, const struct life *next)
+{
+	const struct ledger *g = &s->ledger[slot];
+	uint64_t now = s->w.clk.boot;
+
+	switch ((enum end_reason)next->reason) {
+	case END_TTL:
+		return now < before->expires_ns ? "ended before its time" : NULL;
+	case END_IDLE:
+		return g->busy || now - g->active_ns < before->idle_ns ? "ended as idle, is not" :
+									  NULL;
+	case END_EVICTED:
+		return ev->kind == LIFE_END ? NULL : "nobody wanted it ended";
+	case END_KILLED:
+		return ev->kind == LIFE_GONE && g->died == before->generation ?
+			       NULL :
+			       "its PID 1 did not die by itself";
+	case END_EXIT:
+		return g->exited && before->on_exit == ON_EXIT_END ? NULL :
+								      "its entrypoint has not ended";
+	case END_START_FAILED:
+		return g->failed == before->generation || before->generation == LIFE_GENERATIONS ?
+			       NULL :
+			       "failed, and nothing had";
+	case END_NODE_LOST:
+		if (ev->kind == LIFE_FACTS && (s->w.rows[slot].boot != s->w.boot ||
+					       !lives(s, slot, before->generation)))
+			return NULL;
+		return "taken for lost, and it lives";
+	case END_SIGNAL:
+	case END_TIMEOUT:
+	case END_OOM:
+	case END_QUOTA:
+	case END_NUM_REASONS:
+		break;
+	}
+	return "a reason nobody gave";
+}
+
+static void check_found(struct sim *s, unsigned slot, const struct life *before,
+			const struct life *next)
+{
+	bool same_boot = s->w.rows[slot].boot == s->w.boot;
+
+	if (s->w.promised[slot] && same_boot && before->state < SB_ENDING &&
+	    lives(s, slot, before->generation) && next->state != SB_RUNNING &&
+	    next->state != SB_PAUSED)
+		world_break(&s->w, slot, "lives, was promised, and is not taken back");
+	if (before->state == SB_PENDING && next->state == SB_RUNNING)
+		s->tally->adopted++;
+}
+
+/* Whether this change must be durable before it counts.  Not: what recovery finds out
+ * by looking. */
+static bool counts(const struct life *a, const struct life *b, const struct life_event *ev)
+{
+	if (ev->kind == LIFE_ACCEPTED || a->generation != b->generation ||
+	    a->expires_ns != b->expires_ns)
+		return true;
+	return a->state != b->state && a->state != SB_ENDING &&
+	       !(a->state == SB_PENDING && b->state == SB_RUNNING);
+}
+
+static void keep_books(struct sim *s, unsigned slot, const struct life *before,
+		       const struct life_event *ev, const struct life *next)
+{
+	struct ledger *g = &s->ledger[slot];
+	uint64_t now = s->w.clk.boot;
+
+	if (next->state == SB_RUNNING && (before->state != SB_RUNNING || ev->kind == LIFE_FACTS))
+		g->active_ns = now;
+	if (ev->kind == LIFE_ENTER || ev->kind == LIFE_LEAVE) {
+		g->active_ns = now;
+		g->busy += ev->kind == LIFE_ENTER ? 1u : -1u;
+	}
+	if (before->state == SB_PENDING && next->state == SB_RUNNING)
+		g->birth = s->w.facts[slot].birth;
+	s->tally->kinds[ev->kind]++;
+	s->tally->anew += next->generation != before->generation;
+}
+
+static void on_look(void *arg, const struct life *before, const struct life_event *ev,
+		    const struct life_out *out, uint64_t step)
+{
+	struct sim *s = arg;
+	const struct life *next = &out->next;
+	unsigned slot = world_slot(&next->id);
+	struct ledger *g = &s->ledger[slot];
+	const char *wrong = NULL;
+
+	sim_note(s, slot, kind_names[ev->kind], state_names[next->state],
+		 ev->kind == LIFE_DONE ? (uint64_t)ev->effect : ev->generation);
+	if (!may_begin(next, out->effect))
+		wrong = "an effect that is not for this state";
+	if (next->expires_ns > g->ceiling_ns)
+		wrong = "may live longer than its ceiling";
+	if (life_over(before) && (next->state != before->state || out->effect || out->journal))
+		wrong = "something happened to one that is over";
+	if (before->state < SB_ENDING && next->state == SB_ENDING) {
+		s->tally->reasons[next->reason]++;
+		if (!wrong)
+			wrong = wrong_reason(s, slot, before, ev, next);
+	}
+	if (wrong)
+		world_break(&s->w, slot, wrong);
+	if (ev->kind == LIFE_FACTS)
+		check_found(s, slot, before, next);
+	keep_books(s, slot, before, ev, next);
+	if (counts(before, next, ev))
+		g->must = out->journal ? s->w.committed + s->w.n_writes : LIFE_NEVER;
+	s->must[step % SIM_STEPS_KEPT] = g->must;
+}
+
+const struct runner_ops ledger_ops = {
+	.write = on_write, .act = on_act, .tell = on_tell, .ask = on_ask, .look = on_look
+};
+
+void ledger_restart(struct sim *s)
+{
+	for (unsigned i = 0; i < s->n_created; i++) {
+		struct ledger *g = &s->ledger[i];
+		const struct life *l = &s->w.rows[i].life;
+
+		if (g->accepted && !s->w.has_row[i])
+			world_break(&s->w, i, "acknowledged, and lost");
+		if (g->ended && (l->state < SB_ENDING || l->reason != g->reason))
+			world_break(&s->w, i, "its end was told, and is lost");
+		g->must = 0;
+		g->busy = 0;
+	}
+}
+
+void ledger_check(struct sim *s)
+{
+	uint64_t now = s->w.clk.boot;
+
+	world_check(&s->w);
+	for (unsigned i = 0; s->up && i < s->r.n_boxes; i++) {
+		const struct life *l = &s->r.boxes[i].row.life;
+		unsigned slot = world_slot(&l->id);
+		const struct ledger *g = &s->ledger[slot];
+
+		if (l->state < SB_ENDING && l->expires_ns < LIFE_NEVER - SIM_SWEEP_NS &&
+		    now > l->expires_ns + SIM_SWEEP_NS)
+			world_break(&s->w, slot, "lives past its deadline");
+		if (l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !g->busy &&
+		    now > g->active_ns + l->idle_ns + SIM_SWEEP_NS)
+			world_break(&s->w, slot, "idle, and still there");
+	}
+}
+
+bool ledger_is_settled(const struct sim *s)
+{
+	if (!s->up || s->w.n_writes || s->w.n_calls || s->w.n_news)
+		return false;
+	for (unsigned i = 0; i < s->r.n_boxes; i++) {
+		const struct life *l = &s->r.boxes[i].row.life;
+
+		if (l->doing || l->retry_ns != LIFE_NEVER || l->state == SB_PENDING ||
+		    l->state == SB_ENDING)
+			return false;
+	}
+	return true;
+}
+
+void ledger_check_settled(struct sim *s)
+{
+	for (unsigned i = 0; i < s->r.n_boxes; i++) {
+		const struct life *l = &s->r.boxes[i].row.life;
+		unsigned slot = world_slot(&l->id);
+		const struct fact *f = &s->w.facts[slot];
+		const struct life *row = &s->w.rows[slot].life;
+
+		if (row->state != l->state || row->generation != l->generation ||
+		    row->expires_ns != l->expires_ns)
+			world_break(&s->w, slot, "the journal says otherwise");
+		if (life_over(l))
+			continue;
+		if (!lives(s, slot, l->generation) || !f->claimed)
+			world_break(&s->w, slot, "said to live, and does not");
+		if (f->frozen != (l->state == SB_PAUSED))
+			world_break(&s->w, slot, f->frozen ? "runs, and stands still" :
+							      "paused, and moves");
+		if (l->entry && !f->entered)
+			world_break(&s->w, slot, "its entrypoint was forgotten");
+		if (l->entry && f->exited && l->on_exit == ON_EXIT_END)
+			world_break(&s->w, slot, "its entrypoint's end was forgotten");
+	}
+}
+
+void ledger_check_empty(struct sim *s)
+{
+	for (unsigned i = 0; i < s->n_created; i++) {
+		if (s->w.has_row[i] && !life_over(&s->w.rows[i].life))
+			world_break(&s->w, i, "does not end");
+		if (s->w.facts[i].dir && !s->w.facts[i].alien)
+			world_break(&s->w, i, "something of it is left");
+	}
+	/* low ranges are our own; strangers have theirs at the other end */
+	if (s->r.ranges & ((UINT64_C(1) << (RUNNER_RANGES - WORLD_SLOTS)) - 1))
+		world_break(&s->w, 0, "an id range was not given back");
+}
