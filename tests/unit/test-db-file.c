@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal's file: older, newer, damaged, edited by hand, in use. */
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "db-fixture.h"
+
+/* The file as another program sees it. */
+static sqlite3 *by_hand(struct fixture *f)
+{
+	char path[128];
+	sqlite3 *sql = NULL;
+
+	assert_true(snprintf(path, sizeof(path), "%s/" DB_NAME, f->dir) > 0);
+	assert_int_equal(sqlite3_open(path, &sql), SQLITE_OK);
+	return sql;
+}
+
+static void edit(struct fixture *f, const char *text)
+{
+	sqlite3 *sql = by_hand(f);
+	char *why = NULL;
+
+	if (sqlite3_exec(sql, text, NULL, NULL, &why) != SQLITE_OK)
+		fail_msg("%s: %s", text, why);
+	assert_int_equal(sqlite3_close(sql), SQLITE_OK);
+}
+
+/* Refused with this code, and the file is the same afterwards. */
+static void refused(struct fixture *f, enum cay_code code, const char *says)
+{
+	auto_buf before = BUF_INIT(MIB(1)), after = BUF_INIT(MIB(1));
+	struct cay_err err = {};
+	struct db *db = NULL;
+
+	assert_int_equal(path_read(f->dirfd, DB_NAME, &before), 0);
+	assert_true(db_open(f->dirfd, &f->loop, &db, &err) < 0);
+	assert_null(db);
+	assert_int_equal(err.code, code);
+	if (!strstr(err.msg, says))
+		fail_msg("'%s' does not say '%s'", err.msg, says);
+	assert_int_equal(path_read(f->dirfd, DB_NAME, &after), 0);
+	assert_int_equal(after.len, before.len);
+	assert_memory_equal(after.data, before.data, before.len);
+}
+
+static void fill(struct fixture *f, uint64_t n)
+{
+	load(f, 0);
+	for (uint64_t i = 1; i <= n; i++) {
+		struct db_row a = row_of(i);
+
+		db_put(f->db, &a, NULL, NULL);
+	}
+	shut(f);
+}
+
+static void older_files_are_brought_up_to_date(void **state)
+{
+	struct fixture *f = *state;
+	struct db_row a = row_of(9);
+	char text[64];
+	sqlite3 *sql = by_hand(f);
+	sqlite3_stmt *s = NULL;
+
+	assert_true(snprintf(text, sizeof(text), "PRAGMA application_id = %d", DB_APPLICATION_ID) >
+		    0);
+	assert_int_equal(sqlite3_exec(sql, text, NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(sql, db_schema[0], NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(sql, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(sql, db_put_sql, -1, &s, NULL), SQLITE_OK);
+	assert_int_equal(row_bind(s, &a), SQLITE_OK);
+	assert_int_equal(sqlite3_step(s), SQLITE_DONE);
+	(void)sqlite3_finalize(s);
+	assert_int_equal(sqlite3_close(sql), SQLITE_OK);
+	load(f, 0);
+	assert_int_equal(f->seen.n_rows, 1);
+	assert_int_equal(f->seen.rows[0].seq, 9);
+	assert_int_equal(db_event_next(f->db), 1);
+	shut(f);
+	sql = by_hand(f);
+	assert_int_equal(sqlite3_prepare_v2(sql, "PRAGMA user_version", -1, &s, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+	assert_null(db_schema[sqlite3_column_int(s, 0)]); /* all of them were applied */
+	(void)sqlite3_finalize(s);
+	assert_int_equal(sqlite3_close(sql), SQLITE_OK);
+}
+
+static void later_and_foreign_files_are_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	fill(f, 3);
+	edit(f, "PRAGMA user_version = 1000");
+	refused(f, CAY_E_INCOMPATIBLE, "start the newer program");
+	edit(f, "PRAGMA user_version = 2; PRAGMA application_id = 7");
+	refused(f, CAY_E_INTERNAL, "another program's");
+	edit(f, "PRAGMA application_id = 0");
+	refused(f, CAY_E_INTERNAL, "another program's");
+	edit(f, "PRAGMA application_id = 0x4361796a; DROP TABLE sandbox");
+	refused(f, CAY_E_INTERNAL, "other tables than it says");
+}
+
+static void overwrite(struct fixture *f, off_t at, size_t n)
+{
+	auto_close int fd = openat(f->dirfd, DB_NAME, O_RDWR | O_CLOEXEC);
+	char junk[8192];
+
+	memset(junk, 0xa5, sizeof(junk));
+	assert_int_equal(pwrite(fd, junk, n, at), n);
+}
+
+static void damaged_files_are_refused(void **state)
+{
+	struct fixture *f = *state;
+	auto_close int fd = -EBADF;
+	struct stat st;
+
+	fill(f, 400);
+	assert_int_equal(fstatat(f->dirfd, DB_NAME, &st, 0), 0);
+	assert_true(st.st_size > 8 * 4096);
+	overwrite(f, 5 * 4096, 4096);
+	refused(f, CAY_E_INTERNAL, "damaged");
+	fd = openat(f->dirfd, DB_NAME, O_RDWR | O_CLOEXEC);
+	assert_int_equal(ftruncate(fd, 4096 * 3), 0);
+	refused(f, CAY_E_INTERNAL, "damaged");
+	overwrite(f, 0, 4096);
+	refused(f, CAY_E_INTERNAL, "damaged");
+	assert_int_equal(unlinkat(f->dirfd, DB_NAME, 0), 0);
+	assert_int_equal(mkfifoat(f->dirfd, DB_NAME, 0600), 0);
+	assert_int_equal(db_open(f->dirfd, &f->loop, &f->db, NULL), -EIO);
+	assert_int_equal(unlinkat(f->dirfd, DB_NAME, 0), 0);
+	assert_int_equal(symlinkat("/etc/passwd", f->dirfd, DB_NAME), 0);
+	assert_int_equal(db_open(f->dirfd, &f->loop, &f->db, NULL), -EIO);
+	assert_int_equal(db_open(-1, &f->loop, &f->db, NULL), -EBADF);
+}
+
+/* A writer that was killed leaves a -wal; a refusal does not write it into the file. */
+static void a_refusal_leaves_the_wal_alone(void **state)
+{
+	struct fixture *f = *state;
+	struct stat before, after;
+	int status;
+	pid_t pid;
+
+	fill(f, 400);
+	pid = fork();
+	if (pid == 0) {
+		struct db_row a = row_of(1);
+
+		load(f, 0);
+		a.text = SLICE("[]");
+		(void)put(f, &a);
+		(void)raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	overwrite(f, 5 * 4096, 8192); /* of which the -wal has one page at most */
+	assert_int_equal(fstatat(f->dirfd, DB_NAME "-wal", &before, 0), 0);
+	assert_true(before.st_size > 0);
+	refused(f, CAY_E_INTERNAL, "damaged");
+	assert_int_equal(fstatat(f->dirfd, DB_NAME "-wal", &after, 0), 0);
+	assert_int_equal(after.st_size, before.st_size);
+}
+
+/* Each vandalism hits row 2 of 3; the other two come back and row 2 is named. */
+static void edited_rows_are_reported_and_the_rest_goes_on(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		const char *set, *says;
+	} cases[] = {
+		{ "state = 'dancing'", "state" },
+		{ "state = ''", "state" },
+		{ "reason = 'exit '", "reason" },
+		{ "on_exit = 'x'", "on_exit" },
+		{ "failed = 2", "failed" },
+		{ "entry = -1", "entry" },
+		{ "generation = -1", "generation" },
+		{ "born_ns = -5", "born_ns" },
+		{ "expires_ns = -9223372036854775808", "expires_ns" },
+		{ "seq = -1", "seq" },
+		{ "boot = 'yesterday'", "boot" },
+		{ "boot = upper(boot)", "boot" },
+		{ "text = CAST(x'ff' AS TEXT)", "UTF-8" },
+		{ "text = hex(zeroblob(131073))", "too long" },
+		{ "id = 'ex' || substr(id, 3)", NULL },
+		{ "id = upper(id)", NULL },
+		{ "id = id || '0'", NULL },
+		{ "id = ''", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct db_row two = row_of(2);
+		char text[256];
+
+		fill(f, 3);
+		assert_true(snprintf(text, sizeof(text), "UPDATE sandbox SET %s WHERE seq = 2",
+				     cases[i].set) > 0);
+		edit(f, text);
+		load(f, 0);
+		row_check(i, f->seen.n_rows == 2 && f->seen.n_bad == 1);
+		row_check(i, f->seen.rows[0].seq == 1 && f->seen.rows[1].seq == 3);
+		row_check(i, f->seen.n_nameless == !cases[i].says);
+		row_check(i, !cases[i].says || (id_eq(&f->seen.bad, &two.life.id) &&
+						strstr(f->seen.why, cases[i].says)));
+		/* it stays until somebody decides */
+		again(f);
+		row_check(i, f->seen.n_bad == 1);
+		if (cases[i].says) {
+			row_check(i, put(f, &two) == CAY_OK);
+			again(f);
+			row_check(i, f->seen.n_rows == 3 && f->seen.n_bad == 0);
+		}
+		shut(f);
+		edit(f, "DELETE FROM sandbox");
+	}
+}
+
+/* The tables' own types can be edited away too. */
+static void other_types_are_reported(void **state)
+{
+	struct fixture *f = *state;
+
+	fill(f, 3);
+	edit(f, "CREATE TABLE loose AS SELECT * FROM sandbox; DROP TABLE sandbox;"
+		"ALTER TABLE loose RENAME TO sandbox; CREATE UNIQUE INDEX i ON sandbox (id);"
+		"UPDATE sandbox SET generation = 'one' WHERE seq = 1;"
+		"UPDATE sandbox SET state = x'72756e6e696e67' WHERE seq = 2;"
+		"UPDATE sandbox SET text = NULL, born_ns = 1.5 WHERE seq = 3");
+	load(f, 0);
+	assert_int_equal(f->seen.n_rows, 0);
+	assert_int_equal(f->seen.n_bad, 3);
+}
+
+static void edited_events_are_reported_and_numbers_stay_sane(void **state)
+{
+	struct fixture *f = *state;
+	struct db_event e = { .text = SLICE("{}") };
+
+	e.sandbox = row_of(1).life.id;
+	load(f, 0);
+	for (unsigned i = 0; i < 5; i++) {
+		e.seq = db_event_next(f->db);
+		db_event(f->db, &e, NULL, NULL);
+	}
+	shut(f);
+	edit(f, "UPDATE event SET wall_ns = -1 WHERE seq = 1;"
+		"UPDATE event SET sandbox = 'x' WHERE seq = 2;"
+		"UPDATE event SET text = CAST(x'c0' AS TEXT) WHERE seq = 3;"
+		"UPDATE event SET seq = -4 WHERE seq = 4; DELETE FROM sqlite_sequence");
+	load(f, 10);
+	assert_int_equal(f->seen.n_bad, 4);
+	assert_int_equal(f->seen.n_events, 1);
+	assert_int_equal(db_event_next(f->db), 6);
+	shut(f);
+	edit(f, "UPDATE event SET seq = 9223372036854775807 WHERE seq = 5");
+	refused(f, CAY_E_INTERNAL, "the last there is");
+}
+
+/* What a trigger would do on the side is not done. */
+static void planted_triggers_do_not_run(void **state)
+{
+	struct fixture *f = *state;
+
+	fill(f, 3);
+	edit(f, "CREATE TRIGGER t AFTER INSERT ON sandbox BEGIN DELETE FROM sandbox; END");
+	fill(f, 4);
+	load(f, 0);
+	assert_int_equal(f->seen.n_rows, 4);
+}
+
+static int refuse_row(void *, const struct db_row *, struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_LIMIT, "no more");
+}
+
+static void a_callbacks_failure_ends_the_load(void **state)
+{
+	struct fixture *f = *state;
+	struct cay_err err = {};
+
+	fill(f, 3);
+	assert_int_equal(db_open(f->dirfd, &f->loop, &f->db, NULL), 0);
+	assert_int_equal(db_load(f->db, &(struct db_reader){ .row = refuse_row }, &err), -EDQUOT);
+	assert_int_equal(err.code, CAY_E_LIMIT);
+}
+
+static void nobody_else_gets_in(void **state)
+{
+	struct fixture *f = *state;
+	int status;
+	pid_t pid;
+
+	fill(f, 3);
+	load(f, 0);
+	pid = fork();
+	if (pid == 0) {
+		struct cay_err err = {};
+		uv_loop_t loop;
+		struct db *db;
+
+		if (uv_loop_init(&loop) < 0 || db_open(f->dirfd, &loop, &db, &err) >= 0)
+			_exit(1);
+		_exit(err.code == CAY_E_CONFLICT && strstr(err.msg, "stop the other") ? 0 : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(put(f, &(struct db_row){ .life = row_of(8).life, .boot = BOOT }), CAY_OK);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(older_files_are_brought_up_to_date),
+		T(later_and_foreign_files_are_refused),
+		T(damaged_files_are_refused),
+		T(a_refusal_leaves_the_wal_alone),
+		T(edited_rows_are_reported_and_the_rest_goes_on),
+		T(other_types_are_reported),
+		T(edited_events_are_reported_and_numbers_stay_sane),
+		T(planted_triggers_do_not_run),
+		T(a_callbacks_failure_ends_the_load),
+		T(nobody_else_gets_in),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
