@@ -17,6 +17,7 @@ struct bench {
 	void (*baseline)(void *arg);
 	void *arg;
 	const char *note;
+	size_t samples, batch; /* 2000 of 50 calls each where 0; for what waits for a disk */
 };
 
 /* Measure and print; 0, or -errno. */
