@@ -93,18 +93,13 @@ static const char *text_fault(struct slice text)
 	return utf8_valid(text.p, text.n) ? NULL : "text is not UTF-8";
 }
 
-static bool boot_valid(const char *boot, size_t n)
-{
-	return n == BOOT_ID_LEN && strspn(boot, BOOT_DIGITS) == n;
-}
-
 const char *row_fault(const struct db_row *row)
 {
 	if (!id_valid(&row->life.id, ID_SANDBOX))
 		return "id is not a sandbox's";
 	if (row->seq > DB_NUMBER_MAX)
 		return "seq is out of range";
-	if (!boot_valid(row->boot, strnlen(row->boot, sizeof(row->boot))))
+	if (row->boot[BOOT_ID_LEN] || strspn(row->boot, BOOT_DIGITS) != BOOT_ID_LEN)
 		return "boot is not a boot's id";
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
 		const struct column *c = &columns[i];
@@ -251,7 +246,7 @@ static const char *row_read(sqlite3_stmt *s, struct db_row *ret)
 
 	if (!u64_read(s, COL_SEQ, &ret->seq))
 		return "seq";
-	if (!text_read(s, COL_BOOT, &boot) || !boot_valid(boot.p, boot.n))
+	if (!text_read(s, COL_BOOT, &boot) || boot.n != BOOT_ID_LEN)
 		return "boot";
 	memcpy(ret->boot, boot.p, BOOT_ID_LEN);
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
