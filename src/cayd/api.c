@@ -2,6 +2,8 @@
 #include <stdio.h>
 
 #include "cayd/box.h"
+#include "cayd/event.h"
+#include "cayd/fsck.h"
 #include "cayd/image.h"
 #include "cayd/import.h"
 #include "cayd/link.h"
@@ -11,6 +13,8 @@
 /* How long a sandbox may take to begin an answer; a command that is waited for
  * takes as long as it takes. */
 #define INSIDE_MS 30000
+#define GROUP_ROWS 1000
+#define KEY_MAX 64
 
 static void fail(struct request *rq, enum cay_code code, const char *what)
 {
@@ -45,18 +49,43 @@ static void openapi(struct cayd *c, struct request *rq)
 		request_reply(rq, 200, "application/json", &body);
 }
 
+/* A request is known again by its key and by what it asked for. */
+static int read_key(struct request *rq, struct box_key *ret, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(KIB(128));
+	struct jw w = jw_to(&text);
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	*ret = (struct box_key){ .key = http_header(rq->head, "idempotency-key") };
+	if (!ret->key.p)
+		return 0;
+	if (!ret->key.n || ret->key.n > KEY_MAX)
+		return cay_fail(err, CAY_E_INVALID, "Idempotency-Key has 1 to %d characters",
+				KEY_MAX);
+	for (size_t i = 0; i < ret->key.n; i++)
+		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
+			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
+	field_encode(&sandbox_create_table, NULL, rq->body, &w);
+	if (jw_done(&w) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	for (size_t i = 0; i < text.len; i++)
+		h = (h ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
+	return snprintf(ret->body, sizeof(ret->body), "%016llx", (unsigned long long)h) == 16
+		       ? 0
+		       : -EINVAL;
+}
+
 static void sandbox_create(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_create *spec = rq->body;
 	struct cay_err err = {};
+	struct box_key key;
 	struct box *b;
 
-	if (box_create(c->boxes, spec, &b, &err) < 0)
+	if (read_key(rq, &key, &err) < 0 || box_create(c->boxes, spec, &key, &b, &err) < 0)
 		request_fail(rq, &err);
-	else if (spec->wait)
-		box_answer(b, rq, WAIT_STARTED);
 	else
-		request_reply_json(rq, &sandbox_table, &b->info);
+		box_answer(b, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
 }
 
 static struct box *find(struct cayd *c, struct request *rq)
@@ -70,10 +99,10 @@ static struct box *find(struct cayd *c, struct request *rq)
 
 static void sandbox_get(struct cayd *c, struct request *rq)
 {
-	const struct box *b = find(c, rq);
+	struct box *b = find(c, rq);
 
 	if (b)
-		request_reply_json(rq, &sandbox_table, &b->info);
+		request_reply_json(rq, &sandbox_table, box_look(b));
 }
 
 static void sandbox_delete(struct cayd *c, struct request *rq)
@@ -86,11 +115,70 @@ static void sandbox_delete(struct cayd *c, struct request *rq)
 	box_answer(b, rq, WAIT_ENDED);
 }
 
+static void happen(struct box *b, struct request *rq, const struct life_event *ev,
+		   enum box_wait until)
+{
+	enum cay_code refused = box_happens(b, ev);
+
+	if (refused == CAY_E_INVALID)
+		fail(rq, refused, "the new deadline is later than this node allows");
+	else if (refused)
+		fail(rq, refused,
+		     "the sandbox is not in a state for that, or something is under way");
+	else
+		box_answer(b, rq, until);
+}
+
+static void sandbox_pause(struct cayd *c, struct request *rq)
+{
+	struct box *b = find(c, rq);
+
+	if (b)
+		happen(b, rq, &(struct life_event){ .kind = LIFE_PAUSE }, WAIT_SETTLED);
+}
+
+static void sandbox_resume(struct cayd *c, struct request *rq)
+{
+	struct box *b = find(c, rq);
+
+	if (b)
+		happen(b, rq, &(struct life_event){ .kind = LIFE_RESUME }, WAIT_SETTLED);
+}
+
+static void sandbox_extend(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_extend *q = rq->body;
+	uint64_t until = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS;
+	struct box *b = find(c, rq);
+
+	if (b)
+		happen(b, rq, &(struct life_event){ .kind = LIFE_EXTEND, .until_ns = until },
+		       WAIT_SAVED);
+}
+
+static void sandbox_labels(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_labels *q = rq->body;
+	struct box *b = find(c, rq);
+	struct cay_err err = {};
+
+	if (!b)
+		return;
+	if (life_over(&b->life))
+		(void)cay_fail(&err, CAY_E_STATE, "the sandbox has ended");
+	if (err.code || box_label(b, &q->labels, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	box_save(b, true);
+	box_answer(b, rq, WAIT_SAVED);
+}
+
 /* Where a page begins: a number we gave out, or nothing. */
-static int read_cursor(const struct page_query *q, uint64_t *ret)
+static int read_cursor(const char *cursor, uint64_t *ret)
 {
 	*ret = 0;
-	return q->cursor ? str_u64(slice_of(q->cursor), 1, INT64_MAX, ret) : 0;
+	return cursor ? str_u64(slice_of(cursor), 1, INT64_MAX, ret) : 0;
 }
 
 static char *write_cursor(struct pool *pool, uint64_t at)
@@ -109,21 +197,46 @@ static void bad_cursor(struct request *rq)
 	request_fail(rq, &err);
 }
 
+static bool has_label(const struct field_map *labels, const char *want)
+{
+	struct slice value = slice_of(want), key = slice_cut(&value, '=');
+
+	for (size_t i = 0; i < labels->n; i++)
+		if (slice_eq(slice_of(labels->keys[i]), key))
+			return !value.p || slice_eq(slice_of(labels->values[i]), value);
+	return false;
+}
+
+static bool matches(const struct sandbox *s, const struct sandbox_query *q)
+{
+	if (q->state && str_eq(q->state, "live") && s->state >= SB_TERMINATED)
+		return false;
+	if (q->state && !str_eq(q->state, "live") &&
+	    !str_eq(q->state, sandbox_state_names[s->state]))
+		return false;
+	if (q->group && (!s->group || !str_eq(s->group, q->group)))
+		return false;
+	if (q->name && (!s->name || !str_eq(s->name, q->name)))
+		return false;
+	return !q->label || has_label(&s->labels, q->label);
+}
+
 static void sandbox_list(struct cayd *c, struct request *rq)
 {
-	const struct page_query *q = rq->query;
+	const struct sandbox_query *q = rq->query;
 	struct sandbox *rows = pool_take(&rq->pool, q->limit, sizeof(*rows));
 	struct sandbox_list list = { .sandboxes = { rows, 0 } };
-	const struct box *b;
 	uint64_t before, last = 0;
+	struct box *b;
 
-	if (read_cursor(q, &before) < 0) {
+	if (read_cursor(q->cursor, &before) < 0) {
 		bad_cursor(rq);
 		return;
 	}
 	b = box_before(c->boxes, before);
 	for (; rows && b && list.sandboxes.n < q->limit; b = b->older) {
-		rows[list.sandboxes.n++] = b->info;
+		if (matches(&b->info, q))
+			rows[list.sandboxes.n++] = *box_look(b);
 		last = b->seq;
 	}
 	if (rows && b)
@@ -134,6 +247,27 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 		request_reply_json(rq, &sandbox_list_table, &list);
 }
 
+/* Every live sandbox of the group ends; the answer is what they were then. */
+static void group_delete(struct cayd *c, struct request *rq)
+{
+	const struct group_query *q = rq->query;
+	struct sandbox *rows = pool_take(&rq->pool, GROUP_ROWS, sizeof(*rows));
+	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+
+	if (!rows) {
+		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
+		if (!b->info.group || !str_eq(b->info.group, q->group) || life_over(&b->life))
+			continue;
+		box_end(b, END_KILLED, "its group was deleted by a client");
+		if (list.sandboxes.n < GROUP_ROWS)
+			rows[list.sandboxes.n++] = *box_look(b);
+	}
+	request_reply_json(rq, &sandbox_list_table, &list);
+}
+
 static void image_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
@@ -142,7 +276,7 @@ static void image_list(struct cayd *c, struct request *rq)
 	const struct image_row *row = NULL;
 	uint64_t at;
 
-	if (read_cursor(q, &at) < 0) {
+	if (read_cursor(q->cursor, &at) < 0) {
 		bad_cursor(rq);
 		return;
 	}
@@ -238,6 +372,14 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_LIST] = sandbox_list,
 	[OP_SANDBOX_GET] = sandbox_get,
 	[OP_SANDBOX_DELETE] = sandbox_delete,
+	[OP_GROUP_DELETE] = group_delete,
+	[OP_SANDBOX_PAUSE] = sandbox_pause,
+	[OP_SANDBOX_RESUME] = sandbox_resume,
+	[OP_SANDBOX_EXTEND] = sandbox_extend,
+	[OP_SANDBOX_LABELS] = sandbox_labels,
+	[OP_EVENTS] = event_list,
+	[OP_FSCK] = fsck_run,
+	[OP_FSCK_REPAIR] = fsck_run,
 	[OP_IMAGE_LIST] = image_list,
 	[OP_IMAGE_GET] = image_get,
 	[OP_IMAGE_IMPORT] = import_start,
@@ -249,12 +391,20 @@ void api_control(struct request *rq, void *arg)
 	handlers[rq->match.op - ops](arg, rq);
 }
 
+static void on_left(void *arg)
+{
+	struct box *b = arg;
+
+	(void)box_happens(b, &(struct life_event){ .kind = LIFE_LEAVE });
+	box_unhold(b);
+}
+
 void api_inside(struct request *rq, void *arg)
 {
 	struct cayd *c = arg;
 	auto_buf path = BUF_INIT(128);
 	char name[ID_TEXT_LEN + 1];
-	const struct box *b = find(c, rq);
+	struct box *b = find(c, rq);
 	struct relay_conf relay = {};
 
 	if (!b)
@@ -273,5 +423,9 @@ void api_inside(struct request *rq, void *arg)
 	if (rq->match.op != &ops[OP_EXEC_RUN] || http_accepts(rq->head, FRAME_MEDIA_TYPE) ||
 	    http_accepts(rq->head, "text/event-stream"))
 		relay.head_timeout_ms = INSIDE_MS;
+	relay.done = on_left;
+	relay.arg = b;
+	b->holds++;
+	(void)box_happens(b, &(struct life_event){ .kind = LIFE_ENTER });
 	relay_start(rq, &relay);
 }

@@ -2,17 +2,14 @@
 #include "cayd/box.h"
 
 #include <assert.h>
+#include <stdio.h>
 
-#include "cayd/claim.h"
 #include "cayd/image.h"
 #include "cayd/link.h"
 
 #define BUCKETS 16384
 #define POOL_MAX KIB(256)
-#define RETRY_MS 1000
-/* Until disks have quotas (issue 6) the keeper is told what a quota would say. */
-#define DISK_BYTES (UINT64_C(2) << 30)
-#define DISK_INODES 131072
+#define FAILED_KEPT_NS (UINT64_C(3600) * NS_PER_S)
 
 struct waiter {
 	struct waiter *next;
@@ -23,8 +20,7 @@ struct waiter {
 
 struct boxes {
 	struct cayd *cayd;
-	uv_timer_t sweep; /* takes up removals that failed */
-	struct box *by_id[BUCKETS], *by_name[BUCKETS];
+	struct box *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
 	struct box *newest, *oldest;
 	uint64_t seq;
 	unsigned n, n_ended;
@@ -33,9 +29,6 @@ struct boxes {
 };
 
 const struct id default_tenant = { .noun = ID_TENANT };
-
-static void start(struct box *b);
-static void begin_remove(struct box *b);
 
 static unsigned hash(const void *p, size_t n)
 {
@@ -53,8 +46,6 @@ int boxes_open(struct cayd *c, struct cay_err *err)
 	if (!c->boxes)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	c->boxes->cayd = c;
-	(void)uv_timer_init(&c->loop, &c->boxes->sweep);
-	c->boxes->sweep.data = c->boxes;
 	return 0;
 }
 
@@ -71,6 +62,11 @@ static int take_range(struct boxes *all, uint32_t *ret)
 		return 0;
 	}
 	return -ENOSR;
+}
+
+void boxes_keep_range(struct boxes *all, uint32_t range)
+{
+	all->ranges[range / 8] |= (uint8_t)(1u << range % 8);
 }
 
 static void give_range(struct boxes *all, uint32_t range)
@@ -97,6 +93,20 @@ static struct box *find_name(struct boxes *all, const char *name)
 	return b;
 }
 
+static struct box *find_key(struct boxes *all, struct slice key)
+{
+	struct box *b = key.n ? all->by_key[hash(key.p, key.n)] : NULL;
+
+	while (b && !slice_eq(slice_of(b->key), key))
+		b = b->next_by_key;
+	return b;
+}
+
+struct box *boxes_newest(struct boxes *all)
+{
+	return all->newest;
+}
+
 struct box *box_before(struct boxes *all, uint64_t before)
 {
 	struct box *b = all->newest;
@@ -104,11 +114,6 @@ struct box *box_before(struct boxes *all, uint64_t before)
 	while (before && b && b->seq >= before)
 		b = b->older;
 	return b;
-}
-
-bool box_ended(const struct box *b)
-{
-	return b->info.state == SB_TERMINATED || b->info.state == SB_FAILED;
 }
 
 unsigned boxes_live(const struct boxes *all)
@@ -127,6 +132,11 @@ static void link_in(struct boxes *all, struct box *b)
 		b->next_by_name = *at;
 		*at = b;
 	}
+	if (b->key) {
+		at = &all->by_key[hash(b->key, strlen(b->key))];
+		b->next_by_key = *at;
+		*at = b;
+	}
 	b->older = all->newest;
 	if (all->newest)
 		all->newest->newer = b;
@@ -134,19 +144,18 @@ static void link_in(struct boxes *all, struct box *b)
 		all->oldest = b;
 	all->newest = b;
 	all->n++;
+	all->n_ended += life_over(&b->life);
 }
 
-/* An ended one gives its name up at once. */
-static void drop_name(struct boxes *all, struct box *b)
-{
-	struct box **at =
-		b->info.name ? &all->by_name[hash(b->info.name, strlen(b->info.name))] : NULL;
-
-	while (at && *at && *at != b)
-		at = &(*at)->next_by_name;
-	if (at && *at)
-		*at = b->next_by_name;
-}
+#define UNLINK(all, b, table, next, text) \
+	do { \
+		struct box **at_ = (text) ? &(all)->table[hash((text), strlen(text))] : NULL; \
+\
+		while (at_ && *at_ != (b)) \
+			at_ = &(*at_)->next; \
+		if (at_) \
+			*at_ = (b)->next; \
+	} while (0)
 
 static void forget(struct boxes *all, struct box *b)
 {
@@ -155,6 +164,8 @@ static void forget(struct boxes *all, struct box *b)
 	while (*at != b)
 		at = &(*at)->next_by_id;
 	*at = b->next_by_id;
+	UNLINK(all, b, by_name, next_by_name, b->info.name);
+	UNLINK(all, b, by_key, next_by_key, b->key);
 	*(b->newer ? &b->newer->older : &all->newest) = b->older;
 	*(b->older ? &b->older->newer : &all->oldest) = b->newer;
 	all->n--;
@@ -163,34 +174,78 @@ static void forget(struct boxes *all, struct box *b)
 	free(b);
 }
 
-static void forget_old(struct boxes *all)
+void boxes_forget(struct boxes *all, uint64_t now)
 {
 	struct box *b = all->oldest;
 
-	while (b && all->n_ended > BOXES_ENDED_MAX) {
+	while (b) {
 		struct box *newer = b->newer;
 
-		if (box_ended(b))
+		if (life_over(&b->life) && now >= b->forget_boot && !b->holds && !b->waiters) {
+			db_drop(all->cayd->db, &b->info.id, NULL, NULL);
 			forget(all, b);
+		}
 		b = newer;
 	}
 }
 
-static void answer(const struct box *b, struct request *rq, enum box_wait until)
+void box_unhold(struct box *b)
 {
-	if (until == WAIT_STARTED && b->failure.code)
-		request_fail(rq, &b->failure);
-	else
-		request_reply_json(rq, &sandbox_table, &b->info);
+	assert(b->holds);
+	b->holds--;
 }
 
 static bool has_come(const struct box *b, enum box_wait until)
 {
-	/* one that fails to start says so at once, though it has yet to be removed */
-	return box_ended(b) || (until == WAIT_STARTED && b->info.state >= SB_RUNNING);
+	if (b->unsaved)
+		return false; /* nobody is told what a crash could take back */
+	switch (until) {
+	case WAIT_STARTED: /* one that fails says so at once, though it has yet to be removed */
+		return b->life.state >= SB_RUNNING;
+	case WAIT_ENDED:
+		return life_over(&b->life);
+	case WAIT_SETTLED:
+		return b->life.doing == DO_NOTHING;
+	case WAIT_SAVED:
+		break;
+	}
+	return true;
 }
 
-static void tell(struct box *b)
+/* What clients see is made when they look: times are the wall's, of now. */
+const struct sandbox *box_look(struct box *b)
+{
+	uint64_t boot = clk_boot_ns(b->cayd->clk), wall = clk_wall_ns(b->cayd->clk);
+	const struct life *l = &b->life;
+
+	b->info.has_expires = l->expires_ns != LIFE_NEVER && !life_over(l);
+	if (b->info.has_expires)
+		b->info.expires_ns = wall + (l->expires_ns - boot);
+	if (!life_over(l))
+		b->info.active_ns = wall - (boot - l->active_ns);
+	return &b->info;
+}
+
+static void answer(struct box *b, struct request *rq, enum box_wait until)
+{
+	auto_buf body = BUF_INIT(KIB(64));
+	struct jw w = jw_to(&body);
+
+	(void)box_look(b);
+	if (until == WAIT_STARTED && b->failure.code)
+		request_fail(rq, &b->failure);
+	else if ((until == WAIT_SAVED || until == WAIT_SETTLED) && b->unsaid.code)
+		request_fail(rq, &b->unsaid);
+	else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && b->life.state == SB_PENDING) {
+		field_encode(&sandbox_table, NULL, &b->info, &w);
+		if (jw_done(&w) < 0)
+			buf_clear(&body);
+		request_reply(rq, 202, "application/json", &body);
+	} else
+		request_reply_json(rq, &sandbox_table, &b->info);
+}
+
+void box_tell(struct box *b)
 {
 	struct waiter **at = &b->waiters;
 
@@ -239,231 +294,179 @@ void box_answer(struct box *b, struct request *rq, enum box_wait until)
 	rq->events = &events;
 }
 
-static void free_handle(uv_handle_t *h)
+const char *box_text(struct box *b, const char *text)
 {
-	free(h);
+	return text ? pool_strn(&b->pool, text, strlen(text)) : NULL;
 }
 
-static void unwatch(struct box *b)
+void box_changed(struct box *b, unsigned before)
 {
-	if (b->watch)
-		uv_close((uv_handle_t *)b->watch, free_handle);
-	b->watch = NULL;
-	cay_closep(&b->pidfd);
-	b->pidfd = -EBADF;
-}
-
-static void on_sweep(uv_timer_t *t)
-{
-	const struct boxes *all = t->data;
-
-	for (struct box *b = all->newest; b; b = b->older)
-		if (b->info.state == SB_ENDING && !b->steps)
-			begin_remove(b);
-}
-
-static void on_removed(void *arg, const struct cay_err *outcome, const void *reply, int fd)
-{
-	struct box *b = arg;
 	struct boxes *all = b->cayd->boxes;
+	uint64_t kept = b->cayd->settings.record_ttl_ms * NS_PER_MS;
 
-	(void)reply;
-	cay_closep(&fd);
-	if (outcome->code) {
-		log_error(&b->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
-		b->steps = false;
-		(void)uv_timer_start(&all->sweep, on_sweep, RETRY_MS, 0);
+	b->changed_boot = clk_boot_ns(b->cayd->clk);
+	b->info.state = b->life.state;
+	b->info.changed_ns = clk_wall_ns(b->cayd->clk);
+	if (!life_over(&b->life) || before >= SB_TERMINATED)
 		return;
-	}
+	(void)box_look(b);
 	give_range(all, b->range);
-	drop_name(all, b);
-	b->info.state = b->failure.code ? SB_FAILED : SB_TERMINATED;
-	b->steps = false;
 	all->n_ended++;
-	tell(b);
-	forget_old(all);
+	if (b->life.failed && kept < FAILED_KEPT_NS)
+		kept = FAILED_KEPT_NS;
+	b->forget_boot = b->changed_boot + kept;
 }
 
-static void begin_remove(struct box *b)
+static int copy_texts(struct box *b, const struct field_texts *in, struct field_texts *ret)
 {
-	struct verb_box q = { .sandbox = b->info.id, .generation = 1 };
-
-	unwatch(b);
-	b->steps = true;
-	link_call(b->cayd->link, VERB_REMOVE, &q, -EBADF, on_removed, b);
-}
-
-void box_end(struct box *b, unsigned reason, const char *detail)
-{
-	if (b->info.state >= SB_ENDING)
-		return;
-	b->info.state = SB_ENDING;
-	b->info.has_end = true;
-	b->info.end.reason = reason;
-	b->info.end.detail = detail ? pool_strn(&b->pool, detail, strlen(detail)) : NULL;
-	if (!b->steps)
-		begin_remove(b);
-}
-
-static void fail(struct box *b, const struct cay_err *why)
-{
-	char name[ID_TEXT_LEN + 1];
-
-	id_format(&b->info.id, name);
-	log_error(&b->cayd->log, "%s could not be started: %s", name, why->msg);
-	b->steps = false;
-	if (b->info.state < SB_ENDING)
-		b->failure = *why;
-	box_end(b, END_START_FAILED, why->msg);
-	if (!b->steps) /* it was ending before */
-		begin_remove(b);
-	tell(b);
-}
-
-/* A step is over: did it work, and is the sandbox still wanted? */
-static bool go_on(struct box *b, const struct cay_err *outcome)
-{
-	b->steps = false;
-	if (outcome->code) {
-		fail(b, outcome);
-		return false;
-	}
-	if (b->info.state == SB_ENDING) {
-		begin_remove(b);
-		return false;
-	}
-	return true;
-}
-
-static void on_prepared(void *arg, const struct cay_err *outcome, const void *reply, int fd)
-{
-	struct box *b = arg;
-
-	(void)reply;
-	cay_closep(&fd);
-	if (go_on(b, outcome))
-		start(b);
-}
-
-static void prepare(struct box *b)
-{
-	struct verb_prepare q = { .sandbox = b->info.id,
-				  .generation = 1,
-				  .tenant = b->info.tenant,
-				  .disk_bytes = DISK_BYTES,
-				  .disk_inodes = DISK_INODES,
-				  .range = b->range };
-
-	memcpy(q.image, b->image, sizeof(q.image));
-	b->steps = true;
-	link_call(b->cayd->link, VERB_PREPARE, &q, -EBADF, on_prepared, b);
-}
-
-static void on_pid1(uv_poll_t *p, int status, int events)
-{
-	struct box *b = p->data;
-
-	(void)status;
-	(void)events;
-	b->info.end.inferred = true;
-	unwatch(b);
-	box_end(b, END_KILLED, "PID 1 of the sandbox ended by itself");
-}
-
-static int watch(struct box *b, int pidfd)
-{
-	b->pidfd = pidfd;
-	b->watch = calloc(1, sizeof(*b->watch));
-	if (!b->watch || uv_poll_init(&b->cayd->loop, b->watch, pidfd) < 0) {
-		free(b->watch);
-		b->watch = NULL;
-		return -ENOMEM;
-	}
-	b->watch->data = b;
-	return uv_poll_start(b->watch, UV_READABLE, on_pid1);
-}
-
-static void on_claimed(void *arg, const struct cay_err *outcome)
-{
-	struct box *b = arg;
-
-	if (!go_on(b, outcome))
-		return;
-	b->info.state = SB_RUNNING;
-	tell(b);
-}
-
-static void on_started(void *arg, const struct cay_err *outcome, const void *reply, int fd)
-{
-	struct box *b = arg;
-	struct cay_err err = {};
-
-	(void)reply;
-	if (!go_on(b, outcome)) {
-		cay_closep(&fd);
-		return;
-	}
-	if (watch(b, fd) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "watch PID 1");
-		fail(b, &err);
-		return;
-	}
-	b->steps = true;
-	claim_start(b, on_claimed);
-}
-
-static void start(struct box *b)
-{
-	struct verb_start q = { .sandbox = b->info.id,
-				.generation = 1,
-				.memory_bytes = b->info.limits.memory_bytes,
-				.cpu_milli = (uint32_t)b->info.limits.cpu_milli,
-				.pids = (uint32_t)b->info.limits.pids,
-				.runtime = b->info.runtime };
-
-	b->steps = true;
-	link_call(b->cayd->link, VERB_START, &q, -EBADF, on_started, b);
-}
-
-static int copy_map(struct pool *pool, const struct field_map *in, struct field_map *ret)
-{
-	*ret = (struct field_map){ .n = in->n };
+	*ret = (struct field_texts){ .n = in->n };
 	if (!in->n)
 		return 0;
-	ret->keys = pool_take(pool, in->n, sizeof(*ret->keys));
-	ret->values = pool_take(pool, in->n, sizeof(*ret->values));
-	for (size_t i = 0; ret->keys && ret->values && i < in->n; i++) {
-		ret->keys[i] = pool_strn(pool, in->keys[i], strlen(in->keys[i]));
-		ret->values[i] = pool_strn(pool, in->values[i], strlen(in->values[i]));
-		if (!ret->keys[i] || !ret->values[i])
+	ret->v = pool_take(&b->pool, in->n, sizeof(*ret->v));
+	for (size_t i = 0; ret->v && i < in->n; i++) {
+		ret->v[i] = box_text(b, in->v[i]);
+		if (!ret->v[i])
 			return -ENOMEM;
 	}
-	return ret->keys && ret->values ? 0 : -ENOMEM;
+	return ret->v ? 0 : -ENOMEM;
 }
 
-static int fill(struct box *b, const struct sandbox_create *spec)
+static int copy_map(struct box *b, const struct field_map *in, struct field_map *ret)
 {
-	int r = id_new(ID_SANDBOX, 0, 0, &b->info.id);
+	struct field_texts keys = {}, values = {};
+	int r = copy_texts(b, &(struct field_texts){ in->keys, in->n }, &keys);
 
-	b->info.tenant = default_tenant;
-	b->info.limits = spec->limits;
-	b->info.runtime = spec->runtime;
-	b->info.created_ns = clk_wall_ns(b->cayd->clk);
-	b->info.image = pool_strn(&b->pool, spec->image, strlen(spec->image));
-	if (spec->name)
-		b->info.name = pool_strn(&b->pool, spec->name, strlen(spec->name));
-	if (r < 0 || !b->info.image || (spec->name && !b->info.name) ||
-	    copy_map(&b->pool, &spec->labels, &b->info.labels) < 0 ||
-	    copy_map(&b->pool, &spec->env, &b->env) < 0)
-		return r < 0 ? r : -ENOMEM;
+	if (r >= 0)
+		r = copy_texts(b, &(struct field_texts){ in->values, in->n }, &values);
+	*ret = (struct field_map){ keys.v, values.v, in->n };
+	return r;
+}
+
+static bool reserved(const char *key)
+{
+	return strncmp(key, "cay/", 4) == 0;
+}
+
+int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
+{
+	const struct field_map *old = &b->info.labels;
+	struct field_map now = {};
+	size_t max = old->n + patch->n;
+
+	now.keys = pool_take(&b->pool, max + 1, sizeof(*now.keys));
+	now.values = pool_take(&b->pool, max + 1, sizeof(*now.values));
+	for (size_t i = 0; now.keys && now.values && i < max; i++) {
+		bool mine = i < old->n;
+		const char *key = mine ? old->keys[i] : patch->keys[i - old->n];
+		const char *value = mine ? old->values[i] : patch->values[i - old->n];
+		size_t k = 0;
+
+		if (!mine && reserved(key))
+			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
+					      key);
+		while (k < now.n && !str_eq(now.keys[k], key))
+			k++;
+		if (!value) {
+			if (k < now.n) {
+				now.keys[k] = now.keys[--now.n];
+				now.values[k] = now.values[now.n];
+			}
+			continue;
+		}
+		now.keys[k] = mine ? key : box_text(b, key);
+		now.values[k] = mine ? value : box_text(b, value);
+		if (!now.keys[k] || !now.values[k])
+			return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
+		now.n += k == now.n;
+	}
+	if (!now.keys || !now.values)
+		return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
+	if (now.n > 64)
+		return cay_fail_field(err, CAY_E_INVALID, "labels", "more than 64 labels");
+	b->info.labels = now;
 	return 0;
+}
+
+static struct box *new_box(struct boxes *all)
+{
+	struct box *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->cayd = all->cayd;
+	b->pidfd = -EBADF;
+	b->pool = POOL_INIT(POOL_MAX);
+	return b;
+}
+
+static void drop_new(struct box *b)
+{
+	pool_fini(&b->pool);
+	free(b);
+}
+
+static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key)
+{
+	struct id id;
+	int r = id_new(ID_SANDBOX, 0, 0, &id);
+
+	if (r < 0)
+		return r;
+	b->life = life_new(&id, clk_boot_ns(b->cayd->clk),
+			   spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
+			   spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
+			   b->cayd->settings.max_ttl_ms * NS_PER_MS);
+	b->life.entry = spec->has_entrypoint;
+	b->life.on_exit = (uint8_t)spec->on_exit;
+	b->info = (struct sandbox){ .id = id,
+				    .tenant = default_tenant,
+				    .limits = spec->limits,
+				    .runtime = spec->runtime,
+				    .created_ns = clk_wall_ns(b->cayd->clk),
+				    .image = box_text(b, spec->image),
+				    .name = box_text(b, spec->name),
+				    .group = box_text(b, spec->group) };
+	b->info.changed_ns = b->info.active_ns = b->info.created_ns;
+	if (key->key.n) {
+		b->key = pool_strn(&b->pool, key->key.p, key->key.n);
+		b->key_body = box_text(b, key->body);
+	}
+	if (!b->info.image || (spec->name && !b->info.name) || (spec->group && !b->info.group) ||
+	    (key->key.n && (!b->key || !b->key_body)) ||
+	    copy_map(b, &spec->labels, &b->info.labels) < 0 ||
+	    copy_map(b, &spec->env, &b->env) < 0 ||
+	    copy_texts(b, &spec->entrypoint, &b->entrypoint) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static unsigned group_size(const struct boxes *all, const char *group)
+{
+	unsigned n = 0;
+
+	for (const struct box *b = all->newest; b; b = b->older)
+		n += !life_over(&b->life) && b->info.group && str_eq(b->info.group, group);
+	return n;
 }
 
 /* Whether there is room and reason for one more. */
 static int admit(struct boxes *all, const struct sandbox_create *spec, struct cay_err *err)
 {
-	if (boxes_live(all) >= BOXES_MAX)
-		return cay_fail(err, CAY_E_CAPACITY, "this node has %d sandboxes", BOXES_MAX);
+	const struct settings *s = &all->cayd->settings;
+
+	if (boxes_live(all) >= s->max_boxes)
+		return cay_fail(err, CAY_E_CAPACITY, "this node has %llu sandboxes",
+				(unsigned long long)s->max_boxes);
+	if (spec->group && s->max_group < s->max_boxes &&
+	    group_size(all, spec->group) >= s->max_group)
+		return cay_fail(err, CAY_E_LIMIT, "group '%s' has %llu sandboxes", spec->group,
+				(unsigned long long)s->max_group);
+	for (size_t i = 0; i < spec->labels.n; i++)
+		if (reserved(spec->labels.keys[i]))
+			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
+					      spec->labels.keys[i]);
+	if (!link_up(all->cayd->link))
+		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper is away");
 	if (!(link_runtimes(all->cayd->link) & 1u << spec->runtime))
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, "runtime",
 				      "this runtime is not installed here or failed its probes");
@@ -484,80 +487,104 @@ static int same_request(const struct box *b, const struct sandbox_create *spec, 
 			      spec->name);
 }
 
-int box_create(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
-	       struct cay_err *err)
+/* One that this request has made already, by its key or its name. */
+static int find_made(struct boxes *all, const struct sandbox_create *spec,
+		     const struct box_key *key, struct box **ret, struct cay_err *err)
+{
+	*ret = find_key(all, key->key);
+	if (*ret && !str_eq((*ret)->key_body, key->body))
+		return cay_fail(err, CAY_E_KEY_REUSED,
+				"this idempotency key was used for another request");
+	if (*ret)
+		return 0;
+	*ret = spec->name ? find_name(all, spec->name) : NULL;
+	return *ret ? same_request(*ret, spec, err) : 0;
+}
+
+int box_create(struct boxes *all, const struct sandbox_create *spec, const struct box_key *key,
+	       struct box **ret, struct cay_err *err)
 {
 	const struct image_row *image = image_find(all->cayd->images, spec->image);
-	struct box *b = spec->name ? find_name(all, spec->name) : NULL;
-	int r;
+	struct box *b;
+	int r = find_made(all, spec, key, ret, err);
 
-	if (b) {
-		*ret = b;
-		return same_request(b, spec, err);
-	}
+	if (r < 0 || *ret)
+		return r;
 	if (!image)
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				      spec->image);
 	r = admit(all, spec, err);
 	if (r < 0)
 		return r;
-	b = calloc(1, sizeof(*b));
+	b = new_box(all);
 	if (!b)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	b->cayd = all->cayd;
-	b->pidfd = -EBADF;
-	b->pool = POOL_INIT(POOL_MAX);
 	memcpy(b->image, image->digest, sizeof(b->image));
-	r = fill(b, spec);
+	r = fill(b, spec, key);
 	if (r >= 0)
 		r = take_range(all, &b->range);
 	if (r < 0) {
-		pool_fini(&b->pool);
-		free(b);
+		drop_new(b);
 		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
 	}
 	b->seq = ++all->seq;
 	link_in(all, b);
-	prepare(b);
+	(void)box_happens(b, &(struct life_event){ .kind = LIFE_ACCEPTED });
 	*ret = b;
 	return 0;
 }
 
-int boxes_recover(struct cayd *c, struct cay_err *err)
+static int hex(const char *text, uint8_t ret[static 32])
 {
-	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
-	struct verb_list_reply list;
-	struct verb_list q = {};
-	unsigned n = 0;
+	static const char digits[] = "0123456789abcdef";
 
-	do {
-		int r = link_call_now(c->link, VERB_LIST, &q, msg, err);
+	for (size_t i = 0; i < 64; i++) {
+		const char *at = text[i] ? strchr(digits, text[i]) : NULL;
 
-		if (r < 0)
-			return r;
-		memcpy(&list, msg, sizeof(list));
-		for (uint32_t i = 0; i < list.n_rows; i++) {
-			struct verb_box gone = { .sandbox = list.rows[i].sandbox,
-						 .generation = list.rows[i].generation };
+		if (!at)
+			return -EINVAL;
+		ret[i / 2] = (uint8_t)(ret[i / 2] << 4 | (at - digits));
+	}
+	return 0;
+}
 
-			if (!gone.generation)
-				gone.generation = 1;
-			q.after = gone.sandbox;
-			r = link_call_now(c->link, VERB_REMOVE, &gone, msg, err);
-			if (r >= 0) {
-				n++;
-				continue;
-			}
-			if (err->code == CAY_E_UNAVAILABLE)
-				return r;
-			/* one that cannot be removed keeps its ids and nothing else waits for it */
-			log_error(&c->log, "remove what an earlier cayd left: %s", err->msg);
-			*err = (struct cay_err){};
-			c->boxes->ranges[list.rows[i].range / 8] |=
-				(uint8_t)(1u << list.rows[i].range % 8);
-		}
-	} while (list.more);
-	if (n)
-		log_warn(&c->log, "removed %u sandboxes an earlier cayd left", n);
+int box_restore(struct boxes *all, const struct life *life, const struct sandbox_record *record,
+		uint64_t seq, struct box **ret, struct cay_err *err)
+{
+	const struct sandbox *from = &record->sandbox;
+	struct box *b = new_box(all);
+
+	if (!b)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	b->life = *life;
+	life_wake(&b->life);
+	b->info = *from;
+	b->info.state = life->state;
+	b->seq = seq;
+	b->range = (uint32_t)record->range;
+	b->info.image = box_text(b, from->image);
+	b->info.name = box_text(b, from->name);
+	b->info.group = box_text(b, from->group);
+	b->info.entry = box_text(b, from->entry);
+	b->info.end.detail = box_text(b, from->end.detail);
+	b->info.end.signal = box_text(b, from->end.signal);
+	b->key = box_text(b, record->key);
+	b->key_body = box_text(b, record->key_body);
+	b->forget_boot =
+		clk_boot_ns(all->cayd->clk) + all->cayd->settings.record_ttl_ms * NS_PER_MS;
+	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !b->info.image ||
+	    (b->key && !b->key_body) || hex(record->image_digest, b->image) < 0 ||
+	    copy_map(b, &from->labels, &b->info.labels) < 0 ||
+	    copy_map(b, &record->env, &b->env) < 0 ||
+	    copy_texts(b, &record->entrypoint, &b->entrypoint) < 0) {
+		drop_new(b);
+		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
+	}
+	if (!life_over(life))
+		boxes_keep_range(all, b->range);
+	if (all->seq < seq)
+		all->seq = seq;
+	link_in(all, b);
+	*ret = b;
 	return 0;
 }

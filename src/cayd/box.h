@@ -2,54 +2,92 @@
 #ifndef CAY_CAYD_BOX_H
 #define CAY_CAYD_BOX_H
 /*
- * box - a sandbox as control sees it, and the steps of its life
+ * box - a sandbox as control has it: the table of all of them, and who waits
  *
- *	pending --prepare, start, claim--> running --> ending --remove--> terminated
- *	   \------------ any of them fails ------------^                  | failed
- *
- * There is one way to the end, `ending` and then the keeper's remove, whatever
- * was the reason.  A client that leaves stops waiting; the steps go on.  Ended
- * ones are remembered until BOXES_ENDED_MAX newer ones have ended.
+ * What becomes of a sandbox is life's to say (src/life), step.c carries it out.  A
+ * client that leaves stops waiting; the work goes on.  Ended ones are remembered for
+ * limits.record_ttl.
  */
 #include "cayd/cayd.h"
-
-#define BOXES_MAX 20000
-#define BOXES_ENDED_MAX 1000
+#include "life/life.h"
 
 struct box {
+	struct life life;
 	struct sandbox info; /* texts live in the pool */
 	struct field_map env;
-	struct cay_err failure; /* why it failed, for who waits for it */
-	/* the rest is box.c's */
-	struct cayd *cayd;
-	struct box *next_by_id, *next_by_name, *newer, *older;
+	struct field_texts entrypoint;
+	const char *key, *key_body; /* idempotency key, and what it was used for */
+	struct cay_err failure;     /* why it failed, for who waits for it */
 	uint64_t seq;
 	uint32_t range;
 	uint8_t image[32];
-	bool steps; /* a call is under way that will look at the state again */
+	/* the rest is box.c's and step.c's */
+	struct cayd *cayd;
+	struct box *next_by_id, *next_by_name, *next_by_key, *newer, *older;
+	const char *why;              /* the detail of the end that is about to be */
+	uint64_t changed_boot;        /* when its state changed last */
+	uint64_t forget_boot;         /* when nobody need remember it */
+	unsigned holds;               /* calls under way that have this pointer */
+	unsigned unsaved;             /* of them, writes somebody waits for */
+	struct cay_err unsaid;        /* what the last of those writes failed with */
+	bool entry_asked, entry_over; /* entry.c's */
+	bool other_boot;              /* the journal has it from before the machine started */
 	uv_poll_t *watch;
 	int pidfd;
 	struct waiter *waiters;
 	struct pool pool;
 };
 
-enum box_wait { WAIT_STARTED, WAIT_ENDED };
+/* What a request waits for. */
+enum box_wait {
+	WAIT_STARTED, /* it runs, or will not */
+	WAIT_ENDED,
+	WAIT_SAVED,   /* what was asked is durable */
+	WAIT_SETTLED, /* and nothing is under way */
+};
+
+struct box_key {
+	struct slice key; /* empty: none */
+	char body[17];    /* a hash of the request */
+};
 
 [[nodiscard]] int boxes_open(struct cayd *c, struct cay_err *err);
-/* Remove what an earlier cayd left: without a journal nobody can say whose it
- * is.  Blocks; before the loop runs. */
-[[nodiscard]] int boxes_recover(struct cayd *c, struct cay_err *err);
-
 struct box *box_find(struct boxes *all, const struct id *id);
-/* The newest whose seq is below `before` (0: any). */
+/* The newest whose seq is below `before` (0: any), and so on by ->older. */
 struct box *box_before(struct boxes *all, uint64_t before);
-/* Accept a sandbox and begin; a live one of that name is returned instead. */
-[[nodiscard]] int box_create(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
-			     struct cay_err *err);
-/* Begin its end; fine when it has begun. */
-void box_end(struct box *b, unsigned reason, const char *detail);
-bool box_ended(const struct box *b);
+/* Accept a sandbox and begin; or return the one that has this key or name. */
+[[nodiscard]] int box_create(struct boxes *all, const struct sandbox_create *spec,
+			     const struct box_key *key, struct box **ret, struct cay_err *err);
+/* One that the journal knows; its texts are copied. */
+[[nodiscard]] int box_restore(struct boxes *all, const struct life *life,
+			      const struct sandbox_record *record, uint64_t seq, struct box **ret,
+			      struct cay_err *err);
 /* Answer a request with the sandbox once it has come so far. */
 void box_answer(struct box *b, struct request *rq, enum box_wait until);
+/* As clients see it now. */
+const struct sandbox *box_look(struct box *b);
+/* Something has changed that somebody may be waiting for. */
+void box_tell(struct box *b);
+/* A copy of a text that lives as long as the box; NULL when it has no more room. */
+const char *box_text(struct box *b, const char *text);
+/* Set and remove labels. */
+[[nodiscard]] int box_label(struct box *b, const struct field_map *patch, struct cay_err *err);
+
+/* What step.c tells the table: its state is another; nothing has its pointer any more. */
+void box_changed(struct box *b, unsigned before);
+void box_unhold(struct box *b);
+/* Forget those nobody need remember. */
+void boxes_forget(struct boxes *all, uint64_t now);
+struct box *boxes_newest(struct boxes *all);
 unsigned boxes_live(const struct boxes *all);
+void boxes_keep_range(struct boxes *all, uint32_t range);
+
+/* step.c: something happens to it; the code is why it is refused. */
+enum cay_code box_happens(struct box *b, const struct life_event *ev);
+void box_end(struct box *b, unsigned reason, const char *why);
+void box_claimed(struct box *b, const struct cay_err *outcome);
+void box_save(struct box *b, bool wait);
+/* Watch PID 1 by its pidfd, which becomes the box's. */
+[[nodiscard]] int box_watch(struct box *b, int pidfd);
+[[nodiscard]] int boxes_sweep(struct cayd *c, struct cay_err *err);
 #endif

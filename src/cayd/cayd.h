@@ -4,11 +4,17 @@
 /*
  * cayd - control: which sandboxes and images there are, and what becomes of them
  *
- *	main.c      start, clean up what an earlier one left, serve
+ *	main.c      start, which is recovery; serve
  *	api.c       operations to functions
  *	link.c      the connection to cay-keeper
- *	box.c       sandboxes: the table, and the steps from pending to terminated
+ *	box.c       sandboxes: the table, and who waits for what
+ *	step.c      carrying out what life says
+ *	record.c    a sandbox as the journal has it
+ *	fsck.c      recovery and the checker: journal and machine compared
+ *	event.c     what happened, for who follows
+ *	ask.c       questions to the PID 1 of a sandbox
  *	claim.c     telling a new cay-init whose it is
+ *	entry.c     the entrypoint
  *	image.c     images: the table and its file
  *	import.c    an upload on its way to the keeper
  *
@@ -16,12 +22,15 @@
  */
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "db/db.h"
 #include "net/server.h"
 #include "ops/settings.h"
 
 struct link;
 struct boxes;
+struct events;
 struct images;
 
 struct cayd {
@@ -31,7 +40,12 @@ struct cayd {
 	int argc; /* to read the settings again */
 	char **argv;
 	uv_loop_t loop;
-	int db, tmp; /* directories below paths.state */
+	int db_dir, tmp; /* directories below paths.state */
+	char boot[BOOT_ID_LEN + 1];
+	struct db *db;
+	struct events *events;
+	uv_timer_t sweep;
+	uint64_t entries_ns; /* when entry.c looks again */
 	struct link *link;
 	struct boxes *boxes;
 	struct images *images;

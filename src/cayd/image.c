@@ -143,7 +143,7 @@ static int save(const struct images *all, struct cay_err *err)
 	jw_end(&w);
 	r = jw_done(&w);
 	if (r >= 0)
-		r = path_write(all->cayd->db, FILE_NAME, text.data, text.len, 0600);
+		r = path_write(all->cayd->db_dir, FILE_NAME, text.data, text.len, 0600);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write db/" FILE_NAME) : 0;
 }
 
@@ -154,7 +154,7 @@ static int load(struct images *all, struct cay_err *err)
 	auto_pool pool = POOL_INIT(FILE_MAX);
 	auto_json json = NULL;
 	struct file f = {};
-	int r = path_read(all->cayd->db, FILE_NAME, &text);
+	int r = path_read(all->cayd->db_dir, FILE_NAME, &text);
 
 	if (r == -ENOENT)
 		return 0;

@@ -137,6 +137,11 @@ int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
 	return 0;
 }
 
+bool link_up(const struct link *l)
+{
+	return l->poll;
+}
+
 uint32_t link_runtimes(const struct link *l)
 {
 	return l->runtimes;

@@ -25,6 +25,7 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
  * for VERB_MESSAGE_MAX. */
 [[nodiscard]] int link_call_now(struct link *l, enum verb verb, void *request, void *reply,
 				struct cay_err *err);
+bool link_up(const struct link *l);
 /* Runtimes that passed the keeper's probes, a bit each. */
 uint32_t link_runtimes(const struct link *l);
 #endif

@@ -11,6 +11,8 @@
 #include "base/fault.h"
 #include "base/path.h"
 #include "cayd/box.h"
+#include "cayd/event.h"
+#include "cayd/fsck.h"
 #include "cayd/image.h"
 #include "cayd/link.h"
 #include "prog/prog.h"
@@ -36,12 +38,12 @@ static int open_state(struct cayd *c, struct cay_err *err)
 
 	if (state < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", c->settings.state_dir);
-	c->db = path_open(state, "db", O_RDONLY | O_DIRECTORY, 0);
+	c->db_dir = path_open(state, "db", O_RDONLY | O_DIRECTORY, 0);
 	c->tmp = path_open(state, "tmp", O_RDONLY | O_DIRECTORY, 0);
-	if (c->db < 0 || c->tmp < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, c->db < 0 ? -c->db : -c->tmp,
+	if (c->db_dir < 0 || c->tmp < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, c->db_dir < 0 ? -c->db_dir : -c->tmp,
 				    "open db and tmp in %s", c->settings.state_dir);
-	return path_sweep(c->db);
+	return path_sweep(c->db_dir);
 }
 
 /* For who runs it, and for root. */
@@ -103,6 +105,7 @@ static int serve(struct cayd *c, struct cay_err *err)
 	}
 	prog_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
+	db_close(c->db);
 	return 0;
 }
 
@@ -113,17 +116,26 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = images_open(c, err);
 	if (r >= 0)
+		r = clk_boot_id(c->boot);
+	/* before the keeper hears of us: who has no journal must not fence who has */
+	if (r >= 0)
+		r = db_open(c->db_dir, &c->loop, &c->db, err);
+	if (r >= 0)
 		r = link_open(c, KEEPER_MS, err);
 	if (r >= 0)
 		r = boxes_open(c, err);
 	if (r >= 0)
-		r = boxes_recover(c, err);
+		r = events_open(c, err);
+	if (r >= 0)
+		r = recover(c, err);
+	if (r >= 0)
+		r = boxes_sweep(c, err);
 	return r;
 }
 
 int main(int argc, char **argv)
 {
-	static struct cayd c = { .clk = &clk_system, .db = -EBADF, .tmp = -EBADF };
+	static struct cayd c = { .clk = &clk_system, .db_dir = -EBADF, .tmp = -EBADF };
 	struct cay_err err = {};
 	int r;
 

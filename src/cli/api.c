@@ -284,10 +284,12 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 }
 
 /* One page; what differs between lists is where their rows and cursor are. */
-static int page(struct api *a, enum op_id op, const struct page_query *q, struct field_list *rows,
-		const char **cursor, struct cay_err *err)
+static int page(struct api *a, enum op_id op, struct field_list *rows, const char **cursor,
+		struct cay_err *err)
 {
-	struct api_call c = { .op = op, .query = q };
+	struct sandbox_query some = { .limit = 100, .cursor = *cursor };
+	struct page_query all = { .limit = 100, .cursor = *cursor };
+	struct api_call c = { .op = op, .query = op == OP_SANDBOX_LIST ? (void *)&some : &all };
 	struct sandbox_list sandboxes = {};
 	struct image_list images = {};
 	int r = api_call(a, &c, op == OP_SANDBOX_LIST ? (void *)&sandboxes : &images, err);
@@ -299,12 +301,12 @@ static int page(struct api *a, enum op_id op, const struct page_query *q, struct
 
 int api_list(struct api *a, enum op_id op, api_each *each, void *to, struct cay_err *err)
 {
-	struct page_query q = { .limit = 100 };
+	const char *cursor = NULL;
 	size_t size = op == OP_SANDBOX_LIST ? sandbox_table.size : image_table.size;
 
 	for (size_t seen = 0; seen < ROWS_MAX; seen++) {
 		struct field_list rows;
-		int r = page(a, op, &q, &rows, &q.cursor, err);
+		int r = page(a, op, &rows, &cursor, err);
 
 		if (r < 0)
 			return r;
@@ -314,7 +316,7 @@ int api_list(struct api *a, enum op_id op, api_each *each, void *to, struct cay_
 				return r;
 		}
 		seen += rows.n;
-		if (!q.cursor)
+		if (!cursor)
 			return 0;
 	}
 	return cay_fail(err, CAY_E_MISBEHAVED, "%s has no end", ops[op].name);

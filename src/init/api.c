@@ -9,8 +9,9 @@
 
 /* What the host alone asks */
 
-static void say_hello(struct request *rq, void *)
+static void say_hello(struct request *rq, void *arg)
 {
+	const struct init *in = arg;
 	struct hello h = { .proto_min = HELLO_PROTO_MIN, .proto_max = HELLO_PROTO_MAX };
 	auto_buf body = BUF_INIT(HELLO_SIZE);
 	uint8_t bytes[HELLO_SIZE];
@@ -18,6 +19,7 @@ static void say_hello(struct request *rq, void *)
 
 	memcpy(h.build, CAY_VERSION,
 	       sizeof(CAY_VERSION) < sizeof(h.build) ? sizeof(CAY_VERSION) : sizeof(h.build));
+	h.features = (in->claimed ? HELLO_CLAIMED : 0) | (in->entered ? HELLO_ENTERED : 0);
 	hello_encode(&h, bytes);
 	if (buf_add(&body, bytes, sizeof(bytes)) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a hello");

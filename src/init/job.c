@@ -513,6 +513,7 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 		r = put_stdin(j, req->stdin_text, err);
 	if (r >= 0)
 		r = fork_child(j, req, &p, err);
+	in->entered |= r >= 0;
 	if (r < 0) {
 		job_unprepare(j);
 		return r;

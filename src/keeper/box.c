@@ -285,8 +285,7 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
 }
 
-/* When a process started, by the kernel's clock; 0 when it is gone. */
-static uint64_t start_of(pid_t pid)
+uint64_t box_start_of(pid_t pid)
 {
 	auto_buf path = BUF_INIT(32), text = BUF_INIT(KIB(4));
 	auto_close int dir = -EBADF;
@@ -382,12 +381,15 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 		dir = path_open(k->boxes, name, O_RDONLY | O_DIRECTORY, 0);
 		if (dir < 0 || box_record_read(dir, &record) < 0)
 			continue;
-		*row = (struct verb_list_row){ names.ids[i], record.generation, 0, record.range,
-					       0 };
+		*row = (struct verb_list_row){ .sandbox = names.ids[i],
+					       .generation = record.generation,
+					       .range = record.range };
 		if (record.magic &&
 		    cgroup_open(&k->cgroups, &record.tenant, &row->sandbox, &cgroup) == 0) {
 			row->processes = cgroup_count(&cgroup, &first);
-			row->started_boot_ns = first ? start_of(first) : 0;
+			row->started_boot_ns = first ? box_start_of(first) : 0;
+			row->pid = row->started_boot_ns ? (uint32_t)first : 0;
+			row->frozen = cgroup_frozen(&cgroup);
 		}
 		result->list.n_rows++;
 	}

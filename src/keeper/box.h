@@ -50,6 +50,9 @@ static inline uint32_t box_live(const struct box *b)
 	return VERB_RANGE_BASE + b->record.range * VERB_RANGE_IDS;
 }
 
+/* When a process started, by the kernel's clock; 0 when it is gone. */
+uint64_t box_start_of(pid_t pid);
+
 #define DIGEST_HEX 64
 /* "sha256/<hex>" below images/. */
 void image_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8]);

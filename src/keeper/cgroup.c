@@ -371,7 +371,7 @@ int cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err)
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "freeze or thaw") : 0;
 }
 
-static int events_populated(int fd)
+static int events_say(int fd, const char *what)
 {
 	char text[256];
 	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
@@ -379,14 +379,21 @@ static int events_populated(int fd)
 	if (n < 0)
 		return -errno;
 	text[n] = 0;
-	return strstr(text, "populated 1") != NULL;
+	return strstr(text, what) != NULL;
 }
 
 int cgroup_populated(const struct cgroup *c)
 {
 	auto_close int fd = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
 
-	return fd < 0 ? fd : events_populated(fd);
+	return fd < 0 ? fd : events_say(fd, "populated 1");
+}
+
+bool cgroup_frozen(const struct cgroup *c)
+{
+	auto_close int fd = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+
+	return fd >= 0 && events_say(fd, "frozen 1") > 0;
 }
 
 int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)
@@ -401,7 +408,7 @@ int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)
 		struct pollfd p = { .fd = events, .events = POLLPRI };
 		uint64_t now;
 
-		r = events_populated(events);
+		r = events_say(events, "populated 1");
 		if (r <= 0)
 			return r;
 		now = clk_boot_ns(&clk_system);

@@ -59,6 +59,7 @@ void cgroup_fini(struct cgroup *c);
 /* Kill every process and wait until none is left, at most timeout_ms. */
 [[nodiscard]] int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err);
 [[nodiscard]] int cgroup_populated(const struct cgroup *c);
+bool cgroup_frozen(const struct cgroup *c);
 /* How many processes and threads; and the pid of PID 1, 0 when there is none. */
 uint32_t cgroup_count(const struct cgroup *c, pid_t *ret_first);
 /* Remove a sandbox's cgroups, which must be empty; fine when they are gone. */

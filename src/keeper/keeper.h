@@ -51,6 +51,7 @@ struct keeper {
 /* What a worker has to say beside its outcome. */
 struct verb_result {
 	union {
+		struct verb_start_reply start;
 		struct verb_image_add_reply image;
 		struct verb_list_reply list;
 	};

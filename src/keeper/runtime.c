@@ -86,7 +86,7 @@ static int wait_for(struct child *c, unsigned timeout_ms, int *ret_status)
 
 /* The process the runtime left behind.  It is our child now, so its number
  * cannot be somebody else's. */
-static int adopt(const struct runtime_run *run, struct cay_err *err)
+static int adopt(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(32);
 	auto_close int pidfd = -EBADF;
@@ -101,7 +101,8 @@ static int adopt(const struct runtime_run *run, struct cay_err *err)
 	    waitid(P_PIDFD, (id_t)pidfd, &(siginfo_t){}, WEXITED | WNOHANG | WNOWAIT) < 0)
 		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "%s started something else",
 				    run->runtime->name);
-	return cay_take_fd(&pidfd);
+	*ret_pidfd = cay_take_fd(&pidfd);
+	return (int)pid;
 }
 
 int runtime_protect(void)
@@ -132,9 +133,5 @@ int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *e
 		return cay_fail(err, CAY_E_RUNTIME, "%s ended with %d: %s", run->runtime->name,
 				status, words);
 	}
-	r = adopt(run, err);
-	if (r < 0)
-		return r;
-	*ret_pidfd = r;
-	return 0;
+	return adopt(run, ret_pidfd, err);
 }

@@ -34,6 +34,7 @@ struct runtime_run {
  * CAP_SYS_RESOURCE it is also the least that anybody inside can set. */
 [[nodiscard]] int runtime_protect(void);
 /* Run it and wait until the container has started.  The calling process must be
- * a child subreaper: PID 1 becomes its child, and *ret_pidfd refers to it. */
+ * a child subreaper: PID 1 becomes its child, so that its number, which is returned,
+ * is its own until it is waited for; *ret_pidfd refers to it. */
 [[nodiscard]] int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err);
 #endif

@@ -192,7 +192,7 @@ int start_show_cgroup(int tree, struct cay_err *err)
 }
 
 static int on_stage(const struct keeper *k, const struct box *b, const struct starting *s,
-		    const struct runtime *rt, int *ret_pidfd, struct cay_err *err)
+		    const struct runtime *rt, struct verb_result *result, struct cay_err *err)
 {
 	static const char *const args[] = { OCI_INIT, NULL };
 	struct oci o = { .live = box_live(b), .name = b->name, .root = STAGE_ROOT, .args = args };
@@ -216,9 +216,14 @@ static int on_stage(const struct keeper *k, const struct box *b, const struct st
 	if (bundle < 0)
 		return bundle;
 	run.bundle = bundle;
-	r = runtime_run(&run, ret_pidfd, err);
+	r = runtime_run(&run, &result->fd, err);
 	stage_clean(&k->stage, b->name);
-	return r < 0 ? r : seal(*ret_pidfd, err);
+	if (r < 0)
+		return r;
+	result->start.started_boot_ns = box_start_of(r);
+	if (!result->start.started_boot_ns)
+		return cay_fail(err, CAY_E_RUNTIME, "PID 1 did not last");
+	return seal(result->fd, err);
 }
 
 /*
@@ -261,6 +266,6 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	if (r >= 0)
 		r = gather(k, &b, &s, err);
 	if (r >= 0)
-		r = on_stage(k, &b, &s, &runtimes[q->runtime], &result->fd, err);
+		r = on_stage(k, &b, &s, &runtimes[q->runtime], result, err);
 	return r;
 }

@@ -154,6 +154,7 @@ static void made(struct life_out *out, const struct life_event *ev, uint64_t now
 	} else if (ev->effect == DO_CLAIM) {
 		out->next.active_ns = out->next.saved_ns = now;
 		become(out, SB_RUNNING);
+		out->sync = true; /* who is told puts things into it: it is never made anew */
 		if (out->next.entry)
 			begin(out, DO_ENTRY);
 	}
@@ -288,6 +289,7 @@ static void found(struct life_out *out, const struct life_facts *f, uint64_t now
 		/* one that is frozen cannot answer, but only who was running is frozen */
 		l->started_ns = f->started_ns;
 		become(out, SB_RUNNING);
+		out->sync = true;
 	} else if (l->state == SB_PENDING)
 		make_anew(out);
 	else if (!alive || f->started_ns != l->started_ns)

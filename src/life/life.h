@@ -54,8 +54,6 @@ enum life_effect {
 	DO_NUM
 };
 
-enum life_on_exit { ON_EXIT_KEEP, ON_EXIT_END, ON_EXIT_NUM };
-
 /* A sandbox as the journal has it.  Times are CLOCK_BOOTTIME of the boot they are
  * stored with; LIFE_NEVER for none. */
 struct life {
@@ -72,7 +70,7 @@ struct life {
 	uint8_t reason;      /* enum end_reason, from `ending` on */
 	bool failed;         /* its end is a failure */
 	bool entry;          /* has an entrypoint */
-	uint8_t on_exit;     /* enum life_on_exit: what the entrypoint's end means */
+	uint8_t on_exit;     /* enum on_exit: what the entrypoint's end means */
 	/* not in the journal: life_wake() makes them new */
 	uint8_t doing;     /* the effect whose outcome has yet to come */
 	uint8_t tries;     /* of removing, or of what the state says */

@@ -60,15 +60,19 @@ static int decode_map(const struct field *f, json_t *j, struct pool *pool, struc
 	if (!at->keys || !at->values)
 		return field_no_room(f->name, pool, err);
 	json_object_foreach (j, key, value) {
-		if (!field_check_key(f->check, slice_of(key)) || !json_is_string(value) ||
-		    !field_check_row(f->check)->ok(text_of(value)))
+		bool gone = f->patch && json_is_null(value);
+
+		if (!field_check_key(f->check, slice_of(key)) ||
+		    (!gone &&
+		     (!json_is_string(value) || !field_check_row(f->check)->ok(text_of(value)))))
 			return cay_fail_field(err, CAY_E_INVALID, f->name,
 					      "'%s' entry '%.64s' must be text%s%s", f->name, key,
 					      f->check == CHECK_ANY ? "" : ", ",
 					      field_check_row(f->check)->what);
 		at->keys[i] = pool_strn(pool, key, strlen(key));
-		at->values[i] = pool_strn(pool, text_of(value).p, text_of(value).n);
-		if (!at->keys[i] || !at->values[i])
+		if (!gone)
+			at->values[i] = pool_strn(pool, text_of(value).p, text_of(value).n);
+		if (!at->keys[i] || (!gone && !at->values[i]))
 			return field_no_room(f->name, pool, err);
 		i++;
 	}

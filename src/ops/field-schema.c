@@ -80,7 +80,14 @@ static void schema_map(const struct field *f, struct jw *w)
 	jw_str(w, "type", "object");
 	jw_u64(w, "maxProperties", f->max);
 	jw_object(w, "additionalProperties");
-	jw_str(w, "type", "string");
+	if (f->patch) {
+		jw_array(w, "type");
+		jw_str(w, NULL, "string");
+		jw_str(w, NULL, "null");
+		jw_end(w);
+	} else {
+		jw_str(w, "type", "string");
+	}
 	if (field_check_row(f->check)->pattern)
 		jw_str(w, "pattern", field_check_row(f->check)->pattern);
 	jw_end(w);

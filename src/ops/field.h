@@ -79,6 +79,7 @@ struct field {
 	size_t offset;
 	size_t has; /* offset of a bool plus one, or 0: set when present */
 	bool required;
+	bool patch;        /* FIELD_MAP: an entry may be null (NULL), which removes it */
 	uint64_t min, max; /* of the number, the text's length, the list's length */
 	uint64_t preset;   /* the number when absent */
 	enum field_check check;

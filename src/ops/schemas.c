@@ -2,7 +2,7 @@
 #include "ops/types.h"
 
 static const char *const health_states[] = { "ok", NULL };
-static const char *const sandbox_states[] = {
+const char *const sandbox_state_names[SB_NUM_STATES + 1] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
 	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",
 	[SB_FAILED] = "failed",       [SB_NUM_STATES] = NULL,
@@ -23,6 +23,13 @@ static const char *const exec_states[] = {
 static const char *const exec_outputs[] = {
 	[OUTPUT_AUTO] = "auto",   [OUTPUT_BLOCK] = "block", [OUTPUT_DROP] = "drop",
 	[OUTPUT_SPOOL] = "spool", [OUTPUT_NUM] = NULL,
+};
+static const char *const on_exits[] = { "keep", "end", NULL };
+static const char *const fsck_kinds[] = {
+#define CAY_FSCK(sym, name, ...) name,
+#include "ops/fsck.def"
+#undef CAY_FSCK
+	NULL,
 };
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 
@@ -91,6 +98,9 @@ static const char *const error_codes[] = {
 #define MAP(S, m, name, need, check_, max_, example, help) \
 	ROW(S, m, struct field_map, name, FIELD_MAP, example, help, need, .check = check_, \
 	    .max = max_)
+#define PATCH(S, m, name, check_, max_, example, help) \
+	ROW(S, m, struct field_map, name, FIELD_MAP, example, help, REQ, .check = check_, \
+	    .max = max_, .patch = true)
 #define OBJ(S, m, name, sub_, help) \
 	ROW(S, m, struct sub_, name, FIELD_OBJECT, NULL, help, .sub = &sub_##_table)
 #define REQOBJ(S, m, name, sub_, help) \

@@ -18,6 +18,10 @@ static const struct conf_key keys[] = {
 #undef CAY_SETTING
 };
 /* A row that does not fit its member is a compile error. */
+#define SIZE_U64(max) sizeof(uint64_t)
+#define SIZE_DURATION(max) sizeof(uint64_t)
+#define KIND_U64(m) _Generic(&(m), uint64_t *: true)
+#define KIND_DURATION(m) _Generic(&(m), uint64_t *: true)
 #define SIZE_CHOICE(max) sizeof(unsigned)
 #define SIZE_PATH(max) ((max) + 1)
 #define SIZE_WORD(max) ((max) + 1)

@@ -17,6 +17,8 @@ enum sandbox_state {
 	SB_NUM_STATES
 };
 
+extern const char *const sandbox_state_names[SB_NUM_STATES + 1]; /* ended by NULL */
+
 /* Why something ended; the evidence stands beside it. */
 enum end_reason {
 	END_EXIT,
@@ -31,6 +33,15 @@ enum end_reason {
 	END_START_FAILED,
 	END_NODE_LOST,
 	END_NUM_REASONS
+};
+
+enum on_exit { ON_EXIT_KEEP, ON_EXIT_END, ON_EXIT_NUM };
+
+enum fsck_kind {
+#define CAY_FSCK(sym, ...) FSCK_##sym,
+#include "ops/fsck.def"
+#undef CAY_FSCK
+	FSCK_NUM
 };
 
 enum exec_state { EXEC_RUNNING, EXEC_ENDED, EXEC_NUM_STATES };
@@ -55,8 +66,13 @@ struct sandbox_create {
 	const char *image, *name;
 	struct field_map labels, env;
 	struct limits limits;
-	unsigned runtime;
+	unsigned runtime, on_exit;
 	bool wait;
+	const char *group;
+	struct field_texts entrypoint;
+	bool has_entrypoint;
+	uint64_t ttl_ms, idle_ms;
+	bool has_ttl, has_idle;
 };
 
 struct end {
@@ -73,9 +89,71 @@ struct sandbox {
 	struct field_map labels;
 	struct limits limits;
 	unsigned runtime;
-	uint64_t created_ns;
+	uint64_t created_ns, changed_ns, active_ns, expires_ns;
+	bool has_expires;
+	const char *group, *entry;
 	struct end end;
 	bool has_end;
+};
+
+/* What the journal keeps of a sandbox beside its struct life. */
+struct sandbox_record {
+	struct sandbox sandbox;
+	struct field_map env;
+	struct field_texts entrypoint;
+	bool has_entrypoint;
+	const char *key, *key_body; /* of the request that made it */
+	const char *image_digest;
+	uint64_t range;
+};
+
+struct sandbox_query {
+	uint64_t limit;
+	const char *cursor, *state, *group, *name, *label;
+};
+
+struct group_query {
+	const char *group;
+};
+
+struct sandbox_extend {
+	uint64_t ttl_ms;
+};
+
+struct sandbox_labels {
+	struct field_map labels;
+};
+
+struct event {
+	uint64_t seq, at_ns;
+	struct id sandbox;
+	const char *group;
+	unsigned state;
+	struct end end;
+	bool has_end;
+};
+
+struct event_query {
+	uint64_t after, limit;
+	const char *sandbox, *group;
+	bool follow;
+};
+
+struct event_list {
+	struct field_list events;
+	uint64_t next;
+};
+
+struct fsck_row {
+	struct id sandbox;
+	unsigned kind;
+	const char *detail;
+	bool repaired;
+};
+
+struct fsck_list {
+	uint64_t checked;
+	struct field_list findings;
 };
 
 struct page_query {

@@ -10,7 +10,7 @@
  *	 0  u32  magic "CAYH"
  *	 4  u16  proto_min
  *	 6  u16  proto_max
- *	 8  u64  features, a bit each
+ *	 8  u64  what it can do and what it has done, a bit each
  *	16  u8[16] build
  *
  * The host speaks versions N-2..N and takes the highest that both know.
@@ -26,6 +26,10 @@
 /* What the host alone asks of cay-init; everything else is a row of ops.def. */
 #define INIT_PATH_HELLO "/v1/hello" /* GET: the 32 bytes */
 #define INIT_PATH_CLAIM "/v1/claim" /* POST: a Claim, once, before the first exec; 204 */
+
+/* Bits of `features`: facts a restarted cayd asks for. */
+#define HELLO_CLAIMED UINT64_C(1) /* somebody has said whose it is */
+#define HELLO_ENTERED UINT64_C(2) /* a command was started in it */
 
 struct hello {
 	uint16_t proto_min, proto_max;

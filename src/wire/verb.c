@@ -213,7 +213,7 @@ static bool list_ok(const void *msg)
 		const struct verb_list_row *row = &list.rows[i];
 
 		if (!id_valid(&row->sandbox, ID_SANDBOX) || row->range > VERB_RANGE_MAX ||
-		    memcmp(&row->sandbox, &last, sizeof(last)) <= 0)
+		    row->frozen > 1 || memcmp(&row->sandbox, &last, sizeof(last)) <= 0)
 			return false;
 		last = row->sandbox;
 	}

@@ -19,7 +19,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 2
+#define VERB_ABI 3
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -141,6 +141,12 @@ struct verb_hello_reply {
 };
 static_assert(sizeof(struct verb_hello_reply) == 280);
 
+struct verb_start_reply {
+	struct verb_reply reply;
+	uint64_t started_boot_ns; /* of PID 1: with the id, what it is known by */
+};
+static_assert(sizeof(struct verb_start_reply) == 264);
+
 struct verb_image_add_reply {
 	struct verb_reply reply;
 	uint8_t digest[32]; /* of the manifest: the image's name from now on */
@@ -154,8 +160,10 @@ struct verb_list_row {
 	uint64_t started_boot_ns; /* 0 when there is no PID 1 */
 	uint32_t range;
 	uint32_t processes;
+	uint32_t pid;    /* of PID 1 on the host, 0 when there is none */
+	uint32_t frozen; /* 1: by freeze */
 };
-static_assert(sizeof(struct verb_list_row) == 40);
+static_assert(sizeof(struct verb_list_row) == 48);
 
 struct verb_list_reply {
 	struct verb_reply reply;

@@ -212,7 +212,7 @@ static void the_abi_number_belongs_to_these_structs(void **)
 	static const struct {
 		unsigned abi;
 		uint32_t sum;
-	} recorded = { 2, 3704623162 };
+	} recorded = { 3, 128669682 };
 	uint32_t sum = 2166136261;
 
 #define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)
@@ -292,13 +292,14 @@ static void a_keeper_that_failed_is_not_a_broken_keeper(void **)
 	assert_string_equal(outcome.msg + sizeof(((struct verb_reply *)0)->msg) - 4, "...");
 	assert_int_equal(err.code, CAY_OK);
 	/* success of start brings one */
-	assert_int_equal(verb_reply_to(msg, &start, &err), sizeof(struct verb_reply));
+	assert_int_equal(verb_reply_to(msg, &start, &err), sizeof(struct verb_start_reply));
 	assert_int_equal(
-		verb_check_reply(msg, sizeof(struct verb_reply), 0, &start, &outcome, &err),
+		verb_check_reply(msg, sizeof(struct verb_start_reply), 0, &start, &outcome, &err),
 		-EPROTO);
 	assert_int_equal(err.code, CAY_E_INTERNAL);
 	assert_int_equal(
-		verb_check_reply(msg, sizeof(struct verb_reply), 1, &start, &outcome, NULL), 0);
+		verb_check_reply(msg, sizeof(struct verb_start_reply), 1, &start, &outcome, NULL),
+		0);
 }
 
 static void what_was_refused_can_be_answered(void **)
@@ -336,6 +337,7 @@ static void a_list_is_looked_at_row_by_row(void **)
 	BAD_LIST(more, 2);
 	BAD_LIST(rows[1].sandbox.noun, ID_EXEC);
 	BAD_LIST(rows[0].range, VERB_RANGE_MAX + 1);
+	BAD_LIST(rows[0].frozen, 2);
 	BAD_LIST(rows[1].sandbox.bits[14], 0);   /* the same twice */
 	BAD_LIST(rows[0].sandbox.bits[14], 200); /* not sorted */
 }

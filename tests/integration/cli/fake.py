@@ -215,7 +215,8 @@ class Fake:
 
     def add(self, **more):
         box = {"id": new_id("sb"), "tenant": new_id("tn"), "image": "base", "state": "running", "limits": LIMITS,
-               "runtime": "crun", "created_at": "2026-11-15T01:50:43.123Z", **more}
+               "runtime": "crun", "created_at": "2026-11-15T01:50:43.123Z", "last_transition_at": "2026-11-15T01:50:44.123Z",
+               "last_activity_at": "2026-11-15T01:50:44.123Z", **more}
         self.sandboxes[box["id"]] = box
         return box
 

@@ -34,7 +34,7 @@ def test_create_prints_the_id_and_sends_the_options(daemon, cay):
     assert re.fullmatch(ID + "\n", r.stdout)
     assert daemon.created == {
         "image": "base", "name": "crawler", "labels": {"team": "blue", "a": "b"}, "env": {"X": "", "Y": "b=c"},
-        "limits": {"memory_bytes": 1 << 30, "cpu_milli": 500, "pids": 99}, "runtime": "runc", "wait": True}
+        "limits": {"memory_bytes": 1 << 30, "cpu_milli": 500, "pids": 99}, "runtime": "runc", "on_exit": "keep", "wait": True}
 
 
 def test_create_without_options_sends_what_the_table_presets(daemon, cay):

@@ -25,7 +25,7 @@ def listed(text, status=200, media="application/json"):
 
 def box(**more):
     b = {"id": new_id("sb"), "tenant": new_id("tn"), "image": "base", "state": "running", "limits": fake_daemon.LIMITS,
-         "runtime": "crun", "created_at": "2026-11-15T01:50:43.123Z", **more}
+         "runtime": "crun", "created_at": "2026-11-15T01:50:43.123Z", "last_transition_at": "2026-11-15T01:50:43.123Z", "last_activity_at": "2026-11-15T01:50:43.123Z", **more}
     return listed(json.dumps({"sandboxes": [b]}).encode())
 
 

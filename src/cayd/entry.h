@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_ENTRY_H
+#define CAY_CAYD_ENTRY_H
+/*
+ * entry - the main program of a sandbox: started once, and asked after now and then
+ *
+ * It is an exec like any other.  Whether it has ended is asked of PID 1, so that a
+ * restarted cayd need not have been there.
+ */
+#include "cayd/box.h"
+
+void entry_start(struct box *b); /* box_entered() is told */
+void box_entered(struct box *b, const struct cay_err *outcome);
+void entry_sweep(struct cayd *c, uint64_t now);
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/event.h"
+
+#include <stdio.h>
+
+#define TEXT_MAX KIB(8)
+#define GROUP_MAX 64
+
+struct kept {
+	uint64_t seq;
+	struct id sandbox;
+	char group[GROUP_MAX]; /* "" for none */
+	char *text;            /* JSON, one line */
+};
+
+struct follower {
+	struct follower *next, **prev;
+	struct cayd *cayd;
+	struct request *rq;
+	uint64_t after;
+	struct id sandbox; /* ID_NONE: all */
+	char group[GROUP_MAX];
+	bool full;
+};
+
+/* On its way into the journal. */
+struct noting {
+	struct cayd *cayd;
+	uint64_t seq;
+	struct id sandbox;
+	char group[GROUP_MAX];
+	char *text;
+};
+
+struct events {
+	struct kept ring[EVENTS_KEPT];
+	uint64_t n; /* ever put in */
+	struct follower *followers;
+};
+
+int events_open(struct cayd *c, struct cay_err *err)
+{
+	c->events = calloc(1, sizeof(*c->events));
+	return c->events ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+}
+
+static void put(struct events *e, uint64_t seq, const struct id *sandbox, const char *group,
+		struct slice text)
+{
+	struct kept *k = &e->ring[e->n % EVENTS_KEPT];
+	char *copy = strndup(text.p, text.n);
+
+	if (!copy)
+		return; /* followers see a gap in the numbers */
+	free(k->text);
+	*k = (struct kept){ .seq = seq, .sandbox = *sandbox, .text = copy };
+	if (group && snprintf(k->group, sizeof(k->group), "%s", group) < 0)
+		k->group[0] = 0;
+	e->n++;
+}
+
+int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err)
+{
+	auto_pool pool = POOL_INIT(KIB(16));
+	auto_json json = NULL;
+	struct event event = {};
+	int r = jr_read(e->text, &json_control_limits, &json, err);
+
+	if (r >= 0)
+		r = field_decode(&event_table, json, &pool, &event, err);
+	if (r >= 0)
+		put(c->events, e->seq, &e->sandbox, event.group, e->text);
+	return r;
+}
+
+static bool wants(const struct follower *f, const struct kept *k)
+{
+	return k->seq > f->after && (!f->sandbox.noun || id_eq(&f->sandbox, &k->sandbox)) &&
+	       (!f->group[0] || str_eq(f->group, k->group));
+}
+
+static uint64_t oldest(const struct events *e)
+{
+	return e->n > EVENTS_KEPT ? e->n - EVENTS_KEPT : 0;
+}
+
+/* All there is for this follower, as much as its connection takes. */
+static void pump(struct follower *f)
+{
+	const struct events *e = f->cayd->events;
+	auto_buf line = BUF_INIT(TEXT_MAX + 256);
+
+	for (uint64_t i = oldest(e); i < e->n && !f->full; i++) {
+		const struct kept *k = &e->ring[i % EVENTS_KEPT];
+
+		if (!wants(f, k))
+			continue;
+		buf_clear(&line);
+		if (buf_printf(&line, "id: %llu\nevent: sandbox\ndata: %s\n\n",
+			       (unsigned long long)k->seq, k->text) < 0)
+			continue;
+		f->after = k->seq;
+		f->full = request_write(f->rq, line.data, line.len);
+	}
+}
+
+static void on_drain(struct request *rq)
+{
+	struct follower *f = rq->data;
+
+	f->full = false;
+	pump(f);
+}
+
+static void on_gone(struct request *rq)
+{
+	struct follower *f = rq->data;
+
+	*f->prev = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	free(f);
+}
+
+/* Nobody hears of it before: a crash could give its number to another one. */
+static void on_durable(void *arg, const struct cay_err *outcome)
+{
+	struct noting *n = arg;
+	struct events *all = n->cayd->events;
+
+	if (!outcome->code && n->text)
+		put(all, n->seq, &n->sandbox, n->group, slice_of(n->text));
+	for (struct follower *f = all->followers, *next; f; f = next) {
+		next = f->next;
+		pump(f);
+	}
+	free(n->text);
+	free(n);
+}
+
+void event_note(struct box *b)
+{
+	struct cayd *c = b->cayd;
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct jw w = jw_to(&text);
+	struct event e = { .seq = db_event_next(c->db),
+			   .at_ns = b->info.changed_ns,
+			   .sandbox = b->info.id,
+			   .group = b->info.group,
+			   .state = b->info.state,
+			   .end = b->info.end,
+			   .has_end = b->info.has_end };
+	struct db_event row = { e.seq, e.at_ns, e.sandbox, {} };
+	struct noting *n = calloc(1, sizeof(*n));
+
+	field_encode(&event_table, NULL, &e, &w);
+	if (!n || jw_done(&w) < 0) {
+		free(n);
+		return;
+	}
+	row.text = (struct slice){ text.data, text.len };
+	*n = (struct noting){ .cayd = c, .seq = e.seq, .sandbox = e.sandbox };
+	n->text = strndup(text.data, text.len);
+	if (e.group && snprintf(n->group, sizeof(n->group), "%s", e.group) < 0)
+		n->group[0] = 0;
+	db_event(c->db, &row, on_durable, n);
+	if (e.seq > EVENTS_KEPT && e.seq % 1024 == 0)
+		db_forget_events(c->db, e.seq - EVENTS_KEPT);
+}
+
+static int read_query(struct cayd *c, struct request *rq, struct follower *ret, struct cay_err *err)
+{
+	const struct event_query *q = rq->query;
+	struct slice last = http_header(rq->head, "last-event-id");
+
+	*ret = (struct follower){ .cayd = c, .rq = rq, .after = q->after };
+	if (last.n && str_u64(last, 0, INT64_MAX, &ret->after) < 0)
+		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not a number of ours");
+	if (q->sandbox && id_parse(ID_SANDBOX, slice_of(q->sandbox), &ret->sandbox) < 0)
+		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "this is not a sandbox's id");
+	if (q->group && snprintf(ret->group, sizeof(ret->group), "%s", q->group) < 0)
+		return cay_fail_field(err, CAY_E_INVALID, "group", "not a group");
+	return 0;
+}
+
+static void follow(struct cayd *c, struct request *rq, const struct follower *like)
+{
+	static const struct request_events events = { .drain = on_drain, .gone = on_gone };
+	struct follower *f = malloc(sizeof(*f));
+	const struct kept *first = &c->events->ring[oldest(c->events) % EVENTS_KEPT];
+	struct cay_err err = {};
+	char text[64];
+	int n = 0;
+
+	if (!f) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	*f = *like;
+	f->next = c->events->followers;
+	f->prev = &c->events->followers;
+	if (f->next)
+		f->next->prev = &f->next;
+	c->events->followers = f;
+	rq->data = f;
+	rq->events = &events;
+	request_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
+	if (oldest(c->events) && f->after + 1 < first->seq)
+		n = snprintf(text, sizeof(text), "event: gap\ndata: {\"missed_until\":%llu}\n\n",
+			     (unsigned long long)first->seq);
+	f->full = n > 0 ? request_write(rq, text, (size_t)n) : request_write(rq, ":\n\n", 3);
+	pump(f);
+}
+
+void event_list(struct cayd *c, struct request *rq)
+{
+	const struct event_query *q = rq->query;
+	const struct events *all = c->events;
+	struct event *rows = pool_take(&rq->pool, q->limit, sizeof(*rows));
+	struct event_list list = { .events = { rows, 0 }, .next = q->after };
+	struct cay_err err = {};
+	struct follower f;
+
+	if (read_query(c, rq, &f, &err) < 0 || !rows) {
+		if (!err.code)
+			(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	if (q->follow || http_accepts(rq->head, "text/event-stream")) {
+		follow(c, rq, &f);
+		return;
+	}
+	for (uint64_t i = oldest(all); i < all->n && list.events.n < q->limit; i++) {
+		const struct kept *k = &all->ring[i % EVENTS_KEPT];
+		json_t *json = NULL;
+
+		if (!wants(&f, k))
+			continue;
+		if (jr_read(slice_of(k->text), &json_control_limits, &json, NULL) >= 0 &&
+		    field_decode(&event_table, json, &rq->pool, &rows[list.events.n], NULL) >= 0)
+			list.events.n++;
+		json_decref(json);
+		list.next = k->seq;
+	}
+	request_reply_json(rq, &event_list_table, &list);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_EVENT_H
+#define CAY_CAYD_EVENT_H
+/*
+ * event - what happened to sandboxes, in order, for who wants to follow
+ *
+ * Every change of state has a number that only grows and is in the journal with it.
+ * The last EVENTS_KEPT are in memory; who asks for older ones is told how many it
+ * missed.  A follower that reads slowly is not waited for: it goes on where it was.
+ */
+#include "cayd/box.h"
+
+#define EVENTS_KEPT 16384
+
+[[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
+/* The box has become what it is now. */
+void event_note(struct box *b);
+/* One that the journal has. */
+[[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
+/* The operation. */
+void event_list(struct cayd *c, struct request *rq);
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/record.h"
+
+static void hex(const uint8_t in[static 32], char ret[static 65])
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < 32; i++) {
+		ret[2 * i] = digits[in[i] >> 4];
+		ret[2 * i + 1] = digits[in[i] & 15];
+	}
+	ret[64] = 0;
+}
+
+int record_write(struct box *b, struct buf *out)
+{
+	char digest[65];
+	struct sandbox_record r = { .sandbox = b->info,
+				    .env = b->env,
+				    .entrypoint = b->entrypoint,
+				    .has_entrypoint = b->entrypoint.n > 0,
+				    .key = b->key,
+				    .key_body = b->key_body,
+				    .image_digest = digest,
+				    .range = b->range };
+	struct jw w = jw_to(out);
+
+	hex(b->image, digest);
+	field_encode(&sandbox_record_table, NULL, &r, &w);
+	return jw_done(&w);
+}
+
+int record_read(struct cayd *c, const struct db_row *row, struct box **ret, struct cay_err *err)
+{
+	auto_pool pool = POOL_INIT(KIB(512));
+	struct json_limits limits = json_control_limits;
+	struct sandbox_record record = {};
+	auto_json json = NULL;
+	int r;
+
+	limits.bytes = DB_TEXT_MAX;
+	r = jr_read(row->text, &limits, &json, err);
+	if (r >= 0)
+		r = field_decode(&sandbox_record_table, json, &pool, &record, err);
+	return r < 0 ? r : box_restore(c->boxes, &row->life, &record, row->seq, ret, err);
+}

@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sandbox's life: what is promised of it whatever dies."""
+import concurrent.futures
+import json
+import os
+import shutil
+import sqlite3
+import time
+
+import cay
+import pytest
+from cay import ApiError, wait_for
+from test_control import nothing_is_left, refused
+
+COUNT = ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"]
+
+
+def post(c, path, body=None, headers=None):
+    """Like call(), with headers."""
+    reply = c.open("POST", path, body, headers)
+    data = reply.read()
+    if not 200 <= reply.status < 300:
+        raise ApiError(reply.status, data)
+    return reply.status, json.loads(data)
+
+
+def restart(c, *names):
+    """kill -9, then as systemd would."""
+    for name in names:
+        c.kill_daemon(name)
+    if "cay-keeper" in names:
+        c.start_keeper()
+    if "cayd" in names:
+        c.start_cayd()
+    wait_for("the link", lambda: linked(c), 10)
+
+
+def linked(c):
+    try:
+        return c.call("GET", "/v1/fsck") is not None
+    except ApiError:
+        return False
+
+
+def numbers(c, box, exec_id):
+    return [int(line) for line in c.exec_output(box, exec_id).split(b"\n")[:-1]]
+
+
+def ended(c, box, timeout_s=15):
+    wait_for("its end", lambda: c.get(box)["state"] in ("terminated", "failed"), timeout_s)
+    return c.get(box)
+
+
+def fsck(c, method="GET"):
+    found = c.call(method, "/v1/fsck")
+    return {(f["kind"], f["sandbox"]) for f in found["findings"]}
+
+
+def clean(c):
+    wait_for("fsck to find nothing", lambda: not fsck(c), 5)
+    nothing_is_left(c)
+
+
+@pytest.mark.parametrize("names", [["cayd"], ["cay-keeper"], ["cay-keeper", "cayd"]], ids="+".join)
+def test_sandboxes_outlive_daemons(own, names):
+    box = own.create("tiny", name="kept", labels={"a": "b"}, env={"X": "y"})
+    counting, pid = own.exec_detached(box, COUNT), own.pid_1(box)
+    seen = own.get(box)
+    for _ in range(3):
+        restart(own, *names)
+        assert own.pid_1(box) == pid
+    now = own.get(box)
+    assert {**now, "last_activity_at": 0} == {**seen, "last_activity_at": 0}
+    before = numbers(own, box, counting)
+    wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > len(before) + 5, 10)
+    got = numbers(own, box, counting)
+    assert got == list(range(1, len(got) + 1))
+    assert own.exec(box, ["sh", "-c", "echo $X"]).text == "y\n"
+    assert own.create("tiny", name="kept") == box
+    assert not fsck(own)
+    own.delete(box)
+    clean(own)
+
+
+def test_one_that_died_meanwhile_ends_with_a_reason(own):
+    box = own.create("tiny")
+    pid = own.pid_1(box)
+    own.kill_daemon("cayd")
+    os.kill(pid, 9)
+    own.start_cayd()
+    end = ended(own, box)["end"]
+    assert end["reason"] == "node_lost" and "gone" in end["detail"]
+    clean(own)
+
+
+def test_pid_1s_death_is_told_with_its_signal(own):
+    box = own.create("tiny")
+    os.kill(own.pid_1(box), 9)
+    end = ended(own, box)["end"]
+    assert end["reason"] == "signal" and end["signal"] == "SIGKILL" and not end.get("inferred")
+    clean(own)
+
+
+def test_a_key_makes_one_sandbox(daemon):
+    rounds, together = (50, 4)
+    for n in range(rounds):
+        key = {"Idempotency-Key": f"k{n}-{time.monotonic_ns()}"}
+        with concurrent.futures.ThreadPoolExecutor(together) as pool:
+            ids = set(pool.map(lambda _: post(daemon, "/v1/sandboxes", {"image": "tiny"}, key)[1]["id"], range(together)))
+        assert len(ids) == 1
+        with pytest.raises(ApiError) as e:
+            post(daemon, "/v1/sandboxes", {"image": "tiny", "limits": {"pids": 99}}, key)
+        assert e.value.code == "idempotency_key_reused"
+        daemon.delete(ids.pop())
+    nothing_is_left(daemon)
+
+
+def test_a_key_survives_a_lost_reply(own):
+    key = {"Idempotency-Key": "lost"}
+    status, first = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False}, key)
+    assert status == 202 and first["state"] == "pending"
+    restart(own, "cayd")
+    _, again = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False}, key)
+    assert again["id"] == first["id"]
+    wait_for("it runs", lambda: own.get(first["id"])["state"] == "running", 10)
+    own.delete(first["id"])
+    clean(own)
+
+
+def test_a_name_is_one_sandboxs(daemon):
+    for n in range(50):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            ids = set(pool.map(lambda _: daemon.create("tiny", name=f"n{n}"), range(4)))
+        assert len(ids) == 1
+        daemon.delete(ids.pop())
+
+
+def test_deadlines(own):
+    box = own.create("tiny", ttl_ms=2000)
+    longer = own.create("tiny", ttl_ms=2000)
+    idle = own.create("tiny", idle_ms=2500)
+    asked = own.create("tiny", idle_ms=2500)
+    begin = time.monotonic()
+    own.call("POST", f"/v1/sandboxes/{longer}/extend", {"ttl_ms": 60000})
+    restart(own, "cayd")
+    while time.monotonic() - begin < 4:
+        own.exec(asked, ["true"])
+        if own.get(box)["state"] == "running":
+            last = time.monotonic()
+        time.sleep(0.1)  # the point of the test is time that passes
+    assert own.get(box)["end"]["reason"] == "ttl" and 1.5 < last - begin < 3
+    assert own.get(longer)["state"] == "running" and own.get(asked)["state"] == "running"
+    assert ended(own, idle)["end"]["reason"] == "idle"
+    refused("invalid_argument", own.call, "POST", f"/v1/sandboxes/{longer}/extend", {"ttl_ms": 31622400000})
+    for name in (longer, asked):
+        own.delete(name)
+    refused("wrong_state", own.call, "POST", f"/v1/sandboxes/{longer}/extend", {"ttl_ms": 5000})
+    clean(own)
+
+
+def test_pause_and_resume(own):
+    box = own.create("tiny")
+    counting = own.exec_detached(box, COUNT)
+    wait_for("counting", lambda: numbers(own, box, counting), 5)
+    assert own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "paused"
+    refused("wrong_state", own.exec, box, ["true"])
+    restart(own, "cayd")
+    assert own.get(box)["state"] == "paused"
+    assert own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "paused"
+    assert own.call("POST", f"/v1/sandboxes/{box}/resume")["state"] == "running"
+    before = len(numbers(own, box, counting))
+    wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > before, 5)
+    own.call("POST", f"/v1/sandboxes/{box}/pause")
+    own.delete(box)  # frozen processes die too
+    clean(own)
+
+
+def test_labels_groups_and_filters(own):
+    a = own.create("tiny", group="g1", labels={"team": "blue"})
+    b = own.create("tiny", group="g1", name="second")
+    c = own.create("tiny", group="g2")
+
+    def rows(query):
+        return [r["id"] for r in own.call("GET", f"/v1/sandboxes?{query}")["sandboxes"]]
+
+    assert rows("group=g1") == [b, a] and rows("group=none") == []
+    assert rows("label=team") == rows("label=team%3Dblue") == [a] and rows("label=team%3Dred") == []
+    assert rows("name=second") == [b]
+    got = own.call("POST", f"/v1/sandboxes/{a}/labels", {"labels": {"team": None, "x": "1"}})
+    assert got["labels"] == {"x": "1"}
+    refused("invalid_argument", own.call, "POST", f"/v1/sandboxes/{a}/labels", {"labels": {"cay/x": "1"}})
+    refused("invalid_argument", own.create, "tiny", labels={"cay/x": "1"})
+    restart(own, "cayd")
+    assert own.get(a)["labels"] == {"x": "1"} and own.get(a)["group"] == "g1"
+    gone = own.call("DELETE", "/v1/sandboxes?group=g1")["sandboxes"]
+    assert {r["id"] for r in gone} == {a, b}
+    for box in (a, b):
+        ended(own, box)
+    assert rows("state=live") == [c] and set(rows("state=terminated")) == {a, b}
+    own.delete(c)
+    clean(own)
+
+
+def test_group_quota():
+    with cay.Cay(os.environ.get("CAY_BUILD", "build/gcc"), env={"CAY_LIMITS_GROUP": "2"}) as c:
+        from conftest import tiny
+        c.image_import("tiny", tiny())
+        boxes = [c.create("tiny", group="g") for _ in range(2)]
+        refused("limit_exceeded", c.create, "tiny", group="g")
+        c.delete(boxes.pop())
+        boxes.append(c.create("tiny", group="g"))
+        c.create("tiny", group="h")
+
+
+@pytest.mark.parametrize("code,state", [(0, "terminated"), (3, "failed")])
+def test_an_entrypoint_that_ends_ends_its_sandbox(own, code, state):
+    box = own.create("tiny", entrypoint=["sh", "-c", f"echo hello; sleep 1; exit {code}"], on_exit="end")
+    entry = wait_entry(own, box)
+    restart(own, "cayd")
+    assert own.exec_output(box, entry) == b"hello\n"
+    got = ended(own, box)
+    assert got["state"] == state and got["end"]["reason"] == "exit" and got["end"]["exit_code"] == code
+    clean(own)
+
+
+def wait_entry(c, box):
+    wait_for("its entry", lambda: c.get(box).get("entry"), 5)
+    return c.get(box)["entry"]
+
+
+def test_an_entrypoint_is_started_once(own):
+    box = own.create("tiny", entrypoint=["sh", "-c", "sleep 100"])
+    entry = wait_entry(own, box)
+    for _ in range(3):
+        restart(own, "cayd")
+    assert [e["id"] for e in own.call("GET", f"/v1/sandboxes/{box}/execs")["execs"]] == [entry]
+    own.delete(box)
+    clean(own)
+
+
+def test_events_are_resumable(own):
+    box = own.create("tiny", group="g")
+    other = own.create("tiny")
+    own.delete(box)
+    def states():
+        return [e["state"] for e in own.call("GET", f"/v1/events?sandbox={box}")["events"]]
+
+    wait_for("all of it", lambda: states() == ["running", "ending", "terminated"], 5)
+    seen = own.call("GET", f"/v1/events?sandbox={box}")
+    assert seen["events"][-1]["end"]["reason"] == "killed"
+    restart(own, "cayd")
+    assert own.call("GET", f"/v1/events?sandbox={box}") == seen
+    assert own.call("GET", "/v1/events?group=g")["events"] == seen["events"]
+    last = own.call("GET", "/v1/events")["next"]
+    stream = own.open("GET", f"/v1/events?after={last}", headers={"Accept": "text/event-stream"}, timeout_s=5)
+    own.delete(other)
+    lines = []
+    while len(lines) < 2:
+        line = stream.readline().decode().strip()
+        if line.startswith("data:"):
+            lines.append(json.loads(line[5:]))
+    assert [(e["sandbox"], e["state"]) for e in lines] == [(other, "ending"), (other, "terminated")]
+    stream.close()
+
+
+def test_what_the_journal_does_not_know_is_left_alone(own):
+    box = own.create("tiny")
+    pid = own.pid_1(box)
+    own.kill_daemon("cayd")
+    for f in (own.state / "db").glob("journal.db*"):
+        f.unlink()
+    own.start_cayd()
+    assert fsck(own) == {("foreign", box)} and fsck(own, "POST") == {("foreign", box)}
+    refused("not_found", own.get, box)
+    assert own.pid_1(box) == pid
+
+
+VANDALISMS = {
+    "PID 1 killed": lambda c, box: os.kill(c.pid_1(box), 9),
+    "its socket removed": lambda c, box: (c.run / "box" / box).unlink(),
+    "its directory removed": lambda c, box: shutil.rmtree(c.state / "boxes" / box),
+    "its record removed": lambda c, box: (c.state / "boxes" / box / "box").unlink(),
+    "its record cut": lambda c, box: (c.state / "boxes" / box / "box").write_bytes(b"CAYB"),
+    "its record of another generation": lambda c, box: patch(c.state / "boxes" / box / "box", 8, b"\x09"),
+    "its record of another range": lambda c, box: patch(c.state / "boxes" / box / "box", 4, b"\x77"),
+    "its range's link removed": lambda c, box: [p.unlink() for p in (c.state / "ranges").iterdir()],
+    "frozen by hand": lambda c, box: [p.write_text("1") for p in cgroup_files(c, box, "cgroup.freeze")],
+    "all killed by cgroup": lambda c, box: [p.write_text("1") for p in cgroup_files(c, box, "cgroup.kill")],
+}
+# what need not be found because nothing depends on it, or delete must cope with it
+HARMLESS = {"its range's link removed", "frozen by hand"}
+
+
+def patch(path, at, data):
+    old = bytearray(path.read_bytes())
+    old[at:at + len(data)] = data
+    path.write_bytes(old)
+
+
+def cgroup_files(c, box, name):
+    return [p for at in c.cgroup_dirs() for p in at.glob(f"*/{box}/{name}")]
+
+
+@pytest.mark.parametrize("what", VANDALISMS, ids=lambda w: w.replace(" ", "-"))
+@pytest.mark.parametrize("running", [True, False], ids=["while-it-runs", "while-cayd-is-away"])
+def test_vandalism_is_found(own, what, running):
+    box, other = own.create("tiny"), own.create("tiny")
+    if not running:
+        own.kill_daemon("cayd")
+    VANDALISMS[what](own, box)
+    if not running:
+        own.start_cayd()
+    if what not in HARMLESS:
+        def found():
+            return own.get(box)["state"] in ("ending", "terminated", "failed") or any(s == box for _, s in fsck(own))
+        wait_for("somebody to notice", found, 10)
+        own.call("POST", "/v1/fsck")
+        assert ended(own, box)["end"]["reason"] in ("node_lost", "signal", "killed")
+    assert own.exec(other, ["echo", "unhurt"]).text == "unhurt\n"
+    own.delete(other)
+    if what in HARMLESS:
+        own.delete(box)
+
+
+def integrity(c):
+    with sqlite3.connect(f"file:{c.state}/db/journal.db?mode=ro", uri=True) as db:
+        return db.execute("PRAGMA integrity_check").fetchone()[0]
+
+
+FAULTS = ["create:accepted", "create:prepared", "create:started", "create:claim", "create:entry", "pause:freeze",
+          "pause:thaw", "delete:remove", "journal:queued", "journal:begun", "journal:written", "journal:committed"]
+
+
+def live(c, box):
+    """Everything once; what fails, fails typed."""
+    for step in (lambda: c.call("POST", f"/v1/sandboxes/{box}/pause"), lambda: c.call("POST", f"/v1/sandboxes/{box}/resume"),
+                 lambda: c.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 60000}), lambda: c.delete(box)):
+        step()
+
+
+@pytest.mark.parametrize("how", ["kill", "error"])
+@pytest.mark.parametrize("point", FAULTS, ids=lambda p: p.replace(":", "-"))
+def test_every_failpoint(own, point, how):
+    """cayd dies or fails there; after a restart there is what was meant, or a clean failure."""
+    bystander = own.create("tiny")
+    counting = own.exec_detached(bystander, COUNT)
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = f"{point}={how}@2" if point.startswith("journal") else f"{point}={how}"
+    made = []
+    try:
+        own.start_cayd()
+        _, got = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"]},
+                      {"Idempotency-Key": "once"})
+        made.append(got["id"])
+        wait_for("it to come", lambda: own.get(made[0])["state"] != "pending", 10)
+        live(own, made[0])
+    except (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException):
+        pass
+    if own.daemons["cayd"].poll() is None:
+        own.kill_daemon("cayd")
+    del own.env["CAY_FAULT"]
+    own.start_cayd()
+    for box in made:  # acknowledged: it is there, or its end has a reason
+        wait_for("it to settle", lambda: own.get(box)["state"] not in ("pending", "ending"), 15)
+        got = own.get(box)
+        assert got["state"] in ("running", "paused") or got["end"]["reason"]
+    _, again = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"]},
+                    {"Idempotency-Key": "once"})
+    if made:
+        assert again["id"] == made[0]
+    wait_for("fsck to find nothing", lambda: not fsck(own), 5)
+    before = len(numbers(own, bystander, counting))
+    wait_for("the bystander to go on", lambda: len(numbers(own, bystander, counting)) > before, 5)
+    for row in own.call("GET", "/v1/sandboxes?state=live")["sandboxes"]:
+        own.delete(row["id"])
+    clean(own)
+    own.kill_daemon("cayd")
+    assert integrity(own) == "ok"
+
+
+def test_daemons_killed_at_random_under_load(own):
+    """No acknowledged operation is lost, no running command is disturbed, no count lost."""
+    rounds = 100 if os.environ.get("CAY_FULL") else 12
+    boxes = {}
+    for _ in range(8):
+        box = own.create("tiny")
+        boxes[box] = own.exec_detached(box, COUNT)
+    pids = {box: own.pid_1(box) for box in boxes}
+    acknowledged, deleted = set(), set()
+    for n in range(rounds):
+        names = (["cayd"], ["cay-keeper"], ["cay-keeper", "cayd"])[n % 3]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            def work(i):
+                try:
+                    box = own.create("tiny", name=f"load-{n}-{i}")
+                    acknowledged.add(box)
+                    if i % 2:
+                        own.delete(box)
+                        deleted.add(box)
+                except (OSError, ApiError, cay.http.client.HTTPException):
+                    pass
+            jobs = [pool.submit(work, i) for i in range(6)]
+            time.sleep(0.005 * (n % 9))  # the kill falls somewhere in the work
+            restart(own, *names)
+            concurrent.futures.wait(jobs)
+    for box in acknowledged:
+        state = own.get(box)
+        assert state["state"] in ("running", "terminated", "failed", "ending") and (state["state"] == "running" or state["end"])
+        assert box not in deleted or state["state"] == "terminated"
+    for box, counting in boxes.items():
+        assert own.pid_1(box) == pids[box]
+        got = numbers(own, box, counting)
+        assert got == list(range(got[0], got[0] + len(got)))
+    for row in own.call("GET", "/v1/sandboxes?state=live&limit=1000")["sandboxes"]:
+        own.delete(row["id"])
+    clean(own)
+
+
+def test_delete_is_quick_whatever_runs_inside(daemon):
+    hard = {"a fork bomb": "f() { f | f & }; f", "stopped": "kill -STOP $$", "deaf": "trap '' TERM INT HUP; while :; do :; done",
+            "many": "for i in $(seq 100); do sleep 100 & done; wait"}
+    for what, line in hard.items():
+        box = daemon.create("tiny", limits={"pids": 200})
+        daemon.exec_detached(box, ["sh", "-c", line])
+        time.sleep(0.2)  # let it get going
+        begin = time.monotonic()
+        daemon.delete(box)
+        assert time.monotonic() - begin < 1, what
+    nothing_is_left(daemon)
