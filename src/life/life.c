@@ -53,6 +53,11 @@ void life_wake(struct life *l)
 	l->busy = 0;
 }
 
+static bool is_up(const struct life *l)
+{
+	return l->state == SB_RUNNING || l->state == SB_PAUSED;
+}
+
 static bool idles(const struct life *l)
 {
 	return l->state == SB_RUNNING && l->idle_ns != LIFE_NEVER && !l->busy;
@@ -96,7 +101,7 @@ static void end(struct life_out *out, unsigned reason, bool failed)
 	out->next.reason = (uint8_t)reason;
 	out->next.failed = failed;
 	become(out, SB_ENDING);
-	out->sync = true;
+	out->sync = true; /* or it comes back to life after a crash */
 	if (!is_busy(&out->next))
 		begin(out, DO_REMOVE);
 }
@@ -160,12 +165,13 @@ static void made(struct life_out *out, const struct life_event *ev, uint64_t now
 	}
 }
 
-static enum life_effect as_it_says(const struct life *l)
-{
-	if (l->state == SB_PAUSED)
-		return DO_FREEZE;
-	return l->state == SB_RUNNING ? DO_THAW : DO_REMOVE;
-}
+/* What makes it so, where an act may or may not have happened. */
+static const enum life_effect as_it_says[SB_NUM_STATES] = {
+	[SB_PENDING] = DO_REMOVE,
+	[SB_RUNNING] = DO_THAW,
+	[SB_PAUSED] = DO_FREEZE,
+	[SB_ENDING] = DO_REMOVE,
+};
 
 /* State is set only after the act; what may or may not have happened is undone by
  * asking for what the state says. */
@@ -177,7 +183,7 @@ static void froze(struct life_out *out, const struct life_event *ev, uint64_t no
 
 	out->tell = true;
 	if (ev->outcome == LIFE_UNKNOWN) {
-		begin(out, as_it_says(l));
+		begin(out, as_it_says[l->state]);
 	} else if (ev->outcome == LIFE_FAILED && !turns) {
 		try_later(l, now);
 	} else if (ev->outcome == LIFE_OK) {
@@ -186,7 +192,7 @@ static void froze(struct life_out *out, const struct life_event *ev, uint64_t no
 			return;
 		l->active_ns = l->saved_ns = now;
 		become(out, paused ? SB_RUNNING : SB_PAUSED);
-		out->sync = true;
+		out->sync = true; /* who hears it, finds it so after a crash */
 	}
 }
 
@@ -204,7 +210,7 @@ static void done(struct life_out *out, const struct life_event *ev, uint64_t now
 		begin(out, DO_REMOVE);
 	else if (l->state == SB_PENDING)
 		made(out, ev, now);
-	else if (ev->effect == DO_FREEZE || ev->effect == DO_THAW)
+	else if (is_up(l) && (ev->effect == DO_FREEZE || ev->effect == DO_THAW))
 		froze(out, ev, now);
 	else if (ev->effect == DO_ENTRY && ev->outcome != LIFE_OK)
 		end(out, END_START_FAILED, true);
@@ -231,7 +237,7 @@ static void extend(struct life_out *out, uint64_t until, uint64_t now)
 		return;
 	}
 	out->next.expires_ns = until;
-	out->journal = out->sync = out->tell = true;
+	out->tell = out->journal = out->sync = true;
 }
 
 static void moved(struct life_out *out, bool enter, uint64_t now)
@@ -258,7 +264,7 @@ static void due(struct life_out *out, uint64_t now)
 	else if (idles(l) && now >= later(l->active_ns, l->idle_ns))
 		end(out, END_IDLE, false);
 	else if (now >= l->retry_ns)
-		begin(out, as_it_says(l));
+		begin(out, as_it_says[l->state]);
 }
 
 /* It lived on without us.  Where the act was done and the state was not written, the
@@ -270,7 +276,7 @@ static void adopted(struct life_out *out, const struct life_facts *f, uint64_t n
 
 	l->active_ns = now; /* what went on inside meanwhile, nobody counted */
 	if (f->frozen != paused)
-		begin(out, as_it_says(l));
+		begin(out, as_it_says[l->state]);
 	else if (!paused && l->entry && !f->entered)
 		begin(out, DO_ENTRY);
 }
@@ -294,7 +300,7 @@ static void found(struct life_out *out, const struct life_facts *f, uint64_t now
 		make_anew(out);
 	else if (!alive || f->started_ns != l->started_ns)
 		end(out, END_NODE_LOST, true);
-	if (l->state < SB_ENDING && l->state != SB_PENDING)
+	if (is_up(l))
 		adopted(out, f, now);
 }
 

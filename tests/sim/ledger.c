@@ -4,8 +4,9 @@
 #include "sim.h"
 
 static const char *const effect_names[DO_NUM] = {
-	[DO_NOTHING] = "",    [DO_PREPARE] = "prepare", [DO_START] = "start", [DO_CLAIM] = "claim",
-	[DO_ENTRY] = "entry", [DO_FREEZE] = "freeze",   [DO_THAW] = "thaw",   [DO_REMOVE] = "remove",
+	[DO_NOTHING] = "",    [DO_PREPARE] = "prepare", [DO_START] = "start",
+	[DO_CLAIM] = "claim", [DO_ENTRY] = "entry",     [DO_FREEZE] = "freeze",
+	[DO_THAW] = "thaw",   [DO_REMOVE] = "remove",
 };
 static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",     [LIFE_END] = "end",
@@ -42,9 +43,15 @@ static bool may_begin(const struct life *l, enum life_effect effect)
 static void on_act(void *arg, const struct runner_row *row, enum life_effect effect, uint64_t call)
 {
 	struct sim *s = arg;
+	unsigned slot = world_slot(&row->life.id);
 
-	sim_note(s, world_slot(&row->life.id), "  begin", effect_names[effect], row->life.generation);
+	sim_note(s, slot, "  begin", effect_names[effect], row->life.generation);
 	s->tally->effects[effect]++;
+	for (unsigned i = 0; i < s->w.n_calls; i++)
+		if (s->w.calls[i].slot == slot && !s->w.calls[i].answered &&
+		    (s->w.calls[i].effect == effect ||
+		     (world_is_keepers(effect) && world_is_keepers(s->w.calls[i].effect))))
+			world_break(&s->w, slot, "two effects at once");
 	world_call(&s->w, row, effect, call);
 }
 
@@ -97,24 +104,24 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 	case END_TTL:
 		return now < before->expires_ns ? "ended before its time" : NULL;
 	case END_IDLE:
-		return g->busy || now - g->active_ns < before->idle_ns ? "ended as idle, is not" :
-									  NULL;
+		return g->busy || now - g->active_ns < before->idle_ns ? "ended as idle, is not"
+								       : NULL;
 	case END_EVICTED:
 		return ev->kind == LIFE_END ? NULL : "nobody wanted it ended";
 	case END_KILLED:
-		return ev->kind == LIFE_GONE && g->died == before->generation ?
-			       NULL :
-			       "its PID 1 did not die by itself";
+		return ev->kind == LIFE_GONE && g->died == before->generation
+			       ? NULL
+			       : "its PID 1 did not die by itself";
 	case END_EXIT:
-		return g->exited && before->on_exit == ON_EXIT_END ? NULL :
-								      "its entrypoint has not ended";
+		return g->exited && before->on_exit == ON_EXIT_END ? NULL
+								   : "its entrypoint has not ended";
 	case END_START_FAILED:
-		return g->failed == before->generation || before->generation == LIFE_GENERATIONS ?
-			       NULL :
-			       "failed, and nothing had";
+		return g->failed == before->generation || before->generation == LIFE_GENERATIONS
+			       ? NULL
+			       : "failed, and nothing had";
 	case END_NODE_LOST:
-		if (ev->kind == LIFE_FACTS && (s->w.rows[slot].boot != s->w.boot ||
-					       !lives(s, slot, before->generation)))
+		if (ev->kind == LIFE_FACTS &&
+		    (s->w.rows[slot].boot != s->w.boot || !lives(s, slot, before->generation)))
 			return NULL;
 		return "taken for lost, and it lives";
 	case END_SIGNAL:
@@ -230,6 +237,8 @@ void ledger_check(struct sim *s)
 		unsigned slot = world_slot(&l->id);
 		const struct ledger *g = &s->ledger[slot];
 
+		if (l->state < SB_ENDING && s->r.boxes[i].row.boot != s->w.boot)
+			world_break(&s->w, slot, "goes on after a reboot");
 		if (l->state < SB_ENDING && l->expires_ns < LIFE_NEVER - SIM_SWEEP_NS &&
 		    now > l->expires_ns + SIM_SWEEP_NS)
 			world_break(&s->w, slot, "lives past its deadline");
@@ -269,8 +278,8 @@ void ledger_check_settled(struct sim *s)
 		if (!lives(s, slot, l->generation) || !f->claimed)
 			world_break(&s->w, slot, "said to live, and does not");
 		if (f->frozen != (l->state == SB_PAUSED))
-			world_break(&s->w, slot, f->frozen ? "runs, and stands still" :
-							      "paused, and moves");
+			world_break(&s->w, slot,
+				    f->frozen ? "runs, and stands still" : "paused, and moves");
 		if (l->entry && !f->entered)
 			world_break(&s->w, slot, "its entrypoint was forgotten");
 		if (l->entry && f->exited && l->on_exit == ON_EXIT_END)
@@ -280,13 +289,16 @@ void ledger_check_settled(struct sim *s)
 
 void ledger_check_empty(struct sim *s)
 {
+	uint64_t strange = 0;
+
 	for (unsigned i = 0; i < s->n_created; i++) {
 		if (s->w.has_row[i] && !life_over(&s->w.rows[i].life))
 			world_break(&s->w, i, "does not end");
 		if (s->w.facts[i].dir && !s->w.facts[i].alien)
 			world_break(&s->w, i, "something of it is left");
 	}
-	/* low ranges are our own; strangers have theirs at the other end */
-	if (s->r.ranges & ((UINT64_C(1) << (RUNNER_RANGES - WORLD_SLOTS)) - 1))
+	for (unsigned i = 0; i < WORLD_SLOTS; i++)
+		strange |= UINT64_C(1) << world_strange_range(i);
+	if (s->r.ranges & ~strange)
 		world_break(&s->w, 0, "an id range was not given back");
 }

@@ -34,7 +34,8 @@ struct runner_ops {
 	/* Ask for a write; the numbers grow, and become durable in their order. */
 	uint64_t (*write)(void *arg, const struct runner_row *row);
 	/* Begin an effect; runner_done() with this number follows, at least once. */
-	void (*act)(void *arg, const struct runner_row *row, enum life_effect effect, uint64_t call);
+	void (*act)(void *arg, const struct runner_row *row, enum life_effect effect,
+		    uint64_t call);
 	/* Whoever waits for it may hear this much; `step` is the one that said so. */
 	void (*tell)(void *arg, const struct life *l, uint64_t step);
 	/* Ask PID 1 whether it is claimed and has its entrypoint. */
@@ -77,8 +78,7 @@ struct runner {
 CAY_MUST_CHECK int runner_create(struct runner *r, const struct life *l);
 enum cay_code runner_event(struct runner *r, const struct id *id, const struct life_event *ev);
 /* An effect is over, or is said to be: a number that is not open is nobody's. */
-void runner_done(struct runner *r, const struct id *id, uint64_t call,
-		 const struct life_event *ev);
+void runner_done(struct runner *r, const struct id *id, uint64_t call, const struct life_event *ev);
 /* Writes up to this number are durable. */
 void runner_durable(struct runner *r, uint64_t number);
 /* Every deadline that has come. */

@@ -84,8 +84,7 @@ static bool create(struct sim *s)
 		     one_in(s, 2) ? LIFE_NEVER : span(s), max);
 	l.entry = one_in(s, 2);
 	l.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP;
-	s->ledger[slot].ceiling_ns =
-		max == LIFE_NEVER ? LIFE_NEVER : s->w.clk.boot + max;
+	s->ledger[slot].ceiling_ns = max == LIFE_NEVER ? LIFE_NEVER : s->w.clk.boot + max;
 	s->n_created++;
 	return runner_create(&s->r, &l) == 0;
 }
@@ -274,7 +273,7 @@ static unsigned list(const struct world *w, struct runner_fact *ret)
 
 		if (f->dir)
 			ret[n++] = (struct runner_fact){ world_id(i), f->generation, f->started_ns,
-							 f->range,    f->alive,	     f->has_range,
+							 f->range,    f->alive,      f->has_range,
 							 f->frozen };
 	}
 	return n;
@@ -331,8 +330,8 @@ static bool leaps(struct sim *s)
 
 static bool wall_jumps(struct sim *s)
 {
-	s->w.clk.wall = one_in(s, 2) ? s->w.clk.wall + 10 * YEAR_NS :
-				       s->w.clk.wall % (10 * YEAR_NS);
+	s->w.clk.wall =
+		one_in(s, 2) ? s->w.clk.wall + 10 * YEAR_NS : s->w.clk.wall % (10 * YEAR_NS);
 	return true;
 }
 

@@ -22,15 +22,15 @@ struct note {
 
 /* What one sandbox owes, and what has happened to it. */
 struct ledger {
-	bool accepted;          /* told so */
-	bool ended;             /* told so, with this reason */
+	bool accepted; /* told so */
+	bool ended;    /* told so, with this reason */
 	uint8_t reason;
 	uint64_t ceiling_ns;
 	uint64_t active_ns;
 	unsigned busy;
-	uint64_t must;          /* the write that must be durable before anybody hears of it */
-	uint64_t birth;         /* of the PID 1 that runs */
-	uint64_t died, failed;  /* generation whose PID 1 died, in which an effect failed */
+	uint64_t must;         /* the write that must be durable before anybody hears of it */
+	uint64_t birth;        /* of the PID 1 that runs */
+	uint64_t died, failed; /* generation whose PID 1 died, in which an effect failed */
 	bool exited;
 };
 

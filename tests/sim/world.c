@@ -239,6 +239,13 @@ void world_exit(struct world *w, unsigned slot, unsigned code)
 	world_news(w, slot, LIFE_EXITED);
 }
 
+/* Those that were always there are in the way of who forgets them; others are not, or
+ * one that came while cayd was away would clash with what cayd has promised. */
+uint32_t world_strange_range(unsigned slot)
+{
+	return slot < RUNNER_BOXES ? RUNNER_RANGES - 1 - slot : 1 + slot - RUNNER_BOXES;
+}
+
 void world_replace(struct world *w, unsigned slot, bool same_generation)
 {
 	struct fact *f = &w->facts[slot];
@@ -255,7 +262,7 @@ void world_replace(struct world *w, unsigned slot, bool same_generation)
 			    .alien = !same_generation,
 			    .generation = generation + (same_generation ? 0 : 100),
 			    .has_range = true,
-			    .range = RUNNER_RANGES - 1 - slot,
+			    .range = world_strange_range(slot),
 			    .birth = ++w->births,
 			    .started_ns = w->rows[slot].life.started_ns + 7 * TICK_NS };
 }

@@ -94,6 +94,7 @@ void world_die(struct world *w, unsigned slot);
 void world_exit(struct world *w, unsigned slot, unsigned code);
 void world_news(struct world *w, unsigned slot, enum life_kind kind);
 /* In the place of what died, somebody else's: another generation, or another PID 1. */
+uint32_t world_strange_range(unsigned slot);
 void world_replace(struct world *w, unsigned slot, bool same_generation);
 void world_reboot(struct world *w);
 /* What must hold of it after every step. */

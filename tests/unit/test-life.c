@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "life/life.h"
+#include "unit.h"
+
+#define AT(s) ((uint64_t)(s) * NS_PER_S)
+#define BIT(n) (1u << (n))
+
+static struct life fresh(uint64_t ttl, uint64_t idle, uint64_t max)
+{
+	return life_new(&(struct id){ .noun = ID_SANDBOX }, AT(100), ttl, idle, max);
+}
+
+/* A step that is taken; what to do about it. */
+static enum life_effect take(struct life *l, struct life_event ev, uint64_t now)
+{
+	struct life_out out;
+
+	life_step(l, &ev, now, &out);
+	assert_int_equal(out.refused, CAY_OK);
+	*l = out.next;
+	return out.effect;
+}
+
+static enum cay_code refusal(const struct life *l, struct life_event ev, uint64_t now)
+{
+	struct life_out out;
+
+	life_step(l, &ev, now, &out);
+	return out.refused;
+}
+
+static struct life_event done(const struct life *l, enum life_outcome outcome)
+{
+	return (struct life_event){ .kind = LIFE_DONE,
+				    .effect = l->doing,
+				    .generation = l->generation,
+				    .outcome = outcome,
+				    .started_ns = AT(7) };
+}
+
+static struct life running(uint64_t ttl, uint64_t idle, uint64_t max)
+{
+	struct life l = fresh(ttl, idle, max);
+
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100)),
+			 DO_PREPARE);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_START);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_CLAIM);
+	assert_int_equal(l.state, SB_PENDING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_NOTHING);
+	assert_int_equal(l.state, SB_RUNNING);
+	assert_int_equal(l.started_ns, AT(7));
+	return l;
+}
+
+static void from_create_to_delete(void **)
+{
+	struct life l = running(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+
+	assert_true(life_due(&l) == LIFE_NEVER);
+	assert_int_equal(
+		take(&l, (struct life_event){ .kind = LIFE_END, .reason = END_KILLED }, AT(101)),
+		DO_REMOVE);
+	assert_int_equal(l.state, SB_ENDING);
+	/* the first reason stays */
+	assert_int_equal(
+		take(&l, (struct life_event){ .kind = LIFE_END, .reason = END_TTL }, AT(102)),
+		DO_NOTHING);
+	/* what cannot be removed is tried again, later each time */
+	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(102)), DO_NOTHING);
+	assert_true(life_due(&l) == AT(102) + 100 * NS_PER_MS);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, life_due(&l)),
+			 DO_REMOVE);
+	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(103)), DO_NOTHING);
+	assert_true(life_due(&l) == AT(103) + 200 * NS_PER_MS);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, life_due(&l)),
+			 DO_REMOVE);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(104)), DO_NOTHING);
+	assert_int_equal(l.state, SB_TERMINATED);
+	assert_int_equal(l.reason, END_KILLED);
+}
+
+static void pause_and_resume(void **)
+{
+	struct life l = running(LIFE_NEVER, AT(10), LIFE_NEVER);
+	struct life_event pause = { .kind = LIFE_PAUSE }, resume = { .kind = LIFE_RESUME };
+
+	assert_int_equal(take(&l, resume, AT(101)), DO_NOTHING); /* it is so already */
+	assert_int_equal(take(&l, pause, AT(101)), DO_FREEZE);
+	assert_int_equal(l.state, SB_RUNNING); /* only after the act */
+	assert_int_equal(refusal(&l, resume, AT(101)), CAY_E_STATE);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(101)), DO_NOTHING);
+	assert_int_equal(l.state, SB_PAUSED);
+	assert_true(life_due(&l) == LIFE_NEVER); /* standing still is not idling */
+	assert_int_equal(take(&l, resume, AT(500)), DO_THAW);
+	/* nobody knows: what the state says is asked for, until it is so */
+	assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(500)), DO_FREEZE);
+	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(500)), DO_NOTHING);
+	assert_int_equal(refusal(&l, resume, AT(500)), CAY_E_STATE);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, AT(501)), DO_FREEZE);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(501)), DO_NOTHING);
+	assert_int_equal(l.state, SB_PAUSED);
+	assert_int_equal(take(&l, resume, AT(502)), DO_THAW);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(502)), DO_NOTHING);
+	assert_int_equal(l.state, SB_RUNNING);
+	assert_true(life_due(&l) == AT(512));
+}
+
+static void its_time_is_up(void **)
+{
+	struct life l = running(AT(60), LIFE_NEVER, AT(100));
+	struct life_event due = { .kind = LIFE_DUE }, extend = { .kind = LIFE_EXTEND };
+
+	assert_true(life_due(&l) == AT(160));
+	assert_int_equal(take(&l, due, AT(160) - 1), DO_NOTHING);
+	extend.until_ns = AT(200) + 1;
+	assert_int_equal(refusal(&l, extend, AT(150)), CAY_E_INVALID); /* its ceiling */
+	extend.until_ns = AT(150);
+	assert_int_equal(refusal(&l, extend, AT(150)), CAY_E_INVALID); /* not later */
+	extend.until_ns = AT(200);
+	assert_int_equal(take(&l, extend, AT(150)), DO_NOTHING);
+	assert_true(life_due(&l) == AT(200));
+	assert_int_equal(take(&l, due, AT(200)), DO_REMOVE);
+	assert_int_equal(l.reason, END_TTL);
+	assert_false(l.failed);
+	assert_int_equal(refusal(&l, extend, AT(199)), CAY_E_STATE);
+	/* a length that is longer than the ceiling is cut */
+	l = fresh(AT(500), LIFE_NEVER, AT(100));
+	assert_true(l.expires_ns == AT(200));
+	/* and no length is longer than for ever */
+	l = fresh(LIFE_NEVER - 1, LIFE_NEVER - 1, LIFE_NEVER);
+	assert_true(l.expires_ns == LIFE_NEVER && life_due(&l) == LIFE_NEVER);
+}
+
+static void who_is_busy_is_not_idle(void **)
+{
+	struct life l = running(LIFE_NEVER, AT(10), LIFE_NEVER);
+	struct life_event enter = { .kind = LIFE_ENTER }, leave = { .kind = LIFE_LEAVE };
+	struct life_event due = { .kind = LIFE_DUE };
+	struct life_out out;
+
+	assert_true(life_due(&l) == AT(110));
+	(void)take(&l, enter, AT(105));
+	(void)take(&l, enter, AT(106));
+	assert_true(life_due(&l) == LIFE_NEVER);
+	(void)take(&l, leave, AT(107));
+	assert_int_equal(take(&l, due, AT(1000)), DO_NOTHING);
+	/* the last one left; that is written down, but not every time */
+	life_step(&l, &leave, AT(1000), &out);
+	assert_true(out.journal && !out.sync);
+	l = out.next;
+	life_step(&l, &enter, AT(1000) + NS_PER_MS, &out);
+	assert_false(out.journal);
+	assert_true(life_due(&l) == AT(1010));
+	assert_int_equal(take(&l, due, AT(1010)), DO_REMOVE);
+	assert_int_equal(l.reason, END_IDLE);
+}
+
+static void late_and_double_outcomes_are_nothing(void **)
+{
+	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER), before;
+	struct life_event late;
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100));
+	late = done(&l, LIFE_OK);
+	assert_int_equal(take(&l, late, AT(100)), DO_START);
+	before = l;
+	assert_int_equal(take(&l, late, AT(100)), DO_NOTHING); /* another effect */
+	assert_int_equal(l.doing, before.doing);
+	late = done(&l, LIFE_OK);
+	late.generation--;
+	assert_int_equal(take(&l, late, AT(100)), DO_NOTHING); /* another generation */
+	assert_int_equal(l.doing, before.doing);
+	assert_int_equal(l.started_ns, 0);
+	/* the end does not wait for a claim, and forgets it */
+	(void)take(&l, done(&l, LIFE_OK), AT(100));
+	late = done(&l, LIFE_OK);
+	assert_int_equal(late.effect, DO_CLAIM);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_END }, AT(101)), DO_REMOVE);
+	assert_int_equal(take(&l, late, AT(102)), DO_NOTHING);
+	assert_int_equal(l.doing, DO_REMOVE);
+	assert_int_equal(l.state, SB_ENDING);
+}
+
+static void what_was_cut_off_is_made_anew(void **)
+{
+	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+	struct life_event gone = { .kind = LIFE_GONE, .reason = END_KILLED };
+	struct life_out out;
+
+	(void)take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100));
+	for (uint64_t i = 1; i < LIFE_GENERATIONS; i++) {
+		struct life_event e;
+
+		assert_int_equal(l.generation, i);
+		assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_START);
+		assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_CLAIM);
+		assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(100)), DO_REMOVE);
+		/* we kill it ourselves */
+		gone.generation = i;
+		assert_int_equal(take(&l, gone, AT(100)), DO_NOTHING);
+		assert_int_equal(l.state, SB_PENDING);
+		e = done(&l, LIFE_OK);
+		life_step(&l, &e, AT(100), &out);
+		assert_true(out.effect == DO_PREPARE && out.sync && out.journal);
+		l = out.next;
+	}
+	/* four times is enough */
+	assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(100)), DO_REMOVE);
+	assert_int_equal(l.state, SB_ENDING);
+	assert_true(l.reason == END_START_FAILED && l.failed);
+}
+
+static void an_entrypoint_decides(void **)
+{
+	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+	struct life_event exited = { .kind = LIFE_EXITED, .code = 3 };
+
+	l.entry = true;
+	(void)take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100));
+	(void)take(&l, done(&l, LIFE_OK), AT(100));
+	(void)take(&l, done(&l, LIFE_OK), AT(100));
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_ENTRY);
+	assert_int_equal(l.state, SB_RUNNING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_NOTHING);
+	assert_int_equal(take(&l, exited, AT(101)), DO_NOTHING);
+	l.on_exit = ON_EXIT_END;
+	assert_int_equal(take(&l, exited, AT(101)), DO_REMOVE);
+	assert_true(l.reason == END_EXIT && l.failed);
+}
+
+/* What is found after a restart, and what comes of it. */
+static void after_a_restart(void **)
+{
+	static const struct {
+		uint8_t state, entry;
+		struct life_facts facts;
+		uint8_t next, effect, reason;
+	} rows[] = {
+		/* state, entry, facts: same_boot, there, answers, entered, frozen, start, n */
+		{ SB_PENDING, 0, { true }, SB_PENDING, DO_REMOVE, 0 },
+		{ SB_PENDING, 0, { true, true, 0, 0, 0, AT(7), 1 }, SB_PENDING, DO_REMOVE, 0 },
+		{ SB_PENDING, 0, { true, true, true, 0, 0, AT(7), 1 }, SB_RUNNING, 0, 0 },
+		{ SB_PENDING, 1, { true, true, true, 0, 0, AT(7), 1 }, SB_RUNNING, DO_ENTRY, 0 },
+		{ SB_PENDING, 1, { true, true, true, true, 0, AT(7), 1 }, SB_RUNNING, 0, 0 },
+		{ SB_PENDING, 1, { true, true, 0, 0, true, AT(7), 1 }, SB_RUNNING, DO_THAW, 0 },
+		{ SB_PENDING, 0, { true, false, true, 0, 0, AT(7), 1 }, SB_PENDING, DO_REMOVE, 0 },
+		{ SB_PENDING, 0, { false }, SB_ENDING, DO_REMOVE, END_NODE_LOST },
+		{ SB_RUNNING, 0, { true, true, true, 0, 0, AT(7), 1 }, SB_RUNNING, 0, 0 },
+		{ SB_RUNNING, 1, { true, true, false, 0, true, AT(7), 1 }, SB_RUNNING, DO_THAW, 0 },
+		{ SB_RUNNING,
+		  0,
+		  { true, true, true, 0, 0, AT(8), 1 },
+		  SB_ENDING,
+		  DO_REMOVE,
+		  END_NODE_LOST },
+		{ SB_RUNNING,
+		  0,
+		  { true, true, 0, 0, 0, 0, 0 },
+		  SB_ENDING,
+		  DO_REMOVE,
+		  END_NODE_LOST },
+		{ SB_RUNNING, 0, { false }, SB_ENDING, DO_REMOVE, END_NODE_LOST },
+		{ SB_PAUSED, 1, { true, true, 0, 0, true, AT(7), 1 }, SB_PAUSED, 0, 0 },
+		{ SB_PAUSED, 1, { true, true, true, true, 0, AT(7), 1 }, SB_PAUSED, DO_FREEZE, 0 },
+		{ SB_ENDING, 0, { true }, SB_ENDING, DO_REMOVE, 0 },
+		{ SB_ENDING, 0, { false }, SB_ENDING, DO_REMOVE, 0 },
+		{ SB_TERMINATED, 0, { false }, SB_TERMINATED, 0, 0 },
+		{ SB_FAILED, 0, { true, true, true, 0, 0, AT(7), 1 }, SB_FAILED, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct life l = fresh(LIFE_NEVER, AT(10), LIFE_NEVER);
+		struct life_event ev = { .kind = LIFE_FACTS, .facts = rows[i].facts };
+		struct life_out out;
+
+		l.state = rows[i].state;
+		l.entry = rows[i].entry;
+		l.started_ns = rows[i].state == SB_PENDING ? 0 : AT(7);
+		life_wake(&l);
+		life_step(&l, &ev, AT(5000), &out);
+		row_check(i, out.next.state == rows[i].next);
+		row_check(i, out.effect == (enum life_effect)rows[i].effect);
+		row_check(i, out.next.state != SB_ENDING || out.next.reason == rows[i].reason);
+		/* idleness begins anew */
+		row_check(i, out.next.state != SB_RUNNING || life_due(&out.next) == AT(5010));
+	}
+}
+
+static bool same(const struct life *a, const struct life *b)
+{
+	return a->generation == b->generation && a->expires_ns == b->expires_ns &&
+	       a->ceiling_ns == b->ceiling_ns && a->active_ns == b->active_ns &&
+	       a->saved_ns == b->saved_ns && a->started_ns == b->started_ns &&
+	       a->state == b->state && a->reason == b->reason && a->failed == b->failed &&
+	       a->doing == b->doing && a->tries == b->tries && a->retry_ns == b->retry_ns &&
+	       a->busy == b->busy;
+}
+
+static void check_step(const struct life *l, const struct life_event *ev, size_t row)
+{
+	static const unsigned may[SB_NUM_STATES] = {
+		[SB_PENDING] = BIT(DO_PREPARE) | BIT(DO_START) | BIT(DO_CLAIM) | BIT(DO_REMOVE),
+		[SB_RUNNING] = BIT(DO_ENTRY) | BIT(DO_FREEZE) | BIT(DO_THAW),
+		[SB_PAUSED] = BIT(DO_FREEZE) | BIT(DO_THAW),
+		[SB_ENDING] = BIT(DO_REMOVE),
+	};
+	struct life_out out;
+
+	life_step(l, ev, AT(200), &out); /* asserts its own table of states */
+	row_check(row, !life_over(l) || same(l, &out.next));
+	row_check(row, !life_over(l) || (!out.effect && !out.journal && !out.tell));
+	row_check(row, !out.refused || (same(l, &out.next) && !out.effect && !out.journal));
+	row_check(row, !out.effect || may[out.next.state] & BIT(out.effect));
+	row_check(row, !out.effect || out.next.doing == out.effect);
+	row_check(row, !out.sync || out.journal);
+	row_check(row, out.next.state == l->state || (out.journal && out.tell));
+	row_check(row, out.next.generation >= l->generation);
+	row_check(row, l->state < SB_ENDING ||
+			       (out.next.reason == l->reason && out.next.failed == l->failed));
+	row_check(row, out.next.expires_ns <= out.next.ceiling_ns);
+}
+
+/* Every state, effect under way, kind of event and outcome, also those that cannot
+ * meet: whatever a caller does, it asserts nothing and what is over stays. */
+static void every_combination(void **)
+{
+	size_t row = 0;
+
+	for (unsigned n = 0; n < SB_NUM_STATES * DO_NUM * LIFE_KINDS * DO_NUM * 3 * 64;
+	     n++, row++) {
+		unsigned at = n;
+		struct life l = fresh(AT(90), AT(80), AT(110));
+		struct life_event ev = { .until_ns = AT(205), .reason = END_EVICTED };
+		unsigned bits = at % 64;
+
+		at /= 64;
+		ev.outcome = (enum life_outcome)(at % 3), at /= 3;
+		ev.effect = (enum life_effect)(at % DO_NUM), at /= DO_NUM;
+		ev.kind = (enum life_kind)(at % LIFE_KINDS), at /= LIFE_KINDS;
+		l.doing = (uint8_t)(at % DO_NUM), at /= DO_NUM;
+		l.state = (uint8_t)at;
+		l.generation = bits & 1 ? 2 : LIFE_GENERATIONS;
+		ev.generation = bits & 2 ? l.generation : 1;
+		l.retry_ns = bits & 4 && l.doing == DO_NOTHING ? AT(150) : LIFE_NEVER;
+		l.entry = bits & 8;
+		l.busy = bits & 8;
+		l.started_ns = bits & 16 ? AT(7) : 0;
+		l.expires_ns = bits & 32 ? AT(190) : AT(210);
+		ev.facts = (struct life_facts){ .same_boot = bits & 1,
+						.there = bits & 2,
+						.answers = bits & 4,
+						.frozen = bits & 8,
+						.started_ns = AT(7),
+						.processes = bits >> 5 };
+		check_step(&l, &ev, row);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(from_create_to_delete),
+		cmocka_unit_test(pause_and_resume),
+		cmocka_unit_test(its_time_is_up),
+		cmocka_unit_test(who_is_busy_is_not_idle),
+		cmocka_unit_test(late_and_double_outcomes_are_nothing),
+		cmocka_unit_test(what_was_cut_off_is_made_anew),
+		cmocka_unit_test(an_entrypoint_decides),
+		cmocka_unit_test(after_a_restart),
+		cmocka_unit_test(every_combination),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
