@@ -56,8 +56,8 @@ bench: build/gcc build/images/base ## measure, write build/bench.json, print a t
 	@dev/bench build/gcc $(ONLY)
 
 full: export CAY_FULL := 1
-full: build/gcc ## integration and attack suites at full size
-	@dev/check build/gcc integration,attack
+full: build/gcc ## sim, integration and attack suites at full size
+	@dev/check build/gcc sim,integration,attack
 
 bench-full: export CAY_FULL := 1
 bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory

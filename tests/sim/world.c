@@ -249,10 +249,12 @@ uint32_t world_strange_range(unsigned slot)
 void world_replace(struct world *w, unsigned slot, bool same_generation)
 {
 	struct fact *f = &w->facts[slot];
-	uint64_t generation = w->rows[slot].life.generation;
+	struct life l = {};
 
 	if (f->alien)
 		return;
+	if (slot < RUNNER_BOXES)
+		l = w->rows[slot].life;
 	kill_all(w, slot);
 	*f = (struct fact){ .dir = true,
 			    .record = true,
@@ -260,11 +262,11 @@ void world_replace(struct world *w, unsigned slot, bool same_generation)
 			    .claimed = true,
 			    .entered = true,
 			    .alien = !same_generation,
-			    .generation = generation + (same_generation ? 0 : 100),
+			    .generation = l.generation + (same_generation ? 0 : 100),
 			    .has_range = true,
 			    .range = world_strange_range(slot),
 			    .birth = ++w->births,
-			    .started_ns = w->rows[slot].life.started_ns + 7 * TICK_NS };
+			    .started_ns = l.started_ns + 7 * TICK_NS };
 }
 
 void world_reboot(struct world *w)
