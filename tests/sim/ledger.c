@@ -66,6 +66,7 @@ static void on_tell(void *arg, const struct life *l, uint64_t step)
 	if (s->must[step % SIM_STEPS_KEPT] > s->w.committed)
 		world_break(&s->w, slot, "told before it was durable");
 	g->accepted = true;
+	g->known = g->known || l->state == SB_RUNNING;
 	if (l->state == SB_RUNNING && f->alive && f->birth == g->birth)
 		s->w.promised[slot] = true;
 	if (l->state < SB_ENDING)
@@ -173,7 +174,11 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	if (before->state == SB_PENDING && next->state == SB_RUNNING)
 		g->birth = s->w.facts[slot].birth;
 	s->tally->kinds[ev->kind]++;
-	s->tally->anew += next->generation != before->generation;
+	if (next->generation != before->generation) {
+		s->tally->anew++;
+		s->tally->emptied += g->known;
+		g->known = false;
+	}
 }
 
 static void on_look(void *arg, const struct life *before, const struct life_event *ev,

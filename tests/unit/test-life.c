@@ -328,7 +328,7 @@ static void every_combination(void **)
 {
 	size_t row = 0;
 
-	for (unsigned n = 0; n < SB_NUM_STATES * DO_NUM * LIFE_KINDS * DO_NUM * 3 * 64;
+	for (unsigned n = 0; n < 64u * 3 * DO_NUM * LIFE_KINDS * DO_NUM * SB_NUM_STATES;
 	     n++, row++) {
 		unsigned at = n;
 		struct life l = fresh(AT(90), AT(80), AT(110));
