@@ -189,8 +189,8 @@ static void follow(struct cayd *c, struct request *rq, const struct follower *li
 	struct follower *f = malloc(sizeof(*f));
 	const struct kept *first = &c->events->ring[oldest(c->events) % EVENTS_KEPT];
 	struct cay_err err = {};
-	char text[64];
-	int n = 0;
+	auto_buf gap = BUF_INIT(256);
+	struct jw w = jw_to(&gap);
 
 	if (!f) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
@@ -206,10 +206,17 @@ static void follow(struct cayd *c, struct request *rq, const struct follower *li
 	rq->data = f;
 	rq->events = &events;
 	request_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
-	if (oldest(c->events) && f->after + 1 < first->seq)
-		n = snprintf(text, sizeof(text), "event: gap\ndata: {\"missed_until\":%llu}\n\n",
-			     (unsigned long long)first->seq);
-	f->full = n > 0 ? request_write(rq, text, (size_t)n) : request_write(rq, ":\n\n", 3);
+	/* something at once, so that a client knows it follows */
+	if (!oldest(c->events) || f->after + 1 >= first->seq ||
+	    buf_puts(&gap, "event: gap\ndata: ") < 0)
+		buf_clear(&gap);
+	if (gap.len) {
+		jw_object(&w, NULL);
+		jw_u64(&w, "missed_until", first->seq);
+		jw_end(&w);
+	}
+	if (buf_puts(&gap, gap.len ? "\n\n" : ":\n\n") >= 0)
+		f->full = request_write(rq, gap.data, gap.len);
 	pump(f);
 }
 

@@ -30,6 +30,8 @@ static void facts_fini(struct facts *f)
 
 static int facts_add(struct facts *f, const struct verb_list_reply *page)
 {
+	if (!page->n_rows)
+		return 0;
 	if (f->n + page->n_rows > f->room) {
 		size_t room = f->room ? 2 * f->room : 1024;
 		struct verb_list_row *rows =
@@ -40,7 +42,7 @@ static int facts_add(struct facts *f, const struct verb_list_reply *page)
 		f->rows = rows;
 		f->room = room;
 	}
-	memcpy(f->rows + f->n, page->rows, page->n_rows * sizeof(*page->rows));
+	memcpy(&f->rows[f->n], page->rows, page->n_rows * sizeof(*page->rows));
 	f->n += page->n_rows;
 	return 0;
 }
@@ -219,30 +221,39 @@ static void tell_foreign(struct cayd *c, const struct facts *f)
 	}
 }
 
-int recover(struct cayd *c, struct cay_err *err)
+/* What is there, twice, with pidfds opened in between. */
+static int look(struct cayd *c, struct facts *first, struct facts *again, struct cay_err *err)
 {
-	CAY_CLEANUP(facts_fini) struct facts first = {};
-	CAY_CLEANUP(facts_fini) struct facts again = {};
-	struct db_reader reader = { on_row, on_event, on_bad, EVENTS_KEPT, c };
-	int *fds, r = db_load(c->db, &reader, err);
+	int *fds, r = facts_now(c, first, err);
 
-	if (r >= 0)
-		r = fault(FAULT_RECOVER_LOADED);
-	if (r >= 0)
-		r = facts_now(c, &first, err);
 	if (r < 0)
 		return r;
-	fds = open_pids(c, &first);
+	fds = open_pids(c, first);
 	if (!fds)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	r = facts_now(c, &again, err);
-	if (r >= 0)
-		r = fault(FAULT_RECOVER_LOOKED);
+	r = facts_now(c, again, err);
+	if (r >= 0 && fault(FAULT_RECOVER_LOOKED) < 0)
+		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
 	if (r >= 0) {
-		tell_foreign(c, &again);
-		wake_all(c, &first, fds, &again);
+		tell_foreign(c, again);
+		wake_all(c, first, fds, again);
 	}
 	free(fds);
+	return r;
+}
+
+int recover(struct cayd *c, struct cay_err *err)
+{
+	struct db_reader reader = { on_row, on_event, on_bad, EVENTS_KEPT, c };
+	struct facts first = {}, again = {};
+	int r = db_load(c->db, &reader, err);
+
+	if (r >= 0 && fault(FAULT_RECOVER_LOADED) < 0)
+		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
+	if (r >= 0)
+		r = look(c, &first, &again, err);
+	facts_fini(&first);
+	facts_fini(&again);
 	return r;
 }
 
@@ -344,7 +355,7 @@ static bool repair(struct box *b, enum fsck_kind kind)
 	return false;
 }
 
-static void compare(struct checking *k, struct findings *f, uint64_t *ret_checked)
+[[gnu::nonnull]] static void compare(struct checking *k, struct findings *f, uint64_t *ret_checked)
 {
 	struct cayd *c = k->cayd;
 	uint64_t now = clk_boot_ns(c->clk);
@@ -373,11 +384,12 @@ static void finish(struct checking *k, const struct cay_err *outcome)
 {
 	struct findings *f = k->rq ? pool_take(&k->rq->pool, 1, sizeof(*f)) : NULL;
 	struct fsck_list list = {};
-	struct cay_err err = *outcome;
+	struct cay_err err = {};
 
-	if (k->rq && !err.code && !f)
+	if (k->rq && outcome->code) {
+		request_fail(k->rq, outcome);
+	} else if (k->rq && !f) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-	if (k->rq && err.code) {
 		request_fail(k->rq, &err);
 	} else if (k->rq) {
 		compare(k, f, &list.checked);
@@ -391,7 +403,7 @@ static void finish(struct checking *k, const struct cay_err *outcome)
 static void on_page(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
 	struct checking *k = arg;
-	struct verb_list_reply page;
+	struct verb_list_reply page = {};
 	struct cay_err err = *outcome;
 
 	cay_closep(&fd);

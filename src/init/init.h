@@ -36,7 +36,7 @@ struct init {
 	struct job *oldest, *newest;
 	unsigned live, finished;
 	bool claimed;
-	bool entered; /* a command was started */
+	bool entered;       /* a command was started */
 	struct claim claim; /* in claim_pool */
 	struct pool claim_pool;
 	struct server *server;

@@ -148,15 +148,13 @@ static void check_found(struct sim *s, unsigned slot, const struct life *before,
 		s->tally->adopted++;
 }
 
-/* Whether this change must be durable before it counts.  Not: what recovery finds out
- * by looking. */
+/* Whether this change must be durable before it counts. */
 static bool counts(const struct life *a, const struct life *b, const struct life_event *ev)
 {
 	if (ev->kind == LIFE_ACCEPTED || a->generation != b->generation ||
 	    a->expires_ns != b->expires_ns)
 		return true;
-	return a->state != b->state && a->state != SB_ENDING &&
-	       !(a->state == SB_PENDING && b->state == SB_RUNNING);
+	return a->state != b->state && a->state != SB_ENDING;
 }
 
 static void keep_books(struct sim *s, unsigned slot, const struct life *before,
@@ -176,7 +174,9 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	s->tally->kinds[ev->kind]++;
 	if (next->generation != before->generation) {
 		s->tally->anew++;
-		s->tally->emptied += g->known;
+		if (g->known)
+			world_break(&s->w, slot,
+				    "a client knew it as running, and it is made anew");
 		g->known = false;
 	}
 }

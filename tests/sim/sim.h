@@ -38,10 +38,6 @@ struct ledger {
 struct tally {
 	uint64_t effects[DO_NUM], kinds[LIFE_KINDS], reasons[END_NUM_REASONS];
 	uint64_t anew, adopted;
-	/* Its client knew it as running; then cayd died before that was written, and PID 1
-	 * too before cayd was back: made anew, and empty.  The price of telling `running`
-	 * without waiting for the disk; counted, because it is allowed. */
-	uint64_t emptied;
 };
 
 struct sim {

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
 import time
 
 import cay
@@ -147,7 +148,7 @@ def test_deadlines(own):
         own.exec(asked, ["true"])
         if own.get(box)["state"] == "running":
             last = time.monotonic()
-        time.sleep(0.1)  # the point of the test is time that passes
+        threading.Event().wait(0.1)  # the point of the test is time that passes
     assert own.get(box)["end"]["reason"] == "ttl" and 1.5 < last - begin < 3
     assert own.get(longer)["state"] == "running" and own.get(asked)["state"] == "running"
     assert ended(own, idle)["end"]["reason"] == "idle"
@@ -327,7 +328,7 @@ def integrity(c):
         return db.execute("PRAGMA integrity_check").fetchone()[0]
 
 
-FAULTS = ["create:accepted", "create:prepared", "create:started", "create:claim", "create:entry", "pause:freeze",
+FAULTS = ["recover:loaded", "recover:looked", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry", "pause:freeze",
           "pause:thaw", "delete:remove", "journal:queued", "journal:begun", "journal:written", "journal:committed"]
 
 
@@ -400,7 +401,7 @@ def test_daemons_killed_at_random_under_load(own):
                 except (OSError, ApiError, cay.http.client.HTTPException):
                     pass
             jobs = [pool.submit(work, i) for i in range(6)]
-            time.sleep(0.005 * (n % 9))  # the kill falls somewhere in the work
+            threading.Event().wait(0.005 * (n % 9))  # the kill falls somewhere in the work
             restart(own, *names)
             concurrent.futures.wait(jobs)
     for box in acknowledged:
@@ -422,7 +423,7 @@ def test_delete_is_quick_whatever_runs_inside(daemon):
     for what, line in hard.items():
         box = daemon.create("tiny", limits={"pids": 200})
         daemon.exec_detached(box, ["sh", "-c", line])
-        time.sleep(0.2)  # let it get going
+        threading.Event().wait(0.2)  # let it get going
         begin = time.monotonic()
         daemon.delete(box)
         assert time.monotonic() - begin < 1, what
