@@ -580,6 +580,9 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 		drop_new(b);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
 	}
+	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
+		(void)cay_fail(&b->failure, CAY_E_RUNTIME, "%s",
+			       b->info.end.detail ? b->info.end.detail : "it could not be started");
 	if (!life_over(life))
 		boxes_keep_range(all, b->range);
 	if (all->seq < seq)

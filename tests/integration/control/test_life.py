@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import shutil
 import sqlite3
 import threading
@@ -13,6 +14,7 @@ import pytest
 from cay import ApiError, wait_for
 from test_control import nothing_is_left, refused
 
+FULL = bool(os.environ.get("CAY_FULL"))
 COUNT = ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"]
 
 
@@ -103,7 +105,7 @@ def test_pid_1s_death_is_told_with_its_signal(own):
 
 
 def test_a_key_makes_one_sandbox(daemon):
-    rounds, together = (50, 4)
+    rounds, together = (1000 if FULL else 50, 4)
     for n in range(rounds):
         key = {"Idempotency-Key": f"k{n}-{time.monotonic_ns()}"}
         with concurrent.futures.ThreadPoolExecutor(together) as pool:
@@ -129,7 +131,7 @@ def test_a_key_survives_a_lost_reply(own):
 
 
 def test_a_name_is_one_sandboxs(daemon):
-    for n in range(50):
+    for n in range(1000 if FULL else 50):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             ids = set(pool.map(lambda _: daemon.create("tiny", name=f"n{n}"), range(4)))
         assert len(ids) == 1
@@ -157,6 +159,28 @@ def test_deadlines(own):
         own.delete(name)
     refused("wrong_state", own.call, "POST", f"/v1/sandboxes/{longer}/extend", {"ttl_ms": 5000})
     clean(own)
+
+
+def test_deadlines_do_not_look_at_the_wall_clock(own):
+    """Ten years back and forth, also while cayd is away: nobody dies early, nobody lives longer."""
+    wall = own.run / "wall"
+    wall.write_text("0")
+    preload = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")) / "tests/integration/wall.so"
+    own.kill_daemon("cayd")
+    own.env |= {"LD_PRELOAD": str(preload.resolve()), "CAY_TEST_WALL": str(wall)}
+    own.start_cayd()
+    decade = 10 * 366 * 86400
+    begin = time.monotonic()
+    short, long = own.create("tiny", ttl_ms=3000, idle_ms=100000), own.create("tiny", ttl_ms=60000, idle_ms=100000)
+    for n, jump in enumerate((decade, -decade, 0, -decade)):
+        wall.write_text(str(jump))
+        year = int(own.get(own.create("tiny", name=f"n{n}"))["created_at"][:4])
+        assert abs(year - time.gmtime().tm_year) == (10 if jump else 0)  # the clock did jump
+        restart(own, "cayd")
+        assert own.get(long)["state"] == "running"
+    wait_for("the short one's end", lambda: own.get(short)["state"] == "terminated", 10)
+    assert 2.8 < time.monotonic() - begin < 4.2 and own.get(short)["end"]["reason"] == "ttl"
+    assert own.get(long)["state"] == "running"
 
 
 def test_pause_and_resume(own):
@@ -381,9 +405,9 @@ def test_every_failpoint(own, point, how):
 
 def test_daemons_killed_at_random_under_load(own):
     """No acknowledged operation is lost, no running command is disturbed, no count lost."""
-    rounds = 100 if os.environ.get("CAY_FULL") else 12
+    rounds = 670 if FULL else 12  # a third of them kill two
     boxes = {}
-    for _ in range(8):
+    for _ in range(200 if FULL else 8):
         box = own.create("tiny")
         boxes[box] = own.exec_detached(box, COUNT)
     pids = {box: own.pid_1(box) for box in boxes}
