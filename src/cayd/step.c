@@ -249,22 +249,25 @@ enum cay_code box_happens(struct box *b, const struct life_event *ev)
 {
 	unsigned before = b->life.state;
 	struct life_out out;
+	bool changed;
 
 	life_step(&b->life, ev, clk_boot_ns(b->cayd->clk), &out);
 	if (out.refused)
 		return out.refused;
 	b->life = out.next;
-	if (b->life.state != before) {
+	changed = b->life.state != before;
+	if (changed) {
 		if (b->life.state == SB_ENDING)
 			note_end(b);
 		box_changed(b, before);
-		event_note(b);
 	}
 	/* nothing overtakes a write that is waited for */
 	if (out.effect && b->unsaved)
 		out.sync = true;
 	if (out.journal || out.sync)
 		save(b, out.sync ? out.effect : DO_NOTHING, out.sync);
+	if (changed)
+		event_note(b); /* behind its row, so that what is told is so */
 	if (out.effect && !out.sync)
 		begin(b, out.effect);
 	if (out.tell)
