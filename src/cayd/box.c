@@ -226,17 +226,29 @@ const struct sandbox *box_look(struct box *b)
 	return &b->info;
 }
 
+/* Whether it is what the request wanted it to be. */
+static bool turned(const struct box *b, const struct request *rq)
+{
+	return !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && b->life.state != SB_PAUSED) &&
+	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && b->life.state != SB_RUNNING);
+}
+
 static void answer(struct box *b, struct request *rq, enum box_wait until)
 {
 	auto_buf body = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&body);
+	struct cay_err err = {};
 
 	(void)box_look(b);
 	if (until == WAIT_STARTED && b->failure.code)
 		request_fail(rq, &b->failure);
 	else if ((until == WAIT_SAVED || until == WAIT_SETTLED) && b->unsaid.code)
 		request_fail(rq, &b->unsaid);
-	else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && b->life.state == SB_PENDING) {
+	else if (!turned(b, rq)) {
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the keeper did not do it; it is %s",
+			       sandbox_state_names[b->life.state]);
+		request_fail(rq, &err);
+	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && b->life.state == SB_PENDING) {
 		field_encode(&sandbox_table, NULL, &b->info, &w);
 		if (jw_done(&w) < 0)
 			buf_clear(&body);
