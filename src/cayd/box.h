@@ -21,7 +21,7 @@ struct box {
 	uint64_t seq;
 	uint32_t range;
 	uint8_t image[32];
-	/* the rest is box.c's and step.c's */
+	/* the rest is box.c's, wait.c's and step.c's */
 	struct cayd *cayd;
 	struct box *next_by_id, *next_by_name, *next_by_key, *newer, *older;
 	const char *why;              /* the detail of the end that is about to be */

@@ -7,7 +7,8 @@
  *	main.c      start, which is recovery; serve
  *	api.c       operations to functions
  *	link.c      the connection to cay-keeper
- *	box.c       sandboxes: the table, and who waits for what
+ *	box.c       sandboxes: the table
+ *	wait.c      requests that wait for one
  *	step.c      carrying out what life says
  *	record.c    a sandbox as the journal has it
  *	fsck.c      recovery and the checker: journal and machine compared
