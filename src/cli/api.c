@@ -155,9 +155,14 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 		set_hint(a, "is cayd running, and may you use its socket? 'cay doctor' looks");
 		return r;
 	}
-	if (http_request(h, op_method_name(op->method), buf_str(&target),
-			 c->accept ? c->accept : "application/json",
-			 op->body == BODY_JSON ? "application/json" : c->media, length) < 0 ||
+	if (http_request(h,
+			 &(struct http_ask){ .method = op_method_name(op->method),
+					     .target = buf_str(&target),
+					     .accept = c->accept ? c->accept : "application/json",
+					     .media = op->body == BODY_JSON ? "application/json"
+									    : c->media,
+					     .key = c->key,
+					     .length = length }) < 0 ||
 	    buf_add(&h->out, buf_str(&body), body.len) < 0)
 		return no_memory(err);
 	return 0;
@@ -243,6 +248,12 @@ static bool is_json(const struct http *h)
 	return slice_eq(slice_trim(slice_cut(&rest, ';')), SLICE("application/json"));
 }
 
+/* 202: it is accepted and does not run yet. */
+static bool is_success(enum op_id op, int status)
+{
+	return status == ops[op].status || (op == OP_SANDBOX_CREATE && status == 202);
+}
+
 int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct cay_err *err)
 {
 	struct cay_err why = {};
@@ -256,7 +267,7 @@ int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct c
 	if (!is_json(h))
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d without JSON", ops[op].name,
 				h->status);
-	if (h->status != ops[op].status && h->status < 400)
+	if (h->status < 400 && !is_success(op, h->status))
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d instead of %d", ops[op].name,
 				h->status, ops[op].status);
 	if (h->status >= 400)
@@ -284,29 +295,33 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 }
 
 /* One page; what differs between lists is where their rows and cursor are. */
-static int page(struct api *a, enum op_id op, struct field_list *rows, const char **cursor,
-		struct cay_err *err)
+static int page(struct api *a, enum op_id op, const struct sandbox_query *which,
+		struct field_list *rows, const char **cursor, struct cay_err *err)
 {
-	struct sandbox_query some = { .limit = 100, .cursor = *cursor };
+	struct sandbox_query some = which ? *which : (struct sandbox_query){};
 	struct page_query all = { .limit = 100, .cursor = *cursor };
 	struct api_call c = { .op = op, .query = op == OP_SANDBOX_LIST ? (void *)&some : &all };
 	struct sandbox_list sandboxes = {};
 	struct image_list images = {};
-	int r = api_call(a, &c, op == OP_SANDBOX_LIST ? (void *)&sandboxes : &images, err);
+	int r;
 
+	some.limit = 100;
+	some.cursor = *cursor;
+	r = api_call(a, &c, op == OP_SANDBOX_LIST ? (void *)&sandboxes : &images, err);
 	*rows = op == OP_SANDBOX_LIST ? sandboxes.sandboxes : images.images;
 	*cursor = op == OP_SANDBOX_LIST ? sandboxes.next_cursor : images.next_cursor;
 	return r;
 }
 
-int api_list(struct api *a, enum op_id op, api_each *each, void *to, struct cay_err *err)
+int api_list(struct api *a, enum op_id op, const struct sandbox_query *which, api_each *each,
+	     void *to, struct cay_err *err)
 {
 	const char *cursor = NULL;
 	size_t size = op == OP_SANDBOX_LIST ? sandbox_table.size : image_table.size;
 
 	for (size_t seen = 0; seen < ROWS_MAX; seen++) {
 		struct field_list rows;
-		int r = page(a, op, &rows, &cursor, err);
+		int r = page(a, op, which, &rows, &cursor, err);
 
 		if (r < 0)
 			return r;
@@ -326,6 +341,7 @@ struct wanted {
 	struct slice name;
 	struct id id;
 	bool found;
+	bool any; /* also one that is over */
 };
 
 static int match_sandbox(void *to, const void *row)
@@ -333,13 +349,15 @@ static int match_sandbox(void *to, const void *row)
 	const struct sandbox *s = row;
 	struct wanted *w = to;
 
+	bool over = s->state == SB_TERMINATED || s->state == SB_FAILED;
+
 	/* a name is free again once its sandbox is over */
-	if (!s->name || !slice_eq(slice_of(s->name), w->name) || s->state == SB_TERMINATED ||
-	    s->state == SB_FAILED)
+	if (!s->name || !slice_eq(slice_of(s->name), w->name) || (over && !w->any))
 		return 0;
-	w->id = s->id;
+	if (!w->found || !over)
+		w->id = s->id;
 	w->found = true;
-	return 1;
+	return !over;
 }
 
 static int match_image(void *to, const void *row)
@@ -355,29 +373,55 @@ static int match_image(void *to, const void *row)
 	return w->found;
 }
 
-static int find(struct api *a, const char *word, enum id_noun noun, enum op_id op, api_each *match,
-		const char *what, struct id *ret, struct cay_err *err)
+static int no_such(const char *what, const char *word, struct cay_err *err)
 {
-	struct wanted w = { .name = slice_of(word) };
+	return cay_fail(err, CAY_E_NOT_FOUND, "there is no %s '%s'", what, word);
+}
+
+static int find_sandbox(struct api *a, const char *word, bool any, struct id *ret,
+			struct cay_err *err)
+{
+	struct sandbox_query which = { .name = word, .state = any ? NULL : "live" };
+	struct wanted w = { .name = slice_of(word), .any = any };
+	struct cay_err why = {};
 	int r;
 
-	if (id_parse(noun, w.name, ret) == 0)
+	if (id_parse(ID_SANDBOX, w.name, ret) == 0)
 		return 0;
-	r = api_list(a, op, match, &w, err);
-	if (r < 0)
+	r = api_list(a, OP_SANDBOX_LIST, &which, match_sandbox, &w, &why);
+	if (r < 0 && why.code == CAY_E_INVALID && str_eq(why.field, "name")) {
+		/* what cannot be a name is nobody's */
+		a->hint[0] = 0;
+		return no_such("sandbox", word, err);
+	}
+	if (r < 0) {
+		*err = why;
 		return r;
-	if (!w.found)
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no %s '%s'", what, word);
+	}
 	*ret = w.id;
-	return 0;
+	return w.found ? 0 : no_such("sandbox", word, err);
 }
 
 int api_find_sandbox(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
-	return find(a, word, ID_SANDBOX, OP_SANDBOX_LIST, match_sandbox, "sandbox", ret, err);
+	return find_sandbox(a, word, false, ret, err);
+}
+
+int api_find_any(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	return find_sandbox(a, word, true, ret, err);
 }
 
 int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_err *err)
 {
-	return find(a, word, ID_IMAGE, OP_IMAGE_LIST, match_image, "image", ret, err);
+	struct wanted w = { .name = slice_of(word) };
+	int r;
+
+	if (id_parse(ID_IMAGE, w.name, ret) == 0)
+		return 0;
+	r = api_list(a, OP_IMAGE_LIST, NULL, match_image, &w, err);
+	if (r < 0)
+		return r;
+	*ret = w.id;
+	return w.found ? 0 : no_such("image", word, err);
 }

@@ -26,6 +26,7 @@ struct api_call {
 	struct id ids[OP_PARAMS_MAX]; /* in the order of the path */
 	const void *request, *query;  /* structs of the row's tables, or NULL */
 	const char *accept;           /* NULL: JSON */
+	const char *key;              /* Idempotency-Key, or NULL */
 	const char *media;            /* of a raw body */
 	uint64_t length;              /* of a raw body: bytes or HTTP_CHUNKED */
 };
@@ -49,15 +50,19 @@ uint64_t api_deadline(const struct api *a, enum op_id op);
 /* A struct of table t as one line of JSON. */
 [[nodiscard]] int api_json(const struct field_table *t, const void *in, struct buf *out,
 			   struct cay_err *err);
-/* A sandbox or image by id or by name. */
+/* A sandbox or image by id or by name.  A name is that of the sandbox that lives;
+ * of api_find_any() also of the one that ended last. */
 [[nodiscard]] int api_find_sandbox(struct api *a, const char *word, struct id *ret,
 				   struct cay_err *err);
+[[nodiscard]] int api_find_any(struct api *a, const char *word, struct id *ret,
+			       struct cay_err *err);
 [[nodiscard]] int api_find_image(struct api *a, const char *word, struct id *ret,
 				 struct cay_err *err);
 
 /* Rows of every page of a list: each() gets the row's struct; it ends the walk
- * with a number other than 0, which is returned. */
+ * with a number other than 0, which is returned.  which: of the sandboxes, NULL for
+ * all; its page is not looked at. */
 typedef int api_each(void *to, const void *row);
-[[nodiscard]] int api_list(struct api *a, enum op_id op, api_each *each, void *to,
-			   struct cay_err *err);
+[[nodiscard]] int api_list(struct api *a, enum op_id op, const struct sandbox_query *which,
+			   api_each *each, void *to, struct cay_err *err);
 #endif

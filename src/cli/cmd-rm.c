@@ -4,10 +4,13 @@
 
 struct rm_args {
 	bool all;
+	const char *group;
 };
 
 static const struct opt rows[] = {
 	{ "all", 0, OPT_FLAG, offsetof(struct rm_args, all), .help = "Every sandbox of yours" },
+	{ "group", 0, OPT_TEXT, offsetof(struct rm_args, group), .arg = "NAME",
+	  .help = "Every sandbox of this group" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
@@ -21,8 +24,6 @@ static int gather(void *to, const void *row)
 	const struct sandbox *s = row;
 	struct ids *ids = to;
 
-	if (s->state == SB_TERMINATED || s->state == SB_FAILED)
-		return 0;
 	if (ids->n == ids->cap) {
 		size_t cap = ids->cap ? ids->cap * 2 : 64;
 		struct id *v = realloc(ids->v, cap * sizeof(*v));
@@ -69,11 +70,13 @@ static int tell(const struct failures *f, struct api *a)
 	return f->first;
 }
 
-static int remove_all(struct api *a, struct cay_err *err)
+/* All that live, of one group or of any. */
+static int remove_all(struct api *a, const char *group, struct cay_err *err)
 {
+	const struct sandbox_query which = { .state = "live", .group = group };
 	struct failures failures = { .err = err };
 	struct ids ids = {};
-	int r = api_list(a, OP_SANDBOX_LIST, gather, &ids, err);
+	int r = api_list(a, OP_SANDBOX_LIST, &which, gather, &ids, err);
 
 	if (r == -ENOMEM)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
@@ -86,15 +89,28 @@ static int remove_all(struct api *a, struct cay_err *err)
 	return r < 0 ? r : tell(&failures, a);
 }
 
+/* The group ends at once, whoever is added meanwhile; then each is waited for. */
+static int remove_group(struct api *a, const char *group, struct cay_err *err)
+{
+	struct group_query query = { .group = group };
+	int r = api_call(a, &(struct api_call){ .op = OP_GROUP_DELETE, .query = &query },
+			 &(struct sandbox_list){}, err);
+
+	return r < 0 ? r : remove_all(a, group, err);
+}
+
 static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
-	bool all = ((const struct rm_args *)args)->all;
+	const struct rm_args *a = args;
 	struct failures failures = { .err = err };
 
-	if (all == (w->n_operands > 0))
-		return cay_fail(err, CAY_E_INVALID, "rm: name sandboxes, or say --all");
-	if (all)
-		return remove_all(&c->api, err);
+	if (a->all + !!a->group + (w->n_operands > 0) != 1)
+		return cay_fail(err, CAY_E_INVALID,
+				"rm: name sandboxes, or say --all, or --group NAME");
+	if (a->group)
+		return remove_group(&c->api, a->group, err);
+	if (a->all)
+		return remove_all(&c->api, NULL, err);
 	for (size_t i = 0; i < w->n_operands; i++) {
 		struct cay_err why = {};
 		struct id id;
@@ -110,7 +126,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 
 const struct cmd cmd_rm = {
 	.name = "rm",
-	.args = "SANDBOX... | --all",
+	.args = "SANDBOX... | --all | --group NAME",
 	.max = SIZE_MAX,
 	.options = options,
 	.size = sizeof(struct rm_args),

@@ -3,7 +3,7 @@
 #include "cli/show.h"
 
 struct run_args {
-	struct sandbox_create create;
+	struct make_args make;
 	struct exec_args exec;
 	bool keep;
 };
@@ -14,7 +14,7 @@ static const struct opt rows[] = {
 };
 
 static const struct opt_group options[] = {
-	OPTS(opts_create, offsetof(struct run_args, create)),
+	OPTS(opts_create, offsetof(struct run_args, make)),
 	OPTS(opts_exec, offsetof(struct run_args, exec)),
 	OPTS(rows, 0),
 	OPTS_END,
@@ -22,7 +22,7 @@ static const struct opt_group options[] = {
 
 static void preset(void *args)
 {
-	create_preset(&((struct run_args *)args)->create);
+	create_preset(&((struct run_args *)args)->make.create);
 }
 
 /* Whatever happened before, a failure to clean up is told. */
@@ -64,18 +64,16 @@ static int name_is_free(struct cli *c, const char *name, struct cay_err *err)
 static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
 	const struct run_args *a = args;
-	struct sandbox_create request = a->create;
+	struct make_args make = a->make;
 	struct sandbox made = {};
 	char hint[API_HINT_MAX];
 	int r = interrupt_open(&c->api.intr, err);
 
-	request.image = w->operands[0];
-	if (r >= 0 && request.name)
-		r = name_is_free(c, request.name, err);
+	make.create.image = w->operands[0];
+	if (r >= 0 && make.create.name)
+		r = name_is_free(c, make.create.name, err);
 	if (r >= 0)
-		r = api_call(&c->api,
-			     &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request },
-			     &made, err);
+		r = create_send(c, &make, &made, err);
 	if (r < 0 && c->api.intr.quit)
 		show_note("the sandbox may be made all the same; 'cay ls' tells");
 	if (r < 0)

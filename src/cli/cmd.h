@@ -19,7 +19,7 @@ struct cli {
 	struct pool pool; /* words and options */
 };
 
-enum cmd_rest { REST_NONE, REST_COMMAND }; /* what stands behind "--" */
+enum cmd_rest { REST_NONE, REST_MAY, REST_COMMAND }; /* what stands behind "--" */
 
 struct cmd {
 	const char *name; /* one word or two */
@@ -65,8 +65,15 @@ extern const struct opt opts_json[1];
 #define OPTS_END { .rows = NULL }
 
 /* The options of create and of exec, which run has too. */
-extern const struct opt opts_create[7];
+struct make_args {
+	struct sandbox_create create;
+	const char *key; /* or NULL */
+};
+extern const struct opt opts_create[11];
 void create_preset(struct sandbox_create *request);
+/* Send it, with what its options mean. */
+[[nodiscard]] int create_send(struct cli *c, const struct make_args *a, struct sandbox *ret,
+			      struct cay_err *err);
 
 /* Print a reply: as the server's object when json, else only its id. */
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);

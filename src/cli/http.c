@@ -175,24 +175,26 @@ void http_fini(struct http *h)
 	buf_fini(&h->body);
 }
 
-int http_request(struct http *h, const char *method, const char *target, const char *accept,
-		 const char *media, uint64_t length)
+int http_request(struct http *h, const struct http_ask *ask)
 {
 	int r;
 
 	/* here and not in http_open(): the struct does not move any more */
 	llhttp_init(&h->parser, HTTP_RESPONSE, &settings);
 	h->parser.data = h;
-	r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: cay\r\nConnection: close\r\n", method,
-		       target);
-	if (r >= 0 && accept)
-		r = buf_printf(&h->out, "Accept: %s\r\n", accept);
-	if (r >= 0 && media)
-		r = buf_printf(&h->out, "Content-Type: %s\r\n", media);
-	if (r >= 0 && length == HTTP_CHUNKED)
+	r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: cay\r\nConnection: close\r\n", ask->method,
+		       ask->target);
+	if (r >= 0 && ask->accept)
+		r = buf_printf(&h->out, "Accept: %s\r\n", ask->accept);
+	if (r >= 0 && ask->media)
+		r = buf_printf(&h->out, "Content-Type: %s\r\n", ask->media);
+	if (r >= 0 && ask->key)
+		r = buf_printf(&h->out, "Idempotency-Key: %s\r\n", ask->key);
+	if (r >= 0 && ask->length == HTTP_CHUNKED)
 		r = buf_puts(&h->out, "Transfer-Encoding: chunked\r\n");
-	else if (r >= 0 && length != HTTP_NO_BODY)
-		r = buf_printf(&h->out, "Content-Length: %llu\r\n", (unsigned long long)length);
+	else if (r >= 0 && ask->length != HTTP_NO_BODY)
+		r = buf_printf(&h->out, "Content-Length: %llu\r\n",
+			       (unsigned long long)ask->length);
 	return r < 0 ? r : buf_puts(&h->out, "\r\n");
 }
 

@@ -58,10 +58,15 @@ void http_fini(struct http *h);
 
 #define HTTP_CHUNKED UINT64_MAX
 #define HTTP_NO_BODY (UINT64_MAX - 1)
-/* Queue a request's head; target is already encoded, media and accept may be
- * NULL, length is HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow. */
-[[nodiscard]] int http_request(struct http *h, const char *method, const char *target,
-			       const char *accept, const char *media, uint64_t length);
+struct http_ask {
+	const char *method, *target; /* the target is already encoded */
+	const char *accept, *media;  /* or NULL */
+	const char *key;             /* Idempotency-Key, or NULL */
+	uint64_t length;             /* HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow */
+};
+
+/* Queue a request's head. */
+[[nodiscard]] int http_request(struct http *h, const struct http_ask *ask);
 /* Queue a chunk; n = 0 is the last one. */
 [[nodiscard]] int http_chunk(struct http *h, const void *p, size_t n);
 

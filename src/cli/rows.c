@@ -13,8 +13,6 @@ static int each(void *to, const void *row)
 {
 	const struct printer *p = to;
 
-	if (p->kind->skip && p->kind->skip(row))
-		return 0;
 	if (!p->json)
 		return p->kind->cells(p->table, row);
 	field_encode(p->kind->row, NULL, row, p->json);
@@ -34,7 +32,7 @@ int rows_print(struct api *a, const struct rows_kind *kind, bool json, struct ca
 	jw_object(&w, NULL);
 	jw_array(&w, kind->list);
 	if (r >= 0)
-		r = api_list(a, kind->op, each, &p, err);
+		r = api_list(a, kind->op, kind->which, each, &p, err);
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
 	jw_end(&w);

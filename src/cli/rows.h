@@ -14,7 +14,7 @@ struct rows_kind {
 	const char *headings[SHOW_COLUMNS_MAX];
 	size_t columns;
 	int (*cells)(struct show_table *t, const void *row); /* columns of them */
-	bool (*skip)(const void *row);                       /* or NULL */
+	const struct sandbox_query *which;                   /* of sandboxes, or NULL */
 };
 
 [[nodiscard]] int rows_print(struct api *a, const struct rows_kind *kind, bool json,

@@ -31,7 +31,7 @@ static struct seen feed(const uint8_t *in, size_t n, size_t step)
 
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
 	h.fd = pair[0];
-	CHECK(http_request(&h, "GET", "/", NULL, NULL, HTTP_NO_BODY) == 0);
+	CHECK(http_request(&h, &(struct http_ask){ "GET", "/", .length = HTTP_NO_BODY }) == 0);
 	while (n && r == 0) {
 		size_t part = step && step < n ? step : n;
 

@@ -60,7 +60,8 @@ static int read_reply(struct http *h, const char *reply, size_t step, struct buf
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	*h = (struct http){ .fd = pair[0], .out = BUF_INIT(KIB(4)), .body = BUF_INIT(KIB(64)) };
-	assert_int_equal(http_request(h, "GET", "/", NULL, NULL, HTTP_NO_BODY), 0);
+	assert_int_equal(http_request(h, &(struct http_ask){ "GET", "/", .length = HTTP_NO_BODY }),
+			 0);
 	while (left && r == 0) {
 		size_t n = left < step ? left : step;
 
@@ -124,14 +125,17 @@ static void a_request_is_spelled_once(void **)
 {
 	auto_http h = { .fd = -EBADF, .out = BUF_INIT(KIB(4)) };
 
-	assert_int_equal(http_request(&h, "POST", "/v1/x?a=b", "c/d", "e/f", HTTP_CHUNKED), 0);
+	assert_int_equal(http_request(&h, &(struct http_ask){ "POST", "/v1/x?a=b", "c/d", "e/f",
+							      "g-h", HTTP_CHUNKED }),
+			 0);
 	assert_int_equal(http_chunk(&h, "0123456789abcdef", 16), 0);
 	assert_int_equal(http_chunk(&h, NULL, 0), 0);
 	assert_text(&h.out, "POST /v1/x?a=b HTTP/1.1\r\nHost: cay\r\nConnection: close\r\n"
-			    "Accept: c/d\r\nContent-Type: e/f\r\nTransfer-Encoding: chunked\r\n\r\n"
+			    "Accept: c/d\r\nContent-Type: e/f\r\nIdempotency-Key: "
+			    "g-h\r\nTransfer-Encoding: chunked\r\n\r\n"
 			    "10\r\n0123456789abcdef\r\n0\r\n\r\n");
 	buf_clear(&h.out);
-	assert_int_equal(http_request(&h, "PUT", "/", NULL, NULL, 7), 0);
+	assert_int_equal(http_request(&h, &(struct http_ask){ "PUT", "/", .length = 7 }), 0);
 	assert_text(
 		&h.out,
 		"PUT / HTTP/1.1\r\nHost: cay\r\nConnection: close\r\nContent-Length: 7\r\n\r\n");

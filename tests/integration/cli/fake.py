@@ -5,8 +5,10 @@ It speaks the operations of src/ops/ops.def, keeps sandboxes in a dictionary and
 runs execs as processes of this machine.  `say` makes it misbehave: a map from
 (method, path) to bytes, or to a function of the connection.  `cut` ends every
 stream of frames after so many bytes, so that the client has to come back; `hold`
-is an event that exec.run waits for before it answers.
+is an event that exec.run waits for before it answers.  happen() is an event of
+event.list, findings what fsck finds.
 """
+import contextlib
 import json
 import os
 import random
@@ -21,6 +23,7 @@ import urllib.parse
 FRAMES = "application/vnd.cay.frames"
 DATA, GAP, END, ERROR = 1, 2, 3, 4
 REASONS = {400: "Bad Request", 404: "Not Found", 409: "Conflict", 413: "Too Large"}
+OVER = ("terminated", "failed")
 LIMITS = {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 256}
 
 
@@ -47,8 +50,8 @@ def reply(status, body):
     return head(status, "application/json", len(text)) + text
 
 
-def failure(status, code, message, hint="a hint"):
-    return reply(status, {"error": {"code": code, "message": message, "hint": hint, "retryable": False}})
+def failure(status, code, message, hint="a hint", **more):
+    return reply(status, {"error": {"code": code, "message": message, "hint": hint, "retryable": False, **more}})
 
 
 def chunk(data):
@@ -131,13 +134,15 @@ class Fake:
         self.say, self.cut, self.hold, self.requests = {}, 0, None, []
         self.sandboxes, self.execs, self.images, self.page = {}, {}, {}, 2
         self.imported = None
+        self.findings, self.events, self.happened = [], [], threading.Condition()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen(16)
         threading.Thread(target=self.serve, daemon=True).start()
 
     def stop(self):
-        self.listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
+        with contextlib.suppress(OSError):  # stopped already
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
         self.listener.close()
         for e in self.execs.values():
             if e.process.poll() is None:
@@ -210,8 +215,84 @@ class Fake:
             page["next_cursor"] = str(at + self.page)
         c.sendall(reply(200, page))
 
+    def wanted(self, box, query):
+        state, (key, _, value) = query.get("state"), query.get("label", "").partition("=")
+        labels = box.get("labels", {})
+        return ((not state or box["state"] == state or (state == "live" and box["state"] not in OVER)) and
+                all(box.get(k) == query[k] for k in ("group", "name") if k in query) and
+                (not key or (key in labels and (not value or labels[key] == value))))
+
     def get_sandboxes(self, c, f, parts, query, headers):
-        self.list(c, "sandboxes", list(self.sandboxes.values()), query)
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", query.get("name", "x")):
+            c.sendall(failure(400, "invalid_argument", "not a name", field="name"))
+            return
+        self.list(c, "sandboxes", [b for b in self.sandboxes.values() if self.wanted(b, query)], query)
+
+    def get_sandboxes_id(self, c, f, parts, query, headers):
+        box = self.sandboxes.get(parts[1])
+        c.sendall(reply(200, box) if box else failure(404, "not_found", "no such sandbox"))
+
+    def delete_sandboxes(self, c, f, parts, query, headers):
+        boxes = [b for b in self.sandboxes.values() if b.get("group") == query["group"]]
+        for b in boxes:
+            b["state"] = "ending"
+        c.sendall(reply(200, {"sandboxes": boxes}))
+
+    def change(self, c, parts, **change):
+        box = self.sandboxes.get(parts[1])
+        if box:
+            box.update(change)
+        c.sendall(reply(200, box) if box else failure(404, "not_found", "no such sandbox"))
+
+    def post_sandboxes_id_pause(self, c, f, parts, query, headers):
+        self.change(c, parts, state="paused")
+
+    def post_sandboxes_id_resume(self, c, f, parts, query, headers):
+        self.change(c, parts, state="running")
+
+    def post_sandboxes_id_extend(self, c, f, parts, query, headers):
+        self.extended = json.loads(b"".join(self.body(f, headers)))
+        self.change(c, parts, expires_at="2099-01-02T03:04:05.678Z")
+
+    def post_sandboxes_id_labels(self, c, f, parts, query, headers):
+        self.patch = json.loads(b"".join(self.body(f, headers)))["labels"]
+        labels = {**self.sandboxes[parts[1]].get("labels", {}), **self.patch}
+        self.change(c, parts, labels={k: v for k, v in labels.items() if v is not None})
+
+    def get_fsck(self, c, f, parts, query, headers):
+        c.sendall(reply(200, {"checked": len(self.sandboxes), "findings": self.findings}))
+
+    def post_fsck(self, c, f, parts, query, headers):
+        c.sendall(reply(200, {"checked": len(self.sandboxes), "findings": [
+            {**row, "repaired": row["kind"] != "foreign"} for row in self.findings]}))
+        self.findings = [row for row in self.findings if row["kind"] == "foreign"]
+
+    def happen(self, box, state, **more):
+        with self.happened:
+            self.events.append({"seq": len(self.events) + 1, "at": "2026-11-15T01:50:43.123Z", "sandbox": box["id"],
+                                "state": state, **({"group": box["group"]} if "group" in box else {}), **more})
+            self.happened.notify_all()
+
+    def get_events(self, c, f, parts, query, headers):
+        def rows(after):
+            return [e for e in self.events if e["seq"] > after and
+                    all(e.get(k) == query[k] for k in ("group", "sandbox") if k in query)]
+        after, sent = int(query.get("after", 0)), 0
+        if query.get("follow") != "true":
+            page = rows(after)[:int(query["limit"])]
+            c.sendall(reply(200, {"events": page, "next": page[-1]["seq"] if page else after}))
+            return
+        c.sendall(head(200, "text/event-stream") + chunk(b":\n\n"))
+        while True:
+            with self.happened:
+                self.happened.wait_for(lambda: rows(after), timeout=20)
+            for e in rows(after):
+                text = f"id: {e['seq']}\nevent: sandbox\ndata: {json.dumps(e)}\n\n".encode()
+                if self.cut and sent + len(text) > self.cut:
+                    c.sendall(chunk(text[:self.cut - sent]) if self.cut > sent else b"")
+                    return
+                c.sendall(chunk(text))
+                after, sent = e["seq"], sent + len(text)
 
     def add(self, **more):
         box = {"id": new_id("sb"), "tenant": new_id("tn"), "image": "base", "state": "running", "limits": LIMITS,
@@ -225,8 +306,12 @@ class Fake:
         if self.created["image"] not in ("base", *[i["name"] for i in self.images.values()]):
             c.sendall(failure(404, "not_found", f"there is no image '{self.created['image']}'"))
             return
-        keep = {k: v for k, v in self.created.items() if k in ("name", "image", "labels", "limits", "runtime")}
-        c.sendall(reply(201, self.add(**keep)))
+        keep = {k: v for k, v in self.created.items() if k in ("name", "image", "labels", "limits", "runtime", "group")}
+        self.key = headers.get("idempotency-key")
+        if self.created["wait"]:
+            c.sendall(reply(201, self.add(**keep)))
+        else:
+            c.sendall(reply(202, self.add(**keep, state="pending")))
 
     def delete_sandboxes_id(self, c, f, parts, query, headers):
         box = self.sandboxes.pop(parts[1], None)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line against a daemon that behaves"""
+import datetime
 import hashlib
 import json
 import os
@@ -57,7 +58,7 @@ def test_ls_aligns_every_page(daemon, cay):
     boxes = [daemon.add(name=f"n{'x' * i}") for i in range(7)]
     r = cay("ls")
     lines = r.stdout.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "IMAGE", "STATE", "AGE"]
+    assert lines[0].split() == ["ID", "NAME", "IMAGE", "STATE", "AGE", "EXPIRES"]
     assert [line.split()[0] for line in lines[1:]] == [b["id"] for b in boxes]
     assert len({line.index("running") for line in lines[1:]}) == 1
     assert len([q for q in daemon.requests if q[0] == "GET"]) == 4
@@ -76,6 +77,24 @@ def test_ls_shows_what_there_is_and_all_what_there_was(daemon, cay):
     for args, want in ([], [live]), (["--all"], [live, gone]), (["-a", "--json"], [live, gone]), (["--json"], [live]):
         r = cay("ls", *args)
         assert r.returncode == 0 and [b["id"] for b in (live, gone) if b["id"] in r.stdout] == [b["id"] for b in want]
+
+
+def test_ls_asks_for_what_it_shows(daemon, cay):
+    for args, want in ([], {"state": "live"}), (["-a"], {}), (["--state", "failed"], {"state": "failed"}), (
+            ["--group", "g/1", "--label", "team=blue"], {"state": "live", "group": "g/1", "label": "team=blue"}):
+        daemon.requests.clear()
+        assert cay("ls", *args).returncode == 0
+        assert daemon.requests[0][2] == {"limit": "100", **want}
+    for args in ["--state", "flying"], ["--all", "--state", "failed"]:
+        assert cay("ls", *args).returncode == 2
+
+
+def test_ls_says_what_is_left(daemon, cay):
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=59, seconds=30)
+    daemon.add(name="dies", expires_at=soon.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
+    daemon.add(name="stays")
+    lines = {line.split()[1]: line for line in cay("ls").stdout.splitlines()}
+    assert lines["dies"].endswith("  in 59 min") and lines["stays"].endswith("  -")
 
 
 def test_half_a_command_names_the_others(cay):
