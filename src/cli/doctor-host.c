@@ -87,6 +87,21 @@ static void daemon_answers(struct cli *c, const struct check *row, struct findin
 	c->api.hint[0] = 0;
 }
 
+/* Whether what it knows is what the machine has. */
+static void journal(struct cli *c, const struct check *row, struct finding *f)
+{
+	struct fsck_list list = {};
+	struct cay_err why = {};
+
+	if (api_call(&c->api, &(struct api_call){ .op = OP_FSCK }, &list, &why) < 0)
+		doctor_say(f, row->bad, "not compared: %s", why.msg);
+	else
+		doctor_say(f, list.findings.n ? row->bad : VERDICT_OK,
+			   "%llu sandboxes compared, %zu findings",
+			   (unsigned long long)list.checked, list.findings.n);
+	c->api.hint[0] = 0;
+}
+
 /* What the program prints when asked for its version, within five seconds. */
 static int ask_version(const char *path, struct buf *ret)
 {
@@ -192,6 +207,7 @@ const struct check doctor_host[] = {
 	{ "memory",  memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "a node wants memory: a sandbox may use 512 MiB unless it is told otherwise" },
 	{ "state",   state, .want = GIB(10), .bad = VERDICT_FAIL, .advice = "paths.state wants ext4, btrfs or xfs with room for images and sandboxes" },
 	{ "daemon",  daemon_answers, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf say where it listens" },
+	{ "journal", journal, .bad = VERDICT_WARN, .advice = "'cay fsck' lists what differs; it needs the daemon" },
 	{ NULL },
 };
 /* clang-format on */

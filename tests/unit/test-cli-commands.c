@@ -5,6 +5,7 @@
 
 #include "base/path.h"
 #include "cli/doctor.h"
+#include "cli/reason.h"
 #include "unit.h"
 
 static void every_command_is_complete(void **)
@@ -91,6 +92,39 @@ static void every_check_is_complete(void **)
 				fail_msg("%s: not complete", c->name);
 }
 
+static void every_reason_has_words_and_advice(void **)
+{
+	for (unsigned i = 0; i < END_NUM_REASONS; i++) {
+		if (!reasons[i].words || !reasons[i].advice || !reasons[i].words[0] ||
+		    !reasons[i].advice[0])
+			fail_msg("reason %u: not complete", i);
+		if (reasons[i].advice[strlen(reasons[i].advice) - 1] == '.')
+			fail_msg("reason %u: its advice ends in a full stop", i);
+		for (unsigned k = 0; k < i; k++)
+			assert_string_not_equal(reasons[i].words, reasons[k].words);
+	}
+}
+
+static void a_reason_is_one_line_of_what_is_known(void **)
+{
+	static const struct {
+		struct end end;
+		const char *want;
+	} cases[] = {
+		{ { .reason = END_TTL }, "ttl" },
+		{ { .reason = END_EXIT, .has_exit_code = true }, "exit 0" },
+		{ { .reason = END_SIGNAL, .signal = "SIGKILL", .detail = "" }, "signal SIGKILL" },
+		{ { .reason = END_OOM, .detail = "peak 5" }, "oom: peak 5" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_buf b = BUF_INIT(256);
+
+		row_check(i, reason_line(&cases[i].end, &b) == 0);
+		assert_text(&b, cases[i].want);
+	}
+}
+
 static void versions_compare_by_number(void **)
 {
 	static const struct {
@@ -116,6 +150,8 @@ int main(void)
 		cmocka_unit_test(every_option_is_complete_and_there_once),
 		cmocka_unit_test(the_man_page_is_fresh),
 		cmocka_unit_test(every_check_is_complete),
+		cmocka_unit_test(every_reason_has_words_and_advice),
+		cmocka_unit_test(a_reason_is_one_line_of_what_is_known),
 		cmocka_unit_test(versions_compare_by_number),
 	};
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "cli/cmd.h"
+#include "cli/show.h"
+#include "text/time.h"
+
+static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
+
+static int print_deadline(const struct sandbox *s, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(64);
+	char at[CLK_TEXT_LEN + 1];
+
+	if (!s->has_expires)
+		return cay_fail(err, CAY_E_MISBEHAVED, "extend: the reply has no deadline");
+	clk_text(s->expires_ns, at);
+	if (buf_printf(&out, "%s\n", at) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return show_out(&out, err);
+}
+
+static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+{
+	struct sandbox_extend request = {};
+	struct sandbox now = {};
+	struct id id;
+	int r = duration_parse(slice_of(w->operands[1]), &request.ttl_ms);
+
+	if (r < 0)
+		return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not a time such as 30m",
+				w->operands[1]);
+	r = api_find_sandbox(&c->api, w->operands[0], &id, err);
+	if (r >= 0)
+		r = api_call(&c->api,
+			     &(struct api_call){
+				     .op = OP_SANDBOX_EXTEND, .ids = { id }, .request = &request },
+			     &now, err);
+	if (r < 0)
+		return r;
+	return ((const struct json_args *)args)->json ? print_json(&sandbox_table, &now, err)
+						      : print_deadline(&now, err);
+}
+
+const struct cmd cmd_extend = {
+	.name = "extend",
+	.args = "[--json] SANDBOX TIME",
+	.min = 2,
+	.max = 2,
+	.options = options,
+	.size = sizeof(struct json_args),
+	.help = "Let a sandbox live this long from now on, and print until when",
+	.more = "TIME is a number and one of s, m, h, d. A shorter one than is left brings the "
+		"deadline nearer; the node's own limit stays.",
+	.run = run,
+};
