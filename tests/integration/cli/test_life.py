@@ -59,6 +59,11 @@ def test_a_name_is_asked_for(daemon, cay):
     assert r.returncode == 4 and "there is no sandbox 'No Name!'" in r.stderr and box
 
 
+def test_a_name_is_never_anothers(daemon, cay):
+    daemon.say["GET", "/v1/sandboxes"] = fake_daemon.reply(200, {"sandboxes": [daemon.add(name="yours")]})
+    assert cay("rm", "mine").returncode == 4 and daemon.sandboxes
+
+
 def test_pause_and_resume(daemon, cay):
     box = daemon.add(name="mine")
     for word, state in ("pause", "paused"), ("resume", "running"):

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `cay` program against real daemons: a sandbox's whole story by the command line."""
+import datetime
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from cay import wait_for
+from test_control import nothing_is_left
+from test_life import restart
+
+ID = r"sb[0-9a-z]{24}"
+
+
+@pytest.fixture
+def run(own):
+    """`cay` with the test's own daemons."""
+    def start(*words, **more):
+        env = {**os.environ, "CAY_SOCKET": own.socket, "CAY_TIMEOUT": "20s"}
+        return subprocess.Popen([str(own.programs["cay"]), *words], env=env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+    def finished(*words, status=0):
+        p = start(*words)
+        out, err = p.communicate(timeout=60)
+        assert p.returncode == status, (words, p.returncode, out, err)
+        return out if status in (0, 1) else err
+
+    finished.start = start
+    return finished
+
+
+def rows(text):
+    return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines())
+
+
+def at(text):
+    return datetime.datetime.fromisoformat(text)
+
+
+def names(text):
+    """NAME of every row of `cay ls`."""
+    return {line.split()[1] for line in text.splitlines()[1:]}
+
+
+def last_states(run, box):
+    return [json.loads(line)["state"] for line in run("events", "--json", box).splitlines()]
+
+
+def test_a_whole_life(own, run):
+    mine = run("create", "--ttl", "1h", "--group", "thread-7", "--label", "team=blue", "--name", "mine", "tiny").strip()
+    assert re.fullmatch(ID, mine)
+    other = run("create", "--group", "thread-7", "--name", "other", "--no-wait", "tiny").strip()
+    apart = run("create", "--name", "apart", "tiny").strip()
+    wait_for("the one that was not waited for", lambda: own.get(other)["state"] == "running", 10)
+    assert run("exec", "mine", "--", "sh", "-c", "echo hi; pwd") == "hi\n/workspace\n"
+
+    lines = {line.split()[1]: line for line in run("ls").splitlines()}
+    assert set(lines) == {"NAME", "mine", "other", "apart"}
+    assert re.search(r"  in (59|60) min$", lines["mine"])
+
+    run("pause", "mine")
+    assert names(run("ls", "--state", "paused")) == {"mine"}
+    assert "not running" in run("exec", "mine", "--", "true", status=5)
+    run("resume", "mine")
+    assert run("exec", "mine", "--", "echo", "again") == "again\n"
+
+    assert set(run("label", "mine", "team-", "x=1", "y=2").split()) == {"x=1", "y=2"}
+    assert set(run("label", "mine").split()) == {"x=1", "y=2"}
+    assert "cay/x" in run("label", "mine", "cay/x=1", status=2)
+    assert names(run("ls", "--label", "x")) == names(run("ls", "--label", "x=1")) == {"mine"}
+    assert names(run("ls", "--label", "x=2")) == names(run("ls", "--label", "team")) == set()
+    assert names(run("ls", "--group", "thread-7")) == {"mine", "other"}
+
+    until = run("extend", "mine", "2h").strip()
+    got = rows(run("why", "mine"))
+    assert got["state"] == "running: it has not ended" and got["group"] == "thread-7"
+    # a deadline is of the boot's clock and told by the wall's, which may be set meanwhile
+    apart_s = at(got["deadline"].split(",")[0]) - at(until)
+    assert abs(apart_s.total_seconds()) < 1 and got["deadline"].endswith(("in 119 min", "in 2 h"))
+
+    assert run("fsck").endswith("3 sandboxes compared, 0 findings\n")
+    run("rm", "--group", "thread-7")
+    assert names(run("ls")) == {"apart"} and names(run("ls", "--all")) == {"mine", "other", "apart"}
+    got = rows(run("why", "mine"))
+    assert got["reason"].startswith("killed: ") and "group" in got["evidence"] and got["next"] and got["state"] == "terminated"
+    wait_for("all of it", lambda: last_states(run, mine)[-2:] == ["ending", "terminated"], 5)
+    assert last_states(run, mine) == ["running", "paused", "running", "ending", "terminated"]
+    assert mine in run("events", "--group", "thread-7") and apart not in run("events", "--group", "thread-7")
+    run("rm", "apart")
+    assert run("fsck").endswith(" 0 findings\n")
+    nothing_is_left(own)
+
+
+def test_a_key_is_one_sandbox_also_by_the_command_line(own, run):
+    first = run("create", "--key", "k1", "tiny")
+    assert run("create", "--key", "k1", "tiny") == first
+    assert "another request" in run("create", "--key", "k1", "--pids", "99", "tiny", status=5)
+    run("rm", "--all")
+
+
+def test_why_it_ended(own, run):
+    for words, reason, more in (
+            (["--ttl", "1s", "tiny"], "ttl", {}),
+            (["--on-exit", "end", "tiny", "--", "sh", "-c", "exit 3"], "exit", {"exit code": "3", "state": "failed"})):
+        box = run("create", *words).strip()
+        wait_for("its end", lambda box=box: "reason" in rows(run("why", box)), 10)
+        wait_for("all of it gone", lambda box=box: own.get(box)["state"] in ("terminated", "failed"), 10)
+        got = rows(run("why", box))
+        assert got["reason"].startswith(reason + ": ") and got["evidence"] and more.items() <= got.items()
+    killed = run("create", "tiny").strip()
+    os.kill(own.pid_1(killed), signal.SIGKILL)
+    wait_for("its end", lambda: "reason" in rows(run("why", killed)), 10)
+    got = rows(run("why", killed))
+    assert got["reason"].startswith("signal: ") and got["signal"] == "SIGKILL" and "certainty" not in got
+
+
+def test_fsck_finds_and_repairs(own, run):
+    box = run("create", "--name", "deaf", "tiny").strip()
+    (own.run / "box" / box).unlink()
+    found = run("fsck", status=1)
+    assert re.search(rf"^{box}  deaf +its socket is gone", found, re.M) and found.endswith(" 1 findings\n")
+    assert run("fsck", "--repair", status=1).splitlines()[1].endswith("ends it with the reason node_lost")
+    wait_for("its end", lambda: own.get(box)["state"] in ("terminated", "failed"), 10)
+    assert run("fsck").endswith(" 0 findings\n")
+    assert rows(run("why", "deaf"))["reason"].startswith("node_lost: ")
+    checks = {c["name"]: c for c in json.loads(doctor(run))["checks"]}
+    assert checks["journal"]["verdict"] == "OK"
+
+
+def doctor(run):
+    """Whatever this machine is like."""
+    return run.start("doctor", "--json").communicate(timeout=60)[0]
+
+
+def test_following_loses_nothing_when_daemons_die(own, run):
+    p = run.start("events", "--follow", "--json")
+    boxes, seen = [], []
+    try:
+        for _ in range(3):
+            boxes.append(run("create", "tiny").strip())
+            restart(own, "cayd")
+            run("pause", boxes[-1])
+            run("rm", boxes[-1])
+        while len(seen) < 3 * 4:
+            seen.append(json.loads(p.stdout.readline()))
+    finally:
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=10)
+    assert [(e["sandbox"], e["state"]) for e in seen] == [
+        (b, s) for b in boxes for s in ("running", "paused", "ending", "terminated")]
+    numbers = [e["seq"] for e in seen]
+    assert numbers == sorted(set(numbers)) and "going on behind event" in err
