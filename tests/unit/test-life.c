@@ -107,6 +107,24 @@ static void pause_and_resume(void **)
 	assert_true(life_due(&l) == AT(512));
 }
 
+/* The answer of a keeper that is away comes at once: who asks again at once never ends. */
+static void an_absent_keeper_is_asked_later(void **)
+{
+	struct life l = running(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_PAUSE }, AT(200)), DO_FREEZE);
+	assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(200)), DO_THAW);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(200)), DO_NOTHING);
+		assert_true(life_due(&l) > AT(200) && life_due(&l) < AT(210));
+		assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, life_due(&l)),
+				 DO_THAW);
+	}
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(210)), DO_NOTHING);
+	assert_int_equal(l.state, SB_RUNNING);
+	assert_int_equal(life_due(&l), LIFE_NEVER);
+}
+
 static void its_time_is_up(void **)
 {
 	struct life l = running(AT(60), LIFE_NEVER, AT(100));
@@ -363,6 +381,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(from_create_to_delete),
 		cmocka_unit_test(pause_and_resume),
+		cmocka_unit_test(an_absent_keeper_is_asked_later),
 		cmocka_unit_test(its_time_is_up),
 		cmocka_unit_test(who_is_busy_is_not_idle),
 		cmocka_unit_test(late_and_double_outcomes_are_nothing),

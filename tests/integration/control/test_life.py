@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sandbox's life: what is promised of it whatever dies."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -197,6 +198,26 @@ def test_pause_and_resume(own):
     wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > before, 5)
     own.call("POST", f"/v1/sandboxes/{box}/pause")
     own.delete(box)  # frozen processes die too
+    clean(own)
+
+
+def test_pause_while_the_keeper_is_away(own):
+    box = own.create("tiny")
+    own.kill_daemon("cay-keeper")
+    with contextlib.suppress(ApiError):
+        assert own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "running"
+    assert own.daemons["cayd"].poll() is None
+    assert own.exec(box, ["echo", "still"]).text == "still\n"
+    own.start_keeper()
+    wait_for("the link", lambda: linked(own), 10)
+
+    def paused():
+        try:
+            return own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "paused"
+        except ApiError:
+            return False
+    wait_for("it to be paused", paused, 10)
+    own.delete(box)
     clean(own)
 
 
