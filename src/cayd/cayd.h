@@ -16,6 +16,7 @@
  *	ask.c       questions to the PID 1 of a sandbox
  *	claim.c     telling a new cay-init whose it is
  *	entry.c     the entrypoint
+ *	drain.c     ending all of them before cayd ends
  *	image.c     images: the table and its file
  *	import.c    an upload on its way to the keeper
  *
@@ -47,6 +48,8 @@ struct cayd {
 	struct events *events;
 	uv_timer_t sweep;
 	uint64_t entries_ns; /* when entry.c looks again */
+	uv_timer_t drain;
+	uint64_t drain_ns; /* until when; 0: it does not drain */
 	struct link *link;
 	struct boxes *boxes;
 	struct images *images;

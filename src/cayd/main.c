@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/path.h"
 #include "cayd/box.h"
+#include "cayd/drain.h"
 #include "cayd/event.h"
 #include "cayd/fsck.h"
 #include "cayd/image.h"
@@ -71,14 +72,23 @@ struct stop {
 static void on_signal(uv_signal_t *s, int number)
 {
 	struct stop *stop = s->data;
+	struct cayd *c = stop->cayd;
 
 	if (number == SIGHUP) {
-		prog_reload(stop->cayd->argc, stop->cayd->argv, &stop->cayd->log);
+		prog_reload(c->argc, c->argv, &c->log);
 		return;
 	}
-	log_info(&stop->cayd->log, "signal %d: stopping; sandboxes go on", number);
+	if (c->drain_ns) { /* asked twice: at once */
+		uv_stop(&c->loop);
+		return;
+	}
 	server_stop(stop->server);
-	uv_stop(&stop->cayd->loop);
+	if (drain_wanted(c)) {
+		drain_start(c);
+		return;
+	}
+	log_info(&c->log, "signal %d: stopping; sandboxes go on", number);
+	uv_stop(&c->loop);
 }
 
 static int serve(struct cayd *c, struct cay_err *err)

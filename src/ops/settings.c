@@ -22,6 +22,8 @@ static const struct conf_key keys[] = {
 #define SIZE_DURATION(max) sizeof(uint64_t)
 #define KIND_U64(m) _Generic(&(m), uint64_t *: true)
 #define KIND_DURATION(m) _Generic(&(m), uint64_t *: true)
+#define SIZE_BOOL(max) sizeof(bool)
+#define KIND_BOOL(m) _Generic(&(m), bool *: true)
 #define SIZE_CHOICE(max) sizeof(unsigned)
 #define SIZE_PATH(max) ((max) + 1)
 #define SIZE_WORD(max) ((max) + 1)

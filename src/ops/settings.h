@@ -17,6 +17,7 @@ struct settings {
 	char cgroup[256];
 	uint64_t max_boxes, max_group;
 	uint64_t max_ttl_ms, record_ttl_ms;
+	bool drain;
 	char control_user[33];
 };
 

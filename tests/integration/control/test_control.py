@@ -322,3 +322,67 @@ def test_one_journal_has_one_cayd(own):
                             extra_groups=[], stderr=subprocess.PIPE, text=True, timeout=20)
     assert second.returncode != 0 and "another" in second.stderr
     own.delete(own.create("tiny"))
+
+
+def stop(c, timeout_s):
+    """SIGTERM, as systemd does; its status."""
+    c.daemons["cayd"].terminate()
+    return c.daemons["cayd"].wait(timeout_s)
+
+
+def test_stopping_leaves_sandboxes_as_they_are(own):
+    box = own.create("tiny")
+    pid = own.pid_1(box)
+    assert stop(own, 10) == 0
+    assert own.pid_1(box) == pid
+    own.start_cayd()
+    assert own.get(box)["state"] == "running"
+
+
+def with_config(c):
+    """cayd, started with a file of settings."""
+    conf, script = c.run / "cay.conf", c.run / "cayd"
+    conf.write_text("")
+    script.write_text(f"#!/bin/sh\nexec {c.programs['cayd']} --config {conf}\n")
+    script.chmod(0o755)
+    c.programs["cayd"] = script
+    c.kill_daemon("cayd")
+    c.start_cayd()
+    return conf
+
+
+def test_a_drained_node_has_none(own):
+    """The settings are looked at when it is stopped: nobody restarts a node to drain it."""
+    conf = with_config(own)
+    deaf = own.create("tiny")
+    own.exec_detached(deaf, ["sh", "-c", "trap '' TERM INT HUP; while :; do :; done"])
+    still = own.create("tiny")
+    own.call("POST", f"/v1/sandboxes/{still}/pause")
+    gone = own.create("tiny")
+    own.delete(gone)
+    conf.write_text("[control]\ndrain = yes\n")
+    late = own.call("POST", "/v1/sandboxes", {"image": "tiny", "wait": False})["id"]
+    assert stop(own, 30) == 0
+    nothing_is_left(own)
+    own.start_cayd()
+    for box in (deaf, still, late):
+        got = own.get(box)
+        assert got["state"] == "terminated"
+        assert got["end"]["reason"] == "evicted" and got["end"]["detail"] == "the node is drained"
+    assert own.get(gone)["end"]["reason"] == "killed"
+
+
+def test_a_drain_that_cannot_go_on_is_cut_short_and_taken_up_again(own):
+    box = own.create("tiny")
+    own.env["CAY_CONTROL_DRAIN"] = "yes"
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    own.kill_daemon("cay-keeper")
+    with pytest.raises(subprocess.TimeoutExpired):
+        stop(own, 1)
+    assert own.pid_1(box)
+    assert stop(own, 5) == 0
+    own.start()
+    wait_for("the removal", lambda: own.get(box)["state"] == "terminated", 10)
+    assert own.get(box)["end"]["reason"] == "evicted"
+    nothing_is_left(own)
