@@ -430,7 +430,7 @@ def test_daemons_killed_at_random_under_load(own):
     boxes = {}
     for _ in range(200 if FULL else 8):
         box = own.create("tiny")
-        boxes[box] = own.exec_detached(box, COUNT)
+        boxes[box] = own.exec_detached(box, [*COUNT[:2], COUNT[2].replace("0.01", "0.5" if FULL else "0.01")])
     pids = {box: own.pid_1(box) for box in boxes}
     acknowledged, deleted = set(), set()
     for n in range(rounds):
