@@ -399,6 +399,8 @@ static int find_sandbox(struct api *a, const char *word, bool any, struct id *re
 		return r;
 	}
 	*ret = w.id;
+	if (!w.found && !any)
+		set_hint(a, "'cay ls --all' has those that ended, too; 'cay why' says how");
 	return w.found ? 0 : no_such("sandbox", word, err);
 }
 

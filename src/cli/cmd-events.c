@@ -42,7 +42,7 @@ struct tail {
 	struct api *api;
 	struct event_query query; /* after: the last one that was printed */
 	bool json;
-	bool connected; /* it has worked once */
+	bool connected; /* it has worked once, and the heading is printed */
 	bool gone;      /* nobody reads our lines any more */
 	unsigned tries; /* since the last event */
 };
@@ -86,11 +86,14 @@ static int print(struct tail *t, const struct event *e, struct cay_err *err)
 	return r;
 }
 
-static int print_heading(const struct tail *t, struct cay_err *err)
+/* Once, when the daemon has not refused. */
+static int print_heading(struct tail *t, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(256);
+	bool again = t->connected;
 
-	if (t->json)
+	t->connected = true;
+	if (t->json || again)
 		return 0;
 	if (buf_printf(&out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
@@ -109,6 +112,8 @@ static int list(struct tail *t, struct cay_err *err)
 		int r = api_call(t->api, &(struct api_call){ .op = OP_EVENTS, .query = &t->query },
 				 &page, err);
 
+		if (r >= 0)
+			r = print_heading(t, err);
 		rows_ = page.events.v;
 		n = page.events.n;
 		for (size_t i = 0; r >= 0 && i < n; i++)
@@ -195,7 +200,8 @@ static int listen_once(struct tail *t, struct cay_err *err)
 	if (r >= 0 && (h.status != 200 || !str_eq(h.kept.type, c.accept)))
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of events",
 				ops[c.op].name);
-	t->connected = t->connected || r >= 0;
+	if (r >= 0)
+		r = print_heading(t, err);
 	while (r >= 0) {
 		r = take_all(t, &sse, &h.body, err);
 		if (r >= 0 && h.done)
@@ -244,19 +250,16 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 	struct tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
 	char text[ID_TEXT_LEN + 1];
 	struct id id;
-	int r = 0;
 
 	if (w->n_operands) {
-		r = api_find_any(&c->api, w->operands[0], &id, err);
+		int r = api_find_any(&c->api, w->operands[0], &id, err);
+
 		if (r < 0)
 			return r;
 		id_format(&id, text);
 		t.query.sandbox = text;
 	}
-	r = print_heading(&t, err);
-	if (r >= 0)
-		r = t.query.follow ? follow(&t, err) : list(&t, err);
-	return r;
+	return t.query.follow ? follow(&t, err) : list(&t, err);
 }
 
 const struct cmd cmd_events = {

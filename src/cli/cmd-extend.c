@@ -19,17 +19,29 @@ static int print_deadline(const struct sandbox *s, struct cay_err *err)
 	return show_out(&out, err);
 }
 
+static int read_time(const char *word, uint64_t *ret_ms, struct cay_err *err)
+{
+	const struct field *ttl = &sandbox_extend_table.rows[0];
+	char min[DURATION_TEXT_MAX], max[DURATION_TEXT_MAX];
+
+	if (duration_parse(slice_of(word), ret_ms) == -EINVAL)
+		return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not a time such as 30m", word);
+	if (*ret_ms >= ttl->min && *ret_ms <= ttl->max)
+		return 0;
+	duration_format(ttl->min, min);
+	duration_format(ttl->max, max);
+	return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not from %s to %s", word, min, max);
+}
+
 static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
 	struct sandbox_extend request = {};
 	struct sandbox now = {};
 	struct id id;
-	int r = duration_parse(slice_of(w->operands[1]), &request.ttl_ms);
+	int r = read_time(w->operands[1], &request.ttl_ms, err);
 
-	if (r < 0)
-		return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not a time such as 30m",
-				w->operands[1]);
-	r = api_find_sandbox(&c->api, w->operands[0], &id, err);
+	if (r >= 0)
+		r = api_find_sandbox(&c->api, w->operands[0], &id, err);
 	if (r >= 0)
 		r = api_call(&c->api,
 			     &(struct api_call){

@@ -134,6 +134,19 @@ static int set_number(const struct reader *r, const struct opt *o, uint64_t *at,
 	return 0;
 }
 
+static int set_choice(const struct reader *r, const struct opt *o, unsigned *at, const char *value)
+{
+	auto_buf list = BUF_INIT(256);
+	int err = 0;
+
+	if (str_choice(slice_of(value), opt_choices(o), at) == 0)
+		return 0;
+	for (const char *const *c = opt_choices(o); err >= 0 && *c; c++)
+		err = buf_printf(&list, "%s%s", list.len ? "|" : "", *c);
+	return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name,
+			err < 0 ? o->arg : buf_str(&list), value);
+}
+
 static int set(struct reader *r, const struct opt *o, size_t base, const char *value)
 {
 	void *at = r->args + base + o->offset;
@@ -151,10 +164,7 @@ static int set(struct reader *r, const struct opt *o, size_t base, const char *v
 	case OPT_DURATION:
 		return set_number(r, o, at, value);
 	case OPT_CHOICE:
-		if (str_choice(slice_of(value), opt_choices(o), at) < 0)
-			return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name,
-					o->arg, value);
-		return 0;
+		return set_choice(r, o, at, value);
 	case OPT_PAIRS:
 		return add_pair(r, o, at, value);
 	case OPT_NUM_TYPES:

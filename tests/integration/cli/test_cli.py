@@ -87,6 +87,7 @@ def test_ls_asks_for_what_it_shows(daemon, cay):
         assert daemon.requests[0][2] == {"limit": "100", **want}
     for args in ["--state", "flying"], ["--all", "--state", "failed"]:
         assert cay("ls", *args).returncode == 2
+    assert "--state wants pending|running|" in cay("ls", "--state", "flying").stderr
 
 
 def test_ls_says_what_is_left(daemon, cay):

@@ -57,6 +57,7 @@ def test_a_name_is_asked_for(daemon, cay):
     assert daemon.requests[0] == ("GET", "/v1/sandboxes", {"limit": "100", "state": "live", "name": "mine"})
     r = cay("exec", "No Name!", "--", "true")
     assert r.returncode == 4 and "there is no sandbox 'No Name!'" in r.stderr and box
+    assert "hint: 'cay ls --all'" in cay("pause", "nobody").stderr
 
 
 def test_a_name_is_never_anothers(daemon, cay):
@@ -82,6 +83,9 @@ def test_extend(daemon, cay):
     r = cay("extend", "mine", "long")
     assert r.returncode == 2 and "'long' is not a time such as 30m" in r.stderr
     assert cay("extend", "mine").returncode == 2
+    for time in "999ms", "367d", "99999999999999999d":
+        r = cay("extend", "mine", time)
+        assert r.returncode == 2 and "is not from 1s to 366d" in r.stderr
 
 
 def test_label_sets_and_removes(daemon, cay):
@@ -264,7 +268,7 @@ def test_following_refuses_nonsense(daemon, cay, name):
     daemon.say["GET", "/v1/events"] = BAD[name]
     r = cay("events", "-f")
     assert r.returncode == (2 if name == "refused" else 7) and len(daemon.requests) == 1
-    assert len(r.stdout.splitlines()) == 1 and r.stderr.startswith("cay: ")
+    assert len(r.stdout.splitlines()) == (name not in ("refused", "no_stream")) and r.stderr.startswith("cay: ")
 
 
 def test_following_without_a_daemon_fails_at_once(daemon, cay):
