@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PID 1 of another version: an image for replay.c, and what it has seen"""
+import contextlib
+import json
+import socket
+
+import cay
+
+MASK = "{sandbox}"
+# what cayd is asked for, so that it says what is frozen
+CREATE = {"env": {"OWN": "request"}, "entrypoint": ["/bin/sleep", "100"]}
+CONFIG = {"User": "0", "WorkingDir": "/", "Env": ["PATH=/bin:/usr/bin", "FROM=image"]}
+RELAYED = {"run": ("POST", "/execs", b'{"argv":["/bin/echo","hi"]}'), "list": ("GET", "/execs", None)}
+
+
+def image(exchanges):
+    entries = [cay.directory("exchanges")]
+    for i, e in enumerate(exchanges):
+        for suffix, key in (("", "line"), (".body", "body"), (".reply", "reply")):
+            entries.append(cay.file(f"exchanges/{i}{suffix}", e[key].encode("latin-1")))
+    return cay.layout(entries, CONFIG)
+
+
+def seen(c, box):
+    """Requests in the order they came, as text."""
+    upper = c.state / "boxes" / box / "disk/upper"
+    files = sorted(upper.glob("seen-*"), key=lambda p: int(p.name.split("-")[1]))
+    return [p.read_bytes().decode("latin-1") for p in files]
+
+
+def saw(c, box, begin):
+    """The first request that begins so, once it is whole."""
+    def find():
+        return [s for s in seen(c, box) if s.startswith(begin) and "\r\n\r\n" in s]
+    cay.wait_for(f"PID 1 to be asked {begin}", find, 10)
+    return find()[0]
+
+
+@contextlib.contextmanager
+def unanswered(c, method, target, body):
+    """Ask the API, and do not wait for what will not come."""
+    head = f"{method} {target} HTTP/1.1\r\nHost: cay\r\n"
+    if body:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(c.socket)
+        s.sendall(head.encode() + b"\r\n" + (body or b""))
+        yield
+
+
+def read(path):
+    return {e["name"]: e for e in json.loads(path.read_text())}
