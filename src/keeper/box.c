@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "base/fault.h"
 #include "base/path.h"
 #include "base/tree.h"
 
@@ -155,17 +156,19 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	if (mkdirat(k->boxes, b.name, 0700) < 0)
 		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : CAY_E_INTERNAL, errno,
 				    "make %s", b.name);
-	b.dir = lock_dir(k->boxes, b.name);
+	b.dir = fault(FAULT_PREPARE_MADE) < 0 ? -EIO : lock_dir(k->boxes, b.name);
 	if (b.dir < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -b.dir, "lock %s", b.name);
 	r = write_record(&b, err);
+	r = r < 0 ? r : fault(FAULT_PREPARE_RECORD);
 	if (r >= 0)
 		r = take_range(k, &b, err);
+	r = r < 0 ? r : fault(FAULT_PREPARE_RANGE);
 	if (r >= 0)
 		r = make_dirs(&b, err);
 	if (r >= 0)
 		r = cgroup_make(&k->cgroups, &b.record.tenant, &b.id, box_live(&b), &b.cgroup, err);
-	return r;
+	return r < 0 ? r : fault(FAULT_PREPARE_CGROUPS);
 }
 
 /*
@@ -271,17 +274,21 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 	}
 	if (r >= 0 && b.cgroup.v2 >= 0)
 		r = cgroup_kill(&b.cgroup, KILL_MS, err);
+	r = r < 0 ? r : fault(FAULT_REMOVE_KILLED);
 	if (r < 0)
 		return r;
 	(void)unlinkat(k->sockets, b.name, 0);
 	stage_clean(&k->stage, b.name);
 	if (b.record.magic) {
 		r = cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
+		r = r < 0 ? r : fault(FAULT_REMOVE_CGROUPS);
 		if (r < 0)
 			return r;
 		give_range_back(k, &b);
 	}
-	r = tree_remove(k->boxes, b.name);
+	r = fault(FAULT_REMOVE_RANGE);
+	r = r < 0 ? r : tree_remove(k->boxes, b.name);
+	r = r < 0 ? r : fault(FAULT_REMOVE_GONE);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
 }
 

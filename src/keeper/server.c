@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "base/fault.h"
 #include "base/msg.h"
 #include "keeper/keeper.h"
 #include "keeper/runtime.h"
@@ -104,6 +105,8 @@ static int work(const struct server *s, const union message *msg, int fd)
 		memcpy(reply.bytes + sizeof(struct verb_reply),
 		       (const char *)&result + sizeof(struct verb_reply),
 		       n - sizeof(struct verb_reply));
+	if (fault(FAULT_KEEPER_ANSWER) < 0)
+		return -EIO;
 	return msg_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
 }
 
@@ -227,7 +230,8 @@ static int greet(struct server *s, struct cay_err *err)
 		return r;
 	s->client = cay_take_fd(&s->next);
 	(void)make_spare(s);
-	if (answer_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) < 0)
+	if (answer_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) < 0 ||
+	    fault(FAULT_KEEPER_HELLO) < 0)
 		drop(&s->client);
 	else
 		log_info(&s->k->log, "a client said hello");
@@ -247,7 +251,7 @@ static int take_message(struct server *s, struct cay_err *err)
 	if (n <= 0)
 		return fence(s, err);
 	verb = verb_check(&msg, (size_t)n, n_fds, &why);
-	if (verb == -EPROTO || verb == VERB_HELLO) {
+	if (verb == -EPROTO || verb == VERB_HELLO || fault(FAULT_KEEPER_MESSAGE) < 0) {
 		log_error(&s->k->log, "the client broke the protocol: %s", why.msg);
 		cay_closep(&fd);
 		return fence(s, err);

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <sys/vfs.h>
 
+#include "base/fault.h"
 #include "base/path.h"
 #include "keeper/box.h"
 #include "keeper/overlay.h"
@@ -216,12 +217,13 @@ static int on_stage(const struct keeper *k, const struct box *b, const struct st
 	if (bundle < 0)
 		return bundle;
 	run.bundle = bundle;
-	r = runtime_run(&run, &result->fd, err);
+	r = fault(FAULT_START_STAGED);
+	r = r < 0 ? r : runtime_run(&run, &result->fd, err);
 	stage_clean(&k->stage, b->name);
 	if (r < 0)
 		return r;
 	result->start.started_boot_ns = box_start_of(r);
-	if (!result->start.started_boot_ns)
+	if (!result->start.started_boot_ns || fault(FAULT_START_RAN) < 0)
 		return cay_fail(err, CAY_E_RUNTIME, "PID 1 did not last");
 	return seal(result->fd, err);
 }
@@ -263,9 +265,10 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	r = cgroup_limit(&b.cgroup, &limits, err);
 	if (r >= 0)
 		r = cgroup_join_v1(&b.cgroup, err);
+	r = r < 0 ? r : fault(FAULT_START_JOINED);
 	if (r >= 0)
 		r = gather(k, &b, &s, err);
 	if (r >= 0)
 		r = on_stage(k, &b, &s, &runtimes[q->runtime], result, err);
-	return r;
+	return r < 0 ? r : fault(FAULT_START_SEALED);
 }
