@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cayd, cay-keeper and cay-init together, through the control socket."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -22,6 +23,15 @@ def refused(code, call, *args, **fields):
     return json.loads(e.value.body)["error"]
 
 
+def networks():
+    """Network namespaces somebody is in, but ours."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+    return sorted(found - {os.readlink("/proc/self/ns/net")})
+
+
 def residue(c):
     """What there is of sandboxes on this machine."""
     return {
@@ -30,10 +40,12 @@ def residue(c):
         "sockets": sorted(set(os.listdir(c.run / "box")) - {"keeper.sock"}),
         "cgroups": sorted(d for at in c.cgroup_dirs() for d, _, _ in os.walk(at) if "/sb" in d),
         "processes": sorted(c.processes("/sb")),
+        "mounts": [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if c.name in m],
+        "networks": networks(),
     }
 
 
-EMPTY = {"boxes": [], "ranges": [], "sockets": [], "cgroups": [], "processes": []}
+EMPTY = {k: [] for k in ("boxes", "ranges", "sockets", "cgroups", "processes", "mounts", "networks")}
 
 
 def nothing_is_left(c):

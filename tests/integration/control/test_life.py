@@ -368,62 +368,6 @@ def test_vandalism_is_found(own, what, running):
         own.delete(box)
 
 
-def integrity(c):
-    with sqlite3.connect(f"file:{c.state}/db/journal.db?mode=ro", uri=True) as db:
-        return db.execute("PRAGMA integrity_check").fetchone()[0]
-
-
-FAULTS = ["recover:loaded", "recover:looked", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry", "pause:freeze",
-          "pause:thaw", "delete:remove", "journal:queued", "journal:begun", "journal:written", "journal:committed"]
-
-
-def live(c, box):
-    """Everything once; what fails, fails typed."""
-    for step in (lambda: c.call("POST", f"/v1/sandboxes/{box}/pause"), lambda: c.call("POST", f"/v1/sandboxes/{box}/resume"),
-                 lambda: c.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 60000}), lambda: c.delete(box)):
-        step()
-
-
-@pytest.mark.parametrize("how", ["kill", "error"])
-@pytest.mark.parametrize("point", FAULTS, ids=lambda p: p.replace(":", "-"))
-def test_every_failpoint(own, point, how):
-    """cayd dies or fails there; after a restart there is what was meant, or a clean failure."""
-    bystander = own.create("tiny")
-    counting = own.exec_detached(bystander, COUNT)
-    own.kill_daemon("cayd")
-    own.env["CAY_FAULT"] = f"{point}={how}@2" if point.startswith("journal") else f"{point}={how}"
-    made = []
-    try:
-        own.start_cayd()
-        _, got = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"]},
-                      {"Idempotency-Key": "once"})
-        made.append(got["id"])
-        wait_for("it to come", lambda: own.get(made[0])["state"] != "pending", 10)
-        live(own, made[0])
-    except (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException):
-        pass
-    if own.daemons["cayd"].poll() is None:
-        own.kill_daemon("cayd")
-    del own.env["CAY_FAULT"]
-    own.start_cayd()
-    for box in made:  # acknowledged: it is there, or its end has a reason
-        wait_for("it to settle", lambda: own.get(box)["state"] not in ("pending", "ending"), 15)
-        got = own.get(box)
-        assert got["state"] in ("running", "paused") or got["end"]["reason"]
-    _, again = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"]},
-                    {"Idempotency-Key": "once"})
-    if made:
-        assert again["id"] == made[0]
-    wait_for("fsck to find nothing", lambda: not fsck(own), 5)
-    before = len(numbers(own, bystander, counting))
-    wait_for("the bystander to go on", lambda: len(numbers(own, bystander, counting)) > before, 5)
-    for row in own.call("GET", "/v1/sandboxes?state=live")["sandboxes"]:
-        own.delete(row["id"])
-    clean(own)
-    own.kill_daemon("cayd")
-    assert integrity(own) == "ok"
-
-
 def test_daemons_killed_at_random_under_load(own):
     """No acknowledged operation is lost, no running command is disturbed, no count lost."""
     rounds = 670 if FULL else 12  # a third of them kill two

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A crash anywhere leaves nothing behind and loses nothing that was acknowledged.
+
+First at every failpoint, then at the N-th system call of each daemon, of the keeper's
+workers and of the runtime; a seed chooses which, `make sweep` takes them all.
+"""
+import os
+import pathlib
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+
+import cay
+import pytest
+from cay import ApiError, wait_for
+from conftest import BUILD, tiny
+from test_control import nothing_is_left, residue
+from test_life import COUNT, fsck, linked, numbers, post
+
+SOURCE = pathlib.Path(__file__).parents[3]
+KILLAT = pathlib.Path(BUILD).resolve() / "tests/integration/killat"
+GONE = (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException)
+
+
+class Story:
+    """One sandbox lives from create to delete, beside another that must not notice."""
+
+    def __init__(self, c):
+        self.c, self.rounds = c, 0
+        self.bystander = c.create("tiny")
+        self.counting = c.exec_detached(self.bystander, COUNT)
+        self.pid = c.pid_1(self.bystander)
+
+    def create(self):
+        """The same request whenever it is said: it has a key."""
+        key = f"story-{self.rounds}"
+        body = {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"], "labels": {"story": key}}
+        return post(self.c, "/v1/sandboxes", body, {"Idempotency-Key": key})[1]["id"]
+
+    def live(self):
+        """Until something fails.  What it may be from then on: self.may."""
+        c = self.c
+        self.rounds += 1
+        self.box, self.may = None, set()
+        try:
+            self.box = self.create()
+            self.may = {"running", "failed"}
+            wait_for("it to come", lambda: dead(c) or c.get(self.box)["state"] != "pending", 20)
+            if c.get(self.box)["state"] != "running":
+                return
+            self.may = {"running"}
+            done = c.exec(self.box, ["echo", "hi"], timeout_s=10)
+            assert done.text == "hi\n" or done.end is None, done
+            self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
+            self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
+            self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=2))
+        except (*GONE, ValueError):
+            pass
+
+    def act(self, to, what):
+        self.may |= {to}
+        assert what()["state"] == to
+        self.may = {to}
+
+    def check(self):
+        """After everything was started again."""
+        c = self.c
+        wait_for("the link", lambda: linked(c), 10)
+        before = numbers(c, self.bystander, self.counting)
+        if self.box:
+            wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending"), 20)
+            got = c.get(self.box)
+            # the entrypoint is started when it runs already
+            assert got["state"] in self.may or (got["state"], got["end"]["reason"]) == ("failed", "start_failed"), (got, self.may)
+            assert got["state"] in ("running", "paused") or (got["end"]["reason"] and got["end"]["detail"]), got
+            if got["state"] == "running":
+                assert c.exec(self.box, ["echo", "hi"]).text == "hi\n"
+        again = self.create()
+        assert self.box in (None, again)
+        rows = c.call("GET", f"/v1/sandboxes?label=story%3Dstory-{self.rounds}")["sandboxes"]
+        assert [r["id"] for r in rows] == [again]
+        wait_for("it to settle", lambda: c.get(again)["state"] not in ("pending", "ending"), 20)
+        wait_for("fsck to find nothing", lambda: not fsck(c), 2)
+        c.delete(again)
+        wait_for("the last worker", lambda: not c.processes(again), 5)
+        left = residue(c)
+        assert left["boxes"] == left["sockets"] == [self.bystander] and len(left["ranges"]) == 1, left
+        assert all(self.bystander in d for d in left["cgroups"]), left
+        assert left["mounts"] == [] and len(left["networks"]) == 1, left
+        assert c.pid_1(self.bystander) == self.pid
+        wait_for("the bystander to go on", lambda: len(numbers(c, self.bystander, self.counting)) > len(before), 5)
+        got = numbers(c, self.bystander, self.counting)
+        assert got == list(range(got[0], got[0] + len(got)))
+
+    def end(self):
+        self.c.delete(self.bystander)
+        nothing_is_left(self.c)
+        self.c.kill_daemon("cayd")
+        with sqlite3.connect(f"file:{self.c.state}/db/journal.db?mode=ro", uri=True) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def start(c, name):
+    c.start_keeper() if name == "cay-keeper" else c.start_cayd()
+
+
+def dead(c):
+    return [name for name in ("cay-keeper", "cayd") if c.daemons[name].poll() is not None]
+
+
+def bring_back(c):
+    """What has died, as systemd would."""
+    for name in dead(c):
+        start(c, name)
+
+
+# -- failpoints
+
+WHOSE = {"journal": ["cayd"], "create": ["cayd"], "pause": ["cayd"], "delete": ["cayd"], "recover": ["cayd"],
+         "keeper": ["cay-keeper"], "prepare": ["cay-keeper"], "start": ["cay-keeper"], "remove": ["cay-keeper"],
+         "write": ["cayd", "cay-keeper"], "spawn": ["cay-keeper"]}
+POINTS = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/base/faults.def").read_text(), re.M)
+# which pass of it: the first message is fsck's, and then one for each act of the story
+PASSES = {"journal": (2, 4), "keeper:message": range(1, 10)}
+SWEPT = [(program, point, how, n) for point in POINTS for program in WHOSE[point.split(":")[0]] for how in ("kill", "error")
+         for n in PASSES.get(point, PASSES.get(point.split(":")[0], (1,)))]
+
+
+@pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))
+def test_every_failpoint(own, program, point, how, n):
+    """It dies or fails there; after a restart there is what was meant, or a clean failure."""
+    story = Story(own)
+    own.kill_daemon(program)
+    own.env["CAY_FAULT"] = f"{point}={how}@{n}"
+    try:
+        start(own, program)
+    except GONE:
+        pass
+    del own.env["CAY_FAULT"]
+    try:
+        wait_for("the link", lambda: linked(own), 1)
+        own.image_import("other", cay.layout([cay.file("a", b"1")]))
+    except GONE:
+        pass
+    story.live()
+    assert not set(dead(own)) - {program}, "the other one died of it"
+    if not dead(own):
+        own.kill_daemon(program)  # or it goes on failing
+    bring_back(own)
+    story.check()
+    story.end()
