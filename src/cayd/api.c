@@ -207,6 +207,14 @@ static bool has_label(const struct field_map *labels, const char *want)
 	return false;
 }
 
+static bool known_state(const char *state)
+{
+	for (size_t i = 0; sandbox_state_names[i]; i++)
+		if (str_eq(state, sandbox_state_names[i]))
+			return true;
+	return str_eq(state, "live");
+}
+
 static bool matches(const struct sandbox *s, const struct sandbox_query *q)
 {
 	if (q->state && str_eq(q->state, "live") && s->state >= SB_TERMINATED)
@@ -227,10 +235,17 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	struct sandbox *rows = pool_take(&rq->pool, q->limit, sizeof(*rows));
 	struct sandbox_list list = { .sandboxes = { rows, 0 } };
 	uint64_t before, last = 0;
+	struct cay_err err = {};
 	struct box *b;
 
 	if (read_cursor(q->cursor, &before) < 0) {
 		bad_cursor(rq);
+		return;
+	}
+	if (q->state && !known_state(q->state)) {
+		(void)cay_fail_field(&err, CAY_E_INVALID, "state", "there is no state '%s'",
+				     q->state);
+		request_fail(rq, &err);
 		return;
 	}
 	b = box_before(c->boxes, before);

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import shutil
-import sqlite3
 import threading
 import time
 
@@ -232,6 +231,7 @@ def test_labels_groups_and_filters(own):
     assert rows("group=g1") == [b, a] and rows("group=none") == []
     assert rows("label=team") == rows("label=team%3Dblue") == [a] and rows("label=team%3Dred") == []
     assert rows("name=second") == [b]
+    refused("invalid_argument", rows, "state=flying")
     got = own.call("POST", f"/v1/sandboxes/{a}/labels", {"labels": {"team": None, "x": "1"}})
     assert got["labels"] == {"x": "1"}
     refused("invalid_argument", own.call, "POST", f"/v1/sandboxes/{a}/labels", {"labels": {"cay/x": "1"}})
