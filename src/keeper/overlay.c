@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/fault.h"
 #include "base/path.h"
 
 /* Where the template mounts something (src/oci). */
@@ -34,10 +35,12 @@ static int write_map(int proc, const char *name, uint32_t live)
 	return write(fd, text, (size_t)n) == n ? 0 : -errno;
 }
 
-static int stay(void *)
+/* It has the lock and the connection of its worker: it must not outlive it. */
+static int stay(void *worker)
 {
-	while (pause() < 0)
-		;
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == *(const pid_t *)worker)
+		while (pause() < 0)
+			;
 	return 0;
 }
 
@@ -47,11 +50,12 @@ static int make_userns(uint32_t live)
 {
 	/* our memory on a stack of its own: copying ours would cost more than the rest */
 	alignas(16) static char stack[KIB(4)];
+	pid_t worker = getpid();
 	int pidfd = -EBADF, r, ns = -EBADF;
 	auto_buf path = BUF_INIT(32);
 	auto_close int proc = -EBADF;
 	int pid = clone(stay, stack + sizeof(stack),
-			CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, NULL, &pidfd);
+			CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, &worker, &pidfd);
 
 	if (pid < 0)
 		return -errno;
@@ -62,6 +66,7 @@ static int make_userns(uint32_t live)
 	}
 	if (r >= 0)
 		r = write_map(proc, "gid_map", live);
+	r = r < 0 ? r : fault(FAULT_START_MAPPED);
 	if (r >= 0) {
 		ns = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
 		r = ns < 0 ? -errno : ns;
