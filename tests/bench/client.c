@@ -3,6 +3,8 @@
  * client - what sandbox.py measures with: requests, a clock around them, JSON out
  *
  *	client cold SOCKET IMAGE N      create, first byte of `echo hi`; deleted after
+ *	client cycle SOCKET IMAGE N     create, /bin/true waited for, delete
+ *	client get SOCKET TARGET N      GET, to the last byte of the answer
  *	client fill SOCKET IMAGE N      create and keep
  *	client exec DIRECTORY N         /bin/true, straight to each sandbox's PID 1
  *	client empty SOCKET             delete
@@ -239,18 +241,18 @@ static int run_empty(const struct job *job, struct cay_err *err)
 	return r;
 }
 
-static int run_exec_of(const struct job *job, const char *id, uint64_t *ret_ns, struct cay_err *err)
+/* /bin/true, by control's socket or by PID 1's own. */
+static int run_true(const char *socket, const char *id, uint64_t *ret_ns, struct cay_err *err)
 {
-	auto_buf socket = BUF_INIT(256), target = BUF_INIT(256);
+	auto_buf target = BUF_INIT(256);
 	auto_json reply = NULL;
 	uint64_t start;
 	int r;
 
-	if (buf_printf(&socket, "%s/%s", job->where, id) < 0 ||
-	    buf_printf(&target, "/v1/sandboxes/%s/execs", id) < 0)
+	if (buf_printf(&target, "/v1/sandboxes/%s/execs", id) < 0)
 		return -ENOMEM;
 	start = now_ns();
-	r = call_json(&(struct call_request){ .socket = socket.data,
+	r = call_json(&(struct call_request){ .socket = socket,
 					      .method = "POST",
 					      .target = target.data,
 					      .body = true_body,
@@ -258,6 +260,64 @@ static int run_exec_of(const struct job *job, const char *id, uint64_t *ret_ns, 
 		      &reply, err);
 	*ret_ns = now_ns() - start;
 	return r < 0 ? r : check_end(json_object_get(reply, "end"), err);
+}
+
+static int run_exec_of(const struct job *job, const char *id, uint64_t *ret_ns, struct cay_err *err)
+{
+	auto_buf socket = BUF_INIT(256);
+
+	if (buf_printf(&socket, "%s/%s", job->where, id) < 0)
+		return -ENOMEM;
+	return run_true(socket.data, id, ret_ns, err);
+}
+
+static int run_cycle(const struct job *job, struct cay_err *err)
+{
+	static uint64_t ns[SAMPLES_MAX];
+	char id[NAME_MAX_LEN];
+
+	for (size_t i = 0; i < job->n; i++) {
+		uint64_t start = now_ns(), unused;
+		int r = create(job, id, err);
+
+		if (r >= 0)
+			r = run_true(job->where, id, &unused, err);
+		if (r >= 0)
+			r = delete (job, id, err);
+		if (r < 0)
+			return r;
+		ns[i] = now_ns() - start;
+	}
+	write_times(job->w, "ns", ns, job->n);
+	return 0;
+}
+
+static int run_get(const struct job *job, struct cay_err *err)
+{
+	static uint64_t ns[SAMPLES_MAX];
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < job->n; i++) {
+		uint64_t start = now_ns();
+		auto_call c = { .fd = -EBADF };
+		struct slice in;
+		int r = call_start(&c,
+				   &(struct call_request){ .socket = job->where,
+							   .method = "GET",
+							   .target = job->image,
+							   .want = 200 },
+				   err);
+
+		bytes = 0;
+		while (r >= 0 && (r = call_more(&c, &in, err)) > 0)
+			bytes += in.n;
+		if (r < 0)
+			return r;
+		ns[i] = now_ns() - start;
+	}
+	write_times(job->w, "ns", ns, job->n);
+	jw_u64(job->w, "bytes", bytes);
+	return 0;
 }
 
 /* n each. */
@@ -306,6 +366,7 @@ static const struct {
 	int (*run)(const struct job *job, struct cay_err *err);
 } modes[] = {
 	{ "cold", true, true, run_cold },    { "fill", true, true, run_fill },
+	{ "cycle", true, true, run_cycle },  { "get", true, true, run_get },
 	{ "exec", false, true, run_exec },   { "empty", false, false, run_empty },
 	{ "spawn", false, true, run_spawn }, { "docker", true, true, run_docker },
 };

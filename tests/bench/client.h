@@ -9,7 +9,7 @@
 #define NAME_MAX_LEN 128 /* of a container, a sandbox or an exec */
 
 struct job {
-	const char *where, *image;
+	const char *where, *image; /* image: the second argument, a target for get */
 	size_t n;
 	struct jw *w;
 };

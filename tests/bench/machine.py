@@ -96,6 +96,17 @@ def counts(cay):
     return found
 
 
+def settled_memory(cay):
+    """KiB of anonymous memory of each daemon, when it has had time to forget."""
+    def now():
+        return {name: int(read(f"/proc/{pid}/status").split("RssAnon:")[1].split()[0]) for name, pid in cay.pids().items()}
+
+    def forgotten():
+        return not cay.call("GET", "/v1/sandboxes?limit=1")["sandboxes"]
+    wait_for("ended ones to be forgotten", forgotten, PATIENCE_S)
+    return now()
+
+
 def settled_counts(cay):
     """The same twice in a row: what came before has gone."""
     last = [None]

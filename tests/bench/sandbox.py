@@ -11,6 +11,8 @@ CAY_FULL=1 measures at the sizes the goals are for.
     docker        the same, against the Docker engine
     exec_rtt      a command in a sandbox that is there, against a process on the host
     scale         create_at_N, density: with many alive; then that nothing is left
+    cycles        create, exec, delete again and again: nothing grows and nothing slows down
+    list_10000    pages of a list with thousands of sandboxes that ended
 """
 import contextlib
 import json
@@ -25,6 +27,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "attack"))
 import calibrate  # noqa: E402
+import journal  # noqa: E402
 import machine  # noqa: E402
 from cay import Cay, layout_of  # noqa: E402
 
@@ -33,6 +36,7 @@ IMAGE = "base"
 LAYOUT = pathlib.Path("build/images", IMAGE)
 CLIENTS = 4  # create and delete in parallel, where nobody holds the clock
 STEP = 500   # sandboxes between two looks at the memory that is left
+KEPT_EVENTS = 16384  # src/cayd/event.h
 MOST, LEAST_FREE_KIB = 12000, 1536 * 1024
 
 
@@ -56,6 +60,7 @@ def timed(name, samples, baseline_name, baseline, note):
 class Bench:
     def __init__(self, build, cay):
         self.programs, self.cay, self.ids = pathlib.Path(build).resolve() / "tests/bench", cay, []
+        self.build = build
         with layout_of(LAYOUT) as tar:
             cay.image_import(IMAGE, tar)
         self.digest = next((cay.state / "images/sha256").iterdir()).name
@@ -250,7 +255,88 @@ def limit(b):
              f"beyond {had}, KiB of slab: {top}")
 
 
-GROUPS = {f.__name__: f for f in (cold_create, docker, exec_rtt, scale)}
+@contextlib.contextmanager
+def another(b, env=None):
+    """Daemons of a row's own."""
+    with Cay(b.build, env=env) as cay:
+        own = Bench(b.build, cay)
+        try:
+            yield own
+        finally:
+            if own.ids and "cayd" in cay.pids():
+                own.empty()
+
+
+@contextlib.contextmanager
+def stopped(cay):
+    process = cay.daemons["cayd"]
+    process.terminate()
+    if process.wait(60):
+        raise RuntimeError(f"cayd ended with {process.returncode}:\n{cay.log('cayd')}")
+    yield
+    cay.start_cayd()
+
+
+def cycles(b):
+    """Ended ones are forgotten after a second and the events kept are full from the start: what
+    grows then is lost."""
+    n = int(os.environ.get("CAY_CYCLES", "10000" if FULL else "400"))
+    with another(b, {"CAY_LIMITS_RECORD_TTL": "1s"}) as own:
+        def some(k):
+            return [ns for got in own.parallel("cycle", own.cay.socket, IMAGE, shares=[((k,), ())] * CLIENTS)
+                    for ns in got["ns"]]
+        some(5)
+        with stopped(own.cay):
+            journal.add_events(own.cay, KEPT_EVENTS)
+        some(5)
+        before = machine.settled_counts(own.cay)
+        tenths, memory = [], []
+        for _ in range(10):
+            tenths.append(some(max(1, n // 10 // CLIENTS)))
+            memory.append(machine.settled_memory(own.cay))
+        left = machine.left_over(own.cay, before)
+    done = sum(map(len, tenths))
+    p95 = f"p95 of the last tenth {ms(tenths[-1], 95)} ms, of the second {ms(tenths[1], 95)} ms"
+    say(name="cycles", unit="ms", n=done, **{f"p{p}": ms(tenths[-1], p) for p in (50, 95, 99)},
+        baseline={"name": "the second tenth", "p50": ms(tenths[1])},
+        note=f"create, exec true, delete, {CLIENTS} at a time: the last tenth; {p95}; goal ratio 1.1")
+    for name in memory[0]:
+        grown = (memory[-1][name] - memory[0][name]) / 1024
+        say(name=f"cycles_memory_{name}", unit="MiB", n=done, value=round(grown, 3),
+            baseline={"name": "the goal", "value": 1},
+            note=f"what it has more after the last tenth than after the first, of {memory[0][name] / 1024:.1f} MiB")
+    say(name="cycles_left", unit="count", n=done, value=sum(abs(x) for x in left.values()),
+        baseline={"name": "mounts, cgroups, namespaces, processes, directories, fds", "value": 1},
+        note=f"must be 0: {left or 'nothing'}")
+
+
+def list_10000(b):
+    live, ended, rounds, n = (1000, 10000, 20, 50) if FULL else (100, 10000, 10, 20)
+    with another(b) as own:
+        own.cold(1)
+        why = own.fill(live)
+        if why:
+            raise RuntimeError(f"{len(own.ids)} alive of {live}: {why}")
+        with stopped(own.cay):
+            first = journal.add_ended(own.cay, ended)
+            start = time.monotonic()
+        start = time.monotonic() - start
+        pages = {"": "limit=100", "_middle": f"limit=100&cursor={first + ended // 2}",
+                 "_state": "limit=100&state=running"}
+        times, bytes_, health = {key: [] for key in pages}, {}, []
+        for _ in range(rounds):
+            health += own.client("get", own.cay.socket, "/v1/health", n)["ns"]
+            for key, query in pages.items():
+                got = own.client("get", own.cay.socket, "/v1/sandboxes?" + query, n)
+                times[key] += got["ns"]
+                bytes_[key] = got["bytes"]
+    for key, query in pages.items():
+        timed("list_10000" + key, times[key], "GET /v1/health", health,
+              f"{query}, {bytes_[key] // 1024} KiB; {live} alive are the oldest, {ended} ended behind them; "
+              f"cayd was back with them in {start:.2f} s; goal p99 5 ms")
+
+
+GROUPS = {f.__name__: f for f in (cold_create, docker, exec_rtt, scale, cycles, list_10000)}
 
 if __name__ == "__main__":
     build, names = sys.argv[1], sys.argv[2:] or list(GROUPS)
