@@ -11,7 +11,7 @@ CAY_FULL=1 measures at the sizes the goals are for.
     docker        the same, against the Docker engine
     exec_rtt      a command in a sandbox that is there, against a process on the host
     scale         create_at_N, density: with many alive; then that nothing is left
-    cycles        create, exec, delete again and again: nothing grows and nothing slows down
+    cycles        create, exec, delete again and again (CAY_CYCLES=N): nothing grows and nothing slows down
     list_10000    pages of a list with thousands of sandboxes that ended
 """
 import contextlib
@@ -290,8 +290,9 @@ def cycles(b):
             journal.add_events(own.cay, KEPT_EVENTS)
         some(5)
         before = machine.settled_counts(own.cay)
-        tenths, memory = [], []
+        tenths, memory, bare = [], [], []
         for _ in range(10):
+            bare.append(own.crun(10))
             tenths.append(some(max(1, n // 10 // CLIENTS)))
             memory.append(machine.settled_memory(own.cay))
         left = machine.left_over(own.cay, before)
@@ -299,12 +300,13 @@ def cycles(b):
     p95 = f"p95 of the last tenth {ms(tenths[-1], 95)} ms, of the second {ms(tenths[1], 95)} ms"
     say(name="cycles", unit="ms", n=done, **{f"p{p}": ms(tenths[-1], p) for p in (50, 95, 99)},
         baseline={"name": "the second tenth", "p50": ms(tenths[1])},
-        note=f"create, exec true, delete, {CLIENTS} at a time: the last tenth; {p95}; goal ratio 1.1")
+        note=f"create, exec true, delete, {CLIENTS} at a time: the last tenth; {p95}; medians of all tenths "
+             f"{[ms(x) for x in tenths]}, of crun alone before each {[ms(x) for x in bare]}; goal ratio 1.1")
     for name in memory[0]:
         grown = (memory[-1][name] - memory[0][name]) / 1024
         say(name=f"cycles_memory_{name}", unit="MiB", n=done, value=round(grown, 3),
             baseline={"name": "the goal", "value": 1},
-            note=f"what it has more after the last tenth than after the first, of {memory[0][name] / 1024:.1f} MiB")
+            note=f"what it has more after the last tenth than after the first; KiB after each: {[m[name] for m in memory]}")
     say(name="cycles_left", unit="count", n=done, value=sum(abs(x) for x in left.values()),
         baseline={"name": "mounts, cgroups, namespaces, processes, directories, fds", "value": 1},
         note=f"must be 0: {left or 'nothing'}")
