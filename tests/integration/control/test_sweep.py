@@ -22,14 +22,15 @@ from test_life import COUNT, fsck, linked, numbers, post
 
 SOURCE = pathlib.Path(__file__).parents[3]
 KILLAT = pathlib.Path(BUILD).resolve() / "tests/integration/killat"
+PER_KIND, FULL_PER_KIND = 20, 700  # which, by CAY_SEED; crun has fewer, runc's differ from run to run
 GONE = (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException)
 
 
 class Story:
     """One sandbox lives from create to delete, beside another that must not notice."""
 
-    def __init__(self, c):
-        self.c, self.rounds = c, 0
+    def __init__(self, c, runtime="crun"):
+        self.c, self.runtime, self.rounds = c, runtime, 0
         self.bystander = c.create("tiny")
         self.counting = c.exec_detached(self.bystander, COUNT)
         self.pid = c.pid_1(self.bystander)
@@ -37,7 +38,8 @@ class Story:
     def create(self):
         """The same request whenever it is said: it has a key."""
         key = f"story-{self.rounds}"
-        body = {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"], "labels": {"story": key}}
+        body = {"image": "tiny", "wait": False, "entrypoint": ["sleep", "100"], "labels": {"story": key},
+                "runtime": self.runtime}
         return post(self.c, "/v1/sandboxes", body, {"Idempotency-Key": key})[1]["id"]
 
     def live(self):
@@ -48,17 +50,25 @@ class Story:
         try:
             self.box = self.create()
             self.may = {"running", "failed"}
-            wait_for("it to come", lambda: dead(c) or c.get(self.box)["state"] != "pending", 20)
+            self.come()
             if c.get(self.box)["state"] != "running":
                 return
             self.may = {"running"}
             done = c.exec(self.box, ["echo", "hi"], timeout_s=10)
             assert done.text == "hi\n" or done.end is None, done
+            wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 10)  # till then it is not paused
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
             self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=2))
         except (*GONE, ValueError):
             pass
+
+    def come(self):
+        """Nobody but a daemon that died may keep it from coming or failing."""
+        try:
+            wait_for("", lambda: dead(self.c) or self.c.get(self.box)["state"] != "pending", 20)
+        except TimeoutError as e:
+            raise AssertionError(f"it neither came nor failed: {self.c.get(self.box)}") from e
 
     def act(self, to, what):
         self.may |= {to}
@@ -152,3 +162,75 @@ def test_every_failpoint(own, program, point, how, n):
     bring_back(own)
     story.check()
     story.end()
+
+
+# -- system calls
+
+KINDS = {"cayd": ("cayd", "main"), "keeper": ("cay-keeper", "main"), "worker": ("cay-keeper", "worker"),
+         "runtime": ("cay-keeper", "runtime")}
+
+
+class Killer:
+    """killat on one of the daemons; see killat.c."""
+
+    def __init__(self, c, kind, at):
+        program, which = KINDS[kind]
+        self.process = subprocess.Popen([KILLAT, str(c.pids()[program]), which, str(at)], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.said = dict(line.split(" ", 1) for line in self.process.communicate(timeout=10)[0].splitlines())
+
+
+def how_many(story, kinds):
+    """System calls of one life, by kind."""
+    found = {}
+    for kind in kinds:
+        with Killer(story.c, kind, 0) as k:
+            story.live()
+        assert story.may == {"terminated"}
+        found[kind] = int(k.said[KINDS[kind][1]])
+        story.check()
+    return found
+
+
+def kill_at(story, kind, n):
+    """Whether it came to that call."""
+    program, c = KINDS[kind][0], story.c
+    with Killer(c, kind, n) as k:
+        story.live()
+    try:
+        if k.said.get("killed", "").startswith("main"):
+            c.daemons[program].wait(10)
+        assert not set(dead(c)) - {program}, "the other one died of it"
+        bring_back(c)
+        story.check()
+    except Exception as e:
+        raise AssertionError(f"killed at call {n} of {kind} ({k.said}): {e}\n{c.log('cayd')}") from e
+    return "killed" in k.said
+
+
+@pytest.mark.parametrize("runtime,kinds", [("crun", list(KINDS)), ("runc", ["worker", "runtime"])], ids=["crun", "runc"])
+def test_every_system_call(runtime, kinds):
+    """SIGKILL as a call begins.  The runtime's are the keeper's to clean up after."""
+    seed = int(os.environ.get("CAY_SEED", "1"))
+    most = FULL_PER_KIND if os.environ.get("CAY_FULL") else PER_KIND
+    begin = time.monotonic()
+    with cay.Cay(BUILD) as c:
+        c.image_import("tiny", tiny())
+        story = Story(c, runtime)
+        counts = how_many(story, kinds)
+        hits = dict.fromkeys(kinds, 0)
+        for kind in kinds:
+            points = list(range(1, counts[kind] + 1))
+            random.Random(seed).shuffle(points)
+            hits[kind] = sum(kill_at(story, kind, n) for n in points[:most])
+        story.end()
+    print(f"\n# {runtime}, seed {seed}: killed at {sum(hits.values())} of {sum(counts.values())} system calls: "
+          f"{hits} of {counts}, {time.monotonic() - begin:.0f} s", flush=True)
+    # the last ones of a life come or do not
+    assert all(hits[kind] > min(counts[kind], most) / 2 for kind in kinds), (hits, counts)
