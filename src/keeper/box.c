@@ -199,7 +199,8 @@ static int freeze(const struct keeper *k, const struct verb_box *q, bool frozen,
 		return r;
 	if (b.cgroup.v2 < 0)
 		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
-	return cgroup_freeze(&b.cgroup, frozen, err);
+	r = cgroup_freeze(&b.cgroup, frozen, err);
+	return r < 0 ? r : fault(FAULT_FREEZE_DONE);
 }
 
 /* freeze: every process of one sandbox stands still; no more than kill could do. */

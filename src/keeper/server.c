@@ -168,12 +168,15 @@ static void start_worker(struct server *s, const union message *msg, int fd)
 {
 	struct cay_err err = {};
 	struct worker *w = s->workers;
-	int r = s->spare >= 0 ? 0 : make_spare(s);
+	int r = s->spare < 0 ? -EPIPE : msg_send(s->spare, msg, msg->head.size, fd);
 
 	while (w->pair >= 0)
 		w++;
-	if (r >= 0)
-		r = msg_send(s->spare, msg, msg->head.size, fd);
+	if (r < 0) { /* there is none, or it has died waiting */
+		drop(&s->spare);
+		r = make_spare(s);
+		r = r < 0 ? r : msg_send(s->spare, msg, msg->head.size, fd);
+	}
 	if (r < 0) {
 		drop(&s->spare);
 		(void)cay_fail_sys(&err, CAY_E_CAPACITY, -r, "start a worker");
@@ -192,7 +195,8 @@ static void worker_ended(struct server *s, struct worker *w)
 	char done;
 
 	if (recv(w->pair, &done, 1, 0) != 1) {
-		(void)cay_fail(&err, CAY_E_INTERNAL, "the worker died");
+		/* it may or may not have done it, as if we had died */
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the worker died");
 		log_error(&s->k->log, "%s: %s", verb_row(w->request.verb)->name, err.msg);
 		(void)send_failure(s->client, &w->request, &err);
 	}

@@ -182,11 +182,12 @@ static void froze(struct life_out *out, const struct life_event *ev, uint64_t no
 	bool turns = paused != (ev->effect == DO_FREEZE); /* or it asked for what the state says */
 
 	out->tell = true;
-	if (ev->outcome == LIFE_UNKNOWN && turns) {
+	if (ev->outcome != LIFE_OK && turns) {
 		begin(out, as_it_says[l->state]);
-	} else if (ev->outcome != LIFE_OK && !turns) {
-		try_later(l, now); /* while the keeper is away the answer comes at once */
-	} else if (ev->outcome == LIFE_OK) {
+	} else if (ev->outcome != LIFE_OK) {
+		/* not at once: while there is no keeper, asking it fails at once too */
+		try_later(l, now);
+	} else {
 		l->tries = 0;
 		if (!turns)
 			return;
