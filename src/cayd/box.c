@@ -95,6 +95,15 @@ static struct box *find_key(struct boxes *all, struct slice key)
 	return b;
 }
 
+void boxes_hurry(struct boxes *all)
+{
+	uint64_t now = clk_boot_ns(all->cayd->clk);
+
+	for (struct box *b = all->newest; b; b = b->older)
+		if (b->life.retry_ns != LIFE_NEVER)
+			b->life.retry_ns = now;
+}
+
 struct box *boxes_newest(struct boxes *all)
 {
 	return all->newest;
@@ -174,7 +183,10 @@ void boxes_forget(struct boxes *all, uint64_t now)
 	while (b) {
 		struct box *newer = b->newer;
 
-		if (life_over(&b->life) && now >= b->forget_boot && !b->holds && !b->waiters) {
+		/* or there are more of them than there may be live ones */
+		bool old = now >= b->forget_boot || all->n_ended > all->cayd->settings.max_boxes;
+
+		if (life_over(&b->life) && old && !b->holds && !b->waiters) {
 			db_drop(all->cayd->db, &b->info.id, NULL, NULL);
 			forget(all, b);
 		}

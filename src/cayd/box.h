@@ -30,6 +30,7 @@ struct box {
 	unsigned holds;               /* calls under way that have this pointer */
 	unsigned unsaved;             /* of them, writes somebody waits for */
 	struct cay_err unsaid;        /* what the last of those writes failed with */
+	bool dirty;                   /* it is not in the journal as it is: to be written again */
 	bool entry_asked, entry_over; /* entry.c's */
 	bool other_boot;              /* the journal has it from before the machine started */
 	uv_poll_t *watch;
@@ -78,6 +79,8 @@ void box_changed(struct box *b, unsigned before);
 void box_unhold(struct box *b);
 /* Forget those nobody need remember. */
 void boxes_forget(struct boxes *all, uint64_t now);
+/* The keeper is back: what waits to be tried again need not wait longer. */
+void boxes_hurry(struct boxes *all);
 struct box *boxes_newest(struct boxes *all);
 unsigned boxes_live(const struct boxes *all);
 void boxes_keep_range(struct boxes *all, uint32_t range);

@@ -18,6 +18,7 @@ struct follower {
 	struct cayd *cayd;
 	struct request *rq;
 	uint64_t after;
+	uint64_t at;       /* what was looked at, counted as events.n */
 	struct id sandbox; /* ID_NONE: all */
 	char group[GROUP_MAX];
 	bool full;
@@ -90,8 +91,10 @@ static void pump(struct follower *f)
 	const struct events *e = f->cayd->events;
 	auto_buf line = BUF_INIT(TEXT_MAX + 256);
 
-	for (uint64_t i = oldest(e); i < e->n && !f->full; i++) {
-		const struct kept *k = &e->ring[i % EVENTS_KEPT];
+	if (f->at < oldest(e))
+		f->at = oldest(e);
+	for (; f->at < e->n && !f->full; f->at++) {
+		const struct kept *k = &e->ring[f->at % EVENTS_KEPT];
 
 		if (!wants(f, k))
 			continue;

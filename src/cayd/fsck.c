@@ -77,6 +77,8 @@ static int facts_now(struct cayd *c, struct facts *ret, struct cay_err *err)
 		memcpy(&page, msg, sizeof(page));
 		if (facts_add(ret, &page) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+		if (page.more && !page.n_rows)
+			return cay_fail(err, CAY_E_UNAVAILABLE, "the list changes too fast");
 		if (page.n_rows)
 			q.after = page.rows[page.n_rows - 1].sandbox;
 	} while (page.more);
@@ -122,7 +124,10 @@ static void on_hello(void *arg, unsigned status, struct slice body, const struct
 /* The pidfd was opened between two looks that both saw this process: it is it. */
 static void adopt(struct box *b, const struct verb_list_row *row, int pidfd, bool same_boot)
 {
-	struct life_facts facts = { .same_boot = same_boot, .there = is_ours(b, row) };
+	/* nobody is entered twice because PID 1 was slow to say that it was */
+	struct life_facts facts = { .same_boot = same_boot,
+				    .there = is_ours(b, row),
+				    .entered = true };
 	struct waking *w;
 
 	if (facts.there && pidfd >= 0) {
@@ -185,6 +190,12 @@ static int *open_pids(struct cayd *c, const struct facts *f)
 		bool wanted = b && b->life.state < SB_ENDING && !b->other_boot && f->rows[i].pid;
 
 		fds[i] = wanted ? pidfd_open((pid_t)f->rows[i].pid, 0) : -EBADF;
+		if (wanted && fds[i] < 0 && errno != ESRCH) { /* that is no news of it */
+			while (i-- > 0)
+				cay_closep(&fds[i]);
+			free(fds);
+			return NULL;
+		}
 	}
 	return fds;
 }
@@ -230,7 +241,7 @@ static int look(struct cayd *c, struct facts *first, struct facts *again, struct
 		return r;
 	fds = open_pids(c, first);
 	if (!fds)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_fail_sys(err, CAY_E_NO_MEMORY, errno, "open pidfds");
 	r = facts_now(c, again, err);
 	if (r >= 0 && fault(FAULT_RECOVER_LOOKED) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
@@ -411,8 +422,10 @@ static void on_page(void *arg, const struct cay_err *outcome, const void *reply,
 		memcpy(&page, reply, sizeof(page));
 		if (facts_add(&k->facts, &page) < 0)
 			(void)cay_fail(&err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+		else if (page.more && !page.n_rows)
+			(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the list changes too fast");
 	}
-	if (err.code || !page.more || !page.n_rows || !k->rq) {
+	if (err.code || !page.more || !k->rq) {
 		finish(k, &err);
 		return;
 	}

@@ -81,13 +81,13 @@ static int digest_parse(const char *text, uint8_t ret[static 32])
 static char *digest_text(struct pool *pool, const uint8_t digest[static 32])
 {
 	static const char hex[] = "0123456789abcdef";
-	char *text = pool_strn(pool, "sha256:", 71);
+	char text[7 + 64] = "sha256:";
 
-	for (size_t i = 0; text && i < 32; i++) {
+	for (size_t i = 0; i < 32; i++) {
 		text[7 + 2 * i] = hex[digest[i] >> 4];
 		text[8 + 2 * i] = hex[digest[i] & 15];
 	}
-	return text;
+	return pool_strn(pool, text, sizeof(text));
 }
 
 static char *copy_text(struct pool *pool, const char *s)

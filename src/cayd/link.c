@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "base/msg.h"
+#include "cayd/box.h"
 
 #define RETRY_MS 200
 #define SOCKET_BUFFER 1048576
@@ -181,6 +182,7 @@ static void on_retry(uv_timer_t *t)
 	}
 	log_info(&l->cayd->log, "the keeper is back");
 	link_poll(l);
+	boxes_hurry(l->cayd->boxes);
 }
 
 static void lost(struct link *l, const char *why)
@@ -235,6 +237,11 @@ static void take_replies(struct link *l)
 		memcpy(&head, msg, sizeof(head));
 		while (*at && (*at)->request.head.seq != head.seq)
 			at = &(*at)->next;
+		if (!*at && head.seq <= l->seq) {
+			/* its worker died between the answer and its end: answered twice */
+			cay_closep(&fd);
+			continue;
+		}
 		if (!*at || verb_check_reply(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
 					     &err) < 0) {
 			cay_closep(&fd);
@@ -257,7 +264,7 @@ static void on_poll(uv_poll_t *p, int status, int events)
 	}
 	if (events & UV_WRITABLE)
 		flush(l);
-	if (events & (UV_READABLE | UV_DISCONNECT))
+	if (l->poll && events & (UV_READABLE | UV_DISCONNECT))
 		take_replies(l);
 	if (l->poll)
 		(void)uv_poll_start(l->poll, UV_READABLE | (*l->unsent ? UV_WRITABLE : 0), on_poll);

@@ -182,6 +182,7 @@ static void on_saved(void *arg, const struct cay_err *outcome)
 		log_error(&b->cayd->log, "the journal: %s", outcome->msg);
 	if (s.waited)
 		b->unsaid = *outcome;
+	b->dirty = outcome->code;
 	if (s.effect == DO_PREPARE && outcome->code) {
 		/* what cannot be written down is not begun */
 		b->holds++;
@@ -380,9 +381,12 @@ static void on_sweep(uv_timer_t *t)
 	struct cayd *c = t->data;
 	uint64_t now = clk_boot_ns(c->clk);
 
-	for (struct box *b = boxes_newest(c->boxes); b; b = b->older)
+	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
 		if (life_due(&b->life) <= now)
 			(void)box_happens(b, &(struct life_event){ .kind = LIFE_DUE });
+		if (b->dirty && !b->holds)
+			box_save(b, false);
+	}
 	entry_sweep(c, now);
 	boxes_forget(c->boxes, now);
 }

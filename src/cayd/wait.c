@@ -42,7 +42,7 @@ static void answer(struct box *b, struct request *rq, enum box_wait until)
 	(void)box_look(b);
 	if (until == WAIT_STARTED && b->failure.code)
 		request_fail(rq, &b->failure);
-	else if ((until == WAIT_SAVED || until == WAIT_SETTLED) && b->unsaid.code)
+	else if (until != WAIT_ENDED && b->unsaid.code && rq->match.op != &ops[OP_SANDBOX_GET])
 		request_fail(rq, &b->unsaid);
 	else if (!turned(b, rq)) {
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the keeper did not do it; it is %s",
@@ -59,8 +59,9 @@ static void answer(struct box *b, struct request *rq, enum box_wait until)
 
 void box_tell(struct box *b)
 {
-	struct waiter **at = &b->waiters;
+	struct waiter **at = &b->waiters, *come = NULL, **last = &come;
 
+	/* an answer may begin the next request of its connection: not while we walk */
 	while (*at) {
 		struct waiter *w = *at;
 
@@ -69,6 +70,15 @@ void box_tell(struct box *b)
 			continue;
 		}
 		*at = w->next;
+		w->next = NULL;
+		*last = w;
+		last = &w->next;
+		w->rq->events = NULL;
+	}
+	while (come) {
+		struct waiter *w = come;
+
+		come = w->next;
 		answer(b, w->rq, w->until);
 		free(w);
 	}

@@ -121,9 +121,14 @@ static int make_dirs(const struct box *b, struct cay_err *err)
 
 static int take_range(const struct keeper *k, const struct box *b, struct cay_err *err)
 {
-	char name[12];
+	char name[12], owner[ID_TEXT_LEN + 1] = "";
+	struct stat st;
 
 	range_name(b->record.range, name);
+	/* one whose sandbox is gone is what a power loss left */
+	if (readlinkat(k->ranges, name, owner, sizeof(owner)) == ID_TEXT_LEN &&
+	    fstatat(k->boxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+		(void)unlinkat(k->ranges, name, 0);
 	if (symlinkat(b->name, k->ranges, name) < 0)
 		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : CAY_E_INTERNAL, errno,
 				    "id range %s", name);
@@ -387,8 +392,11 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 
 		id_format(&names.ids[i], name);
 		dir = path_open(k->boxes, name, O_RDONLY | O_DIRECTORY, 0);
-		if (dir < 0 || box_record_read(dir, &record) < 0)
-			continue;
+		r = dir < 0 ? dir : box_record_read(dir, &record);
+		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+			continue; /* gone meanwhile, or no sandbox at all */
+		if (r < 0)        /* not seen is not "not there" */
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at %s", name);
 		*row = (struct verb_list_row){ .sandbox = names.ids[i],
 					       .generation = record.generation,
 					       .range = record.range };

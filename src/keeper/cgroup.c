@@ -391,9 +391,10 @@ int cgroup_populated(const struct cgroup *c)
 
 bool cgroup_frozen(const struct cgroup *c)
 {
-	auto_close int fd = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+	/* what was asked for; all stand still a moment later */
+	auto_close int fd = path_open(c->v2, "cgroup.freeze", O_RDONLY, 0);
 
-	return fd >= 0 && events_say(fd, "frozen 1") > 0;
+	return fd >= 0 && events_say(fd, "1") > 0;
 }
 
 int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)

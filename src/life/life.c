@@ -288,6 +288,8 @@ static void found(struct life_out *out, const struct life_facts *f, uint64_t now
 	struct life *l = &out->next;
 	bool alive = f->there && f->processes && f->started_ns;
 
+	if (l->doing != DO_NOTHING)
+		return; /* somebody was quicker than PID 1's answer */
 	if (l->state == SB_ENDING)
 		begin(out, DO_REMOVE);
 	else if (!f->same_boot)

@@ -156,7 +156,7 @@ def test_every_failpoint(own, program, point, how, n):
         own.image_import("other", cay.layout([cay.file("a", b"1")]))
     except GONE:
         pass
-    story.live(0 if point == "keeper:answer" else 20)  # where nothing is answered it waits for a better keeper
+    story.live(0 if point in ("keeper:answer", "keeper:hello") else 20)  # where nothing is answered it waits for a better keeper
     assert not set(dead(own)) - {program}, "the other one died of it"
     if not dead(own):
         own.kill_daemon(program)  # or it goes on failing
