@@ -149,6 +149,8 @@ class Cay:
         self.state = pathlib.Path(state_top, self.name)
         self.run = pathlib.Path(run_top, self.name)
         self.cgroup = "/" + self.name
+        if not init and "asan" in pathlib.Path(build).name:  # a sanitised one is not static, so no PID 1
+            init = pathlib.Path(build).parent / "gcc/src/init/cay-init"
         self.init = pathlib.Path(init or self.programs["init"])
         self.env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
                     "CAY_PATHS_STATE": str(self.state), "CAY_PATHS_RUN": str(self.run),
