@@ -147,7 +147,7 @@ int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode
 	return r;
 }
 
-int path_sweep(int dirfd)
+int path_each(int dirfd, path_fn *fn, void *arg)
 {
 	int fd = path_open(dirfd, ".", O_RDONLY | O_DIRECTORY, 0), r = 0;
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -158,10 +158,25 @@ int path_sweep(int dirfd)
 		cay_closep(&fd);
 		return r;
 	}
-	while ((e = readdir(dir)))
-		if (strncmp(e->d_name, TMP_PREFIX, strlen(TMP_PREFIX)) == 0 &&
-		    unlinkat(dirfd, e->d_name, 0) < 0)
-			r = -errno;
+	while (!r && (e = readdir(dir))) /* NOLINT(concurrency-mt-unsafe): dir is ours */
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			r = fn(arg, dirfd, e->d_name);
 	(void)closedir(dir);
 	return r;
+}
+
+static int sweep_one(void *arg, int dirfd, const char *name)
+{
+	int *failed = arg;
+
+	if (strncmp(name, TMP_PREFIX, strlen(TMP_PREFIX)) == 0 && unlinkat(dirfd, name, 0) < 0)
+		*failed = -errno;
+	return 0;
+}
+
+int path_sweep(int dirfd)
+{
+	int failed = 0, r = path_each(dirfd, sweep_one, &failed);
+
+	return r < 0 ? r : failed;
 }

@@ -27,6 +27,10 @@ CAY_MUST_CHECK int path_read(int dirfd, const char *path, struct buf *ret);
  * and nothing planted is written through.  A crash may leave it behind: who owns
  * the directory calls path_sweep() when it starts. */
 CAY_MUST_CHECK int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode);
+/* Each name in a directory but "." and "..", until fn returns other than 0, which is
+ * returned. */
+typedef int path_fn(void *arg, int dirfd, const char *name);
+CAY_MUST_CHECK int path_each(int dirfd, path_fn *fn, void *arg);
 /* Remove what writers that died left in a directory.  Nobody may be writing. */
 CAY_MUST_CHECK int path_sweep(int dirfd);
 /* All n bytes or an error. */

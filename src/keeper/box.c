@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keeper/box.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -47,7 +46,7 @@ int box_record_read(int dir, struct box_record *ret)
 	int r = path_read(dir, RECORD, &text);
 
 	*ret = (struct box_record){};
-	if (r < 0 && r != -ENOENT && r != -EFBIG)
+	if (r < 0 && r != -ENOENT && r != -EFBIG && r != -EINVAL && r != -ELOOP)
 		return r;
 	if (text.len == sizeof(*ret))
 		memcpy(ret, text.data, sizeof(*ret));
@@ -247,23 +246,31 @@ int verb_limits(const struct keeper *k, const void *request, int fd, struct verb
 	return cgroup_limit(&b.cgroup, &limits, err);
 }
 
-static void give_range_back(const struct keeper *k, const struct box *b)
+static int give_if_its(void *sandbox, int ranges, const char *name)
 {
-	char name[12], owner[ID_TEXT_LEN + 2];
-	ssize_t n;
+	char owner[ID_TEXT_LEN + 2];
+	ssize_t n = readlinkat(ranges, name, owner, sizeof(owner));
+
+	if (n == ID_TEXT_LEN && memcmp(owner, sandbox, ID_TEXT_LEN) == 0)
+		(void)unlinkat(ranges, name, 0);
+	return 0;
+}
+
+static void give_range_back(const struct keeper *k, struct box *b)
+{
+	char name[12];
 
 	range_name(b->record.range, name);
-	n = readlinkat(k->ranges, name, owner, sizeof(owner));
-	if (n == ID_TEXT_LEN && memcmp(owner, b->name, ID_TEXT_LEN) == 0)
-		(void)unlinkat(k->ranges, name, 0);
+	(void)(b->record.magic ? give_if_its(b->name, k->ranges, name)
+			       : path_each(k->ranges, give_if_its, b->name));
 }
 
 /*
  * remove: the one clean-up path, by kernel facts and names; may be repeated.  Who
  * owns cayd can remove any sandbox with its files.
  *
- * The id range is given back when no process has it any more, the directory, by
- * which all the rest is found, goes last.
+ * The id range is given back when no process has it any more; the directory, which
+ * says where the rest is, goes last.  Without it, or its record, the rest is looked for.
  */
 int verb_remove(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		struct cay_err *err)
@@ -274,10 +281,14 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 
 	(void)fd;
 	(void)result;
-	if (r == -ENOENT) {
+	if (r == -ENOENT || b.dir == -ENOTDIR || b.dir == -ELOOP) {
 		*err = (struct cay_err){};
-		return 0;
+		if (b.dir >= 0)
+			return 0; /* another generation */
+		r = 0;
 	}
+	if (r >= 0 && !b.record.magic && cgroup_owner(&k->cgroups, &b.id, &b.record.tenant) > 0)
+		r = cgroup_open(&k->cgroups, &b.record.tenant, &b.id, &b.cgroup);
 	if (r >= 0 && b.cgroup.v2 >= 0)
 		r = cgroup_kill(&b.cgroup, KILL_MS, err);
 	r = r < 0 ? r : fault(FAULT_REMOVE_KILLED);
@@ -285,13 +296,12 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 		return r;
 	(void)unlinkat(k->sockets, b.name, 0);
 	stage_clean(&k->stage, b.name);
-	if (b.record.magic) {
+	if (b.record.magic || b.cgroup.v2 >= 0)
 		r = cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
-		r = r < 0 ? r : fault(FAULT_REMOVE_CGROUPS);
-		if (r < 0)
-			return r;
-		give_range_back(k, &b);
-	}
+	r = r < 0 ? r : fault(FAULT_REMOVE_CGROUPS);
+	if (r < 0)
+		return r;
+	give_range_back(k, &b);
 	r = fault(FAULT_REMOVE_RANGE);
 	r = r < 0 ? r : tree_remove(k->boxes, b.name);
 	r = r < 0 ? r : fault(FAULT_REMOVE_GONE);
@@ -324,6 +334,7 @@ uint64_t box_start_of(pid_t pid)
 }
 
 struct names {
+	struct id after;
 	struct id ids[VERB_LIST_MAX];
 	uint32_t n;
 	bool more;
@@ -347,24 +358,14 @@ static void names_add(struct names *l, const struct id *id)
 	l->n++;
 }
 
-static int read_names(int boxes, const struct id *after, struct names *ret)
+static int add_name(void *arg, int, const char *name)
 {
-	int copy = openat(boxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = copy < 0 ? NULL : fdopendir(copy);
-	const struct dirent *e;
+	struct names *l = arg;
+	struct id id;
 
-	if (!d) {
-		cay_closep(&copy);
-		return -errno;
-	}
-	while ((e = readdir(d))) { /* NOLINT(concurrency-mt-unsafe): d is ours */
-		struct id id;
-
-		if (id_parse(ID_SANDBOX, slice_of(e->d_name), &id) == 0 &&
-		    memcmp(&id, after, sizeof(id)) > 0)
-			names_add(ret, &id);
-	}
-	(void)closedir(d);
+	if (id_parse(ID_SANDBOX, slice_of(name), &id) == 0 &&
+	    memcmp(&id, &l->after, sizeof(id)) > 0)
+		names_add(l, &id);
 	return 0;
 }
 
@@ -375,8 +376,8 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 	      struct cay_err *err)
 {
 	const struct verb_list *q = request;
-	struct names names = {};
-	int r = read_names(k->boxes, &q->after, &names);
+	struct names names = { .after = q->after };
+	int r = path_each(k->boxes, add_name, &names);
 
 	(void)fd;
 	if (r < 0)

@@ -291,6 +291,27 @@ int cgroup_open(const struct cgroups *all, const struct id *tenant, const struct
 	return 0;
 }
 
+static int has_sandbox(void *arg, int top, const char *tenant)
+{
+	struct id *ids = arg; /* the sandbox, and whose it is */
+	char sb[ID_TEXT_LEN + 1];
+	auto_close int fd = -EBADF;
+
+	id_format(&ids[0], sb);
+	if (id_parse(ID_TENANT, slice_of(tenant), &ids[1]) >= 0)
+		fd = open_pair(top, tenant, sb);
+	return fd >= 0;
+}
+
+int cgroup_owner(const struct cgroups *all, const struct id *sandbox, struct id *ret_tenant)
+{
+	struct id ids[2] = { *sandbox };
+	int r = path_each(all->v2, has_sandbox, ids);
+
+	*ret_tenant = ids[1];
+	return r;
+}
+
 void cgroup_fini(struct cgroup *c)
 {
 	cay_closep(&c->v2);

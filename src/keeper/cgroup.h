@@ -49,6 +49,9 @@ struct cgroup {
 /* -ENOENT when it has none on v2; those of v1 are opened as far as they exist. */
 [[nodiscard]] int cgroup_open(const struct cgroups *all, const struct id *tenant,
 			      const struct id *sandbox, struct cgroup *ret);
+/* Whose cgroup there is of this name; 0 when nobody has one. */
+[[nodiscard]] int cgroup_owner(const struct cgroups *all, const struct id *sandbox,
+			       struct id *ret_tenant);
 void cgroup_fini(struct cgroup *c);
 
 [[nodiscard]] int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits,

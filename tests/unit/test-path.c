@@ -208,8 +208,23 @@ static void two_writers_do_not_mix(void **state)
 }
 
 /* kill -9 at every failpoint: the old content or the new, whole. */
+static int count_names(void *arg, int, const char *name)
+{
+	unsigned *n = arg;
+
+	assert_true(strcmp(name, ".") != 0 && strcmp(name, "..") != 0);
+	++*n;
+	return 0;
+}
+
+static int stop_at_once(void *, int, const char *)
+{
+	return 7;
+}
+
 static void dying_leaves_old_or_new(void **state)
 {
+	unsigned seen = 0;
 	struct fixture *f = *state;
 	static const struct {
 		enum fault_point point;
@@ -240,6 +255,10 @@ static void dying_leaves_old_or_new(void **state)
 	assert_int_equal(path_write(f->dirfd, "plain", "third", 5, 0644), 0);
 	content_is(f, "third");
 	assert_true(litter(f));
+	assert_int_equal(path_each(f->dirfd, count_names, &seen), 0);
+	assert_true(seen > 1);
+	assert_int_equal(path_each(f->dirfd, stop_at_once, &seen), 7);
+	assert_int_equal(path_each(-1, count_names, &seen), -EBADF);
 	assert_int_equal(path_sweep(f->dirfd), 0);
 	assert_false(litter(f));
 	content_is(f, "third");
