@@ -62,6 +62,11 @@ void boxes_keep_range(struct boxes *all, uint32_t range)
 	all->ranges[range / 8] |= (uint8_t)(1u << range % 8);
 }
 
+int box_range_anew(struct box *b)
+{
+	return take_range(b->cayd->boxes, &b->range);
+}
+
 static void give_range(struct boxes *all, uint32_t range)
 {
 	all->ranges[range / 8] &= (uint8_t)~(1u << range % 8);
@@ -499,6 +504,11 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	    copy_texts(b, &record->entrypoint, &b->entrypoint) < 0) {
 		drop_new(b);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
+	}
+	if (life->state >= SB_ENDING && !from->has_end) { /* changed by hand */
+		b->info.has_end = true;
+		b->info.end.reason = life->reason;
+		b->info.end.detail = box_text(b, "the journal does not say more");
 	}
 	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
 		(void)cay_fail(&b->failure, CAY_E_RUNTIME, "%s",

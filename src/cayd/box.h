@@ -84,6 +84,8 @@ void boxes_hurry(struct boxes *all);
 struct box *boxes_newest(struct boxes *all);
 unsigned boxes_live(const struct boxes *all);
 void boxes_keep_range(struct boxes *all, uint32_t range);
+/* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
+[[nodiscard]] int box_range_anew(struct box *b);
 
 /* step.c: something happens to it; the code is why it is refused. */
 enum cay_code box_happens(struct box *b, const struct life_event *ev);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 
 #include "base/fault.h"
 #include "cayd/ask.h"
@@ -297,10 +298,12 @@ static bool listens(const struct box *b)
 {
 	auto_buf path = BUF_INIT(128);
 	char id[ID_TEXT_LEN + 1];
+	struct stat st;
 
 	id_format(&b->info.id, id);
+	/* whether it may be written to decides about connect() */
 	return buf_printf(&path, "%s/box/%s", b->cayd->settings.run_dir, id) < 0 ||
-	       access(path.data, F_OK) == 0;
+	       (lstat(path.data, &st) == 0 && S_ISSOCK(st.st_mode) && access(path.data, W_OK) == 0);
 }
 
 static const char *const details[FSCK_NUM] = {
@@ -314,11 +317,13 @@ static enum fsck_kind check(const struct box *b, const struct verb_list_row *row
 {
 	const struct life *l = &b->life;
 
-	if (life_over(l))
-		return row && row->generation == l->generation ? FSCK_LEFTOVER : FSCK_NUM;
+	/* without its record, what is left has no generation */
+	if (life_over(l) && row)
+		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
+									    : FSCK_OTHER;
 	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
 		return FSCK_NUM; /* it is on its way */
-	if (!row || !row->pid)
+	if (!row || !row->pid || !row->processes)
 		return FSCK_LOST;
 	if (!is_ours(b, row))
 		return FSCK_OTHER;
@@ -350,6 +355,8 @@ static bool repair(struct box *b, enum fsck_kind kind)
 	case FSCK_REPLACED:
 	case FSCK_OTHER:
 	case FSCK_DEAF:
+		if (life_over(&b->life))
+			return false;
 		box_end(b, END_NODE_LOST, details[kind]);
 		return true;
 	case FSCK_LEFTOVER:

@@ -36,6 +36,8 @@ static void done(struct box *b, enum life_effect effect, uint64_t generation,
 	ev.outcome = !outcome->code                       ? LIFE_OK
 		     : outcome->code == CAY_E_UNAVAILABLE ? LIFE_UNKNOWN
 							  : LIFE_FAILED;
+	if (effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT && box_range_anew(b) >= 0)
+		ev.outcome = LIFE_UNKNOWN; /* made anew with it */
 	if (outcome->code && effect == DO_REMOVE)
 		log_error(&b->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
 	else if (outcome->code && ev.outcome == LIFE_FAILED && b->life.state == SB_PENDING) {
