@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 import threading
 import time
 
@@ -321,53 +320,6 @@ def test_what_the_journal_does_not_know_is_left_alone(own):
     assert own.pid_1(box) == pid
 
 
-VANDALISMS = {
-    "PID 1 killed": lambda c, box: os.kill(c.pid_1(box), 9),
-    "its socket removed": lambda c, box: (c.run / "box" / box).unlink(),
-    "its directory removed": lambda c, box: shutil.rmtree(c.state / "boxes" / box),
-    "its record removed": lambda c, box: (c.state / "boxes" / box / "box").unlink(),
-    "its record cut": lambda c, box: (c.state / "boxes" / box / "box").write_bytes(b"CAYB"),
-    "its record of another generation": lambda c, box: patch(c.state / "boxes" / box / "box", 8, b"\x09"),
-    "its record of another range": lambda c, box: patch(c.state / "boxes" / box / "box", 4, b"\x77"),
-    "its range's link removed": lambda c, box: [p.unlink() for p in (c.state / "ranges").iterdir()],
-    "frozen by hand": lambda c, box: [p.write_text("1") for p in cgroup_files(c, box, "cgroup.freeze")],
-    "all killed by cgroup": lambda c, box: [p.write_text("1") for p in cgroup_files(c, box, "cgroup.kill")],
-}
-# what need not be found because nothing depends on it, or delete must cope with it
-HARMLESS = {"its range's link removed", "frozen by hand"}
-
-
-def patch(path, at, data):
-    old = bytearray(path.read_bytes())
-    old[at:at + len(data)] = data
-    path.write_bytes(old)
-
-
-def cgroup_files(c, box, name):
-    return [p for at in c.cgroup_dirs() for p in at.glob(f"*/{box}/{name}")]
-
-
-@pytest.mark.parametrize("what", VANDALISMS, ids=lambda w: w.replace(" ", "-"))
-@pytest.mark.parametrize("running", [True, False], ids=["while-it-runs", "while-cayd-is-away"])
-def test_vandalism_is_found(own, what, running):
-    box, other = own.create("tiny"), own.create("tiny")
-    if not running:
-        own.kill_daemon("cayd")
-    VANDALISMS[what](own, box)
-    if not running:
-        own.start_cayd()
-    if what not in HARMLESS:
-        def found():
-            return own.get(box)["state"] in ("ending", "terminated", "failed") or any(s == box for _, s in fsck(own))
-        wait_for("somebody to notice", found, 10)
-        own.call("POST", "/v1/fsck")
-        assert ended(own, box)["end"]["reason"] in ("node_lost", "signal", "killed")
-    assert own.exec(other, ["echo", "unhurt"]).text == "unhurt\n"
-    own.delete(other)
-    if what in HARMLESS:
-        own.delete(box)
-
-
 def test_daemons_killed_at_random_under_load(own):
     """No acknowledged operation is lost, no running command is disturbed, no count lost."""
     rounds = 670 if FULL else 12  # a third of them kill two
@@ -404,16 +356,3 @@ def test_daemons_killed_at_random_under_load(own):
     for row in own.call("GET", "/v1/sandboxes?state=live&limit=1000")["sandboxes"]:
         own.delete(row["id"])
     clean(own)
-
-
-def test_delete_is_quick_whatever_runs_inside(daemon):
-    hard = {"a fork bomb": "f() { f | f & }; f", "stopped": "kill -STOP $$", "deaf": "trap '' TERM INT HUP; while :; do :; done",
-            "many": "for i in $(seq 100); do sleep 100 & done; wait"}
-    for what, line in hard.items():
-        box = daemon.create("tiny", limits={"pids": 200})
-        daemon.exec_detached(box, ["sh", "-c", line])
-        threading.Event().wait(0.2)  # let it get going
-        begin = time.monotonic()
-        daemon.delete(box)
-        assert time.monotonic() - begin < 1, what
-    nothing_is_left(daemon)
