@@ -21,6 +21,7 @@ from test_control import nothing_is_left, residue
 from test_life import COUNT, fsck, linked, numbers, post
 
 SOURCE = pathlib.Path(__file__).parents[3]
+RUNTIME_S = 30  # the keeper's for a runtime, which may wait for a child that was killed
 KILLAT = pathlib.Path(BUILD).resolve() / "tests/integration/killat"
 PER_KIND, FULL_PER_KIND = 20, 700  # which, by CAY_SEED; crun has fewer, runc's differ from run to run
 GONE = (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException)
@@ -203,7 +204,7 @@ def kill_at(story, kind, n):
     """Whether it came to that call."""
     program, c = KINDS[kind][0], story.c
     with Killer(c, kind, n) as k:
-        story.live()
+        story.live(RUNTIME_S + 10)
     try:
         if k.said.get("killed", "").startswith("main"):
             c.daemons[program].wait(10)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deleting takes a second at most, whatever goes on inside."""
+import os
+import subprocess
+import time
+
+import pytest
+from cay import wait_for
+from test_control import nothing_is_left
+from test_sweep import KILLAT
+from test_vandal import cgroup_files
+
+ROUNDS = 100 if os.environ.get("CAY_FULL") else 20
+LIMIT_S = 1.0
+
+
+def processes(n):
+    return lambda c, box: len(c.processes(box)) >= n
+
+
+def state(letter):
+    """Some process of it is in that state, by /proc."""
+    def look(c, box):
+        for pid in c.processes(box):
+            try:
+                with open(f"/proc/{pid}/stat") as f:
+                    if f.read().rsplit(")", 1)[1].split()[0] in letter:
+                        return True
+            except OSError:
+                pass
+        return False
+    return look
+
+
+def at_its_limit(c, box):
+    """It has asked for more processes than it may have."""
+    return any(int(line.split()[1]) for p in cgroup_files(c, box, "pids.events") for line in p.read_text().splitlines())
+
+
+def output(c, box):
+    return c.exec(box, ["sh", "-c", "test -e /tmp/ready"]).exit_code == 0
+
+
+# what runs inside; how to tell that it has got going
+HARD = {
+    "a fork bomb": ("for i in 1 2 3; do (while :; do sh -c 'f() { f | f & }; f'; done) & done; wait", at_its_limit),
+    "stopped": ("kill -STOP $$", state("T")),
+    "deaf": ("trap '' TERM INT HUP QUIT USR1; touch /tmp/ready; while :; do :; done", output),
+    "a hundred sleepers": ("for i in $(seq 100); do sleep 1000 & done; wait", processes(100)),
+    "reading a FIFO nobody writes": ("busybox mkfifo /tmp/f; touch /tmp/ready; cat /tmp/f", output),
+    "its own tree of sessions": ("for i in $(seq 20); do busybox setsid sh -c 'sleep 1000 & busybox setsid sleep 1000' & done; wait", processes(40)),
+    "writing without end": ("touch /tmp/ready; yes", output),
+    "frozen": ("while :; do :; done", processes(2)),
+    # by root outside: inside there is no ptrace()
+    "traced": ("while :; do echo; done", processes(2)),
+}
+
+
+def more(c, box, what):
+    if what == "frozen":
+        c.call("POST", f"/v1/sandboxes/{box}/pause")
+    if what == "traced":
+        pid = max(c.processes(box) - {c.pid_1(box)})
+        tracer = subprocess.Popen([KILLAT, str(pid), "main", "0"], stdout=subprocess.PIPE, text=True)
+        assert tracer.stdout.readline() == "ready\n"
+        return tracer
+    return None
+
+
+@pytest.mark.parametrize("what", HARD, ids=lambda w: w.replace(" ", "-"))
+def test_delete_is_quick(daemon, what):
+    line, going = HARD[what]
+    took = []
+    for _ in range(ROUNDS):
+        box = daemon.create("tiny", limits={"pids": 200})
+        daemon.exec_detached(box, ["sh", "-c", line], output="drop")
+        wait_for("it to get going", lambda: going(daemon, box), 20)
+        tracer = more(daemon, box, what)
+        begin = time.monotonic()
+        assert daemon.delete(box)["state"] == "terminated"
+        took.append(time.monotonic() - begin)
+        if tracer:
+            tracer.communicate(timeout=10)
+    took.sort()
+    print(f"\n# delete, {what}: {ROUNDS} rounds, median {took[len(took) // 2] * 1e3:.0f} ms, "
+          f"p99.9 {took[min(len(took) - 1, int(len(took) * 0.999))] * 1e3:.0f} ms, max {took[-1] * 1e3:.0f} ms", flush=True)
+    assert took[-1] < LIMIT_S
+    nothing_is_left(daemon)
