@@ -8,7 +8,7 @@
  *
  *	main     PID and its threads
  *	worker   what it has forked
- *	runtime  what those execute, until it executes a sandbox's PID 1, which is let go
+ *	runtime  what those start, until it executes a sandbox's PID 1, which is let go
  *
  * Says "ready" when all there is of PID is followed.  Then "killed KIND NUMBER", the
  * number being the call's, or on SIGTERM how many calls there were of each kind.  When
@@ -135,7 +135,9 @@ static void born(const struct tracee *parent, pid_t tid)
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d", parent->tid, tid);
 	t->known = true;
-	t->kind = parent->kind == MAIN && access(path, F_OK) != 0 ? WORKER : parent->kind;
+	t->kind = parent->kind;
+	if (access(path, F_OK) != 0 && t->kind < RUNTIME) /* not a thread */
+		t->kind++;
 	if (t->waits)
 		go_on(tid, 0);
 }
@@ -145,8 +147,6 @@ static void executed(struct tracee *t)
 	char name[32];
 
 	comm_of(t->tid, name);
-	if (t->kind == WORKER)
-		t->kind = RUNTIME;
 	if (strcmp(name, "init") == 0) {
 		(void)ptrace(PTRACE_DETACH, t->tid, 0, 0);
 		t->tid = 0;

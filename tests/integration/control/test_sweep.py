@@ -77,7 +77,7 @@ class Story:
         assert what()["state"] == to
         self.may = {to}
 
-    def check(self):
+    def check(self, may_fail=True):
         """After everything was started again."""
         c = self.c
         wait_for("the link", lambda: linked(c), 10)
@@ -86,7 +86,8 @@ class Story:
             wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending"), 20)
             got = c.get(self.box)
             # the entrypoint is started when it runs already
-            assert got["state"] in self.may or (got["state"], got["end"]["reason"]) == ("failed", "start_failed"), (got, self.may)
+            failed = may_fail and got["state"] == "failed" and got["end"]["reason"] == "start_failed"
+            assert failed or got["state"] in self.may - {"failed"}, (got, self.may)
             assert got["state"] in ("running", "paused") or (got["end"]["reason"] and got["end"]["detail"]), got
             if got["state"] == "running":
                 assert c.exec(self.box, ["echo", "hi"], timeout_s=10).text == "hi\n"
@@ -210,7 +211,7 @@ def kill_at(story, kind, n):
             c.daemons[program].wait(10)
         assert not set(dead(c)) - {program}, "the other one died of it"
         bring_back(c)
-        story.check()
+        story.check(may_fail=kind == "runtime")  # one crash of ours is no reason
     except Exception as e:
         raise AssertionError(f"killed at call {n} of {kind} ({k.said}): {e}\n{c.log('cayd')}") from e
     return "killed" in k.said
@@ -219,7 +220,7 @@ def kill_at(story, kind, n):
 @pytest.mark.parametrize("runtime,kinds", [("crun", list(KINDS)), ("runc", ["worker", "runtime"])], ids=["crun", "runc"])
 def test_every_system_call(runtime, kinds):
     """SIGKILL as a call begins.  The runtime's are the keeper's to clean up after."""
-    seed = int(os.environ.get("CAY_SEED", "1"))
+    seed = int(os.environ.get("CAY_SEED", "2"))
     most = FULL_PER_KIND if os.environ.get("CAY_FULL") else PER_KIND
     begin = time.monotonic()
     with cay.Cay(BUILD) as c:
