@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keeper/probe.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -149,14 +148,17 @@ static int probe_template(const struct keeper *k, const struct runtime *rt,
 	return r;
 }
 
+static int is_there(void *, int, const char *)
+{
+	return 1;
+}
+
 /* A link at /dev leads a careless runtime to the host (CVE-2026-41579 and the
  * like); whether it starts is all the same, what it touched is not. */
 static int probe_link(const struct keeper *k, const struct runtime *rt, const struct cgroup *cgroup,
 		      struct cay_err *err)
 {
 	auto_close int pidfd = -EBADF, canary = -EBADF;
-	unsigned entries = 0;
-	DIR *d;
 	int r = make_root(STAGE_STATE "/" CANARY, err);
 
 	if (r < 0)
@@ -166,15 +168,11 @@ static int probe_link(const struct keeper *k, const struct runtime *rt, const st
 	(void)run(k, rt, cgroup, &pidfd, NULL);
 	(void)cgroup_kill(cgroup, PROBE_MS, NULL);
 	canary = path_open(k->stage.state, CANARY, O_RDONLY | O_DIRECTORY, 0);
-	d = canary < 0 ? NULL : fdopendir(canary);
-	if (!d)
-		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "the canary is gone");
-	(void)cay_take_fd(&canary);
-	while (readdir(d)) /* NOLINT(concurrency-mt-unsafe): d is ours */
-		entries++;
-	(void)closedir(d);
+	r = canary < 0 ? canary : path_each(canary, is_there, NULL);
 	(void)tree_remove(k->stage.state, CANARY);
-	if (entries != 2)
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_RUNTIME, -r, "the canary is gone");
+	if (r > 0)
 		return cay_fail(err, CAY_E_RUNTIME, "a link in an image led it to the host");
 	return 0;
 }

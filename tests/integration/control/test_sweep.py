@@ -132,14 +132,24 @@ def bring_back(c):
 
 # -- failpoints
 
-WHOSE = {"journal": ["cayd"], "create": ["cayd"], "pause": ["cayd"], "delete": ["cayd"], "recover": ["cayd"],
-         "keeper": ["cay-keeper"], "prepare": ["cay-keeper"], "start": ["cay-keeper"], "remove": ["cay-keeper"], "freeze": ["cay-keeper"],
-         "write": ["cayd", "cay-keeper"], "spawn": ["cay-keeper"]}
-POINTS = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/base/faults.def").read_text(), re.M)
+POINTS = {
+    "cayd": ["write:created", "write:filled", "write:renamed", "journal:queued", "journal:begun", "journal:written",
+             "journal:committed", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry",
+             "pause:freeze", "pause:thaw", "delete:remove", "recover:loaded", "recover:looked"],
+    "cay-keeper": ["write:created", "write:filled", "write:renamed", "spawn:before", "spawn:after", "keeper:message",
+                   "keeper:hello", "keeper:answer", "prepare:made", "prepare:record", "prepare:range", "prepare:cgroups",
+                   "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done",
+                   "remove:killed", "remove:cgroups", "remove:range", "remove:gone"],
+}
 # which pass of it: the first message is fsck's, and then one for each act of the story
 PASSES = {"journal": (2, 4), "keeper:message": range(1, 10)}
-SWEPT = [(program, point, how, n) for point in POINTS for program in WHOSE[point.split(":")[0]] for how in ("kill", "error")
+SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")
          for n in PASSES.get(point, PASSES.get(point.split(":")[0], (1,)))]
+
+
+def test_no_failpoint_is_left_out():
+    there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/base/faults.def").read_text(), re.M)
+    assert there and {p for points in POINTS.values() for p in points} == set(there)
 
 
 @pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))
