@@ -164,13 +164,9 @@ static int make_path(int root, const char *path, const int *v1, struct cay_err *
 	return fd;
 }
 
-/*
- * Moving a process between cgroups waits for all CPUs to have scheduled (6 to 8 ms)
- * unless the machine favours such changes, and on v1 no process can be born where
- * it belongs.  Any hierarchy can ask for the favour: ours is empty, is nowhere in
- * the file system and ends with the keeper.  A kernel that does not know the option
- * (before 6.0) only takes longer (docs/adr/0018).
- */
+/* Moving a process waits for all CPUs to have scheduled (6 to 8 ms) unless some
+ * hierarchy asks for the favour: ours is empty, mounted nowhere and ends with the
+ * keeper.  A kernel before 6.0 only takes longer (docs/adr/0018). */
 static int favour_moves(void)
 {
 	auto_close int fs = fsopen("cgroup", FSOPEN_CLOEXEC);

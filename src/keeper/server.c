@@ -8,9 +8,8 @@
  * end of the pair closes without, we answer for it.  While all workers are busy
  * nothing is read: the queue is the socket's.
  *
- * Nobody is waited for: the PID 1 of every sandbox becomes our child when its
- * worker ends, and waitid() walks through all children to find the one that ended
- * (4 ms with 5,000 sandboxes).  SIGCHLD is ignored, so the kernel reaps.
+ * Nobody is waited for: every PID 1 becomes our child when its worker ends, and
+ * waitid() walks through all of them.  SIGCHLD is ignored, so the kernel reaps.
  */
 #include <fcntl.h>
 #include <poll.h>

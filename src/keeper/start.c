@@ -92,16 +92,11 @@ static int open_proc(int pidfd)
 	return st.f_type == PROC_SUPER_MAGIC ? cay_take_fd(&proc) : -ENOTDIR;
 }
 
-/*
- * What is set when the runtime has gone: low ports are for everybody, because the
- * network namespace is the host's and no capability inside counts in it
- * (docs/adr/0008).  And the last door is shut: PID 1 may call clone3(), whose flags no
- * filter sees, so the kernel is told to make no user namespace in the sandbox's,
- * without which there is none of any kind.  And what it may have of things the kernel
- * counts by user and not by cgroup.
- *
- * The worker is root of that namespace afterwards, and can only answer and end.
- */
+/* What is set when the runtime has gone.  Low ports are for everybody: no capability
+ * inside counts in the host's network namespace (docs/adr/0008).  The last door is
+ * shut: PID 1 may call clone3(), whose flags no filter sees, so the kernel makes no
+ * user namespace here, without which there is none of any kind.  And bounds of what
+ * the kernel counts by user.  The worker can only answer and end afterwards. */
 static int seal(int pidfd, struct cay_err *err)
 {
 	static const struct setting network[] = {

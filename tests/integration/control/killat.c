@@ -67,13 +67,19 @@ static struct tracee *find(pid_t tid)
 	return empty;
 }
 
+static void must_fit(int n, size_t room)
+{
+	if (n < 0 || (size_t)n >= room)
+		abort();
+}
+
 static void comm_of(pid_t pid, char ret[static 32])
 {
 	char path[48];
 	FILE *f;
 
 	ret[0] = 0;
-	(void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	must_fit(snprintf(path, sizeof(path), "/proc/%d/comm", pid), sizeof(path));
 	f = fopen(path, "re");
 	if (f) {
 		if (!fgets(ret, 32, f))
@@ -103,7 +109,7 @@ static void seize_all(pid_t pid)
 	DIR *d;
 	FILE *f;
 
-	(void)snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	must_fit(snprintf(path, sizeof(path), "/proc/%d/task", pid), sizeof(path));
 	d = opendir(path);
 	while (d && (e = readdir(d)))
 		if (e->d_name[0] != '.')
@@ -112,7 +118,7 @@ static void seize_all(pid_t pid)
 		(void)closedir(d);
 	/* workers that wait for orders; not the sandboxes it has inherited */
 	comm_of(pid, name);
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	must_fit(snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid), sizeof(path));
 	f = fopen(path, "re");
 	while (f && fscanf(f, "%d", &child) == 1) { /* NOLINT(cert-err34-c): the kernel's */
 		comm_of(child, child_name);
@@ -133,7 +139,7 @@ static void born(const struct tracee *parent, pid_t tid)
 	struct tracee *t = find(tid);
 	char path[64];
 
-	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d", parent->tid, tid);
+	must_fit(snprintf(path, sizeof(path), "/proc/%d/task/%d", parent->tid, tid), sizeof(path));
 	t->known = true;
 	t->kind = parent->kind;
 	if (access(path, F_OK) != 0 && t->kind < RUNTIME) /* not a thread */
