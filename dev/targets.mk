@@ -5,6 +5,7 @@
 # build/gcc and build/clang are release builds, build/asan-* carry ASan and
 # UBSan, build/fuzz is clang with libFuzzer, build/cov counts lines.
 
+comma   := ,
 SUITE   ?=
 SECONDS ?= 60
 ONLY    ?=
@@ -39,9 +40,9 @@ check: build/gcc ## run the tests [SUITE=unit,fuzz,platform]
 lint: build/gcc build/clang ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files
 	@dev/lint
 
-asan: build/asan-gcc build/asan-clang ## the tests under ASan + UBSan, both compilers
+asan: build/asan-gcc build/asan-clang ## the tests under ASan + UBSan, both compilers; daemons with gcc's
 	@dev/check build/asan-gcc $(SUITE)
-	@dev/check build/asan-clang $(SUITE)
+	@dev/check build/asan-clang $(subst $(comma)integration,,$(SUITE))
 
 coverage: build/cov ## line coverage of src/{text,wire,ops}; fails below 95 %
 	@dev/coverage build/cov
