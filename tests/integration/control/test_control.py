@@ -225,7 +225,7 @@ def test_whatever_cgroups_a_sandbox_makes_are_removed(daemon):
             at /= ".hidden"
             at.mkdir()
     assert (top / ".hidden" / ".hidden").is_dir()
-    daemon.delete(name)
+    daemon.call("DELETE", f"/v1/sandboxes/{name}", timeout_s=10)
     nothing_is_left(daemon)
 
 
