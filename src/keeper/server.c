@@ -235,9 +235,8 @@ static int greet(struct server *s, struct cay_err *err)
 	(void)make_spare(s);
 	if (answer_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) < 0 ||
 	    fault(FAULT_KEEPER_HELLO) < 0)
-		drop(&s->client);
-	else
-		log_info(&s->k->log, "a client said hello");
+		return fence(s, err); /* the spare has its connection too */
+	log_info(&s->k->log, "a client said hello");
 	return 0;
 }
 
