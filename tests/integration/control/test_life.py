@@ -39,8 +39,8 @@ def restart(c, *names):
 
 def linked(c):
     try:
-        return c.call("GET", "/v1/fsck") is not None
-    except ApiError:
+        return c.call("GET", "/v1/fsck", timeout_s=5) is not None
+    except (ApiError, OSError, cay.http.client.HTTPException):
         return False
 
 
