@@ -142,7 +142,7 @@ POINTS = {
                    "remove:killed", "remove:cgroups", "remove:range", "remove:gone"],
 }
 # which pass of it: the first message is fsck's, and then one for each act of the story
-PASSES = {"journal": (2, 4), "keeper:message": range(1, 10)}
+PASSES = {"journal": range(1, 6), "keeper:message": range(1, 10)}
 SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")
          for n in PASSES.get(point, PASSES.get(point.split(":")[0], (1,)))]
 
