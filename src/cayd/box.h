@@ -29,8 +29,7 @@ struct box {
 	uint64_t forget_boot;         /* when nobody need remember it */
 	unsigned holds;               /* calls under way that have this pointer */
 	unsigned unsaved;             /* of them, writes somebody waits for */
-	struct cay_err unsaid;        /* what the last of those writes failed with */
-	bool dirty;                   /* it is not in the journal as it is: to be written again */
+	struct cay_err unsaid;        /* why the journal has not what it is; it is written again */
 	bool entry_asked, entry_over; /* entry.c's */
 	bool other_boot;              /* the journal has it from before the machine started */
 	uv_poll_t *watch;

@@ -48,6 +48,7 @@ struct cayd {
 	struct events *events;
 	uv_timer_t sweep;
 	uint64_t entries_ns; /* when entry.c looks again */
+	uint64_t again_ns;   /* when step.c writes again what could not be */
 	uv_timer_t drain;
 	uint64_t drain_ns; /* until when; 0: it does not drain */
 	struct link *link;

@@ -22,6 +22,8 @@
 #define DISK_BYTES (UINT64_C(2) << 30)
 #define DISK_INODES 131072
 #define SWEEP_MS 100
+/* How often a row that could not be written is tried again. */
+#define AGAIN_NS NS_PER_S
 
 static void unwatch(struct box *b);
 
@@ -180,11 +182,9 @@ static void on_saved(void *arg, const struct cay_err *outcome)
 
 	free(save);
 	b->unsaved -= s.waited;
-	if (outcome->code)
-		log_error(&b->cayd->log, "the journal: %s", outcome->msg);
-	if (s.waited)
-		b->unsaid = *outcome;
-	b->dirty = outcome->code;
+	if (outcome->code && !b->unsaid.code)
+		log_error(&b->cayd->log, "the journal, trying again: %s", outcome->msg);
+	b->unsaid = *outcome;
 	if (s.effect == DO_PREPARE && outcome->code) {
 		/* what cannot be written down is not begun */
 		b->holds++;
@@ -386,9 +386,11 @@ static void on_sweep(uv_timer_t *t)
 	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
 		if (life_due(&b->life) <= now)
 			(void)box_happens(b, &(struct life_event){ .kind = LIFE_DUE });
-		if (b->dirty && !b->holds)
+		if (b->unsaid.code && !b->holds && now >= c->again_ns)
 			box_save(b, false);
 	}
+	if (now >= c->again_ns)
+		c->again_ns = now + AGAIN_NS;
 	entry_sweep(c, now);
 	boxes_forget(c->boxes, now);
 }
