@@ -6,6 +6,7 @@
 
 #include "cayd/image.h"
 #include "cayd/link.h"
+#include "text/hex.h"
 
 #define BUCKETS 16384
 #define POOL_MAX KIB(256)
@@ -459,20 +460,6 @@ int box_create(struct boxes *all, const struct sandbox_create *spec, const struc
 	return 0;
 }
 
-static int hex(const char *text, uint8_t ret[static 32])
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < 64; i++) {
-		const char *at = text[i] ? strchr(digits, text[i]) : NULL;
-
-		if (!at)
-			return -EINVAL;
-		ret[i / 2] = (uint8_t)(ret[i / 2] << 4 | (at - digits));
-	}
-	return 0;
-}
-
 int box_restore(struct boxes *all, const struct life *life, const struct sandbox_record *record,
 		uint64_t seq, struct box **ret, struct cay_err *err)
 {
@@ -498,7 +485,8 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	b->forget_boot =
 		clk_boot_ns(all->cayd->clk) + all->cayd->settings.record_ttl_ms * NS_PER_MS;
 	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !b->info.image ||
-	    (b->key && !b->key_body) || hex(record->image_digest, b->image) < 0 ||
+	    (b->key && !b->key_body) ||
+	    hex_read(record->image_digest, strlen(record->image_digest), b->image, 32) < 0 ||
 	    copy_map(b, &from->labels, &b->info.labels) < 0 ||
 	    copy_map(b, &record->env, &b->env) < 0 ||
 	    copy_texts(b, &record->entrypoint, &b->entrypoint) < 0) {

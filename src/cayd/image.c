@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "base/path.h"
+#include "text/hex.h"
 
 #define FILE_NAME "images.json"
 #define FILE_MAX MIB(64)
@@ -59,35 +60,19 @@ static void row_free(struct image_row *r)
 }
 CAY_DEFINE_FREEP(image_row, row_free)
 
-static int hex_digit(char c)
-{
-	return ascii_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int digest_parse(const char *text, uint8_t ret[static 32])
 {
-	if (strncmp(text, "sha256:", 7) != 0 || strlen(text) != 71)
+	if (strncmp(text, "sha256:", 7) != 0)
 		return -EINVAL;
-	for (size_t i = 0; i < 32; i++) {
-		int hi = hex_digit(text[7 + 2 * i]), lo = hex_digit(text[8 + 2 * i]);
-
-		if (hi < 0 || lo < 0)
-			return -EINVAL;
-		ret[i] = (uint8_t)(hi << 4 | lo);
-	}
-	return 0;
+	return hex_read(text + 7, strlen(text + 7), ret, 32);
 }
 
 static char *digest_text(struct pool *pool, const uint8_t digest[static 32])
 {
-	static const char hex[] = "0123456789abcdef";
-	char text[7 + 64] = "sha256:";
+	char text[7 + 64 + 1] = "sha256:";
 
-	for (size_t i = 0; i < 32; i++) {
-		text[7 + 2 * i] = hex[digest[i] >> 4];
-		text[8 + 2 * i] = hex[digest[i] & 15];
-	}
-	return pool_strn(pool, text, sizeof(text));
+	hex_write(digest, 32, text + 7);
+	return pool_strn(pool, text, sizeof(text) - 1);
 }
 
 static char *copy_text(struct pool *pool, const char *s)

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/record.h"
 
-static void hex(const uint8_t in[static 32], char ret[static 65])
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < 32; i++) {
-		ret[2 * i] = digits[in[i] >> 4];
-		ret[2 * i + 1] = digits[in[i] & 15];
-	}
-	ret[64] = 0;
-}
+#include "text/hex.h"
 
 int record_write(struct box *b, struct buf *out)
 {
@@ -25,7 +16,7 @@ int record_write(struct box *b, struct buf *out)
 				    .range = b->range };
 	struct jw w = jw_to(out);
 
-	hex(b->image, digest);
+	hex_write(b->image, sizeof(b->image), digest);
 	field_encode(&sandbox_record_table, NULL, &r, &w);
 	return jw_done(&w);
 }

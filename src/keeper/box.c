@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/path.h"
 #include "base/tree.h"
+#include "text/hex.h"
 
 #define BOX_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"
@@ -16,14 +17,8 @@
 
 void image_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
 {
-	static const char hex[] = "0123456789abcdef";
-
-	memcpy(ret, "sha256/", 7);
-	for (size_t i = 0; i < 32; i++) {
-		ret[7 + 2 * i] = hex[digest[i] >> 4];
-		ret[8 + 2 * i] = hex[digest[i] & 15];
-	}
-	ret[7 + DIGEST_HEX] = 0;
+	memcpy(ret, "sha256/", sizeof("sha256/"));
+	hex_write(digest, 32, ret + 7);
 }
 
 void box_fini(struct box *b)

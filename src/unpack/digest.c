@@ -6,35 +6,16 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-static const char digits[] = "0123456789abcdef";
+#include "text/hex.h"
 
 bool digest_eq(const struct digest *a, const struct digest *b)
 {
 	return memcmp(a->byte, b->byte, sizeof(a->byte)) == 0;
 }
 
-static int nibble(char c)
-{
-	const char *at = c ? strchr(digits, c) : NULL;
-
-	return at ? (int)(at - digits) : -EINVAL;
-}
-
 int digest_parse_hex(const char *hex, size_t n, struct digest *ret)
 {
-	struct digest d;
-
-	if (n != DIGEST_HEX_LEN)
-		return -EINVAL;
-	for (size_t i = 0; i < sizeof(d.byte); i++) {
-		int hi = nibble(hex[2 * i]), lo = nibble(hex[2 * i + 1]);
-
-		if (hi < 0 || lo < 0)
-			return -EINVAL;
-		d.byte[i] = (uint8_t)(hi << 4 | lo);
-	}
-	*ret = d;
-	return 0;
+	return hex_read(hex, n, ret->byte, sizeof(ret->byte));
 }
 
 int digest_parse(const char *text, size_t n, struct digest *ret)
@@ -48,11 +29,7 @@ int digest_parse(const char *text, size_t n, struct digest *ret)
 
 void digest_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1])
 {
-	for (size_t i = 0; i < sizeof(d->byte); i++) {
-		ret[2 * i] = digits[d->byte[i] >> 4];
-		ret[2 * i + 1] = digits[d->byte[i] & 15];
-	}
-	ret[DIGEST_HEX_LEN] = 0;
+	hex_write(d->byte, sizeof(d->byte), ret);
 }
 
 int hash_library(void)

@@ -22,6 +22,7 @@
 #include "keeper/overlay.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
+#include "text/hex.h"
 
 #define NAME "bare"
 #define SAMPLES_MAX 10000
@@ -46,16 +47,9 @@ static int make_disk(int dir, struct cay_err *err)
 
 static int parse_digest(const char *hex, uint8_t ret[static 32], struct cay_err *err)
 {
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < 64; i++) {
-		const char *at = hex[i] ? strchr(digits, hex[i]) : NULL;
-
-		if (!at)
-			return cay_fail(err, CAY_E_INVALID, "not a digest: %s", hex);
-		ret[i / 2] = (uint8_t)(ret[i / 2] << 4 | (at - digits));
-	}
-	return 0;
+	return hex_read(hex, strlen(hex), ret, 32) < 0
+		       ? cay_fail(err, CAY_E_INVALID, "not a digest: %s", hex)
+		       : 0;
 }
 
 static int run_once(int cgroup, uint64_t *ret_ns, struct cay_err *err)
