@@ -236,6 +236,7 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	struct sandbox_list list = { .sandboxes = { rows, 0 } };
 	uint64_t before, last = 0;
 	struct cay_err err = {};
+	bool unsaved = false;
 	struct box *b;
 
 	if (read_cursor(q->cursor, &before) < 0) {
@@ -250,8 +251,10 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	}
 	b = box_before(c->boxes, before);
 	for (; rows && b && list.sandboxes.n < q->limit; b = b->older) {
-		if (matches(&b->info, q))
+		if (matches(&b->info, q)) {
 			rows[list.sandboxes.n++] = *box_look(b);
+			unsaved |= b->unsaved;
+		}
 		last = b->seq;
 	}
 	if (rows && b)
@@ -259,7 +262,7 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	if (!rows || (b && !list.next_cursor))
 		fail(rq, CAY_E_NO_MEMORY, "out of memory");
 	else
-		request_reply_json(rq, &sandbox_list_table, &list);
+		boxes_answer(c, rq, &list, unsaved);
 }
 
 /* Every live sandbox of the group ends; the answer is what they were then. */
@@ -280,7 +283,7 @@ static void group_delete(struct cayd *c, struct request *rq)
 		if (list.sandboxes.n < GROUP_ROWS)
 			rows[list.sandboxes.n++] = *box_look(b);
 	}
-	request_reply_json(rq, &sandbox_list_table, &list);
+	boxes_answer(c, rq, &list, list.sandboxes.n);
 }
 
 static void image_list(struct cayd *c, struct request *rq)

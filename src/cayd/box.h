@@ -64,6 +64,9 @@ struct box *box_before(struct boxes *all, uint64_t before);
 			      struct cay_err *err);
 /* Answer a request with the sandbox once it has come so far. */
 void box_answer(struct box *b, struct request *rq, enum box_wait until);
+/* Answer with what was told of several; `unsaved` says that the journal has not all of it. */
+void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list *list,
+		  bool unsaved);
 /* As clients see it now. */
 const struct sandbox *box_look(struct box *b);
 /* Something has changed that somebody may be waiting for. */

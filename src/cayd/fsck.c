@@ -113,7 +113,8 @@ static void on_hello(void *arg, unsigned status, struct slice body, const struct
 	struct waking *w = arg;
 	struct hello h = {};
 
-	if (status == 200 && hello_decode((const uint8_t *)body.p, body.n, &h) >= 0) {
+	if (status == 200 && hello_decode((const uint8_t *)body.p, body.n, &h) >= 0 &&
+	    hello_choose(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX) > 0) {
 		w->facts.answers = h.features & HELLO_CLAIMED;
 		w->facts.entered = h.features & HELLO_ENTERED;
 	}

@@ -115,3 +115,59 @@ void box_answer(struct box *b, struct request *rq, enum box_wait until)
 	rq->data = w;
 	rq->events = &events;
 }
+
+/* What was true when it was asked, told when a crash cannot take it back. */
+struct held {
+	struct request *rq;
+	struct buf body;
+};
+
+static void on_durable(void *arg, const struct cay_err *outcome)
+{
+	struct held *h = arg;
+
+	if (h->rq)
+		h->rq->events = NULL;
+	if (h->rq && outcome->code)
+		request_fail(h->rq, outcome);
+	else if (h->rq)
+		request_reply(h->rq, h->rq->match.op->status, "application/json", &h->body);
+	buf_fini(&h->body);
+	free(h);
+}
+
+static void on_held_gone(struct request *rq)
+{
+	struct held *h = rq->data;
+
+	h->rq = NULL;
+}
+
+void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list *list, bool unsaved)
+{
+	static const struct request_events events = { .gone = on_held_gone };
+	struct held *h = unsaved ? malloc(sizeof(*h)) : NULL;
+	struct cay_err err = {};
+	struct jw w;
+
+	if (!unsaved) {
+		request_reply_json(rq, &sandbox_list_table, list);
+		return;
+	}
+	if (h) {
+		*h = (struct held){ rq, BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
+		w = jw_to(&h->body);
+		field_encode(&sandbox_list_table, NULL, list, &w);
+	}
+	if (!h || jw_done(&w) < 0) {
+		if (h)
+			buf_fini(&h->body);
+		free(h);
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	rq->data = h;
+	rq->events = &events;
+	db_after(c->db, on_durable, h);
+}

@@ -26,6 +26,7 @@ enum db_stmt {
 	STMT_DROP,
 	STMT_EVENT,
 	STMT_FORGET,
+	STMT_AFTER,
 	STMT_NUM
 };
 

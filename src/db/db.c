@@ -116,6 +116,8 @@ static int write_one(struct db *db, const struct job *job)
 		rc = event_bind(s, &job->event);
 	else if (job->kind == STMT_FORGET)
 		rc = u64_bind(s, 0, job->before);
+	else if (job->kind == STMT_AFTER)
+		rc = SQLITE_OK;
 	if (rc == SQLITE_OK)
 		rc = run(db, job->kind);
 	(void)sqlite3_clear_bindings(s);
@@ -359,6 +361,14 @@ void db_event(struct db *db, const struct db_event *event, db_fn *fn, void *arg)
 	ask(db, job);
 }
 
+void db_after(struct db *db, db_fn *fn, void *arg)
+{
+	struct job *job = job_text(db, STMT_AFTER, (struct slice){}, NULL, fn, arg);
+
+	if (job)
+		ask(db, job);
+}
+
 uint64_t db_event_next(struct db *db)
 {
 	return db->event_next++;
@@ -396,6 +406,7 @@ static int prepare(struct db *db, struct cay_err *err)
 		[STMT_DROP] = "DELETE FROM sandbox WHERE id = ?",
 		[STMT_EVENT] = db_event_sql,
 		[STMT_FORGET] = "DELETE FROM event WHERE seq < ?",
+		[STMT_AFTER] = "SELECT 1",
 	};
 	static_assert(ARRAY_SIZE(texts) == STMT_NUM);
 

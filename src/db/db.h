@@ -88,6 +88,8 @@ struct db_reader {
 void db_put(struct db *db, const struct db_row *row, db_fn *fn, void *arg);
 void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg);
 void db_event(struct db *db, const struct db_event *event, db_fn *fn, void *arg);
+/* Behind everything that was asked for before; it writes nothing itself. */
+void db_after(struct db *db, db_fn *fn, void *arg);
 /* A number for one event; never given twice. */
 uint64_t db_event_next(struct db *db);
 /* Forget events before this number. */

@@ -19,7 +19,7 @@ static void say_hello(struct request *rq, void *arg)
 
 	memcpy(h.build, CAY_VERSION,
 	       sizeof(CAY_VERSION) < sizeof(h.build) ? sizeof(CAY_VERSION) : sizeof(h.build));
-	h.features = (in->claimed ? HELLO_CLAIMED : 0) | (in->entered ? HELLO_ENTERED : 0);
+	h.features = (in->claimed ? HELLO_CLAIMED : 0) | (in->entry.state ? HELLO_ENTERED : 0);
 	hello_encode(&h, bytes);
 	if (buf_add(&body, bytes, sizeof(bytes)) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a hello");
@@ -80,9 +80,89 @@ static void take_claim(struct request *rq, void *arg)
 	request_fail(rq, &err);
 }
 
+static void tell_entry(const struct init *in, struct request *rq)
+{
+	auto_buf body = BUF_INIT(ENTRY_SIZE);
+	uint8_t bytes[ENTRY_SIZE];
+	struct cay_err err = {};
+
+	entry_encode(&in->entry, bytes);
+	if (!in->entry.state)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "no entrypoint was started");
+	else if (buf_add(&body, bytes, sizeof(bytes)) < 0)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+	if (err.code)
+		request_fail(rq, &err);
+	else
+		request_reply(rq, 200, ENTRY_MEDIA_TYPE, &body);
+}
+
+/* Who asks may be gone by the time it runs; that it was started is true all the same. */
+struct entering {
+	struct init *init;
+	struct request *rq;
+};
+
+static void on_entered(struct job *j, const struct cay_err *err, void *arg)
+{
+	struct entering *e = arg;
+
+	if (err)
+		e->init->entry = (struct entry){};
+	if (e->rq)
+		e->rq->events = NULL;
+	if (e->rq && err)
+		request_fail(e->rq, err);
+	else if (e->rq)
+		tell_entry(j->init, e->rq);
+	free(e);
+}
+
+static void on_entering_gone(struct request *rq)
+{
+	struct entering *e = rq->data;
+
+	e->rq = NULL;
+}
+
+static void start_entry(struct request *rq, void *arg)
+{
+	static const struct request_events events = { .gone = on_entering_gone };
+	struct init *in = arg;
+	struct entering *e;
+	struct cay_err err = {};
+	struct job *j;
+
+	if (in->entry.state) { /* there is one, and never another */
+		tell_entry(in, rq);
+		return;
+	}
+	e = malloc(sizeof(*e));
+	if (!e)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the entrypoint");
+	if (!e || job_start(in, rq->body, &(struct id){}, OUTPUT_DROP, &j, &err) < 0) {
+		free(e);
+		request_fail(rq, &err);
+		return;
+	}
+	in->entry = (struct entry){ .state = ENTRY_RUNNING, .exec = j->id };
+	*e = (struct entering){ in, rq };
+	j->started = on_entered;
+	j->arg = e;
+	rq->data = e;
+	rq->events = &events;
+}
+
+static void ask_entry(struct request *rq, void *arg)
+{
+	tell_entry(arg, rq);
+}
+
 const struct server_route init_routes[] = {
 	{ METHOD_GET, INIT_PATH_HELLO, NULL, 0, say_hello },
 	{ METHOD_POST, INIT_PATH_CLAIM, &claim_table, KIB(256), take_claim },
+	{ METHOD_POST, INIT_PATH_ENTER, &exec_run_table, KIB(256), start_entry },
+	{ METHOD_GET, INIT_PATH_ENTRY, NULL, 0, ask_entry },
 };
 const size_t init_n_routes = ARRAY_SIZE(init_routes);
 

@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "init/ring.h"
 #include "net/server.h"
+#include "wire/entry.h"
 
 #define JOBS_LIVE 64
 #define JOBS_FINISHED 256
@@ -36,7 +37,7 @@ struct init {
 	struct job *oldest, *newest;
 	unsigned live, finished;
 	bool claimed;
-	bool entered;       /* a command was started */
+	struct entry entry; /* the main program, once it was started */
 	struct claim claim; /* in claim_pool */
 	struct pool claim_pool;
 	struct server *server;

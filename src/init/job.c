@@ -208,6 +208,20 @@ static void conclude(struct job *j)
 	}
 }
 
+/* Jobs are forgotten, how the main program ended is not. */
+static void note_entry(const struct job *j)
+{
+	struct entry *e = &j->init->entry;
+
+	if (e->state != ENTRY_RUNNING || !id_eq(&e->exec, &j->id))
+		return;
+	e->state = ENTRY_ENDED;
+	if (WIFSIGNALED(j->status))
+		e->signal = (uint8_t)WTERMSIG(j->status);
+	else
+		e->exit_code = (uint8_t)WEXITSTATUS(j->status);
+}
+
 static void on_complete(struct output *o)
 {
 	struct job *j = o->data;
@@ -215,6 +229,7 @@ static void on_complete(struct output *o)
 	if (j->state != JOB_DYING || !j->out[0].complete || !j->out[1].complete)
 		return;
 	j->state = JOB_ENDED;
+	note_entry(j);
 	j->init->live--;
 	j->init->finished++;
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
@@ -513,7 +528,6 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 		r = put_stdin(j, req->stdin_text, err);
 	if (r >= 0)
 		r = fork_child(j, req, &p, err);
-	in->entered |= r >= 0;
 	if (r < 0) {
 		job_unprepare(j);
 		return r;

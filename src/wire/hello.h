@@ -29,7 +29,7 @@
 
 /* Bits of `features`: facts a restarted cayd asks for. */
 #define HELLO_CLAIMED UINT64_C(1) /* somebody has said whose it is */
-#define HELLO_ENTERED UINT64_C(2) /* a command was started in it */
+#define HELLO_ENTERED UINT64_C(2) /* its entrypoint was started (wire/entry.h) */
 
 struct hello {
 	uint16_t proto_min, proto_max;

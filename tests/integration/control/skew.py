@@ -10,6 +10,8 @@ MASK = "{sandbox}"
 # what cayd is asked for, so that it says what is frozen
 CREATE = {"env": {"OWN": "request"}, "entrypoint": ["/bin/sleep", "100"]}
 CONFIG = {"User": "0", "WorkingDir": "/", "Env": ["PATH=/bin:/usr/bin", "FROM=image"]}
+# what a PID 1 says of an entrypoint that runs (wire/entry.h)
+ENTERED = ("HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n" + "CAYE\x01\0\0\0" + "\x02\0\x01" + "\0" * 12 + "\x01" + "\0" * 8)
 RELAYED = {"run": ("POST", "/execs", b'{"argv":["/bin/echo","hi"]}'), "list": ("GET", "/execs", None)}
 
 
@@ -19,6 +21,12 @@ def image(exchanges):
         for suffix, key in (("", "line"), (".body", "body"), (".reply", "reply")):
             entries.append(cay.file(f"exchanges/{i}{suffix}", e[key].encode("latin-1")))
     return cay.layout(entries, CONFIG)
+
+
+def exec_id(said):
+    """As text, out of the bytes of wire/entry.h."""
+    bits = int.from_bytes(said[9:24], "big")
+    return "ex" + "".join("0123456789abcdefghjkmnpqrstvwxyz"[bits >> 5 * i & 31] for i in reversed(range(24)))
 
 
 def seen(c, box):

@@ -10,7 +10,7 @@ import time
 
 import cay
 import pytest
-from cay import ApiError, wait_for
+from cay import ApiError, UnixConnection, wait_for
 from test_control import nothing_is_left, refused
 
 FULL = bool(os.environ.get("CAY_FULL"))
@@ -257,6 +257,21 @@ def test_group_quota():
         c.create("tiny", group="h")
 
 
+def test_the_end_of_a_group_is_told_when_it_is_durable(own):
+    box = own.create("tiny", group="g")
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = "journal:written=error"
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+    with pytest.raises(ApiError) as e:
+        own.call("DELETE", "/v1/sandboxes?group=g")
+    assert e.value.status == 500, e.value
+    assert ended(own, box)["end"]["reason"] == "killed"  # it was meant, and is written again
+    told = own.call("GET", "/v1/sandboxes?group=g")["sandboxes"]
+    assert [s["state"] for s in told] == ["terminated"]
+    clean(own)
+
+
 @pytest.mark.parametrize("code,state", [(0, "terminated"), (3, "failed")])
 def test_an_entrypoint_that_ends_ends_its_sandbox(own, code, state):
     box = own.create("tiny", entrypoint=["sh", "-c", f"echo hello; sleep 1; exit {code}"], on_exit="end")
@@ -280,6 +295,32 @@ def test_an_entrypoint_is_started_once(own):
         restart(own, "cayd")
     assert [e["id"] for e in own.call("GET", f"/v1/sandboxes/{box}/execs")["execs"]] == [entry]
     own.delete(box)
+    clean(own)
+
+
+@pytest.mark.parametrize("on_exit", ["keep", "end"])
+def test_a_command_of_a_client_is_no_entrypoint(own, on_exit):
+    """cayd dies before it starts the entrypoint; what a client started meanwhile hides nothing."""
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = "create:entry=kill"
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+    with pytest.raises((OSError, cay.http.client.HTTPException)):
+        own.create("tiny", entrypoint=["sleep", "3"], on_exit=on_exit)
+    own.daemons["cayd"].wait(10)
+    box, = (p.name for p in (own.state / "boxes").iterdir())
+    inside = UnixConnection(str(own.run / "box" / box), 10)
+    inside.request("POST", f"/v1/sandboxes/{box}/execs", json.dumps({"argv": ["sleep", "100"], "detach": True}),
+                   {"Content-Type": "application/json"})
+    started = json.load(inside.getresponse())["id"]
+    own.start_cayd()
+    entry = wait_entry(own, box)
+    assert entry != started
+    assert {e["id"] for e in own.call("GET", f"/v1/sandboxes/{box}/execs")["execs"]} == {entry, started}
+    if on_exit == "end":
+        assert ended(own, box)["end"]["reason"] == "exit"
+    else:
+        own.delete(box)
     clean(own)
 
 

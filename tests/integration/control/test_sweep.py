@@ -23,7 +23,8 @@ from test_life import COUNT, fsck, linked, numbers, post
 SOURCE = pathlib.Path(__file__).parents[3]
 RUNTIME_S = 30  # the keeper's for a runtime, which may wait for a child that was killed
 KILLAT = pathlib.Path(BUILD).resolve() / "tests/integration/killat"
-PER_KIND, FULL_PER_KIND = 20, 700  # which, by CAY_SEED; crun has fewer, runc's differ from run to run
+# of each kind: which, by CAY_SEED; crun has fewer, runc's differ from run to run
+PER_KIND, FULL_PER_KIND, ASAN_PER_KIND = {"crun": 90, "runc": 75}, 700, 10
 GONE = (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException)
 
 
@@ -232,7 +233,7 @@ def kill_at(story, kind, n):
 def test_every_system_call(runtime, kinds):
     """SIGKILL as a call begins.  The runtime's are the keeper's to clean up after."""
     seed = int(os.environ.get("CAY_SEED", "2"))
-    most = FULL_PER_KIND if os.environ.get("CAY_FULL") else PER_KIND
+    most = FULL_PER_KIND if os.environ.get("CAY_FULL") else ASAN_PER_KIND if "asan" in str(BUILD) else PER_KIND[runtime]
     begin = time.monotonic()
     with cay.Cay(BUILD) as c:
         c.image_import("tiny", tiny())

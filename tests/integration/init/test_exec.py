@@ -18,6 +18,31 @@ def test_hello_is_32_bytes(init):
     assert r.status == 200 and len(r.body) == 32 and r.body[:4] == b"CAYH"
 
 
+def start_entry(c, *argv):
+    return c.ask("POST", "/v1/enter", {"argv": argv})
+
+
+@pytest.mark.parametrize("line,said", [("exit 7", b"CAYE\x02\0\x07\0"), ("kill -9 $$", b"CAYE\x02\x09\0\0")])
+def test_the_main_program_is_started_once_and_not_forgotten(init, line, said):
+    c = init.client
+    assert c.run("true").status == 200  # any other command is none
+    assert c.ask("GET", "/v1/entry").error()[:2] == (404, "not_found")
+    assert c.ask("GET", "/v1/hello").body[8] & 2 == 0
+    assert start_entry(c, "/no/such").status == 400 and c.ask("GET", "/v1/entry").status == 404
+    first = start_entry(c, "/bin/sh", "-c", "read x </dev/null; while [ ! -e /tmp/go ]; do sleep 0.02; done; " + line)
+    assert first.status == 200 and len(first.body) == 32 and first.body[:8] == b"CAYE\x01\0\0\0"
+    assert start_entry(c, "/bin/echo", "another").body == first.body == c.ask("GET", "/v1/entry").body
+    assert c.ask("GET", "/v1/hello").body[8] & 2
+    assert c.ask("DELETE", "/v1/entry").status == 405
+    c.sh("touch /tmp/go")
+    wait_for(lambda: c.ask("GET", "/v1/entry").body[4] == 2)
+    for _ in range(257):
+        c.run("true")
+    assert c.ask("GET", "/v1/entry").body[:8] == said
+    assert start_entry(c, "/bin/echo", "another").body[:8] == said
+    c.sh("rm /tmp/go")
+
+
 def test_every_exit_code_is_exact(init):
     for code in range(256):
         end = init.client.run("/bin/sh", "-c", f"exit {code}").json()["end"]

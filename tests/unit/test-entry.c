@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "unit.h"
+#include "wire/entry.h"
+
+static const struct entry sample = {
+	.state = ENTRY_ENDED,
+	.exit_code = 3,
+	.exec = { ID_EXEC, { 0, 1, 0, 2, [14] = 0xff } },
+};
+static const uint8_t golden[ENTRY_SIZE] = {
+	'C', 'A', 'Y', 'E', 2, 0, 3, 0, ID_EXEC, 0, 1, 0, 2, [23] = 0xff,
+};
+
+static void the_bytes_are_fixed(void **)
+{
+	uint8_t out[ENTRY_SIZE];
+	struct entry back;
+
+	entry_encode(&sample, out);
+	assert_memory_equal(out, golden, sizeof(golden));
+	assert_int_equal(entry_decode(golden, sizeof(golden), &back), 0);
+	assert_memory_equal(&back, &sample, sizeof(back));
+}
+
+static void anything_else_is_refused(void **)
+{
+	static const struct {
+		size_t at;
+		uint8_t value;
+	} bad[] = {
+		{ 0, 'X' },           /* magic */
+		{ 4, ENTRY_NONE },    /* none was started: that is a 404 */
+		{ 4, 3 },             /* a state there is not */
+		{ 4, ENTRY_RUNNING }, /* it runs, and has an exit code */
+		{ 5, 9 },             /* a signal and an exit code */
+		{ 7, 1 },             /* where nothing is */
+		{ 31, 1 },
+		{ 8, ID_SANDBOX }, /* not the id of an exec */
+	};
+	uint8_t in[ENTRY_SIZE + 1] = {};
+	struct entry e;
+
+	memcpy(in, golden, sizeof(golden));
+	for (size_t n = 0; n <= sizeof(in); n++)
+		assert_int_equal(entry_decode(in, n, &e), n == ENTRY_SIZE ? 0 : -EPROTO);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		memcpy(in, golden, sizeof(golden));
+		in[bad[i].at] = bad[i].value;
+		row_check(i, entry_decode(in, ENTRY_SIZE, &e) == -EPROTO);
+	}
+	memcpy(in, golden, sizeof(golden));
+	in[6] = 0;
+	in[5] = 64;
+	assert_int_equal(entry_decode(in, ENTRY_SIZE, &e), 0);
+	in[5] = 65;
+	assert_int_equal(entry_decode(in, ENTRY_SIZE, &e), -EPROTO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_bytes_are_fixed),
+		cmocka_unit_test(anything_else_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
