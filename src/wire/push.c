@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/push.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/le.h"
+
+/* What a record of each kind carries; all else is zero. */
+static const struct {
+	bool known;
+	uint8_t low, values; /* of value */
+	bool number, time;
+	enum id_noun id;
+	bool tenant, secret;
+} kinds[PUSH_KINDS] = {
+	[PUSH_HELLO] = { .known = true, .values = 1, .number = true, .secret = true },
+	[PUSH_ALL] = { .known = true, .values = 1 },
+	[PUSH_SANDBOX] = { .known = true,
+			   .values = PUSH_STATES,
+			   .number = true,
+			   .id = ID_SANDBOX,
+			   .tenant = true },
+	[PUSH_KEY] = { .known = true,
+		       .low = 1,
+		       .values = PUSH_SCOPES,
+		       .time = true,
+		       .id = ID_KEY,
+		       .tenant = true,
+		       .secret = true },
+	[PUSH_NO_KEY] = { .known = true, .values = 1, .id = ID_KEY },
+	[PUSH_SIGN] = { .known = true, .values = 2, .number = true, .secret = true },
+	[PUSH_END] = { .known = true, .values = 1 },
+	[PUSH_TICK] = { .known = true, .values = 1 },
+	[PUSH_BUSY] = { .known = true, .values = 1, .number = true, .id = ID_SANDBOX },
+};
+
+void push_encode(const struct push *p, uint8_t out[static PUSH_SIZE])
+{
+	out[0] = (uint8_t)p->kind;
+	out[1] = p->value;
+	le16_put(out + 2, 0);
+	le32_put(out + 4, p->number);
+	le64_put(out + 8, p->time);
+	memcpy(out + 16, &p->id, sizeof(p->id));
+	memcpy(out + 32, &p->tenant, sizeof(p->tenant));
+	memcpy(out + 48, p->secret, sizeof(p->secret));
+}
+
+static bool is_zero(const uint8_t *p, size_t n)
+{
+	uint8_t any = 0;
+
+	for (size_t i = 0; i < n; i++)
+		any |= p[i];
+	return !any;
+}
+
+static bool id_fits(const uint8_t *in, enum id_noun noun, struct id *ret)
+{
+	memcpy(ret, in, sizeof(*ret));
+	return noun ? id_valid(ret, noun) : is_zero(in, sizeof(*ret));
+}
+
+int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
+{
+	unsigned kind = in[0], value = in[1];
+	struct push p = { .value = in[1], .number = le32_get(in + 4), .time = le64_get(in + 8) };
+
+	if (kind >= PUSH_KINDS || !kinds[kind].known || le16_get(in + 2))
+		return -EPROTO;
+	p.kind = (enum push_kind)kind;
+	if (value < kinds[kind].low || value >= kinds[kind].values)
+		return -EPROTO;
+	if ((p.number && !kinds[kind].number) || (p.time && !kinds[kind].time))
+		return -EPROTO;
+	if (!id_fits(in + 16, kinds[kind].id, &p.id) ||
+	    !id_fits(in + 32, kinds[kind].tenant ? ID_TENANT : ID_NONE, &p.tenant))
+		return -EPROTO;
+	if (!kinds[kind].secret && !is_zero(in + 48, sizeof(p.secret)))
+		return -EPROTO;
+	memcpy(p.secret, in + 48, sizeof(p.secret));
+	*ret = p;
+	return 0;
+}

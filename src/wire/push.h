@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_WIRE_PUSH_H
+#define CAY_WIRE_PUSH_H
+/*
+ * push - what control tells an edge, and the little an edge tells control
+ *
+ * A unix stream of records of one size.  The edge dials and says HELLO; control says
+ * HELLO, all there is between ALL and END, and from then on what changes.  At END the
+ * edge forgets what was not said since ALL.  So an edge needs nobody once it has been
+ * told, and a restarted control makes it whole again without asking.
+ *
+ *	 0  u8   kind
+ *	 1  u8   value
+ *	 2  u16  0
+ *	 4  u32  number
+ *	 8  u64  time
+ *	16  u8[16] id
+ *	32  u8[16] tenant
+ *	48  u8[32] secret
+ *
+ *	kind     value            number     time           id       tenant   secret
+ *	HELLO                     PUSH_ABI                                    build, 0-padded
+ *	ALL
+ *	SANDBOX  enum             requests                  sandbox  its
+ *	         sandbox_state    at once
+ *	KEY      enum op_scope               until, unix s  key      its      SHA-256 of it
+ *	NO_KEY                                              key
+ *	SIGN     which: 0 or 1    epoch                                       HMAC key of tokens
+ *	END
+ *	TICK                                                                  it lives
+ *	BUSY                      under way                 sandbox           edge to control
+ *
+ * A sandbox whose state is TERMINATED or FAILED is forgotten.  BUSY is said when the
+ * number of requests inside a sandbox has changed, and for one that came and went in
+ * between with 0: that is how control knows what is idle.
+ */
+#include "base/id.h"
+
+#define PUSH_SIZE 80
+#define PUSH_ABI 1
+#define PUSH_SOCKET "push.sock"
+#define PUSH_NEVER UINT64_MAX /* of time: no end */
+#define PUSH_STATES 7         /* values of a sandbox's state */
+#define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
+
+enum push_kind {
+	PUSH_NONE,
+	PUSH_HELLO,
+	PUSH_ALL,
+	PUSH_SANDBOX,
+	PUSH_KEY,
+	PUSH_NO_KEY,
+	PUSH_SIGN,
+	PUSH_END,
+	PUSH_TICK,
+	PUSH_BUSY,
+	PUSH_KINDS
+};
+
+struct push {
+	enum push_kind kind;
+	uint8_t value;
+	uint32_t number;
+	uint64_t time;
+	struct id id, tenant; /* all zero where the kind has none */
+	uint8_t secret[32];
+};
+
+void push_encode(const struct push *p, uint8_t out[static PUSH_SIZE]);
+/* -EPROTO for anything push_encode() would not write of a record that makes sense. */
+[[nodiscard]] int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret);
+#endif
