@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "ops/actor.h"
+#include "unit.h"
+
+#define TN "tn0001000g00000000000000tr"
+#define KY "ky0001000g00000000000000tr"
+#define SB "sb0001000g00000000000000tr"
+#define OTHER "sb0001000g00000000000000tg"
+
+static const struct {
+	const char *text;
+	enum op_scope scope; /* SCOPE_NONE: it is refused */
+	bool key, one;
+} texts[] = {
+	{ "- public - -", SCOPE_PUBLIC, false, false },
+	{ TN " read " KY " -", SCOPE_READ, true, false },
+	{ TN " write - " SB, SCOPE_WRITE, false, true },
+	{ TN " operator " KY " " SB, SCOPE_OPERATOR, true, true },
+	{ "", SCOPE_NONE, false, false },
+	{ "-", SCOPE_NONE, false, false },
+	{ "- - - -", SCOPE_NONE, false, false },
+	{ "-  - -", SCOPE_NONE, false, false },
+	{ TN " read " KY, SCOPE_NONE, false, false },
+	{ TN " read " KY " ", SCOPE_NONE, false, false },
+	{ TN " read " KY " - ", SCOPE_NONE, false, false },
+	{ TN " read " KY " - -", SCOPE_NONE, false, false },
+	{ " " TN " read " KY " -", SCOPE_NONE, false, false },
+	{ TN "  read " KY " -", SCOPE_NONE, false, false },
+	{ TN "\tread\t" KY "\t-", SCOPE_NONE, false, false },
+	{ TN " Read " KY " -", SCOPE_NONE, false, false },
+	{ TN " readwrite " KY " -", SCOPE_NONE, false, false },
+	{ TN "  " KY " -", SCOPE_NONE, false, false },
+	{ TN " read " SB " -", SCOPE_NONE, false, false },
+	{ KY " read " KY " -", SCOPE_NONE, false, false },
+	{ TN " read " KY " " KY, SCOPE_NONE, false, false },
+	/* somebody without a tenant may nothing, and nobody has a tenant */
+	{ "- read - -", SCOPE_NONE, false, false },
+	{ "- operator - -", SCOPE_NONE, false, false },
+	{ TN " public - -", SCOPE_NONE, false, false },
+	{ "- public " KY " -", SCOPE_NONE, false, false },
+	{ "- public - " SB, SCOPE_NONE, false, false },
+};
+
+static void there_is_one_spelling(void **)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct actor a = { .scope = SCOPE_NUM };
+		char text[ACTOR_TEXT_MAX + 1];
+		int r = actor_parse(slice_of(texts[i].text), &a);
+
+		if (texts[i].scope == SCOPE_NONE) {
+			row_check(i, r == -EINVAL && a.scope == SCOPE_NUM);
+			continue;
+		}
+		row_check(i, r == 0 && a.scope == texts[i].scope);
+		row_check(i, (a.key.noun == ID_KEY) == texts[i].key);
+		row_check(i, a.one_sandbox == texts[i].one);
+		actor_format(&a, text);
+		row_check(i, str_eq(text, texts[i].text));
+	}
+}
+
+static void the_longest_fits(void **)
+{
+	assert_int_equal(strlen(TN " operator " KY " " SB), ACTOR_TEXT_MAX);
+}
+
+static struct actor actor_of(const char *text)
+{
+	struct actor a;
+
+	assert_int_equal(actor_parse(slice_of(text), &a), 0);
+	return a;
+}
+
+/* Every operation against every scope. */
+static void a_scope_includes_those_below_it(void **)
+{
+	static const char *const actors[SCOPE_NUM] = {
+		[SCOPE_PUBLIC] = "- public - -",
+		[SCOPE_READ] = TN " read - -",
+		[SCOPE_WRITE] = TN " write - -",
+		[SCOPE_OPERATOR] = TN " operator - -",
+	};
+
+	for (unsigned i = 0; i < OP_NUM; i++)
+		for (unsigned s = SCOPE_PUBLIC; s < SCOPE_NUM; s++) {
+			struct actor a = actor_of(actors[s]);
+
+			row_check(i, actor_may(&a, &ops[i], NULL) ==
+					     (s >= ops[i].scope ? CAY_OK : CAY_E_FORBIDDEN));
+		}
+}
+
+static void a_token_for_one_sandbox_is_for_that_one(void **)
+{
+	struct actor a = actor_of(TN " operator - " SB);
+	struct id own, other;
+
+	assert_int_equal(id_parse(ID_SANDBOX, SLICE(SB), &own), 0);
+	assert_int_equal(id_parse(ID_SANDBOX, SLICE(OTHER), &other), 0);
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		bool open = ops[i].scope == SCOPE_PUBLIC;
+
+		row_check(i, actor_may(&a, &ops[i], &own) == CAY_OK);
+		row_check(i, actor_may(&a, &ops[i], &other) == (open ? CAY_OK : CAY_E_FORBIDDEN));
+		row_check(i, actor_may(&a, &ops[i], NULL) == (open ? CAY_OK : CAY_E_FORBIDDEN));
+	}
+	a = actor_of(TN " read - " SB);
+	assert_int_equal(actor_may(&a, &ops[OP_EXEC_RUN], &own), CAY_E_FORBIDDEN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(there_is_one_spelling),
+		cmocka_unit_test(the_longest_fits),
+		cmocka_unit_test(a_scope_includes_those_below_it),
+		cmocka_unit_test(a_token_for_one_sandbox_is_for_that_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
