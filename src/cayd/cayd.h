@@ -5,6 +5,7 @@
  * cayd - control: which sandboxes and images there are, and what becomes of them
  *
  *	main.c      start, which is recovery; serve
+ *	door.c      the two sockets, and who asks
  *	api.c       operations to functions
  *	link.c      the connection to cay-keeper
  *	box.c       sandboxes: the table
@@ -54,6 +55,7 @@ struct cayd {
 	struct link *link;
 	struct boxes *boxes;
 	struct images *images;
+	struct server *doors[2];
 };
 
 /* Whose everything is until there are others. */

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/fault.h"
 #include "base/path.h"
 #include "cayd/box.h"
+#include "cayd/door.h"
 #include "cayd/drain.h"
 #include "cayd/event.h"
 #include "cayd/fsck.h"
@@ -19,8 +17,6 @@
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
-#define CONNS_MAX 8192
-#define SOCKET_NAME "control.sock"
 
 /* A pidfd for every sandbox, and two fds for every request that goes inside. */
 static void want_fds(void)
@@ -47,26 +43,9 @@ static int open_state(struct cayd *c, struct cay_err *err)
 	return path_sweep(c->db_dir);
 }
 
-/* For who runs it, and for root. */
-static int listen_here(const struct cayd *c, struct cay_err *err)
-{
-	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/" SOCKET_NAME, c->settings.run_dir);
-
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
-	(void)unlink(at.sun_path);
-	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    listen(fd, 512) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
-	return cay_take_fd(&fd);
-}
-
 struct stop {
 	uv_signal_t signals[3];
 	struct cayd *cayd;
-	struct server *server;
 };
 
 static void on_signal(uv_signal_t *s, int number)
@@ -82,7 +61,7 @@ static void on_signal(uv_signal_t *s, int number)
 		uv_stop(&c->loop);
 		return;
 	}
-	server_stop(stop->server);
+	doors_close(c);
 	if (drain_wanted(c)) {
 		drain_start(c);
 		return;
@@ -94,18 +73,9 @@ static void on_signal(uv_signal_t *s, int number)
 static int serve(struct cayd *c, struct cay_err *err)
 {
 	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-	static struct server_conf conf = { .max_conns = CONNS_MAX,
-					   .head_timeout_ms = 10000,
-					   .idle_timeout_ms = 60000,
-					   .handler = api_control,
-					   .inside = api_inside };
 	struct stop stop = { .cayd = c };
-	int fd = listen_here(c, err), r;
+	int r = doors_open(c, err);
 
-	if (fd < 0)
-		return fd;
-	conf.arg = c;
-	r = server_start(&c->loop, fd, &conf, &stop.server, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {

@@ -211,6 +211,8 @@ static void begin(struct conn *c)
 	c->rq = (struct request){ .head = h, .pool = POOL_INIT(SERVER_POOL_MAX) };
 	new_id(c->server, c->rq.id);
 	r = find_route(c, &allow, &err);
+	if (r >= 0 && c->server->conf->admit)
+		r = c->server->conf->admit(&c->rq, c->server->conf->arg, &err);
 	if (r < 0) {
 		conn_fail(c, &err, allow);
 		return;

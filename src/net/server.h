@@ -28,7 +28,7 @@
 
 #include "base/pool.h"
 #include "net/http.h"
-#include "ops/op.h"
+#include "ops/actor.h"
 
 #define SERVER_OUT_MARK KIB(64) /* more than this queued: stop producing */
 #define SERVER_OUT_MAX MIB(8)   /* the largest whole reply */
@@ -54,6 +54,7 @@ struct request_events {
 struct request {
 	const struct http_head *head;
 	struct op_match match; /* match.op is NULL for a route of the program's own */
+	struct actor actor;    /* who asks; what conf->admit made of it */
 	const void *body;      /* decoded; NULL when the row has no request table */
 	const void *query;     /* decoded; NULL when the row has none */
 	char id[REQUEST_ID_LEN + 1];
@@ -73,13 +74,18 @@ struct server_route {
 	request_fn *handler;
 };
 
+/* Who asks, into rq->actor, and may it: called when the head is there, before anything
+ * else of the request is looked at.  -errno refuses it. */
+typedef int request_admit(struct request *rq, void *arg, struct cay_err *err);
+
 struct server_conf {
 	unsigned max_conns;
 	uint64_t head_timeout_ms; /* from the first byte of a head to its last */
 	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
 	const struct server_route *routes;
 	size_t n_routes;
-	request_fn *handler; /* of operations: look at rq->match.op */
+	request_admit *admit; /* NULL: everybody */
+	request_fn *handler;  /* of operations: look at rq->match.op */
 	/* Operations that run inside a sandbox, when the program relays them: called
 	 * at the head, the body comes raw.  NULL: they go to handler like the rest. */
 	request_fn *inside;

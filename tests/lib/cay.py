@@ -11,6 +11,7 @@ Every instance has directories and a cgroup of its own (/cay-test-...), so any
 number of them can live side by side, and stop() leaves nothing of it.
 """
 import contextlib
+import copy
 import dataclasses
 import errno
 import hashlib
@@ -158,6 +159,7 @@ class Cay:
                     "CAY_USERS_CONTROL": str(CONTROL_UID), **(env or {})}
         self.logs = {}
         self.daemons = {}
+        self.actor = None
 
     # -- daemons
 
@@ -285,11 +287,19 @@ class Cay:
 
     @property
     def socket(self):
-        return str(self.run / "control.sock")
+        return str(self.run / ("control.sock" if self.actor is None else "edge/control.sock"))
+
+    def edge(self, actor):
+        """The same daemons, asked as the edge asks: by its socket and for somebody."""
+        other = copy.copy(self)
+        other.actor = actor
+        return other
 
     def open(self, method, target, body=None, headers=None, timeout_s=60.0):
         """The response, not read yet.  body: bytes, a file, or an object for JSON."""
         headers = dict(headers or {})
+        if self.actor:
+            headers.setdefault("Cay-Actor", self.actor)
         if body is not None and not isinstance(body, (bytes, io.IOBase)):
             body = json.dumps(body).encode()
             headers.setdefault("Content-Type", "application/json")

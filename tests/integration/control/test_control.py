@@ -261,6 +261,8 @@ def test_an_upload_that_stops_leaves_nothing(daemon):
 
 def test_the_sockets_are_for_their_owners(daemon):
     for path, mode, uid in ((daemon.run / "control.sock", 0o600, cay.CONTROL_UID),
+                            (daemon.run / "edge", 0o750, cay.CONTROL_UID),
+                            (daemon.run / "edge/control.sock", 0o660, cay.CONTROL_UID),
                             (daemon.run / "box/keeper.sock", 0o600, cay.CONTROL_UID), (daemon.state / "boxes", 0o700, 0),
                             (daemon.state / "images", 0o700, 0), (daemon.state / "db", 0o700, cay.CONTROL_UID)):
         st = os.stat(path)

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/door.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/path.h"
+
+#define CONNS_MAX 8192
+#define EDGE_DIR "edge"
+
+static size_t find_header(const struct http_head *h, struct slice *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < h->n_headers; i++)
+		if (http_eq(h->headers[i].name, ACTOR_HEADER)) {
+			*ret = h->headers[i].value;
+			n++;
+		}
+	return n;
+}
+
+static int admit_operator(struct request *rq, void *, struct cay_err *err)
+{
+	struct slice text;
+
+	if (find_header(rq->head, &text))
+		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not for this socket");
+	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
+	return 0;
+}
+
+static int admit_edge(struct request *rq, void *, struct cay_err *err)
+{
+	const struct op *op = rq->match.op;
+	struct slice text;
+
+	if (find_header(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
+	if (op && actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
+		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
+	return 0;
+}
+
+static const struct {
+	const char *path; /* below paths.run */
+	mode_t mode;
+	request_admit *admit;
+} doors[] = {
+	{ "control.sock", 0600, admit_operator },
+	{ EDGE_DIR "/control.sock", 0660, admit_edge },
+};
+static_assert(ARRAY_SIZE(doors) == ARRAY_SIZE(((struct cayd *)0)->doors));
+
+/* One that is there is taken if it is ours. */
+static int make_dir(const struct cayd *c, struct cay_err *err)
+{
+	auto_close int run = open(c->settings.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int fd = -EBADF;
+	struct stat st;
+
+	if (run < 0 || (mkdirat(run, EDGE_DIR, 0700) < 0 && errno != EEXIST))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make " EDGE_DIR " in %s",
+				    c->settings.run_dir);
+	fd = path_open(run, EDGE_DIR, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, fd < 0 ? -fd : errno, "open " EDGE_DIR);
+	if (st.st_uid != geteuid())
+		return cay_fail(err, CAY_E_FORBIDDEN, EDGE_DIR " belongs to uid %u", st.st_uid);
+	return fchmod(fd, 0750) < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "chmod " EDGE_DIR)
+				    : 0;
+}
+
+static int listen_at(const char *dir, const char *name, mode_t mode, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", dir, name);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
+	(void)unlink(at.sun_path);
+	/* born with less: the umask is 077 */
+	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    chmod(at.sun_path, mode) < 0 || listen(fd, 512) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	return cay_take_fd(&fd);
+}
+
+int doors_open(struct cayd *c, struct cay_err *err)
+{
+	static struct server_conf confs[ARRAY_SIZE(doors)];
+	int r = make_dir(c, err);
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(doors); i++) {
+		int fd = listen_at(c->settings.run_dir, doors[i].path, doors[i].mode, err);
+
+		if (fd < 0)
+			return fd;
+		confs[i] = (struct server_conf){ .max_conns = CONNS_MAX,
+						 .head_timeout_ms = 10000,
+						 .idle_timeout_ms = 60000,
+						 .admit = doors[i].admit,
+						 .handler = api_control,
+						 .inside = api_inside,
+						 .arg = c };
+		r = server_start(&c->loop, fd, &confs[i], &c->doors[i], err);
+	}
+	return r;
+}
+
+void doors_close(struct cayd *c)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(doors); i++)
+		server_stop(c->doors[i]);
+}

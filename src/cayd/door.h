@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_DOOR_H
+#define CAY_CAYD_DOOR_H
+/*
+ * door - the two sockets control is reached by, and on whose behalf
+ *
+ *	control.sock         0600: the operator, in the default tenant
+ *	edge/control.sock    0660 in a directory of 0750: cay-edge, which says with each
+ *	                     request for whom it asks (ops/actor.h); cayd's group is
+ *	                     who may
+ *
+ * What an actor may not is refused before anything else of its request is read.
+ */
+#include "cayd/cayd.h"
+
+[[nodiscard]] int doors_open(struct cayd *c, struct cay_err *err);
+/* Nobody is served any more. */
+void doors_close(struct cayd *c);
+#endif
