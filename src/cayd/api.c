@@ -82,7 +82,8 @@ static void sandbox_create(struct cayd *c, struct request *rq)
 	struct box_key key;
 	struct box *b;
 
-	if (read_key(rq, &key, &err) < 0 || box_create(c->boxes, spec, &key, &b, &err) < 0)
+	if (read_key(rq, &key, &err) < 0 ||
+	    box_create(c->boxes, &rq->actor.tenant, spec, &key, &b, &err) < 0)
 		request_fail(rq, &err);
 	else
 		box_answer(b, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
@@ -90,7 +91,7 @@ static void sandbox_create(struct cayd *c, struct request *rq)
 
 static struct box *find(struct cayd *c, struct request *rq)
 {
-	struct box *b = box_find(c->boxes, &rq->match.params[0]);
+	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 
 	if (!b)
 		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
@@ -249,8 +250,8 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
-	b = box_before(c->boxes, before);
-	for (; rows && b && list.sandboxes.n < q->limit; b = b->older) {
+	b = box_before(c->boxes, &rq->actor.tenant, before);
+	for (; rows && b && list.sandboxes.n < q->limit; b = box_older(b)) {
 		if (matches(&b->info, q)) {
 			rows[list.sandboxes.n++] = *box_look(b);
 			unsaved |= b->unsaved;
@@ -276,7 +277,7 @@ static void group_delete(struct cayd *c, struct request *rq)
 		fail(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
+	for (struct box *b = box_before(c->boxes, &rq->actor.tenant, 0); b; b = box_older(b)) {
 		if (!b->info.group || !str_eq(b->info.group, q->group) || life_over(&b->life))
 			continue;
 		box_end(b, END_KILLED, "its group was deleted by a client");

@@ -82,21 +82,34 @@ struct box *box_find(struct boxes *all, const struct id *id)
 	return b;
 }
 
+static bool is_of(const struct box *b, const struct id *tenant)
+{
+	return id_eq(&b->info.tenant, tenant);
+}
+
+struct box *box_of(struct boxes *all, const struct id *tenant, const struct id *id)
+{
+	struct box *b = box_find(all, id);
+
+	return b && is_of(b, tenant) ? b : NULL;
+}
+
 /* One that is ending has given its name up. */
-static struct box *find_name(struct boxes *all, const char *name)
+static struct box *find_name(struct boxes *all, const struct id *tenant, const char *name)
 {
 	struct box *b = all->by_name[hash(name, strlen(name))];
 
-	while (b && (!str_eq(b->info.name, name) || b->info.state >= SB_ENDING))
+	while (b &&
+	       (!is_of(b, tenant) || !str_eq(b->info.name, name) || b->info.state >= SB_ENDING))
 		b = b->next_by_name;
 	return b;
 }
 
-static struct box *find_key(struct boxes *all, struct slice key)
+static struct box *find_key(struct boxes *all, const struct id *tenant, struct slice key)
 {
 	struct box *b = key.n ? all->by_key[hash(key.p, key.n)] : NULL;
 
-	while (b && !slice_eq(slice_of(b->key), key))
+	while (b && (!is_of(b, tenant) || !slice_eq(slice_of(b->key), key)))
 		b = b->next_by_key;
 	return b;
 }
@@ -115,13 +128,31 @@ struct box *boxes_newest(struct boxes *all)
 	return all->newest;
 }
 
-struct box *box_before(struct boxes *all, uint64_t before)
+struct box *box_before(struct boxes *all, const struct id *tenant, uint64_t before)
 {
 	struct box *b = all->newest;
 
-	while (before && b && b->seq >= before)
+	while (b && ((before && b->seq >= before) || !is_of(b, tenant)))
 		b = b->older;
 	return b;
+}
+
+struct box *box_older(const struct box *b)
+{
+	struct box *older = b->older;
+
+	while (older && !is_of(older, &b->info.tenant))
+		older = older->older;
+	return older;
+}
+
+unsigned boxes_live_of(const struct boxes *all, const struct id *tenant)
+{
+	unsigned n = 0;
+
+	for (const struct box *b = all->newest; b; b = b->older)
+		n += !life_over(&b->life) && is_of(b, tenant);
+	return n;
 }
 
 unsigned boxes_live(const struct boxes *all)
@@ -331,7 +362,8 @@ static void drop_new(struct box *b)
 	free(b);
 }
 
-static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key)
+static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
+		const struct id *tenant)
 {
 	struct id id;
 	int r = id_new(ID_SANDBOX, 0, 0, &id);
@@ -345,7 +377,7 @@ static int fill(struct box *b, const struct sandbox_create *spec, const struct b
 	b->life.entry = spec->has_entrypoint;
 	b->life.on_exit = (uint8_t)spec->on_exit;
 	b->info = (struct sandbox){ .id = id,
-				    .tenant = default_tenant,
+				    .tenant = *tenant,
 				    .limits = spec->limits,
 				    .runtime = spec->runtime,
 				    .created_ns = clk_wall_ns(b->cayd->clk),
@@ -366,25 +398,29 @@ static int fill(struct box *b, const struct sandbox_create *spec, const struct b
 	return 0;
 }
 
-static unsigned group_size(const struct boxes *all, const char *group)
+static unsigned group_size(struct boxes *all, const struct id *tenant, const char *group)
 {
 	unsigned n = 0;
 
-	for (const struct box *b = all->newest; b; b = b->older)
+	for (const struct box *b = box_before(all, tenant, 0); b; b = box_older(b))
 		n += !life_over(&b->life) && b->info.group && str_eq(b->info.group, group);
 	return n;
 }
 
 /* Whether there is room and reason for one more. */
-static int admit(struct boxes *all, const struct sandbox_create *spec, struct cay_err *err)
+static int admit(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
+		 struct cay_err *err)
 {
 	const struct settings *s = &all->cayd->settings;
 
 	if (boxes_live(all) >= s->max_boxes)
 		return cay_fail(err, CAY_E_CAPACITY, "this node has %llu sandboxes",
 				(unsigned long long)s->max_boxes);
+	if (s->max_tenant < s->max_boxes && boxes_live_of(all, tenant) >= s->max_tenant)
+		return cay_fail(err, CAY_E_LIMIT, "this tenant has %llu sandboxes",
+				(unsigned long long)s->max_tenant);
 	if (spec->group && s->max_group < s->max_boxes &&
-	    group_size(all, spec->group) >= s->max_group)
+	    group_size(all, tenant, spec->group) >= s->max_group)
 		return cay_fail(err, CAY_E_LIMIT, "group '%s' has %llu sandboxes", spec->group,
 				(unsigned long long)s->max_group);
 	for (size_t i = 0; i < spec->labels.n; i++)
@@ -414,39 +450,39 @@ static int same_request(const struct box *b, const struct sandbox_create *spec, 
 }
 
 /* One that this request has made already, by its key or its name. */
-static int find_made(struct boxes *all, const struct sandbox_create *spec,
+static int find_made(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
 		     const struct box_key *key, struct box **ret, struct cay_err *err)
 {
-	*ret = find_key(all, key->key);
+	*ret = find_key(all, tenant, key->key);
 	if (*ret && !str_eq((*ret)->key_body, key->body))
 		return cay_fail(err, CAY_E_KEY_REUSED,
 				"this idempotency key was used for another request");
 	if (*ret)
 		return 0;
-	*ret = spec->name ? find_name(all, spec->name) : NULL;
+	*ret = spec->name ? find_name(all, tenant, spec->name) : NULL;
 	return *ret ? same_request(*ret, spec, err) : 0;
 }
 
-int box_create(struct boxes *all, const struct sandbox_create *spec, const struct box_key *key,
-	       struct box **ret, struct cay_err *err)
+int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
+	       const struct box_key *key, struct box **ret, struct cay_err *err)
 {
 	const struct image_row *image = image_find(all->cayd->images, spec->image);
 	struct box *b;
-	int r = find_made(all, spec, key, ret, err);
+	int r = find_made(all, tenant, spec, key, ret, err);
 
 	if (r < 0 || *ret)
 		return r;
 	if (!image)
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				      spec->image);
-	r = admit(all, spec, err);
+	r = admit(all, tenant, spec, err);
 	if (r < 0)
 		return r;
 	b = new_box(all);
 	if (!b)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	memcpy(b->image, image->digest, sizeof(b->image));
-	r = fill(b, spec, key);
+	r = fill(b, spec, key, tenant);
 	if (r >= 0)
 		r = take_range(all, &b->range);
 	if (r < 0) {

@@ -52,12 +52,17 @@ struct box_key {
 };
 
 [[nodiscard]] int boxes_open(struct cayd *c, struct cay_err *err);
+/* Whoever's it is: for cayd itself. */
 struct box *box_find(struct boxes *all, const struct id *id);
-/* The newest whose seq is below `before` (0: any), and so on by ->older. */
-struct box *box_before(struct boxes *all, uint64_t before);
-/* Accept a sandbox and begin; or return the one that has this key or name. */
-[[nodiscard]] int box_create(struct boxes *all, const struct sandbox_create *spec,
-			     const struct box_key *key, struct box **ret, struct cay_err *err);
+/* For a request: another tenant's is not there. */
+struct box *box_of(struct boxes *all, const struct id *tenant, const struct id *id);
+/* The tenant's newest whose seq is below `before` (0: any), and the next one. */
+struct box *box_before(struct boxes *all, const struct id *tenant, uint64_t before);
+struct box *box_older(const struct box *b);
+/* Accept a sandbox and begin; or return the one of the tenant that has this key or name. */
+[[nodiscard]] int box_create(struct boxes *all, const struct id *tenant,
+			     const struct sandbox_create *spec, const struct box_key *key,
+			     struct box **ret, struct cay_err *err);
 /* One that the journal knows; its texts are copied. */
 [[nodiscard]] int box_restore(struct boxes *all, const struct life *life,
 			      const struct sandbox_record *record, uint64_t seq, struct box **ret,
@@ -85,6 +90,7 @@ void boxes_forget(struct boxes *all, uint64_t now);
 void boxes_hurry(struct boxes *all);
 struct box *boxes_newest(struct boxes *all);
 unsigned boxes_live(const struct boxes *all);
+unsigned boxes_live_of(const struct boxes *all, const struct id *tenant);
 void boxes_keep_range(struct boxes *all, uint32_t range);
 /* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
 [[nodiscard]] int box_range_anew(struct box *b);

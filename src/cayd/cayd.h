@@ -58,7 +58,7 @@ struct cayd {
 	struct server *doors[2];
 };
 
-/* Whose everything is until there are others. */
+/* Whose the operator's own sandboxes are. */
 extern const struct id default_tenant;
 
 /* Operations that control carries out; and those a sandbox does. */

@@ -8,7 +8,7 @@
 
 struct kept {
 	uint64_t seq;
-	struct id sandbox;
+	struct id tenant, sandbox;
 	char group[GROUP_MAX]; /* "" for none */
 	char *text;            /* JSON, one line */
 };
@@ -18,7 +18,8 @@ struct follower {
 	struct cayd *cayd;
 	struct request *rq;
 	uint64_t after;
-	uint64_t at;       /* what was looked at, counted as events.n */
+	uint64_t at; /* what was looked at, counted as events.n */
+	struct id tenant;
 	struct id sandbox; /* ID_NONE: all */
 	char group[GROUP_MAX];
 	bool full;
@@ -28,7 +29,7 @@ struct follower {
 struct noting {
 	struct cayd *cayd;
 	uint64_t seq;
-	struct id sandbox;
+	struct id tenant, sandbox;
 	char group[GROUP_MAX];
 	char *text;
 };
@@ -45,8 +46,8 @@ int events_open(struct cayd *c, struct cay_err *err)
 	return c->events ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 }
 
-static void put(struct events *e, uint64_t seq, const struct id *sandbox, const char *group,
-		struct slice text)
+static void put(struct events *e, uint64_t seq, const struct id *tenant, const struct id *sandbox,
+		const char *group, struct slice text)
 {
 	struct kept *k = &e->ring[e->n % EVENTS_KEPT];
 	char *copy = strndup(text.p, text.n);
@@ -54,7 +55,7 @@ static void put(struct events *e, uint64_t seq, const struct id *sandbox, const 
 	if (!copy)
 		return; /* followers see a gap in the numbers */
 	free(k->text);
-	*k = (struct kept){ .seq = seq, .sandbox = *sandbox, .text = copy };
+	*k = (struct kept){ .seq = seq, .tenant = *tenant, .sandbox = *sandbox, .text = copy };
 	if (group && snprintf(k->group, sizeof(k->group), "%s", group) < 0)
 		k->group[0] = 0;
 	e->n++;
@@ -69,14 +70,16 @@ int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err)
 
 	if (r >= 0)
 		r = field_decode(&event_table, json, &pool, &event, err);
-	if (r >= 0)
-		put(c->events, e->seq, &e->sandbox, event.group, e->text);
+	if (r >= 0) /* those without one are from before there were others */
+		put(c->events, e->seq, event.tenant.noun ? &event.tenant : &default_tenant,
+		    &e->sandbox, event.group, e->text);
 	return r;
 }
 
 static bool wants(const struct follower *f, const struct kept *k)
 {
-	return k->seq > f->after && (!f->sandbox.noun || id_eq(&f->sandbox, &k->sandbox)) &&
+	return id_eq(&f->tenant, &k->tenant) && k->seq > f->after &&
+	       (!f->sandbox.noun || id_eq(&f->sandbox, &k->sandbox)) &&
 	       (!f->group[0] || str_eq(f->group, k->group));
 }
 
@@ -132,7 +135,7 @@ static void on_durable(void *arg, const struct cay_err *outcome)
 	struct events *all = n->cayd->events;
 
 	if (!outcome->code && n->text)
-		put(all, n->seq, &n->sandbox, n->group, slice_of(n->text));
+		put(all, n->seq, &n->tenant, &n->sandbox, n->group, slice_of(n->text));
 	for (struct follower *f = all->followers, *next; f; f = next) {
 		next = f->next;
 		pump(f);
@@ -148,6 +151,7 @@ void event_note(struct box *b)
 	struct jw w = jw_to(&text);
 	struct event e = { .seq = db_event_next(c->db),
 			   .at_ns = b->info.changed_ns,
+			   .tenant = b->info.tenant,
 			   .sandbox = b->info.id,
 			   .group = b->info.group,
 			   .state = b->info.state,
@@ -162,7 +166,7 @@ void event_note(struct box *b)
 		return;
 	}
 	row.text = (struct slice){ text.data, text.len };
-	*n = (struct noting){ .cayd = c, .seq = e.seq, .sandbox = e.sandbox };
+	*n = (struct noting){ .cayd = c, .seq = e.seq, .tenant = e.tenant, .sandbox = e.sandbox };
 	n->text = strndup(text.data, text.len);
 	if (e.group && snprintf(n->group, sizeof(n->group), "%s", e.group) < 0)
 		n->group[0] = 0;
@@ -176,7 +180,9 @@ static int read_query(struct cayd *c, struct request *rq, struct follower *ret, 
 	const struct event_query *q = rq->query;
 	struct slice last = http_header(rq->head, "last-event-id");
 
-	*ret = (struct follower){ .cayd = c, .rq = rq, .after = q->after };
+	*ret = (struct follower){
+		.cayd = c, .rq = rq, .after = q->after, .tenant = rq->actor.tenant
+	};
 	if (last.n && str_u64(last, 0, INT64_MAX, &ret->after) < 0)
 		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not a number of ours");
 	if (q->sandbox && id_parse(ID_SANDBOX, slice_of(q->sandbox), &ret->sandbox) < 0)

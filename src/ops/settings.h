@@ -15,7 +15,7 @@ struct settings {
 	char run_dir[81]; /* a socket below it must fit into sun_path */
 	char init_path[4096];
 	char cgroup[256];
-	uint64_t max_boxes, max_group;
+	uint64_t max_boxes, max_tenant, max_group;
 	uint64_t max_ttl_ms, record_ttl_ms;
 	bool drain;
 	char control_user[33];

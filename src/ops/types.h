@@ -126,7 +126,7 @@ struct sandbox_labels {
 
 struct event {
 	uint64_t seq, at_ns;
-	struct id sandbox;
+	struct id tenant, sandbox;
 	const char *group;
 	unsigned state;
 	struct end end;
