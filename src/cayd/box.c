@@ -6,6 +6,7 @@
 
 #include "cayd/image.h"
 #include "cayd/link.h"
+#include "cayd/push.h"
 #include "text/hex.h"
 
 #define BUCKETS 16384
@@ -264,6 +265,7 @@ void box_changed(struct box *b, unsigned before)
 	b->changed_boot = clk_boot_ns(b->cayd->clk);
 	b->info.state = b->life.state;
 	b->info.changed_ns = clk_wall_ns(b->cayd->clk);
+	push_box(b);
 	if (!life_over(&b->life) || before >= SB_TERMINATED)
 		return;
 	(void)box_look(b);

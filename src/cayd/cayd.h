@@ -8,6 +8,7 @@
  *	door.c      the two sockets, and who asks
  *	api.c       operations to functions
  *	link.c      the connection to cay-keeper
+ *	push.c      telling the edges
  *	box.c       sandboxes: the table
  *	wait.c      requests that wait for one
  *	step.c      carrying out what life says
@@ -55,6 +56,7 @@ struct cayd {
 	struct link *link;
 	struct boxes *boxes;
 	struct images *images;
+	struct pushes *pushes;
 	struct server *doors[2];
 };
 

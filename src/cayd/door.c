@@ -75,11 +75,11 @@ static int make_dir(const struct cayd *c, struct cay_err *err)
 				    : 0;
 }
 
-static int listen_at(const char *dir, const char *name, mode_t mode, struct cay_err *err)
+int door_listen(const struct cayd *c, const char *name, mode_t mode, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", dir, name);
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", c->settings.run_dir, name);
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
@@ -97,7 +97,7 @@ int doors_open(struct cayd *c, struct cay_err *err)
 	int r = make_dir(c, err);
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(doors); i++) {
-		int fd = listen_at(c->settings.run_dir, doors[i].path, doors[i].mode, err);
+		int fd = door_listen(c, doors[i].path, doors[i].mode, err);
 
 		if (fd < 0)
 			return fd;

@@ -14,6 +14,9 @@
 #include "cayd/cayd.h"
 
 [[nodiscard]] int doors_open(struct cayd *c, struct cay_err *err);
+/* A listening unix socket below paths.run; doors_open() has made edge/. */
+[[nodiscard]] int door_listen(const struct cayd *c, const char *name, mode_t mode,
+			      struct cay_err *err);
 /* Nobody is served any more. */
 void doors_close(struct cayd *c);
 #endif

@@ -14,6 +14,7 @@
 #include "cayd/fsck.h"
 #include "cayd/image.h"
 #include "cayd/link.h"
+#include "cayd/push.h"
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
@@ -76,6 +77,8 @@ static int serve(struct cayd *c, struct cay_err *err)
 	struct stop stop = { .cayd = c };
 	int r = doors_open(c, err);
 
+	if (r >= 0)
+		r = push_open(c, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {

@@ -29,8 +29,8 @@ struct setting {
 	const char *name, *value; /* below /proc */
 };
 
-/* Where PID 1 will listen.  Only cayd's user can reach it; the sandbox gets the
- * socket and not the path. */
+/* Where PID 1 will listen.  Only cayd's user and its group, which the edges have, can
+ * reach it; the sandbox gets the socket and not the path. */
 static int make_listener(const struct keeper *k, const struct box *b, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -44,7 +44,7 @@ static int make_listener(const struct keeper *k, const struct box *b, struct cay
 	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    fchownat(k->sockets, b->name, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
 		    0 ||
-	    listen(fd, 128) < 0)
+	    fchmodat(k->sockets, b->name, 0660, 0) < 0 || listen(fd, 128) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen for %s", b->name);
 	return cay_take_fd(&fd);
 }

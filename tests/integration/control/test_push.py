@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What control tells the edges, and what it makes of what they say"""
+import socket
+import time
+
+import push
+import pytest
+from cay import wait_for
+from test_control import nothing_is_left
+from test_life import ended, restart
+
+
+@pytest.fixture
+def edge(own):
+    e = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    yield e
+    e.close()
+
+
+def test_an_edge_hears_all_and_then_what_changes(own):
+    before = own.create("tiny")
+    gone = own.create("tiny")
+    own.delete(gone)
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    tenant = own.get(before)["tenant"]
+    assert edge.sandboxes == {before: (tenant, "running")}
+    box = own.create("tiny")
+    edge.until(lambda: edge.sandboxes.get(box) == (tenant, "running"))
+    own.call("POST", f"/v1/sandboxes/{box}/pause")
+    edge.until(lambda: edge.sandboxes.get(box) == (tenant, "paused"))
+    own.delete(box)
+    edge.until(lambda: box not in edge.sandboxes)
+    edge.until(lambda: edge.ticks >= 2)
+    restart(own, "cayd")
+    with pytest.raises((EOFError, OSError)):
+        while True:
+            edge.hear()
+    again = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    assert again.sandboxes == {before: (tenant, "running")}
+    own.delete(before)
+    nothing_is_left(own)
+
+
+def test_who_is_inside_is_not_idle(own, edge):
+    box = own.create("tiny", idle_ms=1000)
+    edge.say(push.BUSY, number=1, ident=box)
+    edge.say(push.BUSY, number=3, ident=box)
+    time.sleep(2.5)
+    assert own.get(box)["state"] == "running"
+    begin = time.monotonic()
+    edge.say(push.BUSY, number=0, ident=box)
+    assert ended(own, box)["end"]["reason"] == "idle"
+    assert 0.9 < time.monotonic() - begin < 3
+
+
+def test_who_came_and_went_is_not_idle_yet(own, edge):
+    box = own.create("tiny", idle_ms=1500)
+    begin = time.monotonic()
+    while time.monotonic() - begin < 4:
+        edge.say(push.BUSY, number=0, ident=box)
+        time.sleep(0.3)
+    assert own.get(box)["state"] == "running"
+    assert ended(own, box)["end"]["reason"] == "idle"
+
+
+def test_an_edge_that_dies_has_nobody_inside(own, edge):
+    box = own.create("tiny", idle_ms=1000)
+    other = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    edge.say(push.BUSY, number=1, ident=box)
+    other.say(push.BUSY, number=1, ident=box)
+    edge.close()
+    time.sleep(2)
+    assert own.get(box)["state"] == "running"  # the other is still inside
+    other.close()
+    assert ended(own, box)["end"]["reason"] == "idle"
+
+
+def test_one_that_ends_with_somebody_inside_is_forgotten_by_both(own, edge):
+    box = own.create("tiny")
+    edge.say(push.BUSY, number=2, ident=box)
+    own.delete(box)
+    edge.say(push.BUSY, number=0, ident=box)
+    edge.say(push.BUSY, number=1, ident="sb" + "0" * 23 + "1")  # one there never was
+    edge.until(lambda: edge.ticks >= 1)
+    nothing_is_left(own)
+
+
+@pytest.mark.parametrize("said", [
+    push.record(push.HELLO, number=push.ABI + 1), push.record(push.TICK), push.record(push.BUSY, ident="sb" + "0" * 24),
+    bytes(push.SIZE), b"\xff" * push.SIZE, push.record(push.HELLO, number=push.ABI) + push.record(push.ALL),
+    push.record(push.HELLO, number=push.ABI) + push.record(push.KEY, value=4, ident="ky" + "0" * 23 + "1", tenant="tn" + "0" * 24),
+], ids=["another-version", "no-hello", "busy-first", "zeros", "ones", "all", "a-key-of-its-own"])
+def test_who_does_not_speak_it_is_let_go(own, said):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(5)
+    s.connect(str(own.run / "edge" / "push.sock"))
+    s.sendall(said)
+    while s.recv(65536):
+        pass
+    assert own.call("GET", "/v1/health")["version"]
+
+
+def test_one_that_says_nothing_is_let_go(own):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(10)
+    s.connect(str(own.run / "edge" / "push.sock"))
+    begin = time.monotonic()
+    assert s.recv(1) == b"" and time.monotonic() - begin < 8
+
+
+def test_one_that_does_not_read_holds_nobody_up(own):
+    deaf = [socket.socket(socket.AF_UNIX) for _ in range(4)]
+    for s in deaf:
+        s.connect(str(own.run / "edge" / "push.sock"))
+        s.sendall(push.record(push.HELLO, number=push.ABI))
+    for _ in range(5):
+        own.delete(own.create("tiny"))
+    good = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    box = own.create("tiny")
+    good.until(lambda: box in good.sandboxes)
+    own.delete(box)
+    wait_for("the deaf", lambda: own.call("GET", "/v1/health"), 1)
