@@ -275,12 +275,14 @@ void push_box(const struct box *b)
 int push_open(struct cayd *c, struct cay_err *err)
 {
 	struct pushes *all = calloc(1, sizeof(*all));
-	int fd = all ? door_listen(c, "edge/" PUSH_SOCKET, 0660, err) : -ENOMEM;
-	int r;
+	int fd, r;
 
+	if (!all)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	fd = door_listen(c, "edge/" PUSH_SOCKET, 0660, err);
 	if (fd < 0) {
 		free(all);
-		return fd == -ENOMEM ? cay_fail(err, CAY_E_NO_MEMORY, "out of memory") : fd;
+		return fd;
 	}
 	all->cayd = c;
 	(void)uv_pipe_init(&c->loop, &all->listener, 0);
