@@ -6,7 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *in = fuzz_copy(data, size);
-	uint8_t *out = malloc(BASE64_BYTES(size) + 1);
+	uint8_t *out = malloc(BASE64URL_BYTES(size) + 1);
 	size_t n;
 
 	CHECK(out);
@@ -15,6 +15,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		CHECK(again && n <= BASE64_BYTES(size) && BASE64_TEXT(n) == size);
 		base64_encode(out, n, again);
+		CHECK(memcmp(again, in, size) == 0);
+		free(again);
+	}
+	if (base64url_decode(in, size, out, &n) == 0) {
+		char *again = malloc(BASE64URL_TEXT(n) + 1);
+
+		CHECK(again && n == BASE64URL_BYTES(size) && BASE64URL_TEXT(n) == size);
+		base64url_encode(out, n, again);
 		CHECK(memcmp(again, in, size) == 0);
 		free(again);
 	}
