@@ -97,6 +97,17 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 	return cay_fail(err, CAY_E_NOT_FOUND, "nothing is here");
 }
 
+/* What an internal failure says is for the log.  So is why a credential was
+ * refused: it would tell who guesses how near they are. */
+static const char *message(enum cay_code code, const struct cay_err *err)
+{
+	if (code == CAY_E_INTERNAL)
+		return "something broke inside Cay";
+	if (code == CAY_E_UNAUTHENTICATED)
+		return "the credential is missing or not valid";
+	return err->msg;
+}
+
 void op_write_error(const struct cay_err *err, const char *request_id, const char *node,
 		    struct jw *w)
 {
@@ -106,7 +117,7 @@ void op_write_error(const struct cay_err *err, const char *request_id, const cha
 	struct error_body body = {
 		.error = {
 			.code = (unsigned)code - 1,
-			.message = code == CAY_E_INTERNAL ? "something broke inside Cay" : err->msg,
+			.message = message(code, err),
 			.hint = row->hint,
 			.field = err->field[0] ? err->field : NULL,
 			.request_id = request_id,

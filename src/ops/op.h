@@ -72,7 +72,8 @@ const char *op_method_name(enum op_method m);
 const char *op_scope_name(enum op_scope s);
 
 /* The body of a failed request.  node is where the sandbox moved to, or NULL.
- * What an internal failure says is for the log, not for the client. */
+ * What an internal failure says, and why a credential was refused, is for the log
+ * and not for the client. */
 void op_write_error(const struct cay_err *err, const char *request_id, const char *node,
 		    struct jw *w);
 /* The whole interface as OpenAPI 3.1. */

@@ -154,8 +154,9 @@ static void errors_have_the_one_shape(void **)
 static void a_failure_is_never_a_success_and_keeps_secrets(void **)
 {
 	auto_buf unset = BUF_INIT(KIB(4)), broken = BUF_INIT(KIB(4)), moved = BUF_INIT(KIB(4));
-	struct jw w1 = jw_to(&unset), w2 = jw_to(&broken), w3 = jw_to(&moved);
-	struct cay_err none = {}, internal = {}, away = {};
+	auto_buf refused = BUF_INIT(KIB(4));
+	struct jw w1 = jw_to(&unset), w2 = jw_to(&broken), w3 = jw_to(&moved), w4 = jw_to(&refused);
+	struct cay_err none = {}, internal = {}, away = {}, forged = {};
 
 	op_write_error(&none, NULL, NULL, &w1);
 	assert_int_equal(jw_done(&w1), 0);
@@ -168,6 +169,11 @@ static void a_failure_is_never_a_success_and_keeps_secrets(void **)
 	op_write_error(&away, NULL, "node-7", &w3);
 	assert_int_equal(jw_done(&w3), 0);
 	assert_non_null(strstr(moved.data, "\"details\":{\"node\":\"node-7\"}"));
+	(void)cay_fail(&forged, CAY_E_UNAUTHENTICATED, "the signature is wrong");
+	op_write_error(&forged, NULL, NULL, &w4);
+	assert_int_equal(jw_done(&w4), 0);
+	assert_non_null(strstr(refused.data, "\"code\":\"unauthenticated\""));
+	assert_null(strstr(refused.data, "signature"));
 }
 
 static void every_parameter_of_a_path_is_known(void **)
