@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_AUTH_TOKEN_H
+#define CAY_AUTH_TOKEN_H
+/*
+ * token - what may enter a browser, a URL or a sandbox in a key's stead
+ *
+ * Good for one sandbox of one tenant, to read or to write, until a time:
+ * "cayt_" and base64url of fixed bytes, signed with HMAC-SHA256.
+ *
+ *	 0  version, 1         20  sandbox, as base/id.h has it
+ *	 1  scope              36  epoch, u32
+ *	 2  key number         40  not after, unix seconds, u64
+ *	 3  reserved, 0        48  8 random bytes
+ *	 4  tenant             56  HMAC-SHA256 of the 56 bytes before it
+ *
+ * Numbers are little-endian.  One token has one spelling.  It is checked without
+ * a store: it ends by time, or all at once when its sandbox's epoch moves on.
+ * Why one is refused is in the message, for the log; its code is always
+ * CAY_E_UNAUTHENTICATED, and nothing of the token is in the message.
+ */
+#include "base/err.h"
+#include "base/id.h"
+#include "ops/op.h"
+
+#define TOKEN_PREFIX "cayt_"
+#define TOKEN_TEXT_LEN 123
+/* One that signs, and the one before it until its last token has ended. */
+#define TOKEN_KEYS 2
+
+struct token_key {
+	uint8_t number; /* 0: no key here */
+	uint8_t secret[32];
+};
+
+struct token_keys {
+	struct token_key key[TOKEN_KEYS];
+};
+
+struct token {
+	enum op_scope scope; /* SCOPE_READ or SCOPE_WRITE */
+	struct id tenant, sandbox;
+	uint32_t epoch;
+	uint64_t not_after; /* the last unix second it is good for */
+	uint8_t nonce[8];   /* the caller's randomness; two tokens differ by it */
+};
+
+/* CAY_E_INVALID for what token_check() would never accept. */
+[[nodiscard]] int token_make(const struct token *t, const struct token_key *key,
+			     char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err);
+/* *ret is written only when the token is good at now_s and not older than
+ * min_epoch.  What it is good for is asked with token_may(). */
+[[nodiscard]] int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
+			      uint32_t min_epoch, struct token *ret, struct cay_err *err);
+/* Whether it may do what needs this scope to this sandbox: CAY_E_NOT_FOUND when
+ * it is for another one, CAY_E_FORBIDDEN when its scope is too small. */
+[[nodiscard]] int token_may(const struct token *t, enum op_scope need, const struct id *sandbox,
+			    struct cay_err *err);
+#endif
