@@ -44,7 +44,7 @@ asan: build/asan-gcc build/asan-clang ## the tests under ASan + UBSan, both comp
 	@dev/check build/asan-gcc $(SUITE)
 	@dev/check build/asan-clang $(subst $(comma)integration,,$(SUITE))
 
-coverage: build/cov ## line coverage of src/{text,wire,ops}; fails below 95 %
+coverage: build/cov ## line coverage of src/{text,wire,ops,auth}; fails below 95 %
 	@dev/coverage build/cov
 
 fuzz: build/fuzz ## every fuzzer for SECONDS=60 [ONLY=a,b]

@@ -253,14 +253,14 @@ static void the_text_has_one_form(void **)
 
 		for (const char *p = rows[i].pattern; *p; p++) {
 			struct slice s = { p, 1 };
-			char last = part[2].p[part[2].n - 1];
+			char other = (char)(part[2].p[part[2].n - 1] + 1);
 
 			if (*p == '%' && *++p != '%')
 				s = *p == 'h'   ? part[0]
 				    : *p == 'p' ? part[1]
 				    : *p == 's' ? part[2]
 				    : *p == 'S' ? (struct slice){ part[2].p, part[2].n - 1 }
-						: (struct slice){ &(char){ (char)(last + 1) }, 1 };
+						: (struct slice){ &other, 1 };
 			assert_int_equal(buf_add(&text, s.p, s.n), 0);
 		}
 		refused(rows[i].pattern, &text, rows[i].why);
