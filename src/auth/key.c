@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "auth/key.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include "text/base64.h"
+
+#define MARK "cay_"
+#define DIGITS "0123456789abcdefghjkmnpqrstvwxyz"
+static_assert(BASE64_TEXT(KEY_SECRET_BYTES) == KEY_SECRET_LEN + 1);
+
+void key_prefix(const uint8_t random[static KEY_PREFIX_BYTES], char ret[static KEY_PREFIX_LEN + 1])
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < KEY_PREFIX_BYTES; i++)
+		v = v << 8 | random[i];
+	for (size_t i = KEY_PREFIX_LEN; i-- > 0; v >>= 5)
+		ret[i] = DIGITS[v & 31];
+	ret[KEY_PREFIX_LEN] = 0;
+}
+
+void key_make(const char prefix[static KEY_PREFIX_LEN],
+	      const uint8_t random[static KEY_SECRET_BYTES], char ret[static KEY_TEXT_LEN + 1])
+{
+	char *secret = ret + KEY_TEXT_LEN - KEY_SECRET_LEN;
+
+	memcpy(ret, MARK, strlen(MARK));
+	memcpy(ret + strlen(MARK), prefix, KEY_PREFIX_LEN);
+	secret[-1] = '_';
+	base64_encode(random, KEY_SECRET_BYTES, secret); /* its '=' is where the 0 will be */
+	for (size_t i = 0; i < KEY_SECRET_LEN; i++)
+		if (secret[i] == '+' || secret[i] == '/')
+			secret[i] = secret[i] == '+' ? '-' : '_';
+	secret[KEY_SECRET_LEN] = 0;
+}
+
+static bool is_secret(const char *p)
+{
+	char text[KEY_SECRET_LEN + 1];
+	uint8_t bytes[BASE64_BYTES(sizeof(text))];
+	size_t n;
+	bool good;
+
+	for (size_t i = 0; i < KEY_SECRET_LEN; i++) {
+		if (!ascii_alnum(p[i]) && p[i] != '-' && p[i] != '_')
+			return false;
+		text[i] = p[i] == '-' ? '+' : p[i] == '_' ? '/' : p[i];
+	}
+	text[KEY_SECRET_LEN] = '=';
+	good = base64_decode(text, sizeof(text), bytes, &n) == 0 && n == KEY_SECRET_BYTES;
+	OPENSSL_cleanse(bytes, sizeof(bytes));
+	OPENSSL_cleanse(text, sizeof(text));
+	return good;
+}
+
+int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1])
+{
+	const char *prefix = text.p + strlen(MARK);
+
+	if (text.n != KEY_TEXT_LEN || memcmp(text.p, MARK, strlen(MARK)) != 0 ||
+	    prefix[KEY_PREFIX_LEN] != '_' || !is_secret(prefix + KEY_PREFIX_LEN + 1))
+		return -EINVAL;
+	for (size_t i = 0; i < KEY_PREFIX_LEN; i++)
+		if (!prefix[i] || !strchr(DIGITS, prefix[i]))
+			return -EINVAL;
+	memcpy(ret_prefix, prefix, KEY_PREFIX_LEN);
+	ret_prefix[KEY_PREFIX_LEN] = 0;
+	return 0;
+}
+
+void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN])
+{
+	(void)SHA256((const uint8_t *)text.p, text.n, ret);
+}
+
+bool key_is(struct slice text, const uint8_t hash[static KEY_HASH_LEN])
+{
+	uint8_t own[KEY_HASH_LEN];
+
+	key_hash(text, own);
+	return CRYPTO_memcmp(own, hash, KEY_HASH_LEN) == 0;
+}
