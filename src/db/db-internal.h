@@ -27,6 +27,10 @@ enum db_stmt {
 	STMT_EVENT,
 	STMT_FORGET,
 	STMT_AFTER,
+	STMT_TENANT_PUT,
+	STMT_TENANT_DROP,
+	STMT_KEY_PUT,
+	STMT_KEY_DROP,
 	STMT_NUM
 };
 
@@ -39,12 +43,15 @@ enum cay_code db_code(int rc, int sys);
 /* NULL when it can be written and read back, else what is wrong with it. */
 const char *row_fault(const struct db_row *row);
 const char *event_fault(const struct db_event *event);
+const char *entry_fault(const struct db_entry *entry);
 /* SQLite's result code. */
 int row_bind(sqlite3_stmt *s, const struct db_row *row);
 int event_bind(sqlite3_stmt *s, const struct db_event *event);
+int entry_bind(sqlite3_stmt *s, const struct db_entry *entry);
 int id_bind(sqlite3_stmt *s, int column, const struct id *id);
 int u64_bind(sqlite3_stmt *s, int column, uint64_t v);
 [[nodiscard]] int rows_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
+[[nodiscard]] int entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 [[nodiscard]] int events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 extern const char *const db_put_sql, *const db_event_sql;
 #endif

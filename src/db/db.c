@@ -24,6 +24,7 @@ struct job {
 	union {
 		struct db_row row;
 		struct db_event event;
+		struct db_entry entry;
 		struct id id;
 		uint64_t before;
 	};
@@ -110,7 +111,10 @@ static int write_one(struct db *db, const struct job *job)
 
 	if (job->kind == STMT_PUT)
 		rc = row_bind(s, &job->row);
-	else if (job->kind == STMT_DROP)
+	else if (job->kind == STMT_TENANT_PUT || job->kind == STMT_KEY_PUT)
+		rc = entry_bind(s, &job->entry);
+	else if (job->kind == STMT_DROP || job->kind == STMT_TENANT_DROP ||
+		 job->kind == STMT_KEY_DROP)
 		rc = id_bind(s, 0, &job->id);
 	else if (job->kind == STMT_EVENT)
 		rc = event_bind(s, &job->event);
@@ -339,16 +343,6 @@ void db_put(struct db *db, const struct db_row *row, db_fn *fn, void *arg)
 	ask(db, job);
 }
 
-void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg)
-{
-	struct job *job = job_text(db, STMT_DROP, (struct slice){}, NULL, fn, arg);
-
-	if (!job)
-		return;
-	job->id = *sandbox;
-	ask(db, job);
-}
-
 void db_event(struct db *db, const struct db_event *event, db_fn *fn, void *arg)
 {
 	const char *fault = event->seq < db->event_next ? event_fault(event) : "seq is not given";
@@ -367,6 +361,38 @@ void db_after(struct db *db, db_fn *fn, void *arg)
 
 	if (job)
 		ask(db, job);
+}
+
+void db_put_entry(struct db *db, const struct db_entry *entry, db_fn *fn, void *arg)
+{
+	enum db_stmt kind = entry->id.noun == ID_KEY ? STMT_KEY_PUT : STMT_TENANT_PUT;
+	struct job *job = job_text(db, kind, entry->text, entry_fault(entry), fn, arg);
+
+	if (!job)
+		return;
+	job->entry = *entry;
+	job->entry.text.p = job->text;
+	ask(db, job);
+}
+
+static void drop(struct db *db, enum db_stmt kind, const struct id *id, db_fn *fn, void *arg)
+{
+	struct job *job = job_text(db, kind, (struct slice){}, NULL, fn, arg);
+
+	if (!job)
+		return;
+	job->id = *id;
+	ask(db, job);
+}
+
+void db_drop_entry(struct db *db, const struct id *id, db_fn *fn, void *arg)
+{
+	drop(db, id->noun == ID_KEY ? STMT_KEY_DROP : STMT_TENANT_DROP, id, fn, arg);
+}
+
+void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg)
+{
+	drop(db, STMT_DROP, sandbox, fn, arg);
 }
 
 uint64_t db_event_next(struct db *db)
@@ -407,6 +433,12 @@ static int prepare(struct db *db, struct cay_err *err)
 		[STMT_EVENT] = db_event_sql,
 		[STMT_FORGET] = "DELETE FROM event WHERE seq < ?",
 		[STMT_AFTER] = "SELECT 1",
+		[STMT_TENANT_PUT] = "INSERT INTO tenant (id, text) VALUES (?, ?)"
+				    " ON CONFLICT (id) DO UPDATE SET text = excluded.text",
+		[STMT_TENANT_DROP] = "DELETE FROM tenant WHERE id = ?",
+		[STMT_KEY_PUT] = "INSERT INTO api_key (id, text) VALUES (?, ?)"
+				 " ON CONFLICT (id) DO UPDATE SET text = excluded.text",
+		[STMT_KEY_DROP] = "DELETE FROM api_key WHERE id = ?",
 	};
 	static_assert(ARRAY_SIZE(texts) == STMT_NUM);
 
@@ -522,7 +554,9 @@ int db_load(struct db *db, const struct db_reader *to, struct cay_err *err)
 	int r;
 
 	assert(!db->loaded);
-	r = rows_load(db->sql, to, err);
+	r = entries_load(db->sql, to, err);
+	if (r >= 0)
+		r = rows_load(db->sql, to, err);
 	if (r >= 0)
 		r = events_load(db->sql, to, err);
 	return r < 0 ? r : start_writer(db, err);

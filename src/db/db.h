@@ -56,6 +56,12 @@ struct db_event {
 	struct slice text;
 };
 
+/* A tenant or a key, by the noun of its id. */
+struct db_entry {
+	struct id id;
+	struct slice text;
+};
+
 /* Once, last: CAY_OK when it is durable. */
 typedef void db_fn(void *arg, const struct cay_err *outcome);
 
@@ -67,9 +73,10 @@ typedef void db_fn(void *arg, const struct cay_err *outcome);
 
 typedef int db_row_fn(void *arg, const struct db_row *row, struct cay_err *err);
 typedef int db_event_fn(void *arg, const struct db_event *event, struct cay_err *err);
-/* A row or event that this program cannot have written.  It stays in the file until it
- * is put or dropped.  sandbox is NULL when not even its id can be read. */
-typedef void db_bad_fn(void *arg, const struct id *sandbox, const struct cay_err *why);
+typedef int db_entry_fn(void *arg, const struct db_entry *entry, struct cay_err *err);
+/* What this program cannot have written.  It stays in the file until it is put or
+ * dropped.  id is NULL when not even that can be read. */
+typedef void db_bad_fn(void *arg, const struct id *id, const struct cay_err *why);
 
 /* Any of the functions may be NULL. */
 struct db_reader {
@@ -78,9 +85,10 @@ struct db_reader {
 	db_bad_fn *bad;
 	uint64_t events; /* how many of the last ones */
 	void *arg;
+	db_entry_fn *entry;
 };
 
-/* Every row in the order of seq, then events in theirs; then start the writer.  Once,
+/* Tenants, keys, every row in the order of seq, events in theirs; then start the writer.  Once,
  * before anything is written.  A callback's failure ends it. */
 [[nodiscard]] int db_load(struct db *db, const struct db_reader *to, struct cay_err *err);
 
@@ -90,6 +98,8 @@ void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg);
 void db_event(struct db *db, const struct db_event *event, db_fn *fn, void *arg);
 /* Behind everything that was asked for before; it writes nothing itself. */
 void db_after(struct db *db, db_fn *fn, void *arg);
+void db_put_entry(struct db *db, const struct db_entry *entry, db_fn *fn, void *arg);
+void db_drop_entry(struct db *db, const struct id *id, db_fn *fn, void *arg);
 /* A number for one event; never given twice. */
 uint64_t db_event_next(struct db *db);
 /* Forget events before this number. */

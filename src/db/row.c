@@ -123,6 +123,13 @@ const char *event_fault(const struct db_event *event)
 	return text_fault(event->text);
 }
 
+const char *entry_fault(const struct db_entry *entry)
+{
+	if (!id_valid(&entry->id, ID_TENANT) && !id_valid(&entry->id, ID_KEY))
+		return "id is neither a tenant's nor a key's";
+	return text_fault(entry->text);
+}
+
 int u64_bind(sqlite3_stmt *s, int column, uint64_t v)
 {
 	return v > DB_NUMBER_MAX ? sqlite3_bind_null(s, column + 1)
@@ -184,6 +191,13 @@ int event_bind(sqlite3_stmt *s, const struct db_event *event)
 	return rc == SQLITE_OK ? text_bind(s, EV_TEXT, event->text) : rc;
 }
 
+int entry_bind(sqlite3_stmt *s, const struct db_entry *entry)
+{
+	int rc = id_bind(s, 0, &entry->id);
+
+	return rc == SQLITE_OK ? text_bind(s, 1, entry->text) : rc;
+}
+
 /* Nothing but text: a number would be turned into one. */
 static bool text_read(sqlite3_stmt *s, int column, struct slice *ret)
 {
@@ -204,11 +218,11 @@ static bool u64_read(sqlite3_stmt *s, int column, uint64_t *ret)
 	return true;
 }
 
-static bool id_read(sqlite3_stmt *s, int column, struct id *ret)
+static bool id_read(sqlite3_stmt *s, int column, enum id_noun noun, struct id *ret)
 {
 	struct slice text;
 
-	return text_read(s, column, &text) && id_parse(ID_SANDBOX, text, ret) == 0;
+	return text_read(s, column, &text) && id_parse(noun, text, ret) == 0;
 }
 
 static bool choice_read(sqlite3_stmt *s, int at, const struct column *c, uint8_t *ret)
@@ -312,7 +326,7 @@ static int one_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *
 	struct db_row row = {};
 	const char *fault;
 
-	if (!id_read(s, COL_ID, &row.life.id)) {
+	if (!id_read(s, COL_ID, ID_SANDBOX, &row.life.id)) {
 		tell_bad(to, NULL, "sandbox", "id");
 		return 0;
 	}
@@ -327,7 +341,7 @@ static int one_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *
 static int one_event(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
 {
 	struct db_event event = {};
-	bool has_id = id_read(s, EV_SANDBOX, &event.sandbox);
+	bool has_id = id_read(s, EV_SANDBOX, ID_SANDBOX, &event.sandbox);
 	const char *fault = has_id ? event_read(s, &event) : "sandbox";
 
 	if (fault) {
@@ -335,6 +349,45 @@ static int one_event(sqlite3_stmt *s, const struct db_reader *to, struct cay_err
 		return 0;
 	}
 	return to->event ? to->event(to->arg, &event, err) : 0;
+}
+
+static int one_entry(sqlite3_stmt *s, enum id_noun noun, const struct db_reader *to,
+		     struct cay_err *err)
+{
+	const char *what = noun == ID_KEY ? "key" : "tenant", *fault = "text";
+	struct db_entry entry = {};
+
+	if (!id_read(s, 0, noun, &entry.id)) {
+		tell_bad(to, NULL, what, "id");
+		return 0;
+	}
+	if (text_read(s, 1, &entry.text))
+		fault = entry_fault(&entry);
+	if (fault) {
+		tell_bad(to, &entry.id, what, fault);
+		return 0;
+	}
+	return to->entry ? to->entry(to->arg, &entry, err) : 0;
+}
+
+static int one_tenant(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
+{
+	return one_entry(s, ID_TENANT, to, err);
+}
+
+static int one_key(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
+{
+	return one_entry(s, ID_KEY, to, err);
+}
+
+int entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
+{
+	int r = each(sql, "SELECT id, text FROM tenant ORDER BY rowid LIMIT ?", DB_NUMBER_MAX,
+		     one_tenant, to, err);
+
+	return r < 0 ? r
+		     : each(sql, "SELECT id, text FROM api_key ORDER BY rowid LIMIT ?",
+			    DB_NUMBER_MAX, one_key, to, err);
 }
 
 int rows_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)

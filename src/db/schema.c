@@ -22,6 +22,8 @@ const char *const db_schema[] = {
 	"CREATE TABLE event ("
 	" seq INTEGER PRIMARY KEY AUTOINCREMENT, wall_ns INTEGER NOT NULL,"
 	" sandbox TEXT NOT NULL, text TEXT NOT NULL) STRICT",
+	"CREATE TABLE tenant (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT;"
+	"CREATE TABLE api_key (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
 	NULL,
 };
 

@@ -17,6 +17,9 @@
 struct seen {
 	struct db_row rows[SEEN_MAX];
 	struct db_event events[SEEN_MAX];
+	struct id entries[8];
+	char entry_texts[8][16];
+	size_t n_entries;
 	size_t n_rows, n_events, n_bad, n_nameless;
 	struct id bad;
 	char why[CAY_ERR_MSG_MAX];
@@ -39,6 +42,16 @@ static inline int see_row(void *arg, const struct db_row *row, struct cay_err *)
 	if (row->text.n)
 		memcpy(s->texts[s->n_rows], row->text.p, row->text.n < 15 ? row->text.n : 15);
 	s->rows[s->n_rows++] = *row;
+	return 0;
+}
+
+static inline int see_entry(void *arg, const struct db_entry *entry, struct cay_err *)
+{
+	struct seen *s = &((struct fixture *)arg)->seen;
+
+	assert_true(s->n_entries < ARRAY_SIZE(s->entries) && entry->text.n < 16);
+	memcpy(s->entry_texts[s->n_entries], entry->text.p, entry->text.n);
+	s->entries[s->n_entries++] = entry->id;
 	return 0;
 }
 
@@ -65,7 +78,7 @@ static inline void see_bad(void *arg, const struct id *sandbox, const struct cay
 static inline void load(struct fixture *f, uint64_t events)
 {
 	struct cay_err err = {};
-	struct db_reader to = { see_row, see_event, see_bad, events, f };
+	struct db_reader to = { see_row, see_event, see_bad, events, f, see_entry };
 
 	memset(&f->seen, 0, sizeof(f->seen));
 	if (db_open(f->dirfd, &f->loop, &f->db, &err) < 0 || db_load(f->db, &to, &err) < 0)

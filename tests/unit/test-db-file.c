@@ -93,7 +93,7 @@ static void later_and_foreign_files_are_refused(void **state)
 	fill(f, 3);
 	edit(f, "PRAGMA user_version = 1000");
 	refused(f, CAY_E_INCOMPATIBLE, "start the newer program");
-	edit(f, "PRAGMA user_version = 2; PRAGMA application_id = 7");
+	edit(f, "PRAGMA user_version = 3; PRAGMA application_id = 7");
 	refused(f, CAY_E_INTERNAL, "another program's");
 	edit(f, "PRAGMA application_id = 0");
 	refused(f, CAY_E_INTERNAL, "another program's");
@@ -258,6 +258,63 @@ static void edited_events_are_reported_and_numbers_stay_sane(void **state)
 	refused(f, CAY_E_INTERNAL, "the last there is");
 }
 
+static struct db_entry entry_of(enum id_noun noun, uint8_t n, const char *text)
+{
+	return (struct db_entry){ { (uint8_t)noun, { n } }, slice_of(text) };
+}
+
+static void tenants_and_keys_are_kept_apart(void **state)
+{
+	struct fixture *f = *state;
+	struct db_entry key = entry_of(ID_KEY, 1, "key"), tenant = entry_of(ID_TENANT, 1, "old");
+	struct db_entry other = entry_of(ID_TENANT, 2, "other");
+	struct db_entry sandbox = entry_of(ID_SANDBOX, 1, "box");
+	struct told told = {};
+
+	load(f, 0);
+	db_put_entry(f->db, &key, on_told, &told);
+	db_put_entry(f->db, &tenant, on_told, &told);
+	db_put_entry(f->db, &other, on_told, &told);
+	tenant.text = SLICE("new");
+	db_put_entry(f->db, &tenant, on_told, &told);
+	db_put_entry(f->db, &sandbox, on_told, &told);
+	turn(f);
+	assert_int_equal(told.by[CAY_OK], 4);
+	assert_int_equal(told.by[CAY_E_INVALID], 1);
+	again(f);
+	assert_int_equal(f->seen.n_entries, 3);
+	assert_string_equal(f->seen.entry_texts[0], "new"); /* tenants first, in their order */
+	assert_string_equal(f->seen.entry_texts[1], "other");
+	assert_true(id_eq(&f->seen.entries[2], &key.id));
+	db_drop_entry(f->db, &tenant.id, on_told, &told);
+	db_drop_entry(f->db, &key.id, on_told, &told);
+	again(f);
+	assert_int_equal(f->seen.n_entries, 1);
+	assert_string_equal(f->seen.entry_texts[0], "other");
+}
+
+static void edited_tenants_and_keys_are_reported(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, 0);
+	for (uint8_t i = 1; i <= 3; i++) {
+		struct db_entry tenant = entry_of(ID_TENANT, i, "t"),
+				key = entry_of(ID_KEY, i, "k");
+
+		db_put_entry(f->db, &tenant, NULL, NULL);
+		db_put_entry(f->db, &key, NULL, NULL);
+	}
+	shut(f);
+	edit(f, "UPDATE tenant SET id = 'ky' || substr(id, 3) WHERE rowid = 1;"
+		"UPDATE tenant SET text = CAST(x'c0' AS TEXT) WHERE rowid = 2;"
+		"UPDATE api_key SET id = 'x' WHERE rowid = 3");
+	load(f, 0);
+	assert_int_equal(f->seen.n_entries, 3);
+	assert_int_equal(f->seen.n_bad, 3);
+	assert_int_equal(f->seen.n_nameless, 2);
+}
+
 /* What a trigger would do on the side is not done. */
 static void planted_triggers_do_not_run(void **state)
 {
@@ -320,6 +377,8 @@ int main(void)
 		T(edited_rows_are_reported_and_the_rest_goes_on),
 		T(other_types_are_reported),
 		T(edited_events_are_reported_and_numbers_stay_sane),
+		T(tenants_and_keys_are_kept_apart),
+		T(edited_tenants_and_keys_are_reported),
 		T(planted_triggers_do_not_run),
 		T(a_callbacks_failure_ends_the_load),
 		T(nobody_else_gets_in),
