@@ -6,7 +6,10 @@
 #include "cayd/fsck.h"
 #include "cayd/image.h"
 #include "cayd/import.h"
+#include "cayd/key.h"
 #include "cayd/link.h"
+#include "cayd/page.h"
+#include "cayd/tenant.h"
 #include "net/relay.h"
 #include "wire/frame.h"
 
@@ -175,29 +178,6 @@ static void sandbox_labels(struct cayd *c, struct request *rq)
 	box_answer(b, rq, WAIT_SAVED);
 }
 
-/* Where a page begins: a number we gave out, or nothing. */
-static int read_cursor(const char *cursor, uint64_t *ret)
-{
-	*ret = 0;
-	return cursor ? str_u64(slice_of(cursor), 1, INT64_MAX, ret) : 0;
-}
-
-static char *write_cursor(struct pool *pool, uint64_t at)
-{
-	char text[24];
-	int n = snprintf(text, sizeof(text), "%llu", (unsigned long long)at);
-
-	return n > 0 && n < (int)sizeof(text) ? pool_strn(pool, text, (size_t)n) : NULL;
-}
-
-static void bad_cursor(struct request *rq)
-{
-	struct cay_err err = {};
-
-	(void)cay_fail_field(&err, CAY_E_INVALID, "cursor", "this is not a cursor of ours");
-	request_fail(rq, &err);
-}
-
 static bool has_label(const struct field_map *labels, const char *want)
 {
 	struct slice value = slice_of(want), key = slice_cut(&value, '=');
@@ -240,10 +220,8 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	bool unsaved = false;
 	struct box *b;
 
-	if (read_cursor(q->cursor, &before) < 0) {
-		bad_cursor(rq);
+	if (!page_begins(rq, q->cursor, rows, &before))
 		return;
-	}
 	if (q->state && !known_state(q->state)) {
 		(void)cay_fail_field(&err, CAY_E_INVALID, "state", "there is no state '%s'",
 				     q->state);
@@ -251,16 +229,16 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 		return;
 	}
 	b = box_before(c->boxes, &rq->actor.tenant, before);
-	for (; rows && b && list.sandboxes.n < q->limit; b = box_older(b)) {
+	for (; b && list.sandboxes.n < q->limit; b = box_older(b)) {
 		if (matches(&b->info, q)) {
 			rows[list.sandboxes.n++] = *box_look(b);
 			unsaved |= b->unsaved;
 		}
 		last = b->seq;
 	}
-	if (rows && b)
-		list.next_cursor = write_cursor(&rq->pool, last);
-	if (!rows || (b && !list.next_cursor))
+	if (b)
+		list.next_cursor = page_cursor(rq, last);
+	if (b && !list.next_cursor)
 		fail(rq, CAY_E_NO_MEMORY, "out of memory");
 	else
 		boxes_answer(c, rq, &list, unsaved);
@@ -295,20 +273,15 @@ static void image_list(struct cayd *c, struct request *rq)
 	const struct image_row *row = NULL;
 	uint64_t at;
 
-	if (read_cursor(q->cursor, &at) < 0) {
-		bad_cursor(rq);
+	if (!page_begins(rq, q->cursor, rows, &at))
 		return;
-	}
-	while (rows && list.images.n < q->limit && (row = image_at(c->images, at))) {
+	while (list.images.n < q->limit && (row = image_at(c->images, at))) {
 		rows[list.images.n++] = row->info;
 		at++;
 	}
-	if (rows && image_at(c->images, at))
-		list.next_cursor = write_cursor(&rq->pool, at);
-	if (!rows)
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
-	else
-		request_reply_json(rq, &image_list_table, &list);
+	if (image_at(c->images, at))
+		list.next_cursor = page_cursor(rq, at);
+	request_reply_json(rq, &image_list_table, &list);
 }
 
 static void image_get(struct cayd *c, struct request *rq)
@@ -403,6 +376,13 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_IMAGE_GET] = image_get,
 	[OP_IMAGE_IMPORT] = import_start,
 	[OP_IMAGE_DELETE] = image_delete,
+	[OP_TENANT_CREATE] = tenant_create,
+	[OP_TENANT_LIST] = tenant_list,
+	[OP_TENANT_DELETE] = tenant_delete,
+	[OP_KEY_CREATE] = key_create,
+	[OP_KEY_LIST] = key_list,
+	[OP_KEY_REVOKE] = key_revoke,
+	[OP_KEY_ROTATE] = key_rotate,
 };
 
 void api_control(struct request *rq, void *arg)

@@ -7,6 +7,7 @@
 #include "cayd/image.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
+#include "cayd/tenant.h"
 #include "text/hex.h"
 
 #define BUCKETS 16384
@@ -22,8 +23,6 @@ struct boxes {
 	uint32_t next_range;
 	uint8_t ranges[VERB_RANGE_MAX / 8 + 1];
 };
-
-const struct id default_tenant = { .noun = ID_TENANT };
 
 static unsigned hash(const void *p, size_t n)
 {
@@ -415,6 +414,8 @@ static int admit(struct boxes *all, const struct id *tenant, const struct sandbo
 {
 	const struct settings *s = &all->cayd->settings;
 
+	if (!tenant_known(all->cayd, tenant)) /* it went while the request was read */
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
 	if (boxes_live(all) >= s->max_boxes)
 		return cay_fail(err, CAY_E_CAPACITY, "this node has %llu sandboxes",
 				(unsigned long long)s->max_boxes);

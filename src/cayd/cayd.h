@@ -21,6 +21,11 @@
  *	drain.c     ending all of them before cayd ends
  *	image.c     images: the table and its file
  *	import.c    an upload on its way to the keeper
+ *	tenant.c    tenants
+ *	key.c       API keys
+ *	first.c     the first of them
+ *	later.c     an answer that waits for the journal
+ *	page.c      where a page of a list begins
  *
  * One loop thread; nothing blocks in it once it serves.
  */
@@ -36,6 +41,8 @@ struct link;
 struct boxes;
 struct events;
 struct images;
+struct tenants;
+struct keys;
 
 struct cayd {
 	struct settings settings;
@@ -57,6 +64,8 @@ struct cayd {
 	struct boxes *boxes;
 	struct images *images;
 	struct pushes *pushes;
+	struct tenants *tenants;
+	struct keys *keys;
 	struct server *doors[2];
 };
 

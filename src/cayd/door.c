@@ -8,6 +8,8 @@
 #include <sys/un.h>
 
 #include "base/path.h"
+#include "cayd/key.h"
+#include "cayd/tenant.h"
 
 #define CONNS_MAX 8192
 #define EDGE_DIR "edge"
@@ -34,25 +36,39 @@ static int admit_operator(struct request *rq, void *, struct cay_err *err)
 	return 0;
 }
 
-static int admit_edge(struct request *rq, void *, struct cay_err *err)
+/* What the edge knows may be older than what we do. */
+static bool still_so(const struct cayd *c, const struct actor *a)
+{
+	return a->scope == SCOPE_PUBLIC || (tenant_known(c, &a->tenant) && key_allows(c, a));
+}
+
+static int admit_edge(struct request *rq, void *arg, struct cay_err *err)
 {
 	const struct op *op = rq->match.op;
 	struct slice text;
 
 	if (find_header(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
+	if (!still_so(arg, &rq->actor))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
 	if (op && actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
 	return 0;
 }
 
+static const struct server_route edge_routes[] = {
+	{ METHOD_POST, "/edge/v1/key", &key_check_table, KIB(1), key_check },
+};
+
 static const struct {
 	const char *path; /* below paths.run */
 	mode_t mode;
 	request_admit *admit;
+	const struct server_route *routes;
+	size_t n_routes;
 } doors[] = {
-	{ "control.sock", 0600, admit_operator },
-	{ EDGE_DIR "/control.sock", 0660, admit_edge },
+	{ "control.sock", 0600, admit_operator, NULL, 0 },
+	{ EDGE_DIR "/control.sock", 0660, admit_edge, edge_routes, ARRAY_SIZE(edge_routes) },
 };
 static_assert(ARRAY_SIZE(doors) == ARRAY_SIZE(((struct cayd *)0)->doors));
 
@@ -104,6 +120,8 @@ int doors_open(struct cayd *c, struct cay_err *err)
 		confs[i] = (struct server_conf){ .max_conns = CONNS_MAX,
 						 .head_timeout_ms = 10000,
 						 .idle_timeout_ms = 60000,
+						 .routes = doors[i].routes,
+						 .n_routes = doors[i].n_routes,
 						 .admit = doors[i].admit,
 						 .handler = api_control,
 						 .inside = api_inside,

@@ -9,6 +9,7 @@
  *	                     request for whom it asks (ops/actor.h); cayd's group is
  *	                     who may
  *
+ * The edge also asks whose a key is: POST /edge/v1/key, as nobody.
  * What an actor may not is refused before anything else of its request is read.
  */
 #include "cayd/cayd.h"

@@ -8,8 +8,10 @@
 #include "base/fault.h"
 #include "cayd/ask.h"
 #include "cayd/event.h"
+#include "cayd/key.h"
 #include "cayd/link.h"
 #include "cayd/record.h"
+#include "cayd/tenant.h"
 #include "wire/hello.h"
 
 #define FINDINGS_MAX 1000
@@ -176,6 +178,16 @@ static int on_event(void *arg, const struct db_event *e, struct cay_err *)
 	return 0;
 }
 
+static int on_entry(void *arg, const struct db_entry *e, struct cay_err *)
+{
+	struct cayd *c = arg;
+	struct cay_err why = {};
+
+	if ((e->id.noun == ID_KEY ? key_restore(c, e, &why) : tenant_restore(c, e, &why)) < 0)
+		log_error(&c->log, "a tenant or key of the journal is not used: %s", why.msg);
+	return 0;
+}
+
 static void on_bad(void *arg, const struct id *, const struct cay_err *why)
 {
 	struct cayd *c = arg;
@@ -257,7 +269,7 @@ static int look(struct cayd *c, struct facts *first, struct facts *again, struct
 
 int recover(struct cayd *c, struct cay_err *err)
 {
-	struct db_reader reader = { on_row, on_event, on_bad, EVENTS_KEPT, c };
+	struct db_reader reader = { on_row, on_event, on_bad, EVENTS_KEPT, c, on_entry };
 	struct facts first = {}, again = {};
 	int r = db_load(c->db, &reader, err);
 

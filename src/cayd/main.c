@@ -11,10 +11,13 @@
 #include "cayd/door.h"
 #include "cayd/drain.h"
 #include "cayd/event.h"
+#include "cayd/first.h"
 #include "cayd/fsck.h"
 #include "cayd/image.h"
+#include "cayd/key.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
+#include "cayd/tenant.h"
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
@@ -99,6 +102,10 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = images_open(c, err);
 	if (r >= 0)
+		r = tenants_open(c, err);
+	if (r >= 0)
+		r = keys_open(c, err);
+	if (r >= 0)
 		r = clk_boot_id(c->boot);
 	/* before the keeper hears of us: who has no journal must not fence who has */
 	if (r >= 0)
@@ -111,6 +118,8 @@ static int begin(struct cayd *c, struct cay_err *err)
 		r = events_open(c, err);
 	if (r >= 0)
 		r = recover(c, err);
+	if (r >= 0)
+		r = first_key(c, err);
 	if (r >= 0)
 		r = boxes_sweep(c, err);
 	return r;

@@ -29,6 +29,8 @@ const struct op_param op_params[] = {
 	{ "sandbox", ID_SANDBOX, "Id of a sandbox" },
 	{ "exec", ID_EXEC, "Id of a command in it" },
 	{ "image", ID_IMAGE, "Id of an image" },
+	{ "tenant", ID_TENANT, "Id of a tenant" },
+	{ "key", ID_KEY, "Id of a key" },
 };
 const size_t op_n_params = ARRAY_SIZE(op_params);
 

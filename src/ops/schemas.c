@@ -31,6 +31,12 @@ static const char *const fsck_kinds[] = {
 #undef CAY_FSCK
 	NULL,
 };
+static const char *const key_scopes[] = {
+	[KEY_READ] = "read",
+	[KEY_WRITE] = "write",
+	[KEY_OPERATOR] = "operator",
+	[KEY_NUM_SCOPES] = NULL,
+};
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
 
 const char *const runtime_names[RUNTIME_NUM + 1] = {

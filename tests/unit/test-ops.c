@@ -10,6 +10,8 @@
 #define SB "sb0001000g00000000000000tr"
 #define EX "ex0001000g00000000000000tr"
 #define IM "im0001000g00000000000000tr"
+#define TN "tn0001000g00000000000000tr"
+#define KY "ky0001000g00000000000000tr"
 
 /* One request per operation, by name. */
 static const struct {
@@ -40,6 +42,13 @@ static const struct {
 	{ "image.get", "GET", "/v1/images/" IM, 1 },
 	{ "image.import", "POST", "/v1/images?name=x", 0 },
 	{ "image.delete", "DELETE", "/v1/images/" IM, 1 },
+	{ "tenant.create", "POST", "/v1/tenants", 0 },
+	{ "tenant.list", "GET", "/v1/tenants", 0 },
+	{ "tenant.delete", "DELETE", "/v1/tenants/" TN, 1 },
+	{ "key.create", "POST", "/v1/keys", 0 },
+	{ "key.list", "GET", "/v1/keys?limit=5", 0 },
+	{ "key.revoke", "POST", "/v1/keys/" KY "/revoke", 1 },
+	{ "key.rotate", "POST", "/v1/keys/" KY "/rotate", 1 },
 };
 
 static void every_operation_is_found_by_its_request(void **)

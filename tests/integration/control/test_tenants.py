@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may do what: the two sockets, actors, tenants and keys."""
 import datetime
+import hashlib
 import json
 import os
 import pathlib
 import random
+import re
 import socket
 
 import cay
@@ -126,7 +128,7 @@ def test_the_rows_are_those_of_the_daemon(daemon):
 @pytest.fixture(scope="session")
 def tenants(daemon):
     """Two, that share a daemon and nothing else."""
-    return [noun_id("tenant") for _ in range(2)]
+    return [daemon.call("POST", "/v1/tenants", {"name": f"tenant-{i}"})["id"] for i in range(2)]
 
 
 @pytest.fixture
@@ -274,3 +276,248 @@ def test_ten_thousand_guesses_find_nothing(daemon, tenants):
         answers.add((reply.status, json.dumps(text)))
     assert len(answers) == 1 and answers.pop()[0] == 404
     victim.delete(box)
+
+
+# -- tenants and keys
+
+KEY = re.compile(r"cay_([0-9a-hjkmnp-tv-z]{8})_[A-Za-z0-9_-]{43}")
+
+
+def check(c, secret):
+    """Whose key the edge hears it is; None when it is not good."""
+    reply = c.edge(NOBODY).open("POST", "/edge/v1/key", {"secret": secret})
+    text = json.loads(reply.read())
+    assert reply.status == (200 if "actor" in text else 401)
+    return text.get("actor")
+
+
+def new_key(c, tenant=DEFAULT, scope="write", **more):
+    made = c.call("POST", "/v1/keys", {"tenant": tenant, "name": "test", "scope": scope, **more})
+    assert KEY.fullmatch(made["secret"])[1] == made["key"]["prefix"]
+    return made["key"]["id"], made["secret"]
+
+
+def key_row(c, key):
+    return next(k for k in c.call("GET", "/v1/keys?limit=1000")["keys"] if k["id"] == key)
+
+
+def test_a_tenant_from_make_to_removal(daemon):
+    made = daemon.call("POST", "/v1/tenants", {"name": "short-lived"})
+    assert made in daemon.call("GET", "/v1/tenants")["tenants"]
+    assert refused("conflict", daemon.call, "POST", "/v1/tenants", {"name": "short-lived"})["field"] == "name"
+    refused("conflict", daemon.call, "POST", "/v1/tenants", {"name": "default"})
+    refused("invalid_argument", daemon.call, "POST", "/v1/tenants", {"name": "Not A Name"})
+    own = daemon.edge(actor("write", made["id"]))
+    box = own.create("tiny")
+    assert "1 live sandboxes" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
+    own.delete(box)
+    key, secret = new_key(daemon, made["id"])
+    assert "1 good keys" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
+    daemon.call("POST", f"/v1/keys/{key}/revoke")
+    assert daemon.call("DELETE", "/v1/tenants/" + made["id"]) == made
+    refused("not_found", daemon.call, "DELETE", "/v1/tenants/" + made["id"])
+    refused("unauthenticated", own.create, "tiny")
+    refused("unauthenticated", own.get, box)
+    assert check(daemon, secret) is None and key not in str(daemon.call("GET", "/v1/keys"))
+    refused("not_found", daemon.call, "POST", "/v1/keys", {"tenant": made["id"], "name": "x", "scope": "read"})
+    refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + DEFAULT)
+
+
+def test_who_is_read_slowly_finds_its_tenant_gone(daemon):
+    """Let in while it was there, and nothing is made in what is not there any more."""
+    gone = daemon.call("POST", "/v1/tenants", {"name": "going"})["id"]
+    body = b'{"image":"tiny"}'
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(10)
+        s.connect(daemon.edge("").socket)
+        s.sendall((f"POST /v1/sandboxes HTTP/1.1\r\nHost: cay\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+                   f"Content-Length: {len(body)}\r\nCay-Actor: {actor('write', gone)}\r\n\r\n").encode())
+        assert b" 100 " in s.recv(64)
+        daemon.call("DELETE", "/v1/tenants/" + gone)
+        s.sendall(body)
+        assert b" 404 " in s.recv(64)
+
+
+def test_tenants_and_keys_come_in_pages(daemon):
+    for i in range(5):
+        daemon.call("POST", "/v1/tenants", {"name": f"page-{i}"})
+        new_key(daemon)
+    for what in ("tenants", "keys"):
+        every, seen, page = daemon.call("GET", f"/v1/{what}?limit=1000")[what], [], {"next_cursor": None}
+        while "next_cursor" in page:
+            cursor = f"&cursor={page['next_cursor']}" if page["next_cursor"] else ""
+            page = daemon.call("GET", f"/v1/{what}?limit=2{cursor}")
+            seen += page[what]
+        assert seen == every and len(every) >= 5
+        refused("invalid_argument", daemon.call, "GET", f"/v1/{what}?cursor=x")
+
+
+def test_a_key_is_good_until_it_is_revoked(daemon, tenants):
+    key, secret = new_key(daemon, tenants[0], "read")
+    who = check(daemon, secret)
+    assert who == actor("read", tenants[0], key)
+    assert daemon.edge(who).call("GET", "/v1/sandboxes")
+    row = key_row(daemon, key)
+    assert row["last_used_at"] and row["revoked"] is False and "expires_at" not in row
+    assert secret not in str(row) and hashlib.sha256(secret.encode()).hexdigest() not in str(row) and "hash" not in str(row)
+    assert daemon.call("POST", f"/v1/keys/{key}/revoke")["revoked"]
+    assert daemon.call("POST", f"/v1/keys/{key}/revoke")["revoked"], "twice is once"
+    assert check(daemon, secret) is None and key_row(daemon, key)["revoked"]
+    # what the edge still believes is not so any more
+    refused("unauthenticated", daemon.edge(who).call, "GET", "/v1/sandboxes")
+    refused("conflict", daemon.call, "POST", f"/v1/keys/{key}/rotate", {})
+    for what in ("revoke", "rotate"):
+        refused("not_found", daemon.call, "POST", f"/v1/keys/{noun_id('key')}/{what}", {} if what == "rotate" else None)
+
+
+def test_an_actor_is_no_more_than_its_key(daemon, tenants):
+    key, _ = new_key(daemon, tenants[0], "write")
+    for text in (actor("operator", tenants[0], key), actor("read", tenants[1], key), actor("read", tenants[0], noun_id("key"))):
+        refused("unauthenticated", daemon.edge(text).call, "GET", "/v1/sandboxes")
+    for scope in ("read", "write"):
+        daemon.edge(actor(scope, tenants[0], key)).call("GET", "/v1/sandboxes")
+    refused("unauthenticated", daemon.edge(actor("read", noun_id("tenant"))).call, "GET", "/v1/sandboxes")
+
+
+def test_a_key_expires(daemon):
+    key, secret = new_key(daemon, ttl_ms=1000)
+    who = check(daemon, secret)
+    assert who and seconds(key_row(daemon, key)["expires_at"]) - seconds(key_row(daemon, key)["created_at"]) == 1
+    cay.wait_for("its end", lambda: check(daemon, secret) is None, 5)
+    refused("unauthenticated", daemon.edge(who).call, "GET", "/v1/sandboxes")
+
+
+def test_a_rotated_key_has_two_secrets_for_a_while(daemon):
+    key, first = new_key(daemon)
+    rotated = daemon.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 1000})
+    second = rotated["secret"]
+    assert rotated["key"]["prefix"] == KEY.fullmatch(first)[1] and first != second
+    assert check(daemon, second) == check(daemon, first) == actor("write", DEFAULT, key)
+    assert key_row(daemon, key)["old_until"]
+    cay.wait_for("the old one's end", lambda: check(daemon, first) is None, 5)
+    assert check(daemon, second) and "old_until" not in key_row(daemon, key)
+    third = daemon.call("POST", f"/v1/keys/{key}/rotate", {})["secret"]
+    assert check(daemon, second) is None and check(daemon, third)
+    fourth = daemon.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 86400000})["secret"]
+    daemon.call("POST", f"/v1/keys/{key}/revoke")
+    assert check(daemon, third) is None and check(daemon, fourth) is None
+    refused("invalid_argument", daemon.call, "POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 86400001})
+
+
+def test_what_is_no_key_is_nobodys(daemon):
+    key, secret = new_key(daemon)
+    other = secret[:-2] + ("A" if secret[-2] != "A" else "B") + secret[-1]
+    for text in ("", "cay_", other, secret + "A", " " + secret, secret.upper(), "cay_00000000_" + secret[13:], "x" * 512, "\u00fc"):
+        assert check(daemon, text) is None, text
+    reply = daemon.open("POST", "/edge/v1/key", {"secret": secret})
+    assert reply.status == 404, "the operator's socket has no such thing"
+
+
+def test_tenants_and_keys_outlive_cayd(own):
+    tenant = own.call("POST", "/v1/tenants", {"name": "stays"})
+    key, first = new_key(own, tenant["id"], "read")
+    second = own.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 3600000})["secret"]
+    dead, gone = new_key(own)
+    own.call("POST", f"/v1/keys/{dead}/revoke")
+    box = own.edge(actor("write", tenant["id"])).create("tiny")
+    events = own.edge(actor("read", tenant["id"])).call("GET", "/v1/events")
+    tables = [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")]
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")] == tables
+    assert check(own, first) == check(own, second) == actor("read", tenant["id"], key) and check(own, gone) is None
+    assert own.edge(actor("read", tenant["id"])).get(box)["state"] == "running"
+    refused("not_found", own.get, box)
+    assert own.edge(actor("read", tenant["id"])).call("GET", "/v1/events")["events"][:2] == events["events"][:2]
+    assert box not in str(own.call("GET", "/v1/events"))
+    text = b"".join(f.read_bytes() for f in (own.state / "db").iterdir() if f.name != "operator.key")
+    for secret in (first, second, gone):
+        assert secret.encode() not in text and secret[-43:].encode() not in text
+        assert secret not in own.log("cayd") and secret[-43:] not in own.log("cayd")
+    assert hashlib.sha256(second.encode()).hexdigest().encode() in text
+
+
+def operator_key(c):
+    path = c.state / "db/operator.key"
+    assert (path.stat().st_mode & 0o777, path.stat().st_uid) == (0o600, cay.CONTROL_UID)
+    text = path.read_text()
+    assert text.endswith("\n") and KEY.fullmatch(text[:-1])
+    return text[:-1]
+
+
+def test_the_first_start_leaves_a_key_for_the_operator(own):
+    secret = operator_key(own)
+    keys = own.call("GET", "/v1/keys")["keys"]
+    assert check(own, secret) == actor("operator", DEFAULT, keys[0]["id"]) and len(keys) == 1
+    assert "db/operator.key" in own.log("cayd") and secret[-43:] not in own.log("cayd")
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert operator_key(own) == secret and len(own.call("GET", "/v1/keys")["keys"]) == 1
+    # taken back is taken back, also when the file is still there or is not
+    own.call("POST", f"/v1/keys/{keys[0]['id']}/revoke")
+    own.kill_daemon("cayd")
+    (own.state / "db/operator.key").unlink()
+    own.start_cayd()
+    assert check(own, secret) is None and not (own.state / "db/operator.key").exists()
+
+
+@pytest.mark.parametrize("fault", ["write:created", "write:filled", "write:renamed", "journal:queued", "journal:begun",
+                                   "journal:written", "journal:committed"])
+def test_a_first_start_that_dies_leaves_no_key_nobody_has(fault):
+    """Whatever there is after the next start, the file's key is good and is the only one."""
+    c = cay.Cay(BUILD)
+    try:
+        c.start_keeper()
+        c.env["CAY_FAULT"] = fault + "=kill"
+        try:
+            c.start_cayd()
+        except (RuntimeError, OSError, cay.http.client.HTTPException):
+            pass
+        cay.wait_for("its end", lambda: c.daemons["cayd"].poll() is not None, 10)
+        del c.env["CAY_FAULT"]
+        path = c.state / "db/operator.key"
+        left = path.read_text() if path.exists() else None
+        assert fault in ("write:created", "write:filled") or left
+        c.start_cayd()
+        assert left in (None, path.read_text()), "somebody may have read it"
+        keys = c.call("GET", "/v1/keys")["keys"]
+        assert len(keys) == 1 and check(c, operator_key(c)) == actor("operator", DEFAULT, keys[0]["id"])
+    finally:
+        c.stop()
+
+
+def test_what_lies_in_place_of_the_first_key_is_replaced():
+    """A file of nonsense, a link: neither is read as a key nor written through."""
+    for plant in (lambda p: p.write_text("hello\n"), lambda p: p.symlink_to("/etc/passwd"), lambda p: p.write_text("")):
+        c = cay.Cay(BUILD)
+        try:
+            c.start_keeper()
+            plant(c.state / "db/operator.key")
+            c.start_cayd()
+            assert check(c, operator_key(c))
+            assert not (c.state / "db/operator.key").is_symlink()
+        finally:
+            c.stop()
+
+
+def test_a_key_that_cannot_be_written_is_no_key(own):
+    """The journal says no: nothing is told, and what was good stays good."""
+    key, secret = new_key(own)
+    before = [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")]
+    for target, body in (("tenants", {"name": "never"}), ("keys", {"tenant": DEFAULT, "name": "never", "scope": "read"}),
+                         (f"keys/{key}/rotate", {}), (f"keys/{key}/rotate", {"overlap_ms": 60000})):
+        own.kill_daemon("cayd")
+        own.env["CAY_FAULT"] = "journal:begun=error"
+        own.start_cayd()
+        del own.env["CAY_FAULT"]
+        with pytest.raises(ApiError) as e:
+            own.call("POST", "/v1/" + target, body)
+        assert e.value.status == 500 and "cay_" not in str(e.value.body)
+        assert [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")] == before
+    assert check(own, secret)
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    now = [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")]
+    for k in now[1]["keys"]:
+        k.pop("last_used_at", None)
+    assert now == before and check(own, secret)

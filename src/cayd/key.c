@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/key.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "cayd/later.h"
+#include "cayd/page.h"
+#include "cayd/tenant.h"
+#include "text/hex.h"
+
+#define NAME_MAX_LEN 63
+#define TEXT_MAX KIB(2)
+/* How exact last_used_at is in the journal. */
+#define USED_NS (UINT64_C(60) * NS_PER_S)
+
+struct row {
+	struct key info; /* its texts are those below */
+	char name[NAME_MAX_LEN + 1], prefix[KEY_PREFIX_LEN + 1];
+	uint8_t hash[KEY_HASH_LEN];
+	uint8_t old_hash[KEY_HASH_LEN]; /* while info.old_until_ns is not 0 */
+	bool saved;
+};
+
+struct keys {
+	struct row *rows[KEYS_MAX];
+	size_t n;
+};
+
+static struct row *find(const struct keys *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			return all->rows[i];
+	return NULL;
+}
+
+static struct row *find_prefix(const struct keys *all, const char *prefix)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (str_eq(all->rows[i]->prefix, prefix))
+			return all->rows[i];
+	return NULL;
+}
+
+static bool is_good(const struct row *r, uint64_t now)
+{
+	return r->saved && !r->info.revoked && (!r->info.has_expires || now < r->info.expires_ns);
+}
+
+int keys_open(struct cayd *c, struct cay_err *err)
+{
+	c->keys = calloc(1, sizeof(*c->keys));
+	return c->keys ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+}
+
+bool keys_none(const struct cayd *c)
+{
+	return !c->keys->n;
+}
+
+static struct row *add(struct keys *all, const struct key *info)
+{
+	struct row *r = all->n < KEYS_MAX ? calloc(1, sizeof(*r)) : NULL;
+
+	if (!r)
+		return NULL;
+	r->info = *info;
+	if (snprintf(r->name, sizeof(r->name), "%s", info->name) < 0 ||
+	    snprintf(r->prefix, sizeof(r->prefix), "%s", info->prefix) < 0)
+		r->prefix[0] = 0;
+	r->info.name = r->name;
+	r->info.prefix = r->prefix;
+	all->rows[all->n++] = r;
+	return r;
+}
+
+static void take_out(struct keys *all, size_t i)
+{
+	explicit_bzero(all->rows[i], sizeof(*all->rows[i]));
+	free(all->rows[i]);
+	memmove(&all->rows[i], &all->rows[i + 1], (--all->n - i) * sizeof(all->rows[0]));
+}
+
+static void forget(struct cayd *c, const struct id *id)
+{
+	for (size_t i = 0; i < c->keys->n; i++)
+		if (id_eq(&c->keys->rows[i]->info.id, id)) {
+			db_drop_entry(c->db, id, NULL, NULL);
+			take_out(c->keys, i);
+			return;
+		}
+}
+
+void keys_forget(struct cayd *c, const struct id *tenant)
+{
+	for (size_t i = c->keys->n; i-- > 0;)
+		if (id_eq(&c->keys->rows[i]->info.tenant, tenant)) {
+			db_drop_entry(c->db, &c->keys->rows[i]->info.id, NULL, NULL);
+			take_out(c->keys, i);
+		}
+}
+
+/* The journal */
+
+int key_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
+{
+	auto_pool pool = POOL_INIT(KIB(4));
+	auto_json json = NULL;
+	struct key_record in = {};
+	uint8_t hash[KEY_HASH_LEN], old[KEY_HASH_LEN] = {};
+	struct row *row;
+	int r = jr_read(e->text, &json_control_limits, &json, err);
+
+	if (r >= 0)
+		r = field_decode(&key_record_table, json, &pool, &in, err);
+	if (r < 0)
+		return r;
+	if (!id_eq(&in.key.id, &e->id) || find_prefix(c->keys, in.key.prefix) ||
+	    hex_read(in.hash, strlen(in.hash), hash, sizeof(hash)) < 0 ||
+	    (in.old_hash && hex_read(in.old_hash, strlen(in.old_hash), old, sizeof(old)) < 0) ||
+	    (in.key.old_until_ns && !in.old_hash))
+		return cay_fail(err, CAY_E_INVALID, "a key of the journal makes no sense");
+	row = add(c->keys, &in.key);
+	if (!row)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a key");
+	memcpy(row->hash, hash, sizeof(hash));
+	memcpy(row->old_hash, old, sizeof(old));
+	row->saved = true;
+	return 0;
+}
+
+static void save(struct cayd *c, const struct row *r, db_fn *fn, void *arg)
+{
+	char hash[2 * KEY_HASH_LEN + 1], old[2 * KEY_HASH_LEN + 1];
+	struct key_record out = { .key = r->info, .hash = hash };
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct jw w = jw_to(&text);
+	struct db_entry entry = { .id = r->info.id };
+
+	hex_write(r->hash, sizeof(r->hash), hash);
+	hex_write(r->old_hash, sizeof(r->old_hash), old);
+	if (r->info.old_until_ns)
+		out.old_hash = old;
+	field_encode(&key_record_table, NULL, &out, &w);
+	if (jw_done(&w) >= 0)
+		entry.text = (struct slice){ text.data, text.len };
+	else
+		entry.id = (struct id){}; /* which the journal refuses */
+	db_put_entry(c->db, &entry, fn, arg);
+}
+
+/* Making */
+
+int key_invent(const struct cayd *c, char *ret, struct cay_err *err)
+{
+	uint8_t chance[KEY_PREFIX_BYTES + KEY_SECRET_BYTES];
+	char prefix[KEY_PREFIX_LEN + 1];
+
+	do {
+		if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
+			return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		key_prefix(chance, prefix);
+	} while (find_prefix(c->keys, prefix));
+	key_make(prefix, chance + KEY_PREFIX_BYTES, ret);
+	explicit_bzero(chance, sizeof(chance));
+	return 0;
+}
+
+/* The oldest that is good for nothing makes room. */
+static void make_room(struct cayd *c)
+{
+	uint64_t now = clk_wall_ns(c->clk);
+
+	for (size_t i = 0; c->keys->n == KEYS_MAX && i < c->keys->n; i++)
+		if (c->keys->rows[i]->saved && !is_good(c->keys->rows[i], now))
+			forget(c, &c->keys->rows[i]->info.id);
+}
+
+int key_enter(struct cayd *c, const struct key_create *spec, struct slice text, struct id *ret,
+	      db_fn *fn, void *arg, struct cay_err *err)
+{
+	char prefix[KEY_PREFIX_LEN + 1];
+	struct key info = { .tenant = spec->tenant,
+			    .name = spec->name,
+			    .prefix = prefix,
+			    .scope = spec->scope,
+			    .created_ns = clk_wall_ns(c->clk),
+			    .has_expires = spec->has_ttl };
+	struct row *r;
+
+	if (key_parse(text, prefix) < 0 || find_prefix(c->keys, prefix))
+		return cay_fail(err, CAY_E_INVALID, "this is not a key, or not a new one");
+	if (id_new(ID_KEY, 0, 0, &info.id) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	if (spec->has_ttl)
+		info.expires_ns = info.created_ns + spec->ttl_ms * NS_PER_MS;
+	make_room(c);
+	if (c->keys->n == KEYS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d good keys already", KEYS_MAX);
+	r = add(c->keys, &info);
+	if (!r)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	key_hash(text, r->hash);
+	*ret = info.id;
+	save(c, r, fn, arg);
+	return 0;
+}
+
+static void answer_made(struct later *l, const struct row *r)
+{
+	struct key_made made = { r->info, l->secret };
+
+	if (l->rq)
+		request_reply_json(l->rq, &key_made_table, &made);
+}
+
+void key_entered(struct cayd *c, const struct id *id, const struct cay_err *outcome)
+{
+	struct row *r = find(c->keys, id);
+
+	if (r && outcome->code)
+		forget(c, id); /* a write that failed may still be there */
+	else if (r)
+		r->saved = true;
+}
+
+static void on_created(struct later *l, const struct cay_err *outcome)
+{
+	key_entered(l->cayd, &l->id, outcome);
+	if (!outcome->code)
+		answer_made(l, find(l->cayd->keys, &l->id));
+	else if (l->rq)
+		request_fail(l->rq, outcome);
+}
+
+void key_create(struct cayd *c, struct request *rq)
+{
+	const struct key_create *q = rq->body;
+	struct later *l = later_new(c, rq, &(struct id){}, on_created);
+	struct cay_err err = {};
+
+	if (!l)
+		return;
+	if (!tenant_known(c, &q->tenant))
+		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "tenant", "there is no such tenant");
+	if (err.code || key_invent(c, l->secret, &err) < 0 ||
+	    key_enter(c, q, slice_of(l->secret), &l->id, later_told, l, &err) < 0)
+		later_told(l, &err);
+}
+
+void key_list(struct cayd *c, struct request *rq)
+{
+	const struct page_query *q = rq->query;
+	const struct keys *all = c->keys;
+	struct key *rows = pool_take(&rq->pool, q->limit, sizeof(*rows));
+	struct key_list list = { .keys = { rows, 0 } };
+	uint64_t at, now = clk_wall_ns(c->clk);
+
+	if (!page_begins(rq, q->cursor, rows, &at))
+		return;
+	for (; at < all->n && list.keys.n < q->limit; at++)
+		if (all->rows[at]->saved) {
+			struct key *k = &rows[list.keys.n++];
+
+			*k = all->rows[at]->info;
+			if (k->old_until_ns <= now)
+				k->old_until_ns = 0;
+		}
+	if (at < all->n)
+		list.next_cursor = page_cursor(rq, at);
+	request_reply_json(rq, &key_list_table, &list);
+}
+
+/* The one in the path; NULL when the request was told that there is none. */
+static struct row *asked(struct cayd *c, struct request *rq)
+{
+	struct row *r = find(c->keys, &rq->match.params[0]);
+	struct cay_err err = {};
+
+	if (r && r->saved)
+		return r;
+	(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
+	request_fail(rq, &err);
+	return NULL;
+}
+
+static void on_revoked(struct later *l, const struct cay_err *outcome)
+{
+	const struct row *r = find(l->cayd->keys, &l->id);
+	struct cay_err err = *outcome;
+
+	if (!err.code && !r)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
+	if (l->rq && err.code)
+		request_fail(l->rq, &err);
+	else if (l->rq)
+		request_reply_json(l->rq, &key_table, &r->info);
+}
+
+/* At once, whatever the disk says: who hears of a failure asks again. */
+void key_revoke(struct cayd *c, struct request *rq)
+{
+	struct row *r = asked(c, rq);
+	struct later *l = r ? later_new(c, rq, &r->info.id, on_revoked) : NULL;
+
+	if (!l)
+		return;
+	r->info.revoked = true;
+	r->info.old_until_ns = 0;
+	save(c, r, later_told, l);
+}
+
+static void on_rotated(struct later *l, const struct cay_err *outcome)
+{
+	struct row *r = find(l->cayd->keys, &l->id);
+	struct cay_err err = *outcome;
+
+	if (!err.code && !r)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
+	if (err.code && r && key_is(slice_of(l->secret), r->hash)) {
+		/* nobody has the new one: the old one goes on */
+		memcpy(r->hash, r->old_hash, sizeof(r->hash));
+		memcpy(r->old_hash, l->hash, sizeof(r->old_hash));
+		r->info.old_until_ns = l->old_until_ns;
+		save(l->cayd, r, NULL, NULL);
+	}
+	if (!err.code)
+		answer_made(l, r);
+	else if (l->rq)
+		request_fail(l->rq, &err);
+}
+
+static int new_secret(const struct row *r, char *ret, struct cay_err *err)
+{
+	uint8_t chance[KEY_SECRET_BYTES];
+
+	if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	key_make(r->prefix, chance, ret);
+	explicit_bzero(chance, sizeof(chance));
+	return 0;
+}
+
+void key_rotate(struct cayd *c, struct request *rq)
+{
+	const struct key_rotate *q = rq->body;
+	uint64_t now = clk_wall_ns(c->clk);
+	struct row *r = asked(c, rq);
+	struct later *l = r ? later_new(c, rq, &r->info.id, on_rotated) : NULL;
+	struct cay_err err = {};
+
+	if (!l)
+		return;
+	if (!is_good(r, now))
+		(void)cay_fail(&err, CAY_E_CONFLICT, "the key was revoked or has expired");
+	if (err.code || new_secret(r, l->secret, &err) < 0) {
+		l->secret[0] = 0;
+		later_told(l, &err);
+		return;
+	}
+	memcpy(l->hash, r->old_hash, sizeof(l->hash));
+	l->old_until_ns = r->info.old_until_ns;
+	memcpy(r->old_hash, r->hash, sizeof(r->old_hash));
+	r->info.old_until_ns = q->overlap_ms ? now + q->overlap_ms * NS_PER_MS : 0;
+	key_hash(slice_of(l->secret), r->hash);
+	save(c, r, later_told, l);
+}
+
+/* Using */
+
+unsigned keys_good_of(const struct cayd *c, const struct id *tenant)
+{
+	uint64_t now = clk_wall_ns(c->clk);
+	unsigned n = 0;
+
+	for (size_t i = 0; i < c->keys->n; i++) {
+		const struct row *r = c->keys->rows[i];
+
+		/* one on its way counts, too */
+		n += id_eq(&r->info.tenant, tenant) && (!r->saved || is_good(r, now));
+	}
+	return n;
+}
+
+static enum op_scope scope_of(const struct row *r)
+{
+	return (enum op_scope)(SCOPE_READ + r->info.scope);
+}
+
+bool key_allows(const struct cayd *c, const struct actor *a)
+{
+	const struct row *r = find(c->keys, &a->key);
+
+	if (a->key.noun == ID_NONE)
+		return true;
+	return r && is_good(r, clk_wall_ns(c->clk)) && id_eq(&r->info.tenant, &a->tenant) &&
+	       a->scope <= scope_of(r);
+}
+
+/* Which one it is; *ret_until is when that ends, 0 for never. */
+static struct row *look_up(const struct cayd *c, struct slice text, uint64_t now,
+			   uint64_t *ret_until)
+{
+	static const uint8_t nothing[KEY_HASH_LEN];
+	char prefix[KEY_PREFIX_LEN + 1] = "";
+	struct row *r = key_parse(text, prefix) == 0 ? find_prefix(c->keys, prefix) : NULL;
+	/* as much work for a prefix that nobody has */
+	bool now_so = key_is(text, r ? r->hash : nothing);
+	bool was_so = key_is(text, r ? r->old_hash : nothing);
+
+	if (!r || !is_good(r, now) || !tenant_known(c, &r->info.tenant))
+		return NULL;
+	*ret_until = r->info.has_expires ? r->info.expires_ns : 0;
+	if (now_so)
+		return r;
+	if (!was_so || now >= r->info.old_until_ns)
+		return NULL;
+	if (!*ret_until || *ret_until > r->info.old_until_ns)
+		*ret_until = r->info.old_until_ns;
+	return r;
+}
+
+void key_check(struct request *rq, void *arg)
+{
+	const struct key_check *q = rq->body;
+	struct cayd *c = arg;
+	uint64_t now = clk_wall_ns(c->clk), until = 0;
+	struct row *r = look_up(c, slice_of(q->secret), now, &until);
+	char text[ACTOR_TEXT_MAX + 1];
+	struct key_checked reply = { .actor = text, .expires_ns = until, .has_expires = until };
+	struct cay_err err = {};
+	struct actor a;
+
+	if (!r) {
+		(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "this key is not good");
+		request_fail(rq, &err);
+		return;
+	}
+	a = (struct actor){ .tenant = r->info.tenant, .key = r->info.id, .scope = scope_of(r) };
+	actor_format(&a, text);
+	if (now - r->info.used_ns > USED_NS || now < r->info.used_ns) {
+		r->info.used_ns = now;
+		save(c, r, NULL, NULL);
+	}
+	request_reply_json(rq, &key_checked_table, &reply);
+}

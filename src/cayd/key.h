@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_KEY_H
+#define CAY_CAYD_KEY_H
+/*
+ * key - API keys: whose they are, what they are good for, until when
+ *
+ * A secret is told once, when it was made; what is kept is its hash.  One that was
+ * revoked or has expired stays in the list until its tenant goes or room is needed.
+ */
+#include "cayd/cayd.h"
+
+#define KEYS_MAX 10000
+
+[[nodiscard]] int keys_open(struct cayd *c, struct cay_err *err);
+/* One that the journal has. */
+[[nodiscard]] int key_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
+bool keys_none(const struct cayd *c);
+/* A key from its text.  It is good once fn was told that it is written down and has called
+ * key_entered(). */
+[[nodiscard]] int key_enter(struct cayd *c, const struct key_create *spec, struct slice text,
+			    struct id *ret, db_fn *fn, void *arg, struct cay_err *err);
+void key_entered(struct cayd *c, const struct id *id, const struct cay_err *outcome);
+/* A text nobody has. */
+[[nodiscard]] int key_invent(const struct cayd *c, char *ret, struct cay_err *err);
+/* Those of a tenant that can be used; and forgetting all of them. */
+unsigned keys_good_of(const struct cayd *c, const struct id *tenant);
+void keys_forget(struct cayd *c, const struct id *tenant);
+/* Whether the key an actor names, if it does, lets it be what it says it is. */
+bool key_allows(const struct cayd *c, const struct actor *a);
+
+/* The operations; and the edge's question, which is none. */
+void key_create(struct cayd *c, struct request *rq);
+void key_list(struct cayd *c, struct request *rq);
+void key_revoke(struct cayd *c, struct request *rq);
+void key_rotate(struct cayd *c, struct request *rq);
+request_fn key_check;
+#endif

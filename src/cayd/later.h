@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_LATER_H
+#define CAY_CAYD_LATER_H
+/*
+ * later - an answer that waits for the journal
+ *
+ * What was asked for is done in memory and written down; done() is called once with the
+ * outcome, takes it back if it failed, and answers if anybody is still there.
+ */
+#include "auth/key.h"
+#include "cayd/cayd.h"
+
+struct later {
+	struct cayd *cayd;
+	struct request *rq; /* NULL: nobody waits any more */
+	struct id id;       /* of what */
+	char secret[KEY_TEXT_LEN + 1];
+	uint8_t hash[KEY_HASH_LEN]; /* key.c's: what a rotation put aside */
+	uint64_t old_until_ns;
+	void (*done)(struct later *l, const struct cay_err *outcome);
+};
+
+/* NULL when there is no memory, and the request was told. */
+struct later *later_new(struct cayd *c, struct request *rq, const struct id *id,
+			void (*done)(struct later *l, const struct cay_err *outcome));
+/* The journal's outcome; arg is a struct later, which is over then. */
+db_fn later_told;
+#endif
