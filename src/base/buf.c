@@ -59,16 +59,21 @@ int buf_putc(struct buf *b, char c)
 
 int buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
+	size_t room = b->cap ? b->cap - b->len : 0; /* with the 0 */
 	va_list again;
 	int n, r;
 
+	/* where there is room, once is enough */
 	va_copy(again, ap);
-	n = vsnprintf(NULL, 0, fmt, ap);
+	n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
 	r = n < 0 ? -EINVAL : buf_reserve(b, (size_t)n);
-	if (r >= 0 && vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again) != n)
+	if (r >= 0 && (size_t)n >= room &&
+	    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again) != n)
 		r = -EINVAL;
 	if (r >= 0)
 		b->len += (size_t)n;
+	else if (room)
+		b->data[b->len] = 0;
 	va_end(again);
 	return r;
 }

@@ -110,6 +110,7 @@ void http_reset(struct http_parser *p)
 	p->head.n_headers = 0;
 	p->state = STATE_HEAD;
 	p->interim = 0;
+	p->breaks = 0;
 	p->line = 0;
 	p->done = false;
 	p->seen = 0;
@@ -133,27 +134,28 @@ bool http_ended(const struct http_parser *p)
 /* Move bytes into raw up to the empty line.  1 when it is there. */
 static int gather(struct http_parser *p, struct slice *in, struct cay_err *err)
 {
-	while (in->n) {
-		char c = in->p[0], before = p->raw.len ? p->raw.data[p->raw.len - 1] : 0;
-		size_t len;
+	size_t i = 0;
+
+	/* breaks: how much of CR LF CR LF the bytes end in */
+	while (i < in->n && p->breaks < 4) {
+		char c = in->p[i];
 
 		/* printable ASCII and tabs in lines that end in CRLF; no empty line in front */
 		if ((c != '\t' && c != '\r' && c != '\n' && (c < ' ' || c > '~')) ||
-		    (c == '\n') != (before == '\r') || (c == '\r' && !p->raw.len))
+		    (c == '\n') != (p->breaks % 2 == 1) || (c == '\r' && !(p->raw.len + i)))
 			return cay_fail(err, CAY_E_INVALID, "byte 0x%02x in the head of a message",
 					(unsigned char)c);
-		if (p->raw.len == HTTP_HEAD_MAX)
+		if (p->raw.len + i == HTTP_HEAD_MAX)
 			return cay_fail(err, CAY_E_HEADERS, "the head is longer than %zu bytes",
 					HTTP_HEAD_MAX);
-		if (buf_putc(&p->raw, c) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a head");
-		in->p++;
-		in->n--;
-		len = p->raw.len;
-		if (c == '\n' && len >= 4 && memcmp(p->raw.data + len - 4, "\r\n\r\n", 4) == 0)
-			return 1;
+		p->breaks = c == '\r' || c == '\n' ? p->breaks + 1 : 0;
+		i++;
 	}
-	return 0;
+	if (buf_add(&p->raw, in->p, i) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a head");
+	in->p += i;
+	in->n -= i;
+	return p->breaks == 4;
 }
 
 static bool target_char(char c)

@@ -59,6 +59,7 @@ struct http_parser {
 	struct http_head head;
 	unsigned state;
 	unsigned interim;
+	unsigned breaks;   /* line ends in a row, while in the head */
 	uint64_t left;     /* of a body with a length */
 	size_t line;       /* bytes since the last one of a chunk */
 	struct slice span; /* what llhttp handed out last */

@@ -6,20 +6,17 @@
 
 #include "net/dial.h"
 
-#define SCRATCH KIB(64)
 #define OUT_MAX (RELAY_MARK + KIB(128)) /* one piece of a body on top of the mark */
+#define IN_MAX (2 * CONN_READ)
 
 struct relay {
 	struct request *rq; /* NULL once it is answered or gone */
-	uv_pipe_t pipe;
+	struct conn *conn;  /* NULL before it is there and after it is closed */
 	uv_timer_t timer;
-	uv_connect_t connect;
-	uv_write_t write;
-	unsigned open;
-	bool connected, closing, writing, reading, answered, body_paused, sent;
+	unsigned open; /* the connection and the timer, while they are not closed */
+	bool closing, answered, body_paused, sent;
 	bool chunked; /* the request's body goes on in chunks */
 	uint64_t head_timeout_ms;
-	struct buf out, sending;
 	struct buf in; /* of the answer, read and not passed on */
 	struct http_parser http;
 	void (*done)(void *arg);
@@ -32,20 +29,30 @@ static const char *const reply_headers[] = { "cay-exec", "cay-offset", "allow", 
 static const char *const reply_names[] = { "Cay-Exec", "Cay-Offset", "Allow", "Retry-After" };
 static_assert(ARRAY_SIZE(reply_headers) == ARRAY_SIZE(reply_names));
 #define REPLY_VALUE_MAX 128
+#define CHUNK_HEAD_MAX 20
 
-static void on_closed(uv_handle_t *h)
+static void unref(struct relay *r)
 {
-	struct relay *r = h->data;
-
 	if (--r->open)
 		return;
 	http_fini(&r->http);
-	buf_fini(&r->out);
-	buf_fini(&r->sending);
 	buf_fini(&r->in);
 	if (r->done)
 		r->done(r->arg);
 	free(r);
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+	unref(h->data);
+}
+
+static void on_conn_closed(struct conn *conn)
+{
+	struct relay *r = conn_data(conn);
+
+	r->conn = NULL;
+	unref(r);
 }
 
 static void shut(struct relay *r)
@@ -53,8 +60,9 @@ static void shut(struct relay *r)
 	if (r->closing)
 		return;
 	r->closing = true;
-	uv_close((uv_handle_t *)&r->pipe, on_closed);
-	uv_close((uv_handle_t *)&r->timer, on_closed);
+	if (r->conn)
+		conn_close(r->conn);
+	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
 }
 
 /* Over, and the client must hear of it. */
@@ -86,42 +94,18 @@ static void on_timeout(uv_timer_t *t)
 	     (unsigned long long)r->head_timeout_ms);
 }
 
-static void on_written(uv_write_t *w, int status);
-
-static void flush(struct relay *r)
+static void wait_for_head(struct relay *r)
 {
-	struct buf swap;
-	uv_buf_t b;
-
-	if (!r->connected || r->writing || r->closing || !r->out.len)
-		return;
-	swap = r->sending;
-	r->sending = r->out;
-	r->out = swap;
-	b = uv_buf_init(r->sending.data, (unsigned)r->sending.len);
-	r->writing = true;
-	if (uv_write(&r->write, (uv_stream_t *)&r->pipe, &b, 1, on_written) < 0)
-		fail(r, CAY_E_UNAVAILABLE, "the sandbox does not listen");
-}
-
-static size_t queued(const struct relay *r)
-{
-	return r->out.len + (r->writing ? r->sending.len : 0);
-}
-
-static void on_written(uv_write_t *w, int status)
-{
-	struct relay *r = w->data;
-
-	r->writing = false;
-	buf_clear(&r->sending);
-	/* who answers without reading all of it closes; its answer is what counts */
-	if (status < 0 || r->closing)
-		return;
-	flush(r);
-	if (r->sent && !queued(r) && !r->answered && r->head_timeout_ms)
+	if (r->sent && !conn_queued(r->conn) && !r->answered && r->head_timeout_ms)
 		(void)uv_timer_start(&r->timer, on_timeout, r->head_timeout_ms, 0);
-	if (r->body_paused && r->rq && queued(r) <= RELAY_MARK / 2) {
+}
+
+static void on_sent(struct conn *conn)
+{
+	struct relay *r = conn_data(conn);
+
+	wait_for_head(r);
+	if (r->body_paused && r->rq && conn_queued(conn) <= RELAY_MARK / 2) {
 		r->body_paused = false;
 		request_resume(r->rq);
 	}
@@ -129,23 +113,32 @@ static void on_written(uv_write_t *w, int status)
 
 /* The request's body, towards the sandbox. */
 
+/* Who answers without reading all of it closes; its answer is what counts. */
+static void pass_in(struct relay *r, const uv_buf_t *v, unsigned n)
+{
+	int e = conn_write(r->conn, v, n);
+
+	if (e == -ENOMEM || e == -ENOBUFS)
+		fail(r, CAY_E_NO_MEMORY, "no memory to pass a request on");
+}
+
 static void on_body(struct request *rq, struct slice bytes)
 {
 	struct relay *r = rq->data;
-	int e = 0;
+	char head[CHUNK_HEAD_MAX], tail[] = "\r\n";
+	uv_buf_t v[3] = { {}, uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n), {} };
 
-	if (r->chunked)
-		e = buf_printf(&r->out, "%zx\r\n", bytes.n);
-	if (e >= 0)
-		e = buf_add(&r->out, bytes.p, bytes.n);
-	if (e >= 0 && r->chunked)
-		e = buf_puts(&r->out, "\r\n");
-	if (e < 0) {
-		fail(r, CAY_E_NO_MEMORY, "no memory to pass a request on");
-		return;
+	if (r->chunked) {
+		int n = snprintf(head, sizeof(head), "%zx\r\n", bytes.n);
+
+		assert(n > 0 && (size_t)n < sizeof(head));
+		v[0] = uv_buf_init(head, (unsigned)n);
+		v[2] = uv_buf_init(tail, 2);
+		pass_in(r, v, 3);
+	} else {
+		pass_in(r, v + 1, 1);
 	}
-	flush(r);
-	if (r->rq && queued(r) > RELAY_MARK) {
+	if (r->rq && conn_queued(r->conn) > RELAY_MARK) {
 		r->body_paused = true;
 		request_pause(rq);
 	}
@@ -154,15 +147,14 @@ static void on_body(struct request *rq, struct slice bytes)
 static void on_body_end(struct request *rq)
 {
 	struct relay *r = rq->data;
+	char end[] = "0\r\n\r\n";
+	uv_buf_t v = uv_buf_init(end, sizeof(end) - 1);
 
-	if (r->chunked && buf_puts(&r->out, "0\r\n\r\n") < 0) {
-		fail(r, CAY_E_NO_MEMORY, "no memory to pass a request on");
-		return;
-	}
 	r->sent = true;
-	flush(r);
-	if (!queued(r) && !r->answered && r->head_timeout_ms)
-		(void)uv_timer_start(&r->timer, on_timeout, r->head_timeout_ms, 0);
+	if (r->chunked)
+		pass_in(r, &v, 1);
+	if (!r->closing)
+		wait_for_head(r);
 }
 
 static void on_gone(struct request *rq)
@@ -204,8 +196,6 @@ static void answer_head(struct relay *r)
 						   : 0);
 }
 
-static void set_reading(struct relay *r, bool on);
-
 /* One event of the answer; false when there is no more to do now. */
 static bool step(struct relay *r, struct slice *in)
 {
@@ -225,7 +215,7 @@ static bool step(struct relay *r, struct slice *in)
 		return true;
 	case HTTP_BODY:
 		if (request_write(r->rq, body.p, body.n)) {
-			set_reading(r, false);
+			conn_read(r->conn, false);
 			return false;
 		}
 		return true;
@@ -238,77 +228,54 @@ static bool step(struct relay *r, struct slice *in)
 	return false;
 }
 
-static void pass_on(struct relay *r)
+/* Passed on from where it lies; only what must wait is copied. */
+static void pass_on(struct relay *r, struct slice fresh)
 {
-	struct slice in = { r->in.data, r->in.len };
+	bool copied = r->in.len;
+	struct slice in = fresh;
+	int e = 0;
 
-	while (!r->closing && step(r, &in))
+	if (copied) {
+		e = buf_add(&r->in, fresh.p, fresh.n);
+		in = (struct slice){ r->in.data, r->in.len };
+	}
+	while (e >= 0 && !r->closing && step(r, &in))
 		;
-	buf_consume(&r->in, r->in.len - in.n);
+	if (r->closing)
+		return;
+	if (e >= 0 && !copied)
+		e = buf_add(&r->in, in.p, in.n);
+	else if (e >= 0)
+		buf_consume(&r->in, r->in.len - in.n);
+	if (e < 0) {
+		fail(r, CAY_E_NO_MEMORY, "no memory to pass an answer on");
+	} else if (!r->in.len) {
+		buf_fini(&r->in);
+		r->in.max = IN_MAX;
+	}
 }
 
 static void on_drain(struct request *rq)
 {
 	struct relay *r = rq->data;
 
-	set_reading(r, true);
-	pass_on(r);
+	conn_read(r->conn, true);
+	pass_on(r, (struct slice){});
 }
 
-static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+static void on_read(struct conn *conn, struct slice bytes)
 {
-	struct relay *r = h->data;
-
-	*ret = buf_reserve(&r->in, SCRATCH) < 0 ? uv_buf_init(NULL, 0)
-						: uv_buf_init(r->in.data + r->in.len, SCRATCH);
+	pass_on(conn_data(conn), bytes);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *)
+static void on_end(struct conn *conn, const struct cay_err *)
 {
-	struct relay *r = stream->data;
-
-	if (n == 0)
-		return;
-	if (n == UV_ENOBUFS) {
-		fail(r, CAY_E_NO_MEMORY, "no memory to pass an answer on");
-	} else if (n < 0) {
-		fail(r, CAY_E_MISBEHAVED, "the sandbox closed the connection without an answer");
-	} else {
-		r->in.len += (size_t)n;
-		r->in.data[r->in.len] = 0;
-		pass_on(r);
-	}
+	fail(conn_data(conn), CAY_E_MISBEHAVED,
+	     "the sandbox closed the connection without an answer");
 }
 
-static void set_reading(struct relay *r, bool on)
+static int write_head(struct relay *r, const struct http_head *h, struct buf *b)
 {
-	if (r->closing || on == r->reading)
-		return;
-	r->reading = on;
-	if (!on)
-		(void)uv_read_stop((uv_stream_t *)&r->pipe);
-	else if (uv_read_start((uv_stream_t *)&r->pipe, on_alloc, on_read) < 0)
-		fail(r, CAY_E_MISBEHAVED, "the sandbox's connection cannot be read");
-}
-
-static void on_connect(uv_connect_t *c, int status)
-{
-	struct relay *r = c->data;
-
-	if (r->closing)
-		return;
-	if (status < 0) {
-		fail(r, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s", uv_strerror(status));
-		return;
-	}
-	r->connected = true;
-	set_reading(r, true);
-	flush(r);
-}
-
-static int write_head(struct relay *r, const struct http_head *h)
-{
-	struct buf *b = &r->out;
 	int e = buf_printf(b, "%.*s %.*s HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n",
 			   (int)h->method.n, h->method.p, (int)h->target.n, h->target.p);
 
@@ -330,6 +297,33 @@ static int write_head(struct relay *r, const struct http_head *h)
 	return e < 0 ? e : buf_puts(b, "\r\n");
 }
 
+static void start(struct relay *r, const char *path)
+{
+	static const struct conn_events events = {
+		.read = on_read, .end = on_end, .sent = on_sent, .closed = on_conn_closed
+	};
+	struct conn_conf conf = { .events = &events, .data = r, .out_max = OUT_MAX };
+	auto_buf head = BUF_INIT(HTTP_HEAD_MAX + KIB(1));
+	uv_buf_t b;
+	int e;
+
+	if (write_head(r, r->rq->head, &head) < 0) {
+		fail(r, CAY_E_HEADERS, "the headers are too long to pass on");
+		return;
+	}
+	e = dial_now(path);
+	if (e >= 0)
+		e = conn_take(request_room(r->rq), e, &conf, &r->conn);
+	if (e < 0) {
+		fail(r, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s", uv_strerror(e));
+		return;
+	}
+	r->open++;
+	conn_read(r->conn, true);
+	b = uv_buf_init(head.data, (unsigned)head.len);
+	pass_in(r, &b, 1);
+}
+
 void relay_start(struct request *rq, const struct relay_conf *conf)
 {
 	static const struct request_events events = {
@@ -337,7 +331,6 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 	};
 	struct relay *r = calloc(1, sizeof(*r));
 	struct cay_err err = {};
-	int e;
 
 	if (!r) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to pass a request on");
@@ -346,24 +339,16 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 			conf->done(conf->arg);
 		return;
 	}
-	*r = (struct relay){ .rq = rq,
-			     .open = 2,
-			     .head_timeout_ms = conf->head_timeout_ms,
-			     .done = conf->done,
-			     .arg = conf->arg };
-	r->out.max = r->sending.max = OUT_MAX;
-	r->in.max = 2 * SCRATCH;
+	r->rq = rq;
+	r->open = 1;
+	r->head_timeout_ms = conf->head_timeout_ms;
+	r->done = conf->done;
+	r->arg = conf->arg;
+	r->in.max = IN_MAX;
 	http_init(&r->http, HTTP_KIND_RESPONSE);
-	(void)uv_pipe_init(request_loop(rq), &r->pipe, 0);
 	(void)uv_timer_init(request_loop(rq), &r->timer);
-	r->pipe.data = r->timer.data = r->connect.data = r->write.data = r;
+	r->timer.data = r;
 	rq->data = r;
 	rq->events = &events;
-	if (write_head(r, rq->head) < 0) {
-		fail(r, CAY_E_HEADERS, "the headers are too long to pass on");
-		return;
-	}
-	e = dial(&r->pipe, conf->path, &r->connect, on_connect);
-	if (e < 0)
-		fail(r, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s", uv_strerror(e));
+	start(r, conf->path);
 }

@@ -5,87 +5,77 @@
 #include "net/server-internal.h"
 
 #define EXTRA_MAX 1024
+#define HEAD_ROOM 512
 #define CHUNK_HEAD_MAX 20
+#define HELD_MAX KIB(4)
+#define PIECES_MAX 3
 
-static void on_written(uv_write_t *w, int status);
-
-static void flush(struct conn *c)
+/* What is held goes first, in the same system call. */
+static void send_all(struct client *c, const uv_buf_t *v, unsigned n)
 {
-	uv_buf_t b;
-	struct buf swap;
+	uv_buf_t all[1 + PIECES_MAX];
+	unsigned k = 0;
 
-	if (c->writing || c->closing || !c->out.len)
+	if (c->closing)
 		return;
-	swap = c->sending;
-	c->sending = c->out;
-	c->out = swap;
-	b = uv_buf_init(c->sending.data, (unsigned)c->sending.len);
-	if (uv_write(&c->write, (uv_stream_t *)&c->pipe, &b, 1, on_written) < 0)
-		conn_close(c);
-	else
-		c->writing = true;
+	if (c->held.len)
+		all[k++] = uv_buf_init(c->held.data, (unsigned)c->held.len);
+	for (unsigned i = 0; i < n && i < PIECES_MAX; i++)
+		if (v[i].len)
+			all[k++] = v[i];
+	if (k && conn_write(c->conn, all, k) < 0)
+		client_close(c);
+	buf_fini(&c->held);
+	c->held.max = SERVER_OUT_MAX;
 }
 
-static void on_written(uv_write_t *w, int status)
+void client_flush(struct client *c)
 {
-	struct conn *c = w->data;
+	send_all(c, NULL, 0);
+}
 
-	c->writing = false;
-	buf_fini(&c->sending);
-	c->sending.max = SERVER_OUT_MAX;
-	if (status < 0) {
-		conn_close(c);
+/* Soon; small pieces wait for the next one as long as the loop has something to do. */
+static void send_soon(struct client *c, const uv_buf_t *v, unsigned n)
+{
+	size_t sum = c->held.len;
+	int r = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += v[i].len;
+	if (sum > HELD_MAX) {
+		send_all(c, v, n);
 		return;
 	}
-	flush(c);
+	for (unsigned i = 0; i < n && r >= 0; i++)
+		r = buf_add(&c->held, v[i].base, v[i].len);
+	if (r < 0)
+		client_close(c);
+	else
+		client_hold(c);
+}
+
+void client_sent(struct client *c)
+{
 	if (c->want_drain && c->live && !c->finished && !c->closing &&
 	    request_queued(&c->rq) <= SERVER_OUT_MARK / 2) {
 		c->want_drain = false;
 		if (c->rq.events && c->rq.events->drain)
 			c->rq.events->drain(&c->rq);
 	}
-	conn_pump(c);
-}
-
-/* What the socket takes at once needs no memory of ours; the rest is queued. */
-static void send_all(struct conn *c, uv_buf_t *v, unsigned n)
-{
-	int done = 0;
-
-	if (c->closing)
-		return;
-	if (!c->writing && !c->out.len) {
-		done = uv_try_write((uv_stream_t *)&c->pipe, v, n);
-		if (done == UV_EAGAIN)
-			done = 0;
-		if (done < 0) {
-			conn_close(c);
-			return;
-		}
-	}
-	for (unsigned i = 0; i < n; i++) {
-		size_t skip = (size_t)done < v[i].len ? (size_t)done : v[i].len;
-
-		done -= (int)skip;
-		if (buf_add(&c->out, v[i].base + skip, v[i].len - skip) < 0) {
-			conn_close(c);
-			return;
-		}
-	}
-	flush(c);
+	client_pump(c);
 }
 
 size_t request_queued(const struct request *rq)
 {
-	const struct conn *c =
-		(const struct conn *)(const void *)((const char *)rq - offsetof(struct conn, rq));
+	const struct client *c = (const struct client *)(const void *)((const char *)rq -
+								       offsetof(struct client, rq));
 
-	return c->out.len + (c->writing ? c->sending.len : 0);
+	return c->held.len + (c->conn ? conn_queued(c->conn) : 0);
 }
 
 int request_header(struct request *rq, const char *name, const char *value)
 {
-	struct conn *c = conn_of(rq);
+	struct client *c = client_of(rq);
 
 	c->extra.max = EXTRA_MAX;
 	return buf_printf(&c->extra, "%s: %s\r\n", name, value);
@@ -96,12 +86,15 @@ static const char *reason(int status)
 	return status < 300 ? "OK" : status < 500 ? "Refused" : "Failed";
 }
 
-static int write_head(struct conn *c, int status, const char *media, uint64_t length,
-		      struct buf *out)
+/* Into what is held. */
+static int write_head(struct client *c, int status, const char *media, uint64_t length)
 {
-	int r = buf_printf(out, "HTTP/1.1 %d %s\r\nCay-Request: %s\r\n%s", status, reason(status),
-			   c->rq.id, buf_str(&c->extra));
+	struct buf *out = &c->held;
+	int r = buf_reserve(out, HEAD_ROOM);
 
+	if (r >= 0)
+		r = buf_printf(out, "HTTP/1.1 %d %s\r\nCay-Request: %s\r\n%s", status,
+			       reason(status), c->rq.id, buf_str(&c->extra));
 	c->chunked = length == REQUEST_LENGTH_UNKNOWN && c->rq.head && c->rq.head->minor == 1;
 	/* without chunks only the end of the connection can say where it ends */
 	if ((length == REQUEST_LENGTH_UNKNOWN && !c->chunked) || !c->complete)
@@ -117,16 +110,15 @@ static int write_head(struct conn *c, int status, const char *media, uint64_t le
 	return r < 0 ? r : buf_puts(out, "\r\n");
 }
 
-static void finish(struct conn *c)
+static void finish(struct client *c)
 {
 	c->finished = true;
-	conn_pump(c);
+	client_pump(c);
 }
 
 void request_reply(struct request *rq, int status, const char *media, struct buf *body)
 {
-	struct conn *c = conn_of(rq);
-	auto_buf head = BUF_INIT(KIB(4));
+	struct client *c = client_of(rq);
 	auto_buf content = {};
 	size_t n = 0;
 
@@ -137,13 +129,12 @@ void request_reply(struct request *rq, int status, const char *media, struct buf
 		n = content.len;
 	}
 	c->begun = true;
-	if (write_head(c, status, media, n, &head) < 0) {
-		conn_close(c);
+	if (write_head(c, status, media, n) < 0) {
+		client_close(c);
 	} else {
-		uv_buf_t v[] = { uv_buf_init(head.data, (unsigned)head.len),
-				 uv_buf_init(content.data, (unsigned)n) };
+		uv_buf_t v = uv_buf_init(content.data, (unsigned)n);
 
-		send_all(c, v, n && !c->bodiless ? 2 : 1);
+		send_all(c, &v, n && !c->bodiless ? 1 : 0);
 	}
 	finish(c);
 }
@@ -170,11 +161,11 @@ void request_reply_json(struct request *rq, const struct field_table *t, const v
 
 void request_fail(struct request *rq, const struct cay_err *err)
 {
-	conn_fail(conn_of(rq), err, 0);
+	client_fail(client_of(rq), err, 0);
 }
 
 /* allow: bits of the methods that would do. */
-void conn_fail(struct conn *c, const struct cay_err *err, unsigned allow)
+void client_fail(struct client *c, const struct cay_err *err, unsigned allow)
 {
 	auto_buf body = BUF_INIT(KIB(8));
 	auto_buf methods = BUF_INIT(64);
@@ -190,7 +181,7 @@ void conn_fail(struct conn *c, const struct cay_err *err, unsigned allow)
 	op_write_error(err, c->rq.id, NULL, &w);
 	if (jw_done(&w) < 0 || buf_putc(&body, '\n') < 0) {
 		c->finished = true;
-		conn_close(c);
+		client_close(c);
 		return;
 	}
 	request_reply(&c->rq, cay_error_row(code)->http, "application/json", &body);
@@ -198,24 +189,20 @@ void conn_fail(struct conn *c, const struct cay_err *err, unsigned allow)
 
 void request_stream(struct request *rq, int status, const char *media, uint64_t length)
 {
-	struct conn *c = conn_of(rq);
-	auto_buf head = BUF_INIT(KIB(4));
+	struct client *c = client_of(rq);
 
 	assert(c->live && !c->begun && !c->finished);
 	c->begun = true;
 	c->left = length;
-	if (write_head(c, status, media, length, &head) < 0) {
-		conn_close(c);
-	} else {
-		uv_buf_t v = uv_buf_init(head.data, (unsigned)head.len);
-
-		send_all(c, &v, 1);
-	}
+	if (write_head(c, status, media, length) < 0)
+		client_close(c);
+	else
+		client_hold(c);
 }
 
 bool request_write(struct request *rq, const void *p, size_t n)
 {
-	struct conn *c = conn_of(rq);
+	struct client *c = client_of(rq);
 	char head[CHUNK_HEAD_MAX];
 	char tail[] = "\r\n";
 	uv_buf_t v[3] = { {}, uv_buf_init((char *)(uintptr_t)p, (unsigned)n), {} };
@@ -229,13 +216,13 @@ bool request_write(struct request *rq, const void *p, size_t n)
 		assert(len > 0 && (size_t)len < sizeof(head));
 		v[0] = uv_buf_init(head, (unsigned)len);
 		v[2] = uv_buf_init(tail, 2);
-		send_all(c, v, 3);
+		send_soon(c, v, 3);
 	} else {
 		if (c->left != REQUEST_LENGTH_UNKNOWN) {
 			assert(n <= c->left);
 			c->left -= n;
 		}
-		send_all(c, v + 1, 1);
+		send_soon(c, v + 1, 1);
 	}
 	c->want_drain = request_queued(rq) > SERVER_OUT_MARK;
 	return c->want_drain || c->closing;
@@ -243,40 +230,40 @@ bool request_write(struct request *rq, const void *p, size_t n)
 
 void request_end(struct request *rq)
 {
-	struct conn *c = conn_of(rq);
+	struct client *c = client_of(rq);
 	char end[] = "0\r\n\r\n";
 	uv_buf_t v = uv_buf_init(end, sizeof(end) - 1);
 
 	assert(c->live && c->begun && !c->finished);
-	if (c->chunked)
-		send_all(c, &v, 1);
-	else if (c->left != REQUEST_LENGTH_UNKNOWN && c->left)
-		conn_close(c); /* promised more than there is */
+	send_all(c, &v, c->chunked ? 1 : 0);
+	if (!c->chunked && c->left != REQUEST_LENGTH_UNKNOWN && c->left)
+		client_close(c); /* promised more than there is */
 	finish(c);
 }
 
 void request_abort(struct request *rq)
 {
-	struct conn *c = conn_of(rq);
+	struct client *c = client_of(rq);
 
+	client_flush(c);
 	c->finished = true;
-	conn_close(c);
+	client_close(c);
 }
 
 void request_pause(struct request *rq)
 {
-	conn_of(rq)->paused = true;
+	client_of(rq)->paused = true;
 }
 
 void request_resume(struct request *rq)
 {
-	struct conn *c = conn_of(rq);
+	struct client *c = client_of(rq);
 
 	c->paused = false;
-	conn_pump(c);
+	client_pump(c);
 }
 
 uv_loop_t *request_loop(struct request *rq)
 {
-	return conn_of(rq)->pipe.loop;
+	return client_of(rq)->timer.loop;
 }

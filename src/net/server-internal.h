@@ -4,24 +4,30 @@
 /*
  * What server.c (sockets in, routing) and reply.c (what goes out) share.
  *
- * A connection is freed in the close callback of its last handle and nowhere
- * else, so every pointer to it stays good for the length of any callback.  gone
- * is told from there too: never from inside a call of the handler.
+ * A client is freed in the close callback of its last handle and nowhere else, so
+ * every pointer to it stays good for the length of any callback.  gone is told
+ * from there too: never from inside a call of the handler.
+ *
+ * A reply's head and small pieces are held for a moment, so that what follows at
+ * once goes out in the same system call.  The server lets go of them before its
+ * loop waits again.
  */
+#include "net/conn.h"
 #include "net/server.h"
 
-struct conn {
+struct client {
 	struct server *server;
-	struct conn *prev, *next;
-	uv_pipe_t pipe;
+	struct client *prev, *next;
+	struct conn *conn;
 	uv_timer_t timer;
-	unsigned open; /* handles that are not closed yet */
+	unsigned open; /* the connection and the timer, while they are not closed */
 	bool closing, lingering;
 
 	/* in */
 	struct http_parser http;
-	struct buf in; /* read and not parsed */
-	bool reading, pumping, paused, watched;
+	struct buf in;     /* read and not parsed */
+	struct slice rest; /* the same, while it is being parsed */
+	bool pumping, paused, watched;
 	bool complete; /* all of the request was read */
 	size_t discarded;
 
@@ -37,23 +43,27 @@ struct conn {
 	struct buf extra; /* headers of the reply */
 
 	/* out */
-	struct buf out, sending;
-	uv_write_t write;
-	uv_shutdown_t shutdown;
-	bool writing, want_drain;
+	struct buf held;
+	struct client *held_prev, *held_next;
+	bool on_held, want_drain;
 	bool begun, chunked, finished; /* the reply */
 	bool last;                     /* no request after this one */
 	bool bodiless;                 /* the reply to a HEAD */
 	uint64_t left;                 /* of a streamed reply whose length is known */
 };
 
-static inline struct conn *conn_of(struct request *rq)
+static inline struct client *client_of(struct request *rq)
 {
-	return (struct conn *)(void *)((char *)rq - offsetof(struct conn, rq));
+	return (struct client *)(void *)((char *)rq - offsetof(struct client, rq));
 }
 
-void conn_close(struct conn *c);
+void client_close(struct client *c);
+/* Have c->held sent before the loop waits again. */
+void client_hold(struct client *c);
+/* Send what is held. */
+void client_flush(struct client *c);
+void client_sent(struct client *c);
 /* Go on with input, the next request or the end, as far as possible now. */
-void conn_pump(struct conn *c);
-void conn_fail(struct conn *c, const struct cay_err *err, unsigned allow);
+void client_pump(struct client *c);
+void client_fail(struct client *c, const struct cay_err *err, unsigned allow);
 #endif

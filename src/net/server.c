@@ -2,15 +2,16 @@
 #include "net/server.h"
 
 #include <assert.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "base/msg.h"
 #include "net/server-internal.h"
 
-#define SCRATCH KIB(64)
-#define IN_MAX (SCRATCH + HTTP_HEAD_MAX)
+#define IN_MAX (CONN_READ + HTTP_HEAD_MAX)
 #define LINGER_MS 2000
 #define LINGER_BYTES MIB(4)
 #define BACKLOG 511
@@ -18,24 +19,30 @@
 
 struct server {
 	const struct server_conf *conf;
-	uv_pipe_t listener;
-	bool listening;
-	struct conn *conns;
+	union {
+		uv_handle_t handle;
+		uv_stream_t stream;
+		uv_pipe_t pipe;
+		uv_tcp_t tcp;
+	} listener;
+	uv_prepare_t let_go; /* of what is held; runs while there is some */
+	unsigned open;       /* of those two handles */
+	struct conn_room *room;
+	struct client *clients, *held;
 	unsigned n_conns;
 	uint32_t id_first, id_next; /* of requests: unlike those of our neighbours, then counted */
-	char *scratch;              /* what one read can bring; empty between callbacks */
 };
 
 static void server_free_when_done(struct server *s)
 {
-	if (s->listening || s->n_conns)
+	if (s->open || s->n_conns)
 		return;
-	free(s->scratch);
+	conn_room_unref(s->room);
 	free(s);
 }
 
 /* Over: what a request held is given back; the connection may live on. */
-static void forget_request(struct conn *c)
+static void forget_request(struct client *c)
 {
 	c->live = c->handed = c->raw = c->begun = c->finished = false;
 	c->paused = c->want_drain = c->bodiless = false;
@@ -46,9 +53,8 @@ static void forget_request(struct conn *c)
 	c->rq = (struct request){};
 }
 
-static void on_closed(uv_handle_t *h)
+static void unref(struct client *c)
 {
-	struct conn *c = h->data;
 	struct server *s = c->server;
 
 	if (--c->open)
@@ -58,12 +64,11 @@ static void on_closed(uv_handle_t *h)
 	forget_request(c);
 	http_fini(&c->http);
 	buf_fini(&c->in);
-	buf_fini(&c->out);
-	buf_fini(&c->sending);
+	buf_fini(&c->held);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
-		s->conns = c->next;
+		s->clients = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 	s->n_conns--;
@@ -71,32 +76,87 @@ static void on_closed(uv_handle_t *h)
 	server_free_when_done(s);
 }
 
-void conn_close(struct conn *c)
+static void on_timer_closed(uv_handle_t *h)
+{
+	unref(h->data);
+}
+
+static void on_conn_closed(struct conn *conn)
+{
+	struct client *c = conn_data(conn);
+
+	c->conn = NULL;
+	unref(c);
+}
+
+static void unhold(struct client *c)
+{
+	if (!c->on_held)
+		return;
+	if (c->held_prev)
+		c->held_prev->held_next = c->held_next;
+	else
+		c->server->held = c->held_next;
+	if (c->held_next)
+		c->held_next->held_prev = c->held_prev;
+	c->held_prev = c->held_next = NULL;
+	c->on_held = false;
+}
+
+void client_close(struct client *c)
 {
 	if (c->closing)
 		return;
 	c->closing = true;
-	uv_close((uv_handle_t *)&c->pipe, on_closed);
-	uv_close((uv_handle_t *)&c->timer, on_closed);
+	unhold(c);
+	conn_close(c->conn);
+	uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+}
+
+static void let_go(uv_prepare_t *h)
+{
+	struct server *s = h->data;
+
+	while (s->held) {
+		struct client *c = s->held;
+
+		unhold(c);
+		client_flush(c);
+	}
+	(void)uv_prepare_stop(h);
+}
+
+void client_hold(struct client *c)
+{
+	struct server *s = c->server;
+
+	if (c->on_held || c->closing)
+		return;
+	if (!s->held)
+		(void)uv_prepare_start(&s->let_go, let_go);
+	c->on_held = true;
+	c->held_next = s->held;
+	if (s->held)
+		s->held->held_prev = c;
+	s->held = c;
 }
 
 static void on_timeout(uv_timer_t *t)
 {
-	conn_close(t->data);
+	client_close(t->data);
 }
 
 /* Who is not read from is looked at now and then: it may have left. */
 static void on_paused(uv_timer_t *t)
 {
-	struct conn *c = t->data;
-	struct pollfd p = { .events = POLLRDHUP };
+	struct client *c = t->data;
+	struct pollfd p = { .fd = conn_fd(c->conn), .events = POLLRDHUP };
 
-	if (uv_fileno((const uv_handle_t *)&c->pipe, &p.fd) == 0 && poll(&p, 1, 0) > 0 &&
-	    p.revents & (POLLHUP | POLLERR))
-		conn_close(c);
+	if (p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR))
+		client_close(c);
 }
 
-static void arm(struct conn *c, uint64_t ms)
+static void arm(struct client *c, uint64_t ms)
 {
 	if (ms)
 		(void)uv_timer_start(&c->timer, on_timeout, ms, 0);
@@ -104,24 +164,19 @@ static void arm(struct conn *c, uint64_t ms)
 		(void)uv_timer_stop(&c->timer);
 }
 
-static void on_shut(uv_shutdown_t *, int) {}
-
 /* We are done but the peer may still be sending.  Closing now would throw away
  * what it has not read of our reply, so it gets a moment to finish. */
-static void linger(struct conn *c)
+static void linger(struct client *c)
 {
 	c->lingering = true;
 	c->paused = false;
-	c->shutdown.data = c;
-	if (uv_shutdown(&c->shutdown, (uv_stream_t *)&c->pipe, on_shut) < 0)
-		conn_close(c);
-	else
-		arm(c, LINGER_MS);
+	conn_shutdown(c->conn);
+	arm(c, LINGER_MS);
 }
 
 /* Routing and decoding. */
 
-static int find_route(struct conn *c, unsigned *allow, struct cay_err *err)
+static int find_route(struct client *c, unsigned *allow, struct cay_err *err)
 {
 	const struct server_conf *conf = c->server->conf;
 	const struct http_head *h = c->rq.head;
@@ -144,7 +199,7 @@ static int find_route(struct conn *c, unsigned *allow, struct cay_err *err)
 	return op_find(h->method, h->target, &c->rq.match, allow, err);
 }
 
-static int decode_query(struct conn *c, const struct field_table *t, struct cay_err *err)
+static int decode_query(struct client *c, const struct field_table *t, struct cay_err *err)
 {
 	struct slice q = c->rq.match.query;
 	void *to;
@@ -160,7 +215,7 @@ static int decode_query(struct conn *c, const struct field_table *t, struct cay_
 	return r;
 }
 
-static int check_body(struct conn *c, enum op_body kind, struct cay_err *err)
+static int check_body(struct client *c, enum op_body kind, struct cay_err *err)
 {
 	const struct http_head *h = c->rq.head;
 	struct slice media = http_header(h, "content-type");
@@ -175,7 +230,7 @@ static int check_body(struct conn *c, enum op_body kind, struct cay_err *err)
 	return 0;
 }
 
-static void hand_over(struct conn *c)
+static void hand_over(struct client *c)
 {
 	const struct server_conf *conf = c->server->conf;
 	request_fn *fn = c->route ? c->route->handler : conf->handler;
@@ -193,7 +248,7 @@ static void new_id(struct server *s, char ret[static REQUEST_ID_LEN + 1])
 	assert(n == REQUEST_ID_LEN);
 }
 
-static void begin(struct conn *c)
+static void begin(struct client *c)
 {
 	const struct http_head *h = &c->http.head;
 	const struct op *op;
@@ -214,7 +269,7 @@ static void begin(struct conn *c)
 	if (r >= 0 && c->server->conf->admit)
 		r = c->server->conf->admit(&c->rq, c->server->conf->arg, &err);
 	if (r < 0) {
-		conn_fail(c, &err, allow);
+		client_fail(c, &err, allow);
 		return;
 	}
 	op = c->rq.match.op;
@@ -227,16 +282,15 @@ static void begin(struct conn *c)
 	if (r >= 0)
 		r = decode_query(c, op ? op->query : NULL, &err);
 	if (r < 0) {
-		conn_fail(c, &err, 0);
+		client_fail(c, &err, 0);
 		return;
 	}
 	if (h->expect && !c->complete) {
 		char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 		uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
 
-		/* nothing is queued between requests, so this fits or the peer is gone */
-		if (uv_try_write((uv_stream_t *)&c->pipe, &b, 1) != (int)b.len) {
-			conn_close(c);
+		if (conn_write(c->conn, &b, 1) < 0) {
+			client_close(c);
 			return;
 		}
 	}
@@ -244,7 +298,7 @@ static void begin(struct conn *c)
 		hand_over(c);
 }
 
-static void take_body(struct conn *c, struct slice bytes)
+static void take_body(struct client *c, struct slice bytes)
 {
 	struct cay_err err = {};
 
@@ -254,24 +308,24 @@ static void take_body(struct conn *c, struct slice bytes)
 	if (c->body_taken > c->body_max) {
 		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes", c->body_max);
 		if (c->begun) {
-			conn_close(c);
+			client_close(c);
 		} else {
 			/* to the handler it looks like a peer that left */
 			if (c->handed && c->rq.events && c->rq.events->gone)
 				c->rq.events->gone(&c->rq);
 			c->handed = false;
-			conn_fail(c, &err, 0);
+			client_fail(c, &err, 0);
 		}
 	} else if (c->raw) {
 		if (c->rq.events && c->rq.events->body)
 			c->rq.events->body(&c->rq, bytes);
 	} else if (buf_add(&c->body, bytes.p, bytes.n) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
-		conn_fail(c, &err, 0);
+		client_fail(c, &err, 0);
 	}
 }
 
-static int decode_body(struct conn *c, struct cay_err *err)
+static int decode_body(struct client *c, struct cay_err *err)
 {
 	const struct field_table *t = c->route ? c->route->request : c->rq.match.op->request;
 	struct json_limits limits = json_control_limits;
@@ -294,7 +348,7 @@ static int decode_body(struct conn *c, struct cay_err *err)
 	return r;
 }
 
-static void body_ended(struct conn *c)
+static void body_ended(struct client *c)
 {
 	struct cay_err err = {};
 
@@ -306,16 +360,16 @@ static void body_ended(struct conn *c)
 		if (c->rq.events && c->rq.events->body_end)
 			c->rq.events->body_end(&c->rq);
 	} else if (decode_body(c, &err) < 0) {
-		conn_fail(c, &err, 0);
+		client_fail(c, &err, 0);
 	} else {
 		hand_over(c);
 	}
 }
 
-static void broken(struct conn *c, const struct cay_err *err)
+static void broken(struct client *c, const struct cay_err *err)
 {
 	if (c->handed || c->begun) {
-		conn_close(c);
+		client_close(c);
 		return;
 	}
 	/* no more of this can be understood */
@@ -326,19 +380,21 @@ static void broken(struct conn *c, const struct cay_err *err)
 	}
 	c->complete = false;
 	c->last = true;
-	conn_fail(c, err, 0);
+	client_fail(c, err, 0);
 }
 
 /* The reply is out: what now?  False when there is nothing more to do here. */
-static bool next_request(struct conn *c, bool more)
+static bool next_request(struct client *c, bool more)
 {
-	if (!c->finished || c->writing || c->out.len)
+	if (!c->finished || c->held.len || conn_queued(c->conn))
 		return false;
 	if (c->last) {
-		if (c->complete && !more)
-			conn_close(c);
-		else
+		if (c->complete && !more) {
+			conn_shutdown(c->conn);
+			client_close(c);
+		} else {
 			linger(c);
+		}
 		return false;
 	}
 	forget_request(c);
@@ -348,7 +404,7 @@ static bool next_request(struct conn *c, bool more)
 }
 
 /* One step of input; false when nothing can be done now. */
-static bool step(struct conn *c, struct slice *in)
+static bool step(struct client *c, struct slice *in)
 {
 	bool idle = http_idle(&c->http);
 	struct cay_err err = {};
@@ -386,53 +442,44 @@ static bool step(struct conn *c, struct slice *in)
 
 /* Sockets. */
 
-static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+static void pump(struct client *c, struct slice fresh);
+
+static void on_read(struct conn *conn, struct slice bytes)
 {
-	struct conn *c = h->data;
+	struct client *c = conn_data(conn);
 
-	*ret = uv_buf_init(c->server->scratch, SCRATCH);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
-{
-	struct conn *c = stream->data;
-
-	if (n == 0)
-		return;
-	if (n < 0) {
-		conn_close(c);
-		return;
-	}
 	if (c->lingering) {
-		c->discarded += (size_t)n;
+		c->discarded += bytes.n;
 		if (c->discarded > LINGER_BYTES)
-			conn_close(c);
+			client_close(c);
 		return;
 	}
 	if (c->live && !c->complete)
 		arm(c, c->server->conf->idle_timeout_ms);
 	/* who sends more than a head's worth ahead of our reply is not a client */
-	if ((c->live && c->complete && c->in.len + (size_t)n > HTTP_HEAD_MAX) ||
-	    buf_add(&c->in, bytes->base, (size_t)n) < 0) {
-		conn_close(c);
-		return;
-	}
-	conn_pump(c);
+	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
+		client_close(c);
+	else
+		pump(c, bytes);
 }
 
-static void set_reading(struct conn *c, bool on)
+static void on_end(struct conn *conn, const struct cay_err *)
 {
-	if (c->closing || on == c->reading)
-		return;
-	c->reading = on;
-	if (!on)
-		(void)uv_read_stop((uv_stream_t *)&c->pipe);
-	else if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) < 0)
-		conn_close(c);
+	client_close(conn_data(conn));
+}
+
+static void on_stuck(struct conn *conn)
+{
+	client_close(conn_data(conn));
+}
+
+static void on_sent(struct conn *conn)
+{
+	client_sent(conn_data(conn));
 }
 
 /* Whose turn it is: while it is paused it waits for us, but may leave. */
-static void watch_for(struct conn *c)
+static void watch_for(struct client *c)
 {
 	bool was = c->watched;
 
@@ -445,56 +492,87 @@ static void watch_for(struct conn *c)
 		arm(c, c->server->conf->idle_timeout_ms);
 }
 
-void conn_pump(struct conn *c)
+/* Fresh bytes are parsed where they lie; only what must wait is copied. */
+static void pump(struct client *c, struct slice fresh)
 {
-	struct slice in;
+	bool copied = c->in.len;
+	size_t n;
 
+	if (copied && buf_add(&c->in, fresh.p, fresh.n) < 0) {
+		client_close(c);
+		return;
+	}
 	if (c->pumping || c->closing || c->lingering)
 		return;
 	c->pumping = true;
-	in = (struct slice){ c->in.data, c->in.len };
-	while (!c->closing && !c->lingering && step(c, &in))
+	c->rest = copied ? (struct slice){ c->in.data, c->in.len } : fresh;
+	n = c->rest.n;
+	while (!c->closing && !c->lingering && step(c, &c->rest))
 		;
-	buf_consume(&c->in, c->in.len - in.n);
+	c->pumping = false;
+	if (copied)
+		buf_consume(&c->in, n - c->rest.n);
+	else if (c->rest.n && buf_add(&c->in, c->rest.p, c->rest.n) < 0)
+		client_close(c);
+	c->rest = (struct slice){};
 	if (!c->in.len) {
 		buf_fini(&c->in);
 		c->in.max = IN_MAX;
 	}
-	c->pumping = false;
-	set_reading(c, !c->paused || c->complete);
+	conn_read(c->conn, !c->paused || c->complete);
 	if (c->closing || c->lingering)
 		return;
 	watch_for(c);
 }
 
-static void on_connection(uv_stream_t *listener, int status)
+void client_pump(struct client *c)
 {
-	struct server *s = listener->data;
-	struct conn *c;
+	pump(c, (struct slice){});
+}
 
-	if (status < 0)
-		return;
-	c = calloc(1, sizeof(*c));
+static struct client *new_client(struct server *s)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
 	if (!c)
-		return; /* libuv holds it and takes no other: without memory we are deaf anyway */
-	*c = (struct conn){ .server = s, .open = 2, .next = s->conns };
+		return NULL;
+	*c = (struct client){ .server = s, .open = 2, .next = s->clients };
 	http_init(&c->http, HTTP_KIND_REQUEST);
 	c->in.max = IN_MAX;
-	c->out.max = c->sending.max = SERVER_OUT_MAX;
-	(void)uv_pipe_init(listener->loop, &c->pipe, 0);
-	(void)uv_timer_init(listener->loop, &c->timer);
-	c->pipe.data = c->timer.data = c->write.data = c;
-	if (s->conns)
-		s->conns->prev = c;
-	s->conns = c;
+	c->held.max = SERVER_OUT_MAX;
+	(void)uv_timer_init(s->listener.handle.loop, &c->timer);
+	c->timer.data = c;
+	if (s->clients)
+		s->clients->prev = c;
+	s->clients = c;
 	s->n_conns++;
-	if (uv_accept(listener, (uv_stream_t *)&c->pipe) < 0) {
-		conn_close(c);
+	return c;
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	static const struct conn_events events = { .read = on_read,
+						   .end = on_end,
+						   .sent = on_sent,
+						   .stuck = on_stuck,
+						   .closed = on_conn_closed };
+	struct server *s = listener->data;
+	struct client *c = status < 0 ? NULL : new_client(s);
+	struct conn_conf conf = {
+		.layer = s->conf->layer, .events = &events, .data = c, .out_max = SERVER_OUT_MAX
+	};
+
+	if (!c)
+		return; /* libuv holds it and takes no other: without memory we are deaf anyway */
+	if (conn_accept(s->room, listener, &conf, &c->conn) < 0) {
+		c->open = 1;
+		c->closing = true;
+		uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 		return;
 	}
 	/* who is one too many is told so, unless too many wait to be told */
 	if (s->n_conns > 2 * s->conf->max_conns) {
-		conn_close(c);
+		client_close(c);
 		return;
 	}
 	if (s->n_conns > s->conf->max_conns) {
@@ -504,10 +582,46 @@ static void on_connection(uv_stream_t *listener, int status)
 			       s->conf->max_conns);
 		broken(c, &err);
 	}
-	if (!c->closing)
-		set_reading(c, true);
+	if (c->closing)
+		return;
+	conn_read(c->conn, true);
 	if (!c->lingering)
 		arm(c, s->conf->idle_timeout_ms);
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+	struct server *s = h->data;
+
+	s->open--;
+	server_free_when_done(s);
+}
+
+/* Every connection inherits what is set here. */
+static int listen_on(struct server *s, uv_loop_t *loop, int fd)
+{
+	struct sockaddr_storage name;
+	socklen_t len = sizeof(name);
+	int on = 1, r;
+
+	if (getsockname(fd, (struct sockaddr *)&name, &len) < 0)
+		name.ss_family = AF_UNIX; /* and uv_pipe_open() says what is wrong */
+	if (name.ss_family == AF_UNIX) {
+		(void)uv_pipe_init(loop, &s->listener.pipe, 0);
+		msg_refuse_fds(fd);
+		r = uv_pipe_open(&s->listener.pipe, fd);
+	} else {
+		(void)uv_tcp_init(loop, &s->listener.tcp);
+		/* without them replies wait for acknowledgements, and the dead stay */
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		r = uv_tcp_open(&s->listener.tcp, fd);
+	}
+	s->listener.handle.data = s;
+	s->open++;
+	if (r < 0)
+		(void)close(fd);
+	return r < 0 ? r : uv_listen(&s->listener.stream, BACKLOG, on_connection);
 }
 
 int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct server **ret,
@@ -517,8 +631,8 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	int r;
 
 	if (s)
-		s->scratch = malloc(SCRATCH);
-	if (!s || !s->scratch) {
+		s->room = conn_room_new(loop);
+	if (!s || !s->room) {
 		free(s);
 		(void)close(fd);
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a server");
@@ -526,15 +640,10 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	s->conf = conf;
 	if (getrandom(&s->id_first, sizeof(s->id_first), GRND_NONBLOCK) < 0)
 		s->id_first = 0; /* ids are for people who read logs, not for security */
-	(void)uv_pipe_init(loop, &s->listener, 0);
-	s->listener.data = s;
-	s->listening = true;
-	msg_refuse_fds(fd); /* every connection inherits it */
-	r = uv_pipe_open(&s->listener, fd);
-	if (r < 0)
-		(void)close(fd);
-	else
-		r = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+	(void)uv_prepare_init(loop, &s->let_go);
+	s->let_go.data = s;
+	s->open++;
+	r = listen_on(s, loop, fd);
 	if (r < 0) {
 		server_stop(s);
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "listen");
@@ -543,23 +652,22 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	return 0;
 }
 
-static void on_listener_closed(uv_handle_t *h)
-{
-	struct server *s = h->data;
-
-	s->listening = false;
-	server_free_when_done(s);
-}
-
 void server_stop(struct server *s)
 {
-	if (!uv_is_closing((uv_handle_t *)&s->listener))
-		uv_close((uv_handle_t *)&s->listener, on_listener_closed);
-	for (struct conn *c = s->conns; c; c = c->next)
-		conn_close(c);
+	if (!uv_is_closing(&s->listener.handle)) {
+		uv_close(&s->listener.handle, on_handle_closed);
+		uv_close((uv_handle_t *)&s->let_go, on_handle_closed);
+	}
+	for (struct client *c = s->clients; c; c = c->next)
+		client_close(c);
 }
 
 unsigned server_connections(const struct server *s)
 {
 	return s->n_conns;
+}
+
+struct conn_room *request_room(struct request *rq)
+{
+	return client_of(rq)->server->room;
 }

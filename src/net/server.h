@@ -27,6 +27,7 @@
 #include <uv.h>
 
 #include "base/pool.h"
+#include "net/conn.h"
 #include "net/http.h"
 #include "ops/actor.h"
 
@@ -90,10 +91,12 @@ struct server_conf {
 	 * at the head, the body comes raw.  NULL: they go to handler like the rest. */
 	request_fn *inside;
 	void *arg;
+	/* What every connection goes through (net/tls.h); NULL: plain. */
+	const struct conn_layer *layer;
 };
 
-/* Serve a listening unix socket; takes the fd, also on failure.  conf must live
- * as long as the server. */
+/* Serve a listening unix or TCP socket; takes the fd, also on failure.  conf must
+ * live as long as the server. */
 [[nodiscard]] int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf,
 			       struct server **ret, struct cay_err *err);
 /* Stop listening and close every connection (handlers hear gone).  The server
@@ -102,6 +105,8 @@ void server_stop(struct server *s);
 unsigned server_connections(const struct server *s);
 
 uv_loop_t *request_loop(struct request *rq);
+/* What the connections of its server share, for one of the handler's own. */
+struct conn_room *request_room(struct request *rq);
 /* Stop and go on with body events. */
 void request_pause(struct request *rq);
 void request_resume(struct request *rq);

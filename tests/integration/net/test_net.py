@@ -19,12 +19,14 @@ GET = b"GET %s HTTP/1.1\r\nHost: x\r\n"
 
 
 class Serve:
-    def __init__(self):
+    def __init__(self, family=socket.AF_UNIX):
         self.dir = tempfile.TemporaryDirectory(dir="/tmp")
-        self.path, self.upstream = self.dir.name + "/s", self.dir.name + "/u"
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(self.path)
+        self.upstream = self.dir.name + "/u"
+        listener = socket.socket(family)
+        listener.bind({socket.AF_UNIX: self.dir.name + "/s", socket.AF_INET: ("127.0.0.1", 0),
+                       socket.AF_INET6: ("::1", 0)}[family])
         listener.listen(64)
+        self.family, self.address = family, listener.getsockname()
         fd = os.dup2(listener.fileno(), 100)
         self.process = subprocess.Popen([BINARY, self.upstream], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
                                         pass_fds=(3,))
@@ -32,9 +34,9 @@ class Serve:
         listener.close()
 
     def connect(self, data=b"", timeout=10):
-        s = socket.socket(socket.AF_UNIX)
+        s = socket.socket(self.family)
         s.settimeout(timeout)
-        s.connect(self.path)
+        s.connect(self.address)
         s.sendall(data)
         return s
 
@@ -111,6 +113,24 @@ def serve():
     s = Serve()
     yield s
     s.stop()
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_tcp(family):
+    serve = Serve(family)
+    s = serve.connect(GET % b"/v1/sandboxes?limit=7" + b"\r\n")
+    assert b"seven" in s.recv(4096)
+    # a reply must not wait for somebody's acknowledgement
+    begin = time.monotonic()
+    for _ in range(50):
+        s.sendall(GET % b"/v1/sandboxes?limit=7" + b"\r\n")
+        assert b"seven" in s.recv(4096)
+    assert time.monotonic() - begin < 1
+    got = serve.talk(GET % b"/stream" + b"Connection: close\r\n\r\n")
+    assert got.endswith(b"0\r\n\r\n") and len(got) > 64 << 20
+    test_a_slow_reader_stops_the_producer(serve)
+    test_relay_writes_the_head_anew(serve)
+    serve.stop()
 
 
 def test_requests_one_after_the_other_and_ahead(serve):

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/conn.h"
+
+#include <assert.h>
+#include <sys/socket.h>
+
+#include "net/conn-filter.h"
+
+struct conn_room *conn_room_new(uv_loop_t *loop)
+{
+	struct conn_room *room = calloc(1, sizeof(*room));
+
+	if (!room)
+		return NULL;
+	*room = (struct conn_room){ .loop = loop, .refs = 1, .wire = malloc(CONN_READ) };
+	if (!room->wire) {
+		free(room);
+		return NULL;
+	}
+	return room;
+}
+
+void conn_room_unref(struct conn_room *room)
+{
+	if (!room || --room->refs)
+		return;
+	free(room->wire);
+	free(room->plain);
+	buf_fini(&room->cipher);
+	free(room);
+}
+
+/* Reading. */
+
+void conn_end(struct conn *c, const struct cay_err *err)
+{
+	conn_wire_read(c, false);
+	if (c->ended || c->closing)
+		return;
+	c->ended = true;
+	c->events->end(c, err);
+}
+
+static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+{
+	const struct conn *c = h->data;
+
+	*ret = uv_buf_init(c->room->wire, CONN_READ);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+{
+	struct conn *c = stream->data;
+	struct cay_err err = {};
+
+	if (n == 0 || c->closing)
+		return;
+	if (n < 0 && n != UV_EOF) {
+		(void)cay_fail_sys(&err, CAY_E_UNAVAILABLE, (int)-n, "read");
+		conn_end(c, &err);
+	} else if (c->filter) {
+		c->filter->input(c, (struct slice){ bytes->base, n < 0 ? 0 : (size_t)n });
+	} else if (n < 0) {
+		conn_end(c, NULL);
+	} else {
+		c->events->read(c, (struct slice){ bytes->base, (size_t)n });
+	}
+}
+
+void conn_wire_read(struct conn *c, bool on)
+{
+	if (c->closing || on == c->reading)
+		return;
+	c->reading = on;
+	/* of an open stream neither can fail */
+	if (on)
+		(void)uv_read_start(&c->stream, on_alloc, on_read);
+	else
+		(void)uv_read_stop(&c->stream);
+}
+
+void conn_read(struct conn *c, bool on)
+{
+	on = on && !c->ended;
+	if (c->closing || on == c->wanted)
+		return;
+	c->wanted = on;
+	if (c->filter)
+		c->filter->want(c);
+	else
+		conn_wire_read(c, on);
+}
+
+/* Writing. */
+
+static void on_written(uv_write_t *w, int status);
+
+static int flush(struct conn *c)
+{
+	struct buf swap = c->sending;
+	uv_buf_t b;
+	int r;
+
+	if (c->writing || c->broken || !c->out.len)
+		return 0;
+	c->sending = c->out;
+	c->out = swap;
+	b = uv_buf_init(c->sending.data, (unsigned)c->sending.len);
+	r = uv_write(&c->write, &c->stream, &b, 1, on_written);
+	c->writing = r == 0;
+	c->broken = r < 0;
+	return r;
+}
+
+static void finish_if_empty(struct conn *c)
+{
+	int fd;
+
+	if (!c->finishing || c->finished || c->writing || c->out.len)
+		return;
+	c->finished = true;
+	fd = conn_fd(c);
+	if (fd >= 0)
+		(void)shutdown(fd, SHUT_WR);
+}
+
+static void on_written(uv_write_t *w, int status)
+{
+	struct conn *c = w->data;
+
+	c->writing = false;
+	buf_fini(&c->sending);
+	c->sending.max = c->out_max;
+	if (c->closing)
+		return;
+	if (status < 0 || flush(c) < 0) {
+		c->broken = true;
+		buf_clear(&c->out);
+		if (c->events->stuck)
+			c->events->stuck(c);
+		return;
+	}
+	finish_if_empty(c);
+	if (c->events->sent)
+		c->events->sent(c);
+}
+
+int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n)
+{
+	size_t done = 0;
+	int r;
+
+	if (c->closing || c->broken)
+		return -EPIPE;
+	if (!c->writing && !c->out.len) {
+		r = uv_try_write(&c->stream, v, n);
+		if (r < 0 && r != UV_EAGAIN) {
+			c->broken = true;
+			return r;
+		}
+		done = r < 0 ? 0 : (size_t)r;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		size_t skip = done < v[i].len ? done : v[i].len;
+
+		done -= skip;
+		if (skip == v[i].len)
+			continue;
+		r = buf_add(&c->out, v[i].base + skip, v[i].len - skip);
+		if (r < 0) {
+			c->broken = true; /* half of it may be out already */
+			return r;
+		}
+	}
+	return flush(c);
+}
+
+int conn_write(struct conn *c, const uv_buf_t *v, unsigned n)
+{
+	if (c->finishing)
+		return -EPIPE;
+	return c->filter ? c->filter->output(c, v, n) : conn_wire_write(c, v, n);
+}
+
+size_t conn_queued(const struct conn *c)
+{
+	return c->out.len + (c->writing ? c->sending.len : 0);
+}
+
+void conn_wire_finish(struct conn *c)
+{
+	c->finishing = true;
+	finish_if_empty(c);
+}
+
+void conn_shutdown(struct conn *c)
+{
+	if (c->closing || c->finishing)
+		return;
+	if (c->filter)
+		c->filter->finish(c);
+	else
+		conn_wire_finish(c);
+}
+
+/* Birth and death. */
+
+static struct conn *new_conn(struct conn_room *room, int family, const struct conn_conf *conf)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->room = room;
+	room->refs++;
+	c->open = 1;
+	if (family == AF_UNIX)
+		(void)uv_pipe_init(room->loop, &c->pipe, 0);
+	else
+		(void)uv_tcp_init(room->loop, &c->tcp);
+	c->handle.data = c->write.data = c;
+	conn_give(c, conf->events, conf->data, conf->out_max);
+	return c;
+}
+
+/* Closed before anybody but us knew of it. */
+static int give_up(struct conn *c, int r)
+{
+	static const struct conn_events nobody = {};
+
+	c->events = &nobody;
+	conn_close(c);
+	return r;
+}
+
+static int attach(struct conn *c, const struct conn_layer *layer)
+{
+	return layer ? layer->attach(layer, c) : 0;
+}
+
+int conn_accept(struct conn_room *room, uv_stream_t *listener, const struct conn_conf *conf,
+		struct conn **ret)
+{
+	int family = listener->type == UV_NAMED_PIPE ? AF_UNIX : AF_INET;
+	struct conn *c = new_conn(room, family, conf);
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	r = uv_accept(listener, &c->stream);
+	if (r >= 0)
+		r = attach(c, conf->layer);
+	if (r < 0)
+		return give_up(c, r);
+	*ret = c;
+	return 0;
+}
+
+int conn_take(struct conn_room *room, int fd, const struct conn_conf *conf, struct conn **ret)
+{
+	struct sockaddr_storage name;
+	socklen_t len = sizeof(name);
+	auto_close int owned = fd;
+	struct conn *c;
+	int r;
+
+	if (getsockname(fd, (struct sockaddr *)&name, &len) < 0)
+		return -errno;
+	c = new_conn(room, name.ss_family, conf);
+	if (!c)
+		return -ENOMEM;
+	r = name.ss_family == AF_UNIX ? uv_pipe_open(&c->pipe, fd) : uv_tcp_open(&c->tcp, fd);
+	if (r < 0)
+		return give_up(c, r);
+	(void)cay_take_fd(&owned);
+	r = attach(c, conf->layer);
+	if (r < 0)
+		return give_up(c, r);
+	*ret = c;
+	return 0;
+}
+
+void conn_give(struct conn *c, const struct conn_events *events, void *data, size_t out_max)
+{
+	c->events = events;
+	c->data = data;
+	/* a filter adds a little to every piece */
+	c->out_max = out_max + out_max / 64 + KIB(1);
+	c->out.max = c->sending.max = c->out_max;
+}
+
+void conn_unref(uv_handle_t *h)
+{
+	struct conn *c = h->data;
+
+	if (--c->open)
+		return;
+	if (c->events->closed)
+		c->events->closed(c);
+	if (c->filter)
+		c->filter->free(c);
+	buf_fini(&c->out);
+	buf_fini(&c->sending);
+	conn_room_unref(c->room);
+	if (c->on_free)
+		c->on_free(c->on_free_arg);
+	free(c);
+}
+
+void conn_close(struct conn *c)
+{
+	if (c->closing)
+		return;
+	c->closing = true;
+	if (c->filter)
+		c->filter->close(c);
+	uv_close(&c->handle, conn_unref);
+}
+
+bool conn_closing(const struct conn *c)
+{
+	return c->closing;
+}
+
+void conn_on_free(struct conn *c, void (*fn)(void *arg), void *arg)
+{
+	c->on_free = fn;
+	c->on_free_arg = arg;
+}
+
+void *conn_data(const struct conn *c)
+{
+	return c->data;
+}
+
+struct conn_room *conn_room_of(const struct conn *c)
+{
+	return c->room;
+}
+
+uv_loop_t *conn_loop(const struct conn *c)
+{
+	return c->room->loop;
+}
+
+int conn_fd(const struct conn *c)
+{
+	int fd;
+
+	return uv_fileno(&c->handle, &fd) < 0 ? -EBADF : fd;
+}
