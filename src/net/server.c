@@ -463,8 +463,10 @@ static void on_read(struct conn *conn, struct slice bytes)
 		pump(c, bytes);
 }
 
-static void on_end(struct conn *conn, const struct cay_err *)
+static void on_end(struct conn *conn, const struct cay_err *err)
 {
+	if (!err)
+		conn_shutdown(conn);
 	client_close(conn_data(conn));
 }
 

@@ -19,7 +19,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: x\r\n"
 
 
 class Serve:
-    def __init__(self, family=socket.AF_UNIX):
+    def __init__(self, family=socket.AF_UNIX, tls=()):
         self.dir = tempfile.TemporaryDirectory(dir="/tmp")
         self.upstream = self.dir.name + "/u"
         listener = socket.socket(family)
@@ -28,7 +28,7 @@ class Serve:
         listener.listen(64)
         self.family, self.address = family, listener.getsockname()
         fd = os.dup2(listener.fileno(), 100)
-        self.process = subprocess.Popen([BINARY, self.upstream], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
+        self.process = subprocess.Popen([BINARY, self.upstream, *tls], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
                                         pass_fds=(3,))
         os.close(fd)
         listener.close()

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/tls.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "net/conn-filter.h"
+
+#define RECORD_MAX KIB(16)
+/* what one write of the owner becomes, with every record's head and tag */
+#define CIPHER_MAX MIB(9)
+#define EARLY_MAX KIB(64)
+#define OUR_BIO 200          /* a number of OpenSSL's own for each would run out */
+#define CIPHER_KEPT KIB(128) /* more than this is given back after a large reply */
+
+struct layer {
+	struct conn_layer conn; /* first */
+	SSL_CTX *ctx;
+	BIO_METHOD *bio;
+	uint64_t handshake_ms;
+	bool client;
+	bool by_address;
+	char *host;
+};
+
+struct tls {
+	struct conn *conn;
+	SSL *ssl;
+	uv_timer_t timer;  /* the handshake's deadline; then: go on with rest */
+	struct slice wire; /* read and not yet decrypted */
+	struct buf rest;   /* the same, while the owner does not want more */
+	struct buf early;  /* of the owner, before the handshake is over */
+	bool ready, wire_ended, peer_done, failed, finish_early;
+	bool busy; /* inside OpenSSL or the owner on our behalf */
+};
+
+/* OpenSSL's view of the world. */
+
+static int bio_read(BIO *b, char *p, int n)
+{
+	struct tls *t = BIO_get_data(b);
+	size_t k = (size_t)n < t->wire.n ? (size_t)n : t->wire.n;
+
+	BIO_clear_retry_flags(b);
+	if (n <= 0)
+		return 0;
+	if (!k) {
+		if (!t->wire_ended)
+			BIO_set_retry_read(b);
+		return t->wire_ended ? 0 : -1;
+	}
+	memcpy(p, t->wire.p, k);
+	t->wire.p += k;
+	t->wire.n -= k;
+	return (int)k;
+}
+
+static int bio_write(BIO *b, const char *p, int n)
+{
+	struct tls *t = BIO_get_data(b);
+
+	BIO_clear_retry_flags(b);
+	return n > 0 && buf_add(&t->conn->room->cipher, p, (size_t)n) < 0 ? -1 : n;
+}
+
+static long bio_ctrl(BIO *b, int cmd, long, void *)
+{
+	const struct tls *t = BIO_get_data(b);
+
+	return cmd == BIO_CTRL_FLUSH || (cmd == BIO_CTRL_EOF && t->wire_ended && !t->wire.n);
+}
+
+/* What OpenSSL wrote goes out. */
+static int send_cipher(struct tls *t)
+{
+	struct buf *b = &t->conn->room->cipher;
+	uv_buf_t v = uv_buf_init(b->data, (unsigned)b->len);
+	int r = b->len ? conn_wire_write(t->conn, &v, 1) : 0;
+
+	buf_clear(b);
+	if (b->cap > CIPHER_KEPT) {
+		buf_fini(b);
+		b->max = CIPHER_MAX;
+	}
+	return r;
+}
+
+static void broke(struct tls *t, enum cay_code code, const char *what)
+{
+	struct cay_err err = {};
+
+	t->failed = true;
+	(void)uv_timer_stop(&t->timer);
+	(void)cay_fail(&err, code, "%s", what);
+	conn_end(t->conn, &err);
+}
+
+static void broke_by_openssl(struct tls *t)
+{
+	unsigned long e = ERR_peek_error();
+	long verified = SSL_get_verify_result(t->ssl);
+	const char *why = e ? ERR_reason_error_string(e) : NULL;
+
+	if (verified != X509_V_OK)
+		why = X509_verify_cert_error_string(verified);
+	ERR_clear_error();
+	/* the peer is told why, if there is an alert for it */
+	(void)send_cipher(t);
+	broke(t, CAY_E_UNAVAILABLE, why ? why : "not TLS");
+}
+
+static int write_plain(struct tls *t, const char *p, size_t n)
+{
+	size_t done = 0;
+
+	/* renegotiation is off: a write never waits for a read */
+	if (n && SSL_write_ex(t->ssl, p, n, &done) != 1) {
+		t->failed = true;
+		ERR_clear_error();
+		return -EPIPE;
+	}
+	return 0;
+}
+
+/* Reading. */
+
+static void handshake(struct tls *t)
+{
+	int r;
+
+	ERR_clear_error();
+	r = SSL_do_handshake(t->ssl);
+	if (r != 1 && SSL_get_error(t->ssl, r) == SSL_ERROR_WANT_READ) {
+		if (send_cipher(t) < 0 || t->wire_ended)
+			broke(t, CAY_E_UNAVAILABLE, "the peer left in the middle of a handshake");
+		return;
+	}
+	if (r != 1) {
+		broke_by_openssl(t);
+		return;
+	}
+	t->ready = true;
+	(void)uv_timer_stop(&t->timer);
+	r = write_plain(t, t->early.data, t->early.len);
+	buf_fini(&t->early);
+	if (r < 0 || send_cipher(t) < 0) {
+		broke(t, CAY_E_UNAVAILABLE, "the peer left");
+		return;
+	}
+	if (t->finish_early)
+		t->conn->filter->finish(t->conn);
+	if (t->conn->events->ready)
+		t->conn->events->ready(t->conn);
+}
+
+/* As much as there is room for, so that the owner has one call and not one a
+ * record.  False when that was all there is now. */
+static bool decrypt(struct tls *t)
+{
+	char *plain = t->conn->room->plain;
+	size_t n = 0, got;
+	int e = SSL_ERROR_NONE;
+
+	ERR_clear_error();
+	while (n < CONN_READ && e == SSL_ERROR_NONE) {
+		int r = SSL_read_ex(t->ssl, plain + n, CONN_READ - n, &got);
+
+		if (r == 1)
+			n += got;
+		else
+			e = SSL_get_error(t->ssl, r);
+	}
+	/* answers of the protocol itself: a new key, an alert */
+	if (t->conn->room->cipher.len && send_cipher(t) < 0)
+		e = e == SSL_ERROR_WANT_READ ? SSL_ERROR_SYSCALL : e;
+	if (n)
+		t->conn->events->read(t->conn, (struct slice){ plain, n });
+	if (e == SSL_ERROR_NONE)
+		return true;
+	if (e == SSL_ERROR_ZERO_RETURN) {
+		t->peer_done = true;
+		conn_end(t->conn, NULL);
+	} else if (t->wire_ended) {
+		ERR_clear_error();
+		broke(t, CAY_E_UNAVAILABLE, "the peer cut the connection off");
+	} else if (e != SSL_ERROR_WANT_READ) {
+		broke_by_openssl(t);
+	}
+	return false;
+}
+
+static bool over(const struct tls *t)
+{
+	return t->failed || t->peer_done || t->conn->closing;
+}
+
+static void go_on(struct tls *t)
+{
+	if (t->busy)
+		return;
+	t->busy = true;
+	if (!over(t) && !t->ready)
+		handshake(t);
+	while (!over(t) && t->ready && t->conn->wanted && decrypt(t))
+		;
+	t->busy = false;
+	if (!over(t))
+		conn_wire_read(t->conn, !t->wire_ended && (!t->ready || t->conn->wanted));
+}
+
+static void input(struct conn *c, struct slice wire)
+{
+	struct tls *t = c->filter_data;
+
+	assert(!t->rest.len); /* the socket is not read while there is one */
+	if (!wire.n) {
+		t->wire_ended = true;
+		conn_wire_read(c, false);
+	}
+	t->wire = wire;
+	go_on(t);
+	wire = t->wire;
+	t->wire = (struct slice){};
+	t->rest.max = CONN_READ;
+	if (wire.n && !over(t) && buf_add(&t->rest, wire.p, wire.n) < 0)
+		broke(t, CAY_E_NO_MEMORY, "no memory for what was read");
+}
+
+static void on_resume(uv_timer_t *timer)
+{
+	struct conn *c = timer->data;
+	struct tls *t = c->filter_data;
+
+	if (over(t) || !c->wanted)
+		return;
+	t->wire = (struct slice){ t->rest.data, t->rest.len };
+	go_on(t);
+	if (t->rest.len)
+		buf_consume(&t->rest, t->rest.len - t->wire.n);
+	if (!t->rest.len)
+		buf_fini(&t->rest);
+	t->wire = (struct slice){};
+}
+
+/* What was kept is told from the loop: the caller may be in the middle of a read
+ * of another connection, whose bytes lie where ours would. */
+static void want(struct conn *c)
+{
+	struct tls *t = c->filter_data;
+
+	if (!t->ready || over(t) || t->busy)
+		return;
+	if (!c->wanted)
+		conn_wire_read(c, false);
+	else if (t->rest.len || SSL_has_pending(t->ssl) || t->wire_ended)
+		(void)uv_timer_start(&t->timer, on_resume, 0, 0);
+	else
+		conn_wire_read(c, true);
+}
+
+/* Writing. */
+
+/* Small pieces are joined: each would be a record, with a head and a tag. */
+static int write_joined(struct tls *t, const uv_buf_t *v, unsigned n)
+{
+	char *joined = t->conn->room->plain + CONN_READ;
+	size_t len = 0;
+	int r = 0;
+
+	for (unsigned i = 0; i < n && r >= 0; i++) {
+		if (len + v[i].len > RECORD_MAX) {
+			r = write_plain(t, joined, len);
+			len = 0;
+		}
+		if (r >= 0 && v[i].len > RECORD_MAX) {
+			r = write_plain(t, v[i].base, v[i].len);
+		} else if (r >= 0 && v[i].len) {
+			memcpy(joined + len, v[i].base, v[i].len);
+			len += v[i].len;
+		}
+	}
+	return r < 0 ? r : write_plain(t, joined, len);
+}
+
+static int output(struct conn *c, const uv_buf_t *v, unsigned n)
+{
+	struct tls *t = c->filter_data;
+	int r = 0;
+
+	if (t->failed || c->closing)
+		return -EPIPE;
+	if (t->ready) {
+		ERR_clear_error();
+		r = n == 1 ? write_plain(t, v->base, v->len) : write_joined(t, v, n);
+		return r < 0 ? r : send_cipher(t);
+	}
+	for (unsigned i = 0; i < n && r >= 0; i++)
+		r = buf_add(&t->early, v[i].base, v[i].len);
+	return r;
+}
+
+static void finish(struct conn *c)
+{
+	struct tls *t = c->filter_data;
+
+	if (!t->ready) {
+		t->finish_early = true;
+		return;
+	}
+	if (!t->failed) {
+		ERR_clear_error();
+		(void)SSL_shutdown(t->ssl);
+		ERR_clear_error();
+		(void)send_cipher(t);
+	}
+	conn_wire_finish(c);
+}
+
+/* Birth and death. */
+
+static void close_filter(struct conn *c)
+{
+	struct tls *t = c->filter_data;
+
+	uv_close((uv_handle_t *)&t->timer, conn_unref);
+}
+
+static void free_filter(struct conn *c)
+{
+	struct tls *t = c->filter_data;
+
+	SSL_free(t->ssl);
+	buf_fini(&t->rest);
+	buf_fini(&t->early);
+	free(t);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	const struct conn *c = timer->data;
+
+	broke(c->filter_data, CAY_E_TIMEOUT, "the handshake took too long");
+}
+
+/* A client speaks first, from the loop like everything it may tell its owner. */
+static void on_begin(uv_timer_t *timer)
+{
+	const struct conn *c = timer->data;
+	struct tls *t = c->filter_data;
+	const struct layer *l = SSL_get_app_data(t->ssl);
+
+	(void)uv_timer_start(timer, on_deadline, l->handshake_ms, 0);
+	go_on(t);
+}
+
+static int check_host(SSL *ssl, const struct layer *l)
+{
+	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+
+	if (l->by_address)
+		return X509_VERIFY_PARAM_set1_ip_asc(param, l->host);
+	SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	return SSL_set1_host(ssl, l->host) && SSL_set_tlsext_host_name(ssl, l->host) == 1;
+}
+
+static int make_ssl(struct tls *t, const struct layer *l)
+{
+	BIO *bio;
+
+	t->ssl = SSL_new(l->ctx);
+	bio = t->ssl ? BIO_new(l->bio) : NULL;
+	if (!bio)
+		return -ENOMEM;
+	BIO_set_data(bio, t);
+	BIO_set_init(bio, 1);
+	SSL_set_bio(t->ssl, bio, bio);
+	if (SSL_set_app_data(t->ssl, (void *)(uintptr_t)l) != 1 ||
+	    (l->client && check_host(t->ssl, l) != 1))
+		return -ENOMEM;
+	if (l->client)
+		SSL_set_connect_state(t->ssl);
+	else
+		SSL_set_accept_state(t->ssl);
+	return 0;
+}
+
+static int make_room(struct conn_room *room)
+{
+	room->cipher.max = CIPHER_MAX;
+	if (!room->plain)
+		room->plain = malloc(CONN_READ + RECORD_MAX);
+	return room->plain ? 0 : -ENOMEM;
+}
+
+static int attach(const struct conn_layer *layer, struct conn *c)
+{
+	static const struct conn_filter filter = { .input = input,
+						   .output = output,
+						   .want = want,
+						   .finish = finish,
+						   .close = close_filter,
+						   .free = free_filter };
+	const struct layer *l = (const struct layer *)(const void *)layer;
+	struct tls *t = calloc(1, sizeof(*t));
+	int r = t ? make_room(c->room) : -ENOMEM;
+
+	if (r >= 0)
+		r = make_ssl(t, l);
+	ERR_clear_error();
+	if (r < 0) {
+		if (t)
+			SSL_free(t->ssl);
+		free(t);
+		return r;
+	}
+	t->conn = c;
+	t->early.max = EARLY_MAX;
+	(void)uv_timer_init(c->room->loop, &t->timer);
+	t->timer.data = c;
+	c->open++;
+	c->filter = &filter;
+	c->filter_data = t;
+	(void)uv_timer_start(&t->timer, l->client ? on_begin : on_deadline,
+			     l->client ? 0 : l->handshake_ms, 0);
+	conn_wire_read(c, true);
+	return 0;
+}
+
+/* Layers. */
+
+static int bad(struct cay_err *err, const char *what, const char *file)
+{
+	unsigned long e = ERR_peek_last_error();
+	const char *why = e ? ERR_reason_error_string(e) : NULL;
+	int r = cay_fail(err, CAY_E_INVALID, "%s '%s': %s", what, file, why ? why : "not usable");
+
+	ERR_clear_error();
+	return r;
+}
+
+static int no_password(char *, int, int, void *)
+{
+	return 0; /* OpenSSL would ask the terminal */
+}
+
+static int choose_protocol(SSL *, const unsigned char **ret, unsigned char *ret_n,
+			   const unsigned char *in, unsigned n, void *)
+{
+	static const unsigned char ours[] = "\x08http/1.1";
+	unsigned char *chosen;
+
+	if (SSL_select_next_proto(&chosen, ret_n, ours, sizeof(ours) - 1, in, n) !=
+	    OPENSSL_NPN_NEGOTIATED)
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*ret = chosen;
+	return SSL_TLSEXT_ERR_OK;
+}
+
+static struct layer *new_layer(bool client, uint64_t handshake_ms)
+{
+	struct layer *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	*l = (struct layer){ .conn = { .attach = attach },
+			     .client = client,
+			     .handshake_ms = handshake_ms,
+			     .ctx = SSL_CTX_new(client ? TLS_client_method() : TLS_server_method()),
+			     .bio = BIO_meth_new(BIO_TYPE_SOURCE_SINK | OUR_BIO, "conn") };
+	if (!l->ctx || !l->bio || BIO_meth_set_read(l->bio, bio_read) != 1 ||
+	    BIO_meth_set_write(l->bio, bio_write) != 1 ||
+	    BIO_meth_set_ctrl(l->bio, bio_ctrl) != 1 ||
+	    SSL_CTX_set_min_proto_version(l->ctx, TLS1_2_VERSION) != 1 ||
+	    SSL_CTX_set_cipher_list(l->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1) {
+		tls_free(&l->conn);
+		return NULL;
+	}
+	(void)SSL_CTX_set_options(l->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+	(void)SSL_CTX_set_mode(l->ctx, SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_default_passwd_cb(l->ctx, no_password);
+	(void)SSL_CTX_set_session_cache_mode(l->ctx, SSL_SESS_CACHE_OFF);
+	return l;
+}
+
+int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, struct cay_err *err)
+{
+	struct layer *l = new_layer(false, conf->handshake_ms);
+	int r = 0;
+
+	if (!l)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	if (SSL_CTX_use_certificate_chain_file(l->ctx, conf->cert_file) != 1)
+		r = bad(err, "certificate", conf->cert_file);
+	else if (SSL_CTX_use_PrivateKey_file(l->ctx, conf->key_file, SSL_FILETYPE_PEM) != 1 ||
+		 SSL_CTX_check_private_key(l->ctx) != 1)
+		r = bad(err, "key", conf->key_file);
+	if (r < 0) {
+		tls_free(&l->conn);
+		return r;
+	}
+	SSL_CTX_set_alpn_select_cb(l->ctx, choose_protocol, NULL);
+	*ret = &l->conn;
+	return 0;
+}
+
+int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, struct cay_err *err)
+{
+	static const unsigned char ours[] = "\x08http/1.1";
+	struct layer *l = new_layer(true, conf->handshake_ms);
+	unsigned char address[sizeof(struct in6_addr)];
+	int ok;
+
+	if (l)
+		l->host = strdup(conf->host);
+	if (!l || !l->host || SSL_CTX_set_alpn_protos(l->ctx, ours, sizeof(ours) - 1) != 0) {
+		tls_free(l ? &l->conn : NULL);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	}
+	l->by_address = inet_pton(AF_INET, conf->host, address) == 1 ||
+			inet_pton(AF_INET6, conf->host, address) == 1;
+	SSL_CTX_set_verify(l->ctx, SSL_VERIFY_PEER, NULL);
+	ok = conf->ca_file ? SSL_CTX_load_verify_file(l->ctx, conf->ca_file)
+			   : SSL_CTX_set_default_verify_paths(l->ctx);
+	if (ok != 1) {
+		tls_free(&l->conn);
+		return bad(err, "certificates", conf->ca_file ? conf->ca_file : "of the system");
+	}
+	*ret = &l->conn;
+	return 0;
+}
+
+void tls_free(struct conn_layer *layer)
+{
+	struct layer *l = (struct layer *)(void *)layer;
+
+	if (!l)
+		return;
+	SSL_CTX_free(l->ctx);
+	BIO_meth_free(l->bio);
+	free(l->host);
+	free(l);
+}
