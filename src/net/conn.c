@@ -286,7 +286,8 @@ void conn_give(struct conn *c, const struct conn_events *events, void *data, siz
 	c->data = data;
 	/* a filter adds a little to every piece */
 	c->out_max = out_max + out_max / 64 + KIB(1);
-	c->out.max = c->sending.max = c->out_max;
+	c->out.max = c->out.len > c->out_max ? c->out.len : c->out_max;
+	c->sending.max = c->out_max;
 }
 
 void conn_unref(uv_handle_t *h)
@@ -315,6 +316,12 @@ void conn_close(struct conn *c)
 	if (c->filter)
 		c->filter->close(c);
 	uv_close(&c->handle, conn_unref);
+}
+
+void conn_cut(struct conn *c)
+{
+	if (!c->closing && c->events->stuck)
+		c->events->stuck(c);
 }
 
 bool conn_closing(const struct conn *c)

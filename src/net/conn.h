@@ -80,6 +80,8 @@ void conn_read(struct conn *c, bool on);
 size_t conn_queued(const struct conn *c);
 /* No more will be written; the peer hears of it behind what is queued. */
 void conn_shutdown(struct conn *c);
+/* It must end: its owner is told that it is stuck. */
+void conn_cut(struct conn *c);
 bool conn_closing(const struct conn *c);
 /* Close now, in the middle if need be. */
 void conn_close(struct conn *c);

@@ -101,6 +101,11 @@ void http_init(struct http_parser *p, enum http_kind kind)
 	http_reset(p);
 }
 
+void http_allow_upgrade(struct http_parser *p)
+{
+	p->may_upgrade = true;
+}
+
 void http_reset(struct http_parser *p)
 {
 	llhttp_init(&p->ll, p->kind == HTTP_KIND_REQUEST ? HTTP_REQUEST : HTTP_RESPONSE,
@@ -287,8 +292,20 @@ static int take_expect(struct http_parser *p, struct slice v, struct cay_err *er
 	return 0;
 }
 
-static int take_upgrade(struct http_parser *p, struct slice, struct cay_err *)
+/* One name; of a list nobody could tell which was meant. */
+static bool protocol_ok(struct slice v)
 {
+	if (!v.n || v.n > HTTP_PROTOCOL_MAX)
+		return false;
+	for (size_t i = 0; i < v.n; i++)
+		if (!ascii_alnum(v.p[i]) && !strchr("-._/", v.p[i]))
+			return false;
+	return true;
+}
+
+static int take_upgrade(struct http_parser *p, struct slice v, struct cay_err *)
+{
+	p->head.upgrade = p->seen & SEEN_UPGRADE || !protocol_ok(v) ? (struct slice){} : v;
 	p->seen |= SEEN_UPGRADE;
 	return 0;
 }
@@ -357,11 +374,15 @@ static int check_head(struct http_parser *p, struct cay_err *err)
 		r = framing(p, err);
 	if (r < 0)
 		return r;
+	if (!(p->seen & SEEN_CONN_UPGRADE) || h->minor == 0)
+		h->upgrade = (struct slice){};
 	if (p->kind == HTTP_KIND_RESPONSE) {
-		if (h->status == 101)
+		if (h->status == 101 && (!p->may_upgrade || !h->upgrade.n))
 			return cay_fail(err, CAY_E_INVALID, "another protocol nobody asked for");
 		return 0;
 	}
+	if (h->framing != HTTP_EMPTY || !slice_eq(h->method, SLICE("GET")))
+		h->upgrade = (struct slice){};
 	if (h->minor == 1 && !(p->seen & SEEN_HOST))
 		return cay_fail(err, CAY_E_INVALID, "there is no Host header");
 	if (p->seen & SEEN_UPGRADE && !(p->seen & SEEN_CONN_UPGRADE))
@@ -387,6 +408,7 @@ static int parse_head(struct http_parser *p, struct cay_err *err)
 	h->keep_alive = h->minor == 1;
 	h->length = 0;
 	h->expect = false;
+	h->upgrade = (struct slice){};
 	e = llhttp_execute(&p->ll, p->raw.data, p->raw.len);
 	if (e != HPE_PAUSED && h->n_headers == HTTP_HEADERS_MAX)
 		return cay_fail(err, CAY_E_HEADERS, "more than %d headers", HTTP_HEADERS_MAX);
@@ -409,7 +431,7 @@ static int next_head(struct http_parser *p, struct slice *in, struct cay_err *er
 		r = parse_head(p, err);
 		if (r < 0)
 			return r;
-		if (p->kind == HTTP_KIND_REQUEST || p->head.status >= 200)
+		if (p->kind == HTTP_KIND_REQUEST || p->head.status >= 200 || p->head.status == 101)
 			return 1;
 		if (interim > HTTP_INTERIM_MAX)
 			return cay_fail(err, CAY_E_INVALID, "too many interim responses");

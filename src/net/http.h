@@ -30,6 +30,7 @@
 #define HTTP_CHUNK_MAX (UINT64_C(1) << 40)
 #define HTTP_CHUNK_LINE_MAX 32
 #define HTTP_INTERIM_MAX 4 /* 1xx responses in front of the real one */
+#define HTTP_PROTOCOL_MAX 32
 
 enum http_kind { HTTP_KIND_REQUEST, HTTP_KIND_RESPONSE };
 enum http_event { HTTP_MORE, HTTP_HEAD_DONE, HTTP_BODY, HTTP_END };
@@ -50,6 +51,9 @@ struct http_head {
 	uint64_t length; /* with HTTP_LENGTH */
 	bool keep_alive; /* both sides may go on after this message */
 	bool expect;     /* the client waits for "100 Continue" */
+	/* The one protocol a GET asks to go on in, or a 101 goes on in; n 0: none.  Who
+	 * does not follow answers as if it were not there. */
+	struct slice upgrade;
 };
 
 struct http_parser {
@@ -64,10 +68,14 @@ struct http_parser {
 	size_t line;       /* bytes since the last one of a chunk */
 	struct slice span; /* what llhttp handed out last */
 	bool done;         /* the last chunk is over */
+	bool may_upgrade;  /* a 101 is an answer to what was asked */
 	unsigned seen;     /* which of the headers we know were there */
 };
 
 void http_init(struct http_parser *p, enum http_kind kind);
+/* The request asked for another protocol, so a 101 is a final answer: behind its
+ * HTTP_END, in holds bytes of that protocol.  Otherwise a 101 is a failure. */
+void http_allow_upgrade(struct http_parser *p);
 /* Ready for another message; the head is forgotten. */
 void http_reset(struct http_parser *p);
 void http_fini(struct http_parser *p);

@@ -5,17 +5,26 @@
 #include <stdio.h>
 
 #include "net/dial.h"
+#include "net/tunnel.h"
 
 #define OUT_MAX (RELAY_MARK + KIB(128)) /* one piece of a body on top of the mark */
 #define IN_MAX (2 * CONN_READ)
 
+#define HEAD_MAX (HTTP_HEAD_MAX + KIB(2))
+#define REPLY_VALUE_MAX 128
+#define CHUNK_HEAD_MAX 20
+
 struct relay {
-	struct request *rq; /* NULL once it is answered or gone */
-	struct conn *conn;  /* NULL before it is there and after it is closed */
+	struct request *rq;        /* NULL once it is answered or gone */
+	struct conn *conn;         /* NULL before it is there and after it is closed */
+	struct upstream *upstream; /* NULL: a sandbox */
+	struct buf again;          /* the request, when it may be sent once more */
 	uv_timer_t timer;
 	unsigned open; /* the connection and the timer, while they are not closed */
 	bool closing, answered, body_paused, sent;
+	bool heard;   /* something came back */
 	bool chunked; /* the request's body goes on in chunks */
+	bool upgrade; /* and it may become a tunnel */
 	uint64_t head_timeout_ms;
 	struct buf in; /* of the answer, read and not passed on */
 	struct http_parser http;
@@ -23,13 +32,42 @@ struct relay {
 	void *arg;
 };
 
-/* What the program inside is told, and what is believed of its answer. */
-static const char *const request_headers[] = { "Accept", "Content-Type" };
-static const char *const reply_headers[] = { "cay-exec", "cay-offset", "allow", "retry-after" };
-static const char *const reply_names[] = { "Cay-Exec", "Cay-Offset", "Allow", "Retry-After" };
-static_assert(ARRAY_SIZE(reply_headers) == ARRAY_SIZE(reply_names));
-#define REPLY_VALUE_MAX 128
-#define CHUNK_HEAD_MAX 20
+/* What the other program is told, and what is believed of its answer. */
+struct passed {
+	const char *name, *written;
+	bool upgrade; /* only with one */
+};
+
+static const struct passed request_headers[] = {
+	{ "accept", "Accept", false },
+	{ "content-type", "Content-Type", false },
+	{ "sec-websocket-key", "Sec-WebSocket-Key", true },
+	{ "sec-websocket-version", "Sec-WebSocket-Version", true },
+	{ "sec-websocket-protocol", "Sec-WebSocket-Protocol", true },
+	{ "sec-websocket-extensions", "Sec-WebSocket-Extensions", true },
+};
+
+static const struct passed reply_headers[] = {
+	{ "cay-exec", "Cay-Exec", false },
+	{ "cay-offset", "Cay-Offset", false },
+	{ "allow", "Allow", false },
+	{ "retry-after", "Retry-After", false },
+	{ "sec-websocket-accept", "Sec-WebSocket-Accept", true },
+	{ "sec-websocket-protocol", "Sec-WebSocket-Protocol", true },
+	{ "sec-websocket-extensions", "Sec-WebSocket-Extensions", true },
+};
+
+static const char *name(const struct relay *r)
+{
+	return r->upstream ? "control" : "the sandbox";
+}
+
+/* A sandbox that breaks the rules is a stranger, control that does is one of ours
+ * that is just ending. */
+static enum cay_code fault_code(const struct relay *r)
+{
+	return r->upstream ? CAY_E_UNAVAILABLE : CAY_E_MISBEHAVED;
+}
 
 static void unref(struct relay *r)
 {
@@ -37,6 +75,9 @@ static void unref(struct relay *r)
 		return;
 	http_fini(&r->http);
 	buf_fini(&r->in);
+	buf_fini(&r->again);
+	if (r->upstream)
+		upstream_unref(r->upstream);
 	if (r->done)
 		r->done(r->arg);
 	free(r);
@@ -90,7 +131,7 @@ static void on_timeout(uv_timer_t *t)
 {
 	struct relay *r = t->data;
 
-	fail(r, CAY_E_TIMEOUT, "the sandbox did not answer within %llu ms",
+	fail(r, CAY_E_TIMEOUT, "%s did not answer within %llu ms", name(r),
 	     (unsigned long long)r->head_timeout_ms);
 }
 
@@ -167,6 +208,28 @@ static void on_gone(struct request *rq)
 
 /* The answer, towards the client. */
 
+/* The headers in the table, where they are short enough to be what they should be. */
+static int pass_headers(struct relay *r, bool upgrade)
+{
+	const struct http_head *h = &r->http.head;
+	char text[REPLY_VALUE_MAX + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(reply_headers); i++) {
+		struct slice v;
+
+		if (reply_headers[i].upgrade && !upgrade)
+			continue;
+		v = http_header(h, reply_headers[i].name);
+		if (!v.p || !v.n || v.n > REPLY_VALUE_MAX)
+			continue;
+		memcpy(text, v.p, v.n);
+		text[v.n] = 0;
+		if (request_header(r->rq, reply_headers[i].written, text) < 0)
+			return -ENOBUFS;
+	}
+	return 0;
+}
+
 static void answer_head(struct relay *r)
 {
 	const struct http_head *h = &r->http.head;
@@ -174,16 +237,7 @@ static void answer_head(struct relay *r)
 	char text[REPLY_VALUE_MAX + 1], *type = NULL;
 
 	(void)uv_timer_stop(&r->timer);
-	for (size_t i = 0; i < ARRAY_SIZE(reply_headers); i++) {
-		struct slice v = http_header(h, reply_headers[i]);
-
-		if (!v.p || !v.n || v.n > REPLY_VALUE_MAX)
-			continue;
-		memcpy(text, v.p, v.n);
-		text[v.n] = 0;
-		if (request_header(r->rq, reply_names[i], text) < 0)
-			break;
-	}
+	(void)pass_headers(r, false);
 	if (media.n && media.n <= REPLY_VALUE_MAX) {
 		memcpy(text, media.p, media.n);
 		text[media.n] = 0;
@@ -196,6 +250,49 @@ static void answer_head(struct relay *r)
 						   : 0);
 }
 
+/* Our part ends here; who waits for our end waits for the tunnel's. */
+static void become_tunnel(struct relay *r, struct slice from_there)
+{
+	struct slice asked = r->rq->head->upgrade, got = r->http.head.upgrade;
+	auto_buf early = BUF_INIT(IN_MAX);
+	struct conn *client, *there;
+	struct tunnel *t;
+
+	if (asked.n != got.n || strncasecmp(asked.p, got.p, got.n) != 0) {
+		fail(r, fault_code(r), "%s goes on in a protocol nobody asked for", name(r));
+		return;
+	}
+	t = pass_headers(r, true) < 0 ? NULL : tunnel_new(r->timer.loop, r->done, r->arg);
+	if (!t) {
+		fail(r, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		return;
+	}
+	client = request_upgrade(cay_take(r->rq), &early);
+	if (!client) {
+		tunnel_free(t);
+		shut(r);
+		return;
+	}
+	r->done = NULL;
+	there = cay_take(r->conn);
+	r->open--;
+	tunnel_start(t, client, (struct slice){ early.data, early.len }, there, from_there);
+	shut(r);
+}
+
+/* All of the answer is there; whatever is said behind it, nobody asked. */
+static void answered(struct relay *r, size_t behind)
+{
+	struct request *rq = cay_take(r->rq);
+
+	if (r->upstream && r->http.head.keep_alive && r->sent && !behind && !conn_queued(r->conn)) {
+		upstream_give(r->upstream, cay_take(r->conn));
+		r->open--;
+	}
+	shut(r);
+	request_end(rq);
+}
+
 /* One event of the answer; false when there is no more to do now. */
 static bool step(struct relay *r, struct slice *in)
 {
@@ -204,14 +301,17 @@ static bool step(struct relay *r, struct slice *in)
 	int e = http_next(&r->http, in, &body, &err);
 
 	if (e < 0) {
-		fail(r, CAY_E_MISBEHAVED, "the sandbox's answer: %s", err.msg);
+		fail(r, fault_code(r), "the answer of %s: %s", name(r), err.msg);
 		return false;
 	}
 	switch ((enum http_event)e) {
 	case HTTP_MORE:
 		return false;
 	case HTTP_HEAD_DONE:
-		answer_head(r);
+		if (r->http.head.status == 101)
+			become_tunnel(r, *in);
+		else
+			answer_head(r);
 		return true;
 	case HTTP_BODY:
 		if (request_write(r->rq, body.p, body.n)) {
@@ -220,9 +320,7 @@ static bool step(struct relay *r, struct slice *in)
 		}
 		return true;
 	case HTTP_END:
-		/* whatever it says behind its answer, nobody asked */
-		shut(r);
-		request_end(cay_take(r->rq));
+		answered(r, in->n);
 		return false;
 	}
 	return false;
@@ -265,30 +363,86 @@ static void on_drain(struct request *rq)
 
 static void on_read(struct conn *conn, struct slice bytes)
 {
-	pass_on(conn_data(conn), bytes);
+	struct relay *r = conn_data(conn);
+
+	r->heard = true;
+	pass_on(r, bytes);
 }
+
+static void connect_and_send(struct relay *r, const char *path, const struct buf *head);
 
 static void on_end(struct conn *conn, const struct cay_err *)
 {
-	fail(conn_data(conn), CAY_E_MISBEHAVED,
-	     "the sandbox closed the connection without an answer");
+	static const struct conn_events nobody = {};
+	struct relay *r = conn_data(conn);
+
+	/* it was closed while our request was on its way: nobody has read it */
+	if (r->again.len && !r->heard && r->rq) {
+		auto_buf head = r->again;
+
+		r->again = (struct buf){};
+		conn_give(cay_take(r->conn), &nobody, NULL, 0);
+		conn_close(conn);
+		r->open--;
+		connect_and_send(r, NULL, &head);
+		return;
+	}
+	fail(r, fault_code(r), "%s closed the connection without an answer", name(r));
 }
 
-static int write_head(struct relay *r, const struct http_head *h, struct buf *b)
+static bool printable(const char *s)
 {
-	int e = buf_printf(b, "%.*s %.*s HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n",
-			   (int)h->method.n, h->method.p, (int)h->target.n, h->target.p);
+	for (; *s; s++)
+		if (*s < ' ' || *s > '~')
+			return false;
+	return true;
+}
+
+static int add(struct buf *b, const char *key, struct slice v)
+{
+	int e = buf_puts(b, key);
+
+	if (e >= 0)
+		e = buf_puts(b, ": ");
+	if (e >= 0)
+		e = buf_add(b, v.p, v.n);
+	return e < 0 ? e : buf_puts(b, "\r\n");
+}
+
+static int write_headers(const struct relay *r, const struct http_head *h, struct buf *b)
+{
+	int e = 0;
 
 	for (size_t i = 0; i < h->n_headers && e >= 0; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(request_headers) && e >= 0; k++) {
-			struct slice v = h->headers[i].value;
+			const struct passed *p = &request_headers[k];
 
-			if (strlen(request_headers[k]) == h->headers[i].name.n &&
-			    strncasecmp(request_headers[k], h->headers[i].name.p,
-					h->headers[i].name.n) == 0)
-				e = buf_printf(b, "%s: %.*s\r\n", request_headers[k], (int)v.n,
-					       v.p);
+			if ((!p->upgrade || r->upgrade) && http_eq(h->headers[i].name, p->name))
+				e = add(b, p->written, h->headers[i].value);
 		}
+	if (e >= 0 && r->upgrade)
+		e = add(b, "Upgrade", h->upgrade);
+	return e;
+}
+
+static int write_head(struct relay *r, const struct relay_conf *conf, struct buf *b)
+{
+	const struct http_head *h = r->rq->head;
+	int e = buf_reserve(b, 512);
+
+	if (e >= 0)
+		e = buf_printf(b, "%.*s %.*s HTTP/1.1\r\nHost: %s\r\n%s", (int)h->method.n,
+			       h->method.p, (int)h->target.n, h->target.p,
+			       r->upstream ? "control" : "sandbox",
+			       r->upgrade    ? "Connection: upgrade\r\n"
+			       : r->upstream ? ""
+					     : "Connection: close\r\n");
+	if (e >= 0)
+		e = write_headers(r, h, b);
+	for (size_t i = 0; i < conf->n_headers && e >= 0; i++)
+		e = printable(conf->headers[i].value)
+			    ? add(b, conf->headers[i].name, slice_of(conf->headers[i].value))
+			    : -EINVAL;
 	r->chunked = h->framing == HTTP_CHUNKED;
 	if (e >= 0 && r->chunked)
 		e = buf_puts(b, "Transfer-Encoding: chunked\r\n");
@@ -297,31 +451,38 @@ static int write_head(struct relay *r, const struct http_head *h, struct buf *b)
 	return e < 0 ? e : buf_puts(b, "\r\n");
 }
 
-static void start(struct relay *r, const char *path)
+static void connect_and_send(struct relay *r, const char *path, const struct buf *head)
 {
 	static const struct conn_events events = {
 		.read = on_read, .end = on_end, .sent = on_sent, .closed = on_conn_closed
 	};
 	struct conn_conf conf = { .events = &events, .data = r, .out_max = OUT_MAX };
-	auto_buf head = BUF_INIT(HTTP_HEAD_MAX + KIB(1));
-	uv_buf_t b;
+	uv_buf_t b = uv_buf_init(head->data, (unsigned)head->len);
+	bool kept = false;
 	int e;
 
-	if (write_head(r, r->rq->head, &head) < 0) {
-		fail(r, CAY_E_HEADERS, "the headers are too long to pass on");
-		return;
+	if (r->upstream) {
+		e = upstream_take(r->upstream, request_room(r->rq), !path, &conf, &r->conn, &kept);
+	} else {
+		e = dial_now(path);
+		if (e >= 0)
+			e = conn_take(request_room(r->rq), e, &conf, &r->conn);
 	}
-	e = dial_now(path);
-	if (e >= 0)
-		e = conn_take(request_room(r->rq), e, &conf, &r->conn);
 	if (e < 0) {
-		fail(r, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s", uv_strerror(e));
+		fail(r, CAY_E_UNAVAILABLE, "%s does not listen: %s", name(r), uv_strerror(e));
 		return;
 	}
 	r->open++;
+	if (kept && slice_eq(r->rq->head->method, SLICE("GET")) &&
+	    r->rq->head->framing == HTTP_EMPTY) {
+		r->again.max = HEAD_MAX;
+		if (buf_add(&r->again, head->data, head->len) < 0)
+			buf_fini(&r->again); /* then it is not sent again */
+	}
 	conn_read(r->conn, true);
-	b = uv_buf_init(head.data, (unsigned)head.len);
 	pass_in(r, &b, 1);
+	if (!r->closing)
+		wait_for_head(r);
 }
 
 void relay_start(struct request *rq, const struct relay_conf *conf)
@@ -330,6 +491,7 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 		.body = on_body, .body_end = on_body_end, .drain = on_drain, .gone = on_gone
 	};
 	struct relay *r = calloc(1, sizeof(*r));
+	auto_buf head = BUF_INIT(HEAD_MAX);
 	struct cay_err err = {};
 
 	if (!r) {
@@ -345,10 +507,20 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 	r->done = conf->done;
 	r->arg = conf->arg;
 	r->in.max = IN_MAX;
+	r->sent = rq->head->framing == HTTP_EMPTY;
+	r->upgrade = conf->upgrade && rq->head->upgrade.n;
+	r->upstream = conf->upstream;
+	if (r->upstream)
+		upstream_ref(r->upstream);
 	http_init(&r->http, HTTP_KIND_RESPONSE);
+	if (r->upgrade)
+		http_allow_upgrade(&r->http);
 	(void)uv_timer_init(request_loop(rq), &r->timer);
 	r->timer.data = r;
 	rq->data = r;
 	rq->events = &events;
-	start(r, conf->path);
+	if (write_head(r, conf, &head) < 0)
+		fail(r, CAY_E_HEADERS, "the headers are too long to pass on");
+	else
+		connect_and_send(r, conf->path ? conf->path : "", &head);
 }

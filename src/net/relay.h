@@ -2,30 +2,47 @@
 #ifndef CAY_NET_RELAY_H
 #define CAY_NET_RELAY_H
 /*
- * relay - a request carried to a sandbox, and what comes back carried to the client
+ * relay - a request carried to another program, and what comes back to the client
  *
- * One connection per request.  The head is written anew from what was parsed:
- * method, target, the few headers that mean something inside, nothing else.  The
- * answer is bytes of a stranger: its head is parsed with http's limits and a
- * deadline, the headers in a table are let through, its body is moved and never
- * looked at.
+ * That program is a sandbox's, or control.  The head is written anew from what was
+ * parsed: method, target, the few headers that mean something there, those of the
+ * caller's own, nothing else.  The answer is bytes of a stranger: its head is parsed
+ * with http's limits and a deadline, the headers in a table are let through, its body
+ * is moved and never looked at.
+ *
+ * To a sandbox (path) a connection per request.  To control (upstream) connections
+ * are kept; a GET that finds its connection just closed is sent once more.
  *
  * Until the answer's head is there a failure is a reply of ours: nobody listens
- * (CAY_E_UNAVAILABLE), what came is not HTTP (CAY_E_MISBEHAVED), nothing came
- * (CAY_E_TIMEOUT).  After it the client's connection is closed in the middle,
- * which no HTTP client takes for the end.  A client that leaves closes the
- * connection to the sandbox, so cay-init notices too.
+ * (CAY_E_UNAVAILABLE), what came is not HTTP (CAY_E_MISBEHAVED; of control
+ * CAY_E_UNAVAILABLE), nothing came (CAY_E_TIMEOUT).  After it the client's connection
+ * is closed in the middle, which no HTTP client takes for the end.  A client that
+ * leaves closes the other connection, so that program notices too.
+ *
+ * Where upgrade is set, a request to go on in another protocol is carried too.  When
+ * the answer is a 101 to that very protocol, both connections become a tunnel; any
+ * other answer is an ordinary one.
  *
  * Bounded: one read (64 KiB) plus the request's output mark towards the client,
- * RELAY_MARK plus one piece towards the sandbox.  Takes the request: the caller
- * must not touch it again.
+ * RELAY_MARK plus one piece the other way.  Takes the request: the caller must not
+ * touch it again.  Its body must come raw (server_conf's inside, or raw).
  */
 #include "net/server.h"
+#include "net/upstream.h"
 
 #define RELAY_MARK KIB(64)
 
+struct relay_header {
+	const char *name, *value; /* printable ASCII */
+};
+
 struct relay_conf {
-	const char *path;         /* of the sandbox's socket */
+	const char *path;          /* of a sandbox's socket */
+	struct upstream *upstream; /* instead of path */
+	bool upgrade;              /* the operation may go on in another protocol */
+	/* Added to the request: what the caller knows and a client could not say. */
+	const struct relay_header *headers;
+	size_t n_headers;
 	uint64_t head_timeout_ms; /* for the answer's head once the request is sent; 0 = for ever */
 	/* Told once, last, when both ends are over; may be NULL. */
 	void (*done)(void *arg);

@@ -250,6 +250,28 @@ void request_abort(struct request *rq)
 	client_close(c);
 }
 
+struct conn *request_upgrade(struct request *rq, struct buf *early)
+{
+	struct client *c = client_of(rq);
+	const struct slice *to = &rq->head->upgrade;
+	struct slice rest = c->pumping ? c->rest : (struct slice){ c->in.data, c->in.len };
+
+	assert(c->live && !c->begun && !c->finished && to->n);
+	c->begun = true;
+	if (buf_printf(&c->held,
+		       "HTTP/1.1 101 Upgraded\r\nCay-Request: %s\r\n%sConnection: upgrade\r\n"
+		       "Upgrade: %.*s\r\n\r\n",
+		       rq->id, buf_str(&c->extra), (int)to->n, to->p) < 0 ||
+	    buf_add(early, rest.p, rest.n) < 0)
+		client_close(c);
+	send_all(c, NULL, 0);
+	c->finished = true;
+	if (c->closing)
+		return NULL;
+	conn_read(c->conn, false);
+	return client_part(c);
+}
+
 void request_pause(struct request *rq)
 {
 	client_of(rq)->paused = true;

@@ -58,6 +58,8 @@ static inline struct client *client_of(struct request *rq)
 }
 
 void client_close(struct client *c);
+/* Without its connection, which is returned and stays one of the server's. */
+struct conn *client_part(struct client *c);
 /* Have c->held sent before the loop waits again. */
 void client_hold(struct client *c);
 /* Send what is held. */

@@ -17,6 +17,13 @@
 #define BACKLOG 511
 #define PAUSED_MS 1000
 
+/* A connection that was upgraded: not read by us any more, but ours to end. */
+struct taken {
+	struct server *server;
+	struct conn *conn;
+	struct taken *prev, *next;
+};
+
 struct server {
 	const struct server_conf *conf;
 	union {
@@ -29,6 +36,7 @@ struct server {
 	unsigned open;       /* of those two handles */
 	struct conn_room *room;
 	struct client *clients, *held;
+	struct taken *taken;
 	unsigned n_conns;
 	uint32_t id_first, id_next; /* of requests: unlike those of our neighbours, then counted */
 };
@@ -111,6 +119,44 @@ void client_close(struct client *c)
 	unhold(c);
 	conn_close(c->conn);
 	uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+}
+
+static void on_taken_free(void *arg)
+{
+	struct taken *t = arg;
+	struct server *s = t->server;
+
+	if (t->prev)
+		t->prev->next = t->next;
+	else
+		s->taken = t->next;
+	if (t->next)
+		t->next->prev = t->prev;
+	free(t);
+	s->n_conns--;
+	server_free_when_done(s);
+}
+
+struct conn *client_part(struct client *c)
+{
+	struct server *s = c->server;
+	struct taken *t = calloc(1, sizeof(*t));
+
+	if (!t) {
+		client_close(c);
+		return NULL;
+	}
+	*t = (struct taken){ .server = s, .conn = cay_take(c->conn), .next = s->taken };
+	if (s->taken)
+		s->taken->prev = t;
+	s->taken = t;
+	s->n_conns++;
+	conn_on_free(t->conn, on_taken_free, t);
+	c->closing = true;
+	c->open--;
+	unhold(c);
+	uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+	return t->conn;
 }
 
 static void let_go(uv_prepare_t *h)
@@ -274,7 +320,8 @@ static void begin(struct client *c)
 	}
 	op = c->rq.match.op;
 	kind = op ? op->body : c->route->request ? BODY_JSON : BODY_NONE;
-	relayed = op && op->where == WHERE_INSIDE && c->server->conf->inside;
+	relayed = op &&
+		  (c->server->conf->raw || (op->where == WHERE_INSIDE && c->server->conf->inside));
 	c->raw = kind == BODY_RAW || relayed;
 	c->body_max = op ? op->body_max : c->route->body_max;
 	c->body = BUF_INIT(c->raw ? 0 : c->body_max);
@@ -512,19 +559,22 @@ static void pump(struct client *c, struct slice fresh)
 	while (!c->closing && !c->lingering && step(c, &c->rest))
 		;
 	c->pumping = false;
+	if (c->closing)
+		return;
 	if (copied)
 		buf_consume(&c->in, n - c->rest.n);
-	else if (c->rest.n && buf_add(&c->in, c->rest.p, c->rest.n) < 0)
+	else if (c->rest.n && buf_add(&c->in, c->rest.p, c->rest.n) < 0) {
 		client_close(c);
+		return;
+	}
 	c->rest = (struct slice){};
 	if (!c->in.len) {
 		buf_fini(&c->in);
 		c->in.max = IN_MAX;
 	}
 	conn_read(c->conn, !c->paused || c->complete);
-	if (c->closing || c->lingering)
-		return;
-	watch_for(c);
+	if (!c->lingering)
+		watch_for(c);
 }
 
 void client_pump(struct client *c)
@@ -662,6 +712,8 @@ void server_stop(struct server *s)
 	}
 	for (struct client *c = s->clients; c; c = c->next)
 		client_close(c);
+	for (struct taken *t = s->taken; t; t = t->next)
+		conn_cut(t->conn);
 }
 
 unsigned server_connections(const struct server *s)

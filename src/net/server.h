@@ -14,8 +14,8 @@
  *	head -> handler -> body events ... -> reply
  *
  * Every request ends in exactly one of: request_reply(), request_fail(),
- * request_end() behind request_stream(), request_abort(), or events->gone, which
- * says that the peer left first.  After it the struct request must not be
+ * request_end() behind request_stream(), request_upgrade(), request_abort(), or
+ * events->gone, which says that the peer left first.  After it the struct request must not be
  * touched.  None of those calls back into the handler.
  *
  * Bounded: connections, heads, bodies by the operation's row, output (a producer
@@ -90,6 +90,9 @@ struct server_conf {
 	/* Operations that run inside a sandbox, when the program relays them: called
 	 * at the head, the body comes raw.  NULL: they go to handler like the rest. */
 	request_fn *inside;
+	/* The program passes every operation on: all are handed over at the head and
+	 * their body comes raw.  Length, media type and query are still looked at. */
+	bool raw;
 	void *arg;
 	/* What every connection goes through (net/tls.h); NULL: plain. */
 	const struct conn_layer *layer;
@@ -127,4 +130,10 @@ size_t request_queued(const struct request *rq);
 void request_end(struct request *rq);
 /* Close the connection in the middle: the reply cannot be finished honestly. */
 void request_abort(struct request *rq);
+/* Follow rq->head->upgrade: 101 with the headers added before, and the connection
+ * is the caller's, to be given an owner at once (conn_give(), with `stuck`: that is
+ * how server_stop() ends it).  It is not read until then; early gets what the peer
+ * sent already.  It still counts as one of the server's.  NULL when it is lost;
+ * either way this ends the request. */
+[[nodiscard]] struct conn *request_upgrade(struct request *rq, struct buf *early);
 #endif

@@ -14,9 +14,12 @@ static void put(struct buf *log, const void *p, size_t n)
 static void log_head(struct buf *log, const struct http_head *h)
 {
 	CHECK(h->n_headers <= HTTP_HEADERS_MAX && h->minor <= 1);
-	CHECK(buf_printf(log, "<%.*s %.*s %u %u %d %llu %d%d>", (int)h->method.n, h->method.p,
+	CHECK(buf_printf(log, "<%.*s %.*s %u %u %d %llu %d%d %.*s>", (int)h->method.n, h->method.p,
 			 (int)h->target.n, h->target.p, h->status, h->minor, (int)h->framing,
-			 (unsigned long long)h->length, h->keep_alive, h->expect) == 0);
+			 (unsigned long long)h->length, h->keep_alive, h->expect, (int)h->upgrade.n,
+			 h->upgrade.p) == 0);
+	CHECK(h->upgrade.n <= HTTP_PROTOCOL_MAX);
+	CHECK(h->status != 101 || (h->upgrade.n && h->framing == HTTP_EMPTY));
 	for (size_t i = 0; i < h->n_headers; i++) {
 		put(log, h->headers[i].name.p, h->headers[i].name.n);
 		put(log, "=", 1);
@@ -25,8 +28,7 @@ static void log_head(struct buf *log, const struct http_head *h)
 }
 
 /* seed 0: whole; 1: bytes; else pieces of 1..seed. */
-static void run(enum http_kind kind, const uint8_t *data, size_t size, unsigned seed,
-		struct buf *log)
+static void run(unsigned how, const uint8_t *data, size_t size, unsigned seed, struct buf *log)
 {
 	struct slice all = { (const char *)data, size };
 	struct http_parser p;
@@ -34,7 +36,9 @@ static void run(enum http_kind kind, const uint8_t *data, size_t size, unsigned 
 	unsigned messages = 0, random = seed;
 	int r = 0;
 
-	http_init(&p, kind);
+	http_init(&p, how & 1 ? HTTP_KIND_RESPONSE : HTTP_KIND_REQUEST);
+	if (how & 2)
+		http_allow_upgrade(&p);
 	while (all.n && r >= 0 && messages < PER_RUN) {
 		struct slice in = all, body;
 
@@ -69,18 +73,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *in;
 	unsigned seeds[] = { 0, 1, 2 };
 	auto_buf first = BUF_INIT(MIB(64));
-	enum http_kind kind;
+	unsigned how;
 
 	if (size < 2 || size > MIB(1))
 		return 0;
-	kind = data[0] & 1 ? HTTP_KIND_RESPONSE : HTTP_KIND_REQUEST;
+	how = data[0];
 	seeds[2] = 2u + data[1];
 	in = fuzz_copy(data + 2, size - 2);
-	run(kind, in, size - 2, seeds[0], &first);
+	run(how, in, size - 2, seeds[0], &first);
 	for (size_t i = 1; i < ARRAY_SIZE(seeds); i++) {
 		auto_buf other = BUF_INIT(MIB(64));
 
-		run(kind, in, size - 2, seeds[i], &other);
+		run(how, in, size - 2, seeds[i], &other);
 		CHECK(first.len == other.len);
 		CHECK(!first.len || memcmp(first.data, other.data, first.len) == 0);
 	}

@@ -356,6 +356,61 @@ static void what_the_head_says_is_there(void **)
 	http_fini(&p);
 }
 
+static void another_protocol_is_asked_for_in_one_way(void **)
+{
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ GET H "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "websocket" },
+		{ GET H "Upgrade: h2c\r\nConnection: x, upgrade\r\n\r\n", "h2c" },
+		{ GET H "Connection: upgrade\r\nUpgrade: a/1.0\r\n\r\n", "a/1.0" },
+		{ GET H "Connection: upgrade\r\n\r\n", "" },
+		{ GET H "Connection: upgrade\r\nUpgrade: \r\n\r\n", "" },
+		{ GET H "Connection: upgrade\r\nUpgrade: a, b\r\n\r\n", "" },
+		{ GET H "Connection: upgrade\r\nUpgrade: a\r\nUpgrade: a\r\n\r\n", "" },
+		{ GET H
+		  "Connection: upgrade\r\nUpgrade: 0123456789012345678901234567890123\r\n\r\n",
+		  "" },
+		{ "GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n", "" },
+		{ "POST / HTTP/1.1\r\n" H "Connection: upgrade\r\nUpgrade: a\r\n\r\n", "" },
+		{ GET H "Content-Length: 1\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\nx", "" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct slice in = slice_of(rows[i].text), body;
+		struct http_parser p;
+		struct cay_err err = {};
+
+		http_init(&p, HTTP_KIND_REQUEST);
+		assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+		if (!slice_eq(p.head.upgrade, slice_of(rows[i].want)))
+			fail_msg("row %zu", i);
+		http_fini(&p);
+	}
+}
+
+static void a_101_is_the_end_of_http_if_it_was_asked_for(void **)
+{
+	static const char text[] = "HTTP/1.1 100 x\r\n\r\nHTTP/1.1 101 x\r\nConnection: "
+				   "upgrade\r\nUpgrade: a\r\n\r\nbytes";
+	struct slice in = slice_of(text), body;
+	struct http_parser p;
+	struct cay_err err = {};
+
+	http_init(&p, HTTP_KIND_RESPONSE);
+	http_allow_upgrade(&p);
+	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+	assert_int_equal(p.head.status, 101);
+	assert_true(slice_eq(p.head.upgrade, SLICE("a")));
+	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_END);
+	assert_true(slice_eq(in, SLICE("bytes")));
+	http_fini(&p);
+	http_init(&p, HTTP_KIND_RESPONSE);
+	in = slice_of(text);
+	assert_true(http_next(&p, &in, &body, &err) < 0);
+	http_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -364,6 +419,8 @@ int main(void)
 		cmocka_unit_test(a_nul_is_refused),
 		cmocka_unit_test(heads_have_limits),
 		cmocka_unit_test(what_the_head_says_is_there),
+		cmocka_unit_test(another_protocol_is_asked_for_in_one_way),
+		cmocka_unit_test(a_101_is_the_end_of_http_if_it_was_asked_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

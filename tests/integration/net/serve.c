@@ -2,7 +2,10 @@
 /*
  * serve - the server and the relay with handlers that try them, for test_net.py
  *
- *	serve UPSTREAM [CERT KEY]    fd 3 listens; requests for a sandbox go to UPSTREAM
+ *	serve UPSTREAM [CERT KEY [raw]]    fd 3 listens; requests for a sandbox go to UPSTREAM
+ *
+ * raw: and so do all operations of control, with their bodies as they come.  Without
+ * TLS CERT and KEY are empty.
  *
  * SIGTERM stops it in good order, so that a sanitizer can tell what leaked.
  */
@@ -15,6 +18,8 @@
 #include "net/tls.h"
 
 #define HANDSHAKE_MS 500
+#define KEPT_MAX 2
+#define KEPT_MS 300
 #define PIECE KIB(16)
 #define PAUSE_MS 1
 
@@ -23,6 +28,8 @@ struct serve {
 	uv_signal_t term;
 	struct server *server;
 	const char *upstream;
+	struct upstream *control;
+	bool raw;
 	unsigned gone, relayed;
 	size_t most_queued;
 };
@@ -41,8 +48,9 @@ static void stats(struct request *rq, void *arg)
 	struct serve *s = arg;
 	auto_buf b = BUF_INIT(KIB(4));
 
-	if (buf_printf(&b, "gone=%u relayed=%u queued=%zu conns=%u", s->gone, s->relayed,
-		       s->most_queued, server_connections(s->server)) < 0)
+	if (buf_printf(&b, "gone=%u relayed=%u queued=%zu conns=%u kept=%u", s->gone, s->relayed,
+		       s->most_queued, server_connections(s->server),
+		       upstream_waiting(s->control)) < 0)
 		abort();
 	say(rq, buf_str(&b));
 	/* a peak is since the last time it was asked for */
@@ -195,18 +203,36 @@ static void relayed(void *arg)
 static void inside(struct request *rq, void *arg)
 {
 	struct serve *s = arg;
-	struct relay_conf conf = {
-		.path = s->upstream, .head_timeout_ms = 500, .done = relayed, .arg = s
-	};
+	struct relay_conf conf = { .path = s->upstream,
+				   .upgrade = rq->match.op == &ops[OP_EXEC_OUTPUT],
+				   .head_timeout_ms = 500,
+				   .done = relayed,
+				   .arg = s };
+
+	relay_start(rq, &conf);
+}
+
+static void to_control(struct request *rq, struct serve *s)
+{
+	static const struct relay_header who[] = { { "Cay-Tenant", "tn1" }, { "Cay-Key", "ky1" } };
+	struct relay_conf conf = { .upstream = s->control,
+				   .headers = who,
+				   .n_headers = ARRAY_SIZE(who),
+				   .head_timeout_ms = 500,
+				   .done = relayed,
+				   .arg = s };
 
 	relay_start(rq, &conf);
 }
 
 static void handle(struct request *rq, void *arg)
 {
+	const struct serve *s = arg;
 	struct cay_err err = {};
 
-	if (rq->match.op == &ops[OP_SANDBOX_CREATE]) {
+	if (s->raw) {
+		to_control(rq, arg);
+	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE]) {
 		const struct sandbox_create *req = rq->body;
 
 		say(rq, req->image);
@@ -222,10 +248,54 @@ static void handle(struct request *rq, void *arg)
 			inside(rq, arg);
 		else
 			count(rq, arg);
+	} else if (rq->match.op == &ops[OP_SANDBOX_GET] ||
+		   rq->match.op == &ops[OP_SANDBOX_DELETE]) {
+		to_control(rq, arg);
 	} else {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "secret of the machine");
 		request_fail(rq, &err);
 	}
+}
+
+/* A protocol of our own: what comes goes back. */
+
+static void echo_read(struct conn *c, struct slice bytes)
+{
+	uv_buf_t v = uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n);
+
+	if (conn_write(c, &v, 1) < 0)
+		conn_close(c);
+}
+
+static void echo_end(struct conn *c, const struct cay_err *)
+{
+	conn_shutdown(c);
+	conn_close(c);
+}
+
+static void echo_stuck(struct conn *c)
+{
+	conn_close(c);
+}
+
+static void echo(struct request *rq, void *)
+{
+	static const struct conn_events events = { .read = echo_read,
+						   .end = echo_end,
+						   .stuck = echo_stuck };
+	auto_buf early = BUF_INIT(MIB(1));
+	struct conn *c;
+
+	if (!rq->head->upgrade.n) {
+		say(rq, "ask for another protocol");
+		return;
+	}
+	c = request_upgrade(rq, &early);
+	if (!c)
+		return;
+	conn_give(c, &events, NULL, MIB(1));
+	echo_read(c, (struct slice){ early.data, early.len });
+	conn_read(c, true);
 }
 
 static void on_term(uv_signal_t *t, int)
@@ -233,6 +303,7 @@ static void on_term(uv_signal_t *t, int)
 	struct serve *s = t->data;
 
 	server_stop(s->server);
+	upstream_free(s->control);
 	uv_close((uv_handle_t *)t, NULL);
 }
 
@@ -243,8 +314,9 @@ int main(int argc, char **argv)
 		{ METHOD_GET, "/never", NULL, 0, never },
 		{ METHOD_GET, "/stream", NULL, 0, stream },
 		{ METHOD_GET, "/liar", NULL, 0, liar },
+		{ METHOD_GET, "/echo", NULL, 0, echo },
 	};
-	struct serve s = { .upstream = argc > 1 ? argv[1] : "" };
+	struct serve s = { .upstream = argc > 1 ? argv[1] : "", .raw = argc > 4 };
 	struct server_conf conf = { .max_conns = 8,
 				    .head_timeout_ms = 400,
 				    .idle_timeout_ms = 800,
@@ -252,12 +324,13 @@ int main(int argc, char **argv)
 				    .n_routes = ARRAY_SIZE(routes),
 				    .handler = handle,
 				    .inside = inside,
+				    .raw = argc > 4,
 				    .arg = &s };
 	struct conn_layer *layer = NULL;
 	struct cay_err err = {};
 
 	(void)signal(SIGPIPE, SIG_IGN);
-	if (argc > 3) {
+	if (argc > 3 && argv[2][0]) {
 		struct tls_server_conf tls = { .cert_file = argv[2],
 					       .key_file = argv[3],
 					       .handshake_ms = HANDSHAKE_MS };
@@ -269,6 +342,9 @@ int main(int argc, char **argv)
 		conf.layer = layer;
 	}
 	if (uv_loop_init(&s.loop) < 0 || server_start(&s.loop, 3, &conf, &s.server, &err) < 0)
+		return 1;
+	s.control = upstream_new(&s.loop, s.upstream, KEPT_MAX, KEPT_MS);
+	if (!s.control)
 		return 1;
 	(void)uv_signal_init(&s.loop, &s.term);
 	s.term.data = &s;

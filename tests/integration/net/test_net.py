@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server and the relay as a hostile or unlucky peer meets them (serve.c)."""
+import fcntl
 import json
 import os
 import pathlib
@@ -27,7 +28,7 @@ class Serve:
                        socket.AF_INET6: ("::1", 0)}[family])
         listener.listen(64)
         self.family, self.address = family, listener.getsockname()
-        fd = os.dup2(listener.fileno(), 100)
+        fd = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 100)
         self.process = subprocess.Popen([BINARY, self.upstream, *tls], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
                                         pass_fds=(3,))
         os.close(fd)

@@ -79,6 +79,7 @@ def test_requests(tls, version):
     assert got.endswith(b"0\r\n\r\n") and len(got) > 64 << 20
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_is_too_old_or_foreign_is_refused(tls):
     tls.context.minimum_version = ssl.TLSVersion.TLSv1
     tls.context.maximum_version = ssl.TLSVersion.TLSv1_1

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_NET_UPSTREAM_H
+#define CAY_NET_UPSTREAM_H
+/*
+ * upstream - connections to one unix socket of ours, kept for the next request
+ *
+ * For a program we trust (control); a sandbox gets a connection per request.  Those
+ * that wait are watched: one that ends, or says something nobody asked for, is
+ * closed.  keep_ms must be shorter than what the other side lets an idle connection
+ * live, or a request may go to one that is just being closed.
+ *
+ * Bounded: max waiting connections.  Threading: loop thread.
+ */
+#include "net/conn.h"
+
+struct upstream;
+
+/* NULL when there is no memory.  path is copied. */
+[[nodiscard]] struct upstream *upstream_new(uv_loop_t *loop, const char *path, unsigned max,
+					    uint64_t keep_ms);
+/* Closes those that wait; others when they come back.  Takes NULL. */
+void upstream_free(struct upstream *u);
+unsigned upstream_waiting(const struct upstream *u);
+
+/* For relay.c.  *ret_kept: it was used before. */
+[[nodiscard]] int upstream_take(struct upstream *u, struct conn_room *room, bool fresh,
+				const struct conn_conf *conf, struct conn **ret, bool *ret_kept);
+/* Back: it is at the end of an answer, and nothing is queued. */
+void upstream_give(struct upstream *u, struct conn *c);
+void upstream_ref(struct upstream *u);
+void upstream_unref(struct upstream *u);
+#endif
