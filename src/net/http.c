@@ -23,12 +23,18 @@ bool http_eq(struct slice s, const char *want)
 /* llhttp's callbacks.  They see the whole head at once, so a span is a header;
  * later they stop the parser at every event, so that positions are exact. */
 
+/* No place for a header: it is a trailer, or one too many. */
+static bool no_place(const struct http_parser *p)
+{
+	return p->state != STATE_HEAD || p->head.n_headers == HTTP_HEADERS_MAX;
+}
+
 static int on_name(llhttp_t *ll, const char *at, size_t n)
 {
 	struct http_parser *p = ll->data;
 
-	if (p->state != STATE_HEAD || p->head.n_headers == HTTP_HEADERS_MAX)
-		return HPE_USER; /* a trailer, or too many */
+	if (no_place(p))
+		return HPE_USER;
 	p->head.headers[p->head.n_headers] = (struct http_header){ { at, n }, { at + n, 0 } };
 	return 0;
 }
@@ -37,7 +43,7 @@ static int on_value(llhttp_t *ll, const char *at, size_t n)
 {
 	struct http_parser *p = ll->data;
 
-	if (p->state != STATE_HEAD || p->head.n_headers == HTTP_HEADERS_MAX)
+	if (no_place(p))
 		return HPE_USER;
 	p->head.headers[p->head.n_headers].value = slice_trim((struct slice){ at, n });
 	return 0;
@@ -182,6 +188,8 @@ static int request_line(struct http_head *h, struct slice line, struct cay_err *
 	h->target = slice_cut(&line, ' ');
 	if (!line.p)
 		return cay_fail(err, CAY_E_INVALID, "a request line is METHOD TARGET VERSION");
+	if (slice_eq(h->method, SLICE("CONNECT")))
+		return cay_fail(err, CAY_E_INVALID, "this is no tunnel");
 	if (h->target.n > HTTP_TARGET_MAX)
 		return cay_fail(err, CAY_E_HEADERS, "the target is longer than %zu bytes",
 				HTTP_TARGET_MAX);
@@ -322,6 +330,27 @@ static const struct {
 	{ "upgrade", take_upgrade },
 };
 
+/* Anywhere in its line, also where the value was trimmed. */
+static bool has_tab(const struct http_parser *p, const struct http_header *h)
+{
+	size_t n = (size_t)(p->raw.data + p->raw.len - h->name.p);
+	const char *eol = memchr(h->name.p, '\r', n);
+
+	return memchr(h->name.p, '\t', (size_t)(eol - h->name.p));
+}
+
+static int take_known(struct http_parser *p, const struct http_header *h, struct cay_err *err)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(known); k++)
+		if (http_eq(h->name, known[k].name)) {
+			/* white space to some readers, a part of the value to others */
+			if (has_tab(p, h))
+				return cay_fail(err, CAY_E_INVALID, "a tab in '%s'", known[k].name);
+			return known[k].take(p, h->value, err);
+		}
+	return 0;
+}
+
 static int take_headers(struct http_parser *p, struct cay_err *err)
 {
 	int r = 0;
@@ -332,9 +361,7 @@ static int take_headers(struct http_parser *p, struct cay_err *err)
 		/* many programs take X_Y for X-Y; two names for one thing are one too many */
 		if (memchr(h->name.p, '_', h->name.n))
 			return cay_fail(err, CAY_E_INVALID, "'_' in the name of a header");
-		for (size_t k = 0; k < ARRAY_SIZE(known) && r >= 0; k++)
-			if (http_eq(h->name, known[k].name))
-				r = known[k].take(p, h->value, err);
+		r = take_known(p, h, err);
 	}
 	return r;
 }
