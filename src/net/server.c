@@ -345,6 +345,14 @@ static void begin(struct client *c)
 		hand_over(c);
 }
 
+/* To the handler it looks like a peer that left; the reply is ours again. */
+static void take_back(struct client *c)
+{
+	if (c->handed && c->rq.events && c->rq.events->gone)
+		c->rq.events->gone(&c->rq);
+	c->handed = false;
+}
+
 static void take_body(struct client *c, struct slice bytes)
 {
 	struct cay_err err = {};
@@ -357,10 +365,7 @@ static void take_body(struct client *c, struct slice bytes)
 		if (c->begun) {
 			client_close(c);
 		} else {
-			/* to the handler it looks like a peer that left */
-			if (c->handed && c->rq.events && c->rq.events->gone)
-				c->rq.events->gone(&c->rq);
-			c->handed = false;
+			take_back(c);
 			client_fail(c, &err, 0);
 		}
 	} else if (c->raw) {
@@ -415,11 +420,12 @@ static void body_ended(struct client *c)
 
 static void broken(struct client *c, const struct cay_err *err)
 {
-	if (c->handed || c->begun) {
+	if (c->begun) {
 		client_close(c);
 		return;
 	}
 	/* no more of this can be understood */
+	take_back(c);
 	if (!c->live) {
 		c->live = true;
 		c->rq = (struct request){ .pool = POOL_INIT(SERVER_POOL_MAX) };

@@ -165,6 +165,7 @@ def test_http_1_0(serve):
      b"Connection: close\r\n\r\n{]", (400, "invalid_argument")),
     (b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
      (400, "invalid_argument")),
+    (b"POST /v1/images?name=x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxzz\r\n", (400, "invalid_argument")),
 ])
 def test_every_refusal_is_the_one_shape(serve, data, want):
     got = serve.talk(data)
