@@ -7,6 +7,8 @@
  * raw: and so do all operations of control, with their bodies as they come.  Without
  * TLS CERT and KEY are empty.
  *
+ *	SERVE_LIMITS="CONNECTIONS MS"    so many connections, so much time
+ *
  * SIGTERM stops it in good order, so that a sanitizer can tell what leaked.
  */
 #include <signal.h>
@@ -328,7 +330,17 @@ int main(int argc, char **argv)
 				    .arg = &s };
 	struct conn_layer *layer = NULL;
 	struct cay_err err = {};
+	const char *limits = getenv("SERVE_LIMITS");
+	struct slice limits_text = slice_of(limits ? limits : ""), first;
+	uint64_t conns, ms;
 
+	if (limits) {
+		first = slice_cut(&limits_text, ' ');
+		if (str_u64(first, 1, 10000, &conns) < 0 || str_u64(limits_text, 1, 100000, &ms) < 0)
+			return 2;
+		conf.max_conns = (unsigned)conns;
+		conf.head_timeout_ms = conf.idle_timeout_ms = ms;
+	}
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (argc > 3 && argv[2][0]) {
 		struct tls_server_conf tls = { .cert_file = argv[2],

@@ -20,7 +20,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: x\r\n"
 
 
 class Serve:
-    def __init__(self, family=socket.AF_UNIX, tls=()):
+    def __init__(self, family=socket.AF_UNIX, tls=(), limits=None):
         self.dir = tempfile.TemporaryDirectory(dir="/tmp")
         self.upstream = self.dir.name + "/u"
         listener = socket.socket(family)
@@ -30,7 +30,7 @@ class Serve:
         self.family, self.address = family, listener.getsockname()
         fd = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 100)
         self.process = subprocess.Popen([BINARY, self.upstream, *tls], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
-                                        pass_fds=(3,))
+                                        pass_fds=(3,), env=os.environ | ({"SERVE_LIMITS": limits} if limits else {}))
         os.close(fd)
         listener.close()
 
