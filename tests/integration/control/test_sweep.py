@@ -135,7 +135,7 @@ def bring_back(c):
 
 POINTS = {
     "cayd": ["write:created", "write:filled", "write:renamed", "journal:queued", "journal:begun", "journal:written",
-             "journal:committed", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry",
+             "journal:committed", "audit:written", "audit:synced", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry",
              "pause:freeze", "pause:thaw", "delete:remove", "recover:loaded", "recover:looked"],
     "cay-keeper": ["write:created", "write:filled", "write:renamed", "spawn:before", "spawn:after", "keeper:message",
                    "keeper:hello", "keeper:answer", "prepare:made", "prepare:record", "prepare:range", "prepare:cgroups",

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_AUDIT_AUDIT_H
+#define CAY_AUDIT_AUDIT_H
+/*
+ * audit - who asked for what, in files that cannot be changed without it showing
+ *
+ * A record is a line of JSON with a number that goes up by one and the SHA-256 of the
+ * line before it, newline included, so that `tail -n 1 FILE | sha256sum` is the head.
+ * Lines stand in NNNNNNNN.log; a full one is followed by the next, and the chain goes on
+ * through all of them.  What the chain cannot show is an end that was cut off or a chain
+ * written anew by who may write the files: for that its owner keeps {count, head} of
+ * some moment elsewhere, and audit_verify() holds the files against it.
+ *
+ * One writer: a thread that takes what was put while it was busy, writes it and calls
+ * fdatasync once.  The queue is bounded: who is about to do something reserves first, and
+ * is refused when there is no room.  What could not be reserved is counted, and the count
+ * becomes a record when there is room again.  When the disk says no, records wait in
+ * memory and are tried again; who waits for one is told of the failure once.
+ *
+ * What is recorded beside operations: AUDIT_CUT (a crash had left half a line, which was
+ * never acknowledged), AUDIT_MISSED, AUDIT_DROPPED (the oldest files were removed; count
+ * and head are of their last record).
+ *
+ * Threading: audit_*() of a struct audit are for the loop thread, fn is called from it and
+ * never from inside audit_put().  audit_verify() and audit_page() need no struct audit
+ * and may run in any thread or process, also while records are written.
+ */
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#define AUDIT_LINE_MAX KIB(4)    /* with its newline */
+#define AUDIT_PENDING_MAX 4096   /* records that wait for the disk, and reservations */
+#define AUDIT_SEGMENT_MIN KIB(4) /* a line always fits */
+#define AUDIT_HEX_LEN 64
+
+#define AUDIT_CUT "audit.cut"
+#define AUDIT_MISSED "audit.missed"
+#define AUDIT_DROPPED "audit.dropped"
+
+/* How many records, and the hash of the last; of none, 64 zeros. */
+struct audit_anchor {
+	uint64_t count;
+	char head[AUDIT_HEX_LEN + 1];
+};
+
+/* Text that is "" is absent.  Bytes that are not printable ASCII are written as '?'. */
+struct audit_record {
+	uint64_t seq;     /* the writer's */
+	uint64_t wall_ns; /* to the millisecond */
+	char tenant[32], key[32];
+	char op[48];
+	char target[32]; /* id of what it was about */
+	char outcome[32];
+	char request_id[24];
+	char peer[48];
+	char detail[160];
+	struct audit_anchor dropped; /* of AUDIT_DROPPED only */
+	char prev[AUDIT_HEX_LEN + 1];
+};
+
+/* A text of a record, cut to its room. */
+#define audit_set(member, text) audit_set_text(member, sizeof(member), text)
+void audit_set_text(char *to, size_t size, const char *text);
+
+/* One line without its newline.  -EINVAL unless it is exactly what audit_line_write()
+ * makes of *ret. */
+[[nodiscard]] int audit_line_read(const char *line, size_t n, struct audit_record *ret);
+struct buf;
+[[nodiscard]] int audit_line_write(const struct audit_record *rec, struct buf *out);
+/* Of a line with its newline. */
+[[nodiscard]] int audit_hash(const char *line, size_t n, char ret[static AUDIT_HEX_LEN + 1]);
+
+struct audit;
+
+struct audit_conf {
+	uint64_t segment_bytes; /* a file is full */
+	uint64_t keep;          /* how many files, at least 2 */
+	const struct clk *clk;
+};
+
+/* Once: CAY_OK when it is durable, else why not yet; it is tried again. */
+typedef void audit_fn(void *arg, const struct cay_err *outcome);
+
+/* Files below dirfd, which must stay open; blocks.  A last record that cannot be read is
+ * refused (INTERNAL): nothing can be written behind it. */
+[[nodiscard]] int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop,
+			     struct audit **ret, struct cay_err *err);
+/* Room for one record; CAY_E_UNAVAILABLE when there is none. */
+[[nodiscard]] int audit_reserve(struct audit *a, struct cay_err *err);
+/* Give it back. */
+void audit_release(struct audit *a);
+/* Its time is now.  reserved: it takes a reservation, and cannot fail for room.  False: it
+ * was only counted, fn will not be called.  fn may be NULL. */
+bool audit_put(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
+	       void *arg);
+/* What is durable. */
+struct audit_anchor audit_head(struct audit *a);
+
+struct audit_stats {
+	uint64_t pending;
+	uint64_t failed; /* attempts at the disk */
+	uint64_t missed; /* records that are only a count */
+};
+struct audit_stats audit_stats(struct audit *a);
+/* Write what was put, tell, stop; blocks.  The loop's next turn frees the rest.  NULL is fine. */
+void audit_close(struct audit *a);
+
+enum audit_fault {
+	AUDIT_FINE,
+	AUDIT_UNREADABLE, /* a line is no record */
+	AUDIT_ORDER,      /* a record stands where another belongs */
+	AUDIT_CHANGED,    /* a record is not the one that the next was written behind */
+	AUDIT_NO_SEGMENT, /* a file is missing, and no record says that it was dropped */
+	AUDIT_TRUNCATED,  /* the anchor's record is not there yet, or any more */
+	AUDIT_OTHER,      /* the anchor's record is another one */
+	AUDIT_FORGOTTEN,  /* the anchor's record was dropped */
+	AUDIT_NUM_FAULTS
+};
+
+struct audit_report {
+	enum audit_fault fault;
+	struct audit_anchor at;   /* as far as it is right */
+	struct audit_anchor base; /* what was dropped before */
+	uint64_t torn;            /* bytes of half a line at the end, which count as nothing */
+	uint32_t segment;         /* where it is wrong */
+	uint64_t line;            /* in that file, from 1; 0: the file */
+	uint64_t record;          /* the number that belongs there */
+};
+
+extern const char *const audit_fault_names[AUDIT_NUM_FAULTS + 1]; /* ended by NULL */
+/* What it means, for people. */
+const char *audit_fault_text(enum audit_fault fault);
+
+/* Walk every file to the first place that is wrong.  anchor may be NULL.  -errno only
+ * when the files cannot be read. */
+[[nodiscard]] int audit_verify(int dirfd, const struct audit_anchor *anchor,
+			       struct audit_report *ret, struct cay_err *err);
+
+/* Up to max records from number `from` (or the oldest there is) on; how many. */
+[[nodiscard]] int audit_page(int dirfd, uint64_t from, struct audit_record *ret, size_t max,
+			     struct cay_err *err);
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "audit/audit-internal.h"
+#include "base/path.h"
+
+#define PIECE KIB(64)
+
+void segments_fini(struct segments *s)
+{
+	free(s->v);
+	*s = (struct segments){};
+}
+
+void segment_name(uint32_t number, char ret[static SEGMENT_NAME_LEN + 1])
+{
+	int n = snprintf(ret, SEGMENT_NAME_LEN + 1, "%08u.log", number);
+
+	assert(n == SEGMENT_NAME_LEN);
+}
+
+/* 0 for a file that is none of ours. */
+static uint32_t number_of(const char *name)
+{
+	char again[SEGMENT_NAME_LEN + 1];
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < 8 && ascii_digit(name[i]); i++)
+		n = n * 10 + (uint32_t)(name[i] - '0');
+	if (!n || n > SEGMENT_LAST)
+		return 0;
+	segment_name(n, again);
+	return str_eq(name, again) ? n : 0;
+}
+
+static int add(void *arg, int, const char *name)
+{
+	struct segments *s = arg;
+	uint32_t number = number_of(name), *more;
+
+	if (!number)
+		return 0;
+	more = reallocarray(s->v, s->n + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	s->v = more;
+	s->v[s->n++] = number;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+int segments_list(int dirfd, struct segments *ret)
+{
+	int r = path_each(dirfd, add, ret);
+
+	if (r >= 0 && ret->n)
+		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
+	return r;
+}
+
+int segment_open(int dirfd, uint32_t number)
+{
+	char name[SEGMENT_NAME_LEN + 1];
+
+	segment_name(number, name);
+	return path_open(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+}
+
+struct lines lines_of(int fd)
+{
+	return (struct lines){ .fd = fd, .buf = BUF_INIT(PIECE + AUDIT_LINE_MAX) };
+}
+
+void lines_fini(struct lines *l)
+{
+	cay_closep(&l->fd);
+	buf_fini(&l->buf);
+}
+
+int lines_next(struct lines *l, struct slice *ret)
+{
+	for (;;) {
+		struct slice rest = { buf_str(&l->buf) + l->at, l->buf.len - l->at };
+		const char *end = rest.n ? memchr(rest.p, '\n', rest.n) : NULL;
+		ssize_t n;
+		int r;
+
+		*ret = (struct slice){ rest.p, end ? (size_t)(end - rest.p) + 1 : rest.n };
+		if (ret->n > AUDIT_LINE_MAX)
+			return -EMSGSIZE;
+		if (end) {
+			l->at += ret->n;
+			l->size += ret->n;
+			return 1;
+		}
+		buf_consume(&l->buf, l->at);
+		l->at = 0;
+		r = buf_reserve(&l->buf, PIECE);
+		n = r < 0 ? r : read(l->fd, l->buf.data + l->buf.len, PIECE);
+		if (n < 0)
+			return r < 0 ? r : -errno;
+		if (!n) {
+			ret->p = buf_str(&l->buf);
+			return 0;
+		}
+		l->buf.len += (size_t)n;
+		l->buf.data[l->buf.len] = 0;
+	}
+}
+
+int segment_first(int dirfd, uint32_t number, struct audit_record *ret)
+{
+	int fd = segment_open(dirfd, number), r;
+	auto_lines l = lines_of(fd);
+	struct slice line;
+
+	if (fd < 0)
+		return fd;
+	r = lines_next(&l, &line);
+	if (r <= 0)
+		return r;
+	r = audit_line_read(line.p, line.n - 1, ret);
+	return r < 0 ? r : 1;
+}
