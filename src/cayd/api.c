@@ -10,6 +10,7 @@
 #include "cayd/link.h"
 #include "cayd/page.h"
 #include "cayd/tenant.h"
+#include "cayd/trail.h"
 #include "net/relay.h"
 #include "wire/frame.h"
 
@@ -88,8 +89,10 @@ static void sandbox_create(struct cayd *c, struct request *rq)
 	if (read_key(rq, &key, &err) < 0 ||
 	    box_create(c->boxes, &rq->actor.tenant, spec, &key, &b, &err) < 0)
 		request_fail(rq, &err);
-	else
+	else {
+		rq->target = b->info.id;
 		box_answer(b, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
+	}
 }
 
 static struct box *find(struct cayd *c, struct request *rq)
@@ -370,6 +373,8 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_EXTEND] = sandbox_extend,
 	[OP_SANDBOX_LABELS] = sandbox_labels,
 	[OP_EVENTS] = event_list,
+	[OP_AUDIT_LIST] = trail_list,
+	[OP_AUDIT_HEAD] = trail_head,
 	[OP_FSCK] = fsck_run,
 	[OP_FSCK_REPAIR] = fsck_run,
 	[OP_IMAGE_LIST] = image_list,
@@ -387,7 +392,8 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 
 void api_control(struct request *rq, void *arg)
 {
-	handlers[rq->match.op - ops](arg, rq);
+	if (trail_begin(arg, rq))
+		handlers[rq->match.op - ops](arg, rq);
 }
 
 static void on_left(void *arg)

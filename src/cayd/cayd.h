@@ -26,11 +26,13 @@
  *	first.c     the first of them
  *	later.c     an answer that waits for the journal
  *	page.c      where a page of a list begins
+ *	trail.c     the audit log: what is recorded, and who reads it
  *
  * One loop thread; nothing blocks in it once it serves.
  */
 #include <uv.h>
 
+#include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "db/db.h"
@@ -51,10 +53,12 @@ struct cayd {
 	int argc; /* to read the settings again */
 	char **argv;
 	uv_loop_t loop;
-	int db_dir, tmp; /* directories below paths.state */
+	int db_dir, tmp, audit_dir; /* directories below paths.state */
 	char boot[BOOT_ID_LEN + 1];
 	struct db *db;
 	struct events *events;
+	struct audit *audit;
+	bool audit_failing; /* and the log says so */
 	uv_timer_t sweep;
 	uint64_t entries_ns; /* when entry.c looks again */
 	uint64_t again_ns;   /* when step.c writes again what could not be */

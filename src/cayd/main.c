@@ -18,6 +18,7 @@
 #include "cayd/link.h"
 #include "cayd/push.h"
 #include "cayd/tenant.h"
+#include "cayd/trail.h"
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
@@ -35,15 +36,20 @@ static void want_fds(void)
 
 static int open_state(struct cayd *c, struct cay_err *err)
 {
+	const struct {
+		const char *name;
+		int *fd;
+	} dirs[] = { { "db", &c->db_dir }, { "tmp", &c->tmp }, { "audit", &c->audit_dir } };
 	auto_close int state = open(c->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (state < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", c->settings.state_dir);
-	c->db_dir = path_open(state, "db", O_RDONLY | O_DIRECTORY, 0);
-	c->tmp = path_open(state, "tmp", O_RDONLY | O_DIRECTORY, 0);
-	if (c->db_dir < 0 || c->tmp < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, c->db_dir < 0 ? -c->db_dir : -c->tmp,
-				    "open db and tmp in %s", c->settings.state_dir);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		*dirs[i].fd = path_open(state, dirs[i].name, O_RDONLY | O_DIRECTORY, 0);
+		if (*dirs[i].fd < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -*dirs[i].fd, "open %s in %s",
+					    dirs[i].name, c->settings.state_dir);
+	}
 	return path_sweep(c->db_dir);
 }
 
@@ -92,6 +98,7 @@ static int serve(struct cayd *c, struct cay_err *err)
 	prog_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
 	db_close(c->db);
+	audit_close(c->audit);
 	return 0;
 }
 
@@ -111,6 +118,8 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = db_open(c->db_dir, &c->loop, &c->db, err);
 	if (r >= 0)
+		r = trail_open(c, err);
+	if (r >= 0)
 		r = link_open(c, KEEPER_MS, err);
 	if (r >= 0)
 		r = boxes_open(c, err);
@@ -127,7 +136,9 @@ static int begin(struct cayd *c, struct cay_err *err)
 
 int main(int argc, char **argv)
 {
-	static struct cayd c = { .clk = &clk_system, .db_dir = -EBADF, .tmp = -EBADF };
+	static struct cayd c = {
+		.clk = &clk_system, .db_dir = -EBADF, .tmp = -EBADF, .audit_dir = -EBADF
+	};
 	struct cay_err err = {};
 	int r;
 

@@ -32,6 +32,7 @@ static const struct {
 	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
 	{ "db", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
+	{ "audit", false, CONTROL, 0700, 0 },
 	{ "stage", false, ROOT, 0700, 0 },
 	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "net/server-internal.h"
 
@@ -10,6 +11,16 @@
 #define HELD_MAX KIB(4)
 #define PIECES_MAX 3
 
+static void gather(struct client *c, const uv_buf_t *v, unsigned n)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < n && r >= 0; i++)
+		r = buf_add(&c->held, v[i].base, v[i].len);
+	if (r < 0)
+		client_close(c);
+}
+
 /* What is held goes first, in the same system call. */
 static void send_all(struct client *c, const uv_buf_t *v, unsigned n)
 {
@@ -18,6 +29,10 @@ static void send_all(struct client *c, const uv_buf_t *v, unsigned n)
 
 	if (c->closing)
 		return;
+	if (c->waits) {
+		gather(c, v, n);
+		return;
+	}
 	if (c->held.len)
 		all[k++] = uv_buf_init(c->held.data, (unsigned)c->held.len);
 	for (unsigned i = 0; i < n && i < PIECES_MAX; i++)
@@ -38,7 +53,6 @@ void client_flush(struct client *c)
 static void send_soon(struct client *c, const uv_buf_t *v, unsigned n)
 {
 	size_t sum = c->held.len;
-	int r = 0;
 
 	for (unsigned i = 0; i < n; i++)
 		sum += v[i].len;
@@ -46,11 +60,8 @@ static void send_soon(struct client *c, const uv_buf_t *v, unsigned n)
 		send_all(c, v, n);
 		return;
 	}
-	for (unsigned i = 0; i < n && r >= 0; i++)
-		r = buf_add(&c->held, v[i].base, v[i].len);
-	if (r < 0)
-		client_close(c);
-	else
+	gather(c, v, n);
+	if (!c->closing)
 		client_hold(c);
 }
 
@@ -129,6 +140,10 @@ void request_reply(struct request *rq, int status, const char *media, struct buf
 		n = content.len;
 	}
 	c->begun = true;
+	if (client_answered(c, status, true)) {
+		c->waits = true;
+		c->open++;
+	}
 	if (write_head(c, status, media, n) < 0) {
 		client_close(c);
 	} else {
@@ -176,6 +191,7 @@ void client_fail(struct client *c, const struct cay_err *err, unsigned allow)
 		if (allow & 1u << m)
 			(void)buf_printf(&methods, "%s%s", methods.len ? ", " : "",
 					 op_method_name((enum op_method)m));
+	c->code = code;
 	if (methods.len)
 		(void)request_header(&c->rq, "Allow", buf_str(&methods));
 	op_write_error(err, c->rq.id, NULL, &w);
@@ -194,6 +210,7 @@ void request_stream(struct request *rq, int status, const char *media, uint64_t 
 	assert(c->live && !c->begun && !c->finished);
 	c->begun = true;
 	c->left = length;
+	(void)client_answered(c, status, false);
 	if (write_head(c, status, media, length) < 0)
 		client_close(c);
 	else
@@ -283,6 +300,28 @@ void request_resume(struct request *rq)
 
 	c->paused = false;
 	client_pump(c);
+}
+
+void request_release(struct request *rq)
+{
+	struct client *c = client_of(rq);
+
+	assert(c->waits);
+	c->waits = false;
+	client_flush(c);
+	client_pump(c);
+	client_unref(c);
+}
+
+int request_peer(struct request *rq, struct ucred *ret)
+{
+	socklen_t n = sizeof(*ret);
+	int fd;
+
+	fd = client_of(rq)->closing ? -EBADF : conn_fd(client_of(rq)->conn);
+	if (fd < 0)
+		return -EBADF;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 ? -errno : 0;
 }
 
 uv_loop_t *request_loop(struct request *rq)

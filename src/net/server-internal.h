@@ -20,7 +20,7 @@ struct client {
 	struct client *prev, *next;
 	struct conn *conn;
 	uv_timer_t timer;
-	unsigned open; /* the connection and the timer, while they are not closed */
+	unsigned open; /* the connection, the timer, and a reply that waits */
 	bool closing, lingering;
 
 	/* in */
@@ -47,6 +47,9 @@ struct client {
 	struct client *held_prev, *held_next;
 	bool on_held, want_drain;
 	bool begun, chunked, finished; /* the reply */
+	bool told;                     /* conf->answered was */
+	bool waits;                    /* nothing goes out yet: it gathers in held */
+	enum cay_code code;            /* of a reply that is a failure of ours */
 	bool last;                     /* no request after this one */
 	bool bodiless;                 /* the reply to a HEAD */
 	uint64_t left;                 /* of a streamed reply whose length is known */
@@ -65,6 +68,10 @@ void client_hold(struct client *c);
 /* Send what is held. */
 void client_flush(struct client *c);
 void client_sent(struct client *c);
+/* One handle less; the last one frees it. */
+void client_unref(struct client *c);
+/* Tell the program, once. */
+bool client_answered(struct client *c, int status, bool whole);
 /* Go on with input, the next request or the end, as far as possible now. */
 void client_pump(struct client *c);
 void client_fail(struct client *c, const struct cay_err *err, unsigned allow);

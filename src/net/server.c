@@ -53,7 +53,8 @@ static void server_free_when_done(struct server *s)
 static void forget_request(struct client *c)
 {
 	c->live = c->handed = c->raw = c->begun = c->finished = false;
-	c->paused = c->want_drain = c->bodiless = false;
+	c->paused = c->want_drain = c->bodiless = c->told = false;
+	c->code = CAY_OK;
 	c->route = NULL;
 	pool_fini(&c->rq.pool);
 	buf_fini(&c->body);
@@ -61,7 +62,17 @@ static void forget_request(struct client *c)
 	c->rq = (struct request){};
 }
 
-static void unref(struct client *c)
+bool client_answered(struct client *c, int status, bool whole)
+{
+	const struct server_conf *conf = c->server->conf;
+
+	if (c->told || !conf->answered)
+		return false;
+	c->told = true;
+	return conf->answered(&c->rq, status, c->code, whole, conf->arg);
+}
+
+void client_unref(struct client *c)
 {
 	struct server *s = c->server;
 
@@ -69,6 +80,8 @@ static void unref(struct client *c)
 		return;
 	if (c->handed && !c->finished && c->rq.events && c->rq.events->gone)
 		c->rq.events->gone(&c->rq);
+	if (c->live)
+		(void)client_answered(c, 0, false);
 	forget_request(c);
 	http_fini(&c->http);
 	buf_fini(&c->in);
@@ -86,7 +99,7 @@ static void unref(struct client *c)
 
 static void on_timer_closed(uv_handle_t *h)
 {
-	unref(h->data);
+	client_unref(h->data);
 }
 
 static void on_conn_closed(struct conn *conn)
@@ -94,7 +107,7 @@ static void on_conn_closed(struct conn *conn)
 	struct client *c = conn_data(conn);
 
 	c->conn = NULL;
-	unref(c);
+	client_unref(c);
 }
 
 static void unhold(struct client *c)
@@ -309,7 +322,9 @@ static void begin(struct client *c)
 	c->last = !h->keep_alive;
 	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
 	c->body_taken = 0;
-	c->rq = (struct request){ .head = h, .pool = POOL_INIT(SERVER_POOL_MAX) };
+	c->rq = (struct request){ .head = h,
+				  .begun_ns = uv_hrtime(),
+				  .pool = POOL_INIT(SERVER_POOL_MAX) };
 	new_id(c->server, c->rq.id);
 	r = find_route(c, &allow, &err);
 	if (r >= 0 && c->server->conf->admit)
@@ -428,7 +443,8 @@ static void broken(struct client *c, const struct cay_err *err)
 	take_back(c);
 	if (!c->live) {
 		c->live = true;
-		c->rq = (struct request){ .pool = POOL_INIT(SERVER_POOL_MAX) };
+		c->rq = (struct request){ .begun_ns = uv_hrtime(),
+					  .pool = POOL_INIT(SERVER_POOL_MAX) };
 		new_id(c->server, c->rq.id);
 	}
 	c->complete = false;

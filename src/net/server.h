@@ -59,9 +59,13 @@ struct request {
 	const void *body;      /* decoded; NULL when the row has no request table */
 	const void *query;     /* decoded; NULL when the row has none */
 	char id[REQUEST_ID_LEN + 1];
-	struct pool pool; /* dies with the request */
+	uint64_t begun_ns; /* uv_hrtime() when its head was there */
+	struct pool pool;  /* dies with the request */
 	const struct request_events *events;
 	void *data; /* the handler's own */
+	/* For who is told of the answer: what the request made, and the program's own. */
+	struct id target;
+	bool mark;
 };
 
 typedef void request_fn(struct request *rq, void *arg);
@@ -93,6 +97,11 @@ struct server_conf {
 	/* The program passes every operation on: all are handed over at the head and
 	 * their body comes raw.  Length, media type and query are still looked at. */
 	bool raw;
+	/* Told once of every request, in front of its reply; code is CAY_OK when the
+	 * failure, if it is one, is not ours.  Status 0: the peer left before.  True: a
+	 * whole reply is held until request_release(), which comes from the loop, not
+	 * from inside; what is not a whole reply is not held, and not released. */
+	bool (*answered)(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
 	void *arg;
 	/* What every connection goes through (net/tls.h); NULL: plain. */
 	const struct conn_layer *layer;
@@ -110,6 +119,11 @@ unsigned server_connections(const struct server *s);
 uv_loop_t *request_loop(struct request *rq);
 /* What the connections of its server share, for one of the handler's own. */
 struct conn_room *request_room(struct request *rq);
+/* Let a reply go that was held; the peer may have left. */
+void request_release(struct request *rq);
+/* Who is at the other end. */
+struct ucred;
+[[nodiscard]] int request_peer(struct request *rq, struct ucred *ret);
 /* Stop and go on with body events. */
 void request_pause(struct request *rq);
 void request_resume(struct request *rq);

@@ -230,6 +230,7 @@ static void write_tags(struct jw *w)
 		{ "sandbox", "Computers for agents" },
 		{ "exec", "Commands in a sandbox" },
 		{ "image", "What sandboxes are made from" },
+		{ "audit", "Who asked for what" },
 	};
 
 	jw_array(w, "tags");

@@ -20,6 +20,8 @@ static const struct conf_key keys[] = {
 /* A row that does not fit its member is a compile error. */
 #define SIZE_U64(max) sizeof(uint64_t)
 #define SIZE_DURATION(max) sizeof(uint64_t)
+#define SIZE_BYTES(max) sizeof(uint64_t)
+#define KIND_BYTES(m) _Generic(&(m), uint64_t *: true)
 #define KIND_U64(m) _Generic(&(m), uint64_t *: true)
 #define KIND_DURATION(m) _Generic(&(m), uint64_t *: true)
 #define SIZE_BOOL(max) sizeof(bool)

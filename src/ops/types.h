@@ -156,6 +156,24 @@ struct fsck_list {
 	struct field_list findings;
 };
 
+struct audit_row {
+	uint64_t seq, wall_ns;
+	const char *tenant, *key, *op, *target, *outcome, *request_id, *peer, *detail;
+	uint64_t count;
+	bool has_count;
+	const char *head, *prev;
+};
+
+struct audit_list {
+	struct field_list records;
+	const char *next_cursor;
+};
+
+struct audit_head {
+	uint64_t count;
+	const char *head;
+};
+
 struct page_query {
 	uint64_t limit;
 	const char *cursor;

@@ -32,6 +32,8 @@ static const struct {
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
 	{ "system.fsck", "GET", "/v1/fsck", 0 },
 	{ "system.repair", "POST", "/v1/fsck", 0 },
+	{ "audit.list", "GET", "/v1/audit", 0 },
+	{ "audit.head", "GET", "/v1/audit/head", 0 },
 	{ "exec.run", "POST", "/v1/sandboxes/" SB "/execs", 1 },
 	{ "exec.list", "GET", "/v1/sandboxes/" SB "/execs", 1 },
 	{ "exec.get", "GET", "/v1/sandboxes/" SB "/execs/" EX, 2 },

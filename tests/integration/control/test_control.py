@@ -310,7 +310,7 @@ def test_two_keepers_clients_one_is_fenced(own):
     own.daemons["first"] = own.daemons.pop("cayd")
     own.logs["first"] = own.logs["cayd"]
     state = own.state.with_name(own.state.name + "-other")
-    for d in ("db", "tmp"):
+    for d in ("db", "tmp", "audit"):
         (state / d).mkdir(parents=True)
         os.chown(state / d, cay.CONTROL_UID, cay.CONTROL_UID)
     own.env["CAY_PATHS_STATE"] = str(state)

@@ -87,7 +87,7 @@ def p99(samples):
 def test_slow_connections_slow_nobody_else():
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
-    serve = Serve(str(CONNECTIONS + 100), "5000")
+    serve = Serve(limits=f"{CONNECTIONS + 100} 5000")
     try:
         rounds, rss = {"idle": [], "slow": []}, {}
         latencies(serve, 50)

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_TRAIL_H
+#define CAY_CAYD_TRAIL_H
+/*
+ * trail - the audit log of control: what is recorded, and who reads it
+ *
+ * A control operation that changes something leaves a record, whatever its outcome, and
+ * so does any request that was refused for who asked it.  It finds room for the record
+ * before it does anything, or is refused; its answer goes out when the record is durable,
+ * or when the disk has refused it: then it waits in memory and the log says so.
+ */
+#include "cayd/cayd.h"
+
+[[nodiscard]] int trail_open(struct cayd *c, struct cay_err *err);
+/* Before the operation; false: it was refused and answered. */
+bool trail_begin(struct cayd *c, struct request *rq);
+/* conf->answered of the server. */
+bool trail_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+/* The operations. */
+void trail_list(struct cayd *c, struct request *rq);
+void trail_head(struct cayd *c, struct request *rq);
+#endif

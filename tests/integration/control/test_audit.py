@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What control records of who asked for what, and that it cannot be changed unseen."""
+import concurrent.futures
+import hashlib
+import json
+import socket
+
+import cay
+from cay import wait_for
+from conftest import BUILD
+from test_control import refused
+
+
+def records(c, **query):
+    """Every page."""
+    found, cursor = [], None
+    while True:
+        words = "&".join([f"{k}={v}" for k, v in query.items()] + ([f"cursor={cursor}"] if cursor else []))
+        page = c.call("GET", f"/v1/audit?{words}" if words else "/v1/audit")
+        found += page["records"]
+        cursor = page.get("next_cursor")
+        if not cursor:
+            return found
+
+
+def head(c):
+    return c.call("GET", "/v1/audit/head")
+
+
+def lines(c):
+    return [line for f in sorted((c.state / "audit").iterdir()) for line in f.read_bytes().splitlines(keepends=True)]
+
+
+def is_a_chain(rows, raw):
+    prev = "0" * 64
+    for n, (row, line) in enumerate(zip(rows, raw, strict=True), 1):
+        assert row["seq"] == n and row["prev"] == prev and json.loads(line) == row
+        prev = hashlib.sha256(line).hexdigest()
+    return prev
+
+
+def test_every_change_is_recorded_and_reading_is_not(own):
+    before = head(own)["count"]
+    assert [r["op"] for r in records(own)] == ["image.import"] * before
+    box = own.create("tiny", group="g1")
+    own.get(box)
+    own.call("GET", "/v1/sandboxes")
+    own.exec(box, ["true"])
+    own.call("POST", f"/v1/sandboxes/{box}/pause")
+    own.call("POST", f"/v1/sandboxes/{box}/resume")
+    refused("invalid_argument", own.call, "POST", "/v1/sandboxes", {"image": "tiny", "nonsense": 1})
+    refused("not_found", own.call, "GET", f"/v1/sandboxes/{box[:-2]}00")
+    own.call("DELETE", "/v1/sandboxes?group=g2")
+    own.delete(box)
+    refused("wrong_state", own.call, "POST", f"/v1/sandboxes/{box}/pause")
+    rows = records(own)[before:]
+    assert [(r["op"], r["outcome"], r.get("target")) for r in rows] == [
+        ("sandbox.create", "ok", box), ("sandbox.pause", "ok", box), ("sandbox.resume", "ok", box),
+        ("sandbox.create", "invalid_argument", None), ("group.delete", "ok", None), ("sandbox.delete", "ok", box),
+        ("sandbox.pause", "wrong_state", box)]
+    assert rows[4]["detail"] == "group=g2"
+    assert all(r["peer"].startswith("uid=0 pid=") and r["tenant"].startswith("tn") for r in rows)
+    assert len({r["request_id"] for r in rows}) == len(rows)
+    assert head(own) == {"count": before + 7, "head": is_a_chain(records(own), lines(own))}
+    assert records(own, limit=2) == records(own)
+
+
+def test_the_answer_is_not_there_before_the_record(own):
+    """kill -9 as soon as it is: the record is on the disk."""
+    for _ in range(8):
+        box = own.call("POST", "/v1/sandboxes", {"image": "tiny", "wait": False})["id"]
+        own.kill_daemon("cayd")
+        rows = [json.loads(line) for line in lines(own)]
+        assert [r["target"] for r in rows if r["op"] == "sandbox.create"][-1] == box
+        own.start_cayd()
+        own.delete(box)
+    is_a_chain(records(own), lines(own))
+
+
+def test_who_leaves_before_the_answer_is_recorded_too(own):
+    body = b'{"image":"tiny"}'
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(str(own.run / "control.sock"))
+        s.sendall(b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                  % (len(body), body))
+    wait_for("its record", lambda: records(own)[-1]["op"] == "sandbox.create", 10)
+    last = records(own)[-1]
+    assert last["outcome"] in ("client_left", "ok")
+    own.delete(last["target"])
+
+
+def test_many_at_once_are_one_chain(own):
+    before = head(own)["count"]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda i: own.call("DELETE", f"/v1/sandboxes?group=g{i}"), range(400)))
+    rows = records(own)
+    assert sorted(r["detail"] for r in rows[before:]) == sorted(f"group=g{i}" for i in range(400))
+    assert head(own)["head"] == is_a_chain(rows, lines(own))
+
+
+def test_what_is_asked_on_one_connection_is_answered_in_order(own):
+    """A reply that waits for its record holds back the next one of its connection."""
+    ask = b"DELETE /v1/sandboxes?group=a HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/audit/head HTTP/1.1\r\nHost: x\r\n\r\n"
+    before = head(own)["count"]
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(10)
+        s.connect(str(own.run / "control.sock"))
+        s.sendall(ask * 20)
+        got = b""
+        while got.count(b"HTTP/1.1 200") < 40 or not got.endswith(b"}\n"):
+            got += s.recv(65536)
+    counts = [json.loads(part.split(b"\n")[0])["count"] for part in got.split(b"\r\n\r\n") if part.startswith(b'{"count"')]
+    assert counts == list(range(before + 1, before + 21))
+
+
+def test_files_rotate_and_the_oldest_go():
+    with cay.Cay(BUILD, env={"CAY_AUDIT_SIZE": "64Ki", "CAY_AUDIT_KEEP": "2"}) as c:
+        for i in range(700):
+            c.call("DELETE", f"/v1/sandboxes?group=g{i}")
+        names = sorted(f.name for f in (c.state / "audit").iterdir())
+        assert len(names) == 2 and names[0] > "00000001.log"
+        rows = records(c)
+        assert rows[0]["seq"] > 1 and rows[-1]["seq"] == head(c)["count"]
+        dropped = [r for r in rows if r["op"] == "audit.dropped"]
+        assert (dropped[-1]["count"], dropped[-1]["head"]) == (rows[0]["seq"] - 1, rows[0]["prev"])
