@@ -301,15 +301,23 @@ static int page(struct api *a, enum op_id op, const struct sandbox_query *which,
 	struct sandbox_query some = which ? *which : (struct sandbox_query){};
 	struct page_query all = { .limit = 100, .cursor = *cursor };
 	struct api_call c = { .op = op, .query = op == OP_SANDBOX_LIST ? (void *)&some : &all };
-	struct sandbox_list sandboxes = {};
-	struct image_list images = {};
+	/* rows, then the cursor: each of them */
+	union {
+		struct sandbox_list sandboxes;
+		struct image_list images;
+		struct audit_list records;
+	} list = {};
 	int r;
 
+	static_assert(offsetof(struct image_list, next_cursor) ==
+			      offsetof(struct sandbox_list, next_cursor) &&
+		      offsetof(struct audit_list, next_cursor) ==
+			      offsetof(struct sandbox_list, next_cursor));
 	some.limit = 100;
 	some.cursor = *cursor;
-	r = api_call(a, &c, op == OP_SANDBOX_LIST ? (void *)&sandboxes : &images, err);
-	*rows = op == OP_SANDBOX_LIST ? sandboxes.sandboxes : images.images;
-	*cursor = op == OP_SANDBOX_LIST ? sandboxes.next_cursor : images.next_cursor;
+	r = api_call(a, &c, &list, err);
+	*rows = list.sandboxes.sandboxes;
+	*cursor = list.sandboxes.next_cursor;
 	return r;
 }
 
@@ -317,7 +325,9 @@ int api_list(struct api *a, enum op_id op, const struct sandbox_query *which, ap
 	     void *to, struct cay_err *err)
 {
 	const char *cursor = NULL;
-	size_t size = op == OP_SANDBOX_LIST ? sandbox_table.size : image_table.size;
+	size_t size = op == OP_SANDBOX_LIST ? sandbox_table.size
+		      : op == OP_AUDIT_LIST ? audit_row_table.size
+					    : image_table.size;
 
 	for (size_t seen = 0; seen < ROWS_MAX; seen++) {
 		struct field_list rows;

@@ -226,10 +226,8 @@ static void write_tags(struct jw *w)
 	static const struct {
 		const char *name, *help;
 	} tags[] = {
-		{ "system", "The service itself" },
-		{ "sandbox", "Computers for agents" },
-		{ "exec", "Commands in a sandbox" },
-		{ "image", "What sandboxes are made from" },
+		{ "system", "The service itself" },  { "sandbox", "Computers for agents" },
+		{ "exec", "Commands in a sandbox" }, { "image", "What sandboxes are made from" },
 		{ "audit", "Who asked for what" },
 	};
 

@@ -4,6 +4,7 @@ import concurrent.futures
 import hashlib
 import json
 import socket
+import subprocess
 
 import cay
 from cay import wait_for
@@ -123,3 +124,41 @@ def test_files_rotate_and_the_oldest_go():
         assert rows[0]["seq"] > 1 and rows[-1]["seq"] == head(c)["count"]
         dropped = [r for r in rows if r["op"] == "audit.dropped"]
         assert (dropped[-1]["count"], dropped[-1]["head"]) == (rows[0]["seq"] - 1, rows[0]["prev"])
+
+
+def cli(c, *words, status=0):
+    done = subprocess.run([str(c.programs["cay"]), "audit", *words], capture_output=True, text=True, timeout=60,
+                          env={**c.env, "CAY_SOCKET": str(c.run / "control.sock")})
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_the_command_lists_anchors_and_verifies(own):
+    own.call("DELETE", "/v1/sandboxes?group=a")
+    anchor = cli(own, "head").strip()
+    assert anchor == "{count}:{head}".format(**json.loads(cli(own, "head", "--json")))
+    own.call("DELETE", "/v1/sandboxes?group=b")
+    listed = cli(own, "ls").splitlines()
+    assert listed[0].split()[:2] == ["SEQ", "TIME"] and "group=b" in listed[-1] and len(listed) == head(own)["count"] + 1
+    assert json.loads(cli(own, "ls", "--json"))["records"] == records(own)
+    assert cli(own, "verify", "--anchor", anchor).startswith(f"{head(own)['count']} records, head {head(own)['head']}: ")
+    own.kill_daemon("cayd")  # it is not needed
+    log = own.state / "audit/00000001.log"
+    whole = log.read_bytes()
+    rows = whole.splitlines(keepends=True)
+    verify = lambda *words, status=0: json.loads(cli(own, "verify", "--json", *words, status=status))
+    assert verify("--anchor", anchor)["ok"] and verify(str(own.state / "audit"))["count"] == len(rows)
+
+    log.write_bytes(whole.replace(b"group=a", b"group=x"))
+    assert verify(status=1)["fault"] == "changed" and verify(status=1)["record"] == len(rows) - 1
+    assert f"line {len(rows) - 1}, record {len(rows) - 1}: the record was changed" in cli(own, "verify", status=1)
+    log.write_bytes(b"".join(rows[1:]))
+    assert verify(status=1)["fault"] == "out_of_order"
+    log.write_bytes(b"".join(rows[:-2]))
+    assert verify()["ok"] and verify("--anchor", anchor, status=5)["fault"] == "truncated"
+    log.write_bytes(whole)
+    other = anchor[:-1] + ("1" if anchor[-1] == "0" else "0")
+    assert verify("--anchor", other, status=5)["fault"] == "other_chain"
+    cli(own, "verify", "--anchor", "12", status=2)
+    cli(own, "verify", "/nowhere", status=2)
+    own.start_cayd()
