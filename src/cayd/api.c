@@ -8,6 +8,7 @@
 #include "cayd/import.h"
 #include "cayd/key.h"
 #include "cayd/link.h"
+#include "cayd/observe.h"
 #include "cayd/page.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
@@ -363,6 +364,7 @@ static void image_delete(struct cayd *c, struct request *rq)
 static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_HEALTH] = health,
 	[OP_OPENAPI] = openapi,
+	[OP_METRICS] = observe_metrics,
 	[OP_SANDBOX_CREATE] = sandbox_create,
 	[OP_SANDBOX_LIST] = sandbox_list,
 	[OP_SANDBOX_GET] = sandbox_get,

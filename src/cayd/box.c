@@ -267,7 +267,8 @@ void box_changed(struct box *b, unsigned before)
 	push_box(b);
 	if (!life_over(&b->life) || before >= SB_TERMINATED)
 		return;
-	(void)box_look(b);
+	if (box_look(b)->has_end)
+		b->cayd->ends[b->info.end.reason]++;
 	give_range(all, b->range);
 	all->n_ended++;
 	if (b->life.failed && kept < FAILED_KEPT_NS)

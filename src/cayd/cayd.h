@@ -26,6 +26,7 @@
  *	first.c     the first of them
  *	later.c     an answer that waits for the journal
  *	page.c      where a page of a list begins
+ *	observe.c   what is told of every answer: counts, the access log
  *	trail.c     the audit log: what is recorded, and who reads it
  *
  * One loop thread; nothing blocks in it once it serves.
@@ -38,6 +39,7 @@
 #include "db/db.h"
 #include "net/server.h"
 #include "ops/settings.h"
+#include "prog/metrics.h"
 
 struct link;
 struct boxes;
@@ -64,6 +66,8 @@ struct cayd {
 	uint64_t again_ns;   /* when step.c writes again what could not be */
 	uv_timer_t drain;
 	uint64_t drain_ns; /* until when; 0: it does not drain */
+	struct metrics metrics;
+	uint64_t ends[END_NUM_REASONS]; /* of sandboxes, by reason */
 	struct link *link;
 	struct boxes *boxes;
 	struct images *images;

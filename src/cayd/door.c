@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "base/path.h"
-#include "cayd/trail.h"
+#include "cayd/observe.h"
 #include "cayd/key.h"
 #include "cayd/tenant.h"
 
@@ -126,7 +126,7 @@ int doors_open(struct cayd *c, struct cay_err *err)
 						 .admit = doors[i].admit,
 						 .handler = api_control,
 						 .inside = api_inside,
-						 .answered = trail_answered,
+						 .answered = observe_answered,
 						 .arg = c };
 		r = server_start(&c->loop, fd, &confs[i], &c->doors[i], err);
 	}

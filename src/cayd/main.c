@@ -16,6 +16,7 @@
 #include "cayd/image.h"
 #include "cayd/key.h"
 #include "cayd/link.h"
+#include "cayd/observe.h"
 #include "cayd/push.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"

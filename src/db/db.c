@@ -417,6 +417,7 @@ struct db_stats db_stats(struct db *db)
 	uv_mutex_lock(&db->lock);
 	stats = db->stats;
 	uv_mutex_unlock(&db->lock);
+	stats.pending = db->pending;
 	return stats;
 }
 

@@ -109,6 +109,7 @@ struct db_stats {
 	uint64_t writes, transactions; /* that are durable */
 	uint64_t failed;               /* writes that are not, whether or not anybody waited */
 	uint64_t checkpoints;
+	uint64_t pending; /* writes whose outcome was not told yet */
 };
 
 struct db_stats db_stats(struct db *db);

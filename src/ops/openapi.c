@@ -103,6 +103,8 @@ static void write_success(struct jw *w, const struct op *op)
 	jw_object(w, "content");
 	if (op->reply == REPLY_RAW)
 		write_media(w, "application/octet-stream", NULL, REPLY);
+	else if (op->reply == REPLY_TEXT)
+		write_media(w, "text/plain", NULL, REPLY);
 	else
 		write_media(w, "application/json", op->response, REPLY);
 	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW) {

@@ -7,7 +7,7 @@ const char *const sandbox_state_names[SB_NUM_STATES + 1] = {
 	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",
 	[SB_FAILED] = "failed",       [SB_NUM_STATES] = NULL,
 };
-static const char *const end_reasons[] = {
+const char *const end_reasons[END_NUM_REASONS + 1] = {
 	[END_EXIT] = "exit",           [END_SIGNAL] = "signal",
 	[END_TIMEOUT] = "timeout",     [END_OOM] = "oom",
 	[END_KILLED] = "killed",       [END_TTL] = "ttl",

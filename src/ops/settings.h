@@ -11,6 +11,7 @@ enum log_format { LOG_FORMAT_AUTO, LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_
 struct settings {
 	unsigned log_level;  /* enum log_level */
 	unsigned log_format; /* enum log_format */
+	bool log_access;
 	char state_dir[4096];
 	char run_dir[81]; /* a socket below it must fit into sun_path */
 	char init_path[4096];

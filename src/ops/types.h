@@ -35,6 +35,8 @@ enum end_reason {
 	END_NUM_REASONS
 };
 
+extern const char *const end_reasons[END_NUM_REASONS + 1]; /* ended by NULL */
+
 enum on_exit { ON_EXIT_KEEP, ON_EXIT_END, ON_EXIT_NUM };
 
 enum fsck_kind {

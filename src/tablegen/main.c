@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "base/path.h"
+#include "ops/metric.h"
 #include "ops/op.h"
 #include "ops/settings.h"
 #include "wire/verb.h"
@@ -54,6 +55,19 @@ static int operations(struct buf *b)
 			       op_method_name(ops[i].method), ops[i].path,
 			       op_scope_name(ops[i].scope),
 			       ops[i].where == WHERE_INSIDE ? "inside" : "control", ops[i].summary);
+	return r;
+}
+
+static int metrics(struct buf *b)
+{
+	int r = buf_puts(b, "# Metrics\n\nWhat `GET /metrics` tells, in Prometheus' text form. "
+			    "Counters count from the daemon's start.\n\n"
+			    "| metric | type | labels | what it is |\n|---|---|---|---|\n");
+
+	for (unsigned i = 0; r >= 0 && i < METRIC_NUM; i++)
+		r = buf_printf(b, "| `%s` | %s | %s | %s |\n", metric_table[i].name,
+			       metric_type_name(metric_table[i].type), metric_table[i].labels,
+			       metric_table[i].help);
 	return r;
 }
 
@@ -105,6 +119,7 @@ static const struct {
 	{ "openapi", openapi, "the interface as OpenAPI 3.1" },
 	{ "operations", operations, "the operation table, Markdown" },
 	{ "errors", errors, "the error table, Markdown" },
+	{ "metrics", metrics, "the metrics, Markdown" },
 	{ "verbs", verbs, "the keeper's verbs, Markdown" },
 	{ "sample", sample, "a sample cay.conf" },
 	{ "man", man, "cay.conf(5), scdoc" },

@@ -32,6 +32,7 @@ static const struct {
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
 	{ "system.fsck", "GET", "/v1/fsck", 0 },
 	{ "system.repair", "POST", "/v1/fsck", 0 },
+	{ "system.metrics", "GET", "/metrics", 0 },
 	{ "audit.list", "GET", "/v1/audit", 0 },
 	{ "audit.head", "GET", "/v1/audit/head", 0 },
 	{ "exec.run", "POST", "/v1/sandboxes/" SB "/execs", 1 },
@@ -134,7 +135,8 @@ static void every_row_is_complete(void **)
 		row_check(i, (op->body == BODY_NONE) == (op->body_max == 0));
 		row_check(i, (op->body == BODY_JSON) == (op->request != NULL));
 		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64));
-		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC);
+		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC ||
+				     op->reply == REPLY_TEXT);
 		row_check(i, op->method != METHOD_GET || op->body == BODY_NONE);
 		row_check(i, op->scope != SCOPE_READ || op->method == METHOD_GET);
 		row_check(i, op_method_name(op->method)[0] && op_scope_name(op->scope)[0]);

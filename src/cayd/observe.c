@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/observe.h"
+
+#include "cayd/box.h"
+#include "cayd/link.h"
+#include "cayd/trail.h"
+
+/* One line a request, when log.access wants it. */
+static void write_access(struct cayd *c, const struct request *rq, int status, uint64_t ns)
+{
+	const struct id *about = rq->target.noun ? &rq->target : &rq->match.params[0];
+	struct log log = c->log; /* with a context of its own */
+	char id[ID_TEXT_LEN + 1];
+
+	log.op = rq->match.op ? rq->match.op->name : "none";
+	log.request = rq->id;
+	if (about->noun) {
+		id_format(about, id);
+		log.id = id;
+	}
+	log_info(&log, "%d in %llu.%03llu ms", status, (unsigned long long)(ns / NS_PER_MS),
+		 (unsigned long long)(ns % NS_PER_MS / 1000));
+	c->log.lost = log.lost;
+	c->log.torn = log.torn;
+}
+
+bool observe_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg)
+{
+	struct cayd *c = arg;
+	uint64_t ns = uv_hrtime() - rq->begun_ns;
+	unsigned outcome = !status                  ? METRICS_LEFT
+			   : !code && status >= 400 ? METRICS_INSIDE
+						    : (unsigned)code;
+
+	metrics_answer(&c->metrics, rq->match.op, outcome, ns);
+	if (c->settings.log_access)
+		write_access(c, rq, status, ns);
+	return trail_answered(rq, status, code, whole, arg);
+}
+
+static void sandboxes(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+	uint64_t n[SB_NUM_STATES] = {};
+
+	for (const struct box *b = boxes_newest(c->boxes); b; b = b->older)
+		n[b->life.state]++;
+	for (unsigned i = 0; i < SB_NUM_STATES; i++)
+		metrics_put(to, sandbox_state_names[i], n[i]);
+}
+
+static void ends(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+
+	for (unsigned i = 0; i < END_NUM_REASONS; i++)
+		metrics_put(to, end_reasons[i], c->ends[i]);
+}
+
+static void connections(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+	unsigned n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(c->doors); i++)
+		n += server_connections(c->doors[i]);
+	metrics_put(to, NULL, n);
+}
+
+static void keeper(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, link_up(((const struct cayd *)arg)->link));
+}
+
+static void journal_pending(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, db_stats(((const struct cayd *)arg)->db).pending);
+}
+
+static void journal_writes(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, db_stats(((const struct cayd *)arg)->db).writes);
+}
+
+static void journal_failed(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, db_stats(((const struct cayd *)arg)->db).failed);
+}
+
+static void audit_records(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, audit_head(((const struct cayd *)arg)->audit).count);
+}
+
+static void audit_pending(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, audit_stats(((const struct cayd *)arg)->audit).pending);
+}
+
+static void audit_failed(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, audit_stats(((const struct cayd *)arg)->audit).failed);
+}
+
+static void audit_missed(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, audit_stats(((const struct cayd *)arg)->audit).missed);
+}
+
+static void log_lost(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, ((const struct cayd *)arg)->log.lost);
+}
+
+static metrics_fn *const from[METRIC_NUM] = {
+	[METRIC_SANDBOXES] = sandboxes,
+	[METRIC_ENDS] = ends,
+	[METRIC_CONNECTIONS] = connections,
+	[METRIC_KEEPER] = keeper,
+	[METRIC_JOURNAL_PENDING] = journal_pending,
+	[METRIC_JOURNAL_WRITES] = journal_writes,
+	[METRIC_JOURNAL_FAILED] = journal_failed,
+	[METRIC_AUDIT_RECORDS] = audit_records,
+	[METRIC_AUDIT_PENDING] = audit_pending,
+	[METRIC_AUDIT_FAILED] = audit_failed,
+	[METRIC_AUDIT_MISSED] = audit_missed,
+	[METRIC_LOG_LOST] = log_lost,
+	[METRIC_MEMORY] = metrics_memory,
+	[METRIC_FDS] = metrics_fds,
+};
+
+void observe_metrics(struct cayd *c, struct request *rq)
+{
+	auto_buf body = BUF_INIT(MIB(1));
+	struct cay_err err = {};
+
+	if (metrics_write(&c->metrics, from, c, &body) >= 0) {
+		request_reply(rq, 200, METRICS_MEDIA, &body);
+		return;
+	}
+	(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	request_fail(rq, &err);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_OBSERVE_H
+#define CAY_CAYD_OBSERVE_H
+/*
+ * observe - what is told of every answer: counts, the access log, the audit log
+ */
+#include "cayd/cayd.h"
+
+/* conf->answered of the server. */
+bool observe_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+/* The operation. */
+void observe_metrics(struct cayd *c, struct request *rq);
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_PROG_METRICS_H
+#define CAY_PROG_METRICS_H
+/*
+ * metrics - what a daemon counts of itself, in the text form Prometheus reads
+ *
+ * Answers are counted here, by operation; everything else is asked for when it is read,
+ * from a function of the program's for each row of metrics.def.  What has no function is
+ * not written.  A label that was never counted is not written either.
+ *
+ * Bounded: the tables' rows, and the labels that the program's functions put.
+ * Threading: none.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "ops/metric.h"
+#include "ops/op.h"
+
+#define METRICS_MEDIA "text/plain; version=0.0.4; charset=utf-8"
+#define METRICS_BUCKETS 16
+
+/* How a request ended: a code of ours, or one of these. */
+enum { METRICS_INSIDE = CAY_NUM_CODES, METRICS_LEFT, METRICS_OUTCOMES };
+
+struct metrics {
+	struct {
+		uint64_t outcomes[METRICS_OUTCOMES];
+		uint64_t buckets[METRICS_BUCKETS + 1]; /* not cumulative; the last: longer */
+		uint64_t sum_ns;
+	} ops[OP_NUM + 1]; /* the last: no operation */
+};
+
+/* op NULL: none was found. */
+void metrics_answer(struct metrics *m, const struct op *op, unsigned outcome, uint64_t ns);
+
+struct metrics_out;
+/* A value with the metric's label, NULL when it has none. */
+void metrics_put(struct metrics_out *to, const char *label, uint64_t value);
+typedef void metrics_fn(void *arg, struct metrics_out *to);
+
+[[nodiscard]] int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM],
+				void *arg, struct buf *out);
+
+/* Of this process. */
+metrics_fn metrics_memory, metrics_fds;
+#endif
