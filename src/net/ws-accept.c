@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <openssl/evp.h>
+
+#include "net/ws.h"
+#include "text/base64.h"
+
+#define GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+#define SHA1_LEN 20
+
+static_assert(BASE64_TEXT(SHA1_LEN) == WS_ACCEPT_LEN);
+static_assert(BASE64_TEXT(16) == WS_KEY_LEN);
+
+/* How often the header is there, and its last value. */
+static unsigned count(const struct http_head *h, const char *name, struct slice *ret)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < h->n_headers; i++)
+		if (http_eq(h->headers[i].name, name)) {
+			*ret = h->headers[i].value;
+			n++;
+		}
+	return n;
+}
+
+/* Connection is a list that may go over several lines. */
+static bool connection_upgrade(const struct http_head *h)
+{
+	for (size_t i = 0; i < h->n_headers; i++) {
+		struct slice v = h->headers[i].value;
+
+		if (!http_eq(h->headers[i].name, "connection"))
+			continue;
+		while (v.p)
+			if (http_eq(slice_trim(slice_cut(&v, ',')), "upgrade"))
+				return true;
+	}
+	return false;
+}
+
+static int check_request(const struct http_head *h, struct cay_err *err)
+{
+	struct slice v = {};
+	unsigned n;
+
+	if (!slice_eq(h->method, SLICE("GET")) || h->minor != 1)
+		return cay_fail(err, CAY_E_INVALID, "a WebSocket begins with GET and HTTP/1.1");
+	if (h->framing != HTTP_EMPTY || h->expect)
+		return cay_fail(err, CAY_E_INVALID, "a handshake with a body");
+	n = count(h, "upgrade", &v);
+	if (n == 0)
+		return cay_fail(err, CAY_E_UPGRADE, "this path speaks WebSocket only");
+	if (n > 1 || !http_eq(v, "websocket"))
+		return cay_fail(err, CAY_E_UPGRADE, "the only Upgrade here is 'websocket'");
+	if (!connection_upgrade(h))
+		return cay_fail(err, CAY_E_INVALID, "Upgrade without 'Connection: upgrade'");
+	n = count(h, "sec-websocket-version", &v);
+	if (n > 1)
+		return cay_fail(err, CAY_E_INVALID, "Sec-WebSocket-Version twice");
+	if (n == 0 || !slice_eq(v, SLICE(WS_VERSION)))
+		return cay_fail(err, CAY_E_UPGRADE,
+				"the only Sec-WebSocket-Version is " WS_VERSION);
+	return 0;
+}
+
+static int take_key(const struct http_head *h, char ret[static WS_ACCEPT_LEN + 1],
+		    struct cay_err *err)
+{
+	uint8_t nonce[BASE64_BYTES(WS_KEY_LEN)], sum[EVP_MAX_MD_SIZE];
+	char text[WS_KEY_LEN + sizeof(GUID) - 1];
+	struct slice key = {};
+	size_t n = 0;
+	unsigned len = 0;
+
+	if (count(h, "sec-websocket-key", &key) != 1 || key.n != WS_KEY_LEN ||
+	    base64_decode(key.p, key.n, nonce, &n) < 0 || n != 16)
+		return cay_fail(err, CAY_E_INVALID,
+				"there must be one Sec-WebSocket-Key, 16 bytes of base64");
+	memcpy(text, key.p, WS_KEY_LEN);
+	memcpy(text + WS_KEY_LEN, GUID, sizeof(GUID) - 1);
+	if (EVP_Digest(text, sizeof(text), sum, &len, EVP_sha1(), NULL) != 1 || len != SHA1_LEN)
+		return cay_fail(err, CAY_E_INTERNAL, "libcrypto has no SHA-1");
+	base64_encode(sum, SHA1_LEN, ret);
+	ret[WS_ACCEPT_LEN] = 0;
+	return 0;
+}
+
+static bool token(struct slice s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (!ascii_alnum(s.p[i]) && (!s.p[i] || !strchr("!#$%&'*+-.^_`|~", s.p[i])))
+			return false;
+	return s.n > 0;
+}
+
+/* One name the client offers; ours is chosen when none was before. */
+static int offer(struct slice name, struct slice *offered, size_t *n, const char *const *protocols,
+		 struct ws_answer *ret, struct cay_err *err)
+{
+	unsigned at;
+
+	for (size_t i = 0; i < *n; i++)
+		if (slice_eq(offered[i], name))
+			return cay_fail(err, CAY_E_INVALID, "one Sec-WebSocket-Protocol twice");
+	if (!token(name) || *n == WS_PROTOCOLS_MAX)
+		return cay_fail(err, CAY_E_INVALID,
+				"Sec-WebSocket-Protocol is a list of up to %d names",
+				WS_PROTOCOLS_MAX);
+	offered[(*n)++] = name;
+	if (!ret->protocol && protocols && str_choice(name, protocols, &at) == 0)
+		ret->protocol = protocols[at];
+	return 0;
+}
+
+static int choose(const struct http_head *h, const char *const *protocols, struct ws_answer *ret,
+		  struct cay_err *err)
+{
+	struct slice offered[WS_PROTOCOLS_MAX];
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < h->n_headers; i++) {
+		struct slice v = h->headers[i].value;
+
+		if (!http_eq(h->headers[i].name, "sec-websocket-protocol"))
+			continue;
+		while (v.p && r >= 0)
+			r = offer(slice_trim(slice_cut(&v, ',')), offered, &n, protocols, ret, err);
+	}
+	if (r >= 0 && n && protocols && !ret->protocol)
+		return cay_fail(err, CAY_E_INVALID,
+				"no Sec-WebSocket-Protocol that is spoken here");
+	return r;
+}
+
+int ws_accept(const struct http_head *h, const char *const *protocols, struct ws_answer *ret,
+	      struct cay_err *err)
+{
+	struct ws_answer answer = {};
+	int r = check_request(h, err);
+
+	if (r >= 0)
+		r = take_key(h, answer.accept, err);
+	if (r >= 0)
+		r = choose(h, protocols, &answer, err);
+	if (r >= 0)
+		*ret = answer;
+	return r;
+}

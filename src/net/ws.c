@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/ws.h"
+
+#include <assert.h>
+#include <wslay/wslay.h>
+
+/* What is kept free in out for a Close, which must always fit. */
+#define OUT_RESERVE (size_t)(2 + WS_CONTROL_MAX)
+
+void ws_init(struct ws *w, const struct ws_conf *conf)
+{
+	assert(conf->out_max >= WS_OUT_LEAST && conf->message_max && conf->fragments_max);
+	*w = (struct ws){
+		.conf = *conf,
+		.msg = BUF_INIT(conf->message_max),
+		.out = BUF_INIT(conf->out_max + OUT_RESERVE),
+		.credit_ms = WS_CONTROL_BURST_MS,
+	};
+}
+
+static void empty(struct buf *b)
+{
+	size_t max = b->max;
+
+	buf_fini(b);
+	b->max = max;
+}
+
+static void drop_frames(struct ws *w)
+{
+	if (w->frames)
+		wslay_frame_context_free(w->frames);
+	w->frames = NULL;
+	w->ahead = 0;
+}
+
+static void drop_message(struct ws *w)
+{
+	empty(&w->msg);
+	w->checked = 0;
+	w->handed = false;
+}
+
+void ws_fini(struct ws *w)
+{
+	drop_frames(w);
+	drop_message(w);
+	buf_fini(&w->out);
+}
+
+/* wslay's callbacks. */
+
+static ssize_t on_recv(uint8_t *p, size_t n, int, void *arg)
+{
+	struct ws *w = arg;
+
+	if (!w->in || !w->in->n)
+		return -1;
+	if (n > w->in->n)
+		n = w->in->n;
+	memcpy(p, w->in->p, n);
+	w->in->p += n;
+	w->in->n -= n;
+	w->ahead += n;
+	return (ssize_t)n;
+}
+
+static ssize_t on_send(const uint8_t *p, size_t n, int, void *arg)
+{
+	struct ws *w = arg;
+
+	return buf_add(&w->out, p, n) < 0 ? -1 : (ssize_t)n;
+}
+
+static int need_frames(struct ws *w)
+{
+	static const struct wslay_frame_callbacks callbacks = {
+		.send_callback = on_send,
+		.recv_callback = on_recv,
+	};
+
+	if (!w->frames && wslay_frame_context_init(&w->frames, &callbacks, w) != 0) {
+		w->frames = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Between frames and messages nothing need be kept. */
+static void rest(struct ws *w)
+{
+	if (!w->in_frame && !w->ahead)
+		drop_frames(w);
+	if (!w->kind && !w->handed)
+		drop_message(w);
+}
+
+/* How long a frame of ours is that carries n bytes. */
+static size_t frame_len(size_t n)
+{
+	return n + (n <= WS_CONTROL_MAX ? 2 : n <= UINT16_MAX ? 4 : 10);
+}
+
+/* A whole frame into out, or nothing. */
+static int put(struct ws *w, unsigned opcode, const void *p, size_t n)
+{
+	struct wslay_frame_iocb io = {
+		.fin = 1,
+		.opcode = (uint8_t)opcode,
+		.payload_length = n,
+		.data = p,
+		.data_length = n,
+	};
+	int r = buf_reserve(&w->out, frame_len(n));
+
+	if (r >= 0)
+		r = need_frames(w);
+	if (r < 0)
+		return r;
+	if (wslay_frame_send(w->frames, &io) != (ssize_t)n)
+		return -ENOMEM;
+	rest(w);
+	return 0;
+}
+
+static int put_close(struct ws *w, unsigned code, const char *reason, size_t n)
+{
+	char payload[WS_CONTROL_MAX] = { (char)(code >> 8), (char)code };
+
+	assert(n <= WS_REASON_MAX);
+	if (n)
+		memcpy(payload + 2, reason, n);
+	return put(w, WSLAY_CONNECTION_CLOSE, payload, code == WS_NO_STATUS ? 0 : 2 + n);
+}
+
+static void over(struct ws *w)
+{
+	w->state = WS_OVER;
+	w->in_frame = false;
+	w->kind = 0;
+	drop_frames(w);
+	drop_message(w);
+}
+
+/* The session ends here; the peer is told why, unless our Close is out already. */
+static int fail(struct ws *w, enum ws_code code, const char *why, struct cay_err *err)
+{
+	enum cay_code kind = code == WS_TOO_BIG    ? CAY_E_TOO_LARGE
+			     : code == WS_FLOOD    ? CAY_E_RATE
+			     : code == WS_INTERNAL ? CAY_E_NO_MEMORY
+						   : CAY_E_INVALID;
+
+	if (w->state == WS_OPEN) {
+		w->code = code;
+		(void)put_close(w, code, why, strlen(why)); /* without memory it goes unsaid */
+	}
+	over(w);
+	return cay_fail(err, kind, "%s", why);
+}
+
+static bool is_control(unsigned opcode)
+{
+	return opcode & 8;
+}
+
+static bool known(unsigned opcode)
+{
+	return opcode <= WSLAY_BINARY_FRAME ||
+	       (opcode >= WSLAY_CONNECTION_CLOSE && opcode <= WSLAY_PONG);
+}
+
+static bool may_be_sent(unsigned code)
+{
+	return (code >= 1000 && code <= 1014 && (code < 1004 || code > 1006)) ||
+	       (code >= 3000 && code <= 4999);
+}
+
+static int begin_data(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
+{
+	if (!w->kind == (io->opcode == WSLAY_CONTINUATION_FRAME))
+		return fail(w, WS_PROTOCOL,
+			    w->kind ? "a message inside another" : "a continuation of nothing",
+			    err);
+	if (!w->kind) {
+		w->kind = io->opcode;
+		w->fragments = 0;
+	}
+	if (w->state != WS_OPEN)
+		return 0; /* read for its frames only */
+	if (++w->fragments > w->conf.fragments_max)
+		return fail(w, WS_TOO_BIG, "a message in too many fragments", err);
+	if (io->payload_length > w->conf.message_max - w->msg.len)
+		return fail(w, WS_TOO_BIG, "a message longer than allowed", err);
+	return 0;
+}
+
+static int begin_control(struct ws *w, struct cay_err *err)
+{
+	if (w->credit_ms < WS_CONTROL_COST_MS)
+		return fail(w, WS_FLOOD, "too many control frames", err);
+	w->credit_ms -= WS_CONTROL_COST_MS;
+	w->control_len = 0;
+	return 0;
+}
+
+/* The header of a frame, before anything is done with its payload. */
+static int begin(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
+{
+	size_t header = io->payload_length < 126 ? 6 : io->payload_length <= UINT16_MAX ? 8 : 14;
+
+	if (io->rsv)
+		return fail(w, WS_PROTOCOL, "a reserved bit", err);
+	if (!io->mask)
+		return fail(w, WS_PROTOCOL, "a frame without a mask", err);
+	if (!known(io->opcode))
+		return fail(w, WS_PROTOCOL, "a reserved opcode", err);
+	assert(w->ahead >= header);
+	w->ahead -= header;
+	w->in_frame = true;
+	w->opcode = io->opcode;
+	w->fin = io->fin;
+	w->left = io->payload_length;
+	return is_control(io->opcode) ? begin_control(w, err) : begin_data(w, io, err);
+}
+
+/* Bytes of a payload.  Text is judged as it comes, up to the last whole letter. */
+static int take(struct ws *w, const uint8_t *p, size_t n, struct cay_err *err)
+{
+	size_t whole;
+
+	assert(n <= w->left && n <= w->ahead);
+	w->left -= n;
+	w->ahead -= n;
+	if (is_control(w->opcode)) {
+		assert(w->control_len + n <= WS_CONTROL_MAX);
+		memcpy(w->control + w->control_len, p, n);
+		w->control_len += n;
+		return 0;
+	}
+	if (w->state != WS_OPEN)
+		return 0;
+	if (buf_add(&w->msg, p, n) < 0)
+		return fail(w, WS_INTERNAL, "no memory for a message", err);
+	if (w->kind != WSLAY_TEXT_FRAME)
+		return 0;
+	whole = utf8_whole(w->msg.data + w->checked, w->msg.len - w->checked);
+	if (!utf8_valid(w->msg.data + w->checked, whole))
+		return fail(w, WS_NOT_TEXT, "text that is not UTF-8", err);
+	w->checked += whole;
+	return 0;
+}
+
+static int end_data(struct ws *w, struct ws_event *ret, struct cay_err *err)
+{
+	unsigned kind = w->kind;
+
+	if (!w->fin)
+		return WS_MORE;
+	w->kind = 0;
+	if (w->state != WS_OPEN)
+		return WS_MORE;
+	if (kind == WSLAY_TEXT_FRAME && w->checked != w->msg.len)
+		return fail(w, WS_NOT_TEXT, "text that ends inside a letter", err);
+	w->handed = true;
+	ret->data = (struct slice){ buf_str(&w->msg), w->msg.len };
+	return kind == WSLAY_TEXT_FRAME ? WS_TEXT : WS_BINARY;
+}
+
+/* A peer that does not read gets one pong when it does: that to its last ping. */
+static int end_ping(struct ws *w, struct cay_err *err)
+{
+	if (w->state != WS_OPEN)
+		return WS_MORE;
+	if (ws_full(w)) {
+		memcpy(w->pong, w->control, w->control_len);
+		w->pong_len = w->control_len;
+		w->pong_waits = true;
+		return WS_MORE;
+	}
+	if (put(w, WSLAY_PONG, w->control, w->control_len) < 0)
+		return fail(w, WS_INTERNAL, "no memory for a pong", err);
+	return WS_MORE;
+}
+
+static int end_close(struct ws *w, struct ws_event *ret, struct cay_err *err)
+{
+	unsigned code = WS_NO_STATUS;
+
+	if (w->control_len == 1)
+		return fail(w, WS_PROTOCOL, "a Close of one byte", err);
+	if (w->control_len) {
+		code = (unsigned)(uint8_t)w->control[0] << 8 | (uint8_t)w->control[1];
+		if (!may_be_sent(code))
+			return fail(w, WS_PROTOCOL, "a close code nobody may send", err);
+		ret->data = (struct slice){ w->control + 2, w->control_len - 2 };
+		if (!utf8_valid(ret->data.p, ret->data.n))
+			return fail(w, WS_NOT_TEXT, "a reason that is not UTF-8", err);
+	}
+	ret->code = code;
+	if (w->state == WS_OPEN) {
+		w->code = code;
+		(void)put_close(w, code, NULL, 0); /* without memory it goes unsaid */
+	}
+	over(w);
+	return WS_CLOSED;
+}
+
+static int end(struct ws *w, struct ws_event *ret, struct cay_err *err)
+{
+	w->in_frame = false;
+	switch (w->opcode) {
+	case WSLAY_PING:
+		return end_ping(w, err);
+	case WSLAY_PONG:
+		ret->data = (struct slice){ w->control, w->control_len };
+		return w->state == WS_OPEN ? WS_PONG : WS_MORE;
+	case WSLAY_CONNECTION_CLOSE:
+		return end_close(w, ret, err);
+	default:
+		return end_data(w, ret, err);
+	}
+}
+
+/* A piece of a frame, as far as it is there; WS_MORE also when wslay wants more. */
+static int step(struct ws *w, bool *dry, struct ws_event *ret, struct cay_err *err)
+{
+	struct wslay_frame_iocb io = {};
+	ssize_t n;
+	int r = 0;
+
+	if (need_frames(w) < 0)
+		return fail(w, WS_INTERNAL, "no memory for a frame", err);
+	n = wslay_frame_recv(w->frames, &io);
+	*dry = n == WSLAY_ERR_WANT_READ;
+	if (*dry)
+		return WS_MORE;
+	if (n < 0)
+		return fail(w, WS_PROTOCOL, "a length that is not allowed", err);
+	if (!w->in_frame)
+		r = begin(w, &io, err);
+	if (r >= 0)
+		r = take(w, io.data, io.data_length, err);
+	if (r >= 0 && !w->left)
+		r = end(w, ret, err);
+	return r;
+}
+
+/* Time that went by pays for control frames. */
+static void earn(struct ws *w, uint64_t now_ms)
+{
+	uint64_t gone = now_ms > w->seen_ms ? now_ms - w->seen_ms : 0;
+
+	w->seen_ms += gone;
+	if (gone > WS_CONTROL_BURST_MS - w->credit_ms)
+		gone = WS_CONTROL_BURST_MS - w->credit_ms;
+	w->credit_ms += gone;
+}
+
+int ws_next(struct ws *w, struct slice *in, uint64_t now_ms, struct ws_event *ret,
+	    struct cay_err *err)
+{
+	bool dry = false;
+	int r = WS_MORE;
+
+	*ret = (struct ws_event){};
+	earn(w, now_ms);
+	if (w->handed)
+		drop_message(w);
+	w->in = in;
+	while (w->state != WS_OVER && r == WS_MORE && !dry && (in->n || w->ahead))
+		r = step(w, &dry, ret, err);
+	w->in = NULL;
+	if (w->state == WS_OVER)
+		*in = (struct slice){ in->p + in->n, 0 };
+	if (r == WS_MORE)
+		rest(w);
+	return r;
+}
+
+int ws_send(struct ws *w, enum ws_event_type type, const void *p, size_t n)
+{
+	int r;
+
+	assert(type == WS_TEXT || type == WS_BINARY);
+	if (w->state != WS_OPEN)
+		return -EPIPE;
+	if (type == WS_TEXT && !utf8_valid(p, n))
+		return -EILSEQ;
+	if (n > w->conf.out_max || w->out.len + frame_len(n) > w->conf.out_max)
+		return -ENOBUFS;
+	r = put(w, type == WS_TEXT ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, p, n);
+	return r < 0 ? r : ws_full(w);
+}
+
+int ws_ping(struct ws *w)
+{
+	if (w->state != WS_OPEN)
+		return -EPIPE;
+	if (w->out.len + frame_len(0) > w->conf.out_max)
+		return -ENOBUFS;
+	return put(w, WSLAY_PING, NULL, 0);
+}
+
+int ws_close(struct ws *w, unsigned code, const char *reason)
+{
+	size_t n = strlen(reason);
+	int r;
+
+	if (w->state != WS_OPEN)
+		return -EPIPE;
+	if (!may_be_sent(code) || n > WS_REASON_MAX || !utf8_valid(reason, n))
+		return -EINVAL;
+	r = put_close(w, code, reason, n);
+	if (r < 0)
+		return r;
+	w->state = WS_CLOSING;
+	w->code = code;
+	if (!w->handed)
+		drop_message(w);
+	return 0;
+}
+
+struct slice ws_out(const struct ws *w)
+{
+	return (struct slice){ buf_str(&w->out), w->out.len };
+}
+
+void ws_sent(struct ws *w, size_t n)
+{
+	buf_consume(&w->out, n);
+	if (!w->out.len)
+		empty(&w->out);
+	if (!w->pong_waits || w->state != WS_OPEN || ws_full(w))
+		return;
+	if (put(w, WSLAY_PONG, w->pong, w->pong_len) == 0)
+		w->pong_waits = false;
+}
+
+bool ws_full(const struct ws *w)
+{
+	size_t mark = w->conf.out_max / 2;
+
+	return w->out.len > (mark < WS_OUT_MARK ? mark : WS_OUT_MARK);
+}
+
+bool ws_over(const struct ws *w)
+{
+	return w->state == WS_OVER;
+}
