@@ -294,30 +294,34 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 	return r;
 }
 
-/* One page; what differs between lists is where their rows and cursor are. */
+/* Every list is its rows and where the next page begins. */
+struct any_list {
+	struct field_list rows;
+	const char *cursor;
+};
+#define LIKE_ANY(S, m) \
+	static_assert(sizeof(struct S) == sizeof(struct any_list) && offsetof(struct S, m) == 0 && \
+		      offsetof(struct S, next_cursor) == offsetof(struct any_list, cursor))
+LIKE_ANY(sandbox_list, sandboxes);
+LIKE_ANY(image_list, images);
+LIKE_ANY(tenant_list, tenants);
+LIKE_ANY(key_list, keys);
+LIKE_ANY(audit_list, records);
+
 static int page(struct api *a, enum op_id op, const struct sandbox_query *which,
 		struct field_list *rows, const char **cursor, struct cay_err *err)
 {
 	struct sandbox_query some = which ? *which : (struct sandbox_query){};
 	struct page_query all = { .limit = 100, .cursor = *cursor };
 	struct api_call c = { .op = op, .query = op == OP_SANDBOX_LIST ? (void *)&some : &all };
-	/* rows, then the cursor: each of them */
-	union {
-		struct sandbox_list sandboxes;
-		struct image_list images;
-		struct audit_list records;
-	} list = {};
+	struct any_list list = {};
 	int r;
 
-	static_assert(offsetof(struct image_list, next_cursor) ==
-			      offsetof(struct sandbox_list, next_cursor) &&
-		      offsetof(struct audit_list, next_cursor) ==
-			      offsetof(struct sandbox_list, next_cursor));
 	some.limit = 100;
 	some.cursor = *cursor;
 	r = api_call(a, &c, &list, err);
-	*rows = list.sandboxes.sandboxes;
-	*cursor = list.sandboxes.next_cursor;
+	*rows = list.rows;
+	*cursor = list.cursor;
 	return r;
 }
 
@@ -325,9 +329,7 @@ int api_list(struct api *a, enum op_id op, const struct sandbox_query *which, ap
 	     void *to, struct cay_err *err)
 {
 	const char *cursor = NULL;
-	size_t size = op == OP_SANDBOX_LIST ? sandbox_table.size
-		      : op == OP_AUDIT_LIST ? audit_row_table.size
-					    : image_table.size;
+	size_t size = ops[op].response->rows[0].sub->size;
 
 	for (size_t seen = 0; seen < ROWS_MAX; seen++) {
 		struct field_list rows;
@@ -424,16 +426,55 @@ int api_find_any(struct api *a, const char *word, struct id *ret, struct cay_err
 	return find_sandbox(a, word, true, ret, err);
 }
 
-int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+static int match_tenant(void *to, const void *row)
+{
+	const struct tenant *t = row;
+	struct wanted *w = to;
+
+	w->found = slice_eq(slice_of(t->name), w->name);
+	w->id = t->id;
+	return w->found;
+}
+
+static int match_key(void *to, const void *row)
+{
+	const struct key *k = row;
+	struct wanted *w = to;
+
+	w->found = slice_eq(slice_of(k->prefix), w->name);
+	w->id = k->id;
+	return w->found;
+}
+
+static int find_one(struct api *a, enum op_id op, api_each *match, const char *what,
+		    const char *word, struct id *ret, struct cay_err *err)
 {
 	struct wanted w = { .name = slice_of(word) };
-	int r;
+	int r = api_list(a, op, NULL, match, &w, err);
 
-	if (id_parse(ID_IMAGE, w.name, ret) == 0)
-		return 0;
-	r = api_list(a, OP_IMAGE_LIST, NULL, match_image, &w, err);
 	if (r < 0)
 		return r;
 	*ret = w.id;
-	return w.found ? 0 : no_such("image", word, err);
+	return w.found ? 0 : no_such(what, word, err);
+}
+
+int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	if (id_parse(ID_IMAGE, slice_of(word), ret) == 0)
+		return 0;
+	return find_one(a, OP_IMAGE_LIST, match_image, "image", word, ret, err);
+}
+
+int api_find_tenant(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	if (id_parse(ID_TENANT, slice_of(word), ret) == 0)
+		return 0;
+	return find_one(a, OP_TENANT_LIST, match_tenant, "tenant", word, ret, err);
+}
+
+int api_find_key(struct api *a, const char *word, struct id *ret, struct cay_err *err)
+{
+	if (id_parse(ID_KEY, slice_of(word), ret) == 0)
+		return 0;
+	return find_one(a, OP_KEY_LIST, match_key, "key", word, ret, err);
 }

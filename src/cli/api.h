@@ -58,6 +58,11 @@ uint64_t api_deadline(const struct api *a, enum op_id op);
 			       struct cay_err *err);
 [[nodiscard]] int api_find_image(struct api *a, const char *word, struct id *ret,
 				 struct cay_err *err);
+/* By name or id; a key by its prefix or id. */
+[[nodiscard]] int api_find_tenant(struct api *a, const char *word, struct id *ret,
+				  struct cay_err *err);
+[[nodiscard]] int api_find_key(struct api *a, const char *word, struct id *ret,
+			       struct cay_err *err);
 
 /* Rows of every page of a list: each() gets the row's struct; it ends the walk
  * with a number other than 0, which is returned.  which: of the sandboxes, NULL for

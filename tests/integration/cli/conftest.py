@@ -9,7 +9,7 @@ import pytest
 
 import fake as fake_daemon
 
-CAY = os.environ.get("CAY_PROGRAM", "build/gcc/src/cli/cay")
+CAY = os.path.abspath(os.environ.get("CAY_PROGRAM", "build/gcc/src/cli/cay"))
 
 
 @pytest.fixture

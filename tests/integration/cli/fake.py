@@ -134,6 +134,8 @@ class Fake:
         self.say, self.cut, self.hold, self.requests = {}, 0, None, []
         self.sandboxes, self.execs, self.images, self.page = {}, {}, {}, 2
         self.imported = None
+        self.keys, self.secrets, self.overlap = {}, [], None
+        self.tenants = [{"id": new_id("tn"), "name": n, "created_at": "2026-11-15T01:50:43.123Z"} for n in ("default", "a", "b")]
         self.findings, self.events, self.happened = [], [], threading.Condition()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
@@ -377,3 +379,28 @@ class Fake:
     def delete_images_id(self, c, f, parts, query, headers):
         image = self.images.pop(parts[1], None)
         c.sendall(reply(200, image) if image else failure(404, "not_found", "no such image"))
+
+    def get_tenants(self, c, f, parts, query, headers):
+        self.list(c, "tenants", self.tenants, query)
+
+    def get_keys(self, c, f, parts, query, headers):
+        self.list(c, "keys", list(self.keys.values()), query)
+
+    def secret(self, c, status, key):
+        self.secrets.append(f"cay_{key['prefix']}_{'A' * 40}{len(self.secrets):03}"[:55] + "A")
+        c.sendall(reply(status, {"key": key, "secret": self.secrets[-1]}))
+
+    def post_keys(self, c, f, parts, query, headers):
+        asked = json.loads(b"".join(self.body(f, headers)))
+        key = {"id": new_id("ky"), "tenant": asked["tenant"], "name": asked["name"], "scope": asked["scope"],
+               "prefix": f"{len(self.keys):08}", "created_at": "2026-11-15T01:50:43.123Z", "revoked": False}
+        self.keys[key["id"]] = key
+        self.secret(c, 201, key)
+
+    def post_keys_id_rotate(self, c, f, parts, query, headers):
+        self.overlap = json.loads(b"".join(self.body(f, headers)))["overlap_ms"]
+        self.secret(c, 200, self.keys[parts[1]])
+
+    def post_keys_id_revoke(self, c, f, parts, query, headers):
+        self.keys[parts[1]]["revoked"] = True
+        c.sendall(reply(200, self.keys[parts[1]]))

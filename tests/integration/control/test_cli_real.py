@@ -154,3 +154,44 @@ def test_following_loses_nothing_when_daemons_die(own, run):
         (b, s) for b in boxes for s in ("running", "paused", "ending", "terminated")]
     numbers = [e["seq"] for e in seen]
     assert numbers == sorted(set(numbers)) and "going on behind event" in err
+
+
+def whose(own, secret):
+    """What the edge would hear about this key; None when it is not good."""
+    reply = own.edge("- public - -").open("POST", "/edge/v1/key", {"secret": secret})
+    return json.loads(reply.read()).get("actor")
+
+
+def test_tenants_and_keys(own, run, tmp_path):
+    tenant = run("tenant", "create", "team-blue").strip()
+    assert re.fullmatch(r"tn[0-9a-z]{24}", tenant)
+    assert "'team-blue'" in run("tenant", "create", "team-blue", status=5)
+    assert names(run("tenant", "ls")) == {"default", "team-blue"}
+    p = run.start("key", "create", "--tenant", "team-blue", "--scope", "read", "--ttl", "1d", "laptop")
+    secret, said = p.communicate(timeout=20)
+    assert p.returncode == 0 and re.fullmatch(r"cay_[0-9a-z]{8}_[\w-]{43}\n", secret) and "not shown again" in said
+    assert secret.strip() not in said and whose(own, secret.strip()).startswith(f"{tenant} read ky")
+    prefix = secret[4:12]
+    table = run("key", "ls")
+    assert table.splitlines()[0].split() == ["PREFIX", "NAME", "TENANT", "SCOPE", "STATE", "AGE", "USED", "LEFT"]
+    row = next(line for line in table.splitlines() if line.startswith(prefix))
+    assert row.split()[1:5] == ["laptop", tenant, "read", "good"] and ("23 h" in row or "1 d" in row), row
+    assert secret[13:56] not in table + run("key", "ls", "--json")
+    assert "1 good keys" in run("tenant", "rm", "team-blue", status=5)
+
+    file = tmp_path / "new.key"
+    assert run("key", "rotate", "--overlap", "1h", "--out", str(file), prefix) == prefix + "\n"
+    assert file.stat().st_mode & 0o777 == 0o600 and whose(own, file.read_text().strip()) == whose(own, secret.strip())
+    made = json.loads(run("key", "rotate", "--json", prefix))
+    assert whose(own, made["secret"]) and not whose(own, secret.strip()) and made["key"]["prefix"] == prefix
+    old, file = file.read_text(), tmp_path / "new.key"
+    assert json.loads(run("key", "rotate", "--json", "--out", str(file), made["key"]["id"])) \
+        == next(k for k in json.loads(run("key", "ls", "--json"))["keys"] if k["prefix"] == prefix)
+    assert file.read_text() != old and whose(own, file.read_text().strip())
+
+    run("key", "revoke", prefix)
+    assert whose(own, file.read_text().strip()) is None and f"{prefix}  laptop" in run("key", "ls")
+    assert "there is no key 'zzzzzzzz'" in run("key", "revoke", "zzzzzzzz", status=4)
+    run("tenant", "rm", "team-blue")
+    assert "there is no tenant 'team-blue'" in run("key", "create", "--tenant", "team-blue", "x", status=4)
+    assert names(run("tenant", "ls")) == {"default"}

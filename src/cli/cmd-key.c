@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/path.h"
+#include "cli/cmd.h"
+#include "cli/rows.h"
+#include "cli/show.h"
+
+#define TTL_MAX_MS UINT64_C(315576000000)
+#define OVERLAP_MAX_MS UINT64_C(86400000)
+
+/* Where a secret goes. */
+struct out_args {
+	const char *out; /* or NULL: standard output */
+	struct json_args json;
+};
+
+static const struct opt out_rows[] = {
+	{ "out", 0, OPT_TEXT, offsetof(struct out_args, out), .arg = "FILE",
+	  .help = "Write the secret there, for your eyes only, and print the key's prefix" },
+};
+
+struct sink {
+	int dir; /* -EBADF: standard output */
+	const char *name;
+};
+
+/* Before a secret is made: what cannot be written would be lost. */
+static int sink_open(struct cli *c, const char *path, struct sink *ret, struct cay_err *err)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	const char *dir = slash == path ? "/" : ".";
+
+	*ret = (struct sink){ -EBADF, slash ? slash + 1 : path };
+	if (!path)
+		return 0;
+	if (slash && slash != path)
+		dir = pool_strn(&c->pool, path, (size_t)(slash - path));
+	if (!dir)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	if (!ret->name[0] || str_eq(ret->name, ".") || str_eq(ret->name, ".."))
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not a file", path);
+	ret->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (ret->dir < 0 || faccessat(ret->dir, ".", W_OK, 0) < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "write to '%s'", dir);
+	return 0;
+}
+
+static int print_line(const char *text, struct cay_err *err)
+{
+	auto_buf line = BUF_INIT(KIB(1));
+
+	if (show_text(&line, slice_of(text)) < 0 || buf_putc(&line, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return show_out(&line, err);
+}
+
+static int print_secret(const struct key_made *made, bool json, struct cay_err *err)
+{
+	int r = json ? print_json(&key_made_table, made, err) : print_line(made->secret, err);
+
+	if (r >= 0)
+		show_note("this is not shown again");
+	return r;
+}
+
+static int sink_put(const struct sink *to, const struct key_made *made, bool json,
+		    struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(256);
+	int r;
+
+	if (to->dir < 0)
+		return print_secret(made, json, err);
+	r = buf_printf(&text, "%s\n", made->secret);
+	if (r >= 0)
+		r = path_write(to->dir, to->name, text.data, text.len, 0600);
+	if (r < 0) { /* nobody else has it */
+		(void)print_secret(made, json, err);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write '%s'", to->name);
+	}
+	return json ? print_json(&key_table, &made->key, err) : print_line(made->key.prefix, err);
+}
+
+static int make(struct cli *c, const struct api_call *call, const struct out_args *out,
+		struct cay_err *err)
+{
+	struct key_made made = {};
+	struct sink to;
+	int r = sink_open(c, out->out, &to, err);
+
+	if (r >= 0)
+		r = api_call(&c->api, call, &made, err);
+	if (r >= 0)
+		r = sink_put(&to, &made, out->json.json, err);
+	if (to.dir >= 0)
+		(void)close(to.dir);
+	return r;
+}
+
+struct create_args {
+	struct key_create request;
+	const char *tenant;
+	struct out_args out;
+};
+
+static const struct opt create_rows[] = {
+	{ "tenant", 0, OPT_TEXT, offsetof(struct create_args, tenant), .arg = "NAME|ID",
+	  .help = "Whose it is; else the default tenant's" },
+	{ "scope", 0, OPT_CHOICE, offsetof(struct create_args, request.scope),
+	  .table = &key_create_table, .member = "scope", .arg = "read|write|operator",
+	  .help = "What it is good for; else write" },
+	{ "ttl", 0, OPT_DURATION, offsetof(struct create_args, request.ttl_ms), 1000, TTL_MAX_MS,
+	  .arg = "TIME", .help = "How long it is good, as in 30d; else until it is revoked" },
+};
+static const struct opt_group create_options[] = {
+	OPTS(create_rows, 0),
+	OPTS(out_rows, offsetof(struct create_args, out)),
+	OPTS_JSON(create_args, out.json),
+	OPTS_END,
+};
+
+static void preset(void *args)
+{
+	((struct create_args *)args)->request.scope = KEY_WRITE;
+}
+
+static int run_create(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
+{
+	const struct create_args *a = args;
+	struct key_create request = a->request;
+	int r = api_find_tenant(&c->api, a->tenant ? a->tenant : "default", &request.tenant, err);
+
+	request.name = w->operands[0];
+	request.has_ttl = request.ttl_ms > 0;
+	return r < 0 ? r
+		     : make(c, &(struct api_call){ .op = OP_KEY_CREATE, .request = &request },
+			    &a->out, err);
+}
+
+const struct cmd cmd_key_create = {
+	.name = "key create",
+	.args = "[OPTION]... NAME",
+	.min = 1,
+	.max = 1,
+	.options = create_options,
+	.size = sizeof(struct create_args),
+	.preset = preset,
+	.help = "Make an API key and print its secret, once",
+	.more = "The secret is what programs send as 'Authorization: Bearer'. Cay keeps only its "
+		"hash.",
+	.run = run_create,
+};
+
+static const char *state_of(const struct key *k, uint64_t now)
+{
+	if (k->revoked)
+		return "revoked";
+	return k->has_expires && k->expires_ns <= now ? "expired" : "good";
+}
+
+static int cells(struct show_table *t, const void *row)
+{
+	const struct key *k = row;
+	uint64_t now = clk_wall_ns(&clk_system);
+	char tenant[ID_TEXT_LEN + 1], age[SHOW_AGE_MAX], used[SHOW_AGE_MAX] = "-";
+	char left[SHOW_AGE_MAX] = "-";
+
+	id_format(&k->tenant, tenant);
+	show_age(now, k->created_ns, age);
+	if (k->used_ns)
+		show_age(now, k->used_ns, used);
+	if (k->has_expires && !k->revoked && k->expires_ns > now)
+		show_age(k->expires_ns, now, left);
+	return show_cell(t, k->prefix) < 0 || show_cell(t, k->name) < 0 ||
+			       show_cell(t, tenant) < 0 ||
+			       show_cell(t, rows_choice(&key_table, "scope", k->scope)) < 0 ||
+			       show_cell(t, state_of(k, now)) < 0 || show_cell(t, age) < 0 ||
+			       show_cell(t, used) < 0 || show_cell(t, left) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+static int run_ls(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+{
+	static const struct rows_kind kind = {
+		.op = OP_KEY_LIST,
+		.list = "keys",
+		.row = &key_table,
+		.headings = { "PREFIX", "NAME", "TENANT", "SCOPE", "STATE", "AGE", "USED", "LEFT" },
+		.columns = 8,
+		.cells = cells,
+	};
+
+	return rows_print(&c->api, &kind, ((const struct json_args *)args)->json, err);
+}
+
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+
+const struct cmd cmd_key_ls = {
+	.name = "key ls",
+	.args = "[--json]",
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "List API keys of all tenants; never their secrets",
+	.run = run_ls,
+};
+
+static int run_revoke(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+{
+	struct api_call call = { .op = OP_KEY_REVOKE };
+	int r = api_find_key(&c->api, w->operands[0], &call.ids[0], err);
+
+	return r < 0 ? r : api_call(&c->api, &call, &(struct key){}, err);
+}
+
+const struct cmd cmd_key_revoke = {
+	.name = "key revoke",
+	.args = "PREFIX|ID",
+	.min = 1,
+	.max = 1,
+	.help = "Take an API key back, at once and for good",
+	.run = run_revoke,
+};
+
+struct rotate_args {
+	struct key_rotate request;
+	struct out_args out;
+};
+
+static const struct opt rotate_rows[] = {
+	{ "overlap", 0, OPT_DURATION, offsetof(struct rotate_args, request.overlap_ms), 0,
+	  OVERLAP_MAX_MS, .arg = "TIME",
+	  .help = "How long the old secret stays good, as in 1h; a day at the most" },
+};
+static const struct opt_group rotate_options[] = {
+	OPTS(rotate_rows, 0),
+	OPTS(out_rows, offsetof(struct rotate_args, out)),
+	OPTS_JSON(rotate_args, out.json),
+	OPTS_END,
+};
+
+static int run_rotate(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
+{
+	const struct rotate_args *a = args;
+	struct api_call call = { .op = OP_KEY_ROTATE, .request = &a->request };
+	int r = api_find_key(&c->api, w->operands[0], &call.ids[0], err);
+
+	return r < 0 ? r : make(c, &call, &a->out, err);
+}
+
+const struct cmd cmd_key_rotate = {
+	.name = "key rotate",
+	.args = "[OPTION]... PREFIX|ID",
+	.min = 1,
+	.max = 1,
+	.options = rotate_options,
+	.size = sizeof(struct rotate_args),
+	.help = "Give an API key a new secret and print it, once",
+	.more = "Without --overlap the old secret is good for nothing at once.",
+	.run = run_rotate,
+};

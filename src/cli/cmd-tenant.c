@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "cli/cmd.h"
+#include "cli/rows.h"
+#include "cli/show.h"
+
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+
+static int run_create(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
+{
+	struct tenant_create request = { .name = w->operands[0] };
+	struct api_call call = { .op = OP_TENANT_CREATE, .request = &request };
+	struct tenant made = {};
+	int r = api_call(&c->api, &call, &made, err);
+
+	if (r < 0)
+		return r;
+	return ((const struct json_args *)args)->json ? print_json(&tenant_table, &made, err)
+						      : print_id(&made.id, err);
+}
+
+const struct cmd cmd_tenant_create = {
+	.name = "tenant create",
+	.args = "[--json] NAME",
+	.min = 1,
+	.max = 1,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "Make a tenant: somebody who has sandboxes of their own",
+	.more = "Give it a key with cay key create --tenant NAME.",
+	.run = run_create,
+};
+
+static int cells(struct show_table *t, const void *row)
+{
+	const struct tenant *n = row;
+	char id[ID_TEXT_LEN + 1], age[SHOW_AGE_MAX] = "-";
+
+	id_format(&n->id, id);
+	if (n->created_ns) /* the default tenant was always there */
+		show_age(clk_wall_ns(&clk_system), n->created_ns, age);
+	return show_cell(t, id) < 0 || show_cell(t, n->name) < 0 || show_cell(t, age) < 0 ? -ENOMEM
+											  : 0;
+}
+
+static int run_ls(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+{
+	static const struct rows_kind kind = {
+		.op = OP_TENANT_LIST,
+		.list = "tenants",
+		.row = &tenant_table,
+		.headings = { "ID", "NAME", "AGE" },
+		.columns = 3,
+		.cells = cells,
+	};
+
+	return rows_print(&c->api, &kind, ((const struct json_args *)args)->json, err);
+}
+
+const struct cmd cmd_tenant_ls = {
+	.name = "tenant ls",
+	.args = "[--json]",
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "List tenants",
+	.run = run_ls,
+};
+
+static int run_rm(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+{
+	struct api_call call = { .op = OP_TENANT_DELETE };
+	int r = api_find_tenant(&c->api, w->operands[0], &call.ids[0], err);
+
+	return r < 0 ? r : api_call(&c->api, &call, &(struct tenant){}, err);
+}
+
+const struct cmd cmd_tenant_rm = {
+	.name = "tenant rm",
+	.args = "NAME|ID",
+	.min = 1,
+	.max = 1,
+	.help = "Remove a tenant that has neither sandboxes nor keys",
+	.run = run_rm,
+};
