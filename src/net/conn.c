@@ -256,20 +256,16 @@ int conn_accept(struct conn_room *room, uv_stream_t *listener, const struct conn
 	return 0;
 }
 
-int conn_take(struct conn_room *room, int fd, const struct conn_conf *conf, struct conn **ret)
+int conn_take(struct conn_room *room, int fd, int family, const struct conn_conf *conf,
+	      struct conn **ret)
 {
-	struct sockaddr_storage name;
-	socklen_t len = sizeof(name);
 	auto_close int owned = fd;
-	struct conn *c;
+	struct conn *c = new_conn(room, family, conf);
 	int r;
 
-	if (getsockname(fd, (struct sockaddr *)&name, &len) < 0)
-		return -errno;
-	c = new_conn(room, name.ss_family, conf);
 	if (!c)
 		return -ENOMEM;
-	r = name.ss_family == AF_UNIX ? uv_pipe_open(&c->pipe, fd) : uv_tcp_open(&c->tcp, fd);
+	r = family == AF_UNIX ? uv_pipe_open(&c->pipe, fd) : uv_tcp_open(&c->tcp, fd);
 	if (r < 0)
 		return give_up(c, r);
 	(void)cay_take_fd(&owned);

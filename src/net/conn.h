@@ -57,11 +57,11 @@ struct conn_conf {
 };
 
 /* Neither reads before conn_read().  Accept fails only when there is no memory or
- * no connection; take has the fd, also on failure. */
+ * no connection; take has the connected fd of that AF_*, also on failure. */
 [[nodiscard]] int conn_accept(struct conn_room *room, uv_stream_t *listener,
 			      const struct conn_conf *conf, struct conn **ret);
-[[nodiscard]] int conn_take(struct conn_room *room, int fd, const struct conn_conf *conf,
-			    struct conn **ret);
+[[nodiscard]] int conn_take(struct conn_room *room, int fd, int family,
+			    const struct conn_conf *conf, struct conn **ret);
 
 /* Another owner; what is queued goes on. */
 void conn_give(struct conn *c, const struct conn_events *events, void *data, size_t out_max);

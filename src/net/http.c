@@ -103,7 +103,14 @@ static const llhttp_settings_t callbacks = {
 
 void http_init(struct http_parser *p, enum http_kind kind)
 {
-	*p = (struct http_parser){ .kind = kind, .raw = BUF_INIT(HTTP_HEAD_MAX) };
+	/* not the table of headers: it is as large as all the rest, and counted */
+	memset(&p->head, 0, offsetof(struct http_head, headers));
+	p->kind = kind;
+	p->raw = BUF_INIT(HTTP_HEAD_MAX);
+	p->may_upgrade = false;
+	p->left = 0;
+	p->span = (struct slice){};
+	p->head.framing = HTTP_EMPTY;
 	http_reset(p);
 }
 
@@ -150,6 +157,12 @@ static int gather(struct http_parser *p, struct slice *in, struct cay_err *err)
 	/* breaks: how much of CR LF CR LF the bytes end in */
 	while (i < in->n && p->breaks < 4) {
 		char c = in->p[i];
+
+		/* nearly all bytes are these, and only they may be many */
+		if (c >= ' ' && c <= '~' && p->breaks == 0 && p->raw.len + i < HTTP_HEAD_MAX) {
+			i++;
+			continue;
+		}
 
 		/* printable ASCII and tabs in lines that end in CRLF; no empty line in front */
 		if ((c != '\t' && c != '\r' && c != '\n' && (c < ' ' || c > '~')) ||

@@ -45,8 +45,6 @@ struct http_head {
 	struct slice method, target; /* of a request */
 	unsigned status;             /* of a response */
 	unsigned minor;              /* of the version: 0 or 1 */
-	struct http_header headers[HTTP_HEADERS_MAX];
-	size_t n_headers;
 	enum http_framing framing;
 	uint64_t length; /* with HTTP_LENGTH */
 	bool keep_alive; /* both sides may go on after this message */
@@ -54,6 +52,8 @@ struct http_head {
 	/* The one protocol a GET asks to go on in, or a 101 goes on in; n 0: none.  Who
 	 * does not follow answers as if it were not there. */
 	struct slice upgrade;
+	size_t n_headers;
+	struct http_header headers[HTTP_HEADERS_MAX];
 };
 
 struct http_parser {

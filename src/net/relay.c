@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "net/dial.h"
 #include "net/tunnel.h"
@@ -27,9 +28,9 @@ struct relay {
 	bool upgrade; /* and it may become a tunnel */
 	uint64_t head_timeout_ms;
 	struct buf in; /* of the answer, read and not passed on */
-	struct http_parser http;
 	void (*done)(void *arg);
 	void *arg;
+	struct http_parser http; /* last, and not zeroed: it is most of it */
 };
 
 /* What the other program is told, and what is believed of its answer. */
@@ -431,12 +432,18 @@ static int write_head(struct relay *r, const struct relay_conf *conf, struct buf
 	int e = buf_reserve(b, 512);
 
 	if (e >= 0)
-		e = buf_printf(b, "%.*s %.*s HTTP/1.1\r\nHost: %s\r\n%s", (int)h->method.n,
-			       h->method.p, (int)h->target.n, h->target.p,
-			       r->upstream ? "control" : "sandbox",
-			       r->upgrade    ? "Connection: upgrade\r\n"
-			       : r->upstream ? ""
-					     : "Connection: close\r\n");
+		e = buf_add(b, h->method.p, h->method.n);
+	if (e >= 0)
+		e = buf_putc(b, ' ');
+	if (e >= 0)
+		e = buf_add(b, h->target.p, h->target.n);
+	if (e >= 0)
+		e = buf_puts(b, r->upstream ? " HTTP/1.1\r\nHost: control\r\n"
+					    : " HTTP/1.1\r\nHost: sandbox\r\n");
+	if (e >= 0 && r->upgrade)
+		e = buf_puts(b, "Connection: upgrade\r\n");
+	else if (e >= 0 && !r->upstream)
+		e = buf_puts(b, "Connection: close\r\n");
 	if (e >= 0)
 		e = write_headers(r, h, b);
 	for (size_t i = 0; i < conf->n_headers && e >= 0; i++)
@@ -466,7 +473,7 @@ static void connect_and_send(struct relay *r, const char *path, const struct buf
 	} else {
 		e = dial_now(path);
 		if (e >= 0)
-			e = conn_take(request_room(r->rq), e, &conf, &r->conn);
+			e = conn_take(request_room(r->rq), e, AF_UNIX, &conf, &r->conn);
 	}
 	if (e < 0) {
 		fail(r, CAY_E_UNAVAILABLE, "%s does not listen: %s", name(r), uv_strerror(e));
@@ -490,7 +497,7 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 	static const struct request_events events = {
 		.body = on_body, .body_end = on_body_end, .drain = on_drain, .gone = on_gone
 	};
-	struct relay *r = calloc(1, sizeof(*r));
+	struct relay *r = malloc(sizeof(*r));
 	auto_buf head = BUF_INIT(HEAD_MAX);
 	struct cay_err err = {};
 
@@ -501,6 +508,7 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 			conf->done(conf->arg);
 		return;
 	}
+	memset(r, 0, offsetof(struct relay, http));
 	r->rq = rq;
 	r->open = 1;
 	r->head_timeout_ms = conf->head_timeout_ms;

@@ -97,6 +97,11 @@ static const char *reason(int status)
 	return status < 300 ? "OK" : status < 500 ? "Refused" : "Failed";
 }
 
+static int more(struct buf *b, int r, const char *text)
+{
+	return r < 0 ? r : buf_puts(b, text);
+}
+
 /* Into what is held. */
 static int write_head(struct client *c, int status, const char *media, uint64_t length)
 {
@@ -104,21 +109,29 @@ static int write_head(struct client *c, int status, const char *media, uint64_t 
 	int r = buf_reserve(out, HEAD_ROOM);
 
 	if (r >= 0)
-		r = buf_printf(out, "HTTP/1.1 %d %s\r\nCay-Request: %s\r\n%s", status,
-			       reason(status), c->rq.id, buf_str(&c->extra));
+		r = buf_printf(out, "HTTP/1.1 %d ", status);
+	r = more(out, r, reason(status));
+	r = more(out, r, "\r\nCay-Request: ");
+	r = more(out, r, c->rq.id);
+	r = more(out, r, "\r\n");
+	if (c->extra.len)
+		r = more(out, r, buf_str(&c->extra));
 	c->chunked = length == REQUEST_LENGTH_UNKNOWN && c->rq.head && c->rq.head->minor == 1;
 	/* without chunks only the end of the connection can say where it ends */
 	if ((length == REQUEST_LENGTH_UNKNOWN && !c->chunked) || !c->complete)
 		c->last = true;
-	if (r >= 0 && media)
-		r = buf_printf(out, "Content-Type: %s\r\n", media);
-	if (r >= 0 && c->chunked)
-		r = buf_puts(out, "Transfer-Encoding: chunked\r\n");
+	if (media) {
+		r = more(out, r, "Content-Type: ");
+		r = more(out, r, media);
+		r = more(out, r, "\r\n");
+	}
+	if (c->chunked)
+		r = more(out, r, "Transfer-Encoding: chunked\r\n");
 	else if (r >= 0 && length != REQUEST_LENGTH_UNKNOWN && status != 204)
 		r = buf_printf(out, "Content-Length: %llu\r\n", (unsigned long long)length);
-	if (r >= 0 && c->last)
-		r = buf_puts(out, "Connection: close\r\n");
-	return r < 0 ? r : buf_puts(out, "\r\n");
+	if (c->last)
+		r = more(out, r, "Connection: close\r\n");
+	return more(out, r, "\r\n");
 }
 
 static void finish(struct client *c)

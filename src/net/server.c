@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/server.h"
 
-#include <assert.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -163,7 +161,7 @@ struct conn *client_part(struct client *c)
 	if (s->taken)
 		s->taken->prev = t;
 	s->taken = t;
-	s->n_conns++;
+	s->n_conns++; /* on top of the client, which goes */
 	conn_on_free(t->conn, on_taken_free, t);
 	c->closing = true;
 	c->open--;
@@ -302,9 +300,11 @@ static void hand_over(struct client *c)
 
 static void new_id(struct server *s, char ret[static REQUEST_ID_LEN + 1])
 {
-	int n = snprintf(ret, REQUEST_ID_LEN + 1, "%08x%08x", s->id_first, s->id_next++);
+	uint64_t id = (uint64_t)s->id_first << 32 | s->id_next++;
 
-	assert(n == REQUEST_ID_LEN);
+	for (unsigned i = 0; i < REQUEST_ID_LEN; i++)
+		ret[i] = "0123456789abcdef"[id >> 4 * (REQUEST_ID_LEN - 1 - i) & 15];
+	ret[REQUEST_ID_LEN] = 0;
 }
 
 static void begin(struct client *c)

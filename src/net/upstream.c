@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/upstream.h"
 
+#include <sys/socket.h>
+
 #include "net/dial.h"
 
 struct kept {
@@ -128,7 +130,7 @@ int upstream_take(struct upstream *u, struct conn_room *room, bool fresh,
 		return 0;
 	}
 	fd = dial_now(u->path);
-	return fd < 0 ? fd : conn_take(room, fd, conf, ret);
+	return fd < 0 ? fd : conn_take(room, fd, AF_UNIX, conf, ret);
 }
 
 void upstream_give(struct upstream *u, struct conn *c)

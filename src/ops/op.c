@@ -52,27 +52,38 @@ static enum id_noun param_noun(struct slice name)
 	return ID_NONE;
 }
 
-/* Segment by segment; "{name}" takes an id of its noun. */
+/* "{name}" takes what is up to the next '/', which must be an id of its noun.  Ids
+ * are parsed last: most patterns differ in their letters already. */
 static bool match_path(const char *pattern, struct slice path, struct op_match *m)
 {
-	struct slice want = slice_of(pattern);
+	struct slice names[OP_PARAMS_MAX], ids[OP_PARAMS_MAX];
+	const char *p = path.p, *end = path.p + path.n;
+	unsigned n = 0;
 
-	m->n_params = 0;
-	while (want.p && path.p) {
-		struct slice w = slice_cut(&want, '/'), p = slice_cut(&path, '/');
+	for (const char *w = pattern; *w; w++) {
+		if (*w == '{') {
+			const char *close = strchr(w, '}'), *from = p;
 
-		if (w.n && w.p[0] == '{') {
-			enum id_noun noun = param_noun((struct slice){ w.p + 1, w.n - 2 });
-
-			assert(noun != ID_NONE && m->n_params < OP_PARAMS_MAX);
-			if (id_parse(noun, p, &m->params[m->n_params]) < 0)
-				return false;
-			m->n_params++;
-		} else if (!slice_eq(w, p)) {
+			assert(close && n < OP_PARAMS_MAX);
+			while (p < end && *p != '/')
+				p++;
+			names[n] = (struct slice){ w + 1, (size_t)(close - w - 1) };
+			ids[n++] = (struct slice){ from, (size_t)(p - from) };
+			w = close;
+		} else if (p == end || *w != *p++) {
 			return false;
 		}
 	}
-	return !want.p && !path.p;
+	if (p != end)
+		return false;
+	for (m->n_params = 0; m->n_params < n; m->n_params++) {
+		enum id_noun noun = param_noun(names[m->n_params]);
+
+		assert(noun != ID_NONE);
+		if (id_parse(noun, ids[m->n_params], &m->params[m->n_params]) < 0)
+			return false;
+	}
+	return true;
 }
 
 int op_find(struct slice method, struct slice target, struct op_match *ret, unsigned *ret_allow,

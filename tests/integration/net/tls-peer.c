@@ -8,6 +8,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "net/tls.h"
 
@@ -50,7 +51,7 @@ int main(int argc, char **argv)
 	uv_loop_t loop;
 	uv_buf_t v;
 
-	if (argc != 3 || uv_loop_init(&loop) < 0)
+	if (argc != 3)
 		return 2;
 	(void)signal(SIGPIPE, SIG_IGN);
 	conf.ca_file = argv[1];
@@ -61,8 +62,10 @@ int main(int argc, char **argv)
 		return 3;
 	}
 	how.layer = layer;
+	if (uv_loop_init(&loop) < 0)
+		return 2;
 	room = conn_room_new(&loop);
-	if (!room || conn_take(room, 3, &how, &c) < 0)
+	if (!room || conn_take(room, 3, AF_INET, &how, &c) < 0)
 		return 2;
 	/* before the handshake is over: it waits for that */
 	if (conn_write(c, &v, 1) < 0)
