@@ -275,7 +275,6 @@ void request_abort(struct request *rq)
 {
 	struct client *c = client_of(rq);
 
-	client_flush(c);
 	c->finished = true;
 	client_close(c);
 }

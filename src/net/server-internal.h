@@ -2,7 +2,8 @@
 #ifndef CAY_NET_SERVER_INTERNAL_H
 #define CAY_NET_SERVER_INTERNAL_H
 /*
- * What server.c (sockets in, routing) and reply.c (what goes out) share.
+ * What server.c (sockets), request.c (routing, decoding) and reply.c (what goes out)
+ * share.
  *
  * A client is freed in the close callback of its last handle and nowhere else, so
  * every pointer to it stays good for the length of any callback.  gone is told
@@ -17,6 +18,7 @@
 
 struct client {
 	struct server *server;
+	const struct server_conf *conf;
 	struct client *prev, *next;
 	struct conn *conn;
 	uv_timer_t timer;
@@ -74,5 +76,13 @@ void client_unref(struct client *c);
 bool client_answered(struct client *c, int status, bool whole);
 /* Go on with input, the next request or the end, as far as possible now. */
 void client_pump(struct client *c);
+void client_arm(struct client *c, uint64_t ms);
+/* Give the request its id. */
+void client_name(struct client *c);
+/* What the parser found: a head, some of a body, its end, or nonsense. */
+void client_begin(struct client *c);
+void client_body(struct client *c, struct slice bytes);
+void client_body_end(struct client *c);
+void client_broken(struct client *c, const struct cay_err *err);
 void client_fail(struct client *c, const struct cay_err *err, unsigned allow);
 #endif

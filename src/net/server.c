@@ -14,6 +14,7 @@
 #define LINGER_BYTES MIB(4)
 #define BACKLOG 511
 #define PAUSED_MS 1000
+#define KEEPIDLE_S 60
 
 /* A connection that was upgraded: not read by us any more, but ours to end. */
 struct taken {
@@ -126,8 +127,14 @@ void client_close(struct client *c)
 {
 	if (c->closing)
 		return;
+	/* what was said is said */
+	if (c->on_held) {
+		unhold(c);
+		client_flush(c);
+		if (c->closing)
+			return;
+	}
 	c->closing = true;
-	unhold(c);
 	conn_close(c->conn);
 	uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 }
@@ -213,7 +220,7 @@ static void on_paused(uv_timer_t *t)
 		client_close(c);
 }
 
-static void arm(struct client *c, uint64_t ms)
+void client_arm(struct client *c, uint64_t ms)
 {
 	if (ms)
 		(void)uv_timer_start(&c->timer, on_timeout, ms, 0);
@@ -228,228 +235,17 @@ static void linger(struct client *c)
 	c->lingering = true;
 	c->paused = false;
 	conn_shutdown(c->conn);
-	arm(c, LINGER_MS);
+	client_arm(c, LINGER_MS);
 }
 
-/* Routing and decoding. */
-
-static int find_route(struct client *c, unsigned *allow, struct cay_err *err)
+void client_name(struct client *c)
 {
-	const struct server_conf *conf = c->server->conf;
-	const struct http_head *h = c->rq.head;
-	struct slice query = h->target;
-	struct slice path = slice_cut(&query, '?');
-
-	for (size_t i = 0; i < conf->n_routes; i++) {
-		const struct server_route *r = &conf->routes[i];
-
-		if (!slice_eq(path, slice_of(r->path)))
-			continue;
-		if (slice_eq(h->method, slice_of(op_method_name(r->method)))) {
-			c->route = r;
-			c->rq.match.query = query;
-			return 0;
-		}
-		*allow |= 1u << r->method;
-		return cay_fail(err, CAY_E_METHOD, "this path takes %s", op_method_name(r->method));
-	}
-	return op_find(h->method, h->target, &c->rq.match, allow, err);
-}
-
-static int decode_query(struct client *c, const struct field_table *t, struct cay_err *err)
-{
-	struct slice q = c->rq.match.query;
-	void *to;
-	int r;
-
-	if (!t)
-		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation has no query") : 0;
-	to = pool_take(&c->rq.pool, 1, t->size);
-	if (!to)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
-	r = field_decode_query(t, q, &c->rq.pool, to, err);
-	c->rq.query = to;
-	return r;
-}
-
-static int check_body(struct client *c, enum op_body kind, struct cay_err *err)
-{
-	const struct http_head *h = c->rq.head;
-	struct slice media = http_header(h, "content-type");
-
-	if (h->framing == HTTP_LENGTH && h->length > c->body_max && kind != BODY_NONE)
-		return cay_fail(err, CAY_E_TOO_LARGE, "a body of %llu bytes; %zu are the most",
-				(unsigned long long)h->length, c->body_max);
-	if (kind == BODY_NONE && h->framing != HTTP_EMPTY)
-		return cay_fail(err, CAY_E_INVALID, "this operation takes no body");
-	if (kind == BODY_JSON && !http_eq(slice_trim(slice_cut(&media, ';')), "application/json"))
-		return cay_fail(err, CAY_E_MEDIA_TYPE, "the body must be application/json");
-	return 0;
-}
-
-static void hand_over(struct client *c)
-{
-	const struct server_conf *conf = c->server->conf;
-	request_fn *fn = c->route ? c->route->handler : conf->handler;
-
-	if (c->raw && c->rq.match.op && c->rq.match.op->where == WHERE_INSIDE && conf->inside)
-		fn = conf->inside;
-	c->handed = true;
-	fn(&c->rq, conf->arg);
-}
-
-static void new_id(struct server *s, char ret[static REQUEST_ID_LEN + 1])
-{
+	struct server *s = c->server;
 	uint64_t id = (uint64_t)s->id_first << 32 | s->id_next++;
 
 	for (unsigned i = 0; i < REQUEST_ID_LEN; i++)
-		ret[i] = "0123456789abcdef"[id >> 4 * (REQUEST_ID_LEN - 1 - i) & 15];
-	ret[REQUEST_ID_LEN] = 0;
-}
-
-static void begin(struct client *c)
-{
-	const struct http_head *h = &c->http.head;
-	const struct op *op;
-	struct cay_err err = {};
-	enum op_body kind;
-	unsigned allow = 0;
-	bool relayed;
-	int r;
-
-	c->live = true;
-	c->complete = h->framing == HTTP_EMPTY;
-	c->last = !h->keep_alive;
-	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
-	c->body_taken = 0;
-	c->rq = (struct request){ .head = h,
-				  .begun_ns = uv_hrtime(),
-				  .pool = POOL_INIT(SERVER_POOL_MAX) };
-	new_id(c->server, c->rq.id);
-	r = find_route(c, &allow, &err);
-	if (r >= 0 && c->server->conf->admit)
-		r = c->server->conf->admit(&c->rq, c->server->conf->arg, &err);
-	if (r < 0) {
-		client_fail(c, &err, allow);
-		return;
-	}
-	op = c->rq.match.op;
-	kind = op ? op->body : c->route->request ? BODY_JSON : BODY_NONE;
-	relayed = op &&
-		  (c->server->conf->raw || (op->where == WHERE_INSIDE && c->server->conf->inside));
-	c->raw = kind == BODY_RAW || relayed;
-	c->body_max = op ? op->body_max : c->route->body_max;
-	c->body = BUF_INIT(c->raw ? 0 : c->body_max);
-	r = check_body(c, kind, &err);
-	if (r >= 0)
-		r = decode_query(c, op ? op->query : NULL, &err);
-	if (r < 0) {
-		client_fail(c, &err, 0);
-		return;
-	}
-	if (h->expect && !c->complete) {
-		char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-		uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
-
-		if (conn_write(c->conn, &b, 1) < 0) {
-			client_close(c);
-			return;
-		}
-	}
-	if (c->raw)
-		hand_over(c);
-}
-
-/* To the handler it looks like a peer that left; the reply is ours again. */
-static void take_back(struct client *c)
-{
-	if (c->handed && c->rq.events && c->rq.events->gone)
-		c->rq.events->gone(&c->rq);
-	c->handed = false;
-}
-
-static void take_body(struct client *c, struct slice bytes)
-{
-	struct cay_err err = {};
-
-	c->body_taken += bytes.n;
-	if (c->finished)
-		return; /* answered already; the rest is only read away */
-	if (c->body_taken > c->body_max) {
-		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes", c->body_max);
-		if (c->begun) {
-			client_close(c);
-		} else {
-			take_back(c);
-			client_fail(c, &err, 0);
-		}
-	} else if (c->raw) {
-		if (c->rq.events && c->rq.events->body)
-			c->rq.events->body(&c->rq, bytes);
-	} else if (buf_add(&c->body, bytes.p, bytes.n) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
-		client_fail(c, &err, 0);
-	}
-}
-
-static int decode_body(struct client *c, struct cay_err *err)
-{
-	const struct field_table *t = c->route ? c->route->request : c->rq.match.op->request;
-	struct json_limits limits = json_control_limits;
-	auto_json json = NULL;
-	void *to;
-	int r;
-
-	if (!t)
-		return 0;
-	to = pool_take(&c->rq.pool, 1, t->size);
-	if (!to)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
-	if (limits.bytes < c->body_max)
-		limits.bytes = c->body_max;
-	r = jr_read((struct slice){ buf_str(&c->body), c->body.len }, &limits, &json, err);
-	if (r >= 0)
-		r = field_decode(t, json, &c->rq.pool, to, err);
-	buf_fini(&c->body);
-	c->rq.body = to;
-	return r;
-}
-
-static void body_ended(struct client *c)
-{
-	struct cay_err err = {};
-
-	c->complete = true;
-	arm(c, 0);
-	if (c->finished)
-		return;
-	if (c->raw) {
-		if (c->rq.events && c->rq.events->body_end)
-			c->rq.events->body_end(&c->rq);
-	} else if (decode_body(c, &err) < 0) {
-		client_fail(c, &err, 0);
-	} else {
-		hand_over(c);
-	}
-}
-
-static void broken(struct client *c, const struct cay_err *err)
-{
-	if (c->begun) {
-		client_close(c);
-		return;
-	}
-	/* no more of this can be understood */
-	take_back(c);
-	if (!c->live) {
-		c->live = true;
-		c->rq = (struct request){ .begun_ns = uv_hrtime(),
-					  .pool = POOL_INIT(SERVER_POOL_MAX) };
-		new_id(c->server, c->rq.id);
-	}
-	c->complete = false;
-	c->last = true;
-	client_fail(c, err, 0);
+		c->rq.id[i] = "0123456789abcdef"[id >> 4 * (REQUEST_ID_LEN - 1 - i) & 15];
+	c->rq.id[REQUEST_ID_LEN] = 0;
 }
 
 /* The reply is out: what now?  False when there is nothing more to do here. */
@@ -468,7 +264,7 @@ static bool next_request(struct client *c, bool more)
 	}
 	forget_request(c);
 	http_reset(&c->http);
-	arm(c, c->server->conf->idle_timeout_ms);
+	client_arm(c, c->conf->idle_timeout_ms);
 	return true;
 }
 
@@ -487,23 +283,23 @@ static bool step(struct client *c, struct slice *in)
 		return false;
 	r = http_next(&c->http, in, &body, &err);
 	if (r < 0) {
-		broken(c, &err);
+		client_broken(c, &err);
 		return true;
 	}
 	switch ((enum http_event)r) {
 	case HTTP_MORE:
 		if (idle && !http_idle(&c->http))
-			arm(c, c->server->conf->head_timeout_ms);
+			client_arm(c, c->conf->head_timeout_ms);
 		return false;
 	case HTTP_HEAD_DONE:
-		arm(c, c->server->conf->idle_timeout_ms);
-		begin(c);
+		client_arm(c, c->conf->idle_timeout_ms);
+		client_begin(c);
 		return true;
 	case HTTP_BODY:
-		take_body(c, body);
+		client_body(c, body);
 		return true;
 	case HTTP_END:
-		body_ended(c);
+		client_body_end(c);
 		return true;
 	}
 	return false;
@@ -524,7 +320,7 @@ static void on_read(struct conn *conn, struct slice bytes)
 		return;
 	}
 	if (c->live && !c->complete)
-		arm(c, c->server->conf->idle_timeout_ms);
+		client_arm(c, c->conf->idle_timeout_ms);
 	/* who sends more than a head's worth ahead of our reply is not a client */
 	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
 		client_close(c);
@@ -558,9 +354,9 @@ static void watch_for(struct client *c)
 	if (c->paused && !was)
 		(void)uv_timer_start(&c->timer, on_paused, PAUSED_MS, PAUSED_MS);
 	else if (!c->paused && was)
-		arm(c, c->complete ? 0 : c->server->conf->idle_timeout_ms);
+		client_arm(c, c->complete ? 0 : c->conf->idle_timeout_ms);
 	else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
-		arm(c, c->server->conf->idle_timeout_ms);
+		client_arm(c, c->conf->idle_timeout_ms);
 }
 
 /* Fresh bytes are parsed where they lie; only what must wait is copied. */
@@ -610,7 +406,7 @@ static struct client *new_client(struct server *s)
 
 	if (!c)
 		return NULL;
-	*c = (struct client){ .server = s, .open = 2, .next = s->clients };
+	*c = (struct client){ .server = s, .conf = s->conf, .open = 2, .next = s->clients };
 	http_init(&c->http, HTTP_KIND_REQUEST);
 	c->in.max = IN_MAX;
 	c->held.max = SERVER_OUT_MAX;
@@ -654,13 +450,13 @@ static void on_connection(uv_stream_t *listener, int status)
 
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "%u connections are open already",
 			       s->conf->max_conns);
-		broken(c, &err);
+		client_broken(c, &err);
 	}
 	if (c->closing)
 		return;
 	conn_read(c->conn, true);
 	if (!c->lingering)
-		arm(c, s->conf->idle_timeout_ms);
+		client_arm(c, s->conf->idle_timeout_ms);
 }
 
 static void on_handle_closed(uv_handle_t *h)
@@ -676,7 +472,7 @@ static int listen_on(struct server *s, uv_loop_t *loop, int fd)
 {
 	struct sockaddr_storage name;
 	socklen_t len = sizeof(name);
-	int on = 1, r;
+	int on = 1, idle_s = KEEPIDLE_S, r;
 
 	if (getsockname(fd, (struct sockaddr *)&name, &len) < 0)
 		name.ss_family = AF_UNIX; /* and uv_pipe_open() says what is wrong */
@@ -689,6 +485,7 @@ static int listen_on(struct server *s, uv_loop_t *loop, int fd)
 		/* without them replies wait for acknowledgements, and the dead stay */
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 		r = uv_tcp_open(&s->listener.tcp, fd);
 	}
 	s->listener.handle.data = s;

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/server-internal.h"
+
+/* Routing and decoding. */
+
+static int find_route(struct client *c, unsigned *allow, struct cay_err *err)
+{
+	const struct server_conf *conf = c->conf;
+	const struct http_head *h = c->rq.head;
+	struct slice query = h->target;
+	struct slice path = slice_cut(&query, '?');
+
+	for (size_t i = 0; i < conf->n_routes; i++) {
+		const struct server_route *r = &conf->routes[i];
+
+		if (!slice_eq(path, slice_of(r->path)))
+			continue;
+		if (slice_eq(h->method, slice_of(op_method_name(r->method)))) {
+			c->route = r;
+			c->rq.match.query = query;
+			return 0;
+		}
+		*allow |= 1u << r->method;
+		return cay_fail(err, CAY_E_METHOD, "this path takes %s", op_method_name(r->method));
+	}
+	return op_find(h->method, h->target, &c->rq.match, allow, err);
+}
+
+static int decode_query(struct client *c, const struct field_table *t, struct cay_err *err)
+{
+	struct slice q = c->rq.match.query;
+	void *to;
+	int r;
+
+	if (!t)
+		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation has no query") : 0;
+	to = pool_take(&c->rq.pool, 1, t->size);
+	if (!to)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
+	r = field_decode_query(t, q, &c->rq.pool, to, err);
+	c->rq.query = to;
+	return r;
+}
+
+static int check_body(struct client *c, enum op_body kind, struct cay_err *err)
+{
+	const struct http_head *h = c->rq.head;
+	struct slice media = http_header(h, "content-type");
+
+	if (h->framing == HTTP_LENGTH && h->length > c->body_max && kind != BODY_NONE)
+		return cay_fail(err, CAY_E_TOO_LARGE, "a body of %llu bytes; %zu are the most",
+				(unsigned long long)h->length, c->body_max);
+	if (kind == BODY_NONE && h->framing != HTTP_EMPTY)
+		return cay_fail(err, CAY_E_INVALID, "this operation takes no body");
+	if (kind == BODY_JSON && !http_eq(slice_trim(slice_cut(&media, ';')), "application/json"))
+		return cay_fail(err, CAY_E_MEDIA_TYPE, "the body must be application/json");
+	return 0;
+}
+
+static void hand_over(struct client *c)
+{
+	const struct server_conf *conf = c->conf;
+	request_fn *fn = c->route ? c->route->handler : conf->handler;
+
+	if (c->raw && c->rq.match.op && c->rq.match.op->where == WHERE_INSIDE && conf->inside)
+		fn = conf->inside;
+	c->handed = true;
+	fn(&c->rq, conf->arg);
+}
+
+void client_begin(struct client *c)
+{
+	const struct http_head *h = &c->http.head;
+	const struct op *op;
+	struct cay_err err = {};
+	enum op_body kind;
+	unsigned allow = 0;
+	bool relayed;
+	int r;
+
+	c->live = true;
+	c->complete = h->framing == HTTP_EMPTY;
+	c->last = !h->keep_alive;
+	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
+	c->body_taken = 0;
+	c->rq = (struct request){ .head = h,
+				  .begun_ns = uv_hrtime(),
+				  .pool = POOL_INIT(SERVER_POOL_MAX) };
+	client_name(c);
+	r = find_route(c, &allow, &err);
+	if (r >= 0 && c->conf->admit)
+		r = c->conf->admit(&c->rq, c->conf->arg, &err);
+	if (r < 0) {
+		client_fail(c, &err, allow);
+		return;
+	}
+	op = c->rq.match.op;
+	kind = op ? op->body : c->route->request ? BODY_JSON : BODY_NONE;
+	relayed = op && (c->conf->raw || (op->where == WHERE_INSIDE && c->conf->inside));
+	c->raw = kind == BODY_RAW || relayed;
+	c->body_max = op ? op->body_max : c->route->body_max;
+	c->body = BUF_INIT(c->raw ? 0 : c->body_max);
+	r = check_body(c, kind, &err);
+	if (r >= 0)
+		r = decode_query(c, op ? op->query : NULL, &err);
+	if (r < 0) {
+		client_fail(c, &err, 0);
+		return;
+	}
+	if (h->expect && !c->complete) {
+		char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+		uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
+
+		if (conn_write(c->conn, &b, 1) < 0) {
+			client_close(c);
+			return;
+		}
+	}
+	if (c->raw)
+		hand_over(c);
+}
+
+/* To the handler it looks like a peer that left; the reply is ours again. */
+static void take_back(struct client *c)
+{
+	if (c->handed && c->rq.events && c->rq.events->gone)
+		c->rq.events->gone(&c->rq);
+	c->handed = false;
+}
+
+void client_body(struct client *c, struct slice bytes)
+{
+	struct cay_err err = {};
+
+	c->body_taken += bytes.n;
+	if (c->finished)
+		return; /* answered already; the rest is only read away */
+	if (c->body_taken > c->body_max) {
+		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes", c->body_max);
+		if (c->begun) {
+			client_close(c);
+		} else {
+			take_back(c);
+			client_fail(c, &err, 0);
+		}
+	} else if (c->raw) {
+		if (c->rq.events && c->rq.events->body)
+			c->rq.events->body(&c->rq, bytes);
+	} else if (buf_add(&c->body, bytes.p, bytes.n) < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
+		client_fail(c, &err, 0);
+	}
+}
+
+static int decode_body(struct client *c, struct cay_err *err)
+{
+	const struct field_table *t = c->route ? c->route->request : c->rq.match.op->request;
+	struct json_limits limits = json_control_limits;
+	auto_json json = NULL;
+	void *to;
+	int r;
+
+	if (!t)
+		return 0;
+	to = pool_take(&c->rq.pool, 1, t->size);
+	if (!to)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
+	if (limits.bytes < c->body_max)
+		limits.bytes = c->body_max;
+	r = jr_read((struct slice){ buf_str(&c->body), c->body.len }, &limits, &json, err);
+	if (r >= 0)
+		r = field_decode(t, json, &c->rq.pool, to, err);
+	buf_fini(&c->body);
+	c->rq.body = to;
+	return r;
+}
+
+void client_body_end(struct client *c)
+{
+	struct cay_err err = {};
+
+	c->complete = true;
+	client_arm(c, 0);
+	if (c->finished)
+		return;
+	if (c->raw) {
+		if (c->rq.events && c->rq.events->body_end)
+			c->rq.events->body_end(&c->rq);
+	} else if (decode_body(c, &err) < 0) {
+		client_fail(c, &err, 0);
+	} else {
+		hand_over(c);
+	}
+}
+
+void client_broken(struct client *c, const struct cay_err *err)
+{
+	if (c->begun) {
+		client_close(c);
+		return;
+	}
+	/* no more of this can be understood */
+	take_back(c);
+	if (!c->live) {
+		c->live = true;
+		c->rq = (struct request){ .begun_ns = uv_hrtime(),
+					  .pool = POOL_INIT(SERVER_POOL_MAX) };
+		client_name(c);
+	}
+	c->complete = false;
+	c->last = true;
+	client_fail(c, err, 0);
+}
