@@ -208,7 +208,7 @@ static void swap(uint8_t *p, size_t n)
 
 static int read_rsa(const json_t *j, struct jwk *ret, struct cay_err *err)
 {
-	uint8_t n[BYTES_MAX], e[EXPONENT_MAX];
+	uint8_t n[BYTES_MAX] = {}, e[EXPONENT_MAX] = {};
 	size_t n_len = 0, e_len = 0, bits;
 	OSSL_PARAM params[3];
 	int r = bytes_of(j, "n", n, sizeof(n), &n_len, err);
@@ -244,10 +244,10 @@ static int read_ec(const json_t *j, struct jwk *ret, struct cay_err *err)
 	OSSL_PARAM params[3];
 	int r = text_of(j, "crv", &crv, err);
 
-	if (r == 0 && !crv)
-		r = bad(err, "'crv' is missing");
 	if (r < 0)
 		return r;
+	if (!crv)
+		return bad(err, "'crv' is missing");
 	if (!str_eq(crv, group))
 		return SKIPPED;
 	r = bytes_of(j, "x", point + 1, P256_BYTES, &x, err);
@@ -333,20 +333,23 @@ static int read_keys(const json_t *doc, struct jwks *ret, struct cay_err *err)
 int jwks_read(struct slice text, struct jwks **ret, struct cay_err *err)
 {
 	auto_json doc = NULL;
-	auto_ptr(jwks) keys = calloc(1, sizeof(*keys));
+	struct jwks *keys;
 	int r = jr_read(text, &limits, &doc, err);
 
-	if (r == 0 && !keys)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for keys");
-	if (r == 0) {
-		/* what libcrypto complains of is not for the next who asks it */
-		(void)ERR_set_mark();
-		r = read_keys(doc, keys, err);
-		(void)ERR_pop_to_mark();
-	}
 	if (r < 0)
 		return cay_wrap(err, r, "JWKS");
-	*ret = cay_take(keys);
+	keys = calloc(1, sizeof(*keys));
+	if (!keys)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for keys");
+	/* what libcrypto complains of is not for the next who asks it */
+	(void)ERR_set_mark();
+	r = read_keys(doc, keys, err);
+	(void)ERR_pop_to_mark();
+	if (r < 0) {
+		jwks_free(keys);
+		return cay_wrap(err, r, "JWKS");
+	}
+	*ret = keys;
 	return 0;
 }
 

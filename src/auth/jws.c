@@ -104,11 +104,9 @@ static bool type_fits(const json_t *typ)
 	return !typ;
 }
 
-static int check_header(const json_t *header, const struct jwks *keys, const struct jwk **ret,
-			struct cay_err *err)
+static int check_members(const json_t *header, struct cay_err *err)
 {
 	const json_t *kid = json_object_get(header, "kid");
-	const char *alg = json_string_value(json_object_get(header, "alg"));
 
 	for (size_t i = 0; i < ARRAY_SIZE(refused_members); i++)
 		if (json_object_get(header, refused_members[i].name))
@@ -117,13 +115,25 @@ static int check_header(const json_t *header, const struct jwks *keys, const str
 		return refuse(err, "the token is of another type");
 	if (kid && !json_is_string(kid))
 		return refuse(err, "the header's 'kid' is not text");
-	*ret = jwks_find(keys, json_string_value(kid));
-	if (!*ret)
-		return refuse(err, kid ? "the header's 'kid' names no key of the JWKS"
-				       : "the header has no 'kid', and there are several keys");
-	if (!alg || !str_eq(alg, jwk_algs[(*ret)->alg].name))
-		return refuse(err, "the header's 'alg' is not what the key is for");
 	return 0;
+}
+
+/* The key to verify with, or NULL and why not. */
+static const struct jwk *find_key(const json_t *header, const struct jwks *keys,
+				  struct cay_err *err)
+{
+	const char *kid = json_string_value(json_object_get(header, "kid"));
+	const char *alg = json_string_value(json_object_get(header, "alg"));
+	const struct jwk *key = jwks_find(keys, kid);
+
+	if (!key)
+		(void)refuse(err, kid ? "the header's 'kid' names no key of the JWKS"
+				      : "the header has no 'kid', and there are several keys");
+	else if (!alg || !str_eq(alg, jwk_algs[key->alg].name))
+		(void)refuse(err, "the header's 'alg' is not what the key is for");
+	else
+		return key;
+	return NULL;
 }
 
 /* JWS has r and s side by side; libcrypto wants them in DER. */
@@ -214,16 +224,20 @@ int jws_open(struct slice text, const struct jwks *keys, uint8_t ret[static JWS_
 	     size_t *ret_n, struct cay_err *err)
 {
 	auto_json header = NULL;
-	const struct jwk *key = NULL;
+	const struct jwk *key;
 	struct parts p = {};
 	int r = split(text, &p, err);
 
 	if (r == 0)
 		r = read_header(p.header, &header, err);
 	if (r == 0)
-		r = check_header(header, keys, &key, err);
-	if (r == 0)
-		r = verify(key, &p, err);
+		r = check_members(header, err);
+	if (r < 0)
+		return r;
+	key = find_key(header, keys, err);
+	if (!key)
+		return -cay_error_row(CAY_E_UNAUTHENTICATED)->errnum;
+	r = verify(key, &p, err);
 	if (r == 0)
 		r = decode(p.payload, ret, JWS_PAYLOAD_MAX, ret_n, "the payload is not base64url",
 			   err);

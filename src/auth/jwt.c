@@ -69,7 +69,7 @@ static int time_claim(const json_t *claims, const char *name, bool *ret_there, u
 static int check_times(const json_t *claims, uint64_t now_s, uint64_t *ret_exp, struct cay_err *err)
 {
 	uint64_t exp = 0, nbf = 0, iat = 0;
-	bool has_exp, has_nbf, has_iat;
+	bool has_exp = false, has_nbf = false, has_iat = false;
 	int r = time_claim(claims, "exp", &has_exp, &exp, err);
 
 	if (r == 0)

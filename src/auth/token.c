@@ -120,7 +120,7 @@ static int check_signature(const uint8_t bytes[static TOKEN_BYTES], const struct
 int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
 		uint32_t min_epoch, struct token *ret, struct cay_err *err)
 {
-	uint8_t bytes[TOKEN_BYTES];
+	uint8_t bytes[TOKEN_BYTES] = {};
 	struct token t = {};
 	int r = read_bytes(text, bytes, err);
 

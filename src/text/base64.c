@@ -56,7 +56,7 @@ static int group(const char *in, unsigned pad, const char *digits, uint8_t *out)
 	}
 	if (pad && acc & ((1u << 8 * pad) - 1))
 		return -EINVAL;
-	for (unsigned i = 0; i < 3 - pad; i++)
+	for (unsigned i = 0; i + pad < 3; i++)
 		out[i] = (uint8_t)(acc >> (16 - 8 * i));
 	return 0;
 }
