@@ -151,16 +151,3 @@ int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s
 	*ret = t;
 	return 0;
 }
-
-int token_may(const struct token *t, enum op_scope need, const struct id *sandbox,
-	      struct cay_err *err)
-{
-	if (!id_eq(&t->sandbox, sandbox))
-		return cay_fail(err, CAY_E_NOT_FOUND, "no such sandbox");
-	if (need == SCOPE_READ && scope_fits(t->scope))
-		return 0;
-	if (need == SCOPE_WRITE && t->scope == SCOPE_WRITE)
-		return 0;
-	return cay_fail(err, CAY_E_FORBIDDEN, "this token's scope is %s, the operation needs %s",
-			op_scope_name(t->scope), op_scope_name(need));
-}

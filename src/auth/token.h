@@ -14,7 +14,7 @@
  *	 4  tenant             56  HMAC-SHA256 of the 56 bytes before it
  *
  * Numbers are little-endian.  One token has one spelling.  It is checked without
- * a store: it ends by time, or all at once when its sandbox's epoch moves on.
+ * a store: it ends by time, or with all others when the epoch moves on.
  * Why one is refused is in the message, for the log; its code is always
  * CAY_E_UNAUTHENTICATED, and nothing of the token is in the message.
  */
@@ -48,11 +48,7 @@ struct token {
 [[nodiscard]] int token_make(const struct token *t, const struct token_key *key,
 			     char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err);
 /* *ret is written only when the token is good at now_s and not older than
- * min_epoch.  What it is good for is asked with token_may(). */
+ * min_epoch.  What it is then good for is actor_may()'s to say (ops/actor.h). */
 [[nodiscard]] int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
 			      uint32_t min_epoch, struct token *ret, struct cay_err *err);
-/* Whether it may do what needs this scope to this sandbox: CAY_E_NOT_FOUND when
- * it is for another one, CAY_E_FORBIDDEN when its scope is too small. */
-[[nodiscard]] int token_may(const struct token *t, enum op_scope need, const struct id *sandbox,
-			    struct cay_err *err);
 #endif

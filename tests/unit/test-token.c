@@ -257,33 +257,6 @@ static void what_would_be_refused_is_not_made(void **)
 	assert_string_equal(text, "untouched");
 }
 
-static void a_token_may_what_it_says(void **)
-{
-	static const struct {
-		enum op_scope has, needs;
-		int want;
-	} rows[] = {
-		{ SCOPE_READ, SCOPE_READ, 0 },
-		{ SCOPE_READ, SCOPE_WRITE, -EACCES },
-		{ SCOPE_WRITE, SCOPE_READ, 0 },
-		{ SCOPE_WRITE, SCOPE_WRITE, 0 },
-		{ SCOPE_READ, SCOPE_OPERATOR, -EACCES },
-		{ SCOPE_WRITE, SCOPE_OPERATOR, -EACCES },
-		{ SCOPE_WRITE, SCOPE_NONE, -EACCES },
-		{ SCOPE_NONE, SCOPE_READ, -EACCES }, /* a zeroed one is none */
-	};
-	struct token t = sample();
-	struct id other = t.sandbox;
-
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		t.scope = rows[i].has;
-		row_check(i, token_may(&t, rows[i].needs, &t.sandbox, NULL) == rows[i].want);
-	}
-	t.scope = SCOPE_WRITE;
-	other.bits[14]++;
-	assert_int_equal(token_may(&t, SCOPE_READ, &other, NULL), -ENOENT);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,7 +268,6 @@ int main(void)
 		cmocka_unit_test(time_and_epoch_to_the_unit),
 		cmocka_unit_test(without_keys_nothing_is_good),
 		cmocka_unit_test(what_would_be_refused_is_not_made),
-		cmocka_unit_test(a_token_may_what_it_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
