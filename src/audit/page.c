@@ -31,8 +31,10 @@ static int read_some(int dirfd, uint32_t number, uint64_t from, struct audit_rec
 		return fd;
 	while (n < max && (r = lines_next(&l, &text)) > 0) {
 		/* those in front are counted, not read */
-		if (seq && ++seq < from)
+		if (seq && seq + 1 < from) {
+			seq++;
 			continue;
+		}
 		if (audit_line_read(text.p, text.n - 1, &ret[n]) < 0)
 			return -EINVAL;
 		seq = ret[n].seq;
