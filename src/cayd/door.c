@@ -8,8 +8,8 @@
 #include <sys/un.h>
 
 #include "base/path.h"
-#include "cayd/observe.h"
 #include "cayd/key.h"
+#include "cayd/observe.h"
 #include "cayd/tenant.h"
 
 #define CONNS_MAX 8192

@@ -336,7 +336,8 @@ int main(int argc, char **argv)
 
 	if (limits) {
 		first = slice_cut(&limits_text, ' ');
-		if (str_u64(first, 1, 10000, &conns) < 0 || str_u64(limits_text, 1, 100000, &ms) < 0)
+		if (str_u64(first, 1, 10000, &conns) < 0 ||
+		    str_u64(limits_text, 1, 100000, &ms) < 0)
 			return 2;
 		conf.max_conns = (unsigned)conns;
 		conf.head_timeout_ms = conf.idle_timeout_ms = ms;
