@@ -10,6 +10,7 @@
 #include "cayd/link.h"
 #include "cayd/observe.h"
 #include "cayd/page.h"
+#include "cayd/sign.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
 #include "net/relay.h"
@@ -374,6 +375,7 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_RESUME] = sandbox_resume,
 	[OP_SANDBOX_EXTEND] = sandbox_extend,
 	[OP_SANDBOX_LABELS] = sandbox_labels,
+	[OP_SANDBOX_TOKEN] = sandbox_token,
 	[OP_EVENTS] = event_list,
 	[OP_AUDIT_LIST] = trail_list,
 	[OP_AUDIT_HEAD] = trail_head,

@@ -9,6 +9,7 @@
  *	api.c       operations to functions
  *	link.c      the connection to cay-keeper
  *	push.c      telling the edges
+ *	sign.c      tokens for one sandbox
  *	box.c       sandboxes: the table
  *	wait.c      requests that wait for one
  *	step.c      carrying out what life says
@@ -72,6 +73,7 @@ struct cayd {
 	struct boxes *boxes;
 	struct images *images;
 	struct pushes *pushes;
+	uint8_t sign[32]; /* what tokens are signed with */
 	struct tenants *tenants;
 	struct keys *keys;
 	struct server *doors[2];

@@ -57,19 +57,13 @@ static int admit_edge(struct request *rq, void *arg, struct cay_err *err)
 	return 0;
 }
 
-static const struct server_route edge_routes[] = {
-	{ METHOD_POST, "/edge/v1/key", &key_check_table, KIB(1), key_check },
-};
-
 static const struct {
 	const char *path; /* below paths.run */
 	mode_t mode;
 	request_admit *admit;
-	const struct server_route *routes;
-	size_t n_routes;
 } doors[] = {
-	{ "control.sock", 0600, admit_operator, NULL, 0 },
-	{ EDGE_DIR "/control.sock", 0660, admit_edge, edge_routes, ARRAY_SIZE(edge_routes) },
+	{ "control.sock", 0600, admit_operator },
+	{ EDGE_DIR "/control.sock", 0660, admit_edge },
 };
 static_assert(ARRAY_SIZE(doors) == ARRAY_SIZE(((struct cayd *)0)->doors));
 
@@ -121,8 +115,6 @@ int doors_open(struct cayd *c, struct cay_err *err)
 		confs[i] = (struct server_conf){ .max_conns = CONNS_MAX,
 						 .head_timeout_ms = 10000,
 						 .idle_timeout_ms = 60000,
-						 .routes = doors[i].routes,
-						 .n_routes = doors[i].n_routes,
 						 .admit = doors[i].admit,
 						 .handler = api_control,
 						 .inside = api_inside,

@@ -6,6 +6,7 @@
 
 #include "cayd/later.h"
 #include "cayd/page.h"
+#include "cayd/push.h"
 #include "cayd/tenant.h"
 #include "text/hex.h"
 
@@ -88,6 +89,7 @@ static void forget(struct cayd *c, const struct id *id)
 		if (id_eq(&c->keys->rows[i]->info.id, id)) {
 			db_drop_entry(c->db, id, NULL, NULL);
 			take_out(c->keys, i);
+			push_key(c, id);
 			return;
 		}
 }
@@ -96,8 +98,9 @@ void keys_forget(struct cayd *c, const struct id *tenant)
 {
 	for (size_t i = c->keys->n; i-- > 0;)
 		if (id_eq(&c->keys->rows[i]->info.tenant, tenant)) {
-			db_drop_entry(c->db, &c->keys->rows[i]->info.id, NULL, NULL);
-			take_out(c->keys, i);
+			struct id id = c->keys->rows[i]->info.id;
+
+			forget(c, &id);
 		}
 }
 
@@ -221,8 +224,10 @@ void key_entered(struct cayd *c, const struct id *id, const struct cay_err *outc
 
 	if (r && outcome->code)
 		forget(c, id); /* a write that failed may still be there */
-	else if (r)
+	else if (r) {
 		r->saved = true;
+		push_key(c, id);
+	}
 }
 
 static void on_created(struct later *l, const struct cay_err *outcome)
@@ -308,6 +313,7 @@ void key_revoke(struct cayd *c, struct request *rq)
 		return;
 	r->info.revoked = true;
 	r->info.old_until_ns = 0;
+	push_key(c, &r->info.id);
 	save(c, r, later_told, l);
 }
 
@@ -325,6 +331,8 @@ static void on_rotated(struct later *l, const struct cay_err *outcome)
 		r->info.old_until_ns = l->old_until_ns;
 		save(l->cayd, r, NULL, NULL);
 	}
+	if (r)
+		push_key(l->cayd, &l->id);
 	if (!err.code)
 		answer_made(l, r);
 	else if (l->rq)
@@ -398,50 +406,47 @@ bool key_allows(const struct cayd *c, const struct actor *a)
 	       a->scope <= scope_of(r);
 }
 
-/* Which one it is; *ret_until is when that ends, 0 for never. */
-static struct row *look_up(const struct cayd *c, struct slice text, uint64_t now,
-			   uint64_t *ret_until)
+/* Not later than either, in ms; 0 is never. */
+static uint64_t sooner_ms(uint64_t a_ns, uint64_t b_ns)
 {
-	static const uint8_t nothing[KEY_HASH_LEN];
-	char prefix[KEY_PREFIX_LEN + 1] = "";
-	struct row *r = key_parse(text, prefix) == 0 ? find_prefix(c->keys, prefix) : NULL;
-	/* as much work for a prefix that nobody has */
-	bool now_so = key_is(text, r ? r->hash : nothing);
-	bool was_so = key_is(text, r ? r->old_hash : nothing);
+	uint64_t ns = !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
 
-	if (!r || !is_good(r, now) || !tenant_known(c, &r->info.tenant))
-		return NULL;
-	*ret_until = r->info.has_expires ? r->info.expires_ns : 0;
-	if (now_so)
-		return r;
-	if (!was_so || now >= r->info.old_until_ns)
-		return NULL;
-	if (!*ret_until || *ret_until > r->info.old_until_ns)
-		*ret_until = r->info.old_until_ns;
-	return r;
+	return ns ? ns / NS_PER_MS : PUSH_NEVER;
 }
 
-void key_check(struct request *rq, void *arg)
+void key_tell(const struct cayd *c, const struct id *id, key_tell_fn *fn, void *arg)
 {
-	const struct key_check *q = rq->body;
-	struct cayd *c = arg;
-	uint64_t now = clk_wall_ns(c->clk), until = 0;
-	struct row *r = look_up(c, slice_of(q->secret), now, &until);
-	char text[ACTOR_TEXT_MAX + 1];
-	struct key_checked reply = { .actor = text, .expires_ns = until, .has_expires = until };
-	struct cay_err err = {};
-	struct actor a;
+	uint64_t now = clk_wall_ns(c->clk);
 
-	if (!r) {
-		(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "this key is not good");
-		request_fail(rq, &err);
+	for (size_t i = 0; i < c->keys->n; i++) {
+		const struct row *r = c->keys->rows[i];
+		uint64_t expires = r->info.has_expires ? r->info.expires_ns : 0;
+		struct push p = { .kind = PUSH_KEY,
+				  .value = (uint8_t)scope_of(r),
+				  .id = r->info.id,
+				  .tenant = r->info.tenant,
+				  .time = sooner_ms(expires, 0) };
+
+		if ((id && !id_eq(id, &r->info.id)) || !is_good(r, now))
+			continue;
+		memcpy(p.secret, r->hash, sizeof(p.secret));
+		fn(arg, &p);
+		if (r->info.old_until_ns > now) {
+			p.time = sooner_ms(expires, r->info.old_until_ns);
+			memcpy(p.secret, r->old_hash, sizeof(p.secret));
+			fn(arg, &p);
+		}
+		explicit_bzero(&p, sizeof(p));
+	}
+}
+
+void key_used(struct cayd *c, const struct id *id)
+{
+	uint64_t now = clk_wall_ns(c->clk);
+	struct row *r = find(c->keys, id);
+
+	if (!r || !r->saved || (now >= r->info.used_ns && now - r->info.used_ns <= USED_NS))
 		return;
-	}
-	a = (struct actor){ .tenant = r->info.tenant, .key = r->info.id, .scope = scope_of(r) };
-	actor_format(&a, text);
-	if (now - r->info.used_ns > USED_NS || now < r->info.used_ns) {
-		r->info.used_ns = now;
-		save(c, r, NULL, NULL);
-	}
-	request_reply_json(rq, &key_checked_table, &reply);
+	r->info.used_ns = now;
+	save(c, r, NULL, NULL);
 }

@@ -8,6 +8,7 @@
  * revoked or has expired stays in the list until its tenant goes or room is needed.
  */
 #include "cayd/cayd.h"
+#include "wire/push.h"
 
 #define KEYS_MAX 10000
 
@@ -28,10 +29,15 @@ void keys_forget(struct cayd *c, const struct id *tenant);
 /* Whether the key an actor names, if it does, lets it be what it says it is. */
 bool key_allows(const struct cayd *c, const struct actor *a);
 
-/* The operations; and the edge's question, which is none. */
+/* What an edge must know of a key, or of every one: records of those that are good. */
+typedef void key_tell_fn(void *arg, const struct push *p);
+void key_tell(const struct cayd *c, const struct id *id, key_tell_fn *fn, void *arg);
+/* An edge has let somebody in with it. */
+void key_used(struct cayd *c, const struct id *id);
+
+/* The operations. */
 void key_create(struct cayd *c, struct request *rq);
 void key_list(struct cayd *c, struct request *rq);
 void key_revoke(struct cayd *c, struct request *rq);
 void key_rotate(struct cayd *c, struct request *rq);
-request_fn key_check;
 #endif

@@ -18,6 +18,7 @@
 #include "cayd/link.h"
 #include "cayd/observe.h"
 #include "cayd/push.h"
+#include "cayd/sign.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
 #include "prog/prog.h"
@@ -128,6 +129,8 @@ static int begin(struct cayd *c, struct cay_err *err)
 		r = events_open(c, err);
 	if (r >= 0)
 		r = recover(c, err);
+	if (r >= 0)
+		r = sign_open(c, err);
 	if (r >= 0)
 		r = first_key(c, err);
 	if (r >= 0)

@@ -5,6 +5,8 @@
 
 #include "base/msg.h"
 #include "cayd/door.h"
+#include "cayd/key.h"
+#include "cayd/sign.h"
 #include "wire/push.h"
 
 #define HELLO_MS 5000
@@ -132,6 +134,20 @@ static void say_box(struct peer *p, const struct box *b)
 			       .tenant = b->info.tenant });
 }
 
+static void say_key(void *arg, const struct push *what)
+{
+	say(arg, what);
+}
+
+static void say_sign(struct peer *p)
+{
+	struct push what = { .kind = PUSH_SIGN, .value = 0, .number = SIGN_EPOCH };
+
+	memcpy(what.secret, p->all->cayd->sign, sizeof(what.secret));
+	say(p, &what);
+	explicit_bzero(&what, sizeof(what));
+}
+
 static void say_all(struct peer *p)
 {
 	struct push hello = { .kind = PUSH_HELLO, .number = PUSH_ABI, .secret = CAY_VERSION };
@@ -142,6 +158,8 @@ static void say_all(struct peer *p)
 	for (struct box *b = boxes_newest(p->all->cayd->boxes); b; b = b->older)
 		if (!life_over(&b->life))
 			say_box(p, b);
+	key_tell(p->all->cayd, NULL, say_key, p);
+	say_sign(p);
 	say(p, &(struct push){ .kind = PUSH_END });
 	flush(p);
 }
@@ -188,9 +206,12 @@ static bool hear(struct peer *p)
 		say_all(p);
 		return true;
 	}
-	if (what.kind != PUSH_BUSY)
+	if (what.kind == PUSH_BUSY)
+		busy(p, &what);
+	else if (what.kind == PUSH_USED)
+		key_used(p->all->cayd, &what.id);
+	else
 		return false;
-	busy(p, &what);
 	return true;
 }
 
@@ -268,6 +289,21 @@ void push_box(const struct box *b)
 	for (struct peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
 			say_box(p, b);
+			flush(p);
+		}
+}
+
+/* What was good of it is not, unless it is said again. */
+void push_key(struct cayd *c, const struct id *id)
+{
+	struct pushes *all = c->pushes;
+
+	if (!all)
+		return;
+	for (struct peer *p = all->peers; p; p = p->next)
+		if (p->greeted) {
+			say(p, &(struct push){ .kind = PUSH_NO_KEY, .id = *id });
+			key_tell(c, id, say_key, p);
 			flush(p);
 		}
 }

@@ -19,4 +19,5 @@ struct pushes;
 [[nodiscard]] int push_open(struct cayd *c, struct cay_err *err);
 /* It has changed. */
 void push_box(const struct box *b);
+void push_key(struct cayd *c, const struct id *id);
 #endif

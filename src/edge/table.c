@@ -21,6 +21,8 @@ struct table {
 	struct table_sign signs[TABLE_SIGNS];
 	uint32_t epoch;
 	unsigned n_sandboxes, n_keys;
+	struct id used[TABLE_USED];
+	unsigned n_used;
 	bool filling, ready;
 };
 
@@ -248,6 +250,7 @@ int table_apply(struct table *t, const struct push *p)
 	case PUSH_NONE:
 	case PUSH_HELLO:
 	case PUSH_BUSY:
+	case PUSH_USED:
 	case PUSH_KINDS:
 		break;
 	}
@@ -266,9 +269,9 @@ struct table_sandbox *table_sandbox(struct table *t, const struct id *id)
 	return s && !s->gone ? s : NULL;
 }
 
-const struct table_key *table_key(const struct table *t, const uint8_t hash[static 32])
+struct table_key *table_key(const struct table *t, const uint8_t hash[static 32])
 {
-	const struct table_key *k = t->keys[bucket(hash + 32)];
+	struct table_key *k = t->keys[bucket(hash + 32)];
 
 	while (k && !same_hash(k->hash, hash))
 		k = k->next;
@@ -302,10 +305,22 @@ void table_leave(struct table *t, struct table_sandbox *s)
 		(void)drop_sandbox(t, sandbox_at(t, &s->id));
 }
 
+void table_used(struct table *t, struct table_key *k, uint64_t now_s)
+{
+	if (t->n_used == TABLE_USED || now_s - k->used_s < TABLE_USED_S)
+		return;
+	k->used_s = now_s;
+	t->used[t->n_used++] = k->id;
+}
+
 bool table_news(struct table *t, struct push *ret)
 {
 	struct table_sandbox *s = t->touched;
 
+	if (t->n_used) {
+		*ret = (struct push){ .kind = PUSH_USED, .id = t->used[--t->n_used] };
+		return true;
+	}
 	if (!s)
 		return false;
 	*ret = (struct push){ .kind = PUSH_BUSY, .number = s->busy, .id = s->id };

@@ -13,6 +13,8 @@
 #define TABLE_SANDBOXES 65536
 #define TABLE_KEYS 65536
 #define TABLE_SIGNS 2
+#define TABLE_USED 256  /* keys control has yet to hear were used */
+#define TABLE_USED_S 60 /* how often it hears of one */
 
 struct table_sandbox {
 	struct id id, tenant;
@@ -28,8 +30,9 @@ struct table_sandbox {
 struct table_key {
 	struct id id, tenant;
 	uint8_t scope;  /* enum op_scope */
-	uint64_t until; /* unix seconds, PUSH_NEVER */
+	uint64_t until; /* unix ms, PUSH_NEVER */
 	uint8_t hash[32];
+	uint64_t used_s; /* when control was told so */
 	bool seen;
 	struct table_key *next;
 };
@@ -50,14 +53,16 @@ bool table_ready(const struct table *t);
 
 /* NULL: there is none. */
 struct table_sandbox *table_sandbox(struct table *t, const struct id *id);
-const struct table_key *table_key(const struct table *t, const uint8_t hash[static 32]);
+struct table_key *table_key(const struct table *t, const uint8_t hash[static 32]);
 const struct table_sign *table_sign(const struct table *t, unsigned which);
 uint32_t table_epoch(const struct table *t);
 
 /* A request goes inside; it has left.  What is given to enter() is good until leave(). */
 void table_enter(struct table *t, struct table_sandbox *s);
 void table_leave(struct table *t, struct table_sandbox *s);
-/* The next BUSY record control has not heard; false when it has heard all. */
+/* Somebody was let in with it. */
+void table_used(struct table *t, struct table_key *k, uint64_t now_s);
+/* The next record control has not heard; false when it has heard all. */
 [[nodiscard]] bool table_news(struct table *t, struct push *ret);
 /* Another control: it has heard nothing. */
 void table_untold(struct table *t);

@@ -42,6 +42,8 @@ struct passed {
 static const struct passed request_headers[] = {
 	{ "accept", "Accept", false },
 	{ "content-type", "Content-Type", false },
+	{ "idempotency-key", "Idempotency-Key", false },
+	{ "last-event-id", "Last-Event-ID", false },
 	{ "sec-websocket-key", "Sec-WebSocket-Key", true },
 	{ "sec-websocket-version", "Sec-WebSocket-Version", true },
 	{ "sec-websocket-protocol", "Sec-WebSocket-Protocol", true },

@@ -336,6 +336,16 @@ int request_peer(struct request *rq, struct ucred *ret)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 ? -errno : 0;
 }
 
+int request_address(struct request *rq, struct sockaddr_storage *ret)
+{
+	socklen_t n = sizeof(*ret);
+	int fd = client_of(rq)->closing ? -EBADF : conn_fd(client_of(rq)->conn);
+
+	if (fd < 0)
+		return -EBADF;
+	return getpeername(fd, (struct sockaddr *)ret, &n) < 0 ? -errno : 0;
+}
+
 uv_loop_t *request_loop(struct request *rq)
 {
 	return client_of(rq)->timer.loop;

@@ -80,7 +80,7 @@ void client_begin(struct client *c)
 
 	c->live = true;
 	c->complete = h->framing == HTTP_EMPTY;
-	c->last = !h->keep_alive;
+	c->last = !h->keep_alive || server_draining(c->server);
 	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
 	c->body_taken = 0;
 	c->rq = (struct request){ .head = h,

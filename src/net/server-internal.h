@@ -63,6 +63,7 @@ static inline struct client *client_of(struct request *rq)
 }
 
 void client_close(struct client *c);
+bool server_draining(const struct server *s);
 /* Without its connection, which is returned and stays one of the server's. */
 struct conn *client_part(struct client *c);
 /* Have c->held sent before the loop waits again. */

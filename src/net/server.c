@@ -33,6 +33,7 @@ struct server {
 	} listener;
 	uv_prepare_t let_go; /* of what is held; runs while there is some */
 	unsigned open;       /* of those two handles */
+	bool draining;
 	struct conn_room *room;
 	struct client *clients, *held;
 	struct taken *taken;
@@ -525,14 +526,29 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 
 void server_stop(struct server *s)
 {
-	if (!uv_is_closing(&s->listener.handle)) {
+	if (!uv_is_closing(&s->listener.handle))
 		uv_close(&s->listener.handle, on_handle_closed);
+	if (!uv_is_closing((uv_handle_t *)&s->let_go))
 		uv_close((uv_handle_t *)&s->let_go, on_handle_closed);
-	}
 	for (struct client *c = s->clients; c; c = c->next)
 		client_close(c);
 	for (struct taken *t = s->taken; t; t = t->next)
 		conn_cut(t->conn);
+}
+
+void server_drain(struct server *s)
+{
+	s->draining = true;
+	if (!uv_is_closing(&s->listener.handle))
+		uv_close(&s->listener.handle, on_handle_closed);
+	for (struct client *c = s->clients; c; c = c->next)
+		if (!c->live && http_idle(&c->http))
+			client_close(c);
+}
+
+bool server_draining(const struct server *s)
+{
+	return s->draining;
 }
 
 unsigned server_connections(const struct server *s)

@@ -114,6 +114,8 @@ struct server_conf {
 /* Stop listening and close every connection (handlers hear gone).  The server
  * frees itself when the loop has run its close callbacks. */
 void server_stop(struct server *s);
+/* Stop listening; each connection ends with the request it is at. */
+void server_drain(struct server *s);
 unsigned server_connections(const struct server *s);
 
 uv_loop_t *request_loop(struct request *rq);
@@ -124,6 +126,8 @@ void request_release(struct request *rq);
 /* Who is at the other end. */
 struct ucred;
 [[nodiscard]] int request_peer(struct request *rq, struct ucred *ret);
+struct sockaddr_storage;
+[[nodiscard]] int request_address(struct request *rq, struct sockaddr_storage *ret);
 /* Stop and go on with body events. */
 void request_pause(struct request *rq);
 void request_resume(struct request *rq);

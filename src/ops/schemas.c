@@ -31,6 +31,7 @@ static const char *const fsck_kinds[] = {
 #undef CAY_FSCK
 	NULL,
 };
+static const char *const token_scopes[] = { [KEY_READ] = "read", [KEY_WRITE] = "write", NULL };
 static const char *const key_scopes[] = {
 	[KEY_READ] = "read",
 	[KEY_WRITE] = "write",

@@ -29,6 +29,8 @@ static const struct conf_key keys[] = {
 #define SIZE_CHOICE(max) sizeof(unsigned)
 #define SIZE_PATH(max) ((max) + 1)
 #define SIZE_WORD(max) ((max) + 1)
+#define SIZE_TEXT(max) ((max) + 1)
+#define KIND_TEXT(m) _Generic((m), char *: true)
 #define KIND_WORD(m) _Generic((m), char *: true)
 #define KIND_CHOICE(m) _Generic(&(m), unsigned *: true)
 #define KIND_PATH(m) _Generic((m), char *: true)

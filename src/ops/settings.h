@@ -21,6 +21,11 @@ struct settings {
 	bool drain;
 	uint64_t audit_keep, audit_size;
 	char control_user[33];
+	char edge_listen[256], edge_hosts[1024], edge_origins[1024];
+	char edge_cert[4096], edge_key[4096];
+	bool edge_plain;
+	char jwt_keys[4096], jwt_issuer[256], jwt_audience[256];
+	uint64_t edge_conns, edge_rate;
 };
 
 extern const struct conf_table settings_table;

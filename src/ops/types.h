@@ -305,15 +305,14 @@ struct key_record {
 	const char *hash, *old_hash;
 };
 
-/* What the edge asks cayd about a key, and hears. */
-struct key_check {
-	const char *secret;
+struct token_create {
+	unsigned scope; /* enum op_scope from SCOPE_READ on, without operator */
+	uint64_t ttl_ms;
 };
 
-struct key_checked {
-	const char *actor;
+struct token_made {
+	const char *token;
 	uint64_t expires_ns;
-	bool has_expires;
 };
 
 struct error_details {

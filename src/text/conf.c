@@ -19,6 +19,7 @@ static const struct {
 	[CONF_CHOICE] = { "one of", NULL },
 	[CONF_PATH] = { "an absolute path", NULL },
 	[CONF_WORD] = { "a word of a-z 0-9 - _", NULL },
+	[CONF_TEXT] = { "words with one space between them", NULL },
 };
 static_assert(ARRAY_SIZE(types) == CONF_NUM_TYPES);
 
@@ -53,9 +54,20 @@ static bool is_word(struct slice s)
 	return s.n > 0;
 }
 
+static bool is_text(struct slice s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] < ' ' || s.p[i] > '~' ||
+		    (s.p[i] == ' ' && (!i || i + 1 == s.n || s.p[i + 1] == ' ')))
+			return false;
+	return true;
+}
+
 static int set_text(const struct conf_key *k, struct slice s, char *at)
 {
-	if (k->type == CONF_PATH ? !s.n || s.p[0] != '/' : !is_word(s))
+	if (k->type == CONF_PATH   ? !s.n || s.p[0] != '/'
+	    : k->type == CONF_TEXT ? !is_text(s)
+				   : !is_word(s))
 		return -EINVAL;
 	if (s.n < k->min || s.n > k->max)
 		return -ERANGE;
@@ -79,6 +91,7 @@ static int set(const struct conf_key *k, struct slice s, void *settings)
 		return str_choice(s, k->choices, (unsigned *)(void *)at);
 	case CONF_PATH:
 	case CONF_WORD:
+	case CONF_TEXT:
 		return set_text(k, s, at);
 	case CONF_NUM_TYPES:
 		break;
@@ -110,7 +123,7 @@ static int describe(const struct conf_key *k, struct buf *b)
 	}
 	for (unsigned i = 0; r >= 0 && k->type == CONF_CHOICE && k->choices[i]; i++)
 		r = buf_printf(b, "%s %s", i ? "," : "", k->choices[i]);
-	if (r >= 0 && (k->type == CONF_PATH || k->type == CONF_WORD))
+	if (r >= 0 && (k->type == CONF_PATH || k->type == CONF_WORD || k->type == CONF_TEXT))
 		r = buf_printf(b, " of at most %" PRIu64 " bytes", k->max);
 	return r;
 }

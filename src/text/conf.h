@@ -29,6 +29,7 @@ enum conf_type {
 	CONF_CHOICE,   /* unsigned, an index into choices */
 	CONF_PATH,     /* char[max + 1], absolute */
 	CONF_WORD,     /* char[max + 1], a-z 0-9 - _ */
+	CONF_TEXT,     /* char[max + 1], words with a space between them; may be empty */
 	CONF_NUM_TYPES
 };
 

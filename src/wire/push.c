@@ -32,6 +32,7 @@ static const struct {
 	[PUSH_SIGN] = { .known = true, .values = 2, .number = true, .secret = true },
 	[PUSH_END] = { .known = true, .values = 1 },
 	[PUSH_TICK] = { .known = true, .values = 1 },
+	[PUSH_USED] = { .known = true, .values = 1, .id = ID_KEY },
 	[PUSH_BUSY] = { .known = true, .values = 1, .number = true, .id = ID_SANDBOX },
 };
 

@@ -23,16 +23,18 @@
  *	ALL
  *	SANDBOX  enum             requests                  sandbox  its
  *	         sandbox_state    at once
- *	KEY      enum op_scope               until, unix s  key      its      SHA-256 of it
+ *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
  *	NO_KEY                                              key
  *	SIGN     which: 0 or 1    epoch                                       HMAC key of tokens
  *	END
  *	TICK                                                                  it lives
  *	BUSY                      under way                 sandbox           edge to control
+ *	USED                                                key               edge to control
  *
  * A sandbox whose state is TERMINATED or FAILED is forgotten.  BUSY is said when the
  * number of requests inside a sandbox has changed, and for one that came and went in
- * between with 0: that is how control knows what is idle.
+ * between with 0: that is how control knows what is idle.  USED is said of a key that
+ * somebody was let in with, now and then.
  */
 #include "base/id.h"
 
@@ -54,6 +56,7 @@ enum push_kind {
 	PUSH_END,
 	PUSH_TICK,
 	PUSH_BUSY,
+	PUSH_USED,
 	PUSH_KINDS
 };
 

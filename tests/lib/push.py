@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """push - an edge as control sees it: records of wire/push.h on a unix stream"""
+import hashlib
 import socket
 import struct
+import time
 
 SIZE, ABI = 80, 1
-NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY = range(10)
+NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED = range(11)
 STATES = ("pending", "running", "paused", "suspended", "ending", "terminated", "failed")
 NOUNS = (None, "sb", "ex", "tn", "ky", "im", "tp", "sn", "vo", "nd", "ev")
 DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -42,7 +44,7 @@ class Edge:
         self.sock.settimeout(timeout_s)
         self.sock.connect(path)
         self.sandboxes, self.keys = {}, {}
-        self.ticks = 0
+        self.ticks, self.records = 0, []
 
     def hello(self):
         self.say(HELLO, number=ABI)
@@ -67,6 +69,7 @@ class Edge:
 
     def hear(self):
         r = self.next()
+        self.records.append(r)
         if r.kind == SANDBOX and STATES[r.value] in ("terminated", "failed"):
             self.sandboxes.pop(r.id, None)
         elif r.kind == SANDBOX:
@@ -88,3 +91,18 @@ class Edge:
 
     def close(self):
         self.sock.close()
+
+
+SCOPES = ("", "public", "read", "write", "operator")
+
+
+def whose(path, secret):
+    """Whose key an edge hears it is, as Cay-Actor says it; None when it is not good."""
+    edge = Edge(path).hello()
+    digest, found = hashlib.sha256(secret.encode()).digest(), None
+    for r in edge.records:
+        if r.kind == KEY and r.secret == digest and time.time() * 1000 < r.time:
+            found = f"{r.tenant} {SCOPES[r.value]} {r.id} -"
+            edge.say(USED, ident=r.id)
+    edge.close()
+    return found

@@ -29,6 +29,7 @@ static const struct {
 	{ "sandbox.resume", "POST", "/v1/sandboxes/" SB "/resume", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },
 	{ "sandbox.labels", "POST", "/v1/sandboxes/" SB "/labels", 1 },
+	{ "sandbox.token", "POST", "/v1/sandboxes/" SB "/token", 1 },
 	{ "event.list", "GET", "/v1/events?after=3", 0 },
 	{ "system.fsck", "GET", "/v1/fsck", 0 },
 	{ "system.repair", "POST", "/v1/fsck", 0 },

@@ -18,6 +18,7 @@ static const struct push good[] = {
 	{ PUSH_END },
 	{ PUSH_TICK },
 	{ PUSH_BUSY, .number = 3, .id = SANDBOX },
+	{ PUSH_USED, .id = A_KEY },
 };
 
 static void the_bytes_are_fixed(void **)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 
+import push
 import pytest
 from cay import wait_for
 from test_control import nothing_is_left
@@ -158,8 +159,7 @@ def test_following_loses_nothing_when_daemons_die(own, run):
 
 def whose(own, secret):
     """What the edge would hear about this key; None when it is not good."""
-    reply = own.edge("- public - -").open("POST", "/edge/v1/key", {"secret": secret})
-    return json.loads(reply.read()).get("actor")
+    return push.whose(str(own.run / "edge" / "push.sock"), secret)
 
 
 def test_tenants_and_keys(own, run, tmp_path):

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "edge/confine.h"
+
+#include <errno.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "base/mem.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#endif
+
+static const int calls[] = {
+	/* the loop */
+	SCMP_SYS(epoll_ctl),
+	SCMP_SYS(epoll_pwait),
+	SCMP_SYS(epoll_wait),
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	/* sockets it has */
+	SCMP_SYS(read),
+	SCMP_SYS(readv),
+	SCMP_SYS(write),
+	SCMP_SYS(writev),
+	SCMP_SYS(sendmsg),
+	SCMP_SYS(sendto),
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(recvfrom),
+	SCMP_SYS(accept4),
+	SCMP_SYS(connect),
+	SCMP_SYS(shutdown),
+	SCMP_SYS(close),
+	SCMP_SYS(getsockname),
+	SCMP_SYS(getpeername),
+	SCMP_SYS(getsockopt),
+	SCMP_SYS(setsockopt),
+	SCMP_SYS(fcntl),
+	SCMP_SYS(ioctl),
+	/* memory; mmap and mprotect are below */
+	SCMP_SYS(brk),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(madvise),
+	/* the rest of libc and libcrypto */
+	SCMP_SYS(futex),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(getpid),
+	SCMP_SYS(gettid),
+	SCMP_SYS(tgkill), /* abort() */
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(restart_syscall),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+};
+
+static int add_rules(scmp_filter_ctx ctx)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(calls); i++)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, calls[i], 0);
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+				     SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	return r;
+}
+
+int edge_confine(struct cay_err *err)
+{
+	scmp_filter_ctx ctx;
+	int r;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
+#ifdef SANITIZED
+	return 0; /* what a sanitizer does at the end needs files */
+#endif
+	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	if (!ctx)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+	r = add_rules(ctx);
+	if (r >= 0)
+		r = seccomp_load(ctx);
+	seccomp_release(ctx);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "load a system call filter") : 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_EDGE_EDGE_H
+#define CAY_EDGE_EDGE_H
+/*
+ * edge - the world's door
+ *
+ *	main.c    start, listen, drain
+ *	feed.c    what control says, and what it is told
+ *	table.c   what that amounts to
+ *	gate.c    may this request come in: Host, Origin, how often
+ *	who.c     whose it is: keys, tokens, JWTs
+ *	route.c   where it goes: into a sandbox, or to control
+ *	rate.c    how often somebody may
+ *
+ * It holds no database and no keeper's socket, and needs control only for what control
+ * does: requests into running sandboxes go on while control is away.  What comes from
+ * a sandbox is moved and never looked into.
+ */
+#include <uv.h>
+
+#include "auth/jwks.h"
+#include "auth/token.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "edge/rate.h"
+#include "edge/table.h"
+#include "net/relay.h"
+#include "ops/settings.h"
+
+#define EDGE_LISTENERS 8
+
+struct feed;
+
+struct edge {
+	struct settings settings;
+	struct log log;
+	const struct clk *clk;
+	uv_loop_t loop;
+	struct table *table;
+	struct feed *feed;
+	struct upstream *control;
+	struct jwks *jwks; /* NULL: no JWT is believed */
+	struct rates *failures, *tenants;
+	struct conn_layer *tls; /* NULL: plain */
+	struct server_conf conf;
+	struct server *servers[EDGE_LISTENERS];
+	unsigned n_servers;
+	char addresses[EDGE_LISTENERS][64]; /* those of listen, as a Host header has them */
+};
+
+/* feed.c: dial control, now and whenever it is away. */
+[[nodiscard]] int feed_open(struct edge *e, struct cay_err *err);
+
+/* gate.c, who.c: conf->admit of the servers; and whether a header names one of ours. */
+request_admit gate_admit;
+bool gate_host(const struct edge *e, struct slice host);
+bool gate_origin(const struct edge *e, struct slice origin);
+/* Whose request it is.  CAY_E_UNAUTHENTICATED with the reason, for the log. */
+[[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, struct actor *ret,
+			   struct cay_err *err);
+
+/* route.c: the handler of everything. */
+request_fn route_request;
+#endif

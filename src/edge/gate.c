@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include "edge/edge.h"
+
+/* Names that lead here from this machine only. */
+static const char *const own_names[] = { "localhost", "127.0.0.1", "[::1]" };
+
+/* Is it one of the words? */
+static bool has_word(const char *words, struct slice want)
+{
+	struct slice left = slice_of(words), word;
+
+	while (left.n) {
+		word = slice_cut(&left, ' ');
+		if (word.n == want.n && strncasecmp(word.p, want.p, want.n) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Without its port; an address of six bytes and more is in brackets. */
+static struct slice without_port(struct slice host)
+{
+	const char *end = host.n && host.p[0] == '[' ? memchr(host.p, ']', host.n) : NULL;
+	const char *from = end ? end : host.p;
+	const char *colon = memchr(from, ':', host.n - (size_t)(from - host.p));
+
+	if (colon)
+		host.n = (size_t)(colon - host.p);
+	return host;
+}
+
+bool gate_host(const struct edge *e, struct slice host)
+{
+	struct slice name = without_port(host);
+
+	if (!name.n)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(own_names); i++)
+		if (http_eq(name, own_names[i]))
+			return true;
+	for (unsigned i = 0; i < e->n_servers; i++)
+		if (e->addresses[i][0] && http_eq(name, e->addresses[i]))
+			return true;
+	return has_word(e->settings.edge_hosts, name);
+}
+
+bool gate_origin(const struct edge *e, struct slice origin)
+{
+	return origin.n && has_word(e->settings.edge_origins, origin);
+}
+
+/* Who is at the other end, as bytes; 0 when nobody knows. */
+static size_t peer_of(struct request *rq, uint8_t ret[static 16])
+{
+	struct sockaddr_storage at;
+
+	if (request_address(rq, &at) < 0)
+		return 0;
+	if (at.ss_family == AF_INET) {
+		memcpy(ret, &((const struct sockaddr_in *)(const void *)&at)->sin_addr, 4);
+		return 4;
+	}
+	if (at.ss_family != AF_INET6)
+		return 0;
+	/* whoever has one address of a network has all of them */
+	memcpy(ret, &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr, 8);
+	return 8;
+}
+
+static int find_out(struct edge *e, struct request *rq, struct cay_err *err)
+{
+	uint64_t now = clk_boot_ns(e->clk);
+	uint8_t peer[16];
+	size_t n = peer_of(rq, peer);
+	int r;
+
+	if (!rate_left(e->failures, peer, n, now))
+		return cay_fail(err, CAY_E_RATE, "too many requests from there were refused");
+	r = who_asks(e, rq->head, &rq->actor, err);
+	if (r < 0) {
+		(void)rate_take(e->failures, peer, n, now);
+		return r;
+	}
+	if (!rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
+		return cay_fail(err, CAY_E_RATE,
+				"this tenant asks more often than %llu times a second",
+				(unsigned long long)e->settings.edge_rate);
+	return 0;
+}
+
+int gate_admit(struct request *rq, void *arg, struct cay_err *err)
+{
+	struct edge *e = arg;
+	struct slice origin = http_header(rq->head, "origin");
+	const struct op *op = rq->match.op;
+	int r;
+
+	if (!gate_host(e, http_header(rq->head, "host")))
+		return cay_fail(err, CAY_E_FORBIDDEN, "this is not the Host of this server");
+	if (origin.p && !gate_origin(e, origin))
+		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
+	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
+	if (op->scope == SCOPE_PUBLIC)
+		return 0;
+	r = find_out(e, rq, err);
+	if (r < 0) {
+		if (err->code == CAY_E_RATE)
+			(void)request_header(rq, "Retry-After", "1");
+		log_debug(&e->log, "refused: %s", err->msg);
+		return r;
+	}
+	if (actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
+		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
+	return 0;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/path.h"
+#include "edge/confine.h"
+#include "edge/edge.h"
+#include "net/tls.h"
+#include "prog/prog.h"
+
+#define HANDSHAKE_MS 10000
+#define HEAD_MS 10000
+#define IDLE_MS 60000
+/* cayd's edge door closes idle connections after 60 s. */
+#define KEPT_MAX 64
+#define KEPT_MS 30000
+/* Refused requests of one peer: five a second, fifty at once. */
+#define FAILURES 5
+#define FAILURES_BURST 50
+#define DRAIN_MS 5000
+#define DRAIN_LOOK_MS 50
+#define JWKS_FILE_MAX KIB(256)
+
+struct address {
+	struct sockaddr_storage at;
+	socklen_t len;
+	bool loopback, any;
+	char host[64];
+};
+
+/* "127.0.0.1:7070" or "[::1]:7070". */
+static int read_address(struct slice word, struct address *ret)
+{
+	struct sockaddr_in *v4 = (void *)&ret->at;
+	struct sockaddr_in6 *v6 = (void *)&ret->at;
+	const char *colon = memrchr(word.p, ':', word.n);
+	struct slice host = { word.p, colon ? (size_t)(colon - word.p) : 0 };
+	char text[64];
+	uint64_t port;
+
+	*ret = (struct address){};
+	if (!host.n || host.n >= sizeof(text) ||
+	    str_u64((struct slice){ colon + 1, word.n - host.n - 1 }, 1, 65535, &port) < 0)
+		return -EINVAL;
+	memcpy(ret->host, host.p, host.n);
+	if (host.p[0] == '[' && host.p[host.n - 1] == ']')
+		host = (struct slice){ host.p + 1, host.n - 2 };
+	memcpy(text, host.p, host.n);
+	text[host.n] = 0;
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((uint16_t)port);
+		ret->len = sizeof(*v4);
+		ret->loopback = ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+		ret->any = v4->sin_addr.s_addr == htonl(INADDR_ANY);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, text, &v6->sin6_addr) != 1 || ret->host[0] != '[')
+		return -EINVAL;
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons((uint16_t)port);
+	ret->len = sizeof(*v6);
+	ret->loopback = IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+	ret->any = IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+	return 0;
+}
+
+static int open_listener(const struct address *a, struct cay_err *err)
+{
+	auto_close int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int on = 1;
+
+	/* several edges share a port; one that restarts need not wait */
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 ||
+	    (a->at.ss_family == AF_INET6 &&
+	     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0) ||
+	    bind(fd, (const struct sockaddr *)&a->at, a->len) < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "edge.listen: %s", a->host);
+	return cay_take_fd(&fd);
+}
+
+static int serve_at(struct edge *e, struct slice word, struct cay_err *err)
+{
+	struct address a;
+	int fd, r;
+
+	if (read_address(word, &a) < 0)
+		return cay_fail(err, CAY_E_INVALID, "edge.listen: '%.*s' is not ADDRESS:PORT",
+				(int)word.n, word.p);
+	if (!a.loopback && !e->tls && !e->settings.edge_plain)
+		return cay_fail(err, CAY_E_INVALID,
+				"edge.listen: %s can be listened to by others; set edge.cert and "
+				"edge.key, or edge.plain when something in front of it speaks TLS",
+				a.host);
+	if (e->n_servers == EDGE_LISTENERS)
+		return cay_fail(err, CAY_E_INVALID, "edge.listen: at most %d addresses",
+				EDGE_LISTENERS);
+	fd = open_listener(&a, err);
+	if (fd < 0)
+		return fd;
+	r = server_start(&e->loop, fd, &e->conf, &e->servers[e->n_servers], err);
+	if (r < 0)
+		return r;
+	if (!a.any)
+		memcpy(e->addresses[e->n_servers], a.host, sizeof(a.host));
+	e->n_servers++;
+	return 0;
+}
+
+static int serve(struct edge *e, struct cay_err *err)
+{
+	struct slice left = slice_of(e->settings.edge_listen);
+	int r = 0;
+
+	e->conf = (struct server_conf){ .max_conns = (unsigned)e->settings.edge_conns,
+					.head_timeout_ms = HEAD_MS,
+					.idle_timeout_ms = IDLE_MS,
+					.admit = gate_admit,
+					.handler = route_request,
+					.inside = route_request,
+					.raw = true,
+					.arg = e,
+					.layer = e->tls };
+	while (left.n && r >= 0)
+		r = serve_at(e, slice_cut(&left, ' '), err);
+	return r;
+}
+
+static int read_jwks(struct edge *e, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(JWKS_FILE_MAX);
+	int r = path_read(AT_FDCWD, e->settings.jwt_keys, &text);
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, -r, "jwt.keys: read %s",
+				    e->settings.jwt_keys);
+	return jwks_read((struct slice){ text.data, text.len }, &e->jwks, err);
+}
+
+static int open_files(struct edge *e, struct cay_err *err)
+{
+	const struct settings *s = &e->settings;
+	struct tls_server_conf tls = { .cert_file = s->edge_cert,
+				       .key_file = s->edge_key,
+				       .handshake_ms = HANDSHAKE_MS };
+	int r = 0;
+
+	if (!s->edge_cert[0] != !s->edge_key[0])
+		return cay_fail(err, CAY_E_INVALID, "edge.cert and edge.key go together");
+	if (s->edge_cert[0])
+		r = tls_server_new(&tls, &e->tls, err);
+	if (r >= 0 && s->jwt_keys[0])
+		r = read_jwks(e, err);
+	return r;
+}
+
+static int begin(struct edge *e, struct cay_err *err)
+{
+	char path[108];
+	int n = snprintf(path, sizeof(path), "%s/edge/control.sock", e->settings.run_dir), r;
+
+	if (n < 0 || n >= (int)sizeof(path))
+		return cay_fail(err, CAY_E_INVALID, "paths.run is too long");
+	r = open_files(e, err);
+	if (r < 0)
+		return r;
+	e->table = table_new();
+	e->failures = rates_new(FAILURES, FAILURES_BURST);
+	e->tenants = rates_new(e->settings.edge_rate, 2 * e->settings.edge_rate);
+	e->control = upstream_new(&e->loop, path, KEPT_MAX, KEPT_MS);
+	if (!e->table || !e->failures || !e->tenants || !e->control)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	r = feed_open(e, err);
+	return r < 0 ? r : serve(e, err);
+}
+
+/* The end */
+
+struct stop {
+	struct edge *edge;
+	uv_signal_t signals[2];
+	uv_timer_t look;
+	uint64_t until_ns;
+};
+
+static void on_look(uv_timer_t *t)
+{
+	struct stop *s = t->data;
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < s->edge->n_servers; i++)
+		left += server_connections(s->edge->servers[i]);
+	if (left && clk_boot_ns(s->edge->clk) < s->until_ns)
+		return;
+	if (left)
+		log_info(&s->edge->log, "%u connections are cut; streams go on by offset", left);
+	uv_stop(&s->edge->loop);
+}
+
+static void on_signal(uv_signal_t *sig, int number)
+{
+	struct stop *s = sig->data;
+	struct edge *e = s->edge;
+
+	if (s->until_ns) {
+		uv_stop(&e->loop);
+		return;
+	}
+	log_info(&e->log, "signal %d: no new requests", number);
+	s->until_ns = clk_boot_ns(e->clk) + DRAIN_MS * NS_PER_MS;
+	for (unsigned i = 0; i < e->n_servers; i++)
+		server_drain(e->servers[i]);
+	(void)uv_timer_start(&s->look, on_look, 0, DRAIN_LOOK_MS);
+}
+
+static int run(struct edge *e, struct cay_err *err)
+{
+	static const int numbers[] = { SIGTERM, SIGINT };
+	static struct stop stop;
+	int r;
+
+	stop.edge = e;
+	(void)uv_timer_init(&e->loop, &stop.look);
+	stop.look.data = &stop;
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		(void)uv_signal_init(&e->loop, &stop.signals[i]);
+		stop.signals[i].data = &stop;
+		(void)uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
+	}
+	prog_ready(&e->log);
+	r = edge_confine(err);
+	if (r < 0)
+		return r;
+	(void)uv_run(&e->loop, UV_RUN_DEFAULT);
+	return 0;
+}
+
+static void want_fds(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct edge e = { .clk = &clk_system };
+	struct cay_err err = {};
+	int r;
+
+	e.log = log_to(STDERR_FILENO, "cay-edge", &clk_system);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)umask(077);
+	r = prog_settings(argc, argv, &e.settings, &err);
+	if (r > 0)
+		return 0; /* --check, --version */
+	if (r >= 0)
+		r = fault_arm(getenv("CAY_FAULT"), &err);
+	if (r >= 0 && geteuid() == 0)
+		r = cay_fail(&err, CAY_E_FORBIDDEN,
+			     "cay-edge must not be root: start it as a user of cayd's group");
+	if (r >= 0) {
+		prog_log(&e.settings, &e.log);
+		want_fds();
+		r = uv_loop_init(&e.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
+					      : begin(&e, &err);
+	}
+	if (r >= 0)
+		r = run(&e, &err);
+	if (r < 0)
+		log_error(&e.log, "%s", err.msg);
+	return r < 0 ? cay_error_row(err.code)->exit : 0;
+}

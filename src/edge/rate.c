@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "edge/rate.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+
+struct bucket {
+	uint64_t who;     /* a hash; 0: nobody */
+	uint64_t full_ns; /* when it is full again, if nothing more is taken */
+};
+
+struct rates {
+	uint64_t one_ns, all_ns; /* what one takes to come back, and all of them */
+	uint64_t key;
+	struct bucket buckets[RATE_BUCKETS];
+};
+
+struct rates *rates_new(uint64_t per_s, uint64_t burst)
+{
+	struct rates *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->one_ns = NS_PER_S / per_s;
+	r->all_ns = r->one_ns * burst;
+	if (getrandom(&r->key, sizeof(r->key), GRND_NONBLOCK) < 0)
+		r->key = (uint64_t)(uintptr_t)r;
+	return r;
+}
+
+void rates_free(struct rates *r)
+{
+	free(r);
+}
+
+static struct bucket *find(struct rates *r, const void *who, size_t n, uint64_t now)
+{
+	const uint8_t *p = who;
+	uint64_t h = UINT64_C(14695981039346656037) ^ r->key;
+	struct bucket *b;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ p[i]) * UINT64_C(1099511628211);
+	h ^= h >> 29;
+	b = &r->buckets[h % RATE_BUCKETS];
+	if (b->who != h && b->full_ns <= now)
+		*b = (struct bucket){ .who = h, .full_ns = now };
+	if (b->full_ns < now)
+		b->full_ns = now;
+	return b;
+}
+
+bool rate_left(struct rates *r, const void *who, size_t n, uint64_t now_ns)
+{
+	return find(r, who, n, now_ns)->full_ns + r->one_ns <= now_ns + r->all_ns;
+}
+
+bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns)
+{
+	struct bucket *b = find(r, who, n, now_ns);
+
+	if (b->full_ns + r->one_ns > now_ns + r->all_ns)
+		return false;
+	b->full_ns += r->one_ns;
+	return true;
+}

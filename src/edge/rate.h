@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_EDGE_RATE_H
+#define CAY_EDGE_RATE_H
+/*
+ * rate - how often somebody may: a bucket each, filled by time
+ *
+ * A table of RATE_BUCKETS; who falls into the bucket of somebody else who has not been
+ * seen for the time a bucket takes to fill has it from then on, and shares it before.
+ * So it is bounded, and strangers cannot wash anybody's bucket full.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#define RATE_BUCKETS 4096
+
+struct rates;
+
+/* So many a second, and so many at once. */
+[[nodiscard]] struct rates *rates_new(uint64_t per_s, uint64_t burst);
+void rates_free(struct rates *r);
+/* Whether there is one left for them; it is not taken. */
+bool rate_left(struct rates *r, const void *who, size_t n, uint64_t now_ns);
+/* Take one; false when there was none. */
+bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns);
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "edge/edge.h"
+#include "wire/frame.h"
+
+/* How long a sandbox or control may take to begin an answer; a command that is waited
+ * for takes as long as it takes, and so does a sandbox that is. */
+#define ANSWER_MS 30000
+#define CREATE_MS 120000
+
+static void fail(struct request *rq, enum cay_code code, const char *what)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%s", what);
+	request_fail(rq, &err);
+}
+
+static void to_control(struct edge *e, struct request *rq)
+{
+	char actor[ACTOR_TEXT_MAX + 1];
+	struct relay_header who = { "Cay-Actor", actor };
+	struct relay_conf conf = { .upstream = e->control, .headers = &who, .n_headers = 1 };
+
+	actor_format(&rq->actor, actor);
+	if (rq->match.op->reply != REPLY_FRAMES)
+		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
+	relay_start(rq, &conf);
+}
+
+struct visit {
+	struct edge *edge;
+	struct table_sandbox *to;
+};
+
+static void on_left(void *arg)
+{
+	struct visit *v = arg;
+
+	table_leave(v->edge->table, v->to);
+	free(v);
+}
+
+/* A stream begins at once; who waits for a command waits as long as it takes. */
+static uint64_t patience(const struct request *rq)
+{
+	bool streams = http_accepts(rq->head, FRAME_MEDIA_TYPE) ||
+		       http_accepts(rq->head, "text/event-stream");
+
+	return rq->match.op == &ops[OP_EXEC_RUN] && !streams ? 0 : ANSWER_MS;
+}
+
+static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
+{
+	auto_buf path = BUF_INIT(128);
+	struct relay_conf conf = { .head_timeout_ms = patience(rq), .done = on_left };
+	struct visit *v = malloc(sizeof(*v));
+	char name[ID_TEXT_LEN + 1];
+
+	id_format(&s->id, name);
+	if (!v || buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
+		free(v);
+		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	*v = (struct visit){ e, s };
+	table_enter(e->table, s);
+	conf.path = path.data;
+	conf.arg = v;
+	relay_start(rq, &conf);
+}
+
+void route_request(struct request *rq, void *arg)
+{
+	struct edge *e = arg;
+	struct table_sandbox *s;
+
+	if (rq->match.op->where != WHERE_INSIDE) {
+		to_control(e, rq);
+		return;
+	}
+	s = table_sandbox(e->table, &rq->match.params[0]);
+	/* control may know of one we have not heard of yet; and a foreign one is absent */
+	if (!s)
+		to_control(e, rq);
+	else if (!id_eq(&s->tenant, &rq->actor.tenant))
+		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+	else if (s->state != SB_RUNNING)
+		fail(rq, CAY_E_STATE, "the sandbox is not running");
+	else
+		inside(e, rq, s);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "auth/jwt.h"
+#include "auth/key.h"
+#include "edge/edge.h"
+
+/* The one credential of a request, or nothing. */
+static int find_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err)
+{
+	static const char scheme[] = "bearer";
+	size_t n = 0;
+
+	*ret = (struct slice){};
+	for (size_t i = 0; i < h->n_headers; i++)
+		if (http_eq(h->headers[i].name, "authorization")) {
+			*ret = h->headers[i].value;
+			n++;
+		}
+	if (!n)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "no Authorization");
+	if (n > 1)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "more than one Authorization");
+	if (ret->n <= sizeof(scheme) || strncasecmp(ret->p, scheme, sizeof(scheme) - 1) != 0 ||
+	    ret->p[sizeof(scheme) - 1] != ' ')
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "Authorization is not Bearer");
+	ret->p += sizeof(scheme);
+	ret->n -= sizeof(scheme);
+	return 0;
+}
+
+static int by_key(struct edge *e, struct slice text, uint64_t now_ms, struct actor *ret,
+		  struct cay_err *err)
+{
+	struct table_key *k;
+	uint8_t hash[KEY_HASH_LEN];
+	char prefix[KEY_PREFIX_LEN + 1];
+
+	if (key_parse(text, prefix) < 0)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this is not the form of a key");
+	key_hash(text, hash);
+	k = table_key(e->table, hash);
+	if (!k)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "there is no key %s, or not any more",
+				prefix);
+	if (k->until != PUSH_NEVER && now_ms >= k->until)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "key %s has expired", prefix);
+	table_used(e->table, k, now_ms / 1000);
+	*ret = (struct actor){ .tenant = k->tenant,
+			       .key = k->id,
+			       .scope = (enum op_scope)k->scope };
+	return 0;
+}
+
+static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
+		    struct cay_err *err)
+{
+	struct token_keys keys = {};
+	struct token t;
+	int r;
+
+	for (unsigned i = 0; i < TABLE_SIGNS && i < TOKEN_KEYS; i++) {
+		const struct table_sign *s = table_sign(e->table, i);
+
+		if (!s)
+			continue;
+		keys.key[i].number = (uint8_t)(i + 1); /* 0 is no key */
+		memcpy(keys.key[i].secret, s->key, sizeof(keys.key[i].secret));
+	}
+	r = token_check(text, &keys, now_s, table_epoch(e->table), &t, err);
+	explicit_bzero(&keys, sizeof(keys));
+	if (r < 0)
+		return r;
+	*ret = (struct actor){
+		.tenant = t.tenant, .sandbox = t.sandbox, .one_sandbox = true, .scope = t.scope
+	};
+	return 0;
+}
+
+/* The word of the table that the token's scopes have; the highest counts. */
+static enum op_scope scope_of(const char *words)
+{
+	struct slice left = slice_of(words);
+	enum op_scope best = SCOPE_NONE;
+
+	while (left.n) {
+		struct slice word = slice_cut(&left, ' ');
+
+		for (unsigned s = SCOPE_READ; s < SCOPE_NUM; s++)
+			if (slice_eq(word, slice_of(op_scope_name((enum op_scope)s))) && s > best)
+				best = (enum op_scope)s;
+	}
+	return best;
+}
+
+static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
+		  struct cay_err *err)
+{
+	const struct settings *s = &e->settings;
+	struct jwt_policy policy = { .issuer = s->jwt_issuer[0] ? s->jwt_issuer : NULL,
+				     .audience = s->jwt_audience[0] ? s->jwt_audience : NULL };
+	struct jwt t;
+	int r;
+
+	if (!e->jwks)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "neither a key nor a token of ours");
+	r = jwt_check(text, e->jwks, &policy, now_s, &t, err);
+	if (r < 0)
+		return r;
+	*ret = (struct actor){ .scope = scope_of(t.scope) };
+	if (id_parse(ID_TENANT, slice_of(t.tenant), &ret->tenant) < 0)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "its tenant is not an id of ours");
+	if (ret->scope == SCOPE_NONE)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "it has no scope of ours");
+	return 0;
+}
+
+int who_asks(struct edge *e, const struct http_head *head, struct actor *ret, struct cay_err *err)
+{
+	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
+	struct slice text;
+	int r = find_bearer(head, &text, err);
+
+	if (r < 0)
+		return r;
+	if (text.n > 4 && memcmp(text.p, "cay_", 4) == 0)
+		return by_key(e, text, now_ms, ret, err);
+	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
+	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
+		return by_token(e, text, now_s, ret, err);
+	return by_jwt(e, text, now_s, ret, err);
+}

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The world's door: who comes in, where it goes, and that it stays open while control is away"""
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import cay
+import pytest
+import world
+from cay import ApiError, wait_for
+from conftest import BUILD, FULL
+
+AWAY_S = 60 if FULL else 4
+
+
+def refused(code, fn, *args, **more):
+    with pytest.raises(ApiError) as e:
+        fn(*args, **more)
+    assert e.value.code == code, e.value
+    return e.value
+
+
+def raw(w, text):
+    """All that comes back for these bytes."""
+    with socket.create_connection(("127.0.0.1", w.port), 10) as s:
+        s.sendall(text.encode())
+        out = b""
+        while data := s.recv(65536):
+            out += data
+    return out.decode()
+
+
+def status(reply):
+    return int(reply.split(" ", 2)[1])
+
+
+def test_a_life_over_http(node):
+    me = node.door(node.new_key())
+    box = me.create("tiny", labels={"a": "b"})
+    assert me.get(box)["state"] == "running"
+    assert me.exec(box, ["echo", "hi"]).text == "hi\n"
+    done = me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"]})
+    assert (done["stdout"], done["stderr"], done["end"]["exit_code"]) == ("out\n", "err\n", 3)
+    name = me.exec_detached(box, ["seq", "1", "1000"])
+    wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 5)
+    whole = me.exec_output(box, name)
+    assert whole == b"".join(b"%d\n" % i for i in range(1, 1001))
+    assert me.open("GET", f"/v1/sandboxes/{box}/execs/{name}/output?offset=100").read() == whole[100:]
+    sse = me.open("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["echo", "sse"]}, {"Accept": "text/event-stream"})
+    assert sse.headers["Content-Type"] == "text/event-stream" and b"sse" in sse.read()
+    assert [s["id"] for s in me.call("GET", "/v1/sandboxes?label=a%3Db")["sandboxes"]] == [box]
+    me.delete(box)
+    assert me.get(box)["end"]["reason"] == "killed"
+    states = [e["state"] for e in me.call("GET", f"/v1/events?sandbox={box}")["events"]]
+    assert states == ["running", "ending", "terminated"]
+
+
+def test_one_key_makes_one_sandbox_over_http_too(node):
+    me = node.door()
+    made = [json.loads(me.open("POST", "/v1/sandboxes", {"image": "tiny"}, {"Idempotency-Key": "once"}).read())["id"] for _ in range(3)]
+    assert len(set(made)) == 1
+    me.delete(made[0])
+
+
+def test_a_large_upload_and_a_large_download(node, box):
+    me, n = node.door(), 32 << 20
+    name = me.exec_detached(box, ["sh", "-c", "cat > /tmp/x; wc -c < /tmp/x"], stdin_open=True)
+    data = os.urandom(1 << 16) * (n >> 16)
+    me.open("POST", f"/v1/sandboxes/{box}/execs/{name}/stdin?close=true", data).read()
+    wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 20)
+    assert me.exec_output(box, name).strip() == str(n).encode()
+    reply = me.open("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["cat", "/tmp/x"]}, {"Accept": "application/vnd.cay.frames"})
+    got = 0
+    while piece := reply.read(1 << 16):
+        got += len(piece)
+    assert got > n
+
+
+# -- who
+
+def credentials(w):
+    """By name: what is sent, and the best it should be taken for."""
+    other = w.call("POST", "/v1/tenants", {"name": "other"})["id"]
+    revoked, short = w.new_key(), w.new_key(ttl_ms=1000)
+    prefix = revoked.split("_")[1]
+    ident = next(k["id"] for k in w.call("GET", "/v1/keys?limit=1000")["keys"] if k["prefix"] == prefix)
+    w.call("POST", f"/v1/keys/{ident}/revoke")
+    box = w.create("tiny")
+    token = w.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"]
+    good = w.new_key("operator")
+    time.sleep(1.1)
+    return box, {
+        "none": ("", None), "wrong": (good[:-1] + ("A" if good[-1] != "A" else "E"), None), "garbage": ("x", None), "expired": (short, None),
+        "revoked": (revoked, None), "basic": ("basic", None), "other": (w.new_key("operator", other), "other"),
+        "read": (w.new_key("read"), "read"), "write": (w.new_key("write"), "write"), "operator": (good, "operator"),
+        "token": (token, "token"), "jwt": ("eyJhbGciOiJub25lIn0.e30.", None),
+    }
+
+
+def operations():
+    text = json.loads((pathlib.Path(__file__).parents[3] / "docs/api/openapi.json").read_text())
+    for path, rows in text["paths"].items():
+        for method, row in rows.items():
+            content = row.get("requestBody", {}).get("content", {})
+            body = content["application/json"].get("example", {}) if "application/json" in content else None
+            yield (row["operationId"], method.upper(), path, row["security"][0]["key"][0] if row["security"] else "public",
+                   b"" if content and body is None else body)
+
+
+ORDER = ["public", "read", "write", "operator"]
+
+
+def test_the_authorisation_matrix(own):
+    """Every operation by every credential: nothing answers that should not."""
+    box, who = credentials(own)
+    absent = {"sandbox": "sb" + "0" * 23 + "1", "exec": "ex" + "0" * 23 + "1", "image": "im" + "0" * 23 + "1",
+              "tenant": "tn" + "0" * 23 + "1", "key": "ky" + "0" * 23 + "1"}
+    seen, wrong = 0, []
+    for name, method, path, scope, body in operations():
+        for label, (secret, best) in who.items():
+            target = path.replace("{sandbox}", box if label in ("read", "token", "other") else absent["sandbox"])
+            for noun, ident in absent.items():
+                target = target.replace("{%s}" % noun, ident)
+            if name == "sandbox.delete" or (name == "group.delete"):
+                target = target.replace(box, absent["sandbox"]) + ("?group=none" if name == "group.delete" else "")
+            door = own.door(secret)
+            if label == "basic":
+                door.credential = ""
+            headers = {"Authorization": "Basic eDp5"} if label == "basic" else {}
+            with contextlib.closing(door.open(method, target, body, headers, timeout_s=20)) as reply:
+                code = reply.status
+            seen += 1
+            if scope == "public":
+                expect = code == 200
+            elif best is None:
+                expect = code == 401
+            elif best == "token":
+                inside = "{sandbox}" in path and box in target and name != "sandbox.token"
+                expect = (code not in (401, 403) if inside and ORDER.index(scope) <= 2 else code in (403, 404))
+            elif best == "other":
+                expect = code not in (401, 403) and (code == 404 if "{sandbox}" in path else True)
+            else:
+                allowed = ORDER.index(scope) <= ORDER.index(best)
+                expect = code not in (401, 403) if allowed else code == 403
+            if not expect:
+                wrong.append((name, label, code))
+    assert not wrong, wrong
+    assert seen > 300
+
+
+def test_a_foreign_sandbox_is_an_absent_one(node, box):
+    other = node.call("POST", "/v1/tenants", {"name": f"foreign-{os.getpid()}"})["id"]
+    me = node.door(node.new_key("write", other))
+    answers = set()
+    for i in range(10000 if FULL else 300):
+        ident = box if i % 3 == 0 else "sb" + "".join(cay.secrets.choice("0123456789abcdefghjkmnpqrstvwxyz") for _ in range(24))
+        target = ("", "/execs", "/pause")[i % 3 if i % 2 else 1]
+        reply = me.open("GET" if target != "/pause" else "POST", f"/v1/sandboxes/{ident}{target}")
+        text = json.loads(reply.read())
+        text["error"].pop("request_id")
+        answers.add((reply.status, json.dumps(text)))
+    assert len(answers) == 1 and answers.pop()[0] == 404
+
+
+def test_a_revoked_key_is_refused_at_once(node):
+    made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "gone", "scope": "read"})
+    me = node.door(made["secret"])
+    me.call("GET", "/v1/sandboxes")
+    node.call("POST", f"/v1/keys/{made['key']['id']}/revoke")
+    wait_for("it to be refused", lambda: me.open("GET", "/v1/sandboxes").status == 401, 5)
+    key = next(k for k in node.call("GET", "/v1/keys?limit=1000")["keys"] if k["id"] == made["key"]["id"])
+    assert key["last_used_at"]
+
+
+def test_a_token_is_for_one_sandbox(node, box):
+    other = node.create("tiny")
+    made = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 1000})
+    reads = node.door(made["token"])
+    assert reads.get(box)["id"] == box and reads.call("GET", f"/v1/sandboxes/{box}/execs")
+    refused("permission_denied", reads.exec, box, ["true"])
+    for target in ("/v1/sandboxes", f"/v1/sandboxes/{other}", f"/v1/sandboxes/{other}/execs", "/v1/fsck", "/v1/keys"):
+        assert reads.open("GET", target).status in (403, 404), target
+    writes = node.door(node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write"})["token"])
+    assert writes.exec(box, ["echo", "hi"]).text == "hi\n"
+    refused("permission_denied", writes.call, "POST", f"/v1/sandboxes/{box}/token", {})
+    time.sleep(2.1)
+    refused("unauthenticated", reads.get, box)
+    changed = made["token"][:60] + ("A" if made["token"][60] != "A" else "B") + made["token"][61:]
+    refused("unauthenticated", node.door(changed).get, box)
+    node.delete(other)
+
+
+def jwt(secret, claims, alg="HS256", kid="one"):
+    def part(raw):
+        return base64.urlsafe_b64encode(raw).rstrip(b"=")
+    text = part(json.dumps({"alg": alg, "kid": kid}).encode()) + b"." + part(json.dumps(claims).encode())
+    return (text + b"." + part(hmac.new(secret, text, hashlib.sha256).digest())).decode()
+
+
+def test_jwts_of_another_issuer(tmp_path):
+    secret = os.urandom(32)
+    keys = tmp_path / "jwks.json"
+    keys.write_text(json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "kid": "one", "use": "sig",
+                                          "k": base64.urlsafe_b64encode(secret).rstrip(b"=").decode()}]}))
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        with contextlib.suppress(OSError):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    env = {"CAY_JWT_KEYS": str(keys), "CAY_JWT_ISSUER": "https://issuer", "CAY_JWT_AUDIENCE": "cay"}
+    with world.World(BUILD, env=env) as w:
+        good = {"iss": "https://issuer", "aud": "cay", "sub": "somebody", "tenant": "tn" + "0" * 24, "scope": "openid write",
+                "exp": int(time.time()) + 600}
+        assert w.door(jwt(secret, good)).call("GET", "/v1/sandboxes")["sandboxes"] == []
+        refused("permission_denied", w.door(jwt(secret, good)).call, "GET", "/v1/fsck")
+        bad = [jwt(os.urandom(32), good), jwt(secret, good, alg="none"), jwt(secret, good, kid="two"), jwt(secret, good, alg="HS512")]
+        bad += [jwt(secret, {**good, **c}) for c in ({"exp": int(time.time()) - 100}, {"iss": "x"}, {"aud": "x"}, {"tenant": "x"},
+                                                     {"scope": "openid"}, {"nbf": int(time.time()) + 600})]
+        for text in bad:
+            refused("unauthenticated", w.door(text).call, "GET", "/v1/sandboxes")
+        gone = jwt(secret, {**good, "tenant": "tn" + "0" * 23 + "1"})
+        refused("unauthenticated", w.door(gone).call, "GET", "/v1/sandboxes")
+
+
+# -- the gate
+
+@pytest.mark.parametrize("host,code", [("127.0.0.1", 200), ("localhost:1", 200), ("LOCALHOST", 200), ("evil.example", 403),
+                                       ("127.0.0.1.evil.example", 403), ("[::2]", 403), ("localhost.", 403), ("169.254.169.254", 403)])
+def test_only_its_own_names_are_served(node, host, code):
+    for target, key in (("/v1/health", ""), ("/v1/sandboxes", f"Authorization: Bearer {node.operator_key()}\r\n")):
+        assert status(raw(node, f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{key}Connection: close\r\n\r\n")) == code
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3000", "https://console.example.evil"])
+def test_no_page_may_ask_that_was_not_named(node, origin):
+    door = node.door()
+    for target in ("/v1/health", "/v1/sandboxes"):
+        assert door.open("GET", target, headers={"Origin": origin}).status == 403
+
+
+def test_a_client_cannot_say_who_it_is(node):
+    reads = node.door(node.new_key("read"))
+    for name in ("Cay-Actor", "cay-actor", "CAY-ACTOR"):
+        reply = reads.open("GET", "/v1/fsck", headers={name: "tn" + "0" * 24 + " operator - -"})
+        assert reply.status == 403
+    assert node.door("").open("GET", "/v1/sandboxes", headers={"Cay-Actor": "tn" + "0" * 24 + " operator - -"}).status == 401
+
+
+def test_two_credentials_are_none(node):
+    good = f"Authorization: Bearer {node.operator_key()}\r\n"
+    head = "GET /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    assert status(raw(node, head + good + "\r\n")) == 200
+    assert status(raw(node, head + good + good + "\r\n")) == 401
+    assert status(raw(node, head + good.replace("Bearer ", "Bearer  ") + "\r\n")) == 401
+    assert status(raw(node, head + good.replace("Bearer", "bearer") + "\r\n")) == 200
+
+
+def test_guessing_is_slow(own):
+    codes = [own.door("cay_00000000_" + "A" * 43).open("GET", "/v1/sandboxes").status for _ in range(80)]
+    assert codes[0] == 401 and codes[-1] == 429 and codes.count(401) < 65
+    late = own.door("cay_00000000_" + "A" * 43).open("GET", "/v1/sandboxes")
+    assert late.headers["Retry-After"] == "1" and json.loads(late.read())["error"]["code"] == "rate_limited"
+    wait_for("a good key to be let in again", lambda: own.door().open("GET", "/v1/sandboxes").status == 200, 5)
+
+
+def test_a_tenant_has_a_rate():
+    with world.World(BUILD, env={"CAY_EDGE_RATE": "20"}) as w:
+        busy = w.door()
+        other = w.door(w.new_key("read", w.call("POST", "/v1/tenants", {"name": "quiet"})["id"]))
+        codes = [busy.open("GET", "/v1/sandboxes").status for _ in range(80)]
+        assert set(codes) == {200, 429} and 40 <= codes.count(200) < 75
+        assert other.open("GET", "/v1/sandboxes").status == 200
+
+
+def test_why_a_credential_was_refused_is_not_told(node):
+    bodies = set()
+    for secret in ("", "x", node.operator_key()[:-3] + "AAA", "cayt_" + "A" * 118, "a.b.c"):
+        text = json.loads(node.door(secret).open("GET", "/v1/sandboxes").read())
+        text["error"].pop("request_id")
+        bodies.add(json.dumps(text))
+    assert len(bodies) == 1
+
+
+# -- what it is
+
+def test_it_can_do_little(node):
+    text = pathlib.Path(f"/proc/{node.daemons['cay-edge-0'].pid}/status").read_text()
+    fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    assert fields["Seccomp"] == ("0" if "asan" in str(BUILD) else "2") and fields["NoNewPrivs"] == "1"
+    assert fields["Uid"].split()[0] == str(world.EDGE_UID) and int(fields["CapEff"], 16) == 0
+    assert int(fields["Threads"]) == 1
+
+
+@pytest.mark.parametrize("env,said", [
+    ({"CAY_EDGE_LISTEN": "0.0.0.0:1234"}, "set edge.cert"), ({"CAY_EDGE_LISTEN": "127.0.0.1"}, "ADDRESS:PORT"),
+    ({"CAY_EDGE_LISTEN": "::1:80"}, "ADDRESS:PORT"), ({"CAY_EDGE_CERT": "/x"}, "go together"),
+    ({"CAY_EDGE_CERT": "/x", "CAY_EDGE_KEY": "/y"}, "/x"), ({"CAY_JWT_KEYS": "/nothing"}, "jwt.keys"),
+])
+def test_it_does_not_start_wrong(node, env, said):
+    p = subprocess.run([node.programs["edge"]], env={**node.env, **env}, user=world.EDGE_UID, group=world.EDGE_UID, extra_groups=[],
+                       capture_output=True, text=True, timeout=10)
+    assert p.returncode and said in p.stderr
+    p = subprocess.run([node.programs["edge"]], env=node.env, capture_output=True, text=True, timeout=10)
+    assert p.returncode and "must not be root" in p.stderr
+
+
+def test_tls(tmp_path):
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        with contextlib.suppress(OSError):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
+                   check=True, capture_output=True)
+    os.chown(tmp_path / "key", world.EDGE_UID, world.EDGE_UID)
+    with world.World(BUILD, env={"CAY_EDGE_CERT": str(tmp_path / "cert"), "CAY_EDGE_KEY": str(tmp_path / "key")}) as w:
+        w.ca = str(tmp_path / "cert")
+        me = w.door()
+        box = me.create("tiny")
+        assert me.exec(box, ["echo", "over TLS"]).text == "over TLS\n"
+        me.delete(box)
+        assert "HTTP/1.1 200" not in raw(w, "GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n") if True else None
+
+
+# -- control is away
+
+COUNT = ["sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+def test_what_runs_needs_no_control(own, how):
+    me = own.door(own.new_key())
+    box = me.create("tiny")
+    name = me.exec_detached(box, COUNT)
+    follow = me.open("GET", f"/v1/sandboxes/{box}/execs/{name}/output?follow=true", timeout_s=AWAY_S + 30)
+    assert follow.readline() == b"0\n"
+    own.daemons["cayd"].send_signal(how)
+    end, n = time.monotonic() + AWAY_S, 0
+    while time.monotonic() < end:
+        assert me.exec(box, ["echo", str(n)], timeout_s=5).text == f"{n}\n"
+        n += 1
+        time.sleep(0.05)
+    for i in range(1, AWAY_S * 5):
+        assert follow.readline() == b"%d\n" % i
+    if how == signal.SIGKILL:
+        assert me.open("GET", "/v1/sandboxes").status == 503
+        own.daemons["cayd"].wait()
+        own.start_cayd()
+    else:
+        own.daemons["cayd"].send_signal(signal.SIGCONT)
+    wait_for("control", lambda: me.open("GET", f"/v1/sandboxes/{box}").status == 200, 10)
+    assert me.get(box)["state"] == "running"
+    other = me.create("tiny")
+    wait_for("the new one", lambda: me.exec(other, ["echo", "hi"]).text == "hi\n", 5)
+    me.delete(other)
+    me.delete(box)
+    wait_for("it to be gone", lambda: me.open("GET", f"/v1/sandboxes/{box}/execs").status in (404, 409), 5)
+
+
+def test_who_comes_by_the_edge_is_not_idle(node):
+    me = node.door()
+    box = me.create("tiny", idle_ms=2000)
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        me.exec(box, ["true"])
+        time.sleep(0.4)
+    me.exec(box, ["sleep", "4"], timeout_s=20)
+    assert me.get(box)["state"] == "running"
+    wait_for("its end", lambda: me.get(box)["state"] == "terminated", 10)
+    assert me.get(box)["end"]["reason"] == "idle"
+
+
+# -- an edge is restarted
+
+def test_nobody_notices_that_an_edge_is_restarted():
+    """Requests go on, each on a connection of its own or kept; streams resume by offset."""
+    with world.World(BUILD, edges=2, env={"CAY_EDGE_RATE": "100000"}) as w:
+        me = w.door(w.new_key())
+        box = me.create("tiny")
+        name = me.exec_detached(box, COUNT)
+        failed, done, stop = [], [0], threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                try:
+                    reply = me.open("GET", f"/v1/sandboxes/{box}/execs/{name}", timeout_s=10)
+                    assert reply.status == 200 and reply.read()
+                    done[0] += 1
+                except Exception as e:  # noqa: BLE001: whatever it is, a client saw it
+                    failed.append(repr(e))
+                time.sleep(0.02)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for t in threads:
+            t.start()
+        stream = me.open("GET", f"/v1/sandboxes/{box}/execs/{name}/output?follow=true", timeout_s=30)
+        got = stream.readline()
+        for round_ in range(3):
+            old = w.daemons[w.edges[round_]]
+            w.start_edge()
+            old.terminate()
+            time.sleep(1)
+        with contextlib.suppress(Exception):
+            while len(got) < 60:
+                piece = stream.readline()
+                if not piece:
+                    break
+                got += piece
+        again = me.open("GET", f"/v1/sandboxes/{box}/execs/{name}/output?offset={len(got)}&follow=true", timeout_s=30)
+        while len(got) < 200:
+            got += again.readline()
+        stop.set()
+        for t in threads:
+            t.join()
+        assert done[0] > 100 and not failed, failed[:3]
+        text = got.split(b"\n")[:-1]
+        assert text == [b"%d" % i for i in range(len(text))]
+        me.delete(box)

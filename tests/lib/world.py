@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""world - a node with its edges, and the world that asks it over TCP"""
+import copy
+import http.client
+import importlib.util
+import json
+import io
+import os
+import pathlib
+import socket
+import ssl
+
+import cay
+
+EDGE_UID = 64101
+IMAGES = importlib.util.spec_from_file_location(
+    "images", pathlib.Path(__file__).parents[1] / "integration/control/conftest.py")
+
+
+def tiny():
+    module = importlib.util.module_from_spec(IMAGES)
+    IMAGES.loader.exec_module(module)
+    return module.tiny()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class World(cay.Cay):
+    def __init__(self, build, env=None, edges=1):
+        self.port = free_port()
+        listen = {"CAY_EDGE_LISTEN": f"127.0.0.1:{self.port}"}
+        super().__init__(build, env={**listen, **(env or {})})
+        self.programs["edge"] = pathlib.Path(build).resolve() / "src/edge/cay-edge"
+        self.edges, self.n_edges, self.ca = [], edges, None
+
+    def start(self):
+        super().start()
+        self.image_import("tiny", tiny())
+        for _ in range(self.n_edges):
+            self.start_edge()
+
+    def start_edge(self):
+        """As a user of its own, with cayd's group."""
+        name = f"cay-edge-{len(self.edges)}"
+        self._spawn(name, self.programs["edge"], user=EDGE_UID, group=EDGE_UID, extra_groups=[cay.CONTROL_UID])
+        self._up(name)
+        self.edges.append(name)
+        cay.wait_for("the edge to hear all", lambda: "control has said all" in self.log(name), 10)
+        return self.daemons[name]
+
+    def stop(self):
+        for name in self.edges:
+            self.daemons[name].kill()
+            self.daemons[name].wait()
+        self.edges = []
+        super().stop()
+
+    def operator_key(self):
+        return (self.state / "db" / "operator.key").read_text().strip()
+
+    def new_key(self, scope="write", tenant="tn" + "0" * 24, **more):
+        return self.call("POST", "/v1/keys", {"tenant": tenant, "name": "test", "scope": scope, **more})["secret"]
+
+    def door(self, credential=None, host=None):
+        """The same node, asked over TCP; credential "" is none."""
+        other = copy.copy(self)
+        other.__class__ = Door
+        other.credential = self.operator_key() if credential is None else credential
+        other.host = host
+        return other
+
+
+class Door(World):
+    def connection(self, timeout_s):
+        if self.ca:
+            return http.client.HTTPSConnection("localhost", self.port, timeout=timeout_s,
+                                               context=ssl.create_default_context(cafile=self.ca))
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+
+    def open(self, method, target, body=None, headers=None, timeout_s=60.0):
+        headers = dict(headers or {})
+        if self.credential:
+            headers.setdefault("Authorization", "Bearer " + self.credential)
+        if self.host:
+            headers["Host"] = self.host
+        if body is not None and not isinstance(body, (bytes, io.IOBase)):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        elif body is not None:
+            headers.setdefault("Content-Type", "application/octet-stream")
+            if isinstance(body, io.IOBase):
+                headers.setdefault("Content-Length", str(os.fstat(body.fileno()).st_size))
+        c = self.connection(timeout_s)
+        c.request(method, target, body, headers)
+        return c.getresponse()
