@@ -67,9 +67,8 @@ int buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 	va_copy(again, ap);
 	n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
 	r = n < 0 ? -EINVAL : buf_reserve(b, (size_t)n);
-	if (r >= 0 && (size_t)n >= room &&
-	    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again) != n)
-		r = -EINVAL;
+	if (r >= 0 && (size_t)n >= room)
+		r = vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again) == n ? 0 : -EINVAL;
 	if (r >= 0)
 		b->len += (size_t)n;
 	else if (room)

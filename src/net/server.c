@@ -471,7 +471,7 @@ static void on_handle_closed(uv_handle_t *h)
 /* Every connection inherits what is set here. */
 static int listen_on(struct server *s, uv_loop_t *loop, int fd)
 {
-	struct sockaddr_storage name;
+	struct sockaddr_storage name = {};
 	socklen_t len = sizeof(name);
 	int on = 1, idle_s = KEEPIDLE_S, r;
 

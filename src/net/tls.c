@@ -405,14 +405,16 @@ static int attach(const struct conn_layer *layer, struct conn *c)
 						   .free = free_filter };
 	const struct layer *l = (const struct layer *)(const void *)layer;
 	struct tls *t = calloc(1, sizeof(*t));
-	int r = t ? make_room(c->room) : -ENOMEM;
+	int r;
 
+	if (!t)
+		return -ENOMEM;
+	r = make_room(c->room);
 	if (r >= 0)
 		r = make_ssl(t, l);
 	ERR_clear_error();
 	if (r < 0) {
-		if (t)
-			SSL_free(t->ssl);
+		SSL_free(t->ssl);
 		free(t);
 		return r;
 	}
@@ -459,6 +461,16 @@ static int choose_protocol(SSL *, const unsigned char **ret, unsigned char *ret_
 	return SSL_TLSEXT_ERR_OK;
 }
 
+static void free_layer(struct layer *l)
+{
+	if (!l)
+		return;
+	SSL_CTX_free(l->ctx);
+	BIO_meth_free(l->bio);
+	free(l->host);
+	free(l);
+}
+
 static struct layer *new_layer(bool client, uint64_t handshake_ms)
 {
 	struct layer *l = calloc(1, sizeof(*l));
@@ -475,7 +487,7 @@ static struct layer *new_layer(bool client, uint64_t handshake_ms)
 	    BIO_meth_set_ctrl(l->bio, bio_ctrl) != 1 ||
 	    SSL_CTX_set_min_proto_version(l->ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(l->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1) {
-		tls_free(&l->conn);
+		free_layer(l);
 		return NULL;
 	}
 	(void)SSL_CTX_set_options(l->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
@@ -498,7 +510,7 @@ int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, 
 		 SSL_CTX_check_private_key(l->ctx) != 1)
 		r = bad(err, "key", conf->key_file);
 	if (r < 0) {
-		tls_free(&l->conn);
+		free_layer(l);
 		return r;
 	}
 	SSL_CTX_set_alpn_select_cb(l->ctx, choose_protocol, NULL);
@@ -516,7 +528,7 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 	if (l)
 		l->host = strdup(conf->host);
 	if (!l || !l->host || SSL_CTX_set_alpn_protos(l->ctx, ours, sizeof(ours) - 1) != 0) {
-		tls_free(l ? &l->conn : NULL);
+		free_layer(l);
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
 	}
 	l->by_address = inet_pton(AF_INET, conf->host, address) == 1 ||
@@ -525,7 +537,7 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 	ok = conf->ca_file ? SSL_CTX_load_verify_file(l->ctx, conf->ca_file)
 			   : SSL_CTX_set_default_verify_paths(l->ctx);
 	if (ok != 1) {
-		tls_free(&l->conn);
+		free_layer(l);
 		return bad(err, "certificates", conf->ca_file ? conf->ca_file : "of the system");
 	}
 	*ret = &l->conn;
@@ -534,12 +546,5 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 
 void tls_free(struct conn_layer *layer)
 {
-	struct layer *l = (struct layer *)(void *)layer;
-
-	if (!l)
-		return;
-	SSL_CTX_free(l->ctx);
-	BIO_meth_free(l->bio);
-	free(l->host);
-	free(l);
+	free_layer((struct layer *)(void *)layer);
 }

@@ -70,8 +70,10 @@ static bool match_path(const char *pattern, struct slice path, struct op_match *
 			names[n] = (struct slice){ w + 1, (size_t)(close - w - 1) };
 			ids[n++] = (struct slice){ from, (size_t)(p - from) };
 			w = close;
-		} else if (p == end || *w != *p++) {
+		} else if (p == end || *w != *p) {
 			return false;
+		} else {
+			p++;
 		}
 	}
 	if (p != end)

@@ -46,7 +46,7 @@ http {{
         listen 127.0.0.1:{port} {tls};
         ssl_certificate {dir}/cert.pem; ssl_certificate_key {dir}/key.pem;
         location / {{
-            proxy_pass http://origin; proxy_buffering off; proxy_http_version 1.1;
+            proxy_pass {http}//origin; proxy_buffering off; proxy_http_version 1.1;
             proxy_set_header Host sandbox; proxy_set_header Connection "{connection}";
         }}
     }}
@@ -105,7 +105,7 @@ class Bench:
     def nginx(self, mode, tls):
         with socket.create_server(("127.0.0.1", 0)) as s:
             port = s.getsockname()[1]
-        conf = NGINX.format(dir=self.dir, port=port, tls="ssl" if tls else "",
+        conf = NGINX.format(http="http:", dir=self.dir, port=port, tls="ssl" if tls else "",
                             keep="keepalive 128; keepalive_requests 1000000000;" if mode == "control" else "",
                             connection="" if mode == "control" else "close")
         pathlib.Path(self.dir, "nginx.conf").write_text(conf)
