@@ -28,6 +28,7 @@ class Serve:
                        socket.AF_INET6: ("::1", 0)}[family])
         listener.listen(64)
         self.family, self.address = family, listener.getsockname()
+        self.path = self.address if family == socket.AF_UNIX else None
         fd = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 100)
         self.process = subprocess.Popen([BINARY, self.upstream, *tls], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
                                         pass_fds=(3,), env=os.environ | ({"SERVE_LIMITS": limits} if limits else {}))
