@@ -7,8 +7,9 @@
 
 #include "text/base64.h"
 
-#define MARK "cay_"
 #define DIGITS "0123456789abcdefghjkmnpqrstvwxyz"
+static const char mark[] = { 'c', 'a', 'y', '_' };
+static_assert(sizeof(mark) + KEY_PREFIX_LEN + 1 + KEY_SECRET_LEN == KEY_TEXT_LEN);
 static_assert(BASE64_TEXT(KEY_SECRET_BYTES) == KEY_SECRET_LEN + 1);
 
 void key_prefix(const uint8_t random[static KEY_PREFIX_BYTES], char ret[static KEY_PREFIX_LEN + 1])
@@ -27,8 +28,8 @@ void key_make(const char prefix[static KEY_PREFIX_LEN],
 {
 	char *secret = ret + KEY_TEXT_LEN - KEY_SECRET_LEN;
 
-	memcpy(ret, MARK, strlen(MARK));
-	memcpy(ret + strlen(MARK), prefix, KEY_PREFIX_LEN);
+	memcpy(ret, mark, sizeof(mark));
+	memcpy(ret + sizeof(mark), prefix, KEY_PREFIX_LEN);
 	secret[-1] = '_';
 	base64_encode(random, KEY_SECRET_BYTES, secret); /* its '=' is where the 0 will be */
 	for (size_t i = 0; i < KEY_SECRET_LEN; i++)
@@ -58,9 +59,9 @@ static bool is_secret(const char *p)
 
 int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1])
 {
-	const char *prefix = text.p + strlen(MARK);
+	const char *prefix = text.p + sizeof(mark);
 
-	if (text.n != KEY_TEXT_LEN || memcmp(text.p, MARK, strlen(MARK)) != 0 ||
+	if (text.n != KEY_TEXT_LEN || memcmp(text.p, mark, sizeof(mark)) != 0 ||
 	    prefix[KEY_PREFIX_LEN] != '_' || !is_secret(prefix + KEY_PREFIX_LEN + 1))
 		return -EINVAL;
 	for (size_t i = 0; i < KEY_PREFIX_LEN; i++)

@@ -269,7 +269,12 @@ static int look(struct cayd *c, struct facts *first, struct facts *again, struct
 
 int recover(struct cayd *c, struct cay_err *err)
 {
-	struct db_reader reader = { on_row, on_event, on_bad, EVENTS_KEPT, c, on_entry };
+	struct db_reader reader = { .row = on_row,
+				    .event = on_event,
+				    .bad = on_bad,
+				    .events = EVENTS_KEPT,
+				    .arg = c,
+				    .entry = on_entry };
 	struct facts first = {}, again = {};
 	int r = db_load(c->db, &reader, err);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/key.h"
 
-#include <stdio.h>
 #include <sys/random.h>
 
 #include "cayd/later.h"
@@ -60,16 +59,18 @@ bool keys_none(const struct cayd *c)
 	return !c->keys->n;
 }
 
+/* NULL also for texts that no schema lets through. */
 static struct row *add(struct keys *all, const struct key *info)
 {
-	struct row *r = all->n < KEYS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	size_t name = strlen(info->name), prefix = strlen(info->prefix);
+	bool fits = name <= NAME_MAX_LEN && prefix == KEY_PREFIX_LEN && all->n < KEYS_MAX;
+	struct row *r = fits ? calloc(1, sizeof(*r)) : NULL;
 
 	if (!r)
 		return NULL;
 	r->info = *info;
-	if (snprintf(r->name, sizeof(r->name), "%s", info->name) < 0 ||
-	    snprintf(r->prefix, sizeof(r->prefix), "%s", info->prefix) < 0)
-		r->prefix[0] = 0;
+	memcpy(r->name, info->name, name);
+	memcpy(r->prefix, info->prefix, prefix);
 	r->info.name = r->name;
 	r->info.prefix = r->prefix;
 	all->rows[all->n++] = r;
@@ -232,9 +233,12 @@ void key_entered(struct cayd *c, const struct id *id, const struct cay_err *outc
 
 static void on_created(struct later *l, const struct cay_err *outcome)
 {
+	const struct row *r;
+
 	key_entered(l->cayd, &l->id, outcome);
-	if (!outcome->code)
-		answer_made(l, find(l->cayd->keys, &l->id));
+	r = outcome->code ? NULL : find(l->cayd->keys, &l->id);
+	if (r)
+		answer_made(l, r);
 	else if (l->rq)
 		request_fail(l->rq, outcome);
 }

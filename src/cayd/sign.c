@@ -52,13 +52,13 @@ void sandbox_token(struct cayd *c, struct request *rq)
 	struct token_made made = { .token = text };
 	struct cay_err err = {};
 
-	if (!b || life_over(&b->life))
+	if (!b || life_over(&b->life)) {
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
-	else if (rq->actor.one_sandbox)
+	} else if (rq->actor.one_sandbox) {
 		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no tokens");
-	else if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce))
+	} else if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce)) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
-	if (!err.code) {
+	} else {
 		t.tenant = b->info.tenant;
 		t.sandbox = b->info.id;
 		t.not_after = (now + q->ttl_ms * NS_PER_MS) / NS_PER_S;

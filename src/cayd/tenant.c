@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/tenant.h"
 
-#include <stdio.h>
-
 #include "cayd/box.h"
 #include "cayd/key.h"
 #include "cayd/later.h"
@@ -42,15 +40,17 @@ bool tenant_known(const struct cayd *c, const struct id *id)
 	return is_there(find(c->tenants, id));
 }
 
+/* NULL also for a name that no schema lets through. */
 static struct row *add(struct tenants *all, const struct tenant *info)
 {
-	struct row *r = all->n < TENANTS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	size_t name = strlen(info->name);
+	bool fits = name <= NAME_MAX_LEN && all->n < TENANTS_MAX;
+	struct row *r = fits ? calloc(1, sizeof(*r)) : NULL;
 
 	if (!r)
 		return NULL;
 	r->info = *info;
-	if (snprintf(r->name, sizeof(r->name), "%s", info->name) < 0)
-		r->name[0] = 0;
+	memcpy(r->name, info->name, name);
 	r->info.name = r->name;
 	all->rows[all->n++] = r;
 	return r;

@@ -226,7 +226,7 @@ void trail_list(struct cayd *c, struct request *rq)
 
 	if (l)
 		l->rows = calloc(q->limit + 1, sizeof(*l->rows));
-	if (!page_begins(rq, q->cursor, l ? l->rows : NULL, &from)) {
+	if (!page_begins(rq, q->cursor, l ? l->rows : NULL, &from) || !l) {
 		if (l)
 			free(l->rows);
 		free(l);

@@ -54,4 +54,5 @@ int u64_bind(sqlite3_stmt *s, int column, uint64_t v);
 [[nodiscard]] int entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 [[nodiscard]] int events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 extern const char *const db_put_sql, *const db_event_sql;
+extern const char *const db_tenant_sql, *const db_key_sql;
 #endif

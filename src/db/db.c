@@ -434,11 +434,9 @@ static int prepare(struct db *db, struct cay_err *err)
 		[STMT_EVENT] = db_event_sql,
 		[STMT_FORGET] = "DELETE FROM event WHERE seq < ?",
 		[STMT_AFTER] = "SELECT 1",
-		[STMT_TENANT_PUT] = "INSERT INTO tenant (id, text) VALUES (?, ?)"
-				    " ON CONFLICT (id) DO UPDATE SET text = excluded.text",
+		[STMT_TENANT_PUT] = db_tenant_sql,
 		[STMT_TENANT_DROP] = "DELETE FROM tenant WHERE id = ?",
-		[STMT_KEY_PUT] = "INSERT INTO api_key (id, text) VALUES (?, ?)"
-				 " ON CONFLICT (id) DO UPDATE SET text = excluded.text",
+		[STMT_KEY_PUT] = db_key_sql,
 		[STMT_KEY_DROP] = "DELETE FROM api_key WHERE id = ?",
 	};
 	static_assert(ARRAY_SIZE(texts) == STMT_NUM);

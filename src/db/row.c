@@ -75,6 +75,10 @@ const char *const db_put_sql =
 #define EVENT_COLUMNS "seq, wall_ns, sandbox, text"
 const char *const db_event_sql =
 	"INSERT OR REPLACE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?)";
+const char *const db_tenant_sql = "INSERT INTO tenant (id, text) VALUES (?, ?) "
+				  "ON CONFLICT (id) DO UPDATE SET text = excluded.text";
+const char *const db_key_sql = "INSERT INTO api_key (id, text) VALUES (?, ?) "
+			       "ON CONFLICT (id) DO UPDATE SET text = excluded.text";
 
 static uint64_t *life_u64(const struct life *l, const struct column *c)
 {

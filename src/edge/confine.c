@@ -83,22 +83,35 @@ static int add_rules(scmp_filter_ctx ctx)
 	return r;
 }
 
+static int load(scmp_filter_ctx ctx, int r, struct cay_err *err)
+{
+	if (r >= 0)
+		r = seccomp_load(ctx);
+	seccomp_release(ctx);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "load a system call filter") : 0;
+}
+
+int edge_no_rings(struct cay_err *err)
+{
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
+
+	if (!ctx)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
+	return load(ctx, seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0),
+		    err);
+}
+
 int edge_confine(struct cay_err *err)
 {
 	scmp_filter_ctx ctx;
-	int r;
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
 #ifdef SANITIZED
 	return 0; /* what a sanitizer does at the end needs files */
 #endif
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
-	r = add_rules(ctx);
-	if (r >= 0)
-		r = seccomp_load(ctx);
-	seccomp_release(ctx);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "load a system call filter") : 0;
+	return load(ctx, add_rules(ctx), err);
 }

@@ -10,6 +10,9 @@
  */
 #include "base/err.h"
 
+/* Before the loop is made: libuv asks for a ring (io_uring) whatever it is told, and a
+ * ring is a way past the filter. */
+[[nodiscard]] int edge_no_rings(struct cay_err *err);
 /* For good. */
 [[nodiscard]] int edge_confine(struct cay_err *err);
 #endif

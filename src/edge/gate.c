@@ -73,17 +73,17 @@ static size_t peer_of(struct request *rq, uint8_t ret[static 16])
 static int find_out(struct edge *e, struct request *rq, struct cay_err *err)
 {
 	uint64_t now = clk_boot_ns(e->clk);
-	uint8_t peer[16];
+	uint8_t peer[16] = {};
 	size_t n = peer_of(rq, peer);
-	int r;
+	int r = who_asks(e, rq->head, &rq->actor, err);
 
-	if (!rate_left(e->failures, peer, n, now))
+	/* who has a good one is not kept out by its neighbours */
+	if (r < 0 && !rate_take(e->failures, peer, n, now)) {
+		*err = (struct cay_err){};
 		return cay_fail(err, CAY_E_RATE, "too many requests from there were refused");
-	r = who_asks(e, rq->head, &rq->actor, err);
-	if (r < 0) {
-		(void)rate_take(e->failures, peer, n, now);
-		return r;
 	}
+	if (r < 0)
+		return r;
 	if (!rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
 		return cay_fail(err, CAY_E_RATE,
 				"this tenant asks more often than %llu times a second",
@@ -109,6 +109,8 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 	if (r < 0) {
 		if (err->code == CAY_E_RATE)
 			(void)request_header(rq, "Retry-After", "1");
+		else if (err->code == CAY_E_UNAUTHENTICATED)
+			(void)request_header(rq, "WWW-Authenticate", "Bearer");
 		log_debug(&e->log, "refused: %s", err->msg);
 		return r;
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -8,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "base/fault.h"
-#include "base/path.h"
 #include "edge/confine.h"
 #include "edge/edge.h"
 #include "net/tls.h"
@@ -136,7 +134,7 @@ static int serve(struct edge *e, struct cay_err *err)
 static int read_jwks(struct edge *e, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(JWKS_FILE_MAX);
-	int r = path_read(AT_FDCWD, e->settings.jwt_keys, &text);
+	int r = prog_read_file(e->settings.jwt_keys, &text);
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "jwt.keys: read %s",
@@ -272,9 +270,11 @@ int main(int argc, char **argv)
 	if (r >= 0) {
 		prog_log(&e.settings, &e.log);
 		want_fds();
+		r = edge_no_rings(&err);
+	}
+	if (r >= 0)
 		r = uv_loop_init(&e.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
 					      : begin(&e, &err);
-	}
 	if (r >= 0)
 		r = run(&e, &err);
 	if (r < 0)

@@ -52,11 +52,6 @@ static struct bucket *find(struct rates *r, const void *who, size_t n, uint64_t 
 	return b;
 }
 
-bool rate_left(struct rates *r, const void *who, size_t n, uint64_t now_ns)
-{
-	return find(r, who, n, now_ns)->full_ns + r->one_ns <= now_ns + r->all_ns;
-}
-
 bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns)
 {
 	struct bucket *b = find(r, who, n, now_ns);

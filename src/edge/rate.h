@@ -18,8 +18,6 @@ struct rates;
 /* So many a second, and so many at once. */
 [[nodiscard]] struct rates *rates_new(uint64_t per_s, uint64_t burst);
 void rates_free(struct rates *r);
-/* Whether there is one left for them; it is not taken. */
-bool rate_left(struct rates *r, const void *who, size_t n, uint64_t now_ns);
 /* Take one; false when there was none. */
 bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns);
 #endif

@@ -75,6 +75,8 @@ static bool drop_sandbox(struct table *t, struct table_sandbox **at)
 {
 	struct table_sandbox *s = *at;
 
+	if (!s)
+		return false;
 	untouch(t, s);
 	s->gone = true;
 	if (s->busy)

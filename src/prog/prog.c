@@ -8,25 +8,33 @@
 
 #include "base/path.h"
 
+int prog_read_file(const char *path, struct buf *ret)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	do {
+		if (buf_reserve(ret, KIB(4)) < 0)
+			return -EFBIG;
+		n = read(fd, ret->data + ret->len, KIB(4));
+		if (n < 0)
+			return -errno;
+		ret->len += (size_t)n;
+	} while (n);
+	return 0;
+}
+
 int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err)
 {
 	const char *name = path ? path : PROG_CONFIG;
 	auto_buf text = BUF_INIT(MIB(1));
-	auto_close int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	ssize_t n = 0;
-	int r = 0;
+	int r = prog_read_file(name, &text);
 
 	conf_defaults(&settings_table, ret);
-	if (fd < 0 && (path || errno != ENOENT))
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", name);
-	while (fd >= 0 && r >= 0 && (r = buf_reserve(&text, KIB(4))) >= 0) {
-		n = read(fd, text.data + text.len, KIB(4));
-		if (n <= 0)
-			break;
-		text.len += (size_t)n;
-	}
-	if (r < 0 || n < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, r < 0 ? EFBIG : errno, "read %s", name);
+	if (r < 0 && (path || r != -ENOENT))
+		return cay_fail_sys(err, CAY_E_INVALID, -r, "read %s", name);
 	r = conf_read(&settings_table, (struct slice){ buf_str(&text), text.len }, name, ret, err);
 	return r < 0 ? r : conf_override(&settings_table, (const char *const *)environ, ret, err);
 }

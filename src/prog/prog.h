@@ -16,6 +16,8 @@
 /* 0: go on.  1: the option was all there was to do.  -errno: err says why. */
 [[nodiscard]] int prog_settings(int argc, char *const *argv, struct settings *ret,
 				struct cay_err *err);
+/* A file somebody named in the settings: read as whoever runs us may. */
+[[nodiscard]] int prog_read_file(const char *path, struct buf *ret);
 /* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
 [[nodiscard]] int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err);
 /* Say that the daemon serves: in the log, and to who started it (systemd's

@@ -18,7 +18,7 @@ static const struct {
 	[CONF_BOOL] = { "yes or no", NULL },
 	[CONF_CHOICE] = { "one of", NULL },
 	[CONF_PATH] = { "an absolute path", NULL },
-	[CONF_WORD] = { "a word of a-z 0-9 - _", NULL },
+	[CONF_WORD] = { "a word of a-z, 0-9, hyphens and underscores", NULL },
 	[CONF_TEXT] = { "words with one space between them", NULL },
 };
 static_assert(ARRAY_SIZE(types) == CONF_NUM_TYPES);
@@ -314,7 +314,9 @@ int conf_write_man(const struct conf_table *t, struct buf *b)
 		if (r >= 0)
 			r = env_name(k, &env);
 		if (r >= 0)
-			r = buf_printf(b, "\n*%s* = _%s_\n\t%s: ", k->key, k->value, k->help);
+			r = buf_printf(b,
+				       k->value[0] ? "\n*%s* = _%s_\n\t%s: " : "\n*%s* =%s\n\t%s: ",
+				       k->key, k->value, k->help);
 		if (r >= 0)
 			r = describe(k, b);
 		/* scdoc reads '_' as underline */

@@ -42,6 +42,11 @@ PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/ca
 _pause = threading.Event()  # never set
 
 
+def let_pass(seconds):
+    """Time itself is what is waited for: that nothing happens meanwhile, or that something expires."""
+    _pause.wait(seconds)
+
+
 def wait_for(what, condition, timeout_s):
     """Ask until it holds; TimeoutError when it does not in time."""
     deadline = time.monotonic() + timeout_s

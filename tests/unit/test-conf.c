@@ -10,6 +10,7 @@ struct all {
 	unsigned choice;
 	char dir[9];
 	char word[9];
+	char text[9];
 };
 
 static const char *const colours[] = { "red", "green", NULL };
@@ -24,6 +25,7 @@ static const struct conf_key keys[] = {
 	  "C" },
 	{ "two", "dir", CONF_PATH, offsetof(struct all, dir), 1, 8, "/", NULL, false, "D" },
 	{ "two", "word", CONF_WORD, offsetof(struct all, word), 2, 8, "cay", NULL, false, "O" },
+	{ "two", "text", CONF_TEXT, offsetof(struct all, text), 0, 8, "", NULL, false, "T" },
 };
 static const struct conf_table table = { keys, ARRAY_SIZE(keys) };
 
@@ -39,6 +41,7 @@ static void defaults_come_from_the_table(void **)
 	assert_int_equal(a.choice, 1);
 	assert_string_equal(a.dir, "/");
 	assert_string_equal(a.word, "cay");
+	assert_string_equal(a.text, "");
 }
 
 static void a_file_sets_what_it_says(void **)
@@ -50,7 +53,7 @@ static void a_file_sets_what_it_says(void **)
 	assert_int_equal(conf_read(&table,
 				   SLICE("# comment\n\n[one]\nnumber = 42\n\tmax-size=2Ki  \n"
 					 "[two]\nwait= 1m\nflag = yes\n colour = red\n"
-					 "dir = /a#b\xC3\xA9\n[one]\n"),
+					 "dir = /a#b\xC3\xA9\ntext = a b:1 c\n[one]\n"),
 				   "f", &a, &err),
 			 0);
 	assert_int_equal(a.number, 42);
@@ -59,6 +62,7 @@ static void a_file_sets_what_it_says(void **)
 	assert_true(a.flag);
 	assert_int_equal(a.choice, 0);
 	assert_string_equal(a.dir, "/a#b\xC3\xA9");
+	assert_string_equal(a.text, "a b:1 c");
 	assert_int_equal(conf_read(&table, SLICE(""), "f", &a, &err), 0);
 	assert_int_equal(conf_read(&table, SLICE("[one]\nnumber = 3"), "f", &a, &err), 0);
 	assert_int_equal(a.number, 3);
@@ -91,12 +95,18 @@ static void mistakes_name_their_line(void **)
 		{ "[two]\ndir =\n", "f:2: dir = '' is not an absolute path of at most 8 bytes" },
 		{ "[two]\ndir = /12345678\n",
 		  "f:2: dir = '/12345678' is not an absolute path of at most 8 bytes" },
-		{ "[two]\nword = Cay\n",
-		  "f:2: word = 'Cay' is not a word of a-z 0-9 - _ of at most 8 bytes" },
-		{ "[two]\nword = a/b\n",
-		  "f:2: word = 'a/b' is not a word of a-z 0-9 - _ of at most 8 bytes" },
-		{ "[two]\nword = c\n",
-		  "f:2: word = 'c' is not a word of a-z 0-9 - _ of at most 8 bytes" },
+		{ "[two]\nword = Cay\n", "f:2: word = 'Cay' is not a word of a-z, 0-9, hyphens and "
+					 "underscores of at most 8 bytes" },
+		{ "[two]\nword = a/b\n", "f:2: word = 'a/b' is not a word of a-z, 0-9, hyphens and "
+					 "underscores of at most 8 bytes" },
+		{ "[two]\nword = c\n", "f:2: word = 'c' is not a word of a-z, 0-9, hyphens and "
+				       "underscores of at most 8 bytes" },
+		{ "[two]\ntext = a  b\n", "f:2: text = 'a  b' is not words with one space between "
+					  "them of at most 8 bytes" },
+		{ "[two]\ntext = \xC3\xA9\n", "f:2: text = '\xC3\xA9' is not words with one space "
+					      "between them of at most 8 bytes" },
+		{ "[two]\ntext = a b c d e\n", "f:2: text = 'a b c d e' is not words with one "
+					       "space between them of at most 8 bytes" },
 		{ "[one]\r\n", "f:1: not plain UTF-8 text" },
 		{ "[one]\n# \x01\n", "f:2: not plain UTF-8 text" },
 		{ "[one]\n# \x7f\n", "f:2: not plain UTF-8 text" },

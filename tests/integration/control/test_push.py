@@ -5,7 +5,7 @@ import time
 
 import push
 import pytest
-from cay import wait_for
+from cay import let_pass, wait_for
 from test_control import nothing_is_left
 from test_life import ended, restart
 
@@ -45,7 +45,7 @@ def test_who_is_inside_is_not_idle(own, edge):
     box = own.create("tiny", idle_ms=1000)
     edge.say(push.BUSY, number=1, ident=box)
     edge.say(push.BUSY, number=3, ident=box)
-    time.sleep(2.5)
+    let_pass(2.5)
     assert own.get(box)["state"] == "running"
     begin = time.monotonic()
     edge.say(push.BUSY, number=0, ident=box)
@@ -58,7 +58,7 @@ def test_who_came_and_went_is_not_idle_yet(own, edge):
     begin = time.monotonic()
     while time.monotonic() - begin < 4:
         edge.say(push.BUSY, number=0, ident=box)
-        time.sleep(0.3)
+        let_pass(0.3)
     assert own.get(box)["state"] == "running"
     assert ended(own, box)["end"]["reason"] == "idle"
 
@@ -69,7 +69,7 @@ def test_an_edge_that_dies_has_nobody_inside(own, edge):
     edge.say(push.BUSY, number=1, ident=box)
     other.say(push.BUSY, number=1, ident=box)
     edge.close()
-    time.sleep(2)
+    let_pass(2)
     assert own.get(box)["state"] == "running"  # the other is still inside
     other.close()
     assert ended(own, box)["end"]["reason"] == "idle"

@@ -41,7 +41,7 @@ class Operation:
     def ask(self, c, body=None, **ids):
         """Status and body but for the request's id; body: another than the example."""
         reply = c.open(self.method, self.target(**ids), b"" if self.raw else self.body if body is None else body, timeout_s=20)
-        if "event-stream" in reply.headers.get("Content-Type", ""):
+        if reply.headers.get("Content-Type", "").split(";")[0] in ("text/event-stream", "text/plain"):
             return reply.status, b""
         text = json.loads(reply.read() or b"{}")
         text.get("error", {}).pop("request_id", None)

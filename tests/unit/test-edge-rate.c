@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "edge/rate.h"
+#include "unit.h"
+
+static unsigned take(struct rates *r, const char *who, unsigned n, uint64_t now)
+{
+	unsigned got = 0;
+
+	while (n--)
+		got += rate_take(r, who, strlen(who), now);
+	return got;
+}
+
+static void so_many_at_once_and_then_so_many_a_second(void **)
+{
+	struct rates *r = rates_new(10, 20);
+	uint64_t now = 1000 * NS_PER_S;
+
+	assert_int_equal(take(r, "a", 100, now), 20);
+	assert_int_equal(take(r, "a", 100, now), 0);
+	assert_int_equal(take(r, "a", 100, now + NS_PER_S), 10);
+	assert_int_equal(take(r, "a", 100, now + NS_PER_S + NS_PER_S / 10), 1);
+	/* who waits long has no more than all of them */
+	assert_int_equal(take(r, "a", 100, now + 1000 * NS_PER_S), 20);
+	rates_free(r);
+}
+
+static void everybody_has_their_own(void **)
+{
+	struct rates *r = rates_new(10, 20);
+	uint64_t now = 1000 * NS_PER_S;
+
+	assert_int_equal(take(r, "a", 100, now), 20);
+	assert_int_equal(take(r, "b", 100, now), 20);
+	assert_int_equal(take(r, "", 100, now), 20);
+	rates_free(r);
+}
+
+/* A hundred thousand strangers do not give somebody who is at the end more. */
+static void strangers_do_not_wash_it_full(void **)
+{
+	struct rates *r = rates_new(1, 10);
+	uint64_t now = 1000 * NS_PER_S;
+	char who[16];
+
+	assert_int_equal(take(r, "a", 100, now), 10);
+	for (unsigned i = 0; i < 100000; i++) {
+		assert_true(snprintf(who, sizeof(who), "s%u", i) > 0);
+		(void)rate_take(r, who, strlen(who), now);
+	}
+	assert_int_equal(take(r, "a", 100, now), 0);
+	rates_free(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(so_many_at_once_and_then_so_many_a_second),
+		cmocka_unit_test(everybody_has_their_own),
+		cmocka_unit_test(strangers_do_not_wash_it_full),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
