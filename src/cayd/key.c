@@ -337,7 +337,7 @@ static void on_rotated(struct later *l, const struct cay_err *outcome)
 	}
 	if (r)
 		push_key(l->cayd, &l->id);
-	if (!err.code)
+	if (!err.code && r)
 		answer_made(l, r);
 	else if (l->rq)
 		request_fail(l->rq, &err);

@@ -130,9 +130,9 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = recover(c, err);
 	if (r >= 0)
-		r = sign_open(c, err);
-	if (r >= 0)
 		r = first_key(c, err);
+	if (r >= 0)
+		r = sign_open(c, err);
 	if (r >= 0)
 		r = boxes_sweep(c, err);
 	return r;
