@@ -70,8 +70,8 @@ bench-full: bench ## the same at the sizes the goals are for: ten minutes and mo
 build/images/base:
 	@$(MAKE) --no-print-directory image NAME=base
 
-mutants: ## break the code on purpose; a test must notice [ONLY=a,b]
-	@dev/mutants $(ONLY)
+mutants: ## break the code on purpose; a test must notice [ONLY=a,b] [SAMPLE=2]
+	@env MUTANTS_SAMPLE=$(SAMPLE) dev/mutants $(ONLY)
 
 hardening: build/gcc ## programs have what their flags promise
 	@dev/hardening build/gcc
