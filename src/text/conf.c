@@ -295,8 +295,8 @@ int conf_write_sample(const struct conf_table *t, struct buf *b)
 		if (r >= 0)
 			r = describe(k, b);
 		if (r >= 0)
-			r = buf_printf(b, "%s)\n#%s = %s\n", k->live ? "; applied on SIGHUP" : "",
-				       k->key, k->value);
+			r = buf_printf(b, k->value[0] ? "%s)\n#%s = %s\n" : "%s)\n#%s =%s\n",
+				       k->live ? "; applied on SIGHUP" : "", k->key, k->value);
 	}
 	return r;
 }
