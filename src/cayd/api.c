@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cayd/box.h"
+#include "cayd/door.h"
 #include "cayd/event.h"
 #include "cayd/fsck.h"
 #include "cayd/image.h"
@@ -396,7 +397,9 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 
 void api_control(struct request *rq, void *arg)
 {
-	if (trail_begin(arg, rq))
+	if (!door_still(arg, &rq->actor))
+		fail(rq, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+	else if (trail_begin(arg, rq))
 		handlers[rq->match.op - ops](arg, rq);
 }
 

@@ -37,8 +37,7 @@ static int admit_operator(struct request *rq, void *, struct cay_err *err)
 	return 0;
 }
 
-/* What the edge knows may be older than what we do. */
-static bool still_so(const struct cayd *c, const struct actor *a)
+bool door_still(const struct cayd *c, const struct actor *a)
 {
 	return a->scope == SCOPE_PUBLIC || (tenant_known(c, &a->tenant) && key_allows(c, a));
 }
@@ -50,7 +49,7 @@ static int admit_edge(struct request *rq, void *arg, struct cay_err *err)
 
 	if (find_header(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
-	if (!still_so(arg, &rq->actor))
+	if (!door_still(arg, &rq->actor))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
 	if (op && actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);

@@ -9,7 +9,6 @@
  *	                     request for whom it asks (ops/actor.h); cayd's group is
  *	                     who may
  *
- * The edge also asks whose a key is: POST /edge/v1/key, as nobody.
  * What an actor may not is refused before anything else of its request is read.
  */
 #include "cayd/cayd.h"
@@ -18,6 +17,9 @@
 /* A listening unix socket below paths.run; doors_open() has made edge/. */
 [[nodiscard]] int door_listen(const struct cayd *c, const char *name, mode_t mode,
 			      struct cay_err *err);
+/* Whether an actor is still what it was: what the edge knows may be older than what we
+ * do, and a body may take its time. */
+bool door_still(const struct cayd *c, const struct actor *a);
 /* Nobody is served any more. */
 void doors_close(struct cayd *c);
 #endif

@@ -19,7 +19,7 @@ struct row {
 	char name[NAME_MAX_LEN + 1], prefix[KEY_PREFIX_LEN + 1];
 	uint8_t hash[KEY_HASH_LEN];
 	uint8_t old_hash[KEY_HASH_LEN]; /* while info.old_until_ns is not 0 */
-	bool saved;
+	bool saved, rotating;
 };
 
 struct keys {
@@ -86,11 +86,13 @@ static void take_out(struct keys *all, size_t i)
 
 static void forget(struct cayd *c, const struct id *id)
 {
+	struct id gone = *id; /* which may be the row's own */
+
 	for (size_t i = 0; i < c->keys->n; i++)
-		if (id_eq(&c->keys->rows[i]->info.id, id)) {
-			db_drop_entry(c->db, id, NULL, NULL);
+		if (id_eq(&c->keys->rows[i]->info.id, &gone)) {
+			db_drop_entry(c->db, &gone, NULL, NULL);
 			take_out(c->keys, i);
-			push_key(c, id);
+			push_key(c, &gone);
 			return;
 		}
 }
@@ -98,11 +100,8 @@ static void forget(struct cayd *c, const struct id *id)
 void keys_forget(struct cayd *c, const struct id *tenant)
 {
 	for (size_t i = c->keys->n; i-- > 0;)
-		if (id_eq(&c->keys->rows[i]->info.tenant, tenant)) {
-			struct id id = c->keys->rows[i]->info.id;
-
-			forget(c, &id);
-		}
+		if (id_eq(&c->keys->rows[i]->info.tenant, tenant))
+			forget(c, &c->keys->rows[i]->info.id);
 }
 
 /* The journal */
@@ -328,6 +327,8 @@ static void on_rotated(struct later *l, const struct cay_err *outcome)
 
 	if (!err.code && !r)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
+	if (r && l->secret[0]) /* else it never began */
+		r->rotating = false;
 	if (err.code && r && key_is(slice_of(l->secret), r->hash)) {
 		/* nobody has the new one: the old one goes on */
 		memcpy(r->hash, r->old_hash, sizeof(r->hash));
@@ -366,6 +367,8 @@ void key_rotate(struct cayd *c, struct request *rq)
 		return;
 	if (!is_good(r, now))
 		(void)cay_fail(&err, CAY_E_CONFLICT, "the key was revoked or has expired");
+	else if (r->rotating)
+		(void)cay_fail(&err, CAY_E_CONFLICT, "it is being rotated");
 	if (err.code || new_secret(r, l->secret, &err) < 0) {
 		l->secret[0] = 0;
 		later_told(l, &err);
@@ -376,6 +379,7 @@ void key_rotate(struct cayd *c, struct request *rq)
 	memcpy(r->old_hash, r->hash, sizeof(r->old_hash));
 	r->info.old_until_ns = q->overlap_ms ? now + q->overlap_ms * NS_PER_MS : 0;
 	key_hash(slice_of(l->secret), r->hash);
+	r->rotating = true;
 	save(c, r, later_told, l);
 }
 

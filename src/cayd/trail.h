@@ -5,7 +5,7 @@
  * trail - the audit log of control: what is recorded, and who reads it
  *
  * A control operation that changes something leaves a record, whatever its outcome, and
- * so does any request that was refused for who asked it.  It finds room for the record
+ * so does any request that control refused for who asked it.  It finds room for the record
  * before it does anything, or is refused; its answer goes out when the record is durable,
  * or when the disk has refused it: then it waits in memory and the log says so.
  */

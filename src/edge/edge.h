@@ -40,11 +40,14 @@ struct edge {
 	struct feed *feed;
 	struct upstream *control;
 	struct jwks *jwks; /* NULL: no JWT is believed */
-	struct rates *failures, *tenants;
-	struct conn_layer *tls; /* NULL: plain */
+	struct rates *failures, *tenants, *strangers;
+	uint16_t asking[RATE_BUCKETS]; /* requests at control, by tenant */
+	struct conn_layer *tls;        /* NULL: plain */
 	struct server_conf conf;
 	struct server *servers[EDGE_LISTENERS];
 	unsigned n_servers;
+	int bound[EDGE_LISTENERS]; /* the servers' once they serve */
+	unsigned n_bound;
 	char addresses[EDGE_LISTENERS][64]; /* those of listen, as a Host header has them */
 };
 

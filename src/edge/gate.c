@@ -23,7 +23,7 @@ static bool has_word(const char *words, struct slice want)
 /* Without its port; an address of six bytes and more is in brackets. */
 static struct slice without_port(struct slice host)
 {
-	const char *end = host.n && host.p[0] == '[' ? memchr(host.p, ']', host.n) : NULL;
+	const char *end = host.p[0] == '[' ? memchr(host.p, ']', host.n) : NULL;
 	const char *from = end ? end : host.p;
 	const char *colon = memchr(from, ':', host.n - (size_t)(from - host.p));
 
@@ -34,7 +34,7 @@ static struct slice without_port(struct slice host)
 
 bool gate_host(const struct edge *e, struct slice host)
 {
-	struct slice name = without_port(host);
+	struct slice name = host.n ? without_port(host) : host;
 
 	if (!name.n)
 		return false;
@@ -70,6 +70,17 @@ static size_t peer_of(struct request *rq, uint8_t ret[static 16])
 	return 8;
 }
 
+/* What anybody may ask is done by control, which has one thread. */
+static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
+{
+	uint8_t peer[16] = {};
+	size_t n = peer_of(rq, peer);
+
+	return rate_take(e->strangers, peer, n, clk_boot_ns(e->clk))
+		       ? 0
+		       : cay_fail(err, CAY_E_RATE, "too many requests from there");
+}
+
 static int find_out(struct edge *e, struct request *rq, struct cay_err *err)
 {
 	uint64_t now = clk_boot_ns(e->clk);
@@ -77,6 +88,10 @@ static int find_out(struct edge *e, struct request *rq, struct cay_err *err)
 	size_t n = peer_of(rq, peer);
 	int r = who_asks(e, rq->head, &rq->actor, err);
 
+	if (r < 0 && !table_ready(e->table)) {
+		*err = (struct cay_err){};
+		return cay_fail(err, CAY_E_UNAVAILABLE, "control has not said yet who may");
+	}
 	/* who has a good one is not kept out by its neighbours */
 	if (r < 0 && !rate_take(e->failures, peer, n, now)) {
 		*err = (struct cay_err){};
@@ -103,18 +118,18 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 	if (origin.p && !gate_origin(e, origin))
 		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
-	if (op->scope == SCOPE_PUBLIC)
-		return 0;
-	r = find_out(e, rq, err);
+	r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, err);
 	if (r < 0) {
 		if (err->code == CAY_E_RATE)
 			(void)request_header(rq, "Retry-After", "1");
 		else if (err->code == CAY_E_UNAUTHENTICATED)
 			(void)request_header(rq, "WWW-Authenticate", "Bearer");
-		log_debug(&e->log, "refused: %s", err->msg);
+		if (err->code == CAY_E_UNAUTHENTICATED) /* no more than the rate of refusals */
+			log_info(&e->log, "refused: %s", err->msg);
 		return r;
 	}
-	if (actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
+	if (op->scope != SCOPE_PUBLIC &&
+	    actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
 	return 0;
 }

@@ -21,8 +21,12 @@
 /* Refused requests of one peer: five a second, fifty at once. */
 #define FAILURES 5
 #define FAILURES_BURST 50
+/* What needs no credential, of one peer. */
+#define STRANGERS 20
+#define STRANGERS_BURST 100
 #define DRAIN_MS 5000
 #define DRAIN_LOOK_MS 50
+#define TOLD_MS 10000
 #define JWKS_FILE_MAX KIB(256)
 
 struct address {
@@ -84,10 +88,11 @@ static int open_listener(const struct address *a, struct cay_err *err)
 	return cay_take_fd(&fd);
 }
 
-static int serve_at(struct edge *e, struct slice word, struct cay_err *err)
+/* Bound, so that a mistake is told at once; nobody listens yet. */
+static int bind_at(struct edge *e, struct slice word, struct cay_err *err)
 {
 	struct address a;
-	int fd, r;
+	int fd;
 
 	if (read_address(word, &a) < 0)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen: '%.*s' is not ADDRESS:PORT",
@@ -97,27 +102,47 @@ static int serve_at(struct edge *e, struct slice word, struct cay_err *err)
 				"edge.listen: %s can be listened to by others; set edge.cert and "
 				"edge.key, or edge.plain when something in front of it speaks TLS",
 				a.host);
-	if (e->n_servers == EDGE_LISTENERS)
+	if (e->n_bound == EDGE_LISTENERS)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen: at most %d addresses",
 				EDGE_LISTENERS);
 	fd = open_listener(&a, err);
 	if (fd < 0)
 		return fd;
-	r = server_start(&e->loop, fd, &e->conf, &e->servers[e->n_servers], err);
-	if (r < 0)
-		return r;
 	if (!a.any)
-		memcpy(e->addresses[e->n_servers], a.host, sizeof(a.host));
-	e->n_servers++;
+		memcpy(e->addresses[e->n_bound], a.host, sizeof(a.host));
+	e->bound[e->n_bound++] = fd;
 	return 0;
 }
 
-static int serve(struct edge *e, struct cay_err *err)
+static int bind_all(struct edge *e, struct cay_err *err)
 {
 	struct slice left = slice_of(e->settings.edge_listen);
 	int r = 0;
 
-	e->conf = (struct server_conf){ .max_conns = (unsigned)e->settings.edge_conns,
+	while (left.n && r >= 0)
+		r = bind_at(e, slice_cut(&left, ' '), err);
+	return r;
+}
+
+/* Of one listener.  A server takes twice as many for a moment, to say no, and each has an
+ * upstream: there must be fds for all of them, because libuv's way out of having none is
+ * one the filter does not allow. */
+static unsigned most_conns(const struct edge *e)
+{
+	struct rlimit lim = { .rlim_cur = 1024 };
+	uint64_t most;
+
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	most = (lim.rlim_cur > 512 ? lim.rlim_cur - 256 : 256) / 3;
+	most = most < e->settings.edge_conns ? most : e->settings.edge_conns;
+	return (unsigned)(most / e->n_bound);
+}
+
+static int serve(struct edge *e, struct cay_err *err)
+{
+	int r = 0;
+
+	e->conf = (struct server_conf){ .max_conns = most_conns(e),
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
 					.admit = gate_admit,
@@ -126,8 +151,9 @@ static int serve(struct edge *e, struct cay_err *err)
 					.raw = true,
 					.arg = e,
 					.layer = e->tls };
-	while (left.n && r >= 0)
-		r = serve_at(e, slice_cut(&left, ' '), err);
+	for (; e->n_servers < e->n_bound && r >= 0; e->n_servers += r >= 0)
+		r = server_start(&e->loop, e->bound[e->n_servers], &e->conf,
+				 &e->servers[e->n_servers], err);
 	return r;
 }
 
@@ -159,6 +185,18 @@ static int open_files(struct edge *e, struct cay_err *err)
 	return r;
 }
 
+/* Who knows nobody yet leaves the port to those who do; but not for ever. */
+static void wait_for_control(struct edge *e)
+{
+	uint64_t until = clk_boot_ns(e->clk) + TOLD_MS * NS_PER_MS;
+
+	while (!table_ready(e->table) && clk_boot_ns(e->clk) < until)
+		(void)uv_run(&e->loop, UV_RUN_ONCE); /* the feed has a timer, so it returns */
+	if (!table_ready(e->table))
+		log_warn(&e->log,
+			 "control has said nothing yet: serving without keys until it does");
+}
+
 static int begin(struct edge *e, struct cay_err *err)
 {
 	char path[108];
@@ -167,16 +205,22 @@ static int begin(struct edge *e, struct cay_err *err)
 	if (n < 0 || n >= (int)sizeof(path))
 		return cay_fail(err, CAY_E_INVALID, "paths.run is too long");
 	r = open_files(e, err);
+	if (r >= 0)
+		r = bind_all(e, err);
 	if (r < 0)
 		return r;
 	e->table = table_new();
 	e->failures = rates_new(FAILURES, FAILURES_BURST);
 	e->tenants = rates_new(e->settings.edge_rate, 2 * e->settings.edge_rate);
+	e->strangers = rates_new(STRANGERS, STRANGERS_BURST);
 	e->control = upstream_new(&e->loop, path, KEPT_MAX, KEPT_MS);
-	if (!e->table || !e->failures || !e->tenants || !e->control)
+	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r = feed_open(e, err);
-	return r < 0 ? r : serve(e, err);
+	if (r < 0)
+		return r;
+	wait_for_control(e);
+	return serve(e, err);
 }
 
 /* The end */

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 
+#define WAYS 8 /* places somebody may have */
+
 struct bucket {
 	uint64_t who;     /* a hash; 0: nobody */
 	uint64_t full_ns; /* when it is full again, if nothing more is taken */
@@ -45,6 +47,16 @@ static struct bucket *find(struct rates *r, const void *who, size_t n, uint64_t 
 		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	h ^= h >> 29;
 	b = &r->buckets[h % RATE_BUCKETS];
+	for (size_t i = 0; i < WAYS; i++) {
+		struct bucket *k = &r->buckets[(h + i) % RATE_BUCKETS];
+
+		if (k->who == h) {
+			b = k;
+			break;
+		}
+		if (b->who != h && b->full_ns > now && k->full_ns <= now)
+			b = k; /* nobody's now, unless our own comes later */
+	}
 	if (b->who != h && b->full_ns <= now)
 		*b = (struct bucket){ .who = h, .full_ns = now };
 	if (b->full_ns < now)

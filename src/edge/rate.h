@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RATE_BUCKETS 4096
+#define RATE_BUCKETS 32768
 
 struct rates;
 

@@ -6,6 +6,7 @@
  * for takes as long as it takes, and so does a sandbox that is. */
 #define ANSWER_MS 30000
 #define CREATE_MS 120000
+#define CONTROL_MAX 1024
 
 static void fail(struct request *rq, enum cay_code code, const char *what)
 {
@@ -15,12 +16,48 @@ static void fail(struct request *rq, enum cay_code code, const char *what)
 	request_fail(rq, &err);
 }
 
+struct asked {
+	struct edge *edge;
+	unsigned slot;
+};
+
+static void on_told(void *arg)
+{
+	struct asked *a = arg;
+
+	a->edge->asking[a->slot]--;
+	free(a);
+}
+
+/* Of one tenant only so many at once: who follows events holds a connection of control's
+ * for as long as it likes. */
+static struct asked *ask(struct edge *e, struct request *rq)
+{
+	const struct id *t = &rq->actor.tenant;
+	unsigned slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS;
+	struct asked *a = e->asking[slot] < CONTROL_MAX ? malloc(sizeof(*a)) : NULL;
+
+	if (!a) {
+		(void)request_header(rq, "Retry-After", "1");
+		fail(rq, CAY_E_RATE, "too many requests of this tenant are under way");
+		return NULL;
+	}
+	*a = (struct asked){ e, slot };
+	e->asking[slot]++;
+	return a;
+}
+
 static void to_control(struct edge *e, struct request *rq)
 {
 	char actor[ACTOR_TEXT_MAX + 1];
 	struct relay_header who = { "Cay-Actor", actor };
 	struct relay_conf conf = { .upstream = e->control, .headers = &who, .n_headers = 1 };
+	struct asked *a = ask(e, rq);
 
+	if (!a)
+		return;
+	conf.done = on_told;
+	conf.arg = a;
 	actor_format(&rq->actor, actor);
 	if (rq->match.op->reply != REPLY_FRAMES)
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
@@ -79,11 +116,9 @@ void route_request(struct request *rq, void *arg)
 		return;
 	}
 	s = table_sandbox(e->table, &rq->match.params[0]);
-	/* control may know of one we have not heard of yet; and a foreign one is absent */
-	if (!s)
+	/* control may know of one we have not heard of yet; to it a foreign one is absent */
+	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		to_control(e, rq);
-	else if (!id_eq(&s->tenant, &rq->actor.tenant))
-		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (s->state != SB_RUNNING)
 		fail(rq, CAY_E_STATE, "the sandbox is not running");
 	else

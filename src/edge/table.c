@@ -195,6 +195,8 @@ static int put_key(struct table *t, const struct push *p)
 static void begin_all(struct table *t)
 {
 	t->filling = true;
+	for (size_t i = 0; i < TABLE_SIGNS; i++)
+		t->signs[i].seen = false;
 	for (size_t i = 0; i < BUCKETS; i++) {
 		for (struct table_sandbox *s = t->sandboxes[i]; s; s = s->next)
 			s->seen = false;
@@ -215,13 +217,16 @@ static void end_all(struct table *t)
 			else
 				at = &(*at)->next;
 	}
+	for (size_t i = 0; i < TABLE_SIGNS; i++)
+		if (!t->signs[i].seen)
+			explicit_bzero(&t->signs[i], sizeof(t->signs[i]));
 	t->filling = false;
 	t->ready = true;
 }
 
 static int put_sign(struct table *t, const struct push *p)
 {
-	t->signs[p->value].there = true;
+	t->signs[p->value].there = t->signs[p->value].seen = true;
 	memcpy(t->signs[p->value].key, p->secret, sizeof(p->secret));
 	t->epoch = p->number;
 	return 0;

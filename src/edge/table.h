@@ -38,7 +38,7 @@ struct table_key {
 };
 
 struct table_sign {
-	bool there;
+	bool there, seen;
 	uint8_t key[32];
 };
 

@@ -182,6 +182,11 @@ int conn_write(struct conn *c, const uv_buf_t *v, unsigned n)
 	return c->filter ? c->filter->output(c, v, n) : conn_wire_write(c, v, n);
 }
 
+size_t conn_unsent(const struct conn *c)
+{
+	return uv_stream_get_write_queue_size(&c->stream);
+}
+
 size_t conn_queued(const struct conn *c)
 {
 	return c->out.len + (c->writing ? c->sending.len : 0);

@@ -78,6 +78,8 @@ void conn_read(struct conn *c, bool on);
  * cannot be written to any more.  Nothing is copied that the socket takes now. */
 [[nodiscard]] int conn_write(struct conn *c, const uv_buf_t *v, unsigned n);
 size_t conn_queued(const struct conn *c);
+/* Of that, what the socket has not taken: smaller as time goes by, if the peer reads. */
+size_t conn_unsent(const struct conn *c);
 /* No more will be written; the peer hears of it behind what is queued. */
 void conn_shutdown(struct conn *c);
 /* It must end: its owner is told that it is stuck. */

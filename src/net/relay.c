@@ -460,11 +460,24 @@ static int write_head(struct relay *r, const struct relay_conf *conf, struct buf
 	return e < 0 ? e : buf_puts(b, "\r\n");
 }
 
+/* It takes no more of the body; the rest is read away, and its answer is what counts. */
+static void on_stuck(struct conn *conn)
+{
+	struct relay *r = conn_data(conn);
+
+	if (r->body_paused && r->rq) {
+		r->body_paused = false;
+		request_resume(r->rq);
+	}
+}
+
 static void connect_and_send(struct relay *r, const char *path, const struct buf *head)
 {
-	static const struct conn_events events = {
-		.read = on_read, .end = on_end, .sent = on_sent, .closed = on_conn_closed
-	};
+	static const struct conn_events events = { .read = on_read,
+						   .end = on_end,
+						   .sent = on_sent,
+						   .stuck = on_stuck,
+						   .closed = on_conn_closed };
 	struct conn_conf conf = { .events = &events, .data = r, .out_max = OUT_MAX };
 	uv_buf_t b = uv_buf_init(head->data, (unsigned)head->len);
 	bool kept = false;

@@ -255,6 +255,8 @@ bool request_write(struct request *rq, const void *p, size_t n)
 		send_soon(c, v + 1, 1);
 	}
 	c->want_drain = request_queued(rq) > SERVER_OUT_MARK;
+	if (c->want_drain && rq->actor.scope == SCOPE_PUBLIC) /* a stranger reads, or leaves */
+		client_arm(c, c->conf->idle_timeout_ms);
 	return c->want_drain || c->closing;
 }
 
@@ -287,6 +289,7 @@ struct conn *request_upgrade(struct request *rq, struct buf *early)
 
 	assert(c->live && !c->begun && !c->finished && to->n);
 	c->begun = true;
+	(void)client_answered(c, 101, false);
 	if (buf_printf(&c->held,
 		       "HTTP/1.1 101 Upgraded\r\nCay-Request: %s\r\n%sConnection: upgrade\r\n"
 		       "Upgrade: %.*s\r\n\r\n",

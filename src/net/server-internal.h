@@ -48,6 +48,7 @@ struct client {
 	struct buf held;
 	struct client *held_prev, *held_next;
 	bool on_held, want_drain;
+	size_t unsent;                 /* of a finished reply, when the timer looked last */
 	bool begun, chunked, finished; /* the reply */
 	bool told;                     /* conf->answered was */
 	bool waits;                    /* nothing goes out yet: it gathers in held */

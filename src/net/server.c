@@ -249,9 +249,32 @@ void client_name(struct client *c)
 	c->rq.id[REQUEST_ID_LEN] = 0;
 }
 
+/* Who does not read its whole reply is not waited for for ever. */
+static void on_unread(uv_timer_t *t)
+{
+	struct client *c = t->data;
+	size_t left = conn_queued(c->conn) + conn_unsent(c->conn);
+
+	if (left == c->unsent)
+		client_close(c);
+	c->unsent = left;
+}
+
+static void watch_reading(struct client *c)
+{
+	uint64_t ms = c->conf->idle_timeout_ms;
+
+	if (!c->finished || !c->complete || c->waits || !conn_queued(c->conn) ||
+	    uv_is_active((uv_handle_t *)&c->timer))
+		return;
+	c->unsent = conn_queued(c->conn) + conn_unsent(c->conn);
+	(void)uv_timer_start(&c->timer, on_unread, ms, ms);
+}
+
 /* The reply is out: what now?  False when there is nothing more to do here. */
 static bool next_request(struct client *c, bool more)
 {
+	watch_reading(c);
 	if (!c->finished || c->held.len || conn_queued(c->conn))
 		return false;
 	if (c->last) {
@@ -320,7 +343,8 @@ static void on_read(struct conn *conn, struct slice bytes)
 			client_close(c);
 		return;
 	}
-	if (c->live && !c->complete)
+	/* a raw body may be long; any other has the time it was given at its head */
+	if (c->live && !c->complete && c->rq.match.op && c->rq.match.op->body == BODY_RAW)
 		client_arm(c, c->conf->idle_timeout_ms);
 	/* who sends more than a head's worth ahead of our reply is not a client */
 	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
@@ -354,9 +378,10 @@ static void watch_for(struct client *c)
 	c->watched = c->paused;
 	if (c->paused && !was)
 		(void)uv_timer_start(&c->timer, on_paused, PAUSED_MS, PAUSED_MS);
-	else if (!c->paused && was)
-		client_arm(c, c->complete ? 0 : c->conf->idle_timeout_ms);
-	else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
+	else if (!c->paused && was) {
+		if (c->live) /* or it is between requests, and has its timer */
+			client_arm(c, c->complete ? 0 : c->conf->idle_timeout_ms);
+	} else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
 		client_arm(c, c->conf->idle_timeout_ms);
 }
 
@@ -391,7 +416,8 @@ static void pump(struct client *c, struct slice fresh)
 		buf_fini(&c->in);
 		c->in.max = IN_MAX;
 	}
-	conn_read(c->conn, !c->paused || c->complete);
+	/* nothing is read behind an answer that is not out yet */
+	conn_read(c->conn, c->complete || c->lingering || !(c->paused || c->finished));
 	if (!c->lingering)
 		watch_for(c);
 }
@@ -542,7 +568,9 @@ void server_drain(struct server *s)
 	if (!uv_is_closing(&s->listener.handle))
 		uv_close(&s->listener.handle, on_handle_closed);
 	for (struct client *c = s->clients; c; c = c->next)
-		if (!c->live && http_idle(&c->http))
+		if (c->live)
+			c->last = true; /* closing behind a reply that has begun is right, too */
+		else if (http_idle(&c->http))
 			client_close(c);
 }
 

@@ -120,6 +120,7 @@ static int write_plain(struct tls *t, const char *p, size_t n)
 	if (n && SSL_write_ex(t->ssl, p, n, &done) != 1) {
 		t->failed = true;
 		ERR_clear_error();
+		buf_clear(&t->conn->room->cipher); /* it is everybody's */
 		return -EPIPE;
 	}
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/upstream.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "net/dial.h"
@@ -117,11 +118,21 @@ unsigned upstream_waiting(const struct upstream *u)
 	return u->n;
 }
 
+/* Nothing came that nobody asked for, and it is not just being closed. */
+static bool is_quiet(const struct conn *c)
+{
+	struct pollfd p = { .fd = conn_fd(c), .events = POLLIN };
+
+	return poll(&p, 1, 0) == 0;
+}
+
 int upstream_take(struct upstream *u, struct conn_room *room, bool fresh,
 		  const struct conn_conf *conf, struct conn **ret, bool *ret_kept)
 {
 	int fd;
 
+	while (!fresh && u->n && !is_quiet(u->kept[u->n - 1].conn))
+		drop(u, u->n - 1);
 	*ret_kept = !fresh && u->n;
 	if (*ret_kept) {
 		*ret = u->kept[--u->n].conn;

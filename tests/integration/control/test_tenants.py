@@ -333,7 +333,7 @@ def test_who_is_read_slowly_finds_its_tenant_gone(daemon):
         assert b" 100 " in s.recv(64)
         daemon.call("DELETE", "/v1/tenants/" + gone)
         s.sendall(body)
-        assert b" 404 " in s.recv(64)
+        assert b" 401 " in s.recv(64)
 
 
 def test_tenants_and_keys_come_in_pages(daemon):
