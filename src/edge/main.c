@@ -276,10 +276,10 @@ static int run(struct edge *e, struct cay_err *err)
 		stop.signals[i].data = &stop;
 		(void)uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
 	}
-	prog_ready(&e->log);
 	r = edge_confine(err);
 	if (r < 0)
 		return r;
+	prog_ready(&e->log);
 	(void)uv_run(&e->loop, UV_RUN_DEFAULT);
 	return 0;
 }

@@ -50,7 +50,7 @@ def test_who_is_inside_is_not_idle(own, edge):
     begin = time.monotonic()
     edge.say(push.BUSY, number=0, ident=box)
     assert ended(own, box)["end"]["reason"] == "idle"
-    assert 0.9 < time.monotonic() - begin < 3
+    assert 0.9 < time.monotonic() - begin < 8
 
 
 def test_who_came_and_went_is_not_idle_yet(own, edge):
