@@ -114,6 +114,21 @@ static void what_is_not_said_again_is_forgotten(void **)
 static void buckets_are_lists(void **)
 {
 	struct table *t = table_new();
+	struct push p = { .kind = PUSH_KEY,
+			  .value = SCOPE_READ,
+			  .time = PUSH_NEVER,
+			  .id = make_id(ID_KEY, 1),
+			  .tenant = make_id(ID_TENANT, 1) };
+
+	/* hashes that differ in one bit, and not where the bucket is chosen */
+	assert_int_equal(table_apply(t, &p), 0);
+	p.secret[0] ^= 1;
+	assert_null(table_key(t, p.secret));
+	p.id = make_id(ID_KEY, 2);
+	p.value = SCOPE_WRITE;
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_int_equal(table_keys(t), 2);
+	assert_int_equal(table_key(t, p.secret)->scope, SCOPE_WRITE);
 
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(sandbox(t, 1 + i * 65536, 1, SB_RUNNING), 0);

@@ -63,7 +63,9 @@ static void what_is_no_key_is_refused(void **)
 				     (cases[i].good ? 0 : -EINVAL));
 		row_check(i, str_eq(prefix, cases[i].good ? "00000001" : "x"));
 	}
-	assert_int_equal(key_parse((struct slice){ "cay_0000\0000_" SECRET, KEY_TEXT_LEN },
+	assert_int_equal(key_parse((struct slice){ "cay_0000\000"
+						   "000_" SECRET,
+						   KEY_TEXT_LEN },
 				   (char[KEY_PREFIX_LEN + 1]){}),
 			 -EINVAL);
 }
