@@ -10,6 +10,8 @@ static int find(int dirfd, const struct segments *all, uint64_t from, size_t *re
 	*ret = 0;
 	for (size_t i = all->n; r >= 0 && i-- > 1;) {
 		r = segment_first(dirfd, all->v[i], &first);
+		if (r == -ENOENT)
+			r = 0;
 		if (r > 0 && first.seq <= from) {
 			*ret = i;
 			return 0;
@@ -27,8 +29,8 @@ static int read_some(int dirfd, uint32_t number, uint64_t from, struct audit_rec
 	uint64_t seq = 0;
 	size_t n = 0;
 
-	if (fd < 0)
-		return fd;
+	if (fd < 0) /* one that was dropped since it was listed has nothing to say */
+		return fd == -ENOENT ? 0 : fd;
 	while (n < max && (r = lines_next(&l, &text)) > 0) {
 		/* those in front are counted, not read */
 		if (seq && seq + 1 < from) {

@@ -24,6 +24,16 @@
 		freefn(*p); \
 	}
 
+/* Whether this is a build with ASan, which needs what a filter would refuse. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CAY_SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define CAY_SANITIZED
+#endif
+
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)

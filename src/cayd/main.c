@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/fault.h"
@@ -24,17 +23,6 @@
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
-
-/* A pidfd for every sandbox, and two fds for every request that goes inside. */
-static void want_fds(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
-		lim.rlim_cur = lim.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &lim);
-	}
-}
 
 static int open_state(struct cayd *c, struct cay_err *err)
 {
@@ -161,7 +149,7 @@ int main(int argc, char **argv)
 			     "cayd must not be root: start it as the user in users.control");
 	if (r >= 0) {
 		prog_log(&c.settings, &c.log);
-		want_fds();
+		prog_want_fds(); /* a pidfd for every sandbox, two for every request inside */
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
 					      : begin(&c, &err);

@@ -13,15 +13,6 @@
 
 #include "base/mem.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED
-#endif
-
 static const int calls[] = {
 	/* the loop */
 	SCMP_SYS(epoll_ctl),
@@ -132,7 +123,7 @@ int edge_confine(struct cay_err *err)
 	scmp_filter_ctx ctx;
 
 	no_tcp();
-#ifdef SANITIZED
+#ifdef CAY_SANITIZED
 	return 0; /* what a sanitizer does at the end needs files */
 #endif
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));

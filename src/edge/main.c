@@ -284,16 +284,6 @@ static int run(struct edge *e, struct cay_err *err)
 	return 0;
 }
 
-static void want_fds(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
-		lim.rlim_cur = lim.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &lim);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	static struct edge e = { .clk = &clk_system };
@@ -313,7 +303,7 @@ int main(int argc, char **argv)
 			     "cay-edge must not be root: start it as a user of cayd's group");
 	if (r >= 0) {
 		prog_log(&e.settings, &e.log);
-		want_fds();
+		prog_want_fds();
 		r = edge_no_rings(&err);
 	}
 	if (r >= 0)

@@ -134,7 +134,6 @@ static int put_sandbox(struct table *t, const struct push *p)
 	}
 	s->tenant = p->tenant;
 	s->state = p->value;
-	s->most = p->number;
 	s->gone = false;
 	s->seen = true;
 	return 0;

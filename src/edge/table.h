@@ -19,7 +19,6 @@
 struct table_sandbox {
 	struct id id, tenant;
 	uint8_t state; /* enum sandbox_state */
-	uint32_t most; /* requests inside at once; 0: as many as come */
 	uint32_t busy; /* requests inside now */
 	bool touched;  /* control has not heard how busy it is */
 	bool gone;     /* control has forgotten it, somebody is still inside */

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -61,6 +62,16 @@ int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_
 	}
 	r = prog_read_settings(config, ret, err);
 	return r < 0 ? r : check;
+}
+
+void prog_want_fds(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
+		lim.rlim_cur = lim.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &lim);
+	}
 }
 
 void prog_ready(struct log *log)

@@ -20,6 +20,8 @@
 [[nodiscard]] int prog_read_file(const char *path, struct buf *ret);
 /* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
 [[nodiscard]] int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err);
+/* As many fds as we may have. */
+void prog_want_fds(void);
 /* Say that the daemon serves: in the log, and to who started it (systemd's
  * NOTIFY_SOCKET), which starts what needs it only then. */
 void prog_ready(struct log *log);

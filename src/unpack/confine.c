@@ -23,16 +23,7 @@
 
 #include "base/path.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED
-#endif
-
-#ifdef SANITIZED
+#ifdef CAY_SANITIZED
 #define ADDRESS_SPACE RLIM_INFINITY /* shadow memory is terabytes of it */
 #else
 #define ADDRESS_SPACE MIB(512)
@@ -87,7 +78,7 @@ static const int calls[] = {
 	SCMP_SYS(restart_syscall),
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),
-#ifdef SANITIZED
+#ifdef CAY_SANITIZED
 	SCMP_SYS(getpid),
 	SCMP_SYS(gettid),
 	SCMP_SYS(readlink),

@@ -16,11 +16,7 @@ static const struct {
 } kinds[PUSH_KINDS] = {
 	[PUSH_HELLO] = { .known = true, .values = 1, .number = true, .secret = true },
 	[PUSH_ALL] = { .known = true, .values = 1 },
-	[PUSH_SANDBOX] = { .known = true,
-			   .values = PUSH_STATES,
-			   .number = true,
-			   .id = ID_SANDBOX,
-			   .tenant = true },
+	[PUSH_SANDBOX] = { .known = true, .values = PUSH_STATES, .id = ID_SANDBOX, .tenant = true },
 	[PUSH_KEY] = { .known = true,
 		       .low = 1,
 		       .values = PUSH_SCOPES,

@@ -21,8 +21,8 @@
  *	kind     value            number     time           id       tenant   secret
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
- *	SANDBOX  enum             requests                  sandbox  its
- *	         sandbox_state    at once
+ *	SANDBOX  enum                                       sandbox  its
+ *	         sandbox_state
  *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
  *	NO_KEY                                              key
  *	SIGN     which: 0 or 1    epoch                                       HMAC key of tokens

@@ -302,9 +302,7 @@ class Cay:
 
     def open(self, method, target, body=None, headers=None, timeout_s=60.0):
         """The response, not read yet.  body: bytes, a file, or an object for JSON."""
-        headers = dict(headers or {})
-        if self.actor:
-            headers.setdefault("Cay-Actor", self.actor)
+        headers = {**self.says(), **(headers or {})}
         if body is not None and not isinstance(body, (bytes, io.IOBase)):
             body = json.dumps(body).encode()
             headers.setdefault("Content-Type", "application/json")
@@ -312,9 +310,16 @@ class Cay:
             headers.setdefault("Content-Type", "application/octet-stream")
             if isinstance(body, io.IOBase):
                 headers.setdefault("Content-Length", str(os.fstat(body.fileno()).st_size))
-        connection = UnixConnection(self.socket, timeout_s)
+        connection = self.connection(timeout_s)
         connection.request(method, target, body, headers)
         return connection.getresponse()
+
+    def connection(self, timeout_s):
+        return UnixConnection(self.socket, timeout_s)
+
+    def says(self):
+        """Headers of every request: who asks."""
+        return {"Cay-Actor": self.actor} if self.actor else {}
 
     def call(self, method, target, body=None, timeout_s=60.0):
         """The JSON of a 2xx reply; ApiError otherwise."""

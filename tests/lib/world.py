@@ -3,9 +3,6 @@
 import copy
 import http.client
 import importlib.util
-import json
-import io
-import os
 import pathlib
 import socket
 import ssl
@@ -81,19 +78,6 @@ class Door(World):
                                                context=ssl.create_default_context(cafile=self.ca))
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
 
-    def open(self, method, target, body=None, headers=None, timeout_s=60.0):
-        headers = dict(headers or {})
-        if self.credential:
-            headers.setdefault("Authorization", "Bearer " + self.credential)
-        if self.host:
-            headers["Host"] = self.host
-        if body is not None and not isinstance(body, (bytes, io.IOBase)):
-            body = json.dumps(body).encode()
-            headers.setdefault("Content-Type", "application/json")
-        elif body is not None:
-            headers.setdefault("Content-Type", "application/octet-stream")
-            if isinstance(body, io.IOBase):
-                headers.setdefault("Content-Length", str(os.fstat(body.fileno()).st_size))
-        c = self.connection(timeout_s)
-        c.request(method, target, body, headers)
-        return c.getresponse()
+    def says(self):
+        who = {"Authorization": "Bearer " + self.credential} if self.credential else {}
+        return {**who, **({"Host": self.host} if self.host else {})}

@@ -11,7 +11,7 @@
 static const struct push good[] = {
 	{ PUSH_HELLO, .number = PUSH_ABI, .secret = "0.1.0" },
 	{ PUSH_ALL },
-	{ PUSH_SANDBOX, .value = 1, .number = 7, .id = SANDBOX, .tenant = TENANT },
+	{ PUSH_SANDBOX, .value = 1, .id = SANDBOX, .tenant = TENANT },
 	{ PUSH_KEY, .value = 3, .time = PUSH_NEVER, .id = A_KEY, .tenant = TENANT, .secret = "h" },
 	{ PUSH_NO_KEY, .id = A_KEY },
 	{ PUSH_SIGN, .value = 1, .number = 9, .secret = "s" },
@@ -25,7 +25,7 @@ static void the_bytes_are_fixed(void **)
 {
 	static const uint8_t golden[PUSH_SIZE] = {
 		3, 1,           0,
-		0, 7,           0,
+		0, 0,           0,
 		0, 0,           [16] = ID_SANDBOX,
 		0, 1,           0,
 		2, [31] = 0xff, [32] = ID_TENANT,
@@ -60,7 +60,7 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		size_t from, to;
 	} refused[] = {
 		{ PUSH_ALL, 1, PUSH_SIZE }, { PUSH_END, 1, PUSH_SIZE }, { PUSH_TICK, 1, PUSH_SIZE },
-		{ PUSH_SANDBOX, 2, 4 },     { PUSH_SANDBOX, 8, 17 },    { PUSH_SANDBOX, 32, 33 },
+		{ PUSH_SANDBOX, 2, 8 },     { PUSH_SANDBOX, 8, 17 },    { PUSH_SANDBOX, 32, 33 },
 		{ PUSH_SANDBOX, 48, 80 },   { PUSH_KEY, 2, 8 },         { PUSH_KEY, 16, 17 },
 		{ PUSH_KEY, 32, 33 },       { PUSH_NO_KEY, 1, 17 },     { PUSH_NO_KEY, 32, 80 },
 		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 8, 48 },       { PUSH_HELLO, 1, 4 },
