@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,6 +29,21 @@ static int dial(const char *path, struct cay_err *err)
 	return cay_take_fd(&fd);
 }
 
+int call_dial_port(unsigned port, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_port = htons((uint16_t)port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct timeval patience = { .tv_sec = PATIENCE_S };
+
+	if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
+	    connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "connect to port %u", port);
+	return cay_take_fd(&fd);
+}
+
 int call_send(struct call *c, const struct call_request *q, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(64));
@@ -34,10 +51,13 @@ int call_send(struct call *c, const struct call_request *q, struct cay_err *err)
 
 	c->rest = (struct slice){};
 	http_init(&c->parser, HTTP_KIND_RESPONSE);
-	c->fd = dial(q->socket, err);
+	c->kept = !q->socket;
+	c->fd = c->kept ? q->kept : dial(q->socket, err);
 	if (c->fd < 0)
 		return c->fd;
-	r = buf_printf(&out, "%s %s HTTP/1.1\r\nHost: bench\r\n", q->method, q->target);
+	r = buf_printf(&out, "%s %s HTTP/1.1\r\nHost: localhost\r\n", q->method, q->target);
+	if (r >= 0 && q->bearer)
+		r = buf_printf(&out, "Authorization: Bearer %s\r\n", q->bearer);
 	if (r >= 0 && q->accept)
 		r = buf_printf(&out, "Accept: %s\r\n", q->accept);
 	if (r >= 0 && q->body)
@@ -108,7 +128,8 @@ int call_more(struct call *c, struct slice *ret, struct cay_err *err)
 
 void call_fini(struct call *c)
 {
-	cay_closep(&c->fd);
+	if (!c->kept)
+		cay_closep(&c->fd);
 	http_fini(&c->parser);
 }
 

@@ -4,7 +4,8 @@
 /*
  * call - one HTTP request over a unix socket, blocking, as a plain client does it
  *
- * A connection for each request: what is measured has no state from before.
+ * A connection for each request: what is measured has no state from before.  A client of
+ * an edge keeps its own.
  * Replies go through the same strict parser as the daemons' requests; one that is
  * not what was asked for is a failure, so that no figure is of a wrong answer.
  */
@@ -14,6 +15,7 @@
 
 struct call {
 	int fd;
+	bool kept; /* it is somebody else's */
 	struct http_parser parser;
 	struct slice rest; /* read and not yet parsed, in `in` */
 	char in[KIB(16)];
@@ -23,11 +25,15 @@ struct call {
 
 struct call_request {
 	const char *socket, *method, *target;
+	int kept;           /* a connection, when there is no socket's path */
+	const char *bearer; /* or NULL */
 	const char *accept; /* or NULL */
 	const char *body;   /* JSON, or NULL */
 	unsigned want;      /* the status; anything else is a failure */
 };
 
+/* A connection to a port of this machine. */
+[[nodiscard]] int call_dial_port(unsigned port, struct cay_err *err);
 /* Connect, send, and read the head of the reply. */
 [[nodiscard]] int call_start(struct call *c, const struct call_request *q, struct cay_err *err);
 /* The same without the head: read what comes with call_raw(). */

@@ -7,11 +7,13 @@
  *	client get SOCKET TARGET N      GET, to the last byte of the answer
  *	client fill SOCKET IMAGE N      create and keep
  *	client exec DIRECTORY N         /bin/true, straight to each sandbox's PID 1
+ *	client edge PORT KEY N          /bin/true, through an edge by a connection that is kept;
+ *	                                KEY is a file with one
  *	client empty SOCKET             delete
  *	client spawn PROGRAM N          posix_spawn and wait, on this machine
  *	client docker SOCKET IMAGE N    cold, through the Docker engine's interface
  *
- * exec and empty take ids on stdin, one a line.  Printed: an object of arrays, times
+ * exec, edge and empty take ids on stdin, one a line.  Printed: an object of arrays, times
  * in nanoseconds of CLOCK_MONOTONIC.  The first thing that goes wrong ends it.
  */
 #include <spawn.h>
@@ -241,8 +243,8 @@ static int run_empty(const struct job *job, struct cay_err *err)
 	return r;
 }
 
-/* /bin/true, by control's socket or by PID 1's own. */
-static int run_true(const char *socket, const char *id, uint64_t *ret_ns, struct cay_err *err)
+/* /bin/true, by control's socket, by PID 1's own or by an edge: how says which. */
+static int run_true(struct call_request how, const char *id, uint64_t *ret_ns, struct cay_err *err)
 {
 	auto_buf target = BUF_INIT(256);
 	auto_json reply = NULL;
@@ -251,24 +253,27 @@ static int run_true(const char *socket, const char *id, uint64_t *ret_ns, struct
 
 	if (buf_printf(&target, "/v1/sandboxes/%s/execs", id) < 0)
 		return -ENOMEM;
+	how.method = "POST";
+	how.target = target.data;
+	how.body = true_body;
+	how.want = 200;
 	start = now_ns();
-	r = call_json(&(struct call_request){ .socket = socket,
-					      .method = "POST",
-					      .target = target.data,
-					      .body = true_body,
-					      .want = 200 },
-		      &reply, err);
+	r = call_json(&how, &reply, err);
 	*ret_ns = now_ns() - start;
 	return r < 0 ? r : check_end(json_object_get(reply, "end"), err);
 }
 
-static int run_exec_of(const struct job *job, const char *id, uint64_t *ret_ns, struct cay_err *err)
+typedef int exec_fn(const struct job *job, const char *id, uint64_t *ret_ns, const void *arg,
+		    struct cay_err *err);
+
+static int run_exec_of(const struct job *job, const char *id, uint64_t *ret_ns, const void *,
+		       struct cay_err *err)
 {
 	auto_buf socket = BUF_INIT(256);
 
 	if (buf_printf(&socket, "%s/%s", job->where, id) < 0)
 		return -ENOMEM;
-	return run_true(socket.data, id, ret_ns, err);
+	return run_true((struct call_request){ .socket = socket.data }, id, ret_ns, err);
 }
 
 static int run_cycle(const struct job *job, struct cay_err *err)
@@ -281,7 +286,8 @@ static int run_cycle(const struct job *job, struct cay_err *err)
 		int r = create(job, id, err);
 
 		if (r >= 0)
-			r = run_true(job->where, id, &unused, err);
+			r = run_true((struct call_request){ .socket = job->where }, id, &unused,
+				     err);
 		if (r >= 0)
 			r = delete (job, id, err);
 		if (r < 0)
@@ -321,7 +327,7 @@ static int run_get(const struct job *job, struct cay_err *err)
 }
 
 /* n each. */
-static int run_exec(const struct job *job, struct cay_err *err)
+static int each(const struct job *job, exec_fn *run, const void *arg, struct cay_err *err)
 {
 	static uint64_t ns[SAMPLES_MAX];
 	char id[ID_TEXT_LEN + 2];
@@ -330,13 +336,57 @@ static int run_exec(const struct job *job, struct cay_err *err)
 
 	while ((r = next_id(id, err)) > 0) {
 		for (size_t i = 0; i < job->n && n < SAMPLES_MAX; i++) {
-			r = run_exec_of(job, id, &ns[n++], err);
+			r = run(job, id, &ns[n++], arg, err);
 			if (r < 0)
 				return cay_wrap(err, r, "%s", id);
 		}
 	}
 	write_times(job->w, "ns", ns, n);
 	return r;
+}
+
+static int run_exec(const struct job *job, struct cay_err *err)
+{
+	return each(job, run_exec_of, NULL, err);
+}
+
+/* The first line of a file. */
+static int read_key(const char *path, char ret[static NAME_MAX_LEN], struct cay_err *err)
+{
+	FILE *f = fopen(path, "re");
+	char *line = f ? fgets(ret, NAME_MAX_LEN, f) : NULL;
+
+	if (f)
+		(void)fclose(f);
+	if (!line)
+		return cay_fail(err, CAY_E_INVALID, "no key in %s", path);
+	ret[strcspn(ret, "\n")] = 0;
+	return 0;
+}
+
+static int run_edge_of(const struct job *, const char *id, uint64_t *ret_ns, const void *arg,
+		       struct cay_err *err)
+{
+	const struct call_request *how = arg;
+
+	return run_true(*how, id, ret_ns, err);
+}
+
+static int run_edge(const struct job *job, struct cay_err *err)
+{
+	char key[NAME_MAX_LEN];
+	uint64_t port;
+	auto_close int fd = -EBADF;
+	int r = read_key(job->image, key, err);
+
+	if (r < 0)
+		return r;
+	if (str_u64(slice_of(job->where), 1, 65535, &port) < 0)
+		return cay_fail(err, CAY_E_INVALID, "not a port: %s", job->where);
+	fd = call_dial_port((unsigned)port, err);
+	if (fd < 0)
+		return fd;
+	return each(job, run_edge_of, &(struct call_request){ .kept = fd, .bearer = key }, err);
 }
 
 static int run_spawn(const struct job *job, struct cay_err *err)
@@ -365,10 +415,11 @@ static const struct {
 	bool image, n;
 	int (*run)(const struct job *job, struct cay_err *err);
 } modes[] = {
-	{ "cold", true, true, run_cold },    { "fill", true, true, run_fill },
-	{ "cycle", true, true, run_cycle },  { "get", true, true, run_get },
-	{ "exec", false, true, run_exec },   { "empty", false, false, run_empty },
-	{ "spawn", false, true, run_spawn }, { "docker", true, true, run_docker },
+	{ "cold", true, true, run_cold },     { "fill", true, true, run_fill },
+	{ "cycle", true, true, run_cycle },   { "get", true, true, run_get },
+	{ "exec", false, true, run_exec },    { "empty", false, false, run_empty },
+	{ "edge", true, true, run_edge },     { "spawn", false, true, run_spawn },
+	{ "docker", true, true, run_docker },
 };
 
 static int parse(int argc, char **argv, struct job *job, size_t *ret_mode, struct cay_err *err)

@@ -10,6 +10,7 @@ CAY_FULL=1 measures at the sizes the goals are for.
     cold_create   create to the first byte of a command, against crun alone
     docker        the same, against the Docker engine
     exec_rtt      a command in a sandbox that is there, against a process on the host
+    edge_exec     the same through an edge, against straight to PID 1: what the edge adds
     scale         create_at_N, density: with many alive; then that nothing is left
     cycles        create, exec, delete again and again (CAY_CYCLES=N): nothing grows and nothing slows down
     list_10000    pages of a list with thousands of sandboxes that ended
@@ -30,6 +31,7 @@ import calibrate  # noqa: E402
 import journal  # noqa: E402
 import machine  # noqa: E402
 from cay import Cay, layout_of  # noqa: E402
+from world import World  # noqa: E402
 
 FULL = os.environ.get("CAY_FULL") == "1"
 IMAGE = "base"
@@ -191,6 +193,24 @@ def exec_rtt(b):
           "/bin/true waited for, a connection to PID 1 each; goal p50 1.0 ms")
 
 
+def edge_exec(b):
+    """Rounds are short and take turns, and each gives a difference: what the machine does meanwhile hits both."""
+    rounds, n = (60, 20) if FULL else (30, 5)
+    with World(b.build) as world:
+        own = Bench(b.build, world)
+        own.fill(5)
+        key = world.state / "db/operator.key"
+        through, straight = [], []
+        for _ in range(rounds):
+            straight += own.client("exec", world.run / "box", n, ids=own.ids)["ns"]
+            through += own.client("edge", world.port, key, n, ids=own.ids)["ns"]
+        own.empty()
+    say(name="edge_exec", unit="ms", n=len(through), value=round(ms(through) - ms(straight), 3),
+        baseline={"name": "the goal", "value": 0.3},
+        note=f"what an edge adds to /bin/true waited for, at p50: {ms(through)} by a connection that is kept, {ms(straight)} "
+             f"straight to PID 1; p99 {ms(through, 99)} and {ms(straight, 99)}")
+
+
 def cold_and_crun(b, n):
     """crun alone beside it says how much of a difference is the kernel's or the day's."""
     ours, bare = [], []
@@ -338,7 +358,7 @@ def list_10000(b):
               f"cayd was back with them in {start:.2f} s; goal p99 5 ms")
 
 
-GROUPS = {f.__name__: f for f in (cold_create, docker, exec_rtt, scale, cycles, list_10000)}
+GROUPS = {f.__name__: f for f in (cold_create, docker, exec_rtt, edge_exec, scale, cycles, list_10000)}
 
 if __name__ == "__main__":
     build, names = sys.argv[1], sys.argv[2:] or list(GROUPS)
