@@ -76,6 +76,8 @@ void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list 
 const struct sandbox *box_look(struct box *b);
 /* Something has changed that somebody may be waiting for. */
 void box_tell(struct box *b);
+/* The same, but the journal has yet to have it. */
+void box_foretell(struct box *b);
 /* A copy of a text that lives as long as the box; NULL when it has no more room. */
 const char *box_text(struct box *b, const char *text);
 /* Set and remove labels. */

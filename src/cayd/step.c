@@ -216,6 +216,8 @@ static void save(struct box *b, enum life_effect effect, bool wait)
 	memcpy(row.boot, b->cayd->boot, sizeof(row.boot));
 	row.text = (struct slice){ text.data, text.len };
 	db_put(b->cayd->db, &row, on_saved, s);
+	if (wait)
+		box_foretell(b);
 }
 
 void box_save(struct box *b, bool wait)

@@ -6,6 +6,7 @@
 
 #include "cayd/page.h"
 
+#define DONE "ok"
 #define LEFT "client_left"
 
 int trail_open(struct cayd *c, struct cay_err *err)
@@ -87,9 +88,11 @@ static void on_recorded(struct cayd *c, const struct cay_err *outcome)
 	c->audit_failing = outcome->code != CAY_OK;
 }
 
+/* A record on its way, and the answer that waits for it. */
 struct held {
 	struct cayd *cayd;
-	struct request *rq;
+	struct request *rq; /* NULL: it has not come so far, or never will */
+	bool written, alone;
 };
 
 static void on_held(void *arg, const struct cay_err *outcome)
@@ -97,39 +100,84 @@ static void on_held(void *arg, const struct cay_err *outcome)
 	struct held *h = arg;
 
 	on_recorded(h->cayd, outcome);
-	request_release(h->rq);
+	h->written = true;
+	if (h->rq)
+		request_release(h->rq);
+	if (h->rq || h->alone)
+		free(h);
+}
+
+/* Nobody waits for it any more. */
+static void leave_alone(struct held *h)
+{
+	h->alone = true;
+	if (h->written)
+		free(h);
+}
+
+static void write_record(struct request *rq, const char *outcome, struct audit_record *ret)
+{
+	const struct id *target = rq->target.noun          ? &rq->target
+				  : rq->match.n_params > 0 ? &rq->match.params[0]
+							   : NULL;
+	char text[ID_TEXT_LEN + 1];
+
+	*ret = (struct audit_record){};
+	actor_of(rq, ret);
+	audit_set(ret->op, rq->match.op ? rq->match.op->name : "none");
+	if (target) {
+		id_format(target, text);
+		audit_set(ret->target, text);
+	}
+	audit_set(ret->outcome, outcome);
+	audit_set(ret->request_id, rq->id);
+	if (write_peer(rq, ret) < 0 || write_detail(rq, ret) < 0)
+		ret->detail[0] = 0;
+}
+
+/* NULL: it is not in the log, or nobody will hear when it is. */
+static struct held *put(struct cayd *c, struct request *rq, const char *outcome, bool hold)
+{
+	struct held *h = hold ? calloc(1, sizeof(*h)) : NULL;
+	struct audit_record rec;
+	bool reserved = rq->mark;
+
+	write_record(rq, outcome, &rec);
+	if (h)
+		h->cayd = c;
+	rq->mark = false;
+	if (audit_put(c->audit, &rec, reserved, h ? on_held : NULL, h))
+		return h;
 	free(h);
+	return NULL;
+}
+
+void trail_soon(struct cayd *c, struct request *rq)
+{
+	if (rq->mark && !rq->record)
+		rq->record = put(c, rq, DONE, true);
 }
 
 bool trail_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg)
 {
 	struct cayd *c = arg;
-	const struct id *target = rq->target.noun          ? &rq->target
-				  : rq->match.n_params > 0 ? &rq->match.params[0]
-							   : NULL;
-	struct audit_record rec = {};
-	struct held *h;
-	char text[ID_TEXT_LEN + 1];
+	struct held *h = rq->record;
 
+	rq->record = NULL;
 	if (!is_recorded(rq, code))
 		return false;
-	actor_of(rq, &rec);
-	audit_set(rec.op, rq->match.op ? rq->match.op->name : "none");
-	if (target) {
-		id_format(target, text);
-		audit_set(rec.target, text);
+	if (!h || !status || code) {
+		if (h)
+			leave_alone(h);
+		h = put(c, rq, !status ? LEFT : code ? cay_error_row(code)->name : DONE, whole);
 	}
-	audit_set(rec.outcome, !status ? LEFT : code ? cay_error_row(code)->name : "ok");
-	audit_set(rec.request_id, rq->id);
-	if (write_peer(rq, &rec) < 0 || write_detail(rq, &rec) < 0)
-		rec.detail[0] = 0;
-	h = whole ? malloc(sizeof(*h)) : NULL;
+	if (h && (h->written || !whole)) {
+		leave_alone(h);
+		return false;
+	}
 	if (h)
-		*h = (struct held){ c, rq };
-	if (audit_put(c->audit, &rec, rq->mark, h ? on_held : NULL, h))
-		return h;
-	free(h);
-	return false;
+		h->rq = rq;
+	return h;
 }
 
 /* Reading is for libuv's threads: a page may be megabytes into a file. */

@@ -8,12 +8,18 @@
  * so does any request that control refused for who asked it.  It finds room for the record
  * before it does anything, or is refused; its answer goes out when the record is durable,
  * or when the disk has refused it: then it waits in memory and the log says so.
+ *
+ * When all that an answer waits for is the journal's write, the record is written beside
+ * it, so that a change costs one wait for the disk and not two.  Should something else
+ * come of it, that is a second record of the same request.
  */
 #include "cayd/cayd.h"
 
 [[nodiscard]] int trail_open(struct cayd *c, struct cay_err *err);
 /* Before the operation; false: it was refused and answered. */
 bool trail_begin(struct cayd *c, struct request *rq);
+/* It is done, as soon as the journal has it. */
+void trail_soon(struct cayd *c, struct request *rq);
 /* conf->answered of the server. */
 bool trail_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
 /* The operations. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait - requests that are answered when their sandbox has come so far */
 #include "cayd/box.h"
+#include "cayd/trail.h"
 
 struct waiter {
 	struct waiter *next;
@@ -9,10 +10,9 @@ struct waiter {
 	enum box_wait until;
 };
 
-static bool has_come(const struct box *b, enum box_wait until)
+/* As far as memory goes. */
+static bool is_there(const struct box *b, enum box_wait until)
 {
-	if (b->unsaved)
-		return false; /* nobody is told what a crash could take back */
 	switch (until) {
 	case WAIT_STARTED: /* one that fails says so at once, though it has yet to be removed */
 		return b->life.state >= SB_RUNNING;
@@ -24,6 +24,12 @@ static bool has_come(const struct box *b, enum box_wait until)
 		break;
 	}
 	return true;
+}
+
+static bool has_come(const struct box *b, enum box_wait until)
+{
+	/* nobody is told what a crash could take back */
+	return !b->unsaved && is_there(b, until);
 }
 
 /* Whether it is what the request wanted it to be. */
@@ -55,6 +61,19 @@ static void answer(struct box *b, struct request *rq, enum box_wait until)
 		request_reply(rq, 202, "application/json", &body);
 	} else
 		request_reply_json(rq, &sandbox_table, &b->info);
+}
+
+/* All it waits for is the journal: the audit log can be written meanwhile. */
+static void foretell(struct box *b, struct request *rq, enum box_wait until)
+{
+	if (is_there(b, until) && !(until == WAIT_STARTED && b->failure.code) && turned(b, rq))
+		trail_soon(b->cayd, rq);
+}
+
+void box_foretell(struct box *b)
+{
+	for (struct waiter *w = b->waiters; w; w = w->next)
+		foretell(b, w->rq, w->until);
 }
 
 void box_tell(struct box *b)
@@ -114,6 +133,7 @@ void box_answer(struct box *b, struct request *rq, enum box_wait until)
 	b->waiters = w;
 	rq->data = w;
 	rq->events = &events;
+	foretell(b, rq, until);
 }
 
 /* What was true when it was asked, told when a crash cannot take it back. */

@@ -66,6 +66,7 @@ struct request {
 	/* For who is told of the answer: what the request made, and the program's own. */
 	struct id target;
 	bool mark;
+	void *record;
 };
 
 typedef void request_fn(struct request *rq, void *arg);

@@ -3,8 +3,10 @@
 import concurrent.futures
 import hashlib
 import json
+import pathlib
 import socket
 import subprocess
+import time
 
 import cay
 from cay import wait_for
@@ -76,6 +78,37 @@ def test_the_answer_is_not_there_before_the_record(own):
         own.start_cayd()
         own.delete(box)
     is_a_chain(records(own), lines(own))
+
+
+def test_an_answer_waits_for_a_record_that_takes_longer_than_the_journal(own):
+    box = own.create("tiny")
+    log = sorted((own.state / "audit").iterdir())[-1]
+    with subprocess.Popen(["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(own.daemons["cayd"].pid), "-P", str(log),
+                           "-e", "inject=fdatasync:delay_enter=400000"]) as tracer:
+        wait_for("the tracer", lambda: "TracerPid:\t0" not in pathlib.Path(
+            f"/proc/{own.daemons['cayd'].pid}/status").read_text(), 10)
+        begun = time.monotonic()
+        own.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": "b"}})
+        took = time.monotonic() - begun
+        tracer.terminate()
+    assert 0.4 <= took < 10
+    own.delete(box)
+
+
+def test_a_change_the_journal_refuses_has_the_refusal_as_its_last_record(own):
+    box = own.create("tiny")
+    own.kill_daemon("cayd")
+    # four transactions fail, one after the other: start may have written before
+    own.env["CAY_FAULT"] = ",".join(f"journal:{at}=error" for at in ("queued", "begun", "written", "committed"))
+    own.start_cayd()
+    refused("internal", own.call, "POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": "b"}})
+    own.kill_daemon("cayd")
+    del own.env["CAY_FAULT"]
+    own.start_cayd()
+    rows = [r for r in records(own) if r["op"] == "sandbox.labels"]
+    assert [(r["outcome"], r["target"]) for r in rows] == [("ok", box), ("internal", box)]
+    assert rows[0]["request_id"] == rows[1]["request_id"]
+    own.delete(box)
 
 
 def test_who_leaves_before_the_answer_is_recorded_too(own):
