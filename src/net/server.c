@@ -11,6 +11,7 @@
 
 #define IN_MAX (CONN_READ + HTTP_HEAD_MAX)
 #define LINGER_MS 2000
+#define LAST_MS 1000
 #define LINGER_BYTES MIB(4)
 #define BACKLOG 511
 #define PAUSED_MS 1000
@@ -570,8 +571,8 @@ void server_drain(struct server *s)
 	for (struct client *c = s->clients; c; c = c->next)
 		if (c->live)
 			c->last = true; /* closing behind a reply that has begun is right, too */
-		else if (http_idle(&c->http))
-			client_close(c);
+		else if (http_idle(&c->http)) /* what it asks now may be on its way */
+			client_arm(c, LAST_MS);
 }
 
 bool server_draining(const struct server *s)

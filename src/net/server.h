@@ -115,7 +115,8 @@ struct server_conf {
 /* Stop listening and close every connection (handlers hear gone).  The server
  * frees itself when the loop has run its close callbacks. */
 void server_stop(struct server *s);
-/* Stop listening; each connection ends with the request it is at. */
+/* Stop listening; each connection ends with the request it is at, or one that comes within
+ * a moment. */
 void server_drain(struct server *s);
 unsigned server_connections(const struct server *s);
 
