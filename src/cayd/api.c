@@ -11,9 +11,11 @@
 #include "cayd/link.h"
 #include "cayd/observe.h"
 #include "cayd/page.h"
+#include "cayd/resize.h"
 #include "cayd/sign.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
+#include "cayd/usage.h"
 #include "net/relay.h"
 #include "wire/frame.h"
 
@@ -375,6 +377,8 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_PAUSE] = sandbox_pause,
 	[OP_SANDBOX_RESUME] = sandbox_resume,
 	[OP_SANDBOX_EXTEND] = sandbox_extend,
+	[OP_SANDBOX_LIMITS] = resize_sandbox,
+	[OP_SANDBOX_USAGE] = usage_look,
 	[OP_SANDBOX_LABELS] = sandbox_labels,
 	[OP_SANDBOX_TOKEN] = sandbox_token,
 	[OP_EVENTS] = event_list,

@@ -7,6 +7,7 @@
 #include "cayd/image.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
+#include "cayd/resize.h"
 #include "cayd/tenant.h"
 #include "text/hex.h"
 
@@ -118,9 +119,11 @@ void boxes_hurry(struct boxes *all)
 {
 	uint64_t now = clk_boot_ns(all->cayd->clk);
 
-	for (struct box *b = all->newest; b; b = b->older)
+	for (struct box *b = all->newest; b; b = b->older) {
 		if (b->life.retry_ns != LIFE_NEVER)
 			b->life.retry_ns = now;
+		resize_again(b);
+	}
 }
 
 struct box *boxes_newest(struct boxes *all)
@@ -514,6 +517,8 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	b->info.state = life->state;
 	b->seq = seq;
 	b->range = (uint32_t)record->range;
+	b->wanted = record->wanted;
+	b->has_wanted = record->has_wanted;
 	b->info.image = box_text(b, from->image);
 	b->info.name = box_text(b, from->name);
 	b->info.group = box_text(b, from->group);

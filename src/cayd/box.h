@@ -16,6 +16,8 @@ struct box {
 	struct sandbox info; /* texts live in the pool */
 	struct field_map env;
 	struct field_texts entrypoint;
+	struct limits wanted;       /* limits it is to have; resize.c's */
+	bool has_wanted, resizing;  /* and the keeper is at it */
 	const char *key, *key_body; /* idempotency key, and what it was used for */
 	struct cay_err failure;     /* why it failed, for who waits for it */
 	uint64_t seq;

@@ -14,6 +14,8 @@
  *	wait.c      requests that wait for one
  *	step.c      carrying out what life says
  *	record.c    a sandbox as the journal has it
+ *	resize.c    other limits for one that runs
+ *	usage.c     what one uses
  *	fsck.c      recovery and the checker: journal and machine compared
  *	event.c     what happened, for who follows
  *	ask.c       questions to the PID 1 of a sandbox

@@ -11,6 +11,7 @@
 #include "cayd/key.h"
 #include "cayd/link.h"
 #include "cayd/record.h"
+#include "cayd/resize.h"
 #include "cayd/tenant.h"
 #include "wire/hello.h"
 
@@ -108,6 +109,7 @@ static void wake(struct box *b, const struct life_facts *facts)
 		b->why = "it was gone when cayd came back";
 	(void)box_happens(b, &ev);
 	b->why = NULL;
+	resize_again(b);
 }
 
 static void on_hello(void *arg, unsigned status, struct slice body, const struct cay_err *)

@@ -13,7 +13,9 @@ int record_write(struct box *b, struct buf *out)
 				    .key = b->key,
 				    .key_body = b->key_body,
 				    .image_digest = digest,
-				    .range = b->range };
+				    .range = b->range,
+				    .wanted = b->wanted,
+				    .has_wanted = b->has_wanted };
 	struct jw w = jw_to(out);
 
 	hex_write(b->image, sizeof(b->image), digest);

@@ -96,7 +96,7 @@ int box_open(const struct keeper *k, const struct id *id, uint64_t generation, s
 	if (b->record.magic && b->record.generation != generation)
 		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", b->name);
 	if (b->record.magic)
-		(void)cgroup_open(&k->cgroups, &b->record.tenant, id, &b->cgroup);
+		(void)cgroup_open(&k->cgroups.top, &b->record.tenant, id, &b->cgroup);
 	return 0;
 }
 
@@ -283,7 +283,7 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 		r = 0;
 	}
 	if (r >= 0 && !b.record.magic && cgroup_owner(&k->cgroups, &b.id, &b.record.tenant) > 0)
-		r = cgroup_open(&k->cgroups, &b.record.tenant, &b.id, &b.cgroup);
+		r = cgroup_open(&k->cgroups.top, &b.record.tenant, &b.id, &b.cgroup);
 	if (r >= 0 && b.cgroup.v2 >= 0)
 		r = cgroup_kill(&b.cgroup, KILL_MS, err);
 	r = r < 0 ? r : fault(FAULT_REMOVE_KILLED);
@@ -397,7 +397,7 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 					       .generation = record.generation,
 					       .range = record.range };
 		if (record.magic &&
-		    cgroup_open(&k->cgroups, &record.tenant, &row->sandbox, &cgroup) == 0) {
+		    cgroup_open(&k->cgroups.top, &record.tenant, &row->sandbox, &cgroup) == 0) {
 			row->processes = cgroup_count(&cgroup, &first);
 			row->started_boot_ns = first ? box_start_of(first) : 0;
 			row->pid = row->started_boot_ns ? (uint32_t)first : 0;

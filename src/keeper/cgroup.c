@@ -19,12 +19,6 @@
 /* How deep: PID 1 needs one, and may have nested a container's one day. */
 #define DEPTH "4"
 
-static const char *const controllers[CG_NUM] = {
-	[CG_MEMORY] = "memory",
-	[CG_PIDS] = "pids",
-	[CG_CPU] = "cpu",
-};
-
 static int write_file(int dirfd, const char *name, const char *text)
 {
 	auto_close int fd = path_open(dirfd, name, O_WRONLY, 0);
@@ -43,76 +37,6 @@ static int write_u64(int dirfd, const char *name, uint64_t value)
 	return write_file(dirfd, name, text);
 }
 
-/* Whether a list of words, separated by one character, has this one. */
-static bool has_word(struct slice list, char separator, const char *word)
-{
-	while (list.p)
-		if (slice_eq(slice_cut(&list, separator), slice_of(word)))
-			return true;
-	return false;
-}
-
-/* A line of mountinfo: "36 35 98:0 / /mnt ... - type source options". */
-static bool mount_line(struct slice line, struct slice *ret_at, struct slice *ret_type,
-		       struct slice *ret_options)
-{
-	for (int i = 0; i < 4; i++)
-		(void)slice_cut(&line, ' ');
-	*ret_at = slice_cut(&line, ' ');
-	while (line.p && !slice_eq(slice_cut(&line, ' '), SLICE("-")))
-		;
-	*ret_type = slice_cut(&line, ' ');
-	(void)slice_cut(&line, ' ');
-	*ret_options = line;
-	return line.p;
-}
-
-static int open_mount(struct slice at)
-{
-	auto_buf path = BUF_INIT(KIB(4));
-
-	if (buf_add(&path, at.p, at.n) < 0)
-		return -ENAMETOOLONG;
-	return open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-struct hierarchies {
-	int v2, v1[CG_NUM];
-};
-
-static void hierarchies_fini(struct hierarchies *h)
-{
-	cay_closep(&h->v2);
-	for (int i = 0; i < CG_NUM; i++)
-		cay_closep(&h->v1[i]);
-}
-
-static int find_hierarchies(struct hierarchies *ret, struct cay_err *err)
-{
-	auto_buf text = BUF_INIT(MIB(8));
-	struct slice rest, at, type, options;
-	auto_close int self = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = self < 0 ? -errno : path_read(self, "mountinfo", &text);
-
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read /proc/self/mountinfo");
-	rest = (struct slice){ buf_str(&text), text.len };
-	while (rest.p) {
-		struct slice line = slice_cut(&rest, '\n');
-
-		if (!mount_line(line, &at, &type, &options))
-			continue;
-		if (slice_eq(type, SLICE("cgroup2")) && ret->v2 < 0)
-			ret->v2 = open_mount(at);
-		for (int i = 0; i < CG_NUM && slice_eq(type, SLICE("cgroup")); i++)
-			if (ret->v1[i] < 0 && has_word(options, ',', controllers[i]))
-				ret->v1[i] = open_mount(at);
-	}
-	if (ret->v2 < 0)
-		return cay_fail(err, CAY_E_UNSUPPORTED, "there is no cgroup v2 hierarchy mounted");
-	return 0;
-}
-
 /* Let v2's controllers through to what is below.  A write walks all there is, also
  * when nothing changes: 2 ms with 5,000 sandboxes, so it is looked at first. */
 static int enable_below(int dirfd, const int v1[static CG_NUM])
@@ -125,10 +49,10 @@ static int enable_below(int dirfd, const int v1[static CG_NUM])
 	for (int i = 0; r >= 0 && i < CG_NUM; i++) {
 		char word[16];
 
-		if (v1[i] >= 0 ||
-		    has_word((struct slice){ buf_str(&have), have.len }, ' ', controllers[i]))
+		if (v1[i] >= 0 || cgroup_has_word((struct slice){ buf_str(&have), have.len }, ' ',
+						  cgroup_controllers[i]))
 			continue;
-		r = snprintf(word, sizeof(word), "+%s", controllers[i]);
+		r = snprintf(word, sizeof(word), "+%s", cgroup_controllers[i]);
 		if (r >= 0)
 			r = write_file(dirfd, "cgroup.subtree_control", word);
 	}
@@ -183,38 +107,25 @@ static int favour_moves(void)
 
 int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err)
 {
-	CAY_CLEANUP(hierarchies_fini)
-	struct hierarchies h = { .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } };
-	auto_buf have = BUF_INIT(SMALL_FILE);
-	int r = find_hierarchies(&h, err);
-	struct slice list;
+	auto_cgroup roots = CGROUP_INIT;
+	int r = cgroup_roots(&roots, err);
 
 	if (r < 0)
 		return r;
-	r = path_read(h.v2, "cgroup.controllers", &have);
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read cgroup.controllers");
-	if (have.len)
-		buf_truncate(&have, have.len - 1);
-	list = (struct slice){ buf_str(&have), have.len };
-	*ret = (struct cgroups){ -EBADF, { -EBADF, -EBADF, -EBADF }, -EBADF };
+	*ret = (struct cgroups){ CGROUP_INIT, -EBADF };
 	for (int i = 0; i < CG_NUM; i++) {
-		if (has_word(list, ' ', controllers[i]))
+		if (roots.v1[i] < 0)
 			continue;
-		if (h.v1[i] < 0)
-			return cay_fail(err, CAY_E_UNSUPPORTED,
-					"the '%s' controller is neither on cgroup v2 nor on v1",
-					controllers[i]);
-		ret->v1[i] = make_path(h.v1[i], path, NULL, err);
-		if (ret->v1[i] < 0)
-			return ret->v1[i];
+		ret->top.v1[i] = make_path(roots.v1[i], path, NULL, err);
+		if (ret->top.v1[i] < 0)
+			return ret->top.v1[i];
 		if (ret->favour < 0)
 			ret->favour = favour_moves();
 	}
-	ret->v2 = make_path(h.v2, path, ret->v1, err);
-	if (ret->v2 < 0)
-		return ret->v2;
-	r = enable_below(ret->v2, ret->v1);
+	ret->top.v2 = make_path(roots.v2, path, ret->top.v1, err);
+	if (ret->top.v2 < 0)
+		return ret->top.v2;
+	r = enable_below(ret->top.v2, ret->top.v1);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "let cgroup controllers through") : 0;
 }
 
@@ -242,16 +153,16 @@ int cgroup_make(const struct cgroups *all, const struct id *tenant, const struct
 
 	id_format(tenant, tn);
 	id_format(sandbox, sb);
-	c->v2 = make_pair(all->v2, tn, sb, all->v1);
+	c->v2 = make_pair(all->top.v2, tn, sb, all->top.v1);
 	if (c->v2 < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup of %s", sb);
 	for (int i = 0; i < CG_NUM; i++) {
-		if (all->v1[i] < 0)
+		if (all->top.v1[i] < 0)
 			continue;
-		c->v1[i] = make_pair(all->v1[i], tn, sb, NULL);
+		c->v1[i] = make_pair(all->top.v1[i], tn, sb, NULL);
 		if (c->v1[i] < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, -c->v1[i],
-					    "make the %s cgroup of %s", controllers[i], sb);
+					    "make the %s cgroup of %s", cgroup_controllers[i], sb);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
 		if (fchownat(c->v2, given[i], root, root,
@@ -263,30 +174,6 @@ int cgroup_make(const struct cgroups *all, const struct id *tenant, const struct
 	return 0;
 }
 
-static int open_pair(int top, const char *tenant, const char *sandbox)
-{
-	auto_close int fd = path_open(top, tenant, O_RDONLY | O_DIRECTORY, 0);
-
-	return fd < 0 ? fd : path_open(fd, sandbox, O_RDONLY | O_DIRECTORY, 0);
-}
-
-int cgroup_open(const struct cgroups *all, const struct id *tenant, const struct id *sandbox,
-		struct cgroup *ret)
-{
-	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
-
-	id_format(tenant, tn);
-	id_format(sandbox, sb);
-	*ret = CGROUP_INIT;
-	ret->v2 = open_pair(all->v2, tn, sb);
-	if (ret->v2 < 0)
-		return ret->v2;
-	for (int i = 0; i < CG_NUM; i++)
-		if (all->v1[i] >= 0)
-			ret->v1[i] = open_pair(all->v1[i], tn, sb);
-	return 0;
-}
-
 static int has_sandbox(void *arg, int top, const char *tenant)
 {
 	struct id *ids = arg; /* the sandbox, and whose it is */
@@ -295,24 +182,39 @@ static int has_sandbox(void *arg, int top, const char *tenant)
 
 	id_format(&ids[0], sb);
 	if (id_parse(ID_TENANT, slice_of(tenant), &ids[1]) >= 0)
-		fd = open_pair(top, tenant, sb);
+		fd = cgroup_open_pair(top, tenant, sb);
 	return fd >= 0;
 }
 
 int cgroup_owner(const struct cgroups *all, const struct id *sandbox, struct id *ret_tenant)
 {
 	struct id ids[2] = { *sandbox };
-	int r = path_each(all->v2, has_sandbox, ids);
+	int r = path_each(all->top.v2, has_sandbox, ids);
 
 	*ret_tenant = ids[1];
 	return r;
 }
 
-void cgroup_fini(struct cgroup *c)
+/* On v1 a limit below what is used is refused once nothing more can be given back; v2 would
+ * kill somebody instead. */
+static int make_room(int fd, uint64_t bytes)
 {
-	cay_closep(&c->v2);
-	for (int i = 0; i < CG_NUM; i++)
-		cay_closep(&c->v1[i]);
+	uint64_t now = 0;
+
+	for (int i = 0; i < 2; i++) {
+		auto_buf text = BUF_INIT(SMALL_FILE);
+		int r = path_read(fd, "memory.current", &text);
+
+		if (r >= 0)
+			r = text.len ? str_u64((struct slice){ text.data, text.len - 1 }, 0,
+					       UINT64_MAX, &now)
+				     : -EINVAL;
+		if (r < 0 || now <= bytes)
+			return r;
+		if (!i)
+			(void)write_u64(fd, "memory.reclaim", now - bytes);
+	}
+	return -EBUSY;
 }
 
 static int limit_memory(const struct cgroup *c, uint64_t bytes)
@@ -320,7 +222,9 @@ static int limit_memory(const struct cgroup *c, uint64_t bytes)
 	int fd = c->v1[CG_MEMORY], r;
 
 	if (fd < 0) {
-		r = write_u64(c->v2, "memory.max", bytes);
+		r = make_room(c->v2, bytes);
+		if (r >= 0)
+			r = write_u64(c->v2, "memory.max", bytes);
 		if (r < 0)
 			return r;
 		r = write_u64(c->v2, "memory.swap.max", 0);
@@ -358,6 +262,8 @@ int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits, str
 {
 	int r = limit_memory(c, limits->memory_bytes);
 
+	if (r == -EBUSY)
+		return cay_fail(err, CAY_E_STATE, "it uses more memory than that");
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory");
 	r = write_u64(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.max", limits->pids);
@@ -376,7 +282,7 @@ int cgroup_join_v1(const struct cgroup *c, struct cay_err *err)
 
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "join the %s cgroup",
-					    controllers[i]);
+					    cgroup_controllers[i]);
 	}
 	return 0;
 }
@@ -518,10 +424,10 @@ int cgroup_remove(const struct cgroups *all, const struct id *tenant, const stru
 	id_format(tenant, tn);
 	id_format(sandbox, sb);
 	for (int i = 0; r >= 0 && i < CG_NUM; i++)
-		if (all->v1[i] >= 0)
-			r = remove_pair(all->v1[i], tn, sb);
+		if (all->top.v1[i] >= 0)
+			r = remove_pair(all->top.v1[i], tn, sb);
 	if (r >= 0)
-		r = remove_pair(all->v2, tn, sb);
+		r = remove_pair(all->top.v2, tn, sb);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroups of %s", sb) : 0;
 }
 
@@ -533,16 +439,16 @@ int cgroup_renew(const struct cgroups *all, const char *name, struct cgroup *c, 
 
 	cgroup_fini(c);
 	*c = CGROUP_INIT;
-	c->v2 = path_open(all->v2, name, O_RDONLY | O_DIRECTORY, 0);
+	c->v2 = path_open(all->top.v2, name, O_RDONLY | O_DIRECTORY, 0);
 	if (c->v2 >= 0) {
 		r = cgroup_kill(c, RENEW_MS, err);
 		if (r >= 0)
-			r = remove_soon(all->v2, name);
+			r = remove_soon(all->top.v2, name);
 		cay_closep(&c->v2);
 	}
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroup '%s'", name);
-	c->v2 = make_open(all->v2, name);
+	c->v2 = make_open(all->top.v2, name);
 	if (c->v2 < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup '%s'", name);
 	return 0;
@@ -555,5 +461,5 @@ int cgroup_join(const struct cgroup *c)
 
 void cgroup_disown(const struct cgroups *all, const char *name)
 {
-	(void)remove_soon(all->v2, name);
+	(void)remove_soon(all->top.v2, name);
 }

@@ -11,31 +11,17 @@
  *
  * Everything here is found again by name: a sandbox's id is its directory.
  */
-#include "base/err.h"
-#include "base/id.h"
-#include "base/mem.h"
-
-enum cgroup_controller { CG_MEMORY, CG_PIDS, CG_CPU, CG_NUM };
+#include "cgroup/cgroup.h"
 
 struct cgroups {
-	int v2;         /* <v2 hierarchy>/<path> */
-	int v1[CG_NUM]; /* the same in the controller's hierarchy; -EBADF when it is v2's */
-	int favour;     /* see favour_moves(); -EBADF when all is v2's */
+	struct cgroup top; /* <path> in each hierarchy */
+	int favour;        /* see favour_moves(); -EBADF when all is v2's */
 };
 
 struct cgroup_limits {
 	uint64_t memory_bytes;
 	uint32_t cpu_milli, pids;
 };
-
-/* One sandbox in all of them. */
-struct cgroup {
-	int v2;
-	int v1[CG_NUM];
-};
-
-#define auto_cgroup CAY_CLEANUP(cgroup_fini) struct cgroup
-#define CGROUP_INIT ((struct cgroup){ .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } })
 
 /* Find the hierarchies and make <path> in each. */
 [[nodiscard]] int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err);
@@ -46,14 +32,9 @@ struct cgroup {
 [[nodiscard]] int cgroup_make(const struct cgroups *all, const struct id *tenant,
 			      const struct id *sandbox, uid_t root, struct cgroup *c,
 			      struct cay_err *err);
-/* -ENOENT when it has none on v2; those of v1 are opened as far as they exist. */
-[[nodiscard]] int cgroup_open(const struct cgroups *all, const struct id *tenant,
-			      const struct id *sandbox, struct cgroup *ret);
 /* Whose cgroup there is of this name; 0 when nobody has one. */
 [[nodiscard]] int cgroup_owner(const struct cgroups *all, const struct id *sandbox,
 			       struct id *ret_tenant);
-void cgroup_fini(struct cgroup *c);
-
 [[nodiscard]] int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits,
 			       struct cay_err *err);
 /* Move the calling process into the v1 cgroups; on v2 a process starts there. */

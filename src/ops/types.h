@@ -64,6 +64,16 @@ struct limits {
 	uint64_t memory_bytes, cpu_milli, pids;
 };
 
+/* What is to be another. */
+struct limits_change {
+	uint64_t memory_bytes, cpu_milli, pids;
+	bool has_memory, has_cpu, has_pids;
+};
+
+struct usage {
+	uint64_t memory_bytes, memory_peak_bytes, oom_kills, cpu_ms, throttled_ms, processes;
+};
+
 struct sandbox_create {
 	const char *image, *name;
 	struct field_map labels, env;
@@ -107,6 +117,8 @@ struct sandbox_record {
 	const char *key, *key_body; /* of the request that made it */
 	const char *image_digest;
 	uint64_t range;
+	struct limits wanted; /* not set yet */
+	bool has_wanted;
 };
 
 struct sandbox_query {

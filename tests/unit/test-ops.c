@@ -28,6 +28,8 @@ static const struct {
 	{ "sandbox.pause", "POST", "/v1/sandboxes/" SB "/pause", 1 },
 	{ "sandbox.resume", "POST", "/v1/sandboxes/" SB "/resume", 1 },
 	{ "sandbox.extend", "POST", "/v1/sandboxes/" SB "/extend", 1 },
+	{ "sandbox.limits", "POST", "/v1/sandboxes/" SB "/limits", 1 },
+	{ "sandbox.usage", "GET", "/v1/sandboxes/" SB "/usage", 1 },
 	{ "sandbox.labels", "POST", "/v1/sandboxes/" SB "/labels", 1 },
 	{ "sandbox.token", "POST", "/v1/sandboxes/" SB "/token", 1 },
 	{ "event.list", "GET", "/v1/events?after=3", 0 },

@@ -256,6 +256,14 @@ class Fake:
         self.extended = json.loads(b"".join(self.body(f, headers)))
         self.change(c, parts, expires_at="2099-01-02T03:04:05.678Z")
 
+    def post_sandboxes_id_limits(self, c, f, parts, query, headers):
+        self.limits = json.loads(b"".join(self.body(f, headers)))
+        self.change(c, parts, limits={**self.sandboxes[parts[1]].get("limits", {}), **self.limits})
+
+    def get_sandboxes_id_usage(self, c, f, parts, query, headers):
+        c.sendall(reply(200, {"memory_bytes": 5 << 20, "memory_peak_bytes": 3 << 30, "oom_kills": 2, "cpu_ms": 61250,
+                              "throttled_ms": 0, "processes": 3}))
+
     def post_sandboxes_id_labels(self, c, f, parts, query, headers):
         self.patch = json.loads(b"".join(self.body(f, headers)))["labels"]
         labels = {**self.sandboxes[parts[1]].get("labels", {}), **self.patch}

@@ -76,6 +76,23 @@ def test_pause_and_resume(daemon, cay):
     assert r.returncode == 5 and r.stderr == "cay: it is not paused\n  hint: a hint\n"
 
 
+def test_limits_and_usage(daemon, cay):
+    box = daemon.add(name="mine", limits={"memory_bytes": 512 << 20, "cpu_milli": 1000, "pids": 256})
+    r = cay("limits", "mine")
+    assert (r.returncode, r.stdout) == (0, "memory=512Mi\ncpu=1\npids=256\n") and not hasattr(daemon, "limits")
+    r = cay("limits", "mine", "--memory", "1Gi", "--cpu", "1500m")
+    assert (r.returncode, r.stdout) == (0, "memory=1Gi\ncpu=1500m\npids=256\n")
+    assert daemon.limits == {"memory_bytes": 1 << 30, "cpu_milli": 1500}
+    assert json.loads(cay("limits", "--json", "--pids", "300", "mine").stdout)["limits"]["pids"] == 300
+    r = cay("limits", "mine", "--memory", "lots")
+    assert r.returncode == 2 and "lots" in r.stderr
+    r = cay("usage", "mine")
+    assert [line.split() for line in r.stdout.splitlines()] == [
+        ["WHAT", "USED", "PEAK", "LIMIT"], ["memory", "5.0", "MiB", "3.0", "GiB", "1.0", "GiB"],
+        ["cpu", "61.2", "s", "-", "1500m"], ["pids", "3", "-", "300"], ["2", "killed", "for", "want", "of", "memory"]]
+    assert json.loads(cay("usage", "--json", box["id"]).stdout)["cpu_ms"] == 61250
+
+
 def test_extend(daemon, cay):
     daemon.add(name="mine")
     r = cay("extend", "mine", "90m")

@@ -19,6 +19,7 @@ from cay import ApiError, wait_for
 from conftest import BUILD, tiny
 from test_control import nothing_is_left, residue
 from test_life import COUNT, fsck, linked, numbers, post
+from test_limits import in_kernel
 
 SOURCE = pathlib.Path(__file__).parents[3]
 RUNTIME_S = 30  # the keeper's for a runtime, which may wait for a child that was killed
@@ -59,6 +60,7 @@ class Story:
             done = c.exec(self.box, ["echo", "hi"], timeout_s=10)
             assert done.text == "hi\n" or done.end is None, done
             wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 10)  # till then it is not paused
+            self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/limits", {"pids": 300 + self.rounds}))
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
             self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=2))
@@ -90,6 +92,9 @@ class Story:
             failed = may_fail and got["state"] == "failed" and got["end"]["reason"] == "start_failed"
             assert failed or got["state"] in self.may - {"failed"}, (got, self.may)
             assert got["state"] in ("running", "paused") or (got["end"]["reason"] and got["end"]["detail"]), got
+            if got["state"] in ("running", "paused"):
+                wait_for("the limits it has", lambda: in_kernel(c, self.box, "pids.max") == str(
+                    c.get(self.box)["limits"]["pids"]), 5)
             if got["state"] == "running":
                 assert c.exec(self.box, ["echo", "hi"], timeout_s=10).text == "hi\n"
         again = self.create()
@@ -136,14 +141,14 @@ def bring_back(c):
 POINTS = {
     "cayd": ["write:created", "write:filled", "write:renamed", "journal:queued", "journal:begun", "journal:written",
              "journal:committed", "audit:written", "audit:synced", "create:accepted", "create:prepared", "create:started", "create:claim", "create:entry",
-             "pause:freeze", "pause:thaw", "delete:remove", "recover:loaded", "recover:looked"],
+             "limits:wanted", "limits:set", "pause:freeze", "pause:thaw", "delete:remove", "recover:loaded", "recover:looked"],
     "cay-keeper": ["write:created", "write:filled", "write:renamed", "spawn:before", "spawn:after", "keeper:message",
                    "keeper:hello", "keeper:answer", "prepare:made", "prepare:record", "prepare:range", "prepare:cgroups",
                    "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done",
                    "remove:killed", "remove:cgroups", "remove:range", "remove:gone"],
 }
 # which pass of it: the first message is fsck's, and then one for each act of the story
-PASSES = {"journal": range(1, 6), "keeper:message": range(1, 10)}
+PASSES = {"journal": range(1, 6), "keeper:message": range(1, 11)}
 SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")
          for n in PASSES.get(point, PASSES.get(point.split(":")[0], (1,)))]
 

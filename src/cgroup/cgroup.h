@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CGROUP_CGROUP_H
+#define CAY_CGROUP_CGROUP_H
+/*
+ * cgroup - where a sandbox is in the cgroup hierarchies, and what it uses there
+ *
+ * Looking only, which anybody may; making, limiting and killing is the keeper's.
+ */
+#include "base/err.h"
+#include "base/id.h"
+#include "base/mem.h"
+
+enum cgroup_controller { CG_MEMORY, CG_PIDS, CG_CPU, CG_NUM };
+extern const char *const cgroup_controllers[CG_NUM];
+
+/* A directory in each hierarchy; v1[i] is -EBADF where v2 has the controller. */
+struct cgroup {
+	int v2;
+	int v1[CG_NUM];
+};
+
+#define auto_cgroup CAY_CLEANUP(cgroup_fini) struct cgroup
+#define CGROUP_INIT ((struct cgroup){ .v2 = -EBADF, .v1 = { -EBADF, -EBADF, -EBADF } })
+
+/* The hierarchies themselves.  ret is CGROUP_INIT before, here and below, and to be
+ * finished also on failure. */
+[[nodiscard]] int cgroup_roots(struct cgroup *ret, struct cay_err *err);
+/* path ("/cay") in each of them. */
+[[nodiscard]] int cgroup_top(const char *path, struct cgroup *ret, struct cay_err *err);
+/* A sandbox below top: -ENOENT when it has none on v2; those of v1 are opened as far as
+ * they exist. */
+[[nodiscard]] int cgroup_open(const struct cgroup *top, const struct id *tenant,
+			      const struct id *sandbox, struct cgroup *ret);
+[[nodiscard]] int cgroup_open_pair(int top, const char *tenant, const char *sandbox);
+void cgroup_fini(struct cgroup *c);
+
+/* Whether a list of words, separated by one character, has this one. */
+bool cgroup_has_word(struct slice list, char separator, const char *word);
+
+struct cgroup_usage {
+	uint64_t memory_bytes, memory_peak, oom_kills;
+	uint64_t cpu_ns, throttled_ns, processes;
+};
+
+[[nodiscard]] int cgroup_usage(const struct cgroup *c, struct cgroup_usage *ret,
+			       struct cay_err *err);
+#endif
