@@ -135,6 +135,7 @@ int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s
 	t.epoch = le32_get(bytes + AT_EPOCH);
 	t.not_after = le64_get(bytes + AT_NOT_AFTER);
 	memcpy(t.nonce, bytes + AT_NONCE, sizeof(t.nonce));
+	t.key = bytes[AT_KEY];
 	/* ours by its signature, but perhaps of a later Cay */
 	if (bytes[AT_RESERVED])
 		return refuse(err, "the token has bits this version does not know");

@@ -42,6 +42,7 @@ struct token {
 	uint32_t epoch;
 	uint64_t not_after; /* the last unix second it is good for */
 	uint8_t nonce[8];   /* the caller's randomness; two tokens differ by it */
+	uint8_t key;        /* number of the key that signed it; token_check() says */
 };
 
 /* CAY_E_INVALID for what token_check() would never accept. */

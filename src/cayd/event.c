@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "cayd/door.h"
+
 #define TEXT_MAX KIB(8)
 #define GROUP_MAX 64
 
@@ -118,14 +120,31 @@ static void on_drain(struct request *rq)
 	pump(f);
 }
 
-static void on_gone(struct request *rq)
+static void unfollow(struct follower *f)
 {
-	struct follower *f = rq->data;
-
 	*f->prev = f->next;
 	if (f->next)
 		f->next->prev = f->prev;
 	free(f);
+}
+
+static void on_gone(struct request *rq)
+{
+	unfollow(rq->data);
+}
+
+void events_sweep(struct cayd *c)
+{
+	for (struct follower *f = c->events->followers, *next; f; f = next) {
+		struct request *rq = f->rq;
+
+		next = f->next;
+		if (door_still(c, &rq->actor))
+			continue;
+		unfollow(f);
+		rq->events = NULL;
+		request_end(rq);
+	}
 }
 
 /* Nobody hears of it before: a crash could give its number to another one. */

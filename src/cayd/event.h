@@ -15,6 +15,8 @@
 [[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
 /* The box has become what it is now. */
 void event_note(struct box *b);
+/* Who follows and may not any more is let go. */
+void events_sweep(struct cayd *c);
 /* One that the journal has. */
 [[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
 /* The operation. */

@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include "cayd/event.h"
 #include "cayd/later.h"
 #include "cayd/page.h"
 #include "cayd/push.h"
@@ -317,6 +318,7 @@ void key_revoke(struct cayd *c, struct request *rq)
 	r->info.revoked = true;
 	r->info.old_until_ns = 0;
 	push_key(c, &r->info.id);
+	events_sweep(c);
 	save(c, r, later_told, l);
 }
 

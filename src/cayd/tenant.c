@@ -2,6 +2,7 @@
 #include "cayd/tenant.h"
 
 #include "cayd/box.h"
+#include "cayd/event.h"
 #include "cayd/key.h"
 #include "cayd/later.h"
 #include "cayd/page.h"
@@ -225,5 +226,6 @@ void tenant_delete(struct cayd *c, struct request *rq)
 		return;
 	r->leaving = true; /* nothing is made in it from now on */
 	keys_forget(c, &r->info.id);
+	events_sweep(c);
 	db_drop_entry(c->db, &r->info.id, later_told, l);
 }

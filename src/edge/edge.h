@@ -10,6 +10,7 @@
  *	gate.c    may this request come in: Host, Origin, how often
  *	who.c     whose it is: keys, tokens, JWTs
  *	route.c   where it goes: into a sandbox, or to control
+ *	guest.c   who is under way, for as long as it may
  *	rate.c    how often somebody may
  *
  * It holds no database and no keeper's socket, and needs control only for what control
@@ -22,6 +23,7 @@
 #include "auth/token.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "edge/guest.h"
 #include "edge/rate.h"
 #include "edge/table.h"
 #include "net/relay.h"
@@ -42,7 +44,10 @@ struct edge {
 	struct jwks *jwks; /* NULL: no JWT is believed */
 	struct rates *failures, *tenants, *strangers;
 	uint16_t asking[RATE_BUCKETS]; /* requests at control, by tenant */
-	struct conn_layer *tls;        /* NULL: plain */
+	struct guest *guests;
+	unsigned n_guests;
+	uv_timer_t look;
+	struct conn_layer *tls; /* NULL: plain */
 	struct server_conf conf;
 	struct server *servers[EDGE_LISTENERS];
 	unsigned n_servers;
@@ -54,13 +59,14 @@ struct edge {
 /* feed.c: dial control, now and whenever it is away. */
 [[nodiscard]] int feed_open(struct edge *e, struct cay_err *err);
 
-/* gate.c, who.c: conf->admit of the servers; and whether a header names one of ours. */
+/* gate.c, who.c: conf->admit of the servers, which leaves a struct pass as the request's
+ * data; and whether a header names one of ours. */
 request_admit gate_admit;
 bool gate_host(const struct edge *e, struct slice host);
 bool gate_origin(const struct edge *e, struct slice origin);
-/* Whose request it is.  CAY_E_UNAUTHENTICATED with the reason, for the log. */
+/* Whose request it is, and by what.  CAY_E_UNAUTHENTICATED with the reason, for the log. */
 [[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, struct actor *ret,
-			   struct cay_err *err);
+			   struct pass *ret_by, struct cay_err *err);
 
 /* route.c: the handler of everything. */
 request_fn route_request;

@@ -81,12 +81,12 @@ static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
 		       : cay_fail(err, CAY_E_RATE, "too many requests from there");
 }
 
-static int find_out(struct edge *e, struct request *rq, struct cay_err *err)
+static int find_out(struct edge *e, struct request *rq, struct pass *by, struct cay_err *err)
 {
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t peer[16] = {};
 	size_t n = peer_of(rq, peer);
-	int r = who_asks(e, rq->head, &rq->actor, err);
+	int r = who_asks(e, rq->head, &rq->actor, by, err);
 
 	if (r < 0 && !table_ready(e->table)) {
 		*err = (struct cay_err){};
@@ -111,14 +111,19 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 	struct edge *e = arg;
 	struct slice origin = http_header(rq->head, "origin");
 	const struct op *op = rq->match.op;
+	struct pass *by = pool_take(&rq->pool, 1, sizeof(*by));
 	int r;
 
+	if (!by)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	*by = (struct pass){ .until_ms = PUSH_NEVER };
+	rq->data = by;
 	if (!gate_host(e, http_header(rq->head, "host")))
 		return cay_fail(err, CAY_E_FORBIDDEN, "this is not the Host of this server");
 	if (origin.p && !gate_origin(e, origin))
 		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
-	r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, err);
+	r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, by, err);
 	if (r < 0) {
 		if (err->code == CAY_E_RATE)
 			(void)request_header(rq, "Retry-After", "1");

@@ -217,6 +217,8 @@ static int begin(struct edge *e, struct cay_err *err)
 	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r = feed_open(e, err);
+	if (r >= 0)
+		r = guests_open(e, err);
 	if (r < 0)
 		return r;
 	wait_for_control(e);

@@ -17,14 +17,22 @@ static void fail(struct request *rq, enum cay_code code, const char *what)
 }
 
 struct asked {
+	struct guest guest;
+	struct relay_hold hold;
 	struct edge *edge;
 	unsigned slot;
 };
+
+static void cut_asked(struct guest *g, const struct cay_err *why)
+{
+	relay_cut(&((struct asked *)g)->hold, why);
+}
 
 static void on_told(void *arg)
 {
 	struct asked *a = arg;
 
+	guest_leave(&a->guest);
 	a->edge->asking[a->slot]--;
 	free(a);
 }
@@ -42,7 +50,8 @@ static struct asked *ask(struct edge *e, struct request *rq)
 		fail(rq, CAY_E_RATE, "too many requests of this tenant are under way");
 		return NULL;
 	}
-	*a = (struct asked){ e, slot };
+	*a = (struct asked){ .edge = e, .slot = slot };
+	guest_enter(e, &a->guest, rq, NULL, cut_asked);
 	e->asking[slot]++;
 	return a;
 }
@@ -56,6 +65,7 @@ static void to_control(struct edge *e, struct request *rq)
 
 	if (!a)
 		return;
+	conf.hold = &a->hold;
 	conf.done = on_told;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
@@ -65,14 +75,22 @@ static void to_control(struct edge *e, struct request *rq)
 }
 
 struct visit {
+	struct guest guest;
+	struct relay_hold hold;
 	struct edge *edge;
 	struct table_sandbox *to;
 };
+
+static void cut_visit(struct guest *g, const struct cay_err *why)
+{
+	relay_cut(&((struct visit *)g)->hold, why);
+}
 
 static void on_left(void *arg)
 {
 	struct visit *v = arg;
 
+	guest_leave(&v->guest);
 	table_leave(v->edge->table, v->to);
 	free(v);
 }
@@ -99,9 +117,11 @@ static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
 		fail(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	*v = (struct visit){ e, s };
+	*v = (struct visit){ .edge = e, .to = s };
 	table_enter(e->table, s);
+	guest_enter(e, &v->guest, rq, s, cut_visit);
 	conf.path = path.data;
+	conf.hold = &v->hold;
 	conf.arg = v;
 	relay_start(rq, &conf);
 }

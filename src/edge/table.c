@@ -19,7 +19,7 @@ struct table {
 	struct table_key *keys[BUCKETS];
 	struct table_sandbox *touched; /* control has yet to hear of them */
 	struct table_sign signs[TABLE_SIGNS];
-	uint32_t epoch;
+	uint32_t epoch, born;
 	unsigned n_sandboxes, n_keys;
 	struct id used[TABLE_USED];
 	unsigned n_used;
@@ -225,8 +225,12 @@ static void end_all(struct table *t)
 
 static int put_sign(struct table *t, const struct push *p)
 {
-	t->signs[p->value].there = t->signs[p->value].seen = true;
-	memcpy(t->signs[p->value].key, p->secret, sizeof(p->secret));
+	struct table_sign *s = &t->signs[p->value];
+
+	if (!s->there || !same_hash(s->key, p->secret))
+		s->born = ++t->born;
+	s->there = s->seen = true;
+	memcpy(s->key, p->secret, sizeof(s->key));
 	t->epoch = p->number;
 	return 0;
 }

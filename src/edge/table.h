@@ -38,6 +38,7 @@ struct table_key {
 
 struct table_sign {
 	bool there, seen;
+	uint32_t born; /* another one when the key is */
 	uint8_t key[32];
 };
 

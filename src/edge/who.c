@@ -28,22 +28,23 @@ static int find_bearer(const struct http_head *h, struct slice *ret, struct cay_
 }
 
 static int by_key(struct edge *e, struct slice text, uint64_t now_ms, struct actor *ret,
-		  struct cay_err *err)
+		  struct pass *by, struct cay_err *err)
 {
 	struct table_key *k;
-	uint8_t hash[KEY_HASH_LEN];
 	char prefix[KEY_PREFIX_LEN + 1];
 
 	if (key_parse(text, prefix) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this is not the form of a key");
-	key_hash(text, hash);
-	k = table_key(e->table, hash);
+	key_hash(text, by->hash);
+	k = table_key(e->table, by->hash);
 	if (!k)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "there is no key %s, or not any more",
 				prefix);
 	if (k->until != PUSH_NEVER && now_ms >= k->until)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "key %s has expired", prefix);
 	table_used(e->table, k, now_ms / 1000);
+	by->kind = PASS_KEY;
+	by->until_ms = PUSH_NEVER; /* the table's row says */
 	*ret = (struct actor){ .tenant = k->tenant,
 			       .key = k->id,
 			       .scope = (enum op_scope)k->scope };
@@ -51,7 +52,7 @@ static int by_key(struct edge *e, struct slice text, uint64_t now_ms, struct act
 }
 
 static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
-		    struct cay_err *err)
+		    struct pass *by, struct cay_err *err)
 {
 	struct token_keys keys = {};
 	struct token t;
@@ -69,6 +70,11 @@ static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct ac
 	explicit_bzero(&keys, sizeof(keys));
 	if (r < 0)
 		return r;
+	*by = (struct pass){ .kind = PASS_TOKEN,
+			     .until_ms = (t.not_after + 1) * 1000,
+			     .sign = t.key - 1,
+			     .born = table_sign(e->table, t.key - 1u)->born,
+			     .epoch = t.epoch };
 	*ret = (struct actor){
 		.tenant = t.tenant, .sandbox = t.sandbox, .one_sandbox = true, .scope = t.scope
 	};
@@ -92,7 +98,7 @@ static enum op_scope scope_of(const char *words)
 }
 
 static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
-		  struct cay_err *err)
+		  struct pass *by, struct cay_err *err)
 {
 	const struct settings *s = &e->settings;
 	struct jwt_policy policy = { .issuer = s->jwt_issuer[0] ? s->jwt_issuer : NULL,
@@ -105,6 +111,7 @@ static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct acto
 	r = jwt_check(text, e->jwks, &policy, now_s, &t, err);
 	if (r < 0)
 		return r;
+	*by = (struct pass){ .kind = PASS_JWT, .until_ms = (t.exp + JWT_SKEW_S) * 1000 };
 	*ret = (struct actor){ .scope = scope_of(t.scope) };
 	if (id_parse(ID_TENANT, slice_of(t.tenant), &ret->tenant) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "its tenant is not an id of ours");
@@ -113,7 +120,8 @@ static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct acto
 	return 0;
 }
 
-int who_asks(struct edge *e, const struct http_head *head, struct actor *ret, struct cay_err *err)
+int who_asks(struct edge *e, const struct http_head *head, struct actor *ret, struct pass *ret_by,
+	     struct cay_err *err)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
 	struct slice text;
@@ -122,9 +130,9 @@ int who_asks(struct edge *e, const struct http_head *head, struct actor *ret, st
 	if (r < 0)
 		return r;
 	if (text.n > 4 && memcmp(text.p, "cay_", 4) == 0)
-		return by_key(e, text, now_ms, ret, err);
+		return by_key(e, text, now_ms, ret, ret_by, err);
 	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
 	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
-		return by_token(e, text, now_s, ret, err);
-	return by_jwt(e, text, now_s, ret, err);
+		return by_token(e, text, now_s, ret, ret_by, err);
+	return by_jwt(e, text, now_s, ret, ret_by, err);
 }

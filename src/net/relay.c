@@ -28,6 +28,7 @@ struct relay {
 	bool upgrade; /* and it may become a tunnel */
 	uint64_t head_timeout_ms;
 	struct buf in; /* of the answer, read and not passed on */
+	struct relay_hold *hold;
 	void (*done)(void *arg);
 	void *arg;
 	struct http_parser http; /* last, and not zeroed: it is most of it */
@@ -81,6 +82,8 @@ static void unref(struct relay *r)
 	buf_fini(&r->again);
 	if (r->upstream)
 		upstream_unref(r->upstream);
+	if (r->hold)
+		r->hold->relay = NULL;
 	if (r->done)
 		r->done(r->arg);
 	free(r);
@@ -110,10 +113,20 @@ static void shut(struct relay *r)
 }
 
 /* Over, and the client must hear of it. */
+static void end(struct relay *r, const struct cay_err *err)
+{
+	struct request *rq = cay_take(r->rq);
+
+	shut(r);
+	if (rq && r->answered)
+		request_abort(rq);
+	else if (rq)
+		request_fail(rq, err);
+}
+
 __attribute__((format(printf, 3, 4))) static void fail(struct relay *r, enum cay_code code,
 						       const char *fmt, ...)
 {
-	struct request *rq = cay_take(r->rq);
 	struct cay_err err = { .code = code };
 	va_list ap;
 
@@ -121,13 +134,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct relay *r, enum cay
 	if (vsnprintf(err.msg, sizeof(err.msg), fmt, ap) < 0)
 		err.msg[0] = 0;
 	va_end(ap);
-	shut(r);
-	if (!rq)
-		return;
-	if (r->answered)
-		request_abort(rq);
-	else
-		request_fail(rq, &err);
+	end(r, &err);
 }
 
 static void on_timeout(uv_timer_t *t)
@@ -277,6 +284,9 @@ static void become_tunnel(struct relay *r, struct slice from_there)
 		return;
 	}
 	r->done = NULL;
+	if (r->hold)
+		*r->hold = (struct relay_hold){ .tunnel = t };
+	r->hold = NULL;
 	there = cay_take(r->conn);
 	r->open--;
 	tunnel_start(t, client, (struct slice){ early.data, early.len }, there, from_there);
@@ -527,6 +537,9 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 	r->rq = rq;
 	r->open = 1;
 	r->head_timeout_ms = conf->head_timeout_ms;
+	r->hold = conf->hold;
+	if (r->hold)
+		r->hold->relay = r;
 	r->done = conf->done;
 	r->arg = conf->arg;
 	r->in.max = IN_MAX;
@@ -546,4 +559,12 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 		fail(r, CAY_E_HEADERS, "the headers are too long to pass on");
 	else
 		connect_and_send(r, conf->path ? conf->path : "", &head);
+}
+
+void relay_cut(struct relay_hold *h, const struct cay_err *why)
+{
+	if (h->tunnel)
+		tunnel_cut(h->tunnel);
+	else if (h->relay)
+		end(h->relay, why);
 }

@@ -36,6 +36,12 @@ struct relay_header {
 	const char *name, *value; /* printable ASCII */
 };
 
+/* The caller's end of one that is under way, zeroed before; good until done. */
+struct relay_hold {
+	struct relay *relay;
+	struct tunnel *tunnel;
+};
+
 struct relay_conf {
 	const char *path;          /* of a sandbox's socket */
 	struct upstream *upstream; /* instead of path */
@@ -44,10 +50,13 @@ struct relay_conf {
 	const struct relay_header *headers;
 	size_t n_headers;
 	uint64_t head_timeout_ms; /* for the answer's head once the request is sent; 0 = for ever */
+	struct relay_hold *hold;  /* may be NULL */
 	/* Told once, last, when both ends are over; may be NULL. */
 	void (*done)(void *arg);
 	void *arg;
 };
 
 void relay_start(struct request *rq, const struct relay_conf *conf);
+/* It must end: who has no answer yet gets this one, who has loses its connection. */
+void relay_cut(struct relay_hold *h, const struct cay_err *why);
 #endif

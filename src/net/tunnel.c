@@ -35,7 +35,7 @@ static void on_closed(struct conn *c)
 	unref(t);
 }
 
-static void cut(struct tunnel *t)
+void tunnel_cut(struct tunnel *t)
 {
 	if (t->closing)
 		return;
@@ -47,13 +47,13 @@ static void cut(struct tunnel *t)
 
 static void on_silence(uv_timer_t *timer)
 {
-	cut(timer->data);
+	tunnel_cut(timer->data);
 }
 
 static void close_when_done(struct tunnel *t)
 {
 	if (t->ended[0] && t->ended[1] && !conn_queued(t->side[0]) && !conn_queued(t->side[1]))
-		cut(t);
+		tunnel_cut(t);
 }
 
 static void pass(struct tunnel *t, unsigned from, struct slice bytes)
@@ -62,7 +62,7 @@ static void pass(struct tunnel *t, unsigned from, struct slice bytes)
 	uv_buf_t v = uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n);
 
 	if (bytes.n && conn_write(to, &v, 1) < 0)
-		cut(t);
+		tunnel_cut(t);
 	else
 		conn_read(t->side[from], conn_queued(to) <= TUNNEL_MARK);
 }
@@ -93,7 +93,7 @@ static void on_end(struct conn *c, const struct cay_err *err)
 	unsigned from = c == t->side[1];
 
 	if (err) {
-		cut(t);
+		tunnel_cut(t);
 		return;
 	}
 	t->ended[from] = true;
@@ -104,7 +104,7 @@ static void on_end(struct conn *c, const struct cay_err *err)
 
 static void on_stuck(struct conn *c)
 {
-	cut(conn_data(c));
+	tunnel_cut(conn_data(c));
 }
 
 struct tunnel *tunnel_new(uv_loop_t *loop, void (*done)(void *arg), void *arg)

@@ -23,6 +23,8 @@ struct tunnel;
 /* Takes both connections, and sends what each said already (to the other one) first. */
 void tunnel_start(struct tunnel *t, struct conn *a, struct slice from_a, struct conn *b,
 		  struct slice from_b);
+/* Over, now; done is told. */
+void tunnel_cut(struct tunnel *t);
 /* Of one that was not started; done is not told. */
 void tunnel_free(struct tunnel *t);
 #endif

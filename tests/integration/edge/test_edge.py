@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import pathlib
@@ -218,7 +219,9 @@ def jwt(secret, claims, alg="HS256", kid="one"):
     return (text + b"." + part(hmac.new(secret, text, hashlib.sha256).digest())).decode()
 
 
-def test_jwts_of_another_issuer(tmp_path):
+@contextlib.contextmanager
+def issuer(tmp_path):
+    """A node that believes one, and what makes its tokens."""
     secret = os.urandom(32)
     keys = tmp_path / "jwks.json"
     keys.write_text(json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "kid": "one", "use": "sig",
@@ -228,18 +231,116 @@ def test_jwts_of_another_issuer(tmp_path):
         with contextlib.suppress(OSError):
             parent.chmod(parent.stat().st_mode | 0o011)
     env = {"CAY_JWT_KEYS": str(keys), "CAY_JWT_ISSUER": "urn:issuer", "CAY_JWT_AUDIENCE": "cay"}
-    with world.World(BUILD, env=env) as w:
+
+    def token(key=secret, alg="HS256", kid="one", **claims):
         good = {"iss": "urn:issuer", "aud": "cay", "sub": "somebody", "tenant": "tn" + "0" * 24, "scope": "openid write",
                 "exp": int(time.time()) + 600}
-        assert w.door(jwt(secret, good)).call("GET", "/v1/sandboxes")["sandboxes"] == []
-        refused("permission_denied", w.door(jwt(secret, good)).call, "GET", "/v1/fsck")
-        bad = [jwt(os.urandom(32), good), jwt(secret, good, alg="none"), jwt(secret, good, kid="two"), jwt(secret, good, alg="HS512")]
-        bad += [jwt(secret, {**good, **c}) for c in ({"exp": int(time.time()) - 100}, {"iss": "x"}, {"aud": "x"}, {"tenant": "x"},
-                                                     {"scope": "openid"}, {"nbf": int(time.time()) + 600})]
+        return jwt(key, {**good, **claims}, alg, kid)
+    with world.World(BUILD, env=env) as w:
+        yield w, token
+
+
+def test_jwts_of_another_issuer(tmp_path):
+    with issuer(tmp_path) as (w, token):
+        assert w.door(token()).call("GET", "/v1/sandboxes")["sandboxes"] == []
+        refused("permission_denied", w.door(token()).call, "GET", "/v1/fsck")
+        bad = [token(key=os.urandom(32)), token(alg="none"), token(kid="two"), token(alg="HS512")]
+        bad += [token(**c) for c in ({"exp": int(time.time()) - 100}, {"iss": "x"}, {"aud": "x"}, {"tenant": "x"},
+                                     {"scope": "openid"}, {"nbf": int(time.time()) + 600})]
         for text in bad:
             refused("unauthenticated", w.door(text).call, "GET", "/v1/sandboxes")
-        gone = jwt(secret, {**good, "tenant": "tn" + "0" * 23 + "1"})
-        refused("unauthenticated", w.door(gone).call, "GET", "/v1/sandboxes")
+        refused("unauthenticated", w.door(token(tenant="tn" + "0" * 23 + "1")).call, "GET", "/v1/sandboxes")
+
+
+# -- it is over
+
+COUNT = ["sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"]
+STALE_S = 5  # section 2 of the design
+
+
+def follow(me, box, name):
+    reply = me.open("GET", f"/v1/sandboxes/{box}/execs/{name}/output?follow=true", timeout_s=20)
+    assert reply.status == 200 and reply.readline() == b"0\n"
+    return reply
+
+
+def ends_within(reply, seconds):
+    """It is cut in the middle: no client takes that for its end."""
+    begin = time.monotonic()
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        while time.monotonic() - begin < seconds:
+            assert reply.read(1)
+    assert time.monotonic() - begin < seconds
+
+
+def upload(me, box, name):
+    """A body that never ends."""
+    c = socket.create_connection(("127.0.0.1", me.port), 10)
+    c.sendall((f"POST /v1/sandboxes/{box}/execs/{name}/stdin HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+               f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {me.credential}\r\n\r\n1\r\nx\r\n").encode())
+    return c
+
+
+def revoke(w, made):
+    w.call("POST", f"/v1/keys/{made['key']['id']}/revoke")
+
+
+def rotate(w, made):
+    w.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {})
+
+
+@pytest.mark.parametrize("how,ttl", [(revoke, None), (rotate, None), (lambda *_: None, 3000)], ids=["revoked", "rotated", "expired"])
+def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
+    made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "open", "scope": "write", **({"ttl_ms": ttl} if ttl else {})})
+    me, other = node.door(made["secret"]), node.door()
+    name, sink = other.exec_detached(box, COUNT), other.exec_detached(box, ["cat"], stdin_open=True)
+    mine, theirs = follow(me, box, name), follow(other, box, name)
+    sending = upload(me, box, sink)
+    events = me.open("GET", "/v1/events?follow=true", timeout_s=20)
+    assert events.status == 200 and events.readline()
+    waits = me.connection(20)
+    waits.request("POST", f"/v1/sandboxes/{box}/execs", json.dumps({"argv": ["sleep", "30"]}), {**me.says(), "Content-Type": "application/json"})
+    how(node, made)
+    begin = time.monotonic()
+    ends_within(mine, STALE_S + (ttl or 0) / 1000)
+    left = STALE_S + (ttl or 0) / 1000 - (time.monotonic() - begin)
+    sending.settimeout(left)
+    assert b" 401 " in sending.recv(4096)
+    assert waits.getresponse().status == 401
+    with contextlib.suppress(http.client.IncompleteRead):
+        while events.readline():
+            pass
+    assert time.monotonic() - begin < STALE_S + (ttl or 0) / 1000
+    for _ in range(3):
+        theirs.readline()
+    theirs.close()
+    for job in (name, sink):
+        other.signal(box, job)
+
+
+def test_a_token_that_is_over_cuts_what_is_open(node, box):
+    name = node.exec_detached(box, COUNT)
+    made = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 2000})
+    ends_within(follow(node.door(made["token"]), box, name), 2 + STALE_S)
+    node.signal(box, name)
+
+
+def test_who_follows_a_tenant_that_goes_is_let_go(tmp_path):
+    """By a JWT: it has no key that would end before."""
+    with issuer(tmp_path) as (w, token):
+        gone = w.call("POST", "/v1/tenants", {"name": "going"})["id"]
+        events = w.door(token(tenant=gone)).open("GET", "/v1/events?follow=true", timeout_s=20)
+        mine = w.door(token(exp=int(time.time()) - 57)).open("GET", "/v1/events?follow=true", timeout_s=20)
+        assert events.readline() and mine.readline()
+        begin = time.monotonic()
+        w.call("DELETE", f"/v1/tenants/{gone}")
+        while events.readline():
+            pass
+        assert time.monotonic() - begin < STALE_S
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):  # and a JWT ends by time, its 60 s of skew too
+            while mine.read(1):
+                pass
+        assert time.monotonic() - begin < 3 + STALE_S
 
 
 # -- the gate
@@ -348,9 +449,6 @@ def test_tls(tmp_path):
 
 
 # -- control is away
-
-COUNT = ["sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"]
-
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_what_runs_needs_no_control(own, how):

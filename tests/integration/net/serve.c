@@ -31,6 +31,7 @@ struct serve {
 	struct server *server;
 	const char *upstream;
 	struct upstream *control;
+	struct relay_hold hold; /* of the last one that went inside */
 	bool raw;
 	unsigned gone, relayed;
 	size_t most_queued;
@@ -200,6 +201,17 @@ static void relayed(void *arg)
 	struct serve *s = arg;
 
 	s->relayed++;
+	s->hold = (struct relay_hold){};
+}
+
+static void cut(struct request *rq, void *arg)
+{
+	struct serve *s = arg;
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "no more");
+	relay_cut(&s->hold, &err);
+	say(rq, "cut");
 }
 
 static void inside(struct request *rq, void *arg)
@@ -208,6 +220,7 @@ static void inside(struct request *rq, void *arg)
 	struct relay_conf conf = { .path = s->upstream,
 				   .upgrade = rq->match.op == &ops[OP_EXEC_OUTPUT],
 				   .head_timeout_ms = 500,
+				   .hold = &s->hold,
 				   .done = relayed,
 				   .arg = s };
 
@@ -317,6 +330,7 @@ int main(int argc, char **argv)
 		{ METHOD_GET, "/stream", NULL, 0, stream },
 		{ METHOD_GET, "/liar", NULL, 0, liar },
 		{ METHOD_GET, "/echo", NULL, 0, echo },
+		{ METHOD_GET, "/cut", NULL, 0, cut },
 	};
 	struct serve s = { .upstream = argc > 1 ? argv[1] : "", .raw = argc > 4 };
 	struct server_conf conf = { .max_conns = 8,

@@ -94,6 +94,43 @@ def test_a_tunnel_outlives_every_deadline_of_requests(serve):
     assert exactly(s, 5) == b"still"
 
 
+CHUNK = b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+
+
+@pytest.mark.parametrize("says,ask,end", [(YES, ASK, b""), (CHUNK, b"", b""), (b"", b"", b"unauthenticated")],
+                         ids=["a-tunnel", "an-answer", "no-answer-yet"])
+def test_what_is_under_way_can_be_cut(serve, says, ask, end):
+    """It ends at both its ends, and not as something good does; it is told once."""
+    over = threading.Event()
+
+    def answer(c):
+        with c:
+            read_head(c)
+            c.sendall(says)
+            while c.recv(100):
+                pass
+            over.set()
+
+    serve.listen(answer)
+    s = serve.connect(GET % OUTPUT + ask + b"\r\n")
+    if says:
+        read_head(s)
+    else:
+        threading.Event().wait(0.1)
+    serve.talk(GET % b"/cut" + b"Connection: close\r\n\r\n")
+    text = b""
+    while end not in text or not text:
+        more = s.recv(65536)
+        if not more:
+            break
+        text += more
+    assert end in text and not text.endswith(b"0\r\n\r\n") and (end or s.recv(1) == b"")
+    assert over.wait(5)
+    wait_for(lambda: serve.stats()["relayed"] == 1)
+    serve.talk(GET % b"/cut" + b"Connection: close\r\n\r\n")  # nothing is under way
+    assert serve.stats()["relayed"] == 1
+
+
 @pytest.mark.parametrize("stalls", [False, True])
 def test_a_tunnel_moves_much_both_ways_and_holds_back(serve, stalls):
     serve.listen(upgrading(echo))
