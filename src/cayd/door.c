@@ -42,6 +42,29 @@ bool door_still(const struct cayd *c, const struct actor *a)
 	return a->scope == SCOPE_PUBLIC || (tenant_known(c, &a->tenant) && key_allows(c, a));
 }
 
+/* The key itself, which came with the request; nothing when there is not one. */
+static struct slice bearer(const struct http_head *h)
+{
+	static const char scheme[] = "bearer ";
+	struct slice text = http_header(h, "authorization");
+
+	if (text.n < sizeof(scheme) || strncasecmp(text.p, scheme, sizeof(scheme) - 1) != 0)
+		return (struct slice){};
+	return (struct slice){ text.p + sizeof(scheme) - 1, text.n - (sizeof(scheme) - 1) };
+}
+
+/* An edge reads what the world sends and may be broken into: its word is enough only for
+ * what it could do without us.  It knows every key's id, but none of their secrets. */
+static bool is_proved(const struct cayd *c, const struct actor *a, const struct http_head *h)
+{
+	if (a->scope == SCOPE_PUBLIC)
+		return true;
+	if (a->key.noun != ID_NONE)
+		return key_proved(c, &a->key, bearer(h));
+	/* a token, which edges check; or another issuer's word.  Neither makes an operator. */
+	return a->scope <= SCOPE_WRITE && (a->one_sandbox || c->settings.jwt_keys[0]);
+}
+
 static int admit_edge(struct request *rq, void *arg, struct cay_err *err)
 {
 	const struct op *op = rq->match.op;
@@ -49,6 +72,8 @@ static int admit_edge(struct request *rq, void *arg, struct cay_err *err)
 
 	if (find_header(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
+	if (!is_proved(arg, &rq->actor, rq->head))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the edge does not show why");
 	if (!door_still(arg, &rq->actor))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
 	if (op && actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))

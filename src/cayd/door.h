@@ -9,6 +9,10 @@
  *	                     request for whom it asks (ops/actor.h); cayd's group is
  *	                     who may
  *
+ * The edge's word is not enough.  An actor with a key comes with the key itself, and is no
+ * more than it.  Without one it is a token's, for one sandbox, or, where [jwt] keys is
+ * set, another issuer's; an operator it is never.
+ *
  * What an actor may not is refused before anything else of its request is read.
  */
 #include "cayd/cayd.h"

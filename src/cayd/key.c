@@ -416,6 +416,16 @@ bool key_allows(const struct cayd *c, const struct actor *a)
 	       a->scope <= scope_of(r);
 }
 
+bool key_proved(const struct cayd *c, const struct id *id, struct slice text)
+{
+	const struct row *r = find(c->keys, id);
+
+	/* one that is being rotated has its old secret until nobody can lose the new one */
+	return r && (key_is(text, r->hash) ||
+		     ((r->rotating || r->info.old_until_ns > clk_wall_ns(c->clk)) &&
+		      key_is(text, r->old_hash)));
+}
+
 /* Not later than either, in ms; 0 is never. */
 static uint64_t sooner_ms(uint64_t a_ns, uint64_t b_ns)
 {

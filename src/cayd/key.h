@@ -29,6 +29,9 @@ void keys_forget(struct cayd *c, const struct id *tenant);
 /* Whether the key an actor names, if it does, lets it be what it says it is. */
 bool key_allows(const struct cayd *c, const struct actor *a);
 
+/* Whether the text is a secret of it. */
+bool key_proved(const struct cayd *c, const struct id *id, struct slice text);
+
 /* What an edge must know of a key, or of every one: records of those that are good. */
 typedef void key_tell_fn(void *arg, const struct push *p);
 void key_tell(const struct cayd *c, const struct id *id, key_tell_fn *fn, void *arg);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "auth/key.h"
 #include "edge/edge.h"
 #include "wire/frame.h"
 
@@ -7,6 +8,7 @@
 #define ANSWER_MS 30000
 #define CREATE_MS 120000
 #define CONTROL_MAX 1024
+#define PROOF_MAX (sizeof("bearer ") - 1 + KEY_TEXT_LEN)
 
 static void fail(struct request *rq, enum cay_code code, const char *what)
 {
@@ -58,13 +60,19 @@ static struct asked *ask(struct edge *e, struct request *rq)
 
 static void to_control(struct edge *e, struct request *rq)
 {
-	char actor[ACTOR_TEXT_MAX + 1];
-	struct relay_header who = { "Cay-Actor", actor };
-	struct relay_conf conf = { .upstream = e->control, .headers = &who, .n_headers = 1 };
+	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
+	struct relay_header who[] = { { "Cay-Actor", actor }, { "Authorization", proof } };
+	struct relay_conf conf = { .upstream = e->control, .headers = who, .n_headers = 1 };
+	struct slice said = http_header(rq->head, "authorization");
 	struct asked *a = ask(e, rq);
 
 	if (!a)
 		return;
+	/* control does not take our word for a key */
+	if (a->guest.pass.kind == PASS_KEY && said.n <= PROOF_MAX) {
+		memcpy(proof, said.p, said.n);
+		conf.n_headers++;
+	}
 	conf.hold = &a->hold;
 	conf.done = on_told;
 	conf.arg = a;
@@ -72,6 +80,7 @@ static void to_control(struct edge *e, struct request *rq)
 	if (rq->match.op->reply != REPLY_FRAMES)
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
 	relay_start(rq, &conf);
+	explicit_bzero(proof, sizeof(proof));
 }
 
 struct visit {

@@ -81,7 +81,8 @@ static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct ac
 	return 0;
 }
 
-/* The word of the table that the token's scopes have; the highest counts. */
+/* The word of the table that the token's scopes have; the highest counts.  Control takes
+ * nobody's word for an operator. */
 static enum op_scope scope_of(const char *words)
 {
 	struct slice left = slice_of(words);
@@ -90,7 +91,7 @@ static enum op_scope scope_of(const char *words)
 	while (left.n) {
 		struct slice word = slice_cut(&left, ' ');
 
-		for (unsigned s = SCOPE_READ; s < SCOPE_NUM; s++)
+		for (unsigned s = SCOPE_READ; s <= SCOPE_WRITE; s++)
 			if (slice_eq(word, slice_of(op_scope_name((enum op_scope)s))) && s > best)
 				best = (enum op_scope)s;
 	}

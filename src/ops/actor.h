@@ -4,8 +4,8 @@
 /*
  * actor - on whose behalf a request is made, and whether it may
  *
- * cay-edge finds out who asks and tells cayd by one header; cayd believes it because
- * of the socket it comes from, and lets the request do no more than that.
+ * cay-edge finds out who asks and tells cayd by one header; cayd lets the request do no
+ * more than that, and believes no more of it than it must (cayd/door.h).
  *
  *	Cay-Actor: TENANT SCOPE KEY SANDBOX
  *

@@ -164,7 +164,7 @@ class Cay:
                     "CAY_USERS_CONTROL": str(CONTROL_UID), **(env or {})}
         self.logs = {}
         self.daemons = {}
-        self.actor = None
+        self.actor = self.secret = None
 
     # -- daemons
 
@@ -294,10 +294,10 @@ class Cay:
     def socket(self):
         return str(self.run / ("control.sock" if self.actor is None else "edge/control.sock"))
 
-    def edge(self, actor):
-        """The same daemons, asked as the edge asks: by its socket and for somebody."""
+    def edge(self, actor, secret=None):
+        """The same daemons, asked as the edge asks: by its socket and for somebody, whose key it may have."""
         other = copy.copy(self)
-        other.actor = actor
+        other.actor, other.secret = actor, secret
         return other
 
     def open(self, method, target, body=None, headers=None, timeout_s=60.0):
@@ -319,7 +319,8 @@ class Cay:
 
     def says(self):
         """Headers of every request: who asks."""
-        return {"Cay-Actor": self.actor} if self.actor else {}
+        proof = {"Authorization": "Bearer " + self.secret} if self.secret else {}
+        return {"Cay-Actor": self.actor, **proof} if self.actor else {}
 
     def call(self, method, target, body=None, timeout_s=60.0):
         """The JSON of a 2xx reply; ApiError otherwise."""

@@ -70,6 +70,15 @@ def actor(scope, tenant=DEFAULT, key="-", sandbox="-"):
 
 
 NOBODY = "- public - -"
+TOLD = {}
+
+
+def asks(c, scope, tenant=DEFAULT, sandbox="-"):
+    """As the edge asks for somebody who has a key of that scope."""
+    if (c.state, scope, tenant) not in TOLD:
+        TOLD[c.state, scope, tenant] = new_key(c, tenant, scope)
+    key, secret = TOLD[c.state, scope, tenant]
+    return c.edge(actor(scope, tenant, key, sandbox), secret)
 
 
 def raw(path, request):
@@ -89,7 +98,7 @@ def get(target, *headers):
     [], ["Cay-Actor:"], ["Cay-Actor: operator"], [f"Cay-Actor: {DEFAULT} operator -"],
     [f"Cay-Actor: {actor('root')}"], [f"Cay-Actor: {actor('operator')}"] * 2,
     [f"Cay-Actor: {actor('operator')}", "cay-actor: " + NOBODY], [f"Cay-Actor: {actor('operator')}, {actor('operator')}"],
-    ["Cay-Actor: - operator - -"],
+    ["Cay-Actor: - operator - -"], ["Cay-Actor: " + NOBODY] * 2,
 ])
 @pytest.mark.parametrize("target", ["/v1/health", "/v1/sandboxes", "/v1/fsck"])
 def test_the_edge_says_once_and_well_who_asks(daemon, headers, target):
@@ -97,7 +106,8 @@ def test_the_edge_says_once_and_well_who_asks(daemon, headers, target):
 
 
 def test_who_asks_is_seen_whatever_case_the_header_has(daemon):
-    assert raw(daemon.edge("").socket, get("/v1/fsck", f"CAY-ACTOR: {actor('operator')}")) == 200
+    who = asks(daemon, "operator")
+    assert raw(who.socket, get("/v1/fsck", f"CAY-ACTOR: {who.actor}", f"AUTHORIZATION: bearer {who.secret}")) == 200
 
 
 def test_the_operators_socket_takes_no_actor(daemon):
@@ -108,14 +118,15 @@ def test_the_operators_socket_takes_no_actor(daemon):
 
 def test_a_refused_body_is_not_read(daemon):
     """403 and no 100 Continue for an upload that nobody may make."""
+    who = asks(daemon, "write")
     head = ("POST /v1/images?name=x HTTP/1.1\r\nHost: cay\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n"
-            f"Cay-Actor: {actor('write')}\r\n\r\n")
-    assert raw(daemon.edge("").socket, head) == 403
+            f"Cay-Actor: {who.actor}\r\nAuthorization: Bearer {who.secret}\r\n\r\n")
+    assert raw(who.socket, head) == 403
 
 
 def test_what_runs_inside_asks_for_its_scope(daemon, box):
-    assert daemon.edge(actor("write")).exec(box, ["echo", "hi"]).text == "hi\n"
-    refused("permission_denied", daemon.edge(actor("read")).exec, box, ["true"])
+    assert asks(daemon, "write").exec(box, ["echo", "hi"]).text == "hi\n"
+    refused("permission_denied", asks(daemon, "read").exec, box, ["true"])
     with pytest.raises(ApiError):
         daemon.edge(NOBODY).exec(box, ["true"])
 
@@ -135,7 +146,7 @@ def tenants(daemon):
 @pytest.fixture
 def theirs(daemon, tenants):
     """A sandbox of the first."""
-    first = daemon.edge(actor("write", tenants[0]))
+    first = asks(daemon, "write", tenants[0])
     box = first.create("tiny", group="g")
     yield box
     first.delete(box)
@@ -143,7 +154,7 @@ def theirs(daemon, tenants):
 
 def all_there_is(daemon, tenants):
     """What a request that is refused must not change."""
-    actors = [daemon.edge(actor("read", t)) for t in (DEFAULT, *tenants)]
+    actors = [asks(daemon, "read", t) for t in (DEFAULT, *tenants)]
     boxes = [s for a in actors for s in a.call("GET", "/v1/sandboxes?state=live")["sandboxes"]]
     for s in boxes:  # its own token was let in; and times are made anew at each look
         del s["last_activity_at"]
@@ -163,19 +174,19 @@ def test_an_actor_does_what_its_scope_says(daemon, tenants, theirs, operation):
     for broken in ("", "nonsense", actor("root", tenants[0])):
         assert operation.ask(daemon.edge(broken), whole(operation), **own)[0] == 401, broken
     for scope in SCOPES:
-        who = daemon.edge(NOBODY if scope == "public" else actor(scope, tenants[0]))
+        who = daemon.edge(NOBODY) if scope == "public" else asks(daemon, scope, tenants[0])
         if SCOPES.index(scope) < SCOPES.index(operation.scope):
             status, text = operation.ask(who, whole(operation), **own)
             assert (status, text["error"]["code"]) == (403, "permission_denied"), scope
         else:  # let in; {} and what is not there keep it from doing anything
             assert operation.ask(who, operation.body and {})[0] in (200, 400, 404), scope
-    one = daemon.edge(actor("operator", tenants[0], sandbox=theirs))
+    one = asks(daemon, "operator", tenants[0], sandbox=theirs)
     if operation.scope != "public":
         assert operation.ask(one, whole(operation))[0] == 403, "another sandbox than its own, or none"
     if operation.inside:
         assert operation.ask(one, operation.body and {"no such member": 1}, exec=noun_id("exec"), sandbox=theirs)[0] \
             in (200, 400, 404, 409)
-        low = daemon.edge(actor("read", tenants[0], sandbox=theirs))
+        low = asks(daemon, "read", tenants[0], sandbox=theirs)
         assert operation.scope == "read" or operation.ask(low, whole(operation), **own)[0] == 403
     if operation.name not in ("sandbox.delete", "sandbox.pause", "sandbox.resume"):
         assert all_there_is(daemon, tenants) == before
@@ -185,10 +196,10 @@ def test_an_actor_does_what_its_scope_says(daemon, tenants, theirs, operation):
 @pytest.mark.parametrize("scope", ["write", "operator"])
 def test_a_foreign_sandbox_is_an_absent_one(daemon, tenants, operation, scope):
     """The same status and the same words."""
-    victim = daemon.edge(actor("write", tenants[0]))
+    victim = asks(daemon, "write", tenants[0])
     box = victim.create("tiny", ttl_ms=60000)
     before = victim.get(box)
-    who = daemon.edge(actor(scope, tenants[1]))
+    who = asks(daemon, scope, tenants[1])
     other = noun_id("exec")
     foreign, absent = (operation.ask(who, sandbox=s, exec=other) for s in (box, noun_id("sandbox")))
     assert foreign == absent and foreign[0] == 404
@@ -200,7 +211,7 @@ def test_a_foreign_sandbox_is_an_absent_one(daemon, tenants, operation, scope):
 
 
 def test_names_groups_and_keys_are_the_tenants_own(daemon, tenants):
-    a, b = (daemon.edge(actor("write", t)) for t in tenants)
+    a, b = (asks(daemon, "write", t) for t in tenants)
 
     def made(who, key):
         reply = who.open("POST", "/v1/sandboxes", {"image": "tiny", "name": "same", "group": "same"}, {"Idempotency-Key": key})
@@ -220,7 +231,7 @@ def test_names_groups_and_keys_are_the_tenants_own(daemon, tenants):
 
 def test_a_page_ends_where_the_tenants_sandboxes_do(daemon, tenants):
     """Not even by a cursor is it seen that others have some."""
-    a, b = (daemon.edge(actor("write", t)) for t in tenants)
+    a, b = (asks(daemon, "write", t) for t in tenants)
     boxes = [who.create("tiny") for who in (a, b, a, b)]
     seen, page = [], {"next_cursor": 9999999}
     while "next_cursor" in page:
@@ -234,7 +245,7 @@ def test_a_page_ends_where_the_tenants_sandboxes_do(daemon, tenants):
 
 
 def test_events_are_the_tenants_own(daemon, tenants):
-    a, b = (daemon.edge(actor("write", t)) for t in tenants)
+    a, b = (asks(daemon, "write", t) for t in tenants)
     box = a.create("tiny")
     cay.wait_for("its event", lambda: a.call("GET", f"/v1/events?sandbox={box}")["events"], 5)
     assert {e["sandbox"] for e in a.call("GET", f"/v1/events?sandbox={box}")["events"]} == {box}
@@ -263,15 +274,15 @@ def test_a_tenant_has_its_share():
 
 def test_ten_thousand_guesses_find_nothing(daemon, tenants):
     """Ids near a real one, and others; each of them is absent."""
-    victim = daemon.edge(actor("write", tenants[0]))
+    victim = asks(daemon, "write", tenants[0])
     box = victim.create("tiny")
-    who = daemon.edge(actor("read", tenants[1]))
+    who = asks(daemon, "read", tenants[1])
     connection = cay.UnixConnection(who.socket, 20)
     alphabet, answers = "0123456789abcdefghjkmnpqrstvwxyz", set()
     for i in range(10000 if os.environ.get("CAY_FULL") else 1000):
         at = random.randrange(2, 26)
         guess = box if i % 100 == 0 else box[:at] + random.choice(alphabet) + box[at + 1:] if i % 2 else noun_id("sandbox")
-        connection.request("GET", f"/v1/sandboxes/{guess}", headers={"Cay-Actor": who.actor})
+        connection.request("GET", f"/v1/sandboxes/{guess}", headers=who.says())
         reply = connection.getresponse()
         text = json.loads(reply.read())
         text["error"].pop("request_id")
@@ -306,10 +317,12 @@ def test_a_tenant_from_make_to_removal(daemon):
     assert refused("conflict", daemon.call, "POST", "/v1/tenants", {"name": "short-lived"})["field"] == "name"
     refused("conflict", daemon.call, "POST", "/v1/tenants", {"name": "default"})
     refused("invalid_argument", daemon.call, "POST", "/v1/tenants", {"name": "Not A Name"})
-    own = daemon.edge(actor("write", made["id"]))
+    first, proof = new_key(daemon, made["id"])
+    own = daemon.edge(actor("write", made["id"], first), proof)
     box = own.create("tiny")
     assert "1 live sandboxes" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
     own.delete(box)
+    daemon.call("POST", f"/v1/keys/{first}/revoke")
     key, secret = new_key(daemon, made["id"])
     assert "1 good keys" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
     daemon.call("POST", f"/v1/keys/{key}/revoke")
@@ -322,19 +335,59 @@ def test_a_tenant_from_make_to_removal(daemon):
     refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + DEFAULT)
 
 
-def test_who_is_read_slowly_finds_its_tenant_gone(daemon):
+@pytest.fixture
+def trusting():
+    """Where another issuer's tokens are believed, an actor may be without a key."""
+    with cay.Cay(BUILD, env={"CAY_JWT_KEYS": "/the/edge/reads/it"}) as c:
+        c.image_import("tiny", tiny())
+        yield c
+
+
+def test_who_is_read_slowly_finds_its_tenant_gone(trusting):
     """Let in while it was there, and nothing is made in what is not there any more."""
-    gone = daemon.call("POST", "/v1/tenants", {"name": "going"})["id"]
+    gone = trusting.call("POST", "/v1/tenants", {"name": "going"})["id"]
     body = b'{"image":"tiny"}'
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(10)
-        s.connect(daemon.edge("").socket)
+        s.connect(trusting.edge("").socket)
         s.sendall((f"POST /v1/sandboxes HTTP/1.1\r\nHost: cay\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
                    f"Content-Length: {len(body)}\r\nCay-Actor: {actor('write', gone)}\r\n\r\n").encode())
         assert b" 100 " in s.recv(64)
-        daemon.call("DELETE", "/v1/tenants/" + gone)
+        trusting.call("DELETE", "/v1/tenants/" + gone)
         s.sendall(body)
         assert b" 401 " in s.recv(64)
+
+
+def test_the_word_of_an_edge_is_not_enough(daemon, tenants):
+    """One that was broken into names whom it likes, and knows the id of every key."""
+    key, secret = new_key(daemon, tenants[0], "operator")
+    _, others = new_key(daemon, tenants[1], "operator")
+    assert daemon.edge(actor("operator", tenants[0], key), secret).call("GET", "/v1/fsck")
+    for text in (actor("read"), actor("operator"), actor("write", tenants[0]), actor("operator", tenants[0], key)):
+        refused("unauthenticated", daemon.edge(text).call, "GET", "/v1/sandboxes")
+    digest = hashlib.sha256(secret.encode()).hexdigest()  # it was told that, too
+    for wrong in ("", "x", others, digest, secret[:-1], secret + "A", secret[:-2] + ("A" if secret[-2] != "A" else "B") + secret[-1]):
+        refused("unauthenticated", daemon.edge(actor("read", tenants[0], key), wrong).call, "GET", "/v1/sandboxes")
+    refused("unauthenticated", daemon.edge(actor("operator", tenants[0]), secret).call, "GET", "/v1/fsck")
+
+
+def test_a_token_is_an_actor_for_one_sandbox(daemon, tenants, theirs):
+    """The edge checks tokens with a key it has, so its word counts for that; for an operator it does not."""
+    assert daemon.edge(actor("read", tenants[0], sandbox=theirs)).get(theirs)["id"] == theirs
+    assert daemon.edge(actor("write", tenants[0], sandbox=theirs)).exec(theirs, ["echo", "hi"]).text == "hi\n"
+    refused("unauthenticated", daemon.edge(actor("operator", tenants[0], sandbox=theirs)).get, theirs)
+    refused("permission_denied", daemon.edge(actor("write", tenants[0], sandbox=theirs)).call, "GET", "/v1/sandboxes")
+    refused("not_found", daemon.edge(actor("write", tenants[1], sandbox=theirs)).get, theirs)
+
+
+def test_another_issuers_word_is_enough_where_it_is_asked_for(trusting):
+    assert trusting.edge(actor("write")).call("GET", "/v1/sandboxes")["sandboxes"] == []
+    for scope, target in (("operator", "/v1/fsck"), ("operator", "/v1/sandboxes")):
+        refused("unauthenticated", trusting.edge(actor(scope)).call, "GET", target)
+    key, secret = new_key(trusting, DEFAULT, "read")
+    refused("unauthenticated", trusting.edge(actor("read", DEFAULT, key)).call, "GET", "/v1/sandboxes")
+    refused("unauthenticated", trusting.edge(actor("read", noun_id("tenant"))).call, "GET", "/v1/sandboxes")
+    assert trusting.edge(actor("read", DEFAULT, key), secret).call("GET", "/v1/sandboxes")
 
 
 def test_tenants_and_keys_come_in_pages(daemon):
@@ -355,7 +408,7 @@ def test_a_key_is_good_until_it_is_revoked(daemon, tenants):
     key, secret = new_key(daemon, tenants[0], "read")
     who = check(daemon, secret)
     assert who == actor("read", tenants[0], key)
-    assert daemon.edge(who).call("GET", "/v1/sandboxes")
+    assert daemon.edge(who, secret).call("GET", "/v1/sandboxes")
     cay.wait_for("it to be used", lambda: "last_used_at" in key_row(daemon, key), 5)
     row = key_row(daemon, key)
     assert row["last_used_at"] and row["revoked"] is False and "expires_at" not in row
@@ -364,19 +417,18 @@ def test_a_key_is_good_until_it_is_revoked(daemon, tenants):
     assert daemon.call("POST", f"/v1/keys/{key}/revoke")["revoked"], "twice is once"
     assert check(daemon, secret) is None and key_row(daemon, key)["revoked"]
     # what the edge still believes is not so any more
-    refused("unauthenticated", daemon.edge(who).call, "GET", "/v1/sandboxes")
+    refused("unauthenticated", daemon.edge(who, secret).call, "GET", "/v1/sandboxes")
     refused("conflict", daemon.call, "POST", f"/v1/keys/{key}/rotate", {})
     for what in ("revoke", "rotate"):
         refused("not_found", daemon.call, "POST", f"/v1/keys/{noun_id('key')}/{what}", {} if what == "rotate" else None)
 
 
 def test_an_actor_is_no_more_than_its_key(daemon, tenants):
-    key, _ = new_key(daemon, tenants[0], "write")
+    key, secret = new_key(daemon, tenants[0], "write")
     for text in (actor("operator", tenants[0], key), actor("read", tenants[1], key), actor("read", tenants[0], noun_id("key"))):
-        refused("unauthenticated", daemon.edge(text).call, "GET", "/v1/sandboxes")
+        refused("unauthenticated", daemon.edge(text, secret).call, "GET", "/v1/sandboxes")
     for scope in ("read", "write"):
-        daemon.edge(actor(scope, tenants[0], key)).call("GET", "/v1/sandboxes")
-    refused("unauthenticated", daemon.edge(actor("read", noun_id("tenant"))).call, "GET", "/v1/sandboxes")
+        daemon.edge(actor(scope, tenants[0], key), secret).call("GET", "/v1/sandboxes")
 
 
 def test_a_key_expires(daemon):
@@ -384,7 +436,7 @@ def test_a_key_expires(daemon):
     who = check(daemon, secret)
     assert who and seconds(key_row(daemon, key)["expires_at"]) - seconds(key_row(daemon, key)["created_at"]) == 1
     cay.wait_for("its end", lambda: check(daemon, secret) is None, 5)
-    refused("unauthenticated", daemon.edge(who).call, "GET", "/v1/sandboxes")
+    refused("unauthenticated", daemon.edge(who, secret).call, "GET", "/v1/sandboxes")
 
 
 def test_a_rotated_key_has_two_secrets_for_a_while(daemon):
@@ -393,9 +445,13 @@ def test_a_rotated_key_has_two_secrets_for_a_while(daemon):
     second = rotated["secret"]
     assert rotated["key"]["prefix"] == KEY.fullmatch(first)[1] and first != second
     assert check(daemon, second) == check(daemon, first) == actor("write", DEFAULT, key)
+    both = [daemon.edge(actor("write", DEFAULT, key), text) for text in (first, second)]
+    assert [who.call("GET", "/v1/sandboxes?limit=1") for who in both]
     assert key_row(daemon, key)["old_until"]
     cay.wait_for("the old one's end", lambda: check(daemon, first) is None, 5)
     assert check(daemon, second) and "old_until" not in key_row(daemon, key)
+    refused("unauthenticated", both[0].call, "GET", "/v1/sandboxes")
+    assert both[1].call("GET", "/v1/sandboxes?limit=1")
     third = daemon.call("POST", f"/v1/keys/{key}/rotate", {})["secret"]
     assert check(daemon, second) is None and check(daemon, third)
     fourth = daemon.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 86400000})["secret"]
@@ -417,18 +473,18 @@ def test_tenants_and_keys_outlive_cayd(own):
     second = own.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 3600000})["secret"]
     dead, gone = new_key(own)
     own.call("POST", f"/v1/keys/{dead}/revoke")
-    box = own.edge(actor("write", tenant["id"])).create("tiny")
+    box = asks(own, "write", tenant["id"]).create("tiny")
     events = []  # told when they are durable, which is behind the reply
-    cay.wait_for("its event", lambda: events.extend(own.edge(actor("read", tenant["id"])).call("GET", "/v1/events")["events"])
+    cay.wait_for("its event", lambda: events.extend(asks(own, "read", tenant["id"]).call("GET", "/v1/events")["events"])
                  or events, 5)
     tables = [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")]
     own.kill_daemon("cayd")
     own.start_cayd()
     assert [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")] == tables
     assert check(own, first) == check(own, second) == actor("read", tenant["id"], key) and check(own, gone) is None
-    assert own.edge(actor("read", tenant["id"])).get(box)["state"] == "running"
+    assert asks(own, "read", tenant["id"]).get(box)["state"] == "running"
     refused("not_found", own.get, box)
-    assert own.edge(actor("read", tenant["id"])).call("GET", "/v1/events")["events"][0] == events[0]
+    assert asks(own, "read", tenant["id"]).call("GET", "/v1/events")["events"][0] == events[0]
     assert box not in str(own.call("GET", "/v1/events"))
     text = b"".join(f.read_bytes() for f in (own.state / "db").iterdir() if f.name != "operator.key")
     for secret in (first, second, gone):

@@ -243,7 +243,9 @@ def issuer(tmp_path):
 def test_jwts_of_another_issuer(tmp_path):
     with issuer(tmp_path) as (w, token):
         assert w.door(token()).call("GET", "/v1/sandboxes")["sandboxes"] == []
-        refused("permission_denied", w.door(token()).call, "GET", "/v1/fsck")
+        for scope in ("write", "write operator"):
+            refused("permission_denied", w.door(token(scope=scope)).call, "GET", "/v1/fsck")
+        refused("unauthenticated", w.door(token(scope="operator")).call, "GET", "/v1/sandboxes")
         bad = [token(key=os.urandom(32)), token(alg="none"), token(kid="two"), token(alg="HS512")]
         bad += [token(**c) for c in ({"exp": int(time.time()) - 100}, {"iss": "x"}, {"aud": "x"}, {"tenant": "x"},
                                      {"scope": "openid"}, {"nbf": int(time.time()) + 600})]
