@@ -31,6 +31,7 @@
  *	page.c      where a page of a list begins
  *	observe.c   what is told of every answer: counts, the access log
  *	trail.c     the audit log: what is recorded, and who reads it
+ *	report.c    what edges tell of the world: whom they refused
  *
  * One loop thread; nothing blocks in it once it serves.
  */
@@ -43,6 +44,7 @@
 #include "net/server.h"
 #include "ops/settings.h"
 #include "prog/metrics.h"
+#include "wire/push.h"
 
 struct link;
 struct boxes;
@@ -64,6 +66,8 @@ struct cayd {
 	struct events *events;
 	struct audit *audit;
 	bool audit_failing; /* and the log says so */
+	/* report.c: when there is all its room again, and what found none */
+	uint64_t refused_full_ns, refused_more[PUSH_REFUSALS];
 	uv_timer_t sweep;
 	uint64_t entries_ns; /* when entry.c looks again */
 	uint64_t again_ns;   /* when step.c writes again what could not be */

@@ -416,6 +416,15 @@ bool key_allows(const struct cayd *c, const struct actor *a)
 	       a->scope <= scope_of(r);
 }
 
+bool key_whose(const struct cayd *c, const struct id *id, struct id *ret)
+{
+	const struct row *r = find(c->keys, id);
+
+	if (r)
+		*ret = r->info.tenant;
+	return r;
+}
+
 bool key_proved(const struct cayd *c, const struct id *id, struct slice text)
 {
 	const struct row *r = find(c->keys, id);

@@ -29,6 +29,8 @@ void keys_forget(struct cayd *c, const struct id *tenant);
 /* Whether the key an actor names, if it does, lets it be what it says it is. */
 bool key_allows(const struct cayd *c, const struct actor *a);
 
+/* Its tenant; false when there is no such key. */
+bool key_whose(const struct cayd *c, const struct id *id, struct id *ret);
 /* Whether the text is a secret of it. */
 bool key_proved(const struct cayd *c, const struct id *id, struct slice text);
 

@@ -6,6 +6,7 @@
 #include "base/msg.h"
 #include "cayd/door.h"
 #include "cayd/key.h"
+#include "cayd/report.h"
 #include "cayd/sign.h"
 #include "wire/push.h"
 
@@ -210,6 +211,8 @@ static bool hear(struct peer *p)
 		busy(p, &what);
 	else if (what.kind == PUSH_USED)
 		key_used(p->all->cayd, &what.id);
+	else if (what.kind == PUSH_REFUSED)
+		report_refused(p->all->cayd, &what);
 	else
 		return false;
 	return true;
@@ -278,6 +281,7 @@ static void on_tick(uv_timer_t *t)
 			say(p, &(struct push){ .kind = PUSH_TICK });
 			flush(p);
 		}
+	report_tick(all->cayd);
 }
 
 void push_box(const struct box *b)

@@ -12,6 +12,7 @@
  *	route.c   where it goes: into a sandbox, or to control
  *	guest.c   who is under way, for as long as it may
  *	rate.c    how often somebody may
+ *	refusal.c who was refused, until control is told
  *
  * It holds no database and no keeper's socket, and needs control only for what control
  * does: requests into running sandboxes go on while control is away.  What comes from
@@ -25,6 +26,7 @@
 #include "base/log.h"
 #include "edge/guest.h"
 #include "edge/rate.h"
+#include "edge/refusal.h"
 #include "edge/table.h"
 #include "net/relay.h"
 #include "ops/settings.h"
@@ -44,6 +46,7 @@ struct edge {
 	struct jwks *jwks; /* NULL: no JWT is believed */
 	struct rates *failures, *tenants, *strangers;
 	uint16_t asking[RATE_BUCKETS]; /* requests at control, by tenant */
+	struct refusals refusals;
 	struct guest *guests;
 	unsigned n_guests;
 	uv_timer_t look;

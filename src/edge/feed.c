@@ -6,6 +6,7 @@
 
 #define AGAIN_MS 200
 #define NEWS_MS 250
+#define REFUSALS_MS 1000 /* how often control hears of them; a multiple */
 /* Control says something every second; one that does not hangs. */
 #define SILENCE_MS 10000
 #define NEWS_MAX 512 /* records in one write */
@@ -18,6 +19,7 @@ struct feed {
 	uv_write_t write;
 	char path[108];
 	bool up, greeted, writing, told_away;
+	unsigned beat;
 	uint8_t in[PUSH_SIZE * 64];
 	size_t n_in;
 	uint8_t out[PUSH_SIZE * NEWS_MAX];
@@ -134,6 +136,9 @@ static void on_news(uv_timer_t *t)
 		return;
 	while (n < NEWS_MAX && table_news(f->edge->table, &p))
 		push_encode(&p, f->out + PUSH_SIZE * n++);
+	if (++f->beat % (REFUSALS_MS / NEWS_MS) == 0)
+		while (n < NEWS_MAX && refusal_take(&f->edge->refusals, &p))
+			push_encode(&p, f->out + PUSH_SIZE * n++);
 	if (n)
 		send_out(f, n);
 }

@@ -4,6 +4,8 @@
 
 #include "edge/edge.h"
 
+#define PEER_LEN 16
+
 /* Names that lead here from this machine only. */
 static const char *const own_names[] = { "localhost", "127.0.0.1", "[::1]" };
 
@@ -52,58 +54,70 @@ bool gate_origin(const struct edge *e, struct slice origin)
 	return origin.n && has_word(e->settings.edge_origins, origin);
 }
 
-/* Who is at the other end, as bytes; 0 when nobody knows. */
-static size_t peer_of(struct request *rq, uint8_t ret[static 16])
+/* Who is at the other end, as control is told it; all zero when nobody knows. */
+static void peer_of(struct request *rq, uint8_t ret[static PEER_LEN])
 {
 	struct sockaddr_storage at;
 
+	memset(ret, 0, PEER_LEN);
 	if (request_address(rq, &at) < 0)
-		return 0;
+		return;
 	if (at.ss_family == AF_INET) {
-		memcpy(ret, &((const struct sockaddr_in *)(const void *)&at)->sin_addr, 4);
-		return 4;
+		memset(ret + 10, 0xff, 2);
+		memcpy(ret + 12, &((const struct sockaddr_in *)(const void *)&at)->sin_addr, 4);
+	} else if (at.ss_family == AF_INET6) {
+		/* whoever has one address of a network has all of them */
+		memcpy(ret, &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr, 8);
 	}
-	if (at.ss_family != AF_INET6)
-		return 0;
-	/* whoever has one address of a network has all of them */
-	memcpy(ret, &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr, 8);
-	return 8;
 }
 
 /* What anybody may ask is done by control, which has one thread. */
 static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
 {
-	uint8_t peer[16] = {};
-	size_t n = peer_of(rq, peer);
+	uint8_t peer[PEER_LEN];
 
-	return rate_take(e->strangers, peer, n, clk_boot_ns(e->clk))
-		       ? 0
-		       : cay_fail(err, CAY_E_RATE, "too many requests from there");
+	peer_of(rq, peer);
+	if (rate_take(e->strangers, peer, sizeof(peer), clk_boot_ns(e->clk)))
+		return 0;
+	refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
+	return cay_fail(err, CAY_E_RATE, "too many requests from there");
 }
 
 static int find_out(struct edge *e, struct request *rq, struct pass *by, struct cay_err *err)
 {
 	uint64_t now = clk_boot_ns(e->clk);
-	uint8_t peer[16] = {};
-	size_t n = peer_of(rq, peer);
+	uint8_t peer[PEER_LEN];
 	int r = who_asks(e, rq->head, &rq->actor, by, err);
 
 	if (r < 0 && !table_ready(e->table)) {
 		*err = (struct cay_err){};
 		return cay_fail(err, CAY_E_UNAVAILABLE, "control has not said yet who may");
 	}
+	peer_of(rq, peer);
 	/* who has a good one is not kept out by its neighbours */
-	if (r < 0 && !rate_take(e->failures, peer, n, now)) {
+	if (r < 0 && !rate_take(e->failures, peer, sizeof(peer), now)) {
+		refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
 		*err = (struct cay_err){};
 		return cay_fail(err, CAY_E_RATE, "too many requests from there were refused");
 	}
-	if (r < 0)
+	if (r < 0) {
+		refusal_add(&e->refusals, PUSH_NO_CREDENTIAL, peer, NULL);
 		return r;
+	}
 	if (!rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
 		return cay_fail(err, CAY_E_RATE,
 				"this tenant asks more often than %llu times a second",
 				(unsigned long long)e->settings.edge_rate);
 	return 0;
+}
+
+static int too_little(struct edge *e, struct request *rq, struct cay_err *err)
+{
+	uint8_t peer[PEER_LEN];
+
+	peer_of(rq, peer);
+	refusal_add(&e->refusals, PUSH_NO_SCOPE, peer, &rq->actor.key);
+	return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", rq->match.op->name);
 }
 
 int gate_admit(struct request *rq, void *arg, struct cay_err *err)
@@ -135,6 +149,6 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 	}
 	if (op->scope != SCOPE_PUBLIC &&
 	    actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
-		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
+		return too_little(e, rq, err);
 	return 0;
 }

@@ -12,9 +12,11 @@ static const struct {
 	uint8_t low, values; /* of value */
 	bool number, time;
 	enum id_noun id;
-	bool tenant, secret;
+	bool no_id; /* or none */
+	bool tenant;
+	uint8_t secret; /* bytes of it */
 } kinds[PUSH_KINDS] = {
-	[PUSH_HELLO] = { .known = true, .values = 1, .number = true, .secret = true },
+	[PUSH_HELLO] = { .known = true, .values = 1, .number = true, .secret = 32 },
 	[PUSH_ALL] = { .known = true, .values = 1 },
 	[PUSH_SANDBOX] = { .known = true, .values = PUSH_STATES, .id = ID_SANDBOX, .tenant = true },
 	[PUSH_KEY] = { .known = true,
@@ -23,12 +25,18 @@ static const struct {
 		       .time = true,
 		       .id = ID_KEY,
 		       .tenant = true,
-		       .secret = true },
+		       .secret = 32 },
 	[PUSH_NO_KEY] = { .known = true, .values = 1, .id = ID_KEY },
-	[PUSH_SIGN] = { .known = true, .values = 2, .number = true, .secret = true },
+	[PUSH_SIGN] = { .known = true, .values = 2, .number = true, .secret = 32 },
 	[PUSH_END] = { .known = true, .values = 1 },
 	[PUSH_TICK] = { .known = true, .values = 1 },
 	[PUSH_USED] = { .known = true, .values = 1, .id = ID_KEY },
+	[PUSH_REFUSED] = { .known = true,
+			   .values = PUSH_REFUSALS,
+			   .number = true,
+			   .id = ID_KEY,
+			   .no_id = true,
+			   .secret = 16 },
 	[PUSH_BUSY] = { .known = true, .values = 1, .number = true, .id = ID_SANDBOX },
 };
 
@@ -71,10 +79,12 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 		return -EPROTO;
 	if ((p.number && !kinds[kind].number) || (p.time && !kinds[kind].time))
 		return -EPROTO;
-	if (!id_fits(in + 16, kinds[kind].id, &p.id) ||
-	    !id_fits(in + 32, kinds[kind].tenant ? ID_TENANT : ID_NONE, &p.tenant))
+	if (!(kinds[kind].no_id && id_fits(in + 16, ID_NONE, &p.id)) &&
+	    !id_fits(in + 16, kinds[kind].id, &p.id))
 		return -EPROTO;
-	if (!kinds[kind].secret && !is_zero(in + 48, sizeof(p.secret)))
+	if (!id_fits(in + 32, kinds[kind].tenant ? ID_TENANT : ID_NONE, &p.tenant))
+		return -EPROTO;
+	if (!is_zero(in + 48 + kinds[kind].secret, sizeof(p.secret) - kinds[kind].secret))
 		return -EPROTO;
 	memcpy(p.secret, in + 48, sizeof(p.secret));
 	*ret = p;

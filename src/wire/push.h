@@ -30,16 +30,20 @@
  *	TICK                                                                  it lives
  *	BUSY                      under way                 sandbox           edge to control
  *	USED                                                key               edge to control
+ *	REFUSED  enum             how often                 key or   from where (16 bytes),
+ *	         push_refusal                               none              edge to control
  *
  * A sandbox whose state is TERMINATED or FAILED is forgotten.  BUSY is said when the
  * number of requests inside a sandbox has changed, and for one that came and went in
  * between with 0: that is how control knows what is idle.  USED is said of a key that
- * somebody was let in with, now and then.
+ * somebody was let in with, now and then.  REFUSED is summed up: so many from one peer
+ * since the last time.  The peer is an IPv6 address, or IPv4 mapped into one, of an IPv6
+ * network the first 64 bits; all zero are several.
  */
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 1
+#define PUSH_ABI 2
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */
@@ -57,8 +61,12 @@ enum push_kind {
 	PUSH_TICK,
 	PUSH_BUSY,
 	PUSH_USED,
+	PUSH_REFUSED,
 	PUSH_KINDS
 };
+
+/* For its credential, for its scope, for how often it was. */
+enum push_refusal { PUSH_NO_CREDENTIAL, PUSH_NO_SCOPE, PUSH_TOO_OFTEN, PUSH_REFUSALS };
 
 struct push {
 	enum push_kind kind;

@@ -5,8 +5,8 @@ import socket
 import struct
 import time
 
-SIZE, ABI = 80, 1
-NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED = range(11)
+SIZE, ABI = 80, 2
+NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED = range(12)
 STATES = ("pending", "running", "paused", "suspended", "ending", "terminated", "failed")
 NOUNS = (None, "sb", "ex", "tn", "ky", "im", "tp", "sn", "vo", "nd", "ev")
 DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"

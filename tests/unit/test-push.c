@@ -19,6 +19,7 @@ static const struct push good[] = {
 	{ PUSH_TICK },
 	{ PUSH_BUSY, .number = 3, .id = SANDBOX },
 	{ PUSH_USED, .id = A_KEY },
+	{ PUSH_REFUSED, .value = 1, .number = 7, .id = A_KEY, .secret = "0123456789abcdef" },
 };
 
 static void the_bytes_are_fixed(void **)
@@ -65,7 +66,8 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_KEY, 32, 33 },       { PUSH_NO_KEY, 1, 17 },     { PUSH_NO_KEY, 32, 80 },
 		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 8, 48 },       { PUSH_HELLO, 1, 4 },
 		{ PUSH_HELLO, 8, 48 },      { PUSH_BUSY, 1, 4 },        { PUSH_BUSY, 8, 17 },
-		{ PUSH_BUSY, 32, 80 },
+		{ PUSH_BUSY, 32, 80 },      { PUSH_REFUSED, 1, 4 },     { PUSH_REFUSED, 8, 17 },
+		{ PUSH_REFUSED, 32, 48 },   { PUSH_REFUSED, 64, 80 },
 	};
 	uint8_t in[PUSH_SIZE];
 	struct push p;
@@ -88,6 +90,7 @@ static void values_have_bounds(void **)
 		{ PUSH_SANDBOX, 0, 0 },   { PUSH_SANDBOX, 6, 0 }, { PUSH_SANDBOX, 7, -EPROTO },
 		{ PUSH_KEY, 0, -EPROTO }, { PUSH_KEY, 1, 0 },     { PUSH_KEY, 4, 0 },
 		{ PUSH_KEY, 5, -EPROTO }, { PUSH_SIGN, 0, 0 },    { PUSH_SIGN, 2, -EPROTO },
+		{ PUSH_REFUSED, 0, 0 },   { PUSH_REFUSED, 2, 0 }, { PUSH_REFUSED, 3, -EPROTO },
 	};
 	uint8_t in[PUSH_SIZE] = {};
 	struct push p;
@@ -105,6 +108,23 @@ static void values_have_bounds(void **)
 	}
 }
 
+/* Nobody's key is none, not half of one. */
+static void who_was_refused_may_have_no_key(void **)
+{
+	uint8_t in[PUSH_SIZE];
+	struct push p;
+
+	push_encode(&good[PUSH_REFUSED - 1], in);
+	memset(in + 16, 0, 16);
+	assert_int_equal(push_decode(in, &p), 0);
+	assert_int_equal(p.id.noun, ID_NONE);
+	in[20] = 1;
+	assert_int_equal(push_decode(in, &p), -EPROTO);
+	push_encode(&good[PUSH_USED - 1], in);
+	memset(in + 16, 0, 16);
+	assert_int_equal(push_decode(in, &p), -EPROTO);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +132,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(what_a_kind_does_not_carry_is_zero),
 		cmocka_unit_test(values_have_bounds),
+		cmocka_unit_test(who_was_refused_may_have_no_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

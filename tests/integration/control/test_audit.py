@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import cay
+import push
 from cay import wait_for
 from conftest import BUILD
 from test_control import refused
@@ -195,3 +196,57 @@ def test_the_command_lists_anchors_and_verifies(own):
     cli(own, "verify", "--anchor", "12", status=2)
     cli(own, "verify", "/nowhere", status=2)
     own.start_cayd()
+
+
+# -- what edges refuse
+
+def refusals(c):
+    return [r for r in records(c, limit=1000) if r["op"] == "edge.refused"]
+
+
+def test_what_an_edge_refuses_is_recorded(own):
+    key = own.call("GET", "/v1/keys")["keys"][0]["id"]
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    edge.say(push.REFUSED, value=0, number=12, secret=bytes(10) + bytes([255, 255, 192, 0, 2, 7]))
+    edge.say(push.REFUSED, value=1, number=1, ident=key, secret=bytes.fromhex("20010db800010002"))
+    edge.say(push.REFUSED, value=1, number=1, ident="ky" + "0" * 23 + "1", secret=bytes.fromhex("20010db800010002"))
+    edge.say(push.REFUSED, value=2, number=4000000000)
+    edge.say(push.REFUSED, value=2, number=0)  # which is nothing
+    wait_for("the records", lambda: len(refusals(own)) == 4, 5)
+    rows = refusals(own)
+    assert [(r["outcome"], r.get("peer"), r["detail"], r.get("key")) for r in rows] == [
+        ("unauthenticated", "192.0.2.7", "count=12", None), ("permission_denied", "2001:db8:1:2::/64", "count=1", key),
+        ("permission_denied", "2001:db8:1:2::/64", "count=1", None), ("rate_limited", None, "count=4000000000 from several", None)]
+    assert rows[1]["tenant"] == "tn" + "0" * 24 and "tenant" not in rows[0] and "tenant" not in rows[2]
+    is_a_chain(records(own), lines(own))
+    edge.close()
+
+
+def test_the_command_shows_what_was_refused(own):
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    edge.say(push.REFUSED, value=0, number=12, secret=bytes(10) + bytes([255, 255, 192, 0, 2, 7]))
+    wait_for("it", lambda: "edge.refused" in cli(own, "ls"), 5)
+    line = next(text for text in cli(own, "ls").splitlines() if "edge.refused" in text)
+    assert "unauthenticated" in line and "192.0.2.7" in line and "count=12" in line
+    edge.close()
+
+
+def test_refusals_do_not_fill_the_log(own):
+    """Whatever edges say: a burst, then one in two seconds, and the rest as a sum."""
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    begin = time.monotonic()
+    for i in range(1, 3001):
+        edge.say(push.REFUSED, value=i % 3, number=i, secret=bytes(10) + b"\xff\xff" + i.to_bytes(4, "big"))
+
+    def told():
+        rows = refusals(own)
+        return rows, {code: sum(int(r["detail"].split()[0][6:]) for r in rows if r["outcome"] == code)
+                      for code in ("permission_denied", "rate_limited", "unauthenticated")}
+    want = {code: sum(range(first, 3001, 3)) for code, first in (("permission_denied", 1), ("rate_limited", 2), ("unauthenticated", 3))}
+    wait_for("the sums", lambda: told()[1] == want, 20)
+    rows = told()[0]
+    assert 30 <= len(rows) <= 31 + (time.monotonic() - begin) / 2
+    assert any(r["detail"].endswith("from several") and "peer" not in r for r in rows)
+    own.delete(own.create("tiny"))  # and what is done is still recorded
+    assert {"sandbox.create", "sandbox.delete"} <= {r["op"] for r in records(own, limit=1000)}
+    edge.close()

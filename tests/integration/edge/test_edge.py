@@ -389,6 +389,26 @@ def test_guessing_is_slow(own):
     assert own.door().open("GET", "/v1/sandboxes").status == 200, "a good one is not kept out by that"
 
 
+def test_what_is_refused_is_in_the_audit_log(own):
+    """Summed up, with where it came from and whose key it was; never why a credential was not good."""
+    reads, before = own.new_key("read"), len(own.call("GET", "/v1/audit?limit=1000")["records"])
+    for _ in range(3):
+        own.door("x").open("GET", "/v1/sandboxes").read()
+        own.door(reads).open("POST", "/v1/sandboxes", {"image": "tiny"}).read()
+
+    def rows():
+        found = own.call("GET", "/v1/audit?limit=1000")["records"][before:]
+        assert {r["op"] for r in found} <= {"edge.refused"} and {r["peer"] for r in found} <= {"127.0.0.1"}
+        return found
+
+    def count(code):
+        return sum(int(r["detail"][6:]) for r in rows() if r["outcome"] == code)
+    wait_for("all of them", lambda: (count("unauthenticated"), count("permission_denied")) == (3, 3), 5)
+    assert len(rows()) <= 4  # of two reasons, in two seconds at the most
+    ident = next(k["id"] for k in own.call("GET", "/v1/keys?limit=1000")["keys"] if k["prefix"] == reads.split("_")[1])
+    assert {r["key"] for r in rows() if r["outcome"] == "permission_denied"} == {ident}
+
+
 def test_a_tenant_has_a_rate():
     with world.World(BUILD, env={"CAY_EDGE_RATE": "5"}) as w:
         busy = w.door()

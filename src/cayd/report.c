@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/report.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "cayd/key.h"
+#include "cayd/trail.h"
+
+#define ONE_NS (REPORT_EVERY_MS * NS_PER_MS)
+
+static const enum cay_code codes[] = {
+	[PUSH_NO_CREDENTIAL] = CAY_E_UNAUTHENTICATED,
+	[PUSH_NO_SCOPE] = CAY_E_FORBIDDEN,
+	[PUSH_TOO_OFTEN] = CAY_E_RATE,
+};
+static_assert(ARRAY_SIZE(codes) == PUSH_REFUSALS);
+
+/* A bucket that time fills. */
+static bool take(struct cayd *c)
+{
+	uint64_t now = clk_boot_ns(c->clk);
+
+	if (c->refused_full_ns < now)
+		c->refused_full_ns = now;
+	if (c->refused_full_ns + ONE_NS > now + REPORT_BURST * ONE_NS)
+		return false;
+	c->refused_full_ns += ONE_NS;
+	return true;
+}
+
+/* "192.0.2.1", "2001:db8::/64"; "" when it is several. */
+static void write_peer(const uint8_t peer[static 16], char *ret, size_t size)
+{
+	static const uint8_t none[16], mapped[12] = { [10] = 0xff, [11] = 0xff };
+	bool v4 = memcmp(peer, mapped, sizeof(mapped)) == 0;
+	char text[INET6_ADDRSTRLEN];
+	int n;
+
+	ret[0] = 0;
+	if (memcmp(peer, none, sizeof(none)) == 0 ||
+	    !inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? peer + 12 : peer, text, sizeof(text)))
+		return;
+	n = snprintf(ret, size, "%s%s", text, v4 ? "" : "/64");
+	if (n < 0 || n >= (int)size)
+		ret[0] = 0;
+}
+
+static void record(struct cayd *c, const struct push *p, uint64_t n)
+{
+	struct audit_record rec = {};
+	char text[ID_TEXT_LEN + 1];
+	struct id tenant;
+
+	audit_set(rec.op, "edge.refused");
+	audit_set(rec.outcome, cay_error_row(codes[p->value])->name);
+	write_peer(p->secret, rec.peer, sizeof(rec.peer));
+	if (snprintf(rec.detail, sizeof(rec.detail), "count=%llu%s", (unsigned long long)n,
+		     rec.peer[0] ? "" : " from several") < 0)
+		rec.detail[0] = 0;
+	if (p->id.noun && key_whose(c, &p->id, &tenant)) {
+		id_format(&p->id, text);
+		audit_set(rec.key, text);
+		id_format(&tenant, text);
+		audit_set(rec.tenant, text);
+	}
+	(void)audit_put(c->audit, &rec, /* reserved= */ false, NULL, NULL);
+}
+
+void report_refused(struct cayd *c, const struct push *p)
+{
+	if (!p->number)
+		return;
+	if (take(c))
+		record(c, p, p->number);
+	else
+		c->refused_more[p->value] += p->number;
+}
+
+void report_tick(struct cayd *c)
+{
+	for (unsigned why = 0; why < PUSH_REFUSALS; why++)
+		if (c->refused_more[why] && take(c)) {
+			record(c, &(struct push){ .value = (uint8_t)why }, c->refused_more[why]);
+			c->refused_more[why] = 0;
+		}
+}
