@@ -31,7 +31,7 @@
  *	page.c      where a page of a list begins
  *	observe.c   what is told of every answer: counts, the access log
  *	trail.c     the audit log: what is recorded, and who reads it
- *	report.c    what edges tell of the world: whom they refused
+ *	report.c    what edges tell: whom they refused, what they count
  *
  * One loop thread; nothing blocks in it once it serves.
  */
@@ -52,6 +52,7 @@ struct events;
 struct images;
 struct tenants;
 struct keys;
+struct report;
 
 struct cayd {
 	struct settings settings;
@@ -79,6 +80,7 @@ struct cayd {
 	struct boxes *boxes;
 	struct images *images;
 	struct pushes *pushes;
+	struct report *reports[16]; /* of edges, by their number */
 	uint8_t sign[32]; /* what tokens are signed with */
 	struct tenants *tenants;
 	struct keys *keys;

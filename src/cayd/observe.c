@@ -3,6 +3,8 @@
 
 #include "cayd/box.h"
 #include "cayd/link.h"
+#include "cayd/push.h"
+#include "cayd/report.h"
 #include "cayd/trail.h"
 
 /* One line a request, when log.access wants it. */
@@ -112,6 +114,92 @@ static void log_lost(void *arg, struct metrics_out *to)
 	metrics_put(to, NULL, ((const struct cayd *)arg)->log.lost);
 }
 
+static void edges(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, push_edges(arg));
+}
+
+/* The next that tells us its counts, from *at on; NULL when there is none. */
+static const struct report *next_edge(const struct cayd *c, unsigned *at)
+{
+	while (*at < REPORT_EDGES && !c->reports[*at])
+		++*at;
+	return *at < REPORT_EDGES ? c->reports[(*at)++] : NULL;
+}
+
+static void edge_answers(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put_answers(to, r->name, &r->counts.answers);
+}
+
+static void edge_durations(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put_durations(to, r->name, &r->counts.answers);
+}
+
+static void edge_refusals(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		for (unsigned i = 0; i < METRICS_REFUSALS; i++)
+			metrics_put2(to, r->name, metrics_refusals[i], r->counts.refused[i]);
+}
+
+static void edge_conns(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put(to, r->name, r->counts.conns);
+}
+
+static void edge_open(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put(to, r->name, r->counts.open);
+}
+
+static void edge_cut(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put(to, r->name, r->counts.cut);
+}
+
+static void edge_log_lost(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put(to, r->name, r->counts.log_lost);
+}
+
+static void edge_memory(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put(to, r->name, r->counts.memory);
+}
+
+static void edge_fds(void *arg, struct metrics_out *to)
+{
+	const struct report *r;
+
+	for (unsigned at = 0; (r = next_edge(arg, &at));)
+		metrics_put(to, r->name, r->counts.fds);
+}
+
 static metrics_fn *const from[METRIC_NUM] = {
 	[METRIC_SANDBOXES] = sandboxes,
 	[METRIC_ENDS] = ends,
@@ -125,13 +213,23 @@ static metrics_fn *const from[METRIC_NUM] = {
 	[METRIC_AUDIT_FAILED] = audit_failed,
 	[METRIC_AUDIT_MISSED] = audit_missed,
 	[METRIC_LOG_LOST] = log_lost,
+	[METRIC_EDGES] = edges,
+	[METRIC_EDGE_ANSWERS] = edge_answers,
+	[METRIC_EDGE_DURATION] = edge_durations,
+	[METRIC_EDGE_REFUSALS] = edge_refusals,
+	[METRIC_EDGE_CONNS] = edge_conns,
+	[METRIC_EDGE_OPEN] = edge_open,
+	[METRIC_EDGE_CUT] = edge_cut,
+	[METRIC_EDGE_LOG_LOST] = edge_log_lost,
+	[METRIC_EDGE_MEMORY] = edge_memory,
+	[METRIC_EDGE_FDS] = edge_fds,
 	[METRIC_MEMORY] = metrics_memory,
 	[METRIC_FDS] = metrics_fds,
 };
 
 void observe_metrics(struct cayd *c, struct request *rq)
 {
-	auto_buf body = BUF_INIT(MIB(1));
+	auto_buf body = BUF_INIT(SERVER_OUT_MAX); /* REPORT_EDGES that say all there is fit */
 	struct cay_err err = {};
 
 	if (metrics_write(&c->metrics, from, c, &body) >= 0) {

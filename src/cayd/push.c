@@ -32,6 +32,7 @@ struct peer {
 	uint8_t in[PUSH_SIZE];
 	size_t n_in;
 	struct inside *inside[BUCKETS];
+	struct report *report;
 };
 
 struct pushes {
@@ -74,6 +75,7 @@ static void on_closed(uv_handle_t *h)
 	if (p->next)
 		p->next->prev = p->prev;
 	p->all->n--;
+	report_free(p->all->cayd, p->report);
 	buf_fini(&p->out);
 	buf_fini(&p->sending);
 	free(p);
@@ -204,6 +206,7 @@ static bool hear(struct peer *p)
 			return false;
 		p->greeted = true;
 		(void)uv_timer_stop(&p->timer);
+		p->report = report_new(p->all->cayd, what.secret);
 		say_all(p);
 		return true;
 	}
@@ -213,6 +216,8 @@ static bool hear(struct peer *p)
 		key_used(p->all->cayd, &what.id);
 	else if (what.kind == PUSH_REFUSED)
 		report_refused(p->all->cayd, &what);
+	else if (what.kind == PUSH_COUNT)
+		return report_count(p->report, &what);
 	else
 		return false;
 	return true;
@@ -282,6 +287,15 @@ static void on_tick(uv_timer_t *t)
 			flush(p);
 		}
 	report_tick(all->cayd);
+}
+
+unsigned push_edges(const struct cayd *c)
+{
+	unsigned n = 0;
+
+	for (const struct peer *p = c->pushes ? c->pushes->peers : NULL; p; p = p->next)
+		n += p->greeted && !p->closing;
+	return n;
 }
 
 void push_box(const struct box *b)

@@ -17,6 +17,8 @@
 struct pushes;
 
 [[nodiscard]] int push_open(struct cayd *c, struct cay_err *err);
+/* How many are connected. */
+unsigned push_edges(const struct cayd *c);
 /* It has changed. */
 void push_box(const struct box *b);
 void push_key(struct cayd *c, const struct id *id);

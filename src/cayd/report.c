@@ -7,6 +7,8 @@
 #include "cayd/key.h"
 #include "cayd/trail.h"
 
+static_assert(ARRAY_SIZE(((struct cayd *)0)->reports) == REPORT_EDGES);
+
 #define ONE_NS (REPORT_EVERY_MS * NS_PER_MS)
 
 static const enum cay_code codes[] = {
@@ -84,4 +86,42 @@ void report_tick(struct cayd *c)
 			record(c, &(struct push){ .value = (uint8_t)why }, c->refused_more[why]);
 			c->refused_more[why] = 0;
 		}
+}
+
+struct report *report_new(struct cayd *c, const uint8_t build[static 32])
+{
+	static const uint8_t ours[32] = CAY_VERSION;
+	struct report *r;
+	unsigned i = 0;
+	int n;
+
+	while (i < REPORT_EDGES && c->reports[i])
+		i++;
+	if (i == REPORT_EDGES || memcmp(build, ours, sizeof(ours)) != 0)
+		return NULL;
+	r = calloc(1, sizeof(*r));
+	n = r ? snprintf(r->name, sizeof(r->name), "%u", i) : -1;
+	if (n < 0) {
+		free(r);
+		return NULL;
+	}
+	c->reports[i] = r;
+	return r;
+}
+
+void report_free(struct cayd *c, struct report *r)
+{
+	for (unsigned i = 0; i < REPORT_EDGES; i++)
+		if (r && c->reports[i] == r)
+			c->reports[i] = NULL;
+	free(r);
+}
+
+bool report_count(struct report *r, const struct push *p)
+{
+	uint64_t *cell = r ? metrics_cell(&r->counts, p->number) : NULL;
+
+	if (cell)
+		*cell = p->time;
+	return cell || !r;
 }

@@ -13,6 +13,7 @@
  *	guest.c   who is under way, for as long as it may
  *	rate.c    how often somebody may
  *	refusal.c who was refused, until control is told
+ *	count.c   what it counts of itself, told to control too
  *
  * It holds no database and no keeper's socket, and needs control only for what control
  * does: requests into running sandboxes go on while control is away.  What comes from
@@ -24,6 +25,7 @@
 #include "auth/token.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "edge/count.h"
 #include "edge/guest.h"
 #include "edge/rate.h"
 #include "edge/refusal.h"
@@ -47,6 +49,7 @@ struct edge {
 	struct rates *failures, *tenants, *strangers;
 	uint16_t asking[RATE_BUCKETS]; /* requests at control, by tenant */
 	struct refusals refusals;
+	struct counts counts;
 	struct guest *guests;
 	unsigned n_guests;
 	uv_timer_t look;

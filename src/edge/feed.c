@@ -6,7 +6,7 @@
 
 #define AGAIN_MS 200
 #define NEWS_MS 250
-#define REFUSALS_MS 1000 /* how often control hears of them; a multiple */
+#define SUMS_MS 1000 /* how often control hears of refusals and counts; a multiple */
 /* Control says something every second; one that does not hangs. */
 #define SILENCE_MS 10000
 #define NEWS_MAX 512 /* records in one write */
@@ -136,9 +136,13 @@ static void on_news(uv_timer_t *t)
 		return;
 	while (n < NEWS_MAX && table_news(f->edge->table, &p))
 		push_encode(&p, f->out + PUSH_SIZE * n++);
-	if (++f->beat % (REFUSALS_MS / NEWS_MS) == 0)
+	if (++f->beat % (SUMS_MS / NEWS_MS) == 0) {
 		while (n < NEWS_MAX && refusal_take(&f->edge->refusals, &p))
 			push_encode(&p, f->out + PUSH_SIZE * n++);
+		counts_look(f->edge);
+		while (n < NEWS_MAX && counts_next(&f->edge->counts, &p))
+			push_encode(&p, f->out + PUSH_SIZE * n++);
+	}
 	if (n)
 		send_out(f, n);
 }
@@ -155,6 +159,7 @@ static void on_connect(uv_connect_t *c, int status)
 	f->up = true;
 	(void)uv_timer_start(&f->silence, on_silence, SILENCE_MS, 0);
 	table_untold(f->edge->table);
+	counts_untold(&f->edge->counts);
 	push_encode(&hello, f->out);
 	send_out(f, 1);
 }

@@ -71,16 +71,23 @@ static void peer_of(struct request *rq, uint8_t ret[static PEER_LEN])
 	}
 }
 
+static int too_often(struct edge *e, const uint8_t peer[static PEER_LEN], struct cay_err *err)
+{
+	refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
+	e->counts.now.refused[METRICS_PEER_RATE]++;
+	*err = (struct cay_err){};
+	return cay_fail(err, CAY_E_RATE, "too many requests from there");
+}
+
 /* What anybody may ask is done by control, which has one thread. */
 static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
 {
 	uint8_t peer[PEER_LEN];
 
 	peer_of(rq, peer);
-	if (rate_take(e->strangers, peer, sizeof(peer), clk_boot_ns(e->clk)))
-		return 0;
-	refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
-	return cay_fail(err, CAY_E_RATE, "too many requests from there");
+	return rate_take(e->strangers, peer, sizeof(peer), clk_boot_ns(e->clk))
+		       ? 0
+		       : too_often(e, peer, err);
 }
 
 static int find_out(struct edge *e, struct request *rq, struct pass *by, struct cay_err *err)
@@ -95,20 +102,18 @@ static int find_out(struct edge *e, struct request *rq, struct pass *by, struct 
 	}
 	peer_of(rq, peer);
 	/* who has a good one is not kept out by its neighbours */
-	if (r < 0 && !rate_take(e->failures, peer, sizeof(peer), now)) {
-		refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
-		*err = (struct cay_err){};
-		return cay_fail(err, CAY_E_RATE, "too many requests from there were refused");
-	}
+	if (r < 0 && !rate_take(e->failures, peer, sizeof(peer), now))
+		return too_often(e, peer, err);
 	if (r < 0) {
 		refusal_add(&e->refusals, PUSH_NO_CREDENTIAL, peer, NULL);
+		e->counts.now.refused[METRICS_NO_CREDENTIAL]++;
 		return r;
 	}
-	if (!rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
-		return cay_fail(err, CAY_E_RATE,
-				"this tenant asks more often than %llu times a second",
-				(unsigned long long)e->settings.edge_rate);
-	return 0;
+	if (rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
+		return 0;
+	e->counts.now.refused[METRICS_TENANT_RATE]++;
+	return cay_fail(err, CAY_E_RATE, "this tenant asks more often than %llu times a second",
+			(unsigned long long)e->settings.edge_rate);
 }
 
 static int too_little(struct edge *e, struct request *rq, struct cay_err *err)
@@ -117,6 +122,7 @@ static int too_little(struct edge *e, struct request *rq, struct cay_err *err)
 
 	peer_of(rq, peer);
 	refusal_add(&e->refusals, PUSH_NO_SCOPE, peer, &rq->actor.key);
+	e->counts.now.refused[METRICS_NO_SCOPE]++;
 	return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", rq->match.op->name);
 }
 
@@ -132,10 +138,14 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	*by = (struct pass){ .until_ms = PUSH_NEVER };
 	rq->data = by;
-	if (!gate_host(e, http_header(rq->head, "host")))
+	if (!gate_host(e, http_header(rq->head, "host"))) {
+		e->counts.now.refused[METRICS_HOST]++;
 		return cay_fail(err, CAY_E_FORBIDDEN, "this is not the Host of this server");
-	if (origin.p && !gate_origin(e, origin))
+	}
+	if (origin.p && !gate_origin(e, origin)) {
+		e->counts.now.refused[METRICS_ORIGIN]++;
 		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
+	}
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
 	r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, by, err);
 	if (r < 0) {

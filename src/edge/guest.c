@@ -25,6 +25,13 @@ static bool is_good(const struct edge *e, const struct pass *p, uint64_t now_ms)
 	return true;
 }
 
+static void end(struct edge *e, struct guest *g, const struct cay_err *why)
+{
+	e->counts.now.cut += !g->was_cut;
+	g->was_cut = true;
+	g->cut(g, why);
+}
+
 void guests_look(struct edge *e)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS;
@@ -41,7 +48,7 @@ void guests_look(struct edge *e)
 		else if (!g->doubted)
 			g->doubted = true;
 		else
-			g->cut(g, good ? &gone : &over);
+			end(e, g, good ? &gone : &over);
 	}
 }
 

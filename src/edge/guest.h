@@ -34,9 +34,9 @@ struct guest {
 	struct edge *edge;
 	struct pass pass;
 	const struct table_sandbox *to; /* NULL: control */
-	bool doubted;
-	/* It must end; why is for a client that has no answer yet.  Called from the loop, once;
-	 * it may leave at once or later. */
+	bool doubted, was_cut;
+	/* It must end; why is for a client that has no answer yet.  Called from the loop, again
+	 * for as long as it has not left; it may leave at once or later. */
 	void (*cut)(struct guest *g, const struct cay_err *why);
 };
 

@@ -149,6 +149,7 @@ static int serve(struct edge *e, struct cay_err *err)
 					.handler = route_request,
 					.inside = route_request,
 					.raw = true,
+					.answered = count_answered,
 					.arg = e,
 					.layer = e->tls };
 	for (; e->n_servers < e->n_bound && r >= 0; e->n_servers += r >= 0)
@@ -306,6 +307,7 @@ int main(int argc, char **argv)
 	if (r >= 0) {
 		prog_log(&e.settings, &e.log);
 		prog_want_fds();
+		counts_open(&e.counts);
 		r = edge_no_rings(&err);
 	}
 	if (r >= 0)

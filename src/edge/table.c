@@ -262,6 +262,7 @@ int table_apply(struct table *t, const struct push *p)
 	case PUSH_BUSY:
 	case PUSH_USED:
 	case PUSH_REFUSED:
+	case PUSH_COUNT:
 	case PUSH_KINDS:
 		break;
 	}

@@ -12,6 +12,22 @@ static const uint64_t ends_us[METRICS_BUCKETS] = {
 	250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000,
 };
 
+const char *const metrics_refusals[METRICS_REFUSALS] = {
+	[METRICS_NO_CREDENTIAL] = "credential",
+	[METRICS_NO_SCOPE] = "scope",
+	[METRICS_PEER_RATE] = "peer_rate",
+	[METRICS_TENANT_RATE] = "tenant_rate",
+	[METRICS_HOST] = "host",
+	[METRICS_ORIGIN] = "origin",
+};
+
+static_assert(sizeof(struct metrics_edge) % sizeof(uint64_t) == 0);
+
+uint64_t *metrics_cell(struct metrics_edge *m, uint64_t i)
+{
+	return i < sizeof(*m) / sizeof(uint64_t) ? (uint64_t *)(void *)m + i : NULL;
+}
+
 struct metrics_out {
 	struct buf *out;
 	const struct metric_row *row;
@@ -77,25 +93,55 @@ void metrics_put(struct metrics_out *to, const char *label, uint64_t value)
 	to->err = r;
 }
 
+/* name="text", of the first label that the row has. */
+static int put_first(const struct metrics_out *to, const char *text, struct buf *out)
+{
+	int r = buf_printf(out, "%.*s=\"", (int)strcspn(to->row->labels, ","), to->row->labels);
+
+	if (r >= 0)
+		r = put_label(out, text);
+	return r < 0 ? r : buf_putc(out, '"');
+}
+
+void metrics_put2(struct metrics_out *to, const char *first, const char *second, uint64_t value)
+{
+	const char *rest = to->row->labels + strcspn(to->row->labels, ",");
+	int r = to->err;
+
+	if (r >= 0)
+		r = buf_printf(to->out, "%s{", to->row->name);
+	if (r >= 0)
+		r = put_first(to, first, to->out);
+	if (r >= 0)
+		r = buf_printf(to->out, "%s=\"", rest);
+	if (r >= 0)
+		r = put_label(to->out, second);
+	if (r >= 0)
+		r = buf_printf(to->out, "\"} %llu\n", (unsigned long long)value);
+	to->err = r;
+}
+
 static const char *op_name(size_t i)
 {
 	return i < OP_NUM ? ops[i].name : "none";
 }
 
-static int put_answers(const struct metrics *m, const char *name, struct buf *out)
+static int put_answers(const struct metrics *m, const char *name, const char *whose,
+		       struct buf *out)
 {
 	int r = 0;
 
 	for (size_t i = 0; i <= OP_NUM; i++)
 		for (unsigned k = 0; k < METRICS_OUTCOMES && r >= 0; k++)
 			if (m->ops[i].outcomes[k])
-				r = buf_printf(out, "%s{operation=\"%s\",code=\"%s\"} %llu\n", name,
-					       op_name(i), outcome_name(k),
+				r = buf_printf(out, "%s{%soperation=\"%s\",code=\"%s\"} %llu\n",
+					       name, whose, op_name(i), outcome_name(k),
 					       (unsigned long long)m->ops[i].outcomes[k]);
 	return r;
 }
 
-static int put_histogram(const struct metrics *m, size_t i, const char *name, struct buf *out)
+static int put_histogram(const struct metrics *m, size_t i, const char *name, const char *whose,
+			 struct buf *out)
 {
 	const uint64_t *buckets = m->ops[i].buckets;
 	uint64_t n = 0;
@@ -103,7 +149,7 @@ static int put_histogram(const struct metrics *m, size_t i, const char *name, st
 
 	for (size_t b = 0; b <= METRICS_BUCKETS && r >= 0; b++) {
 		n += buckets[b];
-		r = buf_printf(out, "%s_bucket{operation=\"%s\",le=\"", name, op_name(i));
+		r = buf_printf(out, "%s_bucket{%soperation=\"%s\",le=\"", name, whose, op_name(i));
 		if (r >= 0)
 			r = b < METRICS_BUCKETS ? buf_printf(out, "%g", (double)ends_us[b] / 1e6)
 						: buf_puts(out, "+Inf");
@@ -111,15 +157,16 @@ static int put_histogram(const struct metrics *m, size_t i, const char *name, st
 			r = buf_printf(out, "\"} %llu\n", (unsigned long long)n);
 	}
 	if (r >= 0)
-		r = buf_printf(out, "%s_sum{operation=\"%s\"} ", name, op_name(i));
+		r = buf_printf(out, "%s_sum{%soperation=\"%s\"} ", name, whose, op_name(i));
 	if (r >= 0)
 		r = put_seconds(out, m->ops[i].sum_ns);
 	return r < 0 ? r
-		     : buf_printf(out, "\n%s_count{operation=\"%s\"} %llu\n", name, op_name(i),
-				  (unsigned long long)n);
+		     : buf_printf(out, "\n%s_count{%soperation=\"%s\"} %llu\n", name, whose,
+				  op_name(i), (unsigned long long)n);
 }
 
-static int put_durations(const struct metrics *m, const char *name, struct buf *out)
+static int put_durations(const struct metrics *m, const char *name, const char *whose,
+			 struct buf *out)
 {
 	int r = 0;
 
@@ -129,9 +176,33 @@ static int put_durations(const struct metrics *m, const char *name, struct buf *
 		for (size_t b = 0; b <= METRICS_BUCKETS; b++)
 			n += m->ops[i].buckets[b];
 		if (n && r >= 0)
-			r = put_histogram(m, i, name, out);
+			r = put_histogram(m, i, name, whose, out);
 	}
 	return r;
+}
+
+static void put_whose(struct metrics_out *to, const char *first, const struct metrics *m,
+		      int (*put)(const struct metrics *m, const char *name, const char *whose,
+				 struct buf *out))
+{
+	auto_buf whose = BUF_INIT(256);
+	int r = to->err;
+
+	if (r >= 0)
+		r = put_first(to, first, &whose);
+	if (r >= 0)
+		r = buf_putc(&whose, ',');
+	to->err = r < 0 ? r : put(m, to->row->name, buf_str(&whose), to->out);
+}
+
+void metrics_put_answers(struct metrics_out *to, const char *first, const struct metrics *m)
+{
+	put_whose(to, first, m, put_answers);
+}
+
+void metrics_put_durations(struct metrics_out *to, const char *first, const struct metrics *m)
+{
+	put_whose(to, first, m, put_durations);
 }
 
 int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM], void *arg,
@@ -148,9 +219,9 @@ int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM], v
 		r = buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name,
 			       metric_type_name(row->type));
 		if (r >= 0 && i == METRIC_ANSWERS)
-			r = put_answers(m, row->name, out);
+			r = put_answers(m, row->name, "", out);
 		else if (r >= 0 && i == METRIC_DURATION)
-			r = put_durations(m, row->name, out);
+			r = put_durations(m, row->name, "", out);
 		else if (r >= 0) {
 			from[i](arg, &to);
 			r = to.err;

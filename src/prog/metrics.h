@@ -30,12 +30,37 @@ struct metrics {
 	} ops[OP_NUM + 1]; /* the last: no operation */
 };
 
+/* What an edge tells control of itself. */
+enum metrics_refusal {
+	METRICS_NO_CREDENTIAL,
+	METRICS_NO_SCOPE,
+	METRICS_PEER_RATE,
+	METRICS_TENANT_RATE,
+	METRICS_HOST,
+	METRICS_ORIGIN,
+	METRICS_REFUSALS
+};
+extern const char *const metrics_refusals[METRICS_REFUSALS];
+
+struct metrics_edge {
+	struct metrics answers;
+	uint64_t refused[METRICS_REFUSALS];
+	uint64_t conns, open, cut, log_lost, memory, fds;
+};
+
+/* The same as cells with numbers; NULL: there is none of that number. */
+uint64_t *metrics_cell(struct metrics_edge *m, uint64_t i);
+
 /* op NULL: none was found. */
 void metrics_answer(struct metrics *m, const struct op *op, unsigned outcome, uint64_t ns);
 
 struct metrics_out;
 /* A value with the metric's label, NULL when it has none. */
 void metrics_put(struct metrics_out *to, const char *label, uint64_t value);
+/* Of a metric with two labels; and of one of several who count answers, by the first. */
+void metrics_put2(struct metrics_out *to, const char *first, const char *second, uint64_t value);
+void metrics_put_answers(struct metrics_out *to, const char *first, const struct metrics *m);
+void metrics_put_durations(struct metrics_out *to, const char *first, const struct metrics *m);
 typedef void metrics_fn(void *arg, struct metrics_out *to);
 
 [[nodiscard]] int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM],

@@ -37,6 +37,7 @@ static const struct {
 			   .id = ID_KEY,
 			   .no_id = true,
 			   .secret = 16 },
+	[PUSH_COUNT] = { .known = true, .values = 1, .number = true, .time = true },
 	[PUSH_BUSY] = { .known = true, .values = 1, .number = true, .id = ID_SANDBOX },
 };
 

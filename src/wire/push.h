@@ -32,13 +32,16 @@
  *	USED                                                key               edge to control
  *	REFUSED  enum             how often                 key or   from where (16 bytes),
  *	         push_refusal                               none              edge to control
+ *	COUNT                     which      how many                         edge to control
  *
  * A sandbox whose state is TERMINATED or FAILED is forgotten.  BUSY is said when the
  * number of requests inside a sandbox has changed, and for one that came and went in
  * between with 0: that is how control knows what is idle.  USED is said of a key that
  * somebody was let in with, now and then.  REFUSED is summed up: so many from one peer
  * since the last time.  The peer is an IPv6 address, or IPv4 mapped into one, of an IPv6
- * network the first 64 bits; all zero are several.
+ * network the first 64 bits; all zero are several.  COUNT is a cell of
+ * prog/metrics.h's table, said when it has changed; what a cell is depends on the
+ * build, so control takes them only of its own.
  */
 #include "base/id.h"
 
@@ -62,6 +65,7 @@ enum push_kind {
 	PUSH_BUSY,
 	PUSH_USED,
 	PUSH_REFUSED,
+	PUSH_COUNT,
 	PUSH_KINDS
 };
 

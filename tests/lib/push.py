@@ -6,7 +6,7 @@ import struct
 import time
 
 SIZE, ABI = 80, 2
-NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED = range(12)
+NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED, COUNT = range(13)
 STATES = ("pending", "running", "paused", "suspended", "ending", "terminated", "failed")
 NOUNS = (None, "sb", "ex", "tn", "ky", "im", "tp", "sn", "vo", "nd", "ev")
 DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -46,8 +46,8 @@ class Edge:
         self.sandboxes, self.keys = {}, {}
         self.ticks, self.records = 0, []
 
-    def hello(self):
-        self.say(HELLO, number=ABI)
+    def hello(self, build=b""):
+        self.say(HELLO, number=ABI, secret=build)
         first = self.next()
         assert first.kind == HELLO and first.number == ABI, vars(first)
         assert self.next().kind == ALL

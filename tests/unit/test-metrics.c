@@ -74,6 +74,63 @@ static void labels_are_escaped(void **)
 	assert_true(metrics_write(&m, from, label, &small) < 0);
 }
 
+static void two_edges(void *arg, struct metrics_out *to)
+{
+	const struct metrics *m = arg;
+
+	metrics_put_answers(to, "0", m);
+	metrics_put_answers(to, "a\"b", m);
+}
+
+static void their_durations(void *arg, struct metrics_out *to)
+{
+	metrics_put_durations(to, "1", arg);
+}
+
+static void their_refusals(void *, struct metrics_out *to)
+{
+	metrics_put2(to, "1", "x\ny", 3);
+}
+
+static void edges_have_a_label_more(void **)
+{
+	static struct metrics m, own;
+	metrics_fn *const from[METRIC_NUM] = { [METRIC_EDGE_ANSWERS] = two_edges,
+					       [METRIC_EDGE_DURATION] = their_durations,
+					       [METRIC_EDGE_REFUSALS] = their_refusals };
+	auto_buf out = BUF_INIT(MIB(1)), small = BUF_INIT(256);
+
+	metrics_answer(&m, &ops[OP_HEALTH], CAY_OK, NS_PER_S);
+	assert_int_equal(metrics_write(&own, from, &m, &out), 0);
+#define E "cay_edge_request"
+	assert_true(has(&out, E "s_total{edge=\"0\",operation=\"system.health\",code=\"ok\"} 1"));
+	assert_true(
+		has(&out, E "s_total{edge=\"a\\\"b\",operation=\"system.health\",code=\"ok\"} 1"));
+	assert_true(has(&out, E "_duration_seconds_bucket{edge=\"1\",operation=\"system.health\","
+				"le=\"+Inf\"} 1"));
+	assert_true(
+		has(&out, E "_duration_seconds_count{edge=\"1\",operation=\"system.health\"} 1"));
+	assert_true(has(&out, E "_duration_seconds_sum{edge=\"1\",operation=\"system.health\"} "
+				"1.000000000"));
+	assert_true(has(&out, "cay_edge_refusals_total{edge=\"1\",reason=\"x\\ny\"} 3"));
+	assert_null(strstr(buf_str(&out), "cay_operations_total{"));
+	assert_true(metrics_write(&own, from, &m, &small) < 0);
+}
+
+static void cells_are_all_there_is(void **)
+{
+	static struct metrics_edge m;
+	uint64_t n = 0;
+
+	for (; metrics_cell(&m, n); n++)
+		*metrics_cell(&m, n) = n + 1;
+	assert_int_equal(n * sizeof(uint64_t), sizeof(m));
+	assert_int_equal(m.fds, n); /* the last */
+	assert_int_equal(m.answers.ops[0].outcomes[0], 1);
+	assert_null(metrics_cell(&m, n));
+	assert_null(metrics_cell(&m, UINT32_MAX));
+}
+
 static void this_process_has_memory_and_files(void **)
 {
 	static const struct metrics m;
@@ -97,6 +154,8 @@ int main(void)
 		cmocka_unit_test(every_metric_is_complete),
 		cmocka_unit_test(answers_are_counted_by_operation_and_outcome),
 		cmocka_unit_test(labels_are_escaped),
+		cmocka_unit_test(edges_have_a_label_more),
+		cmocka_unit_test(cells_are_all_there_is),
 		cmocka_unit_test(this_process_has_memory_and_files),
 	};
 

@@ -20,6 +20,7 @@ static const struct push good[] = {
 	{ PUSH_BUSY, .number = 3, .id = SANDBOX },
 	{ PUSH_USED, .id = A_KEY },
 	{ PUSH_REFUSED, .value = 1, .number = 7, .id = A_KEY, .secret = "0123456789abcdef" },
+	{ PUSH_COUNT, .number = 5, .time = UINT64_MAX },
 };
 
 static void the_bytes_are_fixed(void **)
@@ -67,7 +68,8 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 8, 48 },       { PUSH_HELLO, 1, 4 },
 		{ PUSH_HELLO, 8, 48 },      { PUSH_BUSY, 1, 4 },        { PUSH_BUSY, 8, 17 },
 		{ PUSH_BUSY, 32, 80 },      { PUSH_REFUSED, 1, 4 },     { PUSH_REFUSED, 8, 17 },
-		{ PUSH_REFUSED, 32, 48 },   { PUSH_REFUSED, 64, 80 },
+		{ PUSH_REFUSED, 32, 48 },   { PUSH_REFUSED, 64, 80 },   { PUSH_COUNT, 1, 4 },
+		{ PUSH_COUNT, 16, 80 },
 	};
 	uint8_t in[PUSH_SIZE];
 	struct push p;

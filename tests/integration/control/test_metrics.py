@@ -7,63 +7,13 @@ import re
 import signal
 
 import cay
+import push
 from cay import wait_for
 from conftest import BUILD, tiny
+from prometheus import metrics
 from test_control import refused
 
-NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
-SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (\d+(?:\.\d+)?)")
-
-
-def parse(text):
-    """Prometheus' text form, without mercy: {(name, labels): value}."""
-    assert text.endswith("\n")
-    kinds, found, current = {}, {}, None
-    for line in text[:-1].split("\n"):
-        if line.startswith("# HELP "):
-            current = line.split(" ")[2]
-            assert current not in kinds and len(line.split(" ", 3)[3]) > 3
-            kinds[current] = None
-        elif line.startswith("# TYPE "):
-            _, _, name, kind = line.split(" ")
-            assert name == current and kinds[name] is None and kind in ("counter", "gauge", "histogram")
-            kinds[name] = kind
-        else:
-            m = SAMPLE.fullmatch(line)
-            assert m, line
-            base = re.sub("_(bucket|sum|count)$", "", m[1]) if kinds[current] == "histogram" else m[1]
-            assert base == current, line
-            key = m[1], tuple(sorted(re.findall(r'([^=,"]+)="((?:[^"\\]|\\.)*)"', m[2] or "")))
-            assert key not in found, line
-            found[key] = float(m[3])
-    for name, kind in kinds.items():
-        assert kind, name
-        if kind == "histogram":
-            check_histogram(name, found)
-    return found
-
-
-def check_histogram(name, found):
-    series = {}
-    for (n, labels), value in found.items():
-        if n == f"{name}_bucket":
-            rest = tuple(x for x in labels if x[0] != "le")
-            series.setdefault(rest, []).append((float(dict(labels)["le"]), value))
-    for rest, buckets in series.items():
-        assert buckets == sorted(buckets) and [v for _, v in buckets] == sorted(v for _, v in buckets), rest
-        assert buckets[-1] == (float("inf"), found[f"{name}_count", rest])
-        assert found[f"{name}_sum", rest] >= 0 and buckets[0][0] == 0.0005 and buckets[-2][0] == 60
-
-
-def metrics(c):
-    connection = cay.UnixConnection(str(c.run / "control.sock"), 10)
-    connection.request("GET", "/metrics")
-    reply = connection.getresponse()
-    text = reply.read().decode()
-    assert reply.status == 200 and reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    connection.close()
-    return parse(text)
+VERSION = re.search(r"version: '([0-9.]+)'", (pathlib.Path(__file__).parents[3] / "meson.build").read_text())[1].encode()
 
 
 def answers(found, op=None):
@@ -128,3 +78,49 @@ def test_a_line_a_request_when_it_is_wanted():
 def test_no_line_a_request_else(own):
     own.call("GET", "/v1/sandboxes")
     assert "sandbox.list" not in own.log("cayd")
+
+
+# -- edges
+
+def of_edges(found):
+    return {(n, dict(labels).get("edge"), dict(labels).get("operation") or dict(labels).get("reason"), dict(labels).get("code")): v
+            for (n, labels), v in found.items() if n.startswith("cay_edge_") and "le" not in dict(labels)}
+
+
+def test_edges_count_for_themselves(own):
+    """Cells of its table; a number of its own for as long as it is there."""
+    path = str(own.run / "edge" / "push.sock")
+    assert metrics(own)["cay_edges", ()] == 0 and not of_edges(metrics(own))
+    first, other = push.Edge(path).hello(build=VERSION), push.Edge(path).hello(build=b"another")
+    second = push.Edge(path).hello(build=VERSION)
+    first.say(push.COUNT, number=0, time=7)
+    second.say(push.COUNT, number=0, time=9)
+    second.say(push.COUNT, number=0, time=10)
+    other.say(push.COUNT, number=0, time=11)  # whose cells may be others
+
+    def seen():
+        return {edge: v for (n, edge, _, code), v in of_edges(metrics(own)).items() if n == "cay_edge_requests_total" and code == "ok"}
+    wait_for("both", lambda: seen() == {"0": 7, "1": 10}, 5)
+    found = of_edges(metrics(own))
+    assert metrics(own)["cay_edges", ()] == 3
+    assert {(e, r) for n, e, r, _ in found if n == "cay_edge_refusals_total"} == {
+        (e, r) for e in "01" for r in ("credential", "scope", "peer_rate", "tenant_rate", "host", "origin")}
+    first.close()
+    wait_for("its end", lambda: seen() == {"1": 10}, 5)
+    third = push.Edge(path).hello(build=VERSION)
+    third.say(push.COUNT, number=0, time=1)
+    wait_for("a number that is free", lambda: seen() == {"0": 1, "1": 10}, 5)
+    third.say(push.COUNT, number=1 << 20, time=1)  # there is no such cell: let go
+    wait_for("its end", lambda: seen() == {"1": 10}, 5)
+
+
+def test_many_edges_that_say_everything_fit(own):
+    """Sixteen have a number, and all they can say is still one answer."""
+    edges = [push.Edge(str(own.run / "edge" / "push.sock")).hello(build=VERSION) for _ in range(20)]
+    for edge in edges:
+        edge.sock.sendall(b"".join(push.record(push.COUNT, number=i, time=(1 << 50) + i) for i in range(1000)))
+    wait_for("sixteen", lambda: len({e for _, e, _, _ in of_edges(metrics(own)) if e}) == 16, 10)
+    assert metrics(own)["cay_edges", ()] == 20
+    assert len({op for n, e, op, _ in of_edges(metrics(own)) if n == "cay_edge_requests_total" and e == "15"}) >= 20
+    for edge in edges:
+        edge.close()

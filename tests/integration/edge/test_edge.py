@@ -14,6 +14,7 @@ import subprocess
 import time
 
 import cay
+import prometheus
 import pytest
 import world
 from cay import ApiError, let_pass, wait_for
@@ -295,6 +296,7 @@ def rotate(w, made):
 def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "open", "scope": "write", **({"ttl_ms": ttl} if ttl else {})})
     me, other = node.door(made["secret"]), node.door()
+    before = prometheus.metrics(node)["cay_edge_requests_cut_total", (("edge", "0"),)]
     name, sink = other.exec_detached(box, COUNT), other.exec_detached(box, ["cat"], stdin_open=True)
     mine, theirs = follow(me, box, name), follow(other, box, name)
     sending = upload(me, box, sink)
@@ -316,6 +318,7 @@ def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     for _ in range(3):
         theirs.readline()
     theirs.close()
+    wait_for("it to be counted", lambda: prometheus.metrics(node)["cay_edge_requests_cut_total", (("edge", "0"),)] >= before + 3, 5)
     for job in (name, sink):
         other.signal(box, job)
 
@@ -428,6 +431,44 @@ def test_why_a_credential_was_refused_is_not_told(node):
 
 
 # -- what it is
+
+def test_what_it_counts_is_told_by_control(own):
+    me, edge = own.door(own.new_key()), own.daemons["cay-edge-0"]
+    box = me.create("tiny")
+    name = me.exec_detached(box, COUNT)
+    stream = follow(me, box, name)
+    for _ in range(3):
+        me.get(box)
+    refused("not_found", me.get, box[:-2] + "00")  # control says so
+    me.open("GET", "/v1/nothing").read()
+    own.door("x").open("GET", "/v1/sandboxes").read()
+    own.door(own.new_key("read")).open("POST", "/v1/sandboxes", {"image": "tiny"}).read()
+    me.open("GET", "/v1/health", headers={"Host": "evil.example"}).read()
+    me.open("GET", "/v1/health", headers={"Origin": "https:" + "//evil.example"}).read()
+
+    def now():
+        return {k: v for k, v in prometheus.metrics(own).items() if k[0].startswith("cay_edge")}
+
+    def value(what, **labels):
+        return now().get((what, tuple(sorted({"edge": "0", **labels}.items()))))
+    wait_for("all of it", lambda: value("cay_edge_refusals_total", reason="origin") == 1, 5)
+    for op, code, n in (("sandbox.get", "ok", 3), ("sandbox.get", "inside", 1), ("exec.output", "ok", 1), ("none", "not_found", 1),
+                        ("sandbox.list", "unauthenticated", 1), ("sandbox.create", "ok", 1), ("sandbox.create", "permission_denied", 1)):
+        assert value("cay_edge_requests_total", operation=op, code=code) == n, (op, code)
+    assert value("cay_edge_request_duration_seconds_count", operation="sandbox.get") == 4
+    assert [value("cay_edge_refusals_total", reason=r) for r in ("credential", "scope", "host", "origin", "peer_rate")] == [1, 1, 1, 1, 0]
+    wait_for("one stream", lambda: (value("cay_edge_requests_open"), value("cay_edge_connections")) == (1, 1), 5)
+    pages = int(pathlib.Path(f"/proc/{edge.pid}/statm").read_text().split()[1])
+    assert 0.5 < value("cay_edge_memory_bytes") / (pages * os.sysconf("SC_PAGESIZE")) < 2
+    assert abs(value("cay_edge_fds") - len(os.listdir(f"/proc/{edge.pid}/fd"))) <= 4
+    assert now()["cay_edges", ()] == 1 and value("cay_edge_requests_cut_total") == 0
+    me.delete(box)
+    wait_for("no stream", lambda: value("cay_edge_requests_open") == 0, 5)
+    own.kill_daemon("cayd")  # another control hears it all again
+    own.start_cayd()
+    wait_for("it all", lambda: value("cay_edge_requests_total", operation="exec.output", code="ok") == 1, 10)
+    stream.close()
+
 
 def test_it_can_do_little(node):
     text = pathlib.Path(f"/proc/{node.daemons['cay-edge-0'].pid}/status").read_text()

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_EDGE_COUNT_H
+#define CAY_EDGE_COUNT_H
+/*
+ * count - what an edge counts of itself, and control has not heard yet
+ *
+ * It has no socket that could be asked: control hears what has changed once a second,
+ * and tells it with its own metrics.
+ */
+#include "net/server.h"
+#include "prog/metrics.h"
+#include "wire/push.h"
+
+struct edge;
+
+struct counts {
+	struct metrics_edge now, told;
+	uint64_t at;    /* where the next round begins */
+	int statm, fds; /* of /proc/self; -EBADF: not told */
+};
+
+/* Before it is confined, and before nobody may look at it. */
+void counts_open(struct counts *c);
+/* conf->answered of the servers. */
+bool count_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+/* Bring what is not counted as it happens up to date. */
+void counts_look(struct edge *e);
+/* The next record that control has not heard; false when it has heard all. */
+[[nodiscard]] bool counts_next(struct counts *c, struct push *ret);
+/* Another control: it has heard nothing. */
+void counts_untold(struct counts *c);
+#endif
