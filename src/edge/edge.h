@@ -70,9 +70,10 @@ struct edge {
 request_admit gate_admit;
 bool gate_host(const struct edge *e, struct slice host);
 bool gate_origin(const struct edge *e, struct slice origin);
-/* Whose request it is, and by what.  CAY_E_UNAUTHENTICATED with the reason, for the log. */
-[[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, struct actor *ret,
-			   struct pass *ret_by, struct cay_err *err);
+/* Whose request it is, and by what.  CAY_E_UNAUTHENTICATED with the reason, for the log.
+ * Not dear: nothing is looked at that takes longer than saying no, which is CAY_E_RATE. */
+[[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, bool dear,
+			   struct actor *ret, struct pass *ret_by, struct cay_err *err);
 
 /* route.c: the handler of everything. */
 request_fn route_request;

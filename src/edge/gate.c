@@ -94,14 +94,17 @@ static int find_out(struct edge *e, struct request *rq, struct pass *by, struct 
 {
 	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t peer[PEER_LEN];
-	int r = who_asks(e, rq->head, &rq->actor, by, err);
+	bool spent;
+	int r;
 
+	peer_of(rq, peer);
+	spent = rate_spent(e->failures, peer, sizeof(peer), now);
+	r = who_asks(e, rq->head, /* dear= */ !spent, &rq->actor, by, err);
 	if (r < 0 && !table_ready(e->table)) {
 		*err = (struct cay_err){};
 		return cay_fail(err, CAY_E_UNAVAILABLE, "control has not said yet who may");
 	}
-	peer_of(rq, peer);
-	/* who has a good one is not kept out by its neighbours */
+	/* who has a good key or token is not kept out by its neighbours */
 	if (r < 0 && !rate_take(e->failures, peer, sizeof(peer), now))
 		return too_often(e, peer, err);
 	if (r < 0) {

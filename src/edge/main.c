@@ -18,11 +18,8 @@
 /* cayd's edge door closes idle connections after 60 s. */
 #define KEPT_MAX 64
 #define KEPT_MS 30000
-/* Refused requests of one peer: five a second, fifty at once. */
-#define FAILURES 5
-#define FAILURES_BURST 50
-/* What needs no credential, of one peer. */
-#define STRANGERS 20
+/* What needs no credential, of one peer: a minute, and at once. */
+#define STRANGERS 1200
 #define STRANGERS_BURST 100
 #define DRAIN_MS 5000
 #define DRAIN_LOOK_MS 50
@@ -211,8 +208,8 @@ static int begin(struct edge *e, struct cay_err *err)
 	if (r < 0)
 		return r;
 	e->table = table_new();
-	e->failures = rates_new(FAILURES, FAILURES_BURST);
-	e->tenants = rates_new(e->settings.edge_rate, 2 * e->settings.edge_rate);
+	e->failures = rates_new(e->settings.edge_failures, e->settings.edge_failures);
+	e->tenants = rates_new(60 * e->settings.edge_rate, 2 * e->settings.edge_rate);
 	e->strangers = rates_new(STRANGERS, STRANGERS_BURST);
 	e->control = upstream_new(&e->loop, path, KEPT_MAX, KEPT_MS);
 	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control)

@@ -15,9 +15,11 @@
 
 struct rates;
 
-/* So many a second, and so many at once. */
-[[nodiscard]] struct rates *rates_new(uint64_t per_s, uint64_t burst);
+/* So many a minute, and so many at once. */
+[[nodiscard]] struct rates *rates_new(uint64_t per_min, uint64_t burst);
 void rates_free(struct rates *r);
 /* Take one; false when there was none. */
 bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns);
+/* Whether there is none, for what it did itself: nobody is held for whom it shares with. */
+bool rate_spent(const struct rates *r, const void *who, size_t n, uint64_t now_ns);
 #endif

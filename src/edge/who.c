@@ -121,8 +121,8 @@ static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct acto
 	return 0;
 }
 
-int who_asks(struct edge *e, const struct http_head *head, struct actor *ret, struct pass *ret_by,
-	     struct cay_err *err)
+int who_asks(struct edge *e, const struct http_head *head, bool dear, struct actor *ret,
+	     struct pass *ret_by, struct cay_err *err)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
 	struct slice text;
@@ -135,5 +135,8 @@ int who_asks(struct edge *e, const struct http_head *head, struct actor *ret, st
 	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
 	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
 		return by_token(e, text, now_s, ret, ret_by, err);
+	/* a key is one hash and a token one HMAC; a JWT is a stranger's JSON and RSA */
+	if (!dear)
+		return cay_fail(err, CAY_E_RATE, "too many from there were refused to look at it");
 	return by_jwt(e, text, now_s, ret, ret_by, err);
 }

@@ -29,7 +29,8 @@ def free_port():
 class World(cay.Cay):
     def __init__(self, build, env=None, edges=1):
         self.port = free_port()
-        listen = {"CAY_EDGE_LISTEN": f"127.0.0.1:{self.port}"}
+        # every test comes from one address
+        listen = {"CAY_EDGE_LISTEN": f"127.0.0.1:{self.port}", "CAY_EDGE_FAILURES": "1000000"}
         super().__init__(build, env={**listen, **(env or {})})
         self.programs["edge"] = pathlib.Path(build).resolve() / "src/edge/cay-edge"
         self.edges, self.n_edges, self.ca = [], edges, None

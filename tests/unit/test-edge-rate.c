@@ -16,7 +16,7 @@ static unsigned take(struct rates *r, const char *who, unsigned n, uint64_t now)
 
 static void so_many_at_once_and_then_so_many_a_second(void **)
 {
-	struct rates *r = rates_new(10, 20);
+	struct rates *r = rates_new(600, 20);
 	uint64_t now = 1000 * NS_PER_S;
 
 	assert_int_equal(take(r, "a", 100, now), 20);
@@ -30,7 +30,7 @@ static void so_many_at_once_and_then_so_many_a_second(void **)
 
 static void everybody_has_their_own(void **)
 {
-	struct rates *r = rates_new(10, 20);
+	struct rates *r = rates_new(600, 20);
 	uint64_t now = 1000 * NS_PER_S;
 
 	assert_int_equal(take(r, "a", 100, now), 20);
@@ -42,7 +42,7 @@ static void everybody_has_their_own(void **)
 /* A hundred thousand strangers do not give somebody who is at the end more. */
 static void strangers_do_not_wash_it_full(void **)
 {
-	struct rates *r = rates_new(1, 10);
+	struct rates *r = rates_new(60, 10);
 	uint64_t now = 1000 * NS_PER_S;
 	char who[16];
 
@@ -55,9 +55,38 @@ static void strangers_do_not_wash_it_full(void **)
 	rates_free(r);
 }
 
+static void who_has_none_left_is_known_before(void **)
+{
+	struct rates *r = rates_new(10, 10);
+	uint64_t now = 1000 * NS_PER_S;
+	unsigned held = 0;
+	char who[16];
+
+	assert_false(rate_spent(r, "a", 1, now));
+	assert_int_equal(take(r, "a", 9, now), 9);
+	assert_false(rate_spent(r, "a", 1, now));
+	assert_int_equal(take(r, "a", 9, now), 1);
+	assert_true(rate_spent(r, "a", 1, now));
+	assert_false(rate_spent(r, "b", 1, now));
+	assert_true(rate_spent(r, "a", 1, now + 6 * NS_PER_S - 1));
+	assert_false(rate_spent(r, "a", 1, now + 6 * NS_PER_S));
+	/* every bucket is somebody's who has none left: nobody else is held for that */
+	for (unsigned i = 0; i < 40 * RATE_BUCKETS; i++) {
+		assert_true(snprintf(who, sizeof(who), "s%u", i / 10) > 0);
+		(void)rate_take(r, who, strlen(who), now);
+	}
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_true(snprintf(who, sizeof(who), "n%u", i) > 0);
+		held += rate_spent(r, who, strlen(who), now);
+	}
+	assert_int_equal(held, 0);
+	rates_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_has_none_left_is_known_before),
 		cmocka_unit_test(so_many_at_once_and_then_so_many_a_second),
 		cmocka_unit_test(everybody_has_their_own),
 		cmocka_unit_test(strangers_do_not_wash_it_full),
