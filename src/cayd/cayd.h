@@ -53,6 +53,7 @@ struct images;
 struct tenants;
 struct keys;
 struct report;
+struct signs;
 
 struct cayd {
 	struct settings settings;
@@ -81,7 +82,7 @@ struct cayd {
 	struct images *images;
 	struct pushes *pushes;
 	struct report *reports[16]; /* of edges, by their number */
-	uint8_t sign[32]; /* what tokens are signed with */
+	struct signs *signs;        /* what tokens are signed with */
 	struct tenants *tenants;
 	struct keys *keys;
 	struct server *doors[2];

@@ -137,18 +137,9 @@ static void say_box(struct peer *p, const struct box *b)
 			       .tenant = b->info.tenant });
 }
 
-static void say_key(void *arg, const struct push *what)
+static void say_it(void *arg, const struct push *what)
 {
 	say(arg, what);
-}
-
-static void say_sign(struct peer *p)
-{
-	struct push what = { .kind = PUSH_SIGN, .value = 0, .number = SIGN_EPOCH };
-
-	memcpy(what.secret, p->all->cayd->sign, sizeof(what.secret));
-	say(p, &what);
-	explicit_bzero(&what, sizeof(what));
 }
 
 static void say_all(struct peer *p)
@@ -161,8 +152,8 @@ static void say_all(struct peer *p)
 	for (struct box *b = boxes_newest(p->all->cayd->boxes); b; b = b->older)
 		if (!life_over(&b->life))
 			say_box(p, b);
-	key_tell(p->all->cayd, NULL, say_key, p);
-	say_sign(p);
+	key_tell(p->all->cayd, NULL, say_it, p);
+	sign_tell(p->all->cayd, say_it, p);
 	say(p, &(struct push){ .kind = PUSH_END });
 	flush(p);
 }
@@ -287,6 +278,7 @@ static void on_tick(uv_timer_t *t)
 			flush(p);
 		}
 	report_tick(all->cayd);
+	sign_tick(all->cayd);
 }
 
 unsigned push_edges(const struct cayd *c)
@@ -321,7 +313,16 @@ void push_key(struct cayd *c, const struct id *id)
 	for (struct peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
 			say(p, &(struct push){ .kind = PUSH_NO_KEY, .id = *id });
-			key_tell(c, id, say_key, p);
+			key_tell(c, id, say_it, p);
+			flush(p);
+		}
+}
+
+void push_signs(struct cayd *c)
+{
+	for (struct peer *p = c->pushes ? c->pushes->peers : NULL; p; p = p->next)
+		if (p->greeted) {
+			sign_tell(c, say_it, p);
 			flush(p);
 		}
 }

@@ -22,4 +22,5 @@ unsigned push_edges(const struct cayd *c);
 /* It has changed. */
 void push_box(const struct box *b);
 void push_key(struct cayd *c, const struct id *id);
+void push_signs(struct cayd *c);
 #endif

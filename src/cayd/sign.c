@@ -6,39 +6,199 @@
 #include "auth/token.h"
 #include "base/path.h"
 #include "cayd/box.h"
+#include "cayd/push.h"
 #include "text/hex.h"
 
 #define FILE_NAME "token.key"
-#define TEXT_LEN 64
+#define HEX_LEN 64
+#define FILE_MAX 256
+#define NUMBERS 254 /* an even number: one and the next are never in one place (push.h) */
+#define AGAIN_S 600 /* when the file could not be written */
 
-static int make(struct cayd *c, struct cay_err *err)
+struct signs {
+	struct sign {
+		uint8_t number; /* 0: none */
+		uint64_t since_s;
+		uint8_t secret[32];
+	} now, before;
+	uint64_t not_before_s; /* when it is tried again */
+};
+
+static uint64_t wall_s(const struct cayd *c)
 {
-	char text[TEXT_LEN + 1];
+	return clk_wall_ns(c->clk) / NS_PER_S;
+}
+
+/* When the last token of the key before has ended. */
+static uint64_t before_until_s(const struct signs *s)
+{
+	return s->now.since_s + SIGN_TOKEN_S;
+}
+
+/* The file */
+
+static int write_line(const struct sign *s, struct buf *to)
+{
+	char hex[HEX_LEN + 1];
 	int r;
 
-	if (getrandom(c->sign, sizeof(c->sign), 0) != sizeof(c->sign))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
-	hex_write(c->sign, sizeof(c->sign), text);
-	r = path_write(c->db_dir, FILE_NAME, text, TEXT_LEN, 0600);
-	explicit_bzero(text, sizeof(text));
+	if (!s->number)
+		return 0;
+	hex_write(s->secret, sizeof(s->secret), hex);
+	r = buf_printf(to, "%u %llu %s\n", s->number, (unsigned long long)s->since_s, hex);
+	explicit_bzero(hex, sizeof(hex));
+	return r;
+}
+
+static int write_file(const struct cayd *c, const struct signs *s, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(FILE_MAX);
+	int r = write_line(&s->now, &text);
+
+	if (r >= 0)
+		r = write_line(&s->before, &text);
+	if (r >= 0)
+		r = path_write(c->db_dir, FILE_NAME, text.data, text.len, 0600);
+	if (text.data)
+		explicit_bzero(text.data, text.len);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write db/" FILE_NAME) : 0;
+}
+
+static int read_line(struct slice line, struct sign *ret)
+{
+	struct slice number = slice_cut(&line, ' '), since = slice_cut(&line, ' ');
+	struct sign s = {};
+	uint64_t n;
+
+	if (str_u64(number, 1, NUMBERS, &n) < 0 ||
+	    str_u64(since, 0, UINT64_MAX / NS_PER_S, &s.since_s) < 0 || !line.p ||
+	    hex_read(line.p, line.n, s.secret, sizeof(s.secret)) < 0)
+		return -EINVAL;
+	s.number = (uint8_t)n;
+	*ret = s;
+	explicit_bzero(&s, sizeof(s));
+	return 0;
+}
+
+static int read_file(const struct cayd *c, struct signs *ret)
+{
+	auto_buf text = BUF_INIT(FILE_MAX);
+	int r = path_read(c->db_dir, FILE_NAME, &text);
+	struct slice rest = { text.data, text.len };
+
+	if (r >= 0 && text.len == HEX_LEN) {
+		/* from when there was one, and nothing else about it: another one is due */
+		ret->now.number = 1;
+		r = hex_read(rest.p, rest.n, ret->now.secret, sizeof(ret->now.secret));
+	} else if (r >= 0) {
+		r = text.len && text.data[text.len - 1] == '\n' ? 0 : -EINVAL;
+		rest.n -= r >= 0;
+		if (r >= 0)
+			r = read_line(slice_cut(&rest, '\n'), &ret->now);
+		if (r >= 0 && rest.p)
+			r = read_line(rest, &ret->before);
+	}
+	if (text.data)
+		explicit_bzero(text.data, text.len);
+	return r;
+}
+
+/* The keys */
+
+static int make(struct cayd *c, uint8_t number, struct sign *ret, struct cay_err *err)
+{
+	*ret = (struct sign){ .number = number, .since_s = wall_s(c) };
+	if (getrandom(ret->secret, sizeof(ret->secret), 0) != sizeof(ret->secret))
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	return 0;
+}
+
+/* What should be, of what is; false when that is the same. */
+static bool is_due(const struct cayd *c, const struct signs *s)
+{
+	uint64_t now = wall_s(c), age_s = c->settings.token_key_ms / 1000;
+
+	if (s->before.number)
+		return now >= before_until_s(s);
+	return now >= s->now.since_s && now - s->now.since_s >= age_s;
+}
+
+/* First the one before goes, then another one comes. */
+static int turn(struct cayd *c, struct cay_err *err)
+{
+	struct signs next = *c->signs;
+	int r = 0;
+
+	if (next.before.number)
+		next.before = (struct sign){};
+	else {
+		next.before = next.now;
+		r = make(c, (uint8_t)(next.now.number % NUMBERS + 1), &next.now, err);
+	}
+	if (r >= 0)
+		r = write_file(c, &next, err);
+	if (r >= 0) {
+		log_info(&c->log, next.before.number ? "tokens are signed with a new key"
+						     : "the old key of tokens is forgotten");
+		*c->signs = next;
+	}
+	explicit_bzero(&next, sizeof(next));
+	return r;
 }
 
 int sign_open(struct cayd *c, struct cay_err *err)
 {
-	auto_buf text = BUF_INIT(TEXT_LEN + 64);
-	int r = path_read(c->db_dir, FILE_NAME, &text);
+	int r;
 
-	if (r == -ENOENT)
-		return make(c, err);
-	if (r >= 0)
-		r = hex_read(text.data, text.len, c->sign, sizeof(c->sign));
-	if (text.data)
-		explicit_bzero(text.data, text.len);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r,
+	c->signs = calloc(1, sizeof(*c->signs));
+	if (!c->signs)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	r = read_file(c, c->signs);
+	if (r == -ENOENT) {
+		r = make(c, 1, &c->signs->now, err);
+		return r < 0 ? r : write_file(c, c->signs, err);
+	}
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r,
 				    "db/" FILE_NAME " is not a key; remove it, and every token "
-				    "there is ends")
-		     : 0;
+				    "there is ends");
+	sign_tick(c);
+	return 0;
+}
+
+void sign_tick(struct cayd *c)
+{
+	struct cay_err err = {};
+
+	if (clk_boot_ns(c->clk) / NS_PER_S < c->signs->not_before_s)
+		return;
+	while (is_due(c, c->signs)) {
+		if (turn(c, &err) < 0) { /* what there is is still good */
+			log_error(&c->log, "%s: the key of tokens stays as it is", err.msg);
+			c->signs->not_before_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
+			return;
+		}
+		push_signs(c);
+	}
+}
+
+static void tell(const struct sign *s, uint64_t until_ms, sign_tell_fn *fn, void *arg)
+{
+	struct push p = {
+		.kind = PUSH_SIGN, .value = s->number, .number = SIGN_EPOCH, .time = until_ms
+	};
+
+	if (!s->number)
+		return;
+	memcpy(p.secret, s->secret, sizeof(p.secret));
+	fn(arg, &p);
+	explicit_bzero(&p, sizeof(p));
+}
+
+void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg)
+{
+	tell(&c->signs->before, before_until_s(c->signs) * 1000, fn, arg);
+	tell(&c->signs->now, PUSH_NEVER, fn, arg);
 }
 
 void sandbox_token(struct cayd *c, struct request *rq)
@@ -47,7 +207,7 @@ void sandbox_token(struct cayd *c, struct request *rq)
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 	uint64_t now = clk_wall_ns(c->clk);
 	struct token t = { .scope = (enum op_scope)(SCOPE_READ + q->scope), .epoch = SIGN_EPOCH };
-	struct token_key key = { .number = SIGN_NUMBER };
+	struct token_key key = { .number = c->signs->now.number };
 	char text[TOKEN_TEXT_LEN + 1];
 	struct token_made made = { .token = text };
 	struct cay_err err = {};
@@ -63,7 +223,7 @@ void sandbox_token(struct cayd *c, struct request *rq)
 		t.sandbox = b->info.id;
 		t.not_after = (now + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 		made.expires_ns = t.not_after * NS_PER_S;
-		memcpy(key.secret, c->sign, sizeof(key.secret));
+		memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
 		(void)token_make(&t, &key, text, &err);
 		explicit_bzero(&key, sizeof(key));
 	}

@@ -2,18 +2,31 @@
 #ifndef CAY_CAYD_SIGN_H
 #define CAY_CAYD_SIGN_H
 /*
- * sign - tokens for one sandbox (auth/token.h), and the key they are signed with
+ * sign - tokens for one sandbox (auth/token.h), and the keys they are signed with
  *
- * The key is db/token.key below paths.state, made when it is not there; edges are told
- * of it and check tokens by themselves.  Who removes the file and restarts cayd ends
+ * db/token.key below paths.state has a line for the key that signs and one for the key
+ * before it: its number, when it was made (unix seconds), its bytes in hex.  Edges are
+ * told of both and check tokens by themselves.  A key signs for control.token_key; then
+ * another one does, and the old one is good until the last of its tokens has ended.  The
+ * file is durable before a key signs.  Who removes the file and restarts cayd ends
  * every token there is.
  */
 #include "cayd/cayd.h"
+#include "wire/push.h"
 
 #define SIGN_EPOCH 1
-#define SIGN_NUMBER 1 /* of auth/token.h; 0 is no key */
+/* The longest a token lives (schemas.def), and a minute for clocks that differ. */
+#define SIGN_TOKEN_S (UINT64_C(86400) + 60)
+
+struct signs;
 
 [[nodiscard]] int sign_open(struct cayd *c, struct cay_err *err);
+/* Time has passed: is it old?  Writes a file when it is, once a month. */
+void sign_tick(struct cayd *c);
+
+/* What an edge must know. */
+typedef void sign_tell_fn(void *arg, const struct push *p);
+void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg);
 
 /* The operation. */
 void sandbox_token(struct cayd *c, struct request *rq);

@@ -16,7 +16,8 @@ static bool is_good(const struct edge *e, const struct pass *p, uint64_t now_ms)
 		return k && now_ms < k->until;
 	case PASS_TOKEN:
 		s = table_sign(e->table, p->sign);
-		return s && s->born == p->born && p->epoch >= table_epoch(e->table);
+		return s && s->born == p->born && now_ms < s->until &&
+		       p->epoch >= table_epoch(e->table);
 	case PASS_NONE:
 	case PASS_JWT:
 	case PASS_KINDS:

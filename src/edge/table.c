@@ -225,11 +225,13 @@ static void end_all(struct table *t)
 
 static int put_sign(struct table *t, const struct push *p)
 {
-	struct table_sign *s = &t->signs[p->value];
+	struct table_sign *s = &t->signs[p->value % TABLE_SIGNS];
 
-	if (!s->there || !same_hash(s->key, p->secret))
+	if (!s->there || s->number != p->value || !same_hash(s->key, p->secret))
 		s->born = ++t->born;
 	s->there = s->seen = true;
+	s->number = p->value;
+	s->until = p->time;
 	memcpy(s->key, p->secret, sizeof(s->key));
 	t->epoch = p->number;
 	return 0;

@@ -38,7 +38,9 @@ struct table_key {
 
 struct table_sign {
 	bool there, seen;
-	uint32_t born; /* another one when the key is */
+	uint8_t number;
+	uint32_t born;  /* another one when the key is */
+	uint64_t until; /* unix ms, PUSH_NEVER */
 	uint8_t key[32];
 };
 
@@ -54,6 +56,7 @@ bool table_ready(const struct table *t);
 /* NULL: there is none. */
 struct table_sandbox *table_sandbox(struct table *t, const struct id *id);
 struct table_key *table_key(const struct table *t, const uint8_t hash[static 32]);
+/* Of those below TABLE_SIGNS; a number's place is its remainder. */
 const struct table_sign *table_sign(const struct table *t, unsigned which);
 uint32_t table_epoch(const struct table *t);
 

@@ -61,9 +61,9 @@ static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct ac
 	for (unsigned i = 0; i < TABLE_SIGNS && i < TOKEN_KEYS; i++) {
 		const struct table_sign *s = table_sign(e->table, i);
 
-		if (!s)
+		if (!s || now_s * 1000 >= s->until)
 			continue;
-		keys.key[i].number = (uint8_t)(i + 1); /* 0 is no key */
+		keys.key[i].number = s->number;
 		memcpy(keys.key[i].secret, s->key, sizeof(keys.key[i].secret));
 	}
 	r = token_check(text, &keys, now_s, table_epoch(e->table), &t, err);
@@ -72,8 +72,8 @@ static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct ac
 		return r;
 	*by = (struct pass){ .kind = PASS_TOKEN,
 			     .until_ms = (t.not_after + 1) * 1000,
-			     .sign = t.key - 1,
-			     .born = table_sign(e->table, t.key - 1u)->born,
+			     .sign = t.key % TABLE_SIGNS,
+			     .born = table_sign(e->table, t.key % TABLE_SIGNS)->born,
 			     .epoch = t.epoch };
 	*ret = (struct actor){
 		.tenant = t.tenant, .sandbox = t.sandbox, .one_sandbox = true, .scope = t.scope

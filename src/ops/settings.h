@@ -19,6 +19,7 @@ struct settings {
 	uint64_t max_boxes, max_tenant, max_group;
 	uint64_t max_ttl_ms, record_ttl_ms;
 	bool drain;
+	uint64_t token_key_ms;
 	uint64_t audit_keep, audit_size;
 	char control_user[33];
 	char edge_listen[256], edge_hosts[1024], edge_origins[1024];

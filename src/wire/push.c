@@ -9,7 +9,7 @@
 /* What a record of each kind carries; all else is zero. */
 static const struct {
 	bool known;
-	uint8_t low, values; /* of value */
+	uint16_t low, values; /* of value */
 	bool number, time;
 	enum id_noun id;
 	bool no_id; /* or none */
@@ -27,7 +27,12 @@ static const struct {
 		       .tenant = true,
 		       .secret = 32 },
 	[PUSH_NO_KEY] = { .known = true, .values = 1, .id = ID_KEY },
-	[PUSH_SIGN] = { .known = true, .values = 2, .number = true, .secret = 32 },
+	[PUSH_SIGN] = { .known = true,
+			.low = 1,
+			.values = 256,
+			.number = true,
+			.time = true,
+			.secret = 32 },
 	[PUSH_END] = { .known = true, .values = 1 },
 	[PUSH_TICK] = { .known = true, .values = 1 },
 	[PUSH_USED] = { .known = true, .values = 1, .id = ID_KEY },

@@ -25,7 +25,7 @@
  *	         sandbox_state
  *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
  *	NO_KEY                                              key
- *	SIGN     which: 0 or 1    epoch                                       HMAC key of tokens
+ *	SIGN     key number       epoch      until, unix ms                   HMAC key of tokens
  *	END
  *	TICK                                                                  it lives
  *	BUSY                      under way                 sandbox           edge to control
@@ -34,6 +34,8 @@
  *	         push_refusal                               none              edge to control
  *	COUNT                     which      how many                         edge to control
  *
+ * A SIGN takes the place of one whose number is as even or odd as its own: the key that
+ * signs and the one before it have numbers in a row, and one that is two ago is gone.
  * A sandbox whose state is TERMINATED or FAILED is forgotten.  BUSY is said when the
  * number of requests inside a sandbox has changed, and for one that came and went in
  * between with 0: that is how control knows what is idle.  USED is said of a key that

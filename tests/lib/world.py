@@ -50,6 +50,14 @@ class World(cay.Cay):
         cay.wait_for("the edge to hear all", lambda: "control has said all" in self.log(name), 10)
         return self.daemons[name]
 
+    def restart_cayd(self, between=lambda: None):
+        """Until every edge has heard all of the new one."""
+        told = {name: self.log(name).count("control has said all") for name in self.edges}
+        self.kill_daemon("cayd")
+        between()
+        self.start_cayd()
+        cay.wait_for("the edges to hear all", lambda: all(self.log(n).count("control has said all") > told[n] for n in told), 10)
+
     def stop(self):
         for name in self.edges:
             self.daemons[name].kill()

@@ -23,7 +23,9 @@ static const struct push a_key = { .kind = PUSH_KEY,
 				   .tenant = { ID_TENANT, { 1 } },
 				   .secret = { 7 } };
 static const struct push no_key = { .kind = PUSH_NO_KEY, .id = { ID_KEY, { 1 } } };
-static const struct push a_sign = { .kind = PUSH_SIGN, .number = 3, .secret = { 9 } };
+static const struct push a_sign = {
+	.kind = PUSH_SIGN, .value = 2, .number = 3, .time = PUSH_NEVER, .secret = { 9 }
+};
 static const struct push a_box = { .kind = PUSH_SANDBOX,
 				   .value = SB_RUNNING,
 				   .id = { ID_SANDBOX, { 1 } },
@@ -165,6 +167,21 @@ static void tokens_end_with_their_key_and_their_epoch(void **)
 	assert_int_equal(cuts, 2);
 }
 
+static void tokens_end_when_their_key_is_over(void **)
+{
+	struct push old = a_sign;
+	struct guest g;
+
+	enter(&g, &by_token, NULL);
+	old.time = NOW_MS + 1000;
+	assert_int_equal(table_apply(edge.table, &old), 0);
+	look(3);
+	assert_int_equal(cuts, 0);
+	clk_test_pass(&clk, NS_PER_S);
+	look(2);
+	assert_int_equal(cuts, 1);
+}
+
 static void who_is_inside_ends_with_the_sandbox(void **)
 {
 	struct table_sandbox *to = table_sandbox(edge.table, &a_box.id);
@@ -196,6 +213,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(time_ends_all_of_them, begin, end),
 		cmocka_unit_test_setup_teardown(tokens_end_with_their_key_and_their_epoch, begin,
 						end),
+		cmocka_unit_test_setup_teardown(tokens_end_when_their_key_is_over, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_inside_ends_with_the_sandbox, begin, end),
 	};
 

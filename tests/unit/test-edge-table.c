@@ -212,14 +212,41 @@ static void it_has_bounds(void **)
 static void tokens_have_two_keys(void **)
 {
 	struct table *t = table_new();
-	struct push p = { .kind = PUSH_SIGN, .value = 1, .number = 5, .secret = "k" };
+	struct push p = { .kind = PUSH_SIGN, .value = 1, .number = 5, .time = 7, .secret = "k" };
+	uint32_t born;
 
 	assert_null(table_sign(t, 0));
 	assert_int_equal(table_apply(t, &p), 0);
 	assert_null(table_sign(t, 0));
 	assert_null(table_sign(t, 2));
 	assert_memory_equal(table_sign(t, 1)->key, p.secret, sizeof(p.secret));
+	assert_int_equal(table_sign(t, 1)->until, 7);
 	assert_int_equal(table_epoch(t), 5);
+	/* the next stands beside it, the one after that in its place */
+	p.value = 2;
+	p.secret[0]++;
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_int_equal(table_sign(t, 1)->number, 1);
+	assert_int_equal(table_sign(t, 0)->number, 2);
+	born = table_sign(t, 1)->born;
+	p.value = 3;
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_int_equal(table_sign(t, 1)->number, 3);
+	assert_int_not_equal(table_sign(t, 1)->born, born);
+	/* told again it is the same one, of another number it is not */
+	born = table_sign(t, 1)->born;
+	p.time = PUSH_NEVER;
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_int_equal(table_sign(t, 1)->born, born);
+	p.value = 5;
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_int_not_equal(table_sign(t, 1)->born, born);
+	/* all is said anew, and this is not */
+	assert_int_equal(say(t, PUSH_ALL), 0);
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_int_equal(say(t, PUSH_END), 0);
+	assert_null(table_sign(t, 0));
+	assert_non_null(table_sign(t, 1));
 	table_free(t);
 }
 

@@ -14,7 +14,7 @@ static const struct push good[] = {
 	{ PUSH_SANDBOX, .value = 1, .id = SANDBOX, .tenant = TENANT },
 	{ PUSH_KEY, .value = 3, .time = PUSH_NEVER, .id = A_KEY, .tenant = TENANT, .secret = "h" },
 	{ PUSH_NO_KEY, .id = A_KEY },
-	{ PUSH_SIGN, .value = 1, .number = 9, .secret = "s" },
+	{ PUSH_SIGN, .value = 1, .number = 9, .time = PUSH_NEVER, .secret = "s" },
 	{ PUSH_END },
 	{ PUSH_TICK },
 	{ PUSH_BUSY, .number = 3, .id = SANDBOX },
@@ -65,7 +65,7 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		{ PUSH_SANDBOX, 2, 8 },     { PUSH_SANDBOX, 8, 17 },    { PUSH_SANDBOX, 32, 33 },
 		{ PUSH_SANDBOX, 48, 80 },   { PUSH_KEY, 2, 8 },         { PUSH_KEY, 16, 17 },
 		{ PUSH_KEY, 32, 33 },       { PUSH_NO_KEY, 1, 17 },     { PUSH_NO_KEY, 32, 80 },
-		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 8, 48 },       { PUSH_HELLO, 1, 4 },
+		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 16, 48 },      { PUSH_HELLO, 1, 4 },
 		{ PUSH_HELLO, 8, 48 },      { PUSH_BUSY, 1, 4 },        { PUSH_BUSY, 8, 17 },
 		{ PUSH_BUSY, 32, 80 },      { PUSH_REFUSED, 1, 4 },     { PUSH_REFUSED, 8, 17 },
 		{ PUSH_REFUSED, 32, 48 },   { PUSH_REFUSED, 64, 80 },   { PUSH_COUNT, 1, 4 },
@@ -89,10 +89,10 @@ static void values_have_bounds(void **)
 		uint8_t value;
 		int want;
 	} cases[] = {
-		{ PUSH_SANDBOX, 0, 0 },   { PUSH_SANDBOX, 6, 0 }, { PUSH_SANDBOX, 7, -EPROTO },
-		{ PUSH_KEY, 0, -EPROTO }, { PUSH_KEY, 1, 0 },     { PUSH_KEY, 4, 0 },
-		{ PUSH_KEY, 5, -EPROTO }, { PUSH_SIGN, 0, 0 },    { PUSH_SIGN, 2, -EPROTO },
-		{ PUSH_REFUSED, 0, 0 },   { PUSH_REFUSED, 2, 0 }, { PUSH_REFUSED, 3, -EPROTO },
+		{ PUSH_SANDBOX, 0, 0 },   { PUSH_SANDBOX, 6, 0 },    { PUSH_SANDBOX, 7, -EPROTO },
+		{ PUSH_KEY, 0, -EPROTO }, { PUSH_KEY, 1, 0 },        { PUSH_KEY, 4, 0 },
+		{ PUSH_KEY, 5, -EPROTO }, { PUSH_SIGN, 0, -EPROTO }, { PUSH_SIGN, 255, 0 },
+		{ PUSH_REFUSED, 0, 0 },   { PUSH_REFUSED, 2, 0 },    { PUSH_REFUSED, 3, -EPROTO },
 	};
 	uint8_t in[PUSH_SIZE] = {};
 	struct push p;

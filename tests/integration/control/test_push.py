@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What control tells the edges, and what it makes of what they say"""
+import os
+import pathlib
 import socket
 import time
 
@@ -120,3 +122,35 @@ def test_one_that_does_not_read_holds_nobody_up(own):
     good.until(lambda: box in good.sandboxes)
     own.delete(box)
     wait_for("the deaf", lambda: own.call("GET", "/v1/health"), 1)
+
+
+def signs(edge):
+    return {r.value: r for r in edge.records if r.kind == push.SIGN}
+
+
+def test_the_key_of_tokens_ages_by_the_wall_clock(own):
+    """Edges hear of the next one at once, and until when the one before is good."""
+    wall = own.run / "wall"
+    wall.write_text("0")
+    preload = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")) / "tests/integration/wall.so"
+    wall.chmod(0o644)
+    own.env |= {"LD_PRELOAD": str(preload.resolve()), "CAY_TEST_WALL": str(wall)}
+    restart(own, "cayd")
+    edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
+    assert [(r.value, r.time) for r in edge.records if r.kind == push.SIGN] == [(1, 2 ** 64 - 1)]
+    first = signs(edge)[1].secret
+    wall.write_text(str(29 * 86400))
+    edge.until(lambda: edge.ticks >= 3)
+    assert list(signs(edge)) == [1]
+    wall.write_text(str(31 * 86400))
+    edge.until(lambda: 2 in signs(edge))
+    old, new = signs(edge)[1], signs(edge)[2]
+    left = old.time / 1000 - (time.time() + 31 * 86400)
+    assert 86400 < left < 86500 and old.secret == first != new.secret and new.time == 2 ** 64 - 1
+    assert len((own.state / "db/token.key").read_text().splitlines()) == 2
+    wall.write_text(str(33 * 86400))
+    wait_for("the old one to be forgotten", lambda: len((own.state / "db/token.key").read_text().splitlines()) == 1, 10)
+    wall.write_text("0")  # a clock that goes back makes nothing older
+    edge.until(lambda: edge.ticks >= 8)
+    assert sorted(signs(edge)) == [1, 2]
+    edge.close()

@@ -215,6 +215,57 @@ def test_a_token_is_for_one_sandbox(node, box):
     node.delete(other)
 
 
+def older(w, days, line=0):
+    """Make a key of tokens older than it is."""
+    path = w.state / "db/token.key"
+    lines = [text.split(" ") for text in path.read_text().splitlines()]
+    lines[line][1] = str(int(lines[line][1]) - days * 86400)
+    path.write_text("".join(" ".join(words) + "\n" for words in lines))
+
+
+def test_the_key_of_tokens_is_another_one_after_a_while(own):
+    """The old one is good until its tokens have ended; streams go on meanwhile."""
+    box, path = own.create("tiny"), own.state / "db/token.key"
+    name = own.exec_detached(box, COUNT)
+
+    def made():
+        return own.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 86400000})["token"]
+
+    def number(token):
+        return base64.urlsafe_b64decode(token[5:] + "=" * (-len(token[5:]) % 4))[2]
+
+    def good(token):
+        return own.door(token).open("GET", f"/v1/sandboxes/{box}/execs").status == 200
+
+    first = made()
+    stream = follow(own.door(first), box, name)
+    own.restart_cayd(lambda: None)
+    assert number(first) == number(made()) == 1 and good(first)
+    own.restart_cayd(lambda: older(own, 31))
+    second = made()
+    assert number(second) == 2 and good(first) and good(second) and path.stat().st_mode & 0o777 == 0o600
+    assert [line.split(" ")[0] for line in path.read_text().splitlines()] == ["2", "1"]
+    own.restart_cayd(lambda: None)
+    assert good(first) and good(second) and number(made()) == 2
+    assert stream.readline()
+    own.restart_cayd(lambda: older(own, 2))  # its last token has ended by now, whatever this one says
+    assert not good(first) and good(second) and len(path.read_text().splitlines()) == 1
+    ends_within(stream, STALE_S)
+    own.restart_cayd(lambda: older(own, 31))
+    third = made()
+    assert number(third) == 3 and good(second) and good(third)
+    own.restart_cayd(path.unlink)  # whoever wants all of them to end
+    assert not good(second) and not good(third) and good(made())
+    own.signal(box, name)
+
+
+def test_a_key_of_tokens_from_before_there_were_numbers(own):
+    box, path = own.create("tiny"), own.state / "db/token.key"
+    token = own.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read"})["token"]
+    own.restart_cayd(lambda: path.write_text(path.read_text().strip().split(" ")[2]))
+    assert own.door(token).get(box)["id"] == box and [t[:2] for t in path.read_text().splitlines()] == ["2 ", "1 "]
+
+
 def jwt(secret, claims, alg="HS256", kid="one"):
     def part(raw):
         return base64.urlsafe_b64encode(raw).rstrip(b"=")
