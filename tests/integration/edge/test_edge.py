@@ -490,9 +490,11 @@ def test_how_long_a_refusal_takes_says_nothing(own):
         def sigmas(n):
             took = ([], [])
             for _ in range(n):
-                which = chance.random() < 0.5
-                for k in (which, not which):
-                    took[k].append(once((prefix if k else other()) + secret()))
+                first = chance.random() < 0.5
+                # made before either is sent: a client that thinks longer before one is seen, too
+                keys = (other() + secret(), prefix + secret())
+                for k in (first, not first):
+                    took[k].append(once(keys[k]))
             # what a busy machine adds is in the upper tail of both
             low = [sorted(t)[:n * 9 // 10] for t in took]
             error = (sum(statistics.variance(t) / len(t) for t in low)) ** 0.5
