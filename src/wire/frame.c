@@ -34,6 +34,10 @@ static bool valid(const struct frame *f)
 	case FRAME_ERROR:
 		return f->stream == 0 && f->offset == 0 && f->length >= 2 &&
 		       f->length <= FRAME_JSON_MAX;
+	case FRAME_TAKEN:
+		return f->length == 0;
+	case FRAME_EOF:
+		return f->stream == FRAME_STDIN && f->length == 0;
 	default:
 		return false;
 	}
@@ -89,7 +93,8 @@ int frame_decode(const uint8_t *in, size_t n, struct frame *ret)
 	f.content = in + FRAME_HEAD;
 	if (f.type == FRAME_GAP && f.offset > UINT64_MAX - le64_get(f.content))
 		return -EPROTO;
-	if (f.type >= FRAME_END && (f.content[0] != '{' || f.content[f.length - 1] != '}'))
+	if ((f.type == FRAME_END || f.type == FRAME_ERROR) &&
+	    (f.content[0] != '{' || f.content[f.length - 1] != '}'))
 		return -EPROTO;
 	*ret = f;
 	return (int)(FRAME_HEAD + f.length);
@@ -150,11 +155,13 @@ int frame_to_sse(const struct frame *f, struct buf *out)
 		[FRAME_END] = "event: end\ndata: ",
 		[FRAME_ERROR] = "event: error\ndata: ",
 	};
-	static_assert(ARRAY_SIZE(lead) == FRAME_NUM_TYPES);
+	static_assert(ARRAY_SIZE(lead) == FRAME_TAKEN);
 	size_t before = out->len;
 	int r;
 
 	assert(valid(f));
+	if (f->type >= ARRAY_SIZE(lead))
+		return -EPROTO;
 	r = buf_puts(out, lead[f->type]);
 	if (r >= 0)
 		r = f->type <= FRAME_GAP ? write_data(f, out) : write_json(f, out);

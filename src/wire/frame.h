@@ -7,7 +7,7 @@
  * application/vnd.cay.frames is a sequence of frames, a 16-byte little-endian
  * header and then `length` bytes:
  *
- *	 0  u8   type     1 data, 2 gap, 3 end, 4 error
+ *	 0  u8   type     1 data, 2 gap, 3 end, 4 error, 5 taken, 6 eof
  *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end and error
  *	 2  u16  zero
  *	 4  u32  length   at most FRAME_MAX
@@ -18,6 +18,10 @@
  *        a u64, how many bytes were lost
  * end    the process is over: a JSON object {reason, ...}; the last frame
  * error  the stream is over but the process may not be: an error object; last
+ * taken  whoever sends it has this stream up to `offset`; no content
+ * eof    standard input ends, or has ended, at `offset`; no content
+ *
+ * The last two are of a conversation (wire/attach.h), not of a reply.
  *
  * A decoder knows one frame; that offsets of a stream go on where they stopped
  * and that nothing follows an end is for the reader of the stream to see.
@@ -37,7 +41,15 @@
 #define FRAME_SSE_MAX (6u * FRAME_MAX + 256)
 #define FRAME_MEDIA_TYPE "application/vnd.cay.frames"
 
-enum frame_type { FRAME_DATA = 1, FRAME_GAP, FRAME_END, FRAME_ERROR, FRAME_NUM_TYPES };
+enum frame_type {
+	FRAME_DATA = 1,
+	FRAME_GAP,
+	FRAME_END,
+	FRAME_ERROR,
+	FRAME_TAKEN,
+	FRAME_EOF,
+	FRAME_NUM_TYPES
+};
 enum frame_stream { FRAME_STDIN, FRAME_STDOUT, FRAME_STDERR, FRAME_NUM_STREAMS };
 
 struct frame {
@@ -65,7 +77,7 @@ uint64_t frame_gap(const struct frame *f);
 /* One server-sent event:  data: {"s":"stdout","o":0,"t":"hi\n"}
  * "t" when the content is UTF-8, "b64" otherwise; gap, end and error are events
  * of those names.  -EPROTO when an end's or error's content is not one line of
- * text, which SSE cannot carry. */
+ * text, which SSE cannot carry, and for taken and eof, which it has no use for. */
 [[nodiscard]] int frame_to_sse(const struct frame *f, struct buf *out);
 const char *frame_stream_name(enum frame_stream s);
 #endif

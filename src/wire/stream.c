@@ -12,7 +12,7 @@ static ssize_t refuse(struct stream *s)
 static bool in_order(const struct stream *s, const struct frame *f)
 {
 	if (f->type >= FRAME_END)
-		return true;
+		return f->type <= FRAME_ERROR;
 	return (s->allowed & STREAM_BIT(f->stream)) && f->offset == s->next[f->stream];
 }
 

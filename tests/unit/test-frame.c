@@ -74,7 +74,7 @@ static void what_breaks_the_rules_is_refused(void **)
 {
 	static const char *const bad[] = {
 		"\0\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
-		"\5\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
+		"\7\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such type */
 		"\1\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* no such stream */
 		"\1\1\1\0\1\0\0\0\0\0\0\0\0\0\0\0",                 /* not zero */
 		"\1\1\0\1\1\0\0\0\0\0\0\0\0\0\0\0",                 /* not zero */
@@ -88,6 +88,9 @@ static void what_breaks_the_rules_is_refused(void **)
 		"\4\0\0\0\1\x10\0\0\0\0\0\0\0\0\0\0", /* 4097 bytes of JSON */
 		"\1\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0",   /* data without a byte */
 		"\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0",   /* too short for an object */
+		"\5\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0",   /* taken has no content */
+		"\6\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0",   /* nor has eof */
+		"\6\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0",   /* which is of stdin */
 	};
 	uint8_t full[FRAME_HEAD + 8] = { 2, 1, 0, 0, 8 };
 	struct frame f;
@@ -136,6 +139,30 @@ static void the_largest_frame_passes(void **)
 	assert_text(&small, "keep");
 }
 
+static void a_conversation_has_two_more(void **)
+{
+	static const struct {
+		struct frame f;
+		const char *head;
+	} more[] = {
+		{ { .type = FRAME_TAKEN, .stream = FRAME_STDERR, .offset = 258 },
+		  "\5\2\0\0\0\0\0\0\2\1\0\0\0\0\0\0" },
+		{ { .type = FRAME_EOF, .stream = FRAME_STDIN, .offset = 7 },
+		  "\6\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(more); i++) {
+		auto_buf wire = BUF_INIT(100), sse = BUF_INIT(100);
+		struct frame back;
+
+		row_check(i, frame_encode(&more[i].f, &wire) == 0 && wire.len == FRAME_HEAD);
+		row_check(i, memcmp(wire.data, more[i].head, FRAME_HEAD) == 0);
+		row_check(i, frame_decode((uint8_t *)wire.data, wire.len, &back) == FRAME_HEAD);
+		row_check(i, back.type == more[i].f.type && back.offset == more[i].f.offset);
+		row_check(i, frame_to_sse(&more[i].f, &sse) == -EPROTO && !sse.len);
+	}
+}
+
 static void sse_carries_only_one_line_of_json(void **)
 {
 	auto_buf b = BUF_INIT(4096);
@@ -163,6 +190,7 @@ int main(void)
 		cmocka_unit_test(a_part_of_a_frame_asks_for_more),
 		cmocka_unit_test(what_breaks_the_rules_is_refused),
 		cmocka_unit_test(the_largest_frame_passes),
+		cmocka_unit_test(a_conversation_has_two_more),
 		cmocka_unit_test(sse_carries_only_one_line_of_json),
 		cmocka_unit_test(encoding_what_is_not_a_frame_is_our_bug),
 	};

@@ -32,6 +32,8 @@ static const struct {
 	{ { ERR(0, "a") }, STREAM_BIT(FRAME_STDOUT), NULL },   /* nobody asked */
 	{ { { .type = FRAME_DATA, TEXT("a") } }, BOTH, NULL }, /* stdin comes back */
 	{ { { .type = FRAME_END, TEXT("[]") } }, BOTH, NULL }, /* no object */
+	{ { { .type = FRAME_TAKEN } }, ~0u, NULL },            /* this is no conversation */
+	{ { { .type = FRAME_EOF } }, ~0u, NULL },
 };
 
 static int show(struct buf *seen, const struct stream_item *i, int *last)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A conversation of frames: what one side may say the other may not, but eof; a frame
+ * is never longer than allowed, and a header that is refused is refused at once. */
+#include "fuzz.h"
+#include "wire/attach.h"
+
+static void check(enum attach_way way, const uint8_t *data, size_t size)
+{
+	uint8_t *in = fuzz_copy(data, size), *at = in;
+	struct frame f;
+	int n;
+
+	while ((n = attach_cut(way, at, size, &f)) > 0) {
+		CHECK((size_t)n <= size && (uint32_t)n == FRAME_HEAD + f.length);
+		CHECK(f.length <= ATTACH_FRAME_MAX && f.content == at + FRAME_HEAD);
+		CHECK(attach_check(way, &f) == 0);
+		CHECK(f.type == FRAME_EOF || attach_check(!way, &f) < 0);
+		for (int part = 0; part < n; part += part < FRAME_HEAD ? 1 : 1 + n / 8)
+			CHECK(attach_cut(way, at, (size_t)part, &f) == 0);
+		at += n;
+		size -= (size_t)n;
+	}
+	if (n == 0 && size >= FRAME_HEAD)
+		CHECK(attach_cut(way, at, FRAME_HEAD, &f) == 0);
+	free(in);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	check(ATTACH_OUT, data, size);
+	check(ATTACH_IN, data, size);
+	return 0;
+}
