@@ -435,6 +435,7 @@ void api_inside(struct request *rq, void *arg)
 		return;
 	}
 	relay.path = path.data;
+	relay.upgrade = rq->match.op->reply == REPLY_SOCKET;
 	/* a stream begins at once; who waits for a command waits as long as it takes */
 	if (rq->match.op != &ops[OP_EXEC_RUN] || http_accepts(rq->head, FRAME_MEDIA_TYPE) ||
 	    http_accepts(rq->head, "text/event-stream"))

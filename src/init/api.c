@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 
+#include "init/attach.h"
 #include "init/feed.h"
 #include "init/job.h"
 #include "init/signals.h"
@@ -223,6 +224,11 @@ static void input(struct job *j, struct request *rq)
 	feed_start(j, rq, q->close);
 }
 
+static void attach(struct job *j, struct request *rq)
+{
+	attach_start(j, rq, rq->query);
+}
+
 static void send_signal(struct job *j, struct request *rq)
 {
 	const struct exec_signal *req = rq->body;
@@ -240,10 +246,9 @@ static void send_signal(struct job *j, struct request *rq)
 
 /* Rows that name a job; the others are in init_handle(). */
 static void (*const of_a_job[OP_NUM])(struct job *j, struct request *rq) = {
-	[OP_EXEC_GET] = get,
-	[OP_EXEC_OUTPUT] = output,
-	[OP_EXEC_STDIN] = input,
-	[OP_EXEC_SIGNAL] = send_signal,
+	[OP_EXEC_GET] = get,       [OP_EXEC_OUTPUT] = output,
+	[OP_EXEC_STDIN] = input,   [OP_EXEC_SIGNAL] = send_signal,
+	[OP_EXEC_ATTACH] = attach,
 };
 
 void init_handle(struct request *rq, void *arg)

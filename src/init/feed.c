@@ -8,27 +8,19 @@
 #define PENDING_MAX KIB(128) /* one piece of a body */
 
 struct feed {
+	struct writer writer; /* first: it is how the input knows us */
 	struct job *job;
 	struct request *rq;
 	struct buf pending;
-	uv_poll_t poll;
-	bool has_poll, ended, close;
+	bool ended, close;
 };
-
-static void on_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
 
 /* Over; the request is not touched. */
 static void feed_free(struct feed *f)
 {
-	f->job->feed = NULL;
+	input_leave(&f->writer);
 	buf_fini(&f->pending);
-	if (f->has_poll)
-		uv_close((uv_handle_t *)&f->poll, on_closed);
-	else
-		free(f);
+	free(f);
 }
 
 static void fail(struct feed *f, enum cay_code code, const char *why)
@@ -50,64 +42,43 @@ static void done(struct feed *f)
 
 	feed_free(f);
 	if (close)
-		job_close_stdin(j);
+		input_close(&j->in);
 	job_describe(j, &told);
 	request_reply_json(rq, &exec_table, &told);
 }
 
-void feed_cut(struct feed *f)
+static void on_cut(struct writer *w)
 {
-	fail(f, CAY_E_STATE, "the command closed its standard input");
+	fail((struct feed *)w, CAY_E_STATE, "the command closed its standard input");
 }
-
-static void on_ready(uv_poll_t *p, int, int);
 
 /* Returns false when the feed is no more. */
 static bool write_some(struct feed *f, struct slice *bytes)
 {
-	while (bytes->n) {
-		ssize_t n = write(f->job->stdin_fd, bytes->p, bytes->n);
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return true;
-		if (n < 0) {
-			feed_cut(f);
-			return false;
-		}
-		bytes->p += n;
-		bytes->n -= (size_t)n;
-	}
-	return true;
+	if (input_write(&f->job->in, bytes) == 0)
+		return true;
+	on_cut(&f->writer);
+	return false;
 }
 
 static void wait_for_room(struct feed *f)
 {
-	if (!f->has_poll) {
-		if (uv_poll_init(request_loop(f->rq), &f->poll, f->job->stdin_fd) < 0) {
-			fail(f, CAY_E_INTERNAL, "cannot wait for standard input");
-			return;
-		}
-		f->poll.data = f;
-		f->has_poll = true;
-	}
 	request_pause(f->rq);
-	(void)uv_poll_start(&f->poll, UV_WRITABLE | UV_DISCONNECT, on_ready);
+	if (input_wait(&f->job->in) < 0)
+		fail(f, CAY_E_INTERNAL, "cannot wait for standard input");
 }
 
-static void on_ready(uv_poll_t *p, int, int)
+static void on_room(struct writer *w)
 {
-	struct feed *f = p->data;
+	struct feed *f = (struct feed *)w;
 	struct slice rest = { f->pending.data, f->pending.len };
 
 	if (!write_some(f, &rest))
 		return;
 	buf_consume(&f->pending, f->pending.len - rest.n);
-	if (f->pending.len) {
-		(void)uv_poll_start(p, UV_WRITABLE | UV_DISCONNECT, on_ready);
-		return;
-	}
-	(void)uv_poll_stop(p);
-	if (f->ended)
+	if (f->pending.len)
+		wait_for_room(f);
+	else if (f->ended)
 		done(f);
 	else
 		request_resume(f->rq);
@@ -147,20 +118,26 @@ void feed_start(struct job *j, struct request *rq, bool close)
 						      .body_end = on_body_end,
 						      .gone = on_gone };
 	struct cay_err err = {};
-	struct feed *f = NULL;
+	struct feed *f = calloc(1, sizeof(*f));
+	int r;
 
-	if (j->stdin_fd < 0)
-		(void)cay_fail(&err, CAY_E_STATE, "the command's standard input is closed");
-	else if (j->feed)
-		(void)cay_fail(&err, CAY_E_STATE, "another request is writing to it");
-	else if (!(f = calloc(1, sizeof(*f))))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for standard input");
 	if (!f) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for standard input");
 		request_fail(rq, &err);
 		return;
 	}
-	*f = (struct feed){ .job = j, .rq = rq, .close = close, .pending = BUF_INIT(PENDING_MAX) };
-	j->feed = f;
+	*f = (struct feed){ .writer = { .room = on_room, .cut = on_cut },
+			    .job = j,
+			    .rq = rq,
+			    .close = close,
+			    .pending = BUF_INIT(PENDING_MAX) };
+	r = input_hold(&j->in, &f->writer);
+	if (r < 0) {
+		fail(f, CAY_E_STATE,
+		     r == -EPIPE ? "the command's standard input is closed"
+				 : "another request is writing to it");
+		return;
+	}
 	rq->data = f;
 	rq->events = &events;
 }

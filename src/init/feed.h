@@ -9,11 +9,8 @@
  */
 #include "net/server.h"
 
-struct feed;
 struct job;
 
 /* close: end of file behind the body. */
 void feed_start(struct job *j, struct request *rq, bool close);
-/* Standard input is being closed under it. */
-void feed_cut(struct feed *f);
 #endif

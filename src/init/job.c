@@ -12,7 +12,6 @@
 #include "base/path.h"
 #include "init/cgroup.h"
 #include "init/child.h"
-#include "init/feed.h"
 #include "init/signals.h"
 
 static void link_last(struct job *j)
@@ -126,7 +125,7 @@ static void job_free(struct job *j)
 		(void)close(j->events_fd);
 	if (j->cgroup >= 0)
 		(void)close(j->cgroup);
-	job_close_stdin(j);
+	input_close(&j->in);
 	if (j->report_fd >= 0)
 		(void)close(cay_take_fd(&j->report_fd));
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
@@ -137,7 +136,7 @@ static void job_free(struct job *j)
 
 static bool in_use(const struct job *j)
 {
-	return j->out[0].readers || j->out[1].readers || j->feed || j->out[0].pumping ||
+	return j->out[0].readers || j->out[1].readers || j->in.writer || j->out[0].pumping ||
 	       j->out[1].pumping;
 }
 
@@ -255,7 +254,7 @@ static void job_died(struct job *j, int status)
 	j->ended_ns = clk_wall_ns(j->init->clk);
 	j->state = JOB_DYING;
 	conclude(j);
-	job_close_stdin(j);
+	input_close(&j->in);
 	remove_cgroup(j);
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
 		output_finish(&j->out[i]);
@@ -450,7 +449,7 @@ static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, st
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_DISK_FULL, -r, "a place for the output");
 	}
-	j->stdin_fd = cay_take_fd(&p->in[1]);
+	j->in.fd = cay_take_fd(&p->in[1]);
 	j->report_fd = cay_take_fd(&p->report[0]);
 	r = uv_poll_init(&in->loop, &j->report, j->report_fd);
 	if (r < 0)
@@ -480,8 +479,7 @@ static void job_unprepare(struct job *j)
 		else if (j->out[i].fd >= 0)
 			(void)close(j->out[i].fd);
 	}
-	if (j->stdin_fd >= 0)
-		(void)close(j->stdin_fd);
+	input_close(&j->in);
 	if (j->report_fd >= 0)
 		(void)close(j->report_fd);
 	if (!j->handles)
@@ -492,10 +490,11 @@ static void job_unprepare(struct job *j)
  * kernel makes new ones small. */
 static int put_stdin(struct job *j, const char *text, struct cay_err *err)
 {
-	int r = text ? path_write_all(j->stdin_fd, text, strlen(text)) : 0;
+	int r = text ? path_write_all(j->in.fd, text, strlen(text)) : 0;
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_LIMIT, -r, "the pipe does not hold stdin");
+	j->in.taken = text ? strlen(text) : 0;
 	return 0;
 }
 
@@ -513,7 +512,8 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 	if (!j)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a command");
 	j->init = in;
-	j->cgroup = j->stdin_fd = j->report_fd = j->events_fd = -EBADF;
+	j->cgroup = j->in.fd = j->report_fd = j->events_fd = -EBADF;
+	j->in.loop = &in->loop;
 	j->out[0].fd = j->out[1].fd = -EBADF;
 	r = id_new(ID_EXEC, id_cell(sandbox), id_node(sandbox), &j->id);
 	if (r < 0) {
@@ -535,7 +535,7 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 	link_last(j);
 	in->live++;
 	if (!req->stdin_open)
-		job_close_stdin(j);
+		input_close(&j->in);
 	output_start(&j->out[0]);
 	output_start(&j->out[1]);
 	(void)uv_poll_start(&j->report, UV_READABLE | UV_DISCONNECT, on_report_ready);
@@ -543,17 +543,6 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 		(void)uv_timer_start(&j->timer, on_timeout, req->timeout_ms, 0);
 	*ret = j;
 	return 0;
-}
-
-void job_close_stdin(struct job *j)
-{
-	int fd = cay_take_fd(&j->stdin_fd);
-
-	if (fd < 0)
-		return;
-	if (j->feed)
-		feed_cut(j->feed);
-	(void)close(fd);
 }
 
 struct job *job_find(struct init *in, const struct id *id)

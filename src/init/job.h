@@ -16,11 +16,10 @@
 #include <sys/types.h>
 
 #include "init/init.h"
+#include "init/input.h"
 #include "init/output.h"
 
 enum job_state { JOB_STARTING, JOB_RUNNING, JOB_DYING, JOB_ENDED, JOB_FAILED };
-
-struct feed;
 
 struct job {
 	struct init *init;
@@ -40,8 +39,7 @@ struct job {
 	struct end end;
 	char signal_name[16];
 	struct output out[2]; /* stdout, stderr */
-	int stdin_fd;
-	struct feed *feed; /* who writes to it now */
+	struct input in;
 	int report_fd;
 	uv_poll_t report;
 	uv_timer_t timer;
@@ -68,6 +66,4 @@ void job_describe(const struct job *j, struct exec *ret);
 void job_reap(struct init *in);
 /* Give a finished job's output back to the budget. */
 bool job_reclaim(struct ring_budget *b);
-/* Standard input is over. */
-void job_close_stdin(struct job *j);
 #endif

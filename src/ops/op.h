@@ -18,8 +18,17 @@ enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
 /* FRAMES: JSON when waited for, frames or SSE when the client accepts them.
  * RAW: bytes, or those when the client accepts them.
  * DOC: a JSON document without a schema of its own.
- * TEXT: plain text. */
-enum op_reply { REPLY_JSON, REPLY_RAW, REPLY_FRAMES, REPLY_DOC, REPLY_TEXT, REPLY_NUM };
+ * TEXT: plain text.
+ * SOCKET: a WebSocket, or another protocol that was asked for. */
+enum op_reply {
+	REPLY_JSON,
+	REPLY_RAW,
+	REPLY_FRAMES,
+	REPLY_DOC,
+	REPLY_TEXT,
+	REPLY_SOCKET,
+	REPLY_NUM
+};
 
 enum op_id {
 #define CAY_OP(sym, ...) OP_##sym,

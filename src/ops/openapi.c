@@ -100,6 +100,10 @@ static void write_success(struct jw *w, const struct op *op)
 		w->err = -EINVAL;
 	jw_object(w, status);
 	jw_str(w, "description", op->summary);
+	if (op->reply == REPLY_SOCKET) { /* what follows is not HTTP */
+		jw_end(w);
+		return;
+	}
 	jw_object(w, "content");
 	if (op->reply == REPLY_RAW)
 		write_media(w, "application/octet-stream", NULL, REPLY);

@@ -234,6 +234,11 @@ struct exec_stdin_query {
 	bool close;
 };
 
+struct exec_attach_query {
+	uint64_t stdout_offset, stderr_offset;
+	bool acks;
+};
+
 struct exec_signal {
 	const char *signal;
 };

@@ -43,6 +43,7 @@ static const struct {
 	{ "exec.get", "GET", "/v1/sandboxes/" SB "/execs/" EX, 2 },
 	{ "exec.output", "GET", "/v1/sandboxes/" SB "/execs/" EX "/output?offset=3", 2 },
 	{ "exec.stdin", "POST", "/v1/sandboxes/" SB "/execs/" EX "/stdin", 2 },
+	{ "exec.attach", "GET", "/v1/sandboxes/" SB "/execs/" EX "/attach?stdout_offset=3", 2 },
 	{ "exec.signal", "POST", "/v1/sandboxes/" SB "/execs/" EX "/signal", 2 },
 	{ "image.list", "GET", "/v1/images", 0 },
 	{ "image.get", "GET", "/v1/images/" IM, 1 },
@@ -134,12 +135,13 @@ static void every_row_is_complete(void **)
 		row_check(i, op->scope > SCOPE_NONE && op->scope < SCOPE_NUM);
 		row_check(i, op->method > METHOD_NONE && op->method < METHOD_NUM);
 		row_check(i, op->path[0] == '/' && op->summary[0]);
-		row_check(i, op->status >= 200 && op->status < 300);
+		row_check(i, op->reply == REPLY_SOCKET ? op->status == 101
+						       : op->status >= 200 && op->status < 300);
 		row_check(i, (op->body == BODY_NONE) == (op->body_max == 0));
 		row_check(i, (op->body == BODY_JSON) == (op->request != NULL));
 		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64));
 		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC ||
-				     op->reply == REPLY_TEXT);
+				     op->reply == REPLY_TEXT || op->reply == REPLY_SOCKET);
 		row_check(i, op->method != METHOD_GET || op->body == BODY_NONE);
 		row_check(i, op->scope != SCOPE_READ || op->method == METHOD_GET);
 		row_check(i, op_method_name(op->method)[0] && op_scope_name(op->scope)[0]);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/input.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+int input_hold(struct input *in, struct writer *w)
+{
+	if (in->fd < 0)
+		return -EPIPE;
+	if (in->writer && in->writer != w)
+		return -EBUSY;
+	in->writer = w;
+	w->input = in;
+	return 0;
+}
+
+void input_leave(struct writer *w)
+{
+	struct input *in = cay_take(w->input);
+
+	if (!in)
+		return;
+	in->writer = NULL;
+	if (in->poll)
+		(void)uv_poll_stop(in->poll);
+}
+
+int input_write(struct input *in, struct slice *bytes)
+{
+	while (bytes->n) {
+		ssize_t n = write(in->fd, bytes->p, bytes->n);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (n < 0)
+			return -EPIPE;
+		in->taken += (uint64_t)n;
+		bytes->p += n;
+		bytes->n -= (size_t)n;
+	}
+	return 0;
+}
+
+static void on_room(uv_poll_t *p, int, int)
+{
+	struct input *in = p->data;
+
+	(void)uv_poll_stop(p);
+	if (in->writer)
+		in->writer->room(in->writer);
+}
+
+int input_wait(struct input *in)
+{
+	if (!in->poll) {
+		uv_poll_t *p = malloc(sizeof(*p));
+		int r = p ? uv_poll_init(in->loop, p, in->fd) : -ENOMEM;
+
+		if (r < 0) {
+			free(p);
+			return r;
+		}
+		p->data = in;
+		in->poll = p;
+	}
+	return uv_poll_start(in->poll, UV_WRITABLE | UV_DISCONNECT, on_room);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	free(h);
+}
+
+void input_close(struct input *in)
+{
+	struct writer *w = in->writer;
+
+	if (in->fd < 0)
+		return;
+	/* in front of its fd, whose number is somebody else's then */
+	if (in->poll)
+		uv_close((uv_handle_t *)cay_take(in->poll), on_closed);
+	(void)close(cay_take_fd(&in->fd));
+	if (!w)
+		return;
+	input_leave(w);
+	w->cut(w);
+}

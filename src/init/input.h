@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_INPUT_H
+#define CAY_INIT_INPUT_H
+/*
+ * input - an exec's standard input: its pipe, how much went in, who writes to it
+ *
+ * One writer at a time, so that what two send is not mixed; it holds the pipe for
+ * as long as it has something to write.  A full pipe is waited for and nothing piles
+ * up here.
+ */
+#include <uv.h>
+
+#include "base/str.h"
+
+struct input;
+
+struct writer {
+	struct input *input; /* NULL while it does not hold one */
+	/* There is room again. */
+	void (*room)(struct writer *w);
+	/* It is closed; the writer does not hold it any more. */
+	void (*cut)(struct writer *w);
+};
+
+struct input {
+	int fd; /* -EBADF once it is closed */
+	uv_loop_t *loop;
+	uv_poll_t *poll; /* made when it was full for the first time */
+	uint64_t taken;  /* bytes that are in the pipe, or were */
+	struct writer *writer;
+};
+
+/* 0, -EPIPE when it is closed, -EBUSY when somebody else holds it. */
+[[nodiscard]] int input_hold(struct input *in, struct writer *w);
+void input_leave(struct writer *w);
+/* As much as there is room for, off the front of bytes; -EPIPE when nobody reads it. */
+[[nodiscard]] int input_write(struct input *in, struct slice *bytes);
+/* Have `room` told. */
+[[nodiscard]] int input_wait(struct input *in);
+void input_close(struct input *in);
+#endif
