@@ -23,9 +23,11 @@ struct relay {
 	uv_timer_t timer;
 	unsigned open; /* the connection and the timer, while they are not closed */
 	bool closing, answered, body_paused, sent;
-	bool heard;   /* something came back */
-	bool chunked; /* the request's body goes on in chunks */
-	bool upgrade; /* and it may become a tunnel */
+	bool heard;           /* something came back */
+	bool chunked;         /* the request's body goes on in chunks */
+	bool upgrade;         /* and it may become a tunnel */
+	const char *protocol; /* or something else, in this protocol; lives as long */
+	void (*upgraded)(struct request *rq, struct conn *there, struct slice bytes, void *arg);
 	uint64_t head_timeout_ms;
 	struct buf in; /* of the answer, read and not passed on */
 	struct relay_hold *hold;
@@ -263,15 +265,10 @@ static void answer_head(struct relay *r)
 /* Our part ends here; who waits for our end waits for the tunnel's. */
 static void become_tunnel(struct relay *r, struct slice from_there)
 {
-	struct slice asked = r->rq->head->upgrade, got = r->http.head.upgrade;
 	auto_buf early = BUF_INIT(IN_MAX);
 	struct conn *client, *there;
 	struct tunnel *t;
 
-	if (asked.n != got.n || strncasecmp(asked.p, got.p, got.n) != 0) {
-		fail(r, fault_code(r), "%s goes on in a protocol nobody asked for", name(r));
-		return;
-	}
 	t = pass_headers(r, true) < 0 ? NULL : tunnel_new(r->timer.loop, r->done, r->arg);
 	if (!t) {
 		fail(r, CAY_E_NO_MEMORY, "no memory for a tunnel");
@@ -291,6 +288,30 @@ static void become_tunnel(struct relay *r, struct slice from_there)
 	r->open--;
 	tunnel_start(t, client, (struct slice){ early.data, early.len }, there, from_there);
 	shut(r);
+}
+
+static void hand_over(struct relay *r, struct slice from_there)
+{
+	struct request *rq = cay_take(r->rq);
+
+	rq->events = NULL;
+	r->done = NULL;
+	r->open--;
+	r->upgraded(rq, cay_take(r->conn), from_there, r->arg);
+	shut(r);
+}
+
+static void go_on(struct relay *r, struct slice from_there)
+{
+	struct slice asked = r->protocol ? slice_of(r->protocol) : r->rq->head->upgrade;
+	struct slice got = r->http.head.upgrade;
+
+	if (asked.n != got.n || strncasecmp(asked.p, got.p, got.n) != 0)
+		fail(r, fault_code(r), "%s goes on in a protocol nobody asked for", name(r));
+	else if (r->upgraded)
+		hand_over(r, from_there);
+	else
+		become_tunnel(r, from_there);
 }
 
 /* All of the answer is there; whatever is said behind it, nobody asked. */
@@ -322,7 +343,7 @@ static bool step(struct relay *r, struct slice *in)
 		return false;
 	case HTTP_HEAD_DONE:
 		if (r->http.head.status == 101)
-			become_tunnel(r, *in);
+			go_on(r, *in);
 		else
 			answer_head(r);
 		return true;
@@ -430,11 +451,12 @@ static int write_headers(const struct relay *r, const struct http_head *h, struc
 		for (size_t k = 0; k < ARRAY_SIZE(request_headers) && e >= 0; k++) {
 			const struct passed *p = &request_headers[k];
 
-			if ((!p->upgrade || r->upgrade) && http_eq(h->headers[i].name, p->name))
+			if ((!p->upgrade || (r->upgrade && !r->protocol)) &&
+			    http_eq(h->headers[i].name, p->name))
 				e = add(b, p->written, h->headers[i].value);
 		}
 	if (e >= 0 && r->upgrade)
-		e = add(b, "Upgrade", h->upgrade);
+		e = add(b, "Upgrade", r->protocol ? slice_of(r->protocol) : h->upgrade);
 	return e;
 }
 
@@ -545,6 +567,8 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 	r->in.max = IN_MAX;
 	r->sent = rq->head->framing == HTTP_EMPTY;
 	r->upgrade = conf->upgrade && rq->head->upgrade.n;
+	r->protocol = conf->protocol;
+	r->upgraded = conf->upgraded;
 	r->upstream = conf->upstream;
 	if (r->upstream)
 		upstream_ref(r->upstream);

@@ -46,6 +46,11 @@ struct relay_conf {
 	const char *path;          /* of a sandbox's socket */
 	struct upstream *upstream; /* instead of path */
 	bool upgrade;              /* the operation may go on in another protocol */
+	/* It is asked to go on in this one, whatever the client has named; the client's
+	 * handshake stays here.  When it does, both are handed over instead of becoming a
+	 * tunnel, and `done` is the taker's to tell.  bytes: what it said already. */
+	const char *protocol;
+	void (*upgraded)(struct request *rq, struct conn *there, struct slice bytes, void *arg);
 	/* Added to the request: what the caller knows and a client could not say. */
 	const struct relay_header *headers;
 	size_t n_headers;

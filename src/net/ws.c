@@ -146,7 +146,7 @@ static void over(struct ws *w)
 static int fail(struct ws *w, enum ws_code code, const char *why, struct cay_err *err)
 {
 	enum cay_code kind = code == WS_TOO_BIG    ? CAY_E_TOO_LARGE
-			     : code == WS_FLOOD    ? CAY_E_RATE
+			     : code == WS_POLICY    ? CAY_E_RATE
 			     : code == WS_INTERNAL ? CAY_E_NO_MEMORY
 						   : CAY_E_INVALID;
 
@@ -197,7 +197,7 @@ static int begin_data(struct ws *w, const struct wslay_frame_iocb *io, struct ca
 static int begin_control(struct ws *w, struct cay_err *err)
 {
 	if (w->credit_ms < WS_CONTROL_COST_MS)
-		return fail(w, WS_FLOOD, "too many control frames", err);
+		return fail(w, WS_POLICY, "too many control frames", err);
 	w->credit_ms -= WS_CONTROL_COST_MS;
 	w->control_len = 0;
 	return 0;

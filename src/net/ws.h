@@ -42,9 +42,10 @@ enum ws_code {
 	WS_NORMAL = 1000,
 	WS_GOING_AWAY = 1001,
 	WS_PROTOCOL = 1002,
+	WS_KIND = 1003, /* text where bytes are spoken */
 	WS_NO_STATUS = 1005,
 	WS_NOT_TEXT = 1007,
-	WS_FLOOD = 1008,
+	WS_POLICY = 1008, /* too many control frames, or what the path refuses */
 	WS_TOO_BIG = 1009,
 	WS_INTERNAL = 1011,
 };

@@ -419,7 +419,7 @@ static void time_pays_for_control_frames(void **)
 	for (unsigned i = 1; i <= 200; i++) /* twenty a second for ten seconds */
 		assert_int_equal(feed(&w, "89''", 1000000 + i * WS_CONTROL_COST_MS, &ev), WS_MORE);
 	assert_int_equal(feed(&w, "89''", 1000000, &ev), -EAGAIN); /* a clock that goes back */
-	assert_int_equal(w.code, WS_FLOOD);
+	assert_int_equal(w.code, WS_POLICY);
 	ws_fini(&w);
 
 	ws_init(&w, &conf);
