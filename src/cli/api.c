@@ -41,6 +41,20 @@ static void set_hint(struct api *a, const char *hint)
 	assert(n >= 0 && n < (int)sizeof(a->hint));
 }
 
+/* Who sends no requests by hand is told what to do with cay. */
+static void hint_at_token(struct api *a, const struct cay_err *err)
+{
+	int n;
+
+	if (err->code != CAY_E_UNAUTHENTICATED || !dial_far(&a->to))
+		return;
+	n = snprintf(a->hint, sizeof(a->hint),
+		     "the token of context '%s' is not good, or not any more; 'cay context add "
+		     "--replace --token-file FILE %s' gives it another",
+		     a->to.context.name, a->to.context.name);
+	assert(n >= 0 && n < (int)sizeof(a->hint));
+}
+
 /* The daemon itself is not a sandbox that misbehaves. */
 static void hint_at_version(struct api *a, enum op_id op, const struct cay_err *err)
 {
@@ -137,6 +151,7 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 	const struct op *op = &ops[c->op];
 	auto_buf target = BUF_INIT(KIB(8)), body = BUF_INIT(op->body_max);
 	uint64_t length = op->body == BODY_RAW ? c->length : HTTP_NO_BODY;
+	char host[URL_MAX];
 	int r = add_path(c, &target);
 
 	a->hint[0] = 0;
@@ -150,14 +165,19 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 	}
 	if (r < 0)
 		return r;
-	r = http_open(h, a->socket, a->timeout_ms, err);
+	r = http_open(h, &a->to, clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS, &a->intr,
+		      err);
 	if (r < 0) {
-		set_hint(a, "is cayd running, and may you use its socket? 'cay doctor' looks");
+		set_hint(a, a->to.hint ? a->to.hint : "");
 		return r;
 	}
+	if (dial_far(&a->to))
+		url_authority(&a->to.context.url, host);
 	if (http_request(h,
 			 &(struct http_ask){ .method = op_method_name(op->method),
 					     .target = buf_str(&target),
+					     .host = dial_far(&a->to) ? host : NULL,
+					     .token = dial_far(&a->to) ? a->to.context.token : NULL,
 					     .accept = c->accept ? c->accept : "application/json",
 					     .media = op->body == BODY_JSON ? "application/json"
 									    : c->media,
@@ -194,6 +214,8 @@ int api_head(struct api *a, enum op_id op, struct http *h, struct cay_err *err)
 		if (r < 0)
 			return r;
 		r = http_pull(h, err);
+		if (r == -ECONNRESET && !h->head_bytes && dial_far(&a->to) && !h->tls)
+			set_hint(a, "does it speak TLS? then its url begins with https");
 		if (r < 0 && r != -EAGAIN)
 			return cay_wrap(err, r, "%s", ops[op].name);
 	}
@@ -270,8 +292,11 @@ int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct c
 	if (h->status < 400 && !is_success(op, h->status))
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d instead of %d", ops[op].name,
 				h->status, ops[op].status);
-	if (h->status >= 400)
-		return api_error(a, body, err);
+	if (h->status >= 400) {
+		r = api_error(a, body, err);
+		hint_at_token(a, err);
+		return r;
+	}
 	if (!ret)
 		return 0;
 	if (jr_read(body, &reply_limits, &tree, &why) < 0 ||

@@ -2,7 +2,7 @@
 #ifndef CAY_CLI_API_H
 #define CAY_CLI_API_H
 /*
- * api - operations of ops.def, called over the daemon's socket
+ * api - operations of ops.def, called over the daemon's socket or a context's url
  *
  * A call names a row; its method, path, request, query and response tables do
  * the rest.  What comes back is counted, parsed and decoded by the same tables
@@ -14,7 +14,7 @@
 #define API_HINT_MAX 257
 
 struct api {
-	char socket[108];
+	struct dial to;
 	uint64_t timeout_ms; /* of operations that answer at once */
 	struct interrupt intr;
 	struct pool pool;        /* replies; dies with the command */

@@ -210,6 +210,7 @@ static int run_verify(struct cli *c, const void *args, const struct opt_words *w
 
 const struct cmd cmd_audit_verify = {
 	.name = "audit verify",
+	.place = PLACE_HERE,
 	.args = "[--anchor COUNT:HEAD] [--json] [DIR]",
 	.max = 1,
 	.options = verify_options,

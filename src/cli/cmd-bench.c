@@ -189,6 +189,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 
 const struct cmd cmd_bench = {
 	.name = "bench",
+	.place = PLACE_HERE,
 	.args = "[-n N] [--image IMAGE] [--json]",
 	.options = options,
 	.size = sizeof(struct bench_args),

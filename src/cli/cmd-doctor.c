@@ -139,6 +139,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 
 const struct cmd cmd_doctor = {
 	.name = "doctor",
+	.place = PLACE_HERE,
 	.args = "[--json]",
 	.options = options,
 	.size = sizeof(struct json_args),

@@ -30,6 +30,7 @@ static int run_help(struct cli *c, const void *, const struct opt_words *w, stru
 
 const struct cmd cmd_help = {
 	.name = "help",
+	.place = PLACE_NOBODY,
 	.args = "[COMMAND]",
 	.max = 2,
 	.help = "Say what cay or one command can do",

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-#include <stdio.h>
-
 #include "base/clock.h"
-#include "base/path.h"
 #include "cli/cmd.h"
 #include "cli/rows.h"
 #include "cli/show.h"
+#include "cli/sink.h"
 
 #define TTL_MAX_MS UINT64_C(315576000000)
 #define OVERLAP_MAX_MS UINT64_C(86400000)
@@ -22,66 +19,29 @@ static const struct opt out_rows[] = {
 	  .help = "Write the secret there, for your eyes only, and print the key's prefix" },
 };
 
-struct sink {
-	int dir; /* -EBADF: standard output */
-	const char *name;
-};
-
-/* Before a secret is made: what cannot be written would be lost. */
-static int sink_open(struct cli *c, const char *path, struct sink *ret, struct cay_err *err)
-{
-	const char *slash = path ? strrchr(path, '/') : NULL;
-	const char *dir = slash == path ? "/" : ".";
-
-	*ret = (struct sink){ -EBADF, slash ? slash + 1 : path };
-	if (!path)
-		return 0;
-	if (slash && slash != path)
-		dir = pool_strn(&c->pool, path, (size_t)(slash - path));
-	if (!dir)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	if (!ret->name[0] || str_eq(ret->name, ".") || str_eq(ret->name, ".."))
-		return cay_fail(err, CAY_E_INVALID, "'%s' is not a file", path);
-	ret->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (ret->dir < 0 || faccessat(ret->dir, ".", W_OK, 0) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "write to '%s'", dir);
-	return 0;
-}
-
-static int print_line(const char *text, struct cay_err *err)
-{
-	auto_buf line = BUF_INIT(KIB(1));
-
-	if (show_text(&line, slice_of(text)) < 0 || buf_putc(&line, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&line, err);
-}
-
 static int print_secret(const struct key_made *made, bool json, struct cay_err *err)
 {
-	int r = json ? print_json(&key_made_table, made, err) : print_line(made->secret, err);
+	int r = json ? print_json(&key_made_table, made, err) : sink_print(made->secret, err);
 
 	if (r >= 0)
 		show_note("this is not shown again");
 	return r;
 }
 
-static int sink_put(const struct sink *to, const struct key_made *made, bool json,
-		    struct cay_err *err)
+static int put(const struct sink *to, const struct key_made *made, bool json, struct cay_err *err)
 {
-	auto_buf text = BUF_INIT(256);
+	struct cay_err why = {};
 	int r;
 
 	if (to->dir < 0)
 		return print_secret(made, json, err);
-	r = buf_printf(&text, "%s\n", made->secret);
-	if (r >= 0)
-		r = path_write(to->dir, to->name, text.data, text.len, 0600);
+	r = sink_write(to, made->secret, &why);
 	if (r < 0) { /* nobody else has it */
 		(void)print_secret(made, json, err);
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write '%s'", to->name);
+		*err = why;
+		return r;
 	}
-	return json ? print_json(&key_table, &made->key, err) : print_line(made->key.prefix, err);
+	return json ? print_json(&key_table, &made->key, err) : sink_print(made->key.prefix, err);
 }
 
 static int make(struct cli *c, const struct api_call *call, const struct out_args *out,
@@ -89,14 +49,13 @@ static int make(struct cli *c, const struct api_call *call, const struct out_arg
 {
 	struct key_made made = {};
 	struct sink to;
-	int r = sink_open(c, out->out, &to, err);
+	int r = sink_open(&c->pool, out->out, &to, err);
 
 	if (r >= 0)
 		r = api_call(&c->api, call, &made, err);
 	if (r >= 0)
-		r = sink_put(&to, &made, out->json.json, err);
-	if (to.dir >= 0)
-		(void)close(to.dir);
+		r = put(&to, &made, out->json.json, err);
+	sink_close(&to);
 	return r;
 }
 

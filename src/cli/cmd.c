@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cmd.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "cli/show.h"
@@ -16,7 +17,10 @@ const struct opt opts_json[1] = {
 	{ "json", 0, OPT_FLAG, offsetof(struct json_args, json), .help = "Print JSON, one line" },
 };
 
-static const struct opt_group no_options[] = { OPTS_END };
+const struct opt opts_everywhere[1] = {
+	{ "context", 0, OPT_TEXT, offsetof(struct everywhere, context), .arg = "NAME",
+	  .help = "Whom to ask: a context, or local for this machine's daemon" },
+};
 
 /* How many of the words are the command's name; 0 when it is not. */
 static size_t names(const struct cmd *cmd, const char *const *words, size_t n)
@@ -110,12 +114,51 @@ static int check_words(const struct cmd *cmd, const struct opt_words *w, struct 
 	return 0;
 }
 
+static int refuse_here(struct cli *c, const struct cmd *cmd, const char *name, struct cay_err *err)
+{
+	int n = snprintf(c->api.hint, sizeof(c->api.hint),
+			 "run it there, or 'cay --context " CONTEXT_LOCAL " %s' for this machine",
+			 cmd->name);
+
+	return n < 0 ? -EINVAL
+		     : cay_fail(err, CAY_E_INVALID,
+				"%s is about the machine it runs on, and the context is '%s'",
+				cmd->name, name);
+}
+
+int cmd_choose(struct cli *c, const struct cmd *cmd, const char *said, struct cay_err *err)
+{
+	const char *variable = getenv("CAY_CONTEXT"), *socket = getenv("CAY_SOCKET");
+	char current[CONTEXT_NAME_MAX + 1] = CONTEXT_LOCAL;
+	int r = 0;
+
+	if (cmd->place == PLACE_NOBODY)
+		return 0;
+	if (!said && variable && variable[0])
+		said = variable;
+	if (!said && !(socket && socket[0]))
+		r = context_current(current, err);
+	if (r < 0)
+		return r;
+	if (!said)
+		said = current;
+	if (str_eq(said, CONTEXT_LOCAL))
+		return 0;
+	return cmd->place == PLACE_HERE ? refuse_here(c, cmd, said, err)
+					: context_load(said, &c->api.to.context, err);
+}
+
 int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
 		  struct cay_err *err)
 {
-	void *args = pool_take(&c->pool, 1, cmd->size ? cmd->size : 1);
+	/* what every command takes lies behind what this one does */
+	size_t base = (cmd->size + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
+	char *args = pool_take(&c->pool, 1, base + sizeof(struct everywhere));
+	struct opt_group groups[OPT_GROUPS_MAX + 2] = {};
+	const struct everywhere *said = (const void *)(args + base);
 	const char *near = NULL;
 	struct opt_words w;
+	size_t n_groups = 0;
 	int r;
 
 	if (!args)
@@ -124,15 +167,22 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 		return print_help(cmd, err);
 	if (cmd->preset)
 		cmd->preset(args);
-	r = opt_read(cmd->options ? cmd->options : no_options, words, n, &c->pool, args, &w, &near,
-		     err);
+	for (; cmd->options && cmd->options[n_groups].rows; n_groups++) {
+		assert(n_groups < OPT_GROUPS_MAX);
+		groups[n_groups] = cmd->options[n_groups];
+	}
+	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
+	r = opt_read(groups, words, n, &c->pool, args, &w, &near, err);
 	if (r >= 0)
 		r = check_words(cmd, &w, err);
 	if (r < 0) {
 		(void)usage(c, cmd, near);
 		return r;
 	}
-	return cmd->run(c, args, &w, err);
+	if (said->context && c->said.context)
+		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
+	r = cmd_choose(c, cmd, said->context ? said->context : c->said.context, err);
+	return r < 0 ? r : cmd->run(c, args, &w, err);
 }
 
 int print_json(const struct field_table *t, const void *in, struct cay_err *err)

@@ -13,8 +13,21 @@
 #include "cli/opt.h"
 #include "ops/settings.h"
 
+enum cmd_place {
+	PLACE_DAEMON, /* asks the one the context says */
+	PLACE_HERE,   /* is about this machine: refused with a context of another one */
+	PLACE_NOBODY, /* asks nobody: works however broken contexts are */
+};
+
+/* What every command takes. */
+struct everywhere {
+	const char *context; /* or NULL */
+};
+extern const struct opt opts_everywhere[1];
+
 struct cli {
 	struct settings conf;
+	struct everywhere said; /* in front of the command's name */
 	struct api api;
 	struct pool pool; /* words and options */
 };
@@ -26,6 +39,7 @@ struct cmd {
 	const char *args; /* operands, for help */
 	size_t min, max;  /* how many operands */
 	enum cmd_rest rest;
+	enum cmd_place place;
 	const struct opt_group *options; /* ended by a group without rows; or NULL */
 	size_t size;                     /* of the struct they fill */
 	void (*preset)(void *args);      /* or NULL: zero */
@@ -46,6 +60,9 @@ const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words
 const char *cmd_near(const char *word);
 /* The commands of two words that begin with it, for people; nothing when there are none. */
 [[nodiscard]] int cmd_below(const char *word, struct buf *out);
+/* Whom a command asks: the socket, or the context that was said, or that is current. */
+[[nodiscard]] int cmd_choose(struct cli *c, const struct cmd *cmd, const char *said,
+			     struct cay_err *err);
 /* Run a command with the words behind its name. */
 [[nodiscard]] int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words,
 				size_t n, struct cay_err *err);

@@ -83,7 +83,7 @@ static void daemon_answers(struct cli *c, const struct check *row, struct findin
 		doctor_say(f, VERDICT_WARN, "version %s answers, this is " CAY_VERSION,
 			   health.version);
 	else
-		doctor_say(f, VERDICT_OK, "version %s at %s", health.version, c->api.socket);
+		doctor_say(f, VERDICT_OK, "version %s at %s", health.version, c->api.to.socket);
 	c->api.hint[0] = 0;
 }
 
@@ -129,7 +129,7 @@ static int ask_version(const char *path, struct buf *ret)
 		struct pollfd p = { .fd = in, .events = POLLIN };
 		ssize_t n;
 
-		if (poll(&p, 1, http_poll_ms(deadline)) <= 0)
+		if (poll(&p, 1, interrupt_poll_ms(deadline)) <= 0)
 			return -ETIMEDOUT;
 		r = buf_reserve(ret, 256);
 		if (r < 0)

@@ -47,7 +47,7 @@ void feed_events(const struct feed *f, short *ret_stdin, short *ret_http)
 	bool sending = http_sending(&f->http);
 
 	*ret_stdin = f->state == FEED_READ && !sending && !f->n_first ? POLLIN : 0;
-	*ret_http = (short)(sending ? POLLIN | POLLOUT : POLLIN);
+	*ret_http = http_events(&f->http, (short)(sending ? POLLIN | POLLOUT : POLLIN));
 }
 
 static int begin_request(struct feed *f, bool close, struct cay_err *err)
@@ -134,7 +134,7 @@ static int finish_request(struct feed *f, struct cay_err *err)
 	return f->eof ? end_of_file(f, err) : 0;
 }
 
-int feed_step(struct feed *f, bool readable, bool http_ready, struct cay_err *err)
+int feed_step(struct feed *f, bool readable, bool readable_http, struct cay_err *err)
 {
 	struct cay_err why = {};
 	int r = 0;
@@ -151,7 +151,7 @@ int feed_step(struct feed *f, bool readable, bool http_ready, struct cay_err *er
 		if (r < 0 && r != -EAGAIN)
 			f->http.sent = f->http.out.len;
 	}
-	if (f->http.fd < 0 || !http_ready)
+	if (f->http.fd < 0 || (!readable_http && !http_ready(&f->http)))
 		return 0;
 	r = http_pull(&f->http, &why);
 	if (r < 0 && r != -EAGAIN) {

@@ -39,5 +39,5 @@ void feed_fini(struct feed *f);
 /* What to poll for: events of standard input and of f->http.fd. */
 void feed_events(const struct feed *f, short *ret_stdin, short *ret_http);
 /* Move what can be moved. */
-[[nodiscard]] int feed_step(struct feed *f, bool readable, bool http_ready, struct cay_err *err);
+[[nodiscard]] int feed_step(struct feed *f, bool readable, bool readable_http, struct cay_err *err);
 #endif

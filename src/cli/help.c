@@ -47,17 +47,19 @@ int help_command(const struct cmd *cmd, struct buf *out)
 		r = buf_putc(out, '\n');
 	if (r >= 0 && cmd->more)
 		r = wrapped(cmd->more, out);
-	if (r >= 0 && cmd->options)
+	if (r >= 0 && (cmd->options || cmd->place == PLACE_DAEMON))
 		r = buf_puts(out, "\noptions:\n");
 	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
 		for (size_t i = 0; r >= 0 && i < g->n; i++)
 			r = option_line(&g->rows[i], out);
+	if (r >= 0 && cmd->place == PLACE_DAEMON)
+		r = option_line(&opts_everywhere[0], out);
 	return r;
 }
 
 int help_list(struct buf *out)
 {
-	int r = buf_puts(out, "usage: cay COMMAND [OPTION...] [ARGUMENT...]\n\n"
+	int r = buf_puts(out, "usage: cay [--context NAME] COMMAND [OPTION...] [ARGUMENT...]\n\n"
 			      "Every AI agent gets its own Linux computer.\n\ncommands:\n");
 
 	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
@@ -146,14 +148,38 @@ static int man_exits(struct buf *out)
 	return r;
 }
 
+static int man_contexts(struct buf *out)
+{
+	return buf_puts(
+		out,
+		"# CONTEXTS\n\nA context is a url, a token and, where the server's CA is not one "
+		"the system believes, a file of certificates. *cay context add* keeps it as a "
+		"file of your own in _$XDG\\_CONFIG\\_HOME/cay_ or _~/.config/cay_; one that "
+		"others may read is refused. Asked is the first of: *--context* _NAME_, in front "
+		"of the command or among its options; *CAY\\_CONTEXT*; the socket of "
+		"*CAY\\_SOCKET*; the context of *cay context use*; the socket of this machine, "
+		"which is also called *local*.\n\n"
+		"A token comes from a file or from standard input, never from the command line, "
+		"the environment or a url. The server proves who it is by its certificate, which "
+		"must be for the url's host; plain HTTP is for loopback addresses only. *doctor*, "
+		"*bench* and *audit verify* are about the machine they run on.\n\n");
+}
+
 int help_man(struct buf *out)
 {
 	int r = buf_puts(out,
 			 "cay(1)\n\n# NAME\n\ncay - make, use and end sandboxes\n\n# SYNOPSIS\n\n"
-			 "*cay* _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n"
-			 "*cay* asks *cayd* over its unix socket. A sandbox is named by its id or "
+			 "*cay* [*--context* _NAME_] _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n"
+			 "# DESCRIPTION\n\n"
+			 "*cay* asks *cayd* over its unix socket, or, with a context, a *cay-edge* "
+			 "anywhere over HTTPS. A sandbox is named by its id or "
 			 "by the name it was given. Tables are for people; *--json* prints the "
-			 "daemon's object in one line. Errors go to stderr.\n\n# COMMANDS\n\n");
+			 "daemon's object in one line. Errors go to stderr.\n\n");
+
+	if (r >= 0)
+		r = man_contexts(out);
+	if (r >= 0)
+		r = buf_puts(out, "# COMMANDS\n\n");
 
 	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
 		r = man_command(*c, out);
@@ -161,7 +187,8 @@ int help_man(struct buf *out)
 		r = man_exits(out);
 	return r < 0 ? r
 		     : buf_puts(out,
-				"# ENVIRONMENT\n\n*CAY\\_SOCKET*\n\tThe daemon's socket; else "
+				"# ENVIRONMENT\n\n*CAY\\_CONTEXT*\n\tThe context, as *--context* "
+				"has it.\n\n*CAY\\_SOCKET*\n\tThe daemon's socket; else "
 				"_control.sock_ in the directory that *paths.run* of "
 				"_/etc/cay/cay.conf_ names.\n\n*CAY\\_TIMEOUT*\n\tHow long an "
 				"answer may take, as in \"30s\"; streams and long operations have "

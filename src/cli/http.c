@@ -2,13 +2,9 @@
 #include "cli/http.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-
-#include "base/clock.h"
 
 /* Headers that are kept, the rest is skipped. */
 static const struct {
@@ -135,42 +131,41 @@ static const llhttp_settings_t settings = {
 	.on_message_complete = on_done,
 };
 
-int http_open(struct http *h, const char *socket_path, uint64_t connect_ms, struct cay_err *err)
+int http_open(struct http *h, struct dial *to, uint64_t deadline_ns, struct interrupt *intr,
+	      struct cay_err *err)
 {
-	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	struct timeval wait = { .tv_sec = (time_t)(connect_ms / 1000),
-				.tv_usec = (suseconds_t)(connect_ms % 1000 * 1000) };
 	auto_close int fd = -EBADF;
+	struct secure *tls = NULL;
+	int r = dial_open(to, deadline_ns, intr, &fd, &tls, err);
 
-	if (strlen(socket_path) >= sizeof(sun.sun_path))
-		return cay_fail(err, CAY_E_INVALID, "the socket's path is too long: %s",
-				socket_path);
-	memcpy(sun.sun_path, socket_path, strlen(socket_path));
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a socket");
-	/* bounds connect() when the listener's queue is full */
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set a timeout");
-	if (connect(fd, (const struct sockaddr *)&sun, sizeof(sun)) < 0) {
-		if (errno == EAGAIN)
-			return cay_fail(err, CAY_E_TIMEOUT, "%s does not accept", socket_path);
-		return cay_fail_sys(err, errno == EACCES ? CAY_E_FORBIDDEN : CAY_E_UNAVAILABLE,
-				    errno, "connect to %s", socket_path);
-	}
+	if (r < 0)
+		return r;
 	http_fini(h);
 	*h = (struct http){
 		.fd = cay_take_fd(&fd),
+		.tls = tls,
 		.out = BUF_INIT(KIB(128)),
 		.body = BUF_INIT(MIB(8)),
 	};
 	return 0;
 }
 
+/* A request's head has the token in it. */
+static void forget_out(struct http *h)
+{
+	if (h->out.data)
+		explicit_bzero(h->out.data, h->out.cap);
+	buf_clear(&h->out);
+	h->sent = 0;
+}
+
 void http_fini(struct http *h)
 {
+	secure_free(h->tls);
+	h->tls = NULL;
 	cay_closep(&h->fd);
 	h->fd = -EBADF;
+	forget_out(h);
 	buf_fini(&h->out);
 	buf_fini(&h->body);
 }
@@ -182,8 +177,13 @@ int http_request(struct http *h, const struct http_ask *ask)
 	/* here and not in http_open(): the struct does not move any more */
 	llhttp_init(&h->parser, HTTP_RESPONSE, &settings);
 	h->parser.data = h;
-	r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: cay\r\nConnection: close\r\n", ask->method,
-		       ask->target);
+	/* all of it at once: a buffer that grows would leave the token behind */
+	r = ask->token ? buf_reserve(&h->out, h->out.max) : 0;
+	if (r >= 0)
+		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n",
+			       ask->method, ask->target, ask->host ? ask->host : "cay");
+	if (r >= 0 && ask->token)
+		r = buf_printf(&h->out, "Authorization: Bearer %s\r\n", ask->token);
 	if (r >= 0 && ask->accept)
 		r = buf_printf(&h->out, "Accept: %s\r\n", ask->accept);
 	if (r >= 0 && ask->media)
@@ -207,20 +207,38 @@ int http_chunk(struct http *h, const void *p, size_t n)
 	return r < 0 ? r : buf_puts(&h->out, "\r\n");
 }
 
+static ssize_t send_some(struct http *h, const void *p, size_t n)
+{
+	ssize_t done;
+
+	if (h->tls)
+		return secure_write(h->tls, p, n);
+	do
+		done = send(h->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (done < 0 && errno == EINTR);
+	return done < 0 ? -errno : done;
+}
+
+static ssize_t receive_some(struct http *h, void *p, size_t n)
+{
+	ssize_t got;
+
+	if (h->tls)
+		return secure_read(h->tls, p, n);
+	got = recv(h->fd, p, n, MSG_DONTWAIT);
+	return got < 0 ? (errno == EINTR ? -EAGAIN : -errno) : got;
+}
+
 int http_flush(struct http *h)
 {
 	while (http_sending(h)) {
-		ssize_t n = send(h->fd, h->out.data + h->sent, h->out.len - h->sent,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t n = send_some(h, h->out.data + h->sent, h->out.len - h->sent);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n < 0)
-			return -errno;
+			return (int)n;
 		h->sent += (size_t)n;
 	}
-	buf_clear(&h->out);
-	h->sent = 0;
+	forget_out(h);
 	return 0;
 }
 
@@ -239,6 +257,9 @@ static int feed(struct http *h, const char *p, size_t n, struct cay_err *err)
 
 	if (h->done)
 		return misbehaved(h, "bytes behind the reply", err);
+	/* an alert, which is how TLS says that it was not spoken to in TLS */
+	if (!h->tls && !h->head_bytes && p[0] == 0x15)
+		return misbehaved(h, "it is TLS; the url should begin with https", err);
 	if (!h->head && HTTP_HEAD_MAX - h->head_bytes < head)
 		head = HTTP_HEAD_MAX - h->head_bytes;
 	while (n) {
@@ -266,9 +287,9 @@ static int feed(struct http *h, const char *p, size_t n, struct cay_err *err)
 int http_pull(struct http *h, struct cay_err *err)
 {
 	char piece[HTTP_PIECE];
-	ssize_t n = recv(h->fd, piece, sizeof(piece), MSG_DONTWAIT);
+	ssize_t n = receive_some(h, piece, sizeof(piece));
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n == -EAGAIN)
 		return -EAGAIN;
 	if (n > 0)
 		return feed(h, piece, (size_t)n, err);
@@ -278,32 +299,20 @@ int http_pull(struct http *h, struct cay_err *err)
 	return -ECONNRESET;
 }
 
-int http_poll_ms(uint64_t deadline_ns)
+bool http_ready(const struct http *h)
 {
-	uint64_t now = clk_boot_ns(&clk_system), ms;
+	return h->tls && secure_ready(h->tls);
+}
 
-	if (deadline_ns == UINT64_MAX)
-		return -1;
-	ms = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
-	return ms > INT_MAX ? INT_MAX : (int)ms;
+short http_events(const struct http *h, short events)
+{
+	return (short)(events | (h->tls ? secure_events(h->tls) : 0));
 }
 
 int http_wait(const struct http *h, short events, uint64_t deadline_ns, struct interrupt *intr)
 {
-	for (;;) {
-		struct pollfd p[2] = { { .fd = h->fd, .events = events },
-				       { .fd = intr->fd, .events = POLLIN } };
-		int n = poll(p, ARRAY_SIZE(p), http_poll_ms(deadline_ns));
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			return -ETIMEDOUT;
-		if (n > 0 && p[1].revents)
-			interrupt_read(intr);
-		if (intr->quit)
-			return -EINTR;
-		if (n > 0 && p[0].revents)
-			return 0;
-	}
+	/* poll() does not see what OpenSSL has read already */
+	if (http_ready(h) && events & POLLIN && !intr->quit)
+		return 0;
+	return interrupt_wait(intr, h->fd, http_events(h, events), deadline_ns);
 }

@@ -2,7 +2,7 @@
 #ifndef CAY_CLI_HTTP_H
 #define CAY_CLI_HTTP_H
 /*
- * http - one HTTP/1.1 request over one unix connection, and its reply
+ * http - one HTTP/1.1 request over one connection, and its reply
  *
  * The server is not trusted: a head of more than HTTP_HEAD_MAX bytes, more than
  * HTTP_HEADERS_MAX headers, an interim or upgrading status, a reply whose end
@@ -10,16 +10,17 @@
  * llhttp parses, strictly.
  *
  * Nothing here blocks but http_open() (bounded) and http_wait(): a caller that
- * moves several things at once polls h->fd itself, calls http_flush() and
- * http_pull(), and takes the reply's body from h->body.  A pull adds at most
- * HTTP_PIECE bytes to it; whoever does not empty it does not pull.
+ * moves several things at once polls h->fd itself for http_events(), unless
+ * http_ready() says that bytes are here, calls http_flush() and http_pull(), and
+ * takes the reply's body from h->body.  A pull adds at most HTTP_PIECE bytes to
+ * it; whoever does not empty it does not pull.
  */
 #include <llhttp.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/id.h"
-#include "cli/interrupt.h"
+#include "cli/dial.h"
 
 #define HTTP_HEAD_MAX KIB(16)
 #define HTTP_HEADERS_MAX 64
@@ -33,6 +34,7 @@ struct http_kept {
 
 struct http {
 	int fd;
+	struct secure *tls; /* NULL: the bytes of fd are the bytes of HTTP */
 	llhttp_t parser;
 	struct buf out; /* to be sent; sent of it are */
 	size_t sent;
@@ -51,9 +53,9 @@ struct http {
 #define auto_http CAY_CLEANUP(http_fini) struct http
 #define HTTP_INIT ((struct http){ .fd = -EBADF })
 
-/* connect_ms bounds a listener that does not accept. */
-[[nodiscard]] int http_open(struct http *h, const char *socket, uint64_t connect_ms,
-			    struct cay_err *err);
+/* Everything until the connection stands happens before the deadline (boot ns). */
+[[nodiscard]] int http_open(struct http *h, struct dial *to, uint64_t deadline_ns,
+			    struct interrupt *intr, struct cay_err *err);
 void http_fini(struct http *h);
 
 #define HTTP_CHUNKED UINT64_MAX
@@ -62,6 +64,7 @@ struct http_ask {
 	const char *method, *target; /* the target is already encoded */
 	const char *accept, *media;  /* or NULL */
 	const char *key;             /* Idempotency-Key, or NULL */
+	const char *host, *token;    /* or NULL */
 	uint64_t length;             /* HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow */
 };
 
@@ -85,6 +88,8 @@ static inline bool http_sending(const struct http *h)
  * -ETIMEDOUT; -EINTR when the user means it. */
 [[nodiscard]] int http_wait(const struct http *h, short events, uint64_t deadline_ns,
 			    struct interrupt *intr);
-/* Milliseconds for poll(): -1 for ever. */
-int http_poll_ms(uint64_t deadline_ns);
+/* Whether a pull brings something that poll() does not see. */
+bool http_ready(const struct http *h);
+/* What to poll h->fd for when these are wanted. */
+short http_events(const struct http *h, short events);
 #endif

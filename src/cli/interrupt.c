@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/interrupt.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -53,4 +55,34 @@ int interrupt_take(struct interrupt *i)
 		return 0;
 	i->unseen = false;
 	return i->signo;
+}
+
+int interrupt_poll_ms(uint64_t deadline_ns)
+{
+	uint64_t now = clk_boot_ns(&clk_system), ms;
+
+	if (deadline_ns == UINT64_MAX)
+		return -1;
+	ms = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int interrupt_wait(struct interrupt *i, int fd, short events, uint64_t deadline_ns)
+{
+	for (;;) {
+		struct pollfd p[2] = { { .fd = fd, .events = events },
+				       { .fd = i->fd, .events = POLLIN } };
+		int n = poll(p, ARRAY_SIZE(p), interrupt_poll_ms(deadline_ns));
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return -ETIMEDOUT;
+		if (n > 0 && p[1].revents)
+			interrupt_read(i);
+		if (i->quit)
+			return -EINTR;
+		if (n > 0 && p[0].revents)
+			return 0;
+	}
 }

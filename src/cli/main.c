@@ -37,6 +37,7 @@ static int read_conf(struct settings *s, struct cay_err *err)
 static int configure(struct cli *c, struct cay_err *err)
 {
 	const char *socket = getenv("CAY_SOCKET"), *timeout = getenv("CAY_TIMEOUT");
+	struct dial *to = &c->api.to;
 	int r = read_conf(&c->conf, err), n;
 
 	if (r < 0)
@@ -46,10 +47,10 @@ static int configure(struct cli *c, struct cay_err *err)
 			!c->api.timeout_ms || c->api.timeout_ms > 86400000))
 		return cay_fail(err, CAY_E_INVALID, "CAY_TIMEOUT is not a time such as 30s: '%s'",
 				timeout);
-	n = socket && socket[0] ? snprintf(c->api.socket, sizeof(c->api.socket), "%s", socket)
-				: snprintf(c->api.socket, sizeof(c->api.socket), "%s/control.sock",
-					   c->conf.run_dir);
-	if (n < 0 || n >= (int)sizeof(c->api.socket))
+	n = socket && socket[0]
+		    ? snprintf(to->socket, sizeof(to->socket), "%s", socket)
+		    : snprintf(to->socket, sizeof(to->socket), "%s/control.sock", c->conf.run_dir);
+	if (n < 0 || n >= (int)sizeof(to->socket))
 		return cay_fail(err, CAY_E_INVALID, "the socket's path is too long");
 	return 0;
 }
@@ -87,14 +88,35 @@ static int report(const struct cli *c, const struct cay_err *err)
 	return row->exit;
 }
 
+/* Options in front of the command's name: how many words they are. */
+static int read_said(struct cli *c, const char *const *words, size_t n, struct cay_err *err)
+{
+	static const struct opt_group groups[] = { OPTS(opts_everywhere, 0), OPTS_END };
+	static const char name[] = "--context", with[] = "--context=";
+	struct opt_words w;
+	const char *near;
+	size_t used = 0;
+	int r;
+
+	while (used < n &&
+	       (str_eq(words[used], name) || strncmp(words[used], with, sizeof(with) - 1) == 0))
+		used += str_eq(words[used], name) ? 2 : 1;
+	r = opt_read(groups, words, used < n ? used : n, &c->pool, &c->said, &w, &near, err);
+	return r < 0 ? r : (int)used;
+}
+
 static int dispatch(struct cli *c, const char *const *words, size_t n)
 {
 	struct cay_err err = {};
 	auto_buf out = BUF_INIT(KIB(256));
 	const struct cmd *cmd;
 	size_t used;
-	int r;
+	int r = read_said(c, words, n, &err);
 
+	if (r < 0)
+		return report(c, &err);
+	words += r;
+	n -= (size_t)r < n ? (size_t)r : n;
 	if (!n || str_eq(words[0], "--help") || str_eq(words[0], "-h")) {
 		r = help_list(&out) < 0 ? -ENOMEM : show_out(&out, &err);
 		return r < 0 || !n ? cay_error_row(CAY_E_INVALID)->exit : 0;
@@ -127,6 +149,7 @@ int main(int argc, char **argv)
 		return 1;
 	status = dispatch(&c, (const char *const *)argv + 1, (size_t)argc - 1);
 	interrupt_fini(&c.api.intr);
+	dial_fini(&c.api.to);
 	pool_fini(&c.api.pool);
 	pool_fini(&c.pool);
 	return status;

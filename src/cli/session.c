@@ -134,14 +134,15 @@ static int reopen(struct session *s, struct line *l, struct cay_err *err)
 /* A connection is gone.  One that carried both streams becomes two. */
 static int note_break(struct session *s, struct line *l, struct cay_err *err)
 {
-	if (++s->tries > SESSION_TRIES) {
+	unsigned most = dial_far(&s->api->to) ? SESSION_TRIES_FAR : SESSION_TRIES;
+
+	if (++s->tries > most) {
 		char id[ID_TEXT_LEN + 1];
 
 		id_format(&s->exec, id);
 		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"the connection broke %d times (%.100s); exec %s may still run",
-				SESSION_TRIES + 1, s->why.msg[0] ? s->why.msg : "no reason given",
-				id);
+				"the connection broke %u times (%.100s); exec %s may still run",
+				most + 1, s->why.msg[0] ? s->why.msg : "no reason given", id);
 	}
 	l->broken = true;
 	if (l->mask == (OUT | ERR)) {
@@ -328,7 +329,7 @@ static uint64_t prepare(const struct session *s, struct pollfd p[static P_NUM])
 		feed_events(&s->feed, &p[P_STDIN].events, &p[P_FEED].events);
 		p[P_STDIN].fd = p[P_STDIN].events ? STDIN_FILENO : -1;
 		p[P_FEED].fd = s->feed.http.fd;
-		if (s->feed.n_first)
+		if (s->feed.n_first || http_ready(&s->feed.http))
 			deadline = 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
@@ -344,7 +345,11 @@ static uint64_t prepare(const struct session *s, struct pollfd p[static P_NUM])
 									: STDERR_FILENO,
 							  .events = POLLOUT };
 		else
-			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd, .events = POLLIN };
+			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd,
+							 .events = http_events(&l->http, POLLIN) };
+		/* nobody wakes us for bytes that are here */
+		if (p[P_LINE + i].fd >= 0 && http_ready(&l->http))
+			deadline = 0;
 	}
 	return deadline;
 }
@@ -360,7 +365,7 @@ static int turn(struct session *s, struct cay_err *err)
 	if (s->ret->quit)
 		return 0;
 	deadline = prepare(s, p);
-	n = poll(p, P_NUM, http_poll_ms(deadline));
+	n = poll(p, P_NUM, interrupt_poll_ms(deadline));
 	if (n < 0)
 		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
 	if (p[P_SIGNAL].revents)
@@ -368,7 +373,8 @@ static int turn(struct session *s, struct cay_err *err)
 	for (size_t i = 0; r >= 0 && !s->ret->quit && i < ARRAY_SIZE(s->lines); i++) {
 		if (p[P_WRITE + i].revents)
 			r = write_some(s, &s->lines[i], err);
-		else if (p[P_LINE + i].revents)
+		else if (p[P_LINE + i].revents ||
+			 (p[P_LINE + i].fd >= 0 && http_ready(&s->lines[i].http)))
 			r = pull(s, &s->lines[i], err);
 	}
 	if (r >= 0 && clk_boot_ns(&clk_system) >= s->retry_ns)

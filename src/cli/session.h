@@ -11,11 +11,12 @@
  *
  * A process is not a connection: when the stream breaks it goes on by offset
  * through exec.output, one connection a stream, up to SESSION_TRIES times in a
- * row without a byte.
+ * row without a byte; over a context more often.
  */
 #include "cli/api.h"
 
 #define SESSION_TRIES 5
+#define SESSION_TRIES_FAR 8 /* a door that is restarted, a network that is away: 13 s */
 
 struct session_spec {
 	struct id sandbox;

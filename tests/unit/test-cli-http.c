@@ -126,7 +126,7 @@ static void a_request_is_spelled_once(void **)
 	auto_http h = { .fd = -EBADF, .out = BUF_INIT(KIB(4)) };
 
 	assert_int_equal(http_request(&h, &(struct http_ask){ "POST", "/v1/x?a=b", "c/d", "e/f",
-							      "g-h", HTTP_CHUNKED }),
+							      "g-h", .length = HTTP_CHUNKED }),
 			 0);
 	assert_int_equal(http_chunk(&h, "0123456789abcdef", 16), 0);
 	assert_int_equal(http_chunk(&h, NULL, 0), 0);
@@ -139,6 +139,53 @@ static void a_request_is_spelled_once(void **)
 	assert_text(
 		&h.out,
 		"PUT / HTTP/1.1\r\nHost: cay\r\nConnection: close\r\nContent-Length: 7\r\n\r\n");
+}
+
+static bool has(const struct buf *b, const char *text)
+{
+	return memmem(b->data, b->cap, text, strlen(text));
+}
+
+/* In one piece of memory, which forgets it when it is sent. */
+static void a_token_is_sent_and_forgotten(void **)
+{
+	auto_http h = { .fd = -EBADF, .out = BUF_INIT(KIB(4)) };
+	char got[512] = "", much[KIB(2)] = {};
+	const char *where;
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	h.fd = pair[0];
+	assert_int_equal(
+		http_request(&h, &(struct http_ask){ "GET", "/", .host = "box:7070",
+						     .token = "s3cret", .length = HTTP_NO_BODY }),
+		0);
+	where = h.out.data;
+	assert_text(&h.out, "GET / HTTP/1.1\r\nHost: box:7070\r\nConnection: close\r\n"
+			    "Authorization: Bearer s3cret\r\n\r\n");
+	assert_int_equal(buf_add(&h.out, much, sizeof(much)), 0);
+	assert_ptr_equal(h.out.data, where);
+	assert_int_equal(http_flush(&h), 0);
+	assert_true(read(pair[1], got, sizeof(got) - 1) > 0 && strstr(got, "Bearer s3cret"));
+	assert_false(has(&h.out, "s3cret"));
+	(void)close(pair[1]);
+}
+
+static void what_answers_in_tls_is_named(void **)
+{
+	static const char alert[] = "\x15\x03\x03\x00\x02\x02\x46";
+	auto_http h = { .fd = -EBADF, .out = BUF_INIT(KIB(4)), .body = BUF_INIT(64) };
+	struct cay_err err = {};
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	h.fd = pair[0];
+	assert_int_equal(http_request(&h, &(struct http_ask){ "GET", "/", .length = HTTP_NO_BODY }),
+			 0);
+	assert_int_equal(write(pair[1], alert, sizeof(alert) - 1), sizeof(alert) - 1);
+	assert_int_equal(http_pull(&h, &err), -EPROTO);
+	assert_non_null(strstr(err.msg, "https"));
+	(void)close(pair[1]);
 }
 
 static void waiting_ends_at_the_deadline(void **)
@@ -155,8 +202,8 @@ static void waiting_ends_at_the_deadline(void **)
 	assert_int_equal(http_wait(&h, POLLIN, 0, &none), -ETIMEDOUT);
 	(void)close(pair[1]);
 	assert_int_equal(http_wait(&h, POLLIN, UINT64_MAX, &none), 0);
-	assert_int_equal(http_poll_ms(UINT64_MAX), -1);
-	assert_int_equal(http_poll_ms(UINT64_MAX - 1), INT32_MAX);
+	assert_int_equal(interrupt_poll_ms(UINT64_MAX), -1);
+	assert_int_equal(interrupt_poll_ms(UINT64_MAX - 1), INT32_MAX);
 }
 
 int main(void)
@@ -166,6 +213,8 @@ int main(void)
 		cmocka_unit_test(a_second_reply_of_the_same_length_is_refused),
 		cmocka_unit_test(headers_that_matter_are_kept),
 		cmocka_unit_test(a_request_is_spelled_once),
+		cmocka_unit_test(a_token_is_sent_and_forgotten),
+		cmocka_unit_test(what_answers_in_tls_is_named),
 		cmocka_unit_test(waiting_ends_at_the_deadline),
 	};
 

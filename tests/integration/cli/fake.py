@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fake - a daemon for the command line to talk to: HTTP over a unix socket
+"""fake - a daemon for the command line to talk to: HTTP over a unix socket, TCP or TLS
 
 It speaks the operations of src/ops/ops.def, keeps sandboxes in a dictionary and
 runs execs as processes of this machine.  `say` makes it misbehave: a map from
@@ -15,6 +15,7 @@ import random
 import re
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -129,17 +130,19 @@ class Exec:
 
 
 class Fake:
-    def __init__(self, path):
-        self.path = str(path)
+    def __init__(self, path=None, tls=None):
+        """path: of a unix socket; without one it listens at a TCP port, with tls (an SSLContext) under it."""
+        self.path, self.tls, self.heads = str(path), tls, []
         self.say, self.cut, self.hold, self.requests = {}, 0, None, []
         self.sandboxes, self.execs, self.images, self.page = {}, {}, {}, 2
         self.imported = None
         self.keys, self.secrets, self.overlap = {}, [], None
         self.tenants = [{"id": new_id("tn"), "name": n, "created_at": "2026-11-15T01:50:43.123Z"} for n in ("default", "a", "b")]
         self.findings, self.events, self.happened = [], [], threading.Condition()
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
+        self.listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
+        self.listener.bind(self.path if path else ("127.0.0.1", 0))
         self.listener.listen(16)
+        self.port = None if path else self.listener.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
 
     def stop(self):
@@ -159,11 +162,12 @@ class Fake:
             threading.Thread(target=self.one, args=(c,), daemon=True).start()
 
     def one(self, c):
-        with c, c.makefile("rb") as f:
-            try:
+        # a client that does not like our certificate, or that is gone
+        with c, contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
+            if self.tls:
+                c = self.tls.wrap_socket(c, server_side=True)
+            with c, c.makefile("rb") as f:
                 self.answer(c, f)
-            except (BrokenPipeError, ConnectionResetError):
-                pass
 
     def answer(self, c, f):
         line = f.readline().decode()
@@ -178,6 +182,7 @@ class Fake:
         query = dict(urllib.parse.parse_qsl(query))
         said = self.say.get((method, path)) or self.say.get((method, re.sub(r"/(sb|ex|im)\w{24}\b", "/*", path)))
         self.requests.append((method, path, query))
+        self.heads.append(headers)
         if callable(said):
             said(c, f)
         elif said is not None:

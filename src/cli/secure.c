@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/secure.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+
+struct secure_trust {
+	SSL_CTX *ctx;
+	const char *ca; /* the caller's */
+};
+
+struct secure {
+	SSL *ssl;
+	const struct secure_trust *trust;
+	char at[URL_MAX]; /* who it is, for people */
+	char host[URL_HOST_MAX + 1];
+	char detail[128]; /* of a certificate that was refused: its names, or its time */
+	short events;
+	bool failed; /* OpenSSL forbids a goodbye then */
+};
+
+/* Refused certificates, and what is said of them; %s: who, then the detail. */
+static const struct {
+	int code;
+	enum secure_why why;
+	const char *text;
+} refusals[] = {
+	{ X509_V_ERR_CERT_HAS_EXPIRED, SECURE_EXPIRED, "expired on" },
+	{ X509_V_ERR_CERT_NOT_YET_VALID, SECURE_EARLY, "is not valid before" },
+	{ X509_V_ERR_HOSTNAME_MISMATCH, SECURE_NAME, "is not for it, but for" },
+	{ X509_V_ERR_IP_ADDRESS_MISMATCH, SECURE_NAME, "is not for it, but for" },
+	{ X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, SECURE_UNKNOWN, NULL },
+	{ X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, SECURE_UNKNOWN, NULL },
+	{ X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, SECURE_UNKNOWN, NULL },
+	{ X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, SECURE_UNKNOWN, NULL },
+	{ X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, SECURE_UNKNOWN, NULL },
+	{ X509_V_ERR_CERT_SIGNATURE_FAILURE, SECURE_UNKNOWN, NULL },
+};
+
+static int write_name(const GENERAL_NAME *name, struct buf *out)
+{
+	const ASN1_STRING *s = name->type == GEN_DNS ? name->d.dNSName : name->d.iPAddress;
+	const unsigned char *p = ASN1_STRING_get0_data(s);
+	int n = ASN1_STRING_length(s);
+
+	if (out->len && buf_puts(out, ", ") < 0)
+		return -ENOBUFS;
+	if (name->type == GEN_DNS)
+		return buf_add(out, p, (size_t)n);
+	if (n == 4)
+		return buf_printf(out, "%u.%u.%u.%u", p[0], p[1], p[2], p[3]);
+	return buf_puts(out, "an IPv6 address");
+}
+
+/* Whoever made it chose these words: they are shown escaped, and cut. */
+static void note_names(const X509 *cert, struct buf *out)
+{
+	GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+	int r = 0;
+
+	for (int i = 0; r >= 0 && i < sk_GENERAL_NAME_num(names); i++) {
+		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+
+		if (name->type == GEN_DNS || name->type == GEN_IPADD)
+			r = write_name(name, out);
+	}
+	if (!out->len)
+		r = buf_puts(out, "nobody");
+	else if (r < 0)
+		r = buf_puts(out, "...");
+	(void)r;
+	GENERAL_NAMES_free(names);
+}
+
+static void note_time(const ASN1_TIME *t, struct buf *out)
+{
+	struct tm tm;
+
+	if (ASN1_TIME_to_tm(t, &tm) != 1 ||
+	    buf_printf(out, "%04d-%02d-%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday) < 0)
+		(void)!buf_puts(out, "a day nobody knows");
+}
+
+/* The first complaint is the one that counts, and it stays one. */
+static int on_verify(int ok, X509_STORE_CTX *store)
+{
+	const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+	struct secure *s = SSL_get_app_data(ssl);
+	const X509 *cert = X509_STORE_CTX_get_current_cert(store);
+	auto_buf text = BUF_INIT(sizeof(s->detail) - 5);
+	int code = X509_STORE_CTX_get_error(store);
+
+	if (ok || !cert || s->detail[0])
+		return ok;
+	if (code == X509_V_ERR_CERT_HAS_EXPIRED)
+		note_time(X509_get0_notAfter(cert), &text);
+	else if (code == X509_V_ERR_CERT_NOT_YET_VALID)
+		note_time(X509_get0_notBefore(cert), &text);
+	else if (code == X509_V_ERR_HOSTNAME_MISMATCH || code == X509_V_ERR_IP_ADDRESS_MISMATCH)
+		note_names(cert, &text);
+	memcpy(s->detail, buf_str(&text), text.len);
+	s->detail[text.len] = 0;
+	return ok;
+}
+
+static int bad_ca(const char *ca, struct cay_err *err)
+{
+	unsigned long e = ERR_peek_last_error();
+	const char *why =
+		ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
+	int r = cay_fail(err, CAY_E_INVALID, "read certificates (PEM) from %s: %s",
+			 ca[0] ? ca : "the system", why ? why : "not usable");
+
+	ERR_clear_error();
+	return r;
+}
+
+int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *err)
+{
+	static const unsigned char protocols[] = "\x08http/1.1";
+	struct secure_trust *t = calloc(1, sizeof(*t));
+	int r = 0;
+
+	if (t)
+		*t = (struct secure_trust){ SSL_CTX_new(TLS_client_method()), ca };
+	if (!t || !t->ctx || SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION) != 1 ||
+	    SSL_CTX_set_cipher_list(t->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
+	    SSL_CTX_set_alpn_protos(t->ctx, protocols, sizeof(protocols) - 1) != 0)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	else if ((ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
+			: SSL_CTX_set_default_verify_paths(t->ctx)) != 1)
+		r = bad_ca(ca, err);
+	if (r < 0) {
+		secure_trust_free(t);
+		return r;
+	}
+	(void)SSL_CTX_set_options(t->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+	/* what waits to be sent may have moved meanwhile */
+	(void)SSL_CTX_set_mode(t->ctx,
+			       SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_verify(t->ctx, SSL_VERIFY_PEER, on_verify);
+	*ret = t;
+	return 0;
+}
+
+void secure_trust_free(struct secure_trust *t)
+{
+	if (t)
+		SSL_CTX_free(t->ctx);
+	free(t);
+}
+
+/* The certificate must be for whom we meant, and only names of its own list count. */
+static bool expect(SSL *ssl, const struct url *to)
+{
+	if (to->address)
+		return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), to->host) == 1;
+	SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+				       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+	return SSL_set1_host(ssl, to->host) == 1 && SSL_set_tlsext_host_name(ssl, to->host) == 1;
+}
+
+int secure_new(const struct secure_trust *t, int fd, const struct url *to, struct secure **ret,
+	       struct cay_err *err)
+{
+	struct secure *s = calloc(1, sizeof(*s));
+
+	if (s) {
+		*s = (struct secure){ .ssl = SSL_new(t->ctx), .trust = t };
+		url_authority(to, s->at);
+		memcpy(s->host, to->host, sizeof(s->host));
+	}
+	if (!s || !s->ssl || SSL_set_app_data(s->ssl, s) != 1 || SSL_set_fd(s->ssl, fd) != 1 ||
+	    !expect(s->ssl, to)) {
+		ERR_clear_error();
+		secure_free(s);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	}
+	SSL_set_connect_state(s->ssl);
+	*ret = s;
+	return 0;
+}
+
+void secure_free(struct secure *s)
+{
+	if (s && s->ssl && SSL_is_init_finished(s->ssl) && !s->failed)
+		(void)SSL_shutdown(s->ssl);
+	ERR_clear_error();
+	if (s)
+		SSL_free(s->ssl);
+	free(s);
+}
+
+/* -EAGAIN and what to wait for, 0 at an end in good order, or -ECONNRESET. */
+static int outcome(struct secure *s, int r)
+{
+	int e = SSL_get_error(s->ssl, r);
+
+	if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE) {
+		s->events = e == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+		return -EAGAIN;
+	}
+	if (e == SSL_ERROR_ZERO_RETURN)
+		return 0;
+	s->failed = true;
+	return -ECONNRESET;
+}
+
+static int refused(const struct secure *s, long code, enum secure_why *ret_why, struct cay_err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+		if (refusals[i].code != code)
+			continue;
+		*ret_why = refusals[i].why;
+		if (refusals[i].text)
+			return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s %s %s", s->at,
+					refusals[i].text, s->detail);
+		return cay_fail(err, CAY_E_FORBIDDEN,
+				"the certificate of %s is of nobody %s trusts", s->at,
+				s->trust->ca[0] ? s->trust->ca : "this machine");
+	}
+	return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s is refused: %s", s->at,
+			X509_verify_cert_error_string(code));
+}
+
+static int explain(const struct secure *s, enum secure_why *ret_why, struct cay_err *err)
+{
+	unsigned long e = ERR_peek_error();
+	int reason = ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;
+	long code = SSL_get_verify_result(s->ssl);
+
+	*ret_why = SECURE_OTHER;
+	if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && code != X509_V_OK)
+		return refused(s, code, ret_why, err);
+	if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
+	    reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_RECORD_LAYER_FAILURE) {
+		*ret_why = SECURE_PLAIN;
+		return cay_fail(err, CAY_E_MISBEHAVED, "what answers at %s does not speak TLS",
+				s->at);
+	}
+	if (!reason || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"%s ended the connection before it was "
+				"secure",
+				s->at);
+	return cay_fail(err, CAY_E_MISBEHAVED, "no TLS with %s: %s", s->at,
+			ERR_reason_error_string(e));
+}
+
+int secure_shake(struct secure *s, enum secure_why *ret_why, struct cay_err *err)
+{
+	int r;
+
+	ERR_clear_error();
+	r = SSL_do_handshake(s->ssl);
+	if (r == 1)
+		return 0;
+	r = outcome(s, r);
+	if (r == -EAGAIN)
+		return r;
+	r = explain(s, ret_why, err);
+	ERR_clear_error();
+	return r;
+}
+
+ssize_t secure_read(struct secure *s, void *to, size_t n)
+{
+	size_t got = 0;
+	int r;
+
+	s->events = 0;
+	ERR_clear_error();
+	r = SSL_read_ex(s->ssl, to, n, &got);
+	r = r == 1 ? 0 : outcome(s, r);
+	ERR_clear_error();
+	return r < 0 ? r : (ssize_t)got;
+}
+
+ssize_t secure_write(struct secure *s, const void *from, size_t n)
+{
+	size_t done = 0;
+	int r;
+
+	s->events = 0;
+	ERR_clear_error();
+	r = SSL_write_ex(s->ssl, from, n, &done);
+	r = r == 1 ? 0 : outcome(s, r);
+	ERR_clear_error();
+	if (r < 0)
+		return r;
+	return done ? (ssize_t)done : -EPIPE;
+}
+
+short secure_events(const struct secure *s)
+{
+	return s->events;
+}
+
+bool secure_ready(const struct secure *s)
+{
+	return SSL_pending(s->ssl) > 0;
+}
