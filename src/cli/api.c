@@ -34,7 +34,7 @@ uint64_t api_deadline(const struct api *a, enum op_id op)
 	return head_s[op] == NEVER ? UINT64_MAX : clk_boot_ns(&clk_system) + ms * NS_PER_MS;
 }
 
-static void set_hint(struct api *a, const char *hint)
+void api_hint(struct api *a, const char *hint)
 {
 	int n = snprintf(a->hint, sizeof(a->hint), "%s", hint);
 
@@ -59,7 +59,7 @@ static void hint_at_token(struct api *a, const struct cay_err *err)
 static void hint_at_version(struct api *a, enum op_id op, const struct cay_err *err)
 {
 	if (err->code == CAY_E_MISBEHAVED && ops[op].where == WHERE_CONTROL && !a->hint[0])
-		set_hint(a, "is the daemon of another version? 'cay version' tells");
+		api_hint(a, "is the daemon of another version? 'cay version' tells");
 }
 
 static int no_memory(struct cay_err *err)
@@ -168,7 +168,7 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 	r = http_open(h, &a->to, clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS, &a->intr,
 		      err);
 	if (r < 0) {
-		set_hint(a, a->to.hint ? a->to.hint : "");
+		api_hint(a, a->to.hint ? a->to.hint : "");
 		return r;
 	}
 	if (dial_far(&a->to))
@@ -215,7 +215,7 @@ int api_head(struct api *a, enum op_id op, struct http *h, struct cay_err *err)
 			return r;
 		r = http_pull(h, err);
 		if (r == -ECONNRESET && !h->head_bytes && dial_far(&a->to) && !h->tls)
-			set_hint(a, "does it speak TLS? then its url begins with https");
+			api_hint(a, "does it speak TLS? then its url begins with https");
 		if (r < 0 && r != -EAGAIN)
 			return cay_wrap(err, r, "%s", ops[op].name);
 	}
@@ -256,7 +256,7 @@ int api_error(struct api *a, struct slice json, struct cay_err *err)
 	if (jr_read(json, &json_control_limits, &tree, &why) < 0 ||
 	    field_decode(&error_body_table, tree, &a->pool, &body, &why) < 0)
 		return blame("an error object", &why, err);
-	set_hint(a, body.error.hint);
+	api_hint(a, body.error.hint);
 	if (body.error.field)
 		return cay_fail_field(err, (enum cay_code)(body.error.code + 1), body.error.field,
 				      "%s", body.error.message);
@@ -437,7 +437,7 @@ static int find_sandbox(struct api *a, const char *word, bool any, struct id *re
 	}
 	*ret = w.id;
 	if (!w.found && !any)
-		set_hint(a, "'cay ls --all' has those that ended, too; 'cay why' says how");
+		api_hint(a, "'cay ls --all' has those that ended, too; 'cay why' says how");
 	return w.found ? 0 : no_such("sandbox", word, err);
 }
 

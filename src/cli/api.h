@@ -44,6 +44,8 @@ struct api_call {
 [[nodiscard]] int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err *err);
 /* An error object's JSON into err and a->hint; -errno. */
 [[nodiscard]] int api_error(struct api *a, struct slice json, struct cay_err *err);
+/* What to do about the failure that is being told; shorter than API_HINT_MAX. */
+void api_hint(struct api *a, const char *hint);
 /* When the reply's head has to be here (boot ns). */
 uint64_t api_deadline(const struct api *a, enum op_id op);
 

@@ -142,7 +142,7 @@ static int run_add(struct cli *c, const void *args, const struct opt_words *w, s
 	int r = context_name(name, err);
 
 	if (r >= 0 && a->replace)
-		r = context_load(name, &to, err);
+		r = cmd_context(c, name, &to, err);
 	if (r < 0)
 		return r;
 	memcpy(to.name, name, strlen(name) + 1);
@@ -156,6 +156,8 @@ static int run_add(struct cli *c, const void *args, const struct opt_words *w, s
 		r = take_token(c, a, &to, err);
 	if (r >= 0)
 		r = context_store(&to, a->replace, err);
+	if (r < 0 && err->code == CAY_E_CONFLICT)
+		api_hint(&c->api, "--replace changes it");
 	if (r >= 0 && isatty(STDERR_FILENO) && !a->replace)
 		show_note("'cay --context %s ls' asks it; 'cay context use %s' makes it the one "
 			  "that is asked",
@@ -257,7 +259,7 @@ static int run_ls(struct cli *c, const void *args, const struct opt_words *, str
 	int r = context_names(&names, err);
 
 	if (r >= 0)
-		r = context_current(l.current, err);
+		r = cmd_asked(c, l.current, err);
 	if (r < 0)
 		return r;
 	if (json) {
@@ -312,11 +314,11 @@ static int run_show(struct cli *c, const void *args, const struct opt_words *w, 
 	auto_buf out = BUF_INIT(KIB(32));
 	auto_context x = {};
 	struct jw json = jw_to(&out);
-	int r = context_current(current, err);
+	int r = cmd_asked(c, current, err);
 	const char *name = w->n_operands ? w->operands[0] : current;
 
 	if (r >= 0 && !str_eq(name, CONTEXT_LOCAL))
-		r = context_load(name, &x, err);
+		r = cmd_context(c, name, &x, err);
 	if (r < 0)
 		return r;
 	memcpy(x.name, name, strlen(name) + 1);
@@ -340,9 +342,13 @@ const struct cmd cmd_context_show = {
 	.run = run_show,
 };
 
-static int run_use(struct cli *, const void *, const struct opt_words *w, struct cay_err *err)
+static int run_use(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
-	return context_use(w->operands[0], err);
+	auto_context there = {};
+	const char *name = w->operands[0];
+	int r = str_eq(name, CONTEXT_LOCAL) ? 0 : cmd_context(c, name, &there, err);
+
+	return r < 0 ? r : context_use(name, err);
 }
 
 const struct cmd cmd_context_use = {
@@ -355,9 +361,17 @@ const struct cmd cmd_context_use = {
 	.run = run_use,
 };
 
-static int run_rm(struct cli *, const void *, const struct opt_words *w, struct cay_err *err)
+static int run_rm(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
-	return context_remove(w->operands[0], err);
+	int r = context_remove(w->operands[0], err);
+
+	if (r < 0)
+		api_hint(&c->api, err->code == CAY_E_CONFLICT
+					  ? "first 'cay context use " CONTEXT_LOCAL
+					    "', or another one"
+				  : err->code == CAY_E_NOT_FOUND ? "'cay context ls' lists them"
+								 : "");
+	return r;
 }
 
 const struct cmd cmd_context_rm = {

@@ -4,6 +4,19 @@
 #include "cli/cmd.h"
 #include "cli/show.h"
 
+/* "image" is none, but several begin with it. */
+static int no_command(struct cli *c, const char *word, struct cay_err *err)
+{
+	auto_buf below = BUF_INIT(API_HINT_MAX - 1);
+	const char *near = cmd_near(word);
+	int r = cmd_below(word, &below);
+
+	if (r >= 0 && !below.len && near)
+		r = buf_printf(&below, "did you mean '%s'?", near);
+	api_hint(&c->api, r < 0 ? "" : buf_str(&below));
+	return cay_fail(err, CAY_E_INVALID, "there is no command '%s'", word);
+}
+
 static int run_help(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(256));
@@ -14,14 +27,7 @@ static int run_help(struct cli *c, const void *, const struct opt_words *w, stru
 	if (w->n_operands) {
 		cmd = cmd_find(w->operands, w->n_operands, &used);
 		if (!cmd || used != w->n_operands) {
-			const char *near = cmd_near(w->operands[0]);
-
-			r = near ? snprintf(c->api.hint, sizeof(c->api.hint), "did you mean '%s'?",
-					    near)
-				 : 0;
-			return r < 0 ? r
-				     : cay_fail(err, CAY_E_INVALID, "there is no command '%s'",
-						w->operands[0]);
+			return no_command(c, w->operands[0], err);
 		}
 	}
 	r = cmd ? help_command(cmd, &out) : help_list(&out);

@@ -126,26 +126,46 @@ static int refuse_here(struct cli *c, const struct cmd *cmd, const char *name, s
 				cmd->name, name);
 }
 
-int cmd_choose(struct cli *c, const struct cmd *cmd, const char *said, struct cay_err *err)
+int cmd_context(struct cli *c, const char *name, struct context *ret, struct cay_err *err)
+{
+	int r = context_load(name, ret, err);
+
+	if (r < 0 && err->code == CAY_E_NOT_FOUND)
+		api_hint(&c->api, "'cay context ls' lists them; 'cay context use " CONTEXT_LOCAL
+				  "' goes back to this machine");
+	return r;
+}
+
+int cmd_asked(const struct cli *c, char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 {
 	const char *variable = getenv("CAY_CONTEXT"), *socket = getenv("CAY_SOCKET");
-	char current[CONTEXT_NAME_MAX + 1] = CONTEXT_LOCAL;
-	int r = 0;
+	const char *said = c->said.context;
 
-	if (cmd->place == PLACE_NOBODY)
-		return 0;
 	if (!said && variable && variable[0])
 		said = variable;
 	if (!said && !(socket && socket[0]))
-		r = context_current(current, err);
-	if (r < 0)
-		return r;
+		return context_current(ret, err);
 	if (!said)
-		said = current;
-	if (str_eq(said, CONTEXT_LOCAL))
-		return 0;
-	return cmd->place == PLACE_HERE ? refuse_here(c, cmd, said, err)
-					: context_load(said, &c->api.to.context, err);
+		said = CONTEXT_LOCAL;
+	if (!str_eq(said, CONTEXT_LOCAL)) {
+		int r = context_name(said, err);
+
+		if (r < 0)
+			return r;
+	}
+	memcpy(ret, said, strlen(said) + 1);
+	return 0;
+}
+
+static int choose(struct cli *c, const struct cmd *cmd, struct cay_err *err)
+{
+	char name[CONTEXT_NAME_MAX + 1];
+	int r = cmd->place == PLACE_NOBODY ? 0 : cmd_asked(c, name, err);
+
+	if (r < 0 || cmd->place == PLACE_NOBODY || str_eq(name, CONTEXT_LOCAL))
+		return r;
+	return cmd->place == PLACE_HERE ? refuse_here(c, cmd, name, err)
+					: cmd_context(c, name, &c->api.to.context, err);
 }
 
 int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
@@ -181,7 +201,9 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 	}
 	if (said->context && c->said.context)
 		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
-	r = cmd_choose(c, cmd, said->context ? said->context : c->said.context, err);
+	if (said->context)
+		c->said = *said;
+	r = choose(c, cmd, err);
 	return r < 0 ? r : cmd->run(c, args, &w, err);
 }
 

@@ -27,7 +27,7 @@ extern const struct opt opts_everywhere[1];
 
 struct cli {
 	struct settings conf;
-	struct everywhere said; /* in front of the command's name */
+	struct everywhere said;
 	struct api api;
 	struct pool pool; /* words and options */
 };
@@ -60,9 +60,12 @@ const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words
 const char *cmd_near(const char *word);
 /* The commands of two words that begin with it, for people; nothing when there are none. */
 [[nodiscard]] int cmd_below(const char *word, struct buf *out);
-/* Whom a command asks: the socket, or the context that was said, or that is current. */
-[[nodiscard]] int cmd_choose(struct cli *c, const struct cmd *cmd, const char *said,
-			     struct cay_err *err);
+/* Whom to ask: the context that was said nearest, or the current one. */
+[[nodiscard]] int cmd_asked(const struct cli *c, char ret[static CONTEXT_NAME_MAX + 1],
+			    struct cay_err *err);
+/* Read a context; a failure has its hint. */
+[[nodiscard]] int cmd_context(struct cli *c, const char *name, struct context *ret,
+			      struct cay_err *err);
 /* Run a command with the words behind its name. */
 [[nodiscard]] int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words,
 				size_t n, struct cay_err *err);

@@ -156,10 +156,7 @@ static int read_own(int dir, const char *where, const char *name, char *to, size
 
 static int no_such(const char *name, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_NOT_FOUND,
-			"there is no context '%s'; 'cay context ls' lists them, 'cay context "
-			"use " CONTEXT_LOCAL "' goes back to this machine",
-			name);
+	return cay_fail(err, CAY_E_NOT_FOUND, "there is no context '%s'", name);
 }
 
 int context_load(const char *name, struct context *ret, struct cay_err *err)
@@ -264,10 +261,7 @@ int context_remove(const char *name, struct cay_err *err)
 		return no_such(name, err);
 	/* else the next command would ask another machine than the last one */
 	if (str_eq(current, name))
-		return cay_fail(err, CAY_E_CONFLICT,
-				"'%s' is the current context; first run "
-				"'cay context use " CONTEXT_LOCAL "' or use another one",
-				name);
+		return cay_fail(err, CAY_E_CONFLICT, "'%s' is the current context", name);
 	name_file(name, file);
 	return drop(file, err);
 }
@@ -348,13 +342,12 @@ int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 int context_use(const char *name, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX), text = BUF_INIT(CONTEXT_NAME_MAX + 1);
-	auto_context there = {};
 	auto_close int dir = -EBADF;
 	int r;
 
 	if (str_eq(name, CONTEXT_LOCAL))
 		return drop(CURRENT, err);
-	r = context_load(name, &there, err);
+	r = context_name(name, err);
 	if (r >= 0)
 		r = context_dir(/* make= */ true, &path, &dir, err);
 	if (r < 0)

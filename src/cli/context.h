@@ -54,5 +54,6 @@ void context_wipe(struct context *c);
 [[nodiscard]] int context_names(struct buf *out, struct cay_err *err);
 /* The current one; CONTEXT_LOCAL when none is. */
 [[nodiscard]] int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err);
+/* Make it the current one, whether it is there or not. */
 [[nodiscard]] int context_use(const char *name, struct cay_err *err);
 #endif

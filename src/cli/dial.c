@@ -17,7 +17,8 @@
 #define PROBE_S 5
 #define PROBES 3
 
-static const char no_daemon[] = "is cayd running, and may you use its socket? 'cay doctor' looks";
+static const char no_daemon[] = "is cayd running, and may you use its socket? 'cay doctor' looks; "
+				"one on another machine needs a context";
 static const char no_name[] = "is the name right, and has this machine a network? 'cay context "
 			      "show' has the url";
 static const char no_port[] = "is cay-edge running there, and is this its port? it is 7070 unless "

@@ -59,6 +59,9 @@ static const char *nearest(const struct reader *r, struct slice name)
 		for (size_t i = 0; i < g->n; i++) {
 			unsigned d = opt_distance(name, slice_of(g->rows[i].name));
 
+			/* the beginning of one is near, too */
+			if (name.n > 2 && !best && strncmp(g->rows[i].name, name.p, name.n) == 0)
+				best = g->rows[i].name;
 			if (d < least && d < name.n) {
 				least = d;
 				best = g->rows[i].name;

@@ -221,8 +221,8 @@ static int refused(const struct secure *s, long code, enum secure_why *ret_why, 
 			return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s %s %s", s->at,
 					refusals[i].text, s->detail);
 		return cay_fail(err, CAY_E_FORBIDDEN,
-				"the certificate of %s is of nobody %s trusts", s->at,
-				s->trust->ca[0] ? s->trust->ca : "this machine");
+				"the certificate of %s is signed by nobody %s%s", s->at,
+				s->trust->ca[0] ? "in " : "this machine trusts", s->trust->ca);
 	}
 	return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s is refused: %s", s->at,
 			X509_verify_cert_error_string(code));

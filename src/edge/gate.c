@@ -143,7 +143,8 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 	rq->data = by;
 	if (!gate_host(e, http_header(rq->head, "host"))) {
 		e->counts.now.refused[METRICS_HOST]++;
-		return cay_fail(err, CAY_E_FORBIDDEN, "this is not the Host of this server");
+		return cay_fail(err, CAY_E_FORBIDDEN,
+				"this server is not that Host; edge.hosts lists the names it has");
 	}
 	if (origin.p && !gate_origin(e, origin)) {
 		e->counts.now.refused[METRICS_ORIGIN]++;

@@ -109,6 +109,9 @@ def test_who_is_asked_is_the_nearest_that_was_said(user, far, ca, daemon):
     assert "near-box" in user("ls", env=socket_).stdout
     assert "far-box" in user("ls", env={**socket_, "CAY_CONTEXT": "far"}).stdout
     assert "near-box" in user("--context", "local", "ls", env={**socket_, "CAY_CONTEXT": "far"}).stdout
+    for words, env, want in (([], {}, "gone"), ([], socket_, "local"), ([], {"CAY_CONTEXT": "far"}, "far"), (["--context=far"], socket_, "far")):
+        assert json.loads(user(*words, "context", "show", "--json", env=env).stdout)["name"] == want
+        assert [c["name"] for c in json.loads(user(*words, "context", "ls", "--json", env=env).stdout)["contexts"] if c["current"]] == [want]
     assert user("ls").returncode == 8
     r = user("--context", "far", "ls", "--context", "far")
     assert r.returncode == 2 and "twice" in r.stderr
@@ -274,9 +277,9 @@ def test_a_stranger_is_refused(user, far, tmp_path):
     user.add("system", far.url)
     user.add("other", far.url, "--ca", other.file)
     r = user("--context", "system", "ls")
-    assert r.returncode == 3 and "of nobody this machine trusts" in r.stderr and "--ca FILE" in r.stderr
+    assert r.returncode == 3 and "signed by nobody this machine trusts" in r.stderr and "--ca FILE" in r.stderr
     r = user("--context", "other", "ls")
-    assert r.returncode == 3 and f"of nobody {other.file} trusts" in r.stderr and not far.requests
+    assert r.returncode == 3 and f"signed by nobody in {other.file}" in r.stderr and not far.requests
     r = user("context", "add", "x", "--url", far.url, "--ca", str(tmp_path / "other.key"), "--token-stdin", data=b"t")
     assert r.returncode == 2 and "certificates (PEM)" in r.stderr
     os.unlink(other.file)
