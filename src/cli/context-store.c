@@ -20,6 +20,7 @@ static int no_memory(struct cay_err *err)
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
+/* 1: who has no home has no contexts. */
 static int find_dir(struct buf *ret, struct cay_err *err)
 {
 	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -31,8 +32,7 @@ static int find_dir(struct buf *ret, struct cay_err *err)
 	else if (home && home[0] == '/')
 		r = buf_printf(ret, "%s/.config/cay", home);
 	else
-		return cay_fail(err, CAY_E_INVALID,
-				"contexts are kept in ~/.config/cay, and HOME is not set");
+		return 1;
 	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/.config/cay is too long") : 0;
 }
 
@@ -80,12 +80,15 @@ int context_dir(bool make, struct buf *ret_path, int *ret_fd, struct cay_err *er
 	auto_close int fd = -EBADF;
 	int r = find_dir(ret_path, err);
 
-	if (r >= 0 && make)
+	if (r > 0 && make)
+		return cay_fail(err, CAY_E_INVALID,
+				"contexts are kept in ~/.config/cay, and HOME is not set");
+	if (r == 0 && make)
 		r = make_dirs(ret_path, err);
-	if (r < 0)
+	if (r)
 		return r;
 	fd = open(buf_str(ret_path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return 1;
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", buf_str(ret_path));
@@ -316,13 +319,15 @@ int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 	auto_close int dir = -EBADF;
 	char text[CONTEXT_NAME_MAX + 3];
 	struct slice name = { text, 0 };
+	struct cay_err why = {};
 	int r;
 
 	memcpy(ret, CONTEXT_LOCAL, sizeof(CONTEXT_LOCAL));
-	/* who has no home has no contexts */
-	if (!getenv("HOME") && !getenv("XDG_CONFIG_HOME"))
+	r = context_dir(/* make= */ false, &path, &dir, &why);
+	if (r == -EACCES) /* somebody else's home, left over in the environment */
 		return 0;
-	r = context_dir(/* make= */ false, &path, &dir, err);
+	if (r < 0 && err)
+		*err = why;
 	if (r == 0)
 		r = read_own(dir, buf_str(&path), CURRENT, text, sizeof(text), &name.n, err);
 	if (r)

@@ -18,7 +18,6 @@ struct secure {
 	SSL *ssl;
 	const struct secure_trust *trust;
 	char at[URL_MAX]; /* who it is, for people */
-	char host[URL_HOST_MAX + 1];
 	char detail[128]; /* of a certificate that was refused: its names, or its time */
 	short events;
 	bool failed; /* OpenSSL forbids a goodbye then */
@@ -57,24 +56,26 @@ static int write_name(const GENERAL_NAME *name, struct buf *out)
 	return buf_puts(out, "an IPv6 address");
 }
 
-/* Whoever made it chose these words: they are shown escaped, and cut. */
+/* Whoever made it chose these words: they are shown escaped, and only so many. */
 static void note_names(const X509 *cert, struct buf *out)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
 	int r = 0;
 
+	out->max -= sizeof(" ...") - 1;
 	for (int i = 0; r >= 0 && i < sk_GENERAL_NAME_num(names); i++) {
 		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+		size_t before = out->len;
 
 		if (name->type == GEN_DNS || name->type == GEN_IPADD)
 			r = write_name(name, out);
+		if (r < 0)
+			buf_truncate(out, before);
 	}
-	if (!out->len)
-		r = buf_puts(out, "nobody");
-	else if (r < 0)
-		r = buf_puts(out, "...");
-	(void)r;
+	out->max += sizeof(" ...") - 1;
 	GENERAL_NAMES_free(names);
+	if (r < 0 || !out->len)
+		(void)!buf_puts(out, r < 0 ? " ..." : "nobody");
 }
 
 static void note_time(const ASN1_TIME *t, struct buf *out)
@@ -92,7 +93,7 @@ static int on_verify(int ok, X509_STORE_CTX *store)
 	const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
 	struct secure *s = SSL_get_app_data(ssl);
 	const X509 *cert = X509_STORE_CTX_get_current_cert(store);
-	auto_buf text = BUF_INIT(sizeof(s->detail) - 5);
+	auto_buf text = BUF_INIT(sizeof(s->detail) - 1);
 	int code = X509_STORE_CTX_get_error(store);
 
 	if (ok || !cert || s->detail[0])
@@ -173,7 +174,6 @@ int secure_new(const struct secure_trust *t, int fd, const struct url *to, struc
 	if (s) {
 		*s = (struct secure){ .ssl = SSL_new(t->ctx), .trust = t };
 		url_authority(to, s->at);
-		memcpy(s->host, to->host, sizeof(s->host));
 	}
 	if (!s || !s->ssl || SSL_set_app_data(s->ssl, s) != 1 || SSL_set_fd(s->ssl, fd) != 1 ||
 	    !expect(s->ssl, to)) {
@@ -238,7 +238,7 @@ static int explain(const struct secure *s, enum secure_why *ret_why, struct cay_
 	if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && code != X509_V_OK)
 		return refused(s, code, ret_why, err);
 	if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
-	    reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_RECORD_LAYER_FAILURE) {
+	    reason == SSL_R_PACKET_LENGTH_TOO_LONG) {
 		*ret_why = SECURE_PLAIN;
 		return cay_fail(err, CAY_E_MISBEHAVED, "what answers at %s does not speak TLS",
 				s->at);

