@@ -139,6 +139,7 @@ static void stored_contexts_are_ours_alone(void **)
 	assert_int_equal(context_store(&a, true, NULL), 0);
 	assert_int_equal(context_names(&names, NULL), 0);
 	assert_memory_equal(names.data, "a\0b\0", 4);
+	assert_int_equal(context_load("b", &got, &err), 0);
 	assert_int_equal(context_use("a", NULL), 0);
 	assert_int_equal(context_current(current, NULL), 0);
 	assert_string_equal(current, "a");

@@ -308,6 +308,7 @@ def test_a_stranger_is_refused(user, far, tmp_path):
     assert user("--context", "other", "ls").returncode == 2
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
 def test_old_tls_is_refused(user, ca):
     with serving(ca, "old") as f:
         f.tls.minimum_version, f.tls.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
