@@ -30,6 +30,17 @@ static const struct opt add_rows[] = {
 };
 static const struct opt_group add_options[] = { OPTS(add_rows, 0), OPTS_END };
 
+/* One signal is enough here: nothing has to be cleaned up but the terminal. */
+static int wait_for_line(struct interrupt *i, int fd, struct cay_err *err)
+{
+	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = i->fd, .events = POLLIN } };
+
+	if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
+	interrupt_read(i);
+	return i->signo ? cay_fail(err, CAY_E_INVALID, "interrupted") : 0;
+}
+
 /* Up to its end; whoever types it ends it with a line. */
 static int read_token(struct cli *c, int fd, bool line, char ret[static CONTEXT_TOKEN_MAX + 1],
 		      struct cay_err *err)
@@ -42,9 +53,7 @@ static int read_token(struct cli *c, int fd, bool line, char ret[static CONTEXT_
 		ssize_t got;
 
 		if (line)
-			r = interrupt_wait(&c->api.intr, fd, POLLIN, UINT64_MAX);
-		if (c->api.intr.signo)
-			r = cay_fail(err, CAY_E_INVALID, "interrupted");
+			r = wait_for_line(&c->api.intr, fd, err);
 		if (r < 0)
 			break;
 		got = read(fd, text + n, sizeof(text) - n);

@@ -5,12 +5,15 @@ import hashlib
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
 import sys
+import termios
 import threading
 
 import pytest
@@ -151,6 +154,29 @@ def test_a_token_comes_from_a_file(user, far, ca, tmp_path):
     assert r.returncode == 0 and "others may read 'key'" in r.stderr
     assert user("--context", "prod", "ls").returncode == 0 and far.heads[-1]["authorization"] == "Bearer other"
     assert user("context", "add", "--replace", "none", "--token-file", "key", cwd=tmp_path).returncode == 4
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_a_terminal_does_not_show_a_token(user, leave):
+    master, slave = pty.openpty()
+    try:
+        def echo():
+            return bool(termios.tcgetattr(slave)[3] & termios.ECHO)
+        p = user.start("context", "add", "x", "--url", "https://localhost", "--token-stdin", stdin=slave)
+        assert p.stderr.read(7) == b"token: "
+        wait_for(lambda: not echo())
+        if leave:
+            p.send_signal(signal.SIGINT)
+        else:
+            os.write(master, TOKEN.encode() + b"\n")
+        out, err = p.communicate(timeout=10)
+        assert echo() and p.returncode == (2 if leave else 0) and (user.dir / "x.context").exists() != leave, err
+        os.set_blocking(master, False)
+        with contextlib.suppress(BlockingIOError):
+            assert TOKEN.encode() not in os.read(master, 4096)
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 @pytest.mark.parametrize("name,said", [("local", "always"), ("", "name"), ("A", "name"), ("../x", "name"), ("a.b", "name"), ("-", "name")])
