@@ -175,7 +175,7 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 	size_t base = (cmd->size + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
 	char *args = pool_take(&c->pool, 1, base + sizeof(struct everywhere));
 	struct opt_group groups[OPT_GROUPS_MAX + 2] = {};
-	const struct everywhere *said = (const void *)(args + base);
+	const struct everywhere *said;
 	const char *near = NULL;
 	struct opt_words w;
 	size_t n_groups = 0;
@@ -183,6 +183,7 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 
 	if (!args)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	said = (const void *)(args + base);
 	if (asks_for_help(words, n))
 		return print_help(cmd, err);
 	if (cmd->preset)

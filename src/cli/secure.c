@@ -121,30 +121,46 @@ static int bad_ca(const char *ca, struct cay_err *err)
 	return r;
 }
 
-int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *err)
+static SSL_CTX *new_ctx(void)
 {
 	static const unsigned char protocols[] = "\x08http/1.1";
-	struct secure_trust *t = calloc(1, sizeof(*t));
-	int r = 0;
+	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 
-	if (t)
-		*t = (struct secure_trust){ SSL_CTX_new(TLS_client_method()), ca };
-	if (!t || !t->ctx || SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION) != 1 ||
-	    SSL_CTX_set_cipher_list(t->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
-	    SSL_CTX_set_alpn_protos(t->ctx, protocols, sizeof(protocols) - 1) != 0)
+	if (!ctx)
+		return NULL;
+	if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
+	    SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
+	    SSL_CTX_set_alpn_protos(ctx, protocols, sizeof(protocols) - 1) != 0) {
+		SSL_CTX_free(ctx);
+		return NULL;
+	}
+	(void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+	/* what waits to be sent may have moved meanwhile */
+	(void)SSL_CTX_set_mode(ctx,
+			       SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, on_verify);
+	return ctx;
+}
+
+int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *err)
+{
+	struct secure_trust *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	*t = (struct secure_trust){ new_ctx(), ca };
+	if (!t->ctx)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
-	else if ((ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
-			: SSL_CTX_set_default_verify_paths(t->ctx)) != 1)
-		r = bad_ca(ca, err);
+	else
+		r = (ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
+			   : SSL_CTX_set_default_verify_paths(t->ctx)) == 1
+			    ? 0
+			    : bad_ca(ca, err);
 	if (r < 0) {
 		secure_trust_free(t);
 		return r;
 	}
-	(void)SSL_CTX_set_options(t->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-	/* what waits to be sent may have moved meanwhile */
-	(void)SSL_CTX_set_mode(t->ctx,
-			       SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	SSL_CTX_set_verify(t->ctx, SSL_VERIFY_PEER, on_verify);
 	*ret = t;
 	return 0;
 }
@@ -171,11 +187,11 @@ int secure_new(const struct secure_trust *t, int fd, const struct url *to, struc
 {
 	struct secure *s = calloc(1, sizeof(*s));
 
-	if (s) {
-		*s = (struct secure){ .ssl = SSL_new(t->ctx), .trust = t };
-		url_authority(to, s->at);
-	}
-	if (!s || !s->ssl || SSL_set_app_data(s->ssl, s) != 1 || SSL_set_fd(s->ssl, fd) != 1 ||
+	if (!s)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	*s = (struct secure){ .ssl = SSL_new(t->ctx), .trust = t };
+	url_authority(to, s->at);
+	if (!s->ssl || SSL_set_app_data(s->ssl, s) != 1 || SSL_set_fd(s->ssl, fd) != 1 ||
 	    !expect(s->ssl, to)) {
 		ERR_clear_error();
 		secure_free(s);
