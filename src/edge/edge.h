@@ -11,6 +11,7 @@
  *	who.c     whose it is: keys, tokens, JWTs
  *	route.c   where it goes: into a sandbox, or to control
  *	guest.c   who is under way, for as long as it may
+ *	attach.c  a WebSocket of the world's, frames of a sandbox's
  *	rate.c    how often somebody may
  *	refusal.c who was refused, until control is told
  *	count.c   what it counts of itself, told to control too
@@ -35,6 +36,7 @@
 
 #define EDGE_LISTENERS 8
 
+struct attach;
 struct feed;
 
 struct edge {
@@ -60,6 +62,8 @@ struct edge {
 	int bound[EDGE_LISTENERS]; /* the servers' once they serve */
 	unsigned n_bound;
 	char addresses[EDGE_LISTENERS][64]; /* those of listen, as a Host header has them */
+	struct attach *attached;
+	bool draining;
 };
 
 /* feed.c: dial control, now and whenever it is away. */
@@ -70,6 +74,8 @@ struct edge {
 request_admit gate_admit;
 bool gate_host(const struct edge *e, struct slice host);
 bool gate_origin(const struct edge *e, struct slice origin);
+/* The one credential of a request. */
+[[nodiscard]] int who_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err);
 /* Whose request it is, and by what.  CAY_E_UNAUTHENTICATED with the reason, for the log.
  * Not dear: nothing is looked at that takes longer than saying no, which is CAY_E_RATE. */
 [[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, bool dear,
@@ -77,4 +83,14 @@ bool gate_origin(const struct edge *e, struct slice origin);
 
 /* route.c: the handler of everything. */
 request_fn route_request;
+
+/* attach.c: carry the request as conf says and go on as a WebSocket; takes it.  Or it is
+ * no WebSocket's (CAY_E_UPGRADE, CAY_E_INVALID): nothing happened.  From when it is one
+ * until conf->done, *hold is it, and conf->hold nothing. */
+[[nodiscard]] int attach_start(struct edge *e, struct request *rq, struct relay_conf *conf,
+			       struct attach **hold, struct cay_err *err);
+/* Whoever has it may not any more, or the sandbox is gone. */
+void attach_cut_off(struct attach *a, const struct cay_err *why);
+/* Every one ends; who has one comes back to another edge. */
+void attach_drain(struct edge *e);
 #endif

@@ -259,6 +259,7 @@ static void on_signal(uv_signal_t *sig, int number)
 	s->until_ns = clk_boot_ns(e->clk) + DRAIN_MS * NS_PER_MS;
 	for (unsigned i = 0; i < e->n_servers; i++)
 		server_drain(e->servers[i]);
+	attach_drain(e);
 	(void)uv_timer_start(&s->look, on_look, 0, DRAIN_LOOK_MS);
 }
 

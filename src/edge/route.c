@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/key.h"
 #include "edge/edge.h"
+#include "net/ws.h"
 #include "wire/frame.h"
 
 /* How long a sandbox or control may take to begin an answer; a command that is waited
@@ -8,7 +9,8 @@
 #define ANSWER_MS 30000
 #define CREATE_MS 120000
 #define CONTROL_MAX 1024
-#define PROOF_MAX (sizeof("bearer ") - 1 + KEY_TEXT_LEN)
+#define BEARER "Bearer "
+#define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
 static void fail(struct request *rq, enum cay_code code, const char *what)
 {
@@ -21,13 +23,19 @@ static void fail(struct request *rq, enum cay_code code, const char *what)
 struct asked {
 	struct guest guest;
 	struct relay_hold hold;
+	struct attach *attach; /* instead, once it is one */
 	struct edge *edge;
 	unsigned slot;
 };
 
 static void cut_asked(struct guest *g, const struct cay_err *why)
 {
-	relay_cut(&((struct asked *)g)->hold, why);
+	struct asked *a = (struct asked *)g;
+
+	if (a->attach)
+		attach_cut_off(a->attach, why);
+	else
+		relay_cut(&a->hold, why);
 }
 
 static void on_told(void *arg)
@@ -63,14 +71,17 @@ static void to_control(struct edge *e, struct request *rq)
 	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
 	struct relay_header who[] = { { "Cay-Actor", actor }, { "Authorization", proof } };
 	struct relay_conf conf = { .upstream = e->control, .headers = who, .n_headers = 1 };
-	struct slice said = http_header(rq->head, "authorization");
 	struct asked *a = ask(e, rq);
+	struct cay_err err = {};
+	struct slice key;
 
 	if (!a)
 		return;
 	/* control does not take our word for a key */
-	if (a->guest.pass.kind == PASS_KEY && said.n <= PROOF_MAX) {
-		memcpy(proof, said.p, said.n);
+	if (a->guest.pass.kind == PASS_KEY && who_bearer(rq->head, &key, &err) >= 0 &&
+	    key.n == KEY_TEXT_LEN) {
+		memcpy(proof, BEARER, sizeof(BEARER) - 1);
+		memcpy(proof + sizeof(BEARER) - 1, key.p, key.n);
 		conf.n_headers++;
 	}
 	conf.hold = &a->hold;
@@ -79,20 +90,28 @@ static void to_control(struct edge *e, struct request *rq)
 	actor_format(&rq->actor, actor);
 	if (rq->match.op->reply != REPLY_FRAMES)
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
-	relay_start(rq, &conf);
+	/* of what is no WebSocket control says what it says of the sandbox */
+	if (rq->match.op->reply != REPLY_SOCKET || attach_start(e, rq, &conf, &a->attach, &err) < 0)
+		relay_start(rq, &conf);
 	explicit_bzero(proof, sizeof(proof));
 }
 
 struct visit {
 	struct guest guest;
 	struct relay_hold hold;
+	struct attach *attach; /* instead, once it is one */
 	struct edge *edge;
 	struct table_sandbox *to;
 };
 
 static void cut_visit(struct guest *g, const struct cay_err *why)
 {
-	relay_cut(&((struct visit *)g)->hold, why);
+	struct visit *v = (struct visit *)g;
+
+	if (v->attach)
+		attach_cut_off(v->attach, why);
+	else
+		relay_cut(&v->hold, why);
 }
 
 static void on_left(void *arg)
@@ -113,12 +132,22 @@ static uint64_t patience(const struct request *rq)
 	return rq->match.op == &ops[OP_EXEC_RUN] && !streams ? 0 : ANSWER_MS;
 }
 
+static void not_a_socket(struct request *rq, const struct cay_err *err)
+{
+	if (err->code == CAY_E_UPGRADE) {
+		(void)request_header(rq, "Upgrade", "websocket");
+		(void)request_header(rq, "Sec-WebSocket-Version", WS_VERSION);
+	}
+	request_fail(rq, err);
+}
+
 static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
 {
 	auto_buf path = BUF_INIT(128);
 	struct relay_conf conf = { .head_timeout_ms = patience(rq), .done = on_left };
 	struct visit *v = malloc(sizeof(*v));
 	char name[ID_TEXT_LEN + 1];
+	struct cay_err err = {};
 
 	id_format(&s->id, name);
 	if (!v || buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
@@ -132,7 +161,12 @@ static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
 	conf.path = path.data;
 	conf.hold = &v->hold;
 	conf.arg = v;
-	relay_start(rq, &conf);
+	if (rq->match.op->reply != REPLY_SOCKET) {
+		relay_start(rq, &conf);
+	} else if (attach_start(e, rq, &conf, &v->attach, &err) < 0) {
+		on_left(v);
+		not_a_socket(rq, &err);
+	}
 }
 
 void route_request(struct request *rq, void *arg)

@@ -2,22 +2,50 @@
 #include "auth/jwt.h"
 #include "auth/key.h"
 #include "edge/edge.h"
+#include "wire/attach.h"
 
-/* The one credential of a request, or nothing. */
-static int find_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err)
+/* A page's WebSocket has no header of its choice but the list of protocols: what it offers
+ * there under our prefix is its credential.  Taken from nothing else, and never echoed. */
+static unsigned find_offered(const struct http_head *h, struct slice *ret)
+{
+	static const char prefix[] = ATTACH_TOKEN_PROTOCOL;
+	unsigned n = 0;
+
+	for (size_t i = 0; i < h->n_headers && http_eq(h->upgrade, "websocket"); i++) {
+		struct slice v = h->headers[i].value;
+
+		if (!http_eq(h->headers[i].name, "sec-websocket-protocol"))
+			continue;
+		while (v.p) {
+			struct slice name = slice_trim(slice_cut(&v, ','));
+
+			if (name.n < sizeof(prefix) ||
+			    memcmp(name.p, prefix, sizeof(prefix) - 1) != 0)
+				continue;
+			*ret = (struct slice){ name.p + sizeof(prefix) - 1,
+					       name.n - (sizeof(prefix) - 1) };
+			n++;
+		}
+	}
+	return n;
+}
+
+int who_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err)
 {
 	static const char scheme[] = "bearer";
-	size_t n = 0;
+	size_t n = 0, offered = find_offered(h, ret);
 
+	if (offered == 1 && !http_header(h, "authorization").p)
+		return 0;
 	*ret = (struct slice){};
 	for (size_t i = 0; i < h->n_headers; i++)
 		if (http_eq(h->headers[i].name, "authorization")) {
 			*ret = h->headers[i].value;
 			n++;
 		}
-	if (!n)
+	if (!n && !offered)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "no Authorization");
-	if (n > 1)
+	if (n + offered > 1)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "more than one Authorization");
 	if (ret->n <= sizeof(scheme) || strncasecmp(ret->p, scheme, sizeof(scheme) - 1) != 0 ||
 	    ret->p[sizeof(scheme) - 1] != ' ')
@@ -126,7 +154,7 @@ int who_asks(struct edge *e, const struct http_head *head, bool dear, struct act
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
 	struct slice text;
-	int r = find_bearer(head, &text, err);
+	int r = who_bearer(head, &text, err);
 
 	if (r < 0)
 		return r;

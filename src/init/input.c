@@ -57,15 +57,16 @@ static void on_room(uv_poll_t *p, int, int)
 int input_wait(struct input *in)
 {
 	if (!in->poll) {
-		uv_poll_t *p = malloc(sizeof(*p));
-		int r = p ? uv_poll_init(in->loop, p, in->fd) : -ENOMEM;
+		auto_free uv_poll_t *p = malloc(sizeof(*p));
+		int r;
 
-		if (r < 0) {
-			free(p);
+		if (!p)
+			return -ENOMEM;
+		r = uv_poll_init(in->loop, p, in->fd);
+		if (r < 0)
 			return r;
-		}
 		p->data = in;
-		in->poll = p;
+		in->poll = cay_take(p);
 	}
 	return uv_poll_start(in->poll, UV_WRITABLE | UV_DISCONNECT, on_room);
 }

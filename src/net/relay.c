@@ -296,6 +296,9 @@ static void hand_over(struct relay *r, struct slice from_there)
 
 	rq->events = NULL;
 	r->done = NULL;
+	if (r->hold)
+		*r->hold = (struct relay_hold){};
+	r->hold = NULL;
 	r->open--;
 	r->upgraded(rq, cay_take(r->conn), from_there, r->arg);
 	shut(r);

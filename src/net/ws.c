@@ -146,7 +146,7 @@ static void over(struct ws *w)
 static int fail(struct ws *w, enum ws_code code, const char *why, struct cay_err *err)
 {
 	enum cay_code kind = code == WS_TOO_BIG    ? CAY_E_TOO_LARGE
-			     : code == WS_POLICY    ? CAY_E_RATE
+			     : code == WS_POLICY   ? CAY_E_RATE
 			     : code == WS_INTERNAL ? CAY_E_NO_MEMORY
 						   : CAY_E_INVALID;
 
