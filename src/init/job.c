@@ -34,6 +34,14 @@ static void unlink_job(struct job *j)
 	*(j->next ? &j->next->prev : &in->newest) = j->prev;
 }
 
+static void on_closed(uv_handle_t *h)
+{
+	struct job *j = h->data;
+
+	if (--j->handles == 0)
+		free(j);
+}
+
 /* Cgroups */
 
 static void remove_cgroup(struct job *j);
@@ -62,6 +70,16 @@ static void watch_cgroup(struct job *j)
 	(void)uv_poll_start(&j->events, UV_PRIORITIZED, on_cgroup_event);
 }
 
+/* The handle in front of its fd, here and below: see output.c. */
+static void unwatch_cgroup(struct job *j)
+{
+	if (!j->watching)
+		return;
+	j->watching = false;
+	uv_close((uv_handle_t *)&j->events, on_closed);
+	(void)close(cay_take_fd(&j->events_fd));
+}
+
 static void remove_cgroup(struct job *j)
 {
 	char text[64];
@@ -78,10 +96,7 @@ static void remove_cgroup(struct job *j)
 		return;
 	}
 	(void)close(cay_take_fd(&j->cgroup));
-	if (j->watching) {
-		(void)uv_poll_stop(&j->events);
-		(void)close(cay_take_fd(&j->events_fd));
-	}
+	unwatch_cgroup(j);
 }
 
 /* First the program itself: it may not have entered its cgroup yet, and then it has
@@ -95,14 +110,6 @@ static void kill_all(struct job *j)
 
 /* Forgetting */
 
-static void on_closed(uv_handle_t *h)
-{
-	struct job *j = h->data;
-
-	if (--j->handles == 0)
-		free(j);
-}
-
 /* An output's handle leads to the output. */
 static void on_output_closed(uv_handle_t *h)
 {
@@ -113,24 +120,27 @@ static void on_output_closed(uv_handle_t *h)
 		free(j);
 }
 
+static void close_report(struct job *j)
+{
+	if (j->report_fd < 0)
+		return;
+	uv_close((uv_handle_t *)&j->report, on_closed);
+	(void)close(cay_take_fd(&j->report_fd));
+}
+
 static void job_free(struct job *j)
 {
 	unlink_job(j);
 	/* if somebody lives on in it, it goes with the sandbox */
 	if (j->cgroup >= 0 && cgroup_remove(j->init->cgroup, j->name) >= 0)
 		(void)close(cay_take_fd(&j->cgroup));
-	if (j->watching)
-		uv_close((uv_handle_t *)&j->events, on_closed);
-	if (j->events_fd >= 0)
-		(void)close(j->events_fd);
+	unwatch_cgroup(j);
 	if (j->cgroup >= 0)
 		(void)close(j->cgroup);
 	input_close(&j->in);
-	if (j->report_fd >= 0)
-		(void)close(cay_take_fd(&j->report_fd));
+	close_report(j);
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
-		output_close(&j->out[i], on_output_closed);
-	uv_close((uv_handle_t *)&j->report, on_closed);
+		output_close(&j->out[i]);
 	uv_close((uv_handle_t *)&j->timer, on_closed);
 }
 
@@ -317,8 +327,7 @@ static void on_report(struct job *j)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	(void)uv_poll_stop(&j->report);
-	(void)close(cay_take_fd(&j->report_fd));
+	close_report(j);
 	if (n == 0) {
 		j->state = JOB_RUNNING;
 		tell_started(j, NULL);
@@ -445,6 +454,7 @@ static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, st
 		j->out[i].data = j;
 		j->out[i].poll.data = &j->out[i];
 		j->out[i].on_complete = on_complete;
+		j->out[i].on_closed = on_output_closed;
 		j->handles += j->out[i].open;
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_DISK_FULL, -r, "a place for the output");
@@ -473,12 +483,9 @@ static void job_unprepare(struct job *j)
 		job_free(j);
 		return;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++) {
-		if (j->out[i].open)
-			output_close(&j->out[i], on_output_closed);
-		else if (j->out[i].fd >= 0)
-			(void)close(j->out[i].fd);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
+		if (j->out[i].fd >= 0)
+			output_close(&j->out[i]);
 	input_close(&j->in);
 	if (j->report_fd >= 0)
 		(void)close(j->report_fd);

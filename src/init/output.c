@@ -42,23 +42,24 @@ int output_init(struct output *o, uv_loop_t *loop, int fd, enum exec_output mode
 	return r;
 }
 
+/* The handle first: libuv takes its fd out of the loop when it is closed, by number, and
+ * the number is somebody else's as soon as ours is closed. */
 static void close_pipe(struct output *o)
 {
-	if (o->fd < 0)
-		return;
-	(void)uv_poll_stop(&o->poll);
-	o->polling = false;
-	(void)close(cay_take_fd(&o->fd));
+	if (o->open)
+		uv_close((uv_handle_t *)&o->poll, o->on_closed);
+	o->open = o->polling = false;
+	if (o->fd >= 0)
+		(void)close(cay_take_fd(&o->fd));
 }
 
-void output_close(struct output *o, uv_close_cb closed)
+void output_close(struct output *o)
 {
 	assert(!o->readers);
 	close_pipe(o);
 	ring_drop(&o->ring);
 	if (o->spool >= 0)
 		(void)close(cay_take_fd(&o->spool));
-	uv_close((uv_handle_t *)&o->poll, closed);
 }
 
 uint64_t output_end(const struct output *o)

@@ -36,8 +36,8 @@ struct reader {
 struct output {
 	int fd; /* the pipe; -EBADF once it is closed */
 	uv_poll_t poll;
-	bool open, polling, pumping;
-	enum exec_output mode; /* BLOCK, DROP or SPOOL */
+	bool open, polling, pumping; /* open: the poll handle is */
+	enum exec_output mode;       /* BLOCK, DROP or SPOOL */
 	struct ring ring;
 	int spool; /* the file, or -EBADF */
 	uint64_t spooled;
@@ -47,11 +47,12 @@ struct output {
 	int tail;
 	struct reader *readers;
 	void (*on_complete)(struct output *o);
+	uv_close_cb
+		on_closed; /* of the poll handle: with its fd, at output_close() at the latest */
 	void *data;
 };
 
-/* Takes the fd.  The poll handle is the caller's to close (output_close), and
- * then to wait for. */
+/* Takes the fd.  If it made the handle (open), on_closed will be told. */
 [[nodiscard]] int output_init(struct output *o, uv_loop_t *loop, int fd, enum exec_output mode,
 			      struct ring_budget *budget);
 /* Start reading. */
@@ -59,7 +60,7 @@ void output_start(struct output *o);
 /* The process is dead: on_complete follows once its last byte is here. */
 void output_finish(struct output *o);
 /* Read no more; forget what is kept. */
-void output_close(struct output *o, uv_close_cb closed);
+void output_close(struct output *o);
 
 uint64_t output_end(const struct output *o); /* bytes so far */
 /* How many bytes from pos on are gone. */

@@ -156,3 +156,23 @@ def test_a_slow_reader_and_a_fast_command(init):
     assert before < 8 << 20 and init.small()
     assert len(joined(t.all(), STDOUT)) == 20000000
     wait_for(init.small, what="its memory")
+
+
+def test_those_that_are_forgotten_disturb_nobody(init):
+    """Numbers of fds are used again: what belongs to an old command must not be closed by number."""
+    for _ in range(5):
+        init.client.run("/bin/true")
+    ident = init.client.detach("/bin/cat", stdin_open=True)
+    talks = [Talk(init, ident) for _ in range(12)]
+    for t in talks:
+        t.frame()
+    for _ in range(270):  # more than are kept
+        init.client.run("/bin/true")
+    for at, t in enumerate(talks):
+        t.s.settimeout(5)
+        t.send(frame(DATA, STDIN, at, b"x"))
+        got = 0
+        while got <= at:
+            kind, _, offset, content = t.frame()
+            assert kind in (DATA, TAKEN)
+            got = offset + len(content) if kind == DATA else got
