@@ -10,7 +10,7 @@
  * a Close behind it go out, and the client has END_MS from then to answer.
  *
  * What a sandbox sends is looked at no further than a frame's header and braces.  Held
- * while a side stalls: about 320 KiB; while nothing moves, no buffer at all.
+ * while both sides stall: less than 1 MiB; while nothing moves, no buffer at all.
  */
 #include <poll.h>
 
