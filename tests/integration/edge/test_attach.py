@@ -347,6 +347,29 @@ def test_who_may_not(node, me, box):
     me.door.signal(box, name)
 
 
+@pytest.mark.parametrize("reads", [True, False], ids=["reads", "reads nothing"])
+def test_who_may_not_any_more(node, me, box, reads):
+    """What is open ends with the key it was opened with, whether the client listens or not; others go on."""
+    name = me.start(box, ["yes"] if not reads else ["cat"], stdin_open=True)
+    made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "over", "scope": "write"})
+    gone, stays = Door(node, made["secret"]).attach(box, name, rcvbuf=65536), me.attach(box, name)
+    node.call("POST", f"/v1/keys/{made['key']['id']}/revoke")
+    if reads:
+        assert gone.to_the_end() == 1008
+        stays.write(b"still here\n", 0)
+        while stays.out[STDOUT] != b"still here\n":
+            stays.frame()
+    else:
+        def ended():
+            try:
+                gone.send(b"", 9)
+            except OSError:
+                return True
+            return False
+        wait_for("it to be cut off", ended, 15)
+    me.door.signal(box, name)
+
+
 def test_a_token_where_a_page_can_put_one(node, me, box):
     """Beside the protocol; never in the address, never said back, never logged, never told inside."""
     name = me.start(box, ["cat"], stdin_open=True)
@@ -599,7 +622,7 @@ def test_one_the_edge_has_not_heard_of_goes_through_control(own):
         s.connect(str(own.run / "edge/control.sock"))
         path = f"/v1/sandboxes/{box}/execs/{name}/attach"
         s.sendall((f"GET {path} HTTP/1.1\r\nHost: control\r\nConnection: upgrade\r\nUpgrade: cay-frames\r\n"
-                   f"Cay-Actor: tn{'0' * 24} write - -\r\n\r\n").encode() + frame(DATA, STDIN, 0, b"early") + frame(EOF, STDIN, 5))
+                   f"Cay-Actor: tn{'0' * 24} write - {box}\r\n\r\n").encode() + frame(DATA, STDIN, 0, b"early") + frame(EOF, STDIN, 5))
         s.settimeout(10)
         got = b""
         while piece := s.recv(4096):
