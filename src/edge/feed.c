@@ -9,7 +9,8 @@
 #define SUMS_MS 1000 /* how often control hears of refusals and counts; a multiple */
 /* Control says something every second; one that does not hangs. */
 #define SILENCE_MS 10000
-#define NEWS_MAX 512 /* records in one write */
+#define NEWS_MAX 512 /* of who is busy in one write */
+#define OUT_MAX 1024 /* records in it: sums have room of their own */
 
 struct feed {
 	struct edge *edge;
@@ -22,7 +23,7 @@ struct feed {
 	unsigned beat;
 	uint8_t in[PUSH_SIZE * 64];
 	size_t n_in;
-	uint8_t out[PUSH_SIZE * NEWS_MAX];
+	uint8_t out[PUSH_SIZE * OUT_MAX];
 };
 
 static void dial_control(struct feed *f);
@@ -137,10 +138,10 @@ static void on_news(uv_timer_t *t)
 	while (n < NEWS_MAX && table_news(f->edge->table, &p))
 		push_encode(&p, f->out + PUSH_SIZE * n++);
 	if (++f->beat % (SUMS_MS / NEWS_MS) == 0) {
-		while (n < NEWS_MAX && refusal_take(&f->edge->refusals, &p))
+		while (n < OUT_MAX && refusal_take(&f->edge->refusals, &p))
 			push_encode(&p, f->out + PUSH_SIZE * n++);
 		counts_look(f->edge);
-		while (n < NEWS_MAX && counts_next(&f->edge->counts, &p))
+		while (n < OUT_MAX && counts_next(&f->edge->counts, &p))
 			push_encode(&p, f->out + PUSH_SIZE * n++);
 	}
 	if (n)
