@@ -298,7 +298,7 @@ static void hand_over(struct relay *r, struct slice from_there)
 	r->done = NULL;
 	if (r->hold)
 		*r->hold = (struct relay_hold){};
-	r->hold = NULL;
+	r->hold = NULL; /* the taker may free it before we are closed */
 	r->open--;
 	r->upgraded(rq, cay_take(r->conn), from_there, r->arg);
 	shut(r);

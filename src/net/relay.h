@@ -48,7 +48,8 @@ struct relay_conf {
 	bool upgrade;              /* the operation may go on in another protocol */
 	/* It is asked to go on in this one, whatever the client has named; the client's
 	 * handshake stays here.  When it does, both are handed over instead of becoming a
-	 * tunnel, and `done` is the taker's to tell.  bytes: what it said already. */
+	 * tunnel, and `done` is the taker's to tell, as ending it is: hold is empty.  bytes: what
+	 * it said already. */
 	const char *protocol;
 	void (*upgraded)(struct request *rq, struct conn *there, struct slice bytes, void *arg);
 	/* Added to the request: what the caller knows and a client could not say. */

@@ -18,6 +18,7 @@
 #include "net/relay.h"
 #include "net/server.h"
 #include "net/tls.h"
+#include "net/tunnel.h"
 
 #define HANDSHAKE_MS 500
 #define KEPT_MAX 2
@@ -34,6 +35,7 @@ struct serve {
 	struct relay_hold hold; /* of the last one that went inside */
 	bool raw;
 	unsigned gone, relayed;
+	unsigned taken, untouched; /* upgrades handed over, and holds nobody wrote to since */
 	size_t most_queued;
 };
 
@@ -51,9 +53,9 @@ static void stats(struct request *rq, void *arg)
 	struct serve *s = arg;
 	auto_buf b = BUF_INIT(KIB(4));
 
-	if (buf_printf(&b, "gone=%u relayed=%u queued=%zu conns=%u kept=%u", s->gone, s->relayed,
-		       s->most_queued, server_connections(s->server),
-		       upstream_waiting(s->control)) < 0)
+	if (buf_printf(&b, "gone=%u relayed=%u taken=%u untouched=%u queued=%zu conns=%u kept=%u",
+		       s->gone, s->relayed, s->taken, s->untouched, s->most_queued,
+		       server_connections(s->server), upstream_waiting(s->control)) < 0)
 		abort();
 	say(rq, buf_str(&b));
 	/* a peak is since the last time it was asked for */
@@ -196,11 +198,16 @@ static void count(struct request *rq, struct serve *s)
 	rq->events = &events;
 }
 
+static struct relay {
+	char none;
+} poison;
+
 static void relayed(void *arg)
 {
 	struct serve *s = arg;
 
 	s->relayed++;
+	s->untouched += s->hold.relay == &poison;
 	s->hold = (struct relay_hold){};
 }
 
@@ -214,11 +221,29 @@ static void cut(struct request *rq, void *arg)
 	say(rq, "cut");
 }
 
+/* Both ends are ours; and so is the hold from here on. */
+static void taken(struct request *rq, struct conn *there, struct slice bytes, void *arg)
+{
+	struct serve *s = arg;
+	auto_buf early = BUF_INIT(MIB(1));
+	struct tunnel *t = tunnel_new(request_loop(rq), relayed, s);
+	struct conn *client = request_upgrade(rq, &early);
+
+	if (!t || !client)
+		abort();
+	s->taken += !s->hold.relay && !s->hold.tunnel;
+	s->hold.relay = &poison;
+	tunnel_start(t, client, (struct slice){ early.data, early.len }, there, bytes);
+}
+
 static void inside(struct request *rq, void *arg)
 {
 	struct serve *s = arg;
+	bool take = rq->match.op == &ops[OP_EXEC_LIST];
 	struct relay_conf conf = { .path = s->upstream,
-				   .upgrade = rq->match.op == &ops[OP_EXEC_OUTPUT],
+				   .upgrade = take || rq->match.op == &ops[OP_EXEC_OUTPUT],
+				   .protocol = take ? "taken/1" : NULL,
+				   .upgraded = take ? taken : NULL,
 				   .head_timeout_ms = 500,
 				   .hold = &s->hold,
 				   .done = relayed,

@@ -131,6 +131,25 @@ def test_what_is_under_way_can_be_cut(serve, says, ask, end):
     assert serve.stats()["relayed"] == 1
 
 
+def test_what_is_handed_over_is_the_takers_to_end(serve):
+    """The relay closes behind it and does not touch what may be gone."""
+    def answer(c):
+        with c:
+            read_head(c)
+            c.sendall(b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: taken/1\r\n\r\n")
+            echo(c, None)
+
+    serve.listen(answer)
+    s = serve.connect(GET % (SB + "/execs").encode() + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+    assert read_head(s).startswith(b"HTTP/1.1 101")
+    s.sendall(b"hello")
+    assert exactly(s, 5) == b"hello"
+    assert serve.stats()["taken"] == 1 and serve.stats()["relayed"] == 0
+    s.close()
+    wait_for(lambda: serve.stats()["relayed"] == 1)
+    assert serve.stats()["untouched"] == 1
+
+
 @pytest.mark.parametrize("stalls", [False, True])
 def test_a_tunnel_moves_much_both_ways_and_holds_back(serve, stalls):
     serve.listen(upgrading(echo))
