@@ -90,6 +90,14 @@ static uint64_t oldest(const struct events *e)
 	return e->n > EVENTS_KEPT ? e->n - EVENTS_KEPT : 0;
 }
 
+/* The first that is kept when some behind `after` are not; else 0. */
+static uint64_t missed_until(const struct events *e, uint64_t after)
+{
+	uint64_t first = e->n ? e->ring[oldest(e) % EVENTS_KEPT].seq : 0;
+
+	return after + 1 < first ? first : 0;
+}
+
 /* All there is for this follower, as much as its connection takes. */
 static void pump(struct follower *f)
 {
@@ -215,7 +223,7 @@ static void follow(struct cayd *c, struct request *rq, const struct follower *li
 {
 	static const struct request_events events = { .drain = on_drain, .gone = on_gone };
 	struct follower *f = malloc(sizeof(*f));
-	const struct kept *first = &c->events->ring[oldest(c->events) % EVENTS_KEPT];
+	uint64_t missed = missed_until(c->events, like->after);
 	struct cay_err err = {};
 	auto_buf gap = BUF_INIT(256);
 	struct jw w = jw_to(&gap);
@@ -235,12 +243,11 @@ static void follow(struct cayd *c, struct request *rq, const struct follower *li
 	rq->events = &events;
 	request_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
 	/* something at once, so that a client knows it follows */
-	if (!oldest(c->events) || f->after + 1 >= first->seq ||
-	    buf_puts(&gap, "event: gap\ndata: ") < 0)
+	if (!missed || buf_puts(&gap, "event: gap\ndata: ") < 0)
 		buf_clear(&gap);
 	if (gap.len) {
 		jw_object(&w, NULL);
-		jw_u64(&w, "missed_until", first->seq);
+		jw_u64(&w, "missed_until", missed);
 		jw_end(&w);
 	}
 	if (buf_puts(&gap, gap.len ? "\n\n" : ":\n\n") >= 0)
@@ -279,5 +286,7 @@ void event_list(struct cayd *c, struct request *rq)
 		json_decref(json);
 		list.next = k->seq;
 	}
+	list.missed_until = missed_until(all, f.after);
+	list.has_missed = list.missed_until;
 	request_reply_json(rq, &event_list_table, &list);
 }

@@ -273,7 +273,7 @@ static bool is_json(const struct http *h)
 /* 202: it is accepted and does not run yet. */
 static bool is_success(enum op_id op, int status)
 {
-	return status == ops[op].status || (op == OP_SANDBOX_CREATE && status == 202);
+	return status == ops[op].status || (ops[op].reply == REPLY_SOON && status == 202);
 }
 
 int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct cay_err *err)

@@ -88,7 +88,7 @@ static void to_control(struct edge *e, struct request *rq)
 	conf.done = on_told;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
-	if (rq->match.op->reply != REPLY_FRAMES)
+	if (rq->match.op->reply != REPLY_FRAMES && rq->match.op->reply != REPLY_EVENTS)
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
 	/* of what is no WebSocket control says what it says of the sandbox */
 	if (rq->match.op->reply != REPLY_SOCKET || attach_start(e, rq, &conf, &a->attach, &err) < 0)

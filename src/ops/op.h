@@ -15,15 +15,19 @@ enum op_scope { SCOPE_NONE, SCOPE_PUBLIC, SCOPE_READ, SCOPE_WRITE, SCOPE_OPERATO
 enum op_method { METHOD_NONE, METHOD_GET, METHOD_POST, METHOD_PUT, METHOD_DELETE, METHOD_NUM };
 enum op_where { WHERE_CONTROL, WHERE_INSIDE, WHERE_NUM };
 enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
-/* FRAMES: JSON when waited for, frames or SSE when the client accepts them.
+/* SOON: JSON; with 202 when it is accepted and is yet to be done.
+ * FRAMES: JSON when waited for, frames or SSE when the client accepts them.
+ * EVENTS: JSON, or SSE when the client accepts it.
  * RAW: bytes, or those when the client accepts them.
  * DOC: a JSON document without a schema of its own.
  * TEXT: plain text.
  * SOCKET: a WebSocket, or another protocol that was asked for. */
 enum op_reply {
 	REPLY_JSON,
+	REPLY_SOON,
 	REPLY_RAW,
 	REPLY_FRAMES,
+	REPLY_EVENTS,
 	REPLY_DOC,
 	REPLY_TEXT,
 	REPLY_SOCKET,

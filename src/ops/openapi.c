@@ -84,7 +84,7 @@ static void write_request(struct jw *w, const struct op *op)
 	if (op->body == BODY_NONE)
 		return;
 	jw_object(w, "requestBody");
-	jw_bool(w, "required", true);
+	jw_bool(w, "required", op->body == BODY_JSON); /* no bytes are bytes too */
 	jw_object(w, "content");
 	write_media(w, op->body == BODY_JSON ? "application/json" : "application/octet-stream",
 		    op->request, REQUEST);
@@ -92,14 +92,14 @@ static void write_request(struct jw *w, const struct op *op)
 	jw_end(w);
 }
 
-static void write_success(struct jw *w, const struct op *op)
+static void write_success(struct jw *w, const struct op *op, int status, const char *what)
 {
-	char status[8];
+	char key[8];
 
-	if (snprintf(status, sizeof(status), "%d", op->status) >= (int)sizeof(status))
+	if (snprintf(key, sizeof(key), "%d", status) >= (int)sizeof(key))
 		w->err = -EINVAL;
-	jw_object(w, status);
-	jw_str(w, "description", op->summary);
+	jw_object(w, key);
+	jw_str(w, "description", what);
 	if (op->reply == REPLY_SOCKET) { /* what follows is not HTTP */
 		jw_end(w);
 		return;
@@ -111,10 +111,10 @@ static void write_success(struct jw *w, const struct op *op)
 		write_media(w, "text/plain", NULL, REPLY);
 	else
 		write_media(w, "application/json", op->response, REPLY);
-	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW) {
+	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW)
 		write_media(w, "application/vnd.cay.frames", NULL, REPLY);
+	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW || op->reply == REPLY_EVENTS)
 		write_media(w, "text/event-stream", NULL, REPLY);
-	}
 	jw_end(w);
 	jw_end(w);
 }
@@ -122,7 +122,9 @@ static void write_success(struct jw *w, const struct op *op)
 static void write_responses(struct jw *w, const struct op *op)
 {
 	jw_object(w, "responses");
-	write_success(w, op);
+	write_success(w, op, op->status, op->summary);
+	if (op->reply == REPLY_SOON)
+		write_success(w, op, 202, "It is accepted, and is yet to be done");
 	write_ref(w, "4XX", "responses", "Error");
 	/* tools want a success of 2XX or a default */
 	write_ref(w, op->reply == REPLY_SOCKET ? "default" : "5XX", "responses", "Error");

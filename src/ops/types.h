@@ -156,6 +156,8 @@ struct event_query {
 struct event_list {
 	struct field_list events;
 	uint64_t next;
+	uint64_t missed_until;
+	bool has_missed;
 };
 
 struct fsck_row {
