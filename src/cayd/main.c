@@ -151,9 +151,11 @@ int main(int argc, char **argv)
 		prog_log(&c.settings, &c.log);
 		prog_want_fds(); /* a pidfd for every sandbox, two for every request inside */
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		r = prog_no_core(&err);
+	}
+	if (r >= 0)
 		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
 					      : begin(&c, &err);
-	}
 	if (r >= 0)
 		r = serve(&c, &err);
 	if (r < 0)

@@ -99,7 +99,7 @@ int edge_no_rings(struct cay_err *err)
 
 	if (!ctx)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
 		seccomp_release(ctx);
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
 	}

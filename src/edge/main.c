@@ -306,8 +306,10 @@ int main(int argc, char **argv)
 		prog_log(&e.settings, &e.log);
 		prog_want_fds();
 		counts_open(&e.counts);
-		r = edge_no_rings(&err);
+		r = prog_no_core(&err);
 	}
+	if (r >= 0)
+		r = edge_no_rings(&err);
 	if (r >= 0)
 		r = uv_loop_init(&e.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
 					      : begin(&e, &err);

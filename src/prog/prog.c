@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -72,6 +73,16 @@ void prog_want_fds(void)
 		lim.rlim_cur = lim.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &lim);
 	}
+}
+
+int prog_no_core(struct cay_err *err)
+{
+	const struct rlimit none = {};
+
+	/* the limit is not asked where cores go to a program; the flag is always */
+	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "forbid core dumps");
+	return 0;
 }
 
 void prog_ready(struct log *log)

@@ -22,6 +22,9 @@
 [[nodiscard]] int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err);
 /* As many fds as we may have. */
 void prog_want_fds(void);
+/* What a daemon knows is in its memory: no core of it is written, and nobody of its own
+ * user reads it. */
+[[nodiscard]] int prog_no_core(struct cay_err *err);
 /* Say that the daemon serves: in the log, and to who started it (systemd's
  * NOTIFY_SOCKET), which starts what needs it only then. */
 void prog_ready(struct log *log);
