@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A browser that pytest drives: a line of JSON in, a line out.
+//
+//	{"page": URL}                        go there, and stay
+//	{"attack": NAME, "args": ...}        what that page's attack.js can do; what came of it
+"use strict";
+const readline = require("node:readline");
+const { chromium } = require("playwright-core");
+
+const ARGS = ["--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"];
+
+let browser, page;
+
+async function go(url) {
+	const context = await browser.newContext();
+
+	if (page)
+		await page.context().close();
+	page = await context.newPage();
+	await page.goto(url, { waitUntil: "load", timeout: 20000 });
+	return { title: await page.title(), url: page.url(), text: await page.evaluate(() => document.body.innerText) };
+}
+
+async function attack(name, args) {
+	const result = await page.evaluate(([n, a]) => window.attacks[n](a), [name, args]);
+	// what was begun and is not waited for by the page: beacons, frames
+	await page.waitForLoadState("networkidle", { timeout: 20000 });
+	return { result };
+}
+
+async function main() {
+	browser = await chromium.launch({
+		executablePath: process.env.CAY_CHROMIUM || "/usr/bin/chromium-headless-shell",
+		chromiumSandbox: false,
+		args: ARGS,
+	});
+	for await (const line of readline.createInterface({ input: process.stdin })) {
+		const what = JSON.parse(line);
+		let said;
+
+		try {
+			said = what.page ? await go(what.page) : await attack(what.attack, what.args);
+		} catch (e) {
+			said = { error: String(e.stack || e) };
+		}
+		process.stdout.write(JSON.stringify(said) + "\n");
+	}
+	await browser.close();
+}
+
+main().catch(e => {
+	process.stderr.write(String(e.stack || e) + "\n");
+	process.exit(1);
+});

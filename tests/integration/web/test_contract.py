@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prism between a client and the edge: what is asked and answered is what openapi.json says"""
+import contextlib
+import copy
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+
+import cay
+import pytest
+import world
+from conftest import BUILD, MODULES
+from pages import HTTP
+from routes import routes
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "edge"))
+import test_edge  # noqa: E402
+
+# What cannot go through it, and why; these go past it.
+PAST = {
+    "exec.attach": "it upgrades; Prism speaks no WebSocket",
+    "event.list?follow=true": "it has no end; Prism answers when it has read all",
+    "frames and SSE": "Prism reads a reply as text before it passes it on",
+    "image.import of an image": "Prism reads a request as text too; the reply to a damaged one goes through it",
+}
+
+
+class Prism:
+    def __init__(self, text, port, top):
+        document, log = top / "openapi.json", top / "log"
+        document.write_text(json.dumps(text))
+        self.port = world.free_port()
+        with open(log, "wb") as out:
+            self.process = subprocess.Popen(
+                ["node", MODULES + "/@stoplight/prism-cli/dist/index.js", "proxy", "--errors", "--host", "127.0.0.1", "--port", str(self.port),
+                 str(document), f"{HTTP}127.0.0.1:{port}"], env={**os.environ, "HOME": "/tmp"}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                start_new_session=True)
+        cay.wait_for("Prism", lambda: "Prism is listening" in log.read_text() or self.process.poll() is not None, 30)
+        assert self.process.poll() is None, log.read_text()
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Checked(world.Door):
+    """A door behind Prism.  Its own complaints have a media type of their own."""
+
+    def open(self, method, target, body=None, headers=None, timeout_s=60.0):
+        name = self.names.get((method, shape(target)))
+        if "Accept" in (headers or {}) or "follow=true" in target:
+            past = copy.copy(self)
+            past.port = self.edge_port
+            return world.Door.open(past, method, target, body, headers, timeout_s)
+        reply = world.Door.open(self, method, target, body, headers, timeout_s)
+        if "problem+json" in reply.headers.get("Content-Type", ""):
+            pytest.fail(f"{method} {target}: {json.dumps(json.loads(reply.read()), indent=1)[:3000]}")
+        self.seen.setdefault(name, set()).add(reply.status)
+        return reply
+
+
+def shape(target):
+    """A target as the paths of the document have it."""
+    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "ky": "{key}"}.get(p[:2], p) if len(p) == 26 else p
+                    for p in target.split("?")[0].split("/"))
+
+
+def behind(prism, w, credential=None):
+    door = w.door(credential)
+    door.__class__ = Checked
+    door.edge_port, door.port = w.port, prism.port
+    door.names = {(r.method, r.path): r.name for r in routes(w)}
+    door.seen = {}
+    return door
+
+
+@pytest.fixture(scope="module")
+def prism(node, tmp_path_factory):
+    p = Prism(node.call("GET", "/v1/openapi.json"), node.port, tmp_path_factory.mktemp("prism"))
+    yield p
+    p.stop()
+
+
+def test_it_sees_a_reply_that_is_wrong(node, tmp_path):
+    """A document that promises more than there is."""
+    text = node.call("GET", "/v1/openapi.json")
+    text["components"]["schemas"]["Health"]["required"] = ["never"]
+    p = Prism(text, node.port, tmp_path)
+    with pytest.raises(pytest.fail.Exception, match="never"):
+        behind(p, node).call("GET", "/v1/health")
+    p.stop()
+
+
+def refused(code, door, *args):
+    with pytest.raises(cay.ApiError) as e:
+        door.call(*args)
+    assert e.value.code == code, e.value
+
+
+def walk(me, w):
+    """Every operation, well asked, and the ways it can say no to that."""
+    absent = "sb" + "0" * 23 + "1"
+    me.call("GET", "/v1/health")
+    me.call("GET", "/v1/openapi.json")
+    me.open("GET", "/metrics").read()
+    box = me.call("POST", "/v1/sandboxes", {"image": "tiny", "labels": {"a": "b"}, "group": "walk", "ttl_ms": 600000, "name": "walker"})["id"]
+    soon = me.open("POST", "/v1/sandboxes", {"image": "tiny", "wait": False, "group": "walk"})
+    assert soon.status == 202 and soon.read()
+    refused("not_found", me, "POST", "/v1/sandboxes", {"image": "nothing"})
+    for query in ("", "?limit=1", "?group=walk", "?state=running", "?label=a%3Db"):
+        me.call("GET", "/v1/sandboxes" + query)
+    me.get(box)
+    refused("not_found", me, "GET", f"/v1/sandboxes/{absent}")
+    for verb in ("pause", "resume", "resume"):
+        me.call("POST", f"/v1/sandboxes/{box}/{verb}")
+    me.call("POST", f"/v1/sandboxes/{box}/extend", {"ttl_ms": 900000})
+    me.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": None, "c": "d"}})
+    me.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read"})
+    me.call("POST", f"/v1/sandboxes/{box}/limits", {"pids": 300, "memory_bytes": "1Gi"})
+    me.call("GET", f"/v1/sandboxes/{box}/usage")
+    # commands
+    me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "echo out; printf '\\377' >&2; exit 3"]})
+    refused("not_found", me, "POST", f"/v1/sandboxes/{absent}/execs", {"argv": ["true"]})
+    name = me.exec_detached(box, ["cat"], stdin_open=True)
+    me.call("GET", f"/v1/sandboxes/{box}/execs")
+    me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")
+    me.open("POST", f"/v1/sandboxes/{box}/execs/{name}/stdin", b"bytes").read()
+    cay.wait_for("them", lambda: me.exec_output(box, name) == b"bytes", 5)
+    me.signal(box, name)
+    cay.wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 5)
+    me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sleep", "9"], "timeout_ms": 10})
+    # images
+    image = me.call("GET", "/v1/images")["images"][0]["id"]
+    me.call("GET", f"/v1/images/{image}")
+    other = w.image_import("other", world.tiny())["id"]
+    refused("invalid_argument", me, "POST", "/v1/images?name=damaged", b"no tar")
+    me.call("DELETE", f"/v1/images/{other}")
+    refused("not_found", me, "GET", f"/v1/images/im{absent[2:]}")
+    # who
+    tenant = me.call("POST", "/v1/tenants", {"name": f"walk-{os.getpid()}"})["id"]
+    me.call("GET", "/v1/tenants?limit=1")
+    key = me.call("POST", "/v1/keys", {"tenant": tenant, "name": "walk", "scope": "read", "ttl_ms": 60000})["key"]["id"]
+    me.call("GET", "/v1/keys")
+    me.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 1000})
+    me.call("POST", f"/v1/keys/{key}/revoke")
+    with contextlib.suppress(cay.ApiError):  # it has a key
+        me.call("DELETE", f"/v1/tenants/{tenant}")
+    # what is there to see
+    me.call("GET", "/v1/fsck")
+    me.call("POST", "/v1/fsck")
+    for query in ("", "?limit=2"):
+        me.call("GET", "/v1/audit" + query)
+        me.call("GET", "/v1/events" + query)
+    me.call("GET", "/v1/audit/head")
+    me.delete(box)
+    me.get(box)
+    refused("wrong_state", me, "POST", f"/v1/sandboxes/{box}/pause")
+    me.call("DELETE", "/v1/sandboxes?group=walk")
+
+
+def test_every_operation_keeps_the_contract(node, prism):
+    me = behind(prism, node)
+    walk(me, node)
+    missing = {r.name for r in routes(node)} - set(me.seen) - set(PAST)
+    assert not missing, f"nobody asked for {missing}"
+    assert me.seen["sandbox.create"] >= {201, 202, 404}
+
+
+def test_a_refusal_keeps_the_contract(node, prism, box):
+    """For each operation, who may not."""
+    token = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read"})["token"]
+    me = behind(prism, node, token)
+    for r in routes(node):
+        if r.name not in PAST and r.scope in ("write", "operator"):
+            me.open(r.method, r.target() + {"group.delete": "?group=x", "image.import": "?name=x"}.get(r.name, ""), r.body).read()
+            assert me.seen[r.name] <= {403, 404}, r.name
+
+
+@pytest.mark.parametrize("other", ["test_a_life_over_http", "test_one_key_makes_one_sandbox_over_http_too", "test_a_token_is_for_one_sandbox",
+                                   "test_a_foreign_sandbox_is_an_absent_one"])
+def test_what_others_ask_keeps_the_contract(node, prism, box, other):
+    """Tests of the edge, with Prism in their way."""
+    class Node(world.World):
+        def door(self, credential=None, host=None):
+            return behind(prism, node, credential)
+    w = copy.copy(node)
+    w.__class__ = Node
+    fn = getattr(test_edge, other)
+    fn(w, box) if "box" in fn.__code__.co_varnames[:fn.__code__.co_argcount] else fn(w)
+
+
+def test_a_list_says_what_it_no_longer_has():
+    """As a stream of events does."""
+    with cay.Cay(BUILD) as c:
+        c.image_import("tiny", world.tiny())
+        c.delete(c.create("tiny"))
+        assert "missed_until" not in c.call("GET", "/v1/events")
+        c.daemons["cayd"].terminate()
+        c.daemons["cayd"].wait()
+        with contextlib.closing(sqlite3.connect(next((c.state / "db").glob("*.db")), autocommit=True)) as db:
+            db.execute("DELETE FROM event WHERE seq < 3")
+        c.start_cayd()
+        assert c.call("GET", "/v1/events")["missed_until"] == 3
+        assert "missed_until" not in c.call("GET", "/v1/events?after=2")
+        stream = c.open("GET", "/v1/events", headers={"Accept": "text/event-stream"})
+        assert stream.readline() + stream.readline() == b'event: gap\ndata: {"missed_until":3}\n'
