@@ -48,9 +48,11 @@ struct db {
 	int wal_pages;
 	/* the loop's */
 	uv_async_t async;
+	uv_prepare_t prepare;
+	unsigned handles; /* of those two, not closed */
 	uint64_t event_next;
 	size_t pending, bytes;
-	struct jobs refused, telling;
+	struct jobs asked, refused, telling;
 	bool loaded, closing;
 	uv_thread_t writer;
 	uv_mutex_t lock;
@@ -297,6 +299,22 @@ static struct job *job_new(struct db *db, enum db_stmt kind, db_fn *fn, void *ar
 	return job;
 }
 
+/* What was asked for in one turn of the loop goes to the writer together: a sandbox's row
+ * and the event about it are one transaction. */
+static void hand_over(struct db *db)
+{
+	uv_mutex_lock(&db->lock);
+	jobs_move(&db->queue, &db->asked);
+	uv_cond_signal(&db->wake);
+	uv_mutex_unlock(&db->lock);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+	(void)uv_prepare_stop(prepare);
+	hand_over(prepare->data);
+}
+
 static void ask(struct db *db, struct job *job)
 {
 	if (db->closing) {
@@ -307,10 +325,9 @@ static void ask(struct db *db, struct job *job)
 		refuse(db, job, CAY_E_CAPACITY, "too many writes are waiting for the disk");
 		return;
 	}
-	uv_mutex_lock(&db->lock);
-	jobs_add(&db->queue, job);
-	uv_cond_signal(&db->wake);
-	uv_mutex_unlock(&db->lock);
+	if (!db->asked.first)
+		(void)uv_prepare_start(&db->prepare, on_prepare);
+	jobs_add(&db->asked, job);
 }
 
 /* A job with a copy of the text, or without one and refused. */
@@ -488,6 +505,7 @@ static struct db *db_new(void)
 
 	if (!db)
 		return NULL;
+	jobs_init(&db->asked);
 	jobs_init(&db->refused);
 	jobs_init(&db->telling);
 	jobs_init(&db->queue);
@@ -525,8 +543,11 @@ int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)
 	}
 	/* it is ours: from now on a close may tidy it up */
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-	db->async.data = db;
+	(void)uv_prepare_init(loop, &db->prepare); /* cannot fail */
+	db->handles = 2;
+	db->async.data = db->prepare.data = db;
 	uv_unref((uv_handle_t *)&db->async);
+	uv_unref((uv_handle_t *)&db->prepare);
 	(void)sqlite3_wal_hook(db->sql, on_commit, db);
 	*ret = db;
 	return 0;
@@ -563,7 +584,10 @@ int db_load(struct db *db, const struct db_reader *to, struct cay_err *err)
 
 static void on_closed(uv_handle_t *handle)
 {
-	free(handle->data);
+	struct db *db = handle->data;
+
+	if (!--db->handles)
+		free(db);
 }
 
 void db_close(struct db *db)
@@ -572,6 +596,7 @@ void db_close(struct db *db)
 		return;
 	db->closing = true;
 	if (db->loaded) {
+		hand_over(db);
 		uv_mutex_lock(&db->lock);
 		db->stopping = true;
 		uv_cond_signal(&db->wake);
@@ -583,4 +608,5 @@ void db_close(struct db *db)
 	while (db->pending);
 	db_fini(db);
 	uv_close((uv_handle_t *)&db->async, on_closed);
+	uv_close((uv_handle_t *)&db->prepare, on_closed);
 }

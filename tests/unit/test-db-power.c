@@ -309,7 +309,7 @@ static void on_put(void *arg, const struct cay_err *outcome)
 
 	assert_int_equal(outcome->code, CAY_OK);
 	r->durable++; /* told in the order of asking */
-	if (!chance(4) && r->points < POINTS)
+	if (!chance(8) && r->points < POINTS)
 		check(r);
 }
 
@@ -337,7 +337,8 @@ static void the_power_goes(void **state)
 	while (r.points < POINTS) {
 		ask(&r, 1 + (unsigned)chance(12));
 		/* also while the writer is at it */
-		if (chance(2))
+		(void)uv_run(&f->loop, UV_RUN_NOWAIT);
+		if (!chance(3) && r.points < POINTS)
 			check(&r);
 		turn(f);
 	}

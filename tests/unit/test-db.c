@@ -162,6 +162,24 @@ static void order_is_the_order_of_asking(void **state)
 	assert_int_equal(f->seen.rows[97].seq, 2000);
 }
 
+static void what_is_asked_in_one_turn_is_one_transaction(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, 1);
+	for (size_t i = 0; i < 200; i++) {
+		struct db_row row = row_of(1);
+		uint64_t before = db_stats(f->db).transactions;
+
+		db_put(f->db, &row, NULL, NULL);
+		(void)sched_yield(); /* the writer must not see the first without the second */
+		row.seq++;
+		db_put(f->db, &row, NULL, NULL);
+		turn(f);
+		row_check(i, db_stats(f->db).transactions == before + 1);
+	}
+}
+
 static void many_at_once_are_few_transactions(void **state)
 {
 	struct fixture *f = *state;
@@ -476,6 +494,7 @@ int main(void)
 		T(text_is_bounded_and_empty_text_is_text),
 		T(wrong_rows_are_refused),
 		T(order_is_the_order_of_asking),
+		T(what_is_asked_in_one_turn_is_one_transaction),
 		T(many_at_once_are_few_transactions),
 		T(all_are_told_in_order_and_closing_tells_the_rest),
 		T(a_callback_may_close),
