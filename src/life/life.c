@@ -132,6 +132,7 @@ static void removed(struct life_out *out, enum life_outcome outcome, uint64_t no
 		try_later(l, now);
 	} else if (l->state == SB_ENDING) {
 		become(out, l->failed ? SB_FAILED : SB_TERMINATED);
+		out->sync = true; /* who hears of the end finds the event about it */
 	} else if (l->state == SB_PENDING) {
 		l->generation++;
 		l->tries = 0;
