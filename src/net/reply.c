@@ -10,6 +10,7 @@
 #define CHUNK_HEAD_MAX 20
 #define HELD_MAX KIB(4)
 #define PIECES_MAX 3
+#define REST_MAX KIB(64)
 
 static void gather(struct client *c, const uv_buf_t *v, unsigned n)
 {
@@ -102,6 +103,17 @@ static int more(struct buf *b, int r, const char *text)
 	return r < 0 ? r : buf_puts(b, text);
 }
 
+/* Told at its head to come again: the rest of it is soon read away, and the connection is
+ * kept.  A new one would cost more than the answer did. */
+static bool short_rest(const struct client *c)
+{
+	const struct http_head *h = c->rq.head;
+	const struct op *op = c->rq.match.op;
+
+	return c->code && cay_error_row(c->code)->retryable && op && op->body != BODY_NONE &&
+	       !c->handed && h && h->framing == HTTP_LENGTH && h->length <= REST_MAX && !h->expect;
+}
+
 /* Into what is held. */
 static int write_head(struct client *c, int status, const char *media, uint64_t length)
 {
@@ -118,7 +130,7 @@ static int write_head(struct client *c, int status, const char *media, uint64_t 
 		r = more(out, r, buf_str(&c->extra));
 	c->chunked = length == REQUEST_LENGTH_UNKNOWN && c->rq.head && c->rq.head->minor == 1;
 	/* without chunks only the end of the connection can say where it ends */
-	if ((length == REQUEST_LENGTH_UNKNOWN && !c->chunked) || !c->complete)
+	if ((length == REQUEST_LENGTH_UNKNOWN && !c->chunked) || (!c->complete && !short_rest(c)))
 		c->last = true;
 	if (media) {
 		r = more(out, r, "Content-Type: ");

@@ -91,7 +91,10 @@ void client_begin(struct client *c)
 	if (r >= 0 && c->conf->admit)
 		r = c->conf->admit(&c->rq, c->conf->arg, &err);
 	if (r < 0) {
+		uint64_t begun = c->rq.begun_ns;
+
 		client_fail(c, &err, allow);
+		client_refused(c, begun);
 		return;
 	}
 	op = c->rq.match.op;

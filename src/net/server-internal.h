@@ -21,6 +21,7 @@ struct client {
 	const struct server_conf *conf;
 	struct client *prev, *next;
 	struct conn *conn;
+	struct peer *peer; /* counted there */
 	uv_timer_t timer;
 	unsigned open; /* the connection, the timer, and a reply that waits */
 	bool closing, lingering;
@@ -79,6 +80,8 @@ bool client_answered(struct client *c, int status, bool whole);
 /* Go on with input, the next request or the end, as far as possible now. */
 void client_pump(struct client *c);
 void client_arm(struct client *c, uint64_t ms);
+/* It was refused at its head, which has taken until now. */
+void client_refused(struct client *c, uint64_t begun_ns);
 /* Give the request its id. */
 void client_name(struct client *c);
 /* What the parser found: a head, some of a body, its end, or nonsense. */

@@ -7,13 +7,14 @@
 #include <sys/socket.h>
 
 #include "base/msg.h"
+#include "net/peer.h"
 #include "net/server-internal.h"
 
 #define IN_MAX (CONN_READ + HTTP_HEAD_MAX)
 #define LINGER_MS 2000
 #define LAST_MS 1000
 #define LINGER_BYTES MIB(4)
-#define BACKLOG 511
+#define BACKLOG 4096
 #define PAUSED_MS 1000
 #define KEEPIDLE_S 60
 
@@ -21,6 +22,7 @@
 struct taken {
 	struct server *server;
 	struct conn *conn;
+	struct peer *peer;
 	struct taken *prev, *next;
 };
 
@@ -36,9 +38,11 @@ struct server {
 	unsigned open;       /* of those two handles */
 	bool draining;
 	struct conn_room *room;
+	struct peers *peers; /* NULL: nobody counts */
 	struct client *clients, *held;
 	struct taken *taken;
 	unsigned n_conns;
+	uint64_t refusing_ns;
 	uint32_t id_first, id_next; /* of requests: unlike those of our neighbours, then counted */
 };
 
@@ -47,6 +51,7 @@ static void server_free_when_done(struct server *s)
 	if (s->open || s->n_conns)
 		return;
 	conn_room_unref(s->room);
+	peers_free(s->peers);
 	free(s);
 }
 
@@ -94,6 +99,7 @@ void client_unref(struct client *c)
 	if (c->next)
 		c->next->prev = c->prev;
 	s->n_conns--;
+	peer_leave(s->peers, c->peer);
 	free(c);
 	server_free_when_done(s);
 }
@@ -152,6 +158,7 @@ static void on_taken_free(void *arg)
 		s->taken = t->next;
 	if (t->next)
 		t->next->prev = t->prev;
+	peer_leave(s->peers, t->peer);
 	free(t);
 	s->n_conns--;
 	server_free_when_done(s);
@@ -166,7 +173,9 @@ struct conn *client_part(struct client *c)
 		client_close(c);
 		return NULL;
 	}
-	*t = (struct taken){ .server = s, .conn = cay_take(c->conn), .next = s->taken };
+	*t = (struct taken){
+		.server = s, .conn = cay_take(c->conn), .peer = cay_take(c->peer), .next = s->taken
+	};
 	if (s->taken)
 		s->taken->prev = t;
 	s->taken = t;
@@ -212,13 +221,24 @@ static void on_timeout(uv_timer_t *t)
 	client_close(t->data);
 }
 
+static bool has_left(const struct client *c)
+{
+	struct pollfd p = { .fd = conn_fd(c->conn), .events = POLLRDHUP };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
+}
+
+bool request_left(struct request *rq)
+{
+	return has_left(client_of(rq));
+}
+
 /* Who is not read from is looked at now and then: it may have left. */
 static void on_paused(uv_timer_t *t)
 {
 	struct client *c = t->data;
-	struct pollfd p = { .fd = conn_fd(c->conn), .events = POLLRDHUP };
 
-	if (p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR))
+	if (has_left(c))
 		client_close(c);
 }
 
@@ -417,8 +437,8 @@ static void pump(struct client *c, struct slice fresh)
 		buf_fini(&c->in);
 		c->in.max = IN_MAX;
 	}
-	/* nothing is read behind an answer that is not out yet */
-	conn_read(c->conn, c->complete || c->lingering || !(c->paused || c->finished));
+	/* nothing is read behind an answer that is not out yet, but the end of its request */
+	conn_read(c->conn, c->complete || c->lingering || !(c->paused || (c->finished && c->last)));
 	if (!c->lingering)
 		watch_for(c);
 }
@@ -447,6 +467,30 @@ static struct client *new_client(struct server *s)
 	return c;
 }
 
+static void count_peer(struct client *c)
+{
+	struct sockaddr_storage at = {};
+	socklen_t len = sizeof(at);
+
+	if (getpeername(conn_fd(c->conn), (struct sockaddr *)&at, &len) == 0)
+		c->peer = peer_enter(c->server->peers, &at);
+}
+
+/* More of one peer are not even told: what is told counts as one until it has heard. */
+static unsigned peer_end(const struct server *s)
+{
+	return s->conf->max_peer + s->conf->max_peer / 16 + 1;
+}
+
+static void one_too_many(struct client *c, enum cay_code code, unsigned most, const char *where)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%u connections%s are open already", most, where);
+	(void)request_header(&c->rq, "Retry-After", "1");
+	client_broken(c, &err);
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
 	static const struct conn_events events = { .read = on_read,
@@ -468,18 +512,18 @@ static void on_connection(uv_stream_t *listener, int status)
 		uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 		return;
 	}
+	if (s->peers)
+		count_peer(c);
 	/* who is one too many is told so, unless too many wait to be told */
-	if (s->n_conns > 2 * s->conf->max_conns) {
+	if (s->n_conns > 2 * s->conf->max_conns ||
+	    (s->peers && peer_conns(c->peer) > peer_end(s))) {
 		client_close(c);
 		return;
 	}
-	if (s->n_conns > s->conf->max_conns) {
-		struct cay_err err = {};
-
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "%u connections are open already",
-			       s->conf->max_conns);
-		client_broken(c, &err);
-	}
+	if (s->n_conns > s->conf->max_conns)
+		one_too_many(c, CAY_E_UNAVAILABLE, s->conf->max_conns, "");
+	else if (s->peers && peer_conns(c->peer) > s->conf->max_peer)
+		one_too_many(c, CAY_E_RATE, s->conf->max_peer, " from there");
 	if (c->closing)
 		return;
 	conn_read(c->conn, true);
@@ -537,6 +581,7 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a server");
 	}
 	s->conf = conf;
+	s->peers = conf->max_peer ? peers_new() : NULL; /* without memory for it, as if unset */
 	if (getrandom(&s->id_first, sizeof(s->id_first), GRND_NONBLOCK) < 0)
 		s->id_first = 0; /* ids are for people who read logs, not for security */
 	(void)uv_prepare_init(loop, &s->let_go);
@@ -583,6 +628,16 @@ bool server_draining(const struct server *s)
 unsigned server_connections(const struct server *s)
 {
 	return s->n_conns;
+}
+
+uint64_t server_refusing_ns(const struct server *s)
+{
+	return s->refusing_ns;
+}
+
+void client_refused(struct client *c, uint64_t begun_ns)
+{
+	c->server->refusing_ns += uv_hrtime() - begun_ns;
 }
 
 struct conn_room *request_room(struct request *rq)

@@ -86,6 +86,7 @@ typedef int request_admit(struct request *rq, void *arg, struct cay_err *err);
 
 struct server_conf {
 	unsigned max_conns;
+	unsigned max_peer;        /* of one address, or IPv6 network; 0: as many as there are */
 	uint64_t head_timeout_ms; /* from the first byte of a head to its last */
 	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
 	const struct server_route *routes;
@@ -119,10 +120,14 @@ void server_stop(struct server *s);
  * a moment. */
 void server_drain(struct server *s);
 unsigned server_connections(const struct server *s);
+/* How long it was busy with requests that conf->admit refused, since the start. */
+uint64_t server_refusing_ns(const struct server *s);
 
 uv_loop_t *request_loop(struct request *rq);
 /* What the connections of its server share, for one of the handler's own. */
 struct conn_room *request_room(struct request *rq);
+/* Whether the peer has closed its connection, looked up now: gone may be on its way. */
+bool request_left(struct request *rq);
 /* Let a reply go that was held; the peer may have left. */
 void request_release(struct request *rq);
 /* Who is at the other end. */

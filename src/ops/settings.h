@@ -26,7 +26,7 @@ struct settings {
 	char edge_cert[4096], edge_key[4096];
 	bool edge_plain;
 	char jwt_keys[4096], jwt_issuer[256], jwt_audience[256];
-	uint64_t edge_conns, edge_rate, edge_failures;
+	uint64_t edge_conns, edge_peer, edge_rate, edge_failures;
 };
 
 extern const struct conf_table settings_table;
