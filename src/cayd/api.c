@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cayd/box.h"
+#include "cayd/create.h"
 #include "cayd/door.h"
 #include "cayd/event.h"
 #include "cayd/fsck.h"
@@ -23,7 +24,6 @@
  * takes as long as it takes. */
 #define INSIDE_MS 30000
 #define GROUP_ROWS 1000
-#define KEY_MAX 64
 
 static void fail(struct request *rq, enum cay_code code, const char *what)
 {
@@ -56,48 +56,6 @@ static void openapi(struct cayd *c, struct request *rq)
 		fail(rq, CAY_E_INTERNAL, "write the interface");
 	else
 		request_reply(rq, 200, "application/json", &body);
-}
-
-/* A request is known again by its key and by what it asked for. */
-static int read_key(struct request *rq, struct box_key *ret, struct cay_err *err)
-{
-	auto_buf text = BUF_INIT(KIB(128));
-	struct jw w = jw_to(&text);
-	uint64_t h = UINT64_C(14695981039346656037);
-
-	*ret = (struct box_key){ .key = http_header(rq->head, "idempotency-key") };
-	if (!ret->key.p)
-		return 0;
-	if (!ret->key.n || ret->key.n > KEY_MAX)
-		return cay_fail(err, CAY_E_INVALID, "Idempotency-Key has 1 to %d characters",
-				KEY_MAX);
-	for (size_t i = 0; i < ret->key.n; i++)
-		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
-			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
-	field_encode(&sandbox_create_table, NULL, rq->body, &w);
-	if (jw_done(&w) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	for (size_t i = 0; i < text.len; i++)
-		h = (h ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
-	return snprintf(ret->body, sizeof(ret->body), "%016llx", (unsigned long long)h) == 16
-		       ? 0
-		       : -EINVAL;
-}
-
-static void sandbox_create(struct cayd *c, struct request *rq)
-{
-	const struct sandbox_create *spec = rq->body;
-	struct cay_err err = {};
-	struct box_key key;
-	struct box *b;
-
-	if (read_key(rq, &key, &err) < 0 ||
-	    box_create(c->boxes, &rq->actor.tenant, spec, &key, &b, &err) < 0)
-		request_fail(rq, &err);
-	else {
-		rq->target = b->info.id;
-		box_answer(b, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
-	}
 }
 
 static struct box *find(struct cayd *c, struct request *rq)
@@ -369,7 +327,7 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_HEALTH] = health,
 	[OP_OPENAPI] = openapi,
 	[OP_METRICS] = observe_metrics,
-	[OP_SANDBOX_CREATE] = sandbox_create,
+	[OP_SANDBOX_CREATE] = create_ask,
 	[OP_SANDBOX_LIST] = sandbox_list,
 	[OP_SANDBOX_GET] = sandbox_get,
 	[OP_SANDBOX_DELETE] = sandbox_delete,

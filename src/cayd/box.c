@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "cayd/create.h"
 #include "cayd/image.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
@@ -268,6 +269,8 @@ void box_changed(struct box *b, unsigned before)
 	b->info.state = b->life.state;
 	b->info.changed_ns = clk_wall_ns(b->cayd->clk);
 	push_box(b);
+	if (b->life.state != SB_PENDING)
+		create_over(b);
 	if (!life_over(&b->life) || before >= SB_TERMINATED)
 		return;
 	if (box_look(b)->has_end)
@@ -470,25 +473,31 @@ static int find_made(struct boxes *all, const struct id *tenant, const struct sa
 	return *ret ? same_request(*ret, spec, err) : 0;
 }
 
-int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-	       const struct box_key *key, struct box **ret, struct cay_err *err)
+int box_check(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
+	      const struct box_key *key, struct box **ret, struct cay_err *err)
 {
-	const struct image_row *image = image_find(all->cayd->images, spec->image);
-	struct box *b;
 	int r = find_made(all, tenant, spec, key, ret, err);
 
 	if (r < 0 || *ret)
 		return r;
-	if (!image)
+	if (!image_find(all->cayd->images, spec->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				      spec->image);
-	r = admit(all, tenant, spec, err);
-	if (r < 0)
+	return admit(all, tenant, spec, err);
+}
+
+int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
+	       const struct box_key *key, struct box **ret, struct cay_err *err)
+{
+	struct box *b;
+	int r = box_check(all, tenant, spec, key, ret, err);
+
+	if (r < 0 || *ret)
 		return r;
 	b = new_box(all);
 	if (!b)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	memcpy(b->image, image->digest, sizeof(b->image));
+	memcpy(b->image, image_find(all->cayd->images, spec->image)->digest, sizeof(b->image));
 	r = fill(b, spec, key, tenant);
 	if (r >= 0)
 		r = take_range(all, &b->range);

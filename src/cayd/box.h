@@ -36,6 +36,7 @@ struct box {
 	bool other_boot;              /* the journal has it from before the machine started */
 	uv_poll_t *watch;
 	int pidfd;
+	struct turn *turn; /* while it is made; create.c's */
 	struct waiter *waiters;
 	struct pool pool;
 };
@@ -61,6 +62,10 @@ struct box *box_of(struct boxes *all, const struct id *tenant, const struct id *
 /* The tenant's newest whose seq is below `before` (0: any), and the next one. */
 struct box *box_before(struct boxes *all, const struct id *tenant, uint64_t before);
 struct box *box_older(const struct box *b);
+/* Whether it could be; *ret is the one of the tenant that has this key or name. */
+[[nodiscard]] int box_check(struct boxes *all, const struct id *tenant,
+			    const struct sandbox_create *spec, const struct box_key *key,
+			    struct box **ret, struct cay_err *err);
 /* Accept a sandbox and begin; or return the one of the tenant that has this key or name. */
 [[nodiscard]] int box_create(struct boxes *all, const struct id *tenant,
 			     const struct sandbox_create *spec, const struct box_key *key,

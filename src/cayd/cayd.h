@@ -10,6 +10,7 @@
  *	link.c      the connection to cay-keeper
  *	push.c      telling the edges
  *	sign.c      tokens for one sandbox
+ *	create.c    requests for one, and whose turn it is
  *	box.c       sandboxes: the table
  *	wait.c      requests that wait for one
  *	step.c      carrying out what life says
@@ -48,6 +49,7 @@
 
 struct link;
 struct boxes;
+struct creates;
 struct events;
 struct images;
 struct tenants;
@@ -79,6 +81,7 @@ struct cayd {
 	uint64_t ends[END_NUM_REASONS]; /* of sandboxes, by reason */
 	struct link *link;
 	struct boxes *boxes;
+	struct creates *creates;
 	struct images *images;
 	struct pushes *pushes;
 	struct report *reports[16]; /* of edges, by their number */

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/path.h"
 #include "cayd/box.h"
+#include "cayd/create.h"
 #include "cayd/door.h"
 #include "cayd/drain.h"
 #include "cayd/event.h"
@@ -115,6 +116,8 @@ static int begin(struct cayd *c, struct cay_err *err)
 		r = boxes_open(c, err);
 	if (r >= 0)
 		r = events_open(c, err);
+	if (r >= 0)
+		r = creates_open(c, err);
 	if (r >= 0)
 		r = recover(c, err);
 	if (r >= 0)

@@ -2,10 +2,12 @@
 #include "cayd/observe.h"
 
 #include "cayd/box.h"
+#include "cayd/create.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
 #include "cayd/report.h"
 #include "cayd/trail.h"
+#include "life/turn.h"
 
 /* One line a request, when log.access wants it. */
 static void write_access(struct cayd *c, const struct request *rq, int status, uint64_t ns)
@@ -57,6 +59,17 @@ static void ends(void *arg, struct metrics_out *to)
 
 	for (unsigned i = 0; i < END_NUM_REASONS; i++)
 		metrics_put(to, end_reasons[i], c->ends[i]);
+}
+
+static void creates_waiting(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, creates_turns(arg)->n_waiting);
+}
+
+static void creates_refused(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, "full", creates_turns(arg)->n_refused);
+	metrics_put(to, "late", creates_turns(arg)->n_late);
 }
 
 static void connections(void *arg, struct metrics_out *to)
@@ -203,6 +216,8 @@ static void edge_fds(void *arg, struct metrics_out *to)
 static metrics_fn *const from[METRIC_NUM] = {
 	[METRIC_SANDBOXES] = sandboxes,
 	[METRIC_ENDS] = ends,
+	[METRIC_CREATES_WAITING] = creates_waiting,
+	[METRIC_CREATES_REFUSED] = creates_refused,
 	[METRIC_CONNECTIONS] = connections,
 	[METRIC_KEEPER] = keeper,
 	[METRIC_JOURNAL_PENDING] = journal_pending,

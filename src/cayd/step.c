@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "cayd/box.h"
 #include "cayd/claim.h"
+#include "cayd/create.h"
 #include "cayd/entry.h"
 #include "cayd/event.h"
 #include "cayd/link.h"
@@ -394,6 +395,7 @@ static void on_sweep(uv_timer_t *t)
 	if (now >= c->again_ns)
 		c->again_ns = now + AGAIN_NS;
 	entry_sweep(c, now);
+	creates_sweep(c, now);
 	boxes_forget(c->boxes, now);
 }
 
