@@ -15,6 +15,7 @@
  *	rate.c    how often somebody may
  *	refusal.c who was refused, until control is told
  *	count.c   what it counts of itself, told to control too
+ *	shed.c    whose requests are done when there are too many
  *
  * It holds no database and no keeper's socket, and needs control only for what control
  * does: requests into running sandboxes go on while control is away.  What comes from
@@ -30,6 +31,7 @@
 #include "edge/guest.h"
 #include "edge/rate.h"
 #include "edge/refusal.h"
+#include "edge/shed.h"
 #include "edge/table.h"
 #include "net/relay.h"
 #include "ops/settings.h"
@@ -49,6 +51,9 @@ struct edge {
 	struct upstream *control;
 	struct jwks *jwks; /* NULL: no JWT is believed */
 	struct rates *failures, *tenants, *strangers;
+	struct shed shed;
+	uv_prepare_t round; /* of the loop, and when and how idle it was at its last */
+	uint64_t round_ns, idle_ns, refusing_ns;
 	uint16_t asking[RATE_BUCKETS]; /* requests at control, by tenant */
 	struct refusals refusals;
 	struct counts counts;
@@ -68,10 +73,14 @@ struct edge {
 
 /* feed.c: dial control, now and whenever it is away. */
 [[nodiscard]] int feed_open(struct edge *e, struct cay_err *err);
+/* Control is there and says nothing: it hangs, or was stopped. */
+bool feed_hangs(const struct edge *e);
 
 /* gate.c, who.c: conf->admit of the servers, which leaves a struct pass as the request's
  * data; and whether a header names one of ours. */
 request_admit gate_admit;
+void gate_round(struct edge *e);
+bool gate_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
 bool gate_host(const struct edge *e, struct slice host);
 bool gate_origin(const struct edge *e, struct slice origin);
 /* The one credential of a request. */
@@ -80,6 +89,8 @@ bool gate_origin(const struct edge *e, struct slice origin);
  * Not dear: nothing is looked at that takes longer than saying no, which is CAY_E_RATE. */
 [[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, bool dear,
 			   struct actor *ret, struct pass *ret_by, struct cay_err *err);
+/* Whether that takes long to find out. */
+bool who_is_dear(const struct edge *e, const struct http_head *head);
 
 /* route.c: the handler of everything. */
 request_fn route_request;

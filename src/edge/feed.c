@@ -9,6 +9,7 @@
 #define SUMS_MS 1000 /* how often control hears of refusals and counts; a multiple */
 /* Control says something every second; one that does not hangs. */
 #define SILENCE_MS 10000
+#define HANGS_MS 3000
 #define NEWS_MAX 512 /* of who is busy in one write */
 #define OUT_MAX 1024 /* records in it: sums have room of their own */
 
@@ -21,6 +22,7 @@ struct feed {
 	char path[108];
 	bool up, greeted, writing, told_away;
 	unsigned beat;
+	uint64_t heard_ns;
 	uint8_t in[PUSH_SIZE * 64];
 	size_t n_in;
 	uint8_t out[PUSH_SIZE * OUT_MAX];
@@ -98,6 +100,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
 		return;
 	}
 	(void)uv_timer_start(&f->silence, on_silence, SILENCE_MS, 0);
+	f->heard_ns = clk_boot_ns(f->edge->clk);
 	f->n_in += (size_t)n;
 	for (; f->up && f->n_in - at >= PUSH_SIZE; at += PUSH_SIZE)
 		hear(f, f->in + at);
@@ -174,6 +177,13 @@ static void dial_control(struct feed *f)
 	r = dial(&f->pipe, f->path, &f->connect, on_connect);
 	if (r < 0)
 		lose(f, uv_strerror(r));
+}
+
+bool feed_hangs(const struct edge *e)
+{
+	const struct feed *f = e->feed;
+
+	return f->greeted && clk_boot_ns(e->clk) - f->heard_ns > HANGS_MS * NS_PER_MS;
 }
 
 int feed_open(struct edge *e, struct cay_err *err)

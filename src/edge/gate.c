@@ -71,6 +71,25 @@ static void peer_of(struct request *rq, uint8_t ret[static PEER_LEN])
 	}
 }
 
+static int overloaded(struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_OVERLOADED, "more is asked than can be done now");
+}
+
+/* What a round of the loop took, but for waiting; or the part of it since the last call. */
+void gate_round(struct edge *e)
+{
+	uint64_t now = clk_boot_ns(e->clk), idle = uv_metrics_idle_time(&e->loop);
+	uint64_t all = now - e->round_ns, waited = idle - e->idle_ns, refusing = 0;
+
+	for (unsigned i = 0; i < e->n_servers; i++)
+		refusing += server_refusing_ns(e->servers[i]);
+	shed_round(&e->shed, all > waited ? all - waited : 0, refusing - e->refusing_ns, now);
+	e->refusing_ns = refusing;
+	e->round_ns = now;
+	e->idle_ns = idle;
+}
+
 static int too_often(struct edge *e, const uint8_t peer[static PEER_LEN], struct cay_err *err)
 {
 	refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
@@ -82,12 +101,13 @@ static int too_often(struct edge *e, const uint8_t peer[static PEER_LEN], struct
 /* What anybody may ask is done by control, which has one thread. */
 static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
 {
+	uint64_t now = clk_boot_ns(e->clk);
 	uint8_t peer[PEER_LEN];
 
 	peer_of(rq, peer);
-	return rate_take(e->strangers, peer, sizeof(peer), clk_boot_ns(e->clk))
-		       ? 0
-		       : too_often(e, peer, err);
+	if (!rate_take(e->strangers, peer, sizeof(peer), now))
+		return too_often(e, peer, err);
+	return shed_take(&e->shed, NULL, 0, now) ? 0 : overloaded(err);
 }
 
 static int find_out(struct edge *e, struct request *rq, struct pass *by, struct cay_err *err)
@@ -98,6 +118,9 @@ static int find_out(struct edge *e, struct request *rq, struct pass *by, struct 
 	int r;
 
 	peer_of(rq, peer);
+	/* a signature is not looked at for whoever has had its share */
+	if (who_is_dear(e, rq->head) && !shed_take(&e->shed, peer, sizeof(peer), now))
+		return overloaded(err);
 	spent = rate_spent(e->failures, peer, sizeof(peer), now);
 	r = who_asks(e, rq->head, /* dear= */ !spent, &rq->actor, by, err);
 	if (r < 0 && !table_ready(e->table)) {
@@ -113,7 +136,9 @@ static int find_out(struct edge *e, struct request *rq, struct pass *by, struct 
 		return r;
 	}
 	if (rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
-		return 0;
+		return shed_take(&e->shed, &rq->actor.tenant, sizeof(rq->actor.tenant), now)
+			       ? 0
+			       : overloaded(err);
 	e->counts.now.refused[METRICS_TENANT_RATE]++;
 	return cay_fail(err, CAY_E_RATE, "this tenant asks more often than %llu times a second",
 			(unsigned long long)e->settings.edge_rate);
@@ -127,6 +152,38 @@ static int too_little(struct edge *e, struct request *rq, struct cay_err *err)
 	refusal_add(&e->refusals, PUSH_NO_SCOPE, peer, &rq->actor.key);
 	e->counts.now.refused[METRICS_NO_SCOPE]++;
 	return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", rq->match.op->name);
+}
+
+/* May it at all, and is there any use in asking? */
+static int check_op(struct edge *e, struct request *rq, struct cay_err *err)
+{
+	const struct op *op = rq->match.op;
+	const struct id *t = &rq->actor.tenant;
+
+	if (actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
+		return too_little(e, rq, err);
+	if (op == &ops[OP_SANDBOX_CREATE] &&
+	    !shed_ask(&e->shed, t, sizeof(*t), clk_boot_ns(e->clk)))
+		return cay_fail(err, CAY_E_OVERLOADED,
+				"more sandboxes are asked for than can be made now");
+	return 0;
+}
+
+bool gate_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg)
+{
+	const struct id *t = &rq->actor.tenant;
+	const struct op *op = rq->match.op;
+	struct edge *e = arg;
+
+	if (status && !code && op) {
+		shed_done(&e->shed);
+		if (op->where != WHERE_INSIDE && op->method == METHOD_GET &&
+		    op->reply != REPLY_FRAMES && op->reply != REPLY_EVENTS)
+			shed_answered(&e->shed, uv_hrtime() - rq->begun_ns);
+		if (op == &ops[OP_SANDBOX_CREATE])
+			shed_heard(&e->shed, t, sizeof(*t), status != 503, clk_boot_ns(e->clk));
+	}
+	return count_answered(rq, status, code, whole, arg);
 }
 
 int gate_admit(struct request *rq, void *arg, struct cay_err *err)
@@ -150,19 +207,20 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 		e->counts.now.refused[METRICS_ORIGIN]++;
 		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
 	}
+	/* libuv polls many times before a round is over, if there is enough to do */
+	if (clk_boot_ns(e->clk) - e->round_ns >= SHED_INTERVAL_NS)
+		gate_round(e);
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
 	r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, by, err);
+	if (r >= 0 && op->scope != SCOPE_PUBLIC)
+		r = check_op(e, rq, err);
 	if (r < 0) {
-		if (err->code == CAY_E_RATE)
+		if (cay_error_row(err->code)->retryable)
 			(void)request_header(rq, "Retry-After", "1");
 		else if (err->code == CAY_E_UNAUTHENTICATED)
 			(void)request_header(rq, "WWW-Authenticate", "Bearer");
 		if (err->code == CAY_E_UNAUTHENTICATED) /* no more than the rate of refusals */
 			log_info(&e->log, "refused: %s", err->msg);
-		return r;
 	}
-	if (op->scope != SCOPE_PUBLIC &&
-	    actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
-		return too_little(e, rq, err);
-	return 0;
+	return r;
 }

@@ -135,18 +135,34 @@ static unsigned most_conns(const struct edge *e)
 	return (unsigned)(most / e->n_bound);
 }
 
+static void on_round(uv_prepare_t *p)
+{
+	gate_round(p->data);
+}
+
+static int watch_rounds(struct edge *e)
+{
+	e->round_ns = clk_boot_ns(e->clk);
+	(void)uv_prepare_init(&e->loop, &e->round);
+	e->round.data = e;
+	(void)uv_prepare_start(&e->round, on_round);
+	return shed_init(&e->shed, e->round_ns);
+}
+
 static int serve(struct edge *e, struct cay_err *err)
 {
+	uint64_t most = most_conns(e), peer = e->settings.edge_peer;
 	int r = 0;
 
-	e->conf = (struct server_conf){ .max_conns = most_conns(e),
+	e->conf = (struct server_conf){ .max_conns = (unsigned)most,
+					.max_peer = (unsigned)(peer ? peer : (most + 3) / 4),
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
 					.admit = gate_admit,
 					.handler = route_request,
 					.inside = route_request,
 					.raw = true,
-					.answered = count_answered,
+					.answered = gate_answered,
 					.arg = e,
 					.layer = e->tls };
 	for (; e->n_servers < e->n_bound && r >= 0; e->n_servers += r >= 0)
@@ -212,7 +228,8 @@ static int begin(struct edge *e, struct cay_err *err)
 	e->tenants = rates_new(60 * e->settings.edge_rate, 2 * e->settings.edge_rate);
 	e->strangers = rates_new(STRANGERS, STRANGERS_BURST);
 	e->control = upstream_new(&e->loop, path, KEPT_MAX, KEPT_MS);
-	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control)
+	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control ||
+	    watch_rounds(e) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r = feed_open(e, err);
 	if (r >= 0)
@@ -311,8 +328,10 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = edge_no_rings(&err);
 	if (r >= 0)
-		r = uv_loop_init(&e.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-					      : begin(&e, &err);
+		r = uv_loop_init(&e.loop) < 0 ||
+				    uv_loop_configure(&e.loop, UV_METRICS_IDLE_TIME) < 0
+			    ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
+			    : begin(&e, &err);
 	if (r >= 0)
 		r = run(&e, &err);
 	if (r < 0)

@@ -9,6 +9,7 @@
 #define ANSWER_MS 30000
 #define CREATE_MS 120000
 #define CONTROL_MAX 1024
+#define INSIDE_MAX 256
 #define BEARER "Bearer "
 #define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
@@ -71,10 +72,17 @@ static void to_control(struct edge *e, struct request *rq)
 	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
 	struct relay_header who[] = { { "Cay-Actor", actor }, { "Authorization", proof } };
 	struct relay_conf conf = { .upstream = e->control, .headers = who, .n_headers = 1 };
-	struct asked *a = ask(e, rq);
+	struct asked *a;
 	struct cay_err err = {};
 	struct slice key;
 
+	/* who waits for it now would ask again, and then be asked for twice */
+	if (feed_hangs(e)) {
+		(void)request_header(rq, "Retry-After", "1");
+		fail(rq, CAY_E_UNAVAILABLE, "control does not answer");
+		return;
+	}
+	a = ask(e, rq);
 	if (!a)
 		return;
 	/* control does not take our word for a key */
@@ -184,6 +192,9 @@ void route_request(struct request *rq, void *arg)
 		to_control(e, rq);
 	else if (s->state != SB_RUNNING)
 		fail(rq, CAY_E_STATE, "the sandbox is not running");
-	else
+	else if (s->busy >= INSIDE_MAX) {
+		(void)request_header(rq, "Retry-After", "1");
+		fail(rq, CAY_E_RATE, "too many requests are in this sandbox");
+	} else
 		inside(e, rq, s);
 }

@@ -149,6 +149,17 @@ static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct acto
 	return 0;
 }
 
+bool who_is_dear(const struct edge *e, const struct http_head *head)
+{
+	struct cay_err err = {};
+	struct slice text;
+
+	return e->jwks && who_bearer(head, &text, &err) >= 0 &&
+	       !(text.n > 4 && memcmp(text.p, "cay_", 4) == 0) &&
+	       !(text.n > sizeof(TOKEN_PREFIX) - 1 &&
+		 memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0);
+}
+
 int who_asks(struct edge *e, const struct http_head *head, bool dear, struct actor *ret,
 	     struct pass *ret_by, struct cay_err *err)
 {
