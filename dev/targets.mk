@@ -17,7 +17,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan coverage fuzz proof bench bench-full full sweep mutants repro hardening docs image shell run clean FORCE
+.PHONY: all help check lint asan coverage fuzz proof bench bench-full full sweep overload mutants repro hardening docs image shell run clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -63,6 +63,10 @@ full: build/gcc ## sim, integration and attack suites at full size
 sweep: export CAY_FULL := 1
 sweep: build/gcc ## kill the daemons and the runtime at every failpoint and every system call: twenty minutes [ONLY=crun]
 	@env CAY_BUILD=build/gcc timeout 3000 pytest-3 -q -rP -p no:cacheprovider tests/integration/control/test_sweep.py $(if $(ONLY),-k "$(ONLY)")
+
+overload: export CAY_FULL := 1
+overload: build/gcc ## a node on a fifth of a core asked for twenty times what it can do: five minutes
+	@env CAY_BUILD=build/gcc timeout 900 pytest-3 -q -rP -p no:cacheprovider tests/integration/edge/test_overload.py
 
 bench-full: export CAY_FULL := 1
 bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory
