@@ -465,7 +465,7 @@ void attach_cut_off(struct attach *a, const struct cay_err *why)
 {
 	bool gone = why->code == CAY_E_NOT_FOUND;
 
-	end_with(a, gone ? ATTACH_GONE : WS_POLICY, why->msg);
+	end_with(a, gone ? (unsigned)ATTACH_GONE : (unsigned)WS_POLICY, why->msg);
 	/* who does not read is not waited for; while it ends the timer is the deadline's */
 	if (!a->closing && !uv_is_active((uv_handle_t *)&a->timer))
 		(void)uv_timer_start(&a->timer, on_deadline, END_MS, 0);

@@ -18,7 +18,7 @@
 #define TURN_MAKING 16 /* as many as the keeper has workers */
 #define TURN_ROOM 1024
 #define TURN_FLOOR 10 /* are let in whatever was measured: else nothing is measured again */
-#define TURN_PATIENCE_NS UINT64_C(1000000000)
+#define TURN_PATIENCE_NS UINT64_C(2000000000)
 
 struct turn {
 	struct turn *next;
