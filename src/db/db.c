@@ -48,7 +48,7 @@ struct db {
 	int wal_pages;
 	/* the loop's */
 	uv_async_t async;
-	uv_prepare_t prepare;
+	uv_idle_t idle;
 	unsigned handles; /* of those two, not closed */
 	uint64_t event_next;
 	size_t pending, bytes;
@@ -300,7 +300,8 @@ static struct job *job_new(struct db *db, enum db_stmt kind, db_fn *fn, void *ar
 }
 
 /* What was asked for in one turn of the loop goes to the writer together: a sandbox's row
- * and the event about it are one transaction. */
+ * and the event about it are one transaction.  While an idle handle is active the loop
+ * does not sleep, wherever in a turn somebody asks. */
 static void hand_over(struct db *db)
 {
 	uv_mutex_lock(&db->lock);
@@ -309,10 +310,10 @@ static void hand_over(struct db *db)
 	uv_mutex_unlock(&db->lock);
 }
 
-static void on_prepare(uv_prepare_t *prepare)
+static void on_idle(uv_idle_t *idle)
 {
-	(void)uv_prepare_stop(prepare);
-	hand_over(prepare->data);
+	(void)uv_idle_stop(idle);
+	hand_over(idle->data);
 }
 
 static void ask(struct db *db, struct job *job)
@@ -326,7 +327,7 @@ static void ask(struct db *db, struct job *job)
 		return;
 	}
 	if (!db->asked.first)
-		(void)uv_prepare_start(&db->prepare, on_prepare);
+		(void)uv_idle_start(&db->idle, on_idle);
 	jobs_add(&db->asked, job);
 }
 
@@ -543,11 +544,11 @@ int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)
 	}
 	/* it is ours: from now on a close may tidy it up */
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-	(void)uv_prepare_init(loop, &db->prepare); /* cannot fail */
+	(void)uv_idle_init(loop, &db->idle); /* cannot fail */
 	db->handles = 2;
-	db->async.data = db->prepare.data = db;
+	db->async.data = db->idle.data = db;
 	uv_unref((uv_handle_t *)&db->async);
-	uv_unref((uv_handle_t *)&db->prepare);
+	uv_unref((uv_handle_t *)&db->idle);
 	(void)sqlite3_wal_hook(db->sql, on_commit, db);
 	*ret = db;
 	return 0;
@@ -608,5 +609,5 @@ void db_close(struct db *db)
 	while (db->pending);
 	db_fini(db);
 	uv_close((uv_handle_t *)&db->async, on_closed);
-	uv_close((uv_handle_t *)&db->prepare, on_closed);
+	uv_close((uv_handle_t *)&db->idle, on_closed);
 }
