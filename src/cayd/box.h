@@ -33,6 +33,7 @@ struct box {
 	unsigned unsaved;             /* of them, writes somebody waits for */
 	struct cay_err unsaid;        /* why the journal has not what it is; it is written again */
 	bool entry_asked, entry_over; /* entry.c's */
+	bool unnoted;                 /* an event about it could not be written */
 	bool other_boot;              /* the journal has it from before the machine started */
 	uv_poll_t *watch;
 	int pidfd;

@@ -160,7 +160,10 @@ static void on_durable(void *arg, const struct cay_err *outcome)
 {
 	struct noting *n = arg;
 	struct events *all = n->cayd->events;
+	struct box *b = outcome->code ? box_find(n->cayd->boxes, &n->sandbox) : NULL;
 
+	if (b)
+		b->unnoted = true; /* what it is then is told as soon as it can be */
 	if (!outcome->code && n->text)
 		put(all, n->seq, &n->tenant, &n->sandbox, n->group, slice_of(n->text));
 	for (struct follower *f = all->followers, *next; f; f = next) {
@@ -192,6 +195,7 @@ void event_note(struct box *b)
 		free(n);
 		return;
 	}
+	b->unnoted = false;
 	row.text = (struct slice){ text.data, text.len };
 	*n = (struct noting){ .cayd = c, .seq = e.seq, .tenant = e.tenant, .sandbox = e.sandbox };
 	n->text = strndup(text.data, text.len);

@@ -8,6 +8,7 @@ struct resize {
 	struct box *box;
 	struct request *rq; /* NULL: nobody waits */
 	bool back;          /* to what it had */
+	struct cay_err err;
 };
 
 static bool begin(struct box *b, struct request *rq, bool back);
@@ -34,29 +35,55 @@ static void put_back(struct box *b, const struct resize *z, const struct cay_err
 		b->has_wanted = false;
 }
 
-/* Whatever became of it.  While the keeper is away nobody knows, and it stays wanted. */
+static void over(struct resize *z)
+{
+	struct box *b = z->box;
+
+	free(z);
+	box_unhold(b);
+}
+
+/* What is refused is not in the journal any more: a crash cannot bring it back. */
+static void on_refused(void *arg, const struct cay_err *)
+{
+	struct resize *z = arg;
+
+	if (z->rq) {
+		z->rq->events = NULL;
+		request_fail(z->rq, &z->err);
+	}
+	over(z);
+}
+
+/* Nobody knows: it stays wanted, and is asked for again. */
+static bool is_doubt(const struct cay_err *outcome)
+{
+	return outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
+}
+
 static void finish(struct resize *z, const struct cay_err *outcome)
 {
 	struct box *b = z->box;
 
 	b->resizing = false;
+	z->err = *outcome;
 	if (!outcome->code) {
 		b->info.limits = b->wanted;
 		b->has_wanted = false;
-	} else if (outcome->code != CAY_E_UNAVAILABLE) {
+	} else if (!is_doubt(outcome)) {
 		put_back(b, z, outcome);
 	}
-	if (outcome->code != CAY_E_UNAVAILABLE)
+	if (!is_doubt(outcome))
 		box_save(b, true);
+	if (outcome->code) {
+		db_after(b->cayd->db, on_refused, z);
+		return;
+	}
 	if (z->rq) {
 		z->rq->events = NULL;
-		if (outcome->code)
-			request_fail(z->rq, outcome);
-		else
-			box_answer(b, z->rq, WAIT_SAVED);
+		box_answer(b, z->rq, WAIT_SAVED);
 	}
-	free(z);
-	box_unhold(b);
+	over(z);
 }
 
 static void on_limits(void *arg, const struct cay_err *outcome, const void *, int)
@@ -98,13 +125,14 @@ static bool begin(struct box *b, struct request *rq, bool back)
 
 	if (!z)
 		return false;
-	*z = (struct resize){ b, rq, back };
+	*z = (struct resize){ .box = b, .rq = rq, .back = back };
 	b->holds++;
 	b->resizing = true;
 	if (rq) {
 		rq->data = z;
 		rq->events = &events;
 	}
+	box_save(b, true);
 	db_after(b->cayd->db, on_wanted, z);
 	return true;
 }
@@ -137,7 +165,6 @@ void resize_sandbox(struct cayd *c, struct request *rq)
 		if (q->has_pids)
 			b->wanted.pids = q->pids;
 		b->has_wanted = true;
-		box_save(b, true);
 		if (begin(b, rq, false))
 			return;
 		b->has_wanted = false;

@@ -18,6 +18,7 @@
 #include "cayd/event.h"
 #include "cayd/link.h"
 #include "cayd/record.h"
+#include "cayd/resize.h"
 
 /* Until disks have quotas (issue 6) the keeper is told what a quota would say. */
 #define DISK_BYTES (UINT64_C(2) << 30)
@@ -389,8 +390,14 @@ static void on_sweep(uv_timer_t *t)
 	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
 		if (life_due(&b->life) <= now)
 			(void)box_happens(b, &(struct life_event){ .kind = LIFE_DUE });
-		if (b->unsaid.code && !b->holds && now >= c->again_ns)
+		if (now < c->again_ns)
+			continue;
+		if (b->unsaid.code && !b->holds)
 			box_save(b, false);
+		if (b->unnoted && !b->holds)
+			event_note(b);
+		if (link_up(c->link))
+			resize_again(b);
 	}
 	if (now >= c->again_ns)
 		c->again_ns = now + AGAIN_NS;

@@ -136,16 +136,15 @@ static void write_record(struct request *rq, const char *outcome, struct audit_r
 }
 
 /* NULL: it is not in the log, or nobody will hear when it is. */
-static struct held *put(struct cayd *c, struct request *rq, const char *outcome, bool hold)
+static struct held *put(struct cayd *c, struct request *rq, const char *outcome, bool hold,
+			bool reserved)
 {
 	struct held *h = hold ? calloc(1, sizeof(*h)) : NULL;
 	struct audit_record rec;
-	bool reserved = rq->mark;
 
 	write_record(rq, outcome, &rec);
 	if (h)
 		h->cayd = c;
-	rq->mark = false;
 	if (audit_put(c->audit, &rec, reserved, h ? on_held : NULL, h))
 		return h;
 	free(h);
@@ -154,22 +153,33 @@ static struct held *put(struct cayd *c, struct request *rq, const char *outcome,
 
 void trail_soon(struct cayd *c, struct request *rq)
 {
-	if (rq->mark && !rq->record)
-		rq->record = put(c, rq, DONE, true);
+	struct cay_err err = {};
+
+	/* with room of its own: that for what comes of it in the end stays */
+	if (rq->mark && !rq->record && audit_reserve(c->audit, &err) >= 0)
+		rq->record = put(c, rq, DONE, true, true);
 }
 
 bool trail_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg)
 {
 	struct cayd *c = arg;
 	struct held *h = rq->record;
+	bool reserved = rq->mark;
 
 	rq->record = NULL;
+	rq->mark = false;
 	if (!is_recorded(rq, code))
 		return false;
 	if (!h || !status || code) {
 		if (h)
 			leave_alone(h);
-		h = put(c, rq, !status ? LEFT : code ? cay_error_row(code)->name : DONE, whole);
+		h = put(c, rq,
+			!status ? LEFT
+			: code  ? cay_error_row(code)->name
+				: DONE,
+			whole, reserved);
+	} else if (reserved) {
+		audit_release(c->audit);
 	}
 	if (h && (h->written || !whole)) {
 		leave_alone(h);

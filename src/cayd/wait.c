@@ -139,17 +139,23 @@ void box_answer(struct box *b, struct request *rq, enum box_wait until)
 /* What was true when it was asked, told when a crash cannot take it back. */
 struct held {
 	struct request *rq;
+	struct db *db;
+	uint64_t failed; /* writes, until then */
 	struct buf body;
 };
 
 static void on_durable(void *arg, const struct cay_err *outcome)
 {
 	struct held *h = arg;
+	struct cay_err err = *outcome;
 
+	/* what came in front of us may have been another transaction */
+	if (!err.code && db_stats(h->db).failed != h->failed)
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal refused a part of it");
 	if (h->rq)
 		h->rq->events = NULL;
-	if (h->rq && outcome->code)
-		request_fail(h->rq, outcome);
+	if (h->rq && err.code)
+		request_fail(h->rq, &err);
 	else if (h->rq)
 		request_reply(h->rq, h->rq->match.op->status, "application/json", &h->body);
 	buf_fini(&h->body);
@@ -175,7 +181,8 @@ void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list 
 		return;
 	}
 	if (h) {
-		*h = (struct held){ rq, BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
+		*h = (struct held){ rq, c->db, db_stats(c->db).failed,
+				    BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
 		w = jw_to(&h->body);
 		field_encode(&sandbox_list_table, NULL, list, &w);
 	}

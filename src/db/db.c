@@ -209,7 +209,9 @@ static bool next_batch(struct db *db, struct jobs *ret)
 	uv_mutex_lock(&db->lock);
 	while (!db->queue.first && !db->stopping)
 		uv_cond_wait(&db->wake, &db->lock);
-	for (size_t n = 0; n < BATCH_MAX && db->queue.first; n++)
+	/* an event stays with the row in front of it */
+	for (size_t n = 0;
+	     db->queue.first && (n < BATCH_MAX || db->queue.first->kind == STMT_EVENT); n++)
 		jobs_add(ret, jobs_take(&db->queue));
 	go_on = ret->first;
 	uv_mutex_unlock(&db->lock);

@@ -25,6 +25,9 @@
 #define FRAGMENTS_MAX 64
 #define WATCH_MS 1000
 #define END_MS 3000
+#define UNREAD_MS 60000 /* for a client to read the last of it */
+
+#define GATHERED_MAX (THERE_MARK + FRAME_WHOLE)
 
 static_assert(WS_OUT_MARK + FRAME_WHOLE + KIB(1) < WS_OUT_MAX);
 
@@ -34,10 +37,12 @@ struct attach {
 	struct conn *client, *there; /* NULL once they are closed */
 	uv_timer_t timer;            /* a client that is not read from; then the end's deadline */
 	unsigned open;               /* those three, while they are not closed */
-	bool closing, ending, flushed;
+	bool closing, ending, flushed, cut_off;
 	bool paused; /* the client is not read */
+	bool deaf;   /* the sandbox takes no more; what it has said is still to be read */
 	struct ws ws;
 	struct buf from_client, from_there; /* read and not moved on */
+	struct buf gathered;                /* frames of one read of the client's, for one write */
 	void (*done)(void *arg);
 	void *arg;
 };
@@ -57,6 +62,7 @@ static void unref(struct attach *a)
 	ws_fini(&a->ws);
 	buf_fini(&a->from_client);
 	buf_fini(&a->from_there);
+	buf_fini(&a->gathered);
 	a->done(a->arg);
 	free(a);
 }
@@ -121,15 +127,27 @@ static void flush(struct attach *a)
 		conn_shutdown(a->client);
 }
 
+/* A write costs the same for a frame as for all there are. */
+static void pass_in(struct attach *a)
+{
+	uv_buf_t v = uv_buf_init(a->gathered.data, (unsigned)a->gathered.len);
+
+	if (v.len && !a->ending && conn_write(a->there, &v, 1) < 0)
+		a->deaf = true;
+	buf_fini(&a->gathered);
+	a->gathered = BUF_INIT(GATHERED_MAX);
+}
+
 /* From here on only the two Closes matter. */
 static void end(struct attach *a)
 {
 	if (a->ending)
 		return;
+	pass_in(a); /* what came in front of whatever ends it */
 	a->ending = true;
 	conn_close(a->there);
 	buf_fini(&a->from_there);
-	(void)uv_timer_stop(&a->timer);
+	(void)uv_timer_start(&a->timer, on_deadline, UNREAD_MS, 0);
 	a->paused = false;
 	conn_read(a->client, true);
 	flush(a);
@@ -217,11 +235,6 @@ static void on_there_end(struct conn *c, const struct cay_err *)
 	end_with(conn_data(c), ATTACH_GONE, "the sandbox closed the connection");
 }
 
-static void on_there_stuck(struct conn *c)
-{
-	end_with(conn_data(c), ATTACH_GONE, "the sandbox reads no more");
-}
-
 /* Out of the client */
 
 static void on_watch(uv_timer_t *t)
@@ -248,14 +261,13 @@ static void pause_client(struct attach *a, bool on)
 
 static void frame_in(struct attach *a, struct slice msg)
 {
-	uv_buf_t v = uv_buf_init((char *)(uintptr_t)msg.p, (unsigned)msg.n);
 	struct frame f;
 	int n = attach_cut(ATTACH_IN, (const uint8_t *)msg.p, msg.n, &f);
 
 	if (n <= 0 || (size_t)n != msg.n)
 		end_with(a, WS_POLICY, "a message is one whole frame that a client may send");
-	else if (conn_write(a->there, &v, 1) < 0)
-		end_with(a, ATTACH_GONE, "the sandbox reads no more");
+	else if (!a->deaf && buf_add(&a->gathered, msg.p, msg.n) < 0)
+		end_with(a, WS_INTERNAL, "out of memory");
 }
 
 static void message(struct attach *a, enum ws_event_type type, const struct ws_event *ev)
@@ -270,7 +282,7 @@ static void message(struct attach *a, enum ws_event_type type, const struct ws_e
 
 static bool may_move_in(const struct attach *a)
 {
-	return a->ending || conn_queued(a->there) <= THERE_MARK;
+	return a->ending || a->deaf || conn_queued(a->there) + a->gathered.len <= THERE_MARK;
 }
 
 static void move_in(struct attach *a, struct slice fresh)
@@ -288,11 +300,15 @@ static void move_in(struct attach *a, struct slice fresh)
 	}
 	if (copied)
 		in = (struct slice){ a->from_client.data, a->from_client.len };
-	while (r > WS_MORE && !a->closing && may_move_in(a)) {
-		r = ws_next(&a->ws, &in, now, &ev, &err);
-		if (r > WS_MORE)
-			message(a, (enum ws_event_type)r, &ev);
-	}
+	do {
+		while (r > WS_MORE && !a->closing && may_move_in(a)) {
+			r = ws_next(&a->ws, &in, now, &ev, &err);
+			if (r > WS_MORE)
+				message(a, (enum ws_event_type)r, &ev);
+		}
+		if (!a->closing)
+			pass_in(a);
+	} while (r > WS_MORE && !a->closing && may_move_in(a));
 	if (r < 0)
 		end(a); /* with the Close that says what was wrong */
 	if (a->closing)
@@ -302,6 +318,17 @@ static void move_in(struct attach *a, struct slice fresh)
 	flush(a);
 	if (a->flushed && ws_over(&a->ws))
 		conn_shutdown(a->client);
+}
+
+/* What was written has not arrived, or never will.  It may have ended before, and what it
+ * said last is on its way to us. */
+static void on_there_stuck(struct conn *c)
+{
+	struct attach *a = conn_data(c);
+
+	a->deaf = true;
+	if (!a->ending && a->paused)
+		move_in(a, (struct slice){});
 }
 
 static void on_client_read(struct conn *c, struct slice bytes)
@@ -370,6 +397,7 @@ static struct attach *attach_new(const struct opening *o, uv_loop_t *loop)
 			      .open = 3,
 			      .from_client = BUF_INIT(IN_MAX),
 			      .from_there = BUF_INIT(IN_MAX),
+			      .gathered = BUF_INIT(GATHERED_MAX),
 			      .done = o->done,
 			      .arg = o->arg };
 	ws_init(&a->ws, &conf);
@@ -466,9 +494,10 @@ void attach_cut_off(struct attach *a, const struct cay_err *why)
 	bool gone = why->code == CAY_E_NOT_FOUND;
 
 	end_with(a, gone ? (unsigned)ATTACH_GONE : (unsigned)WS_POLICY, why->msg);
-	/* who does not read is not waited for; while it ends the timer is the deadline's */
-	if (!a->closing && !uv_is_active((uv_handle_t *)&a->timer))
+	/* who does not read is not waited for any longer than who does */
+	if (!a->closing && !a->flushed && !a->cut_off)
 		(void)uv_timer_start(&a->timer, on_deadline, END_MS, 0);
+	a->cut_off = true;
 }
 
 void attach_drain(struct edge *e)

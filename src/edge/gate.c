@@ -107,7 +107,7 @@ static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
 	peer_of(rq, peer);
 	if (!rate_take(e->strangers, peer, sizeof(peer), now))
 		return too_often(e, peer, err);
-	return shed_take(&e->shed, NULL, 0, now) ? 0 : overloaded(err);
+	return shed_take(&e->shed, SHED_STRANGER, NULL, 0, now) ? 0 : overloaded(err);
 }
 
 static int find_out(struct edge *e, struct request *rq, struct pass *by, struct cay_err *err)
@@ -119,7 +119,8 @@ static int find_out(struct edge *e, struct request *rq, struct pass *by, struct 
 
 	peer_of(rq, peer);
 	/* a signature is not looked at for whoever has had its share */
-	if (who_is_dear(e, rq->head) && !shed_take(&e->shed, peer, sizeof(peer), now))
+	if (who_is_dear(e, rq->head) &&
+	    !shed_take(&e->shed, SHED_STRANGER, peer, sizeof(peer), now))
 		return overloaded(err);
 	spent = rate_spent(e->failures, peer, sizeof(peer), now);
 	r = who_asks(e, rq->head, /* dear= */ !spent, &rq->actor, by, err);
@@ -136,7 +137,8 @@ static int find_out(struct edge *e, struct request *rq, struct pass *by, struct 
 		return r;
 	}
 	if (rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
-		return shed_take(&e->shed, &rq->actor.tenant, sizeof(rq->actor.tenant), now)
+		return shed_take(&e->shed, SHED_TENANT, &rq->actor.tenant, sizeof(rq->actor.tenant),
+				 now)
 			       ? 0
 			       : overloaded(err);
 	e->counts.now.refused[METRICS_TENANT_RATE]++;

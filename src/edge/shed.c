@@ -8,8 +8,9 @@
 #include "base/clock.h"
 
 #define WAYS 8
-#define ONE 1000                  /* a request, in the limit's unit */
-#define FORGET_NS (10 * NS_PER_S) /* who has not asked for so long has no share */
+#define ONE 1000                          /* a request, in the limit's unit */
+#define FORGET_NS (10 * NS_PER_S)         /* who has not asked for so long has no share */
+#define LIMIT_MAX UINT64_C(1000000000000) /* times a million still fits */
 #define PAUSE_NS (20 * NS_PER_MS)
 #define PAUSE_MAX_NS (2 * NS_PER_S)
 #define CALM 10 /* intervals without a refusal, after which there is no limit */
@@ -24,7 +25,7 @@ struct share {
 int shed_init(struct shed *s, uint64_t now)
 {
 	*s = (struct shed){ .limit = SHED_NO_LIMIT, .began_ns = now };
-	s->shares = calloc(SHED_SHARES, sizeof(*s->shares));
+	s->shares = calloc((size_t)SHED_KINDS * SHED_SHARES, sizeof(*s->shares));
 	if (getrandom(&s->key, sizeof(s->key), GRND_NONBLOCK) < 0)
 		s->key = (uint64_t)(uintptr_t)s->shares;
 	return s->shares ? 0 : -ENOMEM;
@@ -36,8 +37,10 @@ void shed_fini(struct shed *s)
 	s->shares = NULL;
 }
 
-static struct share *find(const struct shed *s, const void *who, size_t n, uint64_t now)
+static struct share *find(const struct shed *s, enum shed_kind kind, const void *who, size_t n,
+			  uint64_t now)
 {
+	struct share *all = s->shares + (size_t)kind * SHED_SHARES;
 	const uint8_t *p = who;
 	uint64_t h = UINT64_C(14695981039346656037) ^ s->key;
 	struct share *at = NULL;
@@ -46,7 +49,7 @@ static struct share *find(const struct shed *s, const void *who, size_t n, uint6
 		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	h = (h ^ h >> 29) | 1;
 	for (size_t i = 0; i < WAYS; i++) {
-		struct share *k = &s->shares[(h / 2 + i) % SHED_SHARES];
+		struct share *k = &all[(h / 2 + i) % SHED_SHARES];
 
 		if (k->who == h) {
 			k->seen_ns = now;
@@ -56,7 +59,7 @@ static struct share *find(const struct shed *s, const void *who, size_t n, uint6
 			at = k;
 	}
 	if (!at)
-		return &s->shares[h / 2 % SHED_SHARES]; /* with whoever is there */
+		return &all[h / 2 % SHED_SHARES]; /* with whoever is there */
 	*at = (struct share){ .who = h, .seen_ns = now, .level_ns = now };
 	return at;
 }
@@ -79,6 +82,8 @@ static void restrain(struct shed *s, uint64_t before, uint64_t passed)
 		s->limit += s->limit / 4 + 1;
 	else if (s->delay_ns + passed / 10 > before) /* it does not get shorter */
 		s->limit = less(s->limit, s->delay_ns);
+	if (s->limit > LIMIT_MAX)
+		s->limit = LIMIT_MAX;
 	if (s->limit < SHED_LEAST * ONE)
 		s->limit = SHED_LEAST * ONE;
 }
@@ -120,7 +125,7 @@ void shed_answered(struct shed *s, uint64_t took_ns)
 	s->answers_ns += took_ns;
 }
 
-bool shed_take(struct shed *s, const void *who, size_t n, uint64_t now)
+bool shed_take(struct shed *s, enum shed_kind kind, const void *who, size_t n, uint64_t now)
 {
 	uint64_t most = s->limit / 10 < ONE ? ONE : s->limit / 10; /* at once: an interval's */
 	uint64_t us;
@@ -128,7 +133,7 @@ bool shed_take(struct shed *s, const void *who, size_t n, uint64_t now)
 
 	if (s->limit == SHED_NO_LIMIT)
 		return true;
-	k = find(s, who, n, now);
+	k = find(s, kind, who, n, now);
 	us = (now - k->level_ns) / 1000;
 	us = us < 1000000 ? us : 1000000;
 	k->level -= k->level < s->limit * us / 1000000 ? k->level : s->limit * us / 1000000;
@@ -149,7 +154,7 @@ void shed_done(struct shed *s)
 
 bool shed_ask(struct shed *s, const void *who, size_t n, uint64_t now)
 {
-	if (now >= find(s, who, n, now)->until_ns)
+	if (now >= find(s, SHED_TENANT, who, n, now)->until_ns)
 		return true;
 	s->refused_known++;
 	return false;
@@ -157,7 +162,7 @@ bool shed_ask(struct shed *s, const void *who, size_t n, uint64_t now)
 
 void shed_heard(struct shed *s, const void *who, size_t n, bool made, uint64_t now)
 {
-	struct share *k = find(s, who, n, now);
+	struct share *k = find(s, SHED_TENANT, who, n, now);
 
 	if (made) {
 		k->pause_ns = k->until_ns = 0;

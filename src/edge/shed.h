@@ -21,7 +21,8 @@
  * What control says: a tenant to which it said no is told no from here for a moment,
  * and for twice as long the next time, until control says yes.
  *
- * Pure: times are the caller's.  Bounded: SHED_SHARES tenants at once; others share.
+ * Pure: times are the caller's.  Bounded: SHED_SHARES tenants at once; others share, but
+ * never with strangers, of whom there may be any number.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,8 @@
 #define SHED_LEAST 10   /* requests a second: what is slow may be so for other reasons */
 #define SHED_SHARES 8192
 #define SHED_NO_LIMIT UINT64_MAX
+
+enum shed_kind { SHED_TENANT, SHED_STRANGER, SHED_KINDS };
 
 struct share; /* somebody's */
 
@@ -54,10 +57,11 @@ void shed_round(struct shed *s, uint64_t took_ns, uint64_t refusing_ns, uint64_t
 /* Something quick was answered after so long. */
 void shed_answered(struct shed *s, uint64_t took_ns);
 /* A request of somebody; false: refuse it. */
-[[nodiscard]] bool shed_take(struct shed *s, const void *who, size_t n, uint64_t now);
+[[nodiscard]] bool shed_take(struct shed *s, enum shed_kind kind, const void *who, size_t n,
+			     uint64_t now);
 /* One was done, whoever's. */
 void shed_done(struct shed *s);
-/* A request that control may well refuse. */
+/* A request of a tenant's that control may well refuse. */
 [[nodiscard]] bool shed_ask(struct shed *s, const void *who, size_t n, uint64_t now);
 /* What it said to that. */
 void shed_heard(struct shed *s, const void *who, size_t n, bool made, uint64_t now);

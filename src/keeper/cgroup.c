@@ -258,21 +258,21 @@ static int limit_cpu(const struct cgroup *c, uint32_t milli)
 	return write_file(c->v2, "cpu.max", text);
 }
 
+/* Memory comes last: what fails before has not raised it, so that nothing that was used
+ * meanwhile stands in the way of what was before. */
 int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits, struct cay_err *err)
 {
-	int r = limit_memory(c, limits->memory_bytes);
+	int r = limit_cpu(c, limits->cpu_milli);
 
-	if (r == -EBUSY)
-		return cay_fail(err, CAY_E_STATE, "it uses more memory than that");
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit cpu");
 	r = write_u64(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.max", limits->pids);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit pids");
-	r = limit_cpu(c, limits->cpu_milli);
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit cpu");
-	return 0;
+	r = limit_memory(c, limits->memory_bytes);
+	if (r == -EBUSY)
+		return cay_fail(err, CAY_E_STATE, "it uses more memory than that");
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory") : 0;
 }
 
 int cgroup_join_v1(const struct cgroup *c, struct cay_err *err)

@@ -72,7 +72,7 @@ struct turn *turn_late(struct turns *q, uint64_t now)
 {
 	struct turn *t = q->waiting;
 
-	while (t && now - t->since_ns < TURN_PATIENCE_NS)
+	while (t && (now < t->since_ns || now - t->since_ns < TURN_PATIENCE_NS))
 		t = t->next;
 	if (!t)
 		return NULL;

@@ -94,7 +94,8 @@ void client_begin(struct client *c)
 		uint64_t begun = c->rq.begun_ns;
 
 		client_fail(c, &err, allow);
-		client_refused(c, begun);
+		if (err.code == CAY_E_OVERLOADED)
+			client_refused(c, begun);
 		return;
 	}
 	op = c->rq.match.op;

@@ -365,7 +365,8 @@ static void on_read(struct conn *conn, struct slice bytes)
 		return;
 	}
 	/* a raw body may be long; any other has the time it was given at its head */
-	if (c->live && !c->complete && c->rq.match.op && c->rq.match.op->body == BODY_RAW)
+	if (c->live && !c->complete && !c->finished && c->rq.match.op &&
+	    c->rq.match.op->body == BODY_RAW)
 		client_arm(c, c->conf->idle_timeout_ms);
 	/* who sends more than a head's worth ahead of our reply is not a client */
 	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
@@ -528,7 +529,7 @@ static void on_connection(uv_stream_t *listener, int status)
 		return;
 	conn_read(c->conn, true);
 	if (!c->lingering)
-		client_arm(c, s->conf->idle_timeout_ms);
+		client_arm(c, s->conf->head_timeout_ms); /* who comes, says why */
 }
 
 static void on_handle_closed(uv_handle_t *h)

@@ -87,7 +87,8 @@ typedef int request_admit(struct request *rq, void *arg, struct cay_err *err);
 struct server_conf {
 	unsigned max_conns;
 	unsigned max_peer;        /* of one address, or IPv6 network; 0: as many as there are */
-	uint64_t head_timeout_ms; /* from the first byte of a head to its last */
+	uint64_t head_timeout_ms; /* to the first byte of a connection; from that of a head to its
+				     last */
 	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
 	const struct server_route *routes;
 	size_t n_routes;

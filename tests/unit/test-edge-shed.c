@@ -24,7 +24,7 @@ static void run(struct sim *s, const unsigned *rates, unsigned n, double seconds
 
 		for (unsigned i = 0; i < n; i++)
 			for (owed[i] += rates[i] * 0.005; owed[i] >= 1; owed[i]--)
-				if (shed_take(&s->shed, &i, sizeof(i), s->now)) {
+				if (shed_take(&s->shed, SHED_TENANT, &i, sizeof(i), s->now)) {
 					s->waiting++;
 					s->done[i]++;
 				} else {
