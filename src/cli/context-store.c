@@ -313,6 +313,14 @@ int context_names(struct buf *out, struct cay_err *err)
 	return sorted(&names, out) < 0 ? no_memory(err) : 0;
 }
 
+static bool home_is_ours(void)
+{
+	const char *home = getenv("HOME");
+	struct stat st;
+
+	return home && stat(home, &st) == 0 && st.st_uid == geteuid();
+}
+
 int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX);
@@ -324,7 +332,7 @@ int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 
 	memcpy(ret, CONTEXT_LOCAL, sizeof(CONTEXT_LOCAL));
 	r = context_dir(/* make= */ false, &path, &dir, &why);
-	if (r == -EACCES) /* somebody else's home, left over in the environment */
+	if (r == -EACCES && !home_is_ours()) /* left over in the environment */
 		return 0;
 	if (r < 0 && err)
 		*err = why;

@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "base/path.h"
 #include "cli/cmd.h"
@@ -145,7 +147,10 @@ int main(int argc, char **argv)
 	};
 	int status;
 
-	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || argc < 1)
+	/* a token is in our memory: it is not for a core file */
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || argc < 1 ||
+	    setrlimit(RLIMIT_CORE, &(struct rlimit){}) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return 1;
 	status = dispatch(&c, (const char *const *)argv + 1, (size_t)argc - 1);
 	interrupt_fini(&c.api.intr);

@@ -6,6 +6,8 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 
@@ -142,6 +144,26 @@ static SSL_CTX *new_ctx(void)
 	return ctx;
 }
 
+/* Who can write it, or put another in its place, says who gets the token. */
+static int check_ca(const char *ca, struct cay_err *err)
+{
+	auto_buf dir = BUF_INIT(PATH_MAX);
+	const char *slash = strrchr(ca, '/');
+	struct stat file, at;
+
+	if (!slash || buf_add(&dir, ca, (size_t)(slash - ca) + 1) < 0)
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not a whole path", ca);
+	if (stat(ca, &file) < 0 || stat(dir.data, &at) < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", ca);
+	if ((file.st_uid && file.st_uid != geteuid()) || file.st_mode & 022 ||
+	    (at.st_uid && at.st_uid != geteuid()) || at.st_mode & 022)
+		return cay_fail(err, CAY_E_INVALID,
+				"others may change '%s' or its directory, and with it whom you "
+				"trust: keep it where only you can write",
+				ca);
+	return 0;
+}
+
 int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *err)
 {
 	struct secure_trust *t = calloc(1, sizeof(*t));
@@ -152,6 +174,8 @@ int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *
 	*t = (struct secure_trust){ new_ctx(), ca };
 	if (!t->ctx)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+	else if (ca[0] && check_ca(ca, err) < 0)
+		r = -EINVAL;
 	else
 		r = (ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
 			   : SSL_CTX_set_default_verify_paths(t->ctx)) == 1

@@ -206,6 +206,18 @@ def test_a_directory_others_may_write_to_is_refused(user, far, ca):
     assert user("context", "use", "prod").returncode == 2
 
 
+@pytest.mark.parametrize("where", ["file", "directory"])
+def test_a_ca_others_may_change_is_refused(user, far, ca, where):
+    own = user.home / "trust" / "ca.pem"
+    own.parent.mkdir(mode=0o755)
+    shutil.copy(ca.file, own)
+    own.chmod(0o644)
+    user.add("prod", far.url, "--ca", own)
+    (own if where == "file" else own.parent).chmod(0o666 if where == "file" else 0o777)
+    r = user("--context", "prod", "ls")
+    assert r.returncode == 2 and "whom you trust" in r.stderr and not far.requests
+
+
 def test_a_context_of_somebody_else_is_refused(user, far, ca):
     file = user.add("prod", far.url, "--ca", ca.file)
     if os.geteuid() != 0:

@@ -538,6 +538,44 @@ def test_a_sandbox_that_never_stops_talking(node, me, box):
         assert a.recv() == (2, frame(END, 0, 0, b"{}")) and closed(a.recv) == 1000
 
 
+def test_a_sandbox_that_has_gone_is_heard_to_the_end(node, me, box):
+    """What a client sends too late takes nothing from what it has yet to read."""
+    big, said, last = frame(DATA, STDOUT, 0, bytes(FRAME_MAX)), 0, -1
+    enough, gone = threading.Event(), threading.Event()
+
+    def answer(c):
+        nonlocal said
+        c.settimeout(20)
+        c.sendall(yes(b""))
+        while not enough.is_set():
+            c.sendall(big)
+            said += 1
+        c.sendall(frame(END, 0, 0, b"{}"))
+        c.close()
+        gone.set()
+
+    def stuck():
+        nonlocal last
+        same, last = said == last, said
+        let_pass(0.2)
+        return same
+    with fake(node, box, answer):
+        a = WebSocket(node.port, f"/v1/sandboxes/{box}/execs/{SOME}/attach", me.door.credential, rcvbuf=65536)
+        wait_for("it to be held", stuck, 20)
+        enough.set()
+        got = 0
+        while not gone.wait(0.05):
+            assert a.recv() == (2, big)
+            got += 1
+        assert got < said, "nothing was left to be lost"
+        for _ in range(3):
+            a.send(frame(TAKEN, STDOUT, 0))
+            let_pass(0.1)
+        for _ in range(said - got):
+            assert a.recv() == (2, big)
+        assert a.recv() == (2, frame(END, 0, 0, b"{}")) and closed(a.recv) == 1000
+
+
 def test_a_sandbox_that_reads_nothing(node, me, box):
     before, held = rss(node), threading.Event()
 
