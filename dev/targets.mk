@@ -57,8 +57,8 @@ bench: build/gcc build/images/base ## measure, write build/bench.json, print a t
 	@dev/bench build/gcc $(ONLY)
 
 full: export CAY_FULL := 1
-full: build/gcc ## sim, integration and attack suites at full size
-	@dev/check build/gcc sim,integration,attack
+full: build/gcc ## sim, integration, world and attack suites at full size
+	@dev/check build/gcc sim,integration,world,attack
 
 sweep: export CAY_FULL := 1
 sweep: build/gcc ## kill the daemons and the runtime at every failpoint and every system call: twenty minutes [ONLY=crun]
@@ -80,8 +80,8 @@ mutants: ## break the code on purpose; a test must notice [ONLY=a,b] [SAMPLE=2]
 hardening: build/gcc ## programs have what their flags promise
 	@dev/hardening build/gcc
 
-repro: ## build twice in two places; the bytes must be equal
-	@dev/repro
+repro: build/gcc ## build again in another place; the bytes must be equal
+	@env FLAGS="$(RELEASE)" dev/repro
 
 docs: build/gcc ## write what the tables say into docs/
 	@dev/docs build/gcc docs

@@ -25,7 +25,7 @@ SOURCE = pathlib.Path(__file__).parents[3]
 RUNTIME_S = 30  # the keeper's for a runtime, which may wait for a child that was killed
 KILLAT = pathlib.Path(BUILD).resolve() / "tests/integration/killat"
 # of each kind: which, by CAY_SEED; crun has fewer, runc's differ from run to run
-PER_KIND, FULL_PER_KIND, ASAN_PER_KIND = {"crun": 115, "runc": 75}, 700, 10
+PER_KIND, FULL_PER_KIND, ASAN_PER_KIND = {"crun": 60, "runc": 40}, 700, 10
 GONE = (OSError, ApiError, TimeoutError, RuntimeError, cay.http.client.HTTPException)
 
 
