@@ -144,31 +144,40 @@ void resize_again(struct box *b)
 		(void)begin(b, NULL, false);
 }
 
-void resize_sandbox(struct cayd *c, struct request *rq)
+static void fail(struct request *rq, enum cay_code code, const char *what)
 {
-	const struct limits_change *q = rq->body;
-	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 	struct cay_err err = {};
 
-	if (!b)
-		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
-	else if (!is_up(b) || b->has_wanted)
-		(void)cay_fail(&err, CAY_E_STATE, "%s",
-			       b->has_wanted ? "another change of its limits is under way"
-					     : "the sandbox does not run");
-	if (!err.code) {
-		b->wanted = b->info.limits;
-		if (q->has_memory)
-			b->wanted.memory_bytes = q->memory_bytes;
-		if (q->has_cpu)
-			b->wanted.cpu_milli = q->cpu_milli;
-		if (q->has_pids)
-			b->wanted.pids = q->pids;
-		b->has_wanted = true;
-		if (begin(b, rq, false))
-			return;
-		b->has_wanted = false;
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-	}
+	(void)cay_fail(&err, code, "%s", what);
 	request_fail(rq, &err);
+}
+
+static struct limits changed(const struct limits *from, const struct limits_change *q)
+{
+	return (struct limits){ .memory_bytes =
+					q->has_memory ? q->memory_bytes : from->memory_bytes,
+				.cpu_milli = q->has_cpu ? q->cpu_milli : from->cpu_milli,
+				.pids = q->has_pids ? q->pids : from->pids };
+}
+
+void resize_sandbox(struct cayd *c, struct request *rq)
+{
+	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+
+	if (!b) {
+		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+		return;
+	}
+	if (!is_up(b) || b->has_wanted) {
+		fail(rq, CAY_E_STATE,
+		     b->has_wanted ? "another change of its limits is under way"
+				   : "the sandbox does not run");
+		return;
+	}
+	b->wanted = changed(&b->info.limits, rq->body);
+	b->has_wanted = true;
+	if (!begin(b, rq, false)) {
+		b->has_wanted = false;
+		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+	}
 }

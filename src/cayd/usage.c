@@ -52,29 +52,38 @@ static void on_looked(uv_work_t *work, int)
 	free(l);
 }
 
+static void fail(struct request *rq, enum cay_code code, const char *what)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%s", what);
+	request_fail(rq, &err);
+}
+
 void usage_look(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_gone };
 	const struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
-	struct look *l = b ? calloc(1, sizeof(*l)) : NULL;
-	struct cay_err err = {};
+	struct look *l;
 
-	if (!b)
-		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
-	else if (b->life.state != SB_RUNNING && b->life.state != SB_PAUSED)
-		(void)cay_fail(&err, CAY_E_STATE, "the sandbox does not run");
-	else if (!l)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-	if (err.code) {
-		free(l);
-		request_fail(rq, &err);
+	if (!b) {
+		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 		return;
 	}
+	if (b->life.state != SB_RUNNING && b->life.state != SB_PAUSED) {
+		fail(rq, CAY_E_STATE, "the sandbox does not run");
+		return;
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	*l = (struct look){ .rq = rq,
+			    .path = c->settings.cgroup,
+			    .tenant = b->info.tenant,
+			    .sandbox = b->info.id };
 	l->work.data = l;
-	l->rq = rq;
-	l->path = c->settings.cgroup;
-	l->tenant = b->info.tenant;
-	l->sandbox = b->info.id;
 	rq->data = l;
 	rq->events = &events;
 	(void)uv_queue_work(&c->loop, &l->work, look, on_looked);
