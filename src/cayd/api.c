@@ -25,14 +25,6 @@
 #define INSIDE_MS 30000
 #define GROUP_ROWS 1000
 
-static void fail(struct request *rq, enum cay_code code, const char *what)
-{
-	struct cay_err err = {};
-
-	(void)cay_fail(&err, code, "%s", what);
-	request_fail(rq, &err);
-}
-
 static void health(struct cayd *c, struct request *rq)
 {
 	const char *passed[RUNTIME_NUM];
@@ -53,7 +45,7 @@ static void openapi(struct cayd *c, struct request *rq)
 	(void)c;
 	op_write_openapi(&w);
 	if (jw_done(&w) < 0)
-		fail(rq, CAY_E_INTERNAL, "write the interface");
+		request_refuse(rq, CAY_E_INTERNAL, "write the interface");
 	else
 		request_reply(rq, 200, "application/json", &body);
 }
@@ -63,7 +55,7 @@ static struct box *find(struct cayd *c, struct request *rq)
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 
 	if (!b)
-		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 	return b;
 }
 
@@ -91,10 +83,10 @@ static void happen(struct box *b, struct request *rq, const struct life_event *e
 	enum cay_code refused = box_happens(b, ev);
 
 	if (refused == CAY_E_INVALID)
-		fail(rq, refused, "the new deadline is later than this node allows");
+		request_refuse(rq, refused, "the new deadline is later than this node allows");
 	else if (refused)
-		fail(rq, refused,
-		     "the sandbox is not in a state for that, or something is under way");
+		request_refuse(rq, refused,
+			       "the sandbox is not in a state for that, or something is under way");
 	else
 		box_answer(b, rq, until);
 }
@@ -205,7 +197,7 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	if (b)
 		list.next_cursor = page_cursor(rq, last);
 	if (b && !list.next_cursor)
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 	else
 		boxes_answer(c, rq, &list, unsaved);
 }
@@ -218,7 +210,7 @@ static void group_delete(struct cayd *c, struct request *rq)
 	struct sandbox_list list = { .sandboxes = { rows, 0 } };
 
 	if (!rows) {
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	for (struct box *b = box_before(c->boxes, &rq->actor.tenant, 0); b; b = box_older(b)) {
@@ -255,7 +247,7 @@ static void image_get(struct cayd *c, struct request *rq)
 	const struct image_row *row = image_by_id(c->images, &rq->match.params[0]);
 
 	if (!row)
-		fail(rq, CAY_E_NOT_FOUND, "there is no such image");
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such image");
 	else
 		request_reply_json(rq, &image_table, &row->info);
 }
@@ -305,12 +297,12 @@ static void image_delete(struct cayd *c, struct request *rq)
 	struct deleting *d;
 
 	if (!row) {
-		fail(rq, CAY_E_NOT_FOUND, "there is no such image");
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such image");
 		return;
 	}
 	d = malloc(sizeof(*d));
 	if (!d) {
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	*d = (struct deleting){ c, rq, row->info.id };
@@ -360,7 +352,7 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 void api_control(struct request *rq, void *arg)
 {
 	if (!door_still(arg, &rq->actor))
-		fail(rq, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+		request_refuse(rq, CAY_E_UNAUTHENTICATED, "this key is not good any more");
 	else if (trail_begin(arg, rq))
 		handlers[rq->match.op - ops](arg, rq);
 }
@@ -384,12 +376,12 @@ void api_inside(struct request *rq, void *arg)
 	if (!b)
 		return;
 	if (b->info.state != SB_RUNNING) {
-		fail(rq, CAY_E_STATE, "the sandbox is not running");
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 		return;
 	}
 	id_format(&b->info.id, name);
 	if (buf_printf(&path, "%s/box/%s", c->settings.run_dir, name) < 0) {
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	relay.path = path.data;

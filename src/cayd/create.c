@@ -22,18 +22,10 @@ struct create {
 	struct request *rq; /* NULL once it has begun */
 };
 
-static void fail(struct request *rq, enum cay_code code, const char *what)
-{
-	struct cay_err err = {};
-
-	(void)cay_fail(&err, code, "%s", what);
-	request_fail(rq, &err);
-}
-
 static void refuse(struct request *rq, const char *what)
 {
 	(void)request_header(rq, "Retry-After", "1");
-	fail(rq, CAY_E_OVERLOADED, what);
+	request_refuse(rq, CAY_E_OVERLOADED, what);
 }
 
 /* The same request has the same hash, however it was spelled. */
@@ -153,7 +145,7 @@ void create_ask(struct cayd *c, struct request *rq)
 	}
 	w = calloc(1, sizeof(*w));
 	if (!w) {
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	if (!turn_ask(&c->creates->turns, &w->turn, &rq->actor.tenant, clk_boot_ns(c->clk))) {

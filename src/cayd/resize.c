@@ -144,14 +144,6 @@ void resize_again(struct box *b)
 		(void)begin(b, NULL, false);
 }
 
-static void fail(struct request *rq, enum cay_code code, const char *what)
-{
-	struct cay_err err = {};
-
-	(void)cay_fail(&err, code, "%s", what);
-	request_fail(rq, &err);
-}
-
 static struct limits changed(const struct limits *from, const struct limits_change *q)
 {
 	return (struct limits){ .memory_bytes =
@@ -165,19 +157,19 @@ void resize_sandbox(struct cayd *c, struct request *rq)
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 
 	if (!b) {
-		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 		return;
 	}
 	if (!is_up(b) || b->has_wanted) {
-		fail(rq, CAY_E_STATE,
-		     b->has_wanted ? "another change of its limits is under way"
-				   : "the sandbox does not run");
+		request_refuse(rq, CAY_E_STATE,
+			       b->has_wanted ? "another change of its limits is under way"
+					     : "the sandbox does not run");
 		return;
 	}
 	b->wanted = changed(&b->info.limits, rq->body);
 	b->has_wanted = true;
 	if (!begin(b, rq, false)) {
 		b->has_wanted = false;
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 	}
 }

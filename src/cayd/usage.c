@@ -52,14 +52,6 @@ static void on_looked(uv_work_t *work, int)
 	free(l);
 }
 
-static void fail(struct request *rq, enum cay_code code, const char *what)
-{
-	struct cay_err err = {};
-
-	(void)cay_fail(&err, code, "%s", what);
-	request_fail(rq, &err);
-}
-
 void usage_look(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_gone };
@@ -67,16 +59,16 @@ void usage_look(struct cayd *c, struct request *rq)
 	struct look *l;
 
 	if (!b) {
-		fail(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 		return;
 	}
 	if (b->life.state != SB_RUNNING && b->life.state != SB_PAUSED) {
-		fail(rq, CAY_E_STATE, "the sandbox does not run");
+		request_refuse(rq, CAY_E_STATE, "the sandbox does not run");
 		return;
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	*l = (struct look){ .rq = rq,

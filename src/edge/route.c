@@ -13,14 +13,6 @@
 #define BEARER "Bearer "
 #define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
-static void fail(struct request *rq, enum cay_code code, const char *what)
-{
-	struct cay_err err = {};
-
-	(void)cay_fail(&err, code, "%s", what);
-	request_fail(rq, &err);
-}
-
 struct asked {
 	struct guest guest;
 	struct relay_hold hold;
@@ -58,7 +50,7 @@ static struct asked *ask(struct edge *e, struct request *rq)
 
 	if (!a) {
 		(void)request_header(rq, "Retry-After", "1");
-		fail(rq, CAY_E_RATE, "too many requests of this tenant are under way");
+		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are under way");
 		return NULL;
 	}
 	*a = (struct asked){ .edge = e, .slot = slot };
@@ -79,7 +71,7 @@ static void to_control(struct edge *e, struct request *rq)
 	/* who waits for it now would ask again, and then be asked for twice */
 	if (feed_hangs(e)) {
 		(void)request_header(rq, "Retry-After", "1");
-		fail(rq, CAY_E_UNAVAILABLE, "control does not answer");
+		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not answer");
 		return;
 	}
 	a = ask(e, rq);
@@ -160,7 +152,7 @@ static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
 	id_format(&s->id, name);
 	if (!v || buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
 		free(v);
-		fail(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	*v = (struct visit){ .edge = e, .to = s };
@@ -191,10 +183,10 @@ void route_request(struct request *rq, void *arg)
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		to_control(e, rq);
 	else if (s->state != SB_RUNNING)
-		fail(rq, CAY_E_STATE, "the sandbox is not running");
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 	else if (s->busy >= INSIDE_MAX) {
 		(void)request_header(rq, "Retry-After", "1");
-		fail(rq, CAY_E_RATE, "too many requests are in this sandbox");
+		request_refuse(rq, CAY_E_RATE, "too many requests are in this sandbox");
 	} else
 		inside(e, rq, s);
 }

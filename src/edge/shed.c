@@ -8,7 +8,7 @@
 #include "base/clock.h"
 
 #define WAYS 8
-#define ONE 1000                          /* a request, in the limit's unit */
+#define ONE UINT64_C(1000)                /* a request, in the limit's unit */
 #define FORGET_NS (10 * NS_PER_S)         /* who has not asked for so long has no share */
 #define LIMIT_MAX UINT64_C(1000000000000) /* times a million still fits */
 #define PAUSE_NS (20 * NS_PER_MS)

@@ -199,6 +199,14 @@ void request_reply_json(struct request *rq, const struct field_table *t, const v
 	request_reply(rq, rq->match.op ? rq->match.op->status : 200, "application/json", &body);
 }
 
+void request_refuse(struct request *rq, enum cay_code code, const char *what)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%s", what);
+	request_fail(rq, &err);
+}
+
 void request_fail(struct request *rq, const struct cay_err *err)
 {
 	client_fail(client_of(rq), err, 0);
