@@ -258,8 +258,8 @@ def test_slow_heads_and_idle_connections_end(serve):
         threading.Event().wait(0.1)
         s.sendall(b"T")
     assert drain(s) == b"" and 0.3 < time.monotonic() - begin < 3
-    begin = time.monotonic()
-    assert serve.talk(b"") == b"" and 0.6 < time.monotonic() - begin < 3
+    begin = time.monotonic()  # who comes and says nothing has as long as for a head
+    assert serve.talk(b"") == b"" and 0.3 < time.monotonic() - begin < 3
     begin = time.monotonic()
     got = serve.talk(GET % b"/v1/sandboxes" + b"\r\n")
     assert got.endswith(b"other") and 0.6 < time.monotonic() - begin < 3
