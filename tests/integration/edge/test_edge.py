@@ -356,7 +356,9 @@ def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     events = me.open("GET", "/v1/events?follow=true", timeout_s=20)
     assert events.status == 200 and events.readline()
     waits = me.connection(20)
-    waits.request("POST", f"/v1/sandboxes/{box}/execs", json.dumps({"argv": ["sleep", "30"]}), {**me.says(), "Content-Type": "application/json"})
+    waits.request("POST", f"/v1/sandboxes/{box}/execs", json.dumps({"argv": ["sh", "-c", f"echo >/tmp/{name}; sleep 30"]}),
+                  {**me.says(), "Content-Type": "application/json"})
+    wait_for("it to be under way", lambda: other.exec(box, ["sh", "-c", f"[ -e /tmp/{name} ] && echo yes"]).text == "yes\n", 10)
     how(node, made)
     begin = time.monotonic()
     ends_within(mine, STALE_S + (ttl or 0) / 1000)
