@@ -392,6 +392,8 @@ int main(int argc, char **argv)
 			return 3;
 		}
 		conf.layer = layer;
+		if (!limits) /* a handshake has its own */
+			conf.head_timeout_ms = conf.idle_timeout_ms;
 	}
 	if (uv_loop_init(&s.loop) < 0 || server_start(&s.loop, 3, &conf, &s.server, &err) < 0)
 		return 1;
