@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/fault.h"
-#include "db/db-internal.h"
+#include "db/job.h"
 
 /* Writes of one transaction: a long queue is told of in parts. */
 #define BATCH_MAX 1024
@@ -17,30 +17,6 @@
  * nothing else to do, past the second also when it has. */
 #define WAL_IDLE 1000
 #define WAL_MAX 8000
-
-struct job {
-	struct job *next;
-	enum db_stmt kind;
-	union {
-		struct db_row row;
-		struct db_event event;
-		struct db_entry entry;
-		struct id id;
-		uint64_t before;
-	};
-	size_t bytes;
-	db_fn *fn;
-	void *arg;
-	/* the outcome; why is nobody's to free */
-	enum cay_code code;
-	int sys;
-	const char *why;
-	char text[];
-};
-
-struct jobs {
-	struct job *first, **end;
-};
 
 struct db {
 	sqlite3 *sql; /* the writer's while it runs */
@@ -62,40 +38,6 @@ struct db {
 	struct db_stats stats;
 	bool stopping;
 };
-
-static void jobs_init(struct jobs *list)
-{
-	*list = (struct jobs){ .end = &list->first };
-}
-
-static void jobs_add(struct jobs *list, struct job *job)
-{
-	job->next = NULL;
-	*list->end = job;
-	list->end = &job->next;
-}
-
-static struct job *jobs_take(struct jobs *list)
-{
-	struct job *job = list->first;
-
-	if (!job)
-		return NULL;
-	list->first = job->next;
-	if (!list->first)
-		list->end = &list->first;
-	return job;
-}
-
-/* All of `from` behind `to`. */
-static void jobs_move(struct jobs *to, struct jobs *from)
-{
-	if (!from->first)
-		return;
-	*to->end = from->first;
-	to->end = from->end;
-	jobs_init(from);
-}
 
 /* The writer. */
 

@@ -2,8 +2,8 @@
 #ifndef CAY_NET_SERVER_INTERNAL_H
 #define CAY_NET_SERVER_INTERNAL_H
 /*
- * What server.c (sockets), request.c (routing, decoding) and reply.c (what goes out)
- * share.
+ * What server.c (sockets), client.c (a connection), request.c (routing, decoding) and reply.c (what
+ * goes out) share.
  *
  * A client is freed in the close callback of its last handle and nowhere else, so
  * every pointer to it stays good for the length of any callback.  gone is told
@@ -59,11 +59,43 @@ struct client {
 	uint64_t left;                 /* of a streamed reply whose length is known */
 };
 
+/* A connection that was upgraded: not read by us any more, but ours to end. */
+struct taken {
+	struct server *server;
+	struct conn *conn;
+	struct peer *peer;
+	struct taken *prev, *next;
+};
+
+struct server {
+	const struct server_conf *conf;
+	union {
+		uv_handle_t handle;
+		uv_stream_t stream;
+		uv_pipe_t pipe;
+		uv_tcp_t tcp;
+	} listener;
+	uv_prepare_t let_go; /* of what is held; runs while there is some */
+	unsigned open;       /* of those two handles */
+	bool draining;
+	struct conn_room *room;
+	struct peers *peers; /* NULL: nobody counts */
+	struct client *clients, *held;
+	struct taken *taken;
+	unsigned n_conns;
+	uint64_t refusing_ns;
+	uint32_t id_first, id_next; /* of requests: unlike those of our neighbours, then counted */
+};
+
 static inline struct client *client_of(struct request *rq)
 {
 	return (struct client *)(void *)((char *)rq - offsetof(struct client, rq));
 }
 
+/* The last of it may have gone: then it goes, too. */
+void server_free_when_done(struct server *s);
+/* Take the connection that waits; NULL when it cannot be. */
+struct client *client_accept(struct server *s);
 void client_close(struct client *c);
 bool server_draining(const struct server *s);
 /* Without its connection, which is returned and stays one of the server's. */
