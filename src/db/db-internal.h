@@ -6,6 +6,7 @@
  *
  *	schema.c    the file: open, check, migrate
  *	row.c       structs to columns and back, everything checked
+ *	job.h       a write that was asked for
  *	db.c        the queue and its writer
  */
 #include <sqlite3.h>
