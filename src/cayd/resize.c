@@ -31,8 +31,10 @@ static void put_back(struct box *b, const struct resize *z, const struct cay_err
 	b->wanted = b->info.limits;
 	if (z->back)
 		log_error(&b->cayd->log, "limits that were not changed: %s", outcome->msg);
-	if (z->back || !is_up(b) || !begin(b, NULL, true))
-		b->has_wanted = false;
+	if (!z->back && is_up(b) && begin(b, NULL, true))
+		return;
+	b->has_wanted = false;
+	box_save(b, true);
 }
 
 static void over(struct resize *z)
@@ -70,11 +72,10 @@ static void finish(struct resize *z, const struct cay_err *outcome)
 	if (!outcome->code) {
 		b->info.limits = b->wanted;
 		b->has_wanted = false;
+		box_save(b, true);
 	} else if (!is_doubt(outcome)) {
 		put_back(b, z, outcome);
 	}
-	if (!is_doubt(outcome))
-		box_save(b, true);
 	if (outcome->code) {
 		db_after(b->cayd->db, on_refused, z);
 		return;

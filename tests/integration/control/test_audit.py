@@ -88,10 +88,12 @@ def test_an_answer_waits_for_a_record_that_takes_longer_than_the_journal(own):
                            "-e", "inject=fdatasync:delay_enter=400000"]) as tracer:
         wait_for("the tracer", lambda: "TracerPid:\t0" not in pathlib.Path(
             f"/proc/{own.daemons['cayd'].pid}/status").read_text(), 10)
-        begun = time.monotonic()
-        own.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": "b"}})
-        took = time.monotonic() - begun
-        tracer.terminate()
+        try:
+            begun = time.monotonic()
+            own.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": "b"}})
+            took = time.monotonic() - begun
+        finally:
+            tracer.terminate()
     assert 0.4 <= took < 10
     own.delete(box)
 

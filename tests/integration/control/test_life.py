@@ -257,6 +257,19 @@ def test_group_quota():
         c.create("tiny", group="h")
 
 
+def test_an_event_that_could_not_be_written_is_told_later(own):
+    box = own.create("tiny")
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = ",".join(f"journal:{at}=error" for at in ("queued", "begun", "written", "committed"))
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+    with contextlib.suppress(ApiError):
+        own.delete(box)
+    wait_for("its end", lambda: "terminated" in [
+        e["state"] for e in own.call("GET", f"/v1/events?sandbox={box}")["events"]], 10)
+    clean(own)
+
+
 def test_the_end_of_a_group_is_told_when_it_is_durable(own):
     box = own.create("tiny", group="g")
     own.kill_daemon("cayd")
