@@ -7,6 +7,7 @@
 
 comma   := ,
 SUITE   ?=
+RECENT  ?=
 SECONDS ?= 60
 ONLY    ?=
 NAME    ?= base
@@ -17,7 +18,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan coverage fuzz proof bench bench-full full sweep overload mutants repro hardening docs image shell run clean FORCE
+.PHONY: all help check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload failed mutants repro hardening docs pictures image deb shell run guest boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -30,6 +31,10 @@ build/asan-clang: FLAGS := $(SAN)
 build/fuzz:       FLAGS := $(SAN) -Dfuzz=true
 build/cov:        FLAGS := -Dbuildtype=debug -Db_coverage=true
 build/clang build/asan-clang build/fuzz: export CC := clang
+# what is run of them; the others are built whole
+build/asan-clang: export ONLY_IN := tests/unit|tests/sim|tests/fuzz|tests/platform
+build/fuzz:       export ONLY_IN := tests/fuzz
+build/cov:        export ONLY_IN := tests/unit|tests/fuzz
 
 build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORCE
 	@dev/compile $@ $(SETUP) $(FLAGS)
@@ -37,12 +42,14 @@ build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORC
 check: build/gcc ## run the tests [SUITE=unit,fuzz,platform]
 	@dev/check build/gcc $(SUITE)
 
-lint: build/gcc build/clang ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files
-	@dev/lint
+lint: build/gcc build/clang ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files [RECENT=25]
+	@env LINT_RECENT=$(RECENT) dev/lint
 
-asan: build/asan-gcc build/asan-clang ## the tests under ASan + UBSan, both compilers; daemons with gcc's
+asan: build/asan-gcc ## the tests under ASan + UBSan [SUITE=unit,integration]
 	@dev/check build/asan-gcc $(SUITE)
-	@dev/check build/asan-clang $(subst $(comma)integration,,$(SUITE))
+
+asan-clang: build/asan-clang ## those that start no daemons under clang's
+	@dev/check build/asan-clang unit,sim,fuzz,platform
 
 coverage: build/cov ## line coverage of src/{text,wire,ops,auth}; fails below 95 %
 	@dev/coverage build/cov
@@ -68,6 +75,10 @@ overload: export CAY_FULL := 1
 overload: build/gcc ## a node on a fifth of a core asked for twenty times what it can do: five minutes
 	@env CAY_BUILD=build/gcc timeout 900 pytest-3 -q -rP -p no:cacheprovider tests/integration/edge/test_overload.py
 
+failed: export CAY_FULL := 1
+failed: build/gcc ## 10,000 creates that fail at each stage there is; counts and memory come back: an hour [ONLY=claim]
+	@env CAY_BUILD=build/gcc timeout 7200 pytest-3 -q -s -p no:cacheprovider tests/integration/control/test_failed.py $(if $(ONLY),-k "$(ONLY)")
+
 bench-full: export CAY_FULL := 1
 bench-full: bench ## the same at the sizes the goals are for: ten minutes and most of the memory
 
@@ -86,6 +97,13 @@ repro: build/gcc ## build again in another place; the bytes must be equal
 docs: build/gcc ## write what the tables say into docs/
 	@dev/docs build/gcc docs
 
+deb: ## the Debian package, into build/deb
+	@dev/deb
+
+pictures: build/gcc build/images/base ## record docs/img/session.svg; draw docs/img/bench.svg from build/bench.json, if it is there
+	@dev/apart dev/run build/gcc dev/picture docs/img/session docs/img/session.svg
+	@[ ! -e build/bench.json ] || dev/plot build/bench.json docs/img/bench.svg
+
 shell: ## a shell in the build root
 	@exec bash
 
@@ -96,6 +114,12 @@ image: ## build a guest image into build/images [NAME=base]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
 	@mkdir -p build/images
 	@guest/images/build $(NAME) build/images/$(NAME)
+
+guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota: ten minutes [ONLY=limits,platform] [CMD=...]
+	@dev/guest -t 900 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))
+
+boot: ## the package on a Debian 13 that boots under qemu, systemd as PID 1, and once more: fifteen minutes
+	@dev/boot
 
 run: all ## start keeper and control of this tree with a shell to use them [CMD='cay run base -- echo hi']
 	@dev/run build/gcc $(CMD)

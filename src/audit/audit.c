@@ -227,22 +227,20 @@ static int write_batch(struct audit *a, struct entries *batch, struct entries *r
 	return r;
 }
 
-/* Who waits is told once why not; the record goes on waiting without them. */
-static void tell_failure(struct audit *a, struct entries *batch, int r)
+/* Who waits is told once why not; the record goes on waiting without them.  With the lock. */
+static void tell_failure(struct audit *a, const struct entries *list, int r)
 {
-	for (struct entry *e = batch->first; e; e = e->next) {
+	for (struct entry *e = list->first; e; e = e->next) {
 		struct entry *told = e->fn ? calloc(1, sizeof(*told)) : NULL;
 
 		if (!told)
 			continue;
 		told->fn = e->fn;
 		told->arg = e->arg;
-		told->code = r == -ENOSPC || r == -EDQUOT ? CAY_E_DISK_FULL : CAY_E_INTERNAL;
+		told->code = cay_code_disk(r);
 		told->sys = -r;
 		e->fn = NULL;
-		uv_mutex_lock(&a->lock);
 		entries_add(&a->told, told);
-		uv_mutex_unlock(&a->lock);
 	}
 }
 
@@ -273,9 +271,11 @@ static void writer(void *arg)
 	while (!stop && next_batch(a, &batch)) {
 		int r = write_batch(a, &batch, &done);
 
-		if (r < 0)
-			tell_failure(a, &batch, r);
 		uv_mutex_lock(&a->lock);
+		if (r < 0) {
+			tell_failure(a, &batch, r);
+			tell_failure(a, &a->queue, r); /* it would wait behind that */
+		}
 		a->durable = a->chain;
 		entries_move(&a->told, &done);
 		a->failed += r < 0;

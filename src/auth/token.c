@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "auth/token.h"
+#include "auth/token-internal.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
 #include "base/le.h"
-#include "text/base64.h"
 
 enum {
 	VERSION = 1,
+	VERSION_LINK = 2,
 	AT_SCOPE = 1,
 	AT_KEY = 2,
 	AT_RESERVED = 3,
@@ -18,22 +18,60 @@ enum {
 	AT_EPOCH = 36,
 	AT_NOT_AFTER = 40,
 	AT_NONCE = 48,
-	AT_MAC = 56,
-	MAC_LEN = 32,
-	TOKEN_BYTES = AT_MAC + MAC_LEN,
+	DIGEST_LEN = 32,
 	PREFIX_LEN = sizeof(TOKEN_PREFIX) - 1,
 };
 static_assert(AT_SANDBOX - AT_TENANT == sizeof(struct id));
-static_assert(TOKEN_TEXT_LEN == PREFIX_LEN + BASE64URL_TEXT(TOKEN_BYTES));
+static_assert(TOKEN_TEXT_LEN == TOKEN_FORM_TEXT(TOKEN_COMMON));
 
-static int sign(const struct token_key *key, const uint8_t *bytes, uint8_t ret[static MAC_LEN],
-		struct cay_err *err)
+static const struct token_form form = { TOKEN_PREFIX, VERSION, TOKEN_COMMON },
+			       link_form = { TOKEN_PREFIX, VERSION_LINK, TOKEN_COMMON };
+
+/* target is NULL where it is not a link's. */
+static int sign(const struct token_form *f, const struct token_key *key, const uint8_t *bytes,
+		const struct slice *target, uint8_t ret[static TOKEN_MAC], struct cay_err *err)
 {
+	uint8_t all[TOKEN_SIGNED_MAX + DIGEST_LEN];
+	size_t len = f->len;
 	unsigned n = 0;
 
-	if (!HMAC(EVP_sha256(), key->secret, sizeof(key->secret), bytes, AT_MAC, ret, &n) ||
-	    n != MAC_LEN)
+	memcpy(all, bytes, len);
+	if (target) {
+		if (!EVP_Digest(target->p, target->n, all + len, &n, EVP_sha256(), NULL) ||
+		    n != DIGEST_LEN)
+			return cay_fail(err, CAY_E_INTERNAL, "libcrypto made no SHA-256");
+		len += DIGEST_LEN;
+	}
+	if (!HMAC(EVP_sha256(), key->secret, sizeof(key->secret), all, len, ret, &n) ||
+	    n != TOKEN_MAC)
 		return cay_fail(err, CAY_E_INTERNAL, "libcrypto made no HMAC");
+	return 0;
+}
+
+int token_write(const struct token_form *f, const struct token *t, const struct slice *target,
+		const struct token_key *key, uint8_t bytes[static TOKEN_BYTES_MAX], char *ret,
+		struct cay_err *err)
+{
+	int r;
+
+	if (!id_valid(&t->tenant, ID_TENANT) || !id_valid(&t->sandbox, ID_SANDBOX))
+		return cay_fail(err, CAY_E_INVALID, "a token is for one sandbox of one tenant");
+	if (!key->number)
+		return cay_fail(err, CAY_E_INVALID, "there is no key to sign tokens with");
+	bytes[0] = f->version;
+	bytes[AT_SCOPE] = (uint8_t)t->scope;
+	bytes[AT_KEY] = key->number;
+	memcpy(bytes + AT_TENANT, &t->tenant, sizeof(t->tenant));
+	memcpy(bytes + AT_SANDBOX, &t->sandbox, sizeof(t->sandbox));
+	le32_put(bytes + AT_EPOCH, t->epoch);
+	le64_put(bytes + AT_NOT_AFTER, t->not_after);
+	memcpy(bytes + AT_NONCE, t->nonce, sizeof(t->nonce));
+	r = sign(f, key, bytes, target, bytes + f->len, err);
+	if (r < 0)
+		return r;
+	memcpy(ret, f->prefix, PREFIX_LEN);
+	base64url_encode(bytes, f->len + TOKEN_MAC, ret + PREFIX_LEN);
+	ret[TOKEN_FORM_TEXT(f->len)] = 0;
 	return 0;
 }
 
@@ -42,32 +80,28 @@ static bool scope_fits(enum op_scope s)
 	return s == SCOPE_READ || s == SCOPE_WRITE;
 }
 
+static int make(const struct token *t, const struct slice *target, const struct token_key *key,
+		char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err)
+{
+	uint8_t bytes[TOKEN_BYTES_MAX] = {};
+
+	if (!scope_fits(t->scope))
+		return cay_fail(err, CAY_E_INVALID, "a token is for reading or writing");
+	return token_write(target ? &link_form : &form, t, target, key, bytes, ret, err);
+}
+
 int token_make(const struct token *t, const struct token_key *key,
 	       char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err)
 {
-	uint8_t bytes[TOKEN_BYTES] = { VERSION };
-	int r;
+	return make(t, NULL, key, ret, err);
+}
 
-	if (!scope_fits(t->scope) || !id_valid(&t->tenant, ID_TENANT) ||
-	    !id_valid(&t->sandbox, ID_SANDBOX))
-		return cay_fail(err, CAY_E_INVALID,
-				"a token is for reading or writing one sandbox of one tenant");
-	if (!key->number)
-		return cay_fail(err, CAY_E_INVALID, "there is no key to sign tokens with");
-	bytes[AT_SCOPE] = (uint8_t)t->scope;
-	bytes[AT_KEY] = key->number;
-	memcpy(bytes + AT_TENANT, &t->tenant, sizeof(t->tenant));
-	memcpy(bytes + AT_SANDBOX, &t->sandbox, sizeof(t->sandbox));
-	le32_put(bytes + AT_EPOCH, t->epoch);
-	le64_put(bytes + AT_NOT_AFTER, t->not_after);
-	memcpy(bytes + AT_NONCE, t->nonce, sizeof(t->nonce));
-	r = sign(key, bytes, bytes + AT_MAC, err);
-	if (r < 0)
-		return r;
-	memcpy(ret, TOKEN_PREFIX, PREFIX_LEN);
-	base64url_encode(bytes, sizeof(bytes), ret + PREFIX_LEN);
-	ret[TOKEN_TEXT_LEN] = 0;
-	return 0;
+int token_make_link(const struct token *t, struct slice target, const struct token_key *key,
+		    char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err)
+{
+	if (t->scope != SCOPE_READ)
+		return cay_fail(err, CAY_E_INVALID, "a link is for reading");
+	return make(t, &target, key, ret, err);
 }
 
 static int refuse(struct cay_err *err, const char *why)
@@ -75,13 +109,14 @@ static int refuse(struct cay_err *err, const char *why)
 	return cay_fail(err, CAY_E_UNAUTHENTICATED, "%s", why);
 }
 
-static int read_bytes(struct slice text, uint8_t ret[static TOKEN_BYTES], struct cay_err *err)
+static int read_bytes(const struct token_form *f, struct slice text,
+		      uint8_t ret[static TOKEN_BYTES_MAX], struct cay_err *err)
 {
 	size_t n = 0;
 
-	if (text.n != TOKEN_TEXT_LEN)
+	if (text.n != TOKEN_FORM_TEXT(f->len))
 		return refuse(err, "a token of another length");
-	if (memcmp(text.p, TOKEN_PREFIX, PREFIX_LEN) != 0)
+	if (memcmp(text.p, f->prefix, PREFIX_LEN) != 0)
 		return refuse(err, "not a token: it begins differently");
 	if (base64url_decode(text.p + PREFIX_LEN, text.n - PREFIX_LEN, ret, &n) < 0)
 		return refuse(err, "the token is not base64url as Cay writes it");
@@ -98,35 +133,35 @@ static const struct token_key *find_key(const struct token_keys *keys, uint8_t n
 
 /* Nothing but version and key number is looked at before the signature is known
  * to be ours. */
-static int check_signature(const uint8_t bytes[static TOKEN_BYTES], const struct token_keys *keys,
+static int check_signature(const struct token_form *f, const uint8_t *bytes,
+			   const struct slice *target, const struct token_keys *keys,
 			   struct cay_err *err)
 {
 	const struct token_key *key = find_key(keys, bytes[AT_KEY]);
-	uint8_t mac[MAC_LEN];
+	uint8_t mac[TOKEN_MAC];
 	int r;
 
-	if (bytes[0] != VERSION)
+	if (bytes[0] != f->version)
 		return refuse(err, "a token of another version");
 	if (!key)
 		return refuse(err, "the token's key number is not in use");
-	r = sign(key, bytes, mac, err);
+	r = sign(f, key, bytes, target, mac, err);
 	if (r < 0)
 		return r;
-	if (CRYPTO_memcmp(mac, bytes + AT_MAC, MAC_LEN) != 0)
+	if (CRYPTO_memcmp(mac, bytes + f->len, TOKEN_MAC) != 0)
 		return refuse(err, "the token's signature is wrong");
 	return 0;
 }
 
-int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
-		uint32_t min_epoch, struct token *ret, struct cay_err *err)
+int token_read(const struct token_form *f, struct slice text, const struct slice *target,
+	       const struct token_when *when, uint8_t bytes[static TOKEN_BYTES_MAX],
+	       struct token *ret, struct cay_err *err)
 {
-	uint8_t bytes[TOKEN_BYTES] = {};
 	struct token t = {};
-	int r = read_bytes(text, bytes, err);
+	int r = read_bytes(f, text, bytes, err);
 
-	if (r < 0)
-		return r;
-	r = check_signature(bytes, keys, err);
+	if (r >= 0)
+		r = check_signature(f, bytes, target, when->keys, err);
 	if (r < 0)
 		return r;
 	t.scope = (enum op_scope)bytes[AT_SCOPE];
@@ -139,16 +174,45 @@ int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s
 	/* ours by its signature, but perhaps of a later Cay */
 	if (bytes[AT_RESERVED])
 		return refuse(err, "the token has bits this version does not know");
-	if (!scope_fits(t.scope))
-		return refuse(err, "the token's scope is neither read nor write");
 	if (!id_valid(&t.tenant, ID_TENANT))
 		return refuse(err, "the token names no tenant");
 	if (!id_valid(&t.sandbox, ID_SANDBOX))
 		return refuse(err, "the token names no sandbox");
-	if (now_s > t.not_after)
+	if (when->now_s > t.not_after)
 		return refuse(err, "the token has expired");
-	if (t.epoch < min_epoch)
+	if (t.epoch < when->min_epoch)
 		return refuse(err, "the token was revoked: its epoch is over");
 	*ret = t;
 	return 0;
+}
+
+static int check(struct slice text, const struct slice *target, const struct token_when *when,
+		 struct token *ret, struct cay_err *err)
+{
+	uint8_t bytes[TOKEN_BYTES_MAX] = {};
+	struct token t = {};
+	int r = token_read(target ? &link_form : &form, text, target, when, bytes, &t, err);
+
+	if (r < 0)
+		return r;
+	if (!scope_fits(t.scope))
+		return refuse(err, "the token's scope is neither read nor write");
+	*ret = t;
+	return 0;
+}
+
+int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
+		uint32_t min_epoch, struct token *ret, struct cay_err *err)
+{
+	return check(text, NULL, &(struct token_when){ keys, now_s, min_epoch }, ret, err);
+}
+
+int token_check_link(struct slice text, struct slice target, const struct token_keys *keys,
+		     uint64_t now_s, uint32_t min_epoch, struct token *ret, struct cay_err *err)
+{
+	int r = check(text, &target, &(struct token_when){ keys, now_s, min_epoch }, ret, err);
+
+	if (r >= 0 && ret->scope != SCOPE_READ)
+		return refuse(err, "the link's scope is not read");
+	return r;
 }

@@ -7,11 +7,15 @@
  * Good for one sandbox of one tenant, to read or to write, until a time:
  * "cayt_" and base64url of fixed bytes, signed with HMAC-SHA256.
  *
- *	 0  version, 1         20  sandbox, as base/id.h has it
+ *	 0  version, 1 or 2    20  sandbox, as base/id.h has it
  *	 1  scope              36  epoch, u32
  *	 2  key number         40  not after, unix seconds, u64
  *	 3  reserved, 0        48  8 random bytes
  *	 4  tenant             56  HMAC-SHA256 of the 56 bytes before it
+ *
+ * A link is a token of version 2: it is good for reading by one target alone, whose
+ * SHA-256 is signed behind those 56 bytes and is nowhere in the text.  One is never taken
+ * for the other.
  *
  * Numbers are little-endian.  One token has one spelling.  It is checked without
  * a store: it ends by time, or with all others when the epoch moves on.
@@ -48,8 +52,15 @@ struct token {
 /* CAY_E_INVALID for what token_check() would never accept. */
 [[nodiscard]] int token_make(const struct token *t, const struct token_key *key,
 			     char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err);
+/* A link; its scope must be SCOPE_READ.  target: all of it, up to where the token stands. */
+[[nodiscard]] int token_make_link(const struct token *t, struct slice target,
+				  const struct token_key *key, char ret[static TOKEN_TEXT_LEN + 1],
+				  struct cay_err *err);
 /* *ret is written only when the token is good at now_s and not older than
  * min_epoch.  What it is then good for is actor_may()'s to say (ops/actor.h). */
 [[nodiscard]] int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
 			      uint32_t min_epoch, struct token *ret, struct cay_err *err);
+[[nodiscard]] int token_check_link(struct slice text, struct slice target,
+				   const struct token_keys *keys, uint64_t now_s,
+				   uint32_t min_epoch, struct token *ret, struct cay_err *err);
 #endif

@@ -21,6 +21,15 @@ const struct cay_error_row *cay_error_row(enum cay_code code)
 	return &rows[i < CAY_NUM_CODES ? i : CAY_E_INTERNAL];
 }
 
+enum cay_code cay_code_disk(int errnum)
+{
+	if (errnum < 0)
+		errnum = -errnum;
+	return errnum == ENOSPC || errnum == EDQUOT ? CAY_E_DISK_FULL
+	       : errnum == EROFS                    ? CAY_E_CAPACITY
+						    : CAY_E_INTERNAL;
+}
+
 static void mark_cut(char *buf, size_t size)
 {
 	memcpy(buf + size - 4, "...", 4);

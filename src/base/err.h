@@ -47,6 +47,9 @@ struct cay_err {
 	char msg[CAY_ERR_MSG_MAX];
 };
 
+/* What a failed write below the state directory is called: full, read-only, or broken. */
+enum cay_code cay_code_disk(int errnum);
+
 /* The row of a code; a number outside the table gets the row of "internal". */
 const struct cay_error_row *cay_error_row(enum cay_code code);
 

@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 
-enum action { NOTHING, FAIL, KILL };
+enum action { NOTHING, FAIL, FAIL_ALWAYS, KILL };
 
 static const char *const names[] = {
 #define CAY_FAULT_POINT(sym, name) [FAULT_##sym] = name,
@@ -37,8 +37,11 @@ static int arm_one(struct slice s, struct cay_err *err)
 		a = KILL;
 	else if (slice_eq(action, SLICE("error")))
 		a = FAIL;
+	else if (slice_eq(action, SLICE("always")))
+		a = FAIL_ALWAYS;
 	else
-		return cay_fail(err, CAY_E_INVALID, "failpoint action '%.*s' is not kill or error",
+		return cay_fail(err, CAY_E_INVALID,
+				"failpoint action '%.*s' is not kill, error or always",
 				(int)action.n, action.p ? action.p : "");
 	if (s.p && str_u64(s, 1, UINT32_MAX, &pass) < 0)
 		return cay_fail(err, CAY_E_INVALID, "failpoint count '%.*s' is not a number",
@@ -74,6 +77,9 @@ int fault(enum fault_point point)
 		(void)raise(SIGKILL);
 		_exit(128 + SIGKILL); /* PID 1 of a namespace cannot kill itself */
 	}
-	armed[point].action = NOTHING;
+	if (armed[point].action == FAIL_ALWAYS)
+		armed[point].countdown = 1;
+	else
+		armed[point].action = NOTHING;
 	return -EIO;
 }

@@ -9,6 +9,7 @@
  *
  *	CAY_FAULT=write:filled=kill         die at the first pass
  *	CAY_FAULT=write:filled=error@3      fail with EIO at the third
+ *	CAY_FAULT=write:filled=always@3     and at every one after it
  *	CAY_FAULT=a=error,b=kill            several
  */
 #include "base/err.h"
@@ -24,7 +25,7 @@ enum fault_point {
 /* Arm from CAY_FAULT's text, NULL or "" arms nothing; unknown names are errors
  * so that a sweep cannot pass by a spelling mistake. */
 CAY_MUST_CHECK int fault_arm(const char *spec, struct cay_err *err);
-/* 0, or -EIO when armed with error; does not return when armed with kill. */
+/* 0, or -EIO when armed with error or always; does not return when armed with kill. */
 CAY_MUST_CHECK int fault(enum fault_point point);
 const char *fault_name(enum fault_point point);
 #endif

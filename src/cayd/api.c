@@ -12,12 +12,19 @@
 #include "cayd/link.h"
 #include "cayd/observe.h"
 #include "cayd/page.h"
+#include "cayd/pour.h"
+#include "cayd/prune.h"
+#include "cayd/pull.h"
+#include "cayd/registry.h"
 #include "cayd/resize.h"
 #include "cayd/sign.h"
+#include "cayd/stock.h"
+#include "cayd/template.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
 #include "cayd/usage.h"
 #include "net/relay.h"
+#include "pages/pages.h"
 #include "wire/frame.h"
 
 /* How long a sandbox may take to begin an answer; a command that is waited for
@@ -34,6 +41,9 @@ static void health(struct cayd *c, struct request *rq)
 		if (link_runtimes(c->link) & 1u << i)
 			passed[h.runtimes.n++] = runtime_names[i];
 	h.has_runtimes = h.runtimes.n > 0;
+	h.disk = link_disk(c->link);
+	h.has_pools = stock_pools(c);
+	h.pools = stock_count(c, NULL);
 	request_reply_json(rq, &health_table, &h);
 }
 
@@ -48,6 +58,28 @@ static void openapi(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_INTERNAL, "write the interface");
 	else
 		request_reply(rq, 200, "application/json", &body);
+}
+
+static void page(struct request *rq, const struct page *p, const char *media)
+{
+	auto_buf body = BUF_INIT(MIB(4));
+
+	if (buf_add(&body, p->data, p->n) < 0)
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	else
+		request_reply(rq, 200, media, &body);
+}
+
+static void docs(struct cayd *c, struct request *rq)
+{
+	(void)c;
+	page(rq, &page_reference, "text/html; charset=utf-8");
+}
+
+static void llms(struct cayd *c, struct request *rq)
+{
+	(void)c;
+	page(rq, &page_llms, "text/plain; charset=utf-8");
 }
 
 static struct box *find(struct cayd *c, struct request *rq)
@@ -188,7 +220,7 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 	}
 	b = box_before(c->boxes, &rq->actor.tenant, before);
 	for (; b && list.sandboxes.n < q->limit; b = box_older(b)) {
-		if (matches(&b->info, q)) {
+		if (matches(&b->info, q) && !b->life.taken) {
 			rows[list.sandboxes.n++] = *box_look(b);
 			unsaved |= b->unsaved;
 		}
@@ -234,7 +266,8 @@ static void image_list(struct cayd *c, struct request *rq)
 	if (!page_begins(rq, q->cursor, rows, &at))
 		return;
 	while (list.images.n < q->limit && (row = image_at(c->images, at))) {
-		rows[list.images.n++] = row->info;
+		if (!row->layer)
+			rows[list.images.n++] = row->info;
 		at++;
 	}
 	if (image_at(c->images, at))
@@ -246,7 +279,7 @@ static void image_get(struct cayd *c, struct request *rq)
 {
 	const struct image_row *row = image_by_id(c->images, &rq->match.params[0]);
 
-	if (!row)
+	if (!row || image_hidden(row, &rq->actor))
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such image");
 	else
 		request_reply_json(rq, &image_table, &row->info);
@@ -256,29 +289,42 @@ struct deleting {
 	struct cayd *cayd;
 	struct request *rq;
 	struct id id;
+	struct buf told; /* what it was */
 };
+
+static void on_image_forgotten(void *arg, const struct cay_err *outcome)
+{
+	struct deleting *d = arg;
+
+	if (d->rq && outcome->code)
+		request_fail(d->rq, outcome);
+	else if (d->rq)
+		request_reply(d->rq, 200, "application/json", &d->told);
+	buf_fini(&d->told);
+	free(d);
+}
 
 static void on_image_removed(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
 	struct deleting *d = arg;
 	const struct image_row *row = image_by_id(d->cayd->images, &d->id);
 	struct cay_err err = *outcome;
-	auto_buf body = BUF_INIT(KIB(4));
-	struct jw w = jw_to(&body);
+	struct jw w;
 
 	(void)reply;
 	cay_closep(&fd);
+	d->cayd->removing--;
+	image_going(d->cayd->images, &d->id, false);
+	d->told = BUF_INIT(KIB(4));
 	if (!err.code && !row)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such image");
-	if (!err.code) {
-		field_encode(&image_table, NULL, &row->info, &w);
-		(void)image_forget(d->cayd->images, &d->id, &err);
+	if (err.code) {
+		on_image_forgotten(d, &err);
+		return;
 	}
-	if (d->rq && err.code)
-		request_fail(d->rq, &err);
-	else if (d->rq)
-		request_reply(d->rq, 200, "application/json", &body);
-	free(d);
+	w = jw_to(&d->told);
+	field_encode(&image_table, NULL, &row->info, &w);
+	image_forget(d->cayd->images, &d->id, on_image_forgotten, d);
 }
 
 static void on_deleting_gone(struct request *rq)
@@ -288,16 +334,45 @@ static void on_deleting_gone(struct request *rq)
 	d->rq = NULL;
 }
 
+/* Who names it would be without; the files of one with another name stay. */
+static int not_of_a_template(struct cayd *c, const struct image_row *row, struct cay_err *err)
+{
+	bool alone = image_names(c->images, row->digest) == 1;
+
+	for (size_t i = 0; i < templates_n(c); i++) {
+		const struct template_row *t = template_at(c, i);
+		const char *image = t ? t->info.defaults.image : NULL;
+
+		if (image && image_find(c->images, image) == row &&
+		    (alone || !str_eq(image, row->info.digest)))
+			return cay_fail(err, CAY_E_CONFLICT, "template '%s' uses this image",
+					t->info.name);
+	}
+	return 0;
+}
+
+static int may_go(struct cayd *c, const struct image_row *row, struct cay_err *err)
+{
+	if (!row)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such image");
+	if (row->going)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "this image is being removed");
+	/* which may be the same, and the keeper would do both at once */
+	if (c->adding)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked");
+	return not_of_a_template(c, row, err);
+}
+
 static void image_delete(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_deleting_gone };
 	const struct image_row *row = image_by_id(c->images, &rq->match.params[0]);
 	struct verb_image_remove q = {};
-	struct cay_err none = {};
+	struct cay_err none = {}, err = {};
 	struct deleting *d;
 
-	if (!row) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such image");
+	if (may_go(c, row, &err) < 0) {
+		request_fail(rq, &err);
 		return;
 	}
 	d = malloc(sizeof(*d));
@@ -308,6 +383,8 @@ static void image_delete(struct cayd *c, struct request *rq)
 	*d = (struct deleting){ c, rq, row->info.id };
 	rq->data = d;
 	rq->events = &events;
+	c->removing++;
+	image_going(c->images, &row->info.id, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));
 	if (image_names(c->images, row->digest) > 1)
 		on_image_removed(d, &none, NULL, -EBADF); /* its files are another's, too */
@@ -318,6 +395,9 @@ static void image_delete(struct cayd *c, struct request *rq)
 static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_HEALTH] = health,
 	[OP_OPENAPI] = openapi,
+	[OP_OPENAPI_TOP] = openapi,
+	[OP_DOCS] = docs,
+	[OP_LLMS] = llms,
 	[OP_METRICS] = observe_metrics,
 	[OP_SANDBOX_CREATE] = create_ask,
 	[OP_SANDBOX_LIST] = sandbox_list,
@@ -331,6 +411,9 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_USAGE] = usage_look,
 	[OP_SANDBOX_LABELS] = sandbox_labels,
 	[OP_SANDBOX_TOKEN] = sandbox_token,
+	[OP_SANDBOX_PREVIEW] = sandbox_preview,
+	[OP_TREE_IMPORT] = tree_import,
+	[OP_TREE_LINK] = tree_link,
 	[OP_EVENTS] = event_list,
 	[OP_AUDIT_LIST] = trail_list,
 	[OP_AUDIT_HEAD] = trail_head,
@@ -340,6 +423,17 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_IMAGE_GET] = image_get,
 	[OP_IMAGE_IMPORT] = import_start,
 	[OP_IMAGE_DELETE] = image_delete,
+	[OP_IMAGE_PULL] = pull_ask,
+	[OP_IMAGE_PRUNE] = prune_ask,
+	[OP_REGISTRY_LOGIN] = registry_login,
+	[OP_REGISTRY_LIST] = registry_list,
+	[OP_REGISTRY_LOGOUT] = registry_logout,
+	[OP_TEMPLATE_CREATE] = template_create,
+	[OP_TEMPLATE_LIST] = template_list,
+	[OP_TEMPLATE_GET] = template_get,
+	[OP_TEMPLATE_POOL] = template_pool,
+	[OP_TEMPLATE_DELETE] = template_delete,
+	[OP_TEMPLATE_LOG] = template_log,
 	[OP_TENANT_CREATE] = tenant_create,
 	[OP_TENANT_LIST] = tenant_list,
 	[OP_TENANT_DELETE] = tenant_delete,

@@ -138,7 +138,9 @@ static int write_request(struct asking *a, const char *method, const char *targe
 			   method, target);
 
 	if (r >= 0 && body.n)
-		r = buf_printf(&a->out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+		r = buf_printf(&a->out,
+			       "Prefer: respond-async\r\nContent-Type: application/json\r\n"
+			       "Content-Length: %zu\r\n",
 			       body.n);
 	if (r >= 0)
 		r = buf_puts(&a->out, "\r\n");
@@ -147,6 +149,12 @@ static int write_request(struct asking *a, const char *method, const char *targe
 
 void ask(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
 	 struct slice body, ask_fn *fn, void *arg)
+{
+	ask_within(c, sandbox, method, target, body, ASK_MS, fn, arg);
+}
+
+void ask_within(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
+		struct slice body, uint64_t ms, ask_fn *fn, void *arg)
 {
 	auto_buf path = BUF_INIT(128);
 	char name[ID_TEXT_LEN + 1];
@@ -174,5 +182,5 @@ void ask(struct cayd *c, const struct id *sandbox, const char *method, const cha
 	if (r < 0)
 		(void)cay_fail_sys(&a->failed, CAY_E_UNAVAILABLE, -r,
 				   "cay-init of the sandbox cannot be reached");
-	(void)uv_timer_start(&a->deadline, on_deadline, r < 0 ? 0 : ASK_MS, 0);
+	(void)uv_timer_start(&a->deadline, on_deadline, r < 0 ? 0 : ms, 0);
 }

@@ -19,4 +19,7 @@ typedef void ask_fn(void *arg, unsigned status, struct slice body, const struct 
 /* body is empty for GET; media is its type, or NULL.  What is passed in is copied. */
 void ask(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
 	 struct slice body, ask_fn *fn, void *arg);
+/* The same, with another deadline. */
+void ask_within(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
+		struct slice body, uint64_t ms, ask_fn *fn, void *arg);
 #endif

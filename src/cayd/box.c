@@ -4,11 +4,16 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "cayd/admit.h"
 #include "cayd/create.h"
 #include "cayd/image.h"
+#include "cayd/limit.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
 #include "cayd/resize.h"
+#include "cayd/services.h"
+#include "cayd/stock.h"
+#include "cayd/tally.h"
 #include "cayd/tenant.h"
 #include "text/hex.h"
 
@@ -20,8 +25,9 @@ struct boxes {
 	struct cayd *cayd;
 	struct box *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
 	struct box *newest, *oldest;
+	struct tally *tally;
 	uint64_t seq;
-	unsigned n, n_ended;
+	unsigned n, n_ended, n_ending;
 	uint32_t next_range;
 	uint8_t ranges[VERB_RANGE_MAX / 8 + 1];
 };
@@ -39,7 +45,7 @@ static unsigned hash(const void *p, size_t n)
 int boxes_open(struct cayd *c, struct cay_err *err)
 {
 	c->boxes = calloc(1, sizeof(*c->boxes));
-	if (!c->boxes)
+	if (!c->boxes || !(c->boxes->tally = tally_new()))
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	c->boxes->cayd = c;
 	return 0;
@@ -159,17 +165,26 @@ unsigned boxes_live_of(const struct boxes *all, const struct id *tenant)
 	return n;
 }
 
+const struct tally *boxes_tally(const struct boxes *all)
+{
+	return all->tally;
+}
+
+unsigned boxes_placed(const struct boxes *all)
+{
+	return all->n - all->n_ended - all->n_ending;
+}
+
 unsigned boxes_live(const struct boxes *all)
 {
 	return all->n - all->n_ended;
 }
 
-static void link_in(struct boxes *all, struct box *b)
+/* By its name and its key; and as the newest. */
+static void link_names(struct boxes *all, struct box *b)
 {
-	struct box **at = &all->by_id[hash(&b->info.id, sizeof(b->info.id))];
+	struct box **at;
 
-	b->next_by_id = *at;
-	*at = b;
 	if (b->info.name) {
 		at = &all->by_name[hash(b->info.name, strlen(b->info.name))];
 		b->next_by_name = *at;
@@ -181,13 +196,31 @@ static void link_in(struct boxes *all, struct box *b)
 		*at = b;
 	}
 	b->older = all->newest;
+	b->newer = NULL;
 	if (all->newest)
 		all->newest->newer = b;
 	else
 		all->oldest = b;
 	all->newest = b;
+}
+
+static void unlink_order(struct boxes *all, struct box *b)
+{
+	*(b->newer ? &b->newer->older : &all->newest) = b->older;
+	*(b->older ? &b->older->newer : &all->oldest) = b->newer;
+}
+
+static void link_in(struct boxes *all, struct box *b)
+{
+	struct box **at = &all->by_id[hash(&b->info.id, sizeof(b->info.id))];
+
+	b->next_by_id = *at;
+	*at = b;
+	link_names(all, b);
 	all->n++;
 	all->n_ended += life_over(&b->life);
+	all->n_ending += b->life.state == SB_ENDING;
+	tally_in(all->tally, b);
 }
 
 #define UNLINK(all, b, table, next, text) \
@@ -209,8 +242,7 @@ static void forget(struct boxes *all, struct box *b)
 	*at = b->next_by_id;
 	UNLINK(all, b, by_name, next_by_name, b->info.name);
 	UNLINK(all, b, by_key, next_by_key, b->key);
-	*(b->newer ? &b->newer->older : &all->newest) = b->older;
-	*(b->older ? &b->older->newer : &all->oldest) = b->newer;
+	unlink_order(all, b);
 	all->n--;
 	all->n_ended--;
 	pool_fini(&b->pool);
@@ -255,11 +287,6 @@ const struct sandbox *box_look(struct box *b)
 	return &b->info;
 }
 
-const char *box_text(struct box *b, const char *text)
-{
-	return text ? pool_strn(&b->pool, text, strlen(text)) : NULL;
-}
-
 void box_changed(struct box *b, unsigned before)
 {
 	struct boxes *all = b->cayd->boxes;
@@ -268,88 +295,22 @@ void box_changed(struct box *b, unsigned before)
 	b->changed_boot = clk_boot_ns(b->cayd->clk);
 	b->info.state = b->life.state;
 	b->info.changed_ns = clk_wall_ns(b->cayd->clk);
-	push_box(b);
+	if (!b->life.warm)
+		push_box(b);
 	if (b->life.state != SB_PENDING)
 		create_over(b);
+	all->n_ending += b->life.state == SB_ENDING;
+	all->n_ending -= before == SB_ENDING;
+	tally_in(all->tally, b);
 	if (!life_over(&b->life) || before >= SB_TERMINATED)
 		return;
-	if (box_look(b)->has_end)
+	if (box_look(b)->has_end && !b->life.warm)
 		b->cayd->ends[b->info.end.reason]++;
 	give_range(all, b->range);
 	all->n_ended++;
 	if (b->life.failed && kept < FAILED_KEPT_NS)
 		kept = FAILED_KEPT_NS;
-	b->forget_boot = b->changed_boot + kept;
-}
-
-static int copy_texts(struct box *b, const struct field_texts *in, struct field_texts *ret)
-{
-	*ret = (struct field_texts){ .n = in->n };
-	if (!in->n)
-		return 0;
-	ret->v = pool_take(&b->pool, in->n, sizeof(*ret->v));
-	for (size_t i = 0; ret->v && i < in->n; i++) {
-		ret->v[i] = box_text(b, in->v[i]);
-		if (!ret->v[i])
-			return -ENOMEM;
-	}
-	return ret->v ? 0 : -ENOMEM;
-}
-
-static int copy_map(struct box *b, const struct field_map *in, struct field_map *ret)
-{
-	struct field_texts keys = {}, values = {};
-	int r = copy_texts(b, &(struct field_texts){ in->keys, in->n }, &keys);
-
-	if (r >= 0)
-		r = copy_texts(b, &(struct field_texts){ in->values, in->n }, &values);
-	*ret = (struct field_map){ keys.v, values.v, in->n };
-	return r;
-}
-
-static bool reserved(const char *key)
-{
-	return strncmp(key, "cay/", 4) == 0;
-}
-
-int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
-{
-	const struct field_map *old = &b->info.labels;
-	struct field_map now = {};
-	size_t max = old->n + patch->n;
-
-	now.keys = pool_take(&b->pool, max + 1, sizeof(*now.keys));
-	now.values = pool_take(&b->pool, max + 1, sizeof(*now.values));
-	for (size_t i = 0; now.keys && now.values && i < max; i++) {
-		bool mine = i < old->n;
-		const char *key = mine ? old->keys[i] : patch->keys[i - old->n];
-		const char *value = mine ? old->values[i] : patch->values[i - old->n];
-		size_t k = 0;
-
-		if (!mine && reserved(key))
-			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
-					      key);
-		while (k < now.n && !str_eq(now.keys[k], key))
-			k++;
-		if (!value) {
-			if (k < now.n) {
-				now.keys[k] = now.keys[--now.n];
-				now.values[k] = now.values[now.n];
-			}
-			continue;
-		}
-		now.keys[k] = mine ? key : box_text(b, key);
-		now.values[k] = mine ? value : box_text(b, value);
-		if (!now.keys[k] || !now.values[k])
-			return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
-		now.n += k == now.n;
-	}
-	if (!now.keys || !now.values)
-		return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
-	if (now.n > 64)
-		return cay_fail_field(err, CAY_E_INVALID, "labels", "more than 64 labels");
-	b->info.labels = now;
-	return 0;
+	b->forget_boot = b->changed_boot + (b->life.warm ? 0 : kept);
 }
 
 static struct box *new_box(struct boxes *all)
@@ -370,92 +331,92 @@ static void drop_new(struct box *b)
 	free(b);
 }
 
-static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
+struct life_terms box_terms(const struct cayd *c, const struct sandbox_create *spec)
+{
+	return (struct life_terms){
+		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
+		.idle_ns = spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
+		.max_ns = c->settings.max_ttl_ms * NS_PER_MS,
+		.entry = spec->has_entrypoint || spec->image_entrypoint,
+		.on_exit = (uint8_t)spec->on_exit,
+	};
+}
+
+/* Whose it is, and all that this one wants of it. */
+static int give(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
 		const struct id *tenant)
 {
-	struct id id;
-	int r = id_new(ID_SANDBOX, 0, 0, &id);
+	const struct image_row *image = image_by_digest(b->cayd->images, b->image);
+	const struct field_texts *argv =
+		spec->image_entrypoint && image ? &image->config.argv : &spec->entrypoint;
+	struct limits limits;
+	int r = limit_settle(b->cayd, spec, &limits, NULL);
 
 	if (r < 0)
 		return r;
-	b->life = life_new(&id, clk_boot_ns(b->cayd->clk),
-			   spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
-			   spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
-			   b->cayd->settings.max_ttl_ms * NS_PER_MS);
-	b->life.entry = spec->has_entrypoint;
-	b->life.on_exit = (uint8_t)spec->on_exit;
-	b->info = (struct sandbox){ .id = id,
+	b->info = (struct sandbox){ .id = b->life.id,
 				    .tenant = *tenant,
-				    .limits = spec->limits,
 				    .runtime = spec->runtime,
 				    .created_ns = clk_wall_ns(b->cayd->clk),
 				    .image = box_text(b, spec->image),
+				    .template = box_text(b, spec->template),
 				    .name = box_text(b, spec->name),
 				    .group = box_text(b, spec->group) };
+	b->info.limits = limits;
+	b->info.storage = spec->storage;
+	b->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
+	b->info.has_writable = spec->has_writable;
 	b->info.changed_ns = b->info.active_ns = b->info.created_ns;
 	if (key->key.n) {
 		b->key = pool_strn(&b->pool, key->key.p, key->key.n);
 		b->key_body = box_text(b, key->body);
 	}
-	if (!b->info.image || (spec->name && !b->info.name) || (spec->group && !b->info.group) ||
+	if (!b->info.image || (spec->name && !b->info.name) ||
+	    (spec->template && !b->info.template) || (spec->group && !b->info.group) ||
 	    (key->key.n && (!b->key || !b->key_body)) ||
-	    copy_map(b, &spec->labels, &b->info.labels) < 0 ||
-	    copy_map(b, &spec->env, &b->env) < 0 ||
-	    copy_texts(b, &spec->entrypoint, &b->entrypoint) < 0)
+	    box_keep_map(b, &spec->labels, &b->info.labels) < 0 ||
+	    box_keep_map(b, &spec->env, &b->env) < 0 ||
+	    box_keep_texts(b, &spec->writable, &b->info.writable) < 0 ||
+	    box_keep_texts(b, argv, &b->entrypoint) < 0 ||
+	    field_copy_list(&service_spec_table, &spec->services, &b->pool, &b->services) < 0)
 		return -ENOMEM;
 	return 0;
 }
 
-static unsigned group_size(struct boxes *all, const struct id *tenant, const char *group)
+static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
+		const struct id *tenant)
 {
-	unsigned n = 0;
+	struct life_terms t = box_terms(b->cayd, spec);
+	struct id id;
+	int r = id_new(ID_SANDBOX, 0, 0, &id);
 
-	for (const struct box *b = box_before(all, tenant, 0); b; b = box_older(b))
-		n += !life_over(&b->life) && b->info.group && str_eq(b->info.group, group);
-	return n;
+	if (r < 0)
+		return r;
+	b->life = life_new(&id, clk_boot_ns(b->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
+	b->life.entry = t.entry;
+	b->life.on_exit = t.on_exit;
+	b->home = *tenant;
+	return give(b, spec, key, tenant);
 }
 
-/* Whether there is room and reason for one more. */
-static int admit(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-		 struct cay_err *err)
+static int check_labels(const struct sandbox_create *spec, struct cay_err *err)
 {
-	const struct settings *s = &all->cayd->settings;
-
-	if (!tenant_known(all->cayd, tenant)) /* it went while the request was read */
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
-	if (boxes_live(all) >= s->max_boxes)
-		return cay_fail(err, CAY_E_CAPACITY, "this node has %llu sandboxes",
-				(unsigned long long)s->max_boxes);
-	if (s->max_tenant < s->max_boxes && boxes_live_of(all, tenant) >= s->max_tenant)
-		return cay_fail(err, CAY_E_LIMIT, "this tenant has %llu sandboxes",
-				(unsigned long long)s->max_tenant);
-	if (spec->group && s->max_group < s->max_boxes &&
-	    group_size(all, tenant, spec->group) >= s->max_group)
-		return cay_fail(err, CAY_E_LIMIT, "group '%s' has %llu sandboxes", spec->group,
-				(unsigned long long)s->max_group);
 	for (size_t i = 0; i < spec->labels.n; i++)
-		if (reserved(spec->labels.keys[i]))
+		if (label_is_ours(spec->labels.keys[i]))
 			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
 					      spec->labels.keys[i]);
-	if (!link_up(all->cayd->link))
-		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper is away");
-	if (!(link_runtimes(all->cayd->link) & 1u << spec->runtime))
-		return cay_fail_field(err, CAY_E_UNSUPPORTED, "runtime",
-				      "this runtime is not installed here or failed its probes");
 	return 0;
 }
 
 /* Creating a name again returns what has it, if that is what was asked for. */
 static int same_request(const struct box *b, const struct sandbox_create *spec, struct cay_err *err)
 {
-	const struct limits *a = &b->info.limits, *l = &spec->limits;
-
 	if (str_eq(b->info.image, spec->image) && b->info.runtime == spec->runtime &&
-	    a->memory_bytes == l->memory_bytes && a->cpu_milli == l->cpu_milli &&
-	    a->pids == l->pids)
+	    (!spec->has_app_port || spec->app_port == b->info.app_port) && limit_same(b, spec))
 		return 0;
 	return cay_fail_field(err, CAY_E_CONFLICT, "name",
-			      "'%s' is the name of a sandbox with another image, runtime or limits",
+			      "'%s' is the name of a sandbox with another image, runtime, storage, "
+			      "app_port or limits",
 			      spec->name);
 }
 
@@ -477,27 +438,31 @@ int box_check(struct boxes *all, const struct id *tenant, const struct sandbox_c
 	      const struct box_key *key, struct box **ret, struct cay_err *err)
 {
 	int r = find_made(all, tenant, spec, key, ret, err);
+	struct limits settled;
 
 	if (r < 0 || *ret)
 		return r;
-	if (!image_find(all->cayd->images, spec->image))
-		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
-				      spec->image);
-	return admit(all, tenant, spec, err);
+	r = image_check(all->cayd->images, spec, err);
+	if (r >= 0)
+		r = check_labels(spec, err);
+	if (r >= 0)
+		r = services_check(&spec->services, "services", err);
+	if (r >= 0)
+		r = limit_storage(spec, err);
+	if (r >= 0)
+		r = limit_settle(all->cayd, spec, &settled, err);
+	return r < 0 ? r : admit_check(all->cayd, tenant, spec, err);
 }
 
-int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-	       const struct box_key *key, struct box **ret, struct cay_err *err)
+static int make(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
+		const struct box_key *key, bool warm, struct box **ret, struct cay_err *err)
 {
-	struct box *b;
-	int r = box_check(all, tenant, spec, key, ret, err);
+	struct box *b = new_box(all);
+	int r;
 
-	if (r < 0 || *ret)
-		return r;
-	b = new_box(all);
 	if (!b)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	memcpy(b->image, image_find(all->cayd->images, spec->image)->digest, sizeof(b->image));
+	memcpy(b->image, image_for(all->cayd->images, spec)->digest, sizeof(b->image));
 	r = fill(b, spec, key, tenant);
 	if (r >= 0)
 		r = take_range(all, &b->range);
@@ -506,9 +471,59 @@ int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_
 		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
 	}
 	b->seq = ++all->seq;
+	if (warm) { /* its time begins when it is taken */
+		b->life =
+			life_new(&b->info.id, b->life.born_ns, LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+		b->life.warm = true;
+	}
 	link_in(all, b);
-	(void)box_happens(b, &(struct life_event){ .kind = LIFE_ACCEPTED });
+	image_used(all->cayd->images, b->image);
 	*ret = b;
+	return 0;
+}
+
+int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
+	       const struct box_key *key, struct box **ret, struct cay_err *err)
+{
+	int r = box_check(all, tenant, spec, key, ret, err);
+
+	if (r < 0 || *ret)
+		return r;
+	r = admit_take(all->cayd, tenant, spec, err);
+	if (r >= 0)
+		r = make(all, tenant, spec, key, false, ret, err);
+	if (r >= 0)
+		(void)box_happens(*ret, &(struct life_event){ .kind = LIFE_ACCEPTED });
+	return r;
+}
+
+int box_warm(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
+	     struct cay_err *err)
+{
+	if (!image_for(all->cayd->images, spec))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image '%s'", spec->image);
+	return make(all, &warm_tenant, spec, &(struct box_key){}, true, ret, err);
+}
+
+int box_take(struct box *b, const struct id *tenant, const struct sandbox_create *spec,
+	     const struct box_key *key)
+{
+	struct boxes *all = b->cayd->boxes;
+	struct life_event ev = { .kind = LIFE_TAKE, .terms = box_terms(b->cayd, spec) };
+	struct limits was = b->info.limits;
+
+	tally_out(all->tally, b);
+	if (give(b, spec, key, tenant) < 0) {
+		b->info.name = b->key = NULL; /* nobody finds it by them */
+		tally_in(all->tally, b);
+		return -ENOMEM;
+	}
+	tally_in(all->tally, b);
+	b->relimit |= limit_changed(&was, &b->info.limits);
+	unlink_order(all, b);
+	b->seq = ++all->seq;
+	link_names(all, b);
+	(void)box_happens(b, &ev);
 	return 0;
 }
 
@@ -522,13 +537,19 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	b->life = *life;
 	life_wake(&b->life);
+	/* who was taking it when we died may have changed them */
+	b->relimit = life->warm ? LIMIT_ALL : 0;
 	b->info = *from;
 	b->info.state = life->state;
 	b->seq = seq;
 	b->range = (uint32_t)record->range;
+	b->home = record->home.noun ? record->home : from->tenant;
 	b->wanted = record->wanted;
 	b->has_wanted = record->has_wanted;
 	b->info.image = box_text(b, from->image);
+	b->info.template = box_text(b, from->template);
+	b->info.limits.given = b->wanted.given =
+		0; /* all of them, also those it had not heard of */
 	b->info.name = box_text(b, from->name);
 	b->info.group = box_text(b, from->group);
 	b->info.entry = box_text(b, from->entry);
@@ -541,9 +562,11 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !b->info.image ||
 	    (b->key && !b->key_body) ||
 	    hex_read(record->image_digest, strlen(record->image_digest), b->image, 32) < 0 ||
-	    copy_map(b, &from->labels, &b->info.labels) < 0 ||
-	    copy_map(b, &record->env, &b->env) < 0 ||
-	    copy_texts(b, &record->entrypoint, &b->entrypoint) < 0) {
+	    box_keep_map(b, &from->labels, &b->info.labels) < 0 ||
+	    box_keep_map(b, &record->env, &b->env) < 0 ||
+	    box_keep_texts(b, &from->writable, &b->info.writable) < 0 ||
+	    box_keep_texts(b, &record->entrypoint, &b->entrypoint) < 0 ||
+	    field_copy_list(&service_spec_table, &record->services, &b->pool, &b->services) < 0) {
 		drop_new(b);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
 	}
@@ -557,6 +580,8 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 			       b->info.end.detail ? b->info.end.detail : "it could not be started");
 	if (!life_over(life))
 		boxes_keep_range(all, b->range);
+	if (life->warm && life->state == SB_PENDING)
+		stock_adopt(b);
 	if (all->seq < seq)
 		all->seq = seq;
 	link_in(all, b);

@@ -16,6 +16,7 @@ struct box {
 	struct sandbox info; /* texts live in the pool */
 	struct field_map env;
 	struct field_texts entrypoint;
+	struct field_list services; /* struct service_spec */
 	struct limits wanted;       /* limits it is to have; resize.c's */
 	bool has_wanted, resizing;  /* and the keeper is at it */
 	const char *key, *key_body; /* idempotency key, and what it was used for */
@@ -23,6 +24,7 @@ struct box {
 	uint64_t seq;
 	uint32_t range;
 	uint8_t image[32];
+	struct id home; /* the tenant in whose cgroup it is: who is taken does not move */
 	/* the rest is box.c's, wait.c's and step.c's */
 	struct cayd *cayd;
 	struct box *next_by_id, *next_by_name, *next_by_key, *newer, *older;
@@ -37,8 +39,13 @@ struct box {
 	bool other_boot;              /* the journal has it from before the machine started */
 	uv_poll_t *watch;
 	int pidfd;
-	struct turn *turn; /* while it is made; create.c's */
+	struct turn *turn;   /* while it is made; create.c's */
+	struct stock *stock; /* warm, and of this one; stock.c's, as is the next */
+	struct box *next_warm;
+	unsigned relimit; /* which limits are not known to be those it was started with */
+	unsigned tallied; /* what it is counted as; tally.c's */
 	struct waiter *waiters;
+	bool looked_at; /* the keeper is asked for its disk; usage.c's */
 	struct pool pool;
 };
 
@@ -71,6 +78,13 @@ struct box *box_older(const struct box *b);
 [[nodiscard]] int box_create(struct boxes *all, const struct id *tenant,
 			     const struct sandbox_create *spec, const struct box_key *key,
 			     struct box **ret, struct cay_err *err);
+/* One for nobody yet; begun by LIFE_ACCEPTED. */
+[[nodiscard]] int box_warm(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
+			   struct cay_err *err);
+/* And it is somebody's.  Without memory for that it can only be ended. */
+[[nodiscard]] int box_take(struct box *b, const struct id *tenant,
+			   const struct sandbox_create *spec, const struct box_key *key);
+struct life_terms box_terms(const struct cayd *c, const struct sandbox_create *spec);
 /* One that the journal knows; its texts are copied. */
 [[nodiscard]] int box_restore(struct boxes *all, const struct life *life,
 			      const struct sandbox_record *record, uint64_t seq, struct box **ret,
@@ -88,6 +102,11 @@ void box_tell(struct box *b);
 void box_foretell(struct box *b);
 /* A copy of a text that lives as long as the box; NULL when it has no more room. */
 const char *box_text(struct box *b, const char *text);
+[[nodiscard]] int box_keep_texts(struct box *b, const struct field_texts *in,
+				 struct field_texts *ret);
+[[nodiscard]] int box_keep_map(struct box *b, const struct field_map *in, struct field_map *ret);
+/* Whether a label is not a client's to set. */
+bool label_is_ours(const char *key);
 /* Set and remove labels. */
 [[nodiscard]] int box_label(struct box *b, const struct field_map *patch, struct cay_err *err);
 
@@ -100,7 +119,10 @@ void boxes_forget(struct boxes *all, uint64_t now);
 void boxes_hurry(struct boxes *all);
 struct box *boxes_newest(struct boxes *all);
 unsigned boxes_live(const struct boxes *all);
+/* Those that are not ending either. */
+unsigned boxes_placed(const struct boxes *all);
 unsigned boxes_live_of(const struct boxes *all, const struct id *tenant);
+const struct tally *boxes_tally(const struct boxes *all);
 void boxes_keep_range(struct boxes *all, uint32_t range);
 /* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
 [[nodiscard]] int box_range_anew(struct box *b);

@@ -10,8 +10,10 @@
  *	link.c      the connection to cay-keeper
  *	push.c      telling the edges
  *	sign.c      tokens for one sandbox
+ *	pour.c      files of one sandbox into another
  *	create.c    requests for one, and whose turn it is
  *	box.c       sandboxes: the table
+ *	keep.c      texts of one, and its labels
  *	wait.c      requests that wait for one
  *	step.c      carrying out what life says
  *	record.c    a sandbox as the journal has it
@@ -19,13 +21,21 @@
  *	usage.c     what one uses
  *	fsck.c      recovery and the checker: journal and machine compared
  *	event.c     what happened, for who follows
+ *	build*.c    layers: what is put over an image, and who waits for it
+ *	layer.c     packages of a request to make a sandbox, and how many layers there may be
  *	ask.c       questions to the PID 1 of a sandbox
  *	claim.c     telling a new cay-init whose it is
  *	entry.c     the entrypoint
  *	drain.c     ending all of them before cayd ends
  *	image.c     images: the table and its file
  *	import.c    an upload on its way to the keeper
+ *	pull.c      an image on its way from a registry
+ *	prune.c     images nobody uses go
+ *	skopeo.c    the program that fetches it
+ *	registry.c  which registries, and credentials for them
  *	tenant.c    tenants
+ *	template.c  templates
+ *	stock.c     warm sandboxes of a template, kept for who takes them
  *	key.c       API keys
  *	first.c     the first of them
  *	later.c     an answer that waits for the journal
@@ -42,6 +52,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "db/db.h"
+#include "life/admit.h"
 #include "net/server.h"
 #include "ops/settings.h"
 #include "prog/metrics.h"
@@ -49,13 +60,18 @@
 
 struct link;
 struct boxes;
+struct builds;
 struct creates;
 struct events;
 struct images;
+struct pull;
+struct registries;
 struct tenants;
+struct templates;
 struct keys;
 struct report;
 struct signs;
+struct stocks;
 
 struct cayd {
 	struct settings settings;
@@ -82,17 +98,30 @@ struct cayd {
 	struct link *link;
 	struct boxes *boxes;
 	struct creates *creates;
+	struct builds *builds;
 	struct images *images;
+	struct pull *pulls; /* under way */
+	struct pour *pours; /* imports of files under way */
+	struct registries *registries;
+	uint64_t prune_ns; /* when prune.c looks again */
+	/* image_adds and removals under way: of the same image the keeper would do both at
+	 * once, so there are none of one while there are any of the other */
+	unsigned adding, removing;
 	struct pushes *pushes;
 	struct report *reports[16]; /* of edges, by their number */
 	struct signs *signs;        /* what tokens are signed with */
 	struct tenants *tenants;
+	struct templates *templates;
+	struct admit_room room_free, room_kept; /* as admit.c saw it last */
+	uint64_t room_until;
+	struct stocks *stocks; /* warm sandboxes of them */
 	struct keys *keys;
 	struct server *doors[2];
 };
 
-/* Whose the operator's own sandboxes are. */
-extern const struct id default_tenant;
+/* Whose the operator's own sandboxes are; and those that are nobody's yet, or a build's, which
+ * no list shows and no request is made for. */
+extern const struct id default_tenant, warm_tenant, build_tenant;
 
 /* Operations that control carries out; and those a sandbox does. */
 request_fn api_control, api_inside;

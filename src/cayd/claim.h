@@ -3,7 +3,8 @@
 #define CAY_CAYD_CLAIM_H
 /*
  * claim - telling a new cay-init whose it is: the environment, user and directory
- * of the image under those of the request.  box_claimed() is told.
+ * of the image under those of the request; one that was warm gets its limits, too.
+ * box_claimed() is told.
  */
 #include "cayd/box.h"
 

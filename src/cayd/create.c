@@ -3,6 +3,10 @@
 
 #include <stdio.h>
 
+#include "cayd/layer.h"
+#include "cayd/pull.h"
+#include "cayd/stock.h"
+#include "cayd/template.h"
 #include "life/turn.h"
 
 #define KEY_MAX 64
@@ -31,6 +35,7 @@ static void refuse(struct request *rq, const char *what)
 /* The same request has the same hash, however it was spelled. */
 static int read_key(struct request *rq, struct box_key *ret, struct cay_err *err)
 {
+	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
 	auto_buf text = BUF_INIT(KIB(128));
 	struct jw w = jw_to(&text);
 	uint64_t h = UINT64_C(14695981039346656037);
@@ -44,7 +49,10 @@ static int read_key(struct request *rq, struct box_key *ret, struct cay_err *err
 	for (size_t i = 0; i < ret->key.n; i++)
 		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
 			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
-	field_encode(&sandbox_create_table, NULL, rq->body, &w);
+	/* what a template would have said otherwise is part of what was asked */
+	if (!asked.template)
+		asked.given = asked.limits.given = 0;
+	field_encode(&sandbox_create_table, NULL, &asked, &w);
 	if (jw_done(&w) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	for (size_t i = 0; i < text.len; i++)
@@ -76,6 +84,7 @@ static void begin(struct create *w)
 {
 	struct cayd *c = w->cayd;
 	struct request *rq = cay_take(w->rq);
+	struct sandbox_create spec;
 	struct cay_err err = {};
 	struct box_key key;
 	struct box *b = NULL;
@@ -83,8 +92,9 @@ static void begin(struct create *w)
 	rq->events = NULL;
 	if (in_doubt(c) && request_left(rq))
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
-	else if (read_key(rq, &key, &err) >= 0 &&
-		 box_create(c->boxes, &rq->actor.tenant, rq->body, &key, &b, &err) >= 0 &&
+	else if (read_key(rq, &key, &err) >= 0 && template_apply(c, rq, &spec, &err) >= 0 &&
+		 stock_room(c, &spec, &err) >= 0 &&
+		 box_create(c->boxes, &rq->actor.tenant, &spec, &key, &b, &err) >= 0 &&
 		 b->life.state == SB_PENDING && !b->turn) {
 		b->turn = &w->turn;
 		answer(b, rq);
@@ -129,18 +139,32 @@ static void on_gone(struct request *rq)
 void create_ask(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_gone };
+	struct sandbox_create spec = {};
 	struct cay_err err = {};
 	struct box_key key;
 	struct create *w;
 	struct box *b;
 
-	if (read_key(rq, &key, &err) < 0 ||
-	    box_check(c->boxes, &rq->actor.tenant, rq->body, &key, &b, &err) < 0) {
+	if (read_key(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
+	    box_check(c->boxes, &rq->actor.tenant, &spec, &key, &b, &err) < 0) {
+		if (!str_eq(err.field, "image") ||
+		    !pull_instead(c, rq, spec.image, &err, create_ask))
+			request_fail(rq, &err);
+		return;
+	}
+	/* a warm one has no packages of the request's */
+	if (!b && !layer_needed(&spec) &&
+	    stock_take(c, &rq->actor.tenant, &spec, &key, &b, &err) < 0) {
+		(void)request_header(rq, "Retry-After", "1");
 		request_fail(rq, &err);
 		return;
 	}
 	if (b) {
 		answer(b, rq);
+		return;
+	}
+	if (layer_needed(&spec)) {
+		layer_ask(c, rq, &spec);
 		return;
 	}
 	w = calloc(1, sizeof(*w));
@@ -174,6 +198,7 @@ void create_over(struct box *b)
 		turn_leave(q, t);
 	free(t);
 	go_on_soon(b->cayd);
+	stocks_soon(b->cayd);
 }
 
 void creates_sweep(struct cayd *c, uint64_t now)

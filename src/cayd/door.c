@@ -143,6 +143,7 @@ int doors_open(struct cayd *c, struct cay_err *err)
 						 .handler = api_control,
 						 .inside = api_inside,
 						 .answered = observe_answered,
+						 .broken = observe_broken,
 						 .arg = c };
 		r = server_start(&c->loop, fd, &confs[i], &c->doors[i], err);
 	}

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cayd/ask.h"
+#include "cayd/oom.h"
 #include "wire/entry.h"
 
 #define BODY_MAX KIB(256)
@@ -58,7 +59,9 @@ void entry_start(struct box *b)
 
 static void ended(struct box *b, const struct entry *e)
 {
-	struct life_event ev = { .kind = LIFE_EXITED, .code = e->signal || e->exit_code };
+	struct life_event ev = { .kind = LIFE_EXITED,
+				 .reason = END_EXIT,
+				 .code = e->signal || e->exit_code };
 	const char *name = sigabbrev_np(e->signal);
 	char text[16];
 	int n = snprintf(text, sizeof(text), "SIG%s", name ? name : "?");
@@ -67,7 +70,10 @@ static void ended(struct box *b, const struct entry *e)
 	b->info.end.exit_code = e->exit_code;
 	b->info.end.signal = e->signal && n > 0 ? box_text(b, text) : NULL;
 	b->entry_over = true;
+	if (e->signal == SIGKILL && oom_suspected(b))
+		ev.reason = END_OOM;
 	(void)box_happens(b, &ev);
+	b->why = NULL;
 }
 
 static void on_looked(void *arg, unsigned status, struct slice body, const struct cay_err *)

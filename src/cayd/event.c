@@ -66,12 +66,9 @@ static void put(struct events *e, uint64_t seq, const struct id *tenant, const s
 int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err)
 {
 	auto_pool pool = POOL_INIT(KIB(16));
-	auto_json json = NULL;
 	struct event event = {};
-	int r = jr_read(e->text, &json_control_limits, &json, err);
+	int r = field_read(&event_table, e->text, &json_control_limits, &pool, &event, err);
 
-	if (r >= 0)
-		r = field_decode(&event_table, json, &pool, &event, err);
 	if (r >= 0) /* those without one are from before there were others */
 		put(c->events, e->seq, event.tenant.noun ? &event.tenant : &default_tenant,
 		    &e->sandbox, event.group, e->text);
@@ -172,6 +169,43 @@ static void on_durable(void *arg, const struct cay_err *outcome)
 	}
 	free(n->text);
 	free(n);
+}
+
+/* Not kept and not numbered: what there is can be asked for.  tenant NULL: everybody's. */
+static void tell(struct cayd *c, const struct id *tenant, const char *kind,
+		 const struct field_table *t, const void *what)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX), line = BUF_INIT(TEXT_MAX + 256);
+	struct jw w = jw_to(&text);
+
+	field_encode(t, NULL, what, &w);
+	if (jw_done(&w) < 0 ||
+	    buf_printf(&line, "event: %s\ndata: %s\n\n", kind, buf_str(&text)) < 0)
+		return;
+	for (struct follower *f = c->events->followers, *next; f; f = next) {
+		next = f->next;
+		if (!f->full && !f->sandbox.noun && !f->group[0] &&
+		    (!tenant || id_eq(&f->tenant, tenant)))
+			f->full = request_write(f->rq, line.data, line.len);
+	}
+}
+
+void event_image(struct cayd *c, const struct id *tenant, const struct image_progress *now)
+{
+	tell(c, tenant, "image", &image_progress_table, now);
+}
+
+void event_template(struct cayd *c, const struct template *t, unsigned change)
+{
+	struct template_event e = { .id = t->id,
+				    .name = t->name,
+				    .change = change,
+				    .state = t->state,
+				    .error = t->error,
+				    .pool = t->pool,
+				    .has_pool = t->has_pool };
+
+	tell(c, NULL, "template", &template_event_table, &e);
 }
 
 void event_note(struct box *b)
@@ -280,14 +314,12 @@ void event_list(struct cayd *c, struct request *rq)
 	}
 	for (uint64_t i = oldest(all); i < all->n && list.events.n < q->limit; i++) {
 		const struct kept *k = &all->ring[i % EVENTS_KEPT];
-		json_t *json = NULL;
 
 		if (!wants(&f, k))
 			continue;
-		if (jr_read(slice_of(k->text), &json_control_limits, &json, NULL) >= 0 &&
-		    field_decode(&event_table, json, &rq->pool, &rows[list.events.n], NULL) >= 0)
+		if (field_read(&event_table, slice_of(k->text), &json_control_limits, &rq->pool,
+			       &rows[list.events.n], NULL) >= 0)
 			list.events.n++;
-		json_decref(json);
 		list.next = k->seq;
 	}
 	list.missed_until = missed_until(all, f.after);

@@ -15,6 +15,10 @@
 [[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
 /* The box has become what it is now. */
 void event_note(struct box *b);
+/* How far a pull is, for those of a tenant who follow everything. */
+void event_image(struct cayd *c, const struct id *tenant, const struct image_progress *now);
+/* What became of a template, for everybody who does. */
+void event_template(struct cayd *c, const struct template *t, unsigned change);
 /* Who follows and may not any more is let go. */
 void events_sweep(struct cayd *c);
 /* One that the journal has. */

@@ -12,6 +12,7 @@
 #include "cayd/link.h"
 #include "cayd/record.h"
 #include "cayd/resize.h"
+#include "cayd/template.h"
 #include "cayd/tenant.h"
 #include "wire/hello.h"
 
@@ -120,6 +121,7 @@ static void on_hello(void *arg, unsigned status, struct slice body, const struct
 	if (status == 200 && hello_decode((const uint8_t *)body.p, body.n, &h) >= 0 &&
 	    hello_choose(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX) > 0) {
 		w->facts.answers = h.features & HELLO_CLAIMED;
+		w->facts.unclaimed = !(h.features & (HELLO_CLAIMED | HELLO_TOLD));
 		w->facts.entered = h.features & HELLO_ENTERED;
 	}
 	wake(w->box, &w->facts);
@@ -185,8 +187,13 @@ static int on_entry(void *arg, const struct db_entry *e, struct cay_err *)
 	struct cayd *c = arg;
 	struct cay_err why = {};
 
-	if ((e->id.noun == ID_KEY ? key_restore(c, e, &why) : tenant_restore(c, e, &why)) < 0)
-		log_error(&c->log, "a tenant or key of the journal is not used: %s", why.msg);
+	int r = e->id.noun == ID_TEMPLATE ? template_restore(c, e, &why)
+		: e->id.noun == ID_KEY    ? key_restore(c, e, &why)
+					  : tenant_restore(c, e, &why);
+
+	if (r < 0)
+		log_error(&c->log, "a tenant, key or template of the journal is not used: %s",
+			  why.msg);
 	return 0;
 }
 

@@ -1,55 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cayd/image.h"
-
-#include <fcntl.h>
-
-#include "base/path.h"
+#include "cayd/image-internal.h"
 #include "text/hex.h"
 
-#define FILE_NAME "images.json"
-#define FILE_MAX MIB(64)
 #define POOL_MAX KIB(256)
-
-struct images {
-	struct cayd *cayd;
-	struct image_row *rows[IMAGES_MAX];
-	size_t n;
-};
-
-/* A row as the file has it. */
-struct stored {
-	struct image info;
-	struct image_config config;
-};
-
-static const struct field stored_rows[] = {
-	{ .name = "image",
-	  .type = FIELD_OBJECT,
-	  .offset = offsetof(struct stored, info),
-	  .required = true,
-	  .sub = &image_table },
-	{ .name = "config",
-	  .type = FIELD_OBJECT,
-	  .offset = offsetof(struct stored, config),
-	  .required = true,
-	  .sub = &image_config_table },
-};
-static const struct field_table stored_table = { "StoredImage", "", sizeof(struct stored),
-						 stored_rows, ARRAY_SIZE(stored_rows) };
-
-struct file {
-	struct field_list images;
-};
-
-static const struct field file_rows[] = {
-	{ .name = "images",
-	  .type = FIELD_LIST,
-	  .required = true,
-	  .max = IMAGES_MAX,
-	  .sub = &stored_table },
-};
-static const struct field_table file_table = { "ImageFile", "", sizeof(struct file), file_rows,
-					       ARRAY_SIZE(file_rows) };
 
 static void row_free(struct image_row *r)
 {
@@ -81,21 +34,30 @@ static char *copy_text(struct pool *pool, const char *s)
 }
 
 /* A row of its own from a decoded one. */
-static int add_row(struct images *all, const struct stored *s, struct cay_err *err)
+int images_add(struct images *all, const struct image_stored *s, struct cay_err *err)
 {
-	auto_ptr(image_row) r = all->n < IMAGES_MAX ? calloc(1, sizeof(*r)) : NULL;
+	auto_ptr(image_row) r = all->n < IMAGE_ROWS_MAX ? calloc(1, sizeof(*r)) : NULL;
 	const struct field_map *env = &s->config.env;
+	const struct field_texts *argv = &s->config.argv;
 
-	if (all->n == IMAGES_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+	if (all->n == IMAGE_ROWS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGE_ROWS_MAX);
 	if (!r)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r->pool = POOL_INIT(POOL_MAX);
 	r->info = s->info;
 	r->info.name = copy_text(&r->pool, s->info.name);
 	r->info.digest = copy_text(&r->pool, s->info.digest);
+	r->layer = copy_text(&r->pool, s->layer);
+	r->tenant = s->tenant;
 	r->config.user = copy_text(&r->pool, s->config.user);
 	r->config.cwd = copy_text(&r->pool, s->config.cwd);
+	r->config.argv.v = argv->n ? pool_take(&r->pool, argv->n, sizeof(char *)) : NULL;
+	for (size_t i = 0; r->config.argv.v && i < argv->n; i++) {
+		r->config.argv.v[i] = copy_text(&r->pool, argv->v[i]);
+		r->config.argv.n += r->config.argv.v[i] != NULL;
+	}
+	r->config.has_argv = argv->n;
 	r->config.env.keys = env->n ? pool_take(&r->pool, env->n, sizeof(char *)) : NULL;
 	r->config.env.values = env->n ? pool_take(&r->pool, env->n, sizeof(char *)) : NULL;
 	for (size_t i = 0; r->config.env.keys && r->config.env.values && i < env->n; i++) {
@@ -103,63 +65,14 @@ static int add_row(struct images *all, const struct stored *s, struct cay_err *e
 		r->config.env.values[i] = copy_text(&r->pool, env->values[i]);
 		r->config.env.n += r->config.env.keys[i] && r->config.env.values[i];
 	}
-	if (!r->info.digest || r->config.env.n != env->n || r->pool.full)
+	if (!r->info.digest || r->config.env.n != env->n || r->config.argv.n != argv->n ||
+	    r->pool.full)
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its cleanup frees it */
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (digest_parse(r->info.digest, r->digest) < 0)
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a digest", r->info.digest);
 	all->rows[all->n++] = cay_take(r);
 	return 0;
-}
-
-static int save(const struct images *all, struct cay_err *err)
-{
-	auto_buf text = BUF_INIT(FILE_MAX);
-	struct jw w = jw_to(&text);
-	int r;
-
-	jw_object(&w, NULL);
-	jw_array(&w, "images");
-	for (size_t i = 0; i < all->n; i++) {
-		struct stored s = { all->rows[i]->info, all->rows[i]->config };
-
-		field_encode(&stored_table, NULL, &s, &w);
-	}
-	jw_end(&w);
-	jw_end(&w);
-	r = jw_done(&w);
-	if (r >= 0)
-		r = path_write(all->cayd->db_dir, FILE_NAME, text.data, text.len, 0600);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write db/" FILE_NAME) : 0;
-}
-
-static int load(struct images *all, struct cay_err *err)
-{
-	static const struct json_limits limits = { FILE_MAX, 8, 2000000 };
-	auto_buf text = BUF_INIT(FILE_MAX);
-	auto_pool pool = POOL_INIT(FILE_MAX);
-	auto_json json = NULL;
-	struct file f = {};
-	int r = path_read(all->cayd->db_dir, FILE_NAME, &text);
-
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read db/" FILE_NAME);
-	r = jr_read((struct slice){ buf_str(&text), text.len }, &limits, &json, err);
-	if (r >= 0)
-		r = field_decode(&file_table, json, &pool, &f, err);
-	for (size_t i = 0; r >= 0 && i < f.images.n; i++)
-		r = add_row(all, &((const struct stored *)f.images.v)[i], err);
-	return r < 0 ? cay_wrap(err, r, "db/" FILE_NAME) : 0;
-}
-
-int images_open(struct cayd *c, struct cay_err *err)
-{
-	c->images = calloc(1, sizeof(*c->images));
-	if (!c->images)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	c->images->cayd = c;
-	return load(c->images, err);
 }
 
 const struct image_row *image_at(const struct images *all, size_t i)
@@ -215,50 +128,295 @@ const struct image_row *image_find(const struct images *all, const char *ref)
 	return NULL;
 }
 
-int image_note(struct images *all, const char *name, const uint8_t digest[static 32],
-	       uint64_t bytes, struct slice config, const struct image_row **ret,
-	       struct cay_err *err)
+const struct image_row *image_for(const struct images *all, const struct sandbox_create *spec)
 {
-	auto_pool pool = POOL_INIT(POOL_MAX);
-	auto_json json = NULL;
-	struct stored s = { .info = { .name = name, .size_bytes = bytes } };
-	struct image_row *old;
-	int r = jr_read(config, &json_control_limits, &json, err);
-
-	if (r >= 0)
-		r = field_decode(&image_config_table, json, &pool, &s.config, err);
-	if (r >= 0)
-		r = id_new(ID_IMAGE, 0, 0, &s.info.id);
-	if (r < 0)
-		return cay_wrap(err, r, "what the image says of itself");
-	s.info.created_ns = clk_wall_ns(all->cayd->clk);
-	s.info.digest = digest_text(&pool, digest);
-	if (!s.info.digest)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	old = find_name(all, name);
-	if (old && memcmp(old->digest, digest, 32) == 0) {
-		*ret = old; /* the same again is the same */
-		return 0;
-	}
-	r = add_row(all, &s, err);
-	if (r >= 0 && old)
-		old->info.name = NULL;
-	if (r >= 0)
-		r = save(all, err);
-	if (r >= 0)
-		*ret = all->rows[all->n - 1];
-	return r;
+	return image_find(all, spec->layer ? spec->layer : spec->image);
 }
 
-int image_forget(struct images *all, const struct id *id, struct cay_err *err)
+int image_check(const struct images *all, const struct sandbox_create *spec, struct cay_err *err)
+{
+	const struct image_row *row = image_for(all, spec);
+
+	if (!row)
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
+				      spec->image);
+	if (row->going || row->fresh)
+		return cay_fail_field(err, CAY_E_UNAVAILABLE, "image", "image '%s' is being %s",
+				      spec->image, row->going ? "removed" : "written down");
+	if (spec->image_entrypoint && spec->has_entrypoint)
+		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
+				      "give one of entrypoint and image_entrypoint");
+	if (spec->image_entrypoint && !row->config.argv.n)
+		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
+				      "image '%s' names no program of its own", spec->image);
+	return 0;
+}
+
+bool image_layer_of(const struct image_row *row, const struct id *tenant)
+{
+	return row->layer && (tenant->noun == ID_NONE || id_eq(&row->tenant, tenant));
+}
+
+size_t image_layers(const struct images *all, const struct id *tenant)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += !all->rows[i]->going && image_layer_of(all->rows[i], tenant);
+	return n;
+}
+
+static size_t count_layers(const struct images *all)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += all->rows[i]->layer != NULL;
+	return n;
+}
+
+int image_room(const struct images *all, const char *name, struct cay_err *err)
+{
+	if (all->n - count_layers(all) < IMAGES_MAX ||
+	    find_name(all, name)) /* which may be the same again */
+		return 0;
+	return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+}
+
+bool image_hidden(const struct image_row *row, const struct actor *who)
+{
+	return row->layer && who->scope != SCOPE_OPERATOR;
+}
+
+uint64_t image_last_ns(const struct image_row *row)
+{
+	return row->info.has_used && row->info.used_ns > row->info.created_ns
+		       ? row->info.used_ns
+		       : row->info.created_ns;
+}
+
+/* A change that is being written down. */
+struct noting {
+	struct images *all;
+	struct id id;
+	bool added; /* it is new */
+	image_fn *fn;
+	void *arg;
+};
+
+static struct image_row *row_by_id(const struct images *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			return all->rows[i];
+	return NULL;
+}
+
+/* Of several that one after the other had the name, the last that is left. */
+static void give_back(struct images *all, const char *name)
+{
+	for (size_t i = all->n; i-- > 0;)
+		if (all->rows[i]->was && str_eq(all->rows[i]->was, name)) {
+			all->rows[i]->info.name = cay_take(all->rows[i]->was);
+			return;
+		}
+}
+
+/* It is written down, and that those before it have lost its name; who took it since is
+ * not. */
+static void settle(struct images *all, struct image_row *row)
+{
+	const char *name = row->info.name ? row->info.name : row->was;
+
+	row->fresh = false;
+	for (size_t i = 0; name && all->rows[i] != row; i++)
+		if (all->rows[i]->was && str_eq(all->rows[i]->was, name))
+			all->rows[i]->was = NULL;
+}
+
+/* What was never written down took nobody's name. */
+static void take_out(struct images *all, const struct id *id)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (id_eq(&all->rows[i]->info.id, id)) {
+			if (all->rows[i]->fresh && all->rows[i]->info.name)
+				give_back(all, all->rows[i]->info.name);
 			row_free(all->rows[i]);
 			memmove(&all->rows[i], &all->rows[i + 1],
 				(all->n - i - 1) * sizeof(all->rows[0]));
 			all->n--;
-			return save(all, err);
+			return;
 		}
-	return cay_fail(err, CAY_E_NOT_FOUND, "there is no such image");
+}
+
+/* A restart would not know it either. */
+static void undo(const struct noting *n)
+{
+	if (n->added)
+		take_out(n->all, &n->id);
+}
+
+static void on_noted(void *arg, const struct cay_err *outcome)
+{
+	struct noting *n = arg;
+	struct image_row *row;
+	struct cay_err err = *outcome;
+
+	if (err.code)
+		undo(n);
+	row = err.code ? NULL : row_by_id(n->all, &n->id);
+	if (row)
+		settle(n->all, row);
+	if (!err.code && !row)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "it was removed meanwhile");
+	n->fn(n->arg, row, &err);
+	free(n);
+}
+
+static void save_noted(struct images *all, const struct noting *like)
+{
+	struct noting *n = malloc(sizeof(*n));
+	struct cay_err err = {};
+
+	if (n) {
+		*n = *like;
+		images_save(all, on_noted, n);
+		return;
+	}
+	undo(like);
+	(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	like->fn(like->arg, NULL, &err);
+}
+
+/* The row, or what became of the one there is. */
+static int note(struct images *all, const struct image_stored *s, struct noting *n,
+		struct cay_err *err)
+{
+	struct image_row *old = find_name(all, s->info.name);
+	uint8_t digest[32];
+	int r;
+
+	if (digest_parse(s->info.digest, digest) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "a digest");
+	if (old && memcmp(old->digest, digest, 32) == 0) { /* the same again is the same */
+		old->info.pulled &= s->info.pulled;
+		n->id = old->info.id;
+		return 0;
+	}
+	if (all->n - count_layers(all) >= IMAGES_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+	r = images_add(all, s, err);
+	if (r < 0)
+		return r;
+	all->rows[all->n - 1]->fresh = true;
+	n->added = true;
+	n->id = s->info.id;
+	if (old)
+		old->was = cay_take(old->info.name);
+	return 0;
+}
+
+void image_note(struct images *all, const char *name, bool pulled, const uint8_t digest[static 32],
+		uint64_t bytes, struct slice config, image_fn *fn, void *arg)
+{
+	auto_pool pool = POOL_INIT(POOL_MAX);
+	struct image_stored s = { .info = { .name = name, .size_bytes = bytes, .pulled = pulled } };
+	struct noting n = { .all = all, .fn = fn, .arg = arg };
+	struct cay_err err = {};
+	int r = field_read(&image_config_table, config, &json_control_limits, &pool, &s.config,
+			   &err);
+
+	if (r >= 0)
+		r = id_new(ID_IMAGE, 0, 0, &s.info.id);
+	s.info.created_ns = clk_wall_ns(all->cayd->clk);
+	s.info.digest = digest_text(&pool, digest);
+	if (r < 0)
+		(void)cay_wrap(&err, r, "what the image says of itself");
+	else if (!s.info.digest)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	else
+		(void)note(all, &s, &n, &err);
+	if (err.code)
+		fn(arg, NULL, &err);
+	else
+		save_noted(all, &n);
+}
+
+/* What was to make room may be still there: this is the limit. */
+static int has_room(const struct images *all, const struct id *tenant, struct cay_err *err)
+{
+	if (count_layers(all) >= LAYERS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", LAYERS_MAX);
+	if (tenant->noun != ID_NONE && image_layers(all, tenant) >= LAYERS_TENANT)
+		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d layers already",
+				LAYERS_TENANT);
+	return 0;
+}
+
+void image_note_layer(struct images *all, const struct image_layer_note *l, image_fn *fn, void *arg)
+{
+	auto_pool pool = POOL_INIT(KIB(1));
+	const struct image_row *below = image_by_digest(all, l->parent);
+	struct image_stored s = { .layer = l->hash, .tenant = l->tenant };
+	struct noting n = { .all = all, .added = true, .fn = fn, .arg = arg };
+	struct cay_err err = {};
+	int r = 0;
+
+	if (!below)
+		r = cay_fail(&err, CAY_E_NOT_FOUND, "the image below the layer is gone");
+	if (r >= 0)
+		r = has_room(all, &l->tenant, &err);
+	if (below && r >= 0) {
+		s.config = below->config;
+		s.info = (struct image){ .size_bytes = below->info.size_bytes + l->bytes,
+					 .created_ns = clk_wall_ns(all->cayd->clk),
+					 .digest = digest_text(&pool, l->digest) };
+		r = s.info.digest ? id_new(ID_IMAGE, 0, 0, &s.info.id) : -ENOMEM;
+	}
+	if (r >= 0)
+		r = images_add(all, &s, &err);
+	if (r < 0) {
+		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r,
+				   "note a layer"); /* unless it is said */
+		fn(arg, NULL, &err);
+		return;
+	}
+	all->rows[all->n - 1]->fresh = true;
+	/* it stays for as long as something stands on it */
+	for (size_t i = 0; i < all->n; i++)
+		if (memcmp(all->rows[i]->digest, l->parent, 32) == 0)
+			all->rows[i]->info.pulled = false;
+	n.id = s.info.id;
+	save_noted(all, &n);
+}
+
+const struct image_row *image_layer(const struct images *all, const char *hash)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->rows[i]->layer && !all->rows[i]->fresh &&
+		    str_eq(all->rows[i]->layer, hash))
+			return all->rows[i];
+	return NULL;
+}
+
+void image_used(struct images *all, const uint8_t digest[static 32])
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (memcmp(all->rows[i]->digest, digest, 32) == 0) {
+			all->rows[i]->info.used_ns = clk_wall_ns(all->cayd->clk);
+			all->rows[i]->info.has_used = all->unsaved = true;
+		}
+}
+
+void image_going(struct images *all, const struct id *id, bool going)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			all->rows[i]->going = going;
+}
+
+void image_forget(struct images *all, const struct id *id, images_fn *fn, void *arg)
+{
+	take_out(all, id);
+	images_save(all, fn, arg);
 }

@@ -110,14 +110,11 @@ void keys_forget(struct cayd *c, const struct id *tenant)
 int key_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 {
 	auto_pool pool = POOL_INIT(KIB(4));
-	auto_json json = NULL;
 	struct key_record in = {};
 	uint8_t hash[KEY_HASH_LEN], old[KEY_HASH_LEN] = {};
 	struct row *row;
-	int r = jr_read(e->text, &json_control_limits, &json, err);
+	int r = field_read(&key_record_table, e->text, &json_control_limits, &pool, &in, err);
 
-	if (r >= 0)
-		r = field_decode(&key_record_table, json, &pool, &in, err);
 	if (r < 0)
 		return r;
 	if (!id_eq(&in.key.id, &e->id) || find_prefix(c->keys, in.key.prefix) ||

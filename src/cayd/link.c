@@ -31,7 +31,7 @@ struct link {
 	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
 	uv_timer_t retry;
 	uint64_t seq;
-	uint32_t runtimes;
+	uint32_t runtimes, disk;
 	struct call *first, **last; /* in the order they were made */
 	struct call **unsent;       /* the first that is not sent yet */
 	unsigned n_calls;
@@ -92,6 +92,7 @@ static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
 	}
 	memcpy(&reply, msg, sizeof(reply));
 	l->runtimes = reply.runtimes;
+	l->disk = reply.disk < VERB_DISK_NUM ? reply.disk : VERB_DISK_NONE;
 	return 0;
 }
 
@@ -146,6 +147,11 @@ bool link_up(const struct link *l)
 uint32_t link_runtimes(const struct link *l)
 {
 	return l->runtimes;
+}
+
+enum verb_disk link_disk(const struct link *l)
+{
+	return (enum verb_disk)l->disk;
 }
 
 /* Take a call off the list and tell it. */

@@ -28,4 +28,6 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
 bool link_up(const struct link *l);
 /* Runtimes that passed the keeper's probes, a bit each. */
 uint32_t link_runtimes(const struct link *l);
+/* What limits disks, as the keeper last said. */
+enum verb_disk link_disk(const struct link *l);
 #endif

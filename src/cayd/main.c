@@ -2,11 +2,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 
-#include "base/fault.h"
 #include "base/path.h"
 #include "cayd/box.h"
+#include "cayd/build.h"
 #include "cayd/create.h"
 #include "cayd/door.h"
 #include "cayd/drain.h"
@@ -17,8 +16,12 @@
 #include "cayd/key.h"
 #include "cayd/link.h"
 #include "cayd/observe.h"
+#include "cayd/pull.h"
 #include "cayd/push.h"
+#include "cayd/registry.h"
 #include "cayd/sign.h"
+#include "cayd/stock.h"
+#include "cayd/template.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
 #include "prog/prog.h"
@@ -55,7 +58,7 @@ static void on_signal(uv_signal_t *s, int number)
 	struct cayd *c = stop->cayd;
 
 	if (number == SIGHUP) {
-		prog_reload(c->argc, c->argv, &c->log);
+		prog_reload(c->argc, c->argv, &c->settings, &c->log);
 		return;
 	}
 	if (c->drain_ns) { /* asked twice: at once */
@@ -100,7 +103,13 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = images_open(c, err);
 	if (r >= 0)
+		r = registries_open(c, err);
+	if (r >= 0)
+		r = pulls_open(c, err);
+	if (r >= 0)
 		r = tenants_open(c, err);
+	if (r >= 0)
+		r = templates_open(c, err);
 	if (r >= 0)
 		r = keys_open(c, err);
 	if (r >= 0)
@@ -119,9 +128,15 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = creates_open(c, err);
 	if (r >= 0)
-		r = recover(c, err);
+		r = builds_open(c, err);
 	if (r >= 0)
+		r = stocks_open(c, err);
+	if (r >= 0)
+		r = recover(c, err);
+	if (r >= 0) {
+		builds_recover(c);
 		r = first_key(c, err);
+	}
 	if (r >= 0)
 		r = sign_open(c, err);
 	if (r >= 0)
@@ -138,30 +153,17 @@ int main(int argc, char **argv)
 	int r;
 
 	c.log = log_to(STDERR_FILENO, "cayd", &clk_system);
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)umask(077);
 	c.argc = argc;
 	c.argv = argv;
-	r = prog_settings(argc, argv, &c.settings, &err);
+	r = prog_begin(argc, argv, "the user in users.control", &c.settings, &c.log, &err);
 	if (r > 0)
 		return 0; /* --check, --version */
 	if (r >= 0)
-		r = fault_arm(getenv("CAY_FAULT"), &err);
-	if (r >= 0 && geteuid() == 0)
-		r = cay_fail(&err, CAY_E_FORBIDDEN,
-			     "cayd must not be root: start it as the user in users.control");
-	if (r >= 0) {
-		prog_log(&c.settings, &c.log);
-		prog_want_fds(); /* a pidfd for every sandbox, two for every request inside */
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		r = prog_no_core(&err);
-	}
 	if (r >= 0)
 		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
 					      : begin(&c, &err);
 	if (r >= 0)
 		r = serve(&c, &err);
-	if (r < 0)
-		log_error(&c.log, "%s", err.msg);
-	return r < 0 ? cay_error_row(err.code)->exit : 0;
+	return prog_end(r, &c.log, &err);
 }

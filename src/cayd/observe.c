@@ -6,15 +6,16 @@
 #include "cayd/link.h"
 #include "cayd/push.h"
 #include "cayd/report.h"
+#include "cayd/stock.h"
 #include "cayd/trail.h"
 #include "life/turn.h"
 
-/* One line a request, when log.access wants it. */
-static void write_access(struct cayd *c, const struct request *rq, int status, uint64_t ns)
+/* A log with the context of a request; id is where its text is. */
+static struct log log_of(const struct cayd *c, const struct request *rq,
+			 char id[static ID_TEXT_LEN + 1])
 {
 	const struct id *about = rq->target.noun ? &rq->target : &rq->match.params[0];
-	struct log log = c->log; /* with a context of its own */
-	char id[ID_TEXT_LEN + 1];
+	struct log log = c->log;
 
 	log.op = rq->match.op ? rq->match.op->name : "none";
 	log.request = rq->id;
@@ -22,10 +23,34 @@ static void write_access(struct cayd *c, const struct request *rq, int status, u
 		id_format(about, id);
 		log.id = id;
 	}
+	return log;
+}
+
+static void log_done(struct cayd *c, const struct log *log)
+{
+	c->log.lost = log->lost;
+	c->log.torn = log->torn;
+}
+
+/* One line a request, when log.access wants it. */
+static void write_access(struct cayd *c, const struct request *rq, int status, uint64_t ns)
+{
+	char id[ID_TEXT_LEN + 1];
+	struct log log = log_of(c, rq, id);
+
 	log_info(&log, "%d in %llu.%03llu ms", status, (unsigned long long)(ns / NS_PER_MS),
 		 (unsigned long long)(ns % NS_PER_MS / 1000));
-	c->log.lost = log.lost;
-	c->log.torn = log.torn;
+	log_done(c, &log);
+}
+
+void observe_broken(const struct request *rq, const struct cay_err *err, void *arg)
+{
+	struct cayd *c = arg;
+	char id[ID_TEXT_LEN + 1];
+	struct log log = log_of(c, rq, id);
+
+	log_error(&log, "%s", err->msg[0] ? err->msg : "it failed without a word");
+	log_done(c, &log);
 }
 
 bool observe_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg)
@@ -48,7 +73,7 @@ static void sandboxes(void *arg, struct metrics_out *to)
 	uint64_t n[SB_NUM_STATES] = {};
 
 	for (const struct box *b = boxes_newest(c->boxes); b; b = b->older)
-		n[b->life.state]++;
+		n[b->life.state] += !b->life.warm;
 	for (unsigned i = 0; i < SB_NUM_STATES; i++)
 		metrics_put(to, sandbox_state_names[i], n[i]);
 }
@@ -70,6 +95,24 @@ static void creates_refused(void *arg, struct metrics_out *to)
 {
 	metrics_put(to, "full", creates_turns(arg)->n_refused);
 	metrics_put(to, "late", creates_turns(arg)->n_late);
+}
+
+static void pool(void *arg, struct metrics_out *to)
+{
+	struct pool_count n = stock_count(arg, NULL);
+
+	metrics_put(to, "warm", n.warm);
+	metrics_put(to, "starting", n.starting);
+}
+
+static void pool_claims(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, stock_count(arg, NULL).claimed);
+}
+
+static void pool_failed(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, stock_count(arg, NULL).failed);
 }
 
 static void connections(void *arg, struct metrics_out *to)
@@ -95,6 +138,11 @@ static void journal_pending(void *arg, struct metrics_out *to)
 static void journal_writes(void *arg, struct metrics_out *to)
 {
 	metrics_put(to, NULL, db_stats(((const struct cayd *)arg)->db).writes);
+}
+
+static void journal_commits(void *arg, struct metrics_out *to)
+{
+	metrics_put(to, NULL, db_stats(((const struct cayd *)arg)->db).transactions);
 }
 
 static void journal_failed(void *arg, struct metrics_out *to)
@@ -218,10 +266,14 @@ static metrics_fn *const from[METRIC_NUM] = {
 	[METRIC_ENDS] = ends,
 	[METRIC_CREATES_WAITING] = creates_waiting,
 	[METRIC_CREATES_REFUSED] = creates_refused,
+	[METRIC_POOL] = pool,
+	[METRIC_POOL_CLAIMS] = pool_claims,
+	[METRIC_POOL_FAILED] = pool_failed,
 	[METRIC_CONNECTIONS] = connections,
 	[METRIC_KEEPER] = keeper,
 	[METRIC_JOURNAL_PENDING] = journal_pending,
 	[METRIC_JOURNAL_WRITES] = journal_writes,
+	[METRIC_JOURNAL_COMMITS] = journal_commits,
 	[METRIC_JOURNAL_FAILED] = journal_failed,
 	[METRIC_AUDIT_RECORDS] = audit_records,
 	[METRIC_AUDIT_PENDING] = audit_pending,

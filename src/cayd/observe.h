@@ -8,6 +8,8 @@
 
 /* conf->answered of the server. */
 bool observe_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+/* conf->broken: the client has the request's id, the log what broke. */
+void observe_broken(const struct request *rq, const struct cay_err *err, void *arg);
 /* The operation. */
 void observe_metrics(struct cayd *c, struct request *rq);
 #endif

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/msg.h"
+#include "cayd/build.h"
 #include "cayd/door.h"
 #include "cayd/key.h"
 #include "cayd/report.h"
@@ -133,6 +134,7 @@ static void say_box(struct peer *p, const struct box *b)
 {
 	say(p, &(struct push){ .kind = PUSH_SANDBOX,
 			       .value = b->life.state,
+			       .number = (uint32_t)b->info.app_port,
 			       .id = b->info.id,
 			       .tenant = b->info.tenant });
 }
@@ -150,7 +152,8 @@ static void say_all(struct peer *p)
 	say(p, &hello);
 	say(p, &(struct push){ .kind = PUSH_ALL });
 	for (struct box *b = boxes_newest(p->all->cayd->boxes); b; b = b->older)
-		if (!life_over(&b->life))
+		if (!life_over(&b->life) && !b->life.warm && !b->life.taken &&
+		    !build_has(&b->info.tenant))
 			say_box(p, b);
 	key_tell(p->all->cayd, NULL, say_it, p);
 	sign_tell(p->all->cayd, say_it, p);
@@ -294,7 +297,7 @@ void push_box(const struct box *b)
 {
 	struct pushes *all = b->cayd->pushes;
 
-	if (!all)
+	if (!all || build_has(&b->info.tenant)) /* nobody asks anything of a build's */
 		return;
 	for (struct peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {

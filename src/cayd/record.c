@@ -10,10 +10,12 @@ int record_write(struct box *b, struct buf *out)
 				    .env = b->env,
 				    .entrypoint = b->entrypoint,
 				    .has_entrypoint = b->entrypoint.n > 0,
+				    .services = b->services,
 				    .key = b->key,
 				    .key_body = b->key_body,
 				    .image_digest = digest,
 				    .range = b->range,
+				    .home = b->home,
 				    .wanted = b->wanted,
 				    .has_wanted = b->has_wanted };
 	struct jw w = jw_to(out);
@@ -28,12 +30,11 @@ int record_read(struct cayd *c, const struct db_row *row, struct box **ret, stru
 	auto_pool pool = POOL_INIT(KIB(512));
 	struct json_limits limits = json_control_limits;
 	struct sandbox_record record = {};
-	auto_json json = NULL;
 	int r;
 
+	/* a request has its limits, and what is kept of it is more: what we wrote is read */
 	limits.bytes = DB_TEXT_MAX;
-	r = jr_read(row->text, &limits, &json, err);
-	if (r >= 0)
-		r = field_decode(&sandbox_record_table, json, &pool, &record, err);
+	limits.values = DB_TEXT_MAX;
+	r = field_read(&sandbox_record_table, row->text, &limits, &pool, &record, err);
 	return r < 0 ? r : box_restore(c->boxes, &row->life, &record, row->seq, ret, err);
 }

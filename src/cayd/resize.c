@@ -2,6 +2,7 @@
 #include "cayd/resize.h"
 
 #include "base/fault.h"
+#include "cayd/limit.h"
 #include "cayd/link.h"
 
 struct resize {
@@ -107,6 +108,10 @@ static void on_wanted(void *arg, const struct cay_err *outcome)
 				 .pids = (uint32_t)b->wanted.pids };
 	struct cay_err err = *outcome;
 
+	if (!limit_in_memory(b)) { /* else it is as large as it was made */
+		q.disk_bytes = b->wanted.disk_bytes;
+		q.disk_inodes = b->wanted.disk_inodes;
+	}
 	if (!err.code && b->unsaid.code)
 		err = b->unsaid;
 	if (!err.code && fault(FAULT_LIMITS_WANTED) < 0)
@@ -145,17 +150,10 @@ void resize_again(struct box *b)
 		(void)begin(b, NULL, false);
 }
 
-static struct limits changed(const struct limits *from, const struct limits_change *q)
-{
-	return (struct limits){ .memory_bytes =
-					q->has_memory ? q->memory_bytes : from->memory_bytes,
-				.cpu_milli = q->has_cpu ? q->cpu_milli : from->cpu_milli,
-				.pids = q->has_pids ? q->pids : from->pids };
-}
-
 void resize_sandbox(struct cayd *c, struct request *rq)
 {
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct cay_err err = {};
 
 	if (!b) {
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
@@ -167,7 +165,10 @@ void resize_sandbox(struct cayd *c, struct request *rq)
 					     : "the sandbox does not run");
 		return;
 	}
-	b->wanted = changed(&b->info.limits, rq->body);
+	if (limit_change(b, rq->body, &b->wanted, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
 	b->has_wanted = true;
 	if (!begin(b, rq, false)) {
 		b->has_wanted = false;

@@ -3,16 +3,19 @@
 
 #include <sys/random.h>
 
+#include "auth/preview.h"
 #include "auth/token.h"
 #include "base/path.h"
 #include "cayd/box.h"
 #include "cayd/push.h"
 #include "text/hex.h"
+#include "text/percent.h"
 
 #define FILE_NAME "token.key"
 #define HEX_LEN 64
 #define FILE_MAX 256
 #define NUMBERS 254 /* an even number: one and the next are never in one place (push.h) */
+#define LINK_MAX KIB(16)
 #define AGAIN_S 600 /* when the file could not be written */
 
 struct signs {
@@ -232,4 +235,127 @@ void sandbox_token(struct cayd *c, struct request *rq)
 	else
 		request_reply_json(rq, &token_made_table, &made);
 	explicit_bzero(text, sizeof(text));
+}
+
+static int make_preview(struct cayd *c, struct request *rq, struct preview_base *base,
+			struct preview *p, struct cay_err *err)
+{
+	const struct preview_create *q = rq->body;
+	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+
+	if (!b || life_over(&b->life))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
+	if (rq->actor.one_sandbox) /* it would outlive the token */
+		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
+	if (!c->settings.edge_previews[0])
+		return cay_fail(err, CAY_E_UNSUPPORTED,
+				"there are no previews here: edge.previews names no domain");
+	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
+		return -EINVAL;
+	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	p->token.tenant = b->info.tenant;
+	p->token.sandbox = b->info.id;
+	p->token.epoch = SIGN_EPOCH;
+	p->port = (uint16_t)(q->has_port ? q->port : b->info.app_port);
+	p->token.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
+	return 0;
+}
+
+void sandbox_preview(struct cayd *c, struct request *rq)
+{
+	auto_buf origin = BUF_INIT(512), url = BUF_INIT(KIB(1));
+	struct preview_base base;
+	struct preview p = {};
+	struct token_key key = { .number = c->signs->now.number };
+	char text[PREVIEW_TEXT_LEN + 1] = "";
+	struct preview_made made = { .token = text };
+	struct cay_err err = {};
+	int r = make_preview(c, rq, &base, &p, &err);
+
+	memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
+	if (r >= 0)
+		r = preview_make(&p, &key, text, &err);
+	explicit_bzero(&key, sizeof(key));
+	if (r >= 0 && (preview_origin(&base, &p.token.sandbox, p.port, &origin) < 0 ||
+		       buf_printf(&url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&origin), text) < 0))
+		r = cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a preview");
+	if (r >= 0) {
+		made.origin = buf_str(&origin);
+		made.url = buf_str(&url);
+		made.expires_ns = p.token.not_after * NS_PER_S;
+		request_reply_json(rq, &preview_made_table, &made);
+	} else {
+		request_fail(rq, &err);
+	}
+	explicit_bzero(text, sizeof(text));
+}
+
+/* All of the link's target but the token: what is signed, to the byte. */
+static int link_target(const struct id *sandbox, const struct tree_link *q, struct buf *ret)
+{
+	const char *path = q->path_b64 ? q->path_b64 : q->path ? q->path : ".";
+	char id[ID_TEXT_LEN + 1];
+	int r;
+
+	id_format(sandbox, id);
+	r = buf_printf(ret, "/v1/sandboxes/%s/files/tree?format=%s&%s=", id,
+		       q->format == TREE_TAR_GZ ? "tar.gz" : "tar",
+		       q->path_b64 ? "path_b64" : "path");
+	if (r >= 0)
+		r = buf_reserve(ret, 3 * strlen(path));
+	if (r < 0)
+		return r;
+	ret->len += percent_encode(path, strlen(path), ret->data + ret->len);
+	ret->data[ret->len] = 0;
+	return 0;
+}
+
+static int make_link(struct cayd *c, const struct box *b, const struct tree_link *q,
+		     struct buf *url, uint64_t *expires_ns, struct cay_err *err)
+{
+	struct token t = { .scope = SCOPE_READ,
+			   .epoch = SIGN_EPOCH,
+			   .tenant = b->info.tenant,
+			   .sandbox = b->info.id };
+	struct token_key key = { .number = c->signs->now.number };
+	char text[TOKEN_TEXT_LEN + 1];
+	int r = link_target(&b->info.id, q, url);
+
+	if (r < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+	if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce))
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	t.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
+	*expires_ns = t.not_after * NS_PER_S;
+	memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
+	r = token_make_link(&t, (struct slice){ url->data, url->len }, &key, text, err);
+	explicit_bzero(&key, sizeof(key));
+	if (r >= 0 && buf_printf(url, "&token=%s", text) < 0)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+	explicit_bzero(text, sizeof(text));
+	return r;
+}
+
+void tree_link(struct cayd *c, struct request *rq)
+{
+	const struct tree_link *q = rq->body;
+	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+	auto_buf url = BUF_INIT(LINK_MAX);
+	struct tree_linked made = {};
+	struct cay_err err = {};
+
+	if (!b || life_over(&b->life))
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
+	else if (rq->actor.one_sandbox)
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no links");
+	else if (q->path && q->path_b64)
+		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64", "either it or path");
+	else
+		(void)make_link(c, b, q, &url, &made.expires_ns, &err);
+	made.url = buf_str(&url);
+	if (err.code)
+		request_fail(rq, &err);
+	else
+		request_reply_json(rq, &tree_linked_table, &made);
 }

@@ -28,6 +28,8 @@ void sign_tick(struct cayd *c);
 typedef void sign_tell_fn(void *arg, const struct push *p);
 void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg);
 
-/* The operation. */
+/* The operations. */
 void sandbox_token(struct cayd *c, struct request *rq);
+void sandbox_preview(struct cayd *c, struct request *rq);
+void tree_link(struct cayd *c, struct request *rq);
 #endif

@@ -16,13 +16,14 @@
 #include "cayd/create.h"
 #include "cayd/entry.h"
 #include "cayd/event.h"
+#include "cayd/limit.h"
 #include "cayd/link.h"
+#include "cayd/oom.h"
+#include "cayd/prune.h"
 #include "cayd/record.h"
 #include "cayd/resize.h"
+#include "cayd/stock.h"
 
-/* Until disks have quotas (issue 6) the keeper is told what a quota would say. */
-#define DISK_BYTES (UINT64_C(2) << 30)
-#define DISK_INODES 131072
 #define SWEEP_MS 100
 /* How often a row that could not be written is tried again. */
 #define AGAIN_NS NS_PER_S
@@ -44,7 +45,8 @@ static void done(struct box *b, enum life_effect effect, uint64_t generation,
 		ev.outcome = LIFE_UNKNOWN; /* made anew with it */
 	if (outcome->code && effect == DO_REMOVE)
 		log_error(&b->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
-	else if (outcome->code && ev.outcome == LIFE_FAILED && b->life.state == SB_PENDING) {
+	else if (outcome->code && ev.outcome == LIFE_FAILED && b->life.state == SB_PENDING &&
+		 !b->life.taken) {
 		b->failure = *outcome;
 		b->why = b->failure.msg;
 	}
@@ -95,11 +97,14 @@ static void prepare(struct box *b)
 {
 	struct verb_prepare q = { .sandbox = b->info.id,
 				  .generation = b->life.generation,
-				  .tenant = b->info.tenant,
-				  .disk_bytes = DISK_BYTES,
-				  .disk_inodes = DISK_INODES,
-				  .range = b->range };
+				  .tenant = b->home,
+				  .range = b->range,
+				  .memory = limit_in_memory(b) };
 
+	if (!q.memory) {
+		q.disk_bytes = b->info.limits.disk_bytes;
+		q.disk_inodes = b->info.limits.disk_inodes;
+	}
 	memcpy(q.image, b->image, sizeof(q.image));
 	verb(b, DO_PREPARE, VERB_PREPARE, &q);
 }
@@ -109,10 +114,17 @@ static void start(struct box *b)
 	struct verb_start q = { .sandbox = b->info.id,
 				.generation = b->life.generation,
 				.memory_bytes = b->info.limits.memory_bytes,
+				.shm_bytes = b->info.limits.shm_bytes,
 				.cpu_milli = (uint32_t)b->info.limits.cpu_milli,
 				.pids = (uint32_t)b->info.limits.pids,
+				.nofile = (uint32_t)b->info.limits.nofile,
 				.runtime = b->info.runtime };
 
+	q.read_only = limit_read_only(b, &q.writable);
+	if (limit_in_memory(b)) {
+		q.disk_bytes = b->info.limits.disk_bytes;
+		q.disk_inodes = b->info.limits.disk_inodes;
+	}
 	verb(b, DO_START, VERB_START, &q);
 }
 
@@ -230,6 +242,7 @@ void box_save(struct box *b, bool wait)
 /* What an end says when nobody said more. */
 static const char *const whys[END_NUM_REASONS] = {
 	[END_EXIT] = "its entrypoint ended",
+	[END_OOM] = "it needed more memory than it had",
 	[END_KILLED] = "ended by a client",
 	[END_TTL] = "it had lived as long as it was to",
 	[END_IDLE] = "nobody asked anything of it",
@@ -273,10 +286,12 @@ enum cay_code box_happens(struct box *b, const struct life_event *ev)
 		out.sync = true;
 	if (out.journal || out.sync)
 		save(b, out.sync ? out.effect : DO_NOTHING, out.sync);
-	if (changed)
+	if (changed && !b->life.warm)
 		event_note(b); /* behind its row, so that what is told is so */
 	if (out.effect && !out.sync)
 		begin(b, out.effect);
+	if (b->stock)
+		stock_changed(b);
 	if (out.tell)
 		box_tell(b);
 	return CAY_OK;
@@ -362,6 +377,10 @@ static void on_pid1(uv_poll_t *p, int, int events)
 		}
 		b->why = n > 0 ? why : NULL;
 	}
+	/* nobody inside can send PID 1 that signal */
+	if ((b->info.end.inferred || (ev.reason == END_SIGNAL && WTERMSIG(status) == SIGKILL)) &&
+	    oom_suspected(b))
+		ev.reason = END_OOM;
 	unwatch(b);
 	(void)box_happens(b, &ev);
 	b->why = NULL;
@@ -403,7 +422,9 @@ static void on_sweep(uv_timer_t *t)
 		c->again_ns = now + AGAIN_NS;
 	entry_sweep(c, now);
 	creates_sweep(c, now);
+	stocks_sweep(c);
 	boxes_forget(c->boxes, now);
+	prune_sweep(c, now);
 }
 
 int boxes_sweep(struct cayd *c, struct cay_err *err)

@@ -5,6 +5,7 @@
 #include "cayd/event.h"
 #include "cayd/key.h"
 #include "cayd/later.h"
+#include "cayd/layer.h"
 #include "cayd/page.h"
 
 #define NAME_MAX_LEN 63
@@ -22,6 +23,8 @@ struct tenants {
 };
 
 const struct id default_tenant = { .noun = ID_TENANT };
+const struct id warm_tenant = { .noun = ID_TENANT, .bits = { [14] = 1 } };
+const struct id build_tenant = { .noun = ID_TENANT, .bits = { [14] = 2 } };
 
 static struct row *find(const struct tenants *all, const struct id *id)
 {
@@ -84,13 +87,10 @@ int tenants_open(struct cayd *c, struct cay_err *err)
 int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 {
 	auto_pool pool = POOL_INIT(KIB(4));
-	auto_json json = NULL;
 	struct tenant info = {};
 	struct row *r;
-	int e2 = jr_read(e->text, &json_control_limits, &json, err);
+	int e2 = field_read(&tenant_table, e->text, &json_control_limits, &pool, &info, err);
 
-	if (e2 >= 0)
-		e2 = field_decode(&tenant_table, json, &pool, &info, err);
 	if (e2 < 0)
 		return e2;
 	if (!id_eq(&info.id, &e->id) || find(c->tenants, &e->id))
@@ -188,6 +188,8 @@ static void on_deleted(struct later *l, const struct cay_err *outcome)
 		r->leaving = false;
 	else
 		take_out(l->cayd->tenants, &l->id);
+	if (!outcome->code)
+		layers_forget(l->cayd, &l->id);
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)

@@ -70,11 +70,22 @@ static int write_detail(const struct request *rq, struct audit_record *to)
 {
 	const struct group_query *group = rq->query;
 	const struct image_import_query *image = rq->query;
+	const struct image_pull *pull = rq->body;
+	const struct registry_login *in = rq->body;
+	const struct registry_query *out = rq->query;
 
 	if (rq->match.op == &ops[OP_GROUP_DELETE] && group && group->group)
 		return snprintf(to->detail, sizeof(to->detail), "group=%s", group->group);
 	if (rq->match.op == &ops[OP_IMAGE_IMPORT] && image && image->name)
 		return snprintf(to->detail, sizeof(to->detail), "name=%.140s", image->name);
+	if (rq->match.op == &ops[OP_IMAGE_PULL] && pull && pull->reference)
+		return snprintf(to->detail, sizeof(to->detail), "reference=%.140s",
+				pull->reference);
+	/* where, and nothing of who or with what */
+	if (rq->match.op == &ops[OP_REGISTRY_LOGIN] && in && in->registry)
+		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", in->registry);
+	if (rq->match.op == &ops[OP_REGISTRY_LOGOUT] && out && out->registry)
+		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", out->registry);
 	return 0;
 }
 

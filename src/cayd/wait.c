@@ -13,6 +13,8 @@ struct waiter {
 /* As far as memory goes. */
 static bool is_there(const struct box *b, enum box_wait until)
 {
+	if (b->life.taken) /* nothing of it is written, or told */
+		return false;
 	switch (until) {
 	case WAIT_STARTED: /* one that fails says so at once, though it has yet to be removed */
 		return b->life.state >= SB_RUNNING;

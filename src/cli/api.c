@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "text/percent.h"
+#include "wire/attach.h"
 
 #define REPLY_MAX MIB(4)
 #define ROWS_MAX 100000u
@@ -21,10 +22,18 @@ static const struct json_limits reply_limits = {
  * because something else bounds it (the exec's own end). */
 #define NEVER UINT32_MAX
 static const uint32_t head_s[OP_NUM] = {
-	[OP_SANDBOX_CREATE] = 600,                          /* waits until it runs */
-	[OP_SANDBOX_DELETE] = 300,                          /* waits until all of it is gone */
+	[OP_SANDBOX_CREATE] = 7200, /* waits until it runs, and for its image */
+	[OP_SANDBOX_DELETE] = 300,  /* waits until all of it is gone */
+	[OP_IMAGE_PRUNE] = 1800,    [OP_IMAGE_PULL] = 7200, /* as slow as the registry */
 	[OP_IMAGE_IMPORT] = 1800,                           /* unpacks before it answers */
-	[OP_IMAGE_DELETE] = 300,   [OP_EXEC_STDIN] = NEVER, /* as slow as the command reads */
+	[OP_SERVICE_PUT] = NEVER,                           /* until it is up or stopped, */
+	[OP_SERVICE_START] = NEVER, /* which the service itself says how long */
+	[OP_SERVICE_STOP] = NEVER,  [OP_SERVICE_RESTART] = NEVER,
+	[OP_SERVICE_LOG] = NEVER, /* of one that says nothing */
+	[OP_SANDBOX_HEALTH] = 90,   [OP_IMAGE_DELETE] = 300,
+	[OP_TREE_IMPORT] = NEVER, /* as long as there is much of it */
+	[OP_TREE_PUT] = 300,      /* what is behind its last byte is yet to be unpacked */
+	[OP_EXEC_STDIN] = NEVER,  /* as slow as the command reads */
 };
 
 uint64_t api_deadline(const struct api *a, enum op_id op)
@@ -67,6 +76,16 @@ static int no_memory(struct cay_err *err)
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
+/* "{port}": what the caller says and no id. */
+static bool is_name(struct slice part)
+{
+	for (size_t i = 0; i < op_n_params; i++)
+		if (part.n == strlen(op_params[i].name) + 2 && part.p[0] == '{' &&
+		    memcmp(part.p + 1, op_params[i].name, part.n - 2) == 0)
+			return op_params[i].noun == ID_NONE;
+	return false;
+}
+
 static int add_path(const struct api_call *c, struct buf *target)
 {
 	struct slice path = slice_of(ops[c->op].path);
@@ -78,7 +97,9 @@ static int add_path(const struct api_call *c, struct buf *target)
 		struct slice part = slice_cut(&path, '/');
 
 		r = buf_putc(target, '/');
-		if (r >= 0 && part.n && part.p[0] == '{') {
+		if (r >= 0 && is_name(part)) {
+			r = buf_puts(target, c->name);
+		} else if (r >= 0 && part.n && part.p[0] == '{') {
 			char text[ID_TEXT_LEN + 1];
 
 			assert(param < OP_PARAMS_MAX && c->ids[param].noun != ID_NONE);
@@ -155,6 +176,8 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 	int r = add_path(c, &target);
 
 	a->hint[0] = 0;
+	a->op = c->op;
+	a->asked = true;
 	if (r < 0)
 		return no_memory(err);
 	if (c->query)
@@ -182,6 +205,9 @@ int api_open(struct api *a, const struct api_call *c, struct http *h, struct cay
 					     .media = op->body == BODY_JSON ? "application/json"
 									    : c->media,
 					     .key = c->key,
+					     .upgrade = c->upgrade,
+					     .ws_key = c->ws_key,
+					     .ws_protocol = ATTACH_PROTOCOL,
 					     .length = length }) < 0 ||
 	    buf_add(&h->out, buf_str(&body), body.len) < 0)
 		return no_memory(err);
@@ -251,10 +277,8 @@ int api_error(struct api *a, struct slice json, struct cay_err *err)
 {
 	struct error_body body = {};
 	struct cay_err why = {};
-	auto_json tree = NULL;
 
-	if (jr_read(json, &json_control_limits, &tree, &why) < 0 ||
-	    field_decode(&error_body_table, tree, &a->pool, &body, &why) < 0)
+	if (field_read(&error_body_table, json, &json_control_limits, &a->pool, &body, &why) < 0)
 		return blame("an error object", &why, err);
 	api_hint(a, body.error.hint);
 	if (body.error.field)
@@ -279,7 +303,6 @@ static bool is_success(enum op_id op, int status)
 int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct cay_err *err)
 {
 	struct cay_err why = {};
-	auto_json tree = NULL;
 	struct slice body;
 	int r = gather(a, op, h, err);
 
@@ -299,8 +322,7 @@ int api_finish(struct api *a, enum op_id op, struct http *h, void *ret, struct c
 	}
 	if (!ret)
 		return 0;
-	if (jr_read(body, &reply_limits, &tree, &why) < 0 ||
-	    field_decode(ops[op].response, tree, &a->pool, ret, &why) < 0)
+	if (field_read(ops[op].response, body, &reply_limits, &a->pool, ret, &why) < 0)
 		return blame(ops[op].name, &why, err);
 	return 0;
 }
@@ -372,134 +394,4 @@ int api_list(struct api *a, enum op_id op, const struct sandbox_query *which, ap
 			return 0;
 	}
 	return cay_fail(err, CAY_E_MISBEHAVED, "%s has no end", ops[op].name);
-}
-
-struct wanted {
-	struct slice name;
-	struct id id;
-	bool found;
-	bool any; /* also one that is over */
-};
-
-static int match_sandbox(void *to, const void *row)
-{
-	const struct sandbox *s = row;
-	struct wanted *w = to;
-
-	bool over = s->state == SB_TERMINATED || s->state == SB_FAILED;
-
-	/* a name is free again once its sandbox is over */
-	if (!s->name || !slice_eq(slice_of(s->name), w->name) || (over && !w->any))
-		return 0;
-	if (!w->found || !over)
-		w->id = s->id;
-	w->found = true;
-	return !over;
-}
-
-static int match_image(void *to, const void *row)
-{
-	const struct image *i = row;
-	struct wanted *w = to;
-
-	if ((i->name && slice_eq(slice_of(i->name), w->name)) ||
-	    slice_eq(slice_of(i->digest), w->name)) {
-		w->id = i->id;
-		w->found = true;
-	}
-	return w->found;
-}
-
-static int no_such(const char *what, const char *word, struct cay_err *err)
-{
-	return cay_fail(err, CAY_E_NOT_FOUND, "there is no %s '%s'", what, word);
-}
-
-static int find_sandbox(struct api *a, const char *word, bool any, struct id *ret,
-			struct cay_err *err)
-{
-	struct sandbox_query which = { .name = word, .state = any ? NULL : "live" };
-	struct wanted w = { .name = slice_of(word), .any = any };
-	struct cay_err why = {};
-	int r;
-
-	if (id_parse(ID_SANDBOX, w.name, ret) == 0)
-		return 0;
-	r = api_list(a, OP_SANDBOX_LIST, &which, match_sandbox, &w, &why);
-	if (r < 0 && why.code == CAY_E_INVALID && str_eq(why.field, "name")) {
-		/* what cannot be a name is nobody's */
-		a->hint[0] = 0;
-		return no_such("sandbox", word, err);
-	}
-	if (r < 0) {
-		*err = why;
-		return r;
-	}
-	*ret = w.id;
-	if (!w.found && !any)
-		api_hint(a, "'cay ls --all' has those that ended, too; 'cay why' says how");
-	return w.found ? 0 : no_such("sandbox", word, err);
-}
-
-int api_find_sandbox(struct api *a, const char *word, struct id *ret, struct cay_err *err)
-{
-	return find_sandbox(a, word, false, ret, err);
-}
-
-int api_find_any(struct api *a, const char *word, struct id *ret, struct cay_err *err)
-{
-	return find_sandbox(a, word, true, ret, err);
-}
-
-static int match_tenant(void *to, const void *row)
-{
-	const struct tenant *t = row;
-	struct wanted *w = to;
-
-	w->found = slice_eq(slice_of(t->name), w->name);
-	w->id = t->id;
-	return w->found;
-}
-
-static int match_key(void *to, const void *row)
-{
-	const struct key *k = row;
-	struct wanted *w = to;
-
-	w->found = slice_eq(slice_of(k->prefix), w->name);
-	w->id = k->id;
-	return w->found;
-}
-
-static int find_one(struct api *a, enum op_id op, api_each *match, const char *what,
-		    const char *word, struct id *ret, struct cay_err *err)
-{
-	struct wanted w = { .name = slice_of(word) };
-	int r = api_list(a, op, NULL, match, &w, err);
-
-	if (r < 0)
-		return r;
-	*ret = w.id;
-	return w.found ? 0 : no_such(what, word, err);
-}
-
-int api_find_image(struct api *a, const char *word, struct id *ret, struct cay_err *err)
-{
-	if (id_parse(ID_IMAGE, slice_of(word), ret) == 0)
-		return 0;
-	return find_one(a, OP_IMAGE_LIST, match_image, "image", word, ret, err);
-}
-
-int api_find_tenant(struct api *a, const char *word, struct id *ret, struct cay_err *err)
-{
-	if (id_parse(ID_TENANT, slice_of(word), ret) == 0)
-		return 0;
-	return find_one(a, OP_TENANT_LIST, match_tenant, "tenant", word, ret, err);
-}
-
-int api_find_key(struct api *a, const char *word, struct id *ret, struct cay_err *err)
-{
-	if (id_parse(ID_KEY, slice_of(word), ret) == 0)
-		return 0;
-	return find_one(a, OP_KEY_LIST, match_key, "key", word, ret, err);
 }

@@ -19,15 +19,20 @@ struct api {
 	struct interrupt intr;
 	struct pool pool;        /* replies; dies with the command */
 	char hint[API_HINT_MAX]; /* of the last error object, or "" */
+	enum op_id op;           /* the last one that was asked for */
+	bool asked;              /* one was */
+	bool no_pager;
 };
 
 struct api_call {
 	enum op_id op;
 	struct id ids[OP_PARAMS_MAX]; /* in the order of the path */
+	const char *name;             /* where the path has one, not percent-encoded */
 	const void *request, *query;  /* structs of the row's tables, or NULL */
 	const char *accept;           /* NULL: JSON */
 	const char *key;              /* Idempotency-Key, or NULL */
 	const char *media;            /* of a raw body */
+	const char *upgrade, *ws_key; /* to go on in another protocol, or NULL */
 	uint64_t length;              /* of a raw body: bytes or HTTP_CHUNKED */
 };
 
@@ -61,6 +66,8 @@ uint64_t api_deadline(const struct api *a, enum op_id op);
 [[nodiscard]] int api_find_image(struct api *a, const char *word, struct id *ret,
 				 struct cay_err *err);
 /* By name or id; a key by its prefix or id. */
+[[nodiscard]] int api_find_template(struct api *a, const char *word, struct id *ret,
+				    struct cay_err *err);
 [[nodiscard]] int api_find_tenant(struct api *a, const char *word, struct id *ret,
 				  struct cay_err *err);
 [[nodiscard]] int api_find_key(struct api *a, const char *word, struct id *ret,

@@ -212,6 +212,7 @@ const struct cmd cmd_audit_verify = {
 	.name = "audit verify",
 	.place = PLACE_HERE,
 	.args = "[--anchor COUNT:HEAD] [--json] [DIR]",
+	.operands = { OPERAND_FILE },
 	.max = 1,
 	.options = verify_options,
 	.size = sizeof(struct verify_args),

@@ -14,8 +14,8 @@ struct bench_args {
 static const struct opt rows[] = {
 	{ "n", 'n', OPT_U64, offsetof(struct bench_args, n), 1, SAMPLE_MAX, .arg = "N",
 	  .help = "How often; 20 unless told otherwise" },
-	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .arg = "IMAGE",
-	  .help = "Of what; base unless told otherwise" },
+	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .what = OPERAND_IMAGE,
+	  .arg = "IMAGE", .help = "Of what; base unless told otherwise" },
 };
 static const struct opt_group options[] = {
 	OPTS(rows, 0),
@@ -72,6 +72,7 @@ static int round_trip(struct cli *c, const char *image, uint64_t took[static STE
 	int r, removed;
 
 	create_preset(&request);
+	create_given(&request);
 	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request },
 		     &made, err);
 	if (r < 0)

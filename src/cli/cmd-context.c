@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <termios.h>
 
-#include "base/clock.h"
+#include "cli/ask.h"
 #include "cli/cmd.h"
 #include "cli/show.h"
 
 struct add_args {
 	const char *url, *ca, *token_file;
 	bool token_stdin, replace;
+	struct json_args json;
 };
 
 #define AT(m) offsetof(struct add_args, m)
@@ -19,89 +16,51 @@ struct add_args {
 static const struct opt add_rows[] = {
 	{ "url", 0, OPT_TEXT, AT(url), .arg = "URL",
 	  .help = "Where its cay-edge is, as in https://box.example:7070" },
-	{ "ca", 0, OPT_TEXT, AT(ca), .arg = "FILE",
+	{ "ca", 0, OPT_TEXT, AT(ca), .what = OPERAND_FILE, .arg = "FILE",
 	  .help = "Certificates (PEM) to believe instead of the system's" },
-	{ "token-file", 0, OPT_TEXT, AT(token_file), .arg = "FILE",
+	{ "token-file", 0, OPT_TEXT, AT(token_file), .what = OPERAND_FILE, .arg = "FILE",
 	  .help = "Where the token is: a key of 'cay key create --out FILE'" },
 	{ "token-stdin", 0, OPT_FLAG, AT(token_stdin),
 	  .help = "Read the token from standard input; a terminal does not show it" },
 	{ "replace", 0, OPT_FLAG, AT(replace),
 	  .help = "Change one that is there; what is not given stays as it is" },
 };
-static const struct opt_group add_options[] = { OPTS(add_rows, 0), OPTS_END };
+static const struct opt_group add_options[] = {
+	OPTS(add_rows, 0),
+	OPTS_JSON(add_args, json),
+	OPTS_END,
+};
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
-/* One signal is enough here: nothing has to be cleaned up but the terminal. */
-static int wait_for_line(struct interrupt *i, int fd, struct cay_err *err)
+static void json_row(struct jw *w, const struct context *x, bool current)
 {
-	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = i->fd, .events = POLLIN } };
+	char url[URL_MAX];
 
-	if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
-	interrupt_read(i);
-	return i->signo ? cay_fail(err, CAY_E_INVALID, "interrupted") : 0;
-}
-
-/* Up to its end; whoever types it ends it with a line. */
-static int read_token(struct cli *c, int fd, bool line, char ret[static CONTEXT_TOKEN_MAX + 1],
-		      struct cay_err *err)
-{
-	char text[CONTEXT_TOKEN_MAX + 64];
-	size_t n = 0;
-	int r = 0;
-
-	while (r >= 0 && n < sizeof(text)) {
-		ssize_t got;
-
-		if (line)
-			r = wait_for_line(&c->api.intr, fd, err);
-		if (r < 0)
-			break;
-		got = read(fd, text + n, sizeof(text) - n);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			r = cay_fail_sys(err, CAY_E_INVALID, errno, "read the token");
-		n += got > 0 ? (size_t)got : 0;
-		if (got == 0 || (line && n && text[n - 1] == '\n'))
-			break;
+	jw_object(w, NULL);
+	jw_str(w, "name", x->name);
+	if (x->url.host[0]) {
+		url_format(&x->url, url);
+		jw_str(w, "url", url);
 	}
-	if (r >= 0)
-		r = context_token((struct slice){ text, n }, ret, err);
-	explicit_bzero(text, sizeof(text));
-	return r;
+	if (x->ca[0])
+		jw_str(w, "ca", x->ca);
+	jw_bool(w, "current", current);
+	jw_end(w);
 }
 
-static int ask_terminal(struct cli *c, char ret[static CONTEXT_TOKEN_MAX + 1], struct cay_err *err)
+/* What it is by now.  Nobody is asked when what says who is asked cannot be read. */
+static int print_row(struct cli *c, const struct context *x, struct cay_err *err)
 {
-	struct termios before, quiet;
-	int r = interrupt_open(&c->api.intr, err);
+	char current[CONTEXT_NAME_MAX + 1] = "";
+	auto_buf out = BUF_INIT(KIB(32));
+	struct jw w = jw_to(&out);
+	struct cay_err none = {};
+	bool known = cmd_asked(c, current, &none) >= 0;
 
-	if (r < 0)
-		return r;
-	if (tcgetattr(STDIN_FILENO, &before) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "look at the terminal");
-	quiet = before;
-	quiet.c_lflag &= ~(tcflag_t)ECHO;
-	(void)!write(STDERR_FILENO, "token: ", 7);
-	if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "hide what is typed");
-	r = read_token(c, STDIN_FILENO, /* line= */ true, ret, err);
-	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
-	(void)!write(STDERR_FILENO, "\n", 1);
-	return r;
-}
-
-static int file_token(struct cli *c, const char *path, char ret[static CONTEXT_TOKEN_MAX + 1],
-		      struct cay_err *err)
-{
-	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", path);
-	if (S_ISREG(st.st_mode) && st.st_mode & 044)
-		show_note("others may read '%s' too: 'chmod 600' it", path);
-	return read_token(c, fd, /* line= */ false, ret, err);
+	json_row(&w, x, known && str_eq(x->name, current));
+	if (jw_done(&w) < 0 || buf_putc(&out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return show_out(&out, err);
 }
 
 static int take_token(struct cli *c, const struct add_args *a, struct context *to,
@@ -110,12 +69,9 @@ static int take_token(struct cli *c, const struct add_args *a, struct context *t
 	if (a->token_file && a->token_stdin)
 		return cay_fail(err, CAY_E_INVALID,
 				"context add: --token-file and --token-stdin exclude each other");
-	if (a->token_file)
-		return file_token(c, a->token_file, to->token, err);
-	if (a->token_stdin && isatty(STDIN_FILENO))
-		return ask_terminal(c, to->token, err);
-	if (a->token_stdin)
-		return read_token(c, STDIN_FILENO, /* line= */ false, to->token, err);
+	if (a->token_file || a->token_stdin)
+		return ask_token(c, &(struct ask_from){ a->token_file, a->token_stdin }, to->token,
+				 err);
 	return to->token[0] ? 0
 			    : cay_fail(err, CAY_E_INVALID,
 				       "context add: where is the token? --token-file FILE or "
@@ -171,12 +127,13 @@ static int run_add(struct cli *c, const void *args, const struct opt_words *w, s
 		show_note("'cay --context %s ls' asks it; 'cay context use %s' makes it the one "
 			  "that is asked",
 			  name, name);
-	return r;
+	return r < 0 || !a->json.json ? r : print_row(c, &to, err);
 }
 
 const struct cmd cmd_context_add = {
 	.name = "context add",
 	.args = "[OPTION...] NAME",
+	.operands = { OPERAND_CONTEXT },
 	.min = 1,
 	.max = 1,
 	.place = PLACE_NOBODY,
@@ -188,23 +145,6 @@ const struct cmd cmd_context_add = {
 		"sent yet.",
 	.run = run_add,
 };
-
-static int json_row(struct jw *w, const struct context *x, bool current)
-{
-	char url[URL_MAX];
-
-	jw_object(w, NULL);
-	jw_str(w, "name", x->name);
-	if (x->url.host[0]) {
-		url_format(&x->url, url);
-		jw_str(w, "url", url);
-	}
-	if (x->ca[0])
-		jw_str(w, "ca", x->ca);
-	jw_bool(w, "current", current);
-	jw_end(w);
-	return 0;
-}
 
 static int table_row(struct cli *c, struct show_table *t, const struct context *x, bool current)
 {
@@ -242,7 +182,10 @@ static int list_one(struct list *l, const char *name)
 		show_note("%s", why.msg);
 	}
 	memcpy(x.name, name, strlen(name) + 1);
-	return l->json ? json_row(l->json, &x, current) : table_row(l->cli, &l->table, &x, current);
+	if (!l->json)
+		return table_row(l->cli, &l->table, &x, current);
+	json_row(l->json, &x, current);
+	return 0;
 }
 
 static int list_all(struct list *l, const struct buf *names)
@@ -287,8 +230,6 @@ static int run_ls(struct cli *c, const void *args, const struct opt_words *, str
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
 }
 
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
 const struct cmd cmd_context_ls = {
 	.name = "context ls",
 	.args = "[--json]",
@@ -322,7 +263,6 @@ static int run_show(struct cli *c, const void *args, const struct opt_words *w, 
 	char current[CONTEXT_NAME_MAX + 1];
 	auto_buf out = BUF_INIT(KIB(32));
 	auto_context x = {};
-	struct jw json = jw_to(&out);
 	int r = cmd_asked(c, current, err);
 	const char *name = w->n_operands ? w->operands[0] : current;
 
@@ -331,18 +271,16 @@ static int run_show(struct cli *c, const void *args, const struct opt_words *w, 
 	if (r < 0)
 		return r;
 	memcpy(x.name, name, strlen(name) + 1);
-	if (((const struct json_args *)args)->json) {
-		r = json_row(&json, &x, str_eq(name, current));
-		r = r < 0 || jw_done(&json) < 0 ? -ENOMEM : buf_putc(&out, '\n');
-	} else {
-		r = describe(c, &x, str_eq(name, current), &out);
-	}
+	if (((const struct json_args *)args)->json)
+		return print_row(c, &x, err);
+	r = describe(c, &x, str_eq(name, current), &out);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
 }
 
 const struct cmd cmd_context_show = {
 	.name = "context show",
 	.args = "[--json] [NAME]",
+	.operands = { OPERAND_CONTEXT },
 	.max = 1,
 	.place = PLACE_NOBODY,
 	.options = json_options,
@@ -351,44 +289,62 @@ const struct cmd cmd_context_show = {
 	.run = run_show,
 };
 
-static int run_use(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int run_use(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
-	auto_context there = {};
+	auto_context there = { .name = CONTEXT_LOCAL };
 	const char *name = w->operands[0];
 	int r = str_eq(name, CONTEXT_LOCAL) ? 0 : cmd_context(c, name, &there, err);
 
-	return r < 0 ? r : context_use(name, err);
+	if (r >= 0)
+		r = context_use(name, err);
+	return r < 0 || !((const struct json_args *)args)->json ? r : print_row(c, &there, err);
 }
 
 const struct cmd cmd_context_use = {
 	.name = "context use",
-	.args = "NAME",
+	.args = "[--json] NAME",
+	.operands = { OPERAND_CONTEXT },
 	.min = 1,
 	.max = 1,
 	.place = PLACE_NOBODY,
+	.options = json_options,
+	.size = sizeof(struct json_args),
 	.help = "Ask this one from now on; local is this machine's daemon",
 	.run = run_use,
 };
 
-static int run_rm(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+/* What it was, as far as it could be read. */
+static int run_rm(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
-	int r = context_remove(w->operands[0], err);
+	auto_context gone = {};
+	struct cay_err none = {};
+	const char *name = w->operands[0];
+	bool known = context_load(name, &gone, &none) >= 0;
+	int r = context_remove(name, err);
 
+	if (!known)
+		context_wipe(&gone);
 	if (r < 0)
 		api_hint(&c->api, err->code == CAY_E_CONFLICT
 					  ? "first 'cay context use " CONTEXT_LOCAL
 					    "', or another one"
 				  : err->code == CAY_E_NOT_FOUND ? "'cay context ls' lists them"
 								 : "");
-	return r;
+	if (r < 0 || !((const struct json_args *)args)->json)
+		return r;
+	memcpy(gone.name, name, strlen(name) + 1); /* one that is removed has a name that fits */
+	return print_row(c, &gone, err);
 }
 
 const struct cmd cmd_context_rm = {
 	.name = "context rm",
-	.args = "NAME",
+	.args = "[--json] NAME",
+	.operands = { OPERAND_CONTEXT },
 	.min = 1,
 	.max = 1,
 	.place = PLACE_NOBODY,
+	.options = json_options,
+	.size = sizeof(struct json_args),
 	.help = "Forget a context and its token; the key stays good",
 	.run = run_rm,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
-
 #include "cli/cmd.h"
+#include "cli/watch.h"
+#include "ops/package.h"
 
 struct create_args {
 	struct make_args make;
@@ -14,10 +14,12 @@ struct create_args {
 #define LIFE_MAX_MS UINT64_C(31622400000)
 #define KEY_MAX 64
 
-const struct opt opts_create[11] = {
+const struct opt opts_create[22] = {
+	{ "template", 0, OPT_TEXT, AT(template), .what = OPERAND_TEMPLATE, .arg = "NAME",
+	  .help = "Make it as this template says; then IMAGE is left out" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
 	  .help = "A name of your own; creating it again gives the same sandbox" },
-	{ "group", 0, OPT_TEXT, AT(group), .arg = "NAME",
+	{ "group", 0, OPT_TEXT, AT(group), .what = OPERAND_GROUP, .arg = "NAME",
 	  .help = "What it belongs to; ls, events and rm can be told to look at one group" },
 	{ "label", 0, OPT_PAIRS, AT(labels), .arg = "KEY=VALUE",
 	  .help = "A label; may be repeated" },
@@ -29,20 +31,50 @@ const struct opt opts_create[11] = {
 	  .help = "CPU time at the most, as in 500m or 2" },
 	{ "pids", 0, OPT_U64, AT(limits.pids), .arg = "N",
 	  .help = "Processes and threads at the most" },
+	{ "nofile", 0, OPT_U64, AT(limits.nofile), .arg = "N",
+	  .help = "Open files of one process at the most" },
+	{ "disk", 0, OPT_BYTES, AT(limits.disk_bytes), .arg = "SIZE",
+	  .help = "Disk space at the most, as in 10Gi; refused where there is no quota" },
+	{ "inodes", 0, OPT_U64, AT(limits.disk_inodes), .arg = "N",
+	  .help = "Files and directories at the most; refused where there is no quota of them" },
+	{ "shm", 0, OPT_BYTES, AT(limits.shm_bytes), .arg = "SIZE",
+	  .help = "Size of /dev/shm, as in 2Gi; counts as memory" },
+	{ "output-size", 0, OPT_BYTES, AT(limits.output_bytes), .arg = "SIZE",
+	  .help = "Output kept of all its commands together, as in 16Mi" },
+	{ "storage", 0, OPT_CHOICE, AT(storage), .table = &sandbox_create_table,
+	  .member = "storage", .arg = "disk|memory|read_only",
+	  .help = "Where what it writes is; read_only: nowhere but in --writable" },
+	{ "writable", 0, OPT_TEXT, offsetof(struct make_args, writable), .arg = "PATHS",
+	  .help = "All of a read-only root that can be written to, as in /workspace,/tmp" },
 	{ "runtime", 0, OPT_CHOICE, AT(runtime), .table = &sandbox_create_table,
 	  .member = "runtime", .arg = "crun|runc", .help = "The program that makes it" },
 	{ "ttl", 0, OPT_DURATION, AT(ttl_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after this long, as in 1h" },
 	{ "idle", 0, OPT_DURATION, AT(idle_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
 	  .help = "End it after so long without a request, as in 10m" },
+	{ "on-full", 0, OPT_CHOICE, AT(on_full), .table = &sandbox_create_table,
+	  .member = "on_full", .arg = "refuse|evict_idle",
+	  .help = "When a quota is used up: be refused, or end your own that is idle longest" },
+	{ "service", 0, OPT_PAIRS, offsetof(struct make_args, services), .arg = "NAME=COMMAND",
+	  .help = "A line for its shell to keep running, up before it is yours; may be repeated" },
+	{ "app-port", 0, OPT_U64, AT(app_port), 1, UINT16_MAX, .arg = "PORT",
+	  .help = "Where its application listens, 9000 by default; 'cay preview' shows it" },
 	{ "key", 0, OPT_TEXT, offsetof(struct make_args, key), .arg = "KEY",
 	  .help = "Idempotency key: made once, however often it is asked for" },
 };
 
 static const struct opt rows[] = {
+	{ "image-entrypoint", 0, OPT_FLAG,
+	  offsetof(struct create_args, make.create.image_entrypoint),
+	  .help = "Start the image's own program: its ENTRYPOINT and CMD" },
 	{ "on-exit", 0, OPT_CHOICE, offsetof(struct create_args, make.create.on_exit),
 	  .table = &sandbox_create_table, .member = "on_exit", .arg = "keep|end",
 	  .help = "What becomes of it when COMMAND ends" },
+	{ "python", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.python),
+	  .arg = "NAME=VERSION",
+	  .help = "A package for pip; NAME= is the newest; may be repeated" },
+	{ "node", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.node),
+	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
 	  .help = "Print its id when it is accepted, not when it runs" },
 };
@@ -54,14 +86,72 @@ static const struct opt_group options[] = {
 	OPTS_END,
 };
 
+#define UNSAID UINT64_MAX
+
+static uint64_t *limit_at(struct limits *l, size_t row)
+{
+	return (uint64_t *)(void *)((char *)l + limits_table.rows[row].offset);
+}
+
 void create_preset(struct sandbox_create *request)
 {
-	auto_pool pool = POOL_INIT(KIB(4));
-	/* what the table says of absent limits; they are numbers, the pool is not kept */
-	int r = field_decode_query(&limits_table, SLICE(""), &pool, &request->limits, NULL);
-
-	assert(r == 0);
+	for (size_t i = 0; i < limits_table.n; i++)
+		*limit_at(&request->limits, i) = UNSAID;
+	request->runtime = request->on_exit = request->on_full = request->storage =
+		(unsigned)UNSAID;
 	request->wait = true;
+}
+
+static void drop(struct sandbox_create *request, const char *name)
+{
+	for (size_t i = 0; i < sandbox_create_table.n; i++)
+		if (str_eq(sandbox_create_table.rows[i].name, name))
+			request->given &= ~(UINT64_C(1) << i);
+}
+
+static void drop_enum(struct sandbox_create *request, unsigned *value, const char *name)
+{
+	if (*value != (unsigned)UNSAID)
+		return;
+	*value = 0;
+	drop(request, name);
+}
+
+void create_given(struct sandbox_create *request)
+{
+	request->given = UINT64_MAX;
+	request->limits.given = 0;
+	for (size_t i = 0; i < limits_table.n; i++) {
+		const struct field *f = &limits_table.rows[i];
+		bool said = *limit_at(&request->limits, i) != UNSAID;
+
+		if (said)
+			request->limits.given |= UINT64_C(1) << i;
+		if (f->has)
+			*((bool *)&request->limits + (f->has - 1)) = said;
+	}
+	for (size_t i = 0; i < sandbox_create_table.n && !request->limits.given; i++)
+		if (sandbox_create_table.rows[i].sub == &limits_table)
+			request->given &= ~(UINT64_C(1) << i);
+	drop_enum(request, &request->runtime, "runtime");
+	drop_enum(request, &request->on_exit, "on_exit");
+	drop_enum(request, &request->on_full, "on_full");
+	drop_enum(request, &request->storage, "storage");
+	if (!request->image_entrypoint)
+		drop(request, "image_entrypoint");
+	if (!packages_any(&request->packages))
+		drop(request, "packages");
+	if (!request->services.n) /* none would be instead of the template's */
+		drop(request, "services");
+}
+
+int create_image(struct sandbox_create *request, const struct opt_words *w, struct cay_err *err)
+{
+	request->image = w->n_operands ? w->operands[0] : NULL;
+	if (!request->image == !request->template)
+		return cay_fail(err, CAY_E_INVALID,
+				"say which IMAGE or --template NAME it is made from");
+	return 0;
 }
 
 static void preset(void *args)
@@ -80,17 +170,72 @@ static bool is_key(const char *key)
 	return n > 0 && n <= KEY_MAX;
 }
 
+#define WRITABLE_MAX 16
+
+static int split(const char *paths, struct pool *pool, struct field_texts *ret)
+{
+	struct slice rest = slice_of(paths);
+
+	ret->v = pool_take(pool, WRITABLE_MAX, sizeof(*ret->v));
+	while (ret->v && rest.p && rest.n && ret->n < WRITABLE_MAX) {
+		struct slice one = slice_cut(&rest, ',');
+
+		ret->v[ret->n] = pool_strn(pool, one.p, one.n);
+		if (!ret->v[ret->n++])
+			return -ENOMEM;
+	}
+	return ret->v ? 0 : -ENOMEM;
+}
+
+static int create_services(struct cli *c, const struct field_map *said,
+			   struct sandbox_create *request, struct cay_err *err)
+{
+	static const char *const shell[] = { "/bin/sh", "-c" };
+	struct service_spec *v = pool_take(&c->pool, said->n + 1, sizeof(*v));
+
+	for (size_t i = 0; v && i < said->n; i++) {
+		const char **argv = pool_take(&c->pool, 3, sizeof(*argv));
+
+		if (!argv)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		argv[0] = shell[0];
+		argv[1] = shell[1];
+		argv[2] = said->values[i];
+		v[i].name = said->keys[i];
+		service_default(&v[i].put);
+		v[i].put.has_argv = true;
+		v[i].put.argv = (struct field_texts){ argv, 3 };
+	}
+	request->services = (struct field_list){ v, said->n };
+	return v ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+}
+
+int create_said(struct cli *c, const struct make_args *a, struct sandbox_create *request,
+		struct cay_err *err)
+{
+	int r = create_services(c, &a->services, request, err);
+
+	request->has_ttl = request->ttl_ms > 0;
+	request->has_idle = request->idle_ms > 0;
+	request->has_app_port = request->app_port > 0;
+	request->has_writable = a->writable;
+	if (r >= 0 && a->writable && split(a->writable, &c->pool, &request->writable) < 0)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	create_given(request);
+	return r;
+}
+
 int create_send(struct cli *c, const struct make_args *a, struct sandbox *ret, struct cay_err *err)
 {
 	struct sandbox_create request = a->create;
 	struct api_call call = { .op = OP_SANDBOX_CREATE, .request = &request, .key = a->key };
+	int r;
 
 	if (a->key && !is_key(a->key))
 		return cay_fail(err, CAY_E_INVALID,
 				"--key wants 1 to %d plain characters without spaces", KEY_MAX);
-	request.has_ttl = request.ttl_ms > 0;
-	request.has_idle = request.idle_ms > 0;
-	return api_call(&c->api, &call, ret, err);
+	r = create_said(c, a, &request, err);
+	return r < 0 ? r : watch_call(&c->api, &call, request.image, ret, err);
 }
 
 static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
@@ -98,14 +243,16 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 	const struct create_args *a = args;
 	struct make_args make = a->make;
 	struct sandbox made = {};
-	int r;
+	int r = create_image(&make.create, w, err);
 
-	make.create.image = w->operands[0];
+	if (r < 0)
+		return r;
 	make.create.wait = !a->no_wait;
 	make.create.has_entrypoint = w->n_rest > 0;
 	make.create.entrypoint =
 		(struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
-	if (make.create.on_exit != ON_EXIT_KEEP && !w->n_rest)
+	if (make.create.on_exit == ON_EXIT_END && !w->n_rest && !make.create.template &&
+	    !make.create.image_entrypoint)
 		return cay_fail(err, CAY_E_INVALID,
 				"create: --on-exit goes with '--' and a command behind it");
 	r = create_send(c, &make, &made, err);
@@ -116,8 +263,9 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 
 const struct cmd cmd_create = {
 	.name = "create",
-	.args = "[OPTION...] IMAGE [-- COMMAND...]",
-	.min = 1,
+	.args = "[OPTION...] [IMAGE] [-- COMMAND...]",
+	.operands = { OPERAND_IMAGE },
+	.min = 0,
 	.max = 1,
 	.rest = REST_MAY,
 	.options = options,

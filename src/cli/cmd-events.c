@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "cli/cmd.h"
+#include "cli/pager.h"
 #include "cli/reason.h"
 #include "cli/rows.h"
 #include "cli/show.h"
@@ -29,7 +30,8 @@ struct events_args {
 
 static const struct opt rows[] = {
 	{ "follow", 'f', OPT_FLAG, AT(follow), .help = "Go on with what happens, until Ctrl-C" },
-	{ "group", 0, OPT_TEXT, AT(group), .arg = "NAME", .help = "Only those of this group" },
+	{ "group", 0, OPT_TEXT, AT(group), .what = OPERAND_GROUP, .arg = "NAME",
+	  .help = "Only those of this group" },
 	{ "after", 0, OPT_U64, AT(after), .max = INT64_MAX, .arg = "N",
 	  .help = "Only those behind this number" },
 };
@@ -42,9 +44,10 @@ struct tail {
 	struct api *api;
 	struct event_query query; /* after: the last one that was printed */
 	bool json;
-	bool connected; /* it has worked once, and the heading is printed */
-	bool gone;      /* nobody reads our lines any more */
-	unsigned tries; /* since the last event */
+	bool connected;  /* it has worked once, and the heading is printed */
+	bool gone;       /* nobody reads our lines any more */
+	unsigned tries;  /* since the last event */
+	struct buf *all; /* a whole list for somebody at a terminal, or NULL */
 };
 
 static int write_line(const struct tail *t, const struct event *e, struct buf *out,
@@ -73,14 +76,15 @@ static int write_line(const struct tail *t, const struct event *e, struct buf *o
 
 static int print(struct tail *t, const struct event *e, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(KIB(64));
+	auto_buf line = BUF_INIT(KIB(64));
+	struct buf *out = t->all ? t->all : &line;
 	int r;
 
 	if (e->seq <= t->query.after)
 		return 0; /* it was printed */
-	if (write_line(t, e, &out, err) < 0)
+	if (write_line(t, e, out, err) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = show_out(&out, err);
+	r = t->all ? 0 : show_out(out, err);
 	t->gone = r == -EPIPE;
 	t->query.after = e->seq;
 	return r;
@@ -89,15 +93,16 @@ static int print(struct tail *t, const struct event *e, struct cay_err *err)
 /* Once, when the daemon has not refused. */
 static int print_heading(struct tail *t, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(256);
+	auto_buf line = BUF_INIT(256);
+	struct buf *out = t->all ? t->all : &line;
 	bool again = t->connected;
 
 	t->connected = true;
 	if (t->json || again)
 		return 0;
-	if (buf_printf(&out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
+	if (buf_printf(out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&out, err);
+	return t->all ? 0 : show_out(out, err);
 }
 
 /* Page by page until there is no more. */
@@ -248,23 +253,31 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 {
 	const struct events_args *a = args;
 	struct tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
+	auto_buf all = BUF_INIT(MIB(64));
 	char text[ID_TEXT_LEN + 1];
 	struct id id;
+	int r;
 
 	if (w->n_operands) {
-		int r = api_find_any(&c->api, w->operands[0], &id, err);
+		r = api_find_any(&c->api, w->operands[0], &id, err);
 
 		if (r < 0)
 			return r;
 		id_format(&id, text);
 		t.query.sandbox = text;
 	}
-	return t.query.follow ? follow(&t, err) : list(&t, err);
+	if (t.query.follow)
+		return follow(&t, err);
+	if (isatty(STDOUT_FILENO) && !t.json)
+		t.all = &all;
+	r = list(&t, err);
+	return r < 0 || !t.all ? r : pager_show(&c->api, &all, err);
 }
 
 const struct cmd cmd_events = {
 	.name = "events",
 	.args = "[OPTION...] [SANDBOX]",
+	.operands = { OPERAND_SANDBOX },
 	.max = 1,
 	.options = options,
 	.size = sizeof(struct events_args),

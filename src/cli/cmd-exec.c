@@ -12,16 +12,18 @@ struct exec_command {
 
 #define AT(m) offsetof(struct exec_args, m)
 
-const struct opt opts_exec[5] = {
+const struct opt opts_exec[7] = {
 	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
 	  .help = "Who runs it: a name or uid of the image" },
 	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Where it starts" },
 	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
 	  .help = "A variable of it; may be repeated" },
-	{ "timeout", 't', OPT_DURATION, AT(request.timeout_ms), .arg = "TIME",
+	{ "timeout", 'T', OPT_DURATION, AT(request.timeout_ms), .arg = "TIME",
 	  .help = "End it after this long, as in 60s" },
 	{ "interactive", 'i', OPT_FLAG, AT(interactive),
 	  .help = "Forward standard input even when it is a terminal" },
+	{ "tty", 't', OPT_FLAG, AT(tty), .help = "Give it a terminal; with -i it is this one" },
+	OPT_KEYS(AT(keys)),
 };
 
 static const struct opt rows[] = {
@@ -55,8 +57,11 @@ int exec_foreground(struct cli *c, const struct id *sandbox, const struct exec_a
 	};
 	uint64_t began = clk_boot_ns(&clk_system);
 	struct session_result result;
-	int r = session_run(&c->api, &spec, &result, err);
+	int r;
 
+	if (a->tty)
+		return shell_foreground(c, sandbox, &spec.request, spec.feed, a->keys, err);
+	r = session_run(&c->api, &spec, &result, err);
 	if (r < 0)
 		return r;
 	if (result.quit)
@@ -91,6 +96,11 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 		return cay_fail(err, CAY_E_INVALID,
 				"exec: --detach and --interactive exclude "
 				"each other");
+	if (a->detach && a->exec.tty)
+		return cay_fail(
+			err, CAY_E_INVALID,
+			"exec: --detach and --tty exclude each other; ctrl-p ctrl-q leaves a "
+			"terminal");
 	if (a->json.json && !a->detach)
 		return cay_fail(err, CAY_E_INVALID, "exec: --json goes with --detach");
 	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
@@ -104,6 +114,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 const struct cmd cmd_exec = {
 	.name = "exec",
 	.args = "[OPTION...] SANDBOX -- COMMAND...",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.rest = REST_COMMAND,
@@ -112,6 +123,8 @@ const struct cmd cmd_exec = {
 	.help = "Run a command in a sandbox",
 	.more = "Its output is passed on as it comes, its exit status becomes ours. Standard input "
 		"is forwarded unless it is a terminal. Ctrl-C sends it SIGINT; a second one within "
-		"a second leaves it alone and quits.",
+		"a second leaves it alone and quits. With -it it has a terminal, which is this "
+		"one: "
+		"see shell.",
 	.run = run,
 };

@@ -4,13 +4,34 @@
 /* cmd-exec - the options of exec, which run has too, and running by them */
 #include "cli/cmd.h"
 
+struct terminal_spec;
+
 struct exec_args {
 	struct exec_run request;
-	bool interactive;
+	bool interactive, tty;
+	const char *keys; /* that leave a terminal, or NULL */
 };
 
-extern const struct opt opts_exec[5];
+extern const struct opt opts_exec[7];
 
+/* The one of --detach-keys, which attach and shell have too. */
+#define OPT_KEYS(at) \
+	{ "detach-keys", \
+	  0, \
+	  OPT_TEXT, \
+	  at, \
+	  .arg = "KEYS", \
+	  .help = "Keys that leave the terminal, as in 'ctrl-],d'; '' for none. By default " \
+		  "ctrl-p,ctrl-q" }
+
+/* Run it with a terminal and be at it: the exit status, or -errno. */
+[[nodiscard]] int shell_foreground(struct cli *c, const struct id *sandbox,
+				   struct exec_run *request, bool feed, const char *keys,
+				   struct cay_err *err);
+
+/* Be attached to it. */
+[[nodiscard]] int attach_foreground(struct cli *c, const struct terminal_spec *spec,
+				    struct cay_err *err);
 /* Run the words behind "--" in a sandbox: the exit status, or -errno. */
 [[nodiscard]] int exec_foreground(struct cli *c, const struct id *sandbox,
 				  const struct exec_args *a, const struct opt_words *w,

@@ -56,6 +56,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 const struct cmd cmd_extend = {
 	.name = "extend",
 	.args = "[--json] SANDBOX TIME",
+	.operands = { OPERAND_SANDBOX },
 	.min = 2,
 	.max = 2,
 	.options = options,

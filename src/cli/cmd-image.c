@@ -116,20 +116,16 @@ static int send_image(struct api *a, struct layout *l, struct http *h, struct ca
 	return r;
 }
 
-static int run_import(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+int image_send(struct cli *c, const char *path, const char *name, struct image *ret,
+	       struct cay_err *err)
 {
-	const struct import_args *a = args;
-	struct image_import_query query = {
-		.name = a->name ? a->name : name_of(c, w->operands[0], err),
-	};
+	struct image_import_query query = { .name = name };
 	auto_layout layout = LAYOUT_INIT;
 	auto_http h = HTTP_INIT;
-	struct image made = {};
 	struct api_call call = { .op = OP_IMAGE_IMPORT,
 				 .query = &query,
 				 .media = "application/x-tar" };
-	int r = query.name ? layout_open(&layout, w->operands[0], err) : -EINVAL;
+	int r = layout_open(&layout, path, err);
 
 	if (r < 0)
 		return r;
@@ -138,7 +134,18 @@ static int run_import(struct cli *c, const void *args, const struct opt_words *w
 	if (r >= 0)
 		r = send_image(&c->api, &layout, &h, err);
 	if (r >= 0)
-		r = api_finish(&c->api, OP_IMAGE_IMPORT, &h, &made, err);
+		r = api_finish(&c->api, OP_IMAGE_IMPORT, &h, ret, err);
+	return r;
+}
+
+static int run_import(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
+{
+	const struct import_args *a = args;
+	const char *name = a->name ? a->name : name_of(c, w->operands[0], err);
+	struct image made = {};
+	int r = name ? image_send(c, w->operands[0], name, &made, err) : -EINVAL;
+
 	if (r < 0)
 		return r;
 	return a->json.json ? print_json(&image_table, &made, err) : print_id(&made.id, err);
@@ -147,11 +154,13 @@ static int run_import(struct cli *c, const void *args, const struct opt_words *w
 const struct cmd cmd_image_import = {
 	.name = "image import",
 	.args = "[--name NAME] [--json] PATH",
+	.operands = { OPERAND_FILE },
 	.min = 1,
 	.max = 1,
 	.options = import_options,
 	.size = sizeof(struct import_args),
-	.help = "Import an image: an OCI layout, as a directory or a tar archive",
+	.help = "Import an image: an OCI layout (a directory, too), docker save or a tree, as a "
+		"tar",
 	.more = "- is standard input, which must be a tar archive.",
 	.run = run_import,
 };
@@ -199,21 +208,24 @@ const struct cmd cmd_image_ls = {
 	.run = run_ls,
 };
 
-static int run_rm(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int run_rm(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
 	struct id id;
 	int r = api_find_image(&c->api, w->operands[0], &id, err);
 
 	return r < 0 ? r
-		     : api_call(&c->api, &(struct api_call){ .op = OP_IMAGE_DELETE, .ids = { id } },
-				&(struct image){}, err);
+		     : call_print(c, &(struct api_call){ .op = OP_IMAGE_DELETE, .ids = { id } },
+				  &(struct image){}, ((const struct json_args *)args)->json, err);
 }
 
 const struct cmd cmd_image_rm = {
 	.name = "image rm",
-	.args = "NAME|ID",
+	.args = "[--json] NAME|ID",
+	.operands = { OPERAND_IMAGE },
 	.min = 1,
 	.max = 1,
+	.options = json_options,
+	.size = sizeof(struct json_args),
 	.help = "Remove an image that no sandbox uses",
 	.run = run_rm,
 };

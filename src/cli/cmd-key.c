@@ -15,7 +15,7 @@ struct out_args {
 };
 
 static const struct opt out_rows[] = {
-	{ "out", 0, OPT_TEXT, offsetof(struct out_args, out), .arg = "FILE",
+	{ "out", 0, OPT_TEXT, offsetof(struct out_args, out), .what = OPERAND_FILE, .arg = "FILE",
 	  .help = "Write the secret there, for your eyes only, and print the key's prefix" },
 };
 
@@ -66,8 +66,8 @@ struct create_args {
 };
 
 static const struct opt create_rows[] = {
-	{ "tenant", 0, OPT_TEXT, offsetof(struct create_args, tenant), .arg = "NAME|ID",
-	  .help = "Whose it is; else the default tenant's" },
+	{ "tenant", 0, OPT_TEXT, offsetof(struct create_args, tenant), .what = OPERAND_TENANT,
+	  .arg = "NAME|ID", .help = "Whose it is; else the default tenant's" },
 	{ "scope", 0, OPT_CHOICE, offsetof(struct create_args, request.scope),
 	  .table = &key_create_table, .member = "scope", .arg = "read|write|operator",
 	  .help = "What it is good for; else write" },
@@ -168,19 +168,25 @@ const struct cmd cmd_key_ls = {
 	.run = run_ls,
 };
 
-static int run_revoke(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int run_revoke(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
 {
 	struct api_call call = { .op = OP_KEY_REVOKE };
 	int r = api_find_key(&c->api, w->operands[0], &call.ids[0], err);
 
-	return r < 0 ? r : api_call(&c->api, &call, &(struct key){}, err);
+	return r < 0 ? r
+		     : call_print(c, &call, &(struct key){}, ((const struct json_args *)args)->json,
+				  err);
 }
 
 const struct cmd cmd_key_revoke = {
 	.name = "key revoke",
-	.args = "PREFIX|ID",
+	.args = "[--json] PREFIX|ID",
+	.operands = { OPERAND_KEY },
 	.min = 1,
 	.max = 1,
+	.options = json_options,
+	.size = sizeof(struct json_args),
 	.help = "Take an API key back, at once and for good",
 	.run = run_revoke,
 };
@@ -215,6 +221,7 @@ static int run_rotate(struct cli *c, const void *args, const struct opt_words *w
 const struct cmd cmd_key_rotate = {
 	.name = "key rotate",
 	.args = "[OPTION]... PREFIX|ID",
+	.operands = { OPERAND_KEY },
 	.min = 1,
 	.max = 1,
 	.options = rotate_options,

@@ -78,6 +78,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 const struct cmd cmd_label = {
 	.name = "label",
 	.args = "[--json] SANDBOX [KEY=VALUE | KEY-]...",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = SIZE_MAX,
 	.options = options,

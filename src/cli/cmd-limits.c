@@ -18,6 +18,10 @@ static const struct opt rows[] = {
 	  .help = "CPU time at the most, as in 500m or 2" },
 	{ "pids", 0, OPT_U64, offsetof(struct limits_args, want.pids), .arg = "N",
 	  .help = "Processes and threads at the most" },
+	{ "disk", 0, OPT_BYTES, offsetof(struct limits_args, want.disk_bytes), .arg = "SIZE",
+	  .help = "Disk space at the most, as in 20Gi, where its disk has a quota" },
+	{ "inodes", 0, OPT_U64, offsetof(struct limits_args, want.disk_inodes), .arg = "N",
+	  .help = "Files and directories at the most, where its disk has a quota of them" },
 };
 
 static const struct opt_group options[] = {
@@ -33,17 +37,34 @@ static int say_cores(uint64_t milli, char *to, size_t size)
 			    : snprintf(to, size, "%llu", (unsigned long long)(milli / 1000));
 }
 
+static int add_size(struct buf *out, const char *name, uint64_t bytes)
+{
+	char text[QUANTITY_TEXT_MAX];
+
+	quantity_format(bytes, text);
+	return buf_printf(out, "%s=%s\n", name, text);
+}
+
 static int print_limits(const struct limits *l, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(256);
-	char memory[QUANTITY_TEXT_MAX], cores[24];
+	auto_buf out = BUF_INIT(512);
+	char cores[24];
+	int r = add_size(&out, "memory", l->memory_bytes);
 
-	quantity_format(l->memory_bytes, memory);
-	if (say_cores(l->cpu_milli, cores, sizeof(cores)) < 0 ||
-	    buf_printf(&out, "memory=%s\ncpu=%s\npids=%llu\n", memory, cores,
-		       (unsigned long long)l->pids) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&out, err);
+	if (r >= 0)
+		r = say_cores(l->cpu_milli, cores, sizeof(cores));
+	if (r >= 0)
+		r = buf_printf(&out, "cpu=%s\npids=%llu\nnofile=%llu\n", cores,
+			       (unsigned long long)l->pids, (unsigned long long)l->nofile);
+	if (r >= 0)
+		r = add_size(&out, "shm", l->shm_bytes);
+	if (r >= 0)
+		r = add_size(&out, "output-size", l->output_bytes);
+	if (r >= 0 && l->has_disk_bytes)
+		r = add_size(&out, "disk", l->disk_bytes);
+	if (r >= 0 && l->has_disk_inodes)
+		r = buf_printf(&out, "inodes=%llu\n", (unsigned long long)l->disk_inodes);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
 }
 
 static int run_limits(struct cli *c, const void *args, const struct opt_words *w,
@@ -53,14 +74,19 @@ static int run_limits(struct cli *c, const void *args, const struct opt_words *w
 	struct limits_change request = { .memory_bytes = a->want.memory_bytes,
 					 .cpu_milli = a->want.cpu_milli,
 					 .pids = a->want.pids,
+					 .disk_bytes = a->want.disk_bytes,
+					 .disk_inodes = a->want.disk_inodes,
 					 .has_memory = a->want.memory_bytes,
 					 .has_cpu = a->want.cpu_milli,
-					 .has_pids = a->want.pids };
+					 .has_pids = a->want.pids,
+					 .has_disk_bytes = a->want.disk_bytes,
+					 .has_disk_inodes = a->want.disk_inodes };
 	struct api_call call = { .op = OP_SANDBOX_GET };
 	struct sandbox now = {};
 	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 
-	if (request.has_memory || request.has_cpu || request.has_pids) {
+	if (request.has_memory || request.has_cpu || request.has_pids || request.has_disk_bytes ||
+	    request.has_disk_inodes) {
 		call.op = OP_SANDBOX_LIMITS;
 		call.request = &request;
 	}
@@ -117,6 +143,27 @@ static int add_pids(struct show_table *t, const struct usage *u, uint64_t limit)
 	return add_row(t, "pids", (const struct buf[]){ used, {}, most });
 }
 
+static int add_disk(struct show_table *t, const struct usage *u, const struct limits *l)
+{
+	auto_buf used = BUF_INIT(64), most = BUF_INIT(64), files = BUF_INIT(64),
+		 most_files = BUF_INIT(64);
+	int r = 0;
+
+	if (u->has_disk_bytes)
+		r = progress_size(u->disk_bytes, &used);
+	if (r >= 0 && l->has_disk_bytes)
+		r = progress_size(l->disk_bytes, &most);
+	if (r >= 0 && (u->has_disk_bytes || l->has_disk_bytes))
+		r = add_row(t, "disk", (const struct buf[]){ used, {}, most });
+	if (r >= 0 && u->has_disk_inodes)
+		r = buf_printf(&files, "%llu", (unsigned long long)u->disk_inodes);
+	if (r >= 0 && l->has_disk_inodes)
+		r = buf_printf(&most_files, "%llu", (unsigned long long)l->disk_inodes);
+	if (r >= 0 && (u->has_disk_inodes || l->has_disk_inodes))
+		r = add_row(t, "inodes", (const struct buf[]){ files, {}, most_files });
+	return r;
+}
+
 static int print_usage(const struct usage *u, const struct limits *l, struct cay_err *err)
 {
 	static const char *const heads[] = { "WHAT", "USED", "PEAK", "LIMIT" };
@@ -132,6 +179,8 @@ static int print_usage(const struct usage *u, const struct limits *l, struct cay
 		r = add_cpu(&t, u, l->cpu_milli);
 	if (r >= 0)
 		r = add_pids(&t, u, l->pids);
+	if (r >= 0)
+		r = add_disk(&t, u, l);
 	if (r >= 0)
 		r = show_table_write(&t, &out);
 	if (r >= 0 && u->oom_kills)
@@ -162,6 +211,7 @@ static int run_usage(struct cli *c, const void *args, const struct opt_words *w,
 const struct cmd cmd_limits = {
 	.name = "limits",
 	.args = "[OPTION...] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.options = options,
@@ -173,6 +223,7 @@ const struct cmd cmd_limits = {
 const struct cmd cmd_usage = {
 	.name = "usage",
 	.args = "[--json] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.options = usage_options,

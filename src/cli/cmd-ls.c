@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
-#include "cli/cmd.h"
+#include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/show.h"
 
@@ -17,7 +17,8 @@ static const struct opt rows[] = {
 	{ "all", 'a', OPT_FLAG, AT(all), .help = "Also those that ended" },
 	{ "state", 0, OPT_CHOICE, AT(state), .table = &sandbox_table, .member = "state",
 	  .arg = "STATE", .help = "Only those in this state, as in paused or failed" },
-	{ "group", 0, OPT_TEXT, AT(group), .arg = "NAME", .help = "Only those of this group" },
+	{ "group", 0, OPT_TEXT, AT(group), .what = OPERAND_GROUP, .arg = "NAME",
+	  .help = "Only those of this group" },
 	{ "label", 0, OPT_TEXT, AT(label), .arg = "KEY[=VALUE]",
 	  .help = "Only those with this label" },
 };
@@ -56,7 +57,7 @@ static int cells(struct show_table *t, const void *row)
 		       : 0;
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
 	const struct ls_args *a = args;
 	struct sandbox_query which = { .group = a->group, .label = a->label };
@@ -70,6 +71,10 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 		.which = &which,
 	};
 
+	if (w->n_operands && (a->all || a->state != SB_NUM_STATES || a->group || a->label))
+		return cay_fail(err, CAY_E_INVALID, "ls: of files there is only --json");
+	if (w->n_operands)
+		return names_list(c, w->operands[0], a->json.json, err);
 	if (a->all && a->state != SB_NUM_STATES)
 		return cay_fail(err, CAY_E_INVALID, "ls: --all and --state exclude each other");
 	if (a->state != SB_NUM_STATES)
@@ -81,10 +86,12 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 
 const struct cmd cmd_ls = {
 	.name = "ls",
-	.args = "[OPTION...]",
+	.args = "[OPTION...] [NAME:PATH]",
+	.operands = { OPERAND_PLACE },
+	.max = 1,
 	.options = options,
 	.size = sizeof(struct ls_args),
 	.preset = preset,
-	.help = "List the sandboxes there are, newest first",
+	.help = "List the sandboxes there are, newest first; or the files in one",
 	.run = run,
 };

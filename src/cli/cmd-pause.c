@@ -32,6 +32,7 @@ static int run_resume(struct cli *c, const void *args, const struct opt_words *w
 const struct cmd cmd_pause = {
 	.name = "pause",
 	.args = "[--json] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.options = options,
@@ -44,6 +45,7 @@ const struct cmd cmd_pause = {
 const struct cmd cmd_resume = {
 	.name = "resume",
 	.args = "[--json] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.options = options,

@@ -67,9 +67,10 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 	struct make_args make = a->make;
 	struct sandbox made = {};
 	char hint[API_HINT_MAX];
-	int r = interrupt_open(&c->api.intr, err);
+	int r = create_image(&make.create, w, err);
 
-	make.create.image = w->operands[0];
+	if (r >= 0)
+		r = interrupt_open(&c->api.intr, err);
 	if (r >= 0 && make.create.name)
 		r = name_is_free(c, make.create.name, err);
 	if (r >= 0)
@@ -91,8 +92,9 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 
 const struct cmd cmd_run = {
 	.name = "run",
-	.args = "[OPTION...] IMAGE -- COMMAND...",
-	.min = 1,
+	.args = "[OPTION...] [IMAGE] -- COMMAND...",
+	.operands = { OPERAND_IMAGE },
+	.min = 0,
 	.max = 1,
 	.rest = REST_COMMAND,
 	.options = options,

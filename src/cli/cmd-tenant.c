@@ -67,19 +67,24 @@ const struct cmd cmd_tenant_ls = {
 	.run = run_ls,
 };
 
-static int run_rm(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int run_rm(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
 {
 	struct api_call call = { .op = OP_TENANT_DELETE };
 	int r = api_find_tenant(&c->api, w->operands[0], &call.ids[0], err);
 
-	return r < 0 ? r : api_call(&c->api, &call, &(struct tenant){}, err);
+	return r < 0 ? r
+		     : call_print(c, &call, &(struct tenant){},
+				  ((const struct json_args *)args)->json, err);
 }
 
 const struct cmd cmd_tenant_rm = {
 	.name = "tenant rm",
-	.args = "NAME|ID",
+	.args = "[--json] NAME|ID",
+	.operands = { OPERAND_TENANT },
 	.min = 1,
 	.max = 1,
+	.options = json_options,
+	.size = sizeof(struct json_args),
 	.help = "Remove a tenant that has neither sandboxes nor keys",
 	.run = run_rm,
 };

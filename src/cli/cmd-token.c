@@ -17,7 +17,7 @@ static const struct opt rows[] = {
 	  .help = "Whether it may only look, or do; else read" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct token_args, request.ttl_ms), 1000, TTL_MAX_MS,
 	  .arg = "TIME", .help = "How long it is good, as in 10m; else an hour, at most a day" },
-	{ "out", 0, OPT_TEXT, offsetof(struct token_args, out), .arg = "FILE",
+	{ "out", 0, OPT_TEXT, offsetof(struct token_args, out), .what = OPERAND_FILE, .arg = "FILE",
 	  .help = "Write the token there, for your eyes only, and print until when it is good" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(token_args, json), OPTS_END };
@@ -65,6 +65,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 const struct cmd cmd_token = {
 	.name = "token",
 	.args = "[OPTION...] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.options = options,

@@ -84,6 +84,17 @@ static int say_life(struct show_table *t, const struct sandbox *s, uint64_t now)
 	return say(t, "deadline", "%s, in %s", at, left);
 }
 
+static int say_memory(struct show_table *t, const struct end *end)
+{
+	char limit[QUANTITY_TEXT_MAX], peak[QUANTITY_TEXT_MAX];
+
+	if (!end->has_memory_limit || !end->has_memory_peak)
+		return 0;
+	quantity_format(end->memory_limit_bytes, limit);
+	quantity_format(end->memory_peak_bytes, peak);
+	return say(t, "memory", "limit %s, peak %s", limit, peak);
+}
+
 static int say_evidence(struct show_table *t, const struct end *end)
 {
 	int r = say(t, "reason", "%s: %s", rows_choice(&end_table, "reason", end->reason),
@@ -95,6 +106,8 @@ static int say_evidence(struct show_table *t, const struct end *end)
 		r = say(t, "signal", "%s", end->signal);
 	if (r >= 0 && end->detail && end->detail[0])
 		r = say(t, "evidence", "%s", end->detail);
+	if (r >= 0)
+		r = say_memory(t, end);
 	if (r >= 0 && end->inferred)
 		r = say(t, "certainty", "concluded from other facts; the kernel could not tell");
 	return r < 0 ? r : say(t, "next", "%s", reasons[end->reason].advice);
@@ -153,6 +166,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 const struct cmd cmd_why = {
 	.name = "why",
 	.args = "[--json] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
 	.min = 1,
 	.max = 1,
 	.options = options,

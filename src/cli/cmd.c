@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "cli/pager.h"
 #include "cli/show.h"
 
 const struct cmd *const commands[] = {
@@ -17,9 +18,11 @@ const struct opt opts_json[1] = {
 	{ "json", 0, OPT_FLAG, offsetof(struct json_args, json), .help = "Print JSON, one line" },
 };
 
-const struct opt opts_everywhere[1] = {
-	{ "context", 0, OPT_TEXT, offsetof(struct everywhere, context), .arg = "NAME",
-	  .help = "Whom to ask: a context, or local for this machine's daemon" },
+const struct opt opts_everywhere[2] = {
+	{ "context", 0, OPT_TEXT, offsetof(struct everywhere, context), .what = OPERAND_CONTEXT,
+	  .arg = "NAME", .help = "Whom to ask: a context, or local for this machine's daemon" },
+	{ "no-pager", 0, OPT_FLAG, offsetof(struct everywhere, no_pager),
+	  .help = "Print what is longer than the screen all the same" },
 };
 
 /* How many of the words are the command's name; 0 when it is not. */
@@ -79,13 +82,13 @@ static bool asks_for_help(const char *const *words, size_t n)
 	return false;
 }
 
-static int print_help(const struct cmd *cmd, struct cay_err *err)
+static int print_help(const struct cli *c, const struct cmd *cmd, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(64));
 
 	if (help_command(cmd, &out) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&out, err);
+	return pager_show(&c->api, &out, err);
 }
 
 static int usage(struct cli *c, const struct cmd *cmd, const char *near)
@@ -185,7 +188,7 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	said = (const void *)(args + base);
 	if (asks_for_help(words, n))
-		return print_help(cmd, err);
+		return print_help(c, cmd, err);
 	if (cmd->preset)
 		cmd->preset(args);
 	for (; cmd->options && cmd->options[n_groups].rows; n_groups++) {
@@ -203,7 +206,8 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 	if (said->context && c->said.context)
 		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
 	if (said->context)
-		c->said = *said;
+		c->said.context = said->context;
+	c->api.no_pager = said->no_pager || c->said.no_pager;
 	r = choose(c, cmd, err);
 	return r < 0 ? r : cmd->run(c, args, &w, err);
 }
@@ -216,6 +220,14 @@ int print_json(const struct field_table *t, const void *in, struct cay_err *err)
 	if (r >= 0 && buf_putc(&out, '\n') < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	return r < 0 ? r : show_out(&out, err);
+}
+
+int call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+	       struct cay_err *err)
+{
+	int r = api_call(&c->api, call, ret, err);
+
+	return r < 0 || !json ? r : print_json(ops[call->op].response, ret, err);
 }
 
 int print_id(const struct id *id, struct cay_err *err)

@@ -22,8 +22,9 @@ enum cmd_place {
 /* What every command takes. */
 struct everywhere {
 	const char *context; /* or NULL */
+	bool no_pager;
 };
-extern const struct opt opts_everywhere[1];
+extern const struct opt opts_everywhere[2];
 
 struct cli {
 	struct settings conf;
@@ -34,10 +35,13 @@ struct cli {
 
 enum cmd_rest { REST_NONE, REST_MAY, REST_COMMAND }; /* what stands behind "--" */
 
+#define CMD_OPERANDS_MAX 2
+
 struct cmd {
-	const char *name; /* one word or two */
-	const char *args; /* operands, for help */
-	size_t min, max;  /* how many operands */
+	const char *name;                        /* one word or two */
+	const char *args;                        /* operands, for help */
+	enum operand operands[CMD_OPERANDS_MAX]; /* the last is that of all behind it */
+	size_t min, max;                         /* how many operands */
 	enum cmd_rest rest;
 	enum cmd_place place;
 	const struct opt_group *options; /* ended by a group without rows; or NULL */
@@ -73,6 +77,8 @@ const char *cmd_near(const char *word);
 /* Help for one command, the list of all, and cay(1) as scdoc source. */
 [[nodiscard]] int help_command(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_list(struct buf *out);
+/* The same as JSON, one line; NULL: of all. */
+[[nodiscard]] int help_json(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_man(struct buf *out);
 
 /* --json, which many commands have. */
@@ -87,10 +93,22 @@ extern const struct opt opts_json[1];
 /* The options of create and of exec, which run has too. */
 struct make_args {
 	struct sandbox_create create;
-	const char *key; /* or NULL */
+	const char *key;      /* or NULL, here and below */
+	const char *writable; /* paths with commas between */
+	struct field_map services;
 };
-extern const struct opt opts_create[11];
+extern const struct opt opts_create[22];
 void create_preset(struct sandbox_create *request);
+/* What no option has said is left to the server, or to the template. */
+void create_given(struct sandbox_create *request);
+/* What the options mean, in the request. */
+[[nodiscard]] int create_said(struct cli *c, const struct make_args *a,
+			      struct sandbox_create *request, struct cay_err *err);
+/* What a service is when nothing is said. */
+void service_default(struct service_put *put);
+/* IMAGE, unless there is a template. */
+[[nodiscard]] int create_image(struct sandbox_create *request, const struct opt_words *w,
+			       struct cay_err *err);
 /* Send it, with what its options mean. */
 [[nodiscard]] int create_send(struct cli *c, const struct make_args *a, struct sandbox *ret,
 			      struct cay_err *err);
@@ -98,4 +116,23 @@ void create_preset(struct sandbox_create *request);
 /* Print a reply: as the server's object when json, else only its id. */
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
 [[nodiscard]] int print_id(const struct id *id, struct cay_err *err);
+
+/* End every sandbox of a group, and wait for each; json: where they are told, or NULL. */
+[[nodiscard]] int group_remove(struct api *a, const char *group, struct jw *json,
+			       struct cay_err *err);
+/* The object those that are gone stand in, and its end, printed. */
+struct jw removed_begin(struct buf *out);
+[[nodiscard]] int removed_print(struct jw *json, struct buf *out, struct cay_err *err);
+/* Call it, and print the reply only as JSON. */
+[[nodiscard]] int call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+			     struct cay_err *err);
+
+/* Import an image from a path; make a template of it. */
+[[nodiscard]] int image_send(struct cli *c, const char *path, const char *name, struct image *ret,
+			     struct cay_err *err);
+/* of: more that it says, or NULL. */
+[[nodiscard]] int template_send(struct cli *c, const struct template_create *of, const char *name,
+				const char *image, const struct make_args *make,
+				const struct opt_words *w, struct template *ret,
+				struct cay_err *err);
 #endif

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #include "base/clock.h"
+#include "cli/listener.h"
 
 /* A peer that is gone without a word is noticed after about half a minute. */
 #define IDLE_S 15
@@ -219,6 +220,8 @@ int dial_open(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, int 
 	d->hint = NULL;
 	r = dial_far(d) ? dial_tcp(d, deadline_ns, intr, &fd, err)
 			: dial_socket(d, deadline_ns, &fd, err);
+	if (r >= 0 && d->guarded) /* nothing was said yet */
+		r = listener_trusted(d->context.url.port, err);
 	if (r >= 0 && dial_far(d) && d->context.url.tls)
 		r = dial_tls(d, fd, deadline_ns, intr, &tls, err);
 	if (r < 0)

@@ -17,6 +17,7 @@ struct dial {
 	char socket[108];           /* of this machine; when the context has no name */
 	struct context context;     /* name "": none */
 	struct secure_trust *trust; /* made when it is needed */
+	bool guarded;               /* the token is for cay-edge of this machine alone */
 	const char *hint;           /* what to do about the last failure, or NULL */
 };
 

@@ -9,6 +9,7 @@
 #include "base/spawn.h"
 #include "cli/doctor.h"
 #include "cli/progress.h"
+#include "wire/verb.h"
 
 static const struct {
 	unsigned long magic;
@@ -84,6 +85,22 @@ static void daemon_answers(struct cli *c, const struct check *row, struct findin
 			   health.version);
 	else
 		doctor_say(f, VERDICT_OK, "version %s at %s", health.version, c->api.to.socket);
+	c->api.hint[0] = 0;
+}
+
+/* What the keeper found; without a daemon nobody has looked. */
+static void quota(struct cli *c, const struct check *row, struct finding *f)
+{
+	struct health health = {};
+	struct cay_err why = {};
+
+	if (api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &why) < 0)
+		doctor_say(f, VERDICT_WARN, "not asked: %s", why.msg);
+	else if (health.disk == VERB_DISK_NONE)
+		doctor_say(f, row->bad, "nothing limits what a sandbox writes");
+	else
+		doctor_say(f, VERDICT_OK, "%s%s", disk_names[health.disk],
+			   health.disk == VERB_DISK_BTRFS ? ", of bytes but not of files" : "");
 	c->api.hint[0] = 0;
 }
 
@@ -206,6 +223,7 @@ const struct check doctor_host[] = {
 	{ "runc",    runtime, "runc", .version = "1.3.6", .bad = VERDICT_WARN, .advice = "install runc 1.3.6 or later if sandboxes are to be made with it" },
 	{ "memory",  memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "a node wants memory: a sandbox may use 512 MiB unless it is told otherwise" },
 	{ "state",   state, .want = GIB(10), .bad = VERDICT_FAIL, .advice = "paths.state wants ext4, btrfs or xfs with room for images and sandboxes" },
+	{ "quota",   quota, .bad = VERDICT_WARN, .advice = "put paths.state on btrfs ('btrfs quota enable --simple') or on ext4 or xfs mounted with prjquota, and restart cay-keeper" },
 	{ "daemon",  daemon_answers, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf say where it listens" },
 	{ "journal", journal, .bad = VERDICT_WARN, .advice = "'cay fsck' lists what differs; it needs the daemon" },
 	{ NULL },

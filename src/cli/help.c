@@ -59,12 +59,65 @@ int help_command(const struct cmd *cmd, struct buf *out)
 
 int help_list(struct buf *out)
 {
-	int r = buf_puts(out, "usage: cay [--context NAME] COMMAND [OPTION...] [ARGUMENT...]\n\n"
-			      "Every AI agent gets its own Linux computer.\n\ncommands:\n");
+	int r = buf_puts(
+		out,
+		"usage: cay [--context NAME] [--no-pager] COMMAND [OPTION...] [ARGUMENT...]\n\n"
+		"Every AI agent gets its own Linux computer.\n\ncommands:\n");
 
 	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
 		r = buf_printf(out, "  %-14s %s\n", (*c)->name, (*c)->help);
 	return r < 0 ? r : buf_puts(out, "\n'cay help COMMAND' has the options.\n");
+}
+
+static void json_option(const struct opt *o, struct jw *w)
+{
+	char letter[] = { o->letter, 0 };
+
+	jw_object(w, NULL);
+	jw_str(w, "name", o->name);
+	if (o->letter)
+		jw_str(w, "letter", letter);
+	if (o->type != OPT_FLAG)
+		jw_str(w, "arg", o->arg);
+	jw_str(w, "help", o->help);
+	jw_end(w);
+}
+
+static void json_command(const struct cmd *cmd, struct jw *w)
+{
+	jw_object(w, NULL);
+	jw_str(w, "name", cmd->name);
+	jw_str(w, "args", cmd->args);
+	jw_str(w, "help", cmd->help);
+	if (cmd->more)
+		jw_str(w, "more", cmd->more);
+	jw_array(w, "options");
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
+		for (size_t i = 0; i < g->n; i++)
+			json_option(&g->rows[i], w);
+	if (cmd->place == PLACE_DAEMON)
+		json_option(&opts_everywhere[0], w);
+	jw_end(w);
+	jw_end(w);
+}
+
+int help_json(const struct cmd *cmd, struct buf *out)
+{
+	struct jw w = jw_to(out);
+	int r;
+
+	if (cmd) {
+		json_command(cmd, &w);
+	} else {
+		jw_object(&w, NULL);
+		jw_array(&w, "commands");
+		for (const struct cmd *const *c = commands; *c; c++)
+			json_command(*c, &w);
+		jw_end(&w);
+		jw_end(&w);
+	}
+	r = jw_done(&w);
+	return r < 0 ? r : buf_putc(out, '\n');
 }
 
 /* scdoc takes these as markup. */
@@ -108,7 +161,7 @@ static int man_command(const struct cmd *cmd, struct buf *out)
 	int r = buf_printf(out, "## cay %s%s", cmd->name, cmd->args[0] ? " " : "");
 
 	if (r >= 0)
-		r = scd_text(cmd->args, out);
+		r = buf_puts(out, cmd->args); /* a heading has no markup, and no escapes */
 	if (r >= 0)
 		r = buf_printf(out, "\n\n%s.", cmd->help);
 	if (r >= 0 && cmd->more)
@@ -169,7 +222,8 @@ int help_man(struct buf *out)
 {
 	int r = buf_puts(out,
 			 "cay(1)\n\n# NAME\n\ncay - make, use and end sandboxes\n\n# SYNOPSIS\n\n"
-			 "*cay* [*--context* _NAME_] _COMMAND_ [_OPTION_...] [_ARGUMENT_...]\n\n"
+			 "*cay* [*--context* _NAME_] [*--no-pager*] _COMMAND_ [_OPTION_...] "
+			 "[_ARGUMENT_...]\n\n"
 			 "# DESCRIPTION\n\n"
 			 "*cay* asks *cayd* over its unix socket, or, with a context, a *cay-edge* "
 			 "anywhere over HTTPS. A sandbox is named by its id or "
@@ -193,5 +247,8 @@ int help_man(struct buf *out)
 				"_/etc/cay/cay.conf_ names.\n\n*CAY\\_TIMEOUT*\n\tHow long an "
 				"answer may take, as in \"30s\"; streams and long operations have "
 				"limits of their own.\n\n*NO\\_COLOR*\n\tNo colours, even on a "
-				"terminal.\n\n# SEE ALSO\n\n*cay.conf*(5)\n");
+				"terminal.\n\n*PAGER*\n\tWhat shows a list that is longer than "
+				"the screen, to somebody at a terminal; else *less*, where there "
+				"is one. Empty or _cat_ is none, as *--no-pager* is.\n\n# SEE "
+				"ALSO\n\n*cay.conf*(5)\n");
 }

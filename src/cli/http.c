@@ -13,6 +13,11 @@ static const struct {
 } kept[] = {
 	{ "content-type", offsetof(struct http_kept, type), sizeof((struct http_kept){}.type) },
 	{ "cay-exec", offsetof(struct http_kept, exec), sizeof((struct http_kept){}.exec) },
+	{ "upgrade", offsetof(struct http_kept, upgrade), sizeof((struct http_kept){}.upgrade) },
+	{ "sec-websocket-accept", offsetof(struct http_kept, accept),
+	  sizeof((struct http_kept){}.accept) },
+	{ "mcp-session-id", offsetof(struct http_kept, session),
+	  sizeof((struct http_kept){}.session) },
 };
 
 static int refuse(struct http *h, const char *why)
@@ -99,6 +104,10 @@ static int on_head(llhttp_t *p)
 	if (llhttp_get_http_major(p) != 1)
 		return refuse(h, "not HTTP/1");
 	h->status = llhttp_get_status_code(p);
+	if (h->status == 101 && h->wants && llhttp_get_upgrade(p)) {
+		h->head = h->upgraded = true;
+		return 0;
+	}
 	if (h->status < 200 || h->status > 599 || llhttp_get_upgrade(p))
 		return refuse(h, "a status nobody asked for");
 	if (h->status != 204 && h->status != 304 && !(p->flags & (F_CHUNKED | F_CONTENT_LENGTH)))
@@ -117,7 +126,11 @@ static int on_body(llhttp_t *p, const char *at, size_t n)
 /* Bytes behind the reply are then seen, not parsed as another one. */
 static int on_done(llhttp_t *p)
 {
-	((struct http *)p->data)->done = true;
+	struct http *h = p->data;
+
+	if (h->upgraded)
+		return 0; /* llhttp stops by itself */
+	h->done = true;
 	return HPE_PAUSED;
 }
 
@@ -180,8 +193,17 @@ int http_request(struct http *h, const struct http_ask *ask)
 	/* all of it at once: a buffer that grows would leave the token behind */
 	r = ask->token ? buf_reserve(&h->out, h->out.max) : 0;
 	if (r >= 0)
-		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n",
-			       ask->method, ask->target, ask->host ? ask->host : "cay");
+		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
+			       ask->method, ask->target, ask->host ? ask->host : "cay",
+			       ask->upgrade ? "Upgrade" : "close");
+	h->wants = ask->upgrade;
+	if (r >= 0 && ask->upgrade)
+		r = buf_printf(&h->out, "Upgrade: %s\r\n", ask->upgrade);
+	if (r >= 0 && ask->ws_key)
+		r = buf_printf(&h->out,
+			       "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
+			       "Sec-WebSocket-Protocol: %s\r\n",
+			       ask->ws_key, ask->ws_protocol);
 	if (r >= 0 && ask->token)
 		r = buf_printf(&h->out, "Authorization: Bearer %s\r\n", ask->token);
 	if (r >= 0 && ask->accept)
@@ -190,6 +212,8 @@ int http_request(struct http *h, const struct http_ask *ask)
 		r = buf_printf(&h->out, "Content-Type: %s\r\n", ask->media);
 	if (r >= 0 && ask->key)
 		r = buf_printf(&h->out, "Idempotency-Key: %s\r\n", ask->key);
+	if (r >= 0 && ask->more)
+		r = buf_puts(&h->out, ask->more);
 	if (r >= 0 && ask->length == HTTP_CHUNKED)
 		r = buf_puts(&h->out, "Transfer-Encoding: chunked\r\n");
 	else if (r >= 0 && ask->length != HTTP_NO_BODY)
@@ -251,10 +275,17 @@ static int misbehaved(const struct http *h, const char *why, struct cay_err *err
 	return -EPROTO;
 }
 
+static int take_raw(struct http *h, const char *p, size_t n, struct cay_err *err)
+{
+	return n && buf_add(&h->body, p, n) < 0 ? misbehaved(h, "no memory", err) : 0;
+}
+
 static int feed(struct http *h, const char *p, size_t n, struct cay_err *err)
 {
 	size_t head = n;
 
+	if (h->upgraded)
+		return take_raw(h, p, n, err);
 	if (h->done)
 		return misbehaved(h, "bytes behind the reply", err);
 	/* an alert, which is how TLS says that it was not spoken to in TLS */
@@ -272,6 +303,11 @@ static int feed(struct http *h, const char *p, size_t n, struct cay_err *err)
 		e = llhttp_execute(&h->parser, p, part);
 		if (e == HPE_PAUSED && h->done && llhttp_get_error_pos(&h->parser) == p + n)
 			return 0;
+		if (e == HPE_PAUSED_UPGRADE && h->upgraded) {
+			const char *rest = llhttp_get_error_pos(&h->parser);
+
+			return take_raw(h, rest, (size_t)(p + n - rest), err);
+		}
 		if (e == HPE_PAUSED && h->done)
 			return misbehaved(h, "bytes behind the reply", err);
 		if (e != HPE_OK)

@@ -5,7 +5,7 @@
  * http - one HTTP/1.1 request over one connection, and its reply
  *
  * The server is not trusted: a head of more than HTTP_HEAD_MAX bytes, more than
- * HTTP_HEADERS_MAX headers, an interim or upgrading status, a reply whose end
+ * HTTP_HEADERS_MAX headers, an interim status, an upgrade nobody asked for, a reply whose end
  * only the connection's end would tell, and bytes behind the reply are refused.
  * llhttp parses, strictly.
  *
@@ -30,6 +30,9 @@
 struct http_kept {
 	char type[64]; /* Content-Type */
 	char exec[ID_TEXT_LEN + 1];
+	char upgrade[32];
+	char accept[32];  /* Sec-WebSocket-Accept */
+	char session[64]; /* Mcp-Session-Id */
 };
 
 struct http {
@@ -40,6 +43,8 @@ struct http {
 	size_t sent;
 	struct buf body; /* arrived, not taken yet */
 	bool head, done; /* the head, the whole reply is here */
+	bool wants;      /* another protocol was asked for */
+	bool upgraded;   /* and is spoken: bytes go to body and from out as they are */
 	int status;
 	struct http_kept kept;
 	/* while parsing */
@@ -61,11 +66,14 @@ void http_fini(struct http *h);
 #define HTTP_CHUNKED UINT64_MAX
 #define HTTP_NO_BODY (UINT64_MAX - 1)
 struct http_ask {
-	const char *method, *target; /* the target is already encoded */
-	const char *accept, *media;  /* or NULL */
-	const char *key;             /* Idempotency-Key, or NULL */
-	const char *host, *token;    /* or NULL */
-	uint64_t length;             /* HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow */
+	const char *method, *target;      /* the target is already encoded */
+	const char *accept, *media;       /* or NULL */
+	const char *key;                  /* Idempotency-Key, or NULL */
+	const char *host, *token;         /* or NULL */
+	const char *upgrade;              /* a protocol to go on in, or NULL */
+	const char *ws_key, *ws_protocol; /* of a WebSocket, or NULL */
+	const char *more;                 /* headers, each ended by CRLF, or NULL */
+	uint64_t length; /* HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow */
 };
 
 /* Queue a request's head. */

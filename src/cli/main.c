@@ -12,6 +12,8 @@
 
 #include "base/path.h"
 #include "cli/cmd.h"
+#include "cli/hint.h"
+#include "cli/pager.h"
 #include "cli/show.h"
 #include "text/time.h"
 
@@ -57,17 +59,36 @@ static int configure(struct cli *c, struct cay_err *err)
 	return 0;
 }
 
-static int unknown(const char *word)
+/* "image pul": the first word is one of a command. */
+static int unknown_second(const char *const *words, struct buf *message, struct buf *hint)
+{
+	auto_buf both = BUF_INIT(KIB(1));
+	const char *near = NULL;
+	int r = buf_printf(&both, "%.200s %.200s", words[0], words[1]);
+
+	if (r >= 0)
+		r = buf_printf(message, "there is no command '%s'", buf_str(&both));
+	near = cmd_near(buf_str(&both));
+	if (r < 0 || !near || !strchr(near, ' '))
+		return r;
+	buf_clear(hint);
+	return buf_printf(hint, "did you mean 'cay %s'?", near);
+}
+
+static int unknown(const char *const *words, size_t n)
 {
 	auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(KIB(4));
-	const char *near = cmd_near(word);
-	int r = cmd_below(word, &hint);
+	const char *near = cmd_near(words[0]);
+	int r = cmd_below(words[0], &hint);
 
-	r = r < 0      ? r
-	    : hint.len ? buf_printf(&message, "'%.200s' needs one more word", word)
-		       : buf_printf(&message, "there is no command '%.200s'", word);
+	if (r >= 0 && hint.len && n > 1 && words[1][0] != '-')
+		r = unknown_second(words, &message, &hint);
+	else if (r >= 0 && hint.len)
+		r = buf_printf(&message, "'%.200s' needs one more word", words[0]);
+	else if (r >= 0)
+		r = buf_printf(&message, "there is no command '%.200s'", words[0]);
 	if (r >= 0 && !hint.len)
-		r = near ? buf_printf(&hint, "did you mean '%s'?", near)
+		r = near ? buf_printf(&hint, "did you mean 'cay %s'?", near)
 			 : buf_puts(&hint, "'cay help' lists them");
 	show_error(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
 	return cay_error_row(CAY_E_INVALID)->exit;
@@ -77,16 +98,12 @@ static int report(const struct cli *c, const struct cay_err *err)
 {
 	const struct cay_error_row *row = cay_error_row(err->code);
 
-	/* what the server said of its failure is better than what the table knows,
-	 * whose hints for these two are for who sends requests */
-	bool local = !c->api.hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL);
-
 	/* as a shell does; Cay's own failures are below 64 */
 	if (err->code == CAY_E_INVALID && str_eq(err->field, "argv")) {
 		show_error(err->msg, "is it in the image, executable, and for this machine?");
 		return 127;
 	}
-	show_error(err->msg, c->api.hint[0] ? c->api.hint : local ? "" : row->hint);
+	show_error(err->msg, hint_for(&c->api, err));
 	return row->exit;
 }
 
@@ -94,14 +111,14 @@ static int report(const struct cli *c, const struct cay_err *err)
 static int read_said(struct cli *c, const char *const *words, size_t n, struct cay_err *err)
 {
 	static const struct opt_group groups[] = { OPTS(opts_everywhere, 0), OPTS_END };
-	static const char name[] = "--context", with[] = "--context=";
+	static const char name[] = "--context", with[] = "--context=", plain[] = "--no-pager";
 	struct opt_words w;
 	const char *near;
 	size_t used = 0;
 	int r;
 
-	while (used < n &&
-	       (str_eq(words[used], name) || strncmp(words[used], with, sizeof(with) - 1) == 0))
+	while (used < n && (str_eq(words[used], name) || str_eq(words[used], plain) ||
+			    strncmp(words[used], with, sizeof(with) - 1) == 0))
 		used += str_eq(words[used], name) ? 2 : 1;
 	r = opt_read(groups, words, used < n ? used : n, &c->pool, &c->said, &w, &near, err);
 	return r < 0 ? r : (int)used;
@@ -120,7 +137,8 @@ static int dispatch(struct cli *c, const char *const *words, size_t n)
 	words += r;
 	n -= (size_t)r < n ? (size_t)r : n;
 	if (!n || str_eq(words[0], "--help") || str_eq(words[0], "-h")) {
-		r = help_list(&out) < 0 ? -ENOMEM : show_out(&out, &err);
+		c->api.no_pager = c->said.no_pager;
+		r = help_list(&out) < 0 ? -ENOMEM : pager_show(&c->api, &out, &err);
 		return r < 0 || !n ? cay_error_row(CAY_E_INVALID)->exit : 0;
 	}
 	/* for our own documents, so in no table */
@@ -132,7 +150,7 @@ static int dispatch(struct cli *c, const char *const *words, size_t n)
 		used = 1;
 	}
 	if (!cmd)
-		return unknown(words[0]);
+		return unknown(words, n);
 	r = configure(c, &err);
 	if (r >= 0)
 		r = cmd_carry_out(c, cmd, words + used, n - used, &err);

@@ -18,27 +18,31 @@ struct reader {
 
 #define DISTANCE_MAX 32
 
+/* Letters that stand in each other's place are one change. */
 unsigned opt_distance(struct slice a, struct slice b)
 {
-	unsigned row[DISTANCE_MAX + 1];
+	unsigned rows[3][DISTANCE_MAX + 1];
 
 	if (a.n > DISTANCE_MAX || b.n > DISTANCE_MAX)
 		return DISTANCE_MAX;
 	for (unsigned j = 0; j <= b.n; j++)
-		row[j] = j;
+		rows[0][j] = j;
 	for (size_t i = 0; i < a.n; i++) {
-		unsigned diagonal = row[0];
+		const unsigned *before = rows[(i + 2) % 3], *above = rows[i % 3];
+		unsigned *row = rows[(i + 1) % 3];
 
 		row[0] = (unsigned)i + 1;
 		for (size_t j = 0; j < b.n; j++) {
-			unsigned change = diagonal + (a.p[i] != b.p[j]);
-			unsigned least = row[j] < row[j + 1] ? row[j] + 1 : row[j + 1] + 1;
+			unsigned least = (row[j] < above[j + 1] ? row[j] : above[j + 1]) + 1;
+			unsigned change = above[j] + (a.p[i] != b.p[j]);
 
-			diagonal = row[j + 1];
+			if (i && j && a.p[i] == b.p[j - 1] && a.p[i - 1] == b.p[j] &&
+			    before[j - 1] + 1 < change)
+				change = before[j - 1] + 1;
 			row[j + 1] = change < least ? change : least;
 		}
 	}
-	return row[b.n];
+	return rows[a.n % 3][b.n];
 }
 
 const char *const *opt_choices(const struct opt *o)
@@ -114,6 +118,20 @@ static int add_pair(struct reader *r, const struct opt *o, struct field_map *map
 	return 0;
 }
 
+static int add_text(struct reader *r, const struct opt *o, struct field_texts *list,
+		    const char *value)
+{
+	if (list->n == OPT_PAIRS_MAX)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
+				OPT_PAIRS_MAX);
+	if (!list->v)
+		list->v = pool_take(r->pool, OPT_PAIRS_MAX, sizeof(*list->v));
+	if (!list->v)
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+	list->v[list->n++] = value;
+	return 0;
+}
+
 static int set_number(const struct reader *r, const struct opt *o, uint64_t *at, const char *value)
 {
 	struct slice s = slice_of(value);
@@ -170,6 +188,8 @@ static int set(struct reader *r, const struct opt *o, size_t base, const char *v
 		return set_choice(r, o, at, value);
 	case OPT_PAIRS:
 		return add_pair(r, o, at, value);
+	case OPT_TEXTS:
+		return add_text(r, o, at, value);
 	case OPT_NUM_TYPES:
 		break;
 	}
@@ -179,7 +199,7 @@ static int set(struct reader *r, const struct opt *o, size_t base, const char *v
 
 static int once(struct reader *r, const struct opt *o)
 {
-	if (o->type == OPT_PAIRS)
+	if (o->type == OPT_PAIRS || o->type == OPT_TEXTS)
 		return 0;
 	for (size_t i = 0; i < r->n_seen; i++)
 		if (r->seen[i] == o)

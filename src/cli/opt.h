@@ -24,10 +24,29 @@ enum opt_type {
 	OPT_DURATION, /* uint64_t in ms, "15m" */
 	OPT_CHOICE,   /* unsigned: a choice of the table's member */
 	OPT_PAIRS,    /* struct field_map, "K=V", may be repeated */
+	OPT_TEXTS,    /* struct field_texts, may be repeated */
 	OPT_NUM_TYPES
 };
 
 #define OPT_PAIRS_MAX 256
+
+/* What a word names, for who completes it. */
+enum operand {
+	OPERAND_FREE,
+	OPERAND_FILE, /* of this machine */
+	OPERAND_COMMAND,
+	OPERAND_CONTEXT,
+	OPERAND_SHELL,   /* that completes */
+	OPERAND_SANDBOX, /* from here on the server is asked */
+	OPERAND_PLACE,   /* a file of this machine, or NAME:PATH */
+	OPERAND_SERVICE, /* of the sandbox in front of it */
+	OPERAND_GROUP,
+	OPERAND_IMAGE,
+	OPERAND_TEMPLATE,
+	OPERAND_TENANT,
+	OPERAND_KEY,
+	OPERAND_NUM
+};
 
 struct opt {
 	const char *name; /* without dashes */
@@ -35,6 +54,7 @@ struct opt {
 	enum opt_type type;
 	size_t offset;
 	uint64_t min, max;               /* of a number; 0, 0: any */
+	enum operand what;               /* the value is */
 	const char *arg;                 /* what the value is called in help */
 	const struct field_table *table; /* OPT_CHOICE */
 	const char *member;              /* OPT_CHOICE: of that table */

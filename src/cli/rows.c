@@ -3,6 +3,9 @@
 
 #include <assert.h>
 
+#include "cli/cmd.h"
+#include "cli/pager.h"
+
 struct printer {
 	const struct rows_kind *kind;
 	struct show_table *table;
@@ -13,6 +16,8 @@ static int each(void *to, const void *row)
 {
 	const struct printer *p = to;
 
+	if (p->kind->wanted && !p->kind->wanted(row))
+		return 0;
 	if (!p->json)
 		return p->kind->cells(p->table, row);
 	field_encode(p->kind->row, NULL, row, p->json);
@@ -45,7 +50,31 @@ int rows_print(struct api *a, const struct rows_kind *kind, bool json, struct ca
 		r = show_table_write(&table, &out);
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
-	return show_out(&out, err);
+	return json ? show_out(&out, err) : pager_show(a, &out, err);
+}
+
+int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox, void *all,
+		const struct field_list *rows, bool json, struct cay_err *err)
+{
+	auto_table t = show_table_of(kind->columns);
+	auto_buf out = BUF_INIT(MIB(8));
+	struct api_call call = { .op = kind->op };
+	int r = api_find_sandbox(a, sandbox, &call.ids[0], err);
+
+	if (r >= 0)
+		r = api_call(a, &call, all, err);
+	if (r < 0)
+		return r;
+	if (json)
+		return print_json(ops[kind->op].response, all, err);
+	for (size_t i = 0; r >= 0 && i < kind->columns; i++)
+		r = show_cell(&t, kind->headings[i]);
+	for (size_t i = 0; r >= 0 && i < rows->n; i++)
+		r = kind->cells(&t, (const char *)rows->v + i * kind->row->size);
+	if (r >= 0)
+		r = show_table_write(&t, &out);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list")
+		     : pager_show(a, &out, err);
 }
 
 const char *rows_choice(const struct field_table *t, const char *member, unsigned value)

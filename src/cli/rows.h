@@ -14,11 +14,16 @@ struct rows_kind {
 	const char *headings[SHOW_COLUMNS_MAX];
 	size_t columns;
 	int (*cells)(struct show_table *t, const void *row); /* columns of them */
+	bool (*wanted)(const void *row);                     /* or NULL: all of them */
 	const struct sandbox_query *which;                   /* of sandboxes, or NULL */
 };
 
 [[nodiscard]] int rows_print(struct api *a, const struct rows_kind *kind, bool json,
 			     struct cay_err *err);
+/* The same of a list that a sandbox tells whole, into `all`; rows is its member. */
+[[nodiscard]] int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox,
+			      void *all, const struct field_list *rows, bool json,
+			      struct cay_err *err);
 /* The name of an enum's value. */
 const char *rows_choice(const struct field_table *t, const char *member, unsigned value);
 #endif

@@ -51,6 +51,10 @@ int session_status(const struct end *end, uint64_t ran_ms)
 {
 	bool seconds = ran_ms >= 1000;
 
+	/* its own doing, but not the whole story: a status of 137 says little */
+	if ((end->reason == END_EXIT || end->reason == END_SIGNAL) && end->has_memory_limit &&
+	    end->detail)
+		show_note("%s", end->detail);
 	if (end->reason == END_EXIT)
 		return (int)end->exit_code;
 	if (end->reason == END_SIGNAL)

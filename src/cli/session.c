@@ -109,7 +109,7 @@ static int reopen(struct session *s, struct line *l, struct cay_err *err)
 		.stream = out ? 0 : 1,
 		.offset = l->stream.next[out ? FRAME_STDOUT : FRAME_STDERR],
 		.limit = INT64_MAX,
-		.follow = true,
+		.follow = !s->spec->once,
 	};
 	struct api_call c = { .op = OP_EXEC_OUTPUT,
 			      .ids = { s->spec->sandbox, s->exec },
@@ -164,47 +164,31 @@ static bool can_go_on(int r, const struct cay_err *why)
 	return r == -ECONNRESET || why->code == CAY_E_UNAVAILABLE;
 }
 
-static int mend(struct session *s, struct cay_err *err)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
-		struct line *l = &s->lines[i];
-		int r;
-
-		if (!l->mask || !l->broken || l->over)
-			continue;
-		s->why = (struct cay_err){};
-		r = reopen(s, l, &s->why);
-		if (r < 0 && s->api->intr.quit)
-			return 0;
-		if (r < 0 && !can_go_on(r, &s->why)) {
-			*err = s->why;
-			return r;
-		}
-		if (r < 0)
-			return note_break(s, l, err);
-	}
-	return 0;
-}
-
-static int take_end(struct session *s, const struct stream_item *i, struct cay_err *err)
+int session_end(struct api *a, struct slice json, struct end *ret, struct cay_err *err)
 {
 	struct cay_err why = {};
-	auto_json tree = NULL;
 	struct end end = {};
 
-	if (jr_read((struct slice){ (const char *)i->p, i->n }, &json_control_limits, &tree, &why) <
-		    0 ||
-	    field_decode(&end_table, tree, &s->api->pool, &end, &why) < 0)
+	if (field_read(&end_table, json, &json_control_limits, &a->pool, &end, &why) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "the end is not what it should be: %s",
 				why.msg);
 	/* an exit without its code must not look like success */
 	if ((end.reason == END_EXIT && !end.has_exit_code) ||
 	    (end.reason == END_SIGNAL && !end.signal))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the end does not say how it ended");
-	if (!s->has_end)
-		s->ret->end = end;
-	s->has_end = true;
+	*ret = end;
 	return 0;
+}
+
+static int take_end(struct session *s, const struct stream_item *i, struct cay_err *err)
+{
+	struct end end;
+	int r = session_end(s->api, (struct slice){ (const char *)i->p, i->n }, &end, err);
+
+	if (r >= 0 && !s->has_end)
+		s->ret->end = end;
+	s->has_end |= r >= 0;
+	return r;
 }
 
 static int take_item(struct session *s, struct line *l, const struct stream_item *i,
@@ -254,6 +238,10 @@ static int advance(struct session *s, struct line *l, struct cay_err *err)
 		return 0;
 	buf_clear(&l->http.body);
 	l->at = 0;
+	if (l->http.done && !l->over && s->spec->once) {
+		l->over = true;
+		return 0;
+	}
 	if (l->http.done && !l->over) {
 		s->why = (struct cay_err){};
 		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE, "the stream stopped without an end");
@@ -281,6 +269,32 @@ static int pull(struct session *s, struct line *l, struct cay_err *err)
 	return advance(s, l, err);
 }
 
+static int mend(struct session *s, struct cay_err *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
+		struct line *l = &s->lines[i];
+		int r;
+
+		if (!l->mask || !l->broken || l->over)
+			continue;
+		s->why = (struct cay_err){};
+		r = reopen(s, l, &s->why);
+		if (r < 0 && s->api->intr.quit)
+			return 0;
+		if (r < 0 && !can_go_on(r, &s->why)) {
+			*err = s->why;
+			return r;
+		}
+		if (r < 0)
+			return note_break(s, l, err);
+		/* nobody wakes us for what came with the head */
+		r = advance(s, l, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 /* poll() said there is room: PIPE_BUF bytes go into a pipe without blocking. */
 static int write_some(struct session *s, struct line *l, struct cay_err *err)
 {
@@ -294,7 +308,8 @@ static int write_some(struct session *s, struct line *l, struct cay_err *err)
 	if (done < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (done < 0 && errno == EPIPE) {
-		(void)send_signal(s, "SIGPIPE");
+		if (!s->spec->watch)
+			(void)send_signal(s, "SIGPIPE");
 		s->ret->quit = 128 + SIGPIPE;
 		return 0;
 	}
@@ -310,7 +325,7 @@ static void pass_signal(struct session *s)
 	int sig = interrupt_take(&s->api->intr);
 	char name[16];
 
-	if (s->api->intr.quit)
+	if (s->api->intr.quit || (sig && s->spec->watch))
 		s->ret->quit = 128 + s->api->intr.signo;
 	else if (sig && snprintf(name, sizeof(name), "SIG%s", sigabbrev_np(sig)) > 0)
 		(void)send_signal(s, name);
@@ -392,9 +407,29 @@ static bool over(const struct session *s)
 	return true;
 }
 
+/* Its lines are opened as those that broke are. */
+static int join(struct session *s)
+{
+	static const struct {
+		unsigned mask;
+		enum frame_stream stream;
+	} both[] = { { OUT, FRAME_STDOUT }, { ERR, FRAME_STDERR } };
+
+	s->exec = s->ret->exec = s->spec->exec;
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		struct line *l = &s->lines[i];
+
+		l->mask = s->spec->streams & both[i].mask;
+		l->stream = stream_of(both[i].mask);
+		l->stream.next[both[i].stream] = s->spec->offset;
+		l->broken = true;
+	}
+	return 0;
+}
+
 static int loop(struct session *s, struct cay_err *err)
 {
-	int r = start(s, err);
+	int r = s->spec->watch ? join(s) : start(s, err);
 
 	if (r < 0)
 		return r;

@@ -23,6 +23,13 @@ struct session_spec {
 	struct exec_run request;
 	bool feed;    /* forward our standard input */
 	bool discard; /* the output is not wanted, only when it came */
+	/* to see what one that was started before wrote: request is not looked at, and no
+	 * signal of ours goes to it */
+	bool watch;
+	struct id exec;
+	unsigned streams; /* STREAM_BIT() of those that are wanted */
+	uint64_t offset;  /* of their first byte */
+	bool once;        /* what there is now, instead of until it ends */
 };
 
 struct session_result {
@@ -34,6 +41,9 @@ struct session_result {
 
 [[nodiscard]] int session_run(struct api *a, const struct session_spec *spec,
 			      struct session_result *ret, struct cay_err *err);
+/* An end frame's JSON. */
+[[nodiscard]] int session_end(struct api *a, struct slice json, struct end *ret,
+			      struct cay_err *err);
 /* The exit status an end becomes; says on stderr what a number cannot. */
 int session_status(const struct end *end, uint64_t ran_ms);
 /* 128 and the number of "SIGTERM"; 255 for a name nobody knows. */

@@ -32,6 +32,8 @@ enum db_stmt {
 	STMT_TENANT_DROP,
 	STMT_KEY_PUT,
 	STMT_KEY_DROP,
+	STMT_TEMPLATE_PUT,
+	STMT_TEMPLATE_DROP,
 	STMT_NUM
 };
 
@@ -55,5 +57,14 @@ int u64_bind(sqlite3_stmt *s, int column, uint64_t v);
 [[nodiscard]] int entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 [[nodiscard]] int events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 extern const char *const db_put_sql, *const db_event_sql;
-extern const char *const db_tenant_sql, *const db_key_sql;
+/* What is kept as an id and a text, a table for each noun. */
+#define ENTRY_KINDS 3
+struct entry_kind {
+	enum id_noun noun;
+	enum db_stmt put, drop;
+	const char *name, *put_sql, *drop_sql, *all_sql;
+};
+extern const struct entry_kind entry_kinds[ENTRY_KINDS];
+/* The row of a noun; the first when it has none, which entry_fault() tells. */
+const struct entry_kind *entry_kind(enum id_noun noun);
 #endif

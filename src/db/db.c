@@ -55,10 +55,7 @@ static int write_one(struct db *db, const struct job *job)
 
 	if (job->kind == STMT_PUT)
 		rc = row_bind(s, &job->row);
-	else if (job->kind == STMT_TENANT_PUT || job->kind == STMT_KEY_PUT)
-		rc = entry_bind(s, &job->entry);
-	else if (job->kind == STMT_DROP || job->kind == STMT_TENANT_DROP ||
-		 job->kind == STMT_KEY_DROP)
+	else if (job->kind == STMT_DROP)
 		rc = id_bind(s, 0, &job->id);
 	else if (job->kind == STMT_EVENT)
 		rc = event_bind(s, &job->event);
@@ -66,6 +63,11 @@ static int write_one(struct db *db, const struct job *job)
 		rc = u64_bind(s, 0, job->before);
 	else if (job->kind == STMT_AFTER)
 		rc = SQLITE_OK;
+	for (size_t i = 0; i < ENTRY_KINDS; i++)
+		if (job->kind == entry_kinds[i].put)
+			rc = entry_bind(s, &job->entry);
+		else if (job->kind == entry_kinds[i].drop)
+			rc = id_bind(s, 0, &job->id);
 	if (rc == SQLITE_OK)
 		rc = run(db, job->kind);
 	(void)sqlite3_clear_bindings(s);
@@ -327,7 +329,7 @@ void db_after(struct db *db, db_fn *fn, void *arg)
 
 void db_put_entry(struct db *db, const struct db_entry *entry, db_fn *fn, void *arg)
 {
-	enum db_stmt kind = entry->id.noun == ID_KEY ? STMT_KEY_PUT : STMT_TENANT_PUT;
+	enum db_stmt kind = entry_kind(entry->id.noun)->put;
 	struct job *job = job_text(db, kind, entry->text, entry_fault(entry), fn, arg);
 
 	if (!job)
@@ -349,7 +351,7 @@ static void drop(struct db *db, enum db_stmt kind, const struct id *id, db_fn *f
 
 void db_drop_entry(struct db *db, const struct id *id, db_fn *fn, void *arg)
 {
-	drop(db, id->noun == ID_KEY ? STMT_KEY_DROP : STMT_TENANT_DROP, id, fn, arg);
+	drop(db, entry_kind(id->noun)->drop, id, fn, arg);
 }
 
 void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg)
@@ -387,7 +389,7 @@ struct db_stats db_stats(struct db *db)
 
 static int prepare(struct db *db, struct cay_err *err)
 {
-	const char *const texts[] = {
+	const char *texts[STMT_NUM] = {
 		[STMT_BEGIN] = "BEGIN IMMEDIATE",
 		[STMT_COMMIT] = "COMMIT",
 		[STMT_ROLLBACK] = "ROLLBACK",
@@ -396,13 +398,12 @@ static int prepare(struct db *db, struct cay_err *err)
 		[STMT_EVENT] = db_event_sql,
 		[STMT_FORGET] = "DELETE FROM event WHERE seq < ?",
 		[STMT_AFTER] = "SELECT 1",
-		[STMT_TENANT_PUT] = db_tenant_sql,
-		[STMT_TENANT_DROP] = "DELETE FROM tenant WHERE id = ?",
-		[STMT_KEY_PUT] = db_key_sql,
-		[STMT_KEY_DROP] = "DELETE FROM api_key WHERE id = ?",
 	};
-	static_assert(ARRAY_SIZE(texts) == STMT_NUM);
 
+	for (size_t i = 0; i < ENTRY_KINDS; i++) {
+		texts[entry_kinds[i].put] = entry_kinds[i].put_sql;
+		texts[entry_kinds[i].drop] = entry_kinds[i].drop_sql;
+	}
 	for (unsigned i = 0; i < STMT_NUM; i++)
 		if (sqlite3_prepare_v3(db->sql, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
 				       &db->stmts[i], NULL) != SQLITE_OK)

@@ -56,7 +56,7 @@ struct db_event {
 	struct slice text;
 };
 
-/* A tenant or a key, by the noun of its id. */
+/* A tenant, a key or a template, by the noun of its id. */
 struct db_entry {
 	struct id id;
 	struct slice text;
@@ -88,8 +88,8 @@ struct db_reader {
 	db_entry_fn *entry;
 };
 
-/* Tenants, keys, every row in the order of seq, events in theirs; then start the writer.  Once,
- * before anything is written.  A callback's failure ends it. */
+/* Tenants, keys, templates, every row in the order of seq, events in theirs; then start the writer.
+ * Once, before anything is written.  A callback's failure ends it. */
 [[nodiscard]] int db_load(struct db *db, const struct db_reader *to, struct cay_err *err);
 
 /* fn may be NULL: nobody waits. */

@@ -54,6 +54,7 @@ static const struct column columns[] = {
 	CHOICE(failed, booleans),
 	CHOICE(entry, booleans),
 	CHOICE(on_exit, on_exits),
+	CHOICE(warm, booleans),
 };
 
 /* Columns are those of `columns`, between these. */
@@ -62,23 +63,44 @@ enum { EV_SEQ, EV_WALL, EV_SANDBOX, EV_TEXT };
 
 #define ROW_COLUMNS \
 	"id, seq, boot, generation, born_ns, expires_ns, ceiling_ns, idle_ns, active_ns, " \
-	"started_ns, state, reason, failed, entry, on_exit, text"
+	"started_ns, state, reason, failed, entry, on_exit, warm, text"
 const char *const db_put_sql =
 	"INSERT INTO sandbox (" ROW_COLUMNS ") VALUES "
-	"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+	"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
 	"seq = excluded.seq, boot = excluded.boot, generation = excluded.generation, "
 	"born_ns = excluded.born_ns, expires_ns = excluded.expires_ns, "
 	"ceiling_ns = excluded.ceiling_ns, idle_ns = excluded.idle_ns, "
 	"active_ns = excluded.active_ns, started_ns = excluded.started_ns, "
 	"state = excluded.state, reason = excluded.reason, failed = excluded.failed, "
-	"entry = excluded.entry, on_exit = excluded.on_exit, text = excluded.text";
+	"entry = excluded.entry, on_exit = excluded.on_exit, warm = excluded.warm, "
+	"text = excluded.text";
 #define EVENT_COLUMNS "seq, wall_ns, sandbox, text"
 const char *const db_event_sql =
 	"INSERT OR REPLACE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?)";
-const char *const db_tenant_sql = "INSERT INTO tenant (id, text) VALUES (?, ?) "
-				  "ON CONFLICT (id) DO UPDATE SET text = excluded.text";
-const char *const db_key_sql = "INSERT INTO api_key (id, text) VALUES (?, ?) "
-			       "ON CONFLICT (id) DO UPDATE SET text = excluded.text";
+
+/* They are read in this order. */
+#define KIND(noun, sym, name, table) \
+	{ noun, \
+	  STMT_##sym##_PUT, \
+	  STMT_##sym##_DROP, \
+	  name, \
+	  "INSERT INTO " table " (id, text) VALUES (?, ?) " \
+	  "ON CONFLICT (id) DO UPDATE SET text = excluded.text", \
+	  "DELETE FROM " table " WHERE id = ?", \
+	  "SELECT id, text FROM " table " ORDER BY rowid LIMIT ?" }
+const struct entry_kind entry_kinds[ENTRY_KINDS] = {
+	KIND(ID_TENANT, TENANT, "tenant", "tenant"),
+	KIND(ID_KEY, KEY, "key", "api_key"),
+	KIND(ID_TEMPLATE, TEMPLATE, "template", "template"),
+};
+
+const struct entry_kind *entry_kind(enum id_noun noun)
+{
+	for (size_t i = 0; i < ENTRY_KINDS; i++)
+		if (entry_kinds[i].noun == noun)
+			return &entry_kinds[i];
+	return &entry_kinds[0];
+}
 
 static uint64_t *life_u64(const struct life *l, const struct column *c)
 {
@@ -129,8 +151,8 @@ const char *event_fault(const struct db_event *event)
 
 const char *entry_fault(const struct db_entry *entry)
 {
-	if (!id_valid(&entry->id, ID_TENANT) && !id_valid(&entry->id, ID_KEY))
-		return "id is neither a tenant's nor a key's";
+	if (!id_valid(&entry->id, entry_kind(entry->id.noun)->noun))
+		return "id is of nothing that is kept";
 	return text_fault(entry->text);
 }
 
@@ -355,13 +377,14 @@ static int one_event(sqlite3_stmt *s, const struct db_reader *to, struct cay_err
 	return to->event ? to->event(to->arg, &event, err) : 0;
 }
 
-static int one_entry(sqlite3_stmt *s, enum id_noun noun, const struct db_reader *to,
+/* Ids begin with their noun, so that one in another's table is seen. */
+static int one_entry(sqlite3_stmt *s, const struct entry_kind *kind, const struct db_reader *to,
 		     struct cay_err *err)
 {
-	const char *what = noun == ID_KEY ? "key" : "tenant", *fault = "text";
+	const char *what = kind->name, *fault = "text";
 	struct db_entry entry = {};
 
-	if (!id_read(s, 0, noun, &entry.id)) {
+	if (!id_read(s, 0, kind->noun, &entry.id)) {
 		tell_bad(to, NULL, what, "id");
 		return 0;
 	}
@@ -374,24 +397,25 @@ static int one_entry(sqlite3_stmt *s, enum id_noun noun, const struct db_reader 
 	return to->entry ? to->entry(to->arg, &entry, err) : 0;
 }
 
-static int one_tenant(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
-{
-	return one_entry(s, ID_TENANT, to, err);
-}
-
-static int one_key(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
-{
-	return one_entry(s, ID_KEY, to, err);
-}
+#define ONE(noun) \
+	static int one_##noun(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err) \
+	{ \
+		return one_entry(s, entry_kind(noun), to, err); \
+	}
+ONE(ID_TENANT)
+ONE(ID_KEY)
+ONE(ID_TEMPLATE)
 
 int entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
 {
-	int r = each(sql, "SELECT id, text FROM tenant ORDER BY rowid LIMIT ?", DB_NUMBER_MAX,
-		     one_tenant, to, err);
+	static int (*const ones[ENTRY_KINDS])(sqlite3_stmt *, const struct db_reader *,
+					      struct cay_err *) = { one_ID_TENANT, one_ID_KEY,
+								    one_ID_TEMPLATE };
+	int r = 0;
 
-	return r < 0 ? r
-		     : each(sql, "SELECT id, text FROM api_key ORDER BY rowid LIMIT ?",
-			    DB_NUMBER_MAX, one_key, to, err);
+	for (size_t i = 0; i < ENTRY_KINDS && r >= 0; i++)
+		r = each(sql, entry_kinds[i].all_sql, DB_NUMBER_MAX, ones[i], to, err);
+	return r;
 }
 
 int rows_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)

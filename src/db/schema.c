@@ -24,6 +24,8 @@ const char *const db_schema[] = {
 	" sandbox TEXT NOT NULL, text TEXT NOT NULL) STRICT",
 	"CREATE TABLE tenant (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT;"
 	"CREATE TABLE api_key (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
+	"CREATE TABLE template (id TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) STRICT",
+	"ALTER TABLE sandbox ADD COLUMN warm INTEGER NOT NULL DEFAULT 0",
 	NULL,
 };
 
@@ -34,13 +36,13 @@ enum cay_code db_code(int rc, int sys)
 {
 	if (rc == SQLITE_OK || rc == SQLITE_DONE || rc == SQLITE_ROW)
 		return CAY_OK;
-	if ((rc & 0xff) == SQLITE_FULL || sys == ENOSPC || sys == EDQUOT)
+	if ((rc & 0xff) == SQLITE_FULL)
 		return CAY_E_DISK_FULL;
 	if ((rc & 0xff) == SQLITE_NOMEM)
 		return CAY_E_NO_MEMORY;
 	if ((rc & 0xff) == SQLITE_BUSY)
 		return CAY_E_CONFLICT;
-	return CAY_E_INTERNAL;
+	return (rc & 0xff) == SQLITE_READONLY ? CAY_E_CAPACITY : cay_code_disk(sys);
 }
 
 static int refuse(sqlite3 *sql, int rc, struct cay_err *err)
@@ -203,8 +205,7 @@ static int make(int dirfd, struct cay_err *err)
 			       : cay_fail(err, CAY_E_INTERNAL, DB_NAME " is not a file");
 	fd = path_open(dirfd, DB_NAME, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
-		return cay_fail_sys(err, fd == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -fd,
-				    "make " DB_NAME);
+		return cay_fail_sys(err, cay_code_disk(fd), -fd, "make " DB_NAME);
 	return fsync(dirfd) == 0
 		       ? 0
 		       : cay_fail_sys(err, CAY_E_INTERNAL, errno, "sync the directory of " DB_NAME);

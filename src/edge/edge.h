@@ -10,6 +10,8 @@
  *	gate.c    may this request come in: Host, Origin, how often
  *	who.c     whose it is: keys, tokens, JWTs
  *	route.c   where it goes: into a sandbox, or to control
+ *	mcp.c     /mcp: to cay-mcp, which asks back
+ *	preview.c ports of sandboxes: below a path, and on hosts of their own
  *	guest.c   who is under way, for as long as it may
  *	attach.c  a WebSocket of the world's, frames of a sandbox's
  *	rate.c    how often somebody may
@@ -24,6 +26,7 @@
 #include <uv.h>
 
 #include "auth/jwks.h"
+#include "auth/preview.h"
 #include "auth/token.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -43,6 +46,7 @@ struct feed;
 
 struct edge {
 	struct settings settings;
+	struct preview_base previews; /* domain "": there are none */
 	struct log log;
 	const struct clk *clk;
 	uv_loop_t loop;
@@ -68,6 +72,12 @@ struct edge {
 	unsigned n_bound;
 	char addresses[EDGE_LISTENERS][64]; /* those of listen, as a Host header has them */
 	struct attach *attached;
+	/* cay-mcp (NULL: there is none), and where it asks back */
+	struct upstream *mcp;
+	unsigned mcp_slot;
+	int mcp_bound;
+	struct server_conf mcp_conf;
+	struct server *mcp_server;
 	bool draining;
 };
 
@@ -81,6 +91,11 @@ bool feed_hangs(const struct edge *e);
 request_admit gate_admit;
 void gate_round(struct edge *e);
 bool gate_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+/* Somebody has shown what it has, r says whether that is good: how often it may.  May fail
+ * with another reason than r's. */
+[[nodiscard]] int gate_known(struct edge *e, struct request *rq, int r, struct cay_err *err);
+/* The same as gate_admit() of what is no operation, but wants a credential. */
+[[nodiscard]] int gate_face(struct edge *e, struct request *rq, struct cay_err *err);
 bool gate_host(const struct edge *e, struct slice host);
 bool gate_origin(const struct edge *e, struct slice origin);
 /* The one credential of a request. */
@@ -89,11 +104,25 @@ bool gate_origin(const struct edge *e, struct slice origin);
  * Not dear: nothing is looked at that takes longer than saying no, which is CAY_E_RATE. */
 [[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, bool dear,
 			   struct actor *ret, struct pass *ret_by, struct cay_err *err);
+/* The token of a preview, which must be of that port. */
+[[nodiscard]] int who_previews(struct edge *e, struct slice text, const struct id *sandbox,
+			       uint16_t port, struct actor *ret, struct pass *ret_by,
+			       struct cay_err *err);
 /* Whether that takes long to find out. */
 bool who_is_dear(const struct edge *e, const struct http_head *head);
 
 /* route.c: the handler of everything. */
 request_fn route_request;
+
+/* mcp.c: conf->stray of the servers, which asks preview_find() first; where cay-mcp is, and
+ * its way back, before and when it serves. */
+request_fn *mcp_find(struct request *rq, void *arg);
+[[nodiscard]] int mcp_open(struct edge *e, struct cay_err *err);
+[[nodiscard]] int mcp_serve(struct edge *e, struct cay_err *err);
+
+/* preview.c: what is for a port; and what edge.previews says, when it starts. */
+request_fn *preview_find(struct request *rq, void *arg);
+[[nodiscard]] int preview_open(struct edge *e, struct cay_err *err);
 
 /* attach.c: carry the request as conf says and go on as a WebSocket; takes it.  Or it is
  * no WebSocket's (CAY_E_UPGRADE, CAY_E_INVALID): nothing happened.  From when it is one

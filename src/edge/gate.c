@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include "auth/key.h"
 #include "edge/edge.h"
 
 #define PEER_LEN 16
@@ -71,6 +72,21 @@ static void peer_of(struct request *rq, uint8_t ret[static PEER_LEN])
 	}
 }
 
+/* Whose refusals are counted together: an address's.  Those who come by way of cay-mcp have
+ * none, and are as many as their credentials. */
+static void share_of(struct request *rq, uint8_t ret[static PEER_LEN])
+{
+	struct slice auth = http_header(rq->head, "authorization");
+	struct sockaddr_storage at;
+	uint8_t hash[32];
+
+	peer_of(rq, ret);
+	if (!auth.n || request_address(rq, &at) < 0 || at.ss_family != AF_UNIX)
+		return;
+	key_hash(auth, hash);
+	memcpy(ret, hash, PEER_LEN);
+}
+
 static int overloaded(struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_OVERLOADED, "more is asked than can be done now");
@@ -113,34 +129,51 @@ static int stranger(struct edge *e, struct request *rq, struct cay_err *err)
 static int find_out(struct edge *e, struct request *rq, struct pass *by, struct cay_err *err)
 {
 	uint64_t now = clk_boot_ns(e->clk);
-	uint8_t peer[PEER_LEN];
+	uint8_t share[PEER_LEN];
 	bool spent;
-	int r;
 
-	peer_of(rq, peer);
+	share_of(rq, share);
 	/* a signature is not looked at for whoever has had its share */
 	if (who_is_dear(e, rq->head) &&
-	    !shed_take(&e->shed, SHED_STRANGER, peer, sizeof(peer), now))
+	    !shed_take(&e->shed, SHED_STRANGER, share, sizeof(share), now))
 		return overloaded(err);
-	spent = rate_spent(e->failures, peer, sizeof(peer), now);
-	r = who_asks(e, rq->head, /* dear= */ !spent, &rq->actor, by, err);
+	spent = rate_spent(e->failures, share, sizeof(share), now);
+	return gate_known(e, rq, who_asks(e, rq->head, /* dear= */ !spent, &rq->actor, by, err),
+			  err);
+}
+
+/* Whose rate it is: who looks at a preview must not keep its tenant from the API. */
+static const struct id *payer(const struct request *rq)
+{
+	const struct op *op = rq->match.op;
+	bool looks = op == &ops[OP_PORT_PROXY] || op == &ops[OP_PORT_APP];
+
+	return looks && rq->actor.one_sandbox ? &rq->actor.sandbox : &rq->actor.tenant;
+}
+
+int gate_known(struct edge *e, struct request *rq, int r, struct cay_err *err)
+{
+	const struct id *who = payer(rq);
+	uint64_t now = clk_boot_ns(e->clk);
+	uint8_t peer[PEER_LEN], share[PEER_LEN];
+
+	peer_of(rq, peer);
+	share_of(rq, share);
 	if (r < 0 && !table_ready(e->table)) {
 		*err = (struct cay_err){};
 		return cay_fail(err, CAY_E_UNAVAILABLE, "control has not said yet who may");
 	}
 	/* who has a good key or token is not kept out by its neighbours */
-	if (r < 0 && !rate_take(e->failures, peer, sizeof(peer), now))
+	if (r < 0 && !rate_take(e->failures, share, sizeof(share), now))
 		return too_often(e, peer, err);
 	if (r < 0) {
 		refusal_add(&e->refusals, PUSH_NO_CREDENTIAL, peer, NULL);
 		e->counts.now.refused[METRICS_NO_CREDENTIAL]++;
 		return r;
 	}
-	if (rate_take(e->tenants, &rq->actor.tenant, sizeof(rq->actor.tenant), now))
-		return shed_take(&e->shed, SHED_TENANT, &rq->actor.tenant, sizeof(rq->actor.tenant),
-				 now)
-			       ? 0
-			       : overloaded(err);
+	if (rate_take(e->tenants, who, sizeof(*who), now))
+		return shed_take(&e->shed, SHED_TENANT, who, sizeof(*who), now) ? 0
+										: overloaded(err);
 	e->counts.now.refused[METRICS_TENANT_RATE]++;
 	return cay_fail(err, CAY_E_RATE, "this tenant asks more often than %llu times a second",
 			(unsigned long long)e->settings.edge_rate);
@@ -188,18 +221,16 @@ bool gate_answered(struct request *rq, int status, enum cay_code code, bool whol
 	return count_answered(rq, status, code, whole, arg);
 }
 
-int gate_admit(struct request *rq, void *arg, struct cay_err *err)
+/* Is it for us, and of a page that may ask?  What it was let in with is the request's. */
+static int knock(struct edge *e, struct request *rq, struct pass **ret, struct cay_err *err)
 {
-	struct edge *e = arg;
 	struct slice origin = http_header(rq->head, "origin");
-	const struct op *op = rq->match.op;
 	struct pass *by = pool_take(&rq->pool, 1, sizeof(*by));
-	int r;
 
 	if (!by)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	*by = (struct pass){ .until_ms = PUSH_NEVER };
-	rq->data = by;
+	rq->data = *ret = by;
 	if (!gate_host(e, http_header(rq->head, "host"))) {
 		e->counts.now.refused[METRICS_HOST]++;
 		return cay_fail(err, CAY_E_FORBIDDEN,
@@ -213,16 +244,41 @@ int gate_admit(struct request *rq, void *arg, struct cay_err *err)
 	if (clk_boot_ns(e->clk) - e->round_ns >= SHED_INTERVAL_NS)
 		gate_round(e);
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
-	r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, by, err);
+	return 0;
+}
+
+/* What a client may do about it. */
+static int turned_away(struct edge *e, struct request *rq, int r, const struct cay_err *err)
+{
+	if (cay_error_row(err->code)->retryable)
+		(void)request_header(rq, "Retry-After", "1");
+	else if (err->code == CAY_E_UNAUTHENTICATED)
+		(void)request_header(rq, "WWW-Authenticate", "Bearer");
+	if (err->code == CAY_E_UNAUTHENTICATED) /* no more than the rate of refusals */
+		log_info(&e->log, "refused: %s", err->msg);
+	return r;
+}
+
+int gate_face(struct edge *e, struct request *rq, struct cay_err *err)
+{
+	struct pass *by = NULL;
+	int r = knock(e, rq, &by, err);
+
+	if (r >= 0)
+		r = find_out(e, rq, by, err);
+	return r < 0 ? turned_away(e, rq, r, err) : 0;
+}
+
+int gate_admit(struct request *rq, void *arg, struct cay_err *err)
+{
+	struct edge *e = arg;
+	const struct op *op = rq->match.op;
+	struct pass *by = NULL;
+	int r = knock(e, rq, &by, err);
+
+	if (r >= 0)
+		r = op->scope == SCOPE_PUBLIC ? stranger(e, rq, err) : find_out(e, rq, by, err);
 	if (r >= 0 && op->scope != SCOPE_PUBLIC)
 		r = check_op(e, rq, err);
-	if (r < 0) {
-		if (cay_error_row(err->code)->retryable)
-			(void)request_header(rq, "Retry-After", "1");
-		else if (err->code == CAY_E_UNAUTHENTICATED)
-			(void)request_header(rq, "WWW-Authenticate", "Bearer");
-		if (err->code == CAY_E_UNAUTHENTICATED) /* no more than the rate of refusals */
-			log_info(&e->log, "refused: %s", err->msg);
-	}
-	return r;
+	return r < 0 ? turned_away(e, rq, r, err) : 0;
 }

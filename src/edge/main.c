@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
-#include "edge/confine.h"
 #include "edge/edge.h"
+#include "net/confine.h"
 #include "net/tls.h"
 #include "prog/prog.h"
+#include "prog/stop.h"
 
 #define HANDSHAKE_MS 10000
 #define HEAD_MS 10000
@@ -21,8 +20,6 @@
 /* What needs no credential, of one peer: a minute, and at once. */
 #define STRANGERS 1200
 #define STRANGERS_BURST 100
-#define DRAIN_MS 5000
-#define DRAIN_LOOK_MS 50
 #define TOLD_MS 10000
 #define JWKS_FILE_MAX KIB(256)
 
@@ -132,7 +129,7 @@ static unsigned most_conns(const struct edge *e)
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
 	most = (lim.rlim_cur > 512 ? lim.rlim_cur - 256 : 256) / 3;
 	most = most < e->settings.edge_conns ? most : e->settings.edge_conns;
-	return (unsigned)(most / e->n_bound);
+	return (unsigned)(most / (e->n_bound + (e->mcp ? 1 : 0))); /* the way back is one, too */
 }
 
 static void on_round(uv_prepare_t *p)
@@ -158,6 +155,7 @@ static int serve(struct edge *e, struct cay_err *err)
 					.max_peer = (unsigned)(peer ? peer : (most + 3) / 4),
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
+					.stray = mcp_find,
 					.admit = gate_admit,
 					.handler = route_request,
 					.inside = route_request,
@@ -168,7 +166,7 @@ static int serve(struct edge *e, struct cay_err *err)
 	for (; e->n_servers < e->n_bound && r >= 0; e->n_servers += r >= 0)
 		r = server_start(&e->loop, e->bound[e->n_servers], &e->conf,
 				 &e->servers[e->n_servers], err);
-	return r;
+	return r < 0 ? r : mcp_serve(e, err);
 }
 
 static int read_jwks(struct edge *e, struct cay_err *err)
@@ -231,7 +229,11 @@ static int begin(struct edge *e, struct cay_err *err)
 	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control ||
 	    watch_rounds(e) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	r = feed_open(e, err);
+	r = preview_open(e, err);
+	if (r >= 0)
+		r = mcp_open(e, err);
+	if (r >= 0)
+		r = feed_open(e, err);
 	if (r >= 0)
 		r = guests_open(e, err);
 	if (r < 0)
@@ -242,59 +244,35 @@ static int begin(struct edge *e, struct cay_err *err)
 
 /* The end */
 
-struct stop {
-	struct edge *edge;
-	uv_signal_t signals[2];
-	uv_timer_t look;
-	uint64_t until_ns;
-};
-
-static void on_look(uv_timer_t *t)
+static void drain(void *arg)
 {
-	struct stop *s = t->data;
-	unsigned left = 0;
+	struct edge *e = arg;
 
-	for (unsigned i = 0; i < s->edge->n_servers; i++)
-		left += server_connections(s->edge->servers[i]);
-	if (left && clk_boot_ns(s->edge->clk) < s->until_ns)
-		return;
-	if (left)
-		log_info(&s->edge->log, "%u connections are cut; streams go on by offset", left);
-	uv_stop(&s->edge->loop);
-}
-
-static void on_signal(uv_signal_t *sig, int number)
-{
-	struct stop *s = sig->data;
-	struct edge *e = s->edge;
-
-	if (s->until_ns) {
-		uv_stop(&e->loop);
-		return;
-	}
-	log_info(&e->log, "signal %d: no new requests", number);
-	s->until_ns = clk_boot_ns(e->clk) + DRAIN_MS * NS_PER_MS;
 	for (unsigned i = 0; i < e->n_servers; i++)
 		server_drain(e->servers[i]);
-	attach_drain(e);
-	(void)uv_timer_start(&s->look, on_look, 0, DRAIN_LOOK_MS);
+	attach_drain(e); /* the way back stays open: requests that are here end through it */
+}
+
+static unsigned left(const void *arg)
+{
+	const struct edge *e = arg;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < e->n_servers; i++)
+		n += server_connections(e->servers[i]);
+	return n;
 }
 
 static int run(struct edge *e, struct cay_err *err)
 {
-	static const int numbers[] = { SIGTERM, SIGINT };
-	static struct stop stop;
+	static struct stop stop = { .drain = drain, .left = left };
 	int r;
 
-	stop.edge = e;
-	(void)uv_timer_init(&e->loop, &stop.look);
-	stop.look.data = &stop;
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		(void)uv_signal_init(&e->loop, &stop.signals[i]);
-		stop.signals[i].data = &stop;
-		(void)uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
-	}
-	r = edge_confine(err);
+	stop.loop = &e->loop;
+	stop.log = &e->log;
+	stop.arg = e;
+	stop_on_signals(&stop);
+	r = confine_daemon(err);
 	if (r < 0)
 		return r;
 	prog_ready(&e->log);
@@ -309,24 +287,13 @@ int main(int argc, char **argv)
 	int r;
 
 	e.log = log_to(STDERR_FILENO, "cay-edge", &clk_system);
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)umask(077);
-	r = prog_settings(argc, argv, &e.settings, &err);
+	r = prog_begin(argc, argv, "a user of cayd's group", &e.settings, &e.log, &err);
 	if (r > 0)
 		return 0; /* --check, --version */
 	if (r >= 0)
-		r = fault_arm(getenv("CAY_FAULT"), &err);
-	if (r >= 0 && geteuid() == 0)
-		r = cay_fail(&err, CAY_E_FORBIDDEN,
-			     "cay-edge must not be root: start it as a user of cayd's group");
-	if (r >= 0) {
-		prog_log(&e.settings, &e.log);
-		prog_want_fds();
 		counts_open(&e.counts);
-		r = prog_no_core(&err);
-	}
 	if (r >= 0)
-		r = edge_no_rings(&err);
+		r = confine_no_rings(&err);
 	if (r >= 0)
 		r = uv_loop_init(&e.loop) < 0 ||
 				    uv_loop_configure(&e.loop, UV_METRICS_IDLE_TIME) < 0
@@ -334,7 +301,5 @@ int main(int argc, char **argv)
 			    : begin(&e, &err);
 	if (r >= 0)
 		r = run(&e, &err);
-	if (r < 0)
-		log_error(&e.log, "%s", err.msg);
-	return r < 0 ? cay_error_row(err.code)->exit : 0;
+	return prog_end(r, &e.log, &err);
 }

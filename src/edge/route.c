@@ -7,6 +7,7 @@
 /* How long a sandbox or control may take to begin an answer; a command that is waited
  * for takes as long as it takes, and so does a sandbox that is. */
 #define ANSWER_MS 30000
+#define LATE_MS 660000 /* PID 1 gives none of them more than 10 minutes */
 #define CREATE_MS 120000
 #define CONTROL_MAX 1024
 #define INSIDE_MAX 256
@@ -15,7 +16,7 @@
 
 struct asked {
 	struct guest guest;
-	struct relay_hold hold;
+	struct carry_hold hold;
 	struct attach *attach; /* instead, once it is one */
 	struct edge *edge;
 	unsigned slot;
@@ -28,7 +29,7 @@ static void cut_asked(struct guest *g, const struct cay_err *why)
 	if (a->attach)
 		attach_cut_off(a->attach, why);
 	else
-		relay_cut(&a->hold, why);
+		carry_cut(&a->hold, why);
 }
 
 static void on_told(void *arg)
@@ -88,7 +89,9 @@ static void to_control(struct edge *e, struct request *rq)
 	conf.done = on_told;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
-	if (rq->match.op->reply != REPLY_FRAMES && rq->match.op->reply != REPLY_EVENTS)
+	/* an import is as long as there is much of it */
+	if (rq->match.op->reply != REPLY_FRAMES && rq->match.op->reply != REPLY_EVENTS &&
+	    rq->match.op != &ops[OP_TREE_IMPORT])
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
 	/* of what is no WebSocket control says what it says of the sandbox */
 	if (rq->match.op->reply != REPLY_SOCKET || attach_start(e, rq, &conf, &a->attach, &err) < 0)
@@ -98,7 +101,7 @@ static void to_control(struct edge *e, struct request *rq)
 
 struct visit {
 	struct guest guest;
-	struct relay_hold hold;
+	struct carry_hold hold;
 	struct attach *attach; /* instead, once it is one */
 	struct edge *edge;
 	struct table_sandbox *to;
@@ -111,7 +114,7 @@ static void cut_visit(struct guest *g, const struct cay_err *why)
 	if (v->attach)
 		attach_cut_off(v->attach, why);
 	else
-		relay_cut(&v->hold, why);
+		carry_cut(&v->hold, why);
 }
 
 static void on_left(void *arg)
@@ -123,13 +126,26 @@ static void on_left(void *arg)
 	free(v);
 }
 
-/* A stream begins at once; who waits for a command waits as long as it takes. */
+/* Operations whose answer is as late as what they wait for, or as there is much to do.  PID 1
+ * has a deadline for each but commands, which have their own; it is a stranger, so we have
+ * one, too. */
+static const uint32_t late_ms[OP_NUM] = {
+	[OP_EXEC_RUN] = UINT32_MAX, [OP_SHELL_RUN] = UINT32_MAX, [OP_PORT_WAIT] = LATE_MS,
+	[OP_FILE_LIST] = LATE_MS,   [OP_FILE_GLOB] = LATE_MS,    [OP_FILE_GREP] = LATE_MS,
+	[OP_FILE_WATCH] = LATE_MS,  [OP_FILE_COPY] = LATE_MS,    [OP_FILE_MOVE] = LATE_MS,
+	[OP_FILE_DELETE] = LATE_MS, [OP_FILE_BATCH] = LATE_MS,   [OP_FILE_WRITE] = LATE_MS,
+	[OP_TREE_PUT] = LATE_MS,
+};
+
+/* A stream begins at once. */
 static uint64_t patience(const struct request *rq)
 {
 	bool streams = http_accepts(rq->head, FRAME_MEDIA_TYPE) ||
 		       http_accepts(rq->head, "text/event-stream");
 
-	return rq->match.op == &ops[OP_EXEC_RUN] && !streams ? 0 : ANSWER_MS;
+	uint32_t late = streams ? 0 : late_ms[rq->match.op - ops];
+
+	return late == UINT32_MAX ? 0 : late ? late : ANSWER_MS;
 }
 
 static void not_a_socket(struct request *rq, const struct cay_err *err)
@@ -139,6 +155,26 @@ static void not_a_socket(struct request *rq, const struct cay_err *err)
 		(void)request_header(rq, "Sec-WebSocket-Version", WS_VERSION);
 	}
 	request_fail(rq, err);
+}
+
+/* Bytes of a stranger on the API's own origin, where a link opens them in a browser: they
+ * are kept as a file, and nothing of them runs. */
+static int guard(struct request *rq)
+{
+	static const struct relay_header guards[] = {
+		{ "Content-Disposition", "attachment" },
+		{ "X-Content-Type-Options", "nosniff" },
+		{ "Content-Security-Policy", "sandbox; default-src 'none'" },
+		{ "Referrer-Policy", "no-referrer" },
+		{ "Cache-Control", "no-store" },
+	};
+
+	if (rq->match.op != &ops[OP_TREE_GET] && rq->match.op != &ops[OP_FILE_READ])
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(guards); i++)
+		if (request_header(rq, guards[i].name, guards[i].value) < 0)
+			return -ENOBUFS;
+	return 0;
 }
 
 static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
@@ -161,7 +197,11 @@ static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
 	conf.path = path.data;
 	conf.hold = &v->hold;
 	conf.arg = v;
-	if (rq->match.op->reply != REPLY_SOCKET) {
+	conf.upgrade = rq->match.op == &ops[OP_PORT_CONNECT];
+	if (guard(rq) < 0) {
+		on_left(v);
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	} else if (rq->match.op->reply != REPLY_SOCKET || conf.upgrade) {
 		relay_start(rq, &conf);
 	} else if (attach_start(e, rq, &conf, &v->attach, &err) < 0) {
 		on_left(v);

@@ -134,6 +134,7 @@ static int put_sandbox(struct table *t, const struct push *p)
 	}
 	s->tenant = p->tenant;
 	s->state = p->value;
+	s->app_port = (uint16_t)p->number;
 	s->gone = false;
 	s->seen = true;
 	return 0;

@@ -19,6 +19,7 @@
 struct table_sandbox {
 	struct id id, tenant;
 	uint8_t state; /* enum sandbox_state */
+	uint16_t app_port;
 	uint32_t busy; /* requests inside now */
 	bool touched;  /* control has not heard how busy it is */
 	bool gone;     /* control has forgotten it, somebody is still inside */

@@ -79,12 +79,9 @@ static int by_key(struct edge *e, struct slice text, uint64_t now_ms, struct act
 	return 0;
 }
 
-static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
-		    struct pass *by, struct cay_err *err)
+static struct token_keys keys_now(const struct edge *e, uint64_t now_s)
 {
 	struct token_keys keys = {};
-	struct token t;
-	int r;
 
 	for (unsigned i = 0; i < TABLE_SIGNS && i < TOKEN_KEYS; i++) {
 		const struct table_sign *s = table_sign(e->table, i);
@@ -94,15 +91,55 @@ static int by_token(struct edge *e, struct slice text, uint64_t now_s, struct ac
 		keys.key[i].number = s->number;
 		memcpy(keys.key[i].secret, s->key, sizeof(keys.key[i].secret));
 	}
-	r = token_check(text, &keys, now_s, table_epoch(e->table), &t, err);
+	return keys;
+}
+
+static struct pass pass_of(const struct edge *e, uint8_t key, uint64_t not_after, uint32_t epoch)
+{
+	return (struct pass){ .kind = PASS_TOKEN,
+			      .until_ms = (not_after + 1) * 1000,
+			      .sign = key % TABLE_SIGNS,
+			      .born = table_sign(e->table, key % TABLE_SIGNS)->born,
+			      .epoch = epoch };
+}
+
+int who_previews(struct edge *e, struct slice text, const struct id *sandbox, uint16_t port,
+		 struct actor *ret, struct pass *by, struct cay_err *err)
+{
+	uint64_t now_s = clk_wall_ns(e->clk) / NS_PER_S;
+	struct token_keys keys = keys_now(e, now_s);
+	struct preview p;
+	int r = preview_check(text, &keys, now_s, table_epoch(e->table), &p, err);
+
 	explicit_bzero(&keys, sizeof(keys));
 	if (r < 0)
 		return r;
-	*by = (struct pass){ .kind = PASS_TOKEN,
-			     .until_ms = (t.not_after + 1) * 1000,
-			     .sign = t.key % TABLE_SIGNS,
-			     .born = table_sign(e->table, t.key % TABLE_SIGNS)->born,
-			     .epoch = t.epoch };
+	if (!id_eq(&p.token.sandbox, sandbox))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another sandbox");
+	if (p.port != port)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another port");
+	*by = pass_of(e, p.token.key, p.token.not_after, p.token.epoch);
+	*ret = (struct actor){ .tenant = p.token.tenant,
+			       .sandbox = p.token.sandbox,
+			       .one_sandbox = true,
+			       .scope = SCOPE_WRITE };
+	return 0;
+}
+
+/* link: the target it must be good for; NULL for a token. */
+static int by_token(struct edge *e, struct slice text, const struct slice *link, uint64_t now_s,
+		    struct actor *ret, struct pass *by, struct cay_err *err)
+{
+	struct token_keys keys = keys_now(e, now_s);
+	struct token t;
+	int r;
+
+	r = link ? token_check_link(text, *link, &keys, now_s, table_epoch(e->table), &t, err)
+		 : token_check(text, &keys, now_s, table_epoch(e->table), &t, err);
+	explicit_bzero(&keys, sizeof(keys));
+	if (r < 0)
+		return r;
+	*by = pass_of(e, t.key, t.not_after, t.epoch);
 	*ret = (struct actor){
 		.tenant = t.tenant, .sandbox = t.sandbox, .one_sandbox = true, .scope = t.scope
 	};
@@ -160,20 +197,38 @@ bool who_is_dear(const struct edge *e, const struct http_head *head)
 		 memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0);
 }
 
+/* "GET target&token=...": what tree.link made.  The token is the end of the target, and what
+ * is in front of it is what was signed, so there is nothing to parse. */
+static bool find_link(const struct http_head *h, struct slice *target, struct slice *text)
+{
+	static const char lead[] = "&token=";
+	size_t tail = sizeof(lead) - 1 + TOKEN_TEXT_LEN;
+
+	if (!slice_eq(h->method, SLICE("GET")) || http_header(h, "authorization").p ||
+	    h->upgrade.n || h->target.n <= tail)
+		return false;
+	*target = (struct slice){ h->target.p, h->target.n - tail };
+	*text = (struct slice){ target->p + target->n + sizeof(lead) - 1, TOKEN_TEXT_LEN };
+	return memcmp(target->p + target->n, lead, sizeof(lead) - 1) == 0;
+}
+
 int who_asks(struct edge *e, const struct http_head *head, bool dear, struct actor *ret,
 	     struct pass *ret_by, struct cay_err *err)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
-	struct slice text;
-	int r = who_bearer(head, &text, err);
+	struct slice text, target;
+	int r;
 
+	if (find_link(head, &target, &text))
+		return by_token(e, text, &target, now_s, ret, ret_by, err);
+	r = who_bearer(head, &text, err);
 	if (r < 0)
 		return r;
 	if (text.n > 4 && memcmp(text.p, "cay_", 4) == 0)
 		return by_key(e, text, now_ms, ret, ret_by, err);
 	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
 	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
-		return by_token(e, text, now_s, ret, ret_by, err);
+		return by_token(e, text, NULL, now_s, ret, ret_by, err);
 	/* a key is one hash and a token one HMAC; a JWT is a stranger's JSON and RSA */
 	if (!dear)
 		return cay_fail(err, CAY_E_RATE, "too many from there were refused to look at it");

@@ -2,10 +2,18 @@
 #include <assert.h>
 
 #include "init/attach.h"
+#include "init/boot.h"
 #include "init/feed.h"
-#include "init/job.h"
+#include "init/file.h"
+#include "init/look.h"
+#include "init/peek.h"
+#include "init/shell.h"
 #include "init/signals.h"
 #include "init/stream.h"
+#include "init/svc.h"
+#include "init/tell.h"
+#include "init/term.h"
+#include "init/workdir.h"
 #include "wire/hello.h"
 
 /* What the host alone asks */
@@ -20,7 +28,8 @@ static void say_hello(struct request *rq, void *arg)
 
 	memcpy(h.build, CAY_VERSION,
 	       sizeof(CAY_VERSION) < sizeof(h.build) ? sizeof(CAY_VERSION) : sizeof(h.build));
-	h.features = (in->claimed ? HELLO_CLAIMED : 0) | (in->entry.state ? HELLO_ENTERED : 0);
+	h.features = (in->usable ? HELLO_CLAIMED : 0) | (in->entry.state ? HELLO_ENTERED : 0);
+	h.features |= in->claimed ? HELLO_TOLD : 0;
 	hello_encode(&h, bytes);
 	if (buf_add(&body, bytes, sizeof(bytes)) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a hello");
@@ -60,6 +69,7 @@ static bool keep_claim(struct pool *p, const struct claim *from, struct claim *t
 
 static void take_claim(struct request *rq, void *arg)
 {
+	const struct claim *asked = rq->body;
 	struct init *in = arg;
 	struct pool pool = POOL_INIT(CLAIM_POOL);
 	struct claim claim = {};
@@ -67,7 +77,7 @@ static void take_claim(struct request *rq, void *arg)
 
 	if (in->claimed) {
 		(void)cay_fail(&err, CAY_E_CONFLICT, "this sandbox is somebody's already");
-	} else if (!keep_claim(&pool, rq->body, &claim)) {
+	} else if (!keep_claim(&pool, asked, &claim)) {
 		(void)cay_fail(&err, pool.full ? CAY_E_TOO_LARGE : CAY_E_NO_MEMORY,
 			       "no room for the claim");
 		pool_fini(&pool);
@@ -75,10 +85,18 @@ static void take_claim(struct request *rq, void *arg)
 		in->claim_pool = pool;
 		in->claim = claim;
 		in->claimed = true;
-		request_reply(rq, 204, NULL, NULL);
+		if (asked->has_output)
+			in->budget.max = asked->output_bytes;
+		workdir_make(claim.cwd);
+		boot_begin(in, rq);
 		return;
 	}
 	request_fail(rq, &err);
+}
+
+static void ask_start(struct request *rq, void *arg)
+{
+	boot_wait(arg, rq);
 }
 
 static void tell_entry(const struct init *in, struct request *rq)
@@ -162,6 +180,7 @@ static void ask_entry(struct request *rq, void *arg)
 const struct server_route init_routes[] = {
 	{ METHOD_GET, INIT_PATH_HELLO, NULL, 0, say_hello },
 	{ METHOD_POST, INIT_PATH_CLAIM, &claim_table, KIB(256), take_claim },
+	{ METHOD_GET, INIT_PATH_START, NULL, 0, ask_start },
 	{ METHOD_POST, INIT_PATH_ENTER, &exec_run_table, KIB(256), start_entry },
 	{ METHOD_GET, INIT_PATH_ENTRY, NULL, 0, ask_entry },
 };
@@ -174,17 +193,19 @@ static void run(struct init *in, struct request *rq)
 	const struct exec_run *req = rq->body;
 	enum stream_form form = stream_form(rq->head, STREAM_WAIT);
 	enum exec_output mode = (enum exec_output)req->output;
+	struct run_query part = { req->has_max_output ? req->max_output_bytes : TELL_MAX,
+				  req->has_keep ? req->keep : KEEP_TAIL };
 	struct cay_err err = {};
 	struct job *j;
 
 	if (mode == OUTPUT_AUTO)
-		mode = req->detach ? OUTPUT_DROP : OUTPUT_BLOCK;
+		mode = req->detach && !req->has_tty ? OUTPUT_DROP : OUTPUT_BLOCK;
 	if (job_start(in, req, &rq->match.params[0], mode, &j, &err) < 0)
 		request_fail(rq, &err);
 	else if (req->detach)
 		stream_detach(j, rq);
 	else
-		stream_run(j, rq, form);
+		stream_run(j, rq, &part, form, http_prefers(rq->head, HTTP_END_WITH_CALLER));
 }
 
 static void list(struct init *in, struct request *rq)
@@ -221,7 +242,26 @@ static void input(struct job *j, struct request *rq)
 {
 	const struct exec_stdin_query *q = rq->query;
 
+	struct cay_err err = {};
+
+	if (j->tty && q->close) {
+		(void)cay_fail_field(&err, CAY_E_INVALID, "close",
+				     "a terminal's input has no end; send it the character");
+		request_fail(rq, &err);
+		return;
+	}
 	feed_start(j, rq, q->close);
+}
+
+static void resize(struct job *j, struct request *rq)
+{
+	const struct exec_resize *q = rq->body;
+	struct cay_err err = {};
+
+	if (term_resize(j, q->cols, q->rows, &err) < 0)
+		request_fail(rq, &err);
+	else
+		get(j, rq);
 }
 
 static void attach(struct job *j, struct request *rq)
@@ -248,7 +288,7 @@ static void send_signal(struct job *j, struct request *rq)
 static void (*const of_a_job[OP_NUM])(struct job *j, struct request *rq) = {
 	[OP_EXEC_GET] = get,       [OP_EXEC_OUTPUT] = output,
 	[OP_EXEC_STDIN] = input,   [OP_EXEC_SIGNAL] = send_signal,
-	[OP_EXEC_ATTACH] = attach,
+	[OP_EXEC_ATTACH] = attach, [OP_EXEC_RESIZE] = resize,
 };
 
 void init_handle(struct request *rq, void *arg)
@@ -259,7 +299,13 @@ void init_handle(struct request *rq, void *arg)
 	struct job *j;
 
 	assert(op >= 0 && op < OP_NUM);
-	if (op == OP_EXEC_RUN) {
+	if (svc_api(in, rq) || peek_api(in, rq) || file_api(in, rq) || shell_api(in, rq))
+		return;
+	if (op == OP_SANDBOX_INFO) {
+		look_info(in, rq);
+	} else if (op == OP_SANDBOX_HEALTH) {
+		look_health(in, rq);
+	} else if (op == OP_EXEC_RUN) {
 		run(in, rq);
 	} else if (op == OP_EXEC_LIST) {
 		list(in, rq);

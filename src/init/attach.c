@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "base/le.h"
+#include "init/term.h"
 #include "net/conn.h"
 #include "wire/attach.h"
 
@@ -29,9 +30,14 @@ struct attach {
 	bool acks;
 	uint64_t told; /* how much of stdin was taken */
 	bool told_once, told_eof;
+	bool told_role, writes; /* of a terminal: what it was told last */
+	uint16_t cols, rows;    /* the same */
 	/* in */
 	uint8_t head[FRAME_HEAD];
 	size_t n_head;
+	struct frame small; /* its content comes to small_bytes */
+	uint8_t small_bytes[FRAME_SIZE_LENGTH];
+	size_t n_small;
 	uint32_t left; /* bytes of a frame of stdin still to come */
 	bool nowhere;  /* and nobody takes them */
 	struct buf in; /* what waits for room in the pipe */
@@ -59,6 +65,8 @@ static void on_conn_closed(struct conn *c)
 static void leave(struct attach *a)
 {
 	a->pumping = true; /* detaching may wake us once more */
+	if (a->job)
+		input_disown(&a->job->in, &a->writer);
 	a->job = NULL;
 	input_leave(&a->writer);
 	for (size_t i = 0; i < ARRAY_SIZE(a->readers); i++)
@@ -163,6 +171,37 @@ static bool say_stdin(struct attach *a)
 	return send_frame(a, &f);
 }
 
+static bool owns(const struct attach *a)
+{
+	return a->job && a->job->in.owner == &a->writer; /* it may have left meanwhile */
+}
+
+/* Of a terminal: its size and who writes to it, when that is news. */
+static bool say_terminal(struct attach *a)
+{
+	const struct job *j = a->job;
+	uint8_t size[FRAME_SIZE_LENGTH], role = owns(a);
+	struct frame f = { .type = FRAME_SIZE, .length = sizeof(size), .content = size };
+
+	if (!j->tty)
+		return true;
+	if (a->cols != j->cols || a->rows != j->rows) {
+		a->cols = j->cols;
+		a->rows = j->rows;
+		frame_put_size(a->cols, a->rows, size);
+		if (!send_frame(a, &f))
+			return false;
+	}
+	if (a->told_role && a->writes == role)
+		return true;
+	a->told_role = true;
+	a->writes = role;
+	f = (struct frame){
+		.type = FRAME_ROLE, .offset = j->in.taken, .length = sizeof(role), .content = &role
+	};
+	return send_frame(a, &f);
+}
+
 static void went(struct attach *a, unsigned i, uint64_t n)
 {
 	a->sent[i] += n;
@@ -213,7 +252,7 @@ static void pump(struct attach *a)
 		return;
 	a->pumping = true;
 	while (some > 0 && !full(a)) {
-		if (!say_stdin(a))
+		if (!say_stdin(a) || !say_terminal(a))
 			return;
 		some = 0;
 		for (unsigned i = 0; i < ARRAY_SIZE(a->readers) && some >= 0 && !full(a); i++) {
@@ -254,14 +293,54 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct attach *a, enum 
 static bool may_write(struct attach *a, const struct frame *f)
 {
 	struct input *in = &a->job->in;
-	int r = input_hold(in, &a->writer);
+	int r;
 
+	if (a->job->tty && !owns(a))
+		return false; /* it has been told, or will be */
+	r = input_hold(in, &a->writer);
 	if (r == -EBUSY)
 		refuse(a, CAY_E_STATE, "another request is writing to it");
 	else if (r >= 0 && f->offset != in->taken)
 		refuse(a, CAY_E_CONFLICT, "standard input is at %llu, not at %llu",
 		       (unsigned long long)in->taken, (unsigned long long)f->offset);
 	return r >= 0 && a->job;
+}
+
+/* Who writes is waited for, who watches is not. */
+static void set_role(struct attach *a, bool writes)
+{
+	struct job *j = a->job;
+
+	if (writes) {
+		input_own(&j->in, &a->writer);
+		if (owns(a)) /* who had it may have taken it back at once */
+			output_hold(&j->out[0], &a->readers[0]);
+	} else if (owns(a)) {
+		input_leave(&a->writer);
+		input_disown(&j->in, &a->writer);
+		output_hold(&j->out[0], NULL);
+	}
+	output_tell(&j->out[0]);
+}
+
+/* A frame of a terminal's, whole. */
+static void take_small(struct attach *a)
+{
+	uint16_t cols, rows;
+	bool writes;
+
+	a->small.content = a->small_bytes;
+	a->n_small = 0;
+	if (!a->job->tty)
+		refuse(a, CAY_E_INVALID, "the command has no terminal");
+	else if (a->small.type == FRAME_SIZE ? frame_size(&a->small, &cols, &rows) < 0
+					     : frame_role(&a->small, &writes) < 0)
+		refuse(a, CAY_E_INVALID, "neither a size nor a role");
+	else if (a->small.type == FRAME_ROLE)
+		set_role(a, writes);
+	else if (owns(a))
+		(void)term_resize(a->job, cols, rows, &(struct cay_err){}); /* it may have ended */
+	a->small.length = 0;
 }
 
 static void take_ack(struct attach *a, const struct frame *f)
@@ -288,6 +367,14 @@ static void take_head(struct attach *a)
 	}
 	if (f.type == FRAME_TAKEN) {
 		take_ack(a, &f);
+		return;
+	}
+	if (f.type == FRAME_SIZE || f.type == FRAME_ROLE) {
+		a->small = f;
+		return;
+	}
+	if (f.type == FRAME_EOF && a->job->tty) {
+		refuse(a, CAY_E_INVALID, "a terminal's input has no end; send it the character");
 		return;
 	}
 	ok = may_write(a, &f);
@@ -343,22 +430,34 @@ static void hold_back(struct attach *a, struct slice rest)
 	(void)uv_timer_start(&a->timer, on_watch, WATCH_MS, WATCH_MS);
 }
 
+/* From the front of in up to want bytes; how many there are now. */
+static size_t gather(uint8_t *to, size_t *n, size_t want, struct slice *in)
+{
+	size_t take = want - *n < in->n ? want - *n : in->n;
+
+	memcpy(to + *n, in->p, take);
+	*n += take;
+	in->p += take;
+	in->n -= take;
+	return *n;
+}
+
 static void take(struct attach *a, struct slice in)
 {
 	while (in.n && a->job) {
-		size_t n = FRAME_HEAD - a->n_head < in.n ? FRAME_HEAD - a->n_head : in.n;
-
 		if (a->left) {
 			if (take_content(a, &in))
 				continue;
 			hold_back(a, in);
 			break;
 		}
-		memcpy(a->head + a->n_head, in.p, n);
-		a->n_head += n;
-		in.p += n;
-		in.n -= n;
-		if (a->n_head == FRAME_HEAD)
+		if (a->small.length) {
+			if (gather(a->small_bytes, &a->n_small, a->small.length, &in) ==
+			    a->small.length)
+				take_small(a);
+			continue;
+		}
+		if (gather(a->head, &a->n_head, FRAME_HEAD, &in) == FRAME_HEAD)
 			take_head(a);
 	}
 	if (a->job)
@@ -477,6 +576,8 @@ void attach_start(struct job *j, struct request *rq, const struct exec_attach_qu
 		output_attach(&j->out[i], &a->readers[i], a->sent[i]);
 	}
 	a->pumping = false;
+	if (j->tty && (q->role == ROLE_TAKE || (q->role == ROLE_AUTO && !j->in.owner)))
+		set_role(a, true);
 	pump(a);
 	if (a->job)
 		take(a, (struct slice){ early.data, early.len });

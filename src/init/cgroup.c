@@ -2,10 +2,10 @@
 #include "init/cgroup.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/str.h"
 
 static int put(int dirfd, const char *name, const char *text)
 {
@@ -48,23 +48,4 @@ int cgroup_kill(int fd)
 int cgroup_remove(int dirfd, const char *name)
 {
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
-}
-
-uint64_t cgroup_oom_kills(int dirfd)
-{
-	auto_buf text = BUF_INIT(KIB(4));
-	struct slice rest;
-	uint64_t n = 0;
-
-	if (dirfd < 0 || path_read(dirfd, "memory.events", &text) < 0)
-		return 0;
-	rest = (struct slice){ text.data, text.len };
-	while (rest.p) {
-		struct slice line = slice_cut(&rest, '\n');
-
-		if (slice_eq(slice_cut(&line, ' '), SLICE("oom_kill")) &&
-		    str_u64(line, 0, UINT64_MAX, &n) < 0)
-			n = 0;
-	}
-	return n;
 }

@@ -20,7 +20,4 @@ CAY_MUST_CHECK int cgroup_join(int fd);
 CAY_MUST_CHECK int cgroup_kill(int fd);
 /* -EBUSY while somebody lives there. */
 CAY_MUST_CHECK int cgroup_remove(int dirfd, const char *name);
-/* How often the kernel killed for memory below this directory; 0 when it does
- * not say (the controller is elsewhere). */
-uint64_t cgroup_oom_kills(int dirfd);
 #endif

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/child.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,9 +18,11 @@
 #include "base/path.h"
 #include "init/cgroup.h"
 #include "init/users.h"
+#include "init/view.h"
 
 #define ENV_MAX 1024
 #define ENV_BYTES MIB(2)
+#define PASS_MAX 4
 
 static const char *const builtin_env[][2] = {
 	{ "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
@@ -45,6 +51,20 @@ int child_caps_lower(void)
 	return caps_set(/* all= */ false);
 }
 
+/* Being born */
+
+pid_t child_fork(int *cgroup)
+{
+	struct clone_args args = { .flags = CLONE_INTO_CGROUP,
+				   .exit_signal = SIGCHLD,
+				   .cgroup = (unsigned)*cgroup };
+	pid_t pid = *cgroup < 0 ? -1 : (pid_t)syscall((long)SYS_clone3, &args, sizeof(args));
+
+	if (pid >= 0)
+		*cgroup = -EBADF;
+	return pid >= 0 ? pid : fork();
+}
+
 /* Failing */
 
 [[noreturn]] static void give_up(const struct child_plan *plan, const struct cay_err *err)
@@ -52,6 +72,10 @@ int child_caps_lower(void)
 	struct child_report report = { .code = err->code, .errnum = err->errnum };
 	size_t n = strnlen(err->field, sizeof(report.field) - 1);
 
+	if (plan->fail) {
+		plan->fail(plan->arg, plan->report, err);
+		_exit(127);
+	}
 	memcpy(report.field, err->field, n);
 	memcpy(report.msg, err->msg, sizeof(report.msg));
 	(void)path_write_all(plan->report, &report, sizeof(report));
@@ -70,8 +94,7 @@ static void must(const struct child_plan *plan, int r, const char *what)
 
 /* The user */
 
-/* A file of the image: regular, small, and opening it waits for nobody. */
-static int read_file(const char *path, struct buf *ret)
+int child_read_file(const char *path, struct buf *ret)
 {
 	auto_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
@@ -100,7 +123,7 @@ static int read_file(const char *path, struct buf *ret)
 static struct slice image_file(const char *path, struct buf *b, const struct child_plan *plan)
 {
 	struct cay_err err = {};
-	int r = read_file(path, b);
+	int r = child_read_file(path, b);
 
 	/* an image without these files has numbers for users */
 	if (r == -ENOENT || r == -ENOTDIR)
@@ -173,9 +196,13 @@ static void env_add(struct env *e, const char *key, struct slice value)
 
 static void env_fill(struct env *e, const struct child_plan *plan, const struct user *u)
 {
-	for (size_t k = ARRAY_SIZE(plan->env); k-- > 0;)
+	for (size_t k = ARRAY_SIZE(plan->env); k-- > 0;) {
 		for (size_t i = 0; plan->env[k] && i < plan->env[k]->n; i++)
 			env_add(e, plan->env[k]->keys[i], slice_of(plan->env[k]->values[i]));
+		/* what the sandbox says of programs without a terminal is not meant */
+		if (plan->term)
+			env_add(e, "TERM", slice_of(plan->term));
+	}
 	env_add(e, "HOME", u->home);
 	if (u->name.n) {
 		env_add(e, "USER", u->name);
@@ -183,6 +210,15 @@ static void env_fill(struct env *e, const struct child_plan *plan, const struct 
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(builtin_env); i++)
 		env_add(e, builtin_env[i][0], slice_of(builtin_env[i][1]));
+}
+
+/* Programs open it by its name, so it is the user's; others of the image may not. */
+static void own_terminal(const struct child_plan *plan, const struct user *u)
+{
+	if (!plan->term || u->uid == 0)
+		return;
+	must(plan, caps_set(/* all= */ true), "raise capabilities");
+	must(plan, fchown(STDIN_FILENO, u->uid, (gid_t)-1) < 0 ? -errno : 0, "own the terminal");
 }
 
 static void default_signals(void)
@@ -209,15 +245,32 @@ static void raise_oom_score(void)
  * such as /proc/self/fd/4, and PID 1's cgroup or socket is nobody's. */
 static void close_rest(struct child_plan *plan)
 {
-	int fd = fcntl(plan->report, F_DUPFD_CLOEXEC, 3);
+	int fd = fcntl(plan->report, F_DUPFD_CLOEXEC, 3), passed[PASS_MAX];
 
+	assert(plan->n_pass <= PASS_MAX);
+	/* out of the way of the numbers they are to have */
+	for (size_t i = 0; i < plan->n_pass; i++) {
+		passed[i] = fcntl(plan->pass[i], F_DUPFD_CLOEXEC, CHILD_PASS + PASS_MAX);
+		must(plan, passed[i] < 0 ? -errno : 0, "pass an fd");
+	}
 	must(plan, fd < 0 ? -errno : 0, "keep the report");
 	plan->report = fd;
 	if (fd > 3) {
 		must(plan, dup3(fd, 3, O_CLOEXEC) < 0 ? -errno : 0, "keep the report");
 		plan->report = 3;
 	}
-	must(plan, syscall(SYS_close_range, 4, ~0u, 0) < 0 ? -errno : 0, "close the rest");
+	for (size_t i = 0; i < plan->n_pass; i++)
+		must(plan, dup3(passed[i], CHILD_PASS + (int)i, O_CLOEXEC) < 0 ? -errno : 0,
+		     "pass an fd");
+	must(plan, syscall(SYS_close_range, CHILD_PASS + plan->n_pass, ~0u, 0) < 0 ? -errno : 0,
+	     "close the rest");
+}
+
+/* The terminal is the session's, so that ctrl-c and job control mean something. */
+static void own_session(const struct child_plan *plan)
+{
+	if (plan->term)
+		must(plan, ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0 ? -errno : 0, "own a terminal");
 }
 
 static void settle(struct child_plan *plan)
@@ -229,8 +282,10 @@ static void settle(struct child_plan *plan)
 	if (plan->cgroup >= 0)
 		must(plan, cgroup_join(plan->cgroup), "join the cgroup");
 	raise_oom_score();
+	view_pin();
 	for (int i = 0; i < 3; i++)
 		must(plan, dup2(plan->stdio[i], i) < 0 ? -errno : 0, "standard streams");
+	own_session(plan);
 	close_rest(plan);
 	(void)umask(022);
 	(void)setrlimit(RLIMIT_CORE, &no_core);
@@ -268,6 +323,7 @@ void child_run(const struct child_plan *given)
 	gr = image_file("/etc/group", &group, plan);
 	if (user_find(slice_of(plan->user), pw, gr, &user, &err) < 0)
 		give_up(plan, &err);
+	own_terminal(plan, &user);
 	become(plan, &user);
 	if (chdir(plan->cwd) < 0) {
 		int e = errno;
@@ -280,6 +336,12 @@ void child_run(const struct child_plan *given)
 	environ = env.v;
 	must(plan, env.lost ? -E2BIG : 0, "environment");
 	must(plan, refuse_clone3(), "close clone3");
+	if (plan->inside) {
+		/* as exec does it: the loop's handler is not this process's */
+		(void)signal(SIGCHLD, SIG_DFL);
+		(void)close(plan->report);
+		_exit(plan->inside(plan->arg));
+	}
 	(void)execvp(plan->argv[0], (char *const *)(uintptr_t)plan->argv);
 	(void)cay_fail_field(&err, CAY_E_INVALID, "argv", "cannot execute '%s': %s", plan->argv[0],
 			     strerror(errno));

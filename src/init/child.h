@@ -10,7 +10,9 @@
  * closes with exec.  Failure is one struct child_report, smaller than PIPE_BUF.
  */
 #include <sys/resource.h>
+#include <sys/types.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "ops/types.h"
 
@@ -21,22 +23,39 @@ struct child_report {
 	char msg[CAY_ERR_MSG_MAX];
 };
 
+#define CHILD_PASS 4
+
 struct child_plan {
 	const char *const *argv; /* ended by NULL */
 	const char *user, *cwd;
-	const struct field_map *env[2]; /* later ones win; may be NULL */
+	const struct field_map *env[3]; /* later ones win; may be NULL */
 	int stdio[3];
 	int report;
 	int cgroup; /* to move to; negative when it is there already or there is none */
 	const struct rlimit *nofile;
+	const char *term;         /* TERM; not NULL: stdio is a terminal, and to be its own */
+	int (*inside)(void *arg); /* in the place of argv, or NULL */
+	/* Told why there is no inside, in the place of a report; `report` is any fd to be
+	 * kept until then, and is handed over. */
+	void (*fail)(void *arg, int report, const struct cay_err *err);
+	const int *pass; /* n_pass fds that become CHILD_PASS and on, close-on-exec */
+	size_t n_pass;
+	void *arg;
 };
 
 /* What PID 1 ignores and a child must not; all else is default across exec. */
 #define CHILD_IGNORED_N 5
 extern const int child_ignored[CHILD_IGNORED_N];
 
+/* A child that is born in the cgroup costs less than one that moves there: a move takes a
+ * lock that, after a quiet moment, waits for every CPU.  Where a filter refuses clone3 (it
+ * cannot look into its arguments) *cgroup stays as it is, for the child to move.  There are
+ * no threads, so nothing needs the C library's preparations for a fork. */
+[[nodiscard]] pid_t child_fork(int *cgroup);
 /* Never returns.  Call it in a forked child only. */
 [[noreturn]] void child_run(const struct child_plan *plan);
+/* A file of the image: regular, small, and opening it waits for nobody. */
+[[nodiscard]] int child_read_file(const char *path, struct buf *ret);
 /* Leave the effective capabilities PID 1 works with; the rest stays permitted. */
 [[nodiscard]] int child_caps_lower(void);
 #endif

@@ -49,7 +49,7 @@ static void done(struct feed *f)
 
 static void on_cut(struct writer *w)
 {
-	fail((struct feed *)w, CAY_E_STATE, "the command closed its standard input");
+	fail((struct feed *)w, CAY_E_STATE, "its standard input was closed, or taken over");
 }
 
 /* Returns false when the feed is no more. */

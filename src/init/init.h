@@ -14,32 +14,80 @@
 
 #include "base/clock.h"
 #include "base/pool.h"
+#include "init/memory.h"
 #include "init/ring.h"
+#include "init/view.h"
 #include "net/server.h"
 #include "wire/entry.h"
+#include "wire/start.h"
 
 #define JOBS_LIVE 64
 #define JOBS_FINISHED 256
-#define OUTPUT_BUDGET MIB(16)
+#define SERVICES_MAX 64       /* beside the jobs: each has at most one process tree */
+#define OUTPUT_BUDGET MIB(16) /* unless the claim says otherwise */
 #define CLAIM_POOL KIB(512)
-/* Connections, five fds a live job, two for each that left a writer behind. */
+/* Connections, five fds a live job, two for each that left a writer behind, five a service. */
 #define FDS_WANTED 2048
 
 struct job;
+struct svc;
+struct boot;
+struct work;
+struct work_shared;
+struct sh;
+
+/* The services (svc.c). */
+struct svcs {
+	struct svc *first; /* in the order they are started */
+	struct svc *gone;  /* deleted, and somebody still reads the log */
+	unsigned n;        /* of both */
+	uint64_t left_out;
+	struct svc *awaited; /* the one whose start is waited for before the next */
+	void (*up)(void *arg);
+	void *arg;
+};
+
+/* The operations that children do (work.c). */
+struct works {
+	struct work *first;
+	unsigned n;
+	int cgroup;               /* of all of them, made by the first; or -EBADF */
+	struct work_shared *told; /* WORKS_MAX, in memory that is theirs too */
+};
+
+/* The shells (shell.c). */
+struct shells {
+	struct sh *first; /* oldest first; deleted ones, too, while somebody reads them */
+	unsigned n;
+};
 
 struct init {
 	uv_loop_t loop;
 	uv_signal_t child;
 	const struct clk *clk;
-	int cgroup;           /* our own directory; -EBADF with --no-cgroup */
+	int cgroup; /* our own directory; -EBADF with --no-cgroup */
+	struct memory memory;
+	struct view view;
 	struct rlimit nofile; /* as it was when we started; programs get it back */
 	struct ring_budget budget;
 	struct job *oldest, *newest;
 	unsigned live, finished;
+	bool strays; /* of a job that was forgotten somebody lives on */
 	bool claimed;
+	bool usable;       /* claimed, and what the image has for its start has run */
+	struct boot *boot; /* while its start scripts run (boot.c) */
+	bool not_started;  /* one of them failed; how: */
+	uint8_t start_failure[START_SIZE];
+	struct svcs svcs;
+	struct works works;
+	struct shells shells;
+	uint64_t born_ns;   /* on the clock of the boot */
+	struct buf info;    /* the last Info with versions */
+	uint64_t info_ns;   /* and when that was */
 	struct entry entry; /* the main program, once it was started */
 	struct claim claim; /* in claim_pool */
 	struct pool claim_pool;
+	unsigned connects; /* to ports, being made or there (connect.c) */
 	struct server *server;
 };
 

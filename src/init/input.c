@@ -13,6 +13,8 @@ int input_hold(struct input *in, struct writer *w)
 		return -EPIPE;
 	if (in->writer && in->writer != w)
 		return -EBUSY;
+	if (in->owner && in->owner != w)
+		return -EBUSY;
 	in->writer = w;
 	w->input = in;
 	return 0;
@@ -27,6 +29,23 @@ void input_leave(struct writer *w)
 	in->writer = NULL;
 	if (in->poll)
 		(void)uv_poll_stop(in->poll);
+}
+
+void input_own(struct input *in, struct writer *w)
+{
+	struct writer *before = in->writer;
+
+	in->owner = w;
+	if (!before || before == w)
+		return;
+	input_leave(before);
+	before->cut(before);
+}
+
+void input_disown(struct input *in, const struct writer *w)
+{
+	if (in->owner == w)
+		in->owner = NULL;
 }
 
 int input_write(struct input *in, struct slice *bytes)

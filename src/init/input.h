@@ -7,6 +7,9 @@
  * One writer at a time, so that what two send is not mixed; it holds the pipe for
  * as long as it has something to write.  A full pipe is waited for and nothing piles
  * up here.
+ *
+ * A terminal has an owner besides, the one connection that writes to it, until it
+ * leaves or another takes over.
  */
 #include <uv.h>
 
@@ -18,7 +21,7 @@ struct writer {
 	struct input *input; /* NULL while it does not hold one */
 	/* There is room again. */
 	void (*room)(struct writer *w);
-	/* It is closed; the writer does not hold it any more. */
+	/* It is closed or another's; the writer does not hold it any more. */
 	void (*cut)(struct writer *w);
 };
 
@@ -28,11 +31,15 @@ struct input {
 	uv_poll_t *poll; /* made when it was full for the first time */
 	uint64_t taken;  /* bytes that are in the pipe, or were */
 	struct writer *writer;
+	struct writer *owner; /* nobody else may hold it */
 };
 
 /* 0, -EPIPE when it is closed, -EBUSY when somebody else holds it. */
 [[nodiscard]] int input_hold(struct input *in, struct writer *w);
 void input_leave(struct writer *w);
+/* Take it over from whoever has it. */
+void input_own(struct input *in, struct writer *w);
+void input_disown(struct input *in, const struct writer *w);
 /* As much as there is room for, off the front of bytes; -EPIPE when nobody reads it. */
 [[nodiscard]] int input_write(struct input *in, struct slice *bytes);
 /* Have `room` told. */

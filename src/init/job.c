@@ -3,16 +3,17 @@
 
 #include <assert.h>
 #include <fcntl.h>
-#include <linux/sched.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/path.h"
 #include "init/cgroup.h"
 #include "init/child.h"
+#include "init/memory.h"
+#include "init/shell.h"
 #include "init/signals.h"
+#include "init/term.h"
+#include "init/work.h"
 
 static void link_last(struct job *j)
 {
@@ -45,6 +46,7 @@ static void on_closed(uv_handle_t *h)
 /* Cgroups */
 
 static void remove_cgroup(struct job *j);
+static void job_free(struct job *j);
 
 static void on_cgroup_event(uv_poll_t *p, int, int)
 {
@@ -97,6 +99,8 @@ static void remove_cgroup(struct job *j)
 	}
 	(void)close(cay_take_fd(&j->cgroup));
 	unwatch_cgroup(j);
+	if (j->own && j->state == JOB_ENDED)
+		job_free(j);
 }
 
 /* First the program itself: it may not have entered its cgroup yet, and then it has
@@ -135,8 +139,10 @@ static void job_free(struct job *j)
 	if (j->cgroup >= 0 && cgroup_remove(j->init->cgroup, j->name) >= 0)
 		(void)close(cay_take_fd(&j->cgroup));
 	unwatch_cgroup(j);
-	if (j->cgroup >= 0)
+	if (j->cgroup >= 0) {
+		j->init->strays = true;
 		(void)close(j->cgroup);
+	}
 	input_close(&j->in);
 	close_report(j);
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
@@ -157,7 +163,7 @@ static bool forget_one(struct init *in)
 	struct job *candidate = NULL;
 
 	for (struct job *j = in->oldest; j; j = j->next) {
-		if (j->state != JOB_ENDED || in_use(j))
+		if (j->own || j->state != JOB_ENDED || in_use(j))
 			continue;
 		if (!candidate)
 			candidate = j;
@@ -184,38 +190,10 @@ bool job_reclaim(struct ring_budget *b)
 			ring_drop(&j->out[1].ring);
 			return true;
 		}
-	return false;
+	return shell_reclaim(in);
 }
 
 /* Ending */
-
-static void conclude(struct job *j)
-{
-	struct end *e = &j->end;
-	int status = j->status;
-
-	*e = (struct end){};
-	if (WIFSIGNALED(status)) {
-		signal_format(WTERMSIG(status), j->signal_name);
-		e->signal = j->signal_name;
-		e->reason = END_SIGNAL;
-	} else {
-		e->reason = END_EXIT;
-		e->has_exit_code = true;
-		e->exit_code = (uint64_t)WEXITSTATUS(status);
-	}
-	if (j->timed_out) {
-		e->reason = END_TIMEOUT;
-	} else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-		if (j->killed) {
-			e->reason = END_KILLED;
-		} else if (cgroup_oom_kills(j->init->cgroup) > j->oom_kills) {
-			e->reason = END_OOM;
-			/* somebody here was killed for memory; that it was this one is likely */
-			e->inferred = true;
-		}
-	}
-}
 
 /* Jobs are forgotten, how the main program ended is not. */
 static void note_entry(const struct job *j)
@@ -239,6 +217,14 @@ static void on_complete(struct output *o)
 		return;
 	j->state = JOB_ENDED;
 	note_entry(j);
+	if (j->ended)
+		j->ended(j, j->arg);
+	if (j->own) {
+		/* else remove_cgroup() does, when the last of it is gone */
+		if (!j->watching)
+			job_free(j);
+		return;
+	}
 	j->init->live--;
 	j->init->finished++;
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
@@ -254,7 +240,7 @@ static void job_died(struct job *j, int status)
 	if (j->state == JOB_STARTING)
 		on_report(j); /* it is dead, so what it had to say is there */
 	if (j->state == JOB_FAILED) {
-		j->init->live--;
+		j->init->live -= !j->own;
 		job_free(j);
 		return;
 	}
@@ -263,8 +249,11 @@ static void job_died(struct job *j, int status)
 	j->status = status;
 	j->ended_ns = clk_wall_ns(j->init->clk);
 	j->state = JOB_DYING;
-	conclude(j);
+	memory_verdict(j);
 	input_close(&j->in);
+	/* nobody asked for what our own leave behind */
+	if (j->own && j->cgroup >= 0)
+		(void)cgroup_kill(j->cgroup);
 	remove_cgroup(j);
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
 		output_finish(&j->out[i]);
@@ -282,6 +271,8 @@ void job_reap(struct init *in)
 			j = j->prev;
 		if (j)
 			job_died(j, status);
+		else
+			(void)work_reaped(in, pid, status);
 	}
 }
 
@@ -349,58 +340,10 @@ static void on_report_ready(uv_poll_t *p, int, int)
 	on_report(p->data);
 }
 
-struct pipes {
-	int in[2], out[2], err[2], report[2];
-};
-
-static void pipes_fini(struct pipes *p)
+static int fork_child(struct job *j, const struct exec_run *req, const struct job_own *own,
+		      const struct pipes *p, struct cay_err *err)
 {
-	int *all[] = { p->in, p->out, p->err, p->report };
-
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		for (int k = 0; k < 2; k++)
-			if (all[i][k] >= 0)
-				(void)close(all[i][k]);
-}
-
-/* Our end never waits, the other is what programs expect of a pipe. */
-static int pipe_make(int fds[static 2], int ours)
-{
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	return fcntl(fds[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
-}
-
-static int pipes_make(struct pipes *p)
-{
-	int r = pipe_make(p->in, 1);
-
-	if (r >= 0)
-		r = pipe_make(p->out, 0);
-	if (r >= 0)
-		r = pipe_make(p->err, 0);
-	return r < 0 ? r : pipe_make(p->report, 0);
-}
-
-/* A child that is born in the cgroup costs less than one that moves there: a move
- * takes a lock that, after a quiet moment, waits for every CPU.  Where a filter
- * refuses clone3 (it cannot look into its arguments) the child moves.  There are
- * no threads, so nothing needs the C library's preparations for a fork. */
-static pid_t fork_into(int *cgroup)
-{
-	struct clone_args args = { .flags = CLONE_INTO_CGROUP,
-				   .exit_signal = SIGCHLD,
-				   .cgroup = (unsigned)*cgroup };
-	pid_t pid = *cgroup < 0 ? -1 : (pid_t)syscall((long)SYS_clone3, &args, sizeof(args));
-
-	if (pid >= 0)
-		*cgroup = -EBADF;
-	return pid >= 0 ? pid : fork();
-}
-
-static int fork_child(struct job *j, const struct exec_run *req, const struct pipes *p,
-		      struct cay_err *err)
-{
+	int log = own ? own->out : -EBADF;
 	const struct claim *c = &j->init->claim;
 	const char *shell[] = { "/bin/sh", "-c", req->shell, NULL };
 	struct child_plan plan = {
@@ -411,24 +354,32 @@ static int fork_child(struct job *j, const struct exec_run *req, const struct pi
 		.cwd = req->cwd ? req->cwd
 		       : c->cwd ? c->cwd
 				: "/",
-		.env = { &c->env, &req->env },
-		.stdio = { p->in[0], p->out[1], p->err[1] },
+		.env = { own ? own->env : NULL, &c->env, &req->env },
+		.stdio = { p->in[0], log < 0 ? p->out[1] : log,
+			   own && own->apart ? own->err
+			   : log < 0         ? p->err[1]
+					     : log },
+		.pass = own ? own->pass : NULL,
+		.n_pass = own ? own->n_pass : 0,
+		.inside = own ? own->inside : NULL,
+		.arg = own ? own->arg : NULL,
 		.report = p->report[1],
 		.cgroup = j->cgroup,
 		.nofile = &j->init->nofile,
+		.term = j->tty ? j->term : NULL,
 	};
-	pid_t pid = fork_into(&plan.cgroup);
+	pid_t pid = child_fork(&plan.cgroup);
 
 	if (pid == 0)
 		child_run(&plan);
 	if (pid < 0)
 		return cay_fail_sys(err, errno == EAGAIN ? CAY_E_LIMIT : CAY_E_NO_MEMORY, errno,
 				    "no more processes");
-	j->pid = pid;
+	j->pid = j->born = pid;
 	return 0;
 }
 
-static int check(struct init *in, const struct exec_run *req, struct cay_err *err)
+static int check(const struct init *in, const struct exec_run *req, struct cay_err *err)
 {
 	if (req->has_argv == (req->shell != NULL))
 		return cay_fail_field(err, CAY_E_INVALID, "argv", "give one of argv and shell");
@@ -436,21 +387,34 @@ static int check(struct init *in, const struct exec_run *req, struct cay_err *er
 		return cay_fail_field(err, CAY_E_INVALID, "argv", "the program has no name");
 	if (in->live >= JOBS_LIVE)
 		return cay_fail(err, CAY_E_LIMIT, "%d commands run already", JOBS_LIVE);
-	return 0;
+	return term_check(req, err);
+}
+
+/* Whether no process is left of any exec before. */
+static bool nobody_else(const struct init *in)
+{
+	const struct job *j = in->newest;
+
+	while (j && !j->pid && j->cgroup < 0)
+		j = j->prev;
+	return !j && !in->strays && !in->works.n;
 }
 
 /* Every handle is made here, so that job_free() can close every one. */
-static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, struct cay_err *err)
+static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, bool outputs,
+		       struct cay_err *err)
 {
 	struct init *in = j->init;
-	int r = pipes_make(p);
+	int r = j->tty ? term_make(j, p) : pipes_make(p, outputs);
 
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_LIMIT, -r, "pipes");
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, j->tty ? "a terminal" : "pipes");
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++) {
 		int *fd = i ? &p->err[0] : &p->out[0];
 
-		r = output_init(&j->out[i], &in->loop, cay_take_fd(fd), mode, &in->budget);
+		if (outputs && *fd >= 0)
+			r = output_init(&j->out[i], &in->loop, cay_take_fd(fd), mode, &in->budget);
+		j->out[i].tty = j->tty;
 		j->out[i].data = j;
 		j->out[i].poll.data = &j->out[i];
 		j->out[i].on_complete = on_complete;
@@ -467,6 +431,7 @@ static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, st
 	(void)uv_timer_init(&in->loop, &j->timer);
 	j->report.data = j->timer.data = j;
 	j->handles += 2;
+	j->made = true;
 	if (in->cgroup >= 0) {
 		r = cgroup_make(in->cgroup, j->name, &j->cgroup);
 		if (r < 0)
@@ -478,7 +443,7 @@ static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, st
 /* Give back what job_prepare() did before it failed. */
 static void job_unprepare(struct job *j)
 {
-	if (j->handles == 4) {
+	if (j->made) {
 		link_last(j);
 		job_free(j);
 		return;
@@ -505,23 +470,28 @@ static int put_stdin(struct job *j, const char *text, struct cay_err *err)
 	return 0;
 }
 
-int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
-	      enum exec_output mode, struct job **ret, struct cay_err *err)
+static int start(struct init *in, const struct exec_run *req, const struct job_own *own,
+		 const struct id *sandbox, enum exec_output mode, struct job **ret,
+		 struct cay_err *err)
 {
-	CAY_CLEANUP(pipes_fini)
-	struct pipes p = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	auto_pipes p = PIPES_INIT;
 	struct job *j;
-	int r = check(in, req, err);
+	int r;
 
-	if (r < 0)
-		return r;
 	j = calloc(1, sizeof(*j));
 	if (!j)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a command");
 	j->init = in;
 	j->cgroup = j->in.fd = j->report_fd = j->events_fd = -EBADF;
 	j->in.loop = &in->loop;
-	j->out[0].fd = j->out[1].fd = -EBADF;
+	j->out[0].fd = j->out[1].fd = j->out[0].spool = j->out[1].spool = -EBADF;
+	term_set(j, req);
+	if (own) {
+		j->own = true;
+		j->started = own->started;
+		j->ended = own->ended;
+		j->arg = own->arg;
+	}
 	r = id_new(ID_EXEC, id_cell(sandbox), id_node(sandbox), &j->id);
 	if (r < 0) {
 		free(j);
@@ -529,19 +499,21 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 	}
 	id_format(&j->id, j->name);
 	j->started_ns = clk_wall_ns(in->clk);
-	j->oom_kills = cgroup_oom_kills(in->cgroup);
-	r = job_prepare(j, &p, mode, err);
+	j->oom_kills = memory_kills(&in->memory);
+	j->alone = nobody_else(in);
+	r = job_prepare(j, &p, mode, !own || own->out < 0, err);
 	if (r >= 0)
 		r = put_stdin(j, req->stdin_text, err);
 	if (r >= 0)
-		r = fork_child(j, req, &p, err);
+		r = fork_child(j, req, own, &p, err);
 	if (r < 0) {
 		job_unprepare(j);
 		return r;
 	}
 	link_last(j);
-	in->live++;
-	if (!req->stdin_open)
+	in->live += !own;
+	view_wake(in);
+	if (!req->stdin_open && !j->tty)
 		input_close(&j->in);
 	output_start(&j->out[0]);
 	output_start(&j->out[1]);
@@ -550,6 +522,28 @@ int job_start(struct init *in, const struct exec_run *req, const struct id *sand
 		(void)uv_timer_start(&j->timer, on_timeout, req->timeout_ms, 0);
 	*ret = j;
 	return 0;
+}
+
+int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
+	      enum exec_output mode, struct job **ret, struct cay_err *err)
+{
+	int r = check(in, req, err);
+
+	return r < 0 ? r : start(in, req, NULL, sandbox, mode, ret, err);
+}
+
+int job_start_own(struct init *in, const struct exec_run *req, const struct job_own *own,
+		  struct job **ret, struct cay_err *err)
+{
+	return start(in, req, own, &(struct id){}, OUTPUT_DROP, ret, err);
+}
+
+void job_kill(struct job *j)
+{
+	if (j->pid <= 0)
+		return;
+	j->killed = true;
+	kill_all(j);
 }
 
 struct job *job_find(struct init *in, const struct id *id)
@@ -571,5 +565,7 @@ void job_describe(const struct job *j, struct exec *ret)
 		.stderr_bytes = output_end(&j->out[1]),
 		.end = j->end,
 		.has_end = j->state == JOB_ENDED,
+		.tty = { j->cols, j->rows, j->term },
+		.has_tty = j->tty,
 	};
 }

@@ -34,28 +34,58 @@ struct job {
 	bool watching;
 	uint64_t started_ns, ended_ns;
 	uint64_t oom_kills; /* in the sandbox, before it started */
+	pid_t born;         /* pid, also when it is none any more */
+	bool alone;         /* no other process was there when it started */
 	int status;         /* of waitpid */
 	bool timed_out, killed;
+	bool made; /* all its handles are */
+	bool own;  /* no client's: in no list, forgotten as soon as it has ended */
 	struct end end;
 	char signal_name[16];
+	char detail[128];     /* of end */
 	struct output out[2]; /* stdout, stderr */
 	struct input in;
+	bool tty; /* out[0] and in are a terminal */
+	uint16_t cols, rows;
+	char term[65];
 	int report_fd;
 	uv_poll_t report;
 	uv_timer_t timer;
 	unsigned handles; /* not closed yet */
 	/* Told once: it runs (err NULL), or why it cannot. */
 	void (*started)(struct job *j, const struct cay_err *err, void *arg);
+	/* Told once it has ended; its output is still here. */
+	void (*ended)(struct job *j, void *arg);
+	void *arg; /* of both */
+};
+
+/* A job of PID 1's own: a service's program, or a look at the sandbox's files. */
+struct job_own {
+	int out;    /* where both its outputs go, or -EBADF: as for any job */
+	bool apart; /* errors go to err */
+	int err;
+	const struct field_map *env; /* that any other overrides, or NULL */
+	const int *pass;             /* child.h */
+	size_t n_pass;
+	int (*inside)(void *arg); /* called in the child in the place of a program, or NULL */
+	void (*started)(struct job *j, const struct cay_err *err, void *arg);
+	void (*ended)(struct job *j, void *arg);
 	void *arg;
 };
 
 /* Start an exec; started is called from the loop.  On failure nothing is left. */
 [[nodiscard]] int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
 			    enum exec_output mode, struct job **ret, struct cay_err *err);
+/* The same for PID 1 itself; it is not one of the JOBS_LIVE, and all of it is killed when
+ * its first process ends.  If it cannot be executed, started is told why and ended never is. */
+[[nodiscard]] int job_start_own(struct init *in, const struct exec_run *req,
+				const struct job_own *own, struct job **ret, struct cay_err *err);
+/* Every process of it. */
+void job_kill(struct job *j);
 /* One that is starting may yet turn out never to have been. */
 static inline bool job_visible(const struct job *j)
 {
-	return j->state != JOB_STARTING && j->state != JOB_FAILED;
+	return !j->own && j->state != JOB_STARTING && j->state != JOB_FAILED;
 }
 /* NULL when there is none, or it never was. */
 struct job *job_find(struct init *in, const struct id *id);

@@ -4,11 +4,13 @@
  *
  *	cay-init [--no-cgroup | --wait]
  *
- * fd 3 is a listening unix socket, fd 4 the directory of its own v2 cgroup; with
- * --no-cgroup (tests) there is none and an exec is ended by its process group.
- * With --wait it does nothing at all: the keeper looks at what a runtime made.
+ * fd 3 is a listening unix socket, fd 4 the directory of its own v2 cgroup, fd 5 what is
+ * shown as /proc/meminfo, fd 6 its memory cgroup where memory is v1's; with --no-cgroup (tests)
+ *there is neither and an exec is ended by its process group. With --wait it does nothing at all:
+ *the keeper looks at what a runtime made.
  */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "init/child.h"
@@ -23,6 +26,8 @@
 
 #define FD_SOCKET 3
 #define FD_CGROUP 4
+#define FD_MEMINFO 5
+#define FD_MEMORY 6
 #define MAX_CONNS 256
 #define HEAD_TIMEOUT_MS 10000
 #define IDLE_TIMEOUT_MS 60000
@@ -61,6 +66,27 @@ static int fill_stdio(void)
 	return 0;
 }
 
+/* The memory cgroup of v1, where there is one. */
+static int take_memory(void)
+{
+	struct statfs st;
+
+	if (fstatfs(FD_MEMORY, &st) < 0 || st.f_type != CGROUP_SUPER_MAGIC ||
+	    fcntl(FD_MEMORY, F_SETFD, FD_CLOEXEC) < 0)
+		return -EBADF;
+	return FD_MEMORY;
+}
+
+static int take_meminfo(void)
+{
+	struct stat st;
+
+	if (fstat(FD_MEMINFO, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    fcntl(FD_MEMINFO, F_SETFD, FD_CLOEXEC) < 0)
+		return -EBADF;
+	return FD_MEMINFO;
+}
+
 static int take_fds(bool with_cgroup, int *ret_cgroup)
 {
 	struct stat st;
@@ -79,6 +105,35 @@ static int take_fds(bool with_cgroup, int *ret_cgroup)
 	if (r < 0)
 		return -errno;
 	*ret_cgroup = FD_CGROUP;
+	return 0;
+}
+
+/* What the kernel counts by user.  It counts the same for who made the user namespace,
+ * host root for all sandboxes, against what that one's limit was: set there, one sandbox
+ * could take what all may have.  So the keeper sets none and PID 1 sets these, which
+ * nobody inside can raise again. */
+static int lower_limits(void)
+{
+	static const struct {
+		enum __rlimit_resource what;
+		rlim_t most;
+	} limits[] = {
+		{ RLIMIT_MEMLOCK, 65536 },
+		{ RLIMIT_MSGQUEUE, 819200 },
+		{ RLIMIT_SIGPENDING, 4096 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		struct rlimit now;
+
+		if (getrlimit(limits[i].what, &now) < 0)
+			return -errno;
+		if (now.rlim_max > limits[i].most)
+			now.rlim_max = limits[i].most;
+		now.rlim_cur = now.rlim_max;
+		if (setrlimit(limits[i].what, &now) < 0)
+			return -errno;
+	}
 	return 0;
 }
 
@@ -113,7 +168,9 @@ int main(int argc, char **argv)
 {
 	bool with_cgroup = argc < 2 || strcmp(argv[1], "--no-cgroup") != 0;
 	struct init in = { .clk = &clk_system,
-			   .budget = { .max = OUTPUT_BUDGET, .reclaim = job_reclaim } };
+			   .born_ns = clk_boot_ns(&clk_system),
+			   .budget = { .max = OUTPUT_BUDGET, .reclaim = job_reclaim },
+			   .works.cgroup = -EBADF };
 	struct server_conf conf = {
 		.max_conns = MAX_CONNS,
 		.head_timeout_ms = HEAD_TIMEOUT_MS,
@@ -134,6 +191,8 @@ int main(int argc, char **argv)
 		r = take_fds(with_cgroup, &in.cgroup);
 	if (r < 0)
 		return die("the fds it was given", r);
+	in.memory = memory_of(in.cgroup, in.cgroup < 0 ? -EBADF : take_memory());
+	in.view.meminfo = in.cgroup < 0 ? -EBADF : take_meminfo();
 	/* a ring in the kernel for every sandbox is more than a few epoll_ctl are worth */
 	if (setenv("UV_USE_IO_URING", "0", 1) < 0)
 		return die("the environment", -errno);
@@ -143,7 +202,9 @@ int main(int argc, char **argv)
 	ignore_signals();
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	r = raise_fds(&in);
+	r = lower_limits();
+	if (r >= 0)
+		r = raise_fds(&in);
 	if (r >= 0)
 		r = child_caps_lower();
 	if (r < 0)
@@ -151,6 +212,7 @@ int main(int argc, char **argv)
 	r = start_loop(&in);
 	if (r < 0)
 		return die("the loop", r);
+	view_start(&in);
 	if (server_start(&in.loop, FD_SOCKET, &conf, &in.server, &err) < 0)
 		return die(err.msg, -err.errnum);
 	for (;;)

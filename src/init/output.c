@@ -9,6 +9,7 @@
 
 #define PASSES 8 /* reads before others get their turn */
 #define SCRATCH KIB(32)
+#define TTY_TAIL KIB(64) /* more than a terminal holds */
 
 static void pump(struct output *o);
 
@@ -89,8 +90,10 @@ static uint64_t keep(const struct output *o)
 {
 	uint64_t slowest = UINT64_MAX;
 
-	if (o->mode != OUTPUT_BLOCK)
+	if (o->mode != OUTPUT_BLOCK || (o->tty && !o->holder))
 		return o->ring.end;
+	if (o->holder)
+		return o->holder->pos < o->ring.end ? o->holder->pos : o->ring.end;
 	if (!o->readers)
 		return o->handed;
 	for (const struct reader *r = o->readers; r; r = r->next)
@@ -179,9 +182,17 @@ static void set_polling(struct output *o, bool on)
 static void complete(struct output *o)
 {
 	o->complete = true;
+	if (o->tty)
+		close_pipe(o);
 	if (o->ring.start == o->ring.end)
 		ring_drop(&o->ring); /* asked for room, never used it */
 	o->on_complete(o);
+}
+
+/* n: what the last read brought, or why nothing. */
+static bool all_here(const struct output *o, ssize_t n)
+{
+	return o->tail <= 0 || o->fd < 0 || (o->tty && n == -EAGAIN);
 }
 
 static void pump(struct output *o)
@@ -192,7 +203,7 @@ static void pump(struct output *o)
 		return;
 	o->pumping = true;
 	for (int i = 0; i < PASSES && n > 0; i++) {
-		if (o->finishing && !o->complete && (o->tail <= 0 || o->fd < 0))
+		if (o->finishing && !o->complete && all_here(o, n))
 			complete(o);
 		if (o->fd < 0)
 			break;
@@ -202,7 +213,7 @@ static void pump(struct output *o)
 		if (n > 0 && !o->complete)
 			output_notify(o);
 	}
-	if (o->finishing && !o->complete && (o->tail <= 0 || o->fd < 0))
+	if (o->finishing && !o->complete && all_here(o, n))
 		complete(o);
 	set_polling(o, n != -ENOBUFS);
 	o->pumping = false;
@@ -219,7 +230,9 @@ void output_finish(struct output *o)
 	/* what it wrote is in the pipe by now: it is dead.  More may come from those
 	 * it left behind, but this much and no more is counted as its own. */
 	o->finishing = true;
-	if (o->fd < 0 || ioctl(o->fd, FIONREAD, &o->tail) < 0)
+	if (o->tty)
+		o->tail = TTY_TAIL;
+	else if (o->fd < 0 || ioctl(o->fd, FIONREAD, &o->tail) < 0)
 		o->tail = 0;
 	pump(o);
 }
@@ -246,6 +259,8 @@ void output_detach(struct reader *r)
 	/* what it was promised without having been handed it goes with it */
 	if (r->greedy && o->handed < output_end(o))
 		o->handed = output_end(o);
+	if (o->holder == r)
+		o->holder = NULL;
 	if (r->prev)
 		r->prev->next = r->next;
 	else
@@ -265,6 +280,25 @@ void output_moved(struct reader *r, uint64_t n)
 	r->pos += n;
 	if (o->handed < r->pos)
 		o->handed = r->pos;
+	if (!o->polling)
+		pump(o);
+}
+
+void output_hold(struct output *o, struct reader *r)
+{
+	o->holder = r;
+	if (!o->polling)
+		pump(o);
+}
+
+/* Readers that leave are not to start another round meanwhile. */
+void output_tell(struct output *o)
+{
+	bool before = o->pumping;
+
+	o->pumping = true;
+	output_notify(o);
+	o->pumping = before;
 	if (!o->polling)
 		pump(o);
 }

@@ -9,12 +9,17 @@
  *	drop   the pipe is always read; readers that fell behind see a gap
  *	spool  the pipe is always read, into a file without a name
  *
+ * A terminal's output never waits for who only watches: in block it waits for its
+ * writer (holder), and while there is none for nobody.
+ *
  * Block without a reader waits for what was handed out last, so a reader that
  * lost its connection comes back up to half a ring later and misses nothing.
  *
  * When the process ends, exactly what is in the pipe then is its last output
  * (output_finish); whatever a process it left behind writes later is read and
- * thrown away, so that such a process neither hangs nor dies of SIGPIPE.
+ * thrown away, so that such a process neither hangs nor dies of SIGPIPE.  A terminal
+ * cannot tell how much is in it, but the read that finds nothing has waited for what
+ * was on its way; then it is closed, and whoever is left has lost its terminal.
  */
 #include <uv.h>
 
@@ -41,9 +46,11 @@ struct output {
 	struct ring ring;
 	int spool; /* the file, or -EBADF */
 	uint64_t spooled;
-	uint64_t handed; /* the furthest any reader got */
-	bool finishing;  /* the process is dead; tail bytes of it are in the pipe */
-	bool complete;   /* all it wrote is here */
+	uint64_t handed;       /* the furthest any reader got */
+	bool finishing;        /* the process is dead; tail bytes of it are in the pipe */
+	bool complete;         /* all it wrote is here */
+	bool tty;              /* fd is the master of a terminal */
+	struct reader *holder; /* of a terminal: who is waited for, or NULL */
 	int tail;
 	struct reader *readers;
 	void (*on_complete)(struct output *o);
@@ -73,4 +80,8 @@ void output_detach(struct reader *r);
 /* The reader took bytes, or gave them up as lost. */
 void output_moved(struct reader *r, uint64_t n);
 void output_notify(struct output *o);
+/* Of a terminal: wait for this reader from now on, or for nobody. */
+void output_hold(struct output *o, struct reader *r);
+/* Something is news that is not output. */
+void output_tell(struct output *o);
 #endif

@@ -30,6 +30,7 @@ struct ring {
 	uint8_t *data;
 	size_t cap; /* 0 or a power of two */
 	uint64_t start, end;
+	size_t max; /* of cap; 0: RING_MAX */
 	struct ring_budget *budget;
 };
 

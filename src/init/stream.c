@@ -5,14 +5,15 @@
 #include <stdio.h>
 
 #include "base/le.h"
-#include "text/base64.h"
+#include "init/tell.h"
 #include "wire/frame.h"
 
 #define PIECE KIB(32)
-#define TELL_MAX MIB(1) /* of each output in a JSON reply */
 
 struct stream {
-	struct job *job;
+	struct job *job;            /* or NULL: */
+	struct output *log;         /* of a service, which ends when it is forgotten */
+	struct stream_bound *bound; /* or the part of an output that is a run's */
 	struct request *rq;
 	enum stream_form form;
 	struct reader readers[2];
@@ -20,9 +21,15 @@ struct stream {
 	unsigned n;
 	bool detached; /* reply as soon as it runs */
 	bool follow;   /* go on until the job ended */
+	bool ends;     /* the job goes with its client */
 	bool full;     /* the connection takes no more now */
 	bool pumping;
 	uint64_t left; /* bytes still wanted */
+
+	/* who waits: what is wanted of the outputs, and the beginning of each */
+	struct run_query part;
+	size_t head_max;
+	struct buf heads[2];
 };
 
 static const char *const media[] = {
@@ -44,94 +51,82 @@ static void stream_free(struct stream *s)
 	s->pumping = true; /* detaching may wake us once more */
 	for (unsigned i = 0; i < s->n; i++)
 		output_detach(&s->readers[i]);
-	if (s->job->arg == s)
+	if (s->job && s->job->arg == s)
 		s->job->started = NULL;
+	if (s->bound)
+		s->bound->users--;
+	buf_fini(&s->heads[0]);
+	buf_fini(&s->heads[1]);
 	free(s);
+}
+
+/* Nothing more will ever come. */
+static bool is_over(const struct stream *s)
+{
+	if (s->bound)
+		return s->bound->over;
+	return s->job ? s->job->state == JOB_ENDED : s->log->complete;
 }
 
 /* JSON */
 
-/* Text when it is that and not mostly escapes; the reply stays bounded. */
-static bool is_text(const char *p, size_t n)
+static void reply_ended(struct job *j, struct request *rq, const struct run_query *q,
+			const struct buf heads[static 2])
 {
-	size_t escapes = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (!p[i])
-			return false;
-		escapes +=
-			(unsigned char)p[i] < 0x20 && p[i] != '\n' && p[i] != '\t' && p[i] != '\r';
-	}
-	return escapes <= n / 8 && utf8_valid(p, n);
-}
-
-/* The last bytes of an output, as a member of struct exec. */
-static int tell(const struct output *o, struct buf *raw, struct buf *b64, const char **ret_text,
-		const char **ret_b64, uint64_t *ret_offset)
-{
-	uint64_t end = output_end(o), pos = end > TELL_MAX ? end - TELL_MAX : 0;
-	size_t n;
-	int r;
-
-	/* it may be lost in two places when a spool ran out of disk */
-	while (output_lost(o, pos))
-		pos += output_lost(o, pos);
-	*ret_offset = pos;
-	r = buf_reserve(raw, (size_t)(end - pos));
-	if (r < 0)
-		return r;
-	while (pos < end && (n = output_read(o, pos, raw->data + raw->len, (size_t)(end - pos)))) {
-		raw->len += n;
-		raw->data[raw->len] = 0;
-		pos += n;
-	}
-	/* a reply that begins in the middle of a letter is text all the same */
-	for (int cut = 0; cut < 4 && *ret_offset && raw->len && (raw->data[0] & 0xC0) == 0x80;
-	     cut++) {
-		buf_consume(raw, 1);
-		(*ret_offset)++;
-	}
-	if (is_text(buf_str(raw), raw->len)) {
-		*ret_text = buf_str(raw);
-		return 0;
-	}
-	r = buf_reserve(b64, BASE64_TEXT(raw->len));
-	if (r < 0)
-		return r;
-	base64_encode((const uint8_t *)raw->data, raw->len, b64->data);
-	b64->len = BASE64_TEXT(raw->len);
-	b64->data[b64->len] = 0;
-	*ret_b64 = b64->data;
-	return 0;
-}
-
-static void reply_ended(struct job *j, struct request *rq)
-{
-	auto_buf out = BUF_INIT(TELL_MAX), out_b64 = BUF_INIT(2 * TELL_MAX);
-	auto_buf errs = BUF_INIT(TELL_MAX), errs_b64 = BUF_INIT(2 * TELL_MAX);
+	auto_told out = TOLD_INIT, errs = TOLD_INIT;
 	struct cay_err err = {};
 	struct exec told;
 
 	job_describe(j, &told);
-	if (tell(&j->out[0], &out, &out_b64, &told.stdout_text, &told.stdout_b64,
-		 &told.stdout_offset) < 0 ||
-	    tell(&j->out[1], &errs, &errs_b64, &told.stderr_text, &told.stderr_b64,
-		 &told.stderr_offset) < 0) {
+	if (tell(&j->out[0], 0, output_end(&j->out[0]), q, &heads[0], &out, &told.out) < 0 ||
+	    tell(&j->out[1], 0, output_end(&j->out[1]), q, &heads[1], &errs, &told.err) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
 		request_fail(rq, &err);
 		return;
 	}
-	told.has_stdout = told.has_stderr = true;
 	request_reply_json(rq, &exec_table, &told);
+}
+
+/* The head goes to who waits before the ring has no room for it. */
+static void keep_head(struct stream *s)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		struct buf *b = &s->heads[i];
+		const struct output *o = s->readers[i].output;
+		uint64_t end = output_end(o);
+		size_t n = end < s->head_max ? (size_t)end : s->head_max;
+
+		if (n <= b->len || buf_reserve(b, n - b->len) < 0)
+			continue;
+		while (b->len < n) {
+			size_t some = output_read(o, b->len, b->data + b->len, n - b->len);
+
+			if (!some)
+				break; /* told as a gap, as what is lost always is */
+			b->len += some;
+		}
+	}
 }
 
 /* Frames, SSE, raw */
 
 /* Over: an honest end, or a connection closed in the middle. */
+/* Who asked will not hear of it: what was to end with them does. */
+static void left(const struct stream *s)
+{
+	if (s->ends)
+		job_kill(s->job);
+	if (s->bound && s->bound->left)
+		s->bound->left(s->bound->arg);
+}
+
 static void finish(struct stream *s, bool honest)
 {
 	struct request *rq = s->rq;
 
+	s->pumping = true; /* it may wake us once more */
+	if (!honest)
+		left(s);
 	stream_free(s);
 	if (honest)
 		request_end(rq);
@@ -152,11 +147,16 @@ static bool send_frame(struct stream *s, const struct frame *f)
 
 static bool send_end(struct stream *s)
 {
+	static const struct end forgotten = { .reason = END_KILLED };
 	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
 	struct jw w = jw_to(&json);
 	struct frame f = { .type = FRAME_END };
 
-	field_encode(&end_table, NULL, &s->job->end, &w);
+	field_encode(&end_table, NULL,
+		     s->bound ? s->bound->end
+		     : s->job ? &s->job->end
+			      : &forgotten,
+		     &w);
 	if (jw_done(&w) < 0)
 		return false;
 	f.length = (uint32_t)json.len;
@@ -181,9 +181,15 @@ static bool send_gap(struct stream *s, unsigned i, uint64_t lost)
  * events unless nothing will ever complete it. */
 static size_t whole(const struct stream *s, const uint8_t *p, size_t n)
 {
-	if (s->form != STREAM_SSE || s->job->state == JOB_ENDED)
+	if (s->form != STREAM_SSE || is_over(s))
 		return n;
 	return utf8_whole((const char *)p, n);
+}
+
+/* Where a stream's output ends as far as it is known. */
+static uint64_t known_end(const struct stream *s, unsigned i)
+{
+	return s->bound && s->bound->over ? s->bound->upto[i] : output_end(s->readers[i].output);
 }
 
 enum sent { SENT_NOTHING, SENT_SOME, SENT_FAILED };
@@ -197,8 +203,12 @@ static enum sent send_piece(struct stream *s, unsigned i)
 			   .stream = (uint8_t)s->names[i],
 			   .offset = r->pos,
 			   .content = bytes };
+	uint64_t end = known_end(s, i), there = end > r->pos ? end - r->pos : 0;
 	size_t n = s->left < sizeof(bytes) ? (size_t)s->left : sizeof(bytes);
 
+	n = n < there ? n : (size_t)there;
+	if (lost > there)
+		lost = there;
 	if (lost) {
 		/* raw bytes cannot say what is missing between them */
 		if (s->form == STREAM_RAW || !send_gap(s, i, lost))
@@ -223,9 +233,9 @@ static enum sent send_piece(struct stream *s, unsigned i)
 static bool at_end(const struct stream *s)
 {
 	for (unsigned i = 0; i < s->n; i++)
-		if (s->readers[i].pos < output_end(s->readers[i].output))
+		if (s->readers[i].pos < known_end(s, i))
 			return false;
-	return s->job->state == JOB_ENDED;
+	return is_over(s);
 }
 
 static void end_stream(struct stream *s)
@@ -259,7 +269,7 @@ static void pump(struct stream *s)
 		}
 	}
 	s->pumping = false;
-	if (!s->full && (!s->left || s->job->state == JOB_ENDED || !s->follow))
+	if (!s->full && (!s->left || is_over(s) || !s->follow))
 		end_stream(s);
 }
 
@@ -269,12 +279,21 @@ static void on_more(struct reader *r)
 
 	if (s->form != STREAM_WAIT) {
 		pump(s);
-	} else if (s->job->state == JOB_ENDED && !s->pumping) {
+		return;
+	}
+	if (s->head_max)
+		keep_head(s);
+	if (is_over(s) && !s->pumping) {
+		struct buf heads[2] = { s->heads[0], s->heads[1] };
+		struct run_query part = s->part;
 		struct request *rq = s->rq;
 		struct job *j = s->job;
 
+		s->heads[0] = s->heads[1] = (struct buf){};
 		stream_free(s);
-		reply_ended(j, rq);
+		reply_ended(j, rq, &part, heads);
+		buf_fini(&heads[0]);
+		buf_fini(&heads[1]);
 	}
 }
 
@@ -288,7 +307,10 @@ static void on_drain(struct request *rq)
 
 static void on_gone(struct request *rq)
 {
-	stream_free(rq->data);
+	struct stream *s = rq->data;
+
+	left(s);
+	stream_free(s);
 }
 
 static struct stream *stream_new(struct job *j, struct request *rq, enum stream_form form)
@@ -310,14 +332,14 @@ static struct stream *stream_new(struct job *j, struct request *rq, enum stream_
 	return s;
 }
 
-static void attach(struct stream *s, unsigned output, uint64_t pos)
+static void attach(struct stream *s, struct output *o, enum frame_stream name, uint64_t pos)
 {
 	unsigned i = s->n++;
 
-	s->names[i] = output ? FRAME_STDERR : FRAME_STDOUT;
+	s->names[i] = name;
 	s->readers[i] =
 		(struct reader){ .greedy = s->form == STREAM_WAIT, .more = on_more, .data = s };
-	output_attach(&s->job->out[output], &s->readers[i], pos);
+	output_attach(o, &s->readers[i], pos);
 }
 
 static void on_started(struct job *j, const struct cay_err *err, void *arg)
@@ -342,18 +364,23 @@ static void on_started(struct job *j, const struct cay_err *err, void *arg)
 	if (s->form != STREAM_WAIT)
 		request_stream(rq, 200, media[s->form], REQUEST_LENGTH_UNKNOWN);
 	s->pumping = true; /* until both are attached */
-	attach(s, 0, 0);
-	attach(s, 1, 0);
+	attach(s, &j->out[0], FRAME_STDOUT, 0);
+	attach(s, &j->out[1], FRAME_STDERR, 0);
 	s->pumping = false;
 	on_more(&s->readers[0]);
 }
 
-void stream_run(struct job *j, struct request *rq, enum stream_form form)
+void stream_run(struct job *j, struct request *rq, const struct run_query *part,
+		enum stream_form form, bool ends)
 {
 	struct stream *s = stream_new(j, rq, form);
 
 	if (!s)
 		return;
+	s->ends = ends;
+	s->part = *part;
+	s->head_max = tell_head(part);
+	s->heads[0] = s->heads[1] = BUF_INIT(TELL_MAX);
 	j->started = on_started;
 	j->arg = s;
 }
@@ -369,20 +396,15 @@ void stream_detach(struct job *j, struct request *rq)
 	j->arg = s;
 }
 
-void stream_output(struct job *j, struct request *rq, const struct exec_output_query *q,
-		   enum stream_form form)
+/* From an offset on: what there is, or also what comes. */
+static void serve(struct stream *s, struct output *o, enum frame_stream name, uint64_t pos)
 {
-	const struct output *o = &j->out[q->stream];
-	uint64_t pos = q->offset, end = output_end(o), length = REQUEST_LENGTH_UNKNOWN;
-	struct stream *s = stream_new(j, rq, form);
+	uint64_t end = output_end(o), length = REQUEST_LENGTH_UNKNOWN;
+	struct request *rq = s->rq;
 	char text[24];
 	int n;
 
-	if (!s)
-		return;
-	s->follow = q->follow;
-	s->left = q->limit;
-	if (form == STREAM_RAW) {
+	if (s->form == STREAM_RAW) {
 		pos += output_lost(o, pos);
 		if (!s->follow) {
 			length = pos < end ? end - pos : 0;
@@ -393,9 +415,64 @@ void stream_output(struct job *j, struct request *rq, const struct exec_output_q
 	n = snprintf(text, sizeof(text), "%llu", (unsigned long long)pos);
 	assert(n > 0 && (size_t)n < sizeof(text));
 	(void)request_header(rq, "Cay-Offset", text);
-	request_stream(rq, 200, media[form], length);
+	request_stream(rq, 200, media[s->form], length);
 	s->pumping = true;
-	attach(s, q->stream, pos);
+	attach(s, o, name, pos);
+	s->pumping = false;
+	pump(s);
+}
+
+void stream_output(struct job *j, struct request *rq, const struct exec_output_query *q,
+		   enum stream_form form)
+{
+	struct stream *s = stream_new(j, rq, form);
+
+	if (!s)
+		return;
+	s->follow = q->follow;
+	s->left = q->limit;
+	serve(s, &j->out[q->stream], q->stream ? FRAME_STDERR : FRAME_STDOUT, q->offset);
+}
+
+void stream_log(struct output *log, struct request *rq, const struct service_log_query *q,
+		enum stream_form form)
+{
+	struct stream *s = stream_new(NULL, rq, form);
+
+	if (!s)
+		return;
+	s->log = log;
+	s->follow = q->follow;
+	s->left = q->limit;
+	serve(s, log, FRAME_STDOUT, q->offset);
+}
+
+void stream_shell(struct output *o, struct request *rq, const struct exec_output_query *q,
+		  enum stream_form form)
+{
+	struct stream *s = stream_new(NULL, rq, form);
+
+	if (!s)
+		return;
+	s->log = o;
+	s->follow = q->follow;
+	s->left = q->limit;
+	serve(s, o, q->stream ? FRAME_STDERR : FRAME_STDOUT, q->offset);
+}
+
+void stream_bound(struct output out[static 2], const uint64_t from[static 2],
+		  struct stream_bound *bound, struct request *rq, enum stream_form form)
+{
+	struct stream *s = stream_new(NULL, rq, form);
+
+	if (!s)
+		return;
+	s->bound = bound;
+	bound->users++;
+	request_stream(rq, 200, media[form], REQUEST_LENGTH_UNKNOWN);
+	s->pumping = true; /* until both are attached */
+	attach(s, &out[0], FRAME_STDOUT, from[0]);
+	attach(s, &out[1], FRAME_STDERR, from[1]);
 	s->pumping = false;
 	pump(s);
 }

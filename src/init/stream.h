@@ -11,7 +11,7 @@
  *
  * The client's pace decides: when its connection is full the stream stops taking,
  * and what that does to the job is the output's mode.  A client that leaves takes
- * its stream with it, never the job.  Takes the request.
+ * its stream with it, and the job only if it asked for that.  Takes the request.
  */
 #include "init/job.h"
 
@@ -20,11 +20,32 @@ enum stream_form { STREAM_WAIT, STREAM_FRAMES, STREAM_SSE, STREAM_RAW };
 /* The form a client asked for; otherwise what it gets. */
 enum stream_form stream_form(const struct http_head *h, enum stream_form otherwise);
 /* The reply to exec.run, from the first byte of both outputs.  The job may still
- * be starting. */
-void stream_run(struct job *j, struct request *rq, enum stream_form form);
+ * be starting.  part: of a JSON reply.  ends: the job is killed when the client leaves. */
+void stream_run(struct job *j, struct request *rq, const struct run_query *part,
+		enum stream_form form, bool ends);
 /* The reply to exec.run when nobody waits. */
 void stream_detach(struct job *j, struct request *rq);
 /* The reply to exec.output. */
 void stream_output(struct job *j, struct request *rq, const struct exec_output_query *q,
 		   enum stream_form form);
+/* The reply to service.log.  The log outlives its readers; `complete` ends them. */
+void stream_log(struct output *log, struct request *rq, const struct service_log_query *q,
+		enum stream_form form);
+/* The reply to shell.output: one output of a shell, which is `complete` when that has ended. */
+void stream_shell(struct output *o, struct request *rq, const struct exec_output_query *q,
+		  enum stream_form form);
+
+/* What a run wrote: a part of outputs that go on behind it. */
+struct stream_bound {
+	bool over;
+	uint64_t upto[2]; /* once it is over */
+	const struct end *end;
+	unsigned users; /* streams that look at this */
+	/* The client of one has left, or NULL. */
+	void (*left)(void *arg);
+	void *arg;
+};
+/* The reply to shell.run, as frames or events.  Notify the outputs when it is over. */
+void stream_bound(struct output out[static 2], const uint64_t from[static 2],
+		  struct stream_bound *bound, struct request *rq, enum stream_form form);
 #endif

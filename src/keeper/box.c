@@ -5,14 +5,17 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/fault.h"
 #include "base/path.h"
 #include "base/tree.h"
+#include "keeper/start.h"
 #include "text/hex.h"
 
 #define BOX_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"
+#define DISK "disk"
 #define KILL_MS 5000
 
 void image_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
@@ -58,7 +61,7 @@ static int write_record(const struct box *b, struct cay_err *err)
 	auto_close int fd = path_open(b->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	int r = fd < 0 ? fd : path_write_all(fd, &b->record, sizeof(b->record));
 
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write down %s", b->name) : 0;
+	return r < 0 ? cay_fail_sys(err, cay_code_disk(r), -r, "write down %s", b->name) : 0;
 }
 
 /* A worker that waits here waits for another of the same sandbox.  The directory
@@ -100,15 +103,21 @@ int box_open(const struct keeper *k, const struct id *id, uint64_t generation, s
 	return 0;
 }
 
-static int make_dirs(const struct box *b, struct cay_err *err)
+static int make_disk(const struct keeper *k, const struct box *b, const struct verb_prepare *q,
+		     struct cay_err *err)
 {
-	static const char *const parts[] = { "disk", "disk/upper", "disk/work" };
+	static const char *const parts[] = { DISK, DISK "/upper", DISK "/work" };
+	struct disk_size limit = { q->disk_bytes, q->disk_inodes };
+	int r = disk_make(&k->disk, b->dir, DISK, box_live(b), &limit);
 
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
+				    "make the disk of %s", b->name);
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (mkdirat(b->dir, parts[i], 0755) < 0 ||
+		if ((i && mkdirat(b->dir, parts[i], 0755) < 0) ||
 		    fchownat(b->dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
 			     AT_SYMLINK_NOFOLLOW) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s/%s", b->name,
+			return cay_fail_sys(err, cay_code_disk(errno), errno, "make %s/%s", b->name,
 					    parts[i]);
 	return 0;
 }
@@ -124,8 +133,8 @@ static int take_range(const struct keeper *k, const struct box *b, struct cay_er
 	    fstatat(k->boxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		(void)unlinkat(k->ranges, name, 0);
 	if (symlinkat(b->name, k->ranges, name) < 0)
-		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : CAY_E_INTERNAL, errno,
-				    "id range %s", name);
+		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_disk(errno),
+				    errno, "id range %s", name);
 	return 0;
 }
 
@@ -153,8 +162,8 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	b.record = (struct box_record){ BOX_MAGIC, q->range, q->generation, q->tenant, {} };
 	memcpy(b.record.image, q->image, sizeof(q->image));
 	if (mkdirat(k->boxes, b.name, 0700) < 0)
-		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : CAY_E_INTERNAL, errno,
-				    "make %s", b.name);
+		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_disk(errno),
+				    errno, "make %s", b.name);
 	b.dir = fault(FAULT_PREPARE_MADE) < 0 ? -EIO : lock_dir(k->boxes, b.name);
 	if (b.dir < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -b.dir, "lock %s", b.name);
@@ -163,8 +172,8 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	if (r >= 0)
 		r = take_range(k, &b, err);
 	r = r < 0 ? r : fault(FAULT_PREPARE_RANGE);
-	if (r >= 0)
-		r = make_dirs(&b, err);
+	if (r >= 0 && !q->memory)
+		r = make_disk(k, &b, q, err);
 	if (r >= 0)
 		r = cgroup_make(&k->cgroups, &b.record.tenant, &b.id, box_live(&b), &b.cgroup, err);
 	return r < 0 ? r : fault(FAULT_PREPARE_CGROUPS);
@@ -185,7 +194,7 @@ int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_r
 	(void)result;
 	if (r < 0 || b.cgroup.v2 < 0)
 		return r;
-	return cgroup_kill(&b.cgroup, KILL_MS, err);
+	return cgroup_kill(&b.cgroup, BOX_KILL_MS, err);
 }
 
 static int freeze(const struct keeper *k, const struct verb_box *q, bool frozen,
@@ -221,7 +230,7 @@ int verb_thaw(const struct keeper *k, const void *request, int fd, struct verb_r
 }
 
 /*
- * limits: memory, cpu and pids of one sandbox.  Who owns cayd can let a sandbox
+ * limits: memory, cpu, pids and disk of one sandbox.  Who owns cayd can let a sandbox
  * use the whole machine, or starve it; which cgroup is written is not its choice.
  */
 int verb_limits(const struct keeper *k, const void *request, int fd, struct verb_result *result,
@@ -229,16 +238,69 @@ int verb_limits(const struct keeper *k, const void *request, int fd, struct verb
 {
 	const struct verb_limits *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
+	struct disk_size disk = { q->disk_bytes, q->disk_inodes };
 	auto_box b = BOX_INIT;
 	int r = box_open(k, &q->sandbox, q->generation, &b, err);
 
 	(void)fd;
-	(void)result;
 	if (r < 0)
 		return r;
 	if (b.cgroup.v2 < 0)
 		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
-	return cgroup_limit(&b.cgroup, &limits, err);
+	if (disk.bytes || disk.inodes)
+		r = disk_limit(&k->disk, b.dir, DISK, box_live(&b), &disk);
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
+				    "limit the disk of %s", b.name);
+	r = cgroup_limit(&b.cgroup, &limits, err);
+	if (r >= 0 && q->cpu_milli)
+		return start_show_limits(k, &b, q->cpu_milli, err);
+	result->fresh = r >= 0; /* it has entered nothing; one that failed ends */
+	return r;
+}
+
+/* What is in its memory instead: its root says, which is an overlay over it. */
+static int memory_usage(const struct box *b, struct disk_size *ret)
+{
+	auto_close int root = -EBADF;
+	struct statfs st;
+	char path[32];
+	pid_t first = 0;
+	int n;
+
+	if (b->cgroup.v2 >= 0)
+		(void)cgroup_count(&b->cgroup, &first);
+	n = snprintf(path, sizeof(path), "/proc/%d/root", first);
+	if (!first || n < 0 || n >= (int)sizeof(path))
+		return -ENOTSUP;
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || fstatfs(root, &st) < 0)
+		return -ENOTSUP; /* it is about to end */
+	*ret = (struct disk_size){ (st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize,
+				   st.f_files - st.f_ffree };
+	return 0;
+}
+
+/* usage: what a sandbox has on its disk; two numbers, of one that exists. */
+int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	       struct cay_err *err)
+{
+	const struct verb_box *q = request;
+	struct disk_size now = { DISK_UNKNOWN, DISK_UNKNOWN };
+	auto_box b = BOX_INIT;
+	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	if (r < 0)
+		return r;
+	r = disk_usage(&k->disk, b.dir, DISK, box_live(&b), &now);
+	if (r == -ENOENT)
+		r = memory_usage(&b, &now);
+	if (r < 0 && r != -ENOTSUP)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at the disk of %s", b.name);
+	result->usage.disk_bytes = now.bytes;
+	result->usage.disk_inodes = now.inodes;
+	return 0;
 }
 
 static int give_if_its(void *sandbox, int ranges, const char *name)
@@ -285,7 +347,7 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 	if (r >= 0 && !b.record.magic && cgroup_owner(&k->cgroups, &b.id, &b.record.tenant) > 0)
 		r = cgroup_open(&k->cgroups.top, &b.record.tenant, &b.id, &b.cgroup);
 	if (r >= 0 && b.cgroup.v2 >= 0)
-		r = cgroup_kill(&b.cgroup, KILL_MS, err);
+		r = cgroup_kill(&b.cgroup, BOX_KILL_MS, err);
 	r = r < 0 ? r : fault(FAULT_REMOVE_KILLED);
 	if (r < 0)
 		return r;
@@ -296,6 +358,7 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 	r = r < 0 ? r : fault(FAULT_REMOVE_CGROUPS);
 	if (r < 0)
 		return r;
+	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? box_live(&b) : 0);
 	give_range_back(k, &b);
 	r = fault(FAULT_REMOVE_RANGE);
 	r = r < 0 ? r : tree_remove(k->boxes, b.name);

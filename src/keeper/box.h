@@ -53,6 +53,8 @@ static inline uint32_t box_live(const struct box *b)
 /* When a process started, by the kernel's clock; 0 when it is gone. */
 uint64_t box_start_of(pid_t pid);
 
+/* How long the processes of one may take to go. */
+#define BOX_KILL_MS 5000
 #define DIGEST_HEX 64
 /* "sha256/<hex>" below images/. */
 void image_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8]);

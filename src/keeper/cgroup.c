@@ -22,10 +22,14 @@
 static int write_file(int dirfd, const char *name, const char *text)
 {
 	auto_close int fd = path_open(dirfd, name, O_WRONLY, 0);
+	ssize_t n;
 
 	if (fd < 0)
 		return fd;
-	return write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	do /* a limit of memory that is being set is given up for a signal */
+		n = write(fd, text, strlen(text));
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
 }
 
 static int write_u64(int dirfd, const char *name, uint64_t value)
@@ -105,6 +109,19 @@ static int favour_moves(void)
 	return fd < 0 ? -errno : fd;
 }
 
+/* The kernel spreads a group's weight over the CPUs it runs on: unchanged, all sandboxes
+ * together would weigh less on a CPU than any one process of the host, and a busy one take
+ * half of that little from a quiet one (docs/adr/0033). */
+static int weigh(const struct cgroup *top)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t n = 4 * (uint64_t)(cpus > 0 ? cpus : 1);
+
+	if (top->v1[CG_CPU] >= 0)
+		return write_u64(top->v1[CG_CPU], "cpu.shares", 1024 * (n < 256 ? n : 256));
+	return write_u64(top->v2, "cpu.weight", 100 * (n < 100 ? n : 100));
+}
+
 int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err)
 {
 	auto_cgroup roots = CGROUP_INIT;
@@ -126,7 +143,10 @@ int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err)
 	if (ret->top.v2 < 0)
 		return ret->top.v2;
 	r = enable_below(ret->top.v2, ret->top.v1);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "let cgroup controllers through") : 0;
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "let cgroup controllers through");
+	r = weigh(&ret->top);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "weigh all sandboxes") : 0;
 }
 
 static int make_open(int dirfd, const char *name)
@@ -262,14 +282,17 @@ static int limit_cpu(const struct cgroup *c, uint32_t milli)
  * meanwhile stands in the way of what was before. */
 int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits, struct cay_err *err)
 {
-	int r = limit_cpu(c, limits->cpu_milli);
+	int r = limits->cpu_milli ? limit_cpu(c, limits->cpu_milli) : 0;
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit cpu");
-	r = write_u64(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.max", limits->pids);
+	if (limits->pids)
+		r = write_u64(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.max",
+			      limits->pids);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit pids");
-	r = limit_memory(c, limits->memory_bytes);
+	if (limits->memory_bytes)
+		r = limit_memory(c, limits->memory_bytes);
 	if (r == -EBUSY)
 		return cay_fail(err, CAY_E_STATE, "it uses more memory than that");
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory") : 0;

@@ -18,7 +18,7 @@ struct cgroups {
 	int favour;        /* see favour_moves(); -EBADF when all is v2's */
 };
 
-struct cgroup_limits {
+struct cgroup_limits { /* 0: as it is */
 	uint64_t memory_bytes;
 	uint32_t cpu_milli, pids;
 };

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
+#include "base/fault.h"
 #include "base/path.h"
 #include "keeper/box.h"
 #include "keeper/image.h"
+#include "unpack/digest.h"
 
 /*
  * image_add: unpack a stranger's archive in a confined child.  Who owns cayd can
@@ -45,7 +48,7 @@ static int used_by(const struct keeper *k, const uint8_t digest[static 32])
 			continue;
 		dir = path_open(k->boxes, e->d_name, O_RDONLY | O_DIRECTORY, 0);
 		found = dir < 0 ? dir : box_record_read(dir, &record);
-		if (found == -ENOENT) /* removed meanwhile */
+		if (found == -ENOENT || found == -ENOTDIR) /* removed meanwhile, or no box's */
 			found = 0;
 		else if (found == 0)
 			found = record.magic &&
@@ -70,5 +73,75 @@ int verb_image_remove(const struct keeper *k, const void *request, int fd,
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
 	if (r > 0)
 		return cay_fail(err, CAY_E_STATE, "a sandbox uses this image");
-	return image_remove(k->images, q->digest, err);
+	return image_remove(k->images, &k->disk, q->digest, err);
+}
+
+/* An identity and no hash of what is in it: nobody reads a disk of gigabytes for a
+ * name that nothing outside this node will ever compare. */
+static int name_of(const struct verb_image_commit *q, struct digest *ret)
+{
+	static const char what[] = "cay layer";
+	struct hash h;
+	int r = hash_init(&h);
+
+	if (r < 0)
+		return r;
+	r = hash_add(&h, what, sizeof(what));
+	r = r < 0 ? r : hash_add(&h, q->parent, sizeof(q->parent));
+	r = r < 0 ? r : hash_add(&h, &q->sandbox, sizeof(q->sandbox));
+	r = r < 0 ? r : hash_add(&h, &q->generation, sizeof(q->generation));
+	r = r < 0 ? r : hash_end(&h, ret);
+	hash_fini(&h);
+	return r;
+}
+
+static int commit(const struct keeper *k, struct box *b, const struct digest *d,
+		  struct cay_err *err)
+{
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	struct stat st;
+	int r = image_chain(k->images, b->record.image, chain);
+
+	/* what would be refused is not ended for it */
+	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
+				IMAGE_LAYERS_MAX);
+	if (fstatat(b->dir, IMAGE_DISK, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return cay_fail(err, CAY_E_STATE, "%s has no disk: it is in memory", b->name);
+	r = b->cgroup.v2 < 0 ? 0 : cgroup_kill(&b->cgroup, BOX_KILL_MS, err);
+	r = r < 0 ? r : fault(FAULT_COMMIT_KILLED);
+	return r < 0 ? r : image_commit(k->images, &k->disk, b->dir, b->record.image, d->byte, err);
+}
+
+/*
+ * image_commit: end a sandbox, and what it wrote becomes an image.  Who owns cayd can
+ * do that to any sandbox; the files stay in the foreign range and below the image
+ * they were written over.  Said again it says the same.
+ */
+int verb_image_commit(const struct keeper *k, const void *request, int fd,
+		      struct verb_result *result, struct cay_err *err)
+{
+	const struct verb_image_commit *q = request;
+	char name[DIGEST_HEX + 8];
+	auto_box b = BOX_INIT;
+	struct digest d;
+	struct stat st;
+	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (name_of(q, &d) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	image_name(d.byte, name);
+	if (fstatat(k->images, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		*err = (struct cay_err){};
+		r = 0;
+	} else if (r >= 0 && memcmp(b.record.image, q->parent, sizeof(q->parent)) != 0) {
+		r = cay_fail(err, CAY_E_STATE, "%s was not made from this image", b.name);
+	} else if (r >= 0) {
+		r = commit(k, &b, &d, err);
+	}
+	memcpy(result->commit.digest, d.byte, sizeof(d.byte));
+	return r;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "base/tree.h"
@@ -25,12 +26,15 @@
 static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk");
 
 #define UNPACK_DEADLINE_NS (600 * NS_PER_S)
-#define ROOTFS_DIR "rootfs"
+#define PARENT "parent"
+/* Where quotas go by number: that of all layers together, which has no limit. */
+#define LAYERS_NUMBER VERB_RANGE_FOREIGN
 #define WORK_NAME_LEN 16
 
 /* A directory of our own in images/tmp. */
 struct work {
-	int tmp_fd, fd; /* fd: the directory itself */
+	int tmp_fd, fd;          /* fd: the directory itself */
+	const struct disk *disk; /* of layers; NULL: there is none */
 	char name[WORK_NAME_LEN + 1];
 };
 
@@ -75,9 +79,13 @@ static int work_make(struct work *w)
 	w->fd = path_open(w->tmp_fd, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (w->fd < 0)
 		return w->fd;
-	if (fchmod(w->fd, 0755) < 0 || mkdirat(w->fd, ROOTFS_DIR, 0755) < 0 ||
-	    fchmodat(w->fd, ROOTFS_DIR, 0755, 0) < 0 ||
-	    fchownat(w->fd, ROOTFS_DIR, FOREIGN_BASE, FOREIGN_BASE, AT_SYMLINK_NOFOLLOW) < 0)
+	return fchmod(w->fd, 0755) < 0 ? -errno : 0;
+}
+
+static int work_rootfs(const struct work *w)
+{
+	if (mkdirat(w->fd, IMAGE_ROOTFS, 0755) < 0 || fchmodat(w->fd, IMAGE_ROOTFS, 0755, 0) < 0 ||
+	    fchownat(w->fd, IMAGE_ROOTFS, FOREIGN_BASE, FOREIGN_BASE, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	return 0;
 }
@@ -93,11 +101,27 @@ static int work_init(int images_fd, struct work *w)
 	return r < 0 ? r : work_make(w);
 }
 
+/* A disk may be a subvolume, out of which nothing can be renamed. */
+static void drop_disk(const struct disk *disk, int tmp_fd, const char *name)
+{
+	auto_close int dir = path_open(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	if (dir >= 0)
+		disk_remove(disk, dir, IMAGE_DISK, LAYERS_NUMBER);
+}
+
 /* Once renamed away there is nothing of its name, which is fine. */
+static int work_remove(const struct work *w)
+{
+	if (w->disk)
+		drop_disk(w->disk, w->tmp_fd, w->name);
+	return tree_remove(w->tmp_fd, w->name);
+}
+
 static void work_fini(struct work *w)
 {
 	if (w->tmp_fd >= 0 && w->name[0])
-		(void)tree_remove(w->tmp_fd, w->name);
+		(void)work_remove(w);
 	cay_closep(&w->fd);
 	cay_closep(&w->tmp_fd);
 }
@@ -121,7 +145,7 @@ static int unpack_confined(struct job *job, int parent, struct unpacked *ret, st
 	r = confine_self(&c, parent, err);
 	if (r < 0)
 		return r;
-	root = path_open(AT_FDCWD, ROOTFS_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	root = path_open(AT_FDCWD, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
 	return unpack(root, job->tar_fd, job->config_fd, job->max_bytes, ret, err);
@@ -233,7 +257,8 @@ static int run_child(const struct work *w, int tar_fd, int config_fd, uint64_t m
 
 static int check_tree(const struct work *w, struct cay_err *err)
 {
-	auto_close int root = path_open(w->fd, ROOTFS_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	auto_close int root =
+		path_open(w->fd, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
@@ -283,8 +308,9 @@ int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added 
 	if (config < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a memfd");
 	r = work_init(images_fd, &w);
+	r = r < 0 ? r : work_rootfs(&w);
 	if (r < 0)
-		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, r,
+		return cay_fail_sys(err, cay_code_disk(r), r,
 				    "cannot make a directory for the image");
 	r = run_child(&w, tar_fd, config, max_bytes, &u, err);
 	if (r >= 0)
@@ -300,11 +326,101 @@ int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added 
 	return 0;
 }
 
+/* What an image is over: 1, or 0 when it is over none. */
+static int read_parent(int images_fd, const struct digest *d, struct digest *ret)
+{
+	char path[sizeof("sha256/") + DIGEST_HEX_LEN + sizeof("/" PARENT)] = "sha256/";
+	char hex[DIGEST_HEX_LEN + 1];
+	struct stat st;
+	ssize_t n;
+
+	digest_hex(d, path + 7);
+	if (fstatat(images_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	memcpy(path + 7 + DIGEST_HEX_LEN, "/" PARENT, sizeof("/" PARENT));
+	n = readlinkat(images_fd, path, hex, sizeof(hex));
+	if (n < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return digest_parse_hex(hex, (size_t)n, ret) < 0 ? -EINVAL : 1;
+}
+
+int image_chain(int images_fd, const uint8_t digest[static 32],
+		uint8_t ret[static IMAGE_LAYERS_MAX][32])
+{
+	struct digest d;
+	int r = 1, n = 0;
+
+	memcpy(d.byte, digest, sizeof(d.byte));
+	while (r > 0 && n < IMAGE_LAYERS_MAX) {
+		memcpy(ret[n++], d.byte, sizeof(d.byte));
+		r = read_parent(images_fd, &d, &d);
+	}
+	return r < 0 ? r : r ? -ELOOP : n;
+}
+
+/* The disk moves as a whole: it may be a subvolume.  Where it is on the account of the
+ * sandbox's number, which is another's next, its files are copied to the account of layers. */
+static int take_disk(const struct work *w, int box_fd, const struct digest *parent)
+{
+	auto_close int disk = -EBADF;
+	char hex[DIGEST_HEX_LEN + 1];
+	int r;
+
+	digest_hex(parent, hex);
+	if (symlinkat(hex, w->fd, PARENT) < 0)
+		return -errno;
+	if (w->disk->kind == VERB_DISK_PROJECT)
+		r = disk_copy(w->disk, box_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
+	else
+		r = renameat(box_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
+	r = r < 0 ? r : fault(FAULT_COMMIT_MOVED);
+	disk = r < 0 ? r : path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
+	return disk < 0 ? disk : tree_remove(disk, "work");
+}
+
+int image_commit(int images_fd, const struct disk *disk, int box_fd,
+		 const uint8_t parent[static 32], const uint8_t digest[static 32],
+		 struct cay_err *err)
+{
+	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF, .disk = disk };
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	struct digest d, below;
+	int r = image_chain(images_fd, parent, chain);
+
+	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
+				IMAGE_LAYERS_MAX);
+	memcpy(d.byte, digest, sizeof(d.byte));
+	memcpy(below.byte, parent, sizeof(below.byte));
+	r = r < 0 ? r : work_init(images_fd, &w);
+	r = r < 0 ? r : take_disk(&w, box_fd, &below);
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -r,
+				    "make an image of the disk");
+	r = publish(images_fd, &w, &d, err);
+	return r < 0 ? r : fault(FAULT_COMMIT_NAMED);
+}
+
+struct child_of {
+	const struct digest *parent;
+	int images_fd;
+};
+
+static int is_child(void *arg, int, const char *name)
+{
+	const struct child_of *c = arg;
+	struct digest d, parent;
+
+	return digest_parse_hex(name, strlen(name), &d) >= 0 &&
+	       read_parent(c->images_fd, &d, &parent) > 0 && digest_eq(&parent, c->parent);
+}
+
 /* Renamed first: an image is there whole, or not at all. */
-int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err *err)
+int image_remove(int images_fd, const struct disk *disk, const uint8_t digest[static 32],
+		 struct cay_err *err)
 {
 	auto_close int all = make_dir(images_fd, "sha256");
-	auto_work w = { .tmp_fd = make_dir(images_fd, "tmp"), .fd = -EBADF };
+	auto_work w = { .tmp_fd = make_dir(images_fd, "tmp"), .fd = -EBADF, .disk = disk };
 	char hex[DIGEST_HEX_LEN + 1];
 	struct digest d;
 	int r;
@@ -312,6 +428,10 @@ int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err 
 	if (all < 0 || w.tmp_fd < 0 || work_name(&w) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot open the images");
 	memcpy(d.byte, digest, sizeof(d.byte));
+	r = path_each(all, is_child, &(struct child_of){ &d, images_fd });
+	if (r != 0)
+		return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the images")
+			     : cay_fail(err, CAY_E_STATE, "another image is a layer over this one");
 	digest_hex(&d, hex);
 	if (renameat2(all, hex, w.tmp_fd, w.name, RENAME_NOREPLACE) < 0) {
 		if (errno == ENOENT)
@@ -320,6 +440,20 @@ int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err 
 	}
 	if (fsync(all) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
-	r = tree_remove(w.tmp_fd, w.name);
+	r = work_remove(&w);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot remove the image") : 0;
+}
+
+static int sweep_one(void *disk, int tmp_fd, const char *name)
+{
+	drop_disk(disk, tmp_fd, name);
+	return 0;
+}
+
+void image_sweep(int images_fd, const struct disk *disk)
+{
+	auto_close int tmp = path_open(images_fd, "tmp", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	if (tmp >= 0)
+		(void)path_each(tmp, sweep_one, (void *)(uintptr_t)disk);
 }

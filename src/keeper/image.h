@@ -5,6 +5,9 @@
  * image - images on disk: add one, remove one
  *
  *	images/sha256/HEX/rootfs/    HEX is the digest of the manifest
+ *	images/sha256/HEX/disk/      or, of a layer: the disk of the sandbox it was, whose
+ *	                             upper goes over
+ *	images/sha256/HEX/parent     a link that says the HEX of this image
  *	images/tmp/                  what is being added or removed; swept with
  *	                             tree_empty() when the keeper starts
  *
@@ -19,6 +22,17 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "disk/disk.h"
+
+#define IMAGE_LAYERS_MAX 8
+#define IMAGE_ROOTFS "rootfs"
+#define IMAGE_DISK "disk"
+#define IMAGE_UPPER "disk/upper"
+
+#define IMAGE_LAYERS_MAX 8
+#define IMAGE_ROOTFS "rootfs"
+#define IMAGE_DISK "disk"
+#define IMAGE_UPPER "disk/upper"
 
 struct image_added {
 	uint8_t digest[32];
@@ -31,6 +45,18 @@ struct image_added {
  * minutes at the most.  On failure nothing is left behind. */
 [[nodiscard]] int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added *ret,
 			    struct cay_err *err);
-/* Being absent is success. */
-[[nodiscard]] int image_remove(int images_fd, const uint8_t digest[static 32], struct cay_err *err);
+/* An image and those it is over, the topmost first.  Returns how many; -ENOENT when
+ * one is gone, -ELOOP when there are more than IMAGE_LAYERS_MAX. */
+[[nodiscard]] int image_chain(int images_fd, const uint8_t digest[static 32],
+			      uint8_t ret[static IMAGE_LAYERS_MAX][32]);
+/* The disk in box_fd becomes an image over its parent.  No process may use it.  Being
+ * there already is success; on failure the disk may be gone. */
+[[nodiscard]] int image_commit(int images_fd, const struct disk *disk, int box_fd,
+			       const uint8_t parent[static 32], const uint8_t digest[static 32],
+			       struct cay_err *err);
+/* Being absent is success; CAY_E_STATE when another image is over it. */
+[[nodiscard]] int image_remove(int images_fd, const struct disk *disk,
+			       const uint8_t digest[static 32], struct cay_err *err);
+/* Disks that a commit or a removal which died left in tmp/: tree_remove() can do the rest. */
+void image_sweep(int images_fd, const struct disk *disk);
 #endif

@@ -8,6 +8,7 @@
  *	server.c    one client, its messages, a worker process for each
  *	box.c       what a sandbox is on this machine; every verb but start
  *	start.c     the start verb
+ *	view.c      what of /proc and /sys says the limits
  *	overlay.c   a sandbox's file system
  *	stage.c     the mount namespace workers start from
  *	cgroup.c    who belongs to it, what it may use
@@ -15,11 +16,13 @@
  *	probe.c     whether a runtime may be used
  *	image*.c    images: the verbs, and what happens before and after unpacking
  *
- * A worker is a fork that carries out one verb, answers and ends; nothing is
- * shared with the keeper but what struct keeper holds, which never changes after
- * the start.  Whatever a worker leaves half done, `remove` takes away by name.
+ * A worker is a fork that carries out one verb, answers and ends; one that has only
+ * written a few files of a cgroup waits for the next.  Nothing is shared with the
+ * keeper but what struct keeper holds, which never changes after the start.  Whatever
+ * a worker leaves half done, `remove` takes away by name.
  */
 #include "base/log.h"
+#include "disk/disk.h"
 #include "keeper/cgroup.h"
 #include "keeper/stage.h"
 #include "ops/settings.h"
@@ -36,6 +39,7 @@ struct keeper {
 	gid_t control_gid;
 	int images, boxes, ranges; /* directories below paths.state */
 	int sockets;               /* paths.run/box: ours and those of PID 1s */
+	struct disk disk;          /* what boxes/ is on */
 	struct cgroups cgroups;
 	struct cgroup workers; /* WORKERS_CGROUP: all that acts for a client */
 	struct stage stage;
@@ -53,9 +57,12 @@ struct verb_result {
 	union {
 		struct verb_start_reply start;
 		struct verb_image_add_reply image;
+		struct verb_image_commit_reply commit;
 		struct verb_list_reply list;
+		struct verb_usage_reply usage;
 	};
-	int fd; /* to send along, -EBADF for none */
+	int fd;     /* to send along, -EBADF for none */
+	bool fresh; /* the worker is as it was before: another verb may follow */
 };
 
 /* Verbs; box.c, start.c and image-verbs.c.  Each says at its head what an attacker
@@ -63,5 +70,5 @@ struct verb_result {
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);
 verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_limits, verb_remove,
-	verb_list, verb_image_add, verb_image_remove;
+	verb_list, verb_image_add, verb_image_remove, verb_usage, verb_image_commit;
 #endif

@@ -3,11 +3,13 @@
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/fault.h"
 #include "base/path.h"
 #include "base/tree.h"
+#include "keeper/image.h"
 #include "keeper/keeper.h"
 #include "keeper/probe.h"
 #include "keeper/runtime.h"
@@ -94,14 +96,16 @@ int keeper_layout(struct keeper *k, struct cay_err *err)
 	return 0;
 }
 
-/* What an unpacking that died left behind; its worker must be gone. */
-static int clear_images(const struct keeper *k, struct cay_err *err)
+/* What an unpacking that died left behind; its worker must be gone.  The next one makes the
+ * directory: there may be no room for it now, and sandboxes to be looked after. */
+static void clear_images(struct keeper *k)
 {
-	int r = tree_remove(k->images, "tmp");
+	int r;
 
-	if (r >= 0 && mkdirat(k->images, "tmp", 0700) < 0)
-		r = -errno;
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "clear images/tmp") : 0;
+	image_sweep(k->images, &k->disk);
+	r = tree_remove(k->images, "tmp");
+	if (r < 0)
+		log_warn(&k->log, "clear images/tmp, ignoring: %s", strerror(-r));
 }
 
 static int find_control(struct keeper *k, struct cay_err *err)
@@ -125,6 +129,13 @@ static int find_control(struct keeper *k, struct cay_err *err)
 	return 0;
 }
 
+static void look_at_disk(struct keeper *k)
+{
+	disk_open(k->boxes, &k->disk);
+	if (k->disk.why)
+		log_warn(&k->log, "nothing limits the disks of sandboxes: %s", k->disk.why);
+}
+
 static int begin(struct keeper *k, struct cay_err *err)
 {
 	auto_buf stage = BUF_INIT(128);
@@ -133,12 +144,14 @@ static int begin(struct keeper *k, struct cay_err *err)
 	if (r >= 0)
 		r = keeper_layout(k, err);
 	if (r >= 0)
+		look_at_disk(k);
+	if (r >= 0)
 		r = cgroups_open(k->settings.cgroup, &k->cgroups, err);
 	if (r >= 0)
 		/* those of a keeper that died must not act on what we are about to see */
 		r = cgroup_renew(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
 	if (r >= 0)
-		r = clear_images(k, err);
+		clear_images(k);
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)
@@ -171,13 +184,10 @@ int main(int argc, char **argv)
 		r = cay_fail(&err, CAY_E_FORBIDDEN, "the keeper must be started as root");
 	if (r >= 0) {
 		prog_log(&k.settings, &k.log);
+		prog_short_slices();
 		r = begin(&k, &err);
 	}
 	if (r >= 0)
 		r = keeper_serve(&k, &err);
-	if (r < 0) {
-		log_error(&k.log, "%s", err.msg);
-		return cay_error_row(err.code)->exit;
-	}
-	return 0;
+	return prog_end(r, &k.log, &err);
 }

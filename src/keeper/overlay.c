@@ -8,18 +8,24 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fault.h"
+#include "base/mnt.h"
 #include "base/path.h"
+#include "wire/writable.h"
 
 /* Where the template mounts something (src/oci). */
 static const char *const targets[] = { "proc", "dev", "sys" };
 
+static_assert(IMAGE_LAYERS_MAX == STAGE_LOWERS, "a place for each layer, of one digit");
+
 void overlay_fini(struct overlay *r)
 {
-	cay_closep(&r->lower);
+	while (r->n_lower)
+		cay_closep(&r->lower[--r->n_lower]);
 	cay_closep(&r->upper);
 }
 
@@ -79,37 +85,59 @@ static int make_userns(uint32_t live)
 
 static int open_idmapped(int dir, const char *path, int userns)
 {
-	auto_close int tree =
-		open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
-	struct mount_attr attr = {
-		.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-		.userns_fd = (unsigned)userns,
-	};
-
-	if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-		return -errno;
-	return cay_take_fd(&tree);
+	return mnt_clone(dir, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
 }
 
-int overlay_open(const struct keeper *k, const struct box *b, struct overlay *ret,
-		 struct cay_err *err)
+/* An image that was unpacked, or the disk of a sandbox that became one. */
+static int open_layer(const struct keeper *k, const uint8_t digest[static 32], int userns)
 {
-	auto_close int userns = make_userns(box_live(b)), image = -EBADF;
 	char name[DIGEST_HEX + 8];
+	auto_close int image = -EBADF;
+	int r;
+
+	image_name(digest, name);
+	image = path_open(k->images, name, O_RDONLY | O_DIRECTORY, 0);
+	if (image < 0)
+		return image;
+	r = open_idmapped(image, IMAGE_ROOTFS, userns);
+	return r == -ENOENT ? open_idmapped(image, IMAGE_UPPER, userns) : r;
+}
+
+static int open_layers(const struct keeper *k, const struct box *b, int userns, struct overlay *ret)
+{
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	int n = image_chain(k->images, b->record.image, chain);
+
+	for (int i = 0; i < n; i++) {
+		int fd = open_layer(k, chain[i], userns);
+
+		if (fd < 0)
+			return fd;
+		ret->lower[ret->n_lower++] = fd;
+	}
+	return n < 0 ? n : 0;
+}
+
+static bool in_memory(const struct overlay_how *how)
+{
+	return how->memory.bytes;
+}
+
+int overlay_open(const struct keeper *k, const struct box *b, const struct overlay_how *how,
+		 struct overlay *ret, struct cay_err *err)
+{
+	auto_close int userns = make_userns(box_live(b));
+	int r;
 
 	if (userns < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -userns, "a user namespace for %s",
 				    b->name);
-	image_name(b->record.image, name);
-	image = path_open(k->images, name, O_RDONLY | O_DIRECTORY, 0);
-	if (image < 0)
+	r = open_layers(k, b, userns, ret);
+	if (r == -ENOENT)
 		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s is gone", b->name);
-	ret->lower = open_idmapped(image, "rootfs", userns);
-	ret->upper = ret->lower < 0 ? -EBADF : open_idmapped(b->dir, "disk", userns);
-	if (ret->lower < 0 || ret->upper < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, ret->lower < 0 ? -ret->lower : -ret->upper,
-				    "idmap the files of %s", b->name);
-	return 0;
+	if (r >= 0 && !in_memory(how))
+		r = ret->upper = open_idmapped(b->dir, "disk", userns);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", b->name) : 0;
 }
 
 int overlay_check(int root, struct cay_err *err)
@@ -125,35 +153,156 @@ int overlay_check(int root, struct cay_err *err)
 	return 0;
 }
 
+/* An upper of this size; what is in it is on the account of who writes it. */
+static int mount_memory(uint32_t live, const struct disk_size *size)
+{
+	static const char *const parts[] = { STAGE_UPPER "/upper", STAGE_UPPER "/work" };
+	auto_buf options = BUF_INIT(160);
+
+	/* and what overlayfs needs: the top, these two and work's own */
+	if (buf_printf(&options, "mode=0755,size=%llu,nr_inodes=%llu,uid=%u,gid=%u",
+		       (unsigned long long)size->bytes, (unsigned long long)size->inodes + 4, live,
+		       live) < 0)
+		return -ENOMEM;
+	if (mount("upper", STAGE_UPPER, "tmpfs", MS_NOSUID | MS_NODEV, options.data) < 0)
+		return -errno;
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (mkdir(parts[i], 0755) < 0 || chown(parts[i], live, live) < 0)
+			return -errno;
+	return 0;
+}
+
+static int attach_layers(const struct overlay *r, uint32_t live, const struct overlay_how *how)
+{
+	for (unsigned i = 0; i < r->n_lower; i++) {
+		char at[] = STAGE_LOWER "/0";
+
+		at[sizeof(at) - 2] = (char)('0' + i);
+		if (move_mount(r->lower[i], "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			return -errno;
+	}
+	if (in_memory(how))
+		return mount_memory(live, &how->memory);
+	return move_mount(r->upper, "", AT_FDCWD, STAGE_UPPER, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno
+											    : 0;
+}
+
+/* One directory of a path, made if it is not there; what is no directory is refused. */
+static int enter(int at, const char *name, mode_t mode)
+{
+	if (mkdirat(at, name, mode) == 0) {
+		if (fchmodat(at, name, mode, 0) < 0)
+			return -errno;
+	} else if (errno != EEXIST) {
+		return -errno;
+	}
+	return path_open(at, name, O_PATH | O_DIRECTORY, 0);
+}
+
+/* The image may not have it: whoever it is for can write there then. */
+static int make_path(int root, const char *path)
+{
+	struct slice rest = slice_of(path);
+	int at = fcntl(root, F_DUPFD_CLOEXEC, 3);
+
+	while (at >= 0 && rest.p) {
+		auto_close int above = at;
+		auto_buf name = BUF_INIT(64);
+		struct slice part = slice_cut(&rest, '/');
+
+		if (buf_add(&name, part.p, part.n) < 0)
+			return -ENOMEM;
+		at = enter(above, name.data, rest.p ? 0755 : 01777);
+	}
+	return at;
+}
+
+static int mount_overlay(const struct overlay *o, const struct overlay_how *how,
+			 int ret_at[static WRITABLE_NUM])
+{
+	auto_buf options = BUF_INIT(KIB(1));
+	int r = buf_puts(&options, "upperdir=" STAGE_UPPER "/upper,workdir=" STAGE_UPPER "/work");
+	auto_close int root = -EBADF;
+
+	for (unsigned i = 0; r >= 0 && i < o->n_lower; i++)
+		r = buf_printf(&options, "%s" STAGE_LOWER "/%u", i ? ":" : ",lowerdir=", i);
+	if (r < 0)
+		return r;
+	if (mount("overlay", STAGE_ROOT, "overlay", MS_NOSUID | MS_NODEV, options.data) < 0)
+		return -errno;
+	root = open(STAGE_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	for (unsigned i = 0; how->read_only && i < WRITABLE_NUM; i++) {
+		if (!(how->writable & UINT32_C(1) << i))
+			continue;
+		ret_at[i] = make_path(root, writable_paths[i]);
+		if (ret_at[i] < 0)
+			return ret_at[i];
+	}
+	return 0;
+}
+
 /* With the ids of the sandbox's root but our capabilities: overlayfs works on its
  * layers as who mounted it, and host root has no id in an idmapped layer. */
-static int mount_overlay(uint32_t live)
+static int mount_as(const struct overlay *o, uint32_t live, const struct overlay_how *how,
+		    int ret_at[static WRITABLE_NUM])
 {
-	int r = 0;
+	int r;
 
 	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || setresgid(0, live, 0) < 0 ||
 	    setresuid(0, live, 0) < 0)
 		return -errno;
-	if (mount("overlay", STAGE_ROOT, "overlay", MS_NOSUID | MS_NODEV,
-		  "lowerdir=" STAGE_LOWER ",upperdir=" STAGE_UPPER "/upper,workdir=" STAGE_UPPER
-		  "/work") < 0)
-		r = -errno;
+	r = mount_overlay(o, how, ret_at);
 	if (setresuid(0, 0, 0) < 0 || setresgid(0, 0, 0) < 0 || prctl(PR_SET_SECUREBITS, 0) < 0)
 		return -errno;
 	return r;
 }
 
-int overlay_mount(const struct overlay *r, uint32_t live, struct cay_err *err)
+/* A mount of its own over each, writable still; then the root is not any more. */
+static int close_root(const int at[static WRITABLE_NUM])
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+	int trees[WRITABLE_NUM], r = 0;
+
+	for (unsigned i = 0; i < WRITABLE_NUM; i++) {
+		trees[i] = at[i] < 0 ? -EBADF : mnt_clone(at[i], "", 0, -EBADF);
+		if (at[i] >= 0 && trees[i] < 0)
+			r = trees[i];
+	}
+	if (r >= 0 && mount_setattr(AT_FDCWD, STAGE_ROOT, 0, &attr, sizeof(attr)) < 0)
+		r = -errno;
+	for (unsigned i = 0; i < WRITABLE_NUM; i++) {
+		if (r >= 0 && trees[i] >= 0 &&
+		    move_mount(trees[i], "", at[i], "",
+			       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+			r = -errno;
+		cay_closep(&trees[i]);
+	}
+	return r;
+}
+
+int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_how *how,
+		  struct cay_err *err)
 {
 	auto_close int root = -EBADF;
-	int n;
+	int at[WRITABLE_NUM], n;
 
-	if (move_mount(r->lower, "", AT_FDCWD, STAGE_LOWER, MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
-	    move_mount(r->upper, "", AT_FDCWD, STAGE_UPPER, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "attach the layers");
-	n = mount_overlay(live);
+	for (unsigned i = 0; i < WRITABLE_NUM; i++)
+		at[i] = -EBADF;
+	n = attach_layers(r, live, how);
 	if (n < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -n, "mount the overlay");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -n, "attach the layers");
+	n = mount_as(r, live, how, at);
+	if (n >= 0 && how->read_only)
+		n = close_root(at);
+	for (unsigned i = 0; i < WRITABLE_NUM; i++)
+		cay_closep(&at[i]);
+	if (n == -ENOTDIR || n == -ELOOP)
+		return cay_fail_sys(err, CAY_E_INVALID, -n,
+				    "a writable path of the image is not a plain directory");
+	if (n < 0)
+		return cay_fail_sys(err, cay_code_disk(n), -n, "mount the overlay");
 	root = open(STAGE_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open the overlay");

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/mnt.h"
 #include "base/path.h"
 #include "base/spawn.h"
 #include "base/tree.h"
@@ -94,9 +95,8 @@ static int check_facts(pid_t pid, struct cay_err *err)
 
 static int enter(const struct keeper *k, const struct cgroup *cgroup, struct cay_err *err)
 {
-	auto_close int tree =
-		open_tree(cgroup->v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-	int r = tree < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup")
+	auto_close int tree = mnt_clone(cgroup->v2, "", 0, -EBADF);
+	int r = tree < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -tree, "clone the cgroup")
 			 : stage_enter(&k->stage, err);
 
 	if (r >= 0)
@@ -109,7 +109,12 @@ static int enter(const struct keeper *k, const struct cgroup *cgroup, struct cay
 static int run(const struct keeper *k, const struct runtime *rt, const struct cgroup *cgroup,
 	       int *ret_pidfd, struct cay_err *err)
 {
-	struct oci o = { .live = LIVE, .name = "probe", .root = STAGE_ROOT, .args = idle };
+	struct oci o = { .live = LIVE,
+			 .name = "probe",
+			 .root = STAGE_ROOT,
+			 .shm_bytes = MIB(1),
+			 .nofile = 1024,
+			 .args = idle };
 	auto_close int bundle = start_bundle(&k->stage, &o, err);
 	struct runtime_run job = { .runtime = rt,
 				   .name = o.name,

@@ -40,7 +40,7 @@ static void last_words(int fd, char ret[static SAID_MAX + 1])
 static int start(const struct runtime_run *run, int said, struct child *ret, struct cay_err *err)
 {
 	auto_buf bundle = BUF_INIT(128), pid_file = BUF_INIT(128);
-	unsigned keep = run->fds[0] < 0 ? 0 : run->fds[1] < 0 ? 1 : 2;
+	char keep[] = "--preserve-fds=0";
 	const char *argv[12];
 	struct spawn s = SPAWN_INIT(run->runtime->path, argv);
 	size_t n = 0;
@@ -55,8 +55,12 @@ static int start(const struct runtime_run *run, int said, struct child *ret, str
 	argv[n++] = "run";
 	argv[n++] = "--detach";
 	argv[n++] = "--no-new-keyring"; /* a worker has its own */
-	if (keep)
-		argv[n++] = keep == 2 ? "--preserve-fds=2" : "--preserve-fds=1";
+	s.n_fds = 3;
+	for (unsigned i = 0; i < RUNTIME_FDS && run->fds[i] >= 0; i++)
+		s.fds[s.n_fds++] = run->fds[i];
+	keep[sizeof(keep) - 2] = (char)('0' + s.n_fds - 3);
+	if (s.n_fds > 3)
+		argv[n++] = keep;
 	argv[n++] = bundle.data;
 	argv[n++] = pid_file.data;
 	argv[n++] = run->name;
@@ -64,9 +68,6 @@ static int start(const struct runtime_run *run, int said, struct child *ret, str
 	s.fds[0] = -EBADF;
 	s.fds[1] = -EBADF;
 	s.fds[2] = said;
-	s.fds[3] = run->fds[0];
-	s.fds[4] = run->fds[1];
-	s.n_fds = 3 + keep;
 	s.cgroup_fd = run->runtime->inside ? run->cgroup : -EBADF;
 	return child_start(&s, ret, err);
 }

@@ -11,6 +11,8 @@
 #include "base/err.h"
 #include "ops/types.h"
 
+#define RUNTIME_FDS 4
+
 struct runtime {
 	const char *name, *path;
 	const char *option; /* before the verb, or NULL */
@@ -24,8 +26,9 @@ struct runtime_run {
 	const struct runtime *runtime;
 	const char *name; /* of the container */
 	int cgroup;       /* v2, to start in */
-	int fds[2];       /* become 3 and 4 inside; negative: none */
-	int bundle;       /* STAGE_BUNDLE/<name>, open */
+	/* become 3 and up inside; the first that is negative, and all after it, are none */
+	int fds[RUNTIME_FDS];
+	int bundle; /* STAGE_BUNDLE/<name>, open */
 	unsigned timeout_ms;
 };
 

@@ -8,6 +8,10 @@
  * end of the pair closes without, we answer for it.  While all workers are busy
  * nothing is read: the queue is the socket's.
  *
+ * A fork, its cgroup and its end cost half a millisecond of a CPU, more than changing
+ * limits does, and a claim waits for that: a worker that comes back as it was is the
+ * spare again, and while it is away no other is made unless somebody needs one.
+ *
  * Nobody is waited for: every PID 1 becomes our child when its worker ends, and
  * waitid() walks through all of them.  SIGCHLD is ignored, so the kernel reaps.
  */
@@ -29,9 +33,13 @@
 
 #define WORKERS_MAX 16
 #define ANSWER_S 5
+/* What a worker says when it has answered. */
+#define DONE "d"  /* and ends */
+#define AGAIN "a" /* and waits for another message */
 
 struct worker {
 	int pair; /* its orders go in, "done" comes out; negative: free */
+	bool old; /* there are other settings since */
 	struct verb_head request;
 };
 
@@ -52,11 +60,18 @@ union message {
 };
 
 static verb_fn *const verbs[VERB_NUM] = {
-	[VERB_PREPARE] = verb_prepare,     [VERB_START] = verb_start,
-	[VERB_KILL] = verb_kill,           [VERB_FREEZE] = verb_freeze,
-	[VERB_THAW] = verb_thaw,           [VERB_LIMITS] = verb_limits,
-	[VERB_REMOVE] = verb_remove,       [VERB_LIST] = verb_list,
-	[VERB_IMAGE_ADD] = verb_image_add, [VERB_IMAGE_REMOVE] = verb_image_remove,
+	[VERB_PREPARE] = verb_prepare,
+	[VERB_START] = verb_start,
+	[VERB_KILL] = verb_kill,
+	[VERB_FREEZE] = verb_freeze,
+	[VERB_THAW] = verb_thaw,
+	[VERB_LIMITS] = verb_limits,
+	[VERB_REMOVE] = verb_remove,
+	[VERB_LIST] = verb_list,
+	[VERB_IMAGE_ADD] = verb_image_add,
+	[VERB_IMAGE_REMOVE] = verb_image_remove,
+	[VERB_IMAGE_COMMIT] = verb_image_commit,
+	[VERB_USAGE] = verb_usage,
 };
 
 static int send_failure(int sock, const struct verb_head *request, const struct cay_err *err)
@@ -82,6 +97,7 @@ static int answer_hello(const struct server *s, int sock, const struct verb_hell
 	if (outcome.code == CAY_OK) {
 		hello->abi = VERB_ABI;
 		hello->runtimes = s->k->runtimes;
+		hello->disk = s->k->disk.kind;
 		memcpy(hello->build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
 	}
 	if (msg_send(sock, &reply, n, -EBADF) < 0)
@@ -89,7 +105,7 @@ static int answer_hello(const struct server *s, int sock, const struct verb_hell
 	return outcome.code == CAY_OK ? 0 : -EPROTONOSUPPORT;
 }
 
-static int work(const struct server *s, const union message *msg, int fd)
+static int work(const struct server *s, const union message *msg, int fd, bool *ret_fresh)
 {
 	struct verb_result result = { .fd = -EBADF };
 	struct cay_err err = {};
@@ -99,6 +115,7 @@ static int work(const struct server *s, const union message *msg, int fd)
 
 	if (r < 0 && err.code == CAY_OK)
 		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r, "%s", verb_row(msg->head.verb)->name);
+	*ret_fresh = result.fresh;
 	n = verb_reply_to(&reply, &msg->head, &err);
 	if (err.code == CAY_OK && n > sizeof(struct verb_reply))
 		memcpy(reply.bytes + sizeof(struct verb_reply),
@@ -122,6 +139,7 @@ static void become_worker(const struct server *s, int pair)
 {
 	struct pollfd p = { .fd = pair, .events = POLLIN };
 	union message msg = {};
+	bool fresh = true;
 	sigset_t none;
 	unsigned n_fds;
 	int fd;
@@ -133,12 +151,16 @@ static void become_worker(const struct server *s, int pair)
 	(void)close(s->signals);
 	if (cgroup_join(&s->k->workers) < 0 || runtime_protect() < 0)
 		_exit(1);
-	while (poll(&p, 1, -1) < 0 && errno == EINTR)
-		;
-	if (msg_receive(pair, &msg, sizeof(msg), &fd, &n_fds) <= 0)
-		_exit(0); /* the keeper is gone, or this client */
-	if (work(s, &msg, fd) >= 0)
-		(void)msg_send(pair, "", 1, -EBADF);
+	while (fresh) {
+		while (poll(&p, 1, -1) < 0 && errno == EINTR)
+			;
+		if (msg_receive(pair, &msg, sizeof(msg), &fd, &n_fds) <= 0)
+			_exit(0); /* the keeper is gone, or this client, or there is another */
+		if (work(s, &msg, fd, &fresh) < 0)
+			_exit(0);
+		cay_closep(&fd);
+		(void)msg_send(pair, fresh ? AGAIN : DONE, 1, -EBADF);
+	}
 	_exit(0);
 }
 
@@ -182,25 +204,30 @@ static void start_worker(struct server *s, const union message *msg, int fd)
 		(void)send_failure(s->client, &msg->head, &err);
 		return;
 	}
-	*w = (struct worker){ cay_take_fd(&s->spare), msg->head };
+	*w = (struct worker){ .pair = cay_take_fd(&s->spare), .request = msg->head };
 	s->n_workers++;
-	(void)make_spare(s); /* or the next message makes one */
+	if (msg->head.verb != VERB_LIMITS)
+		(void)make_spare(s); /* or the next message makes one */
 }
 
 /* It has said "done", or its end is closed and it has not. */
 static void worker_ended(struct server *s, struct worker *w)
 {
 	struct cay_err err = {};
-	char done;
+	char said = 0;
 
-	if (recv(w->pair, &done, 1, 0) != 1) {
+	if (recv(w->pair, &said, 1, 0) != 1) {
 		/* it may or may not have done it, as if we had died */
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the worker died");
 		log_error(&s->k->log, "%s: %s", verb_row(w->request.verb)->name, err.msg);
 		(void)send_failure(s->client, &w->request, &err);
 	}
+	if (said == AGAIN[0] && s->spare < 0 && !w->old)
+		s->spare = cay_take_fd(&w->pair);
 	drop(&w->pair);
 	s->n_workers--;
+	if (s->spare < 0)
+		(void)make_spare(s);
 }
 
 static int fence(struct server *s, struct cay_err *err)
@@ -290,10 +317,14 @@ static void take_signal(struct server *s)
 	struct signalfd_siginfo info;
 
 	while (read(s->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
-		if (info.ssi_signo == SIGHUP)
-			prog_reload(s->k->argc, s->k->argv, &s->k->log);
-		else
+		if (info.ssi_signo == SIGHUP) {
+			prog_reload(s->k->argc, s->k->argv, &s->k->settings, &s->k->log);
+			drop(&s->spare); /* it has the old ones */
+			for (unsigned i = 0; i < WORKERS_MAX; i++)
+				s->workers[i].old = true;
+		} else {
 			s->stopping = true;
+		}
 }
 
 static int turn(struct server *s, struct cay_err *err)

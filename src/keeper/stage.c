@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/buf.h"
+#include "base/mnt.h"
 #include "base/path.h"
 #include "base/tree.h"
 
@@ -25,6 +26,14 @@ static const char *const dirs[] = {
 	"etc",
 	"state",
 	"l",
+	"l/0",
+	"l/1",
+	"l/2",
+	"l/3",
+	"l/4",
+	"l/5",
+	"l/6",
+	"l/7",
 	"u",
 	"r",
 	"see",
@@ -40,6 +49,7 @@ static const char *const dirs[] = {
 	"see/sys/fs",
 	"see/sys/fs/cgroup",
 	"see/sys/kernel",
+	"see/cpus",
 	"bundle",
 	/* crun masks directories with it; else each mask is a file system */
 	"state/.empty-directory",
@@ -70,7 +80,6 @@ static int lend(int root, const char *name, struct cay_err *err)
 {
 	auto_buf host = BUF_INIT(64), target = BUF_INIT(256);
 	auto_close int tree = -EBADF;
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID };
 	struct stat st;
 	ssize_t n;
 
@@ -90,10 +99,10 @@ static int lend(int root, const char *name, struct cay_err *err)
 	if (S_ISDIR(st.st_mode) ? mkdirat(root, name, 0755) < 0
 				: mknodat(root, name, S_IFREG | 0444, 0) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a place for /%s", name);
-	tree = open_tree(AT_FDCWD, host.data, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
-	    move_mount(tree, "", root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "show /%s to runtimes", name);
+	tree = mnt_clone(AT_FDCWD, host.data, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, -EBADF);
+	if (tree < 0 || move_mount(tree, "", root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, tree < 0 ? -tree : errno,
+				    "show /%s to runtimes", name);
 	return 0;
 }
 
@@ -173,10 +182,11 @@ static int fill(int root, const char *init_path, struct cay_err *err)
 
 static int attach(int from_dir, const char *from, int root, const char *to, struct cay_err *err)
 {
-	auto_close int tree = open_tree(from_dir, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	auto_close int tree = mnt_clone(from_dir, from, 0, -EBADF);
 
 	if (tree < 0 || move_mount(tree, "", root, to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "mount %s on %s", from, to);
+		return cay_fail_sys(err, CAY_E_INTERNAL, tree < 0 ? -tree : errno, "mount %s on %s",
+				    from, to);
 	return 0;
 }
 
@@ -187,7 +197,7 @@ static int build(const char *at, const char *init_path, struct stage *ret, struc
 	int r;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("cay", at, "tmpfs", MS_NOSUID, "mode=0755") < 0)
+	    mount("cay", at, "tmpfs", MS_NOSUID, "mode=0755,size=0,nr_inodes=0") < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "mount the stage on %s", at);
 	root = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)

@@ -12,9 +12,10 @@
  *	/sys/fs/cgroup                           a worker binds the sandbox's cgroup here
  *	/see/dev                                 /dev of every sandbox: nodes, links, cay-init
  *	/see/sys                                 /sys of every sandbox: a few honest files
+ *	/see/cpus/N                              files of /proc for N CPUs: view.h
  *	/state                                   the runtime's, a directory per sandbox
  *	/bundle                                  config.json, a directory per sandbox
- *	/l /u /r                                 lower, upper and root of the worker's sandbox
+ *	/l/N /u /r                               lowers, upper and root of the worker's sandbox
  *
  * A worker does setns and then unshare (docs/adr/0007): what it mounts is its
  * own and goes when the last process of the sandbox goes.  Nothing of the host
@@ -27,9 +28,11 @@
 /* Paths inside. */
 #define STAGE_STATE "/state"
 #define STAGE_BUNDLE "/bundle"
-#define STAGE_LOWER "/l"
+#define STAGE_LOWER "/l" /* and a number, from 0 */
+#define STAGE_LOWERS 8
 #define STAGE_UPPER "/u"
 #define STAGE_ROOT "/r"
+#define STAGE_CPUS "/see/cpus"
 
 struct stage {
 	int mount_ns;

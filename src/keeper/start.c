@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,11 +17,13 @@
 #include <sys/vfs.h>
 
 #include "base/fault.h"
+#include "base/mnt.h"
 #include "base/path.h"
 #include "keeper/box.h"
 #include "keeper/overlay.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
+#include "keeper/view.h"
 #include "oci/template.h"
 
 #define RUNTIME_MS 30000
@@ -85,10 +89,9 @@ static int open_proc(int pidfd)
 
 	if (setns(pidfd, CLONE_NEWNS) < 0)
 		return -errno;
-	proc = open_tree(AT_FDCWD, "/proc",
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+	proc = mnt_clone(AT_FDCWD, "/proc", 0, -EBADF);
 	if (proc < 0 || fstatfs(proc, &st) < 0)
-		return -errno;
+		return proc < 0 ? proc : -errno;
 	return st.f_type == PROC_SUPER_MAGIC ? cay_take_fd(&proc) : -ENOTDIR;
 }
 
@@ -97,7 +100,7 @@ static int open_proc(int pidfd)
  * shut: PID 1 may call clone3(), whose flags no filter sees, so the kernel makes no
  * user namespace here, without which there is none of any kind.  And bounds of what
  * the kernel counts by user.  The worker can only answer and end afterwards. */
-static int seal(int pidfd, struct cay_err *err)
+static int seal(int pidfd, const struct view *view, struct cay_err *err)
 {
 	static const struct setting network[] = {
 		{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
@@ -111,6 +114,8 @@ static int seal(int pidfd, struct cay_err *err)
 	int r = proc < 0 ? cay_fail_sys(err, CAY_E_RUNTIME, -proc, "PID 1 did not last")
 			 : set(proc, network, ARRAY_SIZE(network), err);
 
+	if (r >= 0)
+		r = view_show(view, false, err);
 	if (r < 0)
 		return r;
 	if (setns(pidfd, CLONE_NEWUSER) < 0)
@@ -143,9 +148,11 @@ int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err 
 /* What is prepared while the host is in sight. */
 struct starting {
 	struct overlay overlay;
+	struct overlay_how how;
 	int listener;
 	int cgroup_inside; /* PID 1's fd 4: a mount with nothing above it (docs/adr/0005) */
 	int cgroup_shown;  /* what the runtime finds at /sys/fs/cgroup (docs/adr/0006) */
+	int memory;        /* fd 6: the same of v1's memory cgroup (docs/adr/0033) */
 };
 
 static void starting_fini(struct starting *s)
@@ -154,30 +161,26 @@ static void starting_fini(struct starting *s)
 	cay_closep(&s->listener);
 	cay_closep(&s->cgroup_inside);
 	cay_closep(&s->cgroup_shown);
-}
-
-static int clone_cgroup(int cgroup)
-{
-	int fd = open_tree(cgroup, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-
-	return fd < 0 ? -errno : fd;
+	cay_closep(&s->memory);
 }
 
 static int gather(const struct keeper *k, const struct box *b, struct starting *s,
 		  struct cay_err *err)
 {
-	int r = overlay_open(k, b, &s->overlay, err);
+	int r = overlay_open(k, b, &s->how, &s->overlay, err);
 
 	if (r < 0)
 		return r;
 	s->listener = make_listener(k, b, err);
 	if (s->listener < 0)
 		return s->listener;
-	s->cgroup_inside = clone_cgroup(b->cgroup.v2);
-	s->cgroup_shown = clone_cgroup(b->cgroup.v2);
-	if (s->cgroup_inside < 0 || s->cgroup_shown < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup's directory");
-	return 0;
+	r = s->cgroup_inside = mnt_clone(b->cgroup.v2, "", 0, -EBADF);
+	if (r >= 0)
+		r = s->cgroup_shown = mnt_clone(b->cgroup.v2, "", 0, -EBADF);
+	/* where memory is v1's PID 1 could not see what of it there is; looking is all it may */
+	if (r >= 0 && b->cgroup.v1[CG_MEMORY] >= 0)
+		r = s->memory = mnt_clone(b->cgroup.v1[CG_MEMORY], "", MOUNT_ATTR_RDONLY, -EBADF);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "clone the cgroup's directory") : 0;
 }
 
 int start_show_cgroup(int tree, struct cay_err *err)
@@ -188,39 +191,80 @@ int start_show_cgroup(int tree, struct cay_err *err)
 }
 
 static int on_stage(const struct keeper *k, const struct box *b, const struct starting *s,
-		    const struct runtime *rt, struct verb_result *result, struct cay_err *err)
+		    const struct verb_start *q, struct verb_result *result, struct cay_err *err)
 {
 	static const char *const args[] = { OCI_INIT, NULL };
-	struct oci o = { .live = box_live(b), .name = b->name, .root = STAGE_ROOT, .args = args };
-	struct runtime_run run = { .runtime = rt,
+	struct oci o = { .live = box_live(b),
+			 .name = b->name,
+			 .root = STAGE_ROOT,
+			 .shm_bytes = q->shm_bytes,
+			 .nofile = q->nofile,
+			 .args = args };
+	struct runtime_run run = { .runtime = &runtimes[q->runtime],
 				   .name = b->name,
 				   .cgroup = b->cgroup.v2,
-				   .fds = { s->listener, s->cgroup_inside },
+				   .fds = { s->listener, s->cgroup_inside, -EBADF, s->memory },
 				   .timeout_ms = RUNTIME_MS };
 	auto_close int bundle = -EBADF;
+	auto_view view = VIEW_INIT;
 	int r = stage_enter(&k->stage, err);
 
 	if (r >= 0)
 		r = start_network(err);
 	if (r >= 0)
-		r = overlay_mount(&s->overlay, o.live, err);
+		r = overlay_mount(&s->overlay, o.live, &s->how, err);
 	if (r >= 0)
 		r = start_show_cgroup(s->cgroup_shown, err);
 	if (r < 0)
 		return r;
 	bundle = start_bundle(&k->stage, &o, err);
-	if (bundle < 0)
-		return bundle;
+	r = bundle < 0 ? bundle : view_open(q->cpu_milli, b->name, &view, err);
+	if (r < 0)
+		return r;
 	run.bundle = bundle;
+	run.fds[2] = view.meminfo;
 	r = fault(FAULT_START_STAGED);
 	r = r < 0 ? r : runtime_run(&run, &result->fd, err);
-	stage_clean(&k->stage, b->name);
 	if (r < 0)
 		return r;
 	result->start.started_boot_ns = box_start_of(r);
 	if (!result->start.started_boot_ns || fault(FAULT_START_RAN) < 0)
 		return cay_fail(err, CAY_E_RUNTIME, "PID 1 did not last");
-	return seal(result->fd, err);
+	return seal(result->fd, &view, err);
+}
+
+/* When limits have changed; the worker can only answer and end afterwards. */
+int start_show_limits(const struct keeper *k, const struct box *b, uint32_t cpu_milli,
+		      struct cay_err *err)
+{
+	auto_view view = VIEW_INIT;
+	auto_close int pidfd = -EBADF;
+	pid_t first, again;
+	int r;
+
+	(void)cgroup_count(&b->cgroup, &first);
+	pidfd = first > 0 ? pidfd_open(first, 0) : -EBADF;
+	(void)cgroup_count(&b->cgroup, &again); /* the number was still its own, or is none */
+	if (pidfd < 0 || again != first)
+		return 0; /* it has no PID 1 that could see it */
+	r = stage_enter(&k->stage, err);
+	if (r >= 0)
+		r = view_open(cpu_milli, NULL, &view, err);
+	if (r >= 0 && setns(pidfd, CLONE_NEWNS) < 0)
+		return 0;
+	return r < 0 ? r : view_show(&view, true, err);
+}
+
+/* Counted by user for host root too, where all sandboxes meet: see src/init/main.c.  As
+ * far as it may; its unit says that it may. */
+static void lift_limits(void)
+{
+	static const __rlimit_resource_t what[] = { RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE,
+						    RLIMIT_SIGPENDING, RLIMIT_NPROC };
+	struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
+
+	for (size_t i = 0; i < ARRAY_SIZE(what); i++)
+		(void)setrlimit(what[i], &most);
 }
 
 /*
@@ -237,7 +281,14 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	const struct verb_start *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
 	CAY_CLEANUP(starting_fini)
-	struct starting s = { OVERLAY_INIT, -EBADF, -EBADF, -EBADF };
+	struct starting s = { .overlay = OVERLAY_INIT,
+			      .how = { .memory = { q->disk_bytes, q->disk_inodes },
+				       .read_only = q->read_only,
+				       .writable = q->writable },
+			      .listener = -EBADF,
+			      .cgroup_inside = -EBADF,
+			      .cgroup_shown = -EBADF,
+			      .memory = -EBADF };
 	auto_box b = BOX_INIT;
 	int r;
 
@@ -252,6 +303,7 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 		return cay_fail(err, CAY_E_STATE, "%s was not prepared", b.name);
 	if (cgroup_populated(&b.cgroup) != 0)
 		return cay_fail(err, CAY_E_STATE, "%s runs already", b.name);
+	lift_limits();
 	/* a keyring that is nobody else's; one that a runtime makes has a name, which the
 	 * kernel compares with all there are */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
@@ -264,6 +316,7 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	if (r >= 0)
 		r = gather(k, &b, &s, err);
 	if (r >= 0)
-		r = on_stage(k, &b, &s, &runtimes[q->runtime], result, err);
+		r = on_stage(k, &b, &s, q, result, err);
+	stage_clean(&k->stage, b.name);
 	return r < 0 ? r : fault(FAULT_START_SEALED);
 }

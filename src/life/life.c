@@ -31,22 +31,26 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* It is as old as whose it is has had it. */
+static void set_deadlines(struct life *l, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max)
+{
+	l->born_ns = l->active_ns = l->saved_ns = now;
+	l->ceiling_ns = later(now, max);
+	l->expires_ns = least(later(now, ttl), l->ceiling_ns);
+	l->idle_ns = idle;
+}
+
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max)
 {
-	return (struct life){ .id = *id,
-			      .generation = 1,
-			      .born_ns = now,
-			      .ceiling_ns = later(now, max),
-			      .expires_ns = least(later(now, ttl), later(now, max)),
-			      .idle_ns = idle,
-			      .active_ns = now,
-			      .saved_ns = now,
-			      .state = SB_PENDING,
-			      .retry_ns = LIFE_NEVER };
+	struct life l = { .id = *id, .generation = 1, .state = SB_PENDING, .retry_ns = LIFE_NEVER };
+
+	set_deadlines(&l, now, ttl, idle, max);
+	return l;
 }
 
 void life_wake(struct life *l)
 {
+	l->taken = false;
 	l->doing = DO_NOTHING;
 	l->tries = 0;
 	l->retry_ns = LIFE_NEVER;
@@ -56,6 +60,11 @@ void life_wake(struct life *l)
 static bool is_up(const struct life *l)
 {
 	return l->state == SB_RUNNING || l->state == SB_PAUSED;
+}
+
+bool life_ready(const struct life *l)
+{
+	return l->warm && l->state == SB_PENDING && l->doing == DO_NOTHING && l->started_ns;
 }
 
 static bool idles(const struct life *l)
@@ -102,6 +111,7 @@ static void end(struct life_out *out, unsigned reason, bool failed)
 	out->next.failed = failed;
 	become(out, SB_ENDING);
 	out->sync = true; /* or it comes back to life after a crash */
+	out->next.taken = false;
 	if (!is_busy(&out->next))
 		begin(out, DO_REMOVE);
 }
@@ -114,6 +124,7 @@ static void make_anew(struct life_out *out)
 	else
 		begin(out, DO_REMOVE);
 	out->next.started_ns = 0; /* its death is ours and no news */
+	out->next.taken = false;
 }
 
 static void try_later(struct life *l, uint64_t now)
@@ -144,7 +155,11 @@ static void removed(struct life_out *out, enum life_outcome outcome, uint64_t no
 /* One of the steps that make a sandbox. */
 static void made(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
-	if (ev->outcome == LIFE_UNKNOWN) {
+	bool dead = ev->effect == DO_CLAIM && !out->next.started_ns;
+
+	/* who takes a warm one gets one, though this one has gone bad */
+	if (ev->outcome == LIFE_UNKNOWN || dead ||
+	    (ev->outcome == LIFE_FAILED && out->next.taken)) {
 		make_anew(out);
 		return;
 	}
@@ -156,9 +171,11 @@ static void made(struct life_out *out, const struct life_event *ev, uint64_t now
 		begin(out, DO_START);
 	} else if (ev->effect == DO_START) {
 		out->next.started_ns = ev->started_ns;
-		begin(out, DO_CLAIM);
+		if (!out->next.warm)
+			begin(out, DO_CLAIM);
 	} else if (ev->effect == DO_CLAIM) {
 		out->next.active_ns = out->next.saved_ns = now;
+		out->next.taken = false;
 		become(out, SB_RUNNING);
 		out->sync = true; /* who is told puts things into it: it is never made anew */
 		if (out->next.entry)
@@ -242,6 +259,23 @@ static void extend(struct life_out *out, uint64_t until, uint64_t now)
 	out->tell = out->journal = out->sync = true;
 }
 
+/* Nothing is written before it runs: a crash until then is none of whose it is to be. */
+static void take(struct life_out *out, const struct life_terms *t, uint64_t now)
+{
+	struct life *l = &out->next;
+
+	if (!life_ready(l)) {
+		out->refused = CAY_E_STATE;
+		return;
+	}
+	set_deadlines(l, now, t->ttl_ns, t->idle_ns, t->max_ns);
+	l->entry = t->entry;
+	l->on_exit = t->on_exit;
+	l->warm = false;
+	l->taken = true;
+	begin(out, DO_CLAIM);
+}
+
 static void moved(struct life_out *out, bool enter, uint64_t now)
 {
 	struct life *l = &out->next;
@@ -295,7 +329,9 @@ static void found(struct life_out *out, const struct life_facts *f, uint64_t now
 		begin(out, DO_REMOVE);
 	else if (!f->same_boot)
 		end(out, END_NODE_LOST, true);
-	else if (l->state == SB_PENDING && alive && (f->answers || f->frozen)) {
+	else if (l->state == SB_PENDING && l->warm && alive && f->unclaimed)
+		l->started_ns = f->started_ns;
+	else if (l->state == SB_PENDING && !l->warm && alive && (f->answers || f->frozen)) {
 		/* one that is frozen cannot answer, but only who was running is frozen */
 		l->started_ns = f->started_ns;
 		become(out, SB_RUNNING);
@@ -313,14 +349,16 @@ static void found(struct life_out *out, const struct life_facts *f, uint64_t now
 static bool is_wish(enum life_kind kind)
 {
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
-	       kind == LIFE_ENTER;
+	       kind == LIFE_ENTER || kind == LIFE_TAKE;
 }
 
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out)
 {
 	*out = (struct life_out){ .next = *l };
-	if (l->state >= SB_ENDING && is_wish(ev->kind))
+	/* of one that is nobody's, or not known to be somebody's, only one thing is wanted */
+	if (is_wish(ev->kind) &&
+	    (l->state >= SB_ENDING || l->taken || (l->warm && ev->kind != LIFE_TAKE)))
 		out->refused = CAY_E_STATE;
 	if (life_over(l) || out->refused)
 		return;
@@ -338,12 +376,17 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 		end(out, ev->reason, false);
 		break;
 	case LIFE_GONE:
-		if (ev->generation == l->generation && l->started_ns)
-			end(out, ev->reason, true);
+		if (ev->generation != l->generation || !l->started_ns)
+			break;
+		if (l->taken)
+			out->next.started_ns = 0; /* the claim's outcome is waited for */
+		else /* one that was never there has failed to start, whatever ended it */
+			end(out, l->state == SB_PENDING && !l->warm ? END_START_FAILED : ev->reason,
+			    true);
 		break;
 	case LIFE_EXITED:
 		if (l->on_exit == ON_EXIT_END)
-			end(out, END_EXIT, ev->code != 0);
+			end(out, ev->reason, ev->code != 0);
 		break;
 	case LIFE_PAUSE:
 		turn(out, DO_FREEZE, SB_RUNNING);
@@ -357,6 +400,9 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	case LIFE_ENTER:
 	case LIFE_LEAVE:
 		moved(out, ev->kind == LIFE_ENTER, now);
+		break;
+	case LIFE_TAKE:
+		take(out, &ev->terms, now);
 		break;
 	case LIFE_DUE:
 		due(out, now);

@@ -32,6 +32,12 @@
  *	- There is no undoing.  Failure, cancel and crash all become `ending`, and what
  *	  there is of the sandbox is removed by kernel facts.
  *
+ * One that is warm is made ahead of its request: it stays pending with its PID 1 up,
+ * nobody's, until LIFE_TAKE gives it to somebody.  That it is somebody's is written once,
+ * when it runs: whatever goes wrong before that makes it anew under the next generation,
+ * and after a crash the journal has it as warm, so that one whose PID 1 was claimed is
+ * nobody's again only by being made anew.
+ *
  * A sandbox whose making was cut off (the keeper died, cayd died) is removed and made
  * anew under the next generation, at most LIFE_GENERATIONS times: whoever was told
  * that it was accepted gets it, and not a failure that was ours.
@@ -71,7 +77,9 @@ struct life {
 	bool failed;         /* its end is a failure */
 	bool entry;          /* has an entrypoint */
 	uint8_t on_exit;     /* enum on_exit: what the entrypoint's end means */
+	bool warm;           /* made for nobody yet */
 	/* not in the journal: life_wake() makes them new */
+	bool taken;        /* it was warm: whose it is now is written when it runs */
 	uint8_t doing;     /* the effect whose outcome has yet to come */
 	uint8_t tries;     /* of removing, or of what the state says */
 	uint64_t retry_ns; /* when to try again; LIFE_NEVER */
@@ -83,12 +91,13 @@ enum life_kind {
 	LIFE_DONE,     /* an effect is over: effect, generation, outcome, started_ns */
 	LIFE_END,      /* somebody wants it ended: reason */
 	LIFE_GONE,     /* PID 1 has died: generation, reason */
-	LIFE_EXITED,   /* the entrypoint has ended: code */
+	LIFE_EXITED,   /* the entrypoint has ended: code, reason */
 	LIFE_PAUSE,
 	LIFE_RESUME,
 	LIFE_EXTEND, /* until_ns */
 	LIFE_ENTER,  /* a request goes inside */
 	LIFE_LEAVE,  /* and is over */
+	LIFE_TAKE,   /* one that is warm becomes somebody's: terms */
 	LIFE_DUE,    /* life_due() has come */
 	LIFE_FACTS,  /* after a restart: what the machine has of it */
 	LIFE_KINDS
@@ -109,6 +118,14 @@ struct life_facts {
 	bool frozen;    /* by the keeper; then PID 1 says nothing */
 	uint64_t started_ns;
 	uint32_t processes;
+	bool unclaimed; /* PID 1 says it is not claimed, which is more than saying nothing */
+};
+
+/* What somebody wants of a sandbox; lengths, LIFE_NEVER for none. */
+struct life_terms {
+	uint64_t ttl_ns, idle_ns, max_ns;
+	bool entry;
+	uint8_t on_exit;
 };
 
 struct life_event {
@@ -119,6 +136,7 @@ struct life_event {
 	uint64_t started_ns, until_ns;
 	unsigned reason, code;
 	struct life_facts facts;
+	struct life_terms terms;
 };
 
 struct life_out {
@@ -135,6 +153,8 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out);
 /* When LIFE_DUE is next; LIFE_NEVER. */
 uint64_t life_due(const struct life *l);
+/* Warm, and there for the taking. */
+bool life_ready(const struct life *l);
 /* As it comes out of the journal: nothing is under way. */
 void life_wake(struct life *l);
 static inline bool life_over(const struct life *l)

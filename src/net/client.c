@@ -13,7 +13,7 @@
 /* Over: what a request held is given back; the connection may live on. */
 static void forget_request(struct client *c)
 {
-	c->live = c->handed = c->raw = c->begun = c->finished = false;
+	c->live = c->handed = c->raw = c->stray = c->begun = c->finished = false;
 	c->paused = c->want_drain = c->bodiless = c->told = false;
 	c->code = CAY_OK;
 	c->route = NULL;
@@ -320,8 +320,8 @@ static void on_read(struct conn *conn, struct slice bytes)
 		return;
 	}
 	/* a raw body may be long; any other has the time it was given at its head */
-	if (c->live && !c->complete && !c->finished && c->rq.match.op &&
-	    c->rq.match.op->body == BODY_RAW)
+	if (c->live && !c->complete && !c->finished &&
+	    (c->stray || (c->rq.match.op && c->rq.match.op->body == BODY_RAW)))
 		client_arm(c, c->conf->idle_timeout_ms);
 	/* who sends more than a head's worth ahead of our reply is not a client */
 	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)

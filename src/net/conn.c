@@ -336,6 +336,11 @@ void conn_on_free(struct conn *c, void (*fn)(void *arg), void *arg)
 	c->on_free_arg = arg;
 }
 
+bool conn_filtered(const struct conn *c)
+{
+	return c->filter;
+}
+
 void *conn_data(const struct conn *c)
 {
 	return c->data;

@@ -70,6 +70,8 @@ struct conn_room *conn_room_of(const struct conn *c);
 uv_loop_t *conn_loop(const struct conn *c);
 /* The socket, to look at; or -EBADF. */
 int conn_fd(const struct conn *c);
+/* Whether its bytes are not those of the socket. */
+bool conn_filtered(const struct conn *c);
 /* Told when the memory goes, behind `closed`, whoever owns it then. */
 void conn_on_free(struct conn *c, void (*fn)(void *arg), void *arg);
 

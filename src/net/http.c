@@ -107,7 +107,7 @@ void http_init(struct http_parser *p, enum http_kind kind)
 	memset(&p->head, 0, offsetof(struct http_head, headers));
 	p->kind = kind;
 	p->raw = BUF_INIT(HTTP_HEAD_MAX);
-	p->may_upgrade = false;
+	p->may_upgrade = p->any_end = p->to_head = false;
 	p->left = 0;
 	p->span = (struct slice){};
 	p->head.framing = HTTP_EMPTY;
@@ -117,6 +117,12 @@ void http_init(struct http_parser *p, enum http_kind kind)
 void http_allow_upgrade(struct http_parser *p)
 {
 	p->may_upgrade = true;
+}
+
+void http_of_a_server(struct http_parser *p, bool to_head)
+{
+	p->any_end = true;
+	p->to_head = to_head;
 }
 
 void http_reset(struct http_parser *p)
@@ -387,6 +393,7 @@ static int framing(struct http_parser *p, struct cay_err *err)
 			(h->status < 200 || h->status == 204 || h->status == 304);
 
 	h->framing = HTTP_EMPTY;
+	h->has_length = p->seen & SEEN_LENGTH;
 	if (p->seen & SEEN_CODING && (p->seen & SEEN_LENGTH || h->minor == 0))
 		return cay_fail(err, CAY_E_INVALID,
 				"Transfer-Encoding beside Content-Length, or in HTTP/1.0");
@@ -394,10 +401,14 @@ static int framing(struct http_parser *p, struct cay_err *err)
 		if (p->seen & SEEN_CODING ||
 		    (p->seen & SEEN_LENGTH && h->length && h->status != 304))
 			return cay_fail(err, CAY_E_INVALID, "a body behind status %u", h->status);
+	} else if (p->to_head) {
+		h->framing = HTTP_EMPTY;
 	} else if (p->seen & SEEN_CODING) {
 		h->framing = HTTP_CHUNKED;
 	} else if (p->seen & SEEN_LENGTH) {
 		h->framing = h->length ? HTTP_LENGTH : HTTP_EMPTY;
+	} else if (p->any_end) {
+		h->framing = HTTP_UNTIL_END;
 	} else if (p->kind == HTTP_KIND_RESPONSE) {
 		return cay_fail(err, CAY_E_INVALID, "a response that does not say how long it is");
 	}
@@ -497,6 +508,15 @@ static int next_of_length(struct http_parser *p, struct slice *in, struct slice 
 	return HTTP_BODY;
 }
 
+static int next_of_all(struct slice *in, struct slice *ret_body)
+{
+	if (!in->n)
+		return HTTP_MORE;
+	*ret_body = *in;
+	*in = (struct slice){ in->p + in->n, 0 };
+	return HTTP_BODY;
+}
+
 static int next_of_chunks(struct http_parser *p, struct slice *in, struct slice *ret_body,
 			  struct cay_err *err)
 {
@@ -537,6 +557,8 @@ int http_next(struct http_parser *p, struct slice *in, struct slice *ret_body, s
 	int r;
 
 	assert(p->state != STATE_END);
+	if (p->state == STATE_BODY && p->head.framing == HTTP_UNTIL_END)
+		return next_of_all(in, ret_body);
 	if (p->state == STATE_BODY)
 		return p->head.framing == HTTP_CHUNKED ? next_of_chunks(p, in, ret_body, err)
 						       : next_of_length(p, in, ret_body);
@@ -545,29 +567,4 @@ int http_next(struct http_parser *p, struct slice *in, struct slice *ret_body, s
 		return r < 0 ? r : HTTP_MORE;
 	p->state = STATE_BODY;
 	return HTTP_HEAD_DONE;
-}
-
-struct slice http_header(const struct http_head *h, const char *name)
-{
-	for (size_t i = 0; i < h->n_headers; i++)
-		if (http_eq(h->headers[i].name, name))
-			return h->headers[i].value;
-	return (struct slice){};
-}
-
-bool http_accepts(const struct http_head *h, const char *media)
-{
-	for (size_t i = 0; i < h->n_headers; i++) {
-		struct slice list = h->headers[i].value;
-
-		if (!http_eq(h->headers[i].name, "accept"))
-			continue;
-		while (list.p) {
-			struct slice item = slice_cut(&list, ',');
-
-			if (http_eq(slice_trim(slice_cut(&item, ';')), media))
-				return true;
-		}
-	}
-	return false;
 }

@@ -34,7 +34,7 @@
 
 enum http_kind { HTTP_KIND_REQUEST, HTTP_KIND_RESPONSE };
 enum http_event { HTTP_MORE, HTTP_HEAD_DONE, HTTP_BODY, HTTP_END };
-enum http_framing { HTTP_EMPTY, HTTP_LENGTH, HTTP_CHUNKED };
+enum http_framing { HTTP_EMPTY, HTTP_LENGTH, HTTP_CHUNKED, HTTP_UNTIL_END };
 
 struct http_header {
 	struct slice name, value; /* as sent, white space around the value off */
@@ -47,6 +47,7 @@ struct http_head {
 	unsigned minor;              /* of the version: 0 or 1 */
 	enum http_framing framing;
 	uint64_t length; /* with HTTP_LENGTH */
+	bool has_length; /* it was said; of a reply to HEAD, of what is not there */
 	bool keep_alive; /* both sides may go on after this message */
 	bool expect;     /* the client waits for "100 Continue" */
 	/* The one protocol a GET asks to go on in, or a 101 goes on in; n 0: none.  Who
@@ -69,6 +70,8 @@ struct http_parser {
 	struct slice span; /* what llhttp handed out last */
 	bool done;         /* the last chunk is over */
 	bool may_upgrade;  /* a 101 is an answer to what was asked */
+	bool any_end;      /* the end of the connection may be that of the body */
+	bool to_head;      /* what was asked was HEAD: there is no body */
 	unsigned seen;     /* which of the headers we know were there */
 };
 
@@ -76,6 +79,10 @@ void http_init(struct http_parser *p, enum http_kind kind);
 /* The request asked for another protocol, so a 101 is a final answer: behind its
  * HTTP_END, in holds bytes of that protocol.  Otherwise a 101 is a failure. */
 void http_allow_upgrade(struct http_parser *p);
+/* The response is one of somebody's web server: it may end with its connection
+ * (HTTP_UNTIL_END: there is no HTTP_END, the caller sees it).  to_head: it is the answer to
+ * a HEAD, and has no body whatever it says. */
+void http_of_a_server(struct http_parser *p, bool to_head);
 /* Ready for another message; the head is forgotten. */
 void http_reset(struct http_parser *p);
 void http_fini(struct http_parser *p);
@@ -95,6 +102,11 @@ struct slice http_header(const struct http_head *h, const char *name);
 /* Is this media type named in Accept?  Wildcards do not count: they say that
  * anything will do, not that somebody wants this. */
 bool http_accepts(const struct http_head *h, const char *media);
+/* Is this named in Prefer?  Who does not know it ignores it, so it may be sent to anybody,
+ * and a PID 1 of an older version is one of those. */
+bool http_prefers(const struct http_head *h, const char *what);
+/* Of exec.run and shell.run: when whoever waits leaves, the command is ended. */
+#define HTTP_END_WITH_CALLER "end-with-caller"
 /* Does text equal the literal, whatever its case? */
 bool http_eq(struct slice s, const char *lower);
 #endif

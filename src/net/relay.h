@@ -13,38 +13,28 @@
  * To a sandbox (path) a connection per request.  To control (upstream) connections
  * are kept; a GET that finds its connection just closed is sent once more.
  *
- * Until the answer's head is there a failure is a reply of ours: nobody listens
+ * Failures are replies of ours for as long as net/carry.h can make them: nobody listens
  * (CAY_E_UNAVAILABLE), what came is not HTTP (CAY_E_MISBEHAVED; of control
- * CAY_E_UNAVAILABLE), nothing came (CAY_E_TIMEOUT).  After it the client's connection
- * is closed in the middle, which no HTTP client takes for the end.  A client that
- * leaves closes the other connection, so that program notices too.
+ * CAY_E_UNAVAILABLE), nothing came (CAY_E_TIMEOUT).
  *
  * Where upgrade is set, a request to go on in another protocol is carried too.  When
  * the answer is a 101 to that very protocol, both connections become a tunnel; any
  * other answer is an ordinary one.
  *
- * Bounded: one read (64 KiB) plus the request's output mark towards the client,
- * RELAY_MARK plus one piece the other way.  Takes the request: the caller must not
- * touch it again.  Its body must come raw (server_conf's inside, or raw).
+ * Bounded as a carry is.  Takes the request: the caller must not touch it again.  Its
+ * body must come raw (server_conf's inside, or raw).
  */
-#include "net/server.h"
+#include "net/carry.h"
 #include "net/upstream.h"
-
-#define RELAY_MARK KIB(64)
 
 struct relay_header {
 	const char *name, *value; /* printable ASCII */
 };
 
-/* The caller's end of one that is under way, zeroed before; good until done. */
-struct relay_hold {
-	struct relay *relay;
-	struct tunnel *tunnel;
-};
-
 struct relay_conf {
 	const char *path;          /* of a sandbox's socket */
 	struct upstream *upstream; /* instead of path */
+	const char *name;          /* of who is there; NULL: control */
 	bool upgrade;              /* the operation may go on in another protocol */
 	/* It is asked to go on in this one, whatever the client has named; the client's
 	 * handshake stays here.  When it does, both are handed over instead of becoming a
@@ -56,13 +46,11 @@ struct relay_conf {
 	const struct relay_header *headers;
 	size_t n_headers;
 	uint64_t head_timeout_ms; /* for the answer's head once the request is sent; 0 = for ever */
-	struct relay_hold *hold;  /* may be NULL */
+	struct carry_hold *hold;  /* may be NULL */
 	/* Told once, last, when both ends are over; may be NULL. */
 	void (*done)(void *arg);
 	void *arg;
 };
 
 void relay_start(struct request *rq, const struct relay_conf *conf);
-/* It must end: who has no answer yet gets this one, who has loses its connection. */
-void relay_cut(struct relay_hold *h, const struct cay_err *why);
 #endif

@@ -5,7 +5,7 @@
 
 #include "net/server-internal.h"
 
-#define EXTRA_MAX 1024
+#define EXTRA_MAX (HTTP_HEAD_MAX + KIB(2)) /* those of a server that is proxied */
 #define HEAD_ROOM 512
 #define CHUNK_HEAD_MAX 20
 #define HELD_MAX KIB(4)
@@ -93,6 +93,14 @@ int request_header(struct request *rq, const char *name, const char *value)
 	return buf_printf(&c->extra, "%s: %s\r\n", name, value);
 }
 
+int request_header_of(struct request *rq, struct slice name, struct slice value)
+{
+	struct client *c = client_of(rq);
+
+	c->extra.max = EXTRA_MAX;
+	return buf_printf(&c->extra, "%.*s: %.*s\r\n", (int)name.n, name.p, (int)value.n, value.p);
+}
+
 static const char *reason(int status)
 {
 	return status < 300 ? "OK" : status < 500 ? "Refused" : "Failed";
@@ -139,7 +147,7 @@ static int write_head(struct client *c, int status, const char *media, uint64_t 
 	}
 	if (c->chunked)
 		r = more(out, r, "Transfer-Encoding: chunked\r\n");
-	else if (r >= 0 && length != REQUEST_LENGTH_UNKNOWN && status != 204)
+	else if (r >= 0 && length != REQUEST_LENGTH_UNKNOWN && status != 204 && status != 304)
 		r = buf_printf(out, "Content-Length: %llu\r\n", (unsigned long long)length);
 	if (c->last)
 		r = more(out, r, "Connection: close\r\n");
@@ -225,6 +233,8 @@ void client_fail(struct client *c, const struct cay_err *err, unsigned allow)
 			(void)buf_printf(&methods, "%s%s", methods.len ? ", " : "",
 					 op_method_name((enum op_method)m));
 	c->code = code;
+	if (code == CAY_E_INTERNAL && c->conf->broken)
+		c->conf->broken(&c->rq, err, c->conf->arg);
 	if (methods.len)
 		(void)request_header(&c->rq, "Allow", buf_str(&methods));
 	op_write_error(err, c->rq.id, NULL, &w);
@@ -287,8 +297,8 @@ void request_end(struct request *rq)
 	uv_buf_t v = uv_buf_init(end, sizeof(end) - 1);
 
 	assert(c->live && c->begun && !c->finished);
-	send_all(c, &v, c->chunked ? 1 : 0);
-	if (!c->chunked && c->left != REQUEST_LENGTH_UNKNOWN && c->left)
+	send_all(c, &v, c->chunked && !c->bodiless ? 1 : 0);
+	if (!c->chunked && !c->bodiless && c->left != REQUEST_LENGTH_UNKNOWN && c->left)
 		client_close(c); /* promised more than there is */
 	finish(c);
 }
@@ -322,6 +332,30 @@ struct conn *request_upgrade(struct request *rq, struct buf *early)
 		return NULL;
 	conn_read(c->conn, false);
 	return client_part(c);
+}
+
+int request_wire(struct request *rq, struct request_wire *ret)
+{
+	struct client *c = client_of(rq);
+
+	assert(c->live && !c->begun && !c->finished);
+	if (conn_filtered(c->conn))
+		return -ENOTSUP;
+	if (c->closing || c->held.len || conn_queued(c->conn))
+		return -EBUSY;
+	*ret = (struct request_wire){
+		.fd = conn_fd(c->conn),
+		.http = &c->http,
+		.rest = c->pumping ? c->rest : (struct slice){ c->in.data, c->in.len },
+		.body_max = c->body_max,
+	};
+	return ret->fd < 0 ? ret->fd : 0;
+}
+
+/* Another process has the socket too, so that closing ours ends nothing. */
+void request_detach(struct request *rq)
+{
+	request_abort(rq);
 }
 
 void request_pause(struct request *rq)

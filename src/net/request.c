@@ -57,6 +57,31 @@ static int check_body(struct client *c, enum op_body kind, struct cay_err *err)
 	return 0;
 }
 
+/* False: the connection is lost. */
+static bool say_continue(struct client *c)
+{
+	char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
+
+	if (!c->rq.head->expect || c->complete || conn_write(c->conn, &b, 1) >= 0)
+		return true;
+	client_close(c);
+	return false;
+}
+
+static bool take_stray(struct client *c)
+{
+	request_fn *fn = c->conf->stray ? c->conf->stray(&c->rq, c->conf->arg) : NULL;
+
+	if (!fn)
+		return false;
+	c->stray = c->raw = c->handed = true;
+	c->body_max = SIZE_MAX;
+	if (say_continue(c))
+		fn(&c->rq, c->conf->arg);
+	return true;
+}
+
 static void hand_over(struct client *c)
 {
 	const struct server_conf *conf = c->conf;
@@ -87,6 +112,8 @@ void client_begin(struct client *c)
 				  .begun_ns = uv_hrtime(),
 				  .pool = POOL_INIT(SERVER_POOL_MAX) };
 	client_name(c);
+	if (take_stray(c))
+		return;
 	r = find_route(c, &allow, &err);
 	if (r >= 0 && c->conf->admit)
 		r = c->conf->admit(&c->rq, c->conf->arg, &err);
@@ -111,16 +138,7 @@ void client_begin(struct client *c)
 		client_fail(c, &err, 0);
 		return;
 	}
-	if (h->expect && !c->complete) {
-		char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-		uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
-
-		if (conn_write(c->conn, &b, 1) < 0) {
-			client_close(c);
-			return;
-		}
-	}
-	if (c->raw)
+	if (say_continue(c) && c->raw)
 		hand_over(c);
 }
 
@@ -160,20 +178,21 @@ static int decode_body(struct client *c, struct cay_err *err)
 {
 	const struct field_table *t = c->route ? c->route->request : c->rq.match.op->request;
 	struct json_limits limits = json_control_limits;
-	auto_json json = NULL;
 	void *to;
 	int r;
 
 	if (!t)
 		return 0;
+	/* what was let in has room */
+	if (c->body_max > SERVER_POOL_MAX / 2)
+		c->rq.pool.left += 2 * c->body_max;
 	to = pool_take(&c->rq.pool, 1, t->size);
 	if (!to)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
 	if (limits.bytes < c->body_max)
 		limits.bytes = c->body_max;
-	r = jr_read((struct slice){ buf_str(&c->body), c->body.len }, &limits, &json, err);
-	if (r >= 0)
-		r = field_decode(t, json, &c->rq.pool, to, err);
+	r = field_read(t, (struct slice){ buf_str(&c->body), c->body.len }, &limits, &c->rq.pool,
+		       to, err);
 	buf_fini(&c->body);
 	c->rq.body = to;
 	return r;

@@ -40,6 +40,7 @@ struct client {
 	bool live;   /* a request is here */
 	bool handed; /* and the handler has it */
 	bool raw;    /* its body goes to the handler as it comes */
+	bool stray;  /* conf->stray's */
 	size_t body_max;
 	uint64_t body_taken;
 	struct buf body;  /* gathered */

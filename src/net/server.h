@@ -14,9 +14,9 @@
  *	head -> handler -> body events ... -> reply
  *
  * Every request ends in exactly one of: request_reply(), request_fail(),
- * request_end() behind request_stream(), request_upgrade(), request_abort(), or
- * events->gone, which says that the peer left first.  After it the struct request must not be
- * touched.  None of those calls back into the handler.
+ * request_end() behind request_stream(), request_upgrade(), request_abort(),
+ * request_detach(), or events->gone, which says that the peer left first.  After it the
+ * struct request must not be touched.  None of those calls back into the handler.
  *
  * Bounded: connections, heads, bodies by the operation's row, output (a producer
  * stops when request_write() says so and goes on at events->drain), time to send
@@ -92,6 +92,10 @@ struct server_conf {
 	uint64_t idle_timeout_ms; /* between requests, and between pieces of a body */
 	const struct server_route *routes;
 	size_t n_routes;
+	/* A request that is none of the table's, such as one for another host: asked when the
+	 * head is there, in front of everything.  What it returns gets the request as it is,
+	 * without admit; its body comes raw, of any length.  NULL: an ordinary one. */
+	request_fn *(*stray)(struct request *rq, void *arg);
 	request_admit *admit; /* NULL: everybody */
 	request_fn *handler;  /* of operations: look at rq->match.op */
 	/* Operations that run inside a sandbox, when the program relays them: called
@@ -105,6 +109,9 @@ struct server_conf {
 	 * whole reply is held until request_release(), which comes from the loop, not
 	 * from inside; what is not a whole reply is not held, and not released. */
 	bool (*answered)(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+	/* Told in front of that of a failure that is ours, whose words no client is given.
+	 * NULL: nobody wants them. */
+	void (*broken)(const struct request *rq, const struct cay_err *err, void *arg);
 	void *arg;
 	/* What every connection goes through (net/tls.h); NULL: plain. */
 	const struct conn_layer *layer;
@@ -142,6 +149,8 @@ void request_resume(struct request *rq);
 
 /* Add a header to the reply to come; both must be printable ASCII (ours are). */
 [[nodiscard]] int request_header(struct request *rq, const char *name, const char *value);
+/* The same of a stranger's words: what is in them is neither CR nor LF. */
+[[nodiscard]] int request_header_of(struct request *rq, struct slice name, struct slice value);
 /* The whole reply; body is emptied.  NULL media: no body. */
 void request_reply(struct request *rq, int status, const char *media, struct buf *body);
 /* The whole reply from one table, with the status of the operation's row. */
@@ -163,4 +172,19 @@ void request_abort(struct request *rq);
  * sent already.  It still counts as one of the server's.  NULL when it is lost;
  * either way this ends the request. */
 [[nodiscard]] struct conn *request_upgrade(struct request *rq, struct buf *early);
+
+/* What a forked child needs to go on with a request by itself: it reads the rest of a raw
+ * body and writes the whole answer, and no other request follows. */
+struct request_wire {
+	int fd;
+	struct http_parser *http; /* behind the head, or behind the body */
+	struct slice rest;        /* was read and is not parsed yet */
+	size_t body_max;
+};
+
+/* Look at it before the fork; all pointers are good until the request ends, in the child
+ * for ever.  -ENOTSUP behind a filter, -EBUSY while something is still on its way out. */
+[[nodiscard]] int request_wire(struct request *rq, struct request_wire *ret);
+/* In the parent: a child has it.  The connection is closed here, and goes on there. */
+void request_detach(struct request *rq);
 #endif

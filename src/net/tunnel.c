@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/tunnel.h"
 
+#include <poll.h>
+
 #define OUT_MAX (TUNNEL_MARK + CONN_READ)
 
 struct tunnel {
@@ -87,6 +89,14 @@ static void on_sent(struct conn *c)
 	close_when_done(t);
 }
 
+/* It has closed both ways: nobody will read what the other side still says. */
+static bool has_left(const struct conn *c)
+{
+	struct pollfd p = { .fd = conn_fd(c) };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
 static void on_end(struct conn *c, const struct cay_err *err)
 {
 	struct tunnel *t = conn_data(c);
@@ -97,6 +107,7 @@ static void on_end(struct conn *c, const struct cay_err *err)
 		return;
 	}
 	t->ended[from] = true;
+	t->ended[!from] |= has_left(c);
 	conn_shutdown(t->side[!from]);
 	(void)uv_timer_start(&t->timer, on_silence, TUNNEL_HALF_MS, TUNNEL_HALF_MS);
 	close_when_done(t);

@@ -6,7 +6,8 @@
  *
  * What one side sends is not looked at.  A side that does not read stops the other
  * from being read; an end is passed on as an end.  When one side has ended the other
- * may finish, but a silence of TUNNEL_HALF_MS ends both: nobody may be there.
+ * may finish, but a silence of TUNNEL_HALF_MS ends both: nobody may be there.  One that
+ * is seen to be gone altogether ends both as soon as what it said is out.
  *
  * Bounded: TUNNEL_MARK and one read each way while a side stalls; an idle tunnel
  * holds no buffer.

@@ -113,6 +113,11 @@ void upstream_free(struct upstream *u)
 	upstream_unref(u);
 }
 
+uv_loop_t *upstream_loop(const struct upstream *u)
+{
+	return u->sweeper.loop;
+}
+
 unsigned upstream_waiting(const struct upstream *u)
 {
 	return u->n;

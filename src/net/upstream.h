@@ -21,8 +21,9 @@ struct upstream;
 /* Closes those that wait; others when they come back.  Takes NULL. */
 void upstream_free(struct upstream *u);
 unsigned upstream_waiting(const struct upstream *u);
+uv_loop_t *upstream_loop(const struct upstream *u);
 
-/* For relay.c.  *ret_kept: it was used before. */
+/* For relay.c and call.c.  *ret_kept: it was used before. */
 [[nodiscard]] int upstream_take(struct upstream *u, struct conn_room *room, bool fresh,
 				const struct conn_conf *conf, struct conn **ret, bool *ret_kept);
 /* Back: it is at the end of an answer, and nothing is queued. */

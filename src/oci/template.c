@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "oci/template.h"
 
+#include <stdio.h>
+
 #include "wire/verb.h"
 
 /* Root inside may install packages and bind low ports, no more; PID 1 passes
@@ -15,6 +17,8 @@ static const char *const capability_sets[] = { "bounding", "effective", "permitt
  * user namespace, so that root inside cannot change a link or a rule (ADR 0008). */
 static const char *const namespaces[] = { "user", "pid", "mount", "ipc", "uts", "cgroup" };
 
+#define OCI_SHM "/dev/shm"
+
 /* /dev and /sys are ours, shared by all and read-only: no image has a say in
  * them, and each file system less is memory saved in every sandbox. */
 static const struct {
@@ -27,7 +31,7 @@ static const struct {
 	  "devpts",
 	  "devpts",
 	  { "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=256" } },
-	{ "/dev/shm", "tmpfs", "shm", { "nosuid", "nodev", "noexec", "mode=1777", "size=64m" } },
+	{ OCI_SHM, "tmpfs", "shm", { "nosuid", "nodev", "noexec", "mode=1777" } }, /* and size= */
 	{ "/sys", "bind", OCI_SOURCE_SYS, { "bind", "ro", "nosuid", "nodev", "noexec" } },
 };
 
@@ -43,8 +47,7 @@ static const struct {
 	const char *name;
 	uint64_t limit;
 } rlimits[] = {
-	{ "RLIMIT_CORE", 0 },          { "RLIMIT_NOFILE", 4096 },     { "RLIMIT_MEMLOCK", 65536 },
-	{ "RLIMIT_MSGQUEUE", 819200 }, { "RLIMIT_SIGPENDING", 4096 },
+	{ "RLIMIT_CORE", 0 }, /* others of PID 1's own making: src/init/main.c says why */
 };
 
 static void write_list(struct jw *w, const char *key, const char *const *list, size_t n)
@@ -52,6 +55,15 @@ static void write_list(struct jw *w, const char *key, const char *const *list, s
 	jw_array(w, key);
 	for (size_t i = 0; i < n; i++)
 		jw_str(w, NULL, list[i]);
+	jw_end(w);
+}
+
+static void write_rlimit(struct jw *w, const char *name, uint64_t limit)
+{
+	jw_object(w, NULL);
+	jw_str(w, "type", name);
+	jw_u64(w, "soft", limit);
+	jw_u64(w, "hard", limit);
 	jw_end(w);
 }
 
@@ -72,19 +84,23 @@ static void write_process(const struct oci *o, struct jw *w)
 		write_list(w, capability_sets[i], capabilities, ARRAY_SIZE(capabilities));
 	jw_end(w);
 	jw_array(w, "rlimits");
-	for (size_t i = 0; i < ARRAY_SIZE(rlimits); i++) {
-		jw_object(w, NULL);
-		jw_str(w, "type", rlimits[i].name);
-		jw_u64(w, "soft", rlimits[i].limit);
-		jw_u64(w, "hard", rlimits[i].limit);
-		jw_end(w);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(rlimits); i++)
+		write_rlimit(w, rlimits[i].name, rlimits[i].limit);
+	write_rlimit(w, "RLIMIT_NOFILE", o->nofile);
 	jw_end(w);
 	jw_bool(w, "noNewPrivileges", true);
 	jw_end(w);
 }
 
-static void write_mounts(struct jw *w)
+static void write_size(uint64_t bytes, struct jw *w)
+{
+	char text[32];
+	int n = snprintf(text, sizeof(text), "size=%llu", (unsigned long long)bytes);
+
+	jw_strn(w, NULL, (struct slice){ text, n > 0 ? (size_t)n : 0 });
+}
+
+static void write_mounts(const struct oci *o, struct jw *w)
 {
 	jw_array(w, "mounts");
 	for (size_t i = 0; i < ARRAY_SIZE(mounts); i++) {
@@ -95,6 +111,8 @@ static void write_mounts(struct jw *w)
 		jw_array(w, "options");
 		for (size_t k = 0; k < ARRAY_SIZE(mounts[i].options) && mounts[i].options[k]; k++)
 			jw_str(w, NULL, mounts[i].options[k]);
+		if (str_eq(mounts[i].at, OCI_SHM))
+			write_size(o->shm_bytes, w);
 		jw_end(w);
 		jw_end(w);
 	}
@@ -141,7 +159,7 @@ void oci_write(const struct oci *o, struct jw *w)
 	jw_str(w, "path", o->root);
 	jw_end(w);
 	jw_str(w, "hostname", o->name);
-	write_mounts(w);
+	write_mounts(o, w);
 	write_linux(o, w);
 	jw_end(w);
 }

@@ -4,9 +4,10 @@
 /*
  * template - the one config.json every sandbox is made from
  *
- * Compiled in; a request changes the id range, the name and nothing else, and no
- * field of the API can widen it.  Its parts are tables: capabilities, mounts,
- * masked and read-only paths, rlimits (template.c), system calls (syscalls.def).
+ * Compiled in; a request changes the id range, the name and two numbers (the size
+ * of /dev/shm, open files), and no field of the API can widen it.  Its parts are tables:
+ * capabilities, mounts, masked and read-only paths, rlimits (template.c), system calls
+ * (syscalls.def).
  */
 #include "base/jsonw.h"
 
@@ -20,6 +21,8 @@ struct oci {
 	uint32_t live;    /* host id of root inside; 65,536 ids from there */
 	const char *name; /* the host name inside */
 	const char *root; /* path of the root file system */
+	uint64_t shm_bytes;
+	uint32_t nofile;
 	/* What runs; cay-init in every sandbox, something else in probes and benches. */
 	const char *const *args;
 	/* A network namespace of the runtime's making instead of the caller's: for

@@ -227,11 +227,13 @@ int field_decode(const struct field_table *t, const json_t *j, struct pool *pool
 		if (!find(t, slice_of(key)))
 			return refuse_unknown(slice_of(key), err);
 	for (size_t i = 0; i < t->n; i++) {
-		int r = decode_one(&t->rows[i], json_object_get(j, t->rows[i].name), pool, ret,
-				   err);
+		value = json_object_get(j, t->rows[i].name);
+		int r = decode_one(&t->rows[i], value, pool, ret, err);
 
 		if (r < 0)
 			return r;
+		if (t->given && value && !json_is_null(value))
+			*field_given(t, ret) |= UINT64_C(1) << i;
 	}
 	return 0;
 }
@@ -302,4 +304,13 @@ int field_decode_query(const struct field_table *t, struct slice query, struct p
 		if (!seen[i] && field_set_absent(&t->rows[i], ret, err) < 0)
 			return -EINVAL;
 	return 0;
+}
+
+int field_read(const struct field_table *t, struct slice text, const struct json_limits *limits,
+	       struct pool *pool, void *ret, struct cay_err *err)
+{
+	auto_json j = NULL;
+	int r = jr_read(text, limits, &j, err);
+
+	return r < 0 ? r : field_decode(t, j, pool, ret, err);
 }

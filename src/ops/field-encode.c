@@ -118,11 +118,20 @@ static void encode_one(const struct field *f, const void *in, struct jw *w)
 	assert(false);
 }
 
+static uint64_t given(const struct field_table *t, const void *in)
+{
+	uint64_t bits = t->given ? u64_at((const char *)in + (t->given - 1)) : 0;
+
+	return bits ? bits : UINT64_MAX;
+}
+
 void field_encode(const struct field_table *t, const char *key, const void *in, struct jw *w)
 {
+	uint64_t bits = given(t, in);
+
 	jw_object(w, key);
 	for (size_t i = 0; i < t->n; i++)
-		if (!absent(&t->rows[i], in))
+		if ((!t->given || bits >> i & 1) && !absent(&t->rows[i], in))
 			encode_one(&t->rows[i], in, w);
 		else if (t->rows[i].required)
 			w->err = -EINVAL;

@@ -22,4 +22,8 @@ bool field_check_key(enum field_check check, struct slice key);
 /* The pool gave nothing: the request's fault when it is the limit, else ours. */
 [[nodiscard]] int field_no_room(const char *name, const struct pool *pool, struct cay_err *err);
 void field_mark(const struct field *f, void *ret);
+static inline uint64_t *field_given(const struct field_table *t, void *ret)
+{
+	return (uint64_t *)(void *)((char *)ret + (t->given - 1));
+}
 #endif

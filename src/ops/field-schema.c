@@ -221,12 +221,74 @@ static void example_one(const struct field *f, struct jw *w)
 	}
 }
 
+/* Objects that may be absent, and text that stands in the place of other text. */
+static bool left_out(const struct field *f)
+{
+	return (f->type == FIELD_OBJECT && f->has) || (f->type == FIELD_TEXT && !f->example);
+}
+
 void field_example(const struct field_table *t, const char *key, struct jw *w)
 {
 	jw_object(w, key);
 	for (size_t i = 0; i < t->n; i++)
-		if (t->rows[i].type != FIELD_OBJECT || !t->rows[i].has)
+		if (!left_out(&t->rows[i]))
 			example_one(&t->rows[i], w);
+	jw_end(w);
+}
+
+void field_example_row(const struct field *f, const char *key, struct jw *w)
+{
+	struct field as = *f;
+
+	as.name = key;
+	example_one(&as, w);
+}
+
+bool field_is_named(const char *names, const char *top, const char *name)
+{
+	struct slice rest = slice_of(names);
+
+	while (rest.n) {
+		struct slice word = slice_cut(&rest, ' ');
+
+		if (top && !slice_eq(slice_cut(&word, '.'), slice_of(top)))
+			continue;
+		if (slice_eq(word, slice_of(name)))
+			return true;
+	}
+	return false;
+}
+
+static void example_parts(const struct field *f, const char *names, struct jw *w)
+{
+	bool any = false;
+
+	for (size_t i = 0; f->sub && i < f->sub->n; i++) {
+		if (!field_is_named(names, f->name, f->sub->rows[i].name))
+			continue;
+		if (!any && f->type == FIELD_LIST)
+			jw_array(w, f->name);
+		if (!any)
+			jw_object(w, f->type == FIELD_LIST ? NULL : f->name);
+		any = true;
+		example_one(&f->sub->rows[i], w);
+	}
+	if (any)
+		jw_end(w);
+	if (any && f->type == FIELD_LIST)
+		jw_end(w);
+}
+
+void field_example_some(const struct field_table *t, const char *names, const char *key,
+			struct jw *w)
+{
+	jw_object(w, key);
+	for (size_t i = 0; i < t->n; i++) {
+		if (field_is_named(names, NULL, t->rows[i].name))
+			example_one(&t->rows[i], w);
+		else
+			example_parts(&t->rows[i], names, w);
+	}
 	jw_end(w);
 }
 
@@ -236,15 +298,13 @@ void field_example_reply(const struct field_table *t, const char *key, struct jw
 	auto_pool pool = POOL_INIT(KIB(64));
 	struct jw example = jw_to(&text);
 	void *value = pool_take(&pool, 1, t->size);
-	auto_json j = NULL;
 	int r;
 
 	field_example(t, NULL, &example);
 	r = value ? jw_done(&example) : -ENOMEM;
 	if (r >= 0)
-		r = jr_read((struct slice){ text.data, text.len }, &json_control_limits, &j, NULL);
-	if (r >= 0)
-		r = field_decode(t, j, &pool, value, NULL);
+		r = field_read(t, (struct slice){ text.data, text.len }, &json_control_limits,
+			       &pool, value, NULL);
 	if (r >= 0)
 		field_encode(t, key, value, w);
 	else

@@ -11,6 +11,10 @@
  * field_encode() writes the struct back, field_schema() writes JSON Schema,
  * field_example() an object that field_decode() accepts.
  *
+ * Where a table has `given`, the struct remembers which members were there: field_merge()
+ * fills the others from another struct, and field_encode() writes the given ones alone,
+ * unless none was given.
+ *
  * null means absent.  An absent number takes the row's default; where absent
  * must differ from 0 the row names a bool that tells.  Text, lists and maps live
  * in the request's pool and die with it.
@@ -71,6 +75,7 @@ struct field_table {
 	size_t size; /* of the C struct */
 	const struct field *rows;
 	size_t n;
+	size_t given; /* offset of a uint64_t plus one, or 0: a bit for each row that was there */
 };
 
 struct field {
@@ -87,12 +92,23 @@ struct field {
 	const char *const *choices; /* FIELD_ENUM: n_choices names, then NULL */
 	unsigned n_choices;
 	const struct field_table *sub;
-	const char *example; /* as text; FIELD_TEXTS separated by '|', FIELD_MAP a=b */
+	const char *example; /* as text; FIELD_TEXTS separated by '|', FIELD_MAP a=b; NULL: none */
 	const char *help;
 };
 
 [[nodiscard]] int field_decode(const struct field_table *t, const json_t *j, struct pool *pool,
 			       void *ret, struct cay_err *err);
+/* From its text, within these limits. */
+[[nodiscard]] int field_read(const struct field_table *t, struct slice text,
+			     const struct json_limits *limits, struct pool *pool, void *ret,
+			     struct cay_err *err);
+/* Members that `over` was not given are base's; maps are joined, over's entries in front of
+ * base's.  For tables that know what was given. */
+[[nodiscard]] int field_merge(const struct field_table *t, const void *base, void *over,
+			      struct pool *pool);
+/* A list of t's structs, with all that is in them from this pool. */
+[[nodiscard]] int field_copy_list(const struct field_table *t, const struct field_list *in,
+				  struct pool *pool, struct field_list *ret);
 /* query is what stands behind '?'; only scalar rows can be in it, and plain
  * digits are what a JSON number would be. */
 [[nodiscard]] int field_decode_query(const struct field_table *t, struct slice query,
@@ -103,8 +119,16 @@ void field_encode(const struct field_table *t, const char *key, const void *in, 
 void field_schema(const struct field_table *t, const char *key, struct jw *w);
 /* The schema of one row, as OpenAPI parameters need it. */
 void field_schema_row(const struct field *f, const char *key, struct jw *w);
-/* An object that field_decode() accepts.  Objects that may be absent are left out. */
+/* An object that field_decode() accepts.  Objects that may be absent are left out, and text
+ * without an example. */
 void field_example(const struct field_table *t, const char *key, struct jw *w);
+/* Only the rows that `names` has: words, and those of an object or a list behind a dot. */
+void field_example_some(const struct field_table *t, const char *names, const char *key,
+			struct jw *w);
+/* Of one row, as OpenAPI parameters need it. */
+void field_example_row(const struct field *f, const char *key, struct jw *w);
+/* Whether a word of names is `name`, or with a top `top.name`. */
+bool field_is_named(const char *names, const char *top, const char *name);
 /* The same as field_encode() would write it: what a client gets to see. */
 void field_example_reply(const struct field_table *t, const char *key, struct jw *w);
 const char *field_type_name(enum field_type type);

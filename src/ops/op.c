@@ -13,6 +13,12 @@ const struct op ops[OP_NUM] = {
 #undef CAY_OP
 };
 
+const char *const op_examples[OP_NUM] = {
+#define CAY_EXAMPLE(sym, names) [OP_##sym] = names,
+#include "ops/examples.def"
+#undef CAY_EXAMPLE
+};
+
 static const char *const method_names[] = {
 	[METHOD_NONE] = "",   [METHOD_GET] = "GET",       [METHOD_POST] = "POST",
 	[METHOD_PUT] = "PUT", [METHOD_DELETE] = "DELETE",
@@ -31,6 +37,12 @@ const struct op_param op_params[] = {
 	{ "image", ID_IMAGE, "Id of an image" },
 	{ "tenant", ID_TENANT, "Id of a tenant" },
 	{ "key", ID_KEY, "Id of a key" },
+	{ "template", ID_TEMPLATE, "Id of a template" },
+	{ "service", ID_NONE, "Name of a service in it" },
+	{ "pid", ID_NONE, "Number of a process in it" },
+	{ "port", ID_NONE, "Number of a TCP port in it" },
+	{ "shell", ID_SHELL, "Id of a shell in it" },
+	{ "run", ID_NONE, "Number of a run in a shell" },
 };
 const size_t op_n_params = ARRAY_SIZE(op_params);
 
@@ -46,10 +58,22 @@ const char *op_scope_name(enum op_scope s)
 
 static enum id_noun param_noun(struct slice name)
 {
-	for (size_t i = 0; i < op_n_params; i++)
-		if (slice_eq(name, slice_of(op_params[i].name)))
-			return op_params[i].noun;
-	return ID_NONE;
+	size_t i = 0;
+
+	while (i < op_n_params && !slice_eq(name, slice_of(op_params[i].name)))
+		i++;
+	assert(i < op_n_params);
+	return op_params[i].noun;
+}
+
+bool op_name_valid(struct slice name)
+{
+	if (!name.n || name.n > OP_NAME_MAX || !ascii_alnum(name.p[0]))
+		return false;
+	for (size_t i = 0; i < name.n; i++)
+		if (!ascii_alnum(name.p[i]) && (!name.p[i] || !strchr("._-", name.p[i])))
+			return false;
+	return true;
 }
 
 /* "{name}" takes what is up to the next '/', which must be an id of its noun.  Ids
@@ -78,11 +102,14 @@ static bool match_path(const char *pattern, struct slice path, struct op_match *
 	}
 	if (p != end)
 		return false;
-	for (m->n_params = 0; m->n_params < n; m->n_params++) {
-		enum id_noun noun = param_noun(names[m->n_params]);
+	m->n_params = 0;
+	m->name = (struct slice){};
+	for (unsigned i = 0; i < n; i++) {
+		enum id_noun noun = param_noun(names[i]);
 
-		assert(noun != ID_NONE);
-		if (id_parse(noun, ids[m->n_params], &m->params[m->n_params]) < 0)
+		if (noun == ID_NONE && op_name_valid(ids[i]))
+			m->name = ids[i];
+		else if (noun == ID_NONE || id_parse(noun, ids[i], &m->params[m->n_params++]) < 0)
 			return false;
 	}
 	return true;

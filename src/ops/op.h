@@ -19,8 +19,11 @@ enum op_body { BODY_NONE, BODY_JSON, BODY_RAW, BODY_NUM };
  * FRAMES: JSON when waited for, frames or SSE when the client accepts them.
  * EVENTS: JSON, or SSE when the client accepts it.
  * RAW: bytes, or those when the client accepts them.
+ * BYTES: bytes and nothing else; with 206 those a Range asked for.
+ * TREE: a tar, or a tar.gz.
  * DOC: a JSON document without a schema of its own.
  * TEXT: plain text.
+ * PAGE: HTML.
  * SOCKET: a WebSocket, or another protocol that was asked for. */
 enum op_reply {
 	REPLY_JSON,
@@ -31,6 +34,9 @@ enum op_reply {
 	REPLY_DOC,
 	REPLY_TEXT,
 	REPLY_SOCKET,
+	REPLY_BYTES,
+	REPLY_TREE,
+	REPLY_PAGE,
 	REPLY_NUM
 };
 
@@ -57,20 +63,24 @@ struct op {
 };
 
 extern const struct op ops[OP_NUM];
+/* Which rows an example of it has, or NULL; see examples.def. */
+extern const char *const op_examples[OP_NUM];
 
-#define OP_PARAMS_MAX 2
+#define OP_PARAMS_MAX 3
+#define OP_NAME_MAX 63
 
 struct op_match {
 	const struct op *op;
 	struct id params[OP_PARAMS_MAX]; /* in the order of the path */
 	unsigned n_params;
+	struct slice name;  /* where the path has a name and not an id */
 	struct slice query; /* behind '?', not decoded */
 };
 
 /* What {name} in a path stands for. */
 struct op_param {
 	const char *name;
-	enum id_noun noun;
+	enum id_noun noun; /* ID_NONE: a name, see op_name_valid() */
 	const char *help;
 };
 extern const struct op_param op_params[];
@@ -82,6 +92,17 @@ extern const size_t op_n_params;
 [[nodiscard]] int op_find(struct slice method, struct slice target, struct op_match *ret,
 			  unsigned *ret_allow, struct cay_err *err);
 
+/* What somebody called a thing inside a sandbox: up to OP_NAME_MAX letters, digits, '.',
+ * '_' and '-', the first a letter or digit. */
+bool op_name_valid(struct slice name);
+
+/* What operations are about, in the order they are told; the first part of their names. */
+struct op_tag {
+	const char *name, *title, *help;
+};
+extern const struct op_tag op_tags[];
+extern const size_t op_n_tags;
+
 const char *op_method_name(enum op_method m);
 const char *op_scope_name(enum op_scope s);
 
@@ -90,6 +111,8 @@ const char *op_scope_name(enum op_scope s);
  * and not for the client. */
 void op_write_error(const struct cay_err *err, const char *request_id, const char *node,
 		    struct jw *w);
+/* What has happened when a code is told, for people; see causes.def. */
+const char *op_error_cause(enum cay_code code);
 /* The whole interface as OpenAPI 3.1. */
 void op_write_openapi(struct jw *w);
 #endif

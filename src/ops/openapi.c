@@ -20,18 +20,12 @@ static void write_ref(struct jw *w, const char *key, const char *kind, const cha
 	jw_end(w);
 }
 
-enum direction { REQUEST, REPLY };
-
-static void write_media(struct jw *w, const char *type, const struct field_table *t,
-			enum direction dir)
+static void write_media(struct jw *w, const char *type, const struct field_table *t)
 {
 	jw_object(w, type);
 	if (t) {
 		write_ref(w, "schema", "schemas", t->name);
-		if (dir == REQUEST)
-			field_example(t, "example", w);
-		else
-			field_example_reply(t, "example", w);
+		field_example_reply(t, "example", w);
 	} else {
 		jw_object(w, "schema");
 		jw_end(w);
@@ -43,8 +37,11 @@ static void write_path_params(struct jw *w, const char *path)
 {
 	for (size_t i = 0; i < op_n_params; i++) {
 		const struct op_param *p = &op_params[i];
-		const struct field as_field = { .type = FIELD_ID,
+		const struct field as_field = { .type = p->noun ? FIELD_ID : FIELD_TEXT,
 						.noun = p->noun,
+						.check = CHECK_WORD,
+						.min = 1,
+						.max = OP_NAME_MAX,
 						.help = p->help };
 		auto_buf brace = BUF_INIT(64);
 
@@ -61,6 +58,27 @@ static void write_path_params(struct jw *w, const char *path)
 	}
 }
 
+/* `path` beside `path_b64` must be there, one way or the other. */
+static bool has_twin(const struct field_table *t, const char *name)
+{
+	auto_buf other = BUF_INIT(64);
+
+	if (buf_printf(&other, "%s_b64", name) < 0)
+		return false;
+	for (size_t i = 0; i < t->n; i++)
+		if (str_eq(t->rows[i].name, buf_str(&other)))
+			return true;
+	return false;
+}
+
+static bool in_example(const struct op *op, const struct field *f)
+{
+	const char *names = op_examples[op - ops];
+
+	return names ? field_is_named(names, NULL, f->name)
+		     : f->required || has_twin(op->query, f->name);
+}
+
 static void write_params(struct jw *w, const struct op *op)
 {
 	jw_array(w, "parameters");
@@ -74,8 +92,23 @@ static void write_params(struct jw *w, const struct op *op)
 		jw_str(w, "description", f->help);
 		jw_bool(w, "required", f->required);
 		field_schema_row(f, "schema", w);
+		if (in_example(op, f))
+			field_example_row(f, "example", w);
 		jw_end(w);
 	}
+	jw_end(w);
+}
+
+static void write_json_request(struct jw *w, const struct op *op)
+{
+	const char *names = op_examples[op - ops];
+
+	jw_object(w, "application/json");
+	write_ref(w, "schema", "schemas", op->request->name);
+	if (names)
+		field_example_some(op->request, names, "example", w);
+	else
+		field_example(op->request, "example", w);
 	jw_end(w);
 }
 
@@ -86,8 +119,10 @@ static void write_request(struct jw *w, const struct op *op)
 	jw_object(w, "requestBody");
 	jw_bool(w, "required", op->body == BODY_JSON); /* no bytes are bytes too */
 	jw_object(w, "content");
-	write_media(w, op->body == BODY_JSON ? "application/json" : "application/octet-stream",
-		    op->request, REQUEST);
+	if (op->body == BODY_JSON)
+		write_json_request(w, op);
+	else
+		write_media(w, "application/octet-stream", NULL);
 	jw_end(w);
 	jw_end(w);
 }
@@ -105,16 +140,22 @@ static void write_success(struct jw *w, const struct op *op, int status, const c
 		return;
 	}
 	jw_object(w, "content");
-	if (op->reply == REPLY_RAW)
-		write_media(w, "application/octet-stream", NULL, REPLY);
+	if (op->reply == REPLY_RAW || op->reply == REPLY_BYTES)
+		write_media(w, "application/octet-stream", NULL);
+	else if (op->reply == REPLY_TREE)
+		write_media(w, "application/x-tar", NULL);
 	else if (op->reply == REPLY_TEXT)
-		write_media(w, "text/plain", NULL, REPLY);
+		write_media(w, "text/plain", NULL);
+	else if (op->reply == REPLY_PAGE)
+		write_media(w, "text/html", NULL);
 	else
-		write_media(w, "application/json", op->response, REPLY);
+		write_media(w, "application/json", op->response);
+	if (op->reply == REPLY_TREE)
+		write_media(w, "application/gzip", NULL);
 	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW)
-		write_media(w, "application/vnd.cay.frames", NULL, REPLY);
+		write_media(w, "application/vnd.cay.frames", NULL);
 	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW || op->reply == REPLY_EVENTS)
-		write_media(w, "text/event-stream", NULL, REPLY);
+		write_media(w, "text/event-stream", NULL);
 	jw_end(w);
 	jw_end(w);
 }
@@ -125,6 +166,9 @@ static void write_responses(struct jw *w, const struct op *op)
 	write_success(w, op, op->status, op->summary);
 	if (op->reply == REPLY_SOON)
 		write_success(w, op, 202, "It is accepted, and is yet to be done");
+	if (op->reply == REPLY_BYTES)
+		write_success(w, op, 206,
+			      "The bytes that Range asked for; Content-Range says which");
 	write_ref(w, "4XX", "responses", "Error");
 	/* tools want a success of 2XX or a default */
 	write_ref(w, op->reply == REPLY_SOCKET ? "default" : "5XX", "responses", "Error");
@@ -218,7 +262,7 @@ static void write_components(struct jw *w)
 	jw_object(w, "Error");
 	jw_str(w, "description", "What went wrong, why, and what to do");
 	jw_object(w, "content");
-	write_media(w, "application/json", &error_body_table, REPLY);
+	write_media(w, "application/json", &error_body_table);
 	jw_end(w);
 	jw_end(w);
 	jw_end(w);
@@ -232,19 +276,11 @@ static void write_components(struct jw *w)
 
 static void write_tags(struct jw *w)
 {
-	static const struct {
-		const char *name, *help;
-	} tags[] = {
-		{ "system", "The service itself" },  { "sandbox", "Computers for agents" },
-		{ "exec", "Commands in a sandbox" }, { "image", "What sandboxes are made from" },
-		{ "audit", "Who asked for what" },
-	};
-
 	jw_array(w, "tags");
-	for (size_t i = 0; i < ARRAY_SIZE(tags); i++) {
+	for (size_t i = 0; i < op_n_tags; i++) {
 		jw_object(w, NULL);
-		jw_str(w, "name", tags[i].name);
-		jw_str(w, "description", tags[i].help);
+		jw_str(w, "name", op_tags[i].name);
+		jw_str(w, "description", op_tags[i].help);
 		jw_end(w);
 	}
 	jw_end(w);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/types.h"
+#include "wire/verb.h"
 
 static const char *const health_states[] = { "ok", NULL };
 const char *const sandbox_state_names[SB_NUM_STATES + 1] = {
@@ -24,7 +25,47 @@ static const char *const exec_outputs[] = {
 	[OUTPUT_AUTO] = "auto",   [OUTPUT_BLOCK] = "block", [OUTPUT_DROP] = "drop",
 	[OUTPUT_SPOOL] = "spool", [OUTPUT_NUM] = NULL,
 };
+static const char *const service_states[] = {
+	[SERVICE_STOPPED] = "stopped",   [SERVICE_STARTING] = "starting",
+	[SERVICE_RUNNING] = "running",   [SERVICE_BACKOFF] = "backoff",
+	[SERVICE_STOPPING] = "stopping", [SERVICE_EXITED] = "exited",
+	[SERVICE_FATAL] = "fatal",       [SERVICE_NUM_STATES] = NULL,
+};
+static const char *const service_restarts[] = {
+	[SERVICE_NEVER] = "never",
+	[SERVICE_ALWAYS] = "always",
+	[SERVICE_UNEXPECTED] = "unexpected",
+	[SERVICE_NUM_RESTARTS] = NULL,
+};
+static const char *const shell_states[] = {
+	[SHELL_STARTING] = "starting", [SHELL_IDLE] = "idle",     [SHELL_BUSY] = "busy",
+	[SHELL_ENDED] = "ended",       [SHELL_NUM_STATES] = NULL,
+};
+static const char *const run_states[] = {
+	[RUN_QUEUED] = "queued",
+	[RUN_RUNNING] = "running",
+	[RUN_ENDED] = "ended",
+	[RUN_NUM_STATES] = NULL,
+};
+static const char *const run_keeps[] = {
+	[KEEP_TAIL] = "tail",
+	[KEEP_HEAD] = "head",
+	[KEEP_BOTH] = "both",
+	[KEEP_NUM] = NULL,
+};
+static const char *const storages[STORAGE_NUM + 1] = {
+	[STORAGE_DISK] = "disk",
+	[STORAGE_MEMORY] = "memory",
+	[STORAGE_READ_ONLY] = "read_only",
+	[STORAGE_NUM] = NULL,
+};
+static const char *const pull_states[] = {
+	[PULL_ASKING] = "asking", [PULL_PULLING] = "pulling", [PULL_UNPACKING] = "unpacking",
+	[PULL_DONE] = "done",     [PULL_FAILED] = "failed",   [PULL_NUM] = NULL,
+};
 static const char *const on_exits[] = { "keep", "end", NULL };
+static const char *const on_fulls[] = { "refuse", "evict_idle", NULL };
+static const char *const on_empties[] = { "create", "fail", NULL };
 static const char *const fsck_kinds[] = {
 #define CAY_FSCK(sym, name, ...) name,
 #include "ops/fsck.def"
@@ -38,7 +79,52 @@ static const char *const key_scopes[] = {
 	[KEY_OPERATOR] = "operator",
 	[KEY_NUM_SCOPES] = NULL,
 };
+static const char *const template_states[] = {
+	[TEMPLATE_READY] = "ready",
+	[TEMPLATE_BUILDING] = "building",
+	[TEMPLATE_FAILED] = "failed",
+	[TEMPLATE_NUM_STATES] = NULL,
+};
+static const char *const template_changes[] = {
+	[TEMPLATE_CREATED] = "created", [TEMPLATE_CHANGED] = "changed",
+	[TEMPLATE_BEGUN] = "building",  [TEMPLATE_BUILT] = "built",
+	[TEMPLATE_UNBUILT] = "failed",  [TEMPLATE_POOLED] = "pool",
+	[TEMPLATE_REMOVED] = "removed", [TEMPLATE_NUM_CHANGES] = NULL,
+};
+static const char *const file_verbs[] = {
+	[FILE_MKDIR] = "mkdir",   [FILE_MOVE] = "move",   [FILE_COPY] = "copy",
+	[FILE_DELETE] = "delete", [FILE_CHMOD] = "chmod", [FILE_LINK] = "symlink",
+	[FILE_NUM_VERBS] = NULL,
+};
+static const char *const file_types[] = {
+	[FILE_REGULAR] = "file",       [FILE_DIR] = "directory", [FILE_SYMLINK] = "symlink",
+	[FILE_FIFO] = "fifo",          [FILE_SOCKET] = "socket", [FILE_CHAR] = "char_device",
+	[FILE_BLOCK] = "block_device", [FILE_NUM_TYPES] = NULL,
+};
+static const char *const find_types[] = { "file", "directory", "any", NULL };
+static const char *const tree_formats[] = {
+	[TREE_TAR] = "tar",
+	[TREE_TAR_GZ] = "tar.gz",
+	[TREE_NUM_FORMATS] = NULL,
+};
+static const char *const file_events[] = { "ready",    "created",    "modified", "closed",
+					   "deleted",  "moved_from", "moved_to", "attrib",
+					   "overflow", "limit",      "gone",     NULL };
+static const char *const edit_kinds[] = { "replace", "replace_all", "insert", NULL };
 static const char *const exec_streams[] = { "stdout", "stderr", NULL };
+static const char *const exec_roles[] = {
+	[ROLE_AUTO] = "auto",
+	[ROLE_WATCH] = "watch",
+	[ROLE_TAKE] = "take",
+	[ROLE_NUM] = NULL,
+};
+
+const char *const disk_names[VERB_DISK_NUM + 1] = {
+	[VERB_DISK_NONE] = "none",
+	[VERB_DISK_BTRFS] = "btrfs",
+	[VERB_DISK_PROJECT] = "project",
+	[VERB_DISK_NUM] = NULL,
+};
 
 const char *const runtime_names[RUNTIME_NUM + 1] = {
 	[RUNTIME_CRUN] = "crun",
@@ -67,6 +153,18 @@ static const char *const error_codes[] = {
 	; \
 	const struct field_table s##_table = { name_, help_, sizeof(struct s), s##_rows, \
 					       ARRAY_SIZE(s##_rows) };
+
+/* The same for a struct that remembers what was given. */
+#define END_GIVEN(s, name_, help_) \
+	} \
+	; \
+	static_assert(ARRAY_SIZE(s##_rows) <= 64); \
+	const struct field_table s##_table = { name_, \
+					       help_, \
+					       sizeof(struct s), \
+					       s##_rows, \
+					       ARRAY_SIZE(s##_rows), \
+					       AT(s, given, uint64_t) + 1 };
 
 #define ROW(S, m, CT, name_, type_, example_, help_, ...) \
 	{ .name = name_, \
@@ -112,9 +210,18 @@ static const char *const error_codes[] = {
 	ROW(S, m, struct sub_, name, FIELD_OBJECT, NULL, help, .sub = &sub_##_table)
 #define REQOBJ(S, m, name, sub_, help) \
 	ROW(S, m, struct sub_, name, FIELD_OBJECT, NULL, help, .sub = &sub_##_table, REQ)
+#define HASENUM(S, m, name, has_, preset_, choices_, example, help) \
+	ROW(S, m, unsigned, name, FIELD_ENUM, example, help, .has = HAS_AT(S, has_), \
+	    .preset = preset_, .choices = choices_, .n_choices = ARRAY_SIZE(choices_) - 1)
 #define HASOBJ(S, m, name, has_, sub_, help) \
 	ROW(S, m, struct sub_, name, FIELD_OBJECT, NULL, help, .sub = &sub_##_table, \
 	    .has = HAS_AT(S, has_))
+#define OPTLIST(S, m, name, sub_, max_, help) \
+	ROW(S, m, struct field_list, name, FIELD_LIST, NULL, help, .sub = &sub_##_table, OPT, \
+	    .max = max_)
+#define HASLIST(S, m, name, has_, sub_, max_, help) \
+	ROW(S, m, struct field_list, name, FIELD_LIST, NULL, help, .sub = &sub_##_table, \
+	    .has = HAS_AT(S, has_), .max = max_)
 #define LIST(S, m, name, sub_, max_, help) \
 	ROW(S, m, struct field_list, name, FIELD_LIST, NULL, help, .sub = &sub_##_table, REQ, \
 	    .max = max_)

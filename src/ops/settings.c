@@ -10,6 +10,12 @@ static const char *const log_formats[] = {
 	[LOG_FORMAT_NUM] = NULL,
 };
 
+static const char *const images_pulls[] = {
+	[IMAGES_PULL_NO] = "no",
+	[IMAGES_PULL_CREATE] = "create",
+	[IMAGES_PULL_NUM] = NULL,
+};
+
 static const struct conf_key keys[] = {
 #define CAY_SETTING(section, key, type, member, min, max, value, choices, live, help) \
 	{ section, key,  CONF_##type, offsetof(struct settings, member), min, max, value, \
@@ -42,3 +48,12 @@ static const struct conf_key keys[] = {
 #undef CAY_SETTING
 
 const struct conf_table settings_table = { keys, ARRAY_SIZE(keys) };
+
+void settings_take_live(struct settings *now, const struct settings *again)
+{
+#define CAY_SETTING(section, key, type, member, min, max, value, choices, live, ...) \
+	if (live) \
+		memcpy(&now->member, &again->member, sizeof(now->member));
+#include "ops/settings.def"
+#undef CAY_SETTING
+}

@@ -8,6 +8,8 @@
 
 enum log_format { LOG_FORMAT_AUTO, LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_NUM };
 
+enum images_pull { IMAGES_PULL_NO, IMAGES_PULL_CREATE, IMAGES_PULL_NUM };
+
 struct settings {
 	unsigned log_level;  /* enum log_level */
 	unsigned log_format; /* enum log_format */
@@ -17,17 +19,25 @@ struct settings {
 	char init_path[4096];
 	char cgroup[256];
 	uint64_t max_boxes, max_tenant, max_group;
+	uint64_t node_memory, node_pids, node_disk;
 	uint64_t max_ttl_ms, record_ttl_ms;
 	bool drain;
 	uint64_t token_key_ms;
 	uint64_t audit_keep, audit_size;
 	char control_user[33];
-	char edge_listen[256], edge_hosts[1024], edge_origins[1024];
+	char edge_listen[256], edge_hosts[1024], edge_origins[1024], edge_previews[256];
 	char edge_cert[4096], edge_key[4096];
 	bool edge_plain;
 	char jwt_keys[4096], jwt_issuer[256], jwt_audience[256];
+	unsigned images_pull; /* enum images_pull */
+	char images_registries[1024], images_insecure[1024], images_skopeo[4096];
+	uint64_t images_pull_ms, images_pull_max, images_keep_ms, images_size;
 	uint64_t edge_conns, edge_peer, edge_rate, edge_failures;
+	char mcp_dir[81], mcp_image[256], mcp_template[64];
+	uint64_t mcp_idle_ms;
 };
 
 extern const struct conf_table settings_table;
+/* What may change while a program runs, from what was read again. */
+void settings_take_live(struct settings *now, const struct settings *again);
 #endif

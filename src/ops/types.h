@@ -5,6 +5,10 @@
  * types - requests and replies as C structs; schemas.def has a row per member
  */
 #include "ops/field.h"
+#include "ops/types-file.h"
+#include "ops/types-image.h"
+#include "ops/types-process.h"
+#include "ops/types-tenant.h"
 
 enum sandbox_state {
 	SB_PENDING,
@@ -37,7 +41,13 @@ enum end_reason {
 
 extern const char *const end_reasons[END_NUM_REASONS + 1]; /* ended by NULL */
 
+/* Where what a sandbox writes is. */
+enum storage { STORAGE_DISK, STORAGE_MEMORY, STORAGE_READ_ONLY, STORAGE_NUM };
+
+#define APP_PORT 9000 /* of a sandbox that was given none */
+
 enum on_exit { ON_EXIT_KEEP, ON_EXIT_END, ON_EXIT_NUM };
+enum on_full { ON_FULL_REFUSE, ON_FULL_EVICT_IDLE, ON_FULL_NUM };
 
 enum fsck_kind {
 #define CAY_FSCK(sym, ...) FSCK_##sym,
@@ -52,39 +62,98 @@ enum exec_output { OUTPUT_AUTO, OUTPUT_BLOCK, OUTPUT_DROP, OUTPUT_SPOOL, OUTPUT_
 /* Rows of the keeper's table of runtimes. */
 enum runtime_id { RUNTIME_CRUN, RUNTIME_RUNC, RUNTIME_NUM };
 extern const char *const runtime_names[RUNTIME_NUM + 1]; /* ended by NULL */
+extern const char *const disk_names[];                   /* of enum verb_disk; ended by NULL */
+
+/* What to do when no warm sandbox is there. */
+enum on_empty { ON_EMPTY_CREATE, ON_EMPTY_FAIL, ON_EMPTY_NUM };
+
+struct pool_conf {
+	uint64_t min, max;
+	unsigned on_empty;
+};
+
+struct pool_count {
+	uint64_t warm, starting, claimed, failed;
+};
 
 struct health {
 	unsigned status;
 	const char *version;
 	struct field_texts runtimes;
 	bool has_runtimes;
+	unsigned disk; /* enum verb_disk */
+	struct pool_count pools;
+	bool has_pools;
 };
 
 struct limits {
 	uint64_t memory_bytes, cpu_milli, pids;
+	uint64_t nofile, shm_bytes, output_bytes;
+	uint64_t disk_bytes, disk_inodes;
+	bool has_disk_bytes, has_disk_inodes; /* in a reply: somebody sees to it */
+	uint64_t given;
 };
 
 /* What is to be another. */
 struct limits_change {
 	uint64_t memory_bytes, cpu_milli, pids;
+	uint64_t nofile, shm_bytes, output_bytes;
+	uint64_t disk_bytes, disk_inodes;
 	bool has_memory, has_cpu, has_pids;
+	bool has_nofile, has_shm, has_output;
+	bool has_disk_bytes, has_disk_inodes;
 };
 
 struct usage {
 	uint64_t memory_bytes, memory_peak_bytes, oom_kills, cpu_ms, throttled_ms, processes;
+	uint64_t disk_bytes, disk_inodes;
+	bool has_disk_bytes, has_disk_inodes;
+};
+
+/* Name to version; "" is the newest. */
+struct packages {
+	struct field_map python, node, r;
+};
+
+struct build_file {
+	const char *path, *content, *content_b64, *mode, *owner;
+};
+
+/* All that goes into a layer; its hash is what it is known by. */
+struct layer_spec {
+	struct id tenant;
+	const char *image; /* "sha256:..." */
+	struct field_map env;
+	struct field_list files; /* struct build_file */
+	struct packages packages;
+	struct field_texts setup;
+	bool has_setup;
 };
 
 struct sandbox_create {
 	const char *image, *name;
 	struct field_map labels, env;
 	struct limits limits;
-	unsigned runtime, on_exit;
+	unsigned runtime, on_exit, on_full;
 	bool wait;
 	const char *group;
 	struct field_texts entrypoint;
-	bool has_entrypoint;
+	bool has_entrypoint, image_entrypoint;
 	uint64_t ttl_ms, idle_ms;
 	bool has_ttl, has_idle;
+	const char *template;
+	struct packages packages;
+	unsigned storage;
+	struct field_texts writable;
+	bool has_writable;
+	struct field_list services; /* struct service_spec */
+	uint64_t app_port;
+	bool has_app_port;
+	uint64_t given;
+	/* not of the request: the layer to use in place of the image, and whether the
+	 * packages are in it */
+	const char *layer;
+	bool layered;
 };
 
 struct end {
@@ -92,11 +161,13 @@ struct end {
 	bool has_exit_code, inferred;
 	uint64_t exit_code;
 	const char *signal, *detail;
+	uint64_t memory_limit_bytes, memory_peak_bytes;
+	bool has_memory_limit, has_memory_peak;
 };
 
 struct sandbox {
 	struct id id, tenant;
-	const char *name, *image;
+	const char *name, *image, *template;
 	unsigned state;
 	struct field_map labels;
 	struct limits limits;
@@ -106,6 +177,10 @@ struct sandbox {
 	const char *group, *entry;
 	struct end end;
 	bool has_end;
+	unsigned storage;
+	struct field_texts writable;
+	bool has_writable;
+	uint64_t app_port;
 };
 
 /* What the journal keeps of a sandbox beside its struct life. */
@@ -114,9 +189,11 @@ struct sandbox_record {
 	struct field_map env;
 	struct field_texts entrypoint;
 	bool has_entrypoint;
+	struct field_list services;
 	const char *key, *key_body; /* of the request that made it */
 	const char *image_digest;
 	uint64_t range;
+	struct id home;
 	struct limits wanted; /* not set yet */
 	bool has_wanted;
 };
@@ -200,14 +277,38 @@ struct sandbox_list {
 	const char *next_cursor;
 };
 
+/* A terminal, as it is asked for and as it is. */
+struct exec_tty {
+	uint64_t cols, rows;
+	const char *term;
+};
+
+struct exec_resize {
+	uint64_t cols, rows;
+};
+
+enum exec_role { ROLE_AUTO, ROLE_WATCH, ROLE_TAKE, ROLE_NUM };
+
 struct exec_run {
 	struct field_texts argv;
 	bool has_argv;
 	const char *shell, *cwd, *user, *stdin_text;
 	struct field_map env;
-	uint64_t timeout_ms;
-	unsigned output;
-	bool detach, stdin_open;
+	uint64_t timeout_ms, max_output_bytes;
+	unsigned output, keep;
+	bool detach, stdin_open, has_max_output, has_keep;
+	struct exec_tty tty;
+	bool has_tty;
+};
+
+/* What of longer output a reply has. */
+enum run_keep { KEEP_TAIL, KEEP_HEAD, KEEP_BOTH, KEEP_NUM };
+
+/* What a command or run wrote to one of its outputs, or the parts of it that are told. */
+struct run_output {
+	uint64_t bytes, offset, cut_bytes, cut_offset;
+	bool has_bytes, has_offset, has_cut, has_cut_offset;
+	const char *text, *b64, *tail, *tail_b64;
 };
 
 struct exec {
@@ -215,11 +316,11 @@ struct exec {
 	unsigned state;
 	uint64_t started_ns, ended_ns;
 	uint64_t stdout_bytes, stderr_bytes;
-	const char *stdout_text, *stdout_b64, *stderr_text, *stderr_b64;
-	uint64_t stdout_offset, stderr_offset;
-	bool has_stdout, has_stderr; /* only in the reply to who waited */
+	struct run_output out, err; /* only in the reply to who waited */
 	struct end end;
 	bool has_end;
+	struct exec_tty tty;
+	bool has_tty;
 };
 
 struct exec_list {
@@ -239,99 +340,204 @@ struct exec_stdin_query {
 struct exec_attach_query {
 	uint64_t stdout_offset, stderr_offset;
 	bool acks;
+	unsigned role;
 };
 
 struct exec_signal {
 	const char *signal;
 };
 
-struct image {
-	struct id id;
-	const char *name, *digest;
-	uint64_t size_bytes, created_ns;
-};
+enum shell_state { SHELL_STARTING, SHELL_IDLE, SHELL_BUSY, SHELL_ENDED, SHELL_NUM_STATES };
+enum run_state { RUN_QUEUED, RUN_RUNNING, RUN_ENDED, RUN_NUM_STATES };
+/* What is told of an output that is longer than asked for. */
 
-struct image_list {
-	struct field_list images;
-	const char *next_cursor;
-};
-
-struct image_import_query {
-	const char *name;
-};
-
-struct image_config {
+struct shell_create {
+	const char *name, *cwd, *user;
 	struct field_map env;
-	const char *user, *cwd;
+};
+
+struct shell {
+	struct id id;
+	const char *name, *cwd, *why;
+	unsigned state;
+	uint64_t created_ns, pid, runs, queued, stdout_bytes, stderr_bytes;
+	bool has_pid;
+	struct end end;
+	bool has_end;
+};
+
+struct shell_list {
+	struct field_list shells;
+};
+
+struct shell_run {
+	const char *command;
+	uint64_t timeout_ms, max_output_bytes;
+	unsigned keep;
+	bool detach;
+};
+
+struct ran {
+	uint64_t number, started_ns, ended_ns;
+	unsigned state;
+	const char *cwd;
+	struct run_output out, err;
+	struct end end;
+	bool has_end;
+};
+
+struct ran_list {
+	struct field_list runs;
+};
+
+struct run_query {
+	uint64_t max_output_bytes;
+	unsigned keep;
+};
+
+/* Where a service is, in supervisord's words. */
+enum service_state {
+	SERVICE_STOPPED,
+	SERVICE_STARTING,
+	SERVICE_RUNNING,
+	SERVICE_BACKOFF,
+	SERVICE_STOPPING,
+	SERVICE_EXITED,
+	SERVICE_FATAL,
+	SERVICE_NUM_STATES
+};
+enum service_restart { SERVICE_NEVER, SERVICE_ALWAYS, SERVICE_UNEXPECTED, SERVICE_NUM_RESTARTS };
+
+struct service_put {
+	struct field_texts argv;
+	bool has_argv, autostart;
+	const char *command, *cwd, *user, *exit_codes, *stop_signal;
+	struct field_map env;
+	unsigned autorestart;
+	uint64_t priority, start_ms, start_retries, stop_ms;
+};
+
+struct service_spec {
+	const char *name;
+	struct service_put put;
+};
+
+struct service {
+	const char *name, *source, *error;
+	unsigned state, autorestart;
+	bool autostart;
+	struct field_texts argv;
+	bool has_argv;
+	uint64_t priority, pid, starts, changed_ns, started_ns, log_start, log_bytes;
+	bool has_pid;
+	struct end end;
+	bool has_end;
+};
+
+struct service_list {
+	struct field_list services;
+	uint64_t left_out;
+};
+
+struct service_log_query {
+	uint64_t offset, limit;
+	bool follow;
+};
+
+struct tool {
+	const char *name, *path, *version;
+};
+
+struct info {
+	const char *workspace, *user, *home, *hostname, *os, *os_id, *os_version, *kernel, *arch;
+	uint64_t uid, gid;
+	struct field_list tools;
+};
+
+struct info_query {
+	bool versions;
+};
+
+struct sandbox_health {
+	bool ok;
+	uint64_t uptime_ms, port;
+	bool has_port;
+	const char *detail;
+};
+
+struct sandbox_health_query {
+	uint64_t port, timeout_ms;
+	bool has_port;
 };
 
 struct claim {
 	struct field_map env;
 	const char *user, *cwd;
+	uint64_t output_bytes;
+	bool has_output;
+	struct field_list services;
+	bool has_services;
 };
 
-struct tenant {
+struct template_create {
+	const char *name;
+	struct sandbox_create defaults;
+	struct pool_conf pool;
+	bool has_pool;
+	struct field_list files; /* struct build_file */
+	struct packages packages;
+	struct field_texts setup;
+	bool has_setup;
+};
+
+enum template_state { TEMPLATE_READY, TEMPLATE_BUILDING, TEMPLATE_FAILED, TEMPLATE_NUM_STATES };
+
+struct template
+{
 	struct id id;
 	const char *name;
 	uint64_t created_ns;
+	struct sandbox_create defaults;
+	struct pool_conf pool;
+	struct pool_count now; /* of the pool, in a reply */
+	bool has_pool, has_now;
+	unsigned state;
+	const char *layer, *build, *error;
 };
 
-struct tenant_create {
+enum template_change {
+	TEMPLATE_CREATED,
+	TEMPLATE_CHANGED,
+	TEMPLATE_BEGUN, /* something is built for it */
+	TEMPLATE_BUILT,
+	TEMPLATE_UNBUILT,
+	TEMPLATE_POOLED,
+	TEMPLATE_REMOVED,
+	TEMPLATE_NUM_CHANGES
+};
+
+struct template_event {
+	struct id id;
 	const char *name;
+	unsigned change, state;
+	const char *error;
+	struct pool_conf pool;
+	bool has_pool;
 };
 
-struct tenant_list {
-	struct field_list tenants;
+struct template_log_query {
+	uint64_t offset;
+};
+
+struct template_log {
+	unsigned state;
+	uint64_t offset, next;
+	const char *text;
+};
+
+struct template_list {
+	struct field_list templates;
 	const char *next_cursor;
-};
-
-/* What a key may be good for: enum op_scope from SCOPE_READ on. */
-enum key_scope { KEY_READ, KEY_WRITE, KEY_OPERATOR, KEY_NUM_SCOPES };
-
-struct key_create {
-	struct id tenant;
-	const char *name;
-	unsigned scope;
-	uint64_t ttl_ms;
-	bool has_ttl;
-};
-
-struct key {
-	struct id id, tenant;
-	const char *name, *prefix;
-	unsigned scope;
-	uint64_t created_ns, expires_ns, used_ns, old_until_ns;
-	bool has_expires, revoked;
-};
-
-struct key_made {
-	struct key key;
-	const char *secret;
-};
-
-struct key_rotate {
-	uint64_t overlap_ms;
-};
-
-struct key_list {
-	struct field_list keys;
-	const char *next_cursor;
-};
-
-/* What the journal keeps of a key. */
-struct key_record {
-	struct key key;
-	const char *hash, *old_hash;
-};
-
-struct token_create {
-	unsigned scope; /* enum op_scope from SCOPE_READ on, without operator */
-	uint64_t ttl_ms;
-};
-
-struct token_made {
-	const char *token;
-	uint64_t expires_ns;
 };
 
 struct error_details {

@@ -2,13 +2,19 @@
 #include "prog/prog.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
+#include "base/fault.h"
 #include "base/path.h"
+
+#define SLICE_NS (UINT64_C(500) * 1000)
 
 int prog_read_file(const char *path, struct buf *ret)
 {
@@ -75,6 +81,17 @@ void prog_want_fds(void)
 	}
 }
 
+void prog_short_slices(void)
+{
+	struct sched_attr attr = { .size = sizeof(attr) };
+
+	if (sched_getattr(0, &attr, sizeof(attr), 0) < 0 || attr.sched_policy != SCHED_OTHER)
+		return;
+	attr.size = sizeof(attr);
+	attr.sched_runtime = SLICE_NS;
+	(void)sched_setattr(0, &attr, 0);
+}
+
 int prog_no_core(struct cay_err *err)
 {
 	const struct rlimit none = {};
@@ -83,6 +100,36 @@ int prog_no_core(struct cay_err *err)
 	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "forbid core dumps");
 	return 0;
+}
+
+int prog_begin(int argc, char *const *argv, const char *as, struct settings *ret, struct log *log,
+	       struct cay_err *err)
+{
+	int r;
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)umask(077);
+	r = prog_settings(argc, argv, ret, err);
+	if (r != 0)
+		return r;
+	r = fault_arm(getenv("CAY_FAULT"), err);
+	if (r < 0)
+		return r;
+	if (geteuid() == 0)
+		return cay_fail(err, CAY_E_FORBIDDEN, "%s must not be root: start it as %s",
+				log->prog, as);
+	prog_log(ret, log);
+	prog_short_slices();
+	prog_want_fds();
+	return prog_no_core(err);
+}
+
+int prog_end(int r, struct log *log, const struct cay_err *err)
+{
+	if (r >= 0)
+		return 0;
+	log_error(log, "%s", err->msg);
+	return cay_error_row(err->code)->exit;
 }
 
 void prog_ready(struct log *log)
@@ -105,7 +152,7 @@ void prog_ready(struct log *log)
 		log_warn(log, "NOTIFY_SOCKET: %s", strerror(errno));
 }
 
-void prog_reload(int argc, char *const *argv, struct log *log)
+void prog_reload(int argc, char *const *argv, struct settings *now, struct log *log)
 {
 	struct settings again = {};
 	struct cay_err err = {};
@@ -114,7 +161,8 @@ void prog_reload(int argc, char *const *argv, struct log *log)
 		log_error(log, "SIGHUP, going on as before: %s", err.msg);
 		return;
 	}
-	log->level = (enum log_level)again.log_level;
+	settings_take_live(now, &again);
+	log->level = (enum log_level)now->log_level;
 	log_info(log, "settings read again");
 }
 

@@ -28,14 +28,16 @@ static int errors(struct buf *b)
 		b, "# Errors\n\nA reply that is not a success has one member, `error`: `code`, "
 		   "`message`, `hint`, `retryable`, and where they apply `field`, "
 		   "`request_id`, `details`.\n`cay` exits with the status in the third "
-		   "column.\n\n"
-		   "| code | HTTP | exit | retry | what to do |\n|---|---|---|---|---|\n");
+		   "column. [How failures look](../errors.md) has more.\n\n"
+		   "| code | HTTP | exit | retry | what has happened | what to do |\n"
+		   "|---|---|---|---|---|---|\n");
 
 	for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
 		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
 
-		r = buf_printf(b, "| `%s` | %d | %d | %s | %s |\n", e->name, e->http, e->exit,
-			       e->retryable ? "yes" : "no", e->hint);
+		r = buf_printf(b, "| `%s` | %d | %d | %s | %s | %s |\n", e->name, e->http, e->exit,
+			       e->retryable ? "yes" : "no", op_error_cause((enum cay_code)i),
+			       e->hint);
 	}
 	return r;
 }
@@ -56,6 +58,93 @@ static int operations(struct buf *b)
 			       op_scope_name(ops[i].scope),
 			       ops[i].where == WHERE_INSIDE ? "inside" : "control", ops[i].summary);
 	return r;
+}
+
+static void tables_errors(struct jw *w)
+{
+	jw_array(w, "errors");
+	for (unsigned i = CAY_OK + 1; i < CAY_NUM_CODES; i++) {
+		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
+
+		jw_object(w, NULL);
+		jw_str(w, "code", e->name);
+		jw_u64(w, "http", (uint64_t)e->http);
+		jw_u64(w, "exit", (uint64_t)e->exit);
+		jw_bool(w, "retryable", e->retryable);
+		jw_str(w, "cause", op_error_cause((enum cay_code)i));
+		jw_str(w, "cure", e->hint);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static void tables_operations(struct jw *w)
+{
+	jw_array(w, "tags");
+	for (size_t i = 0; i < op_n_tags; i++) {
+		jw_object(w, NULL);
+		jw_str(w, "name", op_tags[i].name);
+		jw_str(w, "title", op_tags[i].title);
+		jw_str(w, "help", op_tags[i].help);
+		jw_end(w);
+	}
+	jw_end(w);
+	jw_array(w, "operations");
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		jw_object(w, NULL);
+		jw_str(w, "name", ops[i].name);
+		jw_bool(w, "inside", ops[i].where == WHERE_INSIDE);
+		jw_u64(w, "body_max", ops[i].body_max);
+		jw_end(w);
+	}
+	jw_end(w);
+}
+
+static int tables_settings(struct jw *w)
+{
+	int r = 0;
+
+	jw_array(w, "settings");
+	for (size_t i = 0; r >= 0 && i < settings_table.n; i++) {
+		const struct conf_key *k = &settings_table.keys[i];
+		auto_buf takes = BUF_INIT(KIB(1));
+
+		r = conf_describe(k, &takes);
+		jw_object(w, NULL);
+		jw_str(w, "section", k->section);
+		jw_str(w, "key", k->key);
+		jw_str(w, "default", k->value);
+		jw_str(w, "takes", buf_str(&takes));
+		jw_bool(w, "live", k->live);
+		jw_str(w, "help", k->help);
+		jw_end(w);
+	}
+	jw_end(w);
+	return r;
+}
+
+/* What is not in OpenAPI, for the page at /docs and for who checks documents. */
+static int tables(struct buf *b)
+{
+	struct jw w = jw_to(b);
+	int r;
+
+	jw_object(&w, NULL);
+	tables_errors(&w);
+	tables_operations(&w);
+	r = tables_settings(&w);
+	jw_array(&w, "metrics");
+	for (unsigned i = 0; i < METRIC_NUM; i++) {
+		jw_object(&w, NULL);
+		jw_str(&w, "name", metric_table[i].name);
+		jw_str(&w, "type", metric_type_name(metric_table[i].type));
+		jw_str(&w, "labels", metric_table[i].labels);
+		jw_str(&w, "help", metric_table[i].help);
+		jw_end(&w);
+	}
+	jw_end(&w);
+	jw_end(&w);
+	return r < 0 ? r : jw_done(&w);
 }
 
 static int metrics(struct buf *b)
@@ -123,6 +212,7 @@ static const struct {
 	{ "verbs", verbs, "the keeper's verbs, Markdown" },
 	{ "sample", sample, "a sample cay.conf" },
 	{ "man", man, "cay.conf(5), scdoc" },
+	{ "tables", tables, "errors, groups, settings and metrics as JSON" },
 	{ "faults", faults, "every failpoint, one a line" },
 };
 

@@ -101,7 +101,7 @@ static int set(const struct conf_key *k, struct slice s, void *settings)
 }
 
 /* "a number from 1 to 100000", "one of text, json" */
-static int describe(const struct conf_key *k, struct buf *b)
+int conf_describe(const struct conf_key *k, struct buf *b)
 {
 	int r = buf_puts(b, types[k->type].name);
 
@@ -132,7 +132,7 @@ static int refuse(const struct conf_key *k, struct slice v, const char *where, s
 {
 	auto_buf want = BUF_INIT(512);
 
-	if (describe(k, &want) < 0)
+	if (conf_describe(k, &want) < 0)
 		buf_clear(&want);
 	return cay_fail(err, CAY_E_INVALID, "%s: %s = '%.*s' is not %s", where, k->key,
 			(int)(v.n > 64 ? 64 : v.n), v.p, buf_str(&want));
@@ -293,7 +293,7 @@ int conf_write_sample(const struct conf_table *t, struct buf *b)
 		if (r >= 0)
 			r = buf_printf(b, "# %s (", k->help);
 		if (r >= 0)
-			r = describe(k, b);
+			r = conf_describe(k, b);
 		if (r >= 0)
 			r = buf_printf(b, k->value[0] ? "%s)\n#%s = %s\n" : "%s)\n#%s =%s\n",
 				       k->live ? "; applied on SIGHUP" : "", k->key, k->value);
@@ -318,7 +318,7 @@ int conf_write_man(const struct conf_table *t, struct buf *b)
 				       k->value[0] ? "\n*%s* = _%s_\n\t%s: " : "\n*%s* =%s\n\t%s: ",
 				       k->key, k->value, k->help);
 		if (r >= 0)
-			r = describe(k, b);
+			r = conf_describe(k, b);
 		/* scdoc reads '_' as underline */
 		for (size_t c = 0; r >= 0 && c < env.len; c++)
 			r = c == 0 ? buf_printf(b, ".%s Variable: %c",

@@ -59,6 +59,8 @@ void conf_defaults(const struct conf_table *t, void *settings);
 /* env as in environ. */
 [[nodiscard]] int conf_override(const struct conf_table *t, const char *const *env, void *settings,
 				struct cay_err *err);
+/* What a key takes, in words: "a number from 1 to 30000". */
+[[nodiscard]] int conf_describe(const struct conf_key *k, struct buf *ret);
 /* A file in which every key stands with its default, commented out. */
 [[nodiscard]] int conf_write_sample(const struct conf_table *t, struct buf *ret);
 /* The keys as scdoc source, a section each. */

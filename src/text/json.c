@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/json.h"
 
+#include <errno.h>
+
 const struct json_limits json_control_limits = {
 	.bytes = KIB(64),
 	.depth = 16,
@@ -70,4 +72,60 @@ int jr_read(struct slice text, const struct json_limits *limits, json_t **ret, s
 				bad.line, bad.column);
 	*ret = j;
 	return 0;
+}
+
+static void write_members(json_t *j, struct jw *w)
+{
+	const char *name;
+	const json_t *v;
+
+	json_object_foreach (j, name, v) {
+		jr_write(v, name, w);
+	}
+}
+
+static void write_items(json_t *j, struct jw *w)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach(j, i, v)
+	{
+		jr_write(v, NULL, w);
+	}
+}
+
+void jr_write(const json_t *j, const char *key, struct jw *w)
+{
+	json_t *loose = (json_t *)(uintptr_t)j; /* jansson walks no const ones */
+
+	switch (json_typeof(j)) {
+	case JSON_OBJECT:
+		jw_object(w, key);
+		write_members(loose, w);
+		jw_end(w);
+		break;
+	case JSON_ARRAY:
+		jw_array(w, key);
+		write_items(loose, w);
+		jw_end(w);
+		break;
+	case JSON_STRING:
+		jw_strn(w, key, (struct slice){ json_string_value(j), json_string_length(j) });
+		break;
+	case JSON_INTEGER:
+		jw_i64(w, key, json_integer_value(j));
+		break;
+	case JSON_TRUE:
+	case JSON_FALSE:
+		jw_bool(w, key, json_is_true(j));
+		break;
+	case JSON_NULL:
+		jw_null(w, key);
+		break;
+	case JSON_REAL:
+		jw_null(w, key);
+		w->err = w->err ? w->err : -EDOM;
+		break;
+	}
 }

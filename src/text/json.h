@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "base/err.h"
+#include "base/jsonw.h"
 #include "base/str.h"
 
 struct json_limits {
@@ -30,4 +31,6 @@ extern const struct json_limits json_control_limits;
 [[nodiscard]] int jr_read(struct slice text, const struct json_limits *limits, json_t **ret,
 			  struct cay_err *err);
 void jr_freep(json_t **j);
+/* What was read, written again; a number with a fraction makes jw_done() fail. */
+void jr_write(const json_t *j, const char *key, struct jw *w);
 #endif

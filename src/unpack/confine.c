@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mnt.h"
 #include "base/path.h"
 
 #ifdef CAY_SANITIZED
@@ -93,17 +94,10 @@ static const int calls[] = {
 
 int confine_tree(int dirfd)
 {
-	struct mount_attr attr = {
-		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
-			    MOUNT_ATTR_NOATIME,
-		.attr_clr = MOUNT_ATTR__ATIME,
-	};
-	auto_close int fd =
-		open_tree(dirfd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-
-	if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-		return -errno;
-	return cay_take_fd(&fd);
+	return mnt_clone(dirfd, "",
+			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
+				 MOUNT_ATTR_NOATIME,
+			 -EBADF);
 }
 
 static int write_map(pid_t pid, const char *file)

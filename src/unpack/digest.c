@@ -70,3 +70,16 @@ void hash_fini(struct hash *h)
 	EVP_MD_CTX_free(h->ctx);
 	h->ctx = NULL;
 }
+
+int digest_of(const void *p, size_t n, struct digest *ret)
+{
+	struct hash h = {};
+	int r = hash_init(&h);
+
+	if (r >= 0)
+		r = hash_add(&h, p, n);
+	if (r >= 0)
+		r = hash_end(&h, ret);
+	hash_fini(&h);
+	return r;
+}

@@ -35,4 +35,5 @@ void digest_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1]);
 [[nodiscard]] int hash_add(struct hash *h, const void *p, size_t n);
 [[nodiscard]] int hash_end(struct hash *h, struct digest *ret);
 void hash_fini(struct hash *h);
+[[nodiscard]] int digest_of(const void *p, size_t n, struct digest *ret);
 #endif

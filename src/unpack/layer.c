@@ -197,11 +197,8 @@ static int fill(struct layer *l, int fd, const char *name, uint64_t size)
 			ssize_t done = pwrite(fd, p, n, at);
 
 			if (done <= 0)
-				return cay_fail_sys(l->err,
-						    errno == ENOSPC || errno == EDQUOT
-							    ? CAY_E_DISK_FULL
-							    : CAY_E_INTERNAL,
-						    errno, "'%.200s': cannot write", name);
+				return cay_fail_sys(l->err, cay_code_disk(errno), errno,
+						    "'%.200s': cannot write", name);
 			p += done;
 			at += done;
 			n -= (size_t)done;

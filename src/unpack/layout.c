@@ -3,9 +3,12 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/str.h"
 #include "unpack/archive-internal.h"
+#include "unpack/manifest.h"
+#include "unpack/outer.h"
 
 #define CHUNK KIB(256)
 #define BLOBS_DIR "blobs/sha256/"
@@ -54,6 +57,34 @@ static la_int64_t scan_skip(struct archive *, void *data, la_int64_t n)
 	return n;
 }
 
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && str_eq(s + n - m, end);
+}
+
+/* A tree has thousands of these, too; those behind the last place are not found. */
+static int note_name(struct layout *l, const char *name, const char *link,
+		     const struct layout_file *f, struct cay_err *err)
+{
+	struct layout_name *n = &l->names[l->n_names];
+
+	if (l->n_names == LAYOUT_NAMES_MAX || strlen(name) > LAYOUT_NAME_MAX ||
+	    (!ends_with(name, ".json") && !ends_with(name, ".tar")) ||
+	    (link && strlen(link) > LAYOUT_NAME_MAX))
+		return 0;
+	*n = (struct layout_name){ .name = strdup(name), .link = link ? strdup(link) : NULL };
+	if (!n->name || (link && !n->link)) {
+		free(n->name);
+		free(n->link);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read the image layout");
+	}
+	n->file = *f;
+	l->n_names++;
+	return 0;
+}
+
 static int note_entry(struct layout *l, struct archive *a, struct archive_entry *e,
 		      struct cay_err *err)
 {
@@ -61,10 +92,16 @@ static int note_entry(struct layout *l, struct archive *a, struct archive_entry 
 	int64_t size = archive_entry_size(e), at = archive_filter_bytes(a, 0);
 	struct layout_file f = {};
 
-	if (!name || archive_entry_filetype(e) != AE_IFREG || archive_entry_hardlink(e))
+	if (!name || archive_entry_hardlink(e))
 		return 0;
 	if (strncmp(name, "./", 2) == 0)
 		name += 2;
+	l->has_blobs |= strncmp(name, "blobs/", 6) == 0;
+	if (archive_entry_filetype(e) == AE_IFLNK && archive_entry_symlink(e))
+		return note_name(l, name, archive_entry_symlink(e), &f, err);
+	if (archive_entry_filetype(e) != AE_IFREG)
+		return 0;
+	l->has_programs |= archive_entry_perm(e) & 0111;
 	/* sparse: its bytes do not lie in a row */
 	if (size < 0 || at < 0 || archive_entry_sparse_count(e))
 		return 0;
@@ -75,7 +112,7 @@ static int note_entry(struct layout *l, struct archive *a, struct archive_entry 
 		return 0;
 	}
 	if (strncmp(name, BLOBS_DIR, strlen(BLOBS_DIR)) != 0)
-		return 0;
+		return note_name(l, name, NULL, &f, err);
 	name += strlen(BLOBS_DIR);
 	if (digest_parse_hex(name, strlen(name), &f.digest) < 0)
 		return 0;
@@ -102,6 +139,8 @@ static int scan_entries(struct layout *l, struct archive *a, struct cay_err *err
 		if (r < 0)
 			return r;
 	}
+	if (layout_form(l) == LAYOUT_TREE) /* has as many as a layer may have */
+		return 0;
 	return cay_fail(err, CAY_E_TOO_LARGE, "the image layout has more than %d files",
 			LAYOUT_ENTRIES_MAX);
 }
@@ -113,7 +152,8 @@ static int scan(struct layout *l, struct cay_err *err)
 	struct scan s = { .fd = l->fd };
 
 	l->blobs = calloc(LAYOUT_BLOBS_MAX, sizeof(*l->blobs));
-	if (!a || !l->blobs || buf_reserve(&chunk, CHUNK) < 0 ||
+	l->names = calloc(LAYOUT_NAMES_MAX, sizeof(*l->names));
+	if (!a || !l->blobs || !l->names || buf_reserve(&chunk, CHUNK) < 0 ||
 	    archive_read_support_format_tar(a) != ARCHIVE_OK ||
 	    archive_read_support_format_empty(a) != ARCHIVE_OK ||
 	    archive_read_set_read_callback(a, scan_read) != ARCHIVE_OK ||
@@ -141,6 +181,11 @@ int layout_scan(int tar_fd, struct layout *ret, struct cay_err *err)
 
 void layout_fini(struct layout *l)
 {
+	for (size_t i = 0; i < l->n_names; i++) {
+		free(l->names[i].name);
+		free(l->names[i].link);
+	}
+	free(l->names);
 	free(l->blobs);
 	*l = (struct layout){ .fd = -EBADF };
 }
@@ -154,28 +199,117 @@ static const struct layout_file *find(const struct layout *l, const struct diges
 	return NULL;
 }
 
-int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *err)
+enum layout_form layout_form(const struct layout *l)
 {
-	uint64_t at = l->index.at, left = l->index.size;
+	if (l->index.size)
+		return LAYOUT_OCI;
+	if (layout_named(l, "manifest.json"))
+		return LAYOUT_DOCKER;
+	return l->has_programs && !l->has_blobs ? LAYOUT_TREE : LAYOUT_NONE;
+}
 
-	if (!left)
-		return cay_fail(err, CAY_E_INVALID,
-				"there is no index.json: not a tar of an OCI image layout");
-	if (left > LAYOUT_JSON_MAX)
-		return cay_fail(err, CAY_E_TOO_LARGE, "index.json is larger than %zu bytes",
-				LAYOUT_JSON_MAX);
+static const struct layout_name *find_name(const struct layout *l, struct slice name)
+{
+	for (size_t i = l->n_names; i-- > 0;)
+		if (slice_eq(slice_of(l->names[i].name), name))
+			return &l->names[i];
+	return NULL;
+}
+
+/* Layers that are the same are links, as in "1a2b/layer.tar" -> "../3c4d/layer.tar". */
+static const struct layout_file *follow(const struct layout *l, const struct layout_name *n)
+{
+	const char *to = n->link, *slash = strrchr(n->name, '/');
+
+	if (strncmp(to, "../", 3) == 0 && slash && memchr(n->name, '/', (size_t)(slash - n->name)))
+		return NULL; /* deeper than docker goes */
+	if (strncmp(to, "../", 3) == 0 && slash)
+		to += 3;
+	else if (slash)
+		return NULL;
+	n = find_name(l, slice_of(to));
+	return n && !n->link ? &n->file : NULL;
+}
+
+const struct layout_file *layout_named(const struct layout *l, const char *name)
+{
+	const struct layout_name *n = find_name(l, slice_of(name));
+	const size_t front = strlen(BLOBS_DIR);
+	struct digest d;
+
+	if (n)
+		return n->link ? follow(l, n) : &n->file;
+	if (strncmp(name, BLOBS_DIR, front) == 0 &&
+	    digest_parse_hex(name + front, strlen(name + front), &d) == 0)
+		return find(l, &d);
+	return NULL;
+}
+
+int layout_read_file(const struct layout *l, const struct layout_file *f, struct buf *ret,
+		     struct cay_err *err)
+{
+	uint64_t at = f->at, left = f->size;
+
+	if (left > ret->max)
+		return cay_fail(err, CAY_E_TOO_LARGE, "is larger than %zu bytes", ret->max);
 	if (buf_reserve(ret, (size_t)left) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for index.json");
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for it");
 	while (left) {
 		ssize_t n = read_at(l->fd, ret->data + ret->len, (size_t)left, at);
 
 		if (n <= 0)
-			return cay_fail(err, CAY_E_INVALID, "index.json is cut off");
+			return cay_fail(err, CAY_E_INVALID, "is cut off");
 		ret->len += (size_t)n;
 		at += (uint64_t)n;
 		left -= (uint64_t)n;
 	}
 	ret->data[ret->len] = 0;
+	return 0;
+}
+
+int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *err)
+{
+	int r = layout_read_file(l, &l->index, ret, err);
+
+	return r < 0 ? cay_wrap(err, r, "index.json") : 0;
+}
+
+static int hash_file(const struct layout *l, const struct layout_file *f, struct digest *ret,
+		     struct cay_err *err)
+{
+	CAY_CLEANUP(hash_fini) struct hash h = {};
+	auto_buf chunk = BUF_INIT(CHUNK);
+	uint64_t at = f->at, left = f->size;
+
+	if (hash_init(&h) < 0 || buf_reserve(&chunk, CHUNK) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a blob");
+	while (left) {
+		ssize_t n = read_at(l->fd, chunk.data, left < CHUNK ? (size_t)left : CHUNK, at);
+
+		if (n <= 0)
+			return cay_fail(err, CAY_E_INVALID, "is cut off");
+		if (hash_add(&h, chunk.data, (size_t)n) < 0)
+			return cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob");
+		at += (uint64_t)n;
+		left -= (uint64_t)n;
+	}
+	return hash_end(&h, ret) < 0 ? cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob") : 0;
+}
+
+int layout_adopt(struct layout *l, const struct layout_file *f, struct descriptor *ret,
+		 struct cay_err *err)
+{
+	struct layout_file blob = *f;
+	int r = hash_file(l, f, &blob.digest, err);
+
+	if (r < 0)
+		return r;
+	if (l->n_blobs == LAYOUT_BLOBS_MAX)
+		return cay_fail(err, CAY_E_TOO_LARGE, "the image layout has more than %d blobs",
+				LAYOUT_BLOBS_MAX);
+	l->blobs[l->n_blobs++] = blob;
+	*ret = (struct descriptor){ .digest = blob.digest, .size = blob.size };
+	ret->media = outer_media(l->fd, blob.at);
 	return 0;
 }
 

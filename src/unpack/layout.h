@@ -2,7 +2,11 @@
 #ifndef CAY_UNPACK_LAYOUT_H
 #define CAY_UNPACK_LAYOUT_H
 /*
- * layout - an OCI image layout in a plain tar: where its files lie, and blobs
+ * layout - an image in a plain tar: where its files lie, and blobs
+ *
+ * The tar is an OCI image layout (index.json, blobs/), an archive of `docker save`
+ * (manifest.json and what it names) or the tree itself; which one, what was seen
+ * says.  Files without a digest of their own are hashed and are blobs from then on.
  *
  * The tar is a file somebody else holds open too and may change while we read.
  * So nothing is believed twice: a blob's bytes are hashed as they are handed
@@ -18,6 +22,8 @@
 
 #define LAYOUT_BLOBS_MAX 4096
 #define LAYOUT_ENTRIES_MAX 65536
+#define LAYOUT_NAMES_MAX 4096
+#define LAYOUT_NAME_MAX 255
 #define LAYOUT_JSON_MAX MIB(1) /* index.json, manifests */
 
 struct layout_file {
@@ -25,11 +31,23 @@ struct layout_file {
 	uint64_t at, size;
 };
 
+/* A file manifest.json may name: NAME.json, NAME.tar, or a link to one of them. */
+struct layout_name {
+	char *name, *link; /* link: NULL for a file */
+	struct layout_file file;
+};
+
+enum layout_form { LAYOUT_NONE, LAYOUT_OCI, LAYOUT_DOCKER, LAYOUT_TREE };
+
 struct layout {
 	int fd; /* borrowed */
 	struct layout_file *blobs;
 	size_t n_blobs;
 	struct layout_file index; /* size 0 when absent; has no digest */
+	struct layout_name *names;
+	size_t n_names;
+	bool has_blobs;    /* something below blobs/ */
+	bool has_programs; /* a file somebody may execute */
 };
 
 /* What a manifest says about a blob. */
@@ -41,6 +59,16 @@ struct descriptor {
 
 [[nodiscard]] int layout_scan(int tar_fd, struct layout *ret, struct cay_err *err);
 void layout_fini(struct layout *l);
+enum layout_form layout_form(const struct layout *l);
+/* By name; a link is followed once.  NULL. */
+const struct layout_file *layout_named(const struct layout *l, const char *name);
+/* A whole file that has no digest yet, no longer than the buffer allows. */
+[[nodiscard]] int layout_read_file(const struct layout *l, const struct layout_file *f,
+				   struct buf *ret, struct cay_err *err);
+/* Hash such a file: a blob from now on.  Its media is a tar, by its first bytes plain
+ * or compressed. */
+[[nodiscard]] int layout_adopt(struct layout *l, const struct layout_file *f,
+			       struct descriptor *ret, struct cay_err *err);
 [[nodiscard]] int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *err);
 /* A whole blob that is as long as its descriptor says, of its digest, and no
  * longer than the buffer allows. */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/jsonw.h"
 #include "ops/types.h"
 #include "text/json.h"
 
@@ -149,16 +150,23 @@ int manifest_pick(struct slice index, struct descriptor *ret, struct cay_err *er
 	return r < 0 ? r : 0;
 }
 
-static int read_layers(const json_t *list, struct manifest *m, struct cay_err *err)
+int manifest_check_layers(const json_t *list, struct cay_err *err)
 {
-	size_t i;
-	json_t *j;
-
 	if (!json_is_array(list) || !json_array_size(list))
 		return cay_fail(err, CAY_E_INVALID, "the image has no layers");
 	if (json_array_size(list) > MANIFEST_LAYERS_MAX)
 		return cay_fail(err, CAY_E_INVALID, "the image has %zu layers, at most %d may be",
 				json_array_size(list), MANIFEST_LAYERS_MAX);
+	return 0;
+}
+
+static int read_layers(const json_t *list, struct manifest *m, struct cay_err *err)
+{
+	size_t i;
+	json_t *j;
+
+	if (manifest_check_layers(list, err) < 0)
+		return -EINVAL;
 	json_array_foreach(list, i, j)
 	{
 		struct descriptor *d = &m->layers[m->n_layers];
@@ -198,6 +206,59 @@ int manifest_read(struct slice text, struct manifest *ret, struct cay_err *err)
 	if (r >= 0)
 		r = read_layers(json_object_get(j, "layers"), ret, err);
 	return r;
+}
+
+static void write_digest(struct jw *w, const char *name, const struct digest *d)
+{
+	char text[sizeof(DIGEST_PREFIX) + DIGEST_HEX_LEN] = DIGEST_PREFIX;
+
+	digest_hex(d, text + strlen(DIGEST_PREFIX));
+	jw_str(w, name, text);
+}
+
+static void write_descriptor(struct jw *w, const char *name, const struct descriptor *d)
+{
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(media_names) && media_names[i].media != d->media)
+		i++;
+	jw_object(w, name);
+	jw_str(w, "mediaType", media_names[i].name);
+	write_digest(w, "digest", &d->digest);
+	jw_u64(w, "size", d->size);
+	jw_end(w);
+}
+
+int manifest_write(const struct manifest *m, struct buf *ret, struct cay_err *err)
+{
+	struct jw w = jw_to(ret);
+
+	jw_object(&w, NULL);
+	jw_u64(&w, "schemaVersion", 2);
+	write_descriptor(&w, "config", &m->config);
+	jw_array(&w, "layers");
+	for (size_t i = 0; i < m->n_layers; i++)
+		write_descriptor(&w, NULL, &m->layers[i]);
+	jw_end(&w);
+	jw_end(&w);
+	return jw_done(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a manifest") : 0;
+}
+
+int manifest_write_config(const struct digest *diff_id, struct buf *ret, struct cay_err *err)
+{
+	struct jw w = jw_to(ret);
+
+	jw_object(&w, NULL);
+	jw_str(&w, "architecture", OUR_ARCH);
+	jw_str(&w, "os", "linux");
+	jw_object(&w, "rootfs");
+	jw_str(&w, "type", "layers");
+	jw_array(&w, "diff_ids");
+	write_digest(&w, NULL, diff_id);
+	jw_end(&w);
+	jw_end(&w);
+	jw_end(&w);
+	return jw_done(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a config") : 0;
 }
 
 static int read_diff_ids(const json_t *config, size_t n_layers,
@@ -266,6 +327,36 @@ static int take_text(const json_t *from, const char *name, json_t *to, const cha
 	return 0;
 }
 
+/* A list of texts behind another; anything else is refused by the table. */
+static int take_words(const json_t *from, const char *name, json_t *to, struct cay_err *err)
+{
+	json_t *list = json_object_get(from, name), *j;
+	size_t i;
+
+	if (!list || json_is_null(list))
+		return 0;
+	if (!json_is_array(list))
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not a list of words", name);
+	json_array_foreach(list, i, j)
+	{
+		if (json_array_append(to, j) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
+	}
+	return 0;
+}
+
+static int take_argv(const json_t *config, json_t *to, struct cay_err *err)
+{
+	auto_json argv = json_array();
+	int r = argv ? take_words(config, "Entrypoint", argv, err) : -ENOMEM;
+
+	if (r >= 0)
+		r = take_words(config, "Cmd", argv, err);
+	if (r >= 0 && json_array_size(argv) && json_object_set(to, "argv", argv) < 0)
+		r = -ENOMEM;
+	return r == -ENOMEM ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the config") : r;
+}
+
 static int encode_config(const json_t *config, struct buf *ret, struct cay_err *err)
 {
 	auto_pool pool = POOL_INIT(MIB(1));
@@ -282,6 +373,8 @@ static int encode_config(const json_t *config, struct buf *ret, struct cay_err *
 		r = take_text(config, "User", j, "user", err);
 	if (r >= 0)
 		r = take_text(config, "WorkingDir", j, "cwd", err);
+	if (r >= 0)
+		r = take_argv(config, j, err);
 	if (r >= 0)
 		r = field_decode(&image_config_table, j, &pool, &c, err);
 	if (r < 0)

@@ -4,6 +4,9 @@
 /*
  * manifest - what an image says of itself, in JSON: index, manifest, config
  *
+ * An image that comes without a manifest gets the one it would have had, always the
+ * same for the same config and layers: its digest names it like any other.
+ *
  * Text in, structs out, nothing touched.  These objects are open by their
  * standards (labels, annotations, history, a health check ...), so only the
  * members named here are looked at and nothing else ever leaves this file.
@@ -39,6 +42,14 @@ struct manifest {
 /* The manifest for this machine, or an index that has it (ret->media says). */
 [[nodiscard]] int manifest_pick(struct slice index, struct descriptor *ret, struct cay_err *err);
 [[nodiscard]] int manifest_read(struct slice text, struct manifest *ret, struct cay_err *err);
+/* A list of layers, whoever wrote it: there are some, and not too many. */
+struct json_t;
+[[nodiscard]] int manifest_check_layers(const struct json_t *list, struct cay_err *err);
+/* The text of one, for its digest. */
+[[nodiscard]] int manifest_write(const struct manifest *m, struct buf *ret, struct cay_err *err);
+/* The config of a tree that has none: ours, of this layer. */
+[[nodiscard]] int manifest_write_config(const struct digest *diff_id, struct buf *ret,
+					struct cay_err *err);
 /* n_layers digests of the uncompressed layers, and struct image_config as JSON. */
 [[nodiscard]] int manifest_read_config(struct slice text, size_t n_layers,
 				       struct digest diff_ids[static MANIFEST_LAYERS_MAX],

@@ -18,7 +18,8 @@ static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const c
 	switch (-r) {
 	case ENOSPC:
 	case EDQUOT:
-		code = CAY_E_DISK_FULL;
+	case EROFS:
+		code = cay_code_disk(r);
 		break;
 	case E2BIG:
 		code = CAY_E_TOO_LARGE;
@@ -27,7 +28,6 @@ static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const c
 		code = CAY_E_NO_MEMORY;
 		break;
 	case EIO:
-	case EROFS:
 	case EMFILE:
 	case EPERM:
 	case EACCES:

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unpack/unpack.h"
 
+#include <sys/stat.h>
+
 #include "base/path.h"
+#include "unpack/docker.h"
 #include "unpack/layer.h"
+#include "unpack/outer.h"
 #include "unpack/rootfs.h"
 
 #define auto_layout CAY_CLEANUP(layout_fini) struct layout
@@ -38,15 +42,77 @@ static int find_manifest(const struct layout *l, struct manifest *ret, struct di
 	return r;
 }
 
-static int write_config(const struct layout *l, const struct manifest *m,
+static int read_oci(const struct layout *l, struct manifest *m, struct digest *digest,
+		    struct buf *config, struct cay_err *err)
+{
+	int r = find_manifest(l, m, digest, err);
+
+	return r < 0 ? r : layout_read(l, &m->config, config, err);
+}
+
+/* The tar is the one layer. */
+static int read_tree(struct layout *l, struct manifest *m, struct buf *config, struct cay_err *err)
+{
+	struct layout_file whole = {};
+	struct stat st;
+	int r;
+
+	if (fstat(l->fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot read the image");
+	whole.size = (uint64_t)st.st_size;
+	*m = (struct manifest){ .n_layers = 1 };
+	r = layout_adopt(l, &whole, &m->layers[0], err);
+	if (r >= 0)
+		r = manifest_write_config(&m->layers[0].digest, config, err);
+	if (r < 0)
+		return r;
+	m->config = (struct descriptor){ .size = config->len, .media = MEDIA_CONFIG };
+	return digest_of(config->data, config->len, &m->config.digest) < 0
+		       ? cay_fail(err, CAY_E_INTERNAL, "cannot hash the config")
+		       : 0;
+}
+
+/* One that has no manifest is named by the one it would have had. */
+static int name_it(const struct manifest *m, struct digest *ret, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
+	int r = manifest_write(m, &text, err);
+
+	if (r >= 0 && digest_of(text.data, text.len, ret) < 0)
+		r = cay_fail(err, CAY_E_INTERNAL, "cannot hash the manifest");
+	return r;
+}
+
+static int read_image(struct layout *l, struct manifest *m, struct digest *digest,
+		      struct buf *config, struct cay_err *err)
+{
+	int r;
+
+	switch (layout_form(l)) {
+	case LAYOUT_OCI:
+		return read_oci(l, m, digest, config, err);
+	case LAYOUT_DOCKER:
+		r = docker_manifest(l, m, config, err);
+		break;
+	case LAYOUT_TREE:
+		r = read_tree(l, m, config, err);
+		break;
+	case LAYOUT_NONE:
+	default:
+		return cay_fail(err, CAY_E_INVALID,
+				"there is no index.json, no manifest.json and no program: not an "
+				"OCI image layout, not an archive of docker and not a tree");
+	}
+	return r < 0 ? r : name_it(m, digest, err);
+}
+
+static int write_config(struct slice text, size_t n_layers,
 			struct digest diff_ids[static MANIFEST_LAYERS_MAX], int fd,
 			struct cay_err *err)
 {
-	auto_buf text = BUF_INIT(MANIFEST_CONFIG_MAX), json = BUF_INIT(UNPACK_CONFIG_MAX);
-	int r = layout_read(l, &m->config, &text, err);
+	auto_buf json = BUF_INIT(UNPACK_CONFIG_MAX);
+	int r = manifest_read_config(text, n_layers, diff_ids, &json, err);
 
-	if (r >= 0)
-		r = manifest_read_config(text_of(&text), m->n_layers, diff_ids, &json, err);
 	if (r < 0)
 		return r;
 	r = path_write_all(fd, json.data, json.len);
@@ -58,14 +124,18 @@ int unpack(int root, int tar_fd, int config_fd, uint64_t max_bytes, struct unpac
 {
 	struct layer_budget left = { max_bytes, max_bytes, LAYER_ENTRIES_MAX, 0 };
 	struct digest diff_ids[MANIFEST_LAYERS_MAX];
+	auto_buf config = BUF_INIT(MANIFEST_CONFIG_MAX);
 	auto_layout layout = { .fd = -EBADF };
-	struct manifest m;
-	int r = layout_scan(tar_fd, &layout, err);
+	auto_close int plain = -EBADF;
+	struct manifest m = {};
+	int r = outer_open(root, tar_fd, max_bytes, &plain, err);
 
 	if (r >= 0)
-		r = find_manifest(&layout, &m, &ret->digest, err);
+		r = layout_scan(plain >= 0 ? plain : tar_fd, &layout, err);
 	if (r >= 0)
-		r = write_config(&layout, &m, diff_ids, config_fd, err);
+		r = read_image(&layout, &m, &ret->digest, &config, err);
+	if (r >= 0)
+		r = write_config(text_of(&config), m.n_layers, diff_ids, config_fd, err);
 	for (size_t i = 0; r >= 0 && i < m.n_layers; i++)
 		r = layer_apply(root, &layout, &m.layers[i], &diff_ids[i], i == 0, &left, err);
 	if (r >= 0)

@@ -2,7 +2,10 @@
 #ifndef CAY_UNPACK_UNPACK_H
 #define CAY_UNPACK_UNPACK_H
 /*
- * unpack - the tar of an image layout becomes a tree and a config
+ * unpack - a stranger's tar becomes a tree and a config
+ *
+ * An OCI image layout, an archive of `docker save` or a tree (`docker export`), plain
+ * or by gzip or zstd; what it is, its content says.
  *
  * All of it is parsing what strangers wrote, so all of it runs in the confined
  * child (confine.h).  It does not know that, which is why tests and fuzzers can
@@ -16,7 +19,7 @@
 #define UNPACK_CONFIG_MAX KIB(64)
 
 struct unpacked {
-	struct digest digest; /* of the manifest */
+	struct digest digest; /* of the manifest, or of the one it would have had */
 	uint64_t bytes;       /* of the files; those a later layer replaced count too */
 	uint64_t skipped;     /* devices, fifos and sockets that were left out */
 };

@@ -15,11 +15,15 @@ static const unsigned streams[][FRAME_NUM_TYPES] = {
 		[FRAME_ERROR] = BIT(0),
 		[FRAME_TAKEN] = BIT(FRAME_STDIN),
 		[FRAME_EOF] = BIT(FRAME_STDIN),
+		[FRAME_SIZE] = BIT(0),
+		[FRAME_ROLE] = BIT(0),
 	},
 	[ATTACH_IN] = {
 		[FRAME_DATA] = BIT(FRAME_STDIN),
 		[FRAME_TAKEN] = OUTPUTS,
 		[FRAME_EOF] = BIT(FRAME_STDIN),
+		[FRAME_SIZE] = BIT(0),
+		[FRAME_ROLE] = BIT(0),
 	},
 };
 

@@ -11,10 +11,15 @@
  *	     data, gap   of stdout and stderr, from the offsets that were asked for
  *	     taken       stdin: so much of it is in the command's pipe
  *	     eof         stdin is closed; what was sent behind `offset` went nowhere
+ *	     size        of the terminal, first and when it changes
+ *	     role        of a terminal: this client is its writer, or not any more;
+ *	                 what it sent behind `offset` went nowhere
  *	     end, error  last
  *	in   data        of stdin, at the offset where it stands
  *	     eof         of stdin, at the same
  *	     taken       stdout, stderr: the client has so much (where it said it would)
+ *	     size        for the terminal; from who is not its writer it is ignored
+ *	     role        1: make me the writer, 0: I only watch
  *
  * Both programs look at every frame of the other side with the same rules, because
  * each has a stranger there: a frame that is not in this table, or longer than

@@ -38,6 +38,10 @@ static bool valid(const struct frame *f)
 		return f->length == 0;
 	case FRAME_EOF:
 		return f->stream == FRAME_STDIN && f->length == 0;
+	case FRAME_SIZE:
+		return f->stream == 0 && f->offset == 0 && f->length == FRAME_SIZE_LENGTH;
+	case FRAME_ROLE:
+		return f->stream == 0 && f->length == FRAME_ROLE_LENGTH;
 	default:
 		return false;
 	}
@@ -96,6 +100,10 @@ int frame_decode(const uint8_t *in, size_t n, struct frame *ret)
 	if ((f.type == FRAME_END || f.type == FRAME_ERROR) &&
 	    (f.content[0] != '{' || f.content[f.length - 1] != '}'))
 		return -EPROTO;
+	if (f.type == FRAME_SIZE && frame_size(&f, &(uint16_t){ 0 }, &(uint16_t){ 0 }) < 0)
+		return -EPROTO;
+	if (f.type == FRAME_ROLE && frame_role(&f, &(bool){ false }) < 0)
+		return -EPROTO;
 	*ret = f;
 	return (int)(FRAME_HEAD + f.length);
 }
@@ -104,6 +112,27 @@ uint64_t frame_gap(const struct frame *f)
 {
 	assert(f->type == FRAME_GAP && f->length == sizeof(uint64_t));
 	return le64_get(f->content);
+}
+
+int frame_size(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows)
+{
+	assert(f->type == FRAME_SIZE && f->length == FRAME_SIZE_LENGTH);
+	*ret_cols = le16_get(f->content);
+	*ret_rows = le16_get(f->content + 2);
+	return *ret_cols && *ret_rows ? 0 : -EPROTO;
+}
+
+void frame_put_size(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH])
+{
+	le16_put(out, cols);
+	le16_put(out + 2, rows);
+}
+
+int frame_role(const struct frame *f, bool *ret_writes)
+{
+	assert(f->type == FRAME_ROLE && f->length == FRAME_ROLE_LENGTH);
+	*ret_writes = f->content[0] == 1;
+	return f->content[0] <= 1 ? 0 : -EPROTO;
 }
 
 static int write_b64(struct jw *w, const struct frame *f)

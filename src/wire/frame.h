@@ -7,8 +7,8 @@
  * application/vnd.cay.frames is a sequence of frames, a 16-byte little-endian
  * header and then `length` bytes:
  *
- *	 0  u8   type     1 data, 2 gap, 3 end, 4 error, 5 taken, 6 eof
- *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end and error
+ *	 0  u8   type     1 data, 2 gap, 3 end, 4 error, 5 taken, 6 eof, 7 size, 8 role
+ *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end, error, size and role
  *	 2  u16  zero
  *	 4  u32  length   at most FRAME_MAX
  *	 8  u64  offset   absolute: how many bytes of this stream came before
@@ -20,8 +20,11 @@
  * error  the stream is over but the process may not be: an error object; last
  * taken  whoever sends it has this stream up to `offset`; no content
  * eof    standard input ends, or has ended, at `offset`; no content
+ * size   of a terminal: u16 columns, u16 rows, neither 0
+ * role   whether whoever is told writes to a terminal or asks to: one byte, 0 or 1;
+ *        `offset` is where standard input stands
  *
- * The last two are of a conversation (wire/attach.h), not of a reply.
+ * The last four are of a conversation (wire/attach.h), not of a reply.
  *
  * A decoder knows one frame; that offsets of a stream go on where they stopped
  * and that nothing follows an end is for the reader of the stream to see.
@@ -37,6 +40,8 @@
 #define FRAME_HEAD 16
 #define FRAME_MAX (1u << 20)
 #define FRAME_JSON_MAX 4096 /* content of end and error */
+#define FRAME_SIZE_LENGTH 4
+#define FRAME_ROLE_LENGTH 1
 /* Room that any frame's SSE form fits into: a byte can take six. */
 #define FRAME_SSE_MAX (6u * FRAME_MAX + 256)
 #define FRAME_MEDIA_TYPE "application/vnd.cay.frames"
@@ -48,6 +53,8 @@ enum frame_type {
 	FRAME_ERROR,
 	FRAME_TAKEN,
 	FRAME_EOF,
+	FRAME_SIZE,
+	FRAME_ROLE,
 	FRAME_NUM_TYPES
 };
 enum frame_stream { FRAME_STDIN, FRAME_STDOUT, FRAME_STDERR, FRAME_NUM_STREAMS };
@@ -74,10 +81,15 @@ void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD]);
 /* A gap's loss; the frame must be a gap that was decoded. */
 uint64_t frame_gap(const struct frame *f);
 
+/* What a terminal's frames have in them, while it may still be wrong: -EPROTO. */
+[[nodiscard]] int frame_size(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows);
+[[nodiscard]] int frame_role(const struct frame *f, bool *ret_writes);
+void frame_put_size(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH]);
+
 /* One server-sent event:  data: {"s":"stdout","o":0,"t":"hi\n"}
  * "t" when the content is UTF-8, "b64" otherwise; gap, end and error are events
  * of those names.  -EPROTO when an end's or error's content is not one line of
- * text, which SSE cannot carry, and for taken and eof, which it has no use for. */
+ * text, which SSE cannot carry, and for what is of a conversation, which it has no use for. */
 [[nodiscard]] int frame_to_sse(const struct frame *f, struct buf *out);
 const char *frame_stream_name(enum frame_stream s);
 #endif

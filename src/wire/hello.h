@@ -19,17 +19,22 @@
 #include <stdint.h>
 
 #define HELLO_SIZE 32
+/* What a request asks to go on in that becomes a connection to a port inside. */
+#define HELLO_PORT_PROTOCOL "cay-port"
 #define HELLO_PROTO_MIN 1
 #define HELLO_PROTO_MAX 1
 #define HELLO_MEDIA_TYPE "application/vnd.cay.hello"
 
 /* What the host alone asks of cay-init; everything else is a row of ops.def. */
 #define INIT_PATH_HELLO "/v1/hello" /* GET: the 32 bytes */
-#define INIT_PATH_CLAIM "/v1/claim" /* POST: a Claim, once, before the first exec; 204 */
+#define INIT_PATH_CLAIM \
+	"/v1/claim" /* POST: a Claim, once, before the first exec; 204, or wire/start.h */
+#define INIT_PATH_START "/v1/start" /* GET: when the start is over, the claim's answer */
 
 /* Bits of `features`: facts a restarted cayd asks for. */
-#define HELLO_CLAIMED UINT64_C(1) /* somebody has said whose it is */
+#define HELLO_CLAIMED UINT64_C(1) /* somebody has said whose it is, and it is usable */
 #define HELLO_ENTERED UINT64_C(2) /* its entrypoint was started (wire/entry.h) */
+#define HELLO_TOLD UINT64_C(4)    /* somebody has said whose it is; it may yet become usable */
 
 struct hello {
 	uint16_t proto_min, proto_max;

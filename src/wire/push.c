@@ -11,6 +11,7 @@ static const struct {
 	bool known;
 	uint16_t low, values; /* of value */
 	bool number, time;
+	bool port; /* number is one */
 	enum id_noun id;
 	bool no_id; /* or none */
 	bool tenant;
@@ -18,7 +19,12 @@ static const struct {
 } kinds[PUSH_KINDS] = {
 	[PUSH_HELLO] = { .known = true, .values = 1, .number = true, .secret = 32 },
 	[PUSH_ALL] = { .known = true, .values = 1 },
-	[PUSH_SANDBOX] = { .known = true, .values = PUSH_STATES, .id = ID_SANDBOX, .tenant = true },
+	[PUSH_SANDBOX] = { .known = true,
+			   .values = PUSH_STATES,
+			   .number = true,
+			   .port = true,
+			   .id = ID_SANDBOX,
+			   .tenant = true },
 	[PUSH_KEY] = { .known = true,
 		       .low = 1,
 		       .values = PUSH_SCOPES,
@@ -84,6 +90,8 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 	if (value < kinds[kind].low || value >= kinds[kind].values)
 		return -EPROTO;
 	if ((p.number && !kinds[kind].number) || (p.time && !kinds[kind].time))
+		return -EPROTO;
+	if (kinds[kind].port && (!p.number || p.number > UINT16_MAX))
 		return -EPROTO;
 	if (!(kinds[kind].no_id && id_fits(in + 16, ID_NONE, &p.id)) &&
 	    !id_fits(in + 16, kinds[kind].id, &p.id))

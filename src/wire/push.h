@@ -21,7 +21,7 @@
  *	kind     value            number     time           id       tenant   secret
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
- *	SANDBOX  enum                                       sandbox  its
+ *	SANDBOX  enum             app_port                  sandbox  its
  *	         sandbox_state
  *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
  *	NO_KEY                                              key
@@ -48,7 +48,7 @@
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 2
+#define PUSH_ABI 3
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "wire/verb-internal.h"
+#include "wire/writable.h"
 
 static const struct verb_row rows[] = {
 #define CAY_VERB(sym, number, name, request, fds, reply, reply_fds, summary) \
@@ -25,6 +26,9 @@ static_assert(ARRAY_SIZE(rows) == VERB_NUM, "verbs.def: numbers are 1, 2, 3 ... 
 #define DISK_MAX UINT64_C(0x10000000000000) /* 4 PiB */
 #define CPU_MAX 1024000
 #define PIDS_MAX 4194304
+#define NOFILE_MIN 256
+#define NOFILE_MAX 1048576
+#define PAGE 4096
 
 #define F(S, m, kind, min, max) \
 	{ #m, offsetof(struct verb_##S, m), sizeof(((struct verb_##S *)0)->m), kind, min, max }
@@ -45,28 +49,35 @@ static const struct verb_field prepare_fields[] = {
 	F(prepare, generation, VK_U64, 1, UINT64_MAX),
 	F(prepare, tenant, VK_TENANT, 0, 0),
 	F(prepare, image, VK_DIGEST, 0, 0),
-	F(prepare, disk_bytes, VK_U64, 1, DISK_MAX),
-	F(prepare, disk_inodes, VK_U64, 1, UINT32_MAX),
+	F(prepare, disk_bytes, VK_U64, 0, DISK_MAX),
+	F(prepare, disk_inodes, VK_U64, 0, UINT32_MAX),
 	F(prepare, range, VK_U32, 0, VERB_RANGE_MAX),
-	F(prepare, zero, VK_U32, 0, 0),
+	F(prepare, memory, VK_U32, 0, 1),
 	{},
 };
 static const struct verb_field start_fields[] = {
 	F(start, sandbox, VK_SANDBOX, 0, 0),
 	F(start, generation, VK_U64, 1, UINT64_MAX),
 	F(start, memory_bytes, VK_U64, MEMORY_MIN, MEMORY_MAX),
+	F(start, shm_bytes, VK_U64, PAGE, MEMORY_MAX), /* 0 would be no limit at all */
 	F(start, cpu_milli, VK_U32, 1, CPU_MAX),
 	F(start, pids, VK_U32, 1, PIDS_MAX),
+	F(start, nofile, VK_U32, NOFILE_MIN, NOFILE_MAX),
 	F(start, runtime, VK_U32, 0, 15),
-	F(start, zero, VK_U32, 0, 0),
+	F(start, disk_bytes, VK_U64, 0, DISK_MAX),
+	F(start, disk_inodes, VK_U64, 0, UINT32_MAX),
+	F(start, read_only, VK_U32, 0, 1),
+	F(start, writable, VK_U32, 0, WRITABLE_ALL),
 	{},
 };
 static const struct verb_field limits_fields[] = {
 	F(limits, sandbox, VK_SANDBOX, 0, 0),
 	F(limits, generation, VK_U64, 1, UINT64_MAX),
-	F(limits, memory_bytes, VK_U64, MEMORY_MIN, MEMORY_MAX),
-	F(limits, cpu_milli, VK_U32, 1, CPU_MAX),
-	F(limits, pids, VK_U32, 1, PIDS_MAX),
+	F(limits, memory_bytes, VK_U64, 0, MEMORY_MAX),
+	F(limits, disk_bytes, VK_U64, 0, DISK_MAX),
+	F(limits, disk_inodes, VK_U64, 0, UINT32_MAX),
+	F(limits, cpu_milli, VK_U32, 0, CPU_MAX),
+	F(limits, pids, VK_U32, 0, PIDS_MAX),
 	{},
 };
 static const struct verb_field list_fields[] = {
@@ -79,6 +90,12 @@ static const struct verb_field image_add_fields[] = {
 };
 static const struct verb_field image_remove_fields[] = {
 	F(image_remove, digest, VK_DIGEST, 0, 0),
+	{},
+};
+static const struct verb_field image_commit_fields[] = {
+	F(image_commit, sandbox, VK_SANDBOX, 0, 0),
+	F(image_commit, generation, VK_U64, 1, UINT64_MAX),
+	F(image_commit, parent, VK_DIGEST, 0, 0),
 	{},
 };
 

@@ -19,7 +19,7 @@
 #include "base/id.h"
 
 #define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
-#define VERB_ABI 3
+#define VERB_ABI 7
 #define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
 #define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
 #define VERB_MESSAGE_MAX 4096
@@ -43,6 +43,9 @@ enum verb {
 #undef CAY_VERB
 	VERB_NUM
 };
+
+/* What limits the disk of a sandbox here (src/disk). */
+enum verb_disk { VERB_DISK_NONE, VERB_DISK_BTRFS, VERB_DISK_PROJECT, VERB_DISK_NUM };
 
 struct verb_head {
 	uint32_t magic;
@@ -74,11 +77,11 @@ struct verb_prepare {
 	struct id sandbox;
 	uint64_t generation;
 	struct id tenant;
-	uint8_t image[32]; /* SHA-256 */
-	uint64_t disk_bytes;
+	uint8_t image[32];   /* SHA-256 */
+	uint64_t disk_bytes; /* 0: no limit, here and below */
 	uint64_t disk_inodes;
-	uint32_t range; /* which 65,536 ids */
-	uint32_t zero;
+	uint32_t range;  /* which 65,536 ids */
+	uint32_t memory; /* 1: its files will be there, and it has no disk */
 };
 static_assert(sizeof(struct verb_prepare) == 112);
 
@@ -87,22 +90,29 @@ struct verb_start {
 	struct id sandbox;
 	uint64_t generation;
 	uint64_t memory_bytes;
+	uint64_t shm_bytes; /* of /dev/shm */
 	uint32_t cpu_milli;
 	uint32_t pids;
-	uint32_t runtime; /* row of the keeper's own table */
-	uint32_t zero;
+	uint32_t nofile;
+	uint32_t runtime;    /* row of the keeper's own table */
+	uint64_t disk_bytes; /* of one in memory, whose size these are; else 0 */
+	uint64_t disk_inodes;
+	uint32_t read_only; /* 1: its root, but for what follows */
+	uint32_t writable;  /* a bit for each row of writable.def */
 };
-static_assert(sizeof(struct verb_start) == 64);
+static_assert(sizeof(struct verb_start) == 96);
 
-struct verb_limits {
+struct verb_limits { /* 0: as it is */
 	struct verb_head head;
 	struct id sandbox;
 	uint64_t generation;
 	uint64_t memory_bytes;
+	uint64_t disk_bytes;
+	uint64_t disk_inodes;
 	uint32_t cpu_milli;
 	uint32_t pids;
 };
-static_assert(sizeof(struct verb_limits) == 56);
+static_assert(sizeof(struct verb_limits) == 72);
 
 /* Rows come sorted by id, so that one which goes away between two pages hides no
  * other. */
@@ -124,6 +134,16 @@ struct verb_image_remove {
 };
 static_assert(sizeof(struct verb_image_remove) == 48);
 
+/* The parent is said again: with it the image's name can be told when the sandbox is
+ * gone, so that a commit can be repeated. */
+struct verb_image_commit {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint8_t parent[32]; /* the image it was prepared with */
+};
+static_assert(sizeof(struct verb_image_commit) == 72);
+
 /* Every failure is exactly this; a success may have more behind it. */
 struct verb_reply {
 	struct verb_head head;
@@ -138,8 +158,10 @@ struct verb_hello_reply {
 	uint32_t abi;
 	uint32_t runtimes; /* a bit for each that passed its probes */
 	uint8_t build[16];
+	uint32_t disk; /* enum verb_disk */
+	uint32_t zero;
 };
-static_assert(sizeof(struct verb_hello_reply) == 280);
+static_assert(sizeof(struct verb_hello_reply) == 288);
 
 struct verb_start_reply {
 	struct verb_reply reply;
@@ -153,6 +175,19 @@ struct verb_image_add_reply {
 	uint64_t bytes;     /* of its files */
 };
 static_assert(sizeof(struct verb_image_add_reply) == 296);
+
+/* What cayd has no right to look at. */
+struct verb_usage_reply {
+	struct verb_reply reply;
+	uint64_t disk_bytes; /* all bits set: nobody counts, here and below */
+	uint64_t disk_inodes;
+};
+static_assert(sizeof(struct verb_usage_reply) == 272);
+struct verb_image_commit_reply {
+	struct verb_reply reply;
+	uint8_t digest[32]; /* of whose disk it was, not of what is in it */
+};
+static_assert(sizeof(struct verb_image_commit_reply) == 288);
 
 struct verb_list_row {
 	struct id sandbox;

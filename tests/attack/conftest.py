@@ -155,6 +155,10 @@ def row(request, cay, canaries):
     also: other daemons that take part."""
     name = re.sub(r"^test_|\[.*|_[a-z].*", "", request.node.name).replace("_", "-")
 
+    def logs(cays):
+        for c in cays:
+            print(*(f"{n} of {c.name}:\n{c.said(n)}" for n in c.logs), sep="\n")
+
     @contextlib.contextmanager
     def run(runtime="-", priv="-", also=()):
         r = Row(name, [cay, *also], canaries, runtime, priv)
@@ -162,12 +166,13 @@ def row(request, cay, canaries):
             try:
                 yield r
             except BaseException:
-                for c in [cay, *also]:
-                    print(*(f"{n} of {c.name}:\n{c.log(n)}" for n in c.logs), sep="\n")
+                logs([cay, *also])
                 raise
         found = [f"{kind} {what}" for kind, what in r.oracle.verdicts()]
         kinds = sorted({f.split()[0] for f in found}) or (["THROUGH"] if r.failures else ["HELD"])
         detail = "; ".join([*found, *r.failures]) or r.detail
+        if r.failures:
+            logs([cay, *also])
         print(f"{name}|{runtime}|{priv}|{'+'.join(kinds)}|{detail[:600]}")
         assert not found and not r.failures, detail
     return run

@@ -250,7 +250,12 @@ static const struct {
 	{ "serve-neighbour", mode_serve_neighbour, "MARK: make such objects, and stay" },
 	{ "devices", mode_devices, "[N] device nodes, N majors by N minors" },
 	{ "replace", mode_replace, "put itself in place of sh, libc, tar ..." },
+	{ "disk", mode_disk, "HOW DIR [MAX]: all there is to be had of a file system" },
+	{ "disk-escape", mode_disk_escape, "DIR...: out of a quota" },
 	{ "agent", mode_agent, "[--list | NUMBER] a hostile PID 1" },
+	{ "greedy", mode_greedy, "KIND MIB | all: memory of each kind" },
+	{ "swarm", mode_swarm, "KIND [N]: processes, and processor time" },
+	{ "hoard", mode_hoard, "KIND [one]: what the kernel counts" },
 };
 
 int main(int argc, char **argv)

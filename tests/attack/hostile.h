@@ -78,7 +78,12 @@ int mode_neighbours(int argc, char **argv);
 int mode_serve_neighbour(int argc, char **argv);
 int mode_devices(int argc, char **argv);
 int mode_replace(int argc, char **argv);
+int mode_disk(int argc, char **argv);
+int mode_disk_escape(int argc, char **argv);
 int mode_agent(int argc, char **argv);
+int mode_greedy(int argc, char **argv);
+int mode_swarm(int argc, char **argv);
+int mode_hoard(int argc, char **argv);
 
 /* The i386 entry of a 64-bit kernel: what it returned, or no return at all. */
 long int80(long nr, long a, long b, long c);

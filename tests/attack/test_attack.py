@@ -35,6 +35,7 @@ CORPUS_STEP = 1 if FULL else 5  # every image is tried by images/run.py, without
 READ_MAX = 4 << 20
 ACCEPT_S, REFUSE_S = 30.0, 60.0
 ROOT_CAPS = 0x4EB  # CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID NET_BIND_SERVICE
+CLAIM_S = 16.0  # of which 10 are cayd's patience with one that does not answer its claim
 DEADLINE_S = 31.0  # the longest a caller waits for a PID 1 that does not answer, and one
 
 
@@ -152,7 +153,7 @@ def test_ESC_06(row, boxes, runtime, priv, cay, neighbour):
             r.check(at < 0, f"{name}: {done.stdout[max(at - 60, 0):at + 60]!r}")
         # overlay shows its directories to everybody: they must be the same in every sandbox
         shown = re.findall(r"\b((?:lower|upper|work)dir=[^,\s]*)", done.text)
-        r.check(shown and all(re.fullmatch(r"\w+=/[a-z](/[a-z]{4,5})?", d) for d in shown), f"overlay: {sorted(set(shown))}")
+        r.check(shown and all(re.fullmatch(r"\w+=/[a-z](/[a-z]{4,5}|/\d)?", d) for d in shown), f"overlay: {sorted(set(shown))}")
         r.detail = f"{len(done.stdout)} bytes searched"
 
 
@@ -424,7 +425,7 @@ def test_AGT_02(row, hostile_cay, number, when, what):
         except lib.ApiError as e:
             r.check(when != "exec" and e.status >= 500 and e.code is not None, str(e))
             box = None
-        r.check(time.monotonic() - begin <= DEADLINE_S, f"create took {time.monotonic() - begin:.1f} s")
+        r.check(time.monotonic() - begin <= CLAIM_S, f"create took {time.monotonic() - begin:.1f} s")
         if box:
             (status, data), spent = ask(c, box)
             r.check(is_typed(status, data) or (what in RELAYED and status in (200, 302, None)), f"{status} {data[:200]!r}")
@@ -440,6 +441,7 @@ def test_AGT_02(row, hostile_cay, number, when, what):
         r.check(c.call("GET", "/v1/health", timeout_s=2)["status"] == "ok", "health")
 
 
+@pytest.mark.alone
 def test_AGT_02_many(row, hostile_cay):
     """A hundred callers of a silent one: a neighbour's request is not held up."""
     c = hostile_cay

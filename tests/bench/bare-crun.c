@@ -95,6 +95,8 @@ static int measure(const struct stage *stage, const struct box *b, size_t n, str
 			 .name = NAME,
 			 .root = STAGE_ROOT,
 			 .args = args,
+			 .shm_bytes = MIB(64),
+			 .nofile = 4096,
 			 .own_network = true };
 	auto_close int bundle = start_bundle(stage, &o, err);
 	auto_buf text = BUF_INIT(MIB(1));
@@ -130,7 +132,7 @@ static int prepare(struct keeper *k, struct box *b, const char *init, const char
 	if (r >= 0)
 		r = cgroup_join_v1(&b->cgroup, err);
 	if (r >= 0)
-		r = overlay_open(k, b, &overlay, err);
+		r = overlay_open(k, b, &(struct overlay_how){}, &overlay, err);
 	if (r < 0)
 		return r;
 	tree = open_tree(b->cgroup.v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
@@ -138,7 +140,7 @@ static int prepare(struct keeper *k, struct box *b, const char *init, const char
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup's directory");
 	r = stage_enter(&k->stage, err);
 	if (r >= 0)
-		r = overlay_mount(&overlay, box_live(b), err);
+		r = overlay_mount(&overlay, box_live(b), &(struct overlay_how){}, err);
 	return r < 0 ? r : start_show_cgroup(tree, err);
 }
 

@@ -96,27 +96,34 @@ static int next(struct call *c, struct slice *ret, struct cay_err *err)
 }
 
 /* What the other side had to say about it is the best message there is. */
-static int refused(struct call *c, const struct call_request *q, struct cay_err *err)
+static int refused(struct call *c, struct cay_err *err)
 {
 	unsigned status = c->parser.head.status;
 	struct slice why = {};
 
 	if (next(c, &why, err) < 0)
 		return -EPROTO;
-	return cay_fail(err, CAY_E_INTERNAL, "%s %s: %u %.*s", q->method, q->target, status,
-			(int)(why.n < 160 ? why.n : 160), why.p ? why.p : "");
+	return cay_fail(err, CAY_E_INTERNAL, "%u %.*s", status, (int)(why.n < 160 ? why.n : 160),
+			why.p ? why.p : "");
+}
+
+int call_head(struct call *c, unsigned want, struct cay_err *err)
+{
+	struct slice none;
+	int r = next(c, &none, err);
+
+	if (r < 0)
+		return r;
+	return c->parser.head.status == want ? 0 : refused(c, err);
 }
 
 int call_start(struct call *c, const struct call_request *q, struct cay_err *err)
 {
-	struct slice none;
 	int r = call_send(c, q, err);
 
 	if (r >= 0)
-		r = next(c, &none, err);
-	if (r < 0)
-		return r;
-	return c->parser.head.status == q->want ? 0 : refused(c, q, err);
+		r = call_head(c, q->want, err);
+	return r < 0 ? cay_wrap(err, r, "%s %s", q->method, q->target) : 0;
 }
 
 int call_more(struct call *c, struct slice *ret, struct cay_err *err)

@@ -38,6 +38,8 @@ struct call_request {
 [[nodiscard]] int call_start(struct call *c, const struct call_request *q, struct cay_err *err);
 /* The same without the head: read what comes with call_raw(). */
 [[nodiscard]] int call_send(struct call *c, const struct call_request *q, struct cay_err *err);
+/* The head of what was sent for; another status than this is a failure. */
+[[nodiscard]] int call_head(struct call *c, unsigned want, struct cay_err *err);
 /* More of the body: 1, or 0 at its end.  *ret lives until the next call. */
 [[nodiscard]] int call_more(struct call *c, struct slice *ret, struct cay_err *err);
 /* Bytes as they come; 0 at the end of the connection. */

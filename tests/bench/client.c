@@ -9,11 +9,15 @@
  *	client exec DIRECTORY N         /bin/true, straight to each sandbox's PID 1
  *	client edge PORT KEY N          /bin/true, through an edge by a connection that is kept;
  *	                                KEY is a file with one
+ *	client claim PORT KEY N         create through an edge by a connection that is kept; what,
+ *	                                is a line of JSON on stdin
+ *	client edit PORT KEY N          file.stat and file.edit of /tmp/f in turns, the same way
+ *	client burst SOCKET IMAGE N     create, all at once; how long until the last one runs
  *	client empty SOCKET             delete
  *	client spawn PROGRAM N          posix_spawn and wait, on this machine
  *	client docker SOCKET IMAGE N    cold, through the Docker engine's interface
  *
- * exec, edge and empty take ids on stdin, one a line.  Printed: an object of arrays, times
+ * exec, edge, edit and empty take ids on stdin, one a line.  Printed: an object of arrays, times
  * in nanoseconds of CLOCK_MONOTONIC.  The first thing that goes wrong ends it.
  */
 #include <spawn.h>
@@ -372,21 +376,75 @@ static int run_edge_of(const struct job *, const char *id, uint64_t *ret_ns, con
 	return run_true(*how, id, ret_ns, err);
 }
 
-static int run_edge(const struct job *job, struct cay_err *err)
+int dial_edge(const struct job *job, char key[static NAME_MAX_LEN], struct cay_err *err)
 {
-	char key[NAME_MAX_LEN];
 	uint64_t port;
-	auto_close int fd = -EBADF;
 	int r = read_key(job->image, key, err);
 
 	if (r < 0)
 		return r;
 	if (str_u64(slice_of(job->where), 1, 65535, &port) < 0)
 		return cay_fail(err, CAY_E_INVALID, "not a port: %s", job->where);
-	fd = call_dial_port((unsigned)port, err);
+	return call_dial_port((unsigned)port, err);
+}
+
+static int run_edge(const struct job *job, struct cay_err *err)
+{
+	char key[NAME_MAX_LEN];
+	auto_close int fd = dial_edge(job, key, err);
+
 	if (fd < 0)
 		return fd;
 	return each(job, run_edge_of, &(struct call_request){ .kept = fd, .bearer = key }, err);
+}
+
+/* `true` in a shell of the sandbox, which is opened before the first is timed. */
+static int run_shell_of(const struct job *, const char *id, uint64_t *ret_ns, const void *arg,
+			struct cay_err *err)
+{
+	static char opened[ID_TEXT_LEN + 2], shell[ID_TEXT_LEN + 2];
+	struct call_request how = *(const struct call_request *)arg;
+	auto_buf target = BUF_INIT(256);
+	auto_json reply = NULL;
+	const char *name;
+	uint64_t start;
+	int r = buf_printf(&target, "/v1/sandboxes/%s/shells", id);
+
+	how.method = "POST";
+	if (r >= 0 && !str_eq(opened, id)) {
+		auto_json made = NULL;
+
+		how.target = target.data;
+		how.body = "{}";
+		how.want = 201;
+		r = call_json(&how, &made, err);
+		name = json_string_value(json_object_get(made, "id"));
+		if (r >= 0 && (!name || strlen(name) != ID_TEXT_LEN))
+			r = cay_fail(err, CAY_E_INTERNAL, "a shell without an id");
+		if (r < 0)
+			return r;
+		memcpy(shell, name, ID_TEXT_LEN + 1);
+		memcpy(opened, id, strlen(id) + 1);
+	}
+	if (r < 0 || buf_printf(&target, "/%s/runs", shell) < 0)
+		return -ENOMEM;
+	how.target = target.data;
+	how.body = "{\"command\":\"true\"}";
+	how.want = 200;
+	start = now_ns();
+	r = call_json(&how, &reply, err);
+	*ret_ns = now_ns() - start;
+	return r < 0 ? r : check_end(json_object_get(reply, "end"), err);
+}
+
+static int run_shell(const struct job *job, struct cay_err *err)
+{
+	char key[NAME_MAX_LEN];
+	auto_close int fd = dial_edge(job, key, err);
+
+	if (fd < 0)
+		return fd;
+	return each(job, run_shell_of, &(struct call_request){ .kept = fd, .bearer = key }, err);
 }
 
 static int run_spawn(const struct job *job, struct cay_err *err)
@@ -419,7 +477,9 @@ static const struct {
 	{ "cycle", true, true, run_cycle },   { "get", true, true, run_get },
 	{ "exec", false, true, run_exec },    { "empty", false, false, run_empty },
 	{ "edge", true, true, run_edge },     { "spawn", false, true, run_spawn },
-	{ "docker", true, true, run_docker },
+	{ "docker", true, true, run_docker }, { "claim", true, true, run_claim },
+	{ "burst", true, true, run_burst },   { "shell", true, true, run_shell },
+	{ "edit", true, true, run_edit },
 };
 
 static int parse(int argc, char **argv, struct job *job, size_t *ret_mode, struct cay_err *err)

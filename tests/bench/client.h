@@ -20,6 +20,17 @@ void write_times(struct jw *w, const char *key, const uint64_t *ns, size_t n);
 [[nodiscard]] int take_name(const json_t *j, const char *key, char ret[static NAME_MAX_LEN],
 			    struct cay_err *err);
 
+/* A connection to the edge at job->where; job->image is a file with the key. */
+[[nodiscard]] int dial_edge(const struct job *job, char key[static NAME_MAX_LEN],
+			    struct cay_err *err);
+
+/* client-pool.c */
+[[nodiscard]] int run_claim(const struct job *job, struct cay_err *err);
+[[nodiscard]] int run_burst(const struct job *job, struct cay_err *err);
+
+/* client-file.c */
+[[nodiscard]] int run_edit(const struct job *job, struct cay_err *err);
+
 /* client-docker.c */
 [[nodiscard]] int run_docker(const struct job *job, struct cay_err *err);
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Index, manifest and config of an image; the first byte says which.  What is
+ * Index, manifest and config of an image, or docker's manifest.json; the first byte
+ * says which.  What is
  * accepted is within its limits, and a config that is written is one that the
  * table of image_config accepts.
  */
 #include "fuzz.h"
 #include "ops/types.h"
-#include "unpack/manifest.h"
+#include "unpack/docker.h"
 #include "unpack/unpack.h"
 
 static void check_config(const struct buf *json)
@@ -53,6 +54,18 @@ static int pick(struct slice text, struct cay_err *err)
 	return r;
 }
 
+static int read_docker(struct slice text, struct cay_err *err)
+{
+	auto_pool pool = POOL_INIT(KIB(256));
+	struct docker_image image;
+	int r = docker_read(text, &pool, &image, err);
+
+	CHECK(r < 0 || (image.n_layers >= 1 && image.n_layers <= MANIFEST_LAYERS_MAX));
+	for (size_t i = 0; r >= 0 && i < image.n_layers; i++)
+		CHECK(image.layers[i][0] && strlen(image.layers[i]) <= LAYOUT_NAME_MAX);
+	return r;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct cay_err err = {};
@@ -64,7 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	in = fuzz_copy(data + 1, size - 1);
 	text = (struct slice){ in, size - 1 };
-	switch (data[0] % 3) {
+	switch (data[0] == 0xFF ? 3 : data[0] % 3) {
+	case 3:
+		r = read_docker(text, &err);
+		break;
 	case 0:
 		r = pick(text, &err);
 		break;

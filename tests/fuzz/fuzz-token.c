@@ -26,6 +26,8 @@ static void check(struct slice text)
 	} else {
 		CHECK(err.code == CAY_E_UNAUTHENTICATED && err.msg[0] && !t.scope);
 	}
+	/* what is a token is no link */
+	CHECK(r < 0 || token_check_link(text, (struct slice){}, &keys, 1000, 5, &t, NULL) < 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -37,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check((struct slice){ in, size });
 	memcpy(bytes, in, size < 56 ? size : 56);
 	CHECK(HMAC(EVP_sha256(), keys.key[0].secret, 32, bytes, 56, bytes + 56, &n));
-	memcpy(text, TOKEN_PREFIX, 5);
+	memcpy(text, TOKEN_PREFIX, sizeof(TOKEN_PREFIX));
 	base64url_encode(bytes, sizeof(bytes), text + 5);
 	check((struct slice){ text, sizeof(text) });
 	free(in);

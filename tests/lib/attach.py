@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 
-DATA, GAP, END, ERROR, TAKEN, EOF = 1, 2, 3, 4, 5, 6
+DATA, GAP, END, ERROR, TAKEN, EOF, SIZE, ROLE = range(1, 9)
 STDIN, STDOUT, STDERR = 0, 1, 2
 PROTOCOL = "cay.frames.v1"
 FRAME_MAX = 65536

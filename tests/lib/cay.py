@@ -162,6 +162,7 @@ class Cay:
                     "CAY_PATHS_STATE": str(self.state), "CAY_PATHS_RUN": str(self.run),
                     "CAY_PATHS_INIT": str(self.init), "CAY_CGROUP_PATH": self.cgroup,
                     "CAY_USERS_CONTROL": str(CONTROL_UID), **(env or {})}
+        self.args = []  # of both daemons
         self.logs = {}
         self.daemons = {}
         self.actor = self.secret = None
@@ -191,7 +192,7 @@ class Cay:
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
         self._up("cayd")
         if self.call("GET", "/v1/health", timeout_s=2)["status"] != "ok":
-            raise RuntimeError(f"cayd is not healthy:\n{self.log('cayd')}")
+            raise RuntimeError(f"cayd is not healthy:\n{self.said('cayd')}")
 
     def _spawn(self, name, path, **who):
         log = open(f"/tmp/{self.name}-{name}.log", "ab")
@@ -201,7 +202,7 @@ class Cay:
         self.notify.settimeout(0.1)
         env = {**self.env, "NOTIFY_SOCKET": "@" + self.notify.getsockname()[1:].decode()}
         with log:
-            self.daemons[name] = subprocess.Popen([str(path)], env=env, stdin=subprocess.DEVNULL, stdout=log,
+            self.daemons[name] = subprocess.Popen([str(path), *self.args], env=env, stdin=subprocess.DEVNULL, stdout=log,
                                                   stderr=log, start_new_session=True, cwd="/", **who)
 
     def _up(self, name):
@@ -213,15 +214,19 @@ class Cay:
                     if self.notify.recv(64) == b"READY=1":
                         return
                 if self.daemons[name].poll() is not None:
-                    raise RuntimeError(f"{name} ended with {self.daemons[name].returncode}:\n{self.log(name)}")
+                    raise RuntimeError(f"{name} ended with {self.daemons[name].returncode}:\n{self.said(name)}")
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"{name} does not serve:\n{self.log(name)}")
+                    raise RuntimeError(f"{name} does not serve:\n{self.said(name)}")
 
     def log(self, name):
+        """All of it: who counts lines must find the first, and who looks for a secret every one."""
         try:
-            return pathlib.Path(self.logs[name]).read_text(errors="replace")[-4000:]
+            return pathlib.Path(self.logs[name]).read_text(errors="replace")
         except (KeyError, OSError):
             return ""
+
+    def said(self, name):
+        return self.log(name)[-4000:]
 
     def pids(self):
         return {name: p.pid for name, p in self.daemons.items() if p.poll() is None}
@@ -327,8 +332,16 @@ class Cay:
         reply = self.open(method, target, body, timeout_s=timeout_s)
         data = reply.read()
         if not 200 <= reply.status < 300:
-            raise ApiError(reply.status, data)
+            raise self.failed(reply.status, data)
         return json.loads(data) if data else None
+
+    def failed(self, status, data):
+        """What to raise.  Why something broke inside is told to nobody who asks: only the logs, which go with us, have it."""
+        error = ApiError(status, data)
+        if error.code == "internal":
+            for name in self.logs:
+                error.add_note(f"{name}:\n{self.said(name)}")
+        return error
 
     # -- operations
 

@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 
-SIZE, ABI = 80, 2
+SIZE, ABI = 80, 3
 NONE, HELLO, ALL, SANDBOX, KEY, NO_KEY, SIGN, END, TICK, BUSY, USED, REFUSED, COUNT = range(13)
 STATES = ("pending", "running", "paused", "suspended", "ending", "terminated", "failed")
 NOUNS = (None, "sb", "ex", "tn", "ky", "im", "tp", "sn", "vo", "nd", "ev")
@@ -43,7 +43,7 @@ class Edge:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(timeout_s)
         self.sock.connect(path)
-        self.sandboxes, self.keys = {}, {}
+        self.sandboxes, self.app_ports, self.keys = {}, {}, {}
         self.ticks, self.records = 0, []
 
     def hello(self, build=b""):
@@ -74,6 +74,7 @@ class Edge:
             self.sandboxes.pop(r.id, None)
         elif r.kind == SANDBOX:
             self.sandboxes[r.id] = (r.tenant, STATES[r.value])
+            self.app_ports[r.id] = r.number
         elif r.kind == KEY:
             self.keys[r.id] = r
         elif r.kind == NO_KEY:

@@ -4,7 +4,20 @@ import dataclasses
 import re
 import string
 
-ABSENT = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky"}
+NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "shell": "sh"}
+# What stands in a path and is no id; and what an operation cannot be asked for without.
+WORDS = {"service": "web", "pid": "2", "port": "8080", "run": "1"}
+# What anybody may read.
+PUBLIC = {"system.health": "/v1/health", "system.openapi": "/v1/openapi.json", "system.interface": "/openapi.json",
+          "system.docs": "/docs", "system.llms": "/llms.txt"}
+NEEDED = {"file.glob": "?pattern=x"}
+
+
+def words(name, path):
+    """The path of an operation with all of it but the ids."""
+    for word, value in WORDS.items():
+        path = path.replace("{%s}" % word, value)
+    return path + NEEDED.get(name, "")
 
 
 @dataclasses.dataclass
@@ -18,7 +31,7 @@ class Route:
     def target(self, **ids):
         """With these ids, and with well-formed ones of nobody for the rest."""
         names = [name for _, name, _, _ in string.Formatter().parse(self.path) if name]
-        return self.path.format(**{n: ids.get(n) or ABSENT[n] + "0" * 23 + "1" for n in names})
+        return self.path.format(**{n: ids.get(n) or WORDS.get(n) or NOUNS[n] + "0" * 23 + "1" for n in names})
 
 
 def routes(w):

@@ -4,8 +4,10 @@ import copy
 import http.client
 import importlib.util
 import pathlib
+import re
 import socket
 import ssl
+import subprocess
 
 import cay
 
@@ -14,10 +16,17 @@ IMAGES = importlib.util.spec_from_file_location(
     "images", pathlib.Path(__file__).parents[1] / "integration/control/conftest.py")
 
 
-def tiny():
+def tiny(more=()):
     module = importlib.util.module_from_spec(IMAGES)
     IMAGES.loader.exec_module(module)
-    return module.tiny()
+    return module.tiny(more)
+
+
+def bash():
+    """The machine's own with its libraries, for images that shells run in."""
+    text = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
+    paths = ["/bin/bash", *re.findall(r"(/\S+) \(0x", text)]
+    return [cay.file(p.lstrip("/"), pathlib.Path(p).read_bytes(), 0o755) for p in paths]
 
 
 def free_port():
@@ -44,11 +53,14 @@ class World(cay.Cay):
     def start_edge(self):
         """As a user of its own, with cayd's group."""
         name = f"cay-edge-{len(self.edges)}"
-        self._spawn(name, self.programs["edge"], user=EDGE_UID, group=EDGE_UID, extra_groups=[cay.CONTROL_UID])
+        self._spawn(name, self.programs["edge"], user=EDGE_UID, group=EDGE_UID, extra_groups=self.edge_groups())
         self._up(name)
         self.edges.append(name)
         cay.wait_for("the edge to hear all", lambda: "control has said all" in self.log(name), 10)
         return self.daemons[name]
+
+    def edge_groups(self):
+        return [cay.CONTROL_UID]
 
     def restart_cayd(self, between=lambda: None):
         """Until every edge has heard all of the new one."""

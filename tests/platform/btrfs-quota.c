@@ -28,7 +28,6 @@
  */
 #include <fcntl.h>
 #include <linux/btrfs.h>
-#include <linux/loop.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -54,29 +53,6 @@ struct fs {
 	char uuid[40];
 };
 
-/* Attached with autoclear: the device is free again when the fd is closed and
- * the last mount of it gone, whatever happens. */
-static int attach_loop(int backing, char **ret_path)
-{
-	auto_close int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-
-	for (int tries = 0; control >= 0 && tries < 16; tries++) {
-		struct loop_config config = { .fd = (unsigned)backing,
-					      .info.lo_flags = LO_FLAGS_AUTOCLEAR };
-		int number = ioctl(control, LOOP_CTL_GET_FREE);
-		auto_free char *path = platform_format("/dev/loop%d", number);
-		auto_close int fd = open(path, O_RDWR | O_CLOEXEC);
-
-		NEED(number >= 0 && fd >= 0, "open %s", path);
-		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0) {
-			*ret_path = cay_take(path);
-			return cay_take_fd(&fd);
-		}
-		NEED(errno == EBUSY, "attach %s", path);
-	}
-	return -EBUSY;
-}
-
 static void fs_make(struct fs *fs, const struct plat *p)
 {
 	auto_free char *image = platform_format("%s/btrfs.img", p->work);
@@ -91,7 +67,7 @@ static void fs_make(struct fs *fs, const struct plat *p)
 	*fs = (struct fs){ .p = p, .at = platform_format("%s/fs", p->work) };
 	NEED(backing >= 0 && ftruncate(backing, IMAGE_BYTES) == 0, "an image");
 	NEED(platform_run(mkfs, NULL) == 0, "mkfs.btrfs");
-	device = attach_loop(backing, &loop);
+	device = platform_loop(backing, &loop);
 	if (device < 0)
 		platform_skip("no loop device can be had here");
 	platform_mkdir(AT_FDCWD, fs->at, 0755);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/loop.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
@@ -26,6 +28,7 @@
 /* Below meson's 60 s, so that it is the frame which ends a program that hangs
  * and not meson, which would leave a cgroup behind. */
 #define TIME_LIMIT_MS 50000
+#define GUEST_LIMIT_MS (8 * TIME_LIMIT_MS) /* a processor that is emulated (dev/guest) */
 #define DIE_STATUS 125
 #define CGROUP_ROOT_MAX 256
 
@@ -471,7 +474,8 @@ static int watch_body(struct child *c, int signals)
 {
 	struct pollfd fds[] = { { .fd = c->pidfd, .events = POLLIN },
 				{ .fd = signals, .events = POLLIN } };
-	int n = poll(fds, ARRAY_SIZE(fds), TIME_LIMIT_MS), status = 1;
+	int n = poll(fds, ARRAY_SIZE(fds), getenv("CAY_GUEST") ? GUEST_LIMIT_MS : TIME_LIMIT_MS);
+	int status = 1;
 
 	if (n <= 0 || !fds[0].revents) {
 		printf("Bail out! %s\n", n == 0 ? "time limit" : "interrupted");
@@ -523,4 +527,25 @@ int platform_main(int argc, char **argv, void (*body)(const struct plat *p))
 	(void)close(p.work_fd);
 	(void)close(p.cgroup_fd);
 	return status;
+}
+
+int platform_loop(int backing, char **ret_path)
+{
+	auto_close int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	for (int tries = 0; control >= 0 && tries < 16; tries++) {
+		struct loop_config config = { .fd = (unsigned)backing,
+					      .info.lo_flags = LO_FLAGS_AUTOCLEAR };
+		int number = ioctl(control, LOOP_CTL_GET_FREE);
+		auto_free char *path = platform_format("/dev/loop%d", number);
+		auto_close int fd = open(path, O_RDWR | O_CLOEXEC);
+
+		NEED(number >= 0 && fd >= 0, "open %s", path);
+		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0) {
+			*ret_path = cay_take(path);
+			return cay_take_fd(&fd);
+		}
+		NEED(errno == EBUSY, "attach %s", path);
+	}
+	return -EBUSY;
 }

@@ -83,6 +83,10 @@ void platform_start(const char *const *argv, int out_fd, const int *fds, unsigne
 /* Start and reap; what it printed is appended to out, or noted when NULL. */
 int platform_run(const char *const *argv, struct buf *out);
 
+/* A loop device for a file, or -EBUSY.  Attached with autoclear: it is free again when the fd
+ * is closed and the last mount of it gone, whatever happens. */
+CAY_MUST_CHECK int platform_loop(int backing, char **ret_path);
+
 /* Small files and paths; all end the body when they fail. */
 void platform_write(int dirfd, const char *path, const char *text);
 void platform_mkdir(int dirfd, const char *path, mode_t mode);

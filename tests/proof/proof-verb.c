@@ -5,7 +5,7 @@
  * where one belongs, and limits within range.
  *
  * sources: wire/verb.c base/id.c tests/proof/stubs.c
- * unwind: 12
+ * unwind: 14
  */
 #include <string.h>
 
@@ -35,14 +35,14 @@ int main(void)
 
 		memcpy(&s, in, sizeof(s));
 		prove(s.sandbox.noun == ID_SANDBOX && s.generation > 0);
-		prove(s.runtime <= 15 && s.zero == 0);
-		prove(s.pids > 0 && s.cpu_milli > 0);
+		prove(s.runtime <= 15 && s.read_only <= 1);
+		prove(s.pids > 0 && s.cpu_milli > 0 && s.nofile > 0 && s.shm_bytes > 0);
 	}
 	if (verb == VERB_PREPARE) {
 		struct verb_prepare p;
 
 		memcpy(&p, in, sizeof(p));
-		prove(p.sandbox.noun == ID_SANDBOX && p.tenant.noun == ID_TENANT);
+		prove(p.sandbox.noun == ID_SANDBOX && p.tenant.noun == ID_TENANT && p.memory <= 1);
 		prove((uint64_t)VERB_RANGE_BASE + (uint64_t)p.range * VERB_RANGE_IDS +
 			      VERB_RANGE_IDS <=
 		      VERB_RANGE_FOREIGN);

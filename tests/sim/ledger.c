@@ -12,7 +12,8 @@ static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",     [LIFE_END] = "end",
 	[LIFE_GONE] = "gone",         [LIFE_EXITED] = "exited", [LIFE_PAUSE] = "pause",
 	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend", [LIFE_ENTER] = "enter",
-	[LIFE_LEAVE] = "leave",       [LIFE_DUE] = "due",       [LIFE_FACTS] = "facts",
+	[LIFE_LEAVE] = "leave",       [LIFE_TAKE] = "take",     [LIFE_DUE] = "due",
+	[LIFE_FACTS] = "facts",
 };
 static const char *const state_names[SB_NUM_STATES] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
@@ -37,6 +38,8 @@ static bool may_begin(const struct life *l, enum life_effect effect)
 		[SB_ENDING] = 1 << DO_REMOVE,
 	};
 
+	if (effect == DO_CLAIM && l->warm)
+		return false;
 	return effect == DO_NOTHING || may[l->state] & 1u << effect;
 }
 
@@ -83,6 +86,7 @@ static void on_ask(void *arg, const struct id *id, struct life_facts *ret)
 	const struct fact *f = &s->w.facts[world_slot(id)];
 
 	ret->answers = f->claimed;
+	ret->unclaimed = !f->claimed;
 	ret->entered = f->entered;
 }
 
@@ -110,13 +114,17 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 	case END_EVICTED:
 		return ev->kind == LIFE_END ? NULL : "nobody wanted it ended";
 	case END_KILLED:
-		return ev->kind == LIFE_GONE && g->died == before->generation
+		return ev->kind == LIFE_GONE && g->died == before->generation &&
+				       (before->state != SB_PENDING || before->warm)
 			       ? NULL
-			       : "its PID 1 did not die by itself";
+			       : "its PID 1 did not die by itself, once it was there";
 	case END_EXIT:
 		return g->exited && before->on_exit == ON_EXIT_END ? NULL
 								   : "its entrypoint has not ended";
 	case END_START_FAILED:
+		if (ev->kind == LIFE_GONE && g->died == before->generation &&
+		    before->state == SB_PENDING)
+			return NULL;
 		return g->failed == before->generation || before->generation == LIFE_GENERATIONS
 			       ? NULL
 			       : "failed, and nothing had";
@@ -133,6 +141,20 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 		break;
 	}
 	return "a reason nobody gave";
+}
+
+/* A warm one goes on only where nobody ever had it. */
+static void check_warm(struct sim *s, unsigned slot, const struct life_out *out)
+{
+	const struct life *next = &out->next;
+
+	if (next->state != SB_PENDING && next->state < SB_ENDING)
+		world_break(&s->w, slot, "nobody's, and it runs");
+	if (next->state != SB_PENDING || out->effect == DO_REMOVE)
+		return;
+	if (s->w.facts[slot].claimed)
+		world_break(&s->w, slot, "was claimed, and is warm again");
+	s->tally->warm++;
 }
 
 static void check_found(struct sim *s, unsigned slot, const struct life *before,
@@ -181,6 +203,30 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	}
 }
 
+/* Whose it is, is written once: with all of it, when it runs. */
+static void check_taken(struct sim *s, unsigned slot, const struct life *before,
+			const struct life_event *ev, const struct life_out *out)
+{
+	struct ledger *g = &s->ledger[slot];
+	uint64_t now = s->w.clk.boot;
+
+	if (ev->kind == LIFE_TAKE) {
+		if (!before->warm || before->state != SB_PENDING || before->doing)
+			world_break(&s->w, slot, "taken, and it was not there for that");
+		g->taken = before->generation;
+		g->writes = 0;
+		g->ceiling_ns =
+			ev->terms.max_ns == LIFE_NEVER ? LIFE_NEVER : now + ev->terms.max_ns;
+	}
+	g->writes += out->journal;
+	if (before->state != SB_PENDING || out->next.state != SB_RUNNING ||
+	    g->taken != before->generation || ev->kind == LIFE_FACTS)
+		return;
+	if (g->writes != 1)
+		world_break(&s->w, slot, "a claim is not one write");
+	s->tally->claims++;
+}
+
 static void on_look(void *arg, const struct life *before, const struct life_event *ev,
 		    const struct life_out *out, uint64_t step)
 {
@@ -207,6 +253,9 @@ static void on_look(void *arg, const struct life *before, const struct life_even
 		world_break(&s->w, slot, wrong);
 	if (ev->kind == LIFE_FACTS)
 		check_found(s, slot, before, next);
+	if (ev->kind == LIFE_FACTS && before->warm)
+		check_warm(s, slot, out);
+	check_taken(s, slot, before, ev, out);
 	keep_books(s, slot, before, ev, next);
 	if (counts(before, next, ev))
 		g->must = out->journal ? s->w.committed + s->w.n_writes : LIFE_NEVER;
@@ -227,8 +276,13 @@ void ledger_restart(struct sim *s)
 			world_break(&s->w, i, "acknowledged, and lost");
 		if (g->ended && (l->state < SB_ENDING || l->reason != g->reason))
 			world_break(&s->w, i, "its end was told, and is lost");
+		if (g->known && l->warm)
+			world_break(&s->w, i, "told as running, and it is nobody's");
+		if (s->w.has_row[i] && l->warm)
+			g->ceiling_ns = LIFE_NEVER;
 		g->must = 0;
 		g->busy = 0;
+		g->taken = 0;
 	}
 }
 
@@ -260,8 +314,8 @@ bool ledger_is_settled(const struct sim *s)
 	for (unsigned i = 0; i < s->r.n_boxes; i++) {
 		const struct life *l = &s->r.boxes[i].row.life;
 
-		if (l->doing || l->retry_ns != LIFE_NEVER || l->state == SB_PENDING ||
-		    l->state == SB_ENDING)
+		if (l->doing || l->retry_ns != LIFE_NEVER || l->state == SB_ENDING ||
+		    (l->state == SB_PENDING && !l->warm))
 			return false;
 	}
 	return true;
@@ -278,7 +332,14 @@ void ledger_check_settled(struct sim *s)
 		if (row->state != l->state || row->generation != l->generation ||
 		    row->expires_ns != l->expires_ns)
 			world_break(&s->w, slot, "the journal says otherwise");
+		if (row->warm != l->warm)
+			world_break(&s->w, slot, "the journal says it is another's");
 		if (life_over(l))
+			continue;
+		if (l->warm && (!f->alive || f->alien || f->claimed ||
+				f->started_ns != l->started_ns || f->generation != l->generation))
+			world_break(&s->w, slot, "said to be warm, and is not");
+		if (l->warm)
 			continue;
 		if (!lives(s, slot, l->generation) || !f->claimed)
 			world_break(&s->w, slot, "said to live, and does not");

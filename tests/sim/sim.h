@@ -33,11 +33,13 @@ struct ledger {
 	uint64_t birth;        /* of the PID 1 that runs */
 	uint64_t died, failed; /* generation whose PID 1 died, in which an effect failed */
 	bool exited;
+	uint64_t taken;  /* the generation in which somebody took it, warm */
+	uint64_t writes; /* since then */
 };
 
 struct tally {
 	uint64_t effects[DO_NUM], kinds[LIFE_KINDS], reasons[END_NUM_REASONS];
-	uint64_t anew, adopted;
+	uint64_t anew, adopted, warm, claims;
 };
 
 struct sim {

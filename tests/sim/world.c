@@ -181,6 +181,8 @@ static enum life_outcome turn(struct world *w, const struct call *c)
 		return LIFE_FAILED;
 	if (!world_is_keepers(c->effect) && f->frozen)
 		return LIFE_FAILED;
+	if (c->effect == DO_CLAIM && f->claimed)
+		world_break(w, c->slot, "claimed twice");
 	if (c->effect == DO_CLAIM)
 		f->claimed = true;
 	else if (c->effect == DO_ENTRY)

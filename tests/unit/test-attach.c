@@ -23,6 +23,8 @@ static const struct {
 	{ { .type = FRAME_TAKEN, .stream = FRAME_STDOUT, .offset = 9 }, false, true },
 	{ { .type = FRAME_TAKEN, .stream = FRAME_STDERR, .offset = 9 }, false, true },
 	{ { .type = FRAME_EOF, .offset = 9 }, true, true },
+	{ { .type = FRAME_SIZE, .length = 4 }, true, true },
+	{ { .type = FRAME_ROLE, .length = 1, .offset = 9 }, true, true },
 };
 
 static void each_side_may_say_its_own(void **)
@@ -35,9 +37,10 @@ static void each_side_may_say_its_own(void **)
 		struct frame f = cases[i].f, back;
 		int n = (int)(FRAME_HEAD + f.length);
 
-		f.content = f.length == 2   ? (const uint8_t *)"{}"
-			    : f.length == 8 ? (const uint8_t *)"\1\0\0\0\0\0\0\0"
-					    : content;
+		f.content = f.type == FRAME_ROLE ? (const uint8_t *)"\1"
+			    : f.length == 2      ? (const uint8_t *)"{}"
+			    : f.length == 8      ? (const uint8_t *)"\1\0\0\0\0\0\0\0"
+						 : content;
 		row_check(i, frame_encode(&f, &wire) == 0);
 		row_check(i, attach_cut(ATTACH_OUT, (uint8_t *)wire.data, wire.len, &back) ==
 				     (cases[i].out ? n : -EPROTO));

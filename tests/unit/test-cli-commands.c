@@ -5,6 +5,8 @@
 
 #include "base/path.h"
 #include "cli/doctor.h"
+#include "cli/hint.h"
+#include "cli/pager.h"
 #include "cli/reason.h"
 #include "unit.h"
 
@@ -105,6 +107,101 @@ static void every_reason_has_words_and_advice(void **)
 	}
 }
 
+/* The words behind every "'cay " up to the quote name a command. */
+static void check_commands(const char *text)
+{
+	for (const char *p = strstr(text, "'cay "); p; p = strstr(p + 1, "'cay ")) {
+		struct slice rest = { p + 5, strcspn(p + 5, "'") };
+		char words[2][32] = {};
+		const char *v[2] = { words[0], words[1] };
+		size_t n = 0, used;
+
+		while (rest.p && n < 2) {
+			struct slice word = slice_cut(&rest, ' ');
+
+			assert_true(word.n < sizeof(words[0]));
+			memcpy(words[n++], word.p, word.n);
+		}
+		if (!cmd_find(v, n, &used))
+			fail_msg("there is no command '%s %s', which is advised: %s", v[0], v[1],
+				 text);
+	}
+}
+
+static void every_command_that_is_advised_is_there(void **)
+{
+	for (unsigned i = CAY_OK + 1; i < CAY_NUM_CODES; i++)
+		check_commands(cay_error_row((enum cay_code)i)->hint);
+	for (unsigned i = 0; i < END_NUM_REASONS; i++)
+		check_commands(reasons[i].advice);
+	for (const struct check *c = doctor_host; c->name; c++)
+		check_commands(c->advice);
+	for (const struct hint *h = hints; h->words; h++) {
+		bool used = false;
+
+		check_commands(h->words);
+		assert_true(strlen(h->words) < API_HINT_MAX);
+		for (size_t i = 0; i < OP_NUM; i++)
+			used |= strncmp(ops[i].name, h->op, strlen(h->op)) == 0;
+		if (!used)
+			fail_msg("no operation begins with '%s'", h->op);
+	}
+}
+
+static void hints_are_by_operation_error_and_field(void **)
+{
+	static const struct {
+		enum op_id op;
+		enum cay_code code;
+		const char *field, *said, *want;
+	} cases[] = {
+		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "image", "", "'cay image ls' lists" },
+		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "template", "", "'cay template ls' lists" },
+		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "image", "mine", "mine" },
+		{ OP_IMAGE_DELETE, CAY_E_NOT_FOUND, "", "", "'cay image ls' lists them" },
+		{ OP_EXEC_RUN, CAY_E_STATE, "", "", "'cay why" },
+		{ OP_EXEC_RUN, CAY_E_TIMEOUT, "", "", "it took longer" },
+		{ OP_EXEC_RUN, CAY_E_INTERNAL, "", "", "" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct api a = { .op = cases[i].op, .asked = true };
+		struct cay_err err = {};
+
+		(void)cay_fail_field(&err, cases[i].code, cases[i].field, "x");
+		/* a server sends the table's own words when it knows nothing better */
+		api_hint(&a, cases[i].said);
+		row_check(i,
+			  strncmp(hint_for(&a, &err), cases[i].want, strlen(cases[i].want)) == 0);
+		if (cases[i].said[0] || cases[i].code == CAY_E_INTERNAL)
+			continue;
+		api_hint(&a, cay_error_row(cases[i].code)->hint);
+		row_check(i,
+			  strncmp(hint_for(&a, &err), cases[i].want, strlen(cases[i].want)) == 0);
+	}
+}
+
+static void a_pager_is_for_what_does_not_fit(void **)
+{
+	static const struct {
+		const char *text;
+		unsigned columns, rows;
+		bool want;
+	} cases[] = {
+		{ "a\nb\n", 80, 3, false },
+		{ "a\nb\nc\n", 80, 3, true },
+		{ "aaaa\naaaa\n", 4, 3, false },
+		{ "aaaaa\naaaa\n", 4, 3, true },
+		{ "\xc3\xa4\xc3\xa4\n\n", 2, 3, false },
+		{ "\n\n\n", 80, 3, true },
+		{ "a\nb\nc\n", 0, 0, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		row_check(i, pager_wanted(slice_of(cases[i].text), cases[i].columns,
+					  cases[i].rows) == cases[i].want);
+}
+
 static void a_reason_is_one_line_of_what_is_known(void **)
 {
 	static const struct {
@@ -151,6 +248,9 @@ int main(void)
 		cmocka_unit_test(the_man_page_is_fresh),
 		cmocka_unit_test(every_check_is_complete),
 		cmocka_unit_test(every_reason_has_words_and_advice),
+		cmocka_unit_test(every_command_that_is_advised_is_there),
+		cmocka_unit_test(hints_are_by_operation_error_and_field),
+		cmocka_unit_test(a_pager_is_for_what_does_not_fit),
 		cmocka_unit_test(a_reason_is_one_line_of_what_is_known),
 		cmocka_unit_test(versions_compare_by_number),
 	};

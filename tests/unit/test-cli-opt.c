@@ -158,7 +158,8 @@ static void distance_counts_letters(void **)
 		{ "a", "", 1 },
 		{ "", "abc", 3 },
 		{ "same", "same", 0 },
-		{ "abcd", "acbd", 2 },
+		{ "abcd", "acbd", 1 }, /* two in each other's place */
+		{ "abcd", "badc", 2 },
 		{ "memoryy", "memory", 1 },
 		{ "kitten", "sitting", 3 },
 	};

@@ -340,7 +340,8 @@ static void it_dies_with_its_parent(void **state)
 		struct probe p = { "for ever", for_ever, 0, pipes[1], confine_tree(f->fd) };
 		struct confined child;
 
-		if (confine_start(run_probe, &p, &child, NULL) < 0)
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+		    confine_start(run_probe, &p, &child, NULL) < 0)
 			_exit(1);
 		(void)close(pipes[1]);
 		(void)poll(NULL, 0, -1);
@@ -395,6 +396,7 @@ static void rights_are_gone(void **state)
 	assert_int_equal(fcntl(pipes[1], F_SETFL, O_NONBLOCK), 0);
 	p = (struct probe){ "for ever", for_ever, 0, pipes[1], tree };
 	assert_int_equal(confine_start(run_probe, &p, &child, NULL), 0);
+	(void)close(pipes[1]);
 	assert_int_equal(read(pipes[0], &c, 1), 1);
 	assert_true(snprintf(path, sizeof(path), "/proc/%d/status", pid_of(&child.child)) > 0);
 	assert_int_equal(read_proc(path, &text), 0);
@@ -416,7 +418,6 @@ static void rights_are_gone(void **state)
 		row_check(i, ours.st_ino != its.st_ino);
 	}
 	(void)close(pipes[0]);
-	(void)close(pipes[1]);
 }
 
 /* Before it had its ids, too. */

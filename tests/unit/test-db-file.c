@@ -59,7 +59,7 @@ static void older_files_are_brought_up_to_date(void **state)
 {
 	struct fixture *f = *state;
 	struct db_row a = row_of(9);
-	char text[64];
+	char text[512], id[ID_TEXT_LEN + 1];
 	sqlite3 *sql = by_hand(f);
 	sqlite3_stmt *s = NULL;
 
@@ -68,10 +68,12 @@ static void older_files_are_brought_up_to_date(void **state)
 	assert_int_equal(sqlite3_exec(sql, text, NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(sql, db_schema[0], NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(sql, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
-	assert_int_equal(sqlite3_prepare_v2(sql, db_put_sql, -1, &s, NULL), SQLITE_OK);
-	assert_int_equal(row_bind(s, &a), SQLITE_OK);
-	assert_int_equal(sqlite3_step(s), SQLITE_DONE);
-	(void)sqlite3_finalize(s);
+	id_format(&a.life.id, id);
+	assert_true(snprintf(text, sizeof(text),
+			     "INSERT INTO sandbox VALUES ('%s', 9, '%s', 1, 1, NULL, NULL, NULL, "
+			     "1, 0, 'running', 'exit', 0, 0, 'keep', '{}')",
+			     id, a.boot) < (int)sizeof(text));
+	assert_int_equal(sqlite3_exec(sql, text, NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_close(sql), SQLITE_OK);
 	load(f, 0);
 	assert_int_equal(f->seen.n_rows, 1);
@@ -89,11 +91,17 @@ static void older_files_are_brought_up_to_date(void **state)
 static void later_and_foreign_files_are_refused(void **state)
 {
 	struct fixture *f = *state;
+	char text[64];
+	int now = 0;
 
 	fill(f, 3);
 	edit(f, "PRAGMA user_version = 1000");
 	refused(f, CAY_E_INCOMPATIBLE, "start the newer program");
-	edit(f, "PRAGMA user_version = 3; PRAGMA application_id = 7");
+	while (db_schema[now])
+		now++;
+	assert_true(snprintf(text, sizeof(text),
+			     "PRAGMA user_version = %d; PRAGMA application_id = 7", now) > 0);
+	edit(f, text);
 	refused(f, CAY_E_INTERNAL, "another program's");
 	edit(f, "PRAGMA application_id = 0");
 	refused(f, CAY_E_INTERNAL, "another program's");
@@ -174,6 +182,7 @@ static void edited_rows_are_reported_and_the_rest_goes_on(void **state)
 		{ "state = ''", "state" },
 		{ "reason = 'exit '", "reason" },
 		{ "on_exit = 'x'", "on_exit" },
+		{ "warm = 2", "warm" },
 		{ "failed = 2", "failed" },
 		{ "entry = -1", "entry" },
 		{ "generation = -1", "generation" },
@@ -269,9 +278,11 @@ static void tenants_and_keys_are_kept_apart(void **state)
 	struct db_entry key = entry_of(ID_KEY, 1, "key"), tenant = entry_of(ID_TENANT, 1, "old");
 	struct db_entry other = entry_of(ID_TENANT, 2, "other");
 	struct db_entry sandbox = entry_of(ID_SANDBOX, 1, "box");
+	struct db_entry kind = entry_of(ID_TEMPLATE, 1, "kind");
 	struct told told = {};
 
 	load(f, 0);
+	db_put_entry(f->db, &kind, on_told, &told);
 	db_put_entry(f->db, &key, on_told, &told);
 	db_put_entry(f->db, &tenant, on_told, &told);
 	db_put_entry(f->db, &other, on_told, &told);
@@ -279,15 +290,17 @@ static void tenants_and_keys_are_kept_apart(void **state)
 	db_put_entry(f->db, &tenant, on_told, &told);
 	db_put_entry(f->db, &sandbox, on_told, &told);
 	turn(f);
-	assert_int_equal(told.by[CAY_OK], 4);
+	assert_int_equal(told.by[CAY_OK], 5);
 	assert_int_equal(told.by[CAY_E_INVALID], 1);
 	again(f);
-	assert_int_equal(f->seen.n_entries, 3);
+	assert_int_equal(f->seen.n_entries, 4);
+	assert_true(id_eq(&f->seen.entries[3], &kind.id));
 	assert_string_equal(f->seen.entry_texts[0], "new"); /* tenants first, in their order */
 	assert_string_equal(f->seen.entry_texts[1], "other");
 	assert_true(id_eq(&f->seen.entries[2], &key.id));
 	db_drop_entry(f->db, &tenant.id, on_told, &told);
 	db_drop_entry(f->db, &key.id, on_told, &told);
+	db_drop_entry(f->db, &kind.id, on_told, &told);
 	again(f);
 	assert_int_equal(f->seen.n_entries, 1);
 	assert_string_equal(f->seen.entry_texts[0], "other");

@@ -29,6 +29,7 @@ static void every_field_comes_back(void **state)
 	a.life.failed = true;
 	a.life.entry = true;
 	a.life.on_exit = ON_EXIT_END;
+	a.life.warm = true;
 	a.life.doing = DO_REMOVE;
 	a.life.tries = 2;
 	a.life.retry_ns = 15;

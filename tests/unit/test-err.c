@@ -47,6 +47,14 @@ static void system_failures_carry_errno(void **)
 	assert_int_equal(cay_fail_sys(NULL, CAY_E_INTERNAL, 0, "x"), -EIO);
 }
 
+static void a_disk_fails_in_three_ways(void **)
+{
+	assert_int_equal(cay_code_disk(ENOSPC), CAY_E_DISK_FULL);
+	assert_int_equal(cay_code_disk(-EDQUOT), CAY_E_DISK_FULL);
+	assert_int_equal(cay_code_disk(-EROFS), CAY_E_CAPACITY);
+	assert_int_equal(cay_code_disk(EIO), CAY_E_INTERNAL);
+}
+
 static void context_goes_in_front(void **)
 {
 	struct cay_err err = {}, none = {};
@@ -93,6 +101,7 @@ int main(void)
 		cmocka_unit_test(every_code_has_a_complete_row),
 		cmocka_unit_test(first_failure_wins),
 		cmocka_unit_test(system_failures_carry_errno),
+		cmocka_unit_test(a_disk_fails_in_three_ways),
 		cmocka_unit_test(context_goes_in_front),
 		cmocka_unit_test(long_messages_end_in_dots),
 	};

@@ -23,6 +23,14 @@ static void error_acts_once_at_the_asked_pass(void **)
 	assert_int_equal(fault(FAULT_SPAWN_BEFORE), 0);
 }
 
+static void always_goes_on(void **)
+{
+	assert_int_equal(fault_arm("write:filled=always@2", NULL), 0);
+	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(fault(FAULT_WRITE_FILLED), -EIO);
+}
+
 static void kill_kills(void **)
 {
 	int status;
@@ -100,6 +108,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_happens_until_armed),
 		cmocka_unit_test(error_acts_once_at_the_asked_pass),
+		cmocka_unit_test(always_goes_on),
 		cmocka_unit_test(kill_kills),
 		cmocka_unit_test(kill_ends_pid_1_too),
 		cmocka_unit_test(spelling_mistakes_are_errors),

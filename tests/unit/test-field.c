@@ -73,14 +73,81 @@ static void an_absent_object_has_defaults_inside(void **)
 	assert_int_equal(c.limits.pids, 256);
 }
 
+/* What one was not given, it has from the other; what it was given, it keeps. */
+static void given_members_come_over_others(void **)
+{
+	auto_pool pool = POOL_INIT(KIB(64));
+	struct sandbox_create base = {}, over = {};
+	auto_buf text = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&text);
+
+	assert_int_equal(decode(&sandbox_create_table,
+				"{\"image\":\"i\",\"env\":{\"A\":\"1\",\"B\":\"2\"},"
+				"\"limits\":{\"pids\":9,\"memory_bytes\":\"64Mi\"},"
+				"\"runtime\":\"runc\",\"ttl_ms\":5000}",
+				&pool, &base, NULL),
+			 0);
+	assert_int_equal(decode(&sandbox_create_table,
+				"{\"env\":{\"B\":\"3\"},\"limits\":{\"pids\":256},"
+				"\"idle_ms\":7000}",
+				&pool, &over, NULL),
+			 0);
+	assert_int_equal(field_merge(&sandbox_create_table, &base, &over, &pool), 0);
+	assert_string_equal(over.image, "i");
+	assert_int_equal(over.limits.pids, 256); /* said, though it is the preset */
+	assert_int_equal(over.limits.memory_bytes, 64 << 20);
+	assert_int_equal(over.limits.cpu_milli, 1000);
+	assert_int_equal(over.runtime, RUNTIME_RUNC);
+	assert_true(over.has_ttl && over.ttl_ms == 5000 && over.has_idle && over.idle_ms == 7000);
+	assert_int_equal(over.env.n, 2);
+	assert_string_equal(over.env.keys[0], "B");
+	assert_string_equal(over.env.values[0], "3");
+	assert_string_equal(over.env.keys[1], "A");
+	/* and is written as it was given */
+	field_encode(&sandbox_create_table, NULL, &base, &w);
+	assert_int_equal(jw_done(&w), 0);
+	assert_string_equal(buf_str(&text), "{\"image\":\"i\",\"env\":{\"A\":\"1\",\"B\":\"2\"},"
+					    "\"limits\":{\"memory_bytes\":67108864,\"pids\":9},"
+					    "\"runtime\":\"runc\",\"ttl_ms\":5000}");
+}
+
+static void a_list_is_copied_whole(void **)
+{
+	auto_pool pool = POOL_INIT(KIB(64)), other = POOL_INIT(KIB(64)), small = POOL_INIT(64);
+	struct claim from = {};
+	struct field_list to = { .n = 7 };
+	const struct service_spec *s;
+	auto_json json = NULL;
+
+	assert_int_equal(
+		jr_read(SLICE("{\"services\":[{\"name\":\"a\",\"command\":\"x y\",\"priority\":5},"
+			      "{\"name\":\"b\",\"argv\":[\"p\",\"q\"],\"env\":{\"K\":\"v\"}}]}"),
+			&json_control_limits, &json, NULL),
+		0);
+	assert_int_equal(field_decode(&claim_table, json, &pool, &from, NULL), 0);
+	assert_int_equal(field_copy_list(&service_spec_table, &from.services, &small, &to),
+			 -ENOMEM);
+	assert_int_equal(to.n, 0);
+	assert_int_equal(field_copy_list(&service_spec_table, &from.services, &other, &to), 0);
+	pool_fini(&pool); /* what is left is the copy's own */
+	s = to.v;
+	assert_int_equal(to.n, 2);
+	assert_string_equal(s[0].name, "a");
+	assert_string_equal(s[0].put.command, "x y");
+	assert_true(!s[0].put.has_argv && s[0].put.priority == 5 && s[0].put.autostart);
+	assert_string_equal(s[1].put.argv.v[1], "q");
+	assert_string_equal(s[1].put.env.values[0], "v");
+	assert_null(s[1].put.command);
+}
+
 static void a_bad_member_is_named(void **)
 {
 	static const struct {
 		const struct field_table *t;
 		const char *json, *field, *says;
 	} cases[] = {
-		{ &sandbox_create_table, "{}", "image", "'image' is missing" },
-		{ &sandbox_create_table, "{\"image\":null}", "image", "'image' is missing" },
+		{ &tenant_create_table, "{}", "name", "'name' is missing" },
+		{ &tenant_create_table, "{\"name\":null}", "name", "'name' is missing" },
 		{ &sandbox_create_table, "[]", "", "SandboxCreate must be a JSON object" },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"privileged\":true}", "privileged",
 		  "there is no field 'privileged'" },
@@ -232,6 +299,12 @@ static void lists_cannot_come_by_query(void **)
 }
 
 /* Every table: its example decodes, encodes, decodes again to the same text. */
+/* Text that stands in the place of other text has no example beside it. */
+static bool optional_text(const struct field *f)
+{
+	return f->type == FIELD_TEXT && !f->required && !f->example;
+}
+
 static void every_table_is_complete_and_round_trips(void **)
 {
 	for (size_t i = 0; field_tables[i]; i++) {
@@ -250,7 +323,8 @@ static void every_table_is_complete_and_round_trips(void **)
 			const struct field *f = &t->rows[k];
 
 			row_check(k, f->name[0] && f->help[0]);
-			row_check(k, f->sub ? !f->example : f->example && f->example[0]);
+			row_check(k, f->sub ? !f->example
+					    : optional_text(f) || (f->example && f->example[0]));
 			row_check(k, f->offset < t->size && f->has <= t->size);
 			row_check(k, f->min <= f->max);
 			row_check(k, field_type_name(f->type)[0]);
@@ -466,8 +540,8 @@ static void too_large_is_not_out_of_memory(void **)
 	struct cay_err err = {};
 	char query[500];
 
-	memset(query, 'a', sizeof(query));
-	memcpy(query, "cursor=", 7);
+	memcpy(query, "cursor=", 8);
+	memset(query + 7, 'a', sizeof(query) - 7);
 	assert_int_equal(field_decode_query(&page_query_table, (struct slice){ query, 500 }, &pool,
 					    &q, &err),
 			 -E2BIG);
@@ -484,8 +558,8 @@ static void a_strange_name_is_quoted_whole_or_not_at_all(void **)
 	assert_int_equal(field_decode_query(&page_query_table, SLICE("%ff%ff=1"), &pool, &q, &err),
 			 -EINVAL);
 	assert_string_equal(err.field, "");
-	for (int i = 0; i < 40; i++)
-		memcpy(query + i * 6, "%c3%a9", 6);
+	for (size_t i = 0; i < 40; i++)
+		memcpy(query + i * 6, "%c3%a9", 7);
 	assert_int_equal(field_decode_query(&page_query_table, (struct slice){ query, 240 }, &pool,
 					    &q, &long_err),
 			 -EINVAL);
@@ -499,6 +573,8 @@ int main(void)
 		cmocka_unit_test(a_body_becomes_a_struct),
 		cmocka_unit_test(what_is_left_out_has_its_default),
 		cmocka_unit_test(an_absent_object_has_defaults_inside),
+		cmocka_unit_test(given_members_come_over_others),
+		cmocka_unit_test(a_list_is_copied_whole),
 		cmocka_unit_test(a_bad_member_is_named),
 		cmocka_unit_test(a_small_pool_is_no_crash),
 		cmocka_unit_test(queries_use_the_same_rows),

@@ -110,11 +110,11 @@ static void what_breaks_the_rules_is_refused(void **)
 	memset(full, 0, sizeof(full));
 	full[0] = FRAME_END;
 	full[4] = 2;
-	memcpy(full + FRAME_HEAD, "{]", 2);
+	memcpy(full + FRAME_HEAD, "{]", 3);
 	assert_int_equal(frame_decode(full, FRAME_HEAD + 2, &f), -EPROTO);
-	memcpy(full + FRAME_HEAD, "x}", 2);
+	memcpy(full + FRAME_HEAD, "x}", 3);
 	assert_int_equal(frame_decode(full, FRAME_HEAD + 2, &f), -EPROTO);
-	memcpy(full + FRAME_HEAD, "{}", 2);
+	memcpy(full + FRAME_HEAD, "{}", 3);
 	assert_int_equal(frame_decode(full, FRAME_HEAD + 2, &f), FRAME_HEAD + 2);
 }
 
@@ -137,6 +137,42 @@ static void the_largest_frame_passes(void **)
 	assert_int_equal(buf_puts(&small, "keep"), 0);
 	assert_int_equal(frame_to_sse(&f, &small), -ENOBUFS);
 	assert_text(&small, "keep");
+}
+
+static void a_terminal_has_two_more(void **)
+{
+	static const struct {
+		const char *wire;
+		size_t n;
+		bool ok;
+	} rows[] = {
+		{ "\7\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\x50\0\x18\0", 20, true },
+		{ "\7\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\x50\0\0\0", 20, false },
+		{ "\7\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\x18\0", 20, false },
+		{ "\7\0\0\0\4\0\0\0\1\0\0\0\0\0\0\0\x50\0\x18\0", 20, false },
+		{ "\7\1\0\0\4\0\0\0\0\0\0\0\0\0\0\0\x50\0\x18\0", 20, false },
+		{ "\7\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\x50\0\x18", 19, false },
+		{ "\10\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\0", 17, true },
+		{ "\10\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\1", 17, true },
+		{ "\10\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\2", 17, false },
+		{ "\10\1\0\0\1\0\0\0\2\1\0\0\0\0\0\0\1", 17, false },
+		{ "\10\0\0\0\2\0\0\0\2\1\0\0\0\0\0\0\1\1", 18, false },
+		{ "\11\0\0\0\1\0\0\0\2\1\0\0\0\0\0\0\1", 17, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const uint8_t *wire = (const uint8_t *)rows[i].wire;
+		auto_buf again = BUF_INIT(100), sse = BUF_INIT(100);
+		struct frame f;
+		int r = frame_decode(wire, rows[i].n, &f);
+
+		row_check(i, r == (rows[i].ok ? (int)rows[i].n : -EPROTO));
+		if (r < 0)
+			continue;
+		row_check(i, frame_encode(&f, &again) == 0 && again.len == rows[i].n);
+		row_check(i, memcmp(again.data, wire, again.len) == 0);
+		row_check(i, frame_to_sse(&f, &sse) == -EPROTO && !sse.len);
+	}
 }
 
 static void a_conversation_has_two_more(void **)
@@ -191,6 +227,7 @@ int main(void)
 		cmocka_unit_test(what_breaks_the_rules_is_refused),
 		cmocka_unit_test(the_largest_frame_passes),
 		cmocka_unit_test(a_conversation_has_two_more),
+		cmocka_unit_test(a_terminal_has_two_more),
 		cmocka_unit_test(sse_carries_only_one_line_of_json),
 		cmocka_unit_test(encoding_what_is_not_a_frame_is_our_bug),
 	};

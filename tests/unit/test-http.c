@@ -334,9 +334,11 @@ static void heads_have_limits(void **)
 
 static void what_the_head_says_is_there(void **)
 {
-	static const char text[] = "POST /a?b HTTP/1.1\r\nHOST: x\r\nAccept: text/*, "
-				   "text/event-stream;q=1\r\naccept: application/vnd.cay.frames\r\n"
-				   "Expect: 100-Continue\r\nContent-Length: 7\r\n\r\n";
+	static const char text[] =
+		"POST /a?b HTTP/1.1\r\nHOST: x\r\nAccept: text/*, "
+		"text/event-stream;q=1\r\naccept: application/vnd.cay.frames\r\n"
+		"Prefer: wait=10, end-with-caller;x\r\nprefer: handling=strict\r\n"
+		"Expect: 100-Continue\r\nContent-Length: 7\r\n\r\n";
 	struct slice in = slice_of(text), body;
 	struct http_parser p;
 	struct cay_err err = {};
@@ -352,6 +354,9 @@ static void what_the_head_says_is_there(void **)
 	assert_true(http_accepts(&p.head, "text/event-stream"));
 	assert_true(http_accepts(&p.head, "application/vnd.cay.frames"));
 	assert_false(http_accepts(&p.head, "text/plain"));
+	assert_true(http_prefers(&p.head, HTTP_END_WITH_CALLER));
+	assert_false(http_prefers(&p.head, "text/event-stream"));
+	assert_false(http_prefers(&p.head, "end"));
 	assert_int_equal(p.head.framing, HTTP_LENGTH);
 	assert_int_equal(p.head.length, 7);
 	assert_true(p.head.expect && p.head.keep_alive && p.head.minor == 1);

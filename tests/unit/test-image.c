@@ -26,6 +26,8 @@
 #endif
 #define TYPE "application/vnd.oci.image."
 
+static const struct disk plain = { .kind = VERB_DISK_NONE };
+
 struct fixture {
 	char base[64];
 	int fd;
@@ -196,7 +198,7 @@ static void adding_and_removing_twice_is_success(void **state)
 		assert_int_equal(count(f, "sha256"), 1);
 	}
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(image_remove(f->fd, added.digest, &err), 0);
+		assert_int_equal(image_remove(f->fd, &plain, added.digest, &err), 0);
 		assert_int_equal(count(f, "tmp"), 0);
 		assert_int_equal(count(f, "sha256"), 0);
 	}
@@ -267,6 +269,87 @@ static void messages_are_printable(void **state)
 		assert_true(*c >= ' ' && *c <= '~');
 }
 
+/* A sandbox's directory with a disk that has one file. */
+static int make_box(const struct fixture *f)
+{
+	static const char *const parts[] = {
+		"box",           "box/disk",           "box/disk/upper",
+		"box/disk/work", "box/disk/upper/new", "box/disk/work/left"
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		assert_true(mkdirat(f->fd, parts[i], 0755) == 0 || errno == EEXIST);
+	return openat(f->fd, "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static bool is_there(int dirfd, const char *front, const char *hex, const char *rest)
+{
+	char path[256];
+	struct stat st;
+
+	assert_true(snprintf(path, sizeof(path), "%s%s%s", front, hex, rest) > 0);
+	return fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void a_disk_becomes_a_layer(void **state)
+{
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1];
+	auto_close int tar = make_image(hex), box = make_box(f);
+	const struct digest layer = { { 7 } };
+	struct image_added added = {};
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	struct cay_err err = {};
+
+	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), 0);
+	(void)close(added.config_fd);
+	assert_int_equal(image_commit(f->fd, &plain, box, added.digest, layer.byte, &err), 0);
+	assert_int_equal(count(f, "tmp"), 0);
+	digest_hex(&layer, hex);
+	assert_true(is_there(f->fd, "sha256/", hex, "/disk/upper/new"));
+	assert_false(is_there(f->fd, "sha256/", hex, "/disk/work"));
+	assert_false(is_there(box, "disk", "", ""));
+	assert_int_equal(image_chain(f->fd, layer.byte, chain), 2);
+	assert_memory_equal(chain[0], layer.byte, 32);
+	assert_memory_equal(chain[1], added.digest, 32);
+	/* what something is over stays */
+	assert_true(image_remove(f->fd, &plain, added.digest, &err) < 0);
+	assert_int_equal(err.code, CAY_E_STATE);
+	err = (struct cay_err){};
+	assert_int_equal(image_remove(f->fd, &plain, layer.byte, &err), 0);
+	assert_int_equal(image_chain(f->fd, layer.byte, chain), -ENOENT);
+	assert_int_equal(image_remove(f->fd, &plain, added.digest, &err), 0);
+	assert_int_equal(count(f, "sha256") + count(f, "tmp"), 0);
+}
+
+static void layers_are_bounded(void **state)
+{
+	struct fixture *f = *state;
+	char hex[DIGEST_HEX_LEN + 1];
+	auto_close int tar = make_image(hex), config = -EBADF;
+	struct digest below, top = { { 1 } };
+	struct image_added added = {};
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	struct cay_err err = {};
+
+	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), 0);
+	config = added.config_fd;
+	memcpy(below.byte, added.digest, sizeof(below.byte));
+	for (int i = 1; i < IMAGE_LAYERS_MAX; i++) {
+		auto_close int box = make_box(f);
+
+		row_check(i, image_commit(f->fd, &plain, box, below.byte, top.byte, &err) == 0);
+		row_check(i, image_chain(f->fd, top.byte, chain) == i + 1);
+		below = top;
+		top.byte[0]++;
+	}
+	auto_close int box = make_box(f);
+	assert_true(image_commit(f->fd, &plain, box, below.byte, top.byte, &err) < 0);
+	assert_int_equal(err.code, CAY_E_LIMIT);
+	assert_true(is_there(box, "disk/upper", "", "/new"));
+	assert_int_equal(count(f, "tmp"), 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -276,6 +359,8 @@ int main(void)
 		T(only_a_readable_file_is_taken),
 		T(what_is_refused_leaves_nothing),
 		T(messages_are_printable),
+		T(a_disk_becomes_a_layer),
+		T(layers_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

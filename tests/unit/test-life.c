@@ -248,6 +248,20 @@ static void an_entrypoint_decides(void **)
 	assert_true(l.reason == END_EXIT && l.failed);
 }
 
+static void an_entrypoint_that_memory_ended(void **)
+{
+	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+	struct life_event exited = { .kind = LIFE_EXITED, .reason = END_OOM, .code = 1 };
+
+	l.entry = true;
+	l.on_exit = ON_EXIT_END;
+	(void)take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100));
+	for (int i = 0; i < 4; i++)
+		(void)take(&l, done(&l, LIFE_OK), AT(100));
+	assert_int_equal(take(&l, exited, AT(101)), DO_REMOVE);
+	assert_true(l.reason == END_OOM && l.failed);
+}
+
 /* What is found after a restart, and what comes of it. */
 static void after_a_restart(void **)
 {
@@ -306,6 +320,141 @@ static void after_a_restart(void **)
 	}
 }
 
+static struct life warm(void)
+{
+	struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+
+	l.warm = true;
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100)),
+			 DO_PREPARE);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_START);
+	assert_false(life_ready(&l));
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_NOTHING);
+	assert_int_equal(l.state, SB_PENDING);
+	assert_true(life_ready(&l));
+	return l;
+}
+
+static const struct life_event taking = { .kind = LIFE_TAKE,
+					  .terms = { .ttl_ns = AT(60),
+						     .idle_ns = AT(20),
+						     .max_ns = AT(50),
+						     .entry = true,
+						     .on_exit = ON_EXIT_END } };
+
+static void a_warm_one_is_taken(void **)
+{
+	struct life l = warm();
+	struct life_event ok;
+	struct life_out out;
+
+	assert_true(life_due(&l) == LIFE_NEVER);
+	assert_int_equal(refusal(&l, (struct life_event){ .kind = LIFE_PAUSE }, AT(200)),
+			 CAY_E_STATE);
+	assert_int_equal(refusal(&l,
+				 (struct life_event){ .kind = LIFE_EXTEND, .until_ns = AT(300) },
+				 AT(200)),
+			 CAY_E_STATE);
+	life_step(&l, &taking, AT(200), &out);
+	assert_int_equal(out.effect, DO_CLAIM);
+	assert_false(out.journal || out.sync || out.tell); /* it is written once, and not now */
+	l = out.next;
+	assert_false(life_ready(&l));
+	assert_int_equal(refusal(&l, taking, AT(200)), CAY_E_STATE); /* who was later */
+	assert_int_equal(refusal(&l,
+				 (struct life_event){ .kind = LIFE_EXTEND, .until_ns = AT(240) },
+				 AT(200)),
+			 CAY_E_STATE);
+	ok = done(&l, LIFE_OK);
+	life_step(&l, &ok, AT(201), &out);
+	assert_true(out.journal && out.sync && out.tell);
+	assert_int_equal(out.effect, DO_ENTRY);
+	l = out.next;
+	assert_int_equal(l.state, SB_RUNNING);
+	assert_false(l.warm || l.taken);
+	/* deadlines count from when it was taken */
+	assert_true(l.born_ns == AT(200) && l.ceiling_ns == AT(250) && l.expires_ns == AT(250));
+	assert_int_equal(l.on_exit, ON_EXIT_END);
+	(void)take(&l, done(&l, LIFE_OK), AT(202));
+	assert_true(life_due(&l) == AT(221));
+}
+
+/* Whoever takes one that has gone bad gets one that is made anew. */
+static void one_that_went_bad_is_made_anew(void **)
+{
+	struct life l = warm();
+	struct life_event gone = { .kind = LIFE_GONE, .generation = 1, .reason = END_KILLED };
+
+	(void)take(&l, taking, AT(200));
+	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(200)), DO_REMOVE);
+	assert_int_equal(l.state, SB_PENDING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(200)), DO_PREPARE);
+	assert_true(l.generation == 2 && !l.warm && l.expires_ns == AT(250));
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(200)), DO_START);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(200)), DO_CLAIM);
+	/* and what is refused for a second time is refused */
+	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(200)), DO_REMOVE);
+	assert_true(l.state == SB_ENDING && l.reason == END_START_FAILED);
+
+	/* its death is heard of before the claim's outcome, which does not count then */
+	l = warm();
+	(void)take(&l, taking, AT(200));
+	assert_int_equal(take(&l, gone, AT(200)), DO_NOTHING);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(200)), DO_REMOVE);
+	assert_int_equal(l.state, SB_PENDING);
+
+	/* nobody had taken this one */
+	l = warm();
+	assert_int_equal(take(&l, gone, AT(200)), DO_REMOVE);
+	assert_true(l.state == SB_ENDING && l.failed);
+	assert_int_equal(refusal(&l, taking, AT(200)), CAY_E_STATE);
+}
+
+static void warm_after_a_restart(void **)
+{
+	static const struct {
+		struct life_facts facts;
+		bool ready;
+	} rows[] = {
+		{ { .same_boot = true,
+		    .there = true,
+		    .started_ns = AT(7),
+		    .processes = 1,
+		    .unclaimed = true },
+		  true },
+		/* claimed, and nobody was told */
+		{ { .same_boot = true,
+		    .there = true,
+		    .started_ns = AT(7),
+		    .processes = 1,
+		    .answers = true },
+		  false },
+		/* who says nothing may have been */
+		{ { .same_boot = true, .there = true, .started_ns = AT(7), .processes = 1 },
+		  false },
+		{ { .same_boot = true,
+		    .there = true,
+		    .started_ns = AT(7),
+		    .processes = 1,
+		    .frozen = true },
+		  false },
+		{ { .same_boot = true, .there = true, .unclaimed = true }, false },
+		{ { .same_boot = true }, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
+		struct life_event ev = { .kind = LIFE_FACTS, .facts = rows[i].facts };
+		struct life_out out;
+
+		l.warm = true;
+		life_step(&l, &ev, AT(5000), &out);
+		row_check(i, out.next.state == SB_PENDING && out.next.warm);
+		row_check(i, life_ready(&out.next) == rows[i].ready);
+		row_check(i, out.effect == (rows[i].ready ? DO_NOTHING : DO_REMOVE));
+	}
+}
+
 static bool same(const struct life *a, const struct life *b)
 {
 	return a->generation == b->generation && a->expires_ns == b->expires_ns &&
@@ -313,7 +462,7 @@ static bool same(const struct life *a, const struct life *b)
 	       a->saved_ns == b->saved_ns && a->started_ns == b->started_ns &&
 	       a->state == b->state && a->reason == b->reason && a->failed == b->failed &&
 	       a->doing == b->doing && a->tries == b->tries && a->retry_ns == b->retry_ns &&
-	       a->busy == b->busy;
+	       a->busy == b->busy && a->warm == b->warm && a->taken == b->taken;
 }
 
 static void check_step(const struct life *l, const struct life_event *ev, size_t row)
@@ -346,14 +495,14 @@ static void every_combination(void **)
 {
 	size_t row = 0;
 
-	for (unsigned n = 0; n < 64u * 3 * DO_NUM * LIFE_KINDS * DO_NUM * SB_NUM_STATES;
+	for (unsigned n = 0; n < 256u * 3 * DO_NUM * LIFE_KINDS * DO_NUM * SB_NUM_STATES;
 	     n++, row++) {
 		unsigned at = n;
 		struct life l = fresh(AT(90), AT(80), AT(110));
 		struct life_event ev = { .until_ns = AT(205), .reason = END_EVICTED };
-		unsigned bits = at % 64;
+		unsigned bits = at % 256;
 
-		at /= 64;
+		at /= 256;
 		ev.outcome = (enum life_outcome)(at % 3), at /= 3;
 		ev.effect = (enum life_effect)(at % DO_NUM), at /= DO_NUM;
 		ev.kind = (enum life_kind)(at % LIFE_KINDS), at /= LIFE_KINDS;
@@ -366,12 +515,15 @@ static void every_combination(void **)
 		l.busy = bits & 8;
 		l.started_ns = bits & 16 ? AT(7) : 0;
 		l.expires_ns = bits & 32 ? AT(190) : AT(210);
+		l.warm = bits & 64;
+		l.taken = bits & 128;
 		ev.facts = (struct life_facts){ .same_boot = bits & 1,
 						.there = bits & 2,
 						.answers = bits & 4,
 						.frozen = bits & 8,
 						.started_ns = AT(7),
-						.processes = bits >> 5 };
+						.processes = bits >> 5 & 1,
+						.unclaimed = !(bits & 4) };
 		check_step(&l, &ev, row);
 	}
 }
@@ -387,7 +539,11 @@ int main(void)
 		cmocka_unit_test(late_and_double_outcomes_are_nothing),
 		cmocka_unit_test(what_was_cut_off_is_made_anew),
 		cmocka_unit_test(an_entrypoint_decides),
+		cmocka_unit_test(an_entrypoint_that_memory_ended),
 		cmocka_unit_test(after_a_restart),
+		cmocka_unit_test(a_warm_one_is_taken),
+		cmocka_unit_test(one_that_went_bad_is_made_anew),
+		cmocka_unit_test(warm_after_a_restart),
 		cmocka_unit_test(every_combination),
 	};
 

@@ -160,7 +160,7 @@ static void layers_are_counted(void **)
 
 #define ROOTFS "'os':'linux','architecture':'$A','rootfs':{'type':'layers','diff_ids':['$Z']}"
 
-static void of_a_config_three_things_are_taken(void **)
+static void of_a_config_four_things_are_taken(void **)
 {
 	static const struct {
 		const char *text, *json; /* or NULL, */
@@ -174,7 +174,7 @@ static void of_a_config_three_things_are_taken(void **)
 		  "{'env':{'A':'2'}}" },
 		{ "{" ROOTFS ",'config':{'Labels':{'x':'y'},'Entrypoint':['reboot'],'User':'',"
 		  "'WorkingDir':''}}",
-		  "{'env':{}}" },
+		  "{'env':{},'argv':['reboot']}" },
 		{ "{" ROOTFS ",'config':{'User':'root\\n'}}", NULL, "user" },
 		{ "{" ROOTFS ",'config':{'User':5}}", NULL, "user" },
 		{ "{" ROOTFS ",'config':{'WorkingDir':'w'}}", NULL, "cwd" },
@@ -214,7 +214,7 @@ int main(void)
 		cmocka_unit_test(one_manifest_is_picked),
 		cmocka_unit_test(manifests_have_a_config_and_layers),
 		cmocka_unit_test(layers_are_counted),
-		cmocka_unit_test(of_a_config_three_things_are_taken),
+		cmocka_unit_test(of_a_config_four_things_are_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,9 +8,11 @@
 #include "unit.h"
 
 #define SB "sb0001000g00000000000000tr"
+#define SH "sh0001000g00000000000000tr"
 #define EX "ex0001000g00000000000000tr"
 #define IM "im0001000g00000000000000tr"
 #define TN "tn0001000g00000000000000tr"
+#define TP "tp0001000g00000000000000tr"
 #define KY "ky0001000g00000000000000tr"
 
 /* One request per operation, by name. */
@@ -20,6 +22,9 @@ static const struct {
 } requests[] = {
 	{ "system.health", "GET", "/v1/health", 0 },
 	{ "system.openapi", "GET", "/v1/openapi.json", 0 },
+	{ "system.interface", "GET", "/openapi.json", 0 },
+	{ "system.docs", "GET", "/docs", 0 },
+	{ "system.llms", "GET", "/llms.txt", 0 },
 	{ "sandbox.create", "POST", "/v1/sandboxes", 0 },
 	{ "sandbox.list", "GET", "/v1/sandboxes?limit=5", 0 },
 	{ "sandbox.get", "GET", "/v1/sandboxes/" SB, 1 },
@@ -44,11 +49,72 @@ static const struct {
 	{ "exec.output", "GET", "/v1/sandboxes/" SB "/execs/" EX "/output?offset=3", 2 },
 	{ "exec.stdin", "POST", "/v1/sandboxes/" SB "/execs/" EX "/stdin", 2 },
 	{ "exec.attach", "GET", "/v1/sandboxes/" SB "/execs/" EX "/attach?stdout_offset=3", 2 },
+
+	{ "exec.resize", "POST", "/v1/sandboxes/" SB "/execs/" EX "/resize", 2 },
+
 	{ "exec.signal", "POST", "/v1/sandboxes/" SB "/execs/" EX "/signal", 2 },
+	{ "shell.create", "POST", "/v1/sandboxes/" SB "/shells", 1 },
+	{ "shell.list", "GET", "/v1/sandboxes/" SB "/shells", 1 },
+	{ "shell.get", "GET", "/v1/sandboxes/" SB "/shells/" SH, 2 },
+	{ "shell.delete", "DELETE", "/v1/sandboxes/" SB "/shells/" SH, 2 },
+	{ "shell.run", "POST", "/v1/sandboxes/" SB "/shells/" SH "/runs", 2 },
+	{ "shell.runs", "GET", "/v1/sandboxes/" SB "/shells/" SH "/runs", 2 },
+	{ "shell.run_get", "GET", "/v1/sandboxes/" SB "/shells/" SH "/runs/3?keep=both", 2 },
+	{ "shell.output", "GET", "/v1/sandboxes/" SB "/shells/" SH "/output?offset=9", 2 },
+	{ "shell.interrupt", "POST", "/v1/sandboxes/" SB "/shells/" SH "/interrupt", 2 },
+	{ "service.list", "GET", "/v1/sandboxes/" SB "/services", 1 },
+	{ "service.get", "GET", "/v1/sandboxes/" SB "/services/web", 1 },
+	{ "service.put", "PUT", "/v1/sandboxes/" SB "/services/x_1.Y-z", 1 },
+	{ "service.delete", "DELETE", "/v1/sandboxes/" SB "/services/9", 1 },
+	{ "service.start", "POST", "/v1/sandboxes/" SB "/services/web/start", 1 },
+	{ "service.stop", "POST", "/v1/sandboxes/" SB "/services/web/stop", 1 },
+	{ "service.restart", "POST", "/v1/sandboxes/" SB "/services/web/restart", 1 },
+	{ "service.log", "GET", "/v1/sandboxes/" SB "/services/web/log?follow=true", 1 },
+	{ "sandbox.info", "GET", "/v1/sandboxes/" SB "/info", 1 },
+	{ "sandbox.health", "GET", "/v1/sandboxes/" SB "/health?port=80", 1 },
+	{ "process.list", "GET", "/v1/sandboxes/" SB "/processes", 1 },
+	{ "process.signal", "POST", "/v1/sandboxes/" SB "/processes/12/signal", 1 },
+	{ "port.list", "GET", "/v1/sandboxes/" SB "/ports", 1 },
+	{ "port.connect", "GET", "/v1/sandboxes/" SB "/tunnel/8080", 1 },
+	{ "port.proxy", "GET", "/v1/sandboxes/" SB "/ports/8080/", 1 },
+	{ "port.app", "GET", "/v1/sandboxes/" SB "/app/", 1 },
+	{ "sandbox.preview", "POST", "/v1/sandboxes/" SB "/preview", 1 },
+	{ "port.wait", "GET", "/v1/sandboxes/" SB "/ports/8080?wait_ms=10", 1 },
+	{ "file.read", "GET", "/v1/sandboxes/" SB "/files/content?path=x", 1 },
+	{ "file.list", "GET", "/v1/sandboxes/" SB "/files?path=x", 1 },
+	{ "file.write", "PUT", "/v1/sandboxes/" SB "/files/content?path=x", 1 },
+	{ "file.mkdir", "POST", "/v1/sandboxes/" SB "/files/mkdir", 1 },
+	{ "file.move", "POST", "/v1/sandboxes/" SB "/files/move", 1 },
+	{ "file.copy", "POST", "/v1/sandboxes/" SB "/files/copy", 1 },
+	{ "file.delete", "POST", "/v1/sandboxes/" SB "/files/delete", 1 },
+	{ "file.chmod", "POST", "/v1/sandboxes/" SB "/files/chmod", 1 },
+	{ "file.symlink", "POST", "/v1/sandboxes/" SB "/files/symlink", 1 },
+	{ "file.batch", "POST", "/v1/sandboxes/" SB "/files/batch", 1 },
+	{ "file.stat", "GET", "/v1/sandboxes/" SB "/files/stat?path=x", 1 },
+	{ "file.view", "GET", "/v1/sandboxes/" SB "/files/view?path=x", 1 },
+	{ "file.glob", "GET", "/v1/sandboxes/" SB "/files/glob?pattern=x", 1 },
+	{ "tree.get", "GET", "/v1/sandboxes/" SB "/files/tree?path=x&format=tar.gz", 1 },
+	{ "tree.put", "PUT", "/v1/sandboxes/" SB "/files/tree?path=x", 1 },
+	{ "file.grep", "POST", "/v1/sandboxes/" SB "/files/grep", 1 },
+	{ "file.edit", "POST", "/v1/sandboxes/" SB "/files/edit", 1 },
+	{ "file.watch", "GET", "/v1/sandboxes/" SB "/files/watch?path=x", 1 },
+	{ "tree.import", "POST", "/v1/sandboxes/" SB "/files/import", 1 },
+	{ "tree.link", "POST", "/v1/sandboxes/" SB "/files/link", 1 },
 	{ "image.list", "GET", "/v1/images", 0 },
 	{ "image.get", "GET", "/v1/images/" IM, 1 },
 	{ "image.import", "POST", "/v1/images?name=x", 0 },
 	{ "image.delete", "DELETE", "/v1/images/" IM, 1 },
+	{ "image.pull", "POST", "/v1/images/pull", 0 },
+	{ "image.prune", "POST", "/v1/images/prune", 0 },
+	{ "registry.login", "POST", "/v1/registries", 0 },
+	{ "registry.list", "GET", "/v1/registries", 0 },
+	{ "registry.logout", "DELETE", "/v1/registries?registry=x.y", 0 },
+	{ "template.create", "POST", "/v1/templates", 0 },
+	{ "template.list", "GET", "/v1/templates?limit=5", 0 },
+	{ "template.get", "GET", "/v1/templates/" TP, 1 },
+	{ "template.pool", "POST", "/v1/templates/" TP "/pool", 1 },
+	{ "template.delete", "DELETE", "/v1/templates/" TP, 1 },
+	{ "template.log", "GET", "/v1/templates/" TP "/log?offset=5", 1 },
 	{ "tenant.create", "POST", "/v1/tenants", 0 },
 	{ "tenant.list", "GET", "/v1/tenants", 0 },
 	{ "tenant.delete", "DELETE", "/v1/tenants/" TN, 1 },
@@ -95,6 +161,12 @@ static void what_is_not_there_is_404_and_a_wrong_method_405(void **)
 		{ "GET", "/v1/sandboxes/" SB "%00", -ENOENT, 0 },
 		{ "GET", "/v1/sandboxes/" SB "/execs/" SB, -ENOENT, 0 },
 		{ "GET", "/v1/sandboxes/" SB "%2Fexecs", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/services/", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/services/..", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/services/-x", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/services/a%2Eb", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/services/a b", -ENOENT, 0 },
+		{ "GET", "/v1/sandboxes/" SB "/services/" SB SB SB, -ENOENT, 0 },
 		{ "POST", "/v1/health", -ENOSYS, 1u << METHOD_GET },
 		{ "get", "/v1/health", -ENOSYS, 1u << METHOD_GET },
 		{ "", "/v1/health", -ENOSYS, 1u << METHOD_GET },
@@ -139,11 +211,17 @@ static void every_row_is_complete(void **)
 						       : op->status >= 200 && op->status < 300);
 		row_check(i, (op->body == BODY_NONE) == (op->body_max == 0));
 		row_check(i, (op->body == BODY_JSON) == (op->request != NULL));
-		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64));
+		/* a template brings its files */
+		row_check(i, op->body != BODY_JSON || op->body_max <= KIB(64) ||
+				     op == &ops[OP_TEMPLATE_CREATE]);
 		row_check(i, op->response || op->reply == REPLY_RAW || op->reply == REPLY_DOC ||
-				     op->reply == REPLY_TEXT || op->reply == REPLY_SOCKET);
+				     op->reply == REPLY_TEXT || op->reply == REPLY_SOCKET ||
+				     op->reply == REPLY_BYTES || op->reply == REPLY_TREE ||
+				     op->reply == REPLY_PAGE);
 		row_check(i, op->method != METHOD_GET || op->body == BODY_NONE);
-		row_check(i, op->scope != SCOPE_READ || op->method == METHOD_GET);
+		/* what is searched for may be longer than a URL */
+		row_check(i,
+			  op->scope != SCOPE_READ || op->method == METHOD_GET || i == OP_FILE_GREP);
 		row_check(i, op_method_name(op->method)[0] && op_scope_name(op->scope)[0]);
 		row_check(i, op->test && test_mentions(op));
 		for (unsigned k = 0; k < i; k++) {
@@ -151,6 +229,25 @@ static void every_row_is_complete(void **)
 			row_check(i, op->method != ops[k].method || !str_eq(op->path, ops[k].path));
 		}
 	}
+}
+
+static bool has_tag(const struct op *op)
+{
+	struct slice name = slice_of(op->name), tag = slice_cut(&name, '.');
+
+	for (size_t i = 0; i < op_n_tags; i++)
+		if (slice_eq(tag, slice_of(op_tags[i].name)))
+			return true;
+	return false;
+}
+
+/* A row that is missing: op_tags in src/ops/words.c, src/ops/causes.def. */
+static void people_are_told_of_every_row(void **)
+{
+	for (unsigned i = 0; i < OP_NUM; i++)
+		row_check(i, has_tag(&ops[i]));
+	for (unsigned i = 0; i < CAY_NUM_CODES; i++)
+		row_check(i, op_error_cause((enum cay_code)i));
 }
 
 static void errors_have_the_one_shape(void **)
@@ -215,6 +312,50 @@ static void every_parameter_of_a_path_is_known(void **)
 	}
 }
 
+static bool has_row(const struct field_table *t, struct slice name)
+{
+	struct slice top = slice_cut(&name, '.');
+
+	for (size_t i = 0; t && i < t->n; i++)
+		if (slice_eq(top, slice_of(t->rows[i].name)))
+			return !name.n || has_row(t->rows[i].sub, name);
+	return false;
+}
+
+/* It, or some of what is in it. */
+static bool is_named(const char *names, const struct field *f)
+{
+	bool named = field_is_named(names, NULL, f->name);
+
+	for (size_t i = 0; !named && f->sub && i < f->sub->n; i++)
+		named = field_is_named(names, f->name, f->sub->rows[i].name);
+	return named;
+}
+
+static void whole_example(unsigned i, const struct field_table *t)
+{
+	for (size_t k = 0; t && k < t->n; k++)
+		row_check(i, !t->rows[k].required || is_named(op_examples[i], &t->rows[k]));
+}
+
+/* The words of examples.def are rows, and none that must be there is left out. */
+static void examples_have_rows_that_are_there(void **)
+{
+	for (unsigned i = 0; i < OP_NUM; i++) {
+		struct slice rest = slice_of(op_examples[i] ? op_examples[i] : "");
+
+		while (rest.n) {
+			struct slice word = slice_cut(&rest, ' ');
+
+			row_check(i, has_row(ops[i].request, word) || has_row(ops[i].query, word));
+		}
+		if (op_examples[i]) {
+			whole_example(i, ops[i].request);
+			whole_example(i, ops[i].query);
+		}
+	}
+}
+
 /* Every $ref leads somewhere, every operation and code is there. */
 static void openapi_is_whole(void **)
 {
@@ -255,9 +396,11 @@ int main(void)
 		cmocka_unit_test(every_operation_is_found_by_its_request),
 		cmocka_unit_test(what_is_not_there_is_404_and_a_wrong_method_405),
 		cmocka_unit_test(every_row_is_complete),
+		cmocka_unit_test(people_are_told_of_every_row),
 		cmocka_unit_test(errors_have_the_one_shape),
 		cmocka_unit_test(a_failure_is_never_a_success_and_keeps_secrets),
 		cmocka_unit_test(every_parameter_of_a_path_is_known),
+		cmocka_unit_test(examples_have_rows_that_are_there),
 		cmocka_unit_test(openapi_is_whole),
 	};
 

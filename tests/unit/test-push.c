@@ -11,7 +11,7 @@
 static const struct push good[] = {
 	{ PUSH_HELLO, .number = PUSH_ABI, .secret = "0.1.0" },
 	{ PUSH_ALL },
-	{ PUSH_SANDBOX, .value = 1, .id = SANDBOX, .tenant = TENANT },
+	{ PUSH_SANDBOX, .value = 1, .number = 9000, .id = SANDBOX, .tenant = TENANT },
 	{ PUSH_KEY, .value = 3, .time = PUSH_NEVER, .id = A_KEY, .tenant = TENANT, .secret = "h" },
 	{ PUSH_NO_KEY, .id = A_KEY },
 	{ PUSH_SIGN, .value = 1, .number = 9, .time = PUSH_NEVER, .secret = "s" },
@@ -27,7 +27,7 @@ static void the_bytes_are_fixed(void **)
 {
 	static const uint8_t golden[PUSH_SIZE] = {
 		3, 1,           0,
-		0, 0,           0,
+		0, 0x28,        0x23,
 		0, 0,           [16] = ID_SANDBOX,
 		0, 1,           0,
 		2, [31] = 0xff, [32] = ID_TENANT,
@@ -62,7 +62,7 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		size_t from, to;
 	} refused[] = {
 		{ PUSH_ALL, 1, PUSH_SIZE }, { PUSH_END, 1, PUSH_SIZE }, { PUSH_TICK, 1, PUSH_SIZE },
-		{ PUSH_SANDBOX, 2, 8 },     { PUSH_SANDBOX, 8, 17 },    { PUSH_SANDBOX, 32, 33 },
+		{ PUSH_SANDBOX, 2, 4 },     { PUSH_SANDBOX, 8, 17 },    { PUSH_SANDBOX, 32, 33 },
 		{ PUSH_SANDBOX, 48, 80 },   { PUSH_KEY, 2, 8 },         { PUSH_KEY, 16, 17 },
 		{ PUSH_KEY, 32, 33 },       { PUSH_NO_KEY, 1, 17 },     { PUSH_NO_KEY, 32, 80 },
 		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 16, 48 },      { PUSH_HELLO, 1, 4 },
@@ -110,6 +110,24 @@ static void values_have_bounds(void **)
 	}
 }
 
+static void a_port_is_one(void **)
+{
+	static const struct {
+		uint32_t number;
+		int want;
+	} cases[] = {
+		{ 0, -EPROTO }, { 1, 0 }, { 65535, 0 }, { 65536, -EPROTO }, { UINT32_MAX, -EPROTO },
+	};
+	struct push p = good[PUSH_SANDBOX - 1], back;
+	uint8_t in[PUSH_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		p.number = cases[i].number;
+		push_encode(&p, in);
+		row_check(i, push_decode(in, &back) == cases[i].want);
+	}
+}
+
 /* Nobody's key is none, not half of one. */
 static void who_was_refused_may_have_no_key(void **)
 {
@@ -134,6 +152,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(what_a_kind_does_not_carry_is_zero),
 		cmocka_unit_test(values_have_bounds),
+		cmocka_unit_test(a_port_is_one),
 		cmocka_unit_test(who_was_refused_may_have_no_key),
 	};
 

@@ -15,6 +15,8 @@ static json_t *write_config(bool own_network)
 	struct oci o = { .live = 0x90000,
 			 .name = "sb1",
 			 .root = "/r",
+			 .shm_bytes = 2147483648,
+			 .nofile = 5000,
 			 .args = args,
 			 .own_network = own_network };
 	json_t *j = NULL;
@@ -117,6 +119,33 @@ static void mounts_are_of_known_kinds(void **)
 	}
 }
 
+/* The two numbers a request can change. */
+static void a_request_sets_shm_and_open_files(void **)
+{
+	auto_json j = write_config(false);
+	const json_t *list = at(j, "process.rlimits"), *e;
+	unsigned seen = 0;
+	size_t i;
+
+	json_array_foreach(list, i, e)
+	{
+		if (!str_eq(json_string_value(json_object_get(e, "type")), "RLIMIT_NOFILE"))
+			continue;
+		assert_int_equal(json_integer_value(json_object_get(e, "hard")), 5000);
+		assert_int_equal(json_integer_value(json_object_get(e, "soft")), 5000);
+		seen++;
+	}
+	assert_int_equal(seen, 1);
+	json_array_foreach(at(j, "mounts"), i, e)
+	{
+		bool shm = str_eq(json_string_value(json_object_get(e, "destination")), "/dev/shm");
+
+		row_check(i, has(json_object_get(e, "options"), NULL, "size=2147483648") == shm);
+		seen += shm;
+	}
+	assert_int_equal(seen, 2);
+}
+
 /* A name that libseccomp does not know would be left out in silence. */
 static void every_system_call_has_a_name(void **)
 {
@@ -190,6 +219,7 @@ int main(void)
 		cmocka_unit_test(every_wall_is_written),
 		cmocka_unit_test(only_seven_capabilities),
 		cmocka_unit_test(mounts_are_of_known_kinds),
+		cmocka_unit_test(a_request_sets_shm_and_open_files),
 		cmocka_unit_test(every_system_call_has_a_name),
 		cmocka_unit_test(dangerous_calls_are_not_allowed),
 	};

@@ -151,7 +151,7 @@ static void every_bit_is_signed(void **)
 
 	assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
 	read_text(text, bytes);
-	for (size_t i = 0; i < BYTES * 8; i++) {
+	for (size_t i = 0; i < 8ul * BYTES; i++) {
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
 		write_text(bytes, NULL, text);
 		row_check(i, check(slice_of(text), &got, NULL) == -ENOKEY);
@@ -257,10 +257,69 @@ static void what_would_be_refused_is_not_made(void **)
 	assert_string_equal(text, "untouched");
 }
 
+static int check_link(const char *text, const char *target, struct token *ret, struct cay_err *err)
+{
+	return token_check_link(slice_of(text), slice_of(target), &keys, NOW, 9, ret, err);
+}
+
+/* A link is good for the target it was made for, to the byte, and for nothing a token is. */
+static void a_link_is_good_for_one_target(void **)
+{
+	static const char target[] = "/v1/sandboxes/sb1/files/tree?path=a&format=tar";
+	static const char *const others[] = {
+		"",
+		"/v1/sandboxes/sb1/files/tree?path=a&format=tar.gz",
+		"/v1/sandboxes/sb1/files/tree?path=b&format=tar",
+		"/v1/sandboxes/sb1/files/tree?path=a&format=ta",
+		"/v1/sandboxes/sb2/files/tree?path=a&format=tar",
+	};
+	char text[TOKEN_TEXT_LEN + 1], plain[TOKEN_TEXT_LEN + 1];
+	struct token t = sample(), got = {};
+	struct cay_err err = {};
+
+	assert_true(token_make_link(&t, slice_of(target), &keys.key[0], text, &err) < 0);
+	t.scope = SCOPE_READ;
+	err = (struct cay_err){};
+	assert_int_equal(token_make_link(&t, slice_of(target), &keys.key[0], text, &err), 0);
+	assert_int_equal(token_make(&t, &keys.key[0], plain, &err), 0);
+	assert_int_equal(check_link(text, target, &got, &err), 0);
+	assert_true(same(&got, &t));
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_true(check_link(text, others[i], &got, &err) < 0);
+	assert_true(check(slice_of(text), &got, &err) < 0);
+	assert_true(check_link(plain, target, &got, &err) < 0);
+	assert_true(check_link(plain, "", &got, &err) < 0);
+}
+
+/* Ours by its signature, yet of a scope no link has: perhaps of another Cay. */
+static void a_link_does_not_write(void **)
+{
+	static const char target[] = "/x";
+	uint8_t bytes[BYTES], all[MAC_AT + 32];
+	char text[TOKEN_TEXT_LEN + 1];
+	struct token t = sample(), got;
+	struct cay_err err = {};
+	unsigned n = 0;
+
+	t.scope = SCOPE_READ;
+	assert_int_equal(token_make_link(&t, slice_of(target), &keys.key[0], text, &err), 0);
+	read_text(text, bytes);
+	bytes[1] = SCOPE_WRITE;
+	memcpy(all, bytes, MAC_AT);
+	assert_true(EVP_Digest(target, 2, all + MAC_AT, &n, EVP_sha256(), NULL));
+	assert_non_null(
+		HMAC(EVP_sha256(), keys.key[0].secret, 32, all, sizeof(all), bytes + MAC_AT, &n));
+	write_text(bytes, NULL, text);
+	assert_true(check_link(text, target, &got, &err) < 0);
+	assert_non_null(strstr(err.msg, "not read"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_made_is_accepted),
+		cmocka_unit_test(a_link_is_good_for_one_target),
+		cmocka_unit_test(a_link_does_not_write),
 		cmocka_unit_test(the_bytes_are_golden),
 		cmocka_unit_test(spelling_is_one),
 		cmocka_unit_test(every_bit_is_signed),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "unit.h"
 #include "wire/verb-internal.h"
+#include "wire/writable.h"
 
 /* A valid request of any verb. */
 static void fill(union verb_any *r, unsigned verb)
@@ -150,19 +152,29 @@ static void every_field_has_its_edges(void **)
 static void the_bytes_are_fixed(void **)
 {
 	static const uint8_t golden[] = {
-		'C',  'A', 'Y', 'K', 3, 0, 64, 0, 77, 0, 0, 0, 0, 0, 0, 0, /* head */
-		1,    0,   0,   0,   0, 0, 0,  0, 0,  0, 0, 0, 0, 0, 0, 9, /* sandbox */
-		2,    0,   0,   0,   0, 0, 0,  0,                          /* generation */
-		0,    0,   0,   32,  0, 0, 0,  0,                          /* memory_bytes */
-		0xf4, 1,   0,   0,   0, 1, 0,  0, 1,  0, 0, 0, 0, 0, 0, 0,
+		'C',  'A', 'Y', 'K', 3, 0, 96, 0, 77, 0,  0, 0, 0, 0, 0, 0, /* head */
+		1,    0,   0,   0,   0, 0, 0,  0, 0,  0,  0, 0, 0, 0, 0, 9, /* sandbox */
+		2,    0,   0,   0,   0, 0, 0,  0,                           /* generation */
+		0,    0,   0,   32,  0, 0, 0,  0,                           /* memory_bytes */
+		0,    0,   0,   4,   0, 0, 0,  0,                           /* shm_bytes */
+		0xf4, 1,   0,   0,   0, 1, 0,  0, 0,  16, 0, 0, 1, 0, 0, 0, /* cpu ... runtime */
+		0,    0,   16,  0,   0, 0, 0,  0,                           /* disk_bytes */
+		0x88, 19,  0,   0,   0, 0, 0,  0,                           /* disk_inodes */
+		1,    0,   0,   0,   3, 1, 0,  0, /* read_only, writable */
 	};
 	struct verb_start s = {
 		.sandbox = { .noun = ID_SANDBOX, .bits = { [14] = 9 } },
 		.generation = 2,
 		.memory_bytes = 512 << 20,
+		.shm_bytes = 64 << 20,
 		.cpu_milli = 500,
 		.pids = 256,
+		.nofile = 4096,
 		.runtime = 1,
+		.disk_bytes = 1 << 20,
+		.disk_inodes = 5000,
+		.read_only = 1,
+		.writable = 0x103,
 	};
 
 	verb_begin(&s.head, VERB_START, 77);
@@ -205,6 +217,28 @@ static void hello_is_frozen(void **)
 	assert_string_equal(outcome.msg, "no");
 }
 
+/* A path is its row's bit however many there are, and nothing else is one. */
+static void writable_paths_are_bits(void **)
+{
+	static const char *const others[] = { "",    "/",    "tmp",  "/tmp/",       "//tmp",
+					      "/tm", "/etc", "/var", "/var/tmp/..", "/TMP" };
+	uint32_t all = 0;
+
+	for (unsigned i = 0; i < WRITABLE_NUM; i++) {
+		char path[64];
+
+		assert_true(snprintf(path, sizeof(path), "/%s", writable_paths[i]) > 1);
+		row_check(i, writable_bit(path) == UINT32_C(1) << i);
+		row_check(i, path[1] != '/' && !strstr(path, "..") && !strstr(path, "//"));
+		all |= writable_bit(path);
+	}
+	assert_int_equal(all, WRITABLE_ALL);
+	assert_null(writable_paths[WRITABLE_NUM]);
+	assert_int_equal(writable_bit("/workspace"), 1); /* numbers cross: rows stay */
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		row_check(i, writable_bit(others[i]) == 0);
+}
+
 /* Whoever changes a number, a size or a field raises VERB_ABI and writes the new
  * sum here. */
 static void the_abi_number_belongs_to_these_structs(void **)
@@ -212,7 +246,7 @@ static void the_abi_number_belongs_to_these_structs(void **)
 	static const struct {
 		unsigned abi;
 		uint32_t sum;
-	} recorded = { 3, 128669682 };
+	} recorded = { 7, 255576868 };
 	uint32_t sum = 2166136261;
 
 #define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)
@@ -351,6 +385,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_frame_is_refused),
 		cmocka_unit_test(every_field_has_its_edges),
 		cmocka_unit_test(the_bytes_are_fixed),
+		cmocka_unit_test(writable_paths_are_bits),
 		cmocka_unit_test(the_highest_range_ends_below_the_foreign_one),
 		cmocka_unit_test(hello_is_frozen),
 		cmocka_unit_test(the_abi_number_belongs_to_these_structs),

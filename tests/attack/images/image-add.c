@@ -39,7 +39,7 @@ static int remove_one(const char *images, const char *hex)
 
 	if (dir < 0 || digest_parse_hex(hex, strlen(hex), &d) < 0)
 		return 2;
-	if (image_remove(dir, d.byte, &err) >= 0)
+	if (image_remove(dir, &(struct disk){}, d.byte, &err) >= 0)
 		return 0;
 	(void)fprintf(stderr, "%s\n", err.msg);
 	return 1;

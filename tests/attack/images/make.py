@@ -13,6 +13,7 @@ Every case is also run with the checks of run.py: nothing outside changes,
 nothing is left behind, every file belongs to the foreign range.
 """
 import bz2
+import hashlib
 import io
 import lzma
 import pathlib
@@ -236,8 +237,14 @@ def formats():
     harmless("gzip-members", image(Layer(PLAIN, GZIP, blob=gz(PLAIN[:700]) + gz(PLAIN[700:]))), {"etc/os-release": b"x"})
     harmless("gzip", image(Layer(PLAIN, GZIP)), {"etc/os-release": b"x"})
     harmless("zstd", image(Layer(PLAIN, ZSTD)), {"etc/os-release": b"x"})
-    refused("outer-gzip", gz(image(PLAIN)), "not a plain tar")
-    refused("outer-zstd", zstd(image(PLAIN)), "not a plain tar")
+    harmless("outer-gzip", gz(image(PLAIN)), {"etc/os-release": b"x"})
+    harmless("outer-zstd", zstd(image(PLAIN)), {"etc/os-release": b"x"})
+    refused("outer-gzip-gzip", gz(gz(image(PLAIN))), "compressed twice")
+    refused("outer-gzip-cut", gz(image(PLAIN))[:-20], "truncated")
+    refused("outer-gzip-only", b"\x1f\x8b", "not as it begins")
+    refused("outer-zstd-only", b"\x28\xb5\x2f\xfd", "uncompress")
+    refused("outer-gzip-bomb", gz(bytes(300 * MIB)), "larger than allowed")
+    refused("outer-zstd-bomb", zstd(b"\0", repeat=80000), "larger than allowed")
     refused("outer-empty", b"", "no index.json")
     refused("outer-zeros", bytes(10240), "no index.json")
     for media in ("tar+xz", "nondistributable.v1.tar", "v1.tar+bzip2", "v1.tar+encrypted", "", "v1.tar+gzip\0", None, 7):
@@ -367,7 +374,14 @@ def configs():
     harmless("config-code", c(Entrypoint=["/bin/sh", "-c", "reboot"], Cmd=["$(reboot)"], StopSignal="SIGKILL; reboot",
                               Labels={"io.x/cmd": "$(touch /canary/x)", "../../x": "y"}, Volumes={"/": {}, "/../../etc": {}},
                               ExposedPorts={"0/tcp": {}}, OnBuild=["RUN reboot"], Shell=["x"], Healthcheck={"Test": ["CMD", "reboot"]},
-                              ArgsEscaped=True, Memory=-1, NetworkDisabled="x"), {"config": {"env": {}}})
+                              ArgsEscaped=True, Memory=-1, NetworkDisabled="x"),
+             {"config": {"env": {}, "argv": ["/bin/sh", "-c", "reboot", "$(reboot)"]}})
+    for i, argv in enumerate(("/bin/sh", {"a": 1}, 5, [5], [None], [["x"]], ["x"] * 257)):
+        refused(f"entrypoint-{i}", c(Entrypoint=argv), "config: ")
+        refused(f"cmd-{i}", c(Cmd=argv), "config: ")
+    refused("entrypoint-large", c(Entrypoint=["x" * 40000], Cmd=["y" * 40000]), "config: ")
+    harmless("cmd-only", c(Cmd=["date"]), {"config": {"env": {}, "argv": ["date"]}})
+    harmless("entrypoint-none", c(Entrypoint=None, Cmd=[]), {"config": {"env": {}}})
     harmless("env", c(Env=["A=1", "B=2=3", "A=9", "C=", "D=a\nb", "LD_PRELOAD=/x.so"]),
              {"config": {"env": {"A": "9", "B": "2=3", "C": "", "D": "a\nb", "LD_PRELOAD": "/x.so"}}})
     harmless("env-odd", c(Env=["x", "=x", "1A=x", "A B=x", "A\n=x", "\u00fc=x", 5, None, ["A=1"], "OK=1", "A.B=x", ""]),
@@ -399,7 +413,88 @@ def configs():
         refused(f"rootfs-{i}", image(PLAIN, config_blob=dump({"os": "linux", "architecture": ARCH, "rootfs": rootfs})), "config: ")
 
 
-for group in (planted_links, ways_out, names, kinds, sizes, formats, digests, manifests, configs):
+PROGRAM = tar(BASE, file("bin/sh", "x", mode=0o755))
+DUP = hashlib.sha256(b"0").hexdigest()
+
+
+def archives():
+    """`docker save`, of old and new."""
+    ok = {"etc/os-release": b"x"}
+    harmless("docker", docker(PLAIN), ok)
+    harmless("docker-blobs", docker(PLAIN, blobs=True), ok)
+    harmless("docker-outer-gzip", gz(docker(PLAIN)), ok)
+    harmless("docker-two", docker(PLAIN, tar(file("etc/.wh.os-release"), file("etc/new", "n"))), {"etc/os-release": None, "etc/new": b"n"})
+    harmless("docker-gzip-layer", docker(Layer(PLAIN, GZIP)), ok)
+    harmless("docker-zstd-layer", docker(Layer(PLAIN, ZSTD), blobs=True), ok)
+    same = lambda f: [x for x in f if x[0] != "twin/layer.tar"]
+    harmless("docker-link", docker(PLAIN, PLAIN, names=[DUP + "/layer.tar", "twin/layer.tar"], edit=same,
+                                   more=symlink("twin/layer.tar", f"../{DUP}/layer.tar")), ok)
+    for i, target in enumerate(("/etc/passwd", "../../../../etc/passwd", "../twin/layer.tar", "../../" + DUP + "/layer.tar", "..", "",
+                                "layer.tar", "/proc/self/fd/3")):
+        refused(f"docker-link-{i}", docker(PLAIN, PLAIN, names=[DUP + "/layer.tar", "twin/layer.tar"], edit=same,
+                                           more=symlink("twin/layer.tar", target)), "not in the archive")
+    for i, name in enumerate(("/etc/passwd", "../../etc/shadow", "no.tar", "x" * 300, "", 5, None, "a\u0000.tar", ".", "manifest")):
+        def other(m, name=name):
+            m[0]["Layers"] = [name]
+            return m
+        refused(f"docker-layer-{i}", docker(PLAIN, manifest=other), "")
+
+        def config(m, name=name):
+            m[0]["Config"] = name
+            return m
+        refused(f"docker-config-{i}", docker(PLAIN, manifest=config), "")
+    for i, doc in enumerate((b"", b"x", b"{}", b"[]", b"null", b"[1]", b"[{}]", b"[[]]", b'[{"Config":1}]', b"[" * 100000)):
+        refused(f"docker-doc-{i}", docker(PLAIN, manifest=doc), "")
+    refused("docker-several", docker(PLAIN, manifest=lambda m: m * 2), "several images")
+    refused("docker-no-layers", docker(), "no layers")
+    refused("docker-129", docker(*[PLAIN] * 129), "129 layers")
+    refused("docker-0-bytes", docker(Layer(PLAIN, blob=b"")), "no bytes")
+    refused("docker-diff-id", docker(Layer(PLAIN, diff_id=sha256(b"x"))), "diff_id")
+    refused("docker-manifest-2m", docker(PLAIN, manifest=b" " * (2 * MIB)), "larger than")
+    refused("docker-config-10m", docker(PLAIN, config={"Labels": {"a": "x" * (10 * MIB)}}), "larger than")
+    refused("docker-hard-outside", docker(tar(BASE, hardlink("h", "/canary/secret"))), "not in the image")
+    refused("docker-dotdot", docker(tar(BASE, file("../x", "x"))), "has '..' in it")
+    refused("docker-dev-link", docker(tar(BASE, symlink("dev", "/usr"))), "/dev is a link")
+    refused("docker-cut", docker(PLAIN)[:-2500], "")
+    harmless("docker-code", docker(PLAIN, config={"Labels": {"x": "$(reboot)"}, "Healthcheck": {"Test": ["CMD", "reboot"]}}), ok)
+    # both say what they are: the OCI one is believed
+    both = image(tar(BASE, file("oci", "1")))[:-1024] + docker(tar(BASE, file("docker", "1")))
+    harmless("docker-and-oci", both, {"oci": b"1", "docker": None})
+
+
+def trees():
+    """A tree as it is: `docker export`, debootstrap."""
+    ok = {"bin/sh": b"x", "etc/os-release": b"x", "dev": "dir"}
+    harmless("tree", PROGRAM, ok | {"config": {"env": {}}})
+    harmless("tree-dot", tar(directory("./"), directory("./bin"), file("./bin/sh", "x", mode=0o755)), {"bin/sh": b"x"})
+    harmless("tree-gzip", gz(PROGRAM), ok)
+    harmless("tree-zstd", zstd(PROGRAM), ok)
+    harmless("tree-trailing", PROGRAM + bytes(9000), ok)
+    harmless("tree-one-file", tar(file("hello", "x", mode=0o755)), {"hello": b"x", "tmp": "dir"})
+    harmless("tree-devices", tar(BASE, file("bin/sh", "x", mode=0o755), header("dev/sda", b"4", dev=(8, 0)), header("dev/p", b"6")),
+             {"dev/sda": None, "dev/p": None})
+    harmless("tree-manifest-below", tar(BASE, file("bin/sh", "x", mode=0o755), file("app/manifest.json", "[]"),
+                                        file("app/index.json", "{}")), {"app/index.json": b"{}"})
+    harmless("tree-70000", tar(BASE, file("bin/sh", "x", mode=0o755), b"".join(header(f"n/{i}") for i in range(70000))),
+             {"n/69999": "file"}, max_bytes=128 * MIB)
+    refused("tree-no-program", PLAIN, "no program")
+    refused("tree-blobs", tar(BASE, file("bin/sh", "x", mode=0o755), file("blobs/x", "")), "no index.json")
+    refused("tree-dev-link", tar(file("bin/sh", "x", mode=0o755), symlink("dev", "/x")), "/dev is a link")
+    refused("tree-etc-link", tar(file("bin/sh", "x", mode=0o755), symlink("etc", "/canary")), "/etc is a link")
+    refused("tree-dotdot", tar(file("bin/sh", "x", mode=0o755), file("../x")), "has '..' in it")
+    refused("tree-hard-outside", tar(file("bin/sh", "x", mode=0o755), hardlink("h", "/canary/secret")), "not in the image")
+    refused("tree-hard-through-link", tar(file("bin/sh", "x", mode=0o755), symlink("l", "/"), hardlink("h", "l/canary/secret")),
+            "not in the image")
+    refused("tree-owner", tar(file("bin/sh", "x", mode=0o755, uid=70000)), "owner")
+    refused("tree-larger", tar(file("bin/sh", bytes(2 * MIB), mode=0o755)), "larger than allowed", max_bytes=MIB)
+    refused("tree-cut", PROGRAM[:-1024 - 300], "")
+    refused("tree-sparse", tar(file("bin/sh", "x", mode=0o755), pax(GNU__sparse__major="1", GNU__sparse__minor="0", GNU__sparse__name="f",
+                               GNU__sparse__realsize=str(1 << 62)), header("x", size=516), padded(b"1\n0\n4\n") + padded(b"data")), "")
+    for i, target in enumerate(("/", "/canary", "../../../canary")):
+        harmless(f"tree-over-link-{i}", tar(file("bin/sh", "x", mode=0o755), symlink("l", target), file("l", "mine")), {"l": b"mine"})
+
+
+for group in (archives, trees, planted_links, ways_out, names, kinds, sizes, formats, digests, manifests, configs):
     group()
 
 if __name__ == "__main__":

@@ -156,3 +156,24 @@ def image(*layers, config=None, manifest=None, index=None, os="linux", arch=ARCH
     if edit:
         files = edit(files)
     return outer(dict(files).items())
+
+
+def docker(*layers, config=None, names=None, manifest=None, edit=None, config_blob=None, more=b"", blobs=False):
+    """What `docker save` writes: of old (ID/layer.tar, HEX.json), or with blobs/."""
+    layers = [l if isinstance(l, Layer) else Layer(l) for l in layers]
+    if config_blob is None:
+        config_blob = dump({"os": "linux", "architecture": ARCH, "config": config or {},
+                            "rootfs": {"type": "layers", "diff_ids": [l.diff_id for l in layers]}})
+    hex_of = lambda b: sha256(b)[7:]
+    if blobs:
+        names = names or ["blobs/sha256/" + hex_of(l.blob) for l in layers]
+        at = "blobs/sha256/" + hex_of(config_blob)
+    else:
+        names = names or [f"{hex_of(b'%d' % i)}/layer.tar" for i in range(len(layers))]
+        at = hex_of(config_blob) + ".json"
+    m = [{"Config": at, "RepoTags": ["x:latest"], "Layers": names}]
+    files = [*zip(names, (l.blob for l in layers)), (at, config_blob), ("repositories", b"{}")]
+    files.append(("manifest.json", dump(m if manifest is None else manifest(m) if callable(manifest) else manifest)))
+    if edit:
+        files = edit(files)
+    return outer(dict(files).items())[:-1024] + more + END

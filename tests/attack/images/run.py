@@ -183,6 +183,28 @@ def again(images, tar):
     return problems
 
 
+def names(images, tar):
+    """An image has one name, whatever it is wrapped in; another image has another."""
+    problems, seen = [], []
+    other = oci.tar(oci.file("bin/sh", "y", mode=0o755))
+    for same in ([make.PROGRAM, oci.gz(make.PROGRAM), oci.zstd(make.PROGRAM)], [other],
+                 [oci.docker(make.PROGRAM), oci.docker(make.PROGRAM, blobs=True), oci.gz(oci.docker(make.PROGRAM))],
+                 [oci.docker(make.PROGRAM, config={"User": "1"})], [oci.docker(other)]):
+        digests = set()
+        for data in same:
+            pathlib.Path(tar).write_bytes(data)
+            got, rest, _ = add(images, tar, 64 << 20)
+            if got != "added":
+                problems.append(f"{got} {rest}")
+                continue
+            digests.add(rest.split(" ")[0])
+            subprocess.run([helper, images, rest.split(" ")[0]], check=True)
+        if len(digests) != 1 or digests & set(seen):
+            problems.append(f"{digests} beside {seen}")
+        seen += digests
+    return problems
+
+
 def main():
     failed = 0
     with tempfile.TemporaryDirectory() as top:
@@ -200,13 +222,13 @@ def main():
             print("not ok" if problems else "ok", n, "-", name.replace("#", ""), flush=True)
             for p in problems:
                 print("#", ascii(p)[:300])
-        for n, test in enumerate((again, changing), len(make.CASES) + 1):
+        for n, test in enumerate((again, names, changing), len(make.CASES) + 1):
             problems = test(images, tar)
             failed += bool(problems)
             print("not ok" if problems else "ok", n, "-", test.__name__)
             for p in problems:
                 print("#", ascii(p)[:300])
-        print(f"1..{len(make.CASES) + 2}")
+        print(f"1..{len(make.CASES) + 3}")
         print(f"# largest child {peak} KiB")
     sys.exit(bool(failed))
 

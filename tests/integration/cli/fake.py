@@ -25,7 +25,8 @@ FRAMES = "application/vnd.cay.frames"
 DATA, GAP, END, ERROR = 1, 2, 3, 4
 REASONS = {400: "Bad Request", 404: "Not Found", 409: "Conflict", 413: "Too Large"}
 OVER = ("terminated", "failed")
-LIMITS = {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 256}
+LIMITS = {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 256, "nofile": 4096, "shm_bytes": 64 << 20,
+          "output_bytes": 16 << 20}
 
 
 def new_id(noun):
@@ -109,6 +110,12 @@ class Exec:
 
     def json(self):
         return {"id": self.id, "state": "ended" if self.end else "running", "started_at": "2026-11-15T01:50:43.123Z"}
+
+    def now(self, at):
+        """Frames of what there is."""
+        for s, o in at.items():
+            if data := bytes(self.out[s][o:]):
+                yield frame(DATA, s, o, data)
 
     def frames(self, at):
         """Frames of the streams in `at` (stream: offset) until the end."""
@@ -240,7 +247,7 @@ class Fake:
         c.sendall(reply(200, box) if box else failure(404, "not_found", "no such sandbox"))
 
     def delete_sandboxes(self, c, f, parts, query, headers):
-        boxes = [b for b in self.sandboxes.values() if b.get("group") == query["group"]]
+        boxes = [b for b in self.sandboxes.values() if b.get("group") == query["group"] and b["state"] not in OVER]
         for b in boxes:
             b["state"] = "ending"
         c.sendall(reply(200, {"sandboxes": boxes}))
@@ -267,7 +274,7 @@ class Fake:
 
     def get_sandboxes_id_usage(self, c, f, parts, query, headers):
         c.sendall(reply(200, {"memory_bytes": 5 << 20, "memory_peak_bytes": 3 << 30, "oom_kills": 2, "cpu_ms": 61250,
-                              "throttled_ms": 0, "processes": 3}))
+                              "throttled_ms": 0, "processes": 3, "disk_bytes": 7 << 20, "disk_inodes": 9}))
 
     def post_sandboxes_id_labels(self, c, f, parts, query, headers):
         self.patch = json.loads(b"".join(self.body(f, headers)))["labels"]
@@ -318,7 +325,7 @@ class Fake:
 
     def post_sandboxes(self, c, f, parts, query, headers):
         self.created = json.loads(b"".join(self.body(f, headers)))
-        if self.created["image"] not in ("base", *[i["name"] for i in self.images.values()]):
+        if self.created.get("image", "base") not in ("base", *[i["name"] for i in self.images.values()]):
             c.sendall(failure(404, "not_found", f"there is no image '{self.created['image']}'"))
             return
         keep = {k: v for k, v in self.created.items() if k in ("name", "image", "labels", "limits", "runtime", "group")}
@@ -332,10 +339,10 @@ class Fake:
         box = self.sandboxes.pop(parts[1], None)
         c.sendall(reply(200, {**box, "state": "terminated"}) if box else failure(404, "not_found", "no such sandbox"))
 
-    def stream(self, c, e, at, extra):
+    def stream(self, c, e, at, extra, follow=True):
         c.sendall(head(200, FRAMES, extra=extra))
         sent = 0
-        for data in e.frames(at):
+        for data in e.frames(at) if follow else e.now(at):
             if self.cut and sent + len(data) > self.cut:
                 c.sendall(chunk(data[:self.cut - sent]) if self.cut > sent else b"")
                 return
@@ -358,7 +365,10 @@ class Fake:
 
     def get_sandboxes_id_execs_id_output(self, c, f, parts, query, headers):
         s = {"stdout": 1, "stderr": 2}[query.get("stream", "stdout")]
-        self.stream(c, self.execs[parts[3]], {s: int(query.get("offset", 0))}, [])
+        self.stream(c, self.execs[parts[3]], {s: int(query.get("offset", 0))}, [], query.get("follow") == "true")
+
+    def get_sandboxes_id_execs(self, c, f, parts, query, headers):
+        c.sendall(reply(200, {"execs": [e.json() for e in self.execs.values()]}))
 
     def post_sandboxes_id_execs_id_stdin(self, c, f, parts, query, headers):
         e = self.execs[parts[3]]

@@ -30,17 +30,28 @@ def wait_for(condition, seconds=10):
 
 def test_create_prints_the_id_and_sends_the_options(daemon, cay):
     r = cay("create", "--name", "crawler", "--label", "team=blue", "--label", "a=b", "--env", "X=", "--env", "Y=b=c", "--memory=1Gi",
-            "--cpu", "500m", "--pids", "99", "--runtime", "runc", "base")
+            "--cpu", "500m", "--pids", "99", "--nofile", "1024", "--disk", "1.5Gi", "--inodes", "5000", "--shm", "2Gi",
+            "--output-size", "1Mi", "--storage", "memory", "--writable", "/workspace,/tmp", "--runtime", "runc", "base")
     assert r.returncode == 0, r.stderr
     assert re.fullmatch(ID + "\n", r.stdout)
     assert daemon.created == {
         "image": "base", "name": "crawler", "labels": {"team": "blue", "a": "b"}, "env": {"X": "", "Y": "b=c"},
-        "limits": {"memory_bytes": 1 << 30, "cpu_milli": 500, "pids": 99}, "runtime": "runc", "on_exit": "keep", "wait": True}
+        "limits": {"memory_bytes": 1 << 30, "cpu_milli": 500, "pids": 99, "nofile": 1024, "disk_bytes": 3 << 29,
+                   "disk_inodes": 5000, "shm_bytes": 2 << 30, "output_bytes": 1 << 20},
+        "storage": "memory", "writable": ["/workspace", "/tmp"], "runtime": "runc", "wait": True}
 
 
-def test_create_without_options_sends_what_the_table_presets(daemon, cay):
+def test_create_without_options_leaves_the_rest_to_the_server(daemon, cay):
     assert cay("create", "base").returncode == 0
-    assert daemon.created["limits"] == {"memory_bytes": 536870912, "cpu_milli": 1000, "pids": 256}
+    assert daemon.created == {"image": "base", "labels": {}, "env": {}, "wait": True}
+
+
+def test_create_by_template(daemon, cay):
+    assert cay("create", "--template", "py", "--pids", "9", "--runtime", "crun").returncode == 0
+    assert daemon.created == {"template": "py", "labels": {}, "env": {}, "wait": True, "limits": {"pids": 9}, "runtime": "crun"}
+    for args in ["create"], ["create", "--template", "py", "base"], ["run", "--", "true"]:
+        r = cay(*args)
+        assert r.returncode == 2 and "say which IMAGE or --template" in r.stderr
 
 
 def test_create_as_json_is_one_line(daemon, cay):
@@ -132,8 +143,8 @@ def test_a_signal_is_128_and_its_number(daemon, cay, name):
 
 def test_a_timeout_is_124_and_said(daemon, cay):
     box = daemon.add()
-    r = cay("exec", "-t", "1s", box["id"], "--", "sleep", "60")
-    assert r.returncode == 124 and r.stderr == "cay: ended after 1 s: timeout\n"
+    r = cay("exec", "-T", "1s", box["id"], "--", "sleep", "60")
+    assert r.returncode == 124 and re.fullmatch(r"cay: ended after \d+ s: timeout\n", r.stderr), r.stderr
 
 
 def test_streams_stay_apart_and_options_arrive(daemon, cay):
@@ -431,6 +442,6 @@ def test_version_and_help(daemon, cay):
     assert cay("help", "image", "ls").stdout.startswith("usage: cay image ls")
     assert cay().returncode == 2
     r = cay("crate")
-    assert r.returncode == 2 and "did you mean 'create'?" in r.stderr
+    assert r.returncode == 2 and "did you mean 'cay create'?" in r.stderr
     r = cay("create", "--memor", "1")
     assert r.returncode == 2 and "did you mean --memory?" in r.stderr

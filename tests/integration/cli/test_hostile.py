@@ -217,6 +217,12 @@ def test_reasons_have_a_status_and_words(daemon, cay, reason, status):
     assert r.returncode == status and re.fullmatch(rf"cay: ended after \d+ m?s: {reason} \(e\\x1bvidence\)\n", r.stderr)
 
 
+def test_a_child_killed_for_memory_is_mentioned(daemon, cay):
+    daemon.say["POST", "/v1/sandboxes/*/execs"] = streamed(OUT + end_frame(reason="exit", exit_code=137, detail="killed: 1", memory_limit_bytes=5))
+    r = cay("exec", daemon.add()["id"], "--", "x")
+    assert (r.returncode, r.stderr) == (137, "cay: killed: 1\n")
+
+
 def test_output_is_passed_on_raw(daemon, cay):
     raw = bytes(range(256))
     frames = frame(DATA, 1, 0, raw) + end_frame(reason="exit", exit_code=0)

@@ -25,7 +25,7 @@ def test_create_sends_deadlines_group_key_and_entrypoint(daemon, cay):
 
 def test_create_without_them_sends_none(daemon, cay):
     assert cay("create", "base").returncode == 0
-    assert not {"ttl_ms", "idle_ms", "group", "entrypoint"} & set(daemon.created) and daemon.key is None
+    assert not {"ttl_ms", "idle_ms", "group", "entrypoint", "services"} & set(daemon.created) and daemon.key is None
 
 
 def test_create_need_not_wait(daemon, cay):
@@ -79,17 +79,22 @@ def test_pause_and_resume(daemon, cay):
 def test_limits_and_usage(daemon, cay):
     box = daemon.add(name="mine", limits={"memory_bytes": 512 << 20, "cpu_milli": 1000, "pids": 256})
     r = cay("limits", "mine")
-    assert (r.returncode, r.stdout) == (0, "memory=512Mi\ncpu=1\npids=256\n") and not hasattr(daemon, "limits")
+    rest = "nofile=4096\nshm=64Mi\noutput-size=16Mi\n"
+    assert (r.returncode, r.stdout) == (0, "memory=512Mi\ncpu=1\npids=256\n" + rest) and not hasattr(daemon, "limits")
     r = cay("limits", "mine", "--memory", "1Gi", "--cpu", "1500m")
-    assert (r.returncode, r.stdout) == (0, "memory=1Gi\ncpu=1500m\npids=256\n")
+    assert (r.returncode, r.stdout) == (0, "memory=1Gi\ncpu=1500m\npids=256\n" + rest)
     assert daemon.limits == {"memory_bytes": 1 << 30, "cpu_milli": 1500}
     assert json.loads(cay("limits", "--json", "--pids", "300", "mine").stdout)["limits"]["pids"] == 300
+    r = cay("limits", "mine", "--disk", "20Gi", "--inodes", "77")
+    assert daemon.limits == {"disk_bytes": 20 << 30, "disk_inodes": 77}
+    assert r.stdout.endswith(rest + "disk=20Gi\ninodes=77\n")
     r = cay("limits", "mine", "--memory", "lots")
     assert r.returncode == 2 and "lots" in r.stderr
     r = cay("usage", "mine")
     assert [line.split() for line in r.stdout.splitlines()] == [
         ["WHAT", "USED", "PEAK", "LIMIT"], ["memory", "5.0", "MiB", "3.0", "GiB", "1.0", "GiB"],
-        ["cpu", "61.2", "s", "-", "1500m"], ["pids", "3", "-", "300"], ["2", "killed", "for", "want", "of", "memory"]]
+        ["cpu", "61.2", "s", "-", "1500m"], ["pids", "3", "-", "300"],
+        ["disk", "7.0", "MiB", "-", "20.0", "GiB"], ["inodes", "9", "-", "77"], ["2", "killed", "for", "want", "of", "memory"]]
     assert json.loads(cay("usage", "--json", box["id"]).stdout)["cpu_ms"] == 61250
 
 
@@ -151,6 +156,13 @@ def test_why_says_only_what_is_known(daemon, cay):
     box = daemon.add(state="terminated", end={"reason": "killed"})
     got = rows(cay("why", box["id"]).stdout)
     assert not {"evidence", "signal", "exit code", "certainty", "group", "labels"} & set(got)
+
+
+def test_why_says_what_memory_there_was(daemon, cay):
+    box = daemon.add(state="failed", end={"reason": "oom", "detail": "memory limit 67108864, peak 67108863", "inferred": True,
+                                          "memory_limit_bytes": 67108864, "memory_peak_bytes": 67108863})
+    got = rows(cay("why", box["id"]).stdout)
+    assert got["memory"] == "limit 64Mi, peak 67108863" and got["evidence"] == "memory limit 67108864, peak 67108863"
 
 
 def test_why_of_one_that_runs(daemon, cay):

@@ -214,7 +214,7 @@ def test_what_an_edge_refuses_is_recorded(own):
     edge.say(push.REFUSED, value=1, number=1, ident="ky" + "0" * 23 + "1", secret=bytes.fromhex("20010db800010002"))
     edge.say(push.REFUSED, value=2, number=4000000000)
     edge.say(push.REFUSED, value=2, number=0)  # which is nothing
-    wait_for("the records", lambda: len(refusals(own)) == 4, 5)
+    wait_for("the records", lambda: len(refusals(own)) == 4, 20)
     rows = refusals(own)
     assert [(r["outcome"], r.get("peer"), r["detail"], r.get("key")) for r in rows] == [
         ("unauthenticated", "192.0.2.7", "count=12", None), ("permission_denied", "2001:db8:1:2::/64", "count=1", key),
@@ -227,7 +227,7 @@ def test_what_an_edge_refuses_is_recorded(own):
 def test_the_command_shows_what_was_refused(own):
     edge = push.Edge(str(own.run / "edge" / "push.sock")).hello()
     edge.say(push.REFUSED, value=0, number=12, secret=bytes(10) + bytes([255, 255, 192, 0, 2, 7]))
-    wait_for("it", lambda: "edge.refused" in cli(own, "ls"), 5)
+    wait_for("it", lambda: "edge.refused" in cli(own, "ls"), 20)
     line = next(text for text in cli(own, "ls").splitlines() if "edge.refused" in text)
     assert "unauthenticated" in line and "192.0.2.7" in line and "count=12" in line
     edge.close()

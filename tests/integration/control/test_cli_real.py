@@ -88,7 +88,7 @@ def test_a_whole_life(own, run):
     assert names(run("ls")) == {"apart"} and names(run("ls", "--all")) == {"mine", "other", "apart"}
     got = rows(run("why", "mine"))
     assert got["reason"].startswith("killed: ") and "group" in got["evidence"] and got["next"] and got["state"] == "terminated"
-    wait_for("all of it", lambda: last_states(run, mine)[-2:] == ["ending", "terminated"], 5)
+    wait_for("all of it", lambda: last_states(run, mine)[-2:] == ["ending", "terminated"], 20)
     assert last_states(run, mine) == ["running", "paused", "running", "ending", "terminated"]
     assert mine in run("events", "--group", "thread-7") and apart not in run("events", "--group", "thread-7")
     run("rm", "apart")
@@ -195,3 +195,26 @@ def test_tenants_and_keys(own, run, tmp_path):
     run("tenant", "rm", "team-blue")
     assert "there is no tenant 'team-blue'" in run("key", "create", "--tenant", "team-blue", "x", status=4)
     assert names(run("tenant", "ls")) == {"default"}
+
+
+def test_logs_groups_and_what_a_template_is_built_of(own, run, tmp_path):
+    run("create", "--group", "team", "--name", "mine", "tiny", "--", "sh", "-c", "echo main; echo no >&2; exec sleep 60")
+    wait_for("its output", lambda: run("logs", "mine") == "main\n", 10)
+    p = run.start("logs", "mine")
+    assert p.communicate(timeout=20) == ("main\n", "no\n") and p.returncode == 0
+    late = run("exec", "-d", "mine", "--", "sh", "-c", "echo one; sleep 0.3; echo two; exit 3").strip()
+    assert run("logs", "-f", "mine", late) == "one\ntwo\n" and run("logs", "--offset", "4", "mine", late) == "two\n"
+    assert re.search(rf"^{late} +ended .* exit 3$", run("logs", "--list", "mine"), re.M)
+    assert run("group", "ls").splitlines()[1].split()[:4] == ["team", "1", "1", "0"]
+    assert [s["state"] for s in json.loads(run("group", "rm", "--json", "team"))["sandboxes"]] == ["terminated"]
+    assert len(run("group", "ls").splitlines()) == 1
+    (tmp_path / "hello").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "hello").chmod(0o755)
+    run("template", "create", "--service", "ticker=sleep 1234", "--file", f"/bin/hello={tmp_path}/hello", "--setup", "echo building; touch /made", "with", "tiny")
+    assert "building" in run("template", "log", "-f", "with")
+    assert run("run", "--template", "with", "--", "sh", "-c", "hello; ls /made") == "hello\n/made\n"
+    own_ = run("create", "--template", "with", "--name", "served").strip()
+    other = run("create", "--service", "x=sleep 5678", "tiny").strip()
+    assert [run("service", "ls", b).splitlines()[1].split()[:2] for b in (own_, other)] == [["ticker", "running"], ["x", "running"]]
+    run("template", "pool", "--min", "1", "with")
+    wait_for("a warm one", lambda: run("pool", "ls").splitlines()[1].split()[:5] == ["with", "1", "-", "1", "0"], 20)

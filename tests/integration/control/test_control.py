@@ -50,7 +50,7 @@ EMPTY = {k: [] for k in ("boxes", "ranges", "sockets", "cgroups", "processes", "
 
 def nothing_is_left(c):
     """At once, but for the worker that answered, which may still be in the cgroup."""
-    wait_for("the last worker", lambda: not residue(c)["processes"], 5)
+    wait_for("the last worker", lambda: not residue(c)["processes"], 20)
     assert residue(c) == EMPTY
 
 
@@ -127,7 +127,8 @@ def test_cpu_is_limited(daemon):
 
 def test_names(daemon):
     name = daemon.create("tiny", name="one")
-    assert daemon.create("tiny", name="one") == name
+    assert daemon.create("tiny", name="one") == name and daemon.create("tiny", name="one", app_port=9000) == name
+    assert refused("conflict", daemon.create, "tiny", name="one", app_port=3000)["field"] == "name"
     daemon.delete(name)
     again = daemon.create("tiny", name="one")
     assert again != name
@@ -291,6 +292,8 @@ def test_a_keeper_that_dies_comes_back_and_sandboxes_do_not_notice(own):
     counting = own.exec_detached(name, ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"])
     own.kill_daemon("cay-keeper")
     assert own.exec(name, ["echo", "still here"]).text == "still here\n"
+    # one that was accepted before it was noticed waits for the next keeper
+    wait_for("the end of the link", lambda: "the keeper is gone" in own.log("cayd"), 10)
     refused("unavailable", own.create, "tiny")
     own.start_keeper()
     wait_for("the link", lambda: "the keeper is back" in own.log("cayd"), 10)
@@ -317,6 +320,9 @@ def test_two_keepers_clients_one_is_fenced(own):
     try:
         own.start_cayd()
         wait_for("the first to notice", lambda: "the keeper is gone" in own.log("first"), 10)
+        own.daemons["first"].kill()  # in 200 ms it takes the keeper back
+        own.daemons["first"].wait()
+        wait_for("the other to have it", lambda: own.open("GET", "/v1/fsck").status == 200, 10)
         assert [f["kind"] for f in own.call("GET", "/v1/fsck")["findings"]] == ["foreign"]
         assert own.pid_1(name) == pid
     finally:

@@ -67,6 +67,7 @@ def more(c, box, what):
     return None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("what", HARD, ids=lambda w: w.replace(" ", "-"))
 def test_delete_is_quick(daemon, what):
     line, going = HARD[what]

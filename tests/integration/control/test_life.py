@@ -59,7 +59,7 @@ def fsck(c, method="GET"):
 
 
 def clean(c):
-    wait_for("fsck to find nothing", lambda: not fsck(c), 5)
+    wait_for("fsck to find nothing", lambda: not fsck(c), 20)
     nothing_is_left(c)
 
 
@@ -137,6 +137,7 @@ def test_a_name_is_one_sandboxs(daemon):
         daemon.delete(ids.pop())
 
 
+@pytest.mark.alone
 def test_deadlines(own):
     box = own.create("tiny", ttl_ms=2000)
     longer = own.create("tiny", ttl_ms=2000)
@@ -160,6 +161,7 @@ def test_deadlines(own):
     clean(own)
 
 
+@pytest.mark.alone
 def test_deadlines_do_not_look_at_the_wall_clock(own):
     """Ten years back and forth, also while cayd is away: nobody dies early, nobody lives longer."""
     wall = own.run / "wall"
@@ -177,15 +179,16 @@ def test_deadlines_do_not_look_at_the_wall_clock(own):
         assert abs(year - time.gmtime().tm_year) == (10 if jump else 0)  # the clock did jump
         restart(own, "cayd")
         assert own.get(long)["state"] == "running"
+    looked = time.monotonic() - begin  # nobody sees its end before
     wait_for("the short one's end", lambda: own.get(short)["state"] == "terminated", 10)
-    assert 2.8 < time.monotonic() - begin < 4.2 and own.get(short)["end"]["reason"] == "ttl"
+    assert 2.8 < time.monotonic() - begin < max(3, looked) + 1.2 and own.get(short)["end"]["reason"] == "ttl"
     assert own.get(long)["state"] == "running"
 
 
 def test_pause_and_resume(own):
     box = own.create("tiny")
     counting = own.exec_detached(box, COUNT)
-    wait_for("counting", lambda: numbers(own, box, counting), 5)
+    wait_for("counting", lambda: numbers(own, box, counting), 20)
     assert own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "paused"
     refused("wrong_state", own.exec, box, ["true"])
     restart(own, "cayd")
@@ -193,7 +196,7 @@ def test_pause_and_resume(own):
     assert own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "paused"
     assert own.call("POST", f"/v1/sandboxes/{box}/resume")["state"] == "running"
     before = len(numbers(own, box, counting))
-    wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > before, 5)
+    wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > before, 20)
     own.call("POST", f"/v1/sandboxes/{box}/pause")
     own.delete(box)  # frozen processes die too
     clean(own)
@@ -288,17 +291,19 @@ def test_the_end_of_a_group_is_told_when_it_is_durable(own):
 
 @pytest.mark.parametrize("code,state", [(0, "terminated"), (3, "failed")])
 def test_an_entrypoint_that_ends_ends_its_sandbox(own, code, state):
-    box = own.create("tiny", entrypoint=["sh", "-c", f"echo hello; sleep 1; exit {code}"], on_exit="end")
+    box = own.create("tiny", entrypoint=["sh", "-c", f"echo hello; until [ -e /tmp/go ]; do sleep 0.05; done; exit {code}"], on_exit="end")
     entry = wait_entry(own, box)
     restart(own, "cayd")
-    assert own.exec_output(box, entry) == b"hello\n"
+    wait_for("its word", lambda: own.exec_output(box, entry) == b"hello\n", 10)
+    with contextlib.suppress(ApiError, OSError, ValueError, cay.http.client.HTTPException):  # it ends with the sandbox, or before
+        own.exec(box, ["touch", "/tmp/go"])
     got = ended(own, box)
     assert got["state"] == state and got["end"]["reason"] == "exit" and got["end"]["exit_code"] == code
     clean(own)
 
 
 def wait_entry(c, box):
-    wait_for("its entry", lambda: c.get(box).get("entry"), 5)
+    wait_for("its entry", lambda: c.get(box).get("entry"), 10)
     return c.get(box)["entry"]
 
 
@@ -345,7 +350,7 @@ def test_events_are_resumable(own):
     def states():
         return [e["state"] for e in own.call("GET", f"/v1/events?sandbox={box}")["events"]]
 
-    wait_for("all of it", lambda: states() == ["running", "ending", "terminated"], 5)
+    wait_for("all of it", lambda: states() == ["running", "ending", "terminated"], 20)
     seen = own.call("GET", f"/v1/events?sandbox={box}")
     assert seen["events"][-1]["end"]["reason"] == "killed"
     restart(own, "cayd")

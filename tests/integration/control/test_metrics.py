@@ -49,7 +49,7 @@ def test_numbers_move_by_what_was_done(own):
     assert [value(after, "cay_sandbox_ends_total", reason=r) for r in ("killed", "oom", "signal")] == [1, 0, 0]
     os.kill(own.pid_1(keep), signal.SIGKILL)
     wait_for("its end", lambda: value(metrics(own), "cay_sandbox_ends_total", reason="signal") == 1, 10)
-    wait_for("only ours", lambda: value(metrics(own), "cay_connections") == 1, 5)
+    wait_for("only ours", lambda: value(metrics(own), "cay_connections") == 1, 20)
     assert value(after, "cay_keeper_up") == 1
     records = own.call("GET", "/v1/audit/head")["count"]
     assert value(metrics(own), "cay_audit_records_total") == records
@@ -100,18 +100,18 @@ def test_edges_count_for_themselves(own):
 
     def seen():
         return {edge: v for (n, edge, _, code), v in of_edges(metrics(own)).items() if n == "cay_edge_requests_total" and code == "ok"}
-    wait_for("both", lambda: seen() == {"0": 7, "1": 10}, 5)
+    wait_for("both", lambda: seen() == {"0": 7, "1": 10}, 20)
     found = of_edges(metrics(own))
     assert metrics(own)["cay_edges", ()] == 3
     assert {(e, r) for n, e, r, _ in found if n == "cay_edge_refusals_total"} == {
         (e, r) for e in "01" for r in ("credential", "scope", "peer_rate", "tenant_rate", "host", "origin")}
     first.close()
-    wait_for("its end", lambda: seen() == {"1": 10}, 5)
+    wait_for("its end", lambda: seen() == {"1": 10}, 20)
     third = push.Edge(path).hello(build=VERSION)
     third.say(push.COUNT, number=0, time=1)
-    wait_for("a number that is free", lambda: seen() == {"0": 1, "1": 10}, 5)
+    wait_for("a number that is free", lambda: seen() == {"0": 1, "1": 10}, 20)
     third.say(push.COUNT, number=1 << 20, time=1)  # there is no such cell: let go
-    wait_for("its end", lambda: seen() == {"1": 10}, 5)
+    wait_for("its end", lambda: seen() == {"1": 10}, 20)
 
 
 def test_many_edges_that_say_everything_fit(own):

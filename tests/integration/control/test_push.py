@@ -38,11 +38,12 @@ def test_an_edge_hears_all_and_then_what_changes(own):
         while True:
             edge.hear()
     again = push.Edge(str(own.run / "edge" / "push.sock")).hello()
-    assert again.sandboxes == {before: (tenant, "running")}
+    assert again.sandboxes == {before: (tenant, "running")} and again.app_ports == {before: 9000}
     own.delete(before)
     nothing_is_left(own)
 
 
+@pytest.mark.alone
 def test_who_is_inside_is_not_idle(own, edge):
     box = own.create("tiny", idle_ms=1000)
     edge.say(push.BUSY, number=1, ident=box)
@@ -55,6 +56,7 @@ def test_who_is_inside_is_not_idle(own, edge):
     assert 0.9 < time.monotonic() - begin < 8
 
 
+@pytest.mark.alone
 def test_who_came_and_went_is_not_idle_yet(own, edge):
     box = own.create("tiny", idle_ms=1500)
     begin = time.monotonic()
@@ -65,6 +67,7 @@ def test_who_came_and_went_is_not_idle_yet(own, edge):
     assert ended(own, box)["end"]["reason"] == "idle"
 
 
+@pytest.mark.alone
 def test_an_edge_that_dies_has_nobody_inside(own, edge):
     box = own.create("tiny", idle_ms=1000)
     other = push.Edge(str(own.run / "edge" / "push.sock")).hello()

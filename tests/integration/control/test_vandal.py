@@ -46,7 +46,7 @@ def write(c, box, name, text):
 
 def kill_all(c, box):
     write(c, box, "cgroup.kill", "1")
-    wait_for("its death", lambda: not c.processes(box), 5)
+    wait_for("its death", lambda: not c.processes(box), 20)
 
 
 def no_cgroups(c, box):
@@ -203,7 +203,9 @@ def follow(c, box, fate):
         refused("not_found", c.get, box)
     if fate == PAUSED:
         assert c.get(box)["state"] == "paused"
-        assert c.call("POST", f"/v1/sandboxes/{box}/resume")["state"] == "running"
+        # it was found running, and is frozen first
+        wait_for("it to be frozen", lambda: c.open("POST", f"/v1/sandboxes/{box}/resume").status == 200, 10)
+        assert c.get(box)["state"] == "running"
 
 
 @pytest.mark.parametrize("what,running", ROWS, ids=lambda w: {True: "now", False: "away"}.get(w, str(w).replace(" ", "-")))
@@ -220,12 +222,12 @@ def test_vandalism(own, what, running):
     follow(own, box, fate)
     if fate in (SAME, PAUSED):
         # only PID 1 knows whether it was claimed, and it is asked when all is looked at
-        wait_for("it to be known", lambda: own.get(box)["state"] == "running" or what == "a row past its deadline", 5)
+        wait_for("it to be known", lambda: own.get(box)["state"] == "running" or what == "a row past its deadline", 20)
     assert own.exec(other, ["echo", "unhurt"]).text == "unhurt\n" and own.pid_1(other) == before
     if fate in (SAME, PAUSED):
         own.delete(box)
     own.delete(own.create("tiny"))
-    wait_for("the last worker", lambda: fate in (FOREIGN, STAYS) or not own.processes(box), 5)
+    wait_for("the last worker", lambda: fate in (FOREIGN, STAYS) or not own.processes(box), 20)
     left = residue(own)
     left["boxes"] = [n for n in left["boxes"] if n != f"was-{box}" and n != "nobody"]
     if fate in (FOREIGN, STAYS):

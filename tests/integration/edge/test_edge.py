@@ -21,6 +21,7 @@ import pytest
 import world
 from cay import ApiError, let_pass, wait_for
 from conftest import BUILD, FULL
+from routes import words
 
 AWAY_S = 60 if FULL else 4
 
@@ -54,7 +55,7 @@ def test_a_life_over_http(node):
     done = me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"]})
     assert (done["stdout"], done["stderr"], done["end"]["exit_code"]) == ("out\n", "err\n", 3)
     name = me.exec_detached(box, ["seq", "1", "1000"])
-    wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 5)
+    wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 20)
     whole = me.exec_output(box, name)
     assert whole == b"".join(b"%d\n" % i for i in range(1, 1001))
     assert me.open("GET", f"/v1/sandboxes/{box}/execs/{name}/output?offset=100").read() == whole[100:]
@@ -126,13 +127,15 @@ def test_the_authorisation_matrix(own):
     """Every operation by every credential: nothing answers that should not."""
     box, who = credentials(own)
     absent = {"sandbox": "sb" + "0" * 23 + "1", "exec": "ex" + "0" * 23 + "1", "image": "im" + "0" * 23 + "1",
-              "tenant": "tn" + "0" * 23 + "1", "key": "ky" + "0" * 23 + "1"}
+              "tenant": "tn" + "0" * 23 + "1", "template": "tp" + "0" * 23 + "1", "key": "ky" + "0" * 23 + "1",
+              "shell": "sh" + "0" * 23 + "1"}
     seen, wrong = 0, []
     for name, method, path, scope, body in operations():
         for label, (secret, best) in who.items():
             target = path.replace("{sandbox}", box if label in ("read", "token", "other") else absent["sandbox"])
             for noun, ident in absent.items():
                 target = target.replace("{%s}" % noun, ident)
+            target = words(name, target)
             if name == "sandbox.delete" or (name == "group.delete"):
                 target = target.replace(box, absent["sandbox"]) + ("?group=none" if name == "group.delete" else "")
             door = own.door(secret)
@@ -147,13 +150,15 @@ def test_the_authorisation_matrix(own):
             elif best is None:
                 expect = code in (401, 429)
             elif best == "token":
-                inside = "{sandbox}" in path and box in target and name != "sandbox.token"
+                inside = "{sandbox}" in path and box in target and name not in ("sandbox.token", "sandbox.preview", "tree.import", "tree.link")
                 expect = (code not in (401, 403) if inside and ORDER.index(scope) <= 2 else code in (403, 404))
             elif best == "other":
                 expect = code not in (401, 403) and (code == 404 if "{sandbox}" in path else True)
             else:
                 allowed = ORDER.index(scope) <= ORDER.index(best)
                 expect = code not in (401, 403) if allowed else code == 403
+            if name == "image.pull" and best in ("operator", "other") and code == 403:
+                expect = True  # no registry is allowed here: the settings', not the key's
             if not expect:
                 wrong.append((name, label, code))
     assert not wrong, wrong
@@ -184,25 +189,26 @@ def test_a_revoked_key_is_refused_at_once(node):
 
     def row():
         return next(k for k in node.call("GET", "/v1/keys?limit=1000")["keys"] if k["id"] == made["key"]["id"])
-    wait_for("control to hear of it", lambda: "last_used_at" in row(), 5)
+    wait_for("control to hear of it", lambda: "last_used_at" in row(), 20)
 
 
 def test_a_rotated_key_lets_go_of_its_old_secret(node, box):
     """By the clock: nobody tells the edge when the time is over; and what goes inside, control does not see."""
     made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "turns", "scope": "read"})
-    new = node.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {"overlap_ms": 2000})["secret"]
+    new = node.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {"overlap_ms": 5000})["secret"]
 
     def status(secret):
         return node.door(secret).open("GET", f"/v1/sandboxes/{box}/execs").status
-    wait_for("the new one", lambda: status(new) == 200, 5)
+    wait_for("the new one", lambda: status(new) == 200, 4)
     assert status(made["secret"]) == 200
-    wait_for("the old one's end", lambda: status(made["secret"]) in (401, 429), 5)
+    wait_for("the old one's end", lambda: status(made["secret"]) in (401, 429), 15)
     assert status(new) == 200
 
 
 def test_a_token_is_for_one_sandbox(node, box):
     other = node.create("tiny")
-    made = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 1000})
+    made = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read"})
+    short = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 1000})
     reads = node.door(made["token"])
     assert reads.get(box)["id"] == box and reads.call("GET", f"/v1/sandboxes/{box}/execs")
     refused("permission_denied", reads.exec, box, ["true"])
@@ -212,7 +218,7 @@ def test_a_token_is_for_one_sandbox(node, box):
     assert writes.exec(box, ["echo", "hi"]).text == "hi\n"
     refused("permission_denied", writes.call, "POST", f"/v1/sandboxes/{box}/token", {})
     let_pass(2.1)
-    refused("unauthenticated", reads.get, box)
+    refused("unauthenticated", node.door(short["token"]).get, box)
     changed = made["token"][:60] + ("A" if made["token"][60] != "A" else "B") + made["token"][61:]
     refused("unauthenticated", node.door(changed).get, box)
     node.delete(other)
@@ -348,7 +354,7 @@ def rotate(w, made):
     w.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {})
 
 
-@pytest.mark.parametrize("how,ttl", [(revoke, None), (rotate, None), (lambda *_: None, 3000)], ids=["revoked", "rotated", "expired"])
+@pytest.mark.parametrize("how,ttl", [(revoke, None), (rotate, None), (lambda *_: None, 8000)], ids=["revoked", "rotated", "expired"])
 def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "open", "scope": "write", **({"ttl_ms": ttl} if ttl else {})})
     me, other = node.door(made["secret"]), node.door()
@@ -376,15 +382,15 @@ def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     for _ in range(3):
         theirs.readline()
     theirs.close()
-    wait_for("it to be counted", lambda: prometheus.metrics(node)["cay_edge_requests_cut_total", (("edge", "0"),)] >= before + 3, 5)
+    wait_for("it to be counted", lambda: prometheus.metrics(node)["cay_edge_requests_cut_total", (("edge", "0"),)] >= before + 3, 20)
     for job in (name, sink):
         other.signal(box, job)
 
 
 def test_a_token_that_is_over_cuts_what_is_open(node, box):
     name = node.exec_detached(box, COUNT)
-    made = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 2000})
-    ends_within(follow(node.door(made["token"]), box, name), 2 + STALE_S)
+    made = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "read", "ttl_ms": 5000})
+    ends_within(follow(node.door(made["token"]), box, name), 5 + STALE_S)
     node.signal(box, name)
 
 
@@ -393,7 +399,7 @@ def test_who_follows_a_tenant_that_goes_is_let_go(tmp_path):
     with issuer(tmp_path) as (w, token):
         gone = w.call("POST", "/v1/tenants", {"name": "going"})["id"]
         events = w.door(token(tenant=gone)).open("GET", "/v1/events?follow=true", timeout_s=20)
-        mine = w.door(token(exp=int(time.time()) - 57)).open("GET", "/v1/events?follow=true", timeout_s=20)
+        mine = w.door(token(exp=int(time.time()) - 52)).open("GET", "/v1/events?follow=true", timeout_s=20)
         assert events.readline() and mine.readline()
         begin = time.monotonic()
         w.call("DELETE", f"/v1/tenants/{gone}")
@@ -403,7 +409,7 @@ def test_who_follows_a_tenant_that_goes_is_let_go(tmp_path):
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):  # and a JWT ends by time, its 60 s of skew too
             while mine.read(1):
                 pass
-        assert time.monotonic() - begin < 3 + STALE_S
+        assert time.monotonic() - begin < 8 + STALE_S
 
 
 # -- the gate
@@ -511,6 +517,7 @@ def test_how_long_a_refusal_takes_says_nothing(own):
 def test_what_is_refused_is_in_the_audit_log(own):
     """Summed up, with where it came from and whose key it was; never why a credential was not good."""
     reads, before = own.new_key("read"), len(own.call("GET", "/v1/audit?limit=1000")["records"])
+    begin = time.monotonic()
     for _ in range(3):
         own.door("x").open("GET", "/v1/sandboxes").read()
         own.door(reads).open("POST", "/v1/sandboxes", {"image": "tiny"}).read()
@@ -522,8 +529,9 @@ def test_what_is_refused_is_in_the_audit_log(own):
 
     def count(code):
         return sum(int(r["detail"][6:]) for r in rows() if r["outcome"] == code)
-    wait_for("all of them", lambda: (count("unauthenticated"), count("permission_denied")) == (3, 3), 5)
-    assert len(rows()) <= 4  # of two reasons, in two seconds at the most
+    took = time.monotonic() - begin
+    wait_for("all of them", lambda: (count("unauthenticated"), count("permission_denied")) == (3, 3), 10)
+    assert len(rows()) <= 2 * (2 + int(took))  # of two reasons, once a second
     ident = next(k["id"] for k in own.call("GET", "/v1/keys?limit=1000")["keys"] if k["prefix"] == reads.split("_")[1])
     assert {r["key"] for r in rows() if r["outcome"] == "permission_denied"} == {ident}
 
@@ -567,19 +575,19 @@ def test_what_it_counts_is_told_by_control(own):
 
     def value(what, **labels):
         return now().get((what, tuple(sorted({"edge": "0", **labels}.items()))))
-    wait_for("all of it", lambda: value("cay_edge_refusals_total", reason="origin") == 1, 5)
+    wait_for("all of it", lambda: value("cay_edge_refusals_total", reason="origin") == 1, 20)
     for op, code, n in (("sandbox.get", "ok", 3), ("sandbox.get", "inside", 1), ("exec.output", "ok", 1), ("none", "not_found", 1),
                         ("sandbox.list", "unauthenticated", 1), ("sandbox.create", "ok", 1), ("sandbox.create", "permission_denied", 1)):
         assert value("cay_edge_requests_total", operation=op, code=code) == n, (op, code)
     assert value("cay_edge_request_duration_seconds_count", operation="sandbox.get") == 4
     assert [value("cay_edge_refusals_total", reason=r) for r in ("credential", "scope", "host", "origin", "peer_rate")] == [1, 1, 1, 1, 0]
-    wait_for("one stream", lambda: (value("cay_edge_requests_open"), value("cay_edge_connections")) == (1, 1), 5)
+    wait_for("one stream", lambda: (value("cay_edge_requests_open"), value("cay_edge_connections")) == (1, 1), 20)
     pages = int(pathlib.Path(f"/proc/{edge.pid}/statm").read_text().split()[1])
     assert 0.5 < value("cay_edge_memory_bytes") / (pages * os.sysconf("SC_PAGESIZE")) < 2
     assert abs(value("cay_edge_fds") - len(os.listdir(f"/proc/{edge.pid}/fd"))) <= 4
     assert now()["cay_edges", ()] == 1 and value("cay_edge_requests_cut_total") == 0
     me.delete(box)
-    wait_for("no stream", lambda: value("cay_edge_requests_open") == 0, 5)
+    wait_for("no stream", lambda: value("cay_edge_requests_open") == 0, 20)
     own.kill_daemon("cayd")  # another control hears it all again
     own.start_cayd()
     wait_for("it all", lambda: value("cay_edge_requests_total", operation="exec.output", code="ok") == 1, 10)
@@ -653,12 +661,13 @@ def test_what_runs_needs_no_control(own, how):
     wait_for("control", lambda: me.open("GET", f"/v1/sandboxes/{box}").status == 200, 10)
     assert me.get(box)["state"] == "running"
     other = me.create("tiny")
-    wait_for("the new one", lambda: me.exec(other, ["echo", "hi"]).text == "hi\n", 5)
+    wait_for("the new one", lambda: me.exec(other, ["echo", "hi"]).text == "hi\n", 20)
     me.delete(other)
     me.delete(box)
-    wait_for("it to be gone", lambda: me.open("GET", f"/v1/sandboxes/{box}/execs").status in (404, 409), 5)
+    wait_for("it to be gone", lambda: me.open("GET", f"/v1/sandboxes/{box}/execs").status in (404, 409), 20)
 
 
+@pytest.mark.alone
 def test_who_comes_by_the_edge_is_not_idle(node):
     me = node.door()
     box = me.create("tiny", idle_ms=2000)

@@ -144,4 +144,4 @@ def test_one_address_has_a_quarter_of_the_connections():
         assert ask_from(w.port, "127.0.0.2")[1] == 200
         for s, _ in kept + more:
             s.close()
-        cay.wait_for("room again", lambda: ask_from(w.port, "127.0.0.1")[1] == 200, 5)
+        cay.wait_for("room again", lambda: ask_from(w.port, "127.0.0.1")[1] == 200, 20)

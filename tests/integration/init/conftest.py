@@ -8,12 +8,15 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
 
 from client import Client
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "lib"))
 
 BINARY = os.environ.get("CAY_INIT", "build/gcc/src/init/cay-init")
 FULL = bool(os.environ.get("CAY_FULL"))
@@ -26,7 +29,7 @@ def wait_for(condition, seconds=10, what="condition"):
     deadline = time.monotonic() + seconds
     tick = __import__("threading").Event()
     while not condition():
-        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
+        assert time.monotonic() < deadline, f"{what() if callable(what) else what} not within {seconds} s"
         tick.wait(0.01)
 
 

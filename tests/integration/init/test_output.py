@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from client import DATA, END, FRAMES, GAP, SANDBOX, SSE, exactly, events, frames
+from client import DATA, END, FRAMES, GAP, SANDBOX, SSE, Connection, exactly, events, frames
 from conftest import FULL, wait_for
 
 MIB = 1 << 20
@@ -230,6 +230,26 @@ def test_who_waits_and_leaves_leaves_it_running(init):
     assert c.output(ident).read() == b"done\n"
 
 
+ENDS = {"Prefer": "end-with-caller"}
+
+
+@pytest.mark.parametrize("form", ["application/json", FRAMES, SSE])
+def test_who_asks_for_that_takes_it_along(init, form):
+    """The command and all it started; not what was detached."""
+    c = init.client
+    kept = c.run("/bin/sleep", "60", detach=True, headers=ENDS).json()["id"]
+    leaver = Connection(c.path, 30)
+    leaver.request("POST", SANDBOX + "/execs", '{"shell":"echo begun; sleep 60 & sleep 60"}', {"Content-Type": "application/json", "Accept": form, **ENDS})
+    wait_for(lambda: any(e["stdout_bytes"] for e in c.ask("GET", SANDBOX + "/execs").json()["execs"]))
+    (ident,) = (e["id"] for e in c.ask("GET", SANDBOX + "/execs").json()["execs"] if e["id"] != kept)
+    leaver.close()
+    wait_for(lambda: c.exec(ident).json()["state"] == "ended")
+    assert c.exec(ident).json()["end"]["reason"] == "killed" and c.output(ident).read() == b"begun\n"
+    assert c.exec(kept).json()["state"] == "running"
+    assert c.exec(kept, "/signal", "POST", {"signal": "KILL"}).status == 200
+    wait_for(lambda: init.groups() == [] and init.children() == [], what="nothing left")
+
+
 def test_offset_limit_and_follow(init):
     c = init.client
     ident = c.detach("/bin/sh", "-c", "printf 0123456789; read x; printf abcdef", stdin_open=True)
@@ -327,3 +347,35 @@ def c_status(c):
         return c.ask("GET", "/v1/hello").status
     except OSError:
         return 0
+
+
+def test_a_part_of_it_in_the_reply(init):
+    c = init.client
+    everything = "".join(f"{i}\n" for i in range(1, 2001))
+
+    def run(line, **kw):
+        return c.run("/bin/sh", "-c", line, **kw).json()
+    r = run("seq 1 2000; echo oops >&2", max_output=100, keep="both")
+    assert (r["stdout"], r["stdout_tail"]) == (everything[:50], everything[-50:])
+    assert (r["stdout_offset"], r["stdout_bytes"], r["stdout_cut_offset"], r["stdout_cut_bytes"]) == (0, 8893, 50, 8793)
+    assert r["stderr"] == "oops\n" and "stderr_cut_bytes" not in r and "stderr_tail" not in r
+    assert c.output(r["id"], offset=50, limit=8793).read().decode() == everything[50:-50]
+    r = run("seq 1 2000", max_output=100, keep="head")
+    assert r["stdout"] == everything[:100] and "stdout_tail" not in r
+    assert (r["stdout_cut_offset"], r["stdout_cut_bytes"]) == (100, 8793)
+    r = run("seq 1 2000", max_output=100)
+    assert r["stdout"] == everything[-100:] and r["stdout_offset"] == 8793
+    assert (r["stdout_cut_offset"], r["stdout_cut_bytes"]) == (0, 8793)
+    # a letter is not torn: what is cut begins with it
+    r = run("printf 'aä%.0s' 1 2 3 4", max_output=5, keep="head")
+    assert r["stdout"] == "aäa" and (r["stdout_cut_offset"], r["stdout_cut_bytes"]) == (4, 8)
+    assert run("printf 'a\\377bcdef'", max_output=4, keep="head")["stdout_b64"] == "Yf9iYw=="
+    assert run("echo x", max_output=0)["stdout"] == ""
+
+
+def test_the_head_outlives_the_ring(init):
+    """Many times what PID 1 keeps: who waits gets the beginning all the same."""
+    r = init.client.run("/bin/sh", "-c", "echo first; head -c 9000000 /dev/zero | tr '\\0' x; echo last",
+                        max_output=100, keep="both").json()
+    assert r["stdout"] == "first\n" + "x" * 44 and r["stdout_tail"] == "x" * 45 + "last\n"
+    assert (r["stdout_bytes"], r["stdout_cut_offset"], r["stdout_cut_bytes"]) == (9000011, 50, 8999911)

@@ -32,7 +32,7 @@ struct serve {
 	struct server *server;
 	const char *upstream;
 	struct upstream *control;
-	struct relay_hold hold; /* of the last one that went inside */
+	struct carry_hold hold; /* of the last one that went inside */
 	bool raw;
 	unsigned gone, relayed;
 	unsigned taken, untouched; /* upgrades handed over, and holds nobody wrote to since */
@@ -198,17 +198,15 @@ static void count(struct request *rq, struct serve *s)
 	rq->events = &events;
 }
 
-static struct relay {
-	char none;
-} poison;
+static struct carry poison;
 
 static void relayed(void *arg)
 {
 	struct serve *s = arg;
 
 	s->relayed++;
-	s->untouched += s->hold.relay == &poison;
-	s->hold = (struct relay_hold){};
+	s->untouched += s->hold.carry == &poison;
+	s->hold = (struct carry_hold){};
 }
 
 static void cut(struct request *rq, void *arg)
@@ -217,7 +215,7 @@ static void cut(struct request *rq, void *arg)
 	struct cay_err err = {};
 
 	(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "no more");
-	relay_cut(&s->hold, &err);
+	carry_cut(&s->hold, &err);
 	say(rq, "cut");
 }
 
@@ -231,8 +229,8 @@ static void taken(struct request *rq, struct conn *there, struct slice bytes, vo
 
 	if (!t || !client)
 		abort();
-	s->taken += !s->hold.relay && !s->hold.tunnel;
-	s->hold.relay = &poison;
+	s->taken += !s->hold.carry && !s->hold.tunnel;
+	s->hold.carry = &poison;
 	tunnel_start(t, client, (struct slice){ early.data, early.len }, there, bytes);
 }
 

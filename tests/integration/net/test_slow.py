@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from test_net import GET, Serve
 
 FULL = os.environ.get("CAY_FULL") == "1"
@@ -84,6 +85,7 @@ def p99(samples):
     return sorted(samples)[len(samples) * 99 // 100]
 
 
+@pytest.mark.alone
 def test_slow_connections_slow_nobody_else():
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))

@@ -101,22 +101,23 @@ CHUNK = b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
                          ids=["a-tunnel", "an-answer", "no-answer-yet"])
 def test_what_is_under_way_can_be_cut(serve, says, ask, end):
     """It ends at both its ends, and not as something good does; it is told once."""
-    over = threading.Event()
+    reached, over = threading.Event(), threading.Event()
 
     def answer(c):
         with c:
             read_head(c)
-            c.sendall(says)
+            reached.set()
+            if says:  # else it may be cut already
+                c.sendall(says)
             while c.recv(100):
                 pass
             over.set()
 
     serve.listen(answer)
     s = serve.connect(GET % OUTPUT + ask + b"\r\n")
+    assert reached.wait(10)
     if says:
         read_head(s)
-    else:
-        threading.Event().wait(0.1)
     serve.talk(GET % b"/cut" + b"Connection: close\r\n\r\n")
     text = b""
     while end not in text or not text:

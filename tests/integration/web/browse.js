@@ -2,6 +2,7 @@
 // A browser that pytest drives: a line of JSON in, a line out.
 //
 //	{"page": URL}                        go there, and stay
+//	{"read": URL, "width": N}            a page on a screen so wide: what it asked for, what went wrong, what is in it
 //	{"attack": NAME, "args": ...}        what that page's attack.js can do; what came of it
 "use strict";
 const readline = require("node:readline");
@@ -19,6 +20,28 @@ async function go(url) {
 	page = await context.newPage();
 	await page.goto(url, { waitUntil: "load", timeout: 20000 });
 	return { title: await page.title(), url: page.url(), text: await page.evaluate(() => document.body.innerText) };
+}
+
+async function read(url, width) {
+	const context = await browser.newContext({ viewport: { width, height: 800 } });
+	const p = await context.newPage();
+	const asked = [], wrong = [];
+
+	p.on("request", r => asked.push(r.url()));
+	p.on("console", m => wrong.push(m.text()));
+	p.on("pageerror", e => wrong.push(String(e)));
+	await p.goto(url, { waitUntil: "load", timeout: 20000 }); // all of it, with its script
+	await p.waitForLoadState("networkidle", { timeout: 20000 });
+	const said = await p.evaluate(() => ({
+		ids: [...document.querySelectorAll("[id]")].map(e => e.id),
+		links: [...document.querySelectorAll("[href], [src]")].map(e => e.getAttribute("href") || e.getAttribute("src")),
+		wide: document.documentElement.scrollWidth,
+		shown: document.querySelector("label").offsetHeight > 0,
+	}));
+	await p.fill("#find", "grep");
+	said.found = await p.evaluate(() => [...document.querySelectorAll("article")].filter(e => e.offsetHeight).map(e => e.id));
+	await context.close();
+	return { asked, wrong, ...said };
 }
 
 async function attack(name, args) {
@@ -39,7 +62,7 @@ async function main() {
 		let said;
 
 		try {
-			said = what.page ? await go(what.page) : await attack(what.attack, what.args);
+			said = what.page ? await go(what.page) : what.read ? await read(what.read, what.width) : await attack(what.attack, what.args);
 		} catch (e) {
 			said = { error: String(e.stack || e) };
 		}

@@ -11,11 +11,11 @@ import pytest
 HERE = pathlib.Path(__file__)
 for where in (HERE.parents[2] / "lib", HERE.parents[1] / "control"):
     sys.path.append(str(where))
+import cay  # noqa: E402
 import pages  # noqa: E402
 import world  # noqa: E402
+from nodes import BUILD, FULL  # noqa: E402, F401
 
-BUILD = os.environ.get("CAY_BUILD", "build/gcc")
-FULL = bool(os.environ.get("CAY_FULL"))
 MODULES = os.environ.get("CAY_NPM", "/opt/npm/node_modules")
 
 
@@ -45,6 +45,7 @@ def command(node, box):
     name = node.exec_detached(box, ["sleep", "600"])
     yield name
     node.signal(box, name)
+    cay.wait_for("its end", lambda: node.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 20)
 
 
 class Browser:

@@ -20,7 +20,7 @@ import sys
 
 TREE = pathlib.Path(__file__).parents[3]
 BUILD, CGROUP = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-PROGRAMS = {"cay-keeper": "keeper", "cayd": "cayd", "cay-edge": "edge", "cay-init": "init"}
+PROGRAMS = {"cay-keeper": "keeper", "cayd": "cayd", "cay-edge": "edge", "cay-init": "init", "cay-mcp": "mcp"}
 # What people leave as it was.
 GUESSES = ["", "admin", "cay", "password", "changeme", "default", "operator", "root", "test", "secret", "0" * 56, "cay_00000000_" + "A" * 43]
 
@@ -53,6 +53,10 @@ def install():
             text += f"{user}:x:{990 - i}:{990 - i}::/:/usr/sbin/nologin\n" if name == "passwd" else f"{user}:x:{990 - i}:\n"
         pathlib.Path("/mnt", name).write_text(text)
         sh("mount", "--bind", f"/mnt/{name}", f"/etc/{name}")
+    for _, at, mode, user, group, _ in re.findall(r"^(d) (\S+) (\d+) (\S+) (\S+) (\S+)$", (TREE / "packaging/tmpfiles.d/cay.conf").read_text(), re.M):
+        pathlib.Path(at).mkdir()
+        os.chown(at, users[user], users[group])
+        os.chmod(at, int(mode, 8))
     sh("ip", "link", "set", "lo", "up")
     return users
 
@@ -73,16 +77,13 @@ def start(name, users):
         env[key] = value
     if "CAY_CGROUP_PATH" in env:
         env["CAY_CGROUP_PATH"] = CGROUP  # the one thing that is the whole machine's
-    for what, mode in (("RuntimeDirectory", "/run"), ("StateDirectory", "/var/lib")):
-        if service.get(what):
-            pathlib.Path(mode, service[what]).mkdir(exist_ok=True)
     command = service["ExecStart"].split()
     if service.get("User"):
         groups = ",".join(str(users[g]) for g in service.get("SupplementaryGroups", "").split())
         command = ["setpriv", f"--reuid={users[service['User']]}", f"--regid={users[service['Group']]}",
                    f"--groups={groups}" if groups else "--clear-groups", *command]
     if service.get("ProtectSystem") == "strict":
-        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", STRICT, service.get("ReadWritePaths", ""), *command]
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", STRICT, service.get("ReadWritePaths", "").replace("-/", "/"), *command]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind("\0fresh-" + name)
         notify.settimeout(30)
@@ -108,9 +109,10 @@ def files(top):
 
 def main():
     users = install()
-    programs = [start(name, users) for name in ("cay-keeper.service", "cayd.service", "cay-edge@.service")]
+    programs = [start(name, users) for name in ("cay-keeper.service", "cayd.service", "cay-edge@.service", "cay-mcp.service")]
     tcp = [line.split() for line in sh("ss", "-Hlntu").splitlines()]
-    unix = [str(p) for p in pathlib.Path("/run/cay").rglob("*") if p.is_socket()]
+    tops = [pathlib.Path(p) for p in ("/var/lib/cay", "/run/cay", "/run/cay-mcp")]
+    unix = [str(p) for top in tops for p in top.rglob("*") if p.is_socket()]
     assert len(unix) == len(sh("ss", "-Hlx").splitlines()), "one is elsewhere"
     key = pathlib.Path("/var/lib/cay/db/operator.key").read_text().strip()
     found = {
@@ -120,7 +122,7 @@ def main():
         "good": ask("Bearer " + key),
         "guesses": [ask(f"{scheme} {base64.b64encode(f'{g}:{g}'.encode()).decode() if scheme == 'Basic' else g}".strip())
                     for g in GUESSES for scheme in ("Bearer", "Basic")] + [ask(None)],
-        "files": files(pathlib.Path("/var/lib/cay")) | files(pathlib.Path("/run/cay")),
+        "files": {k: v for top in tops for k, v in files(top).items()},
     }
     for p in reversed(programs):
         p.terminate()

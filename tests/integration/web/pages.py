@@ -84,6 +84,10 @@ class Tap:
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_RDWR)
 
+    def came(self):
+        """How many answers since last asked."""
+        return sum(len(self.STATUS.findall(bytes(came))) for _, came in self.kept)
+
     def answers(self):
         """(method, target, status) since last asked; 0: none came."""
         out = []

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 
+import bashy
 import cay
 import pytest
 import world
@@ -22,6 +23,7 @@ import test_edge  # noqa: E402
 # What cannot go through it, and why; these go past it.
 PAST = {
     "exec.attach": "it upgrades; Prism speaks no WebSocket",
+    "port.connect": "so does it",
     "event.list?follow=true": "it has no end; Prism answers when it has read all",
     "frames and SSE": "Prism reads a reply as text before it passes it on",
     "image.import of an image": "Prism reads a request as text too; the reply to a damaged one goes through it",
@@ -68,8 +70,14 @@ class Checked(world.Door):
 
 def shape(target):
     """A target as the paths of the document have it."""
-    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "ky": "{key}"}.get(p[:2], p) if len(p) == 26 else p
-                    for p in target.split("?")[0].split("/"))
+    parts = target.split("?")[0].split("/")
+    word = {"services": "{service}", "processes": "{pid}", "ports": "{port}", "tunnel": "{port}"}.get(parts[4] if len(parts) > 5 else None)
+    if word:
+        parts[5] = word
+    if len(parts) > 7 and parts[6] == "runs":
+        parts[7] = "{run}"
+    return "/".join({"sb": "{sandbox}", "ex": "{exec}", "im": "{image}", "tn": "{tenant}", "tp": "{template}", "ky": "{key}", "sh": "{shell}"}.get(p[:2], p) if len(p) == 26 else p
+                    for p in parts)
 
 
 def behind(prism, w, credential=None):
@@ -109,6 +117,9 @@ def walk(me, w):
     absent = "sb" + "0" * 23 + "1"
     me.call("GET", "/v1/health")
     me.call("GET", "/v1/openapi.json")
+    me.call("GET", "/openapi.json")
+    me.open("GET", "/docs").read()
+    me.open("GET", "/llms.txt").read()
     me.open("GET", "/metrics").read()
     box = me.call("POST", "/v1/sandboxes", {"image": "tiny", "labels": {"a": "b"}, "group": "walk", "ttl_ms": 600000, "name": "walker"})["id"]
     soon = me.open("POST", "/v1/sandboxes", {"image": "tiny", "wait": False, "group": "walk"})
@@ -132,10 +143,90 @@ def walk(me, w):
     me.call("GET", f"/v1/sandboxes/{box}/execs")
     me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")
     me.open("POST", f"/v1/sandboxes/{box}/execs/{name}/stdin", b"bytes").read()
-    cay.wait_for("them", lambda: me.exec_output(box, name) == b"bytes", 5)
+    cay.wait_for("them", lambda: me.exec_output(box, name) == b"bytes", 20)
     me.signal(box, name)
-    cay.wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 5)
+    cay.wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 20)
     me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sleep", "9"], "timeout_ms": 10})
+    name = me.exec_detached(box, ["sleep", "9"], tty={"cols": 100})
+    me.call("POST", f"/v1/sandboxes/{box}/execs/{name}/resize", {"cols": 132, "rows": 50})
+    me.signal(box, name)
+    # shells
+    refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/shells", {})
+    w.image_import("bashy", bashy.image())
+    bash = me.call("POST", "/v1/sandboxes", {"image": "bashy", "group": "walk"})["id"]
+    shell = me.call("POST", f"/v1/sandboxes/{bash}/shells", {"name": "walk", "env": {"A": "b"}})["id"]
+    at = f"/v1/sandboxes/{bash}/shells/{shell}"
+    me.call("GET", f"/v1/sandboxes/{bash}/shells")
+    me.call("POST", at + "/runs", {"command": "echo {1..1000}; printf '\\377' >&2; (exit 3)", "max_output": 100, "keep": "both"})
+    me.call("GET", at + "/runs")
+    me.call("GET", at + "/runs/1?max_output=10&keep=head")
+    refused("not_found", me, "GET", at + "/runs/9")
+    me.open("GET", at + "/output?stream=stderr").read()
+    refused("wrong_state", me, "POST", at + "/interrupt")
+    me.call("POST", at + "/runs", {"command": "while :; do :; done", "detach": True})
+    me.call("POST", at + "/interrupt")
+    me.call("GET", at)
+    me.call("DELETE", at)
+    refused("not_found", me, "GET", at)
+    # services, and what it is like inside
+    at = f"/v1/sandboxes/{box}/services"
+    me.call("PUT", at + "/web", {"command": "sleep 1000", "priority": 5, "stop_ms": 100})
+    me.call("GET", at)
+    me.call("GET", at + "/web")
+    refused("not_found", me, "GET", at + "/none")
+    refused("invalid_argument", me, "PUT", at + "/web", {"command": "'"})
+    refused("wrong_state", me, "DELETE", at + "/web")
+    me.open("GET", at + "/web/log").read()
+    for verb in ("restart", "stop", "start", "stop"):
+        me.call("POST", f"{at}/web/{verb}")
+    me.call("PUT", at + "/bad", {"argv": ["/no/such"], "start_retries": 0})
+    me.call("DELETE", at + "/web")
+    me.call("GET", f"/v1/sandboxes/{box}/info")
+    me.call("GET", f"/v1/sandboxes/{box}/info?versions=true")
+    me.call("GET", f"/v1/sandboxes/{box}/health")
+    me.call("GET", f"/v1/sandboxes/{box}/health?port=1")
+    # who runs and who listens
+    me.exec_detached(box, ["sleep", "777"])
+    one = next(p for p in me.call("GET", f"/v1/sandboxes/{box}/processes")["processes"] if p["command"] == "sleep 777")
+    me.call("POST", f"/v1/sandboxes/{box}/processes/{one['pid']}/signal", {"signal": "TERM", "start": one["start"], "tree": True})
+    refused("permission_denied", me, "POST", f"/v1/sandboxes/{box}/processes/1/signal", {})
+    me.call("GET", f"/v1/sandboxes/{box}/ports")
+    me.call("GET", f"/v1/sandboxes/{box}/ports/80?wait_ms=1")
+    refused("upgrade_required", me, "GET", f"/v1/sandboxes/{box}/tunnel/80")
+    assert me.open("GET", f"/v1/sandboxes/{box}/ports/80/").status in (404, 502)
+    assert me.open("GET", f"/v1/sandboxes/{box}/app/").status in (404, 502)
+    refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/preview", {"port": 80})
+    # files
+    at = f"/v1/sandboxes/{box}/files"
+    me.open("GET", at + "/content?path=/etc/passwd").read()
+    me.open("GET", at + "/content?path=/etc/passwd", headers={"Range": "bytes=0-3"}).read()
+    me.call("GET", at + "/stat?path=/")
+    refused("not_found", me, "GET", at + "/stat?path=/none")
+    me.call("GET", at + "/view?path=/etc/passwd&numbers=true")
+    refused("not_found", me, "GET", at + "/view?path=/none")
+    me.call("GET", at + "/glob?path=/etc&pattern=pass*")
+    refused("invalid_argument", me, "GET", at + "/glob?pattern=%5B")
+    # trees
+    tree = me.open("GET", at + "/tree?path=/etc/passwd").read()
+    me.call("PUT", at + "/tree?path=tree", tree)
+    me.open("GET", at + "/tree?path=tree&format=tar.gz").read()
+    refused("invalid_argument", me, "PUT", at + "/tree?path=tree", b"no tar")
+    me.call("POST", at + "/grep", {"path": "/etc", "pattern": "root", "include": ["pass*"], "context": 1})
+    refused("invalid_argument", me, "POST", at + "/grep", {"pattern": "("})
+    me.call("GET", at + "/watch?path=/tmp&wait_ms=10")
+    me.call("GET", at + "?path=/etc&depth=2&limit=5")
+    for verb, body in (("mkdir", {"path": "/tmp/w/d", "parents": True, "mode": "0755"}), ("symlink", {"path": "/tmp/w/l", "target": "d"}),
+                       ("copy", {"path": "/tmp/w", "to": "/tmp/v", "recursive": True}), ("move", {"path": "/tmp/v", "to": "/tmp/u"}),
+                       ("chmod", {"path": "/tmp/u", "mode": "0700"}), ("delete", {"path": "/tmp/u", "recursive": True}),
+                       ("batch", {"steps": [{"do": "delete", "path": "/tmp/none"}]})):
+        me.call("POST", f"{at}/{verb}", body)
+    me.open("PUT", at + "/content?path=/tmp/w/f&create_only=true", b"bytes").read()
+    refused("conflict", me, "PUT", at + "/content?path=/tmp/w/f&create_only=true", b"bytes")
+    me.open("PUT", at + "/content?path=/tmp/w/e", b"one\n").read()
+    me.call("POST", at + "/edit", {"path": "/tmp/w/e", "edits": [{"old": "one", "new": "two"}]})
+    refused("conflict", me, "POST", at + "/edit", {"path": "/tmp/w/e", "edits": [{"old": "one", "new": "two"}]})
+    me.call("POST", at + "/import", {"from": box, "path": "tree", "to": "again"})
+    me.call("POST", at + "/link", {"path": "tree"})
     # images
     image = me.call("GET", "/v1/images")["images"][0]["id"]
     me.call("GET", f"/v1/images/{image}")
@@ -143,6 +234,22 @@ def walk(me, w):
     refused("invalid_argument", me, "POST", "/v1/images?name=damaged", b"no tar")
     me.call("DELETE", f"/v1/images/{other}")
     refused("not_found", me, "GET", f"/v1/images/im{absent[2:]}")
+    refused("permission_denied", me, "POST", "/v1/images/pull", {"reference": "registry.example/app:1"})
+    me.call("POST", "/v1/images/prune", {"unused_ms": 1000})
+    me.call("POST", "/v1/registries", {"registry": "registry.example", "username": "walker", "password": "x"})
+    me.call("GET", "/v1/registries")
+    me.call("DELETE", "/v1/registries?registry=registry.example")
+    # templates
+    kind = me.call("POST", "/v1/templates", {"name": "walk", "defaults": {"image": "tiny", "env": {"A": "1"}}})["id"]
+    me.call("GET", "/v1/templates?limit=1")
+    me.call("GET", f"/v1/templates/{kind}")
+    me.call("POST", f"/v1/templates/{kind}/pool", {"min": 0, "max": 5, "on_empty": "fail"})
+    refused("not_found", me, "GET", f"/v1/templates/{kind}/log")  # nothing was built
+    kind = me.call("POST", "/v1/templates", {"name": "walk", "defaults": {"image": "tiny"}, "setup": ["echo hi"]})["id"]
+    cay.wait_for("its build", lambda: me.call("GET", f"/v1/templates/{kind}")["state"] == "ready", 20)
+    me.call("GET", f"/v1/templates/{kind}/log")
+    me.call("DELETE", f"/v1/templates/{kind}")
+    refused("not_found", me, "GET", f"/v1/templates/{kind}")
     # who
     tenant = me.call("POST", "/v1/tenants", {"name": f"walk-{os.getpid()}"})["id"]
     me.call("GET", "/v1/tenants?limit=1")
@@ -179,7 +286,8 @@ def test_a_refusal_keeps_the_contract(node, prism, box):
     me = behind(prism, node, token)
     for r in routes(node):
         if r.name not in PAST and r.scope in ("write", "operator"):
-            me.open(r.method, r.target() + {"group.delete": "?group=x", "image.import": "?name=x"}.get(r.name, ""), r.body).read()
+            me.open(r.method, r.target() + {"group.delete": "?group=x", "image.import": "?name=x",
+                                                    "registry.logout": "?registry=x.y"}.get(r.name, ""), r.body).read()
             assert me.seen[r.name] <= {403, 404}, r.name
 
 

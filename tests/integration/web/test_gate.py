@@ -6,7 +6,7 @@ import socket
 
 import pytest
 from pages import HTTP
-from routes import Untouched, routes, state
+from routes import PUBLIC, Untouched, routes, state
 
 EVIL = ("evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "localhost.evil.example", "0.0.0.0:{port}", "[::ffff:127.0.0.1]",
         "127.1", "2130706433", "localhost.", "evil.example@127.0.0.1", "127.0.0.1, evil.example")
@@ -71,7 +71,7 @@ def test_API_02_03_no_operation_for_a_foreign_origin(node, box, key, found, upgr
 
 def test_API_03_only_what_may_is_upgraded(node, box, found):
     """Without a credential and without an Origin, as a program asks: nothing is upgraded."""
-    with Untouched(node, box, reads=("system.health", "system.openapi")):
+    with Untouched(node, box, reads=PUBLIC):
         for method, target in found:
             with socket.create_connection(("127.0.0.1", node.port), 10) as s:
                 s.sendall(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}Content-Length: 0\r\n\r\n".encode())

@@ -184,7 +184,7 @@ def test_API_05_an_edge_that_aborts_leaves_nothing(talkative, tmp_path):
                 pass
             w.door().call("GET", "/v1/sandboxes")
         else:
-            world.cay.wait_for("it to run", lambda: os.readlink(f"/proc/{p.pid}/exe") != os.readlink("/proc/self/exe"), 5)
+            world.cay.wait_for("it to run", lambda: os.readlink(f"/proc/{p.pid}/exe") != os.readlink("/proc/self/exe"), 20)
         p.send_signal(signal.SIGABRT)
         code = os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT).si_code
         p.wait()

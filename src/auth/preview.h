@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_AUTH_PREVIEW_H
+#define CAY_AUTH_PREVIEW_H
+/*
+ * preview - where a port of a sandbox is shown, and what lets somebody look
+ *
+ * Each port of each sandbox has a host of its own below one domain, PORT-SANDBOX.DOMAIN,
+ * so that a browser keeps them from each other and from the API.  There is one spelling of
+ * it, in any case of letters, as Host headers come.
+ *
+ * A token opens one port of one sandbox of one tenant, until a time: "cayp_" and base64url
+ * of the bytes that those of auth/token.h have, with version 3 and no scope, and then
+ *
+ *	56  port, u16          60  HMAC-SHA256 of the 60 bytes before it
+ *	58  0, u16
+ *
+ * It is never taken for one of those: the first byte that is signed says which it is.
+ */
+#include "auth/token.h"
+#include "base/buf.h"
+
+#define PREVIEW_PREFIX "cayp_"
+#define PREVIEW_TEXT_LEN 128
+#define PREVIEW_PARAM "cay_preview" /* of the URL that has the token */
+#define PREVIEW_HOST_MAX 253
+
+/* edge.previews, "SCHEME://DOMAIN[:PORT]". */
+struct preview_base {
+	bool secure; /* https */
+	char domain[PREVIEW_HOST_MAX + 1];
+	unsigned port; /* 0: the scheme's own */
+};
+
+struct preview {
+	struct token token; /* its scope is SCOPE_NONE */
+	uint16_t port;
+};
+
+/* CAY_E_INVALID. */
+[[nodiscard]] int preview_base_parse(const char *text, struct preview_base *ret,
+				     struct cay_err *err);
+/* A Host header's value.  False: it is not the host of a port. */
+[[nodiscard]] bool preview_host(const struct preview_base *b, struct slice host,
+				struct id *ret_sandbox, uint16_t *ret_port);
+/* "SCHEME://PORT-SANDBOX.DOMAIN[:PORT]" */
+[[nodiscard]] int preview_origin(const struct preview_base *b, const struct id *sandbox,
+				 uint16_t port, struct buf *out);
+
+[[nodiscard]] int preview_make(const struct preview *p, const struct token_key *key,
+			       char ret[static PREVIEW_TEXT_LEN + 1], struct cay_err *err);
+/* As token_check(). */
+[[nodiscard]] int preview_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
+				uint32_t min_epoch, struct preview *ret, struct cay_err *err);
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keep - texts and maps that live as long as their sandbox; labels are changed in it */
+#include "cayd/box.h"
+
+const char *box_text(struct box *b, const char *text)
+{
+	return text ? pool_strn(&b->pool, text, strlen(text)) : NULL;
+}
+
+int box_keep_texts(struct box *b, const struct field_texts *in, struct field_texts *ret)
+{
+	*ret = (struct field_texts){ .n = in->n };
+	if (!in->n)
+		return 0;
+	ret->v = pool_take(&b->pool, in->n, sizeof(*ret->v));
+	for (size_t i = 0; ret->v && i < in->n; i++) {
+		ret->v[i] = box_text(b, in->v[i]);
+		if (!ret->v[i])
+			return -ENOMEM;
+	}
+	return ret->v ? 0 : -ENOMEM;
+}
+
+int box_keep_map(struct box *b, const struct field_map *in, struct field_map *ret)
+{
+	struct field_texts keys = {}, values = {};
+	int r = box_keep_texts(b, &(struct field_texts){ in->keys, in->n }, &keys);
+
+	if (r >= 0)
+		r = box_keep_texts(b, &(struct field_texts){ in->values, in->n }, &values);
+	*ret = (struct field_map){ keys.v, values.v, in->n };
+	return r;
+}
+
+bool label_is_ours(const char *key)
+{
+	return strncmp(key, "cay/", 4) == 0;
+}
+
+int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
+{
+	const struct field_map *old = &b->info.labels;
+	struct field_map now = {};
+	size_t max = old->n + patch->n;
+
+	now.keys = pool_take(&b->pool, max + 1, sizeof(*now.keys));
+	now.values = pool_take(&b->pool, max + 1, sizeof(*now.values));
+	for (size_t i = 0; now.keys && now.values && i < max; i++) {
+		bool mine = i < old->n;
+		const char *key = mine ? old->keys[i] : patch->keys[i - old->n];
+		const char *value = mine ? old->values[i] : patch->values[i - old->n];
+		size_t k = 0;
+
+		if (!mine && label_is_ours(key))
+			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
+					      key);
+		while (k < now.n && !str_eq(now.keys[k], key))
+			k++;
+		if (!value) {
+			if (k < now.n) {
+				now.keys[k] = now.keys[--now.n];
+				now.values[k] = now.values[now.n];
+			}
+			continue;
+		}
+		now.keys[k] = mine ? key : box_text(b, key);
+		now.values[k] = mine ? value : box_text(b, value);
+		if (!now.keys[k] || !now.values[k])
+			return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
+		now.n += k == now.n;
+	}
+	if (!now.keys || !now.values)
+		return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
+	if (now.n > 64)
+		return cay_fail_field(err, CAY_E_INVALID, "labels", "more than 64 labels");
+	b->info.labels = now;
+	return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_PRUNE_H
+#define CAY_CAYD_PRUNE_H
+/*
+ * prune - images that were pulled, and layers, go when nobody has used them for long
+ *
+ * What an operator imported or pulled stays: somebody wanted it here.  Of the others, none
+ * goes that a sandbox, a template or a layer uses.  images.keep says how long is long,
+ * images.size how much all of them may take; who was used longest ago goes first.  One
+ * goes after the other, and while one goes no sandbox is made from it.
+ */
+#include "cayd/image.h"
+
+/* From the sweeper. */
+void prune_sweep(struct cayd *c, uint64_t now);
+/* image.prune */
+void prune_ask(struct cayd *c, struct request *rq);
+/* A template, a sandbox or its name keeps it. */
+bool prune_kept(struct cayd *c, const struct image_row *row);
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_CARRY_H
+#define CAY_CLI_CARRY_H
+/*
+ * carry - one operation whose body, or whose reply, is bytes of files
+ *
+ * Blocking, with the callbacks of file/tar.h, and a bar on stderr when that is a terminal.
+ * A daemon that answers before it has everything refuses: sending stops, and its answer is
+ * what is told.  A reply that ends in the middle is a failure, however much of it came.
+ *
+ * Bounded: one piece out, HTTP_PIECE in; no byte for the context's time-out ends it.
+ */
+#include "cli/api.h"
+#include "cli/progress.h"
+#include "file/tar.h"
+
+#define CARRY_PIECE KIB(60)
+
+struct carry {
+	struct api *api;
+	enum op_id op;
+	struct http h;
+	struct progress bar;
+	bool shown;
+	uint64_t moved;
+	size_t n;
+	char piece[CARRY_PIECE];
+};
+
+/* total: what the bar counts to, 0 when nobody knows. */
+[[nodiscard]] int carry_open(struct carry *c, struct api *a, const struct api_call *call,
+			     uint64_t total, struct cay_err *err);
+void carry_fini(struct carry *c);
+
+/* Out: arg is the carry.  Then the answer, into the struct of the operation's row. */
+tar_write_fn carry_write;
+[[nodiscard]] int carry_answer(struct carry *c, void *ret, struct cay_err *err);
+
+/* In: once the head is there and says that it is files. */
+[[nodiscard]] int carry_begin(struct carry *c, struct cay_err *err);
+tar_read_fn carry_read;
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd.h"
+#include "cli/forward.h"
+#include "cli/rows.h"
+#include "cli/show.h"
+#include "cli/sink.h"
+
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+
+static int port_cells(struct show_table *t, const void *row)
+{
+	const struct port *p = row;
+	auto_buf port = BUF_INIT(32), pid = BUF_INIT(32);
+	char exec[ID_TEXT_LEN + 1] = "-";
+	int r = buf_printf(&port, "%llu", (unsigned long long)p->port);
+
+	if (p->exec.noun)
+		id_format(&p->exec, exec);
+	if (r >= 0 && p->has_pid)
+		r = buf_printf(&pid, "%llu", (unsigned long long)p->pid);
+	if (r >= 0)
+		r = show_cell(t, buf_str(&port));
+	if (r >= 0)
+		r = show_cell(t, p->address);
+	if (r >= 0)
+		r = show_cell(t, p->reached ? "yes" : "no");
+	if (r >= 0)
+		r = show_cell(t, pid.len ? pid.data : "-");
+	return r < 0 ? r : show_cell(t, exec);
+}
+
+static int run_ls(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+{
+	static const struct rows_kind kind = { .op = OP_PORT_LIST,
+					       .row = &port_table,
+					       .headings = { "PORT", "ADDRESS", "REACHED", "PID",
+							     "EXEC" },
+					       .columns = 5,
+					       .cells = port_cells };
+	struct port_list all = {};
+	bool json = ((const struct json_args *)args)->json;
+
+	return rows_inside(&c->api, &kind, w->operands[0], &all, &all.ports, json, err);
+}
+
+const struct cmd cmd_port_ls = {
+	.name = "port ls",
+	.args = "[--json] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
+	.min = 1,
+	.max = 1,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "TCP ports that somebody in a sandbox listens on",
+	.more = "One that is not REACHED is bound to an address that neither a preview nor 'cay "
+		"port forward' leads to: bind it to 127.0.0.1 or 0.0.0.0.",
+	.run = run_ls,
+};
+
+/* forward */
+
+static int read_port(struct slice s, uint64_t min, uint16_t *ret)
+{
+	uint64_t n;
+
+	if (str_u64(s, min, UINT16_MAX, &n) < 0)
+		return -EINVAL;
+	*ret = (uint16_t)n;
+	return 0;
+}
+
+static int say_ready(uint16_t local, uint16_t port, struct cay_err *)
+{
+	show_note("127.0.0.1:%u leads to port %u in the sandbox; Ctrl-C ends it", local, port);
+	return 0;
+}
+
+static int print_ready(uint16_t local, uint16_t port, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(KIB(1));
+	struct jw w = jw_to(&out);
+
+	jw_object(&w, NULL);
+	jw_u64(&w, "local", local);
+	jw_u64(&w, "port", port);
+	jw_end(&w);
+	if (jw_done(&w) < 0 || buf_putc(&out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return show_out(&out, err);
+}
+
+static int run_forward(struct cli *c, const void *args, const struct opt_words *w,
+		       struct cay_err *err)
+{
+	forward_ready_fn *ready = ((const struct json_args *)args)->json ? print_ready : say_ready;
+	struct slice there = slice_of(w->operands[1]), here = slice_cut(&there, ':');
+	uint16_t local, port;
+	struct id box;
+	int r;
+
+	if (!there.p)
+		there = here;
+	if (read_port(here, 0, &local) < 0 || read_port(there, 1, &port) < 0)
+		return cay_fail(err, CAY_E_INVALID,
+				"port forward: '%s' is not PORT or LOCAL:PORT, as in 8080:80",
+				w->operands[1]);
+	r = api_find_sandbox(&c->api, w->operands[0], &box, err);
+	return r < 0 ? r : forward_run(&c->api, &box, local, port, ready, err);
+}
+
+const struct cmd cmd_port_forward = {
+	.name = "port forward",
+	.args = "[--json] SANDBOX [LOCAL:]PORT",
+	.operands = { OPERAND_SANDBOX },
+	.min = 2,
+	.max = 2,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "Listen on this machine, and lead to a port of a sandbox",
+	.more = "LOCAL is PORT when it is not said; 0 is any that is free. Only this machine gets "
+		"there: it listens on loopback. --json prints both ports once it listens.",
+	.run = run_forward,
+};
+
+/* preview */
+
+struct preview_args {
+	struct preview_create request;
+	struct json_args json;
+};
+
+static const struct opt preview_rows[] = {
+	{ "ttl", 0, OPT_DURATION, offsetof(struct preview_args, request.ttl_ms), 1000, 86400000,
+	  .arg = "TIME", .help = "How long it is shown, as in 10m; else an hour, at most a day" },
+};
+static const struct opt_group preview_options[] = { OPTS(preview_rows, 0),
+						    OPTS_JSON(preview_args, json), OPTS_END };
+
+static void preview_preset(void *args)
+{
+	((struct preview_args *)args)->request.ttl_ms = 3600000;
+}
+
+static int run_preview(struct cli *c, const void *args, const struct opt_words *w,
+		       struct cay_err *err)
+{
+	const struct preview_args *a = args;
+	struct preview_create request = a->request;
+	struct api_call call = { .op = OP_SANDBOX_PREVIEW, .request = &request };
+	struct preview_made made = {};
+	uint16_t port = 0;
+	int r;
+
+	request.has_port = w->n_operands > 1;
+	if (request.has_port && read_port(slice_of(w->operands[1]), 1, &port) < 0)
+		return cay_fail(err, CAY_E_INVALID, "preview: '%s' is no port", w->operands[1]);
+	request.port = port;
+	r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	if (r >= 0)
+		r = api_call(&c->api, &call, &made, err);
+	if (r < 0)
+		return r;
+	return a->json.json ? print_json(&preview_made_table, &made, err)
+			    : sink_print(made.url, err);
+}
+
+const struct cmd cmd_preview = {
+	.name = "preview",
+	.args = "[OPTION...] SANDBOX [PORT]",
+	.operands = { OPERAND_SANDBOX },
+	.min = 1,
+	.max = 2,
+	.options = preview_options,
+	.size = sizeof(struct preview_args),
+	.preset = preview_preset,
+	.help = "Print a URL that shows a port of a sandbox in a browser",
+	.more = "Without PORT it is its application's (--app-port of create). Whoever has the URL "
+		"sees the page, until it ends or the sandbox does. The node needs a domain for "
+		"that: edge.previews.",
+	.run = run_preview,
+};

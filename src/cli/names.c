@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/names.h"
+
+#include "base/clock.h"
+#include "cli/pager.h"
+#include "cli/place.h"
+#include "cli/progress.h"
+#include "cli/rows.h"
+#include "cli/show.h"
+#include "text/base64.h"
+
+#define OUT_MAX MIB(16)
+
+int names_show(struct buf *out, const char *text, const char *b64)
+{
+	auto_free char *raw = NULL;
+	size_t n = 0;
+
+	if (!b64)
+		return show_text(out, slice_of(text ? text : ""));
+	raw = malloc(strlen(b64) + 1);
+	if (!raw)
+		return -ENOMEM;
+	if (base64_decode(b64, strlen(b64), (uint8_t *)raw, &n) < 0)
+		return show_text(out, slice_of(b64));
+	return show_text(out, (struct slice){ raw, n });
+}
+
+static int print_entry(const struct file_stat *f, uint64_t now, struct buf *out)
+{
+	auto_buf size = BUF_INIT(32);
+	char age[SHOW_AGE_MAX];
+	int r = progress_size(f->size, &size);
+
+	show_age(now, f->mtime_ns, age);
+	if (r >= 0)
+		r = buf_printf(out, "%-9s  %s  %10s  %8s  ",
+			       rows_choice(&file_stat_table, "type", f->type), f->mode,
+			       buf_str(&size), age);
+	if (r >= 0)
+		r = names_show(out, f->path, f->path_b64);
+	if (r >= 0 && (f->target || f->target_b64)) {
+		r = buf_puts(out, " -> ");
+		if (r >= 0)
+			r = names_show(out, f->target, f->target_b64);
+	}
+	return r < 0 ? r : buf_putc(out, '\n');
+}
+
+int names_list(struct cli *c, const char *word, bool json, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(OUT_MAX);
+	uint64_t now = clk_wall_ns(&clk_system);
+	struct file_list got = {};
+	const struct file_stat *entries;
+	struct place at;
+	int r = place_inside(c, word, &at, err);
+	struct file_list_query query = {
+		.path = at.path, .depth = 1, .limit = 10000, .timeout_ms = 10000
+	};
+
+	if (r >= 0)
+		r = api_call(&c->api,
+			     &(struct api_call){
+				     .op = OP_FILE_LIST, .ids = { at.sandbox }, .query = &query },
+			     &got, err);
+	if (r < 0 || json)
+		return r < 0 ? r : print_json(&file_list_table, &got, err);
+	entries = got.entries.v;
+	for (size_t i = 0; i < got.entries.n; i++)
+		if (print_entry(&entries[i], now, &out) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	r = pager_show(&c->api, &out, err);
+	if (r >= 0 && got.truncated)
+		show_note("there are more");
+	return r;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_DISK_DISK_INTERNAL_H
+#define CAY_DISK_DISK_INTERNAL_H
+#include "disk/disk.h"
+
+/* fd is the disk's own directory.  A limit has only what the row says it can. */
+struct disk_backend {
+	long magic; /* of the file system, as statfs() says it */
+	enum verb_disk kind;
+	bool bytes, inodes;
+	/* NULL when it can be used, else why not. */
+	const char *(*find)(struct disk *d);
+	int (*make)(int dirfd, const char *name, uint32_t number);
+	int (*limit)(int fd, uint32_t number, const struct disk_size *limit);
+	int (*usage)(const struct disk *d, int fd, uint32_t number, struct disk_size *ret);
+	void (*remove)(const struct disk *d, int dirfd, const char *name, uint32_t number);
+	/* NULL: file by file. */
+	int (*copy)(int from, int to_dir, const char *to);
+};
+
+extern const struct disk_backend disk_btrfs, disk_ext4, disk_xfs;
+#endif

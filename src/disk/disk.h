@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_DISK_DISK_H
+#define CAY_DISK_DISK_H
+/*
+ * disk - a directory whose size somebody sees to
+ *
+ *	btrfs    a subvolume of its own, with a limit of its quota group
+ *	project  ext4 and XFS: everything in it is of one project, which has a quota
+ *	none     a plain directory: no limit, no numbers
+ *
+ * Which it is, is found once, from the file system.  Quotas are used where they are on and
+ * never turned on: that is a change of the operator's file system which older kernels may not
+ * mount (docs/adr/0031).
+ *
+ * A disk is named by its directory and by a number that no other one has, not 0.
+ */
+#include "base/err.h"
+#include "base/mem.h"
+#include "wire/verb.h"
+
+struct disk_backend;
+
+struct disk {
+	const struct disk_backend *backend;
+	const struct disk_backend *fs; /* of its file system, also when quotas are off */
+	enum verb_disk kind;
+	const char *why; /* there is none */
+	int fd;          /* of a directory on it, the caller's */
+	int groups;      /* btrfs: the file system's quota groups below /sys */
+};
+
+#define DISK_UNKNOWN UINT64_MAX
+
+struct disk_size {
+	uint64_t bytes, inodes; /* as a limit 0 is none; as usage DISK_UNKNOWN is not counted */
+};
+
+/* On which file system this directory is; fd must stay open. */
+void disk_open(int fd, struct disk *ret);
+void disk_close(struct disk *d);
+
+/* A new, empty directory of this name.  -ENOTSUP for a limit nobody would see to. */
+[[nodiscard]] int disk_make(const struct disk *d, int dirfd, const char *name, uint32_t number,
+			    const struct disk_size *limit);
+/* Another limit; what is there stays, whatever it says.  -ENOTSUP for a directory that was
+ * made without. */
+[[nodiscard]] int disk_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
+			     const struct disk_size *limit);
+[[nodiscard]] int disk_usage(const struct disk *d, int dirfd, const char *name, uint32_t number,
+			     struct disk_size *ret);
+/* What can be removed at once is, and its space is on the way back; the rest is left to
+ * tree_remove().  Fine when there is none. */
+void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t number);
+/* The same files under another name, sharing their space where the file system can; without a
+ * limit.  Nobody may be at work in the first one.  What fails is left to disk_remove() and
+ * tree_remove(). */
+[[nodiscard]] int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir,
+			    const char *to, uint32_t number);
+#endif

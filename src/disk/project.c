@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * project - ext4 and XFS: a project id on a directory, inherited by what is made in it
+ *
+ * XFS's commands, which ext4 understands too.  Changing a file's project takes root of the
+ * host, so nothing inside gets out of its own.  ext4 lets who has CAP_SYS_RESOURCE pass a
+ * limit; overlayfs writes as who mounted it, but without that one.
+ */
+#include <fcntl.h>
+#include <linux/dqblk_xfs.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <linux/quota.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/path.h"
+#include "disk/disk-internal.h"
+
+#define BLOCK 512 /* what the kernel counts in */
+
+static int ask(int fd, unsigned command, uint32_t project, void *arg)
+{
+	return syscall(SYS_quotactl_fd, fd, QCMD(command, PRJQUOTA), project, arg) < 0 ? -errno : 0;
+}
+
+static const char *project_find(struct disk *d)
+{
+	struct fs_quota_statv state = { .qs_version = FS_QSTATV_VERSION1 };
+
+	if (ask(d->fd, Q_XGETQSTATV, 0, &state) < 0)
+		return "project quotas are off: mount it with prjquota";
+	return state.qs_flags & FS_QUOTA_PDQ_ENFD ? NULL
+						  : "project quotas are counted and not enforced";
+}
+
+static int set_project(int fd, uint32_t project)
+{
+	struct fsxattr attr;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) < 0)
+		return -errno;
+	attr.fsx_projid = project;
+	attr.fsx_xflags |= FS_XFLAG_PROJINHERIT;
+	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) < 0 ? -errno : 0;
+}
+
+static int project_make(int dirfd, const char *name, uint32_t project)
+{
+	auto_close int fd = -EBADF;
+
+	if (mkdirat(dirfd, name, 0755) < 0)
+		return -errno;
+	fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
+	return fd < 0 ? fd : set_project(fd, project);
+}
+
+/* One that was made without a project is everybody's. */
+static int check(int fd, uint32_t project)
+{
+	struct fsxattr attr;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) < 0)
+		return -errno;
+	return attr.fsx_projid == project ? 0 : -ENOTSUP;
+}
+
+static int set_limit(int fd, uint32_t project, const struct disk_size *limit)
+{
+	struct fs_disk_quota q = {
+		.d_version = FS_DQUOT_VERSION,
+		.d_flags = FS_PROJ_QUOTA,
+		.d_fieldmask = FS_DQ_BHARD | FS_DQ_IHARD,
+		.d_id = project,
+		.d_blk_hardlimit = (limit->bytes + BLOCK - 1) / BLOCK, /* 0 would be none */
+		.d_ino_hardlimit = limit->inodes,
+	};
+
+	return ask(fd, Q_XSETQLIM, project, &q);
+}
+
+static int project_limit(int fd, uint32_t project, const struct disk_size *limit)
+{
+	int r = check(fd, project);
+
+	return r < 0 ? r : set_limit(fd, project, limit);
+}
+
+static int project_usage(const struct disk *, int fd, uint32_t project, struct disk_size *ret)
+{
+	struct fs_disk_quota q = {};
+	int r = check(fd, project);
+
+	if (r >= 0)
+		r = ask(fd, Q_XGETQUOTA, project, &q);
+	if (r >= 0)
+		*ret = (struct disk_size){ q.d_bcount * BLOCK, q.d_icount };
+	return r;
+}
+
+/* Files go by tree_remove(); the number's next one must not inherit a limit. */
+static void project_remove(const struct disk *d, int, const char *, uint32_t project)
+{
+	if (project) /* 0 is everything that has none */
+		(void)set_limit(d->fd, project, &(struct disk_size){});
+}
+
+#define PROJECT(magic_) \
+	{ \
+		.magic = (magic_), \
+		.kind = VERB_DISK_PROJECT, \
+		.bytes = true, \
+		.inodes = true, \
+		.find = project_find, \
+		.make = project_make, \
+		.limit = project_limit, \
+		.usage = project_usage, \
+		.remove = project_remove, \
+	}
+const struct disk_backend disk_ext4 = PROJECT(EXT4_SUPER_MAGIC);
+const struct disk_backend disk_xfs = PROJECT(XFS_SUPER_MAGIC);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_FILE_CHANGE_H
+#define CAY_FILE_CHANGE_H
+/*
+ * change - one step of what is done to names: make, move, copy, delete, change, link
+ *
+ * Each is done or not, but deleting and changing a tree, which may stop half way and says
+ * so.  A copy of a tree grows under a hidden name and is renamed when it is whole.  Links
+ * inside a tree are never followed.
+ */
+#include <stdint.h>
+
+#include "file/at.h"
+
+#define CHANGE_DEPTH_MAX \
+	128 /* directories below each other, of a tree that is copied or changed \
+	     */
+
+enum change_what {
+	CHANGE_MKDIR,
+	CHANGE_MOVE,
+	CHANGE_COPY,
+	CHANGE_DELETE,
+	CHANGE_CHMOD,
+	CHANGE_SYMLINK,
+	CHANGE_NUM
+};
+
+struct change {
+	enum change_what what;
+	const char *path;
+	const char *to;  /* of move and copy; of a link: where it leads */
+	bool parents;    /* make directories that are missing */
+	bool overwrite;  /* a file that is there is replaced */
+	bool recursive;  /* of a tree: all of it */
+	bool missing_ok; /* nothing to delete is no failure */
+	bool has_mode;
+	mode_t mode;
+	uid_t uid; /* (uid_t)-1: as it is */
+	gid_t gid;
+	/* Told now and then while there is much to do, or NULL. */
+	void (*alive)(void *arg);
+	void *arg;
+};
+
+[[nodiscard]] int change_do(const struct change *c, struct cay_err *err);
+/* copy.c: a file or a tree, from one place to another where nothing is, or a file is and may go. */
+[[nodiscard]] int copy_do(const struct change *c, struct cay_err *err);
+#endif

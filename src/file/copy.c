@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/path.h"
+#include "base/tree.h"
+#include "file/change.h"
+#include "file/temp.h"
+
+#define PIECE MIB(16)
+
+struct copying {
+	const struct change *c;
+	int to; /* the directory */
+	unsigned depth;
+};
+
+/* Still wanted? */
+static int alive(const struct change *c)
+{
+	if (c->alive)
+		c->alive(c->arg);
+	return temp_stopped() ? -ECANCELED : 0;
+}
+
+/* Shared blocks where the file system can; otherwise in the kernel, otherwise by hand. */
+static int copy_bytes(const struct change *c, int from, int to)
+{
+	char piece[KIB(32)];
+	ssize_t n;
+
+	do {
+		n = copy_file_range(from, NULL, to, NULL, PIECE, 0);
+		if (alive(c) < 0)
+			return -ECANCELED;
+	} while (n > 0);
+	if (n == 0)
+		return 0;
+	if (errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
+		return -errno;
+	while ((n = read(from, piece, sizeof(piece))) > 0) {
+		int r = path_write_all(to, piece, (size_t)n);
+
+		if (r >= 0)
+			r = alive(c);
+		if (r < 0)
+			return r;
+	}
+	return n < 0 ? -errno : 0;
+}
+
+/* Mode, time and, as far as we may, owner. */
+static int dress_as(int fd, const struct stat *st)
+{
+	struct timespec times[2] = { st->st_atim, st->st_mtim };
+	mode_t mode = st->st_mode & 07777;
+
+	/* what is not given away is not given another's powers either */
+	if (fchown(fd, st->st_uid, st->st_gid) < 0)
+		mode &= 0777;
+	if (fchmod(fd, mode) < 0)
+		return -errno;
+	return futimens(fd, times) < 0 ? -errno : 0;
+}
+
+static int open_file(int dirfd, const char *name)
+{
+	auto_close int fd = file_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0);
+	struct stat now;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &now) < 0 || !S_ISREG(now.st_mode))
+		return -EAGAIN; /* another one by now */
+	return cay_take_fd(&fd);
+}
+
+static int copy_file(const struct change *c, int from_dir, const char *name, int to_dir,
+		     const char *as, const struct stat *st)
+{
+	auto_close int from = open_file(from_dir, name);
+	auto_close int to = -EBADF;
+	int r;
+
+	if (from < 0)
+		return from;
+	to = file_open(to_dir, as, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+	if (to < 0)
+		return to;
+	r = copy_bytes(c, from, to);
+	return r < 0 ? r : dress_as(to, st);
+}
+
+static int copy_link(int from_dir, const char *name, int to_dir, const char *as)
+{
+	char target[FILE_PATH_MAX + 1];
+	ssize_t n = readlinkat(from_dir, name, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return -errno;
+	target[n] = 0;
+	return symlinkat(target, to_dir, as) < 0 ? -errno : 0;
+}
+
+static int copy_one(void *arg, int from_dir, const char *name);
+
+static int copy_dir(const struct copying *above, int from_dir, const char *name, const char *as,
+		    const struct stat *st)
+{
+	auto_close int from = file_open(from_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	auto_close int to = -EBADF;
+	struct copying in = { above->c, -EBADF, above->depth + 1 };
+	int r;
+
+	if (from < 0)
+		return from;
+	if (in.depth > CHANGE_DEPTH_MAX)
+		return -ELOOP;
+	if (mkdirat(above->to, as, 0700) < 0)
+		return -errno;
+	to = file_open(above->to, as, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (to < 0)
+		return to;
+	in.to = to;
+	r = path_each(from, copy_one, &in);
+	return r < 0 ? r : dress_as(to, st);
+}
+
+static int copy_as(const struct copying *in, int from_dir, const char *name, const char *as)
+{
+	struct stat st;
+
+	if (fstatat(from_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (alive(in->c) < 0)
+		return -ECANCELED;
+	switch (st.st_mode & S_IFMT) {
+	case S_IFREG:
+		return copy_file(in->c, from_dir, name, in->to, as, &st);
+	case S_IFLNK:
+		return copy_link(from_dir, name, in->to, as);
+	case S_IFDIR:
+		return copy_dir(in, from_dir, name, as, &st);
+	case S_IFIFO:
+		return mkfifoat(in->to, as, st.st_mode & 0777) < 0 ? -errno : 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static int copy_one(void *arg, int from_dir, const char *name)
+{
+	int r = copy_as(arg, from_dir, name, name);
+
+	return r == -ENOENT ? 0 : r; /* somebody took it away */
+}
+
+/* Whether `to` is in the tree itself: then there would be no end. */
+static bool inside(const struct file_at *to, const struct stat *from)
+{
+	auto_close int up = file_open(to->dir, ".", O_PATH | O_DIRECTORY, 0);
+	struct stat st, last = {};
+
+	while (up >= 0 && fstat(up, &st) >= 0 &&
+	       !(st.st_ino == last.st_ino && st.st_dev == last.st_dev)) {
+		int next;
+
+		if (st.st_ino == from->st_ino && st.st_dev == from->st_dev)
+			return true;
+		last = st;
+		next = file_open(up, "..", O_PATH | O_DIRECTORY, 0);
+		(void)close(up);
+		up = next;
+	}
+	return false;
+}
+
+static int check(const struct change *c, const struct file_at *from, const struct file_at *to,
+		 struct stat *ret, struct cay_err *err)
+{
+	struct stat st, there;
+
+	if (fstatat(from->dir, from->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return file_fail_lookup(err, errno, c->path);
+	*ret = st;
+	if (S_ISDIR(st.st_mode) && !c->recursive)
+		return cay_fail_field(err, CAY_E_INVALID, "recursive", "it is a directory");
+	if (S_ISDIR(st.st_mode) && inside(to, &st))
+		return cay_fail_field(err, CAY_E_INVALID, "to", "it is inside what is copied");
+	if (fstatat(to->dir, to->name, &there, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	if (!c->overwrite || S_ISDIR(there.st_mode) || S_ISDIR(st.st_mode))
+		return file_fail(err, EEXIST, "copy to", c->to);
+	return 0;
+}
+
+/* One file has no name before it is whole, so that whoever dies leaves nothing. */
+static int copy_single(const struct change *c, const struct file_at *from, const struct file_at *to,
+		       const struct stat *st)
+{
+	CAY_CLEANUP(temp_fini) struct temp temp = TEMP_INIT;
+	auto_close int source = open_file(from->dir, from->name);
+	int r = source < 0 ? source : temp_open(&temp, to->dir);
+
+	if (r >= 0)
+		r = copy_bytes(c, source, temp.fd);
+	if (r >= 0)
+		r = dress_as(temp.fd, st);
+	return r < 0 ? r : temp_place(&temp, to->name, c->overwrite ? TEMP_ANY : TEMP_NEW);
+}
+
+static int take_away(const struct change *c, int dirfd, const char *name);
+
+static int take_one(void *arg, int dirfd, const char *name)
+{
+	const struct change *c = arg;
+
+	if (c->alive)
+		c->alive(c->arg);
+	return take_away(c, dirfd, name);
+}
+
+/* What was copied so far.  It can take its time, too, and nobody may be waiting any more. */
+static int take_away(const struct change *c, int dirfd, const char *name)
+{
+	auto_close int dir = -EBADF;
+
+	if (unlinkat(dirfd, name, 0) == 0)
+		return 0;
+	dir = file_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (dir >= 0) {
+		(void)fchmod(dir, 0700); /* its mode may keep us out already */
+		(void)path_each(dir, take_one, (void *)(uintptr_t)c);
+	}
+	return tree_remove(dirfd, name);
+}
+
+int copy_do(const struct change *c, struct cay_err *err)
+{
+	auto_at from = FILE_AT_INIT, to = FILE_AT_INIT;
+	char temp[TEMP_NAME_LEN + 1];
+	struct copying in = { .c = c };
+	struct stat st = {};
+	int r = file_at(c->path, false, &from, err);
+
+	if (r >= 0)
+		r = file_at(c->to, c->parents, &to, err);
+	if (r >= 0)
+		r = check(c, &from, &to, &st, err);
+	if (r < 0)
+		return r;
+	if (S_ISREG(st.st_mode)) {
+		r = copy_single(c, &from, &to, &st);
+		return r < 0 ? file_fail(err, -r, "copy", c->path) : 0;
+	}
+	r = temp_name(temp);
+	if (r < 0)
+		return file_fail(err, -r, "copy to", c->to);
+	in.to = to.dir;
+	temp_may_stop();
+	r = copy_as(&in, from.dir, from.name, temp);
+	if (r >= 0 &&
+	    renameat2(to.dir, temp, to.dir, to.name, c->overwrite ? 0 : RENAME_NOREPLACE) < 0)
+		r = -errno;
+	if (r >= 0)
+		return 0;
+	if (take_away(c, to.dir, temp) < 0)
+		return file_fail(err, -r, "copy, and remove what was copied of", c->path);
+	return file_fail(err, -r, "copy", c->path);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_FILE_HASH_H
+#define CAY_FILE_HASH_H
+/*
+ * hash - SHA-256 of what passes by
+ *
+ * libcrypto's block function, which knows what the processor can, by its oldest interface:
+ * the newer ones bring the whole library into a static program, this one 26 KB.
+ */
+#include <openssl/sha.h>
+#include <stddef.h>
+
+#define FILE_HASH_LEN 32
+#define FILE_HASH_HEX 64
+
+struct file_hash {
+	SHA256_CTX ctx;
+};
+
+void file_hash_begin(struct file_hash *h);
+void file_hash_add(struct file_hash *h, const void *p, size_t n);
+void file_hash_end(struct file_hash *h, unsigned char ret[static FILE_HASH_LEN]);
+/* All of a file, from its beginning; -errno. */
+[[nodiscard]] int file_hash_of(int fd, unsigned char ret[static FILE_HASH_LEN]);
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "file/change.h"
+#include "file/temp.h"
+#include "init/file.h"
+
+/* Every request of this kind as a step of a batch, so that each rule stands once. */
+
+static struct file_step step_of(const struct work *w)
+{
+	const void *body = work_body(w);
+	ptrdiff_t op = work_op(w) - ops;
+
+	if (op == OP_FILE_MKDIR) {
+		const struct file_mkdir *q = body;
+
+		return (struct file_step){ .verb = FILE_MKDIR,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .mode = q->mode,
+					   .owner = q->owner,
+					   .parents = q->parents };
+	}
+	if (op == OP_FILE_MOVE) {
+		const struct file_move *q = body;
+
+		return (struct file_step){ .verb = FILE_MOVE,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .to = q->to,
+					   .to_b64 = q->to_b64,
+					   .overwrite = q->overwrite,
+					   .parents = q->parents };
+	}
+	if (op == OP_FILE_COPY) {
+		const struct file_copy *q = body;
+
+		return (struct file_step){ .verb = FILE_COPY,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .to = q->to,
+					   .to_b64 = q->to_b64,
+					   .overwrite = q->overwrite,
+					   .parents = q->parents,
+					   .recursive = q->recursive };
+	}
+	if (op == OP_FILE_DELETE) {
+		const struct file_delete *q = body;
+
+		return (struct file_step){ .verb = FILE_DELETE,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .recursive = q->recursive,
+					   .missing_ok = q->missing_ok };
+	}
+	if (op == OP_FILE_CHMOD) {
+		const struct file_chmod *q = body;
+
+		return (struct file_step){ .verb = FILE_CHMOD,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .mode = q->mode,
+					   .owner = q->owner,
+					   .recursive = q->recursive };
+	}
+	const struct file_symlink *q = body;
+
+	return (struct file_step){ .verb = FILE_LINK,
+				   .path = q->path,
+				   .path_b64 = q->path_b64,
+				   .target = q->target,
+				   .target_b64 = q->target_b64,
+				   .overwrite = q->overwrite,
+				   .parents = q->parents };
+}
+
+/* Which members a step may have beside its path; the decoder has seen to single requests. */
+enum {
+	HAS_TO = 1,
+	HAS_TARGET = 2,
+	HAS_MODE = 4,
+	HAS_OVERWRITE = 8,
+	HAS_PARENTS = 16,
+	HAS_RECURSIVE = 32,
+	HAS_MISSING = 64
+};
+
+static const struct {
+	enum change_what what;
+	unsigned takes;
+} verbs[FILE_NUM_VERBS] = {
+	[FILE_MKDIR] = { CHANGE_MKDIR, HAS_MODE | HAS_PARENTS },
+	[FILE_MOVE] = { CHANGE_MOVE, HAS_TO | HAS_OVERWRITE | HAS_PARENTS },
+	[FILE_COPY] = { CHANGE_COPY, HAS_TO | HAS_OVERWRITE | HAS_PARENTS | HAS_RECURSIVE },
+	[FILE_DELETE] = { CHANGE_DELETE, HAS_RECURSIVE | HAS_MISSING },
+	[FILE_CHMOD] = { CHANGE_CHMOD, HAS_MODE | HAS_RECURSIVE },
+	[FILE_LINK] = { CHANGE_SYMLINK, HAS_TARGET | HAS_OVERWRITE | HAS_PARENTS },
+};
+
+static int check_members(const struct file_step *s, struct cay_err *err)
+{
+	const struct {
+		bool there;
+		unsigned bit;
+		const char *name;
+	} members[] = {
+		{ s->to || s->to_b64, HAS_TO, "to" },
+		{ s->target || s->target_b64, HAS_TARGET, "target" },
+		{ s->mode, HAS_MODE, "mode" },
+		{ s->owner, HAS_MODE, "owner" },
+		{ s->overwrite, HAS_OVERWRITE, "overwrite" },
+		{ s->parents, HAS_PARENTS, "parents" },
+		{ s->recursive, HAS_RECURSIVE, "recursive" },
+		{ s->missing_ok, HAS_MISSING, "missing_ok" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		if (members[i].there && !(verbs[s->verb].takes & members[i].bit))
+			return cay_fail_field(err, CAY_E_INVALID, members[i].name,
+					      "this step has none");
+	if (s->verb == FILE_CHMOD && !s->mode && !s->owner)
+		return cay_fail_field(err, CAY_E_INVALID, "mode", "give mode, owner or both");
+	return 0;
+}
+
+static void alive(void *arg)
+{
+	work_alive(arg);
+}
+
+/* *ret is what it is called then. */
+static int do_step(struct work *w, const struct file_step *s, const char **ret, struct cay_err *err)
+{
+	struct change c = { .what = verbs[s->verb].what,
+			    .parents = s->parents,
+			    .overwrite = s->overwrite,
+			    .recursive = s->recursive,
+			    .missing_ok = s->missing_ok,
+			    .has_mode = s->mode,
+			    .alive = alive,
+			    .arg = w };
+	int r = check_members(s, err);
+
+	if (r >= 0)
+		r = file_name(s->path, s->path_b64, "path", work_pool(w), &c.path, err);
+	*ret = c.path;
+	if (r >= 0 && verbs[s->verb].takes & HAS_TO) {
+		r = file_name(s->to, s->to_b64, "to", work_pool(w), &c.to, err);
+		*ret = r < 0 ? c.path : c.to;
+	}
+	if (r >= 0 && verbs[s->verb].takes & HAS_TARGET)
+		r = file_name(s->target, s->target_b64, "target", work_pool(w), &c.to, err);
+	if (r >= 0 && s->mode && file_mode(s->mode, &c.mode) < 0)
+		r = cay_fail_field(err, CAY_E_INVALID, "mode", "not three or four octal digits");
+	if (r >= 0)
+		r = file_owner(s->owner, &c.uid, &c.gid, err);
+	return r < 0 ? r : change_do(&c, err);
+}
+
+void file_change_work(struct work *w)
+{
+	struct file_step step = step_of(w);
+	struct file_done told;
+	struct cay_err err = {};
+	const char *name = NULL;
+
+	if (do_step(w, &step, &name, &err) >= 0 &&
+	    file_tell_name(name, work_pool(w), &told.path, &told.path_b64) < 0)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+	if (err.code)
+		work_fail(w, &err);
+	else
+		work_reply_json(w, &file_done_table, &told);
+}
+
+static int tell_result(struct work *w, const char *name, const struct cay_err *err,
+		       struct file_result *ret)
+{
+	bool internal = err->code == CAY_E_INTERNAL;
+
+	ret->done = !err->code;
+	if (err->code) {
+		ret->code = cay_error_row(err->code)->name;
+		ret->message = internal ? "internal failure"
+					: pool_strn(work_pool(w), err->msg, strlen(err->msg));
+	}
+	return name ? file_tell_name(name, work_pool(w), &ret->path, &ret->path_b64) : 0;
+}
+
+void file_batch_work(struct work *w)
+{
+	const struct file_batch *q = work_body(w);
+	const struct file_step *steps = q->steps.v;
+	struct file_result *v = pool_take(work_pool(w), q->steps.n, sizeof(*v));
+	struct file_results told = { .results.v = v };
+	struct cay_err err = {};
+	int r = v || !q->steps.n ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < q->steps.n && r >= 0 && (!told.failed || q->keep_going); i++) {
+		if (temp_stopped())
+			break; /* who asked has left */
+		struct cay_err why = {};
+		const char *name = NULL;
+
+		told.failed += do_step(w, &steps[i], &name, &why) < 0;
+		r = tell_result(w, name, &why, &v[told.results.n++]);
+		work_alive(w);
+	}
+	told.left = q->steps.n - told.results.n;
+	if (r < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY,
+			       "no memory for the results; some steps were done");
+		work_fail(w, &err);
+	} else {
+		work_reply_json(w, &file_results_table, &told);
+	}
+}

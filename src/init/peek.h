@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_PEEK_H
+#define CAY_INIT_PEEK_H
+/*
+ * peek - processes and ports, as operations
+ *
+ * Lists are made by a child in PEEK_MS and passed on as they are; a client that leaves
+ * takes its child with it.
+ */
+#include "init/init.h"
+
+#define PEEK_MS 10000
+
+/* False: the operation is somebody else's. */
+bool peek_api(struct init *in, struct request *rq);
+#endif

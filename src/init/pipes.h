@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_PIPES_H
+#define CAY_INIT_PIPES_H
+/*
+ * pipes - between PID 1 and a child: what it reads, what it writes, its report
+ */
+#include "base/mem.h"
+
+struct pipes {
+	int in[2], out[2], err[2], report[2]; /* negative: not made, or somebody else's */
+};
+
+#define PIPES_INIT ((struct pipes){ { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } })
+#define auto_pipes CAY_CLEANUP(pipes_fini) struct pipes
+
+void pipes_fini(const struct pipes *p);
+/* One pipe: our end (0 or 1) never waits, the other is what programs expect. */
+[[nodiscard]] int pipe_make(int fds[static 2], int ours);
+/* All of them; without outputs those stay as they are. */
+[[nodiscard]] int pipes_make(struct pipes *p, bool outputs);
+#endif

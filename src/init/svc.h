@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_SVC_H
+#define CAY_INIT_SVC_H
+/*
+ * svc - a service as PID 1 keeps it; struct service is what is told of it
+ *
+ *	stopped -> starting -> running -> exited, or starting again
+ *	              |  ^        `-> stopping -> stopped
+ *	              v  |
+ *	           backoff -> fatal
+ *
+ * Supervisord's states and rules: started is who stayed up for start_ms (0: who was
+ * executed); who ends before is tried again start_retries times, later each time.
+ * Who ends later is started again at once, by autorestart; if that goes on and on,
+ * later each time too.  Stopping is the signal, stop_ms, then the whole cgroup.
+ *
+ * Each start is a job of PID 1's own (job.h).  Both outputs of all of them go into one
+ * pipe that lives as long as the service, so its log has one count of bytes.
+ */
+#include "init/job.h"
+#include "init/program.h"
+
+#define SVC_LOG_MAX KIB(64) /* kept of each log, from the budget of all output */
+
+struct svc {
+	struct init *init;
+	struct svc *next;
+	struct program p;
+	enum service_state state;
+	struct job *job; /* while it has a process */
+	int log_in;      /* the end its processes write to */
+	struct output log;
+	uv_timer_t timer; /* what the state waits for */
+	unsigned handles; /* not closed yet */
+	bool again;       /* start it when it is stopped */
+	unsigned retries; /* starts that failed, in a row */
+	unsigned quick;   /* runs that were short, in a row */
+	uint64_t starts, changed_ns, started_ns, started_boot;
+	struct end end;
+	bool has_end;
+	char signal_name[16], detail[128]; /* of end */
+	char error[CAY_ERR_MSG_MAX];
+	struct svc_waiter *waiters;
+};
+
+/* Takes the program, also on failure; one of that name becomes another. */
+[[nodiscard]] int svc_put(struct init *in, struct program *p, struct svc **ret,
+			  struct cay_err *err);
+struct svc *svc_find(struct init *in, struct slice name);
+[[nodiscard]] int svc_start(struct svc *s, struct cay_err *err);
+void svc_stop(struct svc *s);
+[[nodiscard]] int svc_restart(struct svc *s, struct cay_err *err);
+/* Whether it has no process and is to have none. */
+bool svc_idle(const struct svc *s);
+/* Forget an idle one. */
+void svc_delete(struct svc *s);
+void svc_describe(const struct svc *s, struct service *ret);
+/* Answer once it is neither starting nor stopping. */
+void svc_answer(struct svc *s, struct request *rq);
+/* Start those that start by themselves, one when the one before is up or has failed; then up. */
+void svcs_start(struct init *in, void (*up)(void *arg), void *arg);
+
+/* The operations on services; false: it is none of them. */
+bool svc_api(struct init *in, struct request *rq);
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "mcp/mcp.h"
+#include "net/confine.h"
+#include "prog/prog.h"
+#include "prog/stop.h"
+
+#define CONNS_MAX 4096
+#define HEAD_MS 10000
+#define IDLE_MS 60000
+
+/* Whoever may enter the directory may ask: those are edges. */
+static int listen_at(const struct mcp *m, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/mcp.sock", m->settings.mcp_dir);
+	struct stat st;
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a socket");
+	if (stat(m->settings.mcp_dir, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "mcp.run: %s", m->settings.mcp_dir);
+	if (st.st_mode & S_IRWXO)
+		return cay_fail(err, CAY_E_INVALID,
+				"mcp.run: %s is open to everybody; make it mode 0770",
+				m->settings.mcp_dir);
+	(void)unlink(at.sun_path);
+	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    chmod(at.sun_path, 0660) < 0 || listen(fd, 512) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	return cay_take_fd(&fd);
+}
+
+static int begin(struct mcp *m, struct cay_err *err)
+{
+	int fd = listen_at(m, err);
+
+	if (fd < 0)
+		return fd;
+	(void)uv_timer_init(&m->loop, &m->tick);
+	m->tick.data = m;
+	m->conf = (struct server_conf){ .max_conns = CONNS_MAX,
+					.head_timeout_ms = HEAD_MS,
+					.idle_timeout_ms = IDLE_MS,
+					.stray = door_find,
+					.arg = m };
+	return server_start(&m->loop, fd, &m->conf, &m->server, err);
+}
+
+/* The end */
+
+static void drain(void *arg)
+{
+	const struct mcp *m = arg;
+
+	server_drain(m->server);
+}
+
+static unsigned left(const void *arg)
+{
+	const struct mcp *m = arg;
+
+	return server_connections(m->server);
+}
+
+static int run(struct mcp *m, struct cay_err *err)
+{
+	static struct stop stop = { .drain = drain, .left = left };
+	int r;
+
+	stop.loop = &m->loop;
+	stop.log = &m->log;
+	stop.arg = m;
+	stop_on_signals(&stop);
+	json_object_seed(0); /* from the kernel, which cannot be asked later */
+	r = confine_daemon(err);
+	if (r < 0)
+		return r;
+	prog_ready(&m->log);
+	(void)uv_run(&m->loop, UV_RUN_DEFAULT);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct mcp m = { .clk = &clk_system };
+	struct cay_err err = {};
+	int r;
+
+	m.log = log_to(STDERR_FILENO, "cay-mcp", &clk_system);
+	r = prog_begin(argc, argv, "a user of its own", &m.settings, &m.log, &err);
+	if (r > 0)
+		return 0; /* --check, --version */
+	if (r >= 0)
+		r = confine_no_rings(&err);
+	if (r >= 0)
+		r = uv_loop_init(&m.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
+					      : begin(&m, &err);
+	if (r >= 0)
+		r = run(&m, &err);
+	return prog_end(r, &m.log, &err);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_MCP_MCP_H
+#define CAY_MCP_MCP_H
+/*
+ * mcp - the face that models see, without any authority of its own
+ *
+ *	main.c   start, listen, drain
+ *	door.c   a request of an edge's: what it says of who asks, its body, its end
+ *	serve.c  methods: what there is, and which tools
+ *	go.c     a tool call: operations asked for, progress, cancellation
+ *	rpc.c    messages (pure), tool*.c the table (pure), run.c, box.c a tool as calls (pure)
+ *
+ * An edge has checked Host, Origin and credential, and passes the request on together with
+ * that credential.  Everything a tool does is a request to the same edge with the same
+ * credential: nothing can be done here that could not be done there, and who breaks into
+ * this program has what passes through it and no more (docs/adr/0048).
+ */
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mcp/rpc.h"
+#include "mcp/run.h"
+#include "net/call.h"
+#include "net/server.h"
+
+#define MCP_EDGES 64
+#define MCP_SESSION_LEN 32
+#define MCP_BACK_HEADER "cay-back"
+
+struct mcp {
+	struct settings settings;
+	struct log log;
+	const struct clk *clk;
+	uv_loop_t loop;
+	struct server_conf conf;
+	struct server *server;
+	struct upstream *edges[MCP_EDGES]; /* NULL: not asked yet */
+	struct visit *visits;              /* all that are under way */
+	uv_timer_t tick;                   /* runs while somebody waits for progress */
+};
+
+/* One request. */
+struct visit {
+	struct mcp *mcp;
+	struct visit *prev, *next;
+	struct request *rq;
+	struct buf body;
+	struct rpc rpc;
+	unsigned edge; /* which one asks, and is asked */
+	enum tool_profile profile;
+	bool streams;               /* the client takes SSE, ... */
+	bool begun;                 /* and it has begun */
+	uint64_t since, tick, wait; /* ms: when it came; when progress is due, and how often */
+	char session[MCP_SESSION_LEN + 1]; /* "": none */
+	struct call *call;
+	bool found; /* which sandbox is meant */
+	struct tool_run run;
+	size_t n_auth;
+	char auth[]; /* the credential, as it came; a C string */
+};
+
+/* door.c */
+request_fn *door_find(struct request *rq, void *arg);
+/* The visit is over: with this answer, whose buffer is emptied; and without one. */
+void visit_reply(struct visit *v, int status, struct buf *body);
+void visit_fault(struct visit *v, const struct rpc_fault *fault);
+/* A message on its stream, which begins with the first. */
+void visit_event(struct visit *v, struct buf *body);
+
+/* serve.c */
+void serve(struct visit *v);
+
+/* go.c */
+void go(struct visit *v, const struct mcp_tool *t, json_t *args);
+/* Somebody wants to hear how it goes on. */
+void go_tick(struct mcp *m);
+/* Nobody wants to know any more. */
+void go_cancel(struct visit *v);
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mcp/tool.h"
+
+#include "mcp/profile.h"
+
+const struct profile profiles[PROFILE_NUM] = {
+#define CAY_PROFILE(sym, name, help, says) [PROFILE_##sym] = { name, help, says },
+#include "mcp/profiles.def"
+#undef CAY_PROFILE
+};
+
+/* The arguments of each, ... */
+enum { OPT, REQ };
+#define ROW(name_, as_, type_, need_, ...) \
+	{ .name = name_, .as = as_, .type = TOOL_##type_, .required = (need_) == REQ, __VA_ARGS__ },
+#define ARGS(sym) static const struct tool_arg sym##_args[] = {
+#define SUB(sym) \
+	{ \
+	} \
+	} \
+	;
+#define TOOL(sym, ...) SUB(sym)
+#define TEXT(n, as, need, lo, hi, pre, h) \
+	ROW(n, as, TEXT, need, .min = lo, .max = hi, .preset = pre, .help = h)
+#define INT(n, as, need, lo, hi, pre, h) \
+	ROW(n, as, INT, need, .min = lo, .max = hi, .preset = pre, .help = h)
+#define SECS(n, as, need, lo, hi, pre, h) \
+	ROW(n, as, REAL, need, .min = lo, .max = hi, .scale = 1000, .preset = pre, .help = h)
+#define BOOL(n, as, need, pre, h) ROW(n, as, BOOL, need, .preset = pre, .help = h)
+#define CHOICE(n, as, need, list, pre, h) \
+	ROW(n, as, CHOICE, need, .choices = list, .preset = pre, .help = h)
+#define TEXTS(n, as, need, lo, hi, h) ROW(n, as, TEXTS, need, .min = lo, .max = hi, .help = h)
+#define INTS(n, as, need, lo, hi, h) ROW(n, as, INTS, need, .min = lo, .max = hi, .help = h)
+#define MAP(n, as, need, hi, h) ROW(n, as, MAP, need, .max = hi, .help = h)
+#define OBJECT(n, as, need, of, h) ROW(n, as, OBJECT, need, .sub = of##_args, .help = h)
+#define LIST(n, as, need, lo, hi, of, h) \
+	ROW(n, as, LIST, need, .min = lo, .max = hi, .sub = of##_args, .help = h)
+#define ANY(n, as, need, h) ROW(n, as, ANY, need, .help = h)
+#define FIXED(as, pre) ROW(NULL, as, FIXED, OPT, .preset = pre)
+#define BOX() \
+	TEXT("sandbox", "sandbox", OPT, 1, 63, NULL, \
+	     "Id or name of the sandbox; without, the one of this conversation, made when it is " \
+	     "first needed")
+#include "mcp/tools.def"
+#ifdef CAY_MCP_MORE /* of tests */
+#include CAY_MCP_MORE
+#endif
+#undef ARGS
+#undef SUB
+#undef TOOL
+#undef ROW
+
+/* ... and the tools. */
+#define ROW(...)
+#define ARGS(...)
+#define SUB(...)
+#define TOOL(sym, profile_, name_, title_, op_, hints_, ask_, show_, help_) \
+	{ .profile = PROFILE_##profile_, \
+	  .name = name_, \
+	  .title = title_, \
+	  .op = OP_##op_, \
+	  .hints = hints_, \
+	  .args = sym##_args, \
+	  .ask = ask_, \
+	  .show = show_, \
+	  .help = help_ },
+const struct mcp_tool mcp_tools[] = {
+#include "mcp/tools.def"
+#ifdef CAY_MCP_MORE /* of tests */
+#include CAY_MCP_MORE
+#endif
+};
+const size_t n_mcp_tools = ARRAY_SIZE(mcp_tools);
+
+const struct profile *profile_find(struct slice name)
+{
+	for (size_t i = 0; i < PROFILE_NUM; i++)
+		if (slice_eq(name, slice_of(profiles[i].name)))
+			return &profiles[i];
+	return NULL;
+}
+
+const struct mcp_tool *tool_find(enum tool_profile profile, struct slice name)
+{
+	for (size_t i = 0; i < n_mcp_tools; i++)
+		if (mcp_tools[i].profile == profile && slice_eq(name, slice_of(mcp_tools[i].name)))
+			return &mcp_tools[i];
+	return NULL;
+}
+
+bool tool_allowed(const struct mcp_tool *t, const struct actor *a)
+{
+	const struct op *op = &ops[t->op];
+	bool of_one = strstr(op->path, "{sandbox}");
+
+	return actor_may(a, op, of_one && a->one_sandbox ? &a->sandbox : NULL) == CAY_OK;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_TYPES_IMAGE_H
+#define CAY_OPS_TYPES_IMAGE_H
+/*
+ * types-image - images, where they are pulled from and what they say, as types.h has the rest
+ */
+#include "ops/field.h"
+
+struct image {
+	struct id id;
+	const char *name, *digest;
+	uint64_t size_bytes, created_ns, used_ns;
+	bool pulled, has_used;
+};
+
+struct image_list {
+	struct field_list images;
+	const char *next_cursor;
+};
+
+struct image_import_query {
+	const char *name;
+};
+
+struct image_prune {
+	uint64_t unused_ms;
+};
+
+struct image_pull {
+	const char *reference, *name;
+};
+
+enum pull_state { PULL_ASKING, PULL_PULLING, PULL_UNPACKING, PULL_DONE, PULL_FAILED, PULL_NUM };
+
+struct image_progress {
+	const char *reference;
+	unsigned state; /* enum pull_state */
+	uint64_t bytes, total;
+	bool has_total;
+};
+
+struct registry {
+	const char *registry, *username;
+};
+
+struct registry_login {
+	const char *registry, *username, *password;
+};
+
+struct registry_query {
+	const char *registry;
+};
+
+struct registry_list {
+	struct field_list registries;
+};
+
+struct image_config {
+	struct field_map env;
+	const char *user, *cwd;
+	struct field_texts argv; /* its ENTRYPOINT and CMD */
+	bool has_argv;
+};
+#endif

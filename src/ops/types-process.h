@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_TYPES_PROCESS_H
+#define CAY_OPS_TYPES_PROCESS_H
+/*
+ * types-process - who runs and who listens in a sandbox, as types.h has the rest
+ */
+#include "ops/field.h"
+
+struct process {
+	uint64_t pid, ppid, depth;
+	const char *user;
+	uint64_t uid;
+	const char *state, *command;
+	uint64_t threads, cpu_ms, cpu_milli, rss_bytes, started_ns, start;
+	struct id exec;
+};
+
+struct process_list {
+	struct field_list processes;
+	uint64_t left_out;
+};
+
+struct process_signal {
+	const char *signal;
+	uint64_t start;
+	bool has_start, tree;
+};
+
+struct process_signalled {
+	uint64_t signalled;
+};
+
+struct port {
+	uint64_t port;
+	const char *address;
+	bool reached;
+	uint64_t uid, pid;
+	bool has_pid;
+	struct id exec;
+};
+
+struct port_list {
+	struct field_list ports;
+};
+
+struct port_wait_query {
+	uint64_t wait_ms;
+};
+
+struct port_open {
+	uint64_t port;
+	bool open;
+	uint64_t waited_ms;
+};
+#endif

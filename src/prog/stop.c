@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "prog/stop.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define DRAIN_MS 5000
+#define LOOK_MS 50
+
+static void on_look(uv_timer_t *t)
+{
+	struct stop *s = t->data;
+	unsigned left = s->left(s->arg);
+
+	if (left && clk_boot_ns(&clk_system) < s->until_ns)
+		return;
+	if (left)
+		log_info(s->log, "%u connections are cut; streams go on by offset", left);
+	uv_stop(s->loop);
+}
+
+static void on_signal(uv_signal_t *sig, int number)
+{
+	struct stop *s = sig->data;
+
+	if (s->until_ns) {
+		uv_stop(s->loop);
+		return;
+	}
+	log_info(s->log, "signal %d: no new requests", number);
+	s->until_ns = clk_boot_ns(&clk_system) + DRAIN_MS * NS_PER_MS;
+	s->drain(s->arg);
+	(void)uv_timer_start(&s->look, on_look, 0, LOOK_MS);
+}
+
+void stop_on_signals(struct stop *s)
+{
+	static const int numbers[ARRAY_SIZE(s->signals)] = { SIGTERM, SIGINT };
+
+	(void)uv_timer_init(s->loop, &s->look);
+	s->look.data = s;
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		(void)uv_signal_init(s->loop, &s->signals[i]);
+		s->signals[i].data = s;
+		(void)uv_signal_start(&s->signals[i], on_signal, numbers[i]);
+	}
+}

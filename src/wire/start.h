@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_WIRE_START_H
+#define CAY_WIRE_START_H
+/*
+ * start - which start script ended the start of a sandbox, and how
+ *
+ * What cay-init answers with status 422 when a script of the image failed: to the claim, or,
+ * where the claim's request has "Prefer: respond-async" and was answered with 202 because
+ * there is something to run, to a request that waits for the end of the start.  So a claim
+ * is answered at once by whoever is alive, and scripts take the time they need.
+ * 512 bytes, fixed, because cayd reads it and does not parse JSON that came from a
+ * sandbox.  Its texts are a stranger's: they are UTF-8 without control characters, or
+ * the whole is refused.
+ *
+ *	  0  u32  magic "CAYS"
+ *	  4  u8   what happened
+ *	  5  u8   signal that ended it, or 0
+ *	  6  u8   exit code, when it exited
+ *	  7  u8   0
+ *	  8  u8[120] the script, zeros behind it; empty: none had its turn
+ *	128  u8[384] the last it wrote, or why it could not be run; zeros behind it
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define START_SIZE 512
+#define START_SCRIPT_MAX 119
+#define START_TEXT_MAX 383
+#define START_MEDIA_TYPE "application/vnd.cay.start"
+#define START_STATUS 422
+#define START_BEGUN 202
+/* How long all scripts together may take, and services to be up. */
+#define START_MAX_MS 60000
+
+enum start_what { START_NONE, START_EXITED, START_KILLED, START_SLOW, START_CANNOT, START_NUM };
+
+struct start_failure {
+	uint8_t what, signal, exit_code;
+	char script[START_SCRIPT_MAX + 1], text[START_TEXT_MAX + 1];
+};
+
+/* The end of what there is to say, cut to size and cleaned. */
+void start_set(char *to, size_t max, struct slice text);
+void start_encode(const struct start_failure *f, uint8_t out[static START_SIZE]);
+/* -EPROTO for anything that start_encode() does not write of texts start_set() made. */
+[[nodiscard]] int start_decode(const uint8_t *in, size_t n, struct start_failure *ret);
+#endif

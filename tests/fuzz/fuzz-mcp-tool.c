@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tool call whose arguments and answers are anybody's: the first byte is the tool, then
+ * lines: arguments, and an answer for each call.  One that begins with '!' is a failure, one
+ * that begins with '>' has no end, and so may be any bytes.  Whatever a sandbox says, the result
+ * is JSON of a bounded size, and no request has a path that was not meant. */
+#include "fuzz.h"
+#include "mcp/result.h"
+#include "mcp/run.h"
+#include "ops/op.h"
+
+#define SB "sb0001000g00000000000000tr"
+#define SHOWN_MAX MIB(8)
+
+/* as go.c has them */
+static const struct json_limits limits = { RUN_ANSWER_MAX, 24, 32768 };
+
+static bool begins(struct slice *s, char mark)
+{
+	bool yes = s->n && s->p[0] == mark;
+
+	s->p += yes;
+	s->n -= yes;
+	return yes;
+}
+
+/* One line, as JSON where it is some. */
+static void take_answer(struct tool_run *run, struct slice *rest)
+{
+	unsigned status = begins(rest, '!') ? 500 : 200;
+	bool all = begins(rest, '>');
+	struct slice line = *rest;
+
+	if (all)
+		*rest = (struct slice){};
+	else
+		line = slice_cut(rest, '\n');
+	json_decref(run->answer.json);
+	run->answer = (struct run_answer){ .status = status, .body = line };
+	if (line.n)
+		(void)!jr_read(line, &limits, &run->answer.json, NULL);
+	run->step++;
+}
+
+/* What comes out goes to the operation that was meant, and to nothing beside it. */
+static bool check_request(const struct tool_run *run)
+{
+	auto_buf target = BUF_INIT(KIB(32)), body = BUF_INIT(MIB(2));
+	struct cay_err err = {};
+	struct slice path;
+	struct op_match match;
+	unsigned allow;
+
+	if (run_write(run, &target, &body, &err) < 0)
+		return false;
+	path = (struct slice){ buf_str(&target), target.len };
+	for (size_t i = 0; i < path.n; i++)
+		CHECK(path.p[i] > ' ' && path.p[i] < 0x7f);
+	if (op_find(slice_of(op_method_name(ops[run->call.op].method)), path, &match, &allow,
+		    &err) == 0)
+		CHECK(match.op == &ops[run->call.op]);
+	return true;
+}
+
+static int next(struct tool_run *run, struct cay_err *err)
+{
+	run->hears = false;
+	if (run->tool->ask)
+		return run->tool->ask(run, err);
+	if (run->step)
+		return TOOL_SHOWN;
+	run_call(run, run->tool->op);
+	return run_map(run, err);
+}
+
+static void show(struct tool_run *run, const struct cay_err *failed)
+{
+	auto_buf b = BUF_INIT(SHOWN_MAX);
+	struct jw w = jw_to(&b);
+	struct result out = { .w = &w };
+	struct cay_err err = {};
+	auto_json j = NULL;
+	int r = 0;
+
+	jw_array(&w, NULL);
+	if (failed)
+		result_fail(&out, failed);
+	else if (run->tool->show)
+		r = run->tool->show(run, &out, &err);
+	if (r >= 0) {
+		if (json_is_object(out.data))
+			jr_write(out.data, NULL, &w);
+		jw_end(&w);
+		CHECK(jw_done(&w) >= 0 || w.err == -ENOBUFS || w.err == -EDOM || w.err == -ENOMEM);
+		if (jw_done(&w) >= 0)
+			CHECK(jr_read((struct slice){ b.data, b.len },
+				      &(struct json_limits){ SHOWN_MAX, 32, 1 << 20 }, &j,
+				      NULL) >= 0);
+	} else {
+		CHECK(err.code != CAY_OK);
+	}
+	json_decref(out.owned);
+}
+
+static void play(struct tool_run *run, struct slice rest)
+{
+	struct cay_err err = {};
+	unsigned calls = 0;
+	int r;
+
+	while ((r = next(run, &err)) == TOOL_CALLS && calls++ < RUN_CALLS_MAX) {
+		if (!check_request(run))
+			return;
+		take_answer(run, &rest);
+		if (run->answer.status >= 400 && !run->hears) {
+			run_read_failure(run, &err);
+			r = -EREMOTEIO;
+			break;
+		}
+	}
+	CHECK(r >= 0 || err.code != CAY_OK);
+	if (r != TOOL_CALLS)
+		show(run, r < 0 ? &err : NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct settings settings = { .mcp_image = "base", .mcp_idle_ms = 1000 };
+	char *in = fuzz_copy(data, size);
+	struct slice rest = { in, size }, line;
+	struct tool_run run = {
+		.group = "g", .settings = &settings, .sandbox = SB, .pool = POOL_INIT(MIB(4))
+	};
+	auto_json args = NULL;
+
+	if (size) {
+		run.tool = &mcp_tools[(uint8_t)in[0] % n_mcp_tools];
+		rest.p++;
+		rest.n--;
+		line = slice_cut(&rest, '\n');
+		if (jr_read(line, &limits, &args, NULL) >= 0 &&
+		    tool_args(run.tool, args, &run.args, NULL) >= 0)
+			play(&run, rest);
+	}
+	json_decref(run.args);
+	json_decref(run.call.members);
+	json_decref(run.answer.json);
+	pool_fini(&run.pool);
+	free(in);
+	return 0;
+}

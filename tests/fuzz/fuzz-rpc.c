@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A message as `cay mcp` reads it: what is passed on is one line and the same message,
+ * and no header of its request has a byte that could end it. */
+#include "cli/rpc.h"
+#include "fuzz.h"
+
+static void check_headers(const struct rpc *m)
+{
+	auto_buf out = BUF_INIT(KIB(8));
+	struct cay_err err = {};
+	struct slice rest;
+
+	if (rpc_headers(m, "2025-11-25", &out, &err) < 0) {
+		CHECK(err.code == CAY_E_TOO_LARGE);
+		return;
+	}
+	rest = (struct slice){ buf_str(&out), out.len };
+	while (rest.n) {
+		struct slice line = slice_cut(&rest, '\n');
+
+		CHECK(line.n > 5 && line.p[line.n - 1] == '\r' && line.p[0] == 'M');
+		for (size_t i = 0; i < line.n - 1; i++)
+			CHECK(line.p[i] >= ' ' && line.p[i] <= '~');
+	}
+}
+
+static void check_line(const struct rpc *m, struct slice text)
+{
+	auto_buf out = BUF_INIT(RPC_MAX + 1);
+	struct cay_err err = {};
+	enum rpc_code code;
+	auto_rpc again = {};
+
+	CHECK(rpc_line(text, &out) == 0);
+	CHECK(memchr(out.data, '\n', out.len) == out.data + out.len - 1);
+	CHECK(rpc_read((struct slice){ out.data, out.len - 1 }, &again, &code, &err) == 0);
+	CHECK(json_equal(again.tree, m->tree));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *in = fuzz_copy(data, size), version[RPC_VERSION_MAX];
+	auto_buf out = BUF_INIT(KIB(64));
+	struct cay_err err = {};
+	enum rpc_code code;
+	auto_rpc m = {};
+
+	if (rpc_read((struct slice){ in, size }, &m, &code, &err) == 0) {
+		check_headers(&m);
+		check_line(&m, (struct slice){ in, size });
+		rpc_version(&m, version);
+		CHECK(!rpc_cancels(&m) || m.method);
+		CHECK(!rpc_answers(&m, m.id) || !m.method);
+	} else {
+		CHECK(rpc_failed(NULL, code, &err, "", &out) == 0 && out.len);
+	}
+	free(in);
+	return 0;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "action.h"
+
+#define LIVE_MAX 6
+
+static bool one_in(struct sim *s, uint64_t n)
+{
+	return world_random(&s->w, n) == 0;
+}
+
+/* A sandbox cayd knows and that is not over; NULL. */
+static struct runner_box *pick(struct sim *s)
+{
+	unsigned from = s->r.n_boxes ? (unsigned)world_random(&s->w, s->r.n_boxes) : 0;
+
+	for (unsigned i = 0; s->up && i < s->r.n_boxes; i++) {
+		struct runner_box *b = &s->r.boxes[(from + i) % s->r.n_boxes];
+
+		if (!life_over(&b->row.life))
+			return b;
+	}
+	return NULL;
+}
+
+static enum cay_code say(struct sim *s, const struct runner_box *b, struct life_event ev)
+{
+	struct id id = b->row.life.id;
+
+	return runner_event(&s->r, &id, &ev);
+}
+
+static uint64_t span(struct sim *s)
+{
+	static const uint64_t seconds[] = { 1, 5, 30, 300, 3600, 86400 };
+
+	return seconds[world_random(&s->w, ARRAY_SIZE(seconds))] * NS_PER_S +
+	       world_random(&s->w, NS_PER_S);
+}
+
+static bool create(struct sim *s)
+{
+	unsigned slot = s->n_created, live = 0;
+	struct id id = world_id(slot);
+	uint64_t max = one_in(s, 2) ? LIFE_NEVER : span(s);
+	struct life l;
+
+	for (unsigned i = 0; i < s->r.n_boxes; i++)
+		live += !life_over(&s->r.boxes[i].row.life);
+	if (!s->up || slot == RUNNER_BOXES || live >= LIVE_MAX)
+		return false;
+	l = life_new(&id, s->w.clk.boot, one_in(s, 3) ? LIFE_NEVER : span(s),
+		     one_in(s, 2) ? LIFE_NEVER : span(s), max);
+	l.entry = one_in(s, 2);
+	l.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP;
+	if (one_in(s, 3)) {
+		max = LIFE_NEVER;
+		l = life_new(&id, s->w.clk.boot, max, max, max);
+		l.warm = true;
+	}
+	s->ledger[slot].ceiling_ns = max == LIFE_NEVER ? LIFE_NEVER : s->w.clk.boot + max;
+	s->n_created++;
+	return runner_create(&s->r, &l) == 0;
+}
+
+/* Two requests may want the same one. */
+static bool take(struct sim *s)
+{
+	struct life_terms t = { .ttl_ns = one_in(s, 3) ? LIFE_NEVER : span(s),
+				.idle_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+				.max_ns = one_in(s, 2) ? LIFE_NEVER : span(s),
+				.entry = one_in(s, 2),
+				.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP };
+	const struct runner_box *b = pick(s);
+
+	return b && !say(s, b, (struct life_event){ .kind = LIFE_TAKE, .terms = t });
+}
+
+static bool end(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && !say(s, b, (struct life_event){ .kind = LIFE_END, .reason = END_EVICTED });
+}
+
+static bool turn(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+	bool pause = one_in(s, 2);
+
+	return b && !say(s, b, (struct life_event){ .kind = pause ? LIFE_PAUSE : LIFE_RESUME });
+}
+
+static bool extend(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+	uint64_t now = s->w.clk.boot, until = one_in(s, 8) ? now : now + span(s);
+	struct life before;
+	bool fine;
+
+	if (!b)
+		return false;
+	before = b->row.life;
+	fine = until > now && until <= s->ledger[world_slot(&before.id)].ceiling_ns &&
+	       before.state < SB_ENDING && !before.warm && !before.taken;
+	if (fine != !say(s, b, (struct life_event){ .kind = LIFE_EXTEND, .until_ns = until }))
+		world_break(&s->w, world_slot(&before.id),
+			    fine ? "may be extended, and was not" : "was extended, and may not be");
+	return true;
+}
+
+static bool enter(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && b->row.life.state == SB_RUNNING &&
+	       !say(s, b, (struct life_event){ .kind = LIFE_ENTER });
+}
+
+static bool leave(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	return b && s->ledger[world_slot(&b->row.life.id)].busy &&
+	       !say(s, b, (struct life_event){ .kind = LIFE_LEAVE });
+}
+
+static void answer(struct sim *s, unsigned at, bool keep)
+{
+	struct call c = s->w.calls[at];
+	struct id id = world_id(c.slot);
+
+	s->w.calls[at].answered = true;
+	if (!keep)
+		world_forget_call(&s->w, at);
+	if (c.outcome == LIFE_FAILED && !c.answered)
+		s->ledger[c.slot].failed = c.generation;
+	runner_done(&s->r, &id, c.number,
+		    &(struct life_event){ .kind = LIFE_DONE,
+					  .effect = c.effect,
+					  .outcome = c.outcome,
+					  .generation = c.generation,
+					  .started_ns = c.started_ns });
+}
+
+static struct call *pick_call(struct sim *s, bool happened)
+{
+	unsigned from = s->w.n_calls ? (unsigned)world_random(&s->w, s->w.n_calls) : 0;
+
+	for (unsigned i = 0; i < s->w.n_calls; i++) {
+		struct call *c = &s->w.calls[(from + i) % s->w.n_calls];
+
+		if (c->happened == happened)
+			return c;
+	}
+	return NULL;
+}
+
+static bool happens(struct sim *s)
+{
+	struct call *c = pick_call(s, false);
+
+	if (c)
+		world_happen(&s->w, c, false);
+	return c;
+}
+
+static bool fails(struct sim *s)
+{
+	struct call *c = pick_call(s, false);
+
+	if (c)
+		world_happen(&s->w, c, true);
+	return c;
+}
+
+static bool answered(struct sim *s)
+{
+	const struct call *c = pick_call(s, true);
+
+	if (!s->up || !c)
+		return false;
+	answer(s, (unsigned)(c - s->w.calls), false);
+	return true;
+}
+
+static bool answered_twice(struct sim *s)
+{
+	const struct call *c = pick_call(s, true);
+
+	if (!s->up || !c || c->answered)
+		return false;
+	answer(s, (unsigned)(c - s->w.calls), true);
+	return true;
+}
+
+/* PID 1 hangs up while it is claimed. */
+static bool hangs_up(struct sim *s)
+{
+	struct call *c = pick_call(s, false);
+
+	if (!c || c->effect != DO_CLAIM)
+		return false;
+	world_cut(&s->w, c);
+	return true;
+}
+
+static bool commit(struct sim *s)
+{
+	if (!s->up || !s->w.n_writes)
+		return false;
+	world_commit(&s->w, 1 + (unsigned)world_random(&s->w, s->w.n_writes));
+	runner_durable(&s->r, s->w.committed);
+	return true;
+}
+
+static bool keeper_dies(struct sim *s)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < s->w.n_calls; i++) {
+		struct call *c = &s->w.calls[i];
+
+		if (!world_is_keepers(c->effect) || c->answered)
+			continue;
+		world_cut(&s->w, c);
+		any = true;
+	}
+	return any;
+}
+
+/* What is under way goes on to its end or is cut off, and then the fence is up. */
+static bool crash(struct sim *s)
+{
+	if (!s->up)
+		return false;
+	for (unsigned i = 0; i < s->w.n_calls; i++)
+		world_cut(&s->w, &s->w.calls[i]);
+	s->w.n_calls = s->w.n_writes = s->w.n_news = 0;
+	s->r = (struct runner){};
+	s->up = false;
+	return true;
+}
+
+static bool reboot(struct sim *s)
+{
+	if (!one_in(s, 16))
+		return false;
+	(void)crash(s);
+	world_reboot(&s->w);
+	return true;
+}
+
+static unsigned list(const struct world *w, struct runner_fact *ret)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < WORLD_SLOTS; i++) {
+		const struct fact *f = &w->facts[i];
+
+		if (f->dir)
+			ret[n++] = (struct runner_fact){ world_id(i), f->generation, f->started_ns,
+							 f->range,    f->alive,      f->has_range,
+							 f->frozen };
+	}
+	return n;
+}
+
+static bool restart(struct sim *s)
+{
+	struct runner_fact facts[WORLD_SLOTS];
+	struct runner_row rows[RUNNER_BOXES];
+	unsigned n_facts = list(&s->w, facts), n_rows = 0;
+
+	if (s->up)
+		return false;
+	ledger_restart(s);
+	s->r = (struct runner){ .ops = &ledger_ops,
+				.arg = s,
+				.clk = &s->w.clk.clk,
+				.boot = s->w.boot,
+				.durable = s->w.committed };
+	for (unsigned i = 0; i < s->n_created; i++)
+		if (s->w.has_row[i])
+			rows[n_rows++] = s->w.rows[i];
+	s->up = true;
+	runner_recover(&s->r, rows, n_rows, facts, n_facts);
+	for (unsigned i = 0; i < n_rows; i++)
+		if (s->w.facts[world_slot(&rows[i].life.id)].exited)
+			world_news(&s->w, world_slot(&rows[i].life.id), LIFE_EXITED);
+	runner_sweep(&s->r);
+	s->swept_ns = s->w.clk.boot;
+	return true;
+}
+
+static void pass(struct sim *s, uint64_t ns)
+{
+	clk_test_pass(&s->w.clk, ns);
+	if (!s->up || s->w.clk.boot - s->swept_ns < SIM_SWEEP_NS)
+		return;
+	s->swept_ns = s->w.clk.boot;
+	runner_sweep(&s->r);
+}
+
+static bool ticks(struct sim *s)
+{
+	pass(s, world_random(&s->w, SIM_SWEEP_NS));
+	return true;
+}
+
+/* Quiet, or the machine slept. */
+static bool leaps(struct sim *s)
+{
+	pass(s, one_in(s, 8) ? span(s) : world_random(&s->w, 5 * NS_PER_S));
+	return true;
+}
+
+static bool wall_jumps(struct sim *s)
+{
+	s->w.clk.wall =
+		one_in(s, 2) ? s->w.clk.wall + 10 * YEAR_NS : s->w.clk.wall % (10 * YEAR_NS);
+	return true;
+}
+
+/* A sandbox of ours that has a PID 1; NULL. */
+static struct fact *pick_alive(struct sim *s)
+{
+	unsigned from = (unsigned)world_random(&s->w, RUNNER_BOXES);
+
+	for (unsigned i = 0; i < RUNNER_BOXES; i++) {
+		struct fact *f = &s->w.facts[(from + i) % RUNNER_BOXES];
+
+		if (f->alive && !f->alien)
+			return f;
+	}
+	return NULL;
+}
+
+static bool dies(struct sim *s)
+{
+	struct fact *f = pick_alive(s);
+
+	if (!f)
+		return false;
+	s->ledger[f - s->w.facts].died = f->generation;
+	world_die(&s->w, (unsigned)(f - s->w.facts));
+	return true;
+}
+
+static bool exits(struct sim *s)
+{
+	struct fact *f = pick_alive(s);
+
+	if (!f || !f->entered || f->exited || f->frozen)
+		return false;
+	s->ledger[f - s->w.facts].exited = true;
+	world_exit(&s->w, (unsigned)(f - s->w.facts), (unsigned)world_random(&s->w, 2));
+	return true;
+}
+
+/* A pidfd comes with the answer to start: before it there is nothing to watch. */
+static bool hears(struct sim *s)
+{
+	unsigned at = s->w.n_news ? (unsigned)world_random(&s->w, s->w.n_news) : 0;
+	struct news n = s->w.news[at];
+	struct id id = world_id(n.slot);
+	const struct runner_box *b = runner_find(&s->r, &id);
+
+	if (!s->up || !s->w.n_news || (b && b->open[DO_START]))
+		return false;
+	s->w.news[at] = s->w.news[--s->w.n_news];
+	(void)runner_event(
+		&s->r, &id,
+		&(struct life_event){ .kind = n.kind,
+				      .generation = n.generation,
+				      .reason = n.kind == LIFE_EXITED ? END_EXIT : END_KILLED,
+				      .code = n.code });
+	return true;
+}
+
+/* While cayd is away somebody puts something else in a sandbox's place. */
+static bool replaced(struct sim *s)
+{
+	unsigned slot = s->n_created ? (unsigned)world_random(&s->w, s->n_created) : 0;
+	unsigned state = s->w.rows[slot].life.state;
+	bool runs = state == SB_RUNNING || state == SB_PAUSED;
+
+	if (s->up || !s->w.has_row[slot] || state == SB_ENDING ||
+	    s->w.rows[slot].boot != s->w.boot || s->w.facts[slot].alien)
+		return false;
+	world_replace(&s->w, slot, runs && one_in(s, 2));
+	s->w.n_news = 0;
+	return true;
+}
+
+const struct action actions[] = {
+	{ "create", create, 3, false },
+	{ "take", take, 6, false },
+	{ "end", end, 1, false },
+	{ "turn", turn, 10, false },
+	{ "extend", extend, 3, false },
+	{ "enter", enter, 5, false },
+	{ "leave", leave, 5, false },
+	{ "happens", happens, 50, false },
+	{ "answered", answered, 40, false },
+	{ "commit", commit, 30, false },
+	{ "ticks", ticks, 20, false },
+	{ "hears", hears, 20, false },
+	{ "restart", restart, 60, false },
+	{ "leaps", leaps, 1, true },
+	{ "fails", fails, 1, true },
+	{ "answered twice", answered_twice, 4, true },
+	{ "hangs up", hangs_up, 2, true },
+	{ "keeper dies", keeper_dies, 4, true },
+	{ "crash", crash, 3, true },
+	{ "reboot", reboot, 1, true },
+	{ "wall jumps", wall_jumps, 2, true },
+	{ "dies", dies, 1, true },
+	{ "exits", exits, 3, true },
+	{ "replaced", replaced, 2, true },
+};
+static_assert(ARRAY_SIZE(actions) == ACTIONS_N);
+
+void action_restart(struct sim *s)
+{
+	(void)restart(s);
+}
+
+void action_quiet(struct sim *s)
+{
+	if (!commit(s) && !answered(s) && !happens(s) && !hears(s))
+		pass(s, SIM_SWEEP_NS);
+}
+
+bool action_end_one(struct sim *s)
+{
+	const struct runner_box *b = pick(s);
+
+	if (b)
+		(void)say(s, b, (struct life_event){ .kind = LIFE_END, .reason = END_EVICTED });
+	return b;
+}

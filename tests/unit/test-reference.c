@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/reference.h"
+
+#include "unit.h"
+
+#define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void test_good(void **)
+{
+	static const struct {
+		const char *text, *host, *path, *tag, *digest;
+	} rows[] = {
+		{ "docker.io/library/alpine", "docker.io", "library/alpine", "", "" },
+		{ "localhost/x", "localhost", "x", "", "" },
+		{ "localhost:5000/x:1", "localhost:5000", "x", "1", "" },
+		{ "127.0.0.1:5000/a/b/c:v1.2-rc_3", "127.0.0.1:5000", "a/b/c", "v1.2-rc_3", "" },
+		{ "r:1/a_b.c--d", "r:1", "a_b.c--d", "", "" },
+		{ "quay.io/x@sha256:" HEX, "quay.io", "x", "", "sha256:" HEX },
+		{ "quay.io/x:y@sha256:" HEX, "quay.io", "x", "y", "sha256:" HEX },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct reference r;
+
+		row_check(i, reference_parse(slice_of(rows[i].text), &r) == 0);
+		row_check(i, slice_eq(r.host, slice_of(rows[i].host)));
+		row_check(i, slice_eq(r.path, slice_of(rows[i].path)));
+		row_check(i, slice_eq(r.tag, slice_of(rows[i].tag)));
+		row_check(i, slice_eq(r.digest, slice_of(rows[i].digest)));
+	}
+}
+
+static void test_bad(void **)
+{
+	static const char *const rows[] = {
+		"",
+		"base",
+		"alpine:3",
+		"library/alpine",
+		"docker.io",
+		"docker.io/",
+		"/x",
+		"docker.io//x",
+		"docker.io/x/",
+		"docker.io/X",
+		"DOCKER.io/x",
+		"docker.io/x:",
+		"docker.io/x:-a",
+		"docker.io/x@",
+		"docker.io/x@sha256:" HEX "0",
+		"docker.io/x@sha512:" HEX,
+		"docker.io:0/x",
+		"docker.io:65536/x",
+		"docker.io:/x",
+		"docker.io:x/y",
+		"-a.b/x",
+		"a-.b/x",
+		"a..b/x",
+		".a/x",
+		"a./x",
+		"a.b/../x",
+		"a.b/.x",
+		"a.b/x.",
+		"a.b/x y",
+		"a.b/x\n",
+		"a.b/x;y",
+		"a.b/x$(y)",
+		"u:p@a.b/x",
+		"docker://a.b/x",
+		"https://a.b/x",
+		"a.b/x?y",
+		"a.b/x#y",
+		"a.b/x%2e",
+		"[::1]:5000/x",
+		"--authfile=/x",
+		"a.b/x:y:z",
+		"a.b/x@sha256:" HEX "@sha256:" HEX,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct reference r;
+
+		row_check(i, reference_parse(slice_of(rows[i]), &r) < 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_bad),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

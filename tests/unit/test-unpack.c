@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What form an image comes in: `docker save`, a tree, compressed.  Hostile ones are
+ * in tests/attack/images.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "base/tree.h"
+#include "unit.h"
+#include "unpack/docker.h"
+#include "unpack/unpack.h"
+
+static void test_docker_names(void **)
+{
+	static const struct {
+		const char *text, *why; /* NULL: fine */
+	} rows[] = {
+		{ "[{\"Config\":\"a.json\",\"Layers\":[\"b.tar\"]}]", NULL },
+		{ "[{\"Config\":\"a.json\",\"Layers\":[\"b.tar\"],\"RepoTags\":null}]", NULL },
+		{ "[]", "no image" },
+		{ "{}", "no image" },
+		{ "[{\"Config\":\"a\",\"Layers\":[\"b\"]},{\"Config\":\"a\",\"Layers\":[\"b\"]}]",
+		  "several images" },
+		{ "[{\"Layers\":[\"b.tar\"]}]", "'Config'" },
+		{ "[{\"Config\":\"\",\"Layers\":[\"b.tar\"]}]", "'Config'" },
+		{ "[{\"Config\":\"a.json\",\"Layers\":[]}]", "no layers" },
+		{ "[{\"Config\":\"a.json\"}]", "no layers" },
+		{ "[{\"Config\":\"a.json\",\"Layers\":[7]}]", "layer 1" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_pool pool = POOL_INIT(KIB(64));
+		struct docker_image image;
+		struct cay_err err = {};
+		int r = docker_read(slice_of(rows[i].text), &pool, &image, &err);
+
+		if (rows[i].why) {
+			assert_true(r < 0);
+			assert_non_null(strstr(err.msg, rows[i].why));
+		} else {
+			assert_int_equal(r, 0);
+			assert_string_equal(image.config, "a.json");
+			assert_int_equal(image.n_layers, 1);
+		}
+	}
+}
+
+static void add(struct archive *a, const char *name, const char *text, unsigned mode)
+{
+	struct archive_entry *e = archive_entry_new();
+
+	archive_entry_set_pathname(e, name);
+	archive_entry_set_mode(e, S_IFREG | mode);
+	archive_entry_set_size(e, (int64_t)strlen(text));
+	assert_int_equal(archive_write_header(a, e), ARCHIVE_OK);
+	assert_int_equal(archive_write_data(a, text, strlen(text)), strlen(text));
+	archive_entry_free(e);
+}
+
+/* A tar of one file, once or more often by gzip. */
+static int make_tar(const char *name, unsigned mode, unsigned skins)
+{
+	struct archive *a = archive_write_new();
+	int fd = memfd_create("tar", MFD_CLOEXEC);
+
+	assert_int_equal(archive_write_set_format_ustar(a), ARCHIVE_OK);
+	for (unsigned i = 0; i < skins; i++)
+		assert_int_equal(archive_write_add_filter_gzip(a), ARCHIVE_OK);
+	assert_int_equal(archive_write_open_fd(a, fd), ARCHIVE_OK);
+	add(a, name, "#!", mode);
+	assert_int_equal(archive_write_close(a), ARCHIVE_OK);
+	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
+	return fd;
+}
+
+static int unpack_one(const char *name, unsigned mode, unsigned skins, uint64_t max,
+		      struct unpacked *ret, struct cay_err *err)
+{
+	char dir[] = "/tmp/cay-unpack-XXXXXX";
+	auto_close int tar = make_tar(name, mode, skins);
+	auto_close int config = memfd_create("config", MFD_CLOEXEC), root = -EBADF;
+	int r;
+
+	assert_non_null(mkdtemp(dir));
+	root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = unpack(root, tar, config, max, ret, err);
+	if (r >= 0)
+		assert_int_equal(faccessat(root, name, F_OK, 0), 0);
+	assert_int_equal(tree_empty(root), 0);
+	assert_int_equal(rmdir(dir), 0);
+	return r;
+}
+
+static void test_tree(void **)
+{
+	struct unpacked plain = {}, zipped = {}, other = {};
+	struct cay_err err = {};
+
+	assert_int_equal(unpack_one("bin/sh", 0755, 0, MIB(1), &plain, &err), 0);
+	assert_int_equal(unpack_one("bin/sh", 0755, 1, MIB(1), &zipped, &err), 0);
+	assert_int_equal(unpack_one("bin/zh", 0755, 0, MIB(1), &other, &err), 0);
+	assert_true(digest_eq(&plain.digest, &zipped.digest));
+	assert_false(digest_eq(&plain.digest, &other.digest));
+}
+
+static void test_not_a_tree(void **)
+{
+	static const struct {
+		const char *name, *why;
+		unsigned mode, skins;
+		uint64_t max;
+	} rows[] = {
+		{ "etc/passwd", "no program", 0644, 0, MIB(1) },
+		{ "blobs/x", "no index.json", 0755, 0, MIB(1) },
+		{ "bin/sh", "compressed twice", 0755, 2, MIB(1) },
+		{ "bin/sh", "uncompressed is larger", 0755, 1, 512 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct unpacked u = {};
+		struct cay_err err = {};
+
+		assert_true(unpack_one(rows[i].name, rows[i].mode, rows[i].skins, rows[i].max, &u,
+				       &err) < 0);
+		assert_non_null(strstr(err.msg, rows[i].why));
+	}
+}
+
+/* An archive whose second layer is a link; of it only the way next door is gone. */
+static const struct layout_file *linked(const char *name, const char *to)
+{
+	static struct layout_name names[2];
+	static struct layout l;
+
+	names[0] = (struct layout_name){ .name = (char *)(uintptr_t)"a/layer.tar" };
+	names[1] = (struct layout_name){ .name = (char *)(uintptr_t)name,
+					 .link = (char *)(uintptr_t)to };
+	l = (struct layout){ .fd = -EBADF, .names = names, .n_names = 2 };
+	return layout_named(&l, name);
+}
+
+static void test_links(void **)
+{
+	assert_non_null(linked("b/layer.tar", "../a/layer.tar"));
+	assert_null(linked("b/layer.tar", "a/layer.tar"));
+	assert_null(linked("b/layer.tar", "../b/layer.tar"));
+	assert_null(linked("b/c/layer.tar", "../a/layer.tar"));
+	assert_null(linked("b/layer.tar", "/etc/passwd"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_docker_names),
+		cmocka_unit_test(test_tree),
+		cmocka_unit_test(test_not_a_tree),
+		cmocka_unit_test(test_links),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
