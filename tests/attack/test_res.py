@@ -25,6 +25,7 @@ from conftest import RUNTIMES
 FULL = bool(os.environ.get("CAY_FULL"))
 MIB = 1 << 20
 RATIO = 1.5 if FULL else 3.0  # what is asked for; CI has two processors and few samples, and looks for walls that fell
+HOST_RATIO = 2.0 if FULL else 3.0
 BLOCK = 100 if FULL else 25  # execs in a turn
 LEAST, MOST = (1000, 3000) if FULL else (100, 600)  # of each side
 PACE_S = 0.02
@@ -106,9 +107,9 @@ class Neighbour:
     def busy(self):
         return sum(self.others) / len(self.others) > BUSY
 
-    def compare(self, under_attack):
-        """Turn by turn until there is enough; under_attack makes a context."""
-        while len(self.alone) < LEAST or (self.ratio() > RATIO and not self.busy() and len(self.alone) < MOST):
+    def compare(self, under_attack, clear=lambda: True):
+        """Turn by turn until there is enough; under_attack makes a context, clear() has a figure of its own to say so."""
+        while len(self.alone) < LEAST or (not (self.ratio() <= RATIO and clear()) and not self.busy() and len(self.alone) < MOST):
             self.rest()
             self.block(self.alone)
             with under_attack():
@@ -169,11 +170,13 @@ def test_RES_01(row, boxes, cay, beside, kind):
                 yield
                 most = max(most, pids_now(cay, box))
                 host[True] += [spawn_s() for _ in range(20)]
-        quiet.compare(bomb)
+
+        def slower():
+            return p(host[True], 0.95) / p(host[False], 0.95)
+        quiet.compare(bomb, lambda: slower() <= HOST_RATIO)
         r.check(most <= PIDS, f"{most} processes of {PIDS}")
-        slower = p(host[True], 0.95) / p(host[False], 0.95)
-        r.check(slower <= 2.0 or quiet.busy(), f"the host's fork and exec took {slower:.2f} times as long")
-        r.detail = f"{most} of {PIDS} processes, host's fork+exec p95 {slower:.2f}x"
+        r.check(slower() <= HOST_RATIO or quiet.busy(), f"the host's fork and exec took {slower():.2f} times as long")
+        r.detail = f"{most} of {PIDS} processes, host's fork+exec p95 {slower():.2f}x"
         # and it can be ended while it goes on
         cay.exec_detached(box, ["/hostile", "swarm", kind], user="0")
         lib.wait_for("as many as may be", lambda: pids_now(cay, box) >= PIDS - 4, 20)
