@@ -225,7 +225,7 @@ static int send_piece(struct attach *a, unsigned i)
 		f.type = FRAME_GAP;
 		f.length = sizeof(lost);
 	} else {
-		n = output_read(o, a->sent[i], bytes, sizeof(bytes));
+		n = output_read_for(&a->readers[i], a->sent[i], bytes, sizeof(bytes));
 		if (!n)
 			return 0;
 		f.length = (uint32_t)n;

@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "init/memory.h"
 #include "init/ring.h"
+#include "init/spool.h"
 #include "init/view.h"
 #include "net/server.h"
 #include "wire/entry.h"
@@ -26,7 +27,8 @@
 #define SERVICES_MAX 64       /* beside the jobs: each has at most one process tree */
 #define OUTPUT_BUDGET MIB(16) /* unless the claim says otherwise */
 #define CLAIM_POOL KIB(512)
-/* Connections, five fds a live job, two for each that left a writer behind, five a service. */
+/* Connections, five fds a live job, two for each that left a writer behind, two for each
+ * that spooled, five a service. */
 #define FDS_WANTED 2048
 
 struct job;
@@ -81,6 +83,7 @@ struct init {
 	struct svcs svcs;
 	struct works works;
 	struct shells shells;
+	struct spools spools;
 	uint64_t born_ns;   /* on the clock of the boot */
 	struct buf info;    /* the last Info with versions */
 	uint64_t info_ns;   /* and when that was */

@@ -184,12 +184,12 @@ bool job_reclaim(struct ring_budget *b)
 	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
 
 	for (struct job *j = in->oldest; j; j = j->next)
-		if (j->state == JOB_ENDED && !in_use(j) &&
-		    (j->out[0].ring.cap || j->out[1].ring.cap)) {
-			ring_drop(&j->out[0].ring);
-			ring_drop(&j->out[1].ring);
-			return true;
-		}
+		for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
+			if (j->state == JOB_ENDED && !in_use(j) && j->out[i].ring.cap &&
+			    !output_unsaved(&j->out[i])) {
+				ring_drop(&j->out[i].ring);
+				return true;
+			}
 	return shell_reclaim(in);
 }
 
@@ -414,6 +414,8 @@ static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, bo
 
 		if (outputs && *fd >= 0)
 			r = output_init(&j->out[i], &in->loop, cay_take_fd(fd), mode, &in->budget);
+		if (r >= 0 && j->out[i].mode == OUTPUT_SPOOL)
+			r = spool_add(in, &j->out[i]);
 		j->out[i].tty = j->tty;
 		j->out[i].data = j;
 		j->out[i].poll.data = &j->out[i];
@@ -421,7 +423,7 @@ static int job_prepare(struct job *j, struct pipes *p, enum exec_output mode, bo
 		j->out[i].on_closed = on_output_closed;
 		j->handles += j->out[i].open;
 		if (r < 0)
-			return cay_fail_sys(err, CAY_E_DISK_FULL, -r, "a place for the output");
+			return cay_fail_sys(err, CAY_E_LIMIT, -r, "a place for the output");
 	}
 	j->in.fd = cay_take_fd(&p->in[1]);
 	j->report_fd = cay_take_fd(&p->report[0]);
@@ -484,7 +486,7 @@ static int start(struct init *in, const struct exec_run *req, const struct job_o
 	j->init = in;
 	j->cgroup = j->in.fd = j->report_fd = j->events_fd = -EBADF;
 	j->in.loop = &in->loop;
-	j->out[0].fd = j->out[1].fd = j->out[0].spool = j->out[1].spool = -EBADF;
+	j->out[0].fd = j->out[1].fd = -EBADF;
 	term_set(j, req);
 	if (own) {
 		j->own = true;

@@ -2,10 +2,9 @@
 #include "init/output.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <sys/ioctl.h>
 
-#include "base/path.h"
+#include "init/spool.h"
 
 #define PASSES 8 /* reads before others get their turn */
 #define SCRATCH KIB(32)
@@ -13,31 +12,13 @@
 
 static void pump(struct output *o);
 
-static int open_spool(void)
-{
-	static const char *const places[] = { "/tmp", "/var/tmp" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		int fd = open(places[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-		if (fd >= 0)
-			return fd;
-	}
-	return -errno;
-}
-
 int output_init(struct output *o, uv_loop_t *loop, int fd, enum exec_output mode,
 		struct ring_budget *budget)
 {
 	int r;
 
-	*o = (struct output){ .fd = fd, .mode = mode, .spool = -EBADF };
+	*o = (struct output){ .fd = fd, .mode = mode };
 	o->ring = ring_empty(budget, 0);
-	if (mode == OUTPUT_SPOOL) {
-		o->spool = open_spool();
-		if (o->spool < 0)
-			return o->spool;
-	}
 	r = uv_poll_init(loop, &o->poll, fd);
 	o->open = r >= 0;
 	return r;
@@ -59,30 +40,47 @@ void output_close(struct output *o)
 	assert(!o->readers);
 	close_pipe(o);
 	ring_drop(&o->ring);
-	if (o->spool >= 0)
-		(void)close(cay_take_fd(&o->spool));
+	if (o->spool)
+		spool_drop(o);
 }
 
 uint64_t output_end(const struct output *o)
 {
-	return o->ring.end > o->spooled ? o->ring.end : o->spooled;
+	return o->ring.end;
 }
 
 uint64_t output_lost(const struct output *o, uint64_t pos)
 {
-	return pos >= o->spooled && pos < o->ring.start ? o->ring.start - pos : 0;
+	return pos >= o->spooled ? output_away(o, pos) : 0;
+}
+
+bool output_unsaved(const struct output *o)
+{
+	return o->mode == OUTPUT_SPOOL && o->spooled < o->ring.end;
+}
+
+uint64_t output_away(const struct output *o, uint64_t pos)
+{
+	return pos < o->ring.start ? o->ring.start - pos : 0;
 }
 
 size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n)
 {
-	ssize_t got;
+	return output_away(o, pos) ? 0 : ring_read(&o->ring, pos, to, n);
+}
 
-	if (pos >= o->spooled)
-		return pos < o->ring.start ? 0 : ring_read(&o->ring, pos, to, n);
-	if (n > o->spooled - pos)
-		n = (size_t)(o->spooled - pos);
-	got = pread(o->spool, to, n, (off_t)pos);
-	return got > 0 ? (size_t)got : 0;
+size_t output_read_for(struct reader *r, uint64_t pos, void *to, size_t n)
+{
+	const struct output *o = r->output;
+
+	if (output_away(o, pos) && pos < o->spooled)
+		return spool_read(r, pos, to, n);
+	return output_read(o, pos, to, n);
+}
+
+bool output_awaits(const struct reader *r)
+{
+	return spool_awaits(r);
 }
 
 /* From here on nothing may be overwritten. */
@@ -90,6 +88,8 @@ static uint64_t keep(const struct output *o)
 {
 	uint64_t slowest = UINT64_MAX;
 
+	if (o->mode == OUTPUT_SPOOL)
+		return o->spooled;
 	if (o->mode != OUTPUT_BLOCK || (o->tty && !o->holder))
 		return o->ring.end;
 	if (o->holder)
@@ -102,35 +102,16 @@ static uint64_t keep(const struct output *o)
 	return slowest < o->ring.end ? slowest : o->ring.end;
 }
 
-/* Bytes into the file; when the disk is full the ring goes on from there, and
- * readers see what was lost in between. */
-static void spool(struct output *o, const uint8_t *p, size_t n)
-{
-	while (n) {
-		ssize_t w = pwrite(o->spool, p, n, (off_t)o->spooled);
-
-		if (w <= 0) {
-			o->ring = ring_empty(o->ring.budget, o->spooled + n);
-			o->mode = OUTPUT_DROP;
-			return;
-		}
-		o->spooled += (uint64_t)w;
-		p += w;
-		n -= (size_t)w;
-	}
-}
-
 /* One read: how many bytes came, 0 at the end of the pipe, -EAGAIN when it is
  * empty, -ENOBUFS when nothing more may be taken now. */
 static ssize_t take(struct output *o)
 {
 	uint8_t scratch[SCRATCH], *to = scratch;
-	bool direct = !o->complete && o->mode != OUTPUT_SPOOL;
 	size_t room = sizeof(scratch);
 	ssize_t n;
 
-	if (direct)
-		room = ring_space(&o->ring, keep(o), o->mode == OUTPUT_BLOCK && !o->finishing, &to);
+	if (!o->complete)
+		room = ring_space(&o->ring, keep(o), o->mode != OUTPUT_DROP && !o->finishing, &to);
 	if (!room)
 		return -ENOBUFS;
 	if (o->finishing && !o->complete && room > (size_t)o->tail)
@@ -140,10 +121,9 @@ static ssize_t take(struct output *o)
 		return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0;
 	if (o->complete)
 		return n; /* not the process's any more */
-	if (direct)
-		ring_wrote(&o->ring, (size_t)n);
-	else
-		spool(o, scratch, (size_t)n);
+	ring_wrote(&o->ring, (size_t)n);
+	if (o->mode == OUTPUT_SPOOL)
+		spool_push(o);
 	if (o->finishing)
 		o->tail -= (int)n;
 	return n;
@@ -269,6 +249,8 @@ void output_detach(struct reader *r)
 		r->next->prev = r->prev;
 	r->output = NULL;
 	r->prev = r->next = NULL;
+	free(r->window);
+	r->window = NULL;
 	if (!o->polling)
 		pump(o);
 }
@@ -289,6 +271,21 @@ void output_hold(struct output *o, struct reader *r)
 	o->holder = r;
 	if (!o->polling)
 		pump(o);
+}
+
+void output_spooled(struct output *o, uint64_t upto)
+{
+	o->spooled = upto;
+	if (!o->polling)
+		pump(o);
+}
+
+void output_unspool(struct output *o, bool lost)
+{
+	o->mode = OUTPUT_DROP;
+	if (lost)
+		o->spooled = 0;
+	output_tell(o);
 }
 
 /* Readers that leave are not to start another round meanwhile. */

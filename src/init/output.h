@@ -7,7 +7,8 @@
  *	block  the pipe is read while what readers have not taken fills no more
  *	       than half of the ring; then the process waits, as with any pipe
  *	drop   the pipe is always read; readers that fell behind see a gap
- *	spool  the pipe is always read, into a file without a name
+ *	spool  as block, but it is a file that is waited for (spool.h), and what is there can
+ *	       be read again
  *
  * A terminal's output never waits for who only watches: in block it waits for its
  * writer (holder), and while there is none for nobody.
@@ -27,6 +28,8 @@
 #include "ops/types.h"
 
 struct output;
+struct spool;
+struct window;
 
 struct reader {
 	struct reader *prev, *next;
@@ -36,6 +39,7 @@ struct reader {
 	/* There may be more to read, or the end was reached.  It may detach itself. */
 	void (*more)(struct reader *r);
 	void *data;
+	struct window *window; /* what it has of a file, or NULL */
 };
 
 struct output {
@@ -44,8 +48,8 @@ struct output {
 	bool open, polling, pumping; /* open: the poll handle is */
 	enum exec_output mode;       /* BLOCK, DROP or SPOOL */
 	struct ring ring;
-	int spool; /* the file, or -EBADF */
-	uint64_t spooled;
+	struct spool *spool;   /* its file, or NULL */
+	uint64_t spooled;      /* what is in the file, from 0 on */
 	uint64_t handed;       /* the furthest any reader got */
 	bool finishing;        /* the process is dead; tail bytes of it are in the pipe */
 	bool complete;         /* all it wrote is here */
@@ -72,8 +76,15 @@ void output_close(struct output *o);
 uint64_t output_end(const struct output *o); /* bytes so far */
 /* How many bytes from pos on are gone. */
 uint64_t output_lost(const struct output *o, uint64_t pos);
-/* Copy from pos; 0 when those are lost or not here yet. */
+/* Some of it is on its way to a file. */
+bool output_unsaved(const struct output *o);
+/* How many bytes from pos on are not in memory: lost, or in a file. */
+uint64_t output_away(const struct output *o, uint64_t pos);
+/* Copy from pos; 0 when those are not in memory. */
 size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n);
+/* The same for a reader, who is told when what is in a file is here (output_awaits()). */
+size_t output_read_for(struct reader *r, uint64_t pos, void *to, size_t n);
+bool output_awaits(const struct reader *r);
 
 void output_attach(struct output *o, struct reader *r, uint64_t pos);
 void output_detach(struct reader *r);
@@ -82,6 +93,11 @@ void output_moved(struct reader *r, uint64_t n);
 void output_notify(struct output *o);
 /* Of a terminal: wait for this reader from now on, or for nobody. */
 void output_hold(struct output *o, struct reader *r);
+/* All before upto is in its file. */
+void output_spooled(struct output *o, uint64_t upto);
+/* No more goes to its file, which has no room, or (lost) is gone: the ring goes on, and readers
+ * see what was lost in between. */
+void output_unspool(struct output *o, bool lost);
 /* Something is news that is not output. */
 void output_tell(struct output *o);
 #endif

@@ -343,7 +343,7 @@ void shell_open(struct init *in, struct request *rq, const struct shell_create *
 	}
 	s->init = in;
 	s->script = s->side_fd = s->ends[0] = s->ends[1] = -EBADF;
-	s->out[0].fd = s->out[1].fd = s->out[0].spool = s->out[1].spool = -EBADF;
+	s->out[0].fd = s->out[1].fd = -EBADF;
 	s->feed = BUF_INIT(SCRIPT_MAX);
 	s->created_ns = clk_wall_ns(in->clk);
 	(void)uv_timer_init(&in->loop, &s->timer);

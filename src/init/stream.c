@@ -216,7 +216,7 @@ static enum sent send_piece(struct stream *s, unsigned i)
 		output_moved(r, lost);
 		return SENT_SOME;
 	}
-	n = output_read(r->output, r->pos, bytes, n);
+	n = output_read_for(r, r->pos, bytes, n);
 	n = whole(s, bytes, n);
 	if (!n)
 		return SENT_NOTHING;
@@ -236,6 +236,15 @@ static bool at_end(const struct stream *s)
 		if (s->readers[i].pos < known_end(s, i))
 			return false;
 	return is_over(s);
+}
+
+/* What there is of it is on its way here from a file. */
+static bool awaits(const struct stream *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (output_awaits(&s->readers[i]))
+			return true;
+	return false;
 }
 
 static void end_stream(struct stream *s)
@@ -269,7 +278,7 @@ static void pump(struct stream *s)
 		}
 	}
 	s->pumping = false;
-	if (!s->full && (!s->left || is_over(s) || !s->follow))
+	if (!s->full && (!s->left || ((is_over(s) || !s->follow) && !awaits(s))))
 		end_stream(s);
 }
 

@@ -61,9 +61,8 @@ static int take(const struct output *o, uint64_t pos, uint64_t end, struct buf *
 	size_t n;
 	int r;
 
-	/* it may be lost in two places when a spool ran out of disk */
-	while (output_lost(o, pos))
-		pos += output_lost(o, pos);
+	/* what went to a file is there for who asks for it: a reply does not wait for a disk */
+	pos += output_away(o, pos);
 	pos = pos < end ? pos : end;
 	*ret_offset = pos;
 	r = buf_reserve(raw, (size_t)(end - pos));
@@ -94,7 +93,7 @@ static int take_head(const struct output *o, uint64_t from, size_t n, bool more,
 
 	if (kept && kept->len >= n)
 		r = buf_add(raw, kept->data, n);
-	else if (output_lost(o, from))
+	else if (output_away(o, from))
 		return 0;
 	else
 		r = take(o, from, from + n, raw, &offset);

@@ -128,32 +128,6 @@ def test_drop_never_waits_for_a_reader(init):
     assert init.client.exec(e["id"]).json()["stdout_bytes"] == 50000000
 
 
-def test_spool_keeps_all_of_it(init):
-    n = 8 * MIB
-    ident = init.client.detach("/usr/bin/python3", "-c", WRITER % n, output="spool")
-    wait_for(lambda: init.client.exec(ident).json()["state"] == "ended", 20)
-    r = init.client.output(ident)
-    assert int(r.headers["Cay-Offset"]) == 0
-    assert hashlib.sha256(r.read()).hexdigest() == expected(n)
-
-
-def test_a_spool_on_a_full_disk_goes_on_with_a_gap(init):
-    c = init.client
-    c.sh("mount -t tmpfs -o size=2m tmpfs /tmp")
-    n = 16 * MIB
-    ident = c.detach("/usr/bin/python3", "-c", WRITER % n, output="spool")
-    wait_for(lambda: c.exec(ident).json()["state"] == "ended", 20)
-    pos = lost = 0
-    for kind, _, offset, content in frames(c.output(ident, {"Accept": FRAMES})):
-        assert kind == END or offset == pos
-        if kind == GAP:
-            lost += struct.unpack("<Q", content)[0]
-            pos += struct.unpack("<Q", content)[0]
-        elif kind == DATA:
-            pos += len(content)
-    assert kind == END and pos == n and 0 < lost < n - 2 * MIB
-
-
 @pytest.mark.parametrize("how", ["stream", "sse", "output"])
 def test_a_stalled_reader_costs_little(init, how):
     c = init.client

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* the spooler: files of outputs, written and read in straight blocking code */
+#include <assert.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+
+#include "base/path.h"
+#include "init/init.h"
+#include "init/spool-internal.h"
+
+struct packet {
+	struct spool_msg head;
+	uint8_t bytes[SPOOL_PIECE];
+};
+
+/* A descriptor of these is closed without a word to a server. */
+static bool closes_at_once(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	switch ((uint32_t)fs.f_type) {
+	case EXT4_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+	case BTRFS_SUPER_MAGIC:
+	case OVERLAYFS_SUPER_MAGIC:
+	case TMPFS_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* PID 1 hears of it, or is gone. */
+static void say(int socket, const struct spool_msg *m, const void *bytes, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {};
+	struct iovec parts[2] = {
+		{ (void *)(uintptr_t)m, sizeof(*m) },
+		{ (void *)(uintptr_t)bytes, bytes ? m->n : 0 },
+	};
+	struct msghdr msg = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	if (fd >= 0) {
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control);
+		*CMSG_FIRSTHDR(&msg) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+							 .cmsg_level = SOL_SOCKET,
+							 .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), &fd, sizeof(fd));
+	}
+	if (sendmsg(socket, &msg, MSG_NOSIGNAL) < 0)
+		_exit(1);
+}
+
+static int open_file(void)
+{
+	static const char *const places[] = { "/tmp", "/var/tmp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		int fd = open(places[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+		if (fd >= 0)
+			return fd;
+	}
+	return -errno;
+}
+
+static struct spool *find(struct spool *first, uint64_t id)
+{
+	while (first && (first->id != id || first->fd < 0))
+		first = first->next;
+	return first;
+}
+
+/* The file of an output that has written something for the first time. */
+static struct spool *add(int socket, struct spool **first, uint64_t id)
+{
+	struct spool_msg told = { .what = SPOOL_OPENED, .id = id };
+	struct spool *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	*s = (struct spool){ .next = *first, .id = id, .fd = open_file() };
+	if (s->fd < 0) {
+		free(s);
+		return NULL;
+	}
+	*first = s;
+	say(socket, &told, NULL, closes_at_once(s->fd) ? s->fd : -EBADF);
+	return s;
+}
+
+static void write_piece(int socket, struct spool **first, const struct packet *p)
+{
+	struct spool_msg told = { .what = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
+	struct spool *s = find(*first, p->head.id);
+	size_t done = 0;
+
+	if (!s)
+		s = add(socket, first, p->head.id);
+	while (s && done < p->head.n) {
+		ssize_t w = pwrite(s->fd, p->bytes + done, p->head.n - done, (off_t)told.pos);
+
+		if (w <= 0)
+			break;
+		done += (size_t)w;
+		told.pos += (size_t)w;
+	}
+	if (done)
+		say(socket, &told, NULL, -EBADF);
+	told.what = SPOOL_FAILED;
+	if (done < p->head.n)
+		say(socket, &told, NULL, -EBADF);
+}
+
+static void read_piece(int socket, struct spool *s, struct packet *p)
+{
+	ssize_t n = s ? pread(s->fd, p->bytes, p->head.n, (off_t)p->head.pos) : 0;
+
+	p->head.what = SPOOL_DATA;
+	p->head.n = n > 0 ? (uint32_t)n : 0;
+	say(socket, &p->head, p->bytes, -EBADF);
+}
+
+static void forget(struct spool **first, uint64_t id)
+{
+	while (*first && (*first)->id != id)
+		first = &(*first)->next;
+	if (*first) {
+		struct spool *gone = *first;
+
+		*first = gone->next;
+		(void)close(gone->fd);
+		free(gone);
+	}
+}
+
+/* PID 1's other descriptors would keep pipes open, and connections. */
+static void close_others(int socket, const struct spool *first)
+{
+	bool keep[FDS_WANTED] = {};
+
+	assert(socket < FDS_WANTED);
+	keep[socket] = true;
+	for (const struct spool *s = first; s; s = s->next)
+		if (s->fd >= 0 && s->fd < FDS_WANTED)
+			keep[s->fd] = true;
+	for (int fd = STDERR_FILENO + 1; fd < FDS_WANTED; fd++)
+		if (!keep[fd])
+			(void)close(fd);
+	if (syscall(SYS_close_range, FDS_WANTED, ~0u, 0) < 0)
+		_exit(1);
+}
+
+void spool_serve(int socket, struct spool *first)
+{
+	static struct packet p; /* of a process of our own, so it is nobody's global */
+
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)prctl(PR_SET_NAME, "cay-spool");
+	close_others(socket, first);
+	say(socket, &(struct spool_msg){ .what = SPOOL_READY }, NULL, -EBADF);
+	for (;;) {
+		ssize_t n = recv(socket, &p, sizeof(p), 0);
+
+		if (n < (ssize_t)sizeof(p.head))
+			_exit(0);
+		if (p.head.what == SPOOL_WRITE)
+			write_piece(socket, &first, &p);
+		else if (p.head.what == SPOOL_READ)
+			read_piece(socket, find(first, p.head.id), &p);
+		else
+			forget(&first, p.head.id);
+	}
+}

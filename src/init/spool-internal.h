@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_SPOOL_INTERNAL_H
+#define CAY_INIT_SPOOL_INTERNAL_H
+/*
+ * What spool.c (PID 1) and spool-child.c (the spooler) share.  The list of files is made by
+ * PID 1 and copied by the fork; from then on each has its own.
+ *
+ * A message is one packet: this head, and n bytes behind it in WRITE and DATA.  The spooler is a
+ * process of the sandbox: PID 1 checks all it says.
+ */
+#include "init/spool.h"
+
+#define SPOOL_PIECE KIB(32)
+
+enum spool_what : uint32_t {
+	/* to the spooler */
+	SPOOL_WRITE, /* id, pos; the file is made by the first */
+	SPOOL_READ,  /* id, pos, n: how much; tag */
+	SPOOL_CLOSE, /* id */
+	/* from it */
+	SPOOL_READY,  /* once */
+	SPOOL_OPENED, /* id; with a descriptor, where closing that waits for nobody */
+	SPOOL_WROTE,  /* id, pos: up to here */
+	SPOOL_FAILED, /* id: what was written before can be read */
+	SPOOL_DATA,   /* id, pos, tag, and the bytes; none: they cannot be read */
+};
+
+struct spool_msg {
+	enum spool_what what;
+	uint32_t n;
+	uint64_t id, pos, tag;
+};
+
+struct spool {
+	struct spool *next;
+	uint64_t id;
+	int fd; /* of the file, or -EBADF */
+
+	/* in PID 1 */
+	struct init *init;
+	struct output *output; /* NULL: the spooler is to be told to close it */
+	uint64_t sent;
+	bool opened; /* there is a file */
+	bool lost;   /* and it went with its spooler: readers are to be told */
+};
+
+/* What a reader gets of the file, piece by piece. */
+struct window {
+	uint64_t pos, tag;
+	size_t n;
+	bool asked; /* the bytes are not here yet */
+	bool sent;  /* and the spooler knows */
+	uint8_t data[SPOOL_PIECE];
+};
+
+/* The spooler, with the files there are.  Never returns: it ends with its socket. */
+[[noreturn]] void spool_serve(int socket, struct spool *first);
+#endif

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PID 1's part of the files of outputs; spool-child.c is the other one */
+#include "init/spool.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "init/child.h"
+#include "init/init.h"
+#include "init/spool-internal.h"
+
+#define PASSES 16    /* messages before others get their turn */
+#define STILLBORN 16 /* in a row that did not say a word, until none is tried */
+
+struct spooler {
+	struct init *init;
+	uv_poll_t poll;
+	int fd;
+	bool full; /* its socket takes no more now */
+};
+
+static int start(struct init *in);
+
+/* Sending */
+
+static void on_ready(uv_poll_t *p, int, int);
+
+static void set_full(struct spooler *w, bool full)
+{
+	w->full = full;
+	(void)uv_poll_start(&w->poll, UV_READABLE | UV_DISCONNECT | (full ? UV_WRITABLE : 0),
+			    on_ready);
+}
+
+/* False: not now.  When its socket is broken, reading from it will tell. */
+static bool send_msg(struct spools *all, const struct spool_msg *m, const void *bytes)
+{
+	struct iovec parts[2] = {
+		{ (void *)(uintptr_t)m, sizeof(*m) },
+		{ (void *)(uintptr_t)bytes, bytes ? m->n : 0 },
+	};
+	struct msghdr msg = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	if (!all->now || all->now->full)
+		return false;
+	if (sendmsg(all->now->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return true;
+	set_full(all->now, errno != EPIPE && errno != ECONNRESET);
+	return false;
+}
+
+static struct spools *spools_of(const struct output *o)
+{
+	return &o->spool->init->spools;
+}
+
+void spool_push(struct output *o)
+{
+	struct spool *s = o->spool;
+	uint8_t bytes[SPOOL_PIECE];
+
+	while (s->sent < o->ring.end) {
+		struct spool_msg m = { .what = SPOOL_WRITE, .id = s->id, .pos = s->sent };
+
+		m.n = (uint32_t)ring_read(&o->ring, s->sent, bytes, sizeof(bytes));
+		if (!send_msg(spools_of(o), &m, bytes))
+			return;
+		s->sent += m.n;
+	}
+}
+
+static void ask(struct output *o, struct window *w)
+{
+	struct spool_msg m = { .what = SPOOL_READ,
+			       .n = SPOOL_PIECE,
+			       .id = o->spool->id,
+			       .pos = w->pos,
+			       .tag = w->tag };
+
+	w->sent = send_msg(spools_of(o), &m, NULL);
+}
+
+/* The records of those that are forgotten go with the word to their spooler. */
+static void close_forgotten(struct spools *all)
+{
+	struct spool **p = &all->first;
+
+	while (*p) {
+		struct spool *s = *p;
+		struct spool_msg m = { .what = SPOOL_CLOSE, .id = s->id };
+
+		if (s->output || (all->now && !send_msg(all, &m, NULL))) {
+			p = &s->next;
+			continue;
+		}
+		*p = s->next;
+		free(s);
+	}
+}
+
+static void stop(struct spools *all);
+
+/* What could not be said before. */
+static void say_rest(struct spools *all)
+{
+	close_forgotten(all);
+	if (!all->first)
+		stop(all);
+	for (struct spool *s = all->first; s; s = s->next) {
+		if (!s->output)
+			continue;
+		if (s->output->mode == OUTPUT_SPOOL)
+			spool_push(s->output);
+		for (struct reader *r = s->output->readers; r; r = r->next)
+			if (r->window && r->window->asked && !r->window->sent)
+				ask(s->output, r->window);
+	}
+}
+
+/* Hearing */
+
+static struct spool *find(struct spools *all, uint64_t id)
+{
+	struct spool *s = all->first;
+
+	while (s && s->id != id)
+		s = s->next;
+	return s;
+}
+
+/* Nothing of what was in its file can be read. */
+static void lose(struct output *o)
+{
+	for (struct reader *r = o->readers; r; r = r->next)
+		if (r->window)
+			r->window->asked = false;
+	output_unspool(o, /* lost= */ true);
+}
+
+static void on_data(struct output *o, const struct spool_msg *m, const uint8_t *bytes)
+{
+	struct reader *r = o->readers;
+
+	while (r && !(r->window && r->window->asked && r->window->tag == m->tag))
+		r = r->next;
+	if (!r)
+		return; /* it left, or went elsewhere */
+	r->window->asked = false;
+	r->window->n = m->n;
+	memcpy(r->window->data, bytes, m->n);
+	if (m->n)
+		r->more(r);
+	else
+		lose(o);
+}
+
+/* False when it makes no sense. */
+static bool hear(struct spools *all, const struct spool_msg *m, const uint8_t *bytes, size_t n,
+		 int *fd)
+{
+	struct spool *s = find(all, m->id);
+	struct output *o = s ? s->output : NULL;
+
+	if (m->what < SPOOL_READY || m->what > SPOOL_DATA ||
+	    n != (m->what == SPOOL_DATA ? m->n : 0))
+		return false;
+	if (!o)
+		return true; /* forgotten meanwhile */
+	if (m->what == SPOOL_OPENED) {
+		if (s->opened)
+			return false;
+		s->opened = true;
+		s->fd = cay_take_fd(fd);
+	} else if (m->what == SPOOL_DATA) {
+		on_data(o, m, bytes);
+	} else if (!s->opened && m->what == SPOOL_WROTE) {
+		return false;
+	} else if (o->mode == OUTPUT_SPOOL) {
+		if (m->pos < o->spooled || m->pos > s->sent)
+			return false;
+		if (m->what == SPOOL_WROTE)
+			output_spooled(o, m->pos);
+		else
+			output_unspool(o, /* lost= */ false);
+	}
+	return true;
+}
+
+/* One message: 1, 0 when there is none, -errno when there is no spooler. */
+static int receive(struct spools *all)
+{
+	static uint8_t bytes[SPOOL_PIECE]; /* one loop, and nobody in between */
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct spool_msg m;
+	struct iovec parts[2] = { { &m, sizeof(m) }, { bytes, sizeof(bytes) } };
+	struct msghdr msg = { .msg_iov = parts,
+			      .msg_iovlen = 2,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(all->now->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	auto_close int fd = -EBADF;
+	struct cmsghdr *c;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	if (n < (ssize_t)sizeof(m) || (msg.msg_flags & MSG_TRUNC))
+		return -EPIPE;
+	all->stillborn = 0;
+	return hear(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
+}
+
+/* Its end */
+
+static void on_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+/* It ends with its socket, and is waited for as anybody is. */
+static void stop(struct spools *all)
+{
+	struct spooler *w = all->now;
+
+	if (!w)
+		return;
+	all->now = NULL;
+	uv_close((uv_handle_t *)&w->poll, on_closed);
+	(void)close(cay_take_fd(&w->fd));
+}
+
+static bool lose_one(struct spools *all)
+{
+	struct spool *s = all->first;
+
+	while (s && !(s->lost && s->output))
+		s = s->next;
+	if (!s)
+		return false;
+	s->lost = false;
+	lose(s->output);
+	return true;
+}
+
+/* Somebody killed it.  The next one has the files of which we have a descriptor; what was on
+ * its way is sent again.  Who does not keep to the rules has no successor. */
+static void begin_anew(struct init *in, bool again)
+{
+	struct spools *all = &in->spools;
+
+	stop(all);
+	close_forgotten(all);
+	if (all->first && again)
+		again = start(in) >= 0;
+	for (struct spool *s = all->first; s; s = s->next) {
+		s->sent = s->output->spooled;
+		s->lost = !again || (s->opened && s->fd < 0);
+		for (struct reader *r = s->output->readers; r; r = r->next)
+			if (r->window)
+				r->window->sent = false;
+	}
+	/* whoever is told may forget others */
+	while (lose_one(all))
+		;
+	say_rest(all);
+}
+
+static void on_ready(uv_poll_t *p, int, int)
+{
+	struct spooler *w = p->data;
+	struct init *in = w->init;
+	int r = 1;
+
+	for (int i = 0; i < PASSES && r > 0 && in->spools.now == w; i++)
+		r = receive(&in->spools);
+	if (in->spools.now != w)
+		return;
+	if (r < 0) {
+		begin_anew(in, r != -EPROTO && in->spools.stillborn++ < STILLBORN);
+		return;
+	}
+	if (w->full)
+		set_full(w, false);
+	say_rest(&in->spools);
+}
+
+/* Its beginning */
+
+static int start(struct init *in)
+{
+	struct spooler *w = calloc(1, sizeof(*w));
+	int fds[2] = { -EBADF, -EBADF }, none = -EBADF, r;
+	pid_t pid;
+
+	if (!w)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
+		r = -errno;
+		free(w);
+		return r;
+	}
+	*w = (struct spooler){ .init = in, .fd = fds[0] };
+	r = uv_poll_init(&in->loop, &w->poll, w->fd);
+	if (r < 0) {
+		(void)close(fds[0]);
+		(void)close(fds[1]);
+		free(w);
+		return r;
+	}
+	w->poll.data = w;
+	in->spools.now = w;
+	pid = child_fork(&none);
+	if (pid == 0)
+		spool_serve(fds[1], in->spools.first);
+	r = pid < 0 ? -errno : 0;
+	(void)close(fds[1]);
+	if (r < 0)
+		stop(&in->spools);
+	else
+		set_full(w, false);
+	return r;
+}
+
+int spool_add(struct init *in, struct output *o)
+{
+	struct spool *s = calloc(1, sizeof(*s));
+	int r = 0;
+
+	if (!s)
+		return -ENOMEM;
+	if (!in->spools.now)
+		r = start(in);
+	if (r < 0) {
+		free(s);
+		return r;
+	}
+	*s = (struct spool){ .next = in->spools.first,
+			     .id = ++in->spools.last_id,
+			     .fd = -EBADF,
+			     .init = in,
+			     .output = o };
+	in->spools.first = s;
+	o->spool = s;
+	return 0;
+}
+
+void spool_drop(struct output *o)
+{
+	struct spools *all = spools_of(o);
+	struct spool *s = o->spool;
+
+	o->spool = NULL;
+	s->output = NULL;
+	/* not the last one while there is a spooler: it does not wait for a disk */
+	if (s->fd >= 0)
+		(void)close(cay_take_fd(&s->fd));
+	close_forgotten(all);
+	if (!all->first)
+		stop(all);
+}
+
+/* Reading */
+
+bool spool_awaits(const struct reader *r)
+{
+	return r->window && r->window->asked;
+}
+
+size_t spool_read(struct reader *r, uint64_t pos, void *to, size_t n)
+{
+	struct output *o = r->output;
+	struct window *w = r->window;
+	size_t have;
+
+	if (!w)
+		w = r->window = calloc(1, sizeof(*w));
+	if (!w)
+		return 0; /* a stream that does not go on is broken off */
+	if (w->asked && w->pos == pos)
+		return 0;
+	if (n > o->spooled - pos)
+		n = (size_t)(o->spooled - pos);
+	have = 0;
+	if (!w->asked && pos >= w->pos && pos - w->pos < w->n)
+		have = w->n - (size_t)(pos - w->pos);
+	/* less than was asked for only from its beginning: who needs more than is left of it
+	 * to go on would not */
+	if (have && (have >= n || pos == w->pos)) {
+		n = n < have ? n : have;
+		memcpy(to, w->data + (pos - w->pos), n);
+		return n;
+	}
+	w->pos = pos;
+	w->tag = ++spools_of(o)->last_tag;
+	w->n = 0;
+	w->asked = true;
+	ask(o, w);
+	return 0;
+}
