@@ -226,6 +226,10 @@ static int send_piece(struct attach *a, unsigned i)
 		f.length = sizeof(lost);
 	} else {
 		n = output_read_for(&a->readers[i], a->sent[i], bytes, sizeof(bytes));
+		if (!n && a->readers[i].broken) {
+			shut(a);
+			return -1;
+		}
 		if (!n)
 			return 0;
 		f.length = (uint32_t)n;

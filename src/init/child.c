@@ -309,6 +309,15 @@ static int refuse_clone3(void)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0 ? -errno : 0;
 }
 
+int child_stay(int cgroup)
+{
+	int r = cgroup < 0 ? 0 : cgroup_join(cgroup);
+
+	(void)signal(SIGCHLD, SIG_DFL);
+	raise_oom_score();
+	return r < 0 ? r : refuse_clone3();
+}
+
 void child_run(const struct child_plan *given)
 {
 	struct child_plan copy = *given, *plan = &copy;

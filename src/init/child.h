@@ -54,6 +54,9 @@ extern const int child_ignored[CHILD_IGNORED_N];
 [[nodiscard]] pid_t child_fork(int *cgroup);
 /* Never returns.  Call it in a forked child only. */
 [[noreturn]] void child_run(const struct child_plan *plan);
+/* For a child that executes nothing and stays: in its cgroup (negative: it is there), before
+ * PID 1 when memory runs out, and as little permitted as others. */
+[[nodiscard]] int child_stay(int cgroup);
 /* A file of the image: regular, small, and opening it waits for nobody. */
 [[nodiscard]] int child_read_file(const char *path, struct buf *ret);
 /* Leave the effective capabilities PID 1 works with; the rest stays permitted. */

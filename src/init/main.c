@@ -170,7 +170,8 @@ int main(int argc, char **argv)
 	struct init in = { .clk = &clk_system,
 			   .born_ns = clk_boot_ns(&clk_system),
 			   .budget = { .max = OUTPUT_BUDGET, .reclaim = job_reclaim },
-			   .works.cgroup = -EBADF };
+			   .works.cgroup = -EBADF,
+			   .spools.cgroup = -EBADF };
 	struct server_conf conf = {
 		.max_conns = MAX_CONNS,
 		.head_timeout_ms = HEAD_TIMEOUT_MS,

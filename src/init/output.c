@@ -210,6 +210,8 @@ void output_finish(struct output *o)
 	/* what it wrote is in the pipe by now: it is dead.  More may come from those
 	 * it left behind, but this much and no more is counted as its own. */
 	o->finishing = true;
+	/* its end is not to wait for a disk */
+	o->ring.due = o->mode == OUTPUT_SPOOL;
 	if (o->tty)
 		o->tail = TTY_TAIL;
 	else if (o->fd < 0 || ioctl(o->fd, FIONREAD, &o->tail) < 0)

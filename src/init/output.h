@@ -40,6 +40,7 @@ struct reader {
 	void (*more)(struct reader *r);
 	void *data;
 	struct window *window; /* what it has of a file, or NULL */
+	bool broken;           /* there was no memory for that */
 };
 
 struct output {

@@ -45,7 +45,8 @@ static bool grow(struct ring *r)
 	uint8_t *data;
 
 	/* without its first page a ring could not move anything at all */
-	if (cap > (r->max ? r->max : RING_MAX) || (!afford(r->budget, cap - r->cap) && r->cap))
+	if (cap > (r->max ? r->max : RING_MAX) ||
+	    (!afford(r->budget, cap - r->cap) && r->cap && !r->due))
 		return false;
 	data = malloc(cap);
 	if (!data)

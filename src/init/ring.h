@@ -31,6 +31,7 @@ struct ring {
 	size_t cap; /* 0 or a power of two */
 	uint64_t start, end;
 	size_t max; /* of cap; 0: RING_MAX */
+	bool due;   /* what comes must have room, whatever is left of the budget */
 	struct ring_budget *budget;
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* the spooler: files of outputs, written and read in straight blocking code */
-#include <assert.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -11,7 +10,8 @@
 #include <sys/syscall.h>
 
 #include "base/path.h"
-#include "init/init.h"
+#include "init/child.h"
+#include "init/job.h"
 #include "init/spool-internal.h"
 
 struct packet {
@@ -146,30 +146,50 @@ static void forget(struct spool **first, uint64_t id)
 	}
 }
 
-/* PID 1's other descriptors would keep pipes open, and connections. */
-static void close_others(int socket, const struct spool *first)
+/* The lowest descriptor from here on that is kept; the socket is one of them. */
+static unsigned next_kept(const struct spool *first, unsigned socket, unsigned from)
 {
-	bool keep[FDS_WANTED] = {};
+	unsigned lowest = socket >= from ? socket : ~0u;
 
-	assert(socket < FDS_WANTED);
-	keep[socket] = true;
-	for (const struct spool *s = first; s; s = s->next)
-		if (s->fd >= 0 && s->fd < FDS_WANTED)
-			keep[s->fd] = true;
-	for (int fd = STDERR_FILENO + 1; fd < FDS_WANTED; fd++)
-		if (!keep[fd])
-			(void)close(fd);
-	if (syscall(SYS_close_range, FDS_WANTED, ~0u, 0) < 0)
-		_exit(1);
+	for (; first; first = first->next)
+		if (first->fd >= 0 && (unsigned)first->fd >= from && (unsigned)first->fd < lowest)
+			lowest = (unsigned)first->fd;
+	return lowest;
 }
 
-void spool_serve(int socket, struct spool *first)
+/* PID 1's other descriptors would keep pipes open, and connections. */
+static void close_others(const struct spool *first, int socket)
+{
+	unsigned from = STDERR_FILENO + 1, kept;
+
+	do {
+		kept = next_kept(first, (unsigned)socket, from);
+		if (kept > from &&
+		    syscall(SYS_close_range, from, kept == ~0u ? kept : kept - 1, 0) < 0)
+			_exit(1);
+		from = kept + 1;
+	} while (kept != ~0u);
+}
+
+/* What PID 1 has in memory for others would be kept for as long as this process is there. */
+static void free_rings(struct init *in)
+{
+	for (struct job *j = in->oldest; j; j = j->next)
+		for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
+			ring_drop(&j->out[i].ring);
+}
+
+void spool_serve(struct init *in, int socket, int cgroup)
 {
 	static struct packet p; /* of a process of our own, so it is nobody's global */
+	struct spool *first = in->spools.first;
 
-	(void)signal(SIGCHLD, SIG_DFL);
 	(void)prctl(PR_SET_NAME, "cay-spool");
-	close_others(socket, first);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a write that is too long fails */
+	if (child_stay(cgroup) < 0)
+		_exit(1);
+	close_others(first, socket);
+	free_rings(in);
 	say(socket, &(struct spool_msg){ .what = SPOOL_READY }, NULL, -EBADF);
 	for (;;) {
 		ssize_t n = recv(socket, &p, sizeof(p), 0);

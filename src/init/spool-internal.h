@@ -53,6 +53,7 @@ struct window {
 	uint8_t data[SPOOL_PIECE];
 };
 
-/* The spooler, with the files there are.  Never returns: it ends with its socket. */
-[[noreturn]] void spool_serve(int socket, struct spool *first);
+/* The spooler, with the files there are, in its cgroup or to move there.  Never returns: it ends
+ * with its socket. */
+[[noreturn]] void spool_serve(struct init *in, int socket, int cgroup);
 #endif

@@ -6,12 +6,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "init/cgroup.h"
 #include "init/child.h"
 #include "init/init.h"
 #include "init/spool-internal.h"
 
+#define CGROUP_NAME "spool"
 #define PASSES 16    /* messages before others get their turn */
-#define STILLBORN 16 /* in a row that did not say a word, until none is tried */
+#define STILLBORN 16 /* in a row that had something to do and did nothing, until none is tried */
+#define RETRY_MS 100 /* before the next one then */
 
 struct spooler {
 	struct init *init;
@@ -46,7 +49,10 @@ static bool send_msg(struct spools *all, const struct spool_msg *m, const void *
 		return false;
 	if (sendmsg(all->now->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return true;
-	set_full(all->now, errno != EPIPE && errno != ECONNRESET);
+	if (errno == EAGAIN)
+		set_full(all->now, true);
+	else
+		(void)shutdown(all->now->fd, SHUT_RDWR);
 	return false;
 }
 
@@ -55,19 +61,27 @@ static struct spools *spools_of(const struct output *o)
 	return &o->spool->init->spools;
 }
 
-void spool_push(struct output *o)
+/* One piece; false when there is none, or it does not go. */
+static bool push_piece(struct output *o)
 {
 	struct spool *s = o->spool;
+	struct spool_msg m = { .what = SPOOL_WRITE, .id = s->id, .pos = s->sent };
 	uint8_t bytes[SPOOL_PIECE];
 
-	while (s->sent < o->ring.end) {
-		struct spool_msg m = { .what = SPOOL_WRITE, .id = s->id, .pos = s->sent };
+	if (o->mode != OUTPUT_SPOOL || s->sent >= o->ring.end)
+		return false;
+	m.n = (uint32_t)ring_read(&o->ring, s->sent, bytes, sizeof(bytes));
+	if (!send_msg(spools_of(o), &m, bytes))
+		return false;
+	s->sent += m.n;
+	return true;
+}
 
-		m.n = (uint32_t)ring_read(&o->ring, s->sent, bytes, sizeof(bytes));
-		if (!send_msg(spools_of(o), &m, bytes))
-			return;
-		s->sent += m.n;
-	}
+/* While the socket has room nobody waits for it: say_rest() was before us. */
+void spool_push(struct output *o)
+{
+	while (push_piece(o))
+		;
 }
 
 static void ask(struct output *o, struct window *w)
@@ -81,7 +95,7 @@ static void ask(struct output *o, struct window *w)
 	w->sent = send_msg(spools_of(o), &m, NULL);
 }
 
-/* The records of those that are forgotten go with the word to their spooler. */
+/* The records of those that are forgotten go with the word to their spooler, if it knows them. */
 static void close_forgotten(struct spools *all)
 {
 	struct spool **p = &all->first;
@@ -90,7 +104,7 @@ static void close_forgotten(struct spools *all)
 		struct spool *s = *p;
 		struct spool_msg m = { .what = SPOOL_CLOSE, .id = s->id };
 
-		if (s->output || (all->now && !send_msg(all, &m, NULL))) {
+		if (s->output || (all->now && (s->sent || s->opened) && !send_msg(all, &m, NULL))) {
 			p = &s->next;
 			continue;
 		}
@@ -101,20 +115,36 @@ static void close_forgotten(struct spools *all)
 
 static void stop(struct spools *all);
 
-/* What could not be said before. */
+/* The first becomes the last. */
+static struct spool *next_in_turn(struct spools *all)
+{
+	struct spool *s = all->first, **last = &all->first;
+
+	while (*last)
+		last = &(*last)->next;
+	*last = s;
+	all->first = s->next;
+	s->next = NULL;
+	return s;
+}
+
+/* What could not be said before: who reads first, and then a piece of each in turn, going on
+ * next time where it ends now, so that one that writes without end holds up nobody. */
 static void say_rest(struct spools *all)
 {
+	unsigned n = 0, idle = 0;
+
 	close_forgotten(all);
 	if (!all->first)
 		stop(all);
-	for (struct spool *s = all->first; s; s = s->next) {
-		if (!s->output)
-			continue;
-		if (s->output->mode == OUTPUT_SPOOL)
-			spool_push(s->output);
-		for (struct reader *r = s->output->readers; r; r = r->next)
+	for (struct spool *s = all->first; s; s = s->next, n++)
+		for (struct reader *r = s->output ? s->output->readers : NULL; r; r = r->next)
 			if (r->window && r->window->asked && !r->window->sent)
 				ask(s->output, r->window);
+	while (idle < n && all->now && !all->now->full) {
+		struct spool *s = next_in_turn(all);
+
+		idle = s->output && push_piece(s->output) ? 0 : idle + 1;
 	}
 }
 
@@ -200,7 +230,7 @@ static int receive(struct spools *all)
 	struct msghdr msg = { .msg_iov = parts,
 			      .msg_iovlen = 2,
 			      .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
+			      .msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t n = recvmsg(all->now->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	auto_close int fd = -EBADF;
 	struct cmsghdr *c;
@@ -208,11 +238,13 @@ static int receive(struct spools *all)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	c = CMSG_FIRSTHDR(&msg);
+	/* of a second one the kernel keeps what has no room here */
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
 		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	if (n < (ssize_t)sizeof(m) || (msg.msg_flags & MSG_TRUNC))
 		return -EPIPE;
-	all->stillborn = 0;
+	if (m.what != SPOOL_READY)
+		all->stillborn = 0;
 	return hear(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
 }
 
@@ -248,26 +280,76 @@ static bool lose_one(struct spools *all)
 	return true;
 }
 
+/* All, or those that went with their spooler.  Whoever is told may forget others. */
+static void lose_some(struct spools *all, bool every)
+{
+	for (struct spool *s = all->first; s; s = s->next)
+		s->lost = every || (s->opened && s->fd < 0);
+	while (lose_one(all))
+		;
+}
+
+static bool has_work(const struct spools *all)
+{
+	for (const struct spool *s = all->first; s; s = s->next) {
+		if (!s->output)
+			continue;
+		if (output_unsaved(s->output))
+			return true;
+		for (const struct reader *r = s->output->readers; r; r = r->next)
+			if (spool_awaits(r))
+				return true;
+	}
+	return false;
+}
+
+static void on_retry(uv_timer_t *t);
+
+static void retry(struct spools *all)
+{
+	if (all->stillborn++ < STILLBORN)
+		(void)uv_timer_start(&all->timer, on_retry, RETRY_MS, 0);
+	else
+		lose_some(all, /* every= */ true);
+}
+
+static void on_retry(uv_timer_t *t)
+{
+	struct init *in = t->data;
+
+	if (in->spools.now || !in->spools.first)
+		return;
+	if (start(in) >= 0)
+		say_rest(&in->spools);
+	else
+		retry(&in->spools);
+}
+
 /* Somebody killed it.  The next one has the files of which we have a descriptor; what was on
  * its way is sent again.  Who does not keep to the rules has no successor. */
 static void begin_anew(struct init *in, bool again)
 {
 	struct spools *all = &in->spools;
+	bool had_work = has_work(all);
 
 	stop(all);
 	close_forgotten(all);
-	if (all->first && again)
-		again = start(in) >= 0;
 	for (struct spool *s = all->first; s; s = s->next) {
 		s->sent = s->output->spooled;
-		s->lost = !again || (s->opened && s->fd < 0);
 		for (struct reader *r = s->output->readers; r; r = r->next)
 			if (r->window)
 				r->window->sent = false;
 	}
-	/* whoever is told may forget others */
-	while (lose_one(all))
-		;
+	lose_some(all, !again);
+	if (!again || !all->first || all->now)
+		return;
+	/* the first at once: somebody may wait for it */
+	if (had_work && all->stillborn)
+		retry(all);
+	else if (start(in) < 0)
+		retry(all);
+	else
+		all->stillborn += had_work;
 	say_rest(all);
 }
 
@@ -282,7 +364,7 @@ static void on_ready(uv_poll_t *p, int, int)
 	if (in->spools.now != w)
 		return;
 	if (r < 0) {
-		begin_anew(in, r != -EPROTO && in->spools.stillborn++ < STILLBORN);
+		begin_anew(in, r != -EPROTO);
 		return;
 	}
 	if (w->full)
@@ -292,33 +374,49 @@ static void on_ready(uv_poll_t *p, int, int)
 
 /* Its beginning */
 
+/* A cgroup below PID 1's, as everybody has but PID 1; made by the first. */
+static int share_cgroup(struct init *in)
+{
+	if (in->cgroup < 0 || in->spools.cgroup >= 0)
+		return 0;
+	return cgroup_make(in->cgroup, CGROUP_NAME, &in->spools.cgroup);
+}
+
+static int fork_spooler(struct init *in, int socket)
+{
+	int cgroup = in->spools.cgroup;
+	pid_t pid = child_fork(&cgroup);
+
+	if (pid == 0)
+		spool_serve(in, socket, cgroup);
+	return pid < 0 ? -errno : 0;
+}
+
 static int start(struct init *in)
 {
 	struct spooler *w = calloc(1, sizeof(*w));
-	int fds[2] = { -EBADF, -EBADF }, none = -EBADF, r;
-	pid_t pid;
+	int fds[2] = { -EBADF, -EBADF }, r;
 
 	if (!w)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
+	r = share_cgroup(in);
+	if (r >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		r = -errno;
-		free(w);
-		return r;
-	}
-	*w = (struct spooler){ .init = in, .fd = fds[0] };
-	r = uv_poll_init(&in->loop, &w->poll, w->fd);
+	if (r >= 0)
+		r = uv_poll_init(&in->loop, &w->poll, fds[0]);
 	if (r < 0) {
-		(void)close(fds[0]);
-		(void)close(fds[1]);
+		if (fds[0] >= 0) {
+			(void)close(fds[0]);
+			(void)close(fds[1]);
+		}
 		free(w);
 		return r;
 	}
+	w->init = in;
+	w->fd = fds[0];
 	w->poll.data = w;
 	in->spools.now = w;
-	pid = child_fork(&none);
-	if (pid == 0)
-		spool_serve(fds[1], in->spools.first);
-	r = pid < 0 ? -errno : 0;
+	r = fork_spooler(in, fds[1]);
 	(void)close(fds[1]);
 	if (r < 0)
 		stop(&in->spools);
@@ -334,6 +432,10 @@ int spool_add(struct init *in, struct output *o)
 
 	if (!s)
 		return -ENOMEM;
+	if (!in->spools.last_id) {
+		(void)uv_timer_init(&in->loop, &in->spools.timer);
+		in->spools.timer.data = in;
+	}
 	if (!in->spools.now)
 		r = start(in);
 	if (r < 0) {
@@ -347,6 +449,7 @@ int spool_add(struct init *in, struct output *o)
 			     .output = o };
 	in->spools.first = s;
 	o->spool = s;
+	say_rest(&in->spools); /* there may be others that waited for one */
 	return 0;
 }
 
@@ -380,8 +483,9 @@ size_t spool_read(struct reader *r, uint64_t pos, void *to, size_t n)
 
 	if (!w)
 		w = r->window = calloc(1, sizeof(*w));
+	r->broken = !w;
 	if (!w)
-		return 0; /* a stream that does not go on is broken off */
+		return 0;
 	if (w->asked && w->pos == pos)
 		return 0;
 	if (n > o->spooled - pos)

@@ -31,6 +31,8 @@ struct spools {
 	struct spool *first;
 	struct spooler *now; /* NULL while there is no child */
 	unsigned stillborn;
+	uv_timer_t timer; /* for the next one, when there is none; made with the first output */
+	int cgroup;       /* made by the first spooler, or -EBADF */
 	uint64_t last_id, last_tag;
 };
 

@@ -217,9 +217,11 @@ static enum sent send_piece(struct stream *s, unsigned i)
 		return SENT_SOME;
 	}
 	n = output_read_for(r, r->pos, bytes, n);
-	n = whole(s, bytes, n);
+	/* nothing completes a letter of which the rest is lost */
+	if (!output_lost(r->output, r->pos + n))
+		n = whole(s, bytes, n);
 	if (!n)
-		return SENT_NOTHING;
+		return r->broken ? SENT_FAILED : SENT_NOTHING;
 	f.length = (uint32_t)n;
 	if (s->form == STREAM_RAW)
 		s->full = request_write(s->rq, bytes, n);

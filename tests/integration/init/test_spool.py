@@ -286,3 +286,41 @@ def test_rings_are_not_given_back_before_they_are_saved(own):
         assert len(c.sh("head -c 1500000 /dev/zero | tr '\\0' x").json()["stdout"]) == MIB
     os.kill(p, signal.SIGCONT)
     assert all(whole(c, ident, n) for ident in idents)
+
+
+def test_one_that_writes_without_end_holds_up_nobody(own):
+    """The newest one has always more than the disk takes: an older one goes on, and what is in files is read."""
+    c, n = own.client, 4 * MIB
+    old = spooled(c, n)
+    ended(c, old)
+    slow = spooled(c, 0, f"\nos.read(0, 1)\nfor i in range({n // 65536}): os.write(1, b'x' * 65536)", stdin_open=True)
+    with contextlib.ExitStack() as stack:
+        own.client.sh("mount -t tmpfs -o size=8g tmpfs /tmp")
+        endless = [c.detach("sh", "-c", "yes 2>&1", output="spool") for _ in range(3)]
+        stack.callback(lambda: [c.exec(e, "/signal", "POST", {"signal": "KILL"}) for e in endless])
+        [p] = spoolers(own)
+        os.setpriority(os.PRIO_PROCESS, p, 19)  # as slow as a disk
+        wait_for(lambda: c.exec(endless[-1]).json()["stdout_bytes"] > 2 * MIB, 20, "a flood")
+        go_on(c, slow)
+        assert ended(c, slow)["stdout_bytes"] == n
+        assert whole(c, old, n)
+        assert len(c.output(endless[-1], limit=MIB).read()) == MIB
+
+
+def test_whoever_is_killed_ends_while_the_disk_stalls(own):
+    """More of them than there is memory for rings."""
+    c = own.client
+    ended(c, spooled(c, 1))
+    [p] = spoolers(own)
+    os.kill(p, signal.SIGSTOP)
+    idents = [c.detach("yes", output="spool") for _ in range(40)]
+    wait_for(lambda: all(c.exec(i).json()["stdout_bytes"] >= 2048 for i in idents), 20, "all wait for the disk")
+    for ident in idents:
+        assert c.exec(ident, "/signal", "POST", {"signal": "KILL"}).status == 200
+    for ident in idents:
+        wait_for(lambda: c.exec(ident).json().get("end"), SOON, "the end of what was killed")
+    run_and_kill(own)
+    sizes = [c.exec(i).json()["stdout_bytes"] for i in idents]
+    os.kill(p, signal.SIGCONT)
+    assert [len(c.output(i).read()) for i in idents] == sizes
+    assert own.small()
