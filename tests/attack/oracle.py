@@ -25,9 +25,9 @@ import time
 
 READ, WRITE, ESCAPE, CRASH = "READ", "WRITE", "ESCAPE", "CRASH"
 HASHED_MAX = 4 << 20
-SETTLE_S = 3.0
-# the machine's own coming and going: devices that anybody's losetup makes
-NOISE = re.compile(r"/dev/(loop\d+|loop\d+p\d+|pts|shm)")
+SETTLE_S = 20.0  # what has gone is not waited for
+# the machine's own coming and going: devices that anybody's losetup makes, and their names
+NOISE = re.compile(r"/dev/(loop\d+|loop\d+p\d+|pts|shm|block|disk)")
 # of the kernel; a program that faults has a line too, but with an "ip:" behind it,
 # and so does a cgroup that is out of memory, with a call trace
 OOPS = re.compile(r"\b(Oops|BUG:|KASAN|UBSAN|general protection fault[:,]|kernel BUG|Kernel panic)")
