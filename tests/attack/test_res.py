@@ -301,6 +301,7 @@ def test_RES_03(row, boxes, cay, beside, kind):
                 text = cay.exec_output(box, run).decode()
                 r.check("|through|" not in text, text)
                 r.check(kind not in ("nice", "fifo") or "|held|" in text, f"nothing was tried: {text}")
+
         def mean():
             return sum(cpu for cpu, _ in used) / sum(took for _, took in used)
         quiet.compare(burning)

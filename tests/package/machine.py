@@ -103,7 +103,7 @@ class Machine:
         return found
 
     @staticmethod
-    def _wait(condition, seconds=20):
+    def _wait(condition, seconds=60):
         cay.wait_for("the machine", condition, seconds)
 
     @staticmethod
@@ -178,9 +178,9 @@ class Machine:
         self.unshare.kill()
         self.unshare.wait()
         for p in self.units.running.values():
-            p.wait(20)
+            p.wait(60)
         for at in self.cgroups:
             top = f"{at}/{self.name}"
             cay.wait_for("its cgroups to be empty", lambda: not subprocess.run(
-                ["find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], capture_output=True).returncode, 20)
+                ["find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], capture_output=True).returncode, 60)
         shutil.rmtree(self.root, ignore_errors=True)

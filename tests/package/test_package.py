@@ -115,8 +115,9 @@ def test_a_pull_may_dial_from_control_s_unit(machine):
 def test_an_upgrade_is_not_noticed_inside(machine):
     machine.run("cay create --name old host")
     machine.run("cay exec -d old -- sh -c 'echo $$ >/tmp/pid; exec sleep 3000'")
-    cay.wait_for("it to run", lambda: machine.run("cay exec old -- cat /tmp/pid", status=None).strip().isdigit(), 10)
-    began = machine.run("cay exec old -- sh -c 'cat /proc/$(cat /tmp/pid)/stat'")
+    look = "cay exec old -- sh -c 'cat /proc/$(cat /tmp/pid)/stat'"
+    cay.wait_for("it to run", lambda: "(sleep)" in machine.run(look, status=None), 60)  # no shell any more
+    began = machine.run(look)
     processes = {n: machine.units.running[n].pid for n in ALL}
     del machine.asked[:]
     machine.run(f"cd /root; apt-get install ./cay_{LATER}_amd64.deb")
@@ -124,7 +125,7 @@ def test_an_upgrade_is_not_noticed_inside(machine):
     restarted = [a[1:] for a in machine.asked if a[0] == "restart" and a[1:]]
     assert restarted == [tuple(PLAIN), (ALL[-1],)], "the edges behind control"
     assert all(machine.units.active(n) and machine.units.running[n].pid != processes[n] for n in ALL)
-    after = machine.run("cay exec old -- sh -c 'cat /proc/$(cat /tmp/pid)/stat'")
+    after = machine.run(look)
     assert after.split()[:2] + after.split()[21:22] == began.split()[:2] + began.split()[21:22]
     assert json.loads(machine.run("cay fsck --json")).get("findings", []) == []
     # one that was interrupted is configured again

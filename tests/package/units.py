@@ -5,6 +5,7 @@ What a unit file asks for is done with the same means: namespaces, mounts, users
 capabilities and system call filters.  An option that is not in the tables below is an
 error, so that none is passed over by accident.
 """
+import contextlib
 import ctypes
 import errno
 import os
@@ -241,8 +242,11 @@ class Units:
     def stop(self, name, how=signal.SIGTERM):
         p = self.running.pop(name, None)
         if p and p.poll() is None:
-            os.kill(self.machine.child(p.pid), how)  # p itself is nsenter, which waits for it
-            p.wait(30)
+            child = self.machine.child(p.pid)  # p itself is nsenter, which waits for it
+            if child:  # else it has ended by itself, a moment before nsenter
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, how)
+            p.wait(60)
 
     def active(self, name):
         return name in self.running and self.running[name].poll() is None

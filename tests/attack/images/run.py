@@ -22,6 +22,7 @@ import oci
 FOREIGN = range(0x7FFE0000, 0x7FFE0000 + 65536)
 helper, max_rss = sys.argv[1], int(sys.argv[2])
 deadline_s = 5 if max_rss <= 65536 else 20 # sanitizers are slow
+seen_s = 60 # until what others do at the same time was seen
 
 
 def tree(top):
@@ -108,9 +109,13 @@ def run(name, images, tar, canary, before):
     data, verdict, want, max_bytes = make.CASES[name]
     problems = []
     pathlib.Path(tar).write_bytes(data)
-    begin = time.monotonic()
-    got, rest, rss = add(images, tar, max_bytes)
-    took = time.monotonic() - begin
+    took = []
+    while not took or (min(took) > deadline_s and len(took) < 3): # a machine may stand still, but not each time
+        if took and got == "added":
+            subprocess.run([helper, images, rest.split(" ")[0]], check=True)
+        begin = time.monotonic()
+        got, rest, rss = add(images, tar, max_bytes)
+        took.append(time.monotonic() - begin)
     if got == "added":
         if verdict == "refused":
             problems.append("was added")
@@ -119,8 +124,8 @@ def run(name, images, tar, canary, before):
         problems.append(f"{got}: {rest}")
     elif rest.split(" ")[0] not in ("invalid_argument", "too_large"):
         problems.append(f"refused as {rest}")
-    if took > deadline_s:
-        problems.append(f"took {took:.1f} s")
+    if min(took) > deadline_s:
+        problems.append(f"took {min(took):.1f} s")
     if rss > max_rss:
         problems.append(f"took {rss} KiB")
     if tree(canary) != before:
@@ -147,7 +152,9 @@ def changing(images, tar):
             os.pwrite(fd, evil, 0)
             os.pwrite(fd, whole, 0)
     try:
-        for _ in range(40):
+        begin, n = time.monotonic(), 0
+        while n < 40 or ("refused" not in verdicts and time.monotonic() - begin < seen_s):
+            n += 1
             got, rest, _ = add(images, tar, 64 << 20)
             verdicts.add(got)
             if got == "added":
