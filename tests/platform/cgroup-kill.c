@@ -45,7 +45,7 @@
 #include "platform.h"
 
 #define STORM_FORKS 200
-#define DEADLINE_MS 5000
+#define DEADLINE_MS 20000
 #define STILL_MS 30
 
 /* How one storm ended. */

@@ -39,7 +39,7 @@
 #define LIMIT_BYTES MIB(16)
 #define LIMIT_INODES 300
 #define CHUNK KIB(64)
-#define BACK_MS 5000
+#define BACK_MS 20000
 
 static const struct fs {
 	const char *name, *options;

@@ -48,7 +48,7 @@
 #define ORIGINAL_DST 80
 #define EGRESS_PORT 40000
 #define DNS_PORT 53
-#define DEADLINE_MS 3000
+#define DEADLINE_MS 20000
 #define CONNECTS 50
 
 /* What the keeper hands out of the namespace, in this order. */

@@ -37,7 +37,8 @@
 
 #include "platform.h"
 
-#define DEADLINE_MS 5000
+#define DEADLINE_MS 20000
+#define HUP_MS 8000 /* older kernels let us wait for all of it, twice */
 
 /* Debian 13's headers are of 6.12 and end before this. */
 struct info {
@@ -108,7 +109,7 @@ static _Noreturn void hold(pid_t pid, int wire, int target)
 	seen.exit_before_reap = get_info(pidfd, &info) == 0 && (info.mask & INFO_EXIT);
 	seen.hup_before_reap = hung_up(pidfd, 0);
 	write_all(wire, "d", 1);
-	seen.hup = hung_up(pidfd, DEADLINE_MS / 2);
+	seen.hup = hung_up(pidfd, HUP_MS);
 	seen.info_errno = get_info(pidfd, &info);
 	seen.mask = info.mask;
 	seen.exit_code = info.exit_code;

@@ -47,7 +47,7 @@
 #define BATCHES 6 /* at most: as many as it takes to be clear */
 #define CLEARLY 0.9
 #define ABOUT_SAME 1.2
-#define DEADLINE_MS 5000
+#define DEADLINE_MS 20000
 
 #define MOUNTINFO "/proc/self/mountinfo"
 
