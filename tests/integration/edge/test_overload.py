@@ -3,8 +3,9 @@
 
 Everything is compared with the same node a moment before, because the machine is not ours
 alone.  CAY_FULL=1 asks for longer and holds it to the goals; else to what noise cannot
-make of them.  A machine that gave the node less than its fifth for a while is tried once
-more, from the comparison on: what the node does wrong it does every time.
+make of them.  What was missed is tried again, from the comparison on: what the node does
+wrong it does every time.  Time that a hypervisor gave to somebody else is charged to the
+node's fifth, so what was missed then says little, and is tried for longer.
 """
 import contextlib
 import json
@@ -21,7 +22,8 @@ from conftest import BUILD, FULL
 import cay
 
 LONG = 4 if FULL else 1
-TRIES = 4
+TRIES, PATIENCE_S = 3, 110 * LONG
+STOLEN = 0.03  # of all processors' time
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +43,25 @@ def made(rows, warm):
 def slowly(attempt):
     """attempt: from what the node makes at its best to (what must be, what was) of all that the machine has a hand in."""
     def repeat(slow):
-        missed = []
-        for _ in range(TRIES):
+        tries, end = 0, time.monotonic() + PATIENCE_S
+        while tries < TRIES and time.monotonic() < end:
+            stolen, every = processors()
             best, before = peak(slow)
-            missed.append([text for ok, text in attempt(slow, best, before) if not ok] if best > 1 else [f"only {best:.1f}/s"])
-            if not missed[-1]:
+            missed = [text for ok, text in attempt(slow, best, before) if not ok] if best > 1 else [f"only {best:.1f}/s"]
+            if not missed:
                 return
-            print("not yet:", missed[-1])
-        raise AssertionError("\n".join(map(str, missed)))
+            share = (processors()[0] - stolen) / (processors()[1] - every)
+            print(f"missed, {100 * share:.0f} % were stolen: {missed}")
+            tries += share < STOLEN
+        raise AssertionError("\n".join(missed))
     return repeat
+
+
+def processors():
+    """Their time that others had who are not of this machine, and all of it."""
+    with open("/proc/stat") as f:
+        ticks = [int(word) for word in f.readline().split()[1:9]]
+    return ticks[7], sum(ticks)
 
 
 def peak(w):
@@ -67,7 +79,7 @@ def test_twenty_times_as_much(slow, best, before):
           f"ms {row['refused_ms']}; accepted ms {before['ok_ms']} and {row['ok_ms']}; KiB {memory} and {grown}")
     assert row["no_retry_after"] == row["broken"] == 0, row
     for name in ("cayd", "cay-edge-0"):
-        assert grown[name] < memory[name] * 1.3 + 2048, (memory, grown)
+        yield grown[name] < memory[name] * 1.3 + 2048, f"KiB {memory}, then {grown}"
     yield row["other"] == row["timeouts"] == row["late"] == 0, f"not all were answered in time: {row}"
     yield goodput >= (0.9 if FULL else 0.5) * best, f"{goodput:.1f}/s of {best:.1f}/s"
     yield row["refused"] > 10 * row["ok"], f"{row['refused']} refused, {row['ok']} not"
