@@ -21,6 +21,7 @@ struct feed {
 	uv_write_t write;
 	char path[108];
 	bool up, greeted, writing, told_away;
+	bool silent; /* it was given up because it said nothing, and has not come back */
 	unsigned beat;
 	uint64_t heard_ns;
 	uint8_t in[PUSH_SIZE * 64];
@@ -49,7 +50,7 @@ static void lose(struct feed *f, const char *why)
 	if (!f->told_away)
 		log_warn(&f->edge->log, "control is away (%s): going on with what it said", why);
 	f->told_away = true;
-	f->up = f->greeted = false;
+	f->up = f->greeted = f->silent = false;
 	f->n_in = 0;
 	(void)uv_timer_stop(&f->silence);
 	uv_close((uv_handle_t *)&f->pipe, on_closed);
@@ -57,7 +58,10 @@ static void lose(struct feed *f, const char *why)
 
 static void on_silence(uv_timer_t *t)
 {
-	lose(t->data, "it says nothing");
+	struct feed *f = t->data;
+
+	lose(f, "it says nothing");
+	f->silent = true;
 }
 
 static void hear(struct feed *f, const uint8_t *bytes)
@@ -76,6 +80,7 @@ static void hear(struct feed *f, const uint8_t *bytes)
 		return;
 	}
 	f->greeted = true;
+	f->silent = false;
 	if (p.kind == PUSH_END) {
 		f->told_away = false;
 		log_info(&e->log, "control has said all: %u sandboxes, %u keys",
@@ -183,7 +188,10 @@ bool feed_hangs(const struct edge *e)
 {
 	const struct feed *f = e->feed;
 
-	return f->greeted && clk_boot_ns(e->clk) - f->heard_ns > HANGS_MS * NS_PER_MS;
+	/* whoever listens and does not come to accepting hangs on */
+	if (!f->greeted)
+		return f->silent;
+	return clk_boot_ns(e->clk) - f->heard_ns > HANGS_MS * NS_PER_MS;
 }
 
 int feed_open(struct edge *e, struct cay_err *err)

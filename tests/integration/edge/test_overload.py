@@ -131,7 +131,6 @@ def test_an_outage_with_a_storm_of_retries_is_over_when_it_is_over(slow, best, _
 def test_while_control_hangs_nobody_waits_for_it(own):
     key = own.new_key()
 
-
     def refused():
         """Who asks before the edge has noticed waits in vain."""
         with contextlib.suppress(TimeoutError):
@@ -141,7 +140,12 @@ def test_while_control_hangs_nobody_waits_for_it(own):
     own.daemons["cayd"].send_signal(signal.SIGSTOP)
     try:
         cay.let_pass(3)
-        cay.wait_for("a refusal", refused, 6)  # and before it takes control for dead
+        cay.wait_for("a refusal", refused, 20)
+        # nor when the edge has given it up, and dials one that listens and does not accept
+        cay.wait_for("it to be given up", lambda: "it says nothing" in own.log("cay-edge-0"), 30)
+        for _ in range(5):
+            assert refused()
+            cay.let_pass(0.5)
     finally:
         own.daemons["cayd"].send_signal(signal.SIGCONT)
     cay.wait_for("control", lambda: own.door(key).open("GET", "/v1/sandboxes").status == 200, 30)
