@@ -3,7 +3,8 @@
 
 It speaks the operations of src/ops/ops.def, keeps sandboxes in a dictionary and
 runs execs as processes of this machine.  `say` makes it misbehave: a map from
-(method, path) to bytes, or to a function of the connection.  `cut` ends every
+(method, path) to bytes, or to a function of the connection, for which `now` has the
+request's headers and query.  `cut` ends every
 stream of frames after so many bytes, so that the client has to come back; `hold`
 is an event that exec.run waits for before it answers.  happen() is an event of
 event.list, findings what fsck finds.
@@ -82,7 +83,12 @@ class Exec:
 
     def expire(self):
         self.expired = True
-        os.killpg(self.process.pid, signal.SIGKILL)
+        self.kill(signal.SIGKILL)
+
+    def kill(self, number):
+        # wait() may have reaped it, and not have said so yet
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def read(self, stream, pipe):
         while data := pipe.read(65536):
@@ -139,7 +145,7 @@ class Exec:
 class Fake:
     def __init__(self, path=None, tls=None):
         """path: of a unix socket; without one it listens at a TCP port, with tls (an SSLContext) under it."""
-        self.path, self.tls, self.heads = str(path), tls, []
+        self.path, self.tls, self.heads, self.now = str(path), tls, [], threading.local()
         self.say, self.cut, self.hold, self.requests = {}, 0, None, []
         self.sandboxes, self.execs, self.images, self.page = {}, {}, {}, 2
         self.imported = None
@@ -158,7 +164,7 @@ class Fake:
         self.listener.close()
         for e in self.execs.values():
             if e.process.poll() is None:
-                os.killpg(e.process.pid, signal.SIGKILL)
+                e.kill(signal.SIGKILL)
 
     def serve(self):
         while True:
@@ -190,6 +196,7 @@ class Fake:
         said = self.say.get((method, path)) or self.say.get((method, re.sub(r"/(sb|ex|im)\w{24}\b", "/*", path)))
         self.requests.append((method, path, query))
         self.heads.append(headers)
+        self.now.headers, self.now.query = headers, query  # of this connection, whoever else comes meanwhile
         if callable(said):
             said(c, f)
         elif said is not None:
@@ -200,7 +207,7 @@ class Fake:
     def body(self, f, headers):
         """Pieces of a request's body."""
         if headers.get("transfer-encoding") == "chunked":
-            while (n := int(f.readline(), 16)):
+            while (n := int(f.readline() or b"0", 16)):  # or who sends it has left
                 yield f.read(n)
                 f.readline()
             f.readline()
@@ -386,7 +393,7 @@ class Fake:
         e = self.execs[parts[3]]
         name = json.loads(b"".join(self.body(f, headers)))["signal"]
         if e.process.poll() is None:
-            os.killpg(e.process.pid, getattr(signal, name))
+            e.kill(getattr(signal, name))
         c.sendall(reply(200, e.json()))
 
     def get_images(self, c, f, parts, query, headers):
