@@ -22,13 +22,13 @@ def daemon():
 
 @pytest.fixture
 def cay(daemon):
-    def start(*words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout="10s", **kw):
+    def start(*words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout="30s", **kw):
         env = {**os.environ, "CAY_SOCKET": daemon.path, "CAY_TIMEOUT": timeout}
         return subprocess.Popen([CAY, *words], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=env, **kw)
 
     def run(*words, text=True, data=None, **kw):
         p = start(*words, stdin=subprocess.PIPE if data is not None else subprocess.DEVNULL, **kw)
-        out, err = p.communicate(data, timeout=20)
+        out, err = p.communicate(data, timeout=60)
         if text:
             out = out.decode()
         return subprocess.CompletedProcess(words, p.returncode, out, err.decode())

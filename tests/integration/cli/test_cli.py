@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line against a daemon that behaves"""
+import contextlib
 import datetime
 import hashlib
 import json
@@ -20,7 +21,7 @@ from fake import DATA, FRAMES, GAP, end_frame, frame
 ID = r"(sb|ex|im)[0-9a-z]{24}"
 
 
-def wait_for(condition, seconds=10):
+def wait_for(condition, seconds=30):
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
@@ -194,7 +195,7 @@ def test_what_goes_in_comes_out_while_both_are_under_way(daemon, cay):
         p.stdin.flush()
         assert p.stdout.readline() == b"line %d\n" % i
     p.stdin.close()
-    assert p.wait(10) == 0
+    assert p.wait(30) == 0
 
 
 @pytest.mark.parametrize("cut", [70000, 123457, 1000003])
@@ -231,17 +232,29 @@ def test_ctrl_c_goes_to_the_command(daemon, cay):
     assert p.stdout.readline() == b"up\n"
     p.send_signal(signal.SIGINT)
     assert p.stdout.readline() == b"caught\n"
-    assert p.wait(10) == 9
+    assert p.wait(30) == 9
+
+
+def ctrl_c_twice(daemon, p):
+    """The first is passed on, the second within a second quits; where the machine stood still between them it was
+    another first one, so they are tried again."""
+    def passed_on():
+        return sum(q[1].endswith("/signal") for q in daemon.requests)
+    for _ in range(5):
+        before = passed_on()
+        p.send_signal(signal.SIGINT)
+        wait_for(lambda: passed_on() > before or p.poll() is not None)
+        p.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return p.wait(6)
+    raise AssertionError("it does not quit")
 
 
 def test_ctrl_c_twice_quits_and_leaves_the_command(daemon, cay):
     box = daemon.add()
     p = cay.start("exec", box["id"], "--", "sh", "-c", "trap '' INT; echo up; sleep 60")
     assert p.stdout.readline() == b"up\n"
-    p.send_signal(signal.SIGINT)
-    wait_for(lambda: any(q[1].endswith("/signal") for q in daemon.requests))
-    p.send_signal(signal.SIGINT)
-    assert p.wait(10) == 130
+    assert ctrl_c_twice(daemon, p) == 130
     assert daemon.last.process.poll() is None
 
 
@@ -251,18 +264,18 @@ def test_ctrl_c_before_the_command_is_known_still_arrives(daemon, cay):
     wait_for(lambda: daemon.requests)
     p.send_signal(signal.SIGINT)
     daemon.hold.set()
-    assert p.wait(10) == 130
-    assert daemon.last.process.wait(10) == -signal.SIGINT
+    assert p.wait(30) == 130
+    assert daemon.last.process.wait(30) == -signal.SIGINT
 
 
 def test_a_terminal_is_not_forwarded_unless_asked(daemon, cay):
     box = daemon.add()
     ours, theirs = os.openpty()
     p = cay.start("exec", box["id"], "--", "cat", stdin=theirs)
-    assert p.wait(10) == 0 and daemon.last.request["stdin_open"] is False
+    assert p.wait(30) == 0 and daemon.last.request["stdin_open"] is False
     p = cay.start("exec", "-i", box["id"], "--", "head", "-1", stdin=theirs)
     os.write(ours, b"typed\n")
-    assert p.stdout.readline() == b"typed\n" and p.wait(10) == 0
+    assert p.stdout.readline() == b"typed\n" and p.wait(30) == 0
     os.close(ours)
     os.close(theirs)
 
@@ -272,9 +285,12 @@ def test_import_draws_a_bar_on_a_terminal(daemon, cay, tmp_path):
     ours, theirs = os.openpty()
     p = subprocess.Popen([cay.program, "image", "import", str(tmp_path / "some.tar")], stdout=subprocess.PIPE,
                          stderr=theirs, env={**os.environ, "CAY_SOCKET": daemon.path})
-    out = p.communicate(timeout=20)[0]
+    out = p.communicate(timeout=60)[0]
     os.close(theirs)
-    seen = os.read(ours, 65536)
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: that was all of it, which one read() need not have
+        while True:
+            seen += os.read(ours, 65536)
     os.close(ours)
     assert re.fullmatch(ID + "\n", out.decode())
     assert b"] " in seen and b" %  " in seen and b" of 1.0 MiB" in seen and seen.endswith(b"unpacking\r\x1b[K")
@@ -285,8 +301,8 @@ def test_a_reader_that_leaves_ends_the_command(daemon, cay):
     p = cay.start("exec", box["id"], "--", "yes")
     assert p.stdout.readline() == b"y\n"
     p.stdout.close()
-    assert p.wait(10) == 128 + signal.SIGPIPE
-    assert daemon.last.process.wait(10) == -signal.SIGPIPE
+    assert p.wait(30) == 128 + signal.SIGPIPE
+    assert daemon.last.process.wait(30) == -signal.SIGPIPE
 
 
 def test_a_stalled_reader_costs_no_memory(daemon, cay):
@@ -304,7 +320,7 @@ def test_a_stalled_reader_costs_no_memory(daemon, cay):
     assert os.environ.get("CAY_SANITIZED") or peak < 8192
     p.send_signal(signal.SIGINT)
     p.stdout.read()
-    assert p.wait(10) == 130
+    assert p.wait(30) == 130
 
 
 def test_run_makes_and_removes(daemon, cay):
@@ -323,16 +339,13 @@ def test_run_removes_after_ctrl_c(daemon, cay):
     p = cay.start("run", "base", "--", "sh", "-c", "echo up; exec sleep 60")
     assert p.stdout.readline() == b"up\n"
     p.send_signal(signal.SIGINT)
-    assert p.wait(10) == 130 and not daemon.sandboxes
+    assert p.wait(30) == 130 and not daemon.sandboxes
 
 
 def test_run_removes_after_two_ctrl_c(daemon, cay):
     p = cay.start("run", "base", "--", "sh", "-c", "trap '' INT; echo up; sleep 60")
     assert p.stdout.readline() == b"up\n"
-    p.send_signal(signal.SIGINT)
-    wait_for(lambda: any(q[1].endswith("/signal") for q in daemon.requests))
-    p.send_signal(signal.SIGINT)
-    assert p.wait(10) == 130 and not daemon.sandboxes
+    assert ctrl_c_twice(daemon, p) == 130 and not daemon.sandboxes
 
 
 def test_run_removes_after_a_failure(daemon, cay):

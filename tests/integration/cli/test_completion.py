@@ -23,6 +23,18 @@ def words(cay):
     return complete
 
 
+@pytest.fixture
+def names(words):
+    """What the server says, which has 300 ms: where the machine took them away, another Tab."""
+    def complete(*line, want):
+        for _ in range(20):
+            got = words(*line)
+            if got == want:
+                break
+        assert got == want
+    return complete
+
+
 @pytest.mark.parametrize("line, want", [
     (["imag"], ["image"]), (["image", "p"], ["pull", "prune"]), (["help", "template", "b"], ["build"]), (["exec", "--int"], ["--interactive"]),
     (["create", "--storage", ""], ["disk", "memory", "read_only"]), (["create", "--storage=m"], ["--storage=memory"]),
@@ -44,24 +56,26 @@ def test_every_command_is_found_by_its_first_letters(words, cay):
         assert last in words(*front, last[:2]), name
 
 
-def test_a_server_has_names(daemon, words):
+def test_a_server_has_names(daemon, words, names):
     for name in ("web", "worker", "db"):
         daemon.add(name=name, group="team")
     daemon.add(name="gone", state="terminated")
     nameless = daemon.add()
-    assert words("exec", "w") == ["web", "worker"]
-    assert words("rm", "web", "") == ["web", "worker", "db", nameless["id"]]
-    assert words("cp", "w") == [":files", "web:", "worker:"]
+    names("exec", "w", want=["web", "worker"])
+    names("rm", "web", "", want=["web", "worker", "db", nameless["id"]])
+    names("cp", "w", want=[":files", "web:", "worker:"])
     assert words("cp", "./w") == words("cp", "web:/") == [":files"]
-    assert words("ls", "--group", "") == ["team"] and words("ls", "--group=t") == ["--group=team"]
-    assert words("tenant", "rm", "d") == ["default"] and words("extend", "web", "") == []
+    names("ls", "--group", "", want=["team"])
+    names("ls", "--group=t", want=["--group=team"])
+    names("tenant", "rm", "d", want=["default"])
+    assert words("extend", "web", "") == []
 
 
-def test_names_that_a_shell_would_obey_are_not_offered(daemon, words):
+def test_names_that_a_shell_would_obey_are_not_offered(daemon, names):
     for i, name in enumerate(("$(reboot)", "a`id`", "-rf", "a'b", "a;b", "a\\b", "~root", "{a,b}", "ok/x:1")):
         daemon.images[i] = {"id": fake_daemon.new_id("im"), "name": name, "digest": "sha256:" + "0" * 64, "size_bytes": 1,
                             "created_at": "2026-11-15T01:50:43.123Z"}
-    assert words("create", "") == ["ok/x:1"]
+    names("create", "", want=["ok/x:1"])
 
 
 def test_who_is_away_says_nothing(daemon, words):
@@ -71,10 +85,10 @@ def test_who_is_away_says_nothing(daemon, words):
 
 def test_a_server_that_hangs_is_waited_for_a_moment(daemon, words):
     over = threading.Event()
-    daemon.say["GET", "/v1/sandboxes"] = lambda c, f: over.wait(20)
+    daemon.say["GET", "/v1/sandboxes"] = lambda c, f: over.wait(60)
     began = time.monotonic()
     assert words("cp", "") == [":files"]
-    assert time.monotonic() - began < 8  # 0.3 s, and not the 10 of others, on a machine that has much to do
+    assert time.monotonic() - began < 20  # 0.3 s, and not the 30 of others, on a machine that has much to do
     over.set()
 
 
@@ -113,9 +127,16 @@ def shell(request, cay, daemon, tmp_path):
 
 
 def completed(shell, line, want):
-    """What a Tab makes of a line; then it is taken away."""
-    shell.type(line + b"\t")
-    shell.until(re.escape(want), 20)
+    """What a Tab makes of a line; then it is taken away.  A server that was not heard in its 300 ms is asked again."""
+    for left in reversed(range(5)):
+        shell.type(line + b"\t")
+        try:
+            shell.until(re.escape(want), 8)
+            break
+        except AssertionError:
+            if not left:
+                raise
+            shell.type(b"\x15")
     shell.type(b"\x15")
 
 

@@ -32,7 +32,7 @@ class User:
     """Somebody with a home of their own."""
     def __init__(self, home):
         self.home, self.dir = home, home / "config" / "cay"
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "CAY_TIMEOUT": "10s",
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "CAY_TIMEOUT": "30s",
                     **{k: v for k, v in os.environ.items() if k.startswith(("ASAN", "UBSAN", "LSAN"))}}
 
     def start(self, *words, **kw):
@@ -41,7 +41,7 @@ class User:
 
     def __call__(self, *words, data=b"", **kw):
         p = self.start(*words, **kw)
-        out, err = p.communicate(data, timeout=30)
+        out, err = p.communicate(data, timeout=60)
         assert TOKEN not in out.decode() + err.decode()
         return subprocess.CompletedProcess(words, p.returncode, out.decode(), err.decode())
 
@@ -169,7 +169,7 @@ def test_a_terminal_does_not_show_a_token(user, leave):
             p.send_signal(signal.SIGINT)
         else:
             os.write(master, TOKEN.encode() + b"\n")
-        out, err = p.communicate(timeout=10)
+        out, err = p.communicate(timeout=30)
         assert echo() and p.returncode == (2 if leave else 0) and (user.dir / "x.context").exists() != leave, err
         os.set_blocking(master, False)
         with contextlib.suppress(BlockingIOError):
@@ -464,7 +464,7 @@ def test_ps_does_not_show_a_token(user, far, ca):
     add = user.start("context", "add", "prod", "--url", far.url, "--ca", ca.file, "--token-stdin")
     wait_for(lambda: f"--url\0{far.url}".encode() in everywhere())  # exec() is not done at once
     assert TOKEN.encode() not in everywhere()
-    add.communicate(TOKEN.encode(), timeout=10)
+    add.communicate(TOKEN.encode(), timeout=30)
     box = far.add(name="demo")
     p = user.start("--context", "prod", "events", "--follow")
     far.happen(box, "running")
@@ -482,7 +482,10 @@ def test_no_descriptor_outlives_its_use(user, far, ca):
     p = user.start("--context", "prod", "events", "--follow")
     far.happen(box, "running")
     p.stdout.readline()
-    flags = {fd: (pathlib.Path(f"/proc/{p.pid}/fdinfo") / fd).read_text() for fd in os.listdir(f"/proc/{p.pid}/fd")}
+    flags = {}
+    for fd in os.listdir(f"/proc/{p.pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it is closed by now
+            flags[fd] = pathlib.Path(f"/proc/{p.pid}/fdinfo", fd).read_text()
     p.kill()
     p.communicate()
     for fd, text in flags.items():

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from test_cli import wait_for
 from test_hostile import box
 
 UP = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: cay-port\r\n\r\n"
@@ -42,7 +43,7 @@ def carried(daemon):
 
 
 def dial(port, host="127.0.0.1"):
-    return socket.create_connection((host, port), timeout=5)
+    return socket.create_connection((host, port), timeout=30)
 
 
 def answers(s):
@@ -76,7 +77,7 @@ def test_the_other_loopback_is_somebody_elses(forward):
         other.bind(("::1", 0))
         other.listen()
         p, line = forward(local=other.getsockname()[1])
-        assert "listen on [::1]:" in line and p.wait(timeout=5) == 2
+        assert "listen on [::1]:" in line and p.wait(timeout=30) == 2
 
 
 def spent(p):
@@ -96,14 +97,18 @@ def test_without_a_descriptor_left_it_waits(daemon, forward, most):
         for s in some:
             s.close()
     stays(p, 0.7)
-    with dial(port) as s:
-        assert answers(s)
+
+    def served():
+        # one that comes before it has let go of the others may find no room
+        with contextlib.suppress(OSError), dial(port) as s:
+            return answers(s)
+    wait_for(served)
 
 
 @pytest.mark.parametrize("timeout, want", [("1s", 1), ("60s", 10)] if os.environ.get("CAY_FULL") else [("1s", 1)])
 def test_a_port_that_does_not_answer_holds_up_the_others_for_a_while_only(forward, timeout, want):
     _, port = forward(lambda c, f: f.read(), timeout=timeout)
+    begin = time.monotonic()
     with dial(port) as s:
-        s.settimeout(15)
-        begin = time.monotonic()
-        assert s.recv(1) == b"" and want - 0.5 < time.monotonic() - begin < want + 3
+        # less than the 10 s that are the most there, or than the 60 that were said
+        assert s.recv(1) == b"" and want - 0.1 < time.monotonic() - begin < (8 if want == 1 else 40)

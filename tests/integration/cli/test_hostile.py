@@ -100,12 +100,12 @@ def test_silence_ends(daemon, cay, first):
 
     def silent(c, f):
         c.sendall(first)
-        done.wait(20)
+        done.wait(60)
     daemon.say["GET", "/v1/sandboxes"] = silent
     began = time.monotonic()
     r = cay("ls", timeout="500ms")
     done.set()
-    assert r.returncode == 8 and "no reply" in r.stderr and time.monotonic() - began < 5
+    assert r.returncode == 8 and "no reply" in r.stderr and time.monotonic() - began < 20
 
 
 def test_a_byte_now_and_then_ends(daemon, cay):
@@ -113,10 +113,10 @@ def test_a_byte_now_and_then_ends(daemon, cay):
         pause = threading.Event()
         for b in listed(OK):
             c.sendall(bytes([b]))
-            pause.wait(0.1)
+            pause.wait(0.5)
     daemon.say["GET", "/v1/sandboxes"] = drip
     began = time.monotonic()
-    assert cay("ls", timeout="1s").returncode == 8 and time.monotonic() - began < 5
+    assert cay("ls", timeout="1s").returncode == 8 and time.monotonic() - began < len(listed(OK)) * 0.25
 
 
 def test_a_reply_byte_by_byte_is_fine_when_quick(daemon, cay):

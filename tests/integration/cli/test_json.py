@@ -95,7 +95,7 @@ def test_a_forward_says_where_it_listens(daemon, cay):
     said = json.loads(p.stdout.readline())
     assert said["port"] == 80 and 0 < said["local"] < 65536
     p.send_signal(signal.SIGINT)
-    assert p.wait(10) == 0 and p.communicate() == (b"", b"")
+    assert p.wait(30) == 0 and p.communicate() == (b"", b"")
     full = os.open("/dev/full", os.O_WRONLY)
     r = cay("port", "forward", "--json", "web", "0:80", stdout=full, text=False)
     os.close(full)

@@ -239,7 +239,7 @@ def test_following_goes_on_by_number(daemon, cay):
     daemon.happen(box, "paused")
     got.append(json.loads(p.stdout.readline())["seq"])
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=10)
+    _, err = p.communicate(timeout=30)
     asked = [int(q[2]["after"]) for q in daemon.requests]
     assert got == list(range(3, 22)) and len(asked) > 3 and asked == sorted(asked)
     assert b"going on behind event" in err and p.returncode == -signal.SIGINT
@@ -255,14 +255,16 @@ def test_following_outlives_a_daemon(daemon, cay):
     os.unlink(daemon.path)
     daemon.happen(box, "paused")  # the connection ends; nobody listens
     again = fake_daemon.Fake(daemon.path)
-    again.sandboxes, again.events = daemon.sandboxes, daemon.events
+    with again.happened:  # it may be asked already
+        again.sandboxes, again.events = daemon.sandboxes, daemon.events
+        again.happened.notify_all()
     try:
         assert json.loads(p.stdout.readline())["seq"] == 2
         again.happen(box, "running")
         assert json.loads(p.stdout.readline())["seq"] == 3
     finally:
         p.send_signal(signal.SIGINT)
-        p.communicate(timeout=10)
+        p.communicate(timeout=30)
         again.stop()
 
 
@@ -276,7 +278,7 @@ def test_following_tells_of_what_is_lost(daemon, cay):
     p = cay.start("events", "-f", "--after", "7")
     wait_for(lambda: len(daemon.requests) > 1)
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=10)
+    _, err = p.communicate(timeout=30)
     assert b"cay: events 8 to 39 are no longer kept\n" in err
 
 
@@ -312,7 +314,7 @@ def test_a_reader_that_leaves_ends_the_following(daemon, cay):
     assert p.stdout.readline()
     p.stdout.close()
     daemon.happen(box, "paused")
-    assert p.wait(10) == 128 + signal.SIGPIPE and p.stderr.read() == b""
+    assert p.wait(30) == 128 + signal.SIGPIPE and p.stderr.read() == b""
 
 
 def test_help_has_them_all(cay):
