@@ -18,7 +18,8 @@ const { Client, StreamableHTTPClientTransport } = line === "sdk"
     results.push(await client.callTool({ name, arguments: given }));
     if (kept) ids[kept] = results.at(-1).structuredContent.id;
   }
-  const slow = { name: "exec", arguments: { command: "sleep 1" } }, more = { onprogress: (p) => progress.push(p.progress) };
+  // of progress there is less and less: three by 0.7 s, where nothing is late
+  const slow = { name: "exec", arguments: { command: "sleep 3" } }, more = { onprogress: (p) => progress.push(p.progress) };
   await (line === "sdk" ? client.callTool(slow, undefined, more) : client.callTool(slow, more));
   // who gives up is heard: the connection or the notification, whichever the line has
   const stop = new AbortController(), long = { name: "exec", arguments: { command: "sleep 1000" } };

@@ -89,7 +89,7 @@ def test_API_09_output_is_data(node, box):
     r = c.call("exec", sandbox=box, command=f"cat <<'E'\n{says}\nE\nexit 7")
     assert r["content"][0] == {"type": "text", "text": says + "\n"} and r["content"][-1]["text"] == "[exit 7]" and r["isError"]
     # the same on a stream
-    status, messages = c.post("tools/call", {"name": "exec", "arguments": {"sandbox": box, "command": f"sleep 0.3; cat <<'E'\n{says}\nE"}}, progress="p")
+    status, messages = c.post("tools/call", {"name": "exec", "arguments": {"sandbox": box, "command": f"sleep 2; cat <<'E'\n{says}\nE"}}, progress="p")
     assert status == 200 and len(messages) >= 2 and messages[-1]["result"]["content"][0]["text"] == says + "\n"
     assert all(m["method"] == "notifications/progress" for m in messages[:-1])
 
@@ -245,7 +245,11 @@ def assert_it_ends(node, box, ident):
     cay.wait_for("the command to end", lambda: node.door().call("GET", at)["state"] == "ended", 20)
     assert node.door().call("GET", at)["end"]["reason"] == "killed"
     assert node.door().open("GET", at + "/output").read() == b"begun\n"
-    assert "sleep 1000" not in json.dumps(node.door().call("GET", f"/v1/sandboxes/{box}/processes"))
+    assert_nothing_runs(node, box)
+
+
+def assert_nothing_runs(node, box):
+    cay.wait_for("the last of it", lambda: "sleep 1000" not in json.dumps(node.door().call("GET", f"/v1/sandboxes/{box}/processes")), 20)
 
 
 @pytest.mark.parametrize("modern", [True, False])
@@ -291,7 +295,7 @@ def test_a_shell_outlives_what_was_cancelled_in_it(node):
     with under_way(c, "shell", command="echo begun; sleep 1000"):
         cay.wait_for("the command", lambda: "sleep 1000" in json.dumps(node.door().call("GET", f"/v1/sandboxes/{box}/processes")), 20)
     cay.wait_for("the shell to be free", lambda: node.door().call("GET", at)["shells"][0]["state"] == "idle", 20)
-    assert "sleep 1000" not in json.dumps(node.door().call("GET", f"/v1/sandboxes/{box}/processes"))
+    assert_nothing_runs(node, box)
     assert c.call("shell", command="echo $x")["content"][0]["text"] == "5\n"
     node.door().call("DELETE", f"/v1/sandboxes/{box}")
 
@@ -309,7 +313,7 @@ def test_it_can_do_little(node):
 
 def test_it_does_not_start_where_everybody_may_enter(node):
     env = {**node.env, "CAY_MCP_RUN": "/tmp"}
-    r = subprocess.run([node.programs["mcp"]], env=env, capture_output=True, text=True, user=mcp.MCP_UID, group=mcp.MCP_UID, extra_groups=[], timeout=10)
+    r = subprocess.run([node.programs["mcp"]], env=env, capture_output=True, text=True, user=mcp.MCP_UID, group=mcp.MCP_UID, extra_groups=[], timeout=60)
     assert r.returncode and "open to everybody" in r.stderr
 
 
@@ -329,6 +333,8 @@ def test_who_speaks_to_it_directly_has_no_more(node):
                 f"Cay-Back: 0\r\nAuthorization: Bearer made-up\r\nMCP-Protocol-Version: {mcp.MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: sandbox_list\r\n")
         s.sendall(head.encode() + b"\r\n" + body)
         got = s.recv(65536)
+        while b"isError" not in got and (more := s.recv(65536)):
+            got += more
         assert b" 200 " in got and b'"isError":true' in got and b"unauthenticated" in got
 
 

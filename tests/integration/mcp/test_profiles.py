@@ -127,7 +127,10 @@ def test_deep_agent(user):
     assert user("Bash", command="echo hi", description="say hi") == "hi\n\n[exit 0]"
     assert "[exit 1]" in user("Bash", True, command="false")
     file = re.search(r"Output: (\S+)", user("Bash", command="echo \"it's\" done", run_in_background=True))[1]
-    cay.wait_for("it to write", lambda: "it's done" in user("Read", file_path=file), 20)
+    # which it may not have made yet
+    asked = {"name": "Read", "arguments": {"file_path": file}}
+    cay.wait_for("it to write", lambda: "it's done" in json.dumps(user.client.ask("tools/call", asked)), 20)
+    assert "it's done" in user("Read", file_path=file)
     assert user("Write", file_path="d/f.go", content="x\ny\nx\n") == "Wrote 6 bytes to d/f.go"
     assert user("Glob", pattern="**/*.go", path="d") == "d/f.go\n"
     assert user("Grep", pattern="x", path="d") == "f.go:1:x\nf.go:3:x\n" and user("Grep", pattern="x", path="d", output_mode="count") == "f.go:2\n"

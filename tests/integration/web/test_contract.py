@@ -40,7 +40,7 @@ class Prism:
                 ["node", MODULES + "/@stoplight/prism-cli/dist/index.js", "proxy", "--errors", "--host", "127.0.0.1", "--port", str(self.port),
                  str(document), f"{HTTP}127.0.0.1:{port}"], env={**os.environ, "HOME": "/tmp"}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True)
-        cay.wait_for("Prism", lambda: "Prism is listening" in log.read_text() or self.process.poll() is not None, 30)
+        cay.wait_for("Prism", lambda: "Prism is listening" in log.read_text() or self.process.poll() is not None, 90)
         assert self.process.poll() is None, log.read_text()
 
     def stop(self):
@@ -112,6 +112,17 @@ def refused(code, door, *args):
     assert e.value.code == code, e.value
 
 
+def process(me, box, command):
+    """One that was started, when it is what it was started as."""
+    found = []
+
+    def look():
+        found[:] = [p for p in me.call("GET", f"/v1/sandboxes/{box}/processes")["processes"] if p["command"] == command]
+        return found
+    cay.wait_for(command, look, 20)
+    return found[0]
+
+
 def walk(me, w):
     """Every operation, well asked, and the ways it can say no to that."""
     absent = "sb" + "0" * 23 + "1"
@@ -147,7 +158,7 @@ def walk(me, w):
     me.signal(box, name)
     cay.wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 20)
     me.call("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sleep", "9"], "timeout_ms": 10})
-    name = me.exec_detached(box, ["sleep", "9"], tty={"cols": 100})
+    name = me.exec_detached(box, ["sleep", "100"], tty={"cols": 100})
     me.call("POST", f"/v1/sandboxes/{box}/execs/{name}/resize", {"cols": 132, "rows": 50})
     me.signal(box, name)
     # shells
@@ -187,7 +198,7 @@ def walk(me, w):
     me.call("GET", f"/v1/sandboxes/{box}/health?port=1")
     # who runs and who listens
     me.exec_detached(box, ["sleep", "777"])
-    one = next(p for p in me.call("GET", f"/v1/sandboxes/{box}/processes")["processes"] if p["command"] == "sleep 777")
+    one = process(me, box, "sleep 777")
     me.call("POST", f"/v1/sandboxes/{box}/processes/{one['pid']}/signal", {"signal": "TERM", "start": one["start"], "tree": True})
     refused("permission_denied", me, "POST", f"/v1/sandboxes/{box}/processes/1/signal", {})
     me.call("GET", f"/v1/sandboxes/{box}/ports")
@@ -246,7 +257,7 @@ def walk(me, w):
     me.call("POST", f"/v1/templates/{kind}/pool", {"min": 0, "max": 5, "on_empty": "fail"})
     refused("not_found", me, "GET", f"/v1/templates/{kind}/log")  # nothing was built
     kind = me.call("POST", "/v1/templates", {"name": "walk", "defaults": {"image": "tiny"}, "setup": ["echo hi"]})["id"]
-    cay.wait_for("its build", lambda: me.call("GET", f"/v1/templates/{kind}")["state"] == "ready", 20)
+    cay.wait_for("its build", lambda: me.call("GET", f"/v1/templates/{kind}")["state"] == "ready", 60)
     me.call("GET", f"/v1/templates/{kind}/log")
     me.call("DELETE", f"/v1/templates/{kind}")
     refused("not_found", me, "GET", f"/v1/templates/{kind}")

@@ -14,7 +14,7 @@ import urllib.parse
 import cay
 import pytest
 import world
-from test_contract import behind, prism  # noqa: F401
+from test_contract import behind, prism, process  # noqa: F401
 from routes import routes
 
 OPENAPI = "/v1/openapi.json"
@@ -67,7 +67,7 @@ def a_service(c):
 
 def a_process(c):
     c.w.exec_detached(c["sandbox"], ["sleep", "1000"])
-    return next(str(p["pid"]) for p in c.call("GET", c.at("/processes"))["processes"] if p["command"] == "sleep 1000")
+    return str(process(c.w, c["sandbox"], "sleep 1000")["pid"])
 
 
 def a_port(c):
@@ -101,7 +101,7 @@ MAKE = {
 
 
 def built(c):
-    cay.wait_for("its build", lambda: c.call("GET", f"/v1/templates/{c['template']}")["state"] == "ready", 30)
+    cay.wait_for("its build", lambda: c.call("GET", f"/v1/templates/{c['template']}")["state"] == "ready", 60)
 
 
 # Of files: what is to be at the path of the example; else it is a file.
@@ -129,7 +129,7 @@ def put_files(c, query, body):
 
 
 def listens(c):
-    assert c.call("GET", c.at(f"/ports/{c['port']}?wait_ms=10000"))["open"]
+    assert c.call("GET", c.at(f"/ports/{c['port']}?wait_ms=25000"))["open"]
 
 
 # What must have happened before.
@@ -176,7 +176,7 @@ def document(node):
 
 def upgrade(door, name, target):
     """The reply to a request for a WebSocket, or for what it is here."""
-    c = door.connection(10)
+    c = door.connection(30)
     c.request("GET", target, headers={**door.says(), "Connection": "Upgrade", "Upgrade": PROTOCOL.get(name, "websocket"),
                                       "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
     return c.getresponse()
