@@ -3,7 +3,7 @@
 // [method, target, body or null]; what cannot be sent is "error".
 "use strict";
 
-const TIMEOUT_MS = 5000;
+const TIMEOUT_MS = 20000;
 
 function within(ms, promise, late) {
 	return Promise.race([promise, new Promise(done => setTimeout(done, ms, late))]);

@@ -18,7 +18,7 @@ async function go(url) {
 	if (page)
 		await page.context().close();
 	page = await context.newPage();
-	await page.goto(url, { waitUntil: "load", timeout: 20000 });
+	await page.goto(url, { waitUntil: "load", timeout: 60000 });
 	return { title: await page.title(), url: page.url(), text: await page.evaluate(() => document.body.innerText) };
 }
 
@@ -30,8 +30,8 @@ async function read(url, width) {
 	p.on("request", r => asked.push(r.url()));
 	p.on("console", m => wrong.push(m.text()));
 	p.on("pageerror", e => wrong.push(String(e)));
-	await p.goto(url, { waitUntil: "load", timeout: 20000 }); // all of it, with its script
-	await p.waitForLoadState("networkidle", { timeout: 20000 });
+	await p.goto(url, { waitUntil: "load", timeout: 60000 }); // all of it, with its script
+	await p.waitForLoadState("networkidle", { timeout: 60000 });
 	const said = await p.evaluate(() => ({
 		ids: [...document.querySelectorAll("[id]")].map(e => e.id),
 		links: [...document.querySelectorAll("[href], [src]")].map(e => e.getAttribute("href") || e.getAttribute("src")),
@@ -47,7 +47,7 @@ async function read(url, width) {
 async function attack(name, args) {
 	const result = await page.evaluate(([n, a]) => window.attacks[n](a), [name, args]);
 	// what was begun and is not waited for by the page: beacons, frames
-	await page.waitForLoadState("networkidle", { timeout: 20000 });
+	await page.waitForLoadState("networkidle", { timeout: 60000 });
 	return { result };
 }
 

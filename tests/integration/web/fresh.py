@@ -8,6 +8,7 @@ of packaging/, settings are the defaults.  Prints what it found as JSON.
 """
 import base64
 import configparser
+import contextlib
 import http.client
 import json
 import os
@@ -104,7 +105,11 @@ def ask(credential):
 
 
 def files(top):
-    return {str(p): [p.owner(), p.group(), oct(p.stat().st_mode & 0o7777)] for p in [top, *sorted(top.rglob("*"))]}
+    found = {}
+    for p in [top, *sorted(top.rglob("*"))]:
+        with contextlib.suppress(FileNotFoundError):  # a database makes and removes some
+            found[str(p)] = [p.owner(), p.group(), oct(p.stat().st_mode & 0o7777)]
+    return found
 
 
 def main():

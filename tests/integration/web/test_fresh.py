@@ -18,7 +18,7 @@ def first_start():
     w = world.World(BUILD)  # for its cgroup, and to remove it
     try:
         p = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
-                            sys.executable, str(HERE.parent / "fresh.py"), str(BUILD), w.cgroup], capture_output=True, text=True, timeout=60)
+                            sys.executable, str(HERE.parent / "fresh.py"), str(BUILD), w.cgroup], capture_output=True, text=True, timeout=180)
         assert p.returncode == 0, p.stderr
         return json.loads(p.stdout)
     finally:

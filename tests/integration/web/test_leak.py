@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What proves who somebody is stands nowhere it could be read later (API-05)"""
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -53,7 +54,7 @@ def talkative(tmp_path_factory):
         claims = {"iss": "urn:issuer", "aud": "cay", "sub": "x", "tenant": "tn" + "0" * 24, "scope": "write", "exp": 4000000000}
         w.secrets = Secrets({
             "operator": w.operator_key(), "key": w.new_key("write"), "rotated": made["secret"],
-            "rotated-to": w.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {"overlap_ms": 60000})["secret"],
+            "rotated-to": w.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {"overlap_ms": 3600000})["secret"],
             "token": w.call("POST", f"/v1/sandboxes/{w.box}/token", {"scope": "write"})["token"], "jwt": test_edge.jwt(shared, claims),
             # as good as a key, and never seen by us: a client sends it by mistake
             "stranger": "cay_00000000_" + base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode(),
@@ -125,9 +126,10 @@ def test_API_05_nothing_is_written_down(talkative):
     found, looked = [], 0
     files = [pathlib.Path(p) for p in w.logs.values()] + [p for top in (w.state, w.run) for p in top.rglob("*") if p.is_file() and not p.is_symlink()]
     for path in files:
-        looked += 1
         if path.name not in HOMES:
-            found += w.secrets.hits(path, path.read_bytes())
+            with contextlib.suppress(FileNotFoundError):  # the daemons run, and a database makes and removes some
+                found += w.secrets.hits(path, path.read_bytes())
+        looked += 1
     for pid in filter(str.isdigit, os.listdir("/proc")):
         for name in ("cmdline", "environ"):
             try:
@@ -146,7 +148,11 @@ def test_API_05_nothing_is_written_down(talkative):
 def test_API_05_a_key_is_kept_as_a_hash(talkative):
     """And that files are searched at all: the hash is found where the key is not."""
     w = talkative
-    data = b"".join(p.read_bytes() for p in (w.state / "db").iterdir() if p.name not in HOMES)
+    data = b""
+    for path in (w.state / "db").iterdir():
+        if path.name not in HOMES:
+            with contextlib.suppress(FileNotFoundError):
+                data += path.read_bytes()
     for name in ("operator", "key", "rotated", "rotated-to"):
         assert hashlib.sha256(w.secrets[name].encode()).hexdigest().encode() in data, name
     for name in HOMES:

@@ -9,11 +9,11 @@ from conftest import BUILD
 
 PAGE = r'''
 PAGE = b"""<!doctype html><title>inside</title><link rel=icon href=data:,><body>shown<script>
-const tried = (url, o) => fetch(url, {credentials: "include", signal: AbortSignal.timeout(5000), ...o})
+const tried = (url, o) => fetch(url, {credentials: "include", signal: AbortSignal.timeout(20000), ...o})
     .then(async r => r.type === "opaque" ? "opaque" : [r.status, await r.text()], () => "error");
 const socket = url => new Promise(done => {
     const w = new WebSocket(url);
-    setTimeout(done, 5000, "late");
+    setTimeout(done, 20000, "late");
     w.onopen = () => w.send("echo");
     w.onmessage = m => done(m.data);
     w.onerror = () => done("refused");
