@@ -11,7 +11,6 @@ import pathlib
 import random
 import signal
 import socket
-import statistics
 import subprocess
 import time
 
@@ -80,7 +79,7 @@ def test_a_large_upload_and_a_large_download(node, box):
     name = me.exec_detached(box, ["sh", "-c", "cat > /tmp/x; wc -c < /tmp/x"], stdin_open=True)
     data = os.urandom(1 << 16) * (n >> 16)
     me.open("POST", f"/v1/sandboxes/{box}/execs/{name}/stdin?close=true", data).read()
-    wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 20)
+    wait_for("its end", lambda: me.call("GET", f"/v1/sandboxes/{box}/execs/{name}")["state"] == "ended", 60)
     assert me.exec_output(box, name).strip() == str(n).encode()
     reply = me.open("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["cat", "/tmp/x"]}, {"Accept": "application/vnd.cay.frames"})
     got = 0
@@ -195,13 +194,13 @@ def test_a_revoked_key_is_refused_at_once(node):
 def test_a_rotated_key_lets_go_of_its_old_secret(node, box):
     """By the clock: nobody tells the edge when the time is over; and what goes inside, control does not see."""
     made = node.call("POST", "/v1/keys", {"tenant": "tn" + "0" * 24, "name": "turns", "scope": "read"})
-    new = node.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {"overlap_ms": 5000})["secret"]
+    new = node.call("POST", f"/v1/keys/{made['key']['id']}/rotate", {"overlap_ms": 8000})["secret"]
 
     def status(secret):
         return node.door(secret).open("GET", f"/v1/sandboxes/{box}/execs").status
-    wait_for("the new one", lambda: status(new) == 200, 4)
     assert status(made["secret"]) == 200
-    wait_for("the old one's end", lambda: status(made["secret"]) in (401, 429), 15)
+    wait_for("the new one", lambda: status(new) == 200, 20)
+    wait_for("the old one's end", lambda: status(made["secret"]) in (401, 429), 30)
     assert status(new) == 200
 
 
@@ -367,7 +366,7 @@ def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     waits = me.connection(20)
     waits.request("POST", f"/v1/sandboxes/{box}/execs", json.dumps({"argv": ["sh", "-c", f"echo >/tmp/{name}; sleep 30"]}),
                   {**me.says(), "Content-Type": "application/json"})
-    wait_for("it to be under way", lambda: other.exec(box, ["sh", "-c", f"[ -e /tmp/{name} ] && echo yes"]).text == "yes\n", 10)
+    wait_for("it to be under way", lambda: other.exec(box, ["sh", "-c", f"[ -e /tmp/{name} ] && echo yes"]).text == "yes\n", 30)
     how(node, made)
     begin = time.monotonic()
     ends_within(mine, STALE_S + (ttl or 0) / 1000)
@@ -375,7 +374,7 @@ def test_a_key_that_is_over_cuts_what_is_open(node, box, how, ttl):
     sending.settimeout(left)
     assert b" 401 " in sending.recv(4096)
     assert waits.getresponse().status == 401
-    with contextlib.suppress(http.client.IncompleteRead):
+    with contextlib.suppress(http.client.IncompleteRead, ConnectionError):
         while events.readline():
             pass
     assert time.monotonic() - begin < STALE_S + (ttl or 0) / 1000
@@ -457,6 +456,9 @@ def test_guessing_is_slow():
         for secret in ("x.y.z", "cayt_" + "A" * 118, ""):
             late = w.door(secret).open("GET", "/v1/sandboxes")
             assert late.status == 429 or time.monotonic() - begin > 5
+        for _ in range(30):  # what came back meanwhile is soon used up
+            if late.status == 401:
+                late = w.door("").open("GET", "/v1/sandboxes")
         assert late.headers["Retry-After"] == "1" and json.loads(late.read())["error"]["code"] == "rate_limited"
         assert w.door().open("GET", "/v1/sandboxes").status == 200
         assert w.door(token).open("GET", f"/v1/sandboxes/{box}").status == 200
@@ -472,11 +474,11 @@ def test_who_guesses_has_no_signatures_looked_at(tmp_path):
         reply = good.open("GET", "/v1/sandboxes")
         assert reply.status == 429 or time.monotonic() - begin > 6
         assert w.door().open("GET", "/v1/sandboxes").status == 200
-        wait_for("time to pass", lambda: good.open("GET", "/v1/sandboxes").status == 200, 10)
+        wait_for("time to pass", lambda: good.open("GET", "/v1/sandboxes").status == 200, 30)
 
 
 def test_how_long_a_refusal_takes_says_nothing(own):
-    """A key whose prefix there is, and one of chance: as long, within three sigma."""
+    """A key whose prefix there is, and one of chance: either takes longer as often as the other, within three sigma."""
     prefix = own.operator_key()[:13]
     chance = random.Random(7)
 
@@ -499,17 +501,16 @@ def test_how_long_a_refusal_takes_says_nothing(own):
             return end - begin
 
         def sigmas(n):
-            took = ([], [])
+            longer = 0
             for _ in range(n):
                 first = chance.random() < 0.5
                 # made before either is sent: a client that thinks longer before one is seen, too
-                keys = (other() + secret(), prefix + secret())
+                keys, took = (other() + secret(), prefix + secret()), [0, 0]
                 for k in (first, not first):
-                    took[k].append(once(keys[k]))
-            # what a busy machine adds is in the upper tail of both
-            low = [sorted(t)[:n * 9 // 10] for t in took]
-            error = (sum(statistics.variance(t) / len(t) for t in low)) ** 0.5
-            return abs(statistics.fmean(low[0]) - statistics.fmean(low[1])) / error
+                    took[k] = once(keys[k])
+                # whatever a busy machine adds, it is to the first or the second of a pair, and which one that is is chance
+                longer += (took[0] > took[1]) - (took[0] < took[1])
+            return abs(longer) / n ** 0.5
         # by chance alone one in 370 is larger: three in a row are none
         assert any(sigmas(100000 if FULL else 500) < 3 for _ in range(3))
 
@@ -530,7 +531,7 @@ def test_what_is_refused_is_in_the_audit_log(own):
     def count(code):
         return sum(int(r["detail"][6:]) for r in rows() if r["outcome"] == code)
     took = time.monotonic() - begin
-    wait_for("all of them", lambda: (count("unauthenticated"), count("permission_denied")) == (3, 3), 10)
+    wait_for("all of them", lambda: (count("unauthenticated"), count("permission_denied")) == (3, 3), 30)
     assert len(rows()) <= 2 * (2 + int(took))  # of two reasons, once a second
     ident = next(k["id"] for k in own.call("GET", "/v1/keys?limit=1000")["keys"] if k["prefix"] == reads.split("_")[1])
     assert {r["key"] for r in rows() if r["outcome"] == "permission_denied"} == {ident}
@@ -540,8 +541,9 @@ def test_a_tenant_has_a_rate():
     with world.World(BUILD, env={"CAY_EDGE_RATE": "5"}) as w:
         busy = w.door()
         other = w.door(w.new_key("read", w.call("POST", "/v1/tenants", {"name": "quiet"})["id"]))
+        begin = time.monotonic()
         codes = [busy.open("GET", "/v1/sandboxes").status for _ in range(100)]
-        assert set(codes) == {200, 429} and 10 <= codes.count(200) < 70
+        assert set(codes) == {200, 429} and 10 <= codes.count(200) <= 12 + 5 * (time.monotonic() - begin)
         assert other.open("GET", "/v1/sandboxes").status == 200
 
 
@@ -573,14 +575,25 @@ def test_what_it_counts_is_told_by_control(own):
     def now():
         return {k: v for k, v in prometheus.metrics(own).items() if k[0].startswith("cay_edge")}
 
+    def label(what, **labels):
+        return what, tuple(sorted({"edge": "0", **labels}.items()))
+
     def value(what, **labels):
-        return now().get((what, tuple(sorted({"edge": "0", **labels}.items()))))
-    wait_for("all of it", lambda: value("cay_edge_refusals_total", reason="origin") == 1, 20)
-    for op, code, n in (("sandbox.get", "ok", 3), ("sandbox.get", "inside", 1), ("exec.output", "ok", 1), ("none", "not_found", 1),
-                        ("sandbox.list", "unauthenticated", 1), ("sandbox.create", "ok", 1), ("sandbox.create", "permission_denied", 1)):
-        assert value("cay_edge_requests_total", operation=op, code=code) == n, (op, code)
-    assert value("cay_edge_request_duration_seconds_count", operation="sandbox.get") == 4
-    assert [value("cay_edge_refusals_total", reason=r) for r in ("credential", "scope", "host", "origin", "peer_rate")] == [1, 1, 1, 1, 0]
+        return now().get(label(what, **labels))
+    want = {label("cay_edge_requests_total", operation=op, code=code): n for op, code, n in (
+        ("sandbox.get", "ok", 3), ("sandbox.get", "inside", 1), ("exec.output", "ok", 1), ("none", "not_found", 1),
+        ("sandbox.list", "unauthenticated", 1), ("sandbox.create", "ok", 1), ("sandbox.create", "permission_denied", 1))}
+    want[label("cay_edge_request_duration_seconds_count", operation="sandbox.get")] = 4
+    want |= {label("cay_edge_refusals_total", reason=r): n for r, n in
+             (("credential", 1), ("scope", 1), ("host", 1), ("origin", 1), ("peer_rate", 0))}
+    seen = {}
+
+    def told():  # record by record: what is asked for between two of them has one and not the other
+        seen.update({k: v for k, v in now().items() if k in want})
+        return seen == want
+    with contextlib.suppress(TimeoutError):
+        wait_for("all of it", told, 20)
+    assert seen == want
     wait_for("one stream", lambda: (value("cay_edge_requests_open"), value("cay_edge_connections")) == (1, 1), 20)
     pages = int(pathlib.Path(f"/proc/{edge.pid}/statm").read_text().split()[1])
     assert 0.5 < value("cay_edge_memory_bytes") / (pages * os.sysconf("SC_PAGESIZE")) < 2
@@ -590,7 +603,7 @@ def test_what_it_counts_is_told_by_control(own):
     wait_for("no stream", lambda: value("cay_edge_requests_open") == 0, 20)
     own.kill_daemon("cayd")  # another control hears it all again
     own.start_cayd()
-    wait_for("it all", lambda: value("cay_edge_requests_total", operation="exec.output", code="ok") == 1, 10)
+    wait_for("it all", lambda: value("cay_edge_requests_total", operation="exec.output", code="ok") == 1, 30)
     stream.close()
 
 
@@ -611,9 +624,9 @@ def test_it_can_do_little(node):
 ])
 def test_it_does_not_start_wrong(node, env, said):
     p = subprocess.run([node.programs["edge"]], env={**node.env, **env}, user=world.EDGE_UID, group=world.EDGE_UID, extra_groups=[],
-                       capture_output=True, text=True, timeout=10)
+                       capture_output=True, text=True, timeout=60)
     assert p.returncode and said in p.stderr
-    p = subprocess.run([node.programs["edge"]], env=node.env, capture_output=True, text=True, timeout=10)
+    p = subprocess.run([node.programs["edge"]], env=node.env, capture_output=True, text=True, timeout=60)
     assert p.returncode and "must not be root" in p.stderr
 
 
@@ -647,7 +660,7 @@ def test_what_runs_needs_no_control(own, how):
     own.daemons["cayd"].send_signal(how)
     end, n = time.monotonic() + AWAY_S, 0
     while time.monotonic() < end:
-        assert me.exec(box, ["echo", str(n)], timeout_s=5).text == f"{n}\n"
+        assert me.exec(box, ["echo", str(n)], timeout_s=20).text == f"{n}\n"
         n += 1
         let_pass(0.05)
     for i in range(1, AWAY_S * 5):
@@ -658,7 +671,7 @@ def test_what_runs_needs_no_control(own, how):
         own.start_cayd()
     else:
         own.daemons["cayd"].send_signal(signal.SIGCONT)
-    wait_for("control", lambda: me.open("GET", f"/v1/sandboxes/{box}").status == 200, 10)
+    wait_for("control", lambda: me.open("GET", f"/v1/sandboxes/{box}").status == 200, 30)
     assert me.get(box)["state"] == "running"
     other = me.create("tiny")
     wait_for("the new one", lambda: me.exec(other, ["echo", "hi"]).text == "hi\n", 20)
