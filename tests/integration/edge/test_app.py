@@ -140,11 +140,11 @@ def test_a_preview_without_a_port(shown, app):  # noqa: F811
     me = {"Host": f"{host(app, 3000)}:{shown.port}", "Cay-Preview": made["token"]}
     assert made["origin"] == f"http://{host(app, 3000)}:{shown.port}"
     assert told(ask(shown, "GET", "/p", me))[0] == "GET /p HTTP/1.1"
-    out, err = cli(shown, "preview", app).communicate(timeout=20)
+    out, err = cli(shown, "preview", app).communicate(timeout=60)
     assert out.startswith(made["origin"] + "/?cay_preview=cayp_"), err
     out, err = cli(shown, "create", "--app-port", "5000", "tiny").communicate(timeout=60)
     assert shown.get(out.strip())["app_port"] == 5000, err
-    out, err = cli(shown, "template", "create", "--app-port", "5001", "cli", "tiny").communicate(timeout=20)
+    out, err = cli(shown, "template", "create", "--app-port", "5001", "cli", "tiny").communicate(timeout=60)
     assert make(shown, template="cli")["app_port"] == 5001, err
-    _, err = cli(shown, "create", "--app-port", "0", "tiny").communicate(timeout=20)
+    _, err = cli(shown, "create", "--app-port", "0", "tiny").communicate(timeout=60)
     assert "--app-port 0 is out of range" in err

@@ -118,7 +118,7 @@ def test_a_conversation(me, box):
 
 def test_input_that_nobody_reads_any_more(me, box):
     """The command closes it: eof says so, what was on its way goes nowhere, output goes on."""
-    name = me.start(box, ["sh", "-c", "read x; exec <&-; echo deaf; sleep 1; echo $x"], stdin_open=True)
+    name = me.start(box, ["sh", "-c", "read x; exec <&-; echo deaf; until [ -e /tmp/go ]; do sleep 0.05; done; echo $x"], stdin_open=True)
     a = me.attach(box, name)
     a.write(b"word\n", 0)
     while a.out[STDOUT] != b"deaf\n":
@@ -126,6 +126,7 @@ def test_input_that_nobody_reads_any_more(me, box):
     a.write(os.urandom(100), 5)
     a.until(EOF)
     a.write(os.urandom(FRAME_MAX), 5)
+    me.door.exec(box, ["touch", "/tmp/go"])
     assert a.to_the_end() == 1000
     assert a.out[STDOUT] == b"deaf\nword\n" and a.stdin == 5
 
@@ -135,7 +136,7 @@ def test_one_who_is_cut_off_goes_on_where_it_was(me, box):
     name = me.start(box, ["cat"], stdin_open=True)
     data, got, cuts = os.urandom(3 << 20), b"", 0
     chance = random.Random(7)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         a = me.attach(box, name, offsets=(len(got), 0), acks=True)
         a.frame()
@@ -178,7 +179,7 @@ def test_a_slow_reader_holds_the_command(node, me, box):
         same, last = now == last, now
         let_pass(0.1)
         return same
-    wait_for("it to be stuck", stuck, 20)
+    wait_for("it to be stuck", stuck, 60)
     assert last < n - (4 << 20) and me.describe(box, name)["state"] == "running"
     if not SANITIZED:
         assert rss(node) - before < 2 * HELD_MAX
@@ -210,9 +211,9 @@ def test_a_command_that_does_not_read_holds_its_client(node, me, box):
             return False
         c.cut()
         return True
-    assert not may_write(10), "one at a time"
+    assert not may_write(30), "one at a time"
     a.cut()
-    wait_for("it to be noticed, though nobody reads from it", lambda: may_write(0.5), 10)
+    wait_for("it to be noticed, though nobody reads from it", lambda: may_write(0.5), 30)
     me.door.signal(box, name)
 
 
@@ -333,17 +334,16 @@ def test_who_may_not(node, me, box):
     Door(node, made["secret"]).attach(box, name).close()
     node.call("POST", f"/v1/keys/{made['key']['id']}/revoke")
 
-    def refused():
+    def refused(secret):
         try:
-            Door(node, made["secret"]).attach(box, name).cut()
+            Door(node, secret).attach(box, name).cut()
         except Refused as e:
             return e.status == 401
         return False
-    wait_for("it to be refused", refused, 5)
-    short = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write", "ttl_ms": 1000})["token"]
+    wait_for("it to be refused", lambda: refused(made["secret"]), 20)
+    short = node.call("POST", f"/v1/sandboxes/{box}/token", {"scope": "write", "ttl_ms": 4000})["token"]
     Door(node, short).attach(box, name).close()
-    let_pass(2.1)
-    assert refuse(lambda: Door(node, short).attach(box, name)).status == 401
+    wait_for("its end", lambda: refused(short), 30)
     for bad in ({"Origin": "https:" + "//evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
         assert refuse(lambda bad=bad: me.attach(box, name, headers=bad)).status == 403
     me.door.signal(box, name)
@@ -368,7 +368,7 @@ def test_who_may_not_any_more(node, me, box, reads):
             except OSError:
                 return True
             return False
-        wait_for("it to be cut off", ended, 15)
+        wait_for("it to be cut off", ended, 30)
     me.door.signal(box, name)
 
 
@@ -445,7 +445,10 @@ def fake(node, box, answer):
                 with c, contextlib.suppress(OSError):
                     head = b""
                     while b"\r\n\r\n" not in head:
-                        head += c.recv(65536)
+                        piece = c.recv(65536)
+                        if not piece:
+                            raise ConnectionError("it has left")
+                        head += piece
                     asked.append(head.decode())
                     answer(c)
     thread = threading.Thread(target=serve)
@@ -529,7 +532,7 @@ def test_a_sandbox_that_never_stops_talking(node, me, box):
         nonlocal last
         same, last = said == last, said
         let_pass(0.2)
-        return same
+        return same and said > 0
     with fake(node, box, answer):
         a = WebSocket(node.port, f"/v1/sandboxes/{box}/execs/{SOME}/attach", me.door.credential, rcvbuf=65536)
         wait_for("it to be held", stuck, 20)
@@ -602,10 +605,9 @@ def test_an_edge_that_stops_says_so(own):
     while a.out[STDOUT] != b"one\n":
         a.frame()
     deaf = me.attach(box, name)  # does not answer a Close
-    begin = time.monotonic()
     own.daemons["cay-edge-0"].terminate()
     assert a.to_the_end() == 1001
-    assert own.daemons["cay-edge-0"].wait(10) == 0 and time.monotonic() - begin < 4.5
+    assert own.daemons["cay-edge-0"].wait(30) == 0 and "connections are cut" not in own.log("cay-edge-0"), "nobody had to be cut off"
     deaf.cut()
     own.start_edge()
     b = me.attach(box, name, offsets=(4, 0))

@@ -66,8 +66,8 @@ def test_a_client_that_vanishes(node, box):
         with socket.create_connection(("127.0.0.1", node.port), 10) as s:
             s.sendall((f"PUT {at(box)}/content?path=/tmp/gone HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                        f"Authorization: Bearer {door.credential}\r\nContent-Length: 1000000\r\n\r\n").encode() + b"x" * n)
-            wait_for("its child", lambda: len(door.call("GET", f"/v1/sandboxes/{box}/processes")["processes"]) > 1, 10)
-    wait_for("no child", lambda: len(door.call("GET", f"/v1/sandboxes/{box}/processes")["processes"]) == 1, 10)
+            wait_for("its child", lambda: len(door.call("GET", f"/v1/sandboxes/{box}/processes")["processes"]) > 1, 30)
+    wait_for("no child", lambda: len(door.call("GET", f"/v1/sandboxes/{box}/processes")["processes"]) == 1, 30)
     assert door.exec(box, ["ls", "-A", "/tmp"]).text == ""
 
 

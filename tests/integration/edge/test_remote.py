@@ -95,8 +95,8 @@ def test_what_an_operator_does_from_another_machine(cay, files):
     cay("key", "revoke", prefix)
     def refused():
         p = cay.start("--context", "blue", "ls")
-        return "cay context add --replace" in p.communicate(timeout=20)[1].decode() and p.returncode == 3
-    wait_for("the key to be refused", refused, 10)
+        return "cay context add --replace" in p.communicate(timeout=60)[1].decode() and p.returncode == 3
+    wait_for("the key to be refused", refused, 60)
     assert "key.revoke" in cay("audit", "ls") and cay("audit", "head")
 
 

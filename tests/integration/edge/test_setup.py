@@ -31,7 +31,7 @@ class Machine:
 
     def run(self, *words, status=0, env=None, program="cay", room=ROOM):
         done = subprocess.run(["unshare", "--mount", "sh", "-c", room, str(self.tmp), str(self.world.programs[program]), *words],
-                              env={**self.world.env, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+                              env={**self.world.env, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180)
         assert done.returncode == status, (done.stdout, done.stderr)
         return done
 
@@ -98,7 +98,7 @@ def test_who_came_by_sudo_asks_without_being_root(machine):
     assert again["key"] == "ok" and len(machine.world.call("GET", "/v1/keys")["keys"]) == keys
     done = subprocess.run(["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", machine.world.programs["cay"], "run", "host",
                            "--", "echo", "as a person"],
-                          env={"PATH": "/usr/bin", "HOME": str(machine.tmp / "home")}, capture_output=True, text=True, timeout=30)
+                          env={"PATH": "/usr/bin", "HOME": str(machine.tmp / "home")}, capture_output=True, text=True, timeout=120)
     assert done.stdout == "as a person\n", done.stderr
 
 
@@ -145,5 +145,5 @@ def test_without_a_daemon_and_without_systemd_it_says_what_to_start(machine):
 
 def test_who_is_not_root_is_told_so(machine):
     done = subprocess.run(["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", machine.world.programs["cay"], "setup", "--yes"],
-                          env={"PATH": "/usr/bin", "HOME": "/"}, capture_output=True, text=True, timeout=30)
+                          env={"PATH": "/usr/bin", "HOME": "/"}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3 and "hint: sudo cay setup" in done.stderr, done

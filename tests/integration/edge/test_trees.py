@@ -99,7 +99,7 @@ def test_a_tenant_has_four_imports(node, two):
     with concurrent.futures.ThreadPoolExecutor(5) as many:
         try:
             asked = [many.submit(pour, b, a, node.door()) for _ in range(5)]
-            done, _ = concurrent.futures.wait(asked, 20, concurrent.futures.FIRST_COMPLETED)
+            done, _ = concurrent.futures.wait(asked, 25, concurrent.futures.FIRST_COMPLETED)
             assert [f.exception().code for f in done] == ["rate_limited"]
             pour(theirs, theirs, other)
         finally:
@@ -154,7 +154,7 @@ def test_a_bomb_stops_at_the_quota(node, two):
     with pytest.raises(ApiError) as e:
         me.call("PUT", f"/v1/sandboxes/{box}/files/tree?path=x&format=tar.gz{more}", bomb)
     assert e.value.code in ("limit_exceeded", "too_large", "invalid_argument"), e.value
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 45
     assert me.exec(box, ["ls", "-A", "x"]).text == ""
     if box != a:
         me.delete(box)

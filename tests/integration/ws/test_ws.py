@@ -41,7 +41,7 @@ class Echo:
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(30) == 0
 
 
 @pytest.fixture
