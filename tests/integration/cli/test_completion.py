@@ -128,10 +128,10 @@ def shell(request, cay, daemon, tmp_path):
 
 def completed(shell, line, want):
     """What a Tab makes of a line; then it is taken away.  A server that was not heard in its 300 ms is asked again."""
-    for left in reversed(range(5)):
+    for left in reversed(range(12)):
         shell.type(line + b"\t")
         try:
-            shell.until(re.escape(want), 8)
+            shell.until(re.escape(want), 4)
             break
         except AssertionError:
             if not left:
