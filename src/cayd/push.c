@@ -105,12 +105,20 @@ static void on_written(uv_write_t *w, int status)
 		flush(p);
 }
 
+/* At once where there is room: who is answered after a push finds that the edges have it. */
 static void flush(struct peer *p)
 {
 	struct buf swap = p->sending;
 	uv_buf_t b;
+	int n;
 
 	if (p->writing || p->closing || !p->out.len)
+		return;
+	b = uv_buf_init(p->out.data, (unsigned)p->out.len);
+	n = uv_try_write((uv_stream_t *)&p->pipe, &b, 1);
+	if (n > 0)
+		buf_consume(&p->out, (size_t)n);
+	if (!p->out.len)
 		return;
 	p->sending = p->out;
 	p->out = swap;
