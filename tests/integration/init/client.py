@@ -35,7 +35,7 @@ class Reply:
 
 
 class Client:
-    def __init__(self, path, timeout=30):
+    def __init__(self, path, timeout=60):
         self.path, self.timeout = path, timeout
 
     def open(self, method, target, body=None, headers=None):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cay-init per test, PID 1 of its own pid namespace, with a cgroup of its own."""
+import contextlib
 import ctypes
+import fcntl
 import os
 import pathlib
 import shutil
@@ -24,7 +26,7 @@ SANITIZED = b"__asan_init" in pathlib.Path(BINARY).read_bytes()
 RSS_MAX = 24 << 20
 
 
-def wait_for(condition, seconds=10, what="condition"):
+def wait_for(condition, seconds=30, what="condition"):
     """Poll until true; the deadline is the test's failure."""
     deadline = time.monotonic() + seconds
     tick = __import__("threading").Event()
@@ -67,7 +69,7 @@ class Init:
             if base is None:
                 pytest.skip("no cgroup v2")
             self.cgroup = base / f"cay-test-init-{os.getpid()}-{os.path.basename(self.dir)}"
-        high = os.dup2(listener.fileno(), 100)
+        high = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 100)
 
         def prepare():
             """In the child: PID 1 lives in the cgroup it is given; an empty one would be swept away."""
@@ -94,6 +96,7 @@ class Init:
         assert self.client.ask("GET", "/v1/hello").status == 200  # set up and serving
 
     def find_pid(self):
+        assert self.process.poll() is None, "cay-init did not start"
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         if children and "cay-init" in os.readlink(f"/proc/{children[0]}/exe"):
             self.pid = int(children[0])
@@ -135,23 +138,17 @@ class Init:
         return SANITIZED or self.rss() < RSS_MAX
 
     def remove_cgroup(self):
-        if not self.cgroup.exists():
-            return True
-        try:
+        with contextlib.suppress(OSError):  # busy, or removed in between: looked at again
             for d in [d for d in self.cgroup.iterdir() if d.is_dir()]:
                 d.rmdir()
             self.cgroup.rmdir()
-        except FileNotFoundError:
-            pass
-        except OSError:
-            return False
-        return True
+        return not self.cgroup.exists()
 
     def stop(self):
         alive = self.process.poll() is None
         if self.pid and alive:
             os.kill(self.pid, signal.SIGKILL)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=30)
         if self.cgroup:
             wait_for(self.remove_cgroup, what="an empty cgroup")
         shutil.rmtree(self.dir)
