@@ -48,7 +48,7 @@ def workers(init):
 
 def half(init, path):
     """A read whose client takes the head and no more: the child waits for it."""
-    c = Connection(init.client.path, 10)
+    c = Connection(init.client.path, 60)
     c.request("GET", AT + "/content" + q(path))
     r = c.getresponse()
     assert r.status == 200
@@ -108,7 +108,7 @@ def test_so_many_children_and_no_more(init, huge):
     for c, r in held:
         r.close()
         c.close()
-    wait_for(lambda: stat(init, huge).status == 200, 10, "room")
+    wait_for(lambda: stat(init, huge).status == 200, what="room")
     assert init.groups() == ["work"]
 
 
