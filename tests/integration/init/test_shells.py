@@ -59,15 +59,15 @@ class Bash:
             self.cwd = None
             try:
                 while data:
-                    poll.poll(10000)
+                    poll.poll(60000)
                     data = data[os.write(w, data[:4096]):]
                 if wait:
-                    poll.poll(10000)
+                    poll.poll(60000)
                     self.cwd = os.readlink(f"/proc/{p.pid}/cwd")
             except OSError:
                 pass  # it has ended, or reads no more
             os.close(w)
-            self.status = p.wait(timeout=10)
+            self.status = p.wait(timeout=60)
             out.seek(0)
             err.seek(0)
             self.stdout, self.stderr = out.read(), err.read()
