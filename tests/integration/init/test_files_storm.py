@@ -333,9 +333,9 @@ def test_a_copy_that_is_given_up_is_taken_away(place):
             c.request("POST", AT + "/batch", json.dumps({"steps": steps, "keep_going": True}).encode(), {"Content-Type": "application/json"})
             wait_for(lambda: hidden() - before, what="the hidden name")
             (made,) = hidden() - before
-            for _ in range(16):  # four seconds, or a third of it where that comes first
+            for _ in range(16):  # four seconds, or two thirds of it where that comes first
                 cay.let_pass(0.25)
-                if len(os.listdir(slow / made)) > 10_000:
+                if len(os.listdir(slow / made)) > 20_000:
                     break
             c.close()
             wait_for(lambda: not workers(init), 120, "no child")

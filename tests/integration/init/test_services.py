@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import statistics
 import struct
 import tempfile
 import threading
@@ -109,13 +110,17 @@ def test_five_services_start_in_order_and_come_back(tmp_path):
         assert at == sorted(at) and at[1] >= rows[0]["last_transition_at"] > at[0]  # the second when the first was up
         for k, r in enumerate(rows):
             wait_for(lambda k=k: i.client.ask("GET", f"{SANDBOX}/health?port={7100 + k}").json()["ok"])
+        took = []
         for k, n in enumerate(names):
             before = get(i, n)
             kill(i, before["pid"])
-            wait_for(lambda: get(i, n).get("pid", before["pid"]) != before["pid"], 1, n + " again")
+            killed = time.monotonic()
+            wait_for(lambda: get(i, n).get("pid", before["pid"]) != before["pid"], what=n + " again")
+            took.append(time.monotonic() - killed)
             wait_for(lambda k=k: i.client.ask("GET", f"{SANDBOX}/health?port={7100 + k}").json()["ok"])
             after = get(i, n)
             assert after["starts"] == 2 and after["end"]["signal"] == "SIGKILL"
+        assert statistics.median(took) < 1, took
         # and one of them did not take another with it
         assert all(r["starts"] == 2 for r in i.client.ask("GET", path()).json()["services"])
 
@@ -195,7 +200,7 @@ def test_who_does_not_stay_up_is_fatal_in_the_end(bare):
     t = time.monotonic()
     first = put(bare, "no", "/no/such --program", start_retries=1)
     assert first["state"] == "backoff" and "/no/such" in first["error"]
-    put(bare, "short", ["sh", "-c", "echo try; sleep 0.05"], start_ms=2000, start_retries=2)
+    put(bare, "short", ["sh", "-c", "echo try; sleep 0.05"], start_ms=30000, start_retries=2)
     wait_for(lambda: {get(bare, n)["state"] for n in ("no", "short")} == {"fatal"})
     assert get(bare, "no")["starts"] == 2 and get(bare, "short")["starts"] == 3 and time.monotonic() - t >= 1.5
     assert log(bare, "short") == b"try\n" * 3 and "before" in get(bare, "short")["error"]
@@ -220,10 +225,12 @@ def test_whether_it_comes_back(bare, mode, line, state, more):
 
 
 def test_who_flaps_is_started_less_and_less_often(bare):
+    began = time.monotonic()
     put(bare, "x", "true", autorestart="always")
-    moment(1.5)
-    assert 5 <= get(bare, "x")["starts"] <= 12  # 0, 10, 20, 40 ... ms between them
-    assert get(bare, "x")["state"] in ("backoff", "running", "starting")
+    wait_for(lambda: get(bare, "x")["starts"] >= 8)
+    now = get(bare, "x")
+    # 0, 10, 20, 40 ... ms between them: so many take so long at least
+    assert time.monotonic() - began > 0.6 and now["starts"] <= 12 and now["state"] in ("backoff", "running", "starting")
 
 
 def test_stopping_is_a_signal_and_then_the_whole_cgroup(bare):
@@ -424,7 +431,7 @@ def test_who_can_ask_again_is_answered_at_once(tmp_path):
             with pytest.raises(TimeoutError):
                 s.recv(1)
             out.touch()
-            s.settimeout(10)
+            s.settimeout(60)
             assert s.recv(65536).startswith(b"HTTP/1.1 204 ")
         assert i.client.ask("GET", "/v1/start").status == 204 and i.client.ask("GET", "/v1/hello").body[8] & 1
     with image({"cay/init.d/a": (0o755, SH + "echo why; exit 3")}, headers=LATER) as i:
@@ -452,10 +459,12 @@ def test_too_many_scripts_are_refused():
         assert failure(i.claimed) == (4, 0, 0, 0, "", "more start scripts than may be")
 
 
-def test_what_a_script_starts_lives_on():
-    with image({"cay/init.d/a": (0o755, SH + "(sleep 0.3; echo late; exec sleep 1000) &\necho first\n")}) as i:
+def test_what_a_script_starts_lives_on(tmp_path):
+    go = tmp_path / "go"
+    with image({"cay/init.d/a": (0o755, SH + f"(until [ -e {go} ]; do sleep 0.02; done; echo late; exec sleep 1000) &\necho first\n")}) as i:
         assert i.claimed.status == 204
         first, = i.client.ask("GET", SANDBOX + "/execs").json()["execs"]
+        go.touch()
         assert i.client.output(first["id"]).read() == b"first\n"
         # it has written to a pipe that is nobody's by then
         wait_for(lambda: any(p["command"] == "sleep 1000" for p in i.client.ask("GET", SANDBOX + "/processes").json()["processes"]))
@@ -490,27 +499,45 @@ def test_nobody_waits_for_the_answer_and_it_goes_on(tmp_path):
 
 # What it is like
 
+def versions(claim, *who):
+    """{name: row} of those that were asked.  They have two seconds between them, and a machine may stand still as long: not always."""
+    for _ in range(3):
+        with image(claim=claim) as i:
+            t = time.monotonic()
+            r = i.client.ask("GET", SANDBOX + "/info?versions=true")
+            assert r.status == 200 and time.monotonic() - t < 20, r.body
+            tools = {row["name"]: row for row in r.json()["tools"]}
+            wait_for(lambda: i.groups() == [] and i.processes() == 0)
+            assert i.client.ask("GET", SANDBOX + "/execs").json()["execs"] == []
+        if all("version" in tools[name] for name in who):
+            break
+    return tools
+
+
 def test_info(bare):
     r = bare.client.ask("GET", SANDBOX + "/info").json()
     assert (r["uid"], r["gid"], r["user"], r["home"], r["workspace"]) == (0, 0, "root", "/root", "/")
     assert r["os_id"] == "debian" and r["arch"] == os.uname().machine and os.uname().release in r["kernel"]
     tools = {t["name"]: t for t in r["tools"]}
     assert tools["python3"]["path"] == "/usr/bin/python3" and "version" not in tools["python3"] and "ruby" not in tools
-    r = bare.client.ask("GET", SANDBOX + "/info?versions=true").json()
-    tools = {t["name"]: t for t in r["tools"]}
+    tools = versions({}, "python3", "bash")
     assert tools["python3"]["version"].startswith("Python 3.") and tools["bash"]["version"].startswith("GNU bash")
-    wait_for(lambda: bare.groups() == [])
-    assert bare.client.ask("GET", SANDBOX + "/execs").json()["execs"] == []
 
 
 def test_versions_are_asked_for_once(tmp_path):
     tool, said = tmp_path / "git", tmp_path / "said"
     tool.write_text(f"#!/bin/sh\necho asked >> {said}\necho git version 1\n")
     tool.chmod(0o755)
-    with image(claim={"env": {"PATH": str(tmp_path)}}) as i:
-        first, again = (i.client.ask("GET", SANDBOX + "/info?versions=true").json() for _ in range(2))
-        assert first == again and {"name": "git", "path": str(tool), "version": "git version 1"} in first["tools"]
-        assert said.read_text() == "asked\n"
+    for _ in range(3):  # it may be too slow to be heard, and is not asked again all the same
+        said.unlink(missing_ok=True)
+        with image(claim={"env": {"PATH": str(tmp_path)}}) as i:
+            first, again = (i.client.ask("GET", SANDBOX + "/info?versions=true").json() for _ in range(2))
+            assert first == again
+            if said.exists():
+                assert said.read_text() == "asked\n"
+        if any("version" in t for t in first["tools"]):
+            break
+    assert {"name": "git", "path": str(tool), "version": "git version 1"} in first["tools"] and said.exists()
 
 
 def test_info_is_of_the_user():
@@ -527,13 +554,8 @@ def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
     for f in (tool, quick):
         f.chmod(0o755)
     os.chmod(tmp_path, 0o755)
-    with image(claim={"env": {"PATH": str(tmp_path)}}) as i:
-        t = time.monotonic()
-        r = i.client.ask("GET", SANDBOX + "/info?versions=true")
-        assert r.status == 200, r.body
-        tools = {row["name"]: row for row in r.json()["tools"]}
-        assert time.monotonic() - t < 20 and tools["git"] == {"name": "git", "path": str(tool)} and tools["python3"]["version"]
-        wait_for(lambda: i.groups() == [] and i.processes() == 0)
+    tools = versions({"env": {"PATH": str(tmp_path)}}, "python3")
+    assert tools["git"] == {"name": "git", "path": str(tool)} and tools["python3"]["version"]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -542,7 +564,7 @@ def test_health(bare, address):
     assert r["ok"] and r["uptime_ms"] < 60000 and "port" not in r
     with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as s:
         port = s.getsockname()[1]
-        assert bare.client.ask("GET", f"{SANDBOX}/health?port={port}").json()["ok"]
+        assert bare.client.ask("GET", f"{SANDBOX}/health?port={port}&timeout_ms=20000").json()["ok"]
     r = bare.client.ask("GET", f"{SANDBOX}/health?port={port}").json()
     assert not r["ok"] and r["port"] == port and r["detail"]
     assert bare.client.ask("GET", f"{SANDBOX}/health?port=0").status == 400

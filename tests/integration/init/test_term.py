@@ -210,7 +210,7 @@ def test_its_writer_is_waited_for(init):
         before = init.client.exec(ident).json()["stdout_bytes"]
         threading.Event().wait(0.3)
         return before == init.client.exec(ident).json()["stdout_bytes"]
-    wait_for(stopped, 20, what="yes to wait for its writer")
+    wait_for(stopped, 60, what="yes to wait for its writer")
     u = Term(init, ident, role="take")
     u.until_role(True)
     while u.next < 4 << 20:
@@ -242,7 +242,7 @@ def test_the_end_comes_behind_the_last_output(init):
     ident = start(init, "python3", "-c", FILL, str(told))
     t = Term(init, ident)
     t.until_role(True)
-    wait_for(lambda: told.exists() and told.read_text() and not init.processes(), 20, what="its death")
+    wait_for(lambda: told.exists() and told.read_text() and not init.processes(), 60, what="its death")
     assert t.to_the_end()["exit_code"] == 0
     assert not t.lost and t.out == bytes(int(told.read_text()))
     again = Term(init, ident, offset=t.next - 9000)

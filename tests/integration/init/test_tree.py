@@ -212,13 +212,13 @@ def test_a_client_that_leaves(init, place, cut):
     (place / "f").write_bytes(b"old")
     (place / "f").chmod(0o666)
     body = tar((R, "f", b"n" * 150000), (R, "g", b"n" * 50000))
-    c = Connection(init.client.path, 10)
+    c = Connection(init.client.path, 60)
     c.putrequest("PUT", AT + q(place))
     c.putheader("Content-Length", str(len(body)))
     c.endheaders(body[:cut])
-    wait_for(init.children, 10, "its child")  # who is gone before it is there is not there, either
+    wait_for(init.children, what="its child")  # who is gone before it is there is not there, either
     c.close()
-    wait_for(lambda: not init.children(), 10, "the child is gone")
+    wait_for(lambda: not init.children(), what="the child is gone")
     assert (place / "f").read_bytes() in (b"old", b"n" * 150000)
     assert not (place / "g").exists() or (place / "g").read_bytes() == b"n" * 50000
     untouched(place)
