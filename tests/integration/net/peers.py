@@ -110,7 +110,7 @@ class Peer:
         self.log = open(f"{self.dir}/out", "w+b")
         self.process = subprocess.Popen([a.format(**names) for a in run], stdout=self.log, stderr=self.log,
                                         stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not self.up():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.log.seek(0)

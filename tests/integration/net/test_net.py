@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server and the relay as a hostile or unlucky peer meets them (serve.c)."""
+import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import re
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -19,8 +21,13 @@ EX = SB + "/execs/ex0001000g00000000000000tr"
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n"
 
 
+LONG = 20000  # milliseconds that nothing here takes, however slow the machine
+
+
 class Serve:
-    def __init__(self, family=socket.AF_UNIX, tls=(), limits=None):
+    """serve.c; a test of one of its times makes that one short."""
+
+    def __init__(self, family=socket.AF_UNIX, tls=(), conns=8, head=LONG, idle=LONG, inside=LONG, handshake=LONG, kept=LONG):
         self.dir = tempfile.TemporaryDirectory(dir="/tmp")
         self.upstream = self.dir.name + "/u"
         listener = socket.socket(family)
@@ -31,7 +38,7 @@ class Serve:
         self.path = self.address if family == socket.AF_UNIX else None
         fd = fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD, 100)
         self.process = subprocess.Popen([BINARY, self.upstream, *tls], preexec_fn=lambda: os.dup2(fd, 3, inheritable=True),
-                                        pass_fds=(3,), env=os.environ | ({"SERVE_LIMITS": limits} if limits else {}))
+                                        pass_fds=(3,), env=os.environ | {"SERVE_LIMITS": f"{conns} {head} {idle} {inside} {handshake} {kept}"})
         os.close(fd)
         listener.close()
 
@@ -39,7 +46,8 @@ class Serve:
         s = socket.socket(self.family)
         s.settimeout(timeout)
         s.connect(self.address)
-        s.sendall(data)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused already; the reply is there
+            s.sendall(data)
         return s
 
     def talk(self, data):
@@ -73,7 +81,7 @@ class Serve:
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(30) == 0
 
 
 def drain(s):
@@ -88,7 +96,7 @@ def drain(s):
         parts.append(b)
 
 
-def wait_for(condition, seconds=5):
+def wait_for(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -122,12 +130,14 @@ def test_tcp(family):
     serve = Serve(family)
     s = serve.connect(GET % b"/v1/sandboxes?limit=7" + b"\r\n")
     assert b"seven" in s.recv(4096)
-    # a reply must not wait for somebody's acknowledgement
-    begin = time.monotonic()
+    # a reply must not wait for somebody's acknowledgement, which is held back for 40 ms
+    took = []
     for _ in range(50):
+        begin = time.monotonic()
         s.sendall(GET % b"/v1/sandboxes?limit=7" + b"\r\n")
         assert b"seven" in s.recv(4096)
-    assert time.monotonic() - begin < 1
+        took.append(time.monotonic() - begin)
+    assert statistics.median(took) < 0.02, took
     got = serve.talk(GET % b"/stream" + b"Connection: close\r\n\r\n")
     assert got.endswith(b"0\r\n\r\n") and len(got) > 64 << 20
     test_a_slow_reader_stops_the_producer(serve)
@@ -251,19 +261,24 @@ def test_who_sends_far_ahead_is_cut_off(serve):
     wait_for(lambda: serve.stats()["gone"] == 1)
 
 
-def test_slow_heads_and_idle_connections_end(serve):
+def test_slow_heads_and_idle_connections_end():
+    serve = Serve(head=400)
     begin = time.monotonic()
     s = serve.connect(b"GET / HT")
-    for _ in range(3):
-        threading.Event().wait(0.1)
-        s.sendall(b"T")
-    assert drain(s) == b"" and 0.3 < time.monotonic() - begin < 3
+    with contextlib.suppress(BrokenPipeError):  # a byte now and then does not keep it
+        while time.monotonic() - begin < 10:
+            threading.Event().wait(0.1)
+            s.sendall(b"T")
+    assert drain(s) == b"" and 0.3 < time.monotonic() - begin < 10
     begin = time.monotonic()  # who comes and says nothing has as long as for a head
-    assert serve.talk(b"") == b"" and 0.3 < time.monotonic() - begin < 3
+    assert serve.talk(b"") == b"" and 0.3 < time.monotonic() - begin < 10
+    serve.stop()
+    serve = Serve(idle=800)
     begin = time.monotonic()
     got = serve.talk(GET % b"/v1/sandboxes" + b"\r\n")
-    assert got.endswith(b"other") and 0.6 < time.monotonic() - begin < 3
+    assert got.endswith(b"other") and 0.6 < time.monotonic() - begin < 10
     assert serve.talk(b"POST /v1/images?name=x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx") == b""
+    serve.stop()
 
 
 def test_connections_are_bounded(serve):
@@ -283,7 +298,7 @@ def test_stopping_in_the_middle_of_everything(serve):
     held = [serve.connect(GET % t + b"\r\n") for t in (b"/never", b"/stream", EX.encode())]
     held.append(serve.connect(b"POST /v1/images?name=x HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf"))
     held.append(serve.connect(b"GET / H"))
-    threading.Event().wait(0.1)
+    wait_for(lambda: serve.stats()["conns"] == len(held) + 1)  # who is not up yet does not stop in good order
     serve.stop()
     serve.stop = lambda: None
     assert held
@@ -421,24 +436,24 @@ def test_relay_without_a_sandbox(serve):
     assert error(serve.talk(GET % EX.encode() + b"Connection: close\r\n\r\n")) == (503, "unavailable")
 
 
-def test_relay_waits_only_so_long(serve):
+def test_relay_waits_only_so_long():
     def drip(c):
         with c:
             read_head(c)
-            try:
-                for b in b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":
+            with contextlib.suppress(OSError):
+                for b in b"HTTP/1.1 200 OK\r\nX: " + b"y" * 1000:
                     threading.Event().wait(0.1)
                     c.sendall(bytes([b]))
-            except OSError:
-                pass
 
-    for answer in [lambda c: threading.Event().wait(5), drip]:
+    serve = Serve(inside=500)
+    for answer in [lambda c: threading.Event().wait(60), drip]:
         listener = serve.listen(answer)
         begin = time.monotonic()
         assert error(serve.talk(GET % EX.encode() + b"Connection: close\r\n\r\n")) == (504, "deadline_exceeded")
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 10
         listener.close()
         os.unlink(serve.upstream)
+    serve.stop()
 
 
 @pytest.mark.parametrize("reply", [
@@ -453,11 +468,12 @@ def test_relay_cuts_off_what_was_cut_off(serve, reply):
 
 
 def test_relay_tells_the_sandbox_when_the_client_left(serve):
-    seen = threading.Event()
+    reached, seen = threading.Event(), threading.Event()
 
     def answer(c):
         with c:
             read_head(c)
+            reached.set()
             while c.recv(65536):
                 pass
             seen.set()
@@ -466,9 +482,10 @@ def test_relay_tells_the_sandbox_when_the_client_left(serve):
     for data in [GET % EX.encode() + b"\r\n",
                  b"POST " + EX.encode() + b"/stdin HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf"]:
         s = serve.connect(data)
-        threading.Event().wait(0.05)
+        assert reached.wait(30)
         s.close()
-        assert seen.wait(5)
+        assert seen.wait(30)
+        reached.clear()
         seen.clear()
 
 

