@@ -42,7 +42,7 @@ class Serve:
         os.close(fd)
         listener.close()
 
-    def connect(self, data=b"", timeout=10):
+    def connect(self, data=b"", timeout=30):
         s = socket.socket(self.family)
         s.settimeout(timeout)
         s.connect(self.address)

@@ -47,7 +47,7 @@ class Tls(Serve):
     def plain(self):
         return super().connect()
 
-    def connect(self, data=b"", timeout=10):
+    def connect(self, data=b"", timeout=30):
         s = self.context.wrap_socket(self.plain(), server_hostname="localhost", suppress_ragged_eofs=False)
         s.settimeout(timeout)
         s.sendall(data)
