@@ -33,13 +33,15 @@ import time
 import urllib.parse
 
 CONTROL_UID = 64100
-START_S = 30.0
+START_S = 60.0
+UP_S = 30.0  # for what takes milliseconds on a machine that has the time
 FRAMES = "application/vnd.cay.frames"
 FRAME_MAX = 1 << 20
 FRAME_DATA, FRAME_GAP, FRAME_END, FRAME_ERROR = 1, 2, 3, 4
 STDOUT, STDERR = 1, 2
 PROGRAMS = {"keeper": "keeper/cay-keeper", "cayd": "cayd/cayd", "init": "init/cay-init", "cay": "cli/cay"}
 _pause = threading.Event()  # never set
+_ports = set()  # that were given out
 
 
 def let_pass(seconds):
@@ -48,12 +50,35 @@ def let_pass(seconds):
 
 
 def wait_for(what, condition, timeout_s):
-    """Ask until it holds; TimeoutError when it does not in time."""
+    """Ask until it holds; TimeoutError when it does not in time.  Who stood still meanwhile asks once more."""
     deadline = time.monotonic() + timeout_s
+    late = False
     while not condition():
-        if time.monotonic() > deadline:
+        if late:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
         _pause.wait(0.01)
+        late = time.monotonic() > deadline
+
+
+def free_port():
+    """One that nobody listens at.  No client gets it meanwhile either: theirs come from the kernel's own range."""
+    low = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = 10000 + secrets.randbelow(max(low - 10000, 2000))
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            if port not in _ports:
+                _ports.add(port)
+                return port
+
+
+def traced(pid):
+    """Whether each thread of it has a tracer; those that end meanwhile need none."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.append("TracerPid:\t0\n" not in (task / "status").read_text())
+    return all(found)
 
 
 def built(build):
@@ -191,7 +216,7 @@ class Cay:
     def start_cayd(self):
         self._spawn("cayd", self.programs["cayd"], user=CONTROL_UID, group=CONTROL_UID, extra_groups=[])
         self._up("cayd")
-        if self.call("GET", "/v1/health", timeout_s=2)["status"] != "ok":
+        if self.call("GET", "/v1/health", timeout_s=UP_S)["status"] != "ok":
             raise RuntimeError(f"cayd is not healthy:\n{self.said('cayd')}")
 
     def _spawn(self, name, path, **who):
@@ -238,7 +263,7 @@ class Cay:
             if process and process.poll() is None:
                 process.terminate()
                 try:
-                    process.wait(10)
+                    process.wait(UP_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
@@ -272,7 +297,7 @@ class Cay:
                         if e.errno not in (errno.EBUSY, errno.ENOENT):
                             raise
                 return not at.exists()
-            wait_for(f"empty {at}", gone, 10)
+            wait_for(f"empty {at}", gone, 30)
 
     def processes(self, box=""):
         """Host pids of everything in our cgroup, or in one sandbox's."""

@@ -87,7 +87,7 @@ class Server:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=30)
 
     def __enter__(self):
         return self

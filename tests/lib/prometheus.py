@@ -50,7 +50,7 @@ def check_histogram(name, found):
 
 
 def metrics(c):
-    connection = cay.UnixConnection(str(c.run / "control.sock"), 10)
+    connection = cay.UnixConnection(str(c.run / "control.sock"), 30)
     connection.request("GET", "/metrics")
     reply = connection.getresponse()
     text = reply.read().decode()

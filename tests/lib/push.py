@@ -39,7 +39,7 @@ class Record:
 class Edge:
     """Connected, greeted, and told everything."""
 
-    def __init__(self, path, timeout_s=10):
+    def __init__(self, path, timeout_s=30):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(timeout_s)
         self.sock.connect(path)

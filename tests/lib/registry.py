@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A registry of our own on loopback: Debian's docker-registry, public or with a password"""
+import http.client
 import json
 import pathlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -11,15 +13,9 @@ import threading
 import cay
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Registry:
     def __init__(self, user=None, password=None):
-        self.port, self.user, self.password = free_port(), user, password
+        self.port, self.user, self.password = cay.free_port(), user, password
         self.host = f"127.0.0.1:{self.port}"
 
     def __enter__(self):
@@ -46,7 +42,7 @@ class Registry:
         def up():
             with socket.socket() as s:
                 return s.connect_ex(("127.0.0.1", self.port)) == 0
-        cay.wait_for("the registry", up, 20)
+        cay.wait_for("the registry", up, 60)
 
     def stop(self):
         if self.process.poll() is None:
@@ -69,9 +65,17 @@ class Registry:
         return f"{self.host}/{name}"
 
     def requests(self, what="GET"):
-        """Lines of its access log that name this."""
-        text = pathlib.Path(self.top.name, "log").read_text(errors="replace")
-        return [l for l in text.splitlines() if f'"{what} /v2/' in l]
+        """Lines of its access log that name this.  They come behind the answers: a question of our own is the last of them."""
+        mark = f"/mark-{secrets.token_hex(8)}"
+        connection = http.client.HTTPConnection(self.host, timeout=30)
+        connection.request("GET", mark)
+        connection.getresponse().read()
+        connection.close()
+        cay.wait_for("its log", lambda: mark in self._said(), 30)
+        return [l for l in self._said().splitlines() if f'"{what} /v2/' in l]
+
+    def _said(self):
+        return pathlib.Path(self.top.name, "log").read_text(errors="replace")
 
 
 class Slow:

@@ -4,6 +4,8 @@ import dataclasses
 import re
 import string
 
+import cay
+
 NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "ky", "template": "tp", "shell": "sh"}
 # What stands in a path and is no id; and what an operation cannot be asked for without.
 WORDS = {"service": "web", "pid": "2", "port": "8080", "run": "1"}
@@ -80,13 +82,24 @@ def state(w, box):
     }
 
 
+def settled(w, box):
+    """The same, once what was asked for before has come to its end: events are told when they are durable."""
+    seen = []
+
+    def same():
+        seen.append(state(w, box))
+        return len(seen) > 5 and all(s == seen[-1] for s in seen[-5:])
+    cay.wait_for("nothing to change", same, 30)
+    return seen[-1]
+
+
 class Untouched:
     """Nothing inside the `with` reaches control, and nothing changes."""
     def __init__(self, w, box, reads=()):
         self.w, self.box, self.reads = w, box, reads
 
     def __enter__(self):
-        self.state, self.asked = state(self.w, self.box), asked(self.w)
+        self.state, self.asked = settled(self.w, self.box), asked(self.w)
         return self
 
     def __exit__(self, failed, *_):

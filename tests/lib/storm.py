@@ -37,7 +37,8 @@ class Squeezed(world.World):
         cpu = {max(os.sched_getaffinity(0))}  # one: the kernel hands a quota out to CPUs in large pieces
         for pid in self.pids().values():
             for task in os.listdir(f"/proc/{pid}/task"):
-                os.sched_setaffinity(int(task), cpu)
+                with contextlib.suppress(ProcessLookupError):  # threads come and go
+                    os.sched_setaffinity(int(task), cpu)
         top, version = cpu_hierarchy()
         at = top / self.cgroup.strip("/")
         if version == 1:

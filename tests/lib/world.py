@@ -5,11 +5,11 @@ import http.client
 import importlib.util
 import pathlib
 import re
-import socket
 import ssl
 import subprocess
 
 import cay
+from cay import free_port
 
 EDGE_UID = 64101
 IMAGES = importlib.util.spec_from_file_location(
@@ -27,12 +27,6 @@ def bash():
     text = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
     paths = ["/bin/bash", *re.findall(r"(/\S+) \(0x", text)]
     return [cay.file(p.lstrip("/"), pathlib.Path(p).read_bytes(), 0o755) for p in paths]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class World(cay.Cay):
@@ -56,7 +50,7 @@ class World(cay.Cay):
         self._spawn(name, self.programs["edge"], user=EDGE_UID, group=EDGE_UID, extra_groups=self.edge_groups())
         self._up(name)
         self.edges.append(name)
-        cay.wait_for("the edge to hear all", lambda: "control has said all" in self.log(name), 10)
+        cay.wait_for("the edge to hear all", lambda: "control has said all" in self.log(name), cay.UP_S)
         return self.daemons[name]
 
     def edge_groups(self):
@@ -68,7 +62,7 @@ class World(cay.Cay):
         self.kill_daemon("cayd")
         between()
         self.start_cayd()
-        cay.wait_for("the edges to hear all", lambda: all(self.log(n).count("control has said all") > told[n] for n in told), 10)
+        cay.wait_for("the edges to hear all", lambda: all(self.log(n).count("control has said all") > told[n] for n in told), cay.UP_S)
 
     def stop(self):
         for name in self.edges:
