@@ -40,7 +40,7 @@ def saw(c, box, begin):
     """The first request that begins so, once it is whole."""
     def find():
         return [s for s in seen(c, box) if s.startswith(begin) and "\r\n\r\n" in s]
-    cay.wait_for(f"PID 1 to be asked {begin}", find, 10)
+    cay.wait_for(f"PID 1 to be asked {begin}", find, 30)
     return find()[0]
 
 

@@ -114,9 +114,9 @@ def test_a_user_it_does_not_know(daemon, hello):
 
 
 def wrote(daemon, box, what):
-    cay.wait_for("its exec", lambda: "entry" in daemon.get(box), 10)
+    cay.wait_for("its exec", lambda: "entry" in daemon.get(box), 30)
     entry = daemon.get(box)["entry"]
-    cay.wait_for("its output", lambda: daemon.exec_output(box, entry).decode() == what, 10)
+    cay.wait_for("its output", lambda: daemon.exec_output(box, entry).decode() == what, 30)
 
 
 def ended(daemon, box):

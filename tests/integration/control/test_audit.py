@@ -3,7 +3,6 @@
 import concurrent.futures
 import hashlib
 import json
-import pathlib
 import socket
 import subprocess
 import time
@@ -86,15 +85,14 @@ def test_an_answer_waits_for_a_record_that_takes_longer_than_the_journal(own):
     log = sorted((own.state / "audit").iterdir())[-1]
     with subprocess.Popen(["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(own.daemons["cayd"].pid), "-P", str(log),
                            "-e", "inject=fdatasync:delay_enter=400000"]) as tracer:
-        wait_for("the tracer", lambda: "TracerPid:\t0" not in pathlib.Path(
-            f"/proc/{own.daemons['cayd'].pid}/status").read_text(), 10)
+        wait_for("the tracer", lambda: cay.traced(own.daemons["cayd"].pid), 30)  # each thread: one of them is who syncs
         try:
             begun = time.monotonic()
             own.call("POST", f"/v1/sandboxes/{box}/labels", {"labels": {"a": "b"}})
             took = time.monotonic() - begun
         finally:
             tracer.terminate()
-    assert 0.4 <= took < 10
+    assert 0.4 <= took < 30
     own.delete(box)
 
 
@@ -120,10 +118,11 @@ def test_who_leaves_before_the_answer_is_recorded_too(own):
         s.connect(str(own.run / "control.sock"))
         s.sendall(b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                   % (len(body), body))
-    wait_for("its record", lambda: records(own)[-1]["op"] == "sandbox.create", 10)
+    wait_for("its record", lambda: records(own)[-1]["op"] == "sandbox.create", 30)
     last = records(own)[-1]
     assert last["outcome"] in ("client_left", "ok")
-    own.delete(last["target"])
+    if "target" in last:  # a cayd that stood still makes nothing for who is gone when it reads
+        own.delete(last["target"])
 
 
 def test_many_at_once_are_one_chain(own):
@@ -140,7 +139,7 @@ def test_what_is_asked_on_one_connection_is_answered_in_order(own):
     ask = b"DELETE /v1/sandboxes?group=a HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/audit/head HTTP/1.1\r\nHost: x\r\n\r\n"
     before = head(own)["count"]
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(10)
+        s.settimeout(30)
         s.connect(str(own.run / "control.sock"))
         s.sendall(ask * 20)
         got = b""
@@ -245,7 +244,7 @@ def test_refusals_do_not_fill_the_log(own):
         return rows, {code: sum(int(r["detail"].split()[0][6:]) for r in rows if r["outcome"] == code)
                       for code in ("permission_denied", "rate_limited", "unauthenticated")}
     want = {code: sum(range(first, 3001, 3)) for code, first in (("permission_denied", 1), ("rate_limited", 2), ("unauthenticated", 3))}
-    wait_for("the sums", lambda: told()[1] == want, 20)
+    wait_for("the sums", lambda: told()[1] == want, 60)
     rows = told()[0]
     assert 30 <= len(rows) <= 31 + (time.monotonic() - begin) / 2
     assert any(r["detail"].endswith("from several") and "peer" not in r for r in rows)

@@ -124,7 +124,7 @@ def test_a_failure_says_what_the_manager_said(c):
     refused("unsupported", create, c, packages={"node": {"left-pad": ""}})
     refused("unsupported", create, c, image="tiny", packages={"python": {"attrs": ""}})
     assert len(layers(c)) == before
-    wait_for("its sandbox to go", lambda: not os.listdir(c.state / "boxes"), 10)
+    wait_for("its sandbox to go", lambda: not os.listdir(c.state / "boxes"), 30)
 
 
 @pytest.mark.parametrize("manager,name,version", [
@@ -224,7 +224,7 @@ def test_a_build_that_fails(c):
     c.image_import("bare", cay.layout([cay.file("hello", b"", 0o755)]))
     t = template(c, "shellless", defaults={"image": "bare"}, setup=["true"])
     assert t["state"] == "failed" and "setup" not in c.call("GET", "/v1/health")
-    wait_for("its sandbox to go", lambda: not os.listdir(c.state / "boxes"), 10)
+    wait_for("its sandbox to go", lambda: not os.listdir(c.state / "boxes"), 30)
 
 
 LARGE = base64.b64encode(b"x" * ((1 << 20) + 1)).decode()
@@ -333,13 +333,13 @@ def known(c):
 
 def test_cayd_dies_in_the_middle_of_a_build(own):
     t = template(own, "cut", wait=False, setup=["sleep 60"])
-    wait_for("it to run", lambda: "# sleep" in log(own, t), 10)
+    wait_for("it to run", lambda: "# sleep" in log(own, t), 30)
     own.kill_daemon("cayd")
     own.start_cayd()
     got = own.call("GET", "/v1/templates/" + t["id"])
     assert got["state"] == "failed" and "restart" in got["error"]
-    wait_for("its sandbox to go", lambda: not os.listdir(own.state / "boxes"), 10)
-    wait_for("its layer to go", lambda: images(own) == (1, []), 10)
+    wait_for("its sandbox to go", lambda: not os.listdir(own.state / "boxes"), 30)
+    wait_for("its layer to go", lambda: images(own) == (1, []), 30)
     assert template(own, "cut", setup=["true"])["state"] == "ready"
     nothing_is_left(own)
 
@@ -359,7 +359,7 @@ def kill_inside(seconds):
 def test_the_oldest_build_can_fail_last(own):
     """Of those that are over 32 are remembered: the one that began first and failed last is among them."""
     slow = template(own, "slow", wait=False, setup=["sleep 48151; echo words; exit 9"])
-    wait_for("it to run", lambda: "# sleep" in log(own, slow), 10)
+    wait_for("it to run", lambda: "# sleep" in log(own, slow), 30)
     for n in range(0, 32, 4):
         some = [template(own, f"quick{i}", wait=False, setup=[f"exit {i + 1}"]) for i in range(n, n + 4)]
         for t in some:
@@ -392,7 +392,7 @@ def test_one_tenant_does_not_have_all_builds(own):
     """Two at once; and what nobody waits for ends and gives its place back."""
     one, other = tenant(own, "one"), tenant(own, "other")
     gone = [leaving(one, "forever1"), leaving(one, "forever2")]
-    wait_for("both", lambda: boxes_there(own) == 2, 10)
+    wait_for("both", lambda: boxes_there(own) == 2, 30)
     reply = one.open("POST", "/v1/sandboxes", {"image": "pip", "packages": {"python": {"a": ""}}})
     assert reply.status == 503 and reply.headers["Retry-After"] == "1" and b"of this tenant" in reply.read()
     same = leaving(one, "forever1")  # is no other build
@@ -400,9 +400,9 @@ def test_one_tenant_does_not_have_all_builds(own):
     assert create(own, packages={"python": {"a": ""}})["state"] == "running"
     for connection in gone:
         connection.close()
-    wait_for("the other to end", lambda: boxes_there(own) == 3, 15)
+    wait_for("the other to end", lambda: boxes_there(own) == 3, 30)
     same.close()
-    wait_for("both to end", lambda: boxes_there(own) == 2, 15)
+    wait_for("both to end", lambda: boxes_there(own) == 2, 30)
     assert create(one, packages={"python": {"b": ""}})["state"] == "running"
     assert one.exec(one.call("GET", "/v1/sandboxes")["sandboxes"][0]["id"], ["ls", "/pkg"]).text == "b\n"
 
@@ -462,8 +462,8 @@ def test_layers_of_a_tenant_have_a_number(own):
     # and they go with the tenant
     one.delete(used)
     own.call("POST", f"/v1/keys/{one.actor.split()[2]}/revoke")
-    wait_for("it to go", lambda: own.open("DELETE", "/v1/tenants/" + whose).status == 200, 10)
-    wait_for("its layers to go", lambda: len(layers(own)) == 2, 10)
+    wait_for("it to go", lambda: own.open("DELETE", "/v1/tenants/" + whose).status == 200, 30)
+    wait_for("its layers to go", lambda: len(layers(own)) == 2, 30)
     wait_for("cayd to note it", lambda: set(known_layers(own)) == {other.actor.split()[0], None}, 20)
 
 
@@ -533,22 +533,22 @@ def test_a_crash_leaves_the_image_or_nothing(own, program, point, how):
         own.env["CAY_FAULT"] = f"{point}={how}@{n}"
     own.start_keeper()
     own.env.pop("CAY_FAULT", None)
-    wait_for("the link", lambda: linked(own), 10)
+    wait_for("the link", lambda: linked(own), 30)
     t = template(own, "x", wait=False, setup=["echo hi >/hi"])
     if program == "cayd":
-        wait_for("the commit", lambda: images(own)[0] == 2, 10)
+        wait_for("the commit", lambda: images(own)[0] == 2, 30)
         own.kill_daemon("cayd")
         own.start_cayd()
     wait_for("an end", lambda: own.daemons["cay-keeper"].poll() is not None
              or own.call("GET", "/v1/templates/" + t["id"])["state"] != "building", 30)
     own.kill_daemon("cay-keeper")
     own.start_keeper()
-    wait_for("the link", lambda: linked(own), 10)
+    wait_for("the link", lambda: linked(own), 30)
     wait_for("an end", lambda: own.call("GET", "/v1/templates/" + t["id"])["state"] != "building", 30)
     got = own.call("GET", "/v1/templates/" + t["id"])
     wait_for("its sandbox to go", lambda: not os.listdir(own.state / "boxes"), 20)
     # one that was written down before the end came is there for the next who builds the same
-    wait_for("no layer nobody knows", lambda: images(own)[1] == [] and set(os.listdir(own.state / "images/sha256")) == known(own), 10)
+    wait_for("no layer nobody knows", lambda: images(own)[1] == [] and set(os.listdir(own.state / "images/sha256")) == known(own), 30)
     assert got["state"] != "ready" or images(own)[0] == 2
     assert template(own, "x", setup=["echo hi >/hi"])["state"] == "ready"
     box = own.call("POST", "/v1/sandboxes", {"template": "x"})["id"]

@@ -56,7 +56,7 @@ def test_a_whole_life(own, run):
     assert re.fullmatch(ID, mine)
     other = run("create", "--group", "thread-7", "--name", "other", "--no-wait", "tiny").strip()
     apart = run("create", "--name", "apart", "tiny").strip()
-    wait_for("the one that was not waited for", lambda: own.get(other)["state"] == "running", 10)
+    wait_for("the one that was not waited for", lambda: own.get(other)["state"] == "running", 30)
     assert run("exec", "mine", "--", "sh", "-c", "echo hi; pwd") == "hi\n/workspace\n"
 
     lines = {line.split()[1]: line for line in run("ls").splitlines()}
@@ -108,13 +108,13 @@ def test_why_it_ended(own, run):
             (["--ttl", "1s", "tiny"], "ttl", {}),
             (["--on-exit", "end", "tiny", "--", "sh", "-c", "exit 3"], "exit", {"exit code": "3", "state": "failed"})):
         box = run("create", *words).strip()
-        wait_for("its end", lambda box=box: "reason" in rows(run("why", box)), 10)
-        wait_for("all of it gone", lambda box=box: own.get(box)["state"] in ("terminated", "failed"), 10)
+        wait_for("its end", lambda box=box: "reason" in rows(run("why", box)), 30)
+        wait_for("all of it gone", lambda box=box: own.get(box)["state"] in ("terminated", "failed"), 30)
         got = rows(run("why", box))
         assert got["reason"].startswith(reason + ": ") and got["evidence"] and more.items() <= got.items()
     killed = run("create", "tiny").strip()
     os.kill(own.pid_1(killed), signal.SIGKILL)
-    wait_for("its end", lambda: "reason" in rows(run("why", killed)), 10)
+    wait_for("its end", lambda: "reason" in rows(run("why", killed)), 30)
     got = rows(run("why", killed))
     assert got["reason"].startswith("signal: ") and got["signal"] == "SIGKILL" and "certainty" not in got
 
@@ -125,7 +125,7 @@ def test_fsck_finds_and_repairs(own, run):
     found = run("fsck", status=1)
     assert re.search(rf"^{box}  deaf +its socket is gone", found, re.M) and found.endswith(" 1 findings\n")
     assert run("fsck", "--repair", status=1).splitlines()[1].endswith("ends it with the reason node_lost")
-    wait_for("its end", lambda: own.get(box)["state"] in ("terminated", "failed"), 10)
+    wait_for("its end", lambda: own.get(box)["state"] in ("terminated", "failed"), 30)
     assert run("fsck").endswith(" 0 findings\n")
     assert rows(run("why", "deaf"))["reason"].startswith("node_lost: ")
     checks = {c["name"]: c for c in json.loads(doctor(run))["checks"]}
@@ -199,7 +199,7 @@ def test_tenants_and_keys(own, run, tmp_path):
 
 def test_logs_groups_and_what_a_template_is_built_of(own, run, tmp_path):
     run("create", "--group", "team", "--name", "mine", "tiny", "--", "sh", "-c", "echo main; echo no >&2; exec sleep 60")
-    wait_for("its output", lambda: run("logs", "mine") == "main\n", 10)
+    wait_for("its output", lambda: run("logs", "mine") == "main\n", 30)
     p = run.start("logs", "mine")
     assert p.communicate(timeout=20) == ("main\n", "no\n") and p.returncode == 0
     late = run("exec", "-d", "mine", "--", "sh", "-c", "echo one; sleep 0.3; echo two; exit 3").strip()

@@ -96,7 +96,7 @@ def test_restarts_change_nothing(disk):
     for name in ("cayd", "cay-keeper"):
         disk.kill_daemon(name)
         getattr(disk, "start_" + name.removeprefix("cay-"))()
-    wait_for("the keeper", lambda: "disk_bytes" in usage(disk, box), 10)
+    wait_for("the keeper", lambda: "disk_bytes" in usage(disk, box), 30)
     assert disk.get(box)["limits"]["disk_bytes"] == 16 * MIB
     assert disk.create("tiny", limits={"disk_bytes": "16Mi"}, name="mine") == box
     assert refused("conflict", disk.create, "tiny", limits={"disk_bytes": "17Mi"}, name="mine")["field"] == "name"
@@ -114,7 +114,7 @@ def test_a_disk_goes_also_when_quotas_went_first():
         loopfs.run(["btrfs", "quota", "disable", str(at)])
         c.kill_daemon("cay-keeper")
         c.start_keeper()
-        wait_for("the keeper", lambda: c.call("GET", "/v1/health")["disk"] == "none", 10)
+        wait_for("the keeper", lambda: c.call("GET", "/v1/health")["disk"] == "none", 30)
         c.delete(box)
         assert not list((c.state / "boxes").iterdir())
 

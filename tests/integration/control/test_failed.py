@@ -166,7 +166,7 @@ def test_nothing_is_left_of_one_that_failed(stage):
         print(f"# {stage}: {ROUNDS} in {took:.1f} s, {ROUNDS / took:.0f}/s, RSS {grown} KiB")
         assert last == first
         assert all(kib < RSS_KIB for kib in grown.values()), grown
-        wait_for("old records to go", lambda: len(c.call("GET", "/v1/sandboxes?limit=1000")["sandboxes"]) <= KEPT, 10)
+        wait_for("old records to go", lambda: len(c.call("GET", "/v1/sandboxes?limit=1000")["sandboxes"]) <= KEPT, 30)
         assert not c.call("GET", "/v1/fsck")["findings"]
         c.kill_daemon("cayd")
         with contextlib.closing(sqlite3.connect(f"file:{c.state}/db/journal.db?mode=ro", uri=True)) as db:

@@ -100,7 +100,7 @@ def test_a_full_disk(disk, small, what):
     c, fill = small, {"bytes": disk.bytes_end, "inodes": disk.inodes_end}[what]
     stays, goes = c.create("tiny"), [c.create("tiny") for _ in range(3)]
     counting = c.exec_detached(stays, COUNT)
-    wait_for("a full disk", fill, 10)
+    wait_for("a full disk", fill, 30)
     for _ in range(20):
         refused(lambda: c.create("tiny"), "disk_full", "no_capacity")
         fill()
@@ -111,7 +111,7 @@ def test_a_full_disk(disk, small, what):
     assert c.exec(stays, ["echo", "hi"]).text == "hi\n"
     assert c.exec(stays, ["sh", "-c", "echo too much > /workspace/f"]).exit_code
     seen = len(numbers(c, stays, counting))
-    wait_for("it to go on", lambda: len(numbers(c, stays, counting)) > seen + 5, 10)
+    wait_for("it to go on", lambda: len(numbers(c, stays, counting)) > seen + 5, 30)
 
     for box in goes:
         before = time.monotonic()
@@ -127,7 +127,7 @@ def test_a_full_disk(disk, small, what):
     wait_for("fsck to find nothing", lambda: not fsck(c), RECOVER_S)
     c.kill_daemon("cayd")
     c.start_cayd()
-    wait_for("the link", lambda: linked(c), 10)
+    wait_for("the link", lambda: linked(c), 30)
     states = {b["id"]: b["state"] for b in c.call("GET", "/v1/sandboxes")["sandboxes"]}
     assert states[stays] == states[goes[-1]] == "running"
     assert all(states.get(box, "terminated") == "terminated" for box in goes[:3]), states
@@ -143,11 +143,11 @@ def test_a_daemon_that_is_started_on_a_full_disk(disk, small, name, what):
     c, fill = small, {"bytes": disk.bytes_end, "inodes": disk.inodes_end}[what]
     stays, goes = c.create("tiny"), c.create("tiny")
     counting = c.exec_detached(stays, COUNT)
-    wait_for("a full disk", fill, 10)
+    wait_for("a full disk", fill, 30)
     c.kill_daemon(name)
     fill()
     c.start_cayd() if name == "cayd" else c.start_keeper()
-    wait_for("the link", lambda: linked(c), 10)
+    wait_for("the link", lambda: linked(c), 30)
     assert numbers(c, stays, counting)
     refused(lambda: c.create("tiny"), "disk_full", "no_capacity")
     assert c.delete(goes)["state"] == "terminated"
@@ -170,7 +170,7 @@ def test_a_disk_that_is_read_only(disk, small):
     assert {b["id"] for b in c.call("GET", "/v1/sandboxes")["sandboxes"] if b["state"] == "running"} == {stays, goes}
     with contextlib.suppress(TimeoutError):
         c.call("DELETE", f"/v1/sandboxes/{goes}", timeout_s=2)
-    wait_for("its processes to end", lambda: not c.processes(goes), 5)
+    wait_for("its processes to end", lambda: not c.processes(goes), 30)
     assert c.get(goes)["state"] == "ending" and c.get(stays)["state"] == "running"
     seen = len(numbers(c, stays, counting))
-    wait_for("it to go on", lambda: len(numbers(c, stays, counting)) > seen + 5, 10)
+    wait_for("it to go on", lambda: len(numbers(c, stays, counting)) > seen + 5, 30)

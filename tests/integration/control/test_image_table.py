@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import os
-import pathlib
 import subprocess
 import threading
 import time
@@ -22,8 +21,7 @@ def injected(c, what):
     with subprocess.Popen(["strace", "-f", "-p", str(c.daemons["cayd"].pid), "-e", "trace=fsync", "-e", f"inject=fsync:{what}"],
                           stderr=subprocess.DEVNULL) as trace:
         try:
-            wait_for("the tracer", lambda: all("TracerPid:\t0" not in (t / "status").read_text()
-                                               for t in pathlib.Path(f"/proc/{c.daemons['cayd'].pid}/task").iterdir()), 10)
+            wait_for("the tracer", lambda: cay.traced(c.daemons["cayd"].pid), 30)
             yield
         finally:
             trace.terminate()
@@ -43,18 +41,20 @@ def files(c):
 
 def test_a_slow_disk_holds_up_only_who_waits_for_it(own):
     """Who imports and who deletes are answered when it is durable; everybody else at once."""
-    with injected(own, "delay_enter=400ms"), concurrent.futures.ThreadPoolExecutor() as threads:
+    with injected(own, "delay_enter=1s"), concurrent.futures.ThreadPoolExecutor() as threads:
         imports = [threads.submit(own.image_import, f"slow{k}", one(k)) for k in range(4)]
-        slowest = 0.0
+        took = []
         while not all(f.done() for f in imports):
             before = time.monotonic()
             own.call("GET", "/v1/health")
-            slowest = max(slowest, time.monotonic() - before)
+            took.append(time.monotonic() - before)
             threading.Event().wait(0.01)
         began = time.monotonic()
         own.call("DELETE", f"/v1/images/{imports[0].result()['id']}")
-        assert time.monotonic() - began > 0.7  # a file and its directory
-    assert slowest < 0.3 and names(own) == {"tiny", "slow1", "slow2", "slow3"}
+        assert time.monotonic() - began > 1.9  # a file and its directory
+    # each of these waits would hold up somebody, and there were four at least; a machine that stands still does so once
+    assert sum(t > 0.7 for t in took) <= 1, sorted(took)[-5:]
+    assert names(own) == {"tiny", "slow1", "slow2", "slow3"}
     own.kill_daemon("cayd")
     own.start_cayd()
     assert names(own) == {"tiny", "slow1", "slow2", "slow3"}
@@ -67,7 +67,7 @@ def test_what_could_not_be_written_down_is_not_there(own):
         refused("internal", own.image_import, "new", one(1))
         refused("internal", own.image_import, "tiny", one(2))  # the name stays whose it was
         assert own.call("GET", "/v1/images")["images"] == old
-    wait_for("its files to go", lambda: files(own) == before, 10)
+    wait_for("its files to go", lambda: files(own) == before, 30)
     own.kill_daemon("cayd")
     own.start_cayd()
     assert own.call("GET", "/v1/images")["images"] == old
@@ -95,7 +95,7 @@ def test_a_name_outlives_writes_that_fail_one_after_the_other(own, ahead):
     before, old = files(own), own.call("GET", "/v1/images")["images"]
     assert any(over_each_other(own, delay, ahead) for delay in (1, 4, 16)), "they never met"
     assert own.call("GET", "/v1/images")["images"] == old
-    wait_for("their files to go", lambda: files(own) == before, 10)
+    wait_for("their files to go", lambda: files(own) == before, 30)
     own.image_import("new", one(9))  # all of it is written down now
     own.kill_daemon("cayd")
     own.start_cayd()

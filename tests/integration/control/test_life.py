@@ -34,12 +34,12 @@ def restart(c, *names):
         c.start_keeper()
     if "cayd" in names:
         c.start_cayd()
-    wait_for("the link", lambda: linked(c), 10)
+    wait_for("the link", lambda: linked(c), 30)
 
 
 def linked(c):
     try:
-        return c.call("GET", "/v1/fsck", timeout_s=5) is not None
+        return c.call("GET", "/v1/fsck", timeout_s=20) is not None
     except (ApiError, OSError, cay.http.client.HTTPException):
         return False
 
@@ -48,7 +48,7 @@ def numbers(c, box, exec_id):
     return [int(line) for line in c.exec_output(box, exec_id).split(b"\n")[:-1]]
 
 
-def ended(c, box, timeout_s=15):
+def ended(c, box, timeout_s=40):
     wait_for("its end", lambda: c.get(box)["state"] in ("terminated", "failed"), timeout_s)
     return c.get(box)
 
@@ -74,7 +74,7 @@ def test_sandboxes_outlive_daemons(own, names):
     now = own.get(box)
     assert {**now, "last_activity_at": 0} == {**seen, "last_activity_at": 0}
     before = numbers(own, box, counting)
-    wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > len(before) + 5, 10)
+    wait_for("the count to go on", lambda: len(numbers(own, box, counting)) > len(before) + 5, 30)
     got = numbers(own, box, counting)
     assert got == list(range(1, len(got) + 1))
     assert own.exec(box, ["sh", "-c", "echo $X"]).text == "y\n"
@@ -89,6 +89,7 @@ def test_one_that_died_meanwhile_ends_with_a_reason(own):
     pid = own.pid_1(box)
     own.kill_daemon("cayd")
     os.kill(pid, 9)
+    wait_for("its death", lambda: not own.processes(box), 30)  # who sees it die tells its signal
     own.start_cayd()
     end = ended(own, box)["end"]
     assert end["reason"] == "node_lost" and "gone" in end["detail"]
@@ -124,7 +125,7 @@ def test_a_key_survives_a_lost_reply(own):
     restart(own, "cayd")
     _, again = post(own, "/v1/sandboxes", {"image": "tiny", "wait": False}, key)
     assert again["id"] == first["id"]
-    wait_for("it runs", lambda: own.get(first["id"])["state"] == "running", 10)
+    wait_for("it runs", lambda: own.get(first["id"])["state"] == "running", 30)
     own.delete(first["id"])
     clean(own)
 
@@ -139,19 +140,26 @@ def test_a_name_is_one_sandboxs(daemon):
 
 @pytest.mark.alone
 def test_deadlines(own):
-    box = own.create("tiny", ttl_ms=2000)
-    longer = own.create("tiny", ttl_ms=2000)
-    idle = own.create("tiny", idle_ms=2500)
-    asked = own.create("tiny", idle_ms=2500)
     begin = time.monotonic()
+    box = own.create("tiny", ttl_ms=4000)
+    made = time.monotonic()
+    longer = own.create("tiny", ttl_ms=4000)
     own.call("POST", f"/v1/sandboxes/{longer}/extend", {"ttl_ms": 60000})
+    idle = own.create("tiny", idle_ms=4500)
+    asked = own.create("tiny", idle_ms=4500)
+    all_made = time.monotonic()
     restart(own, "cayd")
-    while time.monotonic() - begin < 4:
+    ran = over = None  # when it was last asked for and ran; when it was first heard that it does not
+    while time.monotonic() - all_made < 7:
         own.exec(asked, ["true"])
+        before = time.monotonic()
         if own.get(box)["state"] == "running":
-            last = time.monotonic()
+            ran = before
+        elif not over:
+            over = time.monotonic()
         threading.Event().wait(0.1)  # the point of the test is time that passes
-    assert own.get(box)["end"]["reason"] == "ttl" and 1.5 < last - begin < 3
+    assert own.get(box)["end"]["reason"] == "ttl"
+    assert over - begin >= 4 and (ran or made) - made < 6  # its time begins in between; nobody looks more often than now and then
     assert own.get(longer)["state"] == "running" and own.get(asked)["state"] == "running"
     assert ended(own, idle)["end"]["reason"] == "idle"
     refused("invalid_argument", own.call, "POST", f"/v1/sandboxes/{longer}/extend", {"ttl_ms": 31622400000})
@@ -176,12 +184,12 @@ def test_deadlines_do_not_look_at_the_wall_clock(own):
     for n, jump in enumerate((decade, -decade, 0, -decade)):
         wall.write_text(str(jump))
         year = int(own.get(own.create("tiny", name=f"n{n}"))["created_at"][:4])
-        assert abs(year - time.gmtime().tm_year) == (10 if jump else 0)  # the clock did jump
+        assert abs(year - time.gmtime().tm_year) in ((10, 11) if jump else (0,))  # the clock did jump, at New Year one further
         restart(own, "cayd")
         assert own.get(long)["state"] == "running"
     looked = time.monotonic() - begin  # nobody sees its end before
-    wait_for("the short one's end", lambda: own.get(short)["state"] == "terminated", 10)
-    assert 2.8 < time.monotonic() - begin < max(3, looked) + 1.2 and own.get(short)["end"]["reason"] == "ttl"
+    wait_for("the short one's end", lambda: own.get(short)["state"] == "terminated", 30)
+    assert 3 <= time.monotonic() - begin < max(3, looked) + 10 and own.get(short)["end"]["reason"] == "ttl"
     assert own.get(long)["state"] == "running"
 
 
@@ -210,14 +218,14 @@ def test_pause_while_the_keeper_is_away(own):
     assert own.daemons["cayd"].poll() is None
     assert own.exec(box, ["echo", "still"]).text == "still\n"
     own.start_keeper()
-    wait_for("the link", lambda: linked(own), 10)
+    wait_for("the link", lambda: linked(own), 30)
 
     def paused():
         try:
             return own.call("POST", f"/v1/sandboxes/{box}/pause")["state"] == "paused"
         except ApiError:
             return False
-    wait_for("it to be paused", paused, 10)
+    wait_for("it to be paused", paused, 30)
     own.delete(box)
     clean(own)
 
@@ -269,7 +277,7 @@ def test_an_event_that_could_not_be_written_is_told_later(own):
     with contextlib.suppress(ApiError):
         own.delete(box)
     wait_for("its end", lambda: "terminated" in [
-        e["state"] for e in own.call("GET", f"/v1/events?sandbox={box}")["events"]], 10)
+        e["state"] for e in own.call("GET", f"/v1/events?sandbox={box}")["events"]], 30)
     clean(own)
 
 
@@ -294,16 +302,21 @@ def test_an_entrypoint_that_ends_ends_its_sandbox(own, code, state):
     box = own.create("tiny", entrypoint=["sh", "-c", f"echo hello; until [ -e /tmp/go ]; do sleep 0.05; done; exit {code}"], on_exit="end")
     entry = wait_entry(own, box)
     restart(own, "cayd")
-    wait_for("its word", lambda: own.exec_output(box, entry) == b"hello\n", 10)
-    with contextlib.suppress(ApiError, OSError, ValueError, cay.http.client.HTTPException):  # it ends with the sandbox, or before
-        own.exec(box, ["touch", "/tmp/go"])
+    wait_for("its word", lambda: own.exec_output(box, entry) == b"hello\n", 30)
+    go(own, box)
     got = ended(own, box)
     assert got["state"] == state and got["end"]["reason"] == "exit" and got["end"]["exit_code"] == code
     clean(own)
 
 
+def go(c, box):
+    """What an entrypoint waits for."""
+    with contextlib.suppress(ApiError, OSError, ValueError, cay.http.client.HTTPException):  # it ends with the sandbox, or before
+        c.exec(box, ["touch", "/tmp/go"])
+
+
 def wait_entry(c, box):
-    wait_for("its entry", lambda: c.get(box).get("entry"), 10)
+    wait_for("its entry", lambda: c.get(box).get("entry"), 30)
     return c.get(box)["entry"]
 
 
@@ -325,10 +338,10 @@ def test_a_command_of_a_client_is_no_entrypoint(own, on_exit):
     own.start_cayd()
     del own.env["CAY_FAULT"]
     with pytest.raises((OSError, cay.http.client.HTTPException)):
-        own.create("tiny", entrypoint=["sleep", "3"], on_exit=on_exit)
-    own.daemons["cayd"].wait(10)
+        own.create("tiny", entrypoint=["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.05; done"], on_exit=on_exit)
+    own.daemons["cayd"].wait(30)
     box, = (p.name for p in (own.state / "boxes").iterdir())
-    inside = UnixConnection(str(own.run / "box" / box), 10)
+    inside = UnixConnection(str(own.run / "box" / box), 30)
     inside.request("POST", f"/v1/sandboxes/{box}/execs", json.dumps({"argv": ["sleep", "100"], "detach": True}),
                    {"Content-Type": "application/json"})
     started = json.load(inside.getresponse())["id"]
@@ -337,6 +350,7 @@ def test_a_command_of_a_client_is_no_entrypoint(own, on_exit):
     assert entry != started
     assert {e["id"] for e in own.call("GET", f"/v1/sandboxes/{box}/execs")["execs"]} == {entry, started}
     if on_exit == "end":
+        go(own, box)
         assert ended(own, box)["end"]["reason"] == "exit"
     else:
         own.delete(box)
@@ -357,7 +371,7 @@ def test_events_are_resumable(own):
     assert own.call("GET", f"/v1/events?sandbox={box}") == seen
     assert own.call("GET", "/v1/events?group=g")["events"] == seen["events"]
     last = own.call("GET", "/v1/events")["next"]
-    stream = own.open("GET", f"/v1/events?after={last}", headers={"Accept": "text/event-stream"}, timeout_s=5)
+    stream = own.open("GET", f"/v1/events?after={last}", headers={"Accept": "text/event-stream"}, timeout_s=30)
     own.delete(other)
     lines = []
     while len(lines) < 2:
@@ -399,12 +413,13 @@ def test_daemons_killed_at_random_under_load(own):
                     if i % 2:
                         own.delete(box)
                         deleted.add(box)
-                except (OSError, ApiError, cay.http.client.HTTPException):
+                except (OSError, ApiError, ValueError, cay.http.client.HTTPException):  # half an answer is none
                     pass
             jobs = [pool.submit(work, i) for i in range(6)]
             threading.Event().wait(0.005 * (n % 9))  # the kill falls somewhere in the work
             restart(own, *names)
-            concurrent.futures.wait(jobs)
+            for job in jobs:
+                job.result()
         if n % 10 == 9:  # so that a thousand kills are not of two thousand sandboxes
             for box in sorted(acknowledged - deleted):
                 own.delete(box)

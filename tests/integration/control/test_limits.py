@@ -171,7 +171,7 @@ def test_a_keeper_that_comes_back_sets_what_was_wanted(own):
         limits(own, box, pids=77)
     assert e.value.status == 503, e.value
     own.start_keeper()
-    wait_for("the limit", lambda: own.get(box)["limits"]["pids"] == 77, 10)
+    wait_for("the limit", lambda: own.get(box)["limits"]["pids"] == 77, 30)
     assert in_kernel(own, box, "pids.max") == "77"
     own.delete(box)
 

@@ -48,7 +48,7 @@ def test_numbers_move_by_what_was_done(own):
     assert [value(after, "cay_sandboxes", state=s) for s in ("running", "terminated", "paused")] == [1, 1, 0]
     assert [value(after, "cay_sandbox_ends_total", reason=r) for r in ("killed", "oom", "signal")] == [1, 0, 0]
     os.kill(own.pid_1(keep), signal.SIGKILL)
-    wait_for("its end", lambda: value(metrics(own), "cay_sandbox_ends_total", reason="signal") == 1, 10)
+    wait_for("its end", lambda: value(metrics(own), "cay_sandbox_ends_total", reason="signal") == 1, 30)
     wait_for("only ours", lambda: value(metrics(own), "cay_connections") == 1, 20)
     assert value(after, "cay_keeper_up") == 1
     records = own.call("GET", "/v1/audit/head")["count"]
@@ -119,7 +119,7 @@ def test_many_edges_that_say_everything_fit(own):
     edges = [push.Edge(str(own.run / "edge" / "push.sock")).hello(build=VERSION) for _ in range(20)]
     for edge in edges:
         edge.sock.sendall(b"".join(push.record(push.COUNT, number=i, time=(1 << 50) + i) for i in range(1000)))
-    wait_for("sixteen", lambda: len({e for _, e, _, _ in of_edges(metrics(own)) if e}) == 16, 10)
+    wait_for("sixteen", lambda: len({e for _, e, _, _ in of_edges(metrics(own)) if e}) == 16, 30)
     assert metrics(own)["cay_edges", ()] == 20
     assert len({op for n, e, op, _ in of_edges(metrics(own)) if n == "cay_edge_requests_total" and e == "15"}) >= 20
     for edge in edges:

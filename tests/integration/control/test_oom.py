@@ -71,7 +71,7 @@ def test_another_signal_and_our_own_are_not_oom(daemon):
     run = daemon.exec_detached(box, ["sh", "-c", hog + "echo over; sleep 60"])
     wait_for("it to go on", lambda: daemon.exec_output(box, run) == b"over\n", 20)
     daemon.signal(box, run)
-    wait_for("it to end", lambda: daemon.call("GET", f"/v1/sandboxes/{box}/execs/{run}")["state"] == "ended", 10)
+    wait_for("it to end", lambda: daemon.call("GET", f"/v1/sandboxes/{box}/execs/{run}")["state"] == "ended", 30)
     assert daemon.call("GET", f"/v1/sandboxes/{box}/execs/{run}")["end"]["reason"] == "killed"
     daemon.delete(box)
 
@@ -105,7 +105,7 @@ def test_pid_1_itself(daemon, runtime):
 def test_a_pid_1_that_somebody_else_killed_is_not_oom(daemon):
     box = daemon.create("tiny")
     os.kill(daemon.pid_1(box), signal.SIGKILL)
-    wait_for("its end", lambda: daemon.get(box)["state"] == "failed", 10)
+    wait_for("its end", lambda: daemon.get(box)["state"] == "failed", 30)
     assert daemon.get(box)["end"]["reason"] == "signal" and "memory_limit_bytes" not in daemon.get(box)["end"]
 
 

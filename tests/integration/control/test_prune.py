@@ -69,11 +69,11 @@ def test_after_a_while(images):
     with daemon(images, keep="4s") as c:
         c.delete(c.create(a))
         box = c.create(b)
-        cay.wait_for("it to go", lambda: names(c) == {b}, 15)
+        cay.wait_for("it to go", lambda: names(c) == {b}, 30)
         cay.let_pass(2)
         assert names(c) == {b} and on_disk(c) == 1  # used for longer than that, but used
         c.delete(box)
-        cay.wait_for("it to go", lambda: not names(c), 15)
+        cay.wait_for("it to go", lambda: not names(c), 30)
         assert on_disk(c) == 0
 
 
@@ -87,7 +87,7 @@ def test_use_survives_a_restart(images):
         c.delete(c.create(a))
         last = c.call("GET", "/v1/images")["images"][0]
         assert first["pulled"] and first["created_at"] <= first["last_used_at"] < last["last_used_at"]
-        cay.wait_for("it to be written", lambda: last["last_used_at"] in (c.state / "db/images.json").read_text(), 10)
+        cay.wait_for("it to be written", lambda: last["last_used_at"] in (c.state / "db/images.json").read_text(), 30)
         c.kill_daemon("cayd")
         c.start_cayd()
         assert c.call("GET", "/v1/images")["images"] == [last]
@@ -102,7 +102,7 @@ def test_a_budget(images):
         cay.let_pass(2)
         assert names(c) == set(images.names[:3])
         c.delete(c.create(images.names[3]))
-        cay.wait_for("one to go", lambda: len(names(c)) < 4, 10)
+        cay.wait_for("one to go", lambda: len(names(c)) < 4, 30)
         assert names(c) == {images.names[0], *images.names[2:4]}
 
 

@@ -70,8 +70,8 @@ def pull(c, reference, **fields):
 
 
 def nothing_left(c):
-    cay.wait_for("tmp/ to be empty", lambda: not list((c.state / "tmp").iterdir()), 10)
-    cay.wait_for("skopeo to end", lambda: not [p for p in processes() if str(c.state) in p], 10)
+    cay.wait_for("tmp/ to be empty", lambda: not list((c.state / "tmp").iterdir()), 30)
+    cay.wait_for("skopeo to end", lambda: not [p for p in processes() if str(c.state) in p], 30)
 
 
 def processes():
@@ -335,7 +335,7 @@ def test_killed_in_the_middle(public):
         assert any("skopeo" in p and str(c.state) in p for p in processes())
         c.kill_daemon("cayd")
         t.join()
-        cay.wait_for("skopeo to be gone", lambda: not [p for p in processes() if "skopeo" in p and str(c.state) in p], 10)
+        cay.wait_for("skopeo to be gone", lambda: not [p for p in processes() if "skopeo" in p and str(c.state) in p], 30)
         assert list((c.state / "tmp").glob("pull-*"))
         c.start_cayd()
         nothing_left(c)
@@ -351,7 +351,7 @@ def test_a_client_that_leaves(public):
         def leave(path, body):
             connection = c.connection(10)
             connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-            cay.wait_for("a pull", lambda: list((c.state / "tmp").glob("pull-*")), 10)
+            cay.wait_for("a pull", lambda: list((c.state / "tmp").glob("pull-*")), 30)
             return connection
         hangs = reference.replace(public.host, slow.host)
         first, second = (leave("/v1/sandboxes", {"image": hangs}) for _ in range(2))
@@ -400,13 +400,13 @@ def test_two_at_once_for_each_tenant(public):
         pulls = lambda: len(list((c.state / "tmp").glob("pull-*")))
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             asked = [pool.submit(mine.create, n) for n in names[:2]]
-            cay.wait_for("two pulls", lambda: pulls() == 2, 10)
+            cay.wait_for("two pulls", lambda: pulls() == 2, 30)
             refused(lambda: mine.create(names[2]), 429, "limit_exceeded", "being pulled")
             asked.append(pool.submit(mine.create, names[1]))  # that one is on its way
             asked.append(pool.submit(others.create, names[2]))
-            cay.wait_for("three pulls", lambda: pulls() == 3, 10)
+            cay.wait_for("three pulls", lambda: pulls() == 3, 30)
             asked += [pool.submit(pull, c, names[3], name=f"n{i}") for i in range(3)]
-            cay.wait_for("the operator's", lambda: pulls() == 6, 10)
+            cay.wait_for("the operator's", lambda: pulls() == 6, 30)
             assert not any(a.done() for a in asked)
             slow.close()
             for a in asked:

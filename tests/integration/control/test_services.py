@@ -58,13 +58,13 @@ def test_one_of_a_desktops_size(daemon, runtime):
     for before, after in zip(rows, rows[1:]):
         assert before["last_transition_at"] <= after["started_at"]  # each was up when the next began
     for k in range(5):  # executed is not yet bound
-        cay.wait_for("it to listen", lambda: answers(daemon, box, 8000 + k), 10)
+        cay.wait_for("it to listen", lambda: answers(daemon, box, 8000 + k), 30)
     assert "2097152" in daemon.exec(box, ["df", "-k", "/dev/shm"]).text
     for k, name in enumerate(NAMES):
         old = service(daemon, box, name)["pid"]
         assert daemon.exec(box, ["kill", "-9", str(old)]).exit_code == 0
         cay.wait_for(name + " again", lambda: service(daemon, box, name).get("pid", old) != old, 1)
-        cay.wait_for(name + " answers", lambda: answers(daemon, box, 8000 + k), 10)
+        cay.wait_for(name + " answers", lambda: answers(daemon, box, 8000 + k), 30)
     assert [r["starts"] for r in services(daemon, box)] == [2] * 5
     daemon.delete(box)
 
@@ -80,8 +80,8 @@ def test_scripts_then_services_then_the_entrypoint(daemon, runtime):
     assert daemon.exec(box, ["cat", "/tmp/order"]).text == "a 0 w\nb 0 w\nc 0 w\n"
     s = service(daemon, box, "s")
     assert s["state"] == "running"
-    cay.wait_for("its word", lambda: daemon.open("GET", f"/v1/sandboxes/{box}/services/s/log").read() == b"s 1000 w\n", 10)
-    cay.wait_for("its entry", lambda: "entry" in daemon.get(box), 10)
+    cay.wait_for("its word", lambda: daemon.open("GET", f"/v1/sandboxes/{box}/services/s/log").read() == b"s 1000 w\n", 30)
+    cay.wait_for("its entry", lambda: "entry" in daemon.get(box), 30)
     entry = daemon.get(box)["entry"]
     cay.wait_for("its output", lambda: daemon.exec_output(box, entry) == b"a 0 w\nb 0 w\nc 0 w\nentry\n", 20)
     execs = {e["id"]: e["started_at"] for e in daemon.call("GET", f"/v1/sandboxes/{box}/execs")["execs"]}
@@ -110,7 +110,7 @@ def test_a_script_that_fails_ends_the_create(daemon, name):
     told = json.loads(e.value.body)["error"]
     assert (e.value.status, told["code"], told["message"], told["retryable"]) == (422, "start_failed", why, False)
     row, = [s for s in daemon.call("GET", f"/v1/sandboxes?name=bad-{name}")["sandboxes"]]
-    cay.wait_for("its end", lambda: daemon.get(row["id"])["state"] == "failed", 10)
+    cay.wait_for("its end", lambda: daemon.get(row["id"])["state"] == "failed", 30)
     end = daemon.get(row["id"])["end"]
     assert end["reason"] == "start_failed" and end["detail"] == why
 
@@ -133,7 +133,7 @@ def test_a_script_may_take_longer_than_an_answer(daemon):
 def test_a_delete_does_not_wait_for_a_script(daemon):
     daemon.image_import("slow-start", image({"etc/cay/init.d/x": (0o755, "#!/bin/sh\nsleep 50\n")}))
     box = daemon.create("slow-start", wait=False)
-    cay.wait_for("the script", lambda: daemon.processes(box), 10)
+    cay.wait_for("the script", lambda: daemon.processes(box), 30)
     daemon.delete(box)
     assert daemon.get(box)["end"]["reason"] == "killed"
 
@@ -142,7 +142,7 @@ def test_who_comes_back_while_a_script_runs(own):
     """Nobody takes a sandbox for usable whose scripts have not run."""
     own.image_import("slow", image({"etc/cay/init.d/x": (0o755, "#!/bin/sh\nsleep 2; echo done > /tmp/done\n")}))
     box = own.create("slow", wait=False)
-    cay.wait_for("its script", lambda: len(own.processes(box)) >= 3, 10)  # PID 1, sh, sleep
+    cay.wait_for("its script", lambda: len(own.processes(box)) >= 3, 30)  # PID 1, sh, sleep
     own.kill_daemon("cayd")
     own.start_cayd()
     cay.wait_for("it runs", lambda: own.get(box)["state"] == "running", 20)
@@ -168,7 +168,7 @@ def test_a_create_brings_its_own(own):
     assert own.open("GET", f"/v1/sandboxes/{claimed}/services/web/log").read() == b"hi\n"
     own.image_import("slow-own", image({"etc/cay/init.d/x": (0o755, "#!/bin/sh\nsleep 1\n")}))
     late = own.create("slow-own", wait=False, services=mine)
-    cay.wait_for("its script", lambda: len(own.processes(late)) >= 3, 10)
+    cay.wait_for("its script", lambda: len(own.processes(late)) >= 3, 30)
     own.kill_daemon("cayd")
     own.start_cayd()
     cay.wait_for("it runs", lambda: own.get(late)["state"] == "running", 20)

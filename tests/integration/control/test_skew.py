@@ -49,7 +49,7 @@ def test_from_claim_to_delete(old):
     c, said = old
     c.image_import("old", skew.image([said[n] for n in ("claim", "entry", "hello-entered", "run", "list")]))
     box = c.create("old", **skew.CREATE)
-    cay.wait_for("its entrypoint", lambda: c.get(box).get("entry"), 10)
+    cay.wait_for("its entrypoint", lambda: c.get(box).get("entry"), 30)
     assert c.get(box)["state"] == "running" and c.get(box)["entry"] == skew.exec_id(body(said["entry"]))
     for name, (method, target, data) in skew.RELAYED.items():
         headers = {"Content-Type": "application/json"} if data else {}
@@ -73,9 +73,9 @@ def test_what_it_has_done_is_known_by_its_hello(old, hello, generation):
     pid = c.pid_1(box)
     restart(c)
     if generation == 1:
-        cay.wait_for("it to run", lambda: c.get(box)["state"] == "running", 10)
+        cay.wait_for("it to run", lambda: c.get(box)["state"] == "running", 30)
         assert c.pid_1(box) == pid
     else:
-        cay.wait_for("another to be claimed", lambda: c.processes(box) and pid not in c.processes(box), 10)
+        cay.wait_for("another to be claimed", lambda: c.processes(box) and pid not in c.processes(box), 30)
         skew.saw(c, box, "POST /v1/claim ")
         assert c.get(box)["state"] == "pending"

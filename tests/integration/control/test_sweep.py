@@ -59,7 +59,7 @@ class Story:
             self.may = {"running"}
             done = c.exec(self.box, ["echo", "hi"], timeout_s=10)
             assert done.text == "hi\n" or done.end is None, done
-            wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 10)  # till then it is not paused
+            wait_for("its entrypoint", lambda: dead(c) or c.get(self.box).get("entry"), 30)  # till then it is not paused
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/limits", {"pids": 300 + self.rounds}))
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
@@ -83,7 +83,7 @@ class Story:
     def check(self, may_fail=True):
         """After everything was started again."""
         c = self.c
-        wait_for("the link", lambda: linked(c), 10)
+        wait_for("the link", lambda: linked(c), 30)
         before = numbers(c, self.bystander, self.counting)
         if self.box:
             wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending"), 20)
@@ -94,7 +94,7 @@ class Story:
             assert got["state"] in ("running", "paused") or (got["end"]["reason"] and got["end"]["detail"]), got
             if got["state"] in ("running", "paused"):
                 wait_for("the limits it has", lambda: in_kernel(c, self.box, "pids.max") == str(
-                    c.get(self.box)["limits"]["pids"]), 5)
+                    c.get(self.box)["limits"]["pids"]), 30)
             if got["state"] == "running":
                 assert c.exec(self.box, ["echo", "hi"], timeout_s=10).text == "hi\n"
         again = self.create()
@@ -173,7 +173,7 @@ def test_every_failpoint(own, program, point, how, n):
         pass
     del own.env["CAY_FAULT"]
     if point != "keeper:answer":  # where nothing is answered
-        wait_for("the link", lambda: dead(own) or linked(own), 10)
+        wait_for("the link", lambda: dead(own) or linked(own), 30)
     try:
         own.image_import("other", cay.layout([cay.file("a", b"1")]))
     except GONE:

@@ -477,7 +477,7 @@ def test_tenants_and_keys_outlive_cayd(own):
     box = asks(own, "write", tenant["id"]).create("tiny")
     events = []  # told when they are durable, which is behind the reply
     cay.wait_for("its event", lambda: events.extend(asks(own, "read", tenant["id"]).call("GET", "/v1/events")["events"])
-                 or events, 5)
+                 or events, 30)
     tables = [own.call("GET", f"/v1/{what}") for what in ("tenants", "keys")]
     own.kill_daemon("cayd")
     own.start_cayd()
@@ -530,7 +530,7 @@ def test_a_first_start_that_dies_leaves_no_key_nobody_has(fault):
             c.start_cayd()
         except (RuntimeError, OSError, cay.http.client.HTTPException):
             pass
-        cay.wait_for("its end", lambda: c.daemons["cayd"].poll() is not None, 10)
+        cay.wait_for("its end", lambda: c.daemons["cayd"].poll() is not None, 30)
         del c.env["CAY_FAULT"]
         path = c.state / "db/operator.key"
         left = path.read_text() if path.exists() else None

@@ -51,11 +51,11 @@ def test_top(daemon, env, base, tmux):
         return len(lines) == rows + 1 and lines[0].startswith("top - ") and lines[1].startswith("Tasks:") and \
             re.match(r" *PID USER +PR +NI +VIRT", lines[6]) and any(line.endswith(" top") for line in lines[7:]) and \
             all(len(line) <= 90 for line in lines)
-    wait_for("top", lambda: laid_out(28), 10)
+    wait_for("top", lambda: laid_out(28), 30)
     tmux("resize-window", "-t", "top", "-x", "90", "-y", "15")
-    wait_for("a smaller top", lambda: laid_out(15), 10)
+    wait_for("a smaller top", lambda: laid_out(15), 30)
     tmux.keys("top", "q")
-    wait_for("its end", lambda: subprocess.run([*tmux.argv, "has-session"], capture_output=True).returncode, 10)
+    wait_for("its end", lambda: subprocess.run([*tmux.argv, "has-session"], capture_output=True).returncode, 30)
 
 
 def put_tree(daemon, box, path, files):
@@ -93,7 +93,7 @@ def test_vim_is_drawn_as_outside(daemon, env, base, vim, tmux, tmp_path):
         def there():
             return what in re.sub(r"\x1b\[[0-9;]*m", "", tmux.shows("out")) and tmux.shows("in") == tmux.shows("out")
         with contextlib.suppress(TimeoutError):
-            wait_for(what, there, 10)
+            wait_for(what, there, 30)
         assert there(), (what, tmux.shows("in"), tmux.shows("out"))
     same("z\u00e4hle \u4e16\u754c")
     for keys, what in ((["G"], "199"), (["gg", "/xxx", "Enter"], "/xxx"), ([":split", "Enter", "C-w", "j", "50G", "dd"], "51"),
@@ -107,7 +107,7 @@ def test_vim_is_drawn_as_outside(daemon, env, base, vim, tmux, tmp_path):
     same("neu \u00fc\u4e16")
     for name in ("in", "out"):
         tmux.keys(name, ":wqa", "Enter")
-    wait_for("its end", lambda: subprocess.run([*tmux.argv, "has-session"], capture_output=True).returncode, 10)
+    wait_for("its end", lambda: subprocess.run([*tmux.argv, "has-session"], capture_output=True).returncode, 30)
     after = daemon.open("GET", f"/v1/sandboxes/{base}/files/content?path=/tmp/f").read()
     assert after == (tmp_path / "f").read_bytes() != text
 

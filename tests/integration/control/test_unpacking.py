@@ -74,12 +74,12 @@ def test_one_that_cannot_be_noted_leaves_no_files(c, registry):
         assert "write db/images.json: " in json.loads(said)["msg"] and "images.json" not in str(e)  # why is the operator's
         refused(lambda: pull(c, registry.one), 500, "internal")
         assert not names(c)
-        cay.wait_for("its files to go", lambda: on_disk(c) == 0, 10)
+        cay.wait_for("its files to go", lambda: on_disk(c) == 0, 30)
     image = c.image_import("a", layout())
     with unwritable(c):
         refused(lambda: c.image_import("b", layout()), 500, "internal")  # these files are another's
         refused(lambda: c.image_import("a", cay.layout([cay.file("a", b"2")])), 500, "internal")
-        cay.wait_for("its files to go", lambda: on_disk(c) == 1, 10)
+        cay.wait_for("its files to go", lambda: on_disk(c) == 1, 30)
         cay.let_pass(0.5)
         assert names(c) == {"a"} and on_disk(c) == 1
     c.delete(c.create("a"))
@@ -102,7 +102,7 @@ def test_no_row_is_left(c, registry):
     assert len(registry.requests()) == before
     assert c.image_import("a", layout())["name"] == "a"  # the same again needs none
     refused(lambda: c.image_import("a", cay.layout([cay.file("a", b"2")])), 429, "limit_exceeded")
-    cay.wait_for("its files to go", lambda: on_disk(c) == 1, 10)
+    cay.wait_for("its files to go", lambda: on_disk(c) == 1, 30)
 
 
 def test_a_pull_does_not_keep_others_from_going(c, registry):
@@ -148,7 +148,7 @@ def test_nothing_comes_while_one_goes(c):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         with stopped(c):
             gone = pool.submit(delete, c, mine)
-            cay.wait_for("it to go", lambda: busy(c), 10)
+            cay.wait_for("it to go", lambda: busy(c), 30)
             refused(lambda: c.create("a"), 503, "unavailable", "is being removed")
             refused(lambda: delete(c, mine), 503, "unavailable", "is being removed")
             again = pool.submit(c.image_import, "a", layout())

@@ -193,7 +193,7 @@ def follow(c, box, fate):
         def found():
             return c.call("GET", f"/v1/sandboxes/{box}")["state"] in ("ending", "terminated", "failed") or \
                 any(s == box for _, s in fsck(c))
-        wait_for("somebody to notice", found, 10)
+        wait_for("somebody to notice", found, 30)
         c.call("POST", "/v1/fsck")
         end = ended(c, box)["end"]
         assert end["reason"] in ("node_lost", "signal", "killed", "ttl") and end["detail"], end
@@ -205,7 +205,7 @@ def follow(c, box, fate):
     if fate == PAUSED:
         assert c.get(box)["state"] == "paused"
         # it was found running, and is frozen first
-        wait_for("it to be frozen", lambda: c.open("POST", f"/v1/sandboxes/{box}/resume").status == 200, 10)
+        wait_for("it to be frozen", lambda: c.open("POST", f"/v1/sandboxes/{box}/resume").status == 200, 30)
         assert c.get(box)["state"] == "running"
 
 

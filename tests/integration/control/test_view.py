@@ -49,8 +49,8 @@ def test_cpus_that_change(own):
         assert cpus(own, box) == n
     own.kill_daemon("cay-keeper")
     own.start_keeper()
-    wait_for("the keeper", lambda: own.call("GET", "/v1/health")["status"] == "ok", 10)
-    wait_for("a change", lambda: own.open("POST", f"/v1/sandboxes/{box}/limits", {"cpu_milli": 500}).status == 200, 10)
+    wait_for("the keeper", lambda: own.call("GET", "/v1/health")["status"] == "ok", 30)
+    wait_for("a change", lambda: own.open("POST", f"/v1/sandboxes/{box}/limits", {"cpu_milli": 500}).status == 200, 30)
     assert cpus(own, box) == 1
     assert inside(own, box, "cat", "/proc/self/mountinfo").count("\n") == mounts
     own.delete(box)
@@ -92,7 +92,7 @@ def test_programs_agree(daemon):
 def test_a_cache_is_available(daemon):
     box = daemon.create("tiny", limits={"memory_bytes": "64Mi"})
     inside(daemon, box, "sh", "-c", "head -c 30000000 /dev/zero >/workspace/x; sync; cat /workspace/x >/dev/null")
-    wait_for("the cache", lambda: meminfo(daemon, box)["Cached"] > 20 * MIB, 10)
+    wait_for("the cache", lambda: meminfo(daemon, box)["Cached"] > 20 * MIB, 30)
     m = meminfo(daemon, box)
     assert m["MemAvailable"] > m["MemFree"] + 20 * MIB and m["MemAvailable"] <= 64 * MIB
     daemon.delete(box)
