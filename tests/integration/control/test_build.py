@@ -139,7 +139,7 @@ def test_names_that_are_not(c, manager, name, version):
 def template(c, name, wait=True, **build):
     made = c.call("POST", "/v1/templates", {"name": name, "defaults": {"image": "pip", **build.pop("defaults", {})}, **build})
     if wait:
-        wait_for("its build", lambda: c.call("GET", "/v1/templates/" + made["id"])["state"] != "building", 30)
+        wait_for("its build", lambda: c.call("GET", "/v1/templates/" + made["id"])["state"] != "building", 120)
         made = c.call("GET", "/v1/templates/" + made["id"])
     return made
 
@@ -195,11 +195,12 @@ def test_a_template_is_built_once_and_anew(c):
     box = c.call("POST", "/v1/sandboxes", {"template": "again"})["id"]
     same = c.call("POST", "/v1/templates", {"name": "again", "defaults": {"image": "pip"}, "setup": ["echo 1 >/v"]})
     assert same["state"] == "ready" and same["layer"] == first["layer"] and same["id"] == first["id"]
-    t = template(c, "again", wait=False, setup=["sleep 5; echo 2 >/v"])  # time for a create meanwhile
+    t = template(c, "again", wait=False, setup=["sleep 48152; echo 2 >/v"])  # until it is woken: others come meanwhile
     assert t["state"] == "building" and t["id"] == first["id"]
     refused("conflict", template, c, "again", setup=["echo 3 >/v"])
     during = c.call("POST", "/v1/sandboxes", {"template": "again"})["id"]  # what there was is good until then
-    wait_for("the other", lambda: c.call("GET", "/v1/templates/" + t["id"])["state"] == "ready", 30)
+    wait_for("its sleep", lambda: kill_inside(48152), 30)
+    wait_for("the other", lambda: c.call("GET", "/v1/templates/" + t["id"])["state"] == "ready", 60)
     after = c.call("POST", "/v1/sandboxes", {"template": "again"})["id"]
     assert [sh(c, b, "cat /v") for b in (box, during, after)] == ["1\n", "1\n", "2\n"]
     failed = template(c, "again", setup=["echo no >&2; exit 3"])
@@ -263,7 +264,7 @@ def test_the_largest_build_and_the_end_of_its_log(c):
 
 
 def heard(c, seen, ready, until):
-    reply = c.open("GET", "/v1/events?follow=true", headers={"Accept": "text/event-stream"}, timeout_s=30)
+    reply = c.open("GET", "/v1/events?follow=true", headers={"Accept": "text/event-stream"}, timeout_s=60)
     kind = None
     while line := reply.readline():
         ready.set()
@@ -281,14 +282,14 @@ def test_who_follows_hears_of_templates(c):
     seen, ready = [], threading.Event()
     t = threading.Thread(target=heard, args=(other, seen, ready, "removed"))
     t.start()
-    assert ready.wait(10)
+    assert ready.wait(30)
     made = template(c, "told", setup=["echo 1 >/told"])
     c.call("POST", f"/v1/templates/{made['id']}/pool", {"min": 0, "max": 3})
     template(c, "told", setup=["echo 2 >/told"])
     template(c, "told", setup=["exit 3"])
     template(c, "told")
     c.call("DELETE", f"/v1/templates/{made['id']}")
-    t.join(20)
+    t.join(60)
     assert [(e["change"], e["state"]) for e in seen] == [
         ("created", "building"), ("built", "ready"), ("pool", "ready"), ("building", "building"), ("built", "ready"),
         ("building", "building"), ("failed", "ready"), ("changed", "ready"), ("removed", "ready")]
@@ -341,6 +342,7 @@ def test_cayd_dies_in_the_middle_of_a_build(own):
     wait_for("its sandbox to go", lambda: not os.listdir(own.state / "boxes"), 30)
     wait_for("its layer to go", lambda: images(own) == (1, []), 30)
     assert template(own, "cut", setup=["true"])["state"] == "ready"
+    wait_for("its sandbox to go", lambda: not os.listdir(own.state / "boxes"), 30)  # behind the layer
     nothing_is_left(own)
 
 
@@ -443,7 +445,7 @@ def test_layers_of_a_tenant_have_a_number(own):
     for n in range(1, CAP):
         one_box(one, **package(n))
     whose = one.actor.split()[0]
-    assert known_layers(own) == {whose: CAP, other.actor.split()[0]: 1, None: 1} and len(layers(own)) == CAP + 2
+    wait_for("all of them", lambda: known_layers(own) == {whose: CAP, other.actor.split()[0]: 1, None: 1} and len(layers(own)) == CAP + 2, 30)
     one_box(one, **package(1))  # 2 is the oldest now
     before = set(layers(own))
     for n in (100, 101):
@@ -482,8 +484,8 @@ def test_layers_do_not_count_as_images(own):
     own.start_cayd()
     own.image_import("tiny", tiny())
     assert "1000 images" in str(refused("limit_exceeded", own.image_import, "bare", cay.layout([cay.file("hello", b"", 0o755)])))
-    one_box(own, **package(2))  # one of the others went
-    assert sum(known_layers(own).values()) == 512
+    one_box(own, **package(2))
+    wait_for("one of the others to go", lambda: sum(known_layers(own).values()) == 512, 30)
 
 
 def test_layers_all_in_use(own):
@@ -554,4 +556,5 @@ def test_a_crash_leaves_the_image_or_nothing(own, program, point, how):
     box = own.call("POST", "/v1/sandboxes", {"template": "x"})["id"]
     assert sh(own, box, "cat /hi") == "hi\n"
     own.delete(box)
+    wait_for("its build's to go", lambda: not os.listdir(own.state / "boxes"), 30)
     nothing_is_left(own)
