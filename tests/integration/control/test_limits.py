@@ -206,7 +206,7 @@ def slice_ns(pid):
 def test_who_waits_for_a_cpu_does_not_wait_long(daemon):
     box = daemon.create("tiny")
     daemon.exec_detached(box, ["sleep", "60"])
-    wait_for("its command", lambda: len(daemon.processes(box)) >= 2, 20)
+    wait_for("its command alone", lambda: len(daemon.processes(box)) == 2, 30)  # a worker may be leaving
     for pid in [*daemon.pids().values(), *daemon.processes(box)]:
         assert slice_ns(int(pid)) == 500_000
     daemon.delete(box)

@@ -81,8 +81,11 @@ def test_a_main_program(daemon):
     wait_for("its end", lambda: daemon.get(box)["state"] == "failed", 20)
     end = daemon.get(box)["end"]
     assert end["reason"] == "oom" and end["signal"] == "SIGKILL" and end["inferred"] and evidence(end, 32 * MIB)
-    events = daemon.call("GET", f"/v1/events?sandbox={box}&limit=100")["events"]
-    assert evidence([e for e in events if e.get("end")][-1]["end"], 32 * MIB)
+
+    def told():
+        return [e for e in daemon.call("GET", f"/v1/events?sandbox={box}&limit=100")["events"] if e.get("end")]
+    wait_for("its event", told, 30)  # told when it is durable
+    assert evidence(told()[-1]["end"], 32 * MIB)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What control tells the edges, and what it makes of what they say"""
+import contextlib
 import os
 import pathlib
 import socket
@@ -45,22 +46,22 @@ def test_an_edge_hears_all_and_then_what_changes(own):
 
 @pytest.mark.alone
 def test_who_is_inside_is_not_idle(own, edge):
-    box = own.create("tiny", idle_ms=1000)
+    box = own.create("tiny", idle_ms=3000)
     edge.say(push.BUSY, number=1, ident=box)
     edge.say(push.BUSY, number=3, ident=box)
-    let_pass(2.5)
+    let_pass(4.5)
     assert own.get(box)["state"] == "running"
     begin = time.monotonic()
     edge.say(push.BUSY, number=0, ident=box)
     assert ended(own, box)["end"]["reason"] == "idle"
-    assert 0.9 < time.monotonic() - begin < 8
+    assert 2.9 < time.monotonic() - begin < 20
 
 
 @pytest.mark.alone
 def test_who_came_and_went_is_not_idle_yet(own, edge):
-    box = own.create("tiny", idle_ms=1500)
+    box = own.create("tiny", idle_ms=3000)
     begin = time.monotonic()
-    while time.monotonic() - begin < 4:
+    while time.monotonic() - begin < 6:
         edge.say(push.BUSY, number=0, ident=box)
         let_pass(0.3)
     assert own.get(box)["state"] == "running"
@@ -69,12 +70,12 @@ def test_who_came_and_went_is_not_idle_yet(own, edge):
 
 @pytest.mark.alone
 def test_an_edge_that_dies_has_nobody_inside(own, edge):
-    box = own.create("tiny", idle_ms=1000)
+    box = own.create("tiny", idle_ms=3000)
     other = push.Edge(str(own.run / "edge" / "push.sock")).hello()
     edge.say(push.BUSY, number=1, ident=box)
     other.say(push.BUSY, number=1, ident=box)
     edge.close()
-    let_pass(2)
+    let_pass(4.5)
     assert own.get(box)["state"] == "running"  # the other is still inside
     other.close()
     assert ended(own, box)["end"]["reason"] == "idle"
@@ -97,20 +98,20 @@ def test_one_that_ends_with_somebody_inside_is_forgotten_by_both(own, edge):
 ], ids=["another-version", "no-hello", "busy-first", "zeros", "ones", "all", "a-key-of-its-own"])
 def test_who_does_not_speak_it_is_let_go(own, said):
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(5)
+    s.settimeout(30)
     s.connect(str(own.run / "edge" / "push.sock"))
     s.sendall(said)
-    while s.recv(65536):
-        pass
+    with contextlib.suppress(ConnectionResetError):  # there may be some that it has not read
+        while s.recv(65536):
+            pass
     assert own.call("GET", "/v1/health")["version"]
 
 
 def test_one_that_says_nothing_is_let_go(own):
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(10)
+    s.settimeout(30)
     s.connect(str(own.run / "edge" / "push.sock"))
-    begin = time.monotonic()
-    assert s.recv(1) == b"" and time.monotonic() - begin < 8
+    assert s.recv(1) == b""
 
 
 def test_one_that_does_not_read_holds_nobody_up(own):
@@ -124,7 +125,7 @@ def test_one_that_does_not_read_holds_nobody_up(own):
     box = own.create("tiny")
     good.until(lambda: box in good.sandboxes)
     own.delete(box)
-    wait_for("the deaf", lambda: own.call("GET", "/v1/health"), 1)
+    assert own.call("GET", "/v1/health")["version"]
 
 
 def signs(edge):
