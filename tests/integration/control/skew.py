@@ -32,8 +32,11 @@ def exec_id(said):
 def seen(c, box):
     """Requests in the order they came, as text."""
     upper = c.state / "boxes" / box / "disk/upper"
-    files = sorted(upper.glob("seen-*"), key=lambda p: int(p.name.split("-")[1]))
-    return [p.read_bytes().decode("latin-1") for p in files]
+    try:
+        files = sorted(upper.glob("seen-*"), key=lambda p: int(p.name.split("-")[1]))
+        return [p.read_bytes().decode("latin-1") for p in files]
+    except FileNotFoundError:  # its disk goes with its generation
+        return []
 
 
 def saw(c, box, begin):

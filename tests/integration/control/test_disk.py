@@ -130,7 +130,7 @@ def test_quotas_that_are_off_stay_off(kind):
 
 def test_a_layer_is_as_large_as_what_is_in_it(disk):
     t = disk.call("POST", "/v1/templates", {"name": "large", "defaults": {"image": "tiny"}, "setup": ["dd if=/dev/zero of=/big bs=1M count=8; sync"]})
-    wait_for("its build", lambda: disk.call("GET", f"/v1/templates/{t['id']}")["state"] == "ready", 30)
+    wait_for("its build", lambda: disk.call("GET", f"/v1/templates/{t['id']}")["state"] == "ready", 120)
     rows = [r["image"] for r in json.loads((disk.state / "db/images.json").read_text())["images"]]
     below, = [r["size_bytes"] for r in rows if r.get("name") == "tiny"]
     layer, = [r["size_bytes"] for r in rows if r["digest"] == disk.call("GET", f"/v1/templates/{t['id']}")["layer"]]

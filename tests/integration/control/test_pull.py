@@ -2,6 +2,7 @@
 """Images from a registry: Debian's docker-registry on loopback, pulled by skopeo."""
 import base64
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -135,7 +136,8 @@ def test_private(puller, private):
         for f in files:
             p = pathlib.Path(at, f)
             if p != store and not p.is_symlink() and "images" not in p.parts:
-                assert PASSWORD.encode() not in p.read_bytes(), p
+                with contextlib.suppress(FileNotFoundError):  # one that was being written
+                    assert PASSWORD.encode() not in p.read_bytes(), p
     for name in ("cayd", "cay-keeper"):
         assert PASSWORD not in pathlib.Path(puller.logs[name]).read_text(errors="replace")
     assert puller.call("DELETE", f"/v1/registries?registry={private.host}") == told
@@ -179,11 +181,10 @@ def test_credentials_that_could_not_be_written(private):
 def test_credentials_are_in_no_argv(puller, private):
     """They are looked for while it pulls, in every process there is."""
     slow = reg.Slow(private.host, stop_at=30000)
-    with cay.Cay(BUILD, env=settings(slow.host, pull_time="20s")) as c:
+    with cay.Cay(BUILD, env=settings(slow.host)) as c, concurrent.futures.ThreadPoolExecutor(1) as pool:
         c.call("POST", "/v1/registries", {"registry": slow.host, "username": "robot", "password": PASSWORD})
-        asked = threading.Thread(target=lambda: pytest.raises(cay.ApiError, pull, c, f"{slow.host}/secret/tiny:1"))
-        asked.start()
-        assert slow.reached.wait(20)
+        asked = pool.submit(pytest.raises, cay.ApiError, pull, c, f"{slow.host}/secret/tiny:1")
+        assert slow.reached.wait(40)
         mine = []
         for p in pathlib.Path("/proc").iterdir():
             try:
@@ -195,7 +196,7 @@ def test_credentials_are_in_no_argv(puller, private):
         auth = list((c.state / "tmp").glob("pull-*/auth.json"))
         assert len(auth) == 1 and auth[0].stat().st_mode & 0o777 == 0o600
         slow.close()
-        asked.join()
+        asked.result(60)
         nothing_left(c)
 
 
@@ -251,7 +252,7 @@ def test_many_waiters_are_one_pull(puller, public):
 
 
 def followed(c, seen, ready):
-    reply = c.open("GET", "/v1/events?follow=true", headers={"Accept": "text/event-stream"}, timeout_s=30)
+    reply = c.open("GET", "/v1/events?follow=true", headers={"Accept": "text/event-stream"}, timeout_s=60)
     kind = None
     while line := reply.readline():
         ready.set()
@@ -268,9 +269,9 @@ def test_progress_is_told(puller, public):
     seen, ready = [], threading.Event()
     t = threading.Thread(target=followed, args=(puller, seen, ready))
     t.start()
-    assert ready.wait(10)
+    assert ready.wait(30)
     puller.delete(puller.create(reference))
-    t.join(20)
+    t.join(60)
     states = [s["state"] for s in seen]
     assert states[0] == "asking" and states[-2:] == ["unpacking", "done"] and "pulling" in states
     assert all(s["reference"] == reference for s in seen)
@@ -283,13 +284,13 @@ def test_others_do_not_hear_of_it(puller, public):
     seen, ready = [], threading.Event()
     deaf = asks(puller, "read", other)
     threading.Thread(target=followed, args=(deaf, seen, ready), daemon=True).start()
-    assert ready.wait(10)
+    assert ready.wait(30)
     heard, ready = [], threading.Event()
     t = threading.Thread(target=followed, args=(puller, heard, ready))
     t.start()
-    assert ready.wait(10)
+    assert ready.wait(30)
     pull(puller, f"{public.host}/team/tiny:1", name="deaf")
-    t.join(20)
+    t.join(60)
     assert heard and not seen
 
 
@@ -300,7 +301,7 @@ def test_a_registry_that_stops_in_the_middle(public):
     with cay.Cay(BUILD, env=settings(slow.host)) as c:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(c.create, reference) for _ in range(4)]
-            assert slow.reached.wait(20)
+            assert slow.reached.wait(40)
             slow.close()
             for a in asked:
                 refused(lambda a=a: a.result(60), 503, "unavailable", reference)
@@ -328,13 +329,12 @@ def test_one_that_is_too_large(public):
 def test_killed_in_the_middle(public):
     reference = public.push("killed/tiny:1", tiny(random.Random(6).randbytes(4 << 20)))
     slow = reg.Slow(public.host, stop_at=100000)
-    with cay.Cay(BUILD, env=settings(slow.host, public.host)) as c:
-        t = threading.Thread(target=lambda: pytest.raises(Exception, c.create, reference.replace(public.host, slow.host)))
-        t.start()
-        assert slow.reached.wait(20)
+    with cay.Cay(BUILD, env=settings(slow.host, public.host)) as c, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(pytest.raises, Exception, c.create, reference.replace(public.host, slow.host))
+        assert slow.reached.wait(40)
         assert any("skopeo" in p and str(c.state) in p for p in processes())
         c.kill_daemon("cayd")
-        t.join()
+        asked.result(60)
         cay.wait_for("skopeo to be gone", lambda: not [p for p in processes() if "skopeo" in p and str(c.state) in p], 30)
         assert list((c.state / "tmp").glob("pull-*"))
         c.start_cayd()
@@ -349,13 +349,14 @@ def test_a_client_that_leaves(public):
     slow = reg.Slow(public.host, stop_at=100000)
     with cay.Cay(BUILD, env=settings(public.host, slow.host)) as c:
         def leave(path, body):
-            connection = c.connection(10)
+            connection = c.connection(30)
             connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-            cay.wait_for("a pull", lambda: list((c.state / "tmp").glob("pull-*")), 30)
+            # or it is over already
+            cay.wait_for("a pull", lambda: list((c.state / "tmp").glob("pull-*")) or c.call("GET", "/v1/images")["images"], 30)
             return connection
         hangs = reference.replace(public.host, slow.host)
         first, second = (leave("/v1/sandboxes", {"image": hangs}) for _ in range(2))
-        assert slow.reached.wait(20)
+        assert slow.reached.wait(40)
         first.close()
         cay.let_pass(1)
         assert list((c.state / "tmp").glob("pull-*"))  # there is another
@@ -422,11 +423,11 @@ def test_a_disk_that_gets_short(public, disk):
     with cay.Cay(BUILD, env=settings(slow.host), state_top=disk.at) as c:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             asked = pool.submit(pull, c, reference.replace(public.host, slow.host))
-            assert slow.reached.wait(20)
+            assert slow.reached.wait(40)
             fs = os.statvfs(disk.at)
             with open(disk.at / "filler", "wb") as f:
                 os.posix_fallocate(f.fileno(), 0, fs.f_bavail * fs.f_frsize - (1 << 20))
-            e = refused(lambda: asked.result(20), 503, "no_capacity", "disk")
+            e = refused(lambda: asked.result(60), 503, "no_capacity", "disk")
             assert slow.host in str(e)
         nothing_left(c)
         disk.free()

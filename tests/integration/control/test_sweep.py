@@ -17,7 +17,7 @@ import cay
 import pytest
 from cay import ApiError, wait_for
 from conftest import BUILD, tiny
-from test_control import nothing_is_left, residue
+from test_control import networks, nothing_is_left, residue
 from test_life import COUNT, fsck, linked, numbers, post
 from test_limits import in_kernel
 
@@ -45,8 +45,8 @@ class Story:
                 "runtime": self.runtime}
         return post(self.c, "/v1/sandboxes", body, {"Idempotency-Key": key})[1]["id"]
 
-    def live(self, patience=20):
-        """Until something fails.  What it may be from then on: self.may."""
+    def live(self, patience=20, end_s=2):
+        """Until something fails.  What it may be from then on: self.may.  end_s: for a delete that nobody may answer."""
         c = self.c
         self.rounds += 1
         self.box, self.may = None, set()
@@ -63,7 +63,7 @@ class Story:
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/limits", {"pids": 300 + self.rounds}))
             self.act("paused", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/pause"))
             self.act("running", lambda: c.call("POST", f"/v1/sandboxes/{self.box}/resume"))
-            self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=2))
+            self.act("terminated", lambda: c.call("DELETE", f"/v1/sandboxes/{self.box}", timeout_s=end_s))
         except (*GONE, ValueError):
             pass
 
@@ -86,7 +86,7 @@ class Story:
         wait_for("the link", lambda: linked(c), 30)
         before = numbers(c, self.bystander, self.counting)
         if self.box:
-            wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending"), 20)
+            wait_for("it to settle", lambda: c.get(self.box)["state"] not in ("pending", "ending"), 60)
             got = c.get(self.box)
             # the entrypoint is started when it runs already
             failed = may_fail and got["state"] == "failed" and got["end"]["reason"] == "start_failed"
@@ -96,15 +96,15 @@ class Story:
                 wait_for("the limits it has", lambda: in_kernel(c, self.box, "pids.max") == str(
                     c.get(self.box)["limits"]["pids"]), 30)
             if got["state"] == "running":
-                assert c.exec(self.box, ["echo", "hi"], timeout_s=10).text == "hi\n"
+                assert c.exec(self.box, ["echo", "hi"], timeout_s=30).text == "hi\n"
         again = self.create()
         assert self.box in (None, again)
         rows = c.call("GET", f"/v1/sandboxes?label=story%3Dstory-{self.rounds}")["sandboxes"]
         assert [r["id"] for r in rows] == [again]
-        wait_for("it to settle", lambda: c.get(again)["state"] not in ("pending", "ending"), 20)
-        wait_for("fsck to find nothing", lambda: not fsck(c), 20)
+        wait_for("it to settle", lambda: c.get(again)["state"] not in ("pending", "ending"), 60)
+        wait_for("fsck to find nothing", lambda: not fsck(c), 60)
         c.delete(again)
-        wait_for("the last worker", lambda: not c.processes(again), 20)
+        wait_for("the last worker", lambda: not c.processes(again) and len(networks()) == 1, 30)
         left = residue(c)
         assert left["boxes"] == left["sockets"] == [self.bystander] and len(left["ranges"]) == 1, left
         assert all(self.bystander in d for d in left["cgroups"]), left
@@ -206,13 +206,13 @@ class Killer:
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        self.said = dict(line.split(" ", 1) for line in self.process.communicate(timeout=10)[0].splitlines())
+        self.said = dict(line.split(" ", 1) for line in self.process.communicate(timeout=30)[0].splitlines())
 
 
 def how_many(story, kind):
     """System calls of one life."""
     with Killer(story.c, kind, 0) as k:
-        story.live()
+        story.live(end_s=30)
     assert story.may == {"terminated"}
     story.check()
     return int(k.said[KINDS[kind][1]])
@@ -225,7 +225,7 @@ def kill_at(story, kind, n):
         story.live(RUNTIME_S + 10)
     try:
         if k.said.get("killed", "").startswith("main"):
-            c.daemons[program].wait(10)
+            c.daemons[program].wait(30)
         assert not set(dead(c)) - {program}, "the other one died of it"
         bring_back(c)
         story.check(may_fail=kind == "runtime")  # one crash of ours is no reason

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may do what: the two sockets, actors, tenants and keys."""
+import contextlib
 import datetime
 import hashlib
 import json
@@ -85,7 +86,7 @@ def asks(c, scope, tenant=DEFAULT, sandbox="-"):
 def raw(path, request):
     """The status of a request as it is written here."""
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(5)
+        s.settimeout(30)
         s.connect(path)
         s.sendall(request.encode())
         return int(s.recv(64).split()[1])
@@ -156,7 +157,8 @@ def theirs(daemon, tenants):
 def all_there_is(daemon, tenants):
     """What a request that is refused must not change."""
     actors = [asks(daemon, "read", t) for t in (DEFAULT, *tenants)]
-    boxes = [s for a in actors for s in a.call("GET", "/v1/sandboxes?state=live")["sandboxes"]]
+    boxes = [s for a in actors for s in a.call("GET", "/v1/sandboxes?state=live")["sandboxes"]
+             if s["state"] != "ending"]  # of somebody before, and gone at the next look
     for s in boxes:  # its own token was let in; and times are made anew at each look
         del s["last_activity_at"]
         s.pop("expires_at", None)
@@ -253,7 +255,7 @@ def test_events_are_the_tenants_own(daemon, tenants):
     assert b.call("GET", f"/v1/events?sandbox={box}")["events"] == []
     for who, tenant in ((a, tenants[0]), (b, tenants[1])):
         assert {e["tenant"] for e in who.call("GET", "/v1/events")["events"]} <= {tenant}
-    stream = b.open("GET", "/v1/events?follow=true&after=0", timeout_s=10)
+    stream = b.open("GET", "/v1/events?follow=true&after=0", timeout_s=30)
     mine = b.create("tiny")
     a.delete(box)
     b.delete(mine)
@@ -349,7 +351,7 @@ def test_who_is_read_slowly_finds_its_tenant_gone(trusting):
     gone = trusting.call("POST", "/v1/tenants", {"name": "going"})["id"]
     body = b'{"image":"tiny"}'
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(10)
+        s.settimeout(30)
         s.connect(trusting.edge("").socket)
         s.sendall((f"POST /v1/sandboxes HTTP/1.1\r\nHost: cay\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
                    f"Content-Length: {len(body)}\r\nCay-Actor: {actor('write', gone)}\r\n\r\n").encode())
@@ -433,16 +435,16 @@ def test_an_actor_is_no_more_than_its_key(daemon, tenants):
 
 
 def test_a_key_expires(daemon):
-    key, secret = new_key(daemon, ttl_ms=4000)
+    key, secret = new_key(daemon, ttl_ms=6000)
     who = check(daemon, secret)
-    assert who and seconds(key_row(daemon, key)["expires_at"]) - seconds(key_row(daemon, key)["created_at"]) == 4
+    assert who and seconds(key_row(daemon, key)["expires_at"]) - seconds(key_row(daemon, key)["created_at"]) == 6
     cay.wait_for("its end", lambda: check(daemon, secret) is None, 20)
     refused("unauthenticated", daemon.edge(who, secret).call, "GET", "/v1/sandboxes")
 
 
 def test_a_rotated_key_has_two_secrets_for_a_while(daemon):
     key, first = new_key(daemon)
-    rotated = daemon.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 5000})
+    rotated = daemon.call("POST", f"/v1/keys/{key}/rotate", {"overlap_ms": 8000})
     second = rotated["secret"]
     assert rotated["key"]["prefix"] == KEY.fullmatch(first)[1] and first != second
     assert check(daemon, second) == check(daemon, first) == actor("write", DEFAULT, key)
@@ -487,7 +489,10 @@ def test_tenants_and_keys_outlive_cayd(own):
     refused("not_found", own.get, box)
     assert asks(own, "read", tenant["id"]).call("GET", "/v1/events")["events"][0] == events[0]
     assert box not in str(own.call("GET", "/v1/events"))
-    text = b"".join(f.read_bytes() for f in (own.state / "db").iterdir() if f.name != "operator.key")
+    text = b""
+    for f in (own.state / "db").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # one that was being written
+            text += f.read_bytes() if f.name != "operator.key" else b""
     for secret in (first, second, gone):
         assert secret.encode() not in text and secret[-43:].encode() not in text
         assert secret not in own.log("cayd") and secret[-43:] not in own.log("cayd")

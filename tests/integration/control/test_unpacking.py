@@ -70,7 +70,9 @@ def delete(c, image):
 def test_one_that_cannot_be_noted_leaves_no_files(c, registry):
     with unwritable(c):
         e = refused(lambda: c.image_import("a", layout()), 500, "internal")
-        said = next(line for line in c.log("cayd").splitlines() if json.loads(e.body)["error"]["request_id"] in line)
+        request = json.loads(e.body)["error"]["request_id"]
+        cay.wait_for("its line", lambda: request in c.log("cayd"), 30)
+        said = next(line for line in c.log("cayd").splitlines() if request in line)
         assert "write db/images.json: " in json.loads(said)["msg"] and "images.json" not in str(e)  # why is the operator's
         refused(lambda: pull(c, registry.one), 500, "internal")
         assert not names(c)
@@ -110,7 +112,7 @@ def test_a_pull_does_not_keep_others_from_going(c, registry):
     mine = c.image_import("a", layout())
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pulled = pool.submit(pull, c, f"{c.slow.host}/here/tiny:2")
-        assert c.slow.reached.wait(20)
+        assert c.slow.reached.wait(40)
         assert prune(c) == {registry.one}
         delete(c, mine)
         assert not names(c) and on_disk(c) == 0
@@ -128,7 +130,7 @@ def test_nothing_goes_while_one_is_unpacked(c, registry):
                 cay.wait_for("it to be unpacked", lambda: busy(c), 20)
                 refused(lambda: prune(c), 503, "unavailable", "unpacked")
                 refused(lambda: delete(c, mine), 503, "unavailable", "unpacked")
-            image = came.result(20)
+            image = came.result(60)
         assert image["name"] == "b" and names(c) == {"a", "b", registry.one}
         delete(c, image)
     delete(c, mine)
@@ -154,8 +156,8 @@ def test_nothing_comes_while_one_goes(c):
             again = pool.submit(c.image_import, "a", layout())
             cay.let_pass(0.5)
             assert not again.done()
-        assert gone.result(20)["id"] == mine["id"]
-        assert again.result(20)["id"] != mine["id"]
+        assert gone.result(60)["id"] == mine["id"]
+        assert again.result(60)["id"] != mine["id"]
     assert names(c) == {"a"} and on_disk(c) == 1
     c.delete(c.create("a"))
 
