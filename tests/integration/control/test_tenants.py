@@ -42,7 +42,7 @@ class Operation:
 
     def ask(self, c, body=None, **ids):
         """Status and body but for the request's id; body: another than the example."""
-        reply = c.open(self.method, self.target(**ids), b"" if self.raw else self.body if body is None else body, timeout_s=20)
+        reply = c.open(self.method, self.target(**ids), b"" if self.raw else self.body if body is None else body)
         if reply.headers.get("Content-Type", "application/json") != "application/json":
             return reply.status, b""
         text = json.loads(reply.read() or b"{}")
