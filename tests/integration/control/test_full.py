@@ -14,7 +14,7 @@ from conftest import BUILD, tiny
 from test_control import nothing_is_left
 from test_life import COUNT, fsck, linked, numbers
 
-RECOVER_S = 30
+RECOVER_S = 10 if os.environ.get("CAY_FULL") else 30  # what is promised; a machine may stand still in CI
 SOON_S = 5
 
 
