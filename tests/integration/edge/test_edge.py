@@ -122,6 +122,23 @@ def operations():
 ORDER = ["public", "read", "write", "operator"]
 
 
+def answered(door, method, target, body, headers, known):
+    """The status, once an edge that is slow itself (sanitized, on a busy machine) does not shed it.
+
+    Who is known, or needs not be, is not answered with what others of its address did."""
+    status = 503
+
+    def told():
+        nonlocal status
+        with contextlib.closing(door.open(method, target, body, headers, timeout_s=20)) as reply:
+            status = reply.status
+            if status == 429:
+                return not known
+            return status != 503 or json.loads(reply.read())["error"]["code"] != "overloaded"
+    wait_for("an answer", told, 60)
+    return status
+
+
 def test_the_authorisation_matrix(own):
     """Every operation by every credential: nothing answers that should not."""
     box, who = credentials(own)
@@ -141,8 +158,7 @@ def test_the_authorisation_matrix(own):
             if label == "basic":
                 door.credential = ""
             headers = {"Authorization": "Basic eDp5"} if label == "basic" else {}
-            with contextlib.closing(door.open(method, target, body, headers, timeout_s=20)) as reply:
-                code = reply.status
+            code = answered(door, method, target, body, headers, best is not None or scope == "public")
             seen += 1
             if scope == "public":
                 expect = code == 200
