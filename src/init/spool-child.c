@@ -9,7 +9,6 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
-#include "base/path.h"
 #include "init/child.h"
 #include "init/job.h"
 #include "init/spool-internal.h"

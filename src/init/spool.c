@@ -2,7 +2,6 @@
 /* PID 1's part of the files of outputs; spool-child.c is the other one */
 #include "init/spool.h"
 
-#include <assert.h>
 #include <string.h>
 #include <sys/socket.h>
 
