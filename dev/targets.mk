@@ -112,8 +112,7 @@ clean: ## remove build/
 
 image: ## build a guest image into build/images [NAME=base]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
-	@mkdir -p build/images
-	@guest/images/build $(NAME) build/images/$(NAME)
+	@dev/kept build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
 
 guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota: ten minutes [ONLY=limits,platform] [CMD=...]
 	@dev/guest -t 900 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))

@@ -52,7 +52,8 @@ def before(machine, debs):
     sudo.write_text('#!/bin/sh\nexec env "$@"\n')
     sudo.chmod(0o755)
     machine.inside("/etc/apt/apt.conf.d/test").write_text(
-        'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\nAcquire::Check-Valid-Until "false";\nAcquire::Languages "none";\n')
+        'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\nAcquire::Check-Valid-Until "false";\nAcquire::Languages "none";\n'
+        'Acquire::http::Timeout "15";\nAcquire::Retries "5";\n')
     return files(machine)
 
 
