@@ -12,6 +12,8 @@
 #include "cayd/box.h"
 
 #define RETRY_MS 200
+#define HELLO_MS 15000
+#define CALL_MS 60000
 #define SOCKET_BUFFER 1048576
 
 struct call {
@@ -29,6 +31,7 @@ struct link {
 	struct cayd *cayd;
 	int fd;
 	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
+	bool greeted;    /* it answered our hello: others may call */
 	uv_timer_t retry;
 	uint64_t seq;
 	uint32_t runtimes, disk;
@@ -38,6 +41,7 @@ struct link {
 };
 
 static void link_poll(struct link *l);
+static void on_retry(uv_timer_t *t);
 
 static int dial(const struct settings *s)
 {
@@ -53,63 +57,75 @@ static int dial(const struct settings *s)
 	return cay_take_fd(&fd);
 }
 
-static ssize_t receive_within(int fd, void *msg, int timeout_ms, int *ret_fd, unsigned *ret_n_fds)
+static int call_within(struct link *l, enum verb verb, void *request, void *reply, int timeout_ms,
+		       struct cay_err *err)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	*ret_fd = -EBADF;
-	*ret_n_fds = 0;
-	if (poll(&p, 1, timeout_ms) <= 0)
-		return -ETIMEDOUT;
-	return msg_receive(fd, msg, VERB_MESSAGE_MAX, ret_fd, ret_n_fds);
-}
-
-static int say_hello(struct link *l, int timeout_ms, struct cay_err *err)
-{
-	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
-	struct verb_hello hello = { .abi = VERB_ABI };
-	struct verb_hello_reply reply;
+	struct pollfd p = { .fd = l->fd, .events = POLLIN };
 	struct cay_err outcome = {};
-	unsigned n_fds;
-	ssize_t n;
-	int fd, r;
+	auto_close int fd = -EBADF;
+	unsigned n_fds = 0;
+	ssize_t n = 0;
+	int r;
 
-	verb_begin(&hello.head, VERB_HELLO, ++l->seq);
-	memcpy(hello.build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
-	r = msg_send(l->fd, &hello, sizeof(hello), -EBADF);
+	verb_begin(request, verb, ++l->seq);
+	r = msg_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "say hello to the keeper");
-	n = receive_within(l->fd, msg, timeout_ms, &fd, &n_fds);
-	cay_closep(&fd);
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
+	if (poll(&p, 1, timeout_ms) > 0)
+		n = msg_receive(l->fd, reply, VERB_MESSAGE_MAX, &fd, &n_fds);
 	if (n <= 0)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
-	r = verb_check_reply(msg, (size_t)n, n_fds, &hello.head, &outcome, err);
-	if (r < 0)
-		return r;
-	if (outcome.code) {
+	r = verb_check_reply(reply, (size_t)n, n_fds, request, &outcome, err);
+	if (r >= 0 && outcome.code) {
 		*err = outcome;
-		return -EPROTONOSUPPORT;
+		r = -cay_error_row(outcome.code)->errnum;
 	}
+	return r;
+}
+
+static struct verb_hello hello(void)
+{
+	struct verb_hello h = { .abi = VERB_ABI };
+
+	memcpy(h.build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
+	return h;
+}
+
+static void take_hello(struct link *l, const void *msg)
+{
+	struct verb_hello_reply reply;
+
 	memcpy(&reply, msg, sizeof(reply));
 	l->runtimes = reply.runtimes;
 	l->disk = reply.disk < VERB_DISK_NUM ? reply.disk : VERB_DISK_NONE;
-	return 0;
+	l->greeted = true;
 }
 
-static int connect_link(struct link *l, int timeout_ms, struct cay_err *err)
+static int connect_link(struct link *l, struct cay_err *err)
 {
-	int r;
-
 	l->fd = dial(&l->cayd->settings);
 	if (l->fd < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -l->fd, "connect to cay-keeper at %s",
 				    l->cayd->settings.run_dir);
-	r = say_hello(l, timeout_ms, err);
+	return 0;
+}
+
+static int connect_now(struct link *l, struct cay_err *err)
+{
+	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
+	struct verb_hello request = hello();
+	int r = connect_link(l, err);
+
+	if (r < 0)
+		return r;
+	r = call_within(l, VERB_HELLO, &request, msg, HELLO_MS, err);
 	if (r < 0) {
 		cay_closep(&l->fd);
 		l->fd = -EBADF;
+		return r;
 	}
-	return r;
+	take_hello(l, msg);
+	return 0;
 }
 
 int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
@@ -124,7 +140,7 @@ int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
 	l->last = l->unsent = &l->first;
 	do {
 		*err = (struct cay_err){};
-		r = connect_link(l, 15000, err);
+		r = connect_now(l, err);
 		if (r < 0 && err->code == CAY_E_UNAVAILABLE)
 			(void)poll(NULL, 0, 20);
 	} while (r < 0 && err->code == CAY_E_UNAVAILABLE && clk_boot_ns(c->clk) < end);
@@ -141,7 +157,7 @@ int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
 
 bool link_up(const struct link *l)
 {
-	return l->poll;
+	return l->greeted;
 }
 
 uint32_t link_runtimes(const struct link *l)
@@ -176,21 +192,6 @@ static void free_poll(uv_handle_t *h)
 	free(h);
 }
 
-static void on_retry(uv_timer_t *t)
-{
-	struct link *l = t->data;
-	struct cay_err err = {};
-
-	if (connect_link(l, RETRY_MS, &err) < 0) {
-		log_warn(&l->cayd->log, "%s", err.msg);
-		(void)uv_timer_start(t, on_retry, RETRY_MS, 0);
-		return;
-	}
-	log_info(&l->cayd->log, "the keeper is back");
-	link_poll(l);
-	boxes_hurry(l->cayd->boxes);
-}
-
 static void lost(struct link *l, const char *why)
 {
 	struct cay_err err = {};
@@ -199,6 +200,7 @@ static void lost(struct link *l, const char *why)
 	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper went away");
 	uv_close((uv_handle_t *)l->poll, free_poll);
 	l->poll = NULL;
+	l->greeted = false;
 	cay_closep(&l->fd);
 	l->fd = -EBADF;
 	while (l->first)
@@ -282,6 +284,7 @@ static void link_poll(struct link *l)
 	if (!l->poll || uv_poll_init(&l->cayd->loop, l->poll, l->fd) < 0) {
 		free(l->poll);
 		l->poll = NULL;
+		l->greeted = false;
 		cay_closep(&l->fd);
 		l->fd = -EBADF;
 		(void)uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
@@ -291,17 +294,15 @@ static void link_poll(struct link *l)
 	(void)uv_poll_start(l->poll, UV_READABLE, on_poll);
 }
 
-void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
+static void call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
 {
 	size_t size = verb_row(verb)->request_size;
-	struct call *c = l->poll && l->n_calls < LINK_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	struct call *c = l->n_calls < LINK_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
 	struct cay_err err = {};
 
 	assert(size <= sizeof(c->request));
 	if (!c) {
-		(void)cay_fail(&err, l->poll ? CAY_E_CAPACITY : CAY_E_UNAVAILABLE, "%s",
-			       l->poll ? "too many calls to cay-keeper under way"
-				       : "cay-keeper is not there");
+		(void)cay_fail(&err, CAY_E_CAPACITY, "too many calls to cay-keeper under way");
 		fn(arg, &err, NULL, -EBADF);
 		return;
 	}
@@ -324,25 +325,62 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
 		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_poll);
 }
 
+void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
+{
+	struct cay_err err = {};
+
+	if (link_up(l)) {
+		call(l, verb, request, fd, fn, arg);
+		return;
+	}
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
+	fn(arg, &err, NULL, -EBADF);
+}
+
+/* Back again */
+
+static void on_hello(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+{
+	struct link *l = arg;
+
+	cay_closep(&fd);
+	if (!l->poll)
+		return; /* lost meanwhile */
+	if (outcome->code) {
+		lost(l, outcome->msg);
+		return;
+	}
+	(void)uv_timer_stop(&l->retry);
+	take_hello(l, reply);
+	log_info(&l->cayd->log, "the keeper is back");
+	boxes_hurry(l->cayd->boxes);
+}
+
+/* A keeper that was just started may have much to look at before it answers, so the
+ * answer comes to the loop, as all others do. */
+static void on_retry(uv_timer_t *t)
+{
+	struct link *l = t->data;
+	struct verb_hello request = hello();
+	struct cay_err err = {};
+
+	if (l->poll) {
+		lost(l, "it does not say hello");
+		return;
+	}
+	if (connect_link(l, &err) < 0) {
+		log_warn(&l->cayd->log, "%s", err.msg);
+		(void)uv_timer_start(t, on_retry, RETRY_MS, 0);
+		return;
+	}
+	link_poll(l);
+	if (!l->poll)
+		return;
+	(void)uv_timer_start(t, on_retry, HELLO_MS, 0);
+	call(l, VERB_HELLO, &request, -EBADF, on_hello, l);
+}
+
 int link_call_now(struct link *l, enum verb verb, void *request, void *reply, struct cay_err *err)
 {
-	struct cay_err outcome = {};
-	unsigned n_fds;
-	ssize_t n;
-	int fd, r;
-
-	verb_begin(request, verb, ++l->seq);
-	r = msg_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
-	if (r < 0)
-		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
-	n = receive_within(l->fd, reply, 60000, &fd, &n_fds);
-	if (n <= 0)
-		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
-	r = verb_check_reply(reply, (size_t)n, n_fds, request, &outcome, err);
-	cay_closep(&fd);
-	if (r >= 0 && outcome.code) {
-		*err = outcome;
-		r = -cay_error_row(outcome.code)->errnum;
-	}
-	return r;
+	return call_within(l, verb, request, reply, CALL_MS, err);
 }

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 import cay
 import pytest
@@ -313,6 +314,34 @@ def test_a_keeper_that_dies_comes_back_and_sandboxes_do_not_notice(own):
     wait_for("the count to go on", lambda: len(own.exec_output(name, counting)) > len(before), 30)
     own.delete(name)
     own.delete(other)
+    nothing_is_left(own)
+
+
+def test_a_keeper_that_is_slow_to_greet_holds_nobody_up(own):
+    """One that was started again may have ten thousand sandboxes to look at before it answers."""
+    name = own.create("tiny")
+    own.kill_daemon("cay-keeper")
+    wait_for("the end of the link", lambda: "the keeper is gone" in own.log("cayd"), 30)
+    path = own.run / "box/keeper.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        path.unlink()
+        silent.bind(str(path))
+        os.chown(path, cay.CONTROL_UID, cay.CONTROL_UID)
+        silent.listen(64)
+        silent.settimeout(30)
+        with silent.accept()[0] as link:
+            assert link.recv(4096), "its hello"
+            took, end = [], time.monotonic() + 2
+            while time.monotonic() < end:
+                began = time.monotonic()
+                own.call("GET", f"/v1/sandboxes/{name}")
+                took.append(time.monotonic() - began)
+            assert sum(t > 0.1 for t in took) < 3, sorted(took)[-10:]
+            refused("unavailable", own.create, "tiny")
+    path.unlink()
+    own.start_keeper()
+    wait_for("the link", lambda: "the keeper is back" in own.log("cayd"), 30)
+    own.delete(name)
     nothing_is_left(own)
 
 
