@@ -113,7 +113,8 @@ static bool read_more(struct found *f)
 	       (n < 0 && errno == EAGAIN);
 }
 
-static void gather(void)
+/* False when somebody was late. */
+static bool gather(void)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + VERSIONS_MS * NS_PER_MS;
 
@@ -126,9 +127,11 @@ static void gather(void)
 			polls[i] = (struct pollfd){ .fd = found[i].fd, .events = POLLIN };
 			any |= found[i].fd >= 0;
 		}
-		if (!any || now >= end ||
+		if (!any)
+			return true;
+		if (now >= end ||
 		    poll(polls, ARRAY_SIZE(known), (int)((end - now) / NS_PER_MS) + 1) <= 0)
-			return; /* who is late is killed with us */
+			return false; /* who is late is killed with us */
 		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 			if (polls[i].revents && !read_more(&found[i]))
 				(void)close(cay_take_fd(&found[i].fd));
@@ -150,7 +153,7 @@ static const char *first_line(struct found *f)
 	return f->version;
 }
 
-static size_t find_tools(bool versions)
+static size_t find_tools(bool versions, bool *ret_all)
 {
 	size_t n = 0;
 
@@ -161,7 +164,7 @@ static size_t find_tools(bool versions)
 		else if (versions && known[i].ask)
 			ask(&found[i], known[i].name, known[i].ask);
 	}
-	gather();
+	*ret_all = gather();
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (found[i].path[0])
 			tools[n++] = (struct tool){ known[i].name, found[i].path,
@@ -231,6 +234,7 @@ int facts_inside(void *arg)
 	auto_buf out = BUF_INIT(FACTS_MAX), kernel = BUF_INIT(256);
 	struct jw w = jw_to(&out);
 	struct utsname u;
+	bool all;
 	struct info told = {
 		.workspace = text_of(wanted->workspace, "/"),
 		.user = text_of(getenv("USER"), NULL),
@@ -245,9 +249,9 @@ int facts_inside(void *arg)
 	told.arch = text_of(u.machine, "unknown");
 	told.hostname = text_of(u.nodename, "");
 	read_os(&told);
-	told.tools = (struct field_list){ tools, find_tools(wanted->versions) };
+	told.tools = (struct field_list){ tools, find_tools(wanted->versions, &all) };
 	field_encode(&info_table, NULL, &told, &w);
 	if (jw_done(&w) < 0 || path_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
-	return 0;
+	return all ? 0 : FACTS_LATE;
 }

@@ -87,6 +87,8 @@ void file_write_work(struct work *w)
 	if (plan(w, hashes, &conf, &err) >= 0 && put_begin(&p, &conf, &err) >= 0)
 		n = take_body(w, &p, &err);
 	if (n < 0) {
+		put_fini(&p);
+		p = PUT_INIT;
 		work_fail_body(w, n);
 		return;
 	}

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/look.h"
 
+#include <sys/wait.h>
+
 #include "init/facts.h"
 #include "init/job.h"
 
@@ -43,12 +45,14 @@ static void on_ended(struct job *j, void *arg)
 	const struct output *o = &j->out[0];
 	auto_buf body = BUF_INIT(FACTS_MAX);
 	struct cay_err err = {};
+	bool late = WIFEXITED(j->status) && WEXITSTATUS(j->status) == FACTS_LATE;
 
-	if (j->status || output_lost(o, 0) || buf_reserve(&body, (size_t)output_end(o)) < 0)
+	if ((j->status && !late) || output_lost(o, 0) ||
+	    buf_reserve(&body, (size_t)output_end(o)) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "the sandbox could not be looked at");
 	else
 		body.len = output_read(o, 0, body.data, (size_t)output_end(o));
-	if (!err.code && l->facts.versions)
+	if (!err.code && !late && l->facts.versions)
 		keep(l->init, &body);
 	done(l, &body, err.code ? &err : NULL);
 }
@@ -117,7 +121,7 @@ struct probe {
 	uv_timer_t timer;
 	uv_connect_t connect;
 	unsigned handles;
-	bool v6, over;
+	bool v6, late, over;
 	uint64_t port;
 };
 
@@ -201,9 +205,17 @@ static void dial(struct probe *p)
 		on_connect(&p->connect, r);
 }
 
+/* If it was we who stood still, the answer is there already and is seen first. */
 static void on_late(uv_timer_t *t)
 {
-	over(t->data, "nothing answered in time");
+	struct probe *p = t->data;
+
+	if (p->late) {
+		over(p, "nothing answered in time");
+		return;
+	}
+	p->late = true;
+	(void)uv_timer_start(t, on_late, 1, 0);
 }
 
 static void on_probe_gone(struct request *rq)
