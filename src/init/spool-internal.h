@@ -53,6 +53,10 @@ struct window {
 	uint8_t data[SPOOL_PIECE];
 };
 
+/* What the spooler says: a head, n bytes, SPOOL_PIECE at the most, and perhaps a descriptor, which
+ * is taken if it is wanted.  False when it makes no sense. */
+[[nodiscard]] bool spool_hear(struct spools *all, const struct spool_msg *m, const uint8_t *bytes,
+			      size_t n, int *fd);
 /* The spooler, with the files there are, in its cgroup or to move there.  Never returns: it ends
  * with its socket. */
 [[noreturn]] void spool_serve(struct init *in, int socket, int cgroup);

@@ -184,9 +184,8 @@ static void on_data(struct output *o, const struct spool_msg *m, const uint8_t *
 		lose(o);
 }
 
-/* False when it makes no sense. */
-static bool hear(struct spools *all, const struct spool_msg *m, const uint8_t *bytes, size_t n,
-		 int *fd)
+bool spool_hear(struct spools *all, const struct spool_msg *m, const uint8_t *bytes, size_t n,
+		int *fd)
 {
 	struct spool *s = find(all, m->id);
 	struct output *o = s ? s->output : NULL;
@@ -244,7 +243,7 @@ static int receive(struct spools *all)
 		return -EPIPE;
 	if (m.what != SPOOL_READY)
 		all->stillborn = 0;
-	return hear(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
+	return spool_hear(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
 }
 
 /* Its end */

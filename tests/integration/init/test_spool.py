@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import struct
+import tempfile
 import threading
 
 import pytest
@@ -198,6 +199,64 @@ def test_a_file_that_went_with_its_spooler_is_a_gap(own):
     again = spooled(c, n)
     ended(c, again)
     assert whole(c, again, n)
+
+
+@contextlib.contextmanager
+def forks():
+    """A PID 1, and a function that says how many processes it may have; None: how often that was too few."""
+    [at] = [l.split()[1] for l in pathlib.Path("/proc/mounts").read_text().splitlines()
+            if l.split()[2] == "cgroup" and "pids" in l.split()[3].split(",")]
+    init = Init()
+    group = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-forks-", dir=at))
+    try:
+        (group / "cgroup.procs").write_text(str(init.pid))
+
+        def allow(n=None):
+            if n:
+                (group / "pids.max").write_text(str(n))
+            return int((group / "pids.events").read_text().split()[1])
+
+        yield init, allow
+    finally:
+        init.stop()
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), 20, "the end of all of them")
+        group.rmdir()
+
+
+def test_one_that_cannot_be_forked_is_tried_again():
+    n = 3 * MIB
+    with forks() as (init, allow):
+        c = init.client
+        ident = spooled(c, n, "\nos.read(0, 1)\nfor i in range(64): os.write(1, b'x' * 65536)", stdin_open=True)
+        wait_for(lambda: c.exec(ident).json()["stdout_bytes"] == n, 30, "its first part")
+        allow(1)
+        kill_spooler(init)
+        go_on(c, ident)
+        wait_for(lambda: allow() >= 3, 30, "some tries")
+        assert c.exec(ident).json()["state"] == "running" and not spoolers(init)
+        allow("max")
+        assert ended(c, ident)["end"]["exit_code"] == 0
+        text = c.output(ident).read()
+        assert hashlib.sha256(text[:n]).hexdigest() == expected(n) and text[n:] == b"x" * (4 * MIB)
+
+
+def test_one_that_can_never_be_forked_is_as_drop():
+    n = 3 * MIB
+    with forks() as (init, allow):
+        c = init.client
+        ident = spooled(c, n, "\nos.read(0, 1)\nfor i in range(64): os.write(1, b'x' * 65536)", stdin_open=True)
+        wait_for(lambda: c.exec(ident).json()["stdout_bytes"] == n, 30, "its first part")
+        allow(1)
+        kill_spooler(init)
+        go_on(c, ident)
+        assert ended(c, ident)["end"]["exit_code"] == 0
+        assert allow() == 17 and not spoolers(init)
+        pos, lost = counted(c.output(ident, {"Accept": FRAMES}))
+        assert pos == n + 4 * MIB and lost > n
+        allow("max")
+        again = spooled(c, n)
+        ended(c, again)
+        assert whole(c, again, n)
 
 
 def test_no_file_has_a_hole(own):
