@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TAP, a line per test, so that dev/check counts what was checked."""
-count = 0
+import pathlib
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "lib"))
+import tap  # noqa: E402
 
-def pytest_runtest_logreport(report):
-    """One TAP line a test."""
-    global count
-    if report.when == "call" or report.failed or report.skipped:
-        count += 1
-        word = "not ok" if report.failed else "ok"
-        tail = " # SKIP" if report.skipped else ""
-        print(f"\n{word} {count} - {report.nodeid.split('::')[-1]}{tail}", flush=True)
-
-
-def pytest_sessionfinish(session):
-    print(f"\n1..{count}", flush=True)
+pytest_configure = tap.pytest_configure

@@ -4,8 +4,14 @@
 A conftest.py says `pytest_configure = tap.pytest_configure`.
 
 Rows that a test printed with bars (ID|runtime|priv|verdict|detail) come before
-it, as comments.
+it, as comments.  CAY_ONLY: names as they are told, a line each; no others are run.
 """
+import os
+
+
+def told(nodeid):
+    file, _, rest = nodeid.partition("::")
+    return f"{file.rpartition('/')[2]}::{rest}"
 
 
 def pytest_configure(config):
@@ -21,6 +27,12 @@ class Tap:
         reporter.ensure_newline()
         reporter.write_line(text)
 
+    def pytest_collection_modifyitems(self, config, items):
+        only = os.environ.get("CAY_ONLY", "").splitlines()
+        if only:
+            config.hook.pytest_deselected(items=[i for i in items if told(i.nodeid) not in only])
+            items[:] = [i for i in items if told(i.nodeid) in only]
+
     def pytest_runtest_logreport(self, report):
         """Setup, call and teardown report one after another; the worst counts."""
         if not report.passed and report.nodeid not in self.outcome:
@@ -35,7 +47,7 @@ class Tap:
         outcome, reason = self.outcome.get(report.nodeid, ("passed", ""))
         word = "not ok" if outcome == "failed" else "ok"
         skip = f" # SKIP {reason}" if outcome == "skipped" else ""
-        self.line(f"{word} {self.n} - {report.nodeid.rpartition('/')[2]}{skip}")
+        self.line(f"{word} {self.n} - {told(report.nodeid)}{skip}")
 
     def pytest_report_teststatus(self, report):
         """No dots and letters between our lines."""
