@@ -82,6 +82,12 @@ static void llms(struct cayd *c, struct request *rq)
 	page(rq, &page_llms, "text/plain; charset=utf-8");
 }
 
+static void tools(struct cayd *c, struct request *rq)
+{
+	(void)c;
+	page(rq, &page_tools, "application/json");
+}
+
 static struct box *find(struct cayd *c, struct request *rq)
 {
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
@@ -394,10 +400,13 @@ static void image_delete(struct cayd *c, struct request *rq)
 
 static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_HEALTH] = health,
+	[OP_HEALTH_TOP] = health,
 	[OP_OPENAPI] = openapi,
 	[OP_OPENAPI_TOP] = openapi,
 	[OP_DOCS] = docs,
+	[OP_REDOC] = docs,
 	[OP_LLMS] = llms,
+	[OP_TOOLS] = tools,
 	[OP_METRICS] = observe_metrics,
 	[OP_SANDBOX_CREATE] = create_ask,
 	[OP_SANDBOX_LIST] = sandbox_list,

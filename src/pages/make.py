@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make.py CSS JS LLMS TABLEGEN OUT.c - the pages of pages.h, from what the tables say
+"""make.py CSS JS LLMS TABLEGEN TOOLGEN OUT.c OUT.txt - the pages of pages.h, from what the tables say; and llms.txt by itself
 
 Called by the build.  All that is put into a page goes through escape(): the tables are
 ours, but a '<' in them is a letter.
@@ -170,7 +170,8 @@ for one sandbox. A request that fails has a body of one shape, and <a href="#err
 <p>Output comes as JSON when it is waited for, as server-sent events with <code>Accept: text/event-stream</code> and as frames with
 <code>Accept: application/vnd.cay.frames</code>. Lists go on with <code>cursor</code>. Sizes are bytes or <code>"512Mi"</code>, times end in
 <code>_ms</code> or are RFC 3339. <a href="/openapi.json">openapi.json</a> is all of this for programs,
-<a href="/llms.txt">llms.txt</a> the short form for models.</p>"""
+<a href="/llms.txt">llms.txt</a> the short form for models,
+<a href="/tools.json">tools.json</a> the tools of MCP.</p>"""
 
 
 def body(api, tables, operations):
@@ -233,14 +234,21 @@ def array(name, text):
     return f"static const unsigned char {name}_data[] = {{\n" + ",\n".join(lines) + f"\n}};\nconst struct page page_{name} = {{ {name}_data, sizeof({name}_data) }};\n"
 
 
-def main(css, js, llms, tablegen, out):
-    api, tables = (json.loads(subprocess.run([tablegen, d], stdout=subprocess.PIPE, check=True).stdout) for d in ("openapi", "tables"))
+def printed(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def main(css, js, llms, tablegen, toolgen, out, out_llms):
+    api, tables = (json.loads(printed(tablegen, d)) for d in ("openapi", "tables"))
     by_name = {row["name"]: row for row in tables["operations"]}
     found = {op["operationId"]: (m.upper(), p, op, by_name[op["operationId"]]) for p, o in api["paths"].items() for m, op in o.items()}
     operations = [found[name] for name in by_name]  # in the table's order
     css, js, llms = (pathlib.Path(f).read_text() for f in (css, js, llms))
+    llms = short(api, operations, llms)
     pathlib.Path(out).write_text('/* Written by src/pages/make.py. */\n#include "pages/pages.h"\n' +
-                                 array("reference", reference(api, tables, operations, css, js)) + array("llms", short(api, operations, llms)))
+                                 array("reference", reference(api, tables, operations, css, js)) +
+                                 array("llms", llms) + array("tools", printed(toolgen)))
+    pathlib.Path(out_llms).write_text(llms)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 /*
  * pages - documents that are served as they are: bytes of the program
  *
- * make.py writes them from what tablegen prints, so they are of the same rows as the
+ * make.py writes them from what tablegen and toolgen print, so they are of the same rows as the
  * program that serves them.  The reference asks for nothing from outside, and its own
  * policy lets a browser run what is in it and nothing else.
  */
@@ -17,4 +17,5 @@ struct page {
 
 extern const struct page page_reference; /* HTML */
 extern const struct page page_llms;      /* plain text */
+extern const struct page page_tools;     /* JSON, as toolgen prints it */
 #endif

@@ -21,10 +21,13 @@ static const struct {
 	unsigned params;
 } requests[] = {
 	{ "system.health", "GET", "/v1/health", 0 },
+	{ "system.alive", "GET", "/health", 0 },
 	{ "system.openapi", "GET", "/v1/openapi.json", 0 },
 	{ "system.interface", "GET", "/openapi.json", 0 },
 	{ "system.docs", "GET", "/docs", 0 },
+	{ "system.redoc", "GET", "/redoc", 0 },
 	{ "system.llms", "GET", "/llms.txt", 0 },
+	{ "system.tools", "GET", "/tools.json", 0 },
 	{ "sandbox.create", "POST", "/v1/sandboxes", 0 },
 	{ "sandbox.list", "GET", "/v1/sandboxes?limit=5", 0 },
 	{ "sandbox.get", "GET", "/v1/sandboxes/" SB, 1 },

@@ -127,10 +127,13 @@ def walk(me, w):
     """Every operation, well asked, and the ways it can say no to that."""
     absent = "sb" + "0" * 23 + "1"
     me.call("GET", "/v1/health")
+    me.call("GET", "/health")
     me.call("GET", "/v1/openapi.json")
     me.call("GET", "/openapi.json")
     me.open("GET", "/docs").read()
+    me.open("GET", "/redoc").read()
     me.open("GET", "/llms.txt").read()
+    me.call("GET", "/tools.json")
     me.open("GET", "/metrics").read()
     box = me.call("POST", "/v1/sandboxes", {"image": "tiny", "labels": {"a": "b"}, "group": "walk", "ttl_ms": 600000, "name": "walker"})["id"]
     soon = me.open("POST", "/v1/sandboxes", {"image": "tiny", "wait": False, "group": "walk"})

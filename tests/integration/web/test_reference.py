@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/docs, /openapi.json and /llms.txt, as a browser and a program without a key get them"""
+"""/docs, /openapi.json, /llms.txt and /tools.json, as a browser and a program without a key get them"""
 import collections
 import json
 import os
@@ -9,9 +9,10 @@ import subprocess
 
 import pytest
 from pages import HTTP
-from routes import routes
+from routes import PUBLIC, routes
 from test_examples import base
 
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
 TABLEGEN = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")) / "src/tablegen/tablegen"
 
 
@@ -89,3 +90,26 @@ def test_what_a_model_is_told_to_send_is_taken(node):
 
 def test_tools_find_the_interface_where_they_look(node):
     assert node.door("").call("GET", "/openapi.json") == node.call("GET", "/v1/openapi.json")
+
+
+def test_the_reference_is_where_other_servers_have_one(node):
+    assert node.door("").open("GET", "/redoc").read() == node.door("").open("GET", "/docs").read()
+
+
+def test_health_is_where_load_balancers_look_for_it(node):
+    assert node.door("").call("GET", "/health") == node.door("").call("GET", "/v1/health")
+
+
+def test_what_is_served_is_what_the_tree_has(node):
+    anyone = node.door("")
+    assert anyone.call("GET", "/tools.json") == json.loads((DOCS / "tools.json").read_text())
+    assert anyone.open("GET", "/llms.txt").read() == (DOCS / "llms.txt").read_bytes()
+
+
+def test_nothing_of_them_is_anybodys(node):
+    """Whoever asks gets the same, whatever is on the node."""
+    tenant = node.call("POST", "/v1/tenants", {"name": "noticed"})["id"]
+    doors = [node.door(""), node.door("nonsense"), node.door(node.new_key("write", tenant)), node.door()]
+    for path in PUBLIC.values():
+        replies = {door.open("GET", path).read() for door in doors}
+        assert len(replies) == 1 and b"noticed" not in replies.pop(), path
