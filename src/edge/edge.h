@@ -111,11 +111,11 @@ bool gate_origin(const struct edge *e, struct slice origin);
 /* Whether that takes long to find out. */
 bool who_is_dear(const struct edge *e, const struct http_head *head);
 
-/* route.c: the handler of everything. */
+/* route.c: the handler of everything; and conf->stray of the servers. */
 request_fn route_request;
+request_fn *route_stray(struct request *rq, void *arg);
 
-/* mcp.c: conf->stray of the servers, which asks preview_find() first; where cay-mcp is, and
- * its way back, before and when it serves. */
+/* mcp.c: what is for cay-mcp; where that is, and its way back, before and when it serves. */
 request_fn *mcp_find(struct request *rq, void *arg);
 [[nodiscard]] int mcp_open(struct edge *e, struct cay_err *err);
 [[nodiscard]] int mcp_serve(struct edge *e, struct cay_err *err);

@@ -155,7 +155,7 @@ static int serve(struct edge *e, struct cay_err *err)
 					.max_peer = (unsigned)(peer ? peer : (most + 3) / 4),
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
-					.stray = mcp_find,
+					.stray = route_stray,
 					.admit = gate_admit,
 					.handler = route_request,
 					.inside = route_request,

@@ -129,9 +129,9 @@ static void mcp_request(struct request *rq, void *arg)
 request_fn *mcp_find(struct request *rq, void *arg)
 {
 	struct slice query = rq->head->target, path = slice_cut(&query, '?');
-	request_fn *fn = preview_find(rq, arg);
 
-	return fn ? fn : slice_eq(path, SLICE("/mcp")) ? mcp_request : NULL;
+	(void)arg;
+	return slice_eq(path, SLICE("/mcp")) ? mcp_request : NULL;
 }
 
 /* A number nobody else has: its lock is held for as long as we live. */

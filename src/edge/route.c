@@ -230,3 +230,35 @@ void route_request(struct request *rq, void *arg)
 	} else
 		inside(e, rq, s);
 }
+
+/* What edge.pages closes: all that strangers are told but that Cay is well. */
+static const enum op_id pages[] = {
+	OP_OPENAPI, OP_OPENAPI_TOP, OP_DOCS, OP_REDOC, OP_LLMS, OP_TOOLS
+};
+
+/* As of a path that no operation has, whatever the method is and whoever asks. */
+static void absent(struct request *rq, void *arg)
+{
+	(void)arg;
+	request_refuse(rq, CAY_E_NOT_FOUND, "nothing is here");
+}
+
+static request_fn *find_closed(const struct edge *e, const struct request *rq)
+{
+	struct slice query = rq->head->target, path = slice_cut(&query, '?');
+
+	for (size_t i = 0; !e->settings.edge_pages && i < ARRAY_SIZE(pages); i++)
+		if (slice_eq(path, slice_of(ops[pages[i]].path)))
+			return absent;
+	return NULL;
+}
+
+/* Previews first: on their hosts every path is a sandbox's own. */
+request_fn *route_stray(struct request *rq, void *arg)
+{
+	request_fn *fn = preview_find(rq, arg);
+
+	if (!fn)
+		fn = mcp_find(rq, arg);
+	return fn ? fn : find_closed(arg, rq);
+}

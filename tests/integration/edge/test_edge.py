@@ -20,7 +20,7 @@ import pytest
 import world
 from cay import ApiError, let_pass, wait_for
 from conftest import BUILD, FULL
-from routes import words
+from routes import routes, words
 
 AWAY_S = 60 if FULL else 4
 
@@ -561,6 +561,28 @@ def test_a_tenant_has_a_rate():
         codes = [busy.open("GET", "/v1/sandboxes").status for _ in range(100)]
         assert set(codes) == {200, 429} and 10 <= codes.count(200) <= 12 + 5 * (time.monotonic() - begin)
         assert other.open("GET", "/v1/sandboxes").status == 200
+
+
+def test_a_switch_closes_what_strangers_may_read():
+    """But not whether it is well; closed is absent, to all and by any method."""
+    with world.World(BUILD, env={"CAY_EDGE_PAGES": "no", "CAY_EDGE_PREVIEWS": "http:" + "//preview.localhost:7070"}) as w:
+        def ask(door, method, path):
+            reply = door.open(method, path)
+            text = json.loads(reply.read() or b"null")
+            for own in ("request_id", "details"):
+                (text or {}).get("error", {}).pop(own, None)
+            return reply.status, text, {k for k, _ in reply.headers.items()}
+        closed = {r.path for r in routes(w) if r.scope == "public"} - {"/health", "/v1/health"}
+        assert closed == {"/docs", "/redoc", "/openapi.json", "/v1/openapi.json", "/llms.txt", "/tools.json"}
+        for door in (w.door(""), w.door("nonsense"), w.door()):
+            for method in ("GET", "POST", "OPTIONS"):
+                want = ask(door, method, "/nothing")
+                assert want[0] == 404
+                assert not [p for p in closed if ask(door, method, p) != want or ask(door, method, p + "?a=b") != want]
+            assert door.call("GET", "/health") == door.call("GET", "/v1/health")
+        assert w.call("GET", "/tools.json")["profiles"], "the operator's socket still has them"
+        shown = w.door("").open("GET", "/docs", headers={"Host": "8080-sb" + "0" * 23 + "1.preview.localhost:7070"})
+        assert b"nothing is here" not in shown.read(), "a preview's paths are its sandbox's"
 
 
 def test_why_a_credential_was_refused_is_not_told(node):
