@@ -44,13 +44,14 @@ static const struct {
 	[SETUP_LEFT] = { "left", "" },
 };
 
-/* With the image's name between the two. */
+/* With the image's name between the two, if there are two. */
 static const struct {
 	const char *before, *behind;
 } next_steps[] = {
 	{ "cay run ", " -- uname -a" },
 	{ "cay create --name demo ", " && cay shell demo" },
 	{ "cay create --name web ", " && cay token web    # for a program, over localhost:7070" },
+	{ "cay mcp config claude    # for an agent; also cursor, vscode", NULL },
 };
 
 void setup_say(struct setup *s, const char *fmt, ...)
@@ -167,6 +168,15 @@ static int all(struct setup *s, bool yes, struct teller *t, bool *ret_todo, stru
 	return r;
 }
 
+static int write_next(const struct setup *s, size_t i, struct buf *to)
+{
+	int r = buf_puts(to, next_steps[i].before);
+
+	if (r < 0 || !next_steps[i].behind)
+		return r;
+	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].behind);
+}
+
 static int tell_lines(struct teller *t, const struct setup *s, bool ok, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(4));
@@ -182,8 +192,7 @@ static int tell_lines(struct teller *t, const struct setup *s, bool ok, struct c
 		auto_buf line = BUF_INIT(KIB(1));
 
 		if (ok)
-			r = buf_printf(&line, "%s%s%s", next_steps[i].before,
-				       s->image ? s->image : SETUP_IMAGE, next_steps[i].behind);
+			r = write_next(s, i, &line);
 		else
 			r = buf_puts(&line, s->start[i]);
 		if (r >= 0 && t->as_json)

@@ -64,7 +64,8 @@ def test_setup_makes_what_is_missing_and_can_be_run_again(machine):
     made, said = machine.steps("--yes")
     assert made == {"root": "ok", "machine": "ok", "users": "done", "settings": "done", "daemons": "ok", "key": "ok",
                     "image": "done", "sandbox": "ok"}
-    assert said["ok"] and len(said["next"]) == 3 and said["next"][0].startswith("cay run host --")
+    assert said["ok"] and len(said["next"]) == 4 and said["next"][0].startswith("cay run host --")
+    assert said["next"][-1].startswith("cay mcp config claude ") and "host" not in said["next"][-1], "an agent's way in"
     assert all(f"{u}:x:" in machine.etc("passwd").read_text() for u in ("cay-edge", "cay-mcp"))
     sample = (pathlib.Path(__file__).parents[3] / "docs/cay.conf.sample").read_text()
     assert machine.etc("cay/cay.conf").read_text() == sample
