@@ -10,6 +10,7 @@
 static const char *keys[] = {
 	"PAGER",
 	"GIT_PAGER",
+	"GH_PAGER",
 	"MANPAGER",
 	"SYSTEMD_PAGER",
 	"TERM",
@@ -20,9 +21,9 @@ static const char *keys[] = {
 	"PIP_NO_INPUT",
 	"HISTCONTROL",
 };
-static const char *values[] = {
-	"cat", "cat", "cat", "cat", "dumb", "1", "1", "0", "noninteractive", "1", "ignorespace",
-};
+static const char *values[] = { "cat",  "cat",        "cat", "cat", "cat",
+				"dumb", "1",          "1",   "0",   "noninteractive",
+				"1",    "ignorespace" };
 static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(values));
 const struct field_map shell_env = { keys, values, ARRAY_SIZE(keys) };
 

@@ -24,7 +24,7 @@ F_SETPIPE_SZ = 1031
 # as PID 1 makes it for root without a claim, and what a shell has by default
 ENV = {"HOME": "/root", "USER": "root", "LOGNAME": "root",
        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-       "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat", "TERM": "dumb", "NO_COLOR": "1",
+       "PAGER": "cat", "GIT_PAGER": "cat", "GH_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat", "TERM": "dumb", "NO_COLOR": "1",
        "CI": "1", "GIT_TERMINAL_PROMPT": "0", "DEBIAN_FRONTEND": "noninteractive", "PIP_NO_INPUT": "1",
        "HISTCONTROL": "ignorespace"}
 
