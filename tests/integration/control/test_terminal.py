@@ -13,6 +13,7 @@ import tarfile
 
 import pytest
 from cay import layout_of, wait_for
+from lsp import MODULES, OF_JSON
 from screen import Screen, Tmux
 
 BASE = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")).resolve().parent / "images/base"
@@ -175,11 +176,6 @@ class Speaker:
     def __exit__(self, *_):
         self.p.kill()
         self.p.wait()
-
-
-MODULES = pathlib.Path("/opt/npm/node_modules")
-OF_JSON = ("vscode-langservers-extracted", "vscode-json-languageservice", "vscode-jsonrpc", "vscode-languageserver", "vscode-languageserver-protocol",
-           "vscode-languageserver-textdocument", "vscode-languageserver-types", "vscode-uri", "jsonc-parser", "request-light", "@vscode/l10n", "core-js/modules", "core-js/internals", "regenerator-runtime")
 
 
 @pytest.fixture(scope="module")
