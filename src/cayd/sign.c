@@ -151,8 +151,13 @@ static int turn(struct cayd *c, struct cay_err *err)
 
 int sign_open(struct cayd *c, struct cay_err *err)
 {
+	const char *url = c->settings.edge_public_url;
 	int r;
 
+	if (url[0] && !http_origin_host(slice_of(url)).p)
+		return cay_fail(err, CAY_E_INVALID,
+				"edge.public_url is SCHEME://HOST[:PORT], as in "
+				"https://cay.example");
 	c->signs = calloc(1, sizeof(*c->signs));
 	if (!c->signs)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
@@ -312,7 +317,7 @@ static int link_target(const struct id *sandbox, const struct tree_link *q, stru
 }
 
 static int make_link(struct cayd *c, const struct box *b, const struct tree_link *q,
-		     struct buf *url, uint64_t *expires_ns, struct cay_err *err)
+		     struct buf *target, uint64_t *expires_ns, struct cay_err *err)
 {
 	struct token t = { .scope = SCOPE_READ,
 			   .epoch = SIGN_EPOCH,
@@ -320,7 +325,7 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 			   .sandbox = b->info.id };
 	struct token_key key = { .number = c->signs->now.number };
 	char text[TOKEN_TEXT_LEN + 1];
-	int r = link_target(&b->info.id, q, url);
+	int r = link_target(&b->info.id, q, target);
 
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
@@ -329,19 +334,31 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 	t.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 	*expires_ns = t.not_after * NS_PER_S;
 	memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
-	r = token_make_link(&t, (struct slice){ url->data, url->len }, &key, text, err);
+	r = token_make_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
-	if (r >= 0 && buf_printf(url, "&token=%s", text) < 0)
+	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
 	explicit_bzero(text, sizeof(text));
 	return r;
+}
+
+/* What a link begins with: what the operator says, else how the client has reached an edge.
+ * Nothing for who asks at the operator's socket. */
+static struct slice link_origin(const struct cayd *c, const struct request *rq)
+{
+	struct slice told = http_header(rq->head, ACTOR_ORIGIN);
+
+	if (c->settings.edge_public_url[0])
+		return slice_of(c->settings.edge_public_url);
+	return http_origin_host(told).p ? told : (struct slice){};
 }
 
 void tree_link(struct cayd *c, struct request *rq)
 {
 	const struct tree_link *q = rq->body;
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
-	auto_buf url = BUF_INIT(LINK_MAX);
+	auto_buf url = BUF_INIT(LINK_MAX), target = BUF_INIT(LINK_MAX);
+	struct slice origin = link_origin(c, rq);
 	struct tree_linked made = {};
 	struct cay_err err = {};
 
@@ -351,8 +368,10 @@ void tree_link(struct cayd *c, struct request *rq)
 		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no links");
 	else if (q->path && q->path_b64)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64", "either it or path");
-	else
-		(void)make_link(c, b, q, &url, &made.expires_ns, &err);
+	else if (make_link(c, b, q, &target, &made.expires_ns, &err) >= 0 &&
+		 (buf_add(&url, origin.p, origin.n) < 0 ||
+		  buf_add(&url, target.data, target.len) < 0))
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a link");
 	made.url = buf_str(&url);
 	if (err.code)
 		request_fail(rq, &err);

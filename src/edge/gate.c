@@ -10,6 +10,11 @@
 /* Names that lead here from this machine only. */
 static const char *const own_names[] = { "localhost", "127.0.0.1", "[::1]" };
 
+static bool same_name(struct slice a, struct slice b)
+{
+	return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
+}
+
 /* Is it one of the words? */
 static bool has_word(const char *words, struct slice want)
 {
@@ -17,7 +22,7 @@ static bool has_word(const char *words, struct slice want)
 
 	while (left.n) {
 		word = slice_cut(&left, ' ');
-		if (word.n == want.n && strncasecmp(word.p, want.p, want.n) == 0)
+		if (same_name(word, want))
 			return true;
 	}
 	return false;
@@ -38,6 +43,7 @@ static struct slice without_port(struct slice host)
 bool gate_host(const struct edge *e, struct slice host)
 {
 	struct slice name = host.n ? without_port(host) : host;
+	struct slice link = http_origin_host(slice_of(e->settings.edge_public_url));
 
 	if (!name.n)
 		return false;
@@ -47,7 +53,9 @@ bool gate_host(const struct edge *e, struct slice host)
 	for (unsigned i = 0; i < e->n_servers; i++)
 		if (e->addresses[i][0] && http_eq(name, e->addresses[i]))
 			return true;
-	return has_word(e->settings.edge_hosts, name);
+	/* a link that was made must lead somewhere */
+	return (link.n && same_name(without_port(link), name)) ||
+	       has_word(e->settings.edge_hosts, name);
 }
 
 bool gate_origin(const struct edge *e, struct slice origin)

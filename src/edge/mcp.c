@@ -56,15 +56,17 @@ static int write_headers(struct edge *e, struct request *rq, struct relay_header
 	char *actor = pool_take(&rq->pool, 1, ACTOR_TEXT_MAX + 1);
 	char *back = pool_take(&rq->pool, 1, 8);
 	char *auth = copy(rq, http_header(rq->head, "authorization"), AUTH_MAX);
+	char *host = copy(rq, http_header(rq->head, "host"), VALUE_MAX);
 	size_t n = 0;
 
-	if (!actor || !back || !auth)
+	if (!actor || !back || !auth || !host)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	actor_format(&rq->actor, actor);
 	if (snprintf(back, 8, "%u", e->mcp_slot) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "a number");
 	to[n++] = (struct relay_header){ "Cay-Actor", actor };
 	to[n++] = (struct relay_header){ "Cay-Back", back };
+	to[n++] = (struct relay_header){ "Cay-Host", host };
 	to[n++] = (struct relay_header){ "Authorization", auth };
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
 		struct slice v = http_header(rq->head, passed[i].name);
@@ -85,7 +87,7 @@ static int write_headers(struct edge *e, struct request *rq, struct relay_header
 
 static void pass_on(struct edge *e, struct request *rq)
 {
-	struct relay_header headers[3 + ARRAY_SIZE(passed)];
+	struct relay_header headers[4 + ARRAY_SIZE(passed)];
 	struct relay_conf conf = {
 		.upstream = e->mcp, .name = "cay-mcp", .headers = headers, .done = on_left
 	};

@@ -39,7 +39,8 @@ static const char *cookie_name(const struct edge *e)
 
 int preview_open(struct edge *e, struct cay_err *err)
 {
-	const char *lists[] = { e->settings.edge_hosts, e->settings.edge_origins };
+	const char *lists[] = { e->settings.edge_hosts, e->settings.edge_origins,
+				e->settings.edge_public_url };
 
 	if (!e->settings.edge_previews[0])
 		return 0;

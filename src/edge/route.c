@@ -11,6 +11,7 @@
 #define CREATE_MS 120000
 #define CONTROL_MAX 1024
 #define INSIDE_MAX 256
+#define ORIGIN_MAX KIB(2)
 #define BEARER "Bearer "
 #define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
@@ -60,11 +61,20 @@ static struct asked *ask(struct edge *e, struct request *rq)
 	return a;
 }
 
+/* How the client has reached us, for a link; its Host was looked at (gate_host()). */
+static int write_origin(const struct edge *e, const struct request *rq, struct buf *to)
+{
+	struct slice host = http_header(rq->head, "host");
+
+	return buf_printf(to, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p);
+}
+
 static void to_control(struct edge *e, struct request *rq)
 {
+	auto_buf origin = BUF_INIT(ORIGIN_MAX);
 	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
-	struct relay_header who[] = { { "Cay-Actor", actor }, { "Authorization", proof } };
-	struct relay_conf conf = { .upstream = e->control, .headers = who, .n_headers = 1 };
+	struct relay_header told[3] = { { "Cay-Actor", actor } };
+	struct relay_conf conf = { .upstream = e->control, .headers = told, .n_headers = 1 };
 	struct asked *a;
 	struct cay_err err = {};
 	struct slice key;
@@ -83,8 +93,10 @@ static void to_control(struct edge *e, struct request *rq)
 	    key.n == KEY_TEXT_LEN) {
 		memcpy(proof, BEARER, sizeof(BEARER) - 1);
 		memcpy(proof + sizeof(BEARER) - 1, key.p, key.n);
-		conf.n_headers++;
+		told[conf.n_headers++] = (struct relay_header){ "Authorization", proof };
 	}
+	if (rq->match.op == &ops[OP_TREE_LINK] && write_origin(e, rq, &origin) >= 0)
+		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
 	conf.hold = &a->hold;
 	conf.done = on_told;
 	conf.arg = a;

@@ -156,16 +156,22 @@ static int read_query(struct visit *v, struct request *rq, struct cay_err *err)
 	return 0;
 }
 
-/* What the edge says: who asks, and which edge it is. */
-static int read_edge(struct visit *v, const struct http_head *h, struct cay_err *err)
+/* What the edge says: who asks, and which edge it is by which name. */
+static int read_edge(struct visit *v, struct request *rq, struct cay_err *err)
 {
+	const struct http_head *h = rq->head;
 	struct slice session = http_header(h, "mcp-session-id");
+	struct slice host = http_header(h, MCP_HOST_HEADER);
 	uint64_t edge;
 
 	if (!v->n_auth || actor_parse(http_header(h, ACTOR_HEADER), &v->run.actor) < 0 ||
 	    str_u64(http_header(h, MCP_BACK_HEADER), 0, MCP_EDGES - 1, &edge) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "that is not an edge's request");
 	v->edge = (unsigned)edge;
+	/* an edge of before does not say */
+	v->host = host.n ? pool_strn(&rq->pool, host.p, host.n) : "localhost";
+	if (!v->host)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a message");
 	if (session.n == MCP_SESSION_LEN)
 		memcpy(v->session, session.p, session.n);
 	return 0;
@@ -241,7 +247,7 @@ static void door_request(struct request *rq, void *arg)
 	}
 	r = read_query(v, rq, &err);
 	if (r >= 0)
-		r = read_edge(v, rq->head, &err);
+		r = read_edge(v, rq, &err);
 	if (r >= 0)
 		r = check_share(v, &err);
 	if (r < 0) {

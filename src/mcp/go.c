@@ -104,10 +104,9 @@ static int write_head(struct visit *v, const struct buf *target, size_t length, 
 {
 	const struct run_call *c = &v->run.call;
 	const struct op *op = &ops[c->op];
-	int r = buf_printf(
-		b, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nAccept: %s\r\n",
-		op_method_name(op->method), buf_str(target), v->auth,
-		c->accept ? c->accept : "application/json");
+	int r = buf_printf(b, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nAccept: %s\r\n",
+			   op_method_name(op->method), buf_str(target), v->host, v->auth,
+			   c->accept ? c->accept : "application/json");
 
 	if (r >= 0 && c->range)
 		r = buf_printf(b, "Range: %s\r\n", c->range);

@@ -27,6 +27,7 @@
 #define MCP_EDGES 64
 #define MCP_SESSION_LEN 32
 #define MCP_BACK_HEADER "cay-back"
+#define MCP_HOST_HEADER "cay-host"
 
 struct mcp {
 	struct settings settings;
@@ -47,7 +48,8 @@ struct visit {
 	struct request *rq;
 	struct buf body;
 	struct rpc rpc;
-	unsigned edge; /* which one asks, and is asked */
+	unsigned edge;    /* which one asks, and is asked */
+	const char *host; /* by which name the client asked it; of the request's pool */
 	enum tool_profile profile;
 	bool streams;               /* the client takes SSE, ... */
 	bool begun;                 /* and it has begun */

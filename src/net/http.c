@@ -266,6 +266,18 @@ static bool host_ok(struct slice v)
 	return true;
 }
 
+struct slice http_origin_host(struct slice origin)
+{
+	struct slice host = origin, scheme = slice_cut(&host, ':');
+
+	if ((!slice_eq(scheme, SLICE("http")) && !slice_eq(scheme, SLICE("https"))) || host.n < 3 ||
+	    memcmp(host.p, "//", 2) != 0)
+		return (struct slice){};
+	host.p += 2;
+	host.n -= 2;
+	return host_ok(host) ? host : (struct slice){};
+}
+
 static int take_host(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	if (p->seen & SEEN_HOST || !host_ok(v))

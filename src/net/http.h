@@ -107,6 +107,9 @@ bool http_accepts(const struct http_head *h, const char *media);
 bool http_prefers(const struct http_head *h, const char *what);
 /* Of exec.run and shell.run: when whoever waits leaves, the command is ended. */
 #define HTTP_END_WITH_CALLER "end-with-caller"
+/* "SCHEME://HOST[:PORT]" of http or https, and nothing behind it; its host as a Host header has
+ * it, or one with p NULL. */
+struct slice http_origin_host(struct slice origin);
 /* Does text equal the literal, whatever its case? */
 bool http_eq(struct slice s, const char *lower);
 #endif

@@ -11,10 +11,16 @@
  *
  * Ids as always, "-" for none.  Somebody nobody knows is "- public - -"; everybody
  * else has a tenant.  There is one spelling of each.
+ *
+ * Beside it, where the answer has a link: how the client has reached the edge, by a Host
+ * that is one of the edge's names.
+ *
+ *	Cay-Origin: SCHEME://HOST[:PORT]
  */
 #include "ops/op.h"
 
 #define ACTOR_HEADER "cay-actor"
+#define ACTOR_ORIGIN "cay-origin"
 #define ACTOR_TEXT_MAX (3 * ID_TEXT_LEN + 8 + 3)
 
 struct actor {

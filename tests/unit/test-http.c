@@ -427,6 +427,40 @@ static void a_101_is_the_end_of_http_if_it_was_asked_for(void **)
 	http_fini(&p);
 }
 
+static void an_origin_is_a_scheme_and_a_host_alone(void **)
+{
+	static const struct {
+		const char *text, *want; /* NULL: none */
+	} rows[] = {
+		{ "http://localhost", "localhost" },
+		{ "https://cay.example:8443", "cay.example:8443" },
+		{ "http://[::1]:7070", "[::1]:7070" },
+		{ "", NULL },
+		{ "https", NULL },
+		{ "https:", NULL },
+		{ "https://", NULL },
+		{ "https:/x", NULL },
+		{ "https:x//y", NULL },
+		{ "//localhost", NULL },
+		{ "localhost:80", NULL },
+		{ "HTTPS://localhost", NULL },
+		{ "ftp://localhost", NULL },
+		{ "https://localhost/", NULL },
+		{ "https://localhost?x", NULL },
+		{ "https://a@localhost", NULL },
+		{ "https://localhost:1@evil.example", NULL },
+		{ "https://localhost:65536", NULL },
+		{ "https://local host", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct slice got = http_origin_host(slice_of(rows[i].text));
+
+		if (rows[i].want ? !slice_eq(got, slice_of(rows[i].want)) : got.p != NULL)
+			fail_msg("row %zu: %s", i, rows[i].text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -437,6 +471,7 @@ int main(void)
 		cmocka_unit_test(what_the_head_says_is_there),
 		cmocka_unit_test(another_protocol_is_asked_for_in_one_way),
 		cmocka_unit_test(a_101_is_the_end_of_http_if_it_was_asked_for),
+		cmocka_unit_test(an_origin_is_a_scheme_and_a_host_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

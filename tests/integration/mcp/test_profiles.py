@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every tool of every profile, called once at least in a real sandbox; and `cay mcp` in front of it"""
 import base64
+import io
 import json
 import os
 import pathlib
 import random
 import re
 import subprocess
+import tarfile
+import urllib.request
 import zlib
 
 import pytest
@@ -160,7 +163,9 @@ def test_sandbox_agent(user):
     session, other = (user.data("create_session", **a)["session_id"] for a in ({}, {"language": "node"}))
     assert user.data("execute_terminal", session_id=session, command="echo hi; exit 2") == {"stdout": "hi\n", "stderr": "", "exit_code": 2}
     user("import_files", session_id=session, files=[{"file_content": "x", "destination": "d/x"}, {"file_content": "AAE=", "encoding": "base64", "destination": "d/y"}])
-    assert user.data("export_files", session_id=session, files=[{"source": "d"}])["files"][0]["download_url"]
+    url = user.data("export_files", session_id=session, files=[{"source": "d"}])["files"][0]["download_url"]
+    with urllib.request.urlopen(url, timeout=20) as r, tarfile.open(fileobj=io.BytesIO(r.read())) as t:
+        assert {"./x", "./y"} <= set(t.getnames()), "whoever has the link GETs it, and that is all"
     user("import_files", session_id=other, files=[{"session_id": session, "path": "d"}])
     assert user.data("execute_terminal", session_id=other, command="wc -c < d/y")["stdout"] == "2\n"
     result = user("import_files", True, session_id=session, files=[{"file_content": "x", "destination": "/proc/x"}, {"file_content": "y", "destination": "z"}])
