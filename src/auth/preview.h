@@ -21,7 +21,8 @@
 
 #define PREVIEW_PREFIX "cayp_"
 #define PREVIEW_TEXT_LEN 128
-#define PREVIEW_PARAM "cay_preview" /* of the URL that has the token */
+#define PREVIEW_PARAM "cay_preview"  /* of the URL that has the token */
+#define PREVIEW_HEADER "Cay-Preview" /* of a program that keeps no cookies */
 #define PREVIEW_HOST_MAX 253
 
 /* edge.previews, "SCHEME://DOMAIN[:PORT]". */

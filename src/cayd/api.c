@@ -13,6 +13,7 @@
 #include "cayd/observe.h"
 #include "cayd/page.h"
 #include "cayd/pour.h"
+#include "cayd/preview.h"
 #include "cayd/prune.h"
 #include "cayd/pull.h"
 #include "cayd/registry.h"

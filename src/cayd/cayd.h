@@ -10,6 +10,7 @@
  *	link.c      the connection to cay-keeper
  *	push.c      telling the edges
  *	sign.c      tokens for one sandbox
+ *	preview.c   URLs that show a port of one
  *	pour.c      files of one sandbox into another
  *	create.c    requests for one, and whose turn it is
  *	box.c       sandboxes: the table

@@ -3,8 +3,6 @@
 
 #include <sys/random.h>
 
-#include "auth/preview.h"
-#include "auth/token.h"
 #include "base/path.h"
 #include "cayd/box.h"
 #include "cayd/push.h"
@@ -209,13 +207,19 @@ void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg)
 	tell(&c->signs->now, PUSH_NEVER, fn, arg);
 }
 
+void sign_key(const struct cayd *c, struct token_key *ret)
+{
+	*ret = (struct token_key){ .number = c->signs->now.number };
+	memcpy(ret->secret, c->signs->now.secret, sizeof(ret->secret));
+}
+
 void sandbox_token(struct cayd *c, struct request *rq)
 {
 	const struct token_create *q = rq->body;
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 	uint64_t now = clk_wall_ns(c->clk);
 	struct token t = { .scope = (enum op_scope)(SCOPE_READ + q->scope), .epoch = SIGN_EPOCH };
-	struct token_key key = { .number = c->signs->now.number };
+	struct token_key key;
 	char text[TOKEN_TEXT_LEN + 1];
 	struct token_made made = { .token = text };
 	struct cay_err err = {};
@@ -231,7 +235,7 @@ void sandbox_token(struct cayd *c, struct request *rq)
 		t.sandbox = b->info.id;
 		t.not_after = (now + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 		made.expires_ns = t.not_after * NS_PER_S;
-		memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
+		sign_key(c, &key);
 		(void)token_make(&t, &key, text, &err);
 		explicit_bzero(&key, sizeof(key));
 	}
@@ -239,60 +243,6 @@ void sandbox_token(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 	else
 		request_reply_json(rq, &token_made_table, &made);
-	explicit_bzero(text, sizeof(text));
-}
-
-static int make_preview(struct cayd *c, struct request *rq, struct preview_base *base,
-			struct preview *p, struct cay_err *err)
-{
-	const struct preview_create *q = rq->body;
-	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
-
-	if (!b || life_over(&b->life))
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
-	if (rq->actor.one_sandbox) /* it would outlive the token */
-		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
-	if (!c->settings.edge_previews[0])
-		return cay_fail(err, CAY_E_UNSUPPORTED,
-				"there are no previews here: edge.previews names no domain");
-	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
-		return -EINVAL;
-	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
-	p->token.tenant = b->info.tenant;
-	p->token.sandbox = b->info.id;
-	p->token.epoch = SIGN_EPOCH;
-	p->port = (uint16_t)(q->has_port ? q->port : b->info.app_port);
-	p->token.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
-	return 0;
-}
-
-void sandbox_preview(struct cayd *c, struct request *rq)
-{
-	auto_buf origin = BUF_INIT(512), url = BUF_INIT(KIB(1));
-	struct preview_base base;
-	struct preview p = {};
-	struct token_key key = { .number = c->signs->now.number };
-	char text[PREVIEW_TEXT_LEN + 1] = "";
-	struct preview_made made = { .token = text };
-	struct cay_err err = {};
-	int r = make_preview(c, rq, &base, &p, &err);
-
-	memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
-	if (r >= 0)
-		r = preview_make(&p, &key, text, &err);
-	explicit_bzero(&key, sizeof(key));
-	if (r >= 0 && (preview_origin(&base, &p.token.sandbox, p.port, &origin) < 0 ||
-		       buf_printf(&url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&origin), text) < 0))
-		r = cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a preview");
-	if (r >= 0) {
-		made.origin = buf_str(&origin);
-		made.url = buf_str(&url);
-		made.expires_ns = p.token.not_after * NS_PER_S;
-		request_reply_json(rq, &preview_made_table, &made);
-	} else {
-		request_fail(rq, &err);
-	}
 	explicit_bzero(text, sizeof(text));
 }
 
@@ -323,7 +273,7 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 			   .epoch = SIGN_EPOCH,
 			   .tenant = b->info.tenant,
 			   .sandbox = b->info.id };
-	struct token_key key = { .number = c->signs->now.number };
+	struct token_key key;
 	char text[TOKEN_TEXT_LEN + 1];
 	int r = link_target(&b->info.id, q, target);
 
@@ -333,7 +283,7 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
 	t.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 	*expires_ns = t.not_after * NS_PER_S;
-	memcpy(key.secret, c->signs->now.secret, sizeof(key.secret));
+	sign_key(c, &key);
 	r = token_make_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)

@@ -11,6 +11,7 @@
  * file is durable before a key signs.  Who removes the file and restarts cayd ends
  * every token there is.
  */
+#include "auth/token.h"
 #include "cayd/cayd.h"
 #include "wire/push.h"
 
@@ -28,8 +29,10 @@ void sign_tick(struct cayd *c);
 typedef void sign_tell_fn(void *arg, const struct push *p);
 void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg);
 
+/* The one that signs now; a secret, for who wipes it. */
+void sign_key(const struct cayd *c, struct token_key *ret);
+
 /* The operations. */
 void sandbox_token(struct cayd *c, struct request *rq);
-void sandbox_preview(struct cayd *c, struct request *rq);
 void tree_link(struct cayd *c, struct request *rq);
 #endif

@@ -160,6 +160,8 @@ static int run_preview(struct cli *c, const void *args, const struct opt_words *
 		r = api_call(&c->api, &call, &made, err);
 	if (r < 0)
 		return r;
+	if (!a->json.json && made.has_listening && !made.listening)
+		show_note("nobody in the sandbox listens there yet");
 	return a->json.json ? print_json(&preview_made_table, &made, err)
 			    : sink_print(made.url, err);
 }

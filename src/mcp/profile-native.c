@@ -447,8 +447,11 @@ int show_preview(struct tool_run *run, struct result *out, struct cay_err *)
 {
 	const json_t *j = run->answer.json;
 
-	result_printf(out, "%s\n[until %s, for whoever has it]", part_str(j, "url"),
-		      part_str(j, "expires_at"));
+	result_printf(out, "%s\n[until %s, for whoever has it]%s", part_str(j, "url"),
+		      part_str(j, "expires_at"),
+		      json_is_false(json_object_get(j, "listening"))
+			      ? "\n[nobody in the sandbox listens there yet]"
+			      : "");
 	out->data = j;
 	return 0;
 }

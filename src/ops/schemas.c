@@ -210,6 +210,8 @@ static const char *const error_codes[] = {
 	ROW(S, m, struct sub_, name, FIELD_OBJECT, NULL, help, .sub = &sub_##_table)
 #define REQOBJ(S, m, name, sub_, help) \
 	ROW(S, m, struct sub_, name, FIELD_OBJECT, NULL, help, .sub = &sub_##_table, REQ)
+#define HASBOOL(S, m, name, has_, example, help) \
+	ROW(S, m, bool, name, FIELD_BOOL, example, help, .has = HAS_AT(S, has_))
 #define HASENUM(S, m, name, has_, preset_, choices_, example, help) \
 	ROW(S, m, unsigned, name, FIELD_ENUM, example, help, .has = HAS_AT(S, has_), \
 	    .preset = preset_, .choices = choices_, .n_choices = ARRAY_SIZE(choices_) - 1)

@@ -77,6 +77,8 @@ struct preview_create {
 
 struct preview_made {
 	const char *url, *origin, *token;
+	struct field_map headers;
 	uint64_t expires_ns;
+	bool has_listening, listening;
 };
 #endif

@@ -5,6 +5,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -170,6 +171,37 @@ def test_a_host_of_its_own(shown, app):
     line, saw, _ = told(ask(shown, "GET", "/", {**me, "Cay-Preview": made["token"], **key(shown), "Cookie": f"{COOKIE}=x"}))
     assert "authorization" not in saw and "cay-preview" not in saw and "cookie" not in saw, "a key of ours at the wrong door"
     assert ask(shown, "POST", f"/?cay_preview={made['token']}", me, b"x").status == 400
+
+
+def test_a_program_needs_no_cookies(shown, app):
+    made = preview(shown, app)
+    assert made["headers"] == {"Cay-Preview": made["token"]} and made["listening"] is True
+    r = ask(shown, "GET", "/x", {**made["headers"], "Host": made["origin"].removeprefix("http://")})
+    assert r.status == 200 and "Set-Cookie" not in r.headers and told(r)[0] == "GET /x HTTP/1.1"
+
+
+def test_a_preview_says_whether_anybody_listens(shown, app):
+    assert preview(shown, app, 8086)["listening"] is True, "on IPv6 alone"
+    assert preview(shown, app, 9)["listening"] is False
+    box = shown.create("tiny")
+    first = shown.pid_1(box)
+    # PID 1 that does not answer is not waited for, nor is anybody else
+    os.kill(first, signal.SIGSTOP)
+    try:
+        with pytest.raises(TimeoutError):  # and who leaves meanwhile is forgotten
+            shown.call("POST", f"/v1/sandboxes/{box}/preview", {"port": 9}, timeout_s=0.2)
+        with concurrent.futures.ThreadPoolExecutor(8) as many:
+            begin = time.monotonic()
+            asked = [many.submit(preview, shown, box, 9) for _ in range(8)]
+            assert preview(shown, app)["listening"] is True
+            assert all("listening" not in f.result() and f.result()["url"] for f in asked)
+            assert time.monotonic() - begin < 8
+    finally:
+        os.kill(first, signal.SIGCONT)
+    cay.wait_for("it to answer again", lambda: preview(shown, box, 9).get("listening") is False, 20)
+    shown.call("POST", f"/v1/sandboxes/{box}/pause")
+    assert "listening" not in preview(shown, box, 9)
+    shown.delete(box)
 
 
 def test_a_token_is_of_one_port_of_one_sandbox(shown, app):
@@ -457,7 +489,9 @@ def cli(w, *words, **more):
 
 def test_the_command_line(shown, app):
     out, err = cli(shown, "preview", app, "8080", "--ttl", "10m").communicate(timeout=60)
-    assert out.startswith(f"http://{host(app)}:{shown.port}/?cay_preview=cayp_"), err
+    assert out.startswith(f"http://{host(app)}:{shown.port}/?cay_preview=cayp_") and not err, err
+    out, err = cli(shown, "preview", app, "9").communicate(timeout=60)
+    assert "/?cay_preview=" in out and "nobody in the sandbox listens there yet" in err
     out, _ = cli(shown, "port", "ls", app).communicate(timeout=60)
     assert [line.split()[:3] for line in out.splitlines() if line.startswith("808")] == [
         ["8080", "127.0.0.1", "yes"], ["8081", "127.0.0.1", "yes"], ["8086", "::1", "yes"]]

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/preview.h"
+
+#include <sys/random.h>
+
+#include "auth/preview.h"
+#include "cayd/ask.h"
+#include "cayd/box.h"
+#include "cayd/sign.h"
+
+/* One that is made, until it is known whether anybody listens. */
+struct showing {
+	struct request *rq; /* NULL: nobody waits any more */
+	struct buf origin, url;
+	char token[PREVIEW_TEXT_LEN + 1];
+	const char *header, *value; /* of made.headers */
+	struct preview_made made;
+};
+
+static void forget(struct showing *s)
+{
+	buf_fini(&s->origin);
+	buf_fini(&s->url);
+	explicit_bzero(s, sizeof(*s));
+	free(s);
+}
+
+static void on_gone(struct request *rq)
+{
+	((struct showing *)rq->data)->rq = NULL;
+}
+
+/* A stranger's answer: what it cannot be is as if there were none. */
+static void on_look(void *arg, unsigned status, struct slice body, const struct cay_err *)
+{
+	struct showing *s = arg;
+	struct port_open port = {};
+
+	if (s->rq) {
+		s->made.has_listening =
+			status == 200 && field_read(&port_open_table, body, &json_control_limits,
+						    &s->rq->pool, &port, NULL) >= 0;
+		s->made.listening = port.open;
+		request_reply_json(s->rq, &preview_made_table, &s->made);
+	}
+	forget(s);
+}
+
+static void look(struct cayd *c, const struct preview *p, struct showing *s)
+{
+	static const struct request_events events = { .gone = on_gone };
+	auto_buf target = BUF_INIT(128);
+	char id[ID_TEXT_LEN + 1];
+
+	id_format(&p->token.sandbox, id);
+	if (buf_printf(&target, "/v1/sandboxes/%s/ports/%u", id, p->port) < 0) {
+		on_look(s, 0, (struct slice){}, NULL);
+		return;
+	}
+	s->rq->data = s;
+	s->rq->events = &events;
+	ask_within(c, &p->token.sandbox, "GET", target.data, (struct slice){}, PREVIEW_LOOK_MS,
+		   on_look, s);
+}
+
+static int write_preview(struct cayd *c, const struct preview_base *base, const struct preview *p,
+			 struct showing *s, struct cay_err *err)
+{
+	struct token_key key;
+	int r;
+
+	sign_key(c, &key);
+	r = preview_make(p, &key, s->token, err);
+	explicit_bzero(&key, sizeof(key));
+	if (r < 0)
+		return r;
+	if (preview_origin(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
+	    buf_printf(&s->url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&s->origin), s->token) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a preview");
+	s->header = PREVIEW_HEADER;
+	s->value = s->token;
+	s->made = (struct preview_made){ .url = buf_str(&s->url),
+					 .origin = buf_str(&s->origin),
+					 .token = s->token,
+					 .headers = { &s->header, &s->value, 1 },
+					 .expires_ns = p->token.not_after * NS_PER_S };
+	return 0;
+}
+
+static int plan(struct cayd *c, const struct request *rq, const struct box *b,
+		struct preview_base *base, struct preview *p, struct cay_err *err)
+{
+	const struct preview_create *q = rq->body;
+
+	if (!b || life_over(&b->life))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
+	if (rq->actor.one_sandbox) /* it would outlive the token */
+		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
+	if (!c->settings.edge_previews[0])
+		return cay_fail(err, CAY_E_UNSUPPORTED,
+				"there are no previews here: edge.previews names no domain");
+	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
+		return -EINVAL;
+	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	p->token.tenant = b->info.tenant;
+	p->token.sandbox = b->info.id;
+	p->token.epoch = SIGN_EPOCH;
+	p->port = (uint16_t)(q->has_port ? q->port : b->info.app_port);
+	p->token.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
+	return 0;
+}
+
+void sandbox_preview(struct cayd *c, struct request *rq)
+{
+	const struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct showing *s = calloc(1, sizeof(*s));
+	struct preview_base base;
+	struct preview p = {};
+	struct cay_err err = {};
+
+	if (!s) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a preview");
+		return;
+	}
+	*s = (struct showing){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };
+	if (plan(c, rq, b, &base, &p, &err) < 0 || write_preview(c, &base, &p, s, &err) < 0) {
+		request_fail(rq, &err);
+		forget(s);
+	} else if (b->info.state != SB_RUNNING) {
+		on_look(s, 0, (struct slice){}, NULL);
+	} else {
+		look(c, &p, s);
+	}
+}
