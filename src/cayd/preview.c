@@ -87,6 +87,21 @@ static int write_preview(struct cayd *c, const struct preview_base *base, const 
 	return 0;
 }
 
+/* With what to set where browser and node are one machine: browsers know the way there. */
+static int refuse_all(const struct settings *s, struct cay_err *err)
+{
+	struct slice port = slice_of(s->edge_listen);
+
+	port = slice_cut(&port, ' ');
+	while (memchr(port.p, ':', port.n))
+		(void)slice_cut(&port, ':');
+	return cay_fail(err, CAY_E_UNSUPPORTED,
+			"there are no previews before edge.previews of cay.conf has a domain "
+			"(%s://preview.localhost:%.*s for browsers on the node itself) and cayd "
+			"and cay-edge are restarted",
+			s->edge_cert[0] ? "https" : "http", (int)port.n, port.p);
+}
+
 static int plan(struct cayd *c, const struct request *rq, const struct box *b,
 		struct preview_base *base, struct preview *p, struct cay_err *err)
 {
@@ -97,8 +112,7 @@ static int plan(struct cayd *c, const struct request *rq, const struct box *b,
 	if (rq->actor.one_sandbox) /* it would outlive the token */
 		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
 	if (!c->settings.edge_previews[0])
-		return cay_fail(err, CAY_E_UNSUPPORTED,
-				"there are no previews here: edge.previews names no domain");
+		return refuse_all(&c->settings, err);
 	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
 		return -EINVAL;
 	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))

@@ -178,6 +178,7 @@ const struct cmd cmd_preview = {
 	.help = "Print a URL that shows a port of a sandbox in a browser",
 	.more = "Without PORT it is its application's (--app-port of create). Whoever has the URL "
 		"sees the page, until it ends or the sandbox does. The node needs a domain for "
-		"that: edge.previews.",
+		"that: edge.previews, as in http://preview.localhost:7070 for a browser on the "
+		"node itself.",
 	.run = run_preview,
 };

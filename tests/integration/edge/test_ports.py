@@ -482,6 +482,18 @@ def test_an_api_below_the_previews_is_refused():
             pass
 
 
+def test_what_to_set_is_said(node, shown):
+    """As installed there are none.  What the refusal says to set is right: `shown` has it, with its own port."""
+    box = node.create("tiny")
+    with pytest.raises(cay.ApiError, match="edge.previews") as e:
+        preview(node, box)
+    assert e.value.code == "unsupported" and f"(http://{DOMAIN}:{node.port} for" in str(e.value)
+    assert shown.env["CAY_EDGE_PREVIEWS"] == f"http://{DOMAIN}:{shown.port}"
+    _, err = cli(node, "preview", box, "8080").communicate(timeout=60)
+    assert f"http://{DOMAIN}:{node.port}" in err and "'cay port forward SANDBOX PORT'" in err
+    node.delete(box)
+
+
 def cli(w, *words, **more):
     env = {**os.environ, "CAY_PATHS_RUN": str(w.run), "CAY_PATHS_STATE": str(w.state)}
     return subprocess.Popen([f"{BUILD}/src/cli/cay", *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
