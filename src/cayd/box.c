@@ -361,7 +361,8 @@ static int give(struct box *b, const struct sandbox_create *spec, const struct b
 				    .image = box_text(b, spec->image),
 				    .template = box_text(b, spec->template),
 				    .name = box_text(b, spec->name),
-				    .group = box_text(b, spec->group) };
+				    .group = box_text(b, spec->group),
+				    .timezone = box_text(b, spec->timezone) };
 	b->info.limits = limits;
 	b->info.storage = spec->storage;
 	b->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
@@ -373,7 +374,7 @@ static int give(struct box *b, const struct sandbox_create *spec, const struct b
 	}
 	if (!b->info.image || (spec->name && !b->info.name) ||
 	    (spec->template && !b->info.template) || (spec->group && !b->info.group) ||
-	    (key->key.n && (!b->key || !b->key_body)) ||
+	    (spec->timezone && !b->info.timezone) || (key->key.n && (!b->key || !b->key_body)) ||
 	    box_keep_map(b, &spec->labels, &b->info.labels) < 0 ||
 	    box_keep_map(b, &spec->env, &b->env) < 0 ||
 	    box_keep_texts(b, &spec->writable, &b->info.writable) < 0 ||
@@ -552,6 +553,7 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 		0; /* all of them, also those it had not heard of */
 	b->info.name = box_text(b, from->name);
 	b->info.group = box_text(b, from->group);
+	b->info.timezone = box_text(b, from->timezone);
 	b->info.entry = box_text(b, from->entry);
 	b->info.end.detail = box_text(b, from->end.detail);
 	b->info.end.signal = box_text(b, from->end.signal);

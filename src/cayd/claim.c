@@ -15,33 +15,42 @@
 #define BODY_MAX KIB(256)
 /* What a PID 1 keeps when it is not told: one that is older need not know the word. */
 #define OUTPUT_PRESET MIB(16)
+#define OUR_VARIABLES 1
 /* For how long start scripts are waited for: they end by themselves before. */
 #define BEGUN_MS (START_MAX_MS + ASK_MS)
 
-/* The image's variables, then those of the request over them. */
+static void put_env(struct field_map *env, const char *key, const char *value)
+{
+	size_t k = 0;
+
+	while (k < env->n && !str_eq(env->keys[k], key))
+		k++;
+	env->keys[k] = key;
+	env->values[k] = value;
+	if (k == env->n)
+		env->n++;
+}
+
+static void put_all(struct field_map *env, const struct field_map *more)
+{
+	for (size_t i = 0; i < more->n; i++)
+		put_env(env, more->keys[i], more->values[i]);
+}
+
+/* The image's variables, over them what Cay knows, over that those of the request. */
 static int merge_env(struct box *b, const struct field_map *image, struct pool *pool,
 		     struct field_map *ret)
 {
-	size_t max = image->n + b->env.n;
+	size_t max = image->n + OUR_VARIABLES + b->env.n;
 
-	*ret = (struct field_map){};
-	if (!max)
-		return 0;
-	ret->keys = pool_take(pool, max, sizeof(*ret->keys));
-	ret->values = pool_take(pool, max, sizeof(*ret->values));
+	*ret = (struct field_map){ pool_take(pool, max, sizeof(*ret->keys)),
+				   pool_take(pool, max, sizeof(*ret->values)), 0 };
 	if (!ret->keys || !ret->values)
 		return -ENOMEM;
-	for (size_t i = 0; i < max; i++) {
-		const struct field_map *from = i < image->n ? image : &b->env;
-		size_t at = i < image->n ? i : i - image->n, k = 0;
-
-		while (k < ret->n && !str_eq(ret->keys[k], from->keys[at]))
-			k++;
-		ret->keys[k] = from->keys[at];
-		ret->values[k] = from->values[at];
-		if (k == ret->n)
-			ret->n++;
-	}
+	put_all(ret, image);
+	if (b->info.timezone)
+		put_env(ret, "TZ", b->info.timezone);
+	put_all(ret, &b->env);
 	return 0;
 }
 

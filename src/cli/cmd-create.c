@@ -14,7 +14,7 @@ struct create_args {
 #define LIFE_MAX_MS UINT64_C(31622400000)
 #define KEY_MAX 64
 
-const struct opt opts_create[22] = {
+const struct opt opts_create[23] = {
 	{ "template", 0, OPT_TEXT, AT(template), .what = OPERAND_TEMPLATE, .arg = "NAME",
 	  .help = "Make it as this template says; then IMAGE is left out" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
@@ -25,6 +25,8 @@ const struct opt opts_create[22] = {
 	  .help = "A label; may be repeated" },
 	{ "env", 0, OPT_PAIRS, AT(env), .arg = "KEY=VALUE",
 	  .help = "A variable of every process in it; may be repeated" },
+	{ "timezone", 0, OPT_TEXT, AT(timezone), .arg = "ZONE",
+	  .help = "Its time zone, as in Asia/Shanghai: TZ of every process, unless --env says" },
 	{ "memory", 0, OPT_BYTES, AT(limits.memory_bytes), .arg = "SIZE",
 	  .help = "Memory at the most, as in 512Mi" },
 	{ "cpu", 0, OPT_MILLI, AT(limits.cpu_milli), .arg = "CORES",

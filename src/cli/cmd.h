@@ -97,7 +97,7 @@ struct make_args {
 	const char *writable; /* paths with commas between */
 	struct field_map services;
 };
-extern const struct opt opts_create[22];
+extern const struct opt opts_create[23];
 void create_preset(struct sandbox_create *request);
 /* What no option has said is left to the server, or to the template. */
 void create_given(struct sandbox_create *request);

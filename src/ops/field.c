@@ -42,6 +42,21 @@ static bool word_ok(struct slice s)
 	return s.n > 0;
 }
 
+/* A path below the image's zoneinfo, and never one that leaves it. */
+static bool zone_ok(struct slice s)
+{
+	size_t part = 0; /* how long it is */
+
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (c == '/' ? !part : !ascii_alnum(c) && c != '_' && c != '+' && c != '-')
+			return false;
+		part = c == '/' ? 0 : part + 1;
+	}
+	return part > 0;
+}
+
 static bool env_name_ok(struct slice s)
 {
 	if (!s.n || ascii_digit(s.p[0]))
@@ -61,6 +76,8 @@ static const struct field_check_row checks[] = {
 	[CHECK_ENV] = { NULL, "named by letters, digits and '_'", any_ok },
 	[CHECK_PATH] = { "^/", "an absolute path", path_ok },
 	[CHECK_WORD] = { "^[!-~]+$", "printable ASCII without spaces", word_ok },
+	[CHECK_ZONE] = { "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
+			 "the name of a time zone such as Asia/Shanghai", zone_ok },
 };
 static_assert(ARRAY_SIZE(checks) == CHECK_NUM);
 
@@ -85,6 +102,7 @@ bool field_check_key(enum field_check check, struct slice key)
 	case CHECK_NAME:
 	case CHECK_PATH:
 	case CHECK_WORD:
+	case CHECK_ZONE:
 	case CHECK_NUM:
 		break;
 	}

@@ -64,6 +64,7 @@ enum field_check {
 	CHECK_ENV,   /* maps: keys are variable names */
 	CHECK_PATH,  /* absolute */
 	CHECK_WORD,  /* printable ASCII without space */
+	CHECK_ZONE,  /* a time zone as IANA names them */
 	CHECK_NUM
 };
 

@@ -149,6 +149,7 @@ struct sandbox_create {
 	struct field_list services; /* struct service_spec */
 	uint64_t app_port;
 	bool has_app_port;
+	const char *timezone;
 	uint64_t given;
 	/* not of the request: the layer to use in place of the image, and whether the
 	 * packages are in it */
@@ -181,6 +182,7 @@ struct sandbox {
 	struct field_texts writable;
 	bool has_writable;
 	uint64_t app_port;
+	const char *timezone;
 };
 
 /* What the journal keeps of a sandbox beside its struct life. */

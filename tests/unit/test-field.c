@@ -168,6 +168,11 @@ static void a_bad_member_is_named(void **)
 		{ &sandbox_create_table, "{\"image\":\"x\",\"env\":{\"1A\":\"\"}}", "env", NULL },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"env\":{\"A=B\":\"\"}}", "env", NULL },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"env\":{\"\":\"\"}}", "env", NULL },
+		{ &sandbox_create_table, "{\"timezone\":\"a/../b\"}", "timezone",
+		  "'timezone' must be text of 1 to 64 bytes, the name of a time zone such as "
+		  "Asia/Shanghai" },
+		{ &sandbox_create_table, "{\"timezone\":\"/UTC\"}", "timezone", NULL },
+		{ &sandbox_create_table, "{\"timezone\":\"Asia/\"}", "timezone", NULL },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":7}", "limits", NULL },
 		{ &sandbox_create_table, "{\"image\":\"x\",\"limits\":{\"pids\":7}}", "limits.pids",
 		  "'pids' must be a whole number from 8 to 4194304" },
