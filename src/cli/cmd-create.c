@@ -77,6 +77,8 @@ static const struct opt rows[] = {
 	  .help = "A package for pip; NAME= is the newest; may be repeated" },
 	{ "node", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.node),
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
+	{ "r", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.r),
+	  .arg = "NAME=VERSION", .help = "The same for R" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
 	  .help = "Print its id when it is accepted, not when it runs" },
 };

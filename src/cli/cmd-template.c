@@ -26,6 +26,8 @@ static const struct opt build_rows[] = {
 	  .help = "A package for pip; NAME= is the newest; may be repeated" },
 	{ "node", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.node),
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
+	{ "r", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.r), .arg = "NAME=VERSION",
+	  .help = "The same for R" },
 };
 
 static const struct opt_group create_options[] = {

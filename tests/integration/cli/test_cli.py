@@ -32,14 +32,21 @@ def wait_for(condition, seconds=30):
 def test_create_prints_the_id_and_sends_the_options(daemon, cay):
     r = cay("create", "--name", "crawler", "--label", "team=blue", "--label", "a=b", "--env", "X=", "--env", "Y=b=c", "--memory=1Gi",
             "--cpu", "500m", "--pids", "99", "--nofile", "1024", "--disk", "1.5Gi", "--inodes", "5000", "--shm", "2Gi",
-            "--output-size", "1Mi", "--storage", "memory", "--writable", "/workspace,/tmp", "--runtime", "runc", "base")
+            "--output-size", "1Mi", "--storage", "memory", "--writable", "/workspace,/tmp", "--runtime", "runc", "--timezone", "Asia/Shanghai", "base")
     assert r.returncode == 0, r.stderr
     assert re.fullmatch(ID + "\n", r.stdout)
     assert daemon.created == {
         "image": "base", "name": "crawler", "labels": {"team": "blue", "a": "b"}, "env": {"X": "", "Y": "b=c"},
         "limits": {"memory_bytes": 1 << 30, "cpu_milli": 500, "pids": 99, "nofile": 1024, "disk_bytes": 3 << 29,
                    "disk_inodes": 5000, "shm_bytes": 2 << 30, "output_bytes": 1 << 20},
-        "storage": "memory", "writable": ["/workspace", "/tmp"], "runtime": "runc", "wait": True}
+        "storage": "memory", "writable": ["/workspace", "/tmp"], "runtime": "runc", "timezone": "Asia/Shanghai", "wait": True}
+
+
+def test_create_asks_for_packages(daemon, cay):
+    assert cay("create", "--python", "pandas=2.2.3", "--node", "typescript=", "--r", "jsonlite=1.8.9", "--r", "R6=", "base").returncode == 0
+    assert daemon.created["packages"] == {"python": {"pandas": "2.2.3"}, "node": {"typescript": ""}, "r": {"jsonlite": "1.8.9", "R6": ""}}
+    r = cay("create", "--r", "jsonlite", "base")
+    assert r.returncode == 2 and "--r" in r.stderr
 
 
 def test_create_without_options_leaves_the_rest_to_the_server(daemon, cay):

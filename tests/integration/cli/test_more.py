@@ -116,13 +116,14 @@ def test_a_template_has_files_and_commands(daemon, cay, tmp_path):
         c.sendall(fake_daemon.reply(201, {**TEMPLATE, "state": "building"}))
     daemon.say["POST", "/v1/templates"] = take
     r = cay("template", "create", "--file", f"/usr/bin/run={text}", "--file", f"/raw={raw}", "--setup", "mkdir /data", "--setup", "touch /data/x",
-            "--python", "requests=", "--memory", "1Gi", "--storage", "read_only", "--writable", "/a,/b", "--service", "web=exec httpd",
+            "--python", "requests=", "--node", "typescript=5.6.3", "--r", "jsonlite=1.8.9", "--r", "R6=", "--memory", "1Gi", "--storage", "read_only", "--writable", "/a,/b", "--service", "web=exec httpd",
             "python", "base")
     assert (r.returncode, r.stdout) == (0, TEMPLATE["id"] + "\n"), r.stderr
     sent = got[0]
     assert sent["files"] == [{"path": "/usr/bin/run", "content": "echo hä\n", "mode": "0755"},
                              {"path": "/raw", "content_b64": base64.b64encode(b"\0\xff").decode(), "mode": "0644"}]
-    assert sent["setup"] == ["mkdir /data", "touch /data/x"] and sent["packages"]["python"] == {"requests": ""}
+    assert sent["setup"] == ["mkdir /data", "touch /data/x"] and \
+        sent["packages"] == {"python": {"requests": ""}, "node": {"typescript": "5.6.3"}, "r": {"jsonlite": "1.8.9", "R6": ""}}
     assert sent["defaults"]["image"] == "base" and sent["defaults"]["limits"] == {"memory_bytes": 1 << 30}
     assert sent["defaults"]["writable"] == ["/a", "/b"]
     assert [(s["name"], s["argv"], s["autostart"]) for s in sent["defaults"]["services"]] == [("web", ["/bin/sh", "-c", "exec httpd"], True)]
