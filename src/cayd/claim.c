@@ -15,7 +15,7 @@
 #define BODY_MAX KIB(256)
 /* What a PID 1 keeps when it is not told: one that is older need not know the word. */
 #define OUTPUT_PRESET MIB(16)
-#define OUR_VARIABLES 1
+#define OUR_VARIABLES 2
 /* For how long start scripts are waited for: they end by themselves before. */
 #define BEGUN_MS (START_MAX_MS + ASK_MS)
 
@@ -42,12 +42,18 @@ static int merge_env(struct box *b, const struct field_map *image, struct pool *
 		     struct field_map *ret)
 {
 	size_t max = image->n + OUR_VARIABLES + b->env.n;
+	char text[8];
+	int n = snprintf(text, sizeof(text), "%u", (uint16_t)b->info.app_port);
+	const char *port;
 
+	assert(n > 0 && (size_t)n < sizeof(text));
+	port = pool_strn(pool, text, (size_t)n);
 	*ret = (struct field_map){ pool_take(pool, max, sizeof(*ret->keys)),
 				   pool_take(pool, max, sizeof(*ret->values)), 0 };
-	if (!ret->keys || !ret->values)
+	if (!ret->keys || !ret->values || !port)
 		return -ENOMEM;
 	put_all(ret, image);
+	put_env(ret, "APP_SERVICE_PORT", port);
 	if (b->info.timezone)
 		put_env(ret, "TZ", b->info.timezone);
 	put_all(ret, &b->env);

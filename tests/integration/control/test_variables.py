@@ -78,8 +78,9 @@ def test_a_template_has_one(daemon):
 def test_a_warm_one_gets_it_late(daemon, kind):  # noqa: F811
     pool(daemon, kind, min=1, max=1)
     filled(daemon, kind, 1)
-    box = make(daemon, template=kind["name"], timezone=SHANGHAI)
+    box = make(daemon, template=kind["name"], timezone=SHANGHAI, app_port=3000)
     assert now(daemon, kind)["claimed"] == 1 and box["timezone"] == SHANGHAI == variables(daemon, box["id"])["TZ"]
+    assert variables(daemon, box["id"])["APP_SERVICE_PORT"] == "3000"
 
 
 def test_it_outlives_control(own):
@@ -88,13 +89,24 @@ def test_it_outlives_control(own):
     assert own.get(box)["timezone"] == SHANGHAI == variables(own, box)["TZ"]
 
 
-def test_the_image_and_the_creator_have_many(own):
+@pytest.mark.parametrize("spec, want", [
+    ({}, "9000"), ({"app_port": 65535}, "65535"), ({"app_port": 3000, "env": {"APP_SERVICE_PORT": "4000"}}, "4000"),
+], ids=["of-itself", "said", "a-variable"])
+def test_where_its_application_is_to_listen(daemon, spec, want):
+    box = make(daemon, **spec)["id"]
+    assert variables(daemon, box)["APP_SERVICE_PORT"] == want
+    daemon.delete(box)
+
+
+@pytest.mark.parametrize("zone_of_image", [[], ["TZ=UTC"]], ids=["all-others", "a-zone-of-its-own"])
+def test_the_image_and_the_creator_have_many(own, zone_of_image):
     """As many variables as each may have, and ours between them."""
+    of_image = ["PATH=/bin", *zone_of_image, *(f"I{i}=x" for i in range(255 - len(zone_of_image)))]
     own.image_import("many", cay.layout(
-        [cay.directory("bin"), cay.file("bin/env", pathlib.Path(BUSYBOX).read_bytes(), 0o755)],
-        {"Env": ["PATH=/bin", "TZ=UTC", *(f"I{i}=x" for i in range(254))]}))
+        [cay.directory("bin"), cay.file("bin/env", pathlib.Path(BUSYBOX).read_bytes(), 0o755)], {"Env": of_image}))
     there = variables(own, make(own, image="many", timezone=SHANGHAI, env={f"V{i}": "x" for i in range(256)})["id"])
-    assert {f"I{i}" for i in range(254)} | {f"V{i}" for i in range(256)} <= set(there) and there["TZ"] == SHANGHAI
+    assert {v.split("=")[0] for v in of_image} | {f"V{i}" for i in range(256)} <= set(there)
+    assert (there["TZ"], there["APP_SERVICE_PORT"]) == (SHANGHAI, "9000")
 
 
 def test_the_clock_of_the_base_image(daemon, base):  # noqa: F811
