@@ -99,20 +99,34 @@ static void creates_refused(void *arg, struct metrics_out *to)
 
 static void pool(void *arg, struct metrics_out *to)
 {
-	struct pool_count n = stock_count(arg, NULL);
+	const struct stock *s = NULL;
+	const char *template;
+	struct pool_count n;
 
-	metrics_put(to, "warm", n.warm);
-	metrics_put(to, "starting", n.starting);
+	while ((s = stock_next(arg, s, &template, &n))) {
+		metrics_put2(to, template, "warm", n.warm);
+		metrics_put2(to, template, "starting", n.starting);
+	}
 }
 
 static void pool_claims(void *arg, struct metrics_out *to)
 {
-	metrics_put(to, NULL, stock_count(arg, NULL).claimed);
+	const struct stock *s = NULL;
+	const char *template;
+	struct pool_count n;
+
+	while ((s = stock_next(arg, s, &template, &n)))
+		metrics_put(to, template, n.claimed);
 }
 
 static void pool_failed(void *arg, struct metrics_out *to)
 {
-	metrics_put(to, NULL, stock_count(arg, NULL).failed);
+	const struct stock *s = NULL;
+	const char *template;
+	struct pool_count n;
+
+	while ((s = stock_next(arg, s, &template, &n)))
+		metrics_put(to, template, n.failed);
 }
 
 static void connections(void *arg, struct metrics_out *to)

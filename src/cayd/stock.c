@@ -337,17 +337,30 @@ bool stock_pools(const struct cayd *c)
 
 struct pool_count stock_count(const struct cayd *c, const char *template)
 {
-	struct pool_count n = {};
+	const struct stock *s = NULL;
+	struct pool_count all = {}, n;
+	const char *name;
 
-	for (const struct stock *s = c->stocks->first; s; s = s->next) {
-		if (template && !str_eq(s->template, template))
+	while ((s = stock_next(c, s, &name, &n))) {
+		if (template && !str_eq(name, template))
 			continue;
-		n.warm += s->n_ready;
-		n.starting += s->n_starting;
-		n.claimed += s->claimed;
-		n.failed += s->failed;
+		all.warm += n.warm;
+		all.starting += n.starting;
+		all.claimed += n.claimed;
+		all.failed += n.failed;
 	}
-	return n;
+	return all;
+}
+
+const struct stock *stock_next(const struct cayd *c, const struct stock *s,
+			       const char **ret_template, struct pool_count *ret)
+{
+	s = s ? s->next : c->stocks->first;
+	if (!s)
+		return NULL;
+	*ret_template = s->template;
+	*ret = (struct pool_count){ s->n_ready, s->n_starting, s->claimed, s->failed };
+	return s;
 }
 
 int stocks_open(struct cayd *c, struct cay_err *err)

@@ -11,6 +11,7 @@
  */
 #include "cayd/box.h"
 
+struct stock;
 struct template_row;
 
 [[nodiscard]] int stocks_open(struct cayd *c, struct cay_err *err);
@@ -34,4 +35,7 @@ void stocks_sweep(struct cayd *c);
 bool stock_pools(const struct cayd *c);
 /* How many there are of a template, or in all (NULL). */
 struct pool_count stock_count(const struct cayd *c, const char *template);
+/* The one behind s, the first behind NULL, then NULL: whose it is and how many there are. */
+const struct stock *stock_next(const struct cayd *c, const struct stock *s,
+			       const char **ret_template, struct pool_count *ret);
 #endif

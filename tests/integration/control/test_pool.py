@@ -47,9 +47,9 @@ def kind(daemon):
     wait_for("the pool to drain", lambda: not residue(daemon)["boxes"], 60)
 
 
-def metric(c, name):
+def metric(c, name, **labels):
     reply = c.open("GET", "/metrics")
-    return parse(reply.read().decode())[name, ()]
+    return parse(reply.read().decode())[name, tuple(sorted(labels.items()))]
 
 
 def test_everything_is_bound_late(daemon, kind):
@@ -195,6 +195,25 @@ def test_when_it_is_empty(daemon, kind):
     pool(daemon, kind, min=0, max=1, on_empty="create")
     daemon.call("POST", "/v1/sandboxes", {"template": kind["name"]})
     refused("no_capacity", daemon.call, "POST", "/v1/sandboxes", {"template": kind["name"]})
+
+
+def test_numbers_are_of_each_pool(daemon, kind):
+    """For operators; health, which anybody may ask, has the sums and no names."""
+    pool(daemon, kind, min=2)
+    other = put(daemon, kind["name"] + "-other")
+    pool(daemon, other, min=1)
+    filled(daemon, kind, 2)
+    filled(daemon, other, 1)
+    daemon.delete(daemon.call("POST", "/v1/sandboxes", {"template": other["name"]})["id"])
+    filled(daemon, other, 1)
+    for t, warm, claimed in ((kind, 2, 0), (other, 1, 1)):
+        name = t["name"]
+        assert [metric(daemon, "cay_pool_sandboxes", template=name, state=s) for s in ("warm", "starting")] == [warm, 0]
+        assert metric(daemon, "cay_pool_claims_total", template=name) == claimed and metric(daemon, "cay_pool_failed_total", template=name) == 0
+    health = daemon.call("GET", "/v1/health")
+    assert set(health["pools"]) == {"warm", "starting", "claimed", "failed"} and kind["name"] not in str(health)
+    daemon.call("DELETE", f"/v1/templates/{other['id']}")
+    wait_for("its numbers to go", lambda: f'template="{other["name"]}"' not in daemon.open("GET", "/metrics").read().decode(), 60)
 
 
 def test_who_races_for_the_last_one(daemon, kind):
