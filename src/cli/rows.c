@@ -53,16 +53,13 @@ int rows_print(struct api *a, const struct rows_kind *kind, bool json, struct ca
 	return json ? show_out(&out, err) : pager_show(a, &out, err);
 }
 
-int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox, void *all,
-		const struct field_list *rows, bool json, struct cay_err *err)
+int rows_whole(struct api *a, const struct rows_kind *kind, const struct api_call *call, void *all,
+	       const struct field_list *rows, bool json, struct cay_err *err)
 {
 	auto_table t = show_table_of(kind->columns);
 	auto_buf out = BUF_INIT(MIB(8));
-	struct api_call call = { .op = kind->op };
-	int r = api_find_sandbox(a, sandbox, &call.ids[0], err);
+	int r = api_call(a, call, all, err);
 
-	if (r >= 0)
-		r = api_call(a, &call, all, err);
 	if (r < 0)
 		return r;
 	if (json)
@@ -75,6 +72,15 @@ int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox
 		r = show_table_write(&t, &out);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list")
 		     : pager_show(a, &out, err);
+}
+
+int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox, void *all,
+		const struct field_list *rows, bool json, struct cay_err *err)
+{
+	struct api_call call = { .op = kind->op };
+	int r = api_find_sandbox(a, sandbox, &call.ids[0], err);
+
+	return r < 0 ? r : rows_whole(a, kind, &call, all, rows, json, err);
 }
 
 const char *rows_choice(const struct field_table *t, const char *member, unsigned value)

@@ -20,7 +20,11 @@ struct rows_kind {
 
 [[nodiscard]] int rows_print(struct api *a, const struct rows_kind *kind, bool json,
 			     struct cay_err *err);
-/* The same of a list that a sandbox tells whole, into `all`; rows is its member. */
+/* The same of a list that one call tells whole, into `all`; rows is its member. */
+[[nodiscard]] int rows_whole(struct api *a, const struct rows_kind *kind,
+			     const struct api_call *call, void *all, const struct field_list *rows,
+			     bool json, struct cay_err *err);
+/* The same of a sandbox. */
 [[nodiscard]] int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox,
 			      void *all, const struct field_list *rows, bool json,
 			      struct cay_err *err);
