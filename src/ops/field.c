@@ -57,6 +57,14 @@ static bool zone_ok(struct slice s)
 	return part > 0;
 }
 
+static bool file_ok(struct slice s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (!ascii_alnum(s.p[i]) && s.p[i] != '.' && s.p[i] != '_' && s.p[i] != '-')
+			return false;
+	return s.n && s.p[0] != '.';
+}
+
 static bool env_name_ok(struct slice s)
 {
 	if (!s.n || ascii_digit(s.p[0]))
@@ -78,6 +86,8 @@ static const struct field_check_row checks[] = {
 	[CHECK_WORD] = { "^[!-~]+$", "printable ASCII without spaces", word_ok },
 	[CHECK_ZONE] = { "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
 			 "the name of a time zone such as Asia/Shanghai", zone_ok },
+	[CHECK_FILE] = { "^[A-Za-z0-9_-][A-Za-z0-9._-]*$",
+			 "letters, digits, '.', '_' and '-', the first no '.'", file_ok },
 };
 static_assert(ARRAY_SIZE(checks) == CHECK_NUM);
 
@@ -103,6 +113,7 @@ bool field_check_key(enum field_check check, struct slice key)
 	case CHECK_PATH:
 	case CHECK_WORD:
 	case CHECK_ZONE:
+	case CHECK_FILE:
 	case CHECK_NUM:
 		break;
 	}
