@@ -23,6 +23,7 @@
 #include "cayd/template.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
+#include "cayd/upload.h"
 #include "cayd/usage.h"
 #include "net/relay.h"
 #include "pages/pages.h"
@@ -241,25 +242,62 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 		boxes_answer(c, rq, &list, unsaved);
 }
 
+struct ungrouping {
+	struct cayd *cayd;
+	struct request *rq;
+	struct id tenant;
+	struct sandbox *rows; /* the request's */
+	char group[UPLOAD_GROUP_MAX + 1];
+};
+
+static void on_ungrouping_gone(struct request *rq)
+{
+	struct ungrouping *u = rq->data;
+
+	u->rq = NULL;
+	u->rows = NULL;
+}
+
 /* Every live sandbox of the group ends; the answer is what they were then. */
+static void on_uploads_gone(void *arg, const struct cay_err *outcome)
+{
+	struct ungrouping *u = arg;
+	struct sandbox_list list = { .sandboxes = { u->rows, 0 } };
+
+	for (struct box *b = box_before(u->cayd->boxes, &u->tenant, 0); b; b = box_older(b)) {
+		if (!b->info.group || !str_eq(b->info.group, u->group) || life_over(&b->life))
+			continue;
+		box_end(b, END_KILLED, "its group was deleted by a client");
+		if (u->rows && list.sandboxes.n < GROUP_ROWS)
+			u->rows[list.sandboxes.n++] = *box_look(b);
+	}
+	if (u->rq)
+		u->rq->events = NULL;
+	if (u->rq && outcome->code)
+		request_fail(u->rq, outcome);
+	else if (u->rq)
+		boxes_answer(u->cayd, u->rq, &list, list.sandboxes.n);
+	free(u);
+}
+
+/* Uploads first: at a start nothing tells that a group they are of was deleted, so they
+ * are gone before anybody hears of it. */
 static void group_delete(struct cayd *c, struct request *rq)
 {
+	static const struct request_events events = { .gone = on_ungrouping_gone };
 	const struct group_query *q = rq->query;
 	struct sandbox *rows = pool_take(&rq->pool, GROUP_ROWS, sizeof(*rows));
-	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+	struct ungrouping *u = rows ? calloc(1, sizeof(*u)) : NULL;
 
-	if (!rows) {
+	if (!u) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	for (struct box *b = box_before(c->boxes, &rq->actor.tenant, 0); b; b = box_older(b)) {
-		if (!b->info.group || !str_eq(b->info.group, q->group) || life_over(&b->life))
-			continue;
-		box_end(b, END_KILLED, "its group was deleted by a client");
-		if (list.sandboxes.n < GROUP_ROWS)
-			rows[list.sandboxes.n++] = *box_look(b);
-	}
-	boxes_answer(c, rq, &list, list.sandboxes.n);
+	*u = (struct ungrouping){ .cayd = c, .rq = rq, .tenant = rq->actor.tenant, .rows = rows };
+	memcpy(u->group, q->group, strlen(q->group));
+	rq->data = u;
+	rq->events = &events;
+	uploads_forget(c, &u->tenant, u->group, on_uploads_gone, u);
 }
 
 static void image_list(struct cayd *c, struct request *rq)
@@ -414,6 +452,9 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_GET] = sandbox_get,
 	[OP_SANDBOX_DELETE] = sandbox_delete,
 	[OP_GROUP_DELETE] = group_delete,
+	[OP_UPLOAD_PUT] = upload_put,
+	[OP_UPLOAD_LIST] = upload_list,
+	[OP_UPLOAD_DELETE] = upload_delete,
 	[OP_SANDBOX_PAUSE] = sandbox_pause,
 	[OP_SANDBOX_RESUME] = sandbox_resume,
 	[OP_SANDBOX_EXTEND] = sandbox_extend,

@@ -11,7 +11,8 @@
  *	push.c      telling the edges
  *	sign.c      tokens for one sandbox
  *	preview.c   URLs that show a port of one
- *	pour.c      files of one sandbox into another
+ *	pour.c      files of one sandbox into another, or an upload
+ *	upload*.c   files of a group, outside its sandboxes
  *	create.c    requests for one, and whose turn it is
  *	box.c       sandboxes: the table
  *	keep.c      texts of one, and its labels
@@ -73,6 +74,7 @@ struct keys;
 struct report;
 struct signs;
 struct stocks;
+struct uploads;
 
 struct cayd {
 	struct settings settings;
@@ -81,7 +83,7 @@ struct cayd {
 	int argc; /* to read the settings again */
 	char **argv;
 	uv_loop_t loop;
-	int db_dir, tmp, audit_dir; /* directories below paths.state */
+	int db_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
 	char boot[BOOT_ID_LEN + 1];
 	struct db *db;
 	struct events *events;
@@ -103,6 +105,7 @@ struct cayd {
 	struct images *images;
 	struct pull *pulls; /* under way */
 	struct pour *pours; /* imports of files under way */
+	struct uploads *uploads;
 	struct registries *registries;
 	uint64_t prune_ns; /* when prune.c looks again */
 	/* image_adds and removals under way: of the same image the keeper would do both at

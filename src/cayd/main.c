@@ -24,6 +24,7 @@
 #include "cayd/template.h"
 #include "cayd/tenant.h"
 #include "cayd/trail.h"
+#include "cayd/upload.h"
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
@@ -33,7 +34,10 @@ static int open_state(struct cayd *c, struct cay_err *err)
 	const struct {
 		const char *name;
 		int *fd;
-	} dirs[] = { { "db", &c->db_dir }, { "tmp", &c->tmp }, { "audit", &c->audit_dir } };
+	} dirs[] = { { "db", &c->db_dir },
+		     { "tmp", &c->tmp },
+		     { "audit", &c->audit_dir },
+		     { "uploads", &c->uploads_dir } };
 	auto_close int state = open(c->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (state < 0)
@@ -133,6 +137,8 @@ static int begin(struct cayd *c, struct cay_err *err)
 		r = stocks_open(c, err);
 	if (r >= 0)
 		r = recover(c, err);
+	if (r >= 0)
+		r = uploads_open(c, err);
 	if (r >= 0) {
 		builds_recover(c);
 		r = first_key(c, err);
@@ -147,7 +153,11 @@ static int begin(struct cayd *c, struct cay_err *err)
 int main(int argc, char **argv)
 {
 	static struct cayd c = {
-		.clk = &clk_system, .db_dir = -EBADF, .tmp = -EBADF, .audit_dir = -EBADF
+		.clk = &clk_system,
+		.db_dir = -EBADF,
+		.tmp = -EBADF,
+		.audit_dir = -EBADF,
+		.uploads_dir = -EBADF,
 	};
 	struct cay_err err = {};
 	int r;

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 
 #include "cayd/box.h"
+#include "cayd/upload.h"
+#include "file/tar.h"
 #include "net/dial.h"
 #include "text/percent.h"
 
@@ -39,11 +41,17 @@ struct pour {
 	struct side *answers; /* whose answer it is, once that is known */
 	struct buf answer;
 	struct side from, to;
+	/* instead of from, which is nobody then: an upload, as a tar of one file */
+	struct upload_read *upload;
+	bool reading, stuck; /* a piece is on its way; nobody takes any more */
+	struct tar_writer tar;
 };
 
 static const char *name(const struct side *s)
 {
-	return s == &s->pour->from ? "the sandbox they come from" : "the sandbox they go to";
+	return s == &s->pour->to ? "the sandbox they go to"
+	       : s->pour->upload ? "the upload"
+				 : "the sandbox they come from";
 }
 
 static void leave(struct side *s)
@@ -52,6 +60,8 @@ static void leave(struct side *s)
 		http_fini(&s->http);
 		buf_fini(&s->in);
 	}
+	if (!s->box)
+		return;
 	(void)box_happens(s->box, &(struct life_event){ .kind = LIFE_LEAVE });
 	box_unhold(s->box);
 }
@@ -67,6 +77,8 @@ static void unref(struct pour *p)
 	*at = p->next;
 	leave(&p->from);
 	leave(&p->to);
+	upload_read_end(p->upload);
+	tar_writer_fini(&p->tar);
 	buf_fini(&p->target);
 	buf_fini(&p->answer);
 	free(p);
@@ -287,6 +299,17 @@ static void on_end(struct conn *conn, const struct cay_err *)
 	fail(s->pour, CAY_E_MISBEHAVED, name(s), "closed the connection in the middle");
 }
 
+/* The next piece of the upload, if there is somebody to take it. */
+static void read_on(struct pour *p)
+{
+	if (!p->upload || p->reading || p->stuck || p->whole || p->answers || over(&p->to) ||
+	    held_up(&p->from))
+		return;
+	p->reading = true;
+	p->open++;
+	upload_read_more(p->upload);
+}
+
 /* The second has taken what was queued: the first may go on. */
 static void on_sent(struct conn *conn)
 {
@@ -295,6 +318,7 @@ static void on_sent(struct conn *conn)
 	if (s == from)
 		return;
 	moved(s->pour);
+	read_on(s->pour);
 	if (over(from) || conn_queued(conn) > POUR_MARK / 2)
 		return;
 	conn_read(from->conn, true);
@@ -309,6 +333,7 @@ static void on_stuck(struct conn *conn)
 	if (s != &s->pour->to)
 		return;
 	moved(s->pour);
+	s->pour->stuck = true;
 	drop(&s->pour->from);
 }
 
@@ -358,9 +383,94 @@ static int target(struct buf *b, const struct id *sandbox, const char *key, cons
 	return r;
 }
 
-static int begin(struct pour *p, const struct tree_import *q)
+/* An upload */
+
+static int into_chunk(void *arg, const void *bytes, size_t n, struct cay_err *)
+{
+	struct pour *p = arg;
+
+	pass(p, (struct slice){ bytes, n });
+	return p->closing ? -EPIPE : 0;
+}
+
+/* Its first bytes, the next, or that there are no more. */
+static int pass_piece(struct pour *p, struct cay_err *err)
+{
+	struct upload_read *u = p->upload;
+	struct tar_entry e = { .type = TAR_FILE,
+			       .name = u->at.name,
+			       .mode = 0644,
+			       .size = u->size,
+			       .mtime = (int64_t)(u->created_ns / NS_PER_S) };
+	int r;
+
+	if (!p->to.used) {
+		r = ask_to(p) < 0
+			    ? cay_fail(err, CAY_E_UNAVAILABLE, "%s cannot be reached", name(&p->to))
+			    : tar_put(&p->tar, &e, err);
+	} else if (u->n ? u->n > p->tar.left : p->tar.left > 0) {
+		r = cay_fail(err, CAY_E_INTERNAL, "an upload has another size than it had");
+	} else if (u->n) {
+		r = tar_put_data(&p->tar, u->piece, u->n, err);
+	} else {
+		r = tar_finish(&p->tar, err);
+		p->whole = r >= 0;
+		if (r >= 0)
+			pass(p, (struct slice){});
+	}
+	return r;
+}
+
+static void on_piece(struct upload_read *u, const struct cay_err *outcome)
+{
+	struct pour *p = u->arg;
+	struct request *rq;
+	struct cay_err err = *outcome;
+
+	p->reading = false;
+	if (!p->closing && !p->answers && !err.code && pass_piece(p, &err) >= 0) {
+		moved(p);
+		read_on(p);
+	}
+	if (err.code && !p->closing) {
+		rq = cay_take(p->rq);
+		shut(p);
+		if (rq)
+			request_fail(rq, &err);
+	}
+	unref(p);
+}
+
+/* What of the second is asked, whatever it is given. */
+static int aim(struct pour *p, const struct tree_import *q)
 {
 	static const struct request_events events = { .gone = on_gone };
+
+	p->rq->data = p;
+	p->rq->events = &events;
+	return target(&p->target, &p->to.box->info.id, q->to_b64 ? "path_b64" : "path",
+		      q->to_b64 ? q->to_b64
+		      : q->to   ? q->to
+				: ".");
+}
+
+static int begin_upload(struct pour *p, const struct tree_import *q)
+{
+	int r = aim(p, q);
+
+	if (r < 0)
+		return r;
+	tar_writer_init(&p->tar, into_chunk, p);
+	p->upload = upload_read(p->cayd, &p->tenant, p->to.box->info.group, q->upload, on_piece, p);
+	if (!p->upload)
+		return -ENOMEM;
+	p->reading = true;
+	p->open++;
+	return 0;
+}
+
+static int begin(struct pour *p, const struct tree_import *q)
+{
 	auto_buf head = BUF_INIT(TARGET_MAX + 256);
 	int r = buf_puts(&head, "GET ");
 
@@ -372,15 +482,9 @@ static int begin(struct pour *p, const struct tree_import *q)
 	if (r >= 0)
 		r = buf_puts(&head, " HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n\r\n");
 	if (r >= 0)
-		r = target(&p->target, &p->to.box->info.id, q->to_b64 ? "path_b64" : "path",
-			   q->to_b64 ? q->to_b64
-			   : q->to   ? q->to
-				     : ".");
-	if (r < 0)
-		return r;
-	p->rq->data = p;
-	p->rq->events = &events;
-	r = connect_and_ask(&p->from, &head);
+		r = aim(p, q);
+	if (r >= 0)
+		r = connect_and_ask(&p->from, &head);
 	if (r >= 0)
 		(void)uv_timer_start(&p->timer, on_timeout, ANSWER_MS, 0);
 	return r;
@@ -389,6 +493,8 @@ static int begin(struct pour *p, const struct tree_import *q)
 static void enter(struct pour *p, struct side *s, struct box *b)
 {
 	*s = (struct side){ .pour = p, .box = b };
+	if (!b)
+		return;
 	b->holds++;
 	(void)box_happens(b, &(struct life_event){ .kind = LIFE_ENTER });
 }
@@ -415,10 +521,25 @@ static bool is_room(const struct cayd *c, const struct id *tenant)
 	return all < POURS_MAX && of_it < POURS_TENANT;
 }
 
+/* Whether it is one thing that is to come, and the sandbox can have it. */
+static int is_clear(const struct tree_import *q, const struct box *to, struct cay_err *err)
+{
+	if (!q->upload == !q->from.noun)
+		return cay_fail_field(err, CAY_E_INVALID, "from",
+				      "say from or upload, one of them");
+	if (q->upload && (q->path || q->path_b64))
+		return cay_fail_field(err, CAY_E_INVALID, "path", "an upload is one file");
+	if (q->upload && !to->info.group)
+		return cay_fail_field(err, CAY_E_INVALID, "upload",
+				      "the sandbox is of no group, and uploads are of one");
+	return 0;
+}
+
 void tree_import(struct cayd *c, struct request *rq)
 {
 	const struct tree_import *q = rq->body;
-	struct box *to, *from;
+	struct box *to, *from = NULL;
+	struct cay_err err = {};
 	struct pour *p;
 
 	if (rq->actor.one_sandbox) {
@@ -426,8 +547,14 @@ void tree_import(struct cayd *c, struct request *rq)
 		return;
 	}
 	to = running(c, rq, &rq->match.params[0]);
-	from = to ? running(c, rq, &q->from) : NULL;
-	if (!from)
+	if (!to)
+		return;
+	if (is_clear(q, to, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	from = q->upload ? NULL : running(c, rq, &q->from);
+	if (!from && !q->upload)
 		return;
 	p = is_room(c, &rq->actor.tenant) ? calloc(1, sizeof(*p)) : NULL;
 	if (!p) {
@@ -447,6 +574,8 @@ void tree_import(struct cayd *c, struct request *rq)
 	enter(p, &p->to, to);
 	(void)uv_timer_init(&c->loop, &p->timer);
 	p->timer.data = p;
-	if (begin(p, q) < 0)
+	if (!from && begin_upload(p, q) < 0)
+		fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
+	else if (from && begin(p, q) < 0)
 		fail(p, CAY_E_UNAVAILABLE, name(&p->from), "cannot be reached");
 }

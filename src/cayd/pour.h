@@ -2,9 +2,10 @@
 #ifndef CAY_CAYD_POUR_H
 #define CAY_CAYD_POUR_H
 /*
- * pour - files of one sandbox into another, past the client
+ * pour - files of one sandbox into another, past the client; or an upload of its group
  *
  *	GET .../files/tree of the one ──► PUT .../files/tree of the other ──► the answer
+ *	upload, a tar of one file     ──┘
  *
  * Both are strangers and of one tenant.  What the first says is moved as it is, in chunks,
  * and never looked at; what the second answers is passed on as bytes, POUR_ANSWER_MAX of

@@ -7,6 +7,7 @@
 #include "cayd/later.h"
 #include "cayd/layer.h"
 #include "cayd/page.h"
+#include "cayd/upload.h"
 
 #define NAME_MAX_LEN 63
 #define TEXT_MAX KIB(1)
@@ -176,6 +177,14 @@ void tenant_list(struct cayd *c, struct request *rq)
 	request_reply_json(rq, &tenant_list_table, &list);
 }
 
+static void on_uploads_gone(void *arg, const struct cay_err *outcome)
+{
+	struct cayd *c = arg;
+
+	if (outcome->code) /* the next start does it */
+		log_warn(&c->log, "uploads of a tenant that is gone are left: %s", outcome->msg);
+}
+
 static void on_deleted(struct later *l, const struct cay_err *outcome)
 {
 	struct row *r = find(l->cayd->tenants, &l->id);
@@ -188,8 +197,10 @@ static void on_deleted(struct later *l, const struct cay_err *outcome)
 		r->leaving = false;
 	else
 		take_out(l->cayd->tenants, &l->id);
-	if (!outcome->code)
+	if (!outcome->code) {
 		layers_forget(l->cayd, &l->id);
+		uploads_forget(l->cayd, &l->id, NULL, on_uploads_gone, l->cayd);
+	}
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)

@@ -69,6 +69,8 @@ static int write_peer(struct request *rq, struct audit_record *to)
 static int write_detail(const struct request *rq, struct audit_record *to)
 {
 	const struct group_query *group = rq->query;
+	const struct upload_query *upload = rq->query;
+	const struct upload_put_query *put = rq->query;
 	const struct image_import_query *image = rq->query;
 	const struct image_pull *pull = rq->body;
 	const struct registry_login *in = rq->body;
@@ -76,6 +78,12 @@ static int write_detail(const struct request *rq, struct audit_record *to)
 
 	if (rq->match.op == &ops[OP_GROUP_DELETE] && group && group->group)
 		return snprintf(to->detail, sizeof(to->detail), "group=%s", group->group);
+	if (rq->match.op == &ops[OP_UPLOAD_PUT] && put && put->group)
+		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s", put->group,
+				put->name);
+	if (rq->match.op == &ops[OP_UPLOAD_DELETE] && upload && upload->group)
+		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s",
+				upload->group, upload->name);
 	if (rq->match.op == &ops[OP_IMAGE_IMPORT] && image && image->name)
 		return snprintf(to->detail, sizeof(to->detail), "name=%.140s", image->name);
 	if (rq->match.op == &ops[OP_IMAGE_PULL] && pull && pull->reference)

@@ -35,6 +35,7 @@ static const struct {
 	{ "db", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
 	{ "audit", false, CONTROL, 0700, 0 },
+	{ "uploads", false, CONTROL, 0700, 0 },
 	{ "stage", false, ROOT, 0700, 0 },
 	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
 };

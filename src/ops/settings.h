@@ -23,7 +23,7 @@ struct settings {
 	uint64_t max_ttl_ms, record_ttl_ms;
 	bool drain;
 	uint64_t token_key_ms;
-	uint64_t audit_keep, audit_size;
+	uint64_t audit_keep, audit_size, uploads_size;
 	char control_user[33];
 	char edge_listen[256], edge_hosts[1024], edge_origins[1024], edge_previews[256];
 	char edge_public_url[256];

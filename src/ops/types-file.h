@@ -239,7 +239,8 @@ struct file_edited {
 };
 
 struct tree_import {
-	struct id from;
+	struct id from;     /* or none, and then: */
+	const char *upload; /* of the group of the sandbox */
 	const char *path, *path_b64, *to, *to_b64;
 };
 
@@ -252,5 +253,24 @@ struct tree_link {
 struct tree_linked {
 	const char *url;
 	uint64_t expires_ns;
+};
+
+struct upload_put_query {
+	const char *group, *name, *sha256;
+	bool has_size;
+	uint64_t size;
+};
+
+struct upload_query {
+	const char *group, *name;
+};
+
+struct upload {
+	const char *name, *sha256;
+	uint64_t size, created_ns;
+};
+
+struct upload_list {
+	struct field_list uploads;
 };
 #endif

@@ -5,6 +5,7 @@
 const struct op_tag op_tags[] = {
 	{ "sandbox", "Sandboxes", "Computers for agents" },
 	{ "group", "Groups", "Sandboxes that belong together" },
+	{ "upload", "Uploads", "Files of a group, kept outside its sandboxes" },
 	{ "exec", "Commands", "Commands in a sandbox, and what they write" },
 	{ "shell", "Shells", "A bash in a sandbox that stays" },
 	{ "file", "Files", "Files of a sandbox" },

@@ -147,9 +147,10 @@ POINTS = {
                    "start:joined", "start:mapped", "start:staged", "start:ran", "start:sealed", "freeze:done",
                    "remove:killed", "remove:cgroups", "remove:range", "remove:gone"],
 }
-# of a build and of a pool; test_build.py and test_pool.py have the stories of those
+# of a build, of a pool and of uploads; test_build.py, test_pool.py and test_uploads.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]
 POOL_POINTS = ["claim:answered"]
+UPLOAD_POINTS = ["upload:filled", "upload:forgotten"]
 # which pass of it: the first message is fsck's, and then one for each act of the story
 PASSES = {"journal": range(1, 6), "keeper:message": range(1, 11)}
 SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")
@@ -158,7 +159,7 @@ SWEPT = [(program, point, how, n) for program, points in POINTS.items() for poin
 
 def test_no_failpoint_is_left_out():
     there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/base/faults.def").read_text(), re.M)
-    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS} == set(there)
+    assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *UPLOAD_POINTS} == set(there)
 
 
 @pytest.mark.parametrize("program,point,how,n", SWEPT, ids=lambda w: str(w).replace(":", "-"))

@@ -8,7 +8,7 @@ import pages
 import pytest
 import world
 from conftest import BUILD
-from routes import PUBLIC, Untouched, routes
+from routes import NEEDED, PUBLIC, Untouched, routes
 
 
 def script(found, box, command=""):
@@ -16,7 +16,7 @@ def script(found, box, command=""):
     def body(r):
         return None if r.method == "GET" else json.dumps(r.body) if isinstance(r.body, dict) else "x"
     # a group that nobody has, so that an attack that works is not the end of the box
-    return [[r.method, r.target(sandbox=box, exec=command) + ("?group=none" if r.name == "group.delete" else ""), body(r)] for r in found]
+    return [[r.method, r.target(sandbox=box, exec=command) + ("?group=none" if r.name == "group.delete" else NEEDED.get(r.name, "")), body(r)] for r in found]
 
 
 def path(target):

@@ -23,7 +23,7 @@ SLEEPS = b"#!/bin/sh\nexec sleep 1000\n"
 
 # What is sent where bytes are taken.
 BYTES = {"image.import": lambda c: world.tiny(), "tree.put": lambda c: cay.layer([cay.file("a", b"hello")])}
-TEXT = {"file.write": b"hello"}  # through Prism, which reads it as text; its size and hash are in the example
+TEXT = {"file.write": b"hello", "upload.put": b"hello"}  # through Prism, which reads it as text; its size and hash are in the example
 # Where an example cannot do what it says: here nobody named a registry to pull from, nor a domain for previews.
 REFUSED = {"image.pull": (403, "permission_denied"), "sandbox.preview": (422, "unsupported")}
 # What becomes of a connection that stops being HTTP.
@@ -134,6 +134,7 @@ def listens(c):
 
 # What must have happened before.
 BEFORE = {
+    "upload.delete": lambda c: c.call("PUT", "/v1/uploads?group=thread-7&name=report.pdf", b"hello"),
     "service.delete": lambda c: c.call("POST", c.at(f"/services/{c['service']}/stop")),
     "service.start": lambda c: c.call("POST", c.at(f"/services/{c['service']}/stop")),
     "sandbox.resume": lambda c: c.call("POST", c.at("/pause")),

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "base/path.h"
+#include "base/tree.h"
+#include "cayd/upload-internal.h"
+#include "text/hex.h"
+
+static int fail_disk(struct cay_err *err, int r, const char *what)
+{
+	return cay_fail_sys(err, cay_code_disk(-r), -r, "%s", what);
+}
+
+static int temp_name(char ret[static UPLOAD_TEMP_LEN + 1])
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	return snprintf(ret, UPLOAD_TEMP_LEN + 1, "%016" PRIx64, random) == UPLOAD_TEMP_LEN ? 0
+											    : -EIO;
+}
+
+static int sync_dir(int fd)
+{
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+/* A directory in one, made when it is to be. */
+static int enter(int dir, const char *name, bool make)
+{
+	int made = make ? mkdirat(dir, name, 0700) : -1, r = 0;
+
+	if (make && made < 0 && errno != EEXIST)
+		return -errno;
+	if (made == 0)
+		r = sync_dir(dir);
+	return r < 0 ? r : path_open(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+}
+
+static int enter_tenant(const struct upload_place *at, bool make)
+{
+	char tenant[ID_TEXT_LEN + 1];
+
+	id_format(&at->tenant, tenant);
+	return enter(at->all->root, tenant, make);
+}
+
+static int enter_group(const struct upload_place *at, bool make)
+{
+	auto_close int tenant = enter_tenant(at, make);
+
+	return tenant < 0 ? tenant : enter(tenant, at->group, make);
+}
+
+static void look(const struct stat *st, const char *name, struct upload_row *ret)
+{
+	*ret = (struct upload_row){
+		.size = (uint64_t)st->st_size,
+		.created_ns =
+			(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec,
+	};
+	memcpy(ret->name, name, strnlen(name, UPLOAD_NAME_MAX));
+}
+
+/* How much there is */
+
+struct count {
+	const struct upload_place *at; /* the one that comes, and may replace one */
+	bool here;                     /* in its group */
+	uint64_t bytes;
+	unsigned files, of_group; /* others */
+};
+
+static int count_file(void *arg, int dirfd, const char *name)
+{
+	struct count *n = arg;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (n->here && str_eq(name, n->at->name))
+		return 0;
+	n->bytes += (uint64_t)st.st_size;
+	n->files++;
+	n->of_group += n->here;
+	return 0;
+}
+
+static int count_group(void *arg, int dirfd, const char *name)
+{
+	struct count *n = arg;
+	auto_close int fd = enter(dirfd, name, false);
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	n->here = str_eq(name, n->at->group);
+	return path_each(fd, count_file, n);
+}
+
+/* Whether one of this size may be there, beside all others of the tenant. */
+static int has_room(const struct upload_place *at, uint64_t size, uint64_t quota,
+		    uint64_t *ret_room, struct cay_err *err)
+{
+	auto_close int tenant = enter_tenant(at, false);
+	struct count n = { .at = at };
+	int r = tenant == -ENOENT ? 0 : tenant;
+
+	if (tenant >= 0)
+		r = path_each(tenant, count_group, &n);
+	if (r < 0)
+		return fail_disk(err, r, "count the uploads");
+	if (n.of_group >= UPLOADS_GROUP)
+		return cay_fail(err, CAY_E_LIMIT,
+				"the group has %d uploads: delete some (upload.delete)",
+				UPLOADS_GROUP);
+	if (n.files >= UPLOADS_FILES)
+		return cay_fail(err, CAY_E_LIMIT,
+				"the tenant has %d uploads: delete groups that are over",
+				UPLOADS_FILES);
+	*ret_room = quota > n.bytes ? quota - n.bytes : 0;
+	if (size > *ret_room || !quota)
+		return cay_fail(err, CAY_E_LIMIT,
+				"uploads of a tenant may take %" PRIu64 " bytes (uploads.size) and "
+				"the others take %" PRIu64 ": delete some, or groups that are over",
+				quota, n.bytes);
+	return 0;
+}
+
+/* In */
+
+int upload_begin(struct upload_file *f, const struct upload_place *at, uint64_t size,
+		 uint64_t quota, struct cay_err *err)
+{
+	int r = has_room(at, size, quota, &f->room, err);
+
+	if (r < 0)
+		return r;
+	file_hash_begin(&f->hash);
+	r = temp_name(f->temp);
+	if (r >= 0)
+		r = f->fd = path_open(at->all->fresh, f->temp,
+				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+	if (r < 0)
+		f->temp[0] = 0;
+	return r < 0 ? fail_disk(err, r, "a file for the upload") : 0;
+}
+
+int upload_add(struct upload_file *f, struct slice bytes, struct cay_err *err)
+{
+	int r = path_write_all(f->fd, bytes.p, bytes.n);
+
+	if (r < 0)
+		return fail_disk(err, r, "store the upload");
+	file_hash_add(&f->hash, bytes.p, bytes.n);
+	f->size += bytes.n;
+	return 0;
+}
+
+static int is_as_promised(struct upload_file *f, const struct upload_put_query *want,
+			  struct cay_err *err)
+{
+	unsigned char hash[FILE_HASH_LEN];
+
+	file_hash_end(&f->hash, hash);
+	hex_write(hash, sizeof(hash), f->sha256);
+	if (want->has_size && f->size != want->size)
+		return cay_fail_field(err, CAY_E_INVALID, "size", "%" PRIu64 " bytes came",
+				      f->size);
+	if (want->sha256 && !str_eq(want->sha256, f->sha256))
+		return cay_fail_field(err, CAY_E_INVALID, "sha256",
+				      "what came has another one: it was damaged on its way");
+	return 0;
+}
+
+/* Nothing else gets a name, or loses it, between the count and the rename. */
+static int place(struct upload_file *f, const struct upload_place *at, uint64_t quota,
+		 struct cay_err *err)
+{
+	auto_close int group = -EBADF;
+	uint64_t room;
+	int r;
+
+	uv_mutex_lock(&at->all->changing);
+	r = has_room(at, f->size, quota, &room, err);
+	if (r >= 0) {
+		r = group = enter_group(at, true);
+		if (r >= 0 && renameat(at->all->fresh, f->temp, group, at->name) < 0)
+			r = -errno;
+		if (r >= 0)
+			f->temp[0] = 0;
+		else
+			(void)fail_disk(err, r, "give the upload its name");
+	}
+	uv_mutex_unlock(&at->all->changing);
+	if (r >= 0) {
+		r = sync_dir(group);
+		if (r < 0)
+			(void)fail_disk(err, r, "give the upload its name");
+	}
+	return r;
+}
+
+int upload_commit(struct upload_file *f, const struct upload_place *at,
+		  const struct upload_put_query *want, uint64_t quota, struct upload_row *ret,
+		  struct cay_err *err)
+{
+	struct stat st = {};
+	int r = is_as_promised(f, want, err);
+
+	if (r < 0)
+		return r;
+	r = fsync(f->fd) < 0 || fstat(f->fd, &st) < 0 ? -errno : fault(FAULT_UPLOAD_FILLED);
+	if (r < 0)
+		return fail_disk(err, r, "store the upload");
+	look(&st, at->name, ret);
+	return place(f, at, quota, err);
+}
+
+void upload_fini(struct upload_file *f, const struct upload_place *at)
+{
+	if (f->temp[0])
+		(void)unlinkat(at->all->fresh, f->temp, 0);
+	cay_closep(&f->fd);
+}
+
+/* Out */
+
+struct rows {
+	struct upload_row *v;
+	size_t n;
+};
+
+static int add_row(void *arg, int dirfd, const char *name)
+{
+	struct rows *rows = arg;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISREG(st.st_mode) || rows->n == UPLOADS_GROUP)
+		return 0;
+	look(&st, name, &rows->v[rows->n++]);
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct upload_row *)a)->name, ((const struct upload_row *)b)->name);
+}
+
+int upload_rows(const struct upload_place *at, struct upload_row *v, size_t *ret_n,
+		struct cay_err *err)
+{
+	auto_close int group = enter_group(at, false);
+	struct rows rows = { .v = v };
+	int r = group == -ENOENT ? 0 : group;
+
+	if (group >= 0)
+		r = path_each(group, add_row, &rows);
+	if (r < 0)
+		return fail_disk(err, r, "list the uploads");
+	qsort(v, rows.n, sizeof(*v), by_name);
+	*ret_n = rows.n;
+	return 0;
+}
+
+int upload_open(const struct upload_place *at, struct upload_row *ret, struct cay_err *err)
+{
+	auto_close int group = enter_group(at, false);
+	auto_close int fd =
+		group < 0 ? group : path_open(group, at->name, O_RDONLY | O_NOFOLLOW, 0);
+	struct stat st = {};
+
+	if (fd == -ENOENT)
+		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fail_disk(err, fd < 0 ? fd : -errno, "open the upload");
+	look(&st, at->name, ret);
+	return cay_take_fd(&fd);
+}
+
+int upload_remove(const struct upload_place *at, struct upload_row *ret, struct cay_err *err)
+{
+	auto_close int fd = upload_open(at, ret, err);
+	auto_close int tenant = fd < 0 ? -EBADF : enter_tenant(at, false);
+	auto_close int group = tenant < 0 ? tenant : enter(tenant, at->group, false);
+	int r = group < 0 ? group : 0;
+
+	if (fd < 0)
+		return fd;
+	uv_mutex_lock(&at->all->changing);
+	if (r >= 0 && unlinkat(group, at->name, 0) < 0 && errno != ENOENT)
+		r = -errno;
+	/* the last one takes the directory with it; another one makes it anew */
+	if (r >= 0)
+		(void)unlinkat(tenant, at->group, AT_REMOVEDIR);
+	uv_mutex_unlock(&at->all->changing);
+	if (r >= 0)
+		r = sync_dir(group);
+	return r < 0 ? fail_disk(err, r, "remove the upload") : 0;
+}
+
+/* In one step, and what is behind it can be done again. */
+int upload_forget(const struct upload_place *at, struct cay_err *err)
+{
+	auto_close int tenant = at->group[0] ? enter_tenant(at, false) : -EBADF;
+	int dir = at->group[0] ? tenant : at->all->root,
+	    r = at->group[0] && tenant < 0 ? tenant : 0;
+	char gone[UPLOAD_TEMP_LEN + 1], name[ID_TEXT_LEN + 1];
+
+	id_format(&at->tenant, name);
+	if (r >= 0)
+		r = temp_name(gone);
+	if (r >= 0) {
+		uv_mutex_lock(&at->all->changing);
+		if (renameat(dir, at->group[0] ? at->group : name, at->all->fresh, gone) < 0)
+			r = -errno;
+		uv_mutex_unlock(&at->all->changing);
+	}
+	if (r == -ENOENT)
+		return 0; /* nobody put anything there */
+	if (r >= 0)
+		r = sync_dir(dir);
+	if (r >= 0)
+		r = fault(FAULT_UPLOAD_FORGOTTEN);
+	if (r >= 0)
+		r = tree_remove(at->all->fresh, gone);
+	return r < 0 ? fail_disk(err, r, "remove the uploads") : 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_UPLOAD_INTERNAL_H
+#define CAY_CAYD_UPLOAD_INTERNAL_H
+/*
+ * What upload.c and upload-disk.c share.  All of upload-disk.c is for workers: it touches
+ * the disk, and of cayd nothing but what it is given.
+ */
+#include "cayd/upload.h"
+#include "file/hash.h"
+
+#define UPLOAD_TEMP_LEN 16
+
+struct uploads {
+	int root;            /* uploads/, of which cayd keeps the fd */
+	int fresh;           /* uploads/new: what comes, and what goes */
+	uv_mutex_t changing; /* names below root: one at a time, and none while they are counted */
+	struct putting *puts;
+};
+
+struct upload_row {
+	char name[UPLOAD_NAME_MAX + 1];
+	uint64_t size, created_ns;
+};
+
+/* One that comes. */
+struct upload_file {
+	int fd;
+	char temp[UPLOAD_TEMP_LEN + 1]; /* its name in `fresh`; "" once it has none there */
+	struct file_hash hash;
+	char sha256[FILE_HASH_HEX + 1]; /* once it is placed */
+	uint64_t size;                  /* so far */
+	uint64_t room;                  /* as it was in the beginning */
+};
+
+/* A file for one that will have at least this size, and how much there is room for. */
+[[nodiscard]] int upload_begin(struct upload_file *f, const struct upload_place *at, uint64_t size,
+			       uint64_t quota, struct cay_err *err);
+[[nodiscard]] int upload_add(struct upload_file *f, struct slice bytes, struct cay_err *err);
+/* All of it is there: it gets its name, if it is what was promised and there still is room. */
+[[nodiscard]] int upload_commit(struct upload_file *f, const struct upload_place *at,
+				const struct upload_put_query *want, uint64_t quota,
+				struct upload_row *ret, struct cay_err *err);
+/* What has not got its name goes. */
+void upload_fini(struct upload_file *f, const struct upload_place *at);
+
+/* By name, at most UPLOADS_GROUP; a group nobody put anything into has none. */
+[[nodiscard]] int upload_rows(const struct upload_place *at, struct upload_row *rows, size_t *ret_n,
+			      struct cay_err *err);
+/* The fd to read it by. */
+[[nodiscard]] int upload_open(const struct upload_place *at, struct upload_row *ret,
+			      struct cay_err *err);
+[[nodiscard]] int upload_remove(const struct upload_place *at, struct upload_row *ret,
+				struct cay_err *err);
+/* All of a group; without one, all of the tenant. */
+[[nodiscard]] int upload_forget(const struct upload_place *at, struct cay_err *err);
+#endif

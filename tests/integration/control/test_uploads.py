@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The upload area of a group: files outside any sandbox, for every sandbox of the group."""
+import concurrent.futures
+import contextlib
+import hashlib
+import os
+import secrets
+import signal
+import socket
+import urllib.parse
+
+import cay
+import pytest
+from cay import ApiError, wait_for
+from conftest import BUILD
+from test_control import refused
+from test_tenants import DEFAULT, asks
+
+SIZES = (0, 1, 20 << 20)
+WORDS = ("..", ".", "a/b", "../../etc", "%2e%2e", "new", "x" * 63, "~!@#$^&*()[]{}")
+
+
+def q(**fields):
+    return "/v1/uploads?" + urllib.parse.urlencode(fields)
+
+
+def put(c, group, name, data, **fields):
+    return c.call("PUT", q(group=group, name=name, **fields), data)
+
+
+def names(c, group):
+    return [u["name"] for u in c.call("GET", q(group=group))["uploads"]]
+
+
+def drop(c, group, name):
+    return c.call("DELETE", q(group=group, name=name))
+
+
+def forget(c, group):
+    return c.call("DELETE", "/v1/sandboxes?" + urllib.parse.urlencode({"group": group}))
+
+
+def fill(c, box, name, to="."):
+    return c.call("POST", f"/v1/sandboxes/{box}/files/import", {"upload": name, "to": to})
+
+
+def read(c, box, path):
+    reply = c.open("GET", f"/v1/sandboxes/{box}/files/content?" + urllib.parse.urlencode({"path": path}))
+    assert reply.status == 200, reply.read()
+    return reply.read()
+
+
+def coming(c):
+    """What is neither an upload yet nor any more."""
+    return os.listdir(c.state / "uploads/new")
+
+
+def on_disk(c):
+    """Everything that has a name, from the area's top."""
+    top = c.state / "uploads"
+    return sorted(str(p.relative_to(top)) for p in top.rglob("*") if p.is_file())
+
+
+@contextlib.contextmanager
+def begun(c, group, name, n, data):
+    """A connection that has said so much of an upload and no more."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(30)
+        s.connect(c.socket)
+        s.sendall(f"PUT {q(group=group, name=name)} HTTP/1.1\r\nHost: cay\r\nContent-Type: application/octet-stream\r\n"
+                  f"Content-Length: {n}\r\n\r\n".encode() + data)
+        yield s
+
+
+@pytest.fixture
+def group(daemon):
+    name = "g" + secrets.token_hex(4)
+    yield name
+    forget(daemon, name)
+
+
+@pytest.fixture
+def small():
+    """Daemons whose tenants may keep a megabyte."""
+    with cay.Cay(BUILD, env={"CAY_UPLOADS_SIZE": "1Mi"}) as c:
+        yield c
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_there_and_back(daemon, group, size):
+    data = os.urandom(size)
+    made = put(daemon, group, "a.bin", data, size=size, sha256=hashlib.sha256(data).hexdigest())
+    assert (made["name"], made["size"], made["sha256"]) == ("a.bin", size, hashlib.sha256(data).hexdigest())
+    told = {k: v for k, v in made.items() if k != "sha256"}
+    assert daemon.call("GET", q(group=group))["uploads"] == [told]
+    box = daemon.create("tiny", group=group)
+    got = fill(daemon, box, "a.bin", "in/deep")
+    assert (got["files"], got["bytes"]) == (1, size)
+    assert read(daemon, box, "in/deep/a.bin") == data
+    assert drop(daemon, group, "a.bin") == told
+    assert names(daemon, group) == [] and read(daemon, box, "in/deep/a.bin") == data
+    refused("not_found", drop, daemon, group, "a.bin")
+    refused("not_found", fill, daemon, box, "a.bin")
+    assert coming(daemon) == []
+
+
+def test_two_sandboxes_of_the_group_and_none_of_another(daemon, group):
+    put(daemon, group, "plan.txt", b"the plan")
+    for _ in range(2):
+        box = daemon.create("tiny", group=group)
+        fill(daemon, box, "plan.txt")
+        assert read(daemon, box, "plan.txt") == b"the plan"
+    other = daemon.create("tiny", group=group + "x")
+    alone = daemon.create("tiny")
+    refused("not_found", fill, daemon, other, "plan.txt")
+    refused("invalid_argument", fill, daemon, alone, "plan.txt")
+    for wrong in ({}, {"upload": "plan.txt", "from": other}, {"upload": "plan.txt", "path": "x"}, {"upload": "../plan.txt"}):
+        refused("invalid_argument", daemon.call, "POST", f"/v1/sandboxes/{box}/files/import", wrong)
+    daemon.call("POST", f"/v1/sandboxes/{box}/pause")
+    refused("wrong_state", fill, daemon, box, "plan.txt")
+    for name in (other, alone):
+        daemon.delete(name)
+
+
+def test_a_directory_in_its_place_is_told(daemon, group):
+    """The sandbox's own answer, and nothing of ours hangs on it."""
+    put(daemon, group, "d", os.urandom(5 << 20))
+    box = daemon.create("tiny", group=group)
+    daemon.exec(box, ["mkdir", "d"])
+    refused("conflict", fill, daemon, box, "d")
+    assert fill(daemon, box, "d", "here")["files"] == 1
+
+
+def test_what_does_not_become_whole_leaves_the_old_one(daemon, group):
+    put(daemon, group, "f", b"old")
+    with begun(daemon, group, "f", 1 << 20, b"x" * 5000):
+        wait_for("it to be written down", lambda: coming(daemon), 20)
+    wait_for("it to be gone", lambda: not coming(daemon), 20)
+    refused("invalid_argument", lambda: put(daemon, group, "f", b"new", size=4))
+    refused("invalid_argument", lambda: put(daemon, group, "f", b"new", size=2))
+    refused("invalid_argument", lambda: put(daemon, group, "f", b"new", sha256="0" * 64))
+    wait_for("them to be gone", lambda: not coming(daemon), 20)
+    box = daemon.create("tiny", group=group)
+    fill(daemon, box, "f")
+    assert read(daemon, box, "f") == b"old"
+    put(daemon, group, "f", b"new")
+    fill(daemon, box, "f")
+    assert read(daemon, box, "f") == b"new" and names(daemon, group) == ["f"]
+
+
+def test_one_that_is_replaced_while_it_is_poured_is_the_old_one_or_the_new(daemon, group):
+    put(daemon, group, "f", b"a" * (4 << 20))
+    box = daemon.create("tiny", group=group)
+
+    def change(i):
+        put(daemon, group, "f", (b"a", b"b")[i % 2] * (4 << 20))
+    with concurrent.futures.ThreadPoolExecutor(2) as two:
+        changes = two.submit(lambda: [change(i) for i in range(6)])
+        for i in range(6):
+            assert fill(daemon, box, "f", f"t{i}")["bytes"] == 4 << 20
+            assert len(set(read(daemon, box, f"t{i}/f"))) == 1
+        changes.result()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "/", "a/b", "../x", ".hidden", "a\0b", "a b", "a\n", "ä", "", "x" * 129, "%2e%2e%2f"])
+def test_a_name_that_is_none(daemon, group, name):
+    before = on_disk(daemon)
+    refused("invalid_argument", put, daemon, group, name, b"x")
+    refused("invalid_argument", drop, daemon, group, name)
+    assert on_disk(daemon) == before and not coming(daemon)
+
+
+def test_names_that_are_some(daemon, group):
+    good = sorted(["a", "x" * 128, "A.B", "-rf", "_", "a..b", "1"])
+    for name in good:
+        put(daemon, group, name, name.encode())
+    assert names(daemon, group) == good
+    box = daemon.create("tiny", group=group)
+    for name in good:
+        fill(daemon, box, name, "in")
+        assert read(daemon, box, "in/" + name) == name.encode()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_group_may_be_any_word(daemon, word):
+    put(daemon, word, "a", b"1")
+    assert f"{DEFAULT}/{word.encode().hex()}/a" in on_disk(daemon)
+    assert names(daemon, word) == ["a"] and not names(daemon, word[:-1] + "_")
+    forget(daemon, word)
+    assert not names(daemon, word) and not any(p.split("/")[1] == word.encode().hex() for p in on_disk(daemon))
+
+
+def test_a_group_that_is_deleted_takes_them_along(daemon, group):
+    box = daemon.create("tiny", group=group)
+    put(daemon, group, "a", b"1")
+    put(daemon, group, "b", b"2")
+    put(daemon, group + "x", "a", b"stays")
+    assert [s["id"] for s in forget(daemon, group)["sandboxes"]] == [box]
+    # all of it is gone when it is answered
+    assert names(daemon, group) == [] and not coming(daemon)
+    assert names(daemon, group + "x") == ["a"]
+    forget(daemon, group + "x")
+
+
+def test_another_tenants_group_of_the_same_name(daemon, group):
+    tenant = daemon.call("POST", "/v1/tenants", {"name": "t" + secrets.token_hex(4)})["id"]
+    them = asks(daemon, "write", tenant)
+    put(daemon, group, "a", b"ours")
+    assert names(them, group) == []
+    refused("not_found", drop, them, group, "a")
+    put(them, group, "a", b"theirs!")
+    put(them, group, "b", b"more")
+    box, their = daemon.create("tiny", group=group), them.create("tiny", group=group)
+    fill(daemon, box, "a")
+    assert read(daemon, box, "a") == b"ours"
+    refused("not_found", fill, daemon, box, "b")
+    refused("not_found", fill, daemon, their, "a")
+    fill(them, their, "a")
+    assert read(them, their, "a") == b"theirs!"
+    forget(them, group)
+    assert names(daemon, group) == ["a"]
+    # and what one needs to be allowed
+    put(them, group, "a", b"again")
+    reads = asks(daemon, "read", tenant)
+    assert names(reads, group) == ["a"]
+    refused("permission_denied", put, reads, group, "a", b"x")
+    refused("permission_denied", drop, reads, group, "a")
+    for key in daemon.call("GET", "/v1/keys?limit=1000")["keys"]:
+        if key["tenant"] == tenant:
+            daemon.call("POST", f"/v1/keys/{key['id']}/revoke")
+    wait_for("its sandboxes to be gone", lambda: not daemon.processes(their), 30)
+    daemon.call("DELETE", f"/v1/tenants/{tenant}")
+    wait_for("them to go with it", lambda: not any(p.startswith(tenant) for p in on_disk(daemon)), 30)
+
+
+def test_a_tenant_has_a_quota(small):
+    put(small, "a", "f", b"x" * (600 << 10))
+    refused("limit_exceeded", put, small, "b", "f", b"x" * (600 << 10))
+    refused("limit_exceeded", lambda: put(small, "b", "f", b"", size=600 << 10))
+    with begun(small, "b", "f", 1 << 30, b"x" * (600 << 10)) as s:  # refused in the middle, not at the end
+        assert s.recv(64).split()[1] == b"429"
+    put(small, "b", "f", b"x" * (400 << 10))
+    # the one it replaces does not count
+    put(small, "a", "f", b"y" * (620 << 10))
+    refused("limit_exceeded", put, small, "a", "f", b"z" * (700 << 10))
+    drop(small, "b", "f")
+    put(small, "a", "f", b"z" * (1 << 20))
+    refused("limit_exceeded", put, small, "a", "g", b"1")
+    put(small, "a", "g", b"")
+    wait_for("nothing to be left", lambda: not coming(small), 20)
+    tenant = small.call("POST", "/v1/tenants", {"name": "t"})["id"]
+    put(asks(small, "write", tenant), "a", "f", b"x" * (1 << 20))
+
+
+def test_two_at_once_are_not_more_than_there_is_room_for(small):
+    """Each alone would fit."""
+    with begun(small, "a", "f", 600 << 10, b"x" * (500 << 10)) as one, begun(small, "b", "f", 600 << 10, b"x" * (500 << 10)) as two:
+        wait_for("both to have begun", lambda: len(coming(small)) == 2, 20)
+        for s in (one, two):
+            s.sendall(b"x" * (100 << 10))
+        assert sorted(s.recv(64).split()[1] for s in (one, two)) == [b"200", b"429"]
+    assert len(on_disk(small)) == 1
+
+
+def test_none_at_all():
+    with cay.Cay(BUILD, env={"CAY_UPLOADS_SIZE": "0"}) as c:
+        refused("limit_exceeded", put, c, "a", "f", b"")
+        assert names(c, "a") == []
+
+
+def test_a_tenant_has_four_at_once(daemon, group):
+    tenant = daemon.call("POST", "/v1/tenants", {"name": "t" + secrets.token_hex(4)})["id"]
+    with contextlib.ExitStack() as open_:
+        for i in range(4):
+            open_.enter_context(begun(daemon, group, f"f{i}", 100, b"x"))
+        wait_for("them", lambda: len(coming(daemon)) == 4, 20)
+        reply = daemon.open("PUT", q(group=group, name="g"), b"x")
+        assert reply.status == 429 and reply.headers["Retry-After"] == "1"
+        put(asks(daemon, "write", tenant), group, "g", b"x")  # another's places are another's
+    wait_for("their end", lambda: not coming(daemon), 20)
+    wait_for("a place", lambda: daemon.open("PUT", q(group=group, name="g"), b"x").status == 200, 20)
+
+
+def test_a_group_has_a_thousand(own):
+    at = own.state / "uploads" / DEFAULT / b"many".hex()
+    put(own, "many", "f0", b"")
+    for i in range(1, 1000):  # as it would have made them
+        os.close(os.open(at / f"f{i}", os.O_CREAT | os.O_WRONLY, 0o600))
+    assert len(names(own, "many")) == 1000
+    refused("limit_exceeded", put, own, "many", "more", b"")
+    put(own, "many", "f7", b"replaced")
+    put(own, "other", "more", b"")
+    drop(own, "many", "f7")
+    put(own, "many", "more", b"")
+
+
+def test_who_dies_in_an_upload_leaves_nothing(own):
+    put(own, "g", "f", b"old")
+    with begun(own, "g", "f", 1 << 20, b"x" * 70000), begun(own, "g", "h", 1 << 20, b"x"):
+        wait_for("them", lambda: len(coming(own)) == 2, 20)
+        own.kill_daemon("cayd")
+    assert len(coming(own)) == 2
+    own.start_cayd()
+    assert coming(own) == [] and names(own, "g") == ["f"]
+    box = own.create("tiny", group="g")
+    fill(own, box, "f")
+    assert read(own, box, "f") == b"old"
+
+
+def fails(own, point, how):
+    own.kill_daemon("cayd")
+    own.env["CAY_FAULT"] = f"{point}={how}"
+    own.start_cayd()
+    del own.env["CAY_FAULT"]
+
+
+@pytest.mark.parametrize("how", ["kill", "error"])
+def test_every_failpoint_of_an_upload(own, how):
+    put(own, "g", "f", b"old")
+    fails(own, "upload:filled", how)
+    with pytest.raises((ApiError, OSError, cay.http.client.HTTPException)):
+        put(own, "g", "f", b"new")
+    if how == "kill":
+        own.daemons["cayd"].wait()
+        own.start_cayd()
+    wait_for("nothing to be left", lambda: not coming(own), 20)
+    assert names(own, "g") == ["f"] and own.call("GET", q(group="g"))["uploads"][0]["size"] == 3
+    fails(own, "upload:forgotten", how)
+    with pytest.raises((ApiError, OSError, cay.http.client.HTTPException)):
+        forget(own, "g")
+    if how == "kill":
+        own.daemons["cayd"].wait()
+    else:
+        own.kill_daemon("cayd")
+    own.start_cayd()
+    assert coming(own) == [] and names(own, "g") == []
+
+
+def test_what_a_tenant_left_goes_at_the_next_start(own):
+    put(own, "g", "f", b"stays")
+    for name in ("tn0001000g00000000000000tr", "what"):
+        (own.state / "uploads" / name / "67").mkdir(parents=True)
+        (own.state / "uploads" / name / "67/f").write_bytes(b"x")
+        for p in (own.state / "uploads" / name, own.state / "uploads" / name / "67"):
+            os.chown(p, cay.CONTROL_UID, cay.CONTROL_UID)
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert on_disk(own) == [f"{DEFAULT}/67/f"]
+
+
+def test_a_sandbox_that_stops_taking_it_ends_the_import(own):
+    """Nothing of the upload's side waits for ever, and the others go on."""
+    put(own, "g", "f", os.urandom(20 << 20))
+    box = own.create("tiny", group="g")
+    os.kill(own.pid_1(box), signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor(1) as one:
+        asked = one.submit(fill, own, box, "f")
+        assert names(own, "g") == ["f"]
+        own.kill_daemon("cayd")
+        with pytest.raises((OSError, cay.http.client.HTTPException)):
+            asked.result(60)
+    os.kill(own.pid_1(box), signal.SIGCONT)
+    own.start_cayd()
+    assert fill(own, box, "f")["files"] == 1
+
+
+def test_it_is_in_the_audit_log(own):
+    put(own, "g", "f", b"x")
+    drop(own, "g", "f")
+    rows = [(r["op"], r["detail"]) for r in own.call("GET", "/v1/audit")["records"] if r["op"].startswith("upload.")]
+    assert rows == [("upload.put", "group=g name=f"), ("upload.delete", "group=g name=f")]
