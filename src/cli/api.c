@@ -30,6 +30,7 @@ static const uint32_t head_s[OP_NUM] = {
 	[OP_SERVICE_START] = NEVER, /* which the service itself says how long */
 	[OP_SERVICE_STOP] = NEVER,  [OP_SERVICE_RESTART] = NEVER,
 	[OP_SERVICE_LOG] = NEVER, /* of one that says nothing */
+	[OP_UPLOAD_PUT] = 300,    /* what came last is yet to be on the disk */
 	[OP_SANDBOX_HEALTH] = 90,   [OP_IMAGE_DELETE] = 300,
 	[OP_TREE_IMPORT] = NEVER, /* as long as there is much of it */
 	[OP_TREE_PUT] = 300,      /* what is behind its last byte is yet to be unpacked */

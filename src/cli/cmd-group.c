@@ -148,6 +148,6 @@ const struct cmd cmd_group_rm = {
 	.max = SIZE_MAX,
 	.options = json_options,
 	.size = sizeof(struct json_args),
-	.help = "End every sandbox of a group, as 'cay rm --group' does",
+	.help = "End every sandbox of a group, as 'cay rm --group' does, and remove its uploads",
 	.run = run_rm,
 };

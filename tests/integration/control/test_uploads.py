@@ -3,10 +3,12 @@
 import concurrent.futures
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 import signal
 import socket
+import subprocess
 import urllib.parse
 
 import cay
@@ -369,3 +371,25 @@ def test_it_is_in_the_audit_log(own):
     drop(own, "g", "f")
     rows = [(r["op"], r["detail"]) for r in own.call("GET", "/v1/audit")["records"] if r["op"].startswith("upload.")]
     assert rows == [("upload.put", "group=g name=f"), ("upload.delete", "group=g name=f")]
+
+
+
+
+def test_by_the_command_line(own, tmp_path):
+    def cli(*words):
+        return subprocess.run([str(own.programs["cay"]), *words], capture_output=True, text=True, timeout=60, env=own.env)
+    (tmp_path / "a.txt").write_bytes(b"hello")
+    (tmp_path / "my file").write_bytes(os.urandom(3 << 20))
+    assert cli("upload", "add", str(tmp_path / "a.txt"), "--group", "g").returncode == 0
+    made = json.loads(cli("upload", "add", "--json", "--group", "g", "--name", "mine", str(tmp_path / "my file")).stdout)
+    assert made["uploads"][0]["size"] == 3 << 20
+    assert [line.split()[:2] for line in cli("upload", "ls", "--group", "g").stdout.splitlines()][1:] == [["a.txt", "5"], ["mine", "3.0"]]
+    assert [u["name"] for u in json.loads(cli("upload", "ls", "--json", "--group", "g").stdout)["uploads"]] == ["a.txt", "mine"]
+    # what is wrong is said, and of several what was done
+    refused_ = cli("upload", "add", "--json", "--group", "g", str(tmp_path / "a.txt"), str(tmp_path / "my file"))
+    assert refused_.returncode == 2 and "letters, digits" in refused_.stderr and json.loads(refused_.stdout)["uploads"][0]["name"] == "a.txt"
+    assert cli("upload", "add", str(tmp_path / "a.txt")).returncode == cli("upload", "add", "--group", "g", str(tmp_path)).returncode == 2
+    assert cli("upload", "rm", "--group", "g", "mine").returncode == 0 and names(own, "g") == ["a.txt"]
+    none = cli("upload", "rm", "--group", "g", "mine")
+    assert none.returncode == 4 and "cay upload ls" in none.stderr
+    assert cli("group", "rm", "g").returncode == 0 and names(own, "g") == []
