@@ -244,10 +244,9 @@ static void sandbox_list(struct cayd *c, struct request *rq)
 
 struct ungrouping {
 	struct cayd *cayd;
-	struct request *rq;
-	struct id tenant;
-	struct sandbox *rows; /* the request's */
-	char group[UPLOAD_GROUP_MAX + 1];
+	struct request *rq; /* NULL: nobody waits any more */
+	struct id *ended;   /* the request's */
+	size_t n;
 };
 
 static void on_ungrouping_gone(struct request *rq)
@@ -255,49 +254,64 @@ static void on_ungrouping_gone(struct request *rq)
 	struct ungrouping *u = rq->data;
 
 	u->rq = NULL;
-	u->rows = NULL;
 }
 
-/* Every live sandbox of the group ends; the answer is what they were then. */
+/* The answer is what they are now. */
+static void answer_group(struct ungrouping *u)
+{
+	struct sandbox *rows = pool_take(&u->rq->pool, u->n ? u->n : 1, sizeof(*rows));
+	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+
+	if (!rows) {
+		request_refuse(u->rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	for (size_t i = 0; i < u->n; i++) {
+		struct box *b = box_of(u->cayd->boxes, &u->rq->actor.tenant, &u->ended[i]);
+
+		if (b)
+			rows[list.sandboxes.n++] = *box_look(b);
+	}
+	boxes_answer(u->cayd, u->rq, &list, list.sandboxes.n);
+}
+
 static void on_uploads_gone(void *arg, const struct cay_err *outcome)
 {
 	struct ungrouping *u = arg;
-	struct sandbox_list list = { .sandboxes = { u->rows, 0 } };
 
-	for (struct box *b = box_before(u->cayd->boxes, &u->tenant, 0); b; b = box_older(b)) {
-		if (!b->info.group || !str_eq(b->info.group, u->group) || life_over(&b->life))
-			continue;
-		box_end(b, END_KILLED, "its group was deleted by a client");
-		if (u->rows && list.sandboxes.n < GROUP_ROWS)
-			u->rows[list.sandboxes.n++] = *box_look(b);
-	}
 	if (u->rq)
 		u->rq->events = NULL;
 	if (u->rq && outcome->code)
 		request_fail(u->rq, outcome);
 	else if (u->rq)
-		boxes_answer(u->cayd, u->rq, &list, list.sandboxes.n);
+		answer_group(u);
 	free(u);
 }
 
-/* Uploads first: at a start nothing tells that a group they are of was deleted, so they
- * are gone before anybody hears of it. */
+/* Every live sandbox of the group ends, at once.  It is answered when its uploads are gone,
+ * too: at a start nothing tells that a group they are of was deleted. */
 static void group_delete(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_ungrouping_gone };
 	const struct group_query *q = rq->query;
-	struct sandbox *rows = pool_take(&rq->pool, GROUP_ROWS, sizeof(*rows));
-	struct ungrouping *u = rows ? calloc(1, sizeof(*u)) : NULL;
+	struct id *ended = pool_take(&rq->pool, GROUP_ROWS, sizeof(*ended));
+	struct ungrouping *u = ended ? calloc(1, sizeof(*u)) : NULL;
 
 	if (!u) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	*u = (struct ungrouping){ .cayd = c, .rq = rq, .tenant = rq->actor.tenant, .rows = rows };
-	memcpy(u->group, q->group, strlen(q->group));
+	*u = (struct ungrouping){ .cayd = c, .rq = rq, .ended = ended };
+	for (struct box *b = box_before(c->boxes, &rq->actor.tenant, 0); b; b = box_older(b)) {
+		if (!b->info.group || !str_eq(b->info.group, q->group) || life_over(&b->life))
+			continue;
+		box_end(b, END_KILLED, "its group was deleted by a client");
+		if (u->n < GROUP_ROWS)
+			ended[u->n++] = b->info.id;
+	}
 	rq->data = u;
 	rq->events = &events;
-	uploads_forget(c, &u->tenant, u->group, on_uploads_gone, u);
+	uploads_forget(c, &rq->actor.tenant, q->group, on_uploads_gone, u);
 }
 
 static void image_list(struct cayd *c, struct request *rq)

@@ -106,6 +106,7 @@ struct cayd {
 	struct pull *pulls; /* under way */
 	struct pour *pours; /* imports of files under way */
 	struct uploads *uploads;
+	unsigned preview_looks; /* that wait for a PID 1 */
 	struct registries *registries;
 	uint64_t prune_ns; /* when prune.c looks again */
 	/* image_adds and removals under way: of the same image the keeper would do both at

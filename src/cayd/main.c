@@ -28,6 +28,7 @@
 #include "prog/prog.h"
 
 #define KEEPER_MS 30000
+#define WORKERS "16"
 
 static int open_state(struct cayd *c, struct cay_err *err)
 {
@@ -170,6 +171,9 @@ int main(int argc, char **argv)
 		return 0; /* --check, --version */
 	if (r >= 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	/* some wait for a disk, and others are not to wait for them */
+	if (r >= 0 && setenv("UV_THREADPOOL_SIZE", WORKERS, 0) < 0)
+		r = cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)
 		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
 					      : begin(&c, &err);

@@ -183,6 +183,8 @@ static void pass(struct pour *p, struct slice bytes)
 	/* who answers without reading all of it closes; its answer is what counts */
 	if (e == -ENOMEM || e == -ENOBUFS)
 		fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
+	else if (e < 0)
+		p->stuck = true;
 	else if (p->to.conn && conn_queued(p->to.conn) > POUR_MARK && p->from.conn)
 		conn_read(p->from.conn, false);
 }
@@ -222,7 +224,7 @@ static void on_answer_end(struct side *s)
 	struct request *rq;
 
 	if (p->answers != s) {
-		p->whole = true;
+		p->whole = !p->stuck;
 		drop(s);
 		moved(p);
 		pass(p, (struct slice){});
@@ -414,7 +416,7 @@ static int pass_piece(struct pour *p, struct cay_err *err)
 		r = tar_put_data(&p->tar, u->piece, u->n, err);
 	} else {
 		r = tar_finish(&p->tar, err);
-		p->whole = r >= 0;
+		p->whole = r >= 0 && !p->stuck;
 		if (r >= 0)
 			pass(p, (struct slice){});
 	}

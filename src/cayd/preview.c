@@ -8,9 +8,12 @@
 #include "cayd/box.h"
 #include "cayd/sign.h"
 
+#define LOOKS_MAX 64 /* who is mute takes its time */
+
 /* One that is made, until it is known whether anybody listens. */
 struct showing {
 	struct request *rq; /* NULL: nobody waits any more */
+	unsigned *looks;    /* cayd's; NULL: nobody was asked */
 	struct buf origin, url;
 	char token[PREVIEW_TEXT_LEN + 1];
 	const char *header, *value; /* of made.headers */
@@ -36,6 +39,8 @@ static void on_look(void *arg, unsigned status, struct slice body, const struct 
 	struct showing *s = arg;
 	struct port_open port = {};
 
+	if (s->looks)
+		(*s->looks)--;
 	if (s->rq) {
 		s->made.has_listening =
 			status == 200 && field_read(&port_open_table, body, &json_control_limits,
@@ -59,6 +64,8 @@ static void look(struct cayd *c, const struct preview *p, struct showing *s)
 	}
 	s->rq->data = s;
 	s->rq->events = &events;
+	s->looks = &c->preview_looks;
+	(*s->looks)++;
 	ask_within(c, &p->token.sandbox, "GET", target.data, (struct slice){}, PREVIEW_LOOK_MS,
 		   on_look, s);
 }
@@ -141,7 +148,7 @@ void sandbox_preview(struct cayd *c, struct request *rq)
 	if (plan(c, rq, b, &base, &p, &err) < 0 || write_preview(c, &base, &p, s, &err) < 0) {
 		request_fail(rq, &err);
 		forget(s);
-	} else if (b->info.state != SB_RUNNING) {
+	} else if (b->info.state != SB_RUNNING || c->preview_looks >= LOOKS_MAX) {
 		on_look(s, 0, (struct slice){}, NULL);
 	} else {
 		look(c, &p, s);

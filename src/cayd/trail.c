@@ -78,10 +78,10 @@ static int write_detail(const struct request *rq, struct audit_record *to)
 
 	if (rq->match.op == &ops[OP_GROUP_DELETE] && group && group->group)
 		return snprintf(to->detail, sizeof(to->detail), "group=%s", group->group);
-	if (rq->match.op == &ops[OP_UPLOAD_PUT] && put && put->group)
+	if (rq->match.op == &ops[OP_UPLOAD_PUT] && put && put->group && put->name)
 		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s", put->group,
 				put->name);
-	if (rq->match.op == &ops[OP_UPLOAD_DELETE] && upload && upload->group)
+	if (rq->match.op == &ops[OP_UPLOAD_DELETE] && upload && upload->group && upload->name)
 		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s",
 				upload->group, upload->name);
 	if (rq->match.op == &ops[OP_IMAGE_IMPORT] && image && image->name)

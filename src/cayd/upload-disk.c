@@ -11,6 +11,8 @@
 #include "cayd/upload-internal.h"
 #include "text/hex.h"
 
+#define SYNC_EVERY MIB(16)
+
 static int fail_disk(struct cay_err *err, int r, const char *what)
 {
 	return cay_fail_sys(err, cay_code_disk(-r), -r, "%s", what);
@@ -159,7 +161,10 @@ int upload_add(struct upload_file *f, struct slice bytes, struct cay_err *err)
 		return fail_disk(err, r, "store the upload");
 	file_hash_add(&f->hash, bytes.p, bytes.n);
 	f->size += bytes.n;
-	return 0;
+	if (f->size - f->synced < SYNC_EVERY)
+		return 0;
+	f->synced = f->size;
+	return fdatasync(f->fd) < 0 ? fail_disk(err, -errno, "store the upload") : 0;
 }
 
 static int is_as_promised(struct upload_file *f, const struct upload_put_query *want,
@@ -178,16 +183,20 @@ static int is_as_promised(struct upload_file *f, const struct upload_put_query *
 	return 0;
 }
 
-/* Nothing else gets a name, or loses it, between the count and the rename. */
+/* Nothing else gets a name, or loses it, between the count and the rename.  The directory is
+ * made before that, since others wait then; if it goes again meanwhile, once more. */
 static int place(struct upload_file *f, const struct upload_place *at, uint64_t quota,
 		 struct cay_err *err)
 {
-	auto_close int group = -EBADF;
+	auto_close int before = enter_group(at, true), group = -EBADF;
 	uint64_t room;
 	int r;
 
 	uv_mutex_lock(&at->all->changing);
-	r = has_room(at, f->size, quota, &room, err);
+	if (atomic_load(&f->forgotten))
+		r = cay_fail(err, CAY_E_CONFLICT, "the group was deleted while this came");
+	else
+		r = has_room(at, f->size, quota, &room, err);
 	if (r >= 0) {
 		r = group = enter_group(at, true);
 		if (r >= 0 && renameat(at->all->fresh, f->temp, group, at->name) < 0)
@@ -295,12 +304,14 @@ int upload_remove(const struct upload_place *at, struct upload_row *ret, struct 
 	if (fd < 0)
 		return fd;
 	uv_mutex_lock(&at->all->changing);
-	if (r >= 0 && unlinkat(group, at->name, 0) < 0 && errno != ENOENT)
+	if (r >= 0 && unlinkat(group, at->name, 0) < 0)
 		r = -errno;
 	/* the last one takes the directory with it; another one makes it anew */
 	if (r >= 0)
 		(void)unlinkat(tenant, at->group, AT_REMOVEDIR);
 	uv_mutex_unlock(&at->all->changing);
+	if (r == -ENOENT) /* somebody was quicker */
+		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
 	if (r >= 0)
 		r = sync_dir(group);
 	return r < 0 ? fail_disk(err, r, "remove the upload") : 0;

@@ -5,6 +5,8 @@
  * What upload.c and upload-disk.c share.  All of upload-disk.c is for workers: it touches
  * the disk, and of cayd nothing but what it is given.
  */
+#include <stdatomic.h>
+
 #include "cayd/upload.h"
 #include "file/hash.h"
 
@@ -15,6 +17,7 @@ struct uploads {
 	int fresh;           /* uploads/new: what comes, and what goes */
 	uv_mutex_t changing; /* names below root: one at a time, and none while they are counted */
 	struct putting *puts;
+	struct task *tasks;
 };
 
 struct upload_row {
@@ -29,7 +32,9 @@ struct upload_file {
 	struct file_hash hash;
 	char sha256[FILE_HASH_HEX + 1]; /* once it is placed */
 	uint64_t size;                  /* so far */
+	uint64_t synced;                /* of it, so that the last sync has little to do */
 	uint64_t room;                  /* as it was in the beginning */
+	atomic_bool forgotten;          /* its group was deleted since */
 };
 
 /* A file for one that will have at least this size, and how much there is room for. */

@@ -38,7 +38,7 @@ struct putting {
 	struct upload_put_query want;
 	char sha256[FILE_HASH_HEX + 1];
 	uint64_t quota;
-	uint64_t came;
+	uint64_t began_ns, came;
 	struct buf piece;
 	struct upload_file file;
 	struct upload_row row;
@@ -137,13 +137,25 @@ static void on_written(uv_work_t *work, int)
 		request_resume(p->rq);
 }
 
+/* What comes for the tenant now, all of it. */
+static uint64_t coming(const struct putting *p)
+{
+	uint64_t sum = 0;
+
+	for (const struct putting *o = p->at.all->puts; o; o = o->next)
+		sum += o->rq && id_eq(&o->at.tenant, &p->at.tenant) ? o->came : 0;
+	return sum;
+}
+
 static void on_body(struct request *rq, struct slice bytes)
 {
 	struct putting *p = rq->data;
 	struct cay_err err = {};
 
 	p->came += bytes.n;
-	if (p->came > p->file.room)
+	if (clk_boot_ns(p->cayd->clk) - p->began_ns > UPLOAD_NS)
+		(void)cay_fail(&err, CAY_E_TIMEOUT, "it is not here within an hour");
+	else if (coming(p) > p->file.room)
 		(void)cay_fail(&err, CAY_E_LIMIT,
 			       "there was room for %llu bytes, and more came: delete uploads, or "
 			       "groups that are over",
@@ -199,8 +211,8 @@ static bool is_turn(const struct cayd *c, const struct id *tenant)
 	unsigned all = 0, of_it = 0;
 
 	for (const struct putting *p = c->uploads->puts; p; p = p->next) {
-		all++;
-		of_it += id_eq(&p->at.tenant, tenant);
+		all++; /* with those that were answered and are tidied up */
+		of_it += p->rq && id_eq(&p->at.tenant, tenant);
 	}
 	return all < UPLOADS_MAX && of_it < UPLOADS_TENANT;
 }
@@ -224,6 +236,7 @@ void upload_put(struct cayd *c, struct request *rq)
 			       .at = place_of(c, &rq->actor.tenant, q->group, q->name),
 			       .want = { .has_size = q->has_size, .size = q->size },
 			       .quota = c->settings.uploads_size,
+			       .began_ns = clk_boot_ns(c->clk),
 			       .piece = BUF_INIT(PIECE_MAX),
 			       .file = { .fd = -EBADF } };
 	if (q->sha256) {
@@ -240,6 +253,7 @@ void upload_put(struct cayd *c, struct request *rq)
 /* What a worker does at once */
 
 struct task {
+	struct task *next;
 	struct request *rq; /* NULL: nobody waits for it, or not any more */
 	struct upload_place at;
 	struct upload_row *rows; /* of a list; else one */
@@ -259,27 +273,57 @@ static void on_task_gone(struct request *rq)
 
 static void end_task(struct task *t)
 {
+	struct task **at = &t->at.all->tasks;
+
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
 	free(t->rows);
 	free(t);
 }
 
-/* With room for so many rows; NULL, and the request was told. */
-static struct task *task_of(struct cayd *c, struct request *rq, const char *group, const char *name,
-			    size_t rows)
+/* With room for so many rows; NULL: there are too many, or no memory. */
+static struct task *task_at(const struct upload_place *at, size_t rows, struct cay_err *err)
 {
-	static const struct request_events events = { .gone = on_task_gone };
-	struct task *t = calloc(1, sizeof(*t));
+	struct task *t = NULL;
+	unsigned n = 0;
 
+	for (const struct task *o = at->all->tasks; o; o = o->next)
+		n += id_eq(&o->at.tenant, &at->tenant);
+	/* a tenant that goes does so once */
+	if (n >= UPLOADS_TASKS && at->group[0]) {
+		(void)cay_fail(err, CAY_E_RATE, "the tenant's uploads are busy: ask again");
+		return NULL;
+	}
+	t = calloc(1, sizeof(*t));
 	if (t)
 		t->rows = calloc(rows, sizeof(*t->rows));
 	if (!t || !t->rows) {
 		free(t);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return NULL;
+	}
+	t->at = *at;
+	t->work.data = t;
+	t->next = at->all->tasks;
+	at->all->tasks = t;
+	return t;
+}
+
+/* NULL, and the request was told. */
+static struct task *task_of(struct cayd *c, struct request *rq, const char *group, const char *name,
+			    size_t rows)
+{
+	static const struct request_events events = { .gone = on_task_gone };
+	struct upload_place at = place_of(c, &rq->actor.tenant, group, name);
+	struct cay_err err = {};
+	struct task *t = task_at(&at, rows, &err);
+
+	if (!t) {
+		request_fail(rq, &err);
 		return NULL;
 	}
 	t->rq = rq;
-	t->at = place_of(c, &rq->actor.tenant, group, name);
-	t->work.data = t;
 	rq->data = t;
 	rq->events = &events;
 	return t;
@@ -372,16 +416,19 @@ static void on_forgotten(uv_work_t *work, int)
 void uploads_forget(struct cayd *c, const struct id *tenant, const char *group, uploads_fn *fn,
 		    void *arg)
 {
-	struct task *t = calloc(1, sizeof(*t));
+	struct upload_place at = place_of(c, tenant, group, NULL);
 	struct cay_err err = {};
+	struct task *t = task_at(&at, 1, &err);
 
+	for (struct putting *p = c->uploads->puts; p; p = p->next)
+		if (id_eq(&p->at.tenant, tenant) && (!group || str_eq(p->at.group, at.group)))
+			atomic_store(&p->file.forgotten, true);
 	if (!t) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 		fn(arg, &err);
 		return;
 	}
-	*t = (struct task){ .at = place_of(c, tenant, group, NULL), .fn = fn, .arg = arg };
-	t->work.data = t;
+	t->fn = fn;
+	t->arg = arg;
 	(void)uv_queue_work(&c->loop, &t->work, do_forget, on_forgotten);
 }
 
@@ -464,8 +511,8 @@ static int sweep_one(void *arg, int dirfd, const char *name)
 	const struct cayd *c = arg;
 	struct id id;
 
-	if (str_eq(name, FRESH) ||
-	    (id_parse(ID_TENANT, slice_of(name), &id) >= 0 && tenant_known(c, &id)))
+	/* what is called otherwise, such as lost+found, is not ours */
+	if (id_parse(ID_TENANT, slice_of(name), &id) < 0 || tenant_known(c, &id))
 		return 0;
 	return tree_remove(dirfd, name);
 }

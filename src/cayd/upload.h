@@ -12,13 +12,16 @@
  * start, as is what was being removed; so is what a tenant left that is no more.
  *
  * Bounded: uploads.size bytes of a tenant, UPLOADS_GROUP files of a group, UPLOADS_FILES of a
- * tenant, UPLOADS_TENANT of them coming at once and UPLOADS_MAX of all; what comes is stopped
- * while its last piece is written.  All the disk's work is a worker's.
+ * tenant, UPLOADS_TENANT of them coming at once and UPLOADS_MAX of all, each within UPLOAD_NS,
+ * and UPLOADS_TASKS of a tenant that list or remove; what comes is stopped while its last piece
+ * is written.  All the disk's work is a worker's.
  */
 #include "cayd/cayd.h"
 
 #define UPLOADS_MAX 32
 #define UPLOADS_TENANT 4
+#define UPLOADS_TASKS 8
+#define UPLOAD_NS (3600 * NS_PER_S)
 #define UPLOADS_GROUP 1000
 #define UPLOADS_FILES 10000
 #define UPLOAD_GROUP_MAX 63
@@ -43,8 +46,8 @@ void upload_put(struct cayd *c, struct request *rq);
 void upload_list(struct cayd *c, struct request *rq);
 void upload_delete(struct cayd *c, struct request *rq);
 
-/* The uploads of a group go, or without one all of the tenant; fn when they have, or could
- * not. */
+/* The uploads of a group go, or without one all of the tenant, and those that come are
+ * refused in the end; fn when they have, or could not. */
 typedef void uploads_fn(void *arg, const struct cay_err *outcome);
 void uploads_forget(struct cayd *c, const struct id *tenant, const char *group, uploads_fn *fn,
 		    void *arg);

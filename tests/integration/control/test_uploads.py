@@ -204,6 +204,39 @@ def test_a_group_that_is_deleted_takes_them_along(daemon, group):
     forget(daemon, group + "x")
 
 
+def test_what_comes_while_its_group_is_deleted_is_refused(daemon, group):
+    with begun(daemon, group, "f", 2, b"x") as s, begun(daemon, group + "x", "f", 2, b"x") as other:
+        wait_for("both to have begun", lambda: len(coming(daemon)) == 2, 20)
+        forget(daemon, group)
+        for c in (s, other):
+            c.sendall(b"y")
+        assert (s.recv(64).split()[1], other.recv(64).split()[1]) == (b"409", b"200")
+    assert names(daemon, group) == [] and names(daemon, group + "x") == ["f"]
+    forget(daemon, group + "x")
+
+
+def test_a_tenant_that_asks_too_much_at_once_is_told(own):
+    """Eight that wait for the disk are enough; how long it takes them is chance."""
+    many(own, 1000)
+    cayd = own.daemons["cayd"]
+
+    def ask_sixty():
+        with contextlib.ExitStack() as open_:
+            asked = [open_.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(60)]
+            cayd.send_signal(signal.SIGSTOP)  # so that all of them are there at once
+            for s in asked:
+                s.settimeout(30)
+                s.connect(own.socket)
+                s.sendall(f"GET {q(group='many')} HTTP/1.1\r\nHost: cay\r\n\r\n".encode())
+            cayd.send_signal(signal.SIGCONT)
+            said = [s.recv(64).split()[1] for s in asked]
+        assert set(said) <= {b"200", b"429"} and said.count(b"200") >= 8, said
+        return b"429" in said
+
+    wait_for("some to be refused", ask_sixty, 60)
+    assert len(names(own, "many")) == 1000
+
+
 def test_another_tenants_group_of_the_same_name(daemon, group):
     tenant = daemon.call("POST", "/v1/tenants", {"name": "t" + secrets.token_hex(4)})["id"]
     them = asks(daemon, "write", tenant)
@@ -283,11 +316,16 @@ def test_a_tenant_has_four_at_once(daemon, group):
     wait_for("a place", lambda: daemon.open("PUT", q(group=group, name="g"), b"x").status == 200, 20)
 
 
-def test_a_group_has_a_thousand(own):
-    at = own.state / "uploads" / DEFAULT / b"many".hex()
-    put(own, "many", "f0", b"")
-    for i in range(1, 1000):  # as it would have made them
+def many(c, n):
+    """So many in a group of that name, as it would have made them."""
+    at = c.state / "uploads" / DEFAULT / b"many".hex()
+    put(c, "many", "f0", b"")
+    for i in range(1, n):
         os.close(os.open(at / f"f{i}", os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def test_a_group_has_a_thousand(own):
+    many(own, 1000)
     assert len(names(own, "many")) == 1000
     refused("limit_exceeded", put, own, "many", "more", b"")
     put(own, "many", "f7", b"replaced")
@@ -347,7 +385,7 @@ def test_what_a_tenant_left_goes_at_the_next_start(own):
             os.chown(p, cay.CONTROL_UID, cay.CONTROL_UID)
     own.kill_daemon("cayd")
     own.start_cayd()
-    assert on_disk(own) == [f"{DEFAULT}/67/f"]
+    assert on_disk(own) == [f"{DEFAULT}/67/f", "what/67/f"]  # the latter is none of ours
 
 
 def test_a_sandbox_that_stops_taking_it_ends_the_import(own):
