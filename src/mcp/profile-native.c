@@ -9,6 +9,7 @@
 #include "wire/frame.h"
 
 const char *const native_streams[] = { "stdout", "stderr", NULL };
+const char *const native_encodings[] = { "utf-8", "base64", NULL };
 
 /* Sandboxes */
 
@@ -305,6 +306,19 @@ int ask_read(struct tool_run *run, struct cay_err *err)
 {
 	return part_view_ask(run, run_arg(run, "path"), run_arg_number(run, "first"),
 			     run_arg_number(run, "limit"), err);
+}
+
+int ask_write(struct tool_run *run, struct cay_err *err)
+{
+	int r;
+
+	if (run->step)
+		return TOOL_SHOWN;
+	run_call(run, OP_FILE_WRITE);
+	r = run_map(run, err);
+	if (r >= 0 && str_eq(run_arg(run, "encoding"), "base64"))
+		r = part_body(run, "content", run->call.body, err);
+	return r;
 }
 
 int show_written(struct tool_run *run, struct result *out, struct cay_err *)

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "text/base64.h"
+
 struct slice part_text(const json_t *o, const char *name)
 {
 	const json_t *v = json_object_get(o, name);
@@ -334,25 +336,56 @@ int part_shell_show(struct tool_run *run, struct result *out, struct cay_err *er
 
 /* Files */
 
-int part_view_ask(struct tool_run *run, const char *path, uint64_t first, uint64_t limit,
-		  struct cay_err *err)
+int part_body(struct tool_run *run, const char *arg, struct slice base64, struct cay_err *err)
+{
+	uint8_t *raw = pool_take(&run->pool, 1, BASE64_BYTES(base64.n) + 1);
+	size_t n = 0;
+
+	if (!raw)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	if (base64_decode(base64.p, base64.n, raw, &n) < 0)
+		return cay_fail_field(
+			err, CAY_E_INVALID, arg,
+			"is not base64: of A-Z, a-z, 0-9, + and /, filled up to fours "
+			"with =, without white space");
+	run->call.body = (struct slice){ (const char *)raw, n };
+	return 0;
+}
+
+#define WIDTH_MAX 65536 /* of a line, as file.view has it */
+
+static int view(struct tool_run *run, const char *path, uint64_t first, uint64_t limit,
+		bool numbers, struct cay_err *err)
 {
 	int r;
 
-	if (run->step == 1 && json_is_true(json_object_get(run->answer.json, "binary"))) {
-		run_call(run, OP_FILE_READ);
-		run->call.range = "bytes=0-4194303";
-		return run_text(run, "path", path, err);
-	}
-	if (run->step)
-		return TOOL_SHOWN;
 	run_call(run, OP_FILE_VIEW);
 	r = run_text(run, "path", path, err);
 	if (r >= 0)
 		r = run_number(run, "first", first ? first : 1, err);
 	if (r >= 0)
 		r = run_number(run, "limit", limit ? limit : 2000, err);
-	return r < 0 ? r : run_set(run, "numbers", json_true(), err);
+	if (r >= 0 && !numbers)
+		r = run_number(run, "width", WIDTH_MAX, err);
+	return r < 0 ? r : run_set(run, "numbers", json_boolean(numbers), err);
+}
+
+int part_view_ask(struct tool_run *run, const char *path, uint64_t first, uint64_t limit,
+		  struct cay_err *err)
+{
+	const json_t *j = run->answer.json;
+
+	if (!run->step)
+		return view(run, path, first, limit, true, err);
+	if (run->step == 1 && json_is_true(json_object_get(j, "binary"))) {
+		run_call(run, OP_FILE_READ);
+		run->call.range = "bytes=0-4194303";
+		return run_text(run, "path", path, err);
+	}
+	/* numbers would stand among the bytes */
+	if (run->step == 1 && part_text(j, "text_b64").n)
+		return view(run, path, first, limit, false, err);
+	return TOOL_SHOWN;
 }
 
 /* So many whole lines as a result may have. */
@@ -392,21 +425,54 @@ static void show_lines(const json_t *j, struct result *out)
 			      first, first + shown - 1, total, first + shown);
 }
 
+/* Bytes that are neither text nor a picture: as many of the first as fit. */
+static int show_bytes(struct tool_run *run, struct result *out, struct cay_err *err)
+{
+	struct slice bytes = run->answer.body;
+	size_t n = bytes.n < BASE64_BYTES(RESULT_TEXT) ? bytes.n : BASE64_BYTES(RESULT_TEXT);
+	char *text = pool_take(&run->pool, 1, BASE64_TEXT(n) + 1);
+
+	if (!text)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	base64_encode((const uint8_t *)bytes.p, n, text);
+	result_text(out, (struct slice){ text, BASE64_TEXT(n) });
+	if (n < bytes.n)
+		result_printf(out,
+			      "[base64 of the first %zu bytes; there are more: a shell gives them "
+			      "by tail -c +%zu | head -c %zu | base64]",
+			      n, n + 1, n);
+	else
+		result_printf(out, "[base64 of all %zu bytes]", n);
+	return 0;
+}
+
+/* Lines that are not UTF-8. */
+static void show_raw_lines(const json_t *j, struct result *out)
+{
+	struct slice text = part_text(j, "text_b64");
+	uint64_t first = part_number(j, "first"), lines = part_number(j, "lines");
+	bool cut = text.n > RESULT_TEXT || part_number(j, "cut");
+
+	if (text.n > RESULT_TEXT)
+		text.n = utf8_whole(text.p, RESULT_TEXT); /* a sandbox may say anything */
+	result_text(out, text);
+	result_printf(out,
+		      "[base64, for it is not UTF-8: lines %" PRIu64 " to %" PRIu64 " of %" PRIu64
+		      "%s]",
+		      first, first + lines - (lines != 0), part_number(j, "total"),
+		      cut ? ", not all of them" : "");
+}
+
 int part_view_show(struct tool_run *run, struct result *out, struct cay_err *err)
 {
 	const json_t *j = run->answer.json;
 
-	if (run->call.op == OP_FILE_READ) {
-		if (!result_image(out, run->answer.body))
-			result_printf(out, "[no text and no picture: %zu bytes or more]",
-				      run->answer.body.n);
-		return 0;
-	}
+	if (run->call.op == OP_FILE_READ)
+		return result_image(out, run->answer.body) ? 0 : show_bytes(run, out, err);
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not tell the file");
 	if (part_text(j, "text_b64").n)
-		result_text(out, SLICE("[these lines are not UTF-8: read them with exec, as in "
-				       "xxd or iconv]"));
+		show_raw_lines(j, out);
 	else
 		show_lines(j, out);
 	return 0;

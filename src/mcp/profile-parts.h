@@ -59,7 +59,12 @@ const char *part_shell_id(const struct tool_run *run);
 /* The run's output and end, and where the shell is now. */
 [[nodiscard]] int part_shell_show(struct tool_run *run, struct result *out, struct cay_err *err);
 
-/* file.view, and file.read behind it for what is no text. */
+/* base64 as the raw body of the call; arg: whose fault it is when it is none. */
+[[nodiscard]] int part_body(struct tool_run *run, const char *arg, struct slice base64,
+			    struct cay_err *err);
+
+/* file.view; for what is no text file.read behind it, for lines that are not UTF-8 file.view
+ * once more without numbers: both are shown as base64, or as a picture. */
 [[nodiscard]] int part_view_ask(struct tool_run *run, const char *path, uint64_t first,
 				uint64_t limit, struct cay_err *err);
 [[nodiscard]] int part_view_show(struct tool_run *run, struct result *out, struct cay_err *err);

@@ -3,7 +3,6 @@
  * profile-sandbox-agent - sessions are sandboxes; files go one by one, each with its result
  */
 #include "mcp/profile-parts.h"
-#include "text/base64.h"
 
 #define WORKSPACE "/workspace"
 #define ROWS "@rows" /* results so far, kept with the arguments: no model's has that name */
@@ -116,20 +115,15 @@ static int set_path(struct tool_run *run, const char *member, const char *path, 
 static int send_content(struct tool_run *run, const json_t *file, struct cay_err *err)
 {
 	struct slice text = part_text(file, "file_content");
-	size_t n = 0;
-	uint8_t *raw;
-	int r;
+	int r = 0;
 
 	run_call(run, OP_FILE_WRITE);
 	run->call.body = text;
-	if (str_eq(part_str(file, "encoding"), "base64")) {
-		raw = pool_take(&run->pool, 1, BASE64_BYTES(text.n) + 1);
-		if (!raw)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-		if (base64_decode(text.p, text.n, raw, &n) < 0)
-			return cay_fail_field(err, CAY_E_INVALID, "files",
-					      "file_content is not base64");
-		run->call.body = (struct slice){ (const char *)raw, n };
+	if (str_eq(part_str(file, "encoding"), "base64"))
+		r = part_body(run, "file_content", text, err);
+	if (r < 0) {
+		cay_in_field(err, "files");
+		return r;
 	}
 	if (!goes_to(file)[0])
 		return cay_fail_field(err, CAY_E_INVALID, "files",

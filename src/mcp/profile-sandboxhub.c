@@ -39,10 +39,8 @@ int hub_ask_edit(struct tool_run *run, struct cay_err *err)
 
 int hub_ask_upload(struct tool_run *run, struct cay_err *err)
 {
-	const char *name = run_arg(run, "filename"), *text = run_arg(run, "base64_content");
+	const char *name = run_arg(run, "filename");
 	auto_buf path = BUF_INIT(KIB(5));
-	size_t n = strlen(text), bytes;
-	uint8_t *raw;
 	int r;
 
 	if (run->step)
@@ -50,14 +48,12 @@ int hub_ask_upload(struct tool_run *run, struct cay_err *err)
 	if (strchr(name, '/') || str_eq(name, ".") || str_eq(name, ".."))
 		return cay_fail_field(err, CAY_E_INVALID, "filename",
 				      "must be a name without a directory");
-	raw = pool_take(&run->pool, 1, BASE64_BYTES(n) + 1);
-	if (!raw || buf_printf(&path, "%s/%s", run_arg(run, "dest_dir"), name) < 0)
+	if (buf_printf(&path, "%s/%s", run_arg(run, "dest_dir"), name) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	if (base64_decode(text, n, raw, &bytes) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "base64_content", "is not base64");
 	run_call(run, OP_FILE_WRITE);
-	run->call.body = (struct slice){ (const char *)raw, bytes };
-	r = run_text(run, "path", buf_str(&path), err);
+	r = part_body(run, "base64_content", part_text(run->args, "base64_content"), err);
+	if (r >= 0)
+		r = run_text(run, "path", buf_str(&path), err);
 	return r < 0 ? r : run_set(run, "parents", json_true(), err);
 }
 

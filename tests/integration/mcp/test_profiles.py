@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every tool of every profile, called once at least in a real sandbox; and `cay mcp` in front of it"""
 import base64
+import hashlib
 import io
 import json
 import os
@@ -108,6 +109,26 @@ def test_native(user):
     assert made in user("sandbox_list") and "deleted" in user("sandbox_delete", sandbox="other")
     assert "not_found" in user("exec", True, sandbox="other", command="true")
     assert "image workshop" in user("sandbox_create")  # as the settings say
+
+
+def test_bytes_go_there_and_back_as_base64(node):
+    user = User(node, "native")
+    everything = bytes(range(256)) * 3
+    encoded = base64.b64encode(everything).decode()
+    assert user("write", path="all.bin", content=encoded, encoding="base64") == "made all.bin, 768 bytes"
+    assert hashlib.sha256(everything).hexdigest() in user("exec", command="sha256sum all.bin")
+    assert user("read", path="all.bin") == f"{encoded}\n[base64 of all 768 bytes]"
+    words = user("write", True, path="all.bin", content=encoded[:-1], encoding="base64")
+    assert "content: is not base64" in words and user("find", pattern="all.bin") == "all.bin  768\n"
+    # text of another encoding, by lines
+    user("write", path="latin1", content=base64.b64encode("a\n\xe9t\xe9\nz\n".encode("latin1")).decode(), encoding="base64")
+    line, said = user("read", path="latin1", first=2, limit=1).split("\n")
+    assert base64.b64decode(line) == b"\xe9t\xe9\n" and said == "[base64, for it is not UTF-8: lines 2 to 2 of 3]"
+    # more than a result has room for
+    user("exec", command="head -c 50000 /dev/zero > zeros")
+    line, said = user("read", path="zeros").split("\n")
+    assert base64.b64decode(line) == bytes(36864) and said.startswith("[base64 of the first 36864 bytes; there are more")
+    node.door().call("DELETE", f"/v1/sandboxes?group={user.group}")
 
 
 @profile("anthropic")
