@@ -3,7 +3,6 @@
 
 #include "mcp/profile-parts.h"
 
-#define BASH_MS 120000
 #define LEVELS 2
 
 const char *const anthropic_commands[] = { "view", "create", "str_replace", "insert", NULL };
@@ -18,7 +17,7 @@ int anthropic_ask_bash(struct tool_run *run, struct cay_err *err)
 	struct part_shell want = { .name = "bash",
 				   .command = run_arg(run, "command"),
 				   .restart = run_arg_bool(run, "restart"),
-				   .timeout_ms = BASH_MS };
+				   .timeout_ms = part_timeout(run) };
 
 	if (want.restart)
 		want.command = NULL;

@@ -96,21 +96,6 @@ int show_deleted(struct tool_run *run, struct result *out, struct cay_err *)
 
 /* Commands */
 
-#define WAITED_MS 120000 /* when nothing was said */
-
-int ask_exec(struct tool_run *run, struct cay_err *err)
-{
-	int r;
-
-	if (run->step)
-		return TOOL_SHOWN;
-	run_call(run, OP_EXEC_RUN);
-	r = run_map(run, err);
-	if (r >= 0 && !run_arg_bool(run, "background") && !json_object_get(run->args, "timeout"))
-		r = run_number(run, "timeout_ms", WAITED_MS, err);
-	return r;
-}
-
 int show_exec(struct tool_run *run, struct result *out, struct cay_err *err)
 {
 	const json_t *j = run->answer.json;
@@ -134,11 +119,13 @@ int show_exec(struct tool_run *run, struct result *out, struct cay_err *err)
 
 int ask_shell(struct tool_run *run, struct cay_err *err)
 {
-	double seconds = json_number_value(json_object_get(run->args, "timeout"));
+	const json_t *said = json_object_get(run->args, "timeout");
 	struct part_shell want = { .name = run_arg(run, "name"),
 				   .command = run_arg(run, "command"),
-				   .timeout_ms = (uint64_t)llround(seconds * 1000) };
+				   .timeout_ms = part_timeout(run) };
 
+	if (said)
+		want.timeout_ms = (uint64_t)llround(json_number_value(said) * 1000);
 	return part_shell_ask(run, &want, err);
 }
 

@@ -225,6 +225,27 @@ void part_lines_fini(struct part_lines *l)
 	buf_fini(&l->text);
 }
 
+/* Commands */
+
+uint64_t part_timeout(const struct tool_run *run)
+{
+	return run->settings->mcp_timeout_ms;
+}
+
+int part_exec_ask(struct tool_run *run, struct cay_err *err)
+{
+	int r;
+
+	if (run->step)
+		return TOOL_SHOWN;
+	run_call(run, OP_EXEC_RUN);
+	r = run_map(run, err);
+	if (r >= 0 && !json_is_true(json_object_get(run->call.members, "detach")) &&
+	    !json_object_get(run->call.members, "timeout_ms"))
+		r = run_number(run, "timeout_ms", part_timeout(run), err);
+	return r;
+}
+
 /* Shells */
 
 struct shell_own {

@@ -45,6 +45,11 @@ __attribute__((format(printf, 2, 3))) void part_line(struct part_lines *l, const
 void part_lines_show(struct part_lines *l, const char *empty, bool more, struct result *out);
 void part_lines_fini(struct part_lines *l);
 
+/* How long a command may take when neither the call nor the tool's own description says. */
+uint64_t part_timeout(const struct tool_run *run);
+/* exec.run by the arguments, with that timeout where it is waited for. */
+[[nodiscard]] int part_exec_ask(struct tool_run *run, struct cay_err *err);
+
 /* A shell that stays, by its name: found or opened, then asked to run.  Without a command it
  * is only opened; restart deletes the one there is. */
 struct part_shell {

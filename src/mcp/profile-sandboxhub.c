@@ -4,14 +4,13 @@
 #include "mcp/profile-parts.h"
 #include "text/base64.h"
 
-#define SHELL_MS 120000
 #define DOWNLOAD_MAX KIB(512)
 
 int hub_ask_shell(struct tool_run *run, struct cay_err *err)
 {
 	struct part_shell want = { .name = "main",
 				   .command = run_arg(run, "command"),
-				   .timeout_ms = SHELL_MS };
+				   .timeout_ms = part_timeout(run) };
 
 	return part_shell_ask(run, &want, err);
 }

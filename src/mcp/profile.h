@@ -13,8 +13,8 @@ extern const char *const native_streams[], *const native_encodings[];
 extern const char *const anthropic_commands[], *const deep_modes[];
 extern const char *const agent_languages[], *const agent_encodings[];
 
-tool_ask ask_sandbox_create, ask_sandbox_list, ask_exec, ask_shell, ask_output, ask_stop, ask_read,
-	ask_write, ask_edit, ask_ports;
+tool_ask ask_sandbox_create, ask_sandbox_list, part_exec_ask, ask_shell, ask_output, ask_stop,
+	ask_read, ask_write, ask_edit, ask_ports;
 tool_show show_sandbox, show_sandboxes, show_deleted, show_exec, part_shell_show, show_output,
 	show_stopped, show_processes, part_view_show, show_written, show_diff, show_found,
 	show_hits, show_ports, show_preview;

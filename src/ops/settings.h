@@ -35,7 +35,7 @@ struct settings {
 	uint64_t images_pull_ms, images_pull_max, images_keep_ms, images_size;
 	uint64_t edge_conns, edge_peer, edge_rate, edge_failures;
 	char mcp_dir[81], mcp_image[256], mcp_template[64];
-	uint64_t mcp_idle_ms;
+	uint64_t mcp_idle_ms, mcp_timeout_ms;
 };
 
 extern const struct conf_table settings_table;

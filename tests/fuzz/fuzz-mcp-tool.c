@@ -124,7 +124,9 @@ static void play(struct tool_run *run, struct slice rest)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct settings settings = { .mcp_image = "base", .mcp_idle_ms = 1000 };
+	static const struct settings settings = { .mcp_image = "base",
+						  .mcp_idle_ms = 1000,
+						  .mcp_timeout_ms = 1000 };
 	char *in = fuzz_copy(data, size);
 	struct slice rest = { in, size }, line;
 	struct tool_run run = {

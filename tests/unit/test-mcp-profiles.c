@@ -106,8 +106,10 @@ static void check_shown(const struct script *s, struct tool_run *run)
 
 static void play(const struct script *s)
 {
+	static const struct settings settings = { .mcp_image = "base", .mcp_timeout_ms = 90000 };
 	struct tool_run run = { .tool = tool_find(s->profile, slice_of(s->tool)),
 				.group = "thread-7",
+				.settings = &settings,
 				.sandbox = SB,
 				.pool = POOL_INIT(MIB(1)) };
 	struct cay_err err = {};

@@ -2,6 +2,9 @@
 """MCP over Streamable HTTP, both eras: an edge, cay-mcp and back."""
 import pytest
 
+import mcp
+from nodes import BUILD
+
 
 @pytest.mark.parametrize("modern", [True, False])
 def test_a_command_runs(node, box, modern):
@@ -14,3 +17,14 @@ def test_a_command_runs(node, box, modern):
     r = c.call("exec", sandbox=box, command="echo hi; exit 3")
     assert [x["text"] for x in r["content"]] == ["hi\n", "[exit 3]"] and r["isError"]
     assert (r.get("resultType") == "complete") == modern
+
+
+def test_who_says_no_timeout_has_that_of_the_settings():
+    with mcp.Workshop(BUILD, {"CAY_MCP_TIMEOUT": "1s"}) as node:
+        native, other, deep = (node.client(query=f"?profile={p}") for p in ("native", "anthropic", "deep-agent"))
+        for asked in [(native, "exec"), (native, "shell"), (other, "bash")]:
+            r = asked[0].call(asked[1], command="sleep 60")
+            assert r["isError"] and "timeout" in r["content"][-1]["text"], (asked, r)
+        # one who says, and a tool that says it itself
+        for r in (native.call("exec", command="sleep 2", timeout=60), native.call("shell", command="sleep 2", timeout=0), deep.call("Bash", command="sleep 2")):
+            assert not r["isError"], r
