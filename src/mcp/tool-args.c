@@ -125,7 +125,7 @@ static int check_map(const struct tool_arg *a, json_t *v, struct cay_err *err)
 	if (!json_is_object(v))
 		return mistyped(err, a, "an object", v);
 	json_object_foreach (v, key, item)
-		if (!json_is_string(item))
+		if (!json_is_string(item) && !(a->nulls && json_is_null(item)))
 			return wrong(err, a, "the value of '%.64s' must be a string, not %s", key,
 				     kind(item));
 	return check_count(a, json_object_size(v), err);
@@ -229,7 +229,7 @@ static int check(const struct tool_arg *a, json_t *v, struct cay_err *err)
 		r = check_list(a, v, err);
 		return r;
 	case TOOL_ANY:
-		return 0;
+		return json_is_object(v) ? 0 : mistyped(err, a, "an object", v);
 	case TOOL_FIXED:
 	case TOOL_NUM_TYPES:
 		break;
@@ -258,6 +258,18 @@ static void drop_nulls(json_t *v)
 	}
 }
 
+static int fill_nulls(json_t *map)
+{
+	const char *key;
+	json_t *v;
+	int r = 0;
+
+	json_object_foreach (map, key, v)
+		if (json_is_null(v) && json_object_set_new(map, key, json_string("")) < 0)
+			r = -ENOMEM;
+	return r;
+}
+
 /* Absent ones with a preset. */
 static int fill(const struct tool_arg *args, json_t *to)
 {
@@ -267,6 +279,8 @@ static int fill(const struct tool_arg *args, json_t *to)
 
 		if (a->name && (a->type == TOOL_OBJECT || a->type == TOOL_LIST))
 			drop_nulls(json_object_get(to, a->name));
+		if (a->nulls && fill_nulls(json_object_get(to, a->name)) < 0)
+			return -ENOMEM;
 		if (json_is_null(v)) {
 			(void)json_object_del(to, a->name);
 			v = NULL;

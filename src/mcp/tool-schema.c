@@ -5,7 +5,7 @@ static const char *const type_names[TOOL_NUM_TYPES] = {
 	[TOOL_TEXT] = "string",  [TOOL_INT] = "integer",   [TOOL_REAL] = "number",
 	[TOOL_BOOL] = "boolean", [TOOL_CHOICE] = "string", [TOOL_TEXTS] = "array",
 	[TOOL_INTS] = "array",   [TOOL_MAP] = "object",    [TOOL_OBJECT] = "object",
-	[TOOL_LIST] = "array",   [TOOL_ANY] = NULL,        [TOOL_FIXED] = NULL,
+	[TOOL_LIST] = "array",   [TOOL_ANY] = "object",    [TOOL_FIXED] = NULL,
 };
 
 static void members(const struct tool_arg *args, struct jw *w);
@@ -14,6 +14,20 @@ static void items(const char *type, struct jw *w)
 {
 	jw_object(w, "items");
 	jw_str(w, "type", type);
+	jw_end(w);
+}
+
+static void values(const struct tool_arg *a, struct jw *w)
+{
+	jw_object(w, "additionalProperties");
+	if (a->nulls) {
+		jw_array(w, "type");
+		jw_str(w, NULL, "string");
+		jw_str(w, NULL, "null");
+		jw_end(w);
+	} else {
+		jw_str(w, "type", "string");
+	}
 	jw_end(w);
 }
 
@@ -54,9 +68,7 @@ static void details(const struct tool_arg *a, struct jw *w)
 		bounds(a, "minItems", "maxItems", w);
 		break;
 	case TOOL_MAP:
-		jw_object(w, "additionalProperties");
-		jw_str(w, "type", "string");
-		jw_end(w);
+		values(a, w);
 		break;
 	case TOOL_OBJECT:
 		members(a->sub, w);

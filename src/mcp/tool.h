@@ -49,7 +49,7 @@ enum tool_type {
 	TOOL_MAP,    /* object of text */
 	TOOL_OBJECT, /* `sub` says what is in it */
 	TOOL_LIST,   /* array of such objects */
-	TOOL_ANY,    /* whatever it is: an object for `ask` to look into */
+	TOOL_ANY,    /* an object, whatever is in it: for `ask` to look into */
 	TOOL_FIXED,  /* no argument at all: `preset` is always sent */
 	TOOL_NUM_TYPES
 };
@@ -67,6 +67,7 @@ struct tool_arg {
 	const char *preset; /* JSON; what is sent, and shown as the default, when it is absent */
 	const char *const *choices;
 	const struct tool_arg *sub; /* ends with a row without a name */
+	bool nulls;                 /* of a map: null is "" */
 	const char *help;
 };
 

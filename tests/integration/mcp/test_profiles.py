@@ -166,6 +166,7 @@ def test_deep_agent(user):
 def test_sandboxhub(user):
     assert user("execute_shell", command="echo hi").startswith("hi\n")
     assert "f, 3 bytes" in user("write_file", path="f", content="abc")
+    assert "there already" in user("write_file", True, path="f", content="other")
     user("edit_file", path="f", old_text="b", new_text="B")
     assert user("read_file", path="f") == "     1\taBc"
     user("upload_file", filename="u", base64_content=base64.b64encode(b"\0\1").decode(), dest_dir="/workspace/up")
