@@ -196,6 +196,7 @@ static const struct {
 	const char *text;
 } known[] = {
 	{ ENOENT, CAY_E_NOT_FOUND, "there is no such file, or this user cannot reach it" },
+	{ ELOOP, CAY_E_NOT_FOUND, "its links lead nowhere" },
 	{ ENOTDIR, CAY_E_NOT_FOUND, "there is no such file, or this user cannot reach it" },
 	{ EACCES, CAY_E_FORBIDDEN, "this user may not" },
 	{ EPERM, CAY_E_FORBIDDEN, "this user may not" },

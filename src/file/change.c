@@ -89,17 +89,16 @@ static int make_dir(const struct change *c, struct cay_err *err)
 {
 	auto_at at = FILE_AT_INIT;
 	auto_close int fd = -EBADF;
-	struct stat st;
 	int r = file_at(c->path, c->parents, &at, err);
 
 	if (r < 0)
 		return r;
 	if (mkdirat(at.dir, at.name, 0777) < 0) {
+		r = -errno;
 		/* as mkdir -p has it; links count as what they lead to */
-		if (errno == EEXIST && c->parents && fstatat(at.dir, at.name, &st, 0) >= 0 &&
-		    S_ISDIR(st.st_mode))
-			return 0;
-		return file_fail(err, errno, "make the directory", c->path);
+		if (r == -EEXIST && c->parents)
+			fd = file_open(at.dir, at.name, O_PATH | O_DIRECTORY, 0);
+		return fd >= 0 ? 0 : file_fail(err, -r, "make the directory", c->path);
 	}
 	fd = file_open(at.dir, at.name, O_PATH | O_NOFOLLOW | O_DIRECTORY, 0);
 	r = fd < 0 ? fd : dress(fd, c, S_IFDIR);

@@ -34,8 +34,12 @@ static void target_fini(struct target *t)
 
 static int target_open(const struct edit_ask *ask, struct target *t, struct cay_err *err)
 {
+	/* realpath() takes magic links by their text, as if they were names */
+	auto_close int there = file_open(AT_FDCWD, ask->path, O_PATH, 0);
 	char *slash;
 
+	if (there < 0)
+		return file_fail_lookup(err, -there, ask->path);
 	t->real = realpath(ask->path, NULL);
 	if (!t->real)
 		return file_fail_lookup(err, errno, ask->path);

@@ -70,18 +70,22 @@ static void drop(struct watch *w, struct watched *one)
 }
 
 /* By a name under which nothing else can be: the directory that is open. */
-static int add_watch(struct watch *w, int dirfd, const char *name)
+static int watch_open_dir(struct watch *w, int fd)
 {
-	auto_close int fd = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	char self[32];
 	int wd;
 
-	if (fd < 0)
-		return -errno;
 	if (snprintf(self, sizeof(self), SELF_DIR, fd) >= (int)sizeof(self))
 		return -ENAMETOOLONG;
 	wd = inotify_add_watch(w->fd, self, MASK);
 	return wd < 0 ? -errno : wd;
+}
+
+static int add_watch(struct watch *w, int dirfd, const char *name)
+{
+	auto_close int fd = file_open(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	return fd < 0 ? fd : watch_open_dir(w, fd);
 }
 
 /* Once for each time it matters, not for each directory. */
@@ -177,7 +181,11 @@ static int look_below(struct watch *w, struct slice path, bool tell_found)
 
 static int start(struct watch *w, const char *dir, struct cay_err *err)
 {
+	auto_close int fd = file_open(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0);
 	int r;
+
+	if (fd < 0)
+		return file_fail_lookup(err, -fd, dir);
 
 	w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (w->fd < 0)
@@ -185,11 +193,11 @@ static int start(struct watch *w, const char *dir, struct cay_err *err)
 	w->dir = strdup(dir);
 	if (!w->dir)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to watch with");
-	r = inotify_add_watch(w->fd, dir, MASK);
-	if (r < 0 && errno == ENOSPC)
-		return cay_fail_sys(err, CAY_E_LIMIT, errno, "one more watch");
+	r = watch_open_dir(w, fd);
+	if (r == -ENOSPC)
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, "one more watch");
 	if (r < 0)
-		return file_fail_lookup(err, errno, dir);
+		return file_fail_lookup(err, -r, dir);
 	r = remember(w, r, SLICE(""));
 	if (r >= 0)
 		r = look_below(w, SLICE(""), false);

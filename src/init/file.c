@@ -80,14 +80,17 @@ void file_stat_work(struct work *w)
 	const struct file_stat_query *q = work_query(w);
 	struct file_stat told;
 	struct cay_err err = {};
+	auto_close int fd = -EBADF;
 	const char *path = NULL;
 	struct stat st;
 
 	if (file_name(q->path, q->path_b64, "path", work_pool(w), &path, &err) < 0)
 		;
-	else if (fstatat(AT_FDCWD, path, &st, q->follow ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
+	else if ((fd = file_open(AT_FDCWD, path, O_PATH | (q->follow ? 0 : O_NOFOLLOW), 0)) < 0)
+		(void)file_fail_lookup(&err, -fd, path);
+	else if (fstat(fd, &st) < 0)
 		(void)file_fail_lookup(&err, errno, path);
-	else if (file_told(path, &st, AT_FDCWD, path, work_pool(w), &told) < 0)
+	else if (file_told(path, &st, fd, "", work_pool(w), &told) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
 	if (err.code)
 		work_fail(w, &err);

@@ -186,6 +186,17 @@ def test_special_files_are_refused_at_once(init, place):
     # what this process has open is nobody's file
     assert read(init, "/proc/self/fd/0").status == 404
     assert read(init, "/proc/self/root/etc/passwd").status == 404
+    assert stat(init, "/proc/self/root/etc/passwd").status == 404 and stat(init, "/proc/self/root", follow="true").status == 404
+    assert stat(init, "/proc/self/root").json()["target"] == "/"  # the link itself
+    assert init.client.ask("GET", AT + "/watch" + q("/proc/self/root/etc", wait_ms=1)).status == 404
+    (place / "f").write_text("x")
+    edit = {"path": f"/proc/self/root{place}/f", "edits": [{"old": "x", "new": "y"}]}
+    assert init.client.ask("POST", AT + "/edit", edit).status == 404
+    assert init.client.ask("POST", AT + "/mkdir", {"path": "/proc/self/cwd", "parents": True}).status == 409
+    (place / "loop").symlink_to("loop")
+    for loop in (place / "loop/x", *(f"/proc/self/fd/{n}" for n in range(2, 9))):  # some of which come and go
+        assert init.client.ask("PUT", AT + "/tree" + q(loop), bytes(1024)).status in (403, 404), loop
+    assert init.client.ask("POST", AT + "/mkdir", {"path": f"{place}/loop", "parents": True}).error()[:2] == (409, "conflict")
     assert read(init, "/proc/meminfo").body.startswith(b"MemTotal:")
     assert time.monotonic() - began < 20  # one that is opened as a file is waited for until the client gives up
     wait_for(lambda: not workers(init), what="no child")
