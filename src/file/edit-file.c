@@ -54,6 +54,8 @@ static int target_open(const struct edit_ask *ask, struct target *t, struct cay_
 		       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (t->fd < 0 && (errno == ELOOP || errno == ENOENT))
 		return AGAIN; /* replaced since it was found */
+	if (t->fd < 0 && (errno == ENXIO || errno == ENODEV))
+		return cay_fail_field(err, CAY_E_INVALID, "path", "not a regular file");
 	if (t->fd < 0)
 		return file_fail(err, errno, "open", ask->path);
 	return 0;
