@@ -211,6 +211,7 @@ static const struct {
 	{ ENOSPC, CAY_E_DISK_FULL, "no space is left" },
 	{ EDQUOT, CAY_E_DISK_FULL, "no space is left" },
 	{ EFBIG, CAY_E_TOO_LARGE, "larger than a file may be" },
+	{ E2BIG, CAY_E_TOO_LARGE, "too many directories below each other" },
 	{ ENOMEM, CAY_E_NO_MEMORY, "no memory" },
 	{ EMFILE, CAY_E_LIMIT, "too many open files" },
 	{ ENFILE, CAY_E_LIMIT, "too many open files" },

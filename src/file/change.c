@@ -50,7 +50,7 @@ static int dress_one(void *arg, int dirfd, const char *name)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 ? fd : -errno;
 	if (d.depth > CHANGE_DEPTH_MAX)
-		return -ELOOP;
+		return -E2BIG;
 	if (temp_stopped())
 		return -ECANCELED;
 	if (d.c->alive)

@@ -116,7 +116,7 @@ static int copy_dir(const struct copying *above, int from_dir, const char *name,
 	if (from < 0)
 		return from;
 	if (in.depth > CHANGE_DEPTH_MAX)
-		return -ELOOP;
+		return -E2BIG;
 	if (mkdirat(above->to, as, 0700) < 0)
 		return -errno;
 	to = file_open(above->to, as, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);

@@ -353,6 +353,13 @@ def test_a_copy_that_fails_leaves_nothing(init, place):
     assert names(place) == ["d"]
 
 
+def test_a_tree_that_is_too_deep(init, place):
+    (place / ("d/" * 150)).mkdir(parents=True)
+    assert do(init, "copy", path=place / "d", to=place / "e", recursive=True).error()[:2] == (413, "too_large")
+    assert do(init, "chmod", path=place / "d", mode="0755", recursive=True).error()[:2] == (413, "too_large")
+    assert names(place) == ["d"]
+
+
 def test_delete(init, place):
     outside = place / "outside"
     outside.mkdir()
