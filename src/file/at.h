@@ -18,6 +18,7 @@
 #include "base/pool.h"
 
 #define FILE_PATH_MAX 4095
+#define FILE_UNSIZED_MAX MIB(1) /* of one that does not say how long it is: those of /proc */
 
 /* The bytes of the name: exactly one of the two is given.  `field` is what to blame, "_b64"
  * is added for the second. */

@@ -25,9 +25,10 @@ static int alive(const struct change *c)
 }
 
 /* Shared blocks where the file system can; otherwise in the kernel, otherwise by hand. */
-static int copy_bytes(const struct change *c, int from, int to)
+static int copy_bytes(const struct change *c, int from, int to, bool sized)
 {
 	char piece[KIB(32)];
+	uint64_t done = 0;
 	ssize_t n;
 
 	do {
@@ -42,8 +43,9 @@ static int copy_bytes(const struct change *c, int from, int to)
 	while ((n = read(from, piece, sizeof(piece))) > 0) {
 		int r = path_write_all(to, piece, (size_t)n);
 
+		done += (size_t)n;
 		if (r >= 0)
-			r = alive(c);
+			r = !sized && done > FILE_UNSIZED_MAX ? -EFBIG : alive(c);
 		if (r < 0)
 			return r;
 	}
@@ -88,7 +90,7 @@ static int copy_file(const struct change *c, int from_dir, const char *name, int
 	to = file_open(to_dir, as, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (to < 0)
 		return to;
-	r = copy_bytes(c, from, to);
+	r = copy_bytes(c, from, to, st->st_size);
 	return r < 0 ? r : dress_as(to, st);
 }
 
@@ -204,7 +206,7 @@ static int copy_single(const struct change *c, const struct file_at *from, const
 	int r = source < 0 ? source : temp_open(&temp, to->dir);
 
 	if (r >= 0)
-		r = copy_bytes(c, source, temp.fd);
+		r = copy_bytes(c, source, temp.fd, st->st_size);
 	if (r >= 0)
 		r = dress_as(temp.fd, st);
 	return r < 0 ? r : temp_place(&temp, to->name, c->overwrite ? TEMP_ANY : TEMP_NEW);

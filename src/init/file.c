@@ -14,7 +14,6 @@
 #define WATCH_MS 120000 /* of what may wait for something to happen */
 #define TREE_MS 600000  /* of what may be long and says nothing meanwhile */
 #define LIST_POOL MIB(24)
-#define UNSIZED_MAX MIB(1) /* of a file that does not say how long it is: those of /proc */
 
 /* What a file is */
 
@@ -156,7 +155,7 @@ void file_list_work(struct work *w)
  * they go now, and are small or refused. */
 static void send_unsized(struct work *w, int fd, const char *path)
 {
-	auto_buf all = BUF_INIT(UNSIZED_MAX);
+	auto_buf all = BUF_INIT(FILE_UNSIZED_MAX);
 	struct cay_err err = {};
 	ssize_t n = 0;
 
@@ -164,7 +163,7 @@ static void send_unsized(struct work *w, int fd, const char *path)
 		if (buf_reserve(&all, KIB(64)) < 0) {
 			(void)cay_fail(&err, CAY_E_TOO_LARGE,
 				       "it has no size of its own and more than %zu bytes",
-				       UNSIZED_MAX);
+				       FILE_UNSIZED_MAX);
 			break;
 		}
 		n = read(fd, all.data + all.len, KIB(64));

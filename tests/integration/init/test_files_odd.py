@@ -95,6 +95,11 @@ def test_no_file_holds_anybody_up(init, place):
             worst = tuple(map(max, worst, took))
     wait_for(lambda: not workers(init), what="no child")
     assert SANITIZED or init.rss() <= before + GROWTH
+    # nor is a disk filled by one that has no size
+    r = init.client.ask("POST", AT + "/copy", {"path": "/proc/self/pagemap", "to": f"{place}/copy"})
+    assert r.error()[:2] == (413, "too_large") and not (place / "copy").exists()
+    assert init.client.ask("POST", AT + "/copy", {"path": "/proc/meminfo", "to": f"{place}/copy"}).status == 200
+    assert (place / "copy").read_text().startswith("MemTotal:")
     # as a user: PID 1 of a test could read it
     assert init.client.ask("POST", "/v1/claim", {"user": "65534", "cwd": str(place)}).status in (200, 204)
     for op in asks("/proc/kmsg"):
