@@ -36,13 +36,9 @@ static int sync_dir(int fd)
 /* A directory in one, made when it is to be. */
 static int enter(int dir, const char *name, bool make)
 {
-	int made = make ? mkdirat(dir, name, 0700) : -1, r = 0;
-
-	if (make && made < 0 && errno != EEXIST)
+	if (make && mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
 		return -errno;
-	if (made == 0)
-		r = sync_dir(dir);
-	return r < 0 ? r : path_open(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	return path_open(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 }
 
 static int enter_tenant(const struct upload_place *at, bool make)
@@ -183,12 +179,23 @@ static int is_as_promised(struct upload_file *f, const struct upload_put_query *
 	return 0;
 }
 
-/* Nothing else gets a name, or loses it, between the count and the rename.  The directory is
- * made before that, since others wait then; if it goes again meanwhile, once more. */
+/* The group's directory, and those above it if they were made for this one. */
+static int sync_up(const struct upload_place *at, int group)
+{
+	auto_close int tenant = enter_tenant(at, false);
+	int r = tenant < 0 ? tenant : sync_dir(group);
+
+	if (r >= 0)
+		r = sync_dir(tenant);
+	return r < 0 ? r : sync_dir(at->all->root);
+}
+
+/* Nothing else gets a name, or loses it, between the count and the rename; nobody waits for a
+ * disk meanwhile. */
 static int place(struct upload_file *f, const struct upload_place *at, uint64_t quota,
 		 struct cay_err *err)
 {
-	auto_close int before = enter_group(at, true), group = -EBADF;
+	auto_close int group = -EBADF;
 	uint64_t room;
 	int r;
 
@@ -208,7 +215,7 @@ static int place(struct upload_file *f, const struct upload_place *at, uint64_t 
 	}
 	uv_mutex_unlock(&at->all->changing);
 	if (r >= 0) {
-		r = sync_dir(group);
+		r = sync_up(at, group);
 		if (r < 0)
 			(void)fail_disk(err, r, "give the upload its name");
 	}
