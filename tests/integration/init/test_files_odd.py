@@ -71,6 +71,7 @@ def one(init, path, op, before):
     """How long until an answer, until all that is taken of it, and of a command beside it."""
     method, target, more = asks(path)[op]
     client = Client(init.client.path, 30)
+    wait_for(lambda: not workers(init), what="the end of the one before")
     began = time.monotonic()
     with client.open(method, AT + target, more if method == "POST" else None, more if method == "GET" else None) as r:
         head = time.monotonic() - began
