@@ -223,15 +223,22 @@ def forks():
         group.rmdir()
 
 
+def without_spooler(init, allow, n):
+    """A command that has written n bytes to its spooler, which is dead and cannot be forked, and writes more."""
+    c = init.client
+    ident = spooled(c, n, "\nos.read(0, 1)\nfor i in range(64): os.write(1, b'x' * 65536)", stdin_open=True)
+    wait_for(lambda: c.exec(ident).json()["stdout_bytes"] == n, 30, "its first part")
+    allow(1)
+    kill_spooler(init)
+    go_on(c, ident)
+    return ident
+
+
 def test_one_that_cannot_be_forked_is_tried_again():
     n = 3 * MIB
     with forks() as (init, allow):
         c = init.client
-        ident = spooled(c, n, "\nos.read(0, 1)\nfor i in range(64): os.write(1, b'x' * 65536)", stdin_open=True)
-        wait_for(lambda: c.exec(ident).json()["stdout_bytes"] == n, 30, "its first part")
-        allow(1)
-        kill_spooler(init)
-        go_on(c, ident)
+        ident = without_spooler(init, allow, n)
         wait_for(lambda: allow() >= 3, 30, "some tries")
         assert c.exec(ident).json()["state"] == "running" and not spoolers(init)
         allow("max")
@@ -244,11 +251,7 @@ def test_one_that_can_never_be_forked_is_as_drop():
     n = 3 * MIB
     with forks() as (init, allow):
         c = init.client
-        ident = spooled(c, n, "\nos.read(0, 1)\nfor i in range(64): os.write(1, b'x' * 65536)", stdin_open=True)
-        wait_for(lambda: c.exec(ident).json()["stdout_bytes"] == n, 30, "its first part")
-        allow(1)
-        kill_spooler(init)
-        go_on(c, ident)
+        ident = without_spooler(init, allow, n)
         assert ended(c, ident)["end"]["exit_code"] == 0
         assert allow() == 17 and not spoolers(init)
         pos, lost = counted(c.output(ident, {"Accept": FRAMES}))
