@@ -260,6 +260,9 @@ struct task {
 	size_t n;
 	uploads_fn *fn;
 	void *arg;
+	uv_work_cb what;
+	uv_after_work_cb then;
+	bool working;
 	uv_work_t work;
 	struct cay_err err;
 };
@@ -271,27 +274,61 @@ static void on_task_gone(struct request *rq)
 	t->rq = NULL;
 }
 
+/* How many of a tenant there are, or only of those that a worker has. */
+static unsigned tasks_of(const struct upload_place *at, bool working)
+{
+	unsigned n = 0;
+
+	for (const struct task *o = at->all->tasks; o; o = o->next)
+		n += id_eq(&o->at.tenant, &at->tenant) && (o->working || !working);
+	return n;
+}
+
+/* The oldest of the tenant that waits, if it is its turn: workers are everybody's. */
+static void next_task(uv_loop_t *loop, const struct upload_place *at)
+{
+	struct task *oldest = NULL;
+
+	if (tasks_of(at, true) >= UPLOADS_TASKS)
+		return;
+	for (struct task *t = at->all->tasks; t; t = t->next)
+		if (!t->working && id_eq(&t->at.tenant, &at->tenant))
+			oldest = t;
+	if (!oldest)
+		return;
+	oldest->working = true;
+	(void)uv_queue_work(loop, &oldest->work, oldest->what, oldest->then);
+}
+
+static void begin_task(struct cayd *c, struct task *t, uv_work_cb what, uv_after_work_cb then)
+{
+	t->what = what;
+	t->then = then;
+	next_task(&c->loop, &t->at);
+}
+
 static void end_task(struct task *t)
 {
 	struct task **at = &t->at.all->tasks;
+	struct upload_place place = t->at;
+	uv_loop_t *loop = t->work.loop;
 
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
 	free(t->rows);
 	free(t);
+	next_task(loop, &place);
 }
 
 /* With room for so many rows; NULL: there are too many, or no memory. */
-static struct task *task_at(const struct upload_place *at, size_t rows, struct cay_err *err)
+static struct task *task_at(const struct upload_place *at, size_t rows, unsigned most,
+			    struct cay_err *err)
 {
 	struct task *t = NULL;
-	unsigned n = 0;
 
-	for (const struct task *o = at->all->tasks; o; o = o->next)
-		n += id_eq(&o->at.tenant, &at->tenant);
 	/* a tenant that goes does so once */
-	if (n >= UPLOADS_TASKS && at->group[0]) {
+	if (tasks_of(at, false) >= most && at->group[0]) {
 		(void)cay_fail(err, CAY_E_RATE, "the tenant's uploads are busy: ask again");
 		return NULL;
 	}
@@ -317,7 +354,7 @@ static struct task *task_of(struct cayd *c, struct request *rq, const char *grou
 	static const struct request_events events = { .gone = on_task_gone };
 	struct upload_place at = place_of(c, &rq->actor.tenant, group, name);
 	struct cay_err err = {};
-	struct task *t = task_at(&at, rows, &err);
+	struct task *t = task_at(&at, rows, UPLOADS_TASKS, &err);
 
 	if (!t) {
 		request_fail(rq, &err);
@@ -367,7 +404,7 @@ void upload_list(struct cayd *c, struct request *rq)
 	struct task *t = task_of(c, rq, q->group, NULL, UPLOADS_GROUP);
 
 	if (t)
-		(void)uv_queue_work(&c->loop, &t->work, do_list, on_listed);
+		begin_task(c, t, do_list, on_listed);
 }
 
 static void do_remove(uv_work_t *work)
@@ -395,7 +432,7 @@ void upload_delete(struct cayd *c, struct request *rq)
 	struct task *t = task_of(c, rq, q->group, q->name, 1);
 
 	if (t)
-		(void)uv_queue_work(&c->loop, &t->work, do_remove, on_removed);
+		begin_task(c, t, do_remove, on_removed);
 }
 
 static void do_forget(uv_work_t *work)
@@ -418,7 +455,7 @@ void uploads_forget(struct cayd *c, const struct id *tenant, const char *group, 
 {
 	struct upload_place at = place_of(c, tenant, group, NULL);
 	struct cay_err err = {};
-	struct task *t = task_at(&at, 1, &err);
+	struct task *t = task_at(&at, 1, UPLOADS_FORGETS, &err);
 
 	for (struct putting *p = c->uploads->puts; p; p = p->next)
 		if (id_eq(&p->at.tenant, tenant) && (!group || str_eq(p->at.group, at.group)))
@@ -429,7 +466,7 @@ void uploads_forget(struct cayd *c, const struct id *tenant, const char *group, 
 	}
 	t->fn = fn;
 	t->arg = arg;
-	(void)uv_queue_work(&c->loop, &t->work, do_forget, on_forgotten);
+	begin_task(c, t, do_forget, on_forgotten);
 }
 
 /* One that is read */

@@ -13,14 +13,16 @@
  *
  * Bounded: uploads.size bytes of a tenant, UPLOADS_GROUP files of a group, UPLOADS_FILES of a
  * tenant, UPLOADS_TENANT of them coming at once and UPLOADS_MAX of all, each within UPLOAD_NS,
- * and UPLOADS_TASKS of a tenant that list or remove; what comes is stopped while its last piece
- * is written.  All the disk's work is a worker's.
+ * and UPLOADS_TASKS of a tenant that list or remove, behind which groups that go wait for their
+ * turn, up to UPLOADS_FORGETS; what comes is stopped while its last piece is written.  All the
+ * disk's work is a worker's.
  */
 #include "cayd/cayd.h"
 
 #define UPLOADS_MAX 32
 #define UPLOADS_TENANT 4
 #define UPLOADS_TASKS 8
+#define UPLOADS_FORGETS 256
 #define UPLOAD_NS (3600 * NS_PER_S)
 #define UPLOADS_GROUP 1000
 #define UPLOADS_FILES 10000
