@@ -18,6 +18,7 @@
 #include "cayd/pull.h"
 #include "cayd/registry.h"
 #include "cayd/resize.h"
+#include "cayd/revoke.h"
 #include "cayd/sign.h"
 #include "cayd/stock.h"
 #include "cayd/template.h"
@@ -477,6 +478,7 @@ static void (*const handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 	[OP_SANDBOX_LABELS] = sandbox_labels,
 	[OP_SANDBOX_TOKEN] = sandbox_token,
 	[OP_SANDBOX_PREVIEW] = sandbox_preview,
+	[OP_SANDBOX_REVOKE] = sandbox_revoke,
 	[OP_TREE_IMPORT] = tree_import,
 	[OP_TREE_LINK] = tree_link,
 	[OP_EVENTS] = event_list,

@@ -11,7 +11,9 @@
 #include "cayd/link.h"
 #include "cayd/push.h"
 #include "cayd/resize.h"
+#include "cayd/revoke.h"
 #include "cayd/services.h"
+#include "cayd/sign.h"
 #include "cayd/stock.h"
 #include "cayd/tally.h"
 #include "cayd/tenant.h"
@@ -321,6 +323,7 @@ static struct box *new_box(struct boxes *all)
 		return NULL;
 	b->cayd = all->cayd;
 	b->pidfd = -EBADF;
+	b->epoch = SIGN_EPOCH;
 	b->pool = POOL_INIT(POOL_MAX);
 	return b;
 }
@@ -547,6 +550,8 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	b->home = record->home.noun ? record->home : from->tenant;
 	b->wanted = record->wanted;
 	b->has_wanted = record->has_wanted;
+	if (record->has_epoch)
+		b->epoch = (uint32_t)record->epoch;
 	b->info.image = box_text(b, from->image);
 	b->info.template = box_text(b, from->template);
 	b->info.limits.given = b->wanted.given =
@@ -568,7 +573,8 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	    box_keep_map(b, &record->env, &b->env) < 0 ||
 	    box_keep_texts(b, &from->writable, &b->info.writable) < 0 ||
 	    box_keep_texts(b, &record->entrypoint, &b->entrypoint) < 0 ||
-	    field_copy_list(&service_spec_table, &record->services, &b->pool, &b->services) < 0) {
+	    field_copy_list(&service_spec_table, &record->services, &b->pool, &b->services) < 0 ||
+	    revoke_restore(b, &record->revoked) < 0) {
 		drop_new(b);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
 	}

@@ -24,6 +24,8 @@ struct box {
 	uint64_t seq;
 	uint32_t range;
 	uint8_t image[32];
+	uint32_t epoch;              /* older tokens of it are void */
+	struct box_revoked *revoked; /* REVOKED_MAX of them, or NULL; revoke.c's */
 	struct id home; /* the tenant in whose cgroup it is: who is taken does not move */
 	/* the rest is box.c's, wait.c's and step.c's */
 	struct cayd *cayd;

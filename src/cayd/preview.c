@@ -126,10 +126,9 @@ static int plan(struct cayd *c, const struct request *rq, const struct box *b,
 		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
 	p->token.tenant = b->info.tenant;
 	p->token.sandbox = b->info.id;
-	p->token.epoch = SIGN_EPOCH;
+	p->token.epoch = b->epoch;
 	p->port = (uint16_t)(q->has_port ? q->port : b->info.app_port);
-	p->token.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
-	return 0;
+	return sign_until(c, q->ttl_ms, &p->token.not_after, err);
 }
 
 void sandbox_preview(struct cayd *c, struct request *rq)

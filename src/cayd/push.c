@@ -8,6 +8,7 @@
 #include "cayd/door.h"
 #include "cayd/key.h"
 #include "cayd/report.h"
+#include "cayd/revoke.h"
 #include "cayd/sign.h"
 #include "wire/push.h"
 
@@ -138,18 +139,20 @@ static void say(struct peer *p, const struct push *what)
 	explicit_bzero(bytes, sizeof(bytes));
 }
 
+static void say_it(void *arg, const struct push *what)
+{
+	say(arg, what);
+}
+
 static void say_box(struct peer *p, const struct box *b)
 {
 	say(p, &(struct push){ .kind = PUSH_SANDBOX,
 			       .value = b->life.state,
 			       .number = (uint32_t)b->info.app_port,
+			       .time = b->epoch,
 			       .id = b->info.id,
 			       .tenant = b->info.tenant });
-}
-
-static void say_it(void *arg, const struct push *what)
-{
-	say(arg, what);
+	revoke_tell(b, say_it, p);
 }
 
 static void say_all(struct peer *p)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/record.h"
 
+#include "cayd/revoke.h"
+#include "cayd/sign.h"
 #include "text/hex.h"
 
 int record_write(struct box *b, struct buf *out)
 {
-	char digest[65];
+	struct revoked revoked[REVOKED_MAX];
+	char digest[65], names[REVOKED_MAX][17];
 	struct sandbox_record r = { .sandbox = b->info,
 				    .env = b->env,
 				    .entrypoint = b->entrypoint,
@@ -17,7 +20,10 @@ int record_write(struct box *b, struct buf *out)
 				    .range = b->range,
 				    .home = b->home,
 				    .wanted = b->wanted,
-				    .has_wanted = b->has_wanted };
+				    .has_wanted = b->has_wanted,
+				    .epoch = b->epoch,
+				    .has_epoch = b->epoch > SIGN_EPOCH,
+				    .revoked = { revoked, revoke_rows(b, revoked, names) } };
 	struct jw w = jw_to(out);
 
 	hex_write(b->image, sizeof(b->image), digest);

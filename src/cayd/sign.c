@@ -30,10 +30,13 @@ static uint64_t wall_s(const struct cayd *c)
 	return clk_wall_ns(c->clk) / NS_PER_S;
 }
 
-/* When the last token of the key before has ended. */
-static uint64_t before_until_s(const struct signs *s)
+/* When the last of what the key before has signed has ended, and a minute later for clocks
+ * that differ. */
+static uint64_t before_until_s(const struct cayd *c, const struct signs *s)
 {
-	return s->now.since_s + SIGN_TOKEN_S;
+	uint64_t links_s = c->settings.link_max_ms / 1000;
+
+	return s->now.since_s + (links_s > SIGN_TOKEN_S ? links_s : SIGN_TOKEN_S) + 60;
 }
 
 /* The file */
@@ -120,7 +123,7 @@ static bool is_due(const struct cayd *c, const struct signs *s)
 	uint64_t now = wall_s(c), age_s = c->settings.token_key_ms / 1000;
 
 	if (s->before.number)
-		return now >= before_until_s(s);
+		return now >= before_until_s(c, s);
 	return now >= s->now.since_s && now - s->now.since_s >= age_s;
 }
 
@@ -203,7 +206,7 @@ static void tell(const struct sign *s, uint64_t until_ms, sign_tell_fn *fn, void
 
 void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg)
 {
-	tell(&c->signs->before, before_until_s(c->signs) * 1000, fn, arg);
+	tell(&c->signs->before, before_until_s(c, c->signs) * 1000, fn, arg);
 	tell(&c->signs->now, PUSH_NEVER, fn, arg);
 }
 
@@ -213,12 +216,29 @@ void sign_key(const struct cayd *c, struct token_key *ret)
 	memcpy(ret->secret, c->signs->now.secret, sizeof(ret->secret));
 }
 
+void sign_keys(const struct cayd *c, struct token_keys *ret)
+{
+	*ret = (struct token_keys){ .key[1].number = c->signs->before.number };
+	sign_key(c, &ret->key[0]);
+	memcpy(ret->key[1].secret, c->signs->before.secret, sizeof(ret->key[1].secret));
+}
+
+int sign_until(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s, struct cay_err *err)
+{
+	if (ttl_ms > c->settings.link_max_ms)
+		return cay_fail_field(err, CAY_E_INVALID, "ttl_ms",
+				      "more than the %llu that edge.link_max allows",
+				      (unsigned long long)c->settings.link_max_ms);
+	*ret_s = (clk_wall_ns(c->clk) + ttl_ms * NS_PER_MS) / NS_PER_S;
+	return 0;
+}
+
 void sandbox_token(struct cayd *c, struct request *rq)
 {
 	const struct token_create *q = rq->body;
 	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
 	uint64_t now = clk_wall_ns(c->clk);
-	struct token t = { .scope = (enum op_scope)(SCOPE_READ + q->scope), .epoch = SIGN_EPOCH };
+	struct token t = { .scope = (enum op_scope)(SCOPE_READ + q->scope) };
 	struct token_key key;
 	char text[TOKEN_TEXT_LEN + 1];
 	struct token_made made = { .token = text };
@@ -233,6 +253,7 @@ void sandbox_token(struct cayd *c, struct request *rq)
 	} else {
 		t.tenant = b->info.tenant;
 		t.sandbox = b->info.id;
+		t.epoch = b->epoch;
 		t.not_after = (now + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 		made.expires_ns = t.not_after * NS_PER_S;
 		sign_key(c, &key);
@@ -270,7 +291,7 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 		     struct buf *target, uint64_t *expires_ns, struct cay_err *err)
 {
 	struct token t = { .scope = SCOPE_READ,
-			   .epoch = SIGN_EPOCH,
+			   .epoch = b->epoch,
 			   .tenant = b->info.tenant,
 			   .sandbox = b->info.id };
 	struct token_key key;
@@ -279,9 +300,11 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+	r = sign_until(c, q->ttl_ms, &t.not_after, err);
+	if (r < 0)
+		return r;
 	if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce))
 		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
-	t.not_after = (clk_wall_ns(c->clk) + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 	*expires_ns = t.not_after * NS_PER_S;
 	sign_key(c, &key);
 	r = token_make_link(&t, (struct slice){ target->data, target->len }, &key, text, err);

@@ -15,9 +15,8 @@
 #include "cayd/cayd.h"
 #include "wire/push.h"
 
-#define SIGN_EPOCH 1
-/* The longest a token lives (schemas.def), and a minute for clocks that differ. */
-#define SIGN_TOKEN_S (UINT64_C(86400) + 60)
+#define SIGN_EPOCH 1                 /* the first of every sandbox */
+#define SIGN_TOKEN_S UINT64_C(86400) /* the longest a token lives (schemas.def) */
 
 struct signs;
 
@@ -29,8 +28,12 @@ void sign_tick(struct cayd *c);
 typedef void sign_tell_fn(void *arg, const struct push *p);
 void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg);
 
-/* The one that signs now; a secret, for who wipes it. */
+/* The one that signs now, and all whose tokens are good; secrets, for who wipes them. */
 void sign_key(const struct cayd *c, struct token_key *ret);
+void sign_keys(const struct cayd *c, struct token_keys *ret);
+/* The last second of a link or preview that is to be good for so long, from now. */
+[[nodiscard]] int sign_until(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s,
+			     struct cay_err *err);
 
 /* The operations. */
 void sandbox_token(struct cayd *c, struct request *rq);

@@ -130,8 +130,9 @@ struct preview_args {
 };
 
 static const struct opt preview_rows[] = {
-	{ "ttl", 0, OPT_DURATION, offsetof(struct preview_args, request.ttl_ms), 1000, 86400000,
-	  .arg = "TIME", .help = "How long it is shown, as in 10m; else an hour, at most a day" },
+	{ "ttl", 0, OPT_DURATION, offsetof(struct preview_args, request.ttl_ms), 1000,
+	  UINT64_C(31622400000), .arg = "TIME",
+	  .help = "How long it is shown, as in 10m or 7d, up to edge.link_max; else an hour" },
 };
 static const struct opt_group preview_options[] = { OPTS(preview_rows, 0),
 						    OPTS_JSON(preview_args, json), OPTS_END };
@@ -177,7 +178,8 @@ const struct cmd cmd_preview = {
 	.preset = preview_preset,
 	.help = "Print a URL that shows a port of a sandbox in a browser",
 	.more = "Without PORT it is its application's (--app-port of create). Whoever has the URL "
-		"sees the page, until it ends or the sandbox does. The node needs a domain for "
+		"sees the page, until it ends, is taken back ('cay revoke') or the sandbox ends. "
+		"The node needs a domain for "
 		"that: edge.previews, as in http://preview.localhost:7070 for a browser on the "
 		"node itself.",
 	.run = run_preview,

@@ -74,6 +74,6 @@ const struct cmd cmd_token = {
 	.help = "Make a token that is good for one sandbox alone, and print it",
 	.more = "For a program that is to use this sandbox and nothing else: it sends the token as "
 		"'Authorization: Bearer', or 'cay context add' keeps it and the sandbox is named "
-		"by its id. A token cannot be taken back, so let it be good for a short time.",
+		"by its id. 'cay revoke' takes it back.",
 	.run = run,
 };

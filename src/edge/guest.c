@@ -17,7 +17,8 @@ static bool is_good(const struct edge *e, const struct pass *p, uint64_t now_ms)
 	case PASS_TOKEN:
 		s = table_sign(e->table, p->sign);
 		return s && s->born == p->born && now_ms < s->until &&
-		       p->epoch >= table_epoch(e->table);
+		       p->epoch >= table_epoch(e->table) &&
+		       !table_revoked(e->table, &p->sandbox, p->epoch, p->nonce);
 	case PASS_NONE:
 	case PASS_JWT:
 	case PASS_KINDS:

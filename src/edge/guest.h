@@ -27,6 +27,8 @@ struct pass {
 	uint8_t hash[32];  /* of a key */
 	uint8_t sign;      /* of a token: which key signed it, and when we heard of that */
 	uint32_t born, epoch;
+	uint8_t nonce[8];
+	struct id sandbox;
 };
 
 struct guest {

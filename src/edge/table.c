@@ -83,6 +83,7 @@ static bool drop_sandbox(struct table *t, struct table_sandbox **at)
 		return false;
 	*at = s->next;
 	t->n_sandboxes--;
+	free(s->revoked);
 	free(s);
 	return true;
 }
@@ -135,8 +136,24 @@ static int put_sandbox(struct table *t, const struct push *p)
 	s->tenant = p->tenant;
 	s->state = p->value;
 	s->app_port = (uint16_t)p->number;
+	s->epoch = p->time;
 	s->gone = false;
 	s->seen = true;
+	return 0;
+}
+
+/* What was in that place is over by itself: control gives it to nobody before. */
+static int put_revoked(struct table *t, const struct push *p)
+{
+	struct table_sandbox *s = *sandbox_at(t, &p->id);
+
+	if (!s)
+		return 0;
+	if (!s->revoked)
+		s->revoked = calloc(PUSH_REVOKED_MAX, sizeof(*s->revoked));
+	if (!s->revoked)
+		return -ENOMEM;
+	memcpy(s->revoked[p->value], p->secret, sizeof(*s->revoked));
 	return 0;
 }
 
@@ -246,6 +263,8 @@ int table_apply(struct table *t, const struct push *p)
 		return 0;
 	case PUSH_SANDBOX:
 		return put_sandbox(t, p);
+	case PUSH_REVOKED:
+		return put_revoked(t, p);
 	case PUSH_KEY:
 		return put_key(t, p);
 	case PUSH_NO_KEY:
@@ -301,6 +320,19 @@ const struct table_sign *table_sign(const struct table *t, unsigned which)
 uint32_t table_epoch(const struct table *t)
 {
 	return t->epoch;
+}
+
+bool table_revoked(struct table *t, const struct id *sandbox, uint32_t epoch,
+		   const uint8_t nonce[static 8])
+{
+	const struct table_sandbox *s = *sandbox_at(t, sandbox);
+
+	if (s && epoch < s->epoch)
+		return true;
+	for (size_t i = 0; s && s->revoked && i < PUSH_REVOKED_MAX; i++)
+		if (memcmp(s->revoked[i], nonce, sizeof(s->revoked[i])) == 0)
+			return true;
+	return false;
 }
 
 void table_enter(struct table *t, struct table_sandbox *s)

@@ -20,10 +20,12 @@ struct table_sandbox {
 	struct id id, tenant;
 	uint8_t state; /* enum sandbox_state */
 	uint16_t app_port;
-	uint32_t busy; /* requests inside now */
-	bool touched;  /* control has not heard how busy it is */
-	bool gone;     /* control has forgotten it, somebody is still inside */
-	bool seen;     /* since the last ALL */
+	uint64_t epoch;        /* older tokens of it are void */
+	uint8_t (*revoked)[8]; /* PUSH_REVOKED_MAX of them, zeros where none is; or NULL */
+	uint32_t busy;         /* requests inside now */
+	bool touched;          /* control has not heard how busy it is */
+	bool gone;             /* control has forgotten it, somebody is still inside */
+	bool seen;             /* since the last ALL */
 	struct table_sandbox *next, *prev_touched, *next_touched;
 };
 
@@ -60,6 +62,9 @@ struct table_key *table_key(const struct table *t, const uint8_t hash[static 32]
 /* Of those below TABLE_SIGNS; a number's place is its remainder. */
 const struct table_sign *table_sign(const struct table *t, unsigned which);
 uint32_t table_epoch(const struct table *t);
+/* Whether a token of it was taken back.  Of a sandbox nobody has told us of: no. */
+bool table_revoked(struct table *t, const struct id *sandbox, uint32_t epoch,
+		   const uint8_t nonce[static 8]);
 
 /* A request goes inside; it has left.  What is given to enter() is good until leave(). */
 void table_enter(struct table *t, struct table_sandbox *s);

@@ -94,13 +94,22 @@ static struct token_keys keys_now(const struct edge *e, uint64_t now_s)
 	return keys;
 }
 
-static struct pass pass_of(const struct edge *e, uint8_t key, uint64_t not_after, uint32_t epoch)
+/* A token that is ours, unless it was taken back. */
+static int pass_of(const struct edge *e, const struct token *t, struct pass *ret,
+		   struct cay_err *err)
 {
-	return (struct pass){ .kind = PASS_TOKEN,
-			      .until_ms = (not_after + 1) * 1000,
-			      .sign = key % TABLE_SIGNS,
-			      .born = table_sign(e->table, key % TABLE_SIGNS)->born,
-			      .epoch = epoch };
+	unsigned sign = t->key % TABLE_SIGNS;
+
+	if (table_revoked(e->table, &t->sandbox, t->epoch, t->nonce))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token was taken back");
+	*ret = (struct pass){ .kind = PASS_TOKEN,
+			      .until_ms = (t->not_after + 1) * 1000,
+			      .sign = (uint8_t)sign,
+			      .born = table_sign(e->table, sign)->born,
+			      .epoch = t->epoch,
+			      .sandbox = t->sandbox };
+	memcpy(ret->nonce, t->nonce, sizeof(ret->nonce));
+	return 0;
 }
 
 int who_previews(struct edge *e, struct slice text, const struct id *sandbox, uint16_t port,
@@ -118,7 +127,9 @@ int who_previews(struct edge *e, struct slice text, const struct id *sandbox, ui
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another sandbox");
 	if (p.port != port)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another port");
-	*by = pass_of(e, p.token.key, p.token.not_after, p.token.epoch);
+	r = pass_of(e, &p.token, by, err);
+	if (r < 0)
+		return r;
 	*ret = (struct actor){ .tenant = p.token.tenant,
 			       .sandbox = p.token.sandbox,
 			       .one_sandbox = true,
@@ -137,9 +148,10 @@ static int by_token(struct edge *e, struct slice text, const struct slice *link,
 	r = link ? token_check_link(text, *link, &keys, now_s, table_epoch(e->table), &t, err)
 		 : token_check(text, &keys, now_s, table_epoch(e->table), &t, err);
 	explicit_bzero(&keys, sizeof(keys));
+	if (r >= 0)
+		r = pass_of(e, &t, by, err);
 	if (r < 0)
 		return r;
-	*by = pass_of(e, t.key, t.not_after, t.epoch);
 	*ret = (struct actor){
 		.tenant = t.tenant, .sandbox = t.sandbox, .one_sandbox = true, .scope = t.scope
 	};

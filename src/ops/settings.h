@@ -27,6 +27,7 @@ struct settings {
 	char control_user[33];
 	char edge_listen[256], edge_hosts[1024], edge_origins[1024], edge_previews[256];
 	char edge_public_url[256];
+	uint64_t link_max_ms;
 	char edge_cert[4096], edge_key[4096];
 	bool edge_plain, edge_pages;
 	char jwt_keys[4096], jwt_issuer[256], jwt_audience[256];

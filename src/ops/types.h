@@ -198,6 +198,18 @@ struct sandbox_record {
 	struct id home;
 	struct limits wanted; /* not set yet */
 	bool has_wanted;
+	uint64_t epoch;
+	bool has_epoch;
+	struct field_list revoked; /* struct revoked */
+};
+
+struct revoked {
+	const char *nonce;
+	uint64_t until_s;
+};
+
+struct sandbox_revoke {
+	const char *link; /* or NULL */
 };
 
 struct sandbox_query {

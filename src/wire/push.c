@@ -22,6 +22,7 @@ static const struct {
 	[PUSH_SANDBOX] = { .known = true,
 			   .values = PUSH_STATES,
 			   .number = true,
+			   .time = true,
 			   .port = true,
 			   .id = ID_SANDBOX,
 			   .tenant = true },
@@ -49,6 +50,10 @@ static const struct {
 			   .no_id = true,
 			   .secret = 16 },
 	[PUSH_COUNT] = { .known = true, .values = 1, .number = true, .time = true },
+	[PUSH_REVOKED] = { .known = true,
+			   .values = PUSH_REVOKED_MAX,
+			   .id = ID_SANDBOX,
+			   .secret = 8 },
 	[PUSH_BUSY] = { .known = true, .values = 1, .number = true, .id = ID_SANDBOX },
 };
 

@@ -21,8 +21,9 @@
  *	kind     value            number     time           id       tenant   secret
  *	HELLO                     PUSH_ABI                                    build, 0-padded
  *	ALL
- *	SANDBOX  enum             app_port                  sandbox  its
+ *	SANDBOX  enum             app_port   epoch          sandbox  its
  *	         sandbox_state
+ *	REVOKED  which place                                sandbox           8 bytes of a token
  *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
  *	NO_KEY                                              key
  *	SIGN     key number       epoch      until, unix ms                   HMAC key of tokens
@@ -36,8 +37,10 @@
  *
  * A SIGN takes the place of one whose number is as even or odd as its own: the key that
  * signs and the one before it have numbers in a row, and one that is two ago is gone.
- * A sandbox whose state is TERMINATED or FAILED is forgotten.  BUSY is said when the
- * number of requests inside a sandbox has changed, and for one that came and went in
+ * A sandbox whose state is TERMINATED or FAILED is forgotten.  Tokens of it that are older
+ * than its epoch are void, and those whose 8 random bytes (auth/token.h) a REVOKED has put
+ * into one of its PUSH_REVOKED_MAX places; what is not said of a place leaves it.  BUSY is said
+ *when the number of requests inside a sandbox has changed, and for one that came and went in
  * between with 0: that is how control knows what is idle.  USED is said of a key that
  * somebody was let in with, now and then.  REFUSED is summed up: so many from one peer
  * since the last time.  The peer is an IPv6 address, or IPv4 mapped into one, of an IPv6
@@ -48,11 +51,12 @@
 #include "base/id.h"
 
 #define PUSH_SIZE 80
-#define PUSH_ABI 3
+#define PUSH_ABI 4
 #define PUSH_SOCKET "push.sock"
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
+#define PUSH_REVOKED_MAX 64   /* places of a sandbox */
 
 enum push_kind {
 	PUSH_NONE,
@@ -68,6 +72,7 @@ enum push_kind {
 	PUSH_USED,
 	PUSH_REFUSED,
 	PUSH_COUNT,
+	PUSH_REVOKED,
 	PUSH_KINDS
 };
 

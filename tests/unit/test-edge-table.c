@@ -250,6 +250,39 @@ static void tokens_have_two_keys(void **)
 	table_free(t);
 }
 
+static void what_is_taken_back_stays_so(void **)
+{
+	struct table *t = table_new();
+	struct id one = make_id(ID_SANDBOX, 1), two = make_id(ID_SANDBOX, 2);
+	struct push p = { .kind = PUSH_REVOKED, .value = 63, .id = one, .secret = "nonce 1" };
+	const uint8_t *nonce = p.secret;
+
+	assert_int_equal(table_apply(t, &p), 0); /* of one that is gone */
+	assert_false(table_revoked(t, &one, 0, nonce));
+	assert_int_equal(sandbox(t, 1, 1, SB_RUNNING), 0);
+	assert_int_equal(sandbox(t, 2, 1, SB_RUNNING), 0);
+	assert_false(table_revoked(t, &one, 1, nonce));
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_true(table_revoked(t, &one, 1, nonce));
+	assert_false(table_revoked(t, &two, 1, nonce));
+	assert_false(table_revoked(t, &one, 1, (const uint8_t *)"nonce 2"));
+	/* said anew it is still there */
+	assert_int_equal(say(t, PUSH_ALL), 0);
+	assert_int_equal(sandbox(t, 1, 1, SB_PAUSED), 0);
+	assert_true(table_revoked(t, &one, 1, nonce));
+	assert_int_equal(say(t, PUSH_END), 0);
+	assert_true(table_revoked(t, &one, 1, nonce));
+	/* another has its place */
+	p.secret[0]++;
+	assert_int_equal(table_apply(t, &p), 0);
+	assert_false(table_revoked(t, &one, 1, (const uint8_t *)"nonce 1"));
+	/* all of them, to the unit */
+	find(t, 1)->epoch = 7;
+	assert_true(table_revoked(t, &one, 6, (const uint8_t *)"nonce 1"));
+	assert_false(table_revoked(t, &one, 7, (const uint8_t *)"nonce 1"));
+	table_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +293,7 @@ int main(void)
 		cmocka_unit_test(who_is_inside_may_leave_after_its_end),
 		cmocka_unit_test(it_has_bounds),
 		cmocka_unit_test(tokens_have_two_keys),
+		cmocka_unit_test(what_is_taken_back_stays_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

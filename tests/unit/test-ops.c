@@ -85,6 +85,7 @@ static const struct {
 	{ "port.proxy", "GET", "/v1/sandboxes/" SB "/ports/8080/", 1 },
 	{ "port.app", "GET", "/v1/sandboxes/" SB "/app/", 1 },
 	{ "sandbox.preview", "POST", "/v1/sandboxes/" SB "/preview", 1 },
+	{ "sandbox.revoke", "POST", "/v1/sandboxes/" SB "/revoke", 1 },
 	{ "port.wait", "GET", "/v1/sandboxes/" SB "/ports/8080?wait_ms=10", 1 },
 	{ "file.read", "GET", "/v1/sandboxes/" SB "/files/content?path=x", 1 },
 	{ "file.list", "GET", "/v1/sandboxes/" SB "/files?path=x", 1 },

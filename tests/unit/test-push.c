@@ -21,6 +21,7 @@ static const struct push good[] = {
 	{ PUSH_USED, .id = A_KEY },
 	{ PUSH_REFUSED, .value = 1, .number = 7, .id = A_KEY, .secret = "0123456789abcdef" },
 	{ PUSH_COUNT, .number = 5, .time = UINT64_MAX },
+	{ PUSH_REVOKED, .value = 63, .id = SANDBOX, .secret = "nonce 8" },
 };
 
 static void the_bytes_are_fixed(void **)
@@ -62,14 +63,15 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		size_t from, to;
 	} refused[] = {
 		{ PUSH_ALL, 1, PUSH_SIZE }, { PUSH_END, 1, PUSH_SIZE }, { PUSH_TICK, 1, PUSH_SIZE },
-		{ PUSH_SANDBOX, 2, 4 },     { PUSH_SANDBOX, 8, 17 },    { PUSH_SANDBOX, 32, 33 },
+		{ PUSH_SANDBOX, 2, 4 },     { PUSH_SANDBOX, 16, 17 },   { PUSH_SANDBOX, 32, 33 },
 		{ PUSH_SANDBOX, 48, 80 },   { PUSH_KEY, 2, 8 },         { PUSH_KEY, 16, 17 },
 		{ PUSH_KEY, 32, 33 },       { PUSH_NO_KEY, 1, 17 },     { PUSH_NO_KEY, 32, 80 },
 		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 16, 48 },      { PUSH_HELLO, 1, 4 },
 		{ PUSH_HELLO, 8, 48 },      { PUSH_BUSY, 1, 4 },        { PUSH_BUSY, 8, 17 },
 		{ PUSH_BUSY, 32, 80 },      { PUSH_REFUSED, 1, 4 },     { PUSH_REFUSED, 8, 17 },
 		{ PUSH_REFUSED, 32, 48 },   { PUSH_REFUSED, 64, 80 },   { PUSH_COUNT, 1, 4 },
-		{ PUSH_COUNT, 16, 80 },
+		{ PUSH_COUNT, 16, 80 },     { PUSH_REVOKED, 1, 17 },    { PUSH_REVOKED, 32, 48 },
+		{ PUSH_REVOKED, 56, 80 },
 	};
 	uint8_t in[PUSH_SIZE];
 	struct push p;
@@ -93,6 +95,7 @@ static void values_have_bounds(void **)
 		{ PUSH_KEY, 0, -EPROTO }, { PUSH_KEY, 1, 0 },        { PUSH_KEY, 4, 0 },
 		{ PUSH_KEY, 5, -EPROTO }, { PUSH_SIGN, 0, -EPROTO }, { PUSH_SIGN, 255, 0 },
 		{ PUSH_REFUSED, 0, 0 },   { PUSH_REFUSED, 2, 0 },    { PUSH_REFUSED, 3, -EPROTO },
+		{ PUSH_REVOKED, 0, 0 },   { PUSH_REVOKED, 63, 0 },   { PUSH_REVOKED, 64, -EPROTO },
 	};
 	uint8_t in[PUSH_SIZE] = {};
 	struct push p;

@@ -210,6 +210,7 @@ def walk(me, w):
     assert me.open("GET", f"/v1/sandboxes/{box}/ports/80/").status in (404, 502)
     assert me.open("GET", f"/v1/sandboxes/{box}/app/").status in (404, 502)
     refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/preview", {"port": 80})
+    me.call("POST", f"/v1/sandboxes/{box}/revoke", {})
     # files
     at = f"/v1/sandboxes/{box}/files"
     me.open("GET", at + "/content?path=/etc/passwd").read()

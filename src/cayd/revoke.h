@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_REVOKE_H
+#define CAY_CAYD_REVOKE_H
+/*
+ * revoke - links, previews and tokens of a sandbox that are taken back (ADR 0058)
+ *
+ * All there are end when the sandbox's epoch moves on.  One by one they are remembered in
+ * REVOKED_MAX places by the random bytes each has, until it would have ended by itself; then
+ * the place is another's.  Edges are told of each place, so both are bounded by the same.
+ */
+#include "cayd/box.h"
+#include "wire/push.h"
+
+#define REVOKED_MAX PUSH_REVOKED_MAX
+
+struct box_revoked {
+	uint8_t nonce[8];
+	uint64_t until_s; /* its last second; 0: nobody is here */
+};
+
+/* What an edge must know beside the epoch. */
+typedef void revoke_tell_fn(void *arg, const struct push *p);
+void revoke_tell(const struct box *b, revoke_tell_fn *fn, void *arg);
+
+/* Of the journal: from it, and for it; names has room for what the rows point to. */
+[[nodiscard]] int revoke_restore(struct box *b, const struct field_list *from);
+size_t revoke_rows(const struct box *b, struct revoked rows[static REVOKED_MAX],
+		   char names[static REVOKED_MAX][17]);
+
+/* The operation. */
+void sandbox_revoke(struct cayd *c, struct request *rq);
+#endif
