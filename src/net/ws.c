@@ -9,10 +9,11 @@
 
 void ws_init(struct ws *w, const struct ws_conf *conf)
 {
-	assert(conf->out_max >= WS_OUT_LEAST && conf->message_max && conf->fragments_max);
+	assert(conf->out_max >= WS_OUT_LEAST && conf->fragments_max);
+	assert(conf->message_max || conf->parts);
 	*w = (struct ws){
 		.conf = *conf,
-		.msg = BUF_INIT(conf->message_max),
+		.msg = BUF_INIT(conf->parts ? WS_PART_MAX : conf->message_max),
 		.out = BUF_INIT(conf->out_max + OUT_RESERVE),
 		.credit_ms = WS_CONTROL_BURST_MS,
 	};
@@ -38,7 +39,19 @@ static void drop_message(struct ws *w)
 {
 	empty(&w->msg);
 	w->checked = 0;
-	w->handed = false;
+	w->handed = 0;
+}
+
+/* What the caller has had; behind a part of a text there may be half a letter. */
+static void take_back(struct ws *w)
+{
+	if (w->handed == w->msg.len) {
+		drop_message(w);
+		return;
+	}
+	buf_consume(&w->msg, w->handed);
+	w->checked -= w->handed;
+	w->handed = 0;
 }
 
 void ws_fini(struct ws *w)
@@ -187,9 +200,11 @@ static int begin_data(struct ws *w, const struct wslay_frame_iocb *io, struct ca
 	}
 	if (w->state != WS_OPEN)
 		return 0; /* read for its frames only */
+	if (w->conf.parts && io->payload_length)
+		w->fragments = 0; /* as good as a message of its own */
 	if (++w->fragments > w->conf.fragments_max)
 		return fail(w, WS_TOO_BIG, "a message in too many fragments", err);
-	if (io->payload_length > w->conf.message_max - w->msg.len)
+	if (!w->conf.parts && io->payload_length > w->conf.message_max - w->msg.len)
 		return fail(w, WS_TOO_BIG, "a message longer than allowed", err);
 	return 0;
 }
@@ -250,20 +265,36 @@ static int take(struct ws *w, const uint8_t *p, size_t n, struct cay_err *err)
 	return 0;
 }
 
+static int hand(struct ws *w, unsigned kind, size_t n, struct ws_event *ret)
+{
+	w->handed = n;
+	ret->data = (struct slice){ buf_str(&w->msg), n };
+	return kind == WSLAY_TEXT_FRAME ? WS_TEXT : WS_BINARY;
+}
+
+/* Of a message that goes on, what is there of it. */
+static int hand_part(struct ws *w, struct ws_event *ret)
+{
+	size_t n = w->kind == WSLAY_TEXT_FRAME ? w->checked : w->msg.len;
+
+	if (!w->conf.parts || w->state != WS_OPEN || !n)
+		return WS_MORE;
+	ret->more = true;
+	return hand(w, w->kind, n, ret);
+}
+
 static int end_data(struct ws *w, struct ws_event *ret, struct cay_err *err)
 {
 	unsigned kind = w->kind;
 
 	if (!w->fin)
-		return WS_MORE;
+		return hand_part(w, ret);
 	w->kind = 0;
 	if (w->state != WS_OPEN)
 		return WS_MORE;
 	if (kind == WSLAY_TEXT_FRAME && w->checked != w->msg.len)
 		return fail(w, WS_NOT_TEXT, "text that ends inside a letter", err);
-	w->handed = true;
-	ret->data = (struct slice){ buf_str(&w->msg), w->msg.len };
-	return kind == WSLAY_TEXT_FRAME ? WS_TEXT : WS_BINARY;
+	return hand(w, kind, w->msg.len, ret);
 }
 
 /* A peer that does not read gets one pong when it does: that to its last ping. */
@@ -340,9 +371,11 @@ static int step(struct ws *w, bool *dry, struct ws_event *ret, struct cay_err *e
 		r = begin(w, &io, err);
 	if (r >= 0)
 		r = take(w, io.data, io.data_length, err);
-	if (r >= 0 && !w->left)
-		r = end(w, ret, err);
-	return r;
+	if (r < 0)
+		return r;
+	if (!w->left)
+		return end(w, ret, err);
+	return is_control(w->opcode) ? WS_MORE : hand_part(w, ret);
 }
 
 /* Time that went by pays for control frames. */
@@ -365,7 +398,7 @@ int ws_next(struct ws *w, struct slice *in, uint64_t now_ms, struct ws_event *re
 	*ret = (struct ws_event){};
 	earn(w, now_ms);
 	if (w->handed)
-		drop_message(w);
+		take_back(w);
 	w->in = in;
 	while (w->state != WS_OVER && r == WS_MORE && !dry && (in->n || w->ahead))
 		r = step(w, &dry, ret, err);

@@ -22,6 +22,9 @@
  * No extension is spoken.  Bounded: a message and its fragments, control frames by
  * a rate, output by out_max and one pong behind it.  Between messages a session
  * holds no memory but itself.
+ *
+ * Whoever has no use for where a message ends takes it in parts: each is handed out as
+ * it comes, text up to the last whole letter, so a message may be as long as it likes.
  */
 #include "net/http.h"
 
@@ -32,6 +35,7 @@
 
 #define WS_CONTROL_MAX 125 /* payload of a control frame */
 #define WS_REASON_MAX (WS_CONTROL_MAX - 2)
+#define WS_PART_MAX KIB(8)       /* what wslay reads at once, and half a letter */
 #define WS_OUT_MARK KIB(64)      /* more than this, or half of out_max, waiting: stop */
 #define WS_OUT_LEAST 256         /* of out_max: a pong always has room below half */
 #define WS_CONTROL_COST_MS 50    /* twenty control frames a second for ever */
@@ -65,8 +69,9 @@ struct ws_answer {
 
 struct ws_conf {
 	size_t message_max;     /* bytes of one message that comes in */
-	unsigned fragments_max; /* frames of one message */
+	unsigned fragments_max; /* frames of one message; in parts, empty ones in a row */
 	size_t out_max;         /* bytes that wait to be sent */
+	bool parts;             /* message_max says nothing then */
 };
 
 #define WS_CONF_DEFAULT \
@@ -78,6 +83,7 @@ enum ws_state { WS_OPEN, WS_CLOSING, WS_OVER };
 struct ws_event {
 	struct slice data; /* the message, or the reason of a Close; until the next call */
 	unsigned code;     /* with WS_CLOSED: the peer's, or WS_NO_STATUS */
+	bool more;         /* a part, and not the last; the last one may be empty */
 };
 
 struct wslay_frame_context;
@@ -100,7 +106,7 @@ struct ws {
 	unsigned fragments;
 	struct buf msg;
 	size_t checked; /* bytes of it known to be UTF-8 */
-	bool handed;    /* msg is the caller's until the next call */
+	size_t handed;  /* that are the caller's until the next call */
 	/* control frames: what they may still cost, and the pong that waits for room */
 	uint64_t seen_ms, credit_ms;
 	char pong[WS_CONTROL_MAX];

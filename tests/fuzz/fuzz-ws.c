@@ -3,9 +3,9 @@
  * A client by script.  The first byte says how the stream is cut, then each op is
  * a frame (its flags, first byte, length and payload) or raw bytes, so that
  * fragments, limits and Close are a few bytes away.  Whole, by single bytes and cut
- * give the same events and the same output; memory is bounded; nothing comes
- * behind the end; what goes out are whole unmasked frames with at most one Close,
- * the last.
+ * give the same events and the same output, also where messages come in parts; memory is bounded;
+ * nothing comes behind the end; what goes out are whole unmasked frames with at most one Close, the
+ * last.
  */
 #include "fuzz.h"
 #include "net/ws.h"
@@ -14,7 +14,10 @@
 
 enum { RAW = 0x80, LONG = 0x40, RSV = 0x20, BARE = 0x10, WIDE = 0x08 };
 
-static const struct ws_conf conf = { .message_max = 3000, .fragments_max = 6, .out_max = 8000 };
+static const struct ws_conf confs[] = {
+	{ .message_max = 3000, .fragments_max = 6, .out_max = 8000 },
+	{ .fragments_max = 6, .out_max = 8000, .parts = true },
+};
 
 static bool add(struct buf *b, const void *p, size_t n)
 {
@@ -95,8 +98,10 @@ static void check_out(struct slice out)
 
 static void check_session(const struct ws *w, int r)
 {
-	CHECK(w->msg.len <= conf.message_max && w->msg.cap <= conf.message_max + 1);
-	CHECK(w->out.len <= conf.out_max + 2 + WS_CONTROL_MAX);
+	size_t max = w->conf.parts ? WS_PART_MAX : w->conf.message_max;
+
+	CHECK(w->msg.len <= max && w->msg.cap <= max + 1);
+	CHECK(w->out.len <= w->conf.out_max + 2 + WS_CONTROL_MAX);
 	CHECK((w->state == WS_OPEN) == (w->code == 0));
 	if (w->state == WS_OVER)
 		CHECK(!w->frames && !w->msg.cap);
@@ -114,14 +119,26 @@ static void react(struct ws *w, int r, const struct ws_event *ev)
 		CHECK(ws_send(w, (enum ws_event_type)r, ev->data.p, ev->data.n) != -EPIPE);
 }
 
-/* cut 0: whole; else pieces of 1..cut. */
-static void run(struct slice all, unsigned cut, struct buf *log)
+/* Parts are one message for who looks at where it ends. */
+static bool whole(struct buf *parts, int r, struct ws_event *ev)
 {
+	if (r != WS_TEXT && r != WS_BINARY)
+		return true;
+	CHECK(ev->data.n || !ev->more);
+	CHECK(buf_add(parts, ev->data.p, ev->data.n) == 0);
+	ev->data = (struct slice){ buf_str(parts), parts->len };
+	return !ev->more;
+}
+
+/* cut 0: whole; else pieces of 1..cut. */
+static void run(const struct ws_conf *conf, struct slice all, unsigned cut, struct buf *log)
+{
+	auto_buf parts = BUF_INIT(STREAM_MAX);
 	struct ws w;
 	bool over = false;
 	unsigned random = cut;
 
-	ws_init(&w, &conf);
+	ws_init(&w, conf);
 	while (all.n) {
 		struct slice in = all;
 		struct ws_event ev;
@@ -135,12 +152,17 @@ static void run(struct slice all, unsigned cut, struct buf *log)
 		while ((r = ws_next(&w, &in, 0, &ev, &err)) > WS_MORE) {
 			CHECK(!over);
 			over = r == WS_CLOSED;
-			CHECK(ev.data.n <= conf.message_max);
+			CHECK(conf->parts || (ev.data.n <= conf->message_max && !ev.more));
 			CHECK(r == WS_BINARY || r == WS_PONG || utf8_valid(ev.data.p, ev.data.n));
+			check_session(&w, r);
+			if (!whole(&parts, r, &ev))
+				continue;
 			CHECK(buf_printf(log, "<%d %u %zu>", r, ev.code, ev.data.n) == 0);
 			CHECK(buf_add(log, ev.data.p, ev.data.n) == 0);
 			react(&w, r, &ev);
 			check_session(&w, r);
+			if (r != WS_PONG)
+				buf_consume(&parts, parts.len);
 		}
 		CHECK(in.n == 0);
 		if (r < 0) {
@@ -158,22 +180,29 @@ static void run(struct slice all, unsigned cut, struct buf *log)
 	ws_fini(&w);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check(const struct ws_conf *conf, struct slice stream, unsigned cut)
 {
-	auto_buf stream = BUF_INIT(STREAM_MAX), first = BUF_INIT(MIB(16));
-	unsigned cuts[2] = { 1 };
+	const unsigned cuts[] = { 1, cut };
+	auto_buf first = BUF_INIT(MIB(16));
 
-	if (size < 1)
-		return 0;
-	cuts[1] = 2u + data[0];
-	compile(data + 1, size - 1, &stream);
-	run((struct slice){ buf_str(&stream), stream.len }, 0, &first);
+	run(conf, stream, 0, &first);
 	for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
 		auto_buf other = BUF_INIT(MIB(16));
 
-		run((struct slice){ buf_str(&stream), stream.len }, cuts[i], &other);
+		run(conf, stream, cuts[i], &other);
 		CHECK(first.len == other.len);
 		CHECK(!first.len || memcmp(first.data, other.data, first.len) == 0);
 	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	auto_buf stream = BUF_INIT(STREAM_MAX);
+
+	if (size < 1)
+		return 0;
+	compile(data + 1, size - 1, &stream);
+	for (size_t i = 0; i < ARRAY_SIZE(confs); i++)
+		check(&confs[i], (struct slice){ buf_str(&stream), stream.len }, 2u + data[0]);
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 /* Small enough for the table to reach every limit. */
 static const struct ws_conf conf = { .message_max = 70000, .fragments_max = 8, .out_max = 150000 };
+static const struct ws_conf in_parts = { .fragments_max = 8, .out_max = 150000, .parts = true };
 
 static const struct {
 	const char *name, *bytes, *want;
@@ -198,21 +199,37 @@ static void react(struct ws *w, struct slice text)
 
 static void check_bounds(const struct ws *w)
 {
-	assert_true(w->msg.len <= conf.message_max && w->msg.cap <= conf.message_max + 1);
+	size_t max = w->conf.parts ? WS_PART_MAX : conf.message_max;
+
+	assert_true(w->msg.len <= max && w->msg.cap <= max + 1);
 	assert_true(w->out.len <= conf.out_max + 2 + WS_CONTROL_MAX);
 	if (w->state == WS_OVER)
 		assert_true(!w->frames && !w->msg.cap);
 }
 
+/* A message that came in parts is told when its last one is there. */
+static bool whole(struct buf *parts, int r, struct ws_event *ev)
+{
+	if (r != WS_TEXT && r != WS_BINARY)
+		return true;
+	assert_true(ev->data.n || !ev->more);
+	assert_true(r == WS_BINARY || utf8_valid(ev->data.p, ev->data.n));
+	add(parts, ev->data.p, ev->data.n);
+	ev->data = (struct slice){ buf_str(parts), parts->len };
+	return !ev->more;
+}
+
 /* Feed all in pieces (0: as random as seed says) and write down what happens. */
-static void play(struct slice all, size_t piece, unsigned seed, struct words *log)
+static void play(const struct ws_conf *how, struct slice all, size_t piece, unsigned seed,
+		 struct words *log)
 {
 	static const char letters[] = { [WS_TEXT] = 'T', [WS_BINARY] = 'B', [WS_PONG] = 'P' };
+	auto_buf parts = BUF_INIT(KIB(128));
 	struct ws w;
 	struct ws_event ev;
 	bool over = false;
 
-	ws_init(&w, &conf);
+	ws_init(&w, how);
 	while (all.n) {
 		size_t n = piece ? piece : 1 + (size_t)rand_r(&seed) % 97;
 		struct slice in = { all.p, n < all.n ? n : all.n };
@@ -223,10 +240,14 @@ static void play(struct slice all, size_t piece, unsigned seed, struct words *lo
 		while ((r = ws_next(&w, &in, 1, &ev, &err)) > WS_MORE) {
 			assert_false(over);
 			over = r == WS_CLOSED;
+			if (!whole(&parts, r, &ev))
+				continue;
 			say(log, over ? 'C' : letters[r], ev.code, ev.data, !over || ev.data.n);
 			if (r == WS_TEXT)
 				react(&w, ev.data);
 			check_bounds(&w);
+			if (r != WS_PONG)
+				buf_consume(&parts, parts.len);
 		}
 		if (r < 0) {
 			assert_true(!over && err.msg[0]);
@@ -250,26 +271,37 @@ static void play(struct slice all, size_t piece, unsigned seed, struct words *lo
 	ws_fini(&w);
 }
 
-static void every_case_ends_alike_in_any_pieces(void **)
+static void play_case(size_t i, const struct ws_conf *how)
 {
 	static const size_t pieces[] = { SIZE_MAX, 1, 2, 3, 7, 4096, 0, 0, 0 };
+	auto_buf bytes = BUF_INIT(KIB(128));
 
-	assert_true(ARRAY_SIZE(cases) >= 150);
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		auto_buf bytes = BUF_INIT(KIB(128));
+	compile(cases[i].bytes, &bytes);
+	for (unsigned k = 0; k < ARRAY_SIZE(pieces); k++) {
+		struct words log = { .text = BUF_INIT(KIB(64)) };
 
-		compile(cases[i].bytes, &bytes);
-		for (unsigned k = 0; k < ARRAY_SIZE(pieces); k++) {
-			struct words log = { .text = BUF_INIT(KIB(64)) };
-
-			play((struct slice){ buf_str(&bytes), bytes.len }, pieces[k],
-			     (unsigned)i * 16 + k, &log);
-			if (!str_eq(buf_str(&log.text), cases[i].want))
-				fail_msg("%s, in pieces of %zu: %s, not %s", cases[i].name,
-					 pieces[k], buf_str(&log.text), cases[i].want);
-			buf_fini(&log.text);
-		}
+		play(how, (struct slice){ buf_str(&bytes), bytes.len }, pieces[k],
+		     (unsigned)i * 16 + k, &log);
+		if (!str_eq(buf_str(&log.text), cases[i].want))
+			fail_msg("%s, in pieces of %zu: %s, not %s", cases[i].name, pieces[k],
+				 buf_str(&log.text), cases[i].want);
+		buf_fini(&log.text);
 	}
+}
+
+static void every_case_ends_alike_in_any_pieces(void **)
+{
+	assert_true(ARRAY_SIZE(cases) >= 150);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		play_case(i, &conf);
+}
+
+/* But for how long a message may be. */
+static void in_parts_every_case_ends_the_same(void **)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		if (!strstr(cases[i].want, "1009"))
+			play_case(i, &in_parts);
 }
 
 static int feed(struct ws *w, const char *text, uint64_t now_ms, struct ws_event *ev)
@@ -473,10 +505,54 @@ static void memory_follows_bytes_not_promises(void **)
 	ws_fini(&w);
 }
 
+/* However long it is; a fragment is as good as a message, unless nothing is in it. */
+static void a_message_in_parts_has_no_end(void **)
+{
+	struct ws w;
+	struct ws_event ev;
+
+	ws_init(&w, &in_parts);
+	assert_int_equal(feed(&w, "#82ff7fffffffffffffff37fa213d", 1, &ev), WS_MORE);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(feed(&w, "#6161616161", 1, &ev), WS_BINARY);
+		assert_true(ev.more && ev.data.n == 5 && w.msg.cap <= WS_PART_MAX);
+	}
+	ws_fini(&w);
+
+	ws_init(&w, &in_parts);
+	assert_int_equal(feed(&w, "02'a'", 1, &ev), WS_BINARY);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(feed(&w, "00'bc'", 1, &ev), WS_BINARY);
+		assert_true(ev.more && slice_eq(ev.data, SLICE("bc")));
+	}
+	assert_int_equal(feed(&w, "7:00'' 00'd'", 1, &ev), WS_BINARY);
+	assert_int_equal(feed(&w, "7:00'' 80''", 1, &ev), -E2BIG);
+	assert_int_equal(w.code, WS_TOO_BIG);
+	ws_fini(&w);
+}
+
+/* Half a letter waits for the rest of it, also behind what was handed out. */
+static void parts_of_a_text_are_whole_letters(void **)
+{
+	struct ws w;
+	struct ws_event ev;
+
+	ws_init(&w, &in_parts);
+	assert_int_equal(feed(&w, "01<61e4b8>", 1, &ev), WS_TEXT);
+	assert_true(ev.more && slice_eq(ev.data, SLICE("a")));
+	assert_int_equal(feed(&w, "80<96>", 1, &ev), WS_TEXT);
+	assert_true(!ev.more && slice_eq(ev.data, SLICE("\xe4\xb8\x96")));
+	assert_int_equal(feed(&w, "01<62e4b8>", 1, &ev), WS_TEXT);
+	assert_int_equal(feed(&w, "80''", 1, &ev), -EINVAL);
+	assert_int_equal(w.code, WS_NOT_TEXT);
+	ws_fini(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_case_ends_alike_in_any_pieces),
+		cmocka_unit_test(in_parts_every_case_ends_the_same),
 		cmocka_unit_test(output_is_these_bytes),
 		cmocka_unit_test(lengths_out_are_the_shortest),
 		cmocka_unit_test(a_producer_is_told_to_stop_and_to_go_on),
@@ -484,6 +560,8 @@ int main(void)
 		cmocka_unit_test(time_pays_for_control_frames),
 		cmocka_unit_test(a_session_at_rest_holds_nothing),
 		cmocka_unit_test(memory_follows_bytes_not_promises),
+		cmocka_unit_test(a_message_in_parts_has_no_end),
+		cmocka_unit_test(parts_of_a_text_are_whole_letters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
