@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A WebSocket on one side, frames of wire/attach.h on the other; a frame is a message.
+ * A WebSocket on one side, frames of wire/attach.h on the other; a frame is a message, or
+ * bare bytes are (raw.h).
  *
  *	opening -> open -> ending -> closed
  *
@@ -9,14 +10,14 @@
  * only that direction.  Ending: the sandbox's connection is closed, what was queued and
  * a Close behind it go out, and the client has END_MS from then to answer.
  *
- * What a sandbox sends is looked at no further than a frame's header and braces.  Held
+ * What a sandbox sends is looked at no further than a frame's header and braces, but for the
+ * last word to who knows no frames.  Held
  * while both sides stall: less than 1 MiB; while nothing moves, no buffer at all.
  */
 #include <poll.h>
 
 #include "edge/edge.h"
-#include "net/ws.h"
-#include "wire/attach.h"
+#include "edge/raw.h"
 
 #define FRAME_WHOLE (FRAME_HEAD + ATTACH_FRAME_MAX)
 #define THERE_MARK KIB(64) /* more than this waits for the sandbox: stop reading the client */
@@ -40,6 +41,8 @@ struct attach {
 	bool closing, ending, flushed, cut_off;
 	bool paused; /* the client is not read */
 	bool deaf;   /* the sandbox takes no more; what it has said is still to be read */
+	bool bare;   /* the client knows no frames */
+	struct raw raw;
 	struct ws ws;
 	struct buf from_client, from_there; /* read and not moved on */
 	struct buf gathered;                /* frames of one read of the client's, for one write */
@@ -175,6 +178,27 @@ static void keep(struct attach *a, struct buf *b, bool copied, struct slice rest
 
 /* Out of the sandbox */
 
+static int pass_frame(struct attach *a, const struct frame *f, struct slice whole)
+{
+	int r = ws_send(&a->ws, WS_BINARY, whole.p, whole.n);
+
+	if (r >= 0 && f->type == FRAME_END)
+		end_with(a, WS_NORMAL, "");
+	else if (r >= 0 && f->type == FRAME_ERROR)
+		end_with(a, ATTACH_REFUSED, "the error frame says why");
+	return r;
+}
+
+static int pass_bytes(struct attach *a, const struct frame *f)
+{
+	struct raw_said said = raw_out(&a->raw, f);
+	int r = said.bytes.n ? ws_send(&a->ws, WS_BINARY, said.bytes.p, said.bytes.n) : 0;
+
+	if (r >= 0 && said.code)
+		end_with(a, said.code, said.reason);
+	return r;
+}
+
 /* One frame, if there is a whole one; false when no more can be done now. */
 static bool frame_out(struct attach *a, struct slice *in)
 {
@@ -187,16 +211,13 @@ static bool frame_out(struct attach *a, struct slice *in)
 		end_with(a, ATTACH_BROKEN, "the sandbox sent what is no frame");
 		return false;
 	}
-	if (ws_send(&a->ws, WS_BINARY, in->p, (size_t)n) < 0) {
+	if ((a->bare ? pass_bytes(a, &f) : pass_frame(a, &f, (struct slice){ in->p, (size_t)n })) <
+	    0) {
 		end_with(a, WS_INTERNAL, "out of memory");
 		return false;
 	}
 	in->p += n;
 	in->n -= (size_t)n;
-	if (f.type == FRAME_END)
-		end_with(a, WS_NORMAL, "");
-	else if (f.type == FRAME_ERROR)
-		end_with(a, ATTACH_REFUSED, "the error frame says why");
 	return !a->ending;
 }
 
@@ -223,11 +244,6 @@ static void move_out(struct attach *a, struct slice fresh)
 	keep(a, &a->from_there, copied, in);
 	if (!a->ending)
 		conn_read(a->there, !ws_full(&a->ws));
-}
-
-static void on_there_read(struct conn *c, struct slice bytes)
-{
-	move_out(conn_data(c), bytes);
 }
 
 static void on_there_end(struct conn *c, const struct cay_err *)
@@ -270,10 +286,18 @@ static void frame_in(struct attach *a, struct slice msg)
 		end_with(a, WS_INTERNAL, "out of memory");
 }
 
+static void bytes_in(struct attach *a, const struct ws_event *ev)
+{
+	if (!a->ending && !a->deaf && raw_in(&a->raw, ev, &a->gathered) < 0)
+		end_with(a, WS_INTERNAL, "out of memory");
+}
+
 static void message(struct attach *a, enum ws_event_type type, const struct ws_event *ev)
 {
 	if (type == WS_CLOSED)
 		end(a);
+	else if (a->bare && type != WS_PONG)
+		bytes_in(a, ev);
 	else if (type == WS_TEXT)
 		end_with(a, WS_KIND, "frames are binary");
 	else if (type == WS_BINARY && !a->ending)
@@ -282,6 +306,8 @@ static void message(struct attach *a, enum ws_event_type type, const struct ws_e
 
 static bool may_move_in(const struct attach *a)
 {
+	if (a->bare && !a->raw.known && !a->ending && !a->deaf)
+		return false;
 	return a->ending || a->deaf || conn_queued(a->there) + a->gathered.len <= THERE_MARK;
 }
 
@@ -320,6 +346,20 @@ static void move_in(struct attach *a, struct slice fresh)
 		conn_shutdown(a->client);
 }
 
+static void go_on_in(struct attach *a)
+{
+	if (!a->ending && a->paused && conn_queued(a->there) <= THERE_MARK / 2)
+		move_in(a, (struct slice){});
+}
+
+static void on_there_read(struct conn *c, struct slice bytes)
+{
+	struct attach *a = conn_data(c);
+
+	move_out(a, bytes);
+	go_on_in(a); /* it may have been about where stdin stands */
+}
+
 /* What was written has not arrived, or never will.  It may have ended before, and what it
  * said last is on its way to us. */
 static void on_there_stuck(struct conn *c)
@@ -354,14 +394,12 @@ static void on_client_sent(struct conn *c)
 	flush(a);
 	if (!a->ending && !ws_full(&a->ws))
 		move_out(a, (struct slice){});
+	go_on_in(a);
 }
 
 static void on_there_sent(struct conn *c)
 {
-	struct attach *a = conn_data(c);
-
-	if (!a->ending && a->paused && conn_queued(c) <= THERE_MARK / 2)
-		move_in(a, (struct slice){});
+	go_on_in(conn_data(c));
 }
 
 /* Opening */
@@ -384,9 +422,12 @@ static void on_not_opened(void *arg)
 
 static struct attach *attach_new(const struct opening *o, uv_loop_t *loop)
 {
-	static const struct ws_conf conf = { .message_max = FRAME_WHOLE,
-					     .fragments_max = FRAGMENTS_MAX,
-					     .out_max = WS_OUT_MAX };
+	const char *protocol = o->answer.protocol;
+	bool bare = protocol && str_eq(protocol, ATTACH_RAW);
+	struct ws_conf conf = { .message_max = FRAME_WHOLE,
+				.fragments_max = FRAGMENTS_MAX,
+				.out_max = WS_OUT_MAX,
+				.parts = bare };
 	struct edge *e = o->edge;
 	struct attach *a = calloc(1, sizeof(*a));
 
@@ -395,6 +436,7 @@ static struct attach *attach_new(const struct opening *o, uv_loop_t *loop)
 	*a = (struct attach){ .edge = e,
 			      .next = e->attached,
 			      .open = 3,
+			      .bare = bare,
 			      .from_client = BUF_INIT(IN_MAX),
 			      .from_there = BUF_INIT(IN_MAX),
 			      .gathered = BUF_INIT(GATHERED_MAX),
@@ -466,14 +508,27 @@ static void on_upgraded(struct request *rq, struct conn *there, struct slice fro
 	begin(a, (struct slice){ early.data, early.len }, from_there);
 }
 
+/* Who has no frames has none to say with what it has. */
+static int check_acks(const struct request *rq, const char *protocol, struct cay_err *err)
+{
+	const struct exec_attach_query *q = rq->query;
+
+	if (protocol && str_eq(protocol, ATTACH_RAW) && rq->match.op == &ops[OP_EXEC_ATTACH] && q &&
+	    q->acks)
+		return cay_fail(err, CAY_E_INVALID, "'acks' are frames; '%s' has none", ATTACH_RAW);
+	return 0;
+}
+
 int attach_start(struct edge *e, struct request *rq, struct relay_conf *conf, struct attach **hold,
 		 struct cay_err *err)
 {
-	static const char *const protocols[] = { ATTACH_PROTOCOL, NULL };
+	static const char *const protocols[] = { ATTACH_PROTOCOL, ATTACH_RAW, NULL };
 	struct ws_answer answer;
 	struct opening *o;
 	int r = ws_accept(rq->head, protocols, &answer, err);
 
+	if (r >= 0)
+		r = check_acks(rq, answer.protocol, err);
 	if (r < 0)
 		return r;
 	o = malloc(sizeof(*o));

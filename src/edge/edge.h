@@ -14,6 +14,7 @@
  *	preview.c ports of sandboxes: below a path, and on hosts of their own
  *	guest.c   who is under way, for as long as it may
  *	attach.c  a WebSocket of the world's, frames of a sandbox's
+ *	raw.c     the same for who knows no frames
  *	rate.c    how often somebody may
  *	refusal.c who was refused, until control is told
  *	count.c   what it counts of itself, told to control too

@@ -5,7 +5,8 @@
  * attach - frames both ways between a client and a command that runs
  *
  * cay-init goes on in ATTACH_UPGRADE after "101" to exec.attach: frames, one behind
- * the other.  cay-edge speaks the same to the world in a WebSocket, a frame a message.
+ * the other.  cay-edge speaks the same to the world in a WebSocket, a frame a message, or
+ * without them (ATTACH_RAW, edge/raw.h).
  *
  *	out  taken or eof of stdin, first: where it stands;  then
  *	     data, gap   of stdout and stderr, from the offsets that were asked for
@@ -29,6 +30,7 @@
 
 #define ATTACH_UPGRADE "cay-frames"        /* between cay-edge and cay-init */
 #define ATTACH_PROTOCOL "cay.frames.v1"    /* of the WebSocket */
+#define ATTACH_RAW "cay.raw.v1"            /* of the WebSocket, instead: bytes */
 #define ATTACH_TOKEN_PROTOCOL "cay.token." /* a credential, from who has no headers */
 #define ATTACH_FRAME_MAX KIB(64)
 
@@ -37,6 +39,9 @@ enum attach_close {
 	ATTACH_REFUSED = 4000, /* an error frame came before it */
 	ATTACH_GONE = 4001,    /* the sandbox, or its PID 1, went away */
 	ATTACH_BROKEN = 4002,  /* what came from the sandbox is no frame */
+	/* of ATTACH_RAW, which has no frames to say it with */
+	ATTACH_FAILED = 4003, /* the command ended, but not with status 0 */
+	ATTACH_MISSED = 4004, /* some of stdout is not there any more */
 };
 
 enum attach_way { ATTACH_OUT, ATTACH_IN };
