@@ -41,7 +41,7 @@ NOT_RUN = [
 def brought(document, top):
     """What a command of NOT_RUN would have put there, and later ones need."""
     if document == "docs/websocket.md":
-        for name in lsp.OF_JSON:
+        for name in (*lsp.OF_JSON, "ws"):
             shutil.copytree(lsp.MODULES / name, top / "node_modules" / name, symlinks=True)
 
 
