@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 import pytest
-from attach import FRAME_MAX, Closed, Refused, WebSocket
+from attach import Closed, Refused, WebSocket
 from cay import let_pass, wait_for
 from conftest import BUILD
 
@@ -89,6 +89,15 @@ def test_how_it_ended(node, box, start, script, how):
 def test_it_ran_too_long(node, box, start):
     a = Raw(node, box, start(["sleep", "100"], timeout_ms=500))
     assert a.to_the_end() == (4003, "timeout")
+
+
+def test_it_is_lost_with_its_sandbox(node):
+    door = node.door()
+    box = door.create("tiny")
+    a = Raw(node, box, door.exec_detached(box, ["sh", "-c", "echo out; sleep 100"]))
+    a.hear()
+    door.delete(box)
+    assert a.to_the_end()[0] == 4001 and a.out == b"out\n"
 
 
 def test_errors_stay_where_they_are(node, box, start):
