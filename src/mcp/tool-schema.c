@@ -17,20 +17,6 @@ static void items(const char *type, struct jw *w)
 	jw_end(w);
 }
 
-static void values(const struct tool_arg *a, struct jw *w)
-{
-	jw_object(w, "additionalProperties");
-	if (a->nulls) {
-		jw_array(w, "type");
-		jw_str(w, NULL, "string");
-		jw_str(w, NULL, "null");
-		jw_end(w);
-	} else {
-		jw_str(w, "type", "string");
-	}
-	jw_end(w);
-}
-
 static void bounds(const struct tool_arg *a, const char *least, const char *most, struct jw *w)
 {
 	if (a->min)
@@ -68,7 +54,7 @@ static void details(const struct tool_arg *a, struct jw *w)
 		bounds(a, "minItems", "maxItems", w);
 		break;
 	case TOOL_MAP:
-		values(a, w);
+		field_schema_values(a->nulls, NULL, w);
 		break;
 	case TOOL_OBJECT:
 		members(a->sub, w);

@@ -75,12 +75,10 @@ static void schema_items(const struct field *f, struct jw *w)
 	jw_end(w);
 }
 
-static void schema_map(const struct field *f, struct jw *w)
+void field_schema_values(bool nulls, const char *pattern, struct jw *w)
 {
-	jw_str(w, "type", "object");
-	jw_u64(w, "maxProperties", f->max);
 	jw_object(w, "additionalProperties");
-	if (f->patch) {
+	if (nulls) {
 		jw_array(w, "type");
 		jw_str(w, NULL, "string");
 		jw_str(w, NULL, "null");
@@ -88,9 +86,16 @@ static void schema_map(const struct field *f, struct jw *w)
 	} else {
 		jw_str(w, "type", "string");
 	}
-	if (field_check_row(f->check)->pattern)
-		jw_str(w, "pattern", field_check_row(f->check)->pattern);
+	if (pattern)
+		jw_str(w, "pattern", pattern);
 	jw_end(w);
+}
+
+static void schema_map(const struct field *f, struct jw *w)
+{
+	jw_str(w, "type", "object");
+	jw_u64(w, "maxProperties", f->max);
+	field_schema_values(f->patch, field_check_row(f->check)->pattern, w);
 }
 
 static void schema_body(const struct field *f, struct jw *w)

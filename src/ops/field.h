@@ -121,6 +121,8 @@ void field_encode(const struct field_table *t, const char *key, const void *in, 
 void field_schema(const struct field_table *t, const char *key, struct jw *w);
 /* The schema of one row, as OpenAPI parameters need it. */
 void field_schema_row(const struct field *f, const char *key, struct jw *w);
+/* That of the values of a map: text of a pattern or any (NULL), and nulls where they remove. */
+void field_schema_values(bool nulls, const char *pattern, struct jw *w);
 /* An object that field_decode() accepts.  Objects that may be absent are left out, and text
  * without an example. */
 void field_example(const struct field_table *t, const char *key, struct jw *w);
