@@ -46,11 +46,21 @@ static void on_closed(uv_handle_t *h)
 /* Cgroups */
 
 static void remove_cgroup(struct job *j);
-static void job_free(struct job *j);
+static void forget(struct job *j);
+
+/* Nobody asks for one that never was, or for one of our own: only its cgroup keeps it. */
+static bool is_over(const struct job *j)
+{
+	return j->state == JOB_FAILED || (j->own && j->state == JOB_ENDED);
+}
 
 static void on_cgroup_event(uv_poll_t *p, int, int)
 {
-	remove_cgroup(p->data);
+	struct job *j = p->data;
+
+	remove_cgroup(j);
+	if (!j->watching && is_over(j))
+		forget(j);
 }
 
 /* Be told when the last process of it is gone: no timer ticks in ten thousand
@@ -99,8 +109,6 @@ static void remove_cgroup(struct job *j)
 	}
 	(void)close(cay_take_fd(&j->cgroup));
 	unwatch_cgroup(j);
-	if (j->own && j->state == JOB_ENDED)
-		job_free(j);
 }
 
 /* First the program itself: it may not have entered its cgroup yet, and then it has
@@ -148,6 +156,14 @@ static void job_free(struct job *j)
 	for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
 		output_close(&j->out[i]);
 	uv_close((uv_handle_t *)&j->timer, on_closed);
+}
+
+/* One that never was is one of the JOBS_LIVE until here, so that they are bounded. */
+static void forget(struct job *j)
+{
+	if (j->state == JOB_FAILED)
+		j->init->live -= !j->own;
+	job_free(j);
 }
 
 static bool in_use(const struct job *j)
@@ -220,9 +236,9 @@ static void on_complete(struct output *o)
 	if (j->ended)
 		j->ended(j, j->arg);
 	if (j->own) {
-		/* else remove_cgroup() does, when the last of it is gone */
+		/* else on_cgroup_event() does, when the last of it is gone */
 		if (!j->watching)
-			job_free(j);
+			forget(j);
 		return;
 	}
 	j->init->live--;
@@ -239,13 +255,14 @@ static void job_died(struct job *j, int status)
 {
 	if (j->state == JOB_STARTING)
 		on_report(j); /* it is dead, so what it had to say is there */
-	if (j->state == JOB_FAILED) {
-		j->init->live -= !j->own;
-		job_free(j);
-		return;
-	}
 	(void)uv_timer_stop(&j->timer);
 	j->pid = 0;
+	if (j->state == JOB_FAILED) {
+		remove_cgroup(j);
+		if (!j->watching)
+			forget(j);
+		return;
+	}
 	j->status = status;
 	j->ended_ns = clk_wall_ns(j->init->clk);
 	j->state = JOB_DYING;

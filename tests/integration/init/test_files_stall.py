@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -243,3 +244,20 @@ def test_commands_on_a_stalled_disk(place):
         disk.thaw()
         wait_for(lambda: init.client.exec(reader).json().get("end"), SOON, "the end of the reader")
         assert starter.getresponse().status == 400  # of what was read of it nothing came
+
+
+def test_a_command_that_never_was_and_a_busy_cgroup(place):
+    """Its cgroup goes when the last of it is gone, and not with the sandbox."""
+    with machine(hold={stalled.ACCESS}) as (init, disk):
+        starter = asked(init, "POST", SANDBOX + "/execs", b'{"argv": ["true"], "cwd": "%s/dir", "timeout_ms": 600000}' % os.fsencode(disk.at))
+        wait_for(lambda: stalled.ACCESS in disk.held.values(), what="it to be on its way")
+        with subprocess.Popen(["sleep", "1000"]) as other:
+            [name] = init.groups()
+            (init.cgroup / name / "cgroup.procs").write_text(str(other.pid))
+            disk.thaw()
+            assert starter.getresponse().status == 400
+            wait_for(lambda: not init.children(), what="its end")
+            assert init.client.ask("GET", SANDBOX + "/execs").json()["execs"] == [] and init.groups() == [name]
+            other.kill()
+        wait_for(lambda: init.groups() == [], what="no cgroup")
+        run_and_kill(init)
