@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "base/fault.h"
 #include "base/path.h"
@@ -12,10 +13,20 @@
 #include "text/hex.h"
 
 #define SYNC_EVERY MIB(16)
+#define HASH_ATTR "user.cay.sha256"
 
 static int fail_disk(struct cay_err *err, int r, const char *what)
 {
 	return cay_fail_sys(err, cay_code_disk(-r), -r, "%s", what);
+}
+
+/* What was asked for is done, and would not outlive a crash for sure.  Saying that it is done would
+ * promise that; that it failed, that all is as it was. */
+static int fail_sync(struct cay_err *err, int r, const char *done, const char *do_what)
+{
+	return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r,
+			    "%s, but the disk does not say that this outlives a crash: %s", done,
+			    do_what);
 }
 
 static int temp_name(char ret[static UPLOAD_TEMP_LEN + 1])
@@ -56,7 +67,25 @@ static int enter_group(const struct upload_place *at, bool make)
 	return tenant < 0 ? tenant : enter(tenant, at->group, make);
 }
 
-static void look(const struct stat *st, const char *name, struct upload_row *ret)
+/* The hash is where the file is, and goes and is synced with it. */
+static int keep_hash(int fd, const char *sha256)
+{
+	int r = fsetxattr(fd, HASH_ATTR, sha256, FILE_HASH_HEX, 0) < 0 ? -errno : 0;
+
+	return r == -ENOTSUP ? 0 : r; /* a disk without attributes: it is not told later */
+}
+
+static void read_hash(int fd, char ret[static FILE_HASH_HEX + 1])
+{
+	unsigned char bytes[FILE_HASH_LEN];
+	ssize_t n = fgetxattr(fd, HASH_ATTR, ret, FILE_HASH_HEX);
+
+	if (n != FILE_HASH_HEX || hex_read(ret, FILE_HASH_HEX, bytes, sizeof(bytes)) < 0)
+		n = 0;
+	ret[n] = 0;
+}
+
+static void look(const struct stat *st, int fd, const char *name, struct upload_row *ret)
 {
 	*ret = (struct upload_row){
 		.size = (uint64_t)st->st_size,
@@ -64,6 +93,7 @@ static void look(const struct stat *st, const char *name, struct upload_row *ret
 			(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec,
 	};
 	memcpy(ret->name, name, strnlen(name, UPLOAD_NAME_MAX));
+	read_hash(fd, ret->sha256);
 }
 
 /* How much there is */
@@ -214,12 +244,12 @@ static int place(struct upload_file *f, const struct upload_place *at, uint64_t 
 			(void)fail_disk(err, r, "give the upload its name");
 	}
 	uv_mutex_unlock(&at->all->changing);
-	if (r >= 0) {
+	if (r < 0)
+		return r;
+	r = fault(FAULT_UPLOAD_NAMED);
+	if (r >= 0)
 		r = sync_up(at, group);
-		if (r < 0)
-			(void)fail_disk(err, r, "give the upload its name");
-	}
-	return r;
+	return r < 0 ? fail_sync(err, r, "it is there, all of it", "put it again") : 0;
 }
 
 int upload_commit(struct upload_file *f, const struct upload_place *at,
@@ -231,10 +261,12 @@ int upload_commit(struct upload_file *f, const struct upload_place *at,
 
 	if (r < 0)
 		return r;
-	r = fsync(f->fd) < 0 || fstat(f->fd, &st) < 0 ? -errno : fault(FAULT_UPLOAD_FILLED);
+	r = keep_hash(f->fd, f->sha256);
+	if (r >= 0)
+		r = fsync(f->fd) < 0 || fstat(f->fd, &st) < 0 ? -errno : fault(FAULT_UPLOAD_FILLED);
 	if (r < 0)
 		return fail_disk(err, r, "store the upload");
-	look(&st, at->name, ret);
+	look(&st, f->fd, at->name, ret);
 	return place(f, at, quota, err);
 }
 
@@ -255,13 +287,15 @@ struct rows {
 static int add_row(void *arg, int dirfd, const char *name)
 {
 	struct rows *rows = arg;
+	auto_close int fd = -EBADF;
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISREG(st.st_mode) || rows->n == UPLOADS_GROUP)
 		return 0;
-	look(&st, name, &rows->v[rows->n++]);
+	fd = path_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0); /* without it there is no hash */
+	look(&st, fd, name, &rows->v[rows->n++]);
 	return 0;
 }
 
@@ -297,7 +331,7 @@ int upload_open(const struct upload_place *at, struct upload_row *ret, struct ca
 		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fail_disk(err, fd < 0 ? fd : -errno, "open the upload");
-	look(&st, at->name, ret);
+	look(&st, fd, at->name, ret);
 	return cay_take_fd(&fd);
 }
 
@@ -319,9 +353,12 @@ int upload_remove(const struct upload_place *at, struct upload_row *ret, struct 
 	uv_mutex_unlock(&at->all->changing);
 	if (r == -ENOENT) /* somebody was quicker */
 		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
+	if (r < 0)
+		return fail_disk(err, r, "remove the upload");
+	r = fault(FAULT_UPLOAD_REMOVED);
 	if (r >= 0)
 		r = sync_dir(group);
-	return r < 0 ? fail_disk(err, r, "remove the upload") : 0;
+	return r < 0 ? fail_sync(err, r, "it is gone", "see whether it is back then") : 0;
 }
 
 /* In one step, and what is behind it can be done again. */

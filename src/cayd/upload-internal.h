@@ -22,6 +22,7 @@ struct uploads {
 
 struct upload_row {
 	char name[UPLOAD_NAME_MAX + 1];
+	char sha256[FILE_HASH_HEX + 1]; /* "" where it was not kept, or cannot be */
 	uint64_t size, created_ns;
 };
 

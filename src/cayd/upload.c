@@ -369,6 +369,7 @@ static struct task *task_of(struct cayd *c, struct request *rq, const char *grou
 static struct upload shown(const struct upload_row *row)
 {
 	return (struct upload){ .name = row->name,
+				.sha256 = row->sha256[0] ? row->sha256 : NULL,
 				.size = row->size,
 				.created_ns = row->created_ns };
 }

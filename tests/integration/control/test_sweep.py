@@ -150,7 +150,7 @@ POINTS = {
 # of a build, of a pool and of uploads; test_build.py, test_pool.py and test_uploads.py have the stories of those
 BUILD_POINTS = ["commit:killed", "commit:moved", "commit:named"]
 POOL_POINTS = ["claim:answered"]
-UPLOAD_POINTS = ["upload:filled", "upload:forgotten"]
+UPLOAD_POINTS = ["upload:filled", "upload:named", "upload:removed", "upload:forgotten"]
 # which pass of it: the first message is fsck's, and then one for each act of the story
 PASSES = {"journal": range(1, 6), "keeper:message": range(1, 11)}
 SWEPT = [(program, point, how, n) for program, points in POINTS.items() for point in points for how in ("kill", "error")

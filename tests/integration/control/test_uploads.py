@@ -93,13 +93,12 @@ def test_there_and_back(daemon, group, size):
     data = os.urandom(size)
     made = put(daemon, group, "a.bin", data, size=size, sha256=hashlib.sha256(data).hexdigest())
     assert (made["name"], made["size"], made["sha256"]) == ("a.bin", size, hashlib.sha256(data).hexdigest())
-    told = {k: v for k, v in made.items() if k != "sha256"}
-    assert daemon.call("GET", q(group=group))["uploads"] == [told]
+    assert daemon.call("GET", q(group=group))["uploads"] == [made]
     box = daemon.create("tiny", group=group)
     got = fill(daemon, box, "a.bin", "in/deep")
     assert (got["files"], got["bytes"]) == (1, size)
     assert read(daemon, box, "in/deep/a.bin") == data
-    assert drop(daemon, group, "a.bin") == told
+    assert drop(daemon, group, "a.bin") == made
     assert names(daemon, group) == [] and read(daemon, box, "in/deep/a.bin") == data
     refused("not_found", drop, daemon, group, "a.bin")
     refused("not_found", fill, daemon, box, "a.bin")
@@ -387,6 +386,53 @@ def test_every_failpoint_of_an_upload(own, how):
         own.kill_daemon("cayd")
     own.start_cayd()
     assert coming(own) == [] and names(own, "g") == []
+
+
+def hash_of(c, group):
+    """What the list says of the only one."""
+    [row] = c.call("GET", q(group=group))["uploads"]
+    return row.get("sha256")
+
+
+def test_the_hash_is_of_what_is_there(own):
+    """After a restart and after a replacement; none is told of one without, or with nonsense for one."""
+    made = put(own, "g", "f", b"old")
+    own.kill_daemon("cayd")
+    own.start_cayd()
+    assert own.call("GET", q(group="g"))["uploads"] == [made]
+    made = put(own, "g", "f", b"new")
+    assert hash_of(own, "g") == made["sha256"] == hashlib.sha256(b"new").hexdigest()
+    at = own.state / "uploads" / DEFAULT / b"g".hex() / "f"
+    for nonsense in (b"", b"x" * 64, b"0" * 65, b"0" * 63):
+        os.setxattr(at, "user.cay.sha256", nonsense)
+        assert hash_of(own, "g") is None, nonsense
+    os.removexattr(at, "user.cay.sha256")
+    assert drop(own, "g", "f") == {k: v for k, v in made.items() if k != "sha256"}
+
+
+def dies(c, *call):
+    with pytest.raises((OSError, cay.http.client.HTTPException)):
+        call[0](c, *call[1:])
+    c.daemons["cayd"].wait()
+    c.start_cayd()
+
+
+def test_a_name_that_is_not_synced_is_told_as_it_is(own):
+    """It is there, whole, and gone when it was removed; only that it stays so is not promised."""
+    put(own, "g", "f", b"old")
+    fails(own, "upload:named", "error")
+    refused("unavailable", put, own, "g", "f", b"new")
+    assert hash_of(own, "g") == hashlib.sha256(b"new").hexdigest() and not coming(own)
+    fails(own, "upload:named", "kill")
+    dies(own, put, "g", "f", b"newest")
+    assert hash_of(own, "g") == hashlib.sha256(b"newest").hexdigest()
+    fails(own, "upload:removed", "error")
+    refused("unavailable", drop, own, "g", "f")
+    assert names(own, "g") == []
+    put(own, "g", "f", b"x")
+    fails(own, "upload:removed", "kill")
+    dies(own, drop, "g", "f")
+    assert names(own, "g") == []
 
 
 def test_what_a_tenant_left_goes_at_the_next_start(own):
