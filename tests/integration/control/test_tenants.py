@@ -187,7 +187,7 @@ def test_an_actor_does_what_its_scope_says(daemon, tenants, theirs, operation):
     if operation.scope != "public":
         assert operation.ask(one, whole(operation))[0] == 403, "another sandbox than its own, or none"
     if operation.inside:
-        assert operation.ask(one, operation.body and {"no such member": 1}, exec=noun_id("exec"), sandbox=theirs)[0] \
+        assert operation.ask(one, None if operation.body is None else {"no such member": 1}, exec=noun_id("exec"), sandbox=theirs)[0] \
             in (200, 400, 404, 409, 426)
         low = asks(daemon, "read", tenants[0], sandbox=theirs)
         assert operation.scope == "read" or operation.ask(low, whole(operation), **own)[0] == 403
