@@ -24,32 +24,92 @@ static int alive(const struct change *c)
 	return temp_stopped() ? -ECANCELED : 0;
 }
 
-/* Shared blocks where the file system can; otherwise in the kernel, otherwise by hand. */
-static int copy_bytes(const struct change *c, int from, int to, bool sized)
+/* Those of /proc and the like. */
+static int copy_unsized(const struct change *c, int from, int to)
 {
 	char piece[KIB(32)];
 	uint64_t done = 0;
 	ssize_t n;
 
-	do {
-		n = copy_file_range(from, NULL, to, NULL, PIECE, 0);
-		if (alive(c) < 0)
-			return -ECANCELED;
-	} while (n > 0);
-	if (n == 0)
-		return 0;
-	if (errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
-		return -errno;
 	while ((n = read(from, piece, sizeof(piece))) > 0) {
 		int r = path_write_all(to, piece, (size_t)n);
 
 		done += (size_t)n;
 		if (r >= 0)
-			r = !sized && done > FILE_UNSIZED_MAX ? -EFBIG : alive(c);
+			r = done > FILE_UNSIZED_MAX ? -EFBIG : alive(c);
 		if (r < 0)
 			return r;
 	}
 	return n < 0 ? -errno : 0;
+}
+
+/* Shared blocks where the file system can; otherwise in the kernel, otherwise by hand.  How
+ * much it was, of n bytes at the most. */
+static ssize_t copy_piece(int from, int to, off_t at, size_t n)
+{
+	char piece[KIB(32)];
+	off_t in = at, out = at;
+	ssize_t got = copy_file_range(from, &in, to, &out, n, 0);
+	int r;
+
+	if (got > 0)
+		return got;
+	if (got < 0 && errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
+		return -errno;
+	got = pread(from, piece, n < sizeof(piece) ? n : sizeof(piece), at);
+	if (got <= 0)
+		return got < 0 ? -errno : 0;
+	if (lseek(to, at, SEEK_SET) < 0)
+		return -errno;
+	r = path_write_all(to, piece, (size_t)got);
+	return r < 0 ? r : got;
+}
+
+/* Where there is something between `at` and `size`; false: only a hole.  A file system that
+ * knows of none, or does not tell the truth, has bytes everywhere: it goes forward always. */
+static bool next_data(int from, off_t size, off_t at, off_t *ret, off_t *ret_end)
+{
+	off_t first = lseek(from, at, SEEK_DATA), end;
+
+	if (first < 0 && errno == ENXIO)
+		return false;
+	if (first < at)
+		first = at;
+	end = lseek(from, first, SEEK_HOLE);
+	*ret = first;
+	*ret_end = end <= first || end > size ? size : end;
+	return first < size;
+}
+
+/* Holes stay holes.  As long as it was is the most, whatever becomes of it meanwhile. */
+static int copy_sized(const struct change *c, int from, int to, off_t size)
+{
+	off_t at = 0, end = 0;
+	struct stat now;
+
+	while (at < size && next_data(from, size, at, &at, &end))
+		while (at < end) {
+			off_t most = end - at < (off_t)PIECE ? end - at : (off_t)PIECE;
+			ssize_t n = copy_piece(from, to, at, (size_t)most);
+
+			if (n < 0)
+				return (int)n;
+			if (alive(c) < 0)
+				return -ECANCELED;
+			if (n == 0) /* it ends earlier than it said */
+				return ftruncate(to, at) < 0 ? -errno : 0;
+			at += n;
+		}
+	if (at == size)
+		return 0;
+	if (fstat(from, &now) < 0)
+		return -errno;
+	return ftruncate(to, now.st_size < size ? now.st_size : size) < 0 ? -errno : 0;
+}
+
+static int copy_bytes(const struct change *c, int from, int to, off_t size)
+{
+	return size ? copy_sized(c, from, to, size) : copy_unsized(c, from, to);
 }
 
 /* Mode, time and, as far as we may, owner. */

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import stat as modes
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -341,6 +342,38 @@ def test_copy(init, place):
     assert do(init, "copy", path=place / "d/e/f", to=place / "f").error()[:2] == (409, "conflict")
     assert do(init, "copy", path=place / "d/e/f", to=place / "f", overwrite=True).status == 200
     assert (place / "f").read_bytes() == b"12345" and names(place) == ["c", "d", "f"]
+
+
+def test_a_copy_keeps_holes(init, place):
+    (place / "d").mkdir()
+    with (place / "d/f").open("wb") as f:
+        for at in (0, 1 << 20, 9 << 20):
+            f.seek(at)
+            f.write(os.urandom(5000))
+        f.truncate(64 << 20)  # and one at its end
+    with (place / "d/none").open("wb") as f:
+        f.truncate(1 << 30)
+    with (place / "d/late").open("wb") as f:
+        f.seek(8 << 20)
+        f.write(b"end")
+    assert do(init, "copy", path=place / "d", to=place / "tree", recursive=True).status == 200
+    assert do(init, "copy", path=place / "d/f", to=place / "alone").status == 200
+    for a, b in (("d/f", "tree/f"), ("d/f", "alone"), ("d/late", "tree/late")):
+        assert (place / a).read_bytes() == (place / b).read_bytes(), b
+        assert (place / b).stat().st_blocks * 512 < 1 << 20, b
+    none = (place / "tree/none").stat()
+    assert none.st_size == 1 << 30 and none.st_blocks * 512 < 1 << 20
+
+
+def test_a_copy_where_nobody_knows_of_holes(init, place):
+    assert do(init, "copy", path="/proc/version", to=place / "version").status == 200
+    assert (place / "version").read_bytes() == open("/proc/version", "rb").read()
+    data = os.urandom(300_000)
+    (place / "f").write_bytes(data)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as there:  # another file system: by hand
+        assert do(init, "copy", path=place / "f", to=f"{there}/f").status == 200
+        assert do(init, "copy", path=f"{there}/f", to=place / "back").status == 200
+    assert (place / "back").read_bytes() == data
 
 
 def test_a_copy_that_fails_leaves_nothing(init, place):
