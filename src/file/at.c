@@ -238,6 +238,23 @@ int file_fail(struct cay_err *err, int errnum, const char *what, const char *pat
 	return -errnum;
 }
 
+/* /proc/self/mem where nothing is mapped, or a file about a process that is gone: their
+ * content is made when it is asked for, and there is none. */
+int file_fail_read(struct cay_err *err, int errnum, int fd, const char *path)
+{
+	static const int none[] = { EIO, ESRCH, EINVAL, ENXIO, ENODEV, EFAULT, ENODATA };
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+		if (none[i] == errnum && fstat(fd, &st) >= 0 && !st.st_size) {
+			(void)cay_fail_field(err, CAY_E_INVALID, "path",
+					     "a special file that cannot be read so: %s",
+					     strerror(errnum));
+			return -errnum;
+		}
+	return file_fail(err, errnum, "read", path);
+}
+
 int file_fail_lookup(struct cay_err *err, int errnum, const char *path)
 {
 	if (errnum == ENAMETOOLONG || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE ||

@@ -55,6 +55,8 @@ void file_at_fini(const struct file_at *at);
 
 /* errnum as the error of an operation on a path that was reached. */
 [[nodiscard]] int file_fail(struct cay_err *err, int errnum, const char *what, const char *path);
+/* errnum of reading what was opened as fd: one without a size is no disk's trouble. */
+[[nodiscard]] int file_fail_read(struct cay_err *err, int errnum, int fd, const char *path);
 /* errnum of looking a path up. */
 [[nodiscard]] int file_fail_lookup(struct cay_err *err, int errnum, const char *path);
 

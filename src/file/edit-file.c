@@ -162,7 +162,7 @@ static int change(const struct edit_ask *ask, struct target *t, struct edit_done
 	int r = read_whole(t->fd, &ret->before);
 
 	if (r < 0)
-		return file_fail(err, -r, "read", ask->path);
+		return file_fail_read(err, -r, t->fd, ask->path);
 	r = check_hash(ask, &ret->before, err);
 	if (r >= 0) {
 		buf_clear(&ret->after);

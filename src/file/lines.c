@@ -298,7 +298,7 @@ int lines_view(const struct lines_ask *ask, struct lines *ret, struct cay_err *e
 		ret->size = (uint64_t)st.st_size;
 		e = view(ask, r, ret);
 		if (e < 0)
-			e = file_fail(err, -e, "read", ask->path);
+			e = file_fail_read(err, -e, r->fd, ask->path);
 	}
 	cay_closep(&r->fd);
 	return e;

@@ -171,7 +171,7 @@ static void send_unsized(struct work *w, int fd, const char *path)
 			all.len += (size_t)n;
 	} while (n > 0);
 	if (n < 0)
-		(void)file_fail(&err, errno, "read", path);
+		(void)file_fail_read(&err, errno, fd, path);
 	if (err.code)
 		work_fail(w, &err);
 	else if (work_stream(w, 200, "application/octet-stream", all.len) >= 0 &&
