@@ -2,6 +2,10 @@
 #include "file/change.h"
 #include "file/temp.h"
 #include "init/file.h"
+#include "text/base64.h"
+
+#define RESULTS_POOL MIB(2) /* more than the most there can be of those */
+#define STATS_POOL MIB(1)   /* a reply has 8, and a byte may be six of JSON */
 
 /* Every request of this kind as a step of a batch, so that each rule stands once. */
 
@@ -81,7 +85,9 @@ enum {
 	HAS_OVERWRITE = 8,
 	HAS_PARENTS = 16,
 	HAS_RECURSIVE = 32,
-	HAS_MISSING = 64
+	HAS_MISSING = 64,
+	HAS_CONTENT = 128,
+	HAS_FOLLOW = 256
 };
 
 static const struct {
@@ -94,6 +100,9 @@ static const struct {
 	[FILE_DELETE] = { CHANGE_DELETE, HAS_RECURSIVE | HAS_MISSING },
 	[FILE_CHMOD] = { CHANGE_CHMOD, HAS_MODE | HAS_RECURSIVE },
 	[FILE_LINK] = { CHANGE_SYMLINK, HAS_TARGET | HAS_OVERWRITE | HAS_PARENTS },
+	/* no changes of names: batches have them, and calls of their own */
+	[FILE_PUT] = { CHANGE_NUM, HAS_CONTENT | HAS_MODE | HAS_PARENTS },
+	[FILE_LOOK] = { CHANGE_NUM, HAS_FOLLOW },
 };
 
 static int check_members(const struct file_step *s, struct cay_err *err)
@@ -111,6 +120,13 @@ static int check_members(const struct file_step *s, struct cay_err *err)
 		{ s->parents, HAS_PARENTS, "parents" },
 		{ s->recursive, HAS_RECURSIVE, "recursive" },
 		{ s->missing_ok, HAS_MISSING, "missing_ok" },
+		{ s->content, HAS_CONTENT, "content" },
+		{ s->content_b64, HAS_CONTENT, "content_b64" },
+		{ s->sha256, HAS_CONTENT, "sha256" },
+		{ s->if_sha256, HAS_CONTENT, "if_sha256" },
+		{ s->create_only, HAS_CONTENT, "create_only" },
+		{ s->append, HAS_CONTENT, "append" },
+		{ s->follow, HAS_FOLLOW, "follow" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
@@ -172,7 +188,79 @@ void file_change_work(struct work *w)
 		work_reply_json(w, &file_done_table, &told);
 }
 
-static int tell_result(struct work *w, const char *name, const struct cay_err *err,
+/* A batch */
+
+/* What is told has room of its own, apart from what was asked; stats apart from the rest,
+ * since links can be long. */
+struct batch {
+	struct work *w;
+	struct pool told, stats;
+};
+
+static int write_step(struct batch *b, const struct file_step *s, const char *name,
+		      struct file_result *ret, struct cay_err *err)
+{
+	struct file_write_query q = { .path = name,
+				      .mode = s->mode,
+				      .owner = s->owner,
+				      .sha256 = s->sha256,
+				      .if_sha256 = s->if_sha256,
+				      .create_only = s->create_only,
+				      .parents = s->parents,
+				      .append = s->append };
+	size_t n = s->content_b64 ? strlen(s->content_b64) : 0, got = 0;
+	auto_free uint8_t *bytes = NULL;
+	int r;
+
+	if (!s->content == !s->content_b64)
+		return cay_fail_field(err, CAY_E_INVALID, "content",
+				      "give one of content and content_b64");
+	if (s->content) {
+		r = file_put(&q, slice_of(s->content), &b->told, &ret->written, err);
+	} else {
+		bytes = calloc(1, BASE64_BYTES(n) + 1);
+		if (!bytes)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the content");
+		if (base64_decode(s->content_b64, n, bytes, &got) < 0)
+			return cay_fail_field(err, CAY_E_INVALID, "content_b64", "not base64");
+		r = file_put(&q, (struct slice){ (const char *)bytes, got }, &b->told,
+			     &ret->written, err);
+	}
+	ret->has_written = r >= 0;
+	return r;
+}
+
+static int stat_step(struct batch *b, const struct file_step *s, const char *name,
+		     struct file_result *ret, struct cay_err *err)
+{
+	struct file_stat_query q = { .path = name, .follow = s->follow };
+	int r = file_look(&q, &b->stats, &ret->stat, err);
+
+	if (err->code == CAY_E_NO_MEMORY) {
+		*err = (struct cay_err){};
+		r = cay_fail(err, CAY_E_TOO_LARGE, "no room is left among the results");
+	}
+	ret->has_stat = r >= 0;
+	return r;
+}
+
+static int batch_step(struct batch *b, const struct file_step *s, const char **ret_name,
+		      struct file_result *ret, struct cay_err *err)
+{
+	int r;
+
+	if (s->verb != FILE_PUT && s->verb != FILE_LOOK)
+		return do_step(b->w, s, ret_name, err);
+	r = check_members(s, err);
+	if (r >= 0)
+		r = file_name(s->path, s->path_b64, "path", work_pool(b->w), ret_name, err);
+	if (r < 0)
+		return r;
+	return s->verb == FILE_PUT ? write_step(b, s, *ret_name, ret, err)
+				   : stat_step(b, s, *ret_name, ret, err);
+}
+
+static int tell_result(struct batch *b, const char *name, const struct cay_err *err,
 		       struct file_result *ret)
 {
 	bool internal = err->code == CAY_E_INTERNAL;
@@ -181,16 +269,24 @@ static int tell_result(struct work *w, const char *name, const struct cay_err *e
 	if (err->code) {
 		ret->code = cay_error_row(err->code)->name;
 		ret->message = internal ? "internal failure"
-					: pool_strn(work_pool(w), err->msg, strlen(err->msg));
+					: pool_strn(&b->told, err->msg, strlen(err->msg));
 	}
-	return name ? file_tell_name(name, work_pool(w), &ret->path, &ret->path_b64) : 0;
+	return name ? file_tell_name(name, &b->told, &ret->path, &ret->path_b64) : 0;
+}
+
+static void batch_fini(struct batch *b)
+{
+	pool_fini(&b->told);
+	pool_fini(&b->stats);
 }
 
 void file_batch_work(struct work *w)
 {
+	CAY_CLEANUP(batch_fini)
+	struct batch b = { w, POOL_INIT(RESULTS_POOL), POOL_INIT(STATS_POOL) };
 	const struct file_batch *q = work_body(w);
 	const struct file_step *steps = q->steps.v;
-	struct file_result *v = pool_take(work_pool(w), q->steps.n, sizeof(*v));
+	struct file_result *v = pool_take(&b.told, q->steps.n, sizeof(*v));
 	struct file_results told = { .results.v = v };
 	struct cay_err err = {};
 	int r = v || !q->steps.n ? 0 : -ENOMEM;
@@ -198,11 +294,12 @@ void file_batch_work(struct work *w)
 	for (size_t i = 0; i < q->steps.n && r >= 0 && (!told.failed || q->keep_going); i++) {
 		if (temp_stopped())
 			break; /* who asked has left */
+		struct file_result *one = &v[told.results.n++];
 		struct cay_err why = {};
 		const char *name = NULL;
 
-		told.failed += do_step(w, &steps[i], &name, &why) < 0;
-		r = tell_result(w, name, &why, &v[told.results.n++]);
+		told.failed += batch_step(&b, &steps[i], &name, one, &why) < 0;
+		r = tell_result(&b, name, &why, one);
 		work_alive(w);
 	}
 	told.left = q->steps.n - told.results.n;

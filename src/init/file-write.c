@@ -41,11 +41,10 @@ static int read_hash(const char *text, const char *field, unsigned char *to,
 	return 0;
 }
 
-static int plan(struct work *w, unsigned char hashes[2][FILE_HASH_LEN], struct put_conf *ret,
-		struct cay_err *err)
+static int plan(const struct file_write_query *q, struct pool *pool,
+		unsigned char hashes[2][FILE_HASH_LEN], struct put_conf *ret, struct cay_err *err)
 {
-	const struct file_write_query *q = work_query(w);
-	int r = file_name(q->path, q->path_b64, "path", work_pool(w), &ret->path, err);
+	int r = file_name(q->path, q->path_b64, "path", pool, &ret->path, err);
 
 	ret->parents = q->parents;
 	ret->create_only = q->create_only;
@@ -74,17 +73,50 @@ static ssize_t take_body(struct work *w, struct put *p, struct cay_err *err)
 	return n;
 }
 
+/* What cannot be told is not done. */
+static int commit(struct put *p, struct pool *pool, struct file_written *ret, struct cay_err *err)
+{
+	char *hex = pool_take(pool, 1, FILE_HASH_HEX + 1);
+	int r;
+
+	*ret = (struct file_written){ .sha256 = hex };
+	if (!hex || file_tell_name(p->conf.path, pool, &ret->path, &ret->path_b64) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+	r = put_commit(p, err);
+	if (r < 0)
+		return r;
+	hex_write(p->got, sizeof(p->got), hex);
+	ret->size = p->size;
+	ret->created = p->created;
+	return 0;
+}
+
+int file_put(const struct file_write_query *q, struct slice content, struct pool *pool,
+	     struct file_written *ret, struct cay_err *err)
+{
+	unsigned char hashes[2][FILE_HASH_LEN];
+	struct put_conf conf = {};
+	auto_put p = PUT_INIT;
+	int r = plan(q, pool, hashes, &conf, err);
+
+	if (r >= 0)
+		r = put_begin(&p, &conf, err);
+	if (r >= 0 && content.n)
+		r = put_add(&p, content.p, content.n, err);
+	return r < 0 ? r : commit(&p, pool, ret, err);
+}
+
 void file_write_work(struct work *w)
 {
 	unsigned char hashes[2][FILE_HASH_LEN];
 	struct put_conf conf = {};
 	auto_put p = PUT_INIT;
-	char hex[FILE_HASH_HEX + 1];
 	struct file_written told = {};
 	struct cay_err err = {};
 	ssize_t n = 0;
 
-	if (plan(w, hashes, &conf, &err) >= 0 && put_begin(&p, &conf, &err) >= 0)
+	if (plan(work_query(w), work_pool(w), hashes, &conf, &err) >= 0 &&
+	    put_begin(&p, &conf, &err) >= 0)
 		n = take_body(w, &p, &err);
 	if (n < 0) {
 		put_fini(&p);
@@ -92,17 +124,11 @@ void file_write_work(struct work *w)
 		work_fail_body(w, n);
 		return;
 	}
-	if (!err.code && file_tell_name(conf.path, work_pool(w), &told.path, &told.path_b64) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
-	if (err.code || put_commit(&p, &err) < 0) {
+	if (err.code || commit(&p, work_pool(w), &told, &err) < 0) {
 		put_fini(&p); /* who is told that it failed finds what was */
 		p = PUT_INIT;
 		work_fail(w, &err);
 		return;
 	}
-	hex_write(p.got, sizeof(p.got), hex);
-	told.sha256 = hex;
-	told.size = p.size;
-	told.created = p.created;
 	work_reply_json(w, &file_written_table, &told);
 }

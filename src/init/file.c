@@ -74,24 +74,32 @@ int file_told(const char *path, const struct stat *st, int dirfd, const char *na
 	return tell_stat(path, st, target, pool, ret);
 }
 
-void file_stat_work(struct work *w)
+int file_look(const struct file_stat_query *q, struct pool *pool, struct file_stat *ret,
+	      struct cay_err *err)
 {
-	const struct file_stat_query *q = work_query(w);
-	struct file_stat told;
-	struct cay_err err = {};
 	auto_close int fd = -EBADF;
 	const char *path = NULL;
 	struct stat st;
+	int r = file_name(q->path, q->path_b64, "path", pool, &path, err);
 
-	if (file_name(q->path, q->path_b64, "path", work_pool(w), &path, &err) < 0)
-		;
-	else if ((fd = file_open(AT_FDCWD, path, O_PATH | (q->follow ? 0 : O_NOFOLLOW), 0)) < 0)
-		(void)file_fail_lookup(&err, -fd, path);
-	else if (fstat(fd, &st) < 0)
-		(void)file_fail_lookup(&err, errno, path);
-	else if (file_told(path, &st, fd, "", work_pool(w), &told) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
-	if (err.code)
+	if (r < 0)
+		return r;
+	fd = file_open(AT_FDCWD, path, O_PATH | (q->follow ? 0 : O_NOFOLLOW), 0);
+	if (fd < 0)
+		return file_fail_lookup(err, -fd, path);
+	if (fstat(fd, &st) < 0)
+		return file_fail_lookup(err, errno, path);
+	if (file_told(path, &st, fd, "", pool, ret) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+	return 0;
+}
+
+void file_stat_work(struct work *w)
+{
+	struct file_stat told;
+	struct cay_err err = {};
+
+	if (file_look(work_query(w), work_pool(w), &told, &err) < 0)
 		work_fail(w, &err);
 	else
 		work_reply_json(w, &file_stat_table, &told);

@@ -25,7 +25,12 @@ void file_forget_bytes(const char *told, const char *told_b64);
 [[nodiscard]] int file_place(const char *path, const char *path_b64, struct pool *pool,
 			     const char **ret, struct cay_err *err);
 
-work_fn file_read_work, file_stat_work;
+/* What the operations of that name do, for a batch too. */
+[[nodiscard]] int file_look(const struct file_stat_query *q, struct pool *pool,
+			    struct file_stat *ret, struct cay_err *err);
+[[nodiscard]] int file_put(const struct file_write_query *q, struct slice content,
+			   struct pool *pool, struct file_written *ret, struct cay_err *err);
+
 /* "user" or "user:group" of the sandbox; NULL: neither. */
 [[nodiscard]] int file_owner(const char *text, uid_t *ret_uid, gid_t *ret_gid, struct cay_err *err);
 

@@ -189,6 +189,8 @@ enum file_verb {
 	FILE_DELETE,
 	FILE_CHMOD,
 	FILE_LINK,
+	FILE_PUT,
+	FILE_LOOK,
 	FILE_NUM_VERBS
 };
 
@@ -196,6 +198,9 @@ struct file_step {
 	unsigned verb;
 	const char *path, *path_b64, *to, *to_b64, *target, *target_b64, *mode, *owner;
 	bool overwrite, parents, recursive, missing_ok;
+	/* of write and stat */
+	const char *content, *content_b64, *sha256, *if_sha256;
+	bool create_only, append, follow;
 };
 
 struct file_batch {
@@ -211,6 +216,9 @@ struct file_result {
 	const char *path, *path_b64;
 	bool done;
 	const char *code, *message; /* of one that failed */
+	bool has_written, has_stat;
+	struct file_written written;
+	struct file_stat stat;
 };
 
 struct file_results {

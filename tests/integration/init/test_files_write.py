@@ -452,6 +452,53 @@ def test_batch(init, place):
     assert names(place) == ["a", "c"]
 
 
+def test_batch_writes_and_looks(init, place):
+    (place / "l").symlink_to("a/f")
+    steps = [{"do": "write", "path": f"{place}/a/f", "content": "h\u00e9", "parents": True, "mode": "0600", "create_only": True},
+             {"do": "write", "path": f"{place}/b", "content_b64": base64.b64encode(b"\0\xff").decode(), "sha256": sha(b"\0\xff")},
+             {"do": "write", "path": f"{place}/b", "content": "+", "append": True},
+             {"do": "write", "path": f"{place}/empty", "content": ""},
+             {"do": "stat", "path": f"{place}/l", "follow": True},
+             {"do": "stat", "path": f"{place}/l"}]
+    got = do(init, "batch", steps=steps).json()
+    results = got["results"]
+    assert (got["failed"], got["left"]) == (0, 0), got
+    assert results[0]["written"] == {"path": f"{place}/a/f", "size": 3, "sha256": sha("h\u00e9".encode()), "created": True}
+    assert (place / "a/f").read_text() == "h\u00e9" and modes.S_IMODE((place / "a/f").stat().st_mode) == 0o600
+    assert (place / "b").read_bytes() == b"\0\xff+" and (place / "empty").read_bytes() == b""
+    assert results[4]["stat"] == stat(init, place / "l", follow="true").json() and results[4]["stat"]["size"] == 3
+    assert results[5]["stat"]["type"] == "symlink" and "written" not in results[5] and "stat" not in results[0]
+
+
+@pytest.mark.parametrize("more, code", [
+    ({"create_only": True}, "conflict"), ({"if_sha256": "0" * 64}, "conflict"), ({"sha256": "0" * 64}, "invalid_argument"),
+    ({"mode": "9"}, "invalid_argument"), ({"mode": "999"}, "invalid_argument"), ({"owner": "nobody-here"}, "invalid_argument"),
+    ({"content": None}, "invalid_argument"), ({"content_b64": "bmV3"}, "invalid_argument"), ({"content": None, "content_b64": "*"}, "invalid_argument"),
+    ({"follow": True}, "invalid_argument"), ({"overwrite": True}, "invalid_argument"), ({"do": "stat"}, "invalid_argument")])
+def test_batch_checks_a_write_as_the_write_does(init, place, more, code):
+    (place / "f").write_bytes(b"old")
+    step = {k: v for k, v in ({"do": "write", "path": f"{place}/f", "content": "new"} | more).items() if v is not None}
+    r = do(init, "batch", steps=[step, {"do": "write", "path": f"{place}/g", "content": "x"}])
+    if r.status != 200:
+        assert r.error()[:2] == (400, code)
+    else:
+        got = r.json()
+        assert (got["failed"], got["left"]) == (1, 1) and got["results"][0]["code"] == code and "written" not in got["results"][0]
+    assert (place / "f").read_bytes() == b"old" and names(place) == ["f"]
+
+
+def test_batch_has_a_limit(init, place):
+    assert do(init, "batch", steps=[{"do": "write", "path": f"{place}/f", "content": "x" * 65_000}]).json()["failed"] == 0
+    assert do(init, "batch", steps=[{"do": "write", "path": f"{place}/g", "content": "x" * 66_000}]).error()[:2] == (413, "too_large")
+    # results that would not go into a reply are failures of their steps, and nothing else is lost
+    for i in range(150):
+        (place / f"l{i}").symlink_to("\1" * 4000)
+    steps = [{"do": "stat", "path": f"{place}/l{i}"} for i in range(150)] * 3 + [{"do": "write", "path": f"{place}/last", "content": "x"}]
+    got = do(init, "batch", steps=steps, keep_going=True).json()
+    codes = {r.get("code") for r in got["results"]}
+    assert codes == {None, "too_large"} and got["left"] == 0 and got["results"][-1]["written"]["created"]
+
+
 def test_a_read_only_place(init, place):
     for r in (write(init, "/proc/x", b"y"), do(init, "mkdir", path="/proc/x")):
         assert r.status in (403, 404, 422), r.body
