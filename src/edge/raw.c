@@ -71,8 +71,9 @@ static struct raw_said say_error(const struct frame *f)
 
 static struct raw_said say_gap(const struct frame *f)
 {
-	return close_with(ATTACH_MISSED, "stdout goes on at %llu",
-			  (unsigned long long)(f->offset + frame_gap(f)));
+	uint64_t at = f->offset + frame_gap(f);
+
+	return close_with(ATTACH_MISSED, "stdout goes on at %llu", (unsigned long long)at);
 }
 
 /* Only the first says where we begin: those behind it are of what we sent. */
