@@ -75,10 +75,12 @@ static bool next_data(int from, off_t size, off_t at, off_t *ret, off_t *ret_end
 		return false;
 	if (first < at)
 		first = at;
+	if (first >= size) /* it grew meanwhile */
+		return false;
 	end = lseek(from, first, SEEK_HOLE);
 	*ret = first;
 	*ret_end = end <= first || end > size ? size : end;
-	return first < size;
+	return true;
 }
 
 /* Holes stay holes.  As long as it was is the most, whatever becomes of it meanwhile. */
@@ -126,22 +128,23 @@ static int dress_as(int fd, const struct stat *st)
 	return futimens(fd, times) < 0 ? -errno : 0;
 }
 
-static int open_file(int dirfd, const char *name)
+/* What is there now: it may be another than was looked at. */
+static int open_file(int dirfd, const char *name, struct stat *ret)
 {
 	auto_close int fd = file_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0);
-	struct stat now;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &now) < 0 || !S_ISREG(now.st_mode))
-		return -EAGAIN; /* another one by now */
+	if (fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode))
+		return -EAGAIN;
 	return cay_take_fd(&fd);
 }
 
 static int copy_file(const struct change *c, int from_dir, const char *name, int to_dir,
-		     const char *as, const struct stat *st)
+		     const char *as)
 {
-	auto_close int from = open_file(from_dir, name);
+	struct stat st;
+	auto_close int from = open_file(from_dir, name, &st);
 	auto_close int to = -EBADF;
 	int r;
 
@@ -150,8 +153,8 @@ static int copy_file(const struct change *c, int from_dir, const char *name, int
 	to = file_open(to_dir, as, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (to < 0)
 		return to;
-	r = copy_bytes(c, from, to, st->st_size);
-	return r < 0 ? r : dress_as(to, st);
+	r = copy_bytes(c, from, to, st.st_size);
+	return r < 0 ? r : dress_as(to, &st);
 }
 
 static int copy_link(int from_dir, const char *name, int to_dir, const char *as)
@@ -199,7 +202,7 @@ static int copy_as(const struct copying *in, int from_dir, const char *name, con
 		return -ECANCELED;
 	switch (st.st_mode & S_IFMT) {
 	case S_IFREG:
-		return copy_file(in->c, from_dir, name, in->to, as, &st);
+		return copy_file(in->c, from_dir, name, in->to, as);
 	case S_IFLNK:
 		return copy_link(from_dir, name, in->to, as);
 	case S_IFDIR:
@@ -258,17 +261,17 @@ static int check(const struct change *c, const struct file_at *from, const struc
 }
 
 /* One file has no name before it is whole, so that whoever dies leaves nothing. */
-static int copy_single(const struct change *c, const struct file_at *from, const struct file_at *to,
-		       const struct stat *st)
+static int copy_single(const struct change *c, const struct file_at *from, const struct file_at *to)
 {
 	CAY_CLEANUP(temp_fini) struct temp temp = TEMP_INIT;
-	auto_close int source = open_file(from->dir, from->name);
+	struct stat st;
+	auto_close int source = open_file(from->dir, from->name, &st);
 	int r = source < 0 ? source : temp_open(&temp, to->dir);
 
 	if (r >= 0)
-		r = copy_bytes(c, source, temp.fd, st->st_size);
+		r = copy_bytes(c, source, temp.fd, st.st_size);
 	if (r >= 0)
-		r = dress_as(temp.fd, st);
+		r = dress_as(temp.fd, &st);
 	return r < 0 ? r : temp_place(&temp, to->name, c->overwrite ? TEMP_ANY : TEMP_NEW);
 }
 
@@ -313,7 +316,7 @@ int copy_do(const struct change *c, struct cay_err *err)
 	if (r < 0)
 		return r;
 	if (S_ISREG(st.st_mode)) {
-		r = copy_single(c, &from, &to, &st);
+		r = copy_single(c, &from, &to);
 		return r < 0 ? file_fail(err, -r, "copy", c->path) : 0;
 	}
 	r = temp_name(temp);
