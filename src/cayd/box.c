@@ -10,6 +10,7 @@
 #include "cayd/limit.h"
 #include "cayd/link.h"
 #include "cayd/push.h"
+#include "cayd/record.h"
 #include "cayd/resize.h"
 #include "cayd/revoke.h"
 #include "cayd/services.h"
@@ -247,6 +248,7 @@ static void forget(struct boxes *all, struct box *b)
 	unlink_order(all, b);
 	all->n--;
 	all->n_ended--;
+	free(b->revoked);
 	pool_fini(&b->pool);
 	free(b);
 }
@@ -330,6 +332,7 @@ static struct box *new_box(struct boxes *all)
 
 static void drop_new(struct box *b)
 {
+	free(b->revoked);
 	pool_fini(&b->pool);
 	free(b);
 }
@@ -384,7 +387,7 @@ static int give(struct box *b, const struct sandbox_create *spec, const struct b
 	    box_keep_texts(b, argv, &b->entrypoint) < 0 ||
 	    field_copy_list(&service_spec_table, &spec->services, &b->pool, &b->services) < 0)
 		return -ENOMEM;
-	return 0;
+	return record_check(b);
 }
 
 static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
@@ -472,6 +475,10 @@ static int make(struct boxes *all, const struct id *tenant, const struct sandbox
 		r = take_range(all, &b->range);
 	if (r < 0) {
 		drop_new(b);
+		if (r == -E2BIG)
+			return cay_fail(err, CAY_E_TOO_LARGE,
+					"its variables, services and entrypoint are more than the "
+					"journal keeps of one sandbox");
 		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
 	}
 	b->seq = ++all->seq;

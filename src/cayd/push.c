@@ -15,6 +15,7 @@
 #define HELLO_MS 5000
 #define TICK_MS 1000
 #define BUCKETS 256
+#define BOXES_MOST UINT64_C(30000) /* limits.sandboxes (settings.def) */
 
 /* A sandbox that an edge has requests in. */
 struct inside {
@@ -160,6 +161,7 @@ static void say_all(struct peer *p)
 	struct push hello = { .kind = PUSH_HELLO, .number = PUSH_ABI, .secret = CAY_VERSION };
 
 	static_assert(sizeof(CAY_VERSION) <= sizeof(hello.secret));
+	static_assert(PUSH_QUEUE_MAX > BOXES_MOST * (1 + PUSH_REVOKED_MAX) * PUSH_SIZE);
 	say(p, &hello);
 	say(p, &(struct push){ .kind = PUSH_ALL });
 	for (struct box *b = boxes_newest(p->all->cayd->boxes); b; b = b->older)

@@ -11,7 +11,7 @@
  */
 #include "cayd/box.h"
 
-#define PUSH_QUEUE_MAX MIB(16)
+#define PUSH_QUEUE_MAX MIB(48) /* everything there can be, and more */
 #define PUSH_PEERS_MAX 256
 
 struct pushes;

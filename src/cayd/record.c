@@ -31,6 +31,13 @@ int record_write(struct box *b, struct buf *out)
 	return jw_done(&w);
 }
 
+int record_check(struct box *b)
+{
+	auto_buf text = BUF_INIT(DB_TEXT_MAX - RECORD_RESERVE);
+
+	return record_write(b, &text) < 0 ? -E2BIG : 0;
+}
+
 int record_read(struct cayd *c, const struct db_row *row, struct box **ret, struct cay_err *err)
 {
 	auto_pool pool = POOL_INIT(KIB(512));

@@ -8,10 +8,12 @@
 
 void revoke_tell(const struct box *b, revoke_tell_fn *fn, void *arg)
 {
+	uint64_t now_s = clk_wall_ns(b->cayd->clk) / NS_PER_S;
+
 	for (size_t i = 0; b->revoked && i < REVOKED_MAX; i++) {
 		struct push p = { .kind = PUSH_REVOKED, .value = (uint8_t)i, .id = b->info.id };
 
-		if (!b->revoked[i].until_s)
+		if (b->revoked[i].until_s < now_s)
 			continue;
 		memcpy(p.secret, b->revoked[i].nonce, sizeof(b->revoked[i].nonce));
 		fn(arg, &p);
@@ -23,7 +25,7 @@ void revoke_tell(const struct box *b, revoke_tell_fn *fn, void *arg)
 static int make_places(struct box *b)
 {
 	if (!b->revoked)
-		b->revoked = pool_take(&b->pool, REVOKED_MAX, sizeof(*b->revoked));
+		b->revoked = calloc(REVOKED_MAX, sizeof(*b->revoked));
 	return b->revoked ? 0 : -ENOMEM;
 }
 
@@ -85,13 +87,6 @@ static int read_token(struct slice text, const struct token_keys *keys, uint64_t
 	struct preview p;
 	int r;
 
-	if (find_text(text, PREVIEW_PREFIX, &token)) {
-		shorten(&token, PREVIEW_TEXT_LEN);
-		r = preview_check(token, keys, now_s, 0, &p, err);
-		if (r >= 0)
-			*ret = p.token;
-		return r;
-	}
 	if (find_text(text, "&token=" TOKEN_PREFIX, &token)) {
 		text.n -= token.n;
 		if (!find_text(text, "/v1/", &target))
@@ -99,6 +94,13 @@ static int read_token(struct slice text, const struct token_keys *keys, uint64_t
 		token.p += sizeof("&token=") - 1;
 		token.n -= sizeof("&token=") - 1;
 		return token_check_link(token, target, keys, now_s, 0, ret, err);
+	}
+	if (find_text(text, PREVIEW_PREFIX, &token)) {
+		shorten(&token, PREVIEW_TEXT_LEN);
+		r = preview_check(token, keys, now_s, 0, &p, err);
+		if (r >= 0)
+			*ret = p.token;
+		return r;
 	}
 	return token_check(text, keys, now_s, 0, ret, err);
 }

@@ -56,7 +56,7 @@
 #define PUSH_NEVER UINT64_MAX /* of time: no end */
 #define PUSH_STATES 7         /* values of a sandbox's state */
 #define PUSH_SCOPES 5         /* of a key's scope; 0 is none */
-#define PUSH_REVOKED_MAX 64   /* places of a sandbox */
+#define PUSH_REVOKED_MAX 16   /* places of a sandbox */
 
 enum push_kind {
 	PUSH_NONE,

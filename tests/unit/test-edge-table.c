@@ -254,7 +254,7 @@ static void what_is_taken_back_stays_so(void **)
 {
 	struct table *t = table_new();
 	struct id one = make_id(ID_SANDBOX, 1), two = make_id(ID_SANDBOX, 2);
-	struct push p = { .kind = PUSH_REVOKED, .value = 63, .id = one, .secret = "nonce 1" };
+	struct push p = { .kind = PUSH_REVOKED, .value = 15, .id = one, .secret = "nonce 1" };
 	const uint8_t *nonce = p.secret;
 
 	assert_int_equal(table_apply(t, &p), 0); /* of one that is gone */

@@ -21,7 +21,7 @@ static const struct push good[] = {
 	{ PUSH_USED, .id = A_KEY },
 	{ PUSH_REFUSED, .value = 1, .number = 7, .id = A_KEY, .secret = "0123456789abcdef" },
 	{ PUSH_COUNT, .number = 5, .time = UINT64_MAX },
-	{ PUSH_REVOKED, .value = 63, .id = SANDBOX, .secret = "nonce 8" },
+	{ PUSH_REVOKED, .value = 15, .id = SANDBOX, .secret = "nonce 8" },
 };
 
 static void the_bytes_are_fixed(void **)
@@ -95,7 +95,7 @@ static void values_have_bounds(void **)
 		{ PUSH_KEY, 0, -EPROTO }, { PUSH_KEY, 1, 0 },        { PUSH_KEY, 4, 0 },
 		{ PUSH_KEY, 5, -EPROTO }, { PUSH_SIGN, 0, -EPROTO }, { PUSH_SIGN, 255, 0 },
 		{ PUSH_REFUSED, 0, 0 },   { PUSH_REFUSED, 2, 0 },    { PUSH_REFUSED, 3, -EPROTO },
-		{ PUSH_REVOKED, 0, 0 },   { PUSH_REVOKED, 63, 0 },   { PUSH_REVOKED, 64, -EPROTO },
+		{ PUSH_REVOKED, 0, 0 },   { PUSH_REVOKED, 15, 0 },   { PUSH_REVOKED, 16, -EPROTO },
 	};
 	uint8_t in[PUSH_SIZE] = {};
 	struct push p;

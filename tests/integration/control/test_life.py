@@ -193,6 +193,27 @@ def test_deadlines_do_not_look_at_the_wall_clock(own):
     assert own.get(long)["state"] == "running"
 
 
+def test_what_the_journal_cannot_keep_is_not_made(own):
+    """A DEL is a byte in a request and six in a row, and there must be room for what is said of it later."""
+    def env(n):
+        return {f"V{i}": "\x7f" * 3000 for i in range(n)}
+
+    def create(n):
+        body = json.dumps({"image": "tiny", "env": env(n)}).replace("\\u007f", "\x7f")
+        reply = own.open("POST", "/v1/sandboxes", body.encode(), {"Content-Type": "application/json"})
+        return reply.status, json.loads(reply.read())
+    status, said = create(14)
+    assert (status, said["error"]["code"]) == (413, "too_large"), said
+    status, said = create(10)
+    assert status == 201, said
+    labels = {".".join(["k" * 60] * 4) + f"/{'n' * 60}{i}": "v" * 63 for i in range(64)}
+    own.call("POST", f"/v1/sandboxes/{said['id']}/labels", {"labels": labels})
+    restart(own, "cayd")
+    assert own.get(said["id"])["labels"] == labels
+    own.delete(said["id"])
+    clean(own)
+
+
 def test_pause_and_resume(own):
     box = own.create("tiny")
     counting = own.exec_detached(box, COUNT)
