@@ -273,7 +273,8 @@ def test_labels_groups_and_filters(own):
     assert {r["id"] for r in gone} == {a, b}
     for box in (a, b):
         ended(own, box)
-    assert rows("state=live") == [c] and set(rows("state=terminated")) == {a, b}
+    assert rows("state=live") == [c], own.get(c)
+    assert set(rows("state=terminated")) == {a, b}
     own.delete(c)
     clean(own)
 
