@@ -236,6 +236,13 @@ static void link_in(struct boxes *all, struct box *b)
 			*at_ = (b)->next; \
 	} while (0)
 
+static void free_box(struct box *b)
+{
+	free(b->revoked);
+	pool_fini(&b->pool);
+	free(b);
+}
+
 static void forget(struct boxes *all, struct box *b)
 {
 	struct box **at = &all->by_id[hash(&b->info.id, sizeof(b->info.id))];
@@ -248,9 +255,7 @@ static void forget(struct boxes *all, struct box *b)
 	unlink_order(all, b);
 	all->n--;
 	all->n_ended--;
-	free(b->revoked);
-	pool_fini(&b->pool);
-	free(b);
+	free_box(b);
 }
 
 void boxes_forget(struct boxes *all, uint64_t now)
@@ -330,13 +335,6 @@ static struct box *new_box(struct boxes *all)
 	return b;
 }
 
-static void drop_new(struct box *b)
-{
-	free(b->revoked);
-	pool_fini(&b->pool);
-	free(b);
-}
-
 struct life_terms box_terms(const struct cayd *c, const struct sandbox_create *spec)
 {
 	return (struct life_terms){
@@ -406,15 +404,6 @@ static int fill(struct box *b, const struct sandbox_create *spec, const struct b
 	return give(b, spec, key, tenant);
 }
 
-static int check_labels(const struct sandbox_create *spec, struct cay_err *err)
-{
-	for (size_t i = 0; i < spec->labels.n; i++)
-		if (label_is_ours(spec->labels.keys[i]))
-			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
-					      spec->labels.keys[i]);
-	return 0;
-}
-
 /* Creating a name again returns what has it, if that is what was asked for. */
 static int same_request(const struct box *b, const struct sandbox_create *spec, struct cay_err *err)
 {
@@ -451,7 +440,7 @@ int box_check(struct boxes *all, const struct id *tenant, const struct sandbox_c
 		return r;
 	r = image_check(all->cayd->images, spec, err);
 	if (r >= 0)
-		r = check_labels(spec, err);
+		r = labels_check(&spec->labels, err);
 	if (r >= 0)
 		r = services_check(&spec->services, "services", err);
 	if (r >= 0)
@@ -474,7 +463,7 @@ static int make(struct boxes *all, const struct id *tenant, const struct sandbox
 	if (r >= 0)
 		r = take_range(all, &b->range);
 	if (r < 0) {
-		drop_new(b);
+		free_box(b);
 		if (r == -E2BIG)
 			return cay_fail(err, CAY_E_TOO_LARGE,
 					"its variables, services and entrypoint are more than the "
@@ -582,7 +571,7 @@ int box_restore(struct boxes *all, const struct life *life, const struct sandbox
 	    box_keep_texts(b, &record->entrypoint, &b->entrypoint) < 0 ||
 	    field_copy_list(&service_spec_table, &record->services, &b->pool, &b->services) < 0 ||
 	    revoke_restore(b, &record->revoked) < 0) {
-		drop_new(b);
+		free_box(b);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
 	}
 	if (life->state >= SB_ENDING && !from->has_end) { /* changed by hand */

@@ -107,8 +107,8 @@ const char *box_text(struct box *b, const char *text);
 [[nodiscard]] int box_keep_texts(struct box *b, const struct field_texts *in,
 				 struct field_texts *ret);
 [[nodiscard]] int box_keep_map(struct box *b, const struct field_map *in, struct field_map *ret);
-/* Whether a label is not a client's to set. */
-bool label_is_ours(const char *key);
+/* Whether all of them are a client's to set. */
+[[nodiscard]] int labels_check(const struct field_map *labels, struct cay_err *err);
 /* Set and remove labels. */
 [[nodiscard]] int box_label(struct box *b, const struct field_map *patch, struct cay_err *err);
 

@@ -32,9 +32,13 @@ int box_keep_map(struct box *b, const struct field_map *in, struct field_map *re
 	return r;
 }
 
-bool label_is_ours(const char *key)
+int labels_check(const struct field_map *labels, struct cay_err *err)
 {
-	return strncmp(key, "cay/", 4) == 0;
+	for (size_t i = 0; i < labels->n; i++)
+		if (strncmp(labels->keys[i], "cay/", 4) == 0)
+			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
+					      labels->keys[i]);
+	return 0;
 }
 
 int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
@@ -42,7 +46,10 @@ int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
 	const struct field_map *old = &b->info.labels;
 	struct field_map now = {};
 	size_t max = old->n + patch->n;
+	int r = labels_check(patch, err);
 
+	if (r < 0)
+		return r;
 	now.keys = pool_take(&b->pool, max + 1, sizeof(*now.keys));
 	now.values = pool_take(&b->pool, max + 1, sizeof(*now.values));
 	for (size_t i = 0; now.keys && now.values && i < max; i++) {
@@ -51,9 +58,6 @@ int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
 		const char *value = mine ? old->values[i] : patch->values[i - old->n];
 		size_t k = 0;
 
-		if (!mine && label_is_ours(key))
-			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
-					      key);
 		while (k < now.n && !str_eq(now.keys[k], key))
 			k++;
 		if (!value) {
