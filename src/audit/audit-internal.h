@@ -17,34 +17,34 @@
 #define SEGMENT_NAME_LEN 12 /* "00000001.log" */
 #define SEGMENT_LAST 99999999
 
-struct segments {
+struct audit_segments {
 	uint32_t *v; /* in order */
 	size_t n;
 };
 
-#define auto_segments CAY_CLEANUP(segments_fini) struct segments
-void segments_fini(struct segments *s);
-[[nodiscard]] int segments_list(int dirfd, struct segments *ret);
-void segment_name(uint32_t number, char ret[static SEGMENT_NAME_LEN + 1]);
+#define auto_audit_segments CAY_CLEANUP(audit_segments_fini) struct audit_segments
+void audit_segments_fini(struct audit_segments *s);
+[[nodiscard]] int audit_segments_list(int dirfd, struct audit_segments *ret);
+void audit_segment_format_name(uint32_t number, char ret[static SEGMENT_NAME_LEN + 1]);
 /* Open for reading. */
-[[nodiscard]] int segment_open(int dirfd, uint32_t number);
+[[nodiscard]] int audit_segment_open(int dirfd, uint32_t number);
 
 /* A file, a line at a time. */
-struct lines {
+struct audit_line_reader {
 	int fd;
 	struct buf buf;
 	size_t at;     /* in buf */
 	uint64_t size; /* of the lines that were handed out */
 };
 
-#define auto_lines CAY_CLEANUP(lines_fini) struct lines
-struct lines lines_of(int fd); /* takes the fd */
-void lines_fini(struct lines *l);
+#define auto_lines CAY_CLEANUP(audit_line_reader_fini) struct audit_line_reader
+struct audit_line_reader audit_line_reader_open(int fd); /* takes the fd */
+void audit_line_reader_fini(struct audit_line_reader *l);
 /* 1: a line with its newline, until the next call.  0: the end, *ret is what is left
  * without a newline.  -EMSGSIZE: longer than a line can be. */
-[[nodiscard]] int lines_next(struct lines *l, struct slice *ret);
+[[nodiscard]] int audit_line_reader_next(struct audit_line_reader *l, struct slice *ret);
 /* The first record of a file; 0 when it has none, 1 when it has, -EINVAL when it is none. */
-[[nodiscard]] int segment_first(int dirfd, uint32_t number, struct audit_record *ret);
+[[nodiscard]] int audit_segment_read_first(int dirfd, uint32_t number, struct audit_record *ret);
 
 #define AUDIT_NONE "0000000000000000000000000000000000000000000000000000000000000000"
 static_assert(sizeof(AUDIT_NONE) == AUDIT_HEX_LEN + 1);

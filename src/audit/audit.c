@@ -18,8 +18,8 @@
 #define BATCH_MAX 256
 #define RETRY_NS (NS_PER_S / 4)
 
-struct entry {
-	struct entry *next;
+struct audit_entry {
+	struct audit_entry *next;
 	struct audit_record rec;
 	audit_fn *fn;
 	void *arg;
@@ -27,8 +27,8 @@ struct entry {
 	int sys;
 };
 
-struct entries {
-	struct entry *first, **end;
+struct audit_entries {
+	struct audit_entry *first, **end;
 };
 
 struct audit {
@@ -44,33 +44,33 @@ struct audit {
 	/* the loop's */
 	uv_async_t async;
 	size_t pending, reserved;
-	uint64_t missed, missed_told;
-	struct entries waiting; /* for fn, with those of `told` */
+	uint64_t missed, missed_reported;
+	struct audit_entries notifying; /* for fn, with those of `told` */
 	bool closing;
 	uv_mutex_t lock;
 	uv_cond_t wake;
 	/* with the lock */
-	struct entries queue, told;
+	struct audit_entries queue, completed;
 	struct audit_anchor durable;
 	uint64_t failed;
 	bool stopping;
 };
 
-static void entries_init(struct entries *list)
+static void audit_entries_init(struct audit_entries *list)
 {
-	*list = (struct entries){ .end = &list->first };
+	*list = (struct audit_entries){ .end = &list->first };
 }
 
-static void entries_add(struct entries *list, struct entry *e)
+static void audit_entries_append(struct audit_entries *list, struct audit_entry *e)
 {
 	e->next = NULL;
 	*list->end = e;
 	list->end = &e->next;
 }
 
-static struct entry *entries_take(struct entries *list)
+static struct audit_entry *audit_entries_pop(struct audit_entries *list)
 {
-	struct entry *e = list->first;
+	struct audit_entry *e = list->first;
 
 	if (!e)
 		return NULL;
@@ -80,38 +80,38 @@ static struct entry *entries_take(struct entries *list)
 	return e;
 }
 
-static void entries_move(struct entries *to, struct entries *from)
+static void audit_entries_move(struct audit_entries *to, struct audit_entries *from)
 {
 	if (!from->first)
 		return;
 	*to->end = from->first;
 	to->end = from->end;
-	entries_init(from);
+	audit_entries_init(from);
 }
 
 /* The writer. */
 
 /* One record behind the chain as it will be. */
-static int add_line(struct audit_record *rec, struct audit_anchor *chain, struct buf *out)
+static int audit_chain_append(struct audit_record *rec, struct audit_anchor *chain, struct buf *out)
 {
 	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
 	int r;
 
 	rec->seq = chain->count + 1;
 	memcpy(rec->prev, chain->head, sizeof(rec->prev));
-	r = audit_line_write(rec, &line);
+	r = audit_record_format(rec, &line);
 	if (r >= 0)
 		r = buf_putc(&line, '\n');
 	if (r >= 0)
-		r = audit_hash(line.data, line.len, chain->head);
+		r = audit_line_hash(line.data, line.len, chain->head);
 	if (r >= 0)
-		r = buf_add(out, line.data, line.len);
+		r = buf_append(out, line.data, line.len);
 	chain->count++;
 	return r;
 }
 
 /* What a failed attempt left behind the last record goes before anything else is written. */
-static int clean(struct audit *a)
+static int audit_segment_trim_torn(struct audit *a)
 {
 	if (a->dirty && ftruncate(a->fd, (off_t)a->size) < 0)
 		return -errno;
@@ -120,19 +120,20 @@ static int clean(struct audit *a)
 }
 
 /* All of it is durable, or none of it is there. */
-static int commit(struct audit *a, const struct buf *lines, const struct audit_anchor *chain)
+static int audit_segment_commit(struct audit *a, const struct buf *lines,
+				const struct audit_anchor *chain)
 {
-	int r = path_write_all(a->fd, lines->data, lines->len);
+	int r = fd_write_all(a->fd, lines->data, lines->len);
 
 	if (r >= 0)
-		r = fault(FAULT_AUDIT_WRITTEN);
+		r = failpoint_hit(FAULT_AUDIT_WRITTEN);
 	if (r >= 0 && fdatasync(a->fd) < 0)
 		r = -errno;
 	if (r >= 0)
-		r = fault(FAULT_AUDIT_SYNCED);
+		r = failpoint_hit(FAULT_AUDIT_SYNCED);
 	if (r < 0) {
 		a->dirty = true;
-		(void)clean(a);
+		(void)audit_segment_trim_torn(a);
 		return r;
 	}
 	a->size += lines->len;
@@ -141,14 +142,14 @@ static int commit(struct audit *a, const struct buf *lines, const struct audit_a
 }
 
 /* The file of a number, which is empty or was. */
-static int begin_segment(struct audit *a, uint32_t number)
+static int audit_segment_begin(struct audit *a, uint32_t number)
 {
 	char name[SEGMENT_NAME_LEN + 1];
 	int fd;
 
 	if (number > SEGMENT_LAST)
 		return -EOVERFLOW;
-	segment_name(number, name);
+	audit_segment_format_name(number, name);
 	fd = path_open(a->dirfd, name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fd;
@@ -167,7 +168,7 @@ static int begin_segment(struct audit *a, uint32_t number)
 
 /* Files beyond those to keep go, behind a record of their last one.  What fails is done
  * when the next file is begun. */
-static int drop_old(struct audit *a)
+static int audit_segments_drop_old(struct audit *a)
 {
 	struct audit_record note = { .wall_ns = clk_wall_ns(a->conf.clk),
 				     .op = AUDIT_DROPPED,
@@ -176,23 +177,23 @@ static int drop_old(struct audit *a)
 	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
 	char name[SEGMENT_NAME_LEN + 1];
 	struct audit_record first;
-	auto_segments all = {};
+	auto_audit_segments all = {};
 	size_t gone;
-	int r = segments_list(a->dirfd, &all);
+	int r = audit_segments_list(a->dirfd, &all);
 
 	if (r < 0 || all.n <= a->conf.keep)
 		return r;
 	gone = all.n - a->conf.keep;
-	r = segment_first(a->dirfd, all.v[gone], &first);
+	r = audit_segment_read_first(a->dirfd, all.v[gone], &first);
 	if (r <= 0)
 		return r;
 	note.dropped.count = first.seq - 1;
 	memcpy(note.dropped.head, first.prev, sizeof(note.dropped.head));
-	r = add_line(&note, &chain, &line);
+	r = audit_chain_append(&note, &chain, &line);
 	if (r >= 0)
-		r = commit(a, &line, &chain);
+		r = audit_segment_commit(a, &line, &chain);
 	for (size_t i = 0; r >= 0 && i < gone; i++) {
-		segment_name(all.v[i], name);
+		audit_segment_format_name(all.v[i], name);
 		if (unlinkat(a->dirfd, name, 0) < 0)
 			r = -errno;
 	}
@@ -200,51 +201,52 @@ static int drop_old(struct audit *a)
 }
 
 /* Takes from the queue what fits into the file; the rest is for the next one. */
-static int write_batch(struct audit *a, struct entries *batch, struct entries *ret_done)
+static int audit_writer_write_batch(struct audit *a, struct audit_entries *batch,
+				    struct audit_entries *ret_done)
 {
 	auto_buf lines = BUF_INIT(BATCH_MAX * AUDIT_LINE_MAX);
 	struct audit_anchor chain = a->chain;
-	struct entry *e;
+	struct audit_entry *e;
 	size_t n = 0;
-	int r = clean(a);
+	int r = audit_segment_trim_torn(a);
 
 	if (r >= 0 && a->size && a->size + AUDIT_LINE_MAX > a->conf.segment_bytes) {
-		r = begin_segment(a, a->number + 1);
+		r = audit_segment_begin(a, a->number + 1);
 		if (r >= 0)
-			(void)drop_old(a);
+			(void)audit_segments_drop_old(a);
 		chain = a->chain;
-		r = r < 0 ? r : clean(a);
+		r = r < 0 ? r : audit_segment_trim_torn(a);
 	}
 	for (e = batch->first; r >= 0 && e; e = e->next, n++) {
 		if (n && a->size + lines.len + AUDIT_LINE_MAX > a->conf.segment_bytes)
 			break;
-		r = add_line(&e->rec, &chain, &lines);
+		r = audit_chain_append(&e->rec, &chain, &lines);
 	}
 	if (r >= 0)
-		r = commit(a, &lines, &chain);
+		r = audit_segment_commit(a, &lines, &chain);
 	while (r >= 0 && n--)
-		entries_add(ret_done, entries_take(batch));
+		audit_entries_append(ret_done, audit_entries_pop(batch));
 	return r;
 }
 
 /* Who waits is told once why not; the record goes on waiting without them.  With the lock. */
-static void tell_failure(struct audit *a, const struct entries *list, int r)
+static void audit_writer_report_failure(struct audit *a, const struct audit_entries *list, int r)
 {
-	for (struct entry *e = list->first; e; e = e->next) {
-		struct entry *told = e->fn ? calloc(1, sizeof(*told)) : NULL;
+	for (struct audit_entry *e = list->first; e; e = e->next) {
+		struct audit_entry *told = e->fn ? calloc(1, sizeof(*told)) : NULL;
 
 		if (!told)
 			continue;
 		told->fn = e->fn;
 		told->arg = e->arg;
-		told->code = cay_code_disk(r);
+		told->code = cay_code_from_disk_errno(r);
 		told->sys = -r;
 		e->fn = NULL;
-		entries_add(&a->told, told);
+		audit_entries_append(&a->completed, told);
 	}
 }
 
-static bool next_batch(struct audit *a, struct entries *batch)
+static bool audit_writer_next_batch(struct audit *a, struct audit_entries *batch)
 {
 	bool go_on;
 
@@ -253,31 +255,32 @@ static bool next_batch(struct audit *a, struct entries *batch)
 		uv_cond_wait(&a->wake, &a->lock);
 	if (!batch->first) /* else what failed, or did not fit, comes first */
 		for (size_t n = 0; n < BATCH_MAX && a->queue.first; n++)
-			entries_add(batch, entries_take(&a->queue));
+			audit_entries_append(batch, audit_entries_pop(&a->queue));
 	go_on = batch->first;
 	uv_mutex_unlock(&a->lock);
 	return go_on;
 }
 
-static void writer(void *arg)
+static void audit_writer_main(void *arg)
 {
 	struct audit *a = arg;
-	struct entries batch, done;
-	struct entry *e;
+	struct audit_entries batch, done;
+	struct audit_entry *e;
 	bool stop = false;
 
-	entries_init(&batch);
-	entries_init(&done);
-	while (!stop && next_batch(a, &batch)) {
-		int r = write_batch(a, &batch, &done);
+	audit_entries_init(&batch);
+	audit_entries_init(&done);
+	while (!stop && audit_writer_next_batch(a, &batch)) {
+		int r = audit_writer_write_batch(a, &batch, &done);
 
 		uv_mutex_lock(&a->lock);
 		if (r < 0) {
-			tell_failure(a, &batch, r);
-			tell_failure(a, &a->queue, r); /* it would wait behind that */
+			audit_writer_report_failure(a, &batch, r);
+			audit_writer_report_failure(a, &a->queue,
+						    r); /* it would wait behind that */
 		}
 		a->durable = a->chain;
-		entries_move(&a->told, &done);
+		audit_entries_move(&a->completed, &done);
 		a->failed += r < 0;
 		if (r < 0 && !a->stopping)
 			(void)uv_cond_timedwait(&a->wake, &a->lock, RETRY_NS);
@@ -285,21 +288,21 @@ static void writer(void *arg)
 		uv_mutex_unlock(&a->lock);
 		(void)uv_async_send(&a->async);
 	}
-	while ((e = entries_take(&batch)))
+	while ((e = audit_entries_pop(&batch)))
 		free(e);
 }
 
 /* The loop. */
 
 /* An entry that only tells of a failure has no record: it did not leave the queue. */
-static void tell(struct audit *a)
+static void audit_notify_waiters(struct audit *a)
 {
-	struct entry *e;
+	struct audit_entry *e;
 
 	uv_mutex_lock(&a->lock);
-	entries_move(&a->waiting, &a->told);
+	audit_entries_move(&a->notifying, &a->completed);
 	uv_mutex_unlock(&a->lock);
-	while ((e = entries_take(&a->waiting))) {
+	while ((e = audit_entries_pop(&a->notifying))) {
 		struct cay_err outcome = {};
 
 		if (e->code)
@@ -314,12 +317,12 @@ static void tell(struct audit *a)
 		uv_unref((uv_handle_t *)&a->async);
 }
 
-static void on_async(uv_async_t *async)
+static void on_audit_async(uv_async_t *async)
 {
-	tell(async->data);
+	audit_notify_waiters(async->data);
 }
 
-int audit_reserve(struct audit *a, struct cay_err *err)
+int audit_slot_reserve(struct audit *a, struct cay_err *err)
 {
 	if (a->pending + a->reserved >= AUDIT_PENDING_MAX) {
 		a->missed++;
@@ -331,15 +334,16 @@ int audit_reserve(struct audit *a, struct cay_err *err)
 	return 0;
 }
 
-void audit_release(struct audit *a)
+void audit_slot_release(struct audit *a)
 {
 	assert(a->reserved);
 	a->reserved--;
 }
 
-static bool queue(struct audit *a, const struct audit_record *rec, audit_fn *fn, void *arg)
+static bool audit_queue_append(struct audit *a, const struct audit_record *rec, audit_fn *fn,
+			       void *arg)
 {
-	struct entry *e = calloc(1, sizeof(*e));
+	struct audit_entry *e = calloc(1, sizeof(*e));
 
 	if (!e)
 		return false;
@@ -351,43 +355,43 @@ static bool queue(struct audit *a, const struct audit_record *rec, audit_fn *fn,
 	a->pending++;
 	uv_ref((uv_handle_t *)&a->async);
 	uv_mutex_lock(&a->lock);
-	entries_add(&a->queue, e);
+	audit_entries_append(&a->queue, e);
 	uv_cond_signal(&a->wake);
 	uv_mutex_unlock(&a->lock);
 	return true;
 }
 
 /* How many records there are not, as soon as one can be. */
-static void note_missed(struct audit *a)
+static void audit_record_missed(struct audit *a)
 {
 	struct audit_record note = { .op = AUDIT_MISSED, .outcome = "unavailable" };
-	uint64_t n = a->missed - a->missed_told;
+	uint64_t n = a->missed - a->missed_reported;
 
 	if (!n || a->pending + a->reserved + 1 >= AUDIT_PENDING_MAX)
 		return;
 	if (snprintf(note.detail, sizeof(note.detail), "%llu refusals were not recorded",
 		     (unsigned long long)n) > 0 &&
-	    queue(a, &note, NULL, NULL))
-		a->missed_told = a->missed;
+	    audit_queue_append(a, &note, NULL, NULL))
+		a->missed_reported = a->missed;
 }
 
-bool audit_put(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
-	       void *arg)
+bool audit_append(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
+		  void *arg)
 {
 	if (reserved)
-		audit_release(a);
+		audit_slot_release(a);
 	if (a->closing || (!reserved && a->pending + a->reserved >= AUDIT_PENDING_MAX)) {
 		a->missed++;
 		return false;
 	}
-	note_missed(a);
-	if (queue(a, rec, fn, arg))
+	audit_record_missed(a);
+	if (audit_queue_append(a, rec, fn, arg))
 		return true;
 	a->missed++;
 	return false;
 }
 
-struct audit_anchor audit_head(struct audit *a)
+struct audit_anchor audit_get_durable_head(struct audit *a)
 {
 	struct audit_anchor head;
 
@@ -397,7 +401,7 @@ struct audit_anchor audit_head(struct audit *a)
 	return head;
 }
 
-struct audit_stats audit_stats(struct audit *a)
+struct audit_stats audit_get_stats(struct audit *a)
 {
 	struct audit_stats s = { .pending = a->pending, .missed = a->missed };
 
@@ -410,20 +414,20 @@ struct audit_stats audit_stats(struct audit *a)
 /* Open and close. */
 
 /* The last record of a file and where it ends; *ret_torn bytes behind it. */
-static int read_last(struct audit *a, uint32_t number, uint64_t *ret_torn)
+static int audit_segment_read_last(struct audit *a, uint32_t number, uint64_t *ret_torn)
 {
-	int fd = segment_open(a->dirfd, number), r;
+	int fd = audit_segment_open(a->dirfd, number), r;
 	auto_buf last = BUF_INIT(AUDIT_LINE_MAX);
-	auto_lines l = lines_of(fd);
+	auto_lines l = audit_line_reader_open(fd);
 	struct audit_record rec;
 	struct slice text;
 	struct stat st;
 
 	if (fd < 0)
 		return fd;
-	while ((r = lines_next(&l, &text)) > 0) {
+	while ((r = audit_line_reader_next(&l, &text)) > 0) {
 		buf_clear(&last);
-		if (buf_add(&last, text.p, text.n) < 0)
+		if (buf_append(&last, text.p, text.n) < 0)
 			return -ENOMEM;
 	}
 	if (r < 0)
@@ -434,56 +438,58 @@ static int read_last(struct audit *a, uint32_t number, uint64_t *ret_torn)
 	*ret_torn = (uint64_t)st.st_size - l.size;
 	if (!last.len)
 		return 0;
-	if (audit_line_read(last.data, last.len - 1, &rec) < 0)
+	if (audit_record_parse(last.data, last.len - 1, &rec) < 0)
 		return -EINVAL;
 	a->chain.count = rec.seq;
-	r = audit_hash(last.data, last.len, a->chain.head);
+	r = audit_line_hash(last.data, last.len, a->chain.head);
 	return r < 0 ? r : 1;
 }
 
 /* Where the chain ends, and the file to go on with. */
-static int find_end(struct audit *a, uint64_t *ret_torn)
+static int audit_chain_find_end(struct audit *a, uint64_t *ret_torn)
 {
-	auto_segments all = {};
+	auto_audit_segments all = {};
 	uint64_t ignored, size;
 	uint32_t last;
-	int r = segments_list(a->dirfd, &all);
+	int r = audit_segments_list(a->dirfd, &all);
 
 	if (r < 0 || !all.n)
-		return r < 0 ? r : begin_segment(a, 1);
+		return r < 0 ? r : audit_segment_begin(a, 1);
 	last = all.v[all.n - 1];
-	r = read_last(a, last, ret_torn);
+	r = audit_segment_read_last(a, last, ret_torn);
 	size = a->size;
 	/* a crash between a new file and its first record */
 	if (r == 0 && last > 1)
-		r = all.n > 1 && read_last(a, all.v[all.n - 2], &ignored) > 0 ? 1 : -EINVAL;
+		r = all.n > 1 && audit_segment_read_last(a, all.v[all.n - 2], &ignored) > 0
+			    ? 1
+			    : -EINVAL;
 	if (r >= 0)
-		r = begin_segment(a, last);
+		r = audit_segment_begin(a, last);
 	a->size = size;
 	if (r >= 0 && *ret_torn && (ftruncate(a->fd, (off_t)size) < 0 || fsync(a->fd) < 0))
 		r = -errno;
 	return r;
 }
 
-static void note_cut(struct audit *a, uint64_t torn)
+static void audit_record_torn(struct audit *a, uint64_t torn)
 {
 	struct audit_record note = { .op = AUDIT_CUT, .outcome = "ok" };
 
 	if (torn && snprintf(note.detail, sizeof(note.detail),
 			     "%llu bytes of a record that was never acknowledged",
 			     (unsigned long long)torn) > 0)
-		(void)audit_put(a, &note, false, NULL, NULL);
+		(void)audit_append(a, &note, false, NULL, NULL);
 }
 
 /* Signals are the loop's: a thread is born with what its maker has blocked. */
-static int start_writer(struct audit *a)
+static int audit_writer_start(struct audit *a)
 {
 	sigset_t all, before;
 	int r;
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = uv_thread_create(&a->writer, writer, a);
+	r = uv_thread_create(&a->writer, audit_writer_main, a);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
@@ -497,9 +503,9 @@ static struct audit *audit_new(int dirfd, const struct audit_conf *conf)
 	*a = (struct audit){
 		.dirfd = dirfd, .conf = *conf, .fd = -EBADF, .chain = { 0, AUDIT_NONE }
 	};
-	entries_init(&a->queue);
-	entries_init(&a->told);
-	entries_init(&a->waiting);
+	audit_entries_init(&a->queue);
+	audit_entries_init(&a->completed);
+	audit_entries_init(&a->notifying);
 	if (uv_mutex_init(&a->lock) == 0) {
 		if (uv_cond_init(&a->wake) == 0)
 			return a;
@@ -516,7 +522,7 @@ static void audit_fini(struct audit *a)
 	uv_mutex_destroy(&a->lock);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_audit_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -531,12 +537,12 @@ int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop, struct
 	assert(conf->segment_bytes >= AUDIT_SEGMENT_MIN && conf->keep >= 2);
 	if (!a)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	r = find_end(a, &torn);
+	r = audit_chain_find_end(a, &torn);
 	a->durable = a->chain;
 	if (r >= 0)
-		(void)drop_old(a);
+		(void)audit_segments_drop_old(a);
 	if (r >= 0)
-		r = uv_async_init(loop, &a->async, on_async);
+		r = uv_async_init(loop, &a->async, on_audit_async);
 	if (r < 0) {
 		audit_fini(a);
 		free(a);
@@ -548,20 +554,20 @@ int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop, struct
 	a->async.data = a;
 	uv_unref((uv_handle_t *)&a->async);
 	a->durable = a->chain;
-	r = start_writer(a);
+	r = audit_writer_start(a);
 	if (r < 0) {
 		audit_fini(a);
-		uv_close((uv_handle_t *)&a->async, on_closed);
+		uv_close((uv_handle_t *)&a->async, on_audit_closed);
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "start the audit log's writer");
 	}
-	note_cut(a, torn);
+	audit_record_torn(a, torn);
 	*ret = a;
 	return 0;
 }
 
 void audit_close(struct audit *a)
 {
-	struct entry *e;
+	struct audit_entry *e;
 
 	if (!a || a->closing)
 		return;
@@ -571,9 +577,9 @@ void audit_close(struct audit *a)
 	uv_cond_signal(&a->wake);
 	uv_mutex_unlock(&a->lock);
 	(void)uv_thread_join(&a->writer);
-	tell(a);
-	while ((e = entries_take(&a->queue)))
+	audit_notify_waiters(a);
+	while ((e = audit_entries_pop(&a->queue)))
 		free(e); /* the disk said no until the end */
 	audit_fini(a);
-	uv_close((uv_handle_t *)&a->async, on_closed);
+	uv_close((uv_handle_t *)&a->async, on_audit_closed);
 }

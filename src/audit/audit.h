@@ -22,7 +22,7 @@
  * and head are of their last record).
  *
  * Threading: audit_*() of a struct audit are for the loop thread, fn is called from it and
- * never from inside audit_put().  audit_verify() and audit_page() need no struct audit
+ * never from inside audit_append().  audit_verify() and audit_read_page() need no struct audit
  * and may run in any thread or process, also while records are written.
  */
 #include <uv.h>
@@ -61,16 +61,16 @@ struct audit_record {
 };
 
 /* A text of a record, cut to its room. */
-#define audit_set(member, text) audit_set_text(member, sizeof(member), text)
-void audit_set_text(char *to, size_t size, const char *text);
+#define audit_set(member, text) audit_record_set_text(member, sizeof(member), text)
+void audit_record_set_text(char *to, size_t size, const char *text);
 
-/* One line without its newline.  -EINVAL unless it is exactly what audit_line_write()
+/* One line without its newline.  -EINVAL unless it is exactly what audit_record_format()
  * makes of *ret. */
-[[nodiscard]] int audit_line_read(const char *line, size_t n, struct audit_record *ret);
+[[nodiscard]] int audit_record_parse(const char *line, size_t n, struct audit_record *ret);
 struct buf;
-[[nodiscard]] int audit_line_write(const struct audit_record *rec, struct buf *out);
+[[nodiscard]] int audit_record_format(const struct audit_record *rec, struct buf *out);
 /* Of a line with its newline. */
-[[nodiscard]] int audit_hash(const char *line, size_t n, char ret[static AUDIT_HEX_LEN + 1]);
+[[nodiscard]] int audit_line_hash(const char *line, size_t n, char ret[static AUDIT_HEX_LEN + 1]);
 
 struct audit;
 
@@ -88,39 +88,39 @@ typedef void audit_fn(void *arg, const struct cay_err *outcome);
 [[nodiscard]] int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop,
 			     struct audit **ret, struct cay_err *err);
 /* Room for one record; CAY_E_UNAVAILABLE when there is none. */
-[[nodiscard]] int audit_reserve(struct audit *a, struct cay_err *err);
+[[nodiscard]] int audit_slot_reserve(struct audit *a, struct cay_err *err);
 /* Give it back. */
-void audit_release(struct audit *a);
+void audit_slot_release(struct audit *a);
 /* Its time is now.  reserved: it takes a reservation, and cannot fail for room.  False: it
  * was only counted, fn will not be called.  fn may be NULL. */
-bool audit_put(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
-	       void *arg);
+bool audit_append(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
+		  void *arg);
 /* What is durable. */
-struct audit_anchor audit_head(struct audit *a);
+struct audit_anchor audit_get_durable_head(struct audit *a);
 
 struct audit_stats {
 	uint64_t pending;
 	uint64_t failed; /* attempts at the disk */
 	uint64_t missed; /* records that are only a count */
 };
-struct audit_stats audit_stats(struct audit *a);
+struct audit_stats audit_get_stats(struct audit *a);
 /* Write what was put, tell, stop; blocks.  The loop's next turn frees the rest.  NULL is fine. */
 void audit_close(struct audit *a);
 
-enum audit_fault {
-	AUDIT_FINE,
-	AUDIT_UNREADABLE, /* a line is no record */
-	AUDIT_ORDER,      /* a record stands where another belongs */
-	AUDIT_CHANGED,    /* a record is not the one that the next was written behind */
-	AUDIT_NO_SEGMENT, /* a file is missing, and no record says that it was dropped */
-	AUDIT_TRUNCATED,  /* the anchor's record is not there yet, or any more */
-	AUDIT_OTHER,      /* the anchor's record is another one */
-	AUDIT_FORGOTTEN,  /* the anchor's record was dropped */
-	AUDIT_NUM_FAULTS
+enum audit_verdict {
+	AUDIT_INTACT,
+	AUDIT_UNREADABLE,     /* a line is no record */
+	AUDIT_OUT_OF_ORDER,   /* a record stands where another belongs */
+	AUDIT_CHANGED,        /* a record is not the one that the next was written behind */
+	AUDIT_NO_SEGMENT,     /* a file is missing, and no record says that it was dropped */
+	AUDIT_TRUNCATED,      /* the anchor's record is not there yet, or any more */
+	AUDIT_OTHER_CHAIN,    /* the anchor's record is another one */
+	AUDIT_ANCHOR_DROPPED, /* the anchor's record was dropped */
+	AUDIT_NUM_VERDICTS
 };
 
 struct audit_report {
-	enum audit_fault fault;
+	enum audit_verdict verdict;
 	struct audit_anchor at;   /* as far as it is right */
 	struct audit_anchor base; /* what was dropped before */
 	uint64_t torn;            /* bytes of half a line at the end, which count as nothing */
@@ -129,9 +129,9 @@ struct audit_report {
 	uint64_t record;          /* the number that belongs there */
 };
 
-extern const char *const audit_fault_names[AUDIT_NUM_FAULTS + 1]; /* ended by NULL */
+extern const char *const audit_verdict_names[AUDIT_NUM_VERDICTS + 1]; /* ended by NULL */
 /* What it means, for people. */
-const char *audit_fault_text(enum audit_fault fault);
+const char *audit_verdict_text(enum audit_verdict fault);
 
 /* Walk every file to the first place that is wrong.  anchor may be NULL.  -errno only
  * when the files cannot be read. */
@@ -139,6 +139,6 @@ const char *audit_fault_text(enum audit_fault fault);
 			       struct audit_report *ret, struct cay_err *err);
 
 /* Up to max records from number `from` (or the oldest there is) on; how many. */
-[[nodiscard]] int audit_page(int dirfd, uint64_t from, struct audit_record *ret, size_t max,
-			     struct cay_err *err);
+[[nodiscard]] int audit_read_page(int dirfd, uint64_t from, struct audit_record *ret, size_t max,
+				  struct cay_err *err);
 #endif

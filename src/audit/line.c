@@ -20,7 +20,7 @@ static const struct {
 #undef TEXT
 };
 
-void audit_set_text(char *to, size_t size, const char *text)
+void audit_record_set_text(char *to, size_t size, const char *text)
 {
 	size_t n = strnlen(text, size - 1);
 
@@ -29,24 +29,24 @@ void audit_set_text(char *to, size_t size, const char *text)
 	to[n] = 0;
 }
 
-int audit_hash(const char *line, size_t n, char ret[static AUDIT_HEX_LEN + 1])
+int audit_line_hash(const char *line, size_t n, char ret[static AUDIT_HEX_LEN + 1])
 {
 	uint8_t md[AUDIT_HEX_LEN / 2];
 	unsigned len = 0;
 
 	if (EVP_Digest(line, n, md, &len, EVP_sha256(), NULL) != 1 || len != sizeof(md))
 		return -EIO;
-	hex_write(md, sizeof(md), ret);
+	hex_encode(md, sizeof(md), ret);
 	return 0;
 }
 
-int audit_line_write(const struct audit_record *rec, struct buf *out)
+int audit_record_format(const struct audit_record *rec, struct buf *out)
 {
 	struct jw w = jw_to(out);
 	char at[CLK_TEXT_LEN + 1];
 
-	clk_text(rec->wall_ns, at);
-	jw_object(&w, NULL);
+	clk_format_rfc3339(rec->wall_ns, at);
+	jw_object_begin(&w, NULL);
 	jw_u64(&w, "seq", rec->seq);
 	jw_str(&w, "time", at);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -61,10 +61,10 @@ int audit_line_write(const struct audit_record *rec, struct buf *out)
 	}
 	jw_str(&w, "prev", rec->prev);
 	jw_end(&w);
-	return jw_done(&w);
+	return jw_finish(&w);
 }
 
-static int take_text(const json_t *j, const char *name, char *to, size_t size)
+static int audit_json_read_text(const json_t *j, const char *name, char *to, size_t size)
 {
 	const json_t *v = json_object_get(j, name);
 	const char *text = json_string_value(v);
@@ -77,7 +77,7 @@ static int take_text(const json_t *j, const char *name, char *to, size_t size)
 	return 0;
 }
 
-static int take_number(const json_t *j, const char *name, uint64_t *ret)
+static int audit_json_read_number(const json_t *j, const char *name, uint64_t *ret)
 {
 	const json_t *v = json_object_get(j, name);
 
@@ -89,46 +89,48 @@ static int take_number(const json_t *j, const char *name, uint64_t *ret)
 	return 0;
 }
 
-static int take_hash(const json_t *j, const char *name, char ret[static AUDIT_HEX_LEN + 1])
+static int audit_json_read_hash(const json_t *j, const char *name,
+				char ret[static AUDIT_HEX_LEN + 1])
 {
 	uint8_t md[AUDIT_HEX_LEN / 2];
-	int r = take_text(j, name, ret, AUDIT_HEX_LEN + 1);
+	int r = audit_json_read_text(j, name, ret, AUDIT_HEX_LEN + 1);
 
 	if (r >= 0 && ret[0])
-		r = hex_read(ret, strlen(ret), md, sizeof(md));
+		r = hex_decode(ret, strlen(ret), md, sizeof(md));
 	return r;
 }
 
-static int take(const json_t *j, struct audit_record *ret)
+static int audit_record_decode(const json_t *j, struct audit_record *ret)
 {
 	char at[CLK_TEXT_LEN + 1] = "";
-	int r = take_number(j, "seq", &ret->seq);
+	int r = audit_json_read_number(j, "seq", &ret->seq);
 
 	if (r >= 0)
-		r = take_text(j, "time", at, sizeof(at));
+		r = audit_json_read_text(j, "time", at, sizeof(at));
 	if (r >= 0)
 		r = time_parse(slice_of(at), &ret->wall_ns);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++)
-		r = take_text(j, texts[i].name, (char *)ret + texts[i].offset, texts[i].size);
+		r = audit_json_read_text(j, texts[i].name, (char *)ret + texts[i].offset,
+					 texts[i].size);
 	if (r >= 0)
-		r = take_number(j, "count", &ret->dropped.count);
+		r = audit_json_read_number(j, "count", &ret->dropped.count);
 	if (r >= 0)
-		r = take_hash(j, "head", ret->dropped.head);
+		r = audit_json_read_hash(j, "head", ret->dropped.head);
 	if (r >= 0)
-		r = take_hash(j, "prev", ret->prev);
+		r = audit_json_read_hash(j, "prev", ret->prev);
 	return r < 0 || !ret->seq || !ret->op[0] || !ret->prev[0] ? -EINVAL : 0;
 }
 
 /* What is unknown, double, of another spelling or in another order is not written back as
  * it was. */
-int audit_line_read(const char *line, size_t n, struct audit_record *ret)
+int audit_record_parse(const char *line, size_t n, struct audit_record *ret)
 {
 	auto_buf again = BUF_INIT(AUDIT_LINE_MAX);
 	auto_json j = NULL;
 
 	*ret = (struct audit_record){};
-	if (jr_read((struct slice){ line, n }, &limits, &j, NULL) < 0 || !json_is_object(j) ||
-	    take(j, ret) < 0 || audit_line_write(ret, &again) < 0)
+	if (json_parse((struct slice){ line, n }, &limits, &j, NULL) < 0 || !json_is_object(j) ||
+	    audit_record_decode(j, ret) < 0 || audit_record_format(ret, &again) < 0)
 		return -EINVAL;
 	return slice_eq((struct slice){ line, n }, (struct slice){ again.data, again.len })
 		       ? 0

@@ -2,14 +2,15 @@
 #include "audit/audit-internal.h"
 
 /* The last file that begins at or before the number, or the first. */
-static int find(int dirfd, const struct segments *all, uint64_t from, size_t *ret)
+static int audit_segments_find(int dirfd, const struct audit_segments *all, uint64_t from,
+			       size_t *ret)
 {
 	struct audit_record first;
 	int r = 0;
 
 	*ret = 0;
 	for (size_t i = all->n; r >= 0 && i-- > 1;) {
-		r = segment_first(dirfd, all->v[i], &first);
+		r = audit_segment_read_first(dirfd, all->v[i], &first);
 		if (r == -ENOENT)
 			r = 0;
 		if (r > 0 && first.seq <= from) {
@@ -20,24 +21,24 @@ static int find(int dirfd, const struct segments *all, uint64_t from, size_t *re
 	return r < 0 ? r : 0;
 }
 
-static int read_some(int dirfd, uint32_t number, uint64_t from, struct audit_record *ret,
-		     size_t max)
+static int audit_segment_read_from(int dirfd, uint32_t number, uint64_t from,
+				   struct audit_record *ret, size_t max)
 {
-	int fd = segment_open(dirfd, number), r = 1;
-	auto_lines l = lines_of(fd);
+	int fd = audit_segment_open(dirfd, number), r = 1;
+	auto_lines l = audit_line_reader_open(fd);
 	struct slice text;
 	uint64_t seq = 0;
 	size_t n = 0;
 
 	if (fd < 0) /* one that was dropped since it was listed has nothing to say */
 		return fd == -ENOENT ? 0 : fd;
-	while (n < max && (r = lines_next(&l, &text)) > 0) {
+	while (n < max && (r = audit_line_reader_next(&l, &text)) > 0) {
 		/* those in front are counted, not read */
 		if (seq && seq + 1 < from) {
 			seq++;
 			continue;
 		}
-		if (audit_line_read(text.p, text.n - 1, &ret[n]) < 0)
+		if (audit_record_parse(text.p, text.n - 1, &ret[n]) < 0)
 			return -EINVAL;
 		seq = ret[n].seq;
 		n += seq >= from;
@@ -45,16 +46,17 @@ static int read_some(int dirfd, uint32_t number, uint64_t from, struct audit_rec
 	return r < 0 ? r : (int)n;
 }
 
-int audit_page(int dirfd, uint64_t from, struct audit_record *ret, size_t max, struct cay_err *err)
+int audit_read_page(int dirfd, uint64_t from, struct audit_record *ret, size_t max,
+		    struct cay_err *err)
 {
-	auto_segments all = {};
+	auto_audit_segments all = {};
 	size_t at = 0, n = 0;
-	int r = segments_list(dirfd, &all);
+	int r = audit_segments_list(dirfd, &all);
 
 	if (r >= 0 && all.n)
-		r = find(dirfd, &all, from, &at);
+		r = audit_segments_find(dirfd, &all, from, &at);
 	for (; r >= 0 && at < all.n && n < max; at++) {
-		r = read_some(dirfd, all.v[at], from, ret + n, max - n);
+		r = audit_segment_read_from(dirfd, all.v[at], from, ret + n, max - n);
 		n += r > 0 ? (size_t)r : 0;
 	}
 	if (r == -EINVAL || r == -EMSGSIZE)

@@ -9,13 +9,13 @@
 
 #define PIECE KIB(64)
 
-void segments_fini(struct segments *s)
+void audit_segments_fini(struct audit_segments *s)
 {
 	free(s->v);
-	*s = (struct segments){};
+	*s = (struct audit_segments){};
 }
 
-void segment_name(uint32_t number, char ret[static SEGMENT_NAME_LEN + 1])
+void audit_segment_format_name(uint32_t number, char ret[static SEGMENT_NAME_LEN + 1])
 {
 	int n = snprintf(ret, SEGMENT_NAME_LEN + 1, "%08u.log", number);
 
@@ -23,23 +23,23 @@ void segment_name(uint32_t number, char ret[static SEGMENT_NAME_LEN + 1])
 }
 
 /* 0 for a file that is none of ours. */
-static uint32_t number_of(const char *name)
+static uint32_t audit_segment_parse_name(const char *name)
 {
 	char again[SEGMENT_NAME_LEN + 1];
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < 8 && ascii_digit(name[i]); i++)
+	for (size_t i = 0; i < 8 && ascii_is_digit(name[i]); i++)
 		n = n * 10 + (uint32_t)(name[i] - '0');
 	if (!n || n > SEGMENT_LAST)
 		return 0;
-	segment_name(n, again);
+	audit_segment_format_name(n, again);
 	return str_eq(name, again) ? n : 0;
 }
 
-static int add(void *arg, int, const char *name)
+static int audit_segments_add_name(void *arg, int, const char *name)
 {
-	struct segments *s = arg;
-	uint32_t number = number_of(name), *more;
+	struct audit_segments *s = arg;
+	uint32_t number = audit_segment_parse_name(name), *more;
 
 	if (!number)
 		return 0;
@@ -51,42 +51,42 @@ static int add(void *arg, int, const char *name)
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int audit_segment_compare(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
 	return (x > y) - (x < y);
 }
 
-int segments_list(int dirfd, struct segments *ret)
+int audit_segments_list(int dirfd, struct audit_segments *ret)
 {
-	int r = path_each(dirfd, add, ret);
+	int r = path_for_each_entry(dirfd, audit_segments_add_name, ret);
 
 	if (r >= 0 && ret->n)
-		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
+		qsort(ret->v, ret->n, sizeof(*ret->v), audit_segment_compare);
 	return r;
 }
 
-int segment_open(int dirfd, uint32_t number)
+int audit_segment_open(int dirfd, uint32_t number)
 {
 	char name[SEGMENT_NAME_LEN + 1];
 
-	segment_name(number, name);
+	audit_segment_format_name(number, name);
 	return path_open(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
 }
 
-struct lines lines_of(int fd)
+struct audit_line_reader audit_line_reader_open(int fd)
 {
-	return (struct lines){ .fd = fd, .buf = BUF_INIT(PIECE + AUDIT_LINE_MAX) };
+	return (struct audit_line_reader){ .fd = fd, .buf = BUF_INIT(PIECE + AUDIT_LINE_MAX) };
 }
 
-void lines_fini(struct lines *l)
+void audit_line_reader_fini(struct audit_line_reader *l)
 {
 	cay_closep(&l->fd);
 	buf_fini(&l->buf);
 }
 
-int lines_next(struct lines *l, struct slice *ret)
+int audit_line_reader_next(struct audit_line_reader *l, struct slice *ret)
 {
 	for (;;) {
 		struct slice rest = { buf_str(&l->buf) + l->at, l->buf.len - l->at };
@@ -117,17 +117,17 @@ int lines_next(struct lines *l, struct slice *ret)
 	}
 }
 
-int segment_first(int dirfd, uint32_t number, struct audit_record *ret)
+int audit_segment_read_first(int dirfd, uint32_t number, struct audit_record *ret)
 {
-	int fd = segment_open(dirfd, number), r;
-	auto_lines l = lines_of(fd);
+	int fd = audit_segment_open(dirfd, number), r;
+	auto_lines l = audit_line_reader_open(fd);
 	struct slice line;
 
 	if (fd < 0)
 		return fd;
-	r = lines_next(&l, &line);
+	r = audit_line_reader_next(&l, &line);
 	if (r <= 0)
 		return r;
-	r = audit_line_read(line.p, line.n - 1, ret);
+	r = audit_record_parse(line.p, line.n - 1, ret);
 	return r < 0 ? r : 1;
 }

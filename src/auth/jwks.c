@@ -40,13 +40,13 @@ enum { P256_BYTES = 32, EXPONENT_MAX = 4, BYTES_MAX = JWK_RSA_BITS_MAX / 8 };
 /* A key that is not for us is passed over; it is no failure. */
 enum { SKIPPED = 1 };
 
-static int bad(struct cay_err *err, const char *why)
+static int jwks_fail(struct cay_err *err, const char *why)
 {
 	return cay_fail(err, CAY_E_INVALID, "%s", why);
 }
 
 /* A member that must be text when it is there; NULL when it is not. */
-static int text_of(const json_t *j, const char *name, const char **ret, struct cay_err *err)
+static int jwk_get_text(const json_t *j, const char *name, const char **ret, struct cay_err *err)
 {
 	const json_t *v = json_object_get(j, name);
 
@@ -56,8 +56,8 @@ static int text_of(const json_t *j, const char *name, const char **ret, struct c
 	return 0;
 }
 
-static int bytes_of(const json_t *j, const char *name, uint8_t *buf, size_t max, size_t *ret,
-		    struct cay_err *err)
+static int jwk_get_bytes(const json_t *j, const char *name, uint8_t *buf, size_t max, size_t *ret,
+			 struct cay_err *err)
 {
 	const char *text = json_string_value(json_object_get(j, name));
 	size_t n = text ? strlen(text) : 0;
@@ -71,10 +71,10 @@ static int bytes_of(const json_t *j, const char *name, uint8_t *buf, size_t max,
 	return 0;
 }
 
-static int kid_of(const json_t *j, struct jwk *ret, struct cay_err *err)
+static int jwk_read_kid(const json_t *j, struct jwk *ret, struct cay_err *err)
 {
 	const char *kid = NULL;
-	int r = text_of(j, "kid", &kid, err);
+	int r = jwk_get_text(j, "kid", &kid, err);
 
 	if (r < 0 || !kid)
 		return r;
@@ -85,7 +85,7 @@ static int kid_of(const json_t *j, struct jwk *ret, struct cay_err *err)
 	return 0;
 }
 
-static int check_private(const json_t *j, struct cay_err *err)
+static int jwk_check_not_private(const json_t *j, struct cay_err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(private_members); i++)
 		if (json_object_get(j, private_members[i]))
@@ -97,11 +97,11 @@ static int check_private(const json_t *j, struct cay_err *err)
 }
 
 /* 'use' and 'key_ops': is it for verifying? */
-static int for_verifying(const json_t *j, struct cay_err *err)
+static int jwk_check_use(const json_t *j, struct cay_err *err)
 {
 	const json_t *key_ops = json_object_get(j, "key_ops");
 	const char *use = NULL;
-	int r = text_of(j, "use", &use, err);
+	int r = jwk_get_text(j, "use", &use, err);
 
 	if (r < 0)
 		return r;
@@ -110,7 +110,7 @@ static int for_verifying(const json_t *j, struct cay_err *err)
 	if (!key_ops)
 		return 0;
 	if (!json_is_array(key_ops))
-		return bad(err, "'key_ops' is not an array");
+		return jwks_fail(err, "'key_ops' is not an array");
 	for (size_t i = 0; i < json_array_size(key_ops); i++) {
 		const char *op = json_string_value(json_array_get(key_ops, i));
 
@@ -120,15 +120,15 @@ static int for_verifying(const json_t *j, struct cay_err *err)
 	return SKIPPED;
 }
 
-static int type_of(const json_t *j, enum jwk_type *ret, struct cay_err *err)
+static int jwk_read_type(const json_t *j, enum jwk_type *ret, struct cay_err *err)
 {
 	const char *kty = NULL;
-	int r = text_of(j, "kty", &kty, err);
+	int r = jwk_get_text(j, "kty", &kty, err);
 
 	if (r < 0)
 		return r;
 	if (!kty)
-		return bad(err, "'kty' is missing");
+		return jwks_fail(err, "'kty' is missing");
 	for (unsigned i = 0; i < JWK_NUM_TYPES; i++) {
 		if (str_eq(kty, types[i].name)) {
 			*ret = (enum jwk_type)i;
@@ -138,15 +138,15 @@ static int type_of(const json_t *j, enum jwk_type *ret, struct cay_err *err)
 	return SKIPPED;
 }
 
-static int alg_of(const json_t *j, enum jwk_type type, enum jwk_alg *ret, struct cay_err *err)
+static int jwk_read_alg(const json_t *j, enum jwk_type type, enum jwk_alg *ret, struct cay_err *err)
 {
 	const char *alg = NULL;
-	int r = text_of(j, "alg", &alg, err);
+	int r = jwk_get_text(j, "alg", &alg, err);
 
 	if (r < 0)
 		return r;
 	if (!alg && !types[type].has_alg)
-		return bad(err, "a secret needs 'alg': HS256, HS384 or HS512");
+		return jwks_fail(err, "a secret needs 'alg': HS256, HS384 or HS512");
 	*ret = types[type].alg;
 	if (!alg)
 		return 0;
@@ -162,11 +162,11 @@ static int alg_of(const json_t *j, enum jwk_type type, enum jwk_alg *ret, struct
 	return SKIPPED;
 }
 
-static int read_oct(const json_t *j, struct jwk *ret, struct cay_err *err)
+static int jwk_read_oct(const json_t *j, struct jwk *ret, struct cay_err *err)
 {
 	uint8_t secret[JWK_SECRET_MAX];
 	size_t n = 0, least = jwk_algs[ret->alg].digest_len;
-	int r = bytes_of(j, "k", secret, sizeof(secret), &n, err);
+	int r = jwk_get_bytes(j, "k", secret, sizeof(secret), &n, err);
 
 	if (r == 0 && n < least)
 		r = cay_fail(err, CAY_E_INVALID, "a secret for %s has at least %zu bytes",
@@ -181,7 +181,8 @@ static int read_oct(const json_t *j, struct jwk *ret, struct cay_err *err)
 }
 
 /* A public key from its parameters; libcrypto checks that a point is on its curve. */
-static int from_params(const char *type, OSSL_PARAM *params, struct jwk *ret, struct cay_err *err)
+static int jwk_import_params(const char *type, OSSL_PARAM *params, struct jwk *ret,
+			     struct cay_err *err)
 {
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
 	EVP_PKEY *key = NULL;
@@ -196,7 +197,7 @@ static int from_params(const char *type, OSSL_PARAM *params, struct jwk *ret, st
 }
 
 /* OSSL_PARAM wants integers in the machine's order. */
-static void swap(uint8_t *p, size_t n)
+static void jwk_swap_bytes(uint8_t *p, size_t n)
 {
 	for (size_t i = 0; __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && i < n / 2; i++) {
 		uint8_t c = p[i];
@@ -206,87 +207,87 @@ static void swap(uint8_t *p, size_t n)
 	}
 }
 
-static int read_rsa(const json_t *j, struct jwk *ret, struct cay_err *err)
+static int jwk_read_rsa(const json_t *j, struct jwk *ret, struct cay_err *err)
 {
 	uint8_t n[BYTES_MAX] = {}, e[EXPONENT_MAX] = {};
 	size_t n_len = 0, e_len = 0, bits;
 	OSSL_PARAM params[3];
-	int r = bytes_of(j, "n", n, sizeof(n), &n_len, err);
+	int r = jwk_get_bytes(j, "n", n, sizeof(n), &n_len, err);
 
 	if (r == 0)
-		r = bytes_of(j, "e", e, sizeof(e), &e_len, err);
+		r = jwk_get_bytes(j, "e", e, sizeof(e), &e_len, err);
 	if (r < 0)
 		return r;
 	/* RFC 7518 section 6.3.1.1: no zero in front, so one spelling */
 	if (!n[0] || !e[0])
-		return bad(err, "'n' or 'e' begins with a zero byte");
+		return jwks_fail(err, "'n' or 'e' begins with a zero byte");
 	bits = n_len * 8 - (size_t)(__builtin_clz(n[0]) - 24);
 	if (bits < JWK_RSA_BITS_MIN)
 		return cay_fail(err, CAY_E_INVALID, "an RSA key of %zu bits; %d are the least",
 				bits, JWK_RSA_BITS_MIN);
 	/* with an exponent of 1 everything is its own signature */
 	if (!(n[n_len - 1] & 1) || !(e[e_len - 1] & 1) || (e_len == 1 && e[0] < 3))
-		return bad(err, "'n' and 'e' are odd, and 'e' is at least 3");
-	swap(n, n_len);
-	swap(e, e_len);
+		return jwks_fail(err, "'n' and 'e' are odd, and 'e' is at least 3");
+	jwk_swap_bytes(n, n_len);
+	jwk_swap_bytes(e, e_len);
 	params[0] = OSSL_PARAM_construct_BN(OSSL_PKEY_PARAM_RSA_N, n, n_len);
 	params[1] = OSSL_PARAM_construct_BN(OSSL_PKEY_PARAM_RSA_E, e, e_len);
 	params[2] = OSSL_PARAM_construct_end();
-	return from_params("RSA", params, ret, err);
+	return jwk_import_params("RSA", params, ret, err);
 }
 
-static int read_ec(const json_t *j, struct jwk *ret, struct cay_err *err)
+static int jwk_read_ec(const json_t *j, struct jwk *ret, struct cay_err *err)
 {
 	uint8_t point[1 + 2 * P256_BYTES] = { POINT_CONVERSION_UNCOMPRESSED };
 	const char *crv = NULL;
 	char group[] = "P-256";
 	size_t x = 0, y = 0;
 	OSSL_PARAM params[3];
-	int r = text_of(j, "crv", &crv, err);
+	int r = jwk_get_text(j, "crv", &crv, err);
 
 	if (r < 0)
 		return r;
 	if (!crv)
-		return bad(err, "'crv' is missing");
+		return jwks_fail(err, "'crv' is missing");
 	if (!str_eq(crv, group))
 		return SKIPPED;
-	r = bytes_of(j, "x", point + 1, P256_BYTES, &x, err);
+	r = jwk_get_bytes(j, "x", point + 1, P256_BYTES, &x, err);
 	if (r == 0)
-		r = bytes_of(j, "y", point + 1 + P256_BYTES, P256_BYTES, &y, err);
+		r = jwk_get_bytes(j, "y", point + 1 + P256_BYTES, P256_BYTES, &y, err);
 	if (r < 0)
 		return r;
 	if (x != P256_BYTES || y != P256_BYTES)
-		return bad(err, "'x' and 'y' of P-256 have 32 bytes each");
+		return jwks_fail(err, "'x' and 'y' of P-256 have 32 bytes each");
 	params[0] = OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group, 0);
 	params[1] =
 		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point));
 	params[2] = OSSL_PARAM_construct_end();
-	return from_params("EC", params, ret, err);
+	return jwk_import_params("EC", params, ret, err);
 }
 
 static int (*const readers[JWK_NUM_TYPES])(const json_t *, struct jwk *, struct cay_err *) = {
-	[JWK_OCT] = read_oct,
-	[JWK_RSA] = read_rsa,
-	[JWK_EC] = read_ec,
+	[JWK_OCT] = jwk_read_oct,
+	[JWK_RSA] = jwk_read_rsa,
+	[JWK_EC] = jwk_read_ec,
 };
 
 /* 0 with ret->key, SKIPPED, or a failure. */
-static int read_key(const json_t *j, struct jwk *ret, struct cay_err *err)
+static int jwk_parse(const json_t *j, struct jwk *ret, struct cay_err *err)
 {
 	enum jwk_type type = JWK_OCT;
 	int r;
 
 	if (!json_is_object(j))
-		return bad(err, "is not an object");
-	r = check_private(j, err);
+		return jwks_fail(err, "is not an object");
+	r = jwk_check_not_private(j, err);
 	if (r == 0)
-		r = type_of(j, &type, err);
+		r = jwk_read_type(j, &type, err);
 	if (r == 0)
-		r = for_verifying(j, err);
+		r = jwk_check_use(j, err);
 	if (r == 0)
-		r = alg_of(j, type, &ret->alg, err);
+		r = jwk_read_alg(j, type, &ret->alg, err);
 	if (r == 0)
-		r = kid_of(j, ret, err);
+		r = jwk_read_kid(j, ret, err);
 	if (r == 0)
 		r = readers[type](j, ret, err);
 	return r;
@@ -294,60 +295,60 @@ static int read_key(const json_t *j, struct jwk *ret, struct cay_err *err)
 
 /* Two keys of one name, or one without a name among others: a token could not
  * say which it means. */
-static int check_names(const struct jwks *keys, struct cay_err *err)
+static int jwks_check_kids(const struct jwks *keys, struct cay_err *err)
 {
 	for (size_t i = 0; i < keys->n; i++) {
 		if (!keys->keys[i].kid[0] && keys->n > 1)
-			return bad(err, "a key without 'kid' must be the only one");
+			return jwks_fail(err, "a key without 'kid' must be the only one");
 		for (size_t k = 0; k < i; k++)
 			if (str_eq(keys->keys[i].kid, keys->keys[k].kid))
-				return bad(err, "two keys have the same 'kid'");
+				return jwks_fail(err, "two keys have the same 'kid'");
 	}
 	return 0;
 }
 
-static int read_keys(const json_t *doc, struct jwks *ret, struct cay_err *err)
+static int jwks_parse_keys(const json_t *doc, struct jwks *ret, struct cay_err *err)
 {
 	const json_t *list = json_object_get(doc, "keys");
 
 	if (!json_is_array(list))
-		return bad(err, "a JWKS is an object with an array 'keys'");
+		return jwks_fail(err, "a JWKS is an object with an array 'keys'");
 	if (json_array_size(list) > JWKS_MAX)
 		return cay_fail(err, CAY_E_TOO_LARGE, "more than %d keys", JWKS_MAX);
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		struct jwk *next = &ret->keys[ret->n];
-		int r = read_key(json_array_get(list, i), next, err);
+		int r = jwk_parse(json_array_get(list, i), next, err);
 
 		if (r < 0)
-			return cay_wrap(err, r, "keys[%zu]", i);
+			return cay_err_wrap(err, r, "keys[%zu]", i);
 		if (r == SKIPPED)
 			*next = (struct jwk){};
 		else
 			ret->n++;
 	}
 	if (!ret->n)
-		return bad(err, "no key in it verifies HS256, HS384, HS512, RS256 or ES256");
-	return check_names(ret, err);
+		return jwks_fail(err, "no key in it verifies HS256, HS384, HS512, RS256 or ES256");
+	return jwks_check_kids(ret, err);
 }
 
-int jwks_read(struct slice text, struct jwks **ret, struct cay_err *err)
+int jwks_parse(struct slice text, struct jwks **ret, struct cay_err *err)
 {
 	auto_json doc = NULL;
 	struct jwks *keys;
-	int r = jr_read(text, &limits, &doc, err);
+	int r = json_parse(text, &limits, &doc, err);
 
 	if (r < 0)
-		return cay_wrap(err, r, "JWKS");
+		return cay_err_wrap(err, r, "JWKS");
 	keys = calloc(1, sizeof(*keys));
 	if (!keys)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for keys");
 	/* what libcrypto complains of is not for the next who asks it */
 	(void)ERR_set_mark();
-	r = read_keys(doc, keys, err);
+	r = jwks_parse_keys(doc, keys, err);
 	(void)ERR_pop_to_mark();
 	if (r < 0) {
 		jwks_free(keys);
-		return cay_wrap(err, r, "JWKS");
+		return cay_err_wrap(err, r, "JWKS");
 	}
 	*ret = keys;
 	return 0;

@@ -45,7 +45,7 @@ struct jwks {
 };
 
 /* The caller owns *ret.  CAY_E_INVALID or CAY_E_TOO_LARGE, for who wrote it. */
-[[nodiscard]] int jwks_read(struct slice text, struct jwks **ret, struct cay_err *err);
+[[nodiscard]] int jwks_parse(struct slice text, struct jwks **ret, struct cay_err *err);
 void jwks_free(struct jwks *keys);
 CAY_DEFINE_FREEP(jwks, jwks_free)
 

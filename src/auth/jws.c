@@ -39,62 +39,62 @@ static const struct {
  * a key and so on. */
 static const char *const types[] = { "JWT", "at+jwt", "application/at+jwt" };
 
-static int refuse(struct cay_err *err, const char *why)
+static int jws_refuse(struct cay_err *err, const char *why)
 {
 	return cay_fail(err, CAY_E_UNAUTHENTICATED, "%s", why);
 }
 
-struct parts {
+struct jws_parts {
 	struct slice header, payload, signature, input;
 };
 
-static int split(struct slice text, struct parts *ret, struct cay_err *err)
+static int jws_split(struct slice text, struct jws_parts *ret, struct cay_err *err)
 {
 	struct slice rest = text;
 
 	if (text.n > JWS_TEXT_MAX)
-		return refuse(err, "the token is longer than 8 KiB");
+		return jws_refuse(err, "the token is longer than 8 KiB");
 	ret->header = slice_cut(&rest, '.');
 	ret->payload = slice_cut(&rest, '.');
 	if (!rest.p)
-		return refuse(err, "the token has not three parts");
+		return jws_refuse(err, "the token has not three parts");
 	ret->input = (struct slice){ text.p, (size_t)(rest.p - 1 - text.p) };
 	ret->signature = slice_cut(&rest, '.');
 	if (rest.p)
-		return refuse(err, "the token has more than three parts");
+		return jws_refuse(err, "the token has more than three parts");
 	if (!ret->header.n || !ret->payload.n || !ret->signature.n)
-		return refuse(err, "a part of the token is empty");
+		return jws_refuse(err, "a part of the token is empty");
 	return 0;
 }
 
-static int decode(struct slice part, uint8_t *buf, size_t max, size_t *ret, const char *why,
-		  struct cay_err *err)
+static int jws_decode_part(struct slice part, uint8_t *buf, size_t max, size_t *ret,
+			   const char *why, struct cay_err *err)
 {
 	if (BASE64URL_BYTES(part.n) > max || base64url_decode(part.p, part.n, buf, ret) < 0)
-		return refuse(err, why);
+		return jws_refuse(err, why);
 	return 0;
 }
 
-static int read_header(struct slice part, json_t **ret, struct cay_err *err)
+static int jws_parse_header(struct slice part, json_t **ret, struct cay_err *err)
 {
 	uint8_t bytes[HEADER_MAX];
 	struct cay_err local = {};
 	size_t n = 0;
-	int r = decode(part, bytes, sizeof(bytes), &n, "the header is not base64url, or too long",
-		       err);
+	int r = jws_decode_part(part, bytes, sizeof(bytes), &n,
+				"the header is not base64url, or too long", err);
 
 	if (r < 0)
 		return r;
-	r = jr_read((struct slice){ (const char *)bytes, n }, &header_limits, ret, &local);
+	r = json_parse((struct slice){ (const char *)bytes, n }, &header_limits, ret, &local);
 	if (local.code == CAY_E_NO_MEMORY)
 		return cay_fail(err, local.code, "%s", local.msg);
 	if (r < 0 || !json_is_object(*ret))
-		return refuse(err,
-			      "the header is no JSON object, has a name twice, or is too deep");
+		return jws_refuse(err,
+				  "the header is no JSON object, has a name twice, or is too deep");
 	return 0;
 }
 
-static bool type_fits(const json_t *typ)
+static bool jws_type_is_accepted(const json_t *typ)
 {
 	const char *text = json_string_value(typ);
 
@@ -104,40 +104,41 @@ static bool type_fits(const json_t *typ)
 	return !typ;
 }
 
-static int check_members(const json_t *header, struct cay_err *err)
+static int jws_check_header(const json_t *header, struct cay_err *err)
 {
 	const json_t *kid = json_object_get(header, "kid");
 
 	for (size_t i = 0; i < ARRAY_SIZE(refused_members); i++)
 		if (json_object_get(header, refused_members[i].name))
-			return refuse(err, refused_members[i].why);
-	if (!type_fits(json_object_get(header, "typ")))
-		return refuse(err, "the token is of another type");
+			return jws_refuse(err, refused_members[i].why);
+	if (!jws_type_is_accepted(json_object_get(header, "typ")))
+		return jws_refuse(err, "the token is of another type");
 	if (kid && !json_is_string(kid))
-		return refuse(err, "the header's 'kid' is not text");
+		return jws_refuse(err, "the header's 'kid' is not text");
 	return 0;
 }
 
 /* The key to verify with, or NULL and why not. */
-static const struct jwk *find_key(const json_t *header, const struct jwks *keys,
-				  struct cay_err *err)
+static const struct jwk *jws_find_key(const json_t *header, const struct jwks *keys,
+				      struct cay_err *err)
 {
 	const char *kid = json_string_value(json_object_get(header, "kid"));
 	const char *alg = json_string_value(json_object_get(header, "alg"));
 	const struct jwk *key = jwks_find(keys, kid);
 
 	if (!key)
-		(void)refuse(err, kid ? "the header's 'kid' names no key of the JWKS"
-				      : "the header has no 'kid', and there are several keys");
+		(void)jws_refuse(err, kid ? "the header's 'kid' names no key of the JWKS"
+					  : "the header has no 'kid', and there are several keys");
 	else if (!alg || !str_eq(alg, jwk_algs[key->alg].name))
-		(void)refuse(err, "the header's 'alg' is not what the key is for");
+		(void)jws_refuse(err, "the header's 'alg' is not what the key is for");
 	else
 		return key;
 	return NULL;
 }
 
 /* JWS has r and s side by side; libcrypto wants them in DER. */
-static int es256_der(const uint8_t *sig, size_t n, uint8_t ret[static ES256_DER_MAX], size_t *ret_n)
+static int jws_es256_to_der(const uint8_t *sig, size_t n, uint8_t ret[static ES256_DER_MAX],
+			    size_t *ret_n)
 {
 	ECDSA_SIG *pair = NULL;
 	BIGNUM *r = NULL, *s = NULL;
@@ -160,14 +161,14 @@ static int es256_der(const uint8_t *sig, size_t n, uint8_t ret[static ES256_DER_
 	return len > 0 ? 0 : -ENOMEM;
 }
 
-static int verify_public(const struct jwk *key, EVP_MD_CTX *ctx, struct slice input,
-			 const uint8_t *sig, size_t n)
+static int jws_verify_public_key(const struct jwk *key, EVP_MD_CTX *ctx, struct slice input,
+				 const uint8_t *sig, size_t n)
 {
 	uint8_t der[ES256_DER_MAX];
 	int r = 0;
 
 	if (key->alg == JWK_ES256) {
-		r = es256_der(sig, n, der, &n);
+		r = jws_es256_to_der(sig, n, der, &n);
 		sig = der;
 	}
 	if (r < 0)
@@ -178,8 +179,8 @@ static int verify_public(const struct jwk *key, EVP_MD_CTX *ctx, struct slice in
 	return EVP_DigestVerify(ctx, sig, n, (const uint8_t *)input.p, input.n) == 1 ? 0 : -EBADMSG;
 }
 
-static int verify_secret(const struct jwk *key, EVP_MD_CTX *ctx, struct slice input,
-			 const uint8_t *sig, size_t n)
+static int jws_verify_hmac(const struct jwk *key, EVP_MD_CTX *ctx, struct slice input,
+			   const uint8_t *sig, size_t n)
 {
 	uint8_t mac[EVP_MAX_MD_SIZE];
 	size_t len = sizeof(mac), want = jwk_algs[key->alg].digest_len;
@@ -191,13 +192,14 @@ static int verify_secret(const struct jwk *key, EVP_MD_CTX *ctx, struct slice in
 	return n == want && CRYPTO_memcmp(mac, sig, want) == 0 ? 0 : -EBADMSG;
 }
 
-static int verify(const struct jwk *key, const struct parts *p, struct cay_err *err)
+static int jws_verify_signature(const struct jwk *key, const struct jws_parts *p,
+				struct cay_err *err)
 {
 	uint8_t sig[SIGNATURE_MAX];
 	EVP_MD_CTX *ctx;
 	size_t n = 0;
-	int r = decode(p->signature, sig, sizeof(sig), &n,
-		       "the signature is not base64url, or too long", err);
+	int r = jws_decode_part(p->signature, sig, sizeof(sig), &n,
+				"the signature is not base64url, or too long", err);
 
 	if (r < 0)
 		return r;
@@ -207,39 +209,39 @@ static int verify(const struct jwk *key, const struct parts *p, struct cay_err *
 	if (!ctx)
 		r = -ENOMEM;
 	else if (jwk_algs[key->alg].type == JWK_OCT)
-		r = verify_secret(key, ctx, p->input, sig, n);
+		r = jws_verify_hmac(key, ctx, p->input, sig, n);
 	else
-		r = verify_public(key, ctx, p->input, sig, n);
+		r = jws_verify_public_key(key, ctx, p->input, sig, n);
 	EVP_MD_CTX_free(ctx);
 	(void)ERR_pop_to_mark();
 	if (r == -EBADMSG)
-		return refuse(err, "the signature is wrong");
+		return jws_refuse(err, "the signature is wrong");
 	if (r < 0)
 		return cay_fail(err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
 				"libcrypto could not verify a signature");
 	return 0;
 }
 
-int jws_open(struct slice text, const struct jwks *keys, uint8_t ret[static JWS_PAYLOAD_MAX],
-	     size_t *ret_n, struct cay_err *err)
+int jws_verify(struct slice text, const struct jwks *keys, uint8_t ret[static JWS_PAYLOAD_MAX],
+	       size_t *ret_n, struct cay_err *err)
 {
 	auto_json header = NULL;
 	const struct jwk *key;
-	struct parts p = {};
-	int r = split(text, &p, err);
+	struct jws_parts p = {};
+	int r = jws_split(text, &p, err);
 
 	if (r == 0)
-		r = read_header(p.header, &header, err);
+		r = jws_parse_header(p.header, &header, err);
 	if (r == 0)
-		r = check_members(header, err);
+		r = jws_check_header(header, err);
 	if (r < 0)
 		return r;
-	key = find_key(header, keys, err);
+	key = jws_find_key(header, keys, err);
 	if (!key)
 		return -cay_error_row(CAY_E_UNAUTHENTICATED)->errnum;
-	r = verify(key, &p, err);
+	r = jws_verify_signature(key, &p, err);
 	if (r == 0)
-		r = decode(p.payload, ret, JWS_PAYLOAD_MAX, ret_n, "the payload is not base64url",
-			   err);
+		r = jws_decode_part(p.payload, ret, JWS_PAYLOAD_MAX, ret_n,
+				    "the payload is not base64url", err);
 	return r;
 }

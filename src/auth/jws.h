@@ -16,6 +16,7 @@
 
 /* CAY_E_UNAUTHENTICATED with the reason in the message, for the log: nothing of
  * the text is in it. */
-[[nodiscard]] int jws_open(struct slice text, const struct jwks *keys,
-			   uint8_t ret[static JWS_PAYLOAD_MAX], size_t *ret_n, struct cay_err *err);
+[[nodiscard]] int jws_verify(struct slice text, const struct jwks *keys,
+			     uint8_t ret[static JWS_PAYLOAD_MAX], size_t *ret_n,
+			     struct cay_err *err);
 #endif

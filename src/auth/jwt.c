@@ -12,12 +12,12 @@ static const struct json_limits claims_limits = {
 /* The last second of the year 9999: behind it sums stay far from overflow. */
 static constexpr json_int_t TIME_MAX = 253402300799;
 
-static int refuse(struct cay_err *err, const char *claim, const char *why)
+static int jwt_refuse(struct cay_err *err, const char *claim, const char *why)
 {
 	return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token's '%s' %s", claim, why);
 }
 
-static bool plain(const char *s)
+static bool jwt_text_is_printable(const char *s)
 {
 	for (; *s; s++)
 		if ((unsigned char)*s < 0x20 || *s == 0x7F)
@@ -26,8 +26,8 @@ static bool plain(const char *s)
 }
 
 /* Text into a buffer of size; absent is an empty one. */
-static int text_claim(const json_t *claims, const char *name, char *ret, size_t size,
-		      struct cay_err *err)
+static int jwt_read_text_claim(const json_t *claims, const char *name, char *ret, size_t size,
+			       struct cay_err *err)
 {
 	const json_t *v = json_object_get(claims, name);
 	const char *text = json_string_value(v);
@@ -35,24 +35,24 @@ static int text_claim(const json_t *claims, const char *name, char *ret, size_t 
 	if (!v)
 		return 0;
 	if (!text)
-		return refuse(err, name, "is not text");
-	if (strlen(text) >= size || !plain(text))
-		return refuse(err, name, "is too long or has control characters");
+		return jwt_refuse(err, name, "is not text");
+	if (strlen(text) >= size || !jwt_text_is_printable(text))
+		return jwt_refuse(err, name, "is too long or has control characters");
 	memcpy(ret, text, strlen(text) + 1);
 	return 0;
 }
 
-static int required_claim(const json_t *claims, const char *name, char *ret, size_t size,
-			  struct cay_err *err)
+static int jwt_read_required_claim(const json_t *claims, const char *name, char *ret, size_t size,
+				   struct cay_err *err)
 {
-	int r = text_claim(claims, name, ret, size, err);
+	int r = jwt_read_text_claim(claims, name, ret, size, err);
 
-	return r == 0 && !ret[0] ? refuse(err, name, "is missing or empty") : r;
+	return r == 0 && !ret[0] ? jwt_refuse(err, name, "is missing or empty") : r;
 }
 
 /* A time that is there is a whole number of seconds in our calendar. */
-static int time_claim(const json_t *claims, const char *name, bool *ret_there, uint64_t *ret,
-		      struct cay_err *err)
+static int jwt_read_time_claim(const json_t *claims, const char *name, bool *ret_there,
+			       uint64_t *ret, struct cay_err *err)
 {
 	const json_t *v = json_object_get(claims, name);
 	json_int_t t = json_integer_value(v);
@@ -61,69 +61,71 @@ static int time_claim(const json_t *claims, const char *name, bool *ret_there, u
 	if (!v)
 		return 0;
 	if (!json_is_integer(v) || t < 0 || t > TIME_MAX)
-		return refuse(err, name, "is not a unix time in whole seconds");
+		return jwt_refuse(err, name, "is not a unix time in whole seconds");
 	*ret = (uint64_t)t;
 	return 0;
 }
 
-static int check_times(const json_t *claims, uint64_t now_s, uint64_t *ret_exp, struct cay_err *err)
+static int jwt_check_times(const json_t *claims, uint64_t now_s, uint64_t *ret_exp,
+			   struct cay_err *err)
 {
 	uint64_t exp = 0, nbf = 0, iat = 0;
 	bool has_exp = false, has_nbf = false, has_iat = false;
-	int r = time_claim(claims, "exp", &has_exp, &exp, err);
+	int r = jwt_read_time_claim(claims, "exp", &has_exp, &exp, err);
 
 	if (r == 0)
-		r = time_claim(claims, "nbf", &has_nbf, &nbf, err);
+		r = jwt_read_time_claim(claims, "nbf", &has_nbf, &nbf, err);
 	if (r == 0)
-		r = time_claim(claims, "iat", &has_iat, &iat, err);
+		r = jwt_read_time_claim(claims, "iat", &has_iat, &iat, err);
 	if (r < 0)
 		return r;
 	if (!has_exp)
-		return refuse(err, "exp", "is missing: it would be good for ever");
+		return jwt_refuse(err, "exp", "is missing: it would be good for ever");
 	if (now_s >= exp + JWT_SKEW_S)
-		return refuse(err, "exp", "is over");
+		return jwt_refuse(err, "exp", "is over");
 	if (has_nbf && nbf > now_s + JWT_SKEW_S)
-		return refuse(err, "nbf", "is not yet");
+		return jwt_refuse(err, "nbf", "is not yet");
 	*ret_exp = exp;
 	return 0;
 }
 
-static bool is_text(const json_t *v, const char *want)
+static bool jwt_json_text_eq(const json_t *v, const char *want)
 {
 	return json_is_string(v) && str_eq(json_string_value(v), want);
 }
 
-static int check_audience(const json_t *claims, const char *ours, struct cay_err *err)
+static int jwt_check_audience(const json_t *claims, const char *ours, struct cay_err *err)
 {
 	const json_t *aud = json_object_get(claims, "aud");
 
 	if (!ours)
-		return aud ? refuse(err, "aud", "is somebody, and no audience is ours") : 0;
+		return aud ? jwt_refuse(err, "aud", "is somebody, and no audience is ours") : 0;
 	if (!aud)
-		return refuse(err, "aud", "is missing");
-	if (is_text(aud, ours))
+		return jwt_refuse(err, "aud", "is missing");
+	if (jwt_json_text_eq(aud, ours))
 		return 0;
 	for (size_t i = 0; i < json_array_size(aud); i++)
-		if (is_text(json_array_get(aud, i), ours))
+		if (jwt_json_text_eq(json_array_get(aud, i), ours))
 			return 0;
-	return refuse(err, "aud", "is not us");
+	return jwt_refuse(err, "aud", "is not us");
 }
 
-static int check_issuer(const json_t *claims, const char *ours, struct cay_err *err)
+static int jwt_check_issuer(const json_t *claims, const char *ours, struct cay_err *err)
 {
 	const json_t *iss = json_object_get(claims, "iss");
 
 	if (!ours)
 		return 0;
 	if (!iss)
-		return refuse(err, "iss", "is missing");
-	return is_text(iss, ours) ? 0 : refuse(err, "iss", "is not the issuer we trust");
+		return jwt_refuse(err, "iss", "is missing");
+	return jwt_json_text_eq(iss, ours) ? 0
+					   : jwt_refuse(err, "iss", "is not the issuer we trust");
 }
 
-static int read_claims(struct slice payload, json_t **ret, struct cay_err *err)
+static int jwt_parse_claims(struct slice payload, json_t **ret, struct cay_err *err)
 {
 	struct cay_err local = {};
-	int r = jr_read(payload, &claims_limits, ret, &local);
+	int r = json_parse(payload, &claims_limits, ret, &local);
 
 	if (local.code == CAY_E_NO_MEMORY)
 		return cay_fail(err, local.code, "%s", local.msg);
@@ -142,22 +144,22 @@ int jwt_check(struct slice text, const struct jwks *keys, const struct jwt_polic
 	auto_json claims = NULL;
 	struct jwt jwt = {};
 	size_t n = 0;
-	int r = jws_open(text, keys, payload, &n, err);
+	int r = jws_verify(text, keys, payload, &n, err);
 
 	if (r == 0)
-		r = read_claims((struct slice){ (const char *)payload, n }, &claims, err);
+		r = jwt_parse_claims((struct slice){ (const char *)payload, n }, &claims, err);
 	if (r == 0)
-		r = check_times(claims, now_s, &jwt.exp, err);
+		r = jwt_check_times(claims, now_s, &jwt.exp, err);
 	if (r == 0)
-		r = check_issuer(claims, policy->issuer, err);
+		r = jwt_check_issuer(claims, policy->issuer, err);
 	if (r == 0)
-		r = check_audience(claims, policy->audience, err);
+		r = jwt_check_audience(claims, policy->audience, err);
 	if (r == 0)
-		r = required_claim(claims, "sub", jwt.subject, sizeof(jwt.subject), err);
+		r = jwt_read_required_claim(claims, "sub", jwt.subject, sizeof(jwt.subject), err);
 	if (r == 0)
-		r = required_claim(claims, tenant, jwt.tenant, sizeof(jwt.tenant), err);
+		r = jwt_read_required_claim(claims, tenant, jwt.tenant, sizeof(jwt.tenant), err);
 	if (r == 0)
-		r = text_claim(claims, "scope", jwt.scope, sizeof(jwt.scope), err);
+		r = jwt_read_text_claim(claims, "scope", jwt.scope, sizeof(jwt.scope), err);
 	if (r == 0)
 		*ret = jwt;
 	return r;

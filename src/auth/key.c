@@ -12,7 +12,8 @@ static const char mark[] = { 'c', 'a', 'y', '_' };
 static_assert(sizeof(mark) + KEY_PREFIX_LEN + 1 + KEY_SECRET_LEN == KEY_TEXT_LEN);
 static_assert(BASE64_TEXT(KEY_SECRET_BYTES) == KEY_SECRET_LEN + 1);
 
-void key_prefix(const uint8_t random[static KEY_PREFIX_BYTES], char ret[static KEY_PREFIX_LEN + 1])
+void key_prefix_format(const uint8_t random[static KEY_PREFIX_BYTES],
+		       char ret[static KEY_PREFIX_LEN + 1])
 {
 	uint64_t v = 0;
 
@@ -23,8 +24,8 @@ void key_prefix(const uint8_t random[static KEY_PREFIX_BYTES], char ret[static K
 	ret[KEY_PREFIX_LEN] = 0;
 }
 
-void key_make(const char prefix[static KEY_PREFIX_LEN],
-	      const uint8_t random[static KEY_SECRET_BYTES], char ret[static KEY_TEXT_LEN + 1])
+void key_format(const char prefix[static KEY_PREFIX_LEN],
+		const uint8_t random[static KEY_SECRET_BYTES], char ret[static KEY_TEXT_LEN + 1])
 {
 	char *secret = ret + KEY_TEXT_LEN - KEY_SECRET_LEN;
 
@@ -38,7 +39,7 @@ void key_make(const char prefix[static KEY_PREFIX_LEN],
 	secret[KEY_SECRET_LEN] = 0;
 }
 
-static bool is_secret(const char *p)
+static bool key_secret_is_valid(const char *p)
 {
 	char text[KEY_SECRET_LEN + 1];
 	uint8_t bytes[BASE64_BYTES(sizeof(text))];
@@ -46,7 +47,7 @@ static bool is_secret(const char *p)
 	bool good;
 
 	for (size_t i = 0; i < KEY_SECRET_LEN; i++) {
-		if (!ascii_alnum(p[i]) && p[i] != '-' && p[i] != '_')
+		if (!ascii_is_alnum(p[i]) && p[i] != '-' && p[i] != '_')
 			return false;
 		text[i] = p[i] == '-' ? '+' : p[i] == '_' ? '/' : p[i];
 	}
@@ -62,7 +63,7 @@ int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1])
 	const char *prefix = text.p + sizeof(mark);
 
 	if (text.n != KEY_TEXT_LEN || memcmp(text.p, mark, sizeof(mark)) != 0 ||
-	    prefix[KEY_PREFIX_LEN] != '_' || !is_secret(prefix + KEY_PREFIX_LEN + 1))
+	    prefix[KEY_PREFIX_LEN] != '_' || !key_secret_is_valid(prefix + KEY_PREFIX_LEN + 1))
 		return -EINVAL;
 	for (size_t i = 0; i < KEY_PREFIX_LEN; i++)
 		if (!prefix[i] || !strchr(DIGITS, prefix[i]))
@@ -77,7 +78,7 @@ void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN])
 	(void)SHA256((const uint8_t *)text.p, text.n, ret);
 }
 
-bool key_is(struct slice text, const uint8_t hash[static KEY_HASH_LEN])
+bool key_matches_hash(struct slice text, const uint8_t hash[static KEY_HASH_LEN])
 {
 	uint8_t own[KEY_HASH_LEN];
 

@@ -23,12 +23,13 @@
 #define KEY_PREFIX_BYTES 5
 #define KEY_SECRET_BYTES 32
 
-void key_prefix(const uint8_t random[static KEY_PREFIX_BYTES], char ret[static KEY_PREFIX_LEN + 1]);
-void key_make(const char prefix[static KEY_PREFIX_LEN],
-	      const uint8_t random[static KEY_SECRET_BYTES], char ret[static KEY_TEXT_LEN + 1]);
+void key_prefix_format(const uint8_t random[static KEY_PREFIX_BYTES],
+		       char ret[static KEY_PREFIX_LEN + 1]);
+void key_format(const char prefix[static KEY_PREFIX_LEN],
+		const uint8_t random[static KEY_SECRET_BYTES], char ret[static KEY_TEXT_LEN + 1]);
 /* -EINVAL unless it is a key; ret is touched only then. */
 [[nodiscard]] int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1]);
 void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN]);
 /* Whether the text is what this is the hash of; how long it takes does not tell. */
-bool key_is(struct slice text, const uint8_t hash[static KEY_HASH_LEN]);
+bool key_matches_hash(struct slice text, const uint8_t hash[static KEY_HASH_LEN]);
 #endif

@@ -41,15 +41,16 @@ struct preview {
 [[nodiscard]] int preview_base_parse(const char *text, struct preview_base *ret,
 				     struct cay_err *err);
 /* A Host header's value.  False: it is not the host of a port. */
-[[nodiscard]] bool preview_host(const struct preview_base *b, struct slice host,
-				struct id *ret_sandbox, uint16_t *ret_port);
+[[nodiscard]] bool preview_host_parse(const struct preview_base *b, struct slice host,
+				      struct id *ret_sandbox, uint16_t *ret_port);
 /* "SCHEME://PORT-SANDBOX.DOMAIN[:PORT]" */
-[[nodiscard]] int preview_origin(const struct preview_base *b, const struct id *sandbox,
-				 uint16_t port, struct buf *out);
+[[nodiscard]] int preview_origin_format(const struct preview_base *b, const struct id *sandbox,
+					uint16_t port, struct buf *out);
 
-[[nodiscard]] int preview_make(const struct preview *p, const struct token_key *key,
-			       char ret[static PREVIEW_TEXT_LEN + 1], struct cay_err *err);
+[[nodiscard]] int preview_token_sign(const struct preview *p, const struct token_key *key,
+				     char ret[static PREVIEW_TEXT_LEN + 1], struct cay_err *err);
 /* As token_check(). */
-[[nodiscard]] int preview_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
-				uint32_t min_epoch, struct preview *ret, struct cay_err *err);
+[[nodiscard]] int preview_token_check(struct slice text, const struct token_keys *keys,
+				      uint64_t now_s, uint32_t min_epoch, struct preview *ret,
+				      struct cay_err *err);
 #endif

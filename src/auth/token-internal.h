@@ -23,7 +23,7 @@ struct token_form {
 #define TOKEN_FORM_TEXT(len_) \
 	(sizeof(TOKEN_PREFIX) - 1 + BASE64URL_TEXT((size_t)(len_) + TOKEN_MAC))
 
-struct token_when {
+struct token_check_context {
 	const struct token_keys *keys;
 	uint64_t now_s;
 	uint32_t min_epoch;
@@ -31,13 +31,14 @@ struct token_when {
 
 /* bytes has what is behind the common ones, and zeros; ret has room for the text and a 0.
  * The scope is the caller's to check, here and below. */
-[[nodiscard]] int token_write(const struct token_form *f, const struct token *t,
-			      const struct slice *target, const struct token_key *key,
-			      uint8_t bytes[static TOKEN_BYTES_MAX], char *ret,
-			      struct cay_err *err);
+[[nodiscard]] int token_form_sign(const struct token_form *f, const struct token *t,
+				  const struct slice *target, const struct token_key *key,
+				  uint8_t bytes[static TOKEN_BYTES_MAX], char *ret,
+				  struct cay_err *err);
 /* bytes gets all of them.  *ret is written only when they are ours, and good by then. */
-[[nodiscard]] int token_read(const struct token_form *f, struct slice text,
-			     const struct slice *target, const struct token_when *when,
-			     uint8_t bytes[static TOKEN_BYTES_MAX], struct token *ret,
-			     struct cay_err *err);
+[[nodiscard]] int token_form_check(const struct token_form *f, struct slice text,
+				   const struct slice *target,
+				   const struct token_check_context *when,
+				   uint8_t bytes[static TOKEN_BYTES_MAX], struct token *ret,
+				   struct cay_err *err);
 #endif

@@ -28,8 +28,9 @@ static const struct token_form form = { TOKEN_PREFIX, VERSION, TOKEN_COMMON },
 			       link_form = { TOKEN_PREFIX, VERSION_LINK, TOKEN_COMMON };
 
 /* target is NULL where it is not a link's. */
-static int sign(const struct token_form *f, const struct token_key *key, const uint8_t *bytes,
-		const struct slice *target, uint8_t ret[static TOKEN_MAC], struct cay_err *err)
+static int token_compute_mac(const struct token_form *f, const struct token_key *key,
+			     const uint8_t *bytes, const struct slice *target,
+			     uint8_t ret[static TOKEN_MAC], struct cay_err *err)
 {
 	uint8_t all[TOKEN_SIGNED_MAX + DIGEST_LEN];
 	size_t len = f->len;
@@ -48,13 +49,13 @@ static int sign(const struct token_form *f, const struct token_key *key, const u
 	return 0;
 }
 
-int token_write(const struct token_form *f, const struct token *t, const struct slice *target,
-		const struct token_key *key, uint8_t bytes[static TOKEN_BYTES_MAX], char *ret,
-		struct cay_err *err)
+int token_form_sign(const struct token_form *f, const struct token *t, const struct slice *target,
+		    const struct token_key *key, uint8_t bytes[static TOKEN_BYTES_MAX], char *ret,
+		    struct cay_err *err)
 {
 	int r;
 
-	if (!id_valid(&t->tenant, ID_TENANT) || !id_valid(&t->sandbox, ID_SANDBOX))
+	if (!id_is_valid(&t->tenant, ID_TENANT) || !id_is_valid(&t->sandbox, ID_SANDBOX))
 		return cay_fail(err, CAY_E_INVALID, "a token is for one sandbox of one tenant");
 	if (!key->number)
 		return cay_fail(err, CAY_E_INVALID, "there is no key to sign tokens with");
@@ -66,7 +67,7 @@ int token_write(const struct token_form *f, const struct token *t, const struct 
 	le32_put(bytes + AT_EPOCH, t->epoch);
 	le64_put(bytes + AT_NOT_AFTER, t->not_after);
 	memcpy(bytes + AT_NONCE, t->nonce, sizeof(t->nonce));
-	r = sign(f, key, bytes, target, bytes + f->len, err);
+	r = token_compute_mac(f, key, bytes, target, bytes + f->len, err);
 	if (r < 0)
 		return r;
 	memcpy(ret, f->prefix, PREFIX_LEN);
@@ -75,55 +76,56 @@ int token_write(const struct token_form *f, const struct token *t, const struct 
 	return 0;
 }
 
-static bool scope_fits(enum op_scope s)
+static bool token_scope_is_valid(enum op_scope s)
 {
 	return s == SCOPE_READ || s == SCOPE_WRITE;
 }
 
-static int make(const struct token *t, const struct slice *target, const struct token_key *key,
-		char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err)
+static int token_sign_any(const struct token *t, const struct slice *target,
+			  const struct token_key *key, char ret[static TOKEN_TEXT_LEN + 1],
+			  struct cay_err *err)
 {
 	uint8_t bytes[TOKEN_BYTES_MAX] = {};
 
-	if (!scope_fits(t->scope))
+	if (!token_scope_is_valid(t->scope))
 		return cay_fail(err, CAY_E_INVALID, "a token is for reading or writing");
-	return token_write(target ? &link_form : &form, t, target, key, bytes, ret, err);
+	return token_form_sign(target ? &link_form : &form, t, target, key, bytes, ret, err);
 }
 
-int token_make(const struct token *t, const struct token_key *key,
+int token_sign(const struct token *t, const struct token_key *key,
 	       char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err)
 {
-	return make(t, NULL, key, ret, err);
+	return token_sign_any(t, NULL, key, ret, err);
 }
 
-int token_make_link(const struct token *t, struct slice target, const struct token_key *key,
+int token_sign_link(const struct token *t, struct slice target, const struct token_key *key,
 		    char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err)
 {
 	if (t->scope != SCOPE_READ)
 		return cay_fail(err, CAY_E_INVALID, "a link is for reading");
-	return make(t, &target, key, ret, err);
+	return token_sign_any(t, &target, key, ret, err);
 }
 
-static int refuse(struct cay_err *err, const char *why)
+static int token_refuse(struct cay_err *err, const char *why)
 {
 	return cay_fail(err, CAY_E_UNAUTHENTICATED, "%s", why);
 }
 
-static int read_bytes(const struct token_form *f, struct slice text,
-		      uint8_t ret[static TOKEN_BYTES_MAX], struct cay_err *err)
+static int token_decode_bytes(const struct token_form *f, struct slice text,
+			      uint8_t ret[static TOKEN_BYTES_MAX], struct cay_err *err)
 {
 	size_t n = 0;
 
 	if (text.n != TOKEN_FORM_TEXT(f->len))
-		return refuse(err, "a token of another length");
+		return token_refuse(err, "a token of another length");
 	if (memcmp(text.p, f->prefix, PREFIX_LEN) != 0)
-		return refuse(err, "not a token: it begins differently");
+		return token_refuse(err, "not a token: it begins differently");
 	if (base64url_decode(text.p + PREFIX_LEN, text.n - PREFIX_LEN, ret, &n) < 0)
-		return refuse(err, "the token is not base64url as Cay writes it");
+		return token_refuse(err, "the token is not base64url as Cay writes it");
 	return 0;
 }
 
-static const struct token_key *find_key(const struct token_keys *keys, uint8_t number)
+static const struct token_key *token_keys_find(const struct token_keys *keys, uint8_t number)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(keys->key); i++)
 		if (number && keys->key[i].number == number)
@@ -133,35 +135,35 @@ static const struct token_key *find_key(const struct token_keys *keys, uint8_t n
 
 /* Nothing but version and key number is looked at before the signature is known
  * to be ours. */
-static int check_signature(const struct token_form *f, const uint8_t *bytes,
-			   const struct slice *target, const struct token_keys *keys,
-			   struct cay_err *err)
+static int token_check_signature(const struct token_form *f, const uint8_t *bytes,
+				 const struct slice *target, const struct token_keys *keys,
+				 struct cay_err *err)
 {
-	const struct token_key *key = find_key(keys, bytes[AT_KEY]);
+	const struct token_key *key = token_keys_find(keys, bytes[AT_KEY]);
 	uint8_t mac[TOKEN_MAC];
 	int r;
 
 	if (bytes[0] != f->version)
-		return refuse(err, "a token of another version");
+		return token_refuse(err, "a token of another version");
 	if (!key)
-		return refuse(err, "the token's key number is not in use");
-	r = sign(f, key, bytes, target, mac, err);
+		return token_refuse(err, "the token's key number is not in use");
+	r = token_compute_mac(f, key, bytes, target, mac, err);
 	if (r < 0)
 		return r;
 	if (CRYPTO_memcmp(mac, bytes + f->len, TOKEN_MAC) != 0)
-		return refuse(err, "the token's signature is wrong");
+		return token_refuse(err, "the token's signature is wrong");
 	return 0;
 }
 
-int token_read(const struct token_form *f, struct slice text, const struct slice *target,
-	       const struct token_when *when, uint8_t bytes[static TOKEN_BYTES_MAX],
-	       struct token *ret, struct cay_err *err)
+int token_form_check(const struct token_form *f, struct slice text, const struct slice *target,
+		     const struct token_check_context *when, uint8_t bytes[static TOKEN_BYTES_MAX],
+		     struct token *ret, struct cay_err *err)
 {
 	struct token t = {};
-	int r = read_bytes(f, text, bytes, err);
+	int r = token_decode_bytes(f, text, bytes, err);
 
 	if (r >= 0)
-		r = check_signature(f, bytes, target, when->keys, err);
+		r = token_check_signature(f, bytes, target, when->keys, err);
 	if (r < 0)
 		return r;
 	t.scope = (enum op_scope)bytes[AT_SCOPE];
@@ -173,30 +175,31 @@ int token_read(const struct token_form *f, struct slice text, const struct slice
 	t.key = bytes[AT_KEY];
 	/* ours by its signature, but perhaps of a later Cay */
 	if (bytes[AT_RESERVED])
-		return refuse(err, "the token has bits this version does not know");
-	if (!id_valid(&t.tenant, ID_TENANT))
-		return refuse(err, "the token names no tenant");
-	if (!id_valid(&t.sandbox, ID_SANDBOX))
-		return refuse(err, "the token names no sandbox");
+		return token_refuse(err, "the token has bits this version does not know");
+	if (!id_is_valid(&t.tenant, ID_TENANT))
+		return token_refuse(err, "the token names no tenant");
+	if (!id_is_valid(&t.sandbox, ID_SANDBOX))
+		return token_refuse(err, "the token names no sandbox");
 	if (when->now_s > t.not_after)
-		return refuse(err, "the token has expired");
+		return token_refuse(err, "the token has expired");
 	if (t.epoch < when->min_epoch)
-		return refuse(err, "the token was revoked: its epoch is over");
+		return token_refuse(err, "the token was revoked: its epoch is over");
 	*ret = t;
 	return 0;
 }
 
-static int check(struct slice text, const struct slice *target, const struct token_when *when,
-		 struct token *ret, struct cay_err *err)
+static int token_check_any(struct slice text, const struct slice *target,
+			   const struct token_check_context *when, struct token *ret,
+			   struct cay_err *err)
 {
 	uint8_t bytes[TOKEN_BYTES_MAX] = {};
 	struct token t = {};
-	int r = token_read(target ? &link_form : &form, text, target, when, bytes, &t, err);
+	int r = token_form_check(target ? &link_form : &form, text, target, when, bytes, &t, err);
 
 	if (r < 0)
 		return r;
-	if (!scope_fits(t.scope))
-		return refuse(err, "the token's scope is neither read nor write");
+	if (!token_scope_is_valid(t.scope))
+		return token_refuse(err, "the token's scope is neither read nor write");
 	*ret = t;
 	return 0;
 }
@@ -204,15 +207,18 @@ static int check(struct slice text, const struct slice *target, const struct tok
 int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
 		uint32_t min_epoch, struct token *ret, struct cay_err *err)
 {
-	return check(text, NULL, &(struct token_when){ keys, now_s, min_epoch }, ret, err);
+	return token_check_any(text, NULL, &(struct token_check_context){ keys, now_s, min_epoch },
+			       ret, err);
 }
 
-int token_check_link(struct slice text, struct slice target, const struct token_keys *keys,
-		     uint64_t now_s, uint32_t min_epoch, struct token *ret, struct cay_err *err)
+int token_check_link_target(struct slice text, struct slice target, const struct token_keys *keys,
+			    uint64_t now_s, uint32_t min_epoch, struct token *ret,
+			    struct cay_err *err)
 {
-	int r = check(text, &target, &(struct token_when){ keys, now_s, min_epoch }, ret, err);
+	int r = token_check_any(text, &target,
+				&(struct token_check_context){ keys, now_s, min_epoch }, ret, err);
 
 	if (r >= 0 && ret->scope != SCOPE_READ)
-		return refuse(err, "the link's scope is not read");
+		return token_refuse(err, "the link's scope is not read");
 	return r;
 }

@@ -50,17 +50,18 @@ struct token {
 };
 
 /* CAY_E_INVALID for what token_check() would never accept. */
-[[nodiscard]] int token_make(const struct token *t, const struct token_key *key,
+[[nodiscard]] int token_sign(const struct token *t, const struct token_key *key,
 			     char ret[static TOKEN_TEXT_LEN + 1], struct cay_err *err);
 /* A link; its scope must be SCOPE_READ.  target: all of it, up to where the token stands. */
-[[nodiscard]] int token_make_link(const struct token *t, struct slice target,
+[[nodiscard]] int token_sign_link(const struct token *t, struct slice target,
 				  const struct token_key *key, char ret[static TOKEN_TEXT_LEN + 1],
 				  struct cay_err *err);
 /* *ret is written only when the token is good at now_s and not older than
- * min_epoch.  What it is then good for is actor_may()'s to say (ops/actor.h). */
+ * min_epoch.  What it is then good for is actor_check_access()'s to say (ops/actor.h). */
 [[nodiscard]] int token_check(struct slice text, const struct token_keys *keys, uint64_t now_s,
 			      uint32_t min_epoch, struct token *ret, struct cay_err *err);
-[[nodiscard]] int token_check_link(struct slice text, struct slice target,
-				   const struct token_keys *keys, uint64_t now_s,
-				   uint32_t min_epoch, struct token *ret, struct cay_err *err);
+[[nodiscard]] int token_check_link_target(struct slice text, struct slice target,
+					  const struct token_keys *keys, uint64_t now_s,
+					  uint32_t min_epoch, struct token *ret,
+					  struct cay_err *err);
 #endif

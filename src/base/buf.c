@@ -34,7 +34,7 @@ int buf_reserve(struct buf *b, size_t n)
 	return 0;
 }
 
-int buf_add(struct buf *b, const void *p, size_t n)
+int buf_append(struct buf *b, const void *p, size_t n)
 {
 	int r = buf_reserve(b, n);
 
@@ -49,12 +49,12 @@ int buf_add(struct buf *b, const void *p, size_t n)
 
 int buf_puts(struct buf *b, const char *s)
 {
-	return buf_add(b, s, strlen(s));
+	return buf_append(b, s, strlen(s));
 }
 
 int buf_putc(struct buf *b, char c)
 {
-	return buf_add(b, &c, 1);
+	return buf_append(b, &c, 1);
 }
 
 int buf_vprintf(struct buf *b, const char *fmt, va_list ap)

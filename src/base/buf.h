@@ -28,7 +28,7 @@ void buf_fini(struct buf *b);
 /* Room for n more bytes at data + len; the caller then adds to len itself. */
 CAY_MUST_CHECK int buf_reserve(struct buf *b, size_t n);
 
-CAY_MUST_CHECK int buf_add(struct buf *b, const void *p, size_t n);
+CAY_MUST_CHECK int buf_append(struct buf *b, const void *p, size_t n);
 CAY_MUST_CHECK int buf_puts(struct buf *b, const char *s);
 CAY_MUST_CHECK int buf_putc(struct buf *b, char c);
 CAY_MUST_CHECK __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *b, const char *fmt,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
-static uint64_t read_ns(clockid_t id)
+static uint64_t clk_read_ns(clockid_t id)
 {
 	struct timespec ts;
 	int r = clock_gettime(id, &ts);
@@ -15,46 +15,46 @@ static uint64_t read_ns(clockid_t id)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t system_boot(const struct clk *)
+static uint64_t clk_system_boot_ns(const struct clk *)
 {
-	return read_ns(CLOCK_BOOTTIME);
+	return clk_read_ns(CLOCK_BOOTTIME);
 }
 
-static uint64_t system_wall(const struct clk *)
+static uint64_t clk_system_wall_ns(const struct clk *)
 {
-	return read_ns(CLOCK_REALTIME);
+	return clk_read_ns(CLOCK_REALTIME);
 }
 
-const struct clk clk_system = { system_boot, system_wall };
+const struct clk clk_system = { clk_system_boot_ns, clk_system_wall_ns };
 
-static const struct clk_test *as_test(const struct clk *c)
+static const struct clk_test *clk_test_from_clk(const struct clk *c)
 {
 	static_assert(offsetof(struct clk_test, clk) == 0);
 	return (const void *)c;
 }
 
-static uint64_t test_boot(const struct clk *c)
+static uint64_t clk_test_boot_ns(const struct clk *c)
 {
-	return as_test(c)->boot;
+	return clk_test_from_clk(c)->boot;
 }
 
-static uint64_t test_wall(const struct clk *c)
+static uint64_t clk_test_wall_ns(const struct clk *c)
 {
-	return as_test(c)->wall;
+	return clk_test_from_clk(c)->wall;
 }
 
-struct clk_test clk_test_at(uint64_t boot_ns, uint64_t wall_ns)
+struct clk_test clk_test_create(uint64_t boot_ns, uint64_t wall_ns)
 {
-	return (struct clk_test){ { test_boot, test_wall }, boot_ns, wall_ns };
+	return (struct clk_test){ { clk_test_boot_ns, clk_test_wall_ns }, boot_ns, wall_ns };
 }
 
-void clk_test_pass(struct clk_test *t, uint64_t ns)
+void clk_test_advance(struct clk_test *t, uint64_t ns)
 {
 	t->boot += ns;
 	t->wall += ns;
 }
 
-void clk_text(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1])
+void clk_format_rfc3339(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1])
 {
 	static constexpr uint64_t LAST_MS = UINT64_C(253402300799999);
 	uint64_t ms = wall_ns / NS_PER_MS;
@@ -74,7 +74,7 @@ void clk_text(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1])
 	assert(n == CLK_TEXT_LEN);
 }
 
-int clk_boot_id(char ret[static BOOT_ID_LEN + 1])
+int clk_read_boot_id(char ret[static BOOT_ID_LEN + 1])
 {
 	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	ssize_t n;

@@ -28,9 +28,9 @@ struct clk_test {
 	uint64_t boot, wall;
 };
 
-struct clk_test clk_test_at(uint64_t boot_ns, uint64_t wall_ns);
+struct clk_test clk_test_create(uint64_t boot_ns, uint64_t wall_ns);
 /* Time passes: both hands move. */
-void clk_test_pass(struct clk_test *t, uint64_t ns);
+void clk_test_advance(struct clk_test *t, uint64_t ns);
 
 static inline uint64_t clk_boot_ns(const struct clk *c)
 {
@@ -45,9 +45,9 @@ static inline uint64_t clk_wall_ns(const struct clk *c)
 #define CLK_TEXT_LEN 24
 /* RFC 3339 in UTC with milliseconds: 2026-11-15T01:50:43.123Z.  Wall times past
  * the year 9999 are written as its last millisecond. */
-void clk_text(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1]);
+void clk_format_rfc3339(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1]);
 
 #define BOOT_ID_LEN 36
 /* This boot's id, as the kernel spells it. */
-CAY_MUST_CHECK int clk_boot_id(char ret[static BOOT_ID_LEN + 1]);
+CAY_MUST_CHECK int clk_read_boot_id(char ret[static BOOT_ID_LEN + 1]);
 #endif

@@ -21,7 +21,7 @@ const struct cay_error_row *cay_error_row(enum cay_code code)
 	return &rows[i < CAY_NUM_CODES ? i : CAY_E_INTERNAL];
 }
 
-enum cay_code cay_code_disk(int errnum)
+enum cay_code cay_code_from_disk_errno(int errnum)
 {
 	if (errnum < 0)
 		errnum = -errnum;
@@ -30,13 +30,14 @@ enum cay_code cay_code_disk(int errnum)
 						    : CAY_E_INTERNAL;
 }
 
-static void mark_cut(char *buf, size_t size)
+static void err_text_mark_cut(char *buf, size_t size)
 {
 	memcpy(buf + size - 4, "...", 4);
 }
 
-__attribute__((format(printf, 4, 0))) static void set(struct cay_err *err, enum cay_code code,
-						      int errnum, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void err_format_message(struct cay_err *err,
+								     enum cay_code code, int errnum,
+								     const char *fmt, va_list ap)
 {
 	int n;
 
@@ -52,10 +53,10 @@ __attribute__((format(printf, 4, 0))) static void set(struct cay_err *err, enum 
 	if (n < 0)
 		(void)strncpy(err->msg, "(message could not be formatted)", sizeof(err->msg) - 1);
 	else if ((size_t)n >= sizeof(err->msg))
-		mark_cut(err->msg, sizeof(err->msg));
+		err_text_mark_cut(err->msg, sizeof(err->msg));
 }
 
-static bool taken(const struct cay_err *err)
+static bool err_is_set(const struct cay_err *err)
 {
 	return !err || err->code != CAY_OK;
 }
@@ -64,9 +65,9 @@ int cay_fail(struct cay_err *err, enum cay_code code, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (!taken(err)) {
+	if (!err_is_set(err)) {
 		va_start(ap, fmt);
-		set(err, code, 0, fmt, ap);
+		err_format_message(err, code, 0, fmt, ap);
 		va_end(ap);
 	}
 	return -cay_error_row(code)->errnum;
@@ -78,9 +79,9 @@ int cay_fail_sys(struct cay_err *err, enum cay_code code, int errnum, const char
 
 	if (errnum < 0)
 		errnum = -errnum;
-	if (!taken(err)) {
+	if (!err_is_set(err)) {
 		va_start(ap, fmt);
-		set(err, code, errnum, fmt, ap);
+		err_format_message(err, code, errnum, fmt, ap);
 		va_end(ap);
 	}
 	return errnum ? -errnum : -cay_error_row(code)->errnum;
@@ -90,18 +91,18 @@ int cay_fail_field(struct cay_err *err, enum cay_code code, const char *field, c
 {
 	va_list ap;
 
-	if (!taken(err)) {
+	if (!err_is_set(err)) {
 		va_start(ap, fmt);
-		set(err, code, 0, fmt, ap);
+		err_format_message(err, code, 0, fmt, ap);
 		va_end(ap);
 		if (snprintf(err->field, sizeof(err->field), "%s", field) >=
 		    (int)sizeof(err->field))
-			mark_cut(err->field, sizeof(err->field));
+			err_text_mark_cut(err->field, sizeof(err->field));
 	}
 	return -cay_error_row(code)->errnum;
 }
 
-static void prepend(char *buf, size_t size, const char *front, size_t n)
+static void err_text_prepend(char *buf, size_t size, const char *front, size_t n)
 {
 	size_t len = strlen(buf), keep;
 	bool cut = false;
@@ -119,19 +120,19 @@ static void prepend(char *buf, size_t size, const char *front, size_t n)
 	memcpy(buf, front, n);
 	buf[n + keep] = 0;
 	if (cut)
-		mark_cut(buf, size);
+		err_text_mark_cut(buf, size);
 }
 
-void cay_in_field(struct cay_err *err, const char *outer)
+void cay_err_prefix_field(struct cay_err *err, const char *outer)
 {
 	if (!err || err->code == CAY_OK)
 		return;
 	if (err->field[0] && err->field[0] != '[')
-		prepend(err->field, sizeof(err->field), ".", 1);
-	prepend(err->field, sizeof(err->field), outer, strlen(outer));
+		err_text_prepend(err->field, sizeof(err->field), ".", 1);
+	err_text_prepend(err->field, sizeof(err->field), outer, strlen(outer));
 }
 
-int cay_wrap(struct cay_err *err, int ret, const char *fmt, ...)
+int cay_err_wrap(struct cay_err *err, int ret, const char *fmt, ...)
 {
 	char front[CAY_ERR_MSG_MAX];
 	va_list ap;
@@ -146,7 +147,7 @@ int cay_wrap(struct cay_err *err, int ret, const char *fmt, ...)
 		return ret;
 	if ((size_t)n >= sizeof(front))
 		n = (int)sizeof(front) - 1;
-	prepend(err->msg, sizeof(err->msg), ": ", 2);
-	prepend(err->msg, sizeof(err->msg), front, (size_t)n);
+	err_text_prepend(err->msg, sizeof(err->msg), ": ", 2);
+	err_text_prepend(err->msg, sizeof(err->msg), front, (size_t)n);
 	return ret;
 }

@@ -14,7 +14,7 @@
  *
  * The code says what kind of failure it is (errors.def), the message what
  * happened, in lower case and without a full stop.  The first failure wins;
- * callers add context in front with cay_wrap().  Libraries do not log.
+ * callers add context in front with cay_err_wrap().  Libraries do not log.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ struct cay_err {
 };
 
 /* What a failed write below the state directory is called: full, read-only, or broken. */
-enum cay_code cay_code_disk(int errnum);
+enum cay_code cay_code_from_disk_errno(int errnum);
 
 /* The row of a code; a number outside the table gets the row of "internal". */
 const struct cay_error_row *cay_error_row(enum cay_code code);
@@ -64,14 +64,14 @@ __attribute__((format(printf, 4, 5))) int cay_fail_sys(struct cay_err *err, enum
 						       int errnum, const char *fmt, ...);
 
 /* The same for one field of a request; the outermost caller may prefix it with
- * cay_in_field(). */
+ * cay_err_prefix_field(). */
 __attribute__((format(printf, 4, 5))) int cay_fail_field(struct cay_err *err, enum cay_code code,
 							 const char *field, const char *fmt, ...);
 
 /* "memory" becomes "limits.memory". */
-void cay_in_field(struct cay_err *err, const char *outer);
+void cay_err_prefix_field(struct cay_err *err, const char *outer);
 
 /* Put context in front of the message ("start sandbox 'x': ..."); returns ret. */
-__attribute__((format(printf, 3, 4))) int cay_wrap(struct cay_err *err, int ret, const char *fmt,
-						   ...);
+__attribute__((format(printf, 3, 4))) int cay_err_wrap(struct cay_err *err, int ret,
+						       const char *fmt, ...);
 #endif

@@ -8,12 +8,12 @@
 
 enum action { NOTHING, FAIL, FAIL_ALWAYS, KILL };
 
-static const char *const names[] = {
+static const char *const failpoint_names[] = {
 #define CAY_FAULT_POINT(sym, name) [FAULT_##sym] = name,
 #include "base/faults.def"
 #undef CAY_FAULT_POINT
 };
-static_assert(ARRAY_SIZE(names) == FAULT_NUM);
+static_assert(ARRAY_SIZE(failpoint_names) == FAULT_NUM);
 
 /* The one table of this program that is not passed around: it must be reachable
  * from anywhere and is written only before the loop starts. */
@@ -22,12 +22,12 @@ static struct {
 	uint64_t countdown; /* passes until it acts */
 } armed[FAULT_NUM];
 
-const char *fault_name(enum fault_point point)
+const char *failpoint_name(enum failpoint point)
 {
-	return names[point];
+	return failpoint_names[point];
 }
 
-static int arm_one(struct slice s, struct cay_err *err)
+static int failpoint_arm_one(struct slice s, struct cay_err *err)
 {
 	struct slice name = slice_cut(&s, '='), action = slice_cut(&s, '@');
 	enum action a = NOTHING;
@@ -43,11 +43,11 @@ static int arm_one(struct slice s, struct cay_err *err)
 		return cay_fail(err, CAY_E_INVALID,
 				"failpoint action '%.*s' is not kill, error or always",
 				(int)action.n, action.p ? action.p : "");
-	if (s.p && str_u64(s, 1, UINT32_MAX, &pass) < 0)
+	if (s.p && str_parse_u64(s, 1, UINT32_MAX, &pass) < 0)
 		return cay_fail(err, CAY_E_INVALID, "failpoint count '%.*s' is not a number",
 				(int)s.n, s.p);
 	for (unsigned i = 0; i < FAULT_NUM; i++)
-		if (slice_eq(name, slice_of(names[i]))) {
+		if (slice_eq(name, slice_of(failpoint_names[i]))) {
 			armed[i].action = a;
 			armed[i].countdown = pass;
 			return 0;
@@ -55,13 +55,13 @@ static int arm_one(struct slice s, struct cay_err *err)
 	return cay_fail(err, CAY_E_INVALID, "there is no failpoint '%.*s'", (int)name.n, name.p);
 }
 
-int fault_arm(const char *spec, struct cay_err *err)
+int failpoint_arm(const char *spec, struct cay_err *err)
 {
 	struct slice rest = slice_of(spec ? spec : "");
 
 	memset(armed, 0, sizeof(armed));
 	while (rest.n) {
-		int r = arm_one(slice_cut(&rest, ','), err);
+		int r = failpoint_arm_one(slice_cut(&rest, ','), err);
 
 		if (r < 0)
 			return r;
@@ -69,7 +69,7 @@ int fault_arm(const char *spec, struct cay_err *err)
 	return 0;
 }
 
-int fault(enum fault_point point)
+int failpoint_hit(enum failpoint point)
 {
 	if (armed[point].action == NOTHING || --armed[point].countdown > 0)
 		return 0;

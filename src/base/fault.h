@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum fault_point {
+enum failpoint {
 #define CAY_FAULT_POINT(sym, name) FAULT_##sym,
 #include "base/faults.def"
 #undef CAY_FAULT_POINT
@@ -24,8 +24,8 @@ enum fault_point {
 
 /* Arm from CAY_FAULT's text, NULL or "" arms nothing; unknown names are errors
  * so that a sweep cannot pass by a spelling mistake. */
-CAY_MUST_CHECK int fault_arm(const char *spec, struct cay_err *err);
+CAY_MUST_CHECK int failpoint_arm(const char *spec, struct cay_err *err);
 /* 0, or -EIO when armed with error or always; does not return when armed with kill. */
-CAY_MUST_CHECK int fault(enum fault_point point);
-const char *fault_name(enum fault_point point);
+CAY_MUST_CHECK int failpoint_hit(enum failpoint point);
+const char *failpoint_name(enum failpoint point);
 #endif

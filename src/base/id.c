@@ -12,7 +12,7 @@ static const char nouns[][3] = {
 };
 static_assert(ARRAY_SIZE(nouns) == ID_NUM_NOUNS);
 
-int id_new(enum id_noun noun, uint16_t cell, uint16_t node, struct id *ret)
+int id_generate(enum id_noun noun, uint16_t cell, uint16_t node, struct id *ret)
 {
 	struct id id = { .noun = (uint8_t)noun };
 	ssize_t n = getrandom(id.bits + 4, sizeof(id.bits) - 4, 0);
@@ -27,14 +27,14 @@ int id_new(enum id_noun noun, uint16_t cell, uint16_t node, struct id *ret)
 	return 0;
 }
 
-static int digit_value(char c)
+static int id_digit_value(char c)
 {
 	const char *at = c ? strchr(alphabet, c) : NULL;
 
 	return at ? (int)(at - alphabet) : -1;
 }
 
-static enum id_noun noun_of(const char *two)
+static enum id_noun id_noun_find(const char *two)
 {
 	for (unsigned i = ID_NONE + 1; i < ID_NUM_NOUNS; i++)
 		if (memcmp(nouns[i], two, 2) == 0)
@@ -51,11 +51,11 @@ int id_parse(enum id_noun noun, struct slice s, struct id *ret)
 
 	if (s.n != ID_TEXT_LEN)
 		return -EINVAL;
-	id.noun = (uint8_t)noun_of(s.p);
+	id.noun = (uint8_t)id_noun_find(s.p);
 	if (id.noun == ID_NONE || (noun != ID_NONE && id.noun != noun))
 		return -EINVAL;
 	for (size_t i = 2; i < ID_TEXT_LEN; i++) {
-		int v = digit_value(s.p[i]);
+		int v = id_digit_value(s.p[i]);
 
 		if (v < 0)
 			return -EINVAL;
@@ -76,7 +76,7 @@ void id_format(const struct id *id, char ret[static ID_TEXT_LEN + 1])
 	unsigned bits = 0;
 	size_t at = 2;
 
-	memcpy(ret, id_noun_text((enum id_noun)id->noun), 2);
+	memcpy(ret, id_noun_prefix((enum id_noun)id->noun), 2);
 	for (size_t i = 0; i < sizeof(id->bits); i++) {
 		acc = acc << 8 | id->bits[i];
 		for (bits += 8; bits >= 5;) {
@@ -87,7 +87,7 @@ void id_format(const struct id *id, char ret[static ID_TEXT_LEN + 1])
 	ret[at] = 0;
 }
 
-bool id_valid(const struct id *id, enum id_noun noun)
+bool id_is_valid(const struct id *id, enum id_noun noun)
 {
 	if (noun != ID_NONE)
 		return id->noun == noun;
@@ -109,7 +109,7 @@ uint16_t id_node(const struct id *id)
 	return (uint16_t)(id->bits[2] << 8 | id->bits[3]);
 }
 
-const char *id_noun_text(enum id_noun noun)
+const char *id_noun_prefix(enum id_noun noun)
 {
 	unsigned i = (unsigned)noun;
 

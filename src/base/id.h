@@ -34,15 +34,15 @@ struct id {
 static_assert(sizeof(struct id) == 16);
 
 /* A new id; -errno when the kernel has no randomness to give. */
-CAY_MUST_CHECK int id_new(enum id_noun noun, uint16_t cell, uint16_t node, struct id *ret);
+CAY_MUST_CHECK int id_generate(enum id_noun noun, uint16_t cell, uint16_t node, struct id *ret);
 /* -EINVAL unless s is exactly the spelling of an id of this noun (ID_NONE: of
  * any noun). */
 CAY_MUST_CHECK int id_parse(enum id_noun noun, struct slice s, struct id *ret);
 void id_format(const struct id *id, char ret[static ID_TEXT_LEN + 1]);
-/* False for bytes that id_new() cannot have made. */
-bool id_valid(const struct id *id, enum id_noun noun);
+/* False for bytes that id_generate() cannot have made. */
+bool id_is_valid(const struct id *id, enum id_noun noun);
 bool id_eq(const struct id *a, const struct id *b);
 uint16_t id_cell(const struct id *id);
 uint16_t id_node(const struct id *id);
-const char *id_noun_text(enum id_noun noun); /* "sb"; "" for ID_NONE */
+const char *id_noun_prefix(enum id_noun noun); /* "sb"; "" for ID_NONE */
 #endif

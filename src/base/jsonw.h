@@ -5,14 +5,14 @@
  * jsonw - the only way Cay writes JSON
  *
  *	struct jw w = jw_to(&buf);
- *	jw_object(&w, NULL);
+ *	jw_object_begin(&w, NULL);
  *	jw_str(&w, "name", name);
  *	jw_end(&w);
- *	r = jw_done(&w);
+ *	r = jw_finish(&w);
  *
  * A key is required inside an object and forbidden elsewhere; opening, closing
  * and keys out of order are bugs of ours and assert.  What can go wrong at run
- * time, the buffer's limit and memory, is remembered and returned by jw_done(),
+ * time, the buffer's limit and memory, is remembered and returned by jw_finish(),
  * so calls in between need no checks.  Text that is not UTF-8 is written with
  * U+FFFD in place of each bad byte: the output is always valid JSON.  Where
  * bytes matter, callers send base64 instead.
@@ -38,16 +38,16 @@ static inline struct jw jw_to(struct buf *out)
 	return (struct jw){ .out = out };
 }
 
-void jw_object(struct jw *w, const char *key);
-void jw_array(struct jw *w, const char *key);
+void jw_object_begin(struct jw *w, const char *key);
+void jw_array_begin(struct jw *w, const char *key);
 void jw_end(struct jw *w);
 void jw_str(struct jw *w, const char *key, const char *s); /* NULL is null */
-void jw_strn(struct jw *w, const char *key, struct slice s);
+void jw_slice(struct jw *w, const char *key, struct slice s);
 void jw_u64(struct jw *w, const char *key, uint64_t v);
 void jw_i64(struct jw *w, const char *key, int64_t v);
 void jw_bool(struct jw *w, const char *key, bool v);
 void jw_null(struct jw *w, const char *key);
 
 /* 0 when exactly one whole value was written and nothing failed. */
-CAY_MUST_CHECK int jw_done(struct jw *w);
+CAY_MUST_CHECK int jw_finish(struct jw *w);
 #endif

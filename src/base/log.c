@@ -15,7 +15,7 @@ const char *const log_level_names[LOG_NUM_LEVELS + 1] = {
 	[LOG_L_DEBUG] = "debug",
 };
 
-struct log log_to(int fd, const char *prog, const struct clk *clk)
+struct log log_create(int fd, const char *prog, const struct clk *clk)
 {
 	return (struct log){ .fd = fd,
 			     .level = LOG_L_INFO,
@@ -27,7 +27,7 @@ struct log log_to(int fd, const char *prog, const struct clk *clk)
 /* A terminal obeys control characters, C1 (U+0080..9F) among them, and turns
  * text round at bidi marks; the message may quote a stranger.  All of them, and
  * bytes that are not UTF-8, are written as dots. */
-static bool shown(const char *p, size_t len)
+static bool log_char_is_printable(const char *p, size_t len)
 {
 	const unsigned char *c = (const unsigned char *)p;
 
@@ -42,24 +42,25 @@ static bool shown(const char *p, size_t len)
 	return len != 0;
 }
 
-static void make_harmless(struct buf *line)
+static void log_line_sanitize(struct buf *line)
 {
 	for (size_t i = 0; i < line->len;) {
 		size_t len = utf8_len(line->data + i, line->len - i);
 
-		if (!shown(line->data + i, len))
+		if (!log_char_is_printable(line->data + i, len))
 			memset(line->data + i, '.', len ? len : 1);
 		i += len ? len : 1;
 	}
 }
 
-static int format_text(const struct log *l, enum log_level level, const char *msg, struct buf *line)
+static int log_format_text(const struct log *l, enum log_level level, const char *msg,
+			   struct buf *line)
 {
 	const char *const context[] = { l->op, l->id, l->request };
 	char ts[CLK_TEXT_LEN + 1];
 	int r;
 
-	clk_text(clk_wall_ns(l->clk), ts);
+	clk_format_rfc3339(clk_wall_ns(l->clk), ts);
 	r = buf_printf(line, "%.8s %s %s", ts + strlen("2026-11-15T"), log_level_names[level],
 		       l->prog);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(context); i++)
@@ -67,37 +68,38 @@ static int format_text(const struct log *l, enum log_level level, const char *ms
 			r = buf_printf(line, " %.*s", CONTEXT_MAX_BYTES, context[i]);
 	if (r >= 0)
 		r = buf_printf(line, ": %s", msg);
-	make_harmless(line);
+	log_line_sanitize(line);
 	return r;
 }
 
-static void write_context(struct jw *w, const char *key, const char *value)
+static void log_write_context(struct jw *w, const char *key, const char *value)
 {
 	if (value)
-		jw_strn(w, key, (struct slice){ value, strnlen(value, CONTEXT_MAX_BYTES) });
+		jw_slice(w, key, (struct slice){ value, strnlen(value, CONTEXT_MAX_BYTES) });
 }
 
-static int format_json(const struct log *l, enum log_level level, const char *msg, struct buf *line)
+static int log_format_json(const struct log *l, enum log_level level, const char *msg,
+			   struct buf *line)
 {
 	struct jw w = jw_to(line);
 	char ts[CLK_TEXT_LEN + 1];
 
-	clk_text(clk_wall_ns(l->clk), ts);
-	jw_object(&w, NULL);
+	clk_format_rfc3339(clk_wall_ns(l->clk), ts);
+	jw_object_begin(&w, NULL);
 	jw_str(&w, "ts", ts);
 	jw_str(&w, "level", log_level_names[level]);
 	jw_str(&w, "prog", l->prog);
-	write_context(&w, "op", l->op);
-	write_context(&w, "id", l->id);
-	write_context(&w, "request", l->request);
+	log_write_context(&w, "op", l->op);
+	log_write_context(&w, "id", l->id);
+	log_write_context(&w, "request", l->request);
 	jw_str(&w, "msg", msg);
 	jw_end(&w);
-	return jw_done(&w);
+	return jw_finish(&w);
 }
 
 /* A line that was cut off must not swallow the next: that one begins with a
  * newline. */
-static void put(struct log *l, const struct buf *line)
+static void log_write_line(struct log *l, const struct buf *line)
 {
 	ssize_t n;
 
@@ -129,12 +131,12 @@ void log_line(struct log *l, enum log_level level, const char *fmt, ...)
 	if (r >= (int)sizeof(msg))
 		memcpy(msg + sizeof(msg) - 4, "...", 4);
 	if (r >= 0)
-		r = l->form == LOG_JSON ? format_json(l, level, msg, &line)
-					: format_text(l, level, msg, &line);
+		r = l->form == LOG_JSON ? log_format_json(l, level, msg, &line)
+					: log_format_text(l, level, msg, &line);
 	if (r >= 0)
 		r = buf_putc(&line, '\n');
 	if (r >= 0)
-		put(l, &line);
+		log_write_line(l, &line);
 	else
 		l->lost++;
 }

@@ -30,7 +30,7 @@ struct log {
 };
 
 /* Text when fd is a terminal, JSON otherwise. */
-struct log log_to(int fd, const char *prog, const struct clk *clk);
+struct log log_create(int fd, const char *prog, const struct clk *clk);
 __attribute__((format(printf, 3, 4))) void log_line(struct log *l, enum log_level level,
 						    const char *fmt, ...);
 /* Ended by NULL, as settings want their choices. */

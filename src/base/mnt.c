@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-int mnt_clone(int dirfd, const char *path, uint64_t attrs, int userns)
+int mount_clone(int dirfd, const char *path, uint64_t attrs, int userns)
 {
 	struct mount_attr attr = {
 		.attr_set = attrs | (userns < 0 ? 0 : MOUNT_ATTR_IDMAP),

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-int msg_send(int sock, const void *p, size_t n, int fd)
+int seqpacket_send(int sock, const void *p, size_t n, int fd)
 {
 	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
 	struct iovec iov = { (void *)(uintptr_t)p, n };
@@ -25,7 +25,7 @@ int msg_send(int sock, const void *p, size_t n, int fd)
 	return sendmsg(sock, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-ssize_t msg_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_fds)
+ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_fds)
 {
 	alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
 	struct iovec iov = { p, max };
@@ -63,7 +63,7 @@ ssize_t msg_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_
 #define SO_PASSRIGHTS 83
 #endif
 
-void msg_refuse_fds(int sock)
+void seqpacket_refuse_fds(int sock)
 {
 	(void)setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
 }

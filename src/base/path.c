@@ -14,7 +14,7 @@
 
 #include "base/fault.h"
 
-static int open_how(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
+static int path_openat2(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
 	struct open_how how = {
 		.flags = (unsigned)(flags | O_CLOEXEC),
@@ -36,12 +36,12 @@ static int open_how(int dirfd, const char *path, int flags, mode_t mode, uint64_
 
 int path_open(int dirfd, const char *path, int flags, mode_t mode)
 {
-	return open_how(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	return path_openat2(dirfd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
 int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode)
 {
-	return open_how(dirfd, path, flags, mode, RESOLVE_IN_ROOT);
+	return path_openat2(dirfd, path, flags, mode, RESOLVE_IN_ROOT);
 }
 
 int path_read(int dirfd, const char *path, struct buf *ret)
@@ -64,7 +64,7 @@ int path_read(int dirfd, const char *path, struct buf *ret)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		r = n < 0 ? -errno : buf_add(ret, chunk, (size_t)n);
+		r = n < 0 ? -errno : buf_append(ret, chunk, (size_t)n);
 		if (r < 0) {
 			buf_truncate(ret, before);
 			return r == -ENOBUFS ? -EFBIG : r;
@@ -74,7 +74,7 @@ int path_read(int dirfd, const char *path, struct buf *ret)
 	}
 }
 
-int path_write_all(int fd, const void *p, size_t n)
+int fd_write_all(int fd, const void *p, size_t n)
 {
 	const char *at = p;
 
@@ -93,7 +93,7 @@ int path_write_all(int fd, const void *p, size_t n)
 
 #define TMP_PREFIX ".tmp-"
 
-static int tmp_name(struct buf *ret)
+static int path_tmp_name(struct buf *ret)
 {
 	uint64_t random;
 
@@ -102,24 +102,24 @@ static int tmp_name(struct buf *ret)
 	return buf_printf(ret, TMP_PREFIX "%016" PRIx64, random);
 }
 
-static int fill_tmp(int dirfd, const char *tmp, const void *p, size_t n, mode_t mode)
+static int path_tmp_create(int dirfd, const char *tmp, const void *p, size_t n, mode_t mode)
 {
 	auto_close int fd = path_open(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
 	int r;
 
 	if (fd < 0)
 		return fd;
-	r = fault(FAULT_WRITE_CREATED);
+	r = failpoint_hit(FAULT_WRITE_CREATED);
 	if (r >= 0 && fchmod(fd, mode) < 0) /* whatever the umask is */
 		r = -errno;
 	if (r >= 0)
-		r = path_write_all(fd, p, n);
+		r = fd_write_all(fd, p, n);
 	if (r >= 0 && fsync(fd) < 0)
 		r = -errno;
 	return r;
 }
 
-int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode)
+int path_write_atomic(int dirfd, const char *name, const void *p, size_t n, mode_t mode)
 {
 	auto_buf tmp = BUF_INIT(NAME_MAX);
 	int flags = fcntl(dirfd, F_GETFL), r;
@@ -128,26 +128,26 @@ int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode
 		return -EBADF;
 	if (strchr(name, '/'))
 		return -EINVAL;
-	r = tmp_name(&tmp);
+	r = path_tmp_name(&tmp);
 	if (r >= 0)
-		r = fill_tmp(dirfd, tmp.data, p, n, mode);
+		r = path_tmp_create(dirfd, tmp.data, p, n, mode);
 	if (r == -EEXIST) /* one chance in 2^64, or somebody reads our mind */
 		return r;
 	if (r >= 0)
-		r = fault(FAULT_WRITE_FILLED);
+		r = failpoint_hit(FAULT_WRITE_FILLED);
 	if (r >= 0 && renameat(dirfd, tmp.data, dirfd, name) < 0)
 		r = -errno;
 	if (r < 0) {
 		(void)unlinkat(dirfd, buf_str(&tmp), 0);
 		return r;
 	}
-	r = fault(FAULT_WRITE_RENAMED);
+	r = failpoint_hit(FAULT_WRITE_RENAMED);
 	if (r >= 0 && fsync(dirfd) < 0)
 		r = -errno;
 	return r;
 }
 
-int path_each(int dirfd, path_fn *fn, void *arg)
+int path_for_each_entry(int dirfd, path_fn *fn, void *arg)
 {
 	int fd = path_open(dirfd, ".", O_RDONLY | O_DIRECTORY, 0), r = 0;
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -165,7 +165,7 @@ int path_each(int dirfd, path_fn *fn, void *arg)
 	return r;
 }
 
-static int sweep_one(void *arg, int dirfd, const char *name)
+static int path_tmp_remove(void *arg, int dirfd, const char *name)
 {
 	int *failed = arg;
 
@@ -174,9 +174,9 @@ static int sweep_one(void *arg, int dirfd, const char *name)
 	return 0;
 }
 
-int path_sweep(int dirfd)
+int path_remove_tmp_files(int dirfd)
 {
-	int failed = 0, r = path_each(dirfd, sweep_one, &failed);
+	int failed = 0, r = path_for_each_entry(dirfd, path_tmp_remove, &failed);
 
 	return r < 0 ? r : failed;
 }

@@ -25,14 +25,15 @@ CAY_MUST_CHECK int path_read(int dirfd, const char *path, struct buf *ret);
  * a success survives power loss.  name has no slash, dirfd is open for reading.
  * The temporary file is new and of a name nobody knows, so writers do not meet
  * and nothing planted is written through.  A crash may leave it behind: who owns
- * the directory calls path_sweep() when it starts. */
-CAY_MUST_CHECK int path_write(int dirfd, const char *name, const void *p, size_t n, mode_t mode);
+ * the directory calls path_remove_tmp_files() when it starts. */
+CAY_MUST_CHECK int path_write_atomic(int dirfd, const char *name, const void *p, size_t n,
+				     mode_t mode);
 /* Each name in a directory but "." and "..", until fn returns other than 0, which is
  * returned. */
 typedef int path_fn(void *arg, int dirfd, const char *name);
-CAY_MUST_CHECK int path_each(int dirfd, path_fn *fn, void *arg);
+CAY_MUST_CHECK int path_for_each_entry(int dirfd, path_fn *fn, void *arg);
 /* Remove what writers that died left in a directory.  Nobody may be writing. */
-CAY_MUST_CHECK int path_sweep(int dirfd);
+CAY_MUST_CHECK int path_remove_tmp_files(int dirfd);
 /* All n bytes or an error. */
-CAY_MUST_CHECK int path_write_all(int fd, const void *p, size_t n);
+CAY_MUST_CHECK int fd_write_all(int fd, const void *p, size_t n);
 #endif

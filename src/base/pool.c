@@ -5,18 +5,18 @@
 #include <stdint.h>
 #include <string.h>
 
-struct pool_block {
-	struct pool_block *next;
+struct arena_block {
+	struct arena_block *next;
 	size_t used, size;
 	max_align_t data[];
 };
 
-static constexpr size_t BLOCK_SIZE = 4096 - sizeof(struct pool_block);
+static constexpr size_t BLOCK_SIZE = 4096 - sizeof(struct arena_block);
 
-void pool_fini(struct pool *p)
+void arena_fini(struct arena *p)
 {
 	while (p->blocks) {
-		struct pool_block *b = p->blocks;
+		struct arena_block *b = p->blocks;
 
 		p->blocks = b->next;
 		free(b);
@@ -24,9 +24,9 @@ void pool_fini(struct pool *p)
 	p->left = 0;
 }
 
-void *pool_take(struct pool *p, size_t count, size_t size)
+void *arena_alloc(struct arena *p, size_t count, size_t size)
 {
-	struct pool_block *b = p->blocks;
+	struct arena_block *b = p->blocks;
 	size_t n;
 	void *ret;
 
@@ -43,7 +43,7 @@ void *pool_take(struct pool *p, size_t count, size_t size)
 		b = calloc(1, sizeof(*b) + room);
 		if (!b)
 			return NULL;
-		*b = (struct pool_block){ .next = p->blocks, .size = room };
+		*b = (struct arena_block){ .next = p->blocks, .size = room };
 		p->blocks = b;
 	}
 	ret = (char *)b->data + b->used;
@@ -52,9 +52,9 @@ void *pool_take(struct pool *p, size_t count, size_t size)
 	return ret;
 }
 
-char *pool_strn(struct pool *p, const char *s, size_t n)
+char *arena_strndup(struct arena *p, const char *s, size_t n)
 {
-	char *ret = n < SIZE_MAX ? pool_take(p, n + 1, 1) : NULL;
+	char *ret = n < SIZE_MAX ? arena_alloc(p, n + 1, 1) : NULL;
 
 	if (ret && n)
 		memcpy(ret, s, n);

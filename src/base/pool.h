@@ -11,18 +11,18 @@
 
 #include "base/mem.h"
 
-struct pool {
-	struct pool_block *blocks;
+struct arena {
+	struct arena_block *blocks;
 	size_t left; /* bytes that may still be taken */
 	bool full;   /* something was refused for the limit, not for memory */
 };
 
-#define auto_pool CAY_CLEANUP(pool_fini) struct pool
-#define POOL_INIT(max_) ((struct pool){ .left = (max_) })
+#define auto_arena CAY_CLEANUP(arena_fini) struct arena
+#define ARENA_INIT(max_) ((struct arena){ .left = (max_) })
 
-void pool_fini(struct pool *p);
+void arena_fini(struct arena *p);
 /* Zeroed and aligned for anything; NULL when memory or the limit ran out. */
-CAY_MUST_CHECK void *pool_take(struct pool *p, size_t count, size_t size);
+CAY_MUST_CHECK void *arena_alloc(struct arena *p, size_t count, size_t size);
 /* A copy of n bytes with a 0 behind them. */
-CAY_MUST_CHECK char *pool_strn(struct pool *p, const char *s, size_t n);
+CAY_MUST_CHECK char *arena_strndup(struct arena *p, const char *s, size_t n);
 #endif

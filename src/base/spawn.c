@@ -11,13 +11,13 @@
 #include "base/fault.h"
 
 /* glibc's names for the two halves of a spawn, freed on every way out. */
-struct plan {
+struct spawn_plan {
 	posix_spawnattr_t attr;
 	posix_spawn_file_actions_t acts;
 	bool has_attr, has_acts;
 };
 
-static void plan_fini(struct plan *p)
+static void spawn_plan_fini(struct spawn_plan *p)
 {
 	if (p->has_attr)
 		(void)posix_spawnattr_destroy(&p->attr);
@@ -25,7 +25,7 @@ static void plan_fini(struct plan *p)
 		(void)posix_spawn_file_actions_destroy(&p->acts);
 }
 
-static int plan_attr(struct plan *p, const struct spawn *s)
+static int spawn_plan_set_attr(struct spawn_plan *p, const struct spawn *s)
 {
 	short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK;
 	sigset_t all, none;
@@ -51,7 +51,8 @@ static int plan_attr(struct plan *p, const struct spawn *s)
 
 /* Sources are first moved above every target, so that no dup2 overwrites an fd
  * that a later one still needs. */
-static int plan_fds(struct plan *p, const struct spawn *s, int high[static SPAWN_FDS_MAX])
+static int spawn_plan_set_fds(struct spawn_plan *p, const struct spawn *s,
+			      int high[static SPAWN_FDS_MAX])
 {
 	int r = posix_spawn_file_actions_init(&p->acts);
 
@@ -83,7 +84,7 @@ static int plan_fds(struct plan *p, const struct spawn *s, int high[static SPAWN
 
 int child_start(const struct spawn *s, struct child *ret, struct cay_err *err)
 {
-	CAY_CLEANUP(plan_fini) struct plan plan = {};
+	CAY_CLEANUP(spawn_plan_fini) struct spawn_plan plan = {};
 	const char *const no_env[] = { NULL };
 	int high[SPAWN_FDS_MAX], pidfd = -EBADF, r;
 
@@ -91,11 +92,11 @@ int child_start(const struct spawn *s, struct child *ret, struct cay_err *err)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot start '%s': bad arguments", s->path);
 	for (unsigned i = 0; i < SPAWN_FDS_MAX; i++)
 		high[i] = -EBADF;
-	r = fault(FAULT_SPAWN_BEFORE);
+	r = failpoint_hit(FAULT_SPAWN_BEFORE);
 	if (r >= 0)
-		r = plan_attr(&plan, s);
+		r = spawn_plan_set_attr(&plan, s);
 	if (r >= 0)
-		r = plan_fds(&plan, s, high);
+		r = spawn_plan_set_fds(&plan, s, high);
 	/* posix_spawn takes pointers to char that it does not write through */
 	if (r >= 0)
 		r = -pidfd_spawn(&pidfd, s->path, &plan.acts, &plan.attr,
@@ -106,7 +107,7 @@ int child_start(const struct spawn *s, struct child *ret, struct cay_err *err)
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot start '%s'", s->path);
 	ret->pidfd = pidfd;
-	r = fault(FAULT_SPAWN_AFTER);
+	r = failpoint_hit(FAULT_SPAWN_AFTER);
 	if (r < 0) {
 		child_fini(ret);
 		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot start '%s'", s->path);

@@ -27,7 +27,7 @@ struct slice slice_cut(struct slice *s, char c)
 	return head;
 }
 
-int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret)
+int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -36,7 +36,7 @@ int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret)
 	for (size_t i = 0; i < s.n; i++) {
 		uint64_t digit = (uint64_t)(s.p[i] - '0');
 
-		if (!ascii_digit(s.p[i]))
+		if (!ascii_is_digit(s.p[i]))
 			return -EINVAL;
 		if (v > (UINT64_MAX - digit) / 10)
 			return -ERANGE;
@@ -48,7 +48,7 @@ int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
-int str_choice(struct slice s, const char *const *choices, unsigned *ret)
+int str_find_choice(struct slice s, const char *const *choices, unsigned *ret)
 {
 	for (unsigned i = 0; choices[i]; i++)
 		if (slice_eq(s, slice_of(choices[i]))) {
@@ -60,7 +60,7 @@ int str_choice(struct slice s, const char *const *choices, unsigned *ret)
 
 /* Unicode 15, table 3-7: how many bytes follow a first byte, and which values
  * the second may have.  0 for a byte that begins nothing. */
-static size_t utf8_need(unsigned char c, unsigned char *lo, unsigned char *hi)
+static size_t utf8_sequence_len(unsigned char c, unsigned char *lo, unsigned char *hi)
 {
 	*lo = 0x80;
 	*hi = 0xBF;
@@ -83,12 +83,12 @@ static size_t utf8_need(unsigned char c, unsigned char *lo, unsigned char *hi)
 
 /* How many of the n bytes at p fit the sequence that begins there; *need is its
  * full length. */
-static size_t utf8_fit(const char *p, size_t n, size_t *need)
+static size_t utf8_matching_len(const char *p, size_t n, size_t *need)
 {
 	unsigned char lo, hi;
 	size_t i;
 
-	*need = n ? utf8_need((unsigned char)p[0], &lo, &hi) : 0;
+	*need = n ? utf8_sequence_len((unsigned char)p[0], &lo, &hi) : 0;
 	if (!*need)
 		return 0;
 	for (i = 1; i < *need && i < n; i++) {
@@ -104,12 +104,12 @@ static size_t utf8_fit(const char *p, size_t n, size_t *need)
 
 size_t utf8_len(const char *p, size_t n)
 {
-	size_t need, fit = utf8_fit(p, n, &need);
+	size_t need, fit = utf8_matching_len(p, n, &need);
 
 	return fit == need ? need : 0;
 }
 
-bool utf8_valid(const char *p, size_t n)
+bool utf8_is_valid(const char *p, size_t n)
 {
 	while (n) {
 		size_t len = utf8_len(p, n);
@@ -122,10 +122,10 @@ bool utf8_valid(const char *p, size_t n)
 	return true;
 }
 
-size_t utf8_whole(const char *p, size_t n)
+size_t utf8_whole_prefix_len(const char *p, size_t n)
 {
 	for (size_t back = 1; back <= 3 && back <= n; back++) {
-		size_t need, fit = utf8_fit(p + n - back, back, &need);
+		size_t need, fit = utf8_matching_len(p + n - back, back, &need);
 
 		if (need > 1)
 			return fit == back && back < need ? n - back : n;
@@ -133,46 +133,46 @@ size_t utf8_whole(const char *p, size_t n)
 	return n;
 }
 
-bool str_dns_label(struct slice s)
+bool str_is_dns_label(struct slice s)
 {
 	if (!s.n || s.n > 63 || s.p[0] == '-' || s.p[s.n - 1] == '-')
 		return false;
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_lower(s.p[i]) && !ascii_digit(s.p[i]) && s.p[i] != '-')
+		if (!ascii_is_lower(s.p[i]) && !ascii_is_digit(s.p[i]) && s.p[i] != '-')
 			return false;
 	return true;
 }
 
-static bool dns_name(struct slice s)
+static bool str_is_dns_name(struct slice s)
 {
 	if (s.n > 253)
 		return false;
 	do {
-		if (!str_dns_label(slice_cut(&s, '.')))
+		if (!str_is_dns_label(slice_cut(&s, '.')))
 			return false;
 	} while (s.p);
 	return true;
 }
 
 /* 1..63 of letters, digits, '-', '_', '.', alphanumeric at both ends. */
-static bool label_word(struct slice s)
+static bool str_is_label_word(struct slice s)
 {
-	if (!s.n || s.n > 63 || !ascii_alnum(s.p[0]) || !ascii_alnum(s.p[s.n - 1]))
+	if (!s.n || s.n > 63 || !ascii_is_alnum(s.p[0]) || !ascii_is_alnum(s.p[s.n - 1]))
 		return false;
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_alnum(s.p[i]) && s.p[i] != '-' && s.p[i] != '_' && s.p[i] != '.')
+		if (!ascii_is_alnum(s.p[i]) && s.p[i] != '-' && s.p[i] != '_' && s.p[i] != '.')
 			return false;
 	return true;
 }
 
-bool str_label_key(struct slice s)
+bool str_is_label_key(struct slice s)
 {
 	struct slice prefix = slice_cut(&s, '/');
 
-	return s.p ? dns_name(prefix) && label_word(s) : label_word(prefix);
+	return s.p ? str_is_dns_name(prefix) && str_is_label_word(s) : str_is_label_word(prefix);
 }
 
-bool str_label_value(struct slice s)
+bool str_is_label_value(struct slice s)
 {
-	return !s.n || label_word(s);
+	return !s.n || str_is_label_word(s);
 }

@@ -34,24 +34,24 @@ static inline bool str_eq(const char *a, const char *b)
 	return strcmp(a, b) == 0;
 }
 
-static inline bool ascii_lower(char c)
+static inline bool ascii_is_lower(char c)
 {
 	return c >= 'a' && c <= 'z';
 }
 
-static inline bool ascii_upper(char c)
+static inline bool ascii_is_upper(char c)
 {
 	return c >= 'A' && c <= 'Z';
 }
 
-static inline bool ascii_digit(char c)
+static inline bool ascii_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-static inline bool ascii_alnum(char c)
+static inline bool ascii_is_alnum(char c)
 {
-	return ascii_lower(c) || ascii_upper(c) || ascii_digit(c);
+	return ascii_is_lower(c) || ascii_is_upper(c) || ascii_is_digit(c);
 }
 
 /* White space off both ends (space and tab only). */
@@ -62,22 +62,22 @@ struct slice slice_cut(struct slice *s, char c);
 
 /* Decimal digits only: no sign, no space, no empty text, no leading zero but
  * "0" itself.  -EINVAL for anything else, -ERANGE outside [min, max]. */
-CAY_MUST_CHECK int str_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
+CAY_MUST_CHECK int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
 
 /* Which of the choices (ended by NULL) s is; -EINVAL when none. */
-CAY_MUST_CHECK int str_choice(struct slice s, const char *const *choices, unsigned *ret);
+CAY_MUST_CHECK int str_find_choice(struct slice s, const char *const *choices, unsigned *ret);
 
 /* Length of the UTF-8 sequence at p: 1..4, or 0 when it is not one (overlong,
  * surrogate, above U+10FFFF, cut off). */
 size_t utf8_len(const char *p, size_t n);
-bool utf8_valid(const char *p, size_t n);
+bool utf8_is_valid(const char *p, size_t n);
 /* The longest prefix that does not end inside a sequence which more bytes could
  * complete; a stream is cut here so that text stays text. */
-size_t utf8_whole(const char *p, size_t n);
+size_t utf8_whole_prefix_len(const char *p, size_t n);
 
 /* A DNS label: 1..63 of a-z 0-9 '-', no '-' at the ends. */
-bool str_dns_label(struct slice s);
+bool str_is_dns_label(struct slice s);
 /* Kubernetes' grammar: label keys may have a DNS prefix ("a.b/c"). */
-bool str_label_key(struct slice s);
-bool str_label_value(struct slice s);
+bool str_is_label_key(struct slice s);
+bool str_is_label_value(struct slice s);
 #endif

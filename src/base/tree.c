@@ -11,15 +11,15 @@
 #include "base/path.h"
 #include "base/str.h"
 
-#define auto_dir CAY_CLEANUP(dir_closep) DIR *
+#define auto_dir CAY_CLEANUP(rmtree_dir_closep) DIR *
 
-static void dir_closep(DIR *const *d)
+static void rmtree_dir_closep(DIR *const *d)
 {
 	if (*d)
 		(void)closedir(*d);
 }
 
-static int dir_open(int dirfd, const char *name, DIR **ret)
+static int rmtree_dir_open(int dirfd, const char *name, DIR **ret)
 {
 	auto_close int fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	DIR *d;
@@ -35,7 +35,7 @@ static int dir_open(int dirfd, const char *name, DIR **ret)
 }
 
 /* The next entry that is not "." or "..": 1, 0 at the end, or an error. */
-static int dir_next(DIR *d, const struct dirent **ret)
+static int rmtree_dir_next(DIR *d, const struct dirent **ret)
 {
 	do {
 		errno = 0;
@@ -47,7 +47,7 @@ static int dir_next(DIR *d, const struct dirent **ret)
 }
 
 /* 1 when it is a directory and still there. */
-static int unlink_unless_dir(int dirfd, const struct dirent *e)
+static int rmtree_unlink_unless_dir(int dirfd, const struct dirent *e)
 {
 	if (e->d_type == DT_DIR)
 		return 1;
@@ -58,7 +58,7 @@ static int unlink_unless_dir(int dirfd, const struct dirent *e)
 
 /* Under a name nobody else has; *serial only grows, so names that were planted
  * cost one try each, not one for every directory. */
-static int move_to_top(int fd, const char *name, int top, uint64_t *serial)
+static int rmtree_move_to_top(int fd, const char *name, int top, uint64_t *serial)
 {
 	char to[32];
 	int r;
@@ -72,10 +72,10 @@ static int move_to_top(int fd, const char *name, int top, uint64_t *serial)
 }
 
 /* Remove one directory of the top: its files go, its directories move up. */
-static int flatten(int top, const char *name, uint64_t *serial)
+static int rmtree_flatten_dir(int top, const char *name, uint64_t *serial)
 {
 	auto_dir d = NULL;
-	int r = dir_open(top, name, &d), n;
+	int r = rmtree_dir_open(top, name, &d), n;
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
@@ -83,11 +83,11 @@ static int flatten(int top, const char *name, uint64_t *serial)
 		const struct dirent *e;
 
 		n = 0;
-		while ((r = dir_next(d, &e)) > 0) {
+		while ((r = rmtree_dir_next(d, &e)) > 0) {
 			n++;
-			r = unlink_unless_dir(dirfd(d), e);
+			r = rmtree_unlink_unless_dir(dirfd(d), e);
 			if (r > 0)
-				r = move_to_top(dirfd(d), e->d_name, top, serial);
+				r = rmtree_move_to_top(dirfd(d), e->d_name, top, serial);
 			if (r < 0)
 				return r;
 		}
@@ -98,11 +98,11 @@ static int flatten(int top, const char *name, uint64_t *serial)
 	return unlinkat(top, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int tree_empty(int dir)
+int rmtree_contents(int dir)
 {
 	uint64_t serial = 0;
 	auto_dir d = NULL;
-	int r = dir_open(dir, ".", &d), n;
+	int r = rmtree_dir_open(dir, ".", &d), n;
 
 	if (r < 0)
 		return r;
@@ -110,11 +110,11 @@ int tree_empty(int dir)
 		const struct dirent *e;
 
 		n = 0;
-		while ((r = dir_next(d, &e)) > 0) {
+		while ((r = rmtree_dir_next(d, &e)) > 0) {
 			n++;
-			r = unlink_unless_dir(dirfd(d), e);
+			r = rmtree_unlink_unless_dir(dirfd(d), e);
 			if (r > 0)
-				r = flatten(dirfd(d), e->d_name, &serial);
+				r = rmtree_flatten_dir(dirfd(d), e->d_name, &serial);
 			if (r < 0)
 				return r;
 		}
@@ -123,7 +123,7 @@ int tree_empty(int dir)
 	return r;
 }
 
-int tree_remove(int dirfd, const char *name)
+int rmtree_at(int dirfd, const char *name)
 {
 	auto_close int fd = -EBADF;
 	int r;
@@ -137,7 +137,7 @@ int tree_remove(int dirfd, const char *name)
 	fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (fd < 0)
 		return fd;
-	r = tree_empty(fd);
+	r = rmtree_contents(fd);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;

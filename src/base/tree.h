@@ -14,7 +14,7 @@
  */
 
 /* name is one component; it may be a file, and being absent is success. */
-[[nodiscard]] int tree_remove(int dirfd, const char *name);
+[[nodiscard]] int rmtree_at(int dirfd, const char *name);
 /* The same for everything in a directory, which itself stays. */
-[[nodiscard]] int tree_empty(int dirfd);
+[[nodiscard]] int rmtree_contents(int dirfd);
 #endif

@@ -14,10 +14,10 @@
 [[nodiscard]] int admit_check(struct cayd *c, const struct id *tenant,
 			      const struct sandbox_create *spec, struct cay_err *err);
 /* For one that is nobody's: whether the node has room. */
-[[nodiscard]] int admit_node(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int admit_check_node(struct cayd *c, struct cay_err *err);
 /* For what only needs a place on the disk. */
-[[nodiscard]] int admit_disk(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int admit_check_disk(struct cayd *c, struct cay_err *err);
 /* Its turn has come. */
-[[nodiscard]] int admit_take(struct cayd *c, const struct id *tenant,
-			     const struct sandbox_create *spec, struct cay_err *err);
+[[nodiscard]] int admit_check_and_evict(struct cayd *c, const struct id *tenant,
+					const struct sandbox_create *spec, struct cay_err *err);
 #endif

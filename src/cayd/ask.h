@@ -10,16 +10,17 @@
  */
 #include "cayd/cayd.h"
 
-#define ASK_MS 10000
-#define ASK_BODY_MAX KIB(64)
+#define INIT_CALL_MS 10000
+#define INIT_CALL_BODY_MAX KIB(64)
 
 /* status is 0 when there was no answer, and err says why. */
-typedef void ask_fn(void *arg, unsigned status, struct slice body, const struct cay_err *err);
+typedef void init_call_fn(void *arg, unsigned status, struct slice body, const struct cay_err *err);
 
 /* body is empty for GET; media is its type, or NULL.  What is passed in is copied. */
-void ask(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
-	 struct slice body, ask_fn *fn, void *arg);
+void init_call(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
+	       struct slice body, init_call_fn *fn, void *arg);
 /* The same, with another deadline. */
-void ask_within(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
-		struct slice body, uint64_t ms, ask_fn *fn, void *arg);
+void init_call_with_deadline(struct cayd *c, const struct id *sandbox, const char *method,
+			     const char *target, struct slice body, uint64_t ms, init_call_fn *fn,
+			     void *arg);
 #endif

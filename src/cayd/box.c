@@ -24,18 +24,18 @@
 #define POOL_MAX KIB(256)
 #define FAILED_KEPT_NS (UINT64_C(3600) * NS_PER_S)
 
-struct boxes {
+struct sandboxes {
 	struct cayd *cayd;
-	struct box *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
-	struct box *newest, *oldest;
-	struct tally *tally;
+	struct sandbox *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
+	struct sandbox *newest, *oldest;
+	struct sandbox_counts *counts;
 	uint64_t seq;
 	unsigned n, n_ended, n_ending;
-	uint32_t next_range;
-	uint8_t ranges[VERB_RANGE_MAX / 8 + 1];
+	uint32_t next_uid_range;
+	uint8_t uid_ranges[VERB_RANGE_MAX / 8 + 1];
 };
 
-static unsigned hash(const void *p, size_t n)
+static unsigned sandbox_hash_bucket(const void *p, size_t n)
 {
 	const uint8_t *at = p;
 	uint32_t h = 2166136261;
@@ -45,190 +45,196 @@ static unsigned hash(const void *p, size_t n)
 	return h % BUCKETS;
 }
 
-int boxes_open(struct cayd *c, struct cay_err *err)
+int sandboxes_open(struct cayd *c, struct cay_err *err)
 {
-	c->boxes = calloc(1, sizeof(*c->boxes));
-	if (!c->boxes || !(c->boxes->tally = tally_new()))
+	c->sandboxes = calloc(1, sizeof(*c->sandboxes));
+	if (!c->sandboxes || !(c->sandboxes->counts = sandbox_counts_create()))
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	c->boxes->cayd = c;
+	c->sandboxes->cayd = c;
 	return 0;
 }
 
-static int take_range(struct boxes *all, uint32_t *ret)
+static int uid_range_claim(struct sandboxes *all, uint32_t *ret)
 {
 	for (uint32_t i = 0; i <= VERB_RANGE_MAX; i++) {
-		uint32_t at = (all->next_range + i) % (VERB_RANGE_MAX + 1);
+		uint32_t at = (all->next_uid_range + i) % (VERB_RANGE_MAX + 1);
 
-		if (all->ranges[at / 8] & 1u << at % 8)
+		if (all->uid_ranges[at / 8] & 1u << at % 8)
 			continue;
-		all->ranges[at / 8] |= (uint8_t)(1u << at % 8);
-		all->next_range = at + 1;
+		all->uid_ranges[at / 8] |= (uint8_t)(1u << at % 8);
+		all->next_uid_range = at + 1;
 		*ret = at;
 		return 0;
 	}
 	return -ENOSR;
 }
 
-void boxes_keep_range(struct boxes *all, uint32_t range)
+void uid_range_reserve(struct sandboxes *all, uint32_t range)
 {
-	all->ranges[range / 8] |= (uint8_t)(1u << range % 8);
+	all->uid_ranges[range / 8] |= (uint8_t)(1u << range % 8);
 }
 
-int box_range_anew(struct box *b)
+int sandbox_replace_uid_range(struct sandbox *sb)
 {
-	return take_range(b->cayd->boxes, &b->range);
+	return uid_range_claim(sb->cayd->sandboxes, &sb->uid_range);
 }
 
-static void give_range(struct boxes *all, uint32_t range)
+static void uid_range_release(struct sandboxes *all, uint32_t range)
 {
-	all->ranges[range / 8] &= (uint8_t)~(1u << range % 8);
+	all->uid_ranges[range / 8] &= (uint8_t)~(1u << range % 8);
 }
 
-struct box *box_find(struct boxes *all, const struct id *id)
+struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id)
 {
-	struct box *b = all->by_id[hash(id, sizeof(*id))];
+	struct sandbox *sb = all->by_id[sandbox_hash_bucket(id, sizeof(*id))];
 
-	while (b && !id_eq(&b->info.id, id))
-		b = b->next_by_id;
-	return b;
+	while (sb && !id_eq(&sb->info.id, id))
+		sb = sb->next_by_id;
+	return sb;
 }
 
-static bool is_of(const struct box *b, const struct id *tenant)
+static bool sandbox_is_of_tenant(const struct sandbox *sb, const struct id *tenant)
 {
-	return id_eq(&b->info.tenant, tenant);
+	return id_eq(&sb->info.tenant, tenant);
 }
 
-struct box *box_of(struct boxes *all, const struct id *tenant, const struct id *id)
+struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
+				       const struct id *id)
 {
-	struct box *b = box_find(all, id);
+	struct sandbox *sb = sandbox_find(all, id);
 
-	return b && is_of(b, tenant) ? b : NULL;
+	return sb && sandbox_is_of_tenant(sb, tenant) ? sb : NULL;
 }
 
 /* One that is ending has given its name up. */
-static struct box *find_name(struct boxes *all, const struct id *tenant, const char *name)
+static struct sandbox *sandbox_find_by_name(struct sandboxes *all, const struct id *tenant,
+					    const char *name)
 {
-	struct box *b = all->by_name[hash(name, strlen(name))];
+	struct sandbox *sb = all->by_name[sandbox_hash_bucket(name, strlen(name))];
 
-	while (b &&
-	       (!is_of(b, tenant) || !str_eq(b->info.name, name) || b->info.state >= SB_ENDING))
-		b = b->next_by_name;
-	return b;
+	while (sb && (!sandbox_is_of_tenant(sb, tenant) || !str_eq(sb->info.name, name) ||
+		      sb->info.state >= SB_ENDING))
+		sb = sb->next_by_name;
+	return sb;
 }
 
-static struct box *find_key(struct boxes *all, const struct id *tenant, struct slice key)
+static struct sandbox *sandbox_find_by_key(struct sandboxes *all, const struct id *tenant,
+					   struct slice key)
 {
-	struct box *b = key.n ? all->by_key[hash(key.p, key.n)] : NULL;
+	struct sandbox *sb = key.n ? all->by_key[sandbox_hash_bucket(key.p, key.n)] : NULL;
 
-	while (b && (!is_of(b, tenant) || !slice_eq(slice_of(b->key), key)))
-		b = b->next_by_key;
-	return b;
+	while (sb &&
+	       (!sandbox_is_of_tenant(sb, tenant) || !slice_eq(slice_of(sb->idempotency_key), key)))
+		sb = sb->next_by_key;
+	return sb;
 }
 
-void boxes_hurry(struct boxes *all)
+void sandboxes_retry_now(struct sandboxes *all)
 {
 	uint64_t now = clk_boot_ns(all->cayd->clk);
 
-	for (struct box *b = all->newest; b; b = b->older) {
-		if (b->life.retry_ns != LIFE_NEVER)
-			b->life.retry_ns = now;
-		resize_again(b);
+	for (struct sandbox *sb = all->newest; sb; sb = sb->older) {
+		if (sb->life.retry_ns != LIFE_NEVER)
+			sb->life.retry_ns = now;
+		resize_retry(sb);
 	}
 }
 
-struct box *boxes_newest(struct boxes *all)
+struct sandbox *sandboxes_newest(struct sandboxes *all)
 {
 	return all->newest;
 }
 
-struct box *box_before(struct boxes *all, const struct id *tenant, uint64_t before)
+struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant, uint64_t before)
 {
-	struct box *b = all->newest;
+	struct sandbox *sb = all->newest;
 
-	while (b && ((before && b->seq >= before) || !is_of(b, tenant)))
-		b = b->older;
-	return b;
+	while (sb && ((before && sb->seq >= before) || !sandbox_is_of_tenant(sb, tenant)))
+		sb = sb->older;
+	return sb;
 }
 
-struct box *box_older(const struct box *b)
+struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb)
 {
-	struct box *older = b->older;
+	struct sandbox *older = sb->older;
 
-	while (older && !is_of(older, &b->info.tenant))
+	while (older && !sandbox_is_of_tenant(older, &sb->info.tenant))
 		older = older->older;
 	return older;
 }
 
-unsigned boxes_live_of(const struct boxes *all, const struct id *tenant)
+unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant)
 {
 	unsigned n = 0;
 
-	for (const struct box *b = all->newest; b; b = b->older)
-		n += !life_over(&b->life) && is_of(b, tenant);
+	for (const struct sandbox *sb = all->newest; sb; sb = sb->older)
+		n += !life_is_finished(&sb->life) && sandbox_is_of_tenant(sb, tenant);
 	return n;
 }
 
-const struct tally *boxes_tally(const struct boxes *all)
+const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all)
 {
-	return all->tally;
+	return all->counts;
 }
 
-unsigned boxes_placed(const struct boxes *all)
+unsigned sandboxes_count_placed(const struct sandboxes *all)
 {
 	return all->n - all->n_ended - all->n_ending;
 }
 
-unsigned boxes_live(const struct boxes *all)
+unsigned sandboxes_count_live(const struct sandboxes *all)
 {
 	return all->n - all->n_ended;
 }
 
 /* By its name and its key; and as the newest. */
-static void link_names(struct boxes *all, struct box *b)
+static void sandbox_index_names(struct sandboxes *all, struct sandbox *sb)
 {
-	struct box **at;
+	struct sandbox **at;
 
-	if (b->info.name) {
-		at = &all->by_name[hash(b->info.name, strlen(b->info.name))];
-		b->next_by_name = *at;
-		*at = b;
+	if (sb->info.name) {
+		at = &all->by_name[sandbox_hash_bucket(sb->info.name, strlen(sb->info.name))];
+		sb->next_by_name = *at;
+		*at = sb;
 	}
-	if (b->key) {
-		at = &all->by_key[hash(b->key, strlen(b->key))];
-		b->next_by_key = *at;
-		*at = b;
+	if (sb->idempotency_key) {
+		at = &all->by_key[sandbox_hash_bucket(sb->idempotency_key,
+						      strlen(sb->idempotency_key))];
+		sb->next_by_key = *at;
+		*at = sb;
 	}
-	b->older = all->newest;
-	b->newer = NULL;
+	sb->older = all->newest;
+	sb->newer = NULL;
 	if (all->newest)
-		all->newest->newer = b;
+		all->newest->newer = sb;
 	else
-		all->oldest = b;
-	all->newest = b;
+		all->oldest = sb;
+	all->newest = sb;
 }
 
-static void unlink_order(struct boxes *all, struct box *b)
+static void sandbox_unlink_order(struct sandboxes *all, struct sandbox *sb)
 {
-	*(b->newer ? &b->newer->older : &all->newest) = b->older;
-	*(b->older ? &b->older->newer : &all->oldest) = b->newer;
+	*(sb->newer ? &sb->newer->older : &all->newest) = sb->older;
+	*(sb->older ? &sb->older->newer : &all->oldest) = sb->newer;
 }
 
-static void link_in(struct boxes *all, struct box *b)
+static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
 {
-	struct box **at = &all->by_id[hash(&b->info.id, sizeof(b->info.id))];
+	struct sandbox **at = &all->by_id[sandbox_hash_bucket(&sb->info.id, sizeof(sb->info.id))];
 
-	b->next_by_id = *at;
-	*at = b;
-	link_names(all, b);
+	sb->next_by_id = *at;
+	*at = sb;
+	sandbox_index_names(all, sb);
 	all->n++;
-	all->n_ended += life_over(&b->life);
-	all->n_ending += b->life.state == SB_ENDING;
-	tally_in(all->tally, b);
+	all->n_ended += life_is_finished(&sb->life);
+	all->n_ending += sb->life.state == SB_ENDING;
+	sandbox_counts_update(all->counts, sb);
 }
 
 #define UNLINK(all, b, table, next, text) \
 	do { \
-		struct box **at_ = (text) ? &(all)->table[hash((text), strlen(text))] : NULL; \
+		struct sandbox **at_ = \
+			(text) ? &(all)->table[sandbox_hash_bucket((text), strlen(text))] : NULL; \
 \
 		while (at_ && *at_ != (b)) \
 			at_ = &(*at_)->next; \
@@ -236,106 +242,107 @@ static void link_in(struct boxes *all, struct box *b)
 			*at_ = (b)->next; \
 	} while (0)
 
-static void free_box(struct box *b)
+static void sandbox_free(struct sandbox *sb)
 {
-	free(b->revoked);
-	pool_fini(&b->pool);
-	free(b);
+	free(sb->revoked);
+	arena_fini(&sb->arena);
+	free(sb);
 }
 
-static void forget(struct boxes *all, struct box *b)
+static void sandbox_forget(struct sandboxes *all, struct sandbox *sb)
 {
-	struct box **at = &all->by_id[hash(&b->info.id, sizeof(b->info.id))];
+	struct sandbox **at = &all->by_id[sandbox_hash_bucket(&sb->info.id, sizeof(sb->info.id))];
 
-	while (*at != b)
+	while (*at != sb)
 		at = &(*at)->next_by_id;
-	*at = b->next_by_id;
-	UNLINK(all, b, by_name, next_by_name, b->info.name);
-	UNLINK(all, b, by_key, next_by_key, b->key);
-	unlink_order(all, b);
+	*at = sb->next_by_id;
+	UNLINK(all, sb, by_name, next_by_name, sb->info.name);
+	UNLINK(all, sb, by_key, next_by_key, sb->idempotency_key);
+	sandbox_unlink_order(all, sb);
 	all->n--;
 	all->n_ended--;
-	free_box(b);
+	sandbox_free(sb);
 }
 
-void boxes_forget(struct boxes *all, uint64_t now)
+void sandboxes_forget_expired(struct sandboxes *all, uint64_t now)
 {
-	struct box *b = all->oldest;
+	struct sandbox *sb = all->oldest;
 
-	while (b) {
-		struct box *newer = b->newer;
+	while (sb) {
+		struct sandbox *newer = sb->newer;
 
 		/* or there are more of them than there may be live ones */
-		bool old = now >= b->forget_boot || all->n_ended > all->cayd->settings.max_boxes;
+		bool old = now >= sb->forget_boot_ns ||
+			   all->n_ended > all->cayd->settings.max_sandboxes;
 
-		if (life_over(&b->life) && old && !b->holds && !b->waiters) {
-			db_drop(all->cayd->db, &b->info.id, NULL, NULL);
-			forget(all, b);
+		if (life_is_finished(&sb->life) && old && !sb->holds && !sb->waiters) {
+			db_sandbox_delete(all->cayd->db, &sb->info.id, NULL, NULL);
+			sandbox_forget(all, sb);
 		}
-		b = newer;
+		sb = newer;
 	}
 }
 
-void box_unhold(struct box *b)
+void sandbox_release(struct sandbox *sb)
 {
-	assert(b->holds);
-	b->holds--;
+	assert(sb->holds);
+	sb->holds--;
 }
 
 /* What clients see is made when they look: times are the wall's, of now. */
-const struct sandbox *box_look(struct box *b)
+const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 {
-	uint64_t boot = clk_boot_ns(b->cayd->clk), wall = clk_wall_ns(b->cayd->clk);
-	const struct life *l = &b->life;
+	uint64_t boot = clk_boot_ns(sb->cayd->clk), wall = clk_wall_ns(sb->cayd->clk);
+	const struct life *l = &sb->life;
 
-	b->info.has_expires = l->expires_ns != LIFE_NEVER && !life_over(l);
-	if (b->info.has_expires)
-		b->info.expires_ns = wall + (l->expires_ns - boot);
-	if (!life_over(l))
-		b->info.active_ns = wall - (boot - l->active_ns);
-	return &b->info;
+	sb->info.has_expires = l->expires_ns != LIFE_NEVER && !life_is_finished(l);
+	if (sb->info.has_expires)
+		sb->info.expires_ns = wall + (l->expires_ns - boot);
+	if (!life_is_finished(l))
+		sb->info.active_ns = wall - (boot - l->active_ns);
+	return &sb->info;
 }
 
-void box_changed(struct box *b, unsigned before)
+void sandbox_state_changed(struct sandbox *sb, unsigned before)
 {
-	struct boxes *all = b->cayd->boxes;
-	uint64_t kept = b->cayd->settings.record_ttl_ms * NS_PER_MS;
+	struct sandboxes *all = sb->cayd->sandboxes;
+	uint64_t kept = sb->cayd->settings.record_ttl_ms * NS_PER_MS;
 
-	b->changed_boot = clk_boot_ns(b->cayd->clk);
-	b->info.state = b->life.state;
-	b->info.changed_ns = clk_wall_ns(b->cayd->clk);
-	if (!b->life.warm)
-		push_box(b);
-	if (b->life.state != SB_PENDING)
-		create_over(b);
-	all->n_ending += b->life.state == SB_ENDING;
+	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
+	sb->info.state = sb->life.state;
+	sb->info.changed_ns = clk_wall_ns(sb->cayd->clk);
+	if (!sb->life.warm)
+		edge_push_sandbox(sb);
+	if (sb->life.state != SB_PENDING)
+		create_slot_release(sb);
+	all->n_ending += sb->life.state == SB_ENDING;
 	all->n_ending -= before == SB_ENDING;
-	tally_in(all->tally, b);
-	if (!life_over(&b->life) || before >= SB_TERMINATED)
+	sandbox_counts_update(all->counts, sb);
+	if (!life_is_finished(&sb->life) || before >= SB_TERMINATED)
 		return;
-	if (box_look(b)->has_end && !b->life.warm)
-		b->cayd->ends[b->info.end.reason]++;
-	give_range(all, b->range);
+	if (sandbox_describe(sb)->has_end && !sb->life.warm)
+		sb->cayd->end_counts[sb->info.end.reason]++;
+	uid_range_release(all, sb->uid_range);
 	all->n_ended++;
-	if (b->life.failed && kept < FAILED_KEPT_NS)
+	if (sb->life.failed && kept < FAILED_KEPT_NS)
 		kept = FAILED_KEPT_NS;
-	b->forget_boot = b->changed_boot + (b->life.warm ? 0 : kept);
+	sb->forget_boot_ns = sb->changed_boot_ns + (sb->life.warm ? 0 : kept);
 }
 
-static struct box *new_box(struct boxes *all)
+static struct sandbox *sandbox_alloc(struct sandboxes *all)
 {
-	struct box *b = calloc(1, sizeof(*b));
+	struct sandbox *sb = calloc(1, sizeof(*sb));
 
-	if (!b)
+	if (!sb)
 		return NULL;
-	b->cayd = all->cayd;
-	b->pidfd = -EBADF;
-	b->epoch = SIGN_EPOCH;
-	b->pool = POOL_INIT(POOL_MAX);
-	return b;
+	sb->cayd = all->cayd;
+	sb->pidfd = -EBADF;
+	sb->epoch = TOKEN_FIRST_EPOCH;
+	sb->arena = ARENA_INIT(POOL_MAX);
+	return sb;
 }
 
-struct life_terms box_terms(const struct cayd *c, const struct sandbox_create *spec)
+struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
 {
 	return (struct life_terms){
 		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
@@ -347,68 +354,71 @@ struct life_terms box_terms(const struct cayd *c, const struct sandbox_create *s
 }
 
 /* Whose it is, and all that this one wants of it. */
-static int give(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
-		const struct id *tenant)
+static int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
+			       const struct idempotency_key *key, const struct id *tenant)
 {
-	const struct image_row *image = image_by_digest(b->cayd->images, b->image);
+	const struct image *image = image_by_digest(sb->cayd->images, sb->image);
 	const struct field_texts *argv =
 		spec->image_entrypoint && image ? &image->config.argv : &spec->entrypoint;
 	struct limits limits;
-	int r = limit_settle(b->cayd, spec, &limits, NULL);
+	int r = limits_resolve(sb->cayd, spec, &limits, NULL);
 
 	if (r < 0)
 		return r;
-	b->info = (struct sandbox){ .id = b->life.id,
-				    .tenant = *tenant,
-				    .runtime = spec->runtime,
-				    .created_ns = clk_wall_ns(b->cayd->clk),
-				    .image = box_text(b, spec->image),
-				    .template = box_text(b, spec->template),
-				    .name = box_text(b, spec->name),
-				    .group = box_text(b, spec->group),
-				    .timezone = box_text(b, spec->timezone) };
-	b->info.limits = limits;
-	b->info.storage = spec->storage;
-	b->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
-	b->info.has_writable = spec->has_writable;
-	b->info.changed_ns = b->info.active_ns = b->info.created_ns;
+	sb->info = (struct sandbox_info){ .id = sb->life.id,
+					  .tenant = *tenant,
+					  .runtime = spec->runtime,
+					  .created_ns = clk_wall_ns(sb->cayd->clk),
+					  .image = sandbox_copy_text(sb, spec->image),
+					  .template = sandbox_copy_text(sb, spec->template),
+					  .name = sandbox_copy_text(sb, spec->name),
+					  .group = sandbox_copy_text(sb, spec->group),
+					  .timezone = sandbox_copy_text(sb, spec->timezone) };
+	sb->info.limits = limits;
+	sb->info.storage = spec->storage;
+	sb->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
+	sb->info.has_writable = spec->has_writable;
+	sb->info.changed_ns = sb->info.active_ns = sb->info.created_ns;
 	if (key->key.n) {
-		b->key = pool_strn(&b->pool, key->key.p, key->key.n);
-		b->key_body = box_text(b, key->body);
+		sb->idempotency_key = arena_strndup(&sb->arena, key->key.p, key->key.n);
+		sb->idempotency_hash = sandbox_copy_text(sb, key->body_hash);
 	}
-	if (!b->info.image || (spec->name && !b->info.name) ||
-	    (spec->template && !b->info.template) || (spec->group && !b->info.group) ||
-	    (spec->timezone && !b->info.timezone) || (key->key.n && (!b->key || !b->key_body)) ||
-	    box_keep_map(b, &spec->labels, &b->info.labels) < 0 ||
-	    box_keep_map(b, &spec->env, &b->env) < 0 ||
-	    box_keep_texts(b, &spec->writable, &b->info.writable) < 0 ||
-	    box_keep_texts(b, argv, &b->entrypoint) < 0 ||
-	    field_copy_list(&service_spec_table, &spec->services, &b->pool, &b->services) < 0)
+	if (!sb->info.image || (spec->name && !sb->info.name) ||
+	    (spec->template && !sb->info.template) || (spec->group && !sb->info.group) ||
+	    (spec->timezone && !sb->info.timezone) ||
+	    (key->key.n && (!sb->idempotency_key || !sb->idempotency_hash)) ||
+	    sandbox_copy_map(sb, &spec->labels, &sb->info.labels) < 0 ||
+	    sandbox_copy_map(sb, &spec->env, &sb->env) < 0 ||
+	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
+	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
+	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0)
 		return -ENOMEM;
-	return record_check(b);
+	return sandbox_record_check_size(sb);
 }
 
-static int fill(struct box *b, const struct sandbox_create *spec, const struct box_key *key,
-		const struct id *tenant)
+static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
+			const struct idempotency_key *key, const struct id *tenant)
 {
-	struct life_terms t = box_terms(b->cayd, spec);
+	struct life_terms t = sandbox_life_terms(sb->cayd, spec);
 	struct id id;
-	int r = id_new(ID_SANDBOX, 0, 0, &id);
+	int r = id_generate(ID_SANDBOX, 0, 0, &id);
 
 	if (r < 0)
 		return r;
-	b->life = life_new(&id, clk_boot_ns(b->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
-	b->life.entry = t.entry;
-	b->life.on_exit = t.on_exit;
-	b->home = *tenant;
-	return give(b, spec, key, tenant);
+	sb->life = life_new(&id, clk_boot_ns(sb->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
+	sb->life.entry = t.entry;
+	sb->life.on_exit = t.on_exit;
+	sb->cgroup_tenant = *tenant;
+	return sandbox_assign_spec(sb, spec, key, tenant);
 }
 
 /* Creating a name again returns what has it, if that is what was asked for. */
-static int same_request(const struct box *b, const struct sandbox_create *spec, struct cay_err *err)
+static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
+				   struct cay_err *err)
 {
-	if (str_eq(b->info.image, spec->image) && b->info.runtime == spec->runtime &&
-	    (!spec->has_app_port || spec->app_port == b->info.app_port) && limit_same(b, spec))
+	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
+	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
+	    sandbox_limits_match_spec(sb, spec))
 		return 0;
 	return cay_fail_field(err, CAY_E_CONFLICT, "name",
 			      "'%s' is the name of a sandbox with another image, runtime, storage, "
@@ -417,178 +427,188 @@ static int same_request(const struct box *b, const struct sandbox_create *spec, 
 }
 
 /* One that this request has made already, by its key or its name. */
-static int find_made(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-		     const struct box_key *key, struct box **ret, struct cay_err *err)
+static int sandbox_find_existing(struct sandboxes *all, const struct id *tenant,
+				 const struct sandbox_create *spec,
+				 const struct idempotency_key *key, struct sandbox **ret,
+				 struct cay_err *err)
 {
-	*ret = find_key(all, tenant, key->key);
-	if (*ret && !str_eq((*ret)->key_body, key->body))
+	*ret = sandbox_find_by_key(all, tenant, key->key);
+	if (*ret && !str_eq((*ret)->idempotency_hash, key->body_hash))
 		return cay_fail(err, CAY_E_KEY_REUSED,
 				"this idempotency key was used for another request");
 	if (*ret)
 		return 0;
-	*ret = spec->name ? find_name(all, tenant, spec->name) : NULL;
-	return *ret ? same_request(*ret, spec, err) : 0;
+	*ret = spec->name ? sandbox_find_by_name(all, tenant, spec->name) : NULL;
+	return *ret ? sandbox_check_same_spec(*ret, spec, err) : 0;
 }
 
-int box_check(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-	      const struct box_key *key, struct box **ret, struct cay_err *err)
+int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
+			 const struct sandbox_create *spec, const struct idempotency_key *key,
+			 struct sandbox **ret, struct cay_err *err)
 {
-	int r = find_made(all, tenant, spec, key, ret, err);
+	int r = sandbox_find_existing(all, tenant, spec, key, ret, err);
 	struct limits settled;
 
 	if (r < 0 || *ret)
 		return r;
-	r = image_check(all->cayd->images, spec, err);
+	r = image_check_create(all->cayd->images, spec, err);
 	if (r >= 0)
 		r = labels_check(&spec->labels, err);
 	if (r >= 0)
 		r = services_check(&spec->services, "services", err);
 	if (r >= 0)
-		r = limit_storage(spec, err);
+		r = storage_spec_check(spec, err);
 	if (r >= 0)
-		r = limit_settle(all->cayd, spec, &settled, err);
+		r = limits_resolve(all->cayd, spec, &settled, err);
 	return r < 0 ? r : admit_check(all->cayd, tenant, spec, err);
 }
 
-static int make(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-		const struct box_key *key, bool warm, struct box **ret, struct cay_err *err)
+static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
+			      const struct sandbox_create *spec, const struct idempotency_key *key,
+			      bool warm, struct sandbox **ret, struct cay_err *err)
 {
-	struct box *b = new_box(all);
+	struct sandbox *sb = sandbox_alloc(all);
 	int r;
 
-	if (!b)
+	if (!sb)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	memcpy(b->image, image_for(all->cayd->images, spec)->digest, sizeof(b->image));
-	r = fill(b, spec, key, tenant);
+	memcpy(sb->image, image_find_for_create(all->cayd->images, spec)->digest,
+	       sizeof(sb->image));
+	r = sandbox_init(sb, spec, key, tenant);
 	if (r >= 0)
-		r = take_range(all, &b->range);
+		r = uid_range_claim(all, &sb->uid_range);
 	if (r < 0) {
-		free_box(b);
+		sandbox_free(sb);
 		if (r == -E2BIG)
 			return cay_fail(err, CAY_E_TOO_LARGE,
 					"its variables, services and entrypoint are more than the "
 					"journal keeps of one sandbox");
 		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
 	}
-	b->seq = ++all->seq;
+	sb->seq = ++all->seq;
 	if (warm) { /* its time begins when it is taken */
-		b->life =
-			life_new(&b->info.id, b->life.born_ns, LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
-		b->life.warm = true;
+		sb->life = life_new(&sb->info.id, sb->life.born_ns, LIFE_NEVER, LIFE_NEVER,
+				    LIFE_NEVER);
+		sb->life.warm = true;
 	}
-	link_in(all, b);
-	image_used(all->cayd->images, b->image);
-	*ret = b;
+	sandbox_index_insert(all, sb);
+	image_mark_used(all->cayd->images, sb->image);
+	*ret = sb;
 	return 0;
 }
 
-int box_create(struct boxes *all, const struct id *tenant, const struct sandbox_create *spec,
-	       const struct box_key *key, struct box **ret, struct cay_err *err)
+int sandbox_create(struct sandboxes *all, const struct id *tenant,
+		   const struct sandbox_create *spec, const struct idempotency_key *key,
+		   struct sandbox **ret, struct cay_err *err)
 {
-	int r = box_check(all, tenant, spec, key, ret, err);
+	int r = sandbox_create_check(all, tenant, spec, key, ret, err);
 
 	if (r < 0 || *ret)
 		return r;
-	r = admit_take(all->cayd, tenant, spec, err);
+	r = admit_check_and_evict(all->cayd, tenant, spec, err);
 	if (r >= 0)
-		r = make(all, tenant, spec, key, false, ret, err);
+		r = sandbox_insert_new(all, tenant, spec, key, false, ret, err);
 	if (r >= 0)
-		(void)box_happens(*ret, &(struct life_event){ .kind = LIFE_ACCEPTED });
+		(void)sandbox_apply_event(*ret, &(struct life_event){ .kind = LIFE_ACCEPTED });
 	return r;
 }
 
-int box_warm(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
-	     struct cay_err *err)
+int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
+			struct sandbox **ret, struct cay_err *err)
 {
-	if (!image_for(all->cayd->images, spec))
+	if (!image_find_for_create(all->cayd->images, spec))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image '%s'", spec->image);
-	return make(all, &warm_tenant, spec, &(struct box_key){}, true, ret, err);
+	return sandbox_insert_new(all, &warm_tenant, spec, &(struct idempotency_key){}, true, ret,
+				  err);
 }
 
-int box_take(struct box *b, const struct id *tenant, const struct sandbox_create *spec,
-	     const struct box_key *key)
+int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
+		       const struct sandbox_create *spec, const struct idempotency_key *key)
 {
-	struct boxes *all = b->cayd->boxes;
-	struct life_event ev = { .kind = LIFE_TAKE, .terms = box_terms(b->cayd, spec) };
-	struct limits was = b->info.limits;
+	struct sandboxes *all = sb->cayd->sandboxes;
+	struct life_event ev = { .kind = LIFE_CLAIM, .terms = sandbox_life_terms(sb->cayd, spec) };
+	struct limits was = sb->info.limits;
 
-	tally_out(all->tally, b);
-	if (give(b, spec, key, tenant) < 0) {
-		b->info.name = b->key = NULL; /* nobody finds it by them */
-		tally_in(all->tally, b);
+	sandbox_counts_remove(all->counts, sb);
+	if (sandbox_assign_spec(sb, spec, key, tenant) < 0) {
+		sb->info.name = sb->idempotency_key = NULL; /* nobody finds it by them */
+		sandbox_counts_update(all->counts, sb);
 		return -ENOMEM;
 	}
-	tally_in(all->tally, b);
-	b->relimit |= limit_changed(&was, &b->info.limits);
-	unlink_order(all, b);
-	b->seq = ++all->seq;
-	link_names(all, b);
-	(void)box_happens(b, &ev);
+	sandbox_counts_update(all->counts, sb);
+	sb->limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
+	sandbox_unlink_order(all, sb);
+	sb->seq = ++all->seq;
+	sandbox_index_names(all, sb);
+	(void)sandbox_apply_event(sb, &ev);
 	return 0;
 }
 
-int box_restore(struct boxes *all, const struct life *life, const struct sandbox_record *record,
-		uint64_t seq, struct box **ret, struct cay_err *err)
+int sandbox_restore(struct sandboxes *all, const struct life *life,
+		    const struct sandbox_record *record, uint64_t seq, struct sandbox **ret,
+		    struct cay_err *err)
 {
-	const struct sandbox *from = &record->sandbox;
-	struct box *b = new_box(all);
+	const struct sandbox_info *from = &record->sandbox;
+	struct sandbox *sb = sandbox_alloc(all);
 
-	if (!b)
+	if (!sb)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	b->life = *life;
-	life_wake(&b->life);
+	sb->life = *life;
+	life_reset_transient(&sb->life);
 	/* who was taking it when we died may have changed them */
-	b->relimit = life->warm ? LIMIT_ALL : 0;
-	b->info = *from;
-	b->info.state = life->state;
-	b->seq = seq;
-	b->range = (uint32_t)record->range;
-	b->home = record->home.noun ? record->home : from->tenant;
-	b->wanted = record->wanted;
-	b->has_wanted = record->has_wanted;
+	sb->limits_to_set = life->warm ? LIMIT_ALL : 0;
+	sb->info = *from;
+	sb->info.state = life->state;
+	sb->seq = seq;
+	sb->uid_range = (uint32_t)record->range;
+	sb->cgroup_tenant = record->home.noun ? record->home : from->tenant;
+	sb->limits_wanted = record->wanted;
+	sb->has_limits_wanted = record->has_wanted;
 	if (record->has_epoch)
-		b->epoch = (uint32_t)record->epoch;
-	b->info.image = box_text(b, from->image);
-	b->info.template = box_text(b, from->template);
-	b->info.limits.given = b->wanted.given =
+		sb->epoch = (uint32_t)record->epoch;
+	sb->info.image = sandbox_copy_text(sb, from->image);
+	sb->info.template = sandbox_copy_text(sb, from->template);
+	sb->info.limits.given = sb->limits_wanted.given =
 		0; /* all of them, also those it had not heard of */
-	b->info.name = box_text(b, from->name);
-	b->info.group = box_text(b, from->group);
-	b->info.timezone = box_text(b, from->timezone);
-	b->info.entry = box_text(b, from->entry);
-	b->info.end.detail = box_text(b, from->end.detail);
-	b->info.end.signal = box_text(b, from->end.signal);
-	b->key = box_text(b, record->key);
-	b->key_body = box_text(b, record->key_body);
-	b->forget_boot =
+	sb->info.name = sandbox_copy_text(sb, from->name);
+	sb->info.group = sandbox_copy_text(sb, from->group);
+	sb->info.timezone = sandbox_copy_text(sb, from->timezone);
+	sb->info.entry = sandbox_copy_text(sb, from->entry);
+	sb->info.end.detail = sandbox_copy_text(sb, from->end.detail);
+	sb->info.end.signal = sandbox_copy_text(sb, from->end.signal);
+	sb->idempotency_key = sandbox_copy_text(sb, record->key);
+	sb->idempotency_hash = sandbox_copy_text(sb, record->key_body);
+	sb->forget_boot_ns =
 		clk_boot_ns(all->cayd->clk) + all->cayd->settings.record_ttl_ms * NS_PER_MS;
-	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !b->info.image ||
-	    (b->key && !b->key_body) ||
-	    hex_read(record->image_digest, strlen(record->image_digest), b->image, 32) < 0 ||
-	    box_keep_map(b, &from->labels, &b->info.labels) < 0 ||
-	    box_keep_map(b, &record->env, &b->env) < 0 ||
-	    box_keep_texts(b, &from->writable, &b->info.writable) < 0 ||
-	    box_keep_texts(b, &record->entrypoint, &b->entrypoint) < 0 ||
-	    field_copy_list(&service_spec_table, &record->services, &b->pool, &b->services) < 0 ||
-	    revoke_restore(b, &record->revoked) < 0) {
-		free_box(b);
+	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !sb->info.image ||
+	    (sb->idempotency_key && !sb->idempotency_hash) ||
+	    hex_decode(record->image_digest, strlen(record->image_digest), sb->image, 32) < 0 ||
+	    sandbox_copy_map(sb, &from->labels, &sb->info.labels) < 0 ||
+	    sandbox_copy_map(sb, &record->env, &sb->env) < 0 ||
+	    sandbox_copy_texts(sb, &from->writable, &sb->info.writable) < 0 ||
+	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
+	    field_list_copy(&service_spec_table, &record->services, &sb->arena, &sb->services) <
+		    0 ||
+	    revoked_restore(sb, &record->revoked) < 0) {
+		sandbox_free(sb);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
 	}
 	if (life->state >= SB_ENDING && !from->has_end) { /* changed by hand */
-		b->info.has_end = true;
-		b->info.end.reason = life->reason;
-		b->info.end.detail = box_text(b, "the journal does not say more");
+		sb->info.has_end = true;
+		sb->info.end.reason = life->reason;
+		sb->info.end.detail = sandbox_copy_text(sb, "the journal does not say more");
 	}
 	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
-		(void)cay_fail(&b->failure, CAY_E_RUNTIME, "%s",
-			       b->info.end.detail ? b->info.end.detail : "it could not be started");
-	if (!life_over(life))
-		boxes_keep_range(all, b->range);
+		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s",
+			       sb->info.end.detail ? sb->info.end.detail
+						   : "it could not be started");
+	if (!life_is_finished(life))
+		uid_range_reserve(all, sb->uid_range);
 	if (life->warm && life->state == SB_PENDING)
-		stock_adopt(b);
+		pool_adopt_sandbox(sb);
 	if (all->seq < seq)
 		all->seq = seq;
-	link_in(all, b);
-	*ret = b;
+	sandbox_index_insert(all, sb);
+	*ret = sb;
 	return 0;
 }

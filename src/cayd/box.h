@@ -11,130 +11,138 @@
 #include "cayd/cayd.h"
 #include "life/life.h"
 
-struct box {
+struct sandbox {
 	struct life life;
-	struct sandbox info; /* texts live in the pool */
+	struct sandbox_info info; /* texts live in the pool */
 	struct field_map env;
 	struct field_texts entrypoint;
-	struct field_list services; /* struct service_spec */
-	struct limits wanted;       /* limits it is to have; resize.c's */
-	bool has_wanted, resizing;  /* and the keeper is at it */
-	const char *key, *key_body; /* idempotency key, and what it was used for */
-	struct cay_err failure;     /* why it failed, for who waits for it */
+	struct field_list services;       /* struct service_spec */
+	struct limits limits_wanted;      /* limits it is to have; resize.c's */
+	bool has_limits_wanted, resizing; /* and the keeper is at it */
+	const char *idempotency_key,
+		*idempotency_hash; /* idempotency key, and what it was used for */
+	struct cay_err failure;    /* why it failed, for who waits for it */
 	uint64_t seq;
-	uint32_t range;
+	uint32_t uid_range;
 	uint8_t image[32];
-	uint32_t epoch;              /* older tokens of it are void */
-	struct box_revoked *revoked; /* REVOKED_MAX of them, or NULL; revoke.c's */
-	struct id home; /* the tenant in whose cgroup it is: who is taken does not move */
+	uint32_t epoch;                /* older tokens of it are void */
+	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL; revoke.c's */
+	struct id cgroup_tenant; /* the tenant in whose cgroup it is: who is taken does not move */
 	/* the rest is box.c's, wait.c's and step.c's */
 	struct cayd *cayd;
-	struct box *next_by_id, *next_by_name, *next_by_key, *newer, *older;
-	const char *why;              /* the detail of the end that is about to be */
-	uint64_t changed_boot;        /* when its state changed last */
-	uint64_t forget_boot;         /* when nobody need remember it */
-	unsigned holds;               /* calls under way that have this pointer */
-	unsigned unsaved;             /* of them, writes somebody waits for */
-	struct cay_err unsaid;        /* why the journal has not what it is; it is written again */
-	bool entry_asked, entry_over; /* entry.c's */
-	bool unnoted;                 /* an event about it could not be written */
-	bool other_boot;              /* the journal has it from before the machine started */
-	uv_poll_t *watch;
+	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
+	const char *end_detail;    /* the detail of the end that is about to be */
+	uint64_t changed_boot_ns;  /* when its state changed last */
+	uint64_t forget_boot_ns;   /* when nobody need remember it */
+	unsigned holds;            /* calls under way that have this pointer */
+	unsigned unsaved;          /* of them, writes somebody waits for */
+	struct cay_err save_error; /* why the journal has not what it is; it is written again */
+	bool entrypoint_polling, entrypoint_ended; /* entry.c's */
+	bool event_unwritten;                      /* an event about it could not be written */
+	bool other_boot; /* the journal has it from before the machine started */
+	uv_poll_t *pid1_poll;
 	int pidfd;
-	struct turn *turn;   /* while it is made; create.c's */
-	struct stock *stock; /* warm, and of this one; stock.c's, as is the next */
-	struct box *next_warm;
-	unsigned relimit; /* which limits are not known to be those it was started with */
-	unsigned tallied; /* what it is counted as; tally.c's */
-	struct waiter *waiters;
-	bool looked_at; /* the keeper is asked for its disk; usage.c's */
-	struct pool pool;
+	struct create_slot *create_slot; /* while it is made; create.c's */
+	struct warm_pool *warm_pool;     /* warm, and of this one; stock.c's, as is the next */
+	struct sandbox *next_warm;
+	unsigned limits_to_set; /* which limits are not known to be those it was started with */
+	unsigned counted_as;    /* what it is counted as; tally.c's */
+	struct sandbox_waiter *waiters;
+	bool disk_query_pending; /* the keeper is asked for its disk; usage.c's */
+	struct arena arena;
 };
 
 /* What a request waits for. */
-enum box_wait {
+enum sandbox_wait {
 	WAIT_STARTED, /* it runs, or will not */
 	WAIT_ENDED,
 	WAIT_SAVED,   /* what was asked is durable */
 	WAIT_SETTLED, /* and nothing is under way */
 };
 
-struct box_key {
-	struct slice key; /* empty: none */
-	char body[17];    /* a hash of the request */
+struct idempotency_key {
+	struct slice key;   /* empty: none */
+	char body_hash[17]; /* a hash of the request */
 };
 
-[[nodiscard]] int boxes_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int sandboxes_open(struct cayd *c, struct cay_err *err);
 /* Whoever's it is: for cayd itself. */
-struct box *box_find(struct boxes *all, const struct id *id);
+struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
 /* For a request: another tenant's is not there. */
-struct box *box_of(struct boxes *all, const struct id *tenant, const struct id *id);
+struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
+				       const struct id *id);
 /* The tenant's newest whose seq is below `before` (0: any), and the next one. */
-struct box *box_before(struct boxes *all, const struct id *tenant, uint64_t before);
-struct box *box_older(const struct box *b);
+struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
+				    uint64_t before);
+struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
 /* Whether it could be; *ret is the one of the tenant that has this key or name. */
-[[nodiscard]] int box_check(struct boxes *all, const struct id *tenant,
-			    const struct sandbox_create *spec, const struct box_key *key,
-			    struct box **ret, struct cay_err *err);
+[[nodiscard]] int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
+				       const struct sandbox_create *spec,
+				       const struct idempotency_key *key, struct sandbox **ret,
+				       struct cay_err *err);
 /* Accept a sandbox and begin; or return the one of the tenant that has this key or name. */
-[[nodiscard]] int box_create(struct boxes *all, const struct id *tenant,
-			     const struct sandbox_create *spec, const struct box_key *key,
-			     struct box **ret, struct cay_err *err);
+[[nodiscard]] int sandbox_create(struct sandboxes *all, const struct id *tenant,
+				 const struct sandbox_create *spec,
+				 const struct idempotency_key *key, struct sandbox **ret,
+				 struct cay_err *err);
 /* One for nobody yet; begun by LIFE_ACCEPTED. */
-[[nodiscard]] int box_warm(struct boxes *all, const struct sandbox_create *spec, struct box **ret,
-			   struct cay_err *err);
+[[nodiscard]] int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
+				      struct sandbox **ret, struct cay_err *err);
 /* And it is somebody's.  Without memory for that it can only be ended. */
-[[nodiscard]] int box_take(struct box *b, const struct id *tenant,
-			   const struct sandbox_create *spec, const struct box_key *key);
-struct life_terms box_terms(const struct cayd *c, const struct sandbox_create *spec);
+[[nodiscard]] int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
+				     const struct sandbox_create *spec,
+				     const struct idempotency_key *key);
+struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec);
 /* One that the journal knows; its texts are copied. */
-[[nodiscard]] int box_restore(struct boxes *all, const struct life *life,
-			      const struct sandbox_record *record, uint64_t seq, struct box **ret,
-			      struct cay_err *err);
+[[nodiscard]] int sandbox_restore(struct sandboxes *all, const struct life *life,
+				  const struct sandbox_record *record, uint64_t seq,
+				  struct sandbox **ret, struct cay_err *err);
 /* Answer a request with the sandbox once it has come so far. */
-void box_answer(struct box *b, struct request *rq, enum box_wait until);
+void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until);
 /* Answer with what was told of several; `unsaved` says that the journal has not all of it. */
-void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list *list,
-		  bool unsaved);
+void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
+		     bool unsaved);
 /* As clients see it now. */
-const struct sandbox *box_look(struct box *b);
+const struct sandbox_info *sandbox_describe(struct sandbox *sb);
 /* Something has changed that somebody may be waiting for. */
-void box_tell(struct box *b);
+void sandbox_notify_waiters(struct sandbox *sb);
 /* The same, but the journal has yet to have it. */
-void box_foretell(struct box *b);
+void sandbox_audit_waiters_early(struct sandbox *sb);
 /* A copy of a text that lives as long as the box; NULL when it has no more room. */
-const char *box_text(struct box *b, const char *text);
-[[nodiscard]] int box_keep_texts(struct box *b, const struct field_texts *in,
-				 struct field_texts *ret);
-[[nodiscard]] int box_keep_map(struct box *b, const struct field_map *in, struct field_map *ret);
+const char *sandbox_copy_text(struct sandbox *sb, const char *text);
+[[nodiscard]] int sandbox_copy_texts(struct sandbox *sb, const struct field_texts *in,
+				     struct field_texts *ret);
+[[nodiscard]] int sandbox_copy_map(struct sandbox *sb, const struct field_map *in,
+				   struct field_map *ret);
 /* Whether all of them are a client's to set. */
 [[nodiscard]] int labels_check(const struct field_map *labels, struct cay_err *err);
 /* Set and remove labels. */
-[[nodiscard]] int box_label(struct box *b, const struct field_map *patch, struct cay_err *err);
+[[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
+				       struct cay_err *err);
 
 /* What step.c tells the table: its state is another; nothing has its pointer any more. */
-void box_changed(struct box *b, unsigned before);
-void box_unhold(struct box *b);
+void sandbox_state_changed(struct sandbox *sb, unsigned before);
+void sandbox_release(struct sandbox *sb);
 /* Forget those nobody need remember. */
-void boxes_forget(struct boxes *all, uint64_t now);
+void sandboxes_forget_expired(struct sandboxes *all, uint64_t now);
 /* The keeper is back: what waits to be tried again need not wait longer. */
-void boxes_hurry(struct boxes *all);
-struct box *boxes_newest(struct boxes *all);
-unsigned boxes_live(const struct boxes *all);
+void sandboxes_retry_now(struct sandboxes *all);
+struct sandbox *sandboxes_newest(struct sandboxes *all);
+unsigned sandboxes_count_live(const struct sandboxes *all);
 /* Those that are not ending either. */
-unsigned boxes_placed(const struct boxes *all);
-unsigned boxes_live_of(const struct boxes *all, const struct id *tenant);
-const struct tally *boxes_tally(const struct boxes *all);
-void boxes_keep_range(struct boxes *all, uint32_t range);
+unsigned sandboxes_count_placed(const struct sandboxes *all);
+unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant);
+const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
+void uid_range_reserve(struct sandboxes *all, uint32_t range);
 /* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
-[[nodiscard]] int box_range_anew(struct box *b);
+[[nodiscard]] int sandbox_replace_uid_range(struct sandbox *sb);
 
 /* step.c: something happens to it; the code is why it is refused. */
-enum cay_code box_happens(struct box *b, const struct life_event *ev);
-void box_end(struct box *b, unsigned reason, const char *why);
-void box_claimed(struct box *b, const struct cay_err *outcome);
-void box_save(struct box *b, bool wait);
+enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev);
+void sandbox_end(struct sandbox *sb, unsigned reason, const char *why);
+void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome);
+void sandbox_save(struct sandbox *sb, bool wait);
 /* Watch PID 1 by its pidfd, which becomes the box's. */
-[[nodiscard]] int box_watch(struct box *b, int pidfd);
-[[nodiscard]] int boxes_sweep(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int sandbox_watch_pid1(struct sandbox *sb, int pidfd);
+[[nodiscard]] int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err);
 #endif

@@ -4,7 +4,7 @@
 /* What build.c and build-run.c share. */
 #include "cayd/build.h"
 
-enum build_state { BUILD_STARTING, BUILD_RUNNING, BUILD_COMMITTING, BUILD_OVER };
+enum build_state { BUILD_STARTING, BUILD_RUNNING, BUILD_COMMITTING, BUILD_FINISHED };
 
 struct build_waiter {
 	struct build_waiter *next;
@@ -25,23 +25,23 @@ struct build {
 	struct cayd *cayd;
 	enum build_state state;
 	char hash[BUILD_HASH_LEN + 1];
-	struct pool pool;
+	struct arena arena;
 	struct layer_spec spec;
 	uint8_t parent[32];
-	struct id tenant;  /* nothing: a template's */
-	uint64_t alone_ns; /* since when nobody waits for it */
-	struct box *box;
-	uv_timer_t *tick;
+	struct id tenant;           /* nothing: a template's */
+	uint64_t unwaited_since_ns; /* since when nobody waits for it */
+	struct sandbox *sandbox;
+	uv_timer_t *timer;
 	struct build_waiter *waiters;
 	struct build_step *steps;
-	size_t n_steps, at;
+	size_t n_steps, step;
 	/* the command that runs */
-	bool asking;                  /* something is under way that ends in a call back */
-	char exec[ID_TEXT_LEN + 1];   /* "" while there is none */
-	struct buf feed;              /* what its stdin has yet to get */
-	uint64_t read[2], written[2]; /* of its two outputs */
+	bool call_pending;             /* something is under way that ends in a call back */
+	char exec_id[ID_TEXT_LEN + 1]; /* "" while there is none */
+	struct buf stdin_pending;      /* what its stdin has yet to get */
+	uint64_t read[2], written[2];  /* of its two outputs */
 	unsigned stream;
-	struct exec told;
+	struct exec_info exec_info;
 	struct buf log;
 	uint64_t log_lost; /* bytes of it that are gone */
 	unsigned commits;
@@ -50,9 +50,9 @@ struct build {
 
 /* build-run.c: plan the steps; look after the one that runs. */
 [[nodiscard]] int build_plan(struct build *b, struct cay_err *err);
-void build_go_on(struct build *b);
+void build_continue(struct build *b);
 /* build.c: all commands are through, or one failed. */
 void build_commit(struct build *b);
 void build_fail(struct build *b, const struct cay_err *err);
-void build_say(struct build *b, const char *p, size_t n);
+void build_log_append(struct build *b, const char *p, size_t n);
 #endif

@@ -29,36 +29,36 @@
 
 struct build;
 
-struct build_order {
+struct build_request {
 	struct layer_spec spec;
-	const struct sandbox_create *box; /* limits, runtime and storage are its sandbox's */
-	const struct id *tenant;          /* whose layer it is; NULL: a template's */
-	bool by_operator;                 /* as many as there may be at all */
+	const struct sandbox_create *sandbox; /* limits, runtime and storage are its sandbox's */
+	const struct id *tenant;              /* whose layer it is; NULL: a template's */
+	bool by_operator;                     /* as many as there may be at all */
 };
 
 /* The layer, or why there is none; once, from the loop. */
-typedef void build_fn(void *arg, const struct image_row *layer, const struct cay_err *err);
+typedef void build_fn(void *arg, const struct image *layer, const struct cay_err *err);
 
 [[nodiscard]] int builds_open(struct cayd *c, struct cay_err *err);
 /* After recovery: take away what the builds of an earlier life left. */
 void builds_recover(struct cayd *c);
 /* Whether it is a sandbox of ours. */
-bool build_has(const struct id *tenant);
+bool tenant_is_for_builds(const struct id *tenant);
 /* Is there anything to do at all? */
-bool build_any(const struct layer_spec *spec);
+bool layer_spec_has_steps(const struct layer_spec *spec);
 /* *ret_layer is the layer when there is one already; else *ret_build is what makes it,
  * and fn is called when it is over.  CAY_E_OVERLOADED when there are too many, of all or of
  * the tenant. */
-[[nodiscard]] int build_ask(struct cayd *c, const struct build_order *order, build_fn *fn,
-			    void *arg, const struct image_row **ret_layer, struct build **ret_build,
-			    struct cay_err *err);
+[[nodiscard]] int build_start_or_join(struct cayd *c, const struct build_request *order,
+				      build_fn *fn, void *arg, const struct image **ret_layer,
+				      struct build **ret_build, struct cay_err *err);
 /* Nobody waits with this arg any more.  A template's build goes on; a tenant's that nobody
  * waits for ends soon. */
-void build_leave(struct build *b, const void *arg);
+void build_remove_waiter(struct build *b, const void *arg);
 /* What its commands wrote, from an offset on; *at is where that begins: the first of it
  * may be gone.  NULL when the build is not remembered. */
 struct build *build_find(struct cayd *c, const char *hash);
-struct slice build_log(const struct build *b, uint64_t offset, uint64_t *at);
-bool build_over(const struct build *b);
+struct slice build_log_read(const struct build *b, uint64_t offset, uint64_t *at);
+bool build_is_finished(const struct build *b);
 const char *build_hash(const struct build *b);
 #endif

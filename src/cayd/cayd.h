@@ -60,8 +60,8 @@
 #include "prog/metrics.h"
 #include "wire/push.h"
 
-struct link;
-struct boxes;
+struct keeper_link;
+struct sandboxes;
 struct builds;
 struct creates;
 struct events;
@@ -70,10 +70,10 @@ struct pull;
 struct registries;
 struct tenants;
 struct templates;
-struct keys;
-struct report;
-struct signs;
-struct stocks;
+struct api_keys;
+struct edge_report;
+struct token_signer;
+struct warm_pools;
 struct uploads;
 
 struct cayd {
@@ -92,36 +92,36 @@ struct cayd {
 	/* report.c: when there is all its room again, and what found none */
 	uint64_t refused_full_ns, refused_more[PUSH_REFUSALS];
 	uv_timer_t sweep;
-	uint64_t entries_ns; /* when entry.c looks again */
-	uint64_t again_ns;   /* when step.c writes again what could not be */
+	uint64_t entrypoints_check_ns; /* when entry.c looks again */
+	uint64_t save_retry_ns;        /* when step.c writes again what could not be */
 	uv_timer_t drain;
 	uint64_t drain_ns; /* until when; 0: it does not drain */
 	struct metrics metrics;
-	uint64_t ends[END_NUM_REASONS]; /* of sandboxes, by reason */
-	struct link *link;
-	struct boxes *boxes;
+	uint64_t end_counts[END_NUM_REASONS]; /* of sandboxes, by reason */
+	struct keeper_link *keeper;
+	struct sandboxes *sandboxes;
 	struct creates *creates;
 	struct builds *builds;
 	struct images *images;
-	struct pull *pulls; /* under way */
-	struct pour *pours; /* imports of files under way */
+	struct pull *pulls;                   /* under way */
+	struct tree_import_job *tree_imports; /* imports of files under way */
 	struct uploads *uploads;
-	unsigned preview_looks; /* that wait for a PID 1 */
+	unsigned preview_probes; /* that wait for a PID 1 */
 	struct registries *registries;
 	uint64_t prune_ns; /* when prune.c looks again */
 	/* image_adds and removals under way: of the same image the keeper would do both at
 	 * once, so there are none of one while there are any of the other */
-	unsigned adding, removing;
-	struct pushes *pushes;
-	struct report *reports[16]; /* of edges, by their number */
-	struct signs *signs;        /* what tokens are signed with */
+	unsigned images_unpacking, images_removing;
+	struct edge_push *edge_push;
+	struct edge_report *edge_reports[16]; /* of edges, by their number */
+	struct token_signer *token_signer;    /* what tokens are signed with */
 	struct tenants *tenants;
 	struct templates *templates;
-	struct admit_room room_free, room_kept; /* as admit.c saw it last */
+	struct node_room room_free, room_kept; /* as admit.c saw it last */
 	uint64_t room_until;
-	struct stocks *stocks; /* warm sandboxes of them */
-	struct keys *keys;
-	struct server *doors[2];
+	struct warm_pools *warm_pools; /* warm sandboxes of them */
+	struct api_keys *keys;
+	struct server *listeners[2];
 };
 
 /* Whose the operator's own sandboxes are; and those that are nobody's yet, or a build's, which
@@ -129,5 +129,5 @@ struct cayd {
 extern const struct id default_tenant, warm_tenant, build_tenant;
 
 /* Operations that control carries out; and those a sandbox does. */
-request_fn api_control, api_inside;
+request_fn control_request_handle, sandbox_request_relay;
 #endif

@@ -4,9 +4,9 @@
 /*
  * claim - telling a new cay-init whose it is: the environment, user and directory
  * of the image under those of the request; one that was warm gets its limits, too.
- * box_claimed() is told.
+ * sandbox_claim_finish() is told.
  */
 #include "cayd/box.h"
 
-void claim_start(struct box *b);
+void claim_start(struct sandbox *sb);
 #endif

@@ -14,33 +14,34 @@
 #define DOUBT_NS (5 * NS_PER_S)
 
 struct creates {
-	struct turns turns;
-	uv_timer_t soon;
-	uint64_t swept_ns;    /* when the sweeper came last */
-	uint64_t doubtful_ns; /* until when what is read may be old */
+	struct create_queue queue;
+	uv_timer_t queue_timer;
+	uint64_t swept_ns;       /* when the sweeper came last */
+	uint64_t stale_until_ns; /* until when what is read may be old */
 };
 
-struct create {
-	struct turn turn; /* first: what turns returns is this */
+struct create_request {
+	struct create_slot slot; /* first: what turns returns is this */
 	struct cayd *cayd;
 	struct request *rq; /* NULL once it has begun */
 };
 
-static void refuse(struct request *rq, const char *what)
+static void create_refuse_overloaded(struct request *rq, const char *what)
 {
-	(void)request_header(rq, "Retry-After", "1");
+	(void)request_add_reply_header(rq, "Retry-After", "1");
 	request_refuse(rq, CAY_E_OVERLOADED, what);
 }
 
 /* The same request has the same hash, however it was spelled. */
-static int read_key(struct request *rq, struct box_key *ret, struct cay_err *err)
+static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
+				struct cay_err *err)
 {
 	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
 	auto_buf text = BUF_INIT(KIB(128));
 	struct jw w = jw_to(&text);
 	uint64_t h = UINT64_C(14695981039346656037);
 
-	*ret = (struct box_key){ .key = http_header(rq->head, "idempotency-key") };
+	*ret = (struct idempotency_key){ .key = http_header_find(rq->head, "idempotency-key") };
 	if (!ret->key.p)
 		return 0;
 	if (!ret->key.n || ret->key.n > KEY_MAX)
@@ -53,118 +54,119 @@ static int read_key(struct request *rq, struct box_key *ret, struct cay_err *err
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;
 	field_encode(&sandbox_create_table, NULL, &asked, &w);
-	if (jw_done(&w) < 0)
+	if (jw_finish(&w) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	for (size_t i = 0; i < text.len; i++)
 		h = (h ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
-	return snprintf(ret->body, sizeof(ret->body), "%016llx", (unsigned long long)h) == 16
+	return snprintf(ret->body_hash, sizeof(ret->body_hash), "%016llx", (unsigned long long)h) ==
+			       16
 		       ? 0
 		       : -EINVAL;
 }
 
-static void answer(struct box *b, struct request *rq)
+static void create_reply(struct sandbox *sb, struct request *rq)
 {
 	const struct sandbox_create *spec = rq->body;
 
-	rq->target = b->info.id;
-	box_answer(b, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
+	rq->target = sb->info.id;
+	sandbox_reply_when(sb, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
 }
 
 /* A client that leaves does not stop the work.  But after a time in which we stood still,
  * most of what there is to read was given up and asked again. */
-static bool in_doubt(const struct cayd *c)
+static bool create_client_may_be_gone(const struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
 
-	return now < c->creates->doubtful_ns || now - c->creates->swept_ns > STILL_NS;
+	return now < c->creates->stale_until_ns || now - c->creates->swept_ns > STILL_NS;
 }
 
 /* It is its turn. */
-static void begin(struct create *w)
+static void create_start(struct create_request *w)
 {
 	struct cayd *c = w->cayd;
 	struct request *rq = cay_take(w->rq);
 	struct sandbox_create spec;
 	struct cay_err err = {};
-	struct box_key key;
-	struct box *b = NULL;
+	struct idempotency_key key;
+	struct sandbox *sb = NULL;
 
 	rq->events = NULL;
-	if (in_doubt(c) && request_left(rq))
+	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
-	else if (read_key(rq, &key, &err) >= 0 && template_apply(c, rq, &spec, &err) >= 0 &&
-		 stock_room(c, &spec, &err) >= 0 &&
-		 box_create(c->boxes, &rq->actor.tenant, &spec, &key, &b, &err) >= 0 &&
-		 b->life.state == SB_PENDING && !b->turn) {
-		b->turn = &w->turn;
-		answer(b, rq);
+	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
+		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
+		 sandbox_create(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) >= 0 &&
+		 sb->life.state == SB_PENDING && !sb->create_slot) {
+		sb->create_slot = &w->slot;
+		create_reply(sb, rq);
 		return;
 	}
-	turn_leave(&c->creates->turns, &w->turn);
+	create_queue_leave(&c->creates->queue, &w->slot);
 	free(w);
-	if (b)
-		answer(b, rq);
+	if (sb)
+		create_reply(sb, rq);
 	else
 		request_fail(rq, &err);
 }
 
-static void go_on(struct cayd *c)
+static void creates_run_queue(struct cayd *c)
 {
-	struct turn *t;
+	struct create_slot *t;
 
-	while ((t = turn_next(&c->creates->turns, clk_boot_ns(c->clk))))
-		begin((struct create *)(void *)t);
+	while ((t = create_queue_start_next(&c->creates->queue, clk_boot_ns(c->clk))))
+		create_start((struct create_request *)(void *)t);
 }
 
-static void on_soon(uv_timer_t *t)
+static void on_create_queue_timer(uv_timer_t *t)
 {
-	go_on(t->data);
+	creates_run_queue(t->data);
 }
 
 /* From the loop: an answer may begin another request, and we may be inside of one. */
-static void go_on_soon(struct cayd *c)
+static void creates_schedule_queue(struct cayd *c)
 {
-	if (c->creates->turns.waiting)
-		(void)uv_timer_start(&c->creates->soon, on_soon, 0, 0);
+	if (c->creates->queue.waiting)
+		(void)uv_timer_start(&c->creates->queue_timer, on_create_queue_timer, 0, 0);
 }
 
-static void on_gone(struct request *rq)
+static void on_create_client_gone(struct request *rq)
 {
-	struct create *w = rq->data;
+	struct create_request *w = rq->data;
 
-	turn_leave(&w->cayd->creates->turns, &w->turn);
+	create_queue_leave(&w->cayd->creates->queue, &w->slot);
 	free(w);
 }
 
-void create_ask(struct cayd *c, struct request *rq)
+void op_sandbox_create(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_gone };
+	static const struct request_events events = { .gone = on_create_client_gone };
 	struct sandbox_create spec = {};
 	struct cay_err err = {};
-	struct box_key key;
-	struct create *w;
-	struct box *b;
+	struct idempotency_key key;
+	struct create_request *w;
+	struct sandbox *sb;
 
-	if (read_key(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
-	    box_check(c->boxes, &rq->actor.tenant, &spec, &key, &b, &err) < 0) {
+	if (idempotency_key_read(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
+	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
 		if (!str_eq(err.field, "image") ||
-		    !pull_instead(c, rq, spec.image, &err, create_ask))
+		    !pull_start_for_create(c, rq, spec.image, &err, op_sandbox_create))
 			request_fail(rq, &err);
 		return;
 	}
 	/* a warm one has no packages of the request's */
-	if (!b && !layer_needed(&spec) &&
-	    stock_take(c, &rq->actor.tenant, &spec, &key, &b, &err) < 0) {
-		(void)request_header(rq, "Retry-After", "1");
+	if (!sb && !package_layer_is_needed(&spec) &&
+	    pool_claim_sandbox(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
+		(void)request_add_reply_header(rq, "Retry-After", "1");
 		request_fail(rq, &err);
 		return;
 	}
-	if (b) {
-		answer(b, rq);
+	if (sb) {
+		create_reply(sb, rq);
 		return;
 	}
-	if (layer_needed(&spec)) {
-		layer_ask(c, rq, &spec);
+	if (package_layer_is_needed(&spec)) {
+		package_layer_request(c, rq, &spec);
 		return;
 	}
 	w = calloc(1, sizeof(*w));
@@ -172,55 +174,56 @@ void create_ask(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	if (!turn_ask(&c->creates->turns, &w->turn, &rq->actor.tenant, clk_boot_ns(c->clk))) {
+	if (!create_queue_enter(&c->creates->queue, &w->slot, &rq->actor.tenant,
+				clk_boot_ns(c->clk))) {
 		free(w);
-		refuse(rq, "more sandboxes are asked for than can be made now");
+		create_refuse_overloaded(rq, "more sandboxes are asked for than can be made now");
 		return;
 	}
 	w->cayd = c;
 	w->rq = rq;
 	rq->data = w;
 	rq->events = &events;
-	go_on(c);
+	creates_run_queue(c);
 }
 
-void create_over(struct box *b)
+void create_slot_release(struct sandbox *sb)
 {
-	struct turns *q = &b->cayd->creates->turns;
-	struct turn *t = cay_take(b->turn);
+	struct create_queue *q = &sb->cayd->creates->queue;
+	struct create_slot *t = cay_take(sb->create_slot);
 
 	if (!t)
 		return;
 	/* one that failed says nothing of what making one takes */
-	if (b->life.state == SB_RUNNING)
-		turn_over(q, t, clk_boot_ns(b->cayd->clk));
+	if (sb->life.state == SB_RUNNING)
+		create_queue_finish(q, t, clk_boot_ns(sb->cayd->clk));
 	else
-		turn_leave(q, t);
+		create_queue_leave(q, t);
 	free(t);
-	go_on_soon(b->cayd);
-	stocks_soon(b->cayd);
+	creates_schedule_queue(sb->cayd);
+	pools_schedule_refill(sb->cayd);
 }
 
-void creates_sweep(struct cayd *c, uint64_t now)
+void creates_expire_waiting(struct cayd *c, uint64_t now)
 {
-	struct turn *t;
+	struct create_slot *t;
 
 	if (now - c->creates->swept_ns > STILL_NS)
-		c->creates->doubtful_ns = now + DOUBT_NS;
+		c->creates->stale_until_ns = now + DOUBT_NS;
 	c->creates->swept_ns = now;
-	while ((t = turn_late(&c->creates->turns, now))) {
-		struct create *w = (struct create *)(void *)t;
+	while ((t = create_queue_pop_expired(&c->creates->queue, now))) {
+		struct create_request *w = (struct create_request *)(void *)t;
 		struct request *rq = w->rq;
 
 		free(w);
 		rq->events = NULL;
-		refuse(rq, "it was not its turn in time");
+		create_refuse_overloaded(rq, "it was not its turn in time");
 	}
 }
 
-const struct turns *creates_turns(const struct cayd *c)
+const struct create_queue *creates_get_queue(const struct cayd *c)
 {
-	return &c->creates->turns;
+	return &c->creates->queue;
 }
 
 int creates_open(struct cayd *c, struct cay_err *err)
@@ -228,8 +231,8 @@ int creates_open(struct cayd *c, struct cay_err *err)
 	c->creates = calloc(1, sizeof(*c->creates));
 	if (!c->creates)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	(void)uv_timer_init(&c->loop, &c->creates->soon);
-	c->creates->soon.data = c;
+	(void)uv_timer_init(&c->loop, &c->creates->queue_timer);
+	c->creates->queue_timer.data = c;
 	c->creates->swept_ns = clk_boot_ns(c->clk);
 	return 0;
 }

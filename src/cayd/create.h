@@ -11,10 +11,10 @@
 #include "cayd/box.h"
 
 [[nodiscard]] int creates_open(struct cayd *c, struct cay_err *err);
-void create_ask(struct cayd *c, struct request *rq);
+void op_sandbox_create(struct cayd *c, struct request *rq);
 /* From box.c: it is not pending any more. */
-void create_over(struct box *b);
+void create_slot_release(struct sandbox *sb);
 /* From the sweeper: who has waited too long. */
-void creates_sweep(struct cayd *c, uint64_t now);
-const struct turns *creates_turns(const struct cayd *c);
+void creates_expire_waiting(struct cayd *c, uint64_t now);
+const struct create_queue *creates_get_queue(const struct cayd *c);
 #endif

@@ -15,38 +15,38 @@
 #define CONNS_MAX 8192
 #define EDGE_DIR "edge"
 
-static size_t find_header(const struct http_head *h, struct slice *ret)
+static size_t actor_header_find(const struct http_head *h, struct slice *ret)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < h->n_headers; i++)
-		if (http_eq(h->headers[i].name, ACTOR_HEADER)) {
+		if (http_equals_nocase(h->headers[i].name, ACTOR_HEADER)) {
 			*ret = h->headers[i].value;
 			n++;
 		}
 	return n;
 }
 
-static int admit_operator(struct request *rq, void *, struct cay_err *err)
+static int listener_admit_operator(struct request *rq, void *, struct cay_err *err)
 {
 	struct slice text;
 
-	if (find_header(rq->head, &text))
+	if (actor_header_find(rq->head, &text))
 		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not for this socket");
 	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
 	return 0;
 }
 
-bool door_still(const struct cayd *c, const struct actor *a)
+bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
 {
-	return a->scope == SCOPE_PUBLIC || (tenant_known(c, &a->tenant) && key_allows(c, a));
+	return a->scope == SCOPE_PUBLIC || (tenant_exists(c, &a->tenant) && key_allows_actor(c, a));
 }
 
 /* The key itself, which came with the request; nothing when there is not one. */
-static struct slice bearer(const struct http_head *h)
+static struct slice actor_bearer_key(const struct http_head *h)
 {
 	static const char scheme[] = "bearer ";
-	struct slice text = http_header(h, "authorization");
+	struct slice text = http_header_find(h, "authorization");
 
 	if (text.n < sizeof(scheme) || strncasecmp(text.p, scheme, sizeof(scheme) - 1) != 0)
 		return (struct slice){};
@@ -55,28 +55,29 @@ static struct slice bearer(const struct http_head *h)
 
 /* An edge reads what the world sends and may be broken into: its word is enough only for
  * what it could do without us.  It knows every key's id, but none of their secrets. */
-static bool is_proved(const struct cayd *c, const struct actor *a, const struct http_head *h)
+static bool actor_is_proved(const struct cayd *c, const struct actor *a, const struct http_head *h)
 {
 	if (a->scope == SCOPE_PUBLIC)
 		return true;
 	if (a->key.noun != ID_NONE)
-		return key_proved(c, &a->key, bearer(h));
+		return key_secret_matches(c, &a->key, actor_bearer_key(h));
 	/* a token, which edges check; or another issuer's word.  Neither makes an operator. */
 	return a->scope <= SCOPE_WRITE && (a->one_sandbox || c->settings.jwt_keys[0]);
 }
 
-static int admit_edge(struct request *rq, void *arg, struct cay_err *err)
+static int listener_admit_edge(struct request *rq, void *arg, struct cay_err *err)
 {
 	const struct op *op = rq->match.op;
 	struct slice text;
 
-	if (find_header(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
+	if (actor_header_find(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
-	if (!is_proved(arg, &rq->actor, rq->head))
+	if (!actor_is_proved(arg, &rq->actor, rq->head))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the edge does not show why");
-	if (!door_still(arg, &rq->actor))
+	if (!actor_is_still_valid(arg, &rq->actor))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
-	if (op && actor_may(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
+	if (op &&
+	    actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
 		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
 	return 0;
 }
@@ -85,14 +86,14 @@ static const struct {
 	const char *path; /* below paths.run */
 	mode_t mode;
 	request_admit *admit;
-} doors[] = {
-	{ "control.sock", 0600, admit_operator },
-	{ EDGE_DIR "/control.sock", 0660, admit_edge },
+} control_listeners[] = {
+	{ "control.sock", 0600, listener_admit_operator },
+	{ EDGE_DIR "/control.sock", 0660, listener_admit_edge },
 };
-static_assert(ARRAY_SIZE(doors) == ARRAY_SIZE(((struct cayd *)0)->doors));
+static_assert(ARRAY_SIZE(control_listeners) == ARRAY_SIZE(((struct cayd *)0)->listeners));
 
 /* One that is there is taken if it is ours. */
-static int make_dir(const struct cayd *c, struct cay_err *err)
+static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
 {
 	auto_close int run = open(c->settings.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_close int fd = -EBADF;
@@ -110,7 +111,7 @@ static int make_dir(const struct cayd *c, struct cay_err *err)
 				    : 0;
 }
 
-int door_listen(const struct cayd *c, const char *name, mode_t mode, struct cay_err *err)
+int listener_socket_create(const struct cayd *c, const char *name, mode_t mode, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -126,32 +127,33 @@ int door_listen(const struct cayd *c, const char *name, mode_t mode, struct cay_
 	return cay_take_fd(&fd);
 }
 
-int doors_open(struct cayd *c, struct cay_err *err)
+int listeners_open(struct cayd *c, struct cay_err *err)
 {
-	static struct server_conf confs[ARRAY_SIZE(doors)];
-	int r = make_dir(c, err);
+	static struct server_conf confs[ARRAY_SIZE(control_listeners)];
+	int r = listener_edge_dir_create(c, err);
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(doors); i++) {
-		int fd = door_listen(c, doors[i].path, doors[i].mode, err);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(control_listeners); i++) {
+		int fd = listener_socket_create(c, control_listeners[i].path,
+						control_listeners[i].mode, err);
 
 		if (fd < 0)
 			return fd;
 		confs[i] = (struct server_conf){ .max_conns = CONNS_MAX,
 						 .head_timeout_ms = 10000,
 						 .idle_timeout_ms = 60000,
-						 .admit = doors[i].admit,
-						 .handler = api_control,
-						 .inside = api_inside,
-						 .answered = observe_answered,
-						 .broken = observe_broken,
+						 .admit = control_listeners[i].admit,
+						 .handler = control_request_handle,
+						 .sandbox_handler = sandbox_request_relay,
+						 .answered = on_control_request_answered,
+						 .broken = on_control_request_broken,
 						 .arg = c };
-		r = server_start(&c->loop, fd, &confs[i], &c->doors[i], err);
+		r = server_start(&c->loop, fd, &confs[i], &c->listeners[i], err);
 	}
 	return r;
 }
 
-void doors_close(struct cayd *c)
+void listeners_close(struct cayd *c)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(doors); i++)
-		server_stop(c->doors[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(control_listeners); i++)
+		server_stop(c->listeners[i]);
 }

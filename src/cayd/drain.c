@@ -6,21 +6,21 @@
 
 #define LOOK_MS 20
 
-bool drain_wanted(struct cayd *c)
+bool drain_is_configured(struct cayd *c)
 {
 	static struct settings now;
 	struct cay_err err = {};
 
-	if (prog_settings(c->argc, c->argv, &now, &err) == 0)
+	if (daemon_parse_options(c->argc, c->argv, &now, &err) == 0)
 		return now.drain;
 	log_error(&c->log, "stopping as the settings said before: %s", err.msg);
 	return c->settings.drain;
 }
 
-static void on_look(uv_timer_t *t)
+static void on_drain_timer(uv_timer_t *t)
 {
 	struct cayd *c = t->data;
-	unsigned left = boxes_live(c->boxes);
+	unsigned left = sandboxes_count_live(c->sandboxes);
 
 	if (left && clk_boot_ns(c->clk) < c->drain_ns)
 		return;
@@ -32,11 +32,11 @@ static void on_look(uv_timer_t *t)
 
 void drain_start(struct cayd *c)
 {
-	log_info(&c->log, "ending %u sandboxes", boxes_live(c->boxes));
+	log_info(&c->log, "ending %u sandboxes", sandboxes_count_live(c->sandboxes));
 	c->drain_ns = clk_boot_ns(c->clk) + DRAIN_MS * NS_PER_MS;
-	for (struct box *b = boxes_newest(c->boxes); b; b = b->older)
-		box_end(b, END_EVICTED, "the node is drained");
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		sandbox_end(sb, END_EVICTED, "the node is drained");
 	(void)uv_timer_init(&c->loop, &c->drain);
 	c->drain.data = c;
-	(void)uv_timer_start(&c->drain, on_look, LOOK_MS, LOOK_MS);
+	(void)uv_timer_start(&c->drain, on_drain_timer, LOOK_MS, LOOK_MS);
 }

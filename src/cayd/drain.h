@@ -13,7 +13,7 @@
 
 /* Whether stopping means it; the settings are read again, so that a node can be
  * drained without being restarted first. */
-bool drain_wanted(struct cayd *c);
+bool drain_is_configured(struct cayd *c);
 /* End them all and stop the loop when they are gone, or it is time. */
 void drain_start(struct cayd *c);
 #endif

@@ -12,52 +12,53 @@
 #define EVERY_NS (UINT64_C(500) * NS_PER_MS)
 
 /* Which exec it is; the row has it from now on. */
-static void note(struct box *b, const struct entry *e)
+static void entrypoint_record_exec(struct sandbox *sb, const struct entrypoint_status *e)
 {
 	char id[ID_TEXT_LEN + 1];
 
-	if (b->info.entry)
+	if (sb->info.entry)
 		return;
 	id_format(&e->exec, id);
-	b->info.entry = box_text(b, id);
-	box_save(b, false);
+	sb->info.entry = sandbox_copy_text(sb, id);
+	sandbox_save(sb, false);
 }
 
-static void on_started(void *arg, unsigned status, struct slice body, const struct cay_err *err)
+static void on_entrypoint_start_reply(void *arg, unsigned status, struct slice body,
+				      const struct cay_err *err)
 {
-	struct box *b = arg;
+	struct sandbox *sb = arg;
 	struct cay_err outcome = {};
-	struct entry e;
+	struct entrypoint_status e;
 
 	if (!status)
 		outcome = *err;
 	else if (status != 200)
 		(void)cay_fail(&outcome, CAY_E_INVALID, "the entrypoint could not be started");
-	else if (entry_decode((const uint8_t *)body.p, body.n, &e) < 0)
+	else if (entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) < 0)
 		(void)cay_fail(&outcome, CAY_E_MISBEHAVED,
 			       "cay-init of the sandbox did not say what it started");
 	else
-		note(b, &e);
+		entrypoint_record_exec(sb, &e);
 	if (outcome.code)
-		b->why = b->failure.msg;
-	b->failure = outcome.code ? outcome : b->failure;
-	box_entered(b, &outcome);
+		sb->end_detail = sb->failure.msg;
+	sb->failure = outcome.code ? outcome : sb->failure;
+	sandbox_entrypoint_finish(sb, &outcome);
 }
 
-void entry_start(struct box *b)
+void entrypoint_start(struct sandbox *sb)
 {
-	struct exec_run run = { .argv = b->entrypoint, .has_argv = true };
+	struct exec_run run = { .argv = sb->entrypoint, .has_argv = true };
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct jw w = jw_to(&body);
 
 	field_encode(&exec_run_table, NULL, &run, &w);
-	if (jw_done(&w) < 0)
+	if (jw_finish(&w) < 0)
 		buf_clear(&body); /* PID 1 refuses it, and that is the outcome */
-	ask(b->cayd, &b->info.id, "POST", INIT_PATH_ENTER,
-	    (struct slice){ buf_str(&body), body.len }, on_started, b);
+	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_ENTER,
+		  (struct slice){ buf_str(&body), body.len }, on_entrypoint_start_reply, sb);
 }
 
-static void ended(struct box *b, const struct entry *e)
+static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status *e)
 {
 	struct life_event ev = { .kind = LIFE_EXITED,
 				 .reason = END_EXIT,
@@ -66,48 +67,50 @@ static void ended(struct box *b, const struct entry *e)
 	char text[16];
 	int n = snprintf(text, sizeof(text), "SIG%s", name ? name : "?");
 
-	b->info.end.has_exit_code = !e->signal;
-	b->info.end.exit_code = e->exit_code;
-	b->info.end.signal = e->signal && n > 0 ? box_text(b, text) : NULL;
-	b->entry_over = true;
-	if (e->signal == SIGKILL && oom_suspected(b))
+	sb->info.end.has_exit_code = !e->signal;
+	sb->info.end.exit_code = e->exit_code;
+	sb->info.end.signal = e->signal && n > 0 ? sandbox_copy_text(sb, text) : NULL;
+	sb->entrypoint_ended = true;
+	if (e->signal == SIGKILL && oom_detect(sb))
 		ev.reason = END_OOM;
-	(void)box_happens(b, &ev);
-	b->why = NULL;
+	(void)sandbox_apply_event(sb, &ev);
+	sb->end_detail = NULL;
 }
 
-static void on_looked(void *arg, unsigned status, struct slice body, const struct cay_err *)
+static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
+				 const struct cay_err *)
 {
-	struct box *b = arg;
-	struct entry e;
+	struct sandbox *sb = arg;
+	struct entrypoint_status e;
 
-	b->entry_asked = false;
-	if (status == 200 && entry_decode((const uint8_t *)body.p, body.n, &e) >= 0) {
-		note(b, &e);
-		if (e.state == ENTRY_ENDED && b->life.on_exit == ON_EXIT_END)
-			ended(b, &e);
+	sb->entrypoint_polling = false;
+	if (status == 200 && entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) >= 0) {
+		entrypoint_record_exec(sb, &e);
+		if (e.state == ENTRYPOINT_ENDED && sb->life.on_exit == ON_EXIT_END)
+			entrypoint_finish(sb, &e);
 	}
-	box_unhold(b);
+	sandbox_release(sb);
 }
 
 /* Those whose end matters, and those of which a crash took the name. */
-static bool is_asked_after(const struct box *b)
+static bool entrypoint_needs_poll(const struct sandbox *sb)
 {
-	return b->life.state == SB_RUNNING && b->life.entry && b->life.doing != DO_ENTRY &&
-	       !b->entry_asked && !b->entry_over &&
-	       (b->life.on_exit == ON_EXIT_END || !b->info.entry);
+	return sb->life.state == SB_RUNNING && sb->life.entry &&
+	       sb->life.pending_effect != DO_ENTRYPOINT && !sb->entrypoint_polling &&
+	       !sb->entrypoint_ended && (sb->life.on_exit == ON_EXIT_END || !sb->info.entry);
 }
 
-void entry_sweep(struct cayd *c, uint64_t now)
+void entrypoints_poll(struct cayd *c, uint64_t now)
 {
-	if (now < c->entries_ns)
+	if (now < c->entrypoints_check_ns)
 		return;
-	c->entries_ns = now + EVERY_NS;
-	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
-		if (!is_asked_after(b))
+	c->entrypoints_check_ns = now + EVERY_NS;
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
+		if (!entrypoint_needs_poll(sb))
 			continue;
-		b->entry_asked = true;
-		b->holds++;
-		ask(c, &b->info.id, "GET", INIT_PATH_ENTRY, (struct slice){}, on_looked, b);
+		sb->entrypoint_polling = true;
+		sb->holds++;
+		init_call(c, &sb->info.id, "GET", INIT_PATH_ENTRY, (struct slice){},
+			  on_entrypoint_status, sb);
 	}
 }

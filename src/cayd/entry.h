@@ -9,7 +9,7 @@
  */
 #include "cayd/box.h"
 
-void entry_start(struct box *b); /* box_entered() is told */
-void box_entered(struct box *b, const struct cay_err *outcome);
-void entry_sweep(struct cayd *c, uint64_t now);
+void entrypoint_start(struct sandbox *sb); /* sandbox_entrypoint_finish() is told */
+void sandbox_entrypoint_finish(struct sandbox *sb, const struct cay_err *outcome);
+void entrypoints_poll(struct cayd *c, uint64_t now);
 #endif

@@ -14,15 +14,16 @@
 
 [[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
 /* The box has become what it is now. */
-void event_note(struct box *b);
+void event_record_sandbox(struct sandbox *sb);
 /* How far a pull is, for those of a tenant who follow everything. */
-void event_image(struct cayd *c, const struct id *tenant, const struct image_progress *now);
+void event_send_image_progress(struct cayd *c, const struct id *tenant,
+			       const struct image_progress *now);
 /* What became of a template, for everybody who does. */
-void event_template(struct cayd *c, const struct template *t, unsigned change);
+void event_send_template(struct cayd *c, const struct template_info *t, unsigned change);
 /* Who follows and may not any more is let go. */
-void events_sweep(struct cayd *c);
+void events_drop_unauthorized(struct cayd *c);
 /* One that the journal has. */
 [[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
 /* The operation. */
-void event_list(struct cayd *c, struct request *rq);
+void op_event_list(struct cayd *c, struct request *rq);
 #endif

@@ -8,7 +8,7 @@
 #define FILE_NAME "operator.key"
 
 /* One that an earlier start wrote and did not enter. */
-static bool read_file(const struct cayd *c, char ret[static KEY_TEXT_LEN + 1])
+static bool operator_key_file_read(const struct cayd *c, char ret[static KEY_TEXT_LEN + 1])
 {
 	auto_buf text = BUF_INIT(KEY_TEXT_LEN + 1);
 	char prefix[KEY_PREFIX_LEN + 1];
@@ -23,19 +23,19 @@ static bool read_file(const struct cayd *c, char ret[static KEY_TEXT_LEN + 1])
 	return true;
 }
 
-static int write_file(const struct cayd *c, const char *key, struct cay_err *err)
+static int operator_key_file_write(const struct cayd *c, const char *key, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(KEY_TEXT_LEN + 1);
 	int r = buf_printf(&text, "%s\n", key);
 
 	if (r >= 0)
-		r = path_write(c->db_dir, FILE_NAME, text.data, text.len, 0600);
+		r = path_write_atomic(c->db_dir, FILE_NAME, text.data, text.len, 0600);
 	if (text.data)
 		explicit_bzero(text.data, text.len);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write db/" FILE_NAME) : 0;
 }
 
-static void on_entered(void *arg, const struct cay_err *outcome)
+static void on_operator_key_saved(void *arg, const struct cay_err *outcome)
 {
 	struct cayd *c = arg;
 
@@ -43,7 +43,7 @@ static void on_entered(void *arg, const struct cay_err *outcome)
 		log_error(&c->log, "the operator's key is only in its file: %s", outcome->msg);
 }
 
-int first_key(struct cayd *c, struct cay_err *err)
+int operator_key_ensure(struct cayd *c, struct cay_err *err)
 {
 	struct key_create spec = { .tenant = default_tenant,
 				   .name = "operator",
@@ -52,17 +52,17 @@ int first_key(struct cayd *c, struct cay_err *err)
 	struct id id;
 	int r = 0;
 
-	if (!keys_none(c))
+	if (!keys_is_empty(c))
 		return 0;
-	if (!read_file(c, key)) {
-		r = key_invent(c, key, err);
+	if (!operator_key_file_read(c, key)) {
+		r = key_generate(c, key, err);
 		if (r >= 0)
-			r = write_file(c, key, err);
+			r = operator_key_file_write(c, key, err);
 	}
 	if (r >= 0)
-		r = key_enter(c, &spec, slice_of(key), &id, on_entered, c, err);
+		r = key_add(c, &spec, slice_of(key), &id, on_operator_key_saved, c, err);
 	if (r >= 0) {
-		key_entered(c, &id, &(struct cay_err){}); /* the file is durable */
+		key_add_finish(c, &id, &(struct cay_err){}); /* the file is durable */
 		log_info(&c->log, "the operator's key is in %s/db/" FILE_NAME,
 			 c->settings.state_dir);
 	}

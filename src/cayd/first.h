@@ -10,5 +10,5 @@
 #include "cayd/cayd.h"
 
 /* When the journal was read; fails when the file cannot be written. */
-[[nodiscard]] int first_key(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int operator_key_ensure(struct cayd *c, struct cay_err *err);
 #endif

@@ -22,18 +22,18 @@
 #define LATE_NS (UINT64_C(2) * NS_PER_S)
 
 /* What the machine has, in the order of ids. */
-struct facts {
+struct keeper_list {
 	struct verb_list_row *rows;
 	size_t n, room;
 };
 
-static void facts_fini(struct facts *f)
+static void keeper_list_fini(struct keeper_list *f)
 {
 	free(f->rows);
-	*f = (struct facts){};
+	*f = (struct keeper_list){};
 }
 
-static int facts_add(struct facts *f, const struct verb_list_reply *page)
+static int keeper_list_append(struct keeper_list *f, const struct verb_list_reply *page)
 {
 	if (!page->n_rows)
 		return 0;
@@ -52,35 +52,36 @@ static int facts_add(struct facts *f, const struct verb_list_reply *page)
 	return 0;
 }
 
-static int by_id(const void *a, const void *b)
+static int keeper_row_compare_id(const void *a, const void *b)
 {
 	const struct verb_list_row *x = a, *y = b;
 
 	return memcmp(&x->sandbox, &y->sandbox, sizeof(x->sandbox));
 }
 
-static const struct verb_list_row *facts_find(const struct facts *f, const struct id *id)
+static const struct verb_list_row *keeper_list_find(const struct keeper_list *f,
+						    const struct id *id)
 {
 	struct verb_list_row key = { .sandbox = *id };
 
-	return f->n ? bsearch(&key, f->rows, f->n, sizeof(key), by_id) : NULL;
+	return f->n ? bsearch(&key, f->rows, f->n, sizeof(key), keeper_row_compare_id) : NULL;
 }
 
 /* Recovery */
 
-static int facts_now(struct cayd *c, struct facts *ret, struct cay_err *err)
+static int keeper_list_fetch_blocking(struct cayd *c, struct keeper_list *ret, struct cay_err *err)
 {
 	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
 	struct verb_list_reply page;
 	struct verb_list q = {};
 
 	do {
-		int r = link_call_now(c->link, VERB_LIST, &q, msg, err);
+		int r = keeper_call_blocking(c->keeper, VERB_LIST, &q, msg, err);
 
 		if (r < 0)
 			return r;
 		memcpy(&page, msg, sizeof(page));
-		if (facts_add(ret, &page) < 0)
+		if (keeper_list_append(ret, &page) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
 		if (page.more && !page.n_rows)
 			return cay_fail(err, CAY_E_UNAVAILABLE, "the list changes too fast");
@@ -90,99 +91,102 @@ static int facts_now(struct cayd *c, struct facts *ret, struct cay_err *err)
 	return 0;
 }
 
-static bool is_ours(const struct box *b, const struct verb_list_row *row)
+static bool sandbox_matches_keeper_row(const struct sandbox *sb, const struct verb_list_row *row)
 {
-	return row && row->generation == b->life.generation && row->range == b->range;
+	return row && row->generation == sb->life.generation && row->range == sb->uid_range;
 }
 
-struct waking {
-	struct box *box;
-	struct life_facts facts;
+struct recovery_hello {
+	struct sandbox *box;
+	struct life_observation facts;
 };
 
-static void wake(struct box *b, const struct life_facts *facts)
+static void recovery_apply_facts(struct sandbox *sb, const struct life_observation *facts)
 {
-	struct life_event ev = { .kind = LIFE_FACTS, .facts = *facts };
+	struct life_event ev = { .kind = LIFE_OBSERVED, .observed = *facts };
 
 	if (!facts->same_boot)
-		b->why = "the machine was restarted";
-	else if (!facts->there || !facts->processes)
-		b->why = "it was gone when cayd came back";
-	(void)box_happens(b, &ev);
-	b->why = NULL;
-	resize_again(b);
+		sb->end_detail = "the machine was restarted";
+	else if (!facts->exists || !facts->processes)
+		sb->end_detail = "it was gone when cayd came back";
+	(void)sandbox_apply_event(sb, &ev);
+	sb->end_detail = NULL;
+	resize_retry(sb);
 }
 
-static void on_hello(void *arg, unsigned status, struct slice body, const struct cay_err *)
+static void on_recovery_hello_reply(void *arg, unsigned status, struct slice body,
+				    const struct cay_err *)
 {
-	struct waking *w = arg;
+	struct recovery_hello *w = arg;
 	struct hello h = {};
 
 	if (status == 200 && hello_decode((const uint8_t *)body.p, body.n, &h) >= 0 &&
-	    hello_choose(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX) > 0) {
-		w->facts.answers = h.features & HELLO_CLAIMED;
-		w->facts.unclaimed = !(h.features & (HELLO_CLAIMED | HELLO_TOLD));
-		w->facts.entered = h.features & HELLO_ENTERED;
+	    hello_choose_version(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX) > 0) {
+		w->facts.claimed = h.features & HELLO_CLAIMED;
+		w->facts.unclaimed = !(h.features & (HELLO_CLAIMED | HELLO_CLAIM_RECEIVED));
+		w->facts.entrypoint_started = h.features & HELLO_ENTRYPOINT_STARTED;
 	}
-	wake(w->box, &w->facts);
-	box_unhold(w->box);
+	recovery_apply_facts(w->box, &w->facts);
+	sandbox_release(w->box);
 	free(w);
 }
 
 /* The pidfd was opened between two looks that both saw this process: it is it. */
-static void adopt(struct box *b, const struct verb_list_row *row, int pidfd, bool same_boot)
+static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_row *row, int pidfd,
+				   bool same_boot)
 {
 	/* nobody is entered twice because PID 1 was slow to say that it was */
-	struct life_facts facts = { .same_boot = same_boot,
-				    .there = is_ours(b, row),
-				    .entered = true };
-	struct waking *w;
+	struct life_observation facts = { .same_boot = same_boot,
+					  .exists = sandbox_matches_keeper_row(sb, row),
+					  .entrypoint_started = true };
+	struct recovery_hello *w;
 
-	if (facts.there && pidfd >= 0) {
+	if (facts.exists && pidfd >= 0) {
 		facts.started_ns = row->started_boot_ns;
 		facts.processes = row->processes;
 		facts.frozen = row->frozen;
-		if (b->life.state < SB_ENDING && box_watch(b, pidfd) < 0)
+		if (sb->life.state < SB_ENDING && sandbox_watch_pid1(sb, pidfd) < 0)
 			facts.processes = 0;
 	} else {
 		cay_closep(&pidfd);
 	}
 	/* only PID 1 knows whether it was claimed, and whether its entrypoint was started */
-	if (!facts.processes || facts.frozen || (b->life.state != SB_PENDING && !b->life.entry)) {
-		wake(b, &facts);
+	if (!facts.processes || facts.frozen || (sb->life.state != SB_PENDING && !sb->life.entry)) {
+		recovery_apply_facts(sb, &facts);
 		return;
 	}
 	w = malloc(sizeof(*w));
 	if (!w) {
-		wake(b, &facts);
+		recovery_apply_facts(sb, &facts);
 		return;
 	}
-	*w = (struct waking){ b, facts };
-	b->holds++;
-	ask(b->cayd, &b->info.id, "GET", INIT_PATH_HELLO, (struct slice){}, on_hello, w);
+	*w = (struct recovery_hello){ sb, facts };
+	sb->holds++;
+	init_call(sb->cayd, &sb->info.id, "GET", INIT_PATH_HELLO, (struct slice){},
+		  on_recovery_hello_reply, w);
 }
 
-static int on_row(void *arg, const struct db_row *row, struct cay_err *)
+static int on_recovery_row(void *arg, const struct db_sandbox *row, struct cay_err *)
 {
 	struct cayd *c = arg;
 	struct cay_err why = {};
-	struct box *b;
+	struct sandbox *sb;
 
 	/* what cannot be read is left as it is; its sandbox is foreign then */
-	if (record_read(c, row, &b, &why) < 0)
+	if (sandbox_record_read(c, row, &sb, &why) < 0)
 		log_error(&c->log, "a row of the journal is not used: %s", why.msg);
 	else
-		b->other_boot = !str_eq(row->boot, c->boot);
+		sb->other_boot = !str_eq(row->boot, c->boot);
 	return 0;
 }
 
-static int on_event(void *arg, const struct db_event *e, struct cay_err *)
+static int on_recovery_event(void *arg, const struct db_event *e, struct cay_err *)
 {
 	(void)event_restore(arg, e, NULL);
 	return 0;
 }
 
-static int on_entry(void *arg, const struct db_entry *e, struct cay_err *)
+static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err *)
 {
 	struct cayd *c = arg;
 	struct cay_err why = {};
@@ -197,20 +201,20 @@ static int on_entry(void *arg, const struct db_entry *e, struct cay_err *)
 	return 0;
 }
 
-static void on_bad(void *arg, const struct id *, const struct cay_err *why)
+static void on_recovery_bad_row(void *arg, const struct id *, const struct cay_err *why)
 {
 	struct cayd *c = arg;
 
 	log_error(&c->log, "%s", why->msg);
 }
 
-static int *open_pids(struct cayd *c, const struct facts *f)
+static int *recovery_open_pidfds(struct cayd *c, const struct keeper_list *f)
 {
 	int *fds = malloc((f->n + 1) * sizeof(*fds));
 
 	for (size_t i = 0; fds && i < f->n; i++) {
-		const struct box *b = box_find(c->boxes, &f->rows[i].sandbox);
-		bool wanted = b && b->life.state < SB_ENDING && !b->other_boot && f->rows[i].pid;
+		const struct sandbox *sb = sandbox_find(c->sandboxes, &f->rows[i].sandbox);
+		bool wanted = sb && sb->life.state < SB_ENDING && !sb->other_boot && f->rows[i].pid;
 
 		fds[i] = wanted ? pidfd_open((pid_t)f->rows[i].pid, 0) : -EBADF;
 		if (wanted && fds[i] < 0 && errno != ESRCH) { /* that is no news of it */
@@ -223,175 +227,179 @@ static int *open_pids(struct cayd *c, const struct facts *f)
 	return fds;
 }
 
-static void wake_all(struct cayd *c, const struct facts *first, int *fds, const struct facts *again)
+static void recovery_adopt_all(struct cayd *c, const struct keeper_list *first, int *fds,
+			       const struct keeper_list *again)
 {
-	for (struct box *b = boxes_newest(c->boxes), *next; b; b = next) {
-		const struct verb_list_row *was = facts_find(first, &b->info.id);
-		const struct verb_list_row *is = facts_find(again, &b->info.id);
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes), *next; sb; sb = next) {
+		const struct verb_list_row *was = keeper_list_find(first, &sb->info.id);
+		const struct verb_list_row *is = keeper_list_find(again, &sb->info.id);
 		int pidfd = -EBADF;
 
-		next = b->older;
+		next = sb->older;
 		if (was && is && was->pid == is->pid && was->started_boot_ns == is->started_boot_ns)
 			pidfd = cay_take_fd(&fds[was - first->rows]);
-		if (life_over(&b->life))
+		if (life_is_finished(&sb->life))
 			cay_closep(&pidfd);
 		else
-			adopt(b, is, pidfd, !b->other_boot);
+			recovery_adopt_sandbox(sb, is, pidfd, !sb->other_boot);
 	}
 	for (size_t i = 0; i < first->n; i++)
 		cay_closep(&fds[i]);
 }
 
-static void tell_foreign(struct cayd *c, const struct facts *f)
+static void recovery_warn_foreign(struct cayd *c, const struct keeper_list *f)
 {
 	char id[ID_TEXT_LEN + 1];
 
 	for (size_t i = 0; i < f->n; i++) {
-		if (box_find(c->boxes, &f->rows[i].sandbox))
+		if (sandbox_find(c->sandboxes, &f->rows[i].sandbox))
 			continue;
-		boxes_keep_range(c->boxes, f->rows[i].range);
+		uid_range_reserve(c->sandboxes, f->rows[i].range);
 		id_format(&f->rows[i].sandbox, id);
 		log_warn(&c->log, "%s is not in the journal: left as it is", id);
 	}
 }
 
 /* What is there, twice, with pidfds opened in between. */
-static int look(struct cayd *c, struct facts *first, struct facts *again, struct cay_err *err)
+static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
+				    struct keeper_list *again, struct cay_err *err)
 {
-	int *fds, r = facts_now(c, first, err);
+	int *fds, r = keeper_list_fetch_blocking(c, first, err);
 
 	if (r < 0)
 		return r;
-	fds = open_pids(c, first);
+	fds = recovery_open_pidfds(c, first);
 	if (!fds)
 		return cay_fail_sys(err, CAY_E_NO_MEMORY, errno, "open pidfds");
-	r = facts_now(c, again, err);
-	if (r >= 0 && fault(FAULT_RECOVER_LOOKED) < 0)
+	r = keeper_list_fetch_blocking(c, again, err);
+	if (r >= 0 && failpoint_hit(FAULT_RECOVER_LOOKED) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
 	if (r >= 0) {
-		tell_foreign(c, again);
-		wake_all(c, first, fds, again);
+		recovery_warn_foreign(c, again);
+		recovery_adopt_all(c, first, fds, again);
 	}
 	free(fds);
 	return r;
 }
 
-int recover(struct cayd *c, struct cay_err *err)
+int recovery_run(struct cayd *c, struct cay_err *err)
 {
-	struct db_reader reader = { .row = on_row,
-				    .event = on_event,
-				    .bad = on_bad,
+	struct db_reader reader = { .row = on_recovery_row,
+				    .event = on_recovery_event,
+				    .bad = on_recovery_bad_row,
 				    .events = EVENTS_KEPT,
 				    .arg = c,
-				    .entry = on_entry };
-	struct facts first = {}, again = {};
+				    .entry = on_recovery_entry };
+	struct keeper_list first = {}, again = {};
 	int r = db_load(c->db, &reader, err);
 
-	if (r >= 0 && fault(FAULT_RECOVER_LOADED) < 0)
+	if (r >= 0 && failpoint_hit(FAULT_RECOVER_LOADED) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
 	if (r >= 0)
-		r = look(c, &first, &again, err);
-	facts_fini(&first);
-	facts_fini(&again);
+		r = recovery_inspect_machine(c, &first, &again, err);
+	keeper_list_fini(&first);
+	keeper_list_fini(&again);
 	return r;
 }
 
 /* The operation */
 
-struct checking {
+struct fsck_pass {
 	struct cayd *cayd;
 	struct request *rq;
-	struct facts facts;
+	struct keeper_list facts;
 	struct verb_list q;
 	uint64_t began;
 	bool repair;
 };
 
-struct findings {
+struct fsck_findings {
 	struct fsck_row rows[FINDINGS_MAX];
 	size_t n;
 };
 
-static void find(struct findings *f, struct pool *pool, const struct id *id, enum fsck_kind kind,
-		 const char *detail)
+static void fsck_finding_add(struct fsck_findings *f, struct arena *arena, const struct id *id,
+			     enum fsck_kind kind, const char *detail)
 {
 	if (f->n < FINDINGS_MAX)
 		f->rows[f->n++] =
-			(struct fsck_row){ *id, kind, pool_strn(pool, detail, strlen(detail)),
+			(struct fsck_row){ *id, kind, arena_strndup(arena, detail, strlen(detail)),
 					   false };
 }
 
-static bool listens(const struct box *b)
+static bool sandbox_socket_is_there(const struct sandbox *sb)
 {
 	auto_buf path = BUF_INIT(128);
 	char id[ID_TEXT_LEN + 1];
 	struct stat st;
 
-	id_format(&b->info.id, id);
+	id_format(&sb->info.id, id);
 	/* whether it may be written to decides about connect() */
-	return buf_printf(&path, "%s/box/%s", b->cayd->settings.run_dir, id) < 0 ||
+	return buf_printf(&path, "%s/box/%s", sb->cayd->settings.run_dir, id) < 0 ||
 	       (lstat(path.data, &st) == 0 && S_ISSOCK(st.st_mode) && access(path.data, W_OK) == 0);
 }
 
-static const char *const details[FSCK_NUM] = {
+static const char *const fsck_details[FSCK_NUM] = {
 #define CAY_FSCK(sym, name, detail, ...) [FSCK_##sym] = detail,
 #include "ops/fsck.def"
 #undef CAY_FSCK
 };
 
 /* FSCK_NUM: nothing is wrong with it. */
-static enum fsck_kind check(const struct box *b, const struct verb_list_row *row, uint64_t now)
+static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct verb_list_row *row,
+					 uint64_t now)
 {
-	const struct life *l = &b->life;
+	const struct life *l = &sb->life;
 
 	/* without its record, what is left has no generation */
-	if (life_over(l) && row)
+	if (life_is_finished(l) && row)
 		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
 									    : FSCK_OTHER;
 	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
 		return FSCK_NUM; /* it is on its way */
 	if (!row || !row->pid || !row->processes)
 		return FSCK_LOST;
-	if (!is_ours(b, row))
+	if (!sandbox_matches_keeper_row(sb, row))
 		return FSCK_OTHER;
 	if (row->started_boot_ns != l->started_ns)
 		return FSCK_REPLACED;
-	if (!listens(b))
+	if (!sandbox_socket_is_there(sb))
 		return FSCK_DEAF;
 	if (now > l->expires_ns && now - l->expires_ns > LATE_NS)
 		return FSCK_OVERDUE;
 	return FSCK_NUM;
 }
 
-static void on_leftover(void *arg, const struct cay_err *outcome, const void *, int fd)
+static void on_fsck_leftover_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
 {
-	struct box *b = arg;
+	struct sandbox *sb = arg;
 
 	cay_closep(&fd);
 	if (outcome->code)
-		log_error(&b->cayd->log, "remove what was left: %s", outcome->msg);
-	box_unhold(b);
+		log_error(&sb->cayd->log, "remove what was left: %s", outcome->msg);
+	sandbox_release(sb);
 }
 
-static bool repair(struct box *b, enum fsck_kind kind)
+static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 {
-	struct verb_box q = { .sandbox = b->info.id, .generation = b->life.generation };
+	struct verb_box q = { .sandbox = sb->info.id, .generation = sb->life.generation };
 
 	switch (kind) {
 	case FSCK_LOST:
 	case FSCK_REPLACED:
 	case FSCK_OTHER:
 	case FSCK_DEAF:
-		if (life_over(&b->life))
+		if (life_is_finished(&sb->life))
 			return false;
-		box_end(b, END_NODE_LOST, details[kind]);
+		sandbox_end(sb, END_NODE_LOST, fsck_details[kind]);
 		return true;
 	case FSCK_LEFTOVER:
-		b->holds++;
-		link_call(b->cayd->link, VERB_REMOVE, &q, -EBADF, on_leftover, b);
+		sb->holds++;
+		keeper_call(sb->cayd->keeper, VERB_REMOVE, &q, -EBADF, on_fsck_leftover_removed,
+			    sb);
 		return true;
 	case FSCK_OVERDUE:
-		(void)box_happens(b, &(struct life_event){ .kind = LIFE_DUE });
+		(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_DEADLINE });
 		return true;
 	case FSCK_FOREIGN:
 	case FSCK_NUM:
@@ -400,34 +408,36 @@ static bool repair(struct box *b, enum fsck_kind kind)
 	return false;
 }
 
-[[gnu::nonnull]] static void compare(struct checking *k, struct findings *f, uint64_t *ret_checked)
+[[gnu::nonnull]] static void fsck_compare_all(struct fsck_pass *k, struct fsck_findings *f,
+					      uint64_t *ret_checked)
 {
 	struct cayd *c = k->cayd;
 	uint64_t now = clk_boot_ns(c->clk);
 
-	for (struct box *b = boxes_newest(c->boxes); b; b = b->older) {
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		enum fsck_kind kind;
 
 		/* what changed while we looked is not what we saw */
-		if (b->life.doing != DO_NOTHING || b->unsaved || b->changed_boot >= k->began)
+		if (sb->life.pending_effect != DO_NOTHING || sb->unsaved ||
+		    sb->changed_boot_ns >= k->began)
 			continue;
 		++*ret_checked;
-		kind = check(b, facts_find(&k->facts, &b->info.id), now);
+		kind = fsck_check_sandbox(sb, keeper_list_find(&k->facts, &sb->info.id), now);
 		if (kind == FSCK_NUM)
 			continue;
-		find(f, &k->rq->pool, &b->info.id, kind, details[kind]);
+		fsck_finding_add(f, &k->rq->arena, &sb->info.id, kind, fsck_details[kind]);
 		if (k->repair && f->n)
-			f->rows[f->n - 1].repaired = repair(b, kind);
+			f->rows[f->n - 1].repaired = fsck_repair_sandbox(sb, kind);
 	}
 	for (size_t i = 0; i < k->facts.n; i++)
-		if (!box_find(c->boxes, &k->facts.rows[i].sandbox))
-			find(f, &k->rq->pool, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
-			     details[FSCK_FOREIGN]);
+		if (!sandbox_find(c->sandboxes, &k->facts.rows[i].sandbox))
+			fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
+					 fsck_details[FSCK_FOREIGN]);
 }
 
-static void finish(struct checking *k, const struct cay_err *outcome)
+static void fsck_finish(struct fsck_pass *k, const struct cay_err *outcome)
 {
-	struct findings *f = k->rq ? pool_take(&k->rq->pool, 1, sizeof(*f)) : NULL;
+	struct fsck_findings *f = k->rq ? arena_alloc(&k->rq->arena, 1, sizeof(*f)) : NULL;
 	struct fsck_list list = {};
 	struct cay_err err = {};
 
@@ -437,47 +447,47 @@ static void finish(struct checking *k, const struct cay_err *outcome)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 		request_fail(k->rq, &err);
 	} else if (k->rq) {
-		compare(k, f, &list.checked);
+		fsck_compare_all(k, f, &list.checked);
 		list.findings = (struct field_list){ f->rows, f->n };
 		request_reply_json(k->rq, &fsck_list_table, &list);
 	}
-	facts_fini(&k->facts);
+	keeper_list_fini(&k->facts);
 	free(k);
 }
 
-static void on_page(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
-	struct checking *k = arg;
+	struct fsck_pass *k = arg;
 	struct verb_list_reply page = {};
 	struct cay_err err = *outcome;
 
 	cay_closep(&fd);
 	if (!err.code) {
 		memcpy(&page, reply, sizeof(page));
-		if (facts_add(&k->facts, &page) < 0)
+		if (keeper_list_append(&k->facts, &page) < 0)
 			(void)cay_fail(&err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
 		else if (page.more && !page.n_rows)
 			(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the list changes too fast");
 	}
 	if (err.code || !page.more || !k->rq) {
-		finish(k, &err);
+		fsck_finish(k, &err);
 		return;
 	}
 	k->q.after = page.rows[page.n_rows - 1].sandbox;
-	link_call(k->cayd->link, VERB_LIST, &k->q, -EBADF, on_page, k);
+	keeper_call(k->cayd->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
-static void on_gone(struct request *rq)
+static void on_fsck_client_gone(struct request *rq)
 {
-	struct checking *k = rq->data;
+	struct fsck_pass *k = rq->data;
 
 	k->rq = NULL;
 }
 
-void fsck_run(struct cayd *c, struct request *rq)
+void op_system_fsck(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_gone };
-	struct checking *k = calloc(1, sizeof(*k));
+	static const struct request_events events = { .gone = on_fsck_client_gone };
+	struct fsck_pass *k = calloc(1, sizeof(*k));
 	struct cay_err err = {};
 
 	if (!k) {
@@ -485,11 +495,11 @@ void fsck_run(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
-	*k = (struct checking){ .cayd = c,
-				.rq = rq,
-				.began = clk_boot_ns(c->clk),
-				.repair = rq->match.op == &ops[OP_FSCK_REPAIR] };
+	*k = (struct fsck_pass){ .cayd = c,
+				 .rq = rq,
+				 .began = clk_boot_ns(c->clk),
+				 .repair = rq->match.op == &ops[OP_FSCK_REPAIR] };
 	rq->data = k;
 	rq->events = &events;
-	link_call(c->link, VERB_LIST, &k->q, -EBADF, on_page, k);
+	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }

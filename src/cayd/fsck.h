@@ -4,7 +4,7 @@
 /*
  * fsck - the one checker: the journal compared with what the machine has
  *
- * Start is recovery: recover() reads the journal, looks at the machine and lets life
+ * Start is recovery: recovery_run() reads the journal, looks at the machine and lets life
  * decide what becomes of each sandbox.  The operation compares the same two again
  * while everything runs.  What the journal does not know is reported, never adopted
  * and never ended.
@@ -12,7 +12,7 @@
 #include "cayd/box.h"
 
 /* Before the loop runs. */
-[[nodiscard]] int recover(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int recovery_run(struct cayd *c, struct cay_err *err);
 /* The operations system.fsck and system.repair. */
-void fsck_run(struct cayd *c, struct request *rq);
+void op_system_fsck(struct cayd *c, struct request *rq);
 #endif

@@ -8,17 +8,17 @@
 
 struct images {
 	struct cayd *cayd;
-	struct image_row *rows[IMAGE_ROWS_MAX];
+	struct image *rows[IMAGE_ROWS_MAX];
 	size_t n;
 	bool unsaved; /* when some were used */
 	/* image-file.c's: who waits for the write under way, and for the next */
-	struct image_wait *told, *next;
+	struct image_save_waiter *current_waiters, *next_waiters;
 	bool writing;
 };
 
 /* A row as the file has it. */
 struct image_stored {
-	struct image info;
+	struct image_info info;
 	struct image_config config;
 	const char *layer;
 	struct id tenant;

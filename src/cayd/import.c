@@ -11,7 +11,7 @@
 #define AGAIN_MS 100
 #define DROPS_MAX 600
 
-struct import {
+struct image_import_job {
 	struct cayd *cayd;
 	struct request *rq; /* NULL once the client is gone */
 	char *name;
@@ -24,29 +24,29 @@ struct import {
 	bool writing, ended;
 };
 
-static void on_closed(uv_handle_t *h)
+static void on_image_import_closed(uv_handle_t *h)
 {
-	struct import *m = h->data;
+	struct image_import_job *m = h->data;
 
 	free(m->name);
 	free(m);
 }
 
-static void finish(struct import *m)
+static void image_import_finish(struct image_import_job *m)
 {
 	cay_closep(&m->fd);
 	buf_fini(&m->piece);
-	uv_close((uv_handle_t *)&m->again, on_closed);
+	uv_close((uv_handle_t *)&m->again, on_image_import_closed);
 }
 
-static void fail(struct import *m, const struct cay_err *err)
+static void image_import_fail(struct image_import_job *m, const struct cay_err *err)
 {
 	if (m->rq)
 		request_fail(m->rq, err);
-	finish(m);
+	image_import_finish(m);
 }
 
-static int read_config(int fd, struct buf *ret)
+static int image_config_read_fd(int fd, struct buf *ret)
 {
 	struct stat st;
 	ssize_t n;
@@ -65,51 +65,51 @@ static int read_config(int fd, struct buf *ret)
 
 /* Files nobody knows */
 
-struct drop {
+struct image_orphan {
 	struct cayd *cayd;
 	uv_timer_t again;
 	struct verb_image_remove q;
 	unsigned tries;
 };
 
-static void on_drop_closed(uv_handle_t *h)
+static void on_image_orphan_closed(uv_handle_t *h)
 {
 	free(h->data);
 }
 
-static void on_dropped(void *arg, const struct cay_err *outcome, const void *, int fd)
+static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
 {
-	struct drop *d = arg;
+	struct image_orphan *d = arg;
 
 	cay_closep(&fd);
-	d->cayd->removing--;
+	d->cayd->images_removing--;
 	/* a keeper that went away is asked again when it is back */
 	if (outcome->code == CAY_E_UNAVAILABLE && ++d->tries < DROPS_MAX)
 		return;
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
 		log_warn(&d->cayd->log, "files of an image nobody knows may be left: %s",
 			 outcome->msg);
-	uv_close((uv_handle_t *)&d->again, on_drop_closed);
+	uv_close((uv_handle_t *)&d->again, on_image_orphan_closed);
 }
 
 /* Another may be adding the same, and then it has a row. */
-static void drop_if_quiet(uv_timer_t *t)
+static void on_image_orphan_timer(uv_timer_t *t)
 {
-	struct drop *d = t->data;
+	struct image_orphan *d = t->data;
 
-	if (d->cayd->adding || d->cayd->removing)
+	if (d->cayd->images_unpacking || d->cayd->images_removing)
 		return; /* the next tick looks again */
 	if (image_by_digest(d->cayd->images, d->q.digest)) {
-		uv_close((uv_handle_t *)t, on_drop_closed);
+		uv_close((uv_handle_t *)t, on_image_orphan_closed);
 		return;
 	}
-	d->cayd->removing++;
-	link_call(d->cayd->link, VERB_IMAGE_REMOVE, &d->q, -EBADF, on_dropped, d);
+	d->cayd->images_removing++;
+	keeper_call(d->cayd->keeper, VERB_IMAGE_REMOVE, &d->q, -EBADF, on_image_orphan_removed, d);
 }
 
-static void drop_unknown(struct cayd *c, const uint8_t digest[static 32])
+static void image_orphan_remove(struct cayd *c, const uint8_t digest[static 32])
 {
-	struct drop *d = calloc(1, sizeof(*d));
+	struct image_orphan *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return;
@@ -117,36 +117,38 @@ static void drop_unknown(struct cayd *c, const uint8_t digest[static 32])
 	memcpy(d->q.digest, digest, sizeof(d->q.digest));
 	(void)uv_timer_init(&c->loop, &d->again);
 	d->again.data = d;
-	(void)uv_timer_start(&d->again, drop_if_quiet, 0, AGAIN_MS);
+	(void)uv_timer_start(&d->again, on_image_orphan_timer, 0, AGAIN_MS);
 }
 
-struct noting {
+struct image_unpack {
 	struct cayd *cayd;
 	uint8_t digest[32];
 	image_fn *fn;
 	void *arg;
 };
 
-static void on_noted(void *arg, const struct image_row *row, const struct cay_err *err)
+static void on_image_unpack_registered(void *arg, const struct image *row,
+				       const struct cay_err *err)
 {
-	struct noting *n = arg;
+	struct image_unpack *n = arg;
 
 	if (!row)
-		drop_unknown(n->cayd, n->digest);
+		image_orphan_remove(n->cayd, n->digest);
 	n->fn(n->arg, row, err);
 	free(n);
 }
 
-void import_note(struct cayd *c, const char *name, bool pulled, const struct cay_err *outcome,
-		 const void *reply, int fd, image_fn *fn, void *arg)
+void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
+			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
+			 void *arg)
 {
 	auto_close int config_fd = fd;
 	auto_buf config = BUF_INIT(CONFIG_MAX);
 	struct verb_image_add_reply added;
 	struct cay_err err = *outcome;
-	struct noting *n;
+	struct image_unpack *n;
 
-	c->adding--;
+	c->images_unpacking--;
 	if (err.code) {
 		fn(arg, NULL, &err);
 		return;
@@ -155,96 +157,99 @@ void import_note(struct cayd *c, const char *name, bool pulled, const struct cay
 	n = malloc(sizeof(*n));
 	if (!n)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-	else if (read_config(config_fd, &config) < 0)
+	else if (image_config_read_fd(config_fd, &config) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "the keeper sent no config");
 	if (!n || err.code) {
 		free(n);
-		drop_unknown(c, added.digest);
+		image_orphan_remove(c, added.digest);
 		fn(arg, NULL, &err);
 		return;
 	}
-	*n = (struct noting){ .cayd = c, .fn = fn, .arg = arg };
+	*n = (struct image_unpack){ .cayd = c, .fn = fn, .arg = arg };
 	memcpy(n->digest, added.digest, sizeof(n->digest));
-	image_note(c->images, name, pulled, added.digest, added.bytes,
-		   (struct slice){ config.data, config.len }, on_noted, n);
+	image_register(c->images, name, pulled, added.digest, added.bytes,
+		       (struct slice){ config.data, config.len }, on_image_unpack_registered, n);
 }
 
-void import_add(struct cayd *c, int fd, link_fn *fn, void *arg)
+void image_unpack_start(struct cayd *c, int fd, keeper_call_fn *fn, void *arg)
 {
 	struct verb_image_add q = { .bytes = IMPORT_UNPACKED_MAX };
 
-	c->adding++;
-	link_call(c->link, VERB_IMAGE_ADD, &q, fd, fn, arg);
+	c->images_unpacking++;
+	keeper_call(c->keeper, VERB_IMAGE_ADD, &q, fd, fn, arg);
 }
 
-static void on_known(void *arg, const struct image_row *row, const struct cay_err *err)
+static void on_image_import_registered(void *arg, const struct image *row,
+				       const struct cay_err *err)
 {
-	struct import *m = arg;
+	struct image_import_job *m = arg;
 
 	if (!row) {
-		fail(m, err);
+		image_import_fail(m, err);
 		return;
 	}
 	if (m->rq)
-		request_reply_json(m->rq, &image_table, &row->info);
-	finish(m);
+		request_reply_json(m->rq, &image_info_table, &row->info);
+	image_import_finish(m);
 }
 
-static void on_added(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+static void on_image_import_unpacked(void *arg, const struct cay_err *outcome, const void *reply,
+				     int fd)
 {
-	struct import *m = arg;
+	struct image_import_job *m = arg;
 
-	import_note(m->cayd, m->name, false, outcome, reply, fd, on_known, m);
+	image_unpack_finish(m->cayd, m->name, false, outcome, reply, fd, on_image_import_registered,
+			    m);
 }
 
-static void unpack_if_quiet(uv_timer_t *t)
+static void on_image_import_unpack_timer(uv_timer_t *t)
 {
-	struct import *m = t->data;
+	struct image_import_job *m = t->data;
 
-	if (m->cayd->removing)
+	if (m->cayd->images_removing)
 		return; /* the next tick looks again */
 	(void)uv_timer_stop(t);
-	import_add(m->cayd, m->fd, on_added, m);
+	image_unpack_start(m->cayd, m->fd, on_image_import_unpacked, m);
 }
 
-static void unpack(struct import *m)
+static void image_import_schedule_unpack(struct image_import_job *m)
 {
-	(void)uv_timer_start(&m->again, unpack_if_quiet, 0, AGAIN_MS);
+	(void)uv_timer_start(&m->again, on_image_import_unpack_timer, 0, AGAIN_MS);
 }
 
-static void write_piece(struct import *m);
+static void image_import_write_piece(struct image_import_job *m);
 
-static void on_write(uv_fs_t *q)
+static void on_image_import_written(uv_fs_t *q)
 {
-	struct import *m = q->data;
+	struct image_import_job *m = q->data;
 	ssize_t n = q->result;
 	struct cay_err err = {};
 
 	uv_fs_req_cleanup(q);
 	m->writing = false;
 	if (n <= 0) {
-		(void)cay_fail_sys(&err, cay_code_disk((int)n), n < 0 ? (int)-n : EIO,
+		(void)cay_fail_sys(&err, cay_code_from_disk_errno((int)n), n < 0 ? (int)-n : EIO,
 				   "store the upload");
-		fail(m, &err);
+		image_import_fail(m, &err);
 		return;
 	}
 	m->sent += (size_t)n;
 	m->written += (uint64_t)n;
 	if (m->sent < m->piece.len) {
-		write_piece(m);
+		image_import_write_piece(m);
 		return;
 	}
 	buf_clear(&m->piece);
 	m->sent = 0;
 	if (!m->rq)
-		finish(m); /* the client left while it was sending */
+		image_import_finish(m); /* the client left while it was sending */
 	else if (m->ended)
-		unpack(m);
+		image_import_schedule_unpack(m);
 	else
-		request_resume(m->rq);
+		request_resume_body(m->rq);
 }
 
-static void write_piece(struct import *m)
+static void image_import_write_piece(struct image_import_job *m)
 {
 	uv_buf_t b = uv_buf_init(m->piece.data + m->sent, (unsigned)(m->piece.len - m->sent));
 
@@ -252,57 +257,57 @@ static void write_piece(struct import *m)
 
 	m->writing = true;
 	m->write.data = m;
-	if (uv_fs_write(&m->cayd->loop, &m->write, m->fd, &b, 1, (int64_t)m->written, on_write) <
-	    0) {
+	if (uv_fs_write(&m->cayd->loop, &m->write, m->fd, &b, 1, (int64_t)m->written,
+			on_image_import_written) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		fail(m, &err);
+		image_import_fail(m, &err);
 	}
 }
 
-static void on_body(struct request *rq, struct slice bytes)
+static void on_image_import_body(struct request *rq, struct slice bytes)
 {
-	struct import *m = rq->data;
+	struct image_import_job *m = rq->data;
 	struct cay_err err = {};
 
-	if (buf_add(&m->piece, bytes.p, bytes.n) < 0) {
+	if (buf_append(&m->piece, bytes.p, bytes.n) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		fail(m, &err);
+		image_import_fail(m, &err);
 		return;
 	}
-	request_pause(rq);
-	write_piece(m);
+	request_pause_body(rq);
+	image_import_write_piece(m);
 }
 
-static void on_body_end(struct request *rq)
+static void on_image_import_body_end(struct request *rq)
 {
-	struct import *m = rq->data;
+	struct image_import_job *m = rq->data;
 
 	m->ended = true;
 	if (!m->writing)
-		unpack(m);
+		image_import_schedule_unpack(m);
 }
 
-static void on_gone(struct request *rq)
+static void on_image_import_client_gone(struct request *rq)
 {
-	struct import *m = rq->data;
+	struct image_import_job *m = rq->data;
 
 	m->rq = NULL;
 	if (!m->ended && !m->writing)
-		finish(m);
+		image_import_finish(m);
 }
 
-void import_start(struct cayd *c, struct request *rq)
+void op_image_import(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = {
-		.body = on_body,
-		.body_end = on_body_end,
-		.gone = on_gone,
+		.body = on_image_import_body,
+		.body_end = on_image_import_body_end,
+		.gone = on_image_import_client_gone,
 	};
 	const struct image_import_query *q = rq->query;
-	struct import *m = calloc(1, sizeof(*m));
+	struct image_import_job *m = calloc(1, sizeof(*m));
 	struct cay_err err = {};
 
-	if (image_room(c->images, q->name, &err) < 0) {
+	if (image_check_room(c->images, q->name, &err) < 0) {
 		free(m);
 		request_fail(rq, &err);
 		return;
@@ -321,8 +326,9 @@ void import_start(struct cayd *c, struct request *rq)
 	m->piece = BUF_INIT(MIB(1));
 	m->fd = openat(c->tmp, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (m->fd < 0) {
-		(void)cay_fail_sys(&err, cay_code_disk(errno), errno, "a file for the upload");
-		fail(m, &err);
+		(void)cay_fail_sys(&err, cay_code_from_disk_errno(errno), errno,
+				   "a file for the upload");
+		image_import_fail(m, &err);
 		return;
 	}
 	rq->data = m;

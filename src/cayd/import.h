@@ -15,11 +15,12 @@
 /* Of the unpacked files. */
 #define IMPORT_UNPACKED_MAX (UINT64_C(64) << 30)
 
-/* The keeper unpacks the file; only while c->removing is 0, and fn calls import_note(). */
-void import_add(struct cayd *c, int fd, link_fn *fn, void *arg);
+/* The keeper unpacks the file; only while c->removing is 0, and fn calls image_unpack_finish(). */
+void image_unpack_start(struct cayd *c, int fd, keeper_call_fn *fn, void *arg);
 /* What the keeper answered to image_add becomes a row; fd is closed.  Files that no row
  * is for in the end are removed. */
-void import_note(struct cayd *c, const char *name, bool pulled, const struct cay_err *outcome,
-		 const void *reply, int fd, image_fn *fn, void *arg);
-void import_start(struct cayd *c, struct request *rq);
+void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
+			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
+			 void *arg);
+void op_image_import(struct cayd *c, struct request *rq);
 #endif

@@ -2,32 +2,32 @@
 /* keep - texts and maps that live as long as their sandbox; labels are changed in it */
 #include "cayd/box.h"
 
-const char *box_text(struct box *b, const char *text)
+const char *sandbox_copy_text(struct sandbox *sb, const char *text)
 {
-	return text ? pool_strn(&b->pool, text, strlen(text)) : NULL;
+	return text ? arena_strndup(&sb->arena, text, strlen(text)) : NULL;
 }
 
-int box_keep_texts(struct box *b, const struct field_texts *in, struct field_texts *ret)
+int sandbox_copy_texts(struct sandbox *sb, const struct field_texts *in, struct field_texts *ret)
 {
 	*ret = (struct field_texts){ .n = in->n };
 	if (!in->n)
 		return 0;
-	ret->v = pool_take(&b->pool, in->n, sizeof(*ret->v));
+	ret->v = arena_alloc(&sb->arena, in->n, sizeof(*ret->v));
 	for (size_t i = 0; ret->v && i < in->n; i++) {
-		ret->v[i] = box_text(b, in->v[i]);
+		ret->v[i] = sandbox_copy_text(sb, in->v[i]);
 		if (!ret->v[i])
 			return -ENOMEM;
 	}
 	return ret->v ? 0 : -ENOMEM;
 }
 
-int box_keep_map(struct box *b, const struct field_map *in, struct field_map *ret)
+int sandbox_copy_map(struct sandbox *sb, const struct field_map *in, struct field_map *ret)
 {
 	struct field_texts keys = {}, values = {};
-	int r = box_keep_texts(b, &(struct field_texts){ in->keys, in->n }, &keys);
+	int r = sandbox_copy_texts(sb, &(struct field_texts){ in->keys, in->n }, &keys);
 
 	if (r >= 0)
-		r = box_keep_texts(b, &(struct field_texts){ in->values, in->n }, &values);
+		r = sandbox_copy_texts(sb, &(struct field_texts){ in->values, in->n }, &values);
 	*ret = (struct field_map){ keys.v, values.v, in->n };
 	return r;
 }
@@ -41,17 +41,17 @@ int labels_check(const struct field_map *labels, struct cay_err *err)
 	return 0;
 }
 
-int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
+int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch, struct cay_err *err)
 {
-	const struct field_map *old = &b->info.labels;
+	const struct field_map *old = &sb->info.labels;
 	struct field_map now = {};
 	size_t max = old->n + patch->n;
 	int r = labels_check(patch, err);
 
 	if (r < 0)
 		return r;
-	now.keys = pool_take(&b->pool, max + 1, sizeof(*now.keys));
-	now.values = pool_take(&b->pool, max + 1, sizeof(*now.values));
+	now.keys = arena_alloc(&sb->arena, max + 1, sizeof(*now.keys));
+	now.values = arena_alloc(&sb->arena, max + 1, sizeof(*now.values));
 	for (size_t i = 0; now.keys && now.values && i < max; i++) {
 		bool mine = i < old->n;
 		const char *key = mine ? old->keys[i] : patch->keys[i - old->n];
@@ -67,8 +67,8 @@ int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
 			}
 			continue;
 		}
-		now.keys[k] = mine ? key : box_text(b, key);
-		now.values[k] = mine ? value : box_text(b, value);
+		now.keys[k] = mine ? key : sandbox_copy_text(sb, key);
+		now.values[k] = mine ? value : sandbox_copy_text(sb, value);
 		if (!now.keys[k] || !now.values[k])
 			return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
 		now.n += k == now.n;
@@ -77,6 +77,6 @@ int box_label(struct box *b, const struct field_map *patch, struct cay_err *err)
 		return cay_fail(err, CAY_E_LIMIT, "labels changed too often");
 	if (now.n > 64)
 		return cay_fail_field(err, CAY_E_INVALID, "labels", "more than 64 labels");
-	b->info.labels = now;
+	sb->info.labels = now;
 	return 0;
 }

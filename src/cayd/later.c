@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/later.h"
 
-static void on_gone(struct request *rq)
+static void on_deferred_reply_client_gone(struct request *rq)
 {
-	struct later *l = rq->data;
+	struct deferred_reply *l = rq->data;
 
 	l->rq = NULL;
 }
 
-struct later *later_new(struct cayd *c, struct request *rq, const struct id *id,
-			void (*done)(struct later *l, const struct cay_err *outcome))
+struct deferred_reply *deferred_reply_create(struct cayd *c, struct request *rq,
+					     const struct id *id,
+					     void (*done)(struct deferred_reply *l,
+							  const struct cay_err *outcome))
 {
-	static const struct request_events events = { .gone = on_gone };
-	struct later *l = calloc(1, sizeof(*l));
+	static const struct request_events events = { .gone = on_deferred_reply_client_gone };
+	struct deferred_reply *l = calloc(1, sizeof(*l));
 	struct cay_err err = {};
 
 	if (!l) {
@@ -20,15 +22,15 @@ struct later *later_new(struct cayd *c, struct request *rq, const struct id *id,
 		request_fail(rq, &err);
 		return NULL;
 	}
-	*l = (struct later){ .cayd = c, .rq = rq, .id = *id, .done = done };
+	*l = (struct deferred_reply){ .cayd = c, .rq = rq, .id = *id, .done = done };
 	rq->data = l;
 	rq->events = &events;
 	return l;
 }
 
-void later_told(void *arg, const struct cay_err *outcome)
+void deferred_reply_finish(void *arg, const struct cay_err *outcome)
 {
-	struct later *l = arg;
+	struct deferred_reply *l = arg;
 
 	l->done(l, outcome);
 	explicit_bzero(l->secret, sizeof(l->secret));

@@ -10,19 +10,21 @@
 #include "auth/key.h"
 #include "cayd/cayd.h"
 
-struct later {
+struct deferred_reply {
 	struct cayd *cayd;
 	struct request *rq; /* NULL: nobody waits any more */
 	struct id id;       /* of what */
 	char secret[KEY_TEXT_LEN + 1];
 	uint8_t hash[KEY_HASH_LEN]; /* key.c's: what a rotation put aside */
 	uint64_t old_until_ns;
-	void (*done)(struct later *l, const struct cay_err *outcome);
+	void (*done)(struct deferred_reply *l, const struct cay_err *outcome);
 };
 
 /* NULL when there is no memory, and the request was told. */
-struct later *later_new(struct cayd *c, struct request *rq, const struct id *id,
-			void (*done)(struct later *l, const struct cay_err *outcome));
-/* The journal's outcome; arg is a struct later, which is over then. */
-db_fn later_told;
+struct deferred_reply *deferred_reply_create(struct cayd *c, struct request *rq,
+					     const struct id *id,
+					     void (*done)(struct deferred_reply *l,
+							  const struct cay_err *outcome));
+/* The journal's outcome; arg is a struct deferred_reply, which is over then. */
+db_fn deferred_reply_finish;
 #endif

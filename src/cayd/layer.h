@@ -11,14 +11,14 @@
 #include "cayd/cayd.h"
 
 /* Packages that are not in an image yet. */
-bool layer_needed(const struct sandbox_create *spec);
-/* Ask for the layer, and once it is there go on with create_ask(); spec is the request
+bool package_layer_is_needed(const struct sandbox_create *spec);
+/* Ask for the layer, and once it is there go on with op_sandbox_create(); spec is the request
  * with what its template says. */
-void layer_ask(struct cayd *c, struct request *rq, const struct sandbox_create *spec);
+void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec);
 /* Whether there may be one more layer (of a tenant, or nothing) beside those being made: else
  * the one that was used longest ago, and that nothing uses, goes.  CAY_E_LIMIT: there is none. */
-[[nodiscard]] int layer_room(struct cayd *c, const struct id *tenant, size_t of_tenant,
-			     size_t in_all, struct cay_err *err);
+[[nodiscard]] int layers_make_room(struct cayd *c, const struct id *tenant, size_t of_tenant,
+				   size_t in_all, struct cay_err *err);
 /* A tenant is gone. */
-void layers_forget(struct cayd *c, const struct id *tenant);
+void layers_remove_of_tenant(struct cayd *c, const struct id *tenant);
 #endif

@@ -12,17 +12,17 @@
 /* What each kind of quota can see to. */
 static const struct {
 	bool bytes, inodes;
-} sees[VERB_DISK_NUM] = {
+} disk_quota_kinds[VERB_DISK_NUM] = {
 	[VERB_DISK_BTRFS] = { .bytes = true },
 	[VERB_DISK_PROJECT] = { .bytes = true, .inodes = true },
 };
 
-int limit_settle(const struct cayd *c, const struct sandbox_create *spec, struct limits *ret,
-		 struct cay_err *err)
+int limits_resolve(const struct cayd *c, const struct sandbox_create *spec, struct limits *ret,
+		   struct cay_err *err)
 {
 	bool memory = spec->storage == STORAGE_MEMORY;
-	bool bytes = memory || sees[link_disk(c->link)].bytes;
-	bool inodes = memory || sees[link_disk(c->link)].inodes;
+	bool bytes = memory || disk_quota_kinds[keeper_disk_kind(c->keeper)].bytes;
+	bool inodes = memory || disk_quota_kinds[keeper_disk_kind(c->keeper)].inodes;
 
 	*ret = spec->limits;
 	if (ret->has_disk_bytes && !bytes)
@@ -40,7 +40,7 @@ int limit_settle(const struct cayd *c, const struct sandbox_create *spec, struct
 	return 0;
 }
 
-static int refuse_path(const char *path, struct cay_err *err)
+static int writable_path_refuse(const char *path, struct cay_err *err)
 {
 	auto_buf list = BUF_INIT(512);
 
@@ -51,71 +51,73 @@ static int refuse_path(const char *path, struct cay_err *err)
 			      buf_str(&list));
 }
 
-int limit_storage(const struct sandbox_create *spec, struct cay_err *err)
+int storage_spec_check(const struct sandbox_create *spec, struct cay_err *err)
 {
 	if (spec->has_writable && spec->storage == STORAGE_DISK)
 		return cay_fail_field(err, CAY_E_INVALID, "writable",
 				      "with storage 'disk' everything is");
 	for (size_t i = 0; i < spec->writable.n; i++)
-		if (!writable_bit(spec->writable.v[i]))
-			return refuse_path(spec->writable.v[i], err);
+		if (!writable_path_bit(spec->writable.v[i]))
+			return writable_path_refuse(spec->writable.v[i], err);
 	return 0;
 }
 
-static uint32_t bits(const struct field_texts *t)
+static uint32_t writable_paths_to_bits(const struct field_texts *t)
 {
 	uint32_t set = 0;
 
 	for (size_t i = 0; i < t->n; i++)
-		set |= writable_bit(t->v[i]);
+		set |= writable_path_bit(t->v[i]);
 	return set;
 }
 
-bool limit_read_only(const struct box *b, uint32_t *ret_writable)
+bool sandbox_root_is_read_only(const struct sandbox *sb, uint32_t *ret_writable)
 {
-	*ret_writable = bits(&b->info.writable);
-	return b->info.storage == STORAGE_READ_ONLY || b->info.has_writable;
+	*ret_writable = writable_paths_to_bits(&sb->info.writable);
+	return sb->info.storage == STORAGE_READ_ONLY || sb->info.has_writable;
 }
 
-bool limit_in_memory(const struct box *b)
+bool sandbox_is_in_memory(const struct sandbox *sb)
 {
-	return b->info.storage == STORAGE_MEMORY;
+	return sb->info.storage == STORAGE_MEMORY;
 }
 
 /* What a PID 1 and its mounts are made with, and its disk. */
-bool limit_late(const struct box *b, const struct sandbox_create *spec)
+bool sandbox_limits_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
-	const struct limits *a = &b->info.limits;
+	const struct limits *a = &sb->info.limits;
 	struct limits l;
 
-	return limit_settle(b->cayd, spec, &l, NULL) >= 0 && b->info.storage == spec->storage &&
-	       b->info.has_writable == spec->has_writable &&
-	       bits(&b->info.writable) == bits(&spec->writable) && a->nofile == l.nofile &&
-	       a->shm_bytes == l.shm_bytes && a->has_disk_bytes == l.has_disk_bytes &&
-	       a->disk_bytes == l.disk_bytes && a->has_disk_inodes == l.has_disk_inodes &&
-	       a->disk_inodes == l.disk_inodes;
+	return limits_resolve(sb->cayd, spec, &l, NULL) >= 0 && sb->info.storage == spec->storage &&
+	       sb->info.has_writable == spec->has_writable &&
+	       writable_paths_to_bits(&sb->info.writable) ==
+		       writable_paths_to_bits(&spec->writable) &&
+	       a->nofile == l.nofile && a->shm_bytes == l.shm_bytes &&
+	       a->has_disk_bytes == l.has_disk_bytes && a->disk_bytes == l.disk_bytes &&
+	       a->has_disk_inodes == l.has_disk_inodes && a->disk_inodes == l.disk_inodes;
 }
 
-unsigned limit_changed(const struct limits *was, const struct limits *now)
+unsigned limits_changed_bits(const struct limits *was, const struct limits *now)
 {
 	return (was->memory_bytes != now->memory_bytes ? LIMIT_MEMORY : 0) |
 	       (was->cpu_milli != now->cpu_milli ? LIMIT_CPU : 0) |
 	       (was->pids != now->pids ? LIMIT_PIDS : 0);
 }
 
-bool limit_same(const struct box *b, const struct sandbox_create *spec)
+bool sandbox_limits_match_spec(const struct sandbox *sb, const struct sandbox_create *spec)
 {
-	const struct limits *a = &b->info.limits;
+	const struct limits *a = &sb->info.limits;
 	struct limits l;
 
-	return limit_settle(b->cayd, spec, &l, NULL) >= 0 && limit_late(b, spec) &&
-	       !limit_changed(a, &l) && a->output_bytes == l.output_bytes;
+	return limits_resolve(sb->cayd, spec, &l, NULL) >= 0 &&
+	       sandbox_limits_can_become(sb, spec) && !limits_changed_bits(a, &l) &&
+	       a->output_bytes == l.output_bytes;
 }
 
 /* What PID 1 and its mounts were made with. */
-static const char *fixed(const struct box *b, const struct limits_change *q)
+static const char *limits_change_find_fixed(const struct sandbox *sb, const struct limits_change *q)
 {
-	bool memory = limit_in_memory(b);
+	bool memory = sandbox_is_in_memory(sb);
 
 	if (q->has_nofile)
 		return "nofile";
@@ -129,24 +131,26 @@ static const char *fixed(const struct box *b, const struct limits_change *q)
 }
 
 /* What no quota sees to. */
-static const char *unseen(const struct limits *l, const struct limits_change *q)
+static const char *limits_change_find_no_quota(const struct limits *l,
+					       const struct limits_change *q)
 {
 	return q->has_disk_bytes && !l->has_disk_bytes     ? "disk_bytes"
 	       : q->has_disk_inodes && !l->has_disk_inodes ? "disk_inodes"
 							   : NULL;
 }
 
-int limit_change(const struct box *b, const struct limits_change *q, struct limits *ret,
-		 struct cay_err *err)
+int limits_apply_change(const struct sandbox *sb, const struct limits_change *q, struct limits *ret,
+			struct cay_err *err)
 {
-	*ret = b->info.limits;
-	if (fixed(b, q))
-		return cay_fail_field(err, CAY_E_UNSUPPORTED, fixed(b, q),
-				      "'%s' cannot change while a sandbox runs", fixed(b, q));
-	if (unseen(ret, q))
-		return cay_fail_field(err, CAY_E_UNSUPPORTED, unseen(ret, q),
+	*ret = sb->info.limits;
+	if (limits_change_find_fixed(sb, q))
+		return cay_fail_field(err, CAY_E_UNSUPPORTED, limits_change_find_fixed(sb, q),
+				      "'%s' cannot change while a sandbox runs",
+				      limits_change_find_fixed(sb, q));
+	if (limits_change_find_no_quota(ret, q))
+		return cay_fail_field(err, CAY_E_UNSUPPORTED, limits_change_find_no_quota(ret, q),
 				      "its disk has no quota that could see to '%s'" HINT_BYTES,
-				      unseen(ret, q));
+				      limits_change_find_no_quota(ret, q));
 	ret->memory_bytes = q->has_memory ? q->memory_bytes : ret->memory_bytes;
 	ret->cpu_milli = q->has_cpu ? q->cpu_milli : ret->cpu_milli;
 	ret->pids = q->has_pids ? q->pids : ret->pids;

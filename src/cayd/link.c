@@ -16,9 +16,9 @@
 #define CALL_MS 60000
 #define SOCKET_BUFFER 1048576
 
-struct call {
-	struct call *next;
-	link_fn *fn;
+struct keeper_pending_call {
+	struct keeper_pending_call *next;
+	keeper_call_fn *fn;
 	void *arg;
 	int fd;
 	union {
@@ -27,7 +27,7 @@ struct call {
 	} request;
 };
 
-struct link {
+struct keeper_link {
 	struct cayd *cayd;
 	int fd;
 	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
@@ -35,15 +35,15 @@ struct link {
 	uv_timer_t retry;
 	uint64_t seq;
 	uint32_t runtimes, disk;
-	struct call *first, **last; /* in the order they were made */
-	struct call **unsent;       /* the first that is not sent yet */
+	struct keeper_pending_call *first, **last; /* in the order they were made */
+	struct keeper_pending_call **unsent;       /* the first that is not sent yet */
 	unsigned n_calls;
 };
 
-static void link_poll(struct link *l);
-static void on_retry(uv_timer_t *t);
+static void keeper_link_start_polling(struct keeper_link *l);
+static void on_keeper_retry_timer(uv_timer_t *t);
 
-static int dial(const struct settings *s)
+static int keeper_dial(const struct settings *s)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -57,8 +57,8 @@ static int dial(const struct settings *s)
 	return cay_take_fd(&fd);
 }
 
-static int call_within(struct link *l, enum verb verb, void *request, void *reply, int timeout_ms,
-		       struct cay_err *err)
+static int keeper_call_with_timeout(struct keeper_link *l, enum verb verb, void *request,
+				    void *reply, int timeout_ms, struct cay_err *err)
 {
 	struct pollfd p = { .fd = l->fd, .events = POLLIN };
 	struct cay_err outcome = {};
@@ -67,15 +67,15 @@ static int call_within(struct link *l, enum verb verb, void *request, void *repl
 	ssize_t n = 0;
 	int r;
 
-	verb_begin(request, verb, ++l->seq);
-	r = msg_send(l->fd, request, verb_row(verb)->request_size, -EBADF);
+	verb_head_init(request, verb, ++l->seq);
+	r = seqpacket_send(l->fd, request, verb_row_find(verb)->request_size, -EBADF);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
 	if (poll(&p, 1, timeout_ms) > 0)
-		n = msg_receive(l->fd, reply, VERB_MESSAGE_MAX, &fd, &n_fds);
+		n = seqpacket_receive(l->fd, reply, VERB_MESSAGE_MAX, &fd, &n_fds);
 	if (n <= 0)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
-	r = verb_check_reply(reply, (size_t)n, n_fds, request, &outcome, err);
+	r = verb_reply_check(reply, (size_t)n, n_fds, request, &outcome, err);
 	if (r >= 0 && outcome.code) {
 		*err = outcome;
 		r = -cay_error_row(outcome.code)->errnum;
@@ -83,7 +83,7 @@ static int call_within(struct link *l, enum verb verb, void *request, void *repl
 	return r;
 }
 
-static struct verb_hello hello(void)
+static struct verb_hello keeper_hello_create(void)
 {
 	struct verb_hello h = { .abi = VERB_ABI };
 
@@ -91,7 +91,7 @@ static struct verb_hello hello(void)
 	return h;
 }
 
-static void take_hello(struct link *l, const void *msg)
+static void keeper_hello_accept(struct keeper_link *l, const void *msg)
 {
 	struct verb_hello_reply reply;
 
@@ -101,46 +101,46 @@ static void take_hello(struct link *l, const void *msg)
 	l->greeted = true;
 }
 
-static int connect_link(struct link *l, struct cay_err *err)
+static int keeper_link_connect(struct keeper_link *l, struct cay_err *err)
 {
-	l->fd = dial(&l->cayd->settings);
+	l->fd = keeper_dial(&l->cayd->settings);
 	if (l->fd < 0)
 		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -l->fd, "connect to cay-keeper at %s",
 				    l->cayd->settings.run_dir);
 	return 0;
 }
 
-static int connect_now(struct link *l, struct cay_err *err)
+static int keeper_link_connect_blocking(struct keeper_link *l, struct cay_err *err)
 {
 	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
-	struct verb_hello request = hello();
-	int r = connect_link(l, err);
+	struct verb_hello request = keeper_hello_create();
+	int r = keeper_link_connect(l, err);
 
 	if (r < 0)
 		return r;
-	r = call_within(l, VERB_HELLO, &request, msg, HELLO_MS, err);
+	r = keeper_call_with_timeout(l, VERB_HELLO, &request, msg, HELLO_MS, err);
 	if (r < 0) {
 		cay_closep(&l->fd);
 		l->fd = -EBADF;
 		return r;
 	}
-	take_hello(l, msg);
+	keeper_hello_accept(l, msg);
 	return 0;
 }
 
-int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
+int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
 {
 	uint64_t end = clk_boot_ns(c->clk) + timeout_ms * NS_PER_MS;
-	struct link *l = calloc(1, sizeof(*l));
+	struct keeper_link *l = calloc(1, sizeof(*l));
 	int r;
 
 	if (!l)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	*l = (struct link){ .cayd = c, .fd = -EBADF };
+	*l = (struct keeper_link){ .cayd = c, .fd = -EBADF };
 	l->last = l->unsent = &l->first;
 	do {
 		*err = (struct cay_err){};
-		r = connect_now(l, err);
+		r = keeper_link_connect_blocking(l, err);
 		if (r < 0 && err->code == CAY_E_UNAVAILABLE)
 			(void)poll(NULL, 0, 20);
 	} while (r < 0 && err->code == CAY_E_UNAVAILABLE && clk_boot_ns(c->clk) < end);
@@ -150,31 +150,31 @@ int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
 	}
 	(void)uv_timer_init(&c->loop, &l->retry);
 	l->retry.data = l;
-	c->link = l;
-	link_poll(l);
+	c->keeper = l;
+	keeper_link_start_polling(l);
 	return 0;
 }
 
-bool link_up(const struct link *l)
+bool keeper_is_up(const struct keeper_link *l)
 {
 	return l->greeted;
 }
 
-uint32_t link_runtimes(const struct link *l)
+uint32_t keeper_runtimes(const struct keeper_link *l)
 {
 	return l->runtimes;
 }
 
-enum verb_disk link_disk(const struct link *l)
+enum verb_disk keeper_disk_kind(const struct keeper_link *l)
 {
 	return (enum verb_disk)l->disk;
 }
 
 /* Take a call off the list and tell it. */
-static void finish(struct link *l, struct call **at, const struct cay_err *outcome,
-		   const void *reply, int fd)
+static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call **at,
+			       const struct cay_err *outcome, const void *reply, int fd)
 {
-	struct call *c = *at;
+	struct keeper_pending_call *c = *at;
 
 	if (l->unsent == &c->next)
 		l->unsent = at;
@@ -187,59 +187,59 @@ static void finish(struct link *l, struct call **at, const struct cay_err *outco
 	free(c);
 }
 
-static void free_poll(uv_handle_t *h)
+static void on_keeper_poll_closed(uv_handle_t *h)
 {
 	free(h);
 }
 
-static void lost(struct link *l, const char *why)
+static void keeper_link_drop(struct keeper_link *l, const char *why)
 {
 	struct cay_err err = {};
 
 	log_error(&l->cayd->log, "the keeper is gone: %s", why);
 	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper went away");
-	uv_close((uv_handle_t *)l->poll, free_poll);
+	uv_close((uv_handle_t *)l->poll, on_keeper_poll_closed);
 	l->poll = NULL;
 	l->greeted = false;
 	cay_closep(&l->fd);
 	l->fd = -EBADF;
 	while (l->first)
-		finish(l, &l->first, &err, NULL, -EBADF);
-	(void)uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
+		keeper_call_finish(l, &l->first, &err, NULL, -EBADF);
+	(void)uv_timer_start(&l->retry, on_keeper_retry_timer, RETRY_MS, 0);
 }
 
-static void flush(struct link *l)
+static void keeper_link_flush(struct keeper_link *l)
 {
 	while (*l->unsent) {
-		struct call *c = *l->unsent;
-		int r = msg_send(l->fd, &c->request, c->request.head.size, c->fd);
+		struct keeper_pending_call *c = *l->unsent;
+		int r = seqpacket_send(l->fd, &c->request, c->request.head.size, c->fd);
 
 		if (r == -EAGAIN)
 			return; /* at POLLOUT */
 		if (r < 0) {
-			lost(l, strerror(-r)); /* NOLINT(concurrency-mt-unsafe) */
+			keeper_link_drop(l, strerror(-r)); /* NOLINT(concurrency-mt-unsafe) */
 			return;
 		}
 		l->unsent = &c->next;
 	}
 }
 
-static void take_replies(struct link *l)
+static void keeper_link_read_replies(struct keeper_link *l)
 {
 	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
 
 	for (;;) {
 		struct cay_err err = {}, outcome = {};
 		struct verb_head head = {};
-		struct call **at = &l->first;
+		struct keeper_pending_call **at = &l->first;
 		unsigned n_fds;
 		int fd;
-		ssize_t n = msg_receive(l->fd, msg, sizeof(msg), &fd, &n_fds);
+		ssize_t n = seqpacket_receive(l->fd, msg, sizeof(msg), &fd, &n_fds);
 
 		if (n == -EAGAIN)
 			return;
 		if (n < (ssize_t)sizeof(head)) {
-			lost(l, n < 0 ? strerror((int)-n) : "end of file"); /* NOLINT */
+			keeper_link_drop(l, n < 0 ? strerror((int)-n) : "end of file"); /* NOLINT */
 			return;
 		}
 		memcpy(&head, msg, sizeof(head));
@@ -250,35 +250,36 @@ static void take_replies(struct link *l)
 			cay_closep(&fd);
 			continue;
 		}
-		if (!*at || verb_check_reply(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
+		if (!*at || verb_reply_check(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
 					     &err) < 0) {
 			cay_closep(&fd);
-			lost(l, *at ? err.msg : "a reply to nothing");
+			keeper_link_drop(l, *at ? err.msg : "a reply to nothing");
 			return;
 		}
-		finish(l, at, &outcome, msg, fd);
+		keeper_call_finish(l, at, &outcome, msg, fd);
 		if (!l->poll)
 			return;
 	}
 }
 
-static void on_poll(uv_poll_t *p, int status, int events)
+static void on_keeper_poll(uv_poll_t *p, int status, int events)
 {
-	struct link *l = p->data;
+	struct keeper_link *l = p->data;
 
 	if (status < 0) {
-		lost(l, uv_strerror(status));
+		keeper_link_drop(l, uv_strerror(status));
 		return;
 	}
 	if (events & UV_WRITABLE)
-		flush(l);
+		keeper_link_flush(l);
 	if (l->poll && events & (UV_READABLE | UV_DISCONNECT))
-		take_replies(l);
+		keeper_link_read_replies(l);
 	if (l->poll)
-		(void)uv_poll_start(l->poll, UV_READABLE | (*l->unsent ? UV_WRITABLE : 0), on_poll);
+		(void)uv_poll_start(l->poll, UV_READABLE | (*l->unsent ? UV_WRITABLE : 0),
+				    on_keeper_poll);
 }
 
-static void link_poll(struct link *l)
+static void keeper_link_start_polling(struct keeper_link *l)
 {
 	l->poll = calloc(1, sizeof(*l->poll));
 	if (!l->poll || uv_poll_init(&l->cayd->loop, l->poll, l->fd) < 0) {
@@ -287,17 +288,19 @@ static void link_poll(struct link *l)
 		l->greeted = false;
 		cay_closep(&l->fd);
 		l->fd = -EBADF;
-		(void)uv_timer_start(&l->retry, on_retry, RETRY_MS, 0);
+		(void)uv_timer_start(&l->retry, on_keeper_retry_timer, RETRY_MS, 0);
 		return;
 	}
 	l->poll->data = l;
-	(void)uv_poll_start(l->poll, UV_READABLE, on_poll);
+	(void)uv_poll_start(l->poll, UV_READABLE, on_keeper_poll);
 }
 
-static void call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
+static void keeper_call_enqueue(struct keeper_link *l, enum verb verb, void *request, int fd,
+				keeper_call_fn *fn, void *arg)
 {
-	size_t size = verb_row(verb)->request_size;
-	struct call *c = l->n_calls < LINK_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	size_t size = verb_row_find(verb)->request_size;
+	struct keeper_pending_call *c =
+		l->n_calls < KEEPER_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
 	struct cay_err err = {};
 
 	assert(size <= sizeof(c->request));
@@ -306,8 +309,8 @@ static void call(struct link *l, enum verb verb, void *request, int fd, link_fn 
 		fn(arg, &err, NULL, -EBADF);
 		return;
 	}
-	verb_begin(request, verb, ++l->seq);
-	*c = (struct call){ .fn = fn, .arg = arg, .fd = -EBADF };
+	verb_head_init(request, verb, ++l->seq);
+	*c = (struct keeper_pending_call){ .fn = fn, .arg = arg, .fd = -EBADF };
 	memcpy(&c->request, request, size);
 	if (fd >= 0)
 		c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -320,17 +323,18 @@ static void call(struct link *l, enum verb verb, void *request, int fd, link_fn 
 	*l->last = c;
 	l->last = &c->next;
 	l->n_calls++;
-	flush(l);
+	keeper_link_flush(l);
 	if (*l->unsent)
-		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_poll);
+		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_keeper_poll);
 }
 
-void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg)
+void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
+		 void *arg)
 {
 	struct cay_err err = {};
 
-	if (link_up(l)) {
-		call(l, verb, request, fd, fn, arg);
+	if (keeper_is_up(l)) {
+		keeper_call_enqueue(l, verb, request, fd, fn, arg);
 		return;
 	}
 	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
@@ -339,48 +343,49 @@ void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *f
 
 /* Back again */
 
-static void on_hello(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
-	struct link *l = arg;
+	struct keeper_link *l = arg;
 
 	cay_closep(&fd);
 	if (!l->poll)
 		return; /* lost meanwhile */
 	if (outcome->code) {
-		lost(l, outcome->msg);
+		keeper_link_drop(l, outcome->msg);
 		return;
 	}
 	(void)uv_timer_stop(&l->retry);
-	take_hello(l, reply);
+	keeper_hello_accept(l, reply);
 	log_info(&l->cayd->log, "the keeper is back");
-	boxes_hurry(l->cayd->boxes);
+	sandboxes_retry_now(l->cayd->sandboxes);
 }
 
 /* A keeper that was just started may have much to look at before it answers, so the
  * answer comes to the loop, as all others do. */
-static void on_retry(uv_timer_t *t)
+static void on_keeper_retry_timer(uv_timer_t *t)
 {
-	struct link *l = t->data;
-	struct verb_hello request = hello();
+	struct keeper_link *l = t->data;
+	struct verb_hello request = keeper_hello_create();
 	struct cay_err err = {};
 
 	if (l->poll) {
-		lost(l, "it does not say hello");
+		keeper_link_drop(l, "it does not say hello");
 		return;
 	}
-	if (connect_link(l, &err) < 0) {
+	if (keeper_link_connect(l, &err) < 0) {
 		log_warn(&l->cayd->log, "%s", err.msg);
-		(void)uv_timer_start(t, on_retry, RETRY_MS, 0);
+		(void)uv_timer_start(t, on_keeper_retry_timer, RETRY_MS, 0);
 		return;
 	}
-	link_poll(l);
+	keeper_link_start_polling(l);
 	if (!l->poll)
 		return;
-	(void)uv_timer_start(t, on_retry, HELLO_MS, 0);
-	call(l, VERB_HELLO, &request, -EBADF, on_hello, l);
+	(void)uv_timer_start(t, on_keeper_retry_timer, HELLO_MS, 0);
+	keeper_call_enqueue(l, VERB_HELLO, &request, -EBADF, on_keeper_hello, l);
 }
 
-int link_call_now(struct link *l, enum verb verb, void *request, void *reply, struct cay_err *err)
+int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request, void *reply,
+			 struct cay_err *err)
 {
-	return call_within(l, verb, request, reply, CALL_MS, err);
+	return keeper_call_with_timeout(l, verb, request, reply, CALL_MS, err);
 }

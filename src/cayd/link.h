@@ -12,22 +12,23 @@
 #include "cayd/cayd.h"
 #include "wire/verb.h"
 
-#define LINK_CALLS_MAX 8192
+#define KEEPER_CALLS_MAX 8192
 
 /* reply is the whole message, NULL when there is none; fd is the callee's. */
-typedef void link_fn(void *arg, const struct cay_err *outcome, const void *reply, int fd);
+typedef void keeper_call_fn(void *arg, const struct cay_err *outcome, const void *reply, int fd);
 
 /* Connect and say hello, waiting for the keeper at most timeout_ms; blocks. */
-[[nodiscard]] int link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err);
+[[nodiscard]] int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err);
 /* request begins with a head, which is filled here; fd < 0: none; it is dup'ed. */
-void link_call(struct link *l, enum verb verb, void *request, int fd, link_fn *fn, void *arg);
+void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
+		 void *arg);
 /* The same, waiting for the answer: only before the loop runs.  reply has room
  * for VERB_MESSAGE_MAX. */
-[[nodiscard]] int link_call_now(struct link *l, enum verb verb, void *request, void *reply,
-				struct cay_err *err);
-bool link_up(const struct link *l);
+[[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
+				       void *reply, struct cay_err *err);
+bool keeper_is_up(const struct keeper_link *l);
 /* Runtimes that passed the keeper's probes, a bit each. */
-uint32_t link_runtimes(const struct link *l);
+uint32_t keeper_runtimes(const struct keeper_link *l);
 /* What limits disks, as the keeper last said. */
-enum verb_disk link_disk(const struct link *l);
+enum verb_disk keeper_disk_kind(const struct keeper_link *l);
 #endif

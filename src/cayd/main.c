@@ -30,7 +30,7 @@
 #define KEEPER_MS 30000
 #define WORKERS "16"
 
-static int open_state(struct cayd *c, struct cay_err *err)
+static int cayd_open_state_dirs(struct cayd *c, struct cay_err *err)
 {
 	const struct {
 		const char *name;
@@ -49,29 +49,29 @@ static int open_state(struct cayd *c, struct cay_err *err)
 			return cay_fail_sys(err, CAY_E_INTERNAL, -*dirs[i].fd, "open %s in %s",
 					    dirs[i].name, c->settings.state_dir);
 	}
-	return path_sweep(c->db_dir);
+	return path_remove_tmp_files(c->db_dir);
 }
 
-struct stop {
+struct cayd_signals {
 	uv_signal_t signals[3];
 	struct cayd *cayd;
 };
 
-static void on_signal(uv_signal_t *s, int number)
+static void on_cayd_signal(uv_signal_t *s, int number)
 {
-	struct stop *stop = s->data;
+	struct cayd_signals *stop = s->data;
 	struct cayd *c = stop->cayd;
 
 	if (number == SIGHUP) {
-		prog_reload(c->argc, c->argv, &c->settings, &c->log);
+		daemon_reload_settings(c->argc, c->argv, &c->settings, &c->log);
 		return;
 	}
 	if (c->drain_ns) { /* asked twice: at once */
 		uv_stop(&c->loop);
 		return;
 	}
-	doors_close(c);
-	if (drain_wanted(c)) {
+	listeners_close(c);
+	if (drain_is_configured(c)) {
 		drain_start(c);
 		return;
 	}
@@ -79,38 +79,38 @@ static void on_signal(uv_signal_t *s, int number)
 	uv_stop(&c->loop);
 }
 
-static int serve(struct cayd *c, struct cay_err *err)
+static int cayd_serve(struct cayd *c, struct cay_err *err)
 {
 	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-	struct stop stop = { .cayd = c };
-	int r = doors_open(c, err);
+	struct cayd_signals stop = { .cayd = c };
+	int r = listeners_open(c, err);
 
 	if (r >= 0)
-		r = push_open(c, err);
+		r = edge_push_open(c, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
 		(void)uv_signal_init(&c->loop, &stop.signals[i]);
 		stop.signals[i].data = &stop;
-		(void)uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
+		(void)uv_signal_start(&stop.signals[i], on_cayd_signal, numbers[i]);
 	}
-	prog_ready(&c->log);
+	daemon_notify_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
 	db_close(c->db);
 	audit_close(c->audit);
 	return 0;
 }
 
-static int begin(struct cayd *c, struct cay_err *err)
+static int cayd_start(struct cayd *c, struct cay_err *err)
 {
-	int r = open_state(c, err);
+	int r = cayd_open_state_dirs(c, err);
 
 	if (r >= 0)
 		r = images_open(c, err);
 	if (r >= 0)
 		r = registries_open(c, err);
 	if (r >= 0)
-		r = pulls_open(c, err);
+		r = pulls_remove_leftovers(c, err);
 	if (r >= 0)
 		r = tenants_open(c, err);
 	if (r >= 0)
@@ -118,16 +118,16 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = keys_open(c, err);
 	if (r >= 0)
-		r = clk_boot_id(c->boot);
+		r = clk_read_boot_id(c->boot);
 	/* before the keeper hears of us: who has no journal must not fence who has */
 	if (r >= 0)
 		r = db_open(c->db_dir, &c->loop, &c->db, err);
 	if (r >= 0)
-		r = trail_open(c, err);
+		r = audit_log_open(c, err);
 	if (r >= 0)
-		r = link_open(c, KEEPER_MS, err);
+		r = keeper_link_open(c, KEEPER_MS, err);
 	if (r >= 0)
-		r = boxes_open(c, err);
+		r = sandboxes_open(c, err);
 	if (r >= 0)
 		r = events_open(c, err);
 	if (r >= 0)
@@ -135,19 +135,19 @@ static int begin(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = builds_open(c, err);
 	if (r >= 0)
-		r = stocks_open(c, err);
+		r = pools_open(c, err);
 	if (r >= 0)
-		r = recover(c, err);
+		r = recovery_run(c, err);
 	if (r >= 0)
 		r = uploads_open(c, err);
 	if (r >= 0) {
 		builds_recover(c);
-		r = first_key(c, err);
+		r = operator_key_ensure(c, err);
 	}
 	if (r >= 0)
-		r = sign_open(c, err);
+		r = token_signer_open(c, err);
 	if (r >= 0)
-		r = boxes_sweep(c, err);
+		r = sandboxes_start_sweeper(c, err);
 	return r;
 }
 
@@ -163,10 +163,10 @@ int main(int argc, char **argv)
 	struct cay_err err = {};
 	int r;
 
-	c.log = log_to(STDERR_FILENO, "cayd", &clk_system);
+	c.log = log_create(STDERR_FILENO, "cayd", &clk_system);
 	c.argc = argc;
 	c.argv = argv;
-	r = prog_begin(argc, argv, "the user in users.control", &c.settings, &c.log, &err);
+	r = daemon_start(argc, argv, "the user in users.control", &c.settings, &c.log, &err);
 	if (r > 0)
 		return 0; /* --check, --version */
 	if (r >= 0)
@@ -176,8 +176,8 @@ int main(int argc, char **argv)
 		r = cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)
 		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-					      : begin(&c, &err);
+					      : cayd_start(&c, &err);
 	if (r >= 0)
-		r = serve(&c, &err);
-	return prog_end(r, &c.log, &err);
+		r = cayd_serve(&c, &err);
+	return daemon_exit_status(r, &c.log, &err);
 }

@@ -7,9 +7,10 @@
 #include "cayd/cayd.h"
 
 /* conf->answered of the server. */
-bool observe_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+bool on_control_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
+				 void *arg);
 /* conf->broken: the client has the request's id, the log what broke. */
-void observe_broken(const struct request *rq, const struct cay_err *err, void *arg);
+void on_control_request_broken(const struct request *rq, const struct cay_err *err, void *arg);
 /* The operation. */
-void observe_metrics(struct cayd *c, struct request *rq);
+void op_system_metrics(struct cayd *c, struct request *rq);
 #endif

@@ -6,25 +6,25 @@
 #include "cgroup/cgroup.h"
 
 /* A few files that are not on a disk, once in a life that ended badly. */
-bool oom_suspected(struct box *b)
+bool oom_detect(struct sandbox *sb)
 {
 	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;
-	struct end *e = &b->info.end;
+	struct end *e = &sb->info.end;
 	struct cgroup_usage now = {};
 	char why[96];
 	int n;
 
-	if (cgroup_top(b->cayd->settings.cgroup, &top, NULL) < 0 ||
-	    cgroup_open(&top, &b->home, &b->info.id, &at) < 0 ||
-	    cgroup_usage(&at, &now, NULL) < 0 || !now.oom_kills)
+	if (cgroup_open_top(sb->cayd->settings.cgroup, &top, NULL) < 0 ||
+	    cgroup_open_sandbox(&top, &sb->cgroup_tenant, &sb->info.id, &at) < 0 ||
+	    cgroup_read_usage(&at, &now, NULL) < 0 || !now.oom_kills)
 		return false;
 	e->inferred = true;
 	e->has_memory_limit = e->has_memory_peak = true;
-	e->memory_limit_bytes = b->info.limits.memory_bytes;
+	e->memory_limit_bytes = sb->info.limits.memory_bytes;
 	e->memory_peak_bytes = now.memory_peak;
 	n = snprintf(why, sizeof(why), "memory limit %llu, peak %llu",
 		     (unsigned long long)e->memory_limit_bytes,
 		     (unsigned long long)e->memory_peak_bytes);
-	b->why = n > 0 && n < (int)sizeof(why) ? box_text(b, why) : NULL;
+	sb->end_detail = n > 0 && n < (int)sizeof(why) ? sandbox_copy_text(sb, why) : NULL;
 	return true;
 }

@@ -11,5 +11,5 @@
 #include "cayd/box.h"
 
 /* True: the evidence is in b->info.end and in b->why, which lives as long as the box. */
-bool oom_suspected(struct box *b);
+bool oom_detect(struct sandbox *sb);
 #endif

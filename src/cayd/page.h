@@ -5,7 +5,7 @@
 #include "cayd/cayd.h"
 
 /* False when the request was answered: not a cursor of ours, or no room for rows. */
-bool page_begins(struct request *rq, const char *cursor, const void *rows, uint64_t *ret);
+bool cursor_parse(struct request *rq, const char *cursor, const void *rows, uint64_t *ret);
 /* NULL without memory: then it is the last page. */
-const char *page_cursor(struct request *rq, uint64_t at);
+const char *cursor_format(struct request *rq, uint64_t at);
 #endif

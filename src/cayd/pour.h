@@ -18,12 +18,12 @@
  */
 #include "cayd/cayd.h"
 
-#define POURS_MAX 32
-#define POURS_TENANT 4
-#define POUR_STILL_MS 60000
-#define POUR_MARK KIB(64)
-#define POUR_ANSWER_MAX KIB(64)
+#define TREE_IMPORTS_MAX 32
+#define TREE_IMPORTS_TENANT 4
+#define TREE_IMPORT_IDLE_MS 60000
+#define TREE_IMPORT_HIGH_WATER KIB(64)
+#define TREE_IMPORT_REPLY_MAX KIB(64)
 
 /* The operation. */
-void tree_import(struct cayd *c, struct request *rq);
+void op_tree_import(struct cayd *c, struct request *rq);
 #endif

@@ -11,16 +11,16 @@
 #define LOOKS_MAX 64 /* who is mute takes its time */
 
 /* One that is made, until it is known whether anybody listens. */
-struct showing {
+struct preview_reply {
 	struct request *rq; /* NULL: nobody waits any more */
-	unsigned *looks;    /* cayd's; NULL: nobody was asked */
+	unsigned *probes;   /* cayd's; NULL: nobody was asked */
 	struct buf origin, url;
 	char token[PREVIEW_TEXT_LEN + 1];
 	const char *header, *value; /* of made.headers */
 	struct preview_made made;
 };
 
-static void forget(struct showing *s)
+static void preview_reply_free(struct preview_reply *s)
 {
 	buf_fini(&s->origin);
 	buf_fini(&s->url);
@@ -28,60 +28,62 @@ static void forget(struct showing *s)
 	free(s);
 }
 
-static void on_gone(struct request *rq)
+static void on_preview_client_gone(struct request *rq)
 {
-	((struct showing *)rq->data)->rq = NULL;
+	((struct preview_reply *)rq->data)->rq = NULL;
 }
 
 /* A stranger's answer: what it cannot be is as if there were none. */
-static void on_look(void *arg, unsigned status, struct slice body, const struct cay_err *)
+static void on_preview_port_status(void *arg, unsigned status, struct slice body,
+				   const struct cay_err *)
 {
-	struct showing *s = arg;
+	struct preview_reply *s = arg;
 	struct port_open port = {};
 
-	if (s->looks)
-		(*s->looks)--;
+	if (s->probes)
+		(*s->probes)--;
 	if (s->rq) {
 		s->made.has_listening =
-			status == 200 && field_read(&port_open_table, body, &json_control_limits,
-						    &s->rq->pool, &port, NULL) >= 0;
+			status == 200 &&
+			field_decode_text(&port_open_table, body, &json_control_limits,
+					  &s->rq->arena, &port, NULL) >= 0;
 		s->made.listening = port.open;
 		request_reply_json(s->rq, &preview_made_table, &s->made);
 	}
-	forget(s);
+	preview_reply_free(s);
 }
 
-static void look(struct cayd *c, const struct preview *p, struct showing *s)
+static void preview_probe_port(struct cayd *c, const struct preview *p, struct preview_reply *s)
 {
-	static const struct request_events events = { .gone = on_gone };
+	static const struct request_events events = { .gone = on_preview_client_gone };
 	auto_buf target = BUF_INIT(128);
 	char id[ID_TEXT_LEN + 1];
 
 	id_format(&p->token.sandbox, id);
 	if (buf_printf(&target, "/v1/sandboxes/%s/ports/%u", id, p->port) < 0) {
-		on_look(s, 0, (struct slice){}, NULL);
+		on_preview_port_status(s, 0, (struct slice){}, NULL);
 		return;
 	}
 	s->rq->data = s;
 	s->rq->events = &events;
-	s->looks = &c->preview_looks;
-	(*s->looks)++;
-	ask_within(c, &p->token.sandbox, "GET", target.data, (struct slice){}, PREVIEW_LOOK_MS,
-		   on_look, s);
+	s->probes = &c->preview_probes;
+	(*s->probes)++;
+	init_call_with_deadline(c, &p->token.sandbox, "GET", target.data, (struct slice){},
+				PREVIEW_PROBE_MS, on_preview_port_status, s);
 }
 
-static int write_preview(struct cayd *c, const struct preview_base *base, const struct preview *p,
-			 struct showing *s, struct cay_err *err)
+static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
+			      const struct preview *p, struct preview_reply *s, struct cay_err *err)
 {
 	struct token_key key;
 	int r;
 
-	sign_key(c, &key);
-	r = preview_make(p, &key, s->token, err);
+	token_signer_get_key(c, &key);
+	r = preview_token_sign(p, &key, s->token, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r < 0)
 		return r;
-	if (preview_origin(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
+	if (preview_origin_format(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
 	    buf_printf(&s->url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&s->origin), s->token) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a preview");
 	s->header = PREVIEW_HEADER;
@@ -95,7 +97,7 @@ static int write_preview(struct cayd *c, const struct preview_base *base, const 
 }
 
 /* With what to set where browser and node are one machine: browsers know the way there. */
-static int refuse_all(const struct settings *s, struct cay_err *err)
+static int preview_refuse_unconfigured(const struct settings *s, struct cay_err *err)
 {
 	struct slice port = slice_of(s->edge_listen);
 
@@ -109,32 +111,33 @@ static int refuse_all(const struct settings *s, struct cay_err *err)
 			s->edge_cert[0] ? "https" : "http", (int)port.n, port.p);
 }
 
-static int plan(struct cayd *c, const struct request *rq, const struct box *b,
-		struct preview_base *base, struct preview *p, struct cay_err *err)
+static int preview_prepare(struct cayd *c, const struct request *rq, const struct sandbox *sb,
+			   struct preview_base *base, struct preview *p, struct cay_err *err)
 {
 	const struct preview_create *q = rq->body;
 
-	if (!b || life_over(&b->life))
+	if (!sb || life_is_finished(&sb->life))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	if (rq->actor.one_sandbox) /* it would outlive the token */
 		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
 	if (!c->settings.edge_previews[0])
-		return refuse_all(&c->settings, err);
+		return preview_refuse_unconfigured(&c->settings, err);
 	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
 		return -EINVAL;
 	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
 		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
-	p->token.tenant = b->info.tenant;
-	p->token.sandbox = b->info.id;
-	p->token.epoch = b->epoch;
-	p->port = (uint16_t)(q->has_port ? q->port : b->info.app_port);
-	return sign_until(c, q->ttl_ms, &p->token.not_after, err);
+	p->token.tenant = sb->info.tenant;
+	p->token.sandbox = sb->info.id;
+	p->token.epoch = sb->epoch;
+	p->port = (uint16_t)(q->has_port ? q->port : sb->info.app_port);
+	return token_link_compute_expiry(c, q->ttl_ms, &p->token.not_after, err);
 }
 
-void sandbox_preview(struct cayd *c, struct request *rq)
+void op_sandbox_preview(struct cayd *c, struct request *rq)
 {
-	const struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
-	struct showing *s = calloc(1, sizeof(*s));
+	const struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct preview_reply *s = calloc(1, sizeof(*s));
 	struct preview_base base;
 	struct preview p = {};
 	struct cay_err err = {};
@@ -143,13 +146,14 @@ void sandbox_preview(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a preview");
 		return;
 	}
-	*s = (struct showing){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };
-	if (plan(c, rq, b, &base, &p, &err) < 0 || write_preview(c, &base, &p, s, &err) < 0) {
+	*s = (struct preview_reply){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };
+	if (preview_prepare(c, rq, sb, &base, &p, &err) < 0 ||
+	    preview_reply_fill(c, &base, &p, s, &err) < 0) {
 		request_fail(rq, &err);
-		forget(s);
-	} else if (b->info.state != SB_RUNNING || c->preview_looks >= LOOKS_MAX) {
-		on_look(s, 0, (struct slice){}, NULL);
+		preview_reply_free(s);
+	} else if (sb->info.state != SB_RUNNING || c->preview_probes >= LOOKS_MAX) {
+		on_preview_port_status(s, 0, (struct slice){}, NULL);
 	} else {
-		look(c, &p, s);
+		preview_probe_port(c, &p, s);
 	}
 }

@@ -9,8 +9,8 @@
  */
 #include "cayd/cayd.h"
 
-#define PREVIEW_LOOK_MS 1000
+#define PREVIEW_PROBE_MS 1000
 
 /* The operation. */
-void sandbox_preview(struct cayd *c, struct request *rq);
+void op_sandbox_preview(struct cayd *c, struct request *rq);
 #endif

@@ -12,9 +12,9 @@
 #include "cayd/image.h"
 
 /* From the sweeper. */
-void prune_sweep(struct cayd *c, uint64_t now);
+void prune_run_if_due(struct cayd *c, uint64_t now);
 /* image.prune */
-void prune_ask(struct cayd *c, struct request *rq);
+void op_image_prune(struct cayd *c, struct request *rq);
 /* A template, a sandbox or its name keeps it. */
-bool prune_kept(struct cayd *c, const struct image_row *row);
+bool image_is_in_use(struct cayd *c, const struct image *row);
 #endif

@@ -24,17 +24,17 @@
 #define DIR_FRONT "pull-"
 
 /* Who waits: a request of image.pull, or one of a create that begins again. */
-struct wait {
-	struct wait *next;
+struct pull_waiter {
+	struct pull_waiter *next;
 	struct pull *pull;
 	struct request *rq;
-	void (*again)(struct cayd *c, struct request *rq);
+	void (*retry)(struct cayd *c, struct request *rq);
 };
 
 struct pull {
 	struct cayd *cayd;
 	struct pull *next;
-	struct wait *waits;
+	struct pull_waiter *waits;
 	char *reference, *name;
 	struct id tenant; /* whose create began it; nothing: an operator's */
 	bool pinned;      /* image.pull asked for it: it stays, and goes on when nobody waits */
@@ -45,59 +45,59 @@ struct pull {
 	char dir[sizeof(DIR_FRONT) + 16];
 	int dir_fd;
 	struct child child;
-	uv_timer_t tick;
-	uv_poll_t *watch;
+	uv_timer_t timer;
+	uv_poll_t *poll;
 };
 
-static void on_removed(uv_work_t *work, int)
+static void on_pull_dir_removed(uv_work_t *work, int)
 {
 	free(work);
 }
 
-struct removal {
+struct pull_dir_removal {
 	uv_work_t work; /* first: it is freed by that */
 	int tmp;
 	char dir[sizeof(DIR_FRONT) + 16];
 };
 
-static void remove_dir(uv_work_t *work)
+static void pull_dir_remove_work(uv_work_t *work)
 {
-	struct removal *r = (struct removal *)(void *)work;
+	struct pull_dir_removal *r = (struct pull_dir_removal *)(void *)work;
 
-	(void)tree_remove(r->tmp, r->dir);
+	(void)rmtree_at(r->tmp, r->dir);
 }
 
 /* Gigabytes go slowly, and not on the loop. */
-static void remove_later(struct pull *p)
+static void pull_dir_schedule_removal(struct pull *p)
 {
-	struct removal *r = calloc(1, sizeof(*r));
+	struct pull_dir_removal *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return; /* the next start does it */
 	r->tmp = p->cayd->tmp;
 	memcpy(r->dir, p->dir, sizeof(r->dir));
-	if (uv_queue_work(&p->cayd->loop, &r->work, remove_dir, on_removed) < 0)
+	if (uv_queue_work(&p->cayd->loop, &r->work, pull_dir_remove_work, on_pull_dir_removed) < 0)
 		free(r);
 }
 
-static void tell(const struct pull *p)
+static void pull_notify_progress(const struct pull *p)
 {
 	const struct image_progress now = { p->reference, p->state,
 					    p->total && p->bytes > p->total ? p->total : p->bytes,
 					    p->total, p->total > 0 };
 
 	/* each tenant that waits hears of it once */
-	for (const struct wait *w = p->waits; w; w = w->next) {
-		const struct wait *seen = p->waits;
+	for (const struct pull_waiter *w = p->waits; w; w = w->next) {
+		const struct pull_waiter *seen = p->waits;
 
 		while (seen != w && !id_eq(&seen->rq->actor.tenant, &w->rq->actor.tenant))
 			seen = seen->next;
 		if (seen == w)
-			event_image(p->cayd, &w->rq->actor.tenant, &now);
+			event_send_image_progress(p->cayd, &w->rq->actor.tenant, &now);
 	}
 }
 
-static void on_tick_closed(uv_handle_t *h)
+static void on_pull_timer_closed(uv_handle_t *h)
 {
 	struct pull *p = h->data;
 
@@ -107,7 +107,7 @@ static void on_tick_closed(uv_handle_t *h)
 	free(p);
 }
 
-static void unlink_pull(struct pull *p)
+static void pull_unlink(struct pull *p)
 {
 	struct pull **at = &p->cayd->pulls;
 
@@ -117,13 +117,13 @@ static void unlink_pull(struct pull *p)
 }
 
 /* Each is answered, and may ask anew meanwhile. */
-static void finish(struct pull *p, const struct image_row *row, const struct cay_err *err)
+static void pull_finish(struct pull *p, const struct image *row, const struct cay_err *err)
 {
-	struct wait *w;
+	struct pull_waiter *w;
 
 	p->state = row ? PULL_DONE : PULL_FAILED;
-	tell(p);
-	unlink_pull(p);
+	pull_notify_progress(p);
+	pull_unlink(p);
 	if (row)
 		log_info(&p->cayd->log, "pulled '%s'", p->reference);
 	else
@@ -134,98 +134,99 @@ static void finish(struct pull *p, const struct image_row *row, const struct cay
 
 		p->waits = w->next;
 		rq->events = NULL;
-		if (row && w->again) {
-			w->again(p->cayd, rq);
+		if (row && w->retry) {
+			w->retry(p->cayd, rq);
 		} else if (row) {
 			rq->target = row->info.id;
-			request_reply_json(rq, &image_table, &row->info);
+			request_reply_json(rq, &image_info_table, &row->info);
 		} else {
-			cay_in_field(&mine, w->again ? "image" : "reference");
+			cay_err_prefix_field(&mine, w->retry ? "image" : "reference");
 			request_fail(rq, &mine);
 		}
 		free(w);
 	}
-	remove_later(p);
-	uv_close((uv_handle_t *)&p->tick, on_tick_closed);
+	pull_dir_schedule_removal(p);
+	uv_close((uv_handle_t *)&p->timer, on_pull_timer_closed);
 }
 
-static void fail(struct pull *p, enum cay_code code, const char *what)
+static void pull_fail(struct pull *p, enum cay_code code, const char *what)
 {
 	struct cay_err err = {};
 
 	(void)cay_fail(&err, code, "image '%s': %s", p->reference, what);
-	finish(p, NULL, &err);
+	pull_finish(p, NULL, &err);
 }
 
-static void on_known(void *arg, const struct image_row *row, const struct cay_err *outcome)
+static void on_pull_registered(void *arg, const struct image *row, const struct cay_err *outcome)
 {
 	struct pull *p = arg;
 	struct cay_err err = *outcome;
 
 	if (!row)
-		(void)cay_wrap(&err, -EIO, "image '%s'", p->reference);
-	finish(p, row, &err);
+		(void)cay_err_wrap(&err, -EIO, "image '%s'", p->reference);
+	pull_finish(p, row, &err);
 }
 
-static void on_added(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+static void on_pull_unpacked(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
 	struct pull *p = arg;
 
-	import_note(p->cayd, p->name, !p->pinned, outcome, reply, fd, on_known, p);
+	image_unpack_finish(p->cayd, p->name, !p->pinned, outcome, reply, fd, on_pull_registered,
+			    p);
 }
 
 /* As an upload: the keeper gets the file, and nobody here looks into it. */
-static void unpack(struct pull *p)
+static void pull_unpack(struct pull *p)
 {
 	auto_close int fd = path_open(p->dir_fd, SKOPEO_ARCHIVE, O_RDONLY, 0);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		fail(p, CAY_E_INTERNAL, "skopeo left no archive");
+		pull_fail(p, CAY_E_INTERNAL, "skopeo left no archive");
 		return;
 	}
 	if ((uint64_t)st.st_size > p->cayd->settings.images_pull_max) {
-		fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
 		return;
 	}
 	p->state = PULL_UNPACKING;
-	tell(p);
-	import_add(p->cayd, fd, on_added, p);
+	pull_notify_progress(p);
+	image_unpack_start(p->cayd, fd, on_pull_unpacked, p);
 }
 
 /* Why it need not go on, or cannot. */
-static bool is_over(struct pull *p, struct cay_err *err)
+static bool pull_must_stop(struct pull *p, struct cay_err *err)
 {
 	if (!p->waits && !p->pinned)
 		(void)cay_fail(err, CAY_E_UNAVAILABLE, "nobody waits for it any more");
 	else
-		(void)admit_disk(p->cayd, err);
+		(void)admit_check_disk(p->cayd, err);
 	return err->code;
 }
 
 /* What goes may be the same image, and the keeper would do both at once. */
-static void unpack_if_quiet(struct pull *p)
+static void pull_unpack_if_idle(struct pull *p)
 {
 	struct cay_err err = {};
 
-	if (is_over(p, &err)) {
-		fail(p, err.code, err.msg);
+	if (pull_must_stop(p, &err)) {
+		pull_fail(p, err.code, err.msg);
 		return;
 	}
-	if (p->cayd->removing)
+	if (p->cayd->images_removing)
 		return; /* the next tick looks again */
 	p->arrived = false;
-	unpack(p);
+	pull_unpack(p);
 }
 
-static void on_ended(uv_poll_t *watch, int status, int events);
+static void on_pull_skopeo_exit(uv_poll_t *watch, int status, int events);
 
-static void on_watch_closed(uv_handle_t *h)
+static void on_pull_poll_closed(uv_handle_t *h)
 {
 	free(h);
 }
 
-static void begin(struct pull *p, enum pull_state state)
+static void pull_skopeo_start(struct pull *p, enum pull_state state)
 {
 	struct skopeo job = {
 		.settings = &p->cayd->settings,
@@ -237,52 +238,52 @@ static void begin(struct pull *p, enum pull_state state)
 	struct cay_err err = {};
 
 	p->state = state;
-	tell(p);
-	p->watch = calloc(1, sizeof(*p->watch));
-	if (!p->watch || skopeo_start(&job, &p->child, &err) < 0) {
-		free(cay_take(p->watch));
-		fail(p, CAY_E_INTERNAL, err.code ? err.msg : "out of memory");
+	pull_notify_progress(p);
+	p->poll = calloc(1, sizeof(*p->poll));
+	if (!p->poll || skopeo_start(&job, &p->child, &err) < 0) {
+		free(cay_take(p->poll));
+		pull_fail(p, CAY_E_INTERNAL, err.code ? err.msg : "out of memory");
 		return;
 	}
-	if (uv_poll_init(&p->cayd->loop, p->watch, p->child.pidfd) < 0) {
-		free(cay_take(p->watch));
+	if (uv_poll_init(&p->cayd->loop, p->poll, p->child.pidfd) < 0) {
+		free(cay_take(p->poll));
 		child_fini(&p->child);
-		fail(p, CAY_E_NO_MEMORY, "out of memory");
+		pull_fail(p, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	p->watch->data = p;
-	(void)uv_poll_start(p->watch, UV_READABLE, on_ended);
+	p->poll->data = p;
+	(void)uv_poll_start(p->poll, UV_READABLE, on_pull_skopeo_exit);
 }
 
-static void on_ended(uv_poll_t *watch, int, int)
+static void on_pull_skopeo_exit(uv_poll_t *watch, int, int)
 {
 	struct pull *p = watch->data;
 	const char *why;
 	int status;
 
 	(void)uv_poll_stop(watch);
-	uv_close((uv_handle_t *)cay_take(p->watch), on_watch_closed);
+	uv_close((uv_handle_t *)cay_take(p->poll), on_pull_poll_closed);
 	if (child_wait(&p->child, &status) < 0)
 		status = 1;
 	if (p->failed.code) {
-		fail(p, p->failed.code, p->failed.msg);
+		pull_fail(p, p->failed.code, p->failed.msg);
 	} else if (status) {
-		enum cay_code code = skopeo_why(p->dir_fd, status, &why);
+		enum cay_code code = skopeo_describe_failure(p->dir_fd, status, &why);
 
-		fail(p, code, why);
+		pull_fail(p, code, why);
 	} else if (p->state == PULL_PULLING) {
 		p->arrived = true;
-		unpack_if_quiet(p);
-	} else if (skopeo_total(p->dir_fd, &p->total) < 0) {
-		fail(p, CAY_E_UNAVAILABLE, "the registry does not say what it is");
+		pull_unpack_if_idle(p);
+	} else if (skopeo_read_total_size(p->dir_fd, &p->total) < 0) {
+		pull_fail(p, CAY_E_UNAVAILABLE, "the registry does not say what it is");
 	} else if (p->total > p->cayd->settings.images_pull_max) {
-		fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
 	} else {
-		begin(p, PULL_PULLING);
+		pull_skopeo_start(p, PULL_PULLING);
 	}
 }
 
-static void end_early(struct pull *p, enum cay_code code, const char *why)
+static void pull_abort(struct pull *p, enum cay_code code, const char *why)
 {
 	if (p->failed.code || p->child.pidfd < 0)
 		return;
@@ -290,30 +291,30 @@ static void end_early(struct pull *p, enum cay_code code, const char *why)
 	(void)child_kill(&p->child, SIGKILL);
 }
 
-static void on_tick(uv_timer_t *t)
+static void on_pull_timer(uv_timer_t *t)
 {
 	struct pull *p = t->data;
 	const struct settings *s = &p->cayd->settings;
 	struct cay_err err = {};
 
 	if (p->arrived) {
-		unpack_if_quiet(p);
+		pull_unpack_if_idle(p);
 		return;
 	}
 	if (p->state == PULL_PULLING) {
-		p->bytes = skopeo_bytes(p->dir_fd);
-		tell(p);
+		p->bytes = skopeo_count_bytes(p->dir_fd);
+		pull_notify_progress(p);
 	}
-	if (is_over(p, &err))
-		end_early(p, err.code, err.msg);
+	if (pull_must_stop(p, &err))
+		pull_abort(p, err.code, err.msg);
 	/* the blobs, and the archive made of them */
 	if (p->bytes > 2 * s->images_pull_max + MIB(1))
-		end_early(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_abort(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
 	if (clk_boot_ns(p->cayd->clk) > p->deadline_ns)
-		end_early(p, CAY_E_TIMEOUT, "it took longer than images.pull_time");
+		pull_abort(p, CAY_E_TIMEOUT, "it took longer than images.pull_time");
 }
 
-static int make_dir(struct pull *p)
+static int pull_dir_create(struct pull *p)
 {
 	auto_buf auth = BUF_INIT(KIB(32));
 	struct reference ref;
@@ -328,18 +329,18 @@ static int make_dir(struct pull *p)
 	p->dir_fd = path_open(p->cayd->tmp, p->dir, O_RDONLY | O_DIRECTORY, 0);
 	if (p->dir_fd < 0)
 		return p->dir_fd;
-	r = registry_auth(p->cayd, ref.host, &auth);
+	r = registry_authfile_write(p->cayd, ref.host, &auth);
 	if (r >= 0)
-		r = path_write(p->dir_fd, SKOPEO_AUTH, auth.data, auth.len, 0600);
+		r = path_write_atomic(p->dir_fd, SKOPEO_AUTH, auth.data, auth.len, 0600);
 	if (r >= 0)
-		r = path_write(p->dir_fd, SKOPEO_CONF, "", 0, 0600);
+		r = path_write_atomic(p->dir_fd, SKOPEO_CONF, "", 0, 0600);
 	if (auth.data)
 		explicit_bzero(auth.data, auth.len);
 	return r;
 }
 
 /* One that was ended is nobody's to wait for. */
-static struct pull *find(struct cayd *c, const char *reference, const char *name)
+static struct pull *pull_find(struct cayd *c, const char *reference, const char *name)
 {
 	for (struct pull *p = c->pulls; p; p = p->next) {
 		if (p->failed.code)
@@ -351,7 +352,8 @@ static struct pull *find(struct cayd *c, const char *reference, const char *name
 }
 
 /* Whether there is a place for one more, for the image, and for this tenant. */
-static int may_begin(struct cayd *c, const struct id *tenant, const char *name, struct cay_err *err)
+static int pull_check_room(struct cayd *c, const struct id *tenant, const char *name,
+			   struct cay_err *err)
 {
 	size_t n = 0, of_tenant = 0;
 
@@ -364,13 +366,13 @@ static int may_begin(struct cayd *c, const struct id *tenant, const char *name, 
 	if (of_tenant >= PULLS_TENANT_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "%d images are being pulled for this tenant",
 				PULLS_TENANT_MAX);
-	if (image_room(c->images, name, err) < 0)
+	if (image_check_room(c->images, name, err) < 0)
 		return -EDQUOT;
-	return admit_disk(c, err);
+	return admit_check_disk(c, err);
 }
 
-static struct pull *new_pull(struct cayd *c, const char *reference, const char *name,
-			     const struct id *tenant)
+static struct pull *pull_create(struct cayd *c, const char *reference, const char *name,
+				const struct id *tenant)
 {
 	struct pull *p = calloc(1, sizeof(*p));
 
@@ -385,20 +387,20 @@ static struct pull *new_pull(struct cayd *c, const char *reference, const char *
 			    .child = CHILD_INIT,
 			    .deadline_ns =
 				    clk_boot_ns(c->clk) + c->settings.images_pull_ms * NS_PER_MS };
-	if (!p->reference || !p->name || uv_timer_init(&c->loop, &p->tick) < 0) {
+	if (!p->reference || !p->name || uv_timer_init(&c->loop, &p->timer) < 0) {
 		free(p->reference);
 		free(p->name);
 		free(p);
 		return NULL;
 	}
-	p->tick.data = p;
+	p->timer.data = p;
 	c->pulls = p;
 	return p;
 }
 
-static void on_gone(struct request *rq)
+static void on_pull_client_gone(struct request *rq)
 {
-	struct wait *w = rq->data, **at = &w->pull->waits;
+	struct pull_waiter *w = rq->data, **at = &w->pull->waits;
 
 	while (*at != w)
 		at = &(*at)->next;
@@ -407,50 +409,51 @@ static void on_gone(struct request *rq)
 }
 
 /* From the loop: none of the callers has to expect an answer at once. */
-static void on_first(uv_timer_t *t)
+static void on_pull_start_timer(uv_timer_t *t)
 {
 	struct pull *p = t->data;
 
-	(void)uv_timer_start(t, on_tick, TICK_MS, TICK_MS);
-	if (make_dir(p) < 0)
-		fail(p, CAY_E_INTERNAL, "no directory to pull into");
+	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
+	if (pull_dir_create(p) < 0)
+		pull_fail(p, CAY_E_INTERNAL, "no directory to pull into");
 	else
-		begin(p, PULL_ASKING);
+		pull_skopeo_start(p, PULL_ASKING);
 }
 
-static void wait_for(struct cayd *c, struct request *rq, const char *reference, const char *name,
-		     bool pinned, void (*again)(struct cayd *c, struct request *rq))
+static void pull_wait_or_start(struct cayd *c, struct request *rq, const char *reference,
+			       const char *name, bool pinned,
+			       void (*again)(struct cayd *c, struct request *rq))
 {
-	static const struct request_events events = { .gone = on_gone };
+	static const struct request_events events = { .gone = on_pull_client_gone };
 	const struct id nobody = {},
 			*tenant = rq->actor.scope == SCOPE_OPERATOR ? &nobody : &rq->actor.tenant;
-	struct pull *p = find(c, reference, name);
-	struct wait *w;
+	struct pull *p = pull_find(c, reference, name);
+	struct pull_waiter *w;
 	struct cay_err err = {};
 	bool first = !p;
 
-	if (!p && may_begin(c, tenant, name, &err) < 0) {
+	if (!p && pull_check_room(c, tenant, name, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
 	w = calloc(1, sizeof(*w));
 	if (w && !p)
-		p = new_pull(c, reference, name, tenant);
+		p = pull_create(c, reference, name, tenant);
 	if (!w || !p) {
 		free(w);
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	*w = (struct wait){ p->waits, p, rq, again };
+	*w = (struct pull_waiter){ p->waits, p, rq, again };
 	p->waits = w;
 	p->pinned |= pinned;
 	rq->data = w;
 	rq->events = &events;
 	if (first)
-		(void)uv_timer_start(&p->tick, on_first, 0, 0);
+		(void)uv_timer_start(&p->timer, on_pull_start_timer, 0, 0);
 }
 
-void pull_ask(struct cayd *c, struct request *rq)
+void op_image_pull(struct cayd *c, struct request *rq)
 {
 	const struct image_pull *q = rq->body;
 	struct reference ref;
@@ -459,18 +462,20 @@ void pull_ask(struct cayd *c, struct request *rq)
 	if (reference_parse(slice_of(q->reference), &ref) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "reference",
 				     "this is not HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]");
-	else if (!registry_in(c->settings.images_registries, ref.host))
+	else if (!registry_is_listed(c->settings.images_registries, ref.host))
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",
 				     (int)ref.host.n, ref.host.p);
 	if (err.code)
 		request_fail(rq, &err);
 	else
-		wait_for(c, rq, q->reference, q->name ? q->name : q->reference, true, NULL);
+		pull_wait_or_start(c, rq, q->reference, q->name ? q->name : q->reference, true,
+				   NULL);
 }
 
-bool pull_instead(struct cayd *c, struct request *rq, const char *image, const struct cay_err *err,
-		  void (*again)(struct cayd *c, struct request *rq))
+bool pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
+			   const struct cay_err *err,
+			   void (*again)(struct cayd *c, struct request *rq))
 {
 	struct sandbox_create spec;
 	struct cay_err full = {};
@@ -478,25 +483,25 @@ bool pull_instead(struct cayd *c, struct request *rq, const char *image, const s
 
 	if (c->settings.images_pull != IMAGES_PULL_CREATE || err->code != CAY_E_NOT_FOUND ||
 	    !image || image_find(c->images, image) || reference_parse(slice_of(image), &ref) < 0 ||
-	    !registry_in(c->settings.images_registries, ref.host))
+	    !registry_is_listed(c->settings.images_registries, ref.host))
 		return false;
 	/* who could not have a sandbox of it gets no image either */
 	if (template_apply(c, rq, &spec, &full) < 0 ||
 	    admit_check(c, &rq->actor.tenant, &spec, &full) < 0)
 		request_fail(rq, &full);
 	else
-		wait_for(c, rq, image, image, false, again);
+		pull_wait_or_start(c, rq, image, image, false, again);
 	return true;
 }
 
-static int sweep_one(void *, int tmp, const char *name)
+static int pull_leftover_remove(void *, int tmp, const char *name)
 {
-	return strncmp(name, DIR_FRONT, strlen(DIR_FRONT)) == 0 ? tree_remove(tmp, name) : 0;
+	return strncmp(name, DIR_FRONT, strlen(DIR_FRONT)) == 0 ? rmtree_at(tmp, name) : 0;
 }
 
-int pulls_open(struct cayd *c, struct cay_err *err)
+int pulls_remove_leftovers(struct cayd *c, struct cay_err *err)
 {
-	int r = path_each(c->tmp, sweep_one, NULL);
+	int r = path_for_each_entry(c->tmp, pull_leftover_remove, NULL);
 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove old pulls from tmp/") : 0;
 }

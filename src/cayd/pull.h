@@ -20,15 +20,16 @@
 #include "cayd/image.h"
 
 /* row is NULL when it failed. */
-typedef void pull_fn(void *arg, const struct image_row *row, const struct cay_err *err);
+typedef void pull_fn(void *arg, const struct image *row, const struct cay_err *err);
 
 /* Remove what was left behind. */
-[[nodiscard]] int pulls_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int pulls_remove_leftovers(struct cayd *c, struct cay_err *err);
 /* image.pull */
-void pull_ask(struct cayd *c, struct request *rq);
+void op_image_pull(struct cayd *c, struct request *rq);
 /* For a create that failed with err and would be admitted otherwise: true when its image is
  * being pulled instead; then
  * `again` is called with the request, or the request is answered. */
-bool pull_instead(struct cayd *c, struct request *rq, const char *image, const struct cay_err *err,
-		  void (*again)(struct cayd *c, struct request *rq));
+bool pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
+			   const struct cay_err *err,
+			   void (*again)(struct cayd *c, struct request *rq));
 #endif

@@ -18,14 +18,14 @@
 #define BOXES_MOST UINT64_C(30000) /* limits.sandboxes (settings.def) */
 
 /* A sandbox that an edge has requests in. */
-struct inside {
-	struct box *box;
-	struct inside *next;
+struct edge_busy_sandbox {
+	struct sandbox *box;
+	struct edge_busy_sandbox *next;
 };
 
-struct peer {
-	struct pushes *all;
-	struct peer *prev, *next;
+struct edge_push_peer {
+	struct edge_push *all;
+	struct edge_push_peer *prev, *next;
 	uv_pipe_t pipe;
 	uv_timer_t timer;
 	uv_write_t write;
@@ -34,81 +34,83 @@ struct peer {
 	struct buf out, sending;
 	uint8_t in[PUSH_SIZE];
 	size_t n_in;
-	struct inside *inside[BUCKETS];
-	struct report *report;
+	struct edge_busy_sandbox *busy_sandboxes[BUCKETS];
+	struct edge_report *report;
 };
 
-struct pushes {
+struct edge_push {
 	struct cayd *cayd;
 	uv_pipe_t listener;
 	uv_timer_t tick;
-	struct peer *peers;
+	struct edge_push_peer *peers;
 	unsigned n;
 };
 
-static struct inside **find(struct peer *p, const struct box *b)
+static struct edge_busy_sandbox **edge_peer_busy_find(struct edge_push_peer *p,
+						      const struct sandbox *sb)
 {
-	struct inside **at = &p->inside[b->info.id.bits[sizeof(b->info.id.bits) - 1] % BUCKETS];
+	struct edge_busy_sandbox **at =
+		&p->busy_sandboxes[sb->info.id.bits[sizeof(sb->info.id.bits) - 1] % BUCKETS];
 
-	while (*at && (*at)->box != b)
+	while (*at && (*at)->box != sb)
 		at = &(*at)->next;
 	return at;
 }
 
-static void leave(struct inside **at)
+static void edge_peer_busy_remove(struct edge_busy_sandbox **at)
 {
-	struct inside *i = *at;
+	struct edge_busy_sandbox *i = *at;
 
 	*at = i->next;
-	(void)box_happens(i->box, &(struct life_event){ .kind = LIFE_LEAVE });
-	box_unhold(i->box);
+	(void)sandbox_apply_event(i->box, &(struct life_event){ .kind = LIFE_LEAVE });
+	sandbox_release(i->box);
 	free(i);
 }
 
-static void on_closed(uv_handle_t *h)
+static void on_edge_peer_closed(uv_handle_t *h)
 {
-	struct peer *p = h->data;
+	struct edge_push_peer *p = h->data;
 
 	if (--p->open)
 		return;
 	for (size_t i = 0; i < BUCKETS; i++)
-		while (p->inside[i])
-			leave(&p->inside[i]);
+		while (p->busy_sandboxes[i])
+			edge_peer_busy_remove(&p->busy_sandboxes[i]);
 	*(p->prev ? &p->prev->next : &p->all->peers) = p->next;
 	if (p->next)
 		p->next->prev = p->prev;
 	p->all->n--;
-	report_free(p->all->cayd, p->report);
+	edge_report_free(p->all->cayd, p->report);
 	buf_fini(&p->out);
 	buf_fini(&p->sending);
 	free(p);
 }
 
-static void shut(struct peer *p)
+static void edge_peer_close(struct edge_push_peer *p)
 {
 	if (p->closing)
 		return;
 	p->closing = true;
-	uv_close((uv_handle_t *)&p->pipe, on_closed);
-	uv_close((uv_handle_t *)&p->timer, on_closed);
+	uv_close((uv_handle_t *)&p->pipe, on_edge_peer_closed);
+	uv_close((uv_handle_t *)&p->timer, on_edge_peer_closed);
 }
 
-static void flush(struct peer *p);
+static void edge_peer_flush(struct edge_push_peer *p);
 
-static void on_written(uv_write_t *w, int status)
+static void on_edge_peer_written(uv_write_t *w, int status)
 {
-	struct peer *p = w->data;
+	struct edge_push_peer *p = w->data;
 
 	p->writing = false;
 	buf_clear(&p->sending);
 	if (status < 0)
-		shut(p);
+		edge_peer_close(p);
 	else
-		flush(p);
+		edge_peer_flush(p);
 }
 
 /* At once where there is room: who is answered after a push finds that the edges have it. */
-static void flush(struct peer *p)
+static void edge_peer_flush(struct edge_push_peer *p)
 {
 	struct buf swap = p->sending;
 	uv_buf_t b;
@@ -126,83 +128,83 @@ static void flush(struct peer *p)
 	p->out = swap;
 	b = uv_buf_init(p->sending.data, (unsigned)p->sending.len);
 	p->writing = true;
-	if (uv_write(&p->write, (uv_stream_t *)&p->pipe, &b, 1, on_written) < 0)
-		shut(p);
+	if (uv_write(&p->write, (uv_stream_t *)&p->pipe, &b, 1, on_edge_peer_written) < 0)
+		edge_peer_close(p);
 }
 
-static void say(struct peer *p, const struct push *what)
+static void edge_peer_append(struct edge_push_peer *p, const struct push *what)
 {
 	uint8_t bytes[PUSH_SIZE];
 
 	push_encode(what, bytes);
-	if (buf_add(&p->out, bytes, sizeof(bytes)) < 0)
-		shut(p);
+	if (buf_append(&p->out, bytes, sizeof(bytes)) < 0)
+		edge_peer_close(p);
 	explicit_bzero(bytes, sizeof(bytes));
 }
 
-static void say_it(void *arg, const struct push *what)
+static void on_edge_peer_push_record(void *arg, const struct push *what)
 {
-	say(arg, what);
+	edge_peer_append(arg, what);
 }
 
-static void say_box(struct peer *p, const struct box *b)
+static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sandbox *sb)
 {
-	say(p, &(struct push){ .kind = PUSH_SANDBOX,
-			       .value = b->life.state,
-			       .number = (uint32_t)b->info.app_port,
-			       .time = b->epoch,
-			       .id = b->info.id,
-			       .tenant = b->info.tenant });
-	revoke_tell(b, say_it, p);
+	edge_peer_append(p, &(struct push){ .kind = PUSH_SANDBOX,
+					    .value = sb->life.state,
+					    .number = (uint32_t)sb->info.app_port,
+					    .time = sb->epoch,
+					    .id = sb->info.id,
+					    .tenant = sb->info.tenant });
+	revoked_emit_push_records(sb, on_edge_peer_push_record, p);
 }
 
-static void say_all(struct peer *p)
+static void edge_peer_send_snapshot(struct edge_push_peer *p)
 {
 	struct push hello = { .kind = PUSH_HELLO, .number = PUSH_ABI, .secret = CAY_VERSION };
 
 	static_assert(sizeof(CAY_VERSION) <= sizeof(hello.secret));
 	static_assert(PUSH_QUEUE_MAX > BOXES_MOST * (1 + PUSH_REVOKED_MAX) * PUSH_SIZE);
-	say(p, &hello);
-	say(p, &(struct push){ .kind = PUSH_ALL });
-	for (struct box *b = boxes_newest(p->all->cayd->boxes); b; b = b->older)
-		if (!life_over(&b->life) && !b->life.warm && !b->life.taken &&
-		    !build_has(&b->info.tenant))
-			say_box(p, b);
-	key_tell(p->all->cayd, NULL, say_it, p);
-	sign_tell(p->all->cayd, say_it, p);
-	say(p, &(struct push){ .kind = PUSH_END });
-	flush(p);
+	edge_peer_append(p, &hello);
+	edge_peer_append(p, &(struct push){ .kind = PUSH_ALL });
+	for (struct sandbox *sb = sandboxes_newest(p->all->cayd->sandboxes); sb; sb = sb->older)
+		if (!life_is_finished(&sb->life) && !sb->life.warm && !sb->life.claimed &&
+		    !tenant_is_for_builds(&sb->info.tenant))
+			edge_peer_append_sandbox(p, sb);
+	key_emit_push_records(p->all->cayd, NULL, on_edge_peer_push_record, p);
+	token_signer_emit_push_records(p->all->cayd, on_edge_peer_push_record, p);
+	edge_peer_append(p, &(struct push){ .kind = PUSH_END });
+	edge_peer_flush(p);
 }
 
 /* Who is inside is not idle, who was is not yet. */
-static void busy(struct peer *p, const struct push *what)
+static void edge_peer_update_busy(struct edge_push_peer *p, const struct push *what)
 {
-	struct box *b = box_find(p->all->cayd->boxes, &what->id);
+	struct sandbox *sb = sandbox_find(p->all->cayd->sandboxes, &what->id);
 	struct life_event in = { .kind = LIFE_ENTER }, out = { .kind = LIFE_LEAVE };
-	struct inside **at = b ? find(p, b) : NULL, *i;
+	struct edge_busy_sandbox **at = sb ? edge_peer_busy_find(p, sb) : NULL, *i;
 
-	if (!b || (what->number && *at))
+	if (!sb || (what->number && *at))
 		return;
 	if (!what->number && *at) {
-		leave(at);
+		edge_peer_busy_remove(at);
 		return;
 	}
 	i = what->number ? malloc(sizeof(*i)) : NULL;
-	if ((what->number && !i) || box_happens(b, &in) != CAY_OK) {
+	if ((what->number && !i) || sandbox_apply_event(sb, &in) != CAY_OK) {
 		free(i);
 		return;
 	}
 	if (!i) {
-		(void)box_happens(b, &out);
+		(void)sandbox_apply_event(sb, &out);
 		return;
 	}
-	*i = (struct inside){ b, NULL };
-	b->holds++;
+	*i = (struct edge_busy_sandbox){ sb, NULL };
+	sb->holds++;
 	*at = i;
 }
 
 /* One record; false when it is not what an edge says. */
-static bool hear(struct peer *p)
+static bool edge_peer_handle_record(struct edge_push_peer *p)
 {
 	struct push what;
 
@@ -213,61 +215,61 @@ static bool hear(struct peer *p)
 			return false;
 		p->greeted = true;
 		(void)uv_timer_stop(&p->timer);
-		p->report = report_new(p->all->cayd, what.secret);
-		say_all(p);
+		p->report = edge_report_create(p->all->cayd, what.secret);
+		edge_peer_send_snapshot(p);
 		return true;
 	}
 	if (what.kind == PUSH_BUSY)
-		busy(p, &what);
-	else if (what.kind == PUSH_USED)
-		key_used(p->all->cayd, &what.id);
+		edge_peer_update_busy(p, &what);
+	else if (what.kind == PUSH_KEY_USED)
+		key_mark_used(p->all->cayd, &what.id);
 	else if (what.kind == PUSH_REFUSED)
-		report_refused(p->all->cayd, &what);
+		edge_refusal_record(p->all->cayd, &what);
 	else if (what.kind == PUSH_COUNT)
-		return report_count(p->report, &what);
+		return edge_report_set_count(p->report, &what);
 	else
 		return false;
 	return true;
 }
 
-static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+static void on_edge_peer_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
 {
-	struct peer *p = h->data;
+	struct edge_push_peer *p = h->data;
 
 	*ret = uv_buf_init((char *)p->in + p->n_in, (unsigned)(PUSH_SIZE - p->n_in));
 }
 
-static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
+static void on_edge_peer_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
 {
-	struct peer *p = s->data;
+	struct edge_push_peer *p = s->data;
 
 	if (n < 0) {
-		shut(p);
+		edge_peer_close(p);
 		return;
 	}
 	p->n_in += (size_t)n;
 	if (p->n_in < PUSH_SIZE)
 		return;
 	p->n_in = 0;
-	if (!hear(p)) {
+	if (!edge_peer_handle_record(p)) {
 		log_warn(&p->all->cayd->log, "an edge does not speak our protocol: let go");
-		shut(p);
+		edge_peer_close(p);
 	}
 }
 
-static void on_silent(uv_timer_t *t)
+static void on_edge_peer_hello_timeout(uv_timer_t *t)
 {
-	shut(t->data);
+	edge_peer_close(t->data);
 }
 
-static void on_connection(uv_stream_t *listener, int status)
+static void on_edge_peer_connection(uv_stream_t *listener, int status)
 {
-	struct pushes *all = listener->data;
-	struct peer *p = status < 0 ? NULL : calloc(1, sizeof(*p));
+	struct edge_push *all = listener->data;
+	struct edge_push_peer *p = status < 0 ? NULL : calloc(1, sizeof(*p));
 
 	if (!p)
 		return;
-	*p = (struct peer){ .all = all, .open = 2, .next = all->peers };
+	*p = (struct edge_push_peer){ .all = all, .open = 2, .next = all->peers };
 	p->out.max = p->sending.max = PUSH_QUEUE_MAX;
 	(void)uv_pipe_init(listener->loop, &p->pipe, 0);
 	(void)uv_timer_init(listener->loop, &p->timer);
@@ -277,80 +279,81 @@ static void on_connection(uv_stream_t *listener, int status)
 	all->peers = p;
 	all->n++;
 	if (uv_accept(listener, (uv_stream_t *)&p->pipe) < 0 || all->n > PUSH_PEERS_MAX ||
-	    uv_read_start((uv_stream_t *)&p->pipe, on_alloc, on_read) < 0)
-		shut(p);
+	    uv_read_start((uv_stream_t *)&p->pipe, on_edge_peer_alloc, on_edge_peer_read) < 0)
+		edge_peer_close(p);
 	else
-		(void)uv_timer_start(&p->timer, on_silent, HELLO_MS, 0);
+		(void)uv_timer_start(&p->timer, on_edge_peer_hello_timeout, HELLO_MS, 0);
 }
 
 /* So that an edge knows a control that hangs from one that has nothing to say. */
-static void on_tick(uv_timer_t *t)
+static void on_edge_push_timer(uv_timer_t *t)
 {
-	struct pushes *all = t->data;
+	struct edge_push *all = t->data;
 
-	for (struct peer *p = all->peers; p; p = p->next)
+	for (struct edge_push_peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
-			say(p, &(struct push){ .kind = PUSH_TICK });
-			flush(p);
+			edge_peer_append(p, &(struct push){ .kind = PUSH_HEARTBEAT });
+			edge_peer_flush(p);
 		}
-	report_tick(all->cayd);
-	sign_tick(all->cayd);
+	edge_refusals_flush(all->cayd);
+	token_signer_rotate_if_due(all->cayd);
 }
 
-unsigned push_edges(const struct cayd *c)
+unsigned edge_push_count_edges(const struct cayd *c)
 {
 	unsigned n = 0;
 
-	for (const struct peer *p = c->pushes ? c->pushes->peers : NULL; p; p = p->next)
+	for (const struct edge_push_peer *p = c->edge_push ? c->edge_push->peers : NULL; p;
+	     p = p->next)
 		n += p->greeted && !p->closing;
 	return n;
 }
 
-void push_box(const struct box *b)
+void edge_push_sandbox(const struct sandbox *sb)
 {
-	struct pushes *all = b->cayd->pushes;
+	struct edge_push *all = sb->cayd->edge_push;
 
-	if (!all || build_has(&b->info.tenant)) /* nobody asks anything of a build's */
+	if (!all || tenant_is_for_builds(&sb->info.tenant)) /* nobody asks anything of a build's */
 		return;
-	for (struct peer *p = all->peers; p; p = p->next)
+	for (struct edge_push_peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
-			say_box(p, b);
-			flush(p);
+			edge_peer_append_sandbox(p, sb);
+			edge_peer_flush(p);
 		}
 }
 
 /* What was good of it is not, unless it is said again. */
-void push_key(struct cayd *c, const struct id *id)
+void edge_push_key(struct cayd *c, const struct id *id)
 {
-	struct pushes *all = c->pushes;
+	struct edge_push *all = c->edge_push;
 
 	if (!all)
 		return;
-	for (struct peer *p = all->peers; p; p = p->next)
+	for (struct edge_push_peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
-			say(p, &(struct push){ .kind = PUSH_NO_KEY, .id = *id });
-			key_tell(c, id, say_it, p);
-			flush(p);
+			edge_peer_append(p, &(struct push){ .kind = PUSH_KEY_REMOVED, .id = *id });
+			key_emit_push_records(c, id, on_edge_peer_push_record, p);
+			edge_peer_flush(p);
 		}
 }
 
-void push_signs(struct cayd *c)
+void edge_push_token_keys(struct cayd *c)
 {
-	for (struct peer *p = c->pushes ? c->pushes->peers : NULL; p; p = p->next)
+	for (struct edge_push_peer *p = c->edge_push ? c->edge_push->peers : NULL; p; p = p->next)
 		if (p->greeted) {
-			sign_tell(c, say_it, p);
-			flush(p);
+			token_signer_emit_push_records(c, on_edge_peer_push_record, p);
+			edge_peer_flush(p);
 		}
 }
 
-int push_open(struct cayd *c, struct cay_err *err)
+int edge_push_open(struct cayd *c, struct cay_err *err)
 {
-	struct pushes *all = calloc(1, sizeof(*all));
+	struct edge_push *all = calloc(1, sizeof(*all));
 	int fd, r;
 
 	if (!all)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	fd = door_listen(c, "edge/" PUSH_SOCKET, 0660, err);
+	fd = listener_socket_create(c, "edge/" PUSH_SOCKET, 0660, err);
 	if (fd < 0) {
 		free(all);
 		return fd;
@@ -359,12 +362,12 @@ int push_open(struct cayd *c, struct cay_err *err)
 	(void)uv_pipe_init(&c->loop, &all->listener, 0);
 	(void)uv_timer_init(&c->loop, &all->tick);
 	all->listener.data = all->tick.data = all;
-	msg_refuse_fds(fd);
+	seqpacket_refuse_fds(fd);
 	r = uv_pipe_open(&all->listener, fd);
 	if (r >= 0)
-		r = uv_listen((uv_stream_t *)&all->listener, 64, on_connection);
+		r = uv_listen((uv_stream_t *)&all->listener, 64, on_edge_peer_connection);
 	if (r >= 0)
-		r = uv_timer_start(&all->tick, on_tick, TICK_MS, TICK_MS);
-	c->pushes = all;
+		r = uv_timer_start(&all->tick, on_edge_push_timer, TICK_MS, TICK_MS);
+	c->edge_push = all;
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "listen for edges") : 0;
 }

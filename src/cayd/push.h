@@ -14,13 +14,13 @@
 #define PUSH_QUEUE_MAX MIB(48) /* everything there can be, and more */
 #define PUSH_PEERS_MAX 256
 
-struct pushes;
+struct edge_push;
 
-[[nodiscard]] int push_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int edge_push_open(struct cayd *c, struct cay_err *err);
 /* How many are connected. */
-unsigned push_edges(const struct cayd *c);
+unsigned edge_push_count_edges(const struct cayd *c);
 /* It has changed. */
-void push_box(const struct box *b);
-void push_key(struct cayd *c, const struct id *id);
-void push_signs(struct cayd *c);
+void edge_push_sandbox(const struct sandbox *sb);
+void edge_push_key(struct cayd *c, const struct id *id);
+void edge_push_token_keys(struct cayd *c);
 #endif

@@ -5,42 +5,43 @@
 #include "cayd/sign.h"
 #include "text/hex.h"
 
-int record_write(struct box *b, struct buf *out)
+int sandbox_record_write(struct sandbox *sb, struct buf *out)
 {
 	struct revoked revoked[REVOKED_MAX];
 	char digest[65], names[REVOKED_MAX][17];
-	struct sandbox_record r = { .sandbox = b->info,
-				    .env = b->env,
-				    .entrypoint = b->entrypoint,
-				    .has_entrypoint = b->entrypoint.n > 0,
-				    .services = b->services,
-				    .key = b->key,
-				    .key_body = b->key_body,
+	struct sandbox_record r = { .sandbox = sb->info,
+				    .env = sb->env,
+				    .entrypoint = sb->entrypoint,
+				    .has_entrypoint = sb->entrypoint.n > 0,
+				    .services = sb->services,
+				    .key = sb->idempotency_key,
+				    .key_body = sb->idempotency_hash,
 				    .image_digest = digest,
-				    .range = b->range,
-				    .home = b->home,
-				    .wanted = b->wanted,
-				    .has_wanted = b->has_wanted,
-				    .epoch = b->epoch,
-				    .has_epoch = b->epoch > SIGN_EPOCH,
-				    .revoked = { revoked, revoke_rows(b, revoked, names) } };
+				    .range = sb->uid_range,
+				    .home = sb->cgroup_tenant,
+				    .wanted = sb->limits_wanted,
+				    .has_wanted = sb->has_limits_wanted,
+				    .epoch = sb->epoch,
+				    .has_epoch = sb->epoch > TOKEN_FIRST_EPOCH,
+				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
 	struct jw w = jw_to(out);
 
-	hex_write(b->image, sizeof(b->image), digest);
+	hex_encode(sb->image, sizeof(sb->image), digest);
 	field_encode(&sandbox_record_table, NULL, &r, &w);
-	return jw_done(&w);
+	return jw_finish(&w);
 }
 
-int record_check(struct box *b)
+int sandbox_record_check_size(struct sandbox *sb)
 {
 	auto_buf text = BUF_INIT(DB_TEXT_MAX - RECORD_RESERVE);
 
-	return record_write(b, &text) < 0 ? -E2BIG : 0;
+	return sandbox_record_write(sb, &text) < 0 ? -E2BIG : 0;
 }
 
-int record_read(struct cayd *c, const struct db_row *row, struct box **ret, struct cay_err *err)
+int sandbox_record_read(struct cayd *c, const struct db_sandbox *row, struct sandbox **ret,
+			struct cay_err *err)
 {
-	auto_pool pool = POOL_INIT(KIB(512));
+	auto_arena arena = ARENA_INIT(KIB(512));
 	struct json_limits limits = json_control_limits;
 	struct sandbox_record record = {};
 	int r;
@@ -48,6 +49,6 @@ int record_read(struct cayd *c, const struct db_row *row, struct box **ret, stru
 	/* a request has its limits, and what is kept of it is more: what we wrote is read */
 	limits.bytes = DB_TEXT_MAX;
 	limits.values = DB_TEXT_MAX;
-	r = field_read(&sandbox_record_table, row->text, &limits, &pool, &record, err);
-	return r < 0 ? r : box_restore(c->boxes, &row->life, &record, row->seq, ret, err);
+	r = field_decode_text(&sandbox_record_table, row->text, &limits, &arena, &record, err);
+	return r < 0 ? r : sandbox_restore(c->sandboxes, &row->life, &record, row->seq, ret, err);
 }

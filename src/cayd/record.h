@@ -7,11 +7,11 @@
 /* Of a row, for what comes later: 64 labels, what is taken back, how it ended. */
 #define RECORD_RESERVE KIB(48)
 
-[[nodiscard]] int record_write(struct box *b, struct buf *out);
+[[nodiscard]] int sandbox_record_write(struct sandbox *sb, struct buf *out);
 /* Whether it can be written down now and whatever is said of it later: a byte of a request
  * may be six there.  -E2BIG if not. */
-[[nodiscard]] int record_check(struct box *b);
+[[nodiscard]] int sandbox_record_check_size(struct sandbox *sb);
 /* A row of the journal becomes a box of the table. */
-[[nodiscard]] int record_read(struct cayd *c, const struct db_row *row, struct box **ret,
-			      struct cay_err *err);
+[[nodiscard]] int sandbox_record_read(struct cayd *c, const struct db_sandbox *row,
+				      struct sandbox **ret, struct cay_err *err);
 #endif

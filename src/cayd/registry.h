@@ -13,11 +13,11 @@
 
 [[nodiscard]] int registries_open(struct cayd *c, struct cay_err *err);
 /* Whether a list of words of the settings has this one. */
-bool registry_in(const char *list, struct slice host);
+bool registry_is_listed(const char *list, struct slice host);
 /* An authfile as skopeo reads it, with the credentials of this registry if there are any. */
-[[nodiscard]] int registry_auth(const struct cayd *c, struct slice host, struct buf *ret);
+[[nodiscard]] int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret);
 
-void registry_login(struct cayd *c, struct request *rq);
-void registry_list(struct cayd *c, struct request *rq);
-void registry_logout(struct cayd *c, struct request *rq);
+void op_registry_login(struct cayd *c, struct request *rq);
+void op_registry_list(struct cayd *c, struct request *rq);
+void op_registry_logout(struct cayd *c, struct request *rq);
 #endif

@@ -7,19 +7,19 @@
 #include "cayd/key.h"
 #include "cayd/trail.h"
 
-static_assert(ARRAY_SIZE(((struct cayd *)0)->reports) == REPORT_EDGES);
+static_assert(ARRAY_SIZE(((struct cayd *)0)->edge_reports) == REPORT_EDGES);
 
 #define ONE_NS (REPORT_EVERY_MS * NS_PER_MS)
 
-static const enum cay_code codes[] = {
+static const enum cay_code edge_refusal_codes[] = {
 	[PUSH_NO_CREDENTIAL] = CAY_E_UNAUTHENTICATED,
 	[PUSH_NO_SCOPE] = CAY_E_FORBIDDEN,
 	[PUSH_TOO_OFTEN] = CAY_E_RATE,
 };
-static_assert(ARRAY_SIZE(codes) == PUSH_REFUSALS);
+static_assert(ARRAY_SIZE(edge_refusal_codes) == PUSH_REFUSALS);
 
 /* A bucket that time fills. */
-static bool take(struct cayd *c)
+static bool edge_refusal_claim_budget(struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
 
@@ -32,7 +32,7 @@ static bool take(struct cayd *c)
 }
 
 /* "192.0.2.1", "2001:db8::/64"; "" when it is several. */
-static void write_peer(const uint8_t peer[static 16], char *ret, size_t size)
+static void edge_refusal_format_peer(const uint8_t peer[static 16], char *ret, size_t size)
 {
 	static const uint8_t none[16], mapped[12] = { [10] = 0xff, [11] = 0xff };
 	bool v4 = memcmp(peer, mapped, sizeof(mapped)) == 0;
@@ -48,54 +48,55 @@ static void write_peer(const uint8_t peer[static 16], char *ret, size_t size)
 		ret[0] = 0;
 }
 
-static void record(struct cayd *c, const struct push *p, uint64_t n)
+static void edge_refusal_audit(struct cayd *c, const struct push *p, uint64_t n)
 {
 	struct audit_record rec = {};
 	char text[ID_TEXT_LEN + 1];
 	struct id tenant;
 
 	audit_set(rec.op, "edge.refused");
-	audit_set(rec.outcome, cay_error_row(codes[p->value])->name);
-	write_peer(p->secret, rec.peer, sizeof(rec.peer));
+	audit_set(rec.outcome, cay_error_row(edge_refusal_codes[p->value])->name);
+	edge_refusal_format_peer(p->secret, rec.peer, sizeof(rec.peer));
 	if (snprintf(rec.detail, sizeof(rec.detail), "count=%llu%s", (unsigned long long)n,
 		     rec.peer[0] ? "" : " from several") < 0)
 		rec.detail[0] = 0;
-	if (p->id.noun && key_whose(c, &p->id, &tenant)) {
+	if (p->id.noun && key_find_owner(c, &p->id, &tenant)) {
 		id_format(&p->id, text);
 		audit_set(rec.key, text);
 		id_format(&tenant, text);
 		audit_set(rec.tenant, text);
 	}
-	(void)audit_put(c->audit, &rec, /* reserved= */ false, NULL, NULL);
+	(void)audit_append(c->audit, &rec, /* reserved= */ false, NULL, NULL);
 }
 
-void report_refused(struct cayd *c, const struct push *p)
+void edge_refusal_record(struct cayd *c, const struct push *p)
 {
 	if (!p->number)
 		return;
-	if (take(c))
-		record(c, p, p->number);
+	if (edge_refusal_claim_budget(c))
+		edge_refusal_audit(c, p, p->number);
 	else
 		c->refused_more[p->value] += p->number;
 }
 
-void report_tick(struct cayd *c)
+void edge_refusals_flush(struct cayd *c)
 {
 	for (unsigned why = 0; why < PUSH_REFUSALS; why++)
-		if (c->refused_more[why] && take(c)) {
-			record(c, &(struct push){ .value = (uint8_t)why }, c->refused_more[why]);
+		if (c->refused_more[why] && edge_refusal_claim_budget(c)) {
+			edge_refusal_audit(c, &(struct push){ .value = (uint8_t)why },
+					   c->refused_more[why]);
 			c->refused_more[why] = 0;
 		}
 }
 
-struct report *report_new(struct cayd *c, const uint8_t build[static 32])
+struct edge_report *edge_report_create(struct cayd *c, const uint8_t build[static 32])
 {
 	static const uint8_t ours[32] = CAY_VERSION;
-	struct report *r;
+	struct edge_report *r;
 	unsigned i = 0;
 	int n;
 
-	while (i < REPORT_EDGES && c->reports[i])
+	while (i < REPORT_EDGES && c->edge_reports[i])
 		i++;
 	if (i == REPORT_EDGES || memcmp(build, ours, sizeof(ours)) != 0)
 		return NULL;
@@ -105,21 +106,21 @@ struct report *report_new(struct cayd *c, const uint8_t build[static 32])
 		free(r);
 		return NULL;
 	}
-	c->reports[i] = r;
+	c->edge_reports[i] = r;
 	return r;
 }
 
-void report_free(struct cayd *c, struct report *r)
+void edge_report_free(struct cayd *c, struct edge_report *r)
 {
 	for (unsigned i = 0; i < REPORT_EDGES; i++)
-		if (r && c->reports[i] == r)
-			c->reports[i] = NULL;
+		if (r && c->edge_reports[i] == r)
+			c->edge_reports[i] = NULL;
 	free(r);
 }
 
-bool report_count(struct report *r, const struct push *p)
+bool edge_report_set_count(struct edge_report *r, const struct push *p)
 {
-	uint64_t *cell = r ? metrics_cell(&r->counts, p->number) : NULL;
+	uint64_t *cell = r ? metrics_edge_cell(&r->counts, p->number) : NULL;
 
 	if (cell)
 		*cell = p->time;

@@ -18,19 +18,20 @@
 #define REPORT_EVERY_MS 2000
 #define REPORT_EDGES 16
 
-struct report {
+struct edge_report {
 	char name[8]; /* its number */
 	struct metrics_edge counts;
 };
 
 /* An edge of that build (of a HELLO) is there; NULL: its counts are not wanted. */
-[[nodiscard]] struct report *report_new(struct cayd *c, const uint8_t build[static 32]);
+[[nodiscard]] struct edge_report *edge_report_create(struct cayd *c,
+						     const uint8_t build[static 32]);
 /* NULL is fine. */
-void report_free(struct cayd *c, struct report *r);
+void edge_report_free(struct cayd *c, struct edge_report *r);
 /* False: there is no such count. */
-[[nodiscard]] bool report_count(struct report *r, const struct push *p);
+[[nodiscard]] bool edge_report_set_count(struct edge_report *r, const struct push *p);
 
-void report_refused(struct cayd *c, const struct push *p);
+void edge_refusal_record(struct cayd *c, const struct push *p);
 /* Time has passed: what was summed up may find room. */
-void report_tick(struct cayd *c);
+void edge_refusals_flush(struct cayd *c);
 #endif

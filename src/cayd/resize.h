@@ -11,7 +11,7 @@
 #include "cayd/box.h"
 
 /* The operation. */
-void resize_sandbox(struct cayd *c, struct request *rq);
+void op_sandbox_limits(struct cayd *c, struct request *rq);
 /* It is there and the keeper is, too: what was wanted of it may be left over. */
-void resize_again(struct box *b);
+void resize_retry(struct sandbox *sb);
 #endif

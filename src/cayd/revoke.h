@@ -13,20 +13,20 @@
 
 #define REVOKED_MAX PUSH_REVOKED_MAX
 
-struct box_revoked {
+struct revoked_token {
 	uint8_t nonce[8];
 	uint64_t until_s; /* its last second; 0: nobody is here */
 };
 
 /* What an edge must know beside the epoch. */
-typedef void revoke_tell_fn(void *arg, const struct push *p);
-void revoke_tell(const struct box *b, revoke_tell_fn *fn, void *arg);
+typedef void revoke_push_fn(void *arg, const struct push *p);
+void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, void *arg);
 
 /* Of the journal: from it, and for it; names has room for what the rows point to. */
-[[nodiscard]] int revoke_restore(struct box *b, const struct field_list *from);
-size_t revoke_rows(const struct box *b, struct revoked rows[static REVOKED_MAX],
-		   char names[static REVOKED_MAX][17]);
+[[nodiscard]] int revoked_restore(struct sandbox *sb, const struct field_list *from);
+size_t revoked_list_rows(const struct sandbox *sb, struct revoked rows[static REVOKED_MAX],
+			 char names[static REVOKED_MAX][17]);
 
 /* The operation. */
-void sandbox_revoke(struct cayd *c, struct request *rq);
+void op_sandbox_revoke(struct cayd *c, struct request *rq);
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/services.h"
 
-static int check_one(const struct service_spec *all, size_t i, size_t *words, const char *field,
-		     struct cay_err *err)
+static int service_spec_check(const struct service_spec *all, size_t i, size_t *words,
+			      const char *field, struct cay_err *err)
 {
 	const struct service_spec *s = &all[i];
 
-	if (!op_name_valid(slice_of(s->name)))
+	if (!op_name_is_valid(slice_of(s->name)))
 		return cay_fail_field(err, CAY_E_INVALID, field,
 				      "'%s' is no name: letters, digits, '.', '_' and '-'",
 				      s->name);
@@ -32,14 +32,14 @@ int services_check(const struct field_list *services, const char *field, struct 
 	struct jw w = jw_to(&text);
 	size_t words = 0;
 
-	jw_array(&w, NULL);
+	jw_array_begin(&w, NULL);
 	for (size_t i = 0; i < services->n; i++) {
-		if (check_one(all, i, &words, field, err) < 0)
+		if (service_spec_check(all, i, &words, field, err) < 0)
 			return -EINVAL;
 		field_encode(&service_spec_table, NULL, &all[i], &w);
 	}
 	jw_end(&w);
-	if (jw_done(&w) < 0)
+	if (jw_finish(&w) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, field,
 				      "they take more than %llu KiB together",
 				      (unsigned long long)(SERVICES_TEXT_MAX / KIB(1)));

@@ -16,67 +16,68 @@
 #define LINK_MAX KIB(16)
 #define AGAIN_S 600 /* when the file could not be written */
 
-struct signs {
-	struct sign {
+struct token_signer {
+	struct signing_key {
 		uint8_t number; /* 0: none */
 		uint64_t since_s;
 		uint8_t secret[32];
-	} now, before;
-	uint64_t not_before_s; /* when it is tried again */
+	} current, previous;
+	uint64_t retry_s; /* when it is tried again */
 };
 
-static uint64_t wall_s(const struct cayd *c)
+static uint64_t token_wall_seconds(const struct cayd *c)
 {
 	return clk_wall_ns(c->clk) / NS_PER_S;
 }
 
 /* When the last of what the key before has signed has ended, and a minute later for clocks
  * that differ. */
-static uint64_t before_until_s(const struct cayd *c, const struct signs *s)
+static uint64_t signing_key_previous_until_s(const struct cayd *c, const struct token_signer *s)
 {
 	uint64_t links_s = c->settings.link_max_ms / 1000;
 
-	return s->now.since_s + (links_s > SIGN_TOKEN_S ? links_s : SIGN_TOKEN_S) + 60;
+	return s->current.since_s + (links_s > TOKEN_TTL_MAX_S ? links_s : TOKEN_TTL_MAX_S) + 60;
 }
 
 /* The file */
 
-static int write_line(const struct sign *s, struct buf *to)
+static int signing_key_format_line(const struct signing_key *s, struct buf *to)
 {
 	char hex[HEX_LEN + 1];
 	int r;
 
 	if (!s->number)
 		return 0;
-	hex_write(s->secret, sizeof(s->secret), hex);
+	hex_encode(s->secret, sizeof(s->secret), hex);
 	r = buf_printf(to, "%u %llu %s\n", s->number, (unsigned long long)s->since_s, hex);
 	explicit_bzero(hex, sizeof(hex));
 	return r;
 }
 
-static int write_file(const struct cayd *c, const struct signs *s, struct cay_err *err)
+static int signing_key_file_write(const struct cayd *c, const struct token_signer *s,
+				  struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(FILE_MAX);
-	int r = write_line(&s->now, &text);
+	int r = signing_key_format_line(&s->current, &text);
 
 	if (r >= 0)
-		r = write_line(&s->before, &text);
+		r = signing_key_format_line(&s->previous, &text);
 	if (r >= 0)
-		r = path_write(c->db_dir, FILE_NAME, text.data, text.len, 0600);
+		r = path_write_atomic(c->db_dir, FILE_NAME, text.data, text.len, 0600);
 	if (text.data)
 		explicit_bzero(text.data, text.len);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write db/" FILE_NAME) : 0;
 }
 
-static int read_line(struct slice line, struct sign *ret)
+static int signing_key_parse_line(struct slice line, struct signing_key *ret)
 {
 	struct slice number = slice_cut(&line, ' '), since = slice_cut(&line, ' ');
-	struct sign s = {};
+	struct signing_key s = {};
 	uint64_t n;
 
-	if (str_u64(number, 1, NUMBERS, &n) < 0 ||
-	    str_u64(since, 0, UINT64_MAX / NS_PER_S, &s.since_s) < 0 || !line.p ||
-	    hex_read(line.p, line.n, s.secret, sizeof(s.secret)) < 0)
+	if (str_parse_u64(number, 1, NUMBERS, &n) < 0 ||
+	    str_parse_u64(since, 0, UINT64_MAX / NS_PER_S, &s.since_s) < 0 || !line.p ||
+	    hex_decode(line.p, line.n, s.secret, sizeof(s.secret)) < 0)
 		return -EINVAL;
 	s.number = (uint8_t)n;
 	*ret = s;
@@ -84,7 +85,7 @@ static int read_line(struct slice line, struct sign *ret)
 	return 0;
 }
 
-static int read_file(const struct cayd *c, struct signs *ret)
+static int signing_key_file_read(const struct cayd *c, struct token_signer *ret)
 {
 	auto_buf text = BUF_INIT(FILE_MAX);
 	int r = path_read(c->db_dir, FILE_NAME, &text);
@@ -92,15 +93,15 @@ static int read_file(const struct cayd *c, struct signs *ret)
 
 	if (r >= 0 && text.len == HEX_LEN) {
 		/* from when there was one, and nothing else about it: another one is due */
-		ret->now.number = 1;
-		r = hex_read(rest.p, rest.n, ret->now.secret, sizeof(ret->now.secret));
+		ret->current.number = 1;
+		r = hex_decode(rest.p, rest.n, ret->current.secret, sizeof(ret->current.secret));
 	} else if (r >= 0) {
 		r = text.len && text.data[text.len - 1] == '\n' ? 0 : -EINVAL;
 		rest.n -= r >= 0;
 		if (r >= 0)
-			r = read_line(slice_cut(&rest, '\n'), &ret->now);
+			r = signing_key_parse_line(slice_cut(&rest, '\n'), &ret->current);
 		if (r >= 0 && rest.p)
-			r = read_line(rest, &ret->before);
+			r = signing_key_parse_line(rest, &ret->previous);
 	}
 	if (text.data)
 		explicit_bzero(text.data, text.len);
@@ -109,93 +110,97 @@ static int read_file(const struct cayd *c, struct signs *ret)
 
 /* The keys */
 
-static int make(struct cayd *c, uint8_t number, struct sign *ret, struct cay_err *err)
+static int signing_key_generate(struct cayd *c, uint8_t number, struct signing_key *ret,
+				struct cay_err *err)
 {
-	*ret = (struct sign){ .number = number, .since_s = wall_s(c) };
+	*ret = (struct signing_key){ .number = number, .since_s = token_wall_seconds(c) };
 	if (getrandom(ret->secret, sizeof(ret->secret), 0) != sizeof(ret->secret))
 		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
 	return 0;
 }
 
 /* What should be, of what is; false when that is the same. */
-static bool is_due(const struct cayd *c, const struct signs *s)
+static bool token_signer_is_due(const struct cayd *c, const struct token_signer *s)
 {
-	uint64_t now = wall_s(c), age_s = c->settings.token_key_ms / 1000;
+	uint64_t now = token_wall_seconds(c), age_s = c->settings.token_key_ms / 1000;
 
-	if (s->before.number)
-		return now >= before_until_s(c, s);
-	return now >= s->now.since_s && now - s->now.since_s >= age_s;
+	if (s->previous.number)
+		return now >= signing_key_previous_until_s(c, s);
+	return now >= s->current.since_s && now - s->current.since_s >= age_s;
 }
 
 /* First the one before goes, then another one comes. */
-static int turn(struct cayd *c, struct cay_err *err)
+static int token_signer_rotate(struct cayd *c, struct cay_err *err)
 {
-	struct signs next = *c->signs;
+	struct token_signer next = *c->token_signer;
 	int r = 0;
 
-	if (next.before.number)
-		next.before = (struct sign){};
+	if (next.previous.number)
+		next.previous = (struct signing_key){};
 	else {
-		next.before = next.now;
-		r = make(c, (uint8_t)(next.now.number % NUMBERS + 1), &next.now, err);
+		next.previous = next.current;
+		r = signing_key_generate(c, (uint8_t)(next.current.number % NUMBERS + 1),
+					 &next.current, err);
 	}
 	if (r >= 0)
-		r = write_file(c, &next, err);
+		r = signing_key_file_write(c, &next, err);
 	if (r >= 0) {
-		log_info(&c->log, next.before.number ? "tokens are signed with a new key"
-						     : "the old key of tokens is forgotten");
-		*c->signs = next;
+		log_info(&c->log, next.previous.number ? "tokens are signed with a new key"
+						       : "the old key of tokens is forgotten");
+		*c->token_signer = next;
 	}
 	explicit_bzero(&next, sizeof(next));
 	return r;
 }
 
-int sign_open(struct cayd *c, struct cay_err *err)
+int token_signer_open(struct cayd *c, struct cay_err *err)
 {
 	const char *url = c->settings.edge_public_url;
 	int r;
 
-	if (url[0] && !http_origin_host(slice_of(url)).p)
+	if (url[0] && !http_origin_parse_host(slice_of(url)).p)
 		return cay_fail(err, CAY_E_INVALID,
 				"edge.public_url is SCHEME://HOST[:PORT], as in "
 				"https://cay.example");
-	c->signs = calloc(1, sizeof(*c->signs));
-	if (!c->signs)
+	c->token_signer = calloc(1, sizeof(*c->token_signer));
+	if (!c->token_signer)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	r = read_file(c, c->signs);
+	r = signing_key_file_read(c, c->token_signer);
 	if (r == -ENOENT) {
-		r = make(c, 1, &c->signs->now, err);
-		return r < 0 ? r : write_file(c, c->signs, err);
+		r = signing_key_generate(c, 1, &c->token_signer->current, err);
+		return r < 0 ? r : signing_key_file_write(c, c->token_signer, err);
 	}
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r,
 				    "db/" FILE_NAME " is not a key; remove it, and every token "
 				    "there is ends");
-	sign_tick(c);
+	token_signer_rotate_if_due(c);
 	return 0;
 }
 
-void sign_tick(struct cayd *c)
+void token_signer_rotate_if_due(struct cayd *c)
 {
 	struct cay_err err = {};
 
-	if (clk_boot_ns(c->clk) / NS_PER_S < c->signs->not_before_s)
+	if (clk_boot_ns(c->clk) / NS_PER_S < c->token_signer->retry_s)
 		return;
-	while (is_due(c, c->signs)) {
-		if (turn(c, &err) < 0) { /* what there is is still good */
+	while (token_signer_is_due(c, c->token_signer)) {
+		if (token_signer_rotate(c, &err) < 0) { /* what there is is still good */
 			log_error(&c->log, "%s: the key of tokens stays as it is", err.msg);
-			c->signs->not_before_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
+			c->token_signer->retry_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
 			return;
 		}
-		push_signs(c);
+		edge_push_token_keys(c);
 	}
 }
 
-static void tell(const struct sign *s, uint64_t until_ms, sign_tell_fn *fn, void *arg)
+static void signing_key_emit_push_record(const struct signing_key *s, uint64_t until_ms,
+					 token_push_fn *fn, void *arg)
 {
-	struct push p = {
-		.kind = PUSH_SIGN, .value = s->number, .number = SIGN_EPOCH, .time = until_ms
-	};
+	struct push p = { .kind = PUSH_TOKEN_KEY,
+			  .value = s->number,
+			  .number = TOKEN_FIRST_EPOCH,
+			  .time = until_ms };
 
 	if (!s->number)
 		return;
@@ -204,26 +209,29 @@ static void tell(const struct sign *s, uint64_t until_ms, sign_tell_fn *fn, void
 	explicit_bzero(&p, sizeof(p));
 }
 
-void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg)
+void token_signer_emit_push_records(const struct cayd *c, token_push_fn *fn, void *arg)
 {
-	tell(&c->signs->before, before_until_s(c, c->signs) * 1000, fn, arg);
-	tell(&c->signs->now, PUSH_NEVER, fn, arg);
+	signing_key_emit_push_record(&c->token_signer->previous,
+				     signing_key_previous_until_s(c, c->token_signer) * 1000, fn,
+				     arg);
+	signing_key_emit_push_record(&c->token_signer->current, PUSH_NEVER, fn, arg);
 }
 
-void sign_key(const struct cayd *c, struct token_key *ret)
+void token_signer_get_key(const struct cayd *c, struct token_key *ret)
 {
-	*ret = (struct token_key){ .number = c->signs->now.number };
-	memcpy(ret->secret, c->signs->now.secret, sizeof(ret->secret));
+	*ret = (struct token_key){ .number = c->token_signer->current.number };
+	memcpy(ret->secret, c->token_signer->current.secret, sizeof(ret->secret));
 }
 
-void sign_keys(const struct cayd *c, struct token_keys *ret)
+void token_signer_get_valid_keys(const struct cayd *c, struct token_keys *ret)
 {
-	*ret = (struct token_keys){ .key[1].number = c->signs->before.number };
-	sign_key(c, &ret->key[0]);
-	memcpy(ret->key[1].secret, c->signs->before.secret, sizeof(ret->key[1].secret));
+	*ret = (struct token_keys){ .key[1].number = c->token_signer->previous.number };
+	token_signer_get_key(c, &ret->key[0]);
+	memcpy(ret->key[1].secret, c->token_signer->previous.secret, sizeof(ret->key[1].secret));
 }
 
-int sign_until(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s, struct cay_err *err)
+int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s,
+			      struct cay_err *err)
 {
 	if (ttl_ms > c->settings.link_max_ms)
 		return cay_fail_field(err, CAY_E_INVALID, "ttl_ms",
@@ -233,10 +241,11 @@ int sign_until(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s, struct ca
 	return 0;
 }
 
-void sandbox_token(struct cayd *c, struct request *rq)
+void op_sandbox_token(struct cayd *c, struct request *rq)
 {
 	const struct token_create *q = rq->body;
-	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
 	uint64_t now = clk_wall_ns(c->clk);
 	struct token t = { .scope = (enum op_scope)(SCOPE_READ + q->scope) };
 	struct token_key key;
@@ -244,20 +253,20 @@ void sandbox_token(struct cayd *c, struct request *rq)
 	struct token_made made = { .token = text };
 	struct cay_err err = {};
 
-	if (!b || life_over(&b->life)) {
+	if (!sb || life_is_finished(&sb->life)) {
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	} else if (rq->actor.one_sandbox) {
 		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no tokens");
 	} else if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce)) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
 	} else {
-		t.tenant = b->info.tenant;
-		t.sandbox = b->info.id;
-		t.epoch = b->epoch;
+		t.tenant = sb->info.tenant;
+		t.sandbox = sb->info.id;
+		t.epoch = sb->epoch;
 		t.not_after = (now + q->ttl_ms * NS_PER_MS) / NS_PER_S;
 		made.expires_ns = t.not_after * NS_PER_S;
-		sign_key(c, &key);
-		(void)token_make(&t, &key, text, &err);
+		token_signer_get_key(c, &key);
+		(void)token_sign(&t, &key, text, &err);
 		explicit_bzero(&key, sizeof(key));
 	}
 	if (err.code)
@@ -268,7 +277,8 @@ void sandbox_token(struct cayd *c, struct request *rq)
 }
 
 /* All of the link's target but the token: what is signed, to the byte. */
-static int link_target(const struct id *sandbox, const struct tree_link *q, struct buf *ret)
+static int tree_link_format_target(const struct id *sandbox, const struct tree_link *q,
+				   struct buf *ret)
 {
 	const char *path = q->path_b64 ? q->path_b64 : q->path ? q->path : ".";
 	char id[ID_TEXT_LEN + 1];
@@ -287,27 +297,27 @@ static int link_target(const struct id *sandbox, const struct tree_link *q, stru
 	return 0;
 }
 
-static int make_link(struct cayd *c, const struct box *b, const struct tree_link *q,
-		     struct buf *target, uint64_t *expires_ns, struct cay_err *err)
+static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct tree_link *q,
+			  struct buf *target, uint64_t *expires_ns, struct cay_err *err)
 {
 	struct token t = { .scope = SCOPE_READ,
-			   .epoch = b->epoch,
-			   .tenant = b->info.tenant,
-			   .sandbox = b->info.id };
+			   .epoch = sb->epoch,
+			   .tenant = sb->info.tenant,
+			   .sandbox = sb->info.id };
 	struct token_key key;
 	char text[TOKEN_TEXT_LEN + 1];
-	int r = link_target(&b->info.id, q, target);
+	int r = tree_link_format_target(&sb->info.id, q, target);
 
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
-	r = sign_until(c, q->ttl_ms, &t.not_after, err);
+	r = token_link_compute_expiry(c, q->ttl_ms, &t.not_after, err);
 	if (r < 0)
 		return r;
 	if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce))
 		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
 	*expires_ns = t.not_after * NS_PER_S;
-	sign_key(c, &key);
-	r = token_make_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
+	token_signer_get_key(c, &key);
+	r = token_sign_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
@@ -317,33 +327,34 @@ static int make_link(struct cayd *c, const struct box *b, const struct tree_link
 
 /* What a link begins with: what the operator says, else how the client has reached an edge.
  * Nothing for who asks at the operator's socket. */
-static struct slice link_origin(const struct cayd *c, const struct request *rq)
+static struct slice tree_link_find_origin(const struct cayd *c, const struct request *rq)
 {
-	struct slice told = http_header(rq->head, ACTOR_ORIGIN);
+	struct slice told = http_header_find(rq->head, ACTOR_ORIGIN);
 
 	if (c->settings.edge_public_url[0])
 		return slice_of(c->settings.edge_public_url);
-	return http_origin_host(told).p ? told : (struct slice){};
+	return http_origin_parse_host(told).p ? told : (struct slice){};
 }
 
-void tree_link(struct cayd *c, struct request *rq)
+void op_tree_link(struct cayd *c, struct request *rq)
 {
 	const struct tree_link *q = rq->body;
-	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
 	auto_buf url = BUF_INIT(LINK_MAX), target = BUF_INIT(LINK_MAX);
-	struct slice origin = link_origin(c, rq);
+	struct slice origin = tree_link_find_origin(c, rq);
 	struct tree_linked made = {};
 	struct cay_err err = {};
 
-	if (!b || life_over(&b->life))
+	if (!sb || life_is_finished(&sb->life))
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (rq->actor.one_sandbox)
 		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no links");
 	else if (q->path && q->path_b64)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64", "either it or path");
-	else if (make_link(c, b, q, &target, &made.expires_ns, &err) >= 0 &&
-		 (buf_add(&url, origin.p, origin.n) < 0 ||
-		  buf_add(&url, target.data, target.len) < 0))
+	else if (tree_link_sign(c, sb, q, &target, &made.expires_ns, &err) >= 0 &&
+		 (buf_append(&url, origin.p, origin.n) < 0 ||
+		  buf_append(&url, target.data, target.len) < 0))
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a link");
 	made.url = buf_str(&url);
 	if (err.code)

@@ -15,27 +15,27 @@
 #include "cayd/cayd.h"
 #include "wire/push.h"
 
-#define SIGN_EPOCH 1                 /* the first of every sandbox */
-#define SIGN_TOKEN_S UINT64_C(86400) /* the longest a token lives (schemas.def) */
+#define TOKEN_FIRST_EPOCH 1             /* the first of every sandbox */
+#define TOKEN_TTL_MAX_S UINT64_C(86400) /* the longest a token lives (schemas.def) */
 
-struct signs;
+struct token_signer;
 
-[[nodiscard]] int sign_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int token_signer_open(struct cayd *c, struct cay_err *err);
 /* Time has passed: is it old?  Writes a file when it is, once a month. */
-void sign_tick(struct cayd *c);
+void token_signer_rotate_if_due(struct cayd *c);
 
 /* What an edge must know. */
-typedef void sign_tell_fn(void *arg, const struct push *p);
-void sign_tell(const struct cayd *c, sign_tell_fn *fn, void *arg);
+typedef void token_push_fn(void *arg, const struct push *p);
+void token_signer_emit_push_records(const struct cayd *c, token_push_fn *fn, void *arg);
 
 /* The one that signs now, and all whose tokens are good; secrets, for who wipes them. */
-void sign_key(const struct cayd *c, struct token_key *ret);
-void sign_keys(const struct cayd *c, struct token_keys *ret);
+void token_signer_get_key(const struct cayd *c, struct token_key *ret);
+void token_signer_get_valid_keys(const struct cayd *c, struct token_keys *ret);
 /* The last second of a link or preview that is to be good for so long, from now. */
-[[nodiscard]] int sign_until(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s,
-			     struct cay_err *err);
+[[nodiscard]] int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s,
+					    struct cay_err *err);
 
 /* The operations. */
-void sandbox_token(struct cayd *c, struct request *rq);
-void tree_link(struct cayd *c, struct request *rq);
+void op_sandbox_token(struct cayd *c, struct request *rq);
+void op_tree_link(struct cayd *c, struct request *rq);
 #endif

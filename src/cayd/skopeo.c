@@ -21,7 +21,7 @@
 #define DEPTH_MAX 4
 
 /* HOST/PATH@DIGEST, or with a tag: skopeo takes no reference with both. */
-static int write_source(const char *reference, struct reference *ref, struct buf *ret)
+static int skopeo_source_format(const char *reference, struct reference *ref, struct buf *ret)
 {
 	int r = reference_parse(slice_of(reference), ref);
 
@@ -35,11 +35,11 @@ static int write_source(const char *reference, struct reference *ref, struct buf
 	return r;
 }
 
-struct words {
+struct skopeo_args {
 	struct buf dir, home, tmp, auth, conf, to, source, size;
 };
 
-static void words_fini(struct words *w)
+static void skopeo_args_fini(struct skopeo_args *w)
 {
 	struct buf *all[] = { &w->dir,  &w->home, &w->tmp,    &w->auth,
 			      &w->conf, &w->to,   &w->source, &w->size };
@@ -48,7 +48,8 @@ static void words_fini(struct words *w)
 		buf_fini(all[i]);
 }
 
-static int write_words(const struct skopeo *job, struct words *w, struct reference *ref)
+static int skopeo_args_format(const struct skopeo *job, struct skopeo_args *w,
+			      struct reference *ref)
 {
 	const char *state = job->settings->state_dir;
 
@@ -61,7 +62,7 @@ static int write_words(const struct skopeo *job, struct words *w, struct referen
 	    buf_printf(&w->size, "--fsize=%" PRIu64,
 		       job->settings->images_pull_max + (uint64_t)MIB(1)) < 0)
 		return -ENOMEM;
-	return write_source(job->reference, ref, &w->source);
+	return skopeo_source_format(job->reference, ref, &w->source);
 }
 
 #define WORD BUF_INIT(KIB(8))
@@ -69,7 +70,8 @@ static int write_words(const struct skopeo *job, struct words *w, struct referen
 /* setpriv has it die with us, prlimit bounds what it writes; both become it. */
 int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *err)
 {
-	CAY_CLEANUP(words_fini) struct words w = { WORD, WORD, WORD, WORD, WORD, WORD, WORD, WORD };
+	CAY_CLEANUP(skopeo_args_fini)
+	struct skopeo_args w = { WORD, WORD, WORD, WORD, WORD, WORD, WORD, WORD };
 	const int flags = O_WRONLY | O_CREAT | O_TRUNC;
 	auto_close int out = path_open(job->dir_fd, SAID, flags, 0600);
 	auto_close int complaints = path_open(job->dir_fd, COMPLAINTS, flags, 0600);
@@ -78,7 +80,7 @@ int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *er
 	struct reference ref;
 	size_t n = 5;
 
-	if (out < 0 || complaints < 0 || write_words(job, &w, &ref) < 0)
+	if (out < 0 || complaints < 0 || skopeo_args_format(job, &w, &ref) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot make ready for skopeo");
 	argv[n++] = buf_str(&w.size);
 	argv[n++] = "--core=0";
@@ -92,7 +94,7 @@ int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *er
 	argv[n++] = job->copy ? "--quiet" : "--no-tags";
 	argv[n++] = "--authfile";
 	argv[n++] = buf_str(&w.auth);
-	if (registry_in(job->settings->images_insecure, ref.host))
+	if (registry_is_listed(job->settings->images_insecure, ref.host))
 		argv[n++] = job->copy ? "--src-tls-verify=false" : "--tls-verify=false";
 	argv[n++] = buf_str(&w.source);
 	if (job->copy)
@@ -107,7 +109,7 @@ int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *er
 	return child_start(&s, ret, err);
 }
 
-int skopeo_total(int dir_fd, uint64_t *ret)
+int skopeo_read_total_size(int dir_fd, uint64_t *ret)
 {
 	static const struct json_limits limits = { SAID_MAX, 32, 65536 };
 	auto_buf text = BUF_INIT(SAID_MAX);
@@ -118,7 +120,7 @@ int skopeo_total(int dir_fd, uint64_t *ret)
 	int r = path_read(dir_fd, SAID, &text);
 
 	if (r >= 0)
-		r = jr_read((struct slice){ buf_str(&text), text.len }, &limits, &j, NULL);
+		r = json_parse((struct slice){ buf_str(&text), text.len }, &limits, &j, NULL);
 	if (r < 0)
 		return r;
 	json_array_foreach(json_object_get(j, "LayersData"), i, layer)
@@ -133,14 +135,14 @@ int skopeo_total(int dir_fd, uint64_t *ret)
 	return 0;
 }
 
-struct counting {
+struct skopeo_byte_count {
 	uint64_t bytes;
 	unsigned depth;
 };
 
-static int count_one(void *arg, int dirfd, const char *name)
+static int skopeo_count_entry(void *arg, int dirfd, const char *name)
 {
-	struct counting *c = arg;
+	struct skopeo_byte_count *c = arg;
 	auto_close int fd = -EBADF;
 	struct stat st;
 
@@ -154,20 +156,20 @@ static int count_one(void *arg, int dirfd, const char *name)
 	if (fd < 0)
 		return 0;
 	c->depth++;
-	(void)path_each(fd, count_one, c);
+	(void)path_for_each_entry(fd, skopeo_count_entry, c);
 	c->depth--;
 	return 0;
 }
 
-uint64_t skopeo_bytes(int dir_fd)
+uint64_t skopeo_count_bytes(int dir_fd)
 {
-	struct counting c = {};
+	struct skopeo_byte_count c = {};
 
-	(void)path_each(dir_fd, count_one, &c);
+	(void)path_for_each_entry(dir_fd, skopeo_count_entry, &c);
 	return c.bytes;
 }
 
-enum cay_code skopeo_why(int dir_fd, int status, const char **ret_text)
+enum cay_code skopeo_describe_failure(int dir_fd, int status, const char **ret_text)
 {
 	static const struct {
 		const char *word;

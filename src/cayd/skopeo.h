@@ -24,9 +24,9 @@ struct skopeo {
 
 [[nodiscard]] int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *err);
 /* The sum of the layers, of what asking said. */
-[[nodiscard]] int skopeo_total(int dir_fd, uint64_t *ret);
+[[nodiscard]] int skopeo_read_total_size(int dir_fd, uint64_t *ret);
 /* Of all files in the directory. */
-uint64_t skopeo_bytes(int dir_fd);
+uint64_t skopeo_count_bytes(int dir_fd);
 /* What kind of failure it was, and in our words. */
-enum cay_code skopeo_why(int dir_fd, int status, const char **ret_text);
+enum cay_code skopeo_describe_failure(int dir_fd, int status, const char **ret_text);
 #endif

@@ -19,36 +19,36 @@
 #define AGAIN_NS (UINT64_C(100) * NS_PER_MS)
 #define AGAIN_SHIFT_MAX 8
 
-struct stock {
-	struct stock *next;
+struct warm_pool {
+	struct warm_pool *next;
 	char template[64];
-	struct box *ready, **last; /* the oldest first */
+	struct sandbox *ready, **ready_tail; /* the oldest first */
 	unsigned n_ready, n_starting;
 	unsigned n_failed; /* one after another */
-	uint64_t again_ns; /* not before then */
+	uint64_t retry_ns; /* not before then */
 	uint64_t claimed, failed;
 };
 
-struct stocks {
-	struct stock *first;
-	uv_timer_t soon;
-	size_t turn; /* of the templates, whose is looked at first */
+struct warm_pools {
+	struct warm_pool *first;
+	uv_timer_t refill_timer;
+	size_t next_template; /* of the templates, whose is looked at first */
 	unsigned n_starting;
-	uint64_t begun_ns; /* when one was begun last */
+	uint64_t last_start_ns; /* when one was begun last */
 };
 
-static struct stock *find(const struct cayd *c, const char *template)
+static struct warm_pool *pool_find(const struct cayd *c, const char *template)
 {
-	struct stock *s = c->stocks->first;
+	struct warm_pool *s = c->warm_pools->first;
 
 	while (s && !str_eq(s->template, template))
 		s = s->next;
 	return s;
 }
 
-static struct stock *find_or_make(struct cayd *c, const char *template)
+static struct warm_pool *pool_find_or_create(struct cayd *c, const char *template)
 {
-	struct stock *s = find(c, template);
+	struct warm_pool *s = pool_find(c, template);
 
 	if (s)
 		return s;
@@ -56,202 +56,206 @@ static struct stock *find_or_make(struct cayd *c, const char *template)
 	if (!s)
 		return NULL;
 	memcpy(s->template, template, strlen(template));
-	s->last = &s->ready;
-	s->next = c->stocks->first;
-	c->stocks->first = s;
+	s->ready_tail = &s->ready;
+	s->next = c->warm_pools->first;
+	c->warm_pools->first = s;
 	return s;
 }
 
 /* Whether a warm one can become what this asks for. */
-static bool fits(const struct box *b, const struct sandbox_create *spec)
+static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
-	const struct image_row *image = image_for(b->cayd->images, spec);
+	const struct image *image = image_find_for_create(sb->cayd->images, spec);
 
-	return image && memcmp(image->digest, b->image, sizeof(b->image)) == 0 &&
-	       b->info.runtime == spec->runtime && limit_late(b, spec);
+	return image && memcmp(image->digest, sb->image, sizeof(sb->image)) == 0 &&
+	       sb->info.runtime == spec->runtime && sandbox_limits_can_become(sb, spec);
 }
 
-static bool is_listed(const struct stock *s, const struct box *b)
+static bool pool_has_ready(const struct warm_pool *s, const struct sandbox *sb)
 {
-	for (const struct box *at = s->ready; at; at = at->next_warm)
-		if (at == b)
+	for (const struct sandbox *at = s->ready; at; at = at->next_warm)
+		if (at == sb)
 			return true;
 	return false;
 }
 
-static void unlist(struct stock *s, struct box *b)
+static void pool_remove_ready(struct warm_pool *s, struct sandbox *sb)
 {
-	struct box **at = &s->ready;
+	struct sandbox **at = &s->ready;
 
-	while (*at != b)
+	while (*at != sb)
 		at = &(*at)->next_warm;
-	*at = b->next_warm;
+	*at = sb->next_warm;
 	if (!*at)
-		s->last = at;
-	b->next_warm = NULL;
+		s->ready_tail = at;
+	sb->next_warm = NULL;
 	s->n_ready--;
 }
 
 /* It is nobody's of ours any more. */
-static void leave(struct box *b)
+static void pool_remove_sandbox(struct sandbox *sb)
 {
-	struct stock *s = b->stock;
+	struct warm_pool *s = sb->warm_pool;
 
-	if (is_listed(s, b)) {
-		unlist(s, b);
+	if (pool_has_ready(s, sb)) {
+		pool_remove_ready(s, sb);
 	} else {
 		s->n_starting--;
-		b->cayd->stocks->n_starting--;
+		sb->cayd->warm_pools->n_starting--;
 	}
-	b->stock = NULL;
+	sb->warm_pool = NULL;
 }
 
-static void join(struct stock *s, struct box *b)
+static void pool_add_starting(struct warm_pool *s, struct sandbox *sb)
 {
-	b->stock = s;
+	sb->warm_pool = s;
 	s->n_starting++;
-	b->cayd->stocks->n_starting++;
+	sb->cayd->warm_pools->n_starting++;
 }
 
-void stock_adopt(struct box *b)
+void pool_adopt_sandbox(struct sandbox *sb)
 {
-	struct stock *s = b->info.template ? find_or_make(b->cayd, b->info.template) : NULL;
+	struct warm_pool *s =
+		sb->info.template ? pool_find_or_create(sb->cayd, sb->info.template) : NULL;
 
 	/* without one it is a box that nobody takes: fsck and a drain still see it */
 	if (s)
-		join(s, b);
+		pool_add_starting(s, sb);
 }
 
-static void failed(struct stock *s, const struct box *b)
+static void pool_count_failure(struct warm_pool *s, const struct sandbox *sb)
 {
 	unsigned shift = s->n_failed < AGAIN_SHIFT_MAX ? s->n_failed : AGAIN_SHIFT_MAX;
 
 	s->failed++;
 	s->n_failed++;
-	s->again_ns = clk_boot_ns(b->cayd->clk) + (AGAIN_NS << shift);
+	s->retry_ns = clk_boot_ns(sb->cayd->clk) + (AGAIN_NS << shift);
 }
 
-void stock_changed(struct box *b)
+void pool_sandbox_changed(struct sandbox *sb)
 {
-	struct stock *s = b->stock;
-	bool listed = is_listed(s, b);
+	struct warm_pool *s = sb->warm_pool;
+	bool listed = pool_has_ready(s, sb);
 
-	if (b->life.state != SB_PENDING || !b->life.warm) {
-		if (b->life.failed)
-			failed(s, b);
-		leave(b);
-		stocks_soon(b->cayd);
-	} else if (life_ready(&b->life) && !listed) {
+	if (sb->life.state != SB_PENDING || !sb->life.warm) {
+		if (sb->life.failed)
+			pool_count_failure(s, sb);
+		pool_remove_sandbox(sb);
+		pools_schedule_refill(sb->cayd);
+	} else if (life_is_warm_and_ready(&sb->life) && !listed) {
 		s->n_starting--;
-		b->cayd->stocks->n_starting--;
+		sb->cayd->warm_pools->n_starting--;
 		s->n_ready++;
 		s->n_failed = 0;
-		*s->last = b;
-		s->last = &b->next_warm;
-		stocks_soon(b->cayd);
+		*s->ready_tail = sb;
+		s->ready_tail = &sb->next_warm;
+		pools_schedule_refill(sb->cayd);
 	}
 }
 
 /* Alive of a template, warm ones too. */
-static unsigned alive(const struct cayd *c, const char *template)
+static unsigned template_count_live(const struct cayd *c, const char *template)
 {
-	return tally_of(boxes_tally(c->boxes), TALLY_TEMPLATE, NULL, template);
+	return sandbox_counts_get(sandboxes_get_counts(c->sandboxes), COUNT_TEMPLATE, NULL,
+				  template);
 }
 
-static struct box *first_that_fits(const struct stock *s, const struct sandbox_create *spec)
+static struct sandbox *pool_find_match(const struct warm_pool *s, const struct sandbox_create *spec)
 {
-	struct box *b = s ? s->ready : NULL;
+	struct sandbox *sb = s ? s->ready : NULL;
 
-	while (b && !fits(b, spec))
-		b = b->next_warm;
-	return b;
+	while (sb && !warm_sandbox_can_become(sb, spec))
+		sb = sb->next_warm;
+	return sb;
 }
 
-bool stock_has(const struct cayd *c, const struct sandbox_create *spec)
+bool pool_has_match(const struct cayd *c, const struct sandbox_create *spec)
 {
-	return spec->template && !layer_needed(spec) &&
-	       first_that_fits(find(c, spec->template), spec);
+	return spec->template && !package_layer_is_needed(spec) &&
+	       pool_find_match(pool_find(c, spec->template), spec);
 }
 
-int stock_room(const struct cayd *c, const struct sandbox_create *spec, struct cay_err *err)
+int pool_check_max(const struct cayd *c, const struct sandbox_create *spec, struct cay_err *err)
 {
-	const struct template_row *t = spec->template ? template_named(c, spec->template) : NULL;
+	const struct template *t = spec->template ? template_find_by_name(c, spec->template) : NULL;
 
 	if (!t || !t->info.has_pool || !t->info.pool.max ||
-	    alive(c, spec->template) < t->info.pool.max)
+	    template_count_live(c, spec->template) < t->info.pool.max)
 		return 0;
 	return cay_fail(err, CAY_E_CAPACITY, "'%s' has %llu sandboxes", spec->template,
 			(unsigned long long)t->info.pool.max);
 }
 
-int stock_take(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
-	       const struct box_key *key, struct box **ret, struct cay_err *err)
+int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+		       const struct idempotency_key *key, struct sandbox **ret, struct cay_err *err)
 {
-	const struct template_row *t = spec->template ? template_named(c, spec->template) : NULL;
-	struct stock *s = t ? find(c, spec->template) : NULL;
-	struct box *b = first_that_fits(s, spec);
+	const struct template *t = spec->template ? template_find_by_name(c, spec->template) : NULL;
+	struct warm_pool *s = t ? pool_find(c, spec->template) : NULL;
+	struct sandbox *sb = pool_find_match(s, spec);
 
 	*ret = NULL;
 	if (!t || !t->info.has_pool)
 		return 0;
-	if (!b && t->info.pool.on_empty == ON_EMPTY_FAIL)
+	if (!sb && t->info.pool.on_empty == ON_EMPTY_FAIL)
 		return cay_fail(err, CAY_E_CAPACITY, "no sandbox of '%s' is ready", spec->template);
-	if (!b)
-		return stock_room(c, spec, err);
-	if (admit_take(c, tenant, spec, err) < 0)
+	if (!sb)
+		return pool_check_max(c, spec, err);
+	if (admit_check_and_evict(c, tenant, spec, err) < 0)
 		return -ENOSR;
-	leave(b);
-	stocks_soon(c);
-	if (box_take(b, tenant, spec, key) < 0) {
-		box_end(b, END_EVICTED, "no memory for who took it");
+	pool_remove_sandbox(sb);
+	pools_schedule_refill(c);
+	if (sandbox_claim_warm(sb, tenant, spec, key) < 0) {
+		sandbox_end(sb, END_EVICTED, "no memory for who took it");
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	}
 	s->claimed++;
-	*ret = b;
+	*ret = sb;
 	return 0;
 }
 
 /* Those that are too many, or not what the template says. */
-static void retire(struct stock *s, const struct template_row *t)
+static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 {
-	struct box *b = s->ready;
+	struct sandbox *sb = s->ready;
 	uint64_t kept = 0;
 
-	while (b) {
-		struct box *next = b->next_warm;
+	while (sb) {
+		struct sandbox *next = sb->next_warm;
 
-		if (t && kept < t->info.pool.min && fits(b, &t->info.defaults))
+		if (t && kept < t->info.pool.min && warm_sandbox_can_become(sb, &t->info.defaults))
 			kept++;
 		else
-			box_end(b, END_EVICTED, "its template does not want it any more");
-		b = next;
+			sandbox_end(sb, END_EVICTED, "its template does not want it any more");
+		sb = next;
 	}
 }
 
-static bool may_begin(struct cayd *c)
+static bool pools_can_start_sandbox(struct cayd *c)
 {
-	const struct turns *q = creates_turns(c);
+	const struct create_queue *q = creates_get_queue(c);
 	uint64_t now = clk_boot_ns(c->clk);
 
-	if (c->drain_ns || !link_up(c->link) || c->stocks->n_starting ||
-	    admit_node(c, &(struct cay_err){}) < 0)
+	if (c->drain_ns || !keeper_is_up(c->keeper) || c->warm_pools->n_starting ||
+	    admit_check_node(c, &(struct cay_err){}) < 0)
 		return false;
-	return (!q->n_making && !q->n_waiting) || now - c->stocks->begun_ns >= STARVED_NS;
+	return (!q->n_creating && !q->n_waiting) ||
+	       now - c->warm_pools->last_start_ns >= STARVED_NS;
 }
 
-static bool wants(const struct cayd *c, const struct template_row *t, const struct stock *s)
+static bool pool_needs_sandbox(const struct cayd *c, const struct template *t,
+			       const struct warm_pool *s)
 {
 	const struct pool_conf *p = &t->info.pool;
 	unsigned has = s ? s->n_ready + s->n_starting : 0;
 
 	return t->info.has_pool && t->info.state == TEMPLATE_READY && has < p->min &&
-	       (!s || clk_boot_ns(c->clk) >= s->again_ns) &&
-	       (!p->max || alive(c, t->info.name) < p->max) &&
-	       link_runtimes(c->link) & 1u << t->info.defaults.runtime;
+	       (!s || clk_boot_ns(c->clk) >= s->retry_ns) &&
+	       (!p->max || template_count_live(c, t->info.name) < p->max) &&
+	       keeper_runtimes(c->keeper) & 1u << t->info.defaults.runtime;
 }
 
 /* What a template says of every sandbox, without what one of them is given. */
-static struct sandbox_create plain(const struct template_row *t)
+static struct sandbox_create template_make_warm_spec(const struct template *t)
 {
 	struct sandbox_create spec = t->info.defaults;
 
@@ -266,39 +270,39 @@ static struct sandbox_create plain(const struct template_row *t)
 	return spec;
 }
 
-static void begin(struct cayd *c, const struct template_row *t)
+static void pool_start_sandbox(struct cayd *c, const struct template *t)
 {
-	struct sandbox_create spec = plain(t);
-	struct stock *s = find_or_make(c, t->info.name);
+	struct sandbox_create spec = template_make_warm_spec(t);
+	struct warm_pool *s = pool_find_or_create(c, t->info.name);
 	struct cay_err err = {};
-	struct box *b;
+	struct sandbox *sb;
 
 	if (!s)
 		return;
-	c->stocks->begun_ns = clk_boot_ns(c->clk);
-	if (box_warm(c->boxes, &spec, &b, &err) < 0) {
+	c->warm_pools->last_start_ns = clk_boot_ns(c->clk);
+	if (sandbox_create_warm(c->sandboxes, &spec, &sb, &err) < 0) {
 		if (!s->n_failed)
 			log_error(&c->log, "a warm sandbox of '%s': %s", s->template, err.msg);
 		s->failed++;
 		s->n_failed += s->n_failed < AGAIN_SHIFT_MAX;
-		s->again_ns = c->stocks->begun_ns + (AGAIN_NS << s->n_failed);
+		s->retry_ns = c->warm_pools->last_start_ns + (AGAIN_NS << s->n_failed);
 		return;
 	}
-	join(s, b);
-	(void)box_happens(b, &(struct life_event){ .kind = LIFE_ACCEPTED });
+	pool_add_starting(s, sb);
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ACCEPTED });
 }
 
-static void look(struct cayd *c)
+static void pools_retire_and_refill(struct cayd *c)
 {
-	const struct template_row *t;
-	struct stock **at = &c->stocks->first;
-	size_t n = templates_n(c);
+	const struct template *t;
+	struct warm_pool **at = &c->warm_pools->first;
+	size_t n = templates_count(c);
 
 	while (*at) {
-		struct stock *s = *at;
+		struct warm_pool *s = *at;
 
-		t = template_named(c, s->template);
-		retire(s, t && t->info.has_pool ? t : NULL);
+		t = template_find_by_name(c, s->template);
+		pool_retire_surplus(s, t && t->info.has_pool ? t : NULL);
 		if (!t && !s->ready && !s->n_starting) {
 			*at = s->next;
 			free(s);
@@ -306,42 +310,42 @@ static void look(struct cayd *c)
 			at = &s->next;
 		}
 	}
-	for (size_t i = 0; i < n && may_begin(c); i++) {
-		t = template_at(c, (c->stocks->turn + i) % n);
-		if (t && wants(c, t, find(c, t->info.name))) {
-			c->stocks->turn = (c->stocks->turn + i + 1) % n;
-			begin(c, t);
+	for (size_t i = 0; i < n && pools_can_start_sandbox(c); i++) {
+		t = template_at(c, (c->warm_pools->next_template + i) % n);
+		if (t && pool_needs_sandbox(c, t, pool_find(c, t->info.name))) {
+			c->warm_pools->next_template = (c->warm_pools->next_template + i + 1) % n;
+			pool_start_sandbox(c, t);
 		}
 	}
 }
 
-static void on_soon(uv_timer_t *t)
+static void on_pool_refill_timer(uv_timer_t *t)
 {
-	look(t->data);
+	pools_retire_and_refill(t->data);
 }
 
-void stocks_soon(struct cayd *c)
+void pools_schedule_refill(struct cayd *c)
 {
-	(void)uv_timer_start(&c->stocks->soon, on_soon, 0, 0);
+	(void)uv_timer_start(&c->warm_pools->refill_timer, on_pool_refill_timer, 0, 0);
 }
 
-void stocks_sweep(struct cayd *c)
+void pools_sweep(struct cayd *c)
 {
-	look(c);
+	pools_retire_and_refill(c);
 }
 
-bool stock_pools(const struct cayd *c)
+bool pools_has_any(const struct cayd *c)
 {
-	return c->stocks->first;
+	return c->warm_pools->first;
 }
 
-struct pool_count stock_count(const struct cayd *c, const char *template)
+struct pool_count pools_count(const struct cayd *c, const char *template)
 {
-	const struct stock *s = NULL;
+	const struct warm_pool *s = NULL;
 	struct pool_count all = {}, n;
 	const char *name;
 
-	while ((s = stock_next(c, s, &name, &n))) {
+	while ((s = pool_next(c, s, &name, &n))) {
 		if (template && !str_eq(name, template))
 			continue;
 		all.warm += n.warm;
@@ -352,10 +356,10 @@ struct pool_count stock_count(const struct cayd *c, const char *template)
 	return all;
 }
 
-const struct stock *stock_next(const struct cayd *c, const struct stock *s,
-			       const char **ret_template, struct pool_count *ret)
+const struct warm_pool *pool_next(const struct cayd *c, const struct warm_pool *s,
+				  const char **ret_template, struct pool_count *ret)
 {
-	s = s ? s->next : c->stocks->first;
+	s = s ? s->next : c->warm_pools->first;
 	if (!s)
 		return NULL;
 	*ret_template = s->template;
@@ -363,12 +367,12 @@ const struct stock *stock_next(const struct cayd *c, const struct stock *s,
 	return s;
 }
 
-int stocks_open(struct cayd *c, struct cay_err *err)
+int pools_open(struct cayd *c, struct cay_err *err)
 {
-	c->stocks = calloc(1, sizeof(*c->stocks));
-	if (!c->stocks)
+	c->warm_pools = calloc(1, sizeof(*c->warm_pools));
+	if (!c->warm_pools)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	(void)uv_timer_init(&c->loop, &c->stocks->soon);
-	c->stocks->soon.data = c;
+	(void)uv_timer_init(&c->loop, &c->warm_pools->refill_timer);
+	c->warm_pools->refill_timer.data = c;
 	return 0;
 }

@@ -11,31 +11,32 @@
  */
 #include "cayd/box.h"
 
-struct stock;
-struct template_row;
+struct warm_pool;
+struct template;
 
-[[nodiscard]] int stocks_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int pools_open(struct cayd *c, struct cay_err *err);
 /* One for this request; none (and no failure) where it is to be made from nothing. */
-[[nodiscard]] int stock_take(struct cayd *c, const struct id *tenant,
-			     const struct sandbox_create *spec, const struct box_key *key,
-			     struct box **ret, struct cay_err *err);
+[[nodiscard]] int pool_claim_sandbox(struct cayd *c, const struct id *tenant,
+				     const struct sandbox_create *spec,
+				     const struct idempotency_key *key, struct sandbox **ret,
+				     struct cay_err *err);
 /* Whether its template may have one more. */
-[[nodiscard]] int stock_room(const struct cayd *c, const struct sandbox_create *spec,
-			     struct cay_err *err);
+[[nodiscard]] int pool_check_max(const struct cayd *c, const struct sandbox_create *spec,
+				 struct cay_err *err);
 /* Whether there is one for it. */
-bool stock_has(const struct cayd *c, const struct sandbox_create *spec);
+bool pool_has_match(const struct cayd *c, const struct sandbox_create *spec);
 /* One that the journal has as warm. */
-void stock_adopt(struct box *b);
+void pool_adopt_sandbox(struct sandbox *sb);
 /* From step.c: something has happened to a warm one. */
-void stock_changed(struct box *b);
+void pool_sandbox_changed(struct sandbox *sb);
 /* There may be something to make, or to end. */
-void stocks_soon(struct cayd *c);
-void stocks_sweep(struct cayd *c);
+void pools_schedule_refill(struct cayd *c);
+void pools_sweep(struct cayd *c);
 /* Whether any template has had one. */
-bool stock_pools(const struct cayd *c);
+bool pools_has_any(const struct cayd *c);
 /* How many there are of a template, or in all (NULL). */
-struct pool_count stock_count(const struct cayd *c, const char *template);
+struct pool_count pools_count(const struct cayd *c, const char *template);
 /* The one behind s, the first behind NULL, then NULL: whose it is and how many there are. */
-const struct stock *stock_next(const struct cayd *c, const struct stock *s,
-			       const char **ret_template, struct pool_count *ret);
+const struct warm_pool *pool_next(const struct cayd *c, const struct warm_pool *s,
+				  const char **ret_template, struct pool_count *ret);
 #endif

@@ -7,28 +7,28 @@
 
 #define BUCKETS 4096
 
-struct count {
-	struct count *next;
-	enum tally_kind kind;
+struct sandbox_count {
+	struct sandbox_count *next;
+	enum count_kind kind;
 	struct id tenant; /* zeros for a template */
 	unsigned n;
 	char text[];
 };
 
-struct tally {
-	struct count *of[BUCKETS];
+struct sandbox_counts {
+	struct sandbox_count *of[BUCKETS];
 };
 
-struct tally *tally_new(void)
+struct sandbox_counts *sandbox_counts_create(void)
 {
-	return calloc(1, sizeof(struct tally));
+	return calloc(1, sizeof(struct sandbox_counts));
 }
 
-void tally_free(struct tally *t)
+void sandbox_counts_free(struct sandbox_counts *t)
 {
 	for (size_t i = 0; t && i < BUCKETS; i++)
 		while (t->of[i]) {
-			struct count *c = t->of[i];
+			struct sandbox_count *c = t->of[i];
 
 			t->of[i] = c->next;
 			free(c);
@@ -36,7 +36,7 @@ void tally_free(struct tally *t)
 	free(t);
 }
 
-static uint32_t mix(uint32_t h, const void *p, size_t n)
+static uint32_t sandbox_counts_hash(uint32_t h, const void *p, size_t n)
 {
 	const uint8_t *at = p;
 
@@ -46,11 +46,13 @@ static uint32_t mix(uint32_t h, const void *p, size_t n)
 }
 
 /* Where it is, or would be. */
-static struct count *const *find(const struct tally *t, enum tally_kind kind,
-				 const struct id *tenant, const char *text)
+static struct sandbox_count *const *sandbox_counts_find(const struct sandbox_counts *t,
+							enum count_kind kind,
+							const struct id *tenant, const char *text)
 {
-	uint32_t h = mix(2166136261u + kind, tenant, sizeof(*tenant));
-	struct count *const *at = &t->of[mix(h, text, strlen(text)) % BUCKETS];
+	uint32_t h = sandbox_counts_hash(2166136261u + kind, tenant, sizeof(*tenant));
+	struct sandbox_count *const *at =
+		&t->of[sandbox_counts_hash(h, text, strlen(text)) % BUCKETS];
 
 	while (*at && ((*at)->kind != kind || !id_eq(&(*at)->tenant, tenant) ||
 		       !str_eq((*at)->text, text)))
@@ -58,9 +60,11 @@ static struct count *const *find(const struct tally *t, enum tally_kind kind,
 	return at;
 }
 
-static void add(struct tally *t, enum tally_kind kind, const struct id *tenant, const char *text)
+static void sandbox_counts_increment(struct sandbox_counts *t, enum count_kind kind,
+				     const struct id *tenant, const char *text)
 {
-	struct count **at = (struct count **)find(t, kind, tenant, text);
+	struct sandbox_count **at =
+		(struct sandbox_count **)sandbox_counts_find(t, kind, tenant, text);
 
 	if (!*at) {
 		*at = calloc(1, sizeof(**at) + strlen(text) + 1);
@@ -73,9 +77,12 @@ static void add(struct tally *t, enum tally_kind kind, const struct id *tenant, 
 	(*at)->n++;
 }
 
-static void take(struct tally *t, enum tally_kind kind, const struct id *tenant, const char *text)
+static void sandbox_counts_decrement(struct sandbox_counts *t, enum count_kind kind,
+				     const struct id *tenant, const char *text)
 {
-	struct count **at = (struct count **)find(t, kind, tenant, text), *c = *at;
+	struct sandbox_count **at = (struct sandbox_count **)sandbox_counts_find(t, kind, tenant,
+										 text),
+			     *c = *at;
 
 	assert(c && c->n);
 	if (--c->n)
@@ -85,49 +92,49 @@ static void take(struct tally *t, enum tally_kind kind, const struct id *tenant,
 }
 
 /* What it counts as, a bit for each kind. */
-static unsigned counts_as(const struct box *b)
+static unsigned sandbox_count_kinds(const struct sandbox *sb)
 {
-	bool placed = b->life.state < SB_ENDING;
+	bool placed = sb->life.state < SB_ENDING;
 
-	return (placed ? 1u << TALLY_TENANT : 0) |
-	       (placed && b->info.group ? 1u << TALLY_GROUP : 0) |
-	       (!life_over(&b->life) && b->info.template ? 1u << TALLY_TEMPLATE : 0);
+	return (placed ? 1u << COUNT_TENANT : 0) |
+	       (placed && sb->info.group ? 1u << COUNT_GROUP : 0) |
+	       (!life_is_finished(&sb->life) && sb->info.template ? 1u << COUNT_TEMPLATE : 0);
 }
 
-static void change(struct tally *t, struct box *b, unsigned to)
+static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *sb, unsigned to)
 {
 	static const struct id nobody;
 
-	for (unsigned kind = 0; kind < TALLY_KINDS; kind++) {
-		const struct id *tenant = kind == TALLY_TEMPLATE ? &nobody : &b->info.tenant;
-		const char *text = kind == TALLY_GROUP      ? b->info.group
-				   : kind == TALLY_TEMPLATE ? b->info.template
+	for (unsigned kind = 0; kind < COUNT_KINDS; kind++) {
+		const struct id *tenant = kind == COUNT_TEMPLATE ? &nobody : &sb->info.tenant;
+		const char *text = kind == COUNT_GROUP      ? sb->info.group
+				   : kind == COUNT_TEMPLATE ? sb->info.template
 							    : "";
 
-		if (to & ~b->tallied & 1u << kind)
-			add(t, kind, tenant, text);
-		else if (b->tallied & ~to & 1u << kind)
-			take(t, kind, tenant, text);
+		if (to & ~sb->counted_as & 1u << kind)
+			sandbox_counts_increment(t, kind, tenant, text);
+		else if (sb->counted_as & ~to & 1u << kind)
+			sandbox_counts_decrement(t, kind, tenant, text);
 	}
-	b->tallied = to;
+	sb->counted_as = to;
 }
 
-void tally_in(struct tally *t, struct box *b)
+void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb)
 {
-	change(t, b, counts_as(b));
+	sandbox_counts_set_kinds(t, sb, sandbox_count_kinds(sb));
 }
 
-void tally_out(struct tally *t, struct box *b)
+void sandbox_counts_remove(struct sandbox_counts *t, struct sandbox *sb)
 {
-	change(t, b, 0);
+	sandbox_counts_set_kinds(t, sb, 0);
 }
 
-unsigned tally_of(const struct tally *t, enum tally_kind kind, const struct id *tenant,
-		  const char *text)
+unsigned sandbox_counts_get(const struct sandbox_counts *t, enum count_kind kind,
+			    const struct id *tenant, const char *text)
 {
 	static const struct id nobody;
-	const struct count *c =
-		*find(t, kind, kind == TALLY_TEMPLATE ? &nobody : tenant, text ? text : "");
+	const struct sandbox_count *c = *sandbox_counts_find(
+		t, kind, kind == COUNT_TEMPLATE ? &nobody : tenant, text ? text : "");
 
 	return c ? c->n : 0;
 }

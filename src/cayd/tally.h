@@ -9,22 +9,22 @@
  */
 #include "base/id.h"
 
-struct box;
-struct tally;
+struct sandbox;
+struct sandbox_counts;
 
-enum tally_kind {
-	TALLY_TENANT,   /* have a place: not ending */
-	TALLY_GROUP,    /* of a tenant, the same */
-	TALLY_TEMPLATE, /* live, whoever's */
-	TALLY_KINDS
+enum count_kind {
+	COUNT_TENANT,   /* have a place: not ending */
+	COUNT_GROUP,    /* of a tenant, the same */
+	COUNT_TEMPLATE, /* live, whoever's */
+	COUNT_KINDS
 };
 
 /* NULL without memory. */
-struct tally *tally_new(void);
-void tally_free(struct tally *t);
+struct sandbox_counts *sandbox_counts_create(void);
+void sandbox_counts_free(struct sandbox_counts *t);
 /* As it is now; NULL and "" are no group and no template. */
-void tally_in(struct tally *t, struct box *b);
-void tally_out(struct tally *t, struct box *b);
-unsigned tally_of(const struct tally *t, enum tally_kind kind, const struct id *tenant,
-		  const char *text);
+void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb);
+void sandbox_counts_remove(struct sandbox_counts *t, struct sandbox *sb);
+unsigned sandbox_counts_get(const struct sandbox_counts *t, enum count_kind kind,
+			    const struct id *tenant, const char *text);
 #endif

@@ -15,33 +15,34 @@
 #define AGAIN_MS 50
 #define TRIES 200 /* 10 s: the journal is slow, or somebody changes it */
 
-struct making {
+struct template_build {
 	struct cayd *cayd;
-	struct template_row *row; /* what it is to be */
-	const char *error;        /* why not */
-	uv_timer_t *again;
+	struct template *row; /* what it is to be */
+	const char *error;    /* why not */
+	uv_timer_t *retry_timer;
 	unsigned tries;
 };
 
-static void on_closed(uv_handle_t *h)
+static void on_template_build_timer_closed(uv_handle_t *h)
 {
 	free(h);
 }
 
-static void making_free(struct making *m)
+static void template_build_free(struct template_build *m)
 {
 	if (!m)
 		return;
-	if (m->again)
-		uv_close((uv_handle_t *)m->again, on_closed);
+	if (m->retry_timer)
+		uv_close((uv_handle_t *)m->retry_timer, on_template_build_timer_closed);
 	template_free(m->row);
 	free(m);
 }
 
 /* What the row is from now on.  The old one stays when there is one. */
-static struct template outcome(const struct making *m, const struct template_row *now)
+static struct template_info template_build_result(const struct template_build *m,
+						  const struct template *now)
 {
-	struct template want = m->row->info;
+	struct template_info want = m->row->info;
 
 	if (m->error && now->info.state != TEMPLATE_BUILDING)
 		want = now->info;
@@ -54,59 +55,61 @@ static struct template outcome(const struct making *m, const struct template_row
 	return want;
 }
 
-static void on_again(uv_timer_t *t)
+static void on_template_build_timer(uv_timer_t *t)
 {
-	struct making *m = t->data;
-	struct template_row *now = template_by_id(m->cayd, &m->row->info.id);
+	struct template_build *m = t->data;
+	struct template *now = template_find_by_id(m->cayd, &m->row->info.id);
 	struct cay_err err = {};
-	struct template want;
+	struct template_info want;
 
-	if (!now || now->leaving) { /* deleted meanwhile: the layer is there for the next */
-		making_free(m);
+	if (!now || now->deleting) { /* deleted meanwhile: the layer is there for the next */
+		template_build_free(m);
 		return;
 	}
-	want = outcome(m, now);
-	if (!template_put(m->cayd, NULL, &want, &err) && ++m->tries < TRIES) {
-		(void)uv_timer_start(t, on_again, AGAIN_MS, 0);
+	want = template_build_result(m, now);
+	if (!template_save(m->cayd, NULL, &want, &err) && ++m->tries < TRIES) {
+		(void)uv_timer_start(t, on_template_build_timer, AGAIN_MS, 0);
 		return;
 	}
 	if (err.code) {
 		log_error(&m->cayd->log, "a template that was built: %s", err.msg);
-		now->building[0] = 0;
+		now->building_hash[0] = 0;
 	}
-	making_free(m);
+	template_build_free(m);
 }
 
-static const char *keep(struct making *m, const char *text)
+static const char *template_build_copy_text(struct template_build *m, const char *text)
 {
-	return pool_strn(&m->row->pool, text, strlen(text));
+	return arena_strndup(&m->row->arena, text, strlen(text));
 }
 
-static void on_built(void *arg, const struct image_row *layer, const struct cay_err *err)
+static void on_template_layer_built(void *arg, const struct image *layer, const struct cay_err *err)
 {
-	struct making *m = arg;
+	struct template_build *m = arg;
 
 	if (layer)
-		m->row->info.layer = keep(m, layer->info.digest);
+		m->row->info.layer = template_build_copy_text(m, layer->info.digest);
 	else
-		m->error = keep(m, err->msg);
+		m->error = template_build_copy_text(m, err->msg);
 	if (!m->error && !m->row->info.layer)
 		m->error = "out of memory";
-	(void)uv_timer_start(m->again, on_again, 0, 0);
+	(void)uv_timer_start(m->retry_timer, on_template_build_timer, 0, 0);
 }
 
-static struct making *making_new(struct cayd *c, const struct template *want, struct cay_err *err)
+static struct template_build *template_build_create(struct cayd *c,
+						    const struct template_info *want,
+						    struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	struct jw w = jw_to(&text);
-	struct making *m = calloc(1, sizeof(*m));
+	struct template_build *m = calloc(1, sizeof(*m));
 
-	field_encode(&template_table, NULL, want, &w);
-	if (m && jw_done(&w) >= 0)
-		m->row = template_read((struct slice){ buf_str(&text), text.len }, err);
+	field_encode(&template_info_table, NULL, want, &w);
+	if (m && jw_finish(&w) >= 0)
+		m->row = template_parse((struct slice){ buf_str(&text), text.len }, err);
 	if (m && m->row)
-		m->again = calloc(1, sizeof(*m->again));
-	if (!m || !m->row || !m->again) {
+		m->retry_timer = calloc(1, sizeof(*m->retry_timer));
+	if (!m || !m->row || !m->retry_timer) {
 		if (m)
 			template_free(m->row);
 		free(m);
@@ -115,28 +118,29 @@ static struct making *making_new(struct cayd *c, const struct template *want, st
 		return NULL;
 	}
 	m->cayd = c;
-	m->again->data = m;
-	(void)uv_timer_init(&c->loop, m->again);
+	m->retry_timer->data = m;
+	(void)uv_timer_init(&c->loop, m->retry_timer);
 	return m;
 }
 
 /* It is there already, or it is being made: the answer says which. */
-static void settle(struct cayd *c, struct request *rq, struct making *m, struct build *b,
-		   const struct image_row *layer, struct cay_err *err)
+static void template_build_save_and_reply(struct cayd *c, struct request *rq,
+					  struct template_build *m, struct build *b,
+					  const struct image *layer, struct cay_err *err)
 {
-	struct template *want = &m->row->info;
-	struct template_row *now = template_any(c, want->name), *t = now;
-	struct template shown;
+	struct template_info *want = &m->row->info;
+	struct template *now = template_find_any_state(c, want->name), *t = now;
+	struct template_info shown;
 
-	want->build = keep(m, layer ? layer->layer : build_hash(b));
+	want->build = template_build_copy_text(m, layer ? layer->layer : build_hash(b));
 	want->state = layer ? TEMPLATE_READY : TEMPLATE_BUILDING;
-	want->layer = layer ? keep(m, layer->info.digest) : NULL;
+	want->layer = layer ? template_build_copy_text(m, layer->info.digest) : NULL;
 	if (layer || !now || now->info.state != TEMPLATE_READY)
-		t = template_put(c, rq, want, err);
+		t = template_save(c, rq, want, err);
 	if (!t || layer) {
 		if (b)
-			build_leave(b, m);
-		making_free(m);
+			build_remove_waiter(b, m);
+		template_build_free(m);
 		if (t)
 			rq->target = t->info.id;
 		else if (err->code)
@@ -145,28 +149,28 @@ static void settle(struct cayd *c, struct request *rq, struct making *m, struct 
 	}
 	want->id = t->info.id;
 	rq->target = t->info.id;
-	memcpy(t->building, want->build, BUILD_HASH_LEN + 1);
+	memcpy(t->building_hash, want->build, BUILD_HASH_LEN + 1);
 	if (now) /* until the journal has the other */
-		memcpy(now->building, want->build, BUILD_HASH_LEN + 1);
+		memcpy(now->building_hash, want->build, BUILD_HASH_LEN + 1);
 	if (now && now->info.state == TEMPLATE_READY) {
-		event_template(c, template_look(now, &shown), TEMPLATE_BEGUN);
-		request_reply_json(rq, &template_table, &shown);
+		event_send_template(c, template_describe(now, &shown), TEMPLATE_BEGUN);
+		request_reply_json(rq, &template_info_table, &shown);
 	}
 }
 
-void template_build(struct cayd *c, struct request *rq, const struct layer_spec *spec)
+void template_build_start(struct cayd *c, struct request *rq, const struct layer_spec *spec)
 {
 	const struct template_create *q = rq->body;
-	struct template want = template_wanted(c, q);
-	const struct image_row *layer = NULL;
-	struct build_order order = { .spec = *spec, .box = &q->defaults };
+	struct template_info want = template_from_request(c, q);
+	const struct image *layer = NULL;
+	struct build_request order = { .spec = *spec, .sandbox = &q->defaults };
 	struct cay_err err = {};
-	struct making *m = NULL;
+	struct template_build *m = NULL;
 	struct build *b = NULL;
 
 	want.id = (struct id){ .noun = ID_TEMPLATE }; /* until it has its own */
-	if (template_check(c, &q->defaults, &err) >= 0)
-		m = making_new(c, &want, &err);
+	if (template_check_defaults(c, &q->defaults, &err) >= 0)
+		m = template_build_create(c, &want, &err);
 	if (!m) {
 		request_fail(rq, &err);
 		return;
@@ -174,38 +178,38 @@ void template_build(struct cayd *c, struct request *rq, const struct layer_spec 
 	order.spec.tenant = default_tenant;
 	order.spec.image = image_find(c->images, q->defaults.image)->info.digest;
 	order.spec.env = q->defaults.env;
-	if (build_ask(c, &order, on_built, m, &layer, &b, &err) < 0) {
-		making_free(m);
+	if (build_start_or_join(c, &order, on_template_layer_built, m, &layer, &b, &err) < 0) {
+		template_build_free(m);
 		request_fail(rq, &err);
 		return;
 	}
-	settle(c, rq, m, b, layer, &err);
+	template_build_save_and_reply(c, rq, m, b, layer, &err);
 }
 
-const struct template *template_look(const struct template_row *t, struct template *ret)
+const struct template_info *template_describe(const struct template *t, struct template_info *ret)
 {
 	*ret = t->info;
-	if (t->building[0]) {
+	if (t->building_hash[0]) {
 		ret->state = TEMPLATE_BUILDING;
-		ret->build = t->building;
+		ret->build = t->building_hash;
 	}
 	return ret;
 }
 
 /* Where a piece may end: a letter that is not whole yet waits for the next. */
-static size_t whole(struct slice s)
+static size_t utf8_complete_len(struct slice s)
 {
 	for (size_t k = 0; k < 4 && k < s.n; k++)
-		if (utf8_valid(s.p, s.n - k))
+		if (utf8_is_valid(s.p, s.n - k))
 			return s.n - k;
 	return s.n;
 }
 
 /* Bytes of a build are a stranger's: what is not text is '?'. */
-static char *as_text(struct pool *pool, struct slice s)
+static char *build_log_sanitize(struct arena *arena, struct slice s)
 {
-	char *text = pool_strn(pool, s.p, s.n);
-	bool valid = text && utf8_valid(text, s.n);
+	char *text = arena_strndup(arena, s.p, s.n);
+	bool valid = text && utf8_is_valid(text, s.n);
 
 	for (size_t i = 0; text && i < s.n; i++) {
 		unsigned char c = (unsigned char)text[i];
@@ -217,28 +221,28 @@ static char *as_text(struct pool *pool, struct slice s)
 	return text;
 }
 
-void template_log(struct cayd *c, struct request *rq)
+void op_template_log(struct cayd *c, struct request *rq)
 {
 	const struct template_log_query *q = rq->query;
-	const struct template_row *t = template_by_id(c, &rq->match.params[0]);
+	const struct template *t = template_find_by_id(c, &rq->match.params[0]);
 	struct template_log told = {};
-	struct template info = {};
+	struct template_info info = {};
 	const struct build *b = NULL;
 	struct slice bytes;
 
-	if (t && t->saved && !t->leaving)
-		b = template_look(t, &info)->build ? build_find(c, info.build) : NULL;
+	if (t && t->saved && !t->deleting)
+		b = template_describe(t, &info)->build ? build_find(c, info.build) : NULL;
 	if (!b) {
 		request_refuse(rq, CAY_E_NOT_FOUND,
 			       "there is no such template, or nothing was built for it since the "
 			       "daemon started");
 		return;
 	}
-	bytes = build_log(b, q->offset, &told.offset);
+	bytes = build_log_read(b, q->offset, &told.offset);
 	if (bytes.n > LOG_PIECE)
 		bytes.n = LOG_PIECE;
-	bytes.n = whole(bytes);
-	told.text = as_text(&rq->pool, bytes);
+	bytes.n = utf8_complete_len(bytes);
+	told.text = build_log_sanitize(&rq->arena, bytes);
 	told.next = told.offset + bytes.n;
 	told.state = info.state;
 	if (told.text)

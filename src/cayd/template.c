@@ -15,7 +15,7 @@
 #define POOL_MAX KIB(512)
 
 struct templates {
-	struct template_row *rows[TEMPLATES_MAX];
+	struct template *rows[TEMPLATES_MAX];
 	size_t n;
 };
 
@@ -25,16 +25,16 @@ int templates_open(struct cayd *c, struct cay_err *err)
 	return c->templates ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 }
 
-void template_free(struct template_row *t)
+void template_free(struct template *t)
 {
 	if (!t)
 		return;
-	template_free(t->next);
-	pool_fini(&t->pool);
+	template_free(t->next_version);
+	arena_fini(&t->arena);
 	free(t);
 }
 
-static struct template_row **find(struct templates *all, const struct id *id)
+static struct template **template_find_slot(struct templates *all, const struct id *id)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (id_eq(&all->rows[i]->info.id, id))
@@ -42,14 +42,14 @@ static struct template_row **find(struct templates *all, const struct id *id)
 	return NULL;
 }
 
-struct template_row *template_by_id(struct cayd *c, const struct id *id)
+struct template *template_find_by_id(struct cayd *c, const struct id *id)
 {
-	struct template_row **at = find(c->templates, id);
+	struct template **at = template_find_slot(c->templates, id);
 
 	return at ? *at : NULL;
 }
 
-static struct template_row **find_name(struct templates *all, const char *name)
+static struct template **template_find_slot_by_name(struct templates *all, const char *name)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (str_eq(all->rows[i]->info.name, name))
@@ -57,24 +57,24 @@ static struct template_row **find_name(struct templates *all, const char *name)
 	return NULL;
 }
 
-static bool is_there(const struct template_row *t)
+static bool template_is_visible(const struct template *t)
 {
-	return t->saved && !t->leaving;
+	return t->saved && !t->deleting;
 }
 
-struct template_row *template_any(struct cayd *c, const char *name)
+struct template *template_find_any_state(struct cayd *c, const char *name)
 {
-	struct template_row **at = find_name(c->templates, name);
+	struct template **at = template_find_slot_by_name(c->templates, name);
 
 	return at ? *at : NULL;
 }
 
-bool templates_use(const struct cayd *c, const struct image_row *image)
+bool templates_use_image(const struct cayd *c, const struct image *image)
 {
 	for (size_t i = 0; i < c->templates->n; i++) {
 		const char *name = c->templates->rows[i]->info.defaults.image;
 		const char *layer = c->templates->rows[i]->info.layer;
-		const struct image_row *row = name ? image_find(c->images, name) : NULL;
+		const struct image *row = name ? image_find(c->images, name) : NULL;
 
 		if (layer && str_eq(layer, image->info.digest))
 			return true;
@@ -85,63 +85,64 @@ bool templates_use(const struct cayd *c, const struct image_row *image)
 	return false;
 }
 
-const struct template_row *template_named(const struct cayd *c, const char *name)
+const struct template *template_find_by_name(const struct cayd *c, const char *name)
 {
-	struct template_row **at = find_name(c->templates, name);
+	struct template **at = template_find_slot_by_name(c->templates, name);
 
-	return at && is_there(*at) ? *at : NULL;
+	return at && template_is_visible(*at) ? *at : NULL;
 }
 
-size_t templates_n(const struct cayd *c)
+size_t templates_count(const struct cayd *c)
 {
 	return c->templates->n;
 }
 
-const struct template_row *template_at(const struct cayd *c, size_t at)
+const struct template *template_at(const struct cayd *c, size_t at)
 {
 	const struct templates *all = c->templates;
 
-	return at < all->n && is_there(all->rows[at]) ? all->rows[at] : NULL;
+	return at < all->n && template_is_visible(all->rows[at]) ? all->rows[at] : NULL;
 }
 
 /* As clients see it: with what there is of its pool. */
-static struct template seen(const struct cayd *c, const struct template_row *t)
+static struct template_info template_describe_with_pool(const struct cayd *c,
+							const struct template *t)
 {
-	struct template ret;
+	struct template_info ret;
 
-	(void)template_look(t, &ret);
+	(void)template_describe(t, &ret);
 	ret.has_now = ret.has_pool;
 	if (ret.has_now)
-		ret.now = stock_count(c, ret.name);
+		ret.now = pools_count(c, ret.name);
 	return ret;
 }
 
-static void reply(const struct cayd *c, struct request *rq, const struct template_row *t)
+static void template_reply(const struct cayd *c, struct request *rq, const struct template *t)
 {
-	struct template told = seen(c, t);
+	struct template_info told = template_describe_with_pool(c, t);
 
-	request_reply_json(rq, &template_table, &told);
+	request_reply_json(rq, &template_info_table, &told);
 }
 
-static void take_out(struct templates *all, struct template_row **at)
+static void template_remove_slot(struct templates *all, struct template **at)
 {
 	template_free(*at);
 	memmove(at, at + 1, (size_t)(&all->rows[--all->n] - at) * sizeof(all->rows[0]));
 }
 
 /* A row of its own from the text that the journal has, or will have. */
-struct template_row *template_read(struct slice text, struct cay_err *err)
+struct template *template_parse(struct slice text, struct cay_err *err)
 {
-	struct template_row *t = calloc(1, sizeof(*t));
+	struct template *t = calloc(1, sizeof(*t));
 	struct json_limits limits = json_control_limits;
 
 	if (!t) {
 		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 		return NULL;
 	}
-	t->pool = POOL_INIT(POOL_MAX);
+	t->arena = ARENA_INIT(POOL_MAX);
 	limits.bytes = TEXT_MAX;
-	if (field_read(&template_table, text, &limits, &t->pool, &t->info, err) < 0) {
+	if (field_decode_text(&template_info_table, text, &limits, &t->arena, &t->info, err) < 0) {
 		template_free(t);
 		return NULL;
 	}
@@ -152,11 +153,11 @@ struct template_row *template_read(struct slice text, struct cay_err *err)
 int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 {
 	struct templates *all = c->templates;
-	struct template_row *t = template_read(e->text, err);
+	struct template *t = template_parse(e->text, err);
 
 	if (!t)
 		return -EINVAL;
-	if (!id_eq(&t->info.id, &e->id) || find_name(all, t->info.name) ||
+	if (!id_eq(&t->info.id, &e->id) || template_find_slot_by_name(all, t->info.name) ||
 	    all->n == TEMPLATES_MAX) {
 		template_free(t);
 		return cay_fail(err, CAY_E_INVALID, "a template of the journal makes no sense");
@@ -171,7 +172,7 @@ int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *e
 }
 
 /* Who says one of two things has said the other, too. */
-static void choose(const struct sandbox_create *asked, struct sandbox_create *ret)
+static void template_drop_overridden(const struct sandbox_create *asked, struct sandbox_create *ret)
 {
 	if (asked->image_entrypoint && !asked->has_entrypoint) {
 		ret->has_entrypoint = false;
@@ -189,18 +190,18 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		   struct cay_err *err)
 {
 	const struct sandbox_create *asked = rq->body;
-	const struct image_row *row = asked->image ? image_find(c->images, asked->image) : NULL;
-	const struct template_row *t;
+	const struct image *row = asked->image ? image_find(c->images, asked->image) : NULL;
+	const struct template *t;
 
 	*ret = *asked;
-	if (row && image_hidden(row, &rq->actor))
+	if (row && image_is_hidden(row, &rq->actor))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				      asked->image);
 	if (asked->template && asked->image)
 		return cay_fail_field(err, CAY_E_INVALID, "image",
 				      "'image' is the template's to say: give one of the two");
 	if (asked->template) {
-		t = template_named(c, asked->template);
+		t = template_find_by_name(c, asked->template);
 		if (!t)
 			return cay_fail_field(err, CAY_E_NOT_FOUND, "template",
 					      "there is no template '%s'", asked->template);
@@ -213,10 +214,10 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 					      asked->template, t->info.error ? t->info.error : "");
 		if (!ret->layered)
 			ret->layer = t->info.layer;
-		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, &rq->pool) < 0)
+		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, &rq->arena) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	}
-	choose(asked, ret);
+	template_drop_overridden(asked, ret);
 	if (!ret->image)
 		return cay_fail_field(err, CAY_E_INVALID, "image", "'image' is missing");
 	if (ret->labels.n > LABELS_MAX || ret->env.n > ENV_MAX)
@@ -228,7 +229,8 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 }
 
 /* What only one sandbox can have is no default. */
-int template_check(const struct cayd *c, const struct sandbox_create *d, struct cay_err *err)
+int template_check_defaults(const struct cayd *c, const struct sandbox_create *d,
+			    struct cay_err *err)
 {
 	if (!d->image)
 		return cay_fail_field(err, CAY_E_INVALID, "defaults.image", "'image' is missing");
@@ -243,88 +245,89 @@ int template_check(const struct cayd *c, const struct sandbox_create *d, struct 
 }
 
 /* While something is built nobody else changes it. */
-static enum template_change what_changed(const struct template_row *was, const struct template *now)
+static enum template_change template_change_kind(const struct template *was,
+						 const struct template_info *now)
 {
-	if (was->building[0] && was->saved)
+	if (was->building_hash[0] && was->saved)
 		return now->error ? TEMPLATE_UNBUILT : TEMPLATE_BUILT;
 	return now->created_ns == was->info.created_ns ? TEMPLATE_POOLED : TEMPLATE_CHANGED;
 }
 
-static void on_created(struct later *l, const struct cay_err *outcome)
+static void on_template_saved(struct deferred_reply *l, const struct cay_err *outcome)
 {
 	struct templates *all = l->cayd->templates;
-	struct template_row **at = find(all, &l->id), *next;
+	struct template **at = template_find_slot(all, &l->id), *next;
 	enum template_change change = TEMPLATE_CREATED;
 
-	if (!outcome->code && (*at)->next) {
-		next = cay_take((*at)->next);
-		change = what_changed(*at, &next->info);
+	if (!outcome->code && (*at)->next_version) {
+		next = cay_take((*at)->next_version);
+		change = template_change_kind(*at, &next->info);
 		template_free(*at);
 		*at = next;
-	} else if (outcome->code && !(*at)->next) {
+	} else if (outcome->code && !(*at)->next_version) {
 		/* a write that failed may still be there */
-		db_drop_entry(l->cayd->db, &l->id, NULL, NULL);
-		take_out(all, at);
+		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
+		template_remove_slot(all, at);
 		at = NULL;
 	} else if (outcome->code) {
-		template_free(cay_take((*at)->next));
+		template_free(cay_take((*at)->next_version));
 		if (!l->rq) /* what was built for it is not its own */
-			(*at)->building[0] = 0;
+			(*at)->building_hash[0] = 0;
 	}
 	if (at)
 		(*at)->saved = true;
-	stocks_soon(l->cayd);
+	pools_schedule_refill(l->cayd);
 	if (!outcome->code)
-		event_template(l->cayd, &(*at)->info, change);
+		event_send_template(l->cayd, &(*at)->info, change);
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
-		reply(l->cayd, l->rq, *at);
+		template_reply(l->cayd, l->rq, *at);
 }
 
 /* Where it will be: in place of the one of its name, or behind the others. */
-static int place(struct templates *all, struct template_row *t, struct cay_err *err)
+static int template_insert(struct templates *all, struct template *t, struct cay_err *err)
 {
-	struct template_row **at = find_name(all, t->info.name);
+	struct template **at = template_find_slot_by_name(all, t->info.name);
 
-	if (at && ((*at)->next || !is_there(*at)))
+	if (at && ((*at)->next_version || !template_is_visible(*at)))
 		return cay_fail(err, CAY_E_CONFLICT, "'%s' is being changed", t->info.name);
 	if (!at && all->n == TEMPLATES_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "there are %d templates already", TEMPLATES_MAX);
 	if (at)
-		(*at)->next = t;
+		(*at)->next_version = t;
 	else
 		all->rows[all->n++] = t;
 	return 0;
 }
 
-static int check_pool(const struct pool_conf *p, struct cay_err *err)
+static int pool_conf_check(const struct pool_conf *p, struct cay_err *err)
 {
 	if (p->max && p->min > p->max)
 		return cay_fail_field(err, CAY_E_INVALID, "min", "'min' is more than 'max'");
 	return 0;
 }
 
-static struct template_row *make(struct cayd *c, const struct template *want, struct buf *text,
-				 struct cay_err *err)
+static struct template *template_insert_new(struct cayd *c, const struct template_info *want,
+					    struct buf *text, struct cay_err *err)
 {
-	struct template_row **old = find_name(c->templates, want->name), *t;
-	struct template info = *want;
+	struct template **old = template_find_slot_by_name(c->templates, want->name), *t;
+	struct template_info info = *want;
 	struct jw w = jw_to(text);
 
-	if (check_pool(&info.pool, err) < 0)
+	if (pool_conf_check(&info.pool, err) < 0)
 		return NULL;
 	if (old)
 		info.id = (*old)->info.id;
-	else if (id_new(ID_TEMPLATE, 0, 0, &info.id) < 0)
+	else if (id_generate(ID_TEMPLATE, 0, 0, &info.id) < 0)
 		(void)cay_fail(err, CAY_E_INTERNAL, "no chance left");
-	field_encode(&template_table, NULL, &info, &w);
-	if (jw_done(&w) < 0)
+	field_encode(&template_info_table, NULL, &info, &w);
+	if (jw_finish(&w) < 0)
 		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (err->code)
 		return NULL;
-	t = template_read((struct slice){ buf_str(text), text->len }, err);
-	if (t && place(c->templates, t, err) < 0) {
+	t = template_parse((struct slice){ buf_str(text), text->len }, err);
+	if (t && template_insert(c->templates, t, err) < 0) {
 		template_free(t);
 		return NULL;
 	}
@@ -332,52 +335,53 @@ static struct template_row *make(struct cayd *c, const struct template *want, st
 }
 
 /* Somebody waits for it, or a build is over and nobody does. */
-static struct later *later_for(struct cayd *c, struct request *rq, const struct id *id)
+static struct deferred_reply *template_deferred_reply(struct cayd *c, struct request *rq,
+						      const struct id *id)
 {
-	struct later *l;
+	struct deferred_reply *l;
 
 	if (rq)
-		return later_new(c, rq, id, on_created);
+		return deferred_reply_create(c, rq, id, on_template_saved);
 	l = calloc(1, sizeof(*l));
 	if (l)
-		*l = (struct later){ .cayd = c, .id = *id, .done = on_created };
+		*l = (struct deferred_reply){ .cayd = c, .id = *id, .done = on_template_saved };
 	return l;
 }
 
-struct template_row *template_put(struct cayd *c, struct request *rq, const struct template *want,
-				  struct cay_err *err)
+struct template *template_save(struct cayd *c, struct request *rq, const struct template_info *want,
+			       struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
-	struct template_row *t = make(c, want, &text, err), **at;
+	struct template *t = template_insert_new(c, want, &text, err), **at;
 	struct db_entry entry;
-	struct later *l;
+	struct deferred_reply *l;
 
 	if (!t)
 		return NULL;
-	l = later_for(c, rq, &t->info.id);
+	l = template_deferred_reply(c, rq, &t->info.id);
 	if (!l) {
-		at = find(c->templates, &t->info.id);
-		if ((*at)->next)
-			template_free(cay_take((*at)->next));
+		at = template_find_slot(c->templates, &t->info.id);
+		if ((*at)->next_version)
+			template_free(cay_take((*at)->next_version));
 		else
-			take_out(c->templates, at);
+			template_remove_slot(c->templates, at);
 		if (!rq)
 			(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 		return NULL;
 	}
 	entry = (struct db_entry){ t->info.id, { text.data, text.len } };
-	db_put_entry(c->db, &entry, later_told, l);
+	db_entry_put(c->db, &entry, deferred_reply_finish, l);
 	return t;
 }
 
-struct template template_wanted(const struct cayd *c, const struct template_create *q)
+struct template_info template_from_request(const struct cayd *c, const struct template_create *q)
 {
-	const struct template_row *old = template_named(c, q->name);
-	struct template want = { .name = q->name,
-				 .created_ns = clk_wall_ns(c->clk),
-				 .defaults = q->defaults,
-				 .pool = q->pool,
-				 .has_pool = q->has_pool };
+	const struct template *old = template_find_by_name(c, q->name);
+	struct template_info want = { .name = q->name,
+				      .created_ns = clk_wall_ns(c->clk),
+				      .defaults = q->defaults,
+				      .pool = q->pool,
+				      .has_pool = q->has_pool };
 
 	if (!q->has_pool && old) {
 		want.pool = old->info.pool;
@@ -386,118 +390,119 @@ struct template template_wanted(const struct cayd *c, const struct template_crea
 	return want;
 }
 
-void template_create(struct cayd *c, struct request *rq)
+void op_template_create(struct cayd *c, struct request *rq)
 {
 	const struct template_create *q = rq->body;
-	const struct template_row *old = template_any(c, q->name), *t;
-	struct template want = template_wanted(c, q);
+	const struct template *old = template_find_any_state(c, q->name), *t;
+	struct template_info want = template_from_request(c, q);
 	struct layer_spec spec = { .files = q->files,
 				   .packages = q->packages,
 				   .setup = q->setup,
 				   .has_setup = q->has_setup };
 	struct cay_err err = {};
 
-	if (old && old->building[0]) {
+	if (old && old->building_hash[0]) {
 		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
 		return;
 	}
-	if (build_any(&spec)) {
-		template_build(c, rq, &spec);
+	if (layer_spec_has_steps(&spec)) {
+		template_build_start(c, rq, &spec);
 		return;
 	}
-	t = template_check(c, &q->defaults, &err) < 0 ? NULL : template_put(c, rq, &want, &err);
+	t = template_check_defaults(c, &q->defaults, &err) < 0 ? NULL
+							       : template_save(c, rq, &want, &err);
 	if (t)
 		rq->target = t->info.id;
 	else if (err.code)
 		request_fail(rq, &err);
 }
 
-void template_list(struct cayd *c, struct request *rq)
+void op_template_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
 	const struct templates *all = c->templates;
-	struct template *rows = pool_take(&rq->pool, q->limit, sizeof(*rows));
+	struct template_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
 	struct template_list list = { .templates = { rows, 0 } };
 	uint64_t at;
 
-	if (!page_begins(rq, q->cursor, rows, &at))
+	if (!cursor_parse(rq, q->cursor, rows, &at))
 		return;
 	for (; at < all->n && list.templates.n < q->limit; at++)
-		if (is_there(all->rows[at]))
-			rows[list.templates.n++] = seen(c, all->rows[at]);
+		if (template_is_visible(all->rows[at]))
+			rows[list.templates.n++] = template_describe_with_pool(c, all->rows[at]);
 	if (at < all->n)
-		list.next_cursor = page_cursor(rq, at);
+		list.next_cursor = cursor_format(rq, at);
 	request_reply_json(rq, &template_list_table, &list);
 }
 
-static struct template_row *wanted(struct cayd *c, struct request *rq)
+static struct template *template_find_or_refuse(struct cayd *c, struct request *rq)
 {
-	struct template_row **at = find(c->templates, &rq->match.params[0]);
+	struct template **at = template_find_slot(c->templates, &rq->match.params[0]);
 
-	if (at && is_there(*at))
+	if (at && template_is_visible(*at))
 		return *at;
 	request_refuse(rq, CAY_E_NOT_FOUND, "there is no such template");
 	return NULL;
 }
 
-void template_get(struct cayd *c, struct request *rq)
+void op_template_get(struct cayd *c, struct request *rq)
 {
-	const struct template_row *t = wanted(c, rq);
+	const struct template *t = template_find_or_refuse(c, rq);
 
 	if (t)
-		reply(c, rq, t);
+		template_reply(c, rq, t);
 }
 
-void template_pool(struct cayd *c, struct request *rq)
+void op_template_pool(struct cayd *c, struct request *rq)
 {
-	const struct template_row *t = wanted(c, rq);
+	const struct template *t = template_find_or_refuse(c, rq);
 	struct cay_err err = {};
-	struct template info;
+	struct template_info info;
 
 	if (!t)
 		return;
-	if (t->building[0]) {
+	if (t->building_hash[0]) {
 		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
 		return;
 	}
 	info = t->info;
 	info.pool = *(const struct pool_conf *)rq->body;
 	info.has_pool = true;
-	if (!template_put(c, rq, &info, &err) && err.code)
+	if (!template_save(c, rq, &info, &err) && err.code)
 		request_fail(rq, &err);
 }
 
-static void on_deleted(struct later *l, const struct cay_err *outcome)
+static void on_template_deleted(struct deferred_reply *l, const struct cay_err *outcome)
 {
-	struct template_row **at = find(l->cayd->templates, &l->id);
+	struct template **at = template_find_slot(l->cayd->templates, &l->id);
 
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
-		request_reply_json(l->rq, &template_table, &(*at)->info);
+		request_reply_json(l->rq, &template_info_table, &(*at)->info);
 	if (outcome->code) {
-		(*at)->leaving = false;
+		(*at)->deleting = false;
 	} else {
-		event_template(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
-		take_out(l->cayd->templates, at);
+		event_send_template(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
+		template_remove_slot(l->cayd->templates, at);
 	}
-	stocks_soon(l->cayd);
+	pools_schedule_refill(l->cayd);
 }
 
-void template_delete(struct cayd *c, struct request *rq)
+void op_template_delete(struct cayd *c, struct request *rq)
 {
-	struct template_row *t = wanted(c, rq);
-	struct later *l;
+	struct template *t = template_find_or_refuse(c, rq);
+	struct deferred_reply *l;
 
 	if (!t)
 		return;
-	if (t->next) {
+	if (t->next_version) {
 		request_refuse(rq, CAY_E_CONFLICT, "it is being changed");
 		return;
 	}
-	l = later_new(c, rq, &t->info.id, on_deleted);
+	l = deferred_reply_create(c, rq, &t->info.id, on_template_deleted);
 	if (!l)
 		return;
-	t->leaving = true;
-	db_drop_entry(c->db, &t->info.id, later_told, l);
+	t->deleting = true;
+	db_entry_delete(c->db, &t->info.id, deferred_reply_finish, l);
 }

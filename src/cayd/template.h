@@ -11,53 +11,54 @@
 
 #define TEMPLATES_MAX 1000
 
-struct template_row {
-	struct template info;
-	char building[BUILD_HASH_LEN + 1]; /* what is being made for it; "": nothing */
-	bool saved, leaving;               /* the journal has it; it is being forgotten */
-	struct template_row *next;         /* what it is to be, while the journal is told */
-	struct pool pool;
+struct template
+{
+	struct template_info info;
+	char building_hash[BUILD_HASH_LEN + 1]; /* what is being made for it; "": nothing */
+	bool saved, deleting;                   /* the journal has it; it is being forgotten */
+	struct template *next_version;          /* what it is to be, while the journal is told */
+	struct arena arena;
 };
 
 [[nodiscard]] int templates_open(struct cayd *c, struct cay_err *err);
 /* One that the journal has. */
 [[nodiscard]] int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
 /* Places of the table; NULL where there is none yet, or not any more. */
-size_t templates_n(const struct cayd *c);
-const struct template_row *template_at(const struct cayd *c, size_t at);
+size_t templates_count(const struct cayd *c);
+const struct template *template_at(const struct cayd *c, size_t at);
 /* NULL when there is none of this name; it may be another one in the loop's next turn. */
-const struct template_row *template_named(const struct cayd *c, const char *name);
-struct image_row;
+const struct template *template_find_by_name(const struct cayd *c, const char *name);
+struct image;
 /* Whether one of them is made from this image. */
-bool templates_use(const struct cayd *c, const struct image_row *image);
+bool templates_use_image(const struct cayd *c, const struct image *image);
 /* What a create asks for: its own words over its template's.  Texts are the request's or the
  * template's, good until the loop's next turn. */
 [[nodiscard]] int template_apply(const struct cayd *c, struct request *rq,
 				 struct sandbox_create *ret, struct cay_err *err);
 
 /* template.c's, for template-build.c: what may be said of every sandbox. */
-[[nodiscard]] int template_check(const struct cayd *c, const struct sandbox_create *d,
-				 struct cay_err *err);
-struct template template_wanted(const struct cayd *c, const struct template_create *q);
-struct template_row *template_by_id(struct cayd *c, const struct id *id);
+[[nodiscard]] int template_check_defaults(const struct cayd *c, const struct sandbox_create *d,
+					  struct cay_err *err);
+struct template_info template_from_request(const struct cayd *c, const struct template_create *q);
+struct template *template_find_by_id(struct cayd *c, const struct id *id);
 /* Whatever its state is. */
-struct template_row *template_any(struct cayd *c, const char *name);
+struct template *template_find_any_state(struct cayd *c, const char *name);
 /* Make it so, and answer when the journal has it; rq may be NULL.  The row it will be, whose
  * id is its own from now on; NULL, and err says why unless the request was told. */
-struct template_row *template_put(struct cayd *c, struct request *rq, const struct template *want,
-				  struct cay_err *err);
+struct template *template_save(struct cayd *c, struct request *rq, const struct template_info *want,
+			       struct cay_err *err);
 /* A row of its own from its text. */
-struct template_row *template_read(struct slice text, struct cay_err *err);
-void template_free(struct template_row *t);
+struct template *template_parse(struct slice text, struct cay_err *err);
+void template_free(struct template *t);
 /* template-build.c: a create with something to build; and the answer to get. */
-void template_build(struct cayd *c, struct request *rq, const struct layer_spec *spec);
-const struct template *template_look(const struct template_row *t, struct template *ret);
-void template_log(struct cayd *c, struct request *rq);
+void template_build_start(struct cayd *c, struct request *rq, const struct layer_spec *spec);
+const struct template_info *template_describe(const struct template *t, struct template_info *ret);
+void op_template_log(struct cayd *c, struct request *rq);
 
 /* The operations. */
-void template_create(struct cayd *c, struct request *rq);
-void template_list(struct cayd *c, struct request *rq);
-void template_get(struct cayd *c, struct request *rq);
-void template_pool(struct cayd *c, struct request *rq);
-void template_delete(struct cayd *c, struct request *rq);
+void op_template_create(struct cayd *c, struct request *rq);
+void op_template_list(struct cayd *c, struct request *rq);
+void op_template_get(struct cayd *c, struct request *rq);
+void op_template_pool(struct cayd *c, struct request *rq);
+void op_template_delete(struct cayd *c, struct request *rq);
 #endif

@@ -12,14 +12,14 @@
 #define NAME_MAX_LEN 63
 #define TEXT_MAX KIB(1)
 
-struct row {
-	struct tenant info; /* its name is the one below */
+struct tenant_row {
+	struct tenant_info info; /* its name is the one below */
 	char name[NAME_MAX_LEN + 1];
-	bool saved, leaving;
+	bool saved, deleting;
 };
 
 struct tenants {
-	struct row *rows[TENANTS_MAX];
+	struct tenant_row *rows[TENANTS_MAX];
 	size_t n;
 };
 
@@ -27,7 +27,7 @@ const struct id default_tenant = { .noun = ID_TENANT };
 const struct id warm_tenant = { .noun = ID_TENANT, .bits = { [14] = 1 } };
 const struct id build_tenant = { .noun = ID_TENANT, .bits = { [14] = 2 } };
 
-static struct row *find(const struct tenants *all, const struct id *id)
+static struct tenant_row *tenant_find(const struct tenants *all, const struct id *id)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (id_eq(&all->rows[i]->info.id, id))
@@ -35,22 +35,22 @@ static struct row *find(const struct tenants *all, const struct id *id)
 	return NULL;
 }
 
-static bool is_there(const struct row *r)
+static bool tenant_is_active(const struct tenant_row *r)
 {
-	return r && r->saved && !r->leaving;
+	return r && r->saved && !r->deleting;
 }
 
-bool tenant_known(const struct cayd *c, const struct id *id)
+bool tenant_exists(const struct cayd *c, const struct id *id)
 {
-	return is_there(find(c->tenants, id));
+	return tenant_is_active(tenant_find(c->tenants, id));
 }
 
 /* NULL also for a name that no schema lets through. */
-static struct row *add(struct tenants *all, const struct tenant *info)
+static struct tenant_row *tenant_row_add(struct tenants *all, const struct tenant_info *info)
 {
 	size_t name = strlen(info->name);
 	bool fits = name <= NAME_MAX_LEN && all->n < TENANTS_MAX;
-	struct row *r = fits ? calloc(1, sizeof(*r)) : NULL;
+	struct tenant_row *r = fits ? calloc(1, sizeof(*r)) : NULL;
 
 	if (!r)
 		return NULL;
@@ -61,7 +61,7 @@ static struct row *add(struct tenants *all, const struct tenant *info)
 	return r;
 }
 
-static void take_out(struct tenants *all, const struct id *id)
+static void tenant_row_remove(struct tenants *all, const struct id *id)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (id_eq(&all->rows[i]->info.id, id)) {
@@ -74,11 +74,11 @@ static void take_out(struct tenants *all, const struct id *id)
 
 int tenants_open(struct cayd *c, struct cay_err *err)
 {
-	struct tenant first = { .id = default_tenant, .name = "default" };
-	struct row *r;
+	struct tenant_info first = { .id = default_tenant, .name = "default" };
+	struct tenant_row *r;
 
 	c->tenants = calloc(1, sizeof(*c->tenants));
-	r = c->tenants ? add(c->tenants, &first) : NULL;
+	r = c->tenants ? tenant_row_add(c->tenants, &first) : NULL;
 	if (!r)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r->saved = true;
@@ -87,40 +87,41 @@ int tenants_open(struct cayd *c, struct cay_err *err)
 
 int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 {
-	auto_pool pool = POOL_INIT(KIB(4));
-	struct tenant info = {};
-	struct row *r;
-	int e2 = field_read(&tenant_table, e->text, &json_control_limits, &pool, &info, err);
+	auto_arena arena = ARENA_INIT(KIB(4));
+	struct tenant_info info = {};
+	struct tenant_row *r;
+	int e2 = field_decode_text(&tenant_info_table, e->text, &json_control_limits, &arena, &info,
+				   err);
 
 	if (e2 < 0)
 		return e2;
-	if (!id_eq(&info.id, &e->id) || find(c->tenants, &e->id))
+	if (!id_eq(&info.id, &e->id) || tenant_find(c->tenants, &e->id))
 		return cay_fail(err, CAY_E_INVALID, "a tenant of the journal makes no sense");
-	r = add(c->tenants, &info);
+	r = tenant_row_add(c->tenants, &info);
 	if (!r)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a tenant");
 	r->saved = true;
 	return 0;
 }
 
-static void on_created(struct later *l, const struct cay_err *outcome)
+static void on_tenant_created(struct deferred_reply *l, const struct cay_err *outcome)
 {
-	struct row *r = find(l->cayd->tenants, &l->id);
+	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
 
 	if (outcome->code) {
 		/* a write that failed may still be there */
-		db_drop_entry(l->cayd->db, &l->id, NULL, NULL);
-		take_out(l->cayd->tenants, &l->id);
+		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
+		tenant_row_remove(l->cayd->tenants, &l->id);
 		if (l->rq)
 			request_fail(l->rq, outcome);
 		return;
 	}
 	r->saved = true;
 	if (l->rq)
-		request_reply_json(l->rq, &tenant_table, &r->info);
+		request_reply_json(l->rq, &tenant_info_table, &r->info);
 }
 
-static int admit(const struct tenants *all, const char *name, struct cay_err *err)
+static int tenant_check_create(const struct tenants *all, const char *name, struct cay_err *err)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (str_eq(all->rows[i]->name, name))
@@ -131,53 +132,54 @@ static int admit(const struct tenants *all, const char *name, struct cay_err *er
 	return 0;
 }
 
-void tenant_create(struct cayd *c, struct request *rq)
+void op_tenant_create(struct cayd *c, struct request *rq)
 {
 	const struct tenant_create *q = rq->body;
-	struct tenant info = { .name = q->name, .created_ns = clk_wall_ns(c->clk) };
+	struct tenant_info info = { .name = q->name, .created_ns = clk_wall_ns(c->clk) };
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	struct jw w = jw_to(&text);
 	struct cay_err err = {};
 	struct db_entry entry;
-	struct later *l;
+	struct deferred_reply *l;
 
-	if (admit(c->tenants, q->name, &err) >= 0 && id_new(ID_TENANT, 0, 0, &info.id) < 0)
+	if (tenant_check_create(c->tenants, q->name, &err) >= 0 &&
+	    id_generate(ID_TENANT, 0, 0, &info.id) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
-	field_encode(&tenant_table, NULL, &info, &w);
-	if (!err.code && (jw_done(&w) < 0 || !add(c->tenants, &info)))
+	field_encode(&tenant_info_table, NULL, &info, &w);
+	if (!err.code && (jw_finish(&w) < 0 || !tenant_row_add(c->tenants, &info)))
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (err.code) {
 		request_fail(rq, &err);
 		return;
 	}
-	l = later_new(c, rq, &info.id, on_created);
+	l = deferred_reply_create(c, rq, &info.id, on_tenant_created);
 	if (!l) {
-		take_out(c->tenants, &info.id);
+		tenant_row_remove(c->tenants, &info.id);
 		return;
 	}
 	entry = (struct db_entry){ info.id, { text.data, text.len } };
-	db_put_entry(c->db, &entry, later_told, l);
+	db_entry_put(c->db, &entry, deferred_reply_finish, l);
 }
 
-void tenant_list(struct cayd *c, struct request *rq)
+void op_tenant_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
 	const struct tenants *all = c->tenants;
-	struct tenant *rows = pool_take(&rq->pool, q->limit, sizeof(*rows));
+	struct tenant_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
 	struct tenant_list list = { .tenants = { rows, 0 } };
 	uint64_t at;
 
-	if (!page_begins(rq, q->cursor, rows, &at))
+	if (!cursor_parse(rq, q->cursor, rows, &at))
 		return;
 	for (; at < all->n && list.tenants.n < q->limit; at++)
-		if (is_there(all->rows[at]))
+		if (tenant_is_active(all->rows[at]))
 			rows[list.tenants.n++] = all->rows[at]->info;
 	if (at < all->n)
-		list.next_cursor = page_cursor(rq, at);
+		list.next_cursor = cursor_format(rq, at);
 	request_reply_json(rq, &tenant_list_table, &list);
 }
 
-static void on_uploads_gone(void *arg, const struct cay_err *outcome)
+static void on_tenant_uploads_removed(void *arg, const struct cay_err *outcome)
 {
 	struct cayd *c = arg;
 
@@ -185,60 +187,61 @@ static void on_uploads_gone(void *arg, const struct cay_err *outcome)
 		log_warn(&c->log, "uploads of a tenant that is gone are left: %s", outcome->msg);
 }
 
-static void on_deleted(struct later *l, const struct cay_err *outcome)
+static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *outcome)
 {
-	struct row *r = find(l->cayd->tenants, &l->id);
-	struct tenant info = r->info;
+	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
+	struct tenant_info info = r->info;
 	char name[sizeof(r->name)];
 
 	memcpy(name, r->name, sizeof(name));
 	info.name = name;
 	if (outcome->code)
-		r->leaving = false;
+		r->deleting = false;
 	else
-		take_out(l->cayd->tenants, &l->id);
+		tenant_row_remove(l->cayd->tenants, &l->id);
 	if (!outcome->code) {
-		layers_forget(l->cayd, &l->id);
-		uploads_forget(l->cayd, &l->id, NULL, on_uploads_gone, l->cayd);
+		layers_remove_of_tenant(l->cayd, &l->id);
+		uploads_remove_group(l->cayd, &l->id, NULL, on_tenant_uploads_removed, l->cayd);
 	}
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
-		request_reply_json(l->rq, &tenant_table, &info);
+		request_reply_json(l->rq, &tenant_info_table, &info);
 }
 
 /* What it has keeps it. */
-static int may_leave(const struct cayd *c, const struct row *r, struct cay_err *err)
+static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
+			       struct cay_err *err)
 {
 	unsigned boxes, keys;
 
-	if (!is_there(r))
+	if (!tenant_is_active(r))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
 	if (id_eq(&r->info.id, &default_tenant))
 		return cay_fail(err, CAY_E_CONFLICT, "the default tenant stays");
-	boxes = boxes_live_of(c->boxes, &r->info.id);
-	keys = keys_good_of(c, &r->info.id);
+	boxes = sandboxes_count_live_of(c->sandboxes, &r->info.id);
+	keys = keys_count_usable(c, &r->info.id);
 	if (boxes || keys)
 		return cay_fail(err, CAY_E_CONFLICT, "it has %u live sandboxes and %u good keys",
 				boxes, keys);
 	return 0;
 }
 
-void tenant_delete(struct cayd *c, struct request *rq)
+void op_tenant_delete(struct cayd *c, struct request *rq)
 {
-	struct row *r = find(c->tenants, &rq->match.params[0]);
+	struct tenant_row *r = tenant_find(c->tenants, &rq->match.params[0]);
 	struct cay_err err = {};
-	struct later *l;
+	struct deferred_reply *l;
 
-	if (may_leave(c, r, &err) < 0) {
+	if (tenant_check_delete(c, r, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
-	l = later_new(c, rq, &r->info.id, on_deleted);
+	l = deferred_reply_create(c, rq, &r->info.id, on_tenant_deleted);
 	if (!l)
 		return;
-	r->leaving = true; /* nothing is made in it from now on */
-	keys_forget(c, &r->info.id);
-	events_sweep(c);
-	db_drop_entry(c->db, &r->info.id, later_told, l);
+	r->deleting = true; /* nothing is made in it from now on */
+	keys_remove_of_tenant(c, &r->info.id);
+	events_drop_unauthorized(c);
+	db_entry_delete(c->db, &r->info.id, deferred_reply_finish, l);
 }

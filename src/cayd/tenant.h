@@ -15,10 +15,10 @@
 /* One that the journal has. */
 [[nodiscard]] int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
 /* Whether it is there and stays. */
-bool tenant_known(const struct cayd *c, const struct id *id);
+bool tenant_exists(const struct cayd *c, const struct id *id);
 
 /* The operations. */
-void tenant_create(struct cayd *c, struct request *rq);
-void tenant_list(struct cayd *c, struct request *rq);
-void tenant_delete(struct cayd *c, struct request *rq);
+void op_tenant_create(struct cayd *c, struct request *rq);
+void op_tenant_list(struct cayd *c, struct request *rq);
+void op_tenant_delete(struct cayd *c, struct request *rq);
 #endif

@@ -9,7 +9,7 @@
 #define DONE "ok"
 #define LEFT "client_left"
 
-int trail_open(struct cayd *c, struct cay_err *err)
+int audit_log_open(struct cayd *c, struct cay_err *err)
 {
 	struct audit_conf conf = { c->settings.audit_size, c->settings.audit_keep, c->clk };
 
@@ -17,7 +17,7 @@ int trail_open(struct cayd *c, struct cay_err *err)
 }
 
 /* Whose request it is, as far as anybody knows. */
-static void actor_of(const struct request *rq, struct audit_record *to)
+static void audit_log_fill_actor(const struct request *rq, struct audit_record *to)
 {
 	char text[ID_TEXT_LEN + 1];
 
@@ -31,25 +31,25 @@ static void actor_of(const struct request *rq, struct audit_record *to)
 	}
 }
 
-static bool changes(const struct op *op)
+static bool audit_log_op_is_change(const struct op *op)
 {
 	return op->where == WHERE_CONTROL && op->method != METHOD_GET &&
 	       (op->scope == SCOPE_WRITE || op->scope == SCOPE_OPERATOR);
 }
 
-static bool is_recorded(const struct request *rq, enum cay_code code)
+static bool audit_log_request_is_recorded(const struct request *rq, enum cay_code code)
 {
 	return code == CAY_E_UNAUTHENTICATED || code == CAY_E_FORBIDDEN ||
-	       (rq->match.op && changes(rq->match.op));
+	       (rq->match.op && audit_log_op_is_change(rq->match.op));
 }
 
-bool trail_begin(struct cayd *c, struct request *rq)
+bool audit_log_reserve_for_request(struct cayd *c, struct request *rq)
 {
 	struct cay_err err = {};
 
-	if (!changes(rq->match.op))
+	if (!audit_log_op_is_change(rq->match.op))
 		return true;
-	if (audit_reserve(c->audit, &err) < 0) {
+	if (audit_slot_reserve(c->audit, &err) < 0) {
 		request_fail(rq, &err);
 		return false;
 	}
@@ -57,16 +57,16 @@ bool trail_begin(struct cayd *c, struct request *rq)
 	return true;
 }
 
-static int write_peer(struct request *rq, struct audit_record *to)
+static int audit_log_fill_peer(struct request *rq, struct audit_record *to)
 {
 	struct ucred peer;
 
-	if (request_peer(rq, &peer) < 0)
+	if (request_peer_credentials(rq, &peer) < 0)
 		return 0;
 	return snprintf(to->peer, sizeof(to->peer), "uid=%u pid=%d", peer.uid, peer.pid);
 }
 
-static int write_detail(const struct request *rq, struct audit_record *to)
+static int audit_log_fill_detail(const struct request *rq, struct audit_record *to)
 {
 	const struct group_query *group = rq->query;
 	const struct upload_query *upload = rq->query;
@@ -98,7 +98,7 @@ static int write_detail(const struct request *rq, struct audit_record *to)
 }
 
 /* Nobody hears of it before it is written, unless it cannot be. */
-static void on_recorded(struct cayd *c, const struct cay_err *outcome)
+static void audit_log_report_outcome(struct cayd *c, const struct cay_err *outcome)
 {
 	if (outcome->code && !c->audit_failing)
 		log_error(&c->log, "%s: records wait in memory", outcome->msg);
@@ -108,33 +108,33 @@ static void on_recorded(struct cayd *c, const struct cay_err *outcome)
 }
 
 /* A record on its way, and the answer that waits for it. */
-struct held {
+struct audit_log_hold {
 	struct cayd *cayd;
 	struct request *rq; /* NULL: it has not come so far, or never will */
-	bool written, alone;
+	bool written, abandoned;
 };
 
-static void on_held(void *arg, const struct cay_err *outcome)
+static void on_audit_log_record_written(void *arg, const struct cay_err *outcome)
 {
-	struct held *h = arg;
+	struct audit_log_hold *h = arg;
 
-	on_recorded(h->cayd, outcome);
+	audit_log_report_outcome(h->cayd, outcome);
 	h->written = true;
 	if (h->rq)
-		request_release(h->rq);
-	if (h->rq || h->alone)
+		request_release_held_reply(h->rq);
+	if (h->rq || h->abandoned)
 		free(h);
 }
 
 /* Nobody waits for it any more. */
-static void leave_alone(struct held *h)
+static void audit_log_hold_release(struct audit_log_hold *h)
 {
-	h->alone = true;
+	h->abandoned = true;
 	if (h->written)
 		free(h);
 }
 
-static void write_record(struct request *rq, const char *outcome, struct audit_record *ret)
+static void audit_log_fill_record(struct request *rq, const char *outcome, struct audit_record *ret)
 {
 	const struct id *target = rq->target.noun          ? &rq->target
 				  : rq->match.n_params > 0 ? &rq->match.params[0]
@@ -142,7 +142,7 @@ static void write_record(struct request *rq, const char *outcome, struct audit_r
 	char text[ID_TEXT_LEN + 1];
 
 	*ret = (struct audit_record){};
-	actor_of(rq, ret);
+	audit_log_fill_actor(rq, ret);
 	audit_set(ret->op, rq->match.op ? rq->match.op->name : "none");
 	if (target) {
 		id_format(target, text);
@@ -150,58 +150,59 @@ static void write_record(struct request *rq, const char *outcome, struct audit_r
 	}
 	audit_set(ret->outcome, outcome);
 	audit_set(ret->request_id, rq->id);
-	if (write_peer(rq, ret) < 0 || write_detail(rq, ret) < 0)
+	if (audit_log_fill_peer(rq, ret) < 0 || audit_log_fill_detail(rq, ret) < 0)
 		ret->detail[0] = 0;
 }
 
 /* NULL: it is not in the log, or nobody will hear when it is. */
-static struct held *put(struct cayd *c, struct request *rq, const char *outcome, bool hold,
-			bool reserved)
+static struct audit_log_hold *audit_log_append(struct cayd *c, struct request *rq,
+					       const char *outcome, bool hold, bool reserved)
 {
-	struct held *h = hold ? calloc(1, sizeof(*h)) : NULL;
+	struct audit_log_hold *h = hold ? calloc(1, sizeof(*h)) : NULL;
 	struct audit_record rec;
 
-	write_record(rq, outcome, &rec);
+	audit_log_fill_record(rq, outcome, &rec);
 	if (h)
 		h->cayd = c;
-	if (audit_put(c->audit, &rec, reserved, h ? on_held : NULL, h))
+	if (audit_append(c->audit, &rec, reserved, h ? on_audit_log_record_written : NULL, h))
 		return h;
 	free(h);
 	return NULL;
 }
 
-void trail_soon(struct cayd *c, struct request *rq)
+void audit_log_record_early(struct cayd *c, struct request *rq)
 {
 	struct cay_err err = {};
 
 	/* with room of its own: that for what comes of it in the end stays */
-	if (rq->mark && !rq->record && audit_reserve(c->audit, &err) >= 0)
-		rq->record = put(c, rq, DONE, true, true);
+	if (rq->mark && !rq->record && audit_slot_reserve(c->audit, &err) >= 0)
+		rq->record = audit_log_append(c, rq, DONE, true, true);
 }
 
-bool trail_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg)
+bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, bool whole,
+			    void *arg)
 {
 	struct cayd *c = arg;
-	struct held *h = rq->record;
+	struct audit_log_hold *h = rq->record;
 	bool reserved = rq->mark;
 
 	rq->record = NULL;
 	rq->mark = false;
-	if (!is_recorded(rq, code))
+	if (!audit_log_request_is_recorded(rq, code))
 		return false;
 	if (!h || !status || code) {
 		if (h)
-			leave_alone(h);
-		h = put(c, rq,
-			!status ? LEFT
-			: code  ? cay_error_row(code)->name
-				: DONE,
-			whole, reserved);
+			audit_log_hold_release(h);
+		h = audit_log_append(c, rq,
+				     !status ? LEFT
+				     : code  ? cay_error_row(code)->name
+					     : DONE,
+				     whole, reserved);
 	} else if (reserved) {
-		audit_release(c->audit);
+		audit_slot_release(c->audit);
 	}
 	if (h && (h->written || !whole)) {
-		leave_alone(h);
+		audit_log_hold_release(h);
 		return false;
 	}
 	if (h)
@@ -211,7 +212,7 @@ bool trail_answered(struct request *rq, int status, enum cay_code code, bool who
 
 /* Reading is for libuv's threads: a page may be megabytes into a file. */
 
-struct listing {
+struct audit_list_job {
 	uv_work_t work;
 	struct cayd *cayd;
 	struct request *rq; /* NULL: the client left */
@@ -221,55 +222,55 @@ struct listing {
 	struct cay_err err;
 };
 
-static void on_list_gone(struct request *rq)
+static void on_audit_list_client_gone(struct request *rq)
 {
-	struct listing *l = rq->data;
+	struct audit_list_job *l = rq->data;
 
 	l->rq = NULL;
 }
 
-static void read_page(uv_work_t *work)
+static void audit_list_read_work(uv_work_t *work)
 {
-	struct listing *l = work->data;
+	struct audit_list_job *l = work->data;
 
-	l->n = audit_page(l->cayd->audit_dir, l->from, l->rows, l->limit + 1, &l->err);
+	l->n = audit_read_page(l->cayd->audit_dir, l->from, l->rows, l->limit + 1, &l->err);
 }
 
-static const char *or_null(const char *text)
+static const char *audit_list_text_or_null(const char *text)
 {
 	return text[0] ? text : NULL;
 }
 
-static void show(const struct audit_record *r, struct audit_row *ret)
+static void audit_list_fill_row(const struct audit_record *r, struct audit_row *ret)
 {
 	*ret = (struct audit_row){
 		.seq = r->seq,
 		.wall_ns = r->wall_ns,
-		.tenant = or_null(r->tenant),
-		.key = or_null(r->key),
+		.tenant = audit_list_text_or_null(r->tenant),
+		.key = audit_list_text_or_null(r->key),
 		.op = r->op,
-		.target = or_null(r->target),
-		.outcome = or_null(r->outcome),
-		.request_id = or_null(r->request_id),
-		.peer = or_null(r->peer),
-		.detail = or_null(r->detail),
+		.target = audit_list_text_or_null(r->target),
+		.outcome = audit_list_text_or_null(r->outcome),
+		.request_id = audit_list_text_or_null(r->request_id),
+		.peer = audit_list_text_or_null(r->peer),
+		.detail = audit_list_text_or_null(r->detail),
 		.count = r->dropped.count,
 		.has_count = r->dropped.head[0],
-		.head = or_null(r->dropped.head),
+		.head = audit_list_text_or_null(r->dropped.head),
 		.prev = r->prev,
 	};
 }
 
-static void answer_list(struct listing *l)
+static void audit_list_reply(struct audit_list_job *l)
 {
 	size_t n = (uint64_t)l->n > l->limit ? l->limit : (size_t)l->n;
-	struct audit_row *rows = pool_take(&l->rq->pool, n ? n : 1, sizeof(*rows));
+	struct audit_row *rows = arena_alloc(&l->rq->arena, n ? n : 1, sizeof(*rows));
 	struct audit_list list = { .records = { rows, n } };
 
 	for (size_t i = 0; rows && i < n; i++)
-		show(&l->rows[i], &rows[i]);
+		audit_list_fill_row(&l->rows[i], &rows[i]);
 	if (rows && (uint64_t)l->n > l->limit)
-		list.next_cursor = page_cursor(l->rq, l->rows[n].seq);
+		list.next_cursor = cursor_format(l->rq, l->rows[n].seq);
 	if (!rows || ((uint64_t)l->n > l->limit && !list.next_cursor)) {
 		(void)cay_fail(&l->err, CAY_E_NO_MEMORY, "out of memory");
 		request_fail(l->rq, &l->err);
@@ -278,9 +279,9 @@ static void answer_list(struct listing *l)
 	}
 }
 
-static void on_page(uv_work_t *work, int)
+static void on_audit_list_read(uv_work_t *work, int)
 {
-	struct listing *l = work->data;
+	struct audit_list_job *l = work->data;
 
 	if (l->rq)
 		l->rq->events = NULL;
@@ -288,22 +289,22 @@ static void on_page(uv_work_t *work, int)
 		log_error(&l->cayd->log, "%s", l->err.msg);
 		request_fail(l->rq, &l->err);
 	} else if (l->rq) {
-		answer_list(l);
+		audit_list_reply(l);
 	}
 	free(l->rows);
 	free(l);
 }
 
-void trail_list(struct cayd *c, struct request *rq)
+void op_audit_list(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_list_gone };
+	static const struct request_events events = { .gone = on_audit_list_client_gone };
 	const struct page_query *q = rq->query;
-	struct listing *l = calloc(1, sizeof(*l));
+	struct audit_list_job *l = calloc(1, sizeof(*l));
 	uint64_t from;
 
 	if (l)
 		l->rows = calloc(q->limit + 1, sizeof(*l->rows));
-	if (!page_begins(rq, q->cursor, l ? l->rows : NULL, &from) || !l) {
+	if (!cursor_parse(rq, q->cursor, l ? l->rows : NULL, &from) || !l) {
 		if (l)
 			free(l->rows);
 		free(l);
@@ -316,12 +317,12 @@ void trail_list(struct cayd *c, struct request *rq)
 	l->limit = q->limit;
 	rq->data = l;
 	rq->events = &events;
-	(void)uv_queue_work(&c->loop, &l->work, read_page, on_page);
+	(void)uv_queue_work(&c->loop, &l->work, audit_list_read_work, on_audit_list_read);
 }
 
-void trail_head(struct cayd *c, struct request *rq)
+void op_audit_head(struct cayd *c, struct request *rq)
 {
-	struct audit_anchor at = audit_head(c->audit);
+	struct audit_anchor at = audit_get_durable_head(c->audit);
 
 	request_reply_json(rq, &audit_head_table, &(struct audit_head){ at.count, at.head });
 }

@@ -15,14 +15,15 @@
  */
 #include "cayd/cayd.h"
 
-[[nodiscard]] int trail_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int audit_log_open(struct cayd *c, struct cay_err *err);
 /* Before the operation; false: it was refused and answered. */
-bool trail_begin(struct cayd *c, struct request *rq);
+bool audit_log_reserve_for_request(struct cayd *c, struct request *rq);
 /* It is done, as soon as the journal has it. */
-void trail_soon(struct cayd *c, struct request *rq);
+void audit_log_record_early(struct cayd *c, struct request *rq);
 /* conf->answered of the server. */
-bool trail_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, bool whole,
+			    void *arg);
 /* The operations. */
-void trail_list(struct cayd *c, struct request *rq);
-void trail_head(struct cayd *c, struct request *rq);
+void op_audit_list(struct cayd *c, struct request *rq);
+void op_audit_head(struct cayd *c, struct request *rq);
 #endif

@@ -15,21 +15,21 @@
 #define SYNC_EVERY MIB(16)
 #define HASH_ATTR "user.cay.sha256"
 
-static int fail_disk(struct cay_err *err, int r, const char *what)
+static int upload_fail_disk(struct cay_err *err, int r, const char *what)
 {
-	return cay_fail_sys(err, cay_code_disk(-r), -r, "%s", what);
+	return cay_fail_sys(err, cay_code_from_disk_errno(-r), -r, "%s", what);
 }
 
 /* What was asked for is done, and would not outlive a crash for sure.  Saying that it is done would
  * promise that; that it failed, that all is as it was. */
-static int fail_sync(struct cay_err *err, int r, const char *done, const char *do_what)
+static int upload_fail_sync(struct cay_err *err, int r, const char *done, const char *do_what)
 {
 	return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r,
 			    "%s, but the disk does not say that this outlives a crash: %s", done,
 			    do_what);
 }
 
-static int temp_name(char ret[static UPLOAD_TEMP_LEN + 1])
+static int upload_temp_name_create(char ret[static UPLOAD_TEMP_LEN + 1])
 {
 	uint64_t random;
 
@@ -39,75 +39,75 @@ static int temp_name(char ret[static UPLOAD_TEMP_LEN + 1])
 											    : -EIO;
 }
 
-static int sync_dir(int fd)
+static int upload_dir_sync(int fd)
 {
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
 /* A directory in one, made when it is to be. */
-static int enter(int dir, const char *name, bool make)
+static int upload_dir_open(int dir, const char *name, bool make)
 {
 	if (make && mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	return path_open(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 }
 
-static int enter_tenant(const struct upload_place *at, bool make)
+static int upload_tenant_dir_open(const struct upload_location *at, bool make)
 {
 	char tenant[ID_TEXT_LEN + 1];
 
 	id_format(&at->tenant, tenant);
-	return enter(at->all->root, tenant, make);
+	return upload_dir_open(at->all->root, tenant, make);
 }
 
-static int enter_group(const struct upload_place *at, bool make)
+static int upload_group_dir_open(const struct upload_location *at, bool make)
 {
-	auto_close int tenant = enter_tenant(at, make);
+	auto_close int tenant = upload_tenant_dir_open(at, make);
 
-	return tenant < 0 ? tenant : enter(tenant, at->group, make);
+	return tenant < 0 ? tenant : upload_dir_open(tenant, at->group, make);
 }
 
 /* The hash is where the file is, and goes and is synced with it. */
-static int keep_hash(int fd, const char *sha256)
+static int upload_hash_store(int fd, const char *sha256)
 {
 	int r = fsetxattr(fd, HASH_ATTR, sha256, FILE_HASH_HEX, 0) < 0 ? -errno : 0;
 
 	return r == -ENOTSUP ? 0 : r; /* a disk without attributes: it is not told later */
 }
 
-static void read_hash(int fd, char ret[static FILE_HASH_HEX + 1])
+static void upload_hash_read(int fd, char ret[static FILE_HASH_HEX + 1])
 {
 	unsigned char bytes[FILE_HASH_LEN];
 	ssize_t n = fgetxattr(fd, HASH_ATTR, ret, FILE_HASH_HEX);
 
-	if (n != FILE_HASH_HEX || hex_read(ret, FILE_HASH_HEX, bytes, sizeof(bytes)) < 0)
+	if (n != FILE_HASH_HEX || hex_decode(ret, FILE_HASH_HEX, bytes, sizeof(bytes)) < 0)
 		n = 0;
 	ret[n] = 0;
 }
 
-static void look(const struct stat *st, int fd, const char *name, struct upload_row *ret)
+static void upload_row_fill(const struct stat *st, int fd, const char *name, struct upload *ret)
 {
-	*ret = (struct upload_row){
+	*ret = (struct upload){
 		.size = (uint64_t)st->st_size,
 		.created_ns =
 			(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec,
 	};
 	memcpy(ret->name, name, strnlen(name, UPLOAD_NAME_MAX));
-	read_hash(fd, ret->sha256);
+	upload_hash_read(fd, ret->sha256);
 }
 
 /* How much there is */
 
-struct count {
-	const struct upload_place *at; /* the one that comes, and may replace one */
-	bool here;                     /* in its group */
+struct upload_count {
+	const struct upload_location *at; /* the one that comes, and may replace one */
+	bool here;                        /* in its group */
 	uint64_t bytes;
 	unsigned files, of_group; /* others */
 };
 
-static int count_file(void *arg, int dirfd, const char *name)
+static int upload_count_file(void *arg, int dirfd, const char *name)
 {
-	struct count *n = arg;
+	struct upload_count *n = arg;
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -120,29 +120,29 @@ static int count_file(void *arg, int dirfd, const char *name)
 	return 0;
 }
 
-static int count_group(void *arg, int dirfd, const char *name)
+static int upload_count_group(void *arg, int dirfd, const char *name)
 {
-	struct count *n = arg;
-	auto_close int fd = enter(dirfd, name, false);
+	struct upload_count *n = arg;
+	auto_close int fd = upload_dir_open(dirfd, name, false);
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	n->here = str_eq(name, n->at->group);
-	return path_each(fd, count_file, n);
+	return path_for_each_entry(fd, upload_count_file, n);
 }
 
 /* Whether one of this size may be there, beside all others of the tenant. */
-static int has_room(const struct upload_place *at, uint64_t size, uint64_t quota,
-		    uint64_t *ret_room, struct cay_err *err)
+static int upload_check_quota(const struct upload_location *at, uint64_t size, uint64_t quota,
+			      uint64_t *ret_room, struct cay_err *err)
 {
-	auto_close int tenant = enter_tenant(at, false);
-	struct count n = { .at = at };
+	auto_close int tenant = upload_tenant_dir_open(at, false);
+	struct upload_count n = { .at = at };
 	int r = tenant == -ENOENT ? 0 : tenant;
 
 	if (tenant >= 0)
-		r = path_each(tenant, count_group, &n);
+		r = path_for_each_entry(tenant, upload_count_group, &n);
 	if (r < 0)
-		return fail_disk(err, r, "count the uploads");
+		return upload_fail_disk(err, r, "count the uploads");
 	if (n.of_group >= UPLOADS_GROUP)
 		return cay_fail(err, CAY_E_LIMIT,
 				"the group has %d uploads: delete some (upload.delete)",
@@ -162,44 +162,44 @@ static int has_room(const struct upload_place *at, uint64_t size, uint64_t quota
 
 /* In */
 
-int upload_begin(struct upload_file *f, const struct upload_place *at, uint64_t size,
-		 uint64_t quota, struct cay_err *err)
+int upload_file_create(struct upload_file *f, const struct upload_location *at, uint64_t size,
+		       uint64_t quota, struct cay_err *err)
 {
-	int r = has_room(at, size, quota, &f->room, err);
+	int r = upload_check_quota(at, size, quota, &f->room, err);
 
 	if (r < 0)
 		return r;
 	file_hash_begin(&f->hash);
-	r = temp_name(f->temp);
+	r = upload_temp_name_create(f->temp);
 	if (r >= 0)
-		r = f->fd = path_open(at->all->fresh, f->temp,
+		r = f->fd = path_open(at->all->incoming, f->temp,
 				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (r < 0)
 		f->temp[0] = 0;
-	return r < 0 ? fail_disk(err, r, "a file for the upload") : 0;
+	return r < 0 ? upload_fail_disk(err, r, "a file for the upload") : 0;
 }
 
-int upload_add(struct upload_file *f, struct slice bytes, struct cay_err *err)
+int upload_file_append(struct upload_file *f, struct slice bytes, struct cay_err *err)
 {
-	int r = path_write_all(f->fd, bytes.p, bytes.n);
+	int r = fd_write_all(f->fd, bytes.p, bytes.n);
 
 	if (r < 0)
-		return fail_disk(err, r, "store the upload");
+		return upload_fail_disk(err, r, "store the upload");
 	file_hash_add(&f->hash, bytes.p, bytes.n);
 	f->size += bytes.n;
 	if (f->size - f->synced < SYNC_EVERY)
 		return 0;
 	f->synced = f->size;
-	return fdatasync(f->fd) < 0 ? fail_disk(err, -errno, "store the upload") : 0;
+	return fdatasync(f->fd) < 0 ? upload_fail_disk(err, -errno, "store the upload") : 0;
 }
 
-static int is_as_promised(struct upload_file *f, const struct upload_put_query *want,
-			  struct cay_err *err)
+static int upload_file_verify(struct upload_file *f, const struct upload_put_query *want,
+			      struct cay_err *err)
 {
 	unsigned char hash[FILE_HASH_LEN];
 
 	file_hash_end(&f->hash, hash);
-	hex_write(hash, sizeof(hash), f->sha256);
+	hex_encode(hash, sizeof(hash), f->sha256);
 	if (want->has_size && f->size != want->size)
 		return cay_fail_field(err, CAY_E_INVALID, "size", "%" PRIu64 " bytes came",
 				      f->size);
@@ -210,83 +210,84 @@ static int is_as_promised(struct upload_file *f, const struct upload_put_query *
 }
 
 /* The group's directory, and those above it if they were made for this one. */
-static int sync_up(const struct upload_place *at, int group)
+static int upload_parent_dirs_sync(const struct upload_location *at, int group)
 {
-	auto_close int tenant = enter_tenant(at, false);
-	int r = tenant < 0 ? tenant : sync_dir(group);
+	auto_close int tenant = upload_tenant_dir_open(at, false);
+	int r = tenant < 0 ? tenant : upload_dir_sync(group);
 
 	if (r >= 0)
-		r = sync_dir(tenant);
-	return r < 0 ? r : sync_dir(at->all->root);
+		r = upload_dir_sync(tenant);
+	return r < 0 ? r : upload_dir_sync(at->all->root);
 }
 
 /* Nothing else gets a name, or loses it, between the count and the rename; nobody waits for a
  * disk meanwhile. */
-static int place(struct upload_file *f, const struct upload_place *at, uint64_t quota,
-		 struct cay_err *err)
+static int upload_file_publish(struct upload_file *f, const struct upload_location *at,
+			       uint64_t quota, struct cay_err *err)
 {
 	auto_close int group = -EBADF;
 	uint64_t room;
 	int r;
 
-	uv_mutex_lock(&at->all->changing);
-	if (atomic_load(&f->forgotten))
+	uv_mutex_lock(&at->all->names_lock);
+	if (atomic_load(&f->group_deleted))
 		r = cay_fail(err, CAY_E_CONFLICT, "the group was deleted while this came");
 	else
-		r = has_room(at, f->size, quota, &room, err);
+		r = upload_check_quota(at, f->size, quota, &room, err);
 	if (r >= 0) {
-		r = group = enter_group(at, true);
-		if (r >= 0 && renameat(at->all->fresh, f->temp, group, at->name) < 0)
+		r = group = upload_group_dir_open(at, true);
+		if (r >= 0 && renameat(at->all->incoming, f->temp, group, at->name) < 0)
 			r = -errno;
 		if (r >= 0)
 			f->temp[0] = 0;
 		else
-			(void)fail_disk(err, r, "give the upload its name");
+			(void)upload_fail_disk(err, r, "give the upload its name");
 	}
-	uv_mutex_unlock(&at->all->changing);
+	uv_mutex_unlock(&at->all->names_lock);
 	if (r < 0)
 		return r;
-	r = fault(FAULT_UPLOAD_NAMED);
+	r = failpoint_hit(FAULT_UPLOAD_NAMED);
 	if (r >= 0)
-		r = sync_up(at, group);
-	return r < 0 ? fail_sync(err, r, "it is there, all of it", "put it again") : 0;
+		r = upload_parent_dirs_sync(at, group);
+	return r < 0 ? upload_fail_sync(err, r, "it is there, all of it", "put it again") : 0;
 }
 
-int upload_commit(struct upload_file *f, const struct upload_place *at,
-		  const struct upload_put_query *want, uint64_t quota, struct upload_row *ret,
-		  struct cay_err *err)
+int upload_file_commit(struct upload_file *f, const struct upload_location *at,
+		       const struct upload_put_query *want, uint64_t quota, struct upload *ret,
+		       struct cay_err *err)
 {
 	struct stat st = {};
-	int r = is_as_promised(f, want, err);
+	int r = upload_file_verify(f, want, err);
 
 	if (r < 0)
 		return r;
-	r = keep_hash(f->fd, f->sha256);
+	r = upload_hash_store(f->fd, f->sha256);
 	if (r >= 0)
-		r = fsync(f->fd) < 0 || fstat(f->fd, &st) < 0 ? -errno : fault(FAULT_UPLOAD_FILLED);
+		r = fsync(f->fd) < 0 || fstat(f->fd, &st) < 0 ? -errno
+							      : failpoint_hit(FAULT_UPLOAD_FILLED);
 	if (r < 0)
-		return fail_disk(err, r, "store the upload");
-	look(&st, f->fd, at->name, ret);
-	return place(f, at, quota, err);
+		return upload_fail_disk(err, r, "store the upload");
+	upload_row_fill(&st, f->fd, at->name, ret);
+	return upload_file_publish(f, at, quota, err);
 }
 
-void upload_fini(struct upload_file *f, const struct upload_place *at)
+void upload_file_fini(struct upload_file *f, const struct upload_location *at)
 {
 	if (f->temp[0])
-		(void)unlinkat(at->all->fresh, f->temp, 0);
+		(void)unlinkat(at->all->incoming, f->temp, 0);
 	cay_closep(&f->fd);
 }
 
 /* Out */
 
-struct rows {
-	struct upload_row *v;
+struct upload_row_list {
+	struct upload *v;
 	size_t n;
 };
 
-static int add_row(void *arg, int dirfd, const char *name)
+static int upload_row_list_append(void *arg, int dirfd, const char *name)
 {
-	struct rows *rows = arg;
+	struct upload_row_list *rows = arg;
 	auto_close int fd = -EBADF;
 	struct stat st;
 
@@ -295,34 +296,34 @@ static int add_row(void *arg, int dirfd, const char *name)
 	if (!S_ISREG(st.st_mode) || rows->n == UPLOADS_GROUP)
 		return 0;
 	fd = path_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0); /* without it there is no hash */
-	look(&st, fd, name, &rows->v[rows->n++]);
+	upload_row_fill(&st, fd, name, &rows->v[rows->n++]);
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int upload_row_compare_name(const void *a, const void *b)
 {
-	return strcmp(((const struct upload_row *)a)->name, ((const struct upload_row *)b)->name);
+	return strcmp(((const struct upload *)a)->name, ((const struct upload *)b)->name);
 }
 
-int upload_rows(const struct upload_place *at, struct upload_row *v, size_t *ret_n,
-		struct cay_err *err)
+int upload_list_rows(const struct upload_location *at, struct upload *v, size_t *ret_n,
+		     struct cay_err *err)
 {
-	auto_close int group = enter_group(at, false);
-	struct rows rows = { .v = v };
+	auto_close int group = upload_group_dir_open(at, false);
+	struct upload_row_list rows = { .v = v };
 	int r = group == -ENOENT ? 0 : group;
 
 	if (group >= 0)
-		r = path_each(group, add_row, &rows);
+		r = path_for_each_entry(group, upload_row_list_append, &rows);
 	if (r < 0)
-		return fail_disk(err, r, "list the uploads");
-	qsort(v, rows.n, sizeof(*v), by_name);
+		return upload_fail_disk(err, r, "list the uploads");
+	qsort(v, rows.n, sizeof(*v), upload_row_compare_name);
 	*ret_n = rows.n;
 	return 0;
 }
 
-int upload_open(const struct upload_place *at, struct upload_row *ret, struct cay_err *err)
+int upload_file_open(const struct upload_location *at, struct upload *ret, struct cay_err *err)
 {
-	auto_close int group = enter_group(at, false);
+	auto_close int group = upload_group_dir_open(at, false);
 	auto_close int fd =
 		group < 0 ? group : path_open(group, at->name, O_RDONLY | O_NOFOLLOW, 0);
 	struct stat st = {};
@@ -330,61 +331,61 @@ int upload_open(const struct upload_place *at, struct upload_row *ret, struct ca
 	if (fd == -ENOENT)
 		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return fail_disk(err, fd < 0 ? fd : -errno, "open the upload");
-	look(&st, fd, at->name, ret);
+		return upload_fail_disk(err, fd < 0 ? fd : -errno, "open the upload");
+	upload_row_fill(&st, fd, at->name, ret);
 	return cay_take_fd(&fd);
 }
 
-int upload_remove(const struct upload_place *at, struct upload_row *ret, struct cay_err *err)
+int upload_file_remove(const struct upload_location *at, struct upload *ret, struct cay_err *err)
 {
-	auto_close int fd = upload_open(at, ret, err);
-	auto_close int tenant = fd < 0 ? -EBADF : enter_tenant(at, false);
-	auto_close int group = tenant < 0 ? tenant : enter(tenant, at->group, false);
+	auto_close int fd = upload_file_open(at, ret, err);
+	auto_close int tenant = fd < 0 ? -EBADF : upload_tenant_dir_open(at, false);
+	auto_close int group = tenant < 0 ? tenant : upload_dir_open(tenant, at->group, false);
 	int r = group < 0 ? group : 0;
 
 	if (fd < 0)
 		return fd;
-	uv_mutex_lock(&at->all->changing);
+	uv_mutex_lock(&at->all->names_lock);
 	if (r >= 0 && unlinkat(group, at->name, 0) < 0)
 		r = -errno;
 	/* the last one takes the directory with it; another one makes it anew */
 	if (r >= 0)
 		(void)unlinkat(tenant, at->group, AT_REMOVEDIR);
-	uv_mutex_unlock(&at->all->changing);
+	uv_mutex_unlock(&at->all->names_lock);
 	if (r == -ENOENT) /* somebody was quicker */
 		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
 	if (r < 0)
-		return fail_disk(err, r, "remove the upload");
-	r = fault(FAULT_UPLOAD_REMOVED);
+		return upload_fail_disk(err, r, "remove the upload");
+	r = failpoint_hit(FAULT_UPLOAD_REMOVED);
 	if (r >= 0)
-		r = sync_dir(group);
-	return r < 0 ? fail_sync(err, r, "it is gone", "see whether it is back then") : 0;
+		r = upload_dir_sync(group);
+	return r < 0 ? upload_fail_sync(err, r, "it is gone", "see whether it is back then") : 0;
 }
 
 /* In one step, and what is behind it can be done again. */
-int upload_forget(const struct upload_place *at, struct cay_err *err)
+int upload_dir_remove(const struct upload_location *at, struct cay_err *err)
 {
-	auto_close int tenant = at->group[0] ? enter_tenant(at, false) : -EBADF;
+	auto_close int tenant = at->group[0] ? upload_tenant_dir_open(at, false) : -EBADF;
 	int dir = at->group[0] ? tenant : at->all->root,
 	    r = at->group[0] && tenant < 0 ? tenant : 0;
 	char gone[UPLOAD_TEMP_LEN + 1], name[ID_TEXT_LEN + 1];
 
 	id_format(&at->tenant, name);
 	if (r >= 0)
-		r = temp_name(gone);
+		r = upload_temp_name_create(gone);
 	if (r >= 0) {
-		uv_mutex_lock(&at->all->changing);
-		if (renameat(dir, at->group[0] ? at->group : name, at->all->fresh, gone) < 0)
+		uv_mutex_lock(&at->all->names_lock);
+		if (renameat(dir, at->group[0] ? at->group : name, at->all->incoming, gone) < 0)
 			r = -errno;
-		uv_mutex_unlock(&at->all->changing);
+		uv_mutex_unlock(&at->all->names_lock);
 	}
 	if (r == -ENOENT)
 		return 0; /* nobody put anything there */
 	if (r >= 0)
-		r = sync_dir(dir);
+		r = upload_dir_sync(dir);
 	if (r >= 0)
-		r = fault(FAULT_UPLOAD_FORGOTTEN);
+		r = failpoint_hit(FAULT_UPLOAD_FORGOTTEN);
 	if (r >= 0)
-		r = tree_remove(at->all->fresh, gone);
-	return r < 0 ? fail_disk(err, r, "remove the uploads") : 0;
+		r = rmtree_at(at->all->incoming, gone);
+	return r < 0 ? upload_fail_disk(err, r, "remove the uploads") : 0;
 }

@@ -13,14 +13,15 @@
 #define UPLOAD_TEMP_LEN 16
 
 struct uploads {
-	int root;            /* uploads/, of which cayd keeps the fd */
-	int fresh;           /* uploads/new: what comes, and what goes */
-	uv_mutex_t changing; /* names below root: one at a time, and none while they are counted */
-	struct putting *puts;
-	struct task *tasks;
+	int root;     /* uploads/, of which cayd keeps the fd */
+	int incoming; /* uploads/new: what comes, and what goes */
+	uv_mutex_t
+		names_lock; /* names below root: one at a time, and none while they are counted */
+	struct upload_receive *receives;
+	struct upload_task *tasks;
 };
 
-struct upload_row {
+struct upload {
 	char name[UPLOAD_NAME_MAX + 1];
 	char sha256[FILE_HASH_HEX + 1]; /* "" where it was not kept, or cannot be */
 	uint64_t size, created_ns;
@@ -35,28 +36,29 @@ struct upload_file {
 	uint64_t size;                  /* so far */
 	uint64_t synced;                /* of it, so that the last sync has little to do */
 	uint64_t room;                  /* as it was in the beginning */
-	atomic_bool forgotten;          /* its group was deleted since */
+	atomic_bool group_deleted;      /* its group was deleted since */
 };
 
 /* A file for one that will have at least this size, and how much there is room for. */
-[[nodiscard]] int upload_begin(struct upload_file *f, const struct upload_place *at, uint64_t size,
-			       uint64_t quota, struct cay_err *err);
-[[nodiscard]] int upload_add(struct upload_file *f, struct slice bytes, struct cay_err *err);
+[[nodiscard]] int upload_file_create(struct upload_file *f, const struct upload_location *at,
+				     uint64_t size, uint64_t quota, struct cay_err *err);
+[[nodiscard]] int upload_file_append(struct upload_file *f, struct slice bytes,
+				     struct cay_err *err);
 /* All of it is there: it gets its name, if it is what was promised and there still is room. */
-[[nodiscard]] int upload_commit(struct upload_file *f, const struct upload_place *at,
-				const struct upload_put_query *want, uint64_t quota,
-				struct upload_row *ret, struct cay_err *err);
+[[nodiscard]] int upload_file_commit(struct upload_file *f, const struct upload_location *at,
+				     const struct upload_put_query *want, uint64_t quota,
+				     struct upload *ret, struct cay_err *err);
 /* What has not got its name goes. */
-void upload_fini(struct upload_file *f, const struct upload_place *at);
+void upload_file_fini(struct upload_file *f, const struct upload_location *at);
 
 /* By name, at most UPLOADS_GROUP; a group nobody put anything into has none. */
-[[nodiscard]] int upload_rows(const struct upload_place *at, struct upload_row *rows, size_t *ret_n,
-			      struct cay_err *err);
+[[nodiscard]] int upload_list_rows(const struct upload_location *at, struct upload *rows,
+				   size_t *ret_n, struct cay_err *err);
 /* The fd to read it by. */
-[[nodiscard]] int upload_open(const struct upload_place *at, struct upload_row *ret,
-			      struct cay_err *err);
-[[nodiscard]] int upload_remove(const struct upload_place *at, struct upload_row *ret,
-				struct cay_err *err);
+[[nodiscard]] int upload_file_open(const struct upload_location *at, struct upload *ret,
+				   struct cay_err *err);
+[[nodiscard]] int upload_file_remove(const struct upload_location *at, struct upload *ret,
+				     struct cay_err *err);
 /* All of a group; without one, all of the tenant. */
-[[nodiscard]] int upload_forget(const struct upload_place *at, struct cay_err *err);
+[[nodiscard]] int upload_dir_remove(const struct upload_location *at, struct cay_err *err);
 #endif

@@ -33,7 +33,7 @@
 struct uploads;
 
 /* Where one is, or all of a group ("" for name), or of a tenant ("" for both). */
-struct upload_place {
+struct upload_location {
 	struct uploads *all;
 	struct id tenant;
 	char group[2 * UPLOAD_GROUP_MAX + 1]; /* in hex */
@@ -44,23 +44,23 @@ struct upload_place {
 [[nodiscard]] int uploads_open(struct cayd *c, struct cay_err *err);
 
 /* The operations. */
-void upload_put(struct cayd *c, struct request *rq);
-void upload_list(struct cayd *c, struct request *rq);
-void upload_delete(struct cayd *c, struct request *rq);
+void op_upload_put(struct cayd *c, struct request *rq);
+void op_upload_list(struct cayd *c, struct request *rq);
+void op_upload_delete(struct cayd *c, struct request *rq);
 
 /* The uploads of a group go, or without one all of the tenant, and those that come are
  * refused in the end; fn when they have, or could not. */
 typedef void uploads_fn(void *arg, const struct cay_err *outcome);
-void uploads_forget(struct cayd *c, const struct id *tenant, const char *group, uploads_fn *fn,
-		    void *arg);
+void uploads_remove_group(struct cayd *c, const struct id *tenant, const char *group,
+			  uploads_fn *fn, void *arg);
 
-/* One that is read, a piece at a time.  fn is called once for upload_read() and once for each
- * upload_read_more(): with what is in `piece` now, n of them, 0 at the end.  What is opened
+/* One that is read, a piece at a time.  fn is called once for upload_read_start() and once for each
+ * upload_read_next(): with what is in `piece` now, n of them, 0 at the end.  What is opened
  * first has its size, and no piece. */
 struct upload_read;
 typedef void upload_read_fn(struct upload_read *r, const struct cay_err *outcome);
 struct upload_read {
-	struct upload_place at;
+	struct upload_location at;
 	uint64_t size, created_ns;
 	size_t n;
 	char piece[UPLOAD_PIECE];
@@ -72,9 +72,9 @@ struct upload_read {
 };
 
 /* NULL when there is no memory. */
-struct upload_read *upload_read(struct cayd *c, const struct id *tenant, const char *group,
-				const char *name, upload_read_fn *fn, void *arg);
-void upload_read_more(struct upload_read *r);
+struct upload_read *upload_read_start(struct cayd *c, const struct id *tenant, const char *group,
+				      const char *name, upload_read_fn *fn, void *arg);
+void upload_read_next(struct upload_read *r);
 /* Not while fn is waited for; NULL is fine. */
-void upload_read_end(struct upload_read *r);
+void upload_read_free(struct upload_read *r);
 #endif

@@ -7,13 +7,13 @@
 
 #define UNKNOWN UINT64_MAX
 
-struct look {
+struct usage_query {
 	uv_work_t work;
-	struct box *box;
+	struct sandbox *sandbox;
 	struct request *rq; /* NULL: the client left */
 	const char *path;   /* the settings', which do not move */
-	struct link *link;
-	struct id tenant, sandbox;
+	struct keeper_link *keeper;
+	struct id tenant, sandbox_id;
 	uint64_t generation;
 	bool on_disk; /* somebody counts what it has there */
 	struct cgroup_usage now;
@@ -21,29 +21,29 @@ struct look {
 	struct cay_err err;
 };
 
-static void on_gone(struct request *rq)
+static void on_usage_client_gone(struct request *rq)
 {
-	struct look *l = rq->data;
+	struct usage_query *l = rq->data;
 
 	l->rq = NULL;
 }
 
-static void look(uv_work_t *work)
+static void usage_read_cgroup(uv_work_t *work)
 {
-	struct look *l = work->data;
+	struct usage_query *l = work->data;
 	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;
 
-	if (cgroup_top(l->path, &top, &l->err) < 0)
+	if (cgroup_open_top(l->path, &top, &l->err) < 0)
 		return;
-	if (cgroup_open(&top, &l->tenant, &l->sandbox, &at) < 0)
+	if (cgroup_open_sandbox(&top, &l->tenant, &l->sandbox_id, &at) < 0)
 		(void)cay_fail(&l->err, CAY_E_STATE, "the sandbox does not run any more");
 	else
-		(void)cgroup_usage(&at, &l->now, &l->err);
+		(void)cgroup_read_usage(&at, &l->now, &l->err);
 }
 
-static void answer(struct look *l)
+static void usage_reply(struct usage_query *l)
 {
-	struct box *b = l->box;
+	struct sandbox *sb = l->sandbox;
 	struct usage now = { .memory_bytes = l->now.memory_bytes,
 			     .memory_peak_bytes = l->now.memory_peak,
 			     .oom_kills = l->now.oom_kills,
@@ -62,49 +62,50 @@ static void answer(struct look *l)
 	else if (l->rq)
 		request_reply_json(l->rq, &usage_table, &now);
 	free(l);
-	box_unhold(b);
+	sandbox_release(sb);
 }
 
 /* The rest is worth telling without. */
-static void on_disk(void *arg, const struct cay_err *outcome, const void *reply, int)
+static void on_usage_disk_reply(void *arg, const struct cay_err *outcome, const void *reply, int)
 {
-	struct look *l = arg;
+	struct usage_query *l = arg;
 	struct verb_usage_reply now;
 
-	l->box->looked_at = false;
+	l->sandbox->disk_query_pending = false;
 	if (!outcome->code) {
 		memcpy(&now, reply, sizeof(now));
 		l->disk_bytes = now.disk_bytes;
 		l->disk_inodes = now.disk_inodes;
 	}
-	answer(l);
+	usage_reply(l);
 }
 
-static void on_looked(uv_work_t *work, int)
+static void on_usage_cgroup_read(uv_work_t *work, int)
 {
-	struct look *l = work->data;
-	struct verb_box q = { .sandbox = l->sandbox, .generation = l->generation };
+	struct usage_query *l = work->data;
+	struct verb_box q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
 	/* one at a time: a worker waits for the sandbox's lock, and there are few of them */
-	if (l->rq && !l->err.code && l->on_disk && !l->box->looked_at) {
-		l->box->looked_at = true;
-		link_call(l->link, VERB_USAGE, &q, -EBADF, on_disk, l);
+	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->disk_query_pending) {
+		l->sandbox->disk_query_pending = true;
+		keeper_call(l->keeper, VERB_USAGE, &q, -EBADF, on_usage_disk_reply, l);
 	} else {
-		answer(l);
+		usage_reply(l);
 	}
 }
 
-void usage_look(struct cayd *c, struct request *rq)
+void op_sandbox_usage(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_gone };
-	struct box *b = box_of(c->boxes, &rq->actor.tenant, &rq->match.params[0]);
-	struct look *l;
+	static const struct request_events events = { .gone = on_usage_client_gone };
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct usage_query *l;
 
-	if (!b) {
+	if (!sb) {
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 		return;
 	}
-	if (b->life.state != SB_RUNNING && b->life.state != SB_PAUSED) {
+	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED) {
 		request_refuse(rq, CAY_E_STATE, "the sandbox does not run");
 		return;
 	}
@@ -113,19 +114,19 @@ void usage_look(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	b->holds++;
-	*l = (struct look){ .rq = rq,
-			    .box = b,
-			    .path = c->settings.cgroup,
-			    .link = c->link,
-			    .generation = b->life.generation,
-			    .on_disk = b->info.limits.has_disk_bytes,
-			    .disk_bytes = UNKNOWN,
-			    .disk_inodes = UNKNOWN,
-			    .tenant = b->home,
-			    .sandbox = b->info.id };
+	sb->holds++;
+	*l = (struct usage_query){ .rq = rq,
+				   .sandbox = sb,
+				   .path = c->settings.cgroup,
+				   .keeper = c->keeper,
+				   .generation = sb->life.generation,
+				   .on_disk = sb->info.limits.has_disk_bytes,
+				   .disk_bytes = UNKNOWN,
+				   .disk_inodes = UNKNOWN,
+				   .tenant = sb->cgroup_tenant,
+				   .sandbox_id = sb->info.id };
 	l->work.data = l;
 	rq->data = l;
 	rq->events = &events;
-	(void)uv_queue_work(&c->loop, &l->work, look, on_looked);
+	(void)uv_queue_work(&c->loop, &l->work, usage_read_cgroup, on_usage_cgroup_read);
 }

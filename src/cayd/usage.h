@@ -10,5 +10,5 @@
 #include "cayd/cayd.h"
 
 /* The operation. */
-void usage_look(struct cayd *c, struct request *rq);
+void op_sandbox_usage(struct cayd *c, struct request *rq);
 #endif

@@ -3,90 +3,91 @@
 #include "cayd/box.h"
 #include "cayd/trail.h"
 
-struct waiter {
-	struct waiter *next;
+struct sandbox_waiter {
+	struct sandbox_waiter *next;
 	struct request *rq;
-	struct box *box;
-	enum box_wait until;
+	struct sandbox *sandbox;
+	enum sandbox_wait until;
 };
 
 /* As far as memory goes. */
-static bool is_there(const struct box *b, enum box_wait until)
+static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait until)
 {
-	if (b->life.taken) /* nothing of it is written, or told */
+	if (sb->life.claimed) /* nothing of it is written, or told */
 		return false;
 	switch (until) {
 	case WAIT_STARTED: /* one that fails says so at once, though it has yet to be removed */
-		return b->life.state >= SB_RUNNING;
+		return sb->life.state >= SB_RUNNING;
 	case WAIT_ENDED:
-		return life_over(&b->life);
+		return life_is_finished(&sb->life);
 	case WAIT_SETTLED:
-		return b->life.doing == DO_NOTHING;
+		return sb->life.pending_effect == DO_NOTHING;
 	case WAIT_SAVED:
 		break;
 	}
 	return true;
 }
 
-static bool has_come(const struct box *b, enum box_wait until)
+static bool sandbox_has_reached_durably(const struct sandbox *sb, enum sandbox_wait until)
 {
 	/* nobody is told what a crash could take back */
-	return !b->unsaved && is_there(b, until);
+	return !sb->unsaved && sandbox_has_reached(sb, until);
 }
 
 /* Whether it is what the request wanted it to be. */
-static bool turned(const struct box *b, const struct request *rq)
+static bool sandbox_is_as_requested(const struct sandbox *sb, const struct request *rq)
 {
-	return !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && b->life.state != SB_PAUSED) &&
-	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && b->life.state != SB_RUNNING);
+	return !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && sb->life.state != SB_PAUSED) &&
+	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && sb->life.state != SB_RUNNING);
 }
 
-static void answer(struct box *b, struct request *rq, enum box_wait until)
+static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
 	auto_buf body = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&body);
 	struct cay_err err = {};
 
-	(void)box_look(b);
-	if (until == WAIT_STARTED && b->failure.code)
-		request_fail(rq, &b->failure);
-	else if (until != WAIT_ENDED && b->unsaid.code && rq->match.op != &ops[OP_SANDBOX_GET])
-		request_fail(rq, &b->unsaid);
-	else if (!turned(b, rq)) {
+	(void)sandbox_describe(sb);
+	if (until == WAIT_STARTED && sb->failure.code)
+		request_fail(rq, &sb->failure);
+	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
+		request_fail(rq, &sb->save_error);
+	else if (!sandbox_is_as_requested(sb, rq)) {
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the keeper did not do it; it is %s",
-			       sandbox_state_names[b->life.state]);
+			       sandbox_state_names[sb->life.state]);
 		request_fail(rq, &err);
-	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && b->life.state == SB_PENDING) {
-		field_encode(&sandbox_table, NULL, &b->info, &w);
-		if (jw_done(&w) < 0)
+	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && sb->life.state == SB_PENDING) {
+		field_encode(&sandbox_info_table, NULL, &sb->info, &w);
+		if (jw_finish(&w) < 0)
 			buf_clear(&body);
 		request_reply(rq, 202, "application/json", &body);
 	} else
-		request_reply_json(rq, &sandbox_table, &b->info);
+		request_reply_json(rq, &sandbox_info_table, &sb->info);
 }
 
 /* All it waits for is the journal: the audit log can be written meanwhile. */
-static void foretell(struct box *b, struct request *rq, enum box_wait until)
+static void waiter_audit_early(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
-	if (is_there(b, until) && !(until == WAIT_STARTED && b->failure.code) && turned(b, rq))
-		trail_soon(b->cayd, rq);
+	if (sandbox_has_reached(sb, until) && !(until == WAIT_STARTED && sb->failure.code) &&
+	    sandbox_is_as_requested(sb, rq))
+		audit_log_record_early(sb->cayd, rq);
 }
 
-void box_foretell(struct box *b)
+void sandbox_audit_waiters_early(struct sandbox *sb)
 {
-	for (struct waiter *w = b->waiters; w; w = w->next)
-		foretell(b, w->rq, w->until);
+	for (struct sandbox_waiter *w = sb->waiters; w; w = w->next)
+		waiter_audit_early(sb, w->rq, w->until);
 }
 
-void box_tell(struct box *b)
+void sandbox_notify_waiters(struct sandbox *sb)
 {
-	struct waiter **at = &b->waiters, *come = NULL, **last = &come;
+	struct sandbox_waiter **at = &sb->waiters, *come = NULL, **last = &come;
 
 	/* an answer may begin the next request of its connection: not while we walk */
 	while (*at) {
-		struct waiter *w = *at;
+		struct sandbox_waiter *w = *at;
 
-		if (!has_come(b, w->until)) {
+		if (!sandbox_has_reached_durably(sb, w->until)) {
 			at = &w->next;
 			continue;
 		}
@@ -97,17 +98,17 @@ void box_tell(struct box *b)
 		w->rq->events = NULL;
 	}
 	while (come) {
-		struct waiter *w = come;
+		struct sandbox_waiter *w = come;
 
 		come = w->next;
-		answer(b, w->rq, w->until);
+		sandbox_reply_now(sb, w->rq, w->until);
 		free(w);
 	}
 }
 
-static void on_gone(struct request *rq)
+static void on_waiter_client_gone(struct request *rq)
 {
-	struct waiter *w = rq->data, **at = &w->box->waiters;
+	struct sandbox_waiter *w = rq->data, **at = &w->sandbox->waiters;
 
 	while (*at != w)
 		at = &(*at)->next;
@@ -115,14 +116,14 @@ static void on_gone(struct request *rq)
 	free(w);
 }
 
-void box_answer(struct box *b, struct request *rq, enum box_wait until)
+void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
-	static const struct request_events events = { .gone = on_gone };
+	static const struct request_events events = { .gone = on_waiter_client_gone };
 	struct cay_err err = {};
-	struct waiter *w;
+	struct sandbox_waiter *w;
 
-	if (has_come(b, until)) {
-		answer(b, rq, until);
+	if (sandbox_has_reached_durably(sb, until)) {
+		sandbox_reply_now(sb, rq, until);
 		return;
 	}
 	w = malloc(sizeof(*w));
@@ -131,28 +132,28 @@ void box_answer(struct box *b, struct request *rq, enum box_wait until)
 		request_fail(rq, &err);
 		return;
 	}
-	*w = (struct waiter){ b->waiters, rq, b, until };
-	b->waiters = w;
+	*w = (struct sandbox_waiter){ sb->waiters, rq, sb, until };
+	sb->waiters = w;
 	rq->data = w;
 	rq->events = &events;
-	foretell(b, rq, until);
+	waiter_audit_early(sb, rq, until);
 }
 
 /* What was true when it was asked, told when a crash cannot take it back. */
-struct held {
+struct list_reply {
 	struct request *rq;
 	struct db *db;
 	uint64_t failed; /* writes, until then */
 	struct buf body;
 };
 
-static void on_durable(void *arg, const struct cay_err *outcome)
+static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 {
-	struct held *h = arg;
+	struct list_reply *h = arg;
 	struct cay_err err = *outcome;
 
 	/* what came in front of us may have been another transaction */
-	if (!err.code && db_stats(h->db).failed != h->failed)
+	if (!err.code && db_get_stats(h->db).failed != h->failed)
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal refused a part of it");
 	if (h->rq)
 		h->rq->events = NULL;
@@ -164,17 +165,18 @@ static void on_durable(void *arg, const struct cay_err *outcome)
 	free(h);
 }
 
-static void on_held_gone(struct request *rq)
+static void on_list_reply_client_gone(struct request *rq)
 {
-	struct held *h = rq->data;
+	struct list_reply *h = rq->data;
 
 	h->rq = NULL;
 }
 
-void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list *list, bool unsaved)
+void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
+		     bool unsaved)
 {
-	static const struct request_events events = { .gone = on_held_gone };
-	struct held *h = unsaved ? malloc(sizeof(*h)) : NULL;
+	static const struct request_events events = { .gone = on_list_reply_client_gone };
+	struct list_reply *h = unsaved ? malloc(sizeof(*h)) : NULL;
 	struct cay_err err = {};
 	struct jw w;
 
@@ -183,12 +185,12 @@ void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list 
 		return;
 	}
 	if (h) {
-		*h = (struct held){ rq, c->db, db_stats(c->db).failed,
-				    BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
+		*h = (struct list_reply){ rq, c->db, db_get_stats(c->db).failed,
+					  BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
 		w = jw_to(&h->body);
 		field_encode(&sandbox_list_table, NULL, list, &w);
 	}
-	if (!h || jw_done(&w) < 0) {
+	if (!h || jw_finish(&w) < 0) {
 		if (h)
 			buf_fini(&h->body);
 		free(h);
@@ -198,5 +200,5 @@ void boxes_answer(struct cayd *c, struct request *rq, const struct sandbox_list 
 	}
 	rq->data = h;
 	rq->events = &events;
-	db_after(c->db, on_durable, h);
+	db_barrier(c->db, on_list_reply_durable, h);
 }

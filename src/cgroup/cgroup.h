@@ -24,24 +24,24 @@ struct cgroup {
 
 /* The hierarchies themselves.  ret is CGROUP_INIT before, here and below, and to be
  * finished also on failure. */
-[[nodiscard]] int cgroup_roots(struct cgroup *ret, struct cay_err *err);
+[[nodiscard]] int cgroup_open_roots(struct cgroup *ret, struct cay_err *err);
 /* path ("/cay") in each of them. */
-[[nodiscard]] int cgroup_top(const char *path, struct cgroup *ret, struct cay_err *err);
+[[nodiscard]] int cgroup_open_top(const char *path, struct cgroup *ret, struct cay_err *err);
 /* A sandbox below top: -ENOENT when it has none on v2; those of v1 are opened as far as
  * they exist. */
-[[nodiscard]] int cgroup_open(const struct cgroup *top, const struct id *tenant,
-			      const struct id *sandbox, struct cgroup *ret);
-[[nodiscard]] int cgroup_open_pair(int top, const char *tenant, const char *sandbox);
+[[nodiscard]] int cgroup_open_sandbox(const struct cgroup *top, const struct id *tenant,
+				      const struct id *sandbox, struct cgroup *ret);
+[[nodiscard]] int cgroup_open_sandbox_dir(int top, const char *tenant, const char *sandbox);
 void cgroup_fini(struct cgroup *c);
 
 /* Whether a list of words, separated by one character, has this one. */
-bool cgroup_has_word(struct slice list, char separator, const char *word);
+bool cgroup_list_has_word(struct slice list, char separator, const char *word);
 
 struct cgroup_usage {
 	uint64_t memory_bytes, memory_peak, oom_kills;
 	uint64_t cpu_ns, throttled_ns, processes;
 };
 
-[[nodiscard]] int cgroup_usage(const struct cgroup *c, struct cgroup_usage *ret,
-			       struct cay_err *err);
+[[nodiscard]] int cgroup_read_usage(const struct cgroup *c, struct cgroup_usage *ret,
+				    struct cay_err *err);
 #endif

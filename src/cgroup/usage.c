@@ -6,18 +6,18 @@
 #define SMALL_FILE KIB(4)
 
 /* A file that is a number. */
-static int read_number(int dirfd, const char *name, uint64_t *ret)
+static int cgroup_read_number(int dirfd, const char *name, uint64_t *ret)
 {
 	auto_buf text = BUF_INIT(SMALL_FILE);
 	int r = path_read(dirfd, name, &text);
 
 	if (r < 0 || !text.len)
 		return r < 0 ? r : -EINVAL;
-	return str_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
+	return str_parse_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
 }
 
 /* A line "word number" of a file that has several. */
-static int read_word(int dirfd, const char *name, const char *word, uint64_t *ret)
+static int cgroup_read_keyed_number(int dirfd, const char *name, const char *word, uint64_t *ret)
 {
 	auto_buf text = BUF_INIT(SMALL_FILE);
 	int r = path_read(dirfd, name, &text);
@@ -27,51 +27,56 @@ static int read_word(int dirfd, const char *name, const char *word, uint64_t *re
 		struct slice line = slice_cut(&rest, '\n');
 
 		if (slice_eq(slice_cut(&line, ' '), slice_of(word)))
-			return str_u64(line, 0, UINT64_MAX, ret);
+			return str_parse_u64(line, 0, UINT64_MAX, ret);
 	}
 	return r < 0 ? r : -ENOENT;
 }
 
-static int memory(const struct cgroup *c, struct cgroup_usage *ret)
+static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 {
 	int fd = c->v1[CG_MEMORY], r;
 
 	if (fd >= 0) {
-		r = read_number(fd, "memory.usage_in_bytes", &ret->memory_bytes);
+		r = cgroup_read_number(fd, "memory.usage_in_bytes", &ret->memory_bytes);
 		if (r >= 0)
-			r = read_number(fd, "memory.max_usage_in_bytes", &ret->memory_peak);
-		return r < 0 ? r : read_word(fd, "memory.oom_control", "oom_kill", &ret->oom_kills);
+			r = cgroup_read_number(fd, "memory.max_usage_in_bytes", &ret->memory_peak);
+		return r < 0 ? r
+			     : cgroup_read_keyed_number(fd, "memory.oom_control", "oom_kill",
+							&ret->oom_kills);
 	}
-	r = read_number(c->v2, "memory.current", &ret->memory_bytes);
-	if (r >= 0 && read_number(c->v2, "memory.peak", &ret->memory_peak) < 0)
+	r = cgroup_read_number(c->v2, "memory.current", &ret->memory_bytes);
+	if (r >= 0 && cgroup_read_number(c->v2, "memory.peak", &ret->memory_peak) < 0)
 		ret->memory_peak = ret->memory_bytes; /* Linux 5.19 and later say it */
-	return r < 0 ? r : read_word(c->v2, "memory.events", "oom_kill", &ret->oom_kills);
+	return r < 0 ? r
+		     : cgroup_read_keyed_number(c->v2, "memory.events", "oom_kill",
+						&ret->oom_kills);
 }
 
 /* v2 counts CPU time wherever its controller is. */
-static int cpu(const struct cgroup *c, struct cgroup_usage *ret)
+static int cgroup_read_cpu(const struct cgroup *c, struct cgroup_usage *ret)
 {
 	uint64_t us;
-	int r = read_word(c->v2, "cpu.stat", "usage_usec", &us);
+	int r = cgroup_read_keyed_number(c->v2, "cpu.stat", "usage_usec", &us);
 
 	if (r < 0)
 		return r;
 	ret->cpu_ns = us * 1000;
 	if (c->v1[CG_CPU] >= 0)
-		return read_word(c->v1[CG_CPU], "cpu.stat", "throttled_time", &ret->throttled_ns);
-	r = read_word(c->v2, "cpu.stat", "throttled_usec", &us);
+		return cgroup_read_keyed_number(c->v1[CG_CPU], "cpu.stat", "throttled_time",
+						&ret->throttled_ns);
+	r = cgroup_read_keyed_number(c->v2, "cpu.stat", "throttled_usec", &us);
 	ret->throttled_ns = us * 1000;
 	return r;
 }
 
-int cgroup_usage(const struct cgroup *c, struct cgroup_usage *ret, struct cay_err *err)
+int cgroup_read_usage(const struct cgroup *c, struct cgroup_usage *ret, struct cay_err *err)
 {
-	int r = memory(c, ret);
+	int r = cgroup_read_memory(c, ret);
 
 	if (r >= 0)
-		r = cpu(c, ret);
+		r = cgroup_read_cpu(c, ret);
 	if (r >= 0)
-		r = read_number(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.current",
-				&ret->processes);
+		r = cgroup_read_number(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.current",
+				       &ret->processes);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read what a sandbox uses") : 0;
 }

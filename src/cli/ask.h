@@ -10,14 +10,14 @@
 #include "cli/cmd.h"
 
 /* Where a token comes from; neither: it is not asked for. */
-struct ask_from {
+struct prompt_token_source {
 	const char *file;
-	bool input; /* standard input; without an echo, when that is a terminal */
+	bool use_stdin; /* standard input; without an echo, when that is a terminal */
 };
 
-[[nodiscard]] int ask_token(struct cli *c, const struct ask_from *from,
-			    char ret[static CONTEXT_TOKEN_MAX + 1], struct cay_err *err);
+[[nodiscard]] int prompt_token_read(struct cli *c, const struct prompt_token_source *from,
+				    char ret[static CONTEXT_TOKEN_MAX + 1], struct cay_err *err);
 /* A line that is shown; nothing but spaces is no answer. */
-[[nodiscard]] int ask_line(struct cli *c, const char *question, char *ret, size_t size,
-			   struct cay_err *err);
+[[nodiscard]] int prompt_line_read(struct cli *c, const char *question, char *ret, size_t size,
+				   struct cay_err *err);
 #endif

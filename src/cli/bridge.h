@@ -20,5 +20,5 @@
 #define BRIDGE_CALLS 16
 
 /* target: path and query, encoded.  Until standard input ends. */
-[[nodiscard]] int bridge_run(struct api *api, const char *target, struct cay_err *err);
+[[nodiscard]] int mcp_bridge_run(struct api *api, const char *target, struct cay_err *err);
 #endif

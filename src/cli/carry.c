@@ -3,94 +3,94 @@
 
 #include <poll.h>
 
-int carry_open(struct carry *c, struct api *a, const struct api_call *call, uint64_t total,
-	       struct cay_err *err)
+int transfer_open(struct transfer *c, struct api *a, const struct api_call *call, uint64_t total,
+		  struct cay_err *err)
 {
 	bool terminal = isatty(STDERR_FILENO);
 
 	c->api = a;
 	c->op = call->op;
 	c->h = HTTP_INIT;
-	c->bar = progress_of(&clk_system, terminal, total);
+	c->bar = progress_start(&clk_system, terminal, total);
 	c->shown = terminal;
 	c->moved = 0;
 	c->n = 0;
-	return api_open(a, call, &c->h, err);
+	return api_call_open(a, call, &c->h, err);
 }
 
-void carry_fini(struct carry *c)
+void transfer_fini(struct transfer *c)
 {
 	if (c->shown)
-		progress_word(&c->bar, "");
+		progress_draw_word(&c->bar, "");
 	c->shown = false;
-	http_fini(&c->h);
+	http_client_fini(&c->h);
 }
 
-static uint64_t patience(const struct carry *c)
+static uint64_t transfer_idle_deadline(const struct transfer *c)
 {
 	return clk_boot_ns(&clk_system) + c->api->timeout_ms * NS_PER_MS;
 }
 
-static int lost(const struct carry *c, int r, struct cay_err *err)
+static int transfer_fail_wait(const struct transfer *c, int r, struct cay_err *err)
 {
 	if (r == -EINTR)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
 	if (r == -ETIMEDOUT)
 		return cay_fail(err, CAY_E_TIMEOUT, "nothing moved for %llu s",
 				(unsigned long long)(c->api->timeout_ms + 999) / 1000);
-	return cay_wrap(err, cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "connection"), "%s",
-			ops[c->op].name);
+	return cay_err_wrap(err, cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "connection"), "%s",
+			    ops[c->op].name);
 }
 
 /* What is queued; -ECANCELED when there is an answer already, or will never be room. */
-static int flush(struct carry *c, struct cay_err *err)
+static int transfer_flush(struct transfer *c, struct cay_err *err)
 {
-	struct http *h = &c->h;
+	struct http_client *h = &c->h;
 
-	while (http_sending(h)) {
-		int r = http_flush(h);
+	while (http_client_has_unsent(h)) {
+		int r = http_client_flush(h);
 
 		if (r == 0)
 			break;
 		if (r != -EAGAIN)
 			return -ECANCELED;
-		r = http_wait(h, POLLIN | POLLOUT, patience(c), &c->api->intr);
+		r = http_client_wait(h, POLLIN | POLLOUT, transfer_idle_deadline(c), &c->api->intr);
 		if (r < 0)
-			return lost(c, r, err);
-		r = http_pull(h, err);
+			return transfer_fail_wait(c, r, err);
+		r = http_client_receive(h, err);
 		if (r < 0 && r != -EAGAIN)
 			return r;
-		if (h->head)
+		if (h->head_complete)
 			return -ECANCELED;
 	}
 	return 0;
 }
 
-static int send_piece(struct carry *c, struct cay_err *err)
+static int transfer_send_piece(struct transfer *c, struct cay_err *err)
 {
 	size_t n = c->n;
 
 	c->n = 0;
 	c->moved += n;
 	progress_draw(&c->bar, c->moved);
-	if (http_chunk(&c->h, c->piece, n) < 0)
+	if (http_client_queue_chunk(&c->h, c->piece, n) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return flush(c, err);
+	return transfer_flush(c, err);
 }
 
-int carry_write(void *arg, const void *p, size_t n, struct cay_err *err)
+int transfer_write(void *arg, const void *p, size_t n, struct cay_err *err)
 {
-	struct carry *c = arg;
+	struct transfer *c = arg;
 
 	while (n) {
-		size_t some = n < CARRY_PIECE - c->n ? n : CARRY_PIECE - c->n;
+		size_t some = n < TRANSFER_PIECE - c->n ? n : TRANSFER_PIECE - c->n;
 
 		memcpy(c->piece + c->n, p, some);
 		c->n += some;
 		p = (const char *)p + some;
 		n -= some;
-		if (c->n == CARRY_PIECE) {
-			int r = send_piece(c, err);
+		if (c->n == TRANSFER_PIECE) {
+			int r = transfer_send_piece(c, err);
 
 			if (r < 0)
 				return r;
@@ -99,26 +99,26 @@ int carry_write(void *arg, const void *p, size_t n, struct cay_err *err)
 	return 0;
 }
 
-int carry_answer(struct carry *c, void *ret, struct cay_err *err)
+int transfer_finish_send(struct transfer *c, void *ret, struct cay_err *err)
 {
 	int r = 0;
 
-	if (c->n && !c->h.head)
-		r = send_piece(c, err);
-	if (r >= 0 && !c->h.head) /* the piece of nothing, which ends it */
-		r = send_piece(c, err);
+	if (c->n && !c->h.head_complete)
+		r = transfer_send_piece(c, err);
+	if (r >= 0 && !c->h.head_complete) /* the piece of nothing, which ends it */
+		r = transfer_send_piece(c, err);
 	if (r < 0 && r != -ECANCELED)
 		return r;
-	r = api_head(c->api, c->op, &c->h, err);
-	return r < 0 ? r : api_finish(c->api, c->op, &c->h, ret, err);
+	r = api_call_receive_head(c->api, c->op, &c->h, err);
+	return r < 0 ? r : api_call_finish(c->api, c->op, &c->h, ret, err);
 }
 
-int carry_begin(struct carry *c, struct cay_err *err)
+int transfer_receive_head(struct transfer *c, struct cay_err *err)
 {
-	int r = api_head(c->api, c->op, &c->h, err);
+	int r = api_call_receive_head(c->api, c->op, &c->h, err);
 
 	if (r >= 0 && c->h.status != ops[c->op].status) {
-		r = api_finish(c->api, c->op, &c->h, NULL, err);
+		r = api_call_finish(c->api, c->op, &c->h, NULL, err);
 		return r < 0 ? r
 			     : cay_fail(err, CAY_E_MISBEHAVED, "%s: status %d", ops[c->op].name,
 					c->h.status);
@@ -126,17 +126,20 @@ int carry_begin(struct carry *c, struct cay_err *err)
 	return r;
 }
 
-ssize_t carry_read(void *arg, void *p, size_t n, struct cay_err *err)
+ssize_t transfer_read(void *arg, void *p, size_t n, struct cay_err *err)
 {
-	struct carry *c = arg;
-	struct http *h = &c->h;
+	struct transfer *c = arg;
+	struct http_client *h = &c->h;
 
-	while (!h->body.len && !h->done) {
-		int r = http_ready(h) ? 0 : http_wait(h, POLLIN, patience(c), &c->api->intr);
+	while (!h->body.len && !h->reply_complete) {
+		int r = http_client_has_buffered(h)
+				? 0
+				: http_client_wait(h, POLLIN, transfer_idle_deadline(c),
+						   &c->api->intr);
 
 		if (r < 0)
-			return lost(c, r, err);
-		r = http_pull(h, err);
+			return transfer_fail_wait(c, r, err);
+		r = http_client_receive(h, err);
 		if (r == -ECONNRESET)
 			return cay_fail(err, CAY_E_UNAVAILABLE, "it ended in the middle");
 		if (r < 0 && r != -EAGAIN)

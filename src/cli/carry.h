@@ -14,29 +14,29 @@
 #include "cli/progress.h"
 #include "file/tar.h"
 
-#define CARRY_PIECE KIB(60)
+#define TRANSFER_PIECE KIB(60)
 
-struct carry {
+struct transfer {
 	struct api *api;
 	enum op_id op;
-	struct http h;
+	struct http_client h;
 	struct progress bar;
 	bool shown;
 	uint64_t moved;
 	size_t n;
-	char piece[CARRY_PIECE];
+	char piece[TRANSFER_PIECE];
 };
 
 /* total: what the bar counts to, 0 when nobody knows. */
-[[nodiscard]] int carry_open(struct carry *c, struct api *a, const struct api_call *call,
-			     uint64_t total, struct cay_err *err);
-void carry_fini(struct carry *c);
+[[nodiscard]] int transfer_open(struct transfer *c, struct api *a, const struct api_call *call,
+				uint64_t total, struct cay_err *err);
+void transfer_fini(struct transfer *c);
 
 /* Out: arg is the carry.  Then the answer, into the struct of the operation's row. */
-tar_write_fn carry_write;
-[[nodiscard]] int carry_answer(struct carry *c, void *ret, struct cay_err *err);
+tar_write_fn transfer_write;
+[[nodiscard]] int transfer_finish_send(struct transfer *c, void *ret, struct cay_err *err);
 
 /* In: once the head is there and says that it is files. */
-[[nodiscard]] int carry_begin(struct carry *c, struct cay_err *err);
-tar_read_fn carry_read;
+[[nodiscard]] int transfer_receive_head(struct transfer *c, struct cay_err *err);
+tar_read_fn transfer_read;
 #endif

@@ -14,42 +14,46 @@
 
 static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
-static const char *or_dash(const char *text)
+static const char *cmd_audit_ls_text_or_dash(const char *text)
 {
 	return text ? text : "-";
 }
 
-static int cells(struct show_table *t, const void *row)
+static int cmd_audit_ls_add_cells(struct print_table *t, const void *row)
 {
 	const struct audit_row *a = row;
 	auto_buf seq = BUF_INIT(32);
 	char at[CLK_TEXT_LEN + 1];
 
-	clk_text(a->wall_ns, at);
+	clk_format_rfc3339(a->wall_ns, at);
 	return buf_printf(&seq, "%llu", (unsigned long long)a->seq) < 0 ||
-			       show_cell(t, buf_str(&seq)) < 0 || show_cell(t, at) < 0 ||
-			       show_cell(t, a->op) < 0 || show_cell(t, or_dash(a->outcome)) < 0 ||
-			       show_cell(t, or_dash(a->target)) < 0 ||
-			       show_cell(t, or_dash(a->request_id)) < 0 ||
-			       show_cell(t, or_dash(a->peer)) < 0 ||
-			       show_cell(t, or_dash(a->detail)) < 0
+			       print_table_add_cell(t, buf_str(&seq)) < 0 ||
+			       print_table_add_cell(t, at) < 0 ||
+			       print_table_add_cell(t, a->op) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->outcome)) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->target)) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->request_id)) <
+				       0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->peer)) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->detail)) < 0
 		       ? -ENOMEM
 		       : 0;
 }
 
-static int run_ls(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_audit_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			    struct cay_err *err)
 {
-	static const struct rows_kind kind = {
+	static const struct list_spec kind = {
 		.op = OP_AUDIT_LIST,
-		.list = "records",
+		.list_member = "records",
 		.row = &audit_row_table,
 		.headings = { "SEQ", "TIME", "OPERATION", "OUTCOME", "TARGET", "REQUEST", "PEER",
 			      "DETAIL" },
 		.columns = 8,
-		.cells = cells,
+		.add_cells = cmd_audit_ls_add_cells,
 	};
 
-	return rows_print(&c->api, &kind, ((const struct json_args *)args)->json, err);
+	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
 }
 
 const struct cmd cmd_audit_ls = {
@@ -58,10 +62,11 @@ const struct cmd cmd_audit_ls = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "List who asked for what, oldest first",
-	.run = run_ls,
+	.run = cmd_audit_ls_run,
 };
 
-static int run_head(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_audit_head_run(struct cli *c, const void *args, const struct opt_words *,
+			      struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(256);
 	struct audit_head head = {};
@@ -73,7 +78,7 @@ static int run_head(struct cli *c, const void *args, const struct opt_words *, s
 		return print_json(&audit_head_table, &head, err);
 	if (buf_printf(&out, "%llu:%s\n", (unsigned long long)head.count, head.head) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&out, err);
+	return print_stdout(&out, err);
 }
 
 const struct cmd cmd_audit_head = {
@@ -84,47 +89,49 @@ const struct cmd cmd_audit_head = {
 	.help = "Print the anchor of now: COUNT:HEAD",
 	.more = "Keep it where nobody who can write the log can change it. cay audit verify "
 		"--anchor holds the log against it.",
-	.run = run_head,
+	.run = cmd_audit_head_run,
 };
 
-struct verify_args {
+struct audit_verify_args {
 	const char *anchor;
 	struct json_args json;
 };
 
 static const struct opt verify_rows[] = {
-	{ "anchor", 0, OPT_TEXT, offsetof(struct verify_args, anchor), .arg = "COUNT:HEAD",
+	{ "anchor", 0, OPT_TEXT, offsetof(struct audit_verify_args, anchor), .arg = "COUNT:HEAD",
 	  .help = "What cay audit head printed once" },
 };
 static const struct opt_group verify_options[] = { OPTS(verify_rows, 0),
-						   OPTS_JSON(verify_args, json), OPTS_END };
+						   OPTS_JSON(audit_verify_args, json), OPTS_END };
 
 /* Whose exit status an outcome has. */
-static const enum cay_code statuses[AUDIT_NUM_FAULTS] = {
-	[AUDIT_FINE] = CAY_OK,
+static const enum cay_code statuses[AUDIT_NUM_VERDICTS] = {
+	[AUDIT_INTACT] = CAY_OK,
 	[AUDIT_UNREADABLE] = CAY_E_INTERNAL,
-	[AUDIT_ORDER] = CAY_E_INTERNAL,
+	[AUDIT_OUT_OF_ORDER] = CAY_E_INTERNAL,
 	[AUDIT_CHANGED] = CAY_E_INTERNAL,
 	[AUDIT_NO_SEGMENT] = CAY_E_INTERNAL,
 	[AUDIT_TRUNCATED] = CAY_E_CONFLICT,
-	[AUDIT_OTHER] = CAY_E_CONFLICT,
-	[AUDIT_FORGOTTEN] = CAY_E_NOT_FOUND,
+	[AUDIT_OTHER_CHAIN] = CAY_E_CONFLICT,
+	[AUDIT_ANCHOR_DROPPED] = CAY_E_NOT_FOUND,
 };
 
-static int read_anchor(const char *text, struct audit_anchor *ret, struct cay_err *err)
+static int cmd_audit_verify_parse_anchor(const char *text, struct audit_anchor *ret,
+					 struct cay_err *err)
 {
 	struct slice head = slice_of(text), count = slice_cut(&head, ':');
 	uint8_t md[AUDIT_HEX_LEN / 2];
 
-	if (str_u64(count, 0, INT64_MAX, &ret->count) < 0 || !head.p ||
-	    hex_read(head.p, head.n, md, sizeof(md)) < 0)
+	if (str_parse_u64(count, 0, INT64_MAX, &ret->count) < 0 || !head.p ||
+	    hex_decode(head.p, head.n, md, sizeof(md)) < 0)
 		return cay_fail(err, CAY_E_INVALID,
 				"--anchor is a number, ':' and 64 hexadecimal digits");
 	memcpy(ret->head, head.p, AUDIT_HEX_LEN + 1);
 	return 0;
 }
 
-static int open_log(const struct cli *c, const struct opt_words *w, struct cay_err *err)
+static int cmd_audit_verify_open_log(const struct cli *c, const struct opt_words *w,
+				     struct cay_err *err)
 {
 	auto_close int state = -EBADF;
 	int fd;
@@ -134,45 +141,46 @@ static int open_log(const struct cli *c, const struct opt_words *w, struct cay_e
 		return fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", w->operands[0])
 			      : fd;
 	}
-	state = open(c->conf.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	state = open(c->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	fd = state < 0 ? -errno : path_open(state, "audit", O_RDONLY | O_DIRECTORY, 0);
-	return fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, -fd, "open %s/audit", c->conf.state_dir)
+	return fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, -fd, "open %s/audit",
+				     c->settings.state_dir)
 		      : fd;
 }
 
-static int write_json(const struct audit_report *r, struct buf *out)
+static int cmd_audit_verify_format_json(const struct audit_report *r, struct buf *out)
 {
 	struct jw w = jw_to(out);
 
-	jw_object(&w, NULL);
-	jw_bool(&w, "ok", r->fault == AUDIT_FINE);
-	jw_str(&w, "fault", audit_fault_names[r->fault]);
+	jw_object_begin(&w, NULL);
+	jw_bool(&w, "ok", r->verdict == AUDIT_INTACT);
+	jw_str(&w, "fault", audit_verdict_names[r->verdict]);
 	jw_u64(&w, "count", r->at.count);
 	jw_str(&w, "head", r->at.head);
 	jw_u64(&w, "dropped", r->base.count);
 	jw_u64(&w, "torn_bytes", r->torn);
-	if (r->fault != AUDIT_FINE) {
+	if (r->verdict != AUDIT_INTACT) {
 		jw_u64(&w, "file", r->segment);
 		jw_u64(&w, "line", r->line);
 		jw_u64(&w, "record", r->record);
 	}
 	jw_end(&w);
-	return jw_done(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
 }
 
-static int write_line(const struct audit_report *r, struct buf *out)
+static int cmd_audit_verify_format_text(const struct audit_report *r, struct buf *out)
 {
 	int e = 0;
 
-	if (r->fault == AUDIT_FINE)
+	if (r->verdict == AUDIT_INTACT)
 		e = buf_printf(out, "%llu records, head %s: %s\n", (unsigned long long)r->at.count,
-			       r->at.head, audit_fault_text(r->fault));
+			       r->at.head, audit_verdict_text(r->verdict));
 	else if (r->segment)
 		e = buf_printf(out, "%08u.log line %llu, record %llu: %s\n", r->segment,
 			       (unsigned long long)r->line, (unsigned long long)r->record,
-			       audit_fault_text(r->fault));
+			       audit_verdict_text(r->verdict));
 	else
-		e = buf_printf(out, "%s\n", audit_fault_text(r->fault));
+		e = buf_printf(out, "%s\n", audit_verdict_text(r->verdict));
 	if (e >= 0 && r->base.count)
 		e = buf_printf(out, "records up to %llu were dropped by audit.keep\n",
 			       (unsigned long long)r->base.count);
@@ -182,45 +190,46 @@ static int write_line(const struct audit_report *r, struct buf *out)
 	return e;
 }
 
-static int run_verify(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_audit_verify_run(struct cli *c, const void *args, const struct opt_words *w,
+				struct cay_err *err)
 {
-	const struct verify_args *a = args;
+	const struct audit_verify_args *a = args;
 	struct audit_anchor anchor;
 	struct audit_report report;
 	auto_buf out = BUF_INIT(KIB(4));
 	auto_close int fd = -EBADF;
-	int r = a->anchor ? read_anchor(a->anchor, &anchor, err) : 0;
+	int r = a->anchor ? cmd_audit_verify_parse_anchor(a->anchor, &anchor, err) : 0;
 
 	if (r < 0)
 		return r;
-	fd = open_log(c, w, err);
+	fd = cmd_audit_verify_open_log(c, w, err);
 	if (fd < 0)
 		return fd;
 	r = audit_verify(fd, a->anchor ? &anchor : NULL, &report, err);
 	if (r < 0)
 		return r;
-	if ((a->json.json ? write_json(&report, &out) : write_line(&report, &out)) < 0)
+	if ((a->json.json ? cmd_audit_verify_format_json(&report, &out)
+			  : cmd_audit_verify_format_text(&report, &out)) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = show_out(&out, err);
-	if (r < 0 || report.fault == AUDIT_FINE)
+	r = print_stdout(&out, err);
+	if (r < 0 || report.verdict == AUDIT_INTACT)
 		return r;
-	return cay_error_row(statuses[report.fault])->exit;
+	return cay_error_row(statuses[report.verdict])->exit;
 }
 
 const struct cmd cmd_audit_verify = {
 	.name = "audit verify",
-	.place = PLACE_HERE,
+	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--anchor COUNT:HEAD] [--json] [DIR]",
 	.operands = { OPERAND_FILE },
 	.max = 1,
 	.options = verify_options,
-	.size = sizeof(struct verify_args),
+	.size = sizeof(struct audit_verify_args),
 	.help = "Check that the audit log is what was written",
 	.more = "Reads the files themselves, in DIR or below paths.state; the daemon need not "
 		"run. The first place that is wrong is named. That the last records were cut off, "
 		"or that all of it was written anew, only an anchor can show. The exit status is "
 		"0 when all is right, 1 when a record or a file is changed, missing or moved, 5 "
 		"when the log is not the anchor's, 4 when the anchor's record was dropped.",
-	.run = run_verify,
+	.run = cmd_audit_verify_run,
 };

@@ -12,9 +12,9 @@ struct bench_args {
 };
 
 static const struct opt rows[] = {
-	{ "n", 'n', OPT_U64, offsetof(struct bench_args, n), 1, SAMPLE_MAX, .arg = "N",
+	{ "n", 'n', OPT_U64, offsetof(struct bench_args, n), 1, BENCH_STATS_MAX, .arg = "N",
 	  .help = "How often; 20 unless told otherwise" },
-	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .what = OPERAND_IMAGE,
+	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "IMAGE", .help = "Of what; base unless told otherwise" },
 };
 static const struct opt_group options[] = {
@@ -23,7 +23,7 @@ static const struct opt_group options[] = {
 	OPTS_END,
 };
 
-enum step { STEP_FIRST, STEP_EXEC, STEP_DELETE, STEP_NUM };
+enum bench_step { STEP_FIRST, STEP_EXEC, STEP_DELETE, STEP_NUM };
 
 static const struct {
 	const char *key, *title;
@@ -33,7 +33,7 @@ static const struct {
 	[STEP_DELETE] = { "delete", "delete" },
 };
 
-static void preset(void *args)
+static void cmd_bench_set_defaults(void *args)
 {
 	struct bench_args *a = args;
 
@@ -41,8 +41,8 @@ static void preset(void *args)
 	a->image = "base";
 }
 
-static int run_in(struct cli *c, const struct id *id, const char *const *argv, size_t n,
-		  struct session_result *ret, struct cay_err *err)
+static int cmd_bench_exec_command(struct cli *c, const struct id *id, const char *const *argv,
+				  size_t n, struct session_result *ret, struct cay_err *err)
 {
 	struct session_spec spec = {
 		.sandbox = *id,
@@ -59,34 +59,34 @@ static int run_in(struct cli *c, const struct id *id, const char *const *argv, s
 }
 
 /* What is measured once; the sandbox is removed whatever happens in between. */
-static int round_trip(struct cli *c, const char *image, uint64_t took[static STEP_NUM],
-		      struct cay_err *err)
+static int cmd_bench_measure_once(struct cli *c, const char *image, uint64_t took[static STEP_NUM],
+				  struct cay_err *err)
 {
 	static const char *const echo[] = { "/bin/echo", "here", NULL };
 	static const char *const nothing[] = { "/bin/true", NULL };
 	struct sandbox_create request = { .image = image };
 	uint64_t t0 = clk_boot_ns(&clk_system), t1, t2;
 	struct session_result first, second;
-	struct sandbox made = {};
+	struct sandbox_info made = {};
 	struct cay_err gone = {};
 	int r, removed;
 
-	create_preset(&request);
-	create_given(&request);
+	create_request_init(&request);
+	create_request_mark_given(&request);
 	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request },
 		     &made, err);
 	if (r < 0)
 		return r;
-	r = run_in(c, &made.id, echo, 2, &first, err);
+	r = cmd_bench_exec_command(c, &made.id, echo, 2, &first, err);
 	if (r >= 0 && !first.first_ns)
 		r = cay_fail(err, CAY_E_MISBEHAVED, "'echo' wrote nothing");
 	t1 = clk_boot_ns(&clk_system);
 	if (r >= 0)
-		r = run_in(c, &made.id, nothing, 1, &second, err);
+		r = cmd_bench_exec_command(c, &made.id, nothing, 1, &second, err);
 	t2 = clk_boot_ns(&clk_system);
 	removed =
 		api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { made.id } },
-			 &(struct sandbox){}, &gone);
+			 &(struct sandbox_info){}, &gone);
 	if (r >= 0 && removed < 0) {
 		*err = gone;
 		return removed;
@@ -99,16 +99,16 @@ static int round_trip(struct cli *c, const char *image, uint64_t took[static STE
 	return 0;
 }
 
-static int as_json(struct sample s[static STEP_NUM], struct buf *out)
+static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct buf *out)
 {
 	struct jw w = jw_to(out);
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_u64(&w, "n", s[0].n);
 	for (size_t i = 0; i < STEP_NUM; i++) {
-		struct sample_summary sum = sample_summarise(&s[i]);
+		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
 
-		jw_object(&w, steps[i].key);
+		jw_object_begin(&w, steps[i].key);
 		jw_u64(&w, "min_us", sum.min / 1000);
 		jw_u64(&w, "p50_us", sum.p50 / 1000);
 		jw_u64(&w, "p99_us", sum.p99 / 1000);
@@ -116,85 +116,87 @@ static int as_json(struct sample s[static STEP_NUM], struct buf *out)
 		jw_end(&w);
 	}
 	jw_end(&w);
-	return jw_done(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
 }
 
-static int ms_cell(struct show_table *t, uint64_t ns)
+static int cmd_bench_add_ms_cell(struct print_table *t, uint64_t ns)
 {
 	auto_buf b = BUF_INIT(32);
 	int r = buf_printf(&b, "%llu.%02u ms", (unsigned long long)(ns / NS_PER_MS),
 			   (unsigned)(ns % NS_PER_MS / 10000));
 
-	return r < 0 ? r : show_cell(t, buf_str(&b));
+	return r < 0 ? r : print_table_add_cell(t, buf_str(&b));
 }
 
-static int as_table(struct sample s[static STEP_NUM], struct buf *out)
+static int cmd_bench_format_table(struct bench_stats s[static STEP_NUM], struct buf *out)
 {
 	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
-	auto_table t = show_table_of(ARRAY_SIZE(headings));
+	auto_table t = print_table_create(ARRAY_SIZE(headings));
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = show_cell(&t, headings[i]);
+		r = print_table_add_cell(&t, headings[i]);
 	for (size_t i = 0; r >= 0 && i < STEP_NUM; i++) {
-		struct sample_summary sum = sample_summarise(&s[i]);
+		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
 
-		r = show_cell(&t, steps[i].title);
+		r = print_table_add_cell(&t, steps[i].title);
 		if (r >= 0)
-			r = ms_cell(&t, sum.min);
+			r = cmd_bench_add_ms_cell(&t, sum.min);
 		if (r >= 0)
-			r = ms_cell(&t, sum.p50);
+			r = cmd_bench_add_ms_cell(&t, sum.p50);
 		if (r >= 0)
-			r = ms_cell(&t, sum.p99);
+			r = cmd_bench_add_ms_cell(&t, sum.p99);
 	}
-	return r < 0 ? r : show_table_write(&t, out);
+	return r < 0 ? r : print_table_write(&t, out);
 }
 
-static int measure(struct cli *c, const struct bench_args *a,
-		   struct sample samples[static STEP_NUM], struct cay_err *err)
+static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
+				 struct bench_stats samples[static STEP_NUM], struct cay_err *err)
 {
 	for (size_t k = 0; k < STEP_NUM; k++) {
-		samples[k].ns = pool_take(&c->pool, a->n, sizeof(*samples[k].ns));
+		samples[k].ns = arena_alloc(&c->arena, a->n, sizeof(*samples[k].ns));
 		if (!samples[k].ns)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	}
 	for (uint64_t i = 0; i < a->n; i++) {
 		uint64_t took[STEP_NUM] = {};
-		int r = round_trip(c, a->image, took, err);
+		int r = cmd_bench_measure_once(c, a->image, took, err);
 
 		if (r < 0)
 			return r;
 		for (size_t k = 0; k < STEP_NUM; k++)
 			samples[k].ns[samples[k].n++] = took[k];
-		interrupt_read(&c->api.intr);
+		interrupt_read_signals(&c->api.intr);
 		if (c->api.intr.signo)
 			return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
 	}
 	return 0;
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words *,
+			 struct cay_err *err)
 {
 	const struct bench_args *a = args;
-	struct sample samples[STEP_NUM] = {};
+	struct bench_stats samples[STEP_NUM] = {};
 	auto_buf out = BUF_INIT(KIB(16));
 	int r = interrupt_open(&c->api.intr, err);
 
 	if (r >= 0)
-		r = measure(c, a, samples, err);
+		r = cmd_bench_measure_all(c, a, samples, err);
 	if (r < 0)
 		return r;
-	r = a->json.json ? as_json(samples, &out) : as_table(samples, &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
+	r = a->json.json ? cmd_bench_format_json(samples, &out)
+			 : cmd_bench_format_table(samples, &out);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
 const struct cmd cmd_bench = {
 	.name = "bench",
-	.place = PLACE_HERE,
+	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[-n N] [--image IMAGE] [--json]",
 	.options = options,
 	.size = sizeof(struct bench_args),
-	.preset = preset,
+	.init_args = cmd_bench_set_defaults,
 	.help = "Measure create to first output, an exec's round trip, and delete",
-	.run = run,
+	.run = cmd_bench_run,
 };

@@ -5,11 +5,11 @@
 #include "cli/complete.h"
 #include "cli/show.h"
 
-#define ASK_MS 300
+#define INIT_CALL_MS 300
 
 /* Each asks `cay completion words`, so none of them has to be made anew for a new option.
  * bash takes words apart at ':' and '=', which is undone here. */
-static const char bash[] =
+static const char completion_script_bash[] =
 	"# cay completion bash; to be read by bash, as in: source <(cay completion bash)\n"
 	"_cay() {\n"
 	"\tlocal cur line lead words=()\n"
@@ -35,7 +35,7 @@ static const char bash[] =
 	"}\n"
 	"complete -F _cay cay\n";
 
-static const char zsh[] =
+static const char completion_script_zsh[] =
 	"#compdef cay\n"
 	"# cay completion zsh; a file _cay in $fpath, or: source <(cay completion zsh)\n"
 	"_cay() {\n"
@@ -62,7 +62,7 @@ static const char zsh[] =
 	"\tcompdef _cay cay\n"
 	"fi\n";
 
-static const char fish[] =
+static const char completion_script_fish[] =
 	"# cay completion fish; to be read by fish, as in: cay completion fish | source\n"
 	"function __cay_complete\n"
 	"\tset -l words (commandline -opc) (commandline -ct)\n"
@@ -78,77 +78,82 @@ static const char fish[] =
 
 static const struct {
 	const char *name, *script;
-} shells[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
+} completion_scripts[] = { { "bash", completion_script_bash },
+			   { "zsh", completion_script_zsh },
+			   { "fish", completion_script_fish } };
 
-static void on_late(int)
+static void on_completion_timeout(int)
 {
 	_exit(0);
 }
 
 /* However far away the server is, and whatever it does: somebody waits at the keyboard. */
-static int bound(struct cay_err *err)
+static int completion_start_timeout(struct cay_err *err)
 {
-	struct itimerval late = { .it_value = { .tv_usec = ASK_MS * 1000L } };
+	struct itimerval late = { .it_value = { .tv_usec = INIT_CALL_MS * 1000L } };
 
-	if (signal(SIGALRM, on_late) == SIG_ERR || setitimer(ITIMER_REAL, &late, NULL) < 0)
+	if (signal(SIGALRM, on_completion_timeout) == SIG_ERR ||
+	    setitimer(ITIMER_REAL, &late, NULL) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set a timer");
 	return 0;
 }
 
-static int print_words(struct cli *c, const struct opt_words *w, struct cay_err *err)
+static int cmd_completion_print_words(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	auto_buf known = BUF_INIT(MIB(1)), told = BUF_INIT(MIB(1));
 	static const char *const nothing[] = { "" };
 	struct complete what;
 	int r;
 
-	complete_look(w->n_rest ? w->rest : nothing, w->n_rest ? w->n_rest : 1, &what);
-	r = complete_tables(&what, &known);
+	complete_parse(w->n_rest ? w->rest : nothing, w->n_rest ? w->n_rest : 1, &what);
+	r = complete_from_tables(&what, &known);
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	for (size_t i = 0; r >= 0 && what.what == OPERAND_SHELL && i < ARRAY_SIZE(shells); i++)
-		r = complete_add(&what, shells[i].name, "", &known);
+	for (size_t i = 0;
+	     r >= 0 && what.operand == OPERAND_SHELL && i < ARRAY_SIZE(completion_scripts); i++)
+		r = complete_add_word(&what, completion_scripts[i].name, "", &known);
 	if (r >= 0)
-		r = show_out(&known, err);
+		r = print_stdout(&known, err);
 	if (r >= 0)
-		r = bound(err);
+		r = completion_start_timeout(err);
 	/* who is away has no names */
-	if (r < 0 || complete_ask(c, &what, &told) < 0)
+	if (r < 0 || complete_from_server(c, &what, &told) < 0)
 		return r;
-	return show_out(&told, err);
+	return print_stdout(&told, err);
 }
 
-static int run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_completion_run(struct cli *c, const void *, const struct opt_words *w,
+			      struct cay_err *err)
 {
 	const char *shell = w->operands[0];
 
 	if (str_eq(shell, "words"))
-		return print_words(c, w, err);
-	for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+		return cmd_completion_print_words(c, w, err);
+	for (size_t i = 0; i < ARRAY_SIZE(completion_scripts); i++) {
 		auto_buf out = BUF_INIT(KIB(8));
 
-		if (!str_eq(shell, shells[i].name))
+		if (!str_eq(shell, completion_scripts[i].name))
 			continue;
-		if (buf_puts(&out, shells[i].script) < 0)
+		if (buf_puts(&out, completion_scripts[i].script) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-		return show_out(&out, err);
+		return print_stdout(&out, err);
 	}
-	api_hint(&c->api, "bash, zsh or fish");
+	api_hint_set(&c->api, "bash, zsh or fish");
 	return cay_fail(err, CAY_E_INVALID, "completion: there is no script for '%s'", shell);
 }
 
 const struct cmd cmd_completion = {
 	.name = "completion",
-	.place = PLACE_NOBODY,
+	.needs = CMD_NEEDS_NOTHING,
 	.args = "bash|zsh|fish",
 	.operands = { OPERAND_SHELL },
 	.min = 1,
 	.max = 1,
-	.rest = REST_MAY,
+	.rest = REST_OPTIONAL,
 	.help = "Print a script that completes commands, options and names at this shell",
 	.more = "source <(cay completion bash) in ~/.bashrc, the same of zsh in ~/.zshrc behind "
 		"compinit, cay completion fish | source in fish's config.fish. Names are asked of "
 		"the server, for 300 ms at the most; without one there are none. The scripts call "
 		"'cay completion words -- WORD...', which prints what the last word could become.",
-	.run = run,
+	.run = cmd_completion_run,
 };

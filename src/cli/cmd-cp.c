@@ -13,12 +13,12 @@
 
 /* Where a file goes: its directory and its name there.  A place that ends in '/' keeps the
  * name it has. */
-static int split(struct pool *pool, const char *to, const char *from, const char **dir,
-		 const char **name)
+static int cmd_cp_split_target(struct arena *arena, const char *to, const char *from,
+			       const char **dir, const char **name)
 {
 	const char *slash = strrchr(to, '/'), *last = strrchr(from, '/');
 
-	*dir = !slash ? "." : slash == to ? "/" : pool_strn(pool, to, (size_t)(slash - to));
+	*dir = !slash ? "." : slash == to ? "/" : arena_strndup(arena, to, (size_t)(slash - to));
 	*name = slash ? slash + 1 : to;
 	if (str_eq(to, ".") || (slash && !slash[1])) {
 		*dir = to;
@@ -31,20 +31,20 @@ static int split(struct pool *pool, const char *to, const char *from, const char
 		       : -EINVAL;
 }
 
-static void tell_skipped(const struct tree_made *made)
+static void cmd_cp_report_skipped(const struct tree_made *made)
 {
 	if (made->skipped)
-		show_note("%llu skipped: neither files, directories nor links in the tree",
-			  (unsigned long long)made->skipped);
+		print_note("%llu skipped: neither files, directories nor links in the tree",
+			   (unsigned long long)made->skipped);
 	if (made->changed)
-		show_note("%llu changed while they were read, and end in zeros",
-			  (unsigned long long)made->changed);
+		print_note("%llu changed while they were read, and end in zeros",
+			   (unsigned long long)made->changed);
 }
 
 /* In */
 
 /* Standard input has no length: it goes through a file without a name first. */
-static int spool(struct cay_err *err)
+static int cmd_cp_spool_stdin(struct cay_err *err)
 {
 	auto_close int fd = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	char piece[KIB(64)];
@@ -57,7 +57,7 @@ static int spool(struct cay_err *err)
 		if (n < 0)
 			r = errno == EINTR ? 0 : -errno;
 		else
-			r = path_write_all(fd, piece, (size_t)n);
+			r = fd_write_all(fd, piece, (size_t)n);
 	}
 	if (r >= 0 && (lseek(fd, 0, SEEK_SET) < 0 || fchmod(fd, 0644) < 0))
 		r = -errno;
@@ -65,8 +65,9 @@ static int spool(struct cay_err *err)
 		     : cay_take_fd(&fd);
 }
 
-static int send_tree(struct cli *c, int fd, const char *name, const struct place *to,
-		     const char *dir, uint64_t total, struct tree_made *ret, struct cay_err *err)
+static int cmd_cp_send_tree(struct cli *c, int fd, const char *name, const struct remote_path *to,
+			    const char *dir, uint64_t total, struct tree_made *ret,
+			    struct cay_err *err)
 {
 	struct tree_put_query query = { .path = dir,
 					.max_entries = ENTRIES_MAX,
@@ -74,29 +75,29 @@ static int send_tree(struct cli *c, int fd, const char *name, const struct place
 	struct api_call call = { .op = OP_TREE_PUT,
 				 .ids = { to->sandbox },
 				 .query = &query,
-				 .media = "application/x-tar",
-				 .length = HTTP_CHUNKED };
-	auto_free struct carry *carry = malloc(sizeof(*carry));
+				 .content_type = "application/x-tar",
+				 .body_length = HTTP_CHUNKED };
+	auto_free struct transfer *carry = malloc(sizeof(*carry));
 	struct tree_counts n = {};
 	int r;
 
 	if (!carry)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = carry_open(carry, &c->api, &call, total, err);
+	r = transfer_open(carry, &c->api, &call, total, err);
 	if (r >= 0)
-		r = tree_pack(fd, name, carry_write, carry, &n, err);
+		r = tree_pack(fd, name, transfer_write, carry, &n, err);
 	if (r >= 0 || r == -ECANCELED)
-		r = carry_answer(carry, ret, err);
-	carry_fini(carry);
+		r = transfer_finish_send(carry, ret, err);
+	transfer_fini(carry);
 	return r;
 }
 
-static int copy_in(struct cli *c, const char *from, const struct place *to, struct tree_made *ret,
-		   struct cay_err *err)
+static int cmd_cp_copy_in(struct cli *c, const char *from, const struct remote_path *to,
+			  struct tree_made *ret, struct cay_err *err)
 {
 	bool input = str_eq(from, "-");
-	auto_close int fd =
-		input ? spool(err) : open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	auto_close int fd = input ? cmd_cp_spool_stdin(err)
+				  : open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	const char *dir = to->path, *name = "";
 	struct stat st;
 
@@ -106,49 +107,49 @@ static int copy_in(struct cli *c, const char *from, const struct place *to, stru
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", from);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return cay_fail(err, CAY_E_INVALID, "'%s' is neither a file nor a directory", from);
-	if (S_ISREG(st.st_mode) && split(&c->pool, to->path, from, &dir, &name) < 0)
+	if (S_ISREG(st.st_mode) && cmd_cp_split_target(&c->arena, to->path, from, &dir, &name) < 0)
 		return cay_fail(err, CAY_E_INVALID, "cp: say what to call it in '%s'", to->path);
-	return send_tree(c, fd, name, to, dir, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, ret,
-			 err);
+	return cmd_cp_send_tree(c, fd, name, to, dir,
+				S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, ret, err);
 }
 
 /* Out: what comes is a stranger's */
 
-int place_fetch(struct cli *c, const struct place *from, int fd, uint64_t total,
-		struct cay_err *err)
+int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uint64_t total,
+		      struct cay_err *err)
 {
 	struct file_query query = { .path = from->path };
 	struct api_call call = {
 		.op = OP_FILE_READ, .ids = { from->sandbox }, .query = &query, .accept = "*/*"
 	};
-	auto_free struct carry *carry = malloc(sizeof(*carry));
+	auto_free struct transfer *carry = malloc(sizeof(*carry));
 	char piece[KIB(16)];
 	ssize_t n = 0;
 	int r;
 
 	if (!carry)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = carry_open(carry, &c->api, &call, total, err);
+	r = transfer_open(carry, &c->api, &call, total, err);
 	if (fd == STDOUT_FILENO)
 		carry->shown = carry->bar.terminal = false;
 	if (r >= 0)
-		r = carry_begin(carry, err);
-	while (r >= 0 && (n = carry_read(carry, piece, sizeof(piece), err)) > 0) {
+		r = transfer_receive_head(carry, err);
+	while (r >= 0 && (n = transfer_read(carry, piece, sizeof(piece), err)) > 0) {
 		if (total && carry->moved > total) {
 			r = cay_fail(err, CAY_E_MISBEHAVED,
 				     "'%s' is longer than the %llu bytes it was said to have",
 				     from->path, (unsigned long long)total);
 			break;
 		}
-		r = path_write_all(fd, piece, (size_t)n);
+		r = fd_write_all(fd, piece, (size_t)n);
 		if (r < 0)
 			r = cay_fail_sys(err, CAY_E_INVALID, -r, "write");
 	}
-	carry_fini(carry);
+	transfer_fini(carry);
 	return r < 0 ? r : (int)n;
 }
 
-static mode_t mask(void)
+static mode_t cmd_cp_umask_read(void)
 {
 	mode_t m = umask(0);
 
@@ -157,8 +158,9 @@ static mode_t mask(void)
 }
 
 /* Beside its place, then renamed into it: an old file stays until the new one is whole. */
-static int copy_file_out(struct cli *c, const struct place *from, const char *to, unsigned mode,
-			 uint64_t size, struct tree_made *ret, struct cay_err *err)
+static int cmd_cp_copy_file_out(struct cli *c, const struct remote_path *from, const char *to,
+				unsigned mode, uint64_t size, struct tree_made *ret,
+				struct cay_err *err)
 {
 	auto_buf tmp = BUF_INIT(64);
 	auto_close int at = -EBADF, fd = -EBADF;
@@ -171,9 +173,9 @@ static int copy_file_out(struct cli *c, const struct place *from, const char *to
 
 		if (buf_printf(&inside, "%s/", to) < 0)
 			return cay_fail(err, CAY_E_INVALID, "'%s' is too long", to);
-		to = pool_strn(&c->pool, inside.data, inside.len);
+		to = arena_strndup(&c->arena, inside.data, inside.len);
 	}
-	if (!to || split(&c->pool, to, from->path, &dir, &name) < 0)
+	if (!to || cmd_cp_split_target(&c->arena, to, from->path, &dir, &name) < 0)
 		return cay_fail(err, CAY_E_INVALID, "cp: say what to call it");
 	at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0)
@@ -184,8 +186,8 @@ static int copy_file_out(struct cli *c, const struct place *from, const char *to
 	fd = path_open(at, tmp.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -fd, "write in '%s'", dir);
-	r = place_fetch(c, from, fd, size, err);
-	if (r >= 0 && (fstat(fd, &st) < 0 || fchmod(fd, mode & 0777 & ~mask()) < 0 ||
+	r = remote_path_fetch(c, from, fd, size, err);
+	if (r >= 0 && (fstat(fd, &st) < 0 || fchmod(fd, mode & 0777 & ~cmd_cp_umask_read()) < 0 ||
 		       renameat(at, tmp.data, at, name) < 0))
 		r = cay_fail_sys(err, CAY_E_INVALID, errno, "write '%s'", to);
 	if (r < 0)
@@ -196,7 +198,7 @@ static int copy_file_out(struct cli *c, const struct place *from, const char *to
 }
 
 /* What it is the sandbox says: only who asked for a tree gets one poured into what is there. */
-static bool asks_for_tree(const char *path)
+static bool cmd_cp_path_is_dir_content(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -204,24 +206,26 @@ static bool asks_for_tree(const char *path)
 	       (n > 1 && str_eq(path + n - 2, "/."));
 }
 
-static int copy_tree_out(struct cli *c, const struct place *from, const char *to,
-			 struct tree_made *ret, struct cay_err *err)
+static int cmd_cp_copy_tree_out(struct cli *c, const struct remote_path *from, const char *to,
+				struct tree_made *ret, struct cay_err *err)
 {
 	struct tree_query query = { .path = from->path };
 	struct api_call call = { .op = OP_TREE_GET,
 				 .ids = { from->sandbox },
 				 .query = &query,
 				 .accept = "application/x-tar" };
-	auto_free struct carry *carry = NULL;
+	auto_free struct transfer *carry = NULL;
 	auto_close int fd = -EBADF;
 	struct tree_unpack how = {
-		.limits = { .entries = ENTRIES_MAX, .bytes = UINT64_MAX, .mask = mask() },
+		.limits = { .entries = ENTRIES_MAX,
+			    .bytes = UINT64_MAX,
+			    .mask = cmd_cp_umask_read() },
 		.keep_modes = true,
 	};
 	struct tree_counts n = {}, there = {};
 	int r;
 
-	if (mkdir(to, 0777) < 0 && (errno != EEXIST || !asks_for_tree(from->path))) {
+	if (mkdir(to, 0777) < 0 && (errno != EEXIST || !cmd_cp_path_is_dir_content(from->path))) {
 		if (errno == EEXIST)
 			return cay_fail(err, CAY_E_INVALID,
 					"'%s' is a directory there and '%s' exists: say '%s/' to "
@@ -235,14 +239,14 @@ static int copy_tree_out(struct cli *c, const struct place *from, const char *to
 	carry = malloc(sizeof(*carry));
 	if (!carry)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	how.read = carry_read;
+	how.read = transfer_read;
 	how.arg = carry;
-	r = carry_open(carry, &c->api, &call, 0, err);
+	r = transfer_open(carry, &c->api, &call, 0, err);
 	if (r >= 0)
-		r = carry_begin(carry, err);
+		r = transfer_receive_head(carry, err);
 	if (r >= 0)
 		r = tree_unpack(&how, &n, &there, err);
-	carry_fini(carry);
+	transfer_fini(carry);
 	*ret = (struct tree_made){ .files = n.files,
 				   .directories = n.directories,
 				   .links = n.links,
@@ -252,7 +256,8 @@ static int copy_tree_out(struct cli *c, const struct place *from, const char *to
 	return r;
 }
 
-static int look(struct cli *c, const struct place *at, struct file_stat *ret, struct cay_err *err)
+static int cmd_cp_stat_remote(struct cli *c, const struct remote_path *at, struct file_stat *ret,
+			      struct cay_err *err)
 {
 	struct file_stat_query query = { .path = at->path, .follow = true };
 
@@ -263,7 +268,7 @@ static int look(struct cli *c, const struct place *at, struct file_stat *ret, st
 }
 
 /* "0644": our own table has seen to its form. */
-static unsigned mode_of(const char *octal)
+static unsigned cmd_cp_mode_parse(const char *octal)
 {
 	unsigned mode = 0;
 
@@ -272,25 +277,26 @@ static unsigned mode_of(const char *octal)
 	return mode;
 }
 
-static int copy_out(struct cli *c, const struct place *from, const char *to, struct tree_made *ret,
-		    struct cay_err *err)
+static int cmd_cp_copy_out(struct cli *c, const struct remote_path *from, const char *to,
+			   struct tree_made *ret, struct cay_err *err)
 {
 	struct file_stat st = {};
 	int r;
 
 	if (str_eq(to, "-"))
-		return place_fetch(c, from, STDOUT_FILENO, 0, err);
-	r = look(c, from, &st, err);
+		return remote_path_fetch(c, from, STDOUT_FILENO, 0, err);
+	r = cmd_cp_stat_remote(c, from, &st, err);
 	if (r < 0)
 		return r;
-	return st.type == FILE_DIR
-		       ? copy_tree_out(c, from, to, ret, err)
-		       : copy_file_out(c, from, to, mode_of(st.mode), st.size, ret, err);
+	return st.type == FILE_DIR ? cmd_cp_copy_tree_out(c, from, to, ret, err)
+				   : cmd_cp_copy_file_out(c, from, to, cmd_cp_mode_parse(st.mode),
+							  st.size, ret, err);
 }
 
 /* Past us: control moves it. */
-static int copy_across(struct cli *c, const struct place *from, const struct place *to,
-		       struct tree_made *ret, struct cay_err *err)
+static int cmd_cp_copy_between_sandboxes(struct cli *c, const struct remote_path *from,
+					 const struct remote_path *to, struct tree_made *ret,
+					 struct cay_err *err)
 {
 	struct tree_import request = { .from = from->sandbox, .path = from->path, .to = to->path };
 
@@ -300,34 +306,35 @@ static int copy_across(struct cli *c, const struct place *from, const struct pla
 			ret, err);
 }
 
-static int run_cp(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_cp_run(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
 {
 	bool json = ((const struct json_args *)args)->json;
 	struct tree_made made = {};
-	struct place from, to;
-	int r = place_of(c, w->operands[0], &from, err);
+	struct remote_path from, to;
+	int r = remote_path_parse(c, w->operands[0], &from, err);
 
 	if (r >= 0)
-		r = place_of(c, w->operands[1], &to, err);
+		r = remote_path_parse(c, w->operands[1], &to, err);
 	if (r < 0)
 		return r;
-	if (json && !to.inside && str_eq(to.path, "-"))
+	if (json && !to.in_sandbox && str_eq(to.path, "-"))
 		return cay_fail(err, CAY_E_INVALID,
 				"cp: standard output is the file's, or --json's");
-	if (!from.inside && !to.inside)
+	if (!from.in_sandbox && !to.in_sandbox)
 		return cay_fail(err, CAY_E_INVALID,
 				"cp: one of the two must be in a sandbox, as in NAME:path");
-	if (!to.inside)
-		r = copy_out(c, &from, to.path, &made, err);
-	else if (from.inside)
-		r = copy_across(c, &from, &to, &made, err);
+	if (!to.in_sandbox)
+		r = cmd_cp_copy_out(c, &from, to.path, &made, err);
+	else if (from.in_sandbox)
+		r = cmd_cp_copy_between_sandboxes(c, &from, &to, &made, err);
 	else
-		r = copy_in(c, from.path, &to, &made, err);
+		r = cmd_cp_copy_in(c, from.path, &to, &made, err);
 	if (r < 0)
 		return r;
 	if (json)
 		return print_json(&tree_made_table, &made, err);
-	tell_skipped(&made);
+	cmd_cp_report_skipped(&made);
 	return 0;
 }
 
@@ -336,7 +343,7 @@ static const struct opt_group cp_options[] = { OPTS(opts_json, 0), OPTS_END };
 const struct cmd cmd_cp = {
 	.name = "cp",
 	.args = "[--json] SOURCE TARGET",
-	.operands = { OPERAND_PLACE, OPERAND_PLACE },
+	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH },
 	.min = 2,
 	.max = 2,
 	.options = cp_options,
@@ -352,19 +359,19 @@ const struct cmd cmd_cp = {
 		"Of what comes out of a sandbox, devices, setuid and links that lead out of the "
 		"tree "
 		"are left behind, and counted.",
-	.run = run_cp,
+	.run = cmd_cp_run,
 };
 
-static int run_cat(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < w->n_operands && r >= 0; i++) {
-		struct place from;
+		struct remote_path from;
 
-		r = place_inside(c, w->operands[i], &from, err);
+		r = remote_path_parse_in_sandbox(c, w->operands[i], &from, err);
 		if (r >= 0)
-			r = place_fetch(c, &from, STDOUT_FILENO, 0, err);
+			r = remote_path_fetch(c, &from, STDOUT_FILENO, 0, err);
 	}
 	return r;
 }
@@ -372,9 +379,9 @@ static int run_cat(struct cli *c, const void *, const struct opt_words *w, struc
 const struct cmd cmd_cat = {
 	.name = "cat",
 	.args = "NAME:PATH...",
-	.operands = { OPERAND_PLACE, OPERAND_PLACE },
+	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH },
 	.min = 1,
 	.max = 64,
 	.help = "Write files of a sandbox to standard output",
-	.run = run_cat,
+	.run = cmd_cat_run,
 };

@@ -14,7 +14,7 @@ static const struct {
 	[VERDICT_FAIL] = { "FAIL", "\033[31m" },
 };
 
-void doctor_say(struct finding *f, enum verdict v, const char *fmt, ...)
+void doctor_finding_report(struct doctor_finding *f, enum doctor_verdict v, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -29,19 +29,19 @@ void doctor_say(struct finding *f, enum verdict v, const char *fmt, ...)
 }
 
 /* The number at *s, which moves behind it. */
-static uint64_t part(const char **s)
+static uint64_t doctor_version_part_parse(const char **s)
 {
 	uint64_t v = 0;
 
-	for (; ascii_digit(**s) && v < 1000000; (*s)++)
+	for (; ascii_is_digit(**s) && v < 1000000; (*s)++)
 		v = v * 10 + (uint64_t)(**s - '0');
 	return v;
 }
 
-int doctor_compare(const char *a, const char *b)
+int doctor_version_compare(const char *a, const char *b)
 {
 	for (int i = 0; i < 4; i++) {
-		uint64_t x = part(&a), y = part(&b);
+		uint64_t x = doctor_version_part_parse(&a), y = doctor_version_part_parse(&b);
 
 		if (x != y)
 			return x < y ? -1 : 1;
@@ -53,14 +53,15 @@ int doctor_compare(const char *a, const char *b)
 	return 0;
 }
 
-struct report {
+struct doctor_report {
 	struct buf text;
 	struct jw json;
 	bool as_json, colour;
 	unsigned count[VERDICT_NUM];
 };
 
-static int show_text_row(struct report *rep, const struct check *row, const struct finding *f)
+static int doctor_report_add_text(struct doctor_report *rep, const struct doctor_check *row,
+				  const struct doctor_finding *f)
 {
 	const char *advice = f->verdict == VERDICT_OK ? "" : row->advice;
 	int r = buf_printf(&rep->text, "%s%-4s%s  %-18s ",
@@ -68,82 +69,87 @@ static int show_text_row(struct report *rep, const struct check *row, const stru
 			   verdicts[f->verdict].name, rep->colour ? "\033[0m" : "", row->name);
 
 	if (r >= 0)
-		r = show_text(&rep->text, (struct slice){ buf_str(&f->found), f->found.len });
+		r = print_append_escaped(&rep->text,
+					 (struct slice){ buf_str(&f->found), f->found.len });
 	return r < 0 ? r : buf_printf(&rep->text, "%s%s\n", *advice ? "; " : "", advice);
 }
 
-static void show_json_row(struct report *rep, const struct check *row, const struct finding *f)
+static void doctor_report_add_json(struct doctor_report *rep, const struct doctor_check *row,
+				   const struct doctor_finding *f)
 {
 	struct jw *w = &rep->json;
 
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "name", row->name);
 	jw_str(w, "verdict", verdicts[f->verdict].name);
-	jw_strn(w, "found", (struct slice){ buf_str(&f->found), f->found.len });
+	jw_slice(w, "found", (struct slice){ buf_str(&f->found), f->found.len });
 	if (f->verdict != VERDICT_OK)
 		jw_str(w, "advice", row->advice);
 	jw_end(w);
 }
 
-static int look(struct cli *c, const struct check *rows, struct report *rep)
+static int doctor_checks_run(struct cli *c, const struct doctor_check *rows,
+			     struct doctor_report *rep)
 {
 	int r = 0;
 
-	for (const struct check *row = rows; r >= 0 && row->name; row++) {
-		struct finding f = { .verdict = VERDICT_WARN, .found = BUF_INIT(DOCTOR_FOUND_MAX) };
+	for (const struct doctor_check *row = rows; r >= 0 && row->name; row++) {
+		struct doctor_finding f = { .verdict = VERDICT_WARN,
+					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
 
-		row->look(c, row, &f);
-		doctor_say(&f, VERDICT_WARN, "cannot tell");
+		row->run(c, row, &f);
+		doctor_finding_report(&f, VERDICT_WARN, "cannot tell");
 		rep->count[f.verdict]++;
 		if (rep->as_json)
-			show_json_row(rep, row, &f);
+			doctor_report_add_json(rep, row, &f);
 		else
-			r = show_text_row(rep, row, &f);
+			r = doctor_report_add_text(rep, row, &f);
 		buf_fini(&f.found);
 	}
 	return r;
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_doctor_run(struct cli *c, const void *args, const struct opt_words *,
+			  struct cay_err *err)
 {
-	struct report rep = { .text = BUF_INIT(KIB(64)),
-			      .as_json = ((const struct json_args *)args)->json };
+	struct doctor_report rep = { .text = BUF_INIT(KIB(64)),
+				     .as_json = ((const struct json_args *)args)->json };
 	int r;
 
 	/* a daemon that hangs is a finding, not a reason to wait */
 	if (c->api.timeout_ms > 5000)
 		c->api.timeout_ms = 5000;
 	rep.json = jw_to(&rep.text);
-	rep.colour = !rep.as_json && show_colour(STDOUT_FILENO);
+	rep.colour = !rep.as_json && print_wants_colour(STDOUT_FILENO);
 	if (rep.as_json) {
-		jw_object(&rep.json, NULL);
-		jw_array(&rep.json, "checks");
+		jw_object_begin(&rep.json, NULL);
+		jw_array_begin(&rep.json, "checks");
 	}
-	r = look(c, doctor_kernel, &rep);
+	r = doctor_checks_run(c, doctor_kernel, &rep);
 	if (r >= 0)
-		r = look(c, doctor_host, &rep);
+		r = doctor_checks_run(c, doctor_host, &rep);
 	if (r >= 0 && rep.as_json) {
 		jw_end(&rep.json);
 		jw_bool(&rep.json, "ok", rep.count[VERDICT_FAIL] == 0);
 		jw_end(&rep.json);
-		r = jw_done(&rep.json) < 0 ? -ENOMEM : buf_putc(&rep.text, '\n');
+		r = jw_finish(&rep.json) < 0 ? -ENOMEM : buf_putc(&rep.text, '\n');
 	} else if (r >= 0) {
 		r = buf_printf(&rep.text, "%u ok, %u warnings, %u failures\n",
 			       rep.count[VERDICT_OK], rep.count[VERDICT_WARN],
 			       rep.count[VERDICT_FAIL]);
 	}
-	r = r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&rep.text, err);
+	r = r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&rep.text, err);
 	buf_fini(&rep.text);
 	return r < 0 ? r : rep.count[VERDICT_FAIL] > 0;
 }
 
 const struct cmd cmd_doctor = {
 	.name = "doctor",
-	.place = PLACE_HERE,
+	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--json]",
 	.options = options,
 	.size = sizeof(struct json_args),
 	.help = "Check this machine: what is there, what is missing, what to do",
 	.more = "Works without a daemon. The exit status is 1 when a check failed.",
-	.run = run,
+	.run = cmd_doctor_run,
 };

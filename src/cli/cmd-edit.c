@@ -13,12 +13,13 @@
 #define DIGEST 32
 
 /* The copy: a directory of its own that nobody else can look into, and a file in it. */
-struct copy {
+struct edit_copy {
 	char dir[64], path[128];
 	char before[2 * DIGEST + 1], after[2 * DIGEST + 1];
 };
 
-static int hash_file(const char *path, char ret[static 2 * DIGEST + 1], struct cay_err *err)
+static int cmd_edit_hash_file(const char *path, char ret[static 2 * DIGEST + 1],
+			      struct cay_err *err)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
@@ -33,11 +34,12 @@ static int hash_file(const char *path, char ret[static 2 * DIGEST + 1], struct c
 	EVP_MD_CTX_free(ctx);
 	if (!ok)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot read the copy '%s'", path);
-	hex_write(digest, sizeof(digest), ret);
+	hex_encode(digest, sizeof(digest), ret);
 	return 0;
 }
 
-static int fetch(struct cli *c, const struct place *at, struct copy *copy, struct cay_err *err)
+static int cmd_edit_fetch_copy(struct cli *c, const struct remote_path *at, struct edit_copy *copy,
+			       struct cay_err *err)
 {
 	static const char form[] = "/tmp/cay-edit-XXXXXX";
 	auto_close int fd = -EBADF;
@@ -52,11 +54,11 @@ static int fetch(struct cli *c, const struct place *at, struct copy *copy, struc
 	fd = open(copy->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "make a copy in /tmp");
-	r = place_fetch(c, at, fd, 0, err);
-	return r < 0 ? r : hash_file(copy->path, copy->before, err);
+	r = remote_path_fetch(c, at, fd, 0, err);
+	return r < 0 ? r : cmd_edit_hash_file(copy->path, copy->before, err);
 }
 
-static void forget(const struct copy *copy)
+static void cmd_edit_remove_copy(const struct edit_copy *copy)
 {
 	if (copy->path[0])
 		(void)unlink(copy->path);
@@ -64,7 +66,7 @@ static void forget(const struct copy *copy)
 		(void)rmdir(copy->dir);
 }
 
-static int edit(const struct copy *copy, struct cay_err *err)
+static int cmd_edit_run_editor(const struct edit_copy *copy, struct cay_err *err)
 {
 	static const char line[] = "exec ${VISUAL:-${EDITOR:-vi}} \"$1\"";
 	const char *const argv[] = { "sh", "-c", line, "sh", copy->path, NULL };
@@ -85,8 +87,8 @@ static int edit(const struct copy *copy, struct cay_err *err)
 	return r;
 }
 
-static int send_back(struct cli *c, const struct place *at, const struct copy *copy,
-		     struct cay_err *err)
+static int cmd_edit_write_back(struct cli *c, const struct remote_path *at,
+			       const struct edit_copy *copy, struct cay_err *err)
 {
 	struct file_write_query query = { .path = at->path,
 					  .if_sha256 = copy->before,
@@ -94,10 +96,10 @@ static int send_back(struct cli *c, const struct place *at, const struct copy *c
 	struct api_call call = { .op = OP_FILE_WRITE,
 				 .ids = { at->sandbox },
 				 .query = &query,
-				 .media = "application/octet-stream",
-				 .length = HTTP_CHUNKED };
+				 .content_type = "application/octet-stream",
+				 .body_length = HTTP_CHUNKED };
 	auto_close int fd = open(copy->path, O_RDONLY | O_CLOEXEC);
-	auto_free struct carry *carry = NULL;
+	auto_free struct transfer *carry = NULL;
 	struct file_written written;
 	char piece[KIB(16)];
 	ssize_t n = 0;
@@ -108,53 +110,53 @@ static int send_back(struct cli *c, const struct place *at, const struct copy *c
 	carry = malloc(sizeof(*carry));
 	if (!carry)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = carry_open(carry, &c->api, &call, 0, err);
+	r = transfer_open(carry, &c->api, &call, 0, err);
 	while (r >= 0 && (n = read(fd, piece, sizeof(piece))) > 0)
-		r = carry_write(carry, piece, (size_t)n, err);
+		r = transfer_write(carry, piece, (size_t)n, err);
 	if (r >= 0 || r == -ECANCELED)
-		r = carry_answer(carry, &written, err);
-	carry_fini(carry);
+		r = transfer_finish_send(carry, &written, err);
+	transfer_fini(carry);
 	return r;
 }
 
-static int run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
-	struct copy copy = {};
-	struct place at;
+	struct edit_copy copy = {};
+	struct remote_path at;
 	bool keep = false;
-	int r = place_inside(c, w->operands[0], &at, err);
+	int r = remote_path_parse_in_sandbox(c, w->operands[0], &at, err);
 
 	if (r >= 0)
-		r = fetch(c, &at, &copy, err);
+		r = cmd_edit_fetch_copy(c, &at, &copy, err);
 	if (r >= 0)
-		r = edit(&copy, err);
+		r = cmd_edit_run_editor(&copy, err);
 	if (r >= 0)
-		r = hash_file(copy.path, copy.after, err);
+		r = cmd_edit_hash_file(copy.path, copy.after, err);
 	if (r >= 0 && str_eq(copy.before, copy.after)) {
-		show_note("nothing was changed");
+		print_note("nothing was changed");
 	} else if (r >= 0) {
-		r = send_back(c, &at, &copy, err);
+		r = cmd_edit_write_back(c, &at, &copy, err);
 		keep = r < 0; /* somebody's work */
 	}
 	if (keep)
-		show_note("%s; yours is in %s",
-			  err->code == CAY_E_CONFLICT ? "somebody else has changed it meanwhile"
-						      : "it was not written",
-			  copy.path);
+		print_note("%s; yours is in %s",
+			   err->code == CAY_E_CONFLICT ? "somebody else has changed it meanwhile"
+						       : "it was not written",
+			   copy.path);
 	else
-		forget(&copy);
+		cmd_edit_remove_copy(&copy);
 	return r;
 }
 
 const struct cmd cmd_edit = {
 	.name = "edit",
 	.args = "NAME:PATH",
-	.operands = { OPERAND_PLACE },
+	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH },
 	.min = 1,
 	.max = 1,
 	.help = "Edit a file of a sandbox with $VISUAL, $EDITOR or vi",
 	.more = "The editor has a copy.  It is written back only if the file is still the one that "
 		"was "
 		"copied; else the copy is kept and its name told.",
-	.run = run,
+	.run = cmd_edit_run,
 };

@@ -30,7 +30,7 @@ struct events_args {
 
 static const struct opt rows[] = {
 	{ "follow", 'f', OPT_FLAG, AT(follow), .help = "Go on with what happens, until Ctrl-C" },
-	{ "group", 0, OPT_TEXT, AT(group), .what = OPERAND_GROUP, .arg = "NAME",
+	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
 	  .help = "Only those of this group" },
 	{ "after", 0, OPT_U64, AT(after), .max = INT64_MAX, .arg = "N",
 	  .help = "Only those behind this number" },
@@ -40,61 +40,61 @@ static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(events_args
 /* Lines cannot be aligned by what is yet to come: the columns are fixed. */
 #define LINE_FORMAT "%-8s  %-24s  %-26s  %-10s  "
 
-struct tail {
+struct event_tail {
 	struct api *api;
 	struct event_query query; /* after: the last one that was printed */
 	bool json;
-	bool connected;  /* it has worked once, and the heading is printed */
-	bool gone;       /* nobody reads our lines any more */
-	unsigned tries;  /* since the last event */
-	struct buf *all; /* a whole list for somebody at a terminal, or NULL */
+	bool connected;        /* it has worked once, and the heading is printed */
+	bool output_closed;    /* nobody reads our lines any more */
+	unsigned tries;        /* since the last event */
+	struct buf *page_text; /* a whole list for somebody at a terminal, or NULL */
 };
 
-static int write_line(const struct tail *t, const struct event *e, struct buf *out,
-		      struct cay_err *err)
+static int cmd_events_format_line(const struct event_tail *t, const struct event *e,
+				  struct buf *out, struct cay_err *err)
 {
 	auto_buf why = BUF_INIT(KIB(4)), seq = BUF_INIT(32);
 	char id[ID_TEXT_LEN + 1], at[CLK_TEXT_LEN + 1];
 	int r;
 
 	if (t->json) {
-		r = api_json(&event_table, e, out, err);
+		r = api_json_encode(&event_table, e, out, err);
 		return r < 0 ? r : buf_putc(out, '\n');
 	}
 	id_format(&e->sandbox, id);
-	clk_text(e->at_ns, at);
+	clk_format_rfc3339(e->at_ns, at);
 	r = buf_printf(&seq, "%llu", (unsigned long long)e->seq);
 	if (r >= 0)
 		r = buf_printf(out, LINE_FORMAT, buf_str(&seq), at, id,
-			       rows_choice(&event_table, "state", e->state));
+			       field_choice_name(&event_table, "state", e->state));
 	if (r >= 0)
-		r = e->has_end ? reason_line(&e->end, &why) : buf_putc(&why, '-');
+		r = e->has_end ? reason_format_line(&e->end, &why) : buf_putc(&why, '-');
 	if (r >= 0)
-		r = show_text(out, (struct slice){ buf_str(&why), why.len });
+		r = print_append_escaped(out, (struct slice){ buf_str(&why), why.len });
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
-static int print(struct tail *t, const struct event *e, struct cay_err *err)
+static int cmd_events_print_event(struct event_tail *t, const struct event *e, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(KIB(64));
-	struct buf *out = t->all ? t->all : &line;
+	struct buf *out = t->page_text ? t->page_text : &line;
 	int r;
 
 	if (e->seq <= t->query.after)
 		return 0; /* it was printed */
-	if (write_line(t, e, out, err) < 0)
+	if (cmd_events_format_line(t, e, out, err) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = t->all ? 0 : show_out(out, err);
-	t->gone = r == -EPIPE;
+	r = t->page_text ? 0 : print_stdout(out, err);
+	t->output_closed = r == -EPIPE;
 	t->query.after = e->seq;
 	return r;
 }
 
 /* Once, when the daemon has not refused. */
-static int print_heading(struct tail *t, struct cay_err *err)
+static int cmd_events_print_heading(struct event_tail *t, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(256);
-	struct buf *out = t->all ? t->all : &line;
+	struct buf *out = t->page_text ? t->page_text : &line;
 	bool again = t->connected;
 
 	t->connected = true;
@@ -102,11 +102,11 @@ static int print_heading(struct tail *t, struct cay_err *err)
 		return 0;
 	if (buf_printf(out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return t->all ? 0 : show_out(out, err);
+	return t->page_text ? 0 : print_stdout(out, err);
 }
 
 /* Page by page until there is no more. */
-static int list(struct tail *t, struct cay_err *err)
+static int cmd_events_list_pages(struct event_tail *t, struct cay_err *err)
 {
 	size_t n;
 
@@ -118,44 +118,45 @@ static int list(struct tail *t, struct cay_err *err)
 				 &page, err);
 
 		if (r >= 0)
-			r = print_heading(t, err);
+			r = cmd_events_print_heading(t, err);
 		rows_ = page.events.v;
 		n = page.events.n;
 		for (size_t i = 0; r >= 0 && i < n; i++)
-			r = print(t, &rows_[i], err);
+			r = cmd_events_print_event(t, &rows_[i], err);
 		if (r < 0)
 			return r;
 	} while (n == PAGE);
 	return 0;
 }
 
-static int bad_event(const struct cay_err *why, struct cay_err *err)
+static int cmd_events_fail_malformed(const struct cay_err *why, struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_MISBEHAVED, "an event is not what it should be: %s", why->msg);
 }
 
-static int take_event(struct tail *t, const json_t *tree, struct cay_err *err)
+static int cmd_events_handle_event(struct event_tail *t, const json_t *tree, struct cay_err *err)
 {
-	auto_pool pool = POOL_INIT(KIB(32));
+	auto_arena arena = ARENA_INIT(KIB(32));
 	struct cay_err why = {};
 	struct event e = {};
 
-	if (field_decode(&event_table, tree, &pool, &e, &why) < 0)
-		return bad_event(&why, err);
+	if (field_decode(&event_table, tree, &arena, &e, &why) < 0)
+		return cmd_events_fail_malformed(&why, err);
 	t->tries = 0;
-	return print(t, &e, err);
+	return cmd_events_print_event(t, &e, err);
 }
 
-static void take_gap(struct tail *t, const json_t *tree)
+static void cmd_events_handle_gap(struct event_tail *t, const json_t *tree)
 {
 	json_int_t until = json_integer_value(json_object_get(tree, "missed_until"));
 
 	if (until > 0 && (uint64_t)until > t->query.after + 1)
-		show_note("events %llu to %llu are no longer kept",
-			  (unsigned long long)t->query.after + 1, (unsigned long long)until - 1);
+		print_note("events %llu to %llu are no longer kept",
+			   (unsigned long long)t->query.after + 1, (unsigned long long)until - 1);
 }
 
-static int take(struct tail *t, const struct sse_item *item, struct cay_err *err)
+static int cmd_events_handle_sse(struct event_tail *t, const struct sse_item *item,
+				 struct cay_err *err)
 {
 	struct cay_err why = {};
 	auto_json tree = NULL;
@@ -163,15 +164,16 @@ static int take(struct tail *t, const struct sse_item *item, struct cay_err *err
 
 	if (!gap && !str_eq(item->event, "sandbox"))
 		return 0; /* of a later version */
-	if (jr_read(item->data, &json_control_limits, &tree, &why) < 0)
-		return bad_event(&why, err);
+	if (json_parse(item->data, &json_control_limits, &tree, &why) < 0)
+		return cmd_events_fail_malformed(&why, err);
 	if (!gap)
-		return take_event(t, tree, err);
-	take_gap(t, tree);
+		return cmd_events_handle_event(t, tree, err);
+	cmd_events_handle_gap(t, tree);
 	return 0;
 }
 
-static int take_all(struct tail *t, struct sse *sse, struct buf *body, struct cay_err *err)
+static int cmd_events_handle_body(struct event_tail *t, struct sse *sse, struct buf *body,
+				  struct cay_err *err)
 {
 	size_t at = 0;
 	int r = 0;
@@ -184,82 +186,83 @@ static int take_all(struct tail *t, struct sse *sse, struct buf *body, struct ca
 			return cay_fail(err, CAY_E_MISBEHAVED, "an event is too large");
 		at += (size_t)n;
 		if (item.event)
-			r = take(t, &item, err);
+			r = cmd_events_handle_sse(t, &item, err);
 	}
 	buf_clear(body);
 	return r;
 }
 
 /* One connection, for as long as it holds: never 0. */
-static int listen_once(struct tail *t, struct cay_err *err)
+static int cmd_events_stream_once(struct event_tail *t, struct cay_err *err)
 {
 	auto_http h = HTTP_INIT;
 	auto_sse sse = SSE_INIT;
 	struct api_call c = { .op = OP_EVENTS, .query = &t->query, .accept = "text/event-stream" };
-	int r = api_open(t->api, &c, &h, err);
+	int r = api_call_open(t->api, &c, &h, err);
 
 	if (r >= 0)
-		r = api_head(t->api, c.op, &h, err);
+		r = api_call_receive_head(t->api, c.op, &h, err);
 	if (r >= 0 && h.status >= 400)
-		r = api_finish(t->api, c.op, &h, NULL, err);
-	if (r >= 0 && (h.status != 200 || !str_eq(h.kept.type, c.accept)))
+		r = api_call_finish(t->api, c.op, &h, NULL, err);
+	if (r >= 0 && (h.status != 200 || !str_eq(h.reply_headers.type, c.accept)))
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of events",
 				ops[c.op].name);
 	if (r >= 0)
-		r = print_heading(t, err);
+		r = cmd_events_print_heading(t, err);
 	while (r >= 0) {
-		r = take_all(t, &sse, &h.body, err);
-		if (r >= 0 && h.done)
+		r = cmd_events_handle_body(t, &sse, &h.body, err);
+		if (r >= 0 && h.reply_complete)
 			return cay_fail(err, CAY_E_UNAVAILABLE, "the stream stopped");
 		if (r >= 0)
-			r = http_wait(&h, POLLIN, UINT64_MAX, &t->api->intr);
-		r = r < 0 ? r : http_pull(&h, err);
+			r = http_client_wait(&h, POLLIN, UINT64_MAX, &t->api->intr);
+		r = r < 0 ? r : http_client_receive(&h, err);
 		if (r == -EAGAIN)
 			r = 0;
 	}
 	return err->code ? r : cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for events");
 }
 
-static void wait_a_little(unsigned tries)
+static void cmd_events_backoff_sleep(unsigned tries)
 {
 	uint64_t ms = tries < 8 ? (uint64_t)BACKOFF_MS << tries : BACKOFF_MAX_MS;
 
 	(void)poll(NULL, 0, (int)(ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS));
 }
 
-static int follow(struct tail *t, struct cay_err *err)
+static int cmd_events_follow_stream(struct event_tail *t, struct cay_err *err)
 {
 	/* what a row says may be left out has to be something */
 	t->query.limit = PAGE;
 	for (;;) {
 		struct cay_err why = {};
-		int r = listen_once(t, &why);
+		int r = cmd_events_stream_once(t, &why);
 
-		if (t->gone)
+		if (t->output_closed)
 			return 128 + SIGPIPE;
 		if (!t->connected || (why.code != CAY_E_UNAVAILABLE && why.code != CAY_E_TIMEOUT)) {
 			*err = why;
 			return r;
 		}
 		if (!t->tries)
-			show_note("%s; going on behind event %llu", why.msg,
-				  (unsigned long long)t->query.after);
+			print_note("%s; going on behind event %llu", why.msg,
+				   (unsigned long long)t->query.after);
 		t->api->hint[0] = 0;
-		wait_a_little(t->tries++);
+		cmd_events_backoff_sleep(t->tries++);
 	}
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_events_run(struct cli *c, const void *args, const struct opt_words *w,
+			  struct cay_err *err)
 {
 	const struct events_args *a = args;
-	struct tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
+	struct event_tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
 	auto_buf all = BUF_INIT(MIB(64));
 	char text[ID_TEXT_LEN + 1];
 	struct id id;
 	int r;
 
 	if (w->n_operands) {
-		r = api_find_any(&c->api, w->operands[0], &id, err);
+		r = api_find_any_sandbox(&c->api, w->operands[0], &id, err);
 
 		if (r < 0)
 			return r;
@@ -267,11 +270,11 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 		t.query.sandbox = text;
 	}
 	if (t.query.follow)
-		return follow(&t, err);
+		return cmd_events_follow_stream(&t, err);
 	if (isatty(STDOUT_FILENO) && !t.json)
-		t.all = &all;
-	r = list(&t, err);
-	return r < 0 || !t.all ? r : pager_show(&c->api, &all, err);
+		t.page_text = &all;
+	r = cmd_events_list_pages(&t, err);
+	return r < 0 || !t.page_text ? r : pager_show(&c->api, &all, err);
 }
 
 const struct cmd cmd_events = {
@@ -285,5 +288,5 @@ const struct cmd cmd_events = {
 	.more = "Every change of state has a number that only grows. With --follow a connection "
 		"that breaks is opened again, and nothing is shown twice or left out; what the "
 		"daemon no longer keeps is said on stderr. --json prints an event a line.",
-	.run = run,
+	.run = cmd_events_run,
 };

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "cli/session.h"
 
-struct exec_command {
+struct cmd_exec_args {
 	struct exec_args exec;
 	bool detach;
 	struct json_args json;
@@ -23,22 +23,22 @@ const struct opt opts_exec[7] = {
 	{ "interactive", 'i', OPT_FLAG, AT(interactive),
 	  .help = "Forward standard input even when it is a terminal" },
 	{ "tty", 't', OPT_FLAG, AT(tty), .help = "Give it a terminal; with -i it is this one" },
-	OPT_KEYS(AT(keys)),
+	OPT_DETACH_KEYS(AT(keys)),
 };
 
 static const struct opt rows[] = {
-	{ "detach", 'd', OPT_FLAG, offsetof(struct exec_command, detach),
+	{ "detach", 'd', OPT_FLAG, offsetof(struct cmd_exec_args, detach),
 	  .help = "Do not wait: print the exec's id" },
 };
 
 static const struct opt_group options[] = {
-	OPTS(opts_exec, offsetof(struct exec_command, exec)),
+	OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
 	OPTS(rows, 0),
-	OPTS_JSON(exec_command, json),
+	OPTS_JSON(cmd_exec_args, json),
 	OPTS_END,
 };
 
-static struct exec_run request_of(const struct exec_args *a, const struct opt_words *w)
+static struct exec_run cmd_exec_build_request(const struct exec_args *a, const struct opt_words *w)
 {
 	struct exec_run request = a->request;
 
@@ -47,33 +47,35 @@ static struct exec_run request_of(const struct exec_args *a, const struct opt_wo
 	return request;
 }
 
-int exec_foreground(struct cli *c, const struct id *sandbox, const struct exec_args *a,
-		    const struct opt_words *w, struct cay_err *err)
+int exec_run_foreground(struct cli *c, const struct id *sandbox, const struct exec_args *a,
+			const struct opt_words *w, struct cay_err *err)
 {
 	struct session_spec spec = {
 		.sandbox = *sandbox,
-		.request = request_of(a, w),
-		.feed = a->interactive || !isatty(STDIN_FILENO),
+		.request = cmd_exec_build_request(a, w),
+		.forward_stdin = a->interactive || !isatty(STDIN_FILENO),
 	};
 	uint64_t began = clk_boot_ns(&clk_system);
 	struct session_result result;
 	int r;
 
 	if (a->tty)
-		return shell_foreground(c, sandbox, &spec.request, spec.feed, a->keys, err);
+		return exec_run_terminal(c, sandbox, &spec.request, spec.forward_stdin, a->keys,
+					 err);
 	r = session_run(&c->api, &spec, &result, err);
 	if (r < 0)
 		return r;
 	if (result.quit)
 		return result.quit;
-	return session_status(&result.end, (clk_boot_ns(&clk_system) - began) / NS_PER_MS);
+	return exit_status_from_end(&result.end, (clk_boot_ns(&clk_system) - began) / NS_PER_MS);
 }
 
-static int detached(struct cli *c, const struct id *sandbox, const struct exec_command *a,
-		    const struct opt_words *w, struct cay_err *err)
+static int cmd_exec_start_detached(struct cli *c, const struct id *sandbox,
+				   const struct cmd_exec_args *a, const struct opt_words *w,
+				   struct cay_err *err)
 {
-	struct exec_run request = request_of(&a->exec, w);
-	struct exec made = {};
+	struct exec_run request = cmd_exec_build_request(&a->exec, w);
+	struct exec_info made = {};
 	int r;
 
 	request.detach = true;
@@ -83,12 +85,13 @@ static int detached(struct cli *c, const struct id *sandbox, const struct exec_c
 		&made, err);
 	if (r < 0)
 		return r;
-	return a->json.json ? print_json(&exec_table, &made, err) : print_id(&made.id, err);
+	return a->json.json ? print_json(&exec_info_table, &made, err) : print_id(&made.id, err);
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
 {
-	const struct exec_command *a = args;
+	const struct cmd_exec_args *a = args;
 	struct id sandbox;
 	int r;
 
@@ -105,10 +108,10 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 		return cay_fail(err, CAY_E_INVALID, "exec: --json goes with --detach");
 	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
 	if (r >= 0 && a->detach)
-		return detached(c, &sandbox, a, w, err);
+		return cmd_exec_start_detached(c, &sandbox, a, w, err);
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
-	return r < 0 ? r : exec_foreground(c, &sandbox, &a->exec, w, err);
+	return r < 0 ? r : exec_run_foreground(c, &sandbox, &a->exec, w, err);
 }
 
 const struct cmd cmd_exec = {
@@ -119,12 +122,12 @@ const struct cmd cmd_exec = {
 	.max = 1,
 	.rest = REST_COMMAND,
 	.options = options,
-	.size = sizeof(struct exec_command),
+	.size = sizeof(struct cmd_exec_args),
 	.help = "Run a command in a sandbox",
 	.more = "Its output is passed on as it comes, its exit status becomes ours. Standard input "
 		"is forwarded unless it is a terminal. Ctrl-C sends it SIGINT; a second one within "
 		"a second leaves it alone and quits. With -it it has a terminal, which is this "
 		"one: "
 		"see shell.",
-	.run = run,
+	.run = cmd_exec_run,
 };

@@ -15,7 +15,7 @@ struct exec_args {
 extern const struct opt opts_exec[7];
 
 /* The one of --detach-keys, which attach and shell have too. */
-#define OPT_KEYS(at) \
+#define OPT_DETACH_KEYS(at) \
 	{ "detach-keys", \
 	  0, \
 	  OPT_TEXT, \
@@ -25,15 +25,15 @@ extern const struct opt opts_exec[7];
 		  "ctrl-p,ctrl-q" }
 
 /* Run it with a terminal and be at it: the exit status, or -errno. */
-[[nodiscard]] int shell_foreground(struct cli *c, const struct id *sandbox,
-				   struct exec_run *request, bool feed, const char *keys,
-				   struct cay_err *err);
+[[nodiscard]] int exec_run_terminal(struct cli *c, const struct id *sandbox,
+				    struct exec_run *request, bool feed, const char *keys,
+				    struct cay_err *err);
 
 /* Be attached to it. */
-[[nodiscard]] int attach_foreground(struct cli *c, const struct terminal_spec *spec,
-				    struct cay_err *err);
+[[nodiscard]] int exec_attach_foreground(struct cli *c, const struct terminal_spec *spec,
+					 struct cay_err *err);
 /* Run the words behind "--" in a sandbox: the exit status, or -errno. */
-[[nodiscard]] int exec_foreground(struct cli *c, const struct id *sandbox,
-				  const struct exec_args *a, const struct opt_words *w,
-				  struct cay_err *err);
+[[nodiscard]] int exec_run_foreground(struct cli *c, const struct id *sandbox,
+				      const struct exec_args *a, const struct opt_words *w,
+				      struct cay_err *err);
 #endif

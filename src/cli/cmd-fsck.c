@@ -22,40 +22,43 @@ static const struct {
 #undef CAY_FSCK
 };
 
-static int add_row(struct show_table *t, const struct fsck_row *f, bool repair)
+static int cmd_fsck_add_row(struct print_table *t, const struct fsck_row *f, bool repair)
 {
 	const char *done = !repair || f->repaired ? kinds[f->kind].repair : "nothing";
 	char id[ID_TEXT_LEN + 1];
 
 	id_format(&f->sandbox, id);
-	return show_cell(t, id) < 0 ||
-			       show_cell(t, rows_choice(&fsck_row_table, "kind", f->kind)) < 0 ||
-			       show_cell(t, kinds[f->kind].meaning) < 0 || show_cell(t, done) < 0
+	return print_table_add_cell(t, id) < 0 ||
+			       print_table_add_cell(t, field_choice_name(&fsck_row_table, "kind",
+									 f->kind)) < 0 ||
+			       print_table_add_cell(t, kinds[f->kind].meaning) < 0 ||
+			       print_table_add_cell(t, done) < 0
 		       ? -ENOMEM
 		       : 0;
 }
 
-static int write_findings(const struct fsck_list *list, bool repair, struct buf *out)
+static int cmd_fsck_format_findings(const struct fsck_list *list, bool repair, struct buf *out)
 {
 	const char *const headings[] = { "SANDBOX", "KIND", "MEANING",
 					 repair ? "DONE" : "--repair" };
 	const struct fsck_row *found = list->findings.v;
-	auto_table table = show_table_of(ARRAY_SIZE(headings));
+	auto_table table = print_table_create(ARRAY_SIZE(headings));
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = show_cell(&table, headings[i]);
+		r = print_table_add_cell(&table, headings[i]);
 	for (size_t i = 0; r >= 0 && i < list->findings.n; i++)
-		r = add_row(&table, &found[i], repair);
+		r = cmd_fsck_add_row(&table, &found[i], repair);
 	if (r >= 0 && list->findings.n)
-		r = show_table_write(&table, out);
+		r = print_table_write(&table, out);
 	if (r < 0)
 		return r;
 	return buf_printf(out, "%llu sandboxes compared, %zu findings\n",
 			  (unsigned long long)list->checked, list->findings.n);
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words *,
+			struct cay_err *err)
 {
 	const struct fsck_args *a = args;
 	auto_buf out = BUF_INIT(MIB(4));
@@ -67,10 +70,10 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 		return r;
 	if (a->json.json)
 		r = print_json(&fsck_list_table, &list, err);
-	else if (write_findings(&list, a->repair, &out) < 0)
+	else if (cmd_fsck_format_findings(&list, a->repair, &out) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	else
-		r = show_out(&out, err);
+		r = print_stdout(&out, err);
 	return r < 0 ? r : list.findings.n > 0;
 }
 
@@ -82,5 +85,5 @@ const struct cmd cmd_fsck = {
 	.help = "Compare what the daemon knows with what the machine has",
 	.more = "The exit status is 1 when something differs, also when --repair has put it right: "
 		"run it again to see that it has.",
-	.run = run,
+	.run = cmd_fsck_run,
 };

@@ -21,24 +21,25 @@ static const struct opt rows[] = {
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(grep_args, json), OPTS_END };
 
 /* "path:line:text", all of it a stranger's. */
-static int print_hit(const struct file_hit *h, struct buf *out)
+static int cmd_grep_format_hit(const struct file_hit *h, struct buf *out)
 {
-	int r = names_show(out, h->path, h->path_b64);
+	int r = file_name_format(out, h->path, h->path_b64);
 
 	if (r >= 0)
 		r = buf_printf(out, ":%" PRIu64 ":", h->line);
 	if (r >= 0)
-		r = names_show(out, h->text, h->text_b64);
+		r = file_name_format(out, h->text, h->text_b64);
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
 {
 	const struct grep_args *a = args;
 	auto_buf out = BUF_INIT(OUT_MAX);
 	struct file_grep got = {};
-	struct place at;
-	int r = place_inside(c, w->operands[1], &at, err);
+	struct remote_path at;
+	int r = remote_path_parse_in_sandbox(c, w->operands[1], &at, err);
 	struct file_grep_ask ask = { .path = at.path,
 				     .pattern = w->operands[0],
 				     .fixed = a->fixed,
@@ -60,23 +61,23 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 		return print_json(&file_grep_table, &got, err);
 	hits = got.hits.v;
 	for (size_t i = 0; i < got.hits.n; i++)
-		if (print_hit(&hits[i], &out) < 0)
+		if (cmd_grep_format_hit(&hits[i], &out) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = show_out(&out, err);
+	r = print_stdout(&out, err);
 	if (r >= 0 && got.truncated)
-		show_note("there are more; ask for a smaller part");
+		print_note("there are more; ask for a smaller part");
 	return r < 0 ? r : got.hits.n ? 0 : 1;
 }
 
 const struct cmd cmd_grep = {
 	.name = "grep",
 	.args = "[OPTION...] PATTERN NAME:PATH",
-	.operands = { OPERAND_FREE, OPERAND_PLACE },
+	.operands = { OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH },
 	.min = 2,
 	.max = 2,
 	.options = options,
 	.size = sizeof(struct grep_args),
 	.help = "Find lines in files of a sandbox",
 	.more = "The exit status is 1 when there are none.",
-	.run = run,
+	.run = cmd_grep_run,
 };

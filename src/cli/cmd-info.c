@@ -14,16 +14,16 @@ static const struct opt rows[] = {
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(info_args, json), OPTS_END };
 
-static int say(struct show_table *t, const char *what, const char *text)
+static int cmd_info_add_row(struct print_table *t, const char *what, const char *text)
 {
-	int r = text ? show_cell(t, what) : 0;
+	int r = text ? print_table_add_cell(t, what) : 0;
 
-	return r < 0 || !text ? r : show_cell(t, text);
+	return r < 0 || !text ? r : print_table_add_cell(t, text);
 }
 
-static int print_info(const struct info *i, struct cay_err *err)
+static int cmd_info_print(const struct info *i, struct cay_err *err)
 {
-	auto_table t = show_table_of(2);
+	auto_table t = print_table_create(2);
 	auto_buf out = BUF_INIT(MIB(1)), who = BUF_INIT(KIB(1));
 	int r = buf_printf(&who, "%s%s%llu:%llu", i->user ? i->user : "", i->user ? ", " : "",
 			   (unsigned long long)i->uid, (unsigned long long)i->gid);
@@ -36,18 +36,19 @@ static int print_info(const struct info *i, struct cay_err *err)
 		{ "arch", i->arch },
 	};
 	for (size_t k = 0; r >= 0 && k < ARRAY_SIZE(said); k++)
-		r = say(&t, said[k].what, said[k].text);
+		r = cmd_info_add_row(&t, said[k].what, said[k].text);
 	for (size_t k = 0; r >= 0 && k < i->tools.n; k++) {
 		const struct tool *tool = (const struct tool *)i->tools.v + k;
 
-		r = say(&t, tool->name, tool->version ? tool->version : tool->path);
+		r = cmd_info_add_row(&t, tool->name, tool->version ? tool->version : tool->path);
 	}
 	if (r >= 0)
-		r = show_table_write(&t, &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
+		r = print_table_write(&t, &out);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-static int run_info(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_info_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
 {
 	const struct info_args *a = args;
 	struct api_call call = { .op = OP_SANDBOX_INFO, .query = &a->query };
@@ -58,7 +59,7 @@ static int run_info(struct cli *c, const void *args, const struct opt_words *w, 
 		r = api_call(&c->api, &call, &now, err);
 	if (r < 0)
 		return r;
-	return a->json.json ? print_json(&info_table, &now, err) : print_info(&now, err);
+	return a->json.json ? print_json(&info_table, &now, err) : cmd_info_print(&now, err);
 }
 
 const struct cmd cmd_info = {
@@ -70,7 +71,7 @@ const struct cmd cmd_info = {
 	.options = options,
 	.size = sizeof(struct info_args),
 	.help = "What a sandbox is like inside: user, operating system, tools",
-	.run = run_info,
+	.run = cmd_info_run,
 };
 
 struct ping_args {
@@ -90,12 +91,13 @@ static const struct opt_group ping_options[] = {
 	OPTS_END,
 };
 
-static void ping_preset(void *args)
+static void cmd_ping_set_defaults(void *args)
 {
 	((struct ping_args *)args)->timeout_ms = 1000;
 }
 
-static int run_ping(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_ping_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
 {
 	const struct ping_args *a = args;
 	struct sandbox_health_query query = { .port = a->port,
@@ -121,7 +123,7 @@ static int run_ping(struct cli *c, const void *args, const struct opt_words *w, 
 	if (buf_printf(&out, "ok, %llu.%03llu ms\n", (unsigned long long)(took / 1000),
 		       (unsigned long long)(took % 1000)) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&out, err);
+	return print_stdout(&out, err);
 }
 
 const struct cmd cmd_ping = {
@@ -132,7 +134,7 @@ const struct cmd cmd_ping = {
 	.max = 1,
 	.options = ping_options,
 	.size = sizeof(struct ping_args),
-	.preset = ping_preset,
+	.init_args = cmd_ping_set_defaults,
 	.help = "Whether a sandbox answers, and a port in it",
-	.run = run_ping,
+	.run = cmd_ping_run,
 };

@@ -5,7 +5,8 @@
 static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
 
 /* "key=value" sets, "key-" removes; what a key may be, the daemon says. */
-static int read_change(struct cli *c, const char *word, struct field_map *to, struct cay_err *err)
+static int cmd_label_parse_change(struct cli *c, const char *word, struct field_map *to,
+				  struct cay_err *err)
 {
 	struct slice value = slice_of(word), key = slice_cut(&value, '=');
 
@@ -20,48 +21,50 @@ static int read_change(struct cli *c, const char *word, struct field_map *to, st
 		if (slice_eq(slice_of(to->keys[i]), key))
 			return cay_fail(err, CAY_E_INVALID, "label: '%s' is named twice",
 					to->keys[i]);
-	to->keys[to->n] = pool_strn(&c->pool, key.p, key.n);
+	to->keys[to->n] = arena_strndup(&c->arena, key.p, key.n);
 	to->values[to->n] = value.p;
 	return to->keys[to->n++] ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
-static int read_changes(struct cli *c, const char **words, size_t n, struct field_map *ret,
-			struct cay_err *err)
+static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
+				   struct field_map *ret, struct cay_err *err)
 {
 	int r = 0;
 
-	ret->keys = pool_take(&c->pool, n + 1, sizeof(*ret->keys));
-	ret->values = pool_take(&c->pool, n + 1, sizeof(*ret->values));
+	ret->keys = arena_alloc(&c->arena, n + 1, sizeof(*ret->keys));
+	ret->values = arena_alloc(&c->arena, n + 1, sizeof(*ret->values));
 	if (!ret->keys || !ret->values)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	for (size_t i = 0; r >= 0 && i < n; i++)
-		r = read_change(c, words[i], ret, err);
+		r = cmd_label_parse_change(c, words[i], ret, err);
 	return r;
 }
 
-static int print_labels(const struct field_map *labels, struct cay_err *err)
+static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(256));
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < labels->n; i++) {
-		r = show_text(&out, slice_of(labels->keys[i]));
+		r = print_append_escaped(&out, slice_of(labels->keys[i]));
 		if (r >= 0)
 			r = buf_putc(&out, '=');
 		if (r >= 0)
-			r = show_text(&out, slice_of(labels->values[i]));
+			r = print_append_escaped(&out, slice_of(labels->values[i]));
 		if (r >= 0)
 			r = buf_putc(&out, '\n');
 	}
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_label_run(struct cli *c, const void *args, const struct opt_words *w,
+			 struct cay_err *err)
 {
 	struct sandbox_labels request = {};
 	struct api_call call = { .op = OP_SANDBOX_GET, .request = &request };
-	struct sandbox now = {};
-	int r = read_changes(c, w->operands + 1, w->n_operands - 1, &request.labels, err);
+	struct sandbox_info now = {};
+	int r = cmd_label_parse_changes(c, w->operands + 1, w->n_operands - 1, &request.labels,
+					err);
 
 	if (r >= 0)
 		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
@@ -71,8 +74,8 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 		r = api_call(&c->api, &call, &now, err);
 	if (r < 0)
 		return r;
-	return ((const struct json_args *)args)->json ? print_json(&sandbox_table, &now, err)
-						      : print_labels(&now.labels, err);
+	return ((const struct json_args *)args)->json ? print_json(&sandbox_info_table, &now, err)
+						      : cmd_label_print(&now.labels, err);
 }
 
 const struct cmd cmd_label = {
@@ -85,5 +88,5 @@ const struct cmd cmd_label = {
 	.size = sizeof(struct json_args),
 	.help = "Set and remove labels of a sandbox, and print those it has then",
 	.more = "KEY=VALUE sets one, KEY- removes it. All of them change or none does.",
-	.run = run,
+	.run = cmd_label_run,
 };

@@ -31,13 +31,13 @@ static const struct opt_group options[] = {
 };
 static const struct opt_group usage_options[] = { OPTS(opts_json, 0), OPTS_END };
 
-static int say_cores(uint64_t milli, char *to, size_t size)
+static int cmd_limits_format_cores(uint64_t milli, char *to, size_t size)
 {
 	return milli % 1000 ? snprintf(to, size, "%llum", (unsigned long long)milli)
 			    : snprintf(to, size, "%llu", (unsigned long long)(milli / 1000));
 }
 
-static int add_size(struct buf *out, const char *name, uint64_t bytes)
+static int cmd_limits_append_size(struct buf *out, const char *name, uint64_t bytes)
 {
 	char text[QUANTITY_TEXT_MAX];
 
@@ -45,30 +45,30 @@ static int add_size(struct buf *out, const char *name, uint64_t bytes)
 	return buf_printf(out, "%s=%s\n", name, text);
 }
 
-static int print_limits(const struct limits *l, struct cay_err *err)
+static int cmd_limits_print(const struct limits *l, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(512);
 	char cores[24];
-	int r = add_size(&out, "memory", l->memory_bytes);
+	int r = cmd_limits_append_size(&out, "memory", l->memory_bytes);
 
 	if (r >= 0)
-		r = say_cores(l->cpu_milli, cores, sizeof(cores));
+		r = cmd_limits_format_cores(l->cpu_milli, cores, sizeof(cores));
 	if (r >= 0)
 		r = buf_printf(&out, "cpu=%s\npids=%llu\nnofile=%llu\n", cores,
 			       (unsigned long long)l->pids, (unsigned long long)l->nofile);
 	if (r >= 0)
-		r = add_size(&out, "shm", l->shm_bytes);
+		r = cmd_limits_append_size(&out, "shm", l->shm_bytes);
 	if (r >= 0)
-		r = add_size(&out, "output-size", l->output_bytes);
+		r = cmd_limits_append_size(&out, "output-size", l->output_bytes);
 	if (r >= 0 && l->has_disk_bytes)
-		r = add_size(&out, "disk", l->disk_bytes);
+		r = cmd_limits_append_size(&out, "disk", l->disk_bytes);
 	if (r >= 0 && l->has_disk_inodes)
 		r = buf_printf(&out, "inodes=%llu\n", (unsigned long long)l->disk_inodes);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-static int run_limits(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_limits_run(struct cli *c, const void *args, const struct opt_words *w,
+			  struct cay_err *err)
 {
 	const struct limits_args *a = args;
 	struct limits_change request = { .memory_bytes = a->want.memory_bytes,
@@ -82,7 +82,7 @@ static int run_limits(struct cli *c, const void *args, const struct opt_words *w
 					 .has_disk_bytes = a->want.disk_bytes,
 					 .has_disk_inodes = a->want.disk_inodes };
 	struct api_call call = { .op = OP_SANDBOX_GET };
-	struct sandbox now = {};
+	struct sandbox_info now = {};
 	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 
 	if (request.has_memory || request.has_cpu || request.has_pids || request.has_disk_bytes ||
@@ -94,21 +94,22 @@ static int run_limits(struct cli *c, const void *args, const struct opt_words *w
 		r = api_call(&c->api, &call, &now, err);
 	if (r < 0)
 		return r;
-	return a->json.json ? print_json(&sandbox_table, &now, err)
-			    : print_limits(&now.limits, err);
+	return a->json.json ? print_json(&sandbox_info_table, &now, err)
+			    : cmd_limits_print(&now.limits, err);
 }
 
 /* One row: what it uses, the most it ever did, what it may. */
-static int add_row(struct show_table *t, const char *what, const struct buf cells[static 3])
+static int cmd_usage_add_row(struct print_table *t, const char *what,
+			     const struct buf cells[static 3])
 {
-	int r = show_cell(t, what);
+	int r = print_table_add_cell(t, what);
 
 	for (size_t i = 0; r >= 0 && i < 3; i++)
-		r = show_cell(t, cells[i].len ? cells[i].data : "-");
+		r = print_table_add_cell(t, cells[i].len ? cells[i].data : "-");
 	return r;
 }
 
-static int add_memory(struct show_table *t, const struct usage *u, uint64_t limit)
+static int cmd_usage_add_memory(struct print_table *t, const struct usage *u, uint64_t limit)
 {
 	uint64_t bytes[] = { u->memory_bytes, u->memory_peak_bytes, limit };
 	auto_buf used = BUF_INIT(64), peak = BUF_INIT(64), most = BUF_INIT(64);
@@ -116,84 +117,84 @@ static int add_memory(struct show_table *t, const struct usage *u, uint64_t limi
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(bytes); i++)
-		r = progress_size(bytes[i], to[i]);
-	return r < 0 ? r : add_row(t, "memory", (const struct buf[]){ used, peak, most });
+		r = byte_size_format(bytes[i], to[i]);
+	return r < 0 ? r : cmd_usage_add_row(t, "memory", (const struct buf[]){ used, peak, most });
 }
 
-static int add_cpu(struct show_table *t, const struct usage *u, uint64_t limit)
+static int cmd_usage_add_cpu(struct print_table *t, const struct usage *u, uint64_t limit)
 {
 	auto_buf used = BUF_INIT(64), most = BUF_INIT(64);
 	char cores[24];
 
-	if (say_cores(limit, cores, sizeof(cores)) < 0 ||
+	if (cmd_limits_format_cores(limit, cores, sizeof(cores)) < 0 ||
 	    buf_printf(&used, "%llu.%llu s", (unsigned long long)(u->cpu_ms / 1000),
 		       (unsigned long long)(u->cpu_ms / 100 % 10)) < 0 ||
 	    buf_printf(&most, "%s", cores) < 0)
 		return -ENOMEM;
-	return add_row(t, "cpu", (const struct buf[]){ used, {}, most });
+	return cmd_usage_add_row(t, "cpu", (const struct buf[]){ used, {}, most });
 }
 
-static int add_pids(struct show_table *t, const struct usage *u, uint64_t limit)
+static int cmd_usage_add_pids(struct print_table *t, const struct usage *u, uint64_t limit)
 {
 	auto_buf used = BUF_INIT(64), most = BUF_INIT(64);
 
 	if (buf_printf(&used, "%llu", (unsigned long long)u->processes) < 0 ||
 	    buf_printf(&most, "%llu", (unsigned long long)limit) < 0)
 		return -ENOMEM;
-	return add_row(t, "pids", (const struct buf[]){ used, {}, most });
+	return cmd_usage_add_row(t, "pids", (const struct buf[]){ used, {}, most });
 }
 
-static int add_disk(struct show_table *t, const struct usage *u, const struct limits *l)
+static int cmd_usage_add_disk(struct print_table *t, const struct usage *u, const struct limits *l)
 {
 	auto_buf used = BUF_INIT(64), most = BUF_INIT(64), files = BUF_INIT(64),
 		 most_files = BUF_INIT(64);
 	int r = 0;
 
 	if (u->has_disk_bytes)
-		r = progress_size(u->disk_bytes, &used);
+		r = byte_size_format(u->disk_bytes, &used);
 	if (r >= 0 && l->has_disk_bytes)
-		r = progress_size(l->disk_bytes, &most);
+		r = byte_size_format(l->disk_bytes, &most);
 	if (r >= 0 && (u->has_disk_bytes || l->has_disk_bytes))
-		r = add_row(t, "disk", (const struct buf[]){ used, {}, most });
+		r = cmd_usage_add_row(t, "disk", (const struct buf[]){ used, {}, most });
 	if (r >= 0 && u->has_disk_inodes)
 		r = buf_printf(&files, "%llu", (unsigned long long)u->disk_inodes);
 	if (r >= 0 && l->has_disk_inodes)
 		r = buf_printf(&most_files, "%llu", (unsigned long long)l->disk_inodes);
 	if (r >= 0 && (u->has_disk_inodes || l->has_disk_inodes))
-		r = add_row(t, "inodes", (const struct buf[]){ files, {}, most_files });
+		r = cmd_usage_add_row(t, "inodes", (const struct buf[]){ files, {}, most_files });
 	return r;
 }
 
-static int print_usage(const struct usage *u, const struct limits *l, struct cay_err *err)
+static int cmd_usage_print(const struct usage *u, const struct limits *l, struct cay_err *err)
 {
 	static const char *const heads[] = { "WHAT", "USED", "PEAK", "LIMIT" };
-	auto_table t = show_table_of(ARRAY_SIZE(heads));
+	auto_table t = print_table_create(ARRAY_SIZE(heads));
 	auto_buf out = BUF_INIT(KIB(4));
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(heads); i++)
-		r = show_cell(&t, heads[i]);
+		r = print_table_add_cell(&t, heads[i]);
 	if (r >= 0)
-		r = add_memory(&t, u, l->memory_bytes);
+		r = cmd_usage_add_memory(&t, u, l->memory_bytes);
 	if (r >= 0)
-		r = add_cpu(&t, u, l->cpu_milli);
+		r = cmd_usage_add_cpu(&t, u, l->cpu_milli);
 	if (r >= 0)
-		r = add_pids(&t, u, l->pids);
+		r = cmd_usage_add_pids(&t, u, l->pids);
 	if (r >= 0)
-		r = add_disk(&t, u, l);
+		r = cmd_usage_add_disk(&t, u, l);
 	if (r >= 0)
-		r = show_table_write(&t, &out);
+		r = print_table_write(&t, &out);
 	if (r >= 0 && u->oom_kills)
 		r = buf_printf(&out, "%llu killed for want of memory\n",
 			       (unsigned long long)u->oom_kills);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-static int run_usage(struct cli *c, const void *args, const struct opt_words *w,
-		     struct cay_err *err)
+static int cmd_usage_run(struct cli *c, const void *args, const struct opt_words *w,
+			 struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SANDBOX_USAGE };
-	struct sandbox box = {};
+	struct sandbox_info box = {};
 	struct usage now = {};
 	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 
@@ -205,7 +206,7 @@ static int run_usage(struct cli *c, const void *args, const struct opt_words *w,
 		return print_json(&usage_table, &now, err);
 	call.op = OP_SANDBOX_GET;
 	r = api_call(&c->api, &call, &box, err);
-	return r < 0 ? r : print_usage(&now, &box.limits, err);
+	return r < 0 ? r : cmd_usage_print(&now, &box.limits, err);
 }
 
 const struct cmd cmd_limits = {
@@ -217,7 +218,7 @@ const struct cmd cmd_limits = {
 	.options = options,
 	.size = sizeof(struct limits_args),
 	.help = "Change what a sandbox may use while it runs, and print what it may then",
-	.run = run_limits,
+	.run = cmd_limits_run,
 };
 
 const struct cmd cmd_usage = {
@@ -229,5 +230,5 @@ const struct cmd cmd_usage = {
 	.options = usage_options,
 	.size = sizeof(struct json_args),
 	.help = "Show what a sandbox uses, beside what it may",
-	.run = run_usage,
+	.run = cmd_usage_run,
 };

@@ -31,52 +31,53 @@ static const struct opt rows[] = {
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(logs_args, json), OPTS_END };
 
-static void preset(void *args)
+static void cmd_logs_set_defaults(void *args)
 {
 	((struct logs_args *)args)->stream = BOTH;
 }
 
-static int cells(struct show_table *t, const void *row)
+static int cmd_logs_add_cells(struct print_table *t, const void *row)
 {
-	const struct exec *e = row;
+	const struct exec_info *e = row;
 	auto_buf size = BUF_INIT(64), how = BUF_INIT(KIB(4));
-	char id[ID_TEXT_LEN + 1], age[SHOW_AGE_MAX];
+	char id[ID_TEXT_LEN + 1], age[PRINT_AGE_MAX];
 	unsigned long long bytes = e->stdout_bytes + e->stderr_bytes;
 	int r = buf_printf(&size, "%llu", bytes);
 
 	id_format(&e->id, id);
-	show_age(clk_wall_ns(&clk_system), e->started_ns, age);
+	print_age_format(clk_wall_ns(&clk_system), e->started_ns, age);
 	if (r >= 0)
-		r = e->has_end ? reason_line(&e->end, &how) : buf_putc(&how, '-');
+		r = e->has_end ? reason_format_line(&e->end, &how) : buf_putc(&how, '-');
 	if (r >= 0)
-		r = show_cell(t, id);
+		r = print_table_add_cell(t, id);
 	if (r >= 0)
-		r = show_cell(t, rows_choice(&exec_table, "state", e->state));
+		r = print_table_add_cell(t, field_choice_name(&exec_info_table, "state", e->state));
 	if (r >= 0)
-		r = show_cell(t, age);
+		r = print_table_add_cell(t, age);
 	if (r >= 0)
-		r = show_cell(t, buf_str(&size));
-	return r < 0 ? r : show_cell(t, buf_str(&how));
+		r = print_table_add_cell(t, buf_str(&size));
+	return r < 0 ? r : print_table_add_cell(t, buf_str(&how));
 }
 
-static int list(struct cli *c, const char *sandbox, bool json, struct cay_err *err)
+static int cmd_logs_list_execs(struct cli *c, const char *sandbox, bool json, struct cay_err *err)
 {
-	static const struct rows_kind kind = {
+	static const struct list_spec kind = {
 		.op = OP_EXEC_LIST,
-		.row = &exec_table,
+		.row = &exec_info_table,
 		.headings = { "EXEC", "STATE", "AGE", "BYTES", "END" },
 		.columns = 5,
-		.cells = cells,
+		.add_cells = cmd_logs_add_cells,
 	};
 	struct exec_list all = {};
 
-	return rows_inside(&c->api, &kind, sandbox, &all, &all.execs, json, err);
+	return list_print_of_sandbox(&c->api, &kind, sandbox, &all, &all.execs, json, err);
 }
 
-static int newest(struct cli *c, const struct id *sandbox, struct id *ret, struct cay_err *err)
+static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, struct id *ret,
+				     struct cay_err *err)
 {
 	struct exec_list all = {};
-	const struct exec *v;
+	const struct exec_info *v;
 	size_t last = 0;
 	int r = api_call(&c->api, &(struct api_call){ .op = OP_EXEC_LIST, .ids = { *sandbox } },
 			 &all, err);
@@ -85,8 +86,9 @@ static int newest(struct cli *c, const struct id *sandbox, struct id *ret, struc
 		return r;
 	v = all.execs.v;
 	if (!all.execs.n) {
-		api_hint(&c->api, "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' has "
-				  "what services write");
+		api_hint_set(&c->api,
+			     "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' has "
+			     "what services write");
 		return cay_fail(err, CAY_E_NOT_FOUND, "no command has run in it yet");
 	}
 	for (size_t i = 1; i < all.execs.n; i++)
@@ -97,14 +99,14 @@ static int newest(struct cli *c, const struct id *sandbox, struct id *ret, struc
 }
 
 /* The one that is named, its main program, or the last that was started. */
-static int find_exec(struct cli *c, const struct id *sandbox, const char *word, struct id *ret,
-		     struct cay_err *err)
+static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const char *word,
+			      struct id *ret, struct cay_err *err)
 {
-	struct sandbox box = {};
+	struct sandbox_info box = {};
 	int r;
 
 	if (word && id_parse(ID_EXEC, slice_of(word), ret) < 0) {
-		api_hint(&c->api, "'cay logs --list SANDBOX' lists them");
+		api_hint_set(&c->api, "'cay logs --list SANDBOX' lists them");
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not the id of an exec", word);
 	}
 	if (word)
@@ -115,15 +117,16 @@ static int find_exec(struct cli *c, const struct id *sandbox, const char *word, 
 		return r;
 	if (box.entry && id_parse(ID_EXEC, slice_of(box.entry), ret) == 0)
 		return 0;
-	return newest(c, sandbox, ret, err);
+	return cmd_logs_find_newest_exec(c, sandbox, ret, err);
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
 {
 	const struct logs_args *a = args;
 	struct session_result result;
 	struct session_spec spec = {
-		.watch = true,
+		.watch_existing = true,
 		.once = !a->follow,
 		.offset = a->offset,
 		.streams = a->stream == BOTH ? STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR)
@@ -133,13 +136,13 @@ static int run(struct cli *c, const void *args, const struct opt_words *w, struc
 	int r;
 
 	if (a->list)
-		return list(c, w->operands[0], a->json.json, err);
+		return cmd_logs_list_execs(c, w->operands[0], a->json.json, err);
 	if (a->json.json)
 		return cay_fail(err, CAY_E_INVALID, "logs: --json goes with --list");
 	r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
 	if (r >= 0)
-		r = find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
-			      &spec.exec, err);
+		r = cmd_logs_find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
+				       &spec.exec, err);
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
 	return r < 0 ? r : session_run(&c->api, &spec, &result, err);
@@ -153,11 +156,11 @@ const struct cmd cmd_logs = {
 	.max = 2,
 	.options = options,
 	.size = sizeof(struct logs_args),
-	.preset = preset,
+	.init_args = cmd_logs_set_defaults,
 	.help = "What a command in a sandbox wrote, both streams, as it is",
 	.more = "Of the sandbox's main program; where it has none, of the command that was started "
 		"last. Nothing is sent to the command, and Ctrl-C ends only the looking. As much "
 		"is "
 		"there as the sandbox keeps (--output-size of create); what is lost is said.",
-	.run = run,
+	.run = cmd_logs_run,
 };

@@ -22,66 +22,67 @@ static const struct opt rows[] = {
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
-static int check(const struct mcp_args *a, struct cay_err *err)
+static int cmd_mcp_check_args(const struct mcp_args *a, struct cay_err *err)
 {
-	if (a->group && (!str_dns_label(slice_of(a->group)) || strlen(a->group) > 56))
+	if (a->group && (!str_is_dns_label(slice_of(a->group)) || strlen(a->group) > 56))
 		return cay_fail(err, CAY_E_INVALID,
 				"mcp: --group '%s' is no name: 1 to 56 of a-z, 0-9 and '-'",
 				a->group);
-	if (a->profile && !str_dns_label(slice_of(a->profile)))
+	if (a->profile && !str_is_dns_label(slice_of(a->profile)))
 		return cay_fail(err, CAY_E_INVALID, "mcp: there is no profile '%s'", a->profile);
 	return 0;
 }
 
-static int no_key(struct cli *c, int errnum, struct cay_err *err)
+static int cmd_mcp_fail_no_key(struct cli *c, int errnum, struct cay_err *err)
 {
-	api_hint(&c->api, "run it as root, or with a key of your own: 'cay context add --url URL "
-			  "--token-file FILE NAME', then 'cay context use NAME'");
+	api_hint_set(&c->api,
+		     "run it as root, or with a key of your own: 'cay context add --url URL "
+		     "--token-file FILE NAME', then 'cay context use NAME'");
 	return cay_fail_sys(err, CAY_E_FORBIDDEN, errnum,
 			    "read the operator's key of this machine");
 }
 
 /* The operator's key, which who may read it may use. */
-static int local_token(struct cli *c, struct context *to, struct cay_err *err)
+static int cmd_mcp_read_local_token(struct cli *c, struct context *to, struct cay_err *err)
 {
-	auto_close int state = open(c->conf.state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_close int state = open(c->settings.state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	auto_buf text = BUF_INIT(CONTEXT_TOKEN_MAX);
 	int r = state < 0 ? -errno : buf_reserve(&text, CONTEXT_TOKEN_MAX);
 
 	if (r >= 0)
 		r = path_read(state, "db/operator.key", &text);
 	if (r < 0)
-		return no_key(c, -r, err);
-	r = context_token((struct slice){ text.data, text.len }, to->token, err);
+		return cmd_mcp_fail_no_key(c, -r, err);
+	r = context_token_parse((struct slice){ text.data, text.len }, to->token, err);
 	explicit_bzero(text.data, text.cap);
 	return r;
 }
 
 /* MCP is the edge's; the control socket of this machine is not one. */
-static int local_context(struct cli *c, struct cay_err *err)
+static int cmd_mcp_set_local_context(struct cli *c, struct cay_err *err)
 {
-	struct context *to = &c->api.to.context;
-	struct slice all = slice_of(c->conf.edge_listen), first = slice_cut(&all, ' ');
+	struct context *to = &c->api.dial.context;
+	struct slice all = slice_of(c->settings.edge_listen), first = slice_cut(&all, ' ');
 	auto_buf url = BUF_INIT(URL_MAX);
 	int r;
 
-	if (c->conf.edge_cert[0])
+	if (c->settings.edge_cert[0])
 		return cay_fail(err, CAY_E_INVALID,
 				"cay-edge of this machine speaks TLS: make a context with the host "
 				"its certificate is for");
 	if (buf_printf(&url, "http://%.*s", (int)first.n, first.p) < 0)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen is too long");
-	r = context_url(buf_str(&url), &to->url, err);
+	r = context_url_parse(buf_str(&url), &to->url, err);
 	if (r >= 0)
-		r = local_token(c, to, err);
-	c->api.to.guarded = true;
+		r = cmd_mcp_read_local_token(c, to, err);
+	c->api.dial.checks_port_owner = true;
 	if (r >= 0)
 		memcpy(to->name, CONTEXT_LOCAL, sizeof(CONTEXT_LOCAL));
 	return r;
 }
 
-static int choose_group(const struct context *to, const struct mcp_args *a,
-			char ret[static GROUP_MAX])
+static int cmd_mcp_choose_group(const struct context *to, const struct mcp_args *a,
+				char ret[static GROUP_MAX])
 {
 	struct cay_err why = {};
 	int r = 0;
@@ -89,28 +90,29 @@ static int choose_group(const struct context *to, const struct mcp_args *a,
 	if (a->group)
 		memcpy(ret, a->group, strlen(a->group) + 1);
 	else
-		r = group_keep(to->name, ret, &why);
+		r = agent_group_find_or_create(to->name, ret, &why);
 	if (r < 0)
-		show_note("%s; sandboxes are not found again after a restart", why.msg);
+		print_note("%s; sandboxes are not found again after a restart", why.msg);
 	return r;
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_mcp_run(struct cli *c, const void *args, const struct opt_words *,
+		       struct cay_err *err)
 {
 	const struct mcp_args *a = args;
 	auto_buf target = BUF_INIT(512);
 	char group[GROUP_MAX];
-	int r = check(a, err);
+	int r = cmd_mcp_check_args(a, err);
 
-	if (r >= 0 && !dial_far(&c->api.to))
-		r = local_context(c, err);
+	if (r >= 0 && !dial_is_remote(&c->api.dial))
+		r = cmd_mcp_set_local_context(c, err);
 	if (r < 0)
 		return r;
 	r = buf_printf(&target, "/mcp?profile=%s", a->profile ? a->profile : "native");
-	if (r >= 0 && choose_group(&c->api.to.context, a, group) >= 0)
+	if (r >= 0 && cmd_mcp_choose_group(&c->api.dial.context, a, group) >= 0)
 		r = buf_printf(&target, "&group=%s", group);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-		     : bridge_run(&c->api, buf_str(&target), err);
+		     : mcp_bridge_run(&c->api, buf_str(&target), err);
 }
 
 const struct cmd cmd_mcp = {
@@ -125,11 +127,11 @@ const struct cmd cmd_mcp = {
 		"the operator's key, for who may read it. The group is kept in "
 		"$XDG_STATE_HOME/cay or ~/.local/state/cay, one for each context, so that an agent "
 		"that is started again finds its sandboxes. It ends with its standard input.",
-	.run = run,
+	.run = cmd_mcp_run,
 };
 
 /* What a client calls the list of servers, and where it reads it. */
-static const struct client {
+static const struct mcp_client {
 	const char *name, *list, *type, *file, *command;
 } clients[] = {
 	{ "claude", "mcpServers", NULL, ".mcp.json of a project, or claude_desktop_config.json",
@@ -139,7 +141,7 @@ static const struct client {
 	{ "vscode", "servers", "stdio", ".vscode/mcp.json of a workspace", NULL },
 };
 
-static const struct client *find_client(const char *name)
+static const struct mcp_client *cmd_mcp_find_client(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
 		if (str_eq(clients[i].name, name))
@@ -150,7 +152,7 @@ static const struct client *find_client(const char *name)
 #define WORDS_MAX 8
 
 /* The words behind "cay"; every value is a label. */
-static size_t words_of(const struct mcp_args *a, const char *context, const char **ret)
+static size_t cmd_mcp_build_args(const struct mcp_args *a, const char *context, const char **ret)
 {
 	const struct {
 		const char *option, *value;
@@ -170,30 +172,31 @@ static size_t words_of(const struct mcp_args *a, const char *context, const char
 	return n;
 }
 
-static int snippet(const struct client *to, const char *const *words, size_t n, struct buf *out)
+static int cmd_mcp_format_snippet(const struct mcp_client *to, const char *const *words, size_t n,
+				  struct buf *out)
 {
 	struct jw w = jw_to(out);
 	int r;
 
-	jw_object(&w, NULL);
-	jw_object(&w, to->list);
-	jw_object(&w, "cay");
+	jw_object_begin(&w, NULL);
+	jw_object_begin(&w, to->list);
+	jw_object_begin(&w, "cay");
 	if (to->type)
 		jw_str(&w, "type", to->type);
 	jw_str(&w, "command", "cay");
-	jw_array(&w, "args");
+	jw_array_begin(&w, "args");
 	for (size_t i = 0; i < n; i++)
 		jw_str(&w, NULL, words[i]);
 	jw_end(&w);
 	jw_end(&w);
 	jw_end(&w);
 	jw_end(&w);
-	r = jw_done(&w);
+	r = jw_finish(&w);
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
 /* Where it goes is said to people; what a program reads is the snippet alone. */
-static void say_where(const struct client *to, const char *const *words, size_t n)
+static void cmd_mcp_print_where(const struct mcp_client *to, const char *const *words, size_t n)
 {
 	auto_buf line = BUF_INIT(KIB(1));
 	int r = to->command ? buf_puts(&line, to->command) : -1;
@@ -203,35 +206,35 @@ static void say_where(const struct client *to, const char *const *words, size_t 
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = buf_printf(&line, " %s", words[i]);
 	if (r < 0)
-		show_note("put it into %s", to->file);
+		print_note("put it into %s", to->file);
 	else
-		show_note("put it into %s; or run '%s'", to->file, buf_str(&line));
+		print_note("put it into %s; or run '%s'", to->file, buf_str(&line));
 }
 
-static int run_config(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_words *w,
+			      struct cay_err *err)
 {
-	const struct client *to = find_client(w->operands[0]);
+	const struct mcp_client *to = cmd_mcp_find_client(w->operands[0]);
 	const char *words[WORDS_MAX];
 	auto_buf out = BUF_INIT(KIB(4));
 	char context[CONTEXT_NAME_MAX + 1];
 	size_t n;
-	int r = check(args, err);
+	int r = cmd_mcp_check_args(args, err);
 
 	if (r >= 0)
-		r = cmd_asked(c, context, err);
+		r = cmd_choose_context_name(c, context, err);
 	if (r < 0)
 		return r;
 	if (!to) {
-		api_hint(&c->api, "one of: claude, cursor, vscode");
+		api_hint_set(&c->api, "one of: claude, cursor, vscode");
 		return cay_fail(err, CAY_E_INVALID, "mcp config: '%s' is no client it knows",
 				w->operands[0]);
 	}
-	n = words_of(args, context, words);
-	if (snippet(to, words, n, &out) < 0)
+	n = cmd_mcp_build_args(args, context, words);
+	if (cmd_mcp_format_snippet(to, words, n, &out) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	say_where(to, words, n);
-	return show_out(&out, err);
+	cmd_mcp_print_where(to, words, n);
+	return print_stdout(&out, err);
 }
 
 const struct cmd cmd_mcp_config = {
@@ -239,12 +242,12 @@ const struct cmd cmd_mcp_config = {
 	.args = "[OPTION...] claude|cursor|vscode",
 	.min = 1,
 	.max = 1,
-	.place = PLACE_NOBODY,
+	.needs = CMD_NEEDS_NOTHING,
 	.options = options,
 	.size = sizeof(struct mcp_args),
 	.help = "Print what a client of MCP has to be told to start 'cay mcp'",
 	.more = "The snippet is JSON and holds no secret: the token stays with the context, which "
 		"is "
 		"named when it is not this machine's.",
-	.run = run_config,
+	.run = cmd_mcp_config_run,
 };

@@ -3,51 +3,55 @@
 #include "cli/rows.h"
 #include "cli/show.h"
 
-static bool has_pool(const void *row)
+static bool cmd_pool_ls_row_has_pool(const void *row)
 {
-	return ((const struct template *)row)->has_pool;
+	return ((const struct template_info *)row)->has_pool;
 }
 
-static int number(struct show_table *t, uint64_t n, bool known)
+static int cmd_pool_ls_add_number(struct print_table *t, uint64_t n, bool known)
 {
 	auto_buf text = BUF_INIT(32);
 
 	if (!known)
-		return show_cell(t, "-");
-	return buf_printf(&text, "%llu", (unsigned long long)n) < 0 ? -ENOMEM
-								    : show_cell(t, buf_str(&text));
+		return print_table_add_cell(t, "-");
+	return buf_printf(&text, "%llu", (unsigned long long)n) < 0
+		       ? -ENOMEM
+		       : print_table_add_cell(t, buf_str(&text));
 }
 
-static int cells(struct show_table *t, const void *row)
+static int cmd_pool_ls_add_cells(struct print_table *t, const void *row)
 {
-	const struct template *n = row;
+	const struct template_info *n = row;
 
-	return show_cell(t, n->name) < 0 || number(t, n->pool.min, true) < 0 ||
-			       number(t, n->pool.max, n->pool.max > 0) < 0 ||
-			       number(t, n->now.warm, n->has_now) < 0 ||
-			       number(t, n->now.starting, n->has_now) < 0 ||
-			       number(t, n->now.claimed, n->has_now) < 0 ||
-			       number(t, n->now.failed, n->has_now) < 0 ||
-			       show_cell(t, rows_choice(&pool_conf_table, "on_empty",
-							n->pool.on_empty)) < 0
+	return print_table_add_cell(t, n->name) < 0 ||
+			       cmd_pool_ls_add_number(t, n->pool.min, true) < 0 ||
+			       cmd_pool_ls_add_number(t, n->pool.max, n->pool.max > 0) < 0 ||
+			       cmd_pool_ls_add_number(t, n->now.warm, n->has_now) < 0 ||
+			       cmd_pool_ls_add_number(t, n->now.starting, n->has_now) < 0 ||
+			       cmd_pool_ls_add_number(t, n->now.claimed, n->has_now) < 0 ||
+			       cmd_pool_ls_add_number(t, n->now.failed, n->has_now) < 0 ||
+			       print_table_add_cell(t,
+						    field_choice_name(&pool_conf_table, "on_empty",
+								      n->pool.on_empty)) < 0
 		       ? -ENOMEM
 		       : 0;
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_pool_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			   struct cay_err *err)
 {
-	static const struct rows_kind kind = {
+	static const struct list_spec kind = {
 		.op = OP_TEMPLATE_LIST,
-		.list = "templates",
-		.row = &template_table,
+		.list_member = "templates",
+		.row = &template_info_table,
 		.headings = { "TEMPLATE", "MIN", "MAX", "WARM", "STARTING", "CLAIMED", "FAILED",
 			      "ON-EMPTY" },
 		.columns = 8,
-		.cells = cells,
-		.wanted = has_pool,
+		.add_cells = cmd_pool_ls_add_cells,
+		.row_is_wanted = cmd_pool_ls_row_has_pool,
 	};
 
-	return rows_print(&c->api, &kind, ((const struct json_args *)args)->json, err);
+	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
 }
 
 static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
@@ -60,5 +64,5 @@ const struct cmd cmd_pool_ls = {
 	.help = "List warm pools: what each is to have, has, and has given",
 	.more = "CLAIMED and FAILED count since the daemon's start. 'cay template pool' changes "
 		"one.",
-	.run = run,
+	.run = cmd_pool_ls_run,
 };

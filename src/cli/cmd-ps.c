@@ -10,7 +10,7 @@ static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
 #define INDENT_MAX 20
 
-static int size_text(uint64_t bytes, struct buf *to)
+static int cmd_ps_format_size(uint64_t bytes, struct buf *to)
 {
 	static const char units[] = { 'B', 'K', 'M', 'G', 'T' };
 	unsigned i = 0;
@@ -20,16 +20,16 @@ static int size_text(uint64_t bytes, struct buf *to)
 	return buf_printf(to, "%llu%c", (unsigned long long)bytes, units[i]);
 }
 
-static int process_cells(struct show_table *t, const void *row)
+static int cmd_ps_add_cells(struct print_table *t, const void *row)
 {
 	const struct process *p = row;
 	auto_buf pid = BUF_INIT(32), user = BUF_INIT(96), cpu = BUF_INIT(48), rss = BUF_INIT(48),
 		 command = BUF_INIT(KIB(2));
 	int indent = (int)(p->depth < INDENT_MAX ? p->depth : INDENT_MAX) * 2;
-	char age[SHOW_AGE_MAX], exec[ID_TEXT_LEN + 1] = "-";
+	char age[PRINT_AGE_MAX], exec[ID_TEXT_LEN + 1] = "-";
 	int r = buf_printf(&pid, "%llu", (unsigned long long)p->pid);
 
-	show_age(clk_wall_ns(&clk_system), p->started_ns, age);
+	print_age_format(clk_wall_ns(&clk_system), p->started_ns, age);
 	if (p->exec.noun)
 		id_format(&p->exec, exec);
 	if (r >= 0)
@@ -39,40 +39,42 @@ static int process_cells(struct show_table *t, const void *row)
 		r = buf_printf(&cpu, "%llu.%llu%%", (unsigned long long)p->cpu_milli / 10,
 			       (unsigned long long)p->cpu_milli % 10);
 	if (r >= 0)
-		r = size_text(p->rss_bytes, &rss);
+		r = cmd_ps_format_size(p->rss_bytes, &rss);
 	if (r >= 0)
 		r = buf_printf(&command, "%*s%s", indent, "", p->command);
 	if (r >= 0)
-		r = show_cell(t, buf_str(&pid));
+		r = print_table_add_cell(t, buf_str(&pid));
 	if (r >= 0)
-		r = show_cell(t, buf_str(&user));
+		r = print_table_add_cell(t, buf_str(&user));
 	if (r >= 0)
-		r = show_cell(t, p->state);
+		r = print_table_add_cell(t, p->state);
 	if (r >= 0)
-		r = show_cell(t, buf_str(&cpu));
+		r = print_table_add_cell(t, buf_str(&cpu));
 	if (r >= 0)
-		r = show_cell(t, buf_str(&rss));
+		r = print_table_add_cell(t, buf_str(&rss));
 	if (r >= 0)
-		r = show_cell(t, age);
+		r = print_table_add_cell(t, age);
 	if (r >= 0)
-		r = show_cell(t, exec);
-	return r < 0 ? r : show_cell(t, buf_str(&command));
+		r = print_table_add_cell(t, exec);
+	return r < 0 ? r : print_table_add_cell(t, buf_str(&command));
 }
 
-static int run_ps(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_ps_run(struct cli *c, const void *args, const struct opt_words *w,
+		      struct cay_err *err)
 {
-	static const struct rows_kind kind = { .op = OP_PROCESS_LIST,
+	static const struct list_spec kind = { .op = OP_PROCESS_LIST,
 					       .row = &process_table,
 					       .headings = { "PID", "USER", "S", "CPU", "MEM",
 							     "AGE", "EXEC", "COMMAND" },
 					       .columns = 8,
-					       .cells = process_cells };
+					       .add_cells = cmd_ps_add_cells };
 	struct process_list all = {};
 	bool json = ((const struct json_args *)args)->json;
-	int r = rows_inside(&c->api, &kind, w->operands[0], &all, &all.processes, json, err);
+	int r = list_print_of_sandbox(&c->api, &kind, w->operands[0], &all, &all.processes, json,
+				      err);
 
 	if (r >= 0 && !json && all.left_out)
-		show_note("%llu processes found no room", (unsigned long long)all.left_out);
+		print_note("%llu processes found no room", (unsigned long long)all.left_out);
 	return r;
 }
 
@@ -87,7 +89,7 @@ const struct cmd cmd_ps = {
 	.help = "Processes in a sandbox, as a tree",
 	.more = "CPU is that of a process's whole life. EXEC is the command it belongs to: 'cay "
 		"events' and exec.signal know it by that.",
-	.run = run_ps,
+	.run = cmd_ps_run,
 };
 
 /* kill */
@@ -109,7 +111,8 @@ static const struct opt_group kill_options[] = {
 	OPTS_END,
 };
 
-static int run_kill(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
 {
 	const struct kill_args *a = args;
 	struct api_call call = { .op = OP_PROCESS_SIGNAL, .request = &a->request };
@@ -120,14 +123,14 @@ static int run_kill(struct cli *c, const void *args, const struct opt_words *w, 
 	for (size_t i = 1; r >= 0 && i < w->n_operands; i++) {
 		uint64_t pid;
 
-		if (str_u64(slice_of(w->operands[i]), 1, INT32_MAX, &pid) < 0)
+		if (str_parse_u64(slice_of(w->operands[i]), 1, INT32_MAX, &pid) < 0)
 			return cay_fail(err, CAY_E_INVALID, "kill: '%s' is no process number",
 					w->operands[i]);
 		call.ids[0] = box;
-		call.name = w->operands[i];
+		call.path_name = w->operands[i];
 		r = api_call(&c->api, &call, &told, err);
 		if (r < 0)
-			return cay_wrap(err, r, "process %s", w->operands[i]);
+			return cay_err_wrap(err, r, "process %s", w->operands[i]);
 		sum.signalled += told.signalled;
 	}
 	return r < 0 || !a->json.json ? r : print_json(&process_signalled_table, &sum, err);
@@ -143,5 +146,5 @@ const struct cmd cmd_kill = {
 	.size = sizeof(struct kill_args),
 	.help = "Send processes in a sandbox a signal",
 	.more = "'cay ps' has their numbers.",
-	.run = run_kill,
+	.run = cmd_kill_run,
 };

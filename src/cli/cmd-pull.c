@@ -19,17 +19,18 @@ static const struct opt pull_rows[] = {
 static const struct opt_group pull_options[] = { OPTS(pull_rows, 0), OPTS_JSON(pull_args, json),
 						 OPTS_END };
 
-static int run_pull(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_words *w,
+			      struct cay_err *err)
 {
 	const struct pull_args *a = args;
 	struct image_pull request = { .reference = w->operands[0], .name = a->name };
 	struct api_call call = { .op = OP_IMAGE_PULL, .request = &request };
-	struct image made = {};
-	int r = watch_call(&c->api, &call, request.reference, &made, err);
+	struct image_info made = {};
+	int r = pull_progress_call(&c->api, &call, request.reference, &made, err);
 
 	if (r < 0)
 		return r;
-	return a->json.json ? print_json(&image_table, &made, err) : print_id(&made.id, err);
+	return a->json.json ? print_json(&image_info_table, &made, err) : print_id(&made.id, err);
 }
 
 const struct cmd cmd_image_pull = {
@@ -40,7 +41,7 @@ const struct cmd cmd_image_pull = {
 	.options = pull_options,
 	.size = sizeof(struct pull_args),
 	.help = "Pull an image from a registry that images.registries of cay.conf names",
-	.run = run_pull,
+	.run = cmd_image_pull_run,
 };
 
 struct prune_args {
@@ -56,12 +57,13 @@ static const struct opt prune_rows[] = {
 static const struct opt_group prune_options[] = { OPTS(prune_rows, 0), OPTS_JSON(prune_args, json),
 						  OPTS_END };
 
-static int run_prune(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_image_prune_run(struct cli *c, const void *args, const struct opt_words *,
+			       struct cay_err *err)
 {
 	const struct prune_args *a = args;
 	struct api_call call = { .op = OP_IMAGE_PRUNE, .request = &a->request };
 	struct image_list gone = {};
-	const struct image *rows;
+	const struct image_info *rows;
 	auto_buf out = BUF_INIT(MIB(1));
 	int r = api_call(&c->api, &call, &gone, err);
 
@@ -71,10 +73,10 @@ static int run_prune(struct cli *c, const void *args, const struct opt_words *, 
 		return print_json(&image_list_table, &gone, err);
 	rows = gone.images.v;
 	for (size_t i = 0; i < gone.images.n; i++)
-		if (progress_size(rows[i].size_bytes, &out) < 0 ||
+		if (byte_size_format(rows[i].size_bytes, &out) < 0 ||
 		    buf_printf(&out, "  %s\n", rows[i].name ? rows[i].name : rows[i].digest) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	return show_out(&out, err);
+	return print_stdout(&out, err);
 }
 
 const struct cmd cmd_image_prune = {
@@ -83,28 +85,28 @@ const struct cmd cmd_image_prune = {
 	.options = prune_options,
 	.size = sizeof(struct prune_args),
 	.help = "Remove images that creates pulled and nobody uses",
-	.run = run_prune,
+	.run = cmd_image_prune_run,
 };
 
 static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
-struct login_args {
+struct image_login_args {
 	const char *username;
 	struct json_args json;
 };
 
 static const struct opt login_rows[] = {
-	{ "username", 0, OPT_TEXT, offsetof(struct login_args, username), .arg = "NAME",
+	{ "username", 0, OPT_TEXT, offsetof(struct image_login_args, username), .arg = "NAME",
 	  .help = "Who it is told we are" },
 };
 static const struct opt_group login_options[] = {
 	OPTS(login_rows, 0),
-	OPTS_JSON(login_args, json),
+	OPTS_JSON(image_login_args, json),
 	OPTS_END,
 };
 
 /* A line, or all there is; the end of the line is not part of it. */
-static int read_password(char ret[static PASSWORD_MAX + 2], struct cay_err *err)
+static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], struct cay_err *err)
 {
 	size_t n = 0;
 
@@ -127,10 +129,10 @@ static int read_password(char ret[static PASSWORD_MAX + 2], struct cay_err *err)
 	return 0;
 }
 
-static int run_login(struct cli *c, const void *args, const struct opt_words *w,
-		     struct cay_err *err)
+static int cmd_image_login_run(struct cli *c, const void *args, const struct opt_words *w,
+			       struct cay_err *err)
 {
-	const struct login_args *a = args;
+	const struct image_login_args *a = args;
 	char password[PASSWORD_MAX + 2];
 	struct registry_login request = { w->operands[0], a->username, password };
 	struct api_call call = { .op = OP_REGISTRY_LOGIN, .request = &request };
@@ -138,9 +140,9 @@ static int run_login(struct cli *c, const void *args, const struct opt_words *w,
 
 	if (!a->username)
 		return cay_fail(err, CAY_E_INVALID, "image login: say --username NAME");
-	r = read_password(password, err);
+	r = cmd_image_login_read_password(password, err);
 	if (r >= 0)
-		r = call_print(c, &call, &(struct registry){}, a->json.json, err);
+		r = api_call_print(c, &call, &(struct registry){}, a->json.json, err);
 	explicit_bzero(password, sizeof(password));
 	return r;
 }
@@ -151,19 +153,19 @@ const struct cmd cmd_image_login = {
 	.min = 1,
 	.max = 1,
 	.options = login_options,
-	.size = sizeof(struct login_args),
+	.size = sizeof(struct image_login_args),
 	.help = "Keep the credentials of a registry; the password is read from standard input",
-	.run = run_login,
+	.run = cmd_image_login_run,
 };
 
-static int run_logout(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_image_logout_run(struct cli *c, const void *args, const struct opt_words *w,
+				struct cay_err *err)
 {
 	struct registry_query query = { w->operands[0] };
 	struct api_call call = { .op = OP_REGISTRY_LOGOUT, .query = &query };
 
-	return call_print(c, &call, &(struct registry){}, ((const struct json_args *)args)->json,
-			  err);
+	return api_call_print(c, &call, &(struct registry){},
+			      ((const struct json_args *)args)->json, err);
 }
 
 const struct cmd cmd_image_logout = {
@@ -174,11 +176,11 @@ const struct cmd cmd_image_logout = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "Forget the credentials of a registry",
-	.run = run_logout,
+	.run = cmd_image_logout_run,
 };
 
-static int run_logins(struct cli *c, const void *args, const struct opt_words *,
-		      struct cay_err *err)
+static int cmd_image_logins_run(struct cli *c, const void *args, const struct opt_words *,
+				struct cay_err *err)
 {
 	const bool json = ((const struct json_args *)args)->json;
 	struct registry_list list = {};
@@ -194,7 +196,7 @@ static int run_logins(struct cli *c, const void *args, const struct opt_words *,
 	for (size_t i = 0; i < list.registries.n; i++)
 		if (buf_printf(&out, "%s  %s\n", rows[i].registry, rows[i].username) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	return show_out(&out, err);
+	return print_stdout(&out, err);
 }
 
 const struct cmd cmd_image_logins = {
@@ -203,5 +205,5 @@ const struct cmd cmd_image_logins = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "List registries that there are credentials for",
-	.run = run_logins,
+	.run = cmd_image_logins_run,
 };

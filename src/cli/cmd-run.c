@@ -3,7 +3,7 @@
 #include "cli/show.h"
 
 struct run_args {
-	struct make_args make;
+	struct sandbox_create_args make;
 	struct exec_args exec;
 	bool keep;
 };
@@ -20,13 +20,13 @@ static const struct opt_group options[] = {
 	OPTS_END,
 };
 
-static void preset(void *args)
+static void cmd_run_set_defaults(void *args)
 {
-	create_preset(&((struct run_args *)args)->make.create);
+	create_request_init(&((struct run_args *)args)->make.create);
 }
 
 /* Whatever happened before, a failure to clean up is told. */
-static int clean_up(struct cli *c, const struct id *id, bool keep)
+static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
 {
 	struct cay_err why = {};
 	char text[ID_TEXT_LEN + 1];
@@ -34,20 +34,20 @@ static int clean_up(struct cli *c, const struct id *id, bool keep)
 
 	id_format(id, text);
 	if (keep) {
-		show_note("kept %s", text);
+		print_note("kept %s", text);
 		return 0;
 	}
 	/* who gave up on the command did not give up on the cleaning */
 	c->api.intr.quit = false;
 	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
-		     &(struct sandbox){}, &why);
+		     &(struct sandbox_info){}, &why);
 	if (r < 0)
-		show_note("sandbox %s is still there: %s", text, why.msg);
+		print_note("sandbox %s is still there: %s", text, why.msg);
 	return r;
 }
 
 /* A name gives the sandbox that has it already, which is not ours to remove. */
-static int name_is_free(struct cli *c, const char *name, struct cay_err *err)
+static int cmd_run_check_name_is_free(struct cli *c, const char *name, struct cay_err *err)
 {
 	struct cay_err why = {};
 	struct id id;
@@ -61,31 +61,32 @@ static int name_is_free(struct cli *c, const char *name, struct cay_err *err)
 	return r;
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *w,
+		       struct cay_err *err)
 {
 	const struct run_args *a = args;
-	struct make_args make = a->make;
-	struct sandbox made = {};
+	struct sandbox_create_args make = a->make;
+	struct sandbox_info made = {};
 	char hint[API_HINT_MAX];
-	int r = create_image(&make.create, w, err);
+	int r = create_request_set_image(&make.create, w, err);
 
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
 	if (r >= 0 && make.create.name)
-		r = name_is_free(c, make.create.name, err);
+		r = cmd_run_check_name_is_free(c, make.create.name, err);
 	if (r >= 0)
-		r = create_send(c, &make, &made, err);
+		r = create_request_send(c, &make, &made, err);
 	if (r < 0 && c->api.intr.quit)
-		show_note("the sandbox may be made all the same; 'cay ls' tells");
+		print_note("the sandbox may be made all the same; 'cay ls' tells");
 	if (r < 0)
 		return r;
-	interrupt_read(&c->api.intr);
+	interrupt_read_signals(&c->api.intr);
 	if (c->api.intr.signo)
 		r = 128 + c->api.intr.signo;
 	else
-		r = exec_foreground(c, &made.id, &a->exec, w, err);
+		r = exec_run_foreground(c, &made.id, &a->exec, w, err);
 	memcpy(hint, c->api.hint, sizeof(hint));
-	(void)clean_up(c, &made.id, a->keep);
+	(void)cmd_run_remove_sandbox(c, &made.id, a->keep);
 	memcpy(c->api.hint, hint, sizeof(hint));
 	return r;
 }
@@ -99,9 +100,9 @@ const struct cmd cmd_run = {
 	.rest = REST_COMMAND,
 	.options = options,
 	.size = sizeof(struct run_args),
-	.preset = preset,
+	.init_args = cmd_run_set_defaults,
 	.help = "Make a sandbox, run a command in it, remove it",
 	.more = "As create, exec and rm one after the other; the sandbox is removed however the "
 		"command ends, also by Ctrl-C.",
-	.run = run,
+	.run = cmd_run_run,
 };

@@ -10,45 +10,46 @@
 static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
 /* SANDBOX NAME into a call. */
-static int find(struct cli *c, const struct opt_words *w, struct api_call *call,
-		struct cay_err *err)
+static int cmd_service_fill_call(struct cli *c, const struct opt_words *w, struct api_call *call,
+				 struct cay_err *err)
 {
-	if (!op_name_valid(slice_of(w->operands[1])))
+	if (!op_name_is_valid(slice_of(w->operands[1])))
 		return cay_fail(err, CAY_E_INVALID,
 				"service: '%s' is no name: letters, digits, '.', '_' and '-'",
 				w->operands[1]);
-	call->name = w->operands[1];
+	call->path_name = w->operands[1];
 	return api_find_sandbox(&c->api, w->operands[0], &call->ids[0], err);
 }
 
 /* What became of it; a state nobody asked for is a failure. */
-static int print_service(const struct service *s, bool json, struct cay_err *err)
+static int cmd_service_print(const struct service_info *s, bool json, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(4));
 	int r;
 
 	if (json)
-		return print_json(&service_table, s, err);
+		return print_json(&service_info_table, s, err);
 	if (s->state == SERVICE_BACKOFF || s->state == SERVICE_FATAL)
 		return cay_fail(err, CAY_E_STATE, "service %s is %s%s%s", s->name,
-				rows_choice(&service_table, "state", s->state),
+				field_choice_name(&service_info_table, "state", s->state),
 				s->error ? ": " : "", s->error ? s->error : "");
-	r = show_text(&out, slice_of(rows_choice(&service_table, "state", s->state)));
+	r = print_append_escaped(
+		&out, slice_of(field_choice_name(&service_info_table, "state", s->state)));
 	if (r >= 0)
 		r = buf_putc(&out, '\n');
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&out, err);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
 /* ls */
 
-static int cells(struct show_table *t, const void *row)
+static int cmd_service_ls_add_cells(struct print_table *t, const void *row)
 {
-	const struct service *s = row;
+	const struct service_info *s = row;
 	auto_buf pid = BUF_INIT(32), starts = BUF_INIT(32), priority = BUF_INIT(32);
-	char age[SHOW_AGE_MAX];
+	char age[PRINT_AGE_MAX];
 	int r = 0;
 
-	show_age(clk_wall_ns(&clk_system), s->changed_ns, age);
+	print_age_format(clk_wall_ns(&clk_system), s->changed_ns, age);
 	if (s->has_pid)
 		r = buf_printf(&pid, "%llu", (unsigned long long)s->pid);
 	if (r >= 0)
@@ -56,34 +57,38 @@ static int cells(struct show_table *t, const void *row)
 	if (r >= 0)
 		r = buf_printf(&priority, "%llu", (unsigned long long)s->priority);
 	if (r >= 0)
-		r = show_cell(t, s->name);
+		r = print_table_add_cell(t, s->name);
 	if (r >= 0)
-		r = show_cell(t, rows_choice(&service_table, "state", s->state));
+		r = print_table_add_cell(t,
+					 field_choice_name(&service_info_table, "state", s->state));
 	if (r >= 0)
-		r = show_cell(t, age);
+		r = print_table_add_cell(t, age);
 	if (r >= 0)
-		r = show_cell(t, pid.len ? pid.data : "-");
+		r = print_table_add_cell(t, pid.len ? pid.data : "-");
 	if (r >= 0)
-		r = show_cell(t, buf_str(&starts));
+		r = print_table_add_cell(t, buf_str(&starts));
 	if (r >= 0)
-		r = show_cell(t, buf_str(&priority));
-	return r < 0 ? r : show_cell(t, s->error ? s->error : "-");
+		r = print_table_add_cell(t, buf_str(&priority));
+	return r < 0 ? r : print_table_add_cell(t, s->error ? s->error : "-");
 }
 
-static int run_ls(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_service_ls_run(struct cli *c, const void *args, const struct opt_words *w,
+			      struct cay_err *err)
 {
-	static const struct rows_kind kind = { .op = OP_SERVICE_LIST,
-					       .row = &service_table,
+	static const struct list_spec kind = { .op = OP_SERVICE_LIST,
+					       .row = &service_info_table,
 					       .headings = { "NAME", "STATE", "FOR", "PID",
 							     "STARTS", "PRIORITY", "ERROR" },
 					       .columns = 7,
-					       .cells = cells };
+					       .add_cells = cmd_service_ls_add_cells };
 	struct service_list all = {};
 	bool json = ((const struct json_args *)args)->json;
-	int r = rows_inside(&c->api, &kind, w->operands[0], &all, &all.services, json, err);
+	int r = list_print_of_sandbox(&c->api, &kind, w->operands[0], &all, &all.services, json,
+				      err);
 
 	if (r >= 0 && !json && all.left_out)
-		show_note("%llu files or services found no room", (unsigned long long)all.left_out);
+		print_note("%llu files or services found no room",
+			   (unsigned long long)all.left_out);
 	return r;
 }
 
@@ -96,18 +101,18 @@ const struct cmd cmd_service_ls = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "Programs that are kept running in a sandbox, in the order they start",
-	.run = run_ls,
+	.run = cmd_service_ls_run,
 };
 
 /* add */
 
-struct add_args {
+struct service_add_args {
 	struct service_put put;
 	bool manual;
 	struct json_args json;
 };
 
-#define AT(m) offsetof(struct add_args, put.m)
+#define AT(m) offsetof(struct service_add_args, put.m)
 
 static const struct opt add_rows[] = {
 	{ "user", 'u', OPT_TEXT, AT(user), .arg = "USER",
@@ -127,17 +132,17 @@ static const struct opt add_rows[] = {
 	  .help = "What it is asked to stop with" },
 	{ "stop-time", 0, OPT_DURATION, AT(stop_ms), .arg = "TIME",
 	  .help = "How long it has to do so; then all of it is killed" },
-	{ "no-start", 0, OPT_FLAG, offsetof(struct add_args, manual),
+	{ "no-start", 0, OPT_FLAG, offsetof(struct service_add_args, manual),
 	  .help = "Do not start it now" },
 };
 static const struct opt_group add_options[] = {
 	OPTS(add_rows, 0),
-	OPTS_JSON(add_args, json),
+	OPTS_JSON(service_add_args, json),
 	OPTS_END,
 };
 
 /* What the rows of the table say. */
-void service_default(struct service_put *put)
+void service_put_set_defaults(struct service_put *put)
 {
 	put->autostart = true;
 	put->autorestart = SERVICE_UNEXPECTED;
@@ -146,25 +151,26 @@ void service_default(struct service_put *put)
 	put->stop_ms = 10000;
 }
 
-static void add_preset(void *args)
+static void cmd_service_add_set_defaults(void *args)
 {
-	service_default(&((struct add_args *)args)->put);
+	service_put_set_defaults(&((struct service_add_args *)args)->put);
 }
 
-static int run_add(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_service_add_run(struct cli *c, const void *args, const struct opt_words *w,
+			       struct cay_err *err)
 {
-	const struct add_args *a = args;
+	const struct service_add_args *a = args;
 	struct service_put put = a->put;
 	struct api_call call = { .op = OP_SERVICE_PUT, .request = &put };
-	struct service now = {};
-	int r = find(c, w, &call, err);
+	struct service_info now = {};
+	int r = cmd_service_fill_call(c, w, &call, err);
 
 	put.autostart = !a->manual;
 	put.has_argv = true;
 	put.argv = (struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
 	if (r >= 0)
 		r = api_call(&c->api, &call, &now, err);
-	return r < 0 ? r : print_service(&now, a->json.json, err);
+	return r < 0 ? r : cmd_service_print(&now, a->json.json, err);
 }
 
 const struct cmd cmd_service_add = {
@@ -175,55 +181,57 @@ const struct cmd cmd_service_add = {
 	.max = 2,
 	.rest = REST_COMMAND,
 	.options = add_options,
-	.size = sizeof(struct add_args),
-	.preset = add_preset,
+	.size = sizeof(struct service_add_args),
+	.init_args = cmd_service_add_set_defaults,
 	.help = "Keep a program running in a sandbox",
 	.more = "One that is there already becomes this one; if it runs it is started anew.",
-	.run = run_add,
+	.run = cmd_service_add_run,
 };
 
 /* start, stop, restart, rm */
 
-static int act(struct cli *c, enum op_id op, const void *args, const struct opt_words *w,
-	       struct cay_err *err)
+static int cmd_service_call_op(struct cli *c, enum op_id op, const void *args,
+			       const struct opt_words *w, struct cay_err *err)
 {
 	struct api_call call = { .op = op };
-	struct service now = {};
-	int r = find(c, w, &call, err);
+	struct service_info now = {};
+	int r = cmd_service_fill_call(c, w, &call, err);
 
 	if (r >= 0)
 		r = api_call(&c->api, &call, &now, err);
-	return r < 0 ? r : print_service(&now, ((const struct json_args *)args)->json, err);
+	return r < 0 ? r : cmd_service_print(&now, ((const struct json_args *)args)->json, err);
 }
 
-static int run_start(struct cli *c, const void *args, const struct opt_words *w,
-		     struct cay_err *err)
+static int cmd_service_start_run(struct cli *c, const void *args, const struct opt_words *w,
+				 struct cay_err *err)
 {
-	return act(c, OP_SERVICE_START, args, w, err);
+	return cmd_service_call_op(c, OP_SERVICE_START, args, w, err);
 }
 
-static int run_stop(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_service_stop_run(struct cli *c, const void *args, const struct opt_words *w,
+				struct cay_err *err)
 {
-	return act(c, OP_SERVICE_STOP, args, w, err);
+	return cmd_service_call_op(c, OP_SERVICE_STOP, args, w, err);
 }
 
-static int run_restart(struct cli *c, const void *args, const struct opt_words *w,
-		       struct cay_err *err)
+static int cmd_service_restart_run(struct cli *c, const void *args, const struct opt_words *w,
+				   struct cay_err *err)
 {
-	return act(c, OP_SERVICE_RESTART, args, w, err);
+	return cmd_service_call_op(c, OP_SERVICE_RESTART, args, w, err);
 }
 
-static int run_rm(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_service_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+			      struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SERVICE_STOP };
-	int r = find(c, w, &call, err);
+	int r = cmd_service_fill_call(c, w, &call, err);
 
 	if (r >= 0)
-		r = api_call(&c->api, &call, &(struct service){}, err);
+		r = api_call(&c->api, &call, &(struct service_info){}, err);
 	call.op = OP_SERVICE_DELETE;
 	return r < 0 ? r
-		     : call_print(c, &call, &(struct service){},
-				  ((const struct json_args *)args)->json, err);
+		     : api_call_print(c, &call, &(struct service_info){},
+				      ((const struct json_args *)args)->json, err);
 }
 
 #define ACT(sym, verb, help_) \
@@ -236,7 +244,7 @@ static int run_rm(struct cli *c, const void *args, const struct opt_words *w, st
 		.options = json_options, \
 		.size = sizeof(struct json_args), \
 		.help = help_, \
-		.run = run_##sym, \
+		.run = cmd_service_##sym##_run, \
 	}
 ACT(start, "start", "Start a service, and wait until it is up");
 ACT(stop, "stop", "Stop a service: its signal, then all of it is killed");
@@ -251,41 +259,42 @@ const struct cmd cmd_service_rm = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "Stop a service and forget it, and its log",
-	.run = run_rm,
+	.run = cmd_service_rm_run,
 };
 
 /* logs */
 
-struct log_args {
+struct service_log_args {
 	struct service_log_query query;
 };
 
 static const struct opt log_rows[] = {
-	{ "follow", 'f', OPT_FLAG, offsetof(struct log_args, query.follow),
+	{ "follow", 'f', OPT_FLAG, offsetof(struct service_log_args, query.follow),
 	  .help = "Go on with what it writes, over its restarts, until Ctrl-C" },
-	{ "offset", 0, OPT_U64, offsetof(struct log_args, query.offset), .max = INT64_MAX,
+	{ "offset", 0, OPT_U64, offsetof(struct service_log_args, query.offset), .max = INT64_MAX,
 	  .arg = "N", .help = "From this byte on" },
 };
 static const struct opt_group log_options[] = { OPTS(log_rows, 0), OPTS_END };
 
 /* One reply's bytes, passed on as they come; *at is where the next one begins. */
-static int pass(struct cli *c, const struct api_call *call, uint64_t *at, struct cay_err *err)
+static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *call, uint64_t *at,
+				       struct cay_err *err)
 {
 	auto_http h = HTTP_INIT;
-	int r = api_open(&c->api, call, &h, err);
+	int r = api_call_open(&c->api, call, &h, err);
 
 	if (r >= 0)
-		r = api_head(&c->api, call->op, &h, err);
+		r = api_call_receive_head(&c->api, call->op, &h, err);
 	if (r >= 0 && h.status >= 400)
-		return api_finish(&c->api, call->op, &h, NULL, err);
+		return api_call_finish(&c->api, call->op, &h, NULL, err);
 	while (r >= 0) {
 		*at += h.body.len;
-		r = path_write_all(STDOUT_FILENO, buf_str(&h.body), h.body.len);
+		r = fd_write_all(STDOUT_FILENO, buf_str(&h.body), h.body.len);
 		buf_clear(&h.body);
-		if (r < 0 || h.done)
+		if (r < 0 || h.reply_complete)
 			break;
-		r = http_wait(&h, POLLIN, UINT64_MAX, &c->api.intr);
-		r = r < 0 ? r : http_pull(&h, err);
+		r = http_client_wait(&h, POLLIN, UINT64_MAX, &c->api.intr);
+		r = r < 0 ? r : http_client_receive(&h, err);
 		if (r == -EAGAIN)
 			r = 0;
 	}
@@ -294,12 +303,13 @@ static int pass(struct cli *c, const struct api_call *call, uint64_t *at, struct
 	return r < 0 && !err->code ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "service.log") : r;
 }
 
-static int run_logs(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_service_logs_run(struct cli *c, const void *args, const struct opt_words *w,
+				struct cay_err *err)
 {
-	struct service_log_query query = ((const struct log_args *)args)->query;
+	struct service_log_query query = ((const struct service_log_args *)args)->query;
 	struct api_call get = { .op = OP_SERVICE_GET }, log;
 	bool first = true;
-	int r = find(c, w, &get, err);
+	int r = cmd_service_fill_call(c, w, &get, err);
 
 	query.limit = INT64_MAX;
 	log = get;
@@ -309,18 +319,18 @@ static int run_logs(struct cli *c, const void *args, const struct opt_words *w, 
 		r = interrupt_open(&c->api.intr, err);
 	/* a reply ends where bytes are missing; the service says where they go on */
 	while (r >= 0) {
-		struct service now = {};
+		struct service_info now = {};
 
 		r = api_call(&c->api, &get, &now, err);
 		if (r < 0)
 			break;
 		if (!first && now.log_start > query.offset)
-			show_note("%llu bytes of the log are gone",
-				  (unsigned long long)(now.log_start - query.offset));
+			print_note("%llu bytes of the log are gone",
+				   (unsigned long long)(now.log_start - query.offset));
 		if (now.log_start > query.offset)
 			query.offset = now.log_start;
 		first = false;
-		r = pass(c, &log, &query.offset, err);
+		r = cmd_service_logs_copy_reply(c, &log, &query.offset, err);
 		if (!query.follow)
 			break;
 	}
@@ -335,7 +345,7 @@ const struct cmd cmd_service_logs = {
 	.min = 2,
 	.max = 2,
 	.options = log_options,
-	.size = sizeof(struct log_args),
+	.size = sizeof(struct service_log_args),
 	.help = "What a service wrote, of all its starts, as it is",
-	.run = run_logs,
+	.run = cmd_service_logs_run,
 };

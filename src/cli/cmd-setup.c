@@ -18,21 +18,21 @@ static const struct opt rows[] = {
 	{ "yes", 'y', OPT_FLAG, offsetof(struct setup_args, yes), .help = "Do not ask" },
 	{ "check", 0, OPT_FLAG, offsetof(struct setup_args, check),
 	  .help = "Only look, and say what is to be done; 1 is the exit status when something is" },
-	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .what = OPERAND_IMAGE,
+	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "SOURCE",
 	  .help = "The first image: a tar, an OCI layout's directory, or a registry's reference" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(setup_args, json), OPTS_END };
 
 const struct setup_step setup_steps[] = {
-	{ "root", setup_look_root },
-	{ "machine", setup_look_machine },
-	{ "users", setup_look_users, setup_act_users },
-	{ "settings", setup_look_config, setup_act_config },
-	{ "daemons", setup_look_daemons, setup_act_daemons },
-	{ "key", setup_look_key, setup_act_key },
-	{ "image", setup_look_image, setup_act_image },
-	{ "sandbox", setup_look_sandbox, setup_act_sandbox, .harmless = true },
+	{ "root", setup_root_check },
+	{ "machine", setup_machine_check },
+	{ "users", setup_users_check, setup_users_apply },
+	{ "settings", setup_config_check, setup_config_apply },
+	{ "daemons", setup_daemons_check, setup_daemons_apply },
+	{ "key", setup_key_check, setup_key_apply },
+	{ "image", setup_image_check, setup_image_apply },
+	{ "sandbox", setup_sandbox_check, setup_sandbox_apply, .harmless = true },
 	{ NULL },
 };
 
@@ -41,7 +41,7 @@ static const struct {
 } states[SETUP_NUM_STATES] = {
 	[SETUP_OK] = { "ok", "\033[32m" },     [SETUP_DONE] = { "done", "\033[32m" },
 	[SETUP_TODO] = { "todo", "\033[33m" }, [SETUP_FAILED] = { "failed", "\033[31m" },
-	[SETUP_LEFT] = { "left", "" },
+	[SETUP_SKIPPED] = { "left", "" },
 };
 
 /* With the image's name between the two, if there are two. */
@@ -54,7 +54,7 @@ static const struct {
 	{ "cay mcp config claude    # for an agent; also cursor, vscode", NULL },
 };
 
-void setup_say(struct setup *s, const char *fmt, ...)
+void setup_finding_report(struct setup *s, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -66,26 +66,26 @@ void setup_say(struct setup *s, const char *fmt, ...)
 	va_end(ap);
 }
 
-struct teller {
+struct setup_printer {
 	struct buf json_text;
 	struct jw json;
 	bool as_json, colour;
 };
 
 /* As it goes: a person waits for the next line. */
-static int tell(struct teller *t, const struct setup_step *step, enum setup_state state,
-		const struct setup *s, struct cay_err *err)
+static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step *step,
+				enum setup_state state, const struct setup *s, struct cay_err *err)
 {
 	struct slice found = { buf_str(&s->found), s->found.len };
 	auto_buf line = BUF_INIT(KIB(4));
 	int r;
 
 	if (t->as_json) {
-		jw_object(&t->json, NULL);
+		jw_object_begin(&t->json, NULL);
 		jw_str(&t->json, "name", step->name);
 		jw_str(&t->json, "state", states[state].name);
 		if (found.n)
-			jw_strn(&t->json, "found", found);
+			jw_slice(&t->json, "found", found);
 		jw_end(&t->json);
 		return 0;
 	}
@@ -94,14 +94,14 @@ static int tell(struct teller *t, const struct setup_step *step, enum setup_stat
 	for (size_t i = strlen(step->name); r >= 0 && found.n && i < NAME_WIDTH; i++)
 		r = buf_putc(&line, ' ');
 	if (r >= 0)
-		r = show_text(&line, slice_trim(found));
+		r = print_append_escaped(&line, slice_trim(found));
 	if (r >= 0)
 		r = buf_putc(&line, '\n');
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : show_out(&line, err);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&line, err);
 }
 
 /* Once, in front of the first thing that changes the machine. */
-static int allowed(struct setup *s, bool *asked, struct cay_err *err)
+static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_err *err)
 {
 	static const char question[] = "This makes what is missing: users, settings, units, a "
 				       "first image. Go on? [Y/n] ";
@@ -112,10 +112,11 @@ static int allowed(struct setup *s, bool *asked, struct cay_err *err)
 		return 0;
 	*asked = true;
 	if (!isatty(STDIN_FILENO)) {
-		api_hint(&s->cli->api, "'cay setup --yes' does it; 'cay setup --check' only looks");
+		api_hint_set(&s->cli->api,
+			     "'cay setup --yes' does it; 'cay setup --check' only looks");
 		return cay_fail(err, CAY_E_INVALID, "setup: nobody is there to be asked");
 	}
-	if (path_write_all(STDERR_FILENO, question, sizeof(question) - 1) < 0)
+	if (fd_write_all(STDERR_FILENO, question, sizeof(question) - 1) < 0)
 		return cay_fail(err, CAY_E_INVALID, "setup: nobody is there to be asked");
 	n = read(STDIN_FILENO, answer, sizeof(answer) - 1);
 	if (n > 0 && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y'))
@@ -123,41 +124,45 @@ static int allowed(struct setup *s, bool *asked, struct cay_err *err)
 	return cay_fail(err, CAY_E_INVALID, "setup: left as it is");
 }
 
-static int one(struct setup *s, const struct setup_step *step, bool *asked, enum setup_state *ret,
-	       struct cay_err *err)
+static int cmd_setup_run_step(struct setup *s, const struct setup_step *step, bool *asked,
+			      enum setup_state *ret, struct cay_err *err)
 {
 	int r;
 
 	buf_clear(&s->found);
-	r = step->look(s, err);
-	*ret = r > 0 ? SETUP_OK : r < 0 ? SETUP_FAILED : step->harmless ? SETUP_LEFT : SETUP_TODO;
+	r = step->check(s, err);
+	*ret = r > 0            ? SETUP_OK
+	       : r < 0          ? SETUP_FAILED
+	       : step->harmless ? SETUP_SKIPPED
+				: SETUP_TODO;
 	if (r != 0 || s->check)
 		return r;
-	r = step->harmless ? 0 : allowed(s, asked, err);
+	r = step->harmless ? 0 : cmd_setup_confirm_changes(s, asked, err);
 	if (r >= 0)
-		r = step->act(s, err);
+		r = step->apply(s, err);
 	*ret = r < 0 ? SETUP_FAILED : step->harmless ? SETUP_OK : SETUP_DONE;
 	return r;
 }
 
 /* With --check a failure is one more thing to be done, and the others are looked at. */
-static int all(struct setup *s, bool yes, struct teller *t, bool *ret_todo, struct cay_err *err)
+static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_printer *t,
+				   bool *ret_todo, struct cay_err *err)
 {
 	bool asked = yes;
 	int r = 0;
 
 	for (const struct setup_step *step = setup_steps; step->name; step++) {
-		enum setup_state state = SETUP_LEFT;
+		enum setup_state state = SETUP_SKIPPED;
 		struct cay_err why = {};
 		int now = 0, told;
 
 		buf_clear(&s->found);
 		if (r >= 0 || s->check)
-			now = one(s, step, &asked, &state, &why);
+			now = cmd_setup_run_step(s, step, &asked, &state, &why);
 		if (now < 0)
-			setup_say(s, "%s", why.msg);
+			setup_finding_report(s, "%s", why.msg);
 		*ret_todo |= state == SETUP_TODO || state == SETUP_FAILED;
-		told = tell(t, step, state, s, err);
+		told = cmd_setup_print_step(t, step, state, s, err);
 		if (told < 0)
 			return told;
 		if (now < 0 && r >= 0) {
@@ -168,7 +173,7 @@ static int all(struct setup *s, bool yes, struct teller *t, bool *ret_todo, stru
 	return r;
 }
 
-static int write_next(const struct setup *s, size_t i, struct buf *to)
+static int cmd_setup_format_next_step(const struct setup *s, size_t i, struct buf *to)
 {
 	int r = buf_puts(to, next_steps[i].before);
 
@@ -177,14 +182,15 @@ static int write_next(const struct setup *s, size_t i, struct buf *to)
 	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].behind);
 }
 
-static int tell_lines(struct teller *t, const struct setup *s, bool ok, struct cay_err *err)
+static int cmd_setup_print_commands(struct setup_printer *t, const struct setup *s, bool ok,
+				    struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(4));
-	size_t n = ok ? ARRAY_SIZE(next_steps) : s->n_start;
+	size_t n = ok ? ARRAY_SIZE(next_steps) : s->n_start_commands;
 	int r = 0;
 
 	if (t->as_json)
-		jw_array(&t->json, ok ? "next" : "start");
+		jw_array_begin(&t->json, ok ? "next" : "start");
 	else if (n)
 		r = buf_puts(&out, ok ? "\nnext:\n"
 				      : "\nstart these as root, then run 'cay setup' again:\n");
@@ -192,9 +198,9 @@ static int tell_lines(struct teller *t, const struct setup *s, bool ok, struct c
 		auto_buf line = BUF_INIT(KIB(1));
 
 		if (ok)
-			r = write_next(s, i, &line);
+			r = cmd_setup_format_next_step(s, i, &line);
 		else
-			r = buf_puts(&line, s->start[i]);
+			r = buf_puts(&line, s->start_commands[i]);
 		if (r >= 0 && t->as_json)
 			jw_str(&t->json, NULL, buf_str(&line));
 		else if (r >= 0)
@@ -204,45 +210,47 @@ static int tell_lines(struct teller *t, const struct setup *s, bool ok, struct c
 		jw_end(&t->json);
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return t->as_json ? 0 : show_out(&out, err);
+	return t->as_json ? 0 : print_stdout(&out, err);
 }
 
-static int finish(struct teller *t, const struct setup *s, bool ok, struct cay_err *err)
+static int cmd_setup_finish_report(struct setup_printer *t, const struct setup *s, bool ok,
+				   struct cay_err *err)
 {
 	int r;
 
 	if (t->as_json)
 		jw_end(&t->json);
-	r = s->check ? 0 : tell_lines(t, s, ok, err);
+	r = s->check ? 0 : cmd_setup_print_commands(t, s, ok, err);
 	if (r < 0 || !t->as_json)
 		return r;
 	jw_bool(&t->json, "ok", ok);
 	jw_end(&t->json);
-	if (jw_done(&t->json) < 0 || buf_putc(&t->json_text, '\n') < 0)
+	if (jw_finish(&t->json) < 0 || buf_putc(&t->json_text, '\n') < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&t->json_text, err);
+	return print_stdout(&t->json_text, err);
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words *,
+			 struct cay_err *err)
 {
 	const struct setup_args *a = args;
 	struct setup s = {
 		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
 	};
-	struct teller t = { .json_text = BUF_INIT(KIB(64)),
-			    .as_json = a->json.json,
-			    .colour = !a->json.json && show_colour(STDOUT_FILENO) };
+	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
+				   .as_json = a->json.json,
+				   .colour = !a->json.json && print_wants_colour(STDOUT_FILENO) };
 	struct cay_err told = {};
 	bool todo = false;
 	int r, said;
 
 	t.json = jw_to(&t.json_text);
 	if (t.as_json) {
-		jw_object(&t.json, NULL);
-		jw_array(&t.json, "steps");
+		jw_object_begin(&t.json, NULL);
+		jw_array_begin(&t.json, "steps");
 	}
-	r = all(&s, a->yes, &t, &todo, err);
-	said = finish(&t, &s, !todo, &told);
+	r = cmd_setup_run_all_steps(&s, a->yes, &t, &todo, err);
+	said = cmd_setup_finish_report(&t, &s, !todo, &told);
 	if (r >= 0 && said < 0)
 		*err = told;
 	buf_fini(&s.found);
@@ -254,7 +262,7 @@ static int run(struct cli *c, const void *args, const struct opt_words *, struct
 
 const struct cmd cmd_setup = {
 	.name = "setup",
-	.place = PLACE_HERE,
+	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--yes] [--check] [--image SOURCE] [--json]",
 	.options = options,
 	.size = sizeof(struct setup_args),
@@ -265,5 +273,5 @@ const struct cmd cmd_setup = {
 		"import' and 'cay image pull' bring better ones. Who runs it by sudo gets a "
 		"context "
 		"with a key of their own. Without systemd it says what to start.",
-	.run = run,
+	.run = cmd_setup_run,
 };

@@ -6,17 +6,17 @@
 
 static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
-static int run_create(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_tenant_create_run(struct cli *c, const void *args, const struct opt_words *w,
+				 struct cay_err *err)
 {
 	struct tenant_create request = { .name = w->operands[0] };
 	struct api_call call = { .op = OP_TENANT_CREATE, .request = &request };
-	struct tenant made = {};
+	struct tenant_info made = {};
 	int r = api_call(&c->api, &call, &made, err);
 
 	if (r < 0)
 		return r;
-	return ((const struct json_args *)args)->json ? print_json(&tenant_table, &made, err)
+	return ((const struct json_args *)args)->json ? print_json(&tenant_info_table, &made, err)
 						      : print_id(&made.id, err);
 }
 
@@ -29,33 +29,36 @@ const struct cmd cmd_tenant_create = {
 	.size = sizeof(struct json_args),
 	.help = "Make a tenant: somebody who has sandboxes of their own",
 	.more = "Give it a key with cay key create --tenant NAME.",
-	.run = run_create,
+	.run = cmd_tenant_create_run,
 };
 
-static int cells(struct show_table *t, const void *row)
+static int cmd_tenant_ls_add_cells(struct print_table *t, const void *row)
 {
-	const struct tenant *n = row;
-	char id[ID_TEXT_LEN + 1], age[SHOW_AGE_MAX] = "-";
+	const struct tenant_info *n = row;
+	char id[ID_TEXT_LEN + 1], age[PRINT_AGE_MAX] = "-";
 
 	id_format(&n->id, id);
 	if (n->created_ns) /* the default tenant was always there */
-		show_age(clk_wall_ns(&clk_system), n->created_ns, age);
-	return show_cell(t, id) < 0 || show_cell(t, n->name) < 0 || show_cell(t, age) < 0 ? -ENOMEM
-											  : 0;
+		print_age_format(clk_wall_ns(&clk_system), n->created_ns, age);
+	return print_table_add_cell(t, id) < 0 || print_table_add_cell(t, n->name) < 0 ||
+			       print_table_add_cell(t, age) < 0
+		       ? -ENOMEM
+		       : 0;
 }
 
-static int run_ls(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_tenant_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			     struct cay_err *err)
 {
-	static const struct rows_kind kind = {
+	static const struct list_spec kind = {
 		.op = OP_TENANT_LIST,
-		.list = "tenants",
-		.row = &tenant_table,
+		.list_member = "tenants",
+		.row = &tenant_info_table,
 		.headings = { "ID", "NAME", "AGE" },
 		.columns = 3,
-		.cells = cells,
+		.add_cells = cmd_tenant_ls_add_cells,
 	};
 
-	return rows_print(&c->api, &kind, ((const struct json_args *)args)->json, err);
+	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
 }
 
 const struct cmd cmd_tenant_ls = {
@@ -64,17 +67,18 @@ const struct cmd cmd_tenant_ls = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "List tenants",
-	.run = run_ls,
+	.run = cmd_tenant_ls_run,
 };
 
-static int run_rm(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_tenant_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+			     struct cay_err *err)
 {
 	struct api_call call = { .op = OP_TENANT_DELETE };
 	int r = api_find_tenant(&c->api, w->operands[0], &call.ids[0], err);
 
 	return r < 0 ? r
-		     : call_print(c, &call, &(struct tenant){},
-				  ((const struct json_args *)args)->json, err);
+		     : api_call_print(c, &call, &(struct tenant_info){},
+				      ((const struct json_args *)args)->json, err);
 }
 
 const struct cmd cmd_tenant_rm = {
@@ -86,5 +90,5 @@ const struct cmd cmd_tenant_rm = {
 	.options = json_options,
 	.size = sizeof(struct json_args),
 	.help = "Remove a tenant that has neither sandboxes nor keys",
-	.run = run_rm,
+	.run = cmd_tenant_rm_run,
 };

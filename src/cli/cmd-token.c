@@ -17,48 +17,50 @@ static const struct opt rows[] = {
 	  .help = "Whether it may only look, or do; else read" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct token_args, request.ttl_ms), 1000, TTL_MAX_MS,
 	  .arg = "TIME", .help = "How long it is good, as in 10m; else an hour, at most a day" },
-	{ "out", 0, OPT_TEXT, offsetof(struct token_args, out), .what = OPERAND_FILE, .arg = "FILE",
+	{ "out", 0, OPT_TEXT, offsetof(struct token_args, out), .operand = OPERAND_FILE,
+	  .arg = "FILE",
 	  .help = "Write the token there, for your eyes only, and print until when it is good" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(token_args, json), OPTS_END };
 
-static void preset(void *args)
+static void cmd_token_set_defaults(void *args)
 {
 	((struct token_args *)args)->request.ttl_ms = 3600000;
 }
 
-static int print(const struct token_args *a, const struct sink *to, const struct token_made *made,
-		 struct cay_err *err)
+static int cmd_token_deliver(const struct token_args *a, const struct secret_file *to,
+			     const struct token_made *made, struct cay_err *err)
 {
 	char until[CLK_TEXT_LEN + 1];
 	int r;
 
 	if (to->dir < 0)
 		return a->json.json ? print_json(&token_made_table, made, err)
-				    : sink_print(made->token, err);
-	r = sink_write(to, made->token, err);
-	clk_text(made->expires_ns, until);
-	return r < 0 ? r : sink_print(until, err);
+				    : print_line_escaped(made->token, err);
+	r = secret_file_write(to, made->token, err);
+	clk_format_rfc3339(made->expires_ns, until);
+	return r < 0 ? r : print_line_escaped(until, err);
 }
 
-static int run(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_token_run(struct cli *c, const void *args, const struct opt_words *w,
+			 struct cay_err *err)
 {
 	const struct token_args *a = args;
 	struct api_call call = { .op = OP_SANDBOX_TOKEN, .request = &a->request };
 	struct token_made made = {};
-	struct sink to = { -EBADF, NULL };
+	struct secret_file to = { -EBADF, NULL };
 	int r;
 
 	if (a->out && a->json.json)
 		return cay_fail(err, CAY_E_INVALID, "token: --out and --json exclude each other");
-	r = sink_open(&c->pool, a->out, &to, err);
+	r = secret_file_open(&c->arena, a->out, &to, err);
 	if (r >= 0)
 		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 	if (r >= 0)
 		r = api_call(&c->api, &call, &made, err);
 	if (r >= 0)
-		r = print(a, &to, &made, err);
-	sink_close(&to);
+		r = cmd_token_deliver(a, &to, &made, err);
+	secret_file_close(&to);
 	return r;
 }
 
@@ -70,10 +72,10 @@ const struct cmd cmd_token = {
 	.max = 1,
 	.options = options,
 	.size = sizeof(struct token_args),
-	.preset = preset,
+	.init_args = cmd_token_set_defaults,
 	.help = "Make a token that is good for one sandbox alone, and print it",
 	.more = "For a program that is to use this sandbox and nothing else: it sends the token as "
 		"'Authorization: Bearer', or 'cay context add' keeps it and the sandbox is named "
 		"by its id. 'cay revoke' takes it back.",
-	.run = run,
+	.run = cmd_token_run,
 };

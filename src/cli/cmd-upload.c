@@ -18,7 +18,7 @@ struct upload_args {
 };
 
 static const struct opt group_rows[] = {
-	{ "group", 0, OPT_TEXT, offsetof(struct upload_args, group), .what = OPERAND_GROUP,
+	{ "group", 0, OPT_TEXT, offsetof(struct upload_args, group), .operand = OPERAND_GROUP,
 	  .arg = "NAME", .help = "The group they are of; it has to be said" },
 };
 static const struct opt name_rows[] = {
@@ -30,13 +30,13 @@ static const struct opt_group options[] = { OPTS(group_rows, 0), OPTS_JSON(uploa
 static const struct opt_group add_options[] = { OPTS(group_rows, 0), OPTS(name_rows, 0),
 						OPTS_JSON(upload_args, json), OPTS_END };
 
-static int has_group(const struct upload_args *a, struct cay_err *err)
+static int cmd_upload_check_group(const struct upload_args *a, struct cay_err *err)
 {
 	return a->group ? 0
 			: cay_fail(err, CAY_E_INVALID, "upload: say of which group with --group");
 }
 
-static int pour(int fd, struct carry *carry, struct cay_err *err)
+static int cmd_upload_add_send_content(int fd, struct transfer *carry, struct cay_err *err)
 {
 	char piece[KIB(16)];
 	ssize_t n;
@@ -46,16 +46,16 @@ static int pour(int fd, struct carry *carry, struct cay_err *err)
 		if (n < 0 && errno == EINTR)
 			continue;
 		r = n < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "read it")
-			  : carry_write(carry, piece, (size_t)n, err);
+			  : transfer_write(carry, piece, (size_t)n, err);
 	}
 	return r;
 }
 
-static int send_file(struct cli *c, const struct upload_args *a, const char *path,
-		     struct upload *ret, struct cay_err *err)
+static int cmd_upload_add_file(struct cli *c, const struct upload_args *a, const char *path,
+			       struct upload_info *ret, struct cay_err *err)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	auto_free struct carry *carry = NULL;
+	auto_free struct transfer *carry = NULL;
 	const char *slash = strrchr(path, '/');
 	struct upload_put_query query = { .group = a->group,
 					  .name = a->name ? a->name
@@ -63,8 +63,8 @@ static int send_file(struct cli *c, const struct upload_args *a, const char *pat
 							  : path };
 	struct api_call call = { .op = OP_UPLOAD_PUT,
 				 .query = &query,
-				 .media = "application/octet-stream",
-				 .length = HTTP_CHUNKED };
+				 .content_type = "application/octet-stream",
+				 .body_length = HTTP_CHUNKED };
 	struct stat st;
 	int r;
 
@@ -78,36 +78,36 @@ static int send_file(struct cli *c, const struct upload_args *a, const char *pat
 	/* one that changes while it is read is refused, whole or not at all */
 	query.has_size = true;
 	query.size = (uint64_t)st.st_size;
-	r = carry_open(carry, &c->api, &call, query.size, err);
+	r = transfer_open(carry, &c->api, &call, query.size, err);
 	if (r >= 0)
-		r = pour(fd, carry, err);
+		r = cmd_upload_add_send_content(fd, carry, err);
 	if (r >= 0 || r == -ECANCELED)
-		r = carry_answer(carry, ret, err);
-	carry_fini(carry);
-	return r < 0 ? cay_wrap(err, r, "%s", path) : 0;
+		r = transfer_finish_send(carry, ret, err);
+	transfer_fini(carry);
+	return r < 0 ? cay_err_wrap(err, r, "%s", path) : 0;
 }
 
-static int remove_one(struct cli *c, const struct upload_args *a, const char *name,
-		      struct upload *ret, struct cay_err *err)
+static int cmd_upload_rm_file(struct cli *c, const struct upload_args *a, const char *name,
+			      struct upload_info *ret, struct cay_err *err)
 {
 	struct upload_query query = { .group = a->group, .name = name };
 	int r = api_call(&c->api, &(struct api_call){ .op = OP_UPLOAD_DELETE, .query = &query },
 			 ret, err);
 
-	return r < 0 ? cay_wrap(err, r, "%s", name) : 0;
+	return r < 0 ? cay_err_wrap(err, r, "%s", name) : 0;
 }
 
 typedef int each_fn(struct cli *c, const struct upload_args *a, const char *word,
-		    struct upload *ret, struct cay_err *err);
+		    struct upload_info *ret, struct cay_err *err);
 
 /* One after the other, until one fails; what was done is told. */
-static int each(struct cli *c, const struct upload_args *a, const struct opt_words *w, each_fn *fn,
-		struct cay_err *err)
+static int cmd_upload_for_each_operand(struct cli *c, const struct upload_args *a,
+				       const struct opt_words *w, each_fn *fn, struct cay_err *err)
 {
-	struct upload *rows = pool_take(&c->pool, w->n_operands, sizeof(*rows));
+	struct upload_info *rows = arena_alloc(&c->arena, w->n_operands, sizeof(*rows));
 	struct upload_list list = { .uploads = { rows, 0 } };
 	struct cay_err why = {};
-	int r = has_group(a, err), told = 0;
+	int r = cmd_upload_check_group(a, err), told = 0;
 
 	if (r >= 0 && !rows)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
@@ -120,13 +120,14 @@ static int each(struct cli *c, const struct upload_args *a, const struct opt_wor
 	return r < 0 ? r : told;
 }
 
-static int run_add(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_upload_add_run(struct cli *c, const void *args, const struct opt_words *w,
+			      struct cay_err *err)
 {
 	const struct upload_args *a = args;
 
 	if (a->name && w->n_operands > 1)
 		return cay_fail(err, CAY_E_INVALID, "upload add: --name is for one file");
-	return each(c, a, w, send_file, err);
+	return cmd_upload_for_each_operand(c, a, w, cmd_upload_add_file, err);
 }
 
 const struct cmd cmd_upload_add = {
@@ -141,41 +142,43 @@ const struct cmd cmd_upload_add = {
 	.more = "One that has the name already is replaced, when all of the new one has come.  "
 		"They "
 		"go when the group does (cay group rm), or by cay upload rm.",
-	.run = run_add,
+	.run = cmd_upload_add_run,
 };
 
-static int cells(struct show_table *t, const void *row)
+static int cmd_upload_ls_add_cells(struct print_table *t, const void *row)
 {
-	const struct upload *u = row;
+	const struct upload_info *u = row;
 	auto_buf size = BUF_INIT(32);
-	char age[SHOW_AGE_MAX];
+	char age[PRINT_AGE_MAX];
 
-	show_age(clk_wall_ns(&clk_system), u->created_ns, age);
-	return progress_size(u->size, &size) < 0 || show_cell(t, u->name) < 0 ||
-			       show_cell(t, buf_str(&size)) < 0 || show_cell(t, age) < 0
+	print_age_format(clk_wall_ns(&clk_system), u->created_ns, age);
+	return byte_size_format(u->size, &size) < 0 || print_table_add_cell(t, u->name) < 0 ||
+			       print_table_add_cell(t, buf_str(&size)) < 0 ||
+			       print_table_add_cell(t, age) < 0
 		       ? -ENOMEM
 		       : 0;
 }
 
-static int run_ls(struct cli *c, const void *args, const struct opt_words *, struct cay_err *err)
+static int cmd_upload_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			     struct cay_err *err)
 {
-	static const struct rows_kind kind = {
+	static const struct list_spec kind = {
 		.op = OP_UPLOAD_LIST,
-		.list = "uploads",
-		.row = &upload_table,
+		.list_member = "uploads",
+		.row = &upload_info_table,
 		.headings = { "NAME", "SIZE", "AGE" },
 		.columns = 3,
-		.cells = cells,
+		.add_cells = cmd_upload_ls_add_cells,
 	};
 	const struct upload_args *a = args;
 	struct group_query query = { .group = a->group };
 	struct upload_list all = {};
-	int r = has_group(a, err);
+	int r = cmd_upload_check_group(a, err);
 
 	return r < 0 ? r
-		     : rows_whole(&c->api, &kind,
-				  &(struct api_call){ .op = kind.op, .query = &query }, &all,
-				  &all.uploads, a->json.json, err);
+		     : list_print_reply(&c->api, &kind,
+					&(struct api_call){ .op = kind.op, .query = &query }, &all,
+					&all.uploads, a->json.json, err);
 }
 
 const struct cmd cmd_upload_ls = {
@@ -184,12 +187,13 @@ const struct cmd cmd_upload_ls = {
 	.options = options,
 	.size = sizeof(struct upload_args),
 	.help = "List the uploads of a group",
-	.run = run_ls,
+	.run = cmd_upload_ls_run,
 };
 
-static int run_rm(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err)
+static int cmd_upload_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+			     struct cay_err *err)
 {
-	return each(c, args, w, remove_one, err);
+	return cmd_upload_for_each_operand(c, args, w, cmd_upload_rm_file, err);
 }
 
 const struct cmd cmd_upload_rm = {
@@ -200,5 +204,5 @@ const struct cmd cmd_upload_rm = {
 	.options = options,
 	.size = sizeof(struct upload_args),
 	.help = "Remove uploads of a group; what sandboxes have of them stays",
-	.run = run_rm,
+	.run = cmd_upload_rm_run,
 };

@@ -19,14 +19,15 @@ const struct opt opts_json[1] = {
 };
 
 const struct opt opts_everywhere[2] = {
-	{ "context", 0, OPT_TEXT, offsetof(struct everywhere, context), .what = OPERAND_CONTEXT,
-	  .arg = "NAME", .help = "Whom to ask: a context, or local for this machine's daemon" },
-	{ "no-pager", 0, OPT_FLAG, offsetof(struct everywhere, no_pager),
+	{ "context", 0, OPT_TEXT, offsetof(struct global_options, context),
+	  .operand = OPERAND_CONTEXT, .arg = "NAME",
+	  .help = "Whom to ask: a context, or local for this machine's daemon" },
+	{ "no-pager", 0, OPT_FLAG, offsetof(struct global_options, no_pager),
 	  .help = "Print what is longer than the screen all the same" },
 };
 
 /* How many of the words are the command's name; 0 when it is not. */
-static size_t names(const struct cmd *cmd, const char *const *words, size_t n)
+static size_t cmd_match_words(const struct cmd *cmd, const char *const *words, size_t n)
 {
 	struct slice rest = slice_of(cmd->name);
 	size_t i = 0;
@@ -40,20 +41,20 @@ static size_t names(const struct cmd *cmd, const char *const *words, size_t n)
 const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words)
 {
 	for (const struct cmd *const *c = commands; *c; c++) {
-		*ret_words = names(*c, words, n);
+		*ret_words = cmd_match_words(*c, words, n);
 		if (*ret_words)
 			return *c;
 	}
 	return NULL;
 }
 
-const char *cmd_near(const char *word)
+const char *cmd_find_similar(const char *word)
 {
 	const char *best = NULL;
 	unsigned least = 3;
 
 	for (const struct cmd *const *c = commands; *c; c++) {
-		unsigned d = opt_distance(slice_of(word), slice_of((*c)->name));
+		unsigned d = opt_edit_distance(slice_of(word), slice_of((*c)->name));
 
 		if (d < least && d < strlen(word)) {
 			least = d;
@@ -63,7 +64,7 @@ const char *cmd_near(const char *word)
 	return best;
 }
 
-int cmd_below(const char *word, struct buf *out)
+int cmd_list_subcommands(const char *word, struct buf *out)
 {
 	size_t n = strlen(word);
 	int r = 0;
@@ -74,7 +75,7 @@ int cmd_below(const char *word, struct buf *out)
 	return r;
 }
 
-static bool asks_for_help(const char *const *words, size_t n)
+static bool cmd_words_have_help(const char *const *words, size_t n)
 {
 	for (size_t i = 0; i < n && !str_eq(words[i], "--"); i++)
 		if (str_eq(words[i], "--help") || str_eq(words[i], "-h"))
@@ -82,16 +83,16 @@ static bool asks_for_help(const char *const *words, size_t n)
 	return false;
 }
 
-static int print_help(const struct cli *c, const struct cmd *cmd, struct cay_err *err)
+static int cmd_print_help(const struct cli *c, const struct cmd *cmd, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(64));
 
-	if (help_command(cmd, &out) < 0)
+	if (help_format_command(cmd, &out) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	return pager_show(&c->api, &out, err);
 }
 
-static int usage(struct cli *c, const struct cmd *cmd, const char *near)
+static int cmd_hint_usage(struct cli *c, const struct cmd *cmd, const char *near)
 {
 	int n = near ? snprintf(c->api.hint, sizeof(c->api.hint),
 				"did you mean --%s? 'cay %s --help' lists the options", near,
@@ -102,7 +103,7 @@ static int usage(struct cli *c, const struct cmd *cmd, const char *near)
 	return n < 0 ? -EINVAL : 0;
 }
 
-static int check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
+static int cmd_check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
 {
 	if (w->n_operands < cmd->min)
 		return cay_fail(err, CAY_E_INVALID, "%s: a word is missing", cmd->name);
@@ -117,7 +118,8 @@ static int check_words(const struct cmd *cmd, const struct opt_words *w, struct 
 	return 0;
 }
 
-static int refuse_here(struct cli *c, const struct cmd *cmd, const char *name, struct cay_err *err)
+static int cmd_refuse_remote_context(struct cli *c, const struct cmd *cmd, const char *name,
+				     struct cay_err *err)
 {
 	int n = snprintf(c->api.hint, sizeof(c->api.hint),
 			 "run it there, or 'cay --context " CONTEXT_LOCAL " %s' for this machine",
@@ -129,29 +131,30 @@ static int refuse_here(struct cli *c, const struct cmd *cmd, const char *name, s
 				cmd->name, name);
 }
 
-int cmd_context(struct cli *c, const char *name, struct context *ret, struct cay_err *err)
+int cmd_load_context(struct cli *c, const char *name, struct context *ret, struct cay_err *err)
 {
 	int r = context_load(name, ret, err);
 
 	if (r < 0 && err->code == CAY_E_NOT_FOUND)
-		api_hint(&c->api, "'cay context ls' lists them; 'cay context use " CONTEXT_LOCAL
-				  "' goes back to this machine");
+		api_hint_set(&c->api, "'cay context ls' lists them; 'cay context use " CONTEXT_LOCAL
+				      "' goes back to this machine");
 	return r;
 }
 
-int cmd_asked(const struct cli *c, char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
+int cmd_choose_context_name(const struct cli *c, char ret[static CONTEXT_NAME_MAX + 1],
+			    struct cay_err *err)
 {
 	const char *variable = getenv("CAY_CONTEXT"), *socket = getenv("CAY_SOCKET");
-	const char *said = c->said.context;
+	const char *said = c->global.context;
 
 	if (!said && variable && variable[0])
 		said = variable;
 	if (!said && !(socket && socket[0]))
-		return context_current(ret, err);
+		return context_read_current(ret, err);
 	if (!said)
 		said = CONTEXT_LOCAL;
 	if (!str_eq(said, CONTEXT_LOCAL)) {
-		int r = context_name(said, err);
+		int r = context_name_check(said, err);
 
 		if (r < 0)
 			return r;
@@ -160,25 +163,26 @@ int cmd_asked(const struct cli *c, char ret[static CONTEXT_NAME_MAX + 1], struct
 	return 0;
 }
 
-static int choose(struct cli *c, const struct cmd *cmd, struct cay_err *err)
+static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *err)
 {
 	char name[CONTEXT_NAME_MAX + 1];
-	int r = cmd->place == PLACE_NOBODY ? 0 : cmd_asked(c, name, err);
+	int r = cmd->needs == CMD_NEEDS_NOTHING ? 0 : cmd_choose_context_name(c, name, err);
 
-	if (r < 0 || cmd->place == PLACE_NOBODY || str_eq(name, CONTEXT_LOCAL))
+	if (r < 0 || cmd->needs == CMD_NEEDS_NOTHING || str_eq(name, CONTEXT_LOCAL))
 		return r;
-	return cmd->place == PLACE_HERE ? refuse_here(c, cmd, name, err)
-					: cmd_context(c, name, &c->api.to.context, err);
+	return cmd->needs == CMD_NEEDS_THIS_MACHINE
+		       ? cmd_refuse_remote_context(c, cmd, name, err)
+		       : cmd_load_context(c, name, &c->api.dial.context, err);
 }
 
-int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
-		  struct cay_err *err)
+int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
+		 struct cay_err *err)
 {
 	/* what every command takes lies behind what this one does */
 	size_t base = (cmd->size + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
-	char *args = pool_take(&c->pool, 1, base + sizeof(struct everywhere));
+	char *args = arena_alloc(&c->arena, 1, base + sizeof(struct global_options));
 	struct opt_group groups[OPT_GROUPS_MAX + 2] = {};
-	const struct everywhere *said;
+	const struct global_options *said;
 	const char *near = NULL;
 	struct opt_words w;
 	size_t n_groups = 0;
@@ -187,43 +191,43 @@ int cmd_carry_out(struct cli *c, const struct cmd *cmd, const char *const *words
 	if (!args)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	said = (const void *)(args + base);
-	if (asks_for_help(words, n))
-		return print_help(c, cmd, err);
-	if (cmd->preset)
-		cmd->preset(args);
+	if (cmd_words_have_help(words, n))
+		return cmd_print_help(c, cmd, err);
+	if (cmd->init_args)
+		cmd->init_args(args);
 	for (; cmd->options && cmd->options[n_groups].rows; n_groups++) {
 		assert(n_groups < OPT_GROUPS_MAX);
 		groups[n_groups] = cmd->options[n_groups];
 	}
 	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
-	r = opt_read(groups, words, n, &c->pool, args, &w, &near, err);
+	r = opt_parse_words(groups, words, n, &c->arena, args, &w, &near, err);
 	if (r >= 0)
-		r = check_words(cmd, &w, err);
+		r = cmd_check_words(cmd, &w, err);
 	if (r < 0) {
-		(void)usage(c, cmd, near);
+		(void)cmd_hint_usage(c, cmd, near);
 		return r;
 	}
-	if (said->context && c->said.context)
+	if (said->context && c->global.context)
 		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
 	if (said->context)
-		c->said.context = said->context;
-	c->api.no_pager = said->no_pager || c->said.no_pager;
-	r = choose(c, cmd, err);
+		c->global.context = said->context;
+	c->api.no_pager = said->no_pager || c->global.no_pager;
+	r = cmd_set_server(c, cmd, err);
 	return r < 0 ? r : cmd->run(c, args, &w, err);
 }
 
 int print_json(const struct field_table *t, const void *in, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(MIB(64));
-	int r = api_json(t, in, &out, err);
+	int r = api_json_encode(t, in, &out, err);
 
 	if (r >= 0 && buf_putc(&out, '\n') < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return r < 0 ? r : show_out(&out, err);
+	return r < 0 ? r : print_stdout(&out, err);
 }
 
-int call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
-	       struct cay_err *err)
+int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+		   struct cay_err *err)
 {
 	int r = api_call(&c->api, call, ret, err);
 
@@ -238,5 +242,5 @@ int print_id(const struct id *id, struct cay_err *err)
 	id_format(id, text);
 	if (buf_printf(&out, "%s\n", text) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&out, err);
+	return print_stdout(&out, err);
 }

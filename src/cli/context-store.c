@@ -15,13 +15,13 @@
 
 typedef char file_name[CONTEXT_NAME_MAX + sizeof(SUFFIX)];
 
-static int no_memory(struct cay_err *err)
+static int context_fail_no_memory(struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
 /* 1: who has no home has no contexts. */
-static int find_dir(struct buf *ret, struct cay_err *err)
+static int context_dir_format_path(struct buf *ret, struct cay_err *err)
 {
 	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	int r;
@@ -37,7 +37,7 @@ static int find_dir(struct buf *ret, struct cay_err *err)
 }
 
 /* Every part of it that is not there, for us alone. */
-static int make_dirs(struct buf *path, struct cay_err *err)
+static int context_dir_create(struct buf *path, struct cay_err *err)
 {
 	for (char *p = path->data + 1;; p++) {
 		char c = *p;
@@ -53,19 +53,19 @@ static int make_dirs(struct buf *path, struct cay_err *err)
 	}
 }
 
-static bool is_ours(const struct stat *st)
+static bool context_stat_is_ours(const struct stat *st)
 {
 	return st->st_uid == geteuid();
 }
 
 /* Who may write here decides where tokens go. */
-static int check_dir(int fd, const char *path, struct cay_err *err)
+static int context_dir_check(int fd, const char *path, struct cay_err *err)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "look at '%s'", path);
-	if (!is_ours(&st))
+	if (!context_stat_is_ours(&st))
 		return cay_fail(err, CAY_E_INVALID,
 				"'%s' belongs to user %u and not to you: run cay as that user",
 				path, (unsigned)st.st_uid);
@@ -75,16 +75,16 @@ static int check_dir(int fd, const char *path, struct cay_err *err)
 	return 0;
 }
 
-int context_dir(bool make, struct buf *ret_path, int *ret_fd, struct cay_err *err)
+int context_dir_open(bool make, struct buf *ret_path, int *ret_fd, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
-	int r = find_dir(ret_path, err);
+	int r = context_dir_format_path(ret_path, err);
 
 	if (r > 0 && make)
 		return cay_fail(err, CAY_E_INVALID,
 				"contexts are kept in ~/.config/cay, and HOME is not set");
 	if (r == 0 && make)
-		r = make_dirs(ret_path, err);
+		r = context_dir_create(ret_path, err);
 	if (r)
 		return r;
 	fd = open(buf_str(ret_path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -92,20 +92,20 @@ int context_dir(bool make, struct buf *ret_path, int *ret_fd, struct cay_err *er
 		return 1;
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", buf_str(ret_path));
-	r = check_dir(fd, buf_str(ret_path), err);
+	r = context_dir_check(fd, buf_str(ret_path), err);
 	if (r >= 0)
 		*ret_fd = cay_take_fd(&fd);
 	return r;
 }
 
-static void name_file(const char *name, file_name ret)
+static void context_file_format_name(const char *name, file_name ret)
 {
 	int n = snprintf(ret, sizeof(file_name), "%s" SUFFIX, name);
 
 	(void)(n < 0 || n >= (int)sizeof(file_name)); /* a name is a label */
 }
 
-static int check_file(int fd, const char *dir, const char *name, struct cay_err *err)
+static int context_file_check(int fd, const char *dir, const char *name, struct cay_err *err)
 {
 	struct stat st;
 
@@ -113,7 +113,7 @@ static int check_file(int fd, const char *dir, const char *name, struct cay_err 
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "look at '%s/%s'", dir, name);
 	if (!S_ISREG(st.st_mode))
 		return cay_fail(err, CAY_E_INVALID, "'%s/%s' is not a file", dir, name);
-	if (!is_ours(&st))
+	if (!context_stat_is_ours(&st))
 		return cay_fail(err, CAY_E_INVALID,
 				"'%s/%s' belongs to user %u and not to you: "
 				"remove it and add it again",
@@ -127,8 +127,8 @@ static int check_file(int fd, const char *dir, const char *name, struct cay_err 
 }
 
 /* The whole file, when it is ours alone; 1 when it is not there. */
-static int read_own(int dir, const char *where, const char *name, char *to, size_t max,
-		    size_t *ret_n, struct cay_err *err)
+static int context_file_read(int dir, const char *where, const char *name, char *to, size_t max,
+			     size_t *ret_n, struct cay_err *err)
 {
 	/* O_NONBLOCK: opening a fifo somebody planted must not hang */
 	auto_close int fd = path_open(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
@@ -139,7 +139,7 @@ static int read_own(int dir, const char *where, const char *name, char *to, size
 		return 1;
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -fd, "open '%s/%s'", where, name);
-	r = check_file(fd, where, name, err);
+	r = context_file_check(fd, where, name, err);
 	while (r >= 0) {
 		ssize_t got = read(fd, to + n, max - n);
 
@@ -157,7 +157,7 @@ static int read_own(int dir, const char *where, const char *name, char *to, size
 	return r;
 }
 
-static int no_such(const char *name, struct cay_err *err)
+static int context_fail_not_found(const char *name, struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_NOT_FOUND, "there is no context '%s'", name);
 }
@@ -169,27 +169,27 @@ int context_load(const char *name, struct context *ret, struct cay_err *err)
 	char text[CONTEXT_FILE_MAX];
 	file_name file;
 	size_t n;
-	int r = context_name(name, err);
+	int r = context_name_check(name, err);
 
 	if (r < 0)
 		return r;
-	name_file(name, file);
-	r = context_dir(/* make= */ false, &path, &dir, err);
+	context_file_format_name(name, file);
+	r = context_dir_open(/* make= */ false, &path, &dir, err);
 	if (r == 0)
-		r = read_own(dir, buf_str(&path), file, text, sizeof(text), &n, err);
+		r = context_file_read(dir, buf_str(&path), file, text, sizeof(text), &n, err);
 	if (r > 0)
-		return no_such(name, err);
+		return context_fail_not_found(name, err);
 	if (r < 0)
 		return r;
 	*ret = (struct context){};
 	memcpy(ret->name, name, strlen(name) + 1);
 	r = context_parse((struct slice){ text, n }, ret, err);
 	explicit_bzero(text, sizeof(text));
-	return r < 0 ? cay_wrap(err, r, "%s/%s", buf_str(&path), file) : 0;
+	return r < 0 ? cay_err_wrap(err, r, "%s/%s", buf_str(&path), file) : 0;
 }
 
 /* What could not be read back must not be written. */
-static int text_of(const struct context *c, struct buf *text, struct cay_err *err)
+static int context_file_encode(const struct context *c, struct buf *text, struct cay_err *err)
 {
 	auto_context again = {};
 	int r = buf_reserve(text, CONTEXT_FILE_MAX - 1); /* a secret that does not move */
@@ -197,7 +197,7 @@ static int text_of(const struct context *c, struct buf *text, struct cay_err *er
 	if (r >= 0)
 		r = context_format(c, text);
 	if (r < 0)
-		return no_memory(err);
+		return context_fail_no_memory(err);
 	r = context_parse((struct slice){ text->data, text->len }, &again, err);
 	if (r >= 0 && (!str_eq(again.ca, c->ca) || !str_eq(again.token, c->token)))
 		r = cay_fail(err, CAY_E_INVALID, "the path '%s' has characters no file can keep",
@@ -205,23 +205,23 @@ static int text_of(const struct context *c, struct buf *text, struct cay_err *er
 	return r;
 }
 
-int context_store(const struct context *c, bool replace, struct cay_err *err)
+int context_save(const struct context *c, bool replace, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX), text = BUF_INIT(CONTEXT_FILE_MAX - 1);
 	auto_close int dir = -EBADF;
 	file_name file;
-	int r = context_name(c->name, err);
+	int r = context_name_check(c->name, err);
 
 	if (r < 0)
 		return r;
-	name_file(c->name, file);
-	r = context_dir(/* make= */ true, &path, &dir, err);
+	context_file_format_name(c->name, file);
+	r = context_dir_open(/* make= */ true, &path, &dir, err);
 	if (r >= 0 && !replace && faccessat(dir, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		r = cay_fail(err, CAY_E_CONFLICT, "there is a context '%s' already", c->name);
 	if (r >= 0)
-		r = text_of(c, &text, err);
+		r = context_file_encode(c, &text, err);
 	if (r >= 0) {
-		r = path_write(dir, file, text.data, text.len, 0600);
+		r = path_write_atomic(dir, file, text.data, text.len, 0600);
 		if (r < 0)
 			r = cay_fail_sys(err, CAY_E_INVALID, -r, "write '%s/%s'", buf_str(&path),
 					 file);
@@ -232,11 +232,11 @@ int context_store(const struct context *c, bool replace, struct cay_err *err)
 }
 
 /* Remove a file of ours; one that is not there is fine. */
-static int drop(const char *file, struct cay_err *err)
+static int context_file_remove(const char *file, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX);
 	auto_close int dir = -EBADF;
-	int r = context_dir(/* make= */ false, &path, &dir, err);
+	int r = context_dir_open(/* make= */ false, &path, &dir, err);
 
 	if (r == 0 && unlinkat(dir, file, 0) < 0 && errno != ENOENT)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "remove '%s/%s'", buf_str(&path),
@@ -250,38 +250,38 @@ int context_remove(const char *name, struct cay_err *err)
 	char current[CONTEXT_NAME_MAX + 1];
 	bool found = false;
 	file_name file;
-	int r = context_name(name, err);
+	int r = context_name_check(name, err);
 
 	if (r >= 0)
-		r = context_names(&names, err);
+		r = context_list_names(&names, err);
 	if (r >= 0)
-		r = context_current(current, err);
+		r = context_read_current(current, err);
 	if (r < 0)
 		return r;
 	for (size_t at = 0; at < names.len; at += strlen(names.data + at) + 1)
 		found |= str_eq(names.data + at, name);
 	if (!found)
-		return no_such(name, err);
+		return context_fail_not_found(name, err);
 	/* else the next command would ask another machine than the last one */
 	if (str_eq(current, name))
 		return cay_fail(err, CAY_E_CONFLICT, "'%s' is the current context", name);
-	name_file(name, file);
-	return drop(file, err);
+	context_file_format_name(name, file);
+	return context_file_remove(file, err);
 }
 
-static int gather(void *arg, int, const char *name)
+static int on_context_dir_entry(void *arg, int, const char *name)
 {
 	struct buf *out = arg;
 	size_t n = strlen(name), suffix = sizeof(SUFFIX) - 1;
 	struct slice label = { name, n > suffix ? n - suffix : 0 };
 
-	if (!str_dns_label(label) || !str_eq(name + label.n, SUFFIX))
+	if (!str_is_dns_label(label) || !str_eq(name + label.n, SUFFIX))
 		return 0;
-	return buf_add(out, label.p, label.n) < 0 || buf_putc(out, 0) < 0 ? -ENOMEM : 0;
+	return buf_append(out, label.p, label.n) < 0 || buf_putc(out, 0) < 0 ? -ENOMEM : 0;
 }
 
 /* Few and short: the least one again and again. */
-static int sorted(const struct buf *in, struct buf *out)
+static int context_names_sort(const struct buf *in, struct buf *out)
 {
 	const char *last = "", *least;
 	int r = 0;
@@ -293,27 +293,27 @@ static int sorted(const struct buf *in, struct buf *out)
 			    (!least || strcmp(in->data + at, least) < 0))
 				least = in->data + at;
 		if (least)
-			r = buf_add(out, least, strlen(least) + 1);
+			r = buf_append(out, least, strlen(least) + 1);
 		last = least;
 	} while (r >= 0 && least);
 	return r;
 }
 
-int context_names(struct buf *out, struct cay_err *err)
+int context_list_names(struct buf *out, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX), names = BUF_INIT(KIB(64));
 	auto_close int dir = -EBADF;
-	int r = context_dir(/* make= */ false, &path, &dir, err);
+	int r = context_dir_open(/* make= */ false, &path, &dir, err);
 
 	if (r)
 		return r < 0 ? r : 0;
-	r = path_each(dir, gather, &names);
+	r = path_for_each_entry(dir, on_context_dir_entry, &names);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "list '%s'", buf_str(&path));
-	return sorted(&names, out) < 0 ? no_memory(err) : 0;
+	return context_names_sort(&names, out) < 0 ? context_fail_no_memory(err) : 0;
 }
 
-static bool home_is_ours(void)
+static bool context_home_is_ours(void)
 {
 	const char *home = getenv("HOME");
 	struct stat st;
@@ -321,7 +321,7 @@ static bool home_is_ours(void)
 	return home && stat(home, &st) == 0 && st.st_uid == geteuid();
 }
 
-int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
+int context_read_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX);
 	auto_close int dir = -EBADF;
@@ -331,18 +331,19 @@ int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 	int r;
 
 	memcpy(ret, CONTEXT_LOCAL, sizeof(CONTEXT_LOCAL));
-	r = context_dir(/* make= */ false, &path, &dir, &why);
-	if (r == -EACCES && !home_is_ours()) /* left over in the environment */
+	r = context_dir_open(/* make= */ false, &path, &dir, &why);
+	if (r == -EACCES && !context_home_is_ours()) /* left over in the environment */
 		return 0;
 	if (r < 0 && err)
 		*err = why;
 	if (r == 0)
-		r = read_own(dir, buf_str(&path), CURRENT, text, sizeof(text), &name.n, err);
+		r = context_file_read(dir, buf_str(&path), CURRENT, text, sizeof(text), &name.n,
+				      err);
 	if (r)
 		return r < 0 ? r : 0;
 	if (name.n && text[name.n - 1] == '\n')
 		name.n--;
-	if (!str_dns_label(name))
+	if (!str_is_dns_label(name))
 		return cay_fail(err, CAY_E_INVALID,
 				"'%s/" CURRENT "' does not name a context: run "
 				"'cay context use " CONTEXT_LOCAL "'",
@@ -352,22 +353,22 @@ int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 	return 0;
 }
 
-int context_use(const char *name, struct cay_err *err)
+int context_set_current(const char *name, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX), text = BUF_INIT(CONTEXT_NAME_MAX + 1);
 	auto_close int dir = -EBADF;
 	int r;
 
 	if (str_eq(name, CONTEXT_LOCAL))
-		return drop(CURRENT, err);
-	r = context_name(name, err);
+		return context_file_remove(CURRENT, err);
+	r = context_name_check(name, err);
 	if (r >= 0)
-		r = context_dir(/* make= */ true, &path, &dir, err);
+		r = context_dir_open(/* make= */ true, &path, &dir, err);
 	if (r < 0)
 		return r;
 	if (buf_printf(&text, "%s\n", name) < 0)
-		return no_memory(err);
-	r = path_write(dir, CURRENT, text.data, text.len, 0600);
+		return context_fail_no_memory(err);
+	r = path_write_atomic(dir, CURRENT, text.data, text.len, 0600);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INVALID, -r, "write '%s/" CURRENT "'",
 				    buf_str(&path))
 		     : 0;

@@ -3,39 +3,40 @@
 
 #include "text/conf.h"
 
-struct file {
+struct context_file {
 	char url[URL_MAX + 1];
 	char ca[CONTEXT_CA_MAX + 1];
 	char token[CONTEXT_TOKEN_MAX + 1];
 };
 
 #define NO_CA "/" /* a directory is no file of certificates */
-#define AT(m) offsetof(struct file, m)
+#define AT(m) offsetof(struct context_file, m)
 
-static const struct conf_key keys[] = {
+static const struct conf_key context_conf_keys[] = {
 	{ "context", "url", CONF_TEXT, AT(url), 0, URL_MAX, .value = "" },
 	{ "context", "ca", CONF_PATH, AT(ca), 1, CONTEXT_CA_MAX, .value = NO_CA },
 	{ "context", "token", CONF_TEXT, AT(token), 0, CONTEXT_TOKEN_MAX, .value = "" },
 };
-static const struct conf_table table = { keys, ARRAY_SIZE(keys) };
+static const struct conf_table context_conf_table = { context_conf_keys,
+						      ARRAY_SIZE(context_conf_keys) };
 
 void context_wipe(struct context *c)
 {
 	explicit_bzero(c, sizeof(*c));
 }
 
-int context_name(const char *name, struct cay_err *err)
+int context_name_check(const char *name, struct cay_err *err)
 {
 	if (str_eq(name, CONTEXT_LOCAL))
 		return cay_fail(err, CAY_E_INVALID,
 				"'" CONTEXT_LOCAL "' is always the socket of this machine");
-	if (!str_dns_label(slice_of(name)))
+	if (!str_is_dns_label(slice_of(name)))
 		return cay_fail(err, CAY_E_INVALID,
 				"a context's name is of a-z, 0-9 and '-', not '%.70s'", name);
 	return 0;
 }
 
-int context_url(const char *text, struct url *ret, struct cay_err *err)
+int context_url_parse(const char *text, struct url *ret, struct cay_err *err)
 {
 	struct url u;
 	int r = url_parse(slice_of(text), &u, err);
@@ -51,16 +52,17 @@ int context_url(const char *text, struct url *ret, struct cay_err *err)
 	return 0;
 }
 
-static bool is_space(char c)
+static bool context_char_is_space(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-int context_token(struct slice text, char ret[static CONTEXT_TOKEN_MAX + 1], struct cay_err *err)
+int context_token_parse(struct slice text, char ret[static CONTEXT_TOKEN_MAX + 1],
+			struct cay_err *err)
 {
-	while (text.n && is_space(text.p[text.n - 1]))
+	while (text.n && context_char_is_space(text.p[text.n - 1]))
 		text.n--;
-	while (text.n && is_space(text.p[0])) {
+	while (text.n && context_char_is_space(text.p[0])) {
 		text.p++;
 		text.n--;
 	}
@@ -76,12 +78,13 @@ int context_token(struct slice text, char ret[static CONTEXT_TOKEN_MAX + 1], str
 	return 0;
 }
 
-static int take(const struct file *f, struct context *ret, struct cay_err *err)
+static int context_file_decode(const struct context_file *f, struct context *ret,
+			       struct cay_err *err)
 {
-	int r = context_url(f->url, &ret->url, err);
+	int r = context_url_parse(f->url, &ret->url, err);
 
 	if (r >= 0)
-		r = context_token(slice_of(f->token), ret->token, err);
+		r = context_token_parse(slice_of(f->token), ret->token, err);
 	memcpy(ret->ca, f->ca, sizeof(ret->ca));
 	if (str_eq(ret->ca, NO_CA))
 		ret->ca[0] = 0;
@@ -91,14 +94,14 @@ static int take(const struct file *f, struct context *ret, struct cay_err *err)
 int context_parse(struct slice text, struct context *ret, struct cay_err *err)
 {
 	struct cay_err why = {};
-	struct file f = {};
+	struct context_file f = {};
 	int r;
 
-	conf_defaults(&table, &f);
-	r = conf_read(&table, text, "", &f, &why);
+	conf_set_defaults(&context_conf_table, &f);
+	r = conf_parse(&context_conf_table, text, "", &f, &why);
 	/* its words for what is wrong are lines of the file, and one of them is the token */
 	r = r < 0 ? cay_fail(err, CAY_E_INVALID, "it is not what 'cay context add' writes")
-		  : take(&f, ret, err);
+		  : context_file_decode(&f, ret, err);
 	explicit_bzero(&f, sizeof(f));
 	explicit_bzero(&why, sizeof(why));
 	return r;

@@ -33,27 +33,28 @@ struct context {
 void context_wipe(struct context *c);
 
 /* A url that a token may be sent to. */
-[[nodiscard]] int context_url(const char *text, struct url *ret, struct cay_err *err);
+[[nodiscard]] int context_url_parse(const char *text, struct url *ret, struct cay_err *err);
 /* A token: one word of visible ASCII, white space at its ends is not of it. */
-[[nodiscard]] int context_token(struct slice text, char ret[static CONTEXT_TOKEN_MAX + 1],
-				struct cay_err *err);
+[[nodiscard]] int context_token_parse(struct slice text, char ret[static CONTEXT_TOKEN_MAX + 1],
+				      struct cay_err *err);
 /* Whether it may be the name of one that is a file. */
-[[nodiscard]] int context_name(const char *name, struct cay_err *err);
+[[nodiscard]] int context_name_check(const char *name, struct cay_err *err);
 
 /* A file's text, both ways; name is not in it.  No error repeats what it read. */
 [[nodiscard]] int context_parse(struct slice text, struct context *ret, struct cay_err *err);
 [[nodiscard]] int context_format(const struct context *c, struct buf *out);
 
 /* The directory; made when it is not there and make says so.  1 when it is not. */
-[[nodiscard]] int context_dir(bool make, struct buf *ret_path, int *ret_fd, struct cay_err *err);
+[[nodiscard]] int context_dir_open(bool make, struct buf *ret_path, int *ret_fd,
+				   struct cay_err *err);
 [[nodiscard]] int context_load(const char *name, struct context *ret, struct cay_err *err);
 /* CAY_E_CONFLICT when it is there and may not be replaced. */
-[[nodiscard]] int context_store(const struct context *c, bool replace, struct cay_err *err);
+[[nodiscard]] int context_save(const struct context *c, bool replace, struct cay_err *err);
 [[nodiscard]] int context_remove(const char *name, struct cay_err *err);
 /* Names, sorted, each ended by a 0. */
-[[nodiscard]] int context_names(struct buf *out, struct cay_err *err);
+[[nodiscard]] int context_list_names(struct buf *out, struct cay_err *err);
 /* The current one; CONTEXT_LOCAL when none is. */
-[[nodiscard]] int context_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err);
+[[nodiscard]] int context_read_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err);
 /* Make it the current one, whether it is there or not. */
-[[nodiscard]] int context_use(const char *name, struct cay_err *err);
+[[nodiscard]] int context_set_current(const char *name, struct cay_err *err);
 #endif

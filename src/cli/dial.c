@@ -26,29 +26,33 @@ static const char no_port[] = "is cay-edge running there, and is this its port? 
 			      "told otherwise";
 static const char no_answer[] = "is that machine up, and does a firewall let you through?";
 
-static const char *const tls_hints[SECURE_NUM_WHYS] = {
-	[SECURE_OTHER] = "is there a cay-edge at this address, or something else?",
-	[SECURE_PLAIN] = "cay-edge speaks TLS when it has edge.cert and edge.key; nothing was sent",
-	[SECURE_UNKNOWN] = "when its CA is your own, give its file: 'cay context add --replace "
-			   "--ca FILE NAME'; nothing was sent",
-	[SECURE_EXPIRED] = "its operator has to renew edge.cert, unless the clock here is wrong; "
-			   "nothing was sent",
-	[SECURE_EARLY] = "is the clock of this machine right? nothing was sent",
-	[SECURE_NAME] = "use a host it is for in --url, or give the server a certificate for this "
-			"one; nothing was sent",
+static const char *const tls_hints[CLIENT_TLS_NUM_FAILURES] = {
+	[CLIENT_TLS_OTHER] = "is there a cay-edge at this address, or something else?",
+	[CLIENT_TLS_PLAIN] =
+		"cay-edge speaks TLS when it has edge.cert and edge.key; nothing was sent",
+	[CLIENT_TLS_UNKNOWN_CA] =
+		"when its CA is your own, give its file: 'cay context add --replace "
+		"--ca FILE NAME'; nothing was sent",
+	[CLIENT_TLS_EXPIRED] =
+		"its operator has to renew edge.cert, unless the clock here is wrong; "
+		"nothing was sent",
+	[CLIENT_TLS_NOT_YET_VALID] = "is the clock of this machine right? nothing was sent",
+	[CLIENT_TLS_WRONG_HOST] =
+		"use a host it is for in --url, or give the server a certificate for this "
+		"one; nothing was sent",
 };
 
 void dial_fini(struct dial *d)
 {
 	context_wipe(&d->context);
-	secure_trust_free(d->trust);
+	client_tls_trust_free(d->trust);
 	d->trust = NULL;
 }
 
-static int dial_socket(struct dial *d, uint64_t deadline_ns, int *ret_fd, struct cay_err *err)
+static int dial_connect_unix(struct dial *d, uint64_t deadline_ns, int *ret_fd, struct cay_err *err)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	int ms = interrupt_poll_ms(deadline_ns);
+	int ms = deadline_to_poll_ms(deadline_ns);
 	struct timeval wait = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1 };
 	auto_close int fd = -EBADF;
 
@@ -71,13 +75,13 @@ static int dial_socket(struct dial *d, uint64_t deadline_ns, int *ret_fd, struct
 	return 0;
 }
 
-static void option(int fd, int level, int name, int value)
+static void dial_set_sockopt(int fd, int level, int name, int value)
 {
 	/* it works without, only worse */
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-static bool is_loopback(const struct sockaddr *a)
+static bool dial_address_is_loopback(const struct sockaddr *a)
 {
 	if (a->sa_family == AF_INET)
 		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >>
@@ -87,11 +91,11 @@ static bool is_loopback(const struct sockaddr *a)
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
-static int refused(struct dial *d, int errnum, struct cay_err *err)
+static int dial_fail_connect(struct dial *d, int errnum, struct cay_err *err)
 {
 	char at[URL_MAX];
 
-	url_authority(&d->context.url, at);
+	url_format_authority(&d->context.url, at);
 	d->hint = errnum == ECONNREFUSED ? no_port : no_answer;
 	if (errnum == ETIMEDOUT)
 		return cay_fail(err, CAY_E_TIMEOUT, "%s does not answer", at);
@@ -100,37 +104,37 @@ static int refused(struct dial *d, int errnum, struct cay_err *err)
 	return cay_fail_sys(err, CAY_E_UNAVAILABLE, errnum, "connect to %s", at);
 }
 
-static int connect_one(struct dial *d, const struct addrinfo *a, uint64_t deadline_ns,
-		       struct interrupt *intr, int *ret_fd, struct cay_err *err)
+static int dial_connect_address(struct dial *d, const struct addrinfo *a, uint64_t deadline_ns,
+				struct interrupt *intr, int *ret_fd, struct cay_err *err)
 {
 	auto_close int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r, failed = 0;
 
 	if (fd < 0)
-		return refused(d, errno, err);
-	option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	option(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
-	option(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
-	option(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
-	option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (IDLE_S + PROBE_S * PROBES) * 1000);
+		return dial_fail_connect(d, errno, err);
+	dial_set_sockopt(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	dial_set_sockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	dial_set_sockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
+	dial_set_sockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
+	dial_set_sockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
+	dial_set_sockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (IDLE_S + PROBE_S * PROBES) * 1000);
 	if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
 		socklen_t n = sizeof(failed);
 
 		if (errno != EINPROGRESS)
-			return refused(d, errno, err);
+			return dial_fail_connect(d, errno, err);
 		r = interrupt_wait(intr, fd, POLLOUT, deadline_ns);
 		if (r >= 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &n) < 0)
 			r = -errno;
 		if (r < 0 || failed)
-			return refused(d, r < 0 ? -r : failed, err);
+			return dial_fail_connect(d, r < 0 ? -r : failed, err);
 	}
 	*ret_fd = cay_take_fd(&fd);
 	return 0;
 }
 
 /* Each address but the last gets half of the time that is left. */
-static uint64_t share(uint64_t deadline_ns, bool last)
+static uint64_t dial_split_deadline(uint64_t deadline_ns, bool last)
 {
 	uint64_t now = clk_boot_ns(&clk_system);
 
@@ -139,23 +143,24 @@ static uint64_t share(uint64_t deadline_ns, bool last)
 		       : now + (deadline_ns - now) / 2;
 }
 
-static int connect_any(struct dial *d, const struct addrinfo *list, uint64_t deadline_ns,
-		       struct interrupt *intr, int *ret_fd, struct cay_err *err)
+static int dial_connect_any(struct dial *d, const struct addrinfo *list, uint64_t deadline_ns,
+			    struct interrupt *intr, int *ret_fd, struct cay_err *err)
 {
 	int r = -EADDRNOTAVAIL;
 
 	for (const struct addrinfo *a = list; a && r < 0 && r != -EINTR; a = a->ai_next) {
 		/* whatever "localhost" is here, a token in the clear does not leave */
-		if (!d->context.url.tls && !is_loopback(a->ai_addr))
+		if (!d->context.url.tls && !dial_address_is_loopback(a->ai_addr))
 			continue;
 		*err = (struct cay_err){}; /* the last one tells */
-		r = connect_one(d, a, share(deadline_ns, !a->ai_next), intr, ret_fd, err);
+		r = dial_connect_address(d, a, dial_split_deadline(deadline_ns, !a->ai_next), intr,
+					 ret_fd, err);
 	}
-	return r < 0 && !err->code ? refused(d, -r, err) : r;
+	return r < 0 && !err->code ? dial_fail_connect(d, -r, err) : r;
 }
 
-static int dial_tcp(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, int *ret_fd,
-		    struct cay_err *err)
+static int dial_connect_tcp(struct dial *d, uint64_t deadline_ns, struct interrupt *intr,
+			    int *ret_fd, struct cay_err *err)
 {
 	const struct url *u = &d->context.url;
 	struct addrinfo how = { .ai_socktype = SOCK_STREAM,
@@ -171,59 +176,59 @@ static int dial_tcp(struct dial *d, uint64_t deadline_ns, struct interrupt *intr
 				r == EAI_NONAME || r == EAI_NODATA ? "there is no such name"
 								   : gai_strerror(r));
 	}
-	r = connect_any(d, list, deadline_ns, intr, ret_fd, err);
+	r = dial_connect_any(d, list, deadline_ns, intr, ret_fd, err);
 	freeaddrinfo(list);
 	return r;
 }
 
-static int shake(struct dial *d, int fd, struct secure *s, uint64_t deadline_ns,
-		 struct interrupt *intr, struct cay_err *err)
+static int dial_tls_handshake(struct dial *d, int fd, struct client_tls *s, uint64_t deadline_ns,
+			      struct interrupt *intr, struct cay_err *err)
 {
-	enum secure_why why = SECURE_OTHER;
+	enum client_tls_failure why = CLIENT_TLS_OTHER;
 	int r;
 
-	while ((r = secure_shake(s, &why, err)) == -EAGAIN) {
-		r = interrupt_wait(intr, fd, secure_events(s), deadline_ns);
+	while ((r = client_tls_handshake(s, &why, err)) == -EAGAIN) {
+		r = interrupt_wait(intr, fd, client_tls_poll_events(s), deadline_ns);
 		if (r < 0)
-			return refused(d, -r, err);
+			return dial_fail_connect(d, -r, err);
 	}
 	if (r < 0)
 		d->hint = tls_hints[why];
 	return r;
 }
 
-static int dial_tls(struct dial *d, int fd, uint64_t deadline_ns, struct interrupt *intr,
-		    struct secure **ret, struct cay_err *err)
+static int dial_connect_tls(struct dial *d, int fd, uint64_t deadline_ns, struct interrupt *intr,
+			    struct client_tls **ret, struct cay_err *err)
 {
-	struct secure *s = NULL;
-	int r = d->trust ? 0 : secure_trust_new(d->context.ca, &d->trust, err);
+	struct client_tls *s = NULL;
+	int r = d->trust ? 0 : client_tls_trust_create(d->context.ca, &d->trust, err);
 
 	if (r >= 0)
-		r = secure_new(d->trust, fd, &d->context.url, &s, err);
+		r = client_tls_create(d->trust, fd, &d->context.url, &s, err);
 	if (r >= 0)
-		r = shake(d, fd, s, deadline_ns, intr, err);
+		r = dial_tls_handshake(d, fd, s, deadline_ns, intr, err);
 	if (r < 0) {
-		secure_free(s);
+		client_tls_free(s);
 		return r;
 	}
 	*ret = s;
 	return 0;
 }
 
-int dial_open(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, int *ret_fd,
-	      struct secure **ret_tls, struct cay_err *err)
+int dial_connect(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, int *ret_fd,
+		 struct client_tls **ret_tls, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
-	struct secure *tls = NULL;
+	struct client_tls *tls = NULL;
 	int r;
 
 	d->hint = NULL;
-	r = dial_far(d) ? dial_tcp(d, deadline_ns, intr, &fd, err)
-			: dial_socket(d, deadline_ns, &fd, err);
-	if (r >= 0 && d->guarded) /* nothing was said yet */
-		r = listener_trusted(d->context.url.port, err);
-	if (r >= 0 && dial_far(d) && d->context.url.tls)
-		r = dial_tls(d, fd, deadline_ns, intr, &tls, err);
+	r = dial_is_remote(d) ? dial_connect_tcp(d, deadline_ns, intr, &fd, err)
+			      : dial_connect_unix(d, deadline_ns, &fd, err);
+	if (r >= 0 && d->checks_port_owner) /* nothing was said yet */
+		r = port_owner_check_trusted(d->context.url.port, err);
+	if (r >= 0 && dial_is_remote(d) && d->context.url.tls)
+		r = dial_connect_tls(d, fd, deadline_ns, intr, &tls, err);
 	if (r < 0)
 		return r;
 	*ret_fd = cay_take_fd(&fd);

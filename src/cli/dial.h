@@ -14,20 +14,20 @@
 #include "cli/secure.h"
 
 struct dial {
-	char socket[108];           /* of this machine; when the context has no name */
-	struct context context;     /* name "": none */
-	struct secure_trust *trust; /* made when it is needed */
-	bool guarded;               /* the token is for cay-edge of this machine alone */
-	const char *hint;           /* what to do about the last failure, or NULL */
+	char socket[108];               /* of this machine; when the context has no name */
+	struct context context;         /* name "": none */
+	struct client_tls_trust *trust; /* made when it is needed */
+	bool checks_port_owner;         /* the token is for cay-edge of this machine alone */
+	const char *hint;               /* what to do about the last failure, or NULL */
 };
 
 /* Whether another program than the local daemon is asked. */
-static inline bool dial_far(const struct dial *d)
+static inline bool dial_is_remote(const struct dial *d)
 {
 	return d->context.name[0] != 0;
 }
 
 void dial_fini(struct dial *d);
-[[nodiscard]] int dial_open(struct dial *d, uint64_t deadline_ns, struct interrupt *intr,
-			    int *ret_fd, struct secure **ret_tls, struct cay_err *err);
+[[nodiscard]] int dial_connect(struct dial *d, uint64_t deadline_ns, struct interrupt *intr,
+			       int *ret_fd, struct client_tls **ret_tls, struct cay_err *err);
 #endif

@@ -14,18 +14,18 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-#define ERRAND_ENV_MAX 8
+#define RUN_PROGRAM_ENV_MAX 8
 
-struct errand {
-	const char *const *argv;         /* argv[0] is absolute, or a name errand_find() finds */
-	const char *env[ERRAND_ENV_MAX]; /* ended by NULL */
-	const char *input;               /* to its standard input, at most 4 KiB; or NULL */
+struct run_program {
+	const char *const *argv; /* argv[0] is absolute, or a name run_program_find_path() finds */
+	const char *env[RUN_PROGRAM_ENV_MAX]; /* ended by NULL */
+	const char *input;                    /* to its standard input, at most 4 KiB; or NULL */
 	uint64_t timeout_ms;
 };
 
 /* Where a program is: in the directories a distribution puts them.  NULL: nowhere. */
-const char *errand_find(struct pool *pool, const char *name);
+const char *run_program_find_path(struct arena *arena, const char *name);
 /* Its exit status, or -errno with err told.  A status other than 0 is no failure. */
-[[nodiscard]] int errand_run(struct pool *pool, const struct errand *t, struct buf *out,
-			     struct cay_err *err);
+[[nodiscard]] int run_program_to_end(struct arena *arena, const struct run_program *t,
+				     struct buf *out, struct cay_err *err);
 #endif

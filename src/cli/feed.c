@@ -8,7 +8,7 @@
 #define MEDIA "application/octet-stream"
 
 /* -EAGAIN: nothing now; 0: end of file, which a terminal that is gone is too. */
-static ssize_t read_stdin(char *to, size_t n)
+static ssize_t stdin_forward_read(char *to, size_t n)
 {
 	ssize_t got = read(STDIN_FILENO, to, n);
 
@@ -17,148 +17,155 @@ static ssize_t read_stdin(char *to, size_t n)
 	return got;
 }
 
-bool feed_begin(struct feed *f, struct api *a)
+bool stdin_forward_init(struct stdin_forward *f, struct api *a)
 {
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
 	ssize_t n = -EAGAIN;
 
-	*f = (struct feed){ .api = a, .http = HTTP_INIT };
+	*f = (struct stdin_forward){ .api = a, .http = HTTP_INIT };
 	if (poll(&p, 1, 0) > 0)
-		n = p.revents & POLLNVAL ? 0 : read_stdin(f->first, sizeof(f->first));
+		n = p.revents & POLLNVAL
+			    ? 0
+			    : stdin_forward_read(f->early_bytes, sizeof(f->early_bytes));
 	if (n > 0)
-		f->n_first = (size_t)n;
+		f->n_early = (size_t)n;
 	return n != 0;
 }
 
-void feed_start(struct feed *f, const struct id *sandbox, const struct id *exec)
+void stdin_forward_start(struct stdin_forward *f, const struct id *sandbox, const struct id *exec)
 {
 	f->sandbox = *sandbox;
 	f->exec = *exec;
-	f->state = FEED_READ;
+	f->state = STDIN_FORWARD_READ;
 }
 
-void feed_fini(struct feed *f)
+void stdin_forward_fini(struct stdin_forward *f)
 {
-	http_fini(&f->http);
+	http_client_fini(&f->http);
 }
 
-void feed_events(const struct feed *f, short *ret_stdin, short *ret_http)
+void stdin_forward_poll_events(const struct stdin_forward *f, short *ret_stdin, short *ret_http)
 {
-	bool sending = http_sending(&f->http);
+	bool sending = http_client_has_unsent(&f->http);
 
-	*ret_stdin = f->state == FEED_READ && !sending && !f->n_first ? POLLIN : 0;
-	*ret_http = http_events(&f->http, (short)(sending ? POLLIN | POLLOUT : POLLIN));
+	*ret_stdin = f->state == STDIN_FORWARD_READ && !sending && !f->n_early ? POLLIN : 0;
+	*ret_http = http_client_poll_events(&f->http, (short)(sending ? POLLIN | POLLOUT : POLLIN));
 }
 
-static int begin_request(struct feed *f, bool close, struct cay_err *err)
+static int stdin_forward_open_request(struct stdin_forward *f, bool close, struct cay_err *err)
 {
 	struct exec_stdin_query query = { .close = close };
 	struct api_call c = {
 		.op = OP_EXEC_STDIN,
 		.ids = { f->sandbox, f->exec },
 		.query = &query,
-		.media = MEDIA,
-		.length = close ? 0 : HTTP_CHUNKED,
+		.content_type = MEDIA,
+		.body_length = close ? 0 : HTTP_CHUNKED,
 	};
 
 	f->in_body = 0;
-	return api_open(f->api, &c, &f->http, err);
+	return api_call_open(f->api, &c, &f->http, err);
 }
 
-static int queue(struct feed *f, const char *p, size_t n, struct cay_err *err)
+static int stdin_forward_queue(struct stdin_forward *f, const char *p, size_t n,
+			       struct cay_err *err)
 {
-	int r = f->http.fd < 0 ? begin_request(f, /* close= */ false, err) : 0;
+	int r = f->http.fd < 0 ? stdin_forward_open_request(f, /* close= */ false, err) : 0;
 
 	if (r < 0)
 		return r;
 	f->in_body += n;
-	if (http_chunk(&f->http, p, n) < 0)
+	if (http_client_queue_chunk(&f->http, p, n) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for standard input");
 	return 0;
 }
 
 /* This request is complete but for its reply. */
-static int end_body(struct feed *f, struct cay_err *err)
+static int stdin_forward_end_body(struct stdin_forward *f, struct cay_err *err)
 {
-	f->state = FEED_REPLY;
-	return http_chunk(&f->http, NULL, 0) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : 0;
+	f->state = STDIN_FORWARD_REPLY;
+	return http_client_queue_chunk(&f->http, NULL, 0) < 0
+		       ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
+		       : 0;
 }
 
-static int end_of_file(struct feed *f, struct cay_err *err)
+static int stdin_forward_send_eof(struct stdin_forward *f, struct cay_err *err)
 {
 	f->eof = true;
 	if (f->http.fd >= 0)
-		return end_body(f, err);
-	f->state = FEED_CLOSE;
-	return begin_request(f, /* close= */ true, err);
+		return stdin_forward_end_body(f, err);
+	f->state = STDIN_FORWARD_CLOSE;
+	return stdin_forward_open_request(f, /* close= */ true, err);
 }
 
-static int take_bytes(struct feed *f, struct cay_err *err)
+static int stdin_forward_read_piece(struct stdin_forward *f, struct cay_err *err)
 {
-	char piece[FEED_PIECE];
-	ssize_t n = (ssize_t)f->n_first;
-	const char *p = f->first;
+	char piece[STDIN_FORWARD_PIECE];
+	ssize_t n = (ssize_t)f->n_early;
+	const char *p = f->early_bytes;
 	int r;
 
 	if (!n) {
-		n = read_stdin(piece, sizeof(piece));
+		n = stdin_forward_read(piece, sizeof(piece));
 		p = piece;
 	}
-	f->n_first = 0;
+	f->n_early = 0;
 	if (n == -EAGAIN)
 		return 0;
 	if (n == 0)
-		return end_of_file(f, err);
-	r = queue(f, p, (size_t)n, err);
-	if (r >= 0 && f->in_body + FEED_PIECE > ops[OP_EXEC_STDIN].body_max)
-		r = end_body(f, err);
+		return stdin_forward_send_eof(f, err);
+	r = stdin_forward_queue(f, p, (size_t)n, err);
+	if (r >= 0 && f->in_body + STDIN_FORWARD_PIECE > ops[OP_EXEC_STDIN].body_max)
+		r = stdin_forward_end_body(f, err);
 	return r;
 }
 
 /* The reply is here.  A command that reads no more is not a failure. */
-static int finish_request(struct feed *f, struct cay_err *err)
+static int stdin_forward_finish_request(struct stdin_forward *f, struct cay_err *err)
 {
 	struct cay_err why = {};
-	bool early = f->state == FEED_READ;
-	int r = api_finish(f->api, OP_EXEC_STDIN, &f->http, &(struct exec){}, &why);
+	bool early = f->state == STDIN_FORWARD_READ;
+	int r = api_call_finish(f->api, OP_EXEC_STDIN, &f->http, &(struct exec_info){}, &why);
 
-	http_fini(&f->http);
-	if (r < 0 || early || f->state == FEED_CLOSE) {
-		f->state = FEED_OVER;
+	http_client_fini(&f->http);
+	if (r < 0 || early || f->state == STDIN_FORWARD_CLOSE) {
+		f->state = STDIN_FORWARD_FINISHED;
 		if (r < 0 && why.code != CAY_E_STATE && why.code != CAY_E_NOT_FOUND)
-			show_note("standard input is cut off: %s", why.msg);
+			print_note("standard input is cut off: %s", why.msg);
 		f->api->hint[0] = 0;
 		return 0;
 	}
-	f->state = FEED_READ;
-	return f->eof ? end_of_file(f, err) : 0;
+	f->state = STDIN_FORWARD_READ;
+	return f->eof ? stdin_forward_send_eof(f, err) : 0;
 }
 
-int feed_step(struct feed *f, bool readable, bool readable_http, struct cay_err *err)
+int stdin_forward_continue(struct stdin_forward *f, bool readable, bool readable_http,
+			   struct cay_err *err)
 {
 	struct cay_err why = {};
 	int r = 0;
 
-	if (f->state == FEED_OVER)
+	if (f->state == STDIN_FORWARD_FINISHED)
 		return 0;
-	if (f->state == FEED_READ && (readable || f->n_first) && !http_sending(&f->http))
-		r = take_bytes(f, err);
+	if (f->state == STDIN_FORWARD_READ && (readable || f->n_early) &&
+	    !http_client_has_unsent(&f->http))
+		r = stdin_forward_read_piece(f, err);
 	if (r < 0)
 		return r;
-	if (f->http.fd >= 0 && http_sending(&f->http)) {
-		r = http_flush(&f->http);
+	if (f->http.fd >= 0 && http_client_has_unsent(&f->http)) {
+		r = http_client_flush(&f->http);
 		/* the reply may say why nobody reads; without one, the pull below fails */
 		if (r < 0 && r != -EAGAIN)
 			f->http.sent = f->http.out.len;
 	}
-	if (f->http.fd < 0 || (!readable_http && !http_ready(&f->http)))
+	if (f->http.fd < 0 || (!readable_http && !http_client_has_buffered(&f->http)))
 		return 0;
-	r = http_pull(&f->http, &why);
+	r = http_client_receive(&f->http, &why);
 	if (r < 0 && r != -EAGAIN) {
-		http_fini(&f->http);
-		f->state = FEED_OVER;
-		show_note("standard input is cut off: %s", why.msg);
+		http_client_fini(&f->http);
+		f->state = STDIN_FORWARD_FINISHED;
+		print_note("standard input is cut off: %s", why.msg);
 		return 0;
 	}
-	return f->http.head ? finish_request(f, err) : 0;
+	return f->http.head_complete ? stdin_forward_finish_request(f, err) : 0;
 }

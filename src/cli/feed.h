@@ -15,29 +15,35 @@
  */
 #include "cli/api.h"
 
-#define FEED_PIECE KIB(16)
+#define STDIN_FORWARD_PIECE KIB(16)
 
-enum feed_state { FEED_OVER, FEED_READ, FEED_REPLY, FEED_CLOSE };
+enum stdin_forward_state {
+	STDIN_FORWARD_FINISHED,
+	STDIN_FORWARD_READ,
+	STDIN_FORWARD_REPLY,
+	STDIN_FORWARD_CLOSE
+};
 
-struct feed {
+struct stdin_forward {
 	struct api *api;
 	struct id sandbox, exec;
-	enum feed_state state;
-	struct http http; /* fd is negative while no request is under way */
-	uint64_t in_body; /* bytes of this request */
+	enum stdin_forward_state state;
+	struct http_client http; /* fd is negative while no request is under way */
+	uint64_t in_body;        /* bytes of this request */
 	bool eof;
-	size_t n_first; /* read before the command was started */
-	char first[FEED_PIECE];
+	size_t n_early; /* read before the command was started */
+	char early_bytes[STDIN_FORWARD_PIECE];
 };
 
 /* Look at standard input without waiting: whether there is, or may come,
  * something to forward. */
-[[nodiscard]] bool feed_begin(struct feed *f, struct api *a);
+[[nodiscard]] bool stdin_forward_init(struct stdin_forward *f, struct api *a);
 /* The command runs: bytes may flow. */
-void feed_start(struct feed *f, const struct id *sandbox, const struct id *exec);
-void feed_fini(struct feed *f);
+void stdin_forward_start(struct stdin_forward *f, const struct id *sandbox, const struct id *exec);
+void stdin_forward_fini(struct stdin_forward *f);
 /* What to poll for: events of standard input and of f->http.fd. */
-void feed_events(const struct feed *f, short *ret_stdin, short *ret_http);
+void stdin_forward_poll_events(const struct stdin_forward *f, short *ret_stdin, short *ret_http);
 /* Move what can be moved. */
-[[nodiscard]] int feed_step(struct feed *f, bool readable, bool readable_http, struct cay_err *err);
+[[nodiscard]] int stdin_forward_continue(struct stdin_forward *f, bool readable, bool readable_http,
+					 struct cay_err *err);
 #endif

@@ -20,6 +20,6 @@
 /* Says that it listens; a failure ends it. */
 typedef int forward_ready_fn(uint16_t local, uint16_t port, struct cay_err *err);
 /* Until it is interrupted.  local 0: any that is free; ready is told which it is. */
-[[nodiscard]] int forward_run(struct api *a, const struct id *sandbox, uint16_t local,
-			      uint16_t port, forward_ready_fn *ready, struct cay_err *err);
+[[nodiscard]] int port_forward_run(struct api *a, const struct id *sandbox, uint16_t local,
+				   uint16_t port, forward_ready_fn *ready, struct cay_err *err);
 #endif

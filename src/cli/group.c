@@ -13,7 +13,7 @@
 #define SUFFIX ".group"
 #define RANDOM 12 /* letters of 32: 60 bits */
 
-static int find_dir(struct buf *ret, struct cay_err *err)
+static int agent_group_format_dir(struct buf *ret, struct cay_err *err)
 {
 	const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
 	int r;
@@ -29,9 +29,9 @@ static int find_dir(struct buf *ret, struct cay_err *err)
 		     : 0;
 }
 
-static int open_dir(struct buf *path, int *ret_fd, struct cay_err *err)
+static int agent_group_open_dir(struct buf *path, int *ret_fd, struct cay_err *err)
 {
-	int r = find_dir(path, err);
+	int r = agent_group_format_dir(path, err);
 
 	/* the first part is there: it is the root's */
 	for (char *p = r < 0 ? NULL : path->data + 1; p;) {
@@ -52,17 +52,18 @@ static int open_dir(struct buf *path, int *ret_fd, struct cay_err *err)
 			   : 0;
 }
 
-static int invent(int dir, const char *file, char ret[static GROUP_MAX], struct cay_err *err)
+static int agent_group_create(int dir, const char *file, char ret[static GROUP_MAX],
+			      struct cay_err *err)
 {
 	char text[ID_TEXT_LEN + 1], line[GROUP_MAX + 1];
 	struct id id;
-	int r = id_new(ID_SANDBOX, 0, 0, &id), n;
+	int r = id_generate(ID_SANDBOX, 0, 0, &id), n;
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "make a name");
 	id_format(&id, text);
 	n = snprintf(line, sizeof(line), "mcp-%s\n", text + ID_TEXT_LEN - RANDOM);
-	r = n < 0 ? -EINVAL : path_write(dir, file, line, (size_t)n, 0600);
+	r = n < 0 ? -EINVAL : path_write_atomic(dir, file, line, (size_t)n, 0600);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "write '%s'", file);
 	memcpy(ret, line, (size_t)n);
@@ -70,13 +71,13 @@ static int invent(int dir, const char *file, char ret[static GROUP_MAX], struct 
 	return 0;
 }
 
-int group_keep(const char *context, char ret[static GROUP_MAX], struct cay_err *err)
+int agent_group_find_or_create(const char *context, char ret[static GROUP_MAX], struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX), file = BUF_INIT(NAME_MAX);
 	auto_buf text = BUF_INIT(GROUP_MAX);
 	auto_close int dir = -EBADF;
 	struct slice name, rest;
-	int r = open_dir(&path, &dir, err);
+	int r = agent_group_open_dir(&path, &dir, err);
 
 	if (r < 0)
 		return r;
@@ -87,10 +88,10 @@ int group_keep(const char *context, char ret[static GROUP_MAX], struct cay_err *
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "lock '%s'", buf_str(&path));
 	r = path_read(dir, buf_str(&file), &text);
 	if (r == -ENOENT)
-		return invent(dir, buf_str(&file), ret, err);
+		return agent_group_create(dir, buf_str(&file), ret, err);
 	rest = (struct slice){ buf_str(&text), text.len };
 	name = slice_cut(&rest, '\n');
-	if (r < 0 || rest.n || !str_dns_label(name))
+	if (r < 0 || rest.n || !str_is_dns_label(name))
 		return cay_fail(err, CAY_E_INVALID,
 				"'%s/%s' does not name a group: remove it, or say --group NAME",
 				buf_str(&path), buf_str(&file));

@@ -11,5 +11,6 @@
 
 #define GROUP_MAX 64 /* with the 0 behind it */
 
-[[nodiscard]] int group_keep(const char *context, char ret[static GROUP_MAX], struct cay_err *err);
+[[nodiscard]] int agent_group_find_or_create(const char *context, char ret[static GROUP_MAX],
+					     struct cay_err *err);
 #endif

@@ -5,10 +5,10 @@
 #include "cli/cmd.h"
 #include "cli/show.h"
 
-static int option_line(const struct opt *o, struct buf *out)
+static int help_format_option(const struct opt *o, struct buf *out)
 {
 	auto_buf name = BUF_INIT(128);
-	int r = opt_spell(o, &name);
+	int r = opt_format_spelling(o, &name);
 
 	return r < 0 ? r : buf_printf(out, "  %-26s %s\n", buf_str(&name), o->help);
 }
@@ -16,7 +16,7 @@ static int option_line(const struct opt *o, struct buf *out)
 #define COLUMNS 80u
 
 /* Words, as many a line as fit. */
-static int wrapped(const char *text, struct buf *out)
+static int help_wrap_text(const char *text, struct buf *out)
 {
 	struct slice rest = slice_of(text);
 	size_t column = 0;
@@ -33,31 +33,31 @@ static int wrapped(const char *text, struct buf *out)
 			column++;
 		}
 		if (r >= 0)
-			r = buf_add(out, word.p, word.n);
+			r = buf_append(out, word.p, word.n);
 		column += word.n;
 	}
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
-int help_command(const struct cmd *cmd, struct buf *out)
+int help_format_command(const struct cmd *cmd, struct buf *out)
 {
 	int r = buf_printf(out, "usage: cay %s %s\n\n%s.\n", cmd->name, cmd->args, cmd->help);
 
 	if (r >= 0 && cmd->more)
 		r = buf_putc(out, '\n');
 	if (r >= 0 && cmd->more)
-		r = wrapped(cmd->more, out);
-	if (r >= 0 && (cmd->options || cmd->place == PLACE_DAEMON))
+		r = help_wrap_text(cmd->more, out);
+	if (r >= 0 && (cmd->options || cmd->needs == CMD_NEEDS_DAEMON))
 		r = buf_puts(out, "\noptions:\n");
 	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
 		for (size_t i = 0; r >= 0 && i < g->n; i++)
-			r = option_line(&g->rows[i], out);
-	if (r >= 0 && cmd->place == PLACE_DAEMON)
-		r = option_line(&opts_everywhere[0], out);
+			r = help_format_option(&g->rows[i], out);
+	if (r >= 0 && cmd->needs == CMD_NEEDS_DAEMON)
+		r = help_format_option(&opts_everywhere[0], out);
 	return r;
 }
 
-int help_list(struct buf *out)
+int help_format_list(struct buf *out)
 {
 	int r = buf_puts(
 		out,
@@ -69,11 +69,11 @@ int help_list(struct buf *out)
 	return r < 0 ? r : buf_puts(out, "\n'cay help COMMAND' has the options.\n");
 }
 
-static void json_option(const struct opt *o, struct jw *w)
+static void help_encode_option(const struct opt *o, struct jw *w)
 {
 	char letter[] = { o->letter, 0 };
 
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "name", o->name);
 	if (o->letter)
 		jw_str(w, "letter", letter);
@@ -83,45 +83,45 @@ static void json_option(const struct opt *o, struct jw *w)
 	jw_end(w);
 }
 
-static void json_command(const struct cmd *cmd, struct jw *w)
+static void help_encode_command(const struct cmd *cmd, struct jw *w)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "name", cmd->name);
 	jw_str(w, "args", cmd->args);
 	jw_str(w, "help", cmd->help);
 	if (cmd->more)
 		jw_str(w, "more", cmd->more);
-	jw_array(w, "options");
+	jw_array_begin(w, "options");
 	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
 		for (size_t i = 0; i < g->n; i++)
-			json_option(&g->rows[i], w);
-	if (cmd->place == PLACE_DAEMON)
-		json_option(&opts_everywhere[0], w);
+			help_encode_option(&g->rows[i], w);
+	if (cmd->needs == CMD_NEEDS_DAEMON)
+		help_encode_option(&opts_everywhere[0], w);
 	jw_end(w);
 	jw_end(w);
 }
 
-int help_json(const struct cmd *cmd, struct buf *out)
+int help_format_json(const struct cmd *cmd, struct buf *out)
 {
 	struct jw w = jw_to(out);
 	int r;
 
 	if (cmd) {
-		json_command(cmd, &w);
+		help_encode_command(cmd, &w);
 	} else {
-		jw_object(&w, NULL);
-		jw_array(&w, "commands");
+		jw_object_begin(&w, NULL);
+		jw_array_begin(&w, "commands");
 		for (const struct cmd *const *c = commands; *c; c++)
-			json_command(*c, &w);
+			help_encode_command(*c, &w);
 		jw_end(&w);
 		jw_end(&w);
 	}
-	r = jw_done(&w);
+	r = jw_finish(&w);
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
 /* scdoc takes these as markup. */
-static int scd_text(const char *s, struct buf *out)
+static int help_man_escape(const char *s, struct buf *out)
 {
 	int r = 0;
 
@@ -134,7 +134,7 @@ static int scd_text(const char *s, struct buf *out)
 	return r;
 }
 
-static int man_option(const struct opt *o, struct buf *out)
+static int help_man_format_option(const struct opt *o, struct buf *out)
 {
 	int r = buf_puts(out, "*");
 
@@ -145,18 +145,18 @@ static int man_option(const struct opt *o, struct buf *out)
 	if (r >= 0 && o->type != OPT_FLAG) {
 		r = buf_puts(out, " _");
 		if (r >= 0)
-			r = scd_text(o->arg, out);
+			r = help_man_escape(o->arg, out);
 		if (r >= 0)
 			r = buf_puts(out, "_");
 	}
 	if (r >= 0)
 		r = buf_puts(out, "\n\t");
 	if (r >= 0)
-		r = scd_text(o->help, out);
+		r = help_man_escape(o->help, out);
 	return r < 0 ? r : buf_puts(out, ".\n\n");
 }
 
-static int man_command(const struct cmd *cmd, struct buf *out)
+static int help_man_format_command(const struct cmd *cmd, struct buf *out)
 {
 	int r = buf_printf(out, "## cay %s%s", cmd->name, cmd->args[0] ? " " : "");
 
@@ -167,16 +167,16 @@ static int man_command(const struct cmd *cmd, struct buf *out)
 	if (r >= 0 && cmd->more)
 		r = buf_puts(out, " ");
 	if (r >= 0 && cmd->more)
-		r = scd_text(cmd->more, out);
+		r = help_man_escape(cmd->more, out);
 	if (r >= 0)
 		r = buf_puts(out, "\n\n");
 	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
 		for (size_t i = 0; r >= 0 && i < g->n; i++)
-			r = man_option(&g->rows[i], out);
+			r = help_man_format_option(&g->rows[i], out);
 	return r;
 }
 
-static int man_exits(struct buf *out)
+static int help_man_format_exit_codes(struct buf *out)
 {
 	int r = buf_puts(out, "# EXIT STATUS\n\n*exec* and *run* pass on the command's: its exit "
 			      "code, 128 and the signal's number, or 124 when its timeout ended "
@@ -192,7 +192,7 @@ static int man_exits(struct buf *out)
 				continue;
 			r = *lead ? buf_puts(out, lead) : buf_printf(out, "*%u*\n\t", status);
 			if (r >= 0)
-				r = scd_text(e->name, out);
+				r = help_man_escape(e->name, out);
 			lead = ", ";
 		}
 		if (r >= 0 && *lead)
@@ -201,7 +201,7 @@ static int man_exits(struct buf *out)
 	return r;
 }
 
-static int man_contexts(struct buf *out)
+static int help_man_format_contexts(struct buf *out)
 {
 	return buf_puts(
 		out,
@@ -218,7 +218,7 @@ static int man_contexts(struct buf *out)
 		"*bench* and *audit verify* are about the machine they run on.\n\n");
 }
 
-int help_man(struct buf *out)
+int help_format_man(struct buf *out)
 {
 	int r = buf_puts(out,
 			 "cay(1)\n\n# NAME\n\ncay - make, use and end sandboxes\n\n# SYNOPSIS\n\n"
@@ -231,14 +231,14 @@ int help_man(struct buf *out)
 			 "daemon's object in one line. Errors go to stderr.\n\n");
 
 	if (r >= 0)
-		r = man_contexts(out);
+		r = help_man_format_contexts(out);
 	if (r >= 0)
 		r = buf_puts(out, "# COMMANDS\n\n");
 
 	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
-		r = man_command(*c, out);
+		r = help_man_format_command(*c, out);
 	if (r >= 0)
-		r = man_exits(out);
+		r = help_man_format_exit_codes(out);
 	return r < 0 ? r
 		     : buf_puts(out,
 				"# ENVIRONMENT\n\n*CAY\\_CONTEXT*\n\tThe context, as *--context* "

@@ -8,20 +8,20 @@ const struct hint hints[] = {
 	{ "", CAY_OK, NULL, NULL },
 };
 
-static bool fits(const struct hint *h, const struct api *a, const struct cay_err *err)
+static bool hint_matches_error(const struct hint *h, const struct api *a, const struct cay_err *err)
 {
 	return h->code == err->code && (!h->field || str_eq(h->field, err->field)) &&
-	       strncmp(ops[a->op].name, h->op, strlen(h->op)) == 0;
+	       strncmp(ops[a->last_op].name, h->op, strlen(h->op)) == 0;
 }
 
-const char *hint_for(const struct api *a, const struct cay_err *err)
+const char *hint_find(const struct api *a, const struct cay_err *err)
 {
 	const char *general = cay_error_row(err->code)->hint;
 
 	if (a->hint[0] && !str_eq(a->hint, general))
 		return a->hint; /* whoever said it knew more than a table */
-	for (const struct hint *h = hints; a->asked && h->words; h++)
-		if (fits(h, a, err))
+	for (const struct hint *h = hints; a->has_last_op && h->words; h++)
+		if (hint_matches_error(h, a, err))
 			return h->words;
 	/* these two are for who sends requests by hand */
 	return !a->hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL) ? ""

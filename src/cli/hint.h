@@ -19,5 +19,5 @@ struct hint {
 extern const struct hint hints[]; /* ended by a row without words */
 
 /* For a failure of what a was asked last; "" when nobody knows more. */
-const char *hint_for(const struct api *a, const struct cay_err *err);
+const char *hint_find(const struct api *a, const struct cay_err *err);
 #endif

@@ -10,15 +10,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-static const int taken[] = { SIGINT, SIGTERM, SIGHUP };
+static const int interrupt_signals[] = { SIGINT, SIGTERM, SIGHUP };
 
 int interrupt_open(struct interrupt *i, struct cay_err *err)
 {
 	sigset_t set;
 
 	(void)sigemptyset(&set);
-	for (size_t k = 0; k < ARRAY_SIZE(taken); k++)
-		(void)sigaddset(&set, taken[k]);
+	for (size_t k = 0; k < ARRAY_SIZE(interrupt_signals); k++)
+		(void)sigaddset(&set, interrupt_signals[k]);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "block signals");
 	*i = INTERRUPT_INIT;
@@ -34,7 +34,7 @@ void interrupt_fini(struct interrupt *i)
 	i->fd = -EBADF;
 }
 
-void interrupt_read(struct interrupt *i)
+void interrupt_read_signals(struct interrupt *i)
 {
 	struct signalfd_siginfo info;
 
@@ -49,7 +49,7 @@ void interrupt_read(struct interrupt *i)
 	}
 }
 
-int interrupt_take(struct interrupt *i)
+int interrupt_take_signal(struct interrupt *i)
 {
 	if (!i->unseen)
 		return 0;
@@ -57,7 +57,7 @@ int interrupt_take(struct interrupt *i)
 	return i->signo;
 }
 
-int interrupt_poll_ms(uint64_t deadline_ns)
+int deadline_to_poll_ms(uint64_t deadline_ns)
 {
 	uint64_t now = clk_boot_ns(&clk_system), ms;
 
@@ -72,14 +72,14 @@ int interrupt_wait(struct interrupt *i, int fd, short events, uint64_t deadline_
 	for (;;) {
 		struct pollfd p[2] = { { .fd = fd, .events = events },
 				       { .fd = i->fd, .events = POLLIN } };
-		int n = poll(p, ARRAY_SIZE(p), interrupt_poll_ms(deadline_ns));
+		int n = poll(p, ARRAY_SIZE(p), deadline_to_poll_ms(deadline_ns));
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n == 0)
 			return -ETIMEDOUT;
 		if (n > 0 && p[1].revents)
-			interrupt_read(i);
+			interrupt_read_signals(i);
 		if (i->quit)
 			return -EINTR;
 		if (n > 0 && p[0].revents)

@@ -25,12 +25,12 @@ struct interrupt {
 [[nodiscard]] int interrupt_open(struct interrupt *i, struct cay_err *err);
 void interrupt_fini(struct interrupt *i);
 /* Read what came; never blocks. */
-void interrupt_read(struct interrupt *i);
+void interrupt_read_signals(struct interrupt *i);
 /* The signal that came since the last call, or 0. */
-int interrupt_take(struct interrupt *i);
+int interrupt_take_signal(struct interrupt *i);
 /* Wait for events of fd until the deadline (boot ns, UINT64_MAX: for ever).
  * -ETIMEDOUT; -EINTR when the user means it. */
 [[nodiscard]] int interrupt_wait(struct interrupt *i, int fd, short events, uint64_t deadline_ns);
 /* Milliseconds until then, for poll(): -1 for ever. */
-int interrupt_poll_ms(uint64_t deadline_ns);
+int deadline_to_poll_ms(uint64_t deadline_ns);
 #endif

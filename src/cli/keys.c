@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 
-static int parse_key(struct slice word)
+static int detach_keys_parse_one(struct slice word)
 {
 	static const struct slice ctrl = { "ctrl-", 5 };
 	uint8_t c;
@@ -18,13 +18,13 @@ static int parse_key(struct slice word)
 	return c >= '@' && c <= '_' ? c - '@' : -EINVAL;
 }
 
-int keys_parse(const char *text, struct keys *ret, struct cay_err *err)
+int detach_keys_parse(const char *text, struct detach_keys *ret, struct cay_err *err)
 {
 	struct slice rest = slice_of(text);
-	struct keys k = {};
+	struct detach_keys k = {};
 
 	while (rest.n) {
-		int key = parse_key(slice_trim(slice_cut(&rest, ',')));
+		int key = detach_keys_parse_one(slice_trim(slice_cut(&rest, ',')));
 
 		if (key < 0 || k.n == KEYS_MAX)
 			return cay_fail(err, CAY_E_INVALID,
@@ -36,7 +36,7 @@ int keys_parse(const char *text, struct keys *ret, struct cay_err *err)
 	return 0;
 }
 
-size_t keys_scan(struct keys *k, const uint8_t *in, size_t n)
+size_t detach_keys_scan(struct detach_keys *k, const uint8_t *in, size_t n)
 {
 	for (size_t i = 0; k->n && i < n; i++) {
 		if (in[i] != k->v[k->matched])

@@ -14,14 +14,14 @@
 #include "base/err.h"
 
 #define KEYS_MAX 8
-#define KEYS_DEFAULT "ctrl-p,ctrl-q"
+#define DETACH_KEYS_DEFAULT "ctrl-p,ctrl-q"
 
-struct keys {
+struct detach_keys {
 	uint8_t v[KEYS_MAX];
 	size_t n, matched;
 };
 
-[[nodiscard]] int keys_parse(const char *text, struct keys *ret, struct cay_err *err);
+[[nodiscard]] int detach_keys_parse(const char *text, struct detach_keys *ret, struct cay_err *err);
 /* How many of these bytes are to be passed on; fewer than n: the keys were pressed. */
-size_t keys_scan(struct keys *k, const uint8_t *in, size_t n);
+size_t detach_keys_scan(struct detach_keys *k, const uint8_t *in, size_t n);
 #endif

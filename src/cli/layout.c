@@ -12,14 +12,14 @@
 
 #define TAIL ((uint64_t)2 * USTAR_BLOCK) /* zero blocks behind the last file */
 
-void layout_fini(struct layout *l)
+void image_tar_fini(struct image_tar *l)
 {
 	cay_closep(&l->fd);
 	cay_closep(&l->current);
-	pool_fini(&l->pool);
+	arena_fini(&l->arena);
 }
 
-static int add_file(struct layout *l, const char *name, struct cay_err *err)
+static int image_tar_add_file(struct image_tar *l, const char *name, struct cay_err *err)
 {
 	auto_close int fd = path_open(l->fd, name, O_RDONLY | O_NONBLOCK, 0);
 	struct stat st;
@@ -34,28 +34,30 @@ static int add_file(struct layout *l, const char *name, struct cay_err *err)
 		return cay_fail(err, CAY_E_INVALID, "%s is not a plain file", name);
 	if (strlen(name) > USTAR_NAME_MAX)
 		return cay_fail(err, CAY_E_INVALID, "%s: the name is too long", name);
-	if (l->n_files == LAYOUT_FILES_MAX)
-		return cay_fail(err, CAY_E_INVALID, "more than %d files", LAYOUT_FILES_MAX);
-	l->files[l->n_files] = (struct layout_file){ pool_strn(&l->pool, name, strlen(name)),
-						     (uint64_t)st.st_size };
+	if (l->n_files == IMAGE_TAR_FILES_MAX)
+		return cay_fail(err, CAY_E_INVALID, "more than %d files", IMAGE_TAR_FILES_MAX);
+	l->files[l->n_files] =
+		(struct image_tar_file){ arena_strndup(&l->arena, name, strlen(name)),
+					 (uint64_t)st.st_size };
 	if (!l->files[l->n_files].name)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list of files");
 	l->n_files++;
 	return 0;
 }
 
-static void close_dir(DIR **d)
+static void image_tar_close_dir(DIR **d)
 {
 	if (*d)
 		(void)closedir(*d);
 }
 
-typedef int visit(struct layout *l, const char *name, struct cay_err *err);
+typedef int visit(struct image_tar *l, const char *name, struct cay_err *err);
 
 /* Every name in a directory, "dir/name". */
-static int each_in(struct layout *l, const char *dir, visit *visit_one, struct cay_err *err)
+static int image_tar_visit_dir(struct image_tar *l, const char *dir, visit *visit_one,
+			       struct cay_err *err)
 {
-	CAY_CLEANUP(close_dir) DIR *d = NULL;
+	CAY_CLEANUP(image_tar_close_dir) DIR *d = NULL;
 	const struct dirent *e;
 	int fd = path_open(l->fd, dir, O_RDONLY | O_DIRECTORY, 0);
 
@@ -81,38 +83,39 @@ static int each_in(struct layout *l, const char *dir, visit *visit_one, struct c
 	return 0;
 }
 
-static int add_algorithm(struct layout *l, const char *name, struct cay_err *err)
+static int image_tar_add_algorithm(struct image_tar *l, const char *name, struct cay_err *err)
 {
-	return each_in(l, name, add_file, err);
+	return image_tar_visit_dir(l, name, image_tar_add_file, err);
 }
 
-static int by_name(const void *a, const void *b)
+static int image_tar_compare_names(const void *a, const void *b)
 {
-	return strcmp(((const struct layout_file *)a)->name, ((const struct layout_file *)b)->name);
+	return strcmp(((const struct image_tar_file *)a)->name,
+		      ((const struct image_tar_file *)b)->name);
 }
 
-static int scan(struct layout *l, struct cay_err *err)
+static int image_tar_scan_dir(struct image_tar *l, struct cay_err *err)
 {
 	int r;
 
-	l->files = pool_take(&l->pool, LAYOUT_FILES_MAX, sizeof(*l->files));
+	l->files = arena_alloc(&l->arena, IMAGE_TAR_FILES_MAX, sizeof(*l->files));
 	if (!l->files)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list of files");
-	r = add_file(l, "oci-layout", err);
+	r = image_tar_add_file(l, "oci-layout", err);
 	if (r >= 0)
-		r = add_file(l, "index.json", err);
+		r = image_tar_add_file(l, "index.json", err);
 	if (r >= 0)
-		r = each_in(l, "blobs", add_algorithm, err);
+		r = image_tar_visit_dir(l, "blobs", image_tar_add_algorithm, err);
 	if (r < 0)
 		return r;
-	qsort(l->files, l->n_files, sizeof(*l->files), by_name);
+	qsort(l->files, l->n_files, sizeof(*l->files), image_tar_compare_names);
 	l->total = TAIL;
 	for (size_t i = 0; i < l->n_files; i++)
 		l->total += USTAR_BLOCK + l->files[i].size + ustar_padding(l->files[i].size);
 	return 0;
 }
 
-int layout_open(struct layout *l, const char *path, struct cay_err *err)
+int image_tar_open(struct image_tar *l, const char *path, struct cay_err *err)
 {
 	struct stat st;
 	int r;
@@ -132,15 +135,15 @@ int layout_open(struct layout *l, const char *path, struct cay_err *err)
 
 		l->total -= at > 0 && at <= st.st_size ? (uint64_t)at : 0;
 	}
-	r = l->directory ? scan(l, err) : 0;
+	r = l->directory ? image_tar_scan_dir(l, err) : 0;
 	if (r < 0)
-		return cay_wrap(err, r, "%s is not an OCI image layout", path);
+		return cay_err_wrap(err, r, "%s is not an OCI image layout", path);
 	if (!l->directory)
 		l->left = l->endless ? UINT64_MAX : l->total;
 	return 0;
 }
 
-static ssize_t read_zeroes(struct layout *l, void *to, size_t n)
+static ssize_t image_tar_read_zeroes(struct image_tar *l, void *to, size_t n)
 {
 	size_t take = n < l->zeroes ? n : (size_t)l->zeroes;
 
@@ -149,7 +152,8 @@ static ssize_t read_zeroes(struct layout *l, void *to, size_t n)
 	return (ssize_t)take;
 }
 
-static ssize_t read_file(struct layout *l, int fd, void *to, size_t n, struct cay_err *err)
+static ssize_t image_tar_read_file(struct image_tar *l, int fd, void *to, size_t n,
+				   struct cay_err *err)
 {
 	ssize_t got = read(fd, to, n < l->left ? n : (size_t)l->left);
 
@@ -161,11 +165,11 @@ static ssize_t read_file(struct layout *l, int fd, void *to, size_t n, struct ca
 	return got;
 }
 
-static ssize_t next_head(struct layout *l, void *to, struct cay_err *err)
+static ssize_t image_tar_read_header(struct image_tar *l, void *to, struct cay_err *err)
 {
-	const struct layout_file *f = &l->files[l->next++];
+	const struct image_tar_file *f = &l->files[l->next++];
 
-	if (ustar_head(f->name, f->size, to) < 0)
+	if (ustar_write_header(f->name, f->size, to) < 0)
 		return cay_fail(err, CAY_E_INVALID, "%s: the name is too long", f->name);
 	cay_closep(&l->current);
 	l->current = path_open(l->fd, f->name, O_RDONLY | O_NONBLOCK, 0);
@@ -176,21 +180,21 @@ static ssize_t next_head(struct layout *l, void *to, struct cay_err *err)
 	return USTAR_BLOCK;
 }
 
-ssize_t layout_read(struct layout *l, void *to, size_t n, struct cay_err *err)
+ssize_t image_tar_read(struct image_tar *l, void *to, size_t n, struct cay_err *err)
 {
 	if (n < USTAR_BLOCK)
 		return -EINVAL;
 	if (!l->directory)
-		return l->left ? read_file(l, l->fd, to, n, err) : 0;
+		return l->left ? image_tar_read_file(l, l->fd, to, n, err) : 0;
 	if (l->left)
-		return read_file(l, l->current, to, n, err);
+		return image_tar_read_file(l, l->current, to, n, err);
 	if (l->zeroes)
-		return read_zeroes(l, to, n);
+		return image_tar_read_zeroes(l, to, n);
 	if (l->next < l->n_files)
-		return next_head(l, to, err);
+		return image_tar_read_header(l, to, err);
 	if (l->finished)
 		return 0;
 	l->finished = true;
 	l->zeroes = TAIL;
-	return read_zeroes(l, to, n);
+	return image_tar_read_zeroes(l, to, n);
 }

@@ -18,20 +18,20 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-#define LAYOUT_FILES_MAX 16384
+#define IMAGE_TAR_FILES_MAX 16384
 
-struct layout_file {
+struct image_tar_file {
 	const char *name;
 	uint64_t size;
 };
 
-struct layout {
+struct image_tar {
 	int fd; /* the directory, or the archive */
 	bool directory;
 	bool endless;   /* a pipe: total is not known */
 	uint64_t total; /* bytes of the stream */
-	struct pool pool;
-	struct layout_file *files; /* by name; NULL for an archive */
+	struct arena arena;
+	struct image_tar_file *files; /* by name; NULL for an archive */
 	size_t n_files;
 	/* where we are */
 	size_t next;     /* file whose head comes next */
@@ -41,12 +41,13 @@ struct layout {
 	bool finished;
 };
 
-#define LAYOUT_INIT ((struct layout){ .fd = -EBADF, .current = -EBADF, .pool = POOL_INIT(MIB(8)) })
-#define auto_layout CAY_CLEANUP(layout_fini) struct layout
+#define IMAGE_TAR_INIT \
+	((struct image_tar){ .fd = -EBADF, .current = -EBADF, .arena = ARENA_INIT(MIB(8)) })
+#define auto_layout CAY_CLEANUP(image_tar_fini) struct image_tar
 
 /* path "-" is standard input. */
-[[nodiscard]] int layout_open(struct layout *l, const char *path, struct cay_err *err);
-void layout_fini(struct layout *l);
+[[nodiscard]] int image_tar_open(struct image_tar *l, const char *path, struct cay_err *err);
+void image_tar_fini(struct image_tar *l);
 /* The next bytes: how many, 0 at the end. */
-[[nodiscard]] ssize_t layout_read(struct layout *l, void *to, size_t n, struct cay_err *err);
+[[nodiscard]] ssize_t image_tar_read(struct image_tar *l, void *to, size_t n, struct cay_err *err);
 #endif

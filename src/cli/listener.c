@@ -14,7 +14,7 @@
 enum { AT_LOCAL = 1, AT_STATE = 3, AT_UID = 7, COLUMNS = 8 };
 
 /* The words of a line; those that are not there are empty. */
-static void split(struct slice line, struct slice ret[static COLUMNS])
+static void port_owner_split_columns(struct slice line, struct slice ret[static COLUMNS])
 {
 	for (size_t i = 0; i < COLUMNS; i++) {
 		while (line.n && line.p[0] == ' ')
@@ -23,7 +23,7 @@ static void split(struct slice line, struct slice ret[static COLUMNS])
 	}
 }
 
-static bool listens(const struct slice column[static COLUMNS], unsigned port)
+static bool port_owner_row_listens(const struct slice column[static COLUMNS], unsigned port)
 {
 	struct slice at = column[AT_LOCAL];
 	char want[8];
@@ -33,7 +33,7 @@ static bool listens(const struct slice column[static COLUMNS], unsigned port)
 	       memcmp(at.p + at.n - 5, want, 5) == 0;
 }
 
-int listener_check(struct slice table, unsigned port, const unsigned *uids, size_t n)
+int port_owner_check_table(struct slice table, unsigned port, const unsigned *uids, size_t n)
 {
 	int found = 0;
 
@@ -42,10 +42,10 @@ int listener_check(struct slice table, unsigned port, const unsigned *uids, size
 		bool ours = false;
 		uint64_t uid;
 
-		split(slice_cut(&table, '\n'), column);
-		if (!listens(column, port))
+		port_owner_split_columns(slice_cut(&table, '\n'), column);
+		if (!port_owner_row_listens(column, port))
 			continue;
-		if (str_u64(column[AT_UID], 0, UINT32_MAX, &uid) < 0)
+		if (str_parse_u64(column[AT_UID], 0, UINT32_MAX, &uid) < 0)
 			return -EACCES;
 		for (size_t i = 0; i < n; i++)
 			ours |= uid == uids[i];
@@ -56,7 +56,7 @@ int listener_check(struct slice table, unsigned port, const unsigned *uids, size
 	return found;
 }
 
-int listener_trusted(unsigned port, struct cay_err *err)
+int port_owner_check_trusted(unsigned port, struct cay_err *err)
 {
 	static const char *const tables[] = { "tcp", "tcp6" };
 	/* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads */
@@ -72,8 +72,8 @@ int listener_trusted(unsigned port, struct cay_err *err)
 		if (r == -ENOENT) /* a kernel without IPv6 */
 			continue;
 		if (r >= 0)
-			r = listener_check((struct slice){ text.data, text.len }, port, uids,
-					   ARRAY_SIZE(uids));
+			r = port_owner_check_table((struct slice){ text.data, text.len }, port,
+						   uids, ARRAY_SIZE(uids));
 		if (r == -EACCES)
 			return cay_fail(err, CAY_E_FORBIDDEN,
 					"somebody else than cay-edge listens on port %u: the "

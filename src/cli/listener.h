@@ -12,7 +12,8 @@
 
 /* Those of a text like /proc/net/tcp that listen on the port: how many, or -EACCES when one
  * of them is of a user who is not in the list. */
-[[nodiscard]] int listener_check(struct slice table, unsigned port, const unsigned *uids, size_t n);
+[[nodiscard]] int port_owner_check_table(struct slice table, unsigned port, const unsigned *uids,
+					 size_t n);
 /* Every one on that port is root's, ours or cay-edge's; and there is one. */
-[[nodiscard]] int listener_trusted(unsigned port, struct cay_err *err);
+[[nodiscard]] int port_owner_check_trusted(unsigned port, struct cay_err *err);
 #endif

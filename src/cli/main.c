@@ -21,28 +21,28 @@
 #define CONF_NAME "cay.conf"
 
 /* The daemons' file, when there is one this person may read. */
-static int read_conf(struct settings *s, struct cay_err *err)
+static int cli_read_settings(struct settings *s, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(KIB(256));
 	auto_close int dir = open(CONF_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r = dir < 0 ? -errno : path_read(dir, CONF_NAME, &text);
 
-	conf_defaults(&settings_table, s);
+	conf_set_defaults(&settings_table, s);
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EACCES)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "read " CONF_DIR "/" CONF_NAME);
 	if (r >= 0)
-		r = conf_read(&settings_table, (struct slice){ buf_str(&text), text.len },
-			      CONF_DIR "/" CONF_NAME, s, err);
+		r = conf_parse(&settings_table, (struct slice){ buf_str(&text), text.len },
+			       CONF_DIR "/" CONF_NAME, s, err);
 	else
 		r = 0;
-	return r < 0 ? r : conf_override(&settings_table, (const char *const *)environ, s, err);
+	return r < 0 ? r : conf_apply_env(&settings_table, (const char *const *)environ, s, err);
 }
 
-static int configure(struct cli *c, struct cay_err *err)
+static int cli_configure(struct cli *c, struct cay_err *err)
 {
 	const char *socket = getenv("CAY_SOCKET"), *timeout = getenv("CAY_TIMEOUT");
-	struct dial *to = &c->api.to;
-	int r = read_conf(&c->conf, err), n;
+	struct dial *to = &c->api.dial;
+	int r = cli_read_settings(&c->settings, err), n;
 
 	if (r < 0)
 		return r;
@@ -51,16 +51,17 @@ static int configure(struct cli *c, struct cay_err *err)
 			!c->api.timeout_ms || c->api.timeout_ms > 86400000))
 		return cay_fail(err, CAY_E_INVALID, "CAY_TIMEOUT is not a time such as 30s: '%s'",
 				timeout);
-	n = socket && socket[0]
-		    ? snprintf(to->socket, sizeof(to->socket), "%s", socket)
-		    : snprintf(to->socket, sizeof(to->socket), "%s/control.sock", c->conf.run_dir);
+	n = socket && socket[0] ? snprintf(to->socket, sizeof(to->socket), "%s", socket)
+				: snprintf(to->socket, sizeof(to->socket), "%s/control.sock",
+					   c->settings.run_dir);
 	if (n < 0 || n >= (int)sizeof(to->socket))
 		return cay_fail(err, CAY_E_INVALID, "the socket's path is too long");
 	return 0;
 }
 
 /* "image pul": the first word is one of a command. */
-static int unknown_second(const char *const *words, struct buf *message, struct buf *hint)
+static int cli_describe_unknown_second(const char *const *words, struct buf *message,
+				       struct buf *hint)
 {
 	auto_buf both = BUF_INIT(KIB(1));
 	const char *near = NULL;
@@ -68,21 +69,21 @@ static int unknown_second(const char *const *words, struct buf *message, struct 
 
 	if (r >= 0)
 		r = buf_printf(message, "there is no command '%s'", buf_str(&both));
-	near = cmd_near(buf_str(&both));
+	near = cmd_find_similar(buf_str(&both));
 	if (r < 0 || !near || !strchr(near, ' '))
 		return r;
 	buf_clear(hint);
 	return buf_printf(hint, "did you mean 'cay %s'?", near);
 }
 
-static int unknown(const char *const *words, size_t n)
+static int cli_report_unknown_command(const char *const *words, size_t n)
 {
 	auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(KIB(4));
-	const char *near = cmd_near(words[0]);
-	int r = cmd_below(words[0], &hint);
+	const char *near = cmd_find_similar(words[0]);
+	int r = cmd_list_subcommands(words[0], &hint);
 
 	if (r >= 0 && hint.len && n > 1 && words[1][0] != '-')
-		r = unknown_second(words, &message, &hint);
+		r = cli_describe_unknown_second(words, &message, &hint);
 	else if (r >= 0 && hint.len)
 		r = buf_printf(&message, "'%.200s' needs one more word", words[0]);
 	else if (r >= 0)
@@ -90,25 +91,26 @@ static int unknown(const char *const *words, size_t n)
 	if (r >= 0 && !hint.len)
 		r = near ? buf_printf(&hint, "did you mean 'cay %s'?", near)
 			 : buf_puts(&hint, "'cay help' lists them");
-	show_error(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
+	print_failure(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
 	return cay_error_row(CAY_E_INVALID)->exit;
 }
 
-static int report(const struct cli *c, const struct cay_err *err)
+static int cli_report_error(const struct cli *c, const struct cay_err *err)
 {
 	const struct cay_error_row *row = cay_error_row(err->code);
 
 	/* as a shell does; Cay's own failures are below 64 */
 	if (err->code == CAY_E_INVALID && str_eq(err->field, "argv")) {
-		show_error(err->msg, "is it in the image, executable, and for this machine?");
+		print_failure(err->msg, "is it in the image, executable, and for this machine?");
 		return 127;
 	}
-	show_error(err->msg, hint_for(&c->api, err));
+	print_failure(err->msg, hint_find(&c->api, err));
 	return row->exit;
 }
 
 /* Options in front of the command's name: how many words they are. */
-static int read_said(struct cli *c, const char *const *words, size_t n, struct cay_err *err)
+static int cli_read_global_options(struct cli *c, const char *const *words, size_t n,
+				   struct cay_err *err)
 {
 	static const struct opt_group groups[] = { OPTS(opts_everywhere, 0), OPTS_END };
 	static const char name[] = "--context", with[] = "--context=", plain[] = "--no-pager";
@@ -120,48 +122,49 @@ static int read_said(struct cli *c, const char *const *words, size_t n, struct c
 	while (used < n && (str_eq(words[used], name) || str_eq(words[used], plain) ||
 			    strncmp(words[used], with, sizeof(with) - 1) == 0))
 		used += str_eq(words[used], name) ? 2 : 1;
-	r = opt_read(groups, words, used < n ? used : n, &c->pool, &c->said, &w, &near, err);
+	r = opt_parse_words(groups, words, used < n ? used : n, &c->arena, &c->global, &w, &near,
+			    err);
 	return r < 0 ? r : (int)used;
 }
 
-static int dispatch(struct cli *c, const char *const *words, size_t n)
+static int cli_dispatch(struct cli *c, const char *const *words, size_t n)
 {
 	struct cay_err err = {};
 	auto_buf out = BUF_INIT(KIB(256));
 	const struct cmd *cmd;
 	size_t used;
-	int r = read_said(c, words, n, &err);
+	int r = cli_read_global_options(c, words, n, &err);
 
 	if (r < 0)
-		return report(c, &err);
+		return cli_report_error(c, &err);
 	words += r;
 	n -= (size_t)r < n ? (size_t)r : n;
 	if (!n || str_eq(words[0], "--help") || str_eq(words[0], "-h")) {
-		c->api.no_pager = c->said.no_pager;
-		r = help_list(&out) < 0 ? -ENOMEM : pager_show(&c->api, &out, &err);
+		c->api.no_pager = c->global.no_pager;
+		r = help_format_list(&out) < 0 ? -ENOMEM : pager_show(&c->api, &out, &err);
 		return r < 0 || !n ? cay_error_row(CAY_E_INVALID)->exit : 0;
 	}
 	/* for our own documents, so in no table */
 	if (n == 2 && str_eq(words[0], "help") && str_eq(words[1], "--scd"))
-		return help_man(&out) < 0 || show_out(&out, &err) < 0;
+		return help_format_man(&out) < 0 || print_stdout(&out, &err) < 0;
 	cmd = cmd_find(words, n, &used);
 	if (!cmd && str_eq(words[0], "--version")) {
 		cmd = &cmd_version;
 		used = 1;
 	}
 	if (!cmd)
-		return unknown(words, n);
-	r = configure(c, &err);
+		return cli_report_unknown_command(words, n);
+	r = cli_configure(c, &err);
 	if (r >= 0)
-		r = cmd_carry_out(c, cmd, words + used, n - used, &err);
-	return r < 0 ? report(c, &err) : r;
+		r = cmd_dispatch(c, cmd, words + used, n - used, &err);
+	return r < 0 ? cli_report_error(c, &err) : r;
 }
 
 int main(int argc, char **argv)
 {
 	struct cli c = {
-		.api = { .intr = INTERRUPT_INIT, .pool = POOL_INIT(MIB(256)) },
-		.pool = POOL_INIT(MIB(4)),
+		.api = { .intr = INTERRUPT_INIT, .arena = ARENA_INIT(MIB(256)) },
+		.arena = ARENA_INIT(MIB(4)),
 	};
 	int status;
 
@@ -170,10 +173,10 @@ int main(int argc, char **argv)
 	    setrlimit(RLIMIT_CORE, &(struct rlimit){}) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return 1;
-	status = dispatch(&c, (const char *const *)argv + 1, (size_t)argc - 1);
+	status = cli_dispatch(&c, (const char *const *)argv + 1, (size_t)argc - 1);
 	interrupt_fini(&c.api.intr);
-	dial_fini(&c.api.to);
-	pool_fini(&c.api.pool);
-	pool_fini(&c.pool);
+	dial_fini(&c.api.dial);
+	arena_fini(&c.api.arena);
+	arena_fini(&c.arena);
 	return status;
 }

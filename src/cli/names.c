@@ -11,50 +11,50 @@
 
 #define OUT_MAX MIB(16)
 
-int names_show(struct buf *out, const char *text, const char *b64)
+int file_name_format(struct buf *out, const char *text, const char *b64)
 {
 	auto_free char *raw = NULL;
 	size_t n = 0;
 
 	if (!b64)
-		return show_text(out, slice_of(text ? text : ""));
+		return print_append_escaped(out, slice_of(text ? text : ""));
 	raw = malloc(strlen(b64) + 1);
 	if (!raw)
 		return -ENOMEM;
 	if (base64_decode(b64, strlen(b64), (uint8_t *)raw, &n) < 0)
-		return show_text(out, slice_of(b64));
-	return show_text(out, (struct slice){ raw, n });
+		return print_append_escaped(out, slice_of(b64));
+	return print_append_escaped(out, (struct slice){ raw, n });
 }
 
-static int print_entry(const struct file_stat *f, uint64_t now, struct buf *out)
+static int file_names_format_entry(const struct file_stat *f, uint64_t now, struct buf *out)
 {
 	auto_buf size = BUF_INIT(32);
-	char age[SHOW_AGE_MAX];
-	int r = progress_size(f->size, &size);
+	char age[PRINT_AGE_MAX];
+	int r = byte_size_format(f->size, &size);
 
-	show_age(now, f->mtime_ns, age);
+	print_age_format(now, f->mtime_ns, age);
 	if (r >= 0)
 		r = buf_printf(out, "%-9s  %s  %10s  %8s  ",
-			       rows_choice(&file_stat_table, "type", f->type), f->mode,
+			       field_choice_name(&file_stat_table, "type", f->type), f->mode,
 			       buf_str(&size), age);
 	if (r >= 0)
-		r = names_show(out, f->path, f->path_b64);
+		r = file_name_format(out, f->path, f->path_b64);
 	if (r >= 0 && (f->target || f->target_b64)) {
 		r = buf_puts(out, " -> ");
 		if (r >= 0)
-			r = names_show(out, f->target, f->target_b64);
+			r = file_name_format(out, f->target, f->target_b64);
 	}
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
-int names_list(struct cli *c, const char *word, bool json, struct cay_err *err)
+int file_names_print_dir(struct cli *c, const char *word, bool json, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(OUT_MAX);
 	uint64_t now = clk_wall_ns(&clk_system);
 	struct file_list got = {};
 	const struct file_stat *entries;
-	struct place at;
-	int r = place_inside(c, word, &at, err);
+	struct remote_path at;
+	int r = remote_path_parse_in_sandbox(c, word, &at, err);
 	struct file_list_query query = {
 		.path = at.path, .depth = 1, .limit = 10000, .timeout_ms = 10000
 	};
@@ -68,10 +68,10 @@ int names_list(struct cli *c, const char *word, bool json, struct cay_err *err)
 		return r < 0 ? r : print_json(&file_list_table, &got, err);
 	entries = got.entries.v;
 	for (size_t i = 0; i < got.entries.n; i++)
-		if (print_entry(&entries[i], now, &out) < 0)
+		if (file_names_format_entry(&entries[i], now, &out) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	r = pager_show(&c->api, &out, err);
 	if (r >= 0 && got.truncated)
-		show_note("there are more");
+		print_note("there are more");
 	return r;
 }

@@ -4,7 +4,8 @@
 /* names - of files in a sandbox, for people: text, or base64 of what is not UTF-8; escaped */
 #include "cli/cmd.h"
 
-[[nodiscard]] int names_show(struct buf *out, const char *text, const char *b64);
+[[nodiscard]] int file_name_format(struct buf *out, const char *text, const char *b64);
 /* A directory as a table, or as JSON. */
-[[nodiscard]] int names_list(struct cli *c, const char *word, bool json, struct cay_err *err);
+[[nodiscard]] int file_names_print_dir(struct cli *c, const char *word, bool json,
+				       struct cay_err *err);
 #endif

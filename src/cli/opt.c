@@ -6,20 +6,20 @@
 #include "text/quantity.h"
 #include "text/time.h"
 
-struct reader {
+struct opt_reader {
 	const struct opt_group *groups;
-	struct pool *pool;
+	struct arena *arena;
 	char *args;
 	const struct opt *seen[64];
 	size_t n_seen;
-	const char **near;
+	const char **similar;
 	struct cay_err *err;
 };
 
 #define DISTANCE_MAX 32
 
 /* Letters that stand in each other's place are one change. */
-unsigned opt_distance(struct slice a, struct slice b)
+unsigned opt_edit_distance(struct slice a, struct slice b)
 {
 	unsigned rows[3][DISTANCE_MAX + 1];
 
@@ -45,7 +45,7 @@ unsigned opt_distance(struct slice a, struct slice b)
 	return rows[a.n % 3][b.n];
 }
 
-const char *const *opt_choices(const struct opt *o)
+const char *const *opt_list_choices(const struct opt *o)
 {
 	for (size_t i = 0; i < o->table->n; i++)
 		if (str_eq(o->table->rows[i].name, o->member))
@@ -54,14 +54,14 @@ const char *const *opt_choices(const struct opt *o)
 	return NULL;
 }
 
-static const char *nearest(const struct reader *r, struct slice name)
+static const char *opt_reader_find_similar(const struct opt_reader *r, struct slice name)
 {
 	const char *best = NULL;
 	unsigned least = 3;
 
 	for (const struct opt_group *g = r->groups; g->rows; g++) {
 		for (size_t i = 0; i < g->n; i++) {
-			unsigned d = opt_distance(name, slice_of(g->rows[i].name));
+			unsigned d = opt_edit_distance(name, slice_of(g->rows[i].name));
 
 			/* the beginning of one is near, too */
 			if (name.n > 2 && !best && strncmp(g->rows[i].name, name.p, name.n) == 0)
@@ -75,8 +75,8 @@ static const char *nearest(const struct reader *r, struct slice name)
 	return best;
 }
 
-static const struct opt *find(const struct reader *r, struct slice name, char letter,
-			      size_t *ret_base)
+static const struct opt *opt_reader_find(const struct opt_reader *r, struct slice name, char letter,
+					 size_t *ret_base)
 {
 	for (const struct opt_group *g = r->groups; g->rows; g++) {
 		for (size_t i = 0; i < g->n; i++) {
@@ -91,7 +91,8 @@ static const struct opt *find(const struct reader *r, struct slice name, char le
 	return NULL;
 }
 
-static int add_pair(struct reader *r, const struct opt *o, struct field_map *map, const char *value)
+static int opt_reader_add_pair(struct opt_reader *r, const struct opt *o, struct field_map *map,
+			       const char *value)
 {
 	struct slice rest = slice_of(value), key = slice_cut(&rest, '=');
 
@@ -101,8 +102,8 @@ static int add_pair(struct reader *r, const struct opt *o, struct field_map *map
 		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
 				OPT_PAIRS_MAX);
 	if (!map->keys) {
-		map->keys = pool_take(r->pool, OPT_PAIRS_MAX, sizeof(*map->keys));
-		map->values = pool_take(r->pool, OPT_PAIRS_MAX, sizeof(*map->values));
+		map->keys = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->keys));
+		map->values = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->values));
 	}
 	if (!map->keys || !map->values)
 		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
@@ -110,7 +111,7 @@ static int add_pair(struct reader *r, const struct opt *o, struct field_map *map
 		if (slice_eq(slice_of(map->keys[i]), key))
 			return cay_fail(r->err, CAY_E_INVALID, "--%s names '%s' twice", o->name,
 					map->keys[i]);
-	map->keys[map->n] = pool_strn(r->pool, key.p, key.n);
+	map->keys[map->n] = arena_strndup(r->arena, key.p, key.n);
 	map->values[map->n] = rest.p;
 	if (!map->keys[map->n])
 		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
@@ -118,32 +119,33 @@ static int add_pair(struct reader *r, const struct opt *o, struct field_map *map
 	return 0;
 }
 
-static int add_text(struct reader *r, const struct opt *o, struct field_texts *list,
-		    const char *value)
+static int opt_reader_add_text(struct opt_reader *r, const struct opt *o, struct field_texts *list,
+			       const char *value)
 {
 	if (list->n == OPT_PAIRS_MAX)
 		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
 				OPT_PAIRS_MAX);
 	if (!list->v)
-		list->v = pool_take(r->pool, OPT_PAIRS_MAX, sizeof(*list->v));
+		list->v = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*list->v));
 	if (!list->v)
 		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
 	list->v[list->n++] = value;
 	return 0;
 }
 
-static int set_number(const struct reader *r, const struct opt *o, uint64_t *at, const char *value)
+static int opt_reader_set_number(const struct opt_reader *r, const struct opt *o, uint64_t *at,
+				 const char *value)
 {
 	struct slice s = slice_of(value);
 	uint64_t max = o->max ? o->max : UINT64_MAX, v = 0;
 	int err = -EINVAL;
 
 	if (o->type == OPT_U64)
-		err = str_u64(s, 0, UINT64_MAX, &v);
+		err = str_parse_u64(s, 0, UINT64_MAX, &v);
 	else if (o->type == OPT_BYTES)
-		err = quantity_bytes(s, &v);
+		err = quantity_parse_bytes(s, &v);
 	else if (o->type == OPT_MILLI)
-		err = quantity_milli(s, &v);
+		err = quantity_parse_milli(s, &v);
 	else if (o->type == OPT_DURATION)
 		err = duration_parse(s, &v);
 	if (err == -EINVAL)
@@ -155,20 +157,22 @@ static int set_number(const struct reader *r, const struct opt *o, uint64_t *at,
 	return 0;
 }
 
-static int set_choice(const struct reader *r, const struct opt *o, unsigned *at, const char *value)
+static int opt_reader_set_choice(const struct opt_reader *r, const struct opt *o, unsigned *at,
+				 const char *value)
 {
 	auto_buf list = BUF_INIT(256);
 	int err = 0;
 
-	if (str_choice(slice_of(value), opt_choices(o), at) == 0)
+	if (str_find_choice(slice_of(value), opt_list_choices(o), at) == 0)
 		return 0;
-	for (const char *const *c = opt_choices(o); err >= 0 && *c; c++)
+	for (const char *const *c = opt_list_choices(o); err >= 0 && *c; c++)
 		err = buf_printf(&list, "%s%s", list.len ? "|" : "", *c);
 	return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name,
 			err < 0 ? o->arg : buf_str(&list), value);
 }
 
-static int set(struct reader *r, const struct opt *o, size_t base, const char *value)
+static int opt_reader_set_value(struct opt_reader *r, const struct opt *o, size_t base,
+				const char *value)
 {
 	void *at = r->args + base + o->offset;
 
@@ -183,13 +187,13 @@ static int set(struct reader *r, const struct opt *o, size_t base, const char *v
 	case OPT_BYTES:
 	case OPT_MILLI:
 	case OPT_DURATION:
-		return set_number(r, o, at, value);
+		return opt_reader_set_number(r, o, at, value);
 	case OPT_CHOICE:
-		return set_choice(r, o, at, value);
+		return opt_reader_set_choice(r, o, at, value);
 	case OPT_PAIRS:
-		return add_pair(r, o, at, value);
+		return opt_reader_add_pair(r, o, at, value);
 	case OPT_TEXTS:
-		return add_text(r, o, at, value);
+		return opt_reader_add_text(r, o, at, value);
 	case OPT_NUM_TYPES:
 		break;
 	}
@@ -197,7 +201,7 @@ static int set(struct reader *r, const struct opt *o, size_t base, const char *v
 	return -EINVAL;
 }
 
-static int once(struct reader *r, const struct opt *o)
+static int opt_reader_check_once(struct opt_reader *r, const struct opt *o)
 {
 	if (o->type == OPT_PAIRS || o->type == OPT_TEXTS)
 		return 0;
@@ -211,68 +215,69 @@ static int once(struct reader *r, const struct opt *o)
 
 /* "--name", "--name=value"; *next is the word that may be the value.  1 when it
  * was taken. */
-static int read_long(struct reader *r, const char *word, const char *next)
+static int opt_reader_read_long(struct opt_reader *r, const char *word, const char *next)
 {
 	struct slice value = slice_of(word + 2), name = slice_cut(&value, '=');
 	size_t base;
-	const struct opt *o = find(r, name, 0, &base);
+	const struct opt *o = opt_reader_find(r, name, 0, &base);
 	int err;
 
 	if (!o) {
-		*r->near = nearest(r, name);
+		*r->similar = opt_reader_find_similar(r, name);
 		return cay_fail(r->err, CAY_E_INVALID, "there is no option '--%.*s'",
 				(int)(name.n > 64 ? 64 : name.n), name.p);
 	}
-	err = once(r, o);
+	err = opt_reader_check_once(r, o);
 	if (err < 0)
 		return err;
 	if (o->type == OPT_FLAG)
 		return value.p ? cay_fail(r->err, CAY_E_INVALID, "--%s takes no value", o->name)
-			       : set(r, o, base, NULL);
+			       : opt_reader_set_value(r, o, base, NULL);
 	if (value.p)
-		return set(r, o, base, value.p);
+		return opt_reader_set_value(r, o, base, value.p);
 	if (!next)
 		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s", o->name, o->arg);
-	err = set(r, o, base, next);
+	err = opt_reader_set_value(r, o, base, next);
 	return err < 0 ? err : 1;
 }
 
 /* "-d", "-di", "-uUSER", "-u USER" */
-static int read_short(struct reader *r, const char *word, const char *next)
+static int opt_reader_read_short(struct opt_reader *r, const char *word, const char *next)
 {
 	for (const char *c = word + 1; *c; c++) {
 		size_t base;
-		const struct opt *o = find(r, SLICE(""), *c, &base);
+		const struct opt *o = opt_reader_find(r, SLICE(""), *c, &base);
 		int err;
 
 		if (!o)
 			return cay_fail(r->err, CAY_E_INVALID, "there is no option '-%c'", *c);
-		err = once(r, o);
+		err = opt_reader_check_once(r, o);
 		if (err < 0)
 			return err;
 		if (o->type == OPT_FLAG) {
-			err = set(r, o, base, NULL);
+			err = opt_reader_set_value(r, o, base, NULL);
 			if (err < 0)
 				return err;
 			continue;
 		}
 		if (c[1])
-			return set(r, o, base, c + 1);
+			return opt_reader_set_value(r, o, base, c + 1);
 		if (!next)
 			return cay_fail(r->err, CAY_E_INVALID, "-%c wants %s", *c, o->arg);
-		err = set(r, o, base, next);
+		err = opt_reader_set_value(r, o, base, next);
 		return err < 0 ? err : 1;
 	}
 	return 0;
 }
 
-int opt_read(const struct opt_group *groups, const char *const *words, size_t n, struct pool *pool,
-	     void *args, struct opt_words *ret, const char **ret_near, struct cay_err *err)
+int opt_parse_words(const struct opt_group *groups, const char *const *words, size_t n,
+		    struct arena *arena, void *args, struct opt_words *ret, const char **ret_near,
+		    struct cay_err *err)
 {
-	struct reader r = {
-		.groups = groups, .pool = pool, .args = args, .near = ret_near, .err = err
+	struct opt_reader r = {
+		.groups = groups, .arena = arena, .args = args, .similar = ret_near, .err = err
 	};
-	struct opt_words got = { .operands = pool_take(pool, n + 1, sizeof(*got.operands)) };
+	struct opt_words got = { .operands = arena_alloc(arena, n + 1, sizeof(*got.operands)) };
 
 	*ret_near = NULL;
 	if (!got.operands)
@@ -288,9 +293,9 @@ int opt_read(const struct opt_group *groups, const char *const *words, size_t n,
 			break;
 		}
 		if (w[0] == '-' && w[1] == '-')
-			took = read_long(&r, w, next);
+			took = opt_reader_read_long(&r, w, next);
 		else if (w[0] == '-' && w[1])
-			took = read_short(&r, w, next);
+			took = opt_reader_read_short(&r, w, next);
 		else
 			got.operands[got.n_operands++] = w;
 		if (took < 0)
@@ -301,7 +306,7 @@ int opt_read(const struct opt_group *groups, const char *const *words, size_t n,
 	return 0;
 }
 
-int opt_spell(const struct opt *o, struct buf *ret)
+int opt_format_spelling(const struct opt *o, struct buf *ret)
 {
 	int r = o->letter ? buf_printf(ret, "-%c, --%s", o->letter, o->name)
 			  : buf_printf(ret, "    --%s", o->name);

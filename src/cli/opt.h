@@ -36,10 +36,10 @@ enum operand {
 	OPERAND_FILE, /* of this machine */
 	OPERAND_COMMAND,
 	OPERAND_CONTEXT,
-	OPERAND_SHELL,   /* that completes */
-	OPERAND_SANDBOX, /* from here on the server is asked */
-	OPERAND_PLACE,   /* a file of this machine, or NAME:PATH */
-	OPERAND_SERVICE, /* of the sandbox in front of it */
+	OPERAND_SHELL,                /* that completes */
+	OPERAND_SANDBOX,              /* from here on the server is asked */
+	OPERAND_LOCAL_OR_REMOTE_PATH, /* a file of this machine, or NAME:PATH */
+	OPERAND_SERVICE,              /* of the sandbox in front of it */
 	OPERAND_GROUP,
 	OPERAND_IMAGE,
 	OPERAND_TEMPLATE,
@@ -54,7 +54,7 @@ struct opt {
 	enum opt_type type;
 	size_t offset;
 	uint64_t min, max;               /* of a number; 0, 0: any */
-	enum operand what;               /* the value is */
+	enum operand operand;            /* the value is */
 	const char *arg;                 /* what the value is called in help */
 	const struct field_table *table; /* OPT_CHOICE */
 	const char *member;              /* OPT_CHOICE: of that table */
@@ -79,13 +79,13 @@ struct opt_words {
 
 /* words ends with NULL.  CAY_E_INVALID, and *ret_near, when not NULL, is the
  * option the unknown one looks like. */
-[[nodiscard]] int opt_read(const struct opt_group *groups, const char *const *words, size_t n,
-			   struct pool *pool, void *args, struct opt_words *ret,
-			   const char **ret_near, struct cay_err *err);
+[[nodiscard]] int opt_parse_words(const struct opt_group *groups, const char *const *words,
+				  size_t n, struct arena *arena, void *args, struct opt_words *ret,
+				  const char **ret_near, struct cay_err *err);
 /* "-u, --user USER" */
-[[nodiscard]] int opt_spell(const struct opt *o, struct buf *ret);
+[[nodiscard]] int opt_format_spelling(const struct opt *o, struct buf *ret);
 /* How many letters one word is away from another. */
-unsigned opt_distance(struct slice a, struct slice b);
+unsigned opt_edit_distance(struct slice a, struct slice b);
 /* The choices of a member of a table, ended by NULL. */
-const char *const *opt_choices(const struct opt *o);
+const char *const *opt_list_choices(const struct opt *o);
 #endif

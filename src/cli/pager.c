@@ -12,7 +12,7 @@
 
 #define ENV_MAX 1024
 
-bool pager_wanted(struct slice text, unsigned columns, unsigned rows)
+bool pager_is_needed(struct slice text, unsigned columns, unsigned rows)
 {
 	size_t lines = 0, width = 0;
 
@@ -29,7 +29,7 @@ bool pager_wanted(struct slice text, unsigned columns, unsigned rows)
 }
 
 /* What runs it: the person's own words, as every program reads them, or less. */
-static bool choose(struct pool *pool, const char *ret[static 4])
+static bool pager_choose_command(struct arena *arena, const char *ret[static 4])
 {
 	const char *said = getenv("PAGER"); /* NOLINT(concurrency-mt-unsafe): no threads */
 
@@ -41,14 +41,14 @@ static bool choose(struct pool *pool, const char *ret[static 4])
 		ret[2] = said;
 		return true;
 	}
-	ret[0] = errand_find(pool, "less");
+	ret[0] = run_program_find_path(arena, "less");
 	return ret[0] != NULL;
 }
 
 /* Ours, and how less is to behave unless the person has said how. */
-static const char *const *environment(struct pool *pool)
+static const char *const *pager_build_env(struct arena *arena)
 {
-	const char **env = pool_take(pool, ENV_MAX + 2, sizeof(*env));
+	const char **env = arena_alloc(arena, ENV_MAX + 2, sizeof(*env));
 	size_t n = 0;
 
 	for (; env && environ[n] && n < ENV_MAX; n++)
@@ -59,7 +59,7 @@ static const char *const *environment(struct pool *pool)
 }
 
 /* 1: there is none, or it could not be had. */
-static int page(struct pool *pool, const struct buf *text)
+static int pager_run(struct arena *arena, const struct buf *text)
 {
 	const char *argv[4] = {};
 	auto_close int in = -EBADF, out = -EBADF;
@@ -67,12 +67,12 @@ static int page(struct pool *pool, const struct buf *text)
 	struct spawn s;
 	int fds[2], status;
 
-	if (!choose(pool, argv) || pipe2(fds, O_CLOEXEC) < 0)
+	if (!pager_choose_command(arena, argv) || pipe2(fds, O_CLOEXEC) < 0)
 		return 1;
 	out = fds[0];
 	in = fds[1];
 	s = SPAWN_INIT(argv[0], argv);
-	s.env = environment(pool);
+	s.env = pager_build_env(arena);
 	s.fds[0] = out;
 	s.fds[1] = STDOUT_FILENO;
 	s.fds[2] = STDERR_FILENO;
@@ -82,7 +82,7 @@ static int page(struct pool *pool, const struct buf *text)
 		return 1;
 	cay_closep(&out);
 	out = -EBADF;
-	(void)!path_write_all(in, text->data, text->len); /* who has seen enough quits */
+	(void)!fd_write_all(in, text->data, text->len); /* who has seen enough quits */
 	cay_closep(&in);
 	in = -EBADF;
 	(void)child_wait(&child, &status);
@@ -92,12 +92,12 @@ static int page(struct pool *pool, const struct buf *text)
 
 int pager_show(const struct api *a, const struct buf *text, struct cay_err *err)
 {
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	uint16_t columns = 0, rows = 0;
 
-	if (a->no_pager || !isatty(STDOUT_FILENO) || !tty_size(&columns, &rows) ||
-	    !pager_wanted((struct slice){ buf_str(text), text->len }, columns, rows) ||
-	    page(&pool, text) > 0)
-		return show_out(text, err);
+	if (a->no_pager || !isatty(STDOUT_FILENO) || !tty_read_size(&columns, &rows) ||
+	    !pager_is_needed((struct slice){ buf_str(text), text->len }, columns, rows) ||
+	    pager_run(&arena, text) > 0)
+		return print_stdout(text, err);
 	return 0;
 }

@@ -12,5 +12,5 @@
 
 [[nodiscard]] int pager_show(const struct api *a, const struct buf *text, struct cay_err *err);
 /* Whether a text of so many lines needs one; 0 columns or rows: nobody is there. */
-bool pager_wanted(struct slice text, unsigned columns, unsigned rows);
+bool pager_is_needed(struct slice text, unsigned columns, unsigned rows);
 #endif

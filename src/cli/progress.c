@@ -8,7 +8,7 @@
 #define BAR 20u
 #define DRAW_NS (NS_PER_S / 10)
 
-int progress_size(uint64_t bytes, struct buf *out)
+int byte_size_format(uint64_t bytes, struct buf *out)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
 	uint64_t tenths = bytes / 1024 * 10 + bytes % 1024 * 10 / 1024;
@@ -23,46 +23,47 @@ int progress_size(uint64_t bytes, struct buf *out)
 }
 
 /* a * b / c without going over */
-static uint64_t scale(uint64_t a, uint64_t b, uint64_t c)
+static uint64_t progress_scale(uint64_t a, uint64_t b, uint64_t c)
 {
 	unsigned __int128 v = (unsigned __int128)a * b / c;
 
 	return v > UINT64_MAX ? UINT64_MAX : (uint64_t)v;
 }
 
-static int bar(uint64_t done, uint64_t total, struct buf *out)
+static int progress_format_bar(uint64_t done, uint64_t total, struct buf *out)
 {
-	unsigned full = (unsigned)scale(done < total ? done : total, BAR, total);
+	unsigned full = (unsigned)progress_scale(done < total ? done : total, BAR, total);
 	int r = buf_putc(out, '[');
 
 	for (unsigned i = 0; r >= 0 && i < BAR; i++)
 		r = buf_putc(out, i < full ? '#' : '.');
 	return r < 0 ? r
-		     : buf_printf(out, "] %3u %%  ",
-				  (unsigned)scale(done < total ? done : total, 100, total));
+		     : buf_printf(
+			       out, "] %3u %%  ",
+			       (unsigned)progress_scale(done < total ? done : total, 100, total));
 }
 
-int progress_line(uint64_t done, uint64_t total, uint64_t ns, struct buf *out)
+int progress_format_line(uint64_t done, uint64_t total, uint64_t ns, struct buf *out)
 {
-	int r = total ? bar(done, total, out) : 0;
+	int r = total ? progress_format_bar(done, total, out) : 0;
 
 	if (r >= 0)
-		r = progress_size(done, out);
+		r = byte_size_format(done, out);
 	if (r >= 0 && total)
 		r = buf_puts(out, " of ");
 	if (r >= 0 && total)
-		r = progress_size(total, out);
+		r = byte_size_format(total, out);
 	if (r >= 0 && ns) {
 		r = buf_puts(out, "  ");
 		if (r >= 0)
-			r = progress_size(scale(done, NS_PER_S, ns), out);
+			r = byte_size_format(progress_scale(done, NS_PER_S, ns), out);
 		if (r >= 0)
 			r = buf_puts(out, "/s");
 	}
 	return r;
 }
 
-struct progress progress_of(const struct clk *clk, bool terminal, uint64_t total)
+struct progress progress_start(const struct clk *clk, bool terminal, uint64_t total)
 {
 	return (struct progress){
 		.clk = clk, .terminal = terminal, .total = total, .began_ns = clk_boot_ns(clk)
@@ -78,17 +79,17 @@ void progress_draw(struct progress *p, uint64_t done)
 		return;
 	p->drawn_ns = now;
 	if (buf_puts(&out, "\r\033[K") < 0 ||
-	    progress_line(done, p->total, now - p->began_ns, &out) < 0)
+	    progress_format_line(done, p->total, now - p->began_ns, &out) < 0)
 		return;
-	(void)!path_write_all(STDERR_FILENO, out.data, out.len);
+	(void)!fd_write_all(STDERR_FILENO, out.data, out.len);
 }
 
-void progress_word(struct progress *p, const char *word)
+void progress_draw_word(struct progress *p, const char *word)
 {
 	auto_buf out = BUF_INIT(256);
 	int r = p->terminal ? buf_printf(&out, "\r\033[K%s", word)
 			    : buf_printf(&out, "%s%s", word, *word ? "\n" : "");
 
 	if (r >= 0)
-		(void)!path_write_all(STDERR_FILENO, out.data, out.len);
+		(void)!fd_write_all(STDERR_FILENO, out.data, out.len);
 }

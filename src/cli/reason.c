@@ -9,9 +9,9 @@ const struct reason reasons[END_NUM_REASONS] = {
 #undef CAY_REASON
 };
 
-int reason_line(const struct end *end, struct buf *out)
+int reason_format_line(const struct end *end, struct buf *out)
 {
-	int r = buf_puts(out, rows_choice(&end_table, "reason", end->reason));
+	int r = buf_puts(out, field_choice_name(&end_table, "reason", end->reason));
 
 	if (r >= 0 && end->has_exit_code)
 		r = buf_printf(out, " %llu", (unsigned long long)end->exit_code);

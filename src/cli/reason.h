@@ -15,5 +15,5 @@ struct reason {
 extern const struct reason reasons[END_NUM_REASONS];
 
 /* "exit 3: its entrypoint ended", shortly and not escaped. */
-[[nodiscard]] int reason_line(const struct end *end, struct buf *out);
+[[nodiscard]] int reason_format_line(const struct end *end, struct buf *out);
 #endif

@@ -6,57 +6,58 @@
 #include "cli/cmd.h"
 #include "cli/pager.h"
 
-struct printer {
-	const struct rows_kind *kind;
-	struct show_table *table;
+struct list_printer {
+	const struct list_spec *kind;
+	struct print_table *table;
 	struct jw *json; /* or NULL */
 };
 
-static int each(void *to, const void *row)
+static int list_print_row(void *to, const void *row)
 {
-	const struct printer *p = to;
+	const struct list_printer *p = to;
 
-	if (p->kind->wanted && !p->kind->wanted(row))
+	if (p->kind->row_is_wanted && !p->kind->row_is_wanted(row))
 		return 0;
 	if (!p->json)
-		return p->kind->cells(p->table, row);
+		return p->kind->add_cells(p->table, row);
 	field_encode(p->kind->row, NULL, row, p->json);
 	return 0;
 }
 
-int rows_print(struct api *a, const struct rows_kind *kind, bool json, struct cay_err *err)
+int list_print_all_pages(struct api *a, const struct list_spec *kind, bool json,
+			 struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(MIB(64));
-	auto_table table = show_table_of(kind->columns);
+	auto_table table = print_table_create(kind->columns);
 	struct jw w = jw_to(&out);
-	struct printer p = { kind, &table, json ? &w : NULL };
+	struct list_printer p = { kind, &table, json ? &w : NULL };
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < kind->columns; i++)
-		r = show_cell(&table, kind->headings[i]);
-	jw_object(&w, NULL);
-	jw_array(&w, kind->list);
+		r = print_table_add_cell(&table, kind->headings[i]);
+	jw_object_begin(&w, NULL);
+	jw_array_begin(&w, kind->list_member);
 	if (r >= 0)
-		r = api_list(a, kind->op, kind->which, each, &p, err);
+		r = api_list_each(a, kind->op, kind->query, list_print_row, &p, err);
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
 	jw_end(&w);
 	jw_end(&w);
 	if (json)
-		r = jw_done(&w) < 0 ? -ENOMEM : buf_putc(&out, '\n');
+		r = jw_finish(&w) < 0 ? -ENOMEM : buf_putc(&out, '\n');
 	else
 		buf_clear(&out);
 	if (r >= 0 && !json)
-		r = show_table_write(&table, &out);
+		r = print_table_write(&table, &out);
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
-	return json ? show_out(&out, err) : pager_show(a, &out, err);
+	return json ? print_stdout(&out, err) : pager_show(a, &out, err);
 }
 
-int rows_whole(struct api *a, const struct rows_kind *kind, const struct api_call *call, void *all,
-	       const struct field_list *rows, bool json, struct cay_err *err)
+int list_print_reply(struct api *a, const struct list_spec *kind, const struct api_call *call,
+		     void *all, const struct field_list *rows, bool json, struct cay_err *err)
 {
-	auto_table t = show_table_of(kind->columns);
+	auto_table t = print_table_create(kind->columns);
 	auto_buf out = BUF_INIT(MIB(8));
 	int r = api_call(a, call, all, err);
 
@@ -65,25 +66,25 @@ int rows_whole(struct api *a, const struct rows_kind *kind, const struct api_cal
 	if (json)
 		return print_json(ops[kind->op].response, all, err);
 	for (size_t i = 0; r >= 0 && i < kind->columns; i++)
-		r = show_cell(&t, kind->headings[i]);
+		r = print_table_add_cell(&t, kind->headings[i]);
 	for (size_t i = 0; r >= 0 && i < rows->n; i++)
-		r = kind->cells(&t, (const char *)rows->v + i * kind->row->size);
+		r = kind->add_cells(&t, (const char *)rows->v + i * kind->row->size);
 	if (r >= 0)
-		r = show_table_write(&t, &out);
+		r = print_table_write(&t, &out);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list")
 		     : pager_show(a, &out, err);
 }
 
-int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox, void *all,
-		const struct field_list *rows, bool json, struct cay_err *err)
+int list_print_of_sandbox(struct api *a, const struct list_spec *kind, const char *sandbox,
+			  void *all, const struct field_list *rows, bool json, struct cay_err *err)
 {
 	struct api_call call = { .op = kind->op };
 	int r = api_find_sandbox(a, sandbox, &call.ids[0], err);
 
-	return r < 0 ? r : rows_whole(a, kind, &call, all, rows, json, err);
+	return r < 0 ? r : list_print_reply(a, kind, &call, all, rows, json, err);
 }
 
-const char *rows_choice(const struct field_table *t, const char *member, unsigned value)
+const char *field_choice_name(const struct field_table *t, const char *member, unsigned value)
 {
 	for (size_t i = 0; i < t->n; i++)
 		if (str_eq(t->rows[i].name, member) && value < t->rows[i].n_choices)

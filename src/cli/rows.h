@@ -7,27 +7,28 @@
 #include "cli/api.h"
 #include "cli/show.h"
 
-struct rows_kind {
+struct list_spec {
 	enum op_id op;
-	const char *list; /* the member that holds the rows */
+	const char *list_member; /* the member that holds the rows */
 	const struct field_table *row;
-	const char *headings[SHOW_COLUMNS_MAX];
+	const char *headings[PRINT_TABLE_COLUMNS_MAX];
 	size_t columns;
-	int (*cells)(struct show_table *t, const void *row); /* columns of them */
-	bool (*wanted)(const void *row);                     /* or NULL: all of them */
-	const struct sandbox_query *which;                   /* of sandboxes, or NULL */
+	int (*add_cells)(struct print_table *t, const void *row); /* columns of them */
+	bool (*row_is_wanted)(const void *row);                   /* or NULL: all of them */
+	const struct sandbox_query *query;                        /* of sandboxes, or NULL */
 };
 
-[[nodiscard]] int rows_print(struct api *a, const struct rows_kind *kind, bool json,
-			     struct cay_err *err);
+[[nodiscard]] int list_print_all_pages(struct api *a, const struct list_spec *kind, bool json,
+				       struct cay_err *err);
 /* The same of a list that one call tells whole, into `all`; rows is its member. */
-[[nodiscard]] int rows_whole(struct api *a, const struct rows_kind *kind,
-			     const struct api_call *call, void *all, const struct field_list *rows,
-			     bool json, struct cay_err *err);
+[[nodiscard]] int list_print_reply(struct api *a, const struct list_spec *kind,
+				   const struct api_call *call, void *all,
+				   const struct field_list *rows, bool json, struct cay_err *err);
 /* The same of a sandbox. */
-[[nodiscard]] int rows_inside(struct api *a, const struct rows_kind *kind, const char *sandbox,
-			      void *all, const struct field_list *rows, bool json,
-			      struct cay_err *err);
+[[nodiscard]] int list_print_of_sandbox(struct api *a, const struct list_spec *kind,
+					const char *sandbox, void *all,
+					const struct field_list *rows, bool json,
+					struct cay_err *err);
 /* The name of an enum's value. */
-const char *rows_choice(const struct field_table *t, const char *member, unsigned value);
+const char *field_choice_name(const struct field_table *t, const char *member, unsigned value);
 #endif

@@ -14,38 +14,39 @@
 #define RPC_MAX MIB(4)
 #define RPC_VERSION_MAX 32 /* of the protocol, with the 0 behind it */
 
-enum rpc_code {
+enum bridge_rpc_code {
 	RPC_UNREADABLE = -32700,
 	RPC_NO_REQUEST = -32600,
 	RPC_SERVER = -32000, /* what HTTP said instead of an answer */
 };
 
-struct rpc {
+struct bridge_rpc {
 	json_t *tree;
 	const char *method; /* NULL: an answer */
 	const json_t *id;   /* NULL: a notification */
 };
 
-#define auto_rpc CAY_CLEANUP(rpc_fini) struct rpc
+#define auto_rpc CAY_CLEANUP(bridge_rpc_fini) struct bridge_rpc
 
 /* *ret_code is what is wrong with it. */
-[[nodiscard]] int rpc_read(struct slice text, struct rpc *ret, enum rpc_code *ret_code,
-			   struct cay_err *err);
-void rpc_fini(struct rpc *m);
+[[nodiscard]] int bridge_rpc_parse(struct slice text, struct bridge_rpc *ret,
+				   enum bridge_rpc_code *ret_code, struct cay_err *err);
+void bridge_rpc_fini(struct bridge_rpc *m);
 
 /* The headers of its request, a line each.  version: of the connection, or "". */
-[[nodiscard]] int rpc_headers(const struct rpc *m, const char *version, struct buf *out,
-			      struct cay_err *err);
+[[nodiscard]] int bridge_rpc_format_headers(const struct bridge_rpc *m, const char *version,
+					    struct buf *out, struct cay_err *err);
 /* Of the answer to "initialize": what will be spoken; "" when it does not say. */
-void rpc_version(const struct rpc *answer, char ret[static RPC_VERSION_MAX]);
+void bridge_rpc_read_version(const struct bridge_rpc *answer, char ret[static RPC_VERSION_MAX]);
 /* The request a message wants to be left off, or NULL. */
-const json_t *rpc_cancels(const struct rpc *m);
+const json_t *bridge_rpc_find_cancelled_id(const struct bridge_rpc *m);
 /* Whether it answers the request of this id. */
-bool rpc_answers(const struct rpc *m, const json_t *id);
+bool bridge_rpc_is_answer_to(const struct bridge_rpc *m, const json_t *id);
 
 /* The text of a message that was read, in one line. */
-[[nodiscard]] int rpc_line(struct slice text, struct buf *out);
+[[nodiscard]] int bridge_rpc_format_line(struct slice text, struct buf *out);
 /* An answer that says what failed; id may be NULL. */
-[[nodiscard]] int rpc_failed(const json_t *id, enum rpc_code code, const struct cay_err *why,
-			     const char *hint, struct buf *out);
+[[nodiscard]] int bridge_rpc_format_error(const json_t *id, enum bridge_rpc_code code,
+					  const struct cay_err *why, const char *hint,
+					  struct buf *out);
 #endif

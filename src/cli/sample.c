@@ -4,21 +4,22 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static int by_size(const void *a, const void *b)
+static int bench_stats_compare_ns(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return (x > y) - (x < y);
 }
 
-static uint64_t rank(const struct sample *s, size_t percent)
+static uint64_t bench_stats_percentile(const struct bench_stats *s, size_t percent)
 {
 	return s->ns[(s->n * percent + 99) / 100 - 1];
 }
 
-struct sample_summary sample_summarise(struct sample *s)
+struct bench_stats_summary bench_stats_summarise(struct bench_stats *s)
 {
 	assert(s->n > 0);
-	qsort(s->ns, s->n, sizeof(*s->ns), by_size);
-	return (struct sample_summary){ s->ns[0], rank(s, 50), rank(s, 99), s->ns[s->n - 1] };
+	qsort(s->ns, s->n, sizeof(*s->ns), bench_stats_compare_ns);
+	return (struct bench_stats_summary){ s->ns[0], bench_stats_percentile(s, 50),
+					     bench_stats_percentile(s, 99), s->ns[s->n - 1] };
 }

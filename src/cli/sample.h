@@ -5,17 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SAMPLE_MAX 10000
+#define BENCH_STATS_MAX 10000
 
-struct sample {
+struct bench_stats {
 	uint64_t *ns; /* room for SAMPLE_MAX at the most */
 	size_t n;
 };
 
-struct sample_summary {
+struct bench_stats_summary {
 	uint64_t min, p50, p99, max;
 };
 
 /* Sorts them.  Percentiles are the nearest rank: a value that was measured. */
-struct sample_summary sample_summarise(struct sample *s);
+struct bench_stats_summary bench_stats_summarise(struct bench_stats *s);
 #endif

@@ -11,14 +11,14 @@
 
 #include "base/buf.h"
 
-struct secure_trust {
+struct client_tls_trust {
 	SSL_CTX *ctx;
 	const char *ca; /* the caller's */
 };
 
-struct secure {
+struct client_tls {
 	SSL *ssl;
-	const struct secure_trust *trust;
+	const struct client_tls_trust *trust;
 	char at[URL_MAX]; /* who it is, for people */
 	char detail[128]; /* of a certificate that was refused: its names, or its time */
 	short events;
@@ -28,22 +28,22 @@ struct secure {
 /* Refused certificates, and what is said of them; %s: who, then the detail. */
 static const struct {
 	int code;
-	enum secure_why why;
+	enum client_tls_failure why;
 	const char *text;
-} refusals[] = {
-	{ X509_V_ERR_CERT_HAS_EXPIRED, SECURE_EXPIRED, "expired on" },
-	{ X509_V_ERR_CERT_NOT_YET_VALID, SECURE_EARLY, "is not valid before" },
-	{ X509_V_ERR_HOSTNAME_MISMATCH, SECURE_NAME, "is not for it, but for" },
-	{ X509_V_ERR_IP_ADDRESS_MISMATCH, SECURE_NAME, "is not for it, but for" },
-	{ X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, SECURE_UNKNOWN, NULL },
-	{ X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, SECURE_UNKNOWN, NULL },
-	{ X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, SECURE_UNKNOWN, NULL },
-	{ X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, SECURE_UNKNOWN, NULL },
-	{ X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, SECURE_UNKNOWN, NULL },
-	{ X509_V_ERR_CERT_SIGNATURE_FAILURE, SECURE_UNKNOWN, NULL },
+} client_tls_refusals[] = {
+	{ X509_V_ERR_CERT_HAS_EXPIRED, CLIENT_TLS_EXPIRED, "expired on" },
+	{ X509_V_ERR_CERT_NOT_YET_VALID, CLIENT_TLS_NOT_YET_VALID, "is not valid before" },
+	{ X509_V_ERR_HOSTNAME_MISMATCH, CLIENT_TLS_WRONG_HOST, "is not for it, but for" },
+	{ X509_V_ERR_IP_ADDRESS_MISMATCH, CLIENT_TLS_WRONG_HOST, "is not for it, but for" },
+	{ X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, CLIENT_TLS_UNKNOWN_CA, NULL },
+	{ X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, CLIENT_TLS_UNKNOWN_CA, NULL },
+	{ X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, CLIENT_TLS_UNKNOWN_CA, NULL },
+	{ X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, CLIENT_TLS_UNKNOWN_CA, NULL },
+	{ X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, CLIENT_TLS_UNKNOWN_CA, NULL },
+	{ X509_V_ERR_CERT_SIGNATURE_FAILURE, CLIENT_TLS_UNKNOWN_CA, NULL },
 };
 
-static int write_name(const GENERAL_NAME *name, struct buf *out)
+static int client_tls_format_name(const GENERAL_NAME *name, struct buf *out)
 {
 	const ASN1_STRING *s = name->type == GEN_DNS ? name->d.dNSName : name->d.iPAddress;
 	const unsigned char *p = ASN1_STRING_get0_data(s);
@@ -52,14 +52,14 @@ static int write_name(const GENERAL_NAME *name, struct buf *out)
 	if (out->len && buf_puts(out, ", ") < 0)
 		return -ENOBUFS;
 	if (name->type == GEN_DNS)
-		return buf_add(out, p, (size_t)n);
+		return buf_append(out, p, (size_t)n);
 	if (n == 4)
 		return buf_printf(out, "%u.%u.%u.%u", p[0], p[1], p[2], p[3]);
 	return buf_puts(out, "an IPv6 address");
 }
 
 /* Whoever made it chose these words: they are shown escaped, and only so many. */
-static void note_names(const X509 *cert, struct buf *out)
+static void client_tls_format_names(const X509 *cert, struct buf *out)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
 	int r = 0;
@@ -70,7 +70,7 @@ static void note_names(const X509 *cert, struct buf *out)
 		size_t before = out->len;
 
 		if (name->type == GEN_DNS || name->type == GEN_IPADD)
-			r = write_name(name, out);
+			r = client_tls_format_name(name, out);
 		if (r < 0)
 			buf_truncate(out, before);
 	}
@@ -80,7 +80,7 @@ static void note_names(const X509 *cert, struct buf *out)
 		(void)!buf_puts(out, r < 0 ? " ..." : "nobody");
 }
 
-static void note_time(const ASN1_TIME *t, struct buf *out)
+static void client_tls_format_time(const ASN1_TIME *t, struct buf *out)
 {
 	struct tm tm;
 
@@ -90,10 +90,10 @@ static void note_time(const ASN1_TIME *t, struct buf *out)
 }
 
 /* The first complaint is the one that counts, and it stays one. */
-static int on_verify(int ok, X509_STORE_CTX *store)
+static int on_client_tls_verify(int ok, X509_STORE_CTX *store)
 {
 	const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-	struct secure *s = SSL_get_app_data(ssl);
+	struct client_tls *s = SSL_get_app_data(ssl);
 	const X509 *cert = X509_STORE_CTX_get_current_cert(store);
 	auto_buf text = BUF_INIT(sizeof(s->detail) - 1);
 	int code = X509_STORE_CTX_get_error(store);
@@ -101,17 +101,17 @@ static int on_verify(int ok, X509_STORE_CTX *store)
 	if (ok || !cert || s->detail[0])
 		return ok;
 	if (code == X509_V_ERR_CERT_HAS_EXPIRED)
-		note_time(X509_get0_notAfter(cert), &text);
+		client_tls_format_time(X509_get0_notAfter(cert), &text);
 	else if (code == X509_V_ERR_CERT_NOT_YET_VALID)
-		note_time(X509_get0_notBefore(cert), &text);
+		client_tls_format_time(X509_get0_notBefore(cert), &text);
 	else if (code == X509_V_ERR_HOSTNAME_MISMATCH || code == X509_V_ERR_IP_ADDRESS_MISMATCH)
-		note_names(cert, &text);
+		client_tls_format_names(cert, &text);
 	memcpy(s->detail, buf_str(&text), text.len);
 	s->detail[text.len] = 0;
 	return ok;
 }
 
-static int bad_ca(const char *ca, struct cay_err *err)
+static int client_tls_fail_ca(const char *ca, struct cay_err *err)
 {
 	unsigned long e = ERR_peek_last_error();
 	const char *why =
@@ -123,7 +123,7 @@ static int bad_ca(const char *ca, struct cay_err *err)
 	return r;
 }
 
-static SSL_CTX *new_ctx(void)
+static SSL_CTX *client_tls_create_ctx(void)
 {
 	static const unsigned char protocols[] = "\x08http/1.1";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
@@ -140,18 +140,18 @@ static SSL_CTX *new_ctx(void)
 	/* what waits to be sent may have moved meanwhile */
 	(void)SSL_CTX_set_mode(ctx,
 			       SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, on_verify);
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, on_client_tls_verify);
 	return ctx;
 }
 
 /* Who can write it, or put another in its place, says who gets the token. */
-static int check_ca(const char *ca, struct cay_err *err)
+static int client_tls_check_ca(const char *ca, struct cay_err *err)
 {
 	auto_buf dir = BUF_INIT(PATH_MAX);
 	const char *slash = strrchr(ca, '/');
 	struct stat file, at;
 
-	if (!slash || buf_add(&dir, ca, (size_t)(slash - ca) + 1) < 0)
+	if (!slash || buf_append(&dir, ca, (size_t)(slash - ca) + 1) < 0)
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a whole path", ca);
 	if (stat(ca, &file) < 0 || stat(dir.data, &at) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", ca);
@@ -164,32 +164,32 @@ static int check_ca(const char *ca, struct cay_err *err)
 	return 0;
 }
 
-int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *err)
+int client_tls_trust_create(const char *ca, struct client_tls_trust **ret, struct cay_err *err)
 {
-	struct secure_trust *t = calloc(1, sizeof(*t));
+	struct client_tls_trust *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
-	*t = (struct secure_trust){ new_ctx(), ca };
+	*t = (struct client_tls_trust){ client_tls_create_ctx(), ca };
 	if (!t->ctx)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
-	else if (ca[0] && check_ca(ca, err) < 0)
+	else if (ca[0] && client_tls_check_ca(ca, err) < 0)
 		r = -EINVAL;
 	else
 		r = (ca[0] ? SSL_CTX_load_verify_file(t->ctx, ca)
 			   : SSL_CTX_set_default_verify_paths(t->ctx)) == 1
 			    ? 0
-			    : bad_ca(ca, err);
+			    : client_tls_fail_ca(ca, err);
 	if (r < 0) {
-		secure_trust_free(t);
+		client_tls_trust_free(t);
 		return r;
 	}
 	*ret = t;
 	return 0;
 }
 
-void secure_trust_free(struct secure_trust *t)
+void client_tls_trust_free(struct client_tls_trust *t)
 {
 	if (t)
 		SSL_CTX_free(t->ctx);
@@ -197,7 +197,7 @@ void secure_trust_free(struct secure_trust *t)
 }
 
 /* The certificate must be for whom we meant, and only names of its own list count. */
-static bool expect(SSL *ssl, const struct url *to)
+static bool client_tls_set_expected_host(SSL *ssl, const struct url *to)
 {
 	if (to->address)
 		return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), to->host) == 1;
@@ -206,19 +206,19 @@ static bool expect(SSL *ssl, const struct url *to)
 	return SSL_set1_host(ssl, to->host) == 1 && SSL_set_tlsext_host_name(ssl, to->host) == 1;
 }
 
-int secure_new(const struct secure_trust *t, int fd, const struct url *to, struct secure **ret,
-	       struct cay_err *err)
+int client_tls_create(const struct client_tls_trust *t, int fd, const struct url *to,
+		      struct client_tls **ret, struct cay_err *err)
 {
-	struct secure *s = calloc(1, sizeof(*s));
+	struct client_tls *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
-	*s = (struct secure){ .ssl = SSL_new(t->ctx), .trust = t };
-	url_authority(to, s->at);
+	*s = (struct client_tls){ .ssl = SSL_new(t->ctx), .trust = t };
+	url_format_authority(to, s->at);
 	if (!s->ssl || SSL_set_app_data(s->ssl, s) != 1 || SSL_set_fd(s->ssl, fd) != 1 ||
-	    !expect(s->ssl, to)) {
+	    !client_tls_set_expected_host(s->ssl, to)) {
 		ERR_clear_error();
-		secure_free(s);
+		client_tls_free(s);
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
 	}
 	SSL_set_connect_state(s->ssl);
@@ -226,7 +226,7 @@ int secure_new(const struct secure_trust *t, int fd, const struct url *to, struc
 	return 0;
 }
 
-void secure_free(struct secure *s)
+void client_tls_free(struct client_tls *s)
 {
 	if (s && s->ssl && SSL_is_init_finished(s->ssl) && !s->failed)
 		(void)SSL_shutdown(s->ssl);
@@ -237,7 +237,7 @@ void secure_free(struct secure *s)
 }
 
 /* -EAGAIN and what to wait for, 0 at an end in good order, or -ECONNRESET. */
-static int outcome(struct secure *s, int r)
+static int client_tls_map_result(struct client_tls *s, int r)
 {
 	int e = SSL_get_error(s->ssl, r);
 
@@ -251,15 +251,16 @@ static int outcome(struct secure *s, int r)
 	return -ECONNRESET;
 }
 
-static int refused(const struct secure *s, long code, enum secure_why *ret_why, struct cay_err *err)
+static int client_tls_fail_certificate(const struct client_tls *s, long code,
+				       enum client_tls_failure *ret_why, struct cay_err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
-		if (refusals[i].code != code)
+	for (size_t i = 0; i < ARRAY_SIZE(client_tls_refusals); i++) {
+		if (client_tls_refusals[i].code != code)
 			continue;
-		*ret_why = refusals[i].why;
-		if (refusals[i].text)
+		*ret_why = client_tls_refusals[i].why;
+		if (client_tls_refusals[i].text)
 			return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s %s %s", s->at,
-					refusals[i].text, s->detail);
+					client_tls_refusals[i].text, s->detail);
 		return cay_fail(err, CAY_E_FORBIDDEN,
 				"the certificate of %s is signed by nobody %s%s", s->at,
 				s->trust->ca[0] ? "in " : "this machine trusts", s->trust->ca);
@@ -268,18 +269,19 @@ static int refused(const struct secure *s, long code, enum secure_why *ret_why, 
 			X509_verify_cert_error_string(code));
 }
 
-static int explain(const struct secure *s, enum secure_why *ret_why, struct cay_err *err)
+static int client_tls_explain_failure(const struct client_tls *s, enum client_tls_failure *ret_why,
+				      struct cay_err *err)
 {
 	unsigned long e = ERR_peek_error();
 	int reason = ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;
 	long code = SSL_get_verify_result(s->ssl);
 
-	*ret_why = SECURE_OTHER;
+	*ret_why = CLIENT_TLS_OTHER;
 	if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED && code != X509_V_OK)
-		return refused(s, code, ret_why, err);
+		return client_tls_fail_certificate(s, code, ret_why, err);
 	if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
 	    reason == SSL_R_PACKET_LENGTH_TOO_LONG) {
-		*ret_why = SECURE_PLAIN;
+		*ret_why = CLIENT_TLS_PLAIN;
 		return cay_fail(err, CAY_E_MISBEHAVED, "what answers at %s does not speak TLS",
 				s->at);
 	}
@@ -292,7 +294,8 @@ static int explain(const struct secure *s, enum secure_why *ret_why, struct cay_
 			ERR_reason_error_string(e));
 }
 
-int secure_shake(struct secure *s, enum secure_why *ret_why, struct cay_err *err)
+int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
+			 struct cay_err *err)
 {
 	int r;
 
@@ -300,15 +303,15 @@ int secure_shake(struct secure *s, enum secure_why *ret_why, struct cay_err *err
 	r = SSL_do_handshake(s->ssl);
 	if (r == 1)
 		return 0;
-	r = outcome(s, r);
+	r = client_tls_map_result(s, r);
 	if (r == -EAGAIN)
 		return r;
-	r = explain(s, ret_why, err);
+	r = client_tls_explain_failure(s, ret_why, err);
 	ERR_clear_error();
 	return r;
 }
 
-ssize_t secure_read(struct secure *s, void *to, size_t n)
+ssize_t client_tls_read(struct client_tls *s, void *to, size_t n)
 {
 	size_t got = 0;
 	int r;
@@ -316,12 +319,12 @@ ssize_t secure_read(struct secure *s, void *to, size_t n)
 	s->events = 0;
 	ERR_clear_error();
 	r = SSL_read_ex(s->ssl, to, n, &got);
-	r = r == 1 ? 0 : outcome(s, r);
+	r = r == 1 ? 0 : client_tls_map_result(s, r);
 	ERR_clear_error();
 	return r < 0 ? r : (ssize_t)got;
 }
 
-ssize_t secure_write(struct secure *s, const void *from, size_t n)
+ssize_t client_tls_write(struct client_tls *s, const void *from, size_t n)
 {
 	size_t done = 0;
 	int r;
@@ -329,19 +332,19 @@ ssize_t secure_write(struct secure *s, const void *from, size_t n)
 	s->events = 0;
 	ERR_clear_error();
 	r = SSL_write_ex(s->ssl, from, n, &done);
-	r = r == 1 ? 0 : outcome(s, r);
+	r = r == 1 ? 0 : client_tls_map_result(s, r);
 	ERR_clear_error();
 	if (r < 0)
 		return r;
 	return done ? (ssize_t)done : -EPIPE;
 }
 
-short secure_events(const struct secure *s)
+short client_tls_poll_events(const struct client_tls *s)
 {
 	return s->events;
 }
 
-bool secure_ready(const struct secure *s)
+bool client_tls_has_buffered(const struct client_tls *s)
 {
 	return SSL_pending(s->ssl) > 0;
 }

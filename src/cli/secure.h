@@ -8,8 +8,8 @@
  * and be for the host that was asked for: by name, or by an IP address of its own when
  * the host is one.  There is no way to leave that out.
  *
- * Nothing blocks: what OpenSSL waits for is told by secure_events(), and bytes it holds
- * already, which poll() cannot see, by secure_ready().
+ * Nothing blocks: what OpenSSL waits for is told by client_tls_poll_events(), and bytes it holds
+ * already, which poll() cannot see, by client_tls_has_buffered().
  */
 #include <sys/types.h>
 
@@ -17,36 +17,38 @@
 #include "cli/url.h"
 
 /* Who is believed: made once, used by every connection. */
-struct secure_trust;
-struct secure;
+struct client_tls_trust;
+struct client_tls;
 
 /* ca: a file of certificates (PEM), or "": those of the system. */
-[[nodiscard]] int secure_trust_new(const char *ca, struct secure_trust **ret, struct cay_err *err);
-void secure_trust_free(struct secure_trust *t);
+[[nodiscard]] int client_tls_trust_create(const char *ca, struct client_tls_trust **ret,
+					  struct cay_err *err);
+void client_tls_trust_free(struct client_tls_trust *t);
 
 /* fd is the caller's and does not block. */
-[[nodiscard]] int secure_new(const struct secure_trust *t, int fd, const struct url *to,
-			     struct secure **ret, struct cay_err *err);
+[[nodiscard]] int client_tls_create(const struct client_tls_trust *t, int fd, const struct url *to,
+				    struct client_tls **ret, struct cay_err *err);
 /* NULL is fine.  Says goodbye when that does not block. */
-void secure_free(struct secure *s);
+void client_tls_free(struct client_tls *s);
 
 /* Why there is no secure connection; dial.c has the hints. */
-enum secure_why {
-	SECURE_OTHER,
-	SECURE_PLAIN,   /* what answered is not TLS */
-	SECURE_UNKNOWN, /* signed by nobody who is believed */
-	SECURE_EXPIRED,
-	SECURE_EARLY, /* not valid yet */
-	SECURE_NAME,  /* for other hosts */
-	SECURE_NUM_WHYS
+enum client_tls_failure {
+	CLIENT_TLS_OTHER,
+	CLIENT_TLS_PLAIN,      /* what answered is not TLS */
+	CLIENT_TLS_UNKNOWN_CA, /* signed by nobody who is believed */
+	CLIENT_TLS_EXPIRED,
+	CLIENT_TLS_NOT_YET_VALID, /* not valid yet */
+	CLIENT_TLS_WRONG_HOST,    /* for other hosts */
+	CLIENT_TLS_NUM_FAILURES
 };
 
-/* 0: it stands; -EAGAIN: after secure_events(). */
-[[nodiscard]] int secure_shake(struct secure *s, enum secure_why *ret_why, struct cay_err *err);
+/* 0: it stands; -EAGAIN: after client_tls_poll_events(). */
+[[nodiscard]] int client_tls_handshake(struct client_tls *s, enum client_tls_failure *ret_why,
+				       struct cay_err *err);
 /* Bytes moved; 0: the other side said it ends; -EAGAIN; -ECONNRESET: it just ended. */
-[[nodiscard]] ssize_t secure_read(struct secure *s, void *to, size_t n);
-[[nodiscard]] ssize_t secure_write(struct secure *s, const void *from, size_t n);
+[[nodiscard]] ssize_t client_tls_read(struct client_tls *s, void *to, size_t n);
+[[nodiscard]] ssize_t client_tls_write(struct client_tls *s, const void *from, size_t n);
 /* What the last call that had -EAGAIN waits for. */
-short secure_events(const struct secure *s);
-bool secure_ready(const struct secure *s);
+short client_tls_poll_events(const struct client_tls *s);
+bool client_tls_has_buffered(const struct client_tls *s);
 #endif

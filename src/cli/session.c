@@ -17,14 +17,14 @@
 #define BACKOFF_MS 100
 
 /* A connection that carries one or both streams. */
-struct line {
+struct session_line {
 	unsigned mask; /* 0: not used */
-	bool over;
+	bool finished;
 	bool broken; /* to be opened again */
-	struct http http;
-	struct stream stream;
-	size_t at;                /* bytes of http.body that were read */
-	struct stream_item write; /* output that waits for its fd; n = 0: none */
+	struct http_client http;
+	struct frame_reader stream;
+	size_t at;                              /* bytes of http.body that were read */
+	struct frame_reader_item pending_write; /* output that waits for its fd; n = 0: none */
 };
 
 struct session {
@@ -32,16 +32,16 @@ struct session {
 	const struct session_spec *spec;
 	struct session_result *ret;
 	struct id exec;
-	struct line lines[2];
-	struct feed feed;
+	struct session_line lines[2];
+	struct stdin_forward stdin_forward;
 	bool has_end;
-	bool whole[FRAME_NUM_STREAMS]; /* writing to this fd cannot block for long */
+	bool is_regular_file[FRAME_NUM_STREAMS]; /* writing to this fd cannot block for long */
 	unsigned tries;
 	uint64_t retry_ns;  /* when broken lines are opened again */
 	struct cay_err why; /* of the last break */
 };
 
-static int send_signal(struct session *s, const char *name)
+static int session_send_signal(struct session *s, const char *name)
 {
 	struct exec_signal request = { .signal = name };
 	struct api_call c = { .op = OP_EXEC_SIGNAL,
@@ -53,23 +53,24 @@ static int send_signal(struct session *s, const char *name)
 
 	if (before > SIGNAL_MS)
 		s->api->timeout_ms = SIGNAL_MS;
-	r = api_call(s->api, &c, &(struct exec){}, &why);
+	r = api_call(s->api, &c, &(struct exec_info){}, &why);
 	s->api->timeout_ms = before;
 	s->api->hint[0] = 0;
 	/* it may have ended meanwhile */
 	if (r < 0 && why.code != CAY_E_STATE && why.code != CAY_E_NOT_FOUND)
-		show_note("%s did not arrive: %s", name, why.msg);
+		print_note("%s did not arrive: %s", name, why.msg);
 	return r;
 }
 
-static bool is_frames(const struct http *h)
+static bool session_reply_is_frames(const struct http_client *h)
 {
-	return h->status == 200 && str_eq(h->kept.type, FRAME_MEDIA_TYPE);
+	return h->status == 200 && str_eq(h->reply_headers.type, FRAME_MEDIA_TYPE);
 }
 
-static int refuse_head(struct session *s, enum op_id op, struct http *h, struct cay_err *err)
+static int session_fail_reply(struct session *s, enum op_id op, struct http_client *h,
+			      struct cay_err *err)
 {
-	int r = h->status >= 400 ? api_finish(s->api, op, h, NULL, err) : 0;
+	int r = h->status >= 400 ? api_call_finish(s->api, op, h, NULL, err) : 0;
 
 	return r < 0 ? r
 		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of frames",
@@ -77,32 +78,32 @@ static int refuse_head(struct session *s, enum op_id op, struct http *h, struct 
 }
 
 /* Start the command.  Without its id there is nothing to go on with. */
-static int start(struct session *s, struct cay_err *err)
+static int session_start_exec(struct session *s, struct cay_err *err)
 {
-	struct line *l = &s->lines[0];
+	struct session_line *l = &s->lines[0];
 	struct api_call c = { .op = OP_EXEC_RUN,
 			      .ids = { s->spec->sandbox },
 			      .request = &s->spec->request,
 			      .accept = FRAME_MEDIA_TYPE };
-	int r = api_open(s->api, &c, &l->http, err);
+	int r = api_call_open(s->api, &c, &l->http, err);
 
 	if (r >= 0)
-		r = api_head(s->api, c.op, &l->http, err);
+		r = api_call_receive_head(s->api, c.op, &l->http, err);
 	if (r < 0)
 		return r;
-	if (!is_frames(&l->http))
-		return refuse_head(s, c.op, &l->http, err);
-	if (id_parse(ID_EXEC, slice_of(l->http.kept.exec), &s->exec) < 0)
+	if (!session_reply_is_frames(&l->http))
+		return session_fail_reply(s, c.op, &l->http, err);
+	if (id_parse(ID_EXEC, slice_of(l->http.reply_headers.exec), &s->exec) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply does not name the exec",
 				ops[c.op].name);
 	l->mask = OUT | ERR;
-	l->stream = stream_of(OUT | ERR);
+	l->stream = frame_reader_create(OUT | ERR);
 	s->ret->exec = s->exec;
 	return 0;
 }
 
 /* Go on where the line stopped. */
-static int reopen(struct session *s, struct line *l, struct cay_err *err)
+static int session_line_reopen(struct session *s, struct session_line *l, struct cay_err *err)
 {
 	bool out = l->mask == OUT;
 	struct exec_output_query query = {
@@ -115,15 +116,15 @@ static int reopen(struct session *s, struct line *l, struct cay_err *err)
 			      .ids = { s->spec->sandbox, s->exec },
 			      .query = &query,
 			      .accept = FRAME_MEDIA_TYPE };
-	struct stream at = stream_of(l->mask);
-	int r = api_open(s->api, &c, &l->http, err);
+	struct frame_reader at = frame_reader_create(l->mask);
+	int r = api_call_open(s->api, &c, &l->http, err);
 
 	if (r >= 0)
-		r = api_head(s->api, c.op, &l->http, err);
+		r = api_call_receive_head(s->api, c.op, &l->http, err);
 	if (r < 0)
 		return r;
-	if (!is_frames(&l->http))
-		return refuse_head(s, c.op, &l->http, err);
+	if (!session_reply_is_frames(&l->http))
+		return session_fail_reply(s, c.op, &l->http, err);
 	memcpy(at.next, l->stream.next, sizeof(at.next));
 	l->stream = at;
 	l->at = 0;
@@ -132,9 +133,9 @@ static int reopen(struct session *s, struct line *l, struct cay_err *err)
 }
 
 /* A connection is gone.  One that carried both streams becomes two. */
-static int note_break(struct session *s, struct line *l, struct cay_err *err)
+static int session_line_note_break(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	unsigned most = dial_far(&s->api->to) ? SESSION_TRIES_FAR : SESSION_TRIES;
+	unsigned most = dial_is_remote(&s->api->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
 
 	if (++s->tries > most) {
 		char id[ID_TEXT_LEN + 1];
@@ -146,12 +147,12 @@ static int note_break(struct session *s, struct line *l, struct cay_err *err)
 	}
 	l->broken = true;
 	if (l->mask == (OUT | ERR)) {
-		s->lines[1] = (struct line){
+		s->lines[1] = (struct session_line){
 			.mask = ERR, .broken = true, .http = HTTP_INIT, .stream = l->stream
 		};
 		l->mask = OUT;
 	}
-	http_fini(&l->http);
+	http_client_fini(&l->http);
 	/* at once, and then ever later */
 	s->retry_ns = clk_boot_ns(&clk_system);
 	if (s->tries > 1)
@@ -159,17 +160,17 @@ static int note_break(struct session *s, struct line *l, struct cay_err *err)
 	return 0;
 }
 
-static bool can_go_on(int r, const struct cay_err *why)
+static bool session_can_reconnect(int r, const struct cay_err *why)
 {
 	return r == -ECONNRESET || why->code == CAY_E_UNAVAILABLE;
 }
 
-int session_end(struct api *a, struct slice json, struct end *ret, struct cay_err *err)
+int session_end_decode(struct api *a, struct slice json, struct end *ret, struct cay_err *err)
 {
 	struct cay_err why = {};
 	struct end end = {};
 
-	if (field_read(&end_table, json, &json_control_limits, &a->pool, &end, &why) < 0)
+	if (field_decode_text(&end_table, json, &json_control_limits, &a->arena, &end, &why) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "the end is not what it should be: %s",
 				why.msg);
 	/* an exit without its code must not look like success */
@@ -180,10 +181,11 @@ int session_end(struct api *a, struct slice json, struct end *ret, struct cay_er
 	return 0;
 }
 
-static int take_end(struct session *s, const struct stream_item *i, struct cay_err *err)
+static int session_read_end(struct session *s, const struct frame_reader_item *i,
+			    struct cay_err *err)
 {
 	struct end end;
-	int r = session_end(s->api, (struct slice){ (const char *)i->p, i->n }, &end, err);
+	int r = session_end_decode(s->api, (struct slice){ (const char *)i->p, i->n }, &end, err);
 
 	if (r >= 0 && !s->has_end)
 		s->ret->end = end;
@@ -191,8 +193,8 @@ static int take_end(struct session *s, const struct stream_item *i, struct cay_e
 	return r;
 }
 
-static int take_item(struct session *s, struct line *l, const struct stream_item *i,
-		     struct cay_err *err)
+static int session_line_handle_item(struct session *s, struct session_line *l,
+				    const struct frame_reader_item *i, struct cay_err *err)
 {
 	switch (i->event) {
 	case STREAM_MORE:
@@ -202,93 +204,94 @@ static int take_item(struct session *s, struct line *l, const struct stream_item
 		if (!s->ret->first_ns)
 			s->ret->first_ns = clk_boot_ns(&clk_system);
 		if (!s->spec->discard)
-			l->write = *i;
+			l->pending_write = *i;
 		return 0;
 	case STREAM_GAP:
-		show_note("%llu bytes of %s were lost", (unsigned long long)i->lost,
-			  frame_stream_name(i->stream));
+		print_note("%llu bytes of %s were lost", (unsigned long long)i->lost,
+			   frame_stream_name(i->stream));
 		return 0;
 	case STREAM_END:
-		l->over = true;
-		return take_end(s, i, err);
+		l->finished = true;
+		return session_read_end(s, i, err);
 	case STREAM_ERROR:
-		return api_error(s->api, (struct slice){ (const char *)i->p, i->n }, err);
+		return api_error_decode(s->api, (struct slice){ (const char *)i->p, i->n }, err);
 	}
 	return 0;
 }
 
 /* Read items until output waits or bytes are used up. */
-static int advance(struct session *s, struct line *l, struct cay_err *err)
+static int session_line_read_items(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	while (!l->write.n && l->at < l->http.body.len) {
-		struct stream_item item;
-		ssize_t n = stream_read(&l->stream, (const uint8_t *)l->http.body.data + l->at,
-					l->http.body.len - l->at, &item);
+	while (!l->pending_write.n && l->at < l->http.body.len) {
+		struct frame_reader_item item;
+		ssize_t n =
+			frame_reader_feed(&l->stream, (const uint8_t *)l->http.body.data + l->at,
+					  l->http.body.len - l->at, &item);
 		int r;
 
 		if (n < 0)
 			return cay_fail(err, CAY_E_MISBEHAVED,
 					"the output is not in order; the rest is not shown");
 		l->at += (size_t)n;
-		r = take_item(s, l, &item, err);
+		r = session_line_handle_item(s, l, &item, err);
 		if (r < 0)
 			return r;
 	}
-	if (l->write.n)
+	if (l->pending_write.n)
 		return 0;
 	buf_clear(&l->http.body);
 	l->at = 0;
-	if (l->http.done && !l->over && s->spec->once) {
-		l->over = true;
+	if (l->http.reply_complete && !l->finished && s->spec->once) {
+		l->finished = true;
 		return 0;
 	}
-	if (l->http.done && !l->over) {
+	if (l->http.reply_complete && !l->finished) {
 		s->why = (struct cay_err){};
 		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE, "the stream stopped without an end");
-		return note_break(s, l, err);
+		return session_line_note_break(s, l, err);
 	}
 	return 0;
 }
 
-static int pull(struct session *s, struct line *l, struct cay_err *err)
+static int session_line_receive(struct session *s, struct session_line *l, struct cay_err *err)
 {
 	int r;
 
 	s->why = (struct cay_err){};
-	r = http_pull(&l->http, &s->why);
+	r = http_client_receive(&l->http, &s->why);
 	if (r == -EAGAIN)
 		return 0;
-	if (r < 0 && l->over)
+	if (r < 0 && l->finished)
 		return 0;
-	if (r < 0 && can_go_on(r, &s->why))
-		return note_break(s, l, err);
+	if (r < 0 && session_can_reconnect(r, &s->why))
+		return session_line_note_break(s, l, err);
 	if (r < 0) {
 		*err = s->why;
 		return r;
 	}
-	return advance(s, l, err);
+	return session_line_read_items(s, l, err);
 }
 
-static int mend(struct session *s, struct cay_err *err)
+static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
-		struct line *l = &s->lines[i];
+		struct session_line *l = &s->lines[i];
 		int r;
 
-		if (!l->mask || !l->broken || l->over)
+		if (!l->mask || !l->broken || l->finished)
 			continue;
 		s->why = (struct cay_err){};
-		r = reopen(s, l, &s->why);
+		r = session_line_reopen(s, l, &s->why);
 		if (r < 0 && s->api->intr.quit)
 			return 0;
-		if (r < 0 && !can_go_on(r, &s->why)) {
+		if (r < 0 && !session_can_reconnect(r, &s->why)) {
 			*err = s->why;
 			return r;
 		}
 		if (r < 0)
-			return note_break(s, l, err);
+			return session_line_note_break(s, l, err);
 		/* nobody wakes us for what came with the head */
-		r = advance(s, l, err);
+		r = session_line_read_items(s, l, err);
 		if (r < 0)
 			return r;
 	}
@@ -296,119 +299,122 @@ static int mend(struct session *s, struct cay_err *err)
 }
 
 /* poll() said there is room: PIPE_BUF bytes go into a pipe without blocking. */
-static int write_some(struct session *s, struct line *l, struct cay_err *err)
+static int session_line_write_output(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	int fd = l->write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
-	size_t n = l->write.n;
+	int fd = l->pending_write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
+	size_t n = l->pending_write.n;
 	ssize_t done;
 
-	if (!s->whole[l->write.stream] && n > 4096)
+	if (!s->is_regular_file[l->pending_write.stream] && n > 4096)
 		n = 4096;
-	done = write(fd, l->write.p, n);
+	done = write(fd, l->pending_write.p, n);
 	if (done < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (done < 0 && errno == EPIPE) {
-		if (!s->spec->watch)
-			(void)send_signal(s, "SIGPIPE");
+		if (!s->spec->watch_existing)
+			(void)session_send_signal(s, "SIGPIPE");
 		s->ret->quit = 128 + SIGPIPE;
 		return 0;
 	}
 	if (done < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write its output");
-	l->write.p += done;
-	l->write.n -= (size_t)done;
-	return l->write.n ? 0 : advance(s, l, err);
+	l->pending_write.p += done;
+	l->pending_write.n -= (size_t)done;
+	return l->pending_write.n ? 0 : session_line_read_items(s, l, err);
 }
 
-static void pass_signal(struct session *s)
+static void session_forward_signal(struct session *s)
 {
-	int sig = interrupt_take(&s->api->intr);
+	int sig = interrupt_take_signal(&s->api->intr);
 	char name[16];
 
-	if (s->api->intr.quit || (sig && s->spec->watch))
+	if (s->api->intr.quit || (sig && s->spec->watch_existing))
 		s->ret->quit = 128 + s->api->intr.signo;
 	else if (sig && snprintf(name, sizeof(name), "SIG%s", sigabbrev_np(sig)) > 0)
-		(void)send_signal(s, name);
+		(void)session_send_signal(s, name);
 }
 
 enum { P_SIGNAL, P_STDIN, P_FEED, P_LINE, P_WRITE = P_LINE + 2, P_NUM = P_WRITE + 2 };
 
-static uint64_t prepare(const struct session *s, struct pollfd p[static P_NUM])
+static uint64_t session_prepare_poll(const struct session *s, struct pollfd p[static P_NUM])
 {
 	uint64_t deadline = UINT64_MAX;
 
 	for (size_t i = 0; i < P_NUM; i++)
 		p[i] = (struct pollfd){ .fd = -1 };
 	p[P_SIGNAL] = (struct pollfd){ .fd = s->api->intr.fd, .events = POLLIN };
-	if (s->feed.state != FEED_OVER) {
-		feed_events(&s->feed, &p[P_STDIN].events, &p[P_FEED].events);
+	if (s->stdin_forward.state != STDIN_FORWARD_FINISHED) {
+		stdin_forward_poll_events(&s->stdin_forward, &p[P_STDIN].events, &p[P_FEED].events);
 		p[P_STDIN].fd = p[P_STDIN].events ? STDIN_FILENO : -1;
-		p[P_FEED].fd = s->feed.http.fd;
-		if (s->feed.n_first || http_ready(&s->feed.http))
+		p[P_FEED].fd = s->stdin_forward.http.fd;
+		if (s->stdin_forward.n_early || http_client_has_buffered(&s->stdin_forward.http))
 			deadline = 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++) {
-		const struct line *l = &s->lines[i];
+		const struct session_line *l = &s->lines[i];
 
-		if (!l->mask || l->over)
+		if (!l->mask || l->finished)
 			continue;
 		if (l->broken)
 			deadline = deadline < s->retry_ns ? deadline : s->retry_ns;
-		else if (l->write.n)
-			p[P_WRITE + i] = (struct pollfd){ .fd = l->write.stream == FRAME_STDOUT
-									? STDOUT_FILENO
-									: STDERR_FILENO,
-							  .events = POLLOUT };
+		else if (l->pending_write.n)
+			p[P_WRITE + i] =
+				(struct pollfd){ .fd = l->pending_write.stream == FRAME_STDOUT
+							       ? STDOUT_FILENO
+							       : STDERR_FILENO,
+						 .events = POLLOUT };
 		else
 			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd,
-							 .events = http_events(&l->http, POLLIN) };
+							 .events = http_client_poll_events(
+								 &l->http, POLLIN) };
 		/* nobody wakes us for bytes that are here */
-		if (p[P_LINE + i].fd >= 0 && http_ready(&l->http))
+		if (p[P_LINE + i].fd >= 0 && http_client_has_buffered(&l->http))
 			deadline = 0;
 	}
 	return deadline;
 }
 
-static int turn(struct session *s, struct cay_err *err)
+static int session_poll_once(struct session *s, struct cay_err *err)
 {
 	struct pollfd p[P_NUM];
 	uint64_t deadline;
 	int r = 0, n;
 
 	/* one may have come while something else was waited for */
-	pass_signal(s);
+	session_forward_signal(s);
 	if (s->ret->quit)
 		return 0;
-	deadline = prepare(s, p);
-	n = poll(p, P_NUM, interrupt_poll_ms(deadline));
+	deadline = session_prepare_poll(s, p);
+	n = poll(p, P_NUM, deadline_to_poll_ms(deadline));
 	if (n < 0)
 		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
 	if (p[P_SIGNAL].revents)
-		interrupt_read(&s->api->intr);
+		interrupt_read_signals(&s->api->intr);
 	for (size_t i = 0; r >= 0 && !s->ret->quit && i < ARRAY_SIZE(s->lines); i++) {
 		if (p[P_WRITE + i].revents)
-			r = write_some(s, &s->lines[i], err);
+			r = session_line_write_output(s, &s->lines[i], err);
 		else if (p[P_LINE + i].revents ||
-			 (p[P_LINE + i].fd >= 0 && http_ready(&s->lines[i].http)))
-			r = pull(s, &s->lines[i], err);
+			 (p[P_LINE + i].fd >= 0 && http_client_has_buffered(&s->lines[i].http)))
+			r = session_line_receive(s, &s->lines[i], err);
 	}
 	if (r >= 0 && clk_boot_ns(&clk_system) >= s->retry_ns)
-		r = mend(s, err);
-	if (r >= 0 && s->feed.state != FEED_OVER)
-		r = feed_step(&s->feed, p[P_STDIN].revents != 0, p[P_FEED].revents != 0, err);
+		r = session_reopen_broken_lines(s, err);
+	if (r >= 0 && s->stdin_forward.state != STDIN_FORWARD_FINISHED)
+		r = stdin_forward_continue(&s->stdin_forward, p[P_STDIN].revents != 0,
+					   p[P_FEED].revents != 0, err);
 	return r;
 }
 
-static bool over(const struct session *s)
+static bool session_is_finished(const struct session *s)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(s->lines); i++)
-		if (s->lines[i].mask && !(s->lines[i].over && !s->lines[i].write.n))
+		if (s->lines[i].mask && !(s->lines[i].finished && !s->lines[i].pending_write.n))
 			return false;
 	return true;
 }
 
 /* Its lines are opened as those that broke are. */
-static int join(struct session *s)
+static int session_watch_existing_exec(struct session *s)
 {
 	static const struct {
 		unsigned mask;
@@ -417,27 +423,28 @@ static int join(struct session *s)
 
 	s->exec = s->ret->exec = s->spec->exec;
 	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
-		struct line *l = &s->lines[i];
+		struct session_line *l = &s->lines[i];
 
 		l->mask = s->spec->streams & both[i].mask;
-		l->stream = stream_of(both[i].mask);
+		l->stream = frame_reader_create(both[i].mask);
 		l->stream.next[both[i].stream] = s->spec->offset;
 		l->broken = true;
 	}
 	return 0;
 }
 
-static int loop(struct session *s, struct cay_err *err)
+static int session_run_loop(struct session *s, struct cay_err *err)
 {
-	int r = s->spec->watch ? join(s) : start(s, err);
+	int r = s->spec->watch_existing ? session_watch_existing_exec(s)
+					: session_start_exec(s, err);
 
 	if (r < 0)
 		return r;
 	if (s->spec->request.stdin_open)
-		feed_start(&s->feed, &s->spec->sandbox, &s->exec);
-	r = advance(s, &s->lines[0], err);
-	while (r >= 0 && !s->ret->quit && !over(s))
-		r = turn(s, err);
+		stdin_forward_start(&s->stdin_forward, &s->spec->sandbox, &s->exec);
+	r = session_line_read_items(s, &s->lines[0], err);
+	while (r >= 0 && !s->ret->quit && !session_is_finished(s))
+		r = session_poll_once(s, err);
 	return r;
 }
 
@@ -449,21 +456,21 @@ int session_run(struct api *a, const struct session_spec *spec, struct session_r
 			     .spec = &mine,
 			     .ret = ret,
 			     .lines = { { .http = HTTP_INIT }, { .http = HTTP_INIT } },
-			     .feed = { .http = HTTP_INIT } };
+			     .stdin_forward = { .http = HTTP_INIT } };
 	struct stat st;
 	int r;
 
 	*ret = (struct session_result){};
-	mine.request.stdin_open = spec->feed && feed_begin(&s.feed, a);
-	s.whole[FRAME_STDOUT] = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
-	s.whole[FRAME_STDERR] = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
-	r = loop(&s, err);
+	mine.request.stdin_open = spec->forward_stdin && stdin_forward_init(&s.stdin_forward, a);
+	s.is_regular_file[FRAME_STDOUT] = fstat(STDOUT_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+	s.is_regular_file[FRAME_STDERR] = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+	r = session_run_loop(&s, err);
 	if (r < 0 && a->intr.quit) {
 		ret->quit = 128 + a->intr.signo;
 		r = 0;
 	}
-	feed_fini(&s.feed);
+	stdin_forward_fini(&s.stdin_forward);
 	for (size_t i = 0; i < ARRAY_SIZE(s.lines); i++)
-		http_fini(&s.lines[i].http);
+		http_client_fini(&s.lines[i].http);
 	return r;
 }

@@ -21,11 +21,11 @@
 struct session_spec {
 	struct id sandbox;
 	struct exec_run request;
-	bool feed;    /* forward our standard input */
-	bool discard; /* the output is not wanted, only when it came */
+	bool forward_stdin; /* forward our standard input */
+	bool discard;       /* the output is not wanted, only when it came */
 	/* to see what one that was started before wrote: request is not looked at, and no
 	 * signal of ours goes to it */
-	bool watch;
+	bool watch_existing;
 	struct id exec;
 	unsigned streams; /* STREAM_BIT() of those that are wanted */
 	uint64_t offset;  /* of their first byte */
@@ -42,10 +42,10 @@ struct session_result {
 [[nodiscard]] int session_run(struct api *a, const struct session_spec *spec,
 			      struct session_result *ret, struct cay_err *err);
 /* An end frame's JSON. */
-[[nodiscard]] int session_end(struct api *a, struct slice json, struct end *ret,
-			      struct cay_err *err);
+[[nodiscard]] int session_end_decode(struct api *a, struct slice json, struct end *ret,
+				     struct cay_err *err);
 /* The exit status an end becomes; says on stderr what a number cannot. */
-int session_status(const struct end *end, uint64_t ran_ms);
+int exit_status_from_end(const struct end *end, uint64_t ran_ms);
 /* 128 and the number of "SIGTERM"; 255 for a name nobody knows. */
-int session_signal_status(const char *name);
+int exit_status_from_signal(const char *name);
 #endif

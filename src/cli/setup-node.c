@@ -17,18 +17,18 @@
 #define CONF_NAME "cay.conf"
 #define UP_MS 60000
 
-int setup_look_root(struct setup *s, struct cay_err *err)
+int setup_root_check(struct setup *s, struct cay_err *err)
 {
 	if (geteuid() == 0) {
-		setup_say(s, "yes");
+		setup_finding_report(s, "yes");
 		return 1;
 	}
-	api_hint(&s->cli->api, "sudo cay setup");
+	api_hint_set(&s->cli->api, "sudo cay setup");
 	return cay_fail(err, CAY_E_FORBIDDEN, "only root can set up a machine");
 }
 
 /* What the doctor says of a machine without a daemon: the rest has steps of its own. */
-static bool needs_daemon(const struct check *row)
+static bool setup_machine_check_needs_daemon(const struct doctor_check *row)
 {
 	static const char *const names[] = { "quota", "daemon", "journal" };
 
@@ -38,17 +38,18 @@ static bool needs_daemon(const struct check *row)
 	return false;
 }
 
-static int look_at(struct setup *s, const struct check *rows, unsigned count[static VERDICT_NUM],
-		   struct cay_err *err)
+static int setup_machine_run_checks(struct setup *s, const struct doctor_check *rows,
+				    unsigned count[static VERDICT_NUM], struct cay_err *err)
 {
 	int r = 0;
 
-	for (const struct check *row = rows; r >= 0 && row->name; row++) {
-		struct finding f = { .verdict = VERDICT_WARN, .found = BUF_INIT(DOCTOR_FOUND_MAX) };
+	for (const struct doctor_check *row = rows; r >= 0 && row->name; row++) {
+		struct doctor_finding f = { .verdict = VERDICT_WARN,
+					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
 
-		if (needs_daemon(row))
+		if (setup_machine_check_needs_daemon(row))
 			continue;
-		row->look(s->cli, row, &f);
+		row->run(s->cli, row, &f);
 		count[f.verdict]++;
 		if (f.verdict == VERDICT_FAIL)
 			r = cay_fail(err, CAY_E_UNSUPPORTED, "%s: %s; %s", row->name,
@@ -58,59 +59,59 @@ static int look_at(struct setup *s, const struct check *rows, unsigned count[sta
 	return r;
 }
 
-int setup_look_machine(struct setup *s, struct cay_err *err)
+int setup_machine_check(struct setup *s, struct cay_err *err)
 {
 	unsigned count[VERDICT_NUM] = {};
 	uint64_t timeout = s->cli->api.timeout_ms;
 	int r;
 
 	s->cli->api.timeout_ms = 1000; /* a daemon that hangs is the doctor's, not ours */
-	r = look_at(s, doctor_kernel, count, err);
+	r = setup_machine_run_checks(s, doctor_kernel, count, err);
 	if (r >= 0)
-		r = look_at(s, doctor_host, count, err);
+		r = setup_machine_run_checks(s, doctor_host, count, err);
 	s->cli->api.timeout_ms = timeout;
 	if (r < 0) {
-		api_hint(&s->cli->api, "'cay doctor' has all of it");
+		api_hint_set(&s->cli->api, "'cay doctor' has all of it");
 		return r;
 	}
-	setup_say(s, "%u checks passed%s", count[VERDICT_OK],
-		  count[VERDICT_WARN] ? "; 'cay doctor' has warnings, too" : "");
+	setup_finding_report(s, "%u checks passed%s", count[VERDICT_OK],
+			     count[VERDICT_WARN] ? "; 'cay doctor' has warnings, too" : "");
 	return 1;
 }
 
 /* A number needs no name. */
-static bool is_there(const char *user)
+static bool setup_user_is_there(const char *user)
 {
-	return ascii_digit(user[0]) ||
+	return ascii_is_digit(user[0]) ||
 	       getpwnam(user); /* NOLINT(concurrency-mt-unsafe): no threads */
 }
 
 /* Who runs what; cayd's is a setting. */
 static const char *const users[] = { NULL, "cay-edge", "cay-mcp" };
 
-static const char *user_at(const struct setup *s, size_t i)
+static const char *setup_user_name(const struct setup *s, size_t i)
 {
-	return users[i] ? users[i] : s->cli->conf.control_user;
+	return users[i] ? users[i] : s->cli->settings.control_user;
 }
 
-int setup_look_users(struct setup *s, struct cay_err *err)
+int setup_users_check(struct setup *s, struct cay_err *err)
 {
 	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
 
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
-		if (!is_there(user_at(s, i))) {
-			setup_say(s, "there is no user %s", user_at(s, i));
+		if (!setup_user_is_there(setup_user_name(s, i))) {
+			setup_finding_report(s, "there is no user %s", setup_user_name(s, i));
 			return 0;
 		}
-		if (buf_printf(&list, "%s%s", i ? ", " : "", user_at(s, i)) < 0)
+		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	}
-	setup_say(s, "%s", buf_str(&list));
+	setup_finding_report(s, "%s", buf_str(&list));
 	return 1;
 }
 
 /* The first line of what it said is enough. */
-static int failed(const char *what, const struct buf *said, struct cay_err *err)
+static int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err)
 {
 	struct slice text = { buf_str(said), said->len }, line = slice_cut(&text, '\n');
 
@@ -118,7 +119,8 @@ static int failed(const char *what, const struct buf *said, struct cay_err *err)
 			line.p);
 }
 
-static int make_user(struct setup *s, const char *name, const char *home, struct cay_err *err)
+static int setup_user_create(struct setup *s, const char *name, const char *home,
+			     struct cay_err *err)
 {
 	const char *const argv[] = {
 		"useradd",          "--system", "--user-group",      "--home-dir", home,
@@ -127,42 +129,45 @@ static int make_user(struct setup *s, const char *name, const char *home, struct
 	auto_buf out = BUF_INIT(KIB(4));
 	int r;
 
-	if (is_there(name))
+	if (setup_user_is_there(name))
 		return 0;
-	r = errand_run(&s->cli->pool, &(struct errand){ .argv = argv, .timeout_ms = 30000 }, &out,
-		       err);
-	return r > 0 ? failed(name, &out, err) : r;
+	r = run_program_to_end(&s->cli->arena,
+			       &(struct run_program){ .argv = argv, .timeout_ms = 30000 }, &out,
+			       err);
+	return r > 0 ? setup_program_fail(name, &out, err) : r;
 }
 
-int setup_act_users(struct setup *s, struct cay_err *err)
+int setup_users_apply(struct setup *s, struct cay_err *err)
 {
 	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(users); i++) {
-		const char *home = users[i] ? "/nonexistent" : s->cli->conf.state_dir;
+		const char *home = users[i] ? "/nonexistent" : s->cli->settings.state_dir;
 
-		if (is_there(user_at(s, i)))
+		if (setup_user_is_there(setup_user_name(s, i)))
 			continue;
-		r = make_user(s, user_at(s, i), home, err);
-		if (r >= 0 && buf_printf(&list, "%s%s", list.len ? ", " : "", user_at(s, i)) < 0)
+		r = setup_user_create(s, setup_user_name(s, i), home, err);
+		if (r >= 0 &&
+		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
 			r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	}
 	if (r >= 0)
-		setup_say(s, "made %s", buf_str(&list));
+		setup_finding_report(s, "made %s", buf_str(&list));
 	return r;
 }
 
 /* One that cannot be read has ended cay before it came here. */
-int setup_look_config(struct setup *s, struct cay_err *)
+int setup_config_check(struct setup *s, struct cay_err *)
 {
 	bool there = access(CONF_DIR "/" CONF_NAME, F_OK) == 0;
 
-	setup_say(s, there ? CONF_DIR "/" CONF_NAME : "there is no " CONF_DIR "/" CONF_NAME);
+	setup_finding_report(s, there ? CONF_DIR "/" CONF_NAME
+				      : "there is no " CONF_DIR "/" CONF_NAME);
 	return there;
 }
 
-int setup_act_config(struct setup *s, struct cay_err *err)
+int setup_config_apply(struct setup *s, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(KIB(256));
 	auto_close int dir = -EBADF;
@@ -173,14 +178,14 @@ int setup_act_config(struct setup *s, struct cay_err *err)
 	if (mkdir(CONF_DIR, 0755) < 0 && errno != EEXIST)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make " CONF_DIR);
 	dir = open(CONF_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = dir < 0 ? -errno : path_write(dir, CONF_NAME, text.data, text.len, 0644);
+	r = dir < 0 ? -errno : path_write_atomic(dir, CONF_NAME, text.data, text.len, 0644);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_DIR "/" CONF_NAME);
-	setup_say(s, "wrote " CONF_DIR "/" CONF_NAME ", every line of it a comment");
+	setup_finding_report(s, "wrote " CONF_DIR "/" CONF_NAME ", every line of it a comment");
 	return 0;
 }
 
-static int ask(struct setup *s, struct health *ret, struct cay_err *err)
+static int setup_daemon_query_health(struct setup *s, struct health *ret, struct cay_err *err)
 {
 	uint64_t timeout = s->cli->api.timeout_ms;
 	int r;
@@ -191,21 +196,21 @@ static int ask(struct setup *s, struct health *ret, struct cay_err *err)
 	return r;
 }
 
-int setup_look_daemons(struct setup *s, struct cay_err *)
+int setup_daemons_check(struct setup *s, struct cay_err *)
 {
 	struct health health = {};
 	struct cay_err why = {};
 
-	if (ask(s, &health, &why) < 0) {
+	if (setup_daemon_query_health(s, &health, &why) < 0) {
 		s->cli->api.hint[0] = 0;
-		setup_say(s, "cayd does not answer");
+		setup_finding_report(s, "cayd does not answer");
 		return 0;
 	}
-	setup_say(s, "cayd %s answers at %s", health.version, s->cli->api.to.socket);
+	setup_finding_report(s, "cayd %s answers at %s", health.version, s->cli->api.dial.socket);
 	return 1;
 }
 
-static bool is_dir(const char *path)
+static bool setup_path_is_dir(const char *path)
 {
 	struct stat st;
 
@@ -213,7 +218,7 @@ static bool is_dir(const char *path)
 }
 
 /* Those of packaging/systemd that are installed. */
-static size_t find_units(const char **ret, size_t max)
+static size_t setup_units_find(const char **ret, size_t max)
 {
 	static const struct {
 		const char *file, *unit;
@@ -242,18 +247,18 @@ static size_t find_units(const char **ret, size_t max)
 	return n;
 }
 
-static int add_start(struct setup *s, const struct buf *line)
+static int setup_start_command_add(struct setup *s, const struct buf *line)
 {
-	const char *text = pool_strn(&s->cli->pool, buf_str(line), line->len);
+	const char *text = arena_strndup(&s->cli->arena, buf_str(line), line->len);
 
-	if (!text || s->n_start == SETUP_START_MAX)
+	if (!text || s->n_start_commands == SETUP_START_COMMANDS_MAX)
 		return -ENOMEM;
-	s->start[s->n_start++] = text;
+	s->start_commands[s->n_start_commands++] = text;
 	return 0;
 }
 
 /* What the units would do, for who has no systemd. */
-static int say_start(struct setup *s)
+static int setup_start_commands_list(struct setup *s)
 {
 	static const struct {
 		const char *program, *user, *groups; /* user NULL: cayd's; groups NULL: none */
@@ -263,14 +268,14 @@ static int say_start(struct setup *s)
 		{ "cay-mcp", "cay-mcp", NULL },
 		{ "cay-edge", "cay-edge", "cay-mcp" },
 	};
-	const char *init = s->cli->conf.init_path, *control = s->cli->conf.control_user;
+	const char *init = s->cli->settings.init_path, *control = s->cli->settings.control_user;
 	auto_buf place = BUF_INIT(KIB(1));
 	int dir = (int)(strrchr(init, '/') - init);
 	int r = buf_printf(&place, "install -d -m 0770 -o cay-mcp -g cay-mcp %s",
-			   s->cli->conf.mcp_dir);
+			   s->cli->settings.mcp_dir);
 
 	if (r >= 0)
-		r = add_start(s, &place);
+		r = setup_start_command_add(s, &place);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(rows); i++) {
 		const char *user = rows[i].user ? rows[i].user : control;
 		auto_buf line = BUF_INIT(KIB(8));
@@ -284,13 +289,13 @@ static int say_start(struct setup *s)
 		if (r >= 0)
 			r = buf_printf(&line, "%.*s/%s &", dir, init, rows[i].program);
 		if (r >= 0)
-			r = add_start(s, &line);
+			r = setup_start_command_add(s, &line);
 	}
 	return r;
 }
 
 /* It is ready when it says so; the keeper tries its runtimes before that. */
-static int wait_for(struct setup *s, struct cay_err *err)
+static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 {
 	uint64_t deadline = clk_boot_ns(&clk_system) + UP_MS * NS_PER_MS;
 	struct health health = {};
@@ -299,14 +304,14 @@ static int wait_for(struct setup *s, struct cay_err *err)
 	for (;;) {
 		struct cay_err why = {};
 
-		r = ask(s, &health, &why);
+		r = setup_daemon_query_health(s, &health, &why);
 		s->cli->api.hint[0] = 0;
 		if (r >= 0 || clk_boot_ns(&clk_system) > deadline)
 			break;
 		(void)poll(NULL, 0, 200);
 	}
 	if (r < 0) {
-		api_hint(&s->cli->api, "'journalctl -u cayd -u cay-keeper' says why");
+		api_hint_set(&s->cli->api, "'journalctl -u cayd -u cay-keeper' says why");
 		return cay_fail(err, CAY_E_UNAVAILABLE,
 				"the daemons were started and cayd does "
 				"not answer");
@@ -314,29 +319,30 @@ static int wait_for(struct setup *s, struct cay_err *err)
 	return 0;
 }
 
-int setup_act_daemons(struct setup *s, struct cay_err *err)
+int setup_daemons_apply(struct setup *s, struct cay_err *err)
 {
 	const char *argv[8] = { "systemctl", "enable", "--now" };
 	auto_buf out = BUF_INIT(KIB(4));
-	size_t n = find_units(argv + 3, 4);
+	size_t n = setup_units_find(argv + 3, 4);
 	int r;
 
-	if (!is_dir("/run/systemd/system") || !n) {
-		if (say_start(s) < 0)
+	if (!setup_path_is_dir("/run/systemd/system") || !n) {
+		if (setup_start_commands_list(s) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-		api_hint(&s->cli->api, "start them as it says, then run 'cay setup' again");
+		api_hint_set(&s->cli->api, "start them as it says, then run 'cay setup' again");
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and nobody has started the daemons",
 				n ? "systemd does not run here" : "Cay's units are not installed");
 	}
-	r = errand_run(&s->cli->pool, &(struct errand){ .argv = argv, .timeout_ms = 120000 }, &out,
-		       err);
+	r = run_program_to_end(&s->cli->arena,
+			       &(struct run_program){ .argv = argv, .timeout_ms = 120000 }, &out,
+			       err);
 	if (r > 0) {
-		api_hint(&s->cli->api, "'systemctl status cayd cay-keeper' says more");
-		return failed("systemctl enable", &out, err);
+		api_hint_set(&s->cli->api, "'systemctl status cayd cay-keeper' says more");
+		return setup_program_fail("systemctl enable", &out, err);
 	}
 	if (r >= 0)
-		r = wait_for(s, err);
+		r = setup_daemon_wait_ready(s, err);
 	if (r >= 0)
-		setup_say(s, "%zu units are enabled and started", n);
+		setup_finding_report(s, "%zu units are enabled and started", n);
 	return r;
 }

@@ -48,55 +48,57 @@ static const struct {
 	{ "etc/group", "root:x:0:\nnogroup:x:65534:\n", NULL, 0644 },
 };
 
-struct packer {
-	struct pool *pool;
+struct setup_packer {
+	struct arena *arena;
 	struct tar_writer tar;
 	int fd;
 	const char *seen[FILES_MAX];
 	size_t n_seen;
 };
 
-static int put(void *arg, const void *p, size_t n, struct cay_err *err)
+static int setup_pack_write(void *arg, const void *p, size_t n, struct cay_err *err)
 {
-	int r = path_write_all(((const struct packer *)arg)->fd, p, n);
+	int r = fd_write_all(((const struct setup_packer *)arg)->fd, p, n);
 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write the image") : 0;
 }
 
-static int put_extras(struct packer *k, struct cay_err *err)
+static int setup_pack_add_extras(struct setup_packer *k, struct cay_err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(extras); i++) {
 		size_t n = extras[i].content ? strlen(extras[i].content) : 0;
 
-		r = tar_put(&k->tar,
-			    &(struct tar_entry){ .type = extras[i].link      ? TAR_SYMLINK
-							 : extras[i].content ? TAR_FILE
-									     : TAR_DIRECTORY,
-						 .name = extras[i].name,
-						 .link = extras[i].link,
-						 .mode = extras[i].mode,
-						 .size = n },
-			    err);
+		r = tar_write_entry(&k->tar,
+				    &(struct tar_entry){ .type = extras[i].link ? TAR_SYMLINK
+								 : extras[i].content
+									 ? TAR_FILE
+									 : TAR_DIRECTORY,
+							 .name = extras[i].name,
+							 .link = extras[i].link,
+							 .mode = extras[i].mode,
+							 .size = n },
+				    err);
 		if (r >= 0 && n)
-			r = tar_put_data(&k->tar, extras[i].content, n, err);
+			r = tar_write_data(&k->tar, extras[i].content, n, err);
 	}
 	return r;
 }
 
 /* "/lib/x" is "usr/lib/x": the extras say so. */
-static const char *inside(struct pool *pool, const char *path)
+static const char *setup_pack_path_in_image(struct arena *arena, const char *path)
 {
 	auto_buf name = BUF_INIT(4097);
 	bool whole = strncmp(path, "/usr/", 5) == 0;
 
 	if (buf_printf(&name, "%s%s", whole ? "" : "usr", whole ? path + 1 : path) < 0)
 		return NULL;
-	return pool_strn(pool, buf_str(&name), name.len);
+	return arena_strndup(arena, buf_str(&name), name.len);
 }
 
-static int put_content(struct packer *k, int fd, uint64_t left, struct cay_err *err)
+static int setup_pack_add_content(struct setup_packer *k, int fd, uint64_t left,
+				  struct cay_err *err)
 {
 	char piece[KIB(64)];
 	int r = 0;
@@ -106,16 +108,16 @@ static int put_content(struct packer *k, int fd, uint64_t left, struct cay_err *
 
 		if (n <= 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, n < 0 ? errno : EIO, "read");
-		r = tar_put_data(&k->tar, piece, (size_t)n, err);
+		r = tar_write_data(&k->tar, piece, (size_t)n, err);
 		left -= (uint64_t)n;
 	}
 	return r;
 }
 
 /* One file, once.  1: it is not for us. */
-static int put_file(struct packer *k, const char *path, struct cay_err *err)
+static int setup_pack_add_file(struct setup_packer *k, const char *path, struct cay_err *err)
 {
-	const char *name = inside(k->pool, path);
+	const char *name = setup_pack_path_in_image(k->arena, path);
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	int r;
@@ -129,17 +131,17 @@ static int put_file(struct packer *k, const char *path, struct cay_err *err)
 		if (str_eq(k->seen[i], name))
 			return 0;
 	k->seen[k->n_seen++] = name;
-	r = tar_put(&k->tar,
-		    &(struct tar_entry){ .type = TAR_FILE,
-					 .name = name,
-					 .mode = 0755,
-					 .size = (uint64_t)st.st_size },
-		    err);
-	return r < 0 ? r : put_content(k, fd, (uint64_t)st.st_size, err);
+	r = tar_write_entry(&k->tar,
+			    &(struct tar_entry){ .type = TAR_FILE,
+						 .name = name,
+						 .mode = 0755,
+						 .size = (uint64_t)st.st_size },
+			    err);
+	return r < 0 ? r : setup_pack_add_content(k, fd, (uint64_t)st.st_size, err);
 }
 
 /* Each library of "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)". */
-static int put_libraries(struct packer *k, struct slice text, struct cay_err *err)
+static int setup_pack_add_libraries(struct setup_packer *k, struct slice text, struct cay_err *err)
 {
 	int r = 0;
 
@@ -152,16 +154,16 @@ static int put_libraries(struct packer *k, struct slice text, struct cay_err *er
 			while (word.n && word.p[0] == '\t')
 				word = (struct slice){ word.p + 1, word.n - 1 };
 			if (word.n > 1 && word.p[0] == '/')
-				path = pool_strn(k->pool, word.p, word.n);
+				path = arena_strndup(k->arena, word.p, word.n);
 		}
 		if (path && (strncmp(path, "/lib", 4) == 0 || strncmp(path, "/usr/lib", 8) == 0))
-			r = put_file(k, path, err);
+			r = setup_pack_add_file(k, path, err);
 	}
 	return r;
 }
 
 /* A program and what it needs; 1: this machine has none. */
-static int put_program(struct packer *k, const char *name, struct cay_err *err)
+static int setup_pack_add_program(struct setup_packer *k, const char *name, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(64), out = BUF_INIT(KIB(16));
 	const char *argv[] = { "ldd", NULL, NULL };
@@ -170,36 +172,38 @@ static int put_program(struct packer *k, const char *name, struct cay_err *err)
 
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = put_file(k, buf_str(&path), err);
+	r = setup_pack_add_file(k, buf_str(&path), err);
 	if (r)
 		return r;
 	argv[1] = buf_str(&path);
 	/* one without libraries fails there, and has none */
-	r = errand_run(k->pool, &(struct errand){ .argv = argv, .timeout_ms = 10000 }, &out, &none);
+	r = run_program_to_end(k->arena, &(struct run_program){ .argv = argv, .timeout_ms = 10000 },
+			       &out, &none);
 	if (r < 0) {
 		*err = none;
 		return r;
 	}
-	return put_libraries(k, (struct slice){ buf_str(&out), out.len }, err) < 0 ? -EIO : 0;
+	return setup_pack_add_libraries(k, (struct slice){ buf_str(&out), out.len }, err) < 0 ? -EIO
+											      : 0;
 }
 
-int setup_pack(struct pool *pool, int *ret_fd, size_t *ret_programs, struct cay_err *err)
+int setup_pack_image(struct arena *arena, int *ret_fd, size_t *ret_programs, struct cay_err *err)
 {
 	auto_close int fd = memfd_create("image", MFD_CLOEXEC);
-	struct packer k = { .pool = pool, .fd = fd };
+	struct setup_packer k = { .arena = arena, .fd = fd };
 	int r;
 
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a file for the image");
-	tar_writer_init(&k.tar, put, &k);
-	r = put_extras(&k, err);
+	tar_writer_init(&k.tar, setup_pack_write, &k);
+	r = setup_pack_add_extras(&k, err);
 	*ret_programs = 0;
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(programs); i++) {
-		r = put_program(&k, programs[i], err);
+		r = setup_pack_add_program(&k, programs[i], err);
 		*ret_programs += r == 0;
 	}
 	if (r >= 0)
-		r = tar_finish(&k.tar, err);
+		r = tar_write_end(&k.tar, err);
 	tar_writer_fini(&k.tar);
 	if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
 		r = cay_fail_sys(err, CAY_E_INTERNAL, errno, "read the image");

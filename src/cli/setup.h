@@ -13,14 +13,14 @@
 #define SETUP_FOUND_MAX 512
 #define SETUP_IMAGE "host" /* the first image when nothing else is said */
 #define SETUP_CONTEXT "here"
-#define SETUP_START_MAX 5
+#define SETUP_START_COMMANDS_MAX 5
 
 enum setup_state {
 	SETUP_OK,   /* nothing was to be done */
 	SETUP_DONE, /* and it was done */
 	SETUP_TODO, /* it is to be done, and --check does nothing */
 	SETUP_FAILED,
-	SETUP_LEFT, /* an earlier one failed */
+	SETUP_SKIPPED, /* an earlier one failed */
 	SETUP_NUM_STATES
 };
 
@@ -31,40 +31,41 @@ struct setup {
 	struct buf found;  /* of this step; not escaped yet */
 	const char *image; /* that sandboxes can be made of, once there is one */
 	/* what a person has to start, when nobody else can */
-	const char *start[SETUP_START_MAX];
-	size_t n_start;
+	const char *start_commands[SETUP_START_COMMANDS_MAX];
+	size_t n_start_commands;
 };
 
 struct setup_step {
 	const char *name;
 	/* 1: all is well; 0: act is wanted; -errno: act cannot help. */
-	int (*look)(struct setup *s, struct cay_err *err);
-	int (*act)(struct setup *s, struct cay_err *err);
+	int (*check)(struct setup *s, struct cay_err *err);
+	int (*apply)(struct setup *s, struct cay_err *err);
 	bool harmless; /* what act does leaves nothing behind: nobody is asked */
 };
 
 extern const struct setup_step setup_steps[]; /* ended by a row without a name */
 
 /* Say what was found; what was said before is forgotten. */
-__attribute__((format(printf, 2, 3))) void setup_say(struct setup *s, const char *fmt, ...);
+__attribute__((format(printf, 2, 3))) void setup_finding_report(struct setup *s, const char *fmt,
+								...);
 
-int setup_look_root(struct setup *s, struct cay_err *err);
-int setup_look_machine(struct setup *s, struct cay_err *err);
-int setup_look_users(struct setup *s, struct cay_err *err);
-int setup_act_users(struct setup *s, struct cay_err *err);
-int setup_look_config(struct setup *s, struct cay_err *err);
-int setup_act_config(struct setup *s, struct cay_err *err);
-int setup_look_daemons(struct setup *s, struct cay_err *err);
-int setup_act_daemons(struct setup *s, struct cay_err *err);
-int setup_look_key(struct setup *s, struct cay_err *err);
-int setup_act_key(struct setup *s, struct cay_err *err);
-int setup_look_image(struct setup *s, struct cay_err *err);
-int setup_act_image(struct setup *s, struct cay_err *err);
-int setup_look_sandbox(struct setup *s, struct cay_err *err);
-int setup_act_sandbox(struct setup *s, struct cay_err *err);
+int setup_root_check(struct setup *s, struct cay_err *err);
+int setup_machine_check(struct setup *s, struct cay_err *err);
+int setup_users_check(struct setup *s, struct cay_err *err);
+int setup_users_apply(struct setup *s, struct cay_err *err);
+int setup_config_check(struct setup *s, struct cay_err *err);
+int setup_config_apply(struct setup *s, struct cay_err *err);
+int setup_daemons_check(struct setup *s, struct cay_err *err);
+int setup_daemons_apply(struct setup *s, struct cay_err *err);
+int setup_key_check(struct setup *s, struct cay_err *err);
+int setup_key_apply(struct setup *s, struct cay_err *err);
+int setup_image_check(struct setup *s, struct cay_err *err);
+int setup_image_apply(struct setup *s, struct cay_err *err);
+int setup_sandbox_check(struct setup *s, struct cay_err *err);
+int setup_sandbox_apply(struct setup *s, struct cay_err *err);
 
 /* An image of this machine's own programs, as a tar in a file that has no name; its fd,
  * and how many programs. */
-[[nodiscard]] int setup_pack(struct pool *pool, int *ret_fd, size_t *ret_programs,
-			     struct cay_err *err);
+[[nodiscard]] int setup_pack_image(struct arena *arena, int *ret_fd, size_t *ret_programs,
+				   struct cay_err *err);
 #endif

@@ -10,7 +10,7 @@
 #include "base/path.h"
 
 /* Code points a terminal acts on, or that change the order of what it shows. */
-static bool acts(const unsigned char *p, size_t n)
+static bool print_char_is_unsafe(const unsigned char *p, size_t n)
 {
 	if (n == 1)
 		return p[0] < 0x20 || p[0] == 0x7f;
@@ -23,7 +23,7 @@ static bool acts(const unsigned char *p, size_t n)
 	       (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xaf);   /* U+2066..206F */
 }
 
-static int escape(struct buf *out, const unsigned char *p, size_t n)
+static int print_escape_bytes(struct buf *out, const unsigned char *p, size_t n)
 {
 	int r = 0;
 
@@ -36,7 +36,7 @@ static int escape(struct buf *out, const unsigned char *p, size_t n)
 	return r;
 }
 
-int show_text(struct buf *out, struct slice s)
+int print_append_escaped(struct buf *out, struct slice s)
 {
 	int r = 0;
 
@@ -45,12 +45,13 @@ int show_text(struct buf *out, struct slice s)
 		size_t len = utf8_len(s.p + i, s.n - i);
 
 		n = len ? len : 1;
-		r = !len || acts(p, len) ? escape(out, p, n) : buf_add(out, p, n);
+		r = !len || print_char_is_unsafe(p, len) ? print_escape_bytes(out, p, n)
+							 : buf_append(out, p, n);
 	}
 	return r;
 }
 
-size_t show_width(const char *s)
+size_t print_text_width(const char *s)
 {
 	size_t n = 0;
 
@@ -59,34 +60,34 @@ size_t show_width(const char *s)
 	return n;
 }
 
-struct show_table show_table_of(size_t columns)
+struct print_table print_table_create(size_t columns)
 {
-	assert(columns <= SHOW_COLUMNS_MAX);
-	return (struct show_table){ .text = BUF_INIT(MIB(64)), .columns = columns };
+	assert(columns <= PRINT_TABLE_COLUMNS_MAX);
+	return (struct print_table){ .text = BUF_INIT(MIB(64)), .columns = columns };
 }
 
-void show_table_fini(struct show_table *t)
+void print_table_fini(struct print_table *t)
 {
 	buf_fini(&t->text);
 }
 
-int show_cell(struct show_table *t, const char *text)
+int print_table_add_cell(struct print_table *t, const char *text)
 {
 	size_t column = t->cells % t->columns, begin = t->text.len, width;
-	int r = show_text(&t->text, slice_of(text));
+	int r = print_append_escaped(&t->text, slice_of(text));
 
 	if (r >= 0)
 		r = buf_putc(&t->text, 0);
 	if (r < 0)
 		return r;
-	width = show_width(t->text.data + begin);
+	width = print_text_width(t->text.data + begin);
 	if (width > t->width[column])
 		t->width[column] = width;
 	t->cells++;
 	return 0;
 }
 
-int show_table_write(const struct show_table *t, struct buf *out)
+int print_table_write(const struct print_table *t, struct buf *out)
 {
 	const char *cell = buf_str(&t->text);
 	int r = 0;
@@ -94,7 +95,7 @@ int show_table_write(const struct show_table *t, struct buf *out)
 	for (size_t i = 0; r >= 0 && i < t->cells; i++) {
 		size_t column = i % t->columns;
 		bool last = column + 1 == t->columns;
-		size_t pad = last ? 0 : t->width[column] - show_width(cell) + 2;
+		size_t pad = last ? 0 : t->width[column] - print_text_width(cell) + 2;
 
 		r = buf_puts(out, cell);
 		for (; r >= 0 && pad; pad--)
@@ -106,7 +107,7 @@ int show_table_write(const struct show_table *t, struct buf *out)
 	return r;
 }
 
-void show_age(uint64_t now_ns, uint64_t then_ns, char ret[static SHOW_AGE_MAX])
+void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX])
 {
 	static const struct {
 		uint64_t s;
@@ -118,29 +119,30 @@ void show_age(uint64_t now_ns, uint64_t then_ns, char ret[static SHOW_AGE_MAX])
 
 	while (i + 1 < ARRAY_SIZE(units) && s < units[i].s * 2)
 		i++;
-	n = snprintf(ret, SHOW_AGE_MAX, "%llu %s", (unsigned long long)(s / units[i].s),
+	n = snprintf(ret, PRINT_AGE_MAX, "%llu %s", (unsigned long long)(s / units[i].s),
 		     units[i].unit);
-	assert(n > 0 && n < SHOW_AGE_MAX);
+	assert(n > 0 && n < PRINT_AGE_MAX);
 }
 
-static void line(const char *lead, const char *text)
+static void print_stderr_line(const char *lead, const char *text)
 {
 	auto_buf b = BUF_INIT(KIB(16));
 
-	if (buf_puts(&b, lead) < 0 || show_text(&b, slice_of(text)) < 0 || buf_putc(&b, '\n') < 0)
+	if (buf_puts(&b, lead) < 0 || print_append_escaped(&b, slice_of(text)) < 0 ||
+	    buf_putc(&b, '\n') < 0)
 		return;
 	/* nobody is left to tell when stderr is gone */
-	(void)!path_write_all(STDERR_FILENO, b.data, b.len);
+	(void)!fd_write_all(STDERR_FILENO, b.data, b.len);
 }
 
-void show_error(const char *message, const char *hint)
+void print_failure(const char *message, const char *hint)
 {
-	line("cay: ", message);
+	print_stderr_line("cay: ", message);
 	if (hint[0])
-		line("  hint: ", hint);
+		print_stderr_line("  hint: ", hint);
 }
 
-void show_note(const char *fmt, ...)
+void print_note(const char *fmt, ...)
 {
 	auto_buf b = BUF_INIT(KIB(4));
 	va_list ap;
@@ -150,17 +152,17 @@ void show_note(const char *fmt, ...)
 	r = buf_vprintf(&b, fmt, ap);
 	va_end(ap);
 	if (r >= 0)
-		line("cay: ", buf_str(&b));
+		print_stderr_line("cay: ", buf_str(&b));
 }
 
-int show_out(const struct buf *b, struct cay_err *err)
+int print_stdout(const struct buf *b, struct cay_err *err)
 {
-	int r = path_write_all(STDOUT_FILENO, buf_str(b), b->len);
+	int r = fd_write_all(STDOUT_FILENO, buf_str(b), b->len);
 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write to stdout") : 0;
 }
 
-bool show_colour(int fd)
+bool print_wants_colour(int fd)
 {
 	const char *no = getenv("NO_COLOR");
 

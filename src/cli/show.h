@@ -16,37 +16,37 @@
 #include "base/str.h"
 
 /* Append s, escaped: "\x1b", "\n".  -ENOBUFS at the buffer's limit. */
-[[nodiscard]] int show_text(struct buf *out, struct slice s);
+[[nodiscard]] int print_append_escaped(struct buf *out, struct slice s);
 /* Columns it takes on a terminal, one per code point; s must be shown text. */
-size_t show_width(const char *s);
+size_t print_text_width(const char *s);
 
 /* Rows of cells, aligned when printed; the first is the heading. */
-#define SHOW_COLUMNS_MAX 8
+#define PRINT_TABLE_COLUMNS_MAX 8
 
-struct show_table {
+struct print_table {
 	struct buf text; /* cells, a 0 behind each */
 	size_t columns, cells;
-	size_t width[SHOW_COLUMNS_MAX];
+	size_t width[PRINT_TABLE_COLUMNS_MAX];
 };
 
-#define auto_table CAY_CLEANUP(show_table_fini) struct show_table
+#define auto_table CAY_CLEANUP(print_table_fini) struct print_table
 
-struct show_table show_table_of(size_t columns);
-void show_table_fini(struct show_table *t);
+struct print_table print_table_create(size_t columns);
+void print_table_fini(struct print_table *t);
 /* Add one cell, escaped; columns of them make a row. */
-[[nodiscard]] int show_cell(struct show_table *t, const char *text);
-[[nodiscard]] int show_table_write(const struct show_table *t, struct buf *out);
+[[nodiscard]] int print_table_add_cell(struct print_table *t, const char *text);
+[[nodiscard]] int print_table_write(const struct print_table *t, struct buf *out);
 
 /* "3 min", "2 h", "5 d": how long ago, shortly. */
-#define SHOW_AGE_MAX 24
-void show_age(uint64_t now_ns, uint64_t then_ns, char ret[static SHOW_AGE_MAX]);
+#define PRINT_AGE_MAX 24
+void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX]);
 
 /* "cay: message" and "  hint: ..." on stderr, both escaped; hint may be "". */
-void show_error(const char *message, const char *hint);
+void print_failure(const char *message, const char *hint);
 /* "cay: ..." on stderr, escaped. */
-__attribute__((format(printf, 1, 2))) void show_note(const char *fmt, ...);
+__attribute__((format(printf, 1, 2))) void print_note(const char *fmt, ...);
 /* All of it to stdout. */
-[[nodiscard]] int show_out(const struct buf *b, struct cay_err *err);
+[[nodiscard]] int print_stdout(const struct buf *b, struct cay_err *err);
 /* Whether fd is a terminal that wants colours (NO_COLOR is not set). */
-bool show_colour(int fd);
+bool print_wants_colour(int fd);
 #endif

@@ -6,16 +6,17 @@
 #include "base/path.h"
 #include "cli/show.h"
 
-int sink_open(struct pool *pool, const char *path, struct sink *ret, struct cay_err *err)
+int secret_file_open(struct arena *arena, const char *path, struct secret_file *ret,
+		     struct cay_err *err)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
 	const char *dir = slash == path ? "/" : ".";
 
-	*ret = (struct sink){ -EBADF, slash ? slash + 1 : path };
+	*ret = (struct secret_file){ -EBADF, slash ? slash + 1 : path };
 	if (!path)
 		return 0;
 	if (slash && slash != path)
-		dir = pool_strn(pool, path, (size_t)(slash - path));
+		dir = arena_strndup(arena, path, (size_t)(slash - path));
 	if (!dir)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	if (!ret->name[0] || str_eq(ret->name, ".") || str_eq(ret->name, ".."))
@@ -26,29 +27,29 @@ int sink_open(struct pool *pool, const char *path, struct sink *ret, struct cay_
 	return 0;
 }
 
-int sink_write(const struct sink *to, const char *secret, struct cay_err *err)
+int secret_file_write(const struct secret_file *to, const char *secret, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(256);
 	int r = buf_printf(&text, "%s\n", secret);
 
 	if (r >= 0)
-		r = path_write(to->dir, to->name, text.data, text.len, 0600);
+		r = path_write_atomic(to->dir, to->name, text.data, text.len, 0600);
 	if (text.data)
 		explicit_bzero(text.data, text.cap);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write '%s'", to->name) : 0;
 }
 
-void sink_close(struct sink *to)
+void secret_file_close(struct secret_file *to)
 {
 	cay_closep(&to->dir);
 	to->dir = -EBADF;
 }
 
-int sink_print(const char *text, struct cay_err *err)
+int print_line_escaped(const char *text, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(KIB(1));
 
-	if (show_text(&line, slice_of(text)) < 0 || buf_putc(&line, '\n') < 0)
+	if (print_append_escaped(&line, slice_of(text)) < 0 || buf_putc(&line, '\n') < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return show_out(&line, err);
+	return print_stdout(&line, err);
 }

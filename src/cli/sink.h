@@ -9,17 +9,18 @@
 #include "base/err.h"
 #include "base/pool.h"
 
-struct sink {
+struct secret_file {
 	int dir; /* -EBADF: standard output */
 	const char *name;
 };
 
 /* path NULL: standard output. */
-[[nodiscard]] int sink_open(struct pool *pool, const char *path, struct sink *ret,
-			    struct cay_err *err);
+[[nodiscard]] int secret_file_open(struct arena *arena, const char *path, struct secret_file *ret,
+				   struct cay_err *err);
 /* The file, with 0600; there must be one. */
-[[nodiscard]] int sink_write(const struct sink *to, const char *secret, struct cay_err *err);
-void sink_close(struct sink *to);
+[[nodiscard]] int secret_file_write(const struct secret_file *to, const char *secret,
+				    struct cay_err *err);
+void secret_file_close(struct secret_file *to);
 /* One line on standard output, escaped. */
-[[nodiscard]] int sink_print(const char *text, struct cay_err *err);
+[[nodiscard]] int print_line_escaped(const char *text, struct cay_err *err);
 #endif

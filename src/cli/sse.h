@@ -20,7 +20,7 @@
 struct sse {
 	struct buf line, data;
 	char event[SSE_NAME_MAX]; /* "" when it has no name, or one nobody has */
-	bool told;                /* the last call gave an event out */
+	bool event_returned;      /* the last call gave an event out */
 	bool refused;
 };
 

@@ -18,10 +18,10 @@
 
 struct terminal_spec {
 	struct id sandbox, exec;
-	bool tty;            /* it has one */
-	bool feed;           /* our standard input goes in */
-	enum exec_role role; /* of a terminal */
-	struct keys keys;    /* that leave it */
+	bool tty;                       /* it has one */
+	bool forward_stdin;             /* our standard input goes in */
+	enum exec_role role;            /* of a terminal */
+	struct detach_keys detach_keys; /* that leave it */
 };
 
 struct terminal_result {

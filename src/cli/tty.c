@@ -22,9 +22,11 @@
 static struct termios before, raw;
 static volatile sig_atomic_t is_raw;
 
-static const int deadly[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS };
+static const int tty_fatal_signals[] = {
+	SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS
+};
 
-bool tty_size(uint16_t *ret_cols, uint16_t *ret_rows)
+bool tty_read_size(uint16_t *ret_cols, uint16_t *ret_rows)
 {
 	struct winsize w = {};
 
@@ -37,37 +39,37 @@ bool tty_size(uint16_t *ret_cols, uint16_t *ret_rows)
 	return true;
 }
 
-static void put_back(void)
+static void tty_reset_mode(void)
 {
 	if (is_raw)
 		(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
 	is_raw = false;
 }
 
-static void on_deadly(int sig)
+static void on_tty_fatal_signal(int sig)
 {
-	put_back();
+	tty_reset_mode();
 	(void)raise(sig);
 }
 
-int tty_raw(struct cay_err *err)
+int tty_set_raw(struct cay_err *err)
 {
-	struct sigaction sa = { .sa_handler = on_deadly, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction sa = { .sa_handler = on_tty_fatal_signal, .sa_flags = (int)SA_RESETHAND };
 
 	if (tcgetattr(STDIN_FILENO, &before) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "the terminal");
 	raw = before;
 	cfmakeraw(&raw);
-	for (size_t i = 0; i < ARRAY_SIZE(deadly); i++)
-		(void)sigaction(deadly[i], &sa, NULL);
-	(void)atexit(put_back);
+	for (size_t i = 0; i < ARRAY_SIZE(tty_fatal_signals); i++)
+		(void)sigaction(tty_fatal_signals[i], &sa, NULL);
+	(void)atexit(tty_reset_mode);
 	if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "raw terminal");
 	is_raw = true;
 	return 0;
 }
 
-void tty_again(void)
+void tty_set_raw_again(void)
 {
 	if (is_raw)
 		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
@@ -75,13 +77,13 @@ void tty_again(void)
 
 /* Where the cursor is, twice, at places that the output cannot have known: what answers
  * both in turn has answered all that came before.  Returns the answer's length. */
-static size_t ask(char question[static ASK_MAX], char answer[static ASK_MAX])
+static size_t tty_format_cursor_query(char question[static ASK_MAX], char answer[static ASK_MAX])
 {
 	uint16_t cols = 80, rows = 24;
 	unsigned at[4];
 	int n, m;
 
-	(void)tty_size(&cols, &rows);
+	(void)tty_read_size(&cols, &rows);
 	if (getrandom(at, sizeof(at), 0) != (ssize_t)sizeof(at))
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
@@ -94,12 +96,12 @@ static size_t ask(char question[static ASK_MAX], char answer[static ASK_MAX])
 }
 
 /* A flood of questions has a flood of answers: as long as they come they are waited for. */
-static void wait_for_answers(void)
+static void tty_drain_answers(void)
 {
 	uint64_t now = clk_boot_ns(&clk_system), until = now + ANSWER_MS * NS_PER_MS;
 	uint64_t last = now + (uint64_t)ANSWERS_MAX * ANSWER_MS * NS_PER_MS;
 	char question[ASK_MAX], answer[ASK_MAX], bytes[KIB(4)];
-	size_t want = ask(question, answer), seen = 0;
+	size_t want = tty_format_cursor_query(question, answer), seen = 0;
 
 	if (!want || write(STDOUT_FILENO, question, strlen(question)) < 0)
 		return;
@@ -128,6 +130,6 @@ void tty_restore(bool asked)
 	if (!is_raw)
 		return;
 	if (asked && isatty(STDOUT_FILENO) && write(STDOUT_FILENO, calm, sizeof(calm) - 1) > 0)
-		wait_for_answers();
-	put_back();
+		tty_drain_answers();
+	tty_reset_mode();
 }

@@ -17,10 +17,10 @@
 #include "base/err.h"
 
 /* Of the terminal at stdout or stdin; false: neither is one. */
-bool tty_size(uint16_t *ret_cols, uint16_t *ret_rows);
-[[nodiscard]] int tty_raw(struct cay_err *err);
+bool tty_read_size(uint16_t *ret_cols, uint16_t *ret_rows);
+[[nodiscard]] int tty_set_raw(struct cay_err *err);
 /* Again, after somebody else had it. */
-void tty_again(void);
+void tty_set_raw_again(void);
 /* asked: what was written may have had questions in it. */
 void tty_restore(bool asked);
 #endif

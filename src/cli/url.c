@@ -9,50 +9,50 @@ static const struct {
 	struct slice lead;
 	unsigned port;
 	bool tls;
-} schemes[] = {
+} url_schemes[] = {
 	{ SLICE("https://"), 443, true },
 	{ SLICE("http://"), 80, false },
 };
 
-static char lower(char c)
+static char url_lowercase_char(char c)
 {
-	return ascii_upper(c) ? (char)(c - 'A' + 'a') : c;
+	return ascii_is_upper(c) ? (char)(c - 'A' + 'a') : c;
 }
 
-static bool starts(struct slice s, struct slice with)
+static bool url_has_prefix(struct slice s, struct slice with)
 {
 	for (size_t i = 0; i < with.n; i++)
-		if (i == s.n || lower(s.p[i]) != with.p[i])
+		if (i == s.n || url_lowercase_char(s.p[i]) != with.p[i])
 			return false;
 	return true;
 }
 
 /* What inet_aton() and its relatives take for a part of an address. */
-static bool is_number(struct slice s)
+static bool url_label_is_number(struct slice s)
 {
 	bool hex = s.n > 1 && s.p[0] == '0' && s.p[1] == 'x';
 
 	for (size_t i = hex ? 2 : 0; i < s.n; i++)
-		if (!ascii_digit(s.p[i]) && !(hex && s.p[i] >= 'a' && s.p[i] <= 'f'))
+		if (!ascii_is_digit(s.p[i]) && !(hex && s.p[i] >= 'a' && s.p[i] <= 'f'))
 			return false;
 	return true;
 }
 
 /* Labels of a DNS name.  The last one is no number: resolvers take such names for
  * addresses in ways of their own. */
-static bool is_name(const char *host)
+static bool url_host_is_dns_name(const char *host)
 {
 	struct slice rest = slice_of(host), label = {};
 
 	while (rest.p) {
 		label = slice_cut(&rest, '.');
-		if (!str_dns_label(label))
+		if (!str_is_dns_label(label))
 			return false;
 	}
-	return !is_number(label);
+	return !url_label_is_number(label);
 }
 
-static bool is_v4(struct url *u)
+static bool url_parse_ipv4(struct url *u)
 {
 	struct in_addr a;
 
@@ -62,7 +62,7 @@ static bool is_v4(struct url *u)
 	return true;
 }
 
-static bool is_v6(struct url *u)
+static bool url_parse_ipv6(struct url *u)
 {
 	struct in6_addr a;
 
@@ -72,41 +72,41 @@ static bool is_v6(struct url *u)
 	return true;
 }
 
-static int bad_host(struct slice host, struct cay_err *err)
+static int url_fail_host(struct slice host, struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_INVALID,
 			"'%.*s' is neither the name of a machine nor an address",
 			(int)(host.n > 100 ? 100 : host.n), host.p);
 }
 
-static int take_host(struct slice host, bool brackets, struct url *u, struct cay_err *err)
+static int url_parse_host(struct slice host, bool brackets, struct url *u, struct cay_err *err)
 {
 	if (!host.n || host.n > URL_HOST_MAX || memchr(host.p, 0, host.n))
-		return bad_host((struct slice){ host.p, host.n > 40 ? 40 : host.n }, err);
+		return url_fail_host((struct slice){ host.p, host.n > 40 ? 40 : host.n }, err);
 	for (size_t i = 0; i < host.n; i++)
-		u->host[i] = lower(host.p[i]);
+		u->host[i] = url_lowercase_char(host.p[i]);
 	u->host[host.n] = 0;
-	u->address = brackets ? is_v6(u) : is_v4(u);
+	u->address = brackets ? url_parse_ipv6(u) : url_parse_ipv4(u);
 	if (u->address)
 		return 0;
-	if (brackets || !is_name(u->host))
-		return bad_host(host, err);
+	if (brackets || !url_host_is_dns_name(u->host))
+		return url_fail_host(host, err);
 	u->loopback = str_eq(u->host, "localhost");
 	return 0;
 }
 
-static int take_port(struct slice port, struct url *u, struct cay_err *err)
+static int url_parse_port(struct slice port, struct url *u, struct cay_err *err)
 {
 	uint64_t n;
 
-	if (str_u64(port, 1, 65535, &n) < 0)
+	if (str_parse_u64(port, 1, 65535, &n) < 0)
 		return cay_fail(err, CAY_E_INVALID, "a port is a number from 1 to 65535");
 	u->port = (unsigned)n;
 	return 0;
 }
 
 /* "host", "host:port", "[address]:port" */
-static int take_authority(struct slice s, struct url *u, struct cay_err *err)
+static int url_parse_authority(struct slice s, struct url *u, struct cay_err *err)
 {
 	bool brackets = s.n && s.p[0] == '[';
 	const char *end;
@@ -124,14 +124,14 @@ static int take_authority(struct slice s, struct url *u, struct cay_err *err)
 		s = (struct slice){ end + 1, s.n - host.n - 2 };
 		if (s.n && s.p[0] != ':')
 			return cay_fail(err, CAY_E_INVALID, "only a port can follow ']'");
-		r = take_host(host, true, u, err);
+		r = url_parse_host(host, true, u, err);
 		if (r < 0 || !s.n)
 			return r;
-		return take_port((struct slice){ s.p + 1, s.n - 1 }, u, err);
+		return url_parse_port((struct slice){ s.p + 1, s.n - 1 }, u, err);
 	}
 	host = slice_cut(&s, ':');
-	r = take_host(host, false, u, err);
-	return r < 0 || !s.p ? r : take_port(s, u, err);
+	r = url_parse_host(host, false, u, err);
+	return r < 0 || !s.p ? r : url_parse_port(s, u, err);
 }
 
 int url_parse(struct slice text, struct url *ret, struct cay_err *err)
@@ -140,26 +140,26 @@ int url_parse(struct slice text, struct url *ret, struct cay_err *err)
 	size_t i = 0;
 	int r;
 
-	while (i < ARRAY_SIZE(schemes) && !starts(text, schemes[i].lead))
+	while (i < ARRAY_SIZE(url_schemes) && !url_has_prefix(text, url_schemes[i].lead))
 		i++;
-	if (i == ARRAY_SIZE(schemes))
-		return cay_fail(err, CAY_E_INVALID, "a url begins with %s", schemes[0].lead.p);
-	u.tls = schemes[i].tls;
-	u.port = schemes[i].port;
-	text.p += schemes[i].lead.n;
-	text.n -= schemes[i].lead.n;
+	if (i == ARRAY_SIZE(url_schemes))
+		return cay_fail(err, CAY_E_INVALID, "a url begins with %s", url_schemes[0].lead.p);
+	u.tls = url_schemes[i].tls;
+	u.port = url_schemes[i].port;
+	text.p += url_schemes[i].lead.n;
+	text.n -= url_schemes[i].lead.n;
 	if (text.n && text.p[text.n - 1] == '/')
 		text.n--;
 	if (memchr(text.p, '/', text.n) || memchr(text.p, '?', text.n) ||
 	    memchr(text.p, '#', text.n))
 		return cay_fail(err, CAY_E_INVALID, "a url ends behind its host and port");
-	r = take_authority(text, &u, err);
+	r = url_parse_authority(text, &u, err);
 	if (r >= 0)
 		*ret = u;
 	return r;
 }
 
-void url_authority(const struct url *u, char ret[static URL_MAX])
+void url_format_authority(const struct url *u, char ret[static URL_MAX])
 {
 	bool v6 = strchr(u->host, ':');
 	int n = snprintf(ret, URL_MAX, "%s%s%s:%u", v6 ? "[" : "", u->host, v6 ? "]" : "", u->port);
@@ -172,7 +172,7 @@ void url_format(const struct url *u, char ret[static URL_MAX])
 	char at[URL_MAX];
 	int n;
 
-	url_authority(u, at);
-	n = snprintf(ret, URL_MAX, "%s%s", schemes[!u->tls].lead.p, at);
+	url_format_authority(u, at);
+	n = snprintf(ret, URL_MAX, "%s%s", url_schemes[!u->tls].lead.p, at);
 	assert(n > 0 && n < URL_MAX);
 }

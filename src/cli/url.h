@@ -26,7 +26,7 @@ struct url {
 
 [[nodiscard]] int url_parse(struct slice text, struct url *ret, struct cay_err *err);
 /* "box.example:7070", "[::1]:7070": for people and for Host. */
-void url_authority(const struct url *u, char ret[static URL_MAX]);
+void url_format_authority(const struct url *u, char ret[static URL_MAX]);
 /* As url_parse() takes it, always spelled the same. */
 void url_format(const struct url *u, char ret[static URL_MAX]);
 #endif

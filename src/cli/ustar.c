@@ -18,14 +18,14 @@ enum {
 	MAGIC = 257
 };
 
-static void octal(uint8_t *to, unsigned digits, uint64_t v)
+static void ustar_write_octal(uint8_t *to, unsigned digits, uint64_t v)
 {
 	for (unsigned i = digits; i; i--, v >>= 3)
 		to[i - 1] = (uint8_t)('0' + (v & 7));
 	assert(v == 0);
 }
 
-int ustar_head(const char *name, uint64_t size, uint8_t ret[static USTAR_BLOCK])
+int ustar_write_header(const char *name, uint64_t size, uint8_t ret[static USTAR_BLOCK])
 {
 	size_t n = strlen(name);
 	bool directory = n && name[n - 1] == '/';
@@ -35,16 +35,16 @@ int ustar_head(const char *name, uint64_t size, uint8_t ret[static USTAR_BLOCK])
 		return -ENAMETOOLONG;
 	memset(ret, 0, USTAR_BLOCK);
 	memcpy(ret + NAME, name, n);
-	octal(ret + MODE, 7, directory ? 0755 : 0644);
-	octal(ret + UID, 7, 0);
-	octal(ret + GID, 7, 0);
-	octal(ret + MTIME, 11, 0);
+	ustar_write_octal(ret + MODE, 7, directory ? 0755 : 0644);
+	ustar_write_octal(ret + UID, 7, 0);
+	ustar_write_octal(ret + GID, 7, 0);
+	ustar_write_octal(ret + MTIME, 11, 0);
 	if (size >> 33) {
 		ret[SIZE] = 0x80; /* base 256, big-endian */
 		for (unsigned i = 0; i < 8; i++)
 			ret[SIZE + 11 - i] = (uint8_t)(size >> (8 * i));
 	} else {
-		octal(ret + SIZE, 11, size);
+		ustar_write_octal(ret + SIZE, 11, size);
 	}
 	ret[TYPE] = directory ? '5' : '0';
 	memcpy(ret + MAGIC, "ustar\00000", 8);
@@ -52,7 +52,7 @@ int ustar_head(const char *name, uint64_t size, uint8_t ret[static USTAR_BLOCK])
 	memset(ret + SUM, ' ', 8);
 	for (unsigned i = 0; i < USTAR_BLOCK; i++)
 		sum += ret[i];
-	octal(ret + SUM, 6, sum);
+	ustar_write_octal(ret + SUM, 6, sum);
 	ret[SUM + 6] = 0;
 	return 0;
 }

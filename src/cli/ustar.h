@@ -13,7 +13,8 @@
 #define USTAR_NAME_MAX 100
 
 /* A file, or a directory when its name ends in '/'.  -ENAMETOOLONG. */
-[[nodiscard]] int ustar_head(const char *name, uint64_t size, uint8_t ret[static USTAR_BLOCK]);
+[[nodiscard]] int ustar_write_header(const char *name, uint64_t size,
+				     uint8_t ret[static USTAR_BLOCK]);
 /* Zero bytes behind a file of this size. */
 static inline uint64_t ustar_padding(uint64_t size)
 {

@@ -11,43 +11,44 @@
 #define PATIENCE_MS 500
 #define LOOK_MS 250
 
-struct watch {
+struct pull_progress {
 	const char *reference;
-	struct http events;
+	struct http_client events;
 	struct sse sse;
 	struct progress bar;
 	unsigned state;
 };
 
-static void take(struct watch *w, struct slice data)
+static void pull_progress_draw_event(struct pull_progress *w, struct slice data)
 {
-	auto_pool pool = POOL_INIT(KIB(8));
+	auto_arena arena = ARENA_INIT(KIB(8));
 	struct image_progress now = {};
 
-	if (field_read(&image_progress_table, data, &json_control_limits, &pool, &now, NULL) < 0 ||
+	if (field_decode_text(&image_progress_table, data, &json_control_limits, &arena, &now,
+			      NULL) < 0 ||
 	    !str_eq(now.reference, w->reference))
 		return;
 	if (now.state == PULL_PULLING) {
 		w->bar.total = now.has_total ? now.total : 0;
 		progress_draw(&w->bar, now.bytes);
 	} else if (now.state == PULL_UNPACKING && w->state != PULL_UNPACKING) {
-		progress_word(&w->bar, "unpacking");
+		progress_draw_word(&w->bar, "unpacking");
 	}
 	w->state = now.state;
 }
 
 /* What came; -EPIPE when there is no more to be had. */
-static int look(struct watch *w)
+static int pull_progress_read_events(struct pull_progress *w)
 {
 	struct buf *body = &w->events.body;
 	size_t at = 0;
-	int r = http_flush(&w->events);
+	int r = http_client_flush(&w->events);
 
 	if (r >= 0 || r == -EAGAIN)
-		r = http_pull(&w->events, NULL);
+		r = http_client_receive(&w->events, NULL);
 	if (r < 0 && r != -EAGAIN)
 		return -EPIPE;
-	if (w->events.head && w->events.status != 200)
+	if (w->events.head_complete && w->events.status != 200)
 		return -EPIPE;
 	while (at < body->len) {
 		struct sse_item item;
@@ -57,52 +58,55 @@ static int look(struct watch *w)
 			return -EPIPE;
 		at += (size_t)n;
 		if (item.event && str_eq(item.event, "image"))
-			take(w, item.data);
+			pull_progress_draw_event(w, item.data);
 	}
 	buf_clear(body);
-	return w->events.done ? -EPIPE : 0;
+	return w->events.reply_complete ? -EPIPE : 0;
 }
 
 /* Until the call's connection has something, or there is nothing to show. */
-static void follow(struct api *a, struct watch *w, const struct http *h, enum op_id op)
+static void pull_progress_follow_call(struct api *a, struct pull_progress *w,
+				      const struct http_client *h, enum op_id op)
 {
-	const uint64_t deadline = api_deadline(a, op);
+	const uint64_t deadline = api_reply_deadline(a, op);
 	bool more = true;
 
-	while (more && !http_ready(h) && clk_boot_ns(&clk_system) < deadline) {
+	while (more && !http_client_has_buffered(h) && clk_boot_ns(&clk_system) < deadline) {
 		struct pollfd p[] = {
-			{ .fd = h->fd, .events = http_events(h, POLLIN) },
-			{ .fd = w->events.fd, .events = http_events(&w->events, POLLIN) },
+			{ .fd = h->fd, .events = http_client_poll_events(h, POLLIN) },
+			{ .fd = w->events.fd,
+			  .events = http_client_poll_events(&w->events, POLLIN) },
 		};
 
 		if (poll(p, ARRAY_SIZE(p), LOOK_MS) < 0)
 			return; /* a signal: who waits for the head looks at it */
 		if (p[0].revents)
 			return;
-		more = look(w) >= 0;
+		more = pull_progress_read_events(w) >= 0;
 	}
 }
 
-static void show(struct api *a, const struct http *h, enum op_id op, const char *reference)
+static void pull_progress_show_call(struct api *a, const struct http_client *h, enum op_id op,
+				    const char *reference)
 {
 	struct event_query query = { .follow = true, .limit = 1, .after = INT64_MAX - 1 };
 	struct api_call c = { .op = OP_EVENTS, .query = &query, .accept = "text/event-stream" };
-	struct watch w = { .reference = reference,
-			   .events = HTTP_INIT,
-			   .sse = SSE_INIT,
-			   .bar = progress_of(&clk_system, true, 0) };
+	struct pull_progress w = { .reference = reference,
+				   .events = HTTP_INIT,
+				   .sse = SSE_INIT,
+				   .bar = progress_start(&clk_system, true, 0) };
 	struct cay_err none = {};
 
-	if (api_open(a, &c, &w.events, &none) >= 0)
-		follow(a, &w, h, op);
+	if (api_call_open(a, &c, &w.events, &none) >= 0)
+		pull_progress_follow_call(a, &w, h, op);
 	if (w.state)
-		progress_word(&w.bar, "");
-	http_fini(&w.events);
+		progress_draw_word(&w.bar, "");
+	http_client_fini(&w.events);
 	sse_fini(&w.sse);
 }
 
-int watch_call(struct api *a, const struct api_call *c, const char *reference, void *ret,
-	       struct cay_err *err)
+int pull_progress_call(struct api *a, const struct api_call *c, const char *reference, void *ret,
+		       struct cay_err *err)
 {
 	auto_http h = HTTP_INIT;
 	struct pollfd p = { .events = POLLIN };
@@ -110,15 +114,15 @@ int watch_call(struct api *a, const struct api_call *c, const char *reference, v
 
 	if (!reference || !isatty(STDERR_FILENO))
 		return api_call(a, c, ret, err);
-	r = api_open(a, c, &h, err);
-	if (r >= 0 && http_flush(&h) == 0) {
+	r = api_call_open(a, c, &h, err);
+	if (r >= 0 && http_client_flush(&h) == 0) {
 		p.fd = h.fd;
-		if (!http_ready(&h) && poll(&p, 1, PATIENCE_MS) == 0)
-			show(a, &h, c->op, reference);
+		if (!http_client_has_buffered(&h) && poll(&p, 1, PATIENCE_MS) == 0)
+			pull_progress_show_call(a, &h, c->op, reference);
 	}
 	if (r >= 0)
-		r = api_head(a, c->op, &h, err);
+		r = api_call_receive_head(a, c->op, &h, err);
 	if (r >= 0)
-		r = api_finish(a, c->op, &h, ret, err);
+		r = api_call_finish(a, c->op, &h, ret, err);
 	return r;
 }

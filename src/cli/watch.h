@@ -10,6 +10,6 @@
 #include "cli/api.h"
 
 /* As api_call(); of the pulls that are told of, this reference's is shown. */
-[[nodiscard]] int watch_call(struct api *a, const struct api_call *c, const char *reference,
-			     void *ret, struct cay_err *err);
+[[nodiscard]] int pull_progress_call(struct api *a, const struct api_call *c, const char *reference,
+				     void *ret, struct cay_err *err);
 #endif

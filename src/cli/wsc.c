@@ -15,42 +15,42 @@
 #define MASKED 0x80u
 #define NO_STATUS 1005
 
-static_assert(WSC_MESSAGE_MAX > 0xffff, "some lengths take eight bytes");
+static_assert(WEBSOCKET_MESSAGE_MAX > 0xffff, "some lengths take eight bytes");
 
-static int random_bytes(void *to, size_t n)
+static int websocket_random_bytes(void *to, size_t n)
 {
 	return getrandom(to, n, 0) == (ssize_t)n ? 0 : -EIO;
 }
 
-int wsc_key(char ret[static WSC_KEY_LEN + 1])
+int websocket_create_key(char ret[static WEBSOCKET_KEY_LEN + 1])
 {
 	uint8_t bytes[16];
-	int r = random_bytes(bytes, sizeof(bytes));
+	int r = websocket_random_bytes(bytes, sizeof(bytes));
 
-	static_assert(BASE64_TEXT(sizeof(bytes)) == WSC_KEY_LEN);
+	static_assert(BASE64_TEXT(sizeof(bytes)) == WEBSOCKET_KEY_LEN);
 	if (r >= 0)
 		base64_encode(bytes, sizeof(bytes), ret);
-	ret[WSC_KEY_LEN] = 0;
+	ret[WEBSOCKET_KEY_LEN] = 0;
 	return r;
 }
 
-int wsc_accept(const char *key, char ret[static WSC_ACCEPT_LEN + 1])
+int websocket_compute_accept(const char *key, char ret[static WEBSOCKET_ACCEPT_LEN + 1])
 {
-	char text[WSC_KEY_LEN + sizeof(GUID)];
+	char text[WEBSOCKET_KEY_LEN + sizeof(GUID)];
 	uint8_t digest[20];
 
-	static_assert(BASE64_TEXT(sizeof(digest)) == WSC_ACCEPT_LEN);
-	assert(strlen(key) == WSC_KEY_LEN);
-	memcpy(text, key, WSC_KEY_LEN);
-	memcpy(text + WSC_KEY_LEN, GUID, sizeof(GUID));
+	static_assert(BASE64_TEXT(sizeof(digest)) == WEBSOCKET_ACCEPT_LEN);
+	assert(strlen(key) == WEBSOCKET_KEY_LEN);
+	memcpy(text, key, WEBSOCKET_KEY_LEN);
+	memcpy(text + WEBSOCKET_KEY_LEN, GUID, sizeof(GUID));
 	if (EVP_Digest(text, sizeof(text) - 1, digest, NULL, EVP_sha1(), NULL) != 1)
 		return -EIO;
 	base64_encode(digest, sizeof(digest), ret);
-	ret[WSC_ACCEPT_LEN] = 0;
+	ret[WEBSOCKET_ACCEPT_LEN] = 0;
 	return 0;
 }
 
-static size_t put_length(uint8_t head[static 14], uint64_t n)
+static size_t websocket_write_length(uint8_t head[static 14], uint64_t n)
 {
 	if (n <= CONTROL_MAX) {
 		head[1] = (uint8_t)(MASKED | n);
@@ -68,11 +68,11 @@ static size_t put_length(uint8_t head[static 14], uint64_t n)
 	return 10;
 }
 
-int wsc_put(struct buf *out, enum wsc_kind kind, const void *p, size_t n)
+int websocket_write_message(struct buf *out, enum websocket_kind kind, const void *p, size_t n)
 {
 	uint8_t head[14] = { (uint8_t)(FIN | kind) }, mask[4], *to;
-	size_t n_head = put_length(head, n);
-	int r = random_bytes(mask, sizeof(mask));
+	size_t n_head = websocket_write_length(head, n);
+	int r = websocket_random_bytes(mask, sizeof(mask));
 
 	if (r >= 0)
 		r = buf_reserve(out, n_head + sizeof(mask) + n);
@@ -91,7 +91,7 @@ int wsc_put(struct buf *out, enum wsc_kind kind, const void *p, size_t n)
 
 /* The length behind the first byte: bytes it takes, 0: more are needed, -EPROTO when it
  * is spelled too long. */
-static ssize_t get_length(const uint8_t *in, size_t n, uint64_t *ret)
+static ssize_t websocket_read_length(const uint8_t *in, size_t n, uint64_t *ret)
 {
 	size_t wide = in[1] == 126 ? 2 : in[1] == 127 ? 8 : 0;
 	uint64_t length = 0;
@@ -107,27 +107,29 @@ static ssize_t get_length(const uint8_t *in, size_t n, uint64_t *ret)
 	return length <= (wide == 2 ? CONTROL_MAX : 0xffff) ? -EPROTO : (ssize_t)(2 + wide);
 }
 
-ssize_t wsc_next(const uint8_t *in, size_t n, struct wsc_message *ret)
+ssize_t websocket_read_message(const uint8_t *in, size_t n, struct websocket_message *ret)
 {
 	uint64_t length;
 	ssize_t head;
 
 	if (n < 2)
 		return 0;
-	*ret = (struct wsc_message){ .kind = (enum wsc_kind)(in[0] & 0xf), .code = NO_STATUS };
+	*ret = (struct websocket_message){ .kind = (enum websocket_kind)(in[0] & 0xf),
+					   .code = NO_STATUS };
 	if ((in[0] & 0xf0) != FIN || in[1] & MASKED ||
-	    (ret->kind != WSC_BINARY && (ret->kind < WSC_CLOSE || ret->kind > WSC_PONG)) ||
-	    (ret->kind >= WSC_CLOSE && in[1] > CONTROL_MAX))
+	    (ret->kind != WEBSOCKET_BINARY &&
+	     (ret->kind < WEBSOCKET_CLOSE || ret->kind > WEBSOCKET_PONG)) ||
+	    (ret->kind >= WEBSOCKET_CLOSE && in[1] > CONTROL_MAX))
 		return -EPROTO;
-	head = get_length(in, n, &length);
+	head = websocket_read_length(in, n, &length);
 	if (head <= 0)
 		return head;
-	if (length > WSC_MESSAGE_MAX || (ret->kind == WSC_CLOSE && length == 1))
+	if (length > WEBSOCKET_MESSAGE_MAX || (ret->kind == WEBSOCKET_CLOSE && length == 1))
 		return -EPROTO;
 	if (n - (size_t)head < length)
 		return 0;
 	ret->data = (struct slice){ (const char *)in + head, (size_t)length };
-	if (ret->kind == WSC_CLOSE && length) {
+	if (ret->kind == WEBSOCKET_CLOSE && length) {
 		ret->code = (unsigned)in[head] << 8 | in[head + 1];
 		ret->data.p += 2;
 		ret->data.n -= 2;

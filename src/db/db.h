@@ -42,7 +42,7 @@
 
 struct db;
 
-struct db_row {
+struct db_sandbox {
 	struct life life; /* saved_ns comes back as active_ns, what is under way as nothing */
 	uint64_t seq;     /* the order they were accepted in */
 	char boot[BOOT_ID_LEN + 1]; /* the boot life's times are of */
@@ -50,7 +50,7 @@ struct db_row {
 };
 
 struct db_event {
-	uint64_t seq; /* db_event_next() */
+	uint64_t seq; /* db_event_next_seq() */
 	uint64_t wall_ns;
 	struct id sandbox;
 	struct slice text;
@@ -71,7 +71,7 @@ typedef void db_fn(void *arg, const struct cay_err *outcome);
  * left as it is. */
 [[nodiscard]] int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err);
 
-typedef int db_row_fn(void *arg, const struct db_row *row, struct cay_err *err);
+typedef int db_row_fn(void *arg, const struct db_sandbox *row, struct cay_err *err);
 typedef int db_event_fn(void *arg, const struct db_event *event, struct cay_err *err);
 typedef int db_entry_fn(void *arg, const struct db_entry *entry, struct cay_err *err);
 /* What this program cannot have written.  It stays in the file until it is put or
@@ -93,17 +93,17 @@ struct db_reader {
 [[nodiscard]] int db_load(struct db *db, const struct db_reader *to, struct cay_err *err);
 
 /* fn may be NULL: nobody waits. */
-void db_put(struct db *db, const struct db_row *row, db_fn *fn, void *arg);
-void db_drop(struct db *db, const struct id *sandbox, db_fn *fn, void *arg);
-void db_event(struct db *db, const struct db_event *event, db_fn *fn, void *arg);
+void db_sandbox_put(struct db *db, const struct db_sandbox *row, db_fn *fn, void *arg);
+void db_sandbox_delete(struct db *db, const struct id *sandbox, db_fn *fn, void *arg);
+void db_event_append(struct db *db, const struct db_event *event, db_fn *fn, void *arg);
 /* Behind everything that was asked for before; it writes nothing itself. */
-void db_after(struct db *db, db_fn *fn, void *arg);
-void db_put_entry(struct db *db, const struct db_entry *entry, db_fn *fn, void *arg);
-void db_drop_entry(struct db *db, const struct id *id, db_fn *fn, void *arg);
+void db_barrier(struct db *db, db_fn *fn, void *arg);
+void db_entry_put(struct db *db, const struct db_entry *entry, db_fn *fn, void *arg);
+void db_entry_delete(struct db *db, const struct id *id, db_fn *fn, void *arg);
 /* A number for one event; never given twice. */
-uint64_t db_event_next(struct db *db);
+uint64_t db_event_next_seq(struct db *db);
 /* Forget events before this number. */
-void db_forget_events(struct db *db, uint64_t before);
+void db_event_prune(struct db *db, uint64_t before);
 
 struct db_stats {
 	uint64_t writes, transactions; /* that are durable */
@@ -112,7 +112,7 @@ struct db_stats {
 	uint64_t pending; /* writes whose outcome was not told yet */
 };
 
-struct db_stats db_stats(struct db *db);
+struct db_stats db_get_stats(struct db *db);
 
 /* Write what was asked for, tell, stop the writer and close; blocks.  Writes that its
  * callbacks ask for are refused (UNAVAILABLE).  The loop's next turn frees the rest.

@@ -4,11 +4,11 @@
 /* job - a write somebody asked for, and lists of them in the order of asking */
 #include "db/db-internal.h"
 
-struct job {
-	struct job *next;
+struct db_write {
+	struct db_write *next;
 	enum db_stmt kind;
 	union {
-		struct db_row row;
+		struct db_sandbox row;
 		struct db_event event;
 		struct db_entry entry;
 		struct id id;
@@ -24,41 +24,41 @@ struct job {
 	char text[];
 };
 
-struct jobs {
-	struct job *first, **end;
+struct db_write_list {
+	struct db_write *first, **end;
 };
 
-static inline void jobs_init(struct jobs *list)
+static inline void db_write_list_init(struct db_write_list *list)
 {
-	*list = (struct jobs){ .end = &list->first };
+	*list = (struct db_write_list){ .end = &list->first };
 }
 
-static inline void jobs_add(struct jobs *list, struct job *job)
+static inline void db_write_list_append(struct db_write_list *list, struct db_write *exec)
 {
-	job->next = NULL;
-	*list->end = job;
-	list->end = &job->next;
+	exec->next = NULL;
+	*list->end = exec;
+	list->end = &exec->next;
 }
 
-static inline struct job *jobs_take(struct jobs *list)
+static inline struct db_write *db_write_list_pop(struct db_write_list *list)
 {
-	struct job *job = list->first;
+	struct db_write *exec = list->first;
 
-	if (!job)
+	if (!exec)
 		return NULL;
-	list->first = job->next;
+	list->first = exec->next;
 	if (!list->first)
 		list->end = &list->first;
-	return job;
+	return exec;
 }
 
 /* All of `from` behind `to`. */
-static inline void jobs_move(struct jobs *to, struct jobs *from)
+static inline void db_write_list_move(struct db_write_list *to, struct db_write_list *from)
 {
 	if (!from->first)
 		return;
 	*to->end = from->first;
 	to->end = from->end;
-	jobs_init(from);
+	db_write_list_init(from);
 }
 #endif

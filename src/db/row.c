@@ -30,7 +30,7 @@ static const char *const on_exits[] = {
 static const char *const booleans[] = { "0", "1", NULL };
 
 /* A number, or a word of the choices. */
-struct column {
+struct db_life_column {
 	const char *name;
 	size_t at; /* in struct life: a uint64_t, or a byte where there are choices */
 	const char *const *choices;
@@ -41,7 +41,7 @@ struct column {
 #define NUMBER(m, ...) { .name = #m, .at = offsetof(struct life, m), __VA_ARGS__ }
 #define CHOICE(m, c) NUMBER(m, .choices = (c), .n_choices = ARRAY_SIZE(c) - 1)
 
-static const struct column columns[] = {
+static const struct db_life_column columns[] = {
 	NUMBER(generation),
 	NUMBER(born_ns),
 	NUMBER(expires_ns, .never = true),
@@ -64,7 +64,7 @@ enum { EV_SEQ, EV_WALL, EV_SANDBOX, EV_TEXT };
 #define ROW_COLUMNS \
 	"id, seq, boot, generation, born_ns, expires_ns, ceiling_ns, idle_ns, active_ns, " \
 	"started_ns, state, reason, failed, entry, on_exit, warm, text"
-const char *const db_put_sql =
+const char *const db_sandbox_put_sql =
 	"INSERT INTO sandbox (" ROW_COLUMNS ") VALUES "
 	"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
 	"seq = excluded.seq, boot = excluded.boot, generation = excluded.generation, "
@@ -88,86 +88,87 @@ const char *const db_event_sql =
 	  "ON CONFLICT (id) DO UPDATE SET text = excluded.text", \
 	  "DELETE FROM " table " WHERE id = ?", \
 	  "SELECT id, text FROM " table " ORDER BY rowid LIMIT ?" }
-const struct entry_kind entry_kinds[ENTRY_KINDS] = {
+const struct db_entry_kind db_entry_kinds[DB_ENTRY_KINDS] = {
 	KIND(ID_TENANT, TENANT, "tenant", "tenant"),
 	KIND(ID_KEY, KEY, "key", "api_key"),
 	KIND(ID_TEMPLATE, TEMPLATE, "template", "template"),
 };
 
-const struct entry_kind *entry_kind(enum id_noun noun)
+const struct db_entry_kind *db_entry_kind_find(enum id_noun noun)
 {
-	for (size_t i = 0; i < ENTRY_KINDS; i++)
-		if (entry_kinds[i].noun == noun)
-			return &entry_kinds[i];
-	return &entry_kinds[0];
+	for (size_t i = 0; i < DB_ENTRY_KINDS; i++)
+		if (db_entry_kinds[i].noun == noun)
+			return &db_entry_kinds[i];
+	return &db_entry_kinds[0];
 }
 
-static uint64_t *life_u64(const struct life *l, const struct column *c)
+static uint64_t *db_life_u64_at(const struct life *l, const struct db_life_column *c)
 {
 	return (uint64_t *)(void *)((char *)(uintptr_t)l + c->at);
 }
 
-static uint8_t *life_u8(const struct life *l, const struct column *c)
+static uint8_t *db_life_u8_at(const struct life *l, const struct db_life_column *c)
 {
 	return (uint8_t *)((char *)(uintptr_t)l + c->at);
 }
 
-static const char *text_fault(struct slice text)
+static const char *db_text_invalid_reason(struct slice text)
 {
 	if (text.n > DB_TEXT_MAX)
 		return "text is too long";
-	return utf8_valid(text.p, text.n) ? NULL : "text is not UTF-8";
+	return utf8_is_valid(text.p, text.n) ? NULL : "text is not UTF-8";
 }
 
-const char *row_fault(const struct db_row *row)
+const char *db_sandbox_invalid_reason(const struct db_sandbox *row)
 {
-	if (!id_valid(&row->life.id, ID_SANDBOX))
+	if (!id_is_valid(&row->life.id, ID_SANDBOX))
 		return "id is not a sandbox's";
 	if (row->seq > DB_NUMBER_MAX)
 		return "seq is out of range";
 	if (row->boot[BOOT_ID_LEN] || strspn(row->boot, BOOT_DIGITS) != BOOT_ID_LEN)
 		return "boot is not a boot's id";
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
-		const struct column *c = &columns[i];
+		const struct db_life_column *c = &columns[i];
 
-		if (c->choices ? *life_u8(&row->life, c) >= c->n_choices
-			       : *life_u64(&row->life, c) > DB_NUMBER_MAX &&
-					 !(c->never && *life_u64(&row->life, c) == LIFE_NEVER))
+		if (c->choices
+			    ? *db_life_u8_at(&row->life, c) >= c->n_choices
+			    : *db_life_u64_at(&row->life, c) > DB_NUMBER_MAX &&
+				      !(c->never && *db_life_u64_at(&row->life, c) == LIFE_NEVER))
 			return c->name;
 	}
-	return text_fault(row->text);
+	return db_text_invalid_reason(row->text);
 }
 
-const char *event_fault(const struct db_event *event)
+const char *db_event_invalid_reason(const struct db_event *event)
 {
 	if (!event->seq || event->seq > DB_NUMBER_MAX)
 		return "seq is out of range";
 	if (event->wall_ns > DB_NUMBER_MAX)
 		return "wall_ns is out of range";
-	if (!id_valid(&event->sandbox, ID_SANDBOX))
+	if (!id_is_valid(&event->sandbox, ID_SANDBOX))
 		return "sandbox is not a sandbox's id";
-	return text_fault(event->text);
+	return db_text_invalid_reason(event->text);
 }
 
-const char *entry_fault(const struct db_entry *entry)
+const char *db_entry_invalid_reason(const struct db_entry *entry)
 {
-	if (!id_valid(&entry->id, entry_kind(entry->id.noun)->noun))
+	if (!id_is_valid(&entry->id, db_entry_kind_find(entry->id.noun)->noun))
 		return "id is of nothing that is kept";
-	return text_fault(entry->text);
+	return db_text_invalid_reason(entry->text);
 }
 
-int u64_bind(sqlite3_stmt *s, int column, uint64_t v)
+int db_bind_u64(sqlite3_stmt *s, int column, uint64_t v)
 {
 	return v > DB_NUMBER_MAX ? sqlite3_bind_null(s, column + 1)
 				 : sqlite3_bind_int64(s, column + 1, (int64_t)v);
 }
 
-static int text_bind(sqlite3_stmt *s, int column, struct slice v)
+static int db_bind_text(sqlite3_stmt *s, int column, struct slice v)
 {
 	return sqlite3_bind_text64(s, column + 1, v.n ? v.p : "", v.n, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-int id_bind(sqlite3_stmt *s, int column, const struct id *id)
+int db_bind_id(sqlite3_stmt *s, int column, const struct id *id)
 {
 	char text[ID_TEXT_LEN + 1];
 
@@ -175,57 +176,57 @@ int id_bind(sqlite3_stmt *s, int column, const struct id *id)
 	return sqlite3_bind_text(s, column + 1, text, ID_TEXT_LEN, SQLITE_TRANSIENT);
 }
 
-static int life_bind(sqlite3_stmt *s, const struct life *l)
+static int db_bind_life(sqlite3_stmt *s, const struct life *l)
 {
 	int rc = SQLITE_OK;
 
 	for (size_t i = 0; i < ARRAY_SIZE(columns) && rc == SQLITE_OK; i++) {
-		const struct column *c = &columns[i];
+		const struct db_life_column *c = &columns[i];
 		int at = COL_LIFE + (int)i;
 
 		if (c->choices == booleans)
-			rc = u64_bind(s, at, *life_u8(l, c));
+			rc = db_bind_u64(s, at, *db_life_u8_at(l, c));
 		else if (c->choices)
-			rc = text_bind(s, at, slice_of(c->choices[*life_u8(l, c)]));
+			rc = db_bind_text(s, at, slice_of(c->choices[*db_life_u8_at(l, c)]));
 		else
-			rc = u64_bind(s, at, *life_u64(l, c));
+			rc = db_bind_u64(s, at, *db_life_u64_at(l, c));
 	}
 	return rc;
 }
 
-int row_bind(sqlite3_stmt *s, const struct db_row *row)
+int db_sandbox_bind(sqlite3_stmt *s, const struct db_sandbox *row)
 {
-	int rc = id_bind(s, COL_ID, &row->life.id);
+	int rc = db_bind_id(s, COL_ID, &row->life.id);
 
 	if (rc == SQLITE_OK)
-		rc = u64_bind(s, COL_SEQ, row->seq);
+		rc = db_bind_u64(s, COL_SEQ, row->seq);
 	if (rc == SQLITE_OK)
-		rc = text_bind(s, COL_BOOT, slice_of(row->boot));
+		rc = db_bind_text(s, COL_BOOT, slice_of(row->boot));
 	if (rc == SQLITE_OK)
-		rc = life_bind(s, &row->life);
-	return rc == SQLITE_OK ? text_bind(s, COL_TEXT, row->text) : rc;
+		rc = db_bind_life(s, &row->life);
+	return rc == SQLITE_OK ? db_bind_text(s, COL_TEXT, row->text) : rc;
 }
 
-int event_bind(sqlite3_stmt *s, const struct db_event *event)
+int db_event_bind(sqlite3_stmt *s, const struct db_event *event)
 {
-	int rc = u64_bind(s, EV_SEQ, event->seq);
+	int rc = db_bind_u64(s, EV_SEQ, event->seq);
 
 	if (rc == SQLITE_OK)
-		rc = u64_bind(s, EV_WALL, event->wall_ns);
+		rc = db_bind_u64(s, EV_WALL, event->wall_ns);
 	if (rc == SQLITE_OK)
-		rc = id_bind(s, EV_SANDBOX, &event->sandbox);
-	return rc == SQLITE_OK ? text_bind(s, EV_TEXT, event->text) : rc;
+		rc = db_bind_id(s, EV_SANDBOX, &event->sandbox);
+	return rc == SQLITE_OK ? db_bind_text(s, EV_TEXT, event->text) : rc;
 }
 
-int entry_bind(sqlite3_stmt *s, const struct db_entry *entry)
+int db_entry_bind(sqlite3_stmt *s, const struct db_entry *entry)
 {
-	int rc = id_bind(s, 0, &entry->id);
+	int rc = db_bind_id(s, 0, &entry->id);
 
-	return rc == SQLITE_OK ? text_bind(s, 1, entry->text) : rc;
+	return rc == SQLITE_OK ? db_bind_text(s, 1, entry->text) : rc;
 }
 
 /* Nothing but text: a number would be turned into one. */
-static bool text_read(sqlite3_stmt *s, int column, struct slice *ret)
+static bool db_column_read_text(sqlite3_stmt *s, int column, struct slice *ret)
 {
 	if (sqlite3_column_type(s, column) != SQLITE_TEXT)
 		return false;
@@ -234,7 +235,7 @@ static bool text_read(sqlite3_stmt *s, int column, struct slice *ret)
 	return ret->p;
 }
 
-static bool u64_read(sqlite3_stmt *s, int column, uint64_t *ret)
+static bool db_column_read_u64(sqlite3_stmt *s, int column, uint64_t *ret)
 {
 	int64_t v = sqlite3_column_int64(s, column);
 
@@ -244,72 +245,73 @@ static bool u64_read(sqlite3_stmt *s, int column, uint64_t *ret)
 	return true;
 }
 
-static bool id_read(sqlite3_stmt *s, int column, enum id_noun noun, struct id *ret)
+static bool db_column_read_id(sqlite3_stmt *s, int column, enum id_noun noun, struct id *ret)
 {
 	struct slice text;
 
-	return text_read(s, column, &text) && id_parse(noun, text, ret) == 0;
+	return db_column_read_text(s, column, &text) && id_parse(noun, text, ret) == 0;
 }
 
-static bool choice_read(sqlite3_stmt *s, int at, const struct column *c, uint8_t *ret)
+static bool db_column_read_choice(sqlite3_stmt *s, int at, const struct db_life_column *c,
+				  uint8_t *ret)
 {
 	struct slice word;
 	uint64_t number;
 	unsigned choice;
 
 	if (c->choices == booleans) {
-		if (!u64_read(s, at, &number) || number > 1)
+		if (!db_column_read_u64(s, at, &number) || number > 1)
 			return false;
 		*ret = (uint8_t)number;
 		return true;
 	}
-	if (!text_read(s, at, &word) || str_choice(word, c->choices, &choice) < 0)
+	if (!db_column_read_text(s, at, &word) || str_find_choice(word, c->choices, &choice) < 0)
 		return false;
 	*ret = (uint8_t)choice;
 	return true;
 }
 
-static bool column_read(sqlite3_stmt *s, int at, const struct column *c, struct life *l)
+static bool db_column_read(sqlite3_stmt *s, int at, const struct db_life_column *c, struct life *l)
 {
 	if (c->choices)
-		return choice_read(s, at, c, life_u8(l, c));
+		return db_column_read_choice(s, at, c, db_life_u8_at(l, c));
 	if (c->never && sqlite3_column_type(s, at) == SQLITE_NULL) {
-		*life_u64(l, c) = LIFE_NEVER;
+		*db_life_u64_at(l, c) = LIFE_NEVER;
 		return true;
 	}
-	return u64_read(s, at, life_u64(l, c));
+	return db_column_read_u64(s, at, db_life_u64_at(l, c));
 }
 
-static const char *row_read(sqlite3_stmt *s, struct db_row *ret)
+static const char *db_sandbox_read(sqlite3_stmt *s, struct db_sandbox *ret)
 {
 	struct slice boot;
 
-	if (!u64_read(s, COL_SEQ, &ret->seq))
+	if (!db_column_read_u64(s, COL_SEQ, &ret->seq))
 		return "seq";
-	if (!text_read(s, COL_BOOT, &boot) || boot.n != BOOT_ID_LEN)
+	if (!db_column_read_text(s, COL_BOOT, &boot) || boot.n != BOOT_ID_LEN)
 		return "boot";
 	memcpy(ret->boot, boot.p, BOOT_ID_LEN);
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
-		if (!column_read(s, COL_LIFE + (int)i, &columns[i], &ret->life))
+		if (!db_column_read(s, COL_LIFE + (int)i, &columns[i], &ret->life))
 			return columns[i].name;
-	if (!text_read(s, COL_TEXT, &ret->text))
+	if (!db_column_read_text(s, COL_TEXT, &ret->text))
 		return "text";
 	ret->life.saved_ns = ret->life.active_ns;
-	life_wake(&ret->life);
-	return row_fault(ret);
+	life_reset_transient(&ret->life);
+	return db_sandbox_invalid_reason(ret);
 }
 
-static const char *event_read(sqlite3_stmt *s, struct db_event *ret)
+static const char *db_event_read(sqlite3_stmt *s, struct db_event *ret)
 {
-	if (!u64_read(s, EV_SEQ, &ret->seq))
+	if (!db_column_read_u64(s, EV_SEQ, &ret->seq))
 		return "seq";
-	if (!u64_read(s, EV_WALL, &ret->wall_ns))
+	if (!db_column_read_u64(s, EV_WALL, &ret->wall_ns))
 		return "wall_ns";
-	return text_read(s, EV_TEXT, &ret->text) ? event_fault(ret) : "text";
+	return db_column_read_text(s, EV_TEXT, &ret->text) ? db_event_invalid_reason(ret) : "text";
 }
 
-static void tell_bad(const struct db_reader *to, const struct id *id, const char *what,
-		     const char *column)
+static void db_reader_report_bad(const struct db_reader *to, const struct id *id, const char *what,
+				 const char *column)
 {
 	char name[ID_TEXT_LEN + 1] = "without an id";
 	struct cay_err why = {};
@@ -324,15 +326,16 @@ static void tell_bad(const struct db_reader *to, const struct id *id, const char
 }
 
 /* Step through a SELECT; -errno of `one` ends it. */
-static int each(sqlite3 *sql, const char *text, uint64_t limit,
-		int (*one)(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err),
-		const struct db_reader *to, struct cay_err *err)
+static int db_select_for_each(sqlite3 *sql, const char *text, uint64_t limit,
+			      int (*one)(sqlite3_stmt *s, const struct db_reader *to,
+					 struct cay_err *err),
+			      const struct db_reader *to, struct cay_err *err)
 {
 	sqlite3_stmt *s = NULL;
 	int rc = sqlite3_prepare_v2(sql, text, -1, &s, NULL), r = 0;
 
 	if (rc == SQLITE_OK)
-		rc = u64_bind(s, 0, limit < DB_NUMBER_MAX ? limit : DB_NUMBER_MAX);
+		rc = db_bind_u64(s, 0, limit < DB_NUMBER_MAX ? limit : DB_NUMBER_MAX);
 	while (rc == SQLITE_OK || rc == SQLITE_ROW) {
 		rc = sqlite3_step(s);
 		if (rc == SQLITE_ROW)
@@ -341,93 +344,97 @@ static int each(sqlite3 *sql, const char *text, uint64_t limit,
 			break;
 	}
 	if (r >= 0 && rc != SQLITE_DONE)
-		r = cay_fail(err, db_code(rc, sqlite3_system_errno(sql)), "read " DB_NAME ": %s",
-			     sqlite3_errmsg(sql));
+		r = cay_fail(err, db_error_code(rc, sqlite3_system_errno(sql)),
+			     "read " DB_NAME ": %s", sqlite3_errmsg(sql));
 	(void)sqlite3_finalize(s);
 	return r;
 }
 
-static int one_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
+static int db_load_sandbox_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
 {
-	struct db_row row = {};
+	struct db_sandbox row = {};
 	const char *fault;
 
-	if (!id_read(s, COL_ID, ID_SANDBOX, &row.life.id)) {
-		tell_bad(to, NULL, "sandbox", "id");
+	if (!db_column_read_id(s, COL_ID, ID_SANDBOX, &row.life.id)) {
+		db_reader_report_bad(to, NULL, "sandbox", "id");
 		return 0;
 	}
-	fault = row_read(s, &row);
+	fault = db_sandbox_read(s, &row);
 	if (fault) {
-		tell_bad(to, &row.life.id, "sandbox", fault);
+		db_reader_report_bad(to, &row.life.id, "sandbox", fault);
 		return 0;
 	}
 	return to->row ? to->row(to->arg, &row, err) : 0;
 }
 
-static int one_event(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
+static int db_load_event_row(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err)
 {
 	struct db_event event = {};
-	bool has_id = id_read(s, EV_SANDBOX, ID_SANDBOX, &event.sandbox);
-	const char *fault = has_id ? event_read(s, &event) : "sandbox";
+	bool has_id = db_column_read_id(s, EV_SANDBOX, ID_SANDBOX, &event.sandbox);
+	const char *fault = has_id ? db_event_read(s, &event) : "sandbox";
 
 	if (fault) {
-		tell_bad(to, has_id ? &event.sandbox : NULL, "event of", fault);
+		db_reader_report_bad(to, has_id ? &event.sandbox : NULL, "event of", fault);
 		return 0;
 	}
 	return to->event ? to->event(to->arg, &event, err) : 0;
 }
 
 /* Ids begin with their noun, so that one in another's table is seen. */
-static int one_entry(sqlite3_stmt *s, const struct entry_kind *kind, const struct db_reader *to,
-		     struct cay_err *err)
+static int db_load_entry_row(sqlite3_stmt *s, const struct db_entry_kind *kind,
+			     const struct db_reader *to, struct cay_err *err)
 {
 	const char *what = kind->name, *fault = "text";
 	struct db_entry entry = {};
 
-	if (!id_read(s, 0, kind->noun, &entry.id)) {
-		tell_bad(to, NULL, what, "id");
+	if (!db_column_read_id(s, 0, kind->noun, &entry.id)) {
+		db_reader_report_bad(to, NULL, what, "id");
 		return 0;
 	}
-	if (text_read(s, 1, &entry.text))
-		fault = entry_fault(&entry);
+	if (db_column_read_text(s, 1, &entry.text))
+		fault = db_entry_invalid_reason(&entry);
 	if (fault) {
-		tell_bad(to, &entry.id, what, fault);
+		db_reader_report_bad(to, &entry.id, what, fault);
 		return 0;
 	}
 	return to->entry ? to->entry(to->arg, &entry, err) : 0;
 }
 
-#define ONE(noun) \
-	static int one_##noun(sqlite3_stmt *s, const struct db_reader *to, struct cay_err *err) \
+#define DEFINE_DB_LOAD_ENTRY_ROW(noun) \
+	static int db_load_row_##noun(sqlite3_stmt *s, const struct db_reader *to, \
+				      struct cay_err *err) \
 	{ \
-		return one_entry(s, entry_kind(noun), to, err); \
+		return db_load_entry_row(s, db_entry_kind_find(noun), to, err); \
 	}
-ONE(ID_TENANT)
-ONE(ID_KEY)
-ONE(ID_TEMPLATE)
+DEFINE_DB_LOAD_ENTRY_ROW(ID_TENANT)
+DEFINE_DB_LOAD_ENTRY_ROW(ID_KEY)
+DEFINE_DB_LOAD_ENTRY_ROW(ID_TEMPLATE)
 
-int entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
+int db_entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
 {
-	static int (*const ones[ENTRY_KINDS])(sqlite3_stmt *, const struct db_reader *,
-					      struct cay_err *) = { one_ID_TENANT, one_ID_KEY,
-								    one_ID_TEMPLATE };
+	static int (*const ones[DB_ENTRY_KINDS])(sqlite3_stmt *, const struct db_reader *,
+						 struct cay_err *) = { db_load_row_ID_TENANT,
+								       db_load_row_ID_KEY,
+								       db_load_row_ID_TEMPLATE };
 	int r = 0;
 
-	for (size_t i = 0; i < ENTRY_KINDS && r >= 0; i++)
-		r = each(sql, entry_kinds[i].all_sql, DB_NUMBER_MAX, ones[i], to, err);
+	for (size_t i = 0; i < DB_ENTRY_KINDS && r >= 0; i++)
+		r = db_select_for_each(sql, db_entry_kinds[i].all_sql, DB_NUMBER_MAX, ones[i], to,
+				       err);
 	return r;
 }
 
-int rows_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
+int db_sandboxes_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
 {
-	return each(sql, "SELECT " ROW_COLUMNS " FROM sandbox ORDER BY seq, rowid LIMIT ?",
-		    DB_NUMBER_MAX, one_row, to, err);
+	return db_select_for_each(sql,
+				  "SELECT " ROW_COLUMNS " FROM sandbox ORDER BY seq, rowid LIMIT ?",
+				  DB_NUMBER_MAX, db_load_sandbox_row, to, err);
 }
 
-int events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
+int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err)
 {
-	return each(sql,
-		    "SELECT * FROM (SELECT " EVENT_COLUMNS
-		    " FROM event ORDER BY seq DESC LIMIT ?) ORDER BY seq",
-		    to->events, one_event, to, err);
+	return db_select_for_each(sql,
+				  "SELECT * FROM (SELECT " EVENT_COLUMNS
+				  " FROM event ORDER BY seq DESC LIMIT ?) ORDER BY seq",
+				  to->events, db_load_event_row, to, err);
 }

@@ -32,7 +32,7 @@ const char *const db_schema[] = {
 #define SYNCHRONOUS_FULL 2 /* as SQLite numbers it */
 #define VERSION_NOW ((int)ARRAY_SIZE(db_schema) - 1)
 
-enum cay_code db_code(int rc, int sys)
+enum cay_code db_error_code(int rc, int sys)
 {
 	if (rc == SQLITE_OK || rc == SQLITE_DONE || rc == SQLITE_ROW)
 		return CAY_OK;
@@ -42,13 +42,13 @@ enum cay_code db_code(int rc, int sys)
 		return CAY_E_NO_MEMORY;
 	if ((rc & 0xff) == SQLITE_BUSY)
 		return CAY_E_CONFLICT;
-	return (rc & 0xff) == SQLITE_READONLY ? CAY_E_CAPACITY : cay_code_disk(sys);
+	return (rc & 0xff) == SQLITE_READONLY ? CAY_E_CAPACITY : cay_code_from_disk_errno(sys);
 }
 
-static int refuse(sqlite3 *sql, int rc, struct cay_err *err)
+static int db_schema_fail(sqlite3 *sql, int rc, struct cay_err *err)
 {
 	int sys = sqlite3_system_errno(sql);
-	enum cay_code code = db_code(rc, sys);
+	enum cay_code code = db_error_code(rc, sys);
 
 	if (code == CAY_E_CONFLICT)
 		return cay_fail(err, code,
@@ -64,15 +64,16 @@ static int refuse(sqlite3 *sql, int rc, struct cay_err *err)
 		       : cay_fail(err, code, DB_NAME ": %s", sqlite3_errmsg(sql));
 }
 
-static int exec(sqlite3 *sql, const char *text, struct cay_err *err)
+static int db_schema_exec(sqlite3 *sql, const char *text, struct cay_err *err)
 {
 	int rc = sqlite3_exec(sql, text, NULL, NULL, NULL);
 
-	return rc == SQLITE_OK ? 0 : refuse(sql, rc, err);
+	return rc == SQLITE_OK ? 0 : db_schema_fail(sql, rc, err);
 }
 
 /* The first column of the first row. */
-static int ask(sqlite3 *sql, const char *text, struct buf *ret, struct cay_err *err)
+static int db_schema_query_text(sqlite3 *sql, const char *text, struct buf *ret,
+				struct cay_err *err)
 {
 	sqlite3_stmt *s = NULL;
 	int rc = sqlite3_prepare_v2(sql, text, -1, &s, NULL), r = 0;
@@ -86,32 +87,34 @@ static int ask(sqlite3 *sql, const char *text, struct buf *ret, struct cay_err *
 		r = buf_printf(ret, "%.*s", 128, answer ? (const char *)answer : "");
 	}
 	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-		r = refuse(sql, rc, err);
+		r = db_schema_fail(sql, rc, err);
 	(void)sqlite3_finalize(s);
 	return r;
 }
 
-static int number(sqlite3 *sql, const char *text, uint64_t *ret, struct cay_err *err)
+static int db_schema_query_number(sqlite3 *sql, const char *text, uint64_t *ret,
+				  struct cay_err *err)
 {
 	auto_buf b = BUF_INIT(256);
-	int r = ask(sql, text, &b, err);
+	int r = db_schema_query_text(sql, text, &b, err);
 
-	if (r >= 0 && str_u64((struct slice){ b.data, b.len }, 0, UINT32_MAX, ret) < 0)
+	if (r >= 0 && str_parse_u64((struct slice){ b.data, b.len }, 0, UINT32_MAX, ret) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": %s says '%s'", text, buf_str(&b));
 	return r;
 }
 
 /* Whose it is and of which version, before anything is written to it. */
-static int identify(sqlite3 *sql, uint64_t *ret_version, struct cay_err *err)
+static int db_schema_identify(sqlite3 *sql, uint64_t *ret_version, struct cay_err *err)
 {
 	auto_buf b = BUF_INIT(256);
 	uint64_t id = 0, objects = 0;
-	int r = number(sql, "PRAGMA application_id", &id, err);
+	int r = db_schema_query_number(sql, "PRAGMA application_id", &id, err);
 
 	if (r >= 0)
-		r = number(sql, "PRAGMA user_version", ret_version, err);
+		r = db_schema_query_number(sql, "PRAGMA user_version", ret_version, err);
 	if (r >= 0)
-		r = number(sql, "SELECT count(*) FROM sqlite_schema", &objects, err);
+		r = db_schema_query_number(sql, "SELECT count(*) FROM sqlite_schema", &objects,
+					   err);
 	if (r < 0)
 		return r;
 	if (id != DB_APPLICATION_ID && (id || *ret_version || objects))
@@ -121,7 +124,7 @@ static int identify(sqlite3 *sql, uint64_t *ret_version, struct cay_err *err)
 				DB_NAME " is of version %ju, this program knows %d; "
 					"start the newer program, or put back the copy made before",
 				(uintmax_t)*ret_version, VERSION_NOW);
-	r = ask(sql, "PRAGMA quick_check(1)", &b, err);
+	r = db_schema_query_text(sql, "PRAGMA quick_check(1)", &b, err);
 	if (r >= 0 && !str_eq(buf_str(&b), "ok"))
 		r = cay_fail(err, CAY_E_INTERNAL,
 			     DB_NAME " is damaged (%s); put back a copy, or move it away with its "
@@ -130,7 +133,7 @@ static int identify(sqlite3 *sql, uint64_t *ret_version, struct cay_err *err)
 	return r;
 }
 
-static int migrate(sqlite3 *sql, uint64_t version, struct cay_err *err)
+static int db_schema_migrate(sqlite3 *sql, uint64_t version, struct cay_err *err)
 {
 	for (; db_schema[version]; version++) {
 		auto_buf b = BUF_INIT(KIB(16));
@@ -140,17 +143,17 @@ static int migrate(sqlite3 *sql, uint64_t version, struct cay_err *err)
 				   db_schema[version], DB_APPLICATION_ID, (int)version + 1);
 
 		if (r >= 0)
-			r = exec(sql, buf_str(&b), err);
+			r = db_schema_exec(sql, buf_str(&b), err);
 		if (r < 0)
-			return cay_wrap(err, r, "version %ju to %ju", (uintmax_t)version,
-					(uintmax_t)version + 1);
+			return cay_err_wrap(err, r, "version %ju to %ju", (uintmax_t)version,
+					    (uintmax_t)version + 1);
 	}
 	return 0;
 }
 
 /* EXCLUSIVE comes before the first look: then there is no shared memory to be cut off
  * under us, and nobody else to check point at the same time. */
-static int settle(sqlite3 *sql, struct cay_err *err)
+static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 {
 	static const char lock[] = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0;"
 				   "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
@@ -158,24 +161,24 @@ static int settle(sqlite3 *sql, struct cay_err *err)
 				   "PRAGMA journal_size_limit = 16777216";
 	auto_buf b = BUF_INIT(256);
 	uint64_t version = 0, synchronous = 0;
-	int r = exec(sql, lock, err);
+	int r = db_schema_exec(sql, lock, err);
 
 	if (r >= 0)
-		r = identify(sql, &version, err);
+		r = db_schema_identify(sql, &version, err);
 	if (r >= 0)
-		r = ask(sql, "PRAGMA journal_mode = WAL", &b, err);
+		r = db_schema_query_text(sql, "PRAGMA journal_mode = WAL", &b, err);
 	if (r >= 0 && !str_eq(buf_str(&b), "wal"))
 		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": no WAL here, only '%s'", buf_str(&b));
 	if (r >= 0)
-		r = number(sql, "PRAGMA synchronous", &synchronous, err);
+		r = db_schema_query_number(sql, "PRAGMA synchronous", &synchronous, err);
 	if (r >= 0 && synchronous != SYNCHRONOUS_FULL)
 		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as told");
-	return r < 0 ? r : migrate(sql, version, err);
+	return r < 0 ? r : db_schema_migrate(sql, version, err);
 }
 
 /* What a vandal may have put into the schema does not run, and a refused file does not
  * get its -wal written into it. */
-static int distrust(sqlite3 *sql)
+static int db_schema_harden(sqlite3 *sql)
 {
 	static const struct {
 		int option, value;
@@ -194,7 +197,7 @@ static int distrust(sqlite3 *sql)
 
 /* A new file for our eyes only; one that is there is not opened, because closing it
  * again would give up the locks this process has on it. */
-static int make(int dirfd, struct cay_err *err)
+static int db_file_create(int dirfd, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
 	struct stat st;
@@ -205,7 +208,7 @@ static int make(int dirfd, struct cay_err *err)
 			       : cay_fail(err, CAY_E_INTERNAL, DB_NAME " is not a file");
 	fd = path_open(dirfd, DB_NAME, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
-		return cay_fail_sys(err, cay_code_disk(fd), -fd, "make " DB_NAME);
+		return cay_fail_sys(err, cay_code_from_disk_errno(fd), -fd, "make " DB_NAME);
 	return fsync(dirfd) == 0
 		       ? 0
 		       : cay_fail_sys(err, CAY_E_INTERNAL, errno, "sync the directory of " DB_NAME);
@@ -213,10 +216,10 @@ static int make(int dirfd, struct cay_err *err)
 
 /* SQLite wants a name.  The kernel's name of the directory has no links in it, so any
  * link SQLite meets was planted. */
-static int locate(int dirfd, struct buf *ret, struct cay_err *err)
+static int db_file_find_path(int dirfd, struct buf *ret, struct cay_err *err)
 {
 	char link[64], dir[PATH_MAX];
-	int r = make(dirfd, err);
+	int r = db_file_create(dirfd, err);
 	ssize_t n;
 
 	if (r < 0)
@@ -230,11 +233,11 @@ static int locate(int dirfd, struct buf *ret, struct cay_err *err)
 	return 0;
 }
 
-int schema_open(int dirfd, sqlite3 **ret, struct cay_err *err)
+int db_schema_open(int dirfd, sqlite3 **ret, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX);
 	sqlite3 *sql = NULL;
-	int r = locate(dirfd, &path, err), rc;
+	int r = db_file_find_path(dirfd, &path, err), rc;
 
 	if (r < 0)
 		return r;
@@ -243,8 +246,8 @@ int schema_open(int dirfd, sqlite3 **ret, struct cay_err *err)
 				     SQLITE_OPEN_EXRESCODE,
 			     NULL);
 	if (rc == SQLITE_OK)
-		rc = distrust(sql);
-	r = rc == SQLITE_OK ? settle(sql, err) : refuse(sql, rc, err);
+		rc = db_schema_harden(sql);
+	r = rc == SQLITE_OK ? db_schema_set_up(sql, err) : db_schema_fail(sql, rc, err);
 	if (r < 0) {
 		(void)sqlite3_close(sql);
 		return r;

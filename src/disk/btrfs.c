@@ -18,7 +18,7 @@
 /* Every subvolume's own directory, and nothing else, has this number. */
 #define SUBVOLUME_INO 256
 
-static const char *btrfs_find(struct disk *d)
+static const char *btrfs_probe(struct disk *d)
 {
 	struct btrfs_ioctl_fs_info_args info = {};
 	const uint8_t *u = info.fsid;
@@ -47,7 +47,7 @@ static const char *btrfs_find(struct disk *d)
 	return NULL;
 }
 
-static int set_name(char *to, size_t size, const char *name)
+static int btrfs_set_name(char *to, size_t size, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -57,10 +57,10 @@ static int set_name(char *to, size_t size, const char *name)
 	return 0;
 }
 
-static int btrfs_make(int dirfd, const char *name, uint32_t)
+static int btrfs_create(int dirfd, const char *name, uint32_t)
 {
 	struct btrfs_ioctl_vol_args args = {};
-	int r = set_name(args.name, sizeof(args.name), name);
+	int r = btrfs_set_name(args.name, sizeof(args.name), name);
 
 	if (r < 0)
 		return r;
@@ -68,7 +68,7 @@ static int btrfs_make(int dirfd, const char *name, uint32_t)
 }
 
 /* A plain directory is of the subvolume around it, whose limits are not ours. */
-static int check(int fd)
+static int btrfs_check_subvolume(int fd)
 {
 	struct stat st;
 
@@ -77,21 +77,21 @@ static int check(int fd)
 	return st.st_ino == SUBVOLUME_INO ? 0 : -ENOTSUP;
 }
 
-static int btrfs_limit(int fd, uint32_t, const struct disk_size *limit)
+static int btrfs_set_limit(int fd, uint32_t, const struct disk_size *limit)
 {
 	struct btrfs_ioctl_qgroup_limit_args args = {
 		/* of the subvolume of fd */
 		.lim = { .flags = BTRFS_QGROUP_LIMIT_MAX_RFER,
 			 .max_rfer = limit->bytes ? limit->bytes : UINT64_MAX /* none */ },
 	};
-	int r = check(fd);
+	int r = btrfs_check_subvolume(fd);
 
 	if (r < 0)
 		return r;
 	return ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0 ? -errno : 0;
 }
 
-static int read_number(int groups, uint64_t id, const char *name, uint64_t *ret)
+static int btrfs_read_qgroup_number(int groups, uint64_t id, const char *name, uint64_t *ret)
 {
 	auto_buf text = BUF_INIT(KIB(4));
 	char path[64];
@@ -100,22 +100,22 @@ static int read_number(int groups, uint64_t id, const char *name, uint64_t *ret)
 
 	if (r < 0 || !text.len)
 		return r < 0 ? r : -ENODATA;
-	return str_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
+	return str_parse_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
 }
 
 /* What is written down, and what is promised and not written yet. */
-static int btrfs_usage(const struct disk *d, int fd, uint32_t, struct disk_size *ret)
+static int btrfs_read_usage(const struct disk *d, int fd, uint32_t, struct disk_size *ret)
 {
 	static const char *const parts[] = { "referenced", "rsv_data", "rsv_meta_pertrans" };
 	struct btrfs_ioctl_get_subvol_info_args info = {};
 	uint64_t sum = 0, n = 0;
-	int r = check(fd);
+	int r = btrfs_check_subvolume(fd);
 
 	/* on 6.18 success is not 0 */
 	if (r >= 0 && ioctl(fd, BTRFS_IOC_GET_SUBVOL_INFO, &info) < 0)
 		r = -errno;
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(parts); i++, sum += n)
-		r = read_number(d->groups, info.treeid, parts[i], &n);
+		r = btrfs_read_qgroup_number(d->groups, info.treeid, parts[i], &n);
 	if (r >= 0)
 		ret->bytes = sum;
 	return r;
@@ -127,7 +127,7 @@ static void btrfs_remove(const struct disk *d, int dirfd, const char *name, uint
 	struct btrfs_ioctl_vol_args args = {};
 	uint64_t transaction = 0;
 
-	if (set_name(args.name, sizeof(args.name), name) >= 0 &&
+	if (btrfs_set_name(args.name, sizeof(args.name), name) >= 0 &&
 	    ioctl(dirfd, BTRFS_IOC_SNAP_DESTROY, &args) >= 0)
 		(void)ioctl(d->fd, BTRFS_IOC_START_SYNC, &transaction);
 }
@@ -135,10 +135,10 @@ static void btrfs_remove(const struct disk *d, int dirfd, const char *name, uint
 static int btrfs_copy(int from, int to_dir, const char *to)
 {
 	struct btrfs_ioctl_vol_args_v2 args = { .fd = from };
-	int r = check(from);
+	int r = btrfs_check_subvolume(from);
 
 	if (r >= 0)
-		r = set_name(args.name, sizeof(args.name), to);
+		r = btrfs_set_name(args.name, sizeof(args.name), to);
 	if (r < 0)
 		return r;
 	return ioctl(to_dir, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0 ? -errno : 0;
@@ -148,10 +148,10 @@ const struct disk_backend disk_btrfs = {
 	.magic = BTRFS_SUPER_MAGIC,
 	.kind = VERB_DISK_BTRFS,
 	.bytes = true,
-	.find = btrfs_find,
-	.make = btrfs_make,
-	.limit = btrfs_limit,
-	.usage = btrfs_usage,
+	.probe = btrfs_probe,
+	.create = btrfs_create,
+	.set_limit = btrfs_set_limit,
+	.read_usage = btrfs_read_usage,
 	.remove = btrfs_remove,
 	.copy = btrfs_copy,
 };

@@ -9,10 +9,10 @@ struct disk_backend {
 	enum verb_disk kind;
 	bool bytes, inodes;
 	/* NULL when it can be used, else why not. */
-	const char *(*find)(struct disk *d);
-	int (*make)(int dirfd, const char *name, uint32_t number);
-	int (*limit)(int fd, uint32_t number, const struct disk_size *limit);
-	int (*usage)(const struct disk *d, int fd, uint32_t number, struct disk_size *ret);
+	const char *(*probe)(struct disk *d);
+	int (*create)(int dirfd, const char *name, uint32_t number);
+	int (*set_limit)(int fd, uint32_t number, const struct disk_size *limit);
+	int (*read_usage)(const struct disk *d, int fd, uint32_t number, struct disk_size *ret);
 	void (*remove)(const struct disk *d, int dirfd, const char *name, uint32_t number);
 	/* NULL: file by file. */
 	int (*copy)(int from, int to_dir, const char *to);

@@ -18,14 +18,16 @@ void disk_open(int fd, struct disk *ret)
 {
 	struct statfs st = {};
 
-	*ret = (struct disk){ .fd = fd, .groups = -EBADF, .why = "its file system has no quotas" };
+	*ret = (struct disk){ .fd = fd,
+			      .groups = -EBADF,
+			      .unavailable_reason = "its file system has no quotas" };
 	(void)fstatfs(fd, &st);
 	for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
 		if (backends[i]->magic != st.f_type)
 			continue;
 		ret->fs = backends[i];
-		ret->why = backends[i]->find(ret);
-		if (!ret->why) {
+		ret->unavailable_reason = backends[i]->probe(ret);
+		if (!ret->unavailable_reason) {
 			ret->backend = backends[i];
 			ret->kind = backends[i]->kind;
 		}
@@ -38,51 +40,52 @@ void disk_close(struct disk *d)
 	d->groups = -EBADF;
 }
 
-static bool can(const struct disk *d, const struct disk_size *limit)
+static bool disk_can_limit(const struct disk *d, const struct disk_size *limit)
 {
 	return (!limit->bytes || (d->backend && d->backend->bytes)) &&
 	       (!limit->inodes || (d->backend && d->backend->inodes));
 }
 
-static int open_disk(int dirfd, const char *name)
+static int disk_open_dir(int dirfd, const char *name)
 {
 	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
 }
 
-static int make_dir(const struct disk *d, int dirfd, const char *name, uint32_t number)
+static int disk_create_dir(const struct disk *d, int dirfd, const char *name, uint32_t number)
 {
 	if (d->backend)
-		return d->backend->make(dirfd, name, number);
+		return d->backend->create(dirfd, name, number);
 	return mkdirat(dirfd, name, 0755) < 0 ? -errno : 0;
 }
 
-int disk_make(const struct disk *d, int dirfd, const char *name, uint32_t number,
-	      const struct disk_size *limit)
+int disk_create(const struct disk *d, int dirfd, const char *name, uint32_t number,
+		const struct disk_size *limit)
 {
-	int r = can(d, limit) ? make_dir(d, dirfd, name, number) : -ENOTSUP;
+	int r = disk_can_limit(d, limit) ? disk_create_dir(d, dirfd, name, number) : -ENOTSUP;
 
-	return r < 0 || !d->backend ? r : disk_limit(d, dirfd, name, number, limit);
+	return r < 0 || !d->backend ? r : disk_set_limit(d, dirfd, name, number, limit);
 }
 
-int disk_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
-	       const struct disk_size *limit)
+int disk_set_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
+		   const struct disk_size *limit)
 {
-	auto_close int fd = open_disk(dirfd, name);
+	auto_close int fd = disk_open_dir(dirfd, name);
 
 	if (fd < 0)
 		return fd;
-	return d->backend && can(d, limit) ? d->backend->limit(fd, number, limit) : -ENOTSUP;
+	return d->backend && disk_can_limit(d, limit) ? d->backend->set_limit(fd, number, limit)
+						      : -ENOTSUP;
 }
 
-int disk_usage(const struct disk *d, int dirfd, const char *name, uint32_t number,
-	       struct disk_size *ret)
+int disk_read_usage(const struct disk *d, int dirfd, const char *name, uint32_t number,
+		    struct disk_size *ret)
 {
-	auto_close int fd = open_disk(dirfd, name);
+	auto_close int fd = disk_open_dir(dirfd, name);
 
 	*ret = (struct disk_size){ DISK_UNKNOWN, DISK_UNKNOWN };
 	if (fd < 0)
 		return fd;
-	return d->backend ? d->backend->usage(d, fd, number, ret) : -ENOTSUP;
+	return d->backend ? d->backend->read_usage(d, fd, number, ret) : -ENOTSUP;
 }
 
 void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t number)
@@ -93,7 +96,7 @@ void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t num
 }
 
 /* cp knows holes, links, owners, attributes and devices, and shares extents where it can. */
-static int copy_files(int from, int to)
+static int disk_copy_files(int from, int to)
 {
 	static const char *const argv[] = {
 		"cp", "-aT", "--reflink=auto", "/proc/self/fd/3/.", "/proc/self/fd/4/.", NULL
@@ -116,16 +119,16 @@ static int copy_files(int from, int to)
 int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir, const char *to,
 	      uint32_t number)
 {
-	auto_close int source = open_disk(from_dir, from), target = -EBADF;
+	auto_close int source = disk_open_dir(from_dir, from), target = -EBADF;
 	int r;
 
 	if (source < 0)
 		return source;
 	if (d->backend && d->backend->copy)
 		return d->backend->copy(source, to_dir, to);
-	r = make_dir(d, to_dir, to, number);
+	r = disk_create_dir(d, to_dir, to, number);
 	if (r < 0)
 		return r;
-	target = open_disk(to_dir, to);
-	return target < 0 ? target : copy_files(source, target);
+	target = disk_open_dir(to_dir, to);
+	return target < 0 ? target : disk_copy_files(source, target);
 }

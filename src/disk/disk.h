@@ -24,9 +24,9 @@ struct disk {
 	const struct disk_backend *backend;
 	const struct disk_backend *fs; /* of its file system, also when quotas are off */
 	enum verb_disk kind;
-	const char *why; /* there is none */
-	int fd;          /* of a directory on it, the caller's */
-	int groups;      /* btrfs: the file system's quota groups below /sys */
+	const char *unavailable_reason; /* there is none */
+	int fd;                         /* of a directory on it, the caller's */
+	int groups;                     /* btrfs: the file system's quota groups below /sys */
 };
 
 #define DISK_UNKNOWN UINT64_MAX
@@ -40,20 +40,20 @@ void disk_open(int fd, struct disk *ret);
 void disk_close(struct disk *d);
 
 /* A new, empty directory of this name.  -ENOTSUP for a limit nobody would see to. */
-[[nodiscard]] int disk_make(const struct disk *d, int dirfd, const char *name, uint32_t number,
-			    const struct disk_size *limit);
+[[nodiscard]] int disk_create(const struct disk *d, int dirfd, const char *name, uint32_t number,
+			      const struct disk_size *limit);
 /* Another limit; what is there stays, whatever it says.  -ENOTSUP for a directory that was
  * made without. */
-[[nodiscard]] int disk_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
-			     const struct disk_size *limit);
-[[nodiscard]] int disk_usage(const struct disk *d, int dirfd, const char *name, uint32_t number,
-			     struct disk_size *ret);
+[[nodiscard]] int disk_set_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
+				 const struct disk_size *limit);
+[[nodiscard]] int disk_read_usage(const struct disk *d, int dirfd, const char *name,
+				  uint32_t number, struct disk_size *ret);
 /* What can be removed at once is, and its space is on the way back; the rest is left to
- * tree_remove().  Fine when there is none. */
+ * rmtree_at().  Fine when there is none. */
 void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t number);
 /* The same files under another name, sharing their space where the file system can; without a
  * limit.  Nobody may be at work in the first one.  What fails is left to disk_remove() and
- * tree_remove(). */
+ * rmtree_at(). */
 [[nodiscard]] int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir,
 			    const char *to, uint32_t number);
 #endif

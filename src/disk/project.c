@@ -20,22 +20,22 @@
 
 #define BLOCK 512 /* what the kernel counts in */
 
-static int ask(int fd, unsigned command, uint32_t project, void *arg)
+static int project_quotactl(int fd, unsigned command, uint32_t project, void *arg)
 {
 	return syscall(SYS_quotactl_fd, fd, QCMD(command, PRJQUOTA), project, arg) < 0 ? -errno : 0;
 }
 
-static const char *project_find(struct disk *d)
+static const char *project_probe(struct disk *d)
 {
 	struct fs_quota_statv state = { .qs_version = FS_QSTATV_VERSION1 };
 
-	if (ask(d->fd, Q_XGETQSTATV, 0, &state) < 0)
+	if (project_quotactl(d->fd, Q_XGETQSTATV, 0, &state) < 0)
 		return "project quotas are off: mount it with prjquota";
 	return state.qs_flags & FS_QUOTA_PDQ_ENFD ? NULL
 						  : "project quotas are counted and not enforced";
 }
 
-static int set_project(int fd, uint32_t project)
+static int project_set_id(int fd, uint32_t project)
 {
 	struct fsxattr attr;
 
@@ -46,18 +46,18 @@ static int set_project(int fd, uint32_t project)
 	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) < 0 ? -errno : 0;
 }
 
-static int project_make(int dirfd, const char *name, uint32_t project)
+static int project_create(int dirfd, const char *name, uint32_t project)
 {
 	auto_close int fd = -EBADF;
 
 	if (mkdirat(dirfd, name, 0755) < 0)
 		return -errno;
 	fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
-	return fd < 0 ? fd : set_project(fd, project);
+	return fd < 0 ? fd : project_set_id(fd, project);
 }
 
 /* One that was made without a project is everybody's. */
-static int check(int fd, uint32_t project)
+static int project_check_id(int fd, uint32_t project)
 {
 	struct fsxattr attr;
 
@@ -66,7 +66,7 @@ static int check(int fd, uint32_t project)
 	return attr.fsx_projid == project ? 0 : -ENOTSUP;
 }
 
-static int set_limit(int fd, uint32_t project, const struct disk_size *limit)
+static int project_set_quota(int fd, uint32_t project, const struct disk_size *limit)
 {
 	struct fs_disk_quota q = {
 		.d_version = FS_DQUOT_VERSION,
@@ -77,33 +77,33 @@ static int set_limit(int fd, uint32_t project, const struct disk_size *limit)
 		.d_ino_hardlimit = limit->inodes,
 	};
 
-	return ask(fd, Q_XSETQLIM, project, &q);
+	return project_quotactl(fd, Q_XSETQLIM, project, &q);
 }
 
-static int project_limit(int fd, uint32_t project, const struct disk_size *limit)
+static int project_set_limit(int fd, uint32_t project, const struct disk_size *limit)
 {
-	int r = check(fd, project);
+	int r = project_check_id(fd, project);
 
-	return r < 0 ? r : set_limit(fd, project, limit);
+	return r < 0 ? r : project_set_quota(fd, project, limit);
 }
 
-static int project_usage(const struct disk *, int fd, uint32_t project, struct disk_size *ret)
+static int project_read_usage(const struct disk *, int fd, uint32_t project, struct disk_size *ret)
 {
 	struct fs_disk_quota q = {};
-	int r = check(fd, project);
+	int r = project_check_id(fd, project);
 
 	if (r >= 0)
-		r = ask(fd, Q_XGETQUOTA, project, &q);
+		r = project_quotactl(fd, Q_XGETQUOTA, project, &q);
 	if (r >= 0)
 		*ret = (struct disk_size){ q.d_bcount * BLOCK, q.d_icount };
 	return r;
 }
 
-/* Files go by tree_remove(); the number's next one must not inherit a limit. */
+/* Files go by rmtree_at(); the number's next one must not inherit a limit. */
 static void project_remove(const struct disk *d, int, const char *, uint32_t project)
 {
 	if (project) /* 0 is everything that has none */
-		(void)set_limit(d->fd, project, &(struct disk_size){});
+		(void)project_set_quota(d->fd, project, &(struct disk_size){});
 }
 
 #define PROJECT(magic_) \
@@ -112,10 +112,10 @@ static void project_remove(const struct disk *d, int, const char *, uint32_t pro
 		.kind = VERB_DISK_PROJECT, \
 		.bytes = true, \
 		.inodes = true, \
-		.find = project_find, \
-		.make = project_make, \
-		.limit = project_limit, \
-		.usage = project_usage, \
+		.probe = project_probe, \
+		.create = project_create, \
+		.set_limit = project_set_limit, \
+		.read_usage = project_read_usage, \
 		.remove = project_remove, \
 	}
 const struct disk_backend disk_ext4 = PROJECT(EXT4_SUPER_MAGIC);

@@ -32,144 +32,146 @@
 
 static_assert(WS_OUT_MARK + FRAME_WHOLE + KIB(1) < WS_OUT_MAX);
 
-struct attach {
+struct edge_attach {
 	struct edge *edge;
-	struct attach *prev, *next;
-	struct conn *client, *there; /* NULL once they are closed */
-	uv_timer_t timer;            /* a client that is not read from; then the end's deadline */
-	unsigned open;               /* those three, while they are not closed */
-	bool closing, ending, flushed, cut_off;
-	bool paused; /* the client is not read */
-	bool deaf;   /* the sandbox takes no more; what it has said is still to be read */
-	bool bare;   /* the client knows no frames */
-	struct raw raw;
+	struct edge_attach *prev, *next;
+	struct conn *client, *sandbox; /* NULL once they are closed */
+	uv_timer_t timer;              /* a client that is not read from; then the end's deadline */
+	unsigned open;                 /* those three, while they are not closed */
+	bool closing, ending, flushed, terminated;
+	bool paused;        /* the client is not read */
+	bool sandbox_stuck; /* the sandbox takes no more; what it has said is still to be read */
+	bool is_raw;        /* the client knows no frames */
+	struct attach_raw raw;
 	struct ws ws;
-	struct buf from_client, from_there; /* read and not moved on */
-	struct buf gathered;                /* frames of one read of the client's, for one write */
+	struct buf from_client, from_sandbox; /* read and not moved on */
+	struct buf to_sandbox; /* frames of one read of the client's, for one write */
 	void (*done)(void *arg);
 	void *arg;
 };
 
-static const struct conn_events nobody = {};
+static const struct conn_events edge_attach_no_events = {};
 
-static void unref(struct attach *a)
+static void edge_attach_unref(struct edge_attach *a)
 {
 	if (--a->open)
 		return;
 	if (a->prev)
 		a->prev->next = a->next;
 	else
-		a->edge->attached = a->next;
+		a->edge->attaches = a->next;
 	if (a->next)
 		a->next->prev = a->prev;
 	ws_fini(&a->ws);
 	buf_fini(&a->from_client);
-	buf_fini(&a->from_there);
-	buf_fini(&a->gathered);
+	buf_fini(&a->from_sandbox);
+	buf_fini(&a->to_sandbox);
 	a->done(a->arg);
 	free(a);
 }
 
-static void on_timer_closed(uv_handle_t *h)
+static void on_edge_attach_timer_closed(uv_handle_t *h)
 {
-	unref(h->data);
+	edge_attach_unref(h->data);
 }
 
-static void on_client_closed(struct conn *c)
+static void on_edge_attach_client_closed(struct conn *c)
 {
-	struct attach *a = conn_data(c);
+	struct edge_attach *a = conn_data(c);
 
 	a->client = NULL;
-	unref(a);
+	edge_attach_unref(a);
 }
 
-static void on_there_closed(struct conn *c)
+static void on_edge_attach_sandbox_closed(struct conn *c)
 {
-	struct attach *a = conn_data(c);
+	struct edge_attach *a = conn_data(c);
 
-	a->there = NULL;
-	unref(a);
+	a->sandbox = NULL;
+	edge_attach_unref(a);
 }
 
-static void cut(struct attach *a)
+static void edge_attach_abort(struct edge_attach *a)
 {
 	if (a->closing)
 		return;
 	a->closing = a->ending = true;
 	conn_close(a->client);
-	if (a->there)
-		conn_close(a->there);
-	uv_close((uv_handle_t *)&a->timer, on_timer_closed);
+	if (a->sandbox)
+		conn_close(a->sandbox);
+	uv_close((uv_handle_t *)&a->timer, on_edge_attach_timer_closed);
 }
 
-static void on_deadline(uv_timer_t *t)
+static void on_edge_attach_deadline(uv_timer_t *t)
 {
-	cut(t->data);
+	edge_attach_abort(t->data);
 }
 
 /* All that waits goes out as the socket takes it: ws holds the queue, because it knows
  * which pong of many is worth sending. */
-static void flush(struct attach *a)
+static void edge_attach_flush_to_client(struct edge_attach *a)
 {
 	struct slice out;
 
-	while (!a->closing && !conn_queued(a->client) && (out = ws_out(&a->ws)).n) {
+	while (!a->closing && !conn_queued_bytes(a->client) &&
+	       (out = ws_pending_output(&a->ws)).n) {
 		uv_buf_t v = uv_buf_init((char *)(uintptr_t)out.p, (unsigned)out.n);
 
 		if (conn_write(a->client, &v, 1) < 0)
-			cut(a);
+			edge_attach_abort(a);
 		else
-			ws_sent(&a->ws, out.n);
+			ws_consume_output(&a->ws, out.n);
 	}
-	if (a->closing || !a->ending || a->flushed || conn_queued(a->client))
+	if (a->closing || !a->ending || a->flushed || conn_queued_bytes(a->client))
 		return;
 	/* our Close is out; a moment for the client's, and to read what we sent */
 	a->flushed = true;
-	(void)uv_timer_start(&a->timer, on_deadline, END_MS, 0);
-	if (ws_over(&a->ws))
+	(void)uv_timer_start(&a->timer, on_edge_attach_deadline, END_MS, 0);
+	if (ws_is_over(&a->ws))
 		conn_shutdown(a->client);
 }
 
 /* A write costs the same for a frame as for all there are. */
-static void pass_in(struct attach *a)
+static void edge_attach_flush_to_sandbox(struct edge_attach *a)
 {
-	uv_buf_t v = uv_buf_init(a->gathered.data, (unsigned)a->gathered.len);
+	uv_buf_t v = uv_buf_init(a->to_sandbox.data, (unsigned)a->to_sandbox.len);
 
-	if (v.len && !a->ending && conn_write(a->there, &v, 1) < 0)
-		a->deaf = true;
-	buf_fini(&a->gathered);
-	a->gathered = BUF_INIT(GATHERED_MAX);
+	if (v.len && !a->ending && conn_write(a->sandbox, &v, 1) < 0)
+		a->sandbox_stuck = true;
+	buf_fini(&a->to_sandbox);
+	a->to_sandbox = BUF_INIT(GATHERED_MAX);
 }
 
 /* From here on only the two Closes matter. */
-static void end(struct attach *a)
+static void edge_attach_end(struct edge_attach *a)
 {
 	if (a->ending)
 		return;
-	pass_in(a); /* what came in front of whatever ends it */
+	edge_attach_flush_to_sandbox(a); /* what came in front of whatever ends it */
 	a->ending = true;
-	conn_close(a->there);
-	buf_fini(&a->from_there);
-	(void)uv_timer_start(&a->timer, on_deadline, UNREAD_MS, 0);
+	conn_close(a->sandbox);
+	buf_fini(&a->from_sandbox);
+	(void)uv_timer_start(&a->timer, on_edge_attach_deadline, UNREAD_MS, 0);
 	a->paused = false;
-	conn_read(a->client, true);
-	flush(a);
+	conn_set_reading(a->client, true);
+	edge_attach_flush_to_client(a);
 }
 
-static void end_with(struct attach *a, unsigned code, const char *why)
+static void edge_attach_end_with_code(struct edge_attach *a, unsigned code, const char *why)
 {
 	if (!a->ending)
 		(void)ws_close(&a->ws, code, why); /* it is open, or over already */
-	end(a);
+	edge_attach_end(a);
 }
 
 /* What is left of some bytes that lie in b, or must be put there. */
-static void keep(struct attach *a, struct buf *b, bool copied, struct slice rest)
+static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool copied,
+				      struct slice rest)
 {
 	if (copied)
 		buf_consume(b, b->len - rest.n);
-	else if (buf_add(b, rest.p, rest.n) < 0)
-		cut(a);
+	else if (buf_append(b, rest.p, rest.n) < 0)
+		edge_attach_abort(a);
 	if (!b->len) {
 		buf_fini(b);
 		b->max = IN_MAX;
@@ -178,42 +180,42 @@ static void keep(struct attach *a, struct buf *b, bool copied, struct slice rest
 
 /* Out of the sandbox */
 
-static int pass_frame(struct attach *a, const struct frame *f, struct slice whole)
+static int edge_attach_send_frame(struct edge_attach *a, const struct frame *f, struct slice whole)
 {
 	int r = ws_send(&a->ws, WS_BINARY, whole.p, whole.n);
 
 	if (r >= 0 && f->type == FRAME_END)
-		end_with(a, WS_NORMAL, "");
+		edge_attach_end_with_code(a, WS_NORMAL, "");
 	else if (r >= 0 && f->type == FRAME_ERROR)
-		end_with(a, ATTACH_REFUSED, "the error frame says why");
+		edge_attach_end_with_code(a, ATTACH_REFUSED, "the error frame says why");
 	return r;
 }
 
-static int pass_bytes(struct attach *a, const struct frame *f)
+static int edge_attach_send_raw_bytes(struct edge_attach *a, const struct frame *f)
 {
-	struct raw_said said = raw_out(&a->raw, f);
+	struct attach_raw_output said = attach_raw_convert_frame(&a->raw, f);
 	int r = said.bytes.n ? ws_send(&a->ws, WS_BINARY, said.bytes.p, said.bytes.n) : 0;
 
-	if (r >= 0 && said.code)
-		end_with(a, said.code, said.reason);
+	if (r >= 0 && said.close_code)
+		edge_attach_end_with_code(a, said.close_code, said.reason);
 	return r;
 }
 
 /* One frame, if there is a whole one; false when no more can be done now. */
-static bool frame_out(struct attach *a, struct slice *in)
+static bool edge_attach_move_frame_out(struct edge_attach *a, struct slice *in)
 {
 	struct frame f;
-	int n = attach_cut(ATTACH_OUT, (const uint8_t *)in->p, in->n, &f);
+	int n = attach_frame_decode(ATTACH_OUT, (const uint8_t *)in->p, in->n, &f);
 
 	if (n == 0)
 		return false;
 	if (n < 0) {
-		end_with(a, ATTACH_BROKEN, "the sandbox sent what is no frame");
+		edge_attach_end_with_code(a, ATTACH_BROKEN, "the sandbox sent what is no frame");
 		return false;
 	}
-	if ((a->bare ? pass_bytes(a, &f) : pass_frame(a, &f, (struct slice){ in->p, (size_t)n })) <
-	    0) {
-		end_with(a, WS_INTERNAL, "out of memory");
+	if ((a->is_raw ? edge_attach_send_raw_bytes(a, &f)
+		       : edge_attach_send_frame(a, &f, (struct slice){ in->p, (size_t)n })) < 0) {
+		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
 		return false;
 	}
 	in->p += n;
@@ -221,97 +223,101 @@ static bool frame_out(struct attach *a, struct slice *in)
 	return !a->ending;
 }
 
-static void move_out(struct attach *a, struct slice fresh)
+static void edge_attach_move_output(struct edge_attach *a, struct slice fresh)
 {
-	bool copied = a->from_there.len;
+	bool copied = a->from_sandbox.len;
 	struct slice in = fresh;
 	bool full;
 
-	if (copied && buf_add(&a->from_there, fresh.p, fresh.n) < 0) {
-		end_with(a, WS_INTERNAL, "out of memory");
+	if (copied && buf_append(&a->from_sandbox, fresh.p, fresh.n) < 0) {
+		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
 		return;
 	}
 	if (copied)
-		in = (struct slice){ a->from_there.data, a->from_there.len };
+		in = (struct slice){ a->from_sandbox.data, a->from_sandbox.len };
 	do {
-		while (!ws_full(&a->ws) && frame_out(a, &in))
+		while (!ws_output_is_full(&a->ws) && edge_attach_move_frame_out(a, &in))
 			;
-		full = ws_full(&a->ws);
-		flush(a);
-	} while (full && !a->ending && !ws_full(&a->ws));
+		full = ws_output_is_full(&a->ws);
+		edge_attach_flush_to_client(a);
+	} while (full && !a->ending && !ws_output_is_full(&a->ws));
 	if (a->ending)
 		return;
-	keep(a, &a->from_there, copied, in);
+	edge_attach_keep_unparsed(a, &a->from_sandbox, copied, in);
 	if (!a->ending)
-		conn_read(a->there, !ws_full(&a->ws));
+		conn_set_reading(a->sandbox, !ws_output_is_full(&a->ws));
 }
 
-static void on_there_end(struct conn *c, const struct cay_err *)
+static void on_edge_attach_sandbox_end(struct conn *c, const struct cay_err *)
 {
-	end_with(conn_data(c), ATTACH_GONE, "the sandbox closed the connection");
+	edge_attach_end_with_code(conn_data(c), ATTACH_GONE, "the sandbox closed the connection");
 }
 
 /* Out of the client */
 
-static void on_watch(uv_timer_t *t)
+static void on_edge_attach_paused_timer(uv_timer_t *t)
 {
-	struct attach *a = t->data;
+	struct edge_attach *a = t->data;
 	struct pollfd p = { .fd = conn_fd(a->client), .events = POLLRDHUP };
 
 	if (p.fd >= 0 && poll(&p, 1, 0) > 0)
-		cut(a);
+		edge_attach_abort(a);
 }
 
 /* Who is not read from is looked at now and then: it may have left. */
-static void pause_client(struct attach *a, bool on)
+static void edge_attach_pause_client(struct edge_attach *a, bool on)
 {
 	if (on == a->paused || a->ending)
 		return;
 	a->paused = on;
-	conn_read(a->client, !on);
+	conn_set_reading(a->client, !on);
 	if (on)
-		(void)uv_timer_start(&a->timer, on_watch, WATCH_MS, WATCH_MS);
+		(void)uv_timer_start(&a->timer, on_edge_attach_paused_timer, WATCH_MS, WATCH_MS);
 	else
 		(void)uv_timer_stop(&a->timer);
 }
 
-static void frame_in(struct attach *a, struct slice msg)
+static void edge_attach_accept_frame(struct edge_attach *a, struct slice msg)
 {
 	struct frame f;
-	int n = attach_cut(ATTACH_IN, (const uint8_t *)msg.p, msg.n, &f);
+	int n = attach_frame_decode(ATTACH_IN, (const uint8_t *)msg.p, msg.n, &f);
 
 	if (n <= 0 || (size_t)n != msg.n)
-		end_with(a, WS_POLICY, "a message is one whole frame that a client may send");
-	else if (!a->deaf && buf_add(&a->gathered, msg.p, msg.n) < 0)
-		end_with(a, WS_INTERNAL, "out of memory");
+		edge_attach_end_with_code(a, WS_POLICY,
+					  "a message is one whole frame that a client may send");
+	else if (!a->sandbox_stuck && buf_append(&a->to_sandbox, msg.p, msg.n) < 0)
+		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
 }
 
-static void bytes_in(struct attach *a, const struct ws_event *ev)
+static void edge_attach_accept_raw_bytes(struct edge_attach *a, const struct ws_event *ev)
 {
-	if (!a->ending && !a->deaf && raw_in(&a->raw, ev, &a->gathered) < 0)
-		end_with(a, WS_INTERNAL, "out of memory");
+	if (!a->ending && !a->sandbox_stuck &&
+	    attach_raw_convert_message(&a->raw, ev, &a->to_sandbox) < 0)
+		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
 }
 
-static void message(struct attach *a, enum ws_event_type type, const struct ws_event *ev)
+static void edge_attach_accept_message(struct edge_attach *a, enum ws_event_type type,
+				       const struct ws_event *ev)
 {
 	if (type == WS_CLOSED)
-		end(a);
-	else if (a->bare && type != WS_PONG)
-		bytes_in(a, ev);
+		edge_attach_end(a);
+	else if (a->is_raw && type != WS_PONG)
+		edge_attach_accept_raw_bytes(a, ev);
 	else if (type == WS_TEXT)
-		end_with(a, WS_KIND, "frames are binary");
+		edge_attach_end_with_code(a, WS_KIND, "frames are binary");
 	else if (type == WS_BINARY && !a->ending)
-		frame_in(a, ev->data);
+		edge_attach_accept_frame(a, ev->data);
 }
 
-static bool may_move_in(const struct attach *a)
+static bool edge_attach_can_move_input(const struct edge_attach *a)
 {
-	if (a->bare && !a->raw.known && !a->ending && !a->deaf)
+	if (a->is_raw && !a->raw.offset_known && !a->ending && !a->sandbox_stuck)
 		return false;
-	return a->ending || a->deaf || conn_queued(a->there) + a->gathered.len <= THERE_MARK;
+	return a->ending || a->sandbox_stuck ||
+	       conn_queued_bytes(a->sandbox) + a->to_sandbox.len <= THERE_MARK;
 }
 
-static void move_in(struct attach *a, struct slice fresh)
+static void edge_attach_move_input(struct edge_attach *a, struct slice fresh)
 {
 	uint64_t now = uv_now(a->timer.loop);
 	bool copied = a->from_client.len;
@@ -320,107 +326,107 @@ static void move_in(struct attach *a, struct slice fresh)
 	struct cay_err err = {};
 	int r = WS_PONG;
 
-	if (copied && buf_add(&a->from_client, fresh.p, fresh.n) < 0) {
-		cut(a);
+	if (copied && buf_append(&a->from_client, fresh.p, fresh.n) < 0) {
+		edge_attach_abort(a);
 		return;
 	}
 	if (copied)
 		in = (struct slice){ a->from_client.data, a->from_client.len };
 	do {
-		while (r > WS_MORE && !a->closing && may_move_in(a)) {
-			r = ws_next(&a->ws, &in, now, &ev, &err);
+		while (r > WS_MORE && !a->closing && edge_attach_can_move_input(a)) {
+			r = ws_next_event(&a->ws, &in, now, &ev, &err);
 			if (r > WS_MORE)
-				message(a, (enum ws_event_type)r, &ev);
+				edge_attach_accept_message(a, (enum ws_event_type)r, &ev);
 		}
 		if (!a->closing)
-			pass_in(a);
-	} while (r > WS_MORE && !a->closing && may_move_in(a));
+			edge_attach_flush_to_sandbox(a);
+	} while (r > WS_MORE && !a->closing && edge_attach_can_move_input(a));
 	if (r < 0)
-		end(a); /* with the Close that says what was wrong */
+		edge_attach_end(a); /* with the Close that says what was wrong */
 	if (a->closing)
 		return;
-	keep(a, &a->from_client, copied, in);
-	pause_client(a, r != WS_MORE);
-	flush(a);
-	if (a->flushed && ws_over(&a->ws))
+	edge_attach_keep_unparsed(a, &a->from_client, copied, in);
+	edge_attach_pause_client(a, r != WS_MORE);
+	edge_attach_flush_to_client(a);
+	if (a->flushed && ws_is_over(&a->ws))
 		conn_shutdown(a->client);
 }
 
-static void go_on_in(struct attach *a)
+static void edge_attach_resume_input(struct edge_attach *a)
 {
-	if (!a->ending && a->paused && conn_queued(a->there) <= THERE_MARK / 2)
-		move_in(a, (struct slice){});
+	if (!a->ending && a->paused && conn_queued_bytes(a->sandbox) <= THERE_MARK / 2)
+		edge_attach_move_input(a, (struct slice){});
 }
 
-static void on_there_read(struct conn *c, struct slice bytes)
+static void on_edge_attach_sandbox_read(struct conn *c, struct slice bytes)
 {
-	struct attach *a = conn_data(c);
+	struct edge_attach *a = conn_data(c);
 
-	move_out(a, bytes);
-	go_on_in(a); /* it may have been about where stdin stands */
+	edge_attach_move_output(a, bytes);
+	edge_attach_resume_input(a); /* it may have been about where stdin stands */
 }
 
 /* What was written has not arrived, or never will.  It may have ended before, and what it
  * said last is on its way to us. */
-static void on_there_stuck(struct conn *c)
+static void on_edge_attach_sandbox_stuck(struct conn *c)
 {
-	struct attach *a = conn_data(c);
+	struct edge_attach *a = conn_data(c);
 
-	a->deaf = true;
+	a->sandbox_stuck = true;
 	if (!a->ending && a->paused)
-		move_in(a, (struct slice){});
+		edge_attach_move_input(a, (struct slice){});
 }
 
-static void on_client_read(struct conn *c, struct slice bytes)
+static void on_edge_attach_client_read(struct conn *c, struct slice bytes)
 {
-	move_in(conn_data(c), bytes);
+	edge_attach_move_input(conn_data(c), bytes);
 }
 
-static void on_client_end(struct conn *c, const struct cay_err *)
+static void on_edge_attach_client_end(struct conn *c, const struct cay_err *)
 {
-	cut(conn_data(c));
+	edge_attach_abort(conn_data(c));
 }
 
 /* Also how the server says that it stops. */
-static void on_client_stuck(struct conn *c)
+static void on_edge_attach_client_stuck(struct conn *c)
 {
-	cut(conn_data(c));
+	edge_attach_abort(conn_data(c));
 }
 
-static void on_client_sent(struct conn *c)
+static void on_edge_attach_client_sent(struct conn *c)
 {
-	struct attach *a = conn_data(c);
+	struct edge_attach *a = conn_data(c);
 
-	flush(a);
-	if (!a->ending && !ws_full(&a->ws))
-		move_out(a, (struct slice){});
-	go_on_in(a);
+	edge_attach_flush_to_client(a);
+	if (!a->ending && !ws_output_is_full(&a->ws))
+		edge_attach_move_output(a, (struct slice){});
+	edge_attach_resume_input(a);
 }
 
-static void on_there_sent(struct conn *c)
+static void on_edge_attach_sandbox_sent(struct conn *c)
 {
-	go_on_in(conn_data(c));
+	edge_attach_resume_input(conn_data(c));
 }
 
 /* Opening */
 
-struct opening {
+struct edge_attach_opening {
 	struct edge *edge;
 	struct ws_answer answer;
-	struct attach **hold;
+	struct edge_attach **hold;
 	void (*done)(void *arg);
 	void *arg;
 };
 
-static void on_not_opened(void *arg)
+static void on_edge_attach_not_opened(void *arg)
 {
-	struct opening *o = arg;
+	struct edge_attach_opening *o = arg;
 
 	o->done(o->arg);
 	free(o);
 }
 
-static struct attach *attach_new(const struct opening *o, uv_loop_t *loop)
+static struct edge_attach *edge_attach_new(const struct edge_attach_opening *o, uv_loop_t *loop)
 {
 	const char *protocol = o->answer.protocol;
 	bool bare = protocol && str_eq(protocol, ATTACH_RAW);
@@ -429,87 +435,91 @@ static struct attach *attach_new(const struct opening *o, uv_loop_t *loop)
 				.out_max = WS_OUT_MAX,
 				.parts = bare };
 	struct edge *e = o->edge;
-	struct attach *a = calloc(1, sizeof(*a));
+	struct edge_attach *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
-	*a = (struct attach){ .edge = e,
-			      .next = e->attached,
-			      .open = 3,
-			      .bare = bare,
-			      .from_client = BUF_INIT(IN_MAX),
-			      .from_there = BUF_INIT(IN_MAX),
-			      .gathered = BUF_INIT(GATHERED_MAX),
-			      .done = o->done,
-			      .arg = o->arg };
+	*a = (struct edge_attach){ .edge = e,
+				   .next = e->attaches,
+				   .open = 3,
+				   .is_raw = bare,
+				   .from_client = BUF_INIT(IN_MAX),
+				   .from_sandbox = BUF_INIT(IN_MAX),
+				   .to_sandbox = BUF_INIT(GATHERED_MAX),
+				   .done = o->done,
+				   .arg = o->arg };
 	ws_init(&a->ws, &conf);
 	(void)uv_timer_init(loop, &a->timer);
 	a->timer.data = a;
-	if (e->attached)
-		e->attached->prev = a;
-	e->attached = a;
+	if (e->attaches)
+		e->attaches->prev = a;
+	e->attaches = a;
 	return a;
 }
 
-static void begin(struct attach *a, struct slice from_client, struct slice from_there)
+static void edge_attach_begin(struct edge_attach *a, struct slice from_client,
+			      struct slice from_there)
 {
-	static const struct conn_events client = { .read = on_client_read,
-						   .end = on_client_end,
-						   .sent = on_client_sent,
-						   .stuck = on_client_stuck,
-						   .closed = on_client_closed };
-	static const struct conn_events there = { .read = on_there_read,
-						  .end = on_there_end,
-						  .sent = on_there_sent,
-						  .stuck = on_there_stuck,
-						  .closed = on_there_closed };
+	static const struct conn_events client = { .read = on_edge_attach_client_read,
+						   .end = on_edge_attach_client_end,
+						   .sent = on_edge_attach_client_sent,
+						   .stuck = on_edge_attach_client_stuck,
+						   .closed = on_edge_attach_client_closed };
+	static const struct conn_events there = { .read = on_edge_attach_sandbox_read,
+						  .end = on_edge_attach_sandbox_end,
+						  .sent = on_edge_attach_sandbox_sent,
+						  .stuck = on_edge_attach_sandbox_stuck,
+						  .closed = on_edge_attach_sandbox_closed };
 
-	conn_give(a->client, &client, a, WS_OUT_MAX);
-	conn_give(a->there, &there, a, THERE_MARK + FRAME_WHOLE);
-	conn_read(a->client, true);
+	conn_set_owner(a->client, &client, a, WS_OUT_MAX);
+	conn_set_owner(a->sandbox, &there, a, THERE_MARK + FRAME_WHOLE);
+	conn_set_reading(a->client, true);
 	if (a->edge->draining)
-		end_with(a, WS_GOING_AWAY, "the server stops; come back by offset");
+		edge_attach_end_with_code(a, WS_GOING_AWAY,
+					  "the server stops; come back by offset");
 	if (!a->ending)
-		move_out(a, from_there);
+		edge_attach_move_output(a, from_there);
 	if (!a->closing && from_client.n)
-		move_in(a, from_client);
+		edge_attach_move_input(a, from_client);
 }
 
-static void on_upgraded(struct request *rq, struct conn *there, struct slice from_there, void *arg)
+static void on_edge_attach_upgraded(struct request *rq, struct conn *there, struct slice from_there,
+				    void *arg)
 {
-	struct opening *o = arg;
-	struct attach *a = attach_new(o, request_loop(rq));
+	struct edge_attach_opening *o = arg;
+	struct edge_attach *a = edge_attach_new(o, request_loop(rq));
 	auto_buf early = BUF_INIT(IN_MAX);
 	struct cay_err err = {};
 
 	if (!a) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to attach");
 		request_fail(rq, &err);
-		conn_give(there, &nobody, NULL, 0);
+		conn_set_owner(there, &edge_attach_no_events, NULL, 0);
 		conn_close(there);
-		on_not_opened(o);
+		on_edge_attach_not_opened(o);
 		return;
 	}
-	(void)request_header(rq, "Sec-WebSocket-Accept", o->answer.accept);
+	(void)request_add_reply_header(rq, "Sec-WebSocket-Accept", o->answer.accept);
 	if (o->answer.protocol)
-		(void)request_header(rq, "Sec-WebSocket-Protocol", o->answer.protocol);
+		(void)request_add_reply_header(rq, "Sec-WebSocket-Protocol", o->answer.protocol);
 	*o->hold = a;
 	free(o);
-	a->there = there;
+	a->sandbox = there;
 	a->client = request_upgrade(rq, &early);
 	if (!a->client) {
 		a->closing = a->ending = true;
 		a->open = 1;
-		conn_give(there, &nobody, NULL, 0);
+		conn_set_owner(there, &edge_attach_no_events, NULL, 0);
 		conn_close(there);
-		uv_close((uv_handle_t *)&a->timer, on_timer_closed);
+		uv_close((uv_handle_t *)&a->timer, on_edge_attach_timer_closed);
 		return;
 	}
-	begin(a, (struct slice){ early.data, early.len }, from_there);
+	edge_attach_begin(a, (struct slice){ early.data, early.len }, from_there);
 }
 
 /* Who has no frames has none to say with what it has. */
-static int check_acks(const struct request *rq, const char *protocol, struct cay_err *err)
+static int edge_attach_check_acks(const struct request *rq, const char *protocol,
+				  struct cay_err *err)
 {
 	const struct exec_attach_query *q = rq->query;
 
@@ -519,45 +529,46 @@ static int check_acks(const struct request *rq, const char *protocol, struct cay
 	return 0;
 }
 
-int attach_start(struct edge *e, struct request *rq, struct relay_conf *conf, struct attach **hold,
-		 struct cay_err *err)
+int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *conf,
+		      struct edge_attach **hold, struct cay_err *err)
 {
 	static const char *const protocols[] = { ATTACH_PROTOCOL, ATTACH_RAW, NULL };
 	struct ws_answer answer;
-	struct opening *o;
+	struct edge_attach_opening *o;
 	int r = ws_accept(rq->head, protocols, &answer, err);
 
 	if (r >= 0)
-		r = check_acks(rq, answer.protocol, err);
+		r = edge_attach_check_acks(rq, answer.protocol, err);
 	if (r < 0)
 		return r;
 	o = malloc(sizeof(*o));
 	if (!o)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to attach");
-	*o = (struct opening){ e, answer, hold, conf->done, conf->arg };
+	*o = (struct edge_attach_opening){ e, answer, hold, conf->done, conf->arg };
 	conf->upgrade = true;
 	conf->protocol = ATTACH_UPGRADE;
-	conf->upgraded = on_upgraded;
-	conf->done = on_not_opened;
+	conf->upgraded = on_edge_attach_upgraded;
+	conf->done = on_edge_attach_not_opened;
 	conf->arg = o;
 	relay_start(rq, conf);
 	return 0;
 }
 
-void attach_cut_off(struct attach *a, const struct cay_err *why)
+void edge_attach_terminate(struct edge_attach *a, const struct cay_err *why)
 {
 	bool gone = why->code == CAY_E_NOT_FOUND;
 
-	end_with(a, gone ? (unsigned)ATTACH_GONE : (unsigned)WS_POLICY, why->msg);
+	edge_attach_end_with_code(a, gone ? (unsigned)ATTACH_GONE : (unsigned)WS_POLICY, why->msg);
 	/* who does not read is not waited for any longer than who does */
-	if (!a->closing && !a->flushed && !a->cut_off)
-		(void)uv_timer_start(&a->timer, on_deadline, END_MS, 0);
-	a->cut_off = true;
+	if (!a->closing && !a->flushed && !a->terminated)
+		(void)uv_timer_start(&a->timer, on_edge_attach_deadline, END_MS, 0);
+	a->terminated = true;
 }
 
-void attach_drain(struct edge *e)
+void edge_attach_drain_all(struct edge *e)
 {
 	e->draining = true;
-	for (struct attach *a = e->attached; a; a = a->next)
-		end_with(a, WS_GOING_AWAY, "the server stops; come back by offset");
+	for (struct edge_attach *a = e->attaches; a; a = a->next)
+		edge_attach_end_with_code(a, WS_GOING_AWAY,
+					  "the server stops; come back by offset");
 }

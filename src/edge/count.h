@@ -13,20 +13,21 @@
 
 struct edge;
 
-struct counts {
-	struct metrics_edge now, told;
-	uint64_t at;    /* where the next round begins */
-	int statm, fds; /* of /proc/self; -EBADF: not told */
+struct edge_counters {
+	struct metrics_edge now, reported;
+	uint64_t next_cell; /* where the next round begins */
+	int statm, fds;     /* of /proc/self; -EBADF: not told */
 };
 
 /* Before it is confined, and before nobody may look at it. */
-void counts_open(struct counts *c);
+void edge_counters_open(struct edge_counters *c);
 /* conf->answered of the servers. */
-bool count_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+bool edge_counters_count_answer(struct request *rq, int status, enum cay_code code, bool whole,
+				void *arg);
 /* Bring what is not counted as it happens up to date. */
-void counts_look(struct edge *e);
+void edge_counters_update(struct edge *e);
 /* The next record that control has not heard; false when it has heard all. */
-[[nodiscard]] bool counts_next(struct counts *c, struct push *ret);
+[[nodiscard]] bool edge_counters_next_report(struct edge_counters *c, struct push *ret);
 /* Another control: it has heard nothing. */
-void counts_untold(struct counts *c);
+void edge_counters_mark_unreported(struct edge_counters *c);
 #endif

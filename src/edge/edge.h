@@ -42,96 +42,102 @@
 
 #define EDGE_LISTENERS 8
 
-struct attach;
-struct feed;
+struct edge_attach;
+struct control_feed;
 
 struct edge {
 	struct settings settings;
-	struct preview_base previews; /* domain "": there are none */
+	struct preview_base preview_base; /* domain "": there are none */
 	struct log log;
 	const struct clk *clk;
 	uv_loop_t loop;
-	struct table *table;
-	struct feed *feed;
-	struct upstream *control;
+	struct control_state *control_state;
+	struct control_feed *control_feed;
+	struct upstream_pool *control;
 	struct jwks *jwks; /* NULL: no JWT is believed */
-	struct rates *failures, *tenants, *strangers;
-	struct shed shed;
+	struct rate_limiter *failure_rates, *tenant_rates, *anonymous_rates;
+	struct load_shed load_shed;
 	uv_prepare_t round; /* of the loop, and when and how idle it was at its last */
 	uint64_t round_ns, idle_ns, refusing_ns;
-	uint16_t asking[RATE_BUCKETS]; /* requests at control, by tenant */
+	uint16_t control_requests[RATE_BUCKETS]; /* requests at control, by tenant */
 	struct refusals refusals;
-	struct counts counts;
-	struct guest *guests;
-	unsigned n_guests;
-	uv_timer_t look;
+	struct edge_counters counters;
+	struct live_request *live_requests;
+	unsigned n_live_requests;
+	uv_timer_t live_requests_timer;
 	struct conn_layer *tls; /* NULL: plain */
 	struct server_conf conf;
 	struct server *servers[EDGE_LISTENERS];
 	unsigned n_servers;
-	int bound[EDGE_LISTENERS]; /* the servers' once they serve */
-	unsigned n_bound;
+	int listen_fds[EDGE_LISTENERS]; /* the servers' once they serve */
+	unsigned n_listen_fds;
 	char addresses[EDGE_LISTENERS][64]; /* those of listen, as a Host header has them */
-	struct attach *attached;
+	struct edge_attach *attaches;
 	/* cay-mcp (NULL: there is none), and where it asks back */
-	struct upstream *mcp;
+	struct upstream_pool *mcp;
 	unsigned mcp_slot;
-	int mcp_bound;
-	struct server_conf mcp_conf;
-	struct server *mcp_server;
+	int mcp_callback_fd;
+	struct server_conf mcp_callback_conf;
+	struct server *mcp_callback_server;
 	bool draining;
 };
 
 /* feed.c: dial control, now and whenever it is away. */
-[[nodiscard]] int feed_open(struct edge *e, struct cay_err *err);
+[[nodiscard]] int control_feed_start(struct edge *e, struct cay_err *err);
 /* Control is there and says nothing: it hangs, or was stopped. */
-bool feed_hangs(const struct edge *e);
+bool control_feed_is_hung(const struct edge *e);
 
-/* gate.c, who.c: conf->admit of the servers, which leaves a struct pass as the request's
+/* gate.c, who.c: conf->admit of the servers, which leaves a struct credential as the request's
  * data; and whether a header names one of ours. */
-request_admit gate_admit;
-void gate_round(struct edge *e);
-bool gate_answered(struct request *rq, int status, enum cay_code code, bool whole, void *arg);
+request_admit admission_admit_request;
+void admission_measure_loop_round(struct edge *e);
+bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
+			      void *arg);
 /* Somebody has shown what it has, r says whether that is good: how often it may.  May fail
  * with another reason than r's. */
-[[nodiscard]] int gate_known(struct edge *e, struct request *rq, int r, struct cay_err *err);
-/* The same as gate_admit() of what is no operation, but wants a credential. */
-[[nodiscard]] int gate_face(struct edge *e, struct request *rq, struct cay_err *err);
-bool gate_host(const struct edge *e, struct slice host);
-bool gate_origin(const struct edge *e, struct slice origin);
+[[nodiscard]] int admission_check_authenticated(struct edge *e, struct request *rq, int r,
+						struct cay_err *err);
+/* The same as admission_admit_request() of what is no operation, but wants a credential. */
+[[nodiscard]] int admission_admit_non_operation(struct edge *e, struct request *rq,
+						struct cay_err *err);
+bool admission_host_is_ours(const struct edge *e, struct slice host);
+bool admission_origin_is_allowed(const struct edge *e, struct slice origin);
 /* The one credential of a request. */
-[[nodiscard]] int who_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err);
+[[nodiscard]] int credential_find_bearer(const struct http_head *h, struct slice *ret,
+					 struct cay_err *err);
 /* Whose request it is, and by what.  CAY_E_UNAUTHENTICATED with the reason, for the log.
  * Not dear: nothing is looked at that takes longer than saying no, which is CAY_E_RATE. */
-[[nodiscard]] int who_asks(struct edge *e, const struct http_head *head, bool dear,
-			   struct actor *ret, struct pass *ret_by, struct cay_err *err);
+[[nodiscard]] int authenticate_request(struct edge *e, const struct http_head *head, bool dear,
+				       struct actor *ret, struct credential *ret_by,
+				       struct cay_err *err);
 /* The token of a preview, which must be of that port. */
-[[nodiscard]] int who_previews(struct edge *e, struct slice text, const struct id *sandbox,
-			       uint16_t port, struct actor *ret, struct pass *ret_by,
-			       struct cay_err *err);
+[[nodiscard]] int authenticate_preview_token(struct edge *e, struct slice text,
+					     const struct id *sandbox, uint16_t port,
+					     struct actor *ret, struct credential *ret_by,
+					     struct cay_err *err);
 /* Whether that takes long to find out. */
-bool who_is_dear(const struct edge *e, const struct http_head *head);
+bool credential_is_expensive(const struct edge *e, const struct http_head *head);
 
 /* route.c: the handler of everything; and conf->stray of the servers. */
 request_fn route_request;
-request_fn *route_stray(struct request *rq, void *arg);
+request_fn *route_find_special_handler(struct request *rq, void *arg);
 
 /* mcp.c: what is for cay-mcp; where that is, and its way back, before and when it serves. */
-request_fn *mcp_find(struct request *rq, void *arg);
-[[nodiscard]] int mcp_open(struct edge *e, struct cay_err *err);
-[[nodiscard]] int mcp_serve(struct edge *e, struct cay_err *err);
+request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
+[[nodiscard]] int mcp_forward_open(struct edge *e, struct cay_err *err);
+[[nodiscard]] int mcp_callback_serve(struct edge *e, struct cay_err *err);
 
 /* preview.c: what is for a port; and what edge.previews says, when it starts. */
-request_fn *preview_find(struct request *rq, void *arg);
-[[nodiscard]] int preview_open(struct edge *e, struct cay_err *err);
+request_fn *edge_preview_find_handler(struct request *rq, void *arg);
+[[nodiscard]] int edge_preview_open(struct edge *e, struct cay_err *err);
 
 /* attach.c: carry the request as conf says and go on as a WebSocket; takes it.  Or it is
  * no WebSocket's (CAY_E_UPGRADE, CAY_E_INVALID): nothing happened.  From when it is one
  * until conf->done, *hold is it, and conf->hold nothing. */
-[[nodiscard]] int attach_start(struct edge *e, struct request *rq, struct relay_conf *conf,
-			       struct attach **hold, struct cay_err *err);
+[[nodiscard]] int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *conf,
+				    struct edge_attach **hold, struct cay_err *err);
 /* Whoever has it may not any more, or the sandbox is gone. */
-void attach_cut_off(struct attach *a, const struct cay_err *why);
+void edge_attach_terminate(struct edge_attach *a, const struct cay_err *why);
 /* Every one ends; who has one comes back to another edge. */
-void attach_drain(struct edge *e);
+void edge_attach_drain_all(struct edge *e);
 #endif

@@ -13,58 +13,58 @@
 #define NEWS_MAX 512 /* of who is busy in one write */
 #define OUT_MAX 1024 /* records in it: sums have room of their own */
 
-struct feed {
+struct control_feed {
 	struct edge *edge;
 	uv_pipe_t pipe;
-	uv_timer_t again, news, silence;
+	uv_timer_t retry_timer, report_timer, silence_timer;
 	uv_connect_t connect;
 	uv_write_t write;
 	char path[108];
-	bool up, greeted, writing, told_away;
+	bool up, greeted, writing, away_logged;
 	bool silent; /* it was given up because it said nothing, and has not come back */
-	unsigned beat;
+	unsigned report_count;
 	uint64_t heard_ns;
 	uint8_t in[PUSH_SIZE * 64];
 	size_t n_in;
 	uint8_t out[PUSH_SIZE * OUT_MAX];
 };
 
-static void dial_control(struct feed *f);
+static void control_feed_connect(struct control_feed *f);
 
-static void on_again(uv_timer_t *t)
+static void on_control_feed_retry_timer(uv_timer_t *t)
 {
-	dial_control(t->data);
+	control_feed_connect(t->data);
 }
 
-static void on_closed(uv_handle_t *h)
+static void on_control_feed_closed(uv_handle_t *h)
 {
-	struct feed *f = h->data;
+	struct control_feed *f = h->data;
 
-	(void)uv_timer_start(&f->again, on_again, AGAIN_MS, 0);
+	(void)uv_timer_start(&f->retry_timer, on_control_feed_retry_timer, AGAIN_MS, 0);
 }
 
-static void lose(struct feed *f, const char *why)
+static void control_feed_disconnect(struct control_feed *f, const char *why)
 {
 	if (uv_is_closing((uv_handle_t *)&f->pipe))
 		return;
-	if (!f->told_away)
+	if (!f->away_logged)
 		log_warn(&f->edge->log, "control is away (%s): going on with what it said", why);
-	f->told_away = true;
+	f->away_logged = true;
 	f->up = f->greeted = f->silent = false;
 	f->n_in = 0;
-	(void)uv_timer_stop(&f->silence);
-	uv_close((uv_handle_t *)&f->pipe, on_closed);
+	(void)uv_timer_stop(&f->silence_timer);
+	uv_close((uv_handle_t *)&f->pipe, on_control_feed_closed);
 }
 
-static void on_silence(uv_timer_t *t)
+static void on_control_feed_silence_timer(uv_timer_t *t)
 {
-	struct feed *f = t->data;
+	struct control_feed *f = t->data;
 
-	lose(f, "it says nothing");
+	control_feed_disconnect(f, "it says nothing");
 	f->silent = true;
 }
 
-static void hear(struct feed *f, const uint8_t *bytes)
+static void control_feed_apply_record(struct control_feed *f, const uint8_t *bytes)
 {
 	struct edge *e = f->edge;
 	struct push p;
@@ -73,120 +73,123 @@ static void hear(struct feed *f, const uint8_t *bytes)
 	if (r >= 0 && !f->greeted)
 		r = p.kind == PUSH_HELLO && p.number == PUSH_ABI ? 0 : -EPROTO;
 	else if (r >= 0)
-		r = table_apply(e->table, &p);
+		r = control_state_apply(e->control_state, &p);
 	explicit_bzero(p.secret, sizeof(p.secret));
 	if (r < 0) {
-		lose(f, r == -EPROTO ? "it speaks another protocol" : strerror(-r));
+		control_feed_disconnect(f,
+					r == -EPROTO ? "it speaks another protocol" : strerror(-r));
 		return;
 	}
 	f->greeted = true;
 	f->silent = false;
 	if (p.kind == PUSH_END) {
-		f->told_away = false;
+		f->away_logged = false;
 		log_info(&e->log, "control has said all: %u sandboxes, %u keys",
-			 table_sandboxes(e->table), table_keys(e->table));
+			 control_state_count_sandboxes(e->control_state),
+			 control_state_count_keys(e->control_state));
 	}
 }
 
-static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+static void on_control_feed_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
 {
-	struct feed *f = h->data;
+	struct control_feed *f = h->data;
 
 	*ret = uv_buf_init((char *)f->in + f->n_in, (unsigned)(sizeof(f->in) - f->n_in));
 }
 
-static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
+static void on_control_feed_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
 {
-	struct feed *f = s->data;
+	struct control_feed *f = s->data;
 	size_t at = 0;
 
 	if (n < 0) {
-		lose(f, uv_strerror((int)n));
+		control_feed_disconnect(f, uv_strerror((int)n));
 		return;
 	}
-	(void)uv_timer_start(&f->silence, on_silence, SILENCE_MS, 0);
+	(void)uv_timer_start(&f->silence_timer, on_control_feed_silence_timer, SILENCE_MS, 0);
 	f->heard_ns = clk_boot_ns(f->edge->clk);
 	f->n_in += (size_t)n;
 	for (; f->up && f->n_in - at >= PUSH_SIZE; at += PUSH_SIZE)
-		hear(f, f->in + at);
+		control_feed_apply_record(f, f->in + at);
 	if (!f->up)
 		return;
 	memmove(f->in, f->in + at, f->n_in - at);
 	f->n_in -= at;
 }
 
-static void on_written(uv_write_t *w, int status)
+static void on_control_feed_written(uv_write_t *w, int status)
 {
-	struct feed *f = w->data;
+	struct control_feed *f = w->data;
 
 	f->writing = false;
 	if (status < 0)
-		lose(f, uv_strerror(status));
+		control_feed_disconnect(f, uv_strerror(status));
 }
 
-static void send_out(struct feed *f, size_t n)
+static void control_feed_send(struct control_feed *f, size_t n)
 {
 	uv_buf_t b = uv_buf_init((char *)f->out, (unsigned)(n * PUSH_SIZE));
 
 	f->writing = true;
-	if (uv_write(&f->write, (uv_stream_t *)&f->pipe, &b, 1, on_written) < 0) {
+	if (uv_write(&f->write, (uv_stream_t *)&f->pipe, &b, 1, on_control_feed_written) < 0) {
 		f->writing = false;
-		lose(f, "it cannot be written to");
+		control_feed_disconnect(f, "it cannot be written to");
 	}
 }
 
-static void on_news(uv_timer_t *t)
+static void on_control_feed_report_timer(uv_timer_t *t)
 {
-	struct feed *f = t->data;
+	struct control_feed *f = t->data;
 	struct push p;
 	size_t n = 0;
 
 	if (!f->greeted || f->writing)
 		return;
-	while (n < NEWS_MAX && table_news(f->edge->table, &p))
+	while (n < NEWS_MAX && control_state_next_report(f->edge->control_state, &p))
 		push_encode(&p, f->out + PUSH_SIZE * n++);
-	if (++f->beat % (SUMS_MS / NEWS_MS) == 0) {
-		while (n < OUT_MAX && refusal_take(&f->edge->refusals, &p))
+	if (++f->report_count % (SUMS_MS / NEWS_MS) == 0) {
+		while (n < OUT_MAX && refusal_remove_next(&f->edge->refusals, &p))
 			push_encode(&p, f->out + PUSH_SIZE * n++);
-		counts_look(f->edge);
-		while (n < OUT_MAX && counts_next(&f->edge->counts, &p))
+		edge_counters_update(f->edge);
+		while (n < OUT_MAX && edge_counters_next_report(&f->edge->counters, &p))
 			push_encode(&p, f->out + PUSH_SIZE * n++);
 	}
 	if (n)
-		send_out(f, n);
+		control_feed_send(f, n);
 }
 
-static void on_connect(uv_connect_t *c, int status)
+static void on_control_feed_connect(uv_connect_t *c, int status)
 {
-	struct feed *f = c->data;
+	struct control_feed *f = c->data;
 	struct push hello = { .kind = PUSH_HELLO, .number = PUSH_ABI, .secret = CAY_VERSION };
 
-	if (status < 0 || uv_read_start((uv_stream_t *)&f->pipe, on_alloc, on_read) < 0) {
-		lose(f, uv_strerror(status));
+	if (status < 0 || uv_read_start((uv_stream_t *)&f->pipe, on_control_feed_alloc,
+					on_control_feed_read) < 0) {
+		control_feed_disconnect(f, uv_strerror(status));
 		return;
 	}
 	f->up = true;
-	(void)uv_timer_start(&f->silence, on_silence, SILENCE_MS, 0);
-	table_untold(f->edge->table);
-	counts_untold(&f->edge->counts);
+	(void)uv_timer_start(&f->silence_timer, on_control_feed_silence_timer, SILENCE_MS, 0);
+	control_state_mark_unreported(f->edge->control_state);
+	edge_counters_mark_unreported(&f->edge->counters);
 	push_encode(&hello, f->out);
-	send_out(f, 1);
+	control_feed_send(f, 1);
 }
 
-static void dial_control(struct feed *f)
+static void control_feed_connect(struct control_feed *f)
 {
 	int r;
 
 	(void)uv_pipe_init(&f->edge->loop, &f->pipe, 0);
 	f->pipe.data = f;
-	r = dial(&f->pipe, f->path, &f->connect, on_connect);
+	r = dial_unix_async(&f->pipe, f->path, &f->connect, on_control_feed_connect);
 	if (r < 0)
-		lose(f, uv_strerror(r));
+		control_feed_disconnect(f, uv_strerror(r));
 }
 
-bool feed_hangs(const struct edge *e)
+bool control_feed_is_hung(const struct edge *e)
 {
-	const struct feed *f = e->feed;
+	const struct control_feed *f = e->control_feed;
 
 	/* whoever listens and does not come to accepting hangs on */
 	if (!f->greeted)
@@ -194,9 +197,9 @@ bool feed_hangs(const struct edge *e)
 	return clk_boot_ns(e->clk) - f->heard_ns > HANGS_MS * NS_PER_MS;
 }
 
-int feed_open(struct edge *e, struct cay_err *err)
+int control_feed_start(struct edge *e, struct cay_err *err)
 {
-	struct feed *f = calloc(1, sizeof(*f));
+	struct control_feed *f = calloc(1, sizeof(*f));
 	int n;
 
 	if (!f)
@@ -207,12 +210,13 @@ int feed_open(struct edge *e, struct cay_err *err)
 		free(f);
 		return cay_fail(err, CAY_E_INVALID, "paths.run is too long");
 	}
-	(void)uv_timer_init(&e->loop, &f->again);
-	(void)uv_timer_init(&e->loop, &f->news);
-	(void)uv_timer_init(&e->loop, &f->silence);
-	f->again.data = f->news.data = f->silence.data = f->connect.data = f->write.data = f;
-	(void)uv_timer_start(&f->news, on_news, NEWS_MS, NEWS_MS);
-	e->feed = f;
-	dial_control(f);
+	(void)uv_timer_init(&e->loop, &f->retry_timer);
+	(void)uv_timer_init(&e->loop, &f->report_timer);
+	(void)uv_timer_init(&e->loop, &f->silence_timer);
+	f->retry_timer.data = f->report_timer.data = f->silence_timer.data = f->connect.data =
+		f->write.data = f;
+	(void)uv_timer_start(&f->report_timer, on_control_feed_report_timer, NEWS_MS, NEWS_MS);
+	e->control_feed = f;
+	control_feed_connect(f);
 	return 0;
 }

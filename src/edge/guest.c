@@ -3,89 +3,94 @@
 
 #include "edge/edge.h"
 
-static bool is_good(const struct edge *e, const struct pass *p, uint64_t now_ms)
+static bool credential_is_valid(const struct edge *e, const struct credential *p, uint64_t now_ms)
 {
-	const struct table_key *k;
-	const struct table_sign *s;
+	const struct control_state_key *k;
+	const struct control_state_signer *s;
 
 	if (now_ms >= p->until_ms)
 		return false;
 	switch (p->kind) {
-	case PASS_KEY:
-		k = table_key(e->table, p->hash);
+	case CREDENTIAL_KEY:
+		k = control_state_find_key(e->control_state, p->hash);
 		return k && now_ms < k->until;
-	case PASS_TOKEN:
-		s = table_sign(e->table, p->sign);
-		return s && s->born == p->born && now_ms < s->until &&
-		       p->epoch >= table_epoch(e->table) &&
-		       !table_revoked(e->table, &p->sandbox, p->epoch, p->nonce);
-	case PASS_NONE:
-	case PASS_JWT:
-	case PASS_KINDS:
+	case CREDENTIAL_TOKEN:
+		s = control_state_find_signer(e->control_state, p->signer);
+		return s && s->generation == p->signer_generation && now_ms < s->until &&
+		       p->epoch >= control_state_epoch(e->control_state) &&
+		       !control_state_token_is_revoked(e->control_state, &p->sandbox, p->epoch,
+						       p->nonce);
+	case CREDENTIAL_NONE:
+	case CREDENTIAL_JWT:
+	case CREDENTIAL_KINDS:
 		break;
 	}
 	return true;
 }
 
-static void end(struct edge *e, struct guest *g, const struct cay_err *why)
+static void live_request_end(struct edge *e, struct live_request *g, const struct cay_err *why)
 {
-	e->counts.now.cut += !g->was_cut;
-	g->was_cut = true;
-	g->cut(g, why);
+	e->counters.now.cut += !g->was_ended;
+	g->was_ended = true;
+	g->end(g, why);
 }
 
-void guests_look(struct edge *e)
+void live_requests_check_all(struct edge *e)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS;
 	struct cay_err over = {}, gone = {};
 
 	(void)cay_fail(&over, CAY_E_UNAUTHENTICATED, "it is over with this credential");
 	(void)cay_fail(&gone, CAY_E_NOT_FOUND, "the sandbox has ended");
-	for (struct guest *g = e->guests, *next; g; g = next) {
-		bool here = !g->to || !g->to->gone, good = is_good(e, &g->pass, now_ms);
+	for (struct live_request *g = e->live_requests, *next; g; g = next) {
+		bool here = !g->sandbox || !g->sandbox->gone,
+		     good = credential_is_valid(e, &g->credential, now_ms);
 
 		next = g->next;
 		if (here && good)
-			g->doubted = false;
-		else if (!g->doubted)
-			g->doubted = true;
+			g->suspect = false;
+		else if (!g->suspect)
+			g->suspect = true;
 		else
-			end(e, g, good ? &gone : &over);
+			live_request_end(e, g, good ? &gone : &over);
 	}
 }
 
-static void on_look(uv_timer_t *t)
+static void on_live_request_check_timer(uv_timer_t *t)
 {
-	guests_look(t->data);
+	live_requests_check_all(t->data);
 }
 
-int guests_open(struct edge *e, struct cay_err *err)
+int live_requests_start_timer(struct edge *e, struct cay_err *err)
 {
-	int r = uv_timer_init(&e->loop, &e->look);
+	int r = uv_timer_init(&e->loop, &e->live_requests_timer);
 
-	e->look.data = e;
+	e->live_requests_timer.data = e;
 	if (r >= 0)
-		r = uv_timer_start(&e->look, on_look, GUEST_LOOK_MS, GUEST_LOOK_MS);
+		r = uv_timer_start(&e->live_requests_timer, on_live_request_check_timer,
+				   LIVE_REQUEST_CHECK_MS, LIVE_REQUEST_CHECK_MS);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "a timer") : 0;
 }
 
-void guest_enter(struct edge *e, struct guest *g, const struct request *rq,
-		 const struct table_sandbox *to,
-		 void (*cut)(struct guest *g, const struct cay_err *why))
+void live_request_add(struct edge *e, struct live_request *g, const struct request *rq,
+		      const struct control_state_sandbox *to,
+		      void (*cut)(struct live_request *g, const struct cay_err *why))
 {
-	const struct pass *p = rq->data;
+	const struct credential *p = rq->data;
 
-	*g = (struct guest){ .next = e->guests, .edge = e, .pass = *p, .to = to, .cut = cut };
+	*g = (struct live_request){
+		.next = e->live_requests, .edge = e, .credential = *p, .sandbox = to, .end = cut
+	};
 	if (g->next)
 		g->next->prev = g;
-	e->guests = g;
-	e->n_guests++;
+	e->live_requests = g;
+	e->n_live_requests++;
 }
 
-void guest_leave(struct guest *g)
+void live_request_remove(struct live_request *g)
 {
-	*(g->prev ? &g->prev->next : &g->edge->guests) = g->next;
+	*(g->prev ? &g->prev->next : &g->edge->live_requests) = g->next;
 	if (g->next)
 		g->next->prev = g->prev;
-	g->edge->n_guests--;
+	g->edge->n_live_requests--;
 }

@@ -23,7 +23,7 @@
 #define TOLD_MS 10000
 #define JWKS_FILE_MAX KIB(256)
 
-struct address {
+struct listen_address {
 	struct sockaddr_storage at;
 	socklen_t len;
 	bool loopback, any;
@@ -31,7 +31,7 @@ struct address {
 };
 
 /* "127.0.0.1:7070" or "[::1]:7070". */
-static int read_address(struct slice word, struct address *ret)
+static int listen_address_parse(struct slice word, struct listen_address *ret)
 {
 	struct sockaddr_in *v4 = (void *)&ret->at;
 	struct sockaddr_in6 *v6 = (void *)&ret->at;
@@ -40,9 +40,9 @@ static int read_address(struct slice word, struct address *ret)
 	char text[64];
 	uint64_t port;
 
-	*ret = (struct address){};
+	*ret = (struct listen_address){};
 	if (!host.n || host.n >= sizeof(text) ||
-	    str_u64((struct slice){ colon + 1, word.n - host.n - 1 }, 1, 65535, &port) < 0)
+	    str_parse_u64((struct slice){ colon + 1, word.n - host.n - 1 }, 1, 65535, &port) < 0)
 		return -EINVAL;
 	memcpy(ret->host, host.p, host.n);
 	if (host.p[0] == '[' && host.p[host.n - 1] == ']')
@@ -67,7 +67,7 @@ static int read_address(struct slice word, struct address *ret)
 	return 0;
 }
 
-static int open_listener(const struct address *a, struct cay_err *err)
+static int listen_address_bind(const struct listen_address *a, struct cay_err *err)
 {
 	auto_close int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int on = 1;
@@ -83,12 +83,12 @@ static int open_listener(const struct address *a, struct cay_err *err)
 }
 
 /* Bound, so that a mistake is told at once; nobody listens yet. */
-static int bind_at(struct edge *e, struct slice word, struct cay_err *err)
+static int edge_bind_address(struct edge *e, struct slice word, struct cay_err *err)
 {
-	struct address a;
+	struct listen_address a;
 	int fd;
 
-	if (read_address(word, &a) < 0)
+	if (listen_address_parse(word, &a) < 0)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen: '%.*s' is not ADDRESS:PORT",
 				(int)word.n, word.p);
 	if (!a.loopback && !e->tls && !e->settings.edge_plain)
@@ -96,32 +96,32 @@ static int bind_at(struct edge *e, struct slice word, struct cay_err *err)
 				"edge.listen: %s can be listened to by others; set edge.cert and "
 				"edge.key, or edge.plain when something in front of it speaks TLS",
 				a.host);
-	if (e->n_bound == EDGE_LISTENERS)
+	if (e->n_listen_fds == EDGE_LISTENERS)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen: at most %d addresses",
 				EDGE_LISTENERS);
-	fd = open_listener(&a, err);
+	fd = listen_address_bind(&a, err);
 	if (fd < 0)
 		return fd;
 	if (!a.any)
-		memcpy(e->addresses[e->n_bound], a.host, sizeof(a.host));
-	e->bound[e->n_bound++] = fd;
+		memcpy(e->addresses[e->n_listen_fds], a.host, sizeof(a.host));
+	e->listen_fds[e->n_listen_fds++] = fd;
 	return 0;
 }
 
-static int bind_all(struct edge *e, struct cay_err *err)
+static int edge_bind_all(struct edge *e, struct cay_err *err)
 {
 	struct slice left = slice_of(e->settings.edge_listen);
 	int r = 0;
 
 	while (left.n && r >= 0)
-		r = bind_at(e, slice_cut(&left, ' '), err);
+		r = edge_bind_address(e, slice_cut(&left, ' '), err);
 	return r;
 }
 
 /* Of one listener.  A server takes twice as many for a moment, to say no, and each has an
  * upstream: there must be fds for all of them, because libuv's way out of having none is
  * one the filter does not allow. */
-static unsigned most_conns(const struct edge *e)
+static unsigned edge_max_conns(const struct edge *e)
 {
 	struct rlimit lim = { .rlim_cur = 1024 };
 	uint64_t most;
@@ -129,58 +129,59 @@ static unsigned most_conns(const struct edge *e)
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
 	most = (lim.rlim_cur > 512 ? lim.rlim_cur - 256 : 256) / 3;
 	most = most < e->settings.edge_conns ? most : e->settings.edge_conns;
-	return (unsigned)(most / (e->n_bound + (e->mcp ? 1 : 0))); /* the way back is one, too */
+	return (unsigned)(most /
+			  (e->n_listen_fds + (e->mcp ? 1 : 0))); /* the way back is one, too */
 }
 
-static void on_round(uv_prepare_t *p)
+static void on_edge_loop_round(uv_prepare_t *p)
 {
-	gate_round(p->data);
+	admission_measure_loop_round(p->data);
 }
 
-static int watch_rounds(struct edge *e)
+static int edge_watch_loop_rounds(struct edge *e)
 {
 	e->round_ns = clk_boot_ns(e->clk);
 	(void)uv_prepare_init(&e->loop, &e->round);
 	e->round.data = e;
-	(void)uv_prepare_start(&e->round, on_round);
-	return shed_init(&e->shed, e->round_ns);
+	(void)uv_prepare_start(&e->round, on_edge_loop_round);
+	return load_shed_init(&e->load_shed, e->round_ns);
 }
 
-static int serve(struct edge *e, struct cay_err *err)
+static int edge_start_servers(struct edge *e, struct cay_err *err)
 {
-	uint64_t most = most_conns(e), peer = e->settings.edge_peer;
+	uint64_t most = edge_max_conns(e), peer = e->settings.edge_peer;
 	int r = 0;
 
 	e->conf = (struct server_conf){ .max_conns = (unsigned)most,
 					.max_peer = (unsigned)(peer ? peer : (most + 3) / 4),
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
-					.stray = route_stray,
-					.admit = gate_admit,
+					.find_special = route_find_special_handler,
+					.admit = admission_admit_request,
 					.handler = route_request,
-					.inside = route_request,
+					.sandbox_handler = route_request,
 					.raw = true,
-					.answered = gate_answered,
+					.answered = on_edge_request_answered,
 					.arg = e,
 					.layer = e->tls };
-	for (; e->n_servers < e->n_bound && r >= 0; e->n_servers += r >= 0)
-		r = server_start(&e->loop, e->bound[e->n_servers], &e->conf,
+	for (; e->n_servers < e->n_listen_fds && r >= 0; e->n_servers += r >= 0)
+		r = server_start(&e->loop, e->listen_fds[e->n_servers], &e->conf,
 				 &e->servers[e->n_servers], err);
-	return r < 0 ? r : mcp_serve(e, err);
+	return r < 0 ? r : mcp_callback_serve(e, err);
 }
 
-static int read_jwks(struct edge *e, struct cay_err *err)
+static int edge_read_jwks(struct edge *e, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(JWKS_FILE_MAX);
-	int r = prog_read_file(e->settings.jwt_keys, &text);
+	int r = daemon_read_file(e->settings.jwt_keys, &text);
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "jwt.keys: read %s",
 				    e->settings.jwt_keys);
-	return jwks_read((struct slice){ text.data, text.len }, &e->jwks, err);
+	return jwks_parse((struct slice){ text.data, text.len }, &e->jwks, err);
 }
 
-static int open_files(struct edge *e, struct cay_err *err)
+static int edge_open_files(struct edge *e, struct cay_err *err)
 {
 	const struct settings *s = &e->settings;
 	struct tls_server_conf tls = { .cert_file = s->edge_cert,
@@ -193,89 +194,91 @@ static int open_files(struct edge *e, struct cay_err *err)
 	if (s->edge_cert[0])
 		r = tls_server_new(&tls, &e->tls, err);
 	if (r >= 0 && s->jwt_keys[0])
-		r = read_jwks(e, err);
+		r = edge_read_jwks(e, err);
 	return r;
 }
 
 /* Who knows nobody yet leaves the port to those who do; but not for ever. */
-static void wait_for_control(struct edge *e)
+static void edge_wait_for_control(struct edge *e)
 {
 	uint64_t until = clk_boot_ns(e->clk) + TOLD_MS * NS_PER_MS;
 
-	while (!table_ready(e->table) && clk_boot_ns(e->clk) < until)
+	while (!control_state_is_ready(e->control_state) && clk_boot_ns(e->clk) < until)
 		(void)uv_run(&e->loop, UV_RUN_ONCE); /* the feed has a timer, so it returns */
-	if (!table_ready(e->table))
+	if (!control_state_is_ready(e->control_state))
 		log_warn(&e->log,
 			 "control has said nothing yet: serving without keys until it does");
 }
 
-static int begin(struct edge *e, struct cay_err *err)
+static int edge_start(struct edge *e, struct cay_err *err)
 {
 	char path[108];
 	int n = snprintf(path, sizeof(path), "%s/edge/control.sock", e->settings.run_dir), r;
 
 	if (n < 0 || n >= (int)sizeof(path))
 		return cay_fail(err, CAY_E_INVALID, "paths.run is too long");
-	r = open_files(e, err);
+	r = edge_open_files(e, err);
 	if (r >= 0)
-		r = bind_all(e, err);
+		r = edge_bind_all(e, err);
 	if (r < 0)
 		return r;
-	e->table = table_new();
-	e->failures = rates_new(e->settings.edge_failures, e->settings.edge_failures);
-	e->tenants = rates_new(60 * e->settings.edge_rate, 2 * e->settings.edge_rate);
-	e->strangers = rates_new(STRANGERS, STRANGERS_BURST);
-	e->control = upstream_new(&e->loop, path, KEPT_MAX, KEPT_MS);
-	if (!e->table || !e->failures || !e->tenants || !e->strangers || !e->control ||
-	    watch_rounds(e) < 0)
+	e->control_state = control_state_new();
+	e->failure_rates = rate_limiter_new(e->settings.edge_failures, e->settings.edge_failures);
+	e->tenant_rates = rate_limiter_new(60 * e->settings.edge_rate, 2 * e->settings.edge_rate);
+	e->anonymous_rates = rate_limiter_new(STRANGERS, STRANGERS_BURST);
+	e->control = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
+	if (!e->control_state || !e->failure_rates || !e->tenant_rates || !e->anonymous_rates ||
+	    !e->control || edge_watch_loop_rounds(e) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	r = preview_open(e, err);
+	r = edge_preview_open(e, err);
 	if (r >= 0)
-		r = mcp_open(e, err);
+		r = mcp_forward_open(e, err);
 	if (r >= 0)
-		r = feed_open(e, err);
+		r = control_feed_start(e, err);
 	if (r >= 0)
-		r = guests_open(e, err);
+		r = live_requests_start_timer(e, err);
 	if (r < 0)
 		return r;
-	wait_for_control(e);
-	return serve(e, err);
+	edge_wait_for_control(e);
+	return edge_start_servers(e, err);
 }
 
 /* The end */
 
-static void drain(void *arg)
+static void edge_drain(void *arg)
 {
 	struct edge *e = arg;
 
 	for (unsigned i = 0; i < e->n_servers; i++)
 		server_drain(e->servers[i]);
-	attach_drain(e); /* the way back stays open: requests that are here end through it */
+	edge_attach_drain_all(
+		e); /* the way back stays open: requests that are here end through it */
 }
 
-static unsigned left(const void *arg)
+static unsigned edge_count_connections(const void *arg)
 {
 	const struct edge *e = arg;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < e->n_servers; i++)
-		n += server_connections(e->servers[i]);
+		n += server_count_connections(e->servers[i]);
 	return n;
 }
 
-static int run(struct edge *e, struct cay_err *err)
+static int edge_run(struct edge *e, struct cay_err *err)
 {
-	static struct stop stop = { .drain = drain, .left = left };
+	static struct daemon_stop stop = { .drain = edge_drain,
+					   .count_open = edge_count_connections };
 	int r;
 
 	stop.loop = &e->loop;
 	stop.log = &e->log;
 	stop.arg = e;
-	stop_on_signals(&stop);
+	daemon_stop_on_signals(&stop);
 	r = confine_daemon(err);
 	if (r < 0)
 		return r;
-	prog_ready(&e->log);
+	daemon_notify_ready(&e->log);
 	(void)uv_run(&e->loop, UV_RUN_DEFAULT);
 	return 0;
 }
@@ -286,20 +289,20 @@ int main(int argc, char **argv)
 	struct cay_err err = {};
 	int r;
 
-	e.log = log_to(STDERR_FILENO, "cay-edge", &clk_system);
-	r = prog_begin(argc, argv, "a user of cayd's group", &e.settings, &e.log, &err);
+	e.log = log_create(STDERR_FILENO, "cay-edge", &clk_system);
+	r = daemon_start(argc, argv, "a user of cayd's group", &e.settings, &e.log, &err);
 	if (r > 0)
 		return 0; /* --check, --version */
 	if (r >= 0)
-		counts_open(&e.counts);
+		edge_counters_open(&e.counters);
 	if (r >= 0)
-		r = confine_no_rings(&err);
+		r = confine_deny_io_uring(&err);
 	if (r >= 0)
 		r = uv_loop_init(&e.loop) < 0 ||
 				    uv_loop_configure(&e.loop, UV_METRICS_IDLE_TIME) < 0
 			    ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-			    : begin(&e, &err);
+			    : edge_start(&e, &err);
 	if (r >= 0)
-		r = run(&e, &err);
-	return prog_end(r, &e.log, &err);
+		r = edge_run(&e, &err);
+	return daemon_exit_status(r, &e.log, &err);
 }

@@ -15,48 +15,49 @@
 #define VALUE_MAX 1024
 #define AUTH_MAX KIB(8)
 
-struct face {
-	struct guest guest;
-	struct carry_hold hold;
+struct mcp_forward {
+	struct live_request live;
+	struct forward_handle hold;
 	struct edge *edge;
 };
 
 /* What MCP says in headers; the rest of a client's stay here. */
 static const struct {
 	const char *name, *written;
-} passed[] = {
+} mcp_forward_header_names[] = {
 	{ "mcp-protocol-version", "MCP-Protocol-Version" },
 	{ "mcp-method", "Mcp-Method" },
 	{ "mcp-name", "Mcp-Name" },
 	{ "mcp-session-id", "Mcp-Session-Id" },
 };
 
-static void cut_face(struct guest *g, const struct cay_err *why)
+static void mcp_forward_end(struct live_request *g, const struct cay_err *why)
 {
-	carry_cut(&((struct face *)g)->hold, why);
+	forward_cancel(&((struct mcp_forward *)g)->hold, why);
 }
 
-static void on_left(void *arg)
+static void on_mcp_forward_done(void *arg)
 {
-	struct face *f = arg;
+	struct mcp_forward *f = arg;
 
-	guest_leave(&f->guest);
+	live_request_remove(&f->live);
 	free(f);
 }
 
-static char *copy(struct request *rq, struct slice v, size_t most)
+static char *mcp_forward_copy_value(struct request *rq, struct slice v, size_t most)
 {
-	return v.n <= most ? pool_strn(&rq->pool, v.p, v.n) : NULL;
+	return v.n <= most ? arena_strndup(&rq->arena, v.p, v.n) : NULL;
 }
 
 /* The credential goes along: whatever a tool does is asked of us again, with it. */
-static int write_headers(struct edge *e, struct request *rq, struct relay_header *to, size_t *ret,
-			 struct cay_err *err)
+static int mcp_forward_write_headers(struct edge *e, struct request *rq, struct relay_header *to,
+				     size_t *ret, struct cay_err *err)
 {
-	char *actor = pool_take(&rq->pool, 1, ACTOR_TEXT_MAX + 1);
-	char *back = pool_take(&rq->pool, 1, 8);
-	char *auth = copy(rq, http_header(rq->head, "authorization"), AUTH_MAX);
-	char *host = copy(rq, http_header(rq->head, "host"), VALUE_MAX);
+	char *actor = arena_alloc(&rq->arena, 1, ACTOR_TEXT_MAX + 1);
+	char *back = arena_alloc(&rq->arena, 1, 8);
+	char *auth =
+		mcp_forward_copy_value(rq, http_header_find(rq->head, "authorization"), AUTH_MAX);
+	char *host = mcp_forward_copy_value(rq, http_header_find(rq->head, "host"), VALUE_MAX);
 	size_t n = 0;
 
 	if (!actor || !back || !auth || !host)
@@ -68,76 +69,79 @@ static int write_headers(struct edge *e, struct request *rq, struct relay_header
 	to[n++] = (struct relay_header){ "Cay-Back", back };
 	to[n++] = (struct relay_header){ "Cay-Host", host };
 	to[n++] = (struct relay_header){ "Authorization", auth };
-	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
-		struct slice v = http_header(rq->head, passed[i].name);
-		char *text = v.p ? copy(rq, v, VALUE_MAX) : NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(mcp_forward_header_names); i++) {
+		struct slice v = http_header_find(rq->head, mcp_forward_header_names[i].name);
+		char *text = v.p ? mcp_forward_copy_value(rq, v, VALUE_MAX) : NULL;
 
 		if (v.p && !text)
-			return cay_fail(err, CAY_E_HEADERS, "%s is too long", passed[i].written);
+			return cay_fail(err, CAY_E_HEADERS, "%s is too long",
+					mcp_forward_header_names[i].written);
 		for (size_t k = 0; v.p && k < v.n; k++)
 			if (v.p[k] < ' ' || v.p[k] > '~')
 				return cay_fail(err, CAY_E_INVALID, "%s is not ASCII",
-						passed[i].written);
+						mcp_forward_header_names[i].written);
 		if (text)
-			to[n++] = (struct relay_header){ passed[i].written, text };
+			to[n++] =
+				(struct relay_header){ mcp_forward_header_names[i].written, text };
 	}
 	*ret = n;
 	return 0;
 }
 
-static void pass_on(struct edge *e, struct request *rq)
+static void mcp_forward_start(struct edge *e, struct request *rq)
 {
-	struct relay_header headers[4 + ARRAY_SIZE(passed)];
-	struct relay_conf conf = {
-		.upstream = e->mcp, .name = "cay-mcp", .headers = headers, .done = on_left
-	};
+	struct relay_header headers[4 + ARRAY_SIZE(mcp_forward_header_names)];
+	struct relay_conf conf = { .upstream = e->mcp,
+				   .name = "cay-mcp",
+				   .headers = headers,
+				   .done = on_mcp_forward_done };
 	struct cay_err err = {};
-	struct face *f;
+	struct mcp_forward *f;
 
-	if (write_headers(e, rq, headers, &conf.n_headers, &err) < 0) {
+	if (mcp_forward_write_headers(e, rq, headers, &conf.n_headers, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
 	f = calloc(1, sizeof(*f));
 	/* what a proxy holds back is no progress */
-	if (!f || request_header(rq, "X-Accel-Buffering", "no") < 0 ||
-	    request_header(rq, "Cache-Control", "no-store") < 0) {
+	if (!f || request_add_reply_header(rq, "X-Accel-Buffering", "no") < 0 ||
+	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0) {
 		free(f);
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	f->edge = e;
-	guest_enter(e, &f->guest, rq, NULL, cut_face);
-	conf.hold = &f->hold;
+	live_request_add(e, &f->live, rq, NULL, mcp_forward_end);
+	conf.handle = &f->hold;
 	conf.arg = f;
 	relay_start(rq, &conf);
 }
 
-static void mcp_request(struct request *rq, void *arg)
+static void mcp_forward_request(struct request *rq, void *arg)
 {
 	struct edge *e = arg;
 	struct cay_err err = {};
 
-	if (gate_face(e, rq, &err) < 0)
+	if (admission_admit_non_operation(e, rq, &err) < 0)
 		request_fail(rq, &err);
 	else if (!e->mcp)
 		request_refuse(
 			rq, CAY_E_UNAVAILABLE,
 			"there is no MCP here: mcp.run was not there when this edge started");
 	else
-		pass_on(e, rq);
+		mcp_forward_start(e, rq);
 }
 
-request_fn *mcp_find(struct request *rq, void *arg)
+request_fn *mcp_forward_find_handler(struct request *rq, void *arg)
 {
 	struct slice query = rq->head->target, path = slice_cut(&query, '?');
 
 	(void)arg;
-	return slice_eq(path, SLICE("/mcp")) ? mcp_request : NULL;
+	return slice_eq(path, SLICE("/mcp")) ? mcp_forward_request : NULL;
 }
 
 /* A number nobody else has: its lock is held for as long as we live. */
-static int take_slot(struct edge *e, int dir, struct cay_err *err)
+static int mcp_callback_claim_slot(struct edge *e, int dir, struct cay_err *err)
 {
 	for (unsigned i = 0; i < MCP_EDGES; i++) {
 		char name[32];
@@ -160,7 +164,7 @@ static int take_slot(struct edge *e, int dir, struct cay_err *err)
 	return cay_fail(err, CAY_E_INVALID, "mcp.run: %d edges are there already", MCP_EDGES);
 }
 
-static int listen_back(struct edge *e, gid_t group, struct cay_err *err)
+static int mcp_callback_bind(struct edge *e, gid_t group, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -174,42 +178,43 @@ static int listen_back(struct edge *e, gid_t group, struct cay_err *err)
 	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    chown(at.sun_path, (uid_t)-1, group) < 0 || chmod(at.sun_path, 0660) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "mcp.run: %s", at.sun_path);
-	e->mcp_bound = cay_take_fd(&fd);
+	e->mcp_callback_fd = cay_take_fd(&fd);
 	return 0;
 }
 
-int mcp_open(struct edge *e, struct cay_err *err)
+int mcp_forward_open(struct edge *e, struct cay_err *err)
 {
 	auto_close int dir = open(e->settings.mcp_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
 	char path[108];
 	int n = snprintf(path, sizeof(path), "%s/mcp.sock", e->settings.mcp_dir), r;
 
-	e->mcp_bound = -EBADF;
+	e->mcp_callback_fd = -EBADF;
 	if (dir < 0 || fstat(dir, &st) < 0) {
 		log_info(&e->log, "no MCP: %s: %s", e->settings.mcp_dir, strerror(errno));
 		return 0;
 	}
 	if (n < 0 || n >= (int)sizeof(path))
 		return cay_fail(err, CAY_E_INVALID, "mcp.run is too long");
-	r = take_slot(e, dir, err);
+	r = mcp_callback_claim_slot(e, dir, err);
 	if (r >= 0)
-		r = listen_back(e, st.st_gid, err);
+		r = mcp_callback_bind(e, st.st_gid, err);
 	if (r < 0) { /* the rest of what we do needs none of it */
 		log_warn(&e->log, "no MCP: %s", err->msg);
 		*err = (struct cay_err){};
 		return 0;
 	}
-	e->mcp = upstream_new(&e->loop, path, KEPT_MAX, KEPT_MS);
+	e->mcp = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
 	return e->mcp ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 }
 
-int mcp_serve(struct edge *e, struct cay_err *err)
+int mcp_callback_serve(struct edge *e, struct cay_err *err)
 {
 	if (!e->mcp)
 		return 0;
 	/* the same doors for the same people; between two of ours there is no TLS */
-	e->mcp_conf = e->conf;
-	e->mcp_conf.layer = NULL;
-	return server_start(&e->loop, e->mcp_bound, &e->mcp_conf, &e->mcp_server, err);
+	e->mcp_callback_conf = e->conf;
+	e->mcp_callback_conf.layer = NULL;
+	return server_start(&e->loop, e->mcp_callback_fd, &e->mcp_callback_conf,
+			    &e->mcp_callback_server, err);
 }

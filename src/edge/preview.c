@@ -10,10 +10,11 @@
 #define COOKIE_MAX 320
 #define COOKIE_TRIES 4
 
-static const char paths[] = "/v1/sandboxes/", ports[] = "/ports/", app[] = "/app";
+static const char preview_path_prefix[] = "/v1/sandboxes/", preview_path_ports[] = "/ports/",
+		  preview_path_app[] = "/app";
 
 /* Which port of which sandbox, and what is asked of it. */
-struct place {
+struct preview_target {
 	struct id sandbox;
 	uint16_t port; /* 0: that of its application */
 	struct slice target;
@@ -21,30 +22,30 @@ struct place {
 };
 
 /* One under way. */
-struct look {
-	struct guest guest;
-	struct carry_hold hold;
+struct preview_request {
+	struct live_request live;
+	struct forward_handle hold;
 	struct edge *edge;
-	struct table_sandbox *to;
-	char prefix[sizeof(paths) + ID_TEXT_LEN + sizeof(ports) + 5];
+	struct control_state_sandbox *sandbox;
+	char prefix[sizeof(preview_path_prefix) + ID_TEXT_LEN + sizeof(preview_path_ports) + 5];
 	char host[PREVIEW_HOST_MAX + 8];
 };
 
 /* A browser holds a cookie of that name to this one host, which must have set it by TLS;
  * without TLS it may not be called so. */
-static const char *cookie_name(const struct edge *e)
+static const char *edge_preview_cookie_name(const struct edge *e)
 {
-	return e->previews.secure ? "__Host-cay-preview" : "cay-preview";
+	return e->preview_base.secure ? "__Host-cay-preview" : "cay-preview";
 }
 
-int preview_open(struct edge *e, struct cay_err *err)
+int edge_preview_open(struct edge *e, struct cay_err *err)
 {
 	const char *lists[] = { e->settings.edge_hosts, e->settings.edge_origins,
 				e->settings.edge_public_url };
 
 	if (!e->settings.edge_previews[0])
 		return 0;
-	if (preview_base_parse(e->settings.edge_previews, &e->previews, err) < 0)
+	if (preview_base_parse(e->settings.edge_previews, &e->preview_base, err) < 0)
 		return -EINVAL;
 	/* what a sandbox shows there must not be a neighbour of who has keys */
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
@@ -53,11 +54,12 @@ int preview_open(struct edge *e, struct cay_err *err)
 		while (rest.n) {
 			struct slice word = slice_cut(&rest, ' ');
 
-			if (memmem(word.p, word.n, e->previews.domain, strlen(e->previews.domain)))
+			if (memmem(word.p, word.n, e->preview_base.domain,
+				   strlen(e->preview_base.domain)))
 				return cay_fail(err, CAY_E_INVALID,
 						"edge.previews: the API may not be at or below %s, "
 						"where sandboxes show their pages",
-						e->previews.domain);
+						e->preview_base.domain);
 		}
 	}
 	return 0;
@@ -65,7 +67,7 @@ int preview_open(struct edge *e, struct cay_err *err)
 
 /* Where it is meant to go */
 
-static bool begins_with(struct slice *s, struct slice with)
+static bool preview_skip_prefix(struct slice *s, struct slice with)
 {
 	if (s->n < with.n || memcmp(s->p, with.p, with.n) != 0)
 		return false;
@@ -74,22 +76,23 @@ static bool begins_with(struct slice *s, struct slice with)
 	return true;
 }
 
-static bool at_path(struct slice target, struct place *ret)
+static bool preview_target_parse_path(struct slice target, struct preview_target *ret)
 {
 	struct slice path = target, number;
 	uint64_t port;
 
-	if (!begins_with(&path, slice_of(paths)) || path.n < ID_TEXT_LEN ||
+	if (!preview_skip_prefix(&path, slice_of(preview_path_prefix)) || path.n < ID_TEXT_LEN ||
 	    id_parse(ID_SANDBOX, (struct slice){ path.p, ID_TEXT_LEN }, &ret->sandbox) < 0)
 		return false;
 	path.p += ID_TEXT_LEN;
 	path.n -= ID_TEXT_LEN;
-	if (begins_with(&path, slice_of(ports))) {
+	if (preview_skip_prefix(&path, slice_of(preview_path_ports))) {
 		number = slice_cut(&path, '/');
-		if (!path.p || str_u64(number, 1, UINT16_MAX, &port) < 0)
+		if (!path.p || str_parse_u64(number, 1, UINT16_MAX, &port) < 0)
 			return false;
 		ret->port = (uint16_t)port;
-	} else if (begins_with(&path, slice_of(app)) && begins_with(&path, SLICE("/"))) {
+	} else if (preview_skip_prefix(&path, slice_of(preview_path_app)) &&
+		   preview_skip_prefix(&path, SLICE("/"))) {
 		ret->port = 0;
 	} else {
 		return false;
@@ -98,52 +101,56 @@ static bool at_path(struct slice target, struct place *ret)
 	return true;
 }
 
-static bool find_place(const struct edge *e, const struct http_head *h, struct place *ret)
+static bool preview_target_find(const struct edge *e, const struct http_head *h,
+				struct preview_target *ret)
 {
-	*ret = (struct place){ .target = h->target };
-	ret->by_host =
-		preview_host(&e->previews, http_header(h, "host"), &ret->sandbox, &ret->port);
-	return ret->by_host || at_path(h->target, ret);
+	*ret = (struct preview_target){ .target = h->target };
+	ret->by_host = preview_host_parse(&e->preview_base, http_header_find(h, "host"),
+					  &ret->sandbox, &ret->port);
+	return ret->by_host || preview_target_parse_path(h->target, ret);
 }
 
 /* Through */
 
-static void cut_look(struct guest *g, const struct cay_err *why)
+static void preview_request_end(struct live_request *g, const struct cay_err *why)
 {
-	carry_cut(&((struct look *)g)->hold, why);
+	forward_cancel(&((struct preview_request *)g)->hold, why);
 }
 
-static void on_left(void *arg)
+static void on_preview_request_done(void *arg)
 {
-	struct look *l = arg;
+	struct preview_request *l = arg;
 
-	guest_leave(&l->guest);
-	table_leave(l->edge->table, l->to);
+	live_request_remove(&l->live);
+	control_state_leave_sandbox(l->edge->control_state, l->sandbox);
 	free(l);
 }
 
-static void go_through(struct edge *e, struct request *rq, const struct place *p,
-		       struct table_sandbox *s)
+static void preview_request_forward(struct edge *e, struct request *rq,
+				    const struct preview_target *p, struct control_state_sandbox *s)
 {
-	struct slice host = http_header(rq->head, "host");
+	struct slice host = http_header_find(rq->head, "host");
 	auto_buf path = BUF_INIT(128);
 	char name[ID_TEXT_LEN + 1];
-	struct look *l = calloc(1, sizeof(*l));
+	struct preview_request *l = calloc(1, sizeof(*l));
 	unsigned port = p->port ? p->port : s->app_port;
 	struct proxy_conf conf = { .sandbox = name,
 				   .target = p->target,
-				   .done = on_left,
+				   .done = on_preview_request_done,
 				   .arg = l,
-				   .clean = { .cookie = cookie_name(e), .port = port } };
+				   .headers = { .cookie = edge_preview_cookie_name(e),
+						.port = port } };
 	int n;
 
 	id_format(&p->sandbox, name);
 	if (!l)
 		n = -1;
 	else if (p->port)
-		n = snprintf(l->prefix, sizeof(l->prefix), "%s%s%s%u", paths, name, ports, port);
+		n = snprintf(l->prefix, sizeof(l->prefix), "%s%s%s%u", preview_path_prefix, name,
+			     preview_path_ports, port);
 	else
-		n = snprintf(l->prefix, sizeof(l->prefix), "%s%s%s", paths, name, app);
+		n = snprintf(l->prefix, sizeof(l->prefix), "%s%s%s", preview_path_prefix, name,
+			     preview_path_app);
 	if (n < 0 || n >= (int)sizeof(l->prefix) || host.n >= sizeof(l->host) ||
 	    buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
 		free(l);
@@ -151,37 +158,38 @@ static void go_through(struct edge *e, struct request *rq, const struct place *p
 		return;
 	}
 	l->edge = e;
-	l->to = s;
+	l->sandbox = s;
 	memcpy(l->host, host.p, host.n);
 	conf.path = path.data;
-	conf.hold = &l->hold;
-	conf.clean.prefix = p->by_host ? NULL : l->prefix;
-	conf.clean.host = p->by_host ? l->host : NULL;
-	conf.clean.scheme = e->previews.secure ? "https" : "http";
+	conf.handle = &l->hold;
+	conf.headers.prefix = p->by_host ? NULL : l->prefix;
+	conf.headers.host = p->by_host ? l->host : NULL;
+	conf.headers.scheme = e->preview_base.secure ? "https" : "http";
 	/* a program that has both sends its JWT, which looks like anybody's */
-	conf.clean.no_auth = e->jwks && http_header(rq->head, "cay-preview").p;
-	table_enter(e->table, s);
-	guest_enter(e, &l->guest, rq, s, cut_look);
+	conf.headers.drop_authorization = e->jwks && http_header_find(rq->head, "cay-preview").p;
+	control_state_enter_sandbox(e->control_state, s);
+	live_request_add(e, &l->live, rq, s, preview_request_end);
 	proxy_start(rq, &conf);
 }
 
 /* Somebody who may; rq->actor is who. */
-static void show(struct edge *e, struct request *rq, const struct place *p)
+static void preview_request_start(struct edge *e, struct request *rq,
+				  const struct preview_target *p)
 {
-	struct table_sandbox *s = table_sandbox(e->table, &p->sandbox);
+	struct control_state_sandbox *s = control_state_find_sandbox(e->control_state, &p->sandbox);
 
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (s->state != SB_RUNNING)
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-	else if (s->busy >= LOOKS_MAX) {
-		(void)request_header(rq, "Retry-After", "1");
+	else if (s->n_requests >= LOOKS_MAX) {
+		(void)request_add_reply_header(rq, "Retry-After", "1");
 		request_refuse(rq, CAY_E_RATE, "too many requests are in this sandbox");
 	} else
-		go_through(e, rq, p, s);
+		preview_request_forward(e, rq, p, s);
 }
 
-static void begin(struct request *rq, const struct place *p)
+static void preview_request_set_operation(struct request *rq, const struct preview_target *p)
 {
 	rq->match = (struct op_match){ .op = &ops[p->port ? OP_PORT_PROXY : OP_PORT_APP],
 				       .params = { p->sandbox },
@@ -189,28 +197,28 @@ static void begin(struct request *rq, const struct place *p)
 }
 
 /* Below a path of the API: by whatever the API takes. */
-static void by_path(struct request *rq, void *arg)
+static void preview_request_by_path(struct request *rq, void *arg)
 {
 	struct edge *e = arg;
 	struct cay_err err = {};
-	struct place p;
+	struct preview_target p;
 
-	(void)find_place(e, rq->head, &p);
-	begin(rq, &p);
-	if (gate_admit(rq, e, &err) < 0)
+	(void)preview_target_find(e, rq->head, &p);
+	preview_request_set_operation(rq, &p);
+	if (admission_admit_request(rq, e, &err) < 0)
 		request_fail(rq, &err);
 	else
-		show(e, rq, &p);
+		preview_request_start(e, rq, &p);
 }
 
 /* On a host of its own */
 
 /* The token in the query: cut out of it, and the rest as it was. */
-static bool cut_token(struct slice target, struct slice *ret_token, struct buf *rest)
+static bool preview_token_extract(struct slice target, struct slice *ret_token, struct buf *rest)
 {
 	struct slice query = target, path = slice_cut(&query, '?');
 	bool found = false, any = false;
-	int r = buf_add(rest, path.p, path.n);
+	int r = buf_append(rest, path.p, path.n);
 
 	while (query.p && r >= 0) {
 		struct slice pair = slice_cut(&query, '&'), value = pair;
@@ -222,7 +230,7 @@ static bool cut_token(struct slice target, struct slice *ret_token, struct buf *
 		}
 		r = buf_putc(rest, any ? '&' : '?');
 		if (r >= 0)
-			r = buf_add(rest, pair.p, pair.n);
+			r = buf_append(rest, pair.p, pair.n);
 		any = true;
 	}
 	return found && r >= 0;
@@ -230,26 +238,26 @@ static bool cut_token(struct slice target, struct slice *ret_token, struct buf *
 
 /* For a token a cookie, and the same page without it: not in the history, not in what the
  * page sees of itself, not in a Referer. */
-static void exchange(struct edge *e, struct request *rq, struct slice token,
-		     const struct buf *target)
+static void preview_token_to_cookie(struct edge *e, struct request *rq, struct slice token,
+				    const struct buf *target)
 {
-	const struct pass *by = rq->data;
-	struct slice host = http_header(rq->head, "host");
+	const struct credential *by = rq->data;
+	struct slice host = http_header_find(rq->head, "host");
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS;
 	auto_buf url = BUF_INIT(URL_MAX), cookie = BUF_INIT(COOKIE_MAX);
-	const char *secure = e->previews.secure ? "; Secure" : "";
+	const char *secure = e->preview_base.secure ? "; Secure" : "";
 
 	/* with its host: a path may begin with "//" and mean another one */
-	if (buf_printf(&url, "%s://%.*s", e->previews.secure ? "https" : "http", (int)host.n,
+	if (buf_printf(&url, "%s://%.*s", e->preview_base.secure ? "https" : "http", (int)host.n,
 		       host.p) < 0 ||
-	    buf_add(&url, target->data, target->len) < 0 ||
+	    buf_append(&url, target->data, target->len) < 0 ||
 	    buf_printf(&cookie, "%s=%.*s; Path=/; HttpOnly; SameSite=Lax; Max-Age=%llu%s",
-		       cookie_name(e), (int)token.n, token.p,
+		       edge_preview_cookie_name(e), (int)token.n, token.p,
 		       (unsigned long long)((by->until_ms - now_ms) / 1000), secure) < 0 ||
-	    request_header(rq, "Location", buf_str(&url)) < 0 ||
-	    request_header(rq, "Set-Cookie", buf_str(&cookie)) < 0 ||
-	    request_header(rq, "Cache-Control", "no-store") < 0 ||
-	    request_header(rq, "Referrer-Policy", "no-referrer") < 0)
+	    request_add_reply_header(rq, "Location", buf_str(&url)) < 0 ||
+	    request_add_reply_header(rq, "Set-Cookie", buf_str(&cookie)) < 0 ||
+	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0 ||
+	    request_add_reply_header(rq, "Referrer-Policy", "no-referrer") < 0)
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 	else
 		request_reply(rq, 303, NULL, NULL);
@@ -259,7 +267,8 @@ static void exchange(struct edge *e, struct request *rq, struct slice token,
 
 /* What says neither Origin nor Sec-Fetch-Site, as a picture in an old browser, may still say
  * which page it is in. */
-static bool is_of_neighbour(const struct edge *e, struct slice referer, const struct place *p)
+static bool preview_referer_is_foreign(const struct edge *e, struct slice referer,
+				       const struct preview_target *p)
 {
 	struct slice rest = referer, host;
 	struct id from;
@@ -268,104 +277,109 @@ static bool is_of_neighbour(const struct edge *e, struct slice referer, const st
 	(void)slice_cut(&rest, '/');
 	(void)slice_cut(&rest, '/');
 	host = slice_cut(&rest, '/');
-	return host.n && preview_host(&e->previews, host, &from, &port) &&
+	return host.n && preview_host_parse(&e->preview_base, host, &from, &port) &&
 	       !id_eq(&from, &p->sandbox);
 }
 
 /* Pages of other hosts ask with this one's cookie, if those are neighbours: all they may
  * is lead here.  Other ports of the same sandbox are the same program's. */
-static bool is_foreign(const struct edge *e, const struct http_head *h, const struct place *p)
+static bool preview_request_is_foreign(const struct edge *e, const struct http_head *h,
+				       const struct preview_target *p)
 {
-	struct slice origin = http_header(h, "origin"), site = http_header(h, "sec-fetch-site");
-	bool leads = http_eq(http_header(h, "sec-fetch-mode"), "navigate") &&
-		     http_eq(http_header(h, "sec-fetch-dest"), "document");
+	struct slice origin = http_header_find(h, "origin"),
+		     site = http_header_find(h, "sec-fetch-site");
+	bool leads = http_equals_nocase(http_header_find(h, "sec-fetch-mode"), "navigate") &&
+		     http_equals_nocase(http_header_find(h, "sec-fetch-dest"), "document");
 
 	if (!origin.p && !site.p)
-		return is_of_neighbour(e, http_header(h, "referer"), p);
+		return preview_referer_is_foreign(e, http_header_find(h, "referer"), p);
 	if (origin.p) {
 		struct slice host = origin, scheme = slice_cut(&host, ':');
 		struct id from;
 		uint16_t port;
 
 		if (host.n < 3 || memcmp(host.p, "//", 2) != 0 ||
-		    !http_eq(scheme, e->previews.secure ? "https" : "http"))
+		    !http_equals_nocase(scheme, e->preview_base.secure ? "https" : "http"))
 			return true;
 		host.p += 2;
 		host.n -= 2;
-		return !preview_host(&e->previews, host, &from, &port) ||
+		return !preview_host_parse(&e->preview_base, host, &from, &port) ||
 		       !id_eq(&from, &p->sandbox);
 	}
-	return !http_eq(site, "none") && !http_eq(site, "same-origin") && !leads;
+	return !http_equals_nocase(site, "none") && !http_equals_nocase(site, "same-origin") &&
+	       !leads;
 }
 
 /* By a header, which no page of a stranger can set, or the cookie. */
-static int find_viewer(struct edge *e, struct request *rq, const struct place *p, struct pass *by,
-		       struct cay_err *err)
+static int preview_request_authenticate(struct edge *e, struct request *rq,
+					const struct preview_target *p, struct credential *by,
+					struct cay_err *err)
 {
-	struct slice token = http_header(rq->head, "cay-preview");
+	struct slice token = http_header_find(rq->head, "cay-preview");
 	size_t at = 0;
 	int r;
 
 	if (token.p)
-		return who_previews(e, token, &p->sandbox, p->port, &rq->actor, by, err);
+		return authenticate_preview_token(e, token, &p->sandbox, p->port, &rq->actor, by,
+						  err);
 	r = cay_fail(err, CAY_E_UNAUTHENTICATED, "no preview");
 	for (unsigned i = 0; i < COOKIE_TRIES; i++) {
-		token = clean_cookie(rq->head, cookie_name(e), &at);
+		token = proxy_headers_find_cookie(rq->head, edge_preview_cookie_name(e), &at);
 		if (!token.p)
 			break;
 		*err = (struct cay_err){};
-		r = who_previews(e, token, &p->sandbox, p->port, &rq->actor, by, err);
+		r = authenticate_preview_token(e, token, &p->sandbox, p->port, &rq->actor, by, err);
 		if (r >= 0)
 			break;
 	}
-	if (r >= 0 && is_foreign(e, rq->head, p))
+	if (r >= 0 && preview_request_is_foreign(e, rq->head, p))
 		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
 	return r;
 }
 
-static void by_host(struct request *rq, void *arg)
+static void preview_request_by_host(struct request *rq, void *arg)
 {
 	struct edge *e = arg;
 	auto_buf rest = BUF_INIT(URL_MAX);
-	struct pass *by = pool_take(&rq->pool, 1, sizeof(*by));
+	struct credential *by = arena_alloc(&rq->arena, 1, sizeof(*by));
 	struct slice token = {};
 	struct cay_err err = {};
-	struct place p;
+	struct preview_target p;
 	bool fresh;
 	int r;
 
-	(void)find_place(e, rq->head, &p);
-	begin(rq, &p);
+	(void)preview_target_find(e, rq->head, &p);
+	preview_request_set_operation(rq, &p);
 	if (!by) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	*by = (struct pass){ .until_ms = PUSH_NEVER };
+	*by = (struct credential){ .until_ms = PUSH_NEVER };
 	rq->data = by;
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
-	fresh = cut_token(rq->head->target, &token, &rest);
-	r = fresh ? who_previews(e, token, &p.sandbox, p.port, &rq->actor, by, &err)
-		  : find_viewer(e, rq, &p, by, &err);
+	fresh = preview_token_extract(rq->head->target, &token, &rest);
+	r = fresh ? authenticate_preview_token(e, token, &p.sandbox, p.port, &rq->actor, by, &err)
+		  : preview_request_authenticate(e, rq, &p, by, &err);
 	if (r < 0 && err.code == CAY_E_FORBIDDEN)
-		e->counts.now.refused[METRICS_ORIGIN]++;
+		e->counters.now.refused[METRICS_ORIGIN]++;
 	else
-		r = gate_known(e, rq, r, &err);
+		r = admission_check_authenticated(e, rq, r, &err);
 	if (r >= 0 && fresh && !slice_eq(rq->head->method, SLICE("GET")) &&
 	    !slice_eq(rq->head->method, SLICE("HEAD")))
 		r = cay_fail(&err, CAY_E_INVALID, "the token of a preview is for a GET");
 	if (r < 0)
 		request_fail(rq, &err);
 	else if (fresh)
-		exchange(e, rq, token, &rest);
+		preview_token_to_cookie(e, rq, token, &rest);
 	else
-		show(e, rq, &p);
+		preview_request_start(e, rq, &p);
 }
 
-request_fn *preview_find(struct request *rq, void *arg)
+request_fn *edge_preview_find_handler(struct request *rq, void *arg)
 {
-	struct place p;
+	struct preview_target p;
 
-	if (!find_place(arg, rq->head, &p))
+	if (!preview_target_find(arg, rq->head, &p))
 		return NULL;
-	return p.by_host ? by_host : by_path;
+	return p.by_host ? preview_request_by_host : preview_request_by_path;
 }

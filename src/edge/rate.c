@@ -8,36 +8,36 @@
 
 #define WAYS 8 /* places somebody may have */
 
-struct bucket {
-	uint64_t who;     /* a hash; 0: nobody */
-	uint64_t full_ns; /* when it is full again, if nothing more is taken */
+struct rate_bucket {
+	uint64_t key_hash; /* a hash; 0: nobody */
+	uint64_t full_ns;  /* when it is full again, if nothing more is taken */
 };
 
-struct rates {
-	uint64_t one_ns, all_ns; /* what one takes to come back, and all of them */
+struct rate_limiter {
+	uint64_t request_ns, burst_ns; /* what one takes to come back, and all of them */
 	uint64_t key;
-	struct bucket buckets[RATE_BUCKETS];
+	struct rate_bucket buckets[RATE_BUCKETS];
 };
 
-struct rates *rates_new(uint64_t per_min, uint64_t burst)
+struct rate_limiter *rate_limiter_new(uint64_t per_min, uint64_t burst)
 {
-	struct rates *r = calloc(1, sizeof(*r));
+	struct rate_limiter *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
-	r->one_ns = 60 * NS_PER_S / per_min;
-	r->all_ns = r->one_ns * burst;
+	r->request_ns = 60 * NS_PER_S / per_min;
+	r->burst_ns = r->request_ns * burst;
 	if (getrandom(&r->key, sizeof(r->key), GRND_NONBLOCK) < 0)
 		r->key = (uint64_t)(uintptr_t)r;
 	return r;
 }
 
-void rates_free(struct rates *r)
+void rate_limiter_free(struct rate_limiter *r)
 {
 	free(r);
 }
 
-static uint64_t hash(const struct rates *r, const void *who, size_t n)
+static uint64_t rate_limiter_hash(const struct rate_limiter *r, const void *who, size_t n)
 {
 	const uint8_t *p = who;
 	uint64_t h = UINT64_C(14695981039346656037) ^ r->key;
@@ -47,46 +47,47 @@ static uint64_t hash(const struct rates *r, const void *who, size_t n)
 	return h ^ h >> 29;
 }
 
-static struct bucket *find(struct rates *r, uint64_t h, uint64_t now)
+static struct rate_bucket *rate_bucket_find(struct rate_limiter *r, uint64_t h, uint64_t now)
 {
-	struct bucket *b = &r->buckets[h % RATE_BUCKETS];
+	struct rate_bucket *b = &r->buckets[h % RATE_BUCKETS];
 
 	for (size_t i = 0; i < WAYS; i++) {
-		struct bucket *k = &r->buckets[(h + i) % RATE_BUCKETS];
+		struct rate_bucket *k = &r->buckets[(h + i) % RATE_BUCKETS];
 
-		if (k->who == h) {
+		if (k->key_hash == h) {
 			b = k;
 			break;
 		}
-		if (b->who != h && b->full_ns > now && k->full_ns <= now)
+		if (b->key_hash != h && b->full_ns > now && k->full_ns <= now)
 			b = k; /* nobody's now, unless our own comes later */
 	}
-	if (b->who != h && b->full_ns <= now)
-		*b = (struct bucket){ .who = h, .full_ns = now };
+	if (b->key_hash != h && b->full_ns <= now)
+		*b = (struct rate_bucket){ .key_hash = h, .full_ns = now };
 	if (b->full_ns < now)
 		b->full_ns = now;
 	return b;
 }
 
-bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns)
+bool rate_limiter_try_acquire(struct rate_limiter *r, const void *who, size_t n, uint64_t now_ns)
 {
-	struct bucket *b = find(r, hash(r, who, n), now_ns);
+	struct rate_bucket *b = rate_bucket_find(r, rate_limiter_hash(r, who, n), now_ns);
 
-	if (b->full_ns + r->one_ns > now_ns + r->all_ns)
+	if (b->full_ns + r->request_ns > now_ns + r->burst_ns)
 		return false;
-	b->full_ns += r->one_ns;
+	b->full_ns += r->request_ns;
 	return true;
 }
 
-bool rate_spent(const struct rates *r, const void *who, size_t n, uint64_t now_ns)
+bool rate_limiter_is_exhausted(const struct rate_limiter *r, const void *who, size_t n,
+			       uint64_t now_ns)
 {
-	uint64_t h = hash(r, who, n);
+	uint64_t h = rate_limiter_hash(r, who, n);
 
 	for (size_t i = 0; i < WAYS; i++) {
-		const struct bucket *b = &r->buckets[(h + i) % RATE_BUCKETS];
+		const struct rate_bucket *b = &r->buckets[(h + i) % RATE_BUCKETS];
 
-		if (b->who == h)
-			return b->full_ns + r->one_ns > now_ns + r->all_ns;
+		if (b->key_hash == h)
+			return b->full_ns + r->request_ns > now_ns + r->burst_ns;
 	}
 	return false;
 }

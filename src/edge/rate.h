@@ -13,13 +13,14 @@
 
 #define RATE_BUCKETS 32768
 
-struct rates;
+struct rate_limiter;
 
 /* So many a minute, and so many at once. */
-[[nodiscard]] struct rates *rates_new(uint64_t per_min, uint64_t burst);
-void rates_free(struct rates *r);
+[[nodiscard]] struct rate_limiter *rate_limiter_new(uint64_t per_min, uint64_t burst);
+void rate_limiter_free(struct rate_limiter *r);
 /* Take one; false when there was none. */
-bool rate_take(struct rates *r, const void *who, size_t n, uint64_t now_ns);
+bool rate_limiter_try_acquire(struct rate_limiter *r, const void *who, size_t n, uint64_t now_ns);
 /* Whether there is none, for what it did itself: nobody is held for whom it shares with. */
-bool rate_spent(const struct rates *r, const void *who, size_t n, uint64_t now_ns);
+bool rate_limiter_is_exhausted(const struct rate_limiter *r, const void *who, size_t n,
+			       uint64_t now_ns);
 #endif

@@ -17,23 +17,24 @@
 #include "net/ws.h"
 #include "wire/attach.h"
 
-struct raw {
-	uint64_t at; /* of stdin, what is sent next */
-	bool known;  /* at is */
-	bool closed; /* stdin: what still comes goes nowhere */
-	bool inside; /* a message whose first part was there */
+struct attach_raw {
+	uint64_t stdin_offset; /* of stdin, what is sent next */
+	bool offset_known;     /* at is */
+	bool stdin_closed;     /* stdin: what still comes goes nowhere */
+	bool in_message;       /* a message whose first part was there */
 };
 
 /* What is for the client: bytes, or with a code a Close. */
-struct raw_said {
+struct attach_raw_output {
 	struct slice bytes;
-	unsigned code;
+	unsigned close_code;
 	char reason[WS_REASON_MAX + 1];
 };
 
-/* A frame of the sandbox, which attach_cut() let through. */
-struct raw_said raw_out(struct raw *r, const struct frame *f);
+/* A frame of the sandbox, which attach_frame_decode() let through. */
+struct attach_raw_output attach_raw_convert_frame(struct attach_raw *r, const struct frame *f);
 /* A message of the client, or a part of one: frames of stdin, behind what is in `to`.  One
  * without a byte is the end of it. */
-[[nodiscard]] int raw_in(struct raw *r, const struct ws_event *ev, struct buf *to);
+[[nodiscard]] int attach_raw_convert_message(struct attach_raw *r, const struct ws_event *ev,
+					     struct buf *to);
 #endif

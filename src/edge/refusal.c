@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void count(uint32_t *n)
+static void refusal_increment(uint32_t *n)
 {
 	if (*n < UINT32_MAX)
 		++*n;
@@ -20,7 +20,7 @@ void refusal_add(struct refusals *r, enum push_refusal why, const uint8_t peer[s
 	while (row < end && (memcmp(row->peer, peer, 16) != 0 || !id_eq(&row->key, key)))
 		row++;
 	if (row == end && r->by[why].n == REFUSALS_MAX) {
-		count(&r->by[why].several);
+		refusal_increment(&r->by[why].several);
 		return;
 	}
 	if (row == end) {
@@ -28,10 +28,10 @@ void refusal_add(struct refusals *r, enum push_refusal why, const uint8_t peer[s
 		memcpy(row->peer, peer, 16);
 		r->by[why].n++;
 	}
-	count(&row->n);
+	refusal_increment(&row->n);
 }
 
-bool refusal_take(struct refusals *r, struct push *ret)
+bool refusal_remove_next(struct refusals *r, struct push *ret)
 {
 	for (unsigned why = 0; why < PUSH_REFUSALS; why++) {
 		struct push p = { .kind = PUSH_REFUSED, .value = (uint8_t)why };

@@ -30,5 +30,5 @@ struct refusals {
 void refusal_add(struct refusals *r, enum push_refusal why, const uint8_t peer[static 16],
 		 const struct id *key);
 /* The next record; false when there is none. */
-[[nodiscard]] bool refusal_take(struct refusals *r, struct push *ret);
+[[nodiscard]] bool refusal_remove_next(struct refusals *r, struct push *ret);
 #endif

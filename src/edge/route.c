@@ -15,90 +15,92 @@
 #define BEARER "Bearer "
 #define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
-struct asked {
-	struct guest guest;
-	struct carry_hold hold;
-	struct attach *attach; /* instead, once it is one */
+struct control_request {
+	struct live_request live;
+	struct forward_handle hold;
+	struct edge_attach *attach; /* instead, once it is one */
 	struct edge *edge;
 	unsigned slot;
 };
 
-static void cut_asked(struct guest *g, const struct cay_err *why)
+static void control_request_end(struct live_request *g, const struct cay_err *why)
 {
-	struct asked *a = (struct asked *)g;
+	struct control_request *a = (struct control_request *)g;
 
 	if (a->attach)
-		attach_cut_off(a->attach, why);
+		edge_attach_terminate(a->attach, why);
 	else
-		carry_cut(&a->hold, why);
+		forward_cancel(&a->hold, why);
 }
 
-static void on_told(void *arg)
+static void on_control_request_done(void *arg)
 {
-	struct asked *a = arg;
+	struct control_request *a = arg;
 
-	guest_leave(&a->guest);
-	a->edge->asking[a->slot]--;
+	live_request_remove(&a->live);
+	a->edge->control_requests[a->slot]--;
 	free(a);
 }
 
 /* Of one tenant only so many at once: who follows events holds a connection of control's
  * for as long as it likes. */
-static struct asked *ask(struct edge *e, struct request *rq)
+static struct control_request *control_request_create(struct edge *e, struct request *rq)
 {
 	const struct id *t = &rq->actor.tenant;
 	unsigned slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS;
-	struct asked *a = e->asking[slot] < CONTROL_MAX ? malloc(sizeof(*a)) : NULL;
+	struct control_request *a =
+		e->control_requests[slot] < CONTROL_MAX ? malloc(sizeof(*a)) : NULL;
 
 	if (!a) {
-		(void)request_header(rq, "Retry-After", "1");
+		(void)request_add_reply_header(rq, "Retry-After", "1");
 		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are under way");
 		return NULL;
 	}
-	*a = (struct asked){ .edge = e, .slot = slot };
-	guest_enter(e, &a->guest, rq, NULL, cut_asked);
-	e->asking[slot]++;
+	*a = (struct control_request){ .edge = e, .slot = slot };
+	live_request_add(e, &a->live, rq, NULL, control_request_end);
+	e->control_requests[slot]++;
 	return a;
 }
 
-/* How the client has reached us, for a link; its Host was looked at (gate_host()). */
-static int write_origin(const struct edge *e, const struct request *rq, struct buf *to)
+/* How the client has reached us, for a link; its Host was looked at (admission_host_is_ours()). */
+static int control_request_write_origin(const struct edge *e, const struct request *rq,
+					struct buf *to)
 {
-	struct slice host = http_header(rq->head, "host");
+	struct slice host = http_header_find(rq->head, "host");
 
 	return buf_printf(to, "%s://%.*s", e->tls ? "https" : "http", (int)host.n, host.p);
 }
 
-static void to_control(struct edge *e, struct request *rq)
+static void route_to_control(struct edge *e, struct request *rq)
 {
 	auto_buf origin = BUF_INIT(ORIGIN_MAX);
 	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
 	struct relay_header told[3] = { { "Cay-Actor", actor } };
 	struct relay_conf conf = { .upstream = e->control, .headers = told, .n_headers = 1 };
-	struct asked *a;
+	struct control_request *a;
 	struct cay_err err = {};
 	struct slice key;
 
 	/* who waits for it now would ask again, and then be asked for twice */
-	if (feed_hangs(e)) {
-		(void)request_header(rq, "Retry-After", "1");
+	if (control_feed_is_hung(e)) {
+		(void)request_add_reply_header(rq, "Retry-After", "1");
 		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not answer");
 		return;
 	}
-	a = ask(e, rq);
+	a = control_request_create(e, rq);
 	if (!a)
 		return;
 	/* control does not take our word for a key */
-	if (a->guest.pass.kind == PASS_KEY && who_bearer(rq->head, &key, &err) >= 0 &&
-	    key.n == KEY_TEXT_LEN) {
+	if (a->live.credential.kind == CREDENTIAL_KEY &&
+	    credential_find_bearer(rq->head, &key, &err) >= 0 && key.n == KEY_TEXT_LEN) {
 		memcpy(proof, BEARER, sizeof(BEARER) - 1);
 		memcpy(proof + sizeof(BEARER) - 1, key.p, key.n);
 		told[conf.n_headers++] = (struct relay_header){ "Authorization", proof };
 	}
-	if (rq->match.op == &ops[OP_TREE_LINK] && write_origin(e, rq, &origin) >= 0)
+	if (rq->match.op == &ops[OP_TREE_LINK] && control_request_write_origin(e, rq, &origin) >= 0)
 		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
-	conf.hold = &a->hold;
-	conf.done = on_told;
+	conf.handle = &a->hold;
+	conf.done = on_control_request_done;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
 	/* an import is as long as there is much of it */
@@ -106,42 +108,43 @@ static void to_control(struct edge *e, struct request *rq)
 	    rq->match.op != &ops[OP_TREE_IMPORT])
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
 	/* of what is no WebSocket control says what it says of the sandbox */
-	if (rq->match.op->reply != REPLY_SOCKET || attach_start(e, rq, &conf, &a->attach, &err) < 0)
+	if (rq->match.op->reply != REPLY_SOCKET ||
+	    edge_attach_start(e, rq, &conf, &a->attach, &err) < 0)
 		relay_start(rq, &conf);
 	explicit_bzero(proof, sizeof(proof));
 }
 
-struct visit {
-	struct guest guest;
-	struct carry_hold hold;
-	struct attach *attach; /* instead, once it is one */
+struct sandbox_request {
+	struct live_request live;
+	struct forward_handle hold;
+	struct edge_attach *attach; /* instead, once it is one */
 	struct edge *edge;
-	struct table_sandbox *to;
+	struct control_state_sandbox *sandbox;
 };
 
-static void cut_visit(struct guest *g, const struct cay_err *why)
+static void sandbox_request_end(struct live_request *g, const struct cay_err *why)
 {
-	struct visit *v = (struct visit *)g;
+	struct sandbox_request *v = (struct sandbox_request *)g;
 
 	if (v->attach)
-		attach_cut_off(v->attach, why);
+		edge_attach_terminate(v->attach, why);
 	else
-		carry_cut(&v->hold, why);
+		forward_cancel(&v->hold, why);
 }
 
-static void on_left(void *arg)
+static void on_sandbox_request_done(void *arg)
 {
-	struct visit *v = arg;
+	struct sandbox_request *v = arg;
 
-	guest_leave(&v->guest);
-	table_leave(v->edge->table, v->to);
+	live_request_remove(&v->live);
+	control_state_leave_sandbox(v->edge->control_state, v->sandbox);
 	free(v);
 }
 
 /* Operations whose answer is as late as what they wait for, or as there is much to do.  PID 1
  * has a deadline for each but commands, which have their own; it is a stranger, so we have
  * one, too. */
-static const uint32_t late_ms[OP_NUM] = {
+static const uint32_t route_slow_timeout_ms[OP_NUM] = {
 	[OP_EXEC_RUN] = UINT32_MAX, [OP_SHELL_RUN] = UINT32_MAX, [OP_PORT_WAIT] = LATE_MS,
 	[OP_FILE_LIST] = LATE_MS,   [OP_FILE_GLOB] = LATE_MS,    [OP_FILE_GREP] = LATE_MS,
 	[OP_FILE_WATCH] = LATE_MS,  [OP_FILE_COPY] = LATE_MS,    [OP_FILE_MOVE] = LATE_MS,
@@ -150,28 +153,28 @@ static const uint32_t late_ms[OP_NUM] = {
 };
 
 /* A stream begins at once. */
-static uint64_t patience(const struct request *rq)
+static uint64_t route_head_timeout_ms(const struct request *rq)
 {
-	bool streams = http_accepts(rq->head, FRAME_MEDIA_TYPE) ||
-		       http_accepts(rq->head, "text/event-stream");
+	bool streams = http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
+		       http_accepts_media_type(rq->head, "text/event-stream");
 
-	uint32_t late = streams ? 0 : late_ms[rq->match.op - ops];
+	uint32_t late = streams ? 0 : route_slow_timeout_ms[rq->match.op - ops];
 
 	return late == UINT32_MAX ? 0 : late ? late : ANSWER_MS;
 }
 
-static void not_a_socket(struct request *rq, const struct cay_err *err)
+static void route_refuse_not_websocket(struct request *rq, const struct cay_err *err)
 {
 	if (err->code == CAY_E_UPGRADE) {
-		(void)request_header(rq, "Upgrade", "websocket");
-		(void)request_header(rq, "Sec-WebSocket-Version", WS_VERSION);
+		(void)request_add_reply_header(rq, "Upgrade", "websocket");
+		(void)request_add_reply_header(rq, "Sec-WebSocket-Version", WS_VERSION);
 	}
 	request_fail(rq, err);
 }
 
 /* Bytes of a stranger on the API's own origin, where a link opens them in a browser: they
  * are kept as a file, and nothing of them runs. */
-static int guard(struct request *rq)
+static int route_add_download_headers(struct request *rq)
 {
 	static const struct relay_header guards[] = {
 		{ "Content-Disposition", "attachment" },
@@ -184,16 +187,17 @@ static int guard(struct request *rq)
 	if (rq->match.op != &ops[OP_TREE_GET] && rq->match.op != &ops[OP_FILE_READ])
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(guards); i++)
-		if (request_header(rq, guards[i].name, guards[i].value) < 0)
+		if (request_add_reply_header(rq, guards[i].name, guards[i].value) < 0)
 			return -ENOBUFS;
 	return 0;
 }
 
-static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
+static void route_to_sandbox(struct edge *e, struct request *rq, struct control_state_sandbox *s)
 {
 	auto_buf path = BUF_INIT(128);
-	struct relay_conf conf = { .head_timeout_ms = patience(rq), .done = on_left };
-	struct visit *v = malloc(sizeof(*v));
+	struct relay_conf conf = { .head_timeout_ms = route_head_timeout_ms(rq),
+				   .done = on_sandbox_request_done };
+	struct sandbox_request *v = malloc(sizeof(*v));
 	char name[ID_TEXT_LEN + 1];
 	struct cay_err err = {};
 
@@ -203,74 +207,73 @@ static void inside(struct edge *e, struct request *rq, struct table_sandbox *s)
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
-	*v = (struct visit){ .edge = e, .to = s };
-	table_enter(e->table, s);
-	guest_enter(e, &v->guest, rq, s, cut_visit);
+	*v = (struct sandbox_request){ .edge = e, .sandbox = s };
+	control_state_enter_sandbox(e->control_state, s);
+	live_request_add(e, &v->live, rq, s, sandbox_request_end);
 	conf.path = path.data;
-	conf.hold = &v->hold;
+	conf.handle = &v->hold;
 	conf.arg = v;
 	conf.upgrade = rq->match.op == &ops[OP_PORT_CONNECT];
-	if (guard(rq) < 0) {
-		on_left(v);
+	if (route_add_download_headers(rq) < 0) {
+		on_sandbox_request_done(v);
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 	} else if (rq->match.op->reply != REPLY_SOCKET || conf.upgrade) {
 		relay_start(rq, &conf);
-	} else if (attach_start(e, rq, &conf, &v->attach, &err) < 0) {
-		on_left(v);
-		not_a_socket(rq, &err);
+	} else if (edge_attach_start(e, rq, &conf, &v->attach, &err) < 0) {
+		on_sandbox_request_done(v);
+		route_refuse_not_websocket(rq, &err);
 	}
 }
 
 void route_request(struct request *rq, void *arg)
 {
 	struct edge *e = arg;
-	struct table_sandbox *s;
+	struct control_state_sandbox *s;
 
 	if (rq->match.op->where != WHERE_INSIDE) {
-		to_control(e, rq);
+		route_to_control(e, rq);
 		return;
 	}
-	s = table_sandbox(e->table, &rq->match.params[0]);
+	s = control_state_find_sandbox(e->control_state, &rq->match.params[0]);
 	/* control may know of one we have not heard of yet; to it a foreign one is absent */
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
-		to_control(e, rq);
+		route_to_control(e, rq);
 	else if (s->state != SB_RUNNING)
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
-	else if (s->busy >= INSIDE_MAX) {
-		(void)request_header(rq, "Retry-After", "1");
+	else if (s->n_requests >= INSIDE_MAX) {
+		(void)request_add_reply_header(rq, "Retry-After", "1");
 		request_refuse(rq, CAY_E_RATE, "too many requests are in this sandbox");
 	} else
-		inside(e, rq, s);
+		route_to_sandbox(e, rq, s);
 }
 
 /* What edge.pages closes: all that strangers are told but that Cay is well. */
-static const enum op_id pages[] = {
-	OP_OPENAPI, OP_OPENAPI_TOP, OP_DOCS, OP_REDOC, OP_LLMS, OP_TOOLS
-};
+static const enum op_id route_closable_pages[] = { OP_OPENAPI, OP_OPENAPI_TOP, OP_DOCS,
+						   OP_REDOC,   OP_LLMS,        OP_TOOLS };
 
 /* As of a path that no operation has, whatever the method is and whoever asks. */
-static void absent(struct request *rq, void *arg)
+static void route_refuse_not_found(struct request *rq, void *arg)
 {
 	(void)arg;
 	request_refuse(rq, CAY_E_NOT_FOUND, "nothing is here");
 }
 
-static request_fn *find_closed(const struct edge *e, const struct request *rq)
+static request_fn *route_find_closed_page(const struct edge *e, const struct request *rq)
 {
 	struct slice query = rq->head->target, path = slice_cut(&query, '?');
 
-	for (size_t i = 0; !e->settings.edge_pages && i < ARRAY_SIZE(pages); i++)
-		if (slice_eq(path, slice_of(ops[pages[i]].path)))
-			return absent;
+	for (size_t i = 0; !e->settings.edge_pages && i < ARRAY_SIZE(route_closable_pages); i++)
+		if (slice_eq(path, slice_of(ops[route_closable_pages[i]].path)))
+			return route_refuse_not_found;
 	return NULL;
 }
 
 /* Previews first: on their hosts every path is a sandbox's own. */
-request_fn *route_stray(struct request *rq, void *arg)
+request_fn *route_find_special_handler(struct request *rq, void *arg)
 {
-	request_fn *fn = preview_find(rq, arg);
+	request_fn *fn = edge_preview_find_handler(rq, arg);
 
 	if (!fn)
-		fn = mcp_find(rq, arg);
-	return fn ? fn : find_closed(arg, rq);
+		fn = mcp_forward_find_handler(rq, arg);
+	return fn ? fn : route_find_closed_page(arg, rq);
 }

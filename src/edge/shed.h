@@ -34,35 +34,38 @@
 #define SHED_SHARES 8192
 #define SHED_NO_LIMIT UINT64_MAX
 
-enum shed_kind { SHED_TENANT, SHED_STRANGER, SHED_KINDS };
+enum load_shed_kind { SHED_TENANT, SHED_STRANGER, SHED_KINDS };
 
-struct share; /* somebody's */
+struct load_share; /* somebody's */
 
-struct shed {
+struct load_shed {
 	uint64_t limit;    /* thousandths of a request a second, of one tenant */
 	uint64_t delay_ns; /* of the last interval */
 	uint64_t rate;     /* requests done a second, smoothed: when a queue stands, all we can */
 	/* since the interval began */
 	uint64_t began_ns, answers_ns, n_answers, busy_ns, refusing_ns, n_rounds, n_done, n_refused;
-	unsigned stood, calm; /* intervals with a queue; without a refusal */
+	unsigned queued_intervals, calm_intervals; /* intervals with a queue; without a refusal */
 	uint64_t key;
-	uint64_t refused_share, refused_known; /* since the start, by reason */
-	struct share *shares;
+	uint64_t refused_share, refused_by_control; /* since the start, by reason */
+	struct load_share *shares;
 };
 
-[[nodiscard]] int shed_init(struct shed *s, uint64_t now);
-void shed_fini(struct shed *s);
+[[nodiscard]] int load_shed_init(struct load_shed *s, uint64_t now);
+void load_shed_fini(struct load_shed *s);
 /* A round of the loop took so long, and so much of that was refusing. */
-void shed_round(struct shed *s, uint64_t took_ns, uint64_t refusing_ns, uint64_t now);
+void load_shed_add_loop_round(struct load_shed *s, uint64_t took_ns, uint64_t refusing_ns,
+			      uint64_t now);
 /* Something quick was answered after so long. */
-void shed_answered(struct shed *s, uint64_t took_ns);
+void load_shed_add_answer_time(struct load_shed *s, uint64_t took_ns);
 /* A request of somebody; false: refuse it. */
-[[nodiscard]] bool shed_take(struct shed *s, enum shed_kind kind, const void *who, size_t n,
-			     uint64_t now);
+[[nodiscard]] bool load_shed_try_admit(struct load_shed *s, enum load_shed_kind kind,
+				       const void *who, size_t n, uint64_t now);
 /* One was done, whoever's. */
-void shed_done(struct shed *s);
+void load_shed_count_done(struct load_shed *s);
 /* A request of a tenant's that control may well refuse. */
-[[nodiscard]] bool shed_ask(struct shed *s, const void *who, size_t n, uint64_t now);
+[[nodiscard]] bool load_shed_can_ask_control(struct load_shed *s, const void *who, size_t n,
+					     uint64_t now);
 /* What it said to that. */
-void shed_heard(struct shed *s, const void *who, size_t n, bool made, uint64_t now);
+void load_shed_record_control_reply(struct load_shed *s, const void *who, size_t n, bool made,
+				    uint64_t now);
 #endif

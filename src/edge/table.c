@@ -14,72 +14,73 @@ static_assert(PUSH_SCOPES == SCOPE_NUM);
 
 #define BUCKETS 16384
 
-struct table {
-	struct table_sandbox *sandboxes[BUCKETS];
-	struct table_key *keys[BUCKETS];
-	struct table_sandbox *touched; /* control has yet to hear of them */
-	struct table_sign signs[TABLE_SIGNS];
-	uint32_t epoch, born;
+struct control_state {
+	struct control_state_sandbox *sandboxes[BUCKETS];
+	struct control_state_key *keys[BUCKETS];
+	struct control_state_sandbox *changed; /* control has yet to hear of them */
+	struct control_state_signer signers[CONTROL_STATE_SIGNERS];
+	uint32_t epoch, last_generation;
 	unsigned n_sandboxes, n_keys;
-	struct id used[TABLE_USED];
+	struct id used[CONTROL_STATE_USED_KEYS];
 	unsigned n_used;
-	bool filling, ready;
+	bool syncing, ready;
 };
 
 /* Ids and hashes are random where it counts: their last bytes will do. */
-static unsigned bucket(const void *end)
+static unsigned control_state_bucket(const void *end)
 {
 	const uint8_t *p = end;
 
 	return (unsigned)(p[-1] | p[-2] << 8) % BUCKETS;
 }
 
-static struct table_sandbox **sandbox_at(struct table *t, const struct id *id)
+static struct control_state_sandbox **control_state_sandbox_slot(struct control_state *t,
+								 const struct id *id)
 {
-	struct table_sandbox **at = &t->sandboxes[bucket(id + 1)];
+	struct control_state_sandbox **at = &t->sandboxes[control_state_bucket(id + 1)];
 
 	while (*at && !id_eq(&(*at)->id, id))
 		at = &(*at)->next;
 	return at;
 }
 
-struct table *table_new(void)
+struct control_state *control_state_new(void)
 {
-	return calloc(1, sizeof(struct table));
+	return calloc(1, sizeof(struct control_state));
 }
 
-static void untouch(struct table *t, struct table_sandbox *s)
+static void control_state_unmark_changed(struct control_state *t, struct control_state_sandbox *s)
 {
-	if (!s->touched)
+	if (!s->changed)
 		return;
-	s->touched = false;
-	*(s->prev_touched ? &s->prev_touched->next_touched : &t->touched) = s->next_touched;
-	if (s->next_touched)
-		s->next_touched->prev_touched = s->prev_touched;
-	s->prev_touched = s->next_touched = NULL;
+	s->changed = false;
+	*(s->prev_changed ? &s->prev_changed->next_changed : &t->changed) = s->next_changed;
+	if (s->next_changed)
+		s->next_changed->prev_changed = s->prev_changed;
+	s->prev_changed = s->next_changed = NULL;
 }
 
-static void touch(struct table *t, struct table_sandbox *s)
+static void control_state_mark_changed(struct control_state *t, struct control_state_sandbox *s)
 {
-	if (s->touched)
+	if (s->changed)
 		return;
-	s->touched = true;
-	s->next_touched = t->touched;
-	if (t->touched)
-		t->touched->prev_touched = s;
-	t->touched = s;
+	s->changed = true;
+	s->next_changed = t->changed;
+	if (t->changed)
+		t->changed->prev_changed = s;
+	t->changed = s;
 }
 
 /* Who is inside keeps it until it leaves; true when it is no more. */
-static bool drop_sandbox(struct table *t, struct table_sandbox **at)
+static bool control_state_remove_sandbox(struct control_state *t, struct control_state_sandbox **at)
 {
-	struct table_sandbox *s = *at;
+	struct control_state_sandbox *s = *at;
 
 	if (!s)
 		return false;
-	untouch(t, s);
+	control_state_unmark_changed(t, s);
 	s->gone = true;
-	if (s->busy)
+	if (s->n_requests)
 		return false;
 	*at = s->next;
 	t->n_sandboxes--;
@@ -88,9 +89,9 @@ static bool drop_sandbox(struct table *t, struct table_sandbox **at)
 	return true;
 }
 
-static void drop_key(struct table *t, struct table_key **at)
+static void control_state_remove_key(struct control_state *t, struct control_state_key **at)
 {
-	struct table_key *k = *at;
+	struct control_state_key *k = *at;
 
 	*at = k->next;
 	t->n_keys--;
@@ -98,33 +99,33 @@ static void drop_key(struct table *t, struct table_key **at)
 	free(k);
 }
 
-void table_free(struct table *t)
+void control_state_free(struct control_state *t)
 {
 	if (!t)
 		return;
 	for (size_t i = 0; i < BUCKETS; i++) {
-		for (struct table_sandbox *s; (s = t->sandboxes[i]);) {
-			s->busy = 0;
-			(void)drop_sandbox(t, &t->sandboxes[i]);
+		for (struct control_state_sandbox *s; (s = t->sandboxes[i]);) {
+			s->n_requests = 0;
+			(void)control_state_remove_sandbox(t, &t->sandboxes[i]);
 		}
 		while (t->keys[i])
-			drop_key(t, &t->keys[i]);
+			control_state_remove_key(t, &t->keys[i]);
 	}
 	explicit_bzero(t, sizeof(*t));
 	free(t);
 }
 
-static int put_sandbox(struct table *t, const struct push *p)
+static int control_state_update_sandbox(struct control_state *t, const struct push *p)
 {
-	struct table_sandbox **at = sandbox_at(t, &p->id), *s = *at;
+	struct control_state_sandbox **at = control_state_sandbox_slot(t, &p->id), *s = *at;
 
 	if (p->value >= SB_TERMINATED) {
 		if (s)
-			(void)drop_sandbox(t, at);
+			(void)control_state_remove_sandbox(t, at);
 		return 0;
 	}
 	if (!s) {
-		if (t->n_sandboxes >= TABLE_SANDBOXES)
+		if (t->n_sandboxes >= CONTROL_STATE_SANDBOXES)
 			return -ENOSPC;
 		s = calloc(1, sizeof(*s));
 		if (!s)
@@ -143,9 +144,9 @@ static int put_sandbox(struct table *t, const struct push *p)
 }
 
 /* What was in that place is over by itself: control gives it to nobody before. */
-static int put_revoked(struct table *t, const struct push *p)
+static int control_state_add_revoked(struct control_state *t, const struct push *p)
 {
-	struct table_sandbox *s = *sandbox_at(t, &p->id);
+	struct control_state_sandbox *s = *control_state_sandbox_slot(t, &p->id);
 
 	if (!s)
 		return 0;
@@ -158,18 +159,18 @@ static int put_revoked(struct table *t, const struct push *p)
 }
 
 /* A key is found by its hash, and forgotten by its id. */
-static void forget_key(struct table *t, const struct id *id)
+static void control_state_remove_key_by_id(struct control_state *t, const struct id *id)
 {
 	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct table_key **at = &t->keys[i]; *at;)
+		for (struct control_state_key **at = &t->keys[i]; *at;)
 			if (id_eq(&(*at)->id, id))
-				drop_key(t, at);
+				control_state_remove_key(t, at);
 			else
 				at = &(*at)->next;
 }
 
 /* How long it takes says nothing about where they differ. */
-static bool same_hash(const uint8_t a[static 32], const uint8_t b[static 32])
+static bool control_state_hash_equals(const uint8_t a[static 32], const uint8_t b[static 32])
 {
 	volatile uint8_t differ = 0;
 
@@ -178,21 +179,22 @@ static bool same_hash(const uint8_t a[static 32], const uint8_t b[static 32])
 	return !differ;
 }
 
-static struct table_key **key_at(struct table *t, const uint8_t hash[static 32])
+static struct control_state_key **control_state_key_slot(struct control_state *t,
+							 const uint8_t hash[static 32])
 {
-	struct table_key **at = &t->keys[bucket(hash + 32)];
+	struct control_state_key **at = &t->keys[control_state_bucket(hash + 32)];
 
-	while (*at && !same_hash((*at)->hash, hash))
+	while (*at && !control_state_hash_equals((*at)->hash, hash))
 		at = &(*at)->next;
 	return at;
 }
 
-static int put_key(struct table *t, const struct push *p)
+static int control_state_update_key(struct control_state *t, const struct push *p)
 {
-	struct table_key **at = key_at(t, p->secret), *k = *at;
+	struct control_state_key **at = control_state_key_slot(t, p->secret), *k = *at;
 
 	if (!k) {
-		if (t->n_keys >= TABLE_KEYS)
+		if (t->n_keys >= CONTROL_STATE_KEYS)
 			return -ENOSPC;
 		k = calloc(1, sizeof(*k));
 		if (!k)
@@ -209,45 +211,45 @@ static int put_key(struct table *t, const struct push *p)
 	return 0;
 }
 
-static void begin_all(struct table *t)
+static void control_state_begin_sync(struct control_state *t)
 {
-	t->filling = true;
-	for (size_t i = 0; i < TABLE_SIGNS; i++)
-		t->signs[i].seen = false;
+	t->syncing = true;
+	for (size_t i = 0; i < CONTROL_STATE_SIGNERS; i++)
+		t->signers[i].seen = false;
 	for (size_t i = 0; i < BUCKETS; i++) {
-		for (struct table_sandbox *s = t->sandboxes[i]; s; s = s->next)
+		for (struct control_state_sandbox *s = t->sandboxes[i]; s; s = s->next)
 			s->seen = false;
-		for (struct table_key *k = t->keys[i]; k; k = k->next)
+		for (struct control_state_key *k = t->keys[i]; k; k = k->next)
 			k->seen = false;
 	}
 }
 
-static void end_all(struct table *t)
+static void control_state_finish_sync(struct control_state *t)
 {
 	for (size_t i = 0; i < BUCKETS; i++) {
-		for (struct table_sandbox **at = &t->sandboxes[i]; *at;)
-			if ((*at)->seen || (*at)->gone || !drop_sandbox(t, at))
+		for (struct control_state_sandbox **at = &t->sandboxes[i]; *at;)
+			if ((*at)->seen || (*at)->gone || !control_state_remove_sandbox(t, at))
 				at = &(*at)->next;
-		for (struct table_key **at = &t->keys[i]; *at;)
+		for (struct control_state_key **at = &t->keys[i]; *at;)
 			if (!(*at)->seen)
-				drop_key(t, at);
+				control_state_remove_key(t, at);
 			else
 				at = &(*at)->next;
 	}
-	for (size_t i = 0; i < TABLE_SIGNS; i++)
-		if (!t->signs[i].seen)
-			explicit_bzero(&t->signs[i], sizeof(t->signs[i]));
-	t->filling = false;
+	for (size_t i = 0; i < CONTROL_STATE_SIGNERS; i++)
+		if (!t->signers[i].seen)
+			explicit_bzero(&t->signers[i], sizeof(t->signers[i]));
+	t->syncing = false;
 	t->ready = true;
 }
 
-static int put_sign(struct table *t, const struct push *p)
+static int control_state_update_signer(struct control_state *t, const struct push *p)
 {
-	struct table_sign *s = &t->signs[p->value % TABLE_SIGNS];
+	struct control_state_signer *s = &t->signers[p->value % CONTROL_STATE_SIGNERS];
 
-	if (!s->there || s->number != p->value || !same_hash(s->key, p->secret))
-		s->born = ++t->born;
-	s->there = s->seen = true;
+	if (!s->present || s->number != p->value || !control_state_hash_equals(s->key, p->secret))
+		s->generation = ++t->last_generation;
+	s->present = s->seen = true;
 	s->number = p->value;
 	s->until = p->time;
 	memcpy(s->key, p->secret, sizeof(s->key));
@@ -255,34 +257,34 @@ static int put_sign(struct table *t, const struct push *p)
 	return 0;
 }
 
-int table_apply(struct table *t, const struct push *p)
+int control_state_apply(struct control_state *t, const struct push *p)
 {
 	switch (p->kind) {
 	case PUSH_ALL:
-		begin_all(t);
+		control_state_begin_sync(t);
 		return 0;
 	case PUSH_SANDBOX:
-		return put_sandbox(t, p);
+		return control_state_update_sandbox(t, p);
 	case PUSH_REVOKED:
-		return put_revoked(t, p);
+		return control_state_add_revoked(t, p);
 	case PUSH_KEY:
-		return put_key(t, p);
-	case PUSH_NO_KEY:
-		forget_key(t, &p->id);
+		return control_state_update_key(t, p);
+	case PUSH_KEY_REMOVED:
+		control_state_remove_key_by_id(t, &p->id);
 		return 0;
-	case PUSH_SIGN:
-		return put_sign(t, p);
+	case PUSH_TOKEN_KEY:
+		return control_state_update_signer(t, p);
 	case PUSH_END:
-		if (!t->filling)
+		if (!t->syncing)
 			return -EPROTO;
-		end_all(t);
+		control_state_finish_sync(t);
 		return 0;
-	case PUSH_TICK:
+	case PUSH_HEARTBEAT:
 		return 0;
 	case PUSH_NONE:
 	case PUSH_HELLO:
 	case PUSH_BUSY:
-	case PUSH_USED:
+	case PUSH_KEY_USED:
 	case PUSH_REFUSED:
 	case PUSH_COUNT:
 	case PUSH_KINDS:
@@ -291,41 +293,45 @@ int table_apply(struct table *t, const struct push *p)
 	return -EPROTO;
 }
 
-bool table_ready(const struct table *t)
+bool control_state_is_ready(const struct control_state *t)
 {
 	return t->ready;
 }
 
-struct table_sandbox *table_sandbox(struct table *t, const struct id *id)
+struct control_state_sandbox *control_state_find_sandbox(struct control_state *t,
+							 const struct id *id)
 {
-	struct table_sandbox *s = *sandbox_at(t, id);
+	struct control_state_sandbox *s = *control_state_sandbox_slot(t, id);
 
 	return s && !s->gone ? s : NULL;
 }
 
-struct table_key *table_key(const struct table *t, const uint8_t hash[static 32])
+struct control_state_key *control_state_find_key(const struct control_state *t,
+						 const uint8_t hash[static 32])
 {
-	struct table_key *k = t->keys[bucket(hash + 32)];
+	struct control_state_key *k = t->keys[control_state_bucket(hash + 32)];
 
-	while (k && !same_hash(k->hash, hash))
+	while (k && !control_state_hash_equals(k->hash, hash))
 		k = k->next;
 	return k;
 }
 
-const struct table_sign *table_sign(const struct table *t, unsigned which)
+const struct control_state_signer *control_state_find_signer(const struct control_state *t,
+							     unsigned which)
 {
-	return which < TABLE_SIGNS && t->signs[which].there ? &t->signs[which] : NULL;
+	return which < CONTROL_STATE_SIGNERS && t->signers[which].present ? &t->signers[which]
+									  : NULL;
 }
 
-uint32_t table_epoch(const struct table *t)
+uint32_t control_state_epoch(const struct control_state *t)
 {
 	return t->epoch;
 }
 
-bool table_revoked(struct table *t, const struct id *sandbox, uint32_t epoch,
-		   const uint8_t nonce[static 8])
+bool control_state_token_is_revoked(struct control_state *t, const struct id *sandbox,
+				    uint32_t epoch, const uint8_t nonce[static 8])
 {
-	const struct table_sandbox *s = *sandbox_at(t, sandbox);
+	const struct control_state_sandbox *s = *control_state_sandbox_slot(t, sandbox);
 
 	if (s && epoch < s->epoch)
 		return true;
@@ -335,60 +341,61 @@ bool table_revoked(struct table *t, const struct id *sandbox, uint32_t epoch,
 	return false;
 }
 
-void table_enter(struct table *t, struct table_sandbox *s)
+void control_state_enter_sandbox(struct control_state *t, struct control_state_sandbox *s)
 {
-	s->busy++;
+	s->n_requests++;
 	if (!s->gone)
-		touch(t, s);
+		control_state_mark_changed(t, s);
 }
 
-void table_leave(struct table *t, struct table_sandbox *s)
+void control_state_leave_sandbox(struct control_state *t, struct control_state_sandbox *s)
 {
-	assert(s->busy);
-	s->busy--;
+	assert(s->n_requests);
+	s->n_requests--;
 	if (!s->gone)
-		touch(t, s);
-	else if (!s->busy)
-		(void)drop_sandbox(t, sandbox_at(t, &s->id));
+		control_state_mark_changed(t, s);
+	else if (!s->n_requests)
+		(void)control_state_remove_sandbox(t, control_state_sandbox_slot(t, &s->id));
 }
 
-void table_used(struct table *t, struct table_key *k, uint64_t now_s)
+void control_state_mark_key_used(struct control_state *t, struct control_state_key *k,
+				 uint64_t now_s)
 {
-	if (t->n_used == TABLE_USED || now_s - k->used_s < TABLE_USED_S)
+	if (t->n_used == CONTROL_STATE_USED_KEYS || now_s - k->used_s < CONTROL_STATE_USED_S)
 		return;
 	k->used_s = now_s;
 	t->used[t->n_used++] = k->id;
 }
 
-bool table_news(struct table *t, struct push *ret)
+bool control_state_next_report(struct control_state *t, struct push *ret)
 {
-	struct table_sandbox *s = t->touched;
+	struct control_state_sandbox *s = t->changed;
 
 	if (t->n_used) {
-		*ret = (struct push){ .kind = PUSH_USED, .id = t->used[--t->n_used] };
+		*ret = (struct push){ .kind = PUSH_KEY_USED, .id = t->used[--t->n_used] };
 		return true;
 	}
 	if (!s)
 		return false;
-	*ret = (struct push){ .kind = PUSH_BUSY, .number = s->busy, .id = s->id };
-	untouch(t, s);
+	*ret = (struct push){ .kind = PUSH_BUSY, .number = s->n_requests, .id = s->id };
+	control_state_unmark_changed(t, s);
 	return true;
 }
 
-void table_untold(struct table *t)
+void control_state_mark_unreported(struct control_state *t)
 {
 	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct table_sandbox *s = t->sandboxes[i]; s; s = s->next)
-			if (s->busy && !s->gone)
-				touch(t, s);
+		for (struct control_state_sandbox *s = t->sandboxes[i]; s; s = s->next)
+			if (s->n_requests && !s->gone)
+				control_state_mark_changed(t, s);
 }
 
-unsigned table_sandboxes(const struct table *t)
+unsigned control_state_count_sandboxes(const struct control_state *t)
 {
 	return t->n_sandboxes;
 }
 
-unsigned table_keys(const struct table *t)
+unsigned control_state_count_keys(const struct control_state *t)
 {
 	return t->n_keys;
 }

@@ -6,15 +6,15 @@
 
 /* A page's WebSocket has no header of its choice but the list of protocols: what it offers
  * there under our prefix is its credential.  Taken from nothing else, and never echoed. */
-static unsigned find_offered(const struct http_head *h, struct slice *ret)
+static unsigned credential_find_websocket(const struct http_head *h, struct slice *ret)
 {
 	static const char prefix[] = ATTACH_TOKEN_PROTOCOL;
 	unsigned n = 0;
 
-	for (size_t i = 0; i < h->n_headers && http_eq(h->upgrade, "websocket"); i++) {
+	for (size_t i = 0; i < h->n_headers && http_equals_nocase(h->upgrade, "websocket"); i++) {
 		struct slice v = h->headers[i].value;
 
-		if (!http_eq(h->headers[i].name, "sec-websocket-protocol"))
+		if (!http_equals_nocase(h->headers[i].name, "sec-websocket-protocol"))
 			continue;
 		while (v.p) {
 			struct slice name = slice_trim(slice_cut(&v, ','));
@@ -30,16 +30,16 @@ static unsigned find_offered(const struct http_head *h, struct slice *ret)
 	return n;
 }
 
-int who_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err)
+int credential_find_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err)
 {
 	static const char scheme[] = "bearer";
-	size_t n = 0, offered = find_offered(h, ret);
+	size_t n = 0, offered = credential_find_websocket(h, ret);
 
-	if (offered == 1 && !http_header(h, "authorization").p)
+	if (offered == 1 && !http_header_find(h, "authorization").p)
 		return 0;
 	*ret = (struct slice){};
 	for (size_t i = 0; i < h->n_headers; i++)
-		if (http_eq(h->headers[i].name, "authorization")) {
+		if (http_equals_nocase(h->headers[i].name, "authorization")) {
 			*ret = h->headers[i].value;
 			n++;
 		}
@@ -55,23 +55,23 @@ int who_bearer(const struct http_head *h, struct slice *ret, struct cay_err *err
 	return 0;
 }
 
-static int by_key(struct edge *e, struct slice text, uint64_t now_ms, struct actor *ret,
-		  struct pass *by, struct cay_err *err)
+static int authenticate_key(struct edge *e, struct slice text, uint64_t now_ms, struct actor *ret,
+			    struct credential *by, struct cay_err *err)
 {
-	struct table_key *k;
+	struct control_state_key *k;
 	char prefix[KEY_PREFIX_LEN + 1];
 
 	if (key_parse(text, prefix) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this is not the form of a key");
 	key_hash(text, by->hash);
-	k = table_key(e->table, by->hash);
+	k = control_state_find_key(e->control_state, by->hash);
 	if (!k)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "there is no key %s, or not any more",
 				prefix);
 	if (k->until != PUSH_NEVER && now_ms >= k->until)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "key %s has expired", prefix);
-	table_used(e->table, k, now_ms / 1000);
-	by->kind = PASS_KEY;
+	control_state_mark_key_used(e->control_state, k, now_ms / 1000);
+	by->kind = CREDENTIAL_KEY;
 	by->until_ms = PUSH_NEVER; /* the table's row says */
 	*ret = (struct actor){ .tenant = k->tenant,
 			       .key = k->id,
@@ -79,12 +79,13 @@ static int by_key(struct edge *e, struct slice text, uint64_t now_ms, struct act
 	return 0;
 }
 
-static struct token_keys keys_now(const struct edge *e, uint64_t now_s)
+static struct token_keys authenticate_token_keys(const struct edge *e, uint64_t now_s)
 {
 	struct token_keys keys = {};
 
-	for (unsigned i = 0; i < TABLE_SIGNS && i < TOKEN_KEYS; i++) {
-		const struct table_sign *s = table_sign(e->table, i);
+	for (unsigned i = 0; i < CONTROL_STATE_SIGNERS && i < TOKEN_KEYS; i++) {
+		const struct control_state_signer *s =
+			control_state_find_signer(e->control_state, i);
 
 		if (!s || now_s * 1000 >= s->until)
 			continue;
@@ -95,30 +96,34 @@ static struct token_keys keys_now(const struct edge *e, uint64_t now_s)
 }
 
 /* A token that is ours, unless it was taken back. */
-static int pass_of(const struct edge *e, const struct token *t, struct pass *ret,
-		   struct cay_err *err)
+static int credential_from_token(const struct edge *e, const struct token *t,
+				 struct credential *ret, struct cay_err *err)
 {
-	unsigned sign = t->key % TABLE_SIGNS;
+	unsigned sign = t->key % CONTROL_STATE_SIGNERS;
 
-	if (table_revoked(e->table, &t->sandbox, t->epoch, t->nonce))
+	if (control_state_token_is_revoked(e->control_state, &t->sandbox, t->epoch, t->nonce))
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token was taken back");
-	*ret = (struct pass){ .kind = PASS_TOKEN,
-			      .until_ms = (t->not_after + 1) * 1000,
-			      .sign = (uint8_t)sign,
-			      .born = table_sign(e->table, sign)->born,
-			      .epoch = t->epoch,
-			      .sandbox = t->sandbox };
+	*ret = (struct credential){
+		.kind = CREDENTIAL_TOKEN,
+		.until_ms = (t->not_after + 1) * 1000,
+		.signer = (uint8_t)sign,
+		.signer_generation = control_state_find_signer(e->control_state, sign)->generation,
+		.epoch = t->epoch,
+		.sandbox = t->sandbox
+	};
 	memcpy(ret->nonce, t->nonce, sizeof(ret->nonce));
 	return 0;
 }
 
-int who_previews(struct edge *e, struct slice text, const struct id *sandbox, uint16_t port,
-		 struct actor *ret, struct pass *by, struct cay_err *err)
+int authenticate_preview_token(struct edge *e, struct slice text, const struct id *sandbox,
+			       uint16_t port, struct actor *ret, struct credential *by,
+			       struct cay_err *err)
 {
 	uint64_t now_s = clk_wall_ns(e->clk) / NS_PER_S;
-	struct token_keys keys = keys_now(e, now_s);
+	struct token_keys keys = authenticate_token_keys(e, now_s);
 	struct preview p;
-	int r = preview_check(text, &keys, now_s, table_epoch(e->table), &p, err);
+	int r = preview_token_check(text, &keys, now_s, control_state_epoch(e->control_state), &p,
+				    err);
 
 	explicit_bzero(&keys, sizeof(keys));
 	if (r < 0)
@@ -127,7 +132,7 @@ int who_previews(struct edge *e, struct slice text, const struct id *sandbox, ui
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another sandbox");
 	if (p.port != port)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another port");
-	r = pass_of(e, &p.token, by, err);
+	r = credential_from_token(e, &p.token, by, err);
 	if (r < 0)
 		return r;
 	*ret = (struct actor){ .tenant = p.token.tenant,
@@ -138,18 +143,20 @@ int who_previews(struct edge *e, struct slice text, const struct id *sandbox, ui
 }
 
 /* link: the target it must be good for; NULL for a token. */
-static int by_token(struct edge *e, struct slice text, const struct slice *link, uint64_t now_s,
-		    struct actor *ret, struct pass *by, struct cay_err *err)
+static int authenticate_token(struct edge *e, struct slice text, const struct slice *link,
+			      uint64_t now_s, struct actor *ret, struct credential *by,
+			      struct cay_err *err)
 {
-	struct token_keys keys = keys_now(e, now_s);
+	struct token_keys keys = authenticate_token_keys(e, now_s);
 	struct token t;
 	int r;
 
-	r = link ? token_check_link(text, *link, &keys, now_s, table_epoch(e->table), &t, err)
-		 : token_check(text, &keys, now_s, table_epoch(e->table), &t, err);
+	r = link ? token_check_link_target(text, *link, &keys, now_s,
+					   control_state_epoch(e->control_state), &t, err)
+		 : token_check(text, &keys, now_s, control_state_epoch(e->control_state), &t, err);
 	explicit_bzero(&keys, sizeof(keys));
 	if (r >= 0)
-		r = pass_of(e, &t, by, err);
+		r = credential_from_token(e, &t, by, err);
 	if (r < 0)
 		return r;
 	*ret = (struct actor){
@@ -160,7 +167,7 @@ static int by_token(struct edge *e, struct slice text, const struct slice *link,
 
 /* The word of the table that the token's scopes have; the highest counts.  Control takes
  * nobody's word for an operator. */
-static enum op_scope scope_of(const char *words)
+static enum op_scope jwt_scope_parse(const char *words)
 {
 	struct slice left = slice_of(words);
 	enum op_scope best = SCOPE_NONE;
@@ -175,8 +182,8 @@ static enum op_scope scope_of(const char *words)
 	return best;
 }
 
-static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
-		  struct pass *by, struct cay_err *err)
+static int authenticate_jwt(struct edge *e, struct slice text, uint64_t now_s, struct actor *ret,
+			    struct credential *by, struct cay_err *err)
 {
 	const struct settings *s = &e->settings;
 	struct jwt_policy policy = { .issuer = s->jwt_issuer[0] ? s->jwt_issuer : NULL,
@@ -189,8 +196,9 @@ static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct acto
 	r = jwt_check(text, e->jwks, &policy, now_s, &t, err);
 	if (r < 0)
 		return r;
-	*by = (struct pass){ .kind = PASS_JWT, .until_ms = (t.exp + JWT_SKEW_S) * 1000 };
-	*ret = (struct actor){ .scope = scope_of(t.scope) };
+	*by = (struct credential){ .kind = CREDENTIAL_JWT,
+				   .until_ms = (t.exp + JWT_SKEW_S) * 1000 };
+	*ret = (struct actor){ .scope = jwt_scope_parse(t.scope) };
 	if (id_parse(ID_TENANT, slice_of(t.tenant), &ret->tenant) < 0)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "its tenant is not an id of ours");
 	if (ret->scope == SCOPE_NONE)
@@ -198,12 +206,12 @@ static int by_jwt(struct edge *e, struct slice text, uint64_t now_s, struct acto
 	return 0;
 }
 
-bool who_is_dear(const struct edge *e, const struct http_head *head)
+bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 {
 	struct cay_err err = {};
 	struct slice text;
 
-	return e->jwks && who_bearer(head, &text, &err) >= 0 &&
+	return e->jwks && credential_find_bearer(head, &text, &err) >= 0 &&
 	       !(text.n > 4 && memcmp(text.p, "cay_", 4) == 0) &&
 	       !(text.n > sizeof(TOKEN_PREFIX) - 1 &&
 		 memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0);
@@ -211,12 +219,13 @@ bool who_is_dear(const struct edge *e, const struct http_head *head)
 
 /* "GET target&token=...": what tree.link made.  The token is the end of the target, and what
  * is in front of it is what was signed, so there is nothing to parse. */
-static bool find_link(const struct http_head *h, struct slice *target, struct slice *text)
+static bool credential_find_link(const struct http_head *h, struct slice *target,
+				 struct slice *text)
 {
 	static const char lead[] = "&token=";
 	size_t tail = sizeof(lead) - 1 + TOKEN_TEXT_LEN;
 
-	if (!slice_eq(h->method, SLICE("GET")) || http_header(h, "authorization").p ||
+	if (!slice_eq(h->method, SLICE("GET")) || http_header_find(h, "authorization").p ||
 	    h->upgrade.n || h->target.n <= tail)
 		return false;
 	*target = (struct slice){ h->target.p, h->target.n - tail };
@@ -224,25 +233,25 @@ static bool find_link(const struct http_head *h, struct slice *target, struct sl
 	return memcmp(target->p + target->n, lead, sizeof(lead) - 1) == 0;
 }
 
-int who_asks(struct edge *e, const struct http_head *head, bool dear, struct actor *ret,
-	     struct pass *ret_by, struct cay_err *err)
+int authenticate_request(struct edge *e, const struct http_head *head, bool dear, struct actor *ret,
+			 struct credential *ret_by, struct cay_err *err)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
 	struct slice text, target;
 	int r;
 
-	if (find_link(head, &target, &text))
-		return by_token(e, text, &target, now_s, ret, ret_by, err);
-	r = who_bearer(head, &text, err);
+	if (credential_find_link(head, &target, &text))
+		return authenticate_token(e, text, &target, now_s, ret, ret_by, err);
+	r = credential_find_bearer(head, &text, err);
 	if (r < 0)
 		return r;
 	if (text.n > 4 && memcmp(text.p, "cay_", 4) == 0)
-		return by_key(e, text, now_ms, ret, ret_by, err);
+		return authenticate_key(e, text, now_ms, ret, ret_by, err);
 	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
 	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
-		return by_token(e, text, NULL, now_s, ret, ret_by, err);
+		return authenticate_token(e, text, NULL, now_s, ret, ret_by, err);
 	/* a key is one hash and a token one HMAC; a JWT is a stranger's JSON and RSA */
 	if (!dear)
 		return cay_fail(err, CAY_E_RATE, "too many from there were refused to look at it");
-	return by_jwt(e, text, now_s, ret, ret_by, err);
+	return authenticate_jwt(e, text, now_s, ret, ret_by, err);
 }

@@ -12,8 +12,8 @@
 
 #define SHOWN_MAX 120 /* of a path in a message */
 
-int file_name(const char *path, const char *path_b64, const char *field, struct pool *pool,
-	      const char **ret, struct cay_err *err)
+int file_path_decode(const char *path, const char *path_b64, const char *field, struct arena *arena,
+		     const char **ret, struct cay_err *err)
 {
 	auto_buf blamed = BUF_INIT(CAY_ERR_FIELD_MAX);
 	size_t n = path_b64 ? strlen(path_b64) : 0, got = 0;
@@ -26,7 +26,7 @@ int file_name(const char *path, const char *path_b64, const char *field, struct 
 		*ret = path;
 		return 0;
 	}
-	bytes = pool_take(pool, 1, BASE64_BYTES(n) + 1);
+	bytes = arena_alloc(arena, 1, BASE64_BYTES(n) + 1);
 	if (!bytes || buf_printf(&blamed, "%s_b64", field) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a path");
 	if (base64_decode(path_b64, n, (uint8_t *)bytes, &got) < 0)
@@ -38,17 +38,17 @@ int file_name(const char *path, const char *path_b64, const char *field, struct 
 	return 0;
 }
 
-int file_tell_name(const char *name, struct pool *pool, const char **ret, const char **ret_b64)
+int file_path_encode(const char *name, struct arena *arena, const char **ret, const char **ret_b64)
 {
 	size_t n = strlen(name);
 	char *text;
 
 	*ret = *ret_b64 = NULL;
-	if (utf8_valid(name, n)) {
-		*ret = pool_strn(pool, name, n);
+	if (utf8_is_valid(name, n)) {
+		*ret = arena_strndup(arena, name, n);
 		return *ret ? 0 : -ENOMEM;
 	}
-	text = pool_take(pool, 1, BASE64_TEXT(n) + 1);
+	text = arena_alloc(arena, 1, BASE64_TEXT(n) + 1);
 	if (!text)
 		return -ENOMEM;
 	base64_encode((const uint8_t *)name, n, text);
@@ -92,14 +92,14 @@ int file_open_regular(const char *path, struct stat *ret, int *ret_fd, struct ca
 
 /* Places */
 
-void file_at_fini(const struct file_at *at)
+void path_at_fini(const struct path_at *at)
 {
 	if (at->dir >= 0)
 		(void)close(at->dir);
 }
 
 /* Where the last component begins, without slashes behind it; its length. */
-static size_t last_of(const char *path, size_t *ret_at)
+static size_t path_last_component(const char *path, size_t *ret_at)
 {
 	size_t n = strlen(path), at;
 
@@ -112,16 +112,16 @@ static size_t last_of(const char *path, size_t *ret_at)
 	return n - at;
 }
 
-int file_at(const char *path, bool parents, struct file_at *ret, struct cay_err *err)
+int path_at_open(const char *path, bool parents, struct path_at *ret, struct cay_err *err)
 {
-	return file_at_from(AT_FDCWD, path, parents, ret, err);
+	return path_at_open_from(AT_FDCWD, path, parents, ret, err);
 }
 
-int file_at_from(int dirfd, const char *path, bool parents, struct file_at *ret,
-		 struct cay_err *err)
+int path_at_open_from(int dirfd, const char *path, bool parents, struct path_at *ret,
+		      struct cay_err *err)
 {
 	char above[FILE_PATH_MAX + 1];
-	size_t at, n = last_of(path, &at);
+	size_t at, n = path_last_component(path, &at);
 	int fd, r;
 
 	if (!n || (n == 1 && path[at] == '.') || (n == 2 && memcmp(path + at, "..", 2) == 0))
@@ -135,7 +135,7 @@ int file_at_from(int dirfd, const char *path, bool parents, struct file_at *ret,
 	above[at ? at : 1] = 0;
 	fd = file_open(dirfd, above, O_PATH | O_DIRECTORY, 0);
 	if (fd == -ENOENT && parents) {
-		r = file_make_dirs(dirfd, above, 0777, err);
+		r = file_mkdir_parents(dirfd, above, 0777, err);
 		if (r < 0)
 			return r;
 		fd = file_open(dirfd, above, O_PATH | O_DIRECTORY, 0);
@@ -147,7 +147,7 @@ int file_at_from(int dirfd, const char *path, bool parents, struct file_at *ret,
 }
 
 /* One component further; missing ones are made, with the mode they get all. */
-static int step_into(int *dir, const char *name, mode_t mode)
+static int path_enter_dir(int *dir, const char *name, mode_t mode)
 {
 	int fd = file_open(*dir, name, O_PATH | O_DIRECTORY, 0);
 
@@ -164,7 +164,7 @@ static int step_into(int *dir, const char *name, mode_t mode)
 	return 0;
 }
 
-int file_make_dirs(int dirfd, const char *path, mode_t mode, struct cay_err *err)
+int file_mkdir_parents(int dirfd, const char *path, mode_t mode, struct cay_err *err)
 {
 	char name[256];
 	struct slice rest = slice_of(path);
@@ -182,7 +182,7 @@ int file_make_dirs(int dirfd, const char *path, mode_t mode, struct cay_err *err
 		}
 		memcpy(name, s.p, s.n);
 		name[s.n] = 0;
-		r = step_into(&dir, name, mode);
+		r = path_enter_dir(&dir, name, mode);
 	}
 	return r < 0 ? file_fail(err, -r, "make the directory", path) : 0;
 }
@@ -194,7 +194,7 @@ static const struct {
 	int errnum;
 	enum cay_code code;
 	const char *text;
-} known[] = {
+} file_errno_rows[] = {
 	{ ENOENT, CAY_E_NOT_FOUND, "there is no such file, or this user cannot reach it" },
 	{ ELOOP, CAY_E_NOT_FOUND, "its links lead nowhere" },
 	{ ENOTDIR, CAY_E_NOT_FOUND, "there is no such file, or this user cannot reach it" },
@@ -223,16 +223,16 @@ static const struct {
 
 int file_fail(struct cay_err *err, int errnum, const char *what, const char *path)
 {
-	size_t n = utf8_whole(path, strnlen(path, SHOWN_MAX));
+	size_t n = utf8_whole_prefix_len(path, strnlen(path, SHOWN_MAX));
 	enum cay_code code = CAY_E_UNAVAILABLE; /* a disk that fails is the sandbox's own trouble */
 	const char *text = strerror(errnum);
 
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (known[i].errnum == errnum) {
-			code = known[i].code;
-			text = known[i].text;
+	for (size_t i = 0; i < ARRAY_SIZE(file_errno_rows); i++)
+		if (file_errno_rows[i].errnum == errnum) {
+			code = file_errno_rows[i].code;
+			text = file_errno_rows[i].text;
 		}
-	if (!utf8_valid(path, n))
+	if (!utf8_is_valid(path, n))
 		n = 0;
 	(void)cay_fail(err, code, "%s '%.*s': %s", what, (int)n, path, text);
 	return -errnum;
@@ -265,7 +265,7 @@ int file_fail_lookup(struct cay_err *err, int errnum, const char *path)
 	return -ENOENT;
 }
 
-int file_mode(const char *text, mode_t *ret)
+int file_mode_parse(const char *text, mode_t *ret)
 {
 	size_t n = strlen(text);
 	mode_t v = 0;

@@ -22,11 +22,11 @@
 
 /* The bytes of the name: exactly one of the two is given.  `field` is what to blame, "_b64"
  * is added for the second. */
-[[nodiscard]] int file_name(const char *path, const char *path_b64, const char *field,
-			    struct pool *pool, const char **ret, struct cay_err *err);
+[[nodiscard]] int file_path_decode(const char *path, const char *path_b64, const char *field,
+				   struct arena *arena, const char **ret, struct cay_err *err);
 /* The other way: one of the two is set. */
-[[nodiscard]] int file_tell_name(const char *name, struct pool *pool, const char **ret,
-				 const char **ret_b64);
+[[nodiscard]] int file_path_encode(const char *name, struct arena *arena, const char **ret,
+				   const char **ret_b64);
 
 /* openat2() without magic links; -errno.  O_CLOEXEC and O_NOCTTY are added, and a FIFO is
  * not waited for. */
@@ -37,21 +37,22 @@
 
 /* The directory a name is in (O_PATH) and its last component.  "/", "." and ".." have none:
  * -EINVAL. */
-struct file_at {
+struct path_at {
 	int dir;
 	char name[256];
 };
-#define FILE_AT_INIT ((struct file_at){ .dir = -EBADF })
-#define auto_at CAY_CLEANUP(file_at_fini) struct file_at
+#define PATH_AT_INIT ((struct path_at){ .dir = -EBADF })
+#define auto_path_at CAY_CLEANUP(path_at_fini) struct path_at
 
-void file_at_fini(const struct file_at *at);
+void path_at_fini(const struct path_at *at);
 /* With `parents`, directories that are missing on the way are made. */
-[[nodiscard]] int file_at(const char *path, bool parents, struct file_at *ret, struct cay_err *err);
-/* The same from a directory on. */
-[[nodiscard]] int file_at_from(int dirfd, const char *path, bool parents, struct file_at *ret,
+[[nodiscard]] int path_at_open(const char *path, bool parents, struct path_at *ret,
 			       struct cay_err *err);
+/* The same from a directory on. */
+[[nodiscard]] int path_at_open_from(int dirfd, const char *path, bool parents, struct path_at *ret,
+				    struct cay_err *err);
 /* mkdir -p. */
-[[nodiscard]] int file_make_dirs(int dirfd, const char *path, mode_t mode, struct cay_err *err);
+[[nodiscard]] int file_mkdir_parents(int dirfd, const char *path, mode_t mode, struct cay_err *err);
 
 /* errnum as the error of an operation on a path that was reached. */
 [[nodiscard]] int file_fail(struct cay_err *err, int errnum, const char *what, const char *path);
@@ -61,5 +62,5 @@ void file_at_fini(const struct file_at *at);
 [[nodiscard]] int file_fail_lookup(struct cay_err *err, int errnum, const char *path);
 
 /* "0644"; -EINVAL. */
-[[nodiscard]] int file_mode(const char *text, mode_t *ret);
+[[nodiscard]] int file_mode_parse(const char *text, mode_t *ret);
 #endif

@@ -14,7 +14,7 @@
 #define DEPTH_MAX 200
 
 /* Mode and owner, of what an O_PATH fd leads to: no name is looked up a second time. */
-static int dress(int fd, const struct change *c, mode_t mode)
+static int name_op_set_attrs(int fd, const struct name_op *c, mode_t mode)
 {
 	char name[64];
 	int n = snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
@@ -30,17 +30,17 @@ static int dress(int fd, const struct change *c, mode_t mode)
 	return 0;
 }
 
-struct dressing {
-	const struct change *c;
+struct attrs_walk {
+	const struct name_op *c;
 	unsigned depth;
 };
 
-static int dress_tree(int fd, const struct dressing *d);
+static int name_op_set_attrs_tree(int fd, const struct attrs_walk *d);
 
-static int dress_one(void *arg, int dirfd, const char *name)
+static int name_op_set_attrs_entry(void *arg, int dirfd, const char *name)
 {
-	const struct dressing *above = arg;
-	struct dressing d = { above->c, above->depth + 1 };
+	const struct attrs_walk *above = arg;
+	struct attrs_walk d = { above->c, above->depth + 1 };
 	auto_close int fd = file_open(dirfd, name, O_PATH | O_NOFOLLOW, 0);
 	struct stat st;
 	int r;
@@ -49,29 +49,30 @@ static int dress_one(void *arg, int dirfd, const char *name)
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 ? fd : -errno;
-	if (d.depth > CHANGE_DEPTH_MAX)
+	if (d.depth > NAME_OP_DEPTH_MAX)
 		return -E2BIG;
-	if (temp_stopped())
+	if (tmpfile_sigterm_was_received())
 		return -ECANCELED;
-	if (d.c->alive)
-		d.c->alive(d.c->arg);
-	r = S_ISDIR(st.st_mode) ? dress_tree(fd, &d) : 0;
-	return r < 0 ? r : dress(fd, d.c, st.st_mode);
+	if (d.c->on_progress)
+		d.c->on_progress(d.c->arg);
+	r = S_ISDIR(st.st_mode) ? name_op_set_attrs_tree(fd, &d) : 0;
+	return r < 0 ? r : name_op_set_attrs(fd, d.c, st.st_mode);
 }
 
 /* What is inside first: behind it the mode may keep us out. */
-static int dress_tree(int fd, const struct dressing *d)
+static int name_op_set_attrs_tree(int fd, const struct attrs_walk *d)
 {
 	auto_close int dir = file_open(fd, ".", O_RDONLY | O_DIRECTORY, 0);
 
-	return dir < 0 ? dir : path_each(dir, dress_one, (void *)(uintptr_t)d);
+	return dir < 0 ? dir
+		       : path_for_each_entry(dir, name_op_set_attrs_entry, (void *)(uintptr_t)d);
 }
 
-static int change_mode(const struct change *c, struct cay_err *err)
+static int name_op_chmod(const struct name_op *c, struct cay_err *err)
 {
 	auto_close int fd =
 		file_open(AT_FDCWD, c->path, O_PATH | (c->recursive ? O_NOFOLLOW : 0), 0);
-	struct dressing d = { c, 0 };
+	struct attrs_walk d = { c, 0 };
 	struct stat st;
 	int r;
 
@@ -79,17 +80,17 @@ static int change_mode(const struct change *c, struct cay_err *err)
 		return file_fail_lookup(err, -fd, c->path);
 	if (fstat(fd, &st) < 0)
 		return file_fail(err, errno, "look at", c->path);
-	r = c->recursive && S_ISDIR(st.st_mode) ? dress_tree(fd, &d) : 0;
+	r = c->recursive && S_ISDIR(st.st_mode) ? name_op_set_attrs_tree(fd, &d) : 0;
 	if (r >= 0)
-		r = dress(fd, c, st.st_mode);
+		r = name_op_set_attrs(fd, c, st.st_mode);
 	return r < 0 ? file_fail(err, -r, "change", c->path) : 0;
 }
 
-static int make_dir(const struct change *c, struct cay_err *err)
+static int name_op_mkdir(const struct name_op *c, struct cay_err *err)
 {
-	auto_at at = FILE_AT_INIT;
+	auto_path_at at = PATH_AT_INIT;
 	auto_close int fd = -EBADF;
-	int r = file_at(c->path, c->parents, &at, err);
+	int r = path_at_open(c->path, c->parents, &at, err);
 
 	if (r < 0)
 		return r;
@@ -101,16 +102,16 @@ static int make_dir(const struct change *c, struct cay_err *err)
 		return fd >= 0 ? 0 : file_fail(err, -r, "make the directory", c->path);
 	}
 	fd = file_open(at.dir, at.name, O_PATH | O_NOFOLLOW | O_DIRECTORY, 0);
-	r = fd < 0 ? fd : dress(fd, c, S_IFDIR);
+	r = fd < 0 ? fd : name_op_set_attrs(fd, c, S_IFDIR);
 	if (r < 0)
 		(void)unlinkat(at.dir, at.name, AT_REMOVEDIR);
 	return r < 0 ? file_fail(err, -r, "make the directory", c->path) : 0;
 }
 
-static int remove_all(int dirfd, const char *name, unsigned depth);
+static int name_op_remove_tree(int dirfd, const char *name, unsigned depth);
 
 /* What is in one, the directories of the image first of all from below. */
-static int empty_slowly(DIR *d, int fd, unsigned depth)
+static int name_op_empty_dir(DIR *d, int fd, unsigned depth)
 {
 	const struct dirent *e;
 	int n, r = 0;
@@ -121,17 +122,17 @@ static int empty_slowly(DIR *d, int fd, unsigned depth)
 			if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 				continue;
 			n++;
-			r = remove_all(fd, e->d_name, depth + 1);
+			r = name_op_remove_tree(fd, e->d_name, depth + 1);
 		}
 		rewinddir(d);
 	} while (r >= 0 && n);
 	return r;
 }
 
-/* An overlay does not rename directories of its lower layers, which tree_remove() lives on. */
-static int remove_all(int dirfd, const char *name, unsigned depth)
+/* An overlay does not rename directories of its lower layers, which rmtree_at() lives on. */
+static int name_op_remove_tree(int dirfd, const char *name, unsigned depth)
 {
-	int r = tree_remove(dirfd, name), fd;
+	int r = rmtree_at(dirfd, name), fd;
 	DIR *d;
 
 	if (r != -EXDEV)
@@ -147,17 +148,17 @@ static int remove_all(int dirfd, const char *name, unsigned depth)
 		(void)close(fd);
 		return r;
 	}
-	r = empty_slowly(d, fd, depth);
+	r = name_op_empty_dir(d, fd, depth);
 	(void)closedir(d);
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-static int remove_it(const struct change *c, struct cay_err *err)
+static int name_op_delete(const struct name_op *c, struct cay_err *err)
 {
-	auto_at at = FILE_AT_INIT;
-	int r = file_at(c->path, false, &at, err);
+	auto_path_at at = PATH_AT_INIT;
+	int r = path_at_open(c->path, false, &at, err);
 
 	if (r == -ENOENT && c->missing_ok) {
 		*err = (struct cay_err){};
@@ -173,14 +174,14 @@ static int remove_it(const struct change *c, struct cay_err *err)
 	if (r != -EISDIR && r != -EPERM)
 		return file_fail(err, -r, "delete", c->path);
 	if (c->recursive)
-		r = remove_all(at.dir, at.name, 0);
+		r = name_op_remove_tree(at.dir, at.name, 0);
 	else
 		r = unlinkat(at.dir, at.name, AT_REMOVEDIR) < 0 ? -errno : 0;
 	return r < 0 ? file_fail(err, r == -EEXIST ? ENOTEMPTY : -r, "delete", c->path) : 0;
 }
 
 /* In one step where the file system can, which is nearly all. */
-static int rename_to(const struct file_at *from, const struct file_at *to, bool overwrite)
+static int name_op_rename(const struct path_at *from, const struct path_at *to, bool overwrite)
 {
 	struct stat st;
 
@@ -196,44 +197,45 @@ static int rename_to(const struct file_at *from, const struct file_at *to, bool 
 
 /* Between file systems, and for directories of the image, which an overlay does not rename:
  * as mv does it. */
-static int move_slowly(const struct change *c, const struct file_at *from, struct cay_err *err)
+static int name_op_move_by_copy(const struct name_op *c, const struct path_at *from,
+				struct cay_err *err)
 {
-	struct change copy = *c;
+	struct name_op copy = *c;
 	int r;
 
 	copy.recursive = true;
-	temp_may_stop(); /* not between the copy and the removal */
-	r = copy_do(&copy, err);
+	tmpfile_defer_sigterm(); /* not between the copy and the removal */
+	r = name_op_copy(&copy, err);
 	if (r < 0)
 		return r;
-	r = remove_all(from->dir, from->name, 0);
+	r = name_op_remove_tree(from->dir, from->name, 0);
 	return r < 0 ? file_fail(err, -r, "it is copied; delete", c->path) : 0;
 }
 
-static int move_it(const struct change *c, struct cay_err *err)
+static int name_op_move(const struct name_op *c, struct cay_err *err)
 {
-	auto_at from = FILE_AT_INIT, to = FILE_AT_INIT;
+	auto_path_at from = PATH_AT_INIT, to = PATH_AT_INIT;
 	struct stat st;
-	int r = file_at(c->path, false, &from, err);
+	int r = path_at_open(c->path, false, &from, err);
 
 	if (r >= 0 && fstatat(from.dir, from.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		r = file_fail_lookup(err, errno, c->path);
 	if (r >= 0)
-		r = file_at(c->to, c->parents, &to, err);
+		r = path_at_open(c->to, c->parents, &to, err);
 	if (r < 0)
 		return r;
-	r = rename_to(&from, &to, c->overwrite);
+	r = name_op_rename(&from, &to, c->overwrite);
 	if (r == -EXDEV)
-		return move_slowly(c, &from, err);
+		return name_op_move_by_copy(c, &from, err);
 	return r < 0 ? file_fail(err, -r, "move to", c->to) : 0;
 }
 
-static int make_link(const struct change *c, struct cay_err *err)
+static int name_op_symlink(const struct name_op *c, struct cay_err *err)
 {
-	auto_at at = FILE_AT_INIT;
-	char temp[TEMP_NAME_LEN + 1];
+	auto_path_at at = PATH_AT_INIT;
+	char temp[TMPFILE_NAME_LEN + 1];
 	struct stat st;
-	int r = file_at(c->path, c->parents, &at, err);
+	int r = path_at_open(c->path, c->parents, &at, err);
 
 	if (r < 0)
 		return r;
@@ -243,25 +245,25 @@ static int make_link(const struct change *c, struct cay_err *err)
 		return file_fail(err, errno, "make the link", c->path);
 	if (fstatat(at.dir, at.name, &st, AT_SYMLINK_NOFOLLOW) >= 0 && S_ISDIR(st.st_mode))
 		return file_fail(err, EISDIR, "replace", c->path);
-	r = temp_name(temp);
-	temp_undisturbed(true);
+	r = tmpfile_random_name(temp);
+	tmpfile_block_sigterm(true);
 	if (r >= 0)
 		r = symlinkat(c->to, at.dir, temp) < 0 ? -errno : 0;
 	if (r >= 0 && renameat(at.dir, temp, at.dir, at.name) < 0) {
 		r = -errno;
 		(void)unlinkat(at.dir, temp, 0);
 	}
-	temp_undisturbed(false);
+	tmpfile_block_sigterm(false);
 	return r < 0 ? file_fail(err, -r, "make the link", c->path) : 0;
 }
 
-int change_do(const struct change *c, struct cay_err *err)
+int name_op_run(const struct name_op *c, struct cay_err *err)
 {
-	static int (*const how[CHANGE_NUM])(const struct change *c, struct cay_err *err) = {
-		[CHANGE_MKDIR] = make_dir,    [CHANGE_MOVE] = move_it,
-		[CHANGE_COPY] = copy_do,      [CHANGE_DELETE] = remove_it,
-		[CHANGE_CHMOD] = change_mode, [CHANGE_SYMLINK] = make_link,
+	static int (*const how[NAME_OP_NUM])(const struct name_op *c, struct cay_err *err) = {
+		[NAME_OP_MKDIR] = name_op_mkdir, [NAME_OP_MOVE] = name_op_move,
+		[NAME_OP_COPY] = name_op_copy,   [NAME_OP_DELETE] = name_op_delete,
+		[NAME_OP_CHMOD] = name_op_chmod, [NAME_OP_SYMLINK] = name_op_symlink,
 	};
 
-	return how[c->what](c, err);
+	return how[c->kind](c, err);
 }

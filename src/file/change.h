@@ -12,22 +12,22 @@
 
 #include "file/at.h"
 
-#define CHANGE_DEPTH_MAX \
+#define NAME_OP_DEPTH_MAX \
 	128 /* directories below each other, of a tree that is copied or changed \
 	     */
 
-enum change_what {
-	CHANGE_MKDIR,
-	CHANGE_MOVE,
-	CHANGE_COPY,
-	CHANGE_DELETE,
-	CHANGE_CHMOD,
-	CHANGE_SYMLINK,
-	CHANGE_NUM
+enum name_op_kind {
+	NAME_OP_MKDIR,
+	NAME_OP_MOVE,
+	NAME_OP_COPY,
+	NAME_OP_DELETE,
+	NAME_OP_CHMOD,
+	NAME_OP_SYMLINK,
+	NAME_OP_NUM
 };
 
-struct change {
-	enum change_what what;
+struct name_op {
+	enum name_op_kind kind;
 	const char *path;
 	const char *to;  /* of move and copy; of a link: where it leads */
 	bool parents;    /* make directories that are missing */
@@ -39,11 +39,11 @@ struct change {
 	uid_t uid; /* (uid_t)-1: as it is */
 	gid_t gid;
 	/* Told now and then while there is much to do, or NULL. */
-	void (*alive)(void *arg);
+	void (*on_progress)(void *arg);
 	void *arg;
 };
 
-[[nodiscard]] int change_do(const struct change *c, struct cay_err *err);
+[[nodiscard]] int name_op_run(const struct name_op *c, struct cay_err *err);
 /* copy.c: a file or a tree, from one place to another where nothing is, or a file is and may go. */
-[[nodiscard]] int copy_do(const struct change *c, struct cay_err *err);
+[[nodiscard]] int name_op_copy(const struct name_op *c, struct cay_err *err);
 #endif

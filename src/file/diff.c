@@ -9,20 +9,20 @@
 #define MYERS_MAX 1024    /* lines that differ between two anchors */
 #define PATIENCE_MAX 12   /* times a stretch is split again */
 
-struct line {
+struct diff_line {
 	const char *p;
 	size_t n;    /* with its line feed */
 	uint32_t id; /* equal lines have equal ids */
 };
 
-struct side {
-	struct line *v;
+struct diff_side {
+	struct diff_line *v;
 	bool *changed; /* one more than lines, always false: an end mark */
 	size_t n;
 };
 
 struct diff {
-	struct side a, b;
+	struct diff_side a, b;
 	uint32_t n_ids;
 	/* of one stretch: how often an id stands, and where last */
 	uint32_t *count_a, *count_b, *at_b;
@@ -41,19 +41,19 @@ static void diff_fini(struct diff *d)
 	free(d->trace);
 }
 
-static size_t line_len(struct slice s)
+static size_t diff_line_len(struct slice s)
 {
 	const char *lf = s.n ? memchr(s.p, '\n', s.n) : NULL;
 
 	return lf ? (size_t)(lf - s.p) + 1 : s.n;
 }
 
-static int split(struct slice s, struct side *ret)
+static int diff_split_lines(struct slice s, struct diff_side *ret)
 {
 	size_t n = 0;
 
 	for (const char *p = s.p; n <= LINES_MAX && s.n && p < s.p + s.n; n++)
-		p += line_len((struct slice){ p, s.n - (size_t)(p - s.p) });
+		p += diff_line_len((struct slice){ p, s.n - (size_t)(p - s.p) });
 	if (n > LINES_MAX)
 		return -E2BIG;
 	ret->v = calloc(n + 1, sizeof(*ret->v));
@@ -61,18 +61,19 @@ static int split(struct slice s, struct side *ret)
 	if (!ret->v || !ret->changed)
 		return -ENOMEM;
 	for (; s.n; ret->n++) {
-		size_t len = line_len(s);
+		size_t len = diff_line_len(s);
 
-		ret->v[ret->n] = (struct line){ .p = s.p, .n = len };
+		ret->v[ret->n] = (struct diff_line){ .p = s.p, .n = len };
 		s.p += len;
 		s.n -= len;
 	}
 	return 0;
 }
 
-static int by_text(const void *pa, const void *pb)
+static int diff_compare_lines(const void *pa, const void *pb)
 {
-	const struct line *a = *(struct line *const *)pa, *b = *(struct line *const *)pb;
+	const struct diff_line *a = *(struct diff_line *const *)pa,
+			       *b = *(struct diff_line *const *)pb;
 
 	if (a->n != b->n)
 		return a->n < b->n ? -1 : 1;
@@ -80,18 +81,18 @@ static int by_text(const void *pa, const void *pb)
 }
 
 /* By sorting: no hash that somebody could make collide. */
-static int give_ids(struct diff *d)
+static int diff_assign_line_ids(struct diff *d)
 {
 	size_t n = d->a.n + d->b.n;
-	auto_free struct line **all = calloc(n + 1, sizeof(struct line *));
+	auto_free struct diff_line **all = calloc(n + 1, sizeof(struct diff_line *));
 
 	if (!all)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		all[i] = i < d->a.n ? &d->a.v[i] : &d->b.v[i - d->a.n];
-	qsort(all, n, sizeof(struct line *), by_text);
+	qsort(all, n, sizeof(struct diff_line *), diff_compare_lines);
 	for (size_t i = 0; i < n; i++) {
-		if (i && by_text(&all[i - 1], &all[i]) != 0)
+		if (i && diff_compare_lines(&all[i - 1], &all[i]) != 0)
 			d->n_ids++;
 		all[i]->id = d->n_ids;
 	}
@@ -104,62 +105,64 @@ static int give_ids(struct diff *d)
 }
 
 /* Lines [a0, a1) of one side against [b0, b1) of the other. */
-struct stretch {
+struct diff_range {
 	size_t a0, a1, b0, b1;
 };
 
-static bool same(const struct diff *d, size_t a, size_t b)
+static bool diff_lines_are_equal(const struct diff *d, size_t a, size_t b)
 {
 	return d->a.v[a].id == d->b.v[b].id;
 }
 
-static void trim(const struct diff *d, struct stretch *s)
+static void diff_trim_equal_ends(const struct diff *d, struct diff_range *s)
 {
-	while (s->a0 < s->a1 && s->b0 < s->b1 && same(d, s->a0, s->b0)) {
+	while (s->a0 < s->a1 && s->b0 < s->b1 && diff_lines_are_equal(d, s->a0, s->b0)) {
 		s->a0++;
 		s->b0++;
 	}
-	while (s->a0 < s->a1 && s->b0 < s->b1 && same(d, s->a1 - 1, s->b1 - 1)) {
+	while (s->a0 < s->a1 && s->b0 < s->b1 && diff_lines_are_equal(d, s->a1 - 1, s->b1 - 1)) {
 		s->a1--;
 		s->b1--;
 	}
 }
 
-static void all_changed(struct diff *d, const struct stretch *s)
+static void diff_mark_all_changed(struct diff *d, const struct diff_range *s)
 {
 	memset(d->a.changed + s->a0, 1, s->a1 - s->a0);
 	memset(d->b.changed + s->b0, 1, s->b1 - s->b0);
 }
 
-static int32_t *row_of(const struct diff *d, long step)
+static int32_t *diff_trace_row(const struct diff *d, long step)
 {
 	return d->trace + step * (2 * MYERS_MAX + 3) + MYERS_MAX + 1;
 }
 
 /* Where the path came from on diagonal k: from above (an added line) or from the left. */
-static bool came_down(const int32_t *v, long k, long step)
+static bool diff_step_is_insert(const int32_t *v, long k, long step)
 {
 	return k == -step || (k != step && v[k - 1] < v[k + 1]);
 }
 
 /* The steps of the shortest path, or MYERS_MAX + 1 when it has more. */
-static long furthest(struct diff *d, const struct stretch *s)
+static long diff_find_shortest_path(struct diff *d, const struct diff_range *s)
 {
 	long n = (long)(s->a1 - s->a0), m = (long)(s->b1 - s->b0);
 
 	for (long step = 0; step <= MYERS_MAX; step++) {
-		int32_t *v = row_of(d, step);
+		int32_t *v = diff_trace_row(d, step);
 
 		if (step)
-			memcpy(v - MYERS_MAX - 1, row_of(d, step - 1) - MYERS_MAX - 1,
+			memcpy(v - MYERS_MAX - 1, diff_trace_row(d, step - 1) - MYERS_MAX - 1,
 			       (2 * MYERS_MAX + 3) * sizeof(*v));
 		else
 			memset(v - MYERS_MAX - 1, 0, (2 * MYERS_MAX + 3) * sizeof(*v));
 		for (long k = -step; k <= step; k += 2) {
-			long x = !step ? 0 : came_down(v, k, step) ? v[k + 1] : v[k - 1] + 1;
+			long x = !step                             ? 0
+				 : diff_step_is_insert(v, k, step) ? v[k + 1]
+								   : v[k - 1] + 1;
 
 			while (x < n && x - k < m && x - k >= 0 &&
-			       same(d, s->a0 + (size_t)x, s->b0 + (size_t)(x - k)))
+			       diff_lines_are_equal(d, s->a0 + (size_t)x, s->b0 + (size_t)(x - k)))
 				x++;
 			v[k] = (int32_t)x;
 			if (x >= n && x - k >= m)
@@ -169,20 +172,20 @@ static long furthest(struct diff *d, const struct stretch *s)
 	return MYERS_MAX + 1;
 }
 
-static void myers(struct diff *d, const struct stretch *s)
+static void diff_compare_myers(struct diff *d, const struct diff_range *s)
 {
 	long x = (long)(s->a1 - s->a0), y = (long)(s->b1 - s->b0);
-	long step = furthest(d, s);
+	long step = diff_find_shortest_path(d, s);
 
 	if (step > MYERS_MAX) {
-		all_changed(d, s);
+		diff_mark_all_changed(d, s);
 		return;
 	}
 	for (; step > 0; step--) {
-		const int32_t *v = row_of(d, step - 1);
+		const int32_t *v = diff_trace_row(d, step - 1);
 		long k = x - y;
 
-		if (came_down(v, k, step)) {
+		if (diff_step_is_insert(v, k, step)) {
 			x = v[k + 1];
 			y = x - (k + 1);
 			d->b.changed[s->b0 + (size_t)y] = true;
@@ -194,13 +197,14 @@ static void myers(struct diff *d, const struct stretch *s)
 	}
 }
 
-struct anchor {
+struct diff_anchor {
 	uint32_t a, b;
 	uint32_t before; /* index + 1 of the one in front in the longest chain, or 0 */
 };
 
 /* Lines that stand once on both sides, in the order of a. */
-static size_t unique_lines(struct diff *d, const struct stretch *s, struct anchor *ret)
+static size_t diff_find_unique_lines(struct diff *d, const struct diff_range *s,
+				     struct diff_anchor *ret)
 {
 	size_t n = 0;
 
@@ -214,7 +218,7 @@ static size_t unique_lines(struct diff *d, const struct stretch *s, struct ancho
 		uint32_t id = d->a.v[i].id;
 
 		if (d->count_a[id] == 1 && d->count_b[id] == 1)
-			ret[n++] = (struct anchor){ (uint32_t)i, d->at_b[id], 0 };
+			ret[n++] = (struct diff_anchor){ (uint32_t)i, d->at_b[id], 0 };
 	}
 	for (size_t i = s->a0; i < s->a1; i++)
 		d->count_a[d->a.v[i].id] = 0;
@@ -224,7 +228,7 @@ static size_t unique_lines(struct diff *d, const struct stretch *s, struct ancho
 }
 
 /* The longest chain that rises in b too: moved to the front of v, in order. */
-static size_t longest_chain(struct anchor *v, size_t n, uint32_t *ends)
+static size_t diff_find_longest_chain(struct diff_anchor *v, size_t n, uint32_t *ends)
 {
 	size_t len = 0;
 	uint32_t at;
@@ -255,18 +259,20 @@ static size_t longest_chain(struct anchor *v, size_t n, uint32_t *ends)
 	return len;
 }
 
-static int compare(struct diff *d, struct stretch s, unsigned depth);
+static int diff_compare_range(struct diff *d, struct diff_range s, unsigned depth);
 
 /* v and ends are room for the anchors.  It is PATIENCE_MAX deep. */
-static int compare_gaps(struct diff *d, const struct stretch *s, struct anchor *v, uint32_t *ends,
-			unsigned depth)
+static int diff_compare_gaps(struct diff *d, const struct diff_range *s, struct diff_anchor *v,
+			     uint32_t *ends, unsigned depth)
 {
-	size_t n = depth < PATIENCE_MAX ? longest_chain(v, unique_lines(d, s, v), ends) : 0;
+	size_t n = depth < PATIENCE_MAX
+			   ? diff_find_longest_chain(v, diff_find_unique_lines(d, s, v), ends)
+			   : 0;
 
 	if (!n)
-		myers(d, s);
+		diff_compare_myers(d, s);
 	for (size_t i = 0; n && i <= n; i++) {
-		struct stretch gap = *s;
+		struct diff_range gap = *s;
 		int r;
 
 		if (i) {
@@ -277,55 +283,55 @@ static int compare_gaps(struct diff *d, const struct stretch *s, struct anchor *
 			gap.a1 = v[i].a;
 			gap.b1 = v[i].b;
 		}
-		r = compare(d, gap, depth + 1);
+		r = diff_compare_range(d, gap, depth + 1);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int compare(struct diff *d, struct stretch s, unsigned depth)
+static int diff_compare_range(struct diff *d, struct diff_range s, unsigned depth)
 {
-	struct anchor *v;
+	struct diff_anchor *v;
 	uint32_t *ends;
 	size_t most;
 	int r;
 
-	trim(d, &s);
+	diff_trim_equal_ends(d, &s);
 	if (s.a0 == s.a1 || s.b0 == s.b1) {
-		all_changed(d, &s);
+		diff_mark_all_changed(d, &s);
 		return 0;
 	}
 	most = s.a1 - s.a0 < s.b1 - s.b0 ? s.a1 - s.a0 : s.b1 - s.b0;
 	v = calloc(most + 1, sizeof(*v));
 	ends = calloc(most + 1, sizeof(*ends));
-	r = v && ends ? compare_gaps(d, &s, v, ends, depth) : -ENOMEM;
+	r = v && ends ? diff_compare_gaps(d, &s, v, ends, depth) : -ENOMEM;
 	free(v);
 	free(ends);
 	return r;
 }
 
-static int put_line(struct buf *ret, char sign, const struct line *l)
+static int diff_write_line(struct buf *ret, char sign, const struct diff_line *l)
 {
 	int r = buf_putc(ret, sign);
 
 	if (r >= 0)
-		r = buf_add(ret, l->p, l->n);
+		r = buf_append(ret, l->p, l->n);
 	if (r >= 0 && l->p[l->n - 1] != '\n')
 		r = buf_puts(ret, "\n\\ No newline at end of file\n");
 	return r;
 }
 
 /* A name that a header can hold; what cannot stand there is in quotes, as patch(1) reads it. */
-static int put_name(struct buf *ret, const char *front, struct slice name)
+static int diff_write_name(struct buf *ret, const char *front, struct slice name)
 {
-	bool quote = !utf8_valid(name.p, name.n);
+	bool quote = !utf8_is_valid(name.p, name.n);
 	int r = buf_puts(ret, front);
 
 	for (size_t i = 0; i < name.n; i++)
 		quote = quote || (unsigned char)name.p[i] < ' ' || strchr("\"\\\x7f", name.p[i]);
 	if (r >= 0 && !quote)
-		r = buf_add(ret, name.p, name.n);
+		r = buf_append(ret, name.p, name.n);
 	if (r >= 0 && quote)
 		r = buf_putc(ret, '"');
 	for (size_t i = 0; r >= 0 && quote && i < name.n; i++) {
@@ -342,7 +348,7 @@ static int put_name(struct buf *ret, const char *front, struct slice name)
 }
 
 /* "3,4"; an empty range is told by the line in front of it. */
-static int put_range(struct buf *ret, char sign, size_t from, size_t n)
+static int diff_write_range(struct buf *ret, char sign, size_t from, size_t n)
 {
 	if (n == 1)
 		return buf_printf(ret, "%c%zu", sign, from + 1);
@@ -350,44 +356,45 @@ static int put_range(struct buf *ret, char sign, size_t from, size_t n)
 }
 
 /* Lines of a stretch in order: what is equal on both sides, else removed before added. */
-static int put_hunk(const struct diff *d, const struct stretch *s, size_t skipped, struct buf *ret)
+static int diff_write_hunk(const struct diff *d, const struct diff_range *s, size_t skipped,
+			   struct buf *ret)
 {
 	size_t i = s->a0, k = s->b0;
 	int r = buf_puts(ret, "@@ ");
 
 	if (r >= 0)
-		r = put_range(ret, '-', s->a0 + skipped, s->a1 - s->a0);
+		r = diff_write_range(ret, '-', s->a0 + skipped, s->a1 - s->a0);
 	if (r >= 0)
 		r = buf_putc(ret, ' ');
 	if (r >= 0)
-		r = put_range(ret, '+', s->b0 + skipped, s->b1 - s->b0);
+		r = diff_write_range(ret, '+', s->b0 + skipped, s->b1 - s->b0);
 	if (r >= 0)
 		r = buf_puts(ret, " @@\n");
 	while (r >= 0 && (i < s->a1 || k < s->b1)) {
 		if (d->a.changed[i]) {
-			r = put_line(ret, '-', &d->a.v[i++]);
+			r = diff_write_line(ret, '-', &d->a.v[i++]);
 		} else if (d->b.changed[k]) {
-			r = put_line(ret, '+', &d->b.v[k++]);
+			r = diff_write_line(ret, '+', &d->b.v[k++]);
 		} else {
-			r = put_line(ret, ' ', &d->a.v[i++]);
+			r = diff_write_line(ret, ' ', &d->a.v[i++]);
 			k++;
 		}
 	}
 	return r;
 }
 
-static size_t less(size_t a, size_t b)
+static size_t diff_size_min(size_t a, size_t b)
 {
 	return a < b ? a : b;
 }
 
 /* Hunks: runs of changes that are no further apart than their context. */
-static int put_hunks(const struct diff *d, size_t skipped, struct buf *ret)
+static int diff_write_hunks(const struct diff *d, size_t skipped, struct buf *ret)
 {
 	size_t i = 0, k = 0;
 
 	while (i < d->a.n || k < d->b.n) {
-		struct stretch s;
+		struct diff_range s;
 		size_t lead, equal = 0;
 		int r;
 
@@ -396,8 +403,8 @@ static int put_hunks(const struct diff *d, size_t skipped, struct buf *ret)
 			k++;
 			continue;
 		}
-		lead = less(less(i, k), CONTEXT);
-		s = (struct stretch){ .a0 = i - lead, .b0 = k - lead };
+		lead = diff_size_min(diff_size_min(i, k), CONTEXT);
+		s = (struct diff_range){ .a0 = i - lead, .b0 = k - lead };
 		while ((i < d->a.n || k < d->b.n) && equal <= 2 * CONTEXT) {
 			bool a = d->a.changed[i], b = d->b.changed[k];
 
@@ -407,7 +414,7 @@ static int put_hunks(const struct diff *d, size_t skipped, struct buf *ret)
 		}
 		s.a1 = i - (equal > CONTEXT ? equal - CONTEXT : 0);
 		s.b1 = k - (equal > CONTEXT ? equal - CONTEXT : 0);
-		r = put_hunk(d, &s, skipped, ret);
+		r = diff_write_hunk(d, &s, skipped, ret);
 		if (r < 0)
 			return r;
 	}
@@ -415,9 +422,9 @@ static int put_hunks(const struct diff *d, size_t skipped, struct buf *ret)
 }
 
 /* Whole lines that are equal in front and behind, but for CONTEXT of them; the number in front. */
-static size_t cut_ends(struct slice *a, struct slice *b)
+static size_t diff_cut_equal_ends(struct slice *a, struct slice *b)
 {
-	size_t front = 0, lines = 0, back = 0, most = less(a->n, b->n), lf;
+	size_t front = 0, lines = 0, back = 0, most = diff_size_min(a->n, b->n), lf;
 
 	while (front < most && a->p[front] == b->p[front])
 		front++;
@@ -437,17 +444,17 @@ static size_t cut_ends(struct slice *a, struct slice *b)
 	return lines;
 }
 
-static int find_changes(struct diff *d, struct slice before, struct slice after)
+static int diff_find_changes(struct diff *d, struct slice before, struct slice after)
 {
-	int r = split(before, &d->a);
+	int r = diff_split_lines(before, &d->a);
 
 	if (r >= 0)
-		r = split(after, &d->b);
+		r = diff_split_lines(after, &d->b);
 	if (r == -E2BIG) /* nobody reads a million lines */
 		return -ENOBUFS;
 	if (r >= 0)
-		r = give_ids(d);
-	return r < 0 ? r : compare(d, (struct stretch){ 0, d->a.n, 0, d->b.n }, 0);
+		r = diff_assign_line_ids(d);
+	return r < 0 ? r : diff_compare_range(d, (struct diff_range){ 0, d->a.n, 0, d->b.n }, 0);
 }
 
 int diff_unified(struct slice before, struct slice after, struct slice name, struct buf *ret)
@@ -458,14 +465,14 @@ int diff_unified(struct slice before, struct slice after, struct slice name, str
 
 	if (slice_eq(before, after))
 		return 0;
-	skipped = cut_ends(&before, &after);
-	r = find_changes(&d, before, after);
+	skipped = diff_cut_equal_ends(&before, &after);
+	r = diff_find_changes(&d, before, after);
 	if (r >= 0)
-		r = put_name(ret, "--- a/", name);
+		r = diff_write_name(ret, "--- a/", name);
 	if (r >= 0)
-		r = put_name(ret, "+++ b/", name);
+		r = diff_write_name(ret, "+++ b/", name);
 	if (r >= 0)
-		r = put_hunks(&d, skipped, ret);
+		r = diff_write_hunks(&d, skipped, ret);
 	if (r < 0)
 		buf_truncate(ret, was);
 	diff_fini(&d);

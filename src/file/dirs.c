@@ -11,7 +11,7 @@
 #include "base/path.h"
 #include "file/tar.h"
 
-void dirs_init(struct dirs *d, int root)
+void dir_cache_init(struct dir_cache *d, int root)
 {
 	struct rlimit fds = { .rlim_cur = 0 };
 
@@ -20,23 +20,24 @@ void dirs_init(struct dirs *d, int root)
 	d->root = root;
 	d->clock = 0;
 	d->n = 0;
-	d->max = fds.rlim_cur / 4 < DIRS_MAX ? (unsigned)(fds.rlim_cur / 4) + 1 : DIRS_MAX;
+	d->max =
+		fds.rlim_cur / 4 < DIR_CACHE_MAX ? (unsigned)(fds.rlim_cur / 4) + 1 : DIR_CACHE_MAX;
 }
 
-static void drop(struct dirs_one *one)
+static void dir_cache_entry_close(struct dir_cache_entry *one)
 {
 	cay_closep(&one->fd);
 	buf_fini(&one->name);
 }
 
-void dirs_fini(struct dirs *d)
+void dir_cache_fini(struct dir_cache *d)
 {
 	while (d->n)
-		drop(&d->all[--d->n]);
+		dir_cache_entry_close(&d->entries[--d->n]);
 }
 
 /* Names that are made to collide cost a comparison each, DIRS_MAX of them at the most. */
-static uint32_t hash_of(struct slice s)
+static uint32_t dir_cache_hash_name(struct slice s)
 {
 	uint32_t h = 2166136261U;
 
@@ -45,12 +46,12 @@ static uint32_t hash_of(struct slice s)
 	return h;
 }
 
-static struct dirs_one *find(struct dirs *d, struct slice name)
+static struct dir_cache_entry *dir_cache_find(struct dir_cache *d, struct slice name)
 {
-	uint32_t hash = hash_of(name);
+	uint32_t hash = dir_cache_hash_name(name);
 
 	for (unsigned i = 0; i < d->n; i++) {
-		struct dirs_one *one = &d->all[i];
+		struct dir_cache_entry *one = &d->entries[i];
 
 		if (one->hash == hash &&
 		    slice_eq(name, (struct slice){ one->name.data, one->name.len }))
@@ -59,41 +60,41 @@ static struct dirs_one *find(struct dirs *d, struct slice name)
 	return NULL;
 }
 
-static struct dirs_one *oldest(struct dirs *d)
+static struct dir_cache_entry *dir_cache_find_oldest(struct dir_cache *d)
 {
-	struct dirs_one *old = &d->all[0];
+	struct dir_cache_entry *old = &d->entries[0];
 
 	for (unsigned i = 1; i < d->n; i++)
-		if (d->all[i].used < old->used)
-			old = &d->all[i];
+		if (d->entries[i].last_used < old->last_used)
+			old = &d->entries[i];
 	return old;
 }
 
-static int keep(struct dirs *d, struct slice name, int fd, bool ours)
+static int dir_cache_add(struct dir_cache *d, struct slice name, int fd, bool ours)
 {
-	struct dirs_one one = { .hash = hash_of(name),
-				.used = ++d->clock,
-				.name = BUF_INIT(TAR_NAME_MAX),
-				.fd = fd,
-				.ours = ours };
-	struct dirs_one *at = &d->all[d->n];
+	struct dir_cache_entry one = { .hash = dir_cache_hash_name(name),
+				       .last_used = ++d->clock,
+				       .name = BUF_INIT(TAR_NAME_MAX),
+				       .fd = fd,
+				       .created = ours };
+	struct dir_cache_entry *at = &d->entries[d->n];
 
-	if (buf_add(&one.name, name.p, name.n) < 0) {
-		drop(&one);
+	if (buf_append(&one.name, name.p, name.n) < 0) {
+		dir_cache_entry_close(&one);
 		return -ENOMEM;
 	}
 	if (d->n < d->max) {
 		d->n++;
 	} else {
-		at = oldest(d);
-		drop(at);
+		at = dir_cache_find_oldest(d);
+		dir_cache_entry_close(at);
 	}
 	*at = one;
 	return fd;
 }
 
 /* Open a directory of a directory, made when it is not there. */
-static int step_into(int dirfd, const char *name, bool *made)
+static int dir_cache_open_child(int dirfd, const char *name, bool *made)
 {
 	int fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
 
@@ -107,7 +108,7 @@ static int step_into(int dirfd, const char *name, bool *made)
 }
 
 /* All of a name, component by component where it is not there yet. */
-static int walk_into(int root, struct slice name, bool *made)
+static int dir_cache_open_path(int root, struct slice name, bool *made)
 {
 	char part[NAME_MAX + 1];
 	int at = root;
@@ -121,7 +122,7 @@ static int walk_into(int root, struct slice name, bool *made)
 		} else {
 			memcpy(part, s.p, s.n);
 			part[s.n] = 0;
-			next = step_into(at, part, made);
+			next = dir_cache_open_child(at, part, made);
 		}
 		if (at != root)
 			(void)close(at);
@@ -132,20 +133,20 @@ static int walk_into(int root, struct slice name, bool *made)
 	return at;
 }
 
-int dirs_open(struct dirs *d, struct slice name, bool *ours)
+int dir_cache_open(struct dir_cache *d, struct slice name, bool *ours)
 {
-	struct dirs_one *one;
+	struct dir_cache_entry *one;
 	int fd;
 
 	*ours = false;
 	if (!name.n)
 		return d->root;
-	one = find(d, name);
+	one = dir_cache_find(d, name);
 	if (one) {
-		one->used = ++d->clock;
-		*ours = one->ours;
+		one->last_used = ++d->clock;
+		*ours = one->created;
 		return one->fd;
 	}
-	fd = walk_into(d->root, name, ours);
-	return fd < 0 ? fd : keep(d, name, fd, *ours);
+	fd = dir_cache_open_path(d->root, name, ours);
+	return fd < 0 ? fd : dir_cache_add(d, name, fd, *ours);
 }

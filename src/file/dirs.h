@@ -12,25 +12,25 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-#define DIRS_MAX 128
+#define DIR_CACHE_MAX 128
 
-struct dirs_one {
+struct dir_cache_entry {
 	uint32_t hash;
-	uint64_t used; /* when, 0: never */
+	uint64_t last_used; /* when, 0: never */
 	struct buf name;
 	int fd;
-	bool ours;
+	bool created;
 };
 
-struct dirs {
+struct dir_cache {
 	int root; /* the caller's */
 	uint64_t clock;
 	unsigned n, max;
-	struct dirs_one all[DIRS_MAX];
+	struct dir_cache_entry entries[DIR_CACHE_MAX];
 };
 
-void dirs_init(struct dirs *d, int root);
-void dirs_fini(struct dirs *d);
+void dir_cache_init(struct dir_cache *d, int root);
+void dir_cache_fini(struct dir_cache *d);
 /* The directory of that name ("" is the root), whose fd stays ours; -errno. */
-[[nodiscard]] int dirs_open(struct dirs *d, struct slice name, bool *ours);
+[[nodiscard]] int dir_cache_open(struct dir_cache *d, struct slice name, bool *ours);
 #endif

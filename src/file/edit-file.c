@@ -16,23 +16,24 @@
 #define AGAIN 1
 
 /* The file itself, links resolved. */
-struct target {
+struct edit_target {
 	int dirfd, fd;
 	const char *name; /* in dirfd; points into real */
 	char *real;
 	struct stat st;
-	struct temp temp; /* the new text */
+	struct tmpfile tmpfile; /* the new text */
 };
 
-static void target_fini(struct target *t)
+static void edit_target_fini(struct edit_target *t)
 {
-	temp_fini(&t->temp);
+	tmpfile_fini(&t->tmpfile);
 	cay_closep(&t->fd);
 	cay_closep(&t->dirfd);
 	free(t->real);
 }
 
-static int target_open(const struct edit_ask *ask, struct target *t, struct cay_err *err)
+static int edit_target_open(const struct edit_request *ask, struct edit_target *t,
+			    struct cay_err *err)
 {
 	/* realpath() takes magic links by their text, as if they were names */
 	auto_close int there = file_open(AT_FDCWD, ask->path, O_PATH, 0);
@@ -61,7 +62,8 @@ static int target_open(const struct edit_ask *ask, struct target *t, struct cay_
 	return 0;
 }
 
-static int target_check(const struct edit_ask *ask, const struct target *t, struct cay_err *err)
+static int edit_target_check(const struct edit_request *ask, const struct edit_target *t,
+			     struct cay_err *err)
 {
 	if (S_ISDIR(t->st.st_mode))
 		return cay_fail_field(err, CAY_E_INVALID, "path", "it is a directory");
@@ -77,7 +79,7 @@ static int target_check(const struct edit_ask *ask, const struct target *t, stru
 }
 
 /* Whether the name still means the file that is open. */
-static bool in_place(const struct target *t)
+static bool edit_target_is_in_place(const struct edit_target *t)
 {
 	struct stat st;
 
@@ -85,7 +87,7 @@ static bool in_place(const struct target *t)
 	       st.st_dev == t->st.st_dev && st.st_ino == t->st.st_ino;
 }
 
-static int read_whole(int fd, struct buf *ret)
+static int edit_read_whole_file(int fd, struct buf *ret)
 {
 	buf_clear(ret);
 	for (;;) {
@@ -108,14 +110,14 @@ static int read_whole(int fd, struct buf *ret)
 
 /* Whether a writer that takes no lock was at it since.  Times alone do not tell: two writes
  * within a tick have one. */
-static int unchanged(const struct target *t, const struct buf *read)
+static int edit_target_is_unchanged(const struct edit_target *t, const struct buf *read)
 {
 	auto_buf now = BUF_INIT(read->max);
 	int r;
 
-	if (!in_place(t))
+	if (!edit_target_is_in_place(t))
 		return 0;
-	r = read_whole(t->fd, &now);
+	r = edit_read_whole_file(t->fd, &now);
 	if (r == -EFBIG)
 		return 0;
 	if (r < 0)
@@ -125,10 +127,10 @@ static int unchanged(const struct target *t, const struct buf *read)
 }
 
 /* The new text beside the old, with its mode and owner. */
-static int fill_beside(const struct edit_ask *ask, struct target *t, const struct buf *text,
-		       struct cay_err *err)
+static int edit_target_write_tmpfile(const struct edit_request *ask, struct edit_target *t,
+				     const struct buf *text, struct cay_err *err)
 {
-	int fd = temp_open(&t->temp, t->dirfd), r;
+	int fd = tmpfile_open(&t->tmpfile, t->dirfd), r;
 
 	if (fd < 0)
 		return file_fail(err, -fd, "write beside", ask->path);
@@ -138,11 +140,12 @@ static int fill_beside(const struct edit_ask *ask, struct target *t, const struc
 	/* setuid and setgid were for the bytes that stood there: a write takes them away, too */
 	if (fchmod(fd, t->st.st_mode & 01777) < 0)
 		return file_fail(err, errno, "keep the mode of", ask->path);
-	r = path_write_all(fd, text->data, text->len);
+	r = fd_write_all(fd, text->data, text->len);
 	return r < 0 ? file_fail(err, -r, "write beside", ask->path) : 0;
 }
 
-static int check_hash(const struct edit_ask *ask, const struct buf *text, struct cay_err *err)
+static int edit_check_old_hash(const struct edit_request *ask, const struct buf *text,
+			       struct cay_err *err)
 {
 	uint8_t is[EDIT_HASH_LEN];
 
@@ -156,14 +159,14 @@ static int check_hash(const struct edit_ask *ask, const struct buf *text, struct
 	return 0;
 }
 
-static int change(const struct edit_ask *ask, struct target *t, struct edit_done *ret,
-		  struct cay_err *err)
+static int edit_target_apply(const struct edit_request *ask, struct edit_target *t,
+			     struct edit_result *ret, struct cay_err *err)
 {
-	int r = read_whole(t->fd, &ret->before);
+	int r = edit_read_whole_file(t->fd, &ret->before);
 
 	if (r < 0)
 		return file_fail_read(err, -r, t->fd, ask->path);
-	r = check_hash(ask, &ret->before, err);
+	r = edit_check_old_hash(ask, &ret->before, err);
 	if (r >= 0) {
 		buf_clear(&ret->after);
 		r = edit_apply((struct slice){ buf_str(&ret->before), ret->before.len }, ask->edits,
@@ -171,56 +174,58 @@ static int change(const struct edit_ask *ask, struct target *t, struct edit_done
 	}
 	if (r >= 0 && ask->hash(buf_str(&ret->after), ret->after.len, ret->hash) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, "cannot hash it");
-	if (r < 0 || ask->dry)
+	if (r < 0 || ask->dry_run)
 		return r;
-	r = fill_beside(ask, t, &ret->after, err);
+	r = edit_target_write_tmpfile(ask, t, &ret->after, err);
 	if (r < 0)
 		return r;
 	if (ask->before_rename)
 		ask->before_rename(ask->arg);
-	r = unchanged(t, &ret->before);
+	r = edit_target_is_unchanged(t, &ret->before);
 	if (r < 0)
 		return file_fail(err, -r, "read", ask->path);
 	if (r == 0)
 		return AGAIN;
-	r = temp_place(&t->temp, t->name, TEMP_REPLACE);
+	r = tmpfile_commit(&t->tmpfile, t->name, TMPFILE_REPLACE);
 	if (r < 0)
 		return file_fail(err, -r, "replace", ask->path);
 	(void)flock(t->fd, LOCK_UN); /* who waits for the old one's sees that it is not in place */
-	ret->old = cay_take_fd(&t->fd);
+	ret->old_fd = cay_take_fd(&t->fd);
 	return 0;
 }
 
 /* Once: 0 when done, AGAIN when somebody else was faster. */
-static int attempt(const struct edit_ask *ask, struct edit_done *ret, struct cay_err *err)
+static int edit_file_try_once(const struct edit_request *ask, struct edit_result *ret,
+			      struct cay_err *err)
 {
-	CAY_CLEANUP(target_fini)
-	struct target t = { .dirfd = -EBADF, .fd = -EBADF, .temp = TEMP_INIT };
-	int r = target_open(ask, &t, err);
+	CAY_CLEANUP(edit_target_fini)
+	struct edit_target t = { .dirfd = -EBADF, .fd = -EBADF, .tmpfile = TMPFILE_INIT };
+	int r = edit_target_open(ask, &t, err);
 
 	if (r != 0)
 		return r;
 	if (fstat(t.fd, &t.st) < 0)
 		return file_fail(err, errno, "look at", ask->path);
-	r = target_check(ask, &t, err);
+	r = edit_target_check(ask, &t, err);
 	if (r < 0)
 		return r;
 	if (flock(t.fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK || errno == EINTR
 			       ? AGAIN
 			       : file_fail(err, errno, "lock", ask->path);
-	if (!in_place(&t)) /* replaced while we waited: this lock is of the old one */
+	if (!edit_target_is_in_place(
+		    &t)) /* replaced while we waited: this lock is of the old one */
 		return AGAIN;
-	return change(ask, &t, ret, err);
+	return edit_target_apply(ask, &t, ret, err);
 }
 
-int edit_file(const struct edit_ask *ask, struct edit_done *ret, struct cay_err *err)
+int edit_file(const struct edit_request *ask, struct edit_result *ret, struct cay_err *err)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + WAIT_NS;
 	int r;
 
 	for (ret->tries = 1;; ret->tries++) {
-		r = attempt(ask, ret, err);
+		r = edit_file_try_once(ask, ret, err);
 		if (r != AGAIN)
 			return r;
 		if (clk_boot_ns(&clk_system) > end)
@@ -230,9 +235,9 @@ int edit_file(const struct edit_ask *ask, struct edit_done *ret, struct cay_err 
 	}
 }
 
-void edit_done_fini(struct edit_done *d)
+void edit_result_fini(struct edit_result *d)
 {
 	buf_fini(&d->before);
 	buf_fini(&d->after);
-	cay_closep(&d->old);
+	cay_closep(&d->old_fd);
 }

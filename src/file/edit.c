@@ -8,12 +8,12 @@
 #define COUNT_MAX 100 /* places looked for where there may be one */
 #define TELL_MAX 8    /* of those, told with their lines */
 
-static const char *find(struct slice in, size_t from, struct slice what)
+static const char *edit_find_text(struct slice in, size_t from, struct slice what)
 {
 	return from > in.n ? NULL : memmem(in.p + from, in.n - from, what.p, what.n);
 }
 
-static uint64_t line_at(struct slice s, size_t at)
+static uint64_t edit_line_number(struct slice s, size_t at)
 {
 	uint64_t line = 1;
 
@@ -22,9 +22,9 @@ static uint64_t line_at(struct slice s, size_t at)
 	return line;
 }
 
-static int add(struct buf *b, const char *p, size_t n, struct cay_err *err)
+static int edit_append_text(struct buf *b, const char *p, size_t n, struct cay_err *err)
 {
-	int r = n ? buf_add(b, p, n) : 0;
+	int r = n ? buf_append(b, p, n) : 0;
 
 	if (r == -ENOBUFS)
 		return cay_fail(err, CAY_E_TOO_LARGE, "the text would have more than %zu bytes",
@@ -33,18 +33,18 @@ static int add(struct buf *b, const char *p, size_t n, struct cay_err *err)
 }
 
 /* "stands 3 times, on lines 4, 17, 30": what helps to ask for the right one. */
-static int refuse_many(struct slice s, const struct edit *e, struct cay_err *err)
+static int edit_refuse_ambiguous(struct slice s, const struct edit *e, struct cay_err *err)
 {
 	auto_buf lines = BUF_INIT(KIB(1));
 	unsigned count = 0;
 	size_t from = 0;
 	const char *p;
 
-	while (count < COUNT_MAX && (p = find(s, from, e->old))) {
+	while (count < COUNT_MAX && (p = edit_find_text(s, from, e->old))) {
 		from = (size_t)(p - s.p) + 1; /* they may overlap */
 		count++;
 		if (count <= TELL_MAX && buf_printf(&lines, "%s%" PRIu64, count > 1 ? ", " : "",
-						    line_at(s, from - 1)) < 0)
+						    edit_line_number(s, from - 1)) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the text");
 	}
 	return cay_fail_field(err, CAY_E_CONFLICT, "old",
@@ -53,7 +53,7 @@ static int refuse_many(struct slice s, const struct edit *e, struct cay_err *err
 			      count > TELL_MAX ? ", ..." : "");
 }
 
-static int refuse_none(struct slice s, const struct edit *e, struct cay_err *err)
+static int edit_refuse_not_found(struct slice s, const struct edit *e, struct cay_err *err)
 {
 	bool crlf = memmem(s.p, s.n, "\r\n", 2) && memchr(e->old.p, '\n', e->old.n) &&
 		    !memmem(e->old.p, e->old.n, "\r\n", 2);
@@ -62,8 +62,8 @@ static int refuse_none(struct slice s, const struct edit *e, struct cay_err *err
 			      crlf ? "; its lines end in CR LF" : "");
 }
 
-static int replace(struct slice s, const struct edit *e, struct buf *ret, uint64_t *count,
-		   struct cay_err *err)
+static int edit_replace_text(struct slice s, const struct edit *e, struct buf *ret, uint64_t *count,
+			     struct cay_err *err)
 {
 	size_t from = 0;
 	const char *p;
@@ -73,23 +73,23 @@ static int replace(struct slice s, const struct edit *e, struct buf *ret, uint64
 		return cay_fail_field(err, CAY_E_INVALID, "old", "must not be empty");
 	if (slice_eq(e->old, e->text))
 		return cay_fail_field(err, CAY_E_INVALID, "old", "is the same as what replaces it");
-	p = find(s, 0, e->old);
+	p = edit_find_text(s, 0, e->old);
 	if (!p)
-		return refuse_none(s, e, err);
-	if (e->kind == EDIT_REPLACE && find(s, (size_t)(p - s.p) + 1, e->old))
-		return refuse_many(s, e, err);
-	for (; r >= 0 && p; p = find(s, from, e->old)) {
-		r = add(ret, s.p + from, (size_t)(p - s.p) - from, err);
+		return edit_refuse_not_found(s, e, err);
+	if (e->kind == EDIT_REPLACE && edit_find_text(s, (size_t)(p - s.p) + 1, e->old))
+		return edit_refuse_ambiguous(s, e, err);
+	for (; r >= 0 && p; p = edit_find_text(s, from, e->old)) {
+		r = edit_append_text(ret, s.p + from, (size_t)(p - s.p) - from, err);
 		if (r >= 0)
-			r = add(ret, e->text.p, e->text.n, err);
+			r = edit_append_text(ret, e->text.p, e->text.n, err);
 		from = (size_t)(p - s.p) + e->old.n;
 		++*count;
 	}
-	return r < 0 ? r : add(ret, s.p + from, s.n - from, err);
+	return r < 0 ? r : edit_append_text(ret, s.p + from, s.n - from, err);
 }
 
 /* Where line n ends, behind its line feed; *ret_line is the last there is. */
-static size_t line_end(struct slice s, uint64_t n, uint64_t *ret_line)
+static size_t edit_find_line_end(struct slice s, uint64_t n, uint64_t *ret_line)
 {
 	size_t at = 0;
 
@@ -102,7 +102,7 @@ static size_t line_end(struct slice s, uint64_t n, uint64_t *ret_line)
 }
 
 /* What ends lines in this text, taken from its first. */
-static struct slice line_feed(struct slice s)
+static struct slice edit_detect_line_ending(struct slice s)
 {
 	const char *lf = s.n ? memchr(s.p, '\n', s.n) : NULL;
 
@@ -110,12 +110,12 @@ static struct slice line_feed(struct slice s)
 }
 
 /* A line stays a line: a line feed is added where one would run into the next. */
-static int insert(struct slice s, const struct edit *e, struct buf *ret, uint64_t *count,
-		  struct cay_err *err)
+static int edit_insert_lines(struct slice s, const struct edit *e, struct buf *ret, uint64_t *count,
+			     struct cay_err *err)
 {
-	struct slice lf = line_feed(s);
+	struct slice lf = edit_detect_line_ending(s);
 	uint64_t last;
-	size_t at = line_end(s, e->line, &last);
+	size_t at = edit_find_line_end(s, e->line, &last);
 	int r;
 
 	if (e->old.n)
@@ -125,22 +125,22 @@ static int insert(struct slice s, const struct edit *e, struct buf *ret, uint64_
 	if (last < e->line)
 		return cay_fail_field(err, CAY_E_CONFLICT, "line",
 				      "is behind the last line, %" PRIu64, last);
-	r = add(ret, s.p, at, err);
+	r = edit_append_text(ret, s.p, at, err);
 	if (r >= 0 && at && s.p[at - 1] != '\n')
-		r = add(ret, lf.p, lf.n, err);
+		r = edit_append_text(ret, lf.p, lf.n, err);
 	if (r >= 0)
-		r = add(ret, e->text.p, e->text.n, err);
+		r = edit_append_text(ret, e->text.p, e->text.n, err);
 	if (r >= 0 && at < s.n && e->text.p[e->text.n - 1] != '\n')
-		r = add(ret, lf.p, lf.n, err);
+		r = edit_append_text(ret, lf.p, lf.n, err);
 	++*count;
-	return r < 0 ? r : add(ret, s.p + at, s.n - at, err);
+	return r < 0 ? r : edit_append_text(ret, s.p + at, s.n - at, err);
 }
 
-static int apply_one(struct slice s, const struct edit *e, struct buf *ret, uint64_t *count,
-		     struct cay_err *err)
+static int edit_apply_one(struct slice s, const struct edit *e, struct buf *ret, uint64_t *count,
+			  struct cay_err *err)
 {
-	return e->kind == EDIT_INSERT ? insert(s, e, ret, count, err)
-				      : replace(s, e, ret, count, err);
+	return e->kind == EDIT_INSERT ? edit_insert_lines(s, e, ret, count, err)
+				      : edit_replace_text(s, e, ret, count, err);
 }
 
 int edit_apply(struct slice before, const struct edit *edits, size_t n, struct buf *ret,
@@ -158,11 +158,11 @@ int edit_apply(struct slice before, const struct edit *edits, size_t n, struct b
 		int r;
 
 		buf_clear(&other);
-		r = apply_one(s, &edits[i], &other, ret_count, err);
+		r = edit_apply_one(s, &edits[i], &other, ret_count, err);
 		if (r < 0) {
 			if (snprintf(at, sizeof(at), "edits[%zu]", i) < (int)sizeof(at) && err &&
 			    err->field[0])
-				cay_in_field(err, at);
+				cay_err_prefix_field(err, at);
 			return r;
 		}
 		*ret = other;

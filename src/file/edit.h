@@ -41,32 +41,33 @@ struct edit {
 #define EDIT_HASH_LEN 32
 typedef int edit_hash_fn(const void *p, size_t n, uint8_t ret[static EDIT_HASH_LEN]);
 
-struct edit_ask {
+struct edit_request {
 	const char *path; /* as the process sees it */
 	const struct edit *edits;
 	size_t n;
 	edit_hash_fn *hash;     /* SHA-256 */
 	const uint8_t *if_hash; /* what the old text must have, or NULL */
-	bool dry;               /* only say what would be */
+	bool dry_run;           /* only say what would be */
 	/* For tests: called when the new text is written and not yet in its place. */
 	void (*before_rename)(void *arg);
 	void *arg;
 };
 
-struct edit_done {
+struct edit_result {
 	struct buf before, after;
 	uint64_t count;              /* places changed */
 	unsigned tries;              /* 1 unless somebody else wrote at the same time */
 	uint8_t hash[EDIT_HASH_LEN]; /* of the new text */
-	int old; /* what was replaced: closing it is its end, which nobody need wait for */
+	int old_fd; /* what was replaced: closing it is its end, which nobody need wait for */
 };
 
-#define EDIT_DONE_INIT \
-	((struct edit_done){ .before = BUF_INIT(EDIT_FILE_MAX + 1), \
-			     .after = BUF_INIT(EDIT_FILE_MAX), \
-			     .old = -EBADF })
-#define auto_edit_done CAY_CLEANUP(edit_done_fini) struct edit_done
+#define EDIT_RESULT_INIT \
+	((struct edit_result){ .before = BUF_INIT(EDIT_FILE_MAX + 1), \
+			       .after = BUF_INIT(EDIT_FILE_MAX), \
+			       .old_fd = -EBADF })
+#define auto_edit_result CAY_CLEANUP(edit_result_fini) struct edit_result
 
-void edit_done_fini(struct edit_done *d);
-[[nodiscard]] int edit_file(const struct edit_ask *ask, struct edit_done *ret, struct cay_err *err);
+void edit_result_fini(struct edit_result *d);
+[[nodiscard]] int edit_file(const struct edit_request *ask, struct edit_result *ret,
+			    struct cay_err *err);
 #endif

@@ -7,17 +7,17 @@
 
 #include "base/clock.h"
 
-struct search {
-	const struct find_ask *ask;
-	struct find *found;
+struct glob_search {
+	const struct glob_find_request *ask;
+	struct glob_find_result *found;
 	struct glob glob;
-	struct glob_at at[WALK_DEPTH_MAX + 1]; /* before the entries of each depth */
+	struct glob_position at[WALK_DEPTH_MAX + 1]; /* before the entries of each depth */
 };
 
 /* Whether a comes before b in the answer. */
-static int order(const void *pa, const void *pb)
+static int glob_find_compare(const void *pa, const void *pb)
 {
-	const struct found *a = pa, *b = pb;
+	const struct glob_find_entry *a = pa, *b = pb;
 
 	if (a->mtime_ns != b->mtime_ns)
 		return a->mtime_ns > b->mtime_ns ? -1 : 1;
@@ -25,17 +25,17 @@ static int order(const void *pa, const void *pb)
 }
 
 /* The heap's top is what comes last in the answer. */
-static void sift_down(struct found *v, size_t n)
+static void glob_find_heap_sift_down(struct glob_find_entry *v, size_t n)
 {
 	size_t i = 0;
 
 	for (;;) {
 		size_t last = i, l = 2 * i + 1;
-		struct found tmp = v[i];
+		struct glob_find_entry tmp = v[i];
 
-		if (l < n && order(&v[l], &v[last]) > 0)
+		if (l < n && glob_find_compare(&v[l], &v[last]) > 0)
 			last = l;
-		if (l + 1 < n && order(&v[l + 1], &v[last]) > 0)
+		if (l + 1 < n && glob_find_compare(&v[l + 1], &v[last]) > 0)
 			last = l + 1;
 		if (last == i)
 			return;
@@ -45,10 +45,10 @@ static void sift_down(struct found *v, size_t n)
 	}
 }
 
-static void sift_up(struct found *v, size_t i)
+static void glob_find_heap_sift_up(struct glob_find_entry *v, size_t i)
 {
-	while (i && order(&v[i], &v[(i - 1) / 2]) > 0) {
-		struct found tmp = v[i];
+	while (i && glob_find_compare(&v[i], &v[(i - 1) / 2]) > 0) {
+		struct glob_find_entry tmp = v[i];
 
 		v[i] = v[(i - 1) / 2];
 		v[(i - 1) / 2] = tmp;
@@ -56,21 +56,22 @@ static void sift_up(struct found *v, size_t i)
 	}
 }
 
-static uint64_t mtime_of(const struct stat *st)
+static uint64_t stat_mtime_ns(const struct stat *st)
 {
 	if (st->st_mtim.tv_sec < 0) /* before 1970: as old as can be */
 		return 0;
 	return (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-static int keep(struct search *s, const struct walk_entry *e, const struct stat *st)
+static int glob_find_add_entry(struct glob_search *s, const struct walk_entry *e,
+			       const struct stat *st)
 {
-	struct find *f = s->found;
+	struct glob_find_result *f = s->found;
 	size_t front = s->glob.absolute;
-	struct found one = {
+	struct glob_find_entry one = {
 		.path = malloc(e->path.n + front + 1),
 		.n = e->path.n + front,
-		.mtime_ns = mtime_of(st),
+		.mtime_ns = stat_mtime_ns(st),
 		.size = (uint64_t)st->st_size,
 		.type = (unsigned char)IFTODT(st->st_mode),
 	};
@@ -82,43 +83,43 @@ static int keep(struct search *s, const struct walk_entry *e, const struct stat 
 	f->total++;
 	if (f->n < s->ask->limit) {
 		f->v[f->n] = one;
-		sift_up(f->v, f->n++);
+		glob_find_heap_sift_up(f->v, f->n++);
 		return 0;
 	}
-	if (order(&one, &f->v[0]) > 0) {
+	if (glob_find_compare(&one, &f->v[0]) > 0) {
 		free(one.path);
 		return 0;
 	}
 	free(f->v[0].path);
 	f->v[0] = one;
-	sift_down(f->v, f->n);
+	glob_find_heap_sift_down(f->v, f->n);
 	return 0;
 }
 
-static int look(void *arg, const struct walk_entry *e)
+static int on_glob_find_entry(void *arg, const struct walk_entry *e)
 {
-	struct search *s = arg;
-	struct glob_at *next = &s->at[e->depth + 1];
+	struct glob_search *s = arg;
+	struct glob_position *next = &s->at[e->depth + 1];
 	bool dir = e->type == DT_DIR;
 	struct stat st;
 
 	glob_step(&s->glob, &s->at[e->depth], slice_of(e->name), next);
-	if (glob_done(&s->glob, next, dir) &&
-	    (s->ask->type == FIND_ANY || dir == (s->ask->type == FIND_DIR)) &&
+	if (glob_is_match(&s->glob, next, dir) &&
+	    (s->ask->type == GLOB_FIND_ANY || dir == (s->ask->type == GLOB_FIND_DIR)) &&
 	    fstatat(e->dirfd, e->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-		int r = keep(s, e, &st);
+		int r = glob_find_add_entry(s, e, &st);
 
 		if (r < 0)
 			return r;
 	}
-	return dir && !glob_open(&s->glob, next) ? WALK_PRUNE : 0;
+	return dir && !glob_can_match_below(&s->glob, next) ? WALK_PRUNE : 0;
 }
 
-static int search(struct search *s, struct cay_err *err)
+static int glob_find_walk(struct glob_search *s, struct cay_err *err)
 {
-	const struct find_ask *ask = s->ask;
-	struct find *f = s->found;
-	struct walk w = { .fn = look, .arg = s };
+	const struct glob_find_request *ask = s->ask;
+	struct glob_find_result *f = s->found;
+	struct walk w = { .fn = on_glob_find_entry, .arg = s };
 	int r = glob_init(&s->glob, ask->pattern, ask->hidden, err);
 
 	if (r < 0)
@@ -127,33 +128,34 @@ static int search(struct search *s, struct cay_err *err)
 	if (!f->v)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %u names", ask->limit);
 	glob_start(&s->glob, &s->at[0]);
-	r = walk_below(&w, s->glob.absolute ? "/" : ask->dir, err);
+	r = walk_tree(&w, s->glob.absolute ? "/" : ask->dir, err);
 	if (r == -ENOMEM)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for %u names", ask->limit);
 	f->skipped = w.skipped;
-	qsort(f->v, f->n, sizeof(*f->v), order);
+	qsort(f->v, f->n, sizeof(*f->v), glob_find_compare);
 	return r;
 }
 
-int find_run(const struct find_ask *ask, struct find *ret, struct cay_err *err)
+int glob_find_run(const struct glob_find_request *ask, struct glob_find_result *ret,
+		  struct cay_err *err)
 {
-	struct search *s;
+	struct glob_search *s;
 	int r;
 
-	if (ask->limit < 1 || ask->limit > FIND_LIMIT_MAX)
+	if (ask->limit < 1 || ask->limit > GLOB_FIND_LIMIT_MAX)
 		return cay_fail(err, CAY_E_INVALID, "cannot search");
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return cay_fail(err, CAY_E_NO_MEMORY, "cannot search");
 	s->ask = ask;
 	s->found = ret;
-	r = search(s, err);
+	r = glob_find_walk(s, err);
 	glob_fini(&s->glob);
 	free(s);
 	return r;
 }
 
-void find_fini(struct find *f)
+void glob_find_fini(struct glob_find_result *f)
 {
 	for (size_t i = 0; i < f->n; i++)
 		free(f->v[i].path);

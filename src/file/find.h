@@ -10,19 +10,23 @@
 #include "file/glob.h"
 #include "file/walk.h"
 
-#define FIND_LIMIT_MAX 10000
+#define GLOB_FIND_LIMIT_MAX 10000
 
-enum find_type { FIND_FILE, FIND_DIR, FIND_ANY }; /* FILE: whatever is no directory */
+enum glob_find_type {
+	GLOB_FIND_FILE,
+	GLOB_FIND_DIR,
+	GLOB_FIND_ANY
+}; /* FILE: whatever is no directory */
 
-struct find_ask {
+struct glob_find_request {
 	const char *dir;
 	struct slice pattern;
 	bool hidden;
-	enum find_type type;
+	enum glob_find_type type;
 	unsigned limit; /* 1..FIND_LIMIT_MAX */
 };
 
-struct found {
+struct glob_find_entry {
 	char *path; /* below dir, or absolute when the pattern is */
 	size_t n;
 	uint64_t mtime_ns;
@@ -30,15 +34,16 @@ struct found {
 	unsigned char type; /* DT_* */
 };
 
-struct find {
-	struct found *v; /* sorted: newest first, then by name */
+struct glob_find_result {
+	struct glob_find_entry *v; /* sorted: newest first, then by name */
 	size_t n;
 	uint64_t total, skipped;
 };
 
-#define auto_find CAY_CLEANUP(find_fini) struct find
+#define auto_glob_find CAY_CLEANUP(glob_find_fini) struct glob_find_result
 
 /* ret is zeroed, and to be ended in every case. */
-[[nodiscard]] int find_run(const struct find_ask *ask, struct find *ret, struct cay_err *err);
-void find_fini(struct find *f);
+[[nodiscard]] int glob_find_run(const struct glob_find_request *ask, struct glob_find_result *ret,
+				struct cay_err *err);
+void glob_find_fini(struct glob_find_result *f);
 #endif

@@ -6,7 +6,7 @@
 #define BIT(i) (UINT64_C(1) << (i))
 
 /* What stands at p as one unit: a class, an escaped byte or a byte; 0 for a class without end. */
-static size_t unit(struct slice s, size_t at)
+static size_t glob_unit_len(struct slice s, size_t at)
 {
 	size_t i = at + 1;
 
@@ -23,7 +23,7 @@ static size_t unit(struct slice s, size_t at)
 	return i < s.n ? i + 1 - at : 0;
 }
 
-static unsigned char member(struct slice s, size_t *at)
+static unsigned char glob_class_next_char(struct slice s, size_t *at)
 {
 	if (s.p[*at] == '\\' && *at + 1 < s.n)
 		++*at;
@@ -31,17 +31,17 @@ static unsigned char member(struct slice s, size_t *at)
 }
 
 /* s is what stands between the brackets. */
-static bool in_class(struct slice s, unsigned char c)
+static bool glob_class_has(struct slice s, unsigned char c)
 {
 	bool negated = s.n && (s.p[0] == '!' || s.p[0] == '^'), found = false;
 	size_t i = negated ? 1 : 0;
 
 	while (i < s.n) {
-		unsigned char from = member(s, &i), to = from;
+		unsigned char from = glob_class_next_char(s, &i), to = from;
 
 		if (i + 1 < s.n && s.p[i] == '-') {
 			i++;
-			to = member(s, &i);
+			to = glob_class_next_char(s, &i);
 		}
 		found = found || (from <= c && c <= to);
 	}
@@ -49,18 +49,18 @@ static bool in_class(struct slice s, unsigned char c)
 }
 
 /* Whether the unit at p is one that c may stand for; *ret is its length. */
-static bool one(struct slice p, size_t at, char c, size_t *ret)
+static bool glob_unit_matches(struct slice p, size_t at, char c, size_t *ret)
 {
-	*ret = unit(p, at);
+	*ret = glob_unit_len(p, at);
 	if (p.p[at] == '[')
-		return in_class((struct slice){ p.p + at + 1, *ret - 2 }, (unsigned char)c);
+		return glob_class_has((struct slice){ p.p + at + 1, *ret - 2 }, (unsigned char)c);
 	if (p.p[at] == '\\')
 		return p.p[at + *ret - 1] == c;
 	return p.p[at] == '?' || p.p[at] == c;
 }
 
 /* Only the last star is ever tried again: what an earlier one could take, it can too. */
-bool glob_name(struct slice p, struct slice name)
+bool glob_match_name(struct slice p, struct slice name)
 {
 	size_t i = 0, k = 0, star = SIZE_MAX, from = 0;
 
@@ -70,7 +70,7 @@ bool glob_name(struct slice p, struct slice name)
 		if (i < p.n && p.p[i] == '*') {
 			star = ++i;
 			from = k;
-		} else if (i < p.n && one(p, i, name.p[k], &n)) {
+		} else if (i < p.n && glob_unit_matches(p, i, name.p[k], &n)) {
 			i += n;
 			k++;
 		} else if (star != SIZE_MAX) {
@@ -85,22 +85,22 @@ bool glob_name(struct slice p, struct slice name)
 	return i == p.n;
 }
 
-static bool any_dirs(struct slice name)
+static bool glob_name_is_any_dirs(struct slice name)
 {
 	return slice_eq(name, SLICE("**"));
 }
 
 /* Braces, once: the first group of s, as indices.  1, 0 when there is none, or an error. */
-struct group {
+struct brace_group {
 	size_t open, close; /* of the braces */
 };
 
-static int group_find(struct slice s, struct group *ret, struct cay_err *err)
+static int glob_brace_find(struct slice s, struct brace_group *ret, struct cay_err *err)
 {
 	unsigned depth = 0;
 
 	for (size_t i = 0, n; i < s.n; i += n) {
-		n = unit(s, i);
+		n = glob_unit_len(s, i);
 		if (!n)
 			return cay_fail(err, CAY_E_INVALID, "'[' without ']'");
 		if (s.p[i] == '\\' && n == 1)
@@ -118,20 +118,21 @@ static int group_find(struct slice s, struct group *ret, struct cay_err *err)
 	return depth ? cay_fail(err, CAY_E_INVALID, "'{' without '}'") : 0;
 }
 
-struct todo {
+struct brace_queue {
 	struct slice texts[GLOB_ALTS_MAX];
 	unsigned n;
 };
 
-static int add_text(struct glob *g, struct todo *t, struct slice s, const struct group *at,
-		    struct slice middle, struct cay_err *err)
+static int glob_brace_add_text(struct glob *g, struct brace_queue *t, struct slice s,
+			       const struct brace_group *at, struct slice middle,
+			       struct cay_err *err)
 {
 	size_t tail = s.n - at->close - 1, n = at->open + middle.n + tail;
 	char *p;
 
 	if (t->n + g->n >= GLOB_ALTS_MAX)
 		return cay_fail(err, CAY_E_INVALID, "means more than %d patterns", GLOB_ALTS_MAX);
-	p = pool_take(&g->pool, 1, n + 1);
+	p = arena_alloc(&g->arena, 1, n + 1);
 	if (!p)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the pattern");
 	memcpy(p, s.p, at->open);
@@ -142,8 +143,8 @@ static int add_text(struct glob *g, struct todo *t, struct slice s, const struct
 }
 
 /* Every alternative of the group becomes a text of its own, to be looked at again. */
-static int write_out(struct glob *g, struct todo *t, struct slice s, const struct group *at,
-		     struct cay_err *err)
+static int glob_brace_expand(struct glob *g, struct brace_queue *t, struct slice s,
+			     const struct brace_group *at, struct cay_err *err)
 {
 	size_t from = at->open + 1;
 	unsigned depth = 0;
@@ -151,7 +152,7 @@ static int write_out(struct glob *g, struct todo *t, struct slice s, const struc
 	for (size_t i = from, n; i <= at->close; i += n) {
 		int r;
 
-		n = unit(s, i);
+		n = glob_unit_len(s, i);
 		if (n > 1)
 			continue;
 		if (s.p[i] == '{')
@@ -160,7 +161,7 @@ static int write_out(struct glob *g, struct todo *t, struct slice s, const struc
 			depth--;
 		if (depth || (i < at->close && s.p[i] != ','))
 			continue;
-		r = add_text(g, t, s, at, (struct slice){ s.p + from, i - from }, err);
+		r = glob_brace_add_text(g, t, s, at, (struct slice){ s.p + from, i - from }, err);
 		if (r < 0)
 			return r;
 		from = i + 1;
@@ -168,13 +169,13 @@ static int write_out(struct glob *g, struct todo *t, struct slice s, const struc
 	return 0;
 }
 
-static int add_name(struct glob_alt *a, struct slice name, struct cay_err *err)
+static int glob_alt_add_name(struct glob_alt *a, struct slice name, struct cay_err *err)
 {
 	if (!name.n || slice_eq(name, SLICE(".")))
 		return 0;
 	if (slice_eq(name, SLICE("..")))
 		return cay_fail(err, CAY_E_INVALID, "'..' is not for patterns; begin elsewhere");
-	if (any_dirs(name) && a->n && any_dirs(a->names[a->n - 1]))
+	if (glob_name_is_any_dirs(name) && a->n && glob_name_is_any_dirs(a->names[a->n - 1]))
 		return 0;
 	if (a->n == GLOB_NAMES_MAX)
 		return cay_fail(err, CAY_E_INVALID, "has more than %d names", GLOB_NAMES_MAX);
@@ -183,7 +184,7 @@ static int add_name(struct glob_alt *a, struct slice name, struct cay_err *err)
 }
 
 /* A text without groups, to its names.  '/' is one even in a class: names have none. */
-static int add_alt(struct glob *g, struct slice s, struct cay_err *err)
+static int glob_alt_add(struct glob *g, struct slice s, struct cay_err *err)
 {
 	struct glob_alt *a = &g->alts[g->n];
 	bool absolute = s.n && s.p[0] == '/';
@@ -197,11 +198,11 @@ static int add_alt(struct glob *g, struct slice s, struct cay_err *err)
 		int r;
 
 		for (size_t i = 0, n; i < name.n; i += n) {
-			n = unit(name, i);
+			n = glob_unit_len(name, i);
 			if (!n || (name.p[i] == '\\' && n == 1))
 				return cay_fail(err, CAY_E_INVALID, "'/' in brackets");
 		}
-		r = add_name(a, name, err);
+		r = glob_alt_add_name(a, name, err);
 		if (r < 0)
 			return r;
 	}
@@ -213,25 +214,25 @@ static int add_alt(struct glob *g, struct slice s, struct cay_err *err)
 
 int glob_init(struct glob *ret, struct slice pattern, bool hidden, struct cay_err *err)
 {
-	struct todo t = { .texts = { pattern }, .n = 1 };
+	struct brace_queue t = { .texts = { pattern }, .n = 1 };
 
-	*ret = (struct glob){ .hidden = hidden, .pool = POOL_INIT(KIB(512)) };
+	*ret = (struct glob){ .hidden = hidden, .arena = ARENA_INIT(KIB(512)) };
 	if (!pattern.n || pattern.n > GLOB_PATTERN_MAX)
 		return cay_fail(err, CAY_E_INVALID, "has 1 to %d bytes", GLOB_PATTERN_MAX);
 	if (memchr(pattern.p, '\0', pattern.n))
 		return cay_fail(err, CAY_E_INVALID, "has a NUL");
-	ret->alts = pool_take(&ret->pool, GLOB_ALTS_MAX, sizeof(*ret->alts));
+	ret->alts = arena_alloc(&ret->arena, GLOB_ALTS_MAX, sizeof(*ret->alts));
 	if (!ret->alts)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the pattern");
 	while (t.n) {
 		struct slice s = t.texts[--t.n];
-		struct group at = {};
-		int r = group_find(s, &at, err);
+		struct brace_group at = {};
+		int r = glob_brace_find(s, &at, err);
 
 		if (r > 0)
-			r = write_out(ret, &t, s, &at, err);
+			r = glob_brace_expand(ret, &t, s, &at, err);
 		else if (r == 0)
-			r = add_alt(ret, s, err);
+			r = glob_alt_add(ret, s, err);
 		if (r < 0)
 			return r;
 	}
@@ -240,46 +241,46 @@ int glob_init(struct glob *ret, struct slice pattern, bool hidden, struct cay_er
 
 void glob_fini(struct glob *g)
 {
-	pool_fini(&g->pool);
+	arena_fini(&g->arena);
 }
 
 /* "**" may be no directory at all. */
-static uint64_t closed(const struct glob_alt *a, uint64_t set)
+static uint64_t glob_alt_skip_any_dirs(const struct glob_alt *a, uint64_t set)
 {
 	for (unsigned i = 0; i < a->n; i++)
-		if (set & BIT(i) && any_dirs(a->names[i]))
+		if (set & BIT(i) && glob_name_is_any_dirs(a->names[i]))
 			set |= BIT(i + 1);
 	return set;
 }
 
-void glob_start(const struct glob *g, struct glob_at *ret)
+void glob_start(const struct glob *g, struct glob_position *ret)
 {
 	for (unsigned i = 0; i < g->n; i++)
-		ret->set[i] = closed(&g->alts[i], BIT(0));
+		ret->set[i] = glob_alt_skip_any_dirs(&g->alts[i], BIT(0));
 }
 
-static bool name_fits(const struct glob *g, struct slice pattern, struct slice name)
+static bool glob_name_fits(const struct glob *g, struct slice pattern, struct slice name)
 {
 	if (name.n && name.p[0] == '.' && !g->hidden && pattern.p[0] != '.')
 		return false;
-	return any_dirs(pattern) || glob_name(pattern, name);
+	return glob_name_is_any_dirs(pattern) || glob_match_name(pattern, name);
 }
 
-void glob_step(const struct glob *g, const struct glob_at *at, struct slice name,
-	       struct glob_at *ret)
+void glob_step(const struct glob *g, const struct glob_position *at, struct slice name,
+	       struct glob_position *ret)
 {
 	for (unsigned i = 0; i < g->n; i++) {
 		const struct glob_alt *a = &g->alts[i];
 		uint64_t next = 0;
 
 		for (unsigned k = 0; k < a->n; k++)
-			if (at->set[i] & BIT(k) && name_fits(g, a->names[k], name))
-				next |= BIT(any_dirs(a->names[k]) ? k : k + 1);
-		ret->set[i] = closed(a, next);
+			if (at->set[i] & BIT(k) && glob_name_fits(g, a->names[k], name))
+				next |= BIT(glob_name_is_any_dirs(a->names[k]) ? k : k + 1);
+		ret->set[i] = glob_alt_skip_any_dirs(a, next);
 	}
 }
 
-bool glob_done(const struct glob *g, const struct glob_at *at, bool dir)
+bool glob_is_match(const struct glob *g, const struct glob_position *at, bool dir)
 {
 	for (unsigned i = 0; i < g->n; i++)
 		if (at->set[i] & BIT(g->alts[i].n) && (dir || !g->alts[i].dirs))
@@ -287,7 +288,7 @@ bool glob_done(const struct glob *g, const struct glob_at *at, bool dir)
 	return false;
 }
 
-bool glob_open(const struct glob *g, const struct glob_at *at)
+bool glob_can_match_below(const struct glob *g, const struct glob_position *at)
 {
 	for (unsigned i = 0; i < g->n; i++)
 		if (at->set[i] & (BIT(g->alts[i].n) - 1))
@@ -295,9 +296,9 @@ bool glob_open(const struct glob *g, const struct glob_at *at)
 	return false;
 }
 
-bool glob_match(const struct glob *g, struct slice path, bool dir)
+bool glob_match_path(const struct glob *g, struct slice path, bool dir)
 {
-	struct glob_at at;
+	struct glob_position at;
 
 	glob_start(g, &at);
 	while (path.p) {
@@ -306,5 +307,5 @@ bool glob_match(const struct glob *g, struct slice path, bool dir)
 		if (name.n)
 			glob_step(g, &at, name, &at);
 	}
-	return glob_done(g, &at, dir);
+	return glob_is_match(g, &at, dir);
 }

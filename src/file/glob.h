@@ -39,13 +39,13 @@ struct glob {
 	unsigned n;
 	bool absolute;
 	bool hidden;
-	struct pool pool;
+	struct arena arena;
 };
 
 #define auto_glob CAY_CLEANUP(glob_fini) struct glob
 
 /* Where one can be in every alternative. */
-struct glob_at {
+struct glob_position {
 	uint64_t set[GLOB_ALTS_MAX];
 };
 
@@ -54,15 +54,15 @@ struct glob_at {
 			    struct cay_err *err);
 void glob_fini(struct glob *g);
 
-void glob_start(const struct glob *g, struct glob_at *ret);
+void glob_start(const struct glob *g, struct glob_position *ret);
 /* Into a directory, or to a file, of this name.  at and ret may be the same. */
-void glob_step(const struct glob *g, const struct glob_at *at, struct slice name,
-	       struct glob_at *ret);
+void glob_step(const struct glob *g, const struct glob_position *at, struct slice name,
+	       struct glob_position *ret);
 /* Whether the path so far is meant, and whether one below it can be. */
-bool glob_done(const struct glob *g, const struct glob_at *at, bool dir);
-bool glob_open(const struct glob *g, const struct glob_at *at);
+bool glob_is_match(const struct glob *g, const struct glob_position *at, bool dir);
+bool glob_can_match_below(const struct glob *g, const struct glob_position *at);
 /* A whole relative path. */
-bool glob_match(const struct glob *g, struct slice path, bool dir);
+bool glob_match_path(const struct glob *g, struct slice path, bool dir);
 /* One name against a pattern without '/', '{' and '**'. */
-bool glob_name(struct slice pattern, struct slice name);
+bool glob_match_name(struct slice pattern, struct slice name);
 #endif

@@ -25,7 +25,7 @@ struct grep_hit {
 	bool cut;
 };
 
-struct grep_ask {
+struct grep_request {
 	const char *path; /* a file, or a directory with all that is below */
 	struct slice pattern;
 	bool fixed, ignore_case, hidden;
@@ -36,15 +36,16 @@ struct grep_ask {
 	uint64_t per_file; /* hits of one file; 0: as many as there are */
 	size_t width;      /* of a line that is told */
 	/* 0, or -errno to stop with. */
-	int (*hit)(void *arg, const struct grep_hit *h);
-	void (*file)(void *arg); /* one more is begun; may be NULL */
+	int (*on_hit)(void *arg, const struct grep_hit *h);
+	void (*on_file)(void *arg); /* one more is begun; may be NULL */
 	void *arg;
 };
 
-struct grep_done {
+struct grep_result {
 	uint64_t files, hits, binary, skipped;
 	bool more; /* the limit was reached, and there may be others */
 };
 
-[[nodiscard]] int grep_run(const struct grep_ask *ask, struct grep_done *ret, struct cay_err *err);
+[[nodiscard]] int grep_run(const struct grep_request *ask, struct grep_result *ret,
+			   struct cay_err *err);
 #endif

@@ -25,7 +25,7 @@ void gz_reader_fini(struct gz_reader *g)
 	g->ready = false;
 }
 
-static int refill(struct gz_reader *g, struct cay_err *err)
+static int gz_reader_refill(struct gz_reader *g, struct cay_err *err)
 {
 	ssize_t n;
 
@@ -48,7 +48,7 @@ ssize_t gz_read(void *arg, void *p, size_t n, struct cay_err *err)
 	g->z.next_out = p;
 	g->z.avail_out = want;
 	while (g->z.avail_out == want && want) {
-		int r = refill(g, err);
+		int r = gz_reader_refill(g, err);
 
 		if (r < 0)
 			return r;
@@ -91,7 +91,7 @@ void gz_writer_fini(struct gz_writer *g)
 	g->ready = false;
 }
 
-static int squeeze(struct gz_writer *g, int flush, struct cay_err *err)
+static int gz_writer_deflate(struct gz_writer *g, int flush, struct cay_err *err)
 {
 	int z, r = 0;
 
@@ -118,7 +118,7 @@ int gz_write(void *arg, const void *p, size_t n, struct cay_err *err)
 
 		g->z.next_in = (uint8_t *)(uintptr_t)at; /* zlib only reads it */
 		g->z.avail_in = some;
-		r = squeeze(g, Z_NO_FLUSH, err);
+		r = gz_writer_deflate(g, Z_NO_FLUSH, err);
 		at += some;
 		n -= some;
 	}
@@ -129,5 +129,5 @@ int gz_finish(struct gz_writer *g, struct cay_err *err)
 {
 	g->z.next_in = NULL;
 	g->z.avail_in = 0;
-	return squeeze(g, Z_FINISH, err);
+	return gz_writer_deflate(g, Z_FINISH, err);
 }

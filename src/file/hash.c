@@ -24,7 +24,7 @@ void file_hash_end(struct file_hash *h, unsigned char ret[static FILE_HASH_LEN])
 	(void)SHA256_Final(ret, &h->ctx);
 }
 
-int file_hash_of(int fd, unsigned char ret[static FILE_HASH_LEN])
+int file_hash_fd(int fd, unsigned char ret[static FILE_HASH_LEN])
 {
 	unsigned char piece[KIB(32)];
 	struct file_hash h;

@@ -21,5 +21,5 @@ void file_hash_begin(struct file_hash *h);
 void file_hash_add(struct file_hash *h, const void *p, size_t n);
 void file_hash_end(struct file_hash *h, unsigned char ret[static FILE_HASH_LEN]);
 /* All of a file, from its beginning; -errno. */
-[[nodiscard]] int file_hash_of(int fd, unsigned char ret[static FILE_HASH_LEN]);
+[[nodiscard]] int file_hash_fd(int fd, unsigned char ret[static FILE_HASH_LEN]);
 #endif

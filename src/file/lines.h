@@ -18,7 +18,7 @@
 /* Behind the last line shown, so much is read to say how many there are. */
 #define LINES_COUNT_MAX MIB(64)
 
-struct lines_ask {
+struct file_lines_request {
 	const char *path;
 	uint64_t first; /* 1 is the first line; not with tail */
 	uint64_t limit; /* so many at the most */
@@ -27,7 +27,7 @@ struct lines_ask {
 	uint64_t width; /* longer lines are cut to so many bytes */
 };
 
-struct lines {
+struct file_lines {
 	struct buf text;
 	uint64_t size;
 	uint64_t first; /* number of the first line shown, 0 when that is not known */
@@ -39,9 +39,10 @@ struct lines {
 	bool binary;
 };
 
-#define LINES_INIT ((struct lines){ .text = BUF_INIT(LINES_TEXT_MAX) })
-#define auto_lines CAY_CLEANUP(lines_fini) struct lines
+#define LINES_INIT ((struct file_lines){ .text = BUF_INIT(LINES_TEXT_MAX) })
+#define auto_lines CAY_CLEANUP(file_lines_fini) struct file_lines
 
-[[nodiscard]] int lines_view(const struct lines_ask *ask, struct lines *ret, struct cay_err *err);
-void lines_fini(struct lines *l);
+[[nodiscard]] int file_lines_read(const struct file_lines_request *ask, struct file_lines *ret,
+				  struct cay_err *err);
+void file_lines_fini(struct file_lines *l);
 #endif

@@ -7,22 +7,22 @@
 #include "base/path.h"
 #include "base/str.h"
 
-struct names {
-	struct list *list;
+struct dir_names {
+	struct dir_list *list;
 	char **v;
 	size_t n, cap, room;
 };
 
-static void names_fini(const struct names *n)
+static void dir_names_fini(const struct dir_names *n)
 {
 	for (size_t i = 0; i < n->n; i++)
 		free(n->v[i]);
 	free(n->v);
 }
 
-static int take_name(void *arg, int, const char *name)
+static int on_dir_list_name(void *arg, int, const char *name)
 {
-	struct names *names = arg;
+	struct dir_names *names = arg;
 
 	if (names->n == names->room) {
 		names->list->truncated = true;
@@ -44,16 +44,16 @@ static int take_name(void *arg, int, const char *name)
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int dir_list_compare_names(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static const char *join(struct pool *pool, const char *front, const char *name)
+static const char *dir_list_join_path(struct arena *arena, const char *front, const char *name)
 {
 	struct slice dir = front ? slice_of(front) : SLICE("");
 	size_t n = dir.n, m = strlen(name);
-	char *path = pool_take(pool, 1, n + m + 2);
+	char *path = arena_alloc(arena, 1, n + m + 2);
 
 	if (!path)
 		return NULL;
@@ -65,23 +65,24 @@ static const char *join(struct pool *pool, const char *front, const char *name)
 	return path;
 }
 
-static int tell_target(struct list *l, int dirfd, const char *name, struct list_entry *e)
+static int dir_list_read_link_target(struct dir_list *l, int dirfd, const char *name,
+				     struct dir_list_entry *e)
 {
 	char target[FILE_PATH_MAX + 1];
 	ssize_t n = readlinkat(dirfd, name, target, sizeof(target) - 1);
 
 	if (n <= 0)
 		return 0;
-	e->target = pool_strn(l->pool, target, (size_t)n);
+	e->target = arena_strndup(l->arena, target, (size_t)n);
 	l->bytes += (size_t)n;
 	return e->target ? 0 : -ENOMEM;
 }
 
 /* 1 when there is no room for it. */
-static int add(struct list *l, int dirfd, const char *front, const char *name,
-	       struct list_entry **ret)
+static int dir_list_add_entry(struct dir_list *l, int dirfd, const char *front, const char *name,
+			      struct dir_list_entry **ret)
 {
-	struct list_entry *e = &l->v[l->n];
+	struct dir_list_entry *e = &l->v[l->n];
 	size_t n = (front ? strlen(front) : 0) + strlen(name) + 1;
 
 	*ret = NULL;
@@ -91,26 +92,26 @@ static int add(struct list *l, int dirfd, const char *front, const char *name,
 	}
 	if (fstatat(dirfd, name, &e->st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	e->path = join(l->pool, front, name);
+	e->path = dir_list_join_path(l->arena, front, name);
 	if (!e->path)
 		return -ENOMEM;
 	l->bytes += n;
 	l->n++;
 	*ret = e;
-	return S_ISLNK(e->st.st_mode) ? tell_target(l, dirfd, name, e) : 0;
+	return S_ISLNK(e->st.st_mode) ? dir_list_read_link_target(l, dirfd, name, e) : 0;
 }
 
-static int list_fd(struct list *l, int dir, const char *front, unsigned depth)
+static int dir_list_read_fd(struct dir_list *l, int dir, const char *front, unsigned depth)
 {
-	CAY_CLEANUP(names_fini) struct names names = { .list = l, .room = l->max - l->n };
-	int r = path_each(dir, take_name, &names);
+	CAY_CLEANUP(dir_names_fini) struct dir_names names = { .list = l, .room = l->max - l->n };
+	int r = path_for_each_entry(dir, on_dir_list_name, &names);
 
 	if (names.n)
-		qsort(names.v, names.n, sizeof(*names.v), by_name);
+		qsort(names.v, names.n, sizeof(*names.v), dir_list_compare_names);
 	for (size_t i = 0; i < names.n && r >= 0; i++) {
-		struct list_entry *e;
+		struct dir_list_entry *e;
 
-		r = add(l, dir, front, names.v[i], &e);
+		r = dir_list_add_entry(l, dir, front, names.v[i], &e);
 		if (r == 1)
 			return 0;
 		if (r >= 0 && e && S_ISDIR(e->st.st_mode) && depth > 1) {
@@ -119,14 +120,14 @@ static int list_fd(struct list *l, int dir, const char *front, unsigned depth)
 
 			/* what may not be looked into is listed without what is in it */
 			if (below >= 0)
-				r = list_fd(l, below, e->path, depth - 1);
+				r = dir_list_read_fd(l, below, e->path, depth - 1);
 		}
 	}
 	return r < 0 ? r : 0;
 }
 
-int list_dir(const char *path, unsigned depth, size_t max, struct pool *pool, struct list *ret,
-	     struct cay_err *err)
+int dir_list_read(const char *path, unsigned depth, size_t max, struct arena *arena,
+		  struct dir_list *ret, struct cay_err *err)
 {
 	auto_close int dir = file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	int r;
@@ -135,11 +136,11 @@ int list_dir(const char *path, unsigned depth, size_t max, struct pool *pool, st
 		return cay_fail_field(err, CAY_E_INVALID, "path", "not a directory");
 	if (dir < 0)
 		return file_fail_lookup(err, -dir, path);
-	*ret = (struct list){ .v = pool_take(pool, max, sizeof(*ret->v)),
-			      .max = max,
-			      .pool = pool };
+	*ret = (struct dir_list){ .v = arena_alloc(arena, max, sizeof(*ret->v)),
+				  .max = max,
+				  .arena = arena };
 	if (!ret->v)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a list");
-	r = list_fd(ret, dir, NULL, depth < LIST_DEPTH_MAX ? depth : LIST_DEPTH_MAX);
+	r = dir_list_read_fd(ret, dir, NULL, depth < LIST_DEPTH_MAX ? depth : LIST_DEPTH_MAX);
 	return r < 0 ? file_fail(err, -r, "list", path) : 0;
 }

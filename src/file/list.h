@@ -16,20 +16,20 @@
 #define LIST_DEPTH_MAX 64
 #define LIST_BYTES_MAX MIB(4)
 
-struct list_entry {
+struct dir_list_entry {
 	const char *path; /* below the directory */
 	struct stat st;
 	const char *target; /* of a symbolic link, or NULL */
 };
 
-struct list {
-	struct list_entry *v;
+struct dir_list {
+	struct dir_list_entry *v;
 	size_t n, max, bytes;
 	bool truncated;
-	struct pool *pool;
+	struct arena *arena;
 };
 
 /* Entries and their texts are the pool's. */
-[[nodiscard]] int list_dir(const char *path, unsigned depth, size_t max, struct pool *pool,
-			   struct list *ret, struct cay_err *err);
+[[nodiscard]] int dir_list_read(const char *path, unsigned depth, size_t max, struct arena *arena,
+				struct dir_list *ret, struct cay_err *err);
 #endif

@@ -5,15 +5,15 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define MADE_MAX (1U << 20)
+#define INODE_SET_MAX (1U << 20)
 
-struct made {
+struct inode_set {
 	uint64_t *slots; /* 0 is empty */
 	unsigned n, cap;
 };
 
-void made_fini(struct made *m);
+void inode_set_fini(struct inode_set *m);
 /* -ENOBUFS when there are too many, -ENOMEM. */
-[[nodiscard]] int made_add(struct made *m, const struct stat *st);
-bool made_has(const struct made *m, const struct stat *st);
+[[nodiscard]] int inode_set_add(struct inode_set *m, const struct stat *st);
+bool inode_set_has(const struct inode_set *m, const struct stat *st);
 #endif

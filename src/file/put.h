@@ -4,8 +4,8 @@
 /*
  * put - a file's new content, whole or not at all
  *
- *	put_begin() -> put_add() ... -> put_commit()
- *	                   `-> put_fini() alone: as if nothing had been
+ *	atomic_write_begin() -> atomic_write_add() ... -> atomic_write_commit()
+ *	                   `-> atomic_write_fini() alone: as if nothing had been
  *
  * What is written has no name until all of it is there and is what was promised; then one
  * rename makes it the file.  So a reader sees the old content or the new, of two writers
@@ -24,7 +24,7 @@
 #include "file/hash.h"
 #include "file/temp.h"
 
-struct put_conf {
+struct atomic_write_conf {
 	const char *path;
 	bool parents;     /* make directories that are missing */
 	bool create_only; /* there must be none */
@@ -38,25 +38,28 @@ struct put_conf {
 	const unsigned char *new_hash; /* what must have come, or NULL */
 };
 
-struct put {
-	struct put_conf conf;
-	struct file_at at;
+struct atomic_write {
+	struct atomic_write_conf conf;
+	struct path_at at;
 	int fd, lock;
-	struct temp temp;
-	bool created, done;
+	struct tmpfile tmpfile;
+	bool created, committed;
 	struct file_hash hash;
-	unsigned char got[FILE_HASH_LEN]; /* after the commit: of what was added */
-	uint64_t size;                    /* so far */
-	uint64_t before;                  /* appending: what was there */
+	unsigned char written_hash[FILE_HASH_LEN]; /* after the commit: of what was added */
+	uint64_t size;                             /* so far */
+	uint64_t old_size;                         /* appending: what was there */
 };
 
-#define PUT_INIT \
-	((struct put){ .at = FILE_AT_INIT, .fd = -EBADF, .lock = -EBADF, .temp = TEMP_INIT })
-#define auto_put CAY_CLEANUP(put_fini) struct put
+#define ATOMIC_WRITE_INIT \
+	((struct atomic_write){ \
+		.at = PATH_AT_INIT, .fd = -EBADF, .lock = -EBADF, .tmpfile = TMPFILE_INIT })
+#define auto_atomic_write CAY_CLEANUP(atomic_write_fini) struct atomic_write
 
 /* Nothing is changed yet, but with `parents`. */
-[[nodiscard]] int put_begin(struct put *p, const struct put_conf *conf, struct cay_err *err);
-[[nodiscard]] int put_add(struct put *p, const void *bytes, size_t n, struct cay_err *err);
-[[nodiscard]] int put_commit(struct put *p, struct cay_err *err);
-void put_fini(struct put *p);
+[[nodiscard]] int atomic_write_begin(struct atomic_write *p, const struct atomic_write_conf *conf,
+				     struct cay_err *err);
+[[nodiscard]] int atomic_write_add(struct atomic_write *p, const void *bytes, size_t n,
+				   struct cay_err *err);
+[[nodiscard]] int atomic_write_commit(struct atomic_write *p, struct cay_err *err);
+void atomic_write_fini(struct atomic_write *p);
 #endif

@@ -9,12 +9,12 @@
  */
 #include "base/str.h"
 
-enum range_kind {
-	RANGE_ALL,   /* none was asked for */
-	RANGE_PART,  /* [first, first + n), n > 0 */
-	RANGE_NEVER, /* nothing of it is there: 416 */
+enum http_range_kind {
+	HTTP_RANGE_ALL,           /* none was asked for */
+	HTTP_RANGE_PART,          /* [first, first + n), n > 0 */
+	HTTP_RANGE_UNSATISFIABLE, /* nothing of it is there: 416 */
 };
 
-enum range_kind range_read(struct slice header, uint64_t size, uint64_t *ret_first,
-			   uint64_t *ret_n);
+enum http_range_kind http_range_parse(struct slice header, uint64_t size, uint64_t *ret_first,
+				      uint64_t *ret_n);
 #endif

@@ -27,7 +27,7 @@ enum {
 };
 
 /* The sum counts its own field as spaces. */
-static inline unsigned tar_sum(const uint8_t *block)
+static inline unsigned tar_checksum(const uint8_t *block)
 {
 	unsigned sum = 0;
 
@@ -36,7 +36,7 @@ static inline unsigned tar_sum(const uint8_t *block)
 	return sum;
 }
 
-static inline unsigned tar_padding(uint64_t size)
+static inline unsigned tar_padding_len(uint64_t size)
 {
 	return (unsigned)((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK);
 }

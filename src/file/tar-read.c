@@ -24,7 +24,8 @@ void tar_reader_fini(struct tar_reader *t)
 }
 
 /* All n bytes; at the very end of the archive 0 is allowed for some, and told. */
-static int take(struct tar_reader *t, void *p, size_t n, bool may_end, struct cay_err *err)
+static int tar_read_exact(struct tar_reader *t, void *p, size_t n, bool may_end,
+			  struct cay_err *err)
 {
 	size_t have = 0;
 
@@ -42,19 +43,19 @@ static int take(struct tar_reader *t, void *p, size_t n, bool may_end, struct ca
 	return 1;
 }
 
-static int pass(struct tar_reader *t, uint64_t n, struct cay_err *err)
+static int tar_skip_bytes(struct tar_reader *t, uint64_t n, struct cay_err *err)
 {
 	char sink[4096];
 	int r = 1;
 
 	for (size_t some; n && r > 0; n -= some) {
 		some = n < sizeof(sink) ? (size_t)n : sizeof(sink);
-		r = take(t, sink, some, false, err);
+		r = tar_read_exact(t, sink, some, false, err);
 	}
 	return r;
 }
 
-ssize_t tar_data(struct tar_reader *t, void *p, size_t n, struct cay_err *err)
+ssize_t tar_read_data(struct tar_reader *t, void *p, size_t n, struct cay_err *err)
 {
 	ssize_t r;
 
@@ -70,7 +71,7 @@ ssize_t tar_data(struct tar_reader *t, void *p, size_t n, struct cay_err *err)
 
 /* Octal digits between spaces, ended by a space, a 0 or the field; or GNU's base 256.
  * An empty field is 0, as tar writes it. */
-static int number(const uint8_t *p, unsigned n, uint64_t max, uint64_t *ret)
+static int tar_parse_number(const uint8_t *p, unsigned n, uint64_t max, uint64_t *ret)
 {
 	uint64_t v = 0;
 	unsigned i = 0;
@@ -98,7 +99,7 @@ static int number(const uint8_t *p, unsigned n, uint64_t max, uint64_t *ret)
 }
 
 /* Relative, no "..", no "." and no empty component.  "" is what "./" becomes. */
-static int clean(struct buf *b, const char *what, struct cay_err *err)
+static int tar_clean_name(struct buf *b, const char *what, struct cay_err *err)
 {
 	char quoted[TAR_QUOTED_MAX + 1];
 	const char *all = buf_str(b);
@@ -111,12 +112,12 @@ static int clean(struct buf *b, const char *what, struct cay_err *err)
 		return cay_fail(err, CAY_E_INVALID, "%s is empty", what);
 	if (all[0] == '/')
 		return cay_fail(err, CAY_E_INVALID, "%s '%s' is absolute", what,
-				tar_quote(all, quoted));
+				tar_quote_name(all, quoted));
 	/* look at all of it before it is written over: a message needs it whole */
 	for (struct slice at = rest; at.p;) {
 		if (slice_eq(slice_cut(&at, '/'), SLICE("..")))
 			return cay_fail(err, CAY_E_INVALID, "%s '%s' leads out of the archive",
-					what, tar_quote(all, quoted));
+					what, tar_quote_name(all, quoted));
 	}
 	while (rest.p) {
 		struct slice part = slice_cut(&rest, '/');
@@ -133,8 +134,8 @@ static int clean(struct buf *b, const char *what, struct cay_err *err)
 }
 
 /* One whole member of headers only: a long name, or pax. */
-static int take_text(struct tar_reader *t, struct buf *b, uint64_t size, const char *what,
-		     struct cay_err *err)
+static int tar_read_text(struct tar_reader *t, struct buf *b, uint64_t size, const char *what,
+			 struct cay_err *err)
 {
 	int r;
 
@@ -143,26 +144,27 @@ static int take_text(struct tar_reader *t, struct buf *b, uint64_t size, const c
 		return cay_fail(err, CAY_E_INVALID, "%s of the archive is empty or too long", what);
 	if (buf_reserve(b, (size_t)size) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	r = take(t, b->data, (size_t)size, false, err);
+	r = tar_read_exact(t, b->data, (size_t)size, false, err);
 	if (r < 0)
 		return r;
 	b->len = (size_t)size;
 	b->data[b->len] = 0;
-	r = pass(t, tar_padding(size), err);
+	r = tar_skip_bytes(t, tar_padding_len(size), err);
 	return r < 0 ? r : 0;
 }
 
 /* GNU ends it with a 0 that is counted. */
-static int take_long(struct tar_reader *t, struct buf *b, uint64_t size, struct cay_err *err)
+static int tar_read_long_name(struct tar_reader *t, struct buf *b, uint64_t size,
+			      struct cay_err *err)
 {
-	int r = take_text(t, b, size, "a name", err);
+	int r = tar_read_text(t, b, size, "a name", err);
 
 	if (r >= 0 && b->data[b->len - 1] == 0)
 		buf_truncate(b, b->len - 1);
 	return r;
 }
 
-static int pax_time(struct slice v, int64_t *ret)
+static int pax_parse_time(struct slice v, int64_t *ret)
 {
 	struct slice whole = slice_cut(&v, '.');
 	uint64_t n = 0;
@@ -170,20 +172,20 @@ static int pax_time(struct slice v, int64_t *ret)
 	*ret = 0;
 	if (whole.n && whole.p[0] == '-') /* before 1970: nobody misses it */
 		return 0;
-	if (str_u64(whole, 0, INT64_MAX, &n) < 0)
+	if (str_parse_u64(whole, 0, INT64_MAX, &n) < 0)
 		return -EINVAL;
 	*ret = (int64_t)n;
 	return 0;
 }
 
-static int pax_text(struct buf *b, struct slice v, bool *has)
+static int pax_copy_text(struct buf *b, struct slice v, bool *has)
 {
 	buf_clear(b);
 	*has = true;
-	return v.n ? buf_add(b, v.p, v.n) : -EINVAL;
+	return v.n ? buf_append(b, v.p, v.n) : -EINVAL;
 }
 
-static void keep_note(struct tar_reader *t, struct slice v)
+static void tar_copy_note(struct tar_reader *t, struct slice v)
 {
 	size_t n = v.n < TAR_NOTE_MAX ? v.n : TAR_NOTE_MAX;
 
@@ -192,32 +194,32 @@ static void keep_note(struct tar_reader *t, struct slice v)
 	t->note[n] = 0;
 }
 
-static bool starts(struct slice s, struct slice with)
+static bool tar_slice_starts_with(struct slice s, struct slice with)
 {
 	return s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
 }
 
-static int pax_apply(struct tar_reader *t, struct slice key, struct slice v, bool global,
-		     struct cay_err *err)
+static int pax_apply_record(struct tar_reader *t, struct slice key, struct slice v, bool global,
+			    struct cay_err *err)
 {
 	bool path = slice_eq(key, SLICE("path")), link = slice_eq(key, SLICE("linkpath"));
 	bool size = slice_eq(key, SLICE("size")), mtime = slice_eq(key, SLICE("mtime"));
 	int r = 0;
 
-	if (starts(key, SLICE("GNU.sparse.")))
+	if (tar_slice_starts_with(key, SLICE("GNU.sparse.")))
 		return cay_fail(err, CAY_E_INVALID, "sparse files are not taken");
 	if (global && (path || link || size))
 		return cay_fail(err, CAY_E_INVALID, "a name or size for all of the archive");
 	if (path)
-		r = pax_text(&t->name, v, &t->has_name);
+		r = pax_copy_text(&t->name, v, &t->has_name);
 	else if (link)
-		r = pax_text(&t->link, v, &t->has_link);
+		r = pax_copy_text(&t->link, v, &t->has_link);
 	else if (size)
-		r = str_u64(v, 0, INT64_MAX, &t->size);
+		r = str_parse_u64(v, 0, INT64_MAX, &t->size);
 	else if (mtime && !global)
-		r = pax_time(v, &t->mtime);
+		r = pax_parse_time(v, &t->mtime);
 	else if (slice_eq(key, SLICE("comment")))
-		keep_note(t, v);
+		tar_copy_note(t, v);
 	if (r < 0)
 		return cay_fail(err, CAY_E_INVALID, "a pax header of the archive is wrong");
 	t->has_size |= size;
@@ -225,7 +227,7 @@ static int pax_apply(struct tar_reader *t, struct slice key, struct slice v, boo
 	return 0;
 }
 
-static int pax_read(struct tar_reader *t, bool global, struct cay_err *err)
+static int pax_parse(struct tar_reader *t, bool global, struct cay_err *err)
 {
 	struct slice all = { t->pax.data, t->pax.len };
 
@@ -233,7 +235,7 @@ static int pax_read(struct tar_reader *t, bool global, struct cay_err *err)
 		struct slice at = all, key, v;
 		uint64_t n;
 		struct slice digits = slice_cut(&at, ' ');
-		int r = str_u64(digits, 1, all.n, &n);
+		int r = str_parse_u64(digits, 1, all.n, &n);
 
 		/* the record is n bytes, digits and line feed among them */
 		if (r < 0 || n < digits.n + 3 || all.p[n - 1] != '\n')
@@ -242,7 +244,7 @@ static int pax_read(struct tar_reader *t, bool global, struct cay_err *err)
 		key = slice_cut(&v, '=');
 		if (!v.p || !key.n)
 			return cay_fail(err, CAY_E_INVALID, "a pax header of the archive is wrong");
-		r = pax_apply(t, key, v, global, err);
+		r = pax_apply_record(t, key, v, global, err);
 		if (r < 0)
 			return r;
 		all = (struct slice){ all.p + n, all.n - (size_t)n };
@@ -250,7 +252,7 @@ static int pax_read(struct tar_reader *t, bool global, struct cay_err *err)
 	return 0;
 }
 
-static bool all_zero(const uint8_t *p)
+static bool tar_block_is_zero(const uint8_t *p)
 {
 	for (unsigned i = 0; i < TAR_BLOCK; i++)
 		if (p[i])
@@ -260,7 +262,7 @@ static bool all_zero(const uint8_t *p)
 
 /* Behind the end there may be a little of anything; it is read so that the sender is
  * heard out, and what unzips it has seen its sum. */
-static int take_tail(struct tar_reader *t, struct cay_err *err)
+static int tar_skip_tail(struct tar_reader *t, struct cay_err *err)
 {
 	char sink[4096];
 	size_t seen = 0;
@@ -278,12 +280,12 @@ static int take_tail(struct tar_reader *t, struct cay_err *err)
 }
 
 /* A field of text that may fill its place without a 0. */
-static int field(struct buf *b, const uint8_t *p, unsigned n)
+static int tar_append_field(struct buf *b, const uint8_t *p, unsigned n)
 {
-	return buf_add(b, p, strnlen((const char *)p, n));
+	return buf_append(b, p, strnlen((const char *)p, n));
 }
 
-static int head_names(struct tar_reader *t, const uint8_t *block, struct cay_err *err)
+static int tar_read_header_names(struct tar_reader *t, const uint8_t *block, struct cay_err *err)
 {
 	int r = 0;
 
@@ -291,21 +293,21 @@ static int head_names(struct tar_reader *t, const uint8_t *block, struct cay_err
 		buf_clear(&t->name);
 		/* GNU's own magic has a space here, and no prefix */
 		if (memcmp(block + AT_MAGIC, "ustar", 6) == 0 && block[AT_PREFIX]) {
-			r = field(&t->name, block + AT_PREFIX, LEN_PREFIX);
+			r = tar_append_field(&t->name, block + AT_PREFIX, LEN_PREFIX);
 			if (r >= 0)
 				r = buf_putc(&t->name, '/');
 		}
 		if (r >= 0)
-			r = field(&t->name, block + AT_NAME, LEN_NAME);
+			r = tar_append_field(&t->name, block + AT_NAME, LEN_NAME);
 	}
 	if (r >= 0 && !t->has_link) {
 		buf_clear(&t->link);
-		r = field(&t->link, block + AT_LINK, LEN_NAME);
+		r = tar_append_field(&t->link, block + AT_LINK, LEN_NAME);
 	}
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "out of memory") : 0;
 }
 
-static enum tar_type type_of(uint8_t type, const struct buf *name)
+static enum tar_type tar_parse_type(uint8_t type, const struct buf *name)
 {
 	switch (type) {
 	case 0:
@@ -324,27 +326,27 @@ static enum tar_type type_of(uint8_t type, const struct buf *name)
 	}
 }
 
-static int finish_entry(struct tar_reader *t, const uint8_t *block, uint64_t size,
-			struct tar_entry *e, struct cay_err *err)
+static int tar_finish_entry(struct tar_reader *t, const uint8_t *block, uint64_t size,
+			    struct tar_entry *e, struct cay_err *err)
 {
 	uint64_t mode, mtime;
-	int r = head_names(t, block, err);
+	int r = tar_read_header_names(t, block, err);
 
 	if (r < 0)
 		return r;
-	if (number(block + AT_MODE, LEN_ID, UINT64_MAX, &mode) < 0)
+	if (tar_parse_number(block + AT_MODE, LEN_ID, UINT64_MAX, &mode) < 0)
 		return cay_fail(err, CAY_E_INVALID, "a mode in the archive is no number");
 	/* a time nobody can say is no reason to refuse a file */
 	if (t->has_mtime)
 		mtime = (uint64_t)t->mtime;
-	else if (number(block + AT_MTIME, LEN_NUMBER, INT64_MAX, &mtime) < 0)
+	else if (tar_parse_number(block + AT_MTIME, LEN_NUMBER, INT64_MAX, &mtime) < 0)
 		mtime = 0;
-	*e = (struct tar_entry){ .type = type_of(block[AT_TYPE], &t->name),
+	*e = (struct tar_entry){ .type = tar_parse_type(block[AT_TYPE], &t->name),
 				 .mode = (unsigned)(mode & 07777),
 				 .mtime = (int64_t)mtime };
-	r = clean(&t->name, "a name", err);
+	r = tar_clean_name(&t->name, "a name", err);
 	if (r >= 0 && e->type == TAR_HARDLINK)
-		r = clean(&t->link, "a link", err);
+		r = tar_clean_name(&t->link, "a link", err);
 	if (r < 0)
 		return r;
 	if (e->type == TAR_SYMLINK && (!t->link.len || strlen(t->link.data) != t->link.len))
@@ -357,29 +359,30 @@ static int finish_entry(struct tar_reader *t, const uint8_t *block, uint64_t siz
 	e->name = buf_str(&t->name);
 	e->link = buf_str(&t->link);
 	e->size = t->left = size;
-	t->pad = tar_padding(size);
+	t->pad = tar_padding_len(size);
 	return 1;
 }
 
 /* A header that says something of the next one: 1; of itself: 0. */
-static int prelude(struct tar_reader *t, uint8_t type, uint64_t size, struct cay_err *err)
+static int tar_read_extension_header(struct tar_reader *t, uint8_t type, uint64_t size,
+				     struct cay_err *err)
 {
 	int r;
 
 	switch (type) {
 	case 'x':
 	case 'g':
-		r = take_text(t, &t->pax, size, "a pax header", err);
+		r = tar_read_text(t, &t->pax, size, "a pax header", err);
 		if (r >= 0)
-			r = pax_read(t, type == 'g', err);
+			r = pax_parse(t, type == 'g', err);
 		return r < 0 ? r : 1;
 	case 'L':
 		t->has_name = true;
-		r = take_long(t, &t->name, size, err);
+		r = tar_read_long_name(t, &t->name, size, err);
 		return r < 0 ? r : 1;
 	case 'K':
 		t->has_link = true;
-		r = take_long(t, &t->link, size, err);
+		r = tar_read_long_name(t, &t->link, size, err);
 		return r < 0 ? r : 1;
 	case 'S':
 		return cay_fail(err, CAY_E_INVALID, "sparse files are not taken");
@@ -390,26 +393,27 @@ static int prelude(struct tar_reader *t, uint8_t type, uint64_t size, struct cay
 	}
 }
 
-static int head(struct tar_reader *t, uint8_t *block, struct cay_err *err)
+static int tar_read_header(struct tar_reader *t, uint8_t *block, struct cay_err *err)
 {
 	uint64_t sum;
-	int r = take(t, block, TAR_BLOCK, true, err);
+	int r = tar_read_exact(t, block, TAR_BLOCK, true, err);
 
 	if (r < 0)
 		return r;
 	if (r == 0)
 		return cay_fail(err, CAY_E_INVALID, "the archive ends without its end mark");
-	if (all_zero(block))
+	if (tar_block_is_zero(block))
 		return 0;
-	if (number(block + AT_SUM, LEN_SUM, UINT32_MAX, &sum) < 0 || sum != tar_sum(block))
+	if (tar_parse_number(block + AT_SUM, LEN_SUM, UINT32_MAX, &sum) < 0 ||
+	    sum != tar_checksum(block))
 		return cay_fail(err, CAY_E_INVALID, "this is no tar archive, or a broken one");
 	return 1;
 }
 
-int tar_next(struct tar_reader *t, struct tar_entry *ret, struct cay_err *err)
+int tar_read_entry(struct tar_reader *t, struct tar_entry *ret, struct cay_err *err)
 {
 	uint8_t block[TAR_BLOCK];
-	int r = pass(t, t->left + t->pad, err);
+	int r = tar_skip_bytes(t, t->left + t->pad, err);
 
 	if (t->ended || r < 0)
 		return t->ended ? 0 : r;
@@ -420,17 +424,17 @@ int tar_next(struct tar_reader *t, struct tar_entry *ret, struct cay_err *err)
 
 		if (preludes > PRELUDES_MAX)
 			return cay_fail(err, CAY_E_INVALID, "the archive is headers only");
-		r = head(t, block, err);
+		r = tar_read_header(t, block, err);
 		if (r < 0)
 			return r;
 		if (r == 0)
-			return take_tail(t, err);
-		if (number(block + AT_SIZE, LEN_NUMBER, INT64_MAX, &size) < 0)
+			return tar_skip_tail(t, err);
+		if (tar_parse_number(block + AT_SIZE, LEN_NUMBER, INT64_MAX, &size) < 0)
 			return cay_fail(err, CAY_E_INVALID, "a size in the archive is no number");
-		r = prelude(t, block[AT_TYPE], size, err);
+		r = tar_read_extension_header(t, block[AT_TYPE], size, err);
 		if (r < 0)
 			return r;
 		if (r == 0)
-			return finish_entry(t, block, t->has_size ? t->size : size, ret, err);
+			return tar_finish_entry(t, block, t->has_size ? t->size : size, ret, err);
 	}
 }

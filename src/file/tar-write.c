@@ -24,7 +24,7 @@ void tar_writer_fini(struct tar_writer *t)
 }
 
 /* What does not fit is left 0: pax has said it. */
-static void octal(uint8_t *to, unsigned digits, uint64_t v)
+static void tar_write_octal(uint8_t *to, unsigned digits, uint64_t v)
 {
 	if (v >> (3 * digits))
 		v = 0;
@@ -32,7 +32,8 @@ static void octal(uint8_t *to, unsigned digits, uint64_t v)
 		to[i - 1] = (uint8_t)('0' + (v & 7));
 }
 
-static int put_head(struct tar_writer *t, const struct tar_entry *e, char type, struct cay_err *err)
+static int tar_write_header(struct tar_writer *t, const struct tar_entry *e, char type,
+			    struct cay_err *err)
 {
 	uint8_t block[TAR_BLOCK] = {};
 	size_t n = strnlen(e->name, LEN_NAME), l = e->link ? strnlen(e->link, LEN_NAME) : 0;
@@ -40,20 +41,20 @@ static int put_head(struct tar_writer *t, const struct tar_entry *e, char type, 
 	memcpy(block + AT_NAME, e->name, n);
 	if (l)
 		memcpy(block + AT_LINK, e->link, l);
-	octal(block + AT_MODE, 7, e->mode & 07777);
-	octal(block + AT_UID, 7, 0);
-	octal(block + AT_GID, 7, 0);
-	octal(block + AT_SIZE, 11, e->size);
-	octal(block + AT_MTIME, 11, e->mtime > 0 ? (uint64_t)e->mtime : 0);
+	tar_write_octal(block + AT_MODE, 7, e->mode & 07777);
+	tar_write_octal(block + AT_UID, 7, 0);
+	tar_write_octal(block + AT_GID, 7, 0);
+	tar_write_octal(block + AT_SIZE, 11, e->size);
+	tar_write_octal(block + AT_MTIME, 11, e->mtime > 0 ? (uint64_t)e->mtime : 0);
 	block[AT_TYPE] = (uint8_t)type;
 	memcpy(block + AT_MAGIC, magic, sizeof(magic));
-	octal(block + AT_SUM, 6, tar_sum(block));
+	tar_write_octal(block + AT_SUM, 6, tar_checksum(block));
 	block[AT_SUM + 7] = ' ';
 	return t->write(t->arg, block, sizeof(block), err);
 }
 
 /* "LEN key=value\n", where LEN counts itself. */
-static int pax_record(struct buf *b, const char *key, const char *value, struct cay_err *err)
+static int pax_append_record(struct buf *b, const char *key, const char *value, struct cay_err *err)
 {
 	size_t bare = strlen(key) + strlen(value) + 3, n = bare + 1;
 
@@ -64,16 +65,16 @@ static int pax_record(struct buf *b, const char *key, const char *value, struct 
 	return 0;
 }
 
-static int pax_number(struct buf *b, const char *key, uint64_t v, struct cay_err *err)
+static int pax_append_number(struct buf *b, const char *key, uint64_t v, struct cay_err *err)
 {
 	char text[24];
 
 	if (snprintf(text, sizeof(text), "%" PRIu64, v) >= (int)sizeof(text))
 		return cay_fail(err, CAY_E_INTERNAL, "a number of too many digits");
-	return pax_record(b, key, text, err);
+	return pax_append_record(b, key, text, err);
 }
 
-static int put_pad(struct tar_writer *t, struct cay_err *err)
+static int tar_write_padding(struct tar_writer *t, struct cay_err *err)
 {
 	unsigned pad = t->pad;
 
@@ -82,59 +83,59 @@ static int put_pad(struct tar_writer *t, struct cay_err *err)
 	return pad ? t->write(t->arg, zeros, pad, err) : 0;
 }
 
-static int put_pax(struct tar_writer *t, struct cay_err *err)
+static int tar_write_pax(struct tar_writer *t, struct cay_err *err)
 {
 	struct tar_entry e = { .name = "pax", .mode = 0644, .size = t->pax.len };
-	int r = put_head(t, &e, 'x', err);
+	int r = tar_write_header(t, &e, 'x', err);
 
 	if (r >= 0)
 		r = t->write(t->arg, t->pax.data, t->pax.len, err);
-	t->pad = tar_padding(t->pax.len);
-	return r < 0 ? r : put_pad(t, err);
+	t->pad = tar_padding_len(t->pax.len);
+	return r < 0 ? r : tar_write_padding(t, err);
 }
 
-int tar_put(struct tar_writer *t, const struct tar_entry *e, struct cay_err *err)
+int tar_write_entry(struct tar_writer *t, const struct tar_entry *e, struct cay_err *err)
 {
 	uint64_t mtime = e->mtime > 0 ? (uint64_t)e->mtime : 0;
-	int r = put_pad(t, err);
+	int r = tar_write_padding(t, err);
 
 	buf_clear(&t->pax);
 	if (r >= 0 && strlen(e->name) > LEN_NAME)
-		r = pax_record(&t->pax, "path", e->name, err);
+		r = pax_append_record(&t->pax, "path", e->name, err);
 	if (r >= 0 && e->link && strlen(e->link) > LEN_NAME)
-		r = pax_record(&t->pax, "linkpath", e->link, err);
+		r = pax_append_record(&t->pax, "linkpath", e->link, err);
 	if (r >= 0 && e->size >> 33)
-		r = pax_number(&t->pax, "size", e->size, err);
+		r = pax_append_number(&t->pax, "size", e->size, err);
 	if (r >= 0 && mtime >> 33)
-		r = pax_number(&t->pax, "mtime", mtime, err);
+		r = pax_append_number(&t->pax, "mtime", mtime, err);
 	if (r >= 0 && e->note)
-		r = pax_record(&t->pax, "comment", e->note, err);
+		r = pax_append_record(&t->pax, "comment", e->note, err);
 	if (r >= 0 && t->pax.len)
-		r = put_pax(t, err);
+		r = tar_write_pax(t, err);
 	if (r >= 0)
-		r = put_head(t, e, types[e->type], err);
+		r = tar_write_header(t, e, types[e->type], err);
 	if (r < 0)
 		return r;
 	t->left = e->size;
-	t->pad = tar_padding(e->size);
+	t->pad = tar_padding_len(e->size);
 	return 0;
 }
 
-int tar_put_data(struct tar_writer *t, const void *p, size_t n, struct cay_err *err)
+int tar_write_data(struct tar_writer *t, const void *p, size_t n, struct cay_err *err)
 {
 	assert(n <= t->left);
 	t->left -= n;
 	return n ? t->write(t->arg, p, n, err) : 0;
 }
 
-int tar_finish(struct tar_writer *t, struct cay_err *err)
+int tar_write_end(struct tar_writer *t, struct cay_err *err)
 {
-	int r = put_pad(t, err);
+	int r = tar_write_padding(t, err);
 
 	return r < 0 ? r : t->write(t->arg, zeros, sizeof(zeros), err);
 }
 
-const char *tar_quote(const char *name, char ret[static TAR_QUOTED_MAX + 1])
+const char *tar_quote_name(const char *name, char ret[static TAR_QUOTED_MAX + 1])
 {
 	static const char hex[] = "0123456789abcdef";
 	size_t n = 0;

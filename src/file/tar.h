@@ -4,8 +4,9 @@
 /*
  * tar - the archive's bytes, in and out, over callbacks; no file is touched here
  *
- *	reader: tar_next() -> an entry -> tar_data() until 0 -> tar_next() ... -> 0
- *	writer: tar_put() -> tar_put_data() its size -> tar_put() ... -> tar_finish()
+ *	reader: tar_read_entry() -> an entry -> tar_read_data() until 0 -> tar_read_entry() ... -> 0
+ *	writer: tar_write_entry() -> tar_write_data() its size -> tar_write_entry() ... ->
+ *tar_write_end()
  *
  * What is read was written by a stranger.  Understood: ustar, pax (path, linkpath,
  * size, mtime), GNU long names and large sizes, v7.  Refused: numbers that are not
@@ -42,7 +43,7 @@ struct tar_entry {
 	const char *name; /* "" is the directory itself; valid until the next call */
 	const char *link; /* of links: a symlink's text as it is, a hard link's name cleaned */
 	unsigned mode;    /* 07777 */
-	uint64_t size;    /* of what tar_data() gives */
+	uint64_t size;    /* of what tar_read_data() gives */
 	int64_t mtime;    /* seconds */
 	const char *note; /* to be written as a comment, which other tars pass over; or NULL */
 };
@@ -76,17 +77,19 @@ struct tar_writer {
 void tar_reader_init(struct tar_reader *t, tar_read_fn *read, void *arg);
 void tar_reader_fini(struct tar_reader *t);
 /* 1: an entry; 0: the archive is over, and what it came in too.  Data nobody read is passed. */
-[[nodiscard]] int tar_next(struct tar_reader *t, struct tar_entry *ret, struct cay_err *err);
-[[nodiscard]] ssize_t tar_data(struct tar_reader *t, void *p, size_t n, struct cay_err *err);
+[[nodiscard]] int tar_read_entry(struct tar_reader *t, struct tar_entry *ret, struct cay_err *err);
+[[nodiscard]] ssize_t tar_read_data(struct tar_reader *t, void *p, size_t n, struct cay_err *err);
 
 void tar_writer_init(struct tar_writer *t, tar_write_fn *write, void *arg);
 void tar_writer_fini(struct tar_writer *t);
 /* Names as they are to be; what ustar cannot say is said by pax. */
-[[nodiscard]] int tar_put(struct tar_writer *t, const struct tar_entry *e, struct cay_err *err);
-[[nodiscard]] int tar_put_data(struct tar_writer *t, const void *p, size_t n, struct cay_err *err);
-[[nodiscard]] int tar_finish(struct tar_writer *t, struct cay_err *err);
+[[nodiscard]] int tar_write_entry(struct tar_writer *t, const struct tar_entry *e,
+				  struct cay_err *err);
+[[nodiscard]] int tar_write_data(struct tar_writer *t, const void *p, size_t n,
+				 struct cay_err *err);
+[[nodiscard]] int tar_write_end(struct tar_writer *t, struct cay_err *err);
 
 /* A stranger's name made fit for a message: printable ASCII, at most TAR_QUOTED_MAX of it. */
 #define TAR_QUOTED_MAX 96
-const char *tar_quote(const char *name, char ret[static TAR_QUOTED_MAX + 1]);
+const char *tar_quote_name(const char *name, char ret[static TAR_QUOTED_MAX + 1]);
 #endif

@@ -10,34 +10,34 @@
 
 #include "file/at.h"
 
-int temp_name(char ret[static TEMP_NAME_LEN + 1])
+int tmpfile_random_name(char ret[static TMPFILE_NAME_LEN + 1])
 {
 	static const char front[] = ".cay-";
-	unsigned char bits[TEMP_NAME_LEN - sizeof(front) + 1];
+	unsigned char bits[TMPFILE_NAME_LEN - sizeof(front) + 1];
 
 	if (getrandom(bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
 		return -EIO;
 	memcpy(ret, front, sizeof(front) - 1);
 	for (size_t i = 0; i < sizeof(bits); i++)
 		ret[sizeof(front) - 1 + i] = "0123456789abcdefghijklmnopqrstuv"[bits[i] & 31];
-	ret[TEMP_NAME_LEN] = 0;
+	ret[TMPFILE_NAME_LEN] = 0;
 	return 0;
 }
 
 /* The name that a SIGTERM takes away. */
 static struct {
 	volatile sig_atomic_t dir;
-	char name[TEMP_NAME_LEN + 1];
+	char name[TMPFILE_NAME_LEN + 1];
 } leftover = { .dir = -1 };
 
-static void on_term(int)
+static void on_tmpfile_sigterm(int)
 {
 	if (leftover.dir >= 0)
 		(void)unlinkat(leftover.dir, leftover.name, 0);
 	_exit(128 + SIGTERM);
 }
 
-void temp_undisturbed(bool yes)
+void tmpfile_block_sigterm(bool yes)
 {
 	static sigset_t before;
 	sigset_t set;
@@ -50,40 +50,40 @@ void temp_undisturbed(bool yes)
 		(void)sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-static void watch_name(const struct temp *t)
+static void tmpfile_unlink_on_sigterm(const struct tmpfile *t)
 {
-	struct sigaction sa = { .sa_handler = on_term };
+	struct sigaction sa = { .sa_handler = on_tmpfile_sigterm };
 
 	memcpy(leftover.name, t->name, sizeof(leftover.name));
 	leftover.dir = t->dir;
 	(void)sigaction(SIGTERM, &sa, NULL);
 }
 
-static void forget_name(void)
+static void tmpfile_forget_name(void)
 {
 	leftover.dir = -1;
 }
 
 static volatile sig_atomic_t stopped;
 
-static void on_stop(int)
+static void on_deferred_sigterm(int)
 {
 	stopped = 1;
 }
 
-void temp_may_stop(void)
+void tmpfile_defer_sigterm(void)
 {
-	struct sigaction sa = { .sa_handler = on_stop };
+	struct sigaction sa = { .sa_handler = on_deferred_sigterm };
 
 	(void)sigaction(SIGTERM, &sa, NULL);
 }
 
-bool temp_stopped(void)
+bool tmpfile_sigterm_was_received(void)
 {
 	return stopped;
 }
 
-int temp_open(struct temp *t, int dir)
+int tmpfile_open(struct tmpfile *t, int dir)
 {
 	struct stat st;
 	int r;
@@ -96,19 +96,19 @@ int temp_open(struct temp *t, int dir)
 		    t->fd == -EROFS)
 			return t->fd;
 	}
-	r = temp_name(t->name);
+	r = tmpfile_random_name(t->name);
 	if (r < 0)
 		return r;
-	temp_undisturbed(true);
+	tmpfile_block_sigterm(true);
 	t->fd = file_open(dir, t->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	t->named = t->fd >= 0;
-	if (t->named && !t->deaf)
-		watch_name(t);
-	temp_undisturbed(false);
+	if (t->named && !t->ignores_sigterm)
+		tmpfile_unlink_on_sigterm(t);
+	tmpfile_block_sigterm(false);
 	return t->fd;
 }
 
-static int link_as(const struct temp *t, const char *name)
+static int tmpfile_link_as(const struct tmpfile *t, const char *name)
 {
 	char from[64];
 	int n = snprintf(from, sizeof(from), "/proc/self/fd/%d", t->fd);
@@ -118,46 +118,46 @@ static int link_as(const struct temp *t, const char *name)
 	return linkat(AT_FDCWD, from, t->dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-static int exchange(struct temp *t, const char *name, enum temp_how how)
+static int tmpfile_replace_name(struct tmpfile *t, const char *name, enum tmpfile_replace_mode how)
 {
 	int r;
 
 	if (!t->named) {
 		/* nobody to replace, as far as we know: then one step does */
-		r = how == TEMP_REPLACE ? -EEXIST : link_as(t, name);
-		if (r != -EEXIST || how == TEMP_NEW)
+		r = how == TMPFILE_REPLACE ? -EEXIST : tmpfile_link_as(t, name);
+		if (r != -EEXIST || how == TMPFILE_CREATE)
 			return r;
-		r = temp_name(t->name);
+		r = tmpfile_random_name(t->name);
 		if (r >= 0)
-			r = link_as(t, t->name);
+			r = tmpfile_link_as(t, t->name);
 		if (r < 0)
 			return r;
 		t->named = true;
 	}
-	r = renameat2(t->dir, t->name, t->dir, name, how == TEMP_NEW ? RENAME_NOREPLACE : 0);
+	r = renameat2(t->dir, t->name, t->dir, name, how == TMPFILE_CREATE ? RENAME_NOREPLACE : 0);
 	if (r < 0)
 		return -errno;
 	t->named = false;
-	forget_name();
+	tmpfile_forget_name();
 	return 0;
 }
 
-int temp_place(struct temp *t, const char *name, enum temp_how how)
+int tmpfile_commit(struct tmpfile *t, const char *name, enum tmpfile_replace_mode how)
 {
 	int r;
 
-	temp_undisturbed(true);
-	r = exchange(t, name, how);
+	tmpfile_block_sigterm(true);
+	r = tmpfile_replace_name(t, name, how);
 	if (t->named && unlinkat(t->dir, t->name, 0) >= 0)
 		t->named = false;
-	temp_undisturbed(false);
+	tmpfile_block_sigterm(false);
 	return r;
 }
 
-void temp_fini(struct temp *t)
+void tmpfile_fini(struct tmpfile *t)
 {
 	if (t->named)
 		(void)unlinkat(t->dir, t->name, 0);
-	forget_name();
+	tmpfile_forget_name();
 	cay_closep(&t->fd);
 }

@@ -4,8 +4,8 @@
 /*
  * temp - a file that has no name until it is whole
  *
- *	temp_open() -> write to fd -> temp_place()
- *	                   `-> temp_fini() alone: as if nothing had been
+ *	tmpfile_open() -> write to fd -> tmpfile_commit()
+ *	                   `-> tmpfile_fini() alone: as if nothing had been
  *
  * Who dies in the middle leaves nothing.  Where the file system has no files without a name
  * there is a hidden one beside the place, which goes with us, on SIGTERM too: the process is
@@ -14,36 +14,37 @@
  */
 #include <errno.h>
 
-#define TEMP_NAME_LEN 22
+#define TMPFILE_NAME_LEN 22
 
-struct temp {
+struct tmpfile {
 	int dir; /* the caller's, as long as this is used */
 	int fd;
-	bool deaf;
+	bool ignores_sigterm;
 	bool no_tmpfile; /* as where the file system has none (tests) */
 	bool named;      /* name is there */
-	char name[TEMP_NAME_LEN + 1];
+	char name[TMPFILE_NAME_LEN + 1];
 };
 
-#define TEMP_INIT ((struct temp){ .dir = -EBADF, .fd = -EBADF })
+#define TMPFILE_INIT ((struct tmpfile){ .dir = -EBADF, .fd = -EBADF })
 
-enum temp_how {
-	TEMP_NEW,     /* nothing may be there: -EEXIST */
-	TEMP_ANY,     /* probably nothing is */
-	TEMP_REPLACE, /* something is */
+enum tmpfile_replace_mode {
+	TMPFILE_CREATE,            /* nothing may be there: -EEXIST */
+	TMPFILE_CREATE_OR_REPLACE, /* probably nothing is */
+	TMPFILE_REPLACE,           /* something is */
 };
 
 /* For both, mode 0600. */
-[[nodiscard]] int temp_open(struct temp *t, int dir);
+[[nodiscard]] int tmpfile_open(struct tmpfile *t, int dir);
 /* It is what that name means from now on, in one step. */
-[[nodiscard]] int temp_place(struct temp *t, const char *name, enum temp_how how);
-void temp_fini(struct temp *t);
+[[nodiscard]] int tmpfile_commit(struct tmpfile *t, const char *name,
+				 enum tmpfile_replace_mode how);
+void tmpfile_fini(struct tmpfile *t);
 
 /* A name nobody has thought of, hidden. */
-[[nodiscard]] int temp_name(char ret[static TEMP_NAME_LEN + 1]);
+[[nodiscard]] int tmpfile_random_name(char ret[static TMPFILE_NAME_LEN + 1]);
 /* While a name must not be left behind: a SIGTERM waits. */
-void temp_undisturbed(bool yes);
+void tmpfile_block_sigterm(bool yes);
 /* For work of many steps: from here on a SIGTERM only asks for the end. */
-void temp_may_stop(void);
-bool temp_stopped(void);
+void tmpfile_defer_sigterm(void);
+bool tmpfile_sigterm_was_received(void);
 #endif

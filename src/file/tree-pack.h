@@ -29,5 +29,5 @@ struct tree_counts {
 [[nodiscard]] int tree_pack(int fd, const char *name, tar_write_fn *write, void *arg,
 			    struct tree_counts *ret, struct cay_err *err);
 /* What that comment said; false when it did not. */
-bool tree_note(const char *note, struct tree_counts *ret);
+bool tree_note_parse(const char *note, struct tree_counts *ret);
 #endif

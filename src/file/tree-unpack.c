@@ -19,10 +19,10 @@
 
 struct unpack {
 	const struct tree_unpack *how;
-	struct tree_counts *n;
+	struct tree_counts *counts;
 	struct tar_reader tar;
-	struct made made;
-	struct dirs dirs;
+	struct inode_set made_files;
+	struct dir_cache dirs;
 	uint64_t entries, bytes;
 	char tmp[TMP_LEN];
 	char chunk[CHUNK];
@@ -34,14 +34,14 @@ static void unpack_freep(struct unpack **pp)
 
 	if (!u)
 		return;
-	dirs_fini(&u->dirs);
-	made_fini(&u->made);
+	dir_cache_fini(&u->dirs);
+	inode_set_fini(&u->made_files);
 	tar_reader_fini(&u->tar);
 	free(u);
 }
 
 /* A failure over one of its names, which may be anything. */
-static int failed(const char *name, int errnum, struct cay_err *err)
+static int tree_unpack_fail(const char *name, int errnum, struct cay_err *err)
 {
 	char quoted[TAR_QUOTED_MAX + 1];
 	enum cay_code code = CAY_E_INVALID;
@@ -55,22 +55,23 @@ static int failed(const char *name, int errnum, struct cay_err *err)
 		code = CAY_E_CONFLICT;
 	else if (errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM)
 		code = CAY_E_NO_MEMORY;
-	return cay_fail_sys(err, code, errnum, "cannot make '%s'", tar_quote(name, quoted));
+	return cay_fail_sys(err, code, errnum, "cannot make '%s'", tar_quote_name(name, quoted));
 }
 
 /* The directory an entry is in; ours: this archive made it. */
-static int parent_of(struct unpack *u, const char *name, const char **base, bool *ours,
-		     struct cay_err *err)
+static int tree_unpack_open_parent(struct unpack *u, const char *name, const char **base,
+				   bool *ours, struct cay_err *err)
 {
 	const char *slash = strrchr(name, '/');
 	int fd;
 
 	*base = slash ? slash + 1 : name;
-	fd = dirs_open(&u->dirs, (struct slice){ name, slash ? (size_t)(slash - name) : 0 }, ours);
-	return fd < 0 ? failed(name, -fd, err) : fd;
+	fd = dir_cache_open(&u->dirs, (struct slice){ name, slash ? (size_t)(slash - name) : 0 },
+			    ours);
+	return fd < 0 ? tree_unpack_fail(name, -fd, err) : fd;
 }
 
-static int name_tmp(struct unpack *u)
+static int tree_unpack_random_name(struct unpack *u)
 {
 	uint64_t random;
 
@@ -82,12 +83,13 @@ static int name_tmp(struct unpack *u)
 }
 
 /* A small file's content, before anything is made of it. */
-static ssize_t take_small(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static ssize_t tree_unpack_read_small_file(struct unpack *u, const struct tar_entry *e,
+					   struct cay_err *err)
 {
 	size_t have = 0;
 
 	while (have < e->size) {
-		ssize_t n = tar_data(&u->tar, u->chunk + have, CHUNK - have, err);
+		ssize_t n = tar_read_data(&u->tar, u->chunk + have, CHUNK - have, err);
 
 		if (n < 0)
 			return n;
@@ -97,25 +99,26 @@ static ssize_t take_small(struct unpack *u, const struct tar_entry *e, struct ca
 }
 
 /* What was taken, and what comes. */
-static int fill(struct unpack *u, int fd, ssize_t n, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_write_content(struct unpack *u, int fd, ssize_t n, const struct tar_entry *e,
+				     struct cay_err *err)
 {
 	for (;;) {
-		int r = path_write_all(fd, u->chunk, (size_t)n);
+		int r = fd_write_all(fd, u->chunk, (size_t)n);
 
 		if (r < 0)
-			return failed(e->name, -r, err);
-		n = tar_data(&u->tar, u->chunk, CHUNK, err);
+			return tree_unpack_fail(e->name, -r, err);
+		n = tar_read_data(&u->tar, u->chunk, CHUNK, err);
 		if (n <= 0)
 			return (int)n;
 	}
 }
 
-static mode_t mode_of(const struct unpack *u, const struct tar_entry *e)
+static mode_t tree_unpack_entry_mode(const struct unpack *u, const struct tar_entry *e)
 {
 	return e->mode & 0777 & ~u->how->limits.mask;
 }
 
-static int dress(struct unpack *u, int fd, const struct tar_entry *e)
+static int tree_unpack_set_attrs(struct unpack *u, int fd, const struct tar_entry *e)
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = e->mtime } };
 	struct stat st;
@@ -123,17 +126,18 @@ static int dress(struct unpack *u, int fd, const struct tar_entry *e)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if ((st.st_mode & 07777) != mode_of(u, e) && fchmod(fd, mode_of(u, e)) < 0)
+	if ((st.st_mode & 07777) != tree_unpack_entry_mode(u, e) &&
+	    fchmod(fd, tree_unpack_entry_mode(u, e)) < 0)
 		return -errno;
 	/* a time the file system cannot hold is no reason to fail */
 	(void)futimens(fd, times);
-	r = made_add(&u->made, &st);
+	r = inode_set_add(&u->made_files, &st);
 	return r == -ENOBUFS ? 0 : r;
 }
 
 /* Where a file is written: in its place, if nobody can be waiting for it there and all of it
  * is at hand, else where it has no name yet. */
-static int begin_file(struct temp *temp, int dirfd, const char *name, mode_t mode)
+static int tree_unpack_create_file(struct tmpfile *temp, int dirfd, const char *name, mode_t mode)
 {
 	int r;
 
@@ -142,71 +146,72 @@ static int begin_file(struct temp *temp, int dirfd, const char *name, mode_t mod
 		if (r != -EEXIST)
 			return r;
 	}
-	return temp_open(temp, dirfd);
+	return tmpfile_open(temp, dirfd);
 }
 
-static int make_file(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_file(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
 {
 	bool ours, small;
 	const char *base;
-	int dirfd = parent_of(u, e->name, &base, &ours, err), r;
-	CAY_CLEANUP(temp_fini) struct temp temp = TEMP_INIT;
+	int dirfd = tree_unpack_open_parent(u, e->name, &base, &ours, err), r;
+	CAY_CLEANUP(tmpfile_fini) struct tmpfile temp = TMPFILE_INIT;
 	auto_close int in_place = -EBADF;
 	ssize_t n = 0;
 	int fd;
 
 	if (dirfd < 0)
 		return dirfd;
-	temp.deaf = true;
+	temp.ignores_sigterm = true;
 	small = ours && e->size <= CHUNK;
 	if (small)
-		n = take_small(u, e, err);
+		n = tree_unpack_read_small_file(u, e, err);
 	if (n < 0)
 		return (int)n;
-	fd = begin_file(&temp, dirfd, small ? base : NULL, mode_of(u, e));
+	fd = tree_unpack_create_file(&temp, dirfd, small ? base : NULL,
+				     tree_unpack_entry_mode(u, e));
 	if (fd < 0)
-		return failed(e->name, -fd, err);
+		return tree_unpack_fail(e->name, -fd, err);
 	if (fd != temp.fd)
 		in_place = fd;
-	r = fill(u, fd, n, e, err);
+	r = tree_unpack_write_content(u, fd, n, e, err);
 	if (r >= 0) {
-		r = dress(u, fd, e);
+		r = tree_unpack_set_attrs(u, fd, e);
 		if (r >= 0 && fd == temp.fd)
-			r = temp_place(&temp, base, TEMP_ANY);
+			r = tmpfile_commit(&temp, base, TMPFILE_CREATE_OR_REPLACE);
 		if (r < 0)
-			r = failed(e->name, -r, err);
+			r = tree_unpack_fail(e->name, -r, err);
 	}
 	if (r < 0 && in_place >= 0)
 		(void)unlinkat(dirfd, base, 0);
 	if (r < 0)
 		return r;
-	u->n->files++;
-	u->n->bytes += e->size;
+	u->counts->files++;
+	u->counts->bytes += e->size;
 	return 0;
 }
 
-static int make_directory(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_directory(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
 {
 	bool made;
 	int fd;
 
 	if (!e->name[0])
 		return 0; /* the one that is unpacked into is its owner's business */
-	u->n->directories++;
-	fd = dirs_open(&u->dirs, slice_of(e->name), &made);
+	u->counts->directories++;
+	fd = dir_cache_open(&u->dirs, slice_of(e->name), &made);
 	if (fd < 0)
-		return failed(e->name, -fd, err);
+		return tree_unpack_fail(e->name, -fd, err);
 	if (!made && u->how->keep_modes)
 		return 0;
 	/* of a directory that was there and is somebody else's the mode stays */
-	if (fchmod(fd, mode_of(u, e) | 0700) < 0 && errno != EPERM)
-		return failed(e->name, errno, err);
+	if (fchmod(fd, tree_unpack_entry_mode(u, e) | 0700) < 0 && errno != EPERM)
+		return tree_unpack_fail(e->name, errno, err);
 	return 0;
 }
 
 /* Whether it stays in the tree: ".." only in front, and not more than the link is deep.
  * Behind a name it could be another link's parent, and that leads anywhere. */
-static bool stays_inside(const char *name, const char *to)
+static bool tree_unpack_link_stays_inside(const char *name, const char *to)
 {
 	struct slice rest = slice_of(to);
 	size_t deep = 0, up = 0;
@@ -228,8 +233,8 @@ static bool stays_inside(const char *name, const char *to)
 }
 
 /* A link beside its place, then renamed into it. */
-static int place(struct unpack *u, int at, const char *base, const struct tar_entry *e,
-		 struct cay_err *err)
+static int tree_unpack_rename_link(struct unpack *u, int at, const char *base,
+				   const struct tar_entry *e, struct cay_err *err)
 {
 	int r = 0;
 
@@ -238,46 +243,48 @@ static int place(struct unpack *u, int at, const char *base, const struct tar_en
 	/* rename() of two names of one file does nothing, so the first may still be there */
 	if (r < 0 || e->type == TAR_HARDLINK)
 		(void)unlinkat(at, u->tmp, 0);
-	u->n->links += r >= 0;
-	return r < 0 ? failed(e->name, -r, err) : 0;
+	u->counts->links += r >= 0;
+	return r < 0 ? tree_unpack_fail(e->name, -r, err) : 0;
 }
 
-static int make_symlink(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_symlink(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
 {
 	const char *base;
 	int dirfd, r;
 	bool ours;
 
-	if (!u->how->limits.links_out && !stays_inside(e->name, e->link)) {
-		u->n->skipped++;
+	if (!u->how->limits.links_out && !tree_unpack_link_stays_inside(e->name, e->link)) {
+		u->counts->skipped++;
 		return 0;
 	}
-	dirfd = parent_of(u, e->name, &base, &ours, err);
+	dirfd = tree_unpack_open_parent(u, e->name, &base, &ours, err);
 	if (dirfd < 0)
 		return dirfd;
-	r = name_tmp(u);
+	r = tree_unpack_random_name(u);
 	if (r >= 0 && symlinkat(e->link, dirfd, u->tmp) < 0)
 		r = -errno;
-	return r < 0 ? failed(e->name, -r, err) : place(u, dirfd, base, e, err);
+	return r < 0 ? tree_unpack_fail(e->name, -r, err)
+		     : tree_unpack_rename_link(u, dirfd, base, e, err);
 }
 
 /* The file it names is opened first: what it is, and that no symlink was on the way. */
-static int link_target(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_open_link_target(struct unpack *u, const struct tar_entry *e,
+					struct cay_err *err)
 {
 	auto_close int fd = path_open(u->how->dirfd, e->link, O_PATH | O_NOFOLLOW, 0);
 	char quoted[TAR_QUOTED_MAX + 1];
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !made_has(&u->made, &st))
+	if (fd < 0 || fstat(fd, &st) < 0 || !inode_set_has(&u->made_files, &st))
 		return cay_fail(err, CAY_E_INVALID,
 				"hard link '%s' leads to a file that is not of this archive",
-				tar_quote(e->name, quoted));
+				tar_quote_name(e->name, quoted));
 	return cay_take_fd(&fd);
 }
 
-static int make_hardlink(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_hardlink(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
 {
-	auto_close int to = link_target(u, e, err);
+	auto_close int to = tree_unpack_open_link_target(u, e, err);
 	const char *base;
 	char self[32];
 	int dirfd, r;
@@ -285,25 +292,26 @@ static int make_hardlink(struct unpack *u, const struct tar_entry *e, struct cay
 
 	if (to < 0)
 		return to;
-	dirfd = parent_of(u, e->name, &base, &ours, err);
+	dirfd = tree_unpack_open_parent(u, e->name, &base, &ours, err);
 	if (dirfd < 0)
 		return dirfd;
-	r = name_tmp(u);
+	r = tree_unpack_random_name(u);
 	if (snprintf(self, sizeof(self), "/proc/self/fd/%d", to) >= (int)sizeof(self))
 		r = -EIO;
 	if (r >= 0 && linkat(AT_FDCWD, self, dirfd, u->tmp, AT_SYMLINK_FOLLOW) < 0)
 		r = -errno;
-	return r < 0 ? failed(e->name, -r, err) : place(u, dirfd, base, e, err);
+	return r < 0 ? tree_unpack_fail(e->name, -r, err)
+		     : tree_unpack_rename_link(u, dirfd, base, e, err);
 }
 
-static int make(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
+static int tree_unpack_entry(struct unpack *u, const struct tar_entry *e, struct cay_err *err)
 {
 	static int (*const makers[])(struct unpack *, const struct tar_entry *,
 				     struct cay_err *) = {
-		[TAR_FILE] = make_file,
-		[TAR_DIRECTORY] = make_directory,
-		[TAR_SYMLINK] = make_symlink,
-		[TAR_HARDLINK] = make_hardlink,
+		[TAR_FILE] = tree_unpack_file,
+		[TAR_DIRECTORY] = tree_unpack_directory,
+		[TAR_SYMLINK] = tree_unpack_symlink,
+		[TAR_HARDLINK] = tree_unpack_hardlink,
 	};
 	const struct tree_limits *l = &u->how->limits;
 
@@ -315,7 +323,7 @@ static int make(struct unpack *u, const struct tar_entry *e, struct cay_err *err
 				l->bytes);
 	u->bytes += e->size;
 	if (e->type == TAR_OTHER) {
-		u->n->skipped++;
+		u->counts->skipped++;
 		return 0;
 	}
 	return makers[e->type](u, e, err);
@@ -332,19 +340,19 @@ int tree_unpack(const struct tree_unpack *how, struct tree_counts *ret, struct t
 	if (!u)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	u->how = how;
-	u->n = ret;
-	u->made = (struct made){};
-	dirs_init(&u->dirs, how->dirfd);
+	u->counts = ret;
+	u->made_files = (struct inode_set){};
+	dir_cache_init(&u->dirs, how->dirfd);
 	u->entries = u->bytes = 0;
 	tar_reader_init(&u->tar, how->read, how->arg);
-	while ((r = tar_next(&u->tar, &e, err)) > 0) {
-		r = make(u, &e, err);
+	while ((r = tar_read_entry(&u->tar, &e, err)) > 0) {
+		r = tree_unpack_entry(u, &e, err);
 		if (r < 0)
 			return r;
 		if (how->progress)
 			how->progress(how->progress_arg, ret);
 	}
-	if (r >= 0 && u->tar.note[0] && !tree_note(u->tar.note, there))
+	if (r >= 0 && u->tar.note[0] && !tree_note_parse(u->tar.note, there))
 		*there = (struct tree_counts){};
 	return r;
 }

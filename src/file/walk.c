@@ -13,28 +13,28 @@
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
-struct step {
+struct walk_dir {
 	DIR *dir;
 	int fd;          /* dir's */
 	size_t path_len; /* of the path in front of its entries */
 };
 
-struct pass {
+struct walk_state {
 	struct walk *w;
-	struct step steps[WALK_DEPTH_MAX];
+	struct walk_dir steps[WALK_DEPTH_MAX];
 	unsigned n;
 	struct buf path;
 	bool in_kernel; /* the start is in /proc or the like */
 };
 
-static void pass_fini(struct pass *p)
+static void walk_state_fini(struct walk_state *p)
 {
 	while (p->n)
 		(void)closedir(p->steps[--p->n].dir);
 	buf_fini(&p->path);
 }
 
-static bool of_kernel(int fd)
+static bool walk_fd_is_kernel_fs(int fd)
 {
 	struct statfs fs;
 
@@ -42,7 +42,7 @@ static bool of_kernel(int fd)
 }
 
 /* Takes fd.  Entries of it have what path holds now in front. */
-static int enter(struct pass *p, int fd)
+static int walk_push_dir(struct walk_state *p, int fd)
 {
 	DIR *d;
 
@@ -53,11 +53,11 @@ static int enter(struct pass *p, int fd)
 		cay_closep(&fd);
 		return -errno;
 	}
-	p->steps[p->n++] = (struct step){ d, fd, p->path.len };
+	p->steps[p->n++] = (struct walk_dir){ d, fd, p->path.len };
 	return 0;
 }
 
-static void go_down(struct pass *p, const struct walk_entry *e)
+static void walk_descend(struct walk_state *p, const struct walk_entry *e)
 {
 	int fd;
 
@@ -66,16 +66,16 @@ static void go_down(struct pass *p, const struct walk_entry *e)
 		return;
 	}
 	fd = openat(e->dirfd, e->name, DIR_FLAGS | O_NOFOLLOW);
-	if (fd >= 0 && !p->in_kernel && of_kernel(fd)) {
+	if (fd >= 0 && !p->in_kernel && walk_fd_is_kernel_fs(fd)) {
 		cay_closep(&fd);
 		p->w->skipped++;
 		return;
 	}
-	if (buf_putc(&p->path, '/') < 0 || enter(p, fd) < 0)
+	if (buf_putc(&p->path, '/') < 0 || walk_push_dir(p, fd) < 0)
 		p->w->skipped++;
 }
 
-static unsigned char type_of(int fd, const struct dirent *d)
+static unsigned char walk_entry_type(int fd, const struct dirent *d)
 {
 	struct stat st;
 
@@ -86,13 +86,13 @@ static unsigned char type_of(int fd, const struct dirent *d)
 	return (unsigned char)IFTODT(st.st_mode);
 }
 
-static int visit(struct pass *p, const struct step *s, const struct dirent *d)
+static int walk_visit_entry(struct walk_state *p, const struct walk_dir *s, const struct dirent *d)
 {
 	struct walk_entry e = {
 		.dirfd = s->fd,
 		.name = d->d_name,
 		.depth = p->n - 1,
-		.type = type_of(s->fd, d),
+		.type = walk_entry_type(s->fd, d),
 	};
 	int r;
 
@@ -104,23 +104,24 @@ static int visit(struct pass *p, const struct step *s, const struct dirent *d)
 	e.path = (struct slice){ p->path.data, p->path.len };
 	r = p->w->fn(p->w->arg, &e);
 	if (r == 0 && e.type == DT_DIR)
-		go_down(p, &e);
+		walk_descend(p, &e);
 	return r < 0 ? r : 0;
 }
 
-int walk_below(struct walk *w, const char *dir, struct cay_err *err)
+int walk_tree(struct walk *w, const char *dir, struct cay_err *err)
 {
-	CAY_CLEANUP(pass_fini) struct pass p = { .w = w, .path = BUF_INIT(PATH_MAX - 1) };
+	CAY_CLEANUP(walk_state_fini)
+	struct walk_state p = { .w = w, .path = BUF_INIT(PATH_MAX - 1) };
 	int fd = file_open(AT_FDCWD, dir, DIR_FLAGS, 0), r;
 
 	if (fd < 0)
 		return file_fail_lookup(err, -fd, dir);
-	p.in_kernel = of_kernel(fd);
-	r = enter(&p, fd);
+	p.in_kernel = walk_fd_is_kernel_fs(fd);
+	r = walk_push_dir(&p, fd);
 	if (r < 0)
 		return file_fail(err, -r, "open", dir);
 	while (p.n) {
-		const struct step *s = &p.steps[p.n - 1];
+		const struct walk_dir *s = &p.steps[p.n - 1];
 		const struct dirent *d = readdir(s->dir); /* NOLINT(concurrency-mt-unsafe): ours */
 
 		if (!d) {
@@ -129,7 +130,7 @@ int walk_below(struct walk *w, const char *dir, struct cay_err *err)
 		}
 		if (str_eq(d->d_name, ".") || str_eq(d->d_name, ".."))
 			continue;
-		r = visit(&p, s, d);
+		r = walk_visit_entry(&p, s, d);
 		if (r < 0)
 			return r;
 	}

@@ -35,5 +35,5 @@ struct walk {
 };
 
 /* dir is a path as the process sees it. */
-[[nodiscard]] int walk_below(struct walk *w, const char *dir, struct cay_err *err);
+[[nodiscard]] int walk_tree(struct walk *w, const char *dir, struct cay_err *err);
 #endif

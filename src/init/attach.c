@@ -17,82 +17,82 @@
 
 static_assert(PIECE <= ATTACH_FRAME_MAX);
 
-struct attach {
-	struct writer writer; /* first: it is how the input knows us */
-	struct job *job;      /* NULL once the last frame was said */
+struct exec_attach {
+	struct input_writer writer; /* first: it is how the input knows us */
+	struct exec *exec;          /* NULL once the last frame was said */
 	struct conn *conn;
 	uv_timer_t timer;
 	unsigned open; /* the connection and the timer, while they are not closed */
 	bool closing, pumping;
 	/* out */
-	struct reader readers[2];
+	struct output_reader readers[2];
 	uint64_t sent[2]; /* with acks a reader stays behind, at what the client has */
-	bool acks;
-	uint64_t told; /* how much of stdin was taken */
-	bool told_once, told_eof;
-	bool told_role, writes; /* of a terminal: what it was told last */
-	uint16_t cols, rows;    /* the same */
+	bool uses_acks;
+	uint64_t stdin_reported; /* how much of stdin was taken */
+	bool stdin_was_reported, eof_was_reported;
+	bool role_was_reported, reported_role; /* of a terminal: what it was told last */
+	uint16_t cols, rows;                   /* the same */
 	/* in */
 	uint8_t head[FRAME_HEAD];
 	size_t n_head;
-	struct frame small; /* its content comes to small_bytes */
-	uint8_t small_bytes[FRAME_SIZE_LENGTH];
-	size_t n_small;
-	uint32_t left; /* bytes of a frame of stdin still to come */
-	bool nowhere;  /* and nobody takes them */
-	struct buf in; /* what waits for room in the pipe */
+	struct frame control; /* its content comes to small_bytes */
+	uint8_t control_bytes[FRAME_SIZE_LENGTH];
+	size_t n_control;
+	uint32_t left;      /* bytes of a frame of stdin still to come */
+	bool discard_stdin; /* and nobody takes them */
+	struct buf in;      /* what waits for room in the pipe */
 };
 
-static const uint8_t names[2] = { FRAME_STDOUT, FRAME_STDERR };
+static const uint8_t attach_frame_streams[2] = { FRAME_STDOUT, FRAME_STDERR };
 
-static void unref(struct attach *a)
+static void attach_unref(struct exec_attach *a)
 {
 	if (--a->open == 0)
 		free(a);
 }
 
-static void on_timer_closed(uv_handle_t *h)
+static void on_attach_timer_closed(uv_handle_t *h)
 {
-	unref(h->data);
+	attach_unref(h->data);
 }
 
-static void on_conn_closed(struct conn *c)
+static void on_attach_conn_closed(struct conn *c)
 {
-	unref(conn_data(c));
+	attach_unref(conn_data(c));
 }
 
 /* The job hears no more of us, nor we of it. */
-static void leave(struct attach *a)
+static void attach_detach_exec(struct exec_attach *a)
 {
 	a->pumping = true; /* detaching may wake us once more */
-	if (a->job)
-		input_disown(&a->job->in, &a->writer);
-	a->job = NULL;
-	input_leave(&a->writer);
+	if (a->exec)
+		input_clear_owner(&a->exec->in, &a->writer);
+	a->exec = NULL;
+	input_unlock(&a->writer);
 	for (size_t i = 0; i < ARRAY_SIZE(a->readers); i++)
-		output_detach(&a->readers[i]);
+		output_remove_reader(&a->readers[i]);
 	buf_fini(&a->in);
 }
 
-static void shut(struct attach *a)
+static void attach_close(struct exec_attach *a)
 {
 	if (a->closing)
 		return;
 	a->closing = true;
-	leave(a);
+	attach_detach_exec(a);
 	conn_close(a->conn);
-	uv_close((uv_handle_t *)&a->timer, on_timer_closed);
+	uv_close((uv_handle_t *)&a->timer, on_attach_timer_closed);
 }
 
 /* Out */
 
-static bool full(const struct attach *a)
+static bool attach_is_backlogged(const struct exec_attach *a)
 {
-	return conn_queued(a->conn) > ATTACH_MARK;
+	return conn_queued_bytes(a->conn) > ATTACH_MARK;
 }
 
 /* False when the conversation is over. */
-static bool send_frame(struct attach *a, const struct frame *f)
+static bool attach_send_frame(struct exec_attach *a, const struct frame *f)
 {
 	uint8_t head[FRAME_HEAD];
 	uv_buf_t v[2] = { uv_buf_init((char *)head, sizeof(head)),
@@ -101,123 +101,127 @@ static bool send_frame(struct attach *a, const struct frame *f)
 	frame_encode_head(f, head);
 	if (conn_write(a->conn, v, f->length ? 2 : 1) >= 0)
 		return true;
-	shut(a);
+	attach_close(a);
 	return false;
 }
 
-static void on_linger(uv_timer_t *t)
+static void on_attach_linger_timeout(uv_timer_t *t)
 {
-	shut(t->data);
+	attach_close(t->data);
 }
 
 /* All is said: whoever is there has a moment to read it. */
-static void linger(struct attach *a)
+static void attach_start_linger(struct exec_attach *a)
 {
-	if (!conn_queued(a->conn))
-		(void)uv_timer_start(&a->timer, on_linger, LINGER_MS, 0);
+	if (!conn_queued_bytes(a->conn))
+		(void)uv_timer_start(&a->timer, on_attach_linger_timeout, LINGER_MS, 0);
 }
 
-static void say_last(struct attach *a, enum frame_type type, const struct buf *json)
+static void attach_send_last_frame(struct exec_attach *a, enum frame_type type,
+				   const struct buf *json)
 {
 	struct frame f = { .type = (uint8_t)type,
 			   .length = (uint32_t)json->len,
 			   .content = (const uint8_t *)json->data };
 
-	if (!send_frame(a, &f))
+	if (!attach_send_frame(a, &f))
 		return;
-	leave(a);
+	attach_detach_exec(a);
 	conn_shutdown(a->conn);
-	conn_read(a->conn, true); /* and thrown away */
-	linger(a);
+	conn_set_reading(a->conn, true); /* and thrown away */
+	attach_start_linger(a);
 }
 
-static void say_end(struct attach *a)
+static void attach_send_end(struct exec_attach *a)
 {
 	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
 	struct jw w = jw_to(&json);
 
-	field_encode(&end_table, NULL, &a->job->end, &w);
-	if (jw_done(&w) < 0)
-		shut(a);
+	field_encode(&end_table, NULL, &a->exec->end, &w);
+	if (jw_finish(&w) < 0)
+		attach_close(a);
 	else
-		say_last(a, FRAME_END, &json);
+		attach_send_last_frame(a, FRAME_END, &json);
 }
 
-static void say_error(struct attach *a, const struct cay_err *err)
+static void attach_send_error(struct exec_attach *a, const struct cay_err *err)
 {
 	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
 	struct jw w = jw_to(&json);
 
-	op_write_error(err, NULL, NULL, &w);
-	if (jw_done(&w) < 0)
-		shut(a);
+	error_body_write(err, NULL, NULL, &w);
+	if (jw_finish(&w) < 0)
+		attach_close(a);
 	else
-		say_last(a, FRAME_ERROR, &json);
+		attach_send_last_frame(a, FRAME_ERROR, &json);
 }
 
 /* Where standard input stands, when that is news. */
-static bool say_stdin(struct attach *a)
+static bool attach_report_stdin(struct exec_attach *a)
 {
-	const struct input *in = &a->job->in;
+	const struct input *in = &a->exec->in;
 	struct frame f = { .type = in->fd < 0 ? FRAME_EOF : FRAME_TAKEN,
 			   .stream = FRAME_STDIN,
-			   .offset = in->taken };
+			   .offset = in->written };
 
-	if (a->told_eof || (in->fd >= 0 && a->told_once && a->told == in->taken))
+	if (a->eof_was_reported ||
+	    (in->fd >= 0 && a->stdin_was_reported && a->stdin_reported == in->written))
 		return true;
-	a->told_once = true;
-	a->told_eof = in->fd < 0;
-	a->told = in->taken;
-	return send_frame(a, &f);
+	a->stdin_was_reported = true;
+	a->eof_was_reported = in->fd < 0;
+	a->stdin_reported = in->written;
+	return attach_send_frame(a, &f);
 }
 
-static bool owns(const struct attach *a)
+static bool attach_owns_input(const struct exec_attach *a)
 {
-	return a->job && a->job->in.owner == &a->writer; /* it may have left meanwhile */
+	return a->exec && a->exec->in.owner == &a->writer; /* it may have left meanwhile */
 }
 
 /* Of a terminal: its size and who writes to it, when that is news. */
-static bool say_terminal(struct attach *a)
+static bool attach_report_terminal(struct exec_attach *a)
 {
-	const struct job *j = a->job;
-	uint8_t size[FRAME_SIZE_LENGTH], role = owns(a);
+	const struct exec *exec = a->exec;
+	uint8_t size[FRAME_SIZE_LENGTH], role = attach_owns_input(a);
 	struct frame f = { .type = FRAME_SIZE, .length = sizeof(size), .content = size };
 
-	if (!j->tty)
+	if (!exec->tty)
 		return true;
-	if (a->cols != j->cols || a->rows != j->rows) {
-		a->cols = j->cols;
-		a->rows = j->rows;
-		frame_put_size(a->cols, a->rows, size);
-		if (!send_frame(a, &f))
+	if (a->cols != exec->cols || a->rows != exec->rows) {
+		a->cols = exec->cols;
+		a->rows = exec->rows;
+		frame_size_encode(a->cols, a->rows, size);
+		if (!attach_send_frame(a, &f))
 			return false;
 	}
-	if (a->told_role && a->writes == role)
+	if (a->role_was_reported && a->reported_role == role)
 		return true;
-	a->told_role = true;
-	a->writes = role;
-	f = (struct frame){
-		.type = FRAME_ROLE, .offset = j->in.taken, .length = sizeof(role), .content = &role
-	};
-	return send_frame(a, &f);
+	a->role_was_reported = true;
+	a->reported_role = role;
+	f = (struct frame){ .type = FRAME_ROLE,
+			    .offset = exec->in.written,
+			    .length = sizeof(role),
+			    .content = &role };
+	return attach_send_frame(a, &f);
 }
 
-static void went(struct attach *a, unsigned i, uint64_t n)
+static void attach_count_sent(struct exec_attach *a, unsigned i, uint64_t n)
 {
 	a->sent[i] += n;
-	if (!a->acks)
-		output_moved(&a->readers[i], n);
+	if (!a->uses_acks)
+		output_reader_advance(&a->readers[i], n);
 }
 
 /* 1: something went, 0: there was nothing, -1: it is over. */
-static int send_piece(struct attach *a, unsigned i)
+static int attach_send_output_piece(struct exec_attach *a, unsigned i)
 {
 	struct output *o = a->readers[i].output;
-	uint64_t lost = output_lost(o, a->sent[i]);
+	uint64_t lost = output_lost_bytes(o, a->sent[i]);
 	uint8_t bytes[PIECE];
-	struct frame f = {
-		.type = FRAME_DATA, .stream = names[i], .offset = a->sent[i], .content = bytes
-	};
+	struct frame f = { .type = FRAME_DATA,
+			   .stream = attach_frame_streams[i],
+			   .offset = a->sent[i],
+			   .content = bytes };
 	size_t n;
 
 	if (lost) {
@@ -225,42 +229,43 @@ static int send_piece(struct attach *a, unsigned i)
 		f.type = FRAME_GAP;
 		f.length = sizeof(lost);
 	} else {
-		n = output_read_for(&a->readers[i], a->sent[i], bytes, sizeof(bytes));
-		if (!n && a->readers[i].broken) {
-			shut(a);
+		n = output_read_for_reader(&a->readers[i], a->sent[i], bytes, sizeof(bytes));
+		if (!n && a->readers[i].no_memory) {
+			attach_close(a);
 			return -1;
 		}
 		if (!n)
 			return 0;
 		f.length = (uint32_t)n;
 	}
-	if (!send_frame(a, &f))
+	if (!attach_send_frame(a, &f))
 		return -1;
-	went(a, i, lost ? lost : f.length);
+	attach_count_sent(a, i, lost ? lost : f.length);
 	return 1;
 }
 
-static bool at_end(const struct attach *a)
+static bool attach_output_is_complete(const struct exec_attach *a)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(a->readers); i++)
-		if (a->sent[i] < output_end(a->readers[i].output))
+		if (a->sent[i] < output_end_offset(a->readers[i].output))
 			return false;
-	return a->job->state == JOB_ENDED;
+	return a->exec->state == EXEC_PHASE_ENDED;
 }
 
-static void pump(struct attach *a)
+static void attach_pump_output(struct exec_attach *a)
 {
 	int some = 1;
 
 	if (a->pumping || a->closing)
 		return;
 	a->pumping = true;
-	while (some > 0 && !full(a)) {
-		if (!say_stdin(a) || !say_terminal(a))
+	while (some > 0 && !attach_is_backlogged(a)) {
+		if (!attach_report_stdin(a) || !attach_report_terminal(a))
 			return;
 		some = 0;
-		for (unsigned i = 0; i < ARRAY_SIZE(a->readers) && some >= 0 && !full(a); i++) {
-			int r = send_piece(a, i);
+		for (unsigned i = 0;
+		     i < ARRAY_SIZE(a->readers) && some >= 0 && !attach_is_backlogged(a); i++) {
+			int r = attach_send_output_piece(a, i);
 
 			some = r ? r : some;
 		}
@@ -268,19 +273,20 @@ static void pump(struct attach *a)
 	if (some < 0)
 		return;
 	a->pumping = false;
-	if (!full(a) && at_end(a))
-		say_end(a);
+	if (!attach_is_backlogged(a) && attach_output_is_complete(a))
+		attach_send_end(a);
 }
 
-static void on_more(struct reader *r)
+static void on_attach_output(struct output_reader *r)
 {
-	pump(r->data);
+	attach_pump_output(r->data);
 }
 
 /* In */
 
-__attribute__((format(printf, 3, 4))) static void refuse(struct attach *a, enum cay_code code,
-							 const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void attach_refuse(struct exec_attach *a,
+								enum cay_code code, const char *fmt,
+								...)
 {
 	struct cay_err err = { .code = code };
 	va_list ap;
@@ -289,153 +295,155 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct attach *a, enum 
 	if (vsnprintf(err.msg, sizeof(err.msg), fmt, ap) < 0)
 		err.msg[0] = 0;
 	va_end(ap);
-	say_error(a, &err);
+	attach_send_error(a, &err);
 }
 
 /* May this frame go in?  What is sent while standard input is being closed goes
  * nowhere, and its sender is told by eof. */
-static bool may_write(struct attach *a, const struct frame *f)
+static bool attach_can_write_stdin(struct exec_attach *a, const struct frame *f)
 {
-	struct input *in = &a->job->in;
+	struct input *in = &a->exec->in;
 	int r;
 
-	if (a->job->tty && !owns(a))
+	if (a->exec->tty && !attach_owns_input(a))
 		return false; /* it has been told, or will be */
-	r = input_hold(in, &a->writer);
+	r = input_lock(in, &a->writer);
 	if (r == -EBUSY)
-		refuse(a, CAY_E_STATE, "another request is writing to it");
-	else if (r >= 0 && f->offset != in->taken)
-		refuse(a, CAY_E_CONFLICT, "standard input is at %llu, not at %llu",
-		       (unsigned long long)in->taken, (unsigned long long)f->offset);
-	return r >= 0 && a->job;
+		attach_refuse(a, CAY_E_STATE, "another request is writing to it");
+	else if (r >= 0 && f->offset != in->written)
+		attach_refuse(a, CAY_E_CONFLICT, "standard input is at %llu, not at %llu",
+			      (unsigned long long)in->written, (unsigned long long)f->offset);
+	return r >= 0 && a->exec;
 }
 
 /* Who writes is waited for, who watches is not. */
-static void set_role(struct attach *a, bool writes)
+static void attach_set_role(struct exec_attach *a, bool writes)
 {
-	struct job *j = a->job;
+	struct exec *exec = a->exec;
 
 	if (writes) {
-		input_own(&j->in, &a->writer);
-		if (owns(a)) /* who had it may have taken it back at once */
-			output_hold(&j->out[0], &a->readers[0]);
-	} else if (owns(a)) {
-		input_leave(&a->writer);
-		input_disown(&j->in, &a->writer);
-		output_hold(&j->out[0], NULL);
+		input_set_owner(&exec->in, &a->writer);
+		if (attach_owns_input(a)) /* who had it may have taken it back at once */
+			output_set_awaited_reader(&exec->out[0], &a->readers[0]);
+	} else if (attach_owns_input(a)) {
+		input_unlock(&a->writer);
+		input_clear_owner(&exec->in, &a->writer);
+		output_set_awaited_reader(&exec->out[0], NULL);
 	}
-	output_tell(&j->out[0]);
+	output_notify_change(&exec->out[0]);
 }
 
 /* A frame of a terminal's, whole. */
-static void take_small(struct attach *a)
+static void attach_handle_control_frame(struct exec_attach *a)
 {
 	uint16_t cols, rows;
 	bool writes;
 
-	a->small.content = a->small_bytes;
-	a->n_small = 0;
-	if (!a->job->tty)
-		refuse(a, CAY_E_INVALID, "the command has no terminal");
-	else if (a->small.type == FRAME_SIZE ? frame_size(&a->small, &cols, &rows) < 0
-					     : frame_role(&a->small, &writes) < 0)
-		refuse(a, CAY_E_INVALID, "neither a size nor a role");
-	else if (a->small.type == FRAME_ROLE)
-		set_role(a, writes);
-	else if (owns(a))
-		(void)term_resize(a->job, cols, rows, &(struct cay_err){}); /* it may have ended */
-	a->small.length = 0;
+	a->control.content = a->control_bytes;
+	a->n_control = 0;
+	if (!a->exec->tty)
+		attach_refuse(a, CAY_E_INVALID, "the command has no terminal");
+	else if (a->control.type == FRAME_SIZE ? frame_size_decode(&a->control, &cols, &rows) < 0
+					       : frame_role_decode(&a->control, &writes) < 0)
+		attach_refuse(a, CAY_E_INVALID, "neither a size nor a role");
+	else if (a->control.type == FRAME_ROLE)
+		attach_set_role(a, writes);
+	else if (attach_owns_input(a))
+		(void)exec_resize_pty(a->exec, cols, rows,
+				      &(struct cay_err){}); /* it may have ended */
+	a->control.length = 0;
 }
 
-static void take_ack(struct attach *a, const struct frame *f)
+static void attach_handle_ack(struct exec_attach *a, const struct frame *f)
 {
 	unsigned i = f->stream == FRAME_STDERR;
-	struct reader *r = &a->readers[i];
+	struct output_reader *r = &a->readers[i];
 
-	if (!a->acks || f->offset < r->pos || f->offset > a->sent[i])
-		refuse(a, CAY_E_INVALID, "nobody can have %llu bytes of it",
-		       (unsigned long long)f->offset);
+	if (!a->uses_acks || f->offset < r->pos || f->offset > a->sent[i])
+		attach_refuse(a, CAY_E_INVALID, "nobody can have %llu bytes of it",
+			      (unsigned long long)f->offset);
 	else
-		output_moved(r, f->offset - r->pos);
+		output_reader_advance(r, f->offset - r->pos);
 }
 
-static void take_head(struct attach *a)
+static void attach_handle_frame_head(struct exec_attach *a)
 {
 	struct frame f;
 	bool ok;
 
 	a->n_head = 0;
-	if (frame_decode_head(a->head, &f) < 0 || attach_check(ATTACH_IN, &f) < 0) {
-		refuse(a, CAY_E_INVALID, "a frame that a client does not send");
+	if (frame_decode_head(a->head, &f) < 0 || attach_frame_check(ATTACH_IN, &f) < 0) {
+		attach_refuse(a, CAY_E_INVALID, "a frame that a client does not send");
 		return;
 	}
 	if (f.type == FRAME_TAKEN) {
-		take_ack(a, &f);
+		attach_handle_ack(a, &f);
 		return;
 	}
 	if (f.type == FRAME_SIZE || f.type == FRAME_ROLE) {
-		a->small = f;
+		a->control = f;
 		return;
 	}
-	if (f.type == FRAME_EOF && a->job->tty) {
-		refuse(a, CAY_E_INVALID, "a terminal's input has no end; send it the character");
+	if (f.type == FRAME_EOF && a->exec->tty) {
+		attach_refuse(a, CAY_E_INVALID,
+			      "a terminal's input has no end; send it the character");
 		return;
 	}
-	ok = may_write(a, &f);
-	if (!a->job)
+	ok = attach_can_write_stdin(a, &f);
+	if (!a->exec)
 		return;
 	a->left = f.length;
-	a->nowhere = !ok;
+	a->discard_stdin = !ok;
 	if (f.type == FRAME_EOF && ok) {
-		input_leave(&a->writer);
-		input_close(&a->job->in);
+		input_unlock(&a->writer);
+		input_close(&a->exec->in);
 	}
 }
 
 /* Bytes of a frame of stdin; false when they must wait. */
-static bool take_content(struct attach *a, struct slice *in)
+static bool attach_write_stdin(struct exec_attach *a, struct slice *in)
 {
 	struct slice part = { in->p, in->n < a->left ? in->n : a->left };
 	size_t n = part.n;
 
-	if (!a->nowhere && input_write(&a->job->in, &part) < 0) {
-		a->nowhere = true;
-		input_leave(&a->writer);
-		input_close(&a->job->in);
+	if (!a->discard_stdin && input_write(&a->exec->in, &part) < 0) {
+		a->discard_stdin = true;
+		input_unlock(&a->writer);
+		input_close(&a->exec->in);
 	}
-	if (a->nowhere)
+	if (a->discard_stdin)
 		part.n = 0;
 	n -= part.n;
 	in->p += n;
 	in->n -= n;
 	a->left -= (uint32_t)n;
 	if (!a->left)
-		input_leave(&a->writer);
+		input_unlock(&a->writer);
 	return !part.n;
 }
 
-static void on_watch(uv_timer_t *t)
+static void on_attach_paused_timer(uv_timer_t *t)
 {
-	struct attach *a = t->data;
+	struct exec_attach *a = t->data;
 	struct pollfd p = { .fd = conn_fd(a->conn), .events = POLLRDHUP };
 
 	if (p.fd >= 0 && poll(&p, 1, 0) > 0)
-		shut(a);
+		attach_close(a);
 }
 
 /* A connection that is not read from may have ended. */
-static void hold_back(struct attach *a, struct slice rest)
+static void attach_pause_client(struct exec_attach *a, struct slice rest)
 {
-	if (buf_add(&a->in, rest.p, rest.n) < 0 || input_wait(&a->job->in) < 0) {
-		shut(a);
+	if (buf_append(&a->in, rest.p, rest.n) < 0 || input_wait_room(&a->exec->in) < 0) {
+		attach_close(a);
 		return;
 	}
-	conn_read(a->conn, false);
-	(void)uv_timer_start(&a->timer, on_watch, WATCH_MS, WATCH_MS);
+	conn_set_reading(a->conn, false);
+	(void)uv_timer_start(&a->timer, on_attach_paused_timer, WATCH_MS, WATCH_MS);
 }
 
 /* From the front of in up to want bytes; how many there are now. */
-static size_t gather(uint8_t *to, size_t *n, size_t want, struct slice *in)
+static size_t attach_fill_bytes(uint8_t *to, size_t *n, size_t want, struct slice *in)
 {
 	size_t take = want - *n < in->n ? want - *n : in->n;
 
@@ -446,121 +454,123 @@ static size_t gather(uint8_t *to, size_t *n, size_t want, struct slice *in)
 	return *n;
 }
 
-static void take(struct attach *a, struct slice in)
+static void attach_parse_input(struct exec_attach *a, struct slice in)
 {
-	while (in.n && a->job) {
+	while (in.n && a->exec) {
 		if (a->left) {
-			if (take_content(a, &in))
+			if (attach_write_stdin(a, &in))
 				continue;
-			hold_back(a, in);
+			attach_pause_client(a, in);
 			break;
 		}
-		if (a->small.length) {
-			if (gather(a->small_bytes, &a->n_small, a->small.length, &in) ==
-			    a->small.length)
-				take_small(a);
+		if (a->control.length) {
+			if (attach_fill_bytes(a->control_bytes, &a->n_control, a->control.length,
+					      &in) == a->control.length)
+				attach_handle_control_frame(a);
 			continue;
 		}
-		if (gather(a->head, &a->n_head, FRAME_HEAD, &in) == FRAME_HEAD)
-			take_head(a);
+		if (attach_fill_bytes(a->head, &a->n_head, FRAME_HEAD, &in) == FRAME_HEAD)
+			attach_handle_frame_head(a);
 	}
-	if (a->job)
-		pump(a);
+	if (a->exec)
+		attach_pump_output(a);
 }
 
-static void on_read(struct conn *c, struct slice bytes)
+static void on_attach_client_data(struct conn *c, struct slice bytes)
 {
-	struct attach *a = conn_data(c);
+	struct exec_attach *a = conn_data(c);
 
-	if (!a->job)
+	if (!a->exec)
 		return; /* it was told how this ended */
 	if (!a->in.len)
-		take(a, bytes);
-	else if (buf_add(&a->in, bytes.p, bytes.n) < 0)
-		shut(a);
+		attach_parse_input(a, bytes);
+	else if (buf_append(&a->in, bytes.p, bytes.n) < 0)
+		attach_close(a);
 }
 
-static void go_on(struct attach *a)
+static void attach_resume_client(struct exec_attach *a)
 {
 	auto_buf held = a->in;
 
 	a->in = BUF_INIT(IN_MAX);
 	(void)uv_timer_stop(&a->timer);
-	conn_read(a->conn, true);
-	take(a, (struct slice){ held.data, held.len });
+	conn_set_reading(a->conn, true);
+	attach_parse_input(a, (struct slice){ held.data, held.len });
 }
 
-static void on_room(struct writer *w)
+static void on_attach_stdin_room(struct input_writer *w)
 {
-	go_on((struct attach *)w);
+	attach_resume_client((struct exec_attach *)w);
 }
 
 /* Closed by somebody else, in the middle of what we had for it. */
-static void on_cut(struct writer *w)
+static void on_attach_stdin_cut(struct input_writer *w)
 {
-	struct attach *a = (struct attach *)w;
+	struct exec_attach *a = (struct exec_attach *)w;
 
-	a->nowhere = true;
+	a->discard_stdin = true;
 	if (a->in.len)
-		go_on(a);
+		attach_resume_client(a);
 	else
-		pump(a);
+		attach_pump_output(a);
 }
 
-static void on_sent(struct conn *c)
+static void on_attach_client_sent(struct conn *c)
 {
-	struct attach *a = conn_data(c);
+	struct exec_attach *a = conn_data(c);
 
-	if (!a->job)
-		linger(a);
-	else if (conn_queued(c) <= ATTACH_MARK / 2)
-		pump(a);
+	if (!a->exec)
+		attach_start_linger(a);
+	else if (conn_queued_bytes(c) <= ATTACH_MARK / 2)
+		attach_pump_output(a);
 }
 
-static void on_end(struct conn *c, const struct cay_err *)
+static void on_attach_client_end(struct conn *c, const struct cay_err *)
 {
-	shut(conn_data(c));
+	attach_close(conn_data(c));
 }
 
-static void on_stuck(struct conn *c)
+static void on_attach_client_stuck(struct conn *c)
 {
-	shut(conn_data(c));
+	attach_close(conn_data(c));
 }
 
 /* Birth */
 
-static struct attach *attach_new(struct job *j, uv_loop_t *loop, const struct exec_attach_query *q)
+static struct exec_attach *exec_attach_new(struct exec *exec, uv_loop_t *loop,
+					   const struct exec_attach_query *q)
 {
-	struct attach *a = calloc(1, sizeof(*a));
+	struct exec_attach *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
-	*a = (struct attach){ .writer = { .room = on_room, .cut = on_cut },
-			      .job = j,
-			      .open = 2,
-			      .sent = { q->stdout_offset, q->stderr_offset },
-			      .acks = q->acks,
-			      .in = BUF_INIT(IN_MAX) };
+	*a = (struct exec_attach){ .writer = { .on_room = on_attach_stdin_room,
+					       .on_cut = on_attach_stdin_cut },
+				   .exec = exec,
+				   .open = 2,
+				   .sent = { q->stdout_offset, q->stderr_offset },
+				   .uses_acks = q->acks,
+				   .in = BUF_INIT(IN_MAX) };
 	(void)uv_timer_init(loop, &a->timer);
 	a->timer.data = a;
 	return a;
 }
 
-void attach_start(struct job *j, struct request *rq, const struct exec_attach_query *q)
+void exec_attach_start(struct exec *exec, struct request *rq, const struct exec_attach_query *q)
 {
-	static const struct conn_events events = { .read = on_read,
-						   .end = on_end,
-						   .sent = on_sent,
-						   .stuck = on_stuck,
-						   .closed = on_conn_closed };
+	static const struct conn_events events = { .read = on_attach_client_data,
+						   .end = on_attach_client_end,
+						   .sent = on_attach_client_sent,
+						   .stuck = on_attach_client_stuck,
+						   .closed = on_attach_conn_closed };
 	auto_buf early = BUF_INIT(IN_MAX);
 	struct cay_err err = {};
-	struct attach *a = NULL;
+	struct exec_attach *a = NULL;
 
-	if (!http_eq(rq->head->upgrade, ATTACH_UPGRADE))
+	if (!http_equals_nocase(rq->head->upgrade, ATTACH_UPGRADE))
 		(void)cay_fail(&err, CAY_E_UPGRADE, "this path goes on in '%s' only",
 			       ATTACH_UPGRADE);
-	else if (!(a = attach_new(j, request_loop(rq), q)))
+	else if (!(a = exec_attach_new(exec, request_loop(rq), q)))
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to attach");
 	if (!a) {
 		request_fail(rq, &err);
@@ -569,20 +579,20 @@ void attach_start(struct job *j, struct request *rq, const struct exec_attach_qu
 	a->conn = request_upgrade(rq, &early);
 	if (!a->conn) {
 		a->open = 1;
-		uv_close((uv_handle_t *)&a->timer, on_timer_closed);
+		uv_close((uv_handle_t *)&a->timer, on_attach_timer_closed);
 		return;
 	}
-	conn_give(a->conn, &events, a, OUT_MAX);
-	conn_read(a->conn, true);
+	conn_set_owner(a->conn, &events, a, OUT_MAX);
+	conn_set_reading(a->conn, true);
 	a->pumping = true; /* until both are attached */
 	for (unsigned i = 0; i < ARRAY_SIZE(a->readers); i++) {
-		a->readers[i] = (struct reader){ .more = on_more, .data = a };
-		output_attach(&j->out[i], &a->readers[i], a->sent[i]);
+		a->readers[i] = (struct output_reader){ .on_more = on_attach_output, .data = a };
+		output_add_reader(&exec->out[i], &a->readers[i], a->sent[i]);
 	}
 	a->pumping = false;
-	if (j->tty && (q->role == ROLE_TAKE || (q->role == ROLE_AUTO && !j->in.owner)))
-		set_role(a, true);
-	pump(a);
-	if (a->job)
-		take(a, (struct slice){ early.data, early.len });
+	if (exec->tty && (q->role == ROLE_TAKE || (q->role == ROLE_AUTO && !exec->in.owner)))
+		attach_set_role(a, true);
+	attach_pump_output(a);
+	if (a->exec)
+		attach_parse_input(a, (struct slice){ early.data, early.len });
 }

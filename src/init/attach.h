@@ -18,5 +18,5 @@
 
 #define ATTACH_MARK KIB(64)
 
-void attach_start(struct job *j, struct request *rq, const struct exec_attach_query *q);
+void exec_attach_start(struct exec *exec, struct request *rq, const struct exec_attach_query *q);
 #endif

@@ -7,224 +7,228 @@
 #include "init/svc.h"
 #include "wire/start.h"
 
-struct script {
+struct start_script {
 	char path[SCAN_PATH_MAX + 1];
 	bool sourced;
 };
 
-struct boot {
+struct start_scripts {
 	struct init *init;
 	struct request *rq; /* NULL: nobody waits */
 	uv_timer_t timer;
-	struct job *job; /* what is under way, when it is not services */
-	bool late;
-	struct script scripts[SCAN_SCRIPTS_MAX];
-	unsigned n, next;
+	struct exec *exec; /* what is under way, when it is not services */
+	bool timed_out;
+	struct start_script scripts[SCAN_SCRIPTS_MAX];
+	unsigned n_scripts, next_script;
 };
 
-static void run_next(struct boot *b);
+static void start_scripts_run_next(struct start_scripts *b);
 
-static void on_closed(uv_handle_t *h)
+static void on_start_scripts_timer_closed(uv_handle_t *h)
 {
 	free(h->data);
 }
 
-static struct request *end(struct boot *b)
+static struct request *start_scripts_end(struct start_scripts *b)
 {
 	struct request *rq = b->rq;
 
 	if (rq)
 		rq->events = NULL;
-	b->init->boot = NULL;
-	uv_close((uv_handle_t *)&b->timer, on_closed);
+	b->init->start_scripts = NULL;
+	uv_close((uv_handle_t *)&b->timer, on_start_scripts_timer_closed);
 	return rq;
 }
 
-static void usable(void *arg)
+static void start_scripts_finish(void *arg)
 {
-	struct boot *b = arg;
-	struct request *rq = end(b);
+	struct start_scripts *b = arg;
+	struct request *rq = start_scripts_end(b);
 
 	b->init->usable = true;
 	if (rq)
 		request_reply(rq, 204, NULL, NULL);
 }
 
-static void tell_failure(const struct init *in, struct request *rq)
+static void start_scripts_reply_failure(const struct init *in, struct request *rq)
 {
 	auto_buf body = BUF_INIT(START_SIZE);
 
-	if (buf_add(&body, in->start_failure, sizeof(in->start_failure)) < 0)
+	if (buf_append(&body, in->start_failure, sizeof(in->start_failure)) < 0)
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for an answer");
 	else
 		request_reply(rq, START_STATUS, START_MEDIA_TYPE, &body);
 }
 
-static void fail(struct boot *b, const struct start_failure *f)
+static void start_scripts_fail(struct start_scripts *b, const struct start_failure *f)
 {
 	struct init *in = b->init;
-	struct request *rq = end(b);
+	struct request *rq = start_scripts_end(b);
 
-	start_encode(f, in->start_failure);
-	in->not_started = true;
+	start_failure_encode(f, in->start_failure);
+	in->start_failed = true;
 	if (rq)
-		tell_failure(in, rq);
+		start_scripts_reply_failure(in, rq);
 }
 
 /* It was not even run. */
-static void fail_with(struct boot *b, const char *script, const char *why)
+static void start_scripts_fail_with_text(struct start_scripts *b, const char *script,
+					 const char *why)
 {
-	struct start_failure f = { .what = START_CANNOT };
+	struct start_failure f = { .what = START_NOT_RUN };
 
-	start_set(f.script, START_SCRIPT_MAX, slice_of(script));
-	start_set(f.text, START_TEXT_MAX, slice_of(why));
-	fail(b, &f);
+	start_failure_set_text(f.script, START_SCRIPT_MAX, slice_of(script));
+	start_failure_set_text(f.text, START_TEXT_MAX, slice_of(why));
+	start_scripts_fail(b, &f);
 }
 
-static void on_timer(uv_timer_t *t)
+static void on_start_scripts_timeout(uv_timer_t *t)
 {
-	struct boot *b = t->data;
+	struct start_scripts *b = t->data;
 
-	b->late = true;
-	if (b->job) {
-		job_kill(b->job); /* its end is told */
+	b->timed_out = true;
+	if (b->exec) {
+		exec_kill(b->exec); /* its end is told */
 		return;
 	}
 	/* services take as long as they like, but nobody waits for it */
-	b->init->svcs.up = NULL;
-	usable(b);
+	b->init->services.on_all_up = NULL;
+	start_scripts_finish(b);
 }
 
 /* Scripts */
 
 /* The last of what it wrote, and rather where complaints go. */
-static void last_output(const struct job *j, struct start_failure *f)
+static void start_failure_set_output(const struct exec *exec, struct start_failure *f)
 {
-	const struct output *o = output_end(&j->out[1]) ? &j->out[1] : &j->out[0];
-	uint64_t end = output_end(o), pos = end > START_TEXT_MAX ? end - START_TEXT_MAX : 0;
+	const struct output *o = output_end_offset(&exec->out[1]) ? &exec->out[1] : &exec->out[0];
+	uint64_t end = output_end_offset(o), pos = end > START_TEXT_MAX ? end - START_TEXT_MAX : 0;
 	char text[START_TEXT_MAX];
 	size_t n;
 
-	pos += output_lost(o, pos);
+	pos += output_lost_bytes(o, pos);
 	n = output_read(o, pos, text, sizeof(text));
-	start_set(f->text, START_TEXT_MAX, (struct slice){ text, n });
+	start_failure_set_text(f->text, START_TEXT_MAX, (struct slice){ text, n });
 }
 
-static void on_script_ended(struct job *j, void *arg)
+static void on_start_script_exit(struct exec *exec, void *arg)
 {
-	struct boot *b = arg;
+	struct start_scripts *b = arg;
 	struct start_failure f = { .what = START_EXITED };
-	int status = j->status;
+	int status = exec->status;
 
-	b->job = NULL;
-	if (!b->late && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-		run_next(b);
+	b->exec = NULL;
+	if (!b->timed_out && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		start_scripts_run_next(b);
 		return;
 	}
-	if (b->late)
-		f.what = START_SLOW;
+	if (b->timed_out)
+		f.what = START_TIMED_OUT;
 	else if (WIFSIGNALED(status))
 		f.what = START_KILLED;
 	f.signal = f.what == START_KILLED ? (uint8_t)WTERMSIG(status) : 0;
 	f.exit_code = f.what == START_EXITED ? (uint8_t)WEXITSTATUS(status) : 0;
-	start_set(f.script, START_SCRIPT_MAX, slice_of(b->scripts[b->next - 1].path));
-	last_output(j, &f);
-	fail(b, &f);
+	start_failure_set_text(f.script, START_SCRIPT_MAX,
+			       slice_of(b->scripts[b->next_script - 1].path));
+	start_failure_set_output(exec, &f);
+	start_scripts_fail(b, &f);
 }
 
-static void on_script_started(struct job *, const struct cay_err *err, void *arg)
+static void on_start_script_started(struct exec *, const struct cay_err *err, void *arg)
 {
-	struct boot *b = arg;
-	const struct script *s = &b->scripts[b->next - 1];
+	struct start_scripts *b = arg;
+	const struct start_script *s = &b->scripts[b->next_script - 1];
 	struct cay_err why = {};
 
 	if (!err)
 		return;
-	b->job = NULL;
+	b->exec = NULL;
 	if (s->sourced)
 		(void)cay_fail(&why, CAY_E_INVALID,
 			       "it is not executable, so a shell has to read it, and the image has "
 			       "none: %.100s",
 			       err->msg);
-	fail_with(b, s->path, s->sourced ? why.msg : err->msg);
+	start_scripts_fail_with_text(b, s->path, s->sourced ? why.msg : err->msg);
 }
 
-static void run_next(struct boot *b)
+static void start_scripts_run_next(struct start_scripts *b)
 {
-	const struct script *s = &b->scripts[b->next];
+	const struct start_script *s = &b->scripts[b->next_script];
 	const char *run[] = { s->path, NULL };
 	const char *source[] = { "/bin/sh", "-ec", ". \"$0\"", s->path, NULL };
 	struct exec_run req = { .has_argv = true, .user = "0", .cwd = "/" };
 	struct cay_err err = {};
 
-	if (b->next == b->n) {
-		svcs_start(b->init, usable, b);
+	if (b->next_script == b->n_scripts) {
+		services_start(b->init, start_scripts_finish, b);
 		return;
 	}
-	b->next++;
+	b->next_script++;
 	req.argv = s->sourced ? (struct field_texts){ source, 4 } : (struct field_texts){ run, 1 };
-	if (job_start(b->init, &req, &(struct id){}, OUTPUT_DROP, &b->job, &err) < 0) {
-		b->job = NULL;
-		fail_with(b, s->path, err.msg);
+	if (exec_start(b->init, &req, &(struct id){}, OUTPUT_DROP, &b->exec, &err) < 0) {
+		b->exec = NULL;
+		start_scripts_fail_with_text(b, s->path, err.msg);
 		return;
 	}
-	b->job->started = on_script_started;
-	b->job->ended = on_script_ended;
-	b->job->arg = b;
+	b->exec->on_started = on_start_script_started;
+	b->exec->on_ended = on_start_script_exit;
+	b->exec->cb_arg = b;
 }
 
 /* What there is */
 
 /* The first of a name counts, so that the image's own can be set aside. */
-static void take_program(void *arg, struct program *p)
+static void start_scripts_add_service(void *arg, struct service_config *p)
 {
 	struct init *in = arg;
 	struct cay_err err = {};
-	struct svc *s;
+	struct service *s;
 
-	if (svc_find(in, slice_of(p->name)))
-		program_fini(p);
-	else if (svc_put(in, p, &s, &err) < 0)
-		in->svcs.left_out++;
+	if (service_find(in, slice_of(p->name)))
+		service_config_fini(p);
+	else if (service_put(in, p, &s, &err) < 0)
+		in->services.left_out++;
 }
 
 /* What was asked for by name; a file's of that name is set aside. */
-static int take_asked(struct init *in, const struct field_list *asked, struct cay_err *err)
+static int start_scripts_add_requested(struct init *in, const struct field_list *asked,
+				       struct cay_err *err)
 {
 	const struct service_spec *all = asked->v;
-	struct program p;
-	struct svc *s;
+	struct service_config p;
+	struct service *s;
 
 	for (size_t i = 0; i < asked->n; i++) {
-		if (!op_name_valid(slice_of(all[i].name)) || svc_find(in, slice_of(all[i].name)))
+		if (!op_name_is_valid(slice_of(all[i].name)) ||
+		    service_find(in, slice_of(all[i].name)))
 			return cay_fail(err, CAY_E_INVALID, "a service's name");
-		if (program_from(all[i].name, &all[i].put, &p, err) < 0 ||
-		    svc_put(in, &p, &s, err) < 0)
-			return cay_wrap(err, -EINVAL, "service '%s'", all[i].name);
+		if (service_config_from_request(all[i].name, &all[i].put, &p, err) < 0 ||
+		    service_put(in, &p, &s, err) < 0)
+			return cay_err_wrap(err, -EINVAL, "service '%s'", all[i].name);
 	}
 	return 0;
 }
 
-static const char *take_items(struct boot *b, struct slice rest)
+static const char *start_scripts_read_scan(struct start_scripts *b, struct slice rest)
 {
-	struct scan_item item;
+	struct image_scan_item item;
 	int r;
 
-	while ((r = scan_next(&rest, &item)) > 0) {
+	while ((r = image_scan_next_item(&rest, &item)) > 0) {
 		switch (item.kind) {
 		case SCAN_RUN:
 		case SCAN_SOURCE:
-			if (b->n == SCAN_SCRIPTS_MAX)
+			if (b->n_scripts == SCAN_SCRIPTS_MAX)
 				return "more start scripts than may be";
-			memcpy(b->scripts[b->n].path, item.path, sizeof(item.path));
-			b->scripts[b->n++].sourced = item.kind == SCAN_SOURCE;
+			memcpy(b->scripts[b->n_scripts].path, item.path, sizeof(item.path));
+			b->scripts[b->n_scripts++].sourced = item.kind == SCAN_SOURCE;
 			break;
 		case SCAN_FILE:
-			program_parse(item.content, item.path, &b->init->claim.env, take_program,
-				      b->init);
+			service_config_parse_file(item.content, item.path, &b->init->claim.env,
+						  start_scripts_add_service, b->init);
 			break;
 		case SCAN_LEFT:
-			b->init->svcs.left_out++;
+			b->init->services.left_out++;
 			break;
 		case SCAN_MANY:
 			return "more start scripts than may be";
@@ -233,74 +237,77 @@ static const char *take_items(struct boot *b, struct slice rest)
 	return r < 0 ? "the image's start files could not be read" : NULL;
 }
 
-static void on_scanned(struct job *j, void *arg)
+static void on_image_scan_exit(struct exec *exec, void *arg)
 {
-	struct boot *b = arg;
-	const struct output *o = &j->out[0];
+	struct start_scripts *b = arg;
+	const struct output *o = &exec->out[0];
 	auto_buf text = BUF_INIT(RING_MAX);
 	const char *why = "the image's start files could not be read";
-	size_t n = (size_t)output_end(o);
+	size_t n = (size_t)output_end_offset(o);
 
-	b->job = NULL;
-	if (!b->late && j->status == 0 && !output_lost(o, 0) && buf_reserve(&text, n) >= 0) {
+	b->exec = NULL;
+	if (!b->timed_out && exec->status == 0 && !output_lost_bytes(o, 0) &&
+	    buf_reserve(&text, n) >= 0) {
 		text.len = output_read(o, 0, text.data, n);
-		why = take_items(b, (struct slice){ text.data, text.len });
+		why = start_scripts_read_scan(b, (struct slice){ text.data, text.len });
 	}
 	if (why)
-		fail_with(b, "", why);
+		start_scripts_fail_with_text(b, "", why);
 	else
-		run_next(b);
+		start_scripts_run_next(b);
 }
 
-static void on_scanning(struct job *, const struct cay_err *err, void *arg)
+static void on_image_scan_started(struct exec *, const struct cay_err *err, void *arg)
 {
-	struct boot *b = arg;
+	struct start_scripts *b = arg;
 
 	if (!err)
 		return;
-	b->job = NULL;
-	fail_with(b, "", err->msg);
+	b->exec = NULL;
+	start_scripts_fail_with_text(b, "", err->msg);
 }
 
-static void on_gone(struct request *rq)
+static void on_start_waiter_gone(struct request *rq)
 {
-	struct boot *b = rq->data;
+	struct start_scripts *b = rq->data;
 
 	b->rq = NULL;
 }
 
-static void wait_for(struct boot *b, struct request *rq)
+static void start_scripts_set_waiter(struct start_scripts *b, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_gone };
+	static const struct request_events events = { .gone = on_start_waiter_gone };
 
 	b->rq = rq;
 	rq->data = b;
 	rq->events = &events;
 }
 
-void boot_wait(struct init *in, struct request *rq)
+void start_scripts_wait(struct init *in, struct request *rq)
 {
 	if (in->usable)
 		request_reply(rq, 204, NULL, NULL);
-	else if (in->not_started)
-		tell_failure(in, rq);
-	else if (!in->boot || in->boot->rq)
+	else if (in->start_failed)
+		start_scripts_reply_failure(in, rq);
+	else if (!in->start_scripts || in->start_scripts->rq)
 		request_refuse(rq, CAY_E_CONFLICT,
-			       in->boot ? "somebody waits for it already" : "it was not begun");
+			       in->start_scripts ? "somebody waits for it already"
+						 : "it was not begun");
 	else
-		wait_for(in->boot, rq);
+		start_scripts_set_waiter(in->start_scripts, rq);
 }
 
-void boot_begin(struct init *in, struct request *rq)
+void start_scripts_begin(struct init *in, struct request *rq)
 {
 	const struct claim *claim = rq->body;
-	bool scan = scan_needed();
+	bool scan = image_scan_is_needed();
 	struct exec_run req = { .user = "0", .cwd = "/" };
-	struct job_own own = {
-		.out = -EBADF, .inside = scan_inside, .started = on_scanning, .ended = on_scanned
-	};
+	struct exec_internal own = { .output_fd = -EBADF,
+				     .child_main = child_image_scan,
+				     .on_started = on_image_scan_started,
+				     .on_ended = on_image_scan_exit };
 	struct cay_err err = {};
-	struct boot *b;
+	struct start_scripts *b;
 	int asked;
 
 	if (!scan && !claim->services.n) {
@@ -313,23 +320,24 @@ void boot_begin(struct init *in, struct request *rq)
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to start");
 		return;
 	}
-	*b = (struct boot){ .init = in };
-	in->boot = b;
-	asked = take_asked(in, &claim->services, &err); /* while there is the request */
-	if (slice_eq(http_header(rq->head, "prefer"), slice_of("respond-async")))
+	*b = (struct start_scripts){ .init = in };
+	in->start_scripts = b;
+	asked = start_scripts_add_requested(in, &claim->services,
+					    &err); /* while there is the request */
+	if (slice_eq(http_header_find(rq->head, "prefer"), slice_of("respond-async")))
 		request_reply(rq, START_BEGUN, NULL, NULL);
 	else
-		wait_for(b, rq);
+		start_scripts_set_waiter(b, rq);
 	(void)uv_timer_init(&in->loop, &b->timer);
 	b->timer.data = b;
-	(void)uv_timer_start(&b->timer, on_timer, START_MAX_MS, 0);
+	(void)uv_timer_start(&b->timer, on_start_scripts_timeout, START_MAX_MS, 0);
 	own.arg = b;
 	if (asked < 0) {
-		fail_with(b, "", err.msg);
+		start_scripts_fail_with_text(b, "", err.msg);
 	} else if (!scan) {
-		run_next(b);
-	} else if (job_start_own(in, &req, &own, &b->job, &err) < 0) {
-		b->job = NULL;
-		fail_with(b, "", err.msg);
+		start_scripts_run_next(b);
+	} else if (exec_start_internal(in, &req, &own, &b->exec, &err) < 0) {
+		b->exec = NULL;
+		start_scripts_fail_with_text(b, "", err.msg);
 	}
 }

@@ -14,7 +14,7 @@
 
 /* The claim is taken; answers the request, at once where the image has nothing of it or who
  * asks wants to ask again. */
-void boot_begin(struct init *in, struct request *rq);
+void start_scripts_begin(struct init *in, struct request *rq);
 /* How it ended, as soon as it has; one waits at a time. */
-void boot_wait(struct init *in, struct request *rq);
+void start_scripts_wait(struct init *in, struct request *rq);
 #endif

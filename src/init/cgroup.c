@@ -7,7 +7,7 @@
 
 #include "base/path.h"
 
-static int put(int dirfd, const char *name, const char *text)
+static int init_cgroup_write_file(int dirfd, const char *name, const char *text)
 {
 	auto_close int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t n;
@@ -18,7 +18,7 @@ static int put(int dirfd, const char *name, const char *text)
 	return n < 0 ? -errno : 0;
 }
 
-int cgroup_make(int dirfd, const char *name, int *ret)
+int init_cgroup_create(int dirfd, const char *name, int *ret)
 {
 	int fd;
 
@@ -35,17 +35,17 @@ int cgroup_make(int dirfd, const char *name, int *ret)
 	return 0;
 }
 
-int cgroup_join(int fd)
+int init_cgroup_join(int fd)
 {
-	return put(fd, "cgroup.procs", "0");
+	return init_cgroup_write_file(fd, "cgroup.procs", "0");
 }
 
-int cgroup_kill(int fd)
+int init_cgroup_kill(int fd)
 {
-	return put(fd, "cgroup.kill", "1");
+	return init_cgroup_write_file(fd, "cgroup.kill", "1");
 }
 
-int cgroup_remove(int dirfd, const char *name)
+int init_cgroup_remove(int dirfd, const char *name)
 {
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }

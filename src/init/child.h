@@ -7,7 +7,7 @@
  * All that touches files of the sandbox (passwd, group, the directory to start
  * in, the program) happens here, in a process of the exec's own, so that nothing
  * planted there can hold up or mislead PID 1.  Success is silent: the report pipe
- * closes with exec.  Failure is one struct child_report, smaller than PIPE_BUF.
+ * closes with exec.  Failure is one struct exec_child_report, smaller than PIPE_BUF.
  */
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "ops/types.h"
 
-struct child_report {
+struct exec_child_report {
 	enum cay_code code;
 	int errnum;
 	char field[16];
@@ -25,20 +25,20 @@ struct child_report {
 
 #define CHILD_PASS 4
 
-struct child_plan {
+struct exec_child_plan {
 	const char *const *argv; /* ended by NULL */
 	const char *user, *cwd;
 	const struct field_map *env[3]; /* later ones win; may be NULL */
 	int stdio[3];
-	int report;
+	int report_fd;
 	int cgroup; /* to move to; negative when it is there already or there is none */
 	const struct rlimit *nofile;
-	const char *term;         /* TERM; not NULL: stdio is a terminal, and to be its own */
-	int (*inside)(void *arg); /* in the place of argv, or NULL */
+	const char *term_name;        /* TERM; not NULL: stdio is a terminal, and to be its own */
+	int (*child_main)(void *arg); /* in the place of argv, or NULL */
 	/* Told why there is no inside, in the place of a report; `report` is any fd to be
 	 * kept until then, and is handed over. */
-	void (*fail)(void *arg, int report, const struct cay_err *err);
-	const int *pass; /* n_pass fds that become CHILD_PASS and on, close-on-exec */
+	void (*on_fail)(void *arg, int report, const struct cay_err *err);
+	const int *pass_fds; /* n_pass fds that become CHILD_PASS and on, close-on-exec */
 	size_t n_pass;
 	void *arg;
 };
@@ -51,14 +51,14 @@ extern const int child_ignored[CHILD_IGNORED_N];
  * lock that, after a quiet moment, waits for every CPU.  Where a filter refuses clone3 (it
  * cannot look into its arguments) *cgroup stays as it is, for the child to move.  There are
  * no threads, so nothing needs the C library's preparations for a fork. */
-[[nodiscard]] pid_t child_fork(int *cgroup);
+[[nodiscard]] pid_t exec_child_fork(int *cgroup);
 /* Never returns.  Call it in a forked child only. */
-[[noreturn]] void child_run(const struct child_plan *plan);
+[[noreturn]] void exec_child_run(const struct exec_child_plan *plan);
 /* For a child that executes nothing and stays: in its cgroup (negative: it is there), before
  * PID 1 when memory runs out, and as little permitted as others. */
-[[nodiscard]] int child_stay(int cgroup);
+[[nodiscard]] int helper_child_setup(int cgroup);
 /* A file of the image: regular, small, and opening it waits for nobody. */
-[[nodiscard]] int child_read_file(const char *path, struct buf *ret);
+[[nodiscard]] int image_file_read(const char *path, struct buf *ret);
 /* Leave the effective capabilities PID 1 works with; the rest stays permitted. */
-[[nodiscard]] int child_caps_lower(void);
+[[nodiscard]] int init_caps_lower(void);
 #endif

@@ -12,8 +12,8 @@
  */
 #include "init/init.h"
 
-#define CONNECTS_MAX 128
-#define CONNECT_MS 5000
+#define PORT_CONNECTIONS_MAX 128
+#define PORT_CONNECT_MS 5000
 
-void connect_port(struct init *in, struct request *rq);
+void op_port_connect(struct init *in, struct request *rq);
 #endif

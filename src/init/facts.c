@@ -19,7 +19,7 @@
 
 static const struct {
 	const char *name, *ask; /* how it is asked for its version */
-} known[] = {
+} known_tools[] = {
 	{ "sh", NULL },
 	{ "bash", "--version" },
 	{ "python3", "--version" },
@@ -47,17 +47,17 @@ static const struct {
 	{ "chromium", "--version" },
 };
 
-struct found {
+struct tool_probe {
 	char path[4096], version[VERSION_MAX + 1];
 	size_t n;
 	int fd;
 };
 
 /* Of a process of our own, so they are nobody's globals. */
-static struct found found[ARRAY_SIZE(known)];
-static struct tool tools[ARRAY_SIZE(known)];
+static struct tool_probe found_tools[ARRAY_SIZE(known_tools)];
+static struct tool tools[ARRAY_SIZE(known_tools)];
 
-static bool find(const char *name, char *path, size_t max)
+static bool tool_find_in_path(const char *name, char *path, size_t max)
 {
 	const char *var = getenv("PATH");
 	struct slice rest = slice_of(var ? var : "");
@@ -67,7 +67,7 @@ static bool find(const char *name, char *path, size_t max)
 		struct slice dir = slice_cut(&rest, ':');
 		int n = snprintf(path, max, "%.*s/%s", (int)dir.n, dir.p, name);
 
-		if (dir.n && n > 0 && (size_t)n < max && utf8_valid(path, (size_t)n) &&
+		if (dir.n && n > 0 && (size_t)n < max && utf8_is_valid(path, (size_t)n) &&
 		    stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0)
 			return true;
 	}
@@ -77,7 +77,7 @@ static bool find(const char *name, char *path, size_t max)
 /* Versions */
 
 /* Not by fork(): libuv has made itself a part of that, with fds that are closed here. */
-static void ask(struct found *f, const char *name, const char *how)
+static void tool_version_spawn(struct tool_probe *f, const char *name, const char *how)
 {
 	char *const argv[] = { (char *)(uintptr_t)name, (char *)(uintptr_t)how, NULL };
 	posix_spawn_file_actions_t to;
@@ -85,7 +85,7 @@ static void ask(struct found *f, const char *name, const char *how)
 	pid_t pid;
 
 	f->fd = -EBADF;
-	if (pipe_make(fds, 0) < 0)
+	if (pipe_create(fds, 0) < 0)
 		return;
 	r = posix_spawn_file_actions_init(&to);
 	if (r == 0)
@@ -103,7 +103,7 @@ static void ask(struct found *f, const char *name, const char *how)
 }
 
 /* False when nothing more comes, or is wanted. */
-static bool read_more(struct found *f)
+static bool tool_version_read(struct tool_probe *f)
 {
 	ssize_t n = read(f->fd, f->version + f->n, VERSION_MAX - f->n);
 
@@ -114,38 +114,38 @@ static bool read_more(struct found *f)
 }
 
 /* False when somebody was late. */
-static bool gather(void)
+static bool tool_versions_collect(void)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + VERSIONS_MS * NS_PER_MS;
 
 	for (;;) {
-		struct pollfd polls[ARRAY_SIZE(known)];
+		struct pollfd polls[ARRAY_SIZE(known_tools)];
 		uint64_t now = clk_boot_ns(&clk_system);
 		bool any = false;
 
-		for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-			polls[i] = (struct pollfd){ .fd = found[i].fd, .events = POLLIN };
-			any |= found[i].fd >= 0;
+		for (size_t i = 0; i < ARRAY_SIZE(known_tools); i++) {
+			polls[i] = (struct pollfd){ .fd = found_tools[i].fd, .events = POLLIN };
+			any |= found_tools[i].fd >= 0;
 		}
 		if (!any)
 			return true;
 		if (now >= end ||
-		    poll(polls, ARRAY_SIZE(known), (int)((end - now) / NS_PER_MS) + 1) <= 0)
+		    poll(polls, ARRAY_SIZE(known_tools), (int)((end - now) / NS_PER_MS) + 1) <= 0)
 			return false; /* who is late is killed with us */
-		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-			if (polls[i].revents && !read_more(&found[i]))
-				(void)close(cay_take_fd(&found[i].fd));
+		for (size_t i = 0; i < ARRAY_SIZE(known_tools); i++)
+			if (polls[i].revents && !tool_version_read(&found_tools[i]))
+				(void)close(cay_take_fd(&found_tools[i].fd));
 	}
 }
 
 /* Its first line, if that is text. */
-static const char *first_line(struct found *f)
+static const char *tool_version_first_line(struct tool_probe *f)
 {
 	char *end = memchr(f->version, '\n', f->n);
 	size_t n = end ? (size_t)(end - f->version) : f->n;
 
 	f->version[n] = 0;
-	if (!n || strlen(f->version) != n || !utf8_valid(f->version, n))
+	if (!n || strlen(f->version) != n || !utf8_is_valid(f->version, n))
 		return NULL;
 	for (size_t i = 0; i < n; i++)
 		if ((unsigned char)f->version[i] < 0x20)
@@ -153,29 +153,31 @@ static const char *first_line(struct found *f)
 	return f->version;
 }
 
-static size_t find_tools(bool versions, bool *ret_all)
+static size_t tools_find(bool versions, bool *ret_all)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		found[i].fd = -EBADF;
-		if (!find(known[i].name, found[i].path, sizeof(found[i].path)))
-			found[i].path[0] = 0;
-		else if (versions && known[i].ask)
-			ask(&found[i], known[i].name, known[i].ask);
+	for (size_t i = 0; i < ARRAY_SIZE(known_tools); i++) {
+		found_tools[i].fd = -EBADF;
+		if (!tool_find_in_path(known_tools[i].name, found_tools[i].path,
+				       sizeof(found_tools[i].path)))
+			found_tools[i].path[0] = 0;
+		else if (versions && known_tools[i].ask)
+			tool_version_spawn(&found_tools[i], known_tools[i].name,
+					   known_tools[i].ask);
 	}
-	*ret_all = gather();
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (found[i].path[0])
-			tools[n++] = (struct tool){ known[i].name, found[i].path,
-						    first_line(&found[i]) };
+	*ret_all = tool_versions_collect();
+	for (size_t i = 0; i < ARRAY_SIZE(known_tools); i++)
+		if (found_tools[i].path[0])
+			tools[n++] = (struct tool){ known_tools[i].name, found_tools[i].path,
+						    tool_version_first_line(&found_tools[i]) };
 	return n;
 }
 
 /* The operating system */
 
 /* A value of os-release as a shell would read it; NULL when it is not text. */
-static const char *unquote(struct slice value)
+static const char *os_release_unquote(struct slice value)
 {
 	char quote = value.n && (value.p[0] == '"' || value.p[0] == '\'') ? value.p[0] : 0;
 	char *out = malloc(value.n + 1);
@@ -189,13 +191,13 @@ static const char *unquote(struct slice value)
 	if (!out)
 		return NULL;
 	out[n] = 0;
-	if (n && n <= 255 && utf8_valid(out, n) && strlen(out) == n)
+	if (n && n <= 255 && utf8_is_valid(out, n) && strlen(out) == n)
 		return out;
 	free(out);
 	return NULL;
 }
 
-static void read_os(struct info *to)
+static void os_release_read(struct info *to)
 {
 	static const char *const files[] = { "/etc/os-release", "/usr/lib/os-release" };
 	const struct {
@@ -219,39 +221,39 @@ static void read_os(struct info *to)
 
 		for (size_t i = 0; value.p && i < ARRAY_SIZE(keys); i++)
 			if (slice_eq(key, keys[i].key))
-				*keys[i].to = unquote(value);
+				*keys[i].to = os_release_unquote(value);
 	}
 }
 
-static const char *text_of(const char *s, const char *otherwise)
+static const char *info_text_or_default(const char *s, const char *otherwise)
 {
-	return s && s[0] && strlen(s) < 4096 && utf8_valid(s, strlen(s)) ? s : otherwise;
+	return s && s[0] && strlen(s) < 4096 && utf8_is_valid(s, strlen(s)) ? s : otherwise;
 }
 
-int facts_inside(void *arg)
+int child_sandbox_info(void *arg)
 {
-	const struct facts *wanted = arg;
-	auto_buf out = BUF_INIT(FACTS_MAX), kernel = BUF_INIT(256);
+	const struct info_request *wanted = arg;
+	auto_buf out = BUF_INIT(INFO_JSON_MAX), kernel = BUF_INIT(256);
 	struct jw w = jw_to(&out);
 	struct utsname u;
 	bool all;
 	struct info told = {
-		.workspace = text_of(wanted->workspace, "/"),
-		.user = text_of(getenv("USER"), NULL),
-		.home = text_of(getenv("HOME"), "/"),
+		.workspace = info_text_or_default(wanted->workspace, "/"),
+		.user = info_text_or_default(getenv("USER"), NULL),
+		.home = info_text_or_default(getenv("HOME"), "/"),
 		.uid = getuid(),
 		.gid = getgid(),
 	};
 
 	if (uname(&u) < 0 || buf_printf(&kernel, "%s %s", u.sysname, u.release) < 0)
 		return 1;
-	told.kernel = text_of(buf_str(&kernel), "Linux");
-	told.arch = text_of(u.machine, "unknown");
-	told.hostname = text_of(u.nodename, "");
-	read_os(&told);
-	told.tools = (struct field_list){ tools, find_tools(wanted->versions, &all) };
+	told.kernel = info_text_or_default(buf_str(&kernel), "Linux");
+	told.arch = info_text_or_default(u.machine, "unknown");
+	told.hostname = info_text_or_default(u.nodename, "");
+	os_release_read(&told);
+	told.tools = (struct field_list){ tools, tools_find(wanted->versions, &all) };
 	field_encode(&info_table, NULL, &told, &w);
-	if (jw_done(&w) < 0 || path_write_all(STDOUT_FILENO, out.data, out.len) < 0)
+	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
-	return all ? 0 : FACTS_LATE;
+	return all ? 0 : INFO_EXIT_INCOMPLETE;
 }

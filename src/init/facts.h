@@ -8,15 +8,15 @@
  */
 #include "ops/types.h"
 
-#define FACTS_MAX KIB(256)
-#define FACTS_LATE 2
+#define INFO_JSON_MAX KIB(256)
+#define INFO_EXIT_INCOMPLETE 2
 
-struct facts {
+struct info_request {
 	const char *workspace;
 	bool versions;
 };
 
-/* Write an Info as JSON to standard output; arg is a struct facts.  Its exit status:
+/* Write an Info as JSON to standard output; arg is a struct info_request.  Its exit status:
  * 0, or FACTS_LATE when a version is missing because nobody told it in time. */
-int facts_inside(void *arg);
+int child_sandbox_info(void *arg);
 #endif

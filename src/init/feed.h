@@ -9,8 +9,8 @@
  */
 #include "net/server.h"
 
-struct job;
+struct exec;
 
 /* close: end of file behind the body. */
-void feed_start(struct job *j, struct request *rq, bool close);
+void stdin_upload_start(struct exec *exec, struct request *rq, bool close);
 #endif

@@ -9,10 +9,10 @@
 
 /* Every request of this kind as a step of a batch, so that each rule stands once. */
 
-static struct file_step step_of(const struct work *w)
+static struct file_step file_step_from_request(const struct child_op *w)
 {
-	const void *body = work_body(w);
-	ptrdiff_t op = work_op(w) - ops;
+	const void *body = child_op_body(w);
+	ptrdiff_t op = child_op_operation(w) - ops;
 
 	if (op == OP_FILE_MKDIR) {
 		const struct file_mkdir *q = body;
@@ -91,21 +91,21 @@ enum {
 };
 
 static const struct {
-	enum change_what what;
+	enum name_op_kind what;
 	unsigned takes;
-} verbs[FILE_NUM_VERBS] = {
-	[FILE_MKDIR] = { CHANGE_MKDIR, HAS_MODE | HAS_PARENTS },
-	[FILE_MOVE] = { CHANGE_MOVE, HAS_TO | HAS_OVERWRITE | HAS_PARENTS },
-	[FILE_COPY] = { CHANGE_COPY, HAS_TO | HAS_OVERWRITE | HAS_PARENTS | HAS_RECURSIVE },
-	[FILE_DELETE] = { CHANGE_DELETE, HAS_RECURSIVE | HAS_MISSING },
-	[FILE_CHMOD] = { CHANGE_CHMOD, HAS_MODE | HAS_RECURSIVE },
-	[FILE_LINK] = { CHANGE_SYMLINK, HAS_TARGET | HAS_OVERWRITE | HAS_PARENTS },
+} file_step_verbs[FILE_NUM_VERBS] = {
+	[FILE_MKDIR] = { NAME_OP_MKDIR, HAS_MODE | HAS_PARENTS },
+	[FILE_MOVE] = { NAME_OP_MOVE, HAS_TO | HAS_OVERWRITE | HAS_PARENTS },
+	[FILE_COPY] = { NAME_OP_COPY, HAS_TO | HAS_OVERWRITE | HAS_PARENTS | HAS_RECURSIVE },
+	[FILE_DELETE] = { NAME_OP_DELETE, HAS_RECURSIVE | HAS_MISSING },
+	[FILE_CHMOD] = { NAME_OP_CHMOD, HAS_MODE | HAS_RECURSIVE },
+	[FILE_LINK] = { NAME_OP_SYMLINK, HAS_TARGET | HAS_OVERWRITE | HAS_PARENTS },
 	/* no changes of names: batches have them, and calls of their own */
-	[FILE_PUT] = { CHANGE_NUM, HAS_CONTENT | HAS_MODE | HAS_PARENTS },
-	[FILE_LOOK] = { CHANGE_NUM, HAS_FOLLOW },
+	[FILE_WRITE] = { NAME_OP_NUM, HAS_CONTENT | HAS_MODE | HAS_PARENTS },
+	[FILE_STAT] = { NAME_OP_NUM, HAS_FOLLOW },
 };
 
-static int check_members(const struct file_step *s, struct cay_err *err)
+static int file_step_check_members(const struct file_step *s, struct cay_err *err)
 {
 	const struct {
 		bool there;
@@ -130,7 +130,7 @@ static int check_members(const struct file_step *s, struct cay_err *err)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
-		if (members[i].there && !(verbs[s->verb].takes & members[i].bit))
+		if (members[i].there && !(file_step_verbs[s->verb].takes & members[i].bit))
 			return cay_fail_field(err, CAY_E_INVALID, members[i].name,
 					      "this step has none");
 	if (s->verb == FILE_CHMOD && !s->mode && !s->owner)
@@ -138,67 +138,69 @@ static int check_members(const struct file_step *s, struct cay_err *err)
 	return 0;
 }
 
-static void alive(void *arg)
+static void on_file_step_progress(void *arg)
 {
-	work_alive(arg);
+	child_op_report_progress(arg);
 }
 
 /* *ret is what it is called then. */
-static int do_step(struct work *w, const struct file_step *s, const char **ret, struct cay_err *err)
+static int file_step_run(struct child_op *w, const struct file_step *s, const char **ret,
+			 struct cay_err *err)
 {
-	struct change c = { .what = verbs[s->verb].what,
-			    .parents = s->parents,
-			    .overwrite = s->overwrite,
-			    .recursive = s->recursive,
-			    .missing_ok = s->missing_ok,
-			    .has_mode = s->mode,
-			    .alive = alive,
-			    .arg = w };
-	int r = check_members(s, err);
+	struct name_op c = { .kind = file_step_verbs[s->verb].what,
+			     .parents = s->parents,
+			     .overwrite = s->overwrite,
+			     .recursive = s->recursive,
+			     .missing_ok = s->missing_ok,
+			     .has_mode = s->mode,
+			     .on_progress = on_file_step_progress,
+			     .arg = w };
+	int r = file_step_check_members(s, err);
 
 	if (r >= 0)
-		r = file_name(s->path, s->path_b64, "path", work_pool(w), &c.path, err);
+		r = file_path_decode(s->path, s->path_b64, "path", child_op_arena(w), &c.path, err);
 	*ret = c.path;
-	if (r >= 0 && verbs[s->verb].takes & HAS_TO) {
-		r = file_name(s->to, s->to_b64, "to", work_pool(w), &c.to, err);
+	if (r >= 0 && file_step_verbs[s->verb].takes & HAS_TO) {
+		r = file_path_decode(s->to, s->to_b64, "to", child_op_arena(w), &c.to, err);
 		*ret = r < 0 ? c.path : c.to;
 	}
-	if (r >= 0 && verbs[s->verb].takes & HAS_TARGET)
-		r = file_name(s->target, s->target_b64, "target", work_pool(w), &c.to, err);
-	if (r >= 0 && s->mode && file_mode(s->mode, &c.mode) < 0)
+	if (r >= 0 && file_step_verbs[s->verb].takes & HAS_TARGET)
+		r = file_path_decode(s->target, s->target_b64, "target", child_op_arena(w), &c.to,
+				     err);
+	if (r >= 0 && s->mode && file_mode_parse(s->mode, &c.mode) < 0)
 		r = cay_fail_field(err, CAY_E_INVALID, "mode", "not three or four octal digits");
 	if (r >= 0)
-		r = file_owner(s->owner, &c.uid, &c.gid, err);
-	return r < 0 ? r : change_do(&c, err);
+		r = file_owner_resolve(s->owner, &c.uid, &c.gid, err);
+	return r < 0 ? r : name_op_run(&c, err);
 }
 
-void file_change_work(struct work *w)
+void child_file_change(struct child_op *w)
 {
-	struct file_step step = step_of(w);
+	struct file_step step = file_step_from_request(w);
 	struct file_done told;
 	struct cay_err err = {};
 	const char *name = NULL;
 
-	if (do_step(w, &step, &name, &err) >= 0 &&
-	    file_tell_name(name, work_pool(w), &told.path, &told.path_b64) < 0)
+	if (file_step_run(w, &step, &name, &err) >= 0 &&
+	    file_path_encode(name, child_op_arena(w), &told.path, &told.path_b64) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
 	if (err.code)
-		work_fail(w, &err);
+		child_op_fail(w, &err);
 	else
-		work_reply_json(w, &file_done_table, &told);
+		child_op_reply_json(w, &file_done_table, &told);
 }
 
 /* A batch */
 
 /* What is told has room of its own, apart from what was asked; stats apart from the rest,
  * since links can be long. */
-struct batch {
-	struct work *w;
-	struct pool told, stats;
+struct file_batch_results {
+	struct child_op *op;
+	struct arena results_pool, stats_pool;
 };
 
-static int write_step(struct batch *b, const struct file_step *s, const char *name,
-		      struct file_result *ret, struct cay_err *err)
+static int file_batch_write_step(struct file_batch_results *b, const struct file_step *s,
+				 const char *name, struct file_result *ret, struct cay_err *err)
 {
 	struct file_write_query q = { .path = name,
 				      .mode = s->mode,
@@ -216,25 +218,26 @@ static int write_step(struct batch *b, const struct file_step *s, const char *na
 		return cay_fail_field(err, CAY_E_INVALID, "content",
 				      "give one of content and content_b64");
 	if (s->content) {
-		r = file_put(&q, slice_of(s->content), &b->told, &ret->written, err);
+		r = file_write_content(&q, slice_of(s->content), &b->results_pool, &ret->written,
+				       err);
 	} else {
 		bytes = calloc(1, BASE64_BYTES(n) + 1);
 		if (!bytes)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the content");
 		if (base64_decode(s->content_b64, n, bytes, &got) < 0)
 			return cay_fail_field(err, CAY_E_INVALID, "content_b64", "not base64");
-		r = file_put(&q, (struct slice){ (const char *)bytes, got }, &b->told,
-			     &ret->written, err);
+		r = file_write_content(&q, (struct slice){ (const char *)bytes, got },
+				       &b->results_pool, &ret->written, err);
 	}
 	ret->has_written = r >= 0;
 	return r;
 }
 
-static int stat_step(struct batch *b, const struct file_step *s, const char *name,
-		     struct file_result *ret, struct cay_err *err)
+static int file_batch_stat_step(struct file_batch_results *b, const struct file_step *s,
+				const char *name, struct file_result *ret, struct cay_err *err)
 {
 	struct file_stat_query q = { .path = name, .follow = s->follow };
-	int r = file_look(&q, &b->stats, &ret->stat, err);
+	int r = file_stat_path(&q, &b->stats_pool, &ret->stat, err);
 
 	if (err->code == CAY_E_NO_MEMORY) {
 		*err = (struct cay_err){};
@@ -244,70 +247,72 @@ static int stat_step(struct batch *b, const struct file_step *s, const char *nam
 	return r;
 }
 
-static int batch_step(struct batch *b, const struct file_step *s, const char **ret_name,
-		      struct file_result *ret, struct cay_err *err)
+static int file_batch_run_step(struct file_batch_results *b, const struct file_step *s,
+			       const char **ret_name, struct file_result *ret, struct cay_err *err)
 {
 	int r;
 
-	if (s->verb != FILE_PUT && s->verb != FILE_LOOK)
-		return do_step(b->w, s, ret_name, err);
-	r = check_members(s, err);
+	if (s->verb != FILE_WRITE && s->verb != FILE_STAT)
+		return file_step_run(b->op, s, ret_name, err);
+	r = file_step_check_members(s, err);
 	if (r >= 0)
-		r = file_name(s->path, s->path_b64, "path", work_pool(b->w), ret_name, err);
+		r = file_path_decode(s->path, s->path_b64, "path", child_op_arena(b->op), ret_name,
+				     err);
 	if (r < 0)
 		return r;
-	return s->verb == FILE_PUT ? write_step(b, s, *ret_name, ret, err)
-				   : stat_step(b, s, *ret_name, ret, err);
+	return s->verb == FILE_WRITE ? file_batch_write_step(b, s, *ret_name, ret, err)
+				     : file_batch_stat_step(b, s, *ret_name, ret, err);
 }
 
-static int tell_result(struct batch *b, const char *name, const struct cay_err *err,
-		       struct file_result *ret)
+static int file_batch_set_result(struct file_batch_results *b, const char *name,
+				 const struct cay_err *err, struct file_result *ret)
 {
 	bool internal = err->code == CAY_E_INTERNAL;
 
 	ret->done = !err->code;
 	if (err->code) {
 		ret->code = cay_error_row(err->code)->name;
-		ret->message = internal ? "internal failure"
-					: pool_strn(&b->told, err->msg, strlen(err->msg));
+		ret->message =
+			internal ? "internal failure"
+				 : arena_strndup(&b->results_pool, err->msg, strlen(err->msg));
 	}
-	return name ? file_tell_name(name, &b->told, &ret->path, &ret->path_b64) : 0;
+	return name ? file_path_encode(name, &b->results_pool, &ret->path, &ret->path_b64) : 0;
 }
 
-static void batch_fini(struct batch *b)
+static void file_batch_fini(struct file_batch_results *b)
 {
-	pool_fini(&b->told);
-	pool_fini(&b->stats);
+	arena_fini(&b->results_pool);
+	arena_fini(&b->stats_pool);
 }
 
-void file_batch_work(struct work *w)
+void child_file_batch(struct child_op *w)
 {
-	CAY_CLEANUP(batch_fini)
-	struct batch b = { w, POOL_INIT(RESULTS_POOL), POOL_INIT(STATS_POOL) };
-	const struct file_batch *q = work_body(w);
+	CAY_CLEANUP(file_batch_fini)
+	struct file_batch_results b = { w, ARENA_INIT(RESULTS_POOL), ARENA_INIT(STATS_POOL) };
+	const struct file_batch *q = child_op_body(w);
 	const struct file_step *steps = q->steps.v;
-	struct file_result *v = pool_take(&b.told, q->steps.n, sizeof(*v));
+	struct file_result *v = arena_alloc(&b.results_pool, q->steps.n, sizeof(*v));
 	struct file_results told = { .results.v = v };
 	struct cay_err err = {};
 	int r = v || !q->steps.n ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < q->steps.n && r >= 0 && (!told.failed || q->keep_going); i++) {
-		if (temp_stopped())
+		if (tmpfile_sigterm_was_received())
 			break; /* who asked has left */
 		struct file_result *one = &v[told.results.n++];
 		struct cay_err why = {};
 		const char *name = NULL;
 
-		told.failed += batch_step(&b, &steps[i], &name, one, &why) < 0;
-		r = tell_result(&b, name, &why, one);
-		work_alive(w);
+		told.failed += file_batch_run_step(&b, &steps[i], &name, one, &why) < 0;
+		r = file_batch_set_result(&b, name, &why, one);
+		child_op_report_progress(w);
 	}
 	told.left = q->steps.n - told.results.n;
 	if (r < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY,
 			       "no memory for the results; some steps were done");
-		work_fail(w, &err);
+		child_op_fail(w, &err);
 	} else {
-		work_reply_json(w, &file_results_table, &told);
+		child_op_reply_json(w, &file_results_table, &told);
 	}
 }

@@ -6,8 +6,8 @@
 #define EVENTS_POOL KIB(256)
 #define LIVE_MS 15000 /* a stream in which nothing happens has a comment so often */
 
-struct telling {
-	struct work *work;
+struct watch_reply {
+	struct child_op *op;
 	uint64_t number;
 	bool stream;
 	size_t limit;
@@ -15,64 +15,64 @@ struct telling {
 	size_t n;
 };
 
-static void telling_fini(struct telling *t)
+static void watch_reply_fini(struct watch_reply *t)
 {
 	for (size_t i = 0; i < t->n; i++)
-		file_forget_bytes(t->v[i].path, t->v[i].path_b64);
+		file_bytes_free(t->v[i].path, t->v[i].path_b64);
 }
 
-static int send_event(struct telling *t, const struct file_event *e)
+static int watch_reply_send_event(struct watch_reply *t, const struct file_event *e)
 {
 	auto_buf text = BUF_INIT(KIB(32)), line = BUF_INIT(KIB(33));
 	struct jw jw = jw_to(&text);
 	int r;
 
 	field_encode(&file_event_table, NULL, e, &jw);
-	r = jw_done(&jw);
+	r = jw_finish(&jw);
 	if (r >= 0)
 		r = buf_printf(&line, "id: %llu\nevent: file\ndata: %s\n\n",
 			       (unsigned long long)e->number, buf_str(&text));
-	return r < 0 ? r : work_write(t->work, line.data, line.len);
+	return r < 0 ? r : child_op_write(t->op, line.data, line.len);
 }
 
-static int on_event(void *arg, const struct watch_event *e)
+static int on_file_watch_event(void *arg, const struct watch_event *e)
 {
-	struct telling *t = arg;
+	struct watch_reply *t = arg;
 	struct file_event told = { .number = t->number++,
 				   .event = e->kind,
 				   .directory = e->dir,
 				   .move = e->move,
 				   .has_move = e->move };
-	int r = file_tell_bytes(e->path, &told.path, &told.path_b64);
+	int r = file_bytes_to_text(e->path, &told.path, &told.path_b64);
 
 	/* nothing can go wrong any more when the first comes */
 	if (r >= 0 && t->stream && !told.number)
-		r = work_stream(t->work, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
+		r = child_op_start_stream(t->op, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
 	if (r >= 0 && t->stream)
-		r = send_event(t, &told);
+		r = watch_reply_send_event(t, &told);
 	if (r >= 0 && !t->stream && t->n < t->limit)
 		t->v[t->n++] = told; /* and its path */
 	else
-		file_forget_bytes(told.path, told.path_b64);
+		file_bytes_free(told.path, told.path_b64);
 	return r;
 }
 
 /* Until the client leaves (then we are killed, or cannot write) or the directory does. */
-static void stream_events(struct telling *t, struct watch *w)
+static void watch_reply_stream_events(struct watch_reply *t, struct watch *w)
 {
 	int r = 0;
 
 	while (r >= 0) {
 		r = watch_read(w, LIVE_MS);
 		if (r == 0)
-			r = work_write(t->work, ":\n\n", 3);
+			r = child_op_write(t->op, ":\n\n", 3);
 	}
 	if (r == -ENOENT)
-		work_end(t->work);
+		child_op_end_stream(t->op);
 }
 
 /* Whatever comes with the first event, or nothing. */
-static void list_events(struct telling *t, struct watch *w, uint64_t wait_ms)
+static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint64_t wait_ms)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + wait_ms * NS_PER_MS;
 	struct file_event_list told;
@@ -86,32 +86,33 @@ static void list_events(struct telling *t, struct watch *w, uint64_t wait_ms)
 		r = watch_read(w, (int)((end - now) / NS_PER_MS) + 1);
 	}
 	told = (struct file_event_list){ { t->v, t->n } };
-	work_reply_json(t->work, &file_event_list_table, &told);
+	child_op_reply_json(t->op, &file_event_list_table, &told);
 }
 
-void file_watch_work(struct work *w)
+void child_file_watch(struct child_op *w)
 {
-	const struct file_watch_query *q = work_query(w);
-	auto_pool pool = POOL_INIT(EVENTS_POOL);
-	CAY_CLEANUP(telling_fini)
-	struct telling t = { .work = w,
-			     .stream = http_accepts(work_head(w), "text/event-stream"),
-			     .limit = (size_t)q->limit };
+	const struct file_watch_query *q = child_op_query(w);
+	auto_arena arena = ARENA_INIT(EVENTS_POOL);
+	CAY_CLEANUP(watch_reply_fini)
+	struct watch_reply t = { .op = w,
+				 .stream = http_accepts_media_type(child_op_http_head(w),
+								   "text/event-stream"),
+				 .limit = (size_t)q->limit };
 	auto_ptr(watch) watch = NULL;
 	struct cay_err err = {};
 	const char *path;
 
-	t.v = pool_take(&pool, t.limit, sizeof(*t.v));
+	t.v = arena_alloc(&arena, t.limit, sizeof(*t.v));
 	if (!t.v)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
-	else if (file_place(q->path, q->path_b64, work_pool(w), &path, &err) >= 0)
-		(void)watch_open(path, !q->flat, on_event, &t, &watch, &err);
+	else if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &path, &err) >= 0)
+		(void)watch_open(path, !q->flat, on_file_watch_event, &t, &watch, &err);
 	if (err.code && (!t.stream || !t.number))
-		work_fail(w, &err);
+		child_op_fail(w, &err);
 	else if (err.code)
 		return; /* the client left */
 	else if (t.stream)
-		stream_events(&t, watch);
+		watch_reply_stream_events(&t, watch);
 	else
-		list_events(&t, watch, q->wait_ms);
+		watch_reply_list_events(&t, watch, q->wait_ms);
 }

@@ -22,8 +22,8 @@
 #include "wire/entry.h"
 #include "wire/start.h"
 
-#define JOBS_LIVE 64
-#define JOBS_FINISHED 256
+#define EXECS_LIVE_MAX 64
+#define EXECS_FINISHED_MAX 256
 #define SERVICES_MAX 64       /* beside the jobs: each has at most one process tree */
 #define OUTPUT_BUDGET MIB(16) /* unless the claim says otherwise */
 #define CLAIM_POOL KIB(512)
@@ -31,35 +31,35 @@
  * that spooled, five a service. */
 #define FDS_WANTED 2048
 
-struct job;
-struct svc;
-struct boot;
-struct work;
-struct work_shared;
-struct sh;
+struct exec;
+struct service;
+struct start_scripts;
+struct child_op;
+struct child_op_shared;
+struct shell;
 
 /* The services (svc.c). */
-struct svcs {
-	struct svc *first; /* in the order they are started */
-	struct svc *gone;  /* deleted, and somebody still reads the log */
-	unsigned n;        /* of both */
+struct services {
+	struct service *first;   /* in the order they are started */
+	struct service *deleted; /* deleted, and somebody still reads the log */
+	unsigned n;              /* of both */
 	uint64_t left_out;
-	struct svc *awaited; /* the one whose start is waited for before the next */
-	void (*up)(void *arg);
-	void *arg;
+	struct service *awaited; /* the one whose start is waited for before the next */
+	void (*on_all_up)(void *arg);
+	void *cb_arg;
 };
 
 /* The operations that children do (work.c). */
-struct works {
-	struct work *first;
+struct child_ops {
+	struct child_op *first;
 	unsigned n;
-	int cgroup;               /* of all of them, made by the first; or -EBADF */
-	struct work_shared *told; /* WORKS_MAX, in memory that is theirs too */
+	int cgroup;                     /* of all of them, made by the first; or -EBADF */
+	struct child_op_shared *shared; /* WORKS_MAX, in memory that is theirs too */
 };
 
 /* The shells (shell.c). */
 struct shells {
-	struct sh *first; /* oldest first; deleted ones, too, while somebody reads them */
+	struct shell *first; /* oldest first; deleted ones, too, while somebody reads them */
 	unsigned n;
 };
 
@@ -69,33 +69,33 @@ struct init {
 	const struct clk *clk;
 	int cgroup; /* our own directory; -EBADF with --no-cgroup */
 	struct memory memory;
-	struct view view;
+	struct meminfo meminfo;
 	struct rlimit nofile; /* as it was when we started; programs get it back */
 	struct ring_budget budget;
-	struct job *oldest, *newest;
-	unsigned live, finished;
-	bool strays; /* of a job that was forgotten somebody lives on */
+	struct exec *oldest_exec, *newest_exec;
+	unsigned n_live_execs, n_finished_execs;
+	bool has_strays; /* of a job that was forgotten somebody lives on */
 	bool claimed;
-	bool usable;       /* claimed, and what the image has for its start has run */
-	struct boot *boot; /* while its start scripts run (boot.c) */
-	bool not_started;  /* one of them failed; how: */
+	bool usable; /* claimed, and what the image has for its start has run */
+	struct start_scripts *start_scripts; /* while its start scripts run (boot.c) */
+	bool start_failed;                   /* one of them failed; how: */
 	uint8_t start_failure[START_SIZE];
-	struct svcs svcs;
-	struct works works;
+	struct services services;
+	struct child_ops child_ops;
 	struct shells shells;
 	struct spools spools;
-	uint64_t born_ns;   /* on the clock of the boot */
-	struct buf info;    /* the last Info with versions */
-	uint64_t info_ns;   /* and when that was */
-	struct entry entry; /* the main program, once it was started */
-	struct claim claim; /* in claim_pool */
-	struct pool claim_pool;
-	unsigned connects; /* to ports, being made or there (connect.c) */
+	uint64_t born_ns;                    /* on the clock of the boot */
+	struct buf info_cache;               /* the last Info with versions */
+	uint64_t info_cached_ns;             /* and when that was */
+	struct entrypoint_status entrypoint; /* the main program, once it was started */
+	struct claim claim;                  /* in claim_pool */
+	struct arena claim_arena;
+	unsigned n_port_connections; /* to ports, being made or there (connect.c) */
 	struct server *server;
 };
 
 /* The handlers of everything cay-init serves (api.c). */
 extern const struct server_route init_routes[];
 extern const size_t init_n_routes;
-void init_handle(struct request *rq, void *arg);
+void init_handle_operation(struct request *rq, void *arg);
 #endif

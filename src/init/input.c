@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-int input_hold(struct input *in, struct writer *w)
+int input_lock(struct input *in, struct input_writer *w)
 {
 	if (in->fd < 0)
 		return -EPIPE;
@@ -20,7 +20,7 @@ int input_hold(struct input *in, struct writer *w)
 	return 0;
 }
 
-void input_leave(struct writer *w)
+void input_unlock(struct input_writer *w)
 {
 	struct input *in = cay_take(w->input);
 
@@ -31,18 +31,18 @@ void input_leave(struct writer *w)
 		(void)uv_poll_stop(in->poll);
 }
 
-void input_own(struct input *in, struct writer *w)
+void input_set_owner(struct input *in, struct input_writer *w)
 {
-	struct writer *before = in->writer;
+	struct input_writer *before = in->writer;
 
 	in->owner = w;
 	if (!before || before == w)
 		return;
-	input_leave(before);
-	before->cut(before);
+	input_unlock(before);
+	before->on_cut(before);
 }
 
-void input_disown(struct input *in, const struct writer *w)
+void input_clear_owner(struct input *in, const struct input_writer *w)
 {
 	if (in->owner == w)
 		in->owner = NULL;
@@ -57,23 +57,23 @@ int input_write(struct input *in, struct slice *bytes)
 			return 0;
 		if (n < 0)
 			return -EPIPE;
-		in->taken += (uint64_t)n;
+		in->written += (uint64_t)n;
 		bytes->p += n;
 		bytes->n -= (size_t)n;
 	}
 	return 0;
 }
 
-static void on_room(uv_poll_t *p, int, int)
+static void on_input_writable(uv_poll_t *p, int, int)
 {
 	struct input *in = p->data;
 
 	(void)uv_poll_stop(p);
 	if (in->writer)
-		in->writer->room(in->writer);
+		in->writer->on_room(in->writer);
 }
 
-int input_wait(struct input *in)
+int input_wait_room(struct input *in)
 {
 	if (!in->poll) {
 		auto_free uv_poll_t *p = malloc(sizeof(*p));
@@ -87,26 +87,26 @@ int input_wait(struct input *in)
 		p->data = in;
 		in->poll = cay_take(p);
 	}
-	return uv_poll_start(in->poll, UV_WRITABLE | UV_DISCONNECT, on_room);
+	return uv_poll_start(in->poll, UV_WRITABLE | UV_DISCONNECT, on_input_writable);
 }
 
-static void on_closed(uv_handle_t *h)
+static void on_input_poll_closed(uv_handle_t *h)
 {
 	free(h);
 }
 
 void input_close(struct input *in)
 {
-	struct writer *w = in->writer;
+	struct input_writer *w = in->writer;
 
 	if (in->fd < 0)
 		return;
 	/* in front of its fd, whose number is somebody else's then */
 	if (in->poll)
-		uv_close((uv_handle_t *)cay_take(in->poll), on_closed);
+		uv_close((uv_handle_t *)cay_take(in->poll), on_input_poll_closed);
 	(void)close(cay_take_fd(&in->fd));
 	if (!w)
 		return;
-	input_leave(w);
-	w->cut(w);
+	input_unlock(w);
+	w->on_cut(w);
 }

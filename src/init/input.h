@@ -17,32 +17,32 @@
 
 struct input;
 
-struct writer {
+struct input_writer {
 	struct input *input; /* NULL while it does not hold one */
 	/* There is room again. */
-	void (*room)(struct writer *w);
+	void (*on_room)(struct input_writer *w);
 	/* It is closed or another's; the writer does not hold it any more. */
-	void (*cut)(struct writer *w);
+	void (*on_cut)(struct input_writer *w);
 };
 
 struct input {
 	int fd; /* -EBADF once it is closed */
 	uv_loop_t *loop;
-	uv_poll_t *poll; /* made when it was full for the first time */
-	uint64_t taken;  /* bytes that are in the pipe, or were */
-	struct writer *writer;
-	struct writer *owner; /* nobody else may hold it */
+	uv_poll_t *poll;  /* made when it was full for the first time */
+	uint64_t written; /* bytes that are in the pipe, or were */
+	struct input_writer *writer;
+	struct input_writer *owner; /* nobody else may hold it */
 };
 
 /* 0, -EPIPE when it is closed, -EBUSY when somebody else holds it. */
-[[nodiscard]] int input_hold(struct input *in, struct writer *w);
-void input_leave(struct writer *w);
+[[nodiscard]] int input_lock(struct input *in, struct input_writer *w);
+void input_unlock(struct input_writer *w);
 /* Take it over from whoever has it. */
-void input_own(struct input *in, struct writer *w);
-void input_disown(struct input *in, const struct writer *w);
+void input_set_owner(struct input *in, struct input_writer *w);
+void input_clear_owner(struct input *in, const struct input_writer *w);
 /* As much as there is room for, off the front of bytes; -EPIPE when nobody reads it. */
 [[nodiscard]] int input_write(struct input *in, struct slice *bytes);
 /* Have `room` told. */
-[[nodiscard]] int input_wait(struct input *in);
+[[nodiscard]] int input_wait_room(struct input *in);
 void input_close(struct input *in);
 #endif

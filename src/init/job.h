@@ -2,7 +2,7 @@
 #ifndef CAY_INIT_JOB_H
 #define CAY_INIT_JOB_H
 /*
- * job - one exec as PID 1 holds it; struct exec is what is told of it
+ * job - one exec as PID 1 holds it; struct exec_info is what is told of it
  *
  *	starting -> running -> dying -> ended
  *	        `-> failed (never was: the caller hears why, nobody else sees it)
@@ -19,27 +19,33 @@
 #include "init/input.h"
 #include "init/output.h"
 
-enum job_state { JOB_STARTING, JOB_RUNNING, JOB_DYING, JOB_ENDED, JOB_FAILED };
+enum exec_phase {
+	EXEC_PHASE_STARTING,
+	EXEC_PHASE_RUNNING,
+	EXEC_PHASE_DYING,
+	EXEC_PHASE_ENDED,
+	EXEC_PHASE_FAILED
+};
 
-struct job {
+struct exec {
 	struct init *init;
-	struct job *prev, *next; /* oldest first */
+	struct exec *prev, *next; /* oldest first */
 	struct id id;
 	char name[ID_TEXT_LEN + 1];
-	enum job_state state;
+	enum exec_phase state;
 	pid_t pid;
-	int cgroup;    /* its directory; -EBADF when there is none any more */
-	int events_fd; /* of the cgroup, while it outlives the job */
-	uv_poll_t events;
-	bool watching;
+	int cgroup;           /* its directory; -EBADF when there is none any more */
+	int cgroup_events_fd; /* of the cgroup, while it outlives the job */
+	uv_poll_t cgroup_events;
+	bool watching_cgroup;
 	uint64_t started_ns, ended_ns;
 	uint64_t oom_kills; /* in the sandbox, before it started */
-	pid_t born;         /* pid, also when it is none any more */
-	bool alone;         /* no other process was there when it started */
+	pid_t first_pid;    /* pid, also when it is none any more */
+	bool started_alone; /* no other process was there when it started */
 	int status;         /* of waitpid */
 	bool timed_out, killed;
-	bool made; /* all its handles are */
-	bool own;  /* no client's: in no list, forgotten as soon as it has ended */
+	bool handles_open; /* all its handles are */
+	bool internal;     /* no client's: in no list, forgotten as soon as it has ended */
 	struct end end;
 	char signal_name[16];
 	char detail[128];     /* of end */
@@ -53,47 +59,49 @@ struct job {
 	uv_timer_t timer;
 	unsigned handles; /* not closed yet */
 	/* Told once: it runs (err NULL), or why it cannot. */
-	void (*started)(struct job *j, const struct cay_err *err, void *arg);
+	void (*on_started)(struct exec *exec, const struct cay_err *err, void *arg);
 	/* Told once it has ended; its output is still here. */
-	void (*ended)(struct job *j, void *arg);
-	void *arg; /* of both */
+	void (*on_ended)(struct exec *exec, void *arg);
+	void *cb_arg; /* of both */
 };
 
 /* A job of PID 1's own: a service's program, or a look at the sandbox's files. */
-struct job_own {
-	int out;    /* where both its outputs go, or -EBADF: as for any job */
-	bool apart; /* errors go to err */
-	int err;
+struct exec_internal {
+	int output_fd;        /* where both its outputs go, or -EBADF: as for any job */
+	bool separate_stderr; /* errors go to err */
+	int stderr_fd;
 	const struct field_map *env; /* that any other overrides, or NULL */
-	const int *pass;             /* child.h */
+	const int *pass_fds;         /* child.h */
 	size_t n_pass;
-	int (*inside)(void *arg); /* called in the child in the place of a program, or NULL */
-	void (*started)(struct job *j, const struct cay_err *err, void *arg);
-	void (*ended)(struct job *j, void *arg);
+	int (*child_main)(void *arg); /* called in the child in the place of a program, or NULL */
+	void (*on_started)(struct exec *exec, const struct cay_err *err, void *arg);
+	void (*on_ended)(struct exec *exec, void *arg);
 	void *arg;
 };
 
 /* Start an exec; started is called from the loop.  On failure nothing is left. */
-[[nodiscard]] int job_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
-			    enum exec_output mode, struct job **ret, struct cay_err *err);
+[[nodiscard]] int exec_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
+			     enum exec_output mode, struct exec **ret, struct cay_err *err);
 /* The same for PID 1 itself; it is not one of the JOBS_LIVE, and all of it is killed when
  * its first process ends.  If it cannot be executed, started is told why and ended never is. */
-[[nodiscard]] int job_start_own(struct init *in, const struct exec_run *req,
-				const struct job_own *own, struct job **ret, struct cay_err *err);
+[[nodiscard]] int exec_start_internal(struct init *in, const struct exec_run *req,
+				      const struct exec_internal *own, struct exec **ret,
+				      struct cay_err *err);
 /* Every process of it. */
-void job_kill(struct job *j);
+void exec_kill(struct exec *exec);
 /* One that is starting may yet turn out never to have been. */
-static inline bool job_visible(const struct job *j)
+static inline bool exec_is_visible(const struct exec *exec)
 {
-	return !j->own && j->state != JOB_STARTING && j->state != JOB_FAILED;
+	return !exec->internal && exec->state != EXEC_PHASE_STARTING &&
+	       exec->state != EXEC_PHASE_FAILED;
 }
 /* NULL when there is none, or it never was. */
-struct job *job_find(struct init *in, const struct id *id);
-[[nodiscard]] int job_signal(struct job *j, int sig, struct cay_err *err);
+struct exec *exec_find(struct init *in, const struct id *id);
+[[nodiscard]] int exec_signal(struct exec *exec, int sig, struct cay_err *err);
 /* Without output; text points into the job. */
-void job_describe(const struct job *j, struct exec *ret);
+void exec_describe(const struct exec *exec, struct exec_info *ret);
 /* Wait for every child that ended, ours or orphaned. */
-void job_reap(struct init *in);
+void init_reap_children(struct init *in);
 /* Give a finished job's output back to the budget. */
-bool job_reclaim(struct ring_budget *b);
+bool exec_reclaim_output(struct ring_budget *b);
 #endif

@@ -9,6 +9,6 @@
  */
 #include "init/init.h"
 
-void look_info(struct init *in, struct request *rq);
-void look_health(struct init *in, struct request *rq);
+void op_sandbox_info(struct init *in, struct request *rq);
+void op_sandbox_health(struct init *in, struct request *rq);
 #endif

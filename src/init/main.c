@@ -32,7 +32,7 @@
 #define HEAD_TIMEOUT_MS 10000
 #define IDLE_TIMEOUT_MS 60000
 
-static int die(const char *what, int r)
+static int init_report_fatal(const char *what, int r)
 {
 	(void)dprintf(STDERR_FILENO, "cay-init: %s: %s\n", what, strerror(-r));
 	return 1;
@@ -40,7 +40,7 @@ static int die(const char *what, int r)
 
 /* The kernel keeps what PID 1 has no handler for from it.  These come to it as to
  * any process when it is not PID 1 (tests), or are its own doing (SIGPIPE). */
-static void ignore_signals(void)
+static void init_ignore_signals(void)
 {
 	static const uint64_t to_default[4] = {}; /* the kernel's struct: handler 0, no flags */
 	struct sigaction sa = { .sa_handler = SIG_IGN };
@@ -53,7 +53,7 @@ static void ignore_signals(void)
 }
 
 /* The first three fds exist, so that no pipe of ours ever becomes one of them. */
-static int fill_stdio(void)
+static int init_fill_stdio(void)
 {
 	int fd;
 
@@ -67,7 +67,7 @@ static int fill_stdio(void)
 }
 
 /* The memory cgroup of v1, where there is one. */
-static int take_memory(void)
+static int init_check_memory_fd(void)
 {
 	struct statfs st;
 
@@ -77,7 +77,7 @@ static int take_memory(void)
 	return FD_MEMORY;
 }
 
-static int take_meminfo(void)
+static int init_check_meminfo_fd(void)
 {
 	struct stat st;
 
@@ -87,7 +87,7 @@ static int take_meminfo(void)
 	return FD_MEMINFO;
 }
 
-static int take_fds(bool with_cgroup, int *ret_cgroup)
+static int init_check_fds(bool with_cgroup, int *ret_cgroup)
 {
 	struct stat st;
 	int r;
@@ -112,7 +112,7 @@ static int take_fds(bool with_cgroup, int *ret_cgroup)
  * host root for all sandboxes, against what that one's limit was: set there, one sandbox
  * could take what all may have.  So the keeper sets none and PID 1 sets these, which
  * nobody inside can raise again. */
-static int lower_limits(void)
+static int init_lower_rlimits(void)
 {
 	static const struct {
 		enum __rlimit_resource what;
@@ -137,7 +137,7 @@ static int lower_limits(void)
 	return 0;
 }
 
-static int raise_fds(struct init *in)
+static int init_raise_nofile(struct init *in)
 {
 	struct rlimit more;
 
@@ -149,19 +149,19 @@ static int raise_fds(struct init *in)
 	return setrlimit(RLIMIT_NOFILE, &more) < 0 ? -errno : 0;
 }
 
-static void on_child(uv_signal_t *s, int)
+static void on_child_exit_signal(uv_signal_t *s, int)
 {
-	job_reap(s->data);
+	init_reap_children(s->data);
 }
 
-static int start_loop(struct init *in)
+static int init_start_loop(struct init *in)
 {
 	int r = uv_loop_init(&in->loop);
 
 	if (r >= 0)
 		r = uv_signal_init(&in->loop, &in->child);
 	in->child.data = in;
-	return r < 0 ? r : uv_signal_start(&in->child, on_child, SIGCHLD);
+	return r < 0 ? r : uv_signal_start(&in->child, on_child_exit_signal, SIGCHLD);
 }
 
 int main(int argc, char **argv)
@@ -169,8 +169,8 @@ int main(int argc, char **argv)
 	bool with_cgroup = argc < 2 || strcmp(argv[1], "--no-cgroup") != 0;
 	struct init in = { .clk = &clk_system,
 			   .born_ns = clk_boot_ns(&clk_system),
-			   .budget = { .max = OUTPUT_BUDGET, .reclaim = job_reclaim },
-			   .works.cgroup = -EBADF,
+			   .budget = { .max = OUTPUT_BUDGET, .reclaim = exec_reclaim_output },
+			   .child_ops.cgroup = -EBADF,
 			   .spools.cgroup = -EBADF };
 	struct server_conf conf = {
 		.max_conns = MAX_CONNS,
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 		.idle_timeout_ms = IDLE_TIMEOUT_MS,
 		.routes = init_routes,
 		.n_routes = init_n_routes,
-		.handler = init_handle,
+		.handler = init_handle_operation,
 		.arg = &in,
 	};
 	struct cay_err err = {};
@@ -187,35 +187,35 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--wait") == 0)
 		for (;;)
 			(void)pause();
-	r = fill_stdio();
+	r = init_fill_stdio();
 	if (r >= 0)
-		r = take_fds(with_cgroup, &in.cgroup);
+		r = init_check_fds(with_cgroup, &in.cgroup);
 	if (r < 0)
-		return die("the fds it was given", r);
-	in.memory = memory_of(in.cgroup, in.cgroup < 0 ? -EBADF : take_memory());
-	in.view.meminfo = in.cgroup < 0 ? -EBADF : take_meminfo();
+		return init_report_fatal("the fds it was given", r);
+	in.memory = memory_from_cgroup(in.cgroup, in.cgroup < 0 ? -EBADF : init_check_memory_fd());
+	in.meminfo.fd = in.cgroup < 0 ? -EBADF : init_check_meminfo_fd();
 	/* a ring in the kernel for every sandbox is more than a few epoll_ctl are worth */
 	if (setenv("UV_USE_IO_URING", "0", 1) < 0)
-		return die("the environment", -errno);
+		return init_report_fatal("the environment", -errno);
 	/* large buffers go back to the kernel at once: idle must stay small */
 	(void)mallopt(M_MMAP_THRESHOLD, KIB(64));
 	(void)mallopt(M_TRIM_THRESHOLD, KIB(64));
-	ignore_signals();
+	init_ignore_signals();
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	r = lower_limits();
+	r = init_lower_rlimits();
 	if (r >= 0)
-		r = raise_fds(&in);
+		r = init_raise_nofile(&in);
 	if (r >= 0)
-		r = child_caps_lower();
+		r = init_caps_lower();
 	if (r < 0)
-		return die("limits and capabilities", r);
-	r = start_loop(&in);
+		return init_report_fatal("limits and capabilities", r);
+	r = init_start_loop(&in);
 	if (r < 0)
-		return die("the loop", r);
-	view_start(&in);
+		return init_report_fatal("the loop", r);
+	meminfo_start(&in);
 	if (server_start(&in.loop, FD_SOCKET, &conf, &in.server, &err) < 0)
-		return die(err.msg, -err.errnum);
+		return init_report_fatal(err.msg, -err.errnum);
 	for (;;)
 		(void)uv_run(&in.loop, UV_RUN_DEFAULT);
 }

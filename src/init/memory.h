@@ -13,27 +13,27 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct job;
+struct exec;
 
 struct memory {
 	int dir; /* -EBADF: nobody says */
 	bool v1;
 };
 
-struct memory_now {
+struct memory_usage {
 	uint64_t limit, used, peak;
 };
 
 /* One of the two directories, the second of v1; negative when there is none. */
-struct memory memory_of(int cgroup, int v1);
+struct memory memory_from_cgroup(int cgroup, int v1);
 /* How often the kernel killed for memory; 0 when nobody says. */
-uint64_t memory_kills(const struct memory *m);
+uint64_t memory_count_oom_kills(const struct memory *m);
 /* File pages, which the kernel takes back when it must; 0 when nobody says. */
-uint64_t memory_cache(const struct memory *m);
-CAY_MUST_CHECK int memory_read(const struct memory *m, struct memory_now *ret);
+uint64_t memory_cache_bytes(const struct memory *m);
+CAY_MUST_CHECK int memory_read_usage(const struct memory *m, struct memory_usage *ret);
 
 /* How the job ended, from its status and what the kernel counted meanwhile: into j->end. */
-void memory_verdict(struct job *j);
+void exec_end_determine(struct exec *exec);
 /* The last number this pid namespace gave to a process or thread; 0 when nobody says. */
-pid_t memory_last_pid(void);
+pid_t proc_last_pid(void);
 #endif

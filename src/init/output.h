@@ -29,18 +29,18 @@
 
 struct output;
 struct spool;
-struct window;
+struct spool_window;
 
-struct reader {
-	struct reader *prev, *next;
+struct output_reader {
+	struct output_reader *prev, *next;
 	struct output *output; /* NULL while it reads nothing */
 	uint64_t pos;
 	bool greedy; /* takes everything at once, for the reply at the end */
 	/* There may be more to read, or the end was reached.  It may detach itself. */
-	void (*more)(struct reader *r);
+	void (*on_more)(struct output_reader *r);
 	void *data;
-	struct window *window; /* what it has of a file, or NULL */
-	bool broken;           /* there was no memory for that */
+	struct spool_window *window; /* what it has of a file, or NULL */
+	bool no_memory;              /* there was no memory for that */
 };
 
 struct output {
@@ -49,15 +49,15 @@ struct output {
 	bool open, polling, pumping; /* open: the poll handle is */
 	enum exec_output mode;       /* BLOCK, DROP or SPOOL */
 	struct ring ring;
-	struct spool *spool;   /* its file, or NULL */
-	uint64_t spooled;      /* what is in the file, from 0 on */
-	uint64_t handed;       /* the furthest any reader got */
-	bool finishing;        /* the process is dead; tail bytes of it are in the pipe */
-	bool complete;         /* all it wrote is here */
-	bool tty;              /* fd is the master of a terminal */
-	struct reader *holder; /* of a terminal: who is waited for, or NULL */
-	int tail;
-	struct reader *readers;
+	struct spool *spool;    /* its file, or NULL */
+	uint64_t spooled;       /* what is in the file, from 0 on */
+	uint64_t furthest_read; /* the furthest any reader got */
+	bool finishing;         /* the process is dead; tail bytes of it are in the pipe */
+	bool complete;          /* all it wrote is here */
+	bool tty;               /* fd is the master of a terminal */
+	struct output_reader *awaited_reader; /* of a terminal: who is waited for, or NULL */
+	int tail_left;
+	struct output_reader *readers;
 	void (*on_complete)(struct output *o);
 	uv_close_cb
 		on_closed; /* of the poll handle: with its fd, at output_close() at the latest */
@@ -74,31 +74,32 @@ void output_finish(struct output *o);
 /* Read no more; forget what is kept. */
 void output_close(struct output *o);
 
-uint64_t output_end(const struct output *o); /* bytes so far */
+uint64_t output_end_offset(const struct output *o); /* bytes so far */
 /* How many bytes from pos on are gone. */
-uint64_t output_lost(const struct output *o, uint64_t pos);
+uint64_t output_lost_bytes(const struct output *o, uint64_t pos);
 /* Some of it is on its way to a file. */
-bool output_unsaved(const struct output *o);
+bool output_has_unspooled(const struct output *o);
 /* How many bytes from pos on are not in memory: lost, or in a file. */
-uint64_t output_away(const struct output *o, uint64_t pos);
+uint64_t output_bytes_not_in_memory(const struct output *o, uint64_t pos);
 /* Copy from pos; 0 when those are not in memory. */
 size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n);
-/* The same for a reader, who is told when what is in a file is here (output_awaits()). */
-size_t output_read_for(struct reader *r, uint64_t pos, void *to, size_t n);
-bool output_awaits(const struct reader *r);
+/* The same for a reader, who is told when what is in a file is here (output_reader_is_waiting()).
+ */
+size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, size_t n);
+bool output_reader_is_waiting(const struct output_reader *r);
 
-void output_attach(struct output *o, struct reader *r, uint64_t pos);
-void output_detach(struct reader *r);
+void output_add_reader(struct output *o, struct output_reader *r, uint64_t pos);
+void output_remove_reader(struct output_reader *r);
 /* The reader took bytes, or gave them up as lost. */
-void output_moved(struct reader *r, uint64_t n);
-void output_notify(struct output *o);
+void output_reader_advance(struct output_reader *r, uint64_t n);
+void output_notify_readers(struct output *o);
 /* Of a terminal: wait for this reader from now on, or for nobody. */
-void output_hold(struct output *o, struct reader *r);
+void output_set_awaited_reader(struct output *o, struct output_reader *r);
 /* All before upto is in its file. */
-void output_spooled(struct output *o, uint64_t upto);
+void output_set_spooled(struct output *o, uint64_t upto);
 /* No more goes to its file, which has no room, or (lost) is gone: the ring goes on, and readers
  * see what was lost in between. */
-void output_unspool(struct output *o, bool lost);
+void output_stop_spooling(struct output *o, bool lost);
 /* Something is news that is not output. */
-void output_tell(struct output *o);
+void output_notify_change(struct output *o);
 #endif

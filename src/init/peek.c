@@ -14,17 +14,17 @@
 #define TICK_LATER_MS 100 /* after TICKS_SOON of them */
 #define TICKS_SOON 50
 
-struct peek {
+struct proc_query {
 	struct init *init;
 	struct request *rq; /* NULL: nobody waits */
-	struct job *job;
-	int (*inside)(const struct peek *p);
-	void (*done)(struct peek *p, struct buf *body);
+	struct exec *exec;
+	int (*child_main)(const struct proc_query *p);
+	void (*on_done)(struct proc_query *p, struct buf *body);
 	uint64_t pid;
 	int sig;
 };
 
-static void over(struct peek *p, const struct cay_err *err)
+static void proc_query_fail(struct proc_query *p, const struct cay_err *err)
 {
 	struct request *rq = cay_take(p->rq);
 
@@ -35,58 +35,61 @@ static void over(struct peek *p, const struct cay_err *err)
 	request_fail(rq, err);
 }
 
-static void on_ended(struct job *j, void *arg)
+static void on_proc_query_exit(struct exec *exec, void *arg)
 {
-	struct peek *p = arg;
-	const struct output *o = &j->out[0];
+	struct proc_query *p = arg;
+	const struct output *o = &exec->out[0];
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct cay_err err = {};
 
-	if (j->timed_out)
-		(void)cay_fail(&err, CAY_E_TIMEOUT, "looking took longer than %d ms", PEEK_MS);
-	else if (j->status || output_lost(o, 0) || buf_reserve(&body, (size_t)output_end(o)) < 0)
+	if (exec->timed_out)
+		(void)cay_fail(&err, CAY_E_TIMEOUT, "looking took longer than %d ms",
+			       PROC_QUERY_MS);
+	else if (exec->status || output_lost_bytes(o, 0) ||
+		 buf_reserve(&body, (size_t)output_end_offset(o)) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "the sandbox could not be looked at");
 	else
-		body.len = output_read(o, 0, body.data, (size_t)output_end(o));
+		body.len = output_read(o, 0, body.data, (size_t)output_end_offset(o));
 	if (err.code || !p->rq) {
-		over(p, &err);
+		proc_query_fail(p, &err);
 		return;
 	}
 	p->rq->events = NULL;
-	p->done(p, &body);
+	p->on_done(p, &body);
 	free(p);
 }
 
-static void on_started(struct job *, const struct cay_err *err, void *arg)
+static void on_proc_query_started(struct exec *, const struct cay_err *err, void *arg)
 {
 	if (err)
-		over(arg, err);
+		proc_query_fail(arg, err);
 }
 
-static void on_gone(struct request *rq)
+static void on_proc_query_client_gone(struct request *rq)
 {
-	struct peek *p = rq->data;
+	struct proc_query *p = rq->data;
 
 	p->rq = NULL;
-	job_kill(p->job);
+	exec_kill(p->exec);
 }
 
-static int in_child(void *arg)
+static int child_proc_query(void *arg)
 {
-	const struct peek *p = arg;
+	const struct proc_query *p = arg;
 
-	return p->inside(p);
+	return p->child_main(p);
 }
 
-static void start(const struct peek *plan, const char *user)
+static void proc_query_start(const struct proc_query *plan, const char *user)
 {
-	static const struct request_events events = { .gone = on_gone };
-	struct exec_run req = { .cwd = "/", .user = user, .timeout_ms = PEEK_MS };
-	struct job_own own = {
-		.out = -EBADF, .inside = in_child, .started = on_started, .ended = on_ended
-	};
+	static const struct request_events events = { .gone = on_proc_query_client_gone };
+	struct exec_run req = { .cwd = "/", .user = user, .timeout_ms = PROC_QUERY_MS };
+	struct exec_internal own = { .output_fd = -EBADF,
+				     .child_main = child_proc_query,
+				     .on_started = on_proc_query_started,
+				     .on_ended = on_proc_query_exit };
 	struct request *rq = plan->rq;
-	struct peek *p = malloc(sizeof(*p));
+	struct proc_query *p = malloc(sizeof(*p));
 	struct cay_err err = {};
 
 	if (!p) {
@@ -95,7 +98,7 @@ static void start(const struct peek *plan, const char *user)
 	}
 	*p = *plan;
 	own.arg = p;
-	if (job_start_own(p->init, &req, &own, &p->job, &err) < 0) {
+	if (exec_start_internal(p->init, &req, &own, &p->exec, &err) < 0) {
 		free(p);
 		request_fail(rq, &err);
 		return;
@@ -104,42 +107,43 @@ static void start(const struct peek *plan, const char *user)
 	rq->events = &events;
 }
 
-static void reply_text(struct peek *p, struct buf *body)
+static void proc_query_reply_json(struct proc_query *p, struct buf *body)
 {
 	request_reply(p->rq, 200, "application/json", body);
 }
 
 /* Processes */
 
-static int processes_inside(const struct peek *p)
+static int proc_query_list_processes(const struct proc_query *p)
 {
-	return procs_inside(p->init);
+	return child_process_list(p->init);
 }
 
 /* As root, who sees what everybody does; nobody of the sandbox's users can change what
  * such a child says. */
-static void list_processes(struct init *in, struct request *rq)
+static void op_process_list(struct init *in, struct request *rq)
 {
-	start(
-		&(struct peek){
-			.init = in, .rq = rq, .inside = processes_inside, .done = reply_text },
-		"0");
+	proc_query_start(&(struct proc_query){ .init = in,
+					       .rq = rq,
+					       .child_main = proc_query_list_processes,
+					       .on_done = proc_query_reply_json },
+			 "0");
 }
 
-static int below_inside(const struct peek *p)
+static int proc_query_list_descendants(const struct proc_query *p)
 {
-	return procs_below(p->pid);
+	return child_process_descendants(p->pid);
 }
 
 /* The first is who was asked for: if that is gone there is no tree of it. */
-static void signal_all(struct peek *p, struct buf *body)
+static void proc_query_signal_tree(struct proc_query *p, struct buf *body)
 {
 	struct process_signalled told = {};
-	struct procs_one one;
+	struct process_ref one;
 
 	for (size_t at = 0; at + sizeof(one) <= body->len; at += sizeof(one)) {
 		memcpy(&one, body->data + at, sizeof(one));
-		told.signalled += procs_signal(one.pid, &one.start, p->sig) >= 0;
+		told.signalled += process_send_signal(one.pid, &one.start, p->sig) >= 0;
 	}
 	if (told.signalled)
 		request_reply_json(p->rq, &process_signalled_table, &told);
@@ -147,7 +151,7 @@ static void signal_all(struct peek *p, struct buf *body)
 		request_refuse(p->rq, CAY_E_NOT_FOUND, "there is no such process");
 }
 
-static int signal_of(const struct process_signal *q, struct cay_err *err)
+static int process_signal_parse(const struct process_signal *q, struct cay_err *err)
 {
 	int sig = signal_parse(q->signal ? slice_of(q->signal) : SLICE("TERM"));
 
@@ -157,15 +161,18 @@ static int signal_of(const struct process_signal *q, struct cay_err *err)
 	return sig;
 }
 
-static void send_signal(struct init *in, struct request *rq)
+static void op_process_signal(struct init *in, struct request *rq)
 {
 	const struct process_signal *q = rq->body;
-	struct peek plan = { .init = in, .rq = rq, .inside = below_inside, .done = signal_all };
+	struct proc_query plan = { .init = in,
+				   .rq = rq,
+				   .child_main = proc_query_list_descendants,
+				   .on_done = proc_query_signal_tree };
 	struct cay_err err = {};
-	int r = signal_of(q, &err);
+	int r = process_signal_parse(q, &err);
 
 	plan.sig = r;
-	if (r >= 0 && str_u64(rq->match.name, 1, INT32_MAX, &plan.pid) < 0)
+	if (r >= 0 && str_parse_u64(rq->match.name, 1, INT32_MAX, &plan.pid) < 0)
 		r = cay_fail(&err, CAY_E_NOT_FOUND, "there is no such process");
 	else if (r >= 0 && plan.pid == 1)
 		r = cay_fail(&err, CAY_E_FORBIDDEN, "PID 1 is Cay's; delete the sandbox instead");
@@ -174,13 +181,13 @@ static void send_signal(struct init *in, struct request *rq)
 		return;
 	}
 	/* with 0 nothing is sent, but it is looked whether it could be */
-	r = procs_signal(plan.pid, q->has_start ? &q->start : NULL, q->tree ? 0 : plan.sig);
+	r = process_send_signal(plan.pid, q->has_start ? &q->start : NULL, q->tree ? 0 : plan.sig);
 	if (r == -ESRCH)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such process");
 	else if (r < 0)
 		request_refuse(rq, CAY_E_FORBIDDEN, "the kernel does not let it be signalled");
 	else if (q->tree)
-		start(&plan, "0");
+		proc_query_start(&plan, "0");
 	else
 		request_reply_json(rq, &process_signalled_table,
 				   &(struct process_signalled){ .signalled = 1 });
@@ -188,21 +195,22 @@ static void send_signal(struct init *in, struct request *rq)
 
 /* Ports */
 
-static int listening_inside(const struct peek *p)
+static int proc_query_list_ports(const struct proc_query *p)
 {
-	return ports_inside(p->init);
+	return child_port_list(p->init);
 }
 
 /* As the user, whose processes' files it can see. */
-static void list_ports(struct init *in, struct request *rq)
+static void op_port_list(struct init *in, struct request *rq)
 {
-	start(
-		&(struct peek){
-			.init = in, .rq = rq, .inside = listening_inside, .done = reply_text },
-		NULL);
+	proc_query_start(&(struct proc_query){ .init = in,
+					       .rq = rq,
+					       .child_main = proc_query_list_ports,
+					       .on_done = proc_query_reply_json },
+			 NULL);
 }
 
-struct waiting {
+struct port_wait {
 	struct request *rq;
 	uv_timer_t timer;
 	uint16_t port;
@@ -210,49 +218,49 @@ struct waiting {
 	unsigned ticks;
 };
 
-static void on_wait_closed(uv_handle_t *h)
+static void on_port_wait_closed(uv_handle_t *h)
 {
 	free(h->data);
 }
 
-static bool tell_open(struct waiting *w)
+static bool port_wait_reply_if_done(struct port_wait *w)
 {
 	uint64_t waited = uv_now(w->timer.loop) - w->begun;
 	struct port_open told = { .port = w->port,
-				  .open = ports_open(w->port),
+				  .open = port_is_open(w->port),
 				  .waited_ms = waited };
 
 	if (!told.open && waited < w->wait_ms)
 		return false;
 	w->rq->events = NULL;
 	request_reply_json(w->rq, &port_open_table, &told);
-	uv_close((uv_handle_t *)&w->timer, on_wait_closed);
+	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
 	return true;
 }
 
-static void on_tick(uv_timer_t *t)
+static void on_port_wait_tick(uv_timer_t *t)
 {
-	struct waiting *w = t->data;
+	struct port_wait *w = t->data;
 
-	if (!tell_open(w) && ++w->ticks == TICKS_SOON)
+	if (!port_wait_reply_if_done(w) && ++w->ticks == TICKS_SOON)
 		uv_timer_set_repeat(t, TICK_LATER_MS);
 }
 
-static void on_wait_gone(struct request *rq)
+static void on_port_wait_client_gone(struct request *rq)
 {
-	struct waiting *w = rq->data;
+	struct port_wait *w = rq->data;
 
-	uv_close((uv_handle_t *)&w->timer, on_wait_closed);
+	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
 }
 
-static void wait_port(struct init *in, struct request *rq)
+static void op_port_wait(struct init *in, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_wait_gone };
+	static const struct request_events events = { .gone = on_port_wait_client_gone };
 	const struct port_wait_query *q = rq->query;
-	struct waiting *w;
+	struct port_wait *w;
 	uint64_t port;
 
-	if (str_u64(rq->match.name, 1, UINT16_MAX, &port) < 0) {
+	if (str_parse_u64(rq->match.name, 1, UINT16_MAX, &port) < 0) {
 		request_refuse(rq, CAY_E_NOT_FOUND, "ports are 1 to 65535");
 		return;
 	}
@@ -261,29 +269,29 @@ static void wait_port(struct init *in, struct request *rq)
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to wait");
 		return;
 	}
-	*w = (struct waiting){ .rq = rq, .port = (uint16_t)port, .wait_ms = q->wait_ms };
+	*w = (struct port_wait){ .rq = rq, .port = (uint16_t)port, .wait_ms = q->wait_ms };
 	(void)uv_timer_init(&in->loop, &w->timer);
 	w->timer.data = w;
 	w->begun = uv_now(&in->loop);
-	if (tell_open(w))
+	if (port_wait_reply_if_done(w))
 		return;
 	rq->data = w;
 	rq->events = &events;
-	(void)uv_timer_start(&w->timer, on_tick, TICK_MS, TICK_MS);
+	(void)uv_timer_start(&w->timer, on_port_wait_tick, TICK_MS, TICK_MS);
 }
 
-static void (*const handlers[OP_NUM])(struct init *in, struct request *rq) = {
-	[OP_PROCESS_LIST] = list_processes, [OP_PROCESS_SIGNAL] = send_signal,
-	[OP_PORT_LIST] = list_ports,        [OP_PORT_WAIT] = wait_port,
-	[OP_PORT_CONNECT] = connect_port,
+static void (*const proc_op_handlers[OP_NUM])(struct init *in, struct request *rq) = {
+	[OP_PROCESS_LIST] = op_process_list, [OP_PROCESS_SIGNAL] = op_process_signal,
+	[OP_PORT_LIST] = op_port_list,       [OP_PORT_WAIT] = op_port_wait,
+	[OP_PORT_CONNECT] = op_port_connect,
 };
 
-bool peek_api(struct init *in, struct request *rq)
+bool proc_handle_operation(struct init *in, struct request *rq)
 {
 	ptrdiff_t op = rq->match.op - ops;
 
-	if (!handlers[op])
+	if (!proc_op_handlers[op])
 		return false;
-	handlers[op](in, rq);
+	proc_op_handlers[op](in, rq);
 	return true;
 }

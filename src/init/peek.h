@@ -9,8 +9,8 @@
  */
 #include "init/init.h"
 
-#define PEEK_MS 10000
+#define PROC_QUERY_MS 10000
 
 /* False: the operation is somebody else's. */
-bool peek_api(struct init *in, struct request *rq);
+bool proc_handle_operation(struct init *in, struct request *rq);
 #endif

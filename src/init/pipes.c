@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-void pipes_fini(const struct pipes *p)
+void exec_pipes_fini(const struct exec_pipes *p)
 {
 	const int *all[] = { p->in, p->out, p->err, p->report };
 
@@ -13,20 +13,20 @@ void pipes_fini(const struct pipes *p)
 				(void)close(all[i][k]);
 }
 
-int pipe_make(int fds[static 2], int ours)
+int pipe_create(int fds[static 2], int ours)
 {
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	return fcntl(fds[ours], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-int pipes_make(struct pipes *p, bool outputs)
+int exec_pipes_create(struct exec_pipes *p, bool outputs)
 {
-	int r = pipe_make(p->in, 1);
+	int r = pipe_create(p->in, 1);
 
 	if (r >= 0 && outputs)
-		r = pipe_make(p->out, 0);
+		r = pipe_create(p->out, 0);
 	if (r >= 0 && outputs)
-		r = pipe_make(p->err, 0);
-	return r < 0 ? r : pipe_make(p->report, 0);
+		r = pipe_create(p->err, 0);
+	return r < 0 ? r : pipe_create(p->report, 0);
 }

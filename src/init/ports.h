@@ -24,12 +24,12 @@ struct listener {
 
 /* Rows of /proc/net/tcp (or tcp6) that listen, up to the first that does not.  *ret_more:
  * there was none, what follows may have others. */
-[[nodiscard]] size_t ports_parse(struct slice text, bool v6, struct listener *ret, size_t max,
-				 bool *ret_more);
+[[nodiscard]] size_t listeners_parse(struct slice text, bool v6, struct listener *ret, size_t max,
+				     bool *ret_more);
 /* Whether dialling loopback gets there. */
-bool ports_reached(const struct listener *l);
+bool listener_is_on_loopback(const struct listener *l);
 /* Whether somebody listens where dialling that port on loopback gets. */
-bool ports_open(uint16_t port);
+bool port_is_open(uint16_t port);
 /* In a child: a PortList as JSON to standard output; its exit status. */
-int ports_inside(const struct init *in);
+int child_port_list(const struct init *in);
 #endif

@@ -21,7 +21,7 @@
 
 /* Text */
 
-int procs_parse(struct slice text, struct procs_stat *ret)
+int process_stat_parse(struct slice text, struct process_stat *ret)
 {
 	const char *open = memchr(text.p, '(', text.n);
 	const char *close = memrchr(text.p, ')', text.n); /* the name may have some too */
@@ -34,21 +34,21 @@ int procs_parse(struct slice text, struct procs_stat *ret)
 	rest = slice_trim((struct slice){ close + 1, text.n - (size_t)(close + 1 - text.p) });
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 		words[i] = slice_cut(&rest, ' ');
-	*ret = (struct procs_stat){ .state = words[0].n == 1 ? words[0].p[0] : '?',
-				    .comm = { open + 1, (size_t)(close - open) - 1 } };
-	if (str_u64(pid, 1, UINT32_MAX, &ret->pid) < 0 ||
-	    str_u64(words[1], 0, UINT32_MAX, &ret->ppid) < 0 ||
-	    str_u64(words[11], 0, INT64_MAX / 2, &user) < 0 ||
-	    str_u64(words[12], 0, INT64_MAX / 2, &kernel) < 0 ||
-	    str_u64(words[17], 0, UINT32_MAX, &ret->threads) < 0 ||
-	    str_u64(words[19], 0, INT64_MAX, &ret->start) < 0 ||
-	    str_u64(words[21], 0, INT64_MAX / KIB(64), &ret->rss_pages) < 0)
+	*ret = (struct process_stat){ .state = words[0].n == 1 ? words[0].p[0] : '?',
+				      .comm = { open + 1, (size_t)(close - open) - 1 } };
+	if (str_parse_u64(pid, 1, UINT32_MAX, &ret->pid) < 0 ||
+	    str_parse_u64(words[1], 0, UINT32_MAX, &ret->ppid) < 0 ||
+	    str_parse_u64(words[11], 0, INT64_MAX / 2, &user) < 0 ||
+	    str_parse_u64(words[12], 0, INT64_MAX / 2, &kernel) < 0 ||
+	    str_parse_u64(words[17], 0, UINT32_MAX, &ret->threads) < 0 ||
+	    str_parse_u64(words[19], 0, INT64_MAX, &ret->start) < 0 ||
+	    str_parse_u64(words[21], 0, INT64_MAX / KIB(64), &ret->rss_pages) < 0)
 		return -EPROTO;
 	ret->cpu_ticks = user + kernel;
 	return 0;
 }
 
-void procs_clean(const char *from, size_t n, char *ret, size_t max)
+void process_text_to_utf8(const char *from, size_t n, char *ret, size_t max)
 {
 	static const char unknown[] = "\xef\xbf\xbd";
 	size_t at = 0;
@@ -71,7 +71,7 @@ void procs_clean(const char *from, size_t n, char *ret, size_t max)
 	ret[at] = 0;
 }
 
-struct id procs_exec(struct slice cgroup)
+struct id process_exec_from_cgroup(struct slice cgroup)
 {
 	struct id found = {}, one;
 
@@ -89,7 +89,7 @@ struct id procs_exec(struct slice cgroup)
 
 /* Reading */
 
-static ssize_t read_at(uint64_t pid, const char *what, char *to, size_t max)
+static ssize_t process_read_proc_file(uint64_t pid, const char *what, char *to, size_t max)
 {
 	char path[64];
 	int n = snprintf(path, sizeof(path), "/proc/%llu/%s", (unsigned long long)pid, what);
@@ -101,52 +101,53 @@ static ssize_t read_at(uint64_t pid, const char *what, char *to, size_t max)
 	return fd < 0 ? -errno : read(fd, to, max);
 }
 
-static int read_stat(uint64_t pid, char text[static STAT_MAX], struct procs_stat *ret)
+static int process_read_stat(uint64_t pid, char text[static STAT_MAX], struct process_stat *ret)
 {
-	ssize_t n = read_at(pid, "stat", text, STAT_MAX);
+	ssize_t n = process_read_proc_file(pid, "stat", text, STAT_MAX);
 
 	if (n < 0)
 		return (int)n;
-	return procs_parse((struct slice){ text, (size_t)n }, ret);
+	return process_stat_parse((struct slice){ text, (size_t)n }, ret);
 }
 
-struct id procs_owner(const struct init *in, uint64_t pid)
+struct id process_find_exec(const struct init *in, uint64_t pid)
 {
 	char text[STATUS_MAX];
-	ssize_t n = read_at(pid, "cgroup", text, sizeof(text));
-	struct id id = n < 0 ? (struct id){} : procs_exec((struct slice){ text, (size_t)n });
+	ssize_t n = process_read_proc_file(pid, "cgroup", text, sizeof(text));
+	struct id id =
+		n < 0 ? (struct id){} : process_exec_from_cgroup((struct slice){ text, (size_t)n });
 
 	/* services and what PID 1 does itself have such cgroups too */
-	for (const struct job *j = in->newest; id.noun && j; j = j->prev)
-		if (id_eq(&j->id, &id))
-			return job_visible(j) ? id : (struct id){};
+	for (const struct exec *exec = in->newest_exec; id.noun && exec; exec = exec->prev)
+		if (id_eq(&exec->id, &id))
+			return exec_is_visible(exec) ? id : (struct id){};
 	return (struct id){};
 }
 
 /* All of them, but for who looks. */
 
-struct row {
-	struct procs_stat stat;
+struct process_row {
+	struct process_stat stat;
 	uint64_t depth;
 };
 
-struct all {
-	struct row *rows; /* by parent, then number */
+struct process_table {
+	struct process_row *rows; /* by parent, then number */
 	size_t n;
 	uint32_t *order; /* the tree's */
 	uint64_t left_out;
 };
 
-static int by_parent(const void *a, const void *b)
+static int process_compare_by_parent(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct process_row *x = a, *y = b;
 
 	if (x->stat.ppid != y->stat.ppid)
 		return x->stat.ppid < y->stat.ppid ? -1 : 1;
 	return x->stat.pid < y->stat.pid ? -1 : x->stat.pid > y->stat.pid;
 }
 
-static void read_all(struct all *a)
+static void process_table_read_proc(struct process_table *a)
 {
 	DIR *d = opendir("/proc");
 	char text[STAT_MAX];
@@ -154,23 +155,23 @@ static void read_all(struct all *a)
 	uint64_t pid;
 
 	while (d && (e = readdir(d))) {
-		struct row *r = &a->rows[a->n];
+		struct process_row *r = &a->rows[a->n];
 
-		if (str_u64(slice_of(e->d_name), 1, UINT32_MAX, &pid) < 0 ||
+		if (str_parse_u64(slice_of(e->d_name), 1, UINT32_MAX, &pid) < 0 ||
 		    pid == (uint64_t)getpid())
 			continue;
 		if (a->n == PROCS_MAX)
 			a->left_out++;
-		else if (read_stat(pid, text, &r->stat) >= 0)
+		else if (process_read_stat(pid, text, &r->stat) >= 0)
 			a->n++;
 	}
 	if (d)
 		(void)closedir(d);
-	qsort(a->rows, a->n, sizeof(*a->rows), by_parent);
+	qsort(a->rows, a->n, sizeof(*a->rows), process_compare_by_parent);
 }
 
 /* Where the children of that one begin. */
-static size_t first_child(const struct all *a, uint64_t pid)
+static size_t process_table_first_child(const struct process_table *a, uint64_t pid)
 {
 	size_t from = 0, to = a->n;
 
@@ -187,7 +188,8 @@ static size_t first_child(const struct all *a, uint64_t pid)
 
 /* Rows below that one in the tree's order, to order from `at` on; how many are there then.
  * The numbers that wait to be looked at are kept behind: no row is twice in it. */
-static size_t put_tree(struct all *a, uint32_t *wait, uint32_t root, uint64_t depth, size_t at)
+static size_t process_table_order_tree(struct process_table *a, uint32_t *wait, uint32_t root,
+				       uint64_t depth, size_t at)
 {
 	size_t n = 0;
 
@@ -196,7 +198,7 @@ static size_t put_tree(struct all *a, uint32_t *wait, uint32_t root, uint64_t de
 	while (n && at < a->n) {
 		uint32_t row = wait[--n];
 		uint64_t pid = a->rows[row].stat.pid;
-		size_t from = first_child(a, pid), to = from;
+		size_t from = process_table_first_child(a, pid), to = from;
 
 		a->order[at++] = row;
 		while (to < a->n && a->rows[to].stat.ppid == pid)
@@ -209,7 +211,7 @@ static size_t put_tree(struct all *a, uint32_t *wait, uint32_t root, uint64_t de
 	return at;
 }
 
-static bool has_parent(const struct all *a, const struct row *r)
+static bool process_table_has_parent(const struct process_table *a, const struct process_row *r)
 {
 	for (size_t i = 0; i < a->n; i++)
 		if (a->rows[i].stat.pid == r->stat.ppid)
@@ -219,19 +221,19 @@ static bool has_parent(const struct all *a, const struct row *r)
 
 /* What was read one after the other need not be a tree: who has lost its parent begins
  * another one. */
-static int look_at_all(struct all *a, struct pool *pool)
+static int process_table_load(struct process_table *a, struct arena *arena)
 {
-	uint32_t *wait = pool_take(pool, PROCS_MAX + 1, sizeof(*wait));
+	uint32_t *wait = arena_alloc(arena, PROCS_MAX + 1, sizeof(*wait));
 	size_t n = 0;
 
-	a->rows = pool_take(pool, PROCS_MAX + 1, sizeof(*a->rows));
-	a->order = pool_take(pool, PROCS_MAX, sizeof(*a->order));
+	a->rows = arena_alloc(arena, PROCS_MAX + 1, sizeof(*a->rows));
+	a->order = arena_alloc(arena, PROCS_MAX, sizeof(*a->order));
 	if (!a->rows || !a->order || !wait)
 		return -ENOMEM;
-	read_all(a);
+	process_table_read_proc(a);
 	for (uint32_t i = 0; i < a->n; i++)
-		if (a->rows[i].stat.ppid == 0 || !has_parent(a, &a->rows[i]))
-			n = put_tree(a, wait, i, 0, n);
+		if (a->rows[i].stat.ppid == 0 || !process_table_has_parent(a, &a->rows[i]))
+			n = process_table_order_tree(a, wait, i, 0, n);
 	a->left_out += a->n - n;
 	a->n = n;
 	return 0;
@@ -239,14 +241,14 @@ static int look_at_all(struct all *a, struct pool *pool)
 
 /* What is told of one */
 
-struct people {
+struct passwd_cache {
 	char passwd[KIB(64)];
 	size_t n;
 	uint64_t uid; /* the last that was asked for */
 	char name[64 + 1];
 };
 
-static void read_people(struct people *p)
+static void passwd_cache_read(struct passwd_cache *p)
 {
 	auto_close int fd = open("/etc/passwd", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
@@ -259,7 +261,7 @@ static void read_people(struct people *p)
 	p->n = n > 0 ? (size_t)n : 0;
 }
 
-static const char *name_of(struct people *p, uint64_t uid)
+static const char *passwd_cache_user_name(struct passwd_cache *p, uint64_t uid)
 {
 	struct slice rest = { p->passwd, p->n };
 
@@ -272,9 +274,10 @@ static const char *name_of(struct people *p, uint64_t uid)
 		uint64_t found;
 
 		(void)slice_cut(&line, ':');
-		if (name.n && name.n < sizeof(p->name) && utf8_valid(name.p, name.n) &&
+		if (name.n && name.n < sizeof(p->name) && utf8_is_valid(name.p, name.n) &&
 		    !memchr(name.p, 0, name.n) &&
-		    str_u64(slice_cut(&line, ':'), 0, USERS_ID_MAX, &found) >= 0 && found == uid) {
+		    str_parse_u64(slice_cut(&line, ':'), 0, USERS_ID_MAX, &found) >= 0 &&
+		    found == uid) {
 			memcpy(p->name, name.p, name.n);
 			p->name[name.n] = 0;
 			return p->name;
@@ -283,10 +286,10 @@ static const char *name_of(struct people *p, uint64_t uid)
 	return NULL;
 }
 
-static uint64_t uid_of(uint64_t pid)
+static uint64_t process_read_uid(uint64_t pid)
 {
 	char text[STATUS_MAX + 1];
-	ssize_t n = read_at(pid, "status", text, STATUS_MAX);
+	ssize_t n = process_read_proc_file(pid, "status", text, STATUS_MAX);
 	const char *at;
 	struct slice line;
 	uint64_t uid = 0;
@@ -297,32 +300,32 @@ static uint64_t uid_of(uint64_t pid)
 		return 0;
 	line = slice_of(at + 6);
 	(void)slice_cut(&line, '\t');
-	return str_u64(slice_cut(&line, '\t'), 0, UINT32_MAX, &uid) < 0 ? 0 : uid;
+	return str_parse_u64(slice_cut(&line, '\t'), 0, UINT32_MAX, &uid) < 0 ? 0 : uid;
 }
 
 /* Its command line, or its name in brackets where it has none. */
-static const char *command_of(uint64_t pid, struct pool *pool)
+static const char *process_read_command(uint64_t pid, struct arena *arena)
 {
 	char raw[PROCS_COMMAND + 1], text[STAT_MAX];
-	ssize_t n = read_at(pid, "cmdline", raw, PROCS_COMMAND);
-	char *ret = pool_take(pool, 1, PROCS_COMMAND + 1);
-	struct procs_stat s;
+	ssize_t n = process_read_proc_file(pid, "cmdline", raw, PROCS_COMMAND);
+	char *ret = arena_alloc(arena, 1, PROCS_COMMAND + 1);
+	struct process_stat s;
 
 	if (!ret)
 		return "";
 	if (n > 0) {
-		procs_clean(raw, (size_t)n, ret, PROCS_COMMAND);
-	} else if (read_stat(pid, text, &s) >= 0 && s.comm.n < sizeof(raw) - 2) {
+		process_text_to_utf8(raw, (size_t)n, ret, PROCS_COMMAND);
+	} else if (process_read_stat(pid, text, &s) >= 0 && s.comm.n < sizeof(raw) - 2) {
 		raw[0] = '[';
 		memcpy(raw + 1, s.comm.p, s.comm.n);
 		raw[s.comm.n + 1] = ']';
-		procs_clean(raw, s.comm.n + 2, ret, PROCS_COMMAND);
+		process_text_to_utf8(raw, s.comm.n + 2, ret, PROCS_COMMAND);
 	}
 	return ret;
 }
 
-static void describe(const struct init *in, const struct row *r, struct people *people,
-		     struct pool *pool, struct process *ret)
+static void process_describe(const struct init *in, const struct process_row *r,
+			     struct passwd_cache *people, struct arena *arena, struct process *ret)
 {
 	static char letters[256][2];
 	uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK), boot = clk_boot_ns(&clk_system);
@@ -336,65 +339,65 @@ static void describe(const struct init *in, const struct row *r, struct people *
 		.pid = r->stat.pid,
 		.ppid = r->stat.ppid,
 		.depth = r->depth,
-		.uid = uid_of(r->stat.pid),
+		.uid = process_read_uid(r->stat.pid),
 		.state = letters[state],
-		.command = command_of(r->stat.pid, pool),
+		.command = process_read_command(r->stat.pid, arena),
 		.threads = r->stat.threads,
 		.cpu_ms = r->stat.cpu_ticks * (1000 / hz),
 		.rss_bytes = r->stat.rss_pages * (uint64_t)sysconf(_SC_PAGESIZE),
 		.started_ns = clk_wall_ns(&clk_system) - age_ms * NS_PER_MS,
 		.start = r->stat.start,
-		.exec = procs_owner(in, r->stat.pid),
+		.exec = process_find_exec(in, r->stat.pid),
 	};
 	ret->cpu_milli = age_ms ? ret->cpu_ms * 1000 / age_ms : 0;
-	user = name_of(people, ret->uid);
-	ret->user = user ? pool_strn(pool, user, strlen(user)) : NULL;
+	user = passwd_cache_user_name(people, ret->uid);
+	ret->user = user ? arena_strndup(arena, user, strlen(user)) : NULL;
 }
 
-int procs_inside(const struct init *in)
+int child_process_list(const struct init *in)
 {
 	auto_buf out = BUF_INIT(PROCS_JSON + KIB(64));
 	struct jw w = jw_to(&out);
-	auto_pool pool = POOL_INIT(POOL_MAX);
-	struct people *people = pool_take(&pool, 1, sizeof(*people));
+	auto_arena arena = ARENA_INIT(POOL_MAX);
+	struct passwd_cache *people = arena_alloc(&arena, 1, sizeof(*people));
 	struct process_list told = {};
 	struct process *rows;
-	struct all a = {};
+	struct process_table a = {};
 	size_t sum = 0;
 
 	static_assert(PROCS_MAX * (sizeof(*rows) + sizeof(*a.rows)) < POOL_MAX - 2 * PROCS_JSON);
-	if (!people || look_at_all(&a, &pool) < 0)
+	if (!people || process_table_load(&a, &arena) < 0)
 		return 1;
-	rows = pool_take(&pool, a.n + 1, sizeof(*rows));
+	rows = arena_alloc(&arena, a.n + 1, sizeof(*rows));
 	if (!rows)
 		return 1;
-	read_people(people);
+	passwd_cache_read(people);
 	for (size_t i = 0; i < a.n && sum < PROCS_JSON; i++) {
 		struct process *to = &rows[told.processes.n++];
 
-		describe(in, &a.rows[a.order[i]], people, &pool, to);
+		process_describe(in, &a.rows[a.order[i]], people, &arena, to);
 		sum += ROW_JSON + 2 * strlen(to->command) + 2 * sizeof(people->name);
 	}
 	told.processes.v = rows;
 	told.left_out = a.left_out + a.n - told.processes.n;
 	field_encode(&process_list_table, NULL, &told, &w);
-	if (jw_done(&w) < 0 || path_write_all(STDOUT_FILENO, out.data, out.len) < 0)
+	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
 	return 0;
 }
 
-int procs_below(uint64_t pid)
+int child_process_descendants(uint64_t pid)
 {
-	auto_pool pool = POOL_INIT(POOL_MAX);
-	struct all a = {};
+	auto_arena arena = ARENA_INIT(POOL_MAX);
+	struct process_table a = {};
 	uint64_t depth = 0;
 	bool in_it = false;
 
-	if (look_at_all(&a, &pool) < 0)
+	if (process_table_load(&a, &arena) < 0)
 		return 1;
 	for (size_t i = 0; i < a.n; i++) {
-		const struct row *r = &a.rows[a.order[i]];
-		struct procs_one one = { r->stat.pid, r->stat.start };
+		const struct process_row *r = &a.rows[a.order[i]];
+		struct process_ref one = { r->stat.pid, r->stat.start };
 
 		if (r->stat.pid == pid)
 			in_it = true;
@@ -402,7 +405,7 @@ int procs_below(uint64_t pid)
 			break;
 		if (r->stat.pid == pid)
 			depth = r->depth;
-		if (in_it && path_write_all(STDOUT_FILENO, &one, sizeof(one)) < 0)
+		if (in_it && fd_write_all(STDOUT_FILENO, &one, sizeof(one)) < 0)
 			return 1;
 	}
 	return 0;
@@ -410,11 +413,11 @@ int procs_below(uint64_t pid)
 
 /* Whoever has the number when we open it is who gets the signal: the line is read behind
  * that, so one that says the right beginning is that one's, or of nobody who lives. */
-int procs_signal(uint64_t pid, const uint64_t *start, int sig)
+int process_send_signal(uint64_t pid, const uint64_t *start, int sig)
 {
 	auto_close int fd = -EBADF;
 	char text[STAT_MAX];
-	struct procs_stat now;
+	struct process_stat now;
 	int r;
 
 	if (pid <= 1 || pid > INT32_MAX)
@@ -422,7 +425,7 @@ int procs_signal(uint64_t pid, const uint64_t *start, int sig)
 	fd = (int)syscall((long)SYS_pidfd_open, (pid_t)pid, 0);
 	if (fd < 0)
 		return errno == EINVAL ? -ESRCH : -errno;
-	r = start ? read_stat(pid, text, &now) : 0;
+	r = start ? process_read_stat(pid, text, &now) : 0;
 	if (r < 0)
 		return -ESRCH;
 	if (start && now.start != *start)

@@ -18,40 +18,40 @@
  */
 #include "ops/op.h"
 
-#define PROGRAM_POOL KIB(64)
-#define PROGRAM_FILE_MAX KIB(64)
-#define PROGRAM_ARGS_MAX 1024
-#define PROGRAM_ENV_MAX 256
-#define PROGRAM_VALUE_MAX KIB(32)
-#define PROGRAM_SECTIONS_MAX 256 /* of one file */
+#define SERVICE_CONFIG_POOL KIB(64)
+#define SERVICE_CONFIG_FILE_MAX KIB(64)
+#define SERVICE_CONFIG_ARGS_MAX 1024
+#define SERVICE_CONFIG_ENV_MAX 256
+#define SERVICE_CONFIG_VALUE_MAX KIB(32)
+#define SERVICE_CONFIG_SECTIONS_MAX 256 /* of one file */
 
-struct program {
+struct service_config {
 	char name[OP_NAME_MAX + 1];
 	struct field_texts argv; /* ended by NULL */
 	const char *cwd, *user;  /* or NULL */
 	struct field_map env;
 	bool autostart;
-	unsigned autorestart; /* enum service_restart */
-	uint64_t exits[4];    /* exit codes that are expected, a bit each */
+	unsigned autorestart;       /* enum service_restart */
+	uint64_t expected_exits[4]; /* exit codes that are expected, a bit each */
 	uint64_t priority, start_ms, start_retries, stop_ms;
 	int stop_signal;
-	const char *source;            /* the file, or "api" */
-	char refused[CAY_ERR_MSG_MAX]; /* why it is none, or "" */
-	struct pool pool;              /* of all these */
+	const char *source;                /* the file, or "api" */
+	char refused_why[CAY_ERR_MSG_MAX]; /* why it is none, or "" */
+	struct arena arena;                /* of all these */
 };
 
-void program_fini(struct program *p);
-static inline bool program_expects(const struct program *p, unsigned exit_code)
+void service_config_fini(struct service_config *p);
+static inline bool service_config_expects_exit(const struct service_config *p, unsigned exit_code)
 {
-	return p->exits[exit_code / 64 % 4] >> exit_code % 64 & 1;
+	return p->expected_exits[exit_code / 64 % 4] >> exit_code % 64 & 1;
 }
 
 /* Each program of a file, in its order; *p is the callee's (it takes it, or
- * program_fini()).  env is what ENV_ names are looked up in. */
-typedef void program_fn(void *arg, struct program *p);
-void program_parse(struct slice text, const char *file, const struct field_map *env,
-		   program_fn *each, void *arg);
+ * service_config_fini()).  env is what ENV_ names are looked up in. */
+typedef void service_config_fn(void *arg, struct service_config *p);
+void service_config_parse_file(struct slice text, const char *file, const struct field_map *env,
+			       service_config_fn *each, void *arg);
 /* From a request; its texts are copied. */
-[[nodiscard]] int program_from(const char *name, const struct service_put *q, struct program *ret,
-			       struct cay_err *err);
+[[nodiscard]] int service_config_from_request(const char *name, const struct service_put *q,
+					      struct service_config *ret, struct cay_err *err);
 #endif

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-void ring_drop(struct ring *r)
+void ring_free_data(struct ring *r)
 {
 	free(r->data);
 	if (r->budget)
@@ -30,7 +30,7 @@ size_t ring_read(const struct ring *r, uint64_t offset, void *to, size_t n)
 	return n;
 }
 
-static bool afford(struct ring_budget *b, size_t n)
+static bool ring_budget_make_room(struct ring_budget *b, size_t n)
 {
 	while (b->used + n > b->max)
 		if (!b->reclaim || !b->reclaim(b))
@@ -38,7 +38,7 @@ static bool afford(struct ring_budget *b, size_t n)
 	return true;
 }
 
-static bool grow(struct ring *r)
+static bool ring_grow(struct ring *r)
 {
 	size_t cap = r->cap ? r->cap * 2 : RING_MIN;
 	uint64_t at = r->start;
@@ -46,7 +46,7 @@ static bool grow(struct ring *r)
 
 	/* without its first page a ring could not move anything at all */
 	if (cap > (r->max ? r->max : RING_MAX) ||
-	    (!afford(r->budget, cap - r->cap) && r->cap && !r->due))
+	    (!ring_budget_make_room(r->budget, cap - r->cap) && r->cap && !r->ignore_budget))
 		return false;
 	data = malloc(cap);
 	if (!data)
@@ -63,7 +63,7 @@ static bool grow(struct ring *r)
 	return true;
 }
 
-static size_t room(const struct ring *r, uint64_t keep, bool half)
+static size_t ring_room(const struct ring *r, uint64_t keep, bool half)
 {
 	size_t limit = half ? r->cap / 2 : r->cap;
 	uint64_t must = r->end - keep;
@@ -71,7 +71,7 @@ static size_t room(const struct ring *r, uint64_t keep, bool half)
 	return must < limit ? (size_t)(limit - must) : 0;
 }
 
-size_t ring_space(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
+size_t ring_reserve(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
 {
 	size_t at, n, unused;
 
@@ -80,9 +80,9 @@ size_t ring_space(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
 	if (keep > r->end)
 		keep = r->end;
 	/* grow rather than overwrite what somebody may still ask for */
-	while ((r->end - r->start == r->cap || !room(r, keep, half)) && grow(r))
+	while ((r->end - r->start == r->cap || !ring_room(r, keep, half)) && ring_grow(r))
 		;
-	n = room(r, keep, half);
+	n = ring_room(r, keep, half);
 	if (!n)
 		return 0;
 	/* up to what is unused; then it is full, and grows or begins to overwrite */
@@ -94,7 +94,7 @@ size_t ring_space(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
 	return n < r->cap - at ? n : r->cap - at;
 }
 
-void ring_wrote(struct ring *r, size_t n)
+void ring_commit(struct ring *r, size_t n)
 {
 	assert(n <= r->cap);
 	r->end += n;

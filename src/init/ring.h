@@ -30,8 +30,8 @@ struct ring {
 	uint8_t *data;
 	size_t cap; /* 0 or a power of two */
 	uint64_t start, end;
-	size_t max; /* of cap; 0: RING_MAX */
-	bool due;   /* what comes must have room, whatever is left of the budget */
+	size_t max;         /* of cap; 0: RING_MAX */
+	bool ignore_budget; /* what comes must have room, whatever is left of the budget */
 	struct ring_budget *budget;
 };
 
@@ -41,15 +41,15 @@ static inline struct ring ring_empty(struct ring_budget *budget, uint64_t offset
 }
 
 /* Give the memory back; what was in it is gone, offsets stay. */
-void ring_drop(struct ring *r);
+void ring_free_data(struct ring *r);
 
 /* Where the next bytes go, and how many fit there without wrapping, 0 when none.
  * What is at or behind `keep` stays; what is before it may be overwritten, but
  * the ring grows first if it can.  With `half`, no more than half of the ring is
  * ever filled with what must stay, so that a reader may go back as far. */
-size_t ring_space(struct ring *r, uint64_t keep, bool half, uint8_t **ret);
+size_t ring_reserve(struct ring *r, uint64_t keep, bool half, uint8_t **ret);
 /* n bytes were put there. */
-void ring_wrote(struct ring *r, size_t n);
+void ring_commit(struct ring *r, size_t n);
 /* Copy bytes from offset on, which is not before start; how many there were. */
 size_t ring_read(const struct ring *r, uint64_t offset, void *to, size_t n);
 #endif

@@ -16,7 +16,7 @@
 #define SCAN_BYTES_MAX KIB(512) /* of all files */
 #define SCAN_PATH_MAX 119
 
-enum scan_kind {
+enum image_scan_kind {
 	SCAN_RUN = 'r',    /* a script to run */
 	SCAN_SOURCE = 's', /* one for a shell to read */
 	SCAN_FILE = 'f',   /* a file of services, with its content */
@@ -24,16 +24,16 @@ enum scan_kind {
 	SCAN_MANY = 'm',   /* there are more scripts than may be */
 };
 
-struct scan_item {
-	enum scan_kind kind;
+struct image_scan_item {
+	enum image_scan_kind kind;
 	char path[SCAN_PATH_MAX + 1];
 	struct slice content;
 };
 
 /* Whether there is any of the directories at all; looking is cheap. */
-bool scan_needed(void);
+bool image_scan_is_needed(void);
 /* In the child; its exit status. */
-int scan_inside(void *arg);
+int child_image_scan(void *arg);
 /* The next record off the front; 0 at the end, -EPROTO when it is none. */
-[[nodiscard]] int scan_next(struct slice *rest, struct scan_item *ret);
+[[nodiscard]] int image_scan_next_item(struct slice *rest, struct image_scan_item *ret);
 #endif

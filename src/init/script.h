@@ -19,7 +19,7 @@
 #include "base/str.h"
 
 #define SCRIPT_NONCE 16 /* hexadecimal digits */
-#define SCRIPT_SIDE_FD 250
+#define SCRIPT_REPORT_FD 250
 #define SCRIPT_FD 9
 #define SCRIPT_GUARD_FD 8
 #define SCRIPT_STOP_SIGNAL 47 /* a number: C libraries differ in where SIGRTMIN is */
@@ -27,13 +27,13 @@
 #define SCRIPT_MAX (6 * SCRIPT_TEXT_MAX) /* of what any of these writes */
 
 /* Whether text is whole commands for certain, whatever the shell's options are. */
-bool script_plain(struct slice text);
+bool script_text_is_plain(struct slice text);
 /* The first lines: go to cwd, be ready to be stopped, tell. */
-[[nodiscard]] int script_start(struct buf *b, const char *nonce, const char *cwd);
+[[nodiscard]] int script_append_start(struct buf *b, const char *nonce, const char *cwd);
 /* Tell 0 when text can be parsed, 1 when not; nothing of it runs. */
-[[nodiscard]] int script_check(struct buf *b, const char *nonce, struct slice text);
+[[nodiscard]] int script_append_check(struct buf *b, const char *nonce, struct slice text);
 /* Run it, and tell; by eval when it cannot be parsed. */
-[[nodiscard]] int script_run(struct buf *b, const char *nonce, struct slice text, bool eval);
+[[nodiscard]] int script_append_run(struct buf *b, const char *nonce, struct slice text, bool eval);
 /* Behind a run that was stopped: make the shell what it was, with $? 130, and tell. */
-[[nodiscard]] int script_restore(struct buf *b, const char *nonce);
+[[nodiscard]] int script_append_restore(struct buf *b, const char *nonce);
 #endif

@@ -7,7 +7,7 @@
 #include "init/shell.h"
 
 /* What makes programs talk to a program: no pager, no colours, no questions. */
-static const char *keys[] = {
+static const char *shell_env_keys[] = {
 	"PAGER",
 	"GIT_PAGER",
 	"GH_PAGER",
@@ -21,26 +21,26 @@ static const char *keys[] = {
 	"PIP_NO_INPUT",
 	"HISTCONTROL",
 };
-static const char *values[] = { "cat",  "cat",        "cat", "cat", "cat",
-				"dumb", "1",          "1",   "0",   "noninteractive",
-				"1",    "ignorespace" };
-static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(values));
-const struct field_map shell_env = { keys, values, ARRAY_SIZE(keys) };
+static const char *shell_env_values[] = { "cat",  "cat",        "cat", "cat", "cat",
+					  "dumb", "1",          "1",   "0",   "noninteractive",
+					  "1",    "ignorespace" };
+static_assert(ARRAY_SIZE(shell_env_keys) == ARRAY_SIZE(shell_env_values));
+const struct field_map shell_env = { shell_env_keys, shell_env_values, ARRAY_SIZE(shell_env_keys) };
 
 /* bash puts the name of its script in front of what it complains about, and that is to
  * be "bash".  So there is a link of this name to the pipe, in a directory of its own, for
  * as long as bash needs to open it. */
-static const char *const places[] = { "/dev/shm", "/tmp", "/var/tmp" };
+static const char *const shell_link_dirs[] = { "/dev/shm", "/tmp", "/var/tmp" };
 
-static bool make_link(char *dir, size_t size)
+static bool shell_script_link_create(char *dir, size_t size)
 {
 	char target[32];
 	int n = snprintf(target, sizeof(target), "/proc/self/fd/%d", SCRIPT_FD);
 
 	if (n < 0 || (size_t)n >= sizeof(target))
 		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		n = snprintf(dir, size, "%s/.cay-XXXXXX", places[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(shell_link_dirs); i++) {
+		n = snprintf(dir, size, "%s/.cay-XXXXXX", shell_link_dirs[i]);
 		if (n < 0 || (size_t)n >= size || !mkdtemp(dir))
 			continue;
 		if (chdir(dir) == 0 && symlink(target, "bash") == 0)
@@ -52,7 +52,7 @@ static bool make_link(char *dir, size_t size)
 
 /* Whoever holds the other end of guard lets go of it when the link was followed.  Nobody's
  * child, so that bash does not hear of its end. */
-static void remove_later(const char *dir, int guard)
+static void shell_script_link_cleanup(const char *dir, int guard)
 {
 	pid_t pid = fork();
 	char c;
@@ -63,7 +63,7 @@ static void remove_later(const char *dir, int guard)
 		return;
 	if (fork() != 0)
 		_exit(0);
-	for (int fd = 0; fd <= SCRIPT_SIDE_FD; fd++)
+	for (int fd = 0; fd <= SCRIPT_REPORT_FD; fd++)
 		if (fd != guard)
 			(void)close(fd);
 	while (read(guard, &c, 1) < 0 && errno == EINTR)
@@ -73,17 +73,17 @@ static void remove_later(const char *dir, int guard)
 	_exit(0);
 }
 
-int shell_inside(void *)
+int child_shell_exec_bash(void *)
 {
 	static char name[] = "bash", no_rc[] = "--norc", no_profile[] = "--noprofile";
 	char dir[64], direct[32];
 	char *argv[] = { name, no_rc, no_profile, name, NULL };
 	int guard[2], n;
 
-	if (dup2(CHILD_PASS + 1, SCRIPT_SIDE_FD) < 0 || pipe2(guard, O_CLOEXEC) < 0)
+	if (dup2(CHILD_PASS + 1, SCRIPT_REPORT_FD) < 0 || pipe2(guard, O_CLOEXEC) < 0)
 		return 125;
-	if (make_link(dir, sizeof(dir))) {
-		remove_later(dir, guard[0]);
+	if (shell_script_link_create(dir, sizeof(dir))) {
+		shell_script_link_cleanup(dir, guard[0]);
 	} else {
 		/* a file system that cannot be written to: its name is not so nice then */
 		n = snprintf(direct, sizeof(direct), "/dev/fd/%d", SCRIPT_FD);

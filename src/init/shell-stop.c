@@ -11,10 +11,10 @@
 #define SEEN_MAX 65536 /* processes looked at */
 
 /* What to do to what the shell runs, a step at a time; behind the last the shell goes. */
-static const int steps[] = { SIGINT, SIGTERM, SIGKILL };
+static const int shell_stop_signals[] = { SIGINT, SIGTERM, SIGKILL };
 
 /* The session a process is of and when it began, in ticks since the boot. */
-static bool look_at(const char *pid, long *ret_session, uint64_t *ret_began)
+static bool process_read_session(const char *pid, long *ret_session, uint64_t *ret_began)
 {
 	char path[32], text[1024];
 	const char *p;
@@ -40,7 +40,7 @@ static bool look_at(const char *pid, long *ret_session, uint64_t *ret_began)
 
 /* Those of the shell's session that began with the run.  Who was sent to the background
  * ignores SIGINT, as bash arranges; who made a session of its own is nobody's foreground. */
-static void signal_run(const struct sh *s, int sig)
+static void shell_run_signal(const struct shell *s, int sig)
 {
 	DIR *d = opendir("/proc");
 	const struct dirent *e;
@@ -50,11 +50,12 @@ static void signal_run(const struct sh *s, int sig)
 		uint64_t pid, began;
 		long session;
 
-		if (str_u64(slice_of(e->d_name), 2, INT32_MAX, &pid) < 0 ||
-		    (pid_t)pid == s->job->pid || !look_at(e->d_name, &session, &began))
+		if (str_parse_u64(slice_of(e->d_name), 2, INT32_MAX, &pid) < 0 ||
+		    (pid_t)pid == s->exec->pid ||
+		    !process_read_session(e->d_name, &session, &began))
 			continue;
-		if (session != s->job->pid || began < s->run->born_ticks ||
-		    (began == s->run->born_ticks && (pid_t)pid <= s->run->last_pid))
+		if (session != s->exec->pid || began < s->current_run->born_ticks ||
+		    (began == s->current_run->born_ticks && (pid_t)pid <= s->current_run->last_pid))
 			continue;
 		(void)kill((pid_t)pid, sig);
 		if (sig != SIGKILL)
@@ -64,24 +65,24 @@ static void signal_run(const struct sh *s, int sig)
 		(void)closedir(d);
 }
 
-static void on_step(uv_timer_t *t)
+static void on_shell_stop_step(uv_timer_t *t)
 {
-	shell_stop(t->data);
+	shell_stop_run(t->data);
 }
 
-void shell_stop(struct sh *s)
+void shell_stop_run(struct shell *s)
 {
-	if (!s->run || !s->job || s->job->pid <= 0 || s->phase == PHASE_SETTLE)
+	if (!s->current_run || !s->exec || s->exec->pid <= 0 || s->phase == SHELL_PHASE_SETTLE)
 		return;
-	if (s->stopping >= ARRAY_SIZE(steps)) {
-		s->why = "what it ran was stopped and went on";
-		job_kill(s->job);
+	if (s->stop_step >= ARRAY_SIZE(shell_stop_signals)) {
+		s->ended_why = "what it ran was stopped and went on";
+		exec_kill(s->exec);
 		return;
 	}
 	/* bash itself is never interrupted, that would end it: it leaves its loops.  It is
 	 * told first: it must not begin the next command when the one it waits for dies. */
-	(void)kill(s->job->pid, SCRIPT_STOP_SIGNAL);
-	(void)kill(s->job->pid, SIGCONT);
-	signal_run(s, steps[s->stopping++]);
-	(void)uv_timer_start(&s->timer, on_step, STEP_MS, 0);
+	(void)kill(s->exec->pid, SCRIPT_STOP_SIGNAL);
+	(void)kill(s->exec->pid, SIGCONT);
+	shell_run_signal(s, shell_stop_signals[s->stop_step++]);
+	(void)uv_timer_start(&s->timer, on_shell_stop_step, STEP_MS, 0);
 }

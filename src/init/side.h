@@ -17,22 +17,22 @@
 #include "base/str.h"
 #include "init/script.h"
 
-#define SIDE_CWD_MAX 4096
-#define SIDE_JUNK_MAX KIB(256) /* for one report; behind it the shell is broken */
-#define SIDE_BUF (SIDE_CWD_MAX + 256)
+#define SHELL_REPORT_CWD_MAX 4096
+#define SHELL_REPORT_JUNK_MAX KIB(256) /* for one report; behind it the shell is broken */
+#define SHELL_REPORT_BUF (SHELL_REPORT_CWD_MAX + 256)
 
-enum side_said { SIDE_MORE, SIDE_REPORT, SIDE_BROKEN };
+enum shell_report_result { SHELL_REPORT_MORE, SHELL_REPORT_COMPLETE, SHELL_REPORT_BROKEN };
 
-struct side {
+struct shell_report {
 	char nonce[SCRIPT_NONCE + 1]; /* "" while nothing is waited for */
-	char data[SIDE_BUF];
+	char data[SHELL_REPORT_BUF];
 	size_t len, junk;
 	unsigned status;  /* of a report */
 	struct slice cwd; /* of a report, in data; n is 0 when it is not known */
 };
 
 /* Wait for a report of this nonce; what came before is forgotten. */
-void side_expect(struct side *s, const char nonce[static SCRIPT_NONCE + 1]);
+void shell_report_expect(struct shell_report *s, const char nonce[static SCRIPT_NONCE + 1]);
 /* Bytes that came; what stands behind a report is dropped. */
-enum side_said side_take(struct side *s, const char *p, size_t n);
+enum shell_report_result shell_report_add_bytes(struct shell_report *s, const char *p, size_t n);
 #endif

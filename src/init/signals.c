@@ -5,13 +5,13 @@
 #include <signal.h>
 #include <stdio.h>
 
-static const char *const names[SIGNAL_RT_FIRST] = {
+static const char *const signal_names[SIGNAL_RT_FIRST] = {
 #define SIGNAL(n) [SIG##n] = #n,
 #include "init/signals.def"
 #undef SIGNAL
 };
 
-static bool cut_prefix(struct slice *s, const char *prefix)
+static bool signal_name_cut_prefix(struct slice *s, const char *prefix)
 {
 	size_t n = strlen(prefix);
 
@@ -26,19 +26,19 @@ int signal_parse(struct slice s)
 {
 	uint64_t n = 0;
 
-	(void)cut_prefix(&s, "SIG");
+	(void)signal_name_cut_prefix(&s, "SIG");
 	for (int i = 1; i < SIGNAL_RT_FIRST; i++)
-		if (names[i] && slice_eq(s, slice_of(names[i])))
+		if (signal_names[i] && slice_eq(s, slice_of(signal_names[i])))
 			return i;
-	if (cut_prefix(&s, "RTMIN")) {
-		if (s.n &&
-		    (!cut_prefix(&s, "+") || str_u64(s, 0, SIGNAL_LAST - SIGNAL_RT_FIRST, &n) < 0))
+	if (signal_name_cut_prefix(&s, "RTMIN")) {
+		if (s.n && (!signal_name_cut_prefix(&s, "+") ||
+			    str_parse_u64(s, 0, SIGNAL_LAST - SIGNAL_RT_FIRST, &n) < 0))
 			return -EINVAL;
 		return SIGNAL_RT_FIRST + (int)n;
 	}
-	if (cut_prefix(&s, "RTMAX")) {
-		if (s.n &&
-		    (!cut_prefix(&s, "-") || str_u64(s, 0, SIGNAL_LAST - SIGNAL_RT_FIRST, &n) < 0))
+	if (signal_name_cut_prefix(&s, "RTMAX")) {
+		if (s.n && (!signal_name_cut_prefix(&s, "-") ||
+			    str_parse_u64(s, 0, SIGNAL_LAST - SIGNAL_RT_FIRST, &n) < 0))
 			return -EINVAL;
 		return SIGNAL_LAST - (int)n;
 	}
@@ -49,8 +49,8 @@ void signal_format(int sig, char ret[static SIGNAL_TEXT_MAX])
 {
 	int n;
 
-	if (sig > 0 && sig < SIGNAL_RT_FIRST && names[sig])
-		n = snprintf(ret, SIGNAL_TEXT_MAX, "SIG%s", names[sig]);
+	if (sig > 0 && sig < SIGNAL_RT_FIRST && signal_names[sig])
+		n = snprintf(ret, SIGNAL_TEXT_MAX, "SIG%s", signal_names[sig]);
 	else if (sig >= SIGNAL_RT_FIRST && sig <= SIGNAL_LAST)
 		n = snprintf(ret, SIGNAL_TEXT_MAX, "SIGRTMIN+%d", sig - SIGNAL_RT_FIRST);
 	else

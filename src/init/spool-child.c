@@ -13,13 +13,13 @@
 #include "init/job.h"
 #include "init/spool-internal.h"
 
-struct packet {
+struct spool_packet {
 	struct spool_msg head;
 	uint8_t bytes[SPOOL_PIECE];
 };
 
 /* A descriptor of these is closed without a word to a server. */
-static bool closes_at_once(int fd)
+static bool spool_file_closes_locally(int fd)
 {
 	struct statfs fs;
 
@@ -38,7 +38,7 @@ static bool closes_at_once(int fd)
 }
 
 /* PID 1 hears of it, or is gone. */
-static void say(int socket, const struct spool_msg *m, const void *bytes, int fd)
+static void spooler_send_message(int socket, const struct spool_msg *m, const void *bytes, int fd)
 {
 	union {
 		struct cmsghdr align;
@@ -62,7 +62,7 @@ static void say(int socket, const struct spool_msg *m, const void *bytes, int fd
 		_exit(1);
 }
 
-static int open_file(void)
+static int spooler_open_file(void)
 {
 	static const char *const places[] = { "/tmp", "/var/tmp" };
 
@@ -75,7 +75,7 @@ static int open_file(void)
 	return -errno;
 }
 
-static struct spool *find(struct spool *first, uint64_t id)
+static struct spool *spooler_find_file(struct spool *first, uint64_t id)
 {
 	while (first && (first->id != id || first->fd < 0))
 		first = first->next;
@@ -83,31 +83,32 @@ static struct spool *find(struct spool *first, uint64_t id)
 }
 
 /* The file of an output that has written something for the first time. */
-static struct spool *add(int socket, struct spool **first, uint64_t id)
+static struct spool *spooler_add_file(int socket, struct spool **first, uint64_t id)
 {
-	struct spool_msg told = { .what = SPOOL_OPENED, .id = id };
+	struct spool_msg told = { .type = SPOOL_OPENED, .id = id };
 	struct spool *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
-	*s = (struct spool){ .next = *first, .id = id, .fd = open_file() };
+	*s = (struct spool){ .next = *first, .id = id, .fd = spooler_open_file() };
 	if (s->fd < 0) {
 		free(s);
 		return NULL;
 	}
 	*first = s;
-	say(socket, &told, NULL, closes_at_once(s->fd) ? s->fd : -EBADF);
+	spooler_send_message(socket, &told, NULL,
+			     spool_file_closes_locally(s->fd) ? s->fd : -EBADF);
 	return s;
 }
 
-static void write_piece(int socket, struct spool **first, const struct packet *p)
+static void spooler_write_piece(int socket, struct spool **first, const struct spool_packet *p)
 {
-	struct spool_msg told = { .what = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
-	struct spool *s = find(*first, p->head.id);
+	struct spool_msg told = { .type = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
+	struct spool *s = spooler_find_file(*first, p->head.id);
 	size_t done = 0;
 
 	if (!s)
-		s = add(socket, first, p->head.id);
+		s = spooler_add_file(socket, first, p->head.id);
 	while (s && done < p->head.n) {
 		ssize_t w = pwrite(s->fd, p->bytes + done, p->head.n - done, (off_t)told.pos);
 
@@ -117,22 +118,22 @@ static void write_piece(int socket, struct spool **first, const struct packet *p
 		told.pos += (size_t)w;
 	}
 	if (done)
-		say(socket, &told, NULL, -EBADF);
-	told.what = SPOOL_FAILED;
+		spooler_send_message(socket, &told, NULL, -EBADF);
+	told.type = SPOOL_FAILED;
 	if (done < p->head.n)
-		say(socket, &told, NULL, -EBADF);
+		spooler_send_message(socket, &told, NULL, -EBADF);
 }
 
-static void read_piece(int socket, struct spool *s, struct packet *p)
+static void spooler_read_piece(int socket, struct spool *s, struct spool_packet *p)
 {
 	ssize_t n = s ? pread(s->fd, p->bytes, p->head.n, (off_t)p->head.pos) : 0;
 
-	p->head.what = SPOOL_DATA;
+	p->head.type = SPOOL_DATA;
 	p->head.n = n > 0 ? (uint32_t)n : 0;
-	say(socket, &p->head, p->bytes, -EBADF);
+	spooler_send_message(socket, &p->head, p->bytes, -EBADF);
 }
 
-static void forget(struct spool **first, uint64_t id)
+static void spooler_close_file(struct spool **first, uint64_t id)
 {
 	while (*first && (*first)->id != id)
 		first = &(*first)->next;
@@ -146,7 +147,7 @@ static void forget(struct spool **first, uint64_t id)
 }
 
 /* The lowest descriptor from here on that is kept; the socket is one of them. */
-static unsigned next_kept(const struct spool *first, unsigned socket, unsigned from)
+static unsigned spooler_next_kept_fd(const struct spool *first, unsigned socket, unsigned from)
 {
 	unsigned lowest = socket >= from ? socket : ~0u;
 
@@ -157,12 +158,12 @@ static unsigned next_kept(const struct spool *first, unsigned socket, unsigned f
 }
 
 /* PID 1's other descriptors would keep pipes open, and connections. */
-static void close_others(const struct spool *first, int socket)
+static void spooler_close_other_fds(const struct spool *first, int socket)
 {
 	unsigned from = STDERR_FILENO + 1, kept;
 
 	do {
-		kept = next_kept(first, (unsigned)socket, from);
+		kept = spooler_next_kept_fd(first, (unsigned)socket, from);
 		if (kept > from &&
 		    syscall(SYS_close_range, from, kept == ~0u ? kept : kept - 1, 0) < 0)
 			_exit(1);
@@ -171,35 +172,35 @@ static void close_others(const struct spool *first, int socket)
 }
 
 /* What PID 1 has in memory for others would be kept for as long as this process is there. */
-static void free_rings(struct init *in)
+static void spooler_free_rings(struct init *in)
 {
-	for (struct job *j = in->oldest; j; j = j->next)
-		for (size_t i = 0; i < ARRAY_SIZE(j->out); i++)
-			ring_drop(&j->out[i].ring);
+	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
+		for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+			ring_free_data(&exec->out[i].ring);
 }
 
-void spool_serve(struct init *in, int socket, int cgroup)
+void child_spooler_run(struct init *in, int socket, int cgroup)
 {
-	static struct packet p; /* of a process of our own, so it is nobody's global */
+	static struct spool_packet p; /* of a process of our own, so it is nobody's global */
 	struct spool *first = in->spools.first;
 
 	(void)prctl(PR_SET_NAME, "cay-spool");
 	(void)signal(SIGXFSZ, SIG_IGN); /* a write that is too long fails */
-	if (child_stay(cgroup) < 0)
+	if (helper_child_setup(cgroup) < 0)
 		_exit(1);
-	close_others(first, socket);
-	free_rings(in);
-	say(socket, &(struct spool_msg){ .what = SPOOL_READY }, NULL, -EBADF);
+	spooler_close_other_fds(first, socket);
+	spooler_free_rings(in);
+	spooler_send_message(socket, &(struct spool_msg){ .type = SPOOL_READY }, NULL, -EBADF);
 	for (;;) {
 		ssize_t n = recv(socket, &p, sizeof(p), 0);
 
 		if (n < (ssize_t)sizeof(p.head))
 			_exit(0);
-		if (p.head.what == SPOOL_WRITE)
-			write_piece(socket, &first, &p);
-		else if (p.head.what == SPOOL_READ)
-			read_piece(socket, find(first, p.head.id), &p);
+		if (p.head.type == SPOOL_WRITE)
+			spooler_write_piece(socket, &first, &p);
+		else if (p.head.type == SPOOL_READ)
+			spooler_read_piece(socket, spooler_find_file(first, p.head.id), &p);
 		else
-			forget(&first, p.head.id);
+			spooler_close_file(&first, p.head.id);
 	}
 }

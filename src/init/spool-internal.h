@@ -12,7 +12,7 @@
 
 #define SPOOL_PIECE KIB(32)
 
-enum spool_what : uint32_t {
+enum spool_msg_type : uint32_t {
 	/* to the spooler */
 	SPOOL_WRITE, /* id, pos; the file is made by the first */
 	SPOOL_READ,  /* id, pos, n: how much; tag */
@@ -26,7 +26,7 @@ enum spool_what : uint32_t {
 };
 
 struct spool_msg {
-	enum spool_what what;
+	enum spool_msg_type type;
 	uint32_t n;
 	uint64_t id, pos, tag;
 };
@@ -45,19 +45,19 @@ struct spool {
 };
 
 /* What a reader gets of the file, piece by piece. */
-struct window {
+struct spool_window {
 	uint64_t pos, tag;
 	size_t n;
-	bool asked; /* the bytes are not here yet */
-	bool sent;  /* and the spooler knows */
+	bool requested;    /* the bytes are not here yet */
+	bool request_sent; /* and the spooler knows */
 	uint8_t data[SPOOL_PIECE];
 };
 
 /* What the spooler says: a head, n bytes, SPOOL_PIECE at the most, and perhaps a descriptor, which
  * is taken if it is wanted.  False when it makes no sense. */
-[[nodiscard]] bool spool_hear(struct spools *all, const struct spool_msg *m, const uint8_t *bytes,
-			      size_t n, int *fd);
+[[nodiscard]] bool spool_handle_message(struct spools *all, const struct spool_msg *m,
+					const uint8_t *bytes, size_t n, int *fd);
 /* The spooler, with the files there are, in its cgroup or to move there.  Never returns: it ends
  * with its socket. */
-[[noreturn]] void spool_serve(struct init *in, int socket, int cgroup);
+[[noreturn]] void child_spooler_run(struct init *in, int socket, int cgroup);
 #endif

@@ -29,8 +29,8 @@ struct spooler;
 /* All of them, in struct init. */
 struct spools {
 	struct spool *first;
-	struct spooler *now; /* NULL while there is no child */
-	unsigned stillborn;
+	struct spooler *spooler; /* NULL while there is no child */
+	unsigned failed_starts;
 	uv_timer_t timer; /* for the next one, when there is none; made with the first output */
 	int cgroup;       /* made by the first spooler, or -EBADF */
 	uint64_t last_id, last_tag;
@@ -39,12 +39,12 @@ struct spools {
 /* All this output reads is kept in a file.  -errno, and it is as before. */
 [[nodiscard]] int spool_add(struct init *in, struct output *o);
 /* The output is forgotten, and its file with it. */
-void spool_drop(struct output *o);
+void spool_remove(struct output *o);
 /* There is more in the ring. */
-void spool_push(struct output *o);
+void spool_write_pending(struct output *o);
 /* Copy from pos, which is in the file and not in the ring; 0: it was asked for, and the reader
  * is told when it is here. */
-size_t spool_read(struct reader *r, uint64_t pos, void *to, size_t n);
+size_t spool_read(struct output_reader *r, uint64_t pos, void *to, size_t n);
 /* It was asked for and is not here yet. */
-bool spool_awaits(const struct reader *r);
+bool spool_reader_is_waiting(const struct output_reader *r);
 #endif

@@ -15,37 +15,39 @@
  */
 #include "init/job.h"
 
-enum stream_form { STREAM_WAIT, STREAM_FRAMES, STREAM_SSE, STREAM_RAW };
+enum output_stream_form { STREAM_WAIT, STREAM_FRAMES, STREAM_SSE, STREAM_RAW };
 
 /* The form a client asked for; otherwise what it gets. */
-enum stream_form stream_form(const struct http_head *h, enum stream_form otherwise);
+enum output_stream_form output_stream_choose_form(const struct http_head *h,
+						  enum output_stream_form otherwise);
 /* The reply to exec.run, from the first byte of both outputs.  The job may still
  * be starting.  part: of a JSON reply.  ends: the job is killed when the client leaves. */
-void stream_run(struct job *j, struct request *rq, const struct run_query *part,
-		enum stream_form form, bool ends);
+void output_stream_reply_run(struct exec *exec, struct request *rq, const struct run_query *part,
+			     enum output_stream_form form, bool ends);
 /* The reply to exec.run when nobody waits. */
-void stream_detach(struct job *j, struct request *rq);
+void exec_reply_when_started(struct exec *exec, struct request *rq);
 /* The reply to exec.output. */
-void stream_output(struct job *j, struct request *rq, const struct exec_output_query *q,
-		   enum stream_form form);
+void output_stream_reply_output(struct exec *exec, struct request *rq,
+				const struct exec_output_query *q, enum output_stream_form form);
 /* The reply to service.log.  The log outlives its readers; `complete` ends them. */
-void stream_log(struct output *log, struct request *rq, const struct service_log_query *q,
-		enum stream_form form);
+void output_stream_reply_log(struct output *log, struct request *rq,
+			     const struct service_log_query *q, enum output_stream_form form);
 /* The reply to shell.output: one output of a shell, which is `complete` when that has ended. */
-void stream_shell(struct output *o, struct request *rq, const struct exec_output_query *q,
-		  enum stream_form form);
+void output_stream_reply_shell(struct output *o, struct request *rq,
+			       const struct exec_output_query *q, enum output_stream_form form);
 
 /* What a run wrote: a part of outputs that go on behind it. */
-struct stream_bound {
-	bool over;
-	uint64_t upto[2]; /* once it is over */
+struct output_range {
+	bool finished;
+	uint64_t output_end[2]; /* once it is over */
 	const struct end *end;
 	unsigned users; /* streams that look at this */
 	/* The client of one has left, or NULL. */
-	void (*left)(void *arg);
+	void (*on_client_left)(void *arg);
 	void *arg;
 };
 /* The reply to shell.run, as frames or events.  Notify the outputs when it is over. */
-void stream_bound(struct output out[static 2], const uint64_t from[static 2],
-		  struct stream_bound *bound, struct request *rq, enum stream_form form);
+void output_stream_reply_shell_run(struct output out[static 2], const uint64_t from[static 2],
+				   struct output_range *bound, struct request *rq,
+				   enum output_stream_form form);
 #endif

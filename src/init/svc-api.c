@@ -2,115 +2,117 @@
 #include "init/stream.h"
 #include "init/svc.h"
 
-static void list(struct init *in, struct request *rq)
+static void op_service_list(struct init *in, struct request *rq)
 {
-	struct service *rows = pool_take(&rq->pool, SERVICES_MAX, sizeof(*rows));
-	struct service_list told = { .services.v = rows, .left_out = in->svcs.left_out };
+	struct service_info *rows = arena_alloc(&rq->arena, SERVICES_MAX, sizeof(*rows));
+	struct service_list told = { .services.v = rows, .left_out = in->services.left_out };
 
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
 		return;
 	}
-	for (const struct svc *s = in->svcs.first; s; s = s->next)
-		svc_describe(s, &rows[told.services.n++]);
+	for (const struct service *s = in->services.first; s; s = s->next)
+		service_describe(s, &rows[told.services.n++]);
 	request_reply_json(rq, &service_list_table, &told);
 }
 
 /* What runs becomes the new one; what does not is started when it starts by itself. */
-static void put(struct init *in, struct request *rq)
+static void op_service_put(struct init *in, struct request *rq)
 {
 	const struct service_put *q = rq->body;
 	char name[OP_NAME_MAX + 1] = {};
 	struct cay_err err = {};
-	struct program p;
-	struct svc *s;
+	struct service_config p;
+	struct service *s;
 	bool ran;
 	int r;
 
 	memcpy(name, rq->match.name.p, rq->match.name.n);
-	s = svc_find(in, rq->match.name);
-	ran = s && (s->job || s->state == SERVICE_BACKOFF);
-	r = program_from(name, q, &p, &err);
+	s = service_find(in, rq->match.name);
+	ran = s && (s->exec || s->state == SERVICE_BACKOFF);
+	r = service_config_from_request(name, q, &p, &err);
 	if (r >= 0)
-		r = svc_put(in, &p, &s, &err);
+		r = service_put(in, &p, &s, &err);
 	if (r >= 0 && ran)
-		r = svc_restart(s, &err);
-	else if (r >= 0 && s->p.autostart)
-		r = svc_start(s, &err);
+		r = service_restart(s, &err);
+	else if (r >= 0 && s->config.autostart)
+		r = service_start(s, &err);
 	if (r < 0)
 		request_fail(rq, &err);
 	else
-		svc_answer(s, rq);
+		service_reply_when_settled(s, rq);
 }
 
-static void get(struct svc *s, struct request *rq)
+static void op_service_get(struct service *s, struct request *rq)
 {
-	struct service told;
+	struct service_info told;
 
-	svc_describe(s, &told);
-	request_reply_json(rq, &service_table, &told);
+	service_describe(s, &told);
+	request_reply_json(rq, &service_info_table, &told);
 }
 
-static void start(struct svc *s, struct request *rq)
-{
-	struct cay_err err = {};
-
-	if (svc_start(s, &err) < 0)
-		request_fail(rq, &err);
-	else
-		svc_answer(s, rq);
-}
-
-static void stop(struct svc *s, struct request *rq)
-{
-	svc_stop(s);
-	svc_answer(s, rq);
-}
-
-static void restart(struct svc *s, struct request *rq)
+static void op_service_start(struct service *s, struct request *rq)
 {
 	struct cay_err err = {};
 
-	if (svc_restart(s, &err) < 0)
+	if (service_start(s, &err) < 0)
 		request_fail(rq, &err);
 	else
-		svc_answer(s, rq);
+		service_reply_when_settled(s, rq);
 }
 
-static void delete(struct svc *s, struct request *rq)
+static void op_service_stop(struct service *s, struct request *rq)
 {
-	if (!svc_idle(s)) {
+	service_stop(s);
+	service_reply_when_settled(s, rq);
+}
+
+static void op_service_restart(struct service *s, struct request *rq)
+{
+	struct cay_err err = {};
+
+	if (service_restart(s, &err) < 0)
+		request_fail(rq, &err);
+	else
+		service_reply_when_settled(s, rq);
+}
+
+static void op_service_delete(struct service *s, struct request *rq)
+{
+	if (!service_is_idle(s)) {
 		request_refuse(rq, CAY_E_STATE, "it runs, or is to: stop it first");
 		return;
 	}
-	get(s, rq);
-	svc_delete(s);
+	op_service_get(s, rq);
+	service_delete(s);
 }
 
-static void tell_log(struct svc *s, struct request *rq)
+static void op_service_log(struct service *s, struct request *rq)
 {
-	stream_log(&s->log, rq, rq->query, stream_form(rq->head, STREAM_RAW));
+	output_stream_reply_log(&s->log, rq, rq->query,
+				output_stream_choose_form(rq->head, STREAM_RAW));
 }
 
-static void (*const of_one[OP_NUM])(struct svc *s, struct request *rq) = {
-	[OP_SERVICE_GET] = get,         [OP_SERVICE_START] = start,  [OP_SERVICE_STOP] = stop,
-	[OP_SERVICE_RESTART] = restart, [OP_SERVICE_LOG] = tell_log, [OP_SERVICE_DELETE] = delete,
+static void (*const service_op_handlers[OP_NUM])(struct service *s, struct request *rq) = {
+	[OP_SERVICE_GET] = op_service_get,   [OP_SERVICE_START] = op_service_start,
+	[OP_SERVICE_STOP] = op_service_stop, [OP_SERVICE_RESTART] = op_service_restart,
+	[OP_SERVICE_LOG] = op_service_log,   [OP_SERVICE_DELETE] = op_service_delete,
 };
 
-bool svc_api(struct init *in, struct request *rq)
+bool service_handle_operation(struct init *in, struct request *rq)
 {
 	ptrdiff_t op = rq->match.op - ops;
-	struct svc *s;
+	struct service *s;
 
 	if (op == OP_SERVICE_LIST)
-		list(in, rq);
+		op_service_list(in, rq);
 	else if (op == OP_SERVICE_PUT)
-		put(in, rq);
-	else if (!of_one[op])
+		op_service_put(in, rq);
+	else if (!service_op_handlers[op])
 		return false;
-	else if (!(s = svc_find(in, rq->match.name)))
+	else if (!(s = service_find(in, rq->match.name)))
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such service");
 	else
-		of_one[op](s, rq);
+		service_op_handlers[op](s, rq);
 	return true;
 }

@@ -2,7 +2,7 @@
 #ifndef CAY_INIT_SVC_H
 #define CAY_INIT_SVC_H
 /*
- * svc - a service as PID 1 keeps it; struct service is what is told of it
+ * svc - a service as PID 1 keeps it; struct service_info is what is told of it
  *
  *	stopped -> starting -> running -> exited, or starting again
  *	              |  ^        `-> stopping -> stopped
@@ -20,46 +20,46 @@
 #include "init/job.h"
 #include "init/program.h"
 
-#define SVC_LOG_MAX KIB(64) /* kept of each log, from the budget of all output */
+#define SERVICE_LOG_MAX KIB(64) /* kept of each log, from the budget of all output */
 
-struct svc {
+struct service {
 	struct init *init;
-	struct svc *next;
-	struct program p;
+	struct service *next;
+	struct service_config config;
 	enum service_state state;
-	struct job *job; /* while it has a process */
-	int log_in;      /* the end its processes write to */
+	struct exec *exec; /* while it has a process */
+	int log_write_fd;  /* the end its processes write to */
 	struct output log;
-	uv_timer_t timer; /* what the state waits for */
-	unsigned handles; /* not closed yet */
-	bool again;       /* start it when it is stopped */
-	unsigned retries; /* starts that failed, in a row */
-	unsigned quick;   /* runs that were short, in a row */
+	uv_timer_t timer;     /* what the state waits for */
+	unsigned handles;     /* not closed yet */
+	bool restart_pending; /* start it when it is stopped */
+	unsigned retries;     /* starts that failed, in a row */
+	unsigned quick_exits; /* runs that were short, in a row */
 	uint64_t starts, changed_ns, started_ns, started_boot;
 	struct end end;
 	bool has_end;
 	char signal_name[16], detail[128]; /* of end */
 	char error[CAY_ERR_MSG_MAX];
-	struct svc_waiter *waiters;
+	struct service_waiter *waiters;
 };
 
 /* Takes the program, also on failure; one of that name becomes another. */
-[[nodiscard]] int svc_put(struct init *in, struct program *p, struct svc **ret,
-			  struct cay_err *err);
-struct svc *svc_find(struct init *in, struct slice name);
-[[nodiscard]] int svc_start(struct svc *s, struct cay_err *err);
-void svc_stop(struct svc *s);
-[[nodiscard]] int svc_restart(struct svc *s, struct cay_err *err);
+[[nodiscard]] int service_put(struct init *in, struct service_config *p, struct service **ret,
+			      struct cay_err *err);
+struct service *service_find(struct init *in, struct slice name);
+[[nodiscard]] int service_start(struct service *s, struct cay_err *err);
+void service_stop(struct service *s);
+[[nodiscard]] int service_restart(struct service *s, struct cay_err *err);
 /* Whether it has no process and is to have none. */
-bool svc_idle(const struct svc *s);
+bool service_is_idle(const struct service *s);
 /* Forget an idle one. */
-void svc_delete(struct svc *s);
-void svc_describe(const struct svc *s, struct service *ret);
+void service_delete(struct service *s);
+void service_describe(const struct service *s, struct service_info *ret);
 /* Answer once it is neither starting nor stopping. */
-void svc_answer(struct svc *s, struct request *rq);
+void service_reply_when_settled(struct service *s, struct request *rq);
 /* Start those that start by themselves, one when the one before is up or has failed; then up. */
-void svcs_start(struct init *in, void (*up)(void *arg), void *arg);
+void services_start(struct init *in, void (*up)(void *arg), void *arg);
 
 /* The operations on services; false: it is none of them. */
-bool svc_api(struct init *in, struct request *rq);
+bool service_handle_operation(struct init *in, struct request *rq);
 #endif

@@ -8,7 +8,7 @@
 
 #define TERM_DEFAULT "xterm-256color"
 
-int term_check(const struct exec_run *req, struct cay_err *err)
+int pty_check_request(const struct exec_run *req, struct cay_err *err)
 {
 	if (req->has_tty && req->stdin_text)
 		return cay_fail_field(err, CAY_E_INVALID, "stdin",
@@ -16,26 +16,26 @@ int term_check(const struct exec_run *req, struct cay_err *err)
 	return 0;
 }
 
-void term_set(struct job *j, const struct exec_run *req)
+void exec_set_pty(struct exec *exec, const struct exec_run *req)
 {
 	const char *term = req->tty.term ? req->tty.term : TERM_DEFAULT;
 
 	if (!req->has_tty)
 		return;
-	j->tty = true;
-	j->cols = (uint16_t)req->tty.cols;
-	j->rows = (uint16_t)req->tty.rows;
-	memcpy(j->term, term, strnlen(term, sizeof(j->term) - 1));
+	exec->tty = true;
+	exec->cols = (uint16_t)req->tty.cols;
+	exec->rows = (uint16_t)req->tty.rows;
+	memcpy(exec->term, term, strnlen(term, sizeof(exec->term) - 1));
 }
 
-static int set_size(int master, unsigned cols, unsigned rows)
+static int pty_set_size(int master, unsigned cols, unsigned rows)
 {
 	struct winsize size = { .ws_col = (unsigned short)cols, .ws_row = (unsigned short)rows };
 
 	return ioctl(master, TIOCSWINSZ, &size) < 0 ? -errno : 0;
 }
 
-static int dup_fd(int fd, int *ret)
+static int pty_dup_fd(int fd, int *ret)
 {
 	*ret = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	return *ret < 0 ? -errno : 0;
@@ -43,7 +43,7 @@ static int dup_fd(int fd, int *ret)
 
 /* The other side by the master, not by a name: nobody can have put something there.
  * Characters are UTF-8 for the line discipline, so that erasing one erases all of it. */
-static int open_both(int *ret_master, int *ret_slave)
+static int pty_open(int *ret_master, int *ret_slave)
 {
 	struct termios t;
 
@@ -57,35 +57,35 @@ static int open_both(int *ret_master, int *ret_slave)
 	return tcsetattr(*ret_slave, TCSANOW, &t) < 0 ? -errno : 0;
 }
 
-int term_make(const struct job *j, struct pipes *p)
+int pty_create(const struct exec *exec, struct exec_pipes *p)
 {
-	int r = open_both(&p->out[0], &p->out[1]);
+	int r = pty_open(&p->out[0], &p->out[1]);
 
 	if (r >= 0)
-		r = set_size(p->out[0], j->cols, j->rows);
+		r = pty_set_size(p->out[0], exec->cols, exec->rows);
 	if (r >= 0)
-		r = dup_fd(p->out[0], &p->in[1]);
+		r = pty_dup_fd(p->out[0], &p->in[1]);
 	if (r >= 0)
-		r = dup_fd(p->out[1], &p->in[0]);
+		r = pty_dup_fd(p->out[1], &p->in[0]);
 	if (r >= 0)
-		r = dup_fd(p->out[1], &p->err[1]);
-	return r < 0 ? r : pipe_make(p->report, 0);
+		r = pty_dup_fd(p->out[1], &p->err[1]);
+	return r < 0 ? r : pipe_create(p->report, 0);
 }
 
-int term_resize(struct job *j, uint64_t cols, uint64_t rows, struct cay_err *err)
+int exec_resize_pty(struct exec *exec, uint64_t cols, uint64_t rows, struct cay_err *err)
 {
 	int r;
 
 	assert(cols && cols <= UINT16_MAX && rows && rows <= UINT16_MAX);
-	if (!j->tty)
+	if (!exec->tty)
 		return cay_fail(err, CAY_E_STATE, "the command has no terminal");
-	if (j->in.fd < 0)
+	if (exec->in.fd < 0)
 		return cay_fail(err, CAY_E_STATE, "the command ended already");
-	r = set_size(j->in.fd, (unsigned)cols, (unsigned)rows);
+	r = pty_set_size(exec->in.fd, (unsigned)cols, (unsigned)rows);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "resize");
-	j->cols = (uint16_t)cols;
-	j->rows = (uint16_t)rows;
-	output_tell(&j->out[0]);
+	exec->cols = (uint16_t)cols;
+	exec->rows = (uint16_t)rows;
+	output_notify_change(&exec->out[0]);
 	return 0;
 }

@@ -11,11 +11,12 @@
 #include "init/job.h"
 #include "init/pipes.h"
 
-[[nodiscard]] int term_check(const struct exec_run *req, struct cay_err *err);
+[[nodiscard]] int pty_check_request(const struct exec_run *req, struct cay_err *err);
 /* What was asked for, into a job that has not started. */
-void term_set(struct job *j, const struct exec_run *req);
-/* In the place of pipes_make(). */
-[[nodiscard]] int term_make(const struct job *j, struct pipes *p);
+void exec_set_pty(struct exec *exec, const struct exec_run *req);
+/* In the place of exec_pipes_create(). */
+[[nodiscard]] int pty_create(const struct exec *exec, struct exec_pipes *p);
 /* The size, and whoever is attached is told. */
-[[nodiscard]] int term_resize(struct job *j, uint64_t cols, uint64_t rows, struct cay_err *err);
+[[nodiscard]] int exec_resize_pty(struct exec *exec, uint64_t cols, uint64_t rows,
+				  struct cay_err *err);
 #endif

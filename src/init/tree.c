@@ -11,39 +11,40 @@
 #define PIECE KIB(60)
 
 /* The workspace itself where nothing is named. */
-static int name_of(struct work *w, const char *path, const char *path_b64, const char **ret,
-		   struct cay_err *err)
+static int tree_path_or_workspace(struct child_op *w, const char *path, const char *path_b64,
+				  const char **ret, struct cay_err *err)
 {
-	return file_name(path || path_b64 ? path : ".", path_b64, "path", work_pool(w), ret, err);
+	return file_path_decode(path || path_b64 ? path : ".", path_b64, "path", child_op_arena(w),
+				ret, err);
 }
 
 /* Out */
 
 /* A tar is written in blocks, the connection in pieces.  The reply begins with the first:
  * what fails before it is told, and a tree that is one piece has a length. */
-struct out {
-	struct work *w;
+struct tree_writer {
+	struct child_op *w;
 	const char *media;
 	bool begun;
 	size_t n;
 	char piece[PIECE];
 };
 
-static int flush(struct out *o, bool last)
+static int tree_writer_flush(struct tree_writer *o, bool last)
 {
 	size_t n = o->n;
 	int r = 0;
 
 	o->n = 0;
 	if (!o->begun)
-		r = work_stream(o->w, 200, o->media, last ? n : REQUEST_LENGTH_UNKNOWN);
+		r = child_op_start_stream(o->w, 200, o->media, last ? n : REQUEST_LENGTH_UNKNOWN);
 	o->begun = true;
-	return r < 0 ? r : work_write(o->w, o->piece, n);
+	return r < 0 ? r : child_op_write(o->w, o->piece, n);
 }
 
-static int put_out(void *arg, const void *p, size_t n, struct cay_err *)
+static int tree_writer_write(void *arg, const void *p, size_t n, struct cay_err *)
 {
-	struct out *o = arg;
+	struct tree_writer *o = arg;
 
 	while (n) {
 		size_t some = n < PIECE - o->n ? n : PIECE - o->n;
@@ -53,7 +54,7 @@ static int put_out(void *arg, const void *p, size_t n, struct cay_err *)
 		p = (const char *)p + some;
 		n -= some;
 		if (o->n == PIECE) {
-			int r = flush(o, false);
+			int r = tree_writer_flush(o, false);
 
 			if (r < 0)
 				return r;
@@ -62,15 +63,16 @@ static int put_out(void *arg, const void *p, size_t n, struct cay_err *)
 	return 0;
 }
 
-static int pack(struct out *o, int fd, const char *path, bool gzip, struct cay_err *err)
+static int tree_writer_pack(struct tree_writer *o, int fd, const char *path, bool gzip,
+			    struct cay_err *err)
 {
 	static struct gz_writer gz; /* of a process of our own */
 	struct tree_counts n;
 	int r;
 
 	if (!gzip)
-		return tree_pack(fd, path, put_out, o, &n, err);
-	r = gz_writer_init(&gz, put_out, o, err);
+		return tree_pack(fd, path, tree_writer_write, o, &n, err);
+	r = gz_writer_init(&gz, tree_writer_write, o, err);
 	if (r >= 0)
 		r = tree_pack(fd, path, gz_write, &gz, &n, err);
 	if (r >= 0)
@@ -79,16 +81,16 @@ static int pack(struct out *o, int fd, const char *path, bool gzip, struct cay_e
 	return r;
 }
 
-void tree_get_work(struct work *w)
+void child_tree_get(struct child_op *w)
 {
-	static struct out o;
-	const struct tree_query *q = work_query(w);
+	static struct tree_writer o;
+	const struct tree_query *q = child_op_query(w);
 	auto_close int fd = -EBADF;
 	const char *path = NULL;
 	struct cay_err err = {};
-	int r = name_of(w, q->path, q->path_b64, &path, &err);
+	int r = tree_path_or_workspace(w, q->path, q->path_b64, &path, &err);
 
-	o = (struct out){ .w = w };
+	o = (struct tree_writer){ .w = w };
 	o.media = q->format == TREE_TAR_GZ ? "application/gzip" : "application/x-tar";
 	if (r >= 0) {
 		r = fd = file_open(AT_FDCWD, path, O_RDONLY, 0);
@@ -96,26 +98,26 @@ void tree_get_work(struct work *w)
 			r = file_fail_lookup(&err, -r, path);
 	}
 	if (r >= 0)
-		r = pack(&o, fd, path, q->format == TREE_TAR_GZ, &err);
+		r = tree_writer_pack(&o, fd, path, q->format == TREE_TAR_GZ, &err);
 	if (r >= 0)
-		r = flush(&o, true);
+		r = tree_writer_flush(&o, true);
 	if (r >= 0)
-		work_end(w);
+		child_op_end_stream(w);
 	else if (!o.begun)
-		work_fail(w, &err);
+		child_op_fail(w, &err);
 }
 
 /* In */
 
-struct in {
-	struct work *w;
+struct tree_body {
+	struct child_op *w;
 	ssize_t failed; /* of the body, or 0 */
 };
 
-static ssize_t take_in(void *arg, void *p, size_t n, struct cay_err *err)
+static ssize_t tree_body_read(void *arg, void *p, size_t n, struct cay_err *err)
 {
-	struct in *in = arg;
-	ssize_t r = work_read(in->w, p, n);
+	struct tree_body *in = arg;
+	ssize_t r = child_op_read(in->w, p, n);
 
 	if (r < 0) {
 		in->failed = r;
@@ -124,12 +126,12 @@ static ssize_t take_in(void *arg, void *p, size_t n, struct cay_err *err)
 	return r;
 }
 
-static int open_dir(const char *path, struct cay_err *err)
+static int tree_open_target_dir(const char *path, struct cay_err *err)
 {
 	int r = file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 
 	if (r == -ENOENT) {
-		r = file_make_dirs(AT_FDCWD, path, 0777, err);
+		r = file_mkdir_parents(AT_FDCWD, path, 0777, err);
 		if (r < 0)
 			return r;
 		r = file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
@@ -137,13 +139,13 @@ static int open_dir(const char *path, struct cay_err *err)
 	return r < 0 ? file_fail_lookup(err, -r, path) : r;
 }
 
-static int unpack(struct in *in, int fd, const struct tree_put_query *q, struct tree_made *ret,
-		  struct cay_err *err)
+static int tree_body_unpack(struct tree_body *in, int fd, const struct tree_put_query *q,
+			    struct tree_made *ret, struct cay_err *err)
 {
 	static struct gz_reader gz;
 	struct tree_unpack how = {
 		.dirfd = fd,
-		.read = take_in,
+		.read = tree_body_read,
 		.arg = in,
 		.limits = { .entries = q->max_entries, .bytes = q->max_bytes, .links_out = true }
 	};
@@ -151,7 +153,7 @@ static int unpack(struct in *in, int fd, const struct tree_put_query *q, struct 
 	int r = 0;
 
 	if (q->format == TREE_TAR_GZ) {
-		r = gz_reader_init(&gz, take_in, in, err);
+		r = gz_reader_init(&gz, tree_body_read, in, err);
 		how.read = gz_read;
 		how.arg = &gz;
 	}
@@ -166,10 +168,10 @@ static int unpack(struct in *in, int fd, const struct tree_put_query *q, struct 
 	return r;
 }
 
-void tree_put_work(struct work *w)
+void child_tree_put(struct child_op *w)
 {
-	const struct tree_put_query *q = work_query(w);
-	struct in in = { .w = w };
+	const struct tree_put_query *q = child_op_query(w);
+	struct tree_body in = { .w = w };
 	auto_close int fd = -EBADF;
 	const char *path = NULL;
 	struct tree_made made;
@@ -179,15 +181,15 @@ void tree_put_work(struct work *w)
 	/* a client that leaves is seen where the body is read, and what is half made goes;
 	 * who does not come to it is killed a moment later */
 	(void)signal(SIGTERM, SIG_IGN);
-	r = name_of(w, q->path, q->path_b64, &path, &err);
+	r = tree_path_or_workspace(w, q->path, q->path_b64, &path, &err);
 	if (r >= 0)
-		r = fd = open_dir(path, &err);
+		r = fd = tree_open_target_dir(path, &err);
 	if (r >= 0)
-		r = unpack(&in, fd, q, &made, &err);
+		r = tree_body_unpack(&in, fd, q, &made, &err);
 	if (r >= 0)
-		work_reply_json(w, &tree_made_table, &made);
+		child_op_reply_json(w, &tree_made_table, &made);
 	else if (in.failed)
-		work_fail_body(w, in.failed);
+		child_op_fail_body(w, in.failed);
 	else
-		work_fail(w, &err);
+		child_op_fail(w, &err);
 }

@@ -6,7 +6,7 @@ enum { PW_NAME, PW_X, PW_UID, PW_GID, PW_GECOS, PW_HOME, PW_SHELL, PW_NUM };
 enum { GR_NAME, GR_X, GR_GID, GR_MEMBERS, GR_NUM };
 
 /* The next line that has exactly n fields; false at the end. */
-static bool next_line(struct slice *text, struct slice *fields, size_t n)
+static bool passwd_next_line(struct slice *text, struct slice *fields, size_t n)
 {
 	while (text->p) {
 		struct slice line = slice_cut(text, '\n');
@@ -20,25 +20,25 @@ static bool next_line(struct slice *text, struct slice *fields, size_t n)
 	return false;
 }
 
-static bool parse_id(struct slice s, uint32_t *ret)
+static bool user_id_parse(struct slice s, uint32_t *ret)
 {
 	uint64_t v;
 
-	if (str_u64(s, 0, USERS_ID_MAX, &v) < 0)
+	if (str_parse_u64(s, 0, USERS_ID_MAX, &v) < 0)
 		return false;
 	*ret = (uint32_t)v;
 	return true;
 }
 
-static bool find_in_passwd(struct slice text, struct slice who, bool number, struct user *ret)
+static bool user_find_in_passwd(struct slice text, struct slice who, bool number, struct user *ret)
 {
 	struct slice f[PW_NUM];
 	uint32_t wanted = 0, uid, gid;
 
-	if (number && !parse_id(who, &wanted))
+	if (number && !user_id_parse(who, &wanted))
 		return false;
-	while (next_line(&text, f, PW_NUM)) {
-		if (!parse_id(f[PW_UID], &uid) || !parse_id(f[PW_GID], &gid))
+	while (passwd_next_line(&text, f, PW_NUM)) {
+		if (!user_id_parse(f[PW_UID], &uid) || !user_id_parse(f[PW_GID], &gid))
 			continue;
 		if (number ? uid != wanted : !slice_eq(f[PW_NAME], who))
 			continue;
@@ -52,20 +52,20 @@ static bool find_in_passwd(struct slice text, struct slice who, bool number, str
 	return false;
 }
 
-static bool find_in_group(struct slice text, struct slice name, gid_t *ret)
+static bool group_find_by_name(struct slice text, struct slice name, gid_t *ret)
 {
 	struct slice f[GR_NUM];
 	uint32_t gid;
 
-	while (next_line(&text, f, GR_NUM))
-		if (slice_eq(f[GR_NAME], name) && parse_id(f[GR_GID], &gid)) {
+	while (passwd_next_line(&text, f, GR_NUM))
+		if (slice_eq(f[GR_NAME], name) && user_id_parse(f[GR_GID], &gid)) {
 			*ret = gid;
 			return true;
 		}
 	return false;
 }
 
-static void add_group(struct user *u, gid_t gid)
+static void user_add_group(struct user *u, gid_t gid)
 {
 	for (size_t i = 0; i < u->n_groups; i++)
 		if (u->groups[i] == gid)
@@ -74,23 +74,23 @@ static void add_group(struct user *u, gid_t gid)
 		u->groups[u->n_groups++] = gid;
 }
 
-static void add_memberships(struct user *u, struct slice text)
+static void user_add_memberships(struct user *u, struct slice text)
 {
 	struct slice f[GR_NUM];
 	uint32_t gid;
 
-	while (u->name.n && next_line(&text, f, GR_NUM)) {
+	while (u->name.n && passwd_next_line(&text, f, GR_NUM)) {
 		struct slice members = f[GR_MEMBERS];
 
-		if (!parse_id(f[GR_GID], &gid))
+		if (!user_id_parse(f[GR_GID], &gid))
 			continue;
 		while (members.p)
 			if (slice_eq(slice_cut(&members, ','), u->name))
-				add_group(u, gid);
+				user_add_group(u, gid);
 	}
 }
 
-static int clip(struct slice s)
+static int slice_print_width(struct slice s)
 {
 	return (int)(s.n < 64 ? s.n : 64);
 }
@@ -102,27 +102,27 @@ int user_find(struct slice who, struct slice passwd, struct slice group, struct 
 	struct slice name = slice_cut(&group_name, ':');
 	struct user u = { .home = SLICE("/") };
 	uint32_t id = 0;
-	bool number = name.n && ascii_digit(name.p[0]);
+	bool number = name.n && ascii_is_digit(name.p[0]);
 
-	if (!find_in_passwd(passwd, name, number, &u)) {
-		if (!number || !parse_id(name, &id))
+	if (!user_find_in_passwd(passwd, name, number, &u)) {
+		if (!number || !user_id_parse(name, &id))
 			return cay_fail_field(err, CAY_E_INVALID, "user",
-					      "no such user '%.*s' in /etc/passwd", clip(name),
-					      name.p);
+					      "no such user '%.*s' in /etc/passwd",
+					      slice_print_width(name), name.p);
 		u.uid = id;
 		u.gid = id;
 	}
 	if (!group_name.p) {
-		add_group(&u, u.gid);
-		add_memberships(&u, group);
+		user_add_group(&u, u.gid);
+		user_add_memberships(&u, group);
 	} else {
 		/* who names the group gets that one and no other */
-		if (!parse_id(group_name, &id) && !find_in_group(group, group_name, &id))
+		if (!user_id_parse(group_name, &id) && !group_find_by_name(group, group_name, &id))
 			return cay_fail_field(err, CAY_E_INVALID, "user",
 					      "no such group '%.*s' in /etc/group",
-					      clip(group_name), group_name.p);
+					      slice_print_width(group_name), group_name.p);
 		u.gid = id;
-		add_group(&u, u.gid);
+		user_add_group(&u, u.gid);
 	}
 	*ret = u;
 	return 0;

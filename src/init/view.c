@@ -14,20 +14,20 @@
 #define SELDOM_MS 16000
 
 /* No swap, and nothing of the kernel's that could be given back but the cache. */
-static int write_meminfo(struct init *in)
+static int meminfo_write(struct init *in)
 {
-	struct memory_now m = {};
+	struct memory_usage m = {};
 	struct sysinfo host;
 	auto_buf text = BUF_INIT(KIB(4));
 	uint64_t all, cache, idle;
-	int r = memory_read(&in->memory, &m);
+	int r = memory_read_usage(&in->memory, &m);
 
 	if (r < 0 || sysinfo(&host) < 0)
 		return r < 0 ? r : -errno;
 	all = (uint64_t)host.totalram * host.mem_unit;
 	all = m.limit < all ? m.limit : all;
 	idle = m.used < all ? all - m.used : 0;
-	cache = memory_cache(&in->memory);
+	cache = memory_cache_bytes(&in->memory);
 	cache = cache < m.used ? cache : m.used;
 	r = buf_printf(&text,
 		       "MemTotal:       %12llu kB\nMemFree:        %12llu kB\n"
@@ -39,64 +39,64 @@ static int write_meminfo(struct init *in)
 		       (unsigned long long)(all >> 10), (unsigned long long)(idle >> 10),
 		       (unsigned long long)((idle + cache) >> 10),
 		       (unsigned long long)(cache >> 10));
-	in->view.used = m.used;
+	in->meminfo.last_used = m.used;
 	/* of one length always: nobody sees the end of another */
-	if (r >= 0 && pwrite(in->view.meminfo, text.data, text.len, 0) != (ssize_t)text.len)
+	if (r >= 0 && pwrite(in->meminfo.fd, text.data, text.len, 0) != (ssize_t)text.len)
 		r = -errno;
-	in->view.written_ms = uv_now(&in->loop);
+	in->meminfo.written_ms = uv_now(&in->loop);
 	return r;
 }
 
 /* A command or a service. */
-static bool somebody_runs(const struct init *in)
+static bool init_has_live_exec(const struct init *in)
 {
-	const struct job *j = in->oldest;
+	const struct exec *exec = in->oldest_exec;
 
-	while (j && j->pid <= 0)
-		j = j->next;
-	return j;
+	while (exec && exec->pid <= 0)
+		exec = exec->next;
+	return exec;
 }
 
-static void on_tick(uv_timer_t *t)
+static void on_meminfo_timer(uv_timer_t *t)
 {
 	struct init *in = t->data;
-	struct view *v = &in->view;
-	uint64_t before = v->used;
+	struct meminfo *v = &in->meminfo;
+	uint64_t before = v->last_used;
 
-	if (!somebody_runs(in) || write_meminfo(in) < 0)
+	if (!init_has_live_exec(in) || meminfo_write(in) < 0)
 		return;
 	/* where nothing changes somebody only waits */
-	v->every_ms = v->used / 100 == before / 100 ? 2 * v->every_ms : EVERY_MS;
-	if (v->every_ms > SELDOM_MS)
-		v->every_ms = SELDOM_MS;
-	(void)uv_timer_start(t, on_tick, v->every_ms, 0);
+	v->interval_ms = v->last_used / 100 == before / 100 ? 2 * v->interval_ms : EVERY_MS;
+	if (v->interval_ms > SELDOM_MS)
+		v->interval_ms = SELDOM_MS;
+	(void)uv_timer_start(t, on_meminfo_timer, v->interval_ms, 0);
 }
 
-void view_start(struct init *in)
+void meminfo_start(struct init *in)
 {
-	if (in->view.meminfo < 0)
+	if (in->meminfo.fd < 0)
 		return;
-	(void)uv_timer_init(&in->loop, &in->view.timer);
-	in->view.timer.data = in;
-	(void)write_meminfo(in);
+	(void)uv_timer_init(&in->loop, &in->meminfo.timer);
+	in->meminfo.timer.data = in;
+	(void)meminfo_write(in);
 }
 
-void view_wake(struct init *in)
+void meminfo_wake(struct init *in)
 {
-	struct view *v = &in->view;
+	struct meminfo *v = &in->meminfo;
 
-	if (v->meminfo < 0)
+	if (v->fd < 0)
 		return;
 	if (uv_now(&in->loop) - v->written_ms >= EVERY_MS)
-		(void)write_meminfo(in);
-	if (uv_is_active((const uv_handle_t *)&v->timer) && v->every_ms == EVERY_MS)
+		(void)meminfo_write(in);
+	if (uv_is_active((const uv_handle_t *)&v->timer) && v->interval_ms == EVERY_MS)
 		return;
-	v->every_ms = EVERY_MS;
-	(void)uv_timer_start(&v->timer, on_tick, EVERY_MS, 0);
+	v->interval_ms = EVERY_MS;
+	(void)uv_timer_start(&v->timer, on_meminfo_timer, EVERY_MS, 0);
 }
 
 /* "0" or "0-7" */
-static unsigned cpus_shown(void)
+static unsigned online_cpus_count(void)
 {
 	auto_close int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
 	char text[32];
@@ -107,15 +107,15 @@ static unsigned cpus_shown(void)
 	if (n <= 0)
 		return CPU_SETSIZE;
 	from = slice_cut(&rest, '-');
-	if (str_u64(rest.p ? rest : from, 0, CPU_SETSIZE - 1, &last) < 0)
+	if (str_parse_u64(rest.p ? rest : from, 0, CPU_SETSIZE - 1, &last) < 0)
 		return CPU_SETSIZE;
 	return (unsigned)last + 1;
 }
 
-void view_pin(void)
+void child_limit_cpus(void)
 {
 	cpu_set_t may, keep;
-	unsigned n = cpus_shown();
+	unsigned n = online_cpus_count();
 	int here = sched_getcpu();
 
 	if (here < 0 || sched_getaffinity(0, sizeof(may), &may) < 0 ||

@@ -13,16 +13,16 @@
 
 struct init;
 
-struct view {
-	int meminfo; /* -EBADF: there is none */
+struct meminfo {
+	int fd; /* -EBADF: there is none */
 	uv_timer_t timer;
-	uint64_t every_ms, written_ms, used;
+	uint64_t interval_ms, written_ms, last_used;
 };
 
 /* Write it for the first time. */
-void view_start(struct init *in);
+void meminfo_start(struct init *in);
 /* Somebody is about to run something. */
-void view_wake(struct init *in);
+void meminfo_wake(struct init *in);
 /* In a child: keep to as many CPUs as there are to be, from the one it is on. */
-void view_pin(void);
+void child_limit_cpus(void);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/words.h"
 
-ptrdiff_t word_take(struct slice *s, char *out, const char *stops, const char **ret_why)
+ptrdiff_t shlex_next_word(struct slice *s, char *out, const char *stops, const char **ret_why)
 {
 	size_t n = 0, i = 0;
 	char quote = 0;
@@ -9,7 +9,7 @@ ptrdiff_t word_take(struct slice *s, char *out, const char *stops, const char **
 	for (; i < s->n; i++) {
 		char c = s->p[i];
 
-		if (!quote && (word_space(c) || (c && strchr(stops, c))))
+		if (!quote && (shlex_is_space(c) || (c && strchr(stops, c))))
 			break;
 		if (quote && c == quote) {
 			quote = 0;
@@ -37,15 +37,15 @@ ptrdiff_t word_take(struct slice *s, char *out, const char *stops, const char **
 	return (ptrdiff_t)n;
 }
 
-void words_skip(struct slice *s, char also)
+void shlex_skip_space(struct slice *s, char also)
 {
-	while (s->n && (word_space(s->p[0]) || (also && s->p[0] == also))) {
+	while (s->n && (shlex_is_space(s->p[0]) || (also && s->p[0] == also))) {
 		s->p++;
 		s->n--;
 	}
 }
 
-int words_split(struct pool *pool, struct slice command, const char **v, size_t max,
+int shlex_split(struct arena *arena, struct slice command, const char **v, size_t max,
 		const char **ret_why)
 {
 	auto_buf room = BUF_INIT(command.n + 2);
@@ -56,12 +56,12 @@ int words_split(struct pool *pool, struct slice command, const char **v, size_t 
 		*ret_why = "too long";
 		return -EINVAL;
 	}
-	for (words_skip(&command, 0); command.n; words_skip(&command, 0)) {
-		ptrdiff_t len = word_take(&command, word, "", ret_why);
+	for (shlex_skip_space(&command, 0); command.n; shlex_skip_space(&command, 0)) {
+		ptrdiff_t len = shlex_next_word(&command, word, "", ret_why);
 
 		if (len < 0)
 			return -EINVAL;
-		v[n] = n + 1 < max ? pool_strn(pool, word, (size_t)len) : NULL;
+		v[n] = n + 1 < max ? arena_strndup(arena, word, (size_t)len) : NULL;
 		if (!v[n]) {
 			*ret_why = "too many words";
 			return -EINVAL;

@@ -10,18 +10,18 @@
 #include "base/pool.h"
 #include "base/str.h"
 
-static inline bool word_space(char c)
+static inline bool shlex_is_space(char c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 /* One word off the front of *s, unquoted, into out (room for all of *s); -1 and the reason when
  * a quote or escape has no end. */
-[[nodiscard]] ptrdiff_t word_take(struct slice *s, char *out, const char *stops,
-				  const char **ret_why);
+[[nodiscard]] ptrdiff_t shlex_next_word(struct slice *s, char *out, const char *stops,
+					const char **ret_why);
 /* White space, and one more character. */
-void words_skip(struct slice *s, char also);
+void shlex_skip_space(struct slice *s, char also);
 /* A command's words.  How many, into v; or -EINVAL with the reason in *ret_why. */
-[[nodiscard]] int words_split(struct pool *pool, struct slice command, const char **v, size_t max,
+[[nodiscard]] int shlex_split(struct arena *arena, struct slice command, const char **v, size_t max,
 			      const char **ret_why);
 #endif

@@ -22,82 +22,82 @@
 #define CHUNK_HEAD_MAX 20
 #define SEND_MAX KIB(128) /* of a file at once: what a socket that can be written to takes */
 
-const struct http_head *work_head(const struct work *w)
+const struct http_head *child_op_http_head(const struct child_op *w)
 {
 	return w->rq->head;
 }
 
-const struct op *work_op(const struct work *w)
+const struct op *child_op_operation(const struct child_op *w)
 {
 	return w->rq->match.op;
 }
 
-const void *work_body(const struct work *w)
+const void *child_op_body(const struct child_op *w)
 {
 	return w->rq->body;
 }
 
-const void *work_query(const struct work *w)
+const void *child_op_query(const struct child_op *w)
 {
 	return w->rq->query;
 }
 
-struct pool *work_pool(struct work *w)
+struct arena *child_op_arena(struct child_op *w)
 {
-	return &w->rq->pool;
+	return &w->rq->arena;
 }
 
-void work_alive(struct work *w)
+void child_op_report_progress(struct child_op *w)
 {
-	atomic_fetch_add(&w->told->moved, 1);
+	atomic_fetch_add(&w->shared->progress, 1);
 }
 
-static void wait_begins(struct work *w)
+static void child_op_wait_begin(struct child_op *w)
 {
-	atomic_store(&w->told->waiting, true);
+	atomic_store(&w->shared->waits_for_client, true);
 }
 
-static void wait_ends(struct work *w)
+static void child_op_wait_end(struct child_op *w)
 {
-	work_alive(w);
-	atomic_store(&w->told->waiting, false);
+	child_op_report_progress(w);
+	atomic_store(&w->shared->waits_for_client, false);
 }
 
 /* The body */
 
-static ssize_t more_input(struct work *w)
+static ssize_t child_op_receive(struct child_op *w)
 {
-	static char in[WORK_IN]; /* of a process of our own */
+	static char in[CHILD_OP_IN]; /* of a process of our own */
 	ssize_t n;
 
-	wait_begins(w);
+	child_op_wait_begin(w);
 	do
 		n = recv(STDIN_FILENO, in, sizeof(in), 0);
 	while (n < 0 && errno == EINTR);
-	wait_ends(w);
+	child_op_wait_end(w);
 	if (n < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : -EPIPE;
 	w->wire.rest = (struct slice){ in, (size_t)n };
 	return n ? n : -EPIPE;
 }
 
-ssize_t work_read_piece(struct work *w, const void **ret)
+ssize_t child_op_read_piece(struct child_op *w, const void **ret)
 {
 	struct cay_err err = {};
 	struct slice body;
 
-	while (!http_ended(w->wire.http)) {
-		int e = http_next(w->wire.http, &w->wire.rest, &body, &err);
+	while (!http_parser_has_ended(w->wire.http)) {
+		int e = http_parser_next(w->wire.http, &w->wire.rest, &body, &err);
 
 		if (e < 0)
 			return -EBADMSG;
 		if (e == HTTP_BODY) {
-			w->taken += body.n;
+			w->body_taken += body.n;
 			*ret = body.p;
-			return w->taken > w->wire.body_max ? -EFBIG : (ssize_t)body.n;
+			return w->body_taken > w->wire.body_max ? -EFBIG : (ssize_t)body.n;
 		}
 		if (e == HTTP_MORE) {
-			ssize_t n = more_input(w);
+			ssize_t n = child_op_receive(w);
 
 			if (n < 0)
 				return n;
@@ -106,11 +106,11 @@ ssize_t work_read_piece(struct work *w, const void **ret)
 	return 0;
 }
 
-ssize_t work_read(struct work *w, void *p, size_t n)
+ssize_t child_op_read(struct child_op *w, void *p, size_t n)
 {
 	if (!w->piece.n) {
 		const void *at = NULL;
-		ssize_t got = work_read_piece(w, &at);
+		ssize_t got = child_op_read_piece(w, &at);
 
 		if (got <= 0)
 			return got;
@@ -123,7 +123,7 @@ ssize_t work_read(struct work *w, void *p, size_t n)
 	return (ssize_t)n;
 }
 
-void work_fail_body(struct work *w, ssize_t r)
+void child_op_fail_body(struct child_op *w, ssize_t r)
 {
 	struct cay_err err = {};
 
@@ -137,17 +137,17 @@ void work_fail_body(struct work *w, ssize_t r)
 			       BODY_MS / 1000);
 	else
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
-	work_fail(w, &err);
+	child_op_fail(w, &err);
 }
 
 /* The answer */
 
-static int send_all(struct work *w, struct iovec *v, unsigned n)
+static int child_op_send_all(struct child_op *w, struct iovec *v, unsigned n)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = n };
 	int r = 0;
 
-	wait_begins(w);
+	child_op_wait_begin(w);
 	while (m.msg_iovlen) {
 		ssize_t done = sendmsg(STDOUT_FILENO, &m, MSG_NOSIGNAL);
 
@@ -167,25 +167,26 @@ static int send_all(struct work *w, struct iovec *v, unsigned n)
 			m.msg_iov->iov_len -= (size_t)done;
 		}
 	}
-	wait_ends(w);
+	child_op_wait_end(w);
 	return r;
 }
 
-static struct iovec piece(const void *p, size_t n)
+static struct iovec iovec_from_bytes(const void *p, size_t n)
 {
 	return (struct iovec){ (void *)(uintptr_t)p, n };
 }
 
 /* PID 1 answers in our place past the deadline; then this is over. */
-static void claim_answer(struct work *w)
+static void child_op_claim_reply(struct child_op *w)
 {
-	assert(!w->begun);
-	if (atomic_exchange(&w->told->begun, true))
+	assert(!w->reply_started);
+	if (atomic_exchange(&w->shared->reply_claimed, true))
 		_exit(0);
-	w->begun = true;
+	w->reply_started = true;
 }
 
-static int put_head(struct buf *b, int status, const char *id, const char *extra, const char *media)
+static int http_reply_head_append(struct buf *b, int status, const char *id, const char *extra,
+				  const char *media)
 {
 	int r = buf_printf(b, "HTTP/1.1 %d %s\r\nCay-Request: %s\r\n", status,
 			   status < 300   ? "OK"
@@ -200,59 +201,62 @@ static int put_head(struct buf *b, int status, const char *id, const char *extra
 	return r < 0 ? r : buf_puts(b, "Connection: close\r\n");
 }
 
-int work_error_bytes(const char *id, const struct cay_err *err, const char *extra, struct buf *ret)
+int child_op_format_error(const char *id, const struct cay_err *err, const char *extra,
+			  struct buf *ret)
 {
 	auto_buf body = BUF_INIT(KIB(4));
 	struct jw w = jw_to(&body);
 	enum cay_code code = err->code == CAY_OK ? CAY_E_INTERNAL : err->code;
 	int r;
 
-	op_write_error(err, id, NULL, &w);
-	r = jw_done(&w);
+	error_body_write(err, id, NULL, &w);
+	r = jw_finish(&w);
 	if (r >= 0)
 		r = buf_putc(&body, '\n');
 	if (r >= 0)
-		r = put_head(ret, cay_error_row(code)->http, id, extra, "application/json");
+		r = http_reply_head_append(ret, cay_error_row(code)->http, id, extra,
+					   "application/json");
 	if (r >= 0)
 		r = buf_printf(ret, "Content-Length: %zu\r\n\r\n", body.len);
-	return r < 0 ? r : buf_add(ret, body.data, body.len);
+	return r < 0 ? r : buf_append(ret, body.data, body.len);
 }
 
-int work_header(struct work *w, const char *name, const char *value)
+int child_op_add_header(struct child_op *w, const char *name, const char *value)
 {
 	w->extra.max = EXTRA_MAX;
 	return buf_printf(&w->extra, "%s: %s\r\n", name, value);
 }
 
-static const char *extra_of(const struct work *w)
+static const char *child_op_extra_headers(const struct child_op *w)
 {
 	return w->extra.len ? buf_str(&w->extra) : NULL;
 }
 
-void work_fail(struct work *w, const struct cay_err *err)
+void child_op_fail(struct child_op *w, const struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(8));
 	struct iovec v;
 
-	claim_answer(w);
-	if (work_error_bytes(w->id, err, extra_of(w), &out) >= 0) {
-		v = piece(out.data, out.len);
-		(void)send_all(w, &v, 1);
+	child_op_claim_reply(w);
+	if (child_op_format_error(w->id, err, child_op_extra_headers(w), &out) >= 0) {
+		v = iovec_from_bytes(out.data, out.len);
+		(void)child_op_send_all(w, &v, 1);
 	}
-	w->over = true;
+	w->reply_finished = true;
 }
 
 /* The head of a reply, and with it what is there of its body: one write wakes the reader once. */
-static int begin(struct work *w, int status, const char *media, uint64_t length, struct slice body)
+static int child_op_send_head(struct child_op *w, int status, const char *media, uint64_t length,
+			      struct slice body)
 {
 	auto_buf out = BUF_INIT(KIB(8));
 	struct iovec v[2];
 	int r;
 
-	claim_answer(w);
-	w->left = length;
-	w->chunked = length == REQUEST_LENGTH_UNKNOWN && work_head(w)->minor == 1;
-	r = put_head(&out, status, w->id, extra_of(w), media);
+	child_op_claim_reply(w);
+	w->reply_left = length;
+	w->chunked = length == REQUEST_LENGTH_UNKNOWN && child_op_http_head(w)->minor == 1;
+	r = http_reply_head_append(&out, status, w->id, child_op_extra_headers(w), media);
 	if (r >= 0 && w->chunked)
 		r = buf_puts(&out, "Transfer-Encoding: chunked\r\n");
 	else if (r >= 0 && length != REQUEST_LENGTH_UNKNOWN)
@@ -261,66 +265,66 @@ static int begin(struct work *w, int status, const char *media, uint64_t length,
 		r = buf_puts(&out, "\r\n");
 	if (r < 0)
 		return r;
-	v[0] = piece(out.data, out.len);
-	v[1] = piece(body.p, body.n);
-	return send_all(w, v, body.n ? 2 : 1);
+	v[0] = iovec_from_bytes(out.data, out.len);
+	v[1] = iovec_from_bytes(body.p, body.n);
+	return child_op_send_all(w, v, body.n ? 2 : 1);
 }
 
-int work_stream(struct work *w, int status, const char *media, uint64_t length)
+int child_op_start_stream(struct child_op *w, int status, const char *media, uint64_t length)
 {
-	return begin(w, status, media, length, (struct slice){});
+	return child_op_send_head(w, status, media, length, (struct slice){});
 }
 
 /* What was promised is not exceeded. */
-static void count(struct work *w, uint64_t n)
+static void child_op_count_sent(struct child_op *w, uint64_t n)
 {
-	assert(w->begun && !w->over);
-	if (w->left == REQUEST_LENGTH_UNKNOWN)
+	assert(w->reply_started && !w->reply_finished);
+	if (w->reply_left == REQUEST_LENGTH_UNKNOWN)
 		return;
-	assert(n <= w->left);
-	w->left -= n;
+	assert(n <= w->reply_left);
+	w->reply_left -= n;
 }
 
-int work_write(struct work *w, const void *p, size_t n)
+int child_op_write(struct child_op *w, const void *p, size_t n)
 {
 	char head[CHUNK_HEAD_MAX];
-	struct iovec v[3] = { {}, piece(p, n), piece("\r\n", 2) };
+	struct iovec v[3] = { {}, iovec_from_bytes(p, n), iovec_from_bytes("\r\n", 2) };
 	int len;
 
 	if (!n)
 		return 0;
-	count(w, n);
+	child_op_count_sent(w, n);
 	if (!w->chunked)
-		return send_all(w, v + 1, 1);
+		return child_op_send_all(w, v + 1, 1);
 	len = snprintf(head, sizeof(head), "%zx\r\n", n);
 	assert(len > 0 && (size_t)len < sizeof(head));
-	v[0] = piece(head, (size_t)len);
-	return send_all(w, v, 3);
+	v[0] = iovec_from_bytes(head, (size_t)len);
+	return child_op_send_all(w, v, 3);
 }
 
 /* Before a call that may wait for the disk, too: the two have different rules. */
-static int wait_for_room(struct work *w)
+static int child_op_wait_writable(struct child_op *w)
 {
 	struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
 	int r;
 
-	wait_begins(w);
+	child_op_wait_begin(w);
 	r = poll(&p, 1, STUCK_MS);
-	wait_ends(w);
+	child_op_wait_end(w);
 	return r == 0 ? -EPIPE : 0; /* nobody may hold one of the few for ever */
 }
 
-int work_send_file(struct work *w, int fd, uint64_t offset, uint64_t n)
+int child_op_send_file(struct child_op *w, int fd, uint64_t offset, uint64_t n)
 {
 	off_t at = (off_t)offset;
 
 	assert(!w->chunked);
-	count(w, n);
+	child_op_count_sent(w, n);
 	while (n) {
 		size_t most = n < SEND_MAX ? (size_t)n : SEND_MAX;
 		ssize_t done;
 
-		if (wait_for_room(w) < 0)
+		if (child_op_wait_writable(w) < 0)
 			return -EPIPE;
 		done = sendfile(STDOUT_FILENO, fd, &at, most);
 		if (done < 0 && errno == EINTR)
@@ -334,17 +338,17 @@ int work_send_file(struct work *w, int fd, uint64_t offset, uint64_t n)
 	return 0;
 }
 
-void work_end(struct work *w)
+void child_op_end_stream(struct child_op *w)
 {
-	struct iovec v = piece("0\r\n\r\n", 5);
+	struct iovec v = iovec_from_bytes("0\r\n\r\n", 5);
 
-	assert(w->begun && !w->over);
-	w->over = true;
+	assert(w->reply_started && !w->reply_finished);
+	w->reply_finished = true;
 	if (w->chunked)
-		(void)send_all(w, &v, 1);
+		(void)child_op_send_all(w, &v, 1);
 }
 
-void work_reply_json(struct work *w, const struct field_table *t, const void *value)
+void child_op_reply_json(struct child_op *w, const struct field_table *t, const void *value)
 {
 	auto_buf body = BUF_INIT(JSON_MAX);
 	struct jw jw = jw_to(&body);
@@ -352,30 +356,30 @@ void work_reply_json(struct work *w, const struct field_table *t, const void *va
 	int r;
 
 	field_encode(t, NULL, value, &jw);
-	r = jw_done(&jw);
+	r = jw_finish(&jw);
 	if (r >= 0)
 		r = buf_putc(&body, '\n');
 	if (r < 0) {
 		(void)cay_fail(&err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
 			       "the reply could not be written");
-		work_fail(w, &err);
-	} else if (begin(w, work_op(w)->status, "application/json", body.len,
-			 (struct slice){ body.data, body.len }) >= 0) {
-		w->over = true;
+		child_op_fail(w, &err);
+	} else if (child_op_send_head(w, child_op_operation(w)->status, "application/json",
+				      body.len, (struct slice){ body.data, body.len }) >= 0) {
+		w->reply_finished = true;
 	}
 }
 
 /* From the first line to the last */
 
-void work_not_inside(void *arg, int fd, const struct cay_err *err)
+void child_op_setup_failed(void *arg, int fd, const struct cay_err *err)
 {
 	(void)dup2(fd, STDOUT_FILENO);
 	(void)fcntl(STDOUT_FILENO, F_SETFL, 0);
-	work_fail(arg, err);
+	child_op_fail(arg, err);
 }
 
 /* What is executed from here writes its complaints nowhere. */
-static void mute(void)
+static void child_op_mute_stderr(void)
 {
 	int fd = open("/dev/null", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
@@ -389,42 +393,42 @@ static void mute(void)
 
 /* Answered before all of the body came: closing now could take the answer away from a client
  * that is still sending, so it gets a moment to finish. */
-static void linger(struct work *w)
+static void child_op_linger(struct child_op *w)
 {
-	static char away[WORK_IN];
+	static char away[CHILD_OP_IN];
 	struct timeval moment = { .tv_sec = LINGER_MS / 1000 };
 	uint64_t n = 0, end = clk_boot_ns(&clk_system) + UINT64_C(2) * LINGER_MS * NS_PER_MS;
 	ssize_t got;
 
 	(void)shutdown(STDOUT_FILENO, SHUT_WR);
 	(void)setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
-	wait_begins(w);
+	child_op_wait_begin(w);
 	while (n < LINGER_BYTES && clk_boot_ns(&clk_system) < end &&
 	       (got = recv(STDIN_FILENO, away, sizeof(away), 0)) > 0)
 		n += (uint64_t)got;
 }
 
-int work_inside(void *arg)
+int child_op_main(void *arg)
 {
 	struct timeval patience = { .tv_sec = BODY_MS / 1000 },
 		       stuck = { .tv_sec = STUCK_MS / 1000 };
-	struct work *w = arg;
+	struct child_op *w = arg;
 	struct cay_err err = {};
 
 	(void)signal(SIGPIPE, SIG_IGN);
-	mute();
+	child_op_mute_stderr();
 	/* the loop had it so; PID 1 only looks at it from now on */
 	(void)fcntl(STDIN_FILENO, F_SETFL, 0);
 	(void)setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	(void)setsockopt(STDOUT_FILENO, SOL_SOCKET, SO_SNDTIMEO, &stuck, sizeof(stuck));
 	w->fn(w);
-	if (!w->begun) {
+	if (!w->reply_started) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "an operation without an answer");
-		work_fail(w, &err);
+		child_op_fail(w, &err);
 	}
-	if (w->wire.http->head.framing != HTTP_EMPTY && !http_ended(w->wire.http))
-		linger(w);
+	if (w->wire.http->head.framing != HTTP_EMPTY && !http_parser_has_ended(w->wire.http))
+		child_op_linger(w);
 	/* which the client sees at once, though PID 1 still has the socket */
 	(void)shutdown(STDOUT_FILENO, SHUT_RDWR);
-	return w->over ? 0 : 1;
+	return w->reply_finished ? 0 : 1;
 }

@@ -2,32 +2,32 @@
 #ifndef CAY_INIT_WORK_INTERNAL_H
 #define CAY_INIT_WORK_INTERNAL_H
 /*
- * What work.c (PID 1) and work-child.c (the child) share.  A struct work is made by PID 1
+ * What work.c (PID 1) and work-child.c (the child) share.  A struct child_op is made by PID 1
  * and copied by the fork; from then on each has its own, but for *told.
  */
 #include <stdatomic.h>
 
 #include "init/work.h"
 
-#define WORK_OUT KIB(4)
-#define WORK_IN KIB(60)
+#define CHILD_OP_OUT KIB(4)
+#define CHILD_OP_IN KIB(60)
 
 /* Memory of both.  The child is the sandbox's: what it writes here can mislead PID 1 about
  * this one connection, which the child has anyway, and about nothing else. */
-struct work_shared {
-	atomic_bool begun;   /* who sets it answers */
-	atomic_bool waiting; /* for the client */
-	atomic_uint moved;
+struct child_op_shared {
+	atomic_bool reply_claimed;    /* who sets it answers */
+	atomic_bool waits_for_client; /* for the client */
+	atomic_uint progress;
 };
 
-struct work {
+struct child_op {
 	struct init *init;
-	struct work *next;
-	struct work_shared *told;
+	struct child_op *next;
+	struct child_op_shared *shared;
 	struct request *rq; /* PID 1: until the fork */
 	struct request_wire wire;
 	char id[REQUEST_ID_LEN + 1];
-	work_fn *fn;
+	child_op_fn *fn;
 
 	/* in PID 1 */
 	pid_t pid;
@@ -36,21 +36,21 @@ struct work {
 	uv_poll_t poll;
 	uv_timer_t timer;
 	uint64_t deadline_ms;
-	unsigned moved, graces;
+	unsigned last_progress, graces;
 	bool ending, ended;
 
 	/* in the child */
-	bool begun, chunked, over;
-	uint64_t left;      /* of a reply whose length is known */
-	uint64_t taken;     /* of the body */
-	struct slice piece; /* of it, parsed and not handed out */
+	bool reply_started, chunked, reply_finished;
+	uint64_t reply_left; /* of a reply whose length is known */
+	uint64_t body_taken; /* of the body */
+	struct slice piece;  /* of it, parsed and not handed out */
 	struct buf extra;
 };
 
 /* The child. */
-int work_inside(void *arg);
-void work_not_inside(void *arg, int fd, const struct cay_err *err);
+int child_op_main(void *arg);
+void child_op_setup_failed(void *arg, int fd, const struct cay_err *err);
 /* A whole error reply as bytes. */
-[[nodiscard]] int work_error_bytes(const char *id, const struct cay_err *err, const char *extra,
-				   struct buf *ret);
+[[nodiscard]] int child_op_format_error(const char *id, const struct cay_err *err,
+					const char *extra, struct buf *ret);
 #endif

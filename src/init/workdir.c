@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-void workdir_make(const char *path)
+void workdir_create(const char *path)
 {
 	char at[PATH_MAX];
 	size_t n = path ? strlen(path) : 0;

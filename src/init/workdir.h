@@ -9,5 +9,5 @@
  */
 
 /* Being there is fine; what cannot be made is told by the first exec. */
-void workdir_make(const char *path);
+void workdir_create(const char *path);
 #endif

@@ -13,24 +13,24 @@
 #include "keeper/start.h"
 #include "text/hex.h"
 
-#define BOX_MAGIC UINT32_C(0x42594143) /* "CAYB" */
+#define SANDBOX_RECORD_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"
 #define DISK "disk"
 #define KILL_MS 5000
 
-void image_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
+void image_dir_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
 {
 	memcpy(ret, "sha256/", sizeof("sha256/"));
-	hex_write(digest, 32, ret + 7);
+	hex_encode(digest, 32, ret + 7);
 }
 
-void box_fini(struct box *b)
+void keeper_sandbox_fini(struct sandbox *sb)
 {
-	cay_closep(&b->dir);
-	cgroup_fini(&b->cgroup);
+	cay_closep(&sb->dir);
+	cgroup_fini(&sb->cgroup);
 }
 
-static void range_name(uint32_t range, char ret[static 12])
+static void id_range_name(uint32_t range, char ret[static 12])
 {
 	int n = snprintf(ret, 12, "%u", range);
 
@@ -38,35 +38,36 @@ static void range_name(uint32_t range, char ret[static 12])
 		ret[0] = 0;
 }
 
-int box_record_read(int dir, struct box_record *ret)
+int keeper_sandbox_read_record(int dir, struct keeper_sandbox_record *ret)
 {
 	auto_buf text = BUF_INIT(sizeof(*ret));
 	int r = path_read(dir, RECORD, &text);
 
-	*ret = (struct box_record){};
+	*ret = (struct keeper_sandbox_record){};
 	if (r < 0 && r != -ENOENT && r != -EFBIG && r != -EINVAL && r != -ELOOP)
 		return r;
 	if (text.len == sizeof(*ret))
 		memcpy(ret, text.data, sizeof(*ret));
-	if (ret->magic != BOX_MAGIC || ret->range > VERB_RANGE_MAX ||
-	    !id_valid(&ret->tenant, ID_TENANT))
-		*ret = (struct box_record){};
+	if (ret->magic != SANDBOX_RECORD_MAGIC || ret->range > VERB_RANGE_MAX ||
+	    !id_is_valid(&ret->tenant, ID_TENANT))
+		*ret = (struct keeper_sandbox_record){};
 	return 0;
 }
 
 /* Not synced: after a power loss no sandbox is left, and one whose record is not
  * whole is there only to be removed. */
-static int write_record(const struct box *b, struct cay_err *err)
+static int keeper_sandbox_write_record(const struct sandbox *sb, struct cay_err *err)
 {
-	auto_close int fd = path_open(b->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);
-	int r = fd < 0 ? fd : path_write_all(fd, &b->record, sizeof(b->record));
+	auto_close int fd = path_open(sb->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	int r = fd < 0 ? fd : fd_write_all(fd, &sb->record, sizeof(sb->record));
 
-	return r < 0 ? cay_fail_sys(err, cay_code_disk(r), -r, "write down %s", b->name) : 0;
+	return r < 0 ? cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "write down %s", sb->name)
+		     : 0;
 }
 
 /* A worker that waits here waits for another of the same sandbox.  The directory
  * may be removed meanwhile: what is locked must still be what the name says. */
-static int lock_dir(int boxes, const char *name)
+static int keeper_sandbox_lock_dir(int boxes, const char *name)
 {
 	for (;;) {
 		auto_close int dir = path_open(boxes, name, O_RDONLY | O_DIRECTORY, 0);
@@ -82,59 +83,60 @@ static int lock_dir(int boxes, const char *name)
 	}
 }
 
-int box_open(const struct keeper *k, const struct id *id, uint64_t generation, struct box *b,
-	     struct cay_err *err)
+int keeper_sandbox_open(const struct keeper *k, const struct id *id, uint64_t generation,
+			struct sandbox *sb, struct cay_err *err)
 {
 	int r;
 
-	b->id = *id;
-	id_format(id, b->name);
-	b->dir = lock_dir(k->boxes, b->name);
-	if (b->dir == -ENOENT)
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", b->name);
-	r = b->dir < 0 ? b->dir : box_record_read(b->dir, &b->record);
+	sb->id = *id;
+	id_format(id, sb->name);
+	sb->dir = keeper_sandbox_lock_dir(k->sandboxes, sb->name);
+	if (sb->dir == -ENOENT)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", sb->name);
+	r = sb->dir < 0 ? sb->dir : keeper_sandbox_read_record(sb->dir, &sb->record);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the record of %s", b->name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the record of %s", sb->name);
 	/* one without a record is a crash's, of no generation */
-	if (b->record.magic && b->record.generation != generation)
-		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", b->name);
-	if (b->record.magic)
-		(void)cgroup_open(&k->cgroups.top, &b->record.tenant, id, &b->cgroup);
+	if (sb->record.magic && sb->record.generation != generation)
+		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", sb->name);
+	if (sb->record.magic)
+		(void)cgroup_open_sandbox(&k->cgroups.top, &sb->record.tenant, id, &sb->cgroup);
 	return 0;
 }
 
-static int make_disk(const struct keeper *k, const struct box *b, const struct verb_prepare *q,
-		     struct cay_err *err)
+static int keeper_sandbox_make_disk(const struct keeper *k, const struct sandbox *sb,
+				    const struct verb_prepare *q, struct cay_err *err)
 {
 	static const char *const parts[] = { DISK, DISK "/upper", DISK "/work" };
 	struct disk_size limit = { q->disk_bytes, q->disk_inodes };
-	int r = disk_make(&k->disk, b->dir, DISK, box_live(b), &limit);
+	int r = disk_create(&k->disk, sb->dir, DISK, keeper_sandbox_host_root_id(sb), &limit);
 
 	if (r < 0)
 		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
-				    "make the disk of %s", b->name);
+				    "make the disk of %s", sb->name);
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if ((i && mkdirat(b->dir, parts[i], 0755) < 0) ||
-		    fchownat(b->dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
+		if ((i && mkdirat(sb->dir, parts[i], 0755) < 0) ||
+		    fchownat(sb->dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
 			     AT_SYMLINK_NOFOLLOW) < 0)
-			return cay_fail_sys(err, cay_code_disk(errno), errno, "make %s/%s", b->name,
-					    parts[i]);
+			return cay_fail_sys(err, cay_code_from_disk_errno(errno), errno,
+					    "make %s/%s", sb->name, parts[i]);
 	return 0;
 }
 
-static int take_range(const struct keeper *k, const struct box *b, struct cay_err *err)
+static int id_range_claim(const struct keeper *k, const struct sandbox *sb, struct cay_err *err)
 {
 	char name[12], owner[ID_TEXT_LEN + 1] = "";
 	struct stat st;
 
-	range_name(b->record.range, name);
+	id_range_name(sb->record.range, name);
 	/* one whose sandbox is gone is what a power loss left */
 	if (readlinkat(k->ranges, name, owner, sizeof(owner)) == ID_TEXT_LEN &&
-	    fstatat(k->boxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+	    fstatat(k->sandboxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		(void)unlinkat(k->ranges, name, 0);
-	if (symlinkat(b->name, k->ranges, name) < 0)
-		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_disk(errno),
-				    errno, "id range %s", name);
+	if (symlinkat(sb->name, k->ranges, name) < 0)
+		return cay_fail_sys(
+			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
+			errno, "id range %s", name);
 	return 0;
 }
 
@@ -148,35 +150,41 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 {
 	const struct verb_prepare *q = request;
 	char image[DIGEST_HEX + 8];
-	auto_box b = BOX_INIT;
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	struct stat st;
 	int r;
 
 	(void)fd;
 	(void)result;
-	image_name(q->image, image);
+	image_dir_name(q->image, image);
 	if (fstatat(k->images, image, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image %s here", image);
 	b.id = q->sandbox;
 	id_format(&b.id, b.name);
-	b.record = (struct box_record){ BOX_MAGIC, q->range, q->generation, q->tenant, {} };
+	b.record = (struct keeper_sandbox_record){
+		SANDBOX_RECORD_MAGIC, q->range, q->generation, q->tenant, {}
+	};
 	memcpy(b.record.image, q->image, sizeof(q->image));
-	if (mkdirat(k->boxes, b.name, 0700) < 0)
-		return cay_fail_sys(err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_disk(errno),
-				    errno, "make %s", b.name);
-	b.dir = fault(FAULT_PREPARE_MADE) < 0 ? -EIO : lock_dir(k->boxes, b.name);
+	if (mkdirat(k->sandboxes, b.name, 0700) < 0)
+		return cay_fail_sys(
+			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
+			errno, "make %s", b.name);
+	b.dir = failpoint_hit(FAULT_PREPARE_MADE) < 0
+			? -EIO
+			: keeper_sandbox_lock_dir(k->sandboxes, b.name);
 	if (b.dir < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -b.dir, "lock %s", b.name);
-	r = write_record(&b, err);
-	r = r < 0 ? r : fault(FAULT_PREPARE_RECORD);
+	r = keeper_sandbox_write_record(&b, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_PREPARE_RECORD);
 	if (r >= 0)
-		r = take_range(k, &b, err);
-	r = r < 0 ? r : fault(FAULT_PREPARE_RANGE);
+		r = id_range_claim(k, &b, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_PREPARE_RANGE);
 	if (r >= 0 && !q->memory)
-		r = make_disk(k, &b, q, err);
+		r = keeper_sandbox_make_disk(k, &b, q, err);
 	if (r >= 0)
-		r = cgroup_make(&k->cgroups, &b.record.tenant, &b.id, box_live(&b), &b.cgroup, err);
-	return r < 0 ? r : fault(FAULT_PREPARE_CGROUPS);
+		r = sandbox_cgroup_create(&k->cgroups, &b.record.tenant, &b.id,
+					  keeper_sandbox_host_root_id(&b), &b.cgroup, err);
+	return r < 0 ? r : failpoint_hit(FAULT_PREPARE_CGROUPS);
 }
 
 /*
@@ -187,28 +195,28 @@ int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_r
 	      struct cay_err *err)
 {
 	const struct verb_box *q = request;
-	auto_box b = BOX_INIT;
-	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	(void)fd;
 	(void)result;
 	if (r < 0 || b.cgroup.v2 < 0)
 		return r;
-	return cgroup_kill(&b.cgroup, BOX_KILL_MS, err);
+	return sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
 }
 
-static int freeze(const struct keeper *k, const struct verb_box *q, bool frozen,
-		  struct cay_err *err)
+static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_box *q, bool frozen,
+				     struct cay_err *err)
 {
-	auto_box b = BOX_INIT;
-	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	if (r < 0)
 		return r;
 	if (b.cgroup.v2 < 0)
 		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
-	r = cgroup_freeze(&b.cgroup, frozen, err);
-	return r < 0 ? r : fault(FAULT_FREEZE_DONE);
+	r = sandbox_cgroup_freeze(&b.cgroup, frozen, err);
+	return r < 0 ? r : failpoint_hit(FAULT_FREEZE_DONE);
 }
 
 /* freeze: every process of one sandbox stands still; no more than kill could do. */
@@ -217,7 +225,7 @@ int verb_freeze(const struct keeper *k, const void *request, int fd, struct verb
 {
 	(void)fd;
 	(void)result;
-	return freeze(k, request, true, err);
+	return keeper_sandbox_set_frozen(k, request, true, err);
 }
 
 /* thaw: undoes freeze. */
@@ -226,7 +234,7 @@ int verb_thaw(const struct keeper *k, const void *request, int fd, struct verb_r
 {
 	(void)fd;
 	(void)result;
-	return freeze(k, request, false, err);
+	return keeper_sandbox_set_frozen(k, request, false, err);
 }
 
 /*
@@ -239,8 +247,8 @@ int verb_limits(const struct keeper *k, const void *request, int fd, struct verb
 	const struct verb_limits *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
 	struct disk_size disk = { q->disk_bytes, q->disk_inodes };
-	auto_box b = BOX_INIT;
-	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	(void)fd;
 	if (r < 0)
@@ -248,19 +256,19 @@ int verb_limits(const struct keeper *k, const void *request, int fd, struct verb
 	if (b.cgroup.v2 < 0)
 		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
 	if (disk.bytes || disk.inodes)
-		r = disk_limit(&k->disk, b.dir, DISK, box_live(&b), &disk);
+		r = disk_set_limit(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &disk);
 	if (r < 0)
 		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
 				    "limit the disk of %s", b.name);
-	r = cgroup_limit(&b.cgroup, &limits, err);
+	r = sandbox_cgroup_set_limits(&b.cgroup, &limits, err);
 	if (r >= 0 && q->cpu_milli)
-		return start_show_limits(k, &b, q->cpu_milli, err);
-	result->fresh = r >= 0; /* it has entered nothing; one that failed ends */
+		return keeper_start_update_proc_view(k, &b, q->cpu_milli, err);
+	result->worker_reusable = r >= 0; /* it has entered nothing; one that failed ends */
 	return r;
 }
 
 /* What is in its memory instead: its root says, which is an overlay over it. */
-static int memory_usage(const struct box *b, struct disk_size *ret)
+static int keeper_sandbox_memory_usage(const struct sandbox *sb, struct disk_size *ret)
 {
 	auto_close int root = -EBADF;
 	struct statfs st;
@@ -268,8 +276,8 @@ static int memory_usage(const struct box *b, struct disk_size *ret)
 	pid_t first = 0;
 	int n;
 
-	if (b->cgroup.v2 >= 0)
-		(void)cgroup_count(&b->cgroup, &first);
+	if (sb->cgroup.v2 >= 0)
+		(void)sandbox_cgroup_count_processes(&sb->cgroup, &first);
 	n = snprintf(path, sizeof(path), "/proc/%d/root", first);
 	if (!first || n < 0 || n >= (int)sizeof(path))
 		return -ENOTSUP;
@@ -287,15 +295,15 @@ int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_
 {
 	const struct verb_box *q = request;
 	struct disk_size now = { DISK_UNKNOWN, DISK_UNKNOWN };
-	auto_box b = BOX_INIT;
-	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	(void)fd;
 	if (r < 0)
 		return r;
-	r = disk_usage(&k->disk, b.dir, DISK, box_live(&b), &now);
+	r = disk_read_usage(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &now);
 	if (r == -ENOENT)
-		r = memory_usage(&b, &now);
+		r = keeper_sandbox_memory_usage(&b, &now);
 	if (r < 0 && r != -ENOTSUP)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at the disk of %s", b.name);
 	result->usage.disk_bytes = now.bytes;
@@ -303,7 +311,7 @@ int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_
 	return 0;
 }
 
-static int give_if_its(void *sandbox, int ranges, const char *name)
+static int id_range_release_if_owner(void *sandbox, int ranges, const char *name)
 {
 	char owner[ID_TEXT_LEN + 2];
 	ssize_t n = readlinkat(ranges, name, owner, sizeof(owner));
@@ -313,13 +321,14 @@ static int give_if_its(void *sandbox, int ranges, const char *name)
 	return 0;
 }
 
-static void give_range_back(const struct keeper *k, struct box *b)
+static void id_range_release(const struct keeper *k, struct sandbox *sb)
 {
 	char name[12];
 
-	range_name(b->record.range, name);
-	(void)(b->record.magic ? give_if_its(b->name, k->ranges, name)
-			       : path_each(k->ranges, give_if_its, b->name));
+	id_range_name(sb->record.range, name);
+	(void)(sb->record.magic
+		       ? id_range_release_if_owner(sb->name, k->ranges, name)
+		       : path_for_each_entry(k->ranges, id_range_release_if_owner, sb->name));
 }
 
 /*
@@ -333,8 +342,8 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 		struct cay_err *err)
 {
 	const struct verb_box *q = request;
-	auto_box b = BOX_INIT;
-	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	(void)fd;
 	(void)result;
@@ -344,29 +353,30 @@ int verb_remove(const struct keeper *k, const void *request, int fd, struct verb
 			return 0; /* another generation */
 		r = 0;
 	}
-	if (r >= 0 && !b.record.magic && cgroup_owner(&k->cgroups, &b.id, &b.record.tenant) > 0)
-		r = cgroup_open(&k->cgroups.top, &b.record.tenant, &b.id, &b.cgroup);
+	if (r >= 0 && !b.record.magic &&
+	    sandbox_cgroup_find_tenant(&k->cgroups, &b.id, &b.record.tenant) > 0)
+		r = cgroup_open_sandbox(&k->cgroups.top, &b.record.tenant, &b.id, &b.cgroup);
 	if (r >= 0 && b.cgroup.v2 >= 0)
-		r = cgroup_kill(&b.cgroup, BOX_KILL_MS, err);
-	r = r < 0 ? r : fault(FAULT_REMOVE_KILLED);
+		r = sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_KILLED);
 	if (r < 0)
 		return r;
 	(void)unlinkat(k->sockets, b.name, 0);
-	stage_clean(&k->stage, b.name);
+	mount_stage_remove_bundle(&k->stage, b.name);
 	if (b.record.magic || b.cgroup.v2 >= 0)
-		r = cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
-	r = r < 0 ? r : fault(FAULT_REMOVE_CGROUPS);
+		r = sandbox_cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_CGROUPS);
 	if (r < 0)
 		return r;
-	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? box_live(&b) : 0);
-	give_range_back(k, &b);
-	r = fault(FAULT_REMOVE_RANGE);
-	r = r < 0 ? r : tree_remove(k->boxes, b.name);
-	r = r < 0 ? r : fault(FAULT_REMOVE_GONE);
+	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? keeper_sandbox_host_root_id(&b) : 0);
+	id_range_release(k, &b);
+	r = failpoint_hit(FAULT_REMOVE_RANGE);
+	r = r < 0 ? r : rmtree_at(k->sandboxes, b.name);
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_GONE);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
 }
 
-uint64_t box_start_of(pid_t pid)
+uint64_t pid_start_boot_ns(pid_t pid)
 {
 	auto_buf path = BUF_INIT(32), text = BUF_INIT(KIB(4));
 	auto_close int dir = -EBADF;
@@ -386,12 +396,12 @@ uint64_t box_start_of(pid_t pid)
 	rest = slice_of(end + 1);
 	for (int i = 0; i < 20; i++)
 		(void)slice_cut(&rest, ' ');
-	if (str_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / NS_PER_S, &ticks) < 0)
+	if (str_parse_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / NS_PER_S, &ticks) < 0)
 		return 0;
 	return ticks * (NS_PER_S / (uint64_t)hz);
 }
 
-struct names {
+struct sandbox_id_page {
 	struct id after;
 	struct id ids[VERB_LIST_MAX];
 	uint32_t n;
@@ -399,7 +409,7 @@ struct names {
 };
 
 /* Keep the smallest ids behind `after`, in order. */
-static void names_add(struct names *l, const struct id *id)
+static void sandbox_id_page_add(struct sandbox_id_page *l, const struct id *id)
 {
 	uint32_t at = l->n;
 
@@ -416,14 +426,14 @@ static void names_add(struct names *l, const struct id *id)
 	l->n++;
 }
 
-static int add_name(void *arg, int, const char *name)
+static int on_sandbox_dir_name(void *arg, int, const char *name)
 {
-	struct names *l = arg;
+	struct sandbox_id_page *l = arg;
 	struct id id;
 
 	if (id_parse(ID_SANDBOX, slice_of(name), &id) == 0 &&
 	    memcmp(&id, &l->after, sizeof(id)) > 0)
-		names_add(l, &id);
+		sandbox_id_page_add(l, &id);
 	return 0;
 }
 
@@ -434,8 +444,8 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 	      struct cay_err *err)
 {
 	const struct verb_list *q = request;
-	struct names names = { .after = q->after };
-	int r = path_each(k->boxes, add_name, &names);
+	struct sandbox_id_page names = { .after = q->after };
+	int r = path_for_each_entry(k->sandboxes, on_sandbox_dir_name, &names);
 
 	(void)fd;
 	if (r < 0)
@@ -446,12 +456,12 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 		char name[ID_TEXT_LEN + 1];
 		auto_close int dir = -EBADF;
 		auto_cgroup cgroup = CGROUP_INIT;
-		struct box_record record;
+		struct keeper_sandbox_record record;
 		pid_t first;
 
 		id_format(&names.ids[i], name);
-		dir = path_open(k->boxes, name, O_RDONLY | O_DIRECTORY, 0);
-		r = dir < 0 ? dir : box_record_read(dir, &record);
+		dir = path_open(k->sandboxes, name, O_RDONLY | O_DIRECTORY, 0);
+		r = dir < 0 ? dir : keeper_sandbox_read_record(dir, &record);
 		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 			continue; /* gone meanwhile, or no sandbox at all */
 		if (r < 0)        /* not seen is not "not there" */
@@ -459,12 +469,12 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 		*row = (struct verb_list_row){ .sandbox = names.ids[i],
 					       .generation = record.generation,
 					       .range = record.range };
-		if (record.magic &&
-		    cgroup_open(&k->cgroups.top, &record.tenant, &row->sandbox, &cgroup) == 0) {
-			row->processes = cgroup_count(&cgroup, &first);
-			row->started_boot_ns = first ? box_start_of(first) : 0;
+		if (record.magic && cgroup_open_sandbox(&k->cgroups.top, &record.tenant,
+							&row->sandbox, &cgroup) == 0) {
+			row->processes = sandbox_cgroup_count_processes(&cgroup, &first);
+			row->started_boot_ns = first ? pid_start_boot_ns(first) : 0;
 			row->pid = row->started_boot_ns ? (uint32_t)first : 0;
-			row->frozen = cgroup_frozen(&cgroup);
+			row->frozen = sandbox_cgroup_is_frozen(&cgroup);
 		}
 		result->list.n_rows++;
 	}

@@ -14,8 +14,8 @@
 #include "cgroup/cgroup.h"
 
 struct cgroups {
-	struct cgroup top; /* <path> in each hierarchy */
-	int favour;        /* see favour_moves(); -EBADF when all is v2's */
+	struct cgroup top;   /* <path> in each hierarchy */
+	int favordynmods_fd; /* see favour_moves(); -EBADF when all is v2's */
 };
 
 struct cgroup_limits { /* 0: as it is */
@@ -24,31 +24,32 @@ struct cgroup_limits { /* 0: as it is */
 };
 
 /* Find the hierarchies and make <path> in each. */
-[[nodiscard]] int cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err);
+[[nodiscard]] int sandbox_cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err);
 
 /* Make a sandbox's cgroups; what is there already is taken.  root owns the v2
  * directory and the file by which processes are moved, nothing else.  c is
  * CGROUP_INIT before, and to be finished also on failure. */
-[[nodiscard]] int cgroup_make(const struct cgroups *all, const struct id *tenant,
-			      const struct id *sandbox, uid_t root, struct cgroup *c,
-			      struct cay_err *err);
+[[nodiscard]] int sandbox_cgroup_create(const struct cgroups *all, const struct id *tenant,
+					const struct id *sandbox, uid_t root, struct cgroup *c,
+					struct cay_err *err);
 /* Whose cgroup there is of this name; 0 when nobody has one. */
-[[nodiscard]] int cgroup_owner(const struct cgroups *all, const struct id *sandbox,
-			       struct id *ret_tenant);
-[[nodiscard]] int cgroup_limit(const struct cgroup *c, const struct cgroup_limits *limits,
-			       struct cay_err *err);
+[[nodiscard]] int sandbox_cgroup_find_tenant(const struct cgroups *all, const struct id *sandbox,
+					     struct id *ret_tenant);
+[[nodiscard]] int sandbox_cgroup_set_limits(const struct cgroup *c,
+					    const struct cgroup_limits *limits,
+					    struct cay_err *err);
 /* Move the calling process into the v1 cgroups; on v2 a process starts there. */
-[[nodiscard]] int cgroup_join_v1(const struct cgroup *c, struct cay_err *err);
-[[nodiscard]] int cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err);
+[[nodiscard]] int sandbox_cgroup_join_v1(const struct cgroup *c, struct cay_err *err);
+[[nodiscard]] int sandbox_cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err);
 /* Kill every process and wait until none is left, at most timeout_ms. */
-[[nodiscard]] int cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err);
-[[nodiscard]] int cgroup_populated(const struct cgroup *c);
-bool cgroup_frozen(const struct cgroup *c);
+[[nodiscard]] int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err);
+[[nodiscard]] int sandbox_cgroup_is_populated(const struct cgroup *c);
+bool sandbox_cgroup_is_frozen(const struct cgroup *c);
 /* How many processes and threads; and the pid of PID 1, 0 when there is none. */
-uint32_t cgroup_count(const struct cgroup *c, pid_t *ret_first);
+uint32_t sandbox_cgroup_count_processes(const struct cgroup *c, pid_t *ret_first);
 /* Remove a sandbox's cgroups, which must be empty; fine when they are gone. */
-[[nodiscard]] int cgroup_remove(const struct cgroups *all, const struct id *tenant,
-				const struct id *sandbox, struct cay_err *err);
+[[nodiscard]] int sandbox_cgroup_remove(const struct cgroups *all, const struct id *tenant,
+					const struct id *sandbox, struct cay_err *err);
 
 /*
  * A cgroup of the keeper's own below <path>, new: whatever was in one of that name
@@ -56,9 +57,9 @@ uint32_t cgroup_count(const struct cgroup *c, pid_t *ret_first);
  * into a cgroup whose number of past cgroup.kill differs from that of its parent's
  * (docs/adr/0014): workers start runtimes in cgroups of sandboxes, which are new.
  */
-[[nodiscard]] int cgroup_renew(const struct cgroups *all, const char *name, struct cgroup *c,
-			       struct cay_err *err);
+[[nodiscard]] int keeper_cgroup_recreate(const struct cgroups *all, const char *name,
+					 struct cgroup *c, struct cay_err *err);
 /* Move the calling process into it. */
-[[nodiscard]] int cgroup_join(const struct cgroup *c);
-void cgroup_disown(const struct cgroups *all, const char *name);
+[[nodiscard]] int keeper_cgroup_join(const struct cgroup *c);
+void keeper_cgroup_remove(const struct cgroups *all, const char *name);
 #endif

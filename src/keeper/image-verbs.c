@@ -18,8 +18,8 @@ int verb_image_add(const struct keeper *k, const void *request, int fd, struct v
 		   struct cay_err *err)
 {
 	const struct verb_image_add *q = request;
-	struct image_added added = { .config_fd = -EBADF };
-	int r = image_add(k->images, fd, q->bytes, &added, err);
+	struct image_store_added added = { .config_fd = -EBADF };
+	int r = image_store_add(k->images, fd, q->bytes, &added, err);
 
 	if (r < 0)
 		return r;
@@ -29,9 +29,9 @@ int verb_image_add(const struct keeper *k, const void *request, int fd, struct v
 	return 0;
 }
 
-static int used_by(const struct keeper *k, const uint8_t digest[static 32])
+static int image_is_used(const struct keeper *k, const uint8_t digest[static 32])
 {
-	int copy = openat(k->boxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int copy = openat(k->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *e;
 	int found = 0;
@@ -42,12 +42,12 @@ static int used_by(const struct keeper *k, const uint8_t digest[static 32])
 	}
 	while (!found && (e = readdir(d))) { /* NOLINT(concurrency-mt-unsafe): d is ours */
 		auto_close int dir = -EBADF;
-		struct box_record record;
+		struct keeper_sandbox_record record;
 
 		if (e->d_name[0] == '.')
 			continue;
-		dir = path_open(k->boxes, e->d_name, O_RDONLY | O_DIRECTORY, 0);
-		found = dir < 0 ? dir : box_record_read(dir, &record);
+		dir = path_open(k->sandboxes, e->d_name, O_RDONLY | O_DIRECTORY, 0);
+		found = dir < 0 ? dir : keeper_sandbox_read_record(dir, &record);
 		if (found == -ENOENT || found == -ENOTDIR) /* removed meanwhile, or no box's */
 			found = 0;
 		else if (found == 0)
@@ -65,7 +65,7 @@ int verb_image_remove(const struct keeper *k, const void *request, int fd,
 		      struct verb_result *result, struct cay_err *err)
 {
 	const struct verb_image_remove *q = request;
-	int r = used_by(k, q->digest);
+	int r = image_is_used(k, q->digest);
 
 	(void)fd;
 	(void)result;
@@ -73,12 +73,12 @@ int verb_image_remove(const struct keeper *k, const void *request, int fd,
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
 	if (r > 0)
 		return cay_fail(err, CAY_E_STATE, "a sandbox uses this image");
-	return image_remove(k->images, &k->disk, q->digest, err);
+	return image_store_remove(k->images, &k->disk, q->digest, err);
 }
 
 /* An identity and no hash of what is in it: nobody reads a disk of gigabytes for a
  * name that nothing outside this node will ever compare. */
-static int name_of(const struct verb_image_commit *q, struct digest *ret)
+static int image_commit_digest(const struct verb_image_commit *q, struct digest *ret)
 {
 	static const char what[] = "cay layer";
 	struct hash h;
@@ -86,31 +86,33 @@ static int name_of(const struct verb_image_commit *q, struct digest *ret)
 
 	if (r < 0)
 		return r;
-	r = hash_add(&h, what, sizeof(what));
-	r = r < 0 ? r : hash_add(&h, q->parent, sizeof(q->parent));
-	r = r < 0 ? r : hash_add(&h, &q->sandbox, sizeof(q->sandbox));
-	r = r < 0 ? r : hash_add(&h, &q->generation, sizeof(q->generation));
-	r = r < 0 ? r : hash_end(&h, ret);
+	r = hash_update(&h, what, sizeof(what));
+	r = r < 0 ? r : hash_update(&h, q->parent, sizeof(q->parent));
+	r = r < 0 ? r : hash_update(&h, &q->sandbox, sizeof(q->sandbox));
+	r = r < 0 ? r : hash_update(&h, &q->generation, sizeof(q->generation));
+	r = r < 0 ? r : hash_finish(&h, ret);
 	hash_fini(&h);
 	return r;
 }
 
-static int commit(const struct keeper *k, struct box *b, const struct digest *d,
-		  struct cay_err *err)
+static int keeper_sandbox_commit_image(const struct keeper *k, struct sandbox *sb,
+				       const struct digest *d, struct cay_err *err)
 {
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct stat st;
-	int r = image_chain(k->images, b->record.image, chain);
+	int r = image_store_read_chain(k->images, sb->record.image, chain);
 
 	/* what would be refused is not ended for it */
 	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
 				IMAGE_LAYERS_MAX);
-	if (fstatat(b->dir, IMAGE_DISK, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return cay_fail(err, CAY_E_STATE, "%s has no disk: it is in memory", b->name);
-	r = b->cgroup.v2 < 0 ? 0 : cgroup_kill(&b->cgroup, BOX_KILL_MS, err);
-	r = r < 0 ? r : fault(FAULT_COMMIT_KILLED);
-	return r < 0 ? r : image_commit(k->images, &k->disk, b->dir, b->record.image, d->byte, err);
+	if (fstatat(sb->dir, IMAGE_DISK, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return cay_fail(err, CAY_E_STATE, "%s has no disk: it is in memory", sb->name);
+	r = sb->cgroup.v2 < 0 ? 0 : sandbox_cgroup_kill(&sb->cgroup, SANDBOX_KILL_MS, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_KILLED);
+	return r < 0 ? r
+		     : image_store_commit(k->images, &k->disk, sb->dir, sb->record.image, d->byte,
+					  err);
 }
 
 /*
@@ -123,24 +125,24 @@ int verb_image_commit(const struct keeper *k, const void *request, int fd,
 {
 	const struct verb_image_commit *q = request;
 	char name[DIGEST_HEX + 8];
-	auto_box b = BOX_INIT;
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	struct digest d;
 	struct stat st;
-	int r = box_open(k, &q->sandbox, q->generation, &b, err);
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
 	(void)fd;
 	if (r < 0 && r != -ENOENT)
 		return r;
-	if (name_of(q, &d) < 0)
+	if (image_commit_digest(q, &d) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	image_name(d.byte, name);
+	image_dir_name(d.byte, name);
 	if (fstatat(k->images, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		*err = (struct cay_err){};
 		r = 0;
 	} else if (r >= 0 && memcmp(b.record.image, q->parent, sizeof(q->parent)) != 0) {
 		r = cay_fail(err, CAY_E_STATE, "%s was not made from this image", b.name);
 	} else if (r >= 0) {
-		r = commit(k, &b, &d, err);
+		r = keeper_sandbox_commit_image(k, &b, &d, err);
 	}
 	memcpy(result->commit.digest, d.byte, sizeof(d.byte));
 	return r;

@@ -32,35 +32,35 @@ static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk"
 #define WORK_NAME_LEN 16
 
 /* A directory of our own in images/tmp. */
-struct work {
+struct image_work {
 	int tmp_fd, fd;          /* fd: the directory itself */
 	const struct disk *disk; /* of layers; NULL: there is none */
 	char name[WORK_NAME_LEN + 1];
 };
 
-#define auto_work CAY_CLEANUP(work_fini) struct work
+#define auto_work CAY_CLEANUP(image_work_fini) struct image_work
 
 /* What the child says; every member is a claim. */
-struct result {
+struct image_unpack_result {
 	uint32_t code; /* enum cay_code */
-	struct unpacked unpacked;
+	struct unpack_result unpacked;
 	char msg[CAY_ERR_MSG_MAX];
 };
-static_assert(sizeof(struct result) <= 4096, "one write to a pipe");
+static_assert(sizeof(struct image_unpack_result) <= 4096, "one write to a pipe");
 
-struct job {
+struct image_unpack_job {
 	int tar_fd, config_fd, tree_fd, result_fd;
 	uint64_t max_bytes;
 };
 
-static int make_dir(int dirfd, const char *name)
+static int image_store_make_dir(int dirfd, const char *name)
 {
 	if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 }
 
-static int work_name(struct work *w)
+static int image_work_random_name(struct image_work *w)
 {
 	uint64_t random;
 	int n;
@@ -72,7 +72,7 @@ static int work_name(struct work *w)
 }
 
 /* The outer directory stays root's: the child can make nothing beside rootfs. */
-static int work_make(struct work *w)
+static int image_work_make_dir(struct image_work *w)
 {
 	if (mkdirat(w->tmp_fd, w->name, 0755) < 0)
 		return -errno;
@@ -82,7 +82,7 @@ static int work_make(struct work *w)
 	return fchmod(w->fd, 0755) < 0 ? -errno : 0;
 }
 
-static int work_rootfs(const struct work *w)
+static int image_work_make_rootfs(const struct image_work *w)
 {
 	if (mkdirat(w->fd, IMAGE_ROOTFS, 0755) < 0 || fchmodat(w->fd, IMAGE_ROOTFS, 0755, 0) < 0 ||
 	    fchownat(w->fd, IMAGE_ROOTFS, FOREIGN_BASE, FOREIGN_BASE, AT_SYMLINK_NOFOLLOW) < 0)
@@ -90,19 +90,19 @@ static int work_rootfs(const struct work *w)
 	return 0;
 }
 
-static int work_init(int images_fd, struct work *w)
+static int image_work_init(int images_fd, struct image_work *w)
 {
 	int r;
 
-	w->tmp_fd = make_dir(images_fd, "tmp");
+	w->tmp_fd = image_store_make_dir(images_fd, "tmp");
 	if (w->tmp_fd < 0)
 		return w->tmp_fd;
-	r = work_name(w);
-	return r < 0 ? r : work_make(w);
+	r = image_work_random_name(w);
+	return r < 0 ? r : image_work_make_dir(w);
 }
 
 /* A disk may be a subvolume, out of which nothing can be renamed. */
-static void drop_disk(const struct disk *disk, int tmp_fd, const char *name)
+static void image_layer_remove_disk(const struct disk *disk, int tmp_fd, const char *name)
 {
 	auto_close int dir = path_open(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 
@@ -111,28 +111,30 @@ static void drop_disk(const struct disk *disk, int tmp_fd, const char *name)
 }
 
 /* Once renamed away there is nothing of its name, which is fine. */
-static int work_remove(const struct work *w)
+static int image_work_remove(const struct image_work *w)
 {
 	if (w->disk)
-		drop_disk(w->disk, w->tmp_fd, w->name);
-	return tree_remove(w->tmp_fd, w->name);
+		image_layer_remove_disk(w->disk, w->tmp_fd, w->name);
+	return rmtree_at(w->tmp_fd, w->name);
 }
 
-static void work_fini(struct work *w)
+static void image_work_fini(struct image_work *w)
 {
 	if (w->tmp_fd >= 0 && w->name[0])
-		(void)work_remove(w);
+		(void)image_work_remove(w);
 	cay_closep(&w->fd);
 	cay_closep(&w->tmp_fd);
 }
 
-static int unpack_confined(struct job *job, int parent, struct unpacked *ret, struct cay_err *err)
+static int image_unpack_confined(struct image_unpack_job *exec, int parent,
+				 struct unpack_result *ret, struct cay_err *err)
 {
 	struct confine c = {
-		.tree_fd = job->tree_fd,
-		.keep = { &job->tar_fd, &job->config_fd, &job->result_fd },
+		.tree_fd = exec->tree_fd,
+		.keep = { &exec->tar_fd, &exec->config_fd, &exec->result_fd },
 		.n_keep = 3,
-		.file_max = job->max_bytes > UNPACK_CONFIG_MAX ? job->max_bytes : UNPACK_CONFIG_MAX,
+		.file_max =
+			exec->max_bytes > UNPACK_CONFIG_MAX ? exec->max_bytes : UNPACK_CONFIG_MAX,
 	};
 	auto_close int root = -EBADF;
 	int r;
@@ -140,7 +142,7 @@ static int unpack_confined(struct job *job, int parent, struct unpacked *ret, st
 	/* While files of the host can be read.  Names are bytes to us, and UTF-8 is
 	 * what libarchive calls that; jansson's seed is random. */
 	json_object_seed(0);
-	if (!setlocale(LC_CTYPE, "C.UTF-8") || hash_library() < 0)
+	if (!setlocale(LC_CTYPE, "C.UTF-8") || hash_library_init() < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot set up the unpacker");
 	r = confine_self(&c, parent, err);
 	if (r < 0)
@@ -148,23 +150,23 @@ static int unpack_confined(struct job *job, int parent, struct unpacked *ret, st
 	root = path_open(AT_FDCWD, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
-	return unpack(root, job->tar_fd, job->config_fd, job->max_bytes, ret, err);
+	return unpack_image(root, exec->tar_fd, exec->config_fd, exec->max_bytes, ret, err);
 }
 
-static int child_run(void *arg, int parent)
+static int image_unpack_child_main(void *arg, int parent)
 {
-	struct job *job = arg;
+	struct image_unpack_job *exec = arg;
 	struct cay_err err = {};
-	struct result res = {};
-	int r = unpack_confined(job, parent, &res.unpacked, &err);
+	struct image_unpack_result res = {};
+	int r = image_unpack_confined(exec, parent, &res.unpacked, &err);
 
 	res.code = (uint32_t)(r < 0 && err.code == CAY_OK ? CAY_E_INTERNAL : err.code);
 	memcpy(res.msg, err.msg, sizeof(res.msg));
-	return path_write_all(job->result_fd, &res, sizeof(res)) < 0;
+	return fd_write_all(exec->result_fd, &res, sizeof(res)) < 0;
 }
 
 /* Until the child ended; one that takes too long is killed by who holds it. */
-static int await(struct child *c, struct cay_err *err)
+static int image_unpack_wait(struct child *c, struct cay_err *err)
 {
 	const uint64_t end = clk_boot_ns(&clk_system) + UNPACK_DEADLINE_NS;
 	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
@@ -193,16 +195,16 @@ static int await(struct child *c, struct cay_err *err)
 }
 
 /* Codes an image can be refused with; anything else is not the image's business. */
-static bool code_ok(uint32_t code)
+static bool image_unpack_code_is_allowed(uint32_t code)
 {
 	return code == CAY_E_INVALID || code == CAY_E_TOO_LARGE || code == CAY_E_NO_MEMORY ||
 	       code == CAY_E_DISK_FULL;
 }
 
 /* Its words are a stranger's: cut and printable. */
-static int take_result(int fd, struct unpacked *ret, struct cay_err *err)
+static int image_unpack_read_result(int fd, struct unpack_result *ret, struct cay_err *err)
 {
-	struct result res;
+	struct image_unpack_result res;
 	ssize_t n = read(fd, &res, sizeof(res));
 
 	if (n != (ssize_t)sizeof(res))
@@ -212,13 +214,15 @@ static int take_result(int fd, struct unpacked *ret, struct cay_err *err)
 		if (*c < ' ' || *c > '~')
 			*c = '?';
 	if (res.code != CAY_OK)
-		return cay_fail(err, code_ok(res.code) ? (enum cay_code)res.code : CAY_E_INTERNAL,
+		return cay_fail(err,
+				image_unpack_code_is_allowed(res.code) ? (enum cay_code)res.code
+								       : CAY_E_INTERNAL,
 				"%s", res.msg[0] ? res.msg : "cannot unpack");
 	*ret = res.unpacked;
 	return 0;
 }
 
-static int seal_config(int fd, struct cay_err *err)
+static int image_config_seal(int fd, struct cay_err *err)
 {
 	struct stat st;
 
@@ -232,12 +236,13 @@ static int seal_config(int fd, struct cay_err *err)
 	return 0;
 }
 
-static int run_child(const struct work *w, int tar_fd, int config_fd, uint64_t max_bytes,
-		     struct unpacked *ret, struct cay_err *err)
+static int image_unpack_run_child(const struct image_work *w, int tar_fd, int config_fd,
+				  uint64_t max_bytes, struct unpack_result *ret,
+				  struct cay_err *err)
 {
-	auto_close int tree = confine_tree(w->fd), from = -EBADF, to = -EBADF;
+	auto_close int tree = confine_clone_tree(w->fd), from = -EBADF, to = -EBADF;
 	auto_confined child = CONFINED_INIT;
-	struct job job;
+	struct image_unpack_job job;
 	int pipes[2], r;
 
 	if (tree < 0)
@@ -246,34 +251,35 @@ static int run_child(const struct work *w, int tar_fd, int config_fd, uint64_t m
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a pipe");
 	from = pipes[0];
 	to = pipes[1];
-	job = (struct job){ tar_fd, config_fd, tree, to, max_bytes };
-	r = confine_start(child_run, &job, &child, err);
+	job = (struct image_unpack_job){ tar_fd, config_fd, tree, to, max_bytes };
+	r = confine_start_child(image_unpack_child_main, &job, &child, err);
 	if (r >= 0)
-		r = await(&child.child, err);
+		r = image_unpack_wait(&child.child, err);
 	if (r >= 0)
-		r = take_result(from, ret, err);
+		r = image_unpack_read_result(from, ret, err);
 	return r;
 }
 
-static int check_tree(const struct work *w, struct cay_err *err)
+static int image_work_check_rootfs(const struct image_work *w, struct cay_err *err)
 {
 	auto_close int root =
 		path_open(w->fd, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
-	return rootfs_check(root, /* make= */ false, err);
+	return rootfs_check_mount_dirs(root, /* make= */ false, err);
 }
 
 /* Whole and on disk before it has its name. */
-static int publish(int images_fd, const struct work *w, const struct digest *d, struct cay_err *err)
+static int image_work_publish(int images_fd, const struct image_work *w, const struct digest *d,
+			      struct cay_err *err)
 {
-	auto_close int all = make_dir(images_fd, "sha256");
+	auto_close int all = image_store_make_dir(images_fd, "sha256");
 	char hex[DIGEST_HEX_LEN + 1];
 
 	if (all < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, all, "cannot open the images");
-	digest_hex(d, hex);
+	digest_format_hex(d, hex);
 	if (syncfs(w->fd) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the image");
 	if (renameat2(w->tmp_fd, w->name, all, hex, RENAME_NOREPLACE) < 0 && errno != EEXIST)
@@ -283,7 +289,7 @@ static int publish(int images_fd, const struct work *w, const struct digest *d, 
 	return 0;
 }
 
-static int check_tar(int fd, struct cay_err *err)
+static int image_tar_check_fd(int fd, struct cay_err *err)
 {
 	int flags = fcntl(fd, F_GETFL);
 	struct stat st;
@@ -294,47 +300,47 @@ static int check_tar(int fd, struct cay_err *err)
 	return 0;
 }
 
-int image_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_added *ret,
-	      struct cay_err *err)
+int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_store_added *ret,
+		    struct cay_err *err)
 {
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF };
 	auto_close int config = -EBADF;
-	struct unpacked u;
-	int r = check_tar(tar_fd, err);
+	struct unpack_result u;
+	int r = image_tar_check_fd(tar_fd, err);
 
 	if (r < 0)
 		return r;
 	config = memfd_create("image-config", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (config < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a memfd");
-	r = work_init(images_fd, &w);
-	r = r < 0 ? r : work_rootfs(&w);
+	r = image_work_init(images_fd, &w);
+	r = r < 0 ? r : image_work_make_rootfs(&w);
 	if (r < 0)
-		return cay_fail_sys(err, cay_code_disk(r), r,
+		return cay_fail_sys(err, cay_code_from_disk_errno(r), r,
 				    "cannot make a directory for the image");
-	r = run_child(&w, tar_fd, config, max_bytes, &u, err);
+	r = image_unpack_run_child(&w, tar_fd, config, max_bytes, &u, err);
 	if (r >= 0)
-		r = seal_config(config, err);
+		r = image_config_seal(config, err);
 	if (r >= 0)
-		r = check_tree(&w, err);
+		r = image_work_check_rootfs(&w, err);
 	if (r >= 0)
-		r = publish(images_fd, &w, &u.digest, err);
+		r = image_work_publish(images_fd, &w, &u.digest, err);
 	if (r < 0)
 		return r;
-	*ret = (struct image_added){ .bytes = u.bytes, .config_fd = cay_take_fd(&config) };
+	*ret = (struct image_store_added){ .bytes = u.bytes, .config_fd = cay_take_fd(&config) };
 	memcpy(ret->digest, u.digest.byte, sizeof(ret->digest));
 	return 0;
 }
 
 /* What an image is over: 1, or 0 when it is over none. */
-static int read_parent(int images_fd, const struct digest *d, struct digest *ret)
+static int image_read_parent(int images_fd, const struct digest *d, struct digest *ret)
 {
 	char path[sizeof("sha256/") + DIGEST_HEX_LEN + sizeof("/" PARENT)] = "sha256/";
 	char hex[DIGEST_HEX_LEN + 1];
 	struct stat st;
 	ssize_t n;
 
-	digest_hex(d, path + 7);
+	digest_format_hex(d, path + 7);
 	if (fstatat(images_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	memcpy(path + 7 + DIGEST_HEX_LEN, "/" PARENT, sizeof("/" PARENT));
@@ -344,8 +350,8 @@ static int read_parent(int images_fd, const struct digest *d, struct digest *ret
 	return digest_parse_hex(hex, (size_t)n, ret) < 0 ? -EINVAL : 1;
 }
 
-int image_chain(int images_fd, const uint8_t digest[static 32],
-		uint8_t ret[static IMAGE_LAYERS_MAX][32])
+int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
+			   uint8_t ret[static IMAGE_LAYERS_MAX][32])
 {
 	struct digest d;
 	int r = 1, n = 0;
@@ -353,86 +359,89 @@ int image_chain(int images_fd, const uint8_t digest[static 32],
 	memcpy(d.byte, digest, sizeof(d.byte));
 	while (r > 0 && n < IMAGE_LAYERS_MAX) {
 		memcpy(ret[n++], d.byte, sizeof(d.byte));
-		r = read_parent(images_fd, &d, &d);
+		r = image_read_parent(images_fd, &d, &d);
 	}
 	return r < 0 ? r : r ? -ELOOP : n;
 }
 
 /* The disk moves as a whole: it may be a subvolume.  Where it is on the account of the
  * sandbox's number, which is another's next, its files are copied to the account of layers. */
-static int take_disk(const struct work *w, int box_fd, const struct digest *parent)
+static int image_work_move_disk(const struct image_work *w, int box_fd, const struct digest *parent)
 {
 	auto_close int disk = -EBADF;
 	char hex[DIGEST_HEX_LEN + 1];
 	int r;
 
-	digest_hex(parent, hex);
+	digest_format_hex(parent, hex);
 	if (symlinkat(hex, w->fd, PARENT) < 0)
 		return -errno;
 	if (w->disk->kind == VERB_DISK_PROJECT)
 		r = disk_copy(w->disk, box_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
 	else
 		r = renameat(box_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
-	r = r < 0 ? r : fault(FAULT_COMMIT_MOVED);
+	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_MOVED);
 	disk = r < 0 ? r : path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
-	return disk < 0 ? disk : tree_remove(disk, "work");
+	return disk < 0 ? disk : rmtree_at(disk, "work");
 }
 
-int image_commit(int images_fd, const struct disk *disk, int box_fd,
-		 const uint8_t parent[static 32], const uint8_t digest[static 32],
-		 struct cay_err *err)
+int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
+		       const uint8_t parent[static 32], const uint8_t digest[static 32],
+		       struct cay_err *err)
 {
 	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF, .disk = disk };
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct digest d, below;
-	int r = image_chain(images_fd, parent, chain);
+	int r = image_store_read_chain(images_fd, parent, chain);
 
 	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
 				IMAGE_LAYERS_MAX);
 	memcpy(d.byte, digest, sizeof(d.byte));
 	memcpy(below.byte, parent, sizeof(below.byte));
-	r = r < 0 ? r : work_init(images_fd, &w);
-	r = r < 0 ? r : take_disk(&w, box_fd, &below);
+	r = r < 0 ? r : image_work_init(images_fd, &w);
+	r = r < 0 ? r : image_work_move_disk(&w, box_fd, &below);
 	if (r < 0)
 		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -r,
 				    "make an image of the disk");
-	r = publish(images_fd, &w, &d, err);
-	return r < 0 ? r : fault(FAULT_COMMIT_NAMED);
+	r = image_work_publish(images_fd, &w, &d, err);
+	return r < 0 ? r : failpoint_hit(FAULT_COMMIT_NAMED);
 }
 
-struct child_of {
+struct image_child_search {
 	const struct digest *parent;
 	int images_fd;
 };
 
-static int is_child(void *arg, int, const char *name)
+static int on_image_dir_check_parent(void *arg, int, const char *name)
 {
-	const struct child_of *c = arg;
+	const struct image_child_search *c = arg;
 	struct digest d, parent;
 
 	return digest_parse_hex(name, strlen(name), &d) >= 0 &&
-	       read_parent(c->images_fd, &d, &parent) > 0 && digest_eq(&parent, c->parent);
+	       image_read_parent(c->images_fd, &d, &parent) > 0 && digest_eq(&parent, c->parent);
 }
 
 /* Renamed first: an image is there whole, or not at all. */
-int image_remove(int images_fd, const struct disk *disk, const uint8_t digest[static 32],
-		 struct cay_err *err)
+int image_store_remove(int images_fd, const struct disk *disk, const uint8_t digest[static 32],
+		       struct cay_err *err)
 {
-	auto_close int all = make_dir(images_fd, "sha256");
-	auto_work w = { .tmp_fd = make_dir(images_fd, "tmp"), .fd = -EBADF, .disk = disk };
+	auto_close int all = image_store_make_dir(images_fd, "sha256");
+	auto_work w = { .tmp_fd = image_store_make_dir(images_fd, "tmp"),
+			.fd = -EBADF,
+			.disk = disk };
 	char hex[DIGEST_HEX_LEN + 1];
 	struct digest d;
 	int r;
 
-	if (all < 0 || w.tmp_fd < 0 || work_name(&w) < 0)
+	if (all < 0 || w.tmp_fd < 0 || image_work_random_name(&w) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot open the images");
 	memcpy(d.byte, digest, sizeof(d.byte));
-	r = path_each(all, is_child, &(struct child_of){ &d, images_fd });
+	r = path_for_each_entry(all, on_image_dir_check_parent,
+				&(struct image_child_search){ &d, images_fd });
 	if (r != 0)
 		return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the images")
 			     : cay_fail(err, CAY_E_STATE, "another image is a layer over this one");
-	digest_hex(&d, hex);
+	digest_format_hex(&d, hex);
 	if (renameat2(all, hex, w.tmp_fd, w.name, RENAME_NOREPLACE) < 0) {
 		if (errno == ENOENT)
 			return 0;
@@ -440,20 +449,20 @@ int image_remove(int images_fd, const struct disk *disk, const uint8_t digest[st
 	}
 	if (fsync(all) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
-	r = work_remove(&w);
+	r = image_work_remove(&w);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot remove the image") : 0;
 }
 
-static int sweep_one(void *disk, int tmp_fd, const char *name)
+static int on_image_tmp_dir(void *disk, int tmp_fd, const char *name)
 {
-	drop_disk(disk, tmp_fd, name);
+	image_layer_remove_disk(disk, tmp_fd, name);
 	return 0;
 }
 
-void image_sweep(int images_fd, const struct disk *disk)
+void image_store_sweep_tmp(int images_fd, const struct disk *disk)
 {
 	auto_close int tmp = path_open(images_fd, "tmp", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 
 	if (tmp >= 0)
-		(void)path_each(tmp, sweep_one, (void *)(uintptr_t)disk);
+		(void)path_for_each_entry(tmp, on_image_tmp_dir, (void *)(uintptr_t)disk);
 }

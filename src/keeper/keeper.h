@@ -37,18 +37,18 @@ struct keeper {
 	char **argv;
 	uid_t control_uid;
 	gid_t control_gid;
-	int images, boxes, ranges; /* directories below paths.state */
-	int sockets;               /* paths.run/box: ours and those of PID 1s */
-	struct disk disk;          /* what boxes/ is on */
+	int images, sandboxes, ranges; /* directories below paths.state */
+	int sockets;                   /* paths.run/box: ours and those of PID 1s */
+	struct disk disk;              /* what boxes/ is on */
 	struct cgroups cgroups;
 	struct cgroup workers; /* WORKERS_CGROUP: all that acts for a client */
-	struct stage stage;
+	struct mount_stage stage;
 	uint32_t runtimes; /* a bit for each row of runtimes[] that passed its probes */
 };
 
 /* Make and open the directories.  One function, so that what is where and whose
  * is said once. */
-[[nodiscard]] int keeper_layout(struct keeper *k, struct cay_err *err);
+[[nodiscard]] int keeper_make_dirs(struct keeper *k, struct cay_err *err);
 /* Serve until SIGTERM or SIGINT. */
 [[nodiscard]] int keeper_serve(struct keeper *k, struct cay_err *err);
 
@@ -61,8 +61,8 @@ struct verb_result {
 		struct verb_list_reply list;
 		struct verb_usage_reply usage;
 	};
-	int fd;     /* to send along, -EBADF for none */
-	bool fresh; /* the worker is as it was before: another verb may follow */
+	int fd;               /* to send along, -EBADF for none */
+	bool worker_reusable; /* the worker is as it was before: another verb may follow */
 };
 
 /* Verbs; box.c, start.c and image-verbs.c.  Each says at its head what an attacker

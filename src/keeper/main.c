@@ -15,22 +15,22 @@
 #include "keeper/runtime.h"
 #include "prog/prog.h"
 
-enum owner { ROOT, CONTROL };
+enum keeper_dir_owner { ROOT, CONTROL };
 
 /* What is where and whose.  Below paths.state, then below paths.run, which is
  * cayd's: it could put something else where a path of ours leads, so nothing is done
- * there by path but what make_dir() checks. */
+ * there by path but what keeper_make_dir() checks. */
 static const struct {
 	const char *name;
 	bool run;
-	enum owner owner;
+	enum keeper_dir_owner owner;
 	mode_t mode;
 	size_t fd; /* member of struct keeper to keep it open in, or 0 */
-} layout[] = {
+} keeper_dirs[] = {
 	{ "images", false, ROOT, 0700, offsetof(struct keeper, images) },
 	{ "images/sha256", false, ROOT, 0700, 0 },
 	{ "images/tmp", false, ROOT, 0700, 0 },
-	{ "boxes", false, ROOT, 0700, offsetof(struct keeper, boxes) },
+	{ "boxes", false, ROOT, 0700, offsetof(struct keeper, sandboxes) },
 	{ "ranges", false, ROOT, 0700, offsetof(struct keeper, ranges) },
 	{ "db", false, CONTROL, 0700, 0 },
 	{ "tmp", false, CONTROL, 0700, 0 },
@@ -42,8 +42,8 @@ static const struct {
 
 /* A directory that is there is taken only if it is whose it should be: whoever
  * may write beside it could have put it there. */
-static int make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
-		    struct cay_err *err)
+static int keeper_make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
+			   struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
 	struct stat st;
@@ -65,7 +65,7 @@ static int make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t 
 	return cay_take_fd(&fd);
 }
 
-static int top_dir(const char *path, uid_t uid, gid_t gid, struct cay_err *err)
+static int keeper_make_top_dir(const char *path, uid_t uid, gid_t gid, struct cay_err *err)
 {
 	if (mkdir(path, 0755) < 0 && errno != EEXIST)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", path);
@@ -74,48 +74,48 @@ static int top_dir(const char *path, uid_t uid, gid_t gid, struct cay_err *err)
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-int keeper_layout(struct keeper *k, struct cay_err *err)
+int keeper_make_dirs(struct keeper *k, struct cay_err *err)
 {
-	auto_close int state = top_dir(k->settings.state_dir, 0, 0, err);
-	auto_close int run =
-		state < 0 ? -EBADF
-			  : top_dir(k->settings.run_dir, k->control_uid, k->control_gid, err);
+	auto_close int state = keeper_make_top_dir(k->settings.state_dir, 0, 0, err);
+	auto_close int run = state < 0 ? -EBADF
+				       : keeper_make_top_dir(k->settings.run_dir, k->control_uid,
+							     k->control_gid, err);
 
 	if (state < 0 || run < 0)
 		return err->code ? -EIO : cay_fail_sys(err, CAY_E_INTERNAL, errno, "directories");
-	for (size_t i = 0; i < ARRAY_SIZE(layout); i++) {
-		bool root = layout[i].owner == ROOT;
-		auto_close int fd =
-			make_dir(layout[i].run ? run : state, layout[i].name, layout[i].mode,
-				 root ? 0 : k->control_uid, root ? 0 : k->control_gid, err);
+	for (size_t i = 0; i < ARRAY_SIZE(keeper_dirs); i++) {
+		bool root = keeper_dirs[i].owner == ROOT;
+		auto_close int fd = keeper_make_dir(
+			keeper_dirs[i].run ? run : state, keeper_dirs[i].name, keeper_dirs[i].mode,
+			root ? 0 : k->control_uid, root ? 0 : k->control_gid, err);
 
 		if (fd < 0)
 			return fd;
-		if (layout[i].fd)
-			*(int *)(void *)((char *)k + layout[i].fd) = cay_take_fd(&fd);
+		if (keeper_dirs[i].fd)
+			*(int *)(void *)((char *)k + keeper_dirs[i].fd) = cay_take_fd(&fd);
 	}
 	return 0;
 }
 
 /* What an unpacking that died left behind; its worker must be gone.  The next one makes the
  * directory: there may be no room for it now, and sandboxes to be looked after. */
-static void clear_images(struct keeper *k)
+static void keeper_clear_images_tmp(struct keeper *k)
 {
 	int r;
 
-	image_sweep(k->images, &k->disk);
-	r = tree_remove(k->images, "tmp");
+	image_store_sweep_tmp(k->images, &k->disk);
+	r = rmtree_at(k->images, "tmp");
 	if (r < 0)
 		log_warn(&k->log, "clear images/tmp, ignoring: %s", strerror(-r));
 }
 
-static int find_control(struct keeper *k, struct cay_err *err)
+static int keeper_find_control_user(struct keeper *k, struct cay_err *err)
 {
 	const char *name = k->settings.control_user;
 	uint64_t uid;
 	const struct passwd *pw;
 
-	if (str_u64(slice_of(name), 1, UINT32_MAX - 1, &uid) == 0) {
+	if (str_parse_u64(slice_of(name), 1, UINT32_MAX - 1, &uid) == 0) {
 		k->control_uid = (uid_t)uid;
 		k->control_gid = (gid_t)uid;
 		return 0;
@@ -130,36 +130,37 @@ static int find_control(struct keeper *k, struct cay_err *err)
 	return 0;
 }
 
-static void look_at_disk(struct keeper *k)
+static void keeper_detect_disk(struct keeper *k)
 {
-	disk_open(k->boxes, &k->disk);
-	if (k->disk.why)
-		log_warn(&k->log, "nothing limits the disks of sandboxes: %s", k->disk.why);
+	disk_open(k->sandboxes, &k->disk);
+	if (k->disk.unavailable_reason)
+		log_warn(&k->log, "nothing limits the disks of sandboxes: %s",
+			 k->disk.unavailable_reason);
 }
 
-static int begin(struct keeper *k, struct cay_err *err)
+static int keeper_setup(struct keeper *k, struct cay_err *err)
 {
 	auto_buf stage = BUF_INIT(128);
-	int r = find_control(k, err);
+	int r = keeper_find_control_user(k, err);
 
 	if (r >= 0)
-		r = keeper_layout(k, err);
+		r = keeper_make_dirs(k, err);
 	if (r >= 0)
-		look_at_disk(k);
+		keeper_detect_disk(k);
 	if (r >= 0)
-		r = cgroups_open(k->settings.cgroup, &k->cgroups, err);
+		r = sandbox_cgroups_open(k->settings.cgroup, &k->cgroups, err);
 	if (r >= 0)
 		/* those of a keeper that died must not act on what we are about to see */
-		r = cgroup_renew(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
+		r = keeper_cgroup_recreate(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
 	if (r >= 0)
-		clear_images(k);
+		keeper_clear_images_tmp(k);
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)
-		r = stage_make(stage.data, k->settings.init_path, &k->stage, err);
+		r = mount_stage_create(stage.data, k->settings.init_path, &k->stage, err);
 	if (r < 0)
 		return r;
-	k->runtimes = probe_all(k);
+	k->runtimes = runtime_probe_all(k);
 	if (!k->runtimes)
 		log_error(&k->log, "no runtime passes its probes: nothing can be started");
 	return 0;
@@ -171,24 +172,24 @@ int main(int argc, char **argv)
 	struct cay_err err = {};
 	int r;
 
-	k.log = log_to(STDERR_FILENO, "cay-keeper", &clk_system);
+	k.log = log_create(STDERR_FILENO, "cay-keeper", &clk_system);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(022);
 	k.argc = argc;
 	k.argv = argv;
-	r = prog_settings(argc, argv, &k.settings, &err);
+	r = daemon_parse_options(argc, argv, &k.settings, &err);
 	if (r > 0)
 		return 0; /* --check */
 	if (r >= 0)
-		r = fault_arm(getenv("CAY_FAULT"), &err);
+		r = failpoint_arm(getenv("CAY_FAULT"), &err);
 	if (r >= 0 && geteuid() != 0)
 		r = cay_fail(&err, CAY_E_FORBIDDEN, "the keeper must be started as root");
 	if (r >= 0) {
-		prog_log(&k.settings, &k.log);
-		prog_short_slices();
-		r = begin(&k, &err);
+		daemon_configure_log(&k.settings, &k.log);
+		daemon_set_short_slices();
+		r = keeper_setup(&k, &err);
 	}
 	if (r >= 0)
 		r = keeper_serve(&k, &err);
-	return prog_end(r, &k.log, &err);
+	return daemon_exit_status(r, &k.log, &err);
 }

@@ -18,7 +18,7 @@
 #include "wire/writable.h"
 
 /* Where the template mounts something (src/oci). */
-static const char *const targets[] = { "proc", "dev", "sys" };
+static const char *const overlay_mount_targets[] = { "proc", "dev", "sys" };
 
 static_assert(IMAGE_LAYERS_MAX == STAGE_LOWERS, "a place for each layer, of one digit");
 
@@ -29,7 +29,7 @@ void overlay_fini(struct overlay *r)
 	cay_closep(&r->upper);
 }
 
-static int write_map(int proc, const char *name, uint32_t live)
+static int userns_write_id_map(int proc, const char *name, uint32_t live)
 {
 	auto_close int fd = path_open(proc, name, O_WRONLY, 0);
 	char text[64];
@@ -42,7 +42,7 @@ static int write_map(int proc, const char *name, uint32_t live)
 }
 
 /* It has the lock and the connection of its worker: it must not outlive it. */
-static int stay(void *worker)
+static int userns_child_main(void *worker)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == *(const pid_t *)worker)
 		while (pause() < 0)
@@ -52,7 +52,7 @@ static int stay(void *worker)
 
 /* A user namespace in which the foreign range is the live one.  It needs a
  * process to be born; that one waits for our SIGKILL. */
-static int make_userns(uint32_t live)
+static int userns_create(uint32_t live)
 {
 	/* our memory on a stack of its own: copying ours would cost more than the rest */
 	alignas(16) static char stack[KIB(4)];
@@ -60,7 +60,7 @@ static int make_userns(uint32_t live)
 	int pidfd = -EBADF, r, ns = -EBADF;
 	auto_buf path = BUF_INIT(32);
 	auto_close int proc = -EBADF;
-	int pid = clone(stay, stack + sizeof(stack),
+	int pid = clone(userns_child_main, stack + sizeof(stack),
 			CLONE_NEWUSER | CLONE_VM | CLONE_PIDFD | SIGCHLD, &worker, &pidfd);
 
 	if (pid < 0)
@@ -68,11 +68,11 @@ static int make_userns(uint32_t live)
 	r = buf_printf(&path, "/proc/%d", pid);
 	if (r >= 0) {
 		proc = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		r = proc < 0 ? -errno : write_map(proc, "uid_map", live);
+		r = proc < 0 ? -errno : userns_write_id_map(proc, "uid_map", live);
 	}
 	if (r >= 0)
-		r = write_map(proc, "gid_map", live);
-	r = r < 0 ? r : fault(FAULT_START_MAPPED);
+		r = userns_write_id_map(proc, "gid_map", live);
+	r = r < 0 ? r : failpoint_hit(FAULT_START_MAPPED);
 	if (r >= 0) {
 		ns = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
 		r = ns < 0 ? -errno : ns;
@@ -83,33 +83,34 @@ static int make_userns(uint32_t live)
 	return r;
 }
 
-static int open_idmapped(int dir, const char *path, int userns)
+static int overlay_open_idmapped(int dir, const char *path, int userns)
 {
-	return mnt_clone(dir, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
+	return mount_clone(dir, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
 }
 
 /* An image that was unpacked, or the disk of a sandbox that became one. */
-static int open_layer(const struct keeper *k, const uint8_t digest[static 32], int userns)
+static int overlay_open_layer(const struct keeper *k, const uint8_t digest[static 32], int userns)
 {
 	char name[DIGEST_HEX + 8];
 	auto_close int image = -EBADF;
 	int r;
 
-	image_name(digest, name);
+	image_dir_name(digest, name);
 	image = path_open(k->images, name, O_RDONLY | O_DIRECTORY, 0);
 	if (image < 0)
 		return image;
-	r = open_idmapped(image, IMAGE_ROOTFS, userns);
-	return r == -ENOENT ? open_idmapped(image, IMAGE_UPPER, userns) : r;
+	r = overlay_open_idmapped(image, IMAGE_ROOTFS, userns);
+	return r == -ENOENT ? overlay_open_idmapped(image, IMAGE_UPPER, userns) : r;
 }
 
-static int open_layers(const struct keeper *k, const struct box *b, int userns, struct overlay *ret)
+static int overlay_open_layers(const struct keeper *k, const struct sandbox *sb, int userns,
+			       struct overlay *ret)
 {
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
-	int n = image_chain(k->images, b->record.image, chain);
+	int n = image_store_read_chain(k->images, sb->record.image, chain);
 
 	for (int i = 0; i < n; i++) {
-		int fd = open_layer(k, chain[i], userns);
+		int fd = overlay_open_layer(k, chain[i], userns);
 
 		if (fd < 0)
 			return fd;
@@ -118,43 +119,44 @@ static int open_layers(const struct keeper *k, const struct box *b, int userns, 
 	return n < 0 ? n : 0;
 }
 
-static bool in_memory(const struct overlay_how *how)
+static bool overlay_is_in_memory(const struct overlay_options *how)
 {
 	return how->memory.bytes;
 }
 
-int overlay_open(const struct keeper *k, const struct box *b, const struct overlay_how *how,
-		 struct overlay *ret, struct cay_err *err)
+int overlay_open(const struct keeper *k, const struct sandbox *sb,
+		 const struct overlay_options *how, struct overlay *ret, struct cay_err *err)
 {
-	auto_close int userns = make_userns(box_live(b));
+	auto_close int userns = userns_create(keeper_sandbox_host_root_id(sb));
 	int r;
 
 	if (userns < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -userns, "a user namespace for %s",
-				    b->name);
-	r = open_layers(k, b, userns, ret);
+				    sb->name);
+	r = overlay_open_layers(k, sb, userns, ret);
 	if (r == -ENOENT)
-		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s is gone", b->name);
-	if (r >= 0 && !in_memory(how))
-		r = ret->upper = open_idmapped(b->dir, "disk", userns);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", b->name) : 0;
+		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s is gone", sb->name);
+	if (r >= 0 && !overlay_is_in_memory(how))
+		r = ret->upper = overlay_open_idmapped(sb->dir, "disk", userns);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name) : 0;
 }
 
-int overlay_check(int root, struct cay_err *err)
+int overlay_check_mount_targets(int root, struct cay_err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(targets); i++) {
-		auto_close int fd = path_open(root, targets[i], O_PATH | O_DIRECTORY, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(overlay_mount_targets); i++) {
+		auto_close int fd =
+			path_open(root, overlay_mount_targets[i], O_PATH | O_DIRECTORY, 0);
 
 		if (fd < 0)
 			return cay_fail_sys(err, CAY_E_INVALID, -fd,
 					    "/%s of the image is not a plain directory",
-					    targets[i]);
+					    overlay_mount_targets[i]);
 	}
 	return 0;
 }
 
 /* An upper of this size; what is in it is on the account of who writes it. */
-static int mount_memory(uint32_t live, const struct disk_size *size)
+static int overlay_mount_memory_upper(uint32_t live, const struct disk_size *size)
 {
 	static const char *const parts[] = { STAGE_UPPER "/upper", STAGE_UPPER "/work" };
 	auto_buf options = BUF_INIT(160);
@@ -172,7 +174,8 @@ static int mount_memory(uint32_t live, const struct disk_size *size)
 	return 0;
 }
 
-static int attach_layers(const struct overlay *r, uint32_t live, const struct overlay_how *how)
+static int overlay_attach_layers(const struct overlay *r, uint32_t live,
+				 const struct overlay_options *how)
 {
 	for (unsigned i = 0; i < r->n_lower; i++) {
 		char at[] = STAGE_LOWER "/0";
@@ -181,14 +184,14 @@ static int attach_layers(const struct overlay *r, uint32_t live, const struct ov
 		if (move_mount(r->lower[i], "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 			return -errno;
 	}
-	if (in_memory(how))
-		return mount_memory(live, &how->memory);
+	if (overlay_is_in_memory(how))
+		return overlay_mount_memory_upper(live, &how->memory);
 	return move_mount(r->upper, "", AT_FDCWD, STAGE_UPPER, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno
 											    : 0;
 }
 
 /* One directory of a path, made if it is not there; what is no directory is refused. */
-static int enter(int at, const char *name, mode_t mode)
+static int overlay_enter_dir(int at, const char *name, mode_t mode)
 {
 	if (mkdirat(at, name, mode) == 0) {
 		if (fchmodat(at, name, mode, 0) < 0)
@@ -200,7 +203,7 @@ static int enter(int at, const char *name, mode_t mode)
 }
 
 /* The image may not have it: whoever it is for can write there then. */
-static int make_path(int root, const char *path)
+static int overlay_make_path(int root, const char *path)
 {
 	struct slice rest = slice_of(path);
 	int at = fcntl(root, F_DUPFD_CLOEXEC, 3);
@@ -210,15 +213,15 @@ static int make_path(int root, const char *path)
 		auto_buf name = BUF_INIT(64);
 		struct slice part = slice_cut(&rest, '/');
 
-		if (buf_add(&name, part.p, part.n) < 0)
+		if (buf_append(&name, part.p, part.n) < 0)
 			return -ENOMEM;
-		at = enter(above, name.data, rest.p ? 0755 : 01777);
+		at = overlay_enter_dir(above, name.data, rest.p ? 0755 : 01777);
 	}
 	return at;
 }
 
-static int mount_overlay(const struct overlay *o, const struct overlay_how *how,
-			 int ret_at[static WRITABLE_NUM])
+static int overlay_mount_fs(const struct overlay *o, const struct overlay_options *how,
+			    int ret_at[static WRITABLE_NUM])
 {
 	auto_buf options = BUF_INIT(KIB(1));
 	int r = buf_puts(&options, "upperdir=" STAGE_UPPER "/upper,workdir=" STAGE_UPPER "/work");
@@ -236,7 +239,7 @@ static int mount_overlay(const struct overlay *o, const struct overlay_how *how,
 	for (unsigned i = 0; how->read_only && i < WRITABLE_NUM; i++) {
 		if (!(how->writable & UINT32_C(1) << i))
 			continue;
-		ret_at[i] = make_path(root, writable_paths[i]);
+		ret_at[i] = overlay_make_path(root, writable_paths[i]);
 		if (ret_at[i] < 0)
 			return ret_at[i];
 	}
@@ -245,28 +248,29 @@ static int mount_overlay(const struct overlay *o, const struct overlay_how *how,
 
 /* With the ids of the sandbox's root but our capabilities: overlayfs works on its
  * layers as who mounted it, and host root has no id in an idmapped layer. */
-static int mount_as(const struct overlay *o, uint32_t live, const struct overlay_how *how,
-		    int ret_at[static WRITABLE_NUM])
+static int overlay_mount_as_sandbox_root(const struct overlay *o, uint32_t live,
+					 const struct overlay_options *how,
+					 int ret_at[static WRITABLE_NUM])
 {
 	int r;
 
 	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || setresgid(0, live, 0) < 0 ||
 	    setresuid(0, live, 0) < 0)
 		return -errno;
-	r = mount_overlay(o, how, ret_at);
+	r = overlay_mount_fs(o, how, ret_at);
 	if (setresuid(0, 0, 0) < 0 || setresgid(0, 0, 0) < 0 || prctl(PR_SET_SECUREBITS, 0) < 0)
 		return -errno;
 	return r;
 }
 
 /* A mount of its own over each, writable still; then the root is not any more. */
-static int close_root(const int at[static WRITABLE_NUM])
+static int overlay_make_root_readonly(const int at[static WRITABLE_NUM])
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
 	int trees[WRITABLE_NUM], r = 0;
 
 	for (unsigned i = 0; i < WRITABLE_NUM; i++) {
-		trees[i] = at[i] < 0 ? -EBADF : mnt_clone(at[i], "", 0, -EBADF);
+		trees[i] = at[i] < 0 ? -EBADF : mount_clone(at[i], "", 0, -EBADF);
 		if (at[i] >= 0 && trees[i] < 0)
 			r = trees[i];
 	}
@@ -282,7 +286,7 @@ static int close_root(const int at[static WRITABLE_NUM])
 	return r;
 }
 
-int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_how *how,
+int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_options *how,
 		  struct cay_err *err)
 {
 	auto_close int root = -EBADF;
@@ -290,21 +294,21 @@ int overlay_mount(const struct overlay *r, uint32_t live, const struct overlay_h
 
 	for (unsigned i = 0; i < WRITABLE_NUM; i++)
 		at[i] = -EBADF;
-	n = attach_layers(r, live, how);
+	n = overlay_attach_layers(r, live, how);
 	if (n < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -n, "attach the layers");
-	n = mount_as(r, live, how, at);
+	n = overlay_mount_as_sandbox_root(r, live, how, at);
 	if (n >= 0 && how->read_only)
-		n = close_root(at);
+		n = overlay_make_root_readonly(at);
 	for (unsigned i = 0; i < WRITABLE_NUM; i++)
 		cay_closep(&at[i]);
 	if (n == -ENOTDIR || n == -ELOOP)
 		return cay_fail_sys(err, CAY_E_INVALID, -n,
 				    "a writable path of the image is not a plain directory");
 	if (n < 0)
-		return cay_fail_sys(err, cay_code_disk(n), -n, "mount the overlay");
+		return cay_fail_sys(err, cay_code_from_disk_errno(n), -n, "mount the overlay");
 	root = open(STAGE_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open the overlay");
-	return overlay_check(root, err);
+	return overlay_check_mount_targets(root, err);
 }

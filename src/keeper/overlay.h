@@ -22,7 +22,7 @@ struct overlay {
 };
 
 /* What is to be written to, and where that is. */
-struct overlay_how {
+struct overlay_options {
 	struct disk_size memory; /* not on disk but in a file system of this size; or zeros */
 	bool read_only;
 	uint32_t writable; /* rows of writable.def that are not */
@@ -32,14 +32,14 @@ struct overlay_how {
 #define OVERLAY_INIT ((struct overlay){ .upper = -EBADF })
 
 /* In the host's mount namespace. */
-[[nodiscard]] int overlay_open(const struct keeper *k, const struct box *b,
-			       const struct overlay_how *how, struct overlay *ret,
+[[nodiscard]] int overlay_open(const struct keeper *k, const struct sandbox *sb,
+			       const struct overlay_options *how, struct overlay *ret,
 			       struct cay_err *err);
 /* On the stage: mount it on STAGE_ROOT, and refuse one whose mount targets are
  * not plain directories. */
 [[nodiscard]] int overlay_mount(const struct overlay *r, uint32_t live,
-				const struct overlay_how *how, struct cay_err *err);
+				const struct overlay_options *how, struct cay_err *err);
 /* The second half alone. */
-[[nodiscard]] int overlay_check(int root, struct cay_err *err);
+[[nodiscard]] int overlay_check_mount_targets(int root, struct cay_err *err);
 void overlay_fini(struct overlay *r);
 #endif

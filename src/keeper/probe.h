@@ -11,5 +11,5 @@
 #include "keeper/keeper.h"
 
 /* A bit for each row of runtimes[] that passed; what the others did is logged. */
-uint32_t probe_all(struct keeper *k);
+uint32_t runtime_probe_all(struct keeper *k);
 #endif

@@ -22,7 +22,7 @@ const struct runtime runtimes[RUNTIME_NUM] = {
 #define SAID_MAX 160
 
 /* The end of what a runtime complained, on one line and in plain characters. */
-static void last_words(int fd, char ret[static SAID_MAX + 1])
+static void runtime_read_error_text(int fd, char ret[static SAID_MAX + 1])
 {
 	char text[KIB(2)];
 	off_t size = lseek(fd, 0, SEEK_END);
@@ -37,7 +37,8 @@ static void last_words(int fd, char ret[static SAID_MAX + 1])
 	ret[out] = 0;
 }
 
-static int start(const struct runtime_run *run, int said, struct child *ret, struct cay_err *err)
+static int runtime_start_child(const struct runtime_run *run, int said, struct child *ret,
+			       struct cay_err *err)
 {
 	auto_buf bundle = BUF_INIT(128), pid_file = BUF_INIT(128);
 	char keep[] = "--preserve-fds=0";
@@ -68,11 +69,11 @@ static int start(const struct runtime_run *run, int said, struct child *ret, str
 	s.fds[0] = -EBADF;
 	s.fds[1] = -EBADF;
 	s.fds[2] = said;
-	s.cgroup_fd = run->runtime->inside ? run->cgroup : -EBADF;
+	s.cgroup_fd = run->runtime->in_sandbox_cgroup ? run->cgroup : -EBADF;
 	return child_start(&s, ret, err);
 }
 
-static int wait_for(struct child *c, unsigned timeout_ms, int *ret_status)
+static int runtime_wait_child(struct child *c, unsigned timeout_ms, int *ret_status)
 {
 	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
 	int n;
@@ -87,14 +88,15 @@ static int wait_for(struct child *c, unsigned timeout_ms, int *ret_status)
 
 /* The process the runtime left behind.  It is our child now, so its number
  * cannot be somebody else's. */
-static int adopt(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)
+static int runtime_adopt_pid1(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(32);
 	auto_close int pidfd = -EBADF;
 	uint64_t pid;
 	int r = path_read(run->bundle, "pid", &text);
 
-	if (r < 0 || str_u64((struct slice){ buf_str(&text), text.len }, 1, INT32_MAX, &pid) < 0)
+	if (r < 0 ||
+	    str_parse_u64((struct slice){ buf_str(&text), text.len }, 1, INT32_MAX, &pid) < 0)
 		return cay_fail(err, CAY_E_RUNTIME, "%s did not say what it started",
 				run->runtime->name);
 	pidfd = pidfd_open((pid_t)pid, 0);
@@ -106,7 +108,7 @@ static int adopt(const struct runtime_run *run, int *ret_pidfd, struct cay_err *
 	return (int)pid;
 }
 
-int runtime_protect(void)
+int runtime_set_oom_score(void)
 {
 	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
@@ -122,17 +124,17 @@ int runtime_run(const struct runtime_run *run, int *ret_pidfd, struct cay_err *e
 
 	if (said < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "memfd");
-	r = start(run, said, &child, err);
+	r = runtime_start_child(run, said, &child, err);
 	if (r < 0)
 		return r;
-	r = wait_for(&child, run->timeout_ms, &status);
+	r = runtime_wait_child(&child, run->timeout_ms, &status);
 	if (r < 0)
 		return cay_fail_sys(err, r == -ETIMEDOUT ? CAY_E_TIMEOUT : CAY_E_INTERNAL, -r,
 				    "wait for %s", run->runtime->name);
 	if (status != 0) {
-		last_words(said, words);
+		runtime_read_error_text(said, words);
 		return cay_fail(err, CAY_E_RUNTIME, "%s ended with %d: %s", run->runtime->name,
 				status, words);
 	}
-	return adopt(run, ret_pidfd, err);
+	return runtime_adopt_pid1(run, ret_pidfd, err);
 }

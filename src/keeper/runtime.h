@@ -15,8 +15,8 @@
 
 struct runtime {
 	const char *name, *path;
-	const char *option; /* before the verb, or NULL */
-	bool inside;        /* runs in the sandbox's cgroup; else it moves PID 1 there itself */
+	const char *option;     /* before the verb, or NULL */
+	bool in_sandbox_cgroup; /* runs in the sandbox's cgroup; else it moves PID 1 there itself */
 };
 
 extern const struct runtime runtimes[RUNTIME_NUM];
@@ -35,7 +35,7 @@ struct runtime_run {
 /* Before it, for the caller and all it starts: when memory runs out, execs go first
  * (1000, by PID 1), then PID 1, and only then anything of the host.  Written with
  * CAP_SYS_RESOURCE it is also the least that anybody inside can set. */
-[[nodiscard]] int runtime_protect(void);
+[[nodiscard]] int runtime_set_oom_score(void);
 /* Run it and wait until the container has started.  The calling process must be
  * a child subreaper: PID 1 becomes its child, so that its number, which is returned,
  * is its own until it is waited for; *ret_pidfd refers to it. */

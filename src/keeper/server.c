@@ -37,29 +37,29 @@
 #define DONE "d"  /* and ends */
 #define AGAIN "a" /* and waits for another message */
 
-struct worker {
-	int pair; /* its orders go in, "done" comes out; negative: free */
-	bool old; /* there are other settings since */
+struct keeper_worker {
+	int pair;            /* its orders go in, "done" comes out; negative: free */
+	bool settings_stale; /* there are other settings since */
 	struct verb_head request;
 };
 
-struct server {
+struct keeper_server {
 	struct keeper *k;
 	int listener, signals;
 	int client; /* has said hello */
 	int next;   /* has not yet */
-	struct worker workers[WORKERS_MAX];
+	struct keeper_worker workers[WORKERS_MAX];
 	unsigned n_workers;
 	int spare; /* the pair of one without orders; of this client, whose connection it has */
 	bool stopping;
 };
 
-union message {
+union keeper_message {
 	struct verb_head head;
 	char bytes[VERB_MESSAGE_MAX];
 };
 
-static verb_fn *const verbs[VERB_NUM] = {
+static verb_fn *const keeper_verb_table[VERB_NUM] = {
 	[VERB_PREPARE] = verb_prepare,
 	[VERB_START] = verb_start,
 	[VERB_KILL] = verb_kill,
@@ -74,16 +74,18 @@ static verb_fn *const verbs[VERB_NUM] = {
 	[VERB_USAGE] = verb_usage,
 };
 
-static int send_failure(int sock, const struct verb_head *request, const struct cay_err *err)
+static int keeper_server_send_failure(int sock, const struct verb_head *request,
+				      const struct cay_err *err)
 {
-	union message reply;
+	union keeper_message reply;
 
-	return msg_send(sock, &reply, verb_reply_to(&reply, request, err), -EBADF);
+	return seqpacket_send(sock, &reply, verb_reply_write(&reply, request, err), -EBADF);
 }
 
-static int answer_hello(const struct server *s, int sock, const struct verb_hello *q)
+static int keeper_server_reply_hello(const struct keeper_server *s, int sock,
+				     const struct verb_hello *q)
 {
-	union message reply;
+	union keeper_message reply;
 	struct cay_err outcome = {};
 	struct verb_hello_reply *hello = (struct verb_hello_reply *)(void *)&reply;
 	size_t n;
@@ -93,40 +95,42 @@ static int answer_hello(const struct server *s, int sock, const struct verb_hell
 		(void)cay_fail(&outcome, CAY_E_INCOMPATIBLE,
 			       "the keeper is " VERB_BUILD ", ABI %d: restart cay-keeper and cayd",
 			       VERB_ABI);
-	n = verb_reply_to(&reply, &q->head, &outcome);
+	n = verb_reply_write(&reply, &q->head, &outcome);
 	if (outcome.code == CAY_OK) {
 		hello->abi = VERB_ABI;
 		hello->runtimes = s->k->runtimes;
 		hello->disk = s->k->disk.kind;
 		memcpy(hello->build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
 	}
-	if (msg_send(sock, &reply, n, -EBADF) < 0)
+	if (seqpacket_send(sock, &reply, n, -EBADF) < 0)
 		return -EPIPE;
 	return outcome.code == CAY_OK ? 0 : -EPROTONOSUPPORT;
 }
 
-static int work(const struct server *s, const union message *msg, int fd, bool *ret_fresh)
+static int worker_run_verb(const struct keeper_server *s, const union keeper_message *msg, int fd,
+			   bool *ret_fresh)
 {
 	struct verb_result result = { .fd = -EBADF };
 	struct cay_err err = {};
-	union message reply;
+	union keeper_message reply;
 	size_t n;
-	int r = verbs[msg->head.verb](s->k, msg, fd, &result, &err);
+	int r = keeper_verb_table[msg->head.verb](s->k, msg, fd, &result, &err);
 
 	if (r < 0 && err.code == CAY_OK)
-		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r, "%s", verb_row(msg->head.verb)->name);
-	*ret_fresh = result.fresh;
-	n = verb_reply_to(&reply, &msg->head, &err);
+		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r, "%s",
+				   verb_row_find(msg->head.verb)->name);
+	*ret_fresh = result.worker_reusable;
+	n = verb_reply_write(&reply, &msg->head, &err);
 	if (err.code == CAY_OK && n > sizeof(struct verb_reply))
 		memcpy(reply.bytes + sizeof(struct verb_reply),
 		       (const char *)&result + sizeof(struct verb_reply),
 		       n - sizeof(struct verb_reply));
-	if (fault(FAULT_KEEPER_ANSWER) < 0)
+	if (failpoint_hit(FAULT_KEEPER_ANSWER) < 0)
 		return -EIO;
-	return msg_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
+	return seqpacket_send(s->client, &reply, n, err.code == CAY_OK ? result.fd : -EBADF);
 }
 
-static void drop(int *sock)
+static void keeper_server_close_fd(int *sock)
 {
 	int fd = cay_take_fd(sock);
 
@@ -135,10 +139,10 @@ static void drop(int *sock)
 
 /* A worker is forked before it is needed and waits for its message, so that no
  * request waits for a fork or for its cgroup. */
-static void become_worker(const struct server *s, int pair)
+static void worker_main(const struct keeper_server *s, int pair)
 {
 	struct pollfd p = { .fd = pair, .events = POLLIN };
-	union message msg = {};
+	union keeper_message msg = {};
 	bool fresh = true;
 	sigset_t none;
 	unsigned n_fds;
@@ -149,22 +153,22 @@ static void become_worker(const struct server *s, int pair)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)close(s->listener);
 	(void)close(s->signals);
-	if (cgroup_join(&s->k->workers) < 0 || runtime_protect() < 0)
+	if (keeper_cgroup_join(&s->k->workers) < 0 || runtime_set_oom_score() < 0)
 		_exit(1);
 	while (fresh) {
 		while (poll(&p, 1, -1) < 0 && errno == EINTR)
 			;
-		if (msg_receive(pair, &msg, sizeof(msg), &fd, &n_fds) <= 0)
+		if (seqpacket_receive(pair, &msg, sizeof(msg), &fd, &n_fds) <= 0)
 			_exit(0); /* the keeper is gone, or this client, or there is another */
-		if (work(s, &msg, fd, &fresh) < 0)
+		if (worker_run_verb(s, &msg, fd, &fresh) < 0)
 			_exit(0);
 		cay_closep(&fd);
-		(void)msg_send(pair, fresh ? AGAIN : DONE, 1, -EBADF);
+		(void)seqpacket_send(pair, fresh ? AGAIN : DONE, 1, -EBADF);
 	}
 	_exit(0);
 }
 
-static int make_spare(struct server *s)
+static int worker_fork_spare(struct keeper_server *s)
 {
 	int pair[2];
 	pid_t pid;
@@ -174,7 +178,7 @@ static int make_spare(struct server *s)
 	pid = fork();
 	if (pid == 0) {
 		(void)close(pair[0]);
-		become_worker(s, pair[1]);
+		worker_main(s, pair[1]);
 	}
 	cay_closep(&pair[1]);
 	if (pid < 0) {
@@ -185,33 +189,33 @@ static int make_spare(struct server *s)
 	return 0;
 }
 
-static void start_worker(struct server *s, const union message *msg, int fd)
+static void worker_start_verb(struct keeper_server *s, const union keeper_message *msg, int fd)
 {
 	struct cay_err err = {};
-	struct worker *w = s->workers;
-	int r = s->spare < 0 ? -EPIPE : msg_send(s->spare, msg, msg->head.size, fd);
+	struct keeper_worker *w = s->workers;
+	int r = s->spare < 0 ? -EPIPE : seqpacket_send(s->spare, msg, msg->head.size, fd);
 
 	while (w->pair >= 0)
 		w++;
 	if (r < 0) { /* there is none, or it has died waiting */
-		drop(&s->spare);
-		r = make_spare(s);
-		r = r < 0 ? r : msg_send(s->spare, msg, msg->head.size, fd);
+		keeper_server_close_fd(&s->spare);
+		r = worker_fork_spare(s);
+		r = r < 0 ? r : seqpacket_send(s->spare, msg, msg->head.size, fd);
 	}
 	if (r < 0) {
-		drop(&s->spare);
+		keeper_server_close_fd(&s->spare);
 		(void)cay_fail_sys(&err, CAY_E_CAPACITY, -r, "start a worker");
-		(void)send_failure(s->client, &msg->head, &err);
+		(void)keeper_server_send_failure(s->client, &msg->head, &err);
 		return;
 	}
-	*w = (struct worker){ .pair = cay_take_fd(&s->spare), .request = msg->head };
+	*w = (struct keeper_worker){ .pair = cay_take_fd(&s->spare), .request = msg->head };
 	s->n_workers++;
 	if (msg->head.verb != VERB_LIMITS)
-		(void)make_spare(s); /* or the next message makes one */
+		(void)worker_fork_spare(s); /* or the next message makes one */
 }
 
 /* It has said "done", or its end is closed and it has not. */
-static void worker_ended(struct server *s, struct worker *w)
+static void on_worker_report(struct keeper_server *s, struct keeper_worker *w)
 {
 	struct cay_err err = {};
 	char said = 0;
@@ -219,81 +223,82 @@ static void worker_ended(struct server *s, struct worker *w)
 	if (recv(w->pair, &said, 1, 0) != 1) {
 		/* it may or may not have done it, as if we had died */
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the worker died");
-		log_error(&s->k->log, "%s: %s", verb_row(w->request.verb)->name, err.msg);
-		(void)send_failure(s->client, &w->request, &err);
+		log_error(&s->k->log, "%s: %s", verb_row_find(w->request.verb)->name, err.msg);
+		(void)keeper_server_send_failure(s->client, &w->request, &err);
 	}
-	if (said == AGAIN[0] && s->spare < 0 && !w->old)
+	if (said == AGAIN[0] && s->spare < 0 && !w->settings_stale)
 		s->spare = cay_take_fd(&w->pair);
-	drop(&w->pair);
+	keeper_server_close_fd(&w->pair);
 	s->n_workers--;
 	if (s->spare < 0)
-		(void)make_spare(s);
+		(void)worker_fork_spare(s);
 }
 
-static int fence(struct server *s, struct cay_err *err)
+static int keeper_server_fence_client(struct keeper_server *s, struct cay_err *err)
 {
-	drop(&s->client); /* nobody answers it any more */
-	drop(&s->spare);
+	keeper_server_close_fd(&s->client); /* nobody answers it any more */
+	keeper_server_close_fd(&s->spare);
 	for (unsigned i = 0; i < WORKERS_MAX; i++)
-		drop(&s->workers[i].pair);
+		keeper_server_close_fd(&s->workers[i].pair);
 	s->n_workers = 0;
-	return cgroup_renew(&s->k->cgroups, WORKERS_CGROUP, &s->k->workers, err);
+	return keeper_cgroup_recreate(&s->k->cgroups, WORKERS_CGROUP, &s->k->workers, err);
 }
 
 /* The newcomer's first message must be a hello of our own build. */
-static int greet(struct server *s, struct cay_err *err)
+static int keeper_server_accept_hello(struct keeper_server *s, struct cay_err *err)
 {
-	union message msg = {};
+	union keeper_message msg = {};
 	unsigned n_fds;
 	int fd, r;
-	ssize_t n = msg_receive(s->next, &msg, sizeof(msg), &fd, &n_fds);
+	ssize_t n = seqpacket_receive(s->next, &msg, sizeof(msg), &fd, &n_fds);
 
 	cay_closep(&fd);
 	if (n == -EAGAIN)
 		return 0;
-	if (n <= 0 || verb_check(&msg, (size_t)n, n_fds, NULL) != VERB_HELLO) {
-		drop(&s->next);
+	if (n <= 0 || verb_request_check(&msg, (size_t)n, n_fds, NULL) != VERB_HELLO) {
+		keeper_server_close_fd(&s->next);
 		return 0;
 	}
-	r = fence(s, err);
+	r = keeper_server_fence_client(s, err);
 	if (r < 0)
 		return r;
 	s->client = cay_take_fd(&s->next);
-	(void)make_spare(s);
-	if (answer_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) < 0 ||
-	    fault(FAULT_KEEPER_HELLO) < 0)
-		return fence(s, err); /* the spare has its connection too */
+	(void)worker_fork_spare(s);
+	if (keeper_server_reply_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) <
+		    0 ||
+	    failpoint_hit(FAULT_KEEPER_HELLO) < 0)
+		return keeper_server_fence_client(s, err); /* the spare has its connection too */
 	log_info(&s->k->log, "a client said hello");
 	return 0;
 }
 
-static int take_message(struct server *s, struct cay_err *err)
+static int keeper_server_read_message(struct keeper_server *s, struct cay_err *err)
 {
-	union message msg = {};
+	union keeper_message msg = {};
 	struct cay_err why = {};
 	unsigned n_fds;
 	int fd, verb;
-	ssize_t n = msg_receive(s->client, &msg, sizeof(msg), &fd, &n_fds);
+	ssize_t n = seqpacket_receive(s->client, &msg, sizeof(msg), &fd, &n_fds);
 
 	if (n == -EAGAIN)
 		return 0;
 	if (n <= 0)
-		return fence(s, err);
-	verb = verb_check(&msg, (size_t)n, n_fds, &why);
-	if (verb == -EPROTO || verb == VERB_HELLO || fault(FAULT_KEEPER_MESSAGE) < 0) {
+		return keeper_server_fence_client(s, err);
+	verb = verb_request_check(&msg, (size_t)n, n_fds, &why);
+	if (verb == -EPROTO || verb == VERB_HELLO || failpoint_hit(FAULT_KEEPER_MESSAGE) < 0) {
 		log_error(&s->k->log, "the client broke the protocol: %s", why.msg);
 		cay_closep(&fd);
-		return fence(s, err);
+		return keeper_server_fence_client(s, err);
 	}
 	if (verb < 0)
-		(void)send_failure(s->client, &msg.head, &why);
+		(void)keeper_server_send_failure(s->client, &msg.head, &why);
 	else
-		start_worker(s, &msg, fd);
+		worker_start_verb(s, &msg, fd);
 	cay_closep(&fd);
 	return 0;
 }
 
-static void take_connection(struct server *s)
+static void keeper_server_accept(struct keeper_server *s)
 {
 	auto_close int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
 	struct ucred peer = {};
@@ -308,26 +313,26 @@ static void take_connection(struct server *s)
 	/* a client that does not read its answers is not waited for */
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = ANSWER_S },
 			 sizeof(struct timeval));
-	drop(&s->next); /* whoever has not said hello by now */
+	keeper_server_close_fd(&s->next); /* whoever has not said hello by now */
 	s->next = cay_take_fd(&fd);
 }
 
-static void take_signal(struct server *s)
+static void keeper_server_read_signals(struct keeper_server *s)
 {
 	struct signalfd_siginfo info;
 
 	while (read(s->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		if (info.ssi_signo == SIGHUP) {
-			prog_reload(s->k->argc, s->k->argv, &s->k->settings, &s->k->log);
-			drop(&s->spare); /* it has the old ones */
+			daemon_reload_settings(s->k->argc, s->k->argv, &s->k->settings, &s->k->log);
+			keeper_server_close_fd(&s->spare); /* it has the old ones */
 			for (unsigned i = 0; i < WORKERS_MAX; i++)
-				s->workers[i].old = true;
+				s->workers[i].settings_stale = true;
 		} else {
 			s->stopping = true;
 		}
 }
 
-static int turn(struct server *s, struct cay_err *err)
+static int keeper_server_poll_once(struct keeper_server *s, struct cay_err *err)
 {
 	struct pollfd p[4 + WORKERS_MAX] = {
 		{ .fd = s->signals, .events = POLLIN },
@@ -342,20 +347,20 @@ static int turn(struct server *s, struct cay_err *err)
 	if (poll(p, ARRAY_SIZE(p), -1) < 0)
 		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
 	if (p[0].revents)
-		take_signal(s);
+		keeper_server_read_signals(s);
 	for (unsigned i = 0; i < WORKERS_MAX; i++)
 		if (p[4 + i].revents)
-			worker_ended(s, &s->workers[i]);
+			on_worker_report(s, &s->workers[i]);
 	if (p[3].revents)
-		r = take_message(s, err);
+		r = keeper_server_read_message(s, err);
 	if (r >= 0 && p[2].revents)
-		r = greet(s, err);
+		r = keeper_server_accept_hello(s, err);
 	if (p[1].revents)
-		take_connection(s);
+		keeper_server_accept(s);
 	return r;
 }
 
-static int listen_at(const struct keeper *k, struct cay_err *err)
+static int keeper_server_listen(const struct keeper *k, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -375,7 +380,7 @@ static int listen_at(const struct keeper *k, struct cay_err *err)
 
 int keeper_serve(struct keeper *k, struct cay_err *err)
 {
-	struct server s = { .k = k, .client = -EBADF, .next = -EBADF, .spare = -EBADF };
+	struct keeper_server s = { .k = k, .client = -EBADF, .next = -EBADF, .spare = -EBADF };
 	sigset_t caught;
 	int r = 0;
 
@@ -391,12 +396,12 @@ int keeper_serve(struct keeper *k, struct cay_err *err)
 	s.signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (s.signals < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "signalfd");
-	s.listener = listen_at(k, err);
+	s.listener = keeper_server_listen(k, err);
 	if (s.listener < 0)
 		return s.listener;
-	prog_ready(&k->log);
+	daemon_notify_ready(&k->log);
 	while (!s.stopping && r >= 0)
-		r = turn(&s, err);
-	drop(&s.next);
-	return r < 0 ? r : fence(&s, err);
+		r = keeper_server_poll_once(&s, err);
+	keeper_server_close_fd(&s.next);
+	return r < 0 ? r : keeper_server_fence_client(&s, err);
 }

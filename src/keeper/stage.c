@@ -17,7 +17,7 @@
 
 #define INIT_MAX MIB(64)
 
-static const char *const dirs[] = {
+static const char *const mount_stage_dirs[] = {
 	"proc",
 	"sys",
 	"sys/fs",
@@ -56,27 +56,27 @@ static const char *const dirs[] = {
 };
 
 /* What the host lends to runtimes.  A link is copied as a link (merged /usr). */
-static const char *const lent[] = {
+static const char *const mount_stage_host_paths[] = {
 	"usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32", "etc/ld.so.cache",
 };
 
 static const struct {
 	const char *name;
 	unsigned major, minor;
-} nodes[] = {
+} mount_stage_dev_nodes[] = {
 	{ "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },
 	{ "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 },
 };
 
 static const struct {
 	const char *name, *target;
-} links[] = {
+} mount_stage_dev_links[] = {
 	{ "fd", "/proc/self/fd" },       { "stdin", "/proc/self/fd/0" },
 	{ "stdout", "/proc/self/fd/1" }, { "stderr", "/proc/self/fd/2" },
 	{ "ptmx", "pts/ptmx" },          { "core", "/proc/kcore" },
 };
 
-static int lend(int root, const char *name, struct cay_err *err)
+static int mount_stage_add_host_path(int root, const char *name, struct cay_err *err)
 {
 	auto_buf host = BUF_INIT(64), target = BUF_INIT(256);
 	auto_close int tree = -EBADF;
@@ -99,14 +99,14 @@ static int lend(int root, const char *name, struct cay_err *err)
 	if (S_ISDIR(st.st_mode) ? mkdirat(root, name, 0755) < 0
 				: mknodat(root, name, S_IFREG | 0444, 0) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a place for /%s", name);
-	tree = mnt_clone(AT_FDCWD, host.data, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, -EBADF);
+	tree = mount_clone(AT_FDCWD, host.data, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, -EBADF);
 	if (tree < 0 || move_mount(tree, "", root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, tree < 0 ? -tree : errno,
 				    "show /%s to runtimes", name);
 	return 0;
 }
 
-static int copy_init(int dev, const char *path, struct cay_err *err)
+static int mount_stage_copy_init(int dev, const char *path, struct cay_err *err)
 {
 	auto_close int from = open(path, O_RDONLY | O_CLOEXEC);
 	auto_close int to = path_open(dev, "cay/init", O_WRONLY | O_CREAT | O_EXCL, 0555);
@@ -128,26 +128,29 @@ static int copy_init(int dev, const char *path, struct cay_err *err)
 	return 0;
 }
 
-static int fill_dev(int root, const char *init_path, struct cay_err *err)
+static int mount_stage_fill_dev(int root, const char *init_path, struct cay_err *err)
 {
 	auto_close int dev = path_open(root, "see/dev", O_RDONLY | O_DIRECTORY, 0);
 
 	if (dev < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -dev, "open " OCI_SOURCE_DEV);
-	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
-		if (mknodat(dev, nodes[i].name, S_IFCHR | 0666,
-			    makedev(nodes[i].major, nodes[i].minor)) < 0 ||
-		    fchmodat(dev, nodes[i].name, 0666, 0) < 0) /* whatever the umask */
+	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dev_nodes); i++)
+		if (mknodat(dev, mount_stage_dev_nodes[i].name, S_IFCHR | 0666,
+			    makedev(mount_stage_dev_nodes[i].major,
+				    mount_stage_dev_nodes[i].minor)) < 0 ||
+		    fchmodat(dev, mount_stage_dev_nodes[i].name, 0666, 0) <
+			    0) /* whatever the umask */
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make /dev/%s",
-					    nodes[i].name);
-	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
-		if (symlinkat(links[i].target, dev, links[i].name) < 0)
+					    mount_stage_dev_nodes[i].name);
+	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dev_links); i++)
+		if (symlinkat(mount_stage_dev_links[i].target, dev, mount_stage_dev_links[i].name) <
+		    0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make /dev/%s",
-					    links[i].name);
-	return copy_init(dev, init_path, err);
+					    mount_stage_dev_links[i].name);
+	return mount_stage_copy_init(dev, init_path, err);
 }
 
-static int fill_sys(int root, struct cay_err *err)
+static int mount_stage_fill_sys(int root, struct cay_err *err)
 {
 	static const char *const files[] = { "online", "possible", "present" };
 	auto_close int cpu =
@@ -157,32 +160,34 @@ static int fill_sys(int root, struct cay_err *err)
 	int r = n > 1 ? buf_printf(&text, "0-%ld\n", n - 1) : buf_puts(&text, "0\n");
 
 	for (size_t i = 0; cpu >= 0 && r >= 0 && i < ARRAY_SIZE(files); i++)
-		r = path_write(cpu, files[i], text.data, text.len, 0444);
+		r = path_write_atomic(cpu, files[i], text.data, text.len, 0444);
 	if (cpu < 0 || r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, cpu < 0 ? -cpu : -r,
 				    "fill " OCI_SOURCE_SYS);
 	return 0;
 }
 
-static int fill(int root, const char *init_path, struct cay_err *err)
+static int mount_stage_fill(int root, const char *init_path, struct cay_err *err)
 {
 	int r;
 
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-		if (mkdirat(root, dirs[i], 0755) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", dirs[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(lent); i++) {
-		r = lend(root, lent[i], err);
+	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dirs); i++)
+		if (mkdirat(root, mount_stage_dirs[i], 0755) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s",
+					    mount_stage_dirs[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_host_paths); i++) {
+		r = mount_stage_add_host_path(root, mount_stage_host_paths[i], err);
 		if (r < 0)
 			return r;
 	}
-	r = fill_dev(root, init_path, err);
-	return r < 0 ? r : fill_sys(root, err);
+	r = mount_stage_fill_dev(root, init_path, err);
+	return r < 0 ? r : mount_stage_fill_sys(root, err);
 }
 
-static int attach(int from_dir, const char *from, int root, const char *to, struct cay_err *err)
+static int mount_stage_attach(int from_dir, const char *from, int root, const char *to,
+			      struct cay_err *err)
 {
-	auto_close int tree = mnt_clone(from_dir, from, 0, -EBADF);
+	auto_close int tree = mount_clone(from_dir, from, 0, -EBADF);
 
 	if (tree < 0 || move_mount(tree, "", root, to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, tree < 0 ? -tree : errno, "mount %s on %s",
@@ -191,7 +196,8 @@ static int attach(int from_dir, const char *from, int root, const char *to, stru
 }
 
 /* In a mount namespace of our own, with everything still in sight. */
-static int build(const char *at, const char *init_path, struct stage *ret, struct cay_err *err)
+static int mount_stage_build(const char *at, const char *init_path, struct mount_stage *ret,
+			     struct cay_err *err)
 {
 	auto_close int root = -EBADF;
 	int r;
@@ -202,12 +208,12 @@ static int build(const char *at, const char *init_path, struct stage *ret, struc
 	root = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", at);
-	r = fill(root, init_path, err);
+	r = mount_stage_fill(root, init_path, err);
 	/* a runtime needs null and little else: what a sandbox gets will do */
 	if (r >= 0)
-		r = attach(root, "see/dev", root, "dev", err);
+		r = mount_stage_attach(root, "see/dev", root, "dev", err);
 	if (r >= 0)
-		r = attach(AT_FDCWD, "/proc", root, "proc", err);
+		r = mount_stage_attach(AT_FDCWD, "/proc", root, "proc", err);
 	if (r < 0)
 		return r;
 	if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
@@ -221,27 +227,28 @@ static int build(const char *at, const char *init_path, struct stage *ret, struc
 	return 0;
 }
 
-int stage_make(const char *at, const char *init_path, struct stage *ret, struct cay_err *err)
+int mount_stage_create(const char *at, const char *init_path, struct mount_stage *ret,
+		       struct cay_err *err)
 {
 	auto_close int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
 	int r;
 
-	*ret = (struct stage){ -EBADF, -EBADF, -EBADF };
+	*ret = (struct mount_stage){ -EBADF, -EBADF, -EBADF };
 	if (host < 0 || unshare(CLONE_NEWNS) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a mount namespace for workers");
-	r = build(at, init_path, ret, err);
+	r = mount_stage_build(at, init_path, ret, err);
 	if (setns(host, CLONE_NEWNS) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "return from the stage");
 	return r;
 }
 
-void stage_clean(const struct stage *s, const char *name)
+void mount_stage_remove_bundle(const struct mount_stage *s, const char *name)
 {
-	(void)tree_remove(s->state, name);
-	(void)tree_remove(s->bundle, name);
+	(void)rmtree_at(s->state, name);
+	(void)rmtree_at(s->bundle, name);
 }
 
-int stage_enter(const struct stage *s, struct cay_err *err)
+int mount_stage_enter(const struct mount_stage *s, struct cay_err *err)
 {
 	if (setns(s->mount_ns, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "enter the stage");

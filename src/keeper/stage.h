@@ -34,17 +34,17 @@
 #define STAGE_ROOT "/r"
 #define STAGE_CPUS "/see/cpus"
 
-struct stage {
+struct mount_stage {
 	int mount_ns;
 	int state, bundle; /* STAGE_STATE and STAGE_BUNDLE, usable from outside */
 };
 
 /* at: an existing directory to build it on, in a namespace of its own; init_path:
  * the program that becomes PID 1. */
-[[nodiscard]] int stage_make(const char *at, const char *init_path, struct stage *ret,
-			     struct cay_err *err);
+[[nodiscard]] int mount_stage_create(const char *at, const char *init_path, struct mount_stage *ret,
+				     struct cay_err *err);
 /* Forget what a runtime was told and wrote of one sandbox. */
-void stage_clean(const struct stage *s, const char *name);
+void mount_stage_remove_bundle(const struct mount_stage *s, const char *name);
 /* Enter a copy that nobody shares; not undone: the process is a worker. */
-[[nodiscard]] int stage_enter(const struct stage *s, struct cay_err *err);
+[[nodiscard]] int mount_stage_enter(const struct mount_stage *s, struct cay_err *err);
 #endif

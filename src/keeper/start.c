@@ -29,32 +29,34 @@
 #define RUNTIME_MS 30000
 #define CONFIG_MAX KIB(64)
 
-struct setting {
+struct proc_setting {
 	const char *name, *value; /* below /proc */
 };
 
 /* Where PID 1 will listen.  Only cayd's user and its group, which the edges have, can
  * reach it; the sandbox gets the socket and not the path. */
-static int make_listener(const struct keeper *k, const struct box *b, struct cay_err *err)
+static int keeper_start_make_listener(const struct keeper *k, const struct sandbox *sb,
+				      struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	int n = snprintf(at.sun_path, sizeof(at.sun_path), "/proc/self/fd/%d/%s", k->sockets,
-			 b->name);
+			 sb->name);
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a socket for %s", b->name);
-	(void)unlinkat(k->sockets, b->name, 0);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a socket for %s", sb->name);
+	(void)unlinkat(k->sockets, sb->name, 0);
 	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    fchownat(k->sockets, b->name, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
+	    fchownat(k->sockets, sb->name, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
 		    0 ||
-	    fchmodat(k->sockets, b->name, 0660, 0) < 0 || listen(fd, 128) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen for %s", b->name);
+	    fchmodat(k->sockets, sb->name, 0660, 0) < 0 || listen(fd, 128) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen for %s", sb->name);
 	return cay_take_fd(&fd);
 }
 
 /* Settings of the namespaces the caller is in. */
-static int set(int proc, const struct setting *settings, size_t n, struct cay_err *err)
+static int keeper_start_write_settings(int proc, const struct proc_setting *settings, size_t n,
+				       struct cay_err *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		auto_close int fd = path_open(proc, settings[i].name, O_WRONLY, 0);
@@ -67,7 +69,7 @@ static int set(int proc, const struct setting *settings, size_t n, struct cay_er
 	return 0;
 }
 
-int start_network(struct cay_err *err)
+int keeper_start_make_netns(struct cay_err *err)
 {
 	auto_close int sock = -EBADF;
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
@@ -82,14 +84,14 @@ int start_network(struct cay_err *err)
 
 /* The sandbox's own /proc without what is mounted on it.  In the host's, the names of
  * all namespaces' settings are on one list: 3 ms to walk with 5,000 sandboxes. */
-static int open_proc(int pidfd)
+static int keeper_start_open_proc(int pidfd)
 {
 	auto_close int proc = -EBADF;
 	struct statfs st;
 
 	if (setns(pidfd, CLONE_NEWNS) < 0)
 		return -errno;
-	proc = mnt_clone(AT_FDCWD, "/proc", 0, -EBADF);
+	proc = mount_clone(AT_FDCWD, "/proc", 0, -EBADF);
 	if (proc < 0 || fstatfs(proc, &st) < 0)
 		return proc < 0 ? proc : -errno;
 	return st.f_type == PROC_SUPER_MAGIC ? cay_take_fd(&proc) : -ENOTDIR;
@@ -100,62 +102,63 @@ static int open_proc(int pidfd)
  * shut: PID 1 may call clone3(), whose flags no filter sees, so the kernel makes no
  * user namespace here, without which there is none of any kind.  And bounds of what
  * the kernel counts by user.  The worker can only answer and end afterwards. */
-static int seal(int pidfd, const struct view *view, struct cay_err *err)
+static int keeper_start_seal(int pidfd, const struct proc_view *view, struct cay_err *err)
 {
-	static const struct setting network[] = {
+	static const struct proc_setting network[] = {
 		{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
 	};
-	static const struct setting users[] = {
+	static const struct proc_setting users[] = {
 		{ "sys/user/max_user_namespaces", "0" },
 		{ "sys/user/max_inotify_instances", "512" },
 		{ "sys/user/max_inotify_watches", "65536" },
 	};
-	auto_close int proc = open_proc(pidfd);
+	auto_close int proc = keeper_start_open_proc(pidfd);
 	int r = proc < 0 ? cay_fail_sys(err, CAY_E_RUNTIME, -proc, "PID 1 did not last")
-			 : set(proc, network, ARRAY_SIZE(network), err);
+			 : keeper_start_write_settings(proc, network, ARRAY_SIZE(network), err);
 
 	if (r >= 0)
-		r = view_show(view, false, err);
+		r = proc_view_mount(view, false, err);
 	if (r < 0)
 		return r;
 	if (setns(pidfd, CLONE_NEWUSER) < 0)
 		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "PID 1 did not last");
-	return set(proc, users, ARRAY_SIZE(users), err);
+	return keeper_start_write_settings(proc, users, ARRAY_SIZE(users), err);
 }
 
-int start_bundle(const struct stage *stage, const struct oci *o, struct cay_err *err)
+int keeper_start_write_bundle(const struct mount_stage *stage, const struct oci_config *o,
+			      struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(CONFIG_MAX);
 	struct jw w = jw_to(&text);
 	auto_close int dir = -EBADF, fd = -EBADF;
 	int r;
 
-	oci_write(o, &w);
-	r = jw_done(&w);
+	oci_config_write(o, &w);
+	r = jw_finish(&w);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write config.json");
-	stage_clean(stage, o->name);
+	mount_stage_remove_bundle(stage, o->name);
 	if (mkdirat(stage->bundle, o->name, 0700) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a bundle for %s", o->name);
 	dir = path_open(stage->bundle, o->name, O_RDONLY | O_DIRECTORY, 0);
 	fd = dir < 0 ? dir : path_open(dir, "config.json", O_WRONLY | O_CREAT | O_EXCL, 0600);
-	r = fd < 0 ? fd : path_write_all(fd, text.data, text.len);
+	r = fd < 0 ? fd : fd_write_all(fd, text.data, text.len);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write config.json of %s", o->name);
 	return cay_take_fd(&dir);
 }
 
 /* What is prepared while the host is in sight. */
-struct starting {
+struct start_state {
 	struct overlay overlay;
-	struct overlay_how how;
+	struct overlay_options how;
 	int listener;
 	int cgroup_inside; /* PID 1's fd 4: a mount with nothing above it (docs/adr/0005) */
 	int cgroup_shown;  /* what the runtime finds at /sys/fs/cgroup (docs/adr/0006) */
 	int memory;        /* fd 6: the same of v1's memory cgroup (docs/adr/0033) */
 };
 
-static void starting_fini(struct starting *s)
+static void start_state_fini(struct start_state *s)
 {
 	overlay_fini(&s->overlay);
 	cay_closep(&s->listener);
@@ -164,100 +167,103 @@ static void starting_fini(struct starting *s)
 	cay_closep(&s->memory);
 }
 
-static int gather(const struct keeper *k, const struct box *b, struct starting *s,
-		  struct cay_err *err)
+static int keeper_start_prepare(const struct keeper *k, const struct sandbox *sb,
+				struct start_state *s, struct cay_err *err)
 {
-	int r = overlay_open(k, b, &s->how, &s->overlay, err);
+	int r = overlay_open(k, sb, &s->how, &s->overlay, err);
 
 	if (r < 0)
 		return r;
-	s->listener = make_listener(k, b, err);
+	s->listener = keeper_start_make_listener(k, sb, err);
 	if (s->listener < 0)
 		return s->listener;
-	r = s->cgroup_inside = mnt_clone(b->cgroup.v2, "", 0, -EBADF);
+	r = s->cgroup_inside = mount_clone(sb->cgroup.v2, "", 0, -EBADF);
 	if (r >= 0)
-		r = s->cgroup_shown = mnt_clone(b->cgroup.v2, "", 0, -EBADF);
+		r = s->cgroup_shown = mount_clone(sb->cgroup.v2, "", 0, -EBADF);
 	/* where memory is v1's PID 1 could not see what of it there is; looking is all it may */
-	if (r >= 0 && b->cgroup.v1[CG_MEMORY] >= 0)
-		r = s->memory = mnt_clone(b->cgroup.v1[CG_MEMORY], "", MOUNT_ATTR_RDONLY, -EBADF);
+	if (r >= 0 && sb->cgroup.v1[CG_MEMORY] >= 0)
+		r = s->memory =
+			mount_clone(sb->cgroup.v1[CG_MEMORY], "", MOUNT_ATTR_RDONLY, -EBADF);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "clone the cgroup's directory") : 0;
 }
 
-int start_show_cgroup(int tree, struct cay_err *err)
+int keeper_start_mount_cgroup(int tree, struct cay_err *err)
 {
 	if (move_mount(tree, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "show the runtime its cgroup");
 	return 0;
 }
 
-static int on_stage(const struct keeper *k, const struct box *b, const struct starting *s,
-		    const struct verb_start *q, struct verb_result *result, struct cay_err *err)
+static int keeper_start_run_on_stage(const struct keeper *k, const struct sandbox *sb,
+				     const struct start_state *s, const struct verb_start *q,
+				     struct verb_result *result, struct cay_err *err)
 {
 	static const char *const args[] = { OCI_INIT, NULL };
-	struct oci o = { .live = box_live(b),
-			 .name = b->name,
-			 .root = STAGE_ROOT,
-			 .shm_bytes = q->shm_bytes,
-			 .nofile = q->nofile,
-			 .args = args };
+	struct oci_config o = { .host_id_base = keeper_sandbox_host_root_id(sb),
+				.name = sb->name,
+				.root = STAGE_ROOT,
+				.shm_bytes = q->shm_bytes,
+				.nofile = q->nofile,
+				.args = args };
 	struct runtime_run run = { .runtime = &runtimes[q->runtime],
-				   .name = b->name,
-				   .cgroup = b->cgroup.v2,
+				   .name = sb->name,
+				   .cgroup = sb->cgroup.v2,
 				   .fds = { s->listener, s->cgroup_inside, -EBADF, s->memory },
 				   .timeout_ms = RUNTIME_MS };
 	auto_close int bundle = -EBADF;
-	auto_view view = VIEW_INIT;
-	int r = stage_enter(&k->stage, err);
+	auto_proc_view view = PROC_VIEW_INIT;
+	int r = mount_stage_enter(&k->stage, err);
 
 	if (r >= 0)
-		r = start_network(err);
+		r = keeper_start_make_netns(err);
 	if (r >= 0)
-		r = overlay_mount(&s->overlay, o.live, &s->how, err);
+		r = overlay_mount(&s->overlay, o.host_id_base, &s->how, err);
 	if (r >= 0)
-		r = start_show_cgroup(s->cgroup_shown, err);
+		r = keeper_start_mount_cgroup(s->cgroup_shown, err);
 	if (r < 0)
 		return r;
-	bundle = start_bundle(&k->stage, &o, err);
-	r = bundle < 0 ? bundle : view_open(q->cpu_milli, b->name, &view, err);
+	bundle = keeper_start_write_bundle(&k->stage, &o, err);
+	r = bundle < 0 ? bundle : proc_view_open(q->cpu_milli, sb->name, &view, err);
 	if (r < 0)
 		return r;
 	run.bundle = bundle;
 	run.fds[2] = view.meminfo;
-	r = fault(FAULT_START_STAGED);
+	r = failpoint_hit(FAULT_START_STAGED);
 	r = r < 0 ? r : runtime_run(&run, &result->fd, err);
 	if (r < 0)
 		return r;
-	result->start.started_boot_ns = box_start_of(r);
-	if (!result->start.started_boot_ns || fault(FAULT_START_RAN) < 0)
+	result->start.started_boot_ns = pid_start_boot_ns(r);
+	if (!result->start.started_boot_ns || failpoint_hit(FAULT_START_RAN) < 0)
 		return cay_fail(err, CAY_E_RUNTIME, "PID 1 did not last");
-	return seal(result->fd, &view, err);
+	return keeper_start_seal(result->fd, &view, err);
 }
 
 /* When limits have changed; the worker can only answer and end afterwards. */
-int start_show_limits(const struct keeper *k, const struct box *b, uint32_t cpu_milli,
-		      struct cay_err *err)
+int keeper_start_update_proc_view(const struct keeper *k, const struct sandbox *sb,
+				  uint32_t cpu_milli, struct cay_err *err)
 {
-	auto_view view = VIEW_INIT;
+	auto_proc_view view = PROC_VIEW_INIT;
 	auto_close int pidfd = -EBADF;
 	pid_t first, again;
 	int r;
 
-	(void)cgroup_count(&b->cgroup, &first);
+	(void)sandbox_cgroup_count_processes(&sb->cgroup, &first);
 	pidfd = first > 0 ? pidfd_open(first, 0) : -EBADF;
-	(void)cgroup_count(&b->cgroup, &again); /* the number was still its own, or is none */
+	(void)sandbox_cgroup_count_processes(&sb->cgroup,
+					     &again); /* the number was still its own, or is none */
 	if (pidfd < 0 || again != first)
 		return 0; /* it has no PID 1 that could see it */
-	r = stage_enter(&k->stage, err);
+	r = mount_stage_enter(&k->stage, err);
 	if (r >= 0)
-		r = view_open(cpu_milli, NULL, &view, err);
+		r = proc_view_open(cpu_milli, NULL, &view, err);
 	if (r >= 0 && setns(pidfd, CLONE_NEWNS) < 0)
 		return 0;
-	return r < 0 ? r : view_show(&view, true, err);
+	return r < 0 ? r : proc_view_mount(&view, true, err);
 }
 
 /* Counted by user for host root too, where all sandboxes meet: see src/init/main.c.  As
  * far as it may; its unit says that it may. */
-static void lift_limits(void)
+static void keeper_start_lift_rlimits(void)
 {
 	static const __rlimit_resource_t what[] = { RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE,
 						    RLIMIT_SIGPENDING, RLIMIT_NPROC };
@@ -280,43 +286,43 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 {
 	const struct verb_start *q = request;
 	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
-	CAY_CLEANUP(starting_fini)
-	struct starting s = { .overlay = OVERLAY_INIT,
-			      .how = { .memory = { q->disk_bytes, q->disk_inodes },
-				       .read_only = q->read_only,
-				       .writable = q->writable },
-			      .listener = -EBADF,
-			      .cgroup_inside = -EBADF,
-			      .cgroup_shown = -EBADF,
-			      .memory = -EBADF };
-	auto_box b = BOX_INIT;
+	CAY_CLEANUP(start_state_fini)
+	struct start_state s = { .overlay = OVERLAY_INIT,
+				 .how = { .memory = { q->disk_bytes, q->disk_inodes },
+					  .read_only = q->read_only,
+					  .writable = q->writable },
+				 .listener = -EBADF,
+				 .cgroup_inside = -EBADF,
+				 .cgroup_shown = -EBADF,
+				 .memory = -EBADF };
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r;
 
 	(void)fd;
 	if (q->runtime >= RUNTIME_NUM || !(k->runtimes & 1u << q->runtime))
 		return cay_fail(err, CAY_E_RUNTIME, "runtime %u is not usable on this machine",
 				q->runtime);
-	r = box_open(k, &q->sandbox, q->generation, &b, err);
+	r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 	if (r < 0)
 		return r;
 	if (!b.record.magic || b.cgroup.v2 < 0)
 		return cay_fail(err, CAY_E_STATE, "%s was not prepared", b.name);
-	if (cgroup_populated(&b.cgroup) != 0)
+	if (sandbox_cgroup_is_populated(&b.cgroup) != 0)
 		return cay_fail(err, CAY_E_STATE, "%s runs already", b.name);
-	lift_limits();
+	keeper_start_lift_rlimits();
 	/* a keyring that is nobody else's; one that a runtime makes has a name, which the
 	 * kernel compares with all there are */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
 	    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "become a reaper with a keyring");
-	r = cgroup_limit(&b.cgroup, &limits, err);
+	r = sandbox_cgroup_set_limits(&b.cgroup, &limits, err);
 	if (r >= 0)
-		r = cgroup_join_v1(&b.cgroup, err);
-	r = r < 0 ? r : fault(FAULT_START_JOINED);
+		r = sandbox_cgroup_join_v1(&b.cgroup, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_START_JOINED);
 	if (r >= 0)
-		r = gather(k, &b, &s, err);
+		r = keeper_start_prepare(k, &b, &s, err);
 	if (r >= 0)
-		r = on_stage(k, &b, &s, q, result, err);
-	stage_clean(&k->stage, b.name);
-	return r < 0 ? r : fault(FAULT_START_SEALED);
+		r = keeper_start_run_on_stage(k, &b, &s, q, result, err);
+	mount_stage_remove_bundle(&k->stage, b.name);
+	return r < 0 ? r : failpoint_hit(FAULT_START_SEALED);
 }

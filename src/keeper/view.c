@@ -16,23 +16,23 @@
 
 static const struct {
 	const char *file, *at;
-} files[VIEW_NUM] = {
-	[VIEW_CPUINFO] = { "cpuinfo", "/proc/cpuinfo" },
-	[VIEW_STAT] = { "stat", "/proc/stat" },
-	[VIEW_ONLINE] = { "online", "/sys/devices/system/cpu/online" },
-	[VIEW_POSSIBLE] = { "online", "/sys/devices/system/cpu/possible" },
-	[VIEW_PRESENT] = { "online", "/sys/devices/system/cpu/present" },
-	[VIEW_MEMINFO] = { NULL, "/proc/meminfo" },
+} proc_view_files[PROC_VIEW_NUM] = {
+	[PROC_VIEW_CPUINFO] = { "cpuinfo", "/proc/cpuinfo" },
+	[PROC_VIEW_STAT] = { "stat", "/proc/stat" },
+	[PROC_VIEW_ONLINE] = { "online", "/sys/devices/system/cpu/online" },
+	[PROC_VIEW_POSSIBLE] = { "online", "/sys/devices/system/cpu/possible" },
+	[PROC_VIEW_PRESENT] = { "online", "/sys/devices/system/cpu/present" },
+	[PROC_VIEW_MEMINFO] = { NULL, "/proc/meminfo" },
 };
 
-void view_fini(struct view *v)
+void proc_view_fini(struct proc_view *v)
 {
-	for (int i = 0; i < VIEW_NUM; i++)
+	for (int i = 0; i < PROC_VIEW_NUM; i++)
 		cay_closep(&v->trees[i]);
 	cay_closep(&v->meminfo);
 }
 
-static unsigned cpus_of(uint32_t milli)
+static unsigned proc_view_count_cpus(uint32_t milli)
 {
 	long most = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned n = milli / 1000 + (milli % 1000 != 0);
@@ -41,7 +41,7 @@ static unsigned cpus_of(uint32_t milli)
 }
 
 /* The first n blocks of the machine's; each ends in an empty line. */
-static int write_cpuinfo(int dir, unsigned n)
+static int proc_view_write_cpuinfo(int dir, unsigned n)
 {
 	auto_close int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_buf text = BUF_INIT(CPUINFO_MAX);
@@ -54,12 +54,12 @@ static int write_cpuinfo(int dir, unsigned n)
 	}
 	if (r >= 0 && end)
 		buf_truncate(&text, (size_t)(end - text.data));
-	return r < 0 ? r : path_write(dir, "cpuinfo", text.data, text.len, 0444);
+	return r < 0 ? r : path_write_atomic(dir, "cpuinfo", text.data, text.len, 0444);
 }
 
 /* No times: they are the machine's.  When it was booted is what processes' ages are
  * counted from. */
-static int write_stat(int dir, unsigned n)
+static int proc_view_write_stat(int dir, unsigned n)
 {
 	auto_close int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_buf host = BUF_INIT(CPUINFO_MAX), text = BUF_INIT(MIB(1));
@@ -75,42 +75,42 @@ static int write_stat(int dir, unsigned n)
 			       "intr 0\nctxt 0\n%.*s\nprocesses 0\nprocs_running 1\n"
 			       "procs_blocked 0\nsoftirq 0\n",
 			       boot ? (int)strcspn(boot + 1, "\n") : 0, boot ? boot + 1 : "");
-	return r < 0 ? r : path_write(dir, "stat", text.data, text.len, 0444);
+	return r < 0 ? r : path_write_atomic(dir, "stat", text.data, text.len, 0444);
 }
 
-static int write_online(int dir, unsigned n)
+static int proc_view_write_online(int dir, unsigned n)
 {
 	auto_buf text = BUF_INIT(32);
 	int r = n > 1 ? buf_printf(&text, "0-%u\n", n - 1) : buf_puts(&text, "0\n");
 
-	return r < 0 ? r : path_write(dir, "online", text.data, text.len, 0444);
+	return r < 0 ? r : path_write_atomic(dir, "online", text.data, text.len, 0444);
 }
 
 /* Made beside its name: who finds it finds all of it. */
-static int make_files(int top, unsigned n, const char *name)
+static int proc_view_make_files(int top, unsigned n, const char *name)
 {
 	auto_buf draft = BUF_INIT(64);
 	auto_close int dir = -EBADF;
 	int r = buf_printf(&draft, "%u.%d", n, getpid());
 
 	if (r >= 0) /* of one that was killed and had our pid */
-		(void)tree_remove(top, draft.data);
+		(void)rmtree_at(top, draft.data);
 	if (r < 0 || mkdirat(top, draft.data, 0755) < 0)
 		return r < 0 ? r : -errno;
 	dir = path_open(top, draft.data, O_RDONLY | O_DIRECTORY, 0);
-	r = dir < 0 ? dir : write_cpuinfo(dir, n);
+	r = dir < 0 ? dir : proc_view_write_cpuinfo(dir, n);
 	if (r >= 0)
-		r = write_stat(dir, n);
+		r = proc_view_write_stat(dir, n);
 	if (r >= 0)
-		r = write_online(dir, n);
+		r = proc_view_write_online(dir, n);
 	if (r >= 0 && renameat(top, draft.data, top, name) < 0 && errno != EEXIST &&
 	    errno != ENOTEMPTY)
 		r = -errno;
-	(void)tree_remove(top, draft.data);
+	(void)rmtree_at(top, draft.data);
 	return r;
 }
 
-static int open_files(unsigned n)
+static int proc_view_open_files(unsigned n)
 {
 	auto_close int top = open(STAGE_CPUS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char name[16];
@@ -121,47 +121,48 @@ static int open_files(unsigned n)
 	dir = path_open(top, name, O_RDONLY | O_DIRECTORY, 0);
 	if (dir != -ENOENT)
 		return dir;
-	r = make_files(top, n, name);
+	r = proc_view_make_files(top, n, name);
 	return r < 0 ? r : path_open(top, name, O_RDONLY | O_DIRECTORY, 0);
 }
 
-static int clone_file(int dir, const char *name)
+static int proc_view_clone_file(int dir, const char *name)
 {
-	return mnt_clone(dir, name,
-			 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-				 MOUNT_ATTR_NOEXEC,
-			 -EBADF);
+	return mount_clone(dir, name,
+			   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+				   MOUNT_ATTR_NOEXEC,
+			   -EBADF);
 }
 
-int view_open(uint32_t cpu_milli, const char *name, struct view *v, struct cay_err *err)
+int proc_view_open(uint32_t cpu_milli, const char *name, struct proc_view *v, struct cay_err *err)
 {
-	auto_close int dir = open_files(cpus_of(cpu_milli));
+	auto_close int dir = proc_view_open_files(proc_view_count_cpus(cpu_milli));
 	auto_buf path = BUF_INIT(128);
 	int r = dir;
 
-	for (int i = 0; r >= 0 && i < VIEW_CPUS; i++)
-		r = v->trees[i] = clone_file(dir, files[i].file);
+	for (int i = 0; r >= 0 && i < PROC_VIEW_CPUS; i++)
+		r = v->trees[i] = proc_view_clone_file(dir, proc_view_files[i].file);
 	if (r >= 0 && name) {
 		/* its name goes with the bundle, it itself with the sandbox */
 		r = buf_printf(&path, STAGE_BUNDLE "/%s/meminfo", name);
 		v->meminfo =
 			r < 0 ? r : open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-		r = v->meminfo < 0 ? -errno : clone_file(AT_FDCWD, path.data);
-		v->trees[VIEW_MEMINFO] = r;
+		r = v->meminfo < 0 ? -errno : proc_view_clone_file(AT_FDCWD, path.data);
+		v->trees[PROC_VIEW_MEMINFO] = r;
 	}
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "files that say the limits") : 0;
 }
 
-int view_show(const struct view *v, bool replace, struct cay_err *err)
+int proc_view_mount(const struct proc_view *v, bool replace, struct cay_err *err)
 {
-	for (int i = 0; i < VIEW_NUM; i++) {
+	for (int i = 0; i < PROC_VIEW_NUM; i++) {
 		if (v->trees[i] < 0)
 			continue;
 		if (replace)
-			(void)umount2(files[i].at, MNT_DETACH | UMOUNT_NOFOLLOW);
-		if (move_mount(v->trees[i], "", AT_FDCWD, files[i].at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			(void)umount2(proc_view_files[i].at, MNT_DETACH | UMOUNT_NOFOLLOW);
+		if (move_mount(v->trees[i], "", AT_FDCWD, proc_view_files[i].at,
+			       MOVE_MOUNT_F_EMPTY_PATH) < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "show limits at %s",
-					    files[i].at);
+					    proc_view_files[i].at);
 	}
 	return 0;
 }

@@ -13,31 +13,32 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-enum view_file {
-	VIEW_CPUINFO,
-	VIEW_STAT,
-	VIEW_ONLINE,
-	VIEW_POSSIBLE,
-	VIEW_PRESENT,
-	VIEW_CPUS,
-	VIEW_MEMINFO = VIEW_CPUS,
-	VIEW_NUM
+enum proc_view_file {
+	PROC_VIEW_CPUINFO,
+	PROC_VIEW_STAT,
+	PROC_VIEW_ONLINE,
+	PROC_VIEW_POSSIBLE,
+	PROC_VIEW_PRESENT,
+	PROC_VIEW_CPUS,
+	PROC_VIEW_MEMINFO = PROC_VIEW_CPUS,
+	PROC_VIEW_NUM
 };
 
-struct view {
-	int trees[VIEW_NUM]; /* detached mounts, -EBADF for those that stay as they are */
-	int meminfo;         /* for PID 1 to write */
+struct proc_view {
+	int trees[PROC_VIEW_NUM]; /* detached mounts, -EBADF for those that stay as they are */
+	int meminfo;              /* for PID 1 to write */
 };
 
-#define VIEW_INIT ((struct view){ { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }, -EBADF })
-#define auto_view CAY_CLEANUP(view_fini) struct view
+#define PROC_VIEW_INIT \
+	((struct proc_view){ { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }, -EBADF })
+#define auto_proc_view CAY_CLEANUP(proc_view_fini) struct proc_view
 
 /* On the stage: the files for so many CPUs; with a name also a meminfo, in
  * that bundle.  v is VIEW_INIT
  * before. */
-[[nodiscard]] int view_open(uint32_t cpu_milli, const char *name, struct view *v,
-			    struct cay_err *err);
+[[nodiscard]] int proc_view_open(uint32_t cpu_milli, const char *name, struct proc_view *v,
+				 struct cay_err *err);
 /* In the sandbox's mount namespace; those that are there are replaced. */
-[[nodiscard]] int view_show(const struct view *v, bool replace, struct cay_err *err);
-void view_fini(struct view *v);
+[[nodiscard]] int proc_view_mount(const struct proc_view *v, bool replace, struct cay_err *err);
+void proc_view_fini(struct proc_view *v);
 #endif

@@ -4,7 +4,8 @@
 #define DISK_PART 20
 #define DISK_MOST (UINT64_C(1) << 30)
 
-int admit_room(const struct admit_room *free, const struct admit_room *kept, struct cay_err *err)
+int node_room_require(const struct node_room *free, const struct node_room *kept,
+		      struct cay_err *err)
 {
 #define SHORT(sym) (free->of[ADMIT_##sym] < kept->of[ADMIT_##sym])
 #define X(sym, text, unit) \
@@ -18,14 +19,14 @@ int admit_room(const struct admit_room *free, const struct admit_room *kept, str
 	return 0;
 }
 
-uint64_t admit_disk_kept(uint64_t size)
+uint64_t node_room_disk_reserve(uint64_t size)
 {
 	return size / DISK_PART < DISK_MOST ? size / DISK_PART : DISK_MOST;
 }
 
-bool admit_rather(const struct life *l, const struct life *than)
+bool node_room_is_better_victim(const struct life *l, const struct life *than)
 {
-	if (l->state != SB_RUNNING || l->busy || l->doing != DO_NOTHING)
+	if (l->state != SB_RUNNING || l->n_requests || l->pending_effect != DO_NOTHING)
 		return false;
 	return !than || l->active_ns < than->active_ns;
 }

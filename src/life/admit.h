@@ -16,7 +16,7 @@
 	X(DISK, "%llu MiB of disk free, %llu are kept", 1 << 20) \
 	X(INODES, "%llu files free on its disk, %llu are kept", 1)
 
-enum admit_resource {
+enum node_resource {
 #define X(sym, ...) ADMIT_##sym,
 	ADMIT_RESOURCES(X)
 #undef X
@@ -24,17 +24,17 @@ enum admit_resource {
 };
 
 /* What there is, or what is kept; ADMIT_UNKNOWN is enough of anything. */
-struct admit_room {
+struct node_room {
 	uint64_t of[ADMIT_NUM];
 };
 #define ADMIT_UNKNOWN UINT64_MAX
 
 /* CAY_E_CAPACITY, and err says of what. */
-[[nodiscard]] int admit_room(const struct admit_room *free, const struct admit_room *kept,
-			     struct cay_err *err);
+[[nodiscard]] int node_room_require(const struct node_room *free, const struct node_room *kept,
+				    struct cay_err *err);
 /* Of the disk when nobody has said: a twentieth, and not more than 1 GiB. */
-uint64_t admit_disk_kept(uint64_t size);
+uint64_t node_room_disk_reserve(uint64_t size);
 /* Whether `l` may be ended to make room, and rather than `than` (NULL: anybody): it runs,
  * nobody is inside, and it was left alone for longer. */
-bool admit_rather(const struct life *l, const struct life *than);
+bool node_room_is_better_victim(const struct life *l, const struct life *than);
 #endif

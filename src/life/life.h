@@ -50,13 +50,13 @@
 
 enum life_effect {
 	DO_NOTHING,
-	DO_PREPARE, /* keeper: directory, ids, cgroups */
-	DO_START,   /* keeper: the runtime; LIFE_DONE has PID 1's start */
-	DO_CLAIM,   /* PID 1: whose it is */
-	DO_ENTRY,   /* PID 1: run the entrypoint */
-	DO_FREEZE,  /* keeper */
-	DO_THAW,    /* keeper */
-	DO_REMOVE,  /* keeper: all there is of this generation */
+	DO_PREPARE,    /* keeper: directory, ids, cgroups */
+	DO_START,      /* keeper: the runtime; LIFE_DONE has PID 1's start */
+	DO_CLAIM,      /* PID 1: whose it is */
+	DO_ENTRYPOINT, /* PID 1: run the entrypoint */
+	DO_FREEZE,     /* keeper */
+	DO_THAW,       /* keeper */
+	DO_REMOVE,     /* keeper: all there is of this generation */
 	DO_NUM
 };
 
@@ -78,12 +78,12 @@ struct life {
 	bool entry;          /* has an entrypoint */
 	uint8_t on_exit;     /* enum on_exit: what the entrypoint's end means */
 	bool warm;           /* made for nobody yet */
-	/* not in the journal: life_wake() makes them new */
-	bool taken;        /* it was warm: whose it is now is written when it runs */
-	uint8_t doing;     /* the effect whose outcome has yet to come */
-	uint8_t tries;     /* of removing, or of what the state says */
-	uint64_t retry_ns; /* when to try again; LIFE_NEVER */
-	uint64_t busy;     /* requests inside; while there are any it is not idle */
+	/* not in the journal: life_reset_transient() makes them new */
+	bool claimed;           /* it was warm: whose it is now is written when it runs */
+	uint8_t pending_effect; /* the effect whose outcome has yet to come */
+	uint8_t tries;          /* of removing, or of what the state says */
+	uint64_t retry_ns;      /* when to try again; LIFE_NEVER */
+	uint64_t n_requests;    /* requests inside; while there are any it is not idle */
 };
 
 enum life_kind {
@@ -94,12 +94,12 @@ enum life_kind {
 	LIFE_EXITED,   /* the entrypoint has ended: code, reason */
 	LIFE_PAUSE,
 	LIFE_RESUME,
-	LIFE_EXTEND, /* until_ns */
-	LIFE_ENTER,  /* a request goes inside */
-	LIFE_LEAVE,  /* and is over */
-	LIFE_TAKE,   /* one that is warm becomes somebody's: terms */
-	LIFE_DUE,    /* life_due() has come */
-	LIFE_FACTS,  /* after a restart: what the machine has of it */
+	LIFE_EXTEND,   /* until_ns */
+	LIFE_ENTER,    /* a request goes inside */
+	LIFE_LEAVE,    /* and is over */
+	LIFE_CLAIM,    /* one that is warm becomes somebody's: terms */
+	LIFE_DEADLINE, /* life_next_deadline() has come */
+	LIFE_OBSERVED, /* after a restart: what the machine has of it */
 	LIFE_KINDS
 };
 
@@ -110,12 +110,12 @@ enum life_outcome {
 };
 
 /* What is found of a sandbox when cayd starts. */
-struct life_facts {
-	bool same_boot; /* the journal's times are of this boot */
-	bool there;     /* the keeper has this id in this generation */
-	bool answers;   /* PID 1 says it is claimed */
-	bool entered;   /* and that its entrypoint was started */
-	bool frozen;    /* by the keeper; then PID 1 says nothing */
+struct life_observation {
+	bool same_boot;          /* the journal's times are of this boot */
+	bool exists;             /* the keeper has this id in this generation */
+	bool claimed;            /* PID 1 says it is claimed */
+	bool entrypoint_started; /* and that its entrypoint was started */
+	bool frozen;             /* by the keeper; then PID 1 says nothing */
 	uint64_t started_ns;
 	uint32_t processes;
 	bool unclaimed; /* PID 1 says it is not claimed, which is more than saying nothing */
@@ -135,7 +135,7 @@ struct life_event {
 	uint64_t generation;
 	uint64_t started_ns, until_ns;
 	unsigned reason, code;
-	struct life_facts facts;
+	struct life_observation observed;
 	struct life_terms terms;
 };
 
@@ -143,7 +143,7 @@ struct life_out {
 	struct life next;
 	enum life_effect effect; /* to begin now, or DO_NOTHING */
 	bool journal, sync;      /* write `next`; and wait for it */
-	bool tell;               /* who waits for this sandbox may have something to hear */
+	bool notify;             /* who waits for this sandbox may have something to hear */
 	enum cay_code refused;   /* the event is not for this state; nothing changed */
 };
 
@@ -152,12 +152,12 @@ struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t i
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out);
 /* When LIFE_DUE is next; LIFE_NEVER. */
-uint64_t life_due(const struct life *l);
+uint64_t life_next_deadline(const struct life *l);
 /* Warm, and there for the taking. */
-bool life_ready(const struct life *l);
+bool life_is_warm_and_ready(const struct life *l);
 /* As it comes out of the journal: nothing is under way. */
-void life_wake(struct life *l);
-static inline bool life_over(const struct life *l)
+void life_reset_transient(struct life *l);
+static inline bool life_is_finished(const struct life *l)
 {
 	return l->state == SB_TERMINATED || l->state == SB_FAILED;
 }

@@ -4,14 +4,15 @@
 #define SMOOTH 8 /* the last so many makings count */
 
 /* How many may be inside, so that the last of them is made in time. */
-static unsigned room(const struct turns *q)
+static unsigned create_queue_capacity(const struct create_queue *q)
 {
-	uint64_t n = q->each_ns ? TURN_PATIENCE_NS / q->each_ns : TURN_ROOM;
+	uint64_t n = q->cost_ns ? CREATE_QUEUE_WAIT_MAX_NS / q->cost_ns : CREATE_QUEUE_MAX;
 
-	return n > TURN_ROOM ? TURN_ROOM : (unsigned)n;
+	return n > CREATE_QUEUE_MAX ? CREATE_QUEUE_MAX : (unsigned)n;
 }
 
-static unsigned count(const struct turn *t, const struct id *tenant, uint64_t *ret_tag)
+static unsigned create_queue_count_tenant(const struct create_slot *t, const struct id *tenant,
+					  uint64_t *ret_tag)
 {
 	unsigned n = 0;
 
@@ -24,18 +25,20 @@ static unsigned count(const struct turn *t, const struct id *tenant, uint64_t *r
 	return n;
 }
 
-bool turn_ask(struct turns *q, struct turn *t, const struct id *tenant, uint64_t now)
+bool create_queue_enter(struct create_queue *q, struct create_slot *t, const struct id *tenant,
+			uint64_t now)
 {
-	unsigned all = q->n_waiting + q->n_making, most = room(q), own;
-	struct turn **at = &q->waiting;
+	unsigned all = q->n_waiting + q->n_creating, most = create_queue_capacity(q), own;
+	struct create_slot **at = &q->waiting;
 	uint64_t tag = q->tag;
 
-	own = count(q->waiting, tenant, &tag) + count(q->making, tenant, &tag);
+	own = create_queue_count_tenant(q->waiting, tenant, &tag) +
+	      create_queue_count_tenant(q->creating, tenant, &tag);
 	if (all >= most || own >= 3 * (most - all)) {
 		q->n_refused++;
 		return false;
 	}
-	*t = (struct turn){ .tenant = *tenant, .since_ns = now, .tag = tag + 1 };
+	*t = (struct create_slot){ .tenant = *tenant, .since_ns = now, .tag = tag + 1 };
 	while (*at && (*at)->tag <= t->tag)
 		at = &(*at)->next;
 	t->next = *at;
@@ -44,58 +47,58 @@ bool turn_ask(struct turns *q, struct turn *t, const struct id *tenant, uint64_t
 	return true;
 }
 
-static void take_out(struct turn **at, const struct turn *t)
+static void create_queue_unlink(struct create_slot **at, const struct create_slot *t)
 {
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
 }
 
-struct turn *turn_next(struct turns *q, uint64_t now)
+struct create_slot *create_queue_start_next(struct create_queue *q, uint64_t now)
 {
-	struct turn *t = q->waiting;
+	struct create_slot *t = q->waiting;
 
-	if (!t || q->n_making >= TURN_MAKING)
+	if (!t || q->n_creating >= CREATE_QUEUE_RUNNING_MAX)
 		return NULL;
 	q->waiting = t->next;
 	q->n_waiting--;
 	q->tag = t->tag;
-	t->next = q->making;
-	q->making = t;
-	t->beside = ++q->n_making;
+	t->next = q->creating;
+	q->creating = t;
+	t->n_concurrent = ++q->n_creating;
 	t->since_ns = now;
-	t->begun = true;
+	t->started = true;
 	return t;
 }
 
-struct turn *turn_late(struct turns *q, uint64_t now)
+struct create_slot *create_queue_pop_expired(struct create_queue *q, uint64_t now)
 {
-	struct turn *t = q->waiting;
+	struct create_slot *t = q->waiting;
 
-	while (t && (now < t->since_ns || now - t->since_ns < TURN_PATIENCE_NS))
+	while (t && (now < t->since_ns || now - t->since_ns < CREATE_QUEUE_WAIT_MAX_NS))
 		t = t->next;
 	if (!t)
 		return NULL;
-	turn_leave(q, t);
-	q->n_late++;
+	create_queue_leave(q, t);
+	q->n_expired++;
 	return t;
 }
 
-void turn_leave(struct turns *q, struct turn *t)
+void create_queue_leave(struct create_queue *q, struct create_slot *t)
 {
-	take_out(t->begun ? &q->making : &q->waiting, t);
-	*(t->begun ? &q->n_making : &q->n_waiting) -= 1;
+	create_queue_unlink(t->started ? &q->creating : &q->waiting, t);
+	*(t->started ? &q->n_creating : &q->n_waiting) -= 1;
 }
 
-void turn_over(struct turns *q, struct turn *t, uint64_t now)
+void create_queue_finish(struct create_queue *q, struct create_slot *t, uint64_t now)
 {
 	/* two ends of the same time: the mean is near enough to how many there were */
-	uint64_t beside = (t->beside + q->n_making + 1) / 2;
+	uint64_t beside = (t->n_concurrent + q->n_creating + 1) / 2;
 	uint64_t took = (now - t->since_ns) / beside + 1;
 
 	/* an outage is not what a making costs, and a few must be let in to find out */
-	if (took > TURN_PATIENCE_NS / TURN_FLOOR)
-		took = TURN_PATIENCE_NS / TURN_FLOOR;
-	q->each_ns = q->each_ns ? (q->each_ns * (SMOOTH - 1) + took) / SMOOTH : took;
-	turn_leave(q, t);
+	if (took > CREATE_QUEUE_WAIT_MAX_NS / CREATE_QUEUE_MIN)
+		took = CREATE_QUEUE_WAIT_MAX_NS / CREATE_QUEUE_MIN;
+	q->cost_ns = q->cost_ns ? (q->cost_ns * (SMOOTH - 1) + took) / SMOOTH : took;
+	create_queue_leave(q, t);
 }

@@ -11,40 +11,41 @@
  * so that there is some for who has none, however many one asks for.
  *
  * Pure: no clock, no memory of its own.  A turn belongs to the caller and is in the
- * queue from turn_ask() until turn_leave() or turn_over().
+ * queue from create_queue_enter() until create_queue_leave() or create_queue_finish().
  */
 #include "base/id.h"
 
-#define TURN_MAKING 16 /* as many as the keeper has workers */
-#define TURN_ROOM 1024
-#define TURN_FLOOR 10 /* are let in whatever was measured: else nothing is measured again */
-#define TURN_PATIENCE_NS UINT64_C(2000000000)
+#define CREATE_QUEUE_RUNNING_MAX 16 /* as many as the keeper has workers */
+#define CREATE_QUEUE_MAX 1024
+#define CREATE_QUEUE_MIN 10 /* are let in whatever was measured: else nothing is measured again */
+#define CREATE_QUEUE_WAIT_MAX_NS UINT64_C(2000000000)
 
-struct turn {
-	struct turn *next;
+struct create_slot {
+	struct create_slot *next;
 	struct id tenant;
-	uint64_t since_ns; /* it waits, or is made */
-	uint64_t tag;      /* the smallest is next */
-	unsigned beside;   /* made when it began */
-	bool begun;
+	uint64_t since_ns;     /* it waits, or is made */
+	uint64_t tag;          /* the smallest is next */
+	unsigned n_concurrent; /* made when it began */
+	bool started;
 };
 
-struct turns {
-	struct turn *waiting, *making; /* by tag; in any order */
-	unsigned n_waiting, n_making;
+struct create_queue {
+	struct create_slot *waiting, *creating; /* by tag; in any order */
+	unsigned n_waiting, n_creating;
 	uint64_t tag;     /* of the last that began */
-	uint64_t each_ns; /* what one costs; 0: not known yet */
-	uint64_t n_refused, n_late;
+	uint64_t cost_ns; /* what one costs; 0: not known yet */
+	uint64_t n_refused, n_expired;
 };
 
-/* May it come in?  It waits then, until turn_next() returns it. */
-[[nodiscard]] bool turn_ask(struct turns *q, struct turn *t, const struct id *tenant, uint64_t now);
+/* May it come in?  It waits then, until create_queue_start_next() returns it. */
+[[nodiscard]] bool create_queue_enter(struct create_queue *q, struct create_slot *t,
+				      const struct id *tenant, uint64_t now);
 /* The one to begin now, or NULL. */
-struct turn *turn_next(struct turns *q, uint64_t now);
+struct create_slot *create_queue_start_next(struct create_queue *q, uint64_t now);
 /* One that has waited for too long, taken out; or NULL. */
-struct turn *turn_late(struct turns *q, uint64_t now);
+struct create_slot *create_queue_pop_expired(struct create_queue *q, uint64_t now);
 /* It need not be made: who waited for it has left, or it was refused. */
-void turn_leave(struct turns *q, struct turn *t);
+void create_queue_leave(struct create_queue *q, struct create_slot *t);
 /* It is made, or never will be. */
-void turn_over(struct turns *q, struct turn *t, uint64_t now);
+void create_queue_finish(struct create_queue *q, struct create_slot *t, uint64_t now);
 #endif

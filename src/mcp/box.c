@@ -6,27 +6,27 @@
 #define GROUP_DEFAULT "default"
 
 /* What the model calls it, whatever the argument is called. */
-static const char *said(const struct tool_run *run)
+static const char *tool_sandbox_find_arg(const struct tool_run *run)
 {
 	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
 		if (a->name && a->as && str_eq(a->as, "sandbox"))
-			return run_arg(run, a->name);
+			return tool_run_arg_text(run, a->name);
 	return NULL;
 }
 
-static int ask_by_name(struct tool_run *run, const char *name, struct cay_err *err)
+static int tool_sandbox_request_by_name(struct tool_run *run, const char *name, struct cay_err *err)
 {
 	int r;
 
-	run_call(run, OP_SANDBOX_LIST);
-	r = run_text(run, "name", name, err);
+	tool_run_begin_call(run, OP_SANDBOX_LIST);
+	r = tool_run_set_text(run, "name", name, err);
 	if (r >= 0)
-		r = run_text(run, "state", "live", err);
-	return r < 0 ? r : run_number(run, "limit", 1, err);
+		r = tool_run_set_text(run, "state", "live", err);
+	return r < 0 ? r : tool_run_set_number(run, "limit", 1, err);
 }
 
 /* Creating a name again returns the same sandbox. */
-static int ask_for_own(struct tool_run *run, struct cay_err *err)
+static int tool_sandbox_request_default(struct tool_run *run, struct cay_err *err)
 {
 	const char *group = run->group ? run->group : GROUP_DEFAULT;
 	const struct settings *s = run->settings;
@@ -35,65 +35,66 @@ static int ask_for_own(struct tool_run *run, struct cay_err *err)
 
 	if (n < 0 || n >= (int)sizeof(name))
 		return cay_fail(err, CAY_E_INVALID, "the group's name is too long");
-	run_call(run, OP_SANDBOX_CREATE);
-	r = run_text(run, "name", name, err);
+	tool_run_begin_call(run, OP_SANDBOX_CREATE);
+	r = tool_run_set_text(run, "name", name, err);
 	if (r >= 0)
-		r = run_text(run, "group", group, err);
+		r = tool_run_set_text(run, "group", group, err);
 	if (r >= 0 && s->mcp_template[0])
-		r = run_text(run, "template", s->mcp_template, err);
+		r = tool_run_set_text(run, "template", s->mcp_template, err);
 	else if (r >= 0)
-		r = run_text(run, "image", s->mcp_image, err);
-	return r < 0 ? r : run_number(run, "idle_ms", s->mcp_idle_ms, err);
+		r = tool_run_set_text(run, "image", s->mcp_image, err);
+	return r < 0 ? r : tool_run_set_number(run, "idle_ms", s->mcp_idle_ms, err);
 }
 
-static int take_id(struct tool_run *run, const json_t *sandbox, struct cay_err *err)
+static int tool_sandbox_set_id(struct tool_run *run, const json_t *sandbox, struct cay_err *err)
 {
 	const char *text = json_string_value(json_object_get(sandbox, "id"));
 	struct id id;
 
 	if (!text || id_parse(ID_SANDBOX, slice_of(text), &id) < 0)
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox '%.64s'",
-				said(run) ? said(run) : "");
+				tool_sandbox_find_arg(run) ? tool_sandbox_find_arg(run) : "");
 	id_format(&id, run->sandbox);
-	return TOOL_SHOWN;
+	return TOOL_FINISHED;
 }
 
-static int heard(struct tool_run *run, struct cay_err *err)
+static int tool_sandbox_read_answer(struct tool_run *run, struct cay_err *err)
 {
 	const json_t *j = run->answer.json;
 
 	if (run->call.op == OP_SANDBOX_LIST)
 		j = json_array_get(json_object_get(j, "sandboxes"), 0);
-	return take_id(run, j, err);
+	return tool_sandbox_set_id(run, j, err);
 }
 
-int run_find_box(struct tool_run *run, struct cay_err *err)
+int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 {
-	bool wanted = strstr(ops[run->tool->op].path, "{sandbox}") || run->tool->hints & TOOL_BOX;
-	const char *name = wanted ? said(run) : NULL;
+	bool wanted = strstr(ops[run->tool->op].path, "{sandbox}") ||
+		      run->tool->hints & TOOL_DEFAULT_SANDBOX;
+	const char *name = wanted ? tool_sandbox_find_arg(run) : NULL;
 	struct id id;
 
 	if (!wanted || run->sandbox[0])
-		return TOOL_SHOWN;
+		return TOOL_FINISHED;
 	if (run->step)
-		return heard(run, err);
+		return tool_sandbox_read_answer(run, err);
 	if (name && id_parse(ID_SANDBOX, slice_of(name), &id) >= 0) {
 		id_format(&id, run->sandbox);
-		return TOOL_SHOWN;
+		return TOOL_FINISHED;
 	}
 	if (name)
-		return ask_by_name(run, name, err);
+		return tool_sandbox_request_by_name(run, name, err);
 	if (run->actor.one_sandbox) {
 		id_format(&run->actor.sandbox, run->sandbox);
-		return TOOL_SHOWN;
+		return TOOL_FINISHED;
 	}
-	if (!(run->tool->hints & TOOL_BOX))
+	if (!(run->tool->hints & TOOL_DEFAULT_SANDBOX))
 		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "which one?");
-	return ask_for_own(run, err);
+	return tool_sandbox_request_default(run, err);
 }
 
 /* The argument that became this member. */
-static const char *argument(const struct tool_run *run, const char *member)
+static const char *tool_arg_name_of_member(const struct tool_run *run, const char *member)
 {
 	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
 		if (a->name && a->as && str_eq(a->as, member))
@@ -101,7 +102,7 @@ static const char *argument(const struct tool_run *run, const char *member)
 	return member;
 }
 
-static void copy(const json_t *j, const char *key, char *to, size_t room)
+static void tool_answer_copy_text(const json_t *j, const char *key, char *to, size_t room)
 {
 	const char *text = json_string_value(json_object_get(j, key));
 
@@ -109,7 +110,7 @@ static void copy(const json_t *j, const char *key, char *to, size_t room)
 		memcpy(to + room - 4, "...", 4);
 }
 
-static enum cay_code code_of(const json_t *error)
+static enum cay_code tool_answer_error_code(const json_t *error)
 {
 	const char *name = json_string_value(json_object_get(error, "code"));
 
@@ -119,15 +120,16 @@ static enum cay_code code_of(const json_t *error)
 	return CAY_E_INTERNAL;
 }
 
-void run_read_failure(const struct tool_run *run, struct cay_err *err)
+void tool_run_read_failure(const struct tool_run *run, struct cay_err *err)
 {
 	const json_t *error = json_object_get(run->answer.json, "error");
 	char member[CAY_ERR_FIELD_MAX] = "";
 
-	*err = (struct cay_err){ .code = code_of(error) };
-	copy(error, "message", err->msg, sizeof(err->msg));
-	copy(error, "field", member, sizeof(member));
-	if (snprintf(err->field, sizeof(err->field), "%s", argument(run, member)) < 0)
+	*err = (struct cay_err){ .code = tool_answer_error_code(error) };
+	tool_answer_copy_text(error, "message", err->msg, sizeof(err->msg));
+	tool_answer_copy_text(error, "field", member, sizeof(member));
+	if (snprintf(err->field, sizeof(err->field), "%s", tool_arg_name_of_member(run, member)) <
+	    0)
 		err->field[0] = 0;
 	if (!err->msg[0] && snprintf(err->msg, sizeof(err->msg),
 				     "the operation failed with status %u", run->answer.status) < 0)

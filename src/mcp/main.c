@@ -15,7 +15,7 @@
 #define IDLE_MS 60000
 
 /* Whoever may enter the directory may ask: those are edges. */
-static int listen_at(const struct mcp *m, struct cay_err *err)
+static int mcp_daemon_listen(const struct mcp *m, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -37,52 +37,53 @@ static int listen_at(const struct mcp *m, struct cay_err *err)
 	return cay_take_fd(&fd);
 }
 
-static int begin(struct mcp *m, struct cay_err *err)
+static int mcp_daemon_start(struct mcp *m, struct cay_err *err)
 {
-	int fd = listen_at(m, err);
+	int fd = mcp_daemon_listen(m, err);
 
 	if (fd < 0)
 		return fd;
-	(void)uv_timer_init(&m->loop, &m->tick);
-	m->tick.data = m;
+	(void)uv_timer_init(&m->loop, &m->progress_timer);
+	m->progress_timer.data = m;
 	m->conf = (struct server_conf){ .max_conns = CONNS_MAX,
 					.head_timeout_ms = HEAD_MS,
 					.idle_timeout_ms = IDLE_MS,
-					.stray = door_find,
+					.find_special = mcp_listener_find_handler,
 					.arg = m };
 	return server_start(&m->loop, fd, &m->conf, &m->server, err);
 }
 
 /* The end */
 
-static void drain(void *arg)
+static void on_mcp_daemon_drain(void *arg)
 {
 	const struct mcp *m = arg;
 
 	server_drain(m->server);
 }
 
-static unsigned left(const void *arg)
+static unsigned mcp_daemon_count_connections(const void *arg)
 {
 	const struct mcp *m = arg;
 
-	return server_connections(m->server);
+	return server_count_connections(m->server);
 }
 
-static int run(struct mcp *m, struct cay_err *err)
+static int mcp_daemon_run(struct mcp *m, struct cay_err *err)
 {
-	static struct stop stop = { .drain = drain, .left = left };
+	static struct daemon_stop stop = { .drain = on_mcp_daemon_drain,
+					   .count_open = mcp_daemon_count_connections };
 	int r;
 
 	stop.loop = &m->loop;
 	stop.log = &m->log;
 	stop.arg = m;
-	stop_on_signals(&stop);
+	daemon_stop_on_signals(&stop);
 	json_object_seed(0); /* from the kernel, which cannot be asked later */
 	r = confine_daemon(err);
 	if (r < 0)
 		return r;
-	prog_ready(&m->log);
+	daemon_notify_ready(&m->log);
 	(void)uv_run(&m->loop, UV_RUN_DEFAULT);
 	return 0;
 }
@@ -93,16 +94,16 @@ int main(int argc, char **argv)
 	struct cay_err err = {};
 	int r;
 
-	m.log = log_to(STDERR_FILENO, "cay-mcp", &clk_system);
-	r = prog_begin(argc, argv, "a user of its own", &m.settings, &m.log, &err);
+	m.log = log_create(STDERR_FILENO, "cay-mcp", &clk_system);
+	r = daemon_start(argc, argv, "a user of its own", &m.settings, &m.log, &err);
 	if (r > 0)
 		return 0; /* --check, --version */
 	if (r >= 0)
-		r = confine_no_rings(&err);
+		r = confine_deny_io_uring(&err);
 	if (r >= 0)
 		r = uv_loop_init(&m.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-					      : begin(&m, &err);
+					      : mcp_daemon_start(&m, &err);
 	if (r >= 0)
-		r = run(&m, &err);
-	return prog_end(r, &m.log, &err);
+		r = mcp_daemon_run(&m, &err);
+	return daemon_exit_status(r, &m.log, &err);
 }

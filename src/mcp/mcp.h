@@ -26,7 +26,7 @@
 
 #define MCP_EDGES 64
 #define MCP_SESSION_LEN 32
-#define MCP_BACK_HEADER "cay-back"
+#define MCP_EDGE_HEADER "cay-back"
 #define MCP_HOST_HEADER "cay-host"
 
 struct mcp {
@@ -36,47 +36,48 @@ struct mcp {
 	uv_loop_t loop;
 	struct server_conf conf;
 	struct server *server;
-	struct upstream *edges[MCP_EDGES]; /* NULL: not asked yet */
-	struct visit *visits;              /* all that are under way */
-	uv_timer_t tick;                   /* runs while somebody waits for progress */
+	struct upstream_pool *edges[MCP_EDGES]; /* NULL: not asked yet */
+	struct mcp_request *requests;           /* all that are under way */
+	uv_timer_t progress_timer;              /* runs while somebody waits for progress */
 };
 
 /* One request. */
-struct visit {
+struct mcp_request {
 	struct mcp *mcp;
-	struct visit *prev, *next;
+	struct mcp_request *prev, *next;
 	struct request *rq;
 	struct buf body;
-	struct rpc rpc;
+	struct mcp_rpc rpc;
 	unsigned edge;    /* which one asks, and is asked */
 	const char *host; /* by which name the client asked it; of the request's pool */
 	enum tool_profile profile;
-	bool streams;               /* the client takes SSE, ... */
-	bool begun;                 /* and it has begun */
-	uint64_t since, tick, wait; /* ms: when it came; when progress is due, and how often */
+	bool accepts_stream; /* the client takes SSE, ... */
+	bool stream_begun;   /* and it has begun */
+	uint64_t arrived_ms, progress_due_ms,
+		progress_interval_ms; /* ms: when it came; when progress is due, and how often */
 	char session[MCP_SESSION_LEN + 1]; /* "": none */
-	struct call *call;
-	bool found; /* which sandbox is meant */
+	struct client_call *call;
+	bool sandbox_found; /* which sandbox is meant */
 	struct tool_run run;
 	size_t n_auth;
 	char auth[]; /* the credential, as it came; a C string */
 };
 
 /* door.c */
-request_fn *door_find(struct request *rq, void *arg);
+request_fn *mcp_listener_find_handler(struct request *rq, void *arg);
 /* The visit is over: with this answer, whose buffer is emptied; and without one. */
-void visit_reply(struct visit *v, int status, struct buf *body);
-void visit_fault(struct visit *v, const struct rpc_fault *fault);
+void mcp_request_reply(struct mcp_request *v, int status, struct buf *body);
+void mcp_request_reply_fault(struct mcp_request *v, const struct mcp_rpc_fault *fault);
 /* A message on its stream, which begins with the first. */
-void visit_event(struct visit *v, struct buf *body);
+void mcp_request_send_event(struct mcp_request *v, struct buf *body);
 
 /* serve.c */
-void serve(struct visit *v);
+void mcp_method_dispatch(struct mcp_request *v);
 
 /* go.c */
-void go(struct visit *v, const struct mcp_tool *t, json_t *args);
+void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args);
 /* Somebody wants to hear how it goes on. */
-void go_tick(struct mcp *m);
+void tool_call_start_progress_timer(struct mcp *m);
 /* Nobody wants to know any more. */
-void go_cancel(struct visit *v);
+void tool_call_cancel(struct mcp_request *v);
 #endif

@@ -13,28 +13,40 @@ extern const char *const native_streams[], *const native_encodings[];
 extern const char *const anthropic_commands[], *const deep_modes[];
 extern const char *const agent_languages[], *const agent_encodings[];
 
-tool_ask ask_sandbox_create, ask_sandbox_list, part_exec_ask, ask_shell, ask_output, ask_stop,
-	ask_read, ask_write, ask_edit, ask_ports;
-tool_show show_sandbox, show_sandboxes, show_deleted, show_exec, part_shell_show, show_output,
-	show_stopped, show_processes, part_view_show, show_written, show_diff, show_found,
-	show_hits, show_ports, show_preview;
+tool_next_call_fn native_sandbox_create_next_call, native_sandbox_list_next_call,
+	exec_tool_next_call, native_shell_next_call, native_output_next_call, native_stop_next_call,
+	native_read_next_call, native_write_next_call, native_edit_next_call,
+	native_ports_next_call;
+tool_write_result_fn native_sandbox_write_result, native_sandboxes_write_result,
+	native_delete_write_result, native_exec_write_result, shell_tool_write_result,
+	native_output_write_result, native_stop_write_result, native_processes_write_result,
+	file_view_write_result, native_write_write_result, native_diff_write_result,
+	native_glob_write_result, native_grep_write_result, native_ports_write_result,
+	native_preview_write_result;
 
-tool_ask anthropic_ask_bash, anthropic_ask_edit;
-tool_show anthropic_show_bash, anthropic_show_edit;
+tool_next_call_fn anthropic_bash_next_call, anthropic_edit_next_call;
+tool_write_result_fn anthropic_bash_write_result, anthropic_edit_write_result;
 
-tool_ask deep_ask_bash, deep_ask_grep, deep_ask_read, deep_ask_edit;
-tool_show deep_show_bash, deep_show_glob, deep_show_grep, deep_show_write;
+tool_next_call_fn deep_bash_next_call, deep_grep_next_call, deep_read_next_call,
+	deep_edit_next_call;
+tool_write_result_fn deep_bash_write_result, deep_glob_write_result, deep_grep_write_result,
+	deep_write_write_result;
 
-tool_ask hub_ask_shell, hub_ask_read, hub_ask_edit, hub_ask_upload, hub_ask_download, hub_ask_kill;
-tool_show hub_show_upload, hub_show_download, hub_show_kill;
+tool_next_call_fn hub_shell_next_call, hub_read_next_call, hub_edit_next_call, hub_upload_next_call,
+	hub_download_next_call, hub_kill_next_call;
+tool_write_result_fn hub_upload_write_result, hub_download_write_result, hub_kill_write_result;
 
-tool_ask agent_ask_create, agent_ask_import, agent_ask_export;
-tool_show agent_show_create, agent_show_terminal, agent_show_stop, agent_show_rows;
+tool_next_call_fn agent_create_next_call, agent_import_next_call, agent_export_next_call;
+tool_write_result_fn agent_create_write_result, agent_terminal_write_result,
+	agent_stop_write_result, agent_files_write_result;
 
-tool_ask osb_ask_create, osb_ask_list, osb_ask_health, osb_ask_read, osb_ask_write, osb_ask_delete,
-	osb_ask_rmdirs, osb_ask_mkdirs, osb_ask_move, osb_ask_search, osb_ask_replace;
-tool_show osb_show_created, osb_show_info, osb_show_list, osb_show_renewed, osb_show_health,
-	osb_show_endpoint, osb_show_killed, osb_show_execution, osb_show_interrupted, osb_show_read,
-	osb_show_written, osb_show_deleted, osb_show_mkdirs, osb_show_moved, osb_show_search,
-	osb_show_replaced;
+tool_next_call_fn osb_create_next_call, osb_list_next_call, osb_health_next_call,
+	osb_read_next_call, osb_write_next_call, osb_delete_next_call, osb_rmdirs_next_call,
+	osb_mkdirs_next_call, osb_move_next_call, osb_search_next_call, osb_replace_next_call;
+tool_write_result_fn osb_create_write_result, osb_info_write_result, osb_list_write_result,
+	osb_renew_write_result, osb_health_write_result, osb_endpoint_write_result,
+	osb_kill_write_result, osb_execution_write_result, osb_interrupt_write_result,
+	osb_read_write_result, osb_write_write_result, osb_delete_write_result,
+	osb_mkdirs_write_result, osb_move_write_result, osb_search_write_result,
+	osb_replace_write_result;
 #endif

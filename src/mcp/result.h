@@ -14,19 +14,21 @@
 #define RESULT_TEXT KIB(48)
 #define RESULT_IMAGE MIB(4)
 
-struct result {
+struct tool_result {
 	struct jw *w;       /* the content array is open */
 	bool error;         /* isError */
 	const json_t *data; /* structuredContent, or NULL; of the run's answer or own */
 	json_t *owned;      /* the same when it was made for it */
 };
 
-void result_text(struct result *out, struct slice text);
-__attribute__((format(printf, 2, 3))) void result_printf(struct result *out, const char *fmt, ...);
+void tool_result_add_text(struct tool_result *out, struct slice text);
+__attribute__((format(printf, 2, 3))) void tool_result_printf(struct tool_result *out,
+							      const char *fmt, ...);
 /* Cut in the middle to `most` bytes, at ends of characters; how: "read on with ...", or NULL. */
-void result_cut(struct result *out, struct slice text, size_t most, const char *how);
+void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t most,
+			      const char *how);
 /* True when it is one a client shows (PNG, JPEG, GIF, WebP: by its first bytes). */
-bool result_image(struct result *out, struct slice bytes);
+bool tool_result_add_image(struct tool_result *out, struct slice bytes);
 /* A failure the model is told of, so that it can do better. */
-void result_fail(struct result *out, const struct cay_err *err);
+void tool_result_add_error(struct tool_result *out, const struct cay_err *err);
 #endif

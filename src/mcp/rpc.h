@@ -40,15 +40,15 @@ enum {
 	RPC_INTERNAL = -32603,
 	RPC_HEADER = -32020,
 	RPC_VERSION = -32022,
-	RPC_GIVEN_UP = -32800,
+	RPC_CANCELLED_CODE = -32800,
 };
 
 /* The headers that mean something; p NULL: not there. */
-struct rpc_headers {
+struct mcp_rpc_headers {
 	struct slice version, method, name, session;
 };
 
-struct rpc {
+struct mcp_rpc {
 	json_t *message; /* owns all of it */
 	json_t *id;      /* NULL: a notification */
 	json_t *params;  /* an object, or NULL */
@@ -58,25 +58,25 @@ struct rpc {
 };
 
 /* Why not.  status is HTTP's; version: what was asked for, of RPC_VERSION. */
-struct rpc_fault {
+struct mcp_rpc_fault {
 	int code, status;
 	char msg[CAY_ERR_MSG_MAX];
 	char version[64];
 };
 
 /* -EINVAL with the fault; rpc has what is known of it even then, for the reply. */
-[[nodiscard]] int rpc_read(struct slice body, const struct rpc_headers *h, struct rpc *ret,
-			   struct rpc_fault *fault);
-void rpc_fini(struct rpc *r);
+[[nodiscard]] int mcp_rpc_parse(struct slice body, const struct mcp_rpc_headers *h,
+				struct mcp_rpc *ret, struct mcp_rpc_fault *fault);
+void mcp_rpc_fini(struct mcp_rpc *r);
 
 /* {"jsonrpc":"2.0","id":...,"result":{ ... }}: what stands between is the caller's.  A
  * modern result begins with its type and who we are. */
-void rpc_begin(const struct rpc *r, struct jw *w);
-void rpc_end(struct jw *w);
-void rpc_write_fault(const struct rpc *r, const struct rpc_fault *fault, struct jw *w);
+void mcp_rpc_begin_result(const struct mcp_rpc *r, struct jw *w);
+void mcp_rpc_end_result(struct jw *w);
+void mcp_rpc_write_fault(const struct mcp_rpc *r, const struct mcp_rpc_fault *fault, struct jw *w);
 /* A progress notification: so far, in milliseconds. */
-void rpc_write_progress(const struct rpc *r, uint64_t ms, const char *says, struct jw *w);
+void mcp_rpc_write_progress(const struct mcp_rpc *r, uint64_t ms, const char *says, struct jw *w);
 
 /* What a header has, decoded where it is encoded; false when it cannot be. */
-[[nodiscard]] bool rpc_header_is(struct slice value, struct slice want);
+[[nodiscard]] bool mcp_rpc_header_equals(struct slice value, struct slice want);
 #endif

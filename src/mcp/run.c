@@ -5,31 +5,32 @@
 
 #include "text/percent.h"
 
-void run_call(struct tool_run *run, enum op_id op)
+void tool_run_begin_call(struct tool_run *run, enum op_id op)
 {
 	json_decref(run->call.members);
-	run->call = (struct run_call){ .op = op, .members = json_object() };
+	run->call = (struct tool_op_call){ .op = op, .members = json_object() };
 }
 
-int run_set(struct tool_run *run, const char *member, json_t *stolen, struct cay_err *err)
+int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen, struct cay_err *err)
 {
 	if (json_object_set_new(run->call.members, member, stolen) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a call");
 	return 0;
 }
 
-int run_text(struct tool_run *run, const char *member, const char *text, struct cay_err *err)
+int tool_run_set_text(struct tool_run *run, const char *member, const char *text,
+		      struct cay_err *err)
 {
-	return run_set(run, member, json_string(text), err);
+	return tool_run_set_json(run, member, json_string(text), err);
 }
 
-int run_number(struct tool_run *run, const char *member, uint64_t n, struct cay_err *err)
+int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n, struct cay_err *err)
 {
-	return run_set(run, member, json_integer((json_int_t)n), err);
+	return tool_run_set_json(run, member, json_integer((json_int_t)n), err);
 }
 
 /* As the operation wants it. */
-static json_t *scaled(const struct tool_arg *a, json_t *v)
+static json_t *tool_arg_scale_value(const struct tool_arg *a, json_t *v)
 {
 	uint64_t by = a->scale ? a->scale : 1;
 
@@ -40,15 +41,15 @@ static json_t *scaled(const struct tool_arg *a, json_t *v)
 	return json_incref(v);
 }
 
-static int map_fixed(struct tool_run *run, const struct tool_arg *a, struct cay_err *err)
+static int tool_run_set_fixed(struct tool_run *run, const struct tool_arg *a, struct cay_err *err)
 {
 	json_t *v = NULL;
-	int r = jr_read(slice_of(a->preset), &json_control_limits, &v, err);
+	int r = json_parse(slice_of(a->preset), &json_control_limits, &v, err);
 
-	return r < 0 ? r : run_set(run, a->as, v, err);
+	return r < 0 ? r : tool_run_set_json(run, a->as, v, err);
 }
 
-int run_map(struct tool_run *run, struct cay_err *err)
+int tool_run_map_args(struct tool_run *run, struct cay_err *err)
 {
 	int r = 0;
 
@@ -56,36 +57,36 @@ int run_map(struct tool_run *run, struct cay_err *err)
 		json_t *v = a->name ? json_object_get(run->args, a->name) : NULL;
 
 		if (a->type == TOOL_FIXED)
-			r = map_fixed(run, a, err);
+			r = tool_run_set_fixed(run, a, err);
 		else if (v && a->as && str_eq(a->as, TOOL_BODY))
 			run->call.body =
 				(struct slice){ json_string_value(v), json_string_length(v) };
 		else if (v && a->as)
-			r = run_set(run, a->as, scaled(a, v), err);
+			r = tool_run_set_json(run, a->as, tool_arg_scale_value(a, v), err);
 	}
 	return r;
 }
 
-const char *run_arg(const struct tool_run *run, const char *name)
+const char *tool_run_arg_text(const struct tool_run *run, const char *name)
 {
 	return json_string_value(json_object_get(run->args, name));
 }
 
-uint64_t run_arg_number(const struct tool_run *run, const char *name)
+uint64_t tool_run_arg_number(const struct tool_run *run, const char *name)
 {
 	double d = json_number_value(json_object_get(run->args, name));
 
 	return d > 0 ? (uint64_t)llround(d) : 0;
 }
 
-bool run_arg_bool(const struct tool_run *run, const char *name)
+bool tool_run_arg_bool(const struct tool_run *run, const char *name)
 {
 	return json_is_true(json_object_get(run->args, name));
 }
 
 /* Out */
 
-static int put_encoded(struct buf *b, struct slice text)
+static int url_append_encoded(struct buf *b, struct slice text)
 {
 	int r = buf_reserve(b, 3 * text.n + 1);
 
@@ -97,11 +98,11 @@ static int put_encoded(struct buf *b, struct slice text)
 }
 
 /* A scalar as a query or a path has it. */
-static int put_scalar(struct buf *b, const json_t *v)
+static int url_append_json_scalar(struct buf *b, const json_t *v)
 {
 	if (json_is_string(v))
-		return put_encoded(b,
-				   (struct slice){ json_string_value(v), json_string_length(v) });
+		return url_append_encoded(
+			b, (struct slice){ json_string_value(v), json_string_length(v) });
 	if (json_is_integer(v))
 		return buf_printf(b, "%lld", (long long)json_integer_value(v));
 	if (json_is_boolean(v))
@@ -109,7 +110,7 @@ static int put_scalar(struct buf *b, const json_t *v)
 	return -EINVAL;
 }
 
-static bool in_table(const struct field_table *t, const char *name)
+static bool field_table_has_name(const struct field_table *t, const char *name)
 {
 	for (size_t i = 0; t && i < t->n; i++)
 		if (str_eq(t->rows[i].name, name))
@@ -118,7 +119,7 @@ static bool in_table(const struct field_table *t, const char *name)
 }
 
 /* {name} of the path. */
-static const json_t *param(const struct run_call *c, struct slice name)
+static const json_t *op_call_find_member(const struct tool_op_call *c, struct slice name)
 {
 	const char *key;
 	const json_t *v;
@@ -129,7 +130,7 @@ static const json_t *param(const struct run_call *c, struct slice name)
 	return NULL;
 }
 
-static int put_path(const struct tool_run *run, struct buf *b, struct cay_err *err)
+static int tool_run_write_path(const struct tool_run *run, struct buf *b, struct cay_err *err)
 {
 	struct slice left = slice_of(ops[run->call.op].path);
 	int r = 0;
@@ -138,21 +139,21 @@ static int put_path(const struct tool_run *run, struct buf *b, struct cay_err *e
 		struct slice text = slice_cut(&left, '{'), name;
 		const json_t *v;
 
-		r = buf_add(b, text.p, text.n);
+		r = buf_append(b, text.p, text.n);
 		if (r < 0 || !left.p)
 			break;
 		name = slice_cut(&left, '}');
-		v = param(&run->call, name);
+		v = op_call_find_member(&run->call, name);
 		/* which one a name means is known by now */
 		if (slice_eq(name, SLICE("sandbox")) && run->sandbox[0])
 			r = buf_puts(b, run->sandbox);
-		else if (!v || put_scalar(b, v) < 0)
+		else if (!v || url_append_json_scalar(b, v) < 0)
 			return cay_fail(err, CAY_E_INVALID, "%.*s is missing", (int)name.n, name.p);
 	}
 	return r < 0 ? cay_fail(err, CAY_E_TOO_LARGE, "the request is too long") : 0;
 }
 
-static int put_query(const struct tool_run *run, struct buf *b, struct cay_err *err)
+static int tool_run_write_query(const struct tool_run *run, struct buf *b, struct cay_err *err)
 {
 	const struct op *op = &ops[run->call.op];
 	char mark = '?';
@@ -161,7 +162,7 @@ static int put_query(const struct tool_run *run, struct buf *b, struct cay_err *
 	int r = 0;
 
 	json_object_foreach (run->call.members, key, v) {
-		if (!in_table(op->query, key))
+		if (!field_table_has_name(op->query, key))
 			continue;
 		r = buf_putc(b, mark);
 		if (r >= 0)
@@ -169,7 +170,7 @@ static int put_query(const struct tool_run *run, struct buf *b, struct cay_err *
 		if (r >= 0)
 			r = buf_putc(b, '=');
 		if (r >= 0)
-			r = put_scalar(b, v);
+			r = url_append_json_scalar(b, v);
 		if (r < 0)
 			return cay_fail(err, CAY_E_TOO_LARGE, "the request is too long");
 		mark = '&';
@@ -178,20 +179,20 @@ static int put_query(const struct tool_run *run, struct buf *b, struct cay_err *
 }
 
 /* "limits.memory_bytes" goes into an object of the body. */
-static void put_inner(const struct tool_run *run, const char *outer, struct jw *w)
+static void tool_run_write_inner_object(const struct tool_run *run, const char *outer, struct jw *w)
 {
 	size_t n = strlen(outer);
 	const char *key;
 	const json_t *v;
 
-	jw_object(w, outer);
+	jw_object_begin(w, outer);
 	json_object_foreach (run->call.members, key, v)
 		if (strncmp(key, outer, n) == 0 && key[n] == '.')
-			jr_write(v, key + n + 1, w);
+			json_write(v, key + n + 1, w);
 	jw_end(w);
 }
 
-static bool has_inner(const struct tool_run *run, const char *outer)
+static bool tool_run_has_inner_object(const struct tool_run *run, const char *outer)
 {
 	size_t n = strlen(outer);
 	const char *key;
@@ -203,38 +204,39 @@ static bool has_inner(const struct tool_run *run, const char *outer)
 	return false;
 }
 
-static int put_body(const struct tool_run *run, struct buf *b, struct cay_err *err)
+static int tool_run_write_body(const struct tool_run *run, struct buf *b, struct cay_err *err)
 {
 	const struct field_table *t = ops[run->call.op].request;
 	struct jw w = jw_to(b);
 
 	if (!t)
 		return 0;
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	for (size_t i = 0; i < t->n; i++) {
 		const char *name = t->rows[i].name;
 		const json_t *v = json_object_get(run->call.members, name);
 
 		if (v)
-			jr_write(v, name, &w);
-		else if (has_inner(run, name))
-			put_inner(run, name, &w);
+			json_write(v, name, &w);
+		else if (tool_run_has_inner_object(run, name))
+			tool_run_write_inner_object(run, name, &w);
 	}
 	jw_end(&w);
-	return jw_done(&w) < 0 ? cay_fail(err, CAY_E_TOO_LARGE, "the request is too long") : 0;
+	return jw_finish(&w) < 0 ? cay_fail(err, CAY_E_TOO_LARGE, "the request is too long") : 0;
 }
 
-int run_write(const struct tool_run *run, struct buf *target, struct buf *body, struct cay_err *err)
+int tool_run_write_request(const struct tool_run *run, struct buf *target, struct buf *body,
+			   struct cay_err *err)
 {
-	int r = put_path(run, target, err);
+	int r = tool_run_write_path(run, target, err);
 
 	if (r >= 0)
-		r = put_query(run, target, err);
+		r = tool_run_write_query(run, target, err);
 	if (r >= 0 && run->call.body.p)
-		r = buf_add(body, run->call.body.p, run->call.body.n) < 0
+		r = buf_append(body, run->call.body.p, run->call.body.n) < 0
 			    ? cay_fail(err, CAY_E_TOO_LARGE, "the request is too long")
 			    : 0;
 	else if (r >= 0)
-		r = put_body(run, body, err);
+		r = tool_run_write_body(run, body, err);
 	return r;
 }

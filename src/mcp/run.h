@@ -7,10 +7,10 @@
  *	int ask_something(struct tool_run *run, struct cay_err *err)
  *	{
  *		if (run->step == 0) {
- *			run_call(run, OP_SHELL_CREATE);
- *			return run_text(run, "name", "main", err);	(TOOL_CALLS is 0)
+ *			tool_run_begin_call(run, OP_SHELL_CREATE);
+ *			return tool_run_set_text(run, "name", "main", err);	(TOOL_CALLS is 0)
  *		}
- *		run_call(run, OP_SHELL_RUN);
+ *		tool_run_begin_call(run, OP_SHELL_RUN);
  *		...
  *	}
  *
@@ -24,10 +24,10 @@
 #include "mcp/tool.h"
 #include "ops/settings.h"
 
-#define RUN_CALLS_MAX 32
-#define RUN_ANSWER_MAX MIB(4)
+#define TOOL_RUN_CALLS_MAX 32
+#define TOOL_RUN_ANSWER_MAX MIB(4)
 
-struct run_call {
+struct tool_op_call {
 	enum op_id op;
 	json_t *members;    /* of path, query and body */
 	struct slice body;  /* raw; lives in the pool */
@@ -35,7 +35,7 @@ struct run_call {
 	const char *range;  /* of file.read: "bytes=0-99" */
 };
 
-struct run_answer {
+struct tool_op_answer {
 	unsigned status;
 	struct slice media, body;
 	json_t *json; /* NULL: it is not JSON */
@@ -46,39 +46,39 @@ struct tool_run {
 	json_t *args;
 	const char *group; /* of ?group=; NULL: none */
 	struct actor actor;
-	struct pool pool;              /* dies with the run */
+	struct arena arena;            /* dies with the run */
 	char sandbox[ID_TEXT_LEN + 1]; /* which one is meant, once that is known */
 	unsigned step;                 /* answers that came */
-	bool hears;                    /* ask is given failures, too; of the next call only */
-	struct run_call call;
-	struct run_answer answer;
-	void *own; /* the tool's, from the pool */
+	bool accepts_failure;          /* ask is given failures, too; of the next call only */
+	struct tool_op_call call;
+	struct tool_op_answer answer;
+	void *tool_state; /* the tool's, from the pool */
 	const struct settings *settings;
 };
 
 /* The next call, and its members; each replaces one of that name.  All return -errno. */
-void run_call(struct tool_run *run, enum op_id op);
-[[nodiscard]] int run_set(struct tool_run *run, const char *member, json_t *stolen,
-			  struct cay_err *err);
-[[nodiscard]] int run_text(struct tool_run *run, const char *member, const char *text,
-			   struct cay_err *err);
-[[nodiscard]] int run_number(struct tool_run *run, const char *member, uint64_t n,
-			     struct cay_err *err);
+void tool_run_begin_call(struct tool_run *run, enum op_id op);
+[[nodiscard]] int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen,
+				    struct cay_err *err);
+[[nodiscard]] int tool_run_set_text(struct tool_run *run, const char *member, const char *text,
+				    struct cay_err *err);
+[[nodiscard]] int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n,
+				      struct cay_err *err);
 /* Every argument that has a member, and fixed ones: what a row without ask does. */
-[[nodiscard]] int run_map(struct tool_run *run, struct cay_err *err);
+[[nodiscard]] int tool_run_map_args(struct tool_run *run, struct cay_err *err);
 
 /* Which sandbox is meant: TOOL_CALLS to find out, TOOL_SHOWN when run->sandbox says it (or
  * the tool is of none).  Called until then, in front of ask. */
-[[nodiscard]] int run_find_box(struct tool_run *run, struct cay_err *err);
+[[nodiscard]] int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err);
 /* The failure of an operation, in the model's words: of arguments, not of members. */
-void run_read_failure(const struct tool_run *run, struct cay_err *err);
+void tool_run_read_failure(const struct tool_run *run, struct cay_err *err);
 
 /* Arguments: NULL, 0 and false when absent. */
-const char *run_arg(const struct tool_run *run, const char *name);
-uint64_t run_arg_number(const struct tool_run *run, const char *name);
-bool run_arg_bool(const struct tool_run *run, const char *name);
+const char *tool_run_arg_text(const struct tool_run *run, const char *name);
+uint64_t tool_run_arg_number(const struct tool_run *run, const char *name);
+bool tool_run_arg_bool(const struct tool_run *run, const char *name);
 
 /* The request of run->call as it goes out: METHOD, target, JSON body.  Pure. */
-[[nodiscard]] int run_write(const struct tool_run *run, struct buf *target, struct buf *body,
-			    struct cay_err *err);
+[[nodiscard]] int tool_run_write_request(const struct tool_run *run, struct buf *target,
+					 struct buf *body, struct cay_err *err);
 #endif

@@ -8,50 +8,50 @@
 #define LIST_TTL_MS 300000
 #define DISCOVER_TTL_MS 3600000
 
-static void internal(struct visit *v)
+static void mcp_method_fail_no_memory(struct mcp_request *v)
 {
-	static const struct rpc_fault fault = { .code = RPC_INTERNAL,
-						.status = 500,
-						.msg = "no memory for the answer" };
+	static const struct mcp_rpc_fault fault = { .code = RPC_INTERNAL,
+						    .status = 500,
+						    .msg = "no memory for the answer" };
 
-	visit_fault(v, &fault);
+	mcp_request_reply_fault(v, &fault);
 }
 
-static void params(struct visit *v, const char *msg)
+static void mcp_method_refuse_params(struct mcp_request *v, const char *msg)
 {
-	struct rpc_fault fault = { .code = RPC_PARAMS, .status = v->rpc.modern ? 400 : 200 };
+	struct mcp_rpc_fault fault = { .code = RPC_PARAMS, .status = v->rpc.modern ? 400 : 200 };
 
 	if (snprintf(fault.msg, sizeof(fault.msg), "%s", msg) < 0)
 		fault.msg[0] = 0;
-	visit_fault(v, &fault);
+	mcp_request_reply_fault(v, &fault);
 }
 
-static void capabilities(struct jw *w)
+static void mcp_method_write_capabilities(struct jw *w)
 {
-	jw_object(w, "capabilities");
-	jw_object(w, "tools");
+	jw_object_begin(w, "capabilities");
+	jw_object_begin(w, "tools");
 	jw_end(w);
 	jw_end(w);
 }
 
 /* Who we are and what we can. */
-static void introduce(struct visit *v, struct jw *w)
+static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
 {
-	capabilities(w);
-	jw_str(w, "instructions", profiles[v->profile].says);
+	mcp_method_write_capabilities(w);
+	jw_str(w, "instructions", profiles[v->profile].instructions);
 }
 
-static void finish(struct visit *v, struct jw *w, struct buf *b)
+static void mcp_method_finish_result(struct mcp_request *v, struct jw *w, struct buf *b)
 {
-	rpc_end(w);
-	if (jw_done(w) < 0)
-		internal(v);
+	mcp_rpc_end_result(w);
+	if (jw_finish(w) < 0)
+		mcp_method_fail_no_memory(v);
 	else
-		visit_reply(v, 200, b);
+		mcp_request_reply(v, 200, b);
 }
 
 /* A name that cancellation finds a request by, and nothing else: it is not kept. */
-static void name_session(struct visit *v)
+static void mcp_method_set_session_id(struct mcp_request *v)
 {
 	static const char digits[] = "0123456789abcdef";
 	uint8_t bits[MCP_SESSION_LEN / 2];
@@ -61,10 +61,10 @@ static void name_session(struct visit *v)
 		return;
 	for (size_t i = 0; i < MCP_SESSION_LEN; i++)
 		text[i] = digits[i % 2 ? bits[i / 2] & 15 : bits[i / 2] >> 4];
-	(void)request_header(v->rq, "Mcp-Session-Id", text);
+	(void)request_add_reply_header(v->rq, "Mcp-Session-Id", text);
 }
 
-static void initialize(struct visit *v)
+static void mcp_method_initialize(struct mcp_request *v)
 {
 	const char *want = json_string_value(json_object_get(v->rpc.params, "protocolVersion"));
 	const char *version = RPC_LEGACY;
@@ -72,81 +72,81 @@ static void initialize(struct visit *v)
 	struct jw w = jw_to(&b);
 
 	if (!want) {
-		params(v, "protocolVersion is missing");
+		mcp_method_refuse_params(v, "protocolVersion is missing");
 		return;
 	}
 	for (size_t i = 1; rpc_versions[i]; i++)
 		if (str_eq(want, rpc_versions[i]))
 			version = rpc_versions[i];
-	name_session(v);
-	rpc_begin(&v->rpc, &w);
+	mcp_method_set_session_id(v);
+	mcp_rpc_begin_result(&v->rpc, &w);
 	jw_str(&w, "protocolVersion", version);
-	jw_object(&w, "serverInfo");
+	jw_object_begin(&w, "serverInfo");
 	jw_str(&w, "name", "cay");
 	jw_str(&w, "title", "Cay");
 	jw_str(&w, "version", CAY_VERSION);
 	jw_end(&w);
-	introduce(v, &w);
-	finish(v, &w, &b);
+	mcp_method_write_introduction(v, &w);
+	mcp_method_finish_result(v, &w, &b);
 }
 
-static void discover(struct visit *v)
+static void mcp_method_discover(struct mcp_request *v)
 {
 	auto_buf b = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&b);
 
-	rpc_begin(&v->rpc, &w);
-	jw_array(&w, "supportedVersions");
+	mcp_rpc_begin_result(&v->rpc, &w);
+	jw_array_begin(&w, "supportedVersions");
 	for (size_t i = 0; rpc_versions[i]; i++)
 		jw_str(&w, NULL, rpc_versions[i]);
 	jw_end(&w);
-	introduce(v, &w);
+	mcp_method_write_introduction(v, &w);
 	jw_u64(&w, "ttlMs", DISCOVER_TTL_MS);
 	jw_str(&w, "cacheScope", "public");
-	finish(v, &w, &b);
+	mcp_method_finish_result(v, &w, &b);
 }
 
-static void ping(struct visit *v)
+static void mcp_method_ping(struct mcp_request *v)
 {
 	auto_buf b = BUF_INIT(KIB(4));
 	struct jw w = jw_to(&b);
 
-	rpc_begin(&v->rpc, &w);
-	finish(v, &w, &b);
+	mcp_rpc_begin_result(&v->rpc, &w);
+	mcp_method_finish_result(v, &w, &b);
 }
 
 /* Those that the credential is good for, in the table's order. */
-static void list(struct visit *v)
+static void mcp_method_tools_list(struct mcp_request *v)
 {
 	auto_buf b = BUF_INIT(LIST_MAX);
 	struct jw w = jw_to(&b);
 
 	if (json_object_get(v->rpc.params, "cursor")) {
-		params(v, "there is one page, which has no cursor");
+		mcp_method_refuse_params(v, "there is one page, which has no cursor");
 		return;
 	}
-	rpc_begin(&v->rpc, &w);
-	jw_array(&w, "tools");
+	mcp_rpc_begin_result(&v->rpc, &w);
+	jw_array_begin(&w, "tools");
 	for (size_t i = 0; i < n_mcp_tools; i++)
 		if (mcp_tools[i].profile == v->profile &&
-		    tool_allowed(&mcp_tools[i], &v->run.actor))
+		    tool_is_allowed(&mcp_tools[i], &v->run.actor))
 			tool_describe(&mcp_tools[i], &w);
 	jw_end(&w);
 	if (v->rpc.modern) {
 		jw_u64(&w, "ttlMs", LIST_TTL_MS);
 		jw_str(&w, "cacheScope", "private");
 	}
-	finish(v, &w, &b);
+	mcp_method_finish_result(v, &w, &b);
 }
 
-static void call(struct visit *v)
+static void mcp_method_tools_call(struct mcp_request *v)
 {
 	const json_t *name = json_object_get(v->rpc.params, "name");
 	const struct mcp_tool *t = NULL;
 	char msg[128];
 
 	if (!json_is_string(name)) {
-		params(v, "name is missing: which tool?");
+		mcp_method_refuse_params(v, "name is missing: which tool?");
 		return;
 	}
 	t = tool_find(v->profile,
@@ -154,13 +154,13 @@ static void call(struct visit *v)
 	if (!t) {
 		if (snprintf(msg, sizeof(msg), "Unknown tool: %.64s", json_string_value(name)) < 0)
 			msg[0] = 0;
-		params(v, msg);
+		mcp_method_refuse_params(v, msg);
 		return;
 	}
-	go(v, t, json_object_get(v->rpc.params, "arguments"));
+	tool_call_start(v, t, json_object_get(v->rpc.params, "arguments"));
 }
 
-static bool same_caller(const struct visit *a, const struct visit *b)
+static bool mcp_request_has_same_caller(const struct mcp_request *a, const struct mcp_request *b)
 {
 	return a->session[0] && str_eq(a->session, b->session) &&
 	       id_eq(&a->run.actor.tenant, &b->run.actor.tenant) && a->n_auth == b->n_auth &&
@@ -168,46 +168,47 @@ static bool same_caller(const struct visit *a, const struct visit *b)
 }
 
 /* The request of that id is over; whoever asked knows that already. */
-static void cancel(struct visit *v)
+static void mcp_method_cancelled(struct mcp_request *v)
 {
-	static const struct rpc_fault fault = { .code = RPC_GIVEN_UP,
-						.status = 200,
-						.msg = "Cancelled" };
+	static const struct mcp_rpc_fault fault = { .code = RPC_CANCELLED_CODE,
+						    .status = 200,
+						    .msg = "Cancelled" };
 	const json_t *id = json_object_get(v->rpc.params, "requestId");
 
-	for (struct visit *o = v->mcp->visits; o && id; o = o->next)
-		if (o != v && o->rpc.id && same_caller(v, o) && json_equal(id, o->rpc.id)) {
-			visit_fault(o, &fault);
+	for (struct mcp_request *o = v->mcp->requests; o && id; o = o->next)
+		if (o != v && o->rpc.id && mcp_request_has_same_caller(v, o) &&
+		    json_equal(id, o->rpc.id)) {
+			mcp_request_reply_fault(o, &fault);
 			break;
 		}
-	visit_reply(v, 202, NULL);
+	mcp_request_reply(v, 202, NULL);
 }
 
-void serve(struct visit *v)
+void mcp_method_dispatch(struct mcp_request *v)
 {
 	switch (v->rpc.method) {
 	case RPC_INITIALIZE:
-		initialize(v);
+		mcp_method_initialize(v);
 		break;
 	case RPC_PING:
-		ping(v);
+		mcp_method_ping(v);
 		break;
 	case RPC_DISCOVER:
-		discover(v);
+		mcp_method_discover(v);
 		break;
 	case RPC_TOOLS_LIST:
-		list(v);
+		mcp_method_tools_list(v);
 		break;
 	case RPC_TOOLS_CALL:
-		call(v);
+		mcp_method_tools_call(v);
 		break;
 	case RPC_CANCELLED:
-		cancel(v);
+		mcp_method_cancelled(v);
 		break;
 	case RPC_INITIALIZED:
 	case RPC_NONE: /* a notification nobody knows is nobody's failure */
 	case RPC_NUM:
-		visit_reply(v, 202, NULL);
+		mcp_request_reply(v, 202, NULL);
 		break;
 	}
 }

@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
-static int check(const struct tool_arg *a, json_t *v, struct cay_err *err);
+static int tool_arg_check_value(const struct tool_arg *a, json_t *v, struct cay_err *err);
 
-__attribute__((format(printf, 3, 4))) static int wrong(struct cay_err *err,
-						       const struct tool_arg *a, const char *fmt,
-						       ...)
+__attribute__((format(printf, 3, 4))) static int tool_arg_refuse(struct cay_err *err,
+								 const struct tool_arg *a,
+								 const char *fmt, ...)
 {
 	char what[CAY_ERR_MSG_MAX];
 	va_list ap;
@@ -20,7 +20,7 @@ __attribute__((format(printf, 3, 4))) static int wrong(struct cay_err *err,
 	return cay_fail_field(err, CAY_E_INVALID, a->name, "%s", n < 0 ? "wrong" : what);
 }
 
-static const char *kind(const json_t *v)
+static const char *json_type_description(const json_t *v)
 {
 	switch (json_typeof(v)) {
 	case JSON_OBJECT:
@@ -41,37 +41,38 @@ static const char *kind(const json_t *v)
 	return "something else";
 }
 
-static int mistyped(struct cay_err *err, const struct tool_arg *a, const char *want,
-		    const json_t *v)
+static int tool_arg_refuse_type(struct cay_err *err, const struct tool_arg *a, const char *want,
+				const json_t *v)
 {
-	return wrong(err, a, "must be %s, not %s", want, kind(v));
+	return tool_arg_refuse(err, a, "must be %s, not %s", want, json_type_description(v));
 }
 
-static int check_text(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_text(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	size_t n = json_string_length(v);
 
 	if (!json_is_string(v))
-		return mistyped(err, a, "a string", v);
+		return tool_arg_refuse_type(err, a, "a string", v);
 	if (n < a->min || (a->max && n > a->max))
-		return wrong(err, a, "must have %llu to %llu bytes; it has %zu",
-			     (unsigned long long)a->min, (unsigned long long)a->max, n);
+		return tool_arg_refuse(err, a, "must have %llu to %llu bytes; it has %zu",
+				       (unsigned long long)a->min, (unsigned long long)a->max, n);
 	return 0;
 }
 
-static int check_number(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_number(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	double d = json_number_value(v);
 
 	if (a->type == TOOL_INT ? !json_is_integer(v) : !json_is_number(v))
-		return mistyped(err, a, a->type == TOOL_INT ? "a whole number" : "a number", v);
+		return tool_arg_refuse_type(err, a,
+					    a->type == TOOL_INT ? "a whole number" : "a number", v);
 	if (!isfinite(d) || d < (double)a->min || d > (double)a->max)
-		return wrong(err, a, "must be %llu to %llu", (unsigned long long)a->min,
-			     (unsigned long long)a->max);
+		return tool_arg_refuse(err, a, "must be %llu to %llu", (unsigned long long)a->min,
+				       (unsigned long long)a->max);
 	return 0;
 }
 
-static int check_choice(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_choice(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	char all[CAY_ERR_MSG_MAX / 2] = "";
 	size_t at = 0;
@@ -85,53 +86,53 @@ static int check_choice(const struct tool_arg *a, json_t *v, struct cay_err *err
 			at += (size_t)n;
 	}
 	all[at] = 0;
-	return wrong(err, a, "must be one of: %s", all);
+	return tool_arg_refuse(err, a, "must be one of: %s", all);
 }
 
-static int check_count(const struct tool_arg *a, size_t n, struct cay_err *err)
+static int tool_arg_check_count(const struct tool_arg *a, size_t n, struct cay_err *err)
 {
 	if (n < a->min || (a->max && n > a->max))
-		return wrong(err, a, "must have %llu to %llu entries; it has %zu",
-			     (unsigned long long)a->min, (unsigned long long)a->max, n);
+		return tool_arg_refuse(err, a, "must have %llu to %llu entries; it has %zu",
+				       (unsigned long long)a->min, (unsigned long long)a->max, n);
 	return 0;
 }
 
-static int check_array(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_array(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	json_t *item;
 	size_t i;
 
 	if (!json_is_array(v))
-		return mistyped(err, a, "an array", v);
-	json_array_foreach(
-		v, i,
-		item) if (a->type == TOOL_TEXTS
-				  ? !json_is_string(item)
-				  : !json_is_integer(
-					    item)) return wrong(err, a,
+		return tool_arg_refuse_type(err, a, "an array", v);
+	json_array_foreach(v, i, item) if (
+		a->type == TOOL_TEXTS
+			? !json_is_string(item)
+			: !json_is_integer(
+				  item)) return tool_arg_refuse(err, a,
 								"entry %zu must be %s, not %s", i,
 								a->type == TOOL_TEXTS
 									? "a string"
 									: "a whole number",
-								kind(item));
-	return check_count(a, json_array_size(v), err);
+								json_type_description(item));
+	return tool_arg_check_count(a, json_array_size(v), err);
 }
 
-static int check_map(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_map(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	const char *key;
 	json_t *item;
 
 	if (!json_is_object(v))
-		return mistyped(err, a, "an object", v);
+		return tool_arg_refuse_type(err, a, "an object", v);
 	json_object_foreach (v, key, item)
 		if (!json_is_string(item) && !(a->nulls && json_is_null(item)))
-			return wrong(err, a, "the value of '%.64s' must be a string, not %s", key,
-				     kind(item));
-	return check_count(a, json_object_size(v), err);
+			return tool_arg_refuse(err, a,
+					       "the value of '%.64s' must be a string, not %s", key,
+					       json_type_description(item));
+	return tool_arg_check_count(a, json_object_size(v), err);
 }
 
-static const struct tool_arg *find(const struct tool_arg *args, const char *name)
+static const struct tool_arg *tool_arg_find(const struct tool_arg *args, const char *name)
 {
 	for (const struct tool_arg *a = args; a->name || a->as; a++)
 		if (a->name && strcmp(a->name, name) == 0)
@@ -140,7 +141,8 @@ static const struct tool_arg *find(const struct tool_arg *args, const char *name
 }
 
 /* "command, cwd, env": what a model may say instead. */
-static int unknown(const struct tool_arg *args, const char *name, struct cay_err *err)
+static int tool_arg_refuse_unknown(const struct tool_arg *args, const char *name,
+				   struct cay_err *err)
 {
 	char all[CAY_ERR_MSG_MAX / 2] = "";
 	size_t at = 0;
@@ -158,7 +160,7 @@ static int unknown(const struct tool_arg *args, const char *name, struct cay_err
 			      at ? all : "none");
 }
 
-static int check_members(const struct tool_arg *args, json_t *v, struct cay_err *err)
+static int tool_arg_check_members(const struct tool_arg *args, json_t *v, struct cay_err *err)
 {
 	const struct tool_arg *a;
 	json_t *item;
@@ -166,79 +168,80 @@ static int check_members(const struct tool_arg *args, json_t *v, struct cay_err 
 	int r = 0;
 
 	json_object_foreach (v, key, item) {
-		a = find(args, key);
+		a = tool_arg_find(args, key);
 		if (!a)
-			return unknown(args, key, err);
+			return tool_arg_refuse_unknown(args, key, err);
 		/* null is absent, as everywhere */
 		if (!json_is_null(item))
-			r = check(a, item, err);
+			r = tool_arg_check_value(a, item, err);
 		if (r < 0)
 			return r;
 	}
 	for (a = args; a->name || a->as; a++)
 		if (a->required && (!(item = json_object_get(v, a->name)) || json_is_null(item)))
-			return wrong(err, a, "is missing: %s", a->help);
+			return tool_arg_refuse(err, a, "is missing: %s", a->help);
 	return 0;
 }
 
-static int check_list(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_list(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	json_t *item;
 	size_t i;
-	int r = json_is_array(v) ? check_count(a, json_array_size(v), err)
-				 : mistyped(err, a, "an array", v);
+	int r = json_is_array(v) ? tool_arg_check_count(a, json_array_size(v), err)
+				 : tool_arg_refuse_type(err, a, "an array", v);
 
 	json_array_foreach(v, i, item)
 	{
 		if (r >= 0 && !json_is_object(item))
-			r = wrong(err, a, "entry %zu must be an object, not %s", i, kind(item));
+			r = tool_arg_refuse(err, a, "entry %zu must be an object, not %s", i,
+					    json_type_description(item));
 		if (r >= 0)
-			r = check_members(a->sub, item, err);
+			r = tool_arg_check_members(a->sub, item, err);
 		if (r < 0)
 			break;
 	}
 	return r;
 }
 
-static int check(const struct tool_arg *a, json_t *v, struct cay_err *err)
+static int tool_arg_check_value(const struct tool_arg *a, json_t *v, struct cay_err *err)
 {
 	int r = 0;
 
 	switch (a->type) {
 	case TOOL_TEXT:
-		return check_text(a, v, err);
+		return tool_arg_check_text(a, v, err);
 	case TOOL_INT:
 	case TOOL_REAL:
-		return check_number(a, v, err);
+		return tool_arg_check_number(a, v, err);
 	case TOOL_BOOL:
-		return json_is_boolean(v) ? 0 : mistyped(err, a, "true or false", v);
+		return json_is_boolean(v) ? 0 : tool_arg_refuse_type(err, a, "true or false", v);
 	case TOOL_CHOICE:
-		return check_choice(a, v, err);
+		return tool_arg_check_choice(a, v, err);
 	case TOOL_TEXTS:
 	case TOOL_INTS:
-		return check_array(a, v, err);
+		return tool_arg_check_array(a, v, err);
 	case TOOL_MAP:
-		return check_map(a, v, err);
+		return tool_arg_check_map(a, v, err);
 	case TOOL_OBJECT:
-		r = json_is_object(v) ? check_members(a->sub, v, err)
-				      : mistyped(err, a, "an object", v);
+		r = json_is_object(v) ? tool_arg_check_members(a->sub, v, err)
+				      : tool_arg_refuse_type(err, a, "an object", v);
 		if (r < 0)
-			cay_in_field(err, a->name);
+			cay_err_prefix_field(err, a->name);
 		return r;
 	case TOOL_LIST:
-		r = check_list(a, v, err);
+		r = tool_arg_check_list(a, v, err);
 		return r;
 	case TOOL_ANY:
-		return json_is_object(v) ? 0 : mistyped(err, a, "an object", v);
+		return json_is_object(v) ? 0 : tool_arg_refuse_type(err, a, "an object", v);
 	case TOOL_FIXED:
 	case TOOL_NUM_TYPES:
 		break;
 	}
-	return wrong(err, a, "cannot be set");
+	return tool_arg_refuse(err, a, "cannot be set");
 }
 
 /* Null is absent, also in what is inside. */
-static void drop_nulls(json_t *v)
+static void json_remove_nulls(json_t *v)
 {
 	const char *key;
 	json_t *member;
@@ -250,15 +253,15 @@ static void drop_nulls(json_t *v)
 		if (json_is_null(member))
 			(void)json_object_del(v, key);
 		else
-			drop_nulls(member);
+			json_remove_nulls(member);
 	}
 	json_array_foreach(v, i, member)
 	{
-		drop_nulls(member);
+		json_remove_nulls(member);
 	}
 }
 
-static int fill_nulls(json_t *map)
+static int json_map_nulls_to_empty(json_t *map)
 {
 	const char *key;
 	json_t *v;
@@ -271,15 +274,15 @@ static int fill_nulls(json_t *map)
 }
 
 /* Absent ones with a preset. */
-static int fill(const struct tool_arg *args, json_t *to)
+static int tool_arg_fill_defaults(const struct tool_arg *args, json_t *to)
 {
 	for (const struct tool_arg *a = args; a->name || a->as; a++) {
 		const json_t *v = a->name ? json_object_get(to, a->name) : NULL;
 		auto_json preset = NULL;
 
 		if (a->name && (a->type == TOOL_OBJECT || a->type == TOOL_LIST))
-			drop_nulls(json_object_get(to, a->name));
-		if (a->nulls && fill_nulls(json_object_get(to, a->name)) < 0)
+			json_remove_nulls(json_object_get(to, a->name));
+		if (a->nulls && json_map_nulls_to_empty(json_object_get(to, a->name)) < 0)
 			return -ENOMEM;
 		if (json_is_null(v)) {
 			(void)json_object_del(to, a->name);
@@ -287,25 +290,25 @@ static int fill(const struct tool_arg *args, json_t *to)
 		}
 		if (v || !a->name || !a->preset)
 			continue;
-		if (jr_read(slice_of(a->preset), &json_control_limits, &preset, NULL) < 0 ||
+		if (json_parse(slice_of(a->preset), &json_control_limits, &preset, NULL) < 0 ||
 		    json_object_set(to, a->name, preset) < 0)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-int tool_args(const struct mcp_tool *t, json_t *args, json_t **ret, struct cay_err *err)
+int tool_args_check(const struct mcp_tool *t, json_t *args, json_t **ret, struct cay_err *err)
 {
 	auto_json copy = args ? json_deep_copy(args) : json_object();
 	int r;
 
 	if (args && !json_is_object(args))
 		return cay_fail(err, CAY_E_INVALID, "arguments must be an object, not %s",
-				kind(args));
-	r = check_members(t->args, args ? args : copy, err);
+				json_type_description(args));
+	r = tool_arg_check_members(t->args, args ? args : copy, err);
 	if (r < 0)
 		return r;
-	if (!copy || fill(t->args, copy) < 0)
+	if (!copy || tool_arg_fill_defaults(t->args, copy) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the arguments");
 	*ret = cay_take(copy);
 	return 0;

@@ -56,15 +56,15 @@ enum { OPT, REQ };
 #define ROW(...)
 #define ARGS(...)
 #define SUB(...)
-#define TOOL(sym, profile_, name_, title_, op_, hints_, ask_, show_, help_) \
+#define TOOL(sym, profile_, name_, title_, op_, hints_, next_call_, write_result_, help_) \
 	{ .profile = PROFILE_##profile_, \
 	  .name = name_, \
 	  .title = title_, \
 	  .op = OP_##op_, \
 	  .hints = hints_, \
 	  .args = sym##_args, \
-	  .ask = ask_, \
-	  .show = show_, \
+	  .next_call = next_call_, \
+	  .write_result = write_result_, \
 	  .help = help_ },
 const struct mcp_tool mcp_tools[] = {
 #include "mcp/tools.def"
@@ -90,10 +90,10 @@ const struct mcp_tool *tool_find(enum tool_profile profile, struct slice name)
 	return NULL;
 }
 
-bool tool_allowed(const struct mcp_tool *t, const struct actor *a)
+bool tool_is_allowed(const struct mcp_tool *t, const struct actor *a)
 {
 	const struct op *op = &ops[t->op];
 	bool of_one = strstr(op->path, "{sandbox}");
 
-	return actor_may(a, op, of_one && a->one_sandbox ? &a->sandbox : NULL) == CAY_OK;
+	return actor_check_access(a, op, of_one && a->one_sandbox ? &a->sandbox : NULL) == CAY_OK;
 }

@@ -34,7 +34,7 @@ enum tool_profile {
 struct profile {
 	const char *name; /* as in ?profile= */
 	const char *help;
-	const char *says; /* instructions, for models */
+	const char *instructions; /* instructions, for models */
 };
 extern const struct profile profiles[PROFILE_NUM];
 
@@ -73,31 +73,33 @@ struct tool_arg {
 
 /* What MCP calls annotations, and what a row wants of us. */
 enum tool_hint {
-	TOOL_READS = 1 << 0,    /* changes nothing */
-	TOOL_DESTROYS = 1 << 1, /* what it changes may be lost */
-	TOOL_AGAIN = 1 << 2,    /* twice is as once */
-	TOOL_WORLD = 1 << 3,    /* reaches beyond the sandbox */
-	TOOL_BOX = 1 << 4,      /* without a sandbox argument: that of the group, made if need be */
+	TOOL_READ_ONLY = 1 << 0,   /* changes nothing */
+	TOOL_DESTRUCTIVE = 1 << 1, /* what it changes may be lost */
+	TOOL_IDEMPOTENT = 1 << 2,  /* twice is as once */
+	TOOL_OPEN_WORLD = 1 << 3,  /* reaches beyond the sandbox */
+	TOOL_DEFAULT_SANDBOX =
+		1 << 4, /* without a sandbox argument: that of the group, made if need be */
 };
 
 struct tool_run;
-struct result;
+struct tool_result;
 
 /* What is called next: TOOL_CALLS when run's call is filled in, TOOL_SHOWN when the result
  * is written.  Called once at the beginning and once for every answer. */
-enum tool_next { TOOL_CALLS, TOOL_SHOWN };
-typedef int tool_ask(struct tool_run *run, struct cay_err *err);
+enum tool_next { TOOL_NEXT_CALL, TOOL_FINISHED };
+typedef int tool_next_call_fn(struct tool_run *run, struct cay_err *err);
 /* The answer, as content. */
-typedef int tool_show(struct tool_run *run, struct result *out, struct cay_err *err);
+typedef int tool_write_result_fn(struct tool_run *run, struct tool_result *out,
+				 struct cay_err *err);
 
 struct mcp_tool {
 	enum tool_profile profile;
 	const char *name, *title;
 	enum op_id op; /* the one it is, or whose scope it needs when ask makes several */
 	unsigned hints;
-	const struct tool_arg *args; /* ends with a row without a name or a member */
-	tool_ask *ask;               /* NULL: the operation, once, by the arguments' members */
-	tool_show *show;             /* NULL: the answer as JSON */
+	const struct tool_arg *args;  /* ends with a row without a name or a member */
+	tool_next_call_fn *next_call; /* NULL: the operation, once, by the arguments' members */
+	tool_write_result_fn *write_result; /* NULL: the answer as JSON */
 	const char *help;
 };
 
@@ -108,15 +110,15 @@ extern const size_t n_mcp_tools;
 const struct profile *profile_find(struct slice name);
 const struct mcp_tool *tool_find(enum tool_profile profile, struct slice name);
 /* Whether whoever asks may call it at all; what it may do is the operation's to say. */
-bool tool_allowed(const struct mcp_tool *t, const struct actor *a);
+bool tool_is_allowed(const struct mcp_tool *t, const struct actor *a);
 
 /* Arguments as JSON Schema; one tool as tools/list has it. */
-void tool_schema(const struct mcp_tool *t, const char *key, struct jw *w);
+void tool_schema_write(const struct mcp_tool *t, const char *key, struct jw *w);
 void tool_describe(const struct mcp_tool *t, struct jw *w);
 
 /* Check what a model sent, and fill in presets.  The failure is for the model: it names the
  * argument, says what is wrong with it and what would do.  args NULL is {}; the caller owns
  * *ret. */
-[[nodiscard]] int tool_args(const struct mcp_tool *t, json_t *args, json_t **ret,
-			    struct cay_err *err);
+[[nodiscard]] int tool_args_check(const struct mcp_tool *t, json_t *args, json_t **ret,
+				  struct cay_err *err);
 #endif

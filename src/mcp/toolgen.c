@@ -8,16 +8,16 @@
 #include "mcp/tool.h"
 
 /* What tools/list says, and which operation each is. */
-static void write_profile(enum tool_profile p, struct jw *w)
+static void toolgen_write_profile(enum tool_profile p, struct jw *w)
 {
 	jw_str(w, "name", profiles[p].name);
 	jw_str(w, "description", profiles[p].help);
-	jw_array(w, "tools");
+	jw_array_begin(w, "tools");
 	for (size_t i = 0; i < n_mcp_tools; i++)
 		if (mcp_tools[i].profile == p)
 			tool_describe(&mcp_tools[i], w);
 	jw_end(w);
-	jw_object(w, "operations");
+	jw_object_begin(w, "operations");
 	for (size_t i = 0; i < n_mcp_tools; i++)
 		if (mcp_tools[i].profile == p)
 			jw_str(w, mcp_tools[i].name, ops[mcp_tools[i].op].name);
@@ -29,16 +29,16 @@ int main(void)
 	auto_buf b = BUF_INIT(MIB(4));
 	struct jw w = jw_to(&b);
 
-	jw_object(&w, NULL);
-	jw_array(&w, "profiles");
+	jw_object_begin(&w, NULL);
+	jw_array_begin(&w, "profiles");
 	for (unsigned p = 0; p < PROFILE_NUM; p++) {
-		jw_object(&w, NULL);
-		write_profile((enum tool_profile)p, &w);
+		jw_object_begin(&w, NULL);
+		toolgen_write_profile((enum tool_profile)p, &w);
 		jw_end(&w);
 	}
 	jw_end(&w);
 	jw_end(&w);
-	if (jw_done(&w) < 0 || path_write_all(STDOUT_FILENO, b.data, b.len) < 0) {
+	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, b.data, b.len) < 0) {
 		(void)fputs("toolgen: cannot write\n", stderr);
 		return 1;
 	}

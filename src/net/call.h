@@ -14,13 +14,13 @@
 #include "net/http.h"
 #include "net/upstream.h"
 
-struct call;
+struct client_call;
 
-struct call_conf {
-	struct upstream *upstream;
-	struct conn_room *room;
+struct client_call_conf {
+	struct upstream_pool *upstream;
+	struct conn_shared *shared;
 	struct slice head, body; /* as they go out; head ends with its empty line */
-	bool again;              /* nothing happens twice if it is sent twice */
+	bool can_retry;          /* nothing happens twice if it is sent twice */
 	size_t answer_max;       /* of its body; more is CAY_E_TOO_LARGE */
 	uint64_t timeout_ms;     /* 0: for ever */
 	/* head NULL: err says why there is no answer. */
@@ -30,7 +30,8 @@ struct call_conf {
 };
 
 /* On failure done is not told.  The slices need not live longer than this. */
-[[nodiscard]] int call_start(const struct call_conf *conf, struct call **ret, struct cay_err *err);
+[[nodiscard]] int client_call_start(const struct client_call_conf *conf, struct client_call **ret,
+				    struct cay_err *err);
 /* Nobody wants to know any more: its connection is closed, so the other program hears. */
-void call_cancel(struct call *c);
+void client_call_cancel(struct client_call *c);
 #endif

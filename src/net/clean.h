@@ -19,24 +19,27 @@
  */
 #include "net/http.h"
 
-struct clean {
+struct proxy_headers {
 	const char *prefix; /* of the API's path, without '/' at its end; NULL: a host of its own */
 	const char *cookie; /* name of ours */
 	const char *host;   /* what the server is told; NULL: localhost and its port */
 	const char *scheme; /* of the URL the client has; with host */
 	unsigned port;
-	bool upgrade; /* to a WebSocket */
-	bool no_auth; /* Authorization may be a credential of ours that does not look like one */
+	bool upgrade;            /* to a WebSocket */
+	bool drop_authorization; /* Authorization may be a credential of ours that does not look
+				    like one */
 };
 
 /* Header lines for the server, Host among them. */
-[[nodiscard]] int clean_request(const struct clean *c, const struct http_head *h, struct buf *out);
+[[nodiscard]] int proxy_headers_write_request(const struct proxy_headers *c,
+					      const struct http_head *h, struct buf *out);
 /* Header lines for the client. */
-[[nodiscard]] int clean_reply(const struct clean *c, const struct http_head *h, struct buf *out);
+[[nodiscard]] int proxy_headers_write_reply(const struct proxy_headers *c,
+					    const struct http_head *h, struct buf *out);
 
 /* The value of the one cookie of that name, or one with p NULL: none, or more than one.
  * `at` is where to go on, 0 at first: it may be there several times. */
-struct slice clean_cookie(const struct http_head *h, const char *name, size_t *at);
+struct slice proxy_headers_find_cookie(const struct http_head *h, const char *name, size_t *at);
 /* Whether a path below ours stays there, however it is read. */
-bool clean_path_stays(struct slice path);
+bool proxy_path_is_confined(struct slice path);
 #endif

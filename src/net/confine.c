@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 
-static const int calls[] = {
+static const int confine_allowed_syscalls[] = {
 	/* the loop */
 	SCMP_SYS(epoll_ctl),
 	SCMP_SYS(epoll_pwait),
@@ -61,12 +61,12 @@ static const int calls[] = {
 	SCMP_SYS(exit_group),
 };
 
-static int add_rules(scmp_filter_ctx ctx)
+static int confine_add_syscall_rules(scmp_filter_ctx ctx)
 {
 	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(calls); i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, calls[i], 0);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(confine_allowed_syscalls); i++)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, confine_allowed_syscalls[i], 0);
 	if (r >= 0)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
 				     SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
@@ -85,7 +85,7 @@ static int add_rules(scmp_filter_ctx ctx)
 	return r;
 }
 
-static int load(scmp_filter_ctx ctx, int r, struct cay_err *err)
+static int confine_load_filter(scmp_filter_ctx ctx, int r, struct cay_err *err)
 {
 	if (r >= 0)
 		r = seccomp_load(ctx);
@@ -93,7 +93,7 @@ static int load(scmp_filter_ctx ctx, int r, struct cay_err *err)
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "load a system call filter") : 0;
 }
 
-int confine_no_rings(struct cay_err *err)
+int confine_deny_io_uring(struct cay_err *err)
 {
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
 
@@ -103,13 +103,14 @@ int confine_no_rings(struct cay_err *err)
 		seccomp_release(ctx);
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
 	}
-	return load(ctx, seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0),
-		    err);
+	return confine_load_filter(
+		ctx, seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0),
+		err);
 }
 
 /* A filter sees no addresses, and an accepted socket can be connected anew: no TCP at all
  * (Linux 6.7; before it there is the filter alone). */
-static void no_tcp(void)
+static void confine_deny_tcp_connect(void)
 {
 	struct landlock_ruleset_attr rules = { .handled_access_net =
 						       LANDLOCK_ACCESS_NET_CONNECT_TCP };
@@ -125,12 +126,12 @@ int confine_daemon(struct cay_err *err)
 {
 	scmp_filter_ctx ctx;
 
-	no_tcp();
+	confine_deny_tcp_connect();
 #ifdef CAY_SANITIZED
 	return 0; /* what a sanitizer does at the end needs files */
 #endif
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
-	return load(ctx, add_rules(ctx), err);
+	return confine_load_filter(ctx, confine_add_syscall_rules(ctx), err);
 }

@@ -12,7 +12,7 @@
 
 /* Before the loop is made: libuv asks for a ring (io_uring) whatever it is told, and a
  * ring is a way past the filter. */
-[[nodiscard]] int confine_no_rings(struct cay_err *err);
+[[nodiscard]] int confine_deny_io_uring(struct cay_err *err);
 /* For good. */
 [[nodiscard]] int confine_daemon(struct cay_err *err);
 #endif

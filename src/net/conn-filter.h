@@ -10,7 +10,7 @@
  */
 #include "net/conn.h"
 
-struct conn_room {
+struct conn_shared {
 	uv_loop_t *loop;
 	unsigned refs;
 	char *wire;        /* CONN_READ bytes: what one read of a socket brings */
@@ -24,10 +24,10 @@ struct conn_filter {
 	/* Bytes of the owner, towards the wire. */
 	int (*output)(struct conn *c, const uv_buf_t *v, unsigned n);
 	/* c->wanted changed. */
-	void (*want)(struct conn *c);
+	void (*update_reading)(struct conn *c);
 	/* The owner writes no more. */
-	void (*finish)(struct conn *c);
-	/* Close handles, with conn_unref() as the callback of each. */
+	void (*shutdown)(struct conn *c);
+	/* Close handles, with on_conn_handle_closed() as the callback of each. */
 	void (*close)(struct conn *c);
 	void (*free)(struct conn *c);
 };
@@ -43,17 +43,17 @@ struct conn {
 		uv_pipe_t pipe;
 		uv_tcp_t tcp;
 	};
-	struct conn_room *room;
+	struct conn_shared *shared;
 	const struct conn_events *events;
 	void *data;
 	const struct conn_filter *filter;
 	void *filter_data;
 	unsigned open; /* handles that are not closed yet */
 	bool closing;
-	bool wanted;  /* the owner wants to read */
-	bool reading; /* the socket is read */
-	bool ended;   /* the owner was told the end */
-	bool writing, broken, finishing, finished;
+	bool want_read; /* the owner wants to read */
+	bool reading;   /* the socket is read */
+	bool ended;     /* the owner was told the end */
+	bool writing, write_failed, finishing, finished;
 	size_t out_max;
 	struct buf out, sending;
 	uv_write_t write;
@@ -61,11 +61,11 @@ struct conn {
 	void *on_free_arg;
 };
 
-void conn_wire_read(struct conn *c, bool on);
+void conn_wire_set_reading(struct conn *c, bool on);
 [[nodiscard]] int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n);
 /* Shut the socket down behind what is queued. */
-void conn_wire_finish(struct conn *c);
+void conn_wire_shutdown(struct conn *c);
 /* Told at most once. */
-void conn_end(struct conn *c, const struct cay_err *err);
-void conn_unref(uv_handle_t *h);
+void conn_notify_end(struct conn *c, const struct cay_err *err);
+void on_conn_handle_closed(uv_handle_t *h);
 #endif

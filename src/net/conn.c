@@ -6,13 +6,13 @@
 
 #include "net/conn-filter.h"
 
-struct conn_room *conn_room_new(uv_loop_t *loop)
+struct conn_shared *conn_shared_new(uv_loop_t *loop)
 {
-	struct conn_room *room = calloc(1, sizeof(*room));
+	struct conn_shared *room = calloc(1, sizeof(*room));
 
 	if (!room)
 		return NULL;
-	*room = (struct conn_room){ .loop = loop, .refs = 1, .wire = malloc(CONN_READ) };
+	*room = (struct conn_shared){ .loop = loop, .refs = 1, .wire = malloc(CONN_READ) };
 	if (!room->wire) {
 		free(room);
 		return NULL;
@@ -20,7 +20,7 @@ struct conn_room *conn_room_new(uv_loop_t *loop)
 	return room;
 }
 
-void conn_room_unref(struct conn_room *room)
+void conn_shared_unref(struct conn_shared *room)
 {
 	if (!room || --room->refs)
 		return;
@@ -32,23 +32,23 @@ void conn_room_unref(struct conn_room *room)
 
 /* Reading. */
 
-void conn_end(struct conn *c, const struct cay_err *err)
+void conn_notify_end(struct conn *c, const struct cay_err *err)
 {
-	conn_wire_read(c, false);
+	conn_wire_set_reading(c, false);
 	if (c->ended || c->closing)
 		return;
 	c->ended = true;
 	c->events->end(c, err);
 }
 
-static void on_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
+static void on_conn_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
 {
 	const struct conn *c = h->data;
 
-	*ret = uv_buf_init(c->room->wire, CONN_READ);
+	*ret = uv_buf_init(c->shared->wire, CONN_READ);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+static void on_conn_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
 {
 	struct conn *c = stream->data;
 	struct cay_err err = {};
@@ -57,62 +57,62 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
 		return;
 	if (n < 0 && n != UV_EOF) {
 		(void)cay_fail_sys(&err, CAY_E_UNAVAILABLE, (int)-n, "read");
-		conn_end(c, &err);
+		conn_notify_end(c, &err);
 	} else if (c->filter) {
 		c->filter->input(c, (struct slice){ bytes->base, n < 0 ? 0 : (size_t)n });
 	} else if (n < 0) {
-		conn_end(c, NULL);
+		conn_notify_end(c, NULL);
 	} else {
 		c->events->read(c, (struct slice){ bytes->base, (size_t)n });
 	}
 }
 
-void conn_wire_read(struct conn *c, bool on)
+void conn_wire_set_reading(struct conn *c, bool on)
 {
 	if (c->closing || on == c->reading)
 		return;
 	c->reading = on;
 	/* of an open stream neither can fail */
 	if (on)
-		(void)uv_read_start(&c->stream, on_alloc, on_read);
+		(void)uv_read_start(&c->stream, on_conn_alloc, on_conn_read);
 	else
 		(void)uv_read_stop(&c->stream);
 }
 
-void conn_read(struct conn *c, bool on)
+void conn_set_reading(struct conn *c, bool on)
 {
 	on = on && !c->ended;
-	if (c->closing || on == c->wanted)
+	if (c->closing || on == c->want_read)
 		return;
-	c->wanted = on;
+	c->want_read = on;
 	if (c->filter)
-		c->filter->want(c);
+		c->filter->update_reading(c);
 	else
-		conn_wire_read(c, on);
+		conn_wire_set_reading(c, on);
 }
 
 /* Writing. */
 
-static void on_written(uv_write_t *w, int status);
+static void on_conn_written(uv_write_t *w, int status);
 
-static int flush(struct conn *c)
+static int conn_flush_queue(struct conn *c)
 {
 	struct buf swap = c->sending;
 	uv_buf_t b;
 	int r;
 
-	if (c->writing || c->broken || !c->out.len)
+	if (c->writing || c->write_failed || !c->out.len)
 		return 0;
 	c->sending = c->out;
 	c->out = swap;
 	b = uv_buf_init(c->sending.data, (unsigned)c->sending.len);
-	r = uv_write(&c->write, &c->stream, &b, 1, on_written);
+	r = uv_write(&c->write, &c->stream, &b, 1, on_conn_written);
 	c->writing = r == 0;
-	c->broken = r < 0;
+	c->write_failed = r < 0;
 	return r;
 }
 
-static void finish_if_empty(struct conn *c)
+static void conn_shutdown_if_flushed(struct conn *c)
 {
 	int fd;
 
@@ -124,7 +124,7 @@ static void finish_if_empty(struct conn *c)
 		(void)shutdown(fd, SHUT_WR);
 }
 
-static void on_written(uv_write_t *w, int status)
+static void on_conn_written(uv_write_t *w, int status)
 {
 	struct conn *c = w->data;
 
@@ -133,14 +133,14 @@ static void on_written(uv_write_t *w, int status)
 	c->sending.max = c->out_max;
 	if (c->closing)
 		return;
-	if (status < 0 || flush(c) < 0) {
-		c->broken = true;
+	if (status < 0 || conn_flush_queue(c) < 0) {
+		c->write_failed = true;
 		buf_clear(&c->out);
 		if (c->events->stuck)
 			c->events->stuck(c);
 		return;
 	}
-	finish_if_empty(c);
+	conn_shutdown_if_flushed(c);
 	if (c->events->sent)
 		c->events->sent(c);
 }
@@ -150,12 +150,12 @@ int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n)
 	size_t done = 0;
 	int r;
 
-	if (c->closing || c->broken)
+	if (c->closing || c->write_failed)
 		return -EPIPE;
 	if (!c->writing && !c->out.len) {
 		r = uv_try_write(&c->stream, v, n);
 		if (r < 0 && r != UV_EAGAIN) {
-			c->broken = true;
+			c->write_failed = true;
 			return r;
 		}
 		done = r < 0 ? 0 : (size_t)r;
@@ -166,13 +166,13 @@ int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n)
 		done -= skip;
 		if (skip == v[i].len)
 			continue;
-		r = buf_add(&c->out, v[i].base + skip, v[i].len - skip);
+		r = buf_append(&c->out, v[i].base + skip, v[i].len - skip);
 		if (r < 0) {
-			c->broken = true; /* half of it may be out already */
+			c->write_failed = true; /* half of it may be out already */
 			return r;
 		}
 	}
-	return flush(c);
+	return conn_flush_queue(c);
 }
 
 int conn_write(struct conn *c, const uv_buf_t *v, unsigned n)
@@ -182,20 +182,20 @@ int conn_write(struct conn *c, const uv_buf_t *v, unsigned n)
 	return c->filter ? c->filter->output(c, v, n) : conn_wire_write(c, v, n);
 }
 
-size_t conn_unsent(const struct conn *c)
+size_t conn_unsent_bytes(const struct conn *c)
 {
 	return uv_stream_get_write_queue_size(&c->stream);
 }
 
-size_t conn_queued(const struct conn *c)
+size_t conn_queued_bytes(const struct conn *c)
 {
 	return c->out.len + (c->writing ? c->sending.len : 0);
 }
 
-void conn_wire_finish(struct conn *c)
+void conn_wire_shutdown(struct conn *c)
 {
 	c->finishing = true;
-	finish_if_empty(c);
+	conn_shutdown_if_flushed(c);
 }
 
 void conn_shutdown(struct conn *c)
@@ -203,20 +203,20 @@ void conn_shutdown(struct conn *c)
 	if (c->closing || c->finishing)
 		return;
 	if (c->filter)
-		c->filter->finish(c);
+		c->filter->shutdown(c);
 	else
-		conn_wire_finish(c);
+		conn_wire_shutdown(c);
 }
 
 /* Birth and death. */
 
-static struct conn *new_conn(struct conn_room *room, int family, const struct conn_conf *conf)
+static struct conn *conn_new(struct conn_shared *room, int family, const struct conn_conf *conf)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
-	c->room = room;
+	c->shared = room;
 	room->refs++;
 	c->open = 1;
 	if (family == AF_UNIX)
@@ -224,12 +224,12 @@ static struct conn *new_conn(struct conn_room *room, int family, const struct co
 	else
 		(void)uv_tcp_init(room->loop, &c->tcp);
 	c->handle.data = c->write.data = c;
-	conn_give(c, conf->events, conf->data, conf->out_max);
+	conn_set_owner(c, conf->events, conf->data, conf->out_max);
 	return c;
 }
 
 /* Closed before anybody but us knew of it. */
-static int give_up(struct conn *c, int r)
+static int conn_discard(struct conn *c, int r)
 {
 	static const struct conn_events nobody = {};
 
@@ -238,50 +238,50 @@ static int give_up(struct conn *c, int r)
 	return r;
 }
 
-static int attach(struct conn *c, const struct conn_layer *layer)
+static int conn_attach_layer(struct conn *c, const struct conn_layer *layer)
 {
 	return layer ? layer->attach(layer, c) : 0;
 }
 
-int conn_accept(struct conn_room *room, uv_stream_t *listener, const struct conn_conf *conf,
+int conn_accept(struct conn_shared *room, uv_stream_t *listener, const struct conn_conf *conf,
 		struct conn **ret)
 {
 	int family = listener->type == UV_NAMED_PIPE ? AF_UNIX : AF_INET;
-	struct conn *c = new_conn(room, family, conf);
+	struct conn *c = conn_new(room, family, conf);
 	int r;
 
 	if (!c)
 		return -ENOMEM;
 	r = uv_accept(listener, &c->stream);
 	if (r >= 0)
-		r = attach(c, conf->layer);
+		r = conn_attach_layer(c, conf->layer);
 	if (r < 0)
-		return give_up(c, r);
+		return conn_discard(c, r);
 	*ret = c;
 	return 0;
 }
 
-int conn_take(struct conn_room *room, int fd, int family, const struct conn_conf *conf,
-	      struct conn **ret)
+int conn_open_fd(struct conn_shared *room, int fd, int family, const struct conn_conf *conf,
+		 struct conn **ret)
 {
 	auto_close int owned = fd;
-	struct conn *c = new_conn(room, family, conf);
+	struct conn *c = conn_new(room, family, conf);
 	int r;
 
 	if (!c)
 		return -ENOMEM;
 	r = family == AF_UNIX ? uv_pipe_open(&c->pipe, fd) : uv_tcp_open(&c->tcp, fd);
 	if (r < 0)
-		return give_up(c, r);
+		return conn_discard(c, r);
 	(void)cay_take_fd(&owned);
-	r = attach(c, conf->layer);
+	r = conn_attach_layer(c, conf->layer);
 	if (r < 0)
-		return give_up(c, r);
+		return conn_discard(c, r);
 	*ret = c;
 	return 0;
 }
 
-void conn_give(struct conn *c, const struct conn_events *events, void *data, size_t out_max)
+void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max)
 {
 	c->events = events;
 	c->data = data;
@@ -291,7 +291,7 @@ void conn_give(struct conn *c, const struct conn_events *events, void *data, siz
 	c->sending.max = c->out_max;
 }
 
-void conn_unref(uv_handle_t *h)
+void on_conn_handle_closed(uv_handle_t *h)
 {
 	struct conn *c = h->data;
 
@@ -303,7 +303,7 @@ void conn_unref(uv_handle_t *h)
 		c->filter->free(c);
 	buf_fini(&c->out);
 	buf_fini(&c->sending);
-	conn_room_unref(c->room);
+	conn_shared_unref(c->shared);
 	if (c->on_free)
 		c->on_free(c->on_free_arg);
 	free(c);
@@ -316,27 +316,27 @@ void conn_close(struct conn *c)
 	c->closing = true;
 	if (c->filter)
 		c->filter->close(c);
-	uv_close(&c->handle, conn_unref);
+	uv_close(&c->handle, on_conn_handle_closed);
 }
 
-void conn_cut(struct conn *c)
+void conn_notify_stuck(struct conn *c)
 {
 	if (!c->closing && c->events->stuck)
 		c->events->stuck(c);
 }
 
-bool conn_closing(const struct conn *c)
+bool conn_is_closing(const struct conn *c)
 {
 	return c->closing;
 }
 
-void conn_on_free(struct conn *c, void (*fn)(void *arg), void *arg)
+void conn_set_free_callback(struct conn *c, void (*fn)(void *arg), void *arg)
 {
 	c->on_free = fn;
 	c->on_free_arg = arg;
 }
 
-bool conn_filtered(const struct conn *c)
+bool conn_is_filtered(const struct conn *c)
 {
 	return c->filter;
 }
@@ -346,14 +346,14 @@ void *conn_data(const struct conn *c)
 	return c->data;
 }
 
-struct conn_room *conn_room_of(const struct conn *c)
+struct conn_shared *conn_get_shared(const struct conn *c)
 {
-	return c->room;
+	return c->shared;
 }
 
 uv_loop_t *conn_loop(const struct conn *c)
 {
-	return c->room->loop;
+	return c->shared->loop;
 }
 
 int conn_fd(const struct conn *c)

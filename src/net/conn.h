@@ -13,7 +13,7 @@
  * A conn is on the heap because it may change hands (an upgraded request).  It is
  * freed in its last close callback, so pointers to it stay good for the length of
  * any callback; `closed` says so.  After conn_close() nothing but `closed` is told.
- * None of the calls here calls the owner back, but conn_read(), which a filter may
+ * None of the calls here calls the owner back, but conn_set_reading(), which a filter may
  * use to tell from the loop what it had kept.
  *
  * Bounded: one read (CONN_READ), out_max queued bytes.  Threading: loop thread.
@@ -28,7 +28,7 @@
 
 struct conn;
 struct conn_layer;
-struct conn_room;
+struct conn_shared;
 
 /* Members may be NULL, but read and end. */
 struct conn_events {
@@ -37,7 +37,7 @@ struct conn_events {
 	void (*read)(struct conn *c, struct slice bytes);
 	/* No more will be read: the peer ended in good order (err NULL) or did not. */
 	void (*end)(struct conn *c, const struct cay_err *err);
-	/* Something queued is out: look at conn_queued(). */
+	/* Something queued is out: look at conn_queued_bytes(). */
 	void (*sent)(struct conn *c);
 	/* What was queued could not be written, nor can anything else. */
 	void (*stuck)(struct conn *c);
@@ -46,8 +46,8 @@ struct conn_events {
 };
 
 /* What the connections of one loop share; lives until the last of them is gone. */
-[[nodiscard]] struct conn_room *conn_room_new(uv_loop_t *loop);
-void conn_room_unref(struct conn_room *room);
+[[nodiscard]] struct conn_shared *conn_shared_new(uv_loop_t *loop);
+void conn_shared_unref(struct conn_shared *room);
 
 struct conn_conf {
 	const struct conn_layer *layer; /* NULL: plain */
@@ -56,37 +56,37 @@ struct conn_conf {
 	size_t out_max;
 };
 
-/* Neither reads before conn_read().  Accept fails only when there is no memory or
+/* Neither reads before conn_set_reading().  Accept fails only when there is no memory or
  * no connection; take has the connected fd of that AF_*, also on failure. */
-[[nodiscard]] int conn_accept(struct conn_room *room, uv_stream_t *listener,
+[[nodiscard]] int conn_accept(struct conn_shared *room, uv_stream_t *listener,
 			      const struct conn_conf *conf, struct conn **ret);
-[[nodiscard]] int conn_take(struct conn_room *room, int fd, int family,
-			    const struct conn_conf *conf, struct conn **ret);
+[[nodiscard]] int conn_open_fd(struct conn_shared *room, int fd, int family,
+			       const struct conn_conf *conf, struct conn **ret);
 
 /* Another owner; what is queued goes on. */
-void conn_give(struct conn *c, const struct conn_events *events, void *data, size_t out_max);
+void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max);
 void *conn_data(const struct conn *c);
-struct conn_room *conn_room_of(const struct conn *c);
+struct conn_shared *conn_get_shared(const struct conn *c);
 uv_loop_t *conn_loop(const struct conn *c);
 /* The socket, to look at; or -EBADF. */
 int conn_fd(const struct conn *c);
 /* Whether its bytes are not those of the socket. */
-bool conn_filtered(const struct conn *c);
+bool conn_is_filtered(const struct conn *c);
 /* Told when the memory goes, behind `closed`, whoever owns it then. */
-void conn_on_free(struct conn *c, void (*fn)(void *arg), void *arg);
+void conn_set_free_callback(struct conn *c, void (*fn)(void *arg), void *arg);
 
-void conn_read(struct conn *c, bool on);
+void conn_set_reading(struct conn *c, bool on);
 /* All of it, now or queued; -ENOBUFS past out_max, -EPIPE and others when the peer
  * cannot be written to any more.  Nothing is copied that the socket takes now. */
 [[nodiscard]] int conn_write(struct conn *c, const uv_buf_t *v, unsigned n);
-size_t conn_queued(const struct conn *c);
+size_t conn_queued_bytes(const struct conn *c);
 /* Of that, what the socket has not taken: smaller as time goes by, if the peer reads. */
-size_t conn_unsent(const struct conn *c);
+size_t conn_unsent_bytes(const struct conn *c);
 /* No more will be written; the peer hears of it behind what is queued. */
 void conn_shutdown(struct conn *c);
 /* It must end: its owner is told that it is stuck. */
-void conn_cut(struct conn *c);
-bool conn_closing(const struct conn *c);
+void conn_notify_stuck(struct conn *c);
+bool conn_is_closing(const struct conn *c);
 /* Close now, in the middle if need be. */
 void conn_close(struct conn *c);
 #endif

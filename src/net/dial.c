@@ -9,19 +9,19 @@
 
 #include "base/msg.h"
 
-static int open_socket(void)
+static int dial_open_socket(void)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -errno;
-	msg_refuse_fds(fd);
+	seqpacket_refuse_fds(fd);
 	return fd;
 }
 
-int dial(uv_pipe_t *pipe, const char *path, uv_connect_t *req, uv_connect_cb cb)
+int dial_unix_async(uv_pipe_t *pipe, const char *path, uv_connect_t *req, uv_connect_cb cb)
 {
-	int fd = open_socket();
+	int fd = dial_open_socket();
 	int r;
 
 	if (fd < 0)
@@ -35,10 +35,10 @@ int dial(uv_pipe_t *pipe, const char *path, uv_connect_t *req, uv_connect_cb cb)
 	return uv_pipe_connect2(req, pipe, path, strlen(path), UV_PIPE_NO_TRUNCATE, cb);
 }
 
-int dial_now(const char *path)
+int dial_unix_connect(const char *path)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
-	auto_close int fd = open_socket();
+	auto_close int fd = dial_open_socket();
 	size_t n = strlen(path);
 
 	if (fd < 0)

@@ -14,7 +14,8 @@
 
 /* pipe is initialised and has no fd yet; cb is called from the loop, unless this
  * fails (UV_*). */
-[[nodiscard]] int dial(uv_pipe_t *pipe, const char *path, uv_connect_t *req, uv_connect_cb cb);
+[[nodiscard]] int dial_unix_async(uv_pipe_t *pipe, const char *path, uv_connect_t *req,
+				  uv_connect_cb cb);
 /* The same at once: a connected fd, or -errno.  A unix socket is there or it is not. */
-[[nodiscard]] int dial_now(const char *path);
+[[nodiscard]] int dial_unix_connect(const char *path);
 #endif

@@ -2,38 +2,38 @@
 /* What is asked of a head that http.c has read */
 #include "net/http.h"
 
-struct slice http_header(const struct http_head *h, const char *name)
+struct slice http_header_find(const struct http_head *h, const char *name)
 {
 	for (size_t i = 0; i < h->n_headers; i++)
-		if (http_eq(h->headers[i].name, name))
+		if (http_equals_nocase(h->headers[i].name, name))
 			return h->headers[i].value;
 	return (struct slice){};
 }
 
 /* Is it in a list of this name, whatever its parameters are? */
-static bool listed(const struct http_head *h, const char *name, const char *what)
+static bool http_header_lists(const struct http_head *h, const char *name, const char *what)
 {
 	for (size_t i = 0; i < h->n_headers; i++) {
 		struct slice list = h->headers[i].value;
 
-		if (!http_eq(h->headers[i].name, name))
+		if (!http_equals_nocase(h->headers[i].name, name))
 			continue;
 		while (list.p) {
 			struct slice item = slice_cut(&list, ',');
 
-			if (http_eq(slice_trim(slice_cut(&item, ';')), what))
+			if (http_equals_nocase(slice_trim(slice_cut(&item, ';')), what))
 				return true;
 		}
 	}
 	return false;
 }
 
-bool http_accepts(const struct http_head *h, const char *media)
+bool http_accepts_media_type(const struct http_head *h, const char *media)
 {
-	return listed(h, "accept", media);
+	return http_header_lists(h, "accept", media);
 }
 
 bool http_prefers(const struct http_head *h, const char *what)
 {
-	return listed(h, "prefer", what);
+	return http_header_lists(h, "prefer", what);
 }

@@ -10,10 +10,10 @@
  * is.  No I/O and no clock: the caller hands in bytes, in any pieces, and pulls
  * events out, so back-pressure is not calling.
  *
- *	while ((r = http_next(&p, &in, &body, &err)) > HTTP_MORE)
+ *	while ((r = http_parser_next(&p, &in, &body, &err)) > HTTP_MORE)
  *		...HTTP_HEAD, HTTP_BODY..., HTTP_END
  *
- * Behind HTTP_END, in holds what follows; http_reset() makes the parser ready for
+ * Behind HTTP_END, in holds what follows; http_parser_reset() makes the parser ready for
  * the next message.  Bounded: HTTP_HEAD_MAX bytes and HTTP_HEADERS_MAX headers,
  * 32 bytes a chunk line, no extensions, no trailers.
  */
@@ -40,7 +40,7 @@ struct http_header {
 	struct slice name, value; /* as sent, white space around the value off */
 };
 
-/* Slices point into the parser and live until http_reset(). */
+/* Slices point into the parser and live until http_parser_reset(). */
 struct http_head {
 	struct slice method, target; /* of a request */
 	unsigned status;             /* of a response */
@@ -64,44 +64,44 @@ struct http_parser {
 	struct http_head head;
 	unsigned state;
 	unsigned interim;
-	unsigned breaks;   /* line ends in a row, while in the head */
-	uint64_t left;     /* of a body with a length */
-	size_t line;       /* bytes since the last one of a chunk */
-	struct slice span; /* what llhttp handed out last */
-	bool done;         /* the last chunk is over */
-	bool may_upgrade;  /* a 101 is an answer to what was asked */
-	bool any_end;      /* the end of the connection may be that of the body */
-	bool to_head;      /* what was asked was HEAD: there is no body */
-	unsigned seen;     /* which of the headers we know were there */
+	unsigned breaks;        /* line ends in a row, while in the head */
+	uint64_t left;          /* of a body with a length */
+	size_t line;            /* bytes since the last one of a chunk */
+	struct slice span;      /* what llhttp handed out last */
+	bool done;              /* the last chunk is over */
+	bool may_upgrade;       /* a 101 is an answer to what was asked */
+	bool until_end_allowed; /* the end of the connection may be that of the body */
+	bool reply_to_head;     /* what was asked was HEAD: there is no body */
+	unsigned seen;          /* which of the headers we know were there */
 };
 
-void http_init(struct http_parser *p, enum http_kind kind);
+void http_parser_init(struct http_parser *p, enum http_kind kind);
 /* The request asked for another protocol, so a 101 is a final answer: behind its
  * HTTP_END, in holds bytes of that protocol.  Otherwise a 101 is a failure. */
-void http_allow_upgrade(struct http_parser *p);
+void http_parser_allow_upgrade(struct http_parser *p);
 /* The response is one of somebody's web server: it may end with its connection
  * (HTTP_UNTIL_END: there is no HTTP_END, the caller sees it).  to_head: it is the answer to
  * a HEAD, and has no body whatever it says. */
-void http_of_a_server(struct http_parser *p, bool to_head);
+void http_parser_set_web_server(struct http_parser *p, bool to_head);
 /* Ready for another message; the head is forgotten. */
-void http_reset(struct http_parser *p);
-void http_fini(struct http_parser *p);
+void http_parser_reset(struct http_parser *p);
+void http_parser_fini(struct http_parser *p);
 
 /* Take bytes from the front of *in up to one event.  HTTP_MORE means that all
  * were taken.  After a failure (CAY_E_HEADERS past a limit, CAY_E_INVALID, or
- * CAY_E_NO_MEMORY) the parser is good for http_fini() only. */
-[[nodiscard]] int http_next(struct http_parser *p, struct slice *in, struct slice *ret_body,
-			    struct cay_err *err);
+ * CAY_E_NO_MEMORY) the parser is good for http_parser_fini() only. */
+[[nodiscard]] int http_parser_next(struct http_parser *p, struct slice *in, struct slice *ret_body,
+				   struct cay_err *err);
 /* True between messages: the end of input here is nobody's fault. */
-bool http_idle(const struct http_parser *p);
-/* True from HTTP_END to http_reset(). */
-bool http_ended(const struct http_parser *p);
+bool http_parser_is_idle(const struct http_parser *p);
+/* True from HTTP_END to http_parser_reset(). */
+bool http_parser_has_ended(const struct http_parser *p);
 
 /* The first header of that name, or one with p NULL. */
-struct slice http_header(const struct http_head *h, const char *name);
+struct slice http_header_find(const struct http_head *h, const char *name);
 /* Is this media type named in Accept?  Wildcards do not count: they say that
  * anything will do, not that somebody wants this. */
-bool http_accepts(const struct http_head *h, const char *media);
+bool http_accepts_media_type(const struct http_head *h, const char *media);
 /* Is this named in Prefer?  Who does not know it ignores it, so it may be sent to anybody,
  * and a PID 1 of an older version is one of those. */
 bool http_prefers(const struct http_head *h, const char *what);
@@ -109,7 +109,7 @@ bool http_prefers(const struct http_head *h, const char *what);
 #define HTTP_END_WITH_CALLER "end-with-caller"
 /* "SCHEME://HOST[:PORT]" of http or https, and nothing behind it; its host as a Host header has
  * it, or one with p NULL. */
-struct slice http_origin_host(struct slice origin);
+struct slice http_origin_parse_host(struct slice origin);
 /* Does text equal the literal, whatever its case? */
-bool http_eq(struct slice s, const char *lower);
+bool http_equals_nocase(struct slice s, const char *lower);
 #endif

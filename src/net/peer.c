@@ -9,19 +9,19 @@
 
 #define BUCKETS 4096
 
-struct peer {
-	struct peer *next;
+struct peer_limit {
+	struct peer_limit *next;
 	unsigned bucket, conns;
 	size_t n;
 	uint8_t key[16];
 };
 
-struct peers {
+struct peer_limits {
 	uint64_t seed;
-	struct peer *buckets[BUCKETS];
+	struct peer_limit *buckets[BUCKETS];
 };
 
-size_t peer_key(const struct sockaddr_storage *at, uint8_t ret[static 16])
+size_t peer_limit_key(const struct sockaddr_storage *at, uint8_t ret[static 16])
 {
 	if (at->ss_family == AF_INET) {
 		memcpy(ret, &((const struct sockaddr_in *)(const void *)at)->sin_addr, 4);
@@ -33,20 +33,20 @@ size_t peer_key(const struct sockaddr_storage *at, uint8_t ret[static 16])
 	return 8;
 }
 
-struct peers *peers_new(void)
+struct peer_limits *peer_limits_new(void)
 {
-	struct peers *all = calloc(1, sizeof(*all));
+	struct peer_limits *all = calloc(1, sizeof(*all));
 
 	if (all && getrandom(&all->seed, sizeof(all->seed), GRND_NONBLOCK) < 0)
 		all->seed = (uint64_t)(uintptr_t)all;
 	return all;
 }
 
-void peers_free(struct peers *all)
+void peer_limits_free(struct peer_limits *all)
 {
 	for (unsigned i = 0; all && i < BUCKETS; i++)
 		while (all->buckets[i]) {
-			struct peer *p = all->buckets[i];
+			struct peer_limit *p = all->buckets[i];
 
 			all->buckets[i] = p->next;
 			free(p);
@@ -54,12 +54,12 @@ void peers_free(struct peers *all)
 	free(all);
 }
 
-struct peer *peer_enter(struct peers *all, const struct sockaddr_storage *at)
+struct peer_limit *peer_limit_add_conn(struct peer_limits *all, const struct sockaddr_storage *at)
 {
 	uint64_t h = UINT64_C(14695981039346656037) ^ all->seed;
 	uint8_t key[16] = {};
-	size_t n = peer_key(at, key);
-	struct peer *p;
+	size_t n = peer_limit_key(at, key);
+	struct peer_limit *p;
 
 	if (!n)
 		return NULL;
@@ -73,7 +73,7 @@ struct peer *peer_enter(struct peers *all, const struct sockaddr_storage *at)
 		p = calloc(1, sizeof(*p));
 		if (!p)
 			return NULL;
-		*p = (struct peer){ .next = all->buckets[h], .bucket = (unsigned)h, .n = n };
+		*p = (struct peer_limit){ .next = all->buckets[h], .bucket = (unsigned)h, .n = n };
 		memcpy(p->key, key, n);
 		all->buckets[h] = p;
 	}
@@ -81,9 +81,9 @@ struct peer *peer_enter(struct peers *all, const struct sockaddr_storage *at)
 	return p;
 }
 
-void peer_leave(struct peers *all, struct peer *p)
+void peer_limit_remove_conn(struct peer_limits *all, struct peer_limit *p)
 {
-	struct peer **at;
+	struct peer_limit **at;
 
 	if (!p || --p->conns)
 		return;
@@ -93,7 +93,7 @@ void peer_leave(struct peers *all, struct peer *p)
 	free(p);
 }
 
-unsigned peer_conns(const struct peer *p)
+unsigned peer_limit_count_conns(const struct peer_limit *p)
 {
 	return p ? p->conns : 0;
 }

@@ -10,18 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct peer;
-struct peers;
+struct peer_limit;
+struct peer_limits;
 struct sockaddr_storage;
 
 /* Its address as bytes, of an IPv6 one the network's; 0 when it has none. */
-size_t peer_key(const struct sockaddr_storage *at, uint8_t ret[static 16]);
+size_t peer_limit_key(const struct sockaddr_storage *at, uint8_t ret[static 16]);
 
-[[nodiscard]] struct peers *peers_new(void);
-void peers_free(struct peers *all);
+[[nodiscard]] struct peer_limits *peer_limits_new(void);
+void peer_limits_free(struct peer_limits *all);
 /* One connection more; NULL when it is not counted, or there is no memory. */
-struct peer *peer_enter(struct peers *all, const struct sockaddr_storage *at);
+struct peer_limit *peer_limit_add_conn(struct peer_limits *all, const struct sockaddr_storage *at);
 /* And one less.  Takes NULL. */
-void peer_leave(struct peers *all, struct peer *p);
-unsigned peer_conns(const struct peer *p); /* of NULL: 0 */
+void peer_limit_remove_conn(struct peer_limits *all, struct peer_limit *p);
+unsigned peer_limit_count_conns(const struct peer_limit *p); /* of NULL: 0 */
 #endif

@@ -21,11 +21,11 @@
 #define PROXY_HEAD_MS 120000
 
 struct proxy_conf {
-	const char *path;    /* of the sandbox's socket */
-	const char *sandbox; /* its id as text */
-	struct clean clean;  /* its texts live until done */
-	struct slice target; /* what the server is asked for */
-	struct carry_hold *hold;
+	const char *path;             /* of the sandbox's socket */
+	const char *sandbox;          /* its id as text */
+	struct proxy_headers headers; /* its texts live until done */
+	struct slice target;          /* what the server is asked for */
+	struct forward_handle *handle;
 	void (*done)(void *arg); /* told once, last */
 	void *arg;
 };

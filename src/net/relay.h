@@ -32,10 +32,10 @@ struct relay_header {
 };
 
 struct relay_conf {
-	const char *path;          /* of a sandbox's socket */
-	struct upstream *upstream; /* instead of path */
-	const char *name;          /* of who is there; NULL: control */
-	bool upgrade;              /* the operation may go on in another protocol */
+	const char *path;               /* of a sandbox's socket */
+	struct upstream_pool *upstream; /* instead of path */
+	const char *name;               /* of who is there; NULL: control */
+	bool upgrade;                   /* the operation may go on in another protocol */
 	/* It is asked to go on in this one, whatever the client has named; the client's
 	 * handshake stays here.  When it does, both are handed over instead of becoming a
 	 * tunnel, and `done` is the taker's to tell, as ending it is: hold is empty.  bytes: what
@@ -46,7 +46,7 @@ struct relay_conf {
 	const struct relay_header *headers;
 	size_t n_headers;
 	uint64_t head_timeout_ms; /* for the answer's head once the request is sent; 0 = for ever */
-	struct carry_hold *hold;  /* may be NULL */
+	struct forward_handle *handle; /* may be NULL */
 	/* Told once, last, when both ends are over; may be NULL. */
 	void (*done)(void *arg);
 	void *arg;

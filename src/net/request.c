@@ -3,7 +3,7 @@
 
 /* Routing and decoding. */
 
-static int find_route(struct client *c, unsigned *allow, struct cay_err *err)
+static int request_find_route(struct server_conn *c, unsigned *allow, struct cay_err *err)
 {
 	const struct server_conf *conf = c->conf;
 	const struct http_head *h = c->rq.head;
@@ -26,7 +26,8 @@ static int find_route(struct client *c, unsigned *allow, struct cay_err *err)
 	return op_find(h->method, h->target, &c->rq.match, allow, err);
 }
 
-static int decode_query(struct client *c, const struct field_table *t, struct cay_err *err)
+static int request_decode_query(struct server_conn *c, const struct field_table *t,
+				struct cay_err *err)
 {
 	struct slice q = c->rq.match.query;
 	void *to;
@@ -34,66 +35,68 @@ static int decode_query(struct client *c, const struct field_table *t, struct ca
 
 	if (!t)
 		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation has no query") : 0;
-	to = pool_take(&c->rq.pool, 1, t->size);
+	to = arena_alloc(&c->rq.arena, 1, t->size);
 	if (!to)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
-	r = field_decode_query(t, q, &c->rq.pool, to, err);
+	r = field_decode_query(t, q, &c->rq.arena, to, err);
 	c->rq.query = to;
 	return r;
 }
 
-static int check_body(struct client *c, enum op_body kind, struct cay_err *err)
+static int request_check_body(struct server_conn *c, enum op_body kind, struct cay_err *err)
 {
 	const struct http_head *h = c->rq.head;
-	struct slice media = http_header(h, "content-type");
+	struct slice media = http_header_find(h, "content-type");
 
 	if (h->framing == HTTP_LENGTH && h->length > c->body_max && kind != BODY_NONE)
 		return cay_fail(err, CAY_E_TOO_LARGE, "a body of %llu bytes; %zu are the most",
 				(unsigned long long)h->length, c->body_max);
 	if (kind == BODY_NONE && h->framing != HTTP_EMPTY)
 		return cay_fail(err, CAY_E_INVALID, "this operation takes no body");
-	if (kind == BODY_JSON && !http_eq(slice_trim(slice_cut(&media, ';')), "application/json"))
+	if (kind == BODY_JSON &&
+	    !http_equals_nocase(slice_trim(slice_cut(&media, ';')), "application/json"))
 		return cay_fail(err, CAY_E_MEDIA_TYPE, "the body must be application/json");
 	return 0;
 }
 
 /* False: the connection is lost. */
-static bool say_continue(struct client *c)
+static bool request_send_continue(struct server_conn *c)
 {
 	char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 	uv_buf_t b = uv_buf_init(text, sizeof(text) - 1);
 
 	if (!c->rq.head->expect || c->complete || conn_write(c->conn, &b, 1) >= 0)
 		return true;
-	client_close(c);
+	server_conn_close(c);
 	return false;
 }
 
-static bool take_stray(struct client *c)
+static bool request_try_special_handler(struct server_conn *c)
 {
-	request_fn *fn = c->conf->stray ? c->conf->stray(&c->rq, c->conf->arg) : NULL;
+	request_fn *fn = c->conf->find_special ? c->conf->find_special(&c->rq, c->conf->arg) : NULL;
 
 	if (!fn)
 		return false;
-	c->stray = c->raw = c->handed = true;
+	c->is_special = c->raw = c->in_handler = true;
 	c->body_max = SIZE_MAX;
-	if (say_continue(c))
+	if (request_send_continue(c))
 		fn(&c->rq, c->conf->arg);
 	return true;
 }
 
-static void hand_over(struct client *c)
+static void request_call_handler(struct server_conn *c)
 {
 	const struct server_conf *conf = c->conf;
 	request_fn *fn = c->route ? c->route->handler : conf->handler;
 
-	if (c->raw && c->rq.match.op && c->rq.match.op->where == WHERE_INSIDE && conf->inside)
-		fn = conf->inside;
-	c->handed = true;
+	if (c->raw && c->rq.match.op && c->rq.match.op->where == WHERE_INSIDE &&
+	    conf->sandbox_handler)
+		fn = conf->sandbox_handler;
+	c->in_handler = true;
 	fn(&c->rq, conf->arg);
 }
 
-void client_begin(struct client *c)
+void server_conn_begin_request(struct server_conn *c)
 {
 	const struct http_head *h = &c->http.head;
 	const struct op *op;
@@ -105,76 +108,76 @@ void client_begin(struct client *c)
 
 	c->live = true;
 	c->complete = h->framing == HTTP_EMPTY;
-	c->last = !h->keep_alive || server_draining(c->server);
+	c->last_request = !h->keep_alive || server_is_draining(c->server);
 	c->bodiless = slice_eq(h->method, SLICE("HEAD"));
-	c->body_taken = 0;
+	c->body_received = 0;
 	c->rq = (struct request){ .head = h,
 				  .begun_ns = uv_hrtime(),
-				  .pool = POOL_INIT(SERVER_POOL_MAX) };
-	client_name(c);
-	if (take_stray(c))
+				  .arena = ARENA_INIT(SERVER_POOL_MAX) };
+	server_conn_set_request_id(c);
+	if (request_try_special_handler(c))
 		return;
-	r = find_route(c, &allow, &err);
+	r = request_find_route(c, &allow, &err);
 	if (r >= 0 && c->conf->admit)
 		r = c->conf->admit(&c->rq, c->conf->arg, &err);
 	if (r < 0) {
 		uint64_t begun = c->rq.begun_ns;
 
-		client_fail(c, &err, allow);
+		server_conn_reply_error(c, &err, allow);
 		if (err.code == CAY_E_OVERLOADED)
-			client_refused(c, begun);
+			server_conn_add_refusing_time(c, begun);
 		return;
 	}
 	op = c->rq.match.op;
 	kind = op ? op->body : c->route->request ? BODY_JSON : BODY_NONE;
-	relayed = op && (c->conf->raw || (op->where == WHERE_INSIDE && c->conf->inside));
+	relayed = op && (c->conf->raw || (op->where == WHERE_INSIDE && c->conf->sandbox_handler));
 	c->raw = kind == BODY_RAW || relayed;
 	c->body_max = op ? op->body_max : c->route->body_max;
 	c->body = BUF_INIT(c->raw ? 0 : c->body_max);
-	r = check_body(c, kind, &err);
+	r = request_check_body(c, kind, &err);
 	if (r >= 0)
-		r = decode_query(c, op ? op->query : NULL, &err);
+		r = request_decode_query(c, op ? op->query : NULL, &err);
 	if (r < 0) {
-		client_fail(c, &err, 0);
+		server_conn_reply_error(c, &err, 0);
 		return;
 	}
-	if (say_continue(c) && c->raw)
-		hand_over(c);
+	if (request_send_continue(c) && c->raw)
+		request_call_handler(c);
 }
 
 /* To the handler it looks like a peer that left; the reply is ours again. */
-static void take_back(struct client *c)
+static void request_reclaim_from_handler(struct server_conn *c)
 {
-	if (c->handed && c->rq.events && c->rq.events->gone)
+	if (c->in_handler && c->rq.events && c->rq.events->gone)
 		c->rq.events->gone(&c->rq);
-	c->handed = false;
+	c->in_handler = false;
 }
 
-void client_body(struct client *c, struct slice bytes)
+void server_conn_add_body(struct server_conn *c, struct slice bytes)
 {
 	struct cay_err err = {};
 
-	c->body_taken += bytes.n;
-	if (c->finished)
+	c->body_received += bytes.n;
+	if (c->reply_finished)
 		return; /* answered already; the rest is only read away */
-	if (c->body_taken > c->body_max) {
+	if (c->body_received > c->body_max) {
 		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes", c->body_max);
-		if (c->begun) {
-			client_close(c);
+		if (c->reply_begun) {
+			server_conn_close(c);
 		} else {
-			take_back(c);
-			client_fail(c, &err, 0);
+			request_reclaim_from_handler(c);
+			server_conn_reply_error(c, &err, 0);
 		}
 	} else if (c->raw) {
 		if (c->rq.events && c->rq.events->body)
 			c->rq.events->body(&c->rq, bytes);
-	} else if (buf_add(&c->body, bytes.p, bytes.n) < 0) {
+	} else if (buf_append(&c->body, bytes.p, bytes.n) < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
-		client_fail(c, &err, 0);
+		server_conn_reply_error(c, &err, 0);
 	}
 }
 
-static int decode_body(struct client *c, struct cay_err *err)
+static int request_decode_body(struct server_conn *c, struct cay_err *err)
 {
 	const struct field_table *t = c->route ? c->route->request : c->rq.match.op->request;
 	struct json_limits limits = json_control_limits;
@@ -185,52 +188,52 @@ static int decode_body(struct client *c, struct cay_err *err)
 		return 0;
 	/* what was let in has room */
 	if (c->body_max > SERVER_POOL_MAX / 2)
-		c->rq.pool.left += 2 * c->body_max;
-	to = pool_take(&c->rq.pool, 1, t->size);
+		c->rq.arena.left += 2 * c->body_max;
+	to = arena_alloc(&c->rq.arena, 1, t->size);
 	if (!to)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
 	if (limits.bytes < c->body_max)
 		limits.bytes = c->body_max;
-	r = field_read(t, (struct slice){ buf_str(&c->body), c->body.len }, &limits, &c->rq.pool,
-		       to, err);
+	r = field_decode_text(t, (struct slice){ buf_str(&c->body), c->body.len }, &limits,
+			      &c->rq.arena, to, err);
 	buf_fini(&c->body);
 	c->rq.body = to;
 	return r;
 }
 
-void client_body_end(struct client *c)
+void server_conn_finish_body(struct server_conn *c)
 {
 	struct cay_err err = {};
 
 	c->complete = true;
-	client_arm(c, 0);
-	if (c->finished)
+	server_conn_set_timeout(c, 0);
+	if (c->reply_finished)
 		return;
 	if (c->raw) {
 		if (c->rq.events && c->rq.events->body_end)
 			c->rq.events->body_end(&c->rq);
-	} else if (decode_body(c, &err) < 0) {
-		client_fail(c, &err, 0);
+	} else if (request_decode_body(c, &err) < 0) {
+		server_conn_reply_error(c, &err, 0);
 	} else {
-		hand_over(c);
+		request_call_handler(c);
 	}
 }
 
-void client_broken(struct client *c, const struct cay_err *err)
+void server_conn_fail_last(struct server_conn *c, const struct cay_err *err)
 {
-	if (c->begun) {
-		client_close(c);
+	if (c->reply_begun) {
+		server_conn_close(c);
 		return;
 	}
 	/* no more of this can be understood */
-	take_back(c);
+	request_reclaim_from_handler(c);
 	if (!c->live) {
 		c->live = true;
 		c->rq = (struct request){ .begun_ns = uv_hrtime(),
-					  .pool = POOL_INIT(SERVER_POOL_MAX) };
-		client_name(c);
+					  .arena = ARENA_INIT(SERVER_POOL_MAX) };
+		server_conn_set_request_id(c);
 	}
 	c->complete = false;
-	c->last = true;
-	client_fail(c, err, 0);
+	c->last_request = true;
+	server_conn_reply_error(c, err, 0);
 }

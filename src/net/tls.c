@@ -16,7 +16,7 @@
 #define OUR_BIO 200          /* a number of OpenSSL's own for each would run out */
 #define CIPHER_KEPT KIB(128) /* more than this is given back after a large reply */
 
-struct layer {
+struct tls_layer {
 	struct conn_layer conn; /* first */
 	SSL_CTX *ctx;
 	BIO_METHOD *bio;
@@ -29,17 +29,17 @@ struct layer {
 struct tls {
 	struct conn *conn;
 	SSL *ssl;
-	uv_timer_t timer;  /* the handshake's deadline; then: go on with rest */
-	struct slice wire; /* read and not yet decrypted */
-	struct buf rest;   /* the same, while the owner does not want more */
-	struct buf early;  /* of the owner, before the handshake is over */
+	uv_timer_t timer;       /* the handshake's deadline; then: go on with rest */
+	struct slice wire;      /* read and not yet decrypted */
+	struct buf unprocessed; /* the same, while the owner does not want more */
+	struct buf early;       /* of the owner, before the handshake is over */
 	bool ready, wire_ended, peer_done, failed, finish_early;
 	bool busy; /* inside OpenSSL or the owner on our behalf */
 };
 
 /* OpenSSL's view of the world. */
 
-static int bio_read(BIO *b, char *p, int n)
+static int tls_bio_read(BIO *b, char *p, int n)
 {
 	struct tls *t = BIO_get_data(b);
 	size_t k = (size_t)n < t->wire.n ? (size_t)n : t->wire.n;
@@ -58,15 +58,15 @@ static int bio_read(BIO *b, char *p, int n)
 	return (int)k;
 }
 
-static int bio_write(BIO *b, const char *p, int n)
+static int tls_bio_write(BIO *b, const char *p, int n)
 {
 	struct tls *t = BIO_get_data(b);
 
 	BIO_clear_retry_flags(b);
-	return n > 0 && buf_add(&t->conn->room->cipher, p, (size_t)n) < 0 ? -1 : n;
+	return n > 0 && buf_append(&t->conn->shared->cipher, p, (size_t)n) < 0 ? -1 : n;
 }
 
-static long bio_ctrl(BIO *b, int cmd, long, void *)
+static long tls_bio_ctrl(BIO *b, int cmd, long, void *)
 {
 	const struct tls *t = BIO_get_data(b);
 
@@ -74,9 +74,9 @@ static long bio_ctrl(BIO *b, int cmd, long, void *)
 }
 
 /* What OpenSSL wrote goes out. */
-static int send_cipher(struct tls *t)
+static int tls_send_cipher(struct tls *t)
 {
-	struct buf *b = &t->conn->room->cipher;
+	struct buf *b = &t->conn->shared->cipher;
 	uv_buf_t v = uv_buf_init(b->data, (unsigned)b->len);
 	int r = b->len ? conn_wire_write(t->conn, &v, 1) : 0;
 
@@ -88,17 +88,17 @@ static int send_cipher(struct tls *t)
 	return r;
 }
 
-static void broke(struct tls *t, enum cay_code code, const char *what)
+static void tls_fail(struct tls *t, enum cay_code code, const char *what)
 {
 	struct cay_err err = {};
 
 	t->failed = true;
 	(void)uv_timer_stop(&t->timer);
 	(void)cay_fail(&err, code, "%s", what);
-	conn_end(t->conn, &err);
+	conn_notify_end(t->conn, &err);
 }
 
-static void broke_by_openssl(struct tls *t)
+static void tls_fail_with_openssl_error(struct tls *t)
 {
 	unsigned long e = ERR_peek_error();
 	long verified = SSL_get_verify_result(t->ssl);
@@ -108,11 +108,11 @@ static void broke_by_openssl(struct tls *t)
 		why = X509_verify_cert_error_string(verified);
 	ERR_clear_error();
 	/* the peer is told why, if there is an alert for it */
-	(void)send_cipher(t);
-	broke(t, CAY_E_UNAVAILABLE, why ? why : "not TLS");
+	(void)tls_send_cipher(t);
+	tls_fail(t, CAY_E_UNAVAILABLE, why ? why : "not TLS");
 }
 
-static int write_plain(struct tls *t, const char *p, size_t n)
+static int tls_write_plain(struct tls *t, const char *p, size_t n)
 {
 	size_t done = 0;
 
@@ -120,7 +120,7 @@ static int write_plain(struct tls *t, const char *p, size_t n)
 	if (n && SSL_write_ex(t->ssl, p, n, &done) != 1) {
 		t->failed = true;
 		ERR_clear_error();
-		buf_clear(&t->conn->room->cipher); /* it is everybody's */
+		buf_clear(&t->conn->shared->cipher); /* it is everybody's */
 		return -EPIPE;
 	}
 	return 0;
@@ -128,40 +128,41 @@ static int write_plain(struct tls *t, const char *p, size_t n)
 
 /* Reading. */
 
-static void handshake(struct tls *t)
+static void tls_do_handshake(struct tls *t)
 {
 	int r;
 
 	ERR_clear_error();
 	r = SSL_do_handshake(t->ssl);
 	if (r != 1 && SSL_get_error(t->ssl, r) == SSL_ERROR_WANT_READ) {
-		if (send_cipher(t) < 0 || t->wire_ended)
-			broke(t, CAY_E_UNAVAILABLE, "the peer left in the middle of a handshake");
+		if (tls_send_cipher(t) < 0 || t->wire_ended)
+			tls_fail(t, CAY_E_UNAVAILABLE,
+				 "the peer left in the middle of a handshake");
 		return;
 	}
 	if (r != 1) {
-		broke_by_openssl(t);
+		tls_fail_with_openssl_error(t);
 		return;
 	}
 	t->ready = true;
 	(void)uv_timer_stop(&t->timer);
-	r = write_plain(t, t->early.data, t->early.len);
+	r = tls_write_plain(t, t->early.data, t->early.len);
 	buf_fini(&t->early);
-	if (r < 0 || send_cipher(t) < 0) {
-		broke(t, CAY_E_UNAVAILABLE, "the peer left");
+	if (r < 0 || tls_send_cipher(t) < 0) {
+		tls_fail(t, CAY_E_UNAVAILABLE, "the peer left");
 		return;
 	}
 	if (t->finish_early)
-		t->conn->filter->finish(t->conn);
+		t->conn->filter->shutdown(t->conn);
 	if (t->conn->events->ready)
 		t->conn->events->ready(t->conn);
 }
 
 /* As much as there is room for, so that the owner has one call and not one a
  * record.  False when that was all there is now. */
-static bool decrypt(struct tls *t)
+static bool tls_decrypt_input(struct tls *t)
 {
-	char *plain = t->conn->room->plain;
+	char *plain = t->conn->shared->plain;
 	size_t n = 0, got;
 	int e = SSL_ERROR_NONE;
 
@@ -175,7 +176,7 @@ static bool decrypt(struct tls *t)
 			e = SSL_get_error(t->ssl, r);
 	}
 	/* answers of the protocol itself: a new key, an alert */
-	if (t->conn->room->cipher.len && send_cipher(t) < 0)
+	if (t->conn->shared->cipher.len && tls_send_cipher(t) < 0)
 		e = e == SSL_ERROR_WANT_READ ? SSL_ERROR_SYSCALL : e;
 	if (n)
 		t->conn->events->read(t->conn, (struct slice){ plain, n });
@@ -183,110 +184,110 @@ static bool decrypt(struct tls *t)
 		return true;
 	if (e == SSL_ERROR_ZERO_RETURN) {
 		t->peer_done = true;
-		conn_end(t->conn, NULL);
+		conn_notify_end(t->conn, NULL);
 	} else if (t->wire_ended) {
 		ERR_clear_error();
-		broke(t, CAY_E_UNAVAILABLE, "the peer cut the connection off");
+		tls_fail(t, CAY_E_UNAVAILABLE, "the peer cut the connection off");
 	} else if (e != SSL_ERROR_WANT_READ) {
-		broke_by_openssl(t);
+		tls_fail_with_openssl_error(t);
 	}
 	return false;
 }
 
-static bool over(const struct tls *t)
+static bool tls_is_finished(const struct tls *t)
 {
 	return t->failed || t->peer_done || t->conn->closing;
 }
 
-static void go_on(struct tls *t)
+static void tls_process_input(struct tls *t)
 {
 	if (t->busy)
 		return;
 	t->busy = true;
-	if (!over(t) && !t->ready)
-		handshake(t);
-	while (!over(t) && t->ready && t->conn->wanted && decrypt(t))
+	if (!tls_is_finished(t) && !t->ready)
+		tls_do_handshake(t);
+	while (!tls_is_finished(t) && t->ready && t->conn->want_read && tls_decrypt_input(t))
 		;
 	t->busy = false;
-	if (!over(t))
-		conn_wire_read(t->conn, !t->wire_ended && (!t->ready || t->conn->wanted));
+	if (!tls_is_finished(t))
+		conn_wire_set_reading(t->conn, !t->wire_ended && (!t->ready || t->conn->want_read));
 }
 
-static void input(struct conn *c, struct slice wire)
+static void tls_filter_input(struct conn *c, struct slice wire)
 {
 	struct tls *t = c->filter_data;
 
-	assert(!t->rest.len); /* the socket is not read while there is one */
+	assert(!t->unprocessed.len); /* the socket is not read while there is one */
 	if (!wire.n) {
 		t->wire_ended = true;
-		conn_wire_read(c, false);
+		conn_wire_set_reading(c, false);
 	}
 	t->wire = wire;
-	go_on(t);
+	tls_process_input(t);
 	wire = t->wire;
 	t->wire = (struct slice){};
-	t->rest.max = CONN_READ;
-	if (wire.n && !over(t) && buf_add(&t->rest, wire.p, wire.n) < 0)
-		broke(t, CAY_E_NO_MEMORY, "no memory for what was read");
+	t->unprocessed.max = CONN_READ;
+	if (wire.n && !tls_is_finished(t) && buf_append(&t->unprocessed, wire.p, wire.n) < 0)
+		tls_fail(t, CAY_E_NO_MEMORY, "no memory for what was read");
 }
 
-static void on_resume(uv_timer_t *timer)
+static void on_tls_resume_timer(uv_timer_t *timer)
 {
 	struct conn *c = timer->data;
 	struct tls *t = c->filter_data;
 
-	if (over(t) || !c->wanted)
+	if (tls_is_finished(t) || !c->want_read)
 		return;
-	t->wire = (struct slice){ t->rest.data, t->rest.len };
-	go_on(t);
-	if (t->rest.len)
-		buf_consume(&t->rest, t->rest.len - t->wire.n);
-	if (!t->rest.len)
-		buf_fini(&t->rest);
+	t->wire = (struct slice){ t->unprocessed.data, t->unprocessed.len };
+	tls_process_input(t);
+	if (t->unprocessed.len)
+		buf_consume(&t->unprocessed, t->unprocessed.len - t->wire.n);
+	if (!t->unprocessed.len)
+		buf_fini(&t->unprocessed);
 	t->wire = (struct slice){};
 }
 
 /* What was kept is told from the loop: the caller may be in the middle of a read
  * of another connection, whose bytes lie where ours would. */
-static void want(struct conn *c)
+static void tls_filter_update_reading(struct conn *c)
 {
 	struct tls *t = c->filter_data;
 
-	if (!t->ready || over(t) || t->busy)
+	if (!t->ready || tls_is_finished(t) || t->busy)
 		return;
-	if (!c->wanted)
-		conn_wire_read(c, false);
-	else if (t->rest.len || SSL_has_pending(t->ssl) || t->wire_ended)
-		(void)uv_timer_start(&t->timer, on_resume, 0, 0);
+	if (!c->want_read)
+		conn_wire_set_reading(c, false);
+	else if (t->unprocessed.len || SSL_has_pending(t->ssl) || t->wire_ended)
+		(void)uv_timer_start(&t->timer, on_tls_resume_timer, 0, 0);
 	else
-		conn_wire_read(c, true);
+		conn_wire_set_reading(c, true);
 }
 
 /* Writing. */
 
 /* Small pieces are joined: each would be a record, with a head and a tag. */
-static int write_joined(struct tls *t, const uv_buf_t *v, unsigned n)
+static int tls_write_joined(struct tls *t, const uv_buf_t *v, unsigned n)
 {
-	char *joined = t->conn->room->plain + CONN_READ;
+	char *joined = t->conn->shared->plain + CONN_READ;
 	size_t len = 0;
 	int r = 0;
 
 	for (unsigned i = 0; i < n && r >= 0; i++) {
 		if (len + v[i].len > RECORD_MAX) {
-			r = write_plain(t, joined, len);
+			r = tls_write_plain(t, joined, len);
 			len = 0;
 		}
 		if (r >= 0 && v[i].len > RECORD_MAX) {
-			r = write_plain(t, v[i].base, v[i].len);
+			r = tls_write_plain(t, v[i].base, v[i].len);
 		} else if (r >= 0 && v[i].len) {
 			memcpy(joined + len, v[i].base, v[i].len);
 			len += v[i].len;
 		}
 	}
-	return r < 0 ? r : write_plain(t, joined, len);
+	return r < 0 ? r : tls_write_plain(t, joined, len);
 }
 
-static int output(struct conn *c, const uv_buf_t *v, unsigned n)
+static int tls_filter_output(struct conn *c, const uv_buf_t *v, unsigned n)
 {
 	struct tls *t = c->filter_data;
 	int r = 0;
@@ -295,15 +296,15 @@ static int output(struct conn *c, const uv_buf_t *v, unsigned n)
 		return -EPIPE;
 	if (t->ready) {
 		ERR_clear_error();
-		r = n == 1 ? write_plain(t, v->base, v->len) : write_joined(t, v, n);
-		return r < 0 ? r : send_cipher(t);
+		r = n == 1 ? tls_write_plain(t, v->base, v->len) : tls_write_joined(t, v, n);
+		return r < 0 ? r : tls_send_cipher(t);
 	}
 	for (unsigned i = 0; i < n && r >= 0; i++)
-		r = buf_add(&t->early, v[i].base, v[i].len);
+		r = buf_append(&t->early, v[i].base, v[i].len);
 	return r;
 }
 
-static void finish(struct conn *c)
+static void tls_filter_shutdown(struct conn *c)
 {
 	struct tls *t = c->filter_data;
 
@@ -315,49 +316,49 @@ static void finish(struct conn *c)
 		ERR_clear_error();
 		(void)SSL_shutdown(t->ssl);
 		ERR_clear_error();
-		(void)send_cipher(t);
+		(void)tls_send_cipher(t);
 	}
-	conn_wire_finish(c);
+	conn_wire_shutdown(c);
 }
 
 /* Birth and death. */
 
-static void close_filter(struct conn *c)
+static void tls_filter_close(struct conn *c)
 {
 	struct tls *t = c->filter_data;
 
-	uv_close((uv_handle_t *)&t->timer, conn_unref);
+	uv_close((uv_handle_t *)&t->timer, on_conn_handle_closed);
 }
 
-static void free_filter(struct conn *c)
+static void tls_filter_free(struct conn *c)
 {
 	struct tls *t = c->filter_data;
 
 	SSL_free(t->ssl);
-	buf_fini(&t->rest);
+	buf_fini(&t->unprocessed);
 	buf_fini(&t->early);
 	free(t);
 }
 
-static void on_deadline(uv_timer_t *timer)
+static void on_tls_handshake_timeout(uv_timer_t *timer)
 {
 	const struct conn *c = timer->data;
 
-	broke(c->filter_data, CAY_E_TIMEOUT, "the handshake took too long");
+	tls_fail(c->filter_data, CAY_E_TIMEOUT, "the handshake took too long");
 }
 
 /* A client speaks first, from the loop like everything it may tell its owner. */
-static void on_begin(uv_timer_t *timer)
+static void on_tls_client_begin_timer(uv_timer_t *timer)
 {
 	const struct conn *c = timer->data;
 	struct tls *t = c->filter_data;
-	const struct layer *l = SSL_get_app_data(t->ssl);
+	const struct tls_layer *l = SSL_get_app_data(t->ssl);
 
-	(void)uv_timer_start(timer, on_deadline, l->handshake_ms, 0);
-	go_on(t);
+	(void)uv_timer_start(timer, on_tls_handshake_timeout, l->handshake_ms, 0);
+	tls_process_input(t);
 }
 
-static int check_host(SSL *ssl, const struct layer *l)
+static int tls_set_expected_host(SSL *ssl, const struct tls_layer *l)
 {
 	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
 
@@ -367,7 +368,7 @@ static int check_host(SSL *ssl, const struct layer *l)
 	return SSL_set1_host(ssl, l->host) && SSL_set_tlsext_host_name(ssl, l->host) == 1;
 }
 
-static int make_ssl(struct tls *t, const struct layer *l)
+static int tls_create_ssl(struct tls *t, const struct tls_layer *l)
 {
 	BIO *bio;
 
@@ -379,7 +380,7 @@ static int make_ssl(struct tls *t, const struct layer *l)
 	BIO_set_init(bio, 1);
 	SSL_set_bio(t->ssl, bio, bio);
 	if (SSL_set_app_data(t->ssl, (void *)(uintptr_t)l) != 1 ||
-	    (l->client && check_host(t->ssl, l) != 1))
+	    (l->client && tls_set_expected_host(t->ssl, l) != 1))
 		return -ENOMEM;
 	if (l->client)
 		SSL_set_connect_state(t->ssl);
@@ -388,7 +389,7 @@ static int make_ssl(struct tls *t, const struct layer *l)
 	return 0;
 }
 
-static int make_room(struct conn_room *room)
+static int tls_alloc_buffers(struct conn_shared *room)
 {
 	room->cipher.max = CIPHER_MAX;
 	if (!room->plain)
@@ -396,23 +397,23 @@ static int make_room(struct conn_room *room)
 	return room->plain ? 0 : -ENOMEM;
 }
 
-static int attach(const struct conn_layer *layer, struct conn *c)
+static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 {
-	static const struct conn_filter filter = { .input = input,
-						   .output = output,
-						   .want = want,
-						   .finish = finish,
-						   .close = close_filter,
-						   .free = free_filter };
-	const struct layer *l = (const struct layer *)(const void *)layer;
+	static const struct conn_filter filter = { .input = tls_filter_input,
+						   .output = tls_filter_output,
+						   .update_reading = tls_filter_update_reading,
+						   .shutdown = tls_filter_shutdown,
+						   .close = tls_filter_close,
+						   .free = tls_filter_free };
+	const struct tls_layer *l = (const struct tls_layer *)(const void *)layer;
 	struct tls *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
 		return -ENOMEM;
-	r = make_room(c->room);
+	r = tls_alloc_buffers(c->shared);
 	if (r >= 0)
-		r = make_ssl(t, l);
+		r = tls_create_ssl(t, l);
 	ERR_clear_error();
 	if (r < 0) {
 		SSL_free(t->ssl);
@@ -421,20 +422,21 @@ static int attach(const struct conn_layer *layer, struct conn *c)
 	}
 	t->conn = c;
 	t->early.max = EARLY_MAX;
-	(void)uv_timer_init(c->room->loop, &t->timer);
+	(void)uv_timer_init(c->shared->loop, &t->timer);
 	t->timer.data = c;
 	c->open++;
 	c->filter = &filter;
 	c->filter_data = t;
-	(void)uv_timer_start(&t->timer, l->client ? on_begin : on_deadline,
+	(void)uv_timer_start(&t->timer,
+			     l->client ? on_tls_client_begin_timer : on_tls_handshake_timeout,
 			     l->client ? 0 : l->handshake_ms, 0);
-	conn_wire_read(c, true);
+	conn_wire_set_reading(c, true);
 	return 0;
 }
 
 /* Layers. */
 
-static int bad(struct cay_err *err, const char *what, const char *file)
+static int tls_report_bad_file(struct cay_err *err, const char *what, const char *file)
 {
 	unsigned long e = ERR_peek_last_error();
 	const char *why = e ? ERR_reason_error_string(e) : NULL;
@@ -444,13 +446,13 @@ static int bad(struct cay_err *err, const char *what, const char *file)
 	return r;
 }
 
-static int no_password(char *, int, int, void *)
+static int on_tls_key_password(char *, int, int, void *)
 {
 	return 0; /* OpenSSL would ask the terminal */
 }
 
-static int choose_protocol(SSL *, const unsigned char **ret, unsigned char *ret_n,
-			   const unsigned char *in, unsigned n, void *)
+static int on_tls_alpn_select(SSL *, const unsigned char **ret, unsigned char *ret_n,
+			      const unsigned char *in, unsigned n, void *)
 {
 	static const unsigned char ours[] = "\x08http/1.1";
 	unsigned char *chosen;
@@ -462,7 +464,7 @@ static int choose_protocol(SSL *, const unsigned char **ret, unsigned char *ret_
 	return SSL_TLSEXT_ERR_OK;
 }
 
-static void free_layer(struct layer *l)
+static void tls_layer_free(struct tls_layer *l)
 {
 	if (!l)
 		return;
@@ -472,49 +474,50 @@ static void free_layer(struct layer *l)
 	free(l);
 }
 
-static struct layer *new_layer(bool client, uint64_t handshake_ms)
+static struct tls_layer *tls_layer_new(bool client, uint64_t handshake_ms)
 {
-	struct layer *l = calloc(1, sizeof(*l));
+	struct tls_layer *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
-	*l = (struct layer){ .conn = { .attach = attach },
-			     .client = client,
-			     .handshake_ms = handshake_ms,
-			     .ctx = SSL_CTX_new(client ? TLS_client_method() : TLS_server_method()),
-			     .bio = BIO_meth_new(BIO_TYPE_SOURCE_SINK | OUR_BIO, "conn") };
-	if (!l->ctx || !l->bio || BIO_meth_set_read(l->bio, bio_read) != 1 ||
-	    BIO_meth_set_write(l->bio, bio_write) != 1 ||
-	    BIO_meth_set_ctrl(l->bio, bio_ctrl) != 1 ||
+	*l = (struct tls_layer){ .conn = { .attach = tls_filter_attach },
+				 .client = client,
+				 .handshake_ms = handshake_ms,
+				 .ctx = SSL_CTX_new(client ? TLS_client_method()
+							   : TLS_server_method()),
+				 .bio = BIO_meth_new(BIO_TYPE_SOURCE_SINK | OUR_BIO, "conn") };
+	if (!l->ctx || !l->bio || BIO_meth_set_read(l->bio, tls_bio_read) != 1 ||
+	    BIO_meth_set_write(l->bio, tls_bio_write) != 1 ||
+	    BIO_meth_set_ctrl(l->bio, tls_bio_ctrl) != 1 ||
 	    SSL_CTX_set_min_proto_version(l->ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(l->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1) {
-		free_layer(l);
+		tls_layer_free(l);
 		return NULL;
 	}
 	(void)SSL_CTX_set_options(l->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
 	(void)SSL_CTX_set_mode(l->ctx, SSL_MODE_RELEASE_BUFFERS);
-	SSL_CTX_set_default_passwd_cb(l->ctx, no_password);
+	SSL_CTX_set_default_passwd_cb(l->ctx, on_tls_key_password);
 	(void)SSL_CTX_set_session_cache_mode(l->ctx, SSL_SESS_CACHE_OFF);
 	return l;
 }
 
 int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, struct cay_err *err)
 {
-	struct layer *l = new_layer(false, conf->handshake_ms);
+	struct tls_layer *l = tls_layer_new(false, conf->handshake_ms);
 	int r = 0;
 
 	if (!l)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
 	if (SSL_CTX_use_certificate_chain_file(l->ctx, conf->cert_file) != 1)
-		r = bad(err, "certificate", conf->cert_file);
+		r = tls_report_bad_file(err, "certificate", conf->cert_file);
 	else if (SSL_CTX_use_PrivateKey_file(l->ctx, conf->key_file, SSL_FILETYPE_PEM) != 1 ||
 		 SSL_CTX_check_private_key(l->ctx) != 1)
-		r = bad(err, "key", conf->key_file);
+		r = tls_report_bad_file(err, "key", conf->key_file);
 	if (r < 0) {
-		free_layer(l);
+		tls_layer_free(l);
 		return r;
 	}
-	SSL_CTX_set_alpn_select_cb(l->ctx, choose_protocol, NULL);
+	SSL_CTX_set_alpn_select_cb(l->ctx, on_tls_alpn_select, NULL);
 	*ret = &l->conn;
 	return 0;
 }
@@ -522,14 +525,14 @@ int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, 
 int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, struct cay_err *err)
 {
 	static const unsigned char ours[] = "\x08http/1.1";
-	struct layer *l = new_layer(true, conf->handshake_ms);
+	struct tls_layer *l = tls_layer_new(true, conf->handshake_ms);
 	unsigned char address[sizeof(struct in6_addr)];
 	int ok;
 
 	if (l)
 		l->host = strdup(conf->host);
 	if (!l || !l->host || SSL_CTX_set_alpn_protos(l->ctx, ours, sizeof(ours) - 1) != 0) {
-		free_layer(l);
+		tls_layer_free(l);
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
 	}
 	l->by_address = inet_pton(AF_INET, conf->host, address) == 1 ||
@@ -538,8 +541,9 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 	ok = conf->ca_file ? SSL_CTX_load_verify_file(l->ctx, conf->ca_file)
 			   : SSL_CTX_set_default_verify_paths(l->ctx);
 	if (ok != 1) {
-		free_layer(l);
-		return bad(err, "certificates", conf->ca_file ? conf->ca_file : "of the system");
+		tls_layer_free(l);
+		return tls_report_bad_file(err, "certificates",
+					   conf->ca_file ? conf->ca_file : "of the system");
 	}
 	*ret = &l->conn;
 	return 0;
@@ -547,5 +551,5 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 
 void tls_free(struct conn_layer *layer)
 {
-	free_layer((struct layer *)(void *)layer);
+	tls_layer_free((struct tls_layer *)(void *)layer);
 }

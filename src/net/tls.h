@@ -5,7 +5,7 @@
  * tls - the filter that makes a connection a TLS one; OpenSSL
  *
  * A library of its own (net_tls), so that cay-init does not link OpenSSL: a layer is
- * handed to server_start() or conn_take() and they know nothing else of it.
+ * handed to server_start() or conn_open_fd() and they know nothing else of it.
  *
  * TLS 1.2 and 1.3 with OpenSSL's own choice of ciphers at security level 2, ALPN
  * "http/1.1" when the client asks for any, no renegotiation, no compression, no

@@ -25,7 +25,7 @@ struct tunnel;
 void tunnel_start(struct tunnel *t, struct conn *a, struct slice from_a, struct conn *b,
 		  struct slice from_b);
 /* Over, now; done is told. */
-void tunnel_cut(struct tunnel *t);
+void tunnel_close(struct tunnel *t);
 /* Of one that was not started; done is not told. */
 void tunnel_free(struct tunnel *t);
 #endif

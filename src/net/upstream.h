@@ -13,21 +13,22 @@
  */
 #include "net/conn.h"
 
-struct upstream;
+struct upstream_pool;
 
 /* NULL when there is no memory.  path is copied. */
-[[nodiscard]] struct upstream *upstream_new(uv_loop_t *loop, const char *path, unsigned max,
-					    uint64_t keep_ms);
+[[nodiscard]] struct upstream_pool *upstream_pool_new(uv_loop_t *loop, const char *path,
+						      unsigned max, uint64_t keep_ms);
 /* Closes those that wait; others when they come back.  Takes NULL. */
-void upstream_free(struct upstream *u);
-unsigned upstream_waiting(const struct upstream *u);
-uv_loop_t *upstream_loop(const struct upstream *u);
+void upstream_pool_free(struct upstream_pool *u);
+unsigned upstream_pool_count_idle(const struct upstream_pool *u);
+uv_loop_t *upstream_pool_loop(const struct upstream_pool *u);
 
 /* For relay.c and call.c.  *ret_kept: it was used before. */
-[[nodiscard]] int upstream_take(struct upstream *u, struct conn_room *room, bool fresh,
-				const struct conn_conf *conf, struct conn **ret, bool *ret_kept);
+[[nodiscard]] int upstream_pool_acquire(struct upstream_pool *u, struct conn_shared *room,
+					bool fresh, const struct conn_conf *conf, struct conn **ret,
+					bool *ret_kept);
 /* Back: it is at the end of an answer, and nothing is queued. */
-void upstream_give(struct upstream *u, struct conn *c);
-void upstream_ref(struct upstream *u);
-void upstream_unref(struct upstream *u);
+void upstream_pool_return(struct upstream_pool *u, struct conn *c);
+void upstream_pool_ref(struct upstream_pool *u);
+void upstream_pool_unref(struct upstream_pool *u);
 #endif

@@ -11,12 +11,13 @@ static_assert(BASE64_TEXT(SHA1_LEN) == WS_ACCEPT_LEN);
 static_assert(BASE64_TEXT(16) == WS_KEY_LEN);
 
 /* How often the header is there, and its last value. */
-static unsigned count(const struct http_head *h, const char *name, struct slice *ret)
+static unsigned ws_accept_count_header(const struct http_head *h, const char *name,
+				       struct slice *ret)
 {
 	unsigned n = 0;
 
 	for (size_t i = 0; i < h->n_headers; i++)
-		if (http_eq(h->headers[i].name, name)) {
+		if (http_equals_nocase(h->headers[i].name, name)) {
 			*ret = h->headers[i].value;
 			n++;
 		}
@@ -24,21 +25,21 @@ static unsigned count(const struct http_head *h, const char *name, struct slice 
 }
 
 /* Connection is a list that may go over several lines. */
-static bool connection_upgrade(const struct http_head *h)
+static bool ws_accept_has_connection_upgrade(const struct http_head *h)
 {
 	for (size_t i = 0; i < h->n_headers; i++) {
 		struct slice v = h->headers[i].value;
 
-		if (!http_eq(h->headers[i].name, "connection"))
+		if (!http_equals_nocase(h->headers[i].name, "connection"))
 			continue;
 		while (v.p)
-			if (http_eq(slice_trim(slice_cut(&v, ',')), "upgrade"))
+			if (http_equals_nocase(slice_trim(slice_cut(&v, ',')), "upgrade"))
 				return true;
 	}
 	return false;
 }
 
-static int check_request(const struct http_head *h, struct cay_err *err)
+static int ws_accept_check_request(const struct http_head *h, struct cay_err *err)
 {
 	struct slice v = {};
 	unsigned n;
@@ -47,14 +48,14 @@ static int check_request(const struct http_head *h, struct cay_err *err)
 		return cay_fail(err, CAY_E_INVALID, "a WebSocket begins with GET and HTTP/1.1");
 	if (h->framing != HTTP_EMPTY || h->expect)
 		return cay_fail(err, CAY_E_INVALID, "a handshake with a body");
-	n = count(h, "upgrade", &v);
+	n = ws_accept_count_header(h, "upgrade", &v);
 	if (n == 0)
 		return cay_fail(err, CAY_E_UPGRADE, "this path speaks WebSocket only");
-	if (n > 1 || !http_eq(v, "websocket"))
+	if (n > 1 || !http_equals_nocase(v, "websocket"))
 		return cay_fail(err, CAY_E_UPGRADE, "the only Upgrade here is 'websocket'");
-	if (!connection_upgrade(h))
+	if (!ws_accept_has_connection_upgrade(h))
 		return cay_fail(err, CAY_E_INVALID, "Upgrade without 'Connection: upgrade'");
-	n = count(h, "sec-websocket-version", &v);
+	n = ws_accept_count_header(h, "sec-websocket-version", &v);
 	if (n > 1)
 		return cay_fail(err, CAY_E_INVALID, "Sec-WebSocket-Version twice");
 	if (n == 0 || !slice_eq(v, SLICE(WS_VERSION)))
@@ -63,8 +64,8 @@ static int check_request(const struct http_head *h, struct cay_err *err)
 	return 0;
 }
 
-static int take_key(const struct http_head *h, char ret[static WS_ACCEPT_LEN + 1],
-		    struct cay_err *err)
+static int ws_accept_answer_key(const struct http_head *h, char ret[static WS_ACCEPT_LEN + 1],
+				struct cay_err *err)
 {
 	uint8_t nonce[BASE64_BYTES(WS_KEY_LEN)], sum[EVP_MAX_MD_SIZE];
 	char text[WS_KEY_LEN + sizeof(GUID) - 1];
@@ -72,7 +73,7 @@ static int take_key(const struct http_head *h, char ret[static WS_ACCEPT_LEN + 1
 	size_t n = 0;
 	unsigned len = 0;
 
-	if (count(h, "sec-websocket-key", &key) != 1 || key.n != WS_KEY_LEN ||
+	if (ws_accept_count_header(h, "sec-websocket-key", &key) != 1 || key.n != WS_KEY_LEN ||
 	    base64_decode(key.p, key.n, nonce, &n) < 0 || n != 16)
 		return cay_fail(err, CAY_E_INVALID,
 				"there must be one Sec-WebSocket-Key, 16 bytes of base64");
@@ -85,35 +86,36 @@ static int take_key(const struct http_head *h, char ret[static WS_ACCEPT_LEN + 1
 	return 0;
 }
 
-static bool token(struct slice s)
+static bool ws_accept_is_token(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_alnum(s.p[i]) && (!s.p[i] || !strchr("!#$%&'*+-.^_`|~", s.p[i])))
+		if (!ascii_is_alnum(s.p[i]) && (!s.p[i] || !strchr("!#$%&'*+-.^_`|~", s.p[i])))
 			return false;
 	return s.n > 0;
 }
 
 /* One name the client offers; ours is chosen when none was before. */
-static int offer(struct slice name, struct slice *offered, size_t *n, const char *const *protocols,
-		 struct ws_answer *ret, struct cay_err *err)
+static int ws_accept_add_offered_protocol(struct slice name, struct slice *offered, size_t *n,
+					  const char *const *protocols, struct ws_answer *ret,
+					  struct cay_err *err)
 {
 	unsigned at;
 
 	for (size_t i = 0; i < *n; i++)
 		if (slice_eq(offered[i], name))
 			return cay_fail(err, CAY_E_INVALID, "one Sec-WebSocket-Protocol twice");
-	if (!token(name) || *n == WS_PROTOCOLS_MAX)
+	if (!ws_accept_is_token(name) || *n == WS_PROTOCOLS_MAX)
 		return cay_fail(err, CAY_E_INVALID,
 				"Sec-WebSocket-Protocol is a list of up to %d names",
 				WS_PROTOCOLS_MAX);
 	offered[(*n)++] = name;
-	if (!ret->protocol && protocols && str_choice(name, protocols, &at) == 0)
+	if (!ret->protocol && protocols && str_find_choice(name, protocols, &at) == 0)
 		ret->protocol = protocols[at];
 	return 0;
 }
 
-static int choose(const struct http_head *h, const char *const *protocols, struct ws_answer *ret,
-		  struct cay_err *err)
+static int ws_accept_choose_protocol(const struct http_head *h, const char *const *protocols,
+				     struct ws_answer *ret, struct cay_err *err)
 {
 	struct slice offered[WS_PROTOCOLS_MAX];
 	size_t n = 0;
@@ -122,10 +124,11 @@ static int choose(const struct http_head *h, const char *const *protocols, struc
 	for (size_t i = 0; i < h->n_headers; i++) {
 		struct slice v = h->headers[i].value;
 
-		if (!http_eq(h->headers[i].name, "sec-websocket-protocol"))
+		if (!http_equals_nocase(h->headers[i].name, "sec-websocket-protocol"))
 			continue;
 		while (v.p && r >= 0)
-			r = offer(slice_trim(slice_cut(&v, ',')), offered, &n, protocols, ret, err);
+			r = ws_accept_add_offered_protocol(slice_trim(slice_cut(&v, ',')), offered,
+							   &n, protocols, ret, err);
 	}
 	if (r >= 0 && n && protocols && !ret->protocol)
 		return cay_fail(err, CAY_E_INVALID,
@@ -137,12 +140,12 @@ int ws_accept(const struct http_head *h, const char *const *protocols, struct ws
 	      struct cay_err *err)
 {
 	struct ws_answer answer = {};
-	int r = check_request(h, err);
+	int r = ws_accept_check_request(h, err);
 
 	if (r >= 0)
-		r = take_key(h, answer.accept, err);
+		r = ws_accept_answer_key(h, answer.accept, err);
 	if (r >= 0)
-		r = choose(h, protocols, &answer, err);
+		r = ws_accept_choose_protocol(h, protocols, &answer, err);
 	if (r >= 0)
 		*ret = answer;
 	return r;

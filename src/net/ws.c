@@ -19,7 +19,7 @@ void ws_init(struct ws *w, const struct ws_conf *conf)
 	};
 }
 
-static void empty(struct buf *b)
+static void ws_buf_release(struct buf *b)
 {
 	size_t max = b->max;
 
@@ -27,26 +27,26 @@ static void empty(struct buf *b)
 	b->max = max;
 }
 
-static void drop_frames(struct ws *w)
+static void ws_free_frame_context(struct ws *w)
 {
 	if (w->frames)
 		wslay_frame_context_free(w->frames);
 	w->frames = NULL;
-	w->ahead = 0;
+	w->unconsumed = 0;
 }
 
-static void drop_message(struct ws *w)
+static void ws_drop_message(struct ws *w)
 {
-	empty(&w->msg);
+	ws_buf_release(&w->msg);
 	w->checked = 0;
 	w->handed = 0;
 }
 
 /* What the caller has had; behind a part of a text there may be half a letter. */
-static void take_back(struct ws *w)
+static void ws_drop_handed_out(struct ws *w)
 {
 	if (w->handed == w->msg.len) {
-		drop_message(w);
+		ws_drop_message(w);
 		return;
 	}
 	buf_consume(&w->msg, w->handed);
@@ -56,14 +56,14 @@ static void take_back(struct ws *w)
 
 void ws_fini(struct ws *w)
 {
-	drop_frames(w);
-	drop_message(w);
+	ws_free_frame_context(w);
+	ws_drop_message(w);
 	buf_fini(&w->out);
 }
 
 /* wslay's callbacks. */
 
-static ssize_t on_recv(uint8_t *p, size_t n, int, void *arg)
+static ssize_t on_ws_frame_recv(uint8_t *p, size_t n, int, void *arg)
 {
 	struct ws *w = arg;
 
@@ -74,22 +74,22 @@ static ssize_t on_recv(uint8_t *p, size_t n, int, void *arg)
 	memcpy(p, w->in->p, n);
 	w->in->p += n;
 	w->in->n -= n;
-	w->ahead += n;
+	w->unconsumed += n;
 	return (ssize_t)n;
 }
 
-static ssize_t on_send(const uint8_t *p, size_t n, int, void *arg)
+static ssize_t on_ws_frame_send(const uint8_t *p, size_t n, int, void *arg)
 {
 	struct ws *w = arg;
 
-	return buf_add(&w->out, p, n) < 0 ? -1 : (ssize_t)n;
+	return buf_append(&w->out, p, n) < 0 ? -1 : (ssize_t)n;
 }
 
-static int need_frames(struct ws *w)
+static int ws_need_frame_context(struct ws *w)
 {
 	static const struct wslay_frame_callbacks callbacks = {
-		.send_callback = on_send,
-		.recv_callback = on_recv,
+		.send_callback = on_ws_frame_send,
+		.recv_callback = on_ws_frame_recv,
 	};
 
 	if (!w->frames && wslay_frame_context_init(&w->frames, &callbacks, w) != 0) {
@@ -100,22 +100,22 @@ static int need_frames(struct ws *w)
 }
 
 /* Between frames and messages nothing need be kept. */
-static void rest(struct ws *w)
+static void ws_release_idle_memory(struct ws *w)
 {
-	if (!w->in_frame && !w->ahead)
-		drop_frames(w);
+	if (!w->in_frame && !w->unconsumed)
+		ws_free_frame_context(w);
 	if (!w->kind && !w->handed)
-		drop_message(w);
+		ws_drop_message(w);
 }
 
 /* How long a frame of ours is that carries n bytes. */
-static size_t frame_len(size_t n)
+static size_t ws_frame_len(size_t n)
 {
 	return n + (n <= WS_CONTROL_MAX ? 2 : n <= UINT16_MAX ? 4 : 10);
 }
 
 /* A whole frame into out, or nothing. */
-static int put(struct ws *w, unsigned opcode, const void *p, size_t n)
+static int ws_queue_frame(struct ws *w, unsigned opcode, const void *p, size_t n)
 {
 	struct wslay_frame_iocb io = {
 		.fin = 1,
@@ -124,39 +124,39 @@ static int put(struct ws *w, unsigned opcode, const void *p, size_t n)
 		.data = p,
 		.data_length = n,
 	};
-	int r = buf_reserve(&w->out, frame_len(n));
+	int r = buf_reserve(&w->out, ws_frame_len(n));
 
 	if (r >= 0)
-		r = need_frames(w);
+		r = ws_need_frame_context(w);
 	if (r < 0)
 		return r;
 	if (wslay_frame_send(w->frames, &io) != (ssize_t)n)
 		return -ENOMEM;
-	rest(w);
+	ws_release_idle_memory(w);
 	return 0;
 }
 
-static int put_close(struct ws *w, unsigned code, const char *reason, size_t n)
+static int ws_queue_close_frame(struct ws *w, unsigned code, const char *reason, size_t n)
 {
 	char payload[WS_CONTROL_MAX] = { (char)(code >> 8), (char)code };
 
 	assert(n <= WS_REASON_MAX);
 	if (n)
 		memcpy(payload + 2, reason, n);
-	return put(w, WSLAY_CONNECTION_CLOSE, payload, code == WS_NO_STATUS ? 0 : 2 + n);
+	return ws_queue_frame(w, WSLAY_CONNECTION_CLOSE, payload, code == WS_NO_STATUS ? 0 : 2 + n);
 }
 
-static void over(struct ws *w)
+static void ws_set_over(struct ws *w)
 {
 	w->state = WS_OVER;
 	w->in_frame = false;
 	w->kind = 0;
-	drop_frames(w);
-	drop_message(w);
+	ws_free_frame_context(w);
+	ws_drop_message(w);
 }
 
 /* The session ends here; the peer is told why, unless our Close is out already. */
-static int fail(struct ws *w, enum ws_code code, const char *why, struct cay_err *err)
+static int ws_fail_session(struct ws *w, enum ws_code code, const char *why, struct cay_err *err)
 {
 	enum cay_code kind = code == WS_TOO_BIG    ? CAY_E_TOO_LARGE
 			     : code == WS_POLICY   ? CAY_E_RATE
@@ -165,35 +165,36 @@ static int fail(struct ws *w, enum ws_code code, const char *why, struct cay_err
 
 	if (w->state == WS_OPEN) {
 		w->code = code;
-		(void)put_close(w, code, why, strlen(why)); /* without memory it goes unsaid */
+		(void)ws_queue_close_frame(w, code, why,
+					   strlen(why)); /* without memory it goes unsaid */
 	}
-	over(w);
+	ws_set_over(w);
 	return cay_fail(err, kind, "%s", why);
 }
 
-static bool is_control(unsigned opcode)
+static bool ws_opcode_is_control(unsigned opcode)
 {
 	return opcode & 8;
 }
 
-static bool known(unsigned opcode)
+static bool ws_opcode_is_known(unsigned opcode)
 {
 	return opcode <= WSLAY_BINARY_FRAME ||
 	       (opcode >= WSLAY_CONNECTION_CLOSE && opcode <= WSLAY_PONG);
 }
 
-static bool may_be_sent(unsigned code)
+static bool ws_close_code_is_valid(unsigned code)
 {
 	return (code >= 1000 && code <= 1014 && (code < 1004 || code > 1006)) ||
 	       (code >= 3000 && code <= 4999);
 }
 
-static int begin_data(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
+static int ws_begin_data_frame(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
 {
 	if (!w->kind == (io->opcode == WSLAY_CONTINUATION_FRAME))
-		return fail(w, WS_PROTOCOL,
-			    w->kind ? "a message inside another" : "a continuation of nothing",
-			    err);
+		return ws_fail_session(
+			w, WS_PROTOCOL,
+			w->kind ? "a message inside another" : "a continuation of nothing", err);
 	if (!w->kind) {
 		w->kind = io->opcode;
 		w->fragments = 0;
@@ -203,50 +204,51 @@ static int begin_data(struct ws *w, const struct wslay_frame_iocb *io, struct ca
 	if (w->conf.parts && io->payload_length)
 		w->fragments = 0; /* as good as a message of its own */
 	if (++w->fragments > w->conf.fragments_max)
-		return fail(w, WS_TOO_BIG, "a message in too many fragments", err);
+		return ws_fail_session(w, WS_TOO_BIG, "a message in too many fragments", err);
 	if (!w->conf.parts && io->payload_length > w->conf.message_max - w->msg.len)
-		return fail(w, WS_TOO_BIG, "a message longer than allowed", err);
+		return ws_fail_session(w, WS_TOO_BIG, "a message longer than allowed", err);
 	return 0;
 }
 
-static int begin_control(struct ws *w, struct cay_err *err)
+static int ws_begin_control_frame(struct ws *w, struct cay_err *err)
 {
 	if (w->credit_ms < WS_CONTROL_COST_MS)
-		return fail(w, WS_POLICY, "too many control frames", err);
+		return ws_fail_session(w, WS_POLICY, "too many control frames", err);
 	w->credit_ms -= WS_CONTROL_COST_MS;
 	w->control_len = 0;
 	return 0;
 }
 
 /* The header of a frame, before anything is done with its payload. */
-static int begin(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
+static int ws_begin_frame(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
 {
 	size_t header = io->payload_length < 126 ? 6 : io->payload_length <= UINT16_MAX ? 8 : 14;
 
 	if (io->rsv)
-		return fail(w, WS_PROTOCOL, "a reserved bit", err);
+		return ws_fail_session(w, WS_PROTOCOL, "a reserved bit", err);
 	if (!io->mask)
-		return fail(w, WS_PROTOCOL, "a frame without a mask", err);
-	if (!known(io->opcode))
-		return fail(w, WS_PROTOCOL, "a reserved opcode", err);
-	assert(w->ahead >= header);
-	w->ahead -= header;
+		return ws_fail_session(w, WS_PROTOCOL, "a frame without a mask", err);
+	if (!ws_opcode_is_known(io->opcode))
+		return ws_fail_session(w, WS_PROTOCOL, "a reserved opcode", err);
+	assert(w->unconsumed >= header);
+	w->unconsumed -= header;
 	w->in_frame = true;
 	w->opcode = io->opcode;
 	w->fin = io->fin;
 	w->left = io->payload_length;
-	return is_control(io->opcode) ? begin_control(w, err) : begin_data(w, io, err);
+	return ws_opcode_is_control(io->opcode) ? ws_begin_control_frame(w, err)
+						: ws_begin_data_frame(w, io, err);
 }
 
 /* Bytes of a payload.  Text is judged as it comes, up to the last whole letter. */
-static int take(struct ws *w, const uint8_t *p, size_t n, struct cay_err *err)
+static int ws_add_payload(struct ws *w, const uint8_t *p, size_t n, struct cay_err *err)
 {
 	size_t whole;
 
-	assert(n <= w->left && n <= w->ahead);
+	assert(n <= w->left && n <= w->unconsumed);
 	w->left -= n;
-	w->ahead -= n;
-	if (is_control(w->opcode)) {
+	w->unconsumed -= n;
+	if (ws_opcode_is_control(w->opcode)) {
 		assert(w->control_len + n <= WS_CONTROL_MAX);
 		memcpy(w->control + w->control_len, p, n);
 		w->control_len += n;
@@ -254,18 +256,18 @@ static int take(struct ws *w, const uint8_t *p, size_t n, struct cay_err *err)
 	}
 	if (w->state != WS_OPEN)
 		return 0;
-	if (buf_add(&w->msg, p, n) < 0)
-		return fail(w, WS_INTERNAL, "no memory for a message", err);
+	if (buf_append(&w->msg, p, n) < 0)
+		return ws_fail_session(w, WS_INTERNAL, "no memory for a message", err);
 	if (w->kind != WSLAY_TEXT_FRAME)
 		return 0;
-	whole = utf8_whole(w->msg.data + w->checked, w->msg.len - w->checked);
-	if (!utf8_valid(w->msg.data + w->checked, whole))
-		return fail(w, WS_NOT_TEXT, "text that is not UTF-8", err);
+	whole = utf8_whole_prefix_len(w->msg.data + w->checked, w->msg.len - w->checked);
+	if (!utf8_is_valid(w->msg.data + w->checked, whole))
+		return ws_fail_session(w, WS_NOT_TEXT, "text that is not UTF-8", err);
 	w->checked += whole;
 	return 0;
 }
 
-static int hand(struct ws *w, unsigned kind, size_t n, struct ws_event *ret)
+static int ws_hand_out_message(struct ws *w, unsigned kind, size_t n, struct ws_event *ret)
 {
 	w->handed = n;
 	ret->data = (struct slice){ buf_str(&w->msg), n };
@@ -273,113 +275,113 @@ static int hand(struct ws *w, unsigned kind, size_t n, struct ws_event *ret)
 }
 
 /* Of a message that goes on, what is there of it. */
-static int hand_part(struct ws *w, struct ws_event *ret)
+static int ws_hand_out_part(struct ws *w, struct ws_event *ret)
 {
 	size_t n = w->kind == WSLAY_TEXT_FRAME ? w->checked : w->msg.len;
 
 	if (!w->conf.parts || w->state != WS_OPEN || !n)
 		return WS_MORE;
 	ret->more = true;
-	return hand(w, w->kind, n, ret);
+	return ws_hand_out_message(w, w->kind, n, ret);
 }
 
-static int end_data(struct ws *w, struct ws_event *ret, struct cay_err *err)
+static int ws_end_data_frame(struct ws *w, struct ws_event *ret, struct cay_err *err)
 {
 	unsigned kind = w->kind;
 
 	if (!w->fin)
-		return hand_part(w, ret);
+		return ws_hand_out_part(w, ret);
 	w->kind = 0;
 	if (w->state != WS_OPEN)
 		return WS_MORE;
 	if (kind == WSLAY_TEXT_FRAME && w->checked != w->msg.len)
-		return fail(w, WS_NOT_TEXT, "text that ends inside a letter", err);
-	return hand(w, kind, w->msg.len, ret);
+		return ws_fail_session(w, WS_NOT_TEXT, "text that ends inside a letter", err);
+	return ws_hand_out_message(w, kind, w->msg.len, ret);
 }
 
 /* A peer that does not read gets one pong when it does: that to its last ping. */
-static int end_ping(struct ws *w, struct cay_err *err)
+static int ws_end_ping_frame(struct ws *w, struct cay_err *err)
 {
 	if (w->state != WS_OPEN)
 		return WS_MORE;
-	if (ws_full(w)) {
+	if (ws_output_is_full(w)) {
 		memcpy(w->pong, w->control, w->control_len);
 		w->pong_len = w->control_len;
 		w->pong_waits = true;
 		return WS_MORE;
 	}
-	if (put(w, WSLAY_PONG, w->control, w->control_len) < 0)
-		return fail(w, WS_INTERNAL, "no memory for a pong", err);
+	if (ws_queue_frame(w, WSLAY_PONG, w->control, w->control_len) < 0)
+		return ws_fail_session(w, WS_INTERNAL, "no memory for a pong", err);
 	return WS_MORE;
 }
 
-static int end_close(struct ws *w, struct ws_event *ret, struct cay_err *err)
+static int ws_end_close_frame(struct ws *w, struct ws_event *ret, struct cay_err *err)
 {
 	unsigned code = WS_NO_STATUS;
 
 	if (w->control_len == 1)
-		return fail(w, WS_PROTOCOL, "a Close of one byte", err);
+		return ws_fail_session(w, WS_PROTOCOL, "a Close of one byte", err);
 	if (w->control_len) {
 		code = (unsigned)(uint8_t)w->control[0] << 8 | (uint8_t)w->control[1];
-		if (!may_be_sent(code))
-			return fail(w, WS_PROTOCOL, "a close code nobody may send", err);
+		if (!ws_close_code_is_valid(code))
+			return ws_fail_session(w, WS_PROTOCOL, "a close code nobody may send", err);
 		ret->data = (struct slice){ w->control + 2, w->control_len - 2 };
-		if (!utf8_valid(ret->data.p, ret->data.n))
-			return fail(w, WS_NOT_TEXT, "a reason that is not UTF-8", err);
+		if (!utf8_is_valid(ret->data.p, ret->data.n))
+			return ws_fail_session(w, WS_NOT_TEXT, "a reason that is not UTF-8", err);
 	}
 	ret->code = code;
 	if (w->state == WS_OPEN) {
 		w->code = code;
-		(void)put_close(w, code, NULL, 0); /* without memory it goes unsaid */
+		(void)ws_queue_close_frame(w, code, NULL, 0); /* without memory it goes unsaid */
 	}
-	over(w);
+	ws_set_over(w);
 	return WS_CLOSED;
 }
 
-static int end(struct ws *w, struct ws_event *ret, struct cay_err *err)
+static int ws_end_frame(struct ws *w, struct ws_event *ret, struct cay_err *err)
 {
 	w->in_frame = false;
 	switch (w->opcode) {
 	case WSLAY_PING:
-		return end_ping(w, err);
+		return ws_end_ping_frame(w, err);
 	case WSLAY_PONG:
 		ret->data = (struct slice){ w->control, w->control_len };
 		return w->state == WS_OPEN ? WS_PONG : WS_MORE;
 	case WSLAY_CONNECTION_CLOSE:
-		return end_close(w, ret, err);
+		return ws_end_close_frame(w, ret, err);
 	default:
-		return end_data(w, ret, err);
+		return ws_end_data_frame(w, ret, err);
 	}
 }
 
 /* A piece of a frame, as far as it is there; WS_MORE also when wslay wants more. */
-static int step(struct ws *w, bool *dry, struct ws_event *ret, struct cay_err *err)
+static int ws_parse_next(struct ws *w, bool *dry, struct ws_event *ret, struct cay_err *err)
 {
 	struct wslay_frame_iocb io = {};
 	ssize_t n;
 	int r = 0;
 
-	if (need_frames(w) < 0)
-		return fail(w, WS_INTERNAL, "no memory for a frame", err);
+	if (ws_need_frame_context(w) < 0)
+		return ws_fail_session(w, WS_INTERNAL, "no memory for a frame", err);
 	n = wslay_frame_recv(w->frames, &io);
 	*dry = n == WSLAY_ERR_WANT_READ;
 	if (*dry)
 		return WS_MORE;
 	if (n < 0)
-		return fail(w, WS_PROTOCOL, "a length that is not allowed", err);
+		return ws_fail_session(w, WS_PROTOCOL, "a length that is not allowed", err);
 	if (!w->in_frame)
-		r = begin(w, &io, err);
+		r = ws_begin_frame(w, &io, err);
 	if (r >= 0)
-		r = take(w, io.data, io.data_length, err);
+		r = ws_add_payload(w, io.data, io.data_length, err);
 	if (r < 0)
 		return r;
 	if (!w->left)
-		return end(w, ret, err);
-	return is_control(w->opcode) ? WS_MORE : hand_part(w, ret);
+		return ws_end_frame(w, ret, err);
+	return ws_opcode_is_control(w->opcode) ? WS_MORE : ws_hand_out_part(w, ret);
 }
 
 /* Time that went by pays for control frames. */
-static void earn(struct ws *w, uint64_t now_ms)
+static void ws_add_control_credit(struct ws *w, uint64_t now_ms)
 {
 	uint64_t gone = now_ms > w->seen_ms ? now_ms - w->seen_ms : 0;
 
@@ -389,24 +391,24 @@ static void earn(struct ws *w, uint64_t now_ms)
 	w->credit_ms += gone;
 }
 
-int ws_next(struct ws *w, struct slice *in, uint64_t now_ms, struct ws_event *ret,
-	    struct cay_err *err)
+int ws_next_event(struct ws *w, struct slice *in, uint64_t now_ms, struct ws_event *ret,
+		  struct cay_err *err)
 {
 	bool dry = false;
 	int r = WS_MORE;
 
 	*ret = (struct ws_event){};
-	earn(w, now_ms);
+	ws_add_control_credit(w, now_ms);
 	if (w->handed)
-		take_back(w);
+		ws_drop_handed_out(w);
 	w->in = in;
-	while (w->state != WS_OVER && r == WS_MORE && !dry && (in->n || w->ahead))
-		r = step(w, &dry, ret, err);
+	while (w->state != WS_OVER && r == WS_MORE && !dry && (in->n || w->unconsumed))
+		r = ws_parse_next(w, &dry, ret, err);
 	w->in = NULL;
 	if (w->state == WS_OVER)
 		*in = (struct slice){ in->p + in->n, 0 };
 	if (r == WS_MORE)
-		rest(w);
+		ws_release_idle_memory(w);
 	return r;
 }
 
@@ -417,21 +419,21 @@ int ws_send(struct ws *w, enum ws_event_type type, const void *p, size_t n)
 	assert(type == WS_TEXT || type == WS_BINARY);
 	if (w->state != WS_OPEN)
 		return -EPIPE;
-	if (type == WS_TEXT && !utf8_valid(p, n))
+	if (type == WS_TEXT && !utf8_is_valid(p, n))
 		return -EILSEQ;
-	if (n > w->conf.out_max || w->out.len + frame_len(n) > w->conf.out_max)
+	if (n > w->conf.out_max || w->out.len + ws_frame_len(n) > w->conf.out_max)
 		return -ENOBUFS;
-	r = put(w, type == WS_TEXT ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, p, n);
-	return r < 0 ? r : ws_full(w);
+	r = ws_queue_frame(w, type == WS_TEXT ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, p, n);
+	return r < 0 ? r : ws_output_is_full(w);
 }
 
 int ws_ping(struct ws *w)
 {
 	if (w->state != WS_OPEN)
 		return -EPIPE;
-	if (w->out.len + frame_len(0) > w->conf.out_max)
+	if (w->out.len + ws_frame_len(0) > w->conf.out_max)
 		return -ENOBUFS;
-	return put(w, WSLAY_PING, NULL, 0);
+	return ws_queue_frame(w, WSLAY_PING, NULL, 0);
 }
 
 int ws_close(struct ws *w, unsigned code, const char *reason)
@@ -441,42 +443,42 @@ int ws_close(struct ws *w, unsigned code, const char *reason)
 
 	if (w->state != WS_OPEN)
 		return -EPIPE;
-	if (!may_be_sent(code) || n > WS_REASON_MAX || !utf8_valid(reason, n))
+	if (!ws_close_code_is_valid(code) || n > WS_REASON_MAX || !utf8_is_valid(reason, n))
 		return -EINVAL;
-	r = put_close(w, code, reason, n);
+	r = ws_queue_close_frame(w, code, reason, n);
 	if (r < 0)
 		return r;
 	w->state = WS_CLOSING;
 	w->code = code;
 	if (!w->handed)
-		drop_message(w);
+		ws_drop_message(w);
 	return 0;
 }
 
-struct slice ws_out(const struct ws *w)
+struct slice ws_pending_output(const struct ws *w)
 {
 	return (struct slice){ buf_str(&w->out), w->out.len };
 }
 
-void ws_sent(struct ws *w, size_t n)
+void ws_consume_output(struct ws *w, size_t n)
 {
 	buf_consume(&w->out, n);
 	if (!w->out.len)
-		empty(&w->out);
-	if (!w->pong_waits || w->state != WS_OPEN || ws_full(w))
+		ws_buf_release(&w->out);
+	if (!w->pong_waits || w->state != WS_OPEN || ws_output_is_full(w))
 		return;
-	if (put(w, WSLAY_PONG, w->pong, w->pong_len) == 0)
+	if (ws_queue_frame(w, WSLAY_PONG, w->pong, w->pong_len) == 0)
 		w->pong_waits = false;
 }
 
-bool ws_full(const struct ws *w)
+bool ws_output_is_full(const struct ws *w)
 {
 	size_t mark = w->conf.out_max / 2;
 
 	return w->out.len > (mark < WS_OUT_MARK ? mark : WS_OUT_MARK);
 }
 
-bool ws_over(const struct ws *w)
+bool ws_is_over(const struct ws *w)
 {
 	return w->state == WS_OVER;
 }

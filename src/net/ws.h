@@ -8,12 +8,12 @@
  * into messages and messages into bytes; the caller hands in what arrived, in any
  * pieces, and pulls events out, so back-pressure is not calling:
  *
- *	while ((r = ws_next(&w, &in, now_ms, &ev, &err)) > WS_MORE)
+ *	while ((r = ws_next_event(&w, &in, now_ms, &ev, &err)) > WS_MORE)
  *		...WS_TEXT, WS_BINARY, WS_PONG, WS_CLOSED...
- *	...send ws_out(&w), ws_sent(&w, n)...
+ *	...send ws_pending_output(&w), ws_consume_output(&w, n)...
  *
  * States: open -> closing (ws_close) -> over (the peer's Close, or a broken rule).
- * Once over, what still arrives is ignored and what is in ws_out() is sent before
+ * Once over, what still arrives is ignored and what is in ws_pending_output() is sent before
  * the connection is closed.  A caller that waits for the peer's Close sets itself
  * a deadline.
  *
@@ -93,8 +93,8 @@ struct ws {
 	enum ws_state state;
 	unsigned code;                      /* that we closed with; 0 while open */
 	struct wslay_frame_context *frames; /* NULL between frames */
-	struct slice *in;                   /* inside ws_next() only */
-	size_t ahead;                       /* bytes wslay took and has not given back */
+	struct slice *in;                   /* inside ws_next_event() only */
+	size_t unconsumed;                  /* bytes wslay took and has not given back */
 	/* the frame that is being read */
 	bool in_frame, fin;
 	unsigned opcode;
@@ -120,13 +120,13 @@ void ws_fini(struct ws *w);
 
 /* Take bytes from the front of *in up to one event; now_ms is any clock that does
  * not go back.  WS_MORE: all were taken.  After a failure the session is over and
- * its Close is in ws_out(); w->code says which.  CAY_E_INVALID: the peer broke the
+ * its Close is in ws_pending_output(); w->code says which.  CAY_E_INVALID: the peer broke the
  * protocol; CAY_E_TOO_LARGE, CAY_E_RATE: a limit; CAY_E_NO_MEMORY: not its fault. */
-[[nodiscard]] int ws_next(struct ws *w, struct slice *in, uint64_t now_ms, struct ws_event *ret,
-			  struct cay_err *err);
+[[nodiscard]] int ws_next_event(struct ws *w, struct slice *in, uint64_t now_ms,
+				struct ws_event *ret, struct cay_err *err);
 
 /* Queue a message of type WS_TEXT or WS_BINARY.  1: enough for now, go on when
- * ws_full() is false.  -EPIPE: closing or over; -ENOBUFS: no room for it, nothing
+ * ws_output_is_full() is false.  -EPIPE: closing or over; -ENOBUFS: no room for it, nothing
  * was queued; -EILSEQ: text that is not UTF-8; -ENOMEM. */
 [[nodiscard]] int ws_send(struct ws *w, enum ws_event_type type, const void *p, size_t n);
 /* Ask for a pong, to know that the peer lives. */
@@ -137,9 +137,9 @@ void ws_fini(struct ws *w);
 [[nodiscard]] int ws_close(struct ws *w, unsigned code, const char *reason);
 
 /* What waits to be sent, and how much of it was. */
-struct slice ws_out(const struct ws *w);
-void ws_sent(struct ws *w, size_t n);
-bool ws_full(const struct ws *w);
+struct slice ws_pending_output(const struct ws *w);
+void ws_consume_output(struct ws *w, size_t n);
+bool ws_output_is_full(const struct ws *w);
 /* Nothing that comes in matters any more. */
-bool ws_over(const struct ws *w);
+bool ws_is_over(const struct ws *w);
 #endif

@@ -43,7 +43,7 @@ static const char *const denied[] = {
 enum family { UNIX = 1, INET = 2, INET6 = 10, NETLINK = 16 };
 enum protocol { ICMP = 1, TCP = 6, UDP = 17, ICMP6 = 58 };
 
-struct condition {
+struct seccomp_condition {
 	unsigned arg;
 	const char *op;
 	uint64_t value, value_two;
@@ -55,7 +55,7 @@ struct condition {
 /* Allowed when every condition of a row holds; several rows are alternatives. */
 static const struct {
 	const char *name;
-	struct condition when[2];
+	struct seccomp_condition when[2];
 	unsigned n;
 } conditional[] = {
 	{ "clone", { { 0, "SCMP_CMP_MASKED_EQ", NAMESPACES, 0 } }, 1 },
@@ -78,24 +78,24 @@ static const struct {
 	{ "personality", { { 0, "SCMP_CMP_EQ", 0xffffffff, 0 } }, 1 },
 };
 
-static void begin_rule(struct jw *w, const char *action)
+static void oci_seccomp_begin_rule(struct jw *w, const char *action)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "action", action);
-	jw_array(w, "names");
+	jw_array_begin(w, "names");
 }
 
-static void write_conditional(struct jw *w)
+static void oci_seccomp_write_conditional(struct jw *w)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(conditional); i++) {
-		begin_rule(w, "SCMP_ACT_ALLOW");
+		oci_seccomp_begin_rule(w, "SCMP_ACT_ALLOW");
 		jw_str(w, NULL, conditional[i].name);
 		jw_end(w);
-		jw_array(w, "args");
+		jw_array_begin(w, "args");
 		for (unsigned k = 0; k < conditional[i].n; k++) {
-			const struct condition *c = &conditional[i].when[k];
+			const struct seccomp_condition *c = &conditional[i].when[k];
 
-			jw_object(w, NULL);
+			jw_object_begin(w, NULL);
 			jw_u64(w, "index", c->arg);
 			jw_u64(w, "value", c->value);
 			jw_u64(w, "valueTwo", c->value_two);
@@ -107,28 +107,28 @@ static void write_conditional(struct jw *w)
 	}
 }
 
-void oci_write_seccomp(struct jw *w)
+void oci_config_write_seccomp(struct jw *w)
 {
-	jw_object(w, "seccomp");
+	jw_object_begin(w, "seccomp");
 	jw_str(w, "defaultAction", "SCMP_ACT_ERRNO");
 	jw_u64(w, "defaultErrnoRet", ENOSYS);
-	jw_array(w, "architectures");
+	jw_array_begin(w, "architectures");
 	jw_str(w, NULL, NATIVE);
 	jw_end(w);
-	jw_array(w, "syscalls");
-	begin_rule(w, "SCMP_ACT_ALLOW");
+	jw_array_begin(w, "syscalls");
+	oci_seccomp_begin_rule(w, "SCMP_ACT_ALLOW");
 	for (size_t i = 0; i < ARRAY_SIZE(allowed); i++)
 		if (allowed[i])
 			jw_str(w, NULL, allowed[i]);
 	jw_end(w);
 	jw_end(w);
-	begin_rule(w, "SCMP_ACT_ERRNO");
+	oci_seccomp_begin_rule(w, "SCMP_ACT_ERRNO");
 	for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
 		jw_str(w, NULL, denied[i]);
 	jw_end(w);
 	jw_u64(w, "errnoRet", EPERM);
 	jw_end(w);
-	write_conditional(w);
+	oci_seccomp_write_conditional(w);
 	jw_end(w);
 	jw_end(w);
 }

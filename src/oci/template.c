@@ -50,79 +50,80 @@ static const struct {
 	{ "RLIMIT_CORE", 0 }, /* others of PID 1's own making: src/init/main.c says why */
 };
 
-static void write_list(struct jw *w, const char *key, const char *const *list, size_t n)
+static void oci_config_write_list(struct jw *w, const char *key, const char *const *list, size_t n)
 {
-	jw_array(w, key);
+	jw_array_begin(w, key);
 	for (size_t i = 0; i < n; i++)
 		jw_str(w, NULL, list[i]);
 	jw_end(w);
 }
 
-static void write_rlimit(struct jw *w, const char *name, uint64_t limit)
+static void oci_config_write_rlimit(struct jw *w, const char *name, uint64_t limit)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "type", name);
 	jw_u64(w, "soft", limit);
 	jw_u64(w, "hard", limit);
 	jw_end(w);
 }
 
-static void write_process(const struct oci *o, struct jw *w)
+static void oci_config_write_process(const struct oci_config *o, struct jw *w)
 {
-	jw_object(w, "process");
-	jw_array(w, "args");
+	jw_object_begin(w, "process");
+	jw_array_begin(w, "args");
 	for (const char *const *arg = o->args; *arg; arg++)
 		jw_str(w, NULL, *arg);
 	jw_end(w);
 	jw_str(w, "cwd", "/");
-	jw_object(w, "user");
+	jw_object_begin(w, "user");
 	jw_u64(w, "uid", 0);
 	jw_u64(w, "gid", 0);
 	jw_end(w);
-	jw_object(w, "capabilities");
+	jw_object_begin(w, "capabilities");
 	for (size_t i = 0; i < ARRAY_SIZE(capability_sets); i++)
-		write_list(w, capability_sets[i], capabilities, ARRAY_SIZE(capabilities));
+		oci_config_write_list(w, capability_sets[i], capabilities,
+				      ARRAY_SIZE(capabilities));
 	jw_end(w);
-	jw_array(w, "rlimits");
+	jw_array_begin(w, "rlimits");
 	for (size_t i = 0; i < ARRAY_SIZE(rlimits); i++)
-		write_rlimit(w, rlimits[i].name, rlimits[i].limit);
-	write_rlimit(w, "RLIMIT_NOFILE", o->nofile);
+		oci_config_write_rlimit(w, rlimits[i].name, rlimits[i].limit);
+	oci_config_write_rlimit(w, "RLIMIT_NOFILE", o->nofile);
 	jw_end(w);
 	jw_bool(w, "noNewPrivileges", true);
 	jw_end(w);
 }
 
-static void write_size(uint64_t bytes, struct jw *w)
+static void oci_config_write_size(uint64_t bytes, struct jw *w)
 {
 	char text[32];
 	int n = snprintf(text, sizeof(text), "size=%llu", (unsigned long long)bytes);
 
-	jw_strn(w, NULL, (struct slice){ text, n > 0 ? (size_t)n : 0 });
+	jw_slice(w, NULL, (struct slice){ text, n > 0 ? (size_t)n : 0 });
 }
 
-static void write_mounts(const struct oci *o, struct jw *w)
+static void oci_config_write_mounts(const struct oci_config *o, struct jw *w)
 {
-	jw_array(w, "mounts");
+	jw_array_begin(w, "mounts");
 	for (size_t i = 0; i < ARRAY_SIZE(mounts); i++) {
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "destination", mounts[i].at);
 		jw_str(w, "type", mounts[i].type);
 		jw_str(w, "source", mounts[i].source);
-		jw_array(w, "options");
+		jw_array_begin(w, "options");
 		for (size_t k = 0; k < ARRAY_SIZE(mounts[i].options) && mounts[i].options[k]; k++)
 			jw_str(w, NULL, mounts[i].options[k]);
 		if (str_eq(mounts[i].at, OCI_SHM))
-			write_size(o->shm_bytes, w);
+			oci_config_write_size(o->shm_bytes, w);
 		jw_end(w);
 		jw_end(w);
 	}
 	jw_end(w);
 }
 
-static void write_map(struct jw *w, const char *key, uint32_t live)
+static void oci_config_write_id_map(struct jw *w, const char *key, uint32_t live)
 {
-	jw_array(w, key);
-	jw_object(w, NULL);
+	jw_array_begin(w, key);
+	jw_object_begin(w, NULL);
 	jw_u64(w, "containerID", 0);
 	jw_u64(w, "hostID", live);
 	jw_u64(w, "size", VERB_RANGE_IDS);
@@ -130,36 +131,36 @@ static void write_map(struct jw *w, const char *key, uint32_t live)
 	jw_end(w);
 }
 
-static void write_linux(const struct oci *o, struct jw *w)
+static void oci_config_write_linux(const struct oci_config *o, struct jw *w)
 {
-	jw_object(w, "linux");
-	write_map(w, "uidMappings", o->live);
-	write_map(w, "gidMappings", o->live);
+	jw_object_begin(w, "linux");
+	oci_config_write_id_map(w, "uidMappings", o->host_id_base);
+	oci_config_write_id_map(w, "gidMappings", o->host_id_base);
 	/* /sys/fs/cgroup is the sandbox's own (docs/adr/0006): stay there */
 	jw_str(w, "cgroupsPath", "/");
-	jw_array(w, "namespaces");
+	jw_array_begin(w, "namespaces");
 	for (size_t i = 0; i < ARRAY_SIZE(namespaces) + o->own_network; i++) {
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "type", i < ARRAY_SIZE(namespaces) ? namespaces[i] : "network");
 		jw_end(w);
 	}
 	jw_end(w);
-	write_list(w, "maskedPaths", masked, ARRAY_SIZE(masked));
-	write_list(w, "readonlyPaths", read_only, ARRAY_SIZE(read_only));
-	oci_write_seccomp(w);
+	oci_config_write_list(w, "maskedPaths", masked, ARRAY_SIZE(masked));
+	oci_config_write_list(w, "readonlyPaths", read_only, ARRAY_SIZE(read_only));
+	oci_config_write_seccomp(w);
 	jw_end(w);
 }
 
-void oci_write(const struct oci *o, struct jw *w)
+void oci_config_write(const struct oci_config *o, struct jw *w)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "ociVersion", "1.0.2");
-	write_process(o, w);
-	jw_object(w, "root");
+	oci_config_write_process(o, w);
+	jw_object_begin(w, "root");
 	jw_str(w, "path", o->root);
 	jw_end(w);
 	jw_str(w, "hostname", o->name);
-	write_mounts(o, w);
-	write_linux(o, w);
+	oci_config_write_mounts(o, w);
+	oci_config_write_linux(o, w);
 	jw_end(w);
 }

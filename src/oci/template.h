@@ -17,10 +17,10 @@
 #define OCI_SOURCE_SYS "/see/sys"
 #define OCI_INIT "/dev/cay/init"
 
-struct oci {
-	uint32_t live;    /* host id of root inside; 65,536 ids from there */
-	const char *name; /* the host name inside */
-	const char *root; /* path of the root file system */
+struct oci_config {
+	uint32_t host_id_base; /* host id of root inside; 65,536 ids from there */
+	const char *name;      /* the host name inside */
+	const char *root;      /* path of the root file system */
 	uint64_t shm_bytes;
 	uint32_t nofile;
 	/* What runs; cay-init in every sandbox, something else in probes and benches. */
@@ -30,7 +30,7 @@ struct oci {
 	bool own_network;
 };
 
-void oci_write(const struct oci *o, struct jw *w);
+void oci_config_write(const struct oci_config *o, struct jw *w);
 /* "seccomp": who may ask what (syscalls.def). */
-void oci_write_seccomp(struct jw *w);
+void oci_config_write_seccomp(struct jw *w);
 #endif

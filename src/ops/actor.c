@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-static size_t put_id(const struct id *id, char *ret)
+static size_t actor_format_id(const struct id *id, char *ret)
 {
 	char text[ID_TEXT_LEN + 1] = "-";
 	size_t n;
@@ -19,24 +19,24 @@ static size_t put_id(const struct id *id, char *ret)
 void actor_format(const struct actor *a, char ret[static ACTOR_TEXT_MAX + 1])
 {
 	const char *scope = op_scope_name(a->scope);
-	size_t at = put_id(&a->tenant, ret);
+	size_t at = actor_format_id(&a->tenant, ret);
 
 	assert(a->one_sandbox == (a->sandbox.noun != ID_NONE) && strlen(scope) <= 8);
 	memcpy(ret + at, scope, strlen(scope));
 	at += strlen(scope);
 	ret[at++] = ' ';
-	at += put_id(&a->key, ret + at);
-	at += put_id(&a->sandbox, ret + at);
+	at += actor_format_id(&a->key, ret + at);
+	at += actor_format_id(&a->sandbox, ret + at);
 	ret[at - 1] = 0;
 }
 
-static int read_id(struct slice word, enum id_noun noun, struct id *ret)
+static int actor_parse_id(struct slice word, enum id_noun noun, struct id *ret)
 {
 	*ret = (struct id){};
 	return slice_eq(word, SLICE("-")) ? 0 : id_parse(noun, word, ret);
 }
 
-static int read_scope(struct slice word, enum op_scope *ret)
+static int actor_parse_scope(struct slice word, enum op_scope *ret)
 {
 	for (unsigned i = SCOPE_NONE + 1; i < SCOPE_NUM; i++)
 		if (slice_eq(word, slice_of(op_scope_name((enum op_scope)i)))) {
@@ -52,9 +52,9 @@ int actor_parse(struct slice text, struct actor *ret)
 	struct slice key = slice_cut(&text, ' ');
 	struct actor a = {};
 
-	if (!text.p || read_id(tenant, ID_TENANT, &a.tenant) < 0 ||
-	    read_scope(scope, &a.scope) < 0 || read_id(key, ID_KEY, &a.key) < 0 ||
-	    read_id(text, ID_SANDBOX, &a.sandbox) < 0)
+	if (!text.p || actor_parse_id(tenant, ID_TENANT, &a.tenant) < 0 ||
+	    actor_parse_scope(scope, &a.scope) < 0 || actor_parse_id(key, ID_KEY, &a.key) < 0 ||
+	    actor_parse_id(text, ID_SANDBOX, &a.sandbox) < 0)
 		return -EINVAL;
 	a.one_sandbox = a.sandbox.noun != ID_NONE;
 	if ((a.scope == SCOPE_PUBLIC) != (a.tenant.noun == ID_NONE))
@@ -65,7 +65,8 @@ int actor_parse(struct slice text, struct actor *ret)
 	return 0;
 }
 
-enum cay_code actor_may(const struct actor *a, const struct op *op, const struct id *sandbox)
+enum cay_code actor_check_access(const struct actor *a, const struct op *op,
+				 const struct id *sandbox)
 {
 	if (op->scope == SCOPE_PUBLIC)
 		return CAY_OK;

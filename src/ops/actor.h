@@ -36,5 +36,6 @@ void actor_format(const struct actor *a, char ret[static ACTOR_TEXT_MAX + 1]);
 [[nodiscard]] int actor_parse(struct slice text, struct actor *ret);
 /* CAY_OK or CAY_E_FORBIDDEN.  sandbox is the one in the path, or NULL.  Whose it is,
  * is asked later: foreign and absent look the same. */
-enum cay_code actor_may(const struct actor *a, const struct op *op, const struct id *sandbox);
+enum cay_code actor_check_access(const struct actor *a, const struct op *op,
+				 const struct id *sandbox);
 #endif

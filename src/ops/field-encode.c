@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "ops/field-internal.h"
 
-static uint64_t u64_at(const void *at)
+static uint64_t field_load_u64(const void *at)
 {
 	uint64_t v;
 
@@ -12,7 +12,7 @@ static uint64_t u64_at(const void *at)
 	return v;
 }
 
-static void encode_id(const char *key, const struct id *id, struct jw *w)
+static void field_encode_id(const char *key, const struct id *id, struct jw *w)
 {
 	char text[ID_TEXT_LEN + 1];
 
@@ -20,47 +20,47 @@ static void encode_id(const char *key, const struct id *id, struct jw *w)
 	jw_str(w, key, text);
 }
 
-static void encode_time(const char *key, uint64_t ns, struct jw *w)
+static void field_encode_time(const char *key, uint64_t ns, struct jw *w)
 {
 	char text[CLK_TEXT_LEN + 1];
 
-	clk_text(ns, text);
+	clk_format_rfc3339(ns, text);
 	jw_str(w, key, text);
 }
 
-static void encode_enum(const struct field *f, unsigned value, struct jw *w)
+static void field_encode_enum(const struct field *f, unsigned value, struct jw *w)
 {
 	jw_str(w, f->name, value < f->n_choices ? f->choices[value] : "");
 	if (value >= f->n_choices)
 		w->err = -EINVAL;
 }
 
-static void encode_list(const struct field *f, const struct field_list *list, struct jw *w)
+static void field_encode_list(const struct field *f, const struct field_list *list, struct jw *w)
 {
-	jw_array(w, f->name);
+	jw_array_begin(w, f->name);
 	for (size_t i = 0; i < list->n; i++)
 		field_encode(f->sub, NULL, (const char *)list->v + i * f->sub->size, w);
 	jw_end(w);
 }
 
-static void encode_texts(const char *key, const struct field_texts *texts, struct jw *w)
+static void field_encode_texts(const char *key, const struct field_texts *texts, struct jw *w)
 {
-	jw_array(w, key);
+	jw_array_begin(w, key);
 	for (size_t i = 0; i < texts->n; i++)
 		jw_str(w, NULL, texts->v[i]);
 	jw_end(w);
 }
 
-static void encode_map(const char *key, const struct field_map *map, struct jw *w)
+static void field_encode_map(const char *key, const struct field_map *map, struct jw *w)
 {
-	jw_object(w, key);
+	jw_object_begin(w, key);
 	for (size_t i = 0; i < map->n; i++)
 		jw_str(w, map->keys[i], map->values[i]);
 	jw_end(w);
 }
 
 /* Absent members are left out, so that what is written decodes to the same. */
-static bool absent(const struct field *f, const void *in)
+static bool field_is_absent(const struct field *f, const void *in)
 {
 	const char *at = (const char *)in + f->offset;
 
@@ -71,11 +71,11 @@ static bool absent(const struct field *f, const void *in)
 	if (f->type == FIELD_ID)
 		return ((const struct id *)(const void *)at)->noun == ID_NONE;
 	if (f->type == FIELD_TIME)
-		return !f->required && u64_at(at) == 0;
+		return !f->required && field_load_u64(at) == 0;
 	return false;
 }
 
-static void encode_one(const struct field *f, const void *in, struct jw *w)
+static void field_encode_member(const struct field *f, const void *in, struct jw *w)
 {
 	const void *at = (const char *)in + f->offset;
 
@@ -86,31 +86,31 @@ static void encode_one(const struct field *f, const void *in, struct jw *w)
 	case FIELD_U64:
 	case FIELD_BYTES:
 	case FIELD_MILLI:
-		jw_u64(w, f->name, u64_at(at));
+		jw_u64(w, f->name, field_load_u64(at));
 		return;
 	case FIELD_TEXT:
 		jw_str(w, f->name, *(const char *const *)at);
 		return;
 	case FIELD_ENUM:
-		encode_enum(f, *(const unsigned *)at, w);
+		field_encode_enum(f, *(const unsigned *)at, w);
 		return;
 	case FIELD_ID:
-		encode_id(f->name, at, w);
+		field_encode_id(f->name, at, w);
 		return;
 	case FIELD_TIME:
-		encode_time(f->name, u64_at(at), w);
+		field_encode_time(f->name, field_load_u64(at), w);
 		return;
 	case FIELD_TEXTS:
-		encode_texts(f->name, at, w);
+		field_encode_texts(f->name, at, w);
 		return;
 	case FIELD_MAP:
-		encode_map(f->name, at, w);
+		field_encode_map(f->name, at, w);
 		return;
 	case FIELD_OBJECT:
 		field_encode(f->sub, f->name, at, w);
 		return;
 	case FIELD_LIST:
-		encode_list(f, at, w);
+		field_encode_list(f, at, w);
 		return;
 	case FIELD_NUM_TYPES:
 		break;
@@ -118,21 +118,21 @@ static void encode_one(const struct field *f, const void *in, struct jw *w)
 	assert(false);
 }
 
-static uint64_t given(const struct field_table *t, const void *in)
+static uint64_t field_given_mask(const struct field_table *t, const void *in)
 {
-	uint64_t bits = t->given ? u64_at((const char *)in + (t->given - 1)) : 0;
+	uint64_t bits = t->given ? field_load_u64((const char *)in + (t->given - 1)) : 0;
 
 	return bits ? bits : UINT64_MAX;
 }
 
 void field_encode(const struct field_table *t, const char *key, const void *in, struct jw *w)
 {
-	uint64_t bits = given(t, in);
+	uint64_t bits = field_given_mask(t, in);
 
-	jw_object(w, key);
+	jw_object_begin(w, key);
 	for (size_t i = 0; i < t->n; i++)
-		if ((!t->given || bits >> i & 1) && !absent(&t->rows[i], in))
-			encode_one(&t->rows[i], in, w);
+		if ((!t->given || bits >> i & 1) && !field_is_absent(&t->rows[i], in))
+			field_encode_member(&t->rows[i], in, w);
 		else if (t->rows[i].required)
 			w->err = -EINVAL;
 	jw_end(w);

@@ -4,7 +4,7 @@
 #include "ops/field-internal.h"
 
 /* What a member takes in its struct. */
-static size_t size_of(const struct field *f)
+static size_t field_member_size(const struct field *f)
 {
 	static const size_t sizes[FIELD_NUM_TYPES] = {
 		[FIELD_BOOL] = sizeof(bool),
@@ -23,14 +23,14 @@ static size_t size_of(const struct field *f)
 	return f->type == FIELD_OBJECT ? f->sub->size : sizes[f->type];
 }
 
-static void take(const struct field *f, const void *base, void *over)
+static void field_copy_from_base(const struct field *f, const void *base, void *over)
 {
-	memcpy((char *)over + f->offset, (const char *)base + f->offset, size_of(f));
+	memcpy((char *)over + f->offset, (const char *)base + f->offset, field_member_size(f));
 	if (f->has)
 		*((bool *)over + (f->has - 1)) = *((const bool *)base + (f->has - 1));
 }
 
-static bool has_key(const struct field_map *m, const char *key)
+static bool field_map_has_key(const struct field_map *m, const char *key)
 {
 	for (size_t i = 0; i < m->n; i++)
 		if (str_eq(m->keys[i], key))
@@ -38,22 +38,23 @@ static bool has_key(const struct field_map *m, const char *key)
 	return false;
 }
 
-static int join(const struct field_map *base, struct field_map *over, struct pool *pool)
+static int field_map_merge(const struct field_map *base, struct field_map *over,
+			   struct arena *arena)
 {
 	size_t max = base->n + over->n;
 	struct field_map both = {};
 
 	if (!base->n)
 		return 0;
-	both.keys = pool_take(pool, max, sizeof(*both.keys));
-	both.values = pool_take(pool, max, sizeof(*both.values));
+	both.keys = arena_alloc(arena, max, sizeof(*both.keys));
+	both.values = arena_alloc(arena, max, sizeof(*both.values));
 	if (!both.keys || !both.values)
 		return -ENOMEM;
 	for (size_t i = 0; i < max; i++) {
 		const struct field_map *from = i < over->n ? over : base;
 		size_t at = i < over->n ? i : i - over->n;
 
-		if (from == base && has_key(over, base->keys[at]))
+		if (from == base && field_map_has_key(over, base->keys[at]))
 			continue;
 		both.keys[both.n] = from->keys[at];
 		both.values[both.n++] = from->values[at];
@@ -62,12 +63,12 @@ static int join(const struct field_map *base, struct field_map *over, struct poo
 	return 0;
 }
 
-int field_merge(const struct field_table *t, const void *base, void *over, struct pool *pool)
+int field_merge(const struct field_table *t, const void *base, void *over, struct arena *arena)
 {
 	uint64_t had;
 
 	assert(t->given);
-	had = *field_given(t, (void *)(uintptr_t)base);
+	had = *field_given_bits(t, (void *)(uintptr_t)base);
 	for (size_t i = 0; i < t->n; i++) {
 		const struct field *f = &t->rows[i];
 		void *to = (char *)over + f->offset;
@@ -76,15 +77,15 @@ int field_merge(const struct field_table *t, const void *base, void *over, struc
 
 		if (!(had >> i & 1))
 			continue;
-		if (!(*field_given(t, over) >> i & 1))
-			take(f, base, over);
+		if (!(*field_given_bits(t, over) >> i & 1))
+			field_copy_from_base(f, base, over);
 		else if (f->type == FIELD_MAP)
-			r = join(from, to, pool);
+			r = field_map_merge(from, to, arena);
 		else if (f->type == FIELD_OBJECT && f->sub->given)
-			r = field_merge(f->sub, from, to, pool);
+			r = field_merge(f->sub, from, to, arena);
 		if (r < 0)
 			return r;
-		*field_given(t, over) |= UINT64_C(1) << i;
+		*field_given_bits(t, over) |= UINT64_C(1) << i;
 	}
 	return 0;
 }

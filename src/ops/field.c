@@ -24,17 +24,17 @@ static const char *const type_names[] = {
 };
 static_assert(ARRAY_SIZE(type_names) == FIELD_NUM_TYPES);
 
-static bool any_ok(struct slice)
+static bool field_check_any(struct slice)
 {
 	return true;
 }
 
-static bool path_ok(struct slice s)
+static bool field_check_path(struct slice s)
 {
 	return s.n && s.p[0] == '/';
 }
 
-static bool word_ok(struct slice s)
+static bool field_check_word(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
 		if (s.p[i] <= ' ' || s.p[i] > '~')
@@ -43,51 +43,52 @@ static bool word_ok(struct slice s)
 }
 
 /* A path below the image's zoneinfo, and never one that leaves it. */
-static bool zone_ok(struct slice s)
+static bool field_check_time_zone(struct slice s)
 {
 	size_t part = 0; /* how long it is */
 
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
 
-		if (c == '/' ? !part : !ascii_alnum(c) && c != '_' && c != '+' && c != '-')
+		if (c == '/' ? !part : !ascii_is_alnum(c) && c != '_' && c != '+' && c != '-')
 			return false;
 		part = c == '/' ? 0 : part + 1;
 	}
 	return part > 0;
 }
 
-static bool file_ok(struct slice s)
+static bool field_check_file_name(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_alnum(s.p[i]) && s.p[i] != '.' && s.p[i] != '_' && s.p[i] != '-')
+		if (!ascii_is_alnum(s.p[i]) && s.p[i] != '.' && s.p[i] != '_' && s.p[i] != '-')
 			return false;
 	return s.n && s.p[0] != '.';
 }
 
-static bool env_name_ok(struct slice s)
+static bool field_check_env_name(struct slice s)
 {
-	if (!s.n || ascii_digit(s.p[0]))
+	if (!s.n || ascii_is_digit(s.p[0]))
 		return false;
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_alnum(s.p[i]) && s.p[i] != '_')
+		if (!ascii_is_alnum(s.p[i]) && s.p[i] != '_')
 			return false;
 	return true;
 }
 
 static const struct field_check_row checks[] = {
-	[CHECK_ANY] = { NULL, "", any_ok },
+	[CHECK_ANY] = { NULL, "", field_check_any },
 	[CHECK_NAME] = { "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-			 "lower-case letters, digits and inner '-'", str_dns_label },
+			 "lower-case letters, digits and inner '-'", str_is_dns_label },
 	[CHECK_LABEL] = { "^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$",
-			  "a Kubernetes label", str_label_value },
-	[CHECK_ENV] = { NULL, "named by letters, digits and '_'", any_ok },
-	[CHECK_PATH] = { "^/", "an absolute path", path_ok },
-	[CHECK_WORD] = { "^[!-~]+$", "printable ASCII without spaces", word_ok },
+			  "a Kubernetes label", str_is_label_value },
+	[CHECK_ENV] = { NULL, "named by letters, digits and '_'", field_check_any },
+	[CHECK_PATH] = { "^/", "an absolute path", field_check_path },
+	[CHECK_WORD] = { "^[!-~]+$", "printable ASCII without spaces", field_check_word },
 	[CHECK_ZONE] = { "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
-			 "the name of a time zone such as Asia/Shanghai", zone_ok },
+			 "the name of a time zone such as Asia/Shanghai", field_check_time_zone },
 	[CHECK_FILE] = { "^[A-Za-z0-9_-][A-Za-z0-9._-]*$",
-			 "letters, digits, '.', '_' and '-', the first no '.'", file_ok },
+			 "letters, digits, '.', '_' and '-', the first no '.'",
+			 field_check_file_name },
 };
 static_assert(ARRAY_SIZE(checks) == CHECK_NUM);
 
@@ -105,9 +106,9 @@ bool field_check_key(enum field_check check, struct slice key)
 {
 	switch (check) {
 	case CHECK_LABEL:
-		return str_label_key(key);
+		return str_is_label_key(key);
 	case CHECK_ENV:
-		return env_name_ok(key);
+		return field_check_env_name(key);
 	case CHECK_ANY:
 	case CHECK_NAME:
 	case CHECK_PATH:
@@ -120,7 +121,7 @@ bool field_check_key(enum field_check check, struct slice key)
 	return key.n > 0;
 }
 
-static int describe_range(const struct field *f, struct buf *b)
+static int field_describe_range(const struct field *f, struct buf *b)
 {
 	switch (f->type) {
 	case FIELD_U64:
@@ -134,7 +135,7 @@ static int describe_range(const struct field *f, struct buf *b)
 	case FIELD_LIST:
 		return buf_printf(b, " with %" PRIu64 " to %" PRIu64 " entries", f->min, f->max);
 	case FIELD_ID:
-		return buf_printf(b, " that begins with \"%s\"", id_noun_text(f->noun));
+		return buf_printf(b, " that begins with \"%s\"", id_noun_prefix(f->noun));
 	case FIELD_ENUM:
 		for (unsigned i = 0; f->choices[i]; i++)
 			if (buf_printf(b, "%s \"%s\"", i ? "," : "", f->choices[i]) < 0)
@@ -157,7 +158,7 @@ int field_refuse(const struct field *f, struct cay_err *err)
 	assert(f->type < FIELD_NUM_TYPES);
 	r = buf_puts(&want, type_names[f->type]);
 	if (r >= 0)
-		r = describe_range(f, &want);
+		r = field_describe_range(f, &want);
 	if (r >= 0 && f->check != CHECK_ANY)
 		r = buf_printf(&want, ", %s", checks[f->check].what);
 	if (r < 0)
@@ -166,14 +167,14 @@ int field_refuse(const struct field *f, struct cay_err *err)
 			      want.len ? want.data : type_names[f->type]);
 }
 
-int field_no_room(const char *name, const struct pool *pool, struct cay_err *err)
+int field_fail_no_memory(const char *name, const struct arena *arena, struct cay_err *err)
 {
-	if (pool->full)
+	if (arena->full)
 		return cay_fail_field(err, CAY_E_TOO_LARGE, name, "'%s' is too large", name);
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
 }
 
-void field_mark(const struct field *f, void *ret)
+void field_mark_present(const struct field *f, void *ret)
 {
 	if (f->has)
 		*((bool *)ret + (f->has - 1)) = true;
@@ -198,19 +199,19 @@ int field_set_absent(const struct field *f, void *ret, struct cay_err *err)
 	return 0;
 }
 
-static int set_number(const struct field *f, struct slice s, void *at)
+static int field_set_number(const struct field *f, struct slice s, void *at)
 {
 	uint64_t v;
 	int r;
 
 	if (f->type == FIELD_BYTES)
-		r = quantity_bytes(s, &v);
+		r = quantity_parse_bytes(s, &v);
 	else if (f->type == FIELD_MILLI)
-		r = quantity_milli(s, &v);
+		r = quantity_parse_milli(s, &v);
 	else if (f->type == FIELD_TIME)
 		r = time_parse(s, &v);
 	else
-		r = str_u64(s, 0, UINT64_MAX, &v);
+		r = str_parse_u64(s, 0, UINT64_MAX, &v);
 	if (r < 0)
 		return r;
 	if (f->type != FIELD_TIME && (v < f->min || v > f->max))
@@ -219,23 +220,24 @@ static int set_number(const struct field *f, struct slice s, void *at)
 	return 0;
 }
 
-static int set_text(const struct field *f, struct slice s, struct pool *pool, const char **at)
+static int field_set_string(const struct field *f, struct slice s, struct arena *arena,
+			    const char **at)
 {
-	if (s.n < f->min || s.n > f->max || memchr(s.p, 0, s.n) || !utf8_valid(s.p, s.n) ||
+	if (s.n < f->min || s.n > f->max || memchr(s.p, 0, s.n) || !utf8_is_valid(s.p, s.n) ||
 	    !checks[f->check].ok(s))
 		return -EINVAL;
-	*at = pool_strn(pool, s.p, s.n);
+	*at = arena_strndup(arena, s.p, s.n);
 	return *at ? 0 : -ENOMEM;
 }
 
-static int set_bool(struct slice s, bool *at)
+static int field_set_bool(struct slice s, bool *at)
 {
 	*at = slice_eq(s, SLICE("true"));
 	return *at || slice_eq(s, SLICE("false")) ? 0 : -EINVAL;
 }
 
-int field_set_text(const struct field *f, struct slice s, struct pool *pool, void *ret,
-		   struct cay_err *err)
+int field_set_from_text(const struct field *f, struct slice s, struct arena *arena, void *ret,
+			struct cay_err *err)
 {
 	void *at = (char *)ret + f->offset;
 	int r = -EINVAL;
@@ -245,16 +247,16 @@ int field_set_text(const struct field *f, struct slice s, struct pool *pool, voi
 	case FIELD_BYTES:
 	case FIELD_MILLI:
 	case FIELD_TIME:
-		r = set_number(f, s, at);
+		r = field_set_number(f, s, at);
 		break;
 	case FIELD_BOOL:
-		r = set_bool(s, at);
+		r = field_set_bool(s, at);
 		break;
 	case FIELD_ENUM:
-		r = str_choice(s, f->choices, at);
+		r = str_find_choice(s, f->choices, at);
 		break;
 	case FIELD_TEXT:
-		r = set_text(f, s, pool, at);
+		r = field_set_string(f, s, arena, at);
 		break;
 	case FIELD_ID:
 		r = id_parse(f->noun, s, at);
@@ -267,9 +269,9 @@ int field_set_text(const struct field *f, struct slice s, struct pool *pool, voi
 		break;
 	}
 	if (r == -ENOMEM)
-		return field_no_room(f->name, pool, err);
+		return field_fail_no_memory(f->name, arena, err);
 	if (r < 0)
 		return field_refuse(f, err);
-	field_mark(f, ret);
+	field_mark_present(f, ret);
 	return 0;
 }

@@ -8,8 +8,8 @@
  * it may be and how it looks; everything else is derived.  field_decode() fills
  * a zeroed struct from JSON (unknown, duplicate, missing and mistyped members
  * are refused by name), field_decode_query() does so from a query string,
- * field_encode() writes the struct back, field_schema() writes JSON Schema,
- * field_example() an object that field_decode() accepts.
+ * field_encode() writes the struct back, field_schema_write() writes JSON Schema,
+ * field_example_write() an object that field_decode() accepts.
  *
  * Where a table has `given`, the struct remembers which members were there: field_merge()
  * fills the others from another struct, and field_encode() writes the given ones alone,
@@ -98,42 +98,42 @@ struct field {
 	const char *help;
 };
 
-[[nodiscard]] int field_decode(const struct field_table *t, const json_t *j, struct pool *pool,
+[[nodiscard]] int field_decode(const struct field_table *t, const json_t *j, struct arena *arena,
 			       void *ret, struct cay_err *err);
 /* From its text, within these limits. */
-[[nodiscard]] int field_read(const struct field_table *t, struct slice text,
-			     const struct json_limits *limits, struct pool *pool, void *ret,
-			     struct cay_err *err);
+[[nodiscard]] int field_decode_text(const struct field_table *t, struct slice text,
+				    const struct json_limits *limits, struct arena *arena,
+				    void *ret, struct cay_err *err);
 /* Members that `over` was not given are base's; maps are joined, over's entries in front of
  * base's.  For tables that know what was given. */
 [[nodiscard]] int field_merge(const struct field_table *t, const void *base, void *over,
-			      struct pool *pool);
+			      struct arena *arena);
 /* A list of t's structs, with all that is in them from this pool. */
-[[nodiscard]] int field_copy_list(const struct field_table *t, const struct field_list *in,
-				  struct pool *pool, struct field_list *ret);
+[[nodiscard]] int field_list_copy(const struct field_table *t, const struct field_list *in,
+				  struct arena *arena, struct field_list *ret);
 /* query is what stands behind '?'; only scalar rows can be in it, and plain
  * digits are what a JSON number would be. */
 [[nodiscard]] int field_decode_query(const struct field_table *t, struct slice query,
-				     struct pool *pool, void *ret, struct cay_err *err);
+				     struct arena *arena, void *ret, struct cay_err *err);
 /* A value no client could have sent (an enum without a name, a required member
- * that is absent) makes jw_done() fail. */
+ * that is absent) makes jw_finish() fail. */
 void field_encode(const struct field_table *t, const char *key, const void *in, struct jw *w);
-void field_schema(const struct field_table *t, const char *key, struct jw *w);
+void field_schema_write(const struct field_table *t, const char *key, struct jw *w);
 /* The schema of one row, as OpenAPI parameters need it. */
-void field_schema_row(const struct field *f, const char *key, struct jw *w);
+void field_schema_write_row(const struct field *f, const char *key, struct jw *w);
 /* That of the values of a map: text of a pattern or any (NULL), and nulls where they remove. */
-void field_schema_values(bool nulls, const char *pattern, struct jw *w);
+void field_schema_write_values(bool nulls, const char *pattern, struct jw *w);
 /* An object that field_decode() accepts.  Objects that may be absent are left out, and text
  * without an example. */
-void field_example(const struct field_table *t, const char *key, struct jw *w);
+void field_example_write(const struct field_table *t, const char *key, struct jw *w);
 /* Only the rows that `names` has: words, and those of an object or a list behind a dot. */
-void field_example_some(const struct field_table *t, const char *names, const char *key,
-			struct jw *w);
+void field_example_write_some(const struct field_table *t, const char *names, const char *key,
+			      struct jw *w);
 /* Of one row, as OpenAPI parameters need it. */
-void field_example_row(const struct field *f, const char *key, struct jw *w);
+void field_example_write_row(const struct field *f, const char *key, struct jw *w);
 /* Whether a word of names is `name`, or with a top `top.name`. */
-bool field_is_named(const char *names, const char *top, const char *name);
+bool field_names_contain(const char *names, const char *top, const char *name);
 /* The same as field_encode() would write it: what a client gets to see. */
-void field_example_reply(const struct field_table *t, const char *key, struct jw *w);
+void field_example_write_reply(const struct field_table *t, const char *key, struct jw *w);
 const char *field_type_name(enum field_type type);
 #endif

@@ -56,7 +56,7 @@ const char *op_scope_name(enum op_scope s)
 	return scope_names[s];
 }
 
-static enum id_noun param_noun(struct slice name)
+static enum id_noun op_param_find_noun(struct slice name)
 {
 	size_t i = 0;
 
@@ -66,19 +66,19 @@ static enum id_noun param_noun(struct slice name)
 	return op_params[i].noun;
 }
 
-bool op_name_valid(struct slice name)
+bool op_name_is_valid(struct slice name)
 {
-	if (!name.n || name.n > OP_NAME_MAX || !ascii_alnum(name.p[0]))
+	if (!name.n || name.n > OP_NAME_MAX || !ascii_is_alnum(name.p[0]))
 		return false;
 	for (size_t i = 0; i < name.n; i++)
-		if (!ascii_alnum(name.p[i]) && (!name.p[i] || !strchr("._-", name.p[i])))
+		if (!ascii_is_alnum(name.p[i]) && (!name.p[i] || !strchr("._-", name.p[i])))
 			return false;
 	return true;
 }
 
 /* "{name}" takes what is up to the next '/', which must be an id of its noun.  Ids
  * are parsed last: most patterns differ in their letters already. */
-static bool match_path(const char *pattern, struct slice path, struct op_match *m)
+static bool op_path_match(const char *pattern, struct slice path, struct op_match *m)
 {
 	struct slice names[OP_PARAMS_MAX], ids[OP_PARAMS_MAX];
 	const char *p = path.p, *end = path.p + path.n;
@@ -105,9 +105,9 @@ static bool match_path(const char *pattern, struct slice path, struct op_match *
 	m->n_params = 0;
 	m->name = (struct slice){};
 	for (unsigned i = 0; i < n; i++) {
-		enum id_noun noun = param_noun(names[i]);
+		enum id_noun noun = op_param_find_noun(names[i]);
 
-		if (noun == ID_NONE && op_name_valid(ids[i]))
+		if (noun == ID_NONE && op_name_is_valid(ids[i]))
 			m->name = ids[i];
 		else if (noun == ID_NONE || id_parse(noun, ids[i], &m->params[m->n_params++]) < 0)
 			return false;
@@ -123,7 +123,7 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 	unsigned allow = 0;
 
 	for (unsigned i = 0; i < OP_NUM; i++) {
-		if (!match_path(ops[i].path, path, &m))
+		if (!op_path_match(ops[i].path, path, &m))
 			continue;
 		if (slice_eq(method, slice_of(method_names[ops[i].method]))) {
 			m.op = &ops[i];
@@ -141,7 +141,7 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 
 /* What an internal failure says is for the log.  So is why a credential was
  * refused: it would tell who guesses how near they are. */
-static const char *message(enum cay_code code, const struct cay_err *err)
+static const char *error_body_message(enum cay_code code, const struct cay_err *err)
 {
 	if (code == CAY_E_INTERNAL)
 		return "something broke inside Cay";
@@ -150,8 +150,8 @@ static const char *message(enum cay_code code, const struct cay_err *err)
 	return err->msg;
 }
 
-void op_write_error(const struct cay_err *err, const char *request_id, const char *node,
-		    struct jw *w)
+void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
+		      struct jw *w)
 {
 	/* a handler that failed without saying how is a bug, not a success */
 	enum cay_code code = err->code == CAY_OK ? CAY_E_INTERNAL : err->code;
@@ -159,7 +159,7 @@ void op_write_error(const struct cay_err *err, const char *request_id, const cha
 	struct error_body body = {
 		.error = {
 			.code = (unsigned)code - 1,
-			.message = message(code, err),
+			.message = error_body_message(code, err),
 			.hint = row->hint,
 			.field = err->field[0] ? err->field : NULL,
 			.request_id = request_id,

@@ -80,7 +80,7 @@ struct op_match {
 /* What {name} in a path stands for. */
 struct op_param {
 	const char *name;
-	enum id_noun noun; /* ID_NONE: a name, see op_name_valid() */
+	enum id_noun noun; /* ID_NONE: a name, see op_name_is_valid() */
 	const char *help;
 };
 extern const struct op_param op_params[];
@@ -94,7 +94,7 @@ extern const size_t op_n_params;
 
 /* What somebody called a thing inside a sandbox: up to OP_NAME_MAX letters, digits, '.',
  * '_' and '-', the first a letter or digit. */
-bool op_name_valid(struct slice name);
+bool op_name_is_valid(struct slice name);
 
 /* What operations are about, in the order they are told; the first part of their names. */
 struct op_tag {
@@ -109,10 +109,10 @@ const char *op_scope_name(enum op_scope s);
 /* The body of a failed request.  node is where the sandbox moved to, or NULL.
  * What an internal failure says, and why a credential was refused, is for the log
  * and not for the client. */
-void op_write_error(const struct cay_err *err, const char *request_id, const char *node,
-		    struct jw *w);
+void error_body_write(const struct cay_err *err, const char *request_id, const char *node,
+		      struct jw *w);
 /* What has happened when a code is told, for people; see causes.def. */
-const char *op_error_cause(enum cay_code code);
+const char *error_code_cause(enum cay_code code);
 /* The whole interface as OpenAPI 3.1. */
-void op_write_openapi(struct jw *w);
+void openapi_write(struct jw *w);
 #endif

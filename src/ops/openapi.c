@@ -9,31 +9,31 @@
 
 #include "ops/op.h"
 
-static void write_ref(struct jw *w, const char *key, const char *kind, const char *name)
+static void openapi_write_ref(struct jw *w, const char *key, const char *kind, const char *name)
 {
 	auto_buf ref = BUF_INIT(128);
 
 	if (buf_printf(&ref, "#/components/%s/%s", kind, name) < 0)
 		w->err = -ENOMEM;
-	jw_object(w, key);
+	jw_object_begin(w, key);
 	jw_str(w, "$ref", buf_str(&ref));
 	jw_end(w);
 }
 
-static void write_media(struct jw *w, const char *type, const struct field_table *t)
+static void openapi_write_media(struct jw *w, const char *type, const struct field_table *t)
 {
-	jw_object(w, type);
+	jw_object_begin(w, type);
 	if (t) {
-		write_ref(w, "schema", "schemas", t->name);
-		field_example_reply(t, "example", w);
+		openapi_write_ref(w, "schema", "schemas", t->name);
+		field_example_write_reply(t, "example", w);
 	} else {
-		jw_object(w, "schema");
+		jw_object_begin(w, "schema");
 		jw_end(w);
 	}
 	jw_end(w);
 }
 
-static void write_path_params(struct jw *w, const char *path)
+static void openapi_write_path_params(struct jw *w, const char *path)
 {
 	for (size_t i = 0; i < op_n_params; i++) {
 		const struct op_param *p = &op_params[i];
@@ -49,17 +49,17 @@ static void write_path_params(struct jw *w, const char *path)
 			w->err = -ENOMEM;
 		if (!strstr(path, buf_str(&brace)))
 			continue;
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "name", p->name);
 		jw_str(w, "in", "path");
 		jw_bool(w, "required", true);
-		field_schema_row(&as_field, "schema", w);
+		field_schema_write_row(&as_field, "schema", w);
 		jw_end(w);
 	}
 }
 
 /* `path` beside `path_b64` must be there, one way or the other. */
-static bool has_twin(const struct field_table *t, const char *name)
+static bool openapi_field_has_b64_twin(const struct field_table *t, const char *name)
 {
 	auto_buf other = BUF_INIT(64);
 
@@ -71,111 +71,111 @@ static bool has_twin(const struct field_table *t, const char *name)
 	return false;
 }
 
-static bool in_example(const struct op *op, const struct field *f)
+static bool openapi_field_is_in_example(const struct op *op, const struct field *f)
 {
 	const char *names = op_examples[op - ops];
 
-	return names ? field_is_named(names, NULL, f->name)
-		     : f->required || has_twin(op->query, f->name);
+	return names ? field_names_contain(names, NULL, f->name)
+		     : f->required || openapi_field_has_b64_twin(op->query, f->name);
 }
 
-static void write_params(struct jw *w, const struct op *op)
+static void openapi_write_params(struct jw *w, const struct op *op)
 {
-	jw_array(w, "parameters");
-	write_path_params(w, op->path);
+	jw_array_begin(w, "parameters");
+	openapi_write_path_params(w, op->path);
 	for (size_t i = 0; op->query && i < op->query->n; i++) {
 		const struct field *f = &op->query->rows[i];
 
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "name", f->name);
 		jw_str(w, "in", "query");
 		jw_str(w, "description", f->help);
 		jw_bool(w, "required", f->required);
-		field_schema_row(f, "schema", w);
-		if (in_example(op, f))
-			field_example_row(f, "example", w);
+		field_schema_write_row(f, "schema", w);
+		if (openapi_field_is_in_example(op, f))
+			field_example_write_row(f, "example", w);
 		jw_end(w);
 	}
 	jw_end(w);
 }
 
-static void write_json_request(struct jw *w, const struct op *op)
+static void openapi_write_json_request(struct jw *w, const struct op *op)
 {
 	const char *names = op_examples[op - ops];
 
-	jw_object(w, "application/json");
-	write_ref(w, "schema", "schemas", op->request->name);
+	jw_object_begin(w, "application/json");
+	openapi_write_ref(w, "schema", "schemas", op->request->name);
 	if (names)
-		field_example_some(op->request, names, "example", w);
+		field_example_write_some(op->request, names, "example", w);
 	else
-		field_example(op->request, "example", w);
+		field_example_write(op->request, "example", w);
 	jw_end(w);
 }
 
-static void write_request(struct jw *w, const struct op *op)
+static void openapi_write_request(struct jw *w, const struct op *op)
 {
 	if (op->body == BODY_NONE)
 		return;
-	jw_object(w, "requestBody");
+	jw_object_begin(w, "requestBody");
 	jw_bool(w, "required", op->body == BODY_JSON); /* no bytes are bytes too */
-	jw_object(w, "content");
+	jw_object_begin(w, "content");
 	if (op->body == BODY_JSON)
-		write_json_request(w, op);
+		openapi_write_json_request(w, op);
 	else
-		write_media(w, "application/octet-stream", NULL);
+		openapi_write_media(w, "application/octet-stream", NULL);
 	jw_end(w);
 	jw_end(w);
 }
 
-static void write_success(struct jw *w, const struct op *op, int status, const char *what)
+static void openapi_write_success(struct jw *w, const struct op *op, int status, const char *what)
 {
 	char key[8];
 
 	if (snprintf(key, sizeof(key), "%d", status) >= (int)sizeof(key))
 		w->err = -EINVAL;
-	jw_object(w, key);
+	jw_object_begin(w, key);
 	jw_str(w, "description", what);
 	if (op->reply == REPLY_SOCKET) { /* what follows is not HTTP */
 		jw_end(w);
 		return;
 	}
-	jw_object(w, "content");
+	jw_object_begin(w, "content");
 	if (op->reply == REPLY_RAW || op->reply == REPLY_BYTES)
-		write_media(w, "application/octet-stream", NULL);
+		openapi_write_media(w, "application/octet-stream", NULL);
 	else if (op->reply == REPLY_TREE)
-		write_media(w, "application/x-tar", NULL);
+		openapi_write_media(w, "application/x-tar", NULL);
 	else if (op->reply == REPLY_TEXT)
-		write_media(w, "text/plain", NULL);
+		openapi_write_media(w, "text/plain", NULL);
 	else if (op->reply == REPLY_PAGE)
-		write_media(w, "text/html", NULL);
+		openapi_write_media(w, "text/html", NULL);
 	else
-		write_media(w, "application/json", op->response);
+		openapi_write_media(w, "application/json", op->response);
 	if (op->reply == REPLY_TREE)
-		write_media(w, "application/gzip", NULL);
+		openapi_write_media(w, "application/gzip", NULL);
 	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW)
-		write_media(w, "application/vnd.cay.frames", NULL);
+		openapi_write_media(w, "application/vnd.cay.frames", NULL);
 	if (op->reply == REPLY_FRAMES || op->reply == REPLY_RAW || op->reply == REPLY_EVENTS)
-		write_media(w, "text/event-stream", NULL);
+		openapi_write_media(w, "text/event-stream", NULL);
 	jw_end(w);
 	jw_end(w);
 }
 
-static void write_responses(struct jw *w, const struct op *op)
+static void openapi_write_responses(struct jw *w, const struct op *op)
 {
-	jw_object(w, "responses");
-	write_success(w, op, op->status, op->summary);
+	jw_object_begin(w, "responses");
+	openapi_write_success(w, op, op->status, op->summary);
 	if (op->reply == REPLY_SOON)
-		write_success(w, op, 202, "It is accepted, and is yet to be done");
+		openapi_write_success(w, op, 202, "It is accepted, and is yet to be done");
 	if (op->reply == REPLY_BYTES)
-		write_success(w, op, 206,
-			      "The bytes that Range asked for; Content-Range says which");
-	write_ref(w, "4XX", "responses", "Error");
+		openapi_write_success(w, op, 206,
+				      "The bytes that Range asked for; Content-Range says which");
+	openapi_write_ref(w, "4XX", "responses", "Error");
 	/* tools want a success of 2XX or a default */
-	write_ref(w, op->reply == REPLY_SOCKET ? "default" : "5XX", "responses", "Error");
+	openapi_write_ref(w, op->reply == REPLY_SOCKET ? "default" : "5XX", "responses", "Error");
 	jw_end(w);
 }
 
-static void write_method(struct jw *w, const struct op *op)
+static void openapi_write_method(struct jw *w, const struct op *op)
 {
 	static const char *const keys[] = {
 		[METHOD_GET] = "get",
@@ -186,28 +186,28 @@ static void write_method(struct jw *w, const struct op *op)
 	static_assert(ARRAY_SIZE(keys) == METHOD_NUM);
 	struct slice tag = slice_of(op->name);
 
-	jw_object(w, keys[op->method]);
+	jw_object_begin(w, keys[op->method]);
 	jw_str(w, "operationId", op->name);
 	jw_str(w, "summary", op->summary);
-	jw_array(w, "tags");
-	jw_strn(w, NULL, slice_cut(&tag, '.'));
+	jw_array_begin(w, "tags");
+	jw_slice(w, NULL, slice_cut(&tag, '.'));
 	jw_end(w);
-	jw_array(w, "security");
+	jw_array_begin(w, "security");
 	if (op->scope != SCOPE_PUBLIC) {
-		jw_object(w, NULL);
-		jw_array(w, "key");
+		jw_object_begin(w, NULL);
+		jw_array_begin(w, "key");
 		jw_str(w, NULL, op_scope_name(op->scope));
 		jw_end(w);
 		jw_end(w);
 	}
 	jw_end(w);
-	write_params(w, op);
-	write_request(w, op);
-	write_responses(w, op);
+	openapi_write_params(w, op);
+	openapi_write_request(w, op);
+	openapi_write_responses(w, op);
 	jw_end(w);
 }
 
-static bool first_of_path(unsigned i)
+static bool openapi_op_is_first_of_path(unsigned i)
 {
 	for (unsigned k = 0; k < i; k++)
 		if (str_eq(ops[k].path, ops[i].path))
@@ -215,70 +215,70 @@ static bool first_of_path(unsigned i)
 	return true;
 }
 
-static void write_paths(struct jw *w)
+static void openapi_write_paths(struct jw *w)
 {
-	jw_object(w, "paths");
+	jw_object_begin(w, "paths");
 	for (unsigned i = 0; i < OP_NUM; i++) {
-		if (!first_of_path(i))
+		if (!openapi_op_is_first_of_path(i))
 			continue;
-		jw_object(w, ops[i].path);
+		jw_object_begin(w, ops[i].path);
 		for (unsigned k = i; k < OP_NUM; k++)
 			if (str_eq(ops[k].path, ops[i].path))
-				write_method(w, &ops[k]);
+				openapi_write_method(w, &ops[k]);
 		jw_end(w);
 	}
 	jw_end(w);
 }
 
-static bool uses(const struct field_table *t, const struct field_table *wanted)
+static bool openapi_table_uses(const struct field_table *t, const struct field_table *wanted)
 {
 	bool found = t == wanted;
 
 	for (size_t i = 0; t && !found && i < t->n; i++)
-		found = t->rows[i].sub && uses(t->rows[i].sub, wanted);
+		found = t->rows[i].sub && openapi_table_uses(t->rows[i].sub, wanted);
 	return found;
 }
 
 /* Some tables are between our own programs, and queries are parameters. */
-static bool is_body(const struct field_table *t)
+static bool openapi_table_is_body(const struct field_table *t)
 {
 	for (unsigned i = 0; i < OP_NUM; i++)
-		if (uses(ops[i].request, t) || uses(ops[i].response, t))
+		if (openapi_table_uses(ops[i].request, t) || openapi_table_uses(ops[i].response, t))
 			return true;
-	return uses(&error_body_table, t);
+	return openapi_table_uses(&error_body_table, t);
 }
 
-static void write_components(struct jw *w)
+static void openapi_write_components(struct jw *w)
 {
-	jw_object(w, "components");
-	jw_object(w, "securitySchemes");
-	jw_object(w, "key");
+	jw_object_begin(w, "components");
+	jw_object_begin(w, "securitySchemes");
+	jw_object_begin(w, "key");
 	jw_str(w, "type", "http");
 	jw_str(w, "scheme", "bearer");
 	jw_str(w, "description", "An API key; an operation lists the scope the key must have");
 	jw_end(w);
 	jw_end(w);
-	jw_object(w, "responses");
-	jw_object(w, "Error");
+	jw_object_begin(w, "responses");
+	jw_object_begin(w, "Error");
 	jw_str(w, "description", "What went wrong, why, and what to do");
-	jw_object(w, "content");
-	write_media(w, "application/json", &error_body_table);
+	jw_object_begin(w, "content");
+	openapi_write_media(w, "application/json", &error_body_table);
 	jw_end(w);
 	jw_end(w);
 	jw_end(w);
-	jw_object(w, "schemas");
+	jw_object_begin(w, "schemas");
 	for (size_t i = 0; field_tables[i]; i++)
-		if (is_body(field_tables[i]))
-			field_schema(field_tables[i], field_tables[i]->name, w);
+		if (openapi_table_is_body(field_tables[i]))
+			field_schema_write(field_tables[i], field_tables[i]->name, w);
 	jw_end(w);
 	jw_end(w);
 }
 
-static void write_tags(struct jw *w)
+static void openapi_write_tags(struct jw *w)
 {
-	jw_array(w, "tags");
+	jw_array_begin(w, "tags");
 	for (size_t i = 0; i < op_n_tags; i++) {
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "name", op_tags[i].name);
 		jw_str(w, "description", op_tags[i].help);
 		jw_end(w);
@@ -286,26 +286,26 @@ static void write_tags(struct jw *w)
 	jw_end(w);
 }
 
-void op_write_openapi(struct jw *w)
+void openapi_write(struct jw *w)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "openapi", "3.1.0");
-	jw_object(w, "info");
+	jw_object_begin(w, "info");
 	jw_str(w, "title", "Cay");
 	jw_str(w, "version", CAY_VERSION);
 	jw_str(w, "description", "A Linux computer for every agent, on machines you own");
-	jw_object(w, "license");
+	jw_object_begin(w, "license");
 	jw_str(w, "name", "Apache-2.0");
 	jw_str(w, "identifier", "Apache-2.0");
 	jw_end(w);
 	jw_end(w);
-	jw_array(w, "servers");
-	jw_object(w, NULL);
+	jw_array_begin(w, "servers");
+	jw_object_begin(w, NULL);
 	jw_str(w, "url", "/");
 	jw_end(w);
 	jw_end(w);
-	write_tags(w);
-	write_paths(w);
-	write_components(w);
+	openapi_write_tags(w);
+	openapi_write_paths(w);
+	openapi_write_components(w);
 	jw_end(w);
 }

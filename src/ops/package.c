@@ -6,7 +6,7 @@
 #include "base/str.h"
 
 /* What may stand in a name or version behind its first letter or digit. */
-struct grammar {
+struct package_grammar {
 	const char *name, *version;
 	const char *between; /* name and version */
 	const char *latest;  /* said for "" */
@@ -37,7 +37,7 @@ static const char *const rscript[] = {
 	NULL,
 };
 
-static const struct grammar grammars[] = {
+static const struct package_grammar grammars[] = {
 	{ "._-", ".!+_-", "==", NULL, false, pip },
 	{ "._-", ".+-", "@", "latest", true, npm },
 	{ ".", ".-", NULL, "latest", false, rscript },
@@ -51,57 +51,59 @@ const struct package_manager package_managers[] = {
 };
 static_assert(ARRAY_SIZE(package_managers) == ARRAY_SIZE(grammars) + 1);
 
-const struct field_map *package_map(const struct packages *p, const struct package_manager *m)
+const struct field_map *packages_get_map(const struct packages *p, const struct package_manager *m)
 {
 	return (const struct field_map *)(const void *)((const char *)p + m->offset);
 }
 
-bool packages_any(const struct packages *p)
+bool packages_has_any(const struct packages *p)
 {
 	return p->python.n || p->node.n || p->r.n;
 }
 
-static bool is_plain(char c, bool lower)
+static bool package_char_is_plain(char c, bool lower)
 {
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (!lower && c >= 'A' && c <= 'Z');
 }
 
-static bool is_word(struct slice s, const char *more, bool lower, size_t max)
+static bool package_word_is_valid(struct slice s, const char *more, bool lower, size_t max)
 {
-	if (!s.n || s.n > max || !is_plain(s.p[0], lower) || !is_plain(s.p[s.n - 1], lower))
+	if (!s.n || s.n > max || !package_char_is_plain(s.p[0], lower) ||
+	    !package_char_is_plain(s.p[s.n - 1], lower))
 		return false;
 	for (size_t i = 0; i < s.n; i++)
-		if (!is_plain(s.p[i], lower) && !strchr(more, s.p[i]))
+		if (!package_char_is_plain(s.p[i], lower) && !strchr(more, s.p[i]))
 			return false;
 	return true;
 }
 
-static bool name_ok(const struct grammar *g, struct slice name)
+static bool package_name_is_valid(const struct package_grammar *g, struct slice name)
 {
 	struct slice scope = {};
 
 	if (g->lower && name.n && name.p[0] == '@') {
 		name = (struct slice){ name.p + 1, name.n - 1 };
 		scope = slice_cut(&name, '/');
-		if (!is_word(scope, g->name, true, PACKAGE_NAME_MAX))
+		if (!package_word_is_valid(scope, g->name, true, PACKAGE_NAME_MAX))
 			return false;
 	}
-	return is_word(name, g->name, g->lower, PACKAGE_NAME_MAX);
+	return package_word_is_valid(name, g->name, g->lower, PACKAGE_NAME_MAX);
 }
 
 int packages_check(const struct packages *p, struct cay_err *err)
 {
 	for (const struct package_manager *m = package_managers; m->name; m++) {
-		const struct grammar *g = &grammars[m - package_managers];
-		const struct field_map *map = package_map(p, m);
+		const struct package_grammar *g = &grammars[m - package_managers];
+		const struct field_map *map = packages_get_map(p, m);
 
 		for (size_t i = 0; i < map->n; i++) {
-			if (!name_ok(g, slice_of(map->keys[i])))
+			if (!package_name_is_valid(g, slice_of(map->keys[i])))
 				return cay_fail_field(err, CAY_E_INVALID, "packages",
 						      "'%.64s' is no name of a %s package",
 						      map->keys[i], m->name);
-			if (map->values[i][0] && !is_word(slice_of(map->values[i]), g->version,
-							  false, PACKAGE_VERSION_MAX))
+			if (map->values[i][0] &&
+			    !package_word_is_valid(slice_of(map->values[i]), g->version, false,
+						   PACKAGE_VERSION_MAX))
 				return cay_fail_field(err, CAY_E_INVALID, "packages",
 						      "'%.64s' is no version of %s", map->values[i],
 						      map->keys[i]);
@@ -111,8 +113,8 @@ int packages_check(const struct packages *p, struct cay_err *err)
 }
 
 /* name==version, name@version, or two arguments. */
-static int add(const struct grammar *g, const char *name, const char *version, struct pool *pool,
-	       struct field_texts *ret)
+static int package_argv_append(const struct package_grammar *g, const char *name,
+			       const char *version, struct arena *arena, struct field_texts *ret)
 {
 	auto_buf text = BUF_INIT(2 * PACKAGE_NAME_MAX + PACKAGE_VERSION_MAX + 8);
 	const char *said = version[0] ? version : g->latest;
@@ -122,22 +124,22 @@ static int add(const struct grammar *g, const char *name, const char *version, s
 		r = buf_printf(&text, "%s%s", g->between, said);
 	if (r < 0)
 		return r;
-	ret->v[ret->n++] = pool_strn(pool, text.data, text.len);
+	ret->v[ret->n++] = arena_strndup(arena, text.data, text.len);
 	if (!g->between && said)
-		ret->v[ret->n++] = pool_strn(pool, said, strlen(said));
+		ret->v[ret->n++] = arena_strndup(arena, said, strlen(said));
 	return ret->v[ret->n - 1] && ret->v[0] ? 0 : -ENOMEM;
 }
 
-int package_argv(const struct package_manager *m, const struct field_map *names, struct pool *pool,
-		 struct field_texts *ret)
+int package_install_argv(const struct package_manager *m, const struct field_map *names,
+			 struct arena *arena, struct field_texts *ret)
 {
-	const struct grammar *g = &grammars[m - package_managers];
+	const struct package_grammar *g = &grammars[m - package_managers];
 	size_t fixed = 0;
 	int r = 0;
 
 	while (g->argv[fixed])
 		fixed++;
-	*ret = (struct field_texts){ pool_take(pool, fixed + 2 * names->n, sizeof(*ret->v)), 0 };
+	*ret = (struct field_texts){ arena_alloc(arena, fixed + 2 * names->n, sizeof(*ret->v)), 0 };
 	if (!ret->v)
 		return -ENOMEM;
 	while (ret->n < fixed) {
@@ -145,6 +147,6 @@ int package_argv(const struct package_manager *m, const struct field_map *names,
 		ret->n++;
 	}
 	for (size_t i = 0; r >= 0 && i < names->n; i++)
-		r = add(g, names->keys[i], names->values[i], pool, ret);
-	return pool->full ? -ENOMEM : r;
+		r = package_argv_append(g, names->keys[i], names->values[i], arena, ret);
+	return arena->full ? -ENOMEM : r;
 }

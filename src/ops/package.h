@@ -21,11 +21,12 @@ struct package_manager {
 extern const struct package_manager package_managers[]; /* ended by a row without a name */
 
 /* The map of one of them. */
-const struct field_map *package_map(const struct packages *p, const struct package_manager *m);
-bool packages_any(const struct packages *p);
+const struct field_map *packages_get_map(const struct packages *p, const struct package_manager *m);
+bool packages_has_any(const struct packages *p);
 /* Every name and version; CAY_E_INVALID names the manager. */
 [[nodiscard]] int packages_check(const struct packages *p, struct cay_err *err);
 /* The command; its texts live in the pool. */
-[[nodiscard]] int package_argv(const struct package_manager *m, const struct field_map *names,
-			       struct pool *pool, struct field_texts *ret);
+[[nodiscard]] int package_install_argv(const struct package_manager *m,
+				       const struct field_map *names, struct arena *arena,
+				       struct field_texts *ret);
 #endif

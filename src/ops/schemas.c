@@ -94,7 +94,7 @@ static const char *const template_changes[] = {
 static const char *const file_verbs[] = {
 	[FILE_MKDIR] = "mkdir",   [FILE_MOVE] = "move",   [FILE_COPY] = "copy",
 	[FILE_DELETE] = "delete", [FILE_CHMOD] = "chmod", [FILE_LINK] = "symlink",
-	[FILE_PUT] = "write",     [FILE_LOOK] = "stat",   [FILE_NUM_VERBS] = NULL,
+	[FILE_WRITE] = "write",   [FILE_STAT] = "stat",   [FILE_NUM_VERBS] = NULL,
 };
 static const char *const file_types[] = {
 	[FILE_REGULAR] = "file",       [FILE_DIR] = "directory", [FILE_SYMLINK] = "symlink",

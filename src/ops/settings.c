@@ -49,7 +49,7 @@ static const struct conf_key keys[] = {
 
 const struct conf_table settings_table = { keys, ARRAY_SIZE(keys) };
 
-void settings_take_live(struct settings *now, const struct settings *again)
+void settings_apply_live(struct settings *now, const struct settings *again)
 {
 #define CAY_SETTING(section, key, type, member, min, max, value, choices, live, ...) \
 	if (live) \

@@ -18,7 +18,7 @@ struct settings {
 	char run_dir[81]; /* a socket below it must fit into sun_path */
 	char init_path[4096];
 	char cgroup[256];
-	uint64_t max_boxes, max_tenant, max_group;
+	uint64_t max_sandboxes, max_tenant, max_group;
 	uint64_t node_memory, node_pids, node_disk;
 	uint64_t max_ttl_ms, record_ttl_ms;
 	bool drain;
@@ -41,5 +41,5 @@ struct settings {
 
 extern const struct conf_table settings_table;
 /* What may change while a program runs, from what was read again. */
-void settings_take_live(struct settings *now, const struct settings *again);
+void settings_apply_live(struct settings *now, const struct settings *again);
 #endif

@@ -53,7 +53,7 @@ struct file_glob_query {
 	const char *path, *path_b64;
 	const char *pattern;
 	bool hidden;
-	unsigned type; /* enum find_type */
+	unsigned type; /* enum glob_find_type */
 	uint64_t limit;
 };
 
@@ -189,8 +189,8 @@ enum file_verb {
 	FILE_DELETE,
 	FILE_CHMOD,
 	FILE_LINK,
-	FILE_PUT,
-	FILE_LOOK,
+	FILE_WRITE,
+	FILE_STAT,
 	FILE_NUM_VERBS
 };
 
@@ -273,7 +273,7 @@ struct upload_query {
 	const char *group, *name;
 };
 
-struct upload {
+struct upload_info {
 	const char *name, *sha256;
 	uint64_t size, created_ns;
 };

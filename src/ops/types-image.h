@@ -6,7 +6,7 @@
  */
 #include "ops/field.h"
 
-struct image {
+struct image_info {
 	struct id id;
 	const char *name, *digest;
 	uint64_t size_bytes, created_ns, used_ns;

@@ -6,7 +6,7 @@
  */
 #include "ops/field.h"
 
-struct tenant {
+struct tenant_info {
 	struct id id;
 	const char *name;
 	uint64_t created_ns;
@@ -32,7 +32,7 @@ struct key_create {
 	bool has_ttl;
 };
 
-struct key {
+struct key_info {
 	struct id id, tenant;
 	const char *name, *prefix;
 	unsigned scope;
@@ -41,7 +41,7 @@ struct key {
 };
 
 struct key_made {
-	struct key key;
+	struct key_info key;
 	const char *secret;
 };
 
@@ -56,7 +56,7 @@ struct key_list {
 
 /* What the journal keeps of a key. */
 struct key_record {
-	struct key key;
+	struct key_info key;
 	const char *hash, *old_hash;
 };
 

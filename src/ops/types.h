@@ -166,7 +166,7 @@ struct end {
 	bool has_memory_limit, has_memory_peak;
 };
 
-struct sandbox {
+struct sandbox_info {
 	struct id id, tenant;
 	const char *name, *image, *template;
 	unsigned state;
@@ -187,7 +187,7 @@ struct sandbox {
 
 /* What the journal keeps of a sandbox beside its struct life. */
 struct sandbox_record {
-	struct sandbox sandbox;
+	struct sandbox_info sandbox;
 	struct field_map env;
 	struct field_texts entrypoint;
 	bool has_entrypoint;
@@ -325,7 +325,7 @@ struct run_output {
 	const char *text, *b64, *tail, *tail_b64;
 };
 
-struct exec {
+struct exec_info {
 	struct id id;
 	unsigned state;
 	uint64_t started_ns, ended_ns;
@@ -370,7 +370,7 @@ struct shell_create {
 	struct field_map env;
 };
 
-struct shell {
+struct shell_info {
 	struct id id;
 	const char *name, *cwd, *why;
 	unsigned state;
@@ -391,7 +391,7 @@ struct shell_run {
 	bool detach;
 };
 
-struct ran {
+struct run_info {
 	uint64_t number, started_ns, ended_ns;
 	unsigned state;
 	const char *cwd;
@@ -400,7 +400,7 @@ struct ran {
 	bool has_end;
 };
 
-struct ran_list {
+struct run_list {
 	struct field_list runs;
 };
 
@@ -436,7 +436,7 @@ struct service_spec {
 	struct service_put put;
 };
 
-struct service {
+struct service_info {
 	const char *name, *source, *error;
 	unsigned state, autorestart;
 	bool autostart;
@@ -506,8 +506,7 @@ struct template_create {
 
 enum template_state { TEMPLATE_READY, TEMPLATE_BUILDING, TEMPLATE_FAILED, TEMPLATE_NUM_STATES };
 
-struct template
-{
+struct template_info {
 	struct id id;
 	const char *name;
 	uint64_t created_ns;

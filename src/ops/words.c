@@ -31,7 +31,7 @@ static const char *const causes[CAY_NUM_CODES] = {
 #undef CAY_CAUSE
 };
 
-const char *op_error_cause(enum cay_code code)
+const char *error_code_cause(enum cay_code code)
 {
 	return causes[code];
 }

@@ -20,7 +20,7 @@
 #define METRICS_BUCKETS 16
 
 /* How a request ended: a code of ours, or one of these. */
-enum { METRICS_INSIDE = CAY_NUM_CODES, METRICS_LEFT, METRICS_OUTCOMES };
+enum { METRICS_INSIDE = CAY_NUM_CODES, METRICS_CLIENT_LEFT, METRICS_OUTCOMES };
 
 struct metrics {
 	struct {
@@ -43,29 +43,30 @@ enum metrics_refusal {
 extern const char *const metrics_refusals[METRICS_REFUSALS];
 
 struct metrics_edge {
-	struct metrics answers;
+	struct metrics replies;
 	uint64_t refused[METRICS_REFUSALS];
 	uint64_t conns, open, cut, log_lost, memory, fds;
 };
 
 /* The same as cells with numbers; NULL: there is none of that number. */
-uint64_t *metrics_cell(struct metrics_edge *m, uint64_t i);
+uint64_t *metrics_edge_cell(struct metrics_edge *m, uint64_t i);
 
 /* op NULL: none was found. */
-void metrics_answer(struct metrics *m, const struct op *op, unsigned outcome, uint64_t ns);
+void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcome, uint64_t ns);
 
 struct metrics_out;
 /* A value with the metric's label, NULL when it has none. */
-void metrics_put(struct metrics_out *to, const char *label, uint64_t value);
+void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value);
 /* Of a metric with two labels; and of one of several who count answers, by the first. */
-void metrics_put2(struct metrics_out *to, const char *first, const char *second, uint64_t value);
-void metrics_put_answers(struct metrics_out *to, const char *first, const struct metrics *m);
-void metrics_put_durations(struct metrics_out *to, const char *first, const struct metrics *m);
+void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
+			  uint64_t value);
+void metrics_write_replies(struct metrics_out *to, const char *first, const struct metrics *m);
+void metrics_write_durations(struct metrics_out *to, const char *first, const struct metrics *m);
 typedef void metrics_fn(void *arg, struct metrics_out *to);
 
 [[nodiscard]] int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM],
 				void *arg, struct buf *out);
 
 /* Of this process. */
-metrics_fn metrics_memory, metrics_fds;
+metrics_fn metrics_write_memory, metrics_write_fds;
 #endif

@@ -16,7 +16,7 @@
 
 #define SLICE_NS (UINT64_C(500) * 1000)
 
-int prog_read_file(const char *path, struct buf *ret)
+int daemon_read_file(const char *path, struct buf *ret)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	ssize_t n;
@@ -34,20 +34,20 @@ int prog_read_file(const char *path, struct buf *ret)
 	return 0;
 }
 
-int prog_read_settings(const char *path, struct settings *ret, struct cay_err *err)
+int daemon_read_settings(const char *path, struct settings *ret, struct cay_err *err)
 {
-	const char *name = path ? path : PROG_CONFIG;
+	const char *name = path ? path : DAEMON_CONFIG_PATH;
 	auto_buf text = BUF_INIT(MIB(1));
-	int r = prog_read_file(name, &text);
+	int r = daemon_read_file(name, &text);
 
-	conf_defaults(&settings_table, ret);
+	conf_set_defaults(&settings_table, ret);
 	if (r < 0 && (path || r != -ENOENT))
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "read %s", name);
-	r = conf_read(&settings_table, (struct slice){ buf_str(&text), text.len }, name, ret, err);
-	return r < 0 ? r : conf_override(&settings_table, (const char *const *)environ, ret, err);
+	r = conf_parse(&settings_table, (struct slice){ buf_str(&text), text.len }, name, ret, err);
+	return r < 0 ? r : conf_apply_env(&settings_table, (const char *const *)environ, ret, err);
 }
 
-int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_err *err)
+int daemon_parse_options(int argc, char *const *argv, struct settings *ret, struct cay_err *err)
 {
 	const char *config = NULL;
 	bool check = false;
@@ -67,11 +67,11 @@ int prog_settings(int argc, char *const *argv, struct settings *ret, struct cay_
 					argv[i]);
 		}
 	}
-	r = prog_read_settings(config, ret, err);
+	r = daemon_read_settings(config, ret, err);
 	return r < 0 ? r : check;
 }
 
-void prog_want_fds(void)
+void daemon_raise_fd_limit(void)
 {
 	struct rlimit lim;
 
@@ -81,7 +81,7 @@ void prog_want_fds(void)
 	}
 }
 
-void prog_short_slices(void)
+void daemon_set_short_slices(void)
 {
 	struct sched_attr attr = { .size = sizeof(attr) };
 
@@ -92,7 +92,7 @@ void prog_short_slices(void)
 	(void)sched_setattr(0, &attr, 0);
 }
 
-int prog_no_core(struct cay_err *err)
+int daemon_disable_core_dumps(struct cay_err *err)
 {
 	const struct rlimit none = {};
 
@@ -102,29 +102,29 @@ int prog_no_core(struct cay_err *err)
 	return 0;
 }
 
-int prog_begin(int argc, char *const *argv, const char *as, struct settings *ret, struct log *log,
-	       struct cay_err *err)
+int daemon_start(int argc, char *const *argv, const char *as, struct settings *ret, struct log *log,
+		 struct cay_err *err)
 {
 	int r;
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(077);
-	r = prog_settings(argc, argv, ret, err);
+	r = daemon_parse_options(argc, argv, ret, err);
 	if (r != 0)
 		return r;
-	r = fault_arm(getenv("CAY_FAULT"), err);
+	r = failpoint_arm(getenv("CAY_FAULT"), err);
 	if (r < 0)
 		return r;
 	if (geteuid() == 0)
 		return cay_fail(err, CAY_E_FORBIDDEN, "%s must not be root: start it as %s",
 				log->prog, as);
-	prog_log(ret, log);
-	prog_short_slices();
-	prog_want_fds();
-	return prog_no_core(err);
+	daemon_configure_log(ret, log);
+	daemon_set_short_slices();
+	daemon_raise_fd_limit();
+	return daemon_disable_core_dumps(err);
 }
 
-int prog_end(int r, struct log *log, const struct cay_err *err)
+int daemon_exit_status(int r, struct log *log, const struct cay_err *err)
 {
 	if (r >= 0)
 		return 0;
@@ -132,7 +132,7 @@ int prog_end(int r, struct log *log, const struct cay_err *err)
 	return cay_error_row(err->code)->exit;
 }
 
-void prog_ready(struct log *log)
+void daemon_notify_ready(struct log *log)
 {
 	static const char word[] = "READY=1";
 	const char *path = getenv("NOTIFY_SOCKET");
@@ -152,21 +152,21 @@ void prog_ready(struct log *log)
 		log_warn(log, "NOTIFY_SOCKET: %s", strerror(errno));
 }
 
-void prog_reload(int argc, char *const *argv, struct settings *now, struct log *log)
+void daemon_reload_settings(int argc, char *const *argv, struct settings *now, struct log *log)
 {
 	struct settings again = {};
 	struct cay_err err = {};
 
-	if (prog_settings(argc, argv, &again, &err) != 0) {
+	if (daemon_parse_options(argc, argv, &again, &err) != 0) {
 		log_error(log, "SIGHUP, going on as before: %s", err.msg);
 		return;
 	}
-	settings_take_live(now, &again);
+	settings_apply_live(now, &again);
 	log->level = (enum log_level)now->log_level;
 	log_info(log, "settings read again");
 }
 
-void prog_log(const struct settings *s, struct log *log)
+void daemon_configure_log(const struct settings *s, struct log *log)
 {
 	log->level = (enum log_level)s->log_level;
 	if (s->log_format != LOG_FORMAT_AUTO)

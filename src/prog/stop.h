@@ -10,17 +10,17 @@
 
 #include "base/log.h"
 
-struct stop {
+struct daemon_stop {
 	uv_loop_t *loop;
 	struct log *log;
-	void (*drain)(void *arg);          /* take nothing new */
-	unsigned (*left)(const void *arg); /* connections that are open */
+	void (*drain)(void *arg);                /* take nothing new */
+	unsigned (*count_open)(const void *arg); /* connections that are open */
 	void *arg;
 	uv_signal_t signals[2];
-	uv_timer_t look;
+	uv_timer_t timer;
 	uint64_t until_ns;
 };
 
 /* The first five are the caller's to set; it lives as long as the loop. */
-void stop_on_signals(struct stop *s);
+void daemon_stop_on_signals(struct daemon_stop *s);
 #endif

@@ -14,15 +14,15 @@
 #include "ops/settings.h"
 #include "wire/verb.h"
 
-static int openapi(struct buf *b)
+static int tablegen_write_openapi(struct buf *b)
 {
 	struct jw w = jw_to(b);
 
-	op_write_openapi(&w);
-	return jw_done(&w);
+	openapi_write(&w);
+	return jw_finish(&w);
 }
 
-static int errors(struct buf *b)
+static int tablegen_write_errors(struct buf *b)
 {
 	int r = buf_puts(
 		b, "# Errors\n\nA reply that is not a success has one member, `error`: `code`, "
@@ -36,13 +36,13 @@ static int errors(struct buf *b)
 		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
 
 		r = buf_printf(b, "| `%s` | %d | %d | %s | %s | %s |\n", e->name, e->http, e->exit,
-			       e->retryable ? "yes" : "no", op_error_cause((enum cay_code)i),
+			       e->retryable ? "yes" : "no", error_code_cause((enum cay_code)i),
 			       e->hint);
 	}
 	return r;
 }
 
-static int operations(struct buf *b)
+static int tablegen_write_operations(struct buf *b)
 {
 	int r = buf_puts(
 		b, "# Operations\n\n`openapi.json` beside this page has every field. Scope is what "
@@ -60,38 +60,38 @@ static int operations(struct buf *b)
 	return r;
 }
 
-static void tables_errors(struct jw *w)
+static void tablegen_json_errors(struct jw *w)
 {
-	jw_array(w, "errors");
+	jw_array_begin(w, "errors");
 	for (unsigned i = CAY_OK + 1; i < CAY_NUM_CODES; i++) {
 		const struct cay_error_row *e = cay_error_row((enum cay_code)i);
 
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "code", e->name);
 		jw_u64(w, "http", (uint64_t)e->http);
 		jw_u64(w, "exit", (uint64_t)e->exit);
 		jw_bool(w, "retryable", e->retryable);
-		jw_str(w, "cause", op_error_cause((enum cay_code)i));
+		jw_str(w, "cause", error_code_cause((enum cay_code)i));
 		jw_str(w, "cure", e->hint);
 		jw_end(w);
 	}
 	jw_end(w);
 }
 
-static void tables_operations(struct jw *w)
+static void tablegen_json_operations(struct jw *w)
 {
-	jw_array(w, "tags");
+	jw_array_begin(w, "tags");
 	for (size_t i = 0; i < op_n_tags; i++) {
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "name", op_tags[i].name);
 		jw_str(w, "title", op_tags[i].title);
 		jw_str(w, "help", op_tags[i].help);
 		jw_end(w);
 	}
 	jw_end(w);
-	jw_array(w, "operations");
+	jw_array_begin(w, "operations");
 	for (unsigned i = 0; i < OP_NUM; i++) {
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "name", ops[i].name);
 		jw_bool(w, "inside", ops[i].where == WHERE_INSIDE);
 		jw_u64(w, "body_max", ops[i].body_max);
@@ -100,17 +100,17 @@ static void tables_operations(struct jw *w)
 	jw_end(w);
 }
 
-static int tables_settings(struct jw *w)
+static int tablegen_json_settings(struct jw *w)
 {
 	int r = 0;
 
-	jw_array(w, "settings");
+	jw_array_begin(w, "settings");
 	for (size_t i = 0; r >= 0 && i < settings_table.n; i++) {
 		const struct conf_key *k = &settings_table.keys[i];
 		auto_buf takes = BUF_INIT(KIB(1));
 
 		r = conf_describe(k, &takes);
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "section", k->section);
 		jw_str(w, "key", k->key);
 		jw_str(w, "default", k->value);
@@ -124,18 +124,18 @@ static int tables_settings(struct jw *w)
 }
 
 /* What is not in OpenAPI, for the page at /docs and for who checks documents. */
-static int tables(struct buf *b)
+static int tablegen_write_tables(struct buf *b)
 {
 	struct jw w = jw_to(b);
 	int r;
 
-	jw_object(&w, NULL);
-	tables_errors(&w);
-	tables_operations(&w);
-	r = tables_settings(&w);
-	jw_array(&w, "metrics");
+	jw_object_begin(&w, NULL);
+	tablegen_json_errors(&w);
+	tablegen_json_operations(&w);
+	r = tablegen_json_settings(&w);
+	jw_array_begin(&w, "metrics");
 	for (unsigned i = 0; i < METRIC_NUM; i++) {
-		jw_object(&w, NULL);
+		jw_object_begin(&w, NULL);
 		jw_str(&w, "name", metric_table[i].name);
 		jw_str(&w, "type", metric_type_name(metric_table[i].type));
 		jw_str(&w, "labels", metric_table[i].labels);
@@ -144,10 +144,10 @@ static int tables(struct buf *b)
 	}
 	jw_end(&w);
 	jw_end(&w);
-	return r < 0 ? r : jw_done(&w);
+	return r < 0 ? r : jw_finish(&w);
 }
 
-static int metrics(struct buf *b)
+static int tablegen_write_metrics(struct buf *b)
 {
 	int r = buf_puts(b, "# Metrics\n\nWhat `GET /metrics` tells, in Prometheus' text form. "
 			    "Counters count from the daemon's start.\n\n"
@@ -160,33 +160,34 @@ static int metrics(struct buf *b)
 	return r;
 }
 
-static int verbs(struct buf *b)
+static int tablegen_write_verbs(struct buf *b)
 {
 	int r = buf_puts(b, "# Keeper verbs\n\nWhat `cayd` can ask of the one program that is "
 			    "root; src/wire/verb.h has the structs.\n\n"
 			    "| verb | bytes | fds | what it does |\n|---|---|---|---|\n");
 
 	for (unsigned i = VERB_NONE + 1; r >= 0 && i < VERB_NUM; i++)
-		r = buf_printf(b, "| `%s` | %u | %u | %s |\n", verb_row(i)->name,
-			       verb_row(i)->request_size, verb_row(i)->fds, verb_row(i)->summary);
+		r = buf_printf(b, "| `%s` | %u | %u | %s |\n", verb_row_find(i)->name,
+			       verb_row_find(i)->request_size, verb_row_find(i)->fds,
+			       verb_row_find(i)->summary);
 	return r;
 }
 
-static int faults(struct buf *b)
+static int tablegen_write_failpoints(struct buf *b)
 {
 	int r = 0;
 
 	for (unsigned i = 0; r >= 0 && i < FAULT_NUM; i++)
-		r = buf_printf(b, "%s\n", fault_name((enum fault_point)i));
+		r = buf_printf(b, "%s\n", failpoint_name((enum failpoint)i));
 	return r;
 }
 
-static int sample(struct buf *b)
+static int tablegen_write_sample_conf(struct buf *b)
 {
 	return conf_write_sample(&settings_table, b);
 }
 
-static int man(struct buf *b)
+static int tablegen_write_man_page(struct buf *b)
 {
 	int r = buf_puts(
 		b, "cay.conf(5)\n\n# NAME\n\ncay.conf - settings of Cay's daemons\n\n"
@@ -205,15 +206,15 @@ static const struct {
 	int (*write)(struct buf *b);
 	const char *help;
 } documents[] = {
-	{ "openapi", openapi, "the interface as OpenAPI 3.1" },
-	{ "operations", operations, "the operation table, Markdown" },
-	{ "errors", errors, "the error table, Markdown" },
-	{ "metrics", metrics, "the metrics, Markdown" },
-	{ "verbs", verbs, "the keeper's verbs, Markdown" },
-	{ "sample", sample, "a sample cay.conf" },
-	{ "man", man, "cay.conf(5), scdoc" },
-	{ "tables", tables, "errors, groups, settings and metrics as JSON" },
-	{ "faults", faults, "every failpoint, one a line" },
+	{ "openapi", tablegen_write_openapi, "the interface as OpenAPI 3.1" },
+	{ "operations", tablegen_write_operations, "the operation table, Markdown" },
+	{ "errors", tablegen_write_errors, "the error table, Markdown" },
+	{ "metrics", tablegen_write_metrics, "the metrics, Markdown" },
+	{ "verbs", tablegen_write_verbs, "the keeper's verbs, Markdown" },
+	{ "sample", tablegen_write_sample_conf, "a sample cay.conf" },
+	{ "man", tablegen_write_man_page, "cay.conf(5), scdoc" },
+	{ "tables", tablegen_write_tables, "errors, groups, settings and metrics as JSON" },
+	{ "faults", tablegen_write_failpoints, "every failpoint, one a line" },
 };
 
 int main(int argc, char **argv)
@@ -224,7 +225,7 @@ int main(int argc, char **argv)
 		if (!str_eq(argv[1], documents[i].name))
 			continue;
 		if (documents[i].write(&out) < 0 ||
-		    path_write_all(STDOUT_FILENO, out.data, out.len) < 0) {
+		    fd_write_all(STDOUT_FILENO, out.data, out.len) < 0) {
 			(void)fprintf(stderr, "tablegen: cannot write '%s'\n", argv[1]);
 			return 1;
 		}

@@ -6,7 +6,7 @@
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static const char for_urls[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static int value(char c, const char *digits)
+static int base64_digit_value(char c, const char *digits)
 {
 	if (c >= 'A' && c <= 'Z')
 		return c - 'A';
@@ -18,7 +18,7 @@ static int value(char c, const char *digits)
 }
 
 /* One to three bytes to two to four characters. */
-static void encode_group(const uint8_t *in, size_t n, const char *digits, char *out)
+static void base64_encode_group(const uint8_t *in, size_t n, const char *digits, char *out)
 {
 	uint32_t acc = (uint32_t)in[0] << 16;
 
@@ -33,22 +33,22 @@ static void encode_group(const uint8_t *in, size_t n, const char *digits, char *
 void base64_encode(const uint8_t *in, size_t n, char *out)
 {
 	for (; n >= 3; n -= 3, in += 3, out += 4)
-		encode_group(in, 3, alphabet, out);
+		base64_encode_group(in, 3, alphabet, out);
 	if (!n)
 		return;
-	encode_group(in, n, alphabet, out);
+	base64_encode_group(in, n, alphabet, out);
 	if (n == 1)
 		out[2] = '=';
 	out[3] = '=';
 }
 
 /* Four characters to three bytes; pad is how many of the four are not there. */
-static int group(const char *in, unsigned pad, const char *digits, uint8_t *out)
+static int base64_decode_group(const char *in, unsigned pad, const char *digits, uint8_t *out)
 {
 	uint32_t acc = 0;
 
 	for (unsigned i = 0; i < 4 - pad; i++) {
-		int v = value(in[i], digits);
+		int v = base64_digit_value(in[i], digits);
 
 		if (v < 0)
 			return -EINVAL;
@@ -73,7 +73,7 @@ int base64_decode(const char *in, size_t n, uint8_t *out, size_t *ret)
 
 		if (n == 4 && in[3] == '=')
 			pad = in[2] == '=' ? 2 : 1;
-		r = group(in, pad, alphabet, out + done);
+		r = base64_decode_group(in, pad, alphabet, out + done);
 		if (r < 0)
 			return r;
 		done += 3 - pad;
@@ -85,9 +85,9 @@ int base64_decode(const char *in, size_t n, uint8_t *out, size_t *ret)
 void base64url_encode(const uint8_t *in, size_t n, char *out)
 {
 	for (; n >= 3; n -= 3, in += 3, out += 4)
-		encode_group(in, 3, for_urls, out);
+		base64_encode_group(in, 3, for_urls, out);
 	if (n)
-		encode_group(in, n, for_urls, out);
+		base64_encode_group(in, n, for_urls, out);
 }
 
 int base64url_decode(const char *in, size_t n, uint8_t *out, size_t *ret)
@@ -98,7 +98,7 @@ int base64url_decode(const char *in, size_t n, uint8_t *out, size_t *ret)
 		return -EINVAL;
 	while (n) {
 		unsigned pad = n < 4 ? 4 - (unsigned)n : 0;
-		int r = group(in, pad, for_urls, out + done);
+		int r = base64_decode_group(in, pad, for_urls, out + done);
 
 		if (r < 0)
 			return r;

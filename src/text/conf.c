@@ -13,7 +13,7 @@ static const struct {
 	int (*parse)(struct slice s, uint64_t *ret);
 } types[] = {
 	[CONF_U64] = { "a number", NULL },
-	[CONF_BYTES] = { "a size such as 512Mi", quantity_bytes },
+	[CONF_BYTES] = { "a size such as 512Mi", quantity_parse_bytes },
 	[CONF_DURATION] = { "a duration such as 15m", duration_parse },
 	[CONF_BOOL] = { "yes or no", NULL },
 	[CONF_CHOICE] = { "one of", NULL },
@@ -23,10 +23,11 @@ static const struct {
 };
 static_assert(ARRAY_SIZE(types) == CONF_NUM_TYPES);
 
-static int set_number(const struct conf_key *k, struct slice s, void *at)
+static int conf_set_number(const struct conf_key *k, struct slice s, void *at)
 {
 	uint64_t v;
-	int r = types[k->type].parse ? types[k->type].parse(s, &v) : str_u64(s, 0, UINT64_MAX, &v);
+	int r = types[k->type].parse ? types[k->type].parse(s, &v)
+				     : str_parse_u64(s, 0, UINT64_MAX, &v);
 
 	if (r < 0)
 		return r;
@@ -36,7 +37,7 @@ static int set_number(const struct conf_key *k, struct slice s, void *at)
 	return 0;
 }
 
-static int set_bool(struct slice s, void *at)
+static int conf_set_bool(struct slice s, void *at)
 {
 	bool yes = slice_eq(s, SLICE("yes"));
 
@@ -46,15 +47,16 @@ static int set_bool(struct slice s, void *at)
 	return 0;
 }
 
-static bool is_word(struct slice s)
+static bool conf_is_word(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!ascii_lower(s.p[i]) && !ascii_digit(s.p[i]) && s.p[i] != '-' && s.p[i] != '_')
+		if (!ascii_is_lower(s.p[i]) && !ascii_is_digit(s.p[i]) && s.p[i] != '-' &&
+		    s.p[i] != '_')
 			return false;
 	return s.n > 0;
 }
 
-static bool is_text(struct slice s)
+static bool conf_is_text(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
 		if (s.p[i] < ' ' || s.p[i] > '~' ||
@@ -63,11 +65,11 @@ static bool is_text(struct slice s)
 	return true;
 }
 
-static int set_text(const struct conf_key *k, struct slice s, char *at)
+static int conf_set_text(const struct conf_key *k, struct slice s, char *at)
 {
 	if (k->type == CONF_PATH   ? !s.n || s.p[0] != '/'
-	    : k->type == CONF_TEXT ? !is_text(s)
-				   : !is_word(s))
+	    : k->type == CONF_TEXT ? !conf_is_text(s)
+				   : !conf_is_word(s))
 		return -EINVAL;
 	if (s.n < k->min || s.n > k->max)
 		return -ERANGE;
@@ -76,7 +78,7 @@ static int set_text(const struct conf_key *k, struct slice s, char *at)
 	return 0;
 }
 
-static int set(const struct conf_key *k, struct slice s, void *settings)
+static int conf_set_value(const struct conf_key *k, struct slice s, void *settings)
 {
 	char *at = (char *)settings + k->offset;
 
@@ -84,15 +86,15 @@ static int set(const struct conf_key *k, struct slice s, void *settings)
 	case CONF_U64:
 	case CONF_BYTES:
 	case CONF_DURATION:
-		return set_number(k, s, at);
+		return conf_set_number(k, s, at);
 	case CONF_BOOL:
-		return set_bool(s, at);
+		return conf_set_bool(s, at);
 	case CONF_CHOICE:
-		return str_choice(s, k->choices, (unsigned *)(void *)at);
+		return str_find_choice(s, k->choices, (unsigned *)(void *)at);
 	case CONF_PATH:
 	case CONF_WORD:
 	case CONF_TEXT:
-		return set_text(k, s, at);
+		return conf_set_text(k, s, at);
 	case CONF_NUM_TYPES:
 		break;
 	}
@@ -128,7 +130,8 @@ int conf_describe(const struct conf_key *k, struct buf *b)
 	return r;
 }
 
-static int refuse(const struct conf_key *k, struct slice v, const char *where, struct cay_err *err)
+static int conf_refuse_value(const struct conf_key *k, struct slice v, const char *where,
+			     struct cay_err *err)
 {
 	auto_buf want = BUF_INIT(512);
 
@@ -138,17 +141,17 @@ static int refuse(const struct conf_key *k, struct slice v, const char *where, s
 			(int)(v.n > 64 ? 64 : v.n), v.p, buf_str(&want));
 }
 
-void conf_defaults(const struct conf_table *t, void *settings)
+void conf_set_defaults(const struct conf_table *t, void *settings)
 {
 	assert(t->n <= CONF_KEYS_MAX);
 	for (size_t i = 0; i < t->n; i++) {
-		int r = set(&t->keys[i], slice_of(t->keys[i].value), settings);
+		int r = conf_set_value(&t->keys[i], slice_of(t->keys[i].value), settings);
 
 		assert(r == 0);
 	}
 }
 
-static bool has_section(const struct conf_table *t, struct slice s)
+static bool conf_has_section(const struct conf_table *t, struct slice s)
 {
 	for (size_t i = 0; i < t->n; i++)
 		if (slice_eq(s, slice_of(t->keys[i].section)))
@@ -156,8 +159,8 @@ static bool has_section(const struct conf_table *t, struct slice s)
 	return false;
 }
 
-static const struct conf_key *find(const struct conf_table *t, struct slice section,
-				   struct slice key)
+static const struct conf_key *conf_find_key(const struct conf_table *t, struct slice section,
+					    struct slice key)
 {
 	for (size_t i = 0; i < t->n; i++)
 		if (slice_eq(section, slice_of(t->keys[i].section)) &&
@@ -166,22 +169,23 @@ static const struct conf_key *find(const struct conf_table *t, struct slice sect
 	return NULL;
 }
 
-static bool printable(struct slice s)
+static bool conf_is_printable(struct slice s)
 {
 	for (size_t i = 0; i < s.n; i++)
 		if (((unsigned char)s.p[i] < 0x20 && s.p[i] != '\t') || s.p[i] == 0x7F)
 			return false;
-	return utf8_valid(s.p, s.n);
+	return utf8_is_valid(s.p, s.n);
 }
 
-struct reader {
+struct conf_reader {
 	const struct conf_table *t;
 	void *settings;
 	struct slice section;
 	bool seen[CONF_KEYS_MAX];
 };
 
-static int read_key(struct reader *rd, struct slice line, const char *where, struct cay_err *err)
+static int conf_parse_key(struct conf_reader *rd, struct slice line, const char *where,
+			  struct cay_err *err)
 {
 	struct slice key = slice_trim(slice_cut(&line, '=')), value = slice_trim(line);
 	const struct conf_key *k;
@@ -191,7 +195,7 @@ static int read_key(struct reader *rd, struct slice line, const char *where, str
 	if (!rd->section.p)
 		return cay_fail(err, CAY_E_INVALID, "%s: '%.*s' stands before any [section]", where,
 				(int)(key.n > 64 ? 64 : key.n), key.p);
-	k = find(rd->t, rd->section, key);
+	k = conf_find_key(rd->t, rd->section, key);
 	if (!k)
 		return cay_fail(err, CAY_E_INVALID, "%s: there is no key '%.*s' in [%.*s]", where,
 				(int)(key.n > 64 ? 64 : key.n), key.p, (int)rd->section.n,
@@ -199,31 +203,33 @@ static int read_key(struct reader *rd, struct slice line, const char *where, str
 	if (rd->seen[k - rd->t->keys])
 		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is set twice", where, k->key);
 	rd->seen[k - rd->t->keys] = true;
-	return set(k, value, rd->settings) < 0 ? refuse(k, value, where, err) : 0;
+	return conf_set_value(k, value, rd->settings) < 0 ? conf_refuse_value(k, value, where, err)
+							  : 0;
 }
 
-static int read_line(struct reader *rd, struct slice line, const char *where, struct cay_err *err)
+static int conf_parse_line(struct conf_reader *rd, struct slice line, const char *where,
+			   struct cay_err *err)
 {
-	if (!printable(line))
+	if (!conf_is_printable(line))
 		return cay_fail(err, CAY_E_INVALID, "%s: not plain UTF-8 text", where);
 	line = slice_trim(line);
 	if (!line.n || line.p[0] == '#')
 		return 0;
 	if (line.p[0] != '[')
-		return read_key(rd, line, where, err);
+		return conf_parse_key(rd, line, where, err);
 	if (line.p[line.n - 1] != ']')
 		return cay_fail(err, CAY_E_INVALID, "%s: a section ends in ']'", where);
 	rd->section = (struct slice){ line.p + 1, line.n - 2 };
-	if (!has_section(rd->t, rd->section))
+	if (!conf_has_section(rd->t, rd->section))
 		return cay_fail(err, CAY_E_INVALID, "%s: there is no section [%.*s]", where,
 				(int)(rd->section.n > 64 ? 64 : rd->section.n), rd->section.p);
 	return 0;
 }
 
-int conf_read(const struct conf_table *t, struct slice text, const char *name, void *settings,
-	      struct cay_err *err)
+int conf_parse(const struct conf_table *t, struct slice text, const char *name, void *settings,
+	       struct cay_err *err)
 {
-	struct reader rd = { .t = t, .settings = settings };
+	struct conf_reader rd = { .t = t, .settings = settings };
 
 	for (unsigned line = 1; text.n; line++) {
 		auto_buf where = BUF_INIT(128);
@@ -231,19 +237,19 @@ int conf_read(const struct conf_table *t, struct slice text, const char *name, v
 
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, r, "read '%s'", name);
-		r = read_line(&rd, slice_cut(&text, '\n'), where.data, err);
+		r = conf_parse_line(&rd, slice_cut(&text, '\n'), where.data, err);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int env_name(const struct conf_key *k, struct buf *b)
+static int conf_env_name(const struct conf_key *k, struct buf *b)
 {
 	int r = buf_printf(b, "CAY_%s_%s", k->section, k->key);
 
 	for (size_t i = 0; r >= 0 && i < b->len; i++) {
-		if (ascii_lower(b->data[i]))
+		if (ascii_is_lower(b->data[i]))
 			b->data[i] = (char)(b->data[i] - 'a' + 'A');
 		else if (b->data[i] == '-')
 			b->data[i] = '_';
@@ -251,12 +257,12 @@ static int env_name(const struct conf_key *k, struct buf *b)
 	return r;
 }
 
-int conf_override(const struct conf_table *t, const char *const *env, void *settings,
-		  struct cay_err *err)
+int conf_apply_env(const struct conf_table *t, const char *const *env, void *settings,
+		   struct cay_err *err)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		auto_buf name = BUF_INIT(128);
-		int r = env_name(&t->keys[i], &name);
+		int r = conf_env_name(&t->keys[i], &name);
 
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, r, "name of a variable");
@@ -265,16 +271,18 @@ int conf_override(const struct conf_table *t, const char *const *env, void *sett
 
 			if (!slice_eq(key, (struct slice){ name.data, name.len }))
 				continue;
-			if (!value.p || !printable(value) || set(&t->keys[i], value, settings) < 0)
-				return refuse(&t->keys[i],
-					      (struct slice){ value.p ? value.p : "", value.n },
-					      name.data, err);
+			if (!value.p || !conf_is_printable(value) ||
+			    conf_set_value(&t->keys[i], value, settings) < 0)
+				return conf_refuse_value(
+					&t->keys[i],
+					(struct slice){ value.p ? value.p : "", value.n },
+					name.data, err);
 		}
 	}
 	return 0;
 }
 
-static bool begins_section(const struct conf_table *t, size_t i)
+static bool conf_key_begins_section(const struct conf_table *t, size_t i)
 {
 	return i == 0 || !str_eq(t->keys[i].section, t->keys[i - 1].section);
 }
@@ -288,7 +296,7 @@ int conf_write_sample(const struct conf_table *t, struct buf *b)
 	for (size_t i = 0; r >= 0 && i < t->n; i++) {
 		const struct conf_key *k = &t->keys[i];
 
-		if (begins_section(t, i))
+		if (conf_key_begins_section(t, i))
 			r = buf_printf(b, "\n[%s]\n", k->section);
 		if (r >= 0)
 			r = buf_printf(b, "# %s (", k->help);
@@ -309,10 +317,10 @@ int conf_write_man(const struct conf_table *t, struct buf *b)
 		const struct conf_key *k = &t->keys[i];
 		auto_buf env = BUF_INIT(128);
 
-		if (begins_section(t, i))
+		if (conf_key_begins_section(t, i))
 			r = buf_printf(b, "\n## [%s]\n", k->section);
 		if (r >= 0)
-			r = env_name(k, &env);
+			r = conf_env_name(k, &env);
 		if (r >= 0)
 			r = buf_printf(b,
 				       k->value[0] ? "\n*%s* = _%s_\n\t%s: " : "\n*%s* =%s\n\t%s: ",

@@ -52,13 +52,13 @@ struct conf_table {
 #define CONF_KEYS_MAX 256
 
 /* The defaults; a default that its own row refuses is a bug and asserts. */
-void conf_defaults(const struct conf_table *t, void *settings);
+void conf_set_defaults(const struct conf_table *t, void *settings);
 /* name is what errors call the file.  On failure *settings is half changed. */
-[[nodiscard]] int conf_read(const struct conf_table *t, struct slice text, const char *name,
-			    void *settings, struct cay_err *err);
+[[nodiscard]] int conf_parse(const struct conf_table *t, struct slice text, const char *name,
+			     void *settings, struct cay_err *err);
 /* env as in environ. */
-[[nodiscard]] int conf_override(const struct conf_table *t, const char *const *env, void *settings,
-				struct cay_err *err);
+[[nodiscard]] int conf_apply_env(const struct conf_table *t, const char *const *env, void *settings,
+				 struct cay_err *err);
 /* What a key takes, in words: "a number from 1 to 30000". */
 [[nodiscard]] int conf_describe(const struct conf_key *k, struct buf *ret);
 /* A file in which every key stands with its default, commented out. */

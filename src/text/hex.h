@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* ret has room for 2 * n + 1. */
-void hex_write(const uint8_t *in, size_t n, char *ret);
+void hex_encode(const uint8_t *in, size_t n, char *ret);
 /* -EINVAL unless text is exactly 2 * n lower-case digits; ret is touched only then. */
-[[nodiscard]] int hex_read(const char *text, size_t len, uint8_t *ret, size_t n);
+[[nodiscard]] int hex_decode(const char *text, size_t len, uint8_t *ret, size_t n);
 #endif

@@ -9,14 +9,15 @@ const struct json_limits json_control_limits = {
 	.values = 4096,
 };
 
-void jr_freep(json_t **j)
+void json_freep(json_t **j)
 {
 	json_decref(*j);
 }
 
 /* One pass without memory: how deep, how many.  Malformed text is counted as if
  * it were not; jansson will refuse it. */
-static int count(struct slice text, const struct json_limits *limits, struct cay_err *err)
+static int json_check_limits(struct slice text, const struct json_limits *limits,
+			     struct cay_err *err)
 {
 	bool quoted = false;
 	unsigned depth = 0;
@@ -50,7 +51,8 @@ static int count(struct slice text, const struct json_limits *limits, struct cay
 	return 0;
 }
 
-int jr_read(struct slice text, const struct json_limits *limits, json_t **ret, struct cay_err *err)
+int json_parse(struct slice text, const struct json_limits *limits, json_t **ret,
+	       struct cay_err *err)
 {
 	json_error_t bad;
 	json_t *j;
@@ -59,7 +61,7 @@ int jr_read(struct slice text, const struct json_limits *limits, json_t **ret, s
 	if (text.n > limits->bytes)
 		return cay_fail(err, CAY_E_TOO_LARGE, "JSON is longer than %zu bytes",
 				limits->bytes);
-	r = count(text, limits, err);
+	r = json_check_limits(text, limits, err);
 	if (r < 0)
 		return r;
 	j = json_loadb(text.p ? text.p : "", text.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
@@ -74,44 +76,44 @@ int jr_read(struct slice text, const struct json_limits *limits, json_t **ret, s
 	return 0;
 }
 
-static void write_members(json_t *j, struct jw *w)
+static void json_write_members(json_t *j, struct jw *w)
 {
 	const char *name;
 	const json_t *v;
 
 	json_object_foreach (j, name, v) {
-		jr_write(v, name, w);
+		json_write(v, name, w);
 	}
 }
 
-static void write_items(json_t *j, struct jw *w)
+static void json_write_items(json_t *j, struct jw *w)
 {
 	const json_t *v;
 	size_t i;
 
 	json_array_foreach(j, i, v)
 	{
-		jr_write(v, NULL, w);
+		json_write(v, NULL, w);
 	}
 }
 
-void jr_write(const json_t *j, const char *key, struct jw *w)
+void json_write(const json_t *j, const char *key, struct jw *w)
 {
 	json_t *loose = (json_t *)(uintptr_t)j; /* jansson walks no const ones */
 
 	switch (json_typeof(j)) {
 	case JSON_OBJECT:
-		jw_object(w, key);
-		write_members(loose, w);
+		jw_object_begin(w, key);
+		json_write_members(loose, w);
 		jw_end(w);
 		break;
 	case JSON_ARRAY:
-		jw_array(w, key);
-		write_items(loose, w);
+		jw_array_begin(w, key);
+		json_write_items(loose, w);
 		jw_end(w);
 		break;
 	case JSON_STRING:
-		jw_strn(w, key, (struct slice){ json_string_value(j), json_string_length(j) });
+		jw_slice(w, key, (struct slice){ json_string_value(j), json_string_length(j) });
 		break;
 	case JSON_INTEGER:
 		jw_i64(w, key, json_integer_value(j));

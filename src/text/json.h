@@ -25,12 +25,12 @@ struct json_limits {
 /* Bodies of control operations; content travels as raw bodies. */
 extern const struct json_limits json_control_limits;
 
-#define auto_json CAY_CLEANUP(jr_freep) json_t *
+#define auto_json CAY_CLEANUP(json_freep) json_t *
 
 /* The caller owns *ret.  CAY_E_TOO_LARGE past a limit, CAY_E_INVALID else. */
-[[nodiscard]] int jr_read(struct slice text, const struct json_limits *limits, json_t **ret,
-			  struct cay_err *err);
-void jr_freep(json_t **j);
-/* What was read, written again; a number with a fraction makes jw_done() fail. */
-void jr_write(const json_t *j, const char *key, struct jw *w);
+[[nodiscard]] int json_parse(struct slice text, const struct json_limits *limits, json_t **ret,
+			     struct cay_err *err);
+void json_freep(json_t **j);
+/* What was read, written again; a number with a fraction makes jw_finish() fail. */
+void json_write(const json_t *j, const char *key, struct jw *w);
 #endif

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-static int hex(char c)
+static int percent_hex_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -26,8 +26,8 @@ int percent_decode(const char *in, size_t n, char *out, size_t *ret)
 
 			if (n - i < 3)
 				return -EINVAL;
-			hi = hex(in[i + 1]);
-			lo = hex(in[i + 2]);
+			hi = percent_hex_value(in[i + 1]);
+			lo = percent_hex_value(in[i + 2]);
 			if (hi < 0 || lo < 0 || (hi == 0 && lo == 0))
 				return -EINVAL;
 			v = hi * 16 + lo;
@@ -39,7 +39,7 @@ int percent_decode(const char *in, size_t n, char *out, size_t *ret)
 	return 0;
 }
 
-static int unreserved(unsigned char c)
+static int percent_is_unreserved(unsigned char c)
 {
 	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
 	       c == '-' || c == '.' || c == '_' || c == '~';
@@ -53,7 +53,7 @@ size_t percent_encode(const char *in, size_t n, char *out)
 	for (size_t i = 0; i < n; i++) {
 		unsigned char c = (unsigned char)in[i];
 
-		if (unreserved(c)) {
+		if (percent_is_unreserved(c)) {
 			out[done++] = (char)c;
 			continue;
 		}

@@ -31,16 +31,17 @@ static const struct {
 static constexpr size_t MAX_FRACTION = 9;
 
 /* text = whole [ "." fraction ] suffix; the value in thousandths, exact. */
-static int parse(struct slice s, unsigned __int128 *ret)
+static int quantity_parse_exact(struct slice s, unsigned __int128 *ret)
 {
 	unsigned __int128 number = 0, scale = 1, v;
 	size_t i = 0, whole, places = 0;
 
-	while (i < s.n && i < 20 && ascii_digit(s.p[i]))
+	while (i < s.n && i < 20 && ascii_is_digit(s.p[i]))
 		number = number * 10 + (unsigned)(s.p[i++] - '0');
 	whole = i;
 	if (i < s.n && s.p[i] == '.') {
-		for (i++; i < s.n && places < MAX_FRACTION && ascii_digit(s.p[i]); i++, places++) {
+		for (i++; i < s.n && places < MAX_FRACTION && ascii_is_digit(s.p[i]);
+		     i++, places++) {
 			number = number * 10 + (unsigned)(s.p[i] - '0');
 			scale *= 10;
 		}
@@ -61,10 +62,10 @@ static int parse(struct slice s, unsigned __int128 *ret)
 	return -EINVAL;
 }
 
-static int parse_in(struct slice s, unsigned unit_milli, uint64_t *ret)
+static int quantity_parse_unit(struct slice s, unsigned unit_milli, uint64_t *ret)
 {
 	unsigned __int128 milli;
-	int r = parse(s, &milli);
+	int r = quantity_parse_exact(s, &milli);
 
 	if (r < 0)
 		return r;
@@ -74,14 +75,14 @@ static int parse_in(struct slice s, unsigned unit_milli, uint64_t *ret)
 	return 0;
 }
 
-int quantity_bytes(struct slice s, uint64_t *ret)
+int quantity_parse_bytes(struct slice s, uint64_t *ret)
 {
-	return parse_in(s, 1000, ret);
+	return quantity_parse_unit(s, 1000, ret);
 }
 
-int quantity_milli(struct slice s, uint64_t *ret)
+int quantity_parse_milli(struct slice s, uint64_t *ret)
 {
-	return parse_in(s, 1, ret);
+	return quantity_parse_unit(s, 1, ret);
 }
 
 void quantity_format(uint64_t bytes, char ret[static QUANTITY_TEXT_MAX])

@@ -11,9 +11,9 @@
 #include "base/str.h"
 
 /* -EINVAL for bad text, -ERANGE when it does not fit or is not whole. */
-[[nodiscard]] int quantity_bytes(struct slice s, uint64_t *ret);
+[[nodiscard]] int quantity_parse_bytes(struct slice s, uint64_t *ret);
 /* Thousandths: "500m" is 500, "2" is 2000. */
-[[nodiscard]] int quantity_milli(struct slice s, uint64_t *ret);
+[[nodiscard]] int quantity_parse_milli(struct slice s, uint64_t *ret);
 
 #define QUANTITY_TEXT_MAX 24
 /* The largest binary suffix that says it exactly: 536870912 is "512Mi". */

@@ -21,5 +21,5 @@ struct reference {
 /* -EINVAL for everything else. */
 [[nodiscard]] int reference_parse(struct slice text, struct reference *ret);
 /* HOST[:PORT] alone. */
-bool reference_host(struct slice text);
+bool reference_is_host(struct slice text);
 #endif

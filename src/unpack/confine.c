@@ -92,15 +92,15 @@ static const int calls[] = {
 #endif
 };
 
-int confine_tree(int dirfd)
+int confine_clone_tree(int dirfd)
 {
-	return mnt_clone(dirfd, "",
-			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
-				 MOUNT_ATTR_NOATIME,
-			 -EBADF);
+	return mount_clone(dirfd, "",
+			   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
+				   MOUNT_ATTR_NOATIME,
+			   -EBADF);
 }
 
-static int write_map(pid_t pid, const char *file)
+static int confine_write_id_map(pid_t pid, const char *file)
 {
 	char path[64], map[64];
 	auto_close int fd = -EBADF;
@@ -112,12 +112,12 @@ static int write_map(pid_t pid, const char *file)
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	return path_write_all(fd, map, (size_t)n);
+	return fd_write_all(fd, map, (size_t)n);
 }
 
 /* Not fork(): one call makes all namespaces and the pidfd, and no handler of a
  * library runs in between. */
-static pid_t clone_child(int *ret_pidfd)
+static pid_t confine_clone_child(int *ret_pidfd)
 {
 	struct clone_args args = {
 		.flags = CLONE_PIDFD | CLONE_CLEAR_SIGHAND | CLONE_NEWUSER | CLONE_NEWNS |
@@ -131,7 +131,7 @@ static pid_t clone_child(int *ret_pidfd)
 }
 
 /* The child waits for its ids; that its parent died meanwhile is end of file. */
-[[noreturn]] static void child_main(int (*run)(void *, int), void *arg, int parent)
+[[noreturn]] static void confine_child_main(int (*run)(void *, int), void *arg, int parent)
 {
 	char go;
 	ssize_t n;
@@ -142,7 +142,8 @@ static pid_t clone_child(int *ret_pidfd)
 	_exit(n == 1 ? run(arg, parent) : 1);
 }
 
-int confine_start(int (*run)(void *, int), void *arg, struct confined *ret, struct cay_err *err)
+int confine_start_child(int (*run)(void *, int), void *arg, struct confined *ret,
+			struct cay_err *err)
 {
 	auto_confined c = CONFINED_INIT;
 	auto_close int child_end = -EBADF;
@@ -153,18 +154,18 @@ int confine_start(int (*run)(void *, int), void *arg, struct confined *ret, stru
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a pipe");
 	child_end = pipes[0];
 	c.alive = pipes[1];
-	pid = clone_child(&c.child.pidfd);
+	pid = confine_clone_child(&c.child.pidfd);
 	if (pid == 0) {
 		(void)close(pipes[1]);
-		child_main(run, arg, child_end);
+		confine_child_main(run, arg, child_end);
 	}
 	if (pid < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot start a confined child");
-	r = write_map(pid, "uid_map");
+	r = confine_write_id_map(pid, "uid_map");
 	if (r >= 0)
-		r = write_map(pid, "gid_map");
+		r = confine_write_id_map(pid, "gid_map");
 	if (r >= 0)
-		r = path_write_all(c.alive, "", 1);
+		r = fd_write_all(c.alive, "", 1);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot give a child its ids");
 	*ret = (struct confined){ { cay_take_fd(&c.child.pidfd) }, cay_take_fd(&c.alive) };
@@ -179,7 +180,7 @@ void confined_fini(struct confined *c)
 }
 
 /* First out of the way of every target, then into place, as spawn.c does. */
-static int stage_fds(struct confine *c, int *parent)
+static int confine_stage_fds(struct confine *c, int *parent)
 {
 	int *all[CONFINE_FDS_MAX + 2] = { parent, &c->tree_fd };
 	const int first = 3, n = (int)c->n_keep + 2;
@@ -204,7 +205,7 @@ static int stage_fds(struct confine *c, int *parent)
 	return close_range((unsigned)(first + n), UINT_MAX, 0) < 0 ? -errno : 0;
 }
 
-static int stage_ids(struct confine *, int *)
+static int confine_stage_ids(struct confine *, int *)
 {
 	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return -errno;
@@ -212,7 +213,7 @@ static int stage_ids(struct confine *, int *)
 	return 0;
 }
 
-static int stage_root(struct confine *c, int *)
+static int confine_stage_root(struct confine *c, int *)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    move_mount(c->tree_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
@@ -223,7 +224,7 @@ static int stage_root(struct confine *c, int *)
 	return 0;
 }
 
-static int drop_bounding(void)
+static int confine_drop_bounding_caps(void)
 {
 	for (unsigned cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
 		if ((cap >= 32 || !(KEPT_CAPS & 1u << cap)) &&
@@ -232,12 +233,12 @@ static int drop_bounding(void)
 	return 0;
 }
 
-static int stage_rights(struct confine *, int *parent)
+static int confine_stage_caps(struct confine *, int *parent)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct caps[2] = { { KEPT_CAPS, KEPT_CAPS, 0 } };
 	struct pollfd gone = { .fd = *parent };
-	int r = drop_bounding();
+	int r = confine_drop_bounding_caps();
 
 	if (r < 0)
 		return r;
@@ -253,23 +254,23 @@ static int stage_rights(struct confine *, int *parent)
 	return 0;
 }
 
-static int set_limit(__rlimit_resource_t what, rlim_t max)
+static int confine_set_rlimit(__rlimit_resource_t what, rlim_t max)
 {
 	const struct rlimit limit = { max, max };
 
 	return setrlimit(what, &limit) < 0 ? -errno : 0;
 }
 
-static int stage_limits(struct confine *c, int *)
+static int confine_stage_rlimits(struct confine *c, int *)
 {
-	int r = set_limit(RLIMIT_FSIZE, c->file_max);
+	int r = confine_set_rlimit(RLIMIT_FSIZE, c->file_max);
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(limits); i++)
-		r = set_limit(limits[i].what, limits[i].max);
+		r = confine_set_rlimit(limits[i].what, limits[i].max);
 	return r;
 }
 
-static int stage_calls(struct confine *, int *)
+static int confine_stage_seccomp(struct confine *, int *)
 {
 	const struct scmp_arg_cmp not_executable = SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
 	/* fdopendir() asks for the flags and sets close-on-exec */
@@ -304,8 +305,9 @@ int confine_self(struct confine *c, int parent, struct cay_err *err)
 		const char *name;
 		int (*run)(struct confine *c, int *parent);
 	} stages[] = {
-		{ "fds", stage_fds },       { "ids", stage_ids },       { "root", stage_root },
-		{ "rights", stage_rights }, { "limits", stage_limits }, { "calls", stage_calls },
+		{ "fds", confine_stage_fds },        { "ids", confine_stage_ids },
+		{ "root", confine_stage_root },      { "rights", confine_stage_caps },
+		{ "limits", confine_stage_rlimits }, { "calls", confine_stage_seccomp },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(stages); i++) {

@@ -5,7 +5,7 @@
  * confine - a child that may be taken over without anybody caring
  *
  * What unpacks images parses strangers' bytes with other people's libraries.  So
- * it does it in a process that has nothing else: confine_start() in root's
+ * it does it in a process that has nothing else: confine_start_child() in root's
  * process makes it, confine_self() in the child gives things up, in stages whose
  * order matters:
  *
@@ -52,11 +52,11 @@ struct confined {
 #define CONFINED_INIT ((struct confined){ .child = CHILD_INIT, .alive = -EBADF })
 
 /* A detached mount of a directory, for the child's root. */
-[[nodiscard]] int confine_tree(int dirfd);
+[[nodiscard]] int confine_clone_tree(int dirfd);
 /* run() is called in the child, which ends with what it returns; its first act
  * is confine_self() with the fd it is given. */
-[[nodiscard]] int confine_start(int (*run)(void *arg, int parent), void *arg, struct confined *ret,
-				struct cay_err *err);
+[[nodiscard]] int confine_start_child(int (*run)(void *arg, int parent), void *arg,
+				      struct confined *ret, struct cay_err *err);
 [[nodiscard]] int confine_self(struct confine *c, int parent, struct cay_err *err);
 void confined_fini(struct confined *c);
 #endif

@@ -15,7 +15,7 @@ bool digest_eq(const struct digest *a, const struct digest *b)
 
 int digest_parse_hex(const char *hex, size_t n, struct digest *ret)
 {
-	return hex_read(hex, n, ret->byte, sizeof(ret->byte));
+	return hex_decode(hex, n, ret->byte, sizeof(ret->byte));
 }
 
 int digest_parse(const char *text, size_t n, struct digest *ret)
@@ -27,12 +27,12 @@ int digest_parse(const char *text, size_t n, struct digest *ret)
 	return digest_parse_hex(text + front, n - front, ret);
 }
 
-void digest_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1])
+void digest_format_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1])
 {
-	hex_write(d->byte, sizeof(d->byte), ret);
+	hex_encode(d->byte, sizeof(d->byte), ret);
 }
 
-int hash_library(void)
+int hash_library_init(void)
 {
 	struct hash h = {};
 	int r;
@@ -52,12 +52,12 @@ int hash_init(struct hash *h)
 	return 0;
 }
 
-int hash_add(struct hash *h, const void *p, size_t n)
+int hash_update(struct hash *h, const void *p, size_t n)
 {
 	return EVP_DigestUpdate(h->ctx, p, n) == 1 ? 0 : -EIO;
 }
 
-int hash_end(struct hash *h, struct digest *ret)
+int hash_finish(struct hash *h, struct digest *ret)
 {
 	unsigned n = 0;
 
@@ -71,15 +71,15 @@ void hash_fini(struct hash *h)
 	h->ctx = NULL;
 }
 
-int digest_of(const void *p, size_t n, struct digest *ret)
+int digest_compute(const void *p, size_t n, struct digest *ret)
 {
 	struct hash h = {};
 	int r = hash_init(&h);
 
 	if (r >= 0)
-		r = hash_add(&h, p, n);
+		r = hash_update(&h, p, n);
 	if (r >= 0)
-		r = hash_end(&h, ret);
+		r = hash_finish(&h, ret);
 	hash_fini(&h);
 	return r;
 }

@@ -26,14 +26,14 @@ bool digest_eq(const struct digest *a, const struct digest *b);
 [[nodiscard]] int digest_parse_hex(const char *hex, size_t n, struct digest *ret);
 /* "sha256:" and the digits. */
 [[nodiscard]] int digest_parse(const char *text, size_t n, struct digest *ret);
-void digest_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1]);
+void digest_format_hex(const struct digest *d, char ret[static DIGEST_HEX_LEN + 1]);
 
 /* Before a process gives up its file system: libcrypto sets itself up without
  * its configuration file. */
-[[nodiscard]] int hash_library(void);
+[[nodiscard]] int hash_library_init(void);
 [[nodiscard]] int hash_init(struct hash *h);
-[[nodiscard]] int hash_add(struct hash *h, const void *p, size_t n);
-[[nodiscard]] int hash_end(struct hash *h, struct digest *ret);
+[[nodiscard]] int hash_update(struct hash *h, const void *p, size_t n);
+[[nodiscard]] int hash_finish(struct hash *h, struct digest *ret);
 void hash_fini(struct hash *h);
-[[nodiscard]] int digest_of(const void *p, size_t n, struct digest *ret);
+[[nodiscard]] int digest_compute(const void *p, size_t n, struct digest *ret);
 #endif

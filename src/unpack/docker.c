@@ -12,18 +12,18 @@ static const struct json_limits limits = {
 	.values = 20000,
 };
 
-static const char *take_name(const json_t *j, struct pool *pool)
+static const char *docker_manifest_read_name(const json_t *j, struct arena *arena)
 {
 	const char *name = json_string_value(j);
 
 	if (!name || !name[0] || json_string_length(j) > LAYOUT_NAME_MAX ||
 	    strlen(name) != json_string_length(j))
 		return NULL;
-	return pool_strn(pool, name, strlen(name));
+	return arena_strndup(arena, name, strlen(name));
 }
 
-static int read_layers(const json_t *list, struct pool *pool, struct docker_image *ret,
-		       struct cay_err *err)
+static int docker_manifest_read_layers(const json_t *list, struct arena *arena,
+				       struct docker_image *ret, struct cay_err *err)
 {
 	size_t i;
 	json_t *j;
@@ -32,7 +32,7 @@ static int read_layers(const json_t *list, struct pool *pool, struct docker_imag
 		return -EINVAL;
 	json_array_foreach(list, i, j)
 	{
-		ret->layers[i] = take_name(j, pool);
+		ret->layers[i] = docker_manifest_read_name(j, arena);
 		if (!ret->layers[i])
 			return cay_fail(err, CAY_E_INVALID, "layer %zu is not a file's name",
 					i + 1);
@@ -41,11 +41,12 @@ static int read_layers(const json_t *list, struct pool *pool, struct docker_imag
 	return 0;
 }
 
-int docker_read(struct slice text, struct pool *pool, struct docker_image *ret, struct cay_err *err)
+int docker_manifest_parse(struct slice text, struct arena *arena, struct docker_image *ret,
+			  struct cay_err *err)
 {
 	auto_json j = NULL;
 	const json_t *one;
-	int r = jr_read(text, &limits, &j, err);
+	int r = json_parse(text, &limits, &j, err);
 
 	*ret = (struct docker_image){};
 	if (r < 0)
@@ -55,59 +56,61 @@ int docker_read(struct slice text, struct pool *pool, struct docker_image *ret, 
 	if (json_array_size(j) > 1)
 		return cay_fail(err, CAY_E_INVALID, "holds several images; bring one at a time");
 	one = json_array_get(j, 0);
-	ret->config = take_name(json_object_get(one, "Config"), pool);
+	ret->config = docker_manifest_read_name(json_object_get(one, "Config"), arena);
 	if (!ret->config)
 		return cay_fail(err, CAY_E_INVALID, "'Config' is not a file's name");
-	return read_layers(json_object_get(one, "Layers"), pool, ret, err);
+	return docker_manifest_read_layers(json_object_get(one, "Layers"), arena, ret, err);
 }
 
-static const struct layout_file *look_up(const struct layout *l, const char *name,
-					 struct cay_err *err)
+static const struct oci_layout_file *docker_archive_find_file(const struct oci_layout *l,
+							      const char *name, struct cay_err *err)
 {
-	const struct layout_file *f = layout_named(l, name);
+	const struct oci_layout_file *f = oci_layout_find_file(l, name);
 
 	if (!f)
 		(void)cay_fail(err, CAY_E_INVALID, "'%.200s' is not in the archive", name);
 	return f;
 }
 
-static int adopt_layers(struct layout *l, const struct docker_image *image, struct manifest *m,
-			struct cay_err *err)
+static int docker_archive_add_layers(struct oci_layout *l, const struct docker_image *image,
+				     struct manifest *m, struct cay_err *err)
 {
 	for (size_t i = 0; i < image->n_layers; i++) {
-		const struct layout_file *f = look_up(l, image->layers[i], err);
-		int r = f ? layout_adopt(l, f, &m->layers[i], err) : -EINVAL;
+		const struct oci_layout_file *f =
+			docker_archive_find_file(l, image->layers[i], err);
+		int r = f ? oci_layout_add_blob(l, f, &m->layers[i], err) : -EINVAL;
 
 		if (r >= 0 && !f->size)
 			r = cay_fail(err, CAY_E_INVALID, "has no bytes, not even a tar's end");
 		if (r < 0)
-			return cay_wrap(err, r, "layer %zu", i + 1);
+			return cay_err_wrap(err, r, "layer %zu", i + 1);
 		m->n_layers++;
 	}
 	return 0;
 }
 
-int docker_manifest(struct layout *l, struct manifest *ret, struct buf *ret_config,
-		    struct cay_err *err)
+int docker_archive_read(struct oci_layout *l, struct manifest *ret, struct buf *ret_config,
+			struct cay_err *err)
 {
-	const struct layout_file *f = layout_named(l, "manifest.json");
+	const struct oci_layout_file *f = oci_layout_find_file(l, "manifest.json");
 	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
-	auto_pool pool = POOL_INIT(KIB(256));
+	auto_arena arena = ARENA_INIT(KIB(256));
 	struct docker_image image;
-	int r = f ? layout_read_file(l, f, &text, err)
+	int r = f ? oci_layout_read_file(l, f, &text, err)
 		  : cay_fail(err, CAY_E_INVALID, "is not in the archive");
 
 	if (r >= 0)
-		r = docker_read((struct slice){ text.data, text.len }, &pool, &image, err);
+		r = docker_manifest_parse((struct slice){ text.data, text.len }, &arena, &image,
+					  err);
 	if (r < 0)
-		return cay_wrap(err, r, "manifest.json");
+		return cay_err_wrap(err, r, "manifest.json");
 	*ret = (struct manifest){};
-	f = look_up(l, image.config, err);
-	r = f ? layout_read_file(l, f, ret_config, err) : -EINVAL;
+	f = docker_archive_find_file(l, image.config, err);
+	r = f ? oci_layout_read_file(l, f, ret_config, err) : -EINVAL;
 	ret->config = (struct descriptor){ .size = ret_config->len, .media = MEDIA_CONFIG };
-	if (r >= 0 && digest_of(ret_config->data, ret_config->len, &ret->config.digest) < 0)
+	if (r >= 0 && digest_compute(ret_config->data, ret_config->len, &ret->config.digest) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, "cannot hash it");
 	if (r < 0)
-		return cay_wrap(err, r, "config");
-	return adopt_layers(l, &image, ret, err);
+		return cay_err_wrap(err, r, "config");
+	return docker_archive_add_layers(l, &image, ret, err);
 }

@@ -19,9 +19,9 @@ struct docker_image {
 };
 
 /* The texts live in the pool. */
-[[nodiscard]] int docker_read(struct slice text, struct pool *pool, struct docker_image *ret,
-			      struct cay_err *err);
+[[nodiscard]] int docker_manifest_parse(struct slice text, struct arena *arena,
+					struct docker_image *ret, struct cay_err *err);
 /* The manifest of an archive, and its config's text; what they name is hashed. */
-[[nodiscard]] int docker_manifest(struct layout *l, struct manifest *ret, struct buf *ret_config,
-				  struct cay_err *err);
+[[nodiscard]] int docker_archive_read(struct oci_layout *l, struct manifest *ret,
+				      struct buf *ret_config, struct cay_err *err);
 #endif

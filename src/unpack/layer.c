@@ -13,7 +13,7 @@
 #define WHITEOUT_ALL ".wh..wh..opq"
 
 /* The tar inside a blob, uncompressed. */
-struct stream {
+struct layer_stream {
 	struct blob blob;
 	struct archive *unzip; /* NULL: the blob is the tar */
 	struct hash plain;     /* of the tar, when that is not the blob */
@@ -22,9 +22,9 @@ struct stream {
 	struct cay_err *err;
 };
 
-#define auto_stream CAY_CLEANUP(stream_fini) struct stream
+#define auto_stream CAY_CLEANUP(layer_stream_fini) struct layer_stream
 
-static void stream_fini(struct stream *s)
+static void layer_stream_fini(struct layer_stream *s)
 {
 	if (s->unzip)
 		(void)archive_read_free(s->unzip);
@@ -33,7 +33,7 @@ static void stream_fini(struct stream *s)
 }
 
 /* libarchive says that something is wrong; if it was us, we know better what. */
-static int broken(const struct stream *s, struct archive *a, const char *what)
+static int layer_stream_fail(const struct layer_stream *s, struct archive *a, const char *what)
 {
 	const char *why = archive_error_string(a);
 
@@ -42,19 +42,19 @@ static int broken(const struct stream *s, struct archive *a, const char *what)
 	return cay_fail(s->err, CAY_E_INVALID, "%s: %s", what, why ? why : "empty");
 }
 
-static la_ssize_t read_blob(struct archive *a, void *data, const void **ret)
+static la_ssize_t layer_stream_read_blob(struct archive *a, void *data, const void **ret)
 {
-	struct stream *s = data;
+	struct layer_stream *s = data;
 	size_t n;
 
-	s->failed = blob_next(&s->blob, ret, &n, s->err);
+	s->failed = blob_read_next(&s->blob, ret, &n, s->err);
 	if (s->failed)
 		archive_set_error(a, EIO, "cannot read");
 	return s->failed ? -1 : (la_ssize_t)n;
 }
 
 /* The next piece of the tar: 0 at the end. */
-static int stream_next(struct stream *s, const void **ret, size_t *n)
+static int layer_stream_next(struct layer_stream *s, const void **ret, size_t *n)
 {
 	la_int64_t at;
 	int r;
@@ -64,11 +64,11 @@ static int stream_next(struct stream *s, const void **ret, size_t *n)
 		if (r == ARCHIVE_EOF)
 			*n = 0;
 		else if (r != ARCHIVE_OK)
-			return broken(s, s->unzip, "cannot uncompress");
-		if (*n && hash_add(&s->plain, *ret, *n) < 0)
+			return layer_stream_fail(s, s->unzip, "cannot uncompress");
+		if (*n && hash_update(&s->plain, *ret, *n) < 0)
 			return cay_fail(s->err, CAY_E_INTERNAL, "cannot hash");
 	} else {
-		r = blob_next(&s->blob, ret, n, s->err);
+		r = blob_read_next(&s->blob, ret, n, s->err);
 		if (r < 0)
 			return r;
 	}
@@ -78,18 +78,18 @@ static int stream_next(struct stream *s, const void **ret, size_t *n)
 	return 0;
 }
 
-static la_ssize_t read_tar(struct archive *a, void *data, const void **ret)
+static la_ssize_t layer_stream_read_tar(struct archive *a, void *data, const void **ret)
 {
-	struct stream *s = data;
+	struct layer_stream *s = data;
 	size_t n;
 
-	s->failed = stream_next(s, ret, &n);
+	s->failed = layer_stream_next(s, ret, &n);
 	if (s->failed)
 		archive_set_error(a, EIO, "cannot read");
 	return s->failed ? -1 : (la_ssize_t)n;
 }
 
-static int open_unzip(struct stream *s, enum media media)
+static int layer_stream_open_unzip(struct layer_stream *s, enum media media)
 {
 	bool gzip = media == MEDIA_TAR_GZIP;
 	struct archive_entry *e;
@@ -101,9 +101,9 @@ static int open_unzip(struct stream *s, enum media media)
 		    ARCHIVE_OK ||
 	    archive_read_support_format_raw(a) != ARCHIVE_OK)
 		return cay_fail(s->err, CAY_E_NO_MEMORY, "no memory to uncompress");
-	if (archive_read_open(a, s, NULL, read_blob, NULL) != ARCHIVE_OK ||
+	if (archive_read_open(a, s, NULL, layer_stream_read_blob, NULL) != ARCHIVE_OK ||
 	    archive_read_next_header(a, &e) != ARCHIVE_OK)
-		return broken(s, a, "cannot uncompress");
+		return layer_stream_fail(s, a, "cannot uncompress");
 	/* libarchive peels as many skins as it finds; the media type names one */
 	if (archive_filter_count(a) != 2 ||
 	    archive_filter_code(a, 0) != (gzip ? ARCHIVE_FILTER_GZIP : ARCHIVE_FILTER_ZSTD))
@@ -111,21 +111,22 @@ static int open_unzip(struct stream *s, enum media media)
 	return 0;
 }
 
-static int stream_open(struct stream *s, const struct layout *layout, const struct descriptor *d,
-		       uint64_t *left, struct cay_err *err)
+static int layer_stream_open(struct layer_stream *s, const struct oci_layout *layout,
+			     const struct descriptor *d, uint64_t *left, struct cay_err *err)
 {
 	int r = blob_open(layout, d, &s->blob, err);
 
 	s->left = left;
 	s->err = err;
 	if (r >= 0 && d->media != MEDIA_TAR)
-		r = open_unzip(s, d->media);
+		r = layer_stream_open_unzip(s, d->media);
 	return r;
 }
 
 /* Behind the end of the tar there may be anything; it still has to be what the
  * digests promised. */
-static int stream_end(struct stream *s, const struct descriptor *d, const struct digest *diff_id)
+static int layer_stream_finish(struct layer_stream *s, const struct descriptor *d,
+			       const struct digest *diff_id)
 {
 	struct digest is = d->digest;
 	size_t n;
@@ -134,13 +135,13 @@ static int stream_end(struct stream *s, const struct descriptor *d, const struct
 	do {
 		const void *p;
 
-		r = stream_next(s, &p, &n);
+		r = layer_stream_next(s, &p, &n);
 	} while (r >= 0 && n);
 	if (r >= 0)
-		r = blob_end(&s->blob, s->err);
+		r = blob_verify(&s->blob, s->err);
 	if (r < 0)
 		return r;
-	if (s->unzip && hash_end(&s->plain, &is) < 0)
+	if (s->unzip && hash_finish(&s->plain, &is) < 0)
 		return cay_fail(s->err, CAY_E_INTERNAL, "cannot hash");
 	if (!digest_eq(&is, diff_id))
 		return cay_fail(s->err, CAY_E_INVALID,
@@ -148,16 +149,17 @@ static int stream_end(struct stream *s, const struct descriptor *d, const struct
 	return 0;
 }
 
-struct layer {
+struct layer_reader {
 	struct rootfs root;
 	struct archive *tar;
 	struct archive_entry *entry;
-	struct stream *stream;
+	struct layer_stream *stream;
 	struct layer_budget *budget;
 	struct cay_err *err;
 };
 
-static int read_meta(struct layer *l, const struct rootfs_name *n, struct rootfs_meta *ret)
+static int layer_entry_read_meta(struct layer_reader *l, const struct rootfs_name *n,
+				 struct rootfs_meta *ret)
 {
 	struct archive_entry *e = l->entry;
 	int64_t uid = archive_entry_uid(e), gid = archive_entry_gid(e);
@@ -177,7 +179,8 @@ static int read_meta(struct layer *l, const struct rootfs_name *n, struct rootfs
 }
 
 /* Holes stay holes. */
-static int fill(struct layer *l, int fd, const char *name, uint64_t size)
+static int layer_entry_write_content(struct layer_reader *l, int fd, const char *name,
+				     uint64_t size)
 {
 	for (;;) {
 		const char *p;
@@ -189,7 +192,7 @@ static int fill(struct layer *l, int fd, const char *name, uint64_t size)
 		if (r == ARCHIVE_EOF)
 			break;
 		if (r != ARCHIVE_OK)
-			return broken(l->stream, l->tar, "not a whole tar");
+			return layer_stream_fail(l->stream, l->tar, "not a whole tar");
 		if (at < 0 || (uint64_t)at > size || n > size - (uint64_t)at)
 			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes behind its end",
 					name);
@@ -197,7 +200,7 @@ static int fill(struct layer *l, int fd, const char *name, uint64_t size)
 			ssize_t done = pwrite(fd, p, n, at);
 
 			if (done <= 0)
-				return cay_fail_sys(l->err, cay_code_disk(errno), errno,
+				return cay_fail_sys(l->err, cay_code_from_disk_errno(errno), errno,
 						    "'%.200s': cannot write", name);
 			p += done;
 			at += done;
@@ -209,7 +212,8 @@ static int fill(struct layer *l, int fd, const char *name, uint64_t size)
 	return 0;
 }
 
-static int add_file(struct layer *l, const struct rootfs_name *n, const struct rootfs_meta *meta)
+static int layer_entry_add_file(struct layer_reader *l, const struct rootfs_name *n,
+				const struct rootfs_meta *meta)
 {
 	int64_t size = archive_entry_size(l->entry);
 	auto_close int fd = -EBADF;
@@ -220,21 +224,22 @@ static int add_file(struct layer *l, const struct rootfs_name *n, const struct r
 	if ((uint64_t)size > l->budget->file_bytes)
 		return cay_fail(l->err, CAY_E_TOO_LARGE, "the image is larger than allowed");
 	l->budget->file_bytes -= (uint64_t)size;
-	r = rootfs_file(&l->root, n, &fd, l->err);
+	r = rootfs_create_file(&l->root, n, &fd, l->err);
 	if (r >= 0)
-		r = fill(l, fd, n->base, (uint64_t)size);
-	return r < 0 ? r : rootfs_set(fd, n, meta, l->err);
+		r = layer_entry_write_content(l, fd, n->base, (uint64_t)size);
+	return r < 0 ? r : rootfs_set_meta(fd, n, meta, l->err);
 }
 
-static int add_link(struct layer *l, const struct rootfs_name *n, const char *to)
+static int layer_entry_add_hardlink(struct layer_reader *l, const struct rootfs_name *n,
+				    const char *to)
 {
 	struct rootfs_name target;
-	int r = rootfs_name(to, &target, l->err);
+	int r = rootfs_name_parse(to, &target, l->err);
 
-	return r < 0 ? r : rootfs_link(&l->root, n, &target, l->err);
+	return r < 0 ? r : rootfs_create_hardlink(&l->root, n, &target, l->err);
 }
 
-static int add_entry(struct layer *l, const struct rootfs_name *n)
+static int layer_entry_add(struct layer_reader *l, const struct rootfs_name *n)
 {
 	const char *hard = archive_entry_hardlink(l->entry), *to;
 	struct rootfs_meta meta;
@@ -243,40 +248,41 @@ static int add_entry(struct layer *l, const struct rootfs_name *n)
 	if (strncmp(n->base, WHITEOUT, strlen(WHITEOUT)) == 0)
 		return 0;
 	if (hard)
-		return add_link(l, n, hard);
-	r = read_meta(l, n, &meta);
+		return layer_entry_add_hardlink(l, n, hard);
+	r = layer_entry_read_meta(l, n, &meta);
 	if (r < 0)
 		return r;
 	switch (archive_entry_filetype(l->entry)) {
 	case AE_IFREG:
-		return add_file(l, n, &meta);
+		return layer_entry_add_file(l, n, &meta);
 	case AE_IFDIR:
-		return rootfs_dir(&l->root, n, &meta, l->err);
+		return rootfs_create_dir(&l->root, n, &meta, l->err);
 	case AE_IFLNK:
 		to = archive_entry_symlink(l->entry);
-		return rootfs_symlink(&l->root, n, to ? to : "", &meta, l->err);
+		return rootfs_create_symlink(&l->root, n, to ? to : "", &meta, l->err);
 	default:
 		l->budget->skipped++;
 		return 0;
 	}
 }
 
-static int hide_entry(struct layer *l, const struct rootfs_name *n)
+static int layer_entry_apply_whiteout(struct layer_reader *l, const struct rootfs_name *n)
 {
 	const char *name = n->base + strlen(WHITEOUT);
 
 	if (strncmp(n->base, WHITEOUT, strlen(WHITEOUT)) != 0)
 		return 0;
 	if (str_eq(n->base, WHITEOUT_ALL))
-		return rootfs_hide_all(&l->root, n, l->err);
+		return rootfs_apply_opaque_whiteout(&l->root, n, l->err);
 	if (strncmp(n->base, WHITEOUT_META, strlen(WHITEOUT_META)) == 0)
 		return 0; /* aufs kept books there */
 	if (!name[0] || str_eq(name, ".") || str_eq(name, ".."))
 		return cay_fail(l->err, CAY_E_INVALID, "'%.200s': a whiteout of nothing", n->base);
-	return rootfs_hide(&l->root, n, name, l->err);
+	return rootfs_apply_whiteout(&l->root, n, name, l->err);
 }
 
-static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct rootfs_name *))
+static int layer_for_each_entry(struct layer_reader *l,
+				int (*apply)(struct layer_reader *, const struct rootfs_name *))
 {
 	for (;;) {
 		int r = archive_read_next_header(l->tar, &l->entry);
@@ -286,7 +292,7 @@ static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct
 		if (r == ARCHIVE_EOF)
 			return 0;
 		if (r != ARCHIVE_OK)
-			return broken(l->stream, l->tar, "not a sound tar");
+			return layer_stream_fail(l->stream, l->tar, "not a sound tar");
 		if (!l->budget->entries)
 			return cay_fail(l->err, CAY_E_TOO_LARGE, "the image has more than %d files",
 					LAYER_ENTRIES_MAX);
@@ -294,7 +300,7 @@ static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct
 		name = archive_entry_pathname(l->entry);
 		if (!name)
 			return cay_fail(l->err, CAY_E_INVALID, "an entry has no name");
-		r = rootfs_name(name, &n, l->err);
+		r = rootfs_name_parse(name, &n, l->err);
 		if (r >= 0)
 			r = apply(l, &n);
 		if (r < 0)
@@ -302,29 +308,30 @@ static int each_entry(struct layer *l, int (*apply)(struct layer *, const struct
 	}
 }
 
-static int pass(int root, const struct layout *layout, const struct descriptor *d,
-		const struct digest *diff_id, struct layer_budget *budget,
-		int (*apply)(struct layer *, const struct rootfs_name *), struct cay_err *err)
+static int layer_run_pass(int root, const struct oci_layout *layout, const struct descriptor *d,
+			  const struct digest *diff_id, struct layer_budget *budget,
+			  int (*apply)(struct layer_reader *, const struct rootfs_name *),
+			  struct cay_err *err)
 {
 	auto_stream s = {};
 	auto_archive tar = NULL; /* gone before the stream it reads */
-	struct layer l = {
+	struct layer_reader l = {
 		.root = { root, &budget->entries }, .stream = &s, .budget = budget, .err = err
 	};
-	int r = stream_open(&s, layout, d, &budget->tar_bytes, err);
+	int r = layer_stream_open(&s, layout, d, &budget->tar_bytes, err);
 
 	if (r < 0)
 		return r;
 	l.tar = tar = archive_read_new();
 	if (!tar || archive_read_support_format_tar(tar) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a tar");
-	if (archive_read_open(tar, &s, NULL, read_tar, NULL) != ARCHIVE_OK)
-		return broken(&s, tar, "not a tar");
-	r = each_entry(&l, apply);
-	return r < 0 ? r : stream_end(&s, d, diff_id);
+	if (archive_read_open(tar, &s, NULL, layer_stream_read_tar, NULL) != ARCHIVE_OK)
+		return layer_stream_fail(&s, tar, "not a tar");
+	r = layer_for_each_entry(&l, apply);
+	return r < 0 ? r : layer_stream_finish(&s, d, diff_id);
 }
 
-int layer_apply(int root, const struct layout *layout, const struct descriptor *d,
+int layer_apply(int root, const struct oci_layout *layout, const struct descriptor *d,
 		const struct digest *diff_id, bool lowest, struct layer_budget *budget,
 		struct cay_err *err)
 {
@@ -333,11 +340,12 @@ int layer_apply(int root, const struct layout *layout, const struct descriptor *
 	int r = 0;
 
 	if (!lowest)
-		r = pass(root, layout, d, diff_id, &spare, hide_entry, err);
+		r = layer_run_pass(root, layout, d, diff_id, &spare, layer_entry_apply_whiteout,
+				   err);
 	if (r >= 0)
-		r = pass(root, layout, d, diff_id, budget, add_entry, err);
+		r = layer_run_pass(root, layout, d, diff_id, budget, layer_entry_add, err);
 	if (r >= 0)
 		return 0;
-	digest_hex(&d->digest, hex);
-	return cay_wrap(err, r, "layer " DIGEST_PREFIX "%.*s...", DIGEST_SHORT, hex);
+	digest_format_hex(&d->digest, hex);
+	return cay_err_wrap(err, r, "layer " DIGEST_PREFIX "%.*s...", DIGEST_SHORT, hex);
 }

@@ -30,7 +30,7 @@ struct layer_budget {
 	uint64_t skipped;                        /* devices, fifos and sockets so far */
 };
 
-[[nodiscard]] int layer_apply(int root, const struct layout *layout, const struct descriptor *d,
+[[nodiscard]] int layer_apply(int root, const struct oci_layout *layout, const struct descriptor *d,
 			      const struct digest *diff_id, bool lowest,
 			      struct layer_budget *budget, struct cay_err *err);
 #endif

@@ -14,13 +14,13 @@
 #define BLOBS_DIR "blobs/sha256/"
 
 /* The outer tar, as libarchive reads it. */
-struct scan {
+struct oci_layout_scan {
 	int fd;
 	uint64_t at;
 	char *chunk;
 };
 
-static ssize_t read_at(int fd, void *p, size_t n, uint64_t at)
+static ssize_t oci_layout_pread(int fd, void *p, size_t n, uint64_t at)
 {
 	ssize_t got;
 
@@ -32,10 +32,10 @@ static ssize_t read_at(int fd, void *p, size_t n, uint64_t at)
 	return got < 0 ? -errno : got;
 }
 
-static la_ssize_t scan_read(struct archive *a, void *data, const void **ret)
+static la_ssize_t oci_layout_scan_read(struct archive *a, void *data, const void **ret)
 {
-	struct scan *s = data;
-	ssize_t n = read_at(s->fd, s->chunk, CHUNK, s->at);
+	struct oci_layout_scan *s = data;
+	ssize_t n = oci_layout_pread(s->fd, s->chunk, CHUNK, s->at);
 
 	if (n < 0) {
 		archive_set_error(a, (int)-n, "cannot read: %s", strerror((int)-n));
@@ -47,9 +47,9 @@ static la_ssize_t scan_read(struct archive *a, void *data, const void **ret)
 }
 
 /* Blobs are stepped over, not read; past the end the next read finds nothing. */
-static la_int64_t scan_skip(struct archive *, void *data, la_int64_t n)
+static la_int64_t oci_layout_scan_skip(struct archive *, void *data, la_int64_t n)
 {
-	struct scan *s = data;
+	struct oci_layout_scan *s = data;
 
 	if (n <= 0 || (uint64_t)n > INT64_MAX - s->at)
 		return 0;
@@ -57,7 +57,7 @@ static la_int64_t scan_skip(struct archive *, void *data, la_int64_t n)
 	return n;
 }
 
-static bool ends_with(const char *s, const char *end)
+static bool oci_layout_name_ends_with(const char *s, const char *end)
 {
 	size_t n = strlen(s), m = strlen(end);
 
@@ -65,16 +65,17 @@ static bool ends_with(const char *s, const char *end)
 }
 
 /* A tree has thousands of these, too; those behind the last place are not found. */
-static int note_name(struct layout *l, const char *name, const char *link,
-		     const struct layout_file *f, struct cay_err *err)
+static int oci_layout_add_name(struct oci_layout *l, const char *name, const char *link,
+			       const struct oci_layout_file *f, struct cay_err *err)
 {
-	struct layout_name *n = &l->names[l->n_names];
+	struct oci_layout_name *n = &l->names[l->n_names];
 
 	if (l->n_names == LAYOUT_NAMES_MAX || strlen(name) > LAYOUT_NAME_MAX ||
-	    (!ends_with(name, ".json") && !ends_with(name, ".tar")) ||
+	    (!oci_layout_name_ends_with(name, ".json") &&
+	     !oci_layout_name_ends_with(name, ".tar")) ||
 	    (link && strlen(link) > LAYOUT_NAME_MAX))
 		return 0;
-	*n = (struct layout_name){ .name = strdup(name), .link = link ? strdup(link) : NULL };
+	*n = (struct oci_layout_name){ .name = strdup(name), .link = link ? strdup(link) : NULL };
 	if (!n->name || (link && !n->link)) {
 		free(n->name);
 		free(n->link);
@@ -85,12 +86,12 @@ static int note_name(struct layout *l, const char *name, const char *link,
 	return 0;
 }
 
-static int note_entry(struct layout *l, struct archive *a, struct archive_entry *e,
-		      struct cay_err *err)
+static int oci_layout_add_entry(struct oci_layout *l, struct archive *a, struct archive_entry *e,
+				struct cay_err *err)
 {
 	const char *name = archive_entry_pathname(e);
 	int64_t size = archive_entry_size(e), at = archive_filter_bytes(a, 0);
-	struct layout_file f = {};
+	struct oci_layout_file f = {};
 
 	if (!name || archive_entry_hardlink(e))
 		return 0;
@@ -98,7 +99,7 @@ static int note_entry(struct layout *l, struct archive *a, struct archive_entry 
 		name += 2;
 	l->has_blobs |= strncmp(name, "blobs/", 6) == 0;
 	if (archive_entry_filetype(e) == AE_IFLNK && archive_entry_symlink(e))
-		return note_name(l, name, archive_entry_symlink(e), &f, err);
+		return oci_layout_add_name(l, name, archive_entry_symlink(e), &f, err);
 	if (archive_entry_filetype(e) != AE_IFREG)
 		return 0;
 	l->has_programs |= archive_entry_perm(e) & 0111;
@@ -112,7 +113,7 @@ static int note_entry(struct layout *l, struct archive *a, struct archive_entry 
 		return 0;
 	}
 	if (strncmp(name, BLOBS_DIR, strlen(BLOBS_DIR)) != 0)
-		return note_name(l, name, NULL, &f, err);
+		return oci_layout_add_name(l, name, NULL, &f, err);
 	name += strlen(BLOBS_DIR);
 	if (digest_parse_hex(name, strlen(name), &f.digest) < 0)
 		return 0;
@@ -123,7 +124,7 @@ static int note_entry(struct layout *l, struct archive *a, struct archive_entry 
 	return 0;
 }
 
-static int scan_entries(struct layout *l, struct archive *a, struct cay_err *err)
+static int oci_layout_scan_entries(struct oci_layout *l, struct archive *a, struct cay_err *err)
 {
 	for (unsigned n = 0; n < LAYOUT_ENTRIES_MAX; n++) {
 		struct archive_entry *e;
@@ -135,51 +136,51 @@ static int scan_entries(struct layout *l, struct archive *a, struct cay_err *err
 		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 			return cay_fail(err, CAY_E_INVALID, "not a tar of an image layout: %s",
 					archive_error_string(a));
-		r = note_entry(l, a, e, err);
+		r = oci_layout_add_entry(l, a, e, err);
 		if (r < 0)
 			return r;
 	}
-	if (layout_form(l) == LAYOUT_TREE) /* has as many as a layer may have */
+	if (oci_layout_detect_kind(l) == LAYOUT_TREE) /* has as many as a layer may have */
 		return 0;
 	return cay_fail(err, CAY_E_TOO_LARGE, "the image layout has more than %d files",
 			LAYOUT_ENTRIES_MAX);
 }
 
-static int scan(struct layout *l, struct cay_err *err)
+static int oci_layout_scan_tar(struct oci_layout *l, struct cay_err *err)
 {
 	auto_archive a = archive_read_new();
 	auto_buf chunk = BUF_INIT(CHUNK);
-	struct scan s = { .fd = l->fd };
+	struct oci_layout_scan s = { .fd = l->fd };
 
 	l->blobs = calloc(LAYOUT_BLOBS_MAX, sizeof(*l->blobs));
 	l->names = calloc(LAYOUT_NAMES_MAX, sizeof(*l->names));
 	if (!a || !l->blobs || !l->names || buf_reserve(&chunk, CHUNK) < 0 ||
 	    archive_read_support_format_tar(a) != ARCHIVE_OK ||
 	    archive_read_support_format_empty(a) != ARCHIVE_OK ||
-	    archive_read_set_read_callback(a, scan_read) != ARCHIVE_OK ||
-	    archive_read_set_skip_callback(a, scan_skip) != ARCHIVE_OK ||
+	    archive_read_set_read_callback(a, oci_layout_scan_read) != ARCHIVE_OK ||
+	    archive_read_set_skip_callback(a, oci_layout_scan_skip) != ARCHIVE_OK ||
 	    archive_read_set_callback_data(a, &s) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read the image layout");
 	s.chunk = chunk.data;
 	if (archive_read_open1(a) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_INVALID, "not a plain tar: %s", archive_error_string(a));
-	return scan_entries(l, a, err);
+	return oci_layout_scan_entries(l, a, err);
 }
 
-int layout_scan(int tar_fd, struct layout *ret, struct cay_err *err)
+int oci_layout_open(int tar_fd, struct oci_layout *ret, struct cay_err *err)
 {
-	struct layout l = { .fd = tar_fd };
-	int r = scan(&l, err);
+	struct oci_layout l = { .fd = tar_fd };
+	int r = oci_layout_scan_tar(&l, err);
 
 	if (r < 0) {
-		layout_fini(&l);
+		oci_layout_fini(&l);
 		return r;
 	}
 	*ret = l;
 	return 0;
 }
 
-void layout_fini(struct layout *l)
+void oci_layout_fini(struct oci_layout *l)
 {
 	for (size_t i = 0; i < l->n_names; i++) {
 		free(l->names[i].name);
@@ -187,11 +188,12 @@ void layout_fini(struct layout *l)
 	}
 	free(l->names);
 	free(l->blobs);
-	*l = (struct layout){ .fd = -EBADF };
+	*l = (struct oci_layout){ .fd = -EBADF };
 }
 
 /* The last of a name wins, as it would on disk. */
-static const struct layout_file *find(const struct layout *l, const struct digest *d)
+static const struct oci_layout_file *oci_layout_find_blob(const struct oci_layout *l,
+							  const struct digest *d)
 {
 	for (size_t i = l->n_blobs; i-- > 0;)
 		if (digest_eq(&l->blobs[i].digest, d))
@@ -199,16 +201,17 @@ static const struct layout_file *find(const struct layout *l, const struct diges
 	return NULL;
 }
 
-enum layout_form layout_form(const struct layout *l)
+enum oci_layout_kind oci_layout_detect_kind(const struct oci_layout *l)
 {
 	if (l->index.size)
 		return LAYOUT_OCI;
-	if (layout_named(l, "manifest.json"))
+	if (oci_layout_find_file(l, "manifest.json"))
 		return LAYOUT_DOCKER;
 	return l->has_programs && !l->has_blobs ? LAYOUT_TREE : LAYOUT_NONE;
 }
 
-static const struct layout_name *find_name(const struct layout *l, struct slice name)
+static const struct oci_layout_name *oci_layout_find_name(const struct oci_layout *l,
+							  struct slice name)
 {
 	for (size_t i = l->n_names; i-- > 0;)
 		if (slice_eq(slice_of(l->names[i].name), name))
@@ -217,7 +220,8 @@ static const struct layout_name *find_name(const struct layout *l, struct slice 
 }
 
 /* Layers that are the same are links, as in "1a2b/layer.tar" -> "../3c4d/layer.tar". */
-static const struct layout_file *follow(const struct layout *l, const struct layout_name *n)
+static const struct oci_layout_file *oci_layout_follow_link(const struct oci_layout *l,
+							    const struct oci_layout_name *n)
 {
 	const char *to = n->link, *slash = strrchr(n->name, '/');
 
@@ -227,26 +231,26 @@ static const struct layout_file *follow(const struct layout *l, const struct lay
 		to += 3;
 	else if (slash)
 		return NULL;
-	n = find_name(l, slice_of(to));
+	n = oci_layout_find_name(l, slice_of(to));
 	return n && !n->link ? &n->file : NULL;
 }
 
-const struct layout_file *layout_named(const struct layout *l, const char *name)
+const struct oci_layout_file *oci_layout_find_file(const struct oci_layout *l, const char *name)
 {
-	const struct layout_name *n = find_name(l, slice_of(name));
+	const struct oci_layout_name *n = oci_layout_find_name(l, slice_of(name));
 	const size_t front = strlen(BLOBS_DIR);
 	struct digest d;
 
 	if (n)
-		return n->link ? follow(l, n) : &n->file;
+		return n->link ? oci_layout_follow_link(l, n) : &n->file;
 	if (strncmp(name, BLOBS_DIR, front) == 0 &&
 	    digest_parse_hex(name + front, strlen(name + front), &d) == 0)
-		return find(l, &d);
+		return oci_layout_find_blob(l, &d);
 	return NULL;
 }
 
-int layout_read_file(const struct layout *l, const struct layout_file *f, struct buf *ret,
-		     struct cay_err *err)
+int oci_layout_read_file(const struct oci_layout *l, const struct oci_layout_file *f,
+			 struct buf *ret, struct cay_err *err)
 {
 	uint64_t at = f->at, left = f->size;
 
@@ -255,7 +259,7 @@ int layout_read_file(const struct layout *l, const struct layout_file *f, struct
 	if (buf_reserve(ret, (size_t)left) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for it");
 	while (left) {
-		ssize_t n = read_at(l->fd, ret->data + ret->len, (size_t)left, at);
+		ssize_t n = oci_layout_pread(l->fd, ret->data + ret->len, (size_t)left, at);
 
 		if (n <= 0)
 			return cay_fail(err, CAY_E_INVALID, "is cut off");
@@ -267,15 +271,15 @@ int layout_read_file(const struct layout *l, const struct layout_file *f, struct
 	return 0;
 }
 
-int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *err)
+int oci_layout_read_index(const struct oci_layout *l, struct buf *ret, struct cay_err *err)
 {
-	int r = layout_read_file(l, &l->index, ret, err);
+	int r = oci_layout_read_file(l, &l->index, ret, err);
 
-	return r < 0 ? cay_wrap(err, r, "index.json") : 0;
+	return r < 0 ? cay_err_wrap(err, r, "index.json") : 0;
 }
 
-static int hash_file(const struct layout *l, const struct layout_file *f, struct digest *ret,
-		     struct cay_err *err)
+static int oci_layout_hash_file(const struct oci_layout *l, const struct oci_layout_file *f,
+				struct digest *ret, struct cay_err *err)
 {
 	CAY_CLEANUP(hash_fini) struct hash h = {};
 	auto_buf chunk = BUF_INIT(CHUNK);
@@ -284,23 +288,24 @@ static int hash_file(const struct layout *l, const struct layout_file *f, struct
 	if (hash_init(&h) < 0 || buf_reserve(&chunk, CHUNK) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a blob");
 	while (left) {
-		ssize_t n = read_at(l->fd, chunk.data, left < CHUNK ? (size_t)left : CHUNK, at);
+		ssize_t n = oci_layout_pread(l->fd, chunk.data, left < CHUNK ? (size_t)left : CHUNK,
+					     at);
 
 		if (n <= 0)
 			return cay_fail(err, CAY_E_INVALID, "is cut off");
-		if (hash_add(&h, chunk.data, (size_t)n) < 0)
+		if (hash_update(&h, chunk.data, (size_t)n) < 0)
 			return cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob");
 		at += (uint64_t)n;
 		left -= (uint64_t)n;
 	}
-	return hash_end(&h, ret) < 0 ? cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob") : 0;
+	return hash_finish(&h, ret) < 0 ? cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob") : 0;
 }
 
-int layout_adopt(struct layout *l, const struct layout_file *f, struct descriptor *ret,
-		 struct cay_err *err)
+int oci_layout_add_blob(struct oci_layout *l, const struct oci_layout_file *f,
+			struct descriptor *ret, struct cay_err *err)
 {
-	struct layout_file blob = *f;
-	int r = hash_file(l, f, &blob.digest, err);
+	struct oci_layout_file blob = *f;
+	int r = oci_layout_hash_file(l, f, &blob.digest, err);
 
 	if (r < 0)
 		return r;
@@ -309,14 +314,14 @@ int layout_adopt(struct layout *l, const struct layout_file *f, struct descripto
 				LAYOUT_BLOBS_MAX);
 	l->blobs[l->n_blobs++] = blob;
 	*ret = (struct descriptor){ .digest = blob.digest, .size = blob.size };
-	ret->media = outer_media(l->fd, blob.at);
+	ret->media = decompress_detect_media(l->fd, blob.at);
 	return 0;
 }
 
-int blob_open(const struct layout *l, const struct descriptor *d, struct blob *ret,
+int blob_open(const struct oci_layout *l, const struct descriptor *d, struct blob *ret,
 	      struct cay_err *err)
 {
-	const struct layout_file *f = find(l, &d->digest);
+	const struct oci_layout_file *f = oci_layout_find_blob(l, &d->digest);
 
 	if (!f)
 		return cay_fail(err, CAY_E_INVALID, "is not in the image layout");
@@ -337,7 +342,7 @@ int blob_open(const struct layout *l, const struct descriptor *d, struct blob *r
 	return 0;
 }
 
-int blob_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err)
+int blob_read_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err)
 {
 	size_t want = b->left < CHUNK ? (size_t)b->left : CHUNK;
 	ssize_t got;
@@ -346,12 +351,12 @@ int blob_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err)
 	*n = 0;
 	if (!want)
 		return 0;
-	got = read_at(b->fd, b->chunk, want, b->at);
+	got = oci_layout_pread(b->fd, b->chunk, want, b->at);
 	if (got < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, (int)got, "cannot read the image");
 	if (got == 0)
 		return cay_fail(err, CAY_E_INVALID, "is cut off");
-	if (hash_add(&b->hash, b->chunk, (size_t)got) < 0)
+	if (hash_update(&b->hash, b->chunk, (size_t)got) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob");
 	b->at += (uint64_t)got;
 	b->left -= (uint64_t)got;
@@ -359,19 +364,19 @@ int blob_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err)
 	return 0;
 }
 
-int blob_end(struct blob *b, struct cay_err *err)
+int blob_verify(struct blob *b, struct cay_err *err)
 {
 	struct digest is;
 
 	while (b->left) {
 		const void *p;
 		size_t n;
-		int r = blob_next(b, &p, &n, err);
+		int r = blob_read_next(b, &p, &n, err);
 
 		if (r < 0)
 			return r;
 	}
-	if (hash_end(&b->hash, &is) < 0)
+	if (hash_finish(&b->hash, &is) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot hash a blob");
 	if (!digest_eq(&is, &b->want))
 		return cay_fail(err, CAY_E_INVALID, "its bytes have another digest");
@@ -385,8 +390,8 @@ void blob_fini(struct blob *b)
 	b->chunk = NULL;
 }
 
-static int read_blob(const struct layout *l, const struct descriptor *d, struct buf *ret,
-		     struct cay_err *err)
+static int oci_layout_read_blob_bytes(const struct oci_layout *l, const struct descriptor *d,
+				      struct buf *ret, struct cay_err *err)
 {
 	auto_blob b = {};
 	const void *p;
@@ -397,23 +402,23 @@ static int read_blob(const struct layout *l, const struct descriptor *d, struct 
 		return cay_fail(err, CAY_E_TOO_LARGE, "is larger than %zu bytes", ret->max);
 	r = blob_open(l, d, &b, err);
 	while (r >= 0) {
-		r = blob_next(&b, &p, &n, err);
+		r = blob_read_next(&b, &p, &n, err);
 		if (r < 0 || !n)
 			break;
-		if (buf_add(ret, p, n) < 0)
+		if (buf_append(ret, p, n) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for it");
 	}
-	return r < 0 ? r : blob_end(&b, err);
+	return r < 0 ? r : blob_verify(&b, err);
 }
 
-int layout_read(const struct layout *l, const struct descriptor *d, struct buf *ret,
-		struct cay_err *err)
+int oci_layout_read_blob(const struct oci_layout *l, const struct descriptor *d, struct buf *ret,
+			 struct cay_err *err)
 {
 	char hex[DIGEST_HEX_LEN + 1];
-	int r = read_blob(l, d, ret, err);
+	int r = oci_layout_read_blob_bytes(l, d, ret, err);
 
 	if (r >= 0)
 		return 0;
-	digest_hex(&d->digest, hex);
-	return cay_wrap(err, r, "blob " DIGEST_PREFIX "%.*s...", DIGEST_SHORT, hex);
+	digest_format_hex(&d->digest, hex);
+	return cay_err_wrap(err, r, "blob " DIGEST_PREFIX "%.*s...", DIGEST_SHORT, hex);
 }

@@ -10,7 +10,7 @@
  *
  * The tar is a file somebody else holds open too and may change while we read.
  * So nothing is believed twice: a blob's bytes are hashed as they are handed
- * out, and blob_end() says whether they were the ones that were promised.
+ * out, and blob_verify() says whether they were the ones that were promised.
  * Offsets only say where to look.  Reading goes by pread; the offset of the file
  * is shared with who sent it.
  *
@@ -26,25 +26,25 @@
 #define LAYOUT_NAME_MAX 255
 #define LAYOUT_JSON_MAX MIB(1) /* index.json, manifests */
 
-struct layout_file {
+struct oci_layout_file {
 	struct digest digest;
 	uint64_t at, size;
 };
 
 /* A file manifest.json may name: NAME.json, NAME.tar, or a link to one of them. */
-struct layout_name {
+struct oci_layout_name {
 	char *name, *link; /* link: NULL for a file */
-	struct layout_file file;
+	struct oci_layout_file file;
 };
 
-enum layout_form { LAYOUT_NONE, LAYOUT_OCI, LAYOUT_DOCKER, LAYOUT_TREE };
+enum oci_layout_kind { LAYOUT_NONE, LAYOUT_OCI, LAYOUT_DOCKER, LAYOUT_TREE };
 
-struct layout {
+struct oci_layout {
 	int fd; /* borrowed */
-	struct layout_file *blobs;
+	struct oci_layout_file *blobs;
 	size_t n_blobs;
-	struct layout_file index; /* size 0 when absent; has no digest */
-	struct layout_name *names;
+	struct oci_layout_file index; /* size 0 when absent; has no digest */
+	struct oci_layout_name *names;
 	size_t n_names;
 	bool has_blobs;    /* something below blobs/ */
 	bool has_programs; /* a file somebody may execute */
@@ -57,23 +57,24 @@ struct descriptor {
 	unsigned media; /* enum media, see manifest.h */
 };
 
-[[nodiscard]] int layout_scan(int tar_fd, struct layout *ret, struct cay_err *err);
-void layout_fini(struct layout *l);
-enum layout_form layout_form(const struct layout *l);
+[[nodiscard]] int oci_layout_open(int tar_fd, struct oci_layout *ret, struct cay_err *err);
+void oci_layout_fini(struct oci_layout *l);
+enum oci_layout_kind oci_layout_detect_kind(const struct oci_layout *l);
 /* By name; a link is followed once.  NULL. */
-const struct layout_file *layout_named(const struct layout *l, const char *name);
+const struct oci_layout_file *oci_layout_find_file(const struct oci_layout *l, const char *name);
 /* A whole file that has no digest yet, no longer than the buffer allows. */
-[[nodiscard]] int layout_read_file(const struct layout *l, const struct layout_file *f,
-				   struct buf *ret, struct cay_err *err);
+[[nodiscard]] int oci_layout_read_file(const struct oci_layout *l, const struct oci_layout_file *f,
+				       struct buf *ret, struct cay_err *err);
 /* Hash such a file: a blob from now on.  Its media is a tar, by its first bytes plain
  * or compressed. */
-[[nodiscard]] int layout_adopt(struct layout *l, const struct layout_file *f,
-			       struct descriptor *ret, struct cay_err *err);
-[[nodiscard]] int layout_read_index(const struct layout *l, struct buf *ret, struct cay_err *err);
+[[nodiscard]] int oci_layout_add_blob(struct oci_layout *l, const struct oci_layout_file *f,
+				      struct descriptor *ret, struct cay_err *err);
+[[nodiscard]] int oci_layout_read_index(const struct oci_layout *l, struct buf *ret,
+					struct cay_err *err);
 /* A whole blob that is as long as its descriptor says, of its digest, and no
  * longer than the buffer allows. */
-[[nodiscard]] int layout_read(const struct layout *l, const struct descriptor *d, struct buf *ret,
-			      struct cay_err *err);
+[[nodiscard]] int oci_layout_read_blob(const struct oci_layout *l, const struct descriptor *d,
+				       struct buf *ret, struct cay_err *err);
 
 /* Messages of these say what is wrong with it; who knows what it is says that. */
 struct blob {
@@ -85,11 +86,11 @@ struct blob {
 };
 
 #define auto_blob CAY_CLEANUP(blob_fini) struct blob
-[[nodiscard]] int blob_open(const struct layout *l, const struct descriptor *d, struct blob *ret,
-			    struct cay_err *err);
+[[nodiscard]] int blob_open(const struct oci_layout *l, const struct descriptor *d,
+			    struct blob *ret, struct cay_err *err);
 /* The next bytes, valid until the next call; *n is 0 at the end. */
-[[nodiscard]] int blob_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err);
+[[nodiscard]] int blob_read_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err);
 /* Read what is left, and compare. */
-[[nodiscard]] int blob_end(struct blob *b, struct cay_err *err);
+[[nodiscard]] int blob_verify(struct blob *b, struct cay_err *err);
 void blob_fini(struct blob *b);
 #endif

@@ -44,7 +44,7 @@ static const struct {
 	{ "application/vnd.docker.image.rootfs.diff.tar.zstd", MEDIA_TAR_ZSTD },
 };
 
-static enum media media_of(const json_t *name)
+static enum media manifest_media_type(const json_t *name)
 {
 	for (size_t i = 0; json_is_string(name) && i < ARRAY_SIZE(media_names); i++)
 		if (str_eq(json_string_value(name), media_names[i].name))
@@ -53,8 +53,8 @@ static enum media media_of(const json_t *name)
 }
 
 /* "layer 3", for messages. */
-static int read_descriptor(const json_t *j, const char *what, struct descriptor *ret,
-			   struct cay_err *err)
+static int manifest_parse_descriptor(const json_t *j, const char *what, struct descriptor *ret,
+				     struct cay_err *err)
 {
 	const json_t *digest = json_object_get(j, "digest"), *size = json_object_get(j, "size");
 
@@ -65,12 +65,13 @@ static int read_descriptor(const json_t *j, const char *what, struct descriptor 
 	if (!json_is_integer(size) || json_integer_value(size) < 0)
 		return cay_fail(err, CAY_E_INVALID, "%s: 'size' is not a number of bytes", what);
 	ret->size = (uint64_t)json_integer_value(size);
-	ret->media = media_of(json_object_get(j, "mediaType"));
+	ret->media = manifest_media_type(json_object_get(j, "mediaType"));
 	return 0;
 }
 
 /* schemaVersion 2, and by its own word and its members only what it should be. */
-static int check_kind(const json_t *j, enum media want, const char *what, struct cay_err *err)
+static int manifest_check_kind(const json_t *j, enum media want, const char *what,
+			       struct cay_err *err)
 {
 	const json_t *media = json_object_get(j, "mediaType");
 	const char *other = want == MEDIA_INDEX ? "layers" : "manifests";
@@ -79,29 +80,29 @@ static int check_kind(const json_t *j, enum media want, const char *what, struct
 		return cay_fail(err, CAY_E_INVALID, "%s is not a JSON object", what);
 	if (json_integer_value(json_object_get(j, "schemaVersion")) != 2)
 		return cay_fail(err, CAY_E_INVALID, "%s: 'schemaVersion' is not 2", what);
-	if ((media && media_of(media) != want) || json_object_get(j, other))
+	if ((media && manifest_media_type(media) != want) || json_object_get(j, other))
 		return cay_fail(err, CAY_E_INVALID, "%s says that it is something else", what);
 	return 0;
 }
 
-static bool is_text(const json_t *j, const char *want)
+static bool manifest_json_text_eq(const json_t *j, const char *want)
 {
 	return json_is_string(j) && str_eq(json_string_value(j), want);
 }
 
 /* Whether it says that it is for this machine; *ret_silent when it says nothing. */
-static bool is_ours(const json_t *descriptor, bool *ret_silent)
+static bool manifest_is_our_platform(const json_t *descriptor, bool *ret_silent)
 {
 	const json_t *p = json_object_get(descriptor, "platform");
 
 	*ret_silent = !p;
-	return is_text(json_object_get(p, "os"), "linux") &&
-	       is_text(json_object_get(p, "architecture"), OUR_ARCH);
+	return manifest_json_text_eq(json_object_get(p, "os"), "linux") &&
+	       manifest_json_text_eq(json_object_get(p, "architecture"), OUR_ARCH);
 }
 
 /* Several names of one image are one image. */
-static int pick_among(const json_t *list, bool any_platform, struct descriptor *ret,
-		      struct cay_err *err)
+static int manifest_pick_from_list(const json_t *list, bool any_platform, struct descriptor *ret,
+				   struct cay_err *err)
 {
 	size_t found = 0, i;
 	json_t *j;
@@ -109,8 +110,8 @@ static int pick_among(const json_t *list, bool any_platform, struct descriptor *
 	json_array_foreach(list, i, j)
 	{
 		struct descriptor d = {};
-		bool silent, ours = is_ours(j, &silent);
-		int r = read_descriptor(j, "index", &d, err);
+		bool silent, ours = manifest_is_our_platform(j, &silent);
+		int r = manifest_parse_descriptor(j, "index", &d, err);
 
 		if (r < 0)
 			return r;
@@ -127,24 +128,24 @@ static int pick_among(const json_t *list, bool any_platform, struct descriptor *
 	return found > 0;
 }
 
-int manifest_pick(struct slice index, struct descriptor *ret, struct cay_err *err)
+int manifest_pick_platform(struct slice index, struct descriptor *ret, struct cay_err *err)
 {
 	auto_json j = NULL;
 	const json_t *list;
-	int r = jr_read(index, &manifest_limits, &j, err);
+	int r = json_parse(index, &manifest_limits, &j, err);
 
 	if (r < 0)
-		return cay_wrap(err, r, "index");
-	r = check_kind(j, MEDIA_INDEX, "index", err);
+		return cay_err_wrap(err, r, "index");
+	r = manifest_check_kind(j, MEDIA_INDEX, "index", err);
 	if (r < 0)
 		return r;
 	list = json_object_get(j, "manifests");
 	if (!json_is_array(list) || !json_array_size(list))
 		return cay_fail(err, CAY_E_INVALID, "the index holds no image");
 	/* one that names our platform before those that name none */
-	r = pick_among(list, /* any_platform= */ false, ret, err);
+	r = manifest_pick_from_list(list, /* any_platform= */ false, ret, err);
 	if (r == 0)
-		r = pick_among(list, /* any_platform= */ true, ret, err);
+		r = manifest_pick_from_list(list, /* any_platform= */ true, ret, err);
 	if (r == 0)
 		return cay_fail(err, CAY_E_INVALID, "the index holds no image for linux/" OUR_ARCH);
 	return r < 0 ? r : 0;
@@ -160,7 +161,7 @@ int manifest_check_layers(const json_t *list, struct cay_err *err)
 	return 0;
 }
 
-static int read_layers(const json_t *list, struct manifest *m, struct cay_err *err)
+static int manifest_parse_layers(const json_t *list, struct manifest *m, struct cay_err *err)
 {
 	size_t i;
 	json_t *j;
@@ -170,7 +171,7 @@ static int read_layers(const json_t *list, struct manifest *m, struct cay_err *e
 	json_array_foreach(list, i, j)
 	{
 		struct descriptor *d = &m->layers[m->n_layers];
-		int r = read_descriptor(j, "layer", d, err);
+		int r = manifest_parse_descriptor(j, "layer", d, err);
 
 		if (r < 0)
 			return r;
@@ -186,45 +187,45 @@ static int read_layers(const json_t *list, struct manifest *m, struct cay_err *e
 	return 0;
 }
 
-int manifest_read(struct slice text, struct manifest *ret, struct cay_err *err)
+int manifest_parse(struct slice text, struct manifest *ret, struct cay_err *err)
 {
 	auto_json j = NULL;
 	const json_t *config;
-	int r = jr_read(text, &manifest_limits, &j, err);
+	int r = json_parse(text, &manifest_limits, &j, err);
 
 	if (r < 0)
-		return cay_wrap(err, r, "manifest");
-	r = check_kind(j, MEDIA_MANIFEST, "manifest", err);
+		return cay_err_wrap(err, r, "manifest");
+	r = manifest_check_kind(j, MEDIA_MANIFEST, "manifest", err);
 	if (r < 0)
 		return r;
 	*ret = (struct manifest){};
 	config = json_object_get(j, "config");
-	r = read_descriptor(config, "config", &ret->config, err);
+	r = manifest_parse_descriptor(config, "config", &ret->config, err);
 	if (r >= 0 && ret->config.media != MEDIA_CONFIG)
 		r = cay_fail(err, CAY_E_INVALID,
 			     "its config is no container's: an artifact, not an image");
 	if (r >= 0)
-		r = read_layers(json_object_get(j, "layers"), ret, err);
+		r = manifest_parse_layers(json_object_get(j, "layers"), ret, err);
 	return r;
 }
 
-static void write_digest(struct jw *w, const char *name, const struct digest *d)
+static void manifest_write_digest(struct jw *w, const char *name, const struct digest *d)
 {
 	char text[sizeof(DIGEST_PREFIX) + DIGEST_HEX_LEN] = DIGEST_PREFIX;
 
-	digest_hex(d, text + strlen(DIGEST_PREFIX));
+	digest_format_hex(d, text + strlen(DIGEST_PREFIX));
 	jw_str(w, name, text);
 }
 
-static void write_descriptor(struct jw *w, const char *name, const struct descriptor *d)
+static void manifest_write_descriptor(struct jw *w, const char *name, const struct descriptor *d)
 {
 	size_t i = 0;
 
 	while (i + 1 < ARRAY_SIZE(media_names) && media_names[i].media != d->media)
 		i++;
-	jw_object(w, name);
+	jw_object_begin(w, name);
 	jw_str(w, "mediaType", media_names[i].name);
-	write_digest(w, "digest", &d->digest);
+	manifest_write_digest(w, "digest", &d->digest);
 	jw_u64(w, "size", d->size);
 	jw_end(w);
 }
@@ -233,41 +234,43 @@ int manifest_write(const struct manifest *m, struct buf *ret, struct cay_err *er
 {
 	struct jw w = jw_to(ret);
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_u64(&w, "schemaVersion", 2);
-	write_descriptor(&w, "config", &m->config);
-	jw_array(&w, "layers");
+	manifest_write_descriptor(&w, "config", &m->config);
+	jw_array_begin(&w, "layers");
 	for (size_t i = 0; i < m->n_layers; i++)
-		write_descriptor(&w, NULL, &m->layers[i]);
+		manifest_write_descriptor(&w, NULL, &m->layers[i]);
 	jw_end(&w);
 	jw_end(&w);
-	return jw_done(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a manifest") : 0;
+	return jw_finish(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a manifest") : 0;
 }
 
 int manifest_write_config(const struct digest *diff_id, struct buf *ret, struct cay_err *err)
 {
 	struct jw w = jw_to(ret);
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_str(&w, "architecture", OUR_ARCH);
 	jw_str(&w, "os", "linux");
-	jw_object(&w, "rootfs");
+	jw_object_begin(&w, "rootfs");
 	jw_str(&w, "type", "layers");
-	jw_array(&w, "diff_ids");
-	write_digest(&w, NULL, diff_id);
+	jw_array_begin(&w, "diff_ids");
+	manifest_write_digest(&w, NULL, diff_id);
 	jw_end(&w);
 	jw_end(&w);
 	jw_end(&w);
-	return jw_done(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a config") : 0;
+	return jw_finish(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a config") : 0;
 }
 
-static int read_diff_ids(const json_t *config, size_t n_layers,
-			 struct digest diff_ids[static MANIFEST_LAYERS_MAX], struct cay_err *err)
+static int manifest_parse_diff_ids(const json_t *config, size_t n_layers,
+				   struct digest diff_ids[static MANIFEST_LAYERS_MAX],
+				   struct cay_err *err)
 {
 	const json_t *rootfs = json_object_get(config, "rootfs");
 	const json_t *ids = json_object_get(rootfs, "diff_ids");
 
-	if (!is_text(json_object_get(rootfs, "type"), "layers") || !json_is_array(ids))
+	if (!manifest_json_text_eq(json_object_get(rootfs, "type"), "layers") ||
+	    !json_is_array(ids))
 		return cay_fail(err, CAY_E_INVALID, "config: 'rootfs' is not a list of layers");
 	if (json_array_size(ids) != n_layers)
 		return cay_fail(err, CAY_E_INVALID, "config: %zu diff_ids for %zu layers",
@@ -284,17 +287,17 @@ static int read_diff_ids(const json_t *config, size_t n_layers,
 }
 
 /* An environment entry alone, through the table every client's goes through. */
-static bool env_ok(const char *key, json_t *value)
+static bool manifest_env_is_valid(const char *key, json_t *value)
 {
-	auto_pool pool = POOL_INIT(MIB(1));
+	auto_arena arena = ARENA_INIT(MIB(1));
 	auto_json j = json_pack("{s:{s:O}}", "env", key, value);
 	struct image_config one = {};
 
-	return j && field_decode(&image_config_table, j, &pool, &one, NULL) == 0;
+	return j && field_decode(&image_config_table, j, &arena, &one, NULL) == 0;
 }
 
 /* ["A=1", "B=2"] to {"A": "1", "B": "2"}; what no variable can be is dropped. */
-static int take_env(const json_t *list, json_t *ret, struct cay_err *err)
+static int manifest_copy_env(const json_t *list, json_t *ret, struct cay_err *err)
 {
 	size_t i;
 	json_t *j;
@@ -307,20 +310,21 @@ static int take_env(const json_t *list, json_t *ret, struct cay_err *err)
 
 		if (!eq)
 			continue;
-		if (!value || buf_add(&key, text, (size_t)(eq - text)) < 0)
+		if (!value || buf_append(&key, text, (size_t)(eq - text)) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
-		if (env_ok(buf_str(&key), value) && json_object_set(ret, buf_str(&key), value) < 0)
+		if (manifest_env_is_valid(buf_str(&key), value) &&
+		    json_object_set(ret, buf_str(&key), value) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
 	}
 	return 0;
 }
 
-static int take_text(const json_t *from, const char *name, json_t *to, const char *as,
-		     struct cay_err *err)
+static int manifest_copy_text(const json_t *from, const char *name, json_t *to, const char *as,
+			      struct cay_err *err)
 {
 	json_t *j = json_object_get(from, name);
 
-	if (!j || json_is_null(j) || is_text(j, ""))
+	if (!j || json_is_null(j) || manifest_json_text_eq(j, ""))
 		return 0;
 	if (json_object_set(to, as, j) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
@@ -328,7 +332,8 @@ static int take_text(const json_t *from, const char *name, json_t *to, const cha
 }
 
 /* A list of texts behind another; anything else is refused by the table. */
-static int take_words(const json_t *from, const char *name, json_t *to, struct cay_err *err)
+static int manifest_copy_words(const json_t *from, const char *name, json_t *to,
+			       struct cay_err *err)
 {
 	json_t *list = json_object_get(from, name), *j;
 	size_t i;
@@ -345,21 +350,21 @@ static int take_words(const json_t *from, const char *name, json_t *to, struct c
 	return 0;
 }
 
-static int take_argv(const json_t *config, json_t *to, struct cay_err *err)
+static int manifest_copy_argv(const json_t *config, json_t *to, struct cay_err *err)
 {
 	auto_json argv = json_array();
-	int r = argv ? take_words(config, "Entrypoint", argv, err) : -ENOMEM;
+	int r = argv ? manifest_copy_words(config, "Entrypoint", argv, err) : -ENOMEM;
 
 	if (r >= 0)
-		r = take_words(config, "Cmd", argv, err);
+		r = manifest_copy_words(config, "Cmd", argv, err);
 	if (r >= 0 && json_array_size(argv) && json_object_set(to, "argv", argv) < 0)
 		r = -ENOMEM;
 	return r == -ENOMEM ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the config") : r;
 }
 
-static int encode_config(const json_t *config, struct buf *ret, struct cay_err *err)
+static int manifest_encode_config(const json_t *config, struct buf *ret, struct cay_err *err)
 {
-	auto_pool pool = POOL_INIT(MIB(1));
+	auto_arena arena = ARENA_INIT(MIB(1));
 	auto_json env = json_object();
 	auto_json j = json_object();
 	struct image_config c = {};
@@ -368,39 +373,39 @@ static int encode_config(const json_t *config, struct buf *ret, struct cay_err *
 
 	if (!env || !j || json_object_set(j, "env", env) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the config");
-	r = take_env(json_object_get(config, "Env"), env, err);
+	r = manifest_copy_env(json_object_get(config, "Env"), env, err);
 	if (r >= 0)
-		r = take_text(config, "User", j, "user", err);
+		r = manifest_copy_text(config, "User", j, "user", err);
 	if (r >= 0)
-		r = take_text(config, "WorkingDir", j, "cwd", err);
+		r = manifest_copy_text(config, "WorkingDir", j, "cwd", err);
 	if (r >= 0)
-		r = take_argv(config, j, err);
+		r = manifest_copy_argv(config, j, err);
 	if (r >= 0)
-		r = field_decode(&image_config_table, j, &pool, &c, err);
+		r = field_decode(&image_config_table, j, &arena, &c, err);
 	if (r < 0)
-		return cay_wrap(err, r, "config");
+		return cay_err_wrap(err, r, "config");
 	field_encode(&image_config_table, NULL, &c, &w);
-	r = jw_done(&w);
+	r = jw_finish(&w);
 	if (r == -ENOBUFS)
 		return cay_fail(err, CAY_E_TOO_LARGE,
 				"config: its variables are longer than %zu bytes", ret->max);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the config") : 0;
 }
 
-int manifest_read_config(struct slice text, size_t n_layers,
-			 struct digest diff_ids[static MANIFEST_LAYERS_MAX], struct buf *ret,
-			 struct cay_err *err)
+int manifest_parse_config(struct slice text, size_t n_layers,
+			  struct digest diff_ids[static MANIFEST_LAYERS_MAX], struct buf *ret,
+			  struct cay_err *err)
 {
 	auto_json j = NULL;
-	int r = jr_read(text, &config_limits, &j, err);
+	int r = json_parse(text, &config_limits, &j, err);
 
 	if (r < 0)
-		return cay_wrap(err, r, "config");
+		return cay_err_wrap(err, r, "config");
 	if (!json_is_object(j))
 		return cay_fail(err, CAY_E_INVALID, "config is not a JSON object");
-	if (!is_text(json_object_get(j, "os"), "linux") ||
-	    !is_text(json_object_get(j, "architecture"), OUR_ARCH))
+	if (!manifest_json_text_eq(json_object_get(j, "os"), "linux") ||
+	    !manifest_json_text_eq(json_object_get(j, "architecture"), OUR_ARCH))
 		return cay_fail(err, CAY_E_INVALID, "the image is not for linux/" OUR_ARCH);
-	r = read_diff_ids(j, n_layers, diff_ids, err);
-	return r < 0 ? r : encode_config(json_object_get(j, "config"), ret, err);
+	r = manifest_parse_diff_ids(j, n_layers, diff_ids, err);
+	return r < 0 ? r : manifest_encode_config(json_object_get(j, "config"), ret, err);
 }

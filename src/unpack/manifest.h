@@ -40,8 +40,9 @@ struct manifest {
 };
 
 /* The manifest for this machine, or an index that has it (ret->media says). */
-[[nodiscard]] int manifest_pick(struct slice index, struct descriptor *ret, struct cay_err *err);
-[[nodiscard]] int manifest_read(struct slice text, struct manifest *ret, struct cay_err *err);
+[[nodiscard]] int manifest_pick_platform(struct slice index, struct descriptor *ret,
+					 struct cay_err *err);
+[[nodiscard]] int manifest_parse(struct slice text, struct manifest *ret, struct cay_err *err);
 /* A list of layers, whoever wrote it: there are some, and not too many. */
 struct json_t;
 [[nodiscard]] int manifest_check_layers(const struct json_t *list, struct cay_err *err);
@@ -51,7 +52,7 @@ struct json_t;
 [[nodiscard]] int manifest_write_config(const struct digest *diff_id, struct buf *ret,
 					struct cay_err *err);
 /* n_layers digests of the uncompressed layers, and struct image_config as JSON. */
-[[nodiscard]] int manifest_read_config(struct slice text, size_t n_layers,
-				       struct digest diff_ids[static MANIFEST_LAYERS_MAX],
-				       struct buf *ret, struct cay_err *err);
+[[nodiscard]] int manifest_parse_config(struct slice text, size_t n_layers,
+					struct digest diff_ids[static MANIFEST_LAYERS_MAX],
+					struct buf *ret, struct cay_err *err);
 #endif

@@ -12,13 +12,13 @@
 
 #define CHUNK KIB(256)
 
-struct source {
+struct decompress_source {
 	int fd;
 	uint64_t at;
 	char *chunk;
 };
 
-unsigned outer_media(int fd, uint64_t at)
+unsigned decompress_detect_media(int fd, uint64_t at)
 {
 	uint8_t front[4] = {};
 	ssize_t n = at > INT64_MAX ? -1 : pread(fd, front, sizeof(front), (off_t)at);
@@ -30,9 +30,9 @@ unsigned outer_media(int fd, uint64_t at)
 	return MEDIA_TAR;
 }
 
-static la_ssize_t read_source(struct archive *a, void *data, const void **ret)
+static la_ssize_t decompress_read_source(struct archive *a, void *data, const void **ret)
 {
-	struct source *s = data;
+	struct decompress_source *s = data;
 	ssize_t n = pread(s->fd, s->chunk, CHUNK, (off_t)s->at);
 
 	if (n < 0) {
@@ -44,7 +44,7 @@ static la_ssize_t read_source(struct archive *a, void *data, const void **ret)
 	return n;
 }
 
-static int copy(struct archive *a, int to, uint64_t left, struct cay_err *err)
+static int decompress_copy(struct archive *a, int to, uint64_t left, struct cay_err *err)
 {
 	for (;;) {
 		const void *p;
@@ -61,7 +61,7 @@ static int copy(struct archive *a, int to, uint64_t left, struct cay_err *err)
 			return cay_fail(err, CAY_E_TOO_LARGE,
 					"what is uncompressed is larger than allowed");
 		left -= n;
-		r = path_write_all(to, p, n);
+		r = fd_write_all(to, p, n);
 		if (r < 0)
 			return cay_fail_sys(err,
 					    r == -ENOSPC || r == -EDQUOT ? CAY_E_DISK_FULL
@@ -70,18 +70,18 @@ static int copy(struct archive *a, int to, uint64_t left, struct cay_err *err)
 	}
 }
 
-int outer_open(int root, int fd, uint64_t max_bytes, int *ret_fd, struct cay_err *err)
+int decompress_open(int root, int fd, uint64_t max_bytes, int *ret_fd, struct cay_err *err)
 {
-	const bool gzip = outer_media(fd, 0) == MEDIA_TAR_GZIP;
+	const bool gzip = decompress_detect_media(fd, 0) == MEDIA_TAR_GZIP;
 	auto_buf chunk = BUF_INIT(CHUNK);
-	struct source s = { .fd = fd };
+	struct decompress_source s = { .fd = fd };
 	auto_archive a = NULL; /* gone before what it reads */
 	auto_close int to = -EBADF;
 	struct archive_entry *e;
 	int r;
 
 	*ret_fd = -EBADF;
-	if (outer_media(fd, 0) == MEDIA_TAR)
+	if (decompress_detect_media(fd, 0) == MEDIA_TAR)
 		return 0;
 	a = archive_read_new();
 	if (!a || buf_reserve(&chunk, CHUNK) < 0 ||
@@ -93,14 +93,14 @@ int outer_open(int root, int fd, uint64_t max_bytes, int *ret_fd, struct cay_err
 	to = openat(root, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	if (to < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "no file to uncompress into");
-	if (archive_read_open(a, &s, NULL, read_source, NULL) != ARCHIVE_OK ||
+	if (archive_read_open(a, &s, NULL, decompress_read_source, NULL) != ARCHIVE_OK ||
 	    archive_read_next_header(a, &e) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_INVALID, "cannot uncompress: %s",
 				archive_error_string(a));
 	/* libarchive peels as many skins as it finds */
 	if (archive_filter_count(a) != 2)
 		return cay_fail(err, CAY_E_INVALID, "is compressed twice, or not as it begins");
-	r = copy(a, to, max_bytes, err);
+	r = decompress_copy(a, to, max_bytes, err);
 	if (r >= 0)
 		*ret_fd = cay_take_fd(&to);
 	return r;

@@ -14,8 +14,8 @@
 #include "base/err.h"
 
 /* enum media of a tar that begins there: by its first bytes. */
-unsigned outer_media(int fd, uint64_t at);
+unsigned decompress_detect_media(int fd, uint64_t at);
 /* *ret_fd: -EBADF when the file is plain, else another one, of max_bytes at the most. */
-[[nodiscard]] int outer_open(int root, int fd, uint64_t max_bytes, int *ret_fd,
-			     struct cay_err *err);
+[[nodiscard]] int decompress_open(int root, int fd, uint64_t max_bytes, int *ret_fd,
+				  struct cay_err *err);
 #endif

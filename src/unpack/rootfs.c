@@ -11,7 +11,7 @@
 #include "base/tree.h"
 
 /* Whose fault it is: the disk's, the machine's, or the image's. */
-static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const char *what)
+static int rootfs_fail(struct cay_err *err, int r, const struct rootfs_name *n, const char *what)
 {
 	enum cay_code code;
 
@@ -19,7 +19,7 @@ static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const c
 	case ENOSPC:
 	case EDQUOT:
 	case EROFS:
-		code = cay_code_disk(r);
+		code = cay_code_from_disk_errno(r);
 		break;
 	case E2BIG:
 		code = CAY_E_TOO_LARGE;
@@ -40,7 +40,7 @@ static int fail(struct cay_err *err, int r, const struct rootfs_name *n, const c
 			    str_eq(n->dir, ".") ? "" : "/", n->base, what);
 }
 
-int rootfs_name(const char *text, struct rootfs_name *ret, struct cay_err *err)
+int rootfs_name_parse(const char *text, struct rootfs_name *ret, struct cay_err *err)
 {
 	struct slice rest = slice_of(text);
 	size_t len = 0, base = 0, depth = 0;
@@ -77,7 +77,7 @@ int rootfs_name(const char *text, struct rootfs_name *ret, struct cay_err *err)
 
 /* Like mkdir -p, by way of links that end inside.  They count: one name of a tar
  * can bring 255 of them. */
-static int make_dirs(const struct rootfs *t, const char *dir)
+static int rootfs_create_parents(const struct rootfs *t, const char *dir)
 {
 	char path[ROOTFS_PATH_MAX + 1];
 	size_t len = strlen(dir);
@@ -111,28 +111,28 @@ static int make_dirs(const struct rootfs *t, const char *dir)
 	return 0;
 }
 
-static int open_dir(int root, const char *dir)
+static int rootfs_open_dir(int root, const char *dir)
 {
 	return path_open_in_root(root, dir, O_RDONLY | O_DIRECTORY, 0);
 }
 
 /* Where an entry is made, and the times it had before. */
-struct place {
+struct rootfs_parent {
 	int fd;
 	struct timespec mtime;
 };
 
-#define auto_place CAY_CLEANUP(place_fini) struct place
+#define auto_place CAY_CLEANUP(rootfs_parent_fini) struct rootfs_parent
 
-static int place_open(const struct rootfs *t, const struct rootfs_name *n, struct place *ret,
-		      struct cay_err *err)
+static int rootfs_parent_open(const struct rootfs *t, const struct rootfs_name *n,
+			      struct rootfs_parent *ret, struct cay_err *err)
 {
 	struct stat st;
-	int fd = open_dir(t->fd, n->dir), r;
+	int fd = rootfs_open_dir(t->fd, n->dir), r;
 
 	if (fd == -ENOENT) {
-		r = make_dirs(t, n->dir);
-		fd = r < 0 ? r : open_dir(t->fd, n->dir);
+		r = rootfs_create_parents(t, n->dir);
+		fd = r < 0 ? r : rootfs_open_dir(t->fd, n->dir);
 	}
 	if (fd >= 0 && fstat(fd, &st) < 0) {
 		r = -errno;
@@ -140,13 +140,13 @@ static int place_open(const struct rootfs *t, const struct rootfs_name *n, struc
 		fd = r;
 	}
 	if (fd < 0)
-		return fail(err, fd, n, "cannot enter its directory");
+		return rootfs_fail(err, fd, n, "cannot enter its directory");
 	ret->fd = fd;
 	ret->mtime = st.st_mtim;
 	return 0;
 }
 
-static void place_fini(struct place *p)
+static void rootfs_parent_fini(struct rootfs_parent *p)
 {
 	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, p->mtime };
 
@@ -156,8 +156,8 @@ static void place_fini(struct place *p)
 	(void)close(p->fd);
 }
 
-int rootfs_file(const struct rootfs *t, const struct rootfs_name *n, int *ret_fd,
-		struct cay_err *err)
+int rootfs_create_file(const struct rootfs *t, const struct rootfs_name *n, int *ret_fd,
+		       struct cay_err *err)
 {
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 	auto_place at = { .fd = -EBADF };
@@ -165,36 +165,36 @@ int rootfs_file(const struct rootfs *t, const struct rootfs_name *n, int *ret_fd
 
 	if (!n->base[0])
 		return cay_fail(err, CAY_E_INVALID, "the root of the image is a file");
-	r = place_open(t, n, &at, err);
+	r = rootfs_parent_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	fd = openat(at.fd, n->base, flags, 0600);
 	if (fd < 0 && errno == EEXIST) {
-		r = tree_remove(at.fd, n->base);
+		r = rmtree_at(at.fd, n->base);
 		if (r < 0)
-			return fail(err, r, n, "cannot replace what is there");
+			return rootfs_fail(err, r, n, "cannot replace what is there");
 		fd = openat(at.fd, n->base, flags, 0600);
 	}
 	if (fd < 0)
-		return fail(err, -errno, n, "cannot make the file");
+		return rootfs_fail(err, -errno, n, "cannot make the file");
 	*ret_fd = fd;
 	return 0;
 }
 
-int rootfs_set(int fd, const struct rootfs_name *n, const struct rootfs_meta *meta,
-	       struct cay_err *err)
+int rootfs_set_meta(int fd, const struct rootfs_name *n, const struct rootfs_meta *meta,
+		    struct cay_err *err)
 {
 	const struct timespec times[2] = { meta->mtime, meta->mtime };
 
 	/* chown clears the set-id bits, so the mode comes after it */
 	if (fchown(fd, meta->uid, meta->gid) < 0 || fchmod(fd, meta->mode & 07777) < 0 ||
 	    futimens(fd, times) < 0)
-		return fail(err, -errno, n, "cannot set owner, mode and time");
+		return rootfs_fail(err, -errno, n, "cannot set owner, mode and time");
 	return 0;
 }
 
-int rootfs_dir(const struct rootfs *t, const struct rootfs_name *n, const struct rootfs_meta *meta,
-	       struct cay_err *err)
+int rootfs_create_dir(const struct rootfs *t, const struct rootfs_name *n,
+		      const struct rootfs_meta *meta, struct cay_err *err)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	auto_place at = { .fd = -EBADF };
@@ -202,25 +202,25 @@ int rootfs_dir(const struct rootfs *t, const struct rootfs_name *n, const struct
 	int r;
 
 	if (!n->base[0])
-		return rootfs_set(t->fd, n, meta, err);
-	r = place_open(t, n, &at, err);
+		return rootfs_set_meta(t->fd, n, meta, err);
+	r = rootfs_parent_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	if (mkdirat(at.fd, n->base, 0700) < 0 && errno != EEXIST)
-		return fail(err, -errno, n, "cannot make the directory");
+		return rootfs_fail(err, -errno, n, "cannot make the directory");
 	fd = openat(at.fd, n->base, flags);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
 		if (unlinkat(at.fd, n->base, 0) < 0 || mkdirat(at.fd, n->base, 0700) < 0)
-			return fail(err, -errno, n, "cannot replace what is there");
+			return rootfs_fail(err, -errno, n, "cannot replace what is there");
 		fd = openat(at.fd, n->base, flags);
 	}
 	if (fd < 0)
-		return fail(err, -errno, n, "cannot open the directory");
-	return rootfs_set(fd, n, meta, err);
+		return rootfs_fail(err, -errno, n, "cannot open the directory");
+	return rootfs_set_meta(fd, n, meta, err);
 }
 
-int rootfs_symlink(const struct rootfs *t, const struct rootfs_name *n, const char *target,
-		   const struct rootfs_meta *meta, struct cay_err *err)
+int rootfs_create_symlink(const struct rootfs *t, const struct rootfs_name *n, const char *target,
+			  const struct rootfs_meta *meta, struct cay_err *err)
 {
 	const struct timespec times[2] = { meta->mtime, meta->mtime };
 	auto_place at = { .fd = -EBADF };
@@ -229,27 +229,27 @@ int rootfs_symlink(const struct rootfs *t, const struct rootfs_name *n, const ch
 	if (!n->base[0])
 		return cay_fail(err, CAY_E_INVALID, "the root of the image is a link");
 	if (!target[0] || strlen(target) > ROOTFS_PATH_MAX)
-		return fail(err, -EINVAL, n, "a link without a sensible target");
-	r = place_open(t, n, &at, err);
+		return rootfs_fail(err, -EINVAL, n, "a link without a sensible target");
+	r = rootfs_parent_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	if (symlinkat(target, at.fd, n->base) < 0) {
-		r = errno == EEXIST ? tree_remove(at.fd, n->base) : -errno;
+		r = errno == EEXIST ? rmtree_at(at.fd, n->base) : -errno;
 		if (r >= 0 && symlinkat(target, at.fd, n->base) < 0)
 			r = -errno;
 		if (r < 0)
-			return fail(err, r, n, "cannot make the link");
+			return rootfs_fail(err, r, n, "cannot make the link");
 	}
 	if (fchownat(at.fd, n->base, meta->uid, meta->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    utimensat(at.fd, n->base, times, AT_SYMLINK_NOFOLLOW) < 0)
-		return fail(err, -errno, n, "cannot set owner and time");
+		return rootfs_fail(err, -errno, n, "cannot set owner and time");
 	return 0;
 }
 
-int rootfs_link(const struct rootfs *t, const struct rootfs_name *n,
-		const struct rootfs_name *target, struct cay_err *err)
+int rootfs_create_hardlink(const struct rootfs *t, const struct rootfs_name *n,
+			   const struct rootfs_name *target, struct cay_err *err)
 {
-	auto_close int from = open_dir(t->fd, target->dir);
+	auto_close int from = rootfs_open_dir(t->fd, target->dir);
 	auto_place at = { .fd = -EBADF };
 	struct stat st, there;
 	int r;
@@ -257,29 +257,30 @@ int rootfs_link(const struct rootfs *t, const struct rootfs_name *n,
 	if (!n->base[0] || !target->base[0])
 		return cay_fail(err, CAY_E_INVALID, "a hard link to or from the root of the image");
 	if (from < 0 || fstatat(from, target->base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return fail(err, -ENOENT, n, "hard link to what is not in the image");
+		return rootfs_fail(err, -ENOENT, n, "hard link to what is not in the image");
 	if (!S_ISREG(st.st_mode))
-		return fail(err, -EINVAL, n, "hard link to what is not a file");
-	r = place_open(t, n, &at, err);
+		return rootfs_fail(err, -EINVAL, n, "hard link to what is not a file");
+	r = rootfs_parent_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
 	if (fstatat(at.fd, n->base, &there, AT_SYMLINK_NOFOLLOW) == 0) {
 		if (there.st_ino == st.st_ino && there.st_dev == st.st_dev)
 			return 0;
-		r = tree_remove(at.fd, n->base);
+		r = rmtree_at(at.fd, n->base);
 		if (r < 0)
-			return fail(err, r, n, "cannot replace what is there");
+			return rootfs_fail(err, r, n, "cannot replace what is there");
 	}
 	if (linkat(from, target->base, at.fd, n->base, 0) < 0)
-		return fail(err, -errno, n, "cannot make the hard link");
+		return rootfs_fail(err, -errno, n, "cannot make the hard link");
 	return 0;
 }
 
 /* 0 when there is no such directory: nothing to hide in it. */
-static int open_hidden(const struct rootfs *t, const struct rootfs_name *n, struct place *ret)
+static int rootfs_parent_open_existing(const struct rootfs *t, const struct rootfs_name *n,
+				       struct rootfs_parent *ret)
 {
 	struct stat st;
-	int fd = open_dir(t->fd, n->dir);
+	int fd = rootfs_open_dir(t->fd, n->dir);
 
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return 0;
@@ -289,32 +290,33 @@ static int open_hidden(const struct rootfs *t, const struct rootfs_name *n, stru
 		(void)close(fd);
 		return -EIO;
 	}
-	*ret = (struct place){ fd, st.st_mtim };
+	*ret = (struct rootfs_parent){ fd, st.st_mtim };
 	return 1;
 }
 
-int rootfs_hide(const struct rootfs *t, const struct rootfs_name *n, const char *base,
-		struct cay_err *err)
+int rootfs_apply_whiteout(const struct rootfs *t, const struct rootfs_name *n, const char *base,
+			  struct cay_err *err)
 {
 	auto_place at = { .fd = -EBADF };
-	int r = open_hidden(t, n, &at);
+	int r = rootfs_parent_open_existing(t, n, &at);
 
 	if (r > 0)
-		r = tree_remove(at.fd, base);
-	return r < 0 ? fail(err, r, n, "cannot apply the whiteout") : 0;
+		r = rmtree_at(at.fd, base);
+	return r < 0 ? rootfs_fail(err, r, n, "cannot apply the whiteout") : 0;
 }
 
-int rootfs_hide_all(const struct rootfs *t, const struct rootfs_name *n, struct cay_err *err)
+int rootfs_apply_opaque_whiteout(const struct rootfs *t, const struct rootfs_name *n,
+				 struct cay_err *err)
 {
 	auto_place at = { .fd = -EBADF };
-	int r = open_hidden(t, n, &at);
+	int r = rootfs_parent_open_existing(t, n, &at);
 
 	if (r > 0)
-		r = tree_empty(at.fd);
-	return r < 0 ? fail(err, r, n, "cannot apply the opaque whiteout") : 0;
+		r = rmtree_contents(at.fd);
+	return r < 0 ? rootfs_fail(err, r, n, "cannot apply the opaque whiteout") : 0;
 }
 
-int rootfs_check(int root, bool make, struct cay_err *err)
+int rootfs_check_mount_dirs(int root, bool make, struct cay_err *err)
 {
 	static const struct {
 		const char *name;

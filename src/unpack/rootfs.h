@@ -40,30 +40,30 @@ struct rootfs_meta {
 	struct timespec mtime;
 };
 
-[[nodiscard]] int rootfs_name(const char *text, struct rootfs_name *ret, struct cay_err *err);
+[[nodiscard]] int rootfs_name_parse(const char *text, struct rootfs_name *ret, struct cay_err *err);
 
 /* The caller fills the file through *ret_fd, sets its length, and then calls
- * rootfs_set(): writing would clear the set-id bits. */
-[[nodiscard]] int rootfs_file(const struct rootfs *t, const struct rootfs_name *n, int *ret_fd,
-			      struct cay_err *err);
-[[nodiscard]] int rootfs_set(int fd, const struct rootfs_name *n, const struct rootfs_meta *meta,
-			     struct cay_err *err);
-[[nodiscard]] int rootfs_dir(const struct rootfs *t, const struct rootfs_name *n,
-			     const struct rootfs_meta *meta, struct cay_err *err);
-[[nodiscard]] int rootfs_symlink(const struct rootfs *t, const struct rootfs_name *n,
-				 const char *target, const struct rootfs_meta *meta,
-				 struct cay_err *err);
+ * rootfs_set_meta(): writing would clear the set-id bits. */
+[[nodiscard]] int rootfs_create_file(const struct rootfs *t, const struct rootfs_name *n,
+				     int *ret_fd, struct cay_err *err);
+[[nodiscard]] int rootfs_set_meta(int fd, const struct rootfs_name *n,
+				  const struct rootfs_meta *meta, struct cay_err *err);
+[[nodiscard]] int rootfs_create_dir(const struct rootfs *t, const struct rootfs_name *n,
+				    const struct rootfs_meta *meta, struct cay_err *err);
+[[nodiscard]] int rootfs_create_symlink(const struct rootfs *t, const struct rootfs_name *n,
+					const char *target, const struct rootfs_meta *meta,
+					struct cay_err *err);
 /* target is of the tree, a regular file, and there already. */
-[[nodiscard]] int rootfs_link(const struct rootfs *t, const struct rootfs_name *n,
-			      const struct rootfs_name *target, struct cay_err *err);
+[[nodiscard]] int rootfs_create_hardlink(const struct rootfs *t, const struct rootfs_name *n,
+					 const struct rootfs_name *target, struct cay_err *err);
 
 /* Whiteouts: remove base, or everything in dir.  Being absent is success. */
-[[nodiscard]] int rootfs_hide(const struct rootfs *t, const struct rootfs_name *n, const char *base,
-			      struct cay_err *err);
-[[nodiscard]] int rootfs_hide_all(const struct rootfs *t, const struct rootfs_name *n,
-				  struct cay_err *err);
+[[nodiscard]] int rootfs_apply_whiteout(const struct rootfs *t, const struct rootfs_name *n,
+					const char *base, struct cay_err *err);
+[[nodiscard]] int rootfs_apply_opaque_whiteout(const struct rootfs *t, const struct rootfs_name *n,
+					       struct cay_err *err);
 
 /* Where a runtime mounts must be real directories: a link there leads its root
  * wherever the image likes.  make: make those that are absent. */
-[[nodiscard]] int rootfs_check(int root, bool make, struct cay_err *err);
+[[nodiscard]] int rootfs_check_mount_dirs(int root, bool make, struct cay_err *err);
 #endif

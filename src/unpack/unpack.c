@@ -9,51 +9,52 @@
 #include "unpack/outer.h"
 #include "unpack/rootfs.h"
 
-#define auto_layout CAY_CLEANUP(layout_fini) struct layout
+#define auto_layout CAY_CLEANUP(oci_layout_fini) struct oci_layout
 
-static struct slice text_of(const struct buf *b)
+static struct slice unpack_buf_slice(const struct buf *b)
 {
 	return (struct slice){ b->data, b->len };
 }
 
 /* index.json -> manifest, or index.json -> index -> manifest, and no further. */
-static int find_manifest(const struct layout *l, struct manifest *ret, struct digest *ret_digest,
-			 struct cay_err *err)
+static int unpack_find_manifest(const struct oci_layout *l, struct manifest *ret,
+				struct digest *ret_digest, struct cay_err *err)
 {
 	auto_buf index = BUF_INIT(LAYOUT_JSON_MAX), nested = BUF_INIT(LAYOUT_JSON_MAX);
 	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
 	struct descriptor d = {};
-	int r = layout_read_index(l, &index, err);
+	int r = oci_layout_read_index(l, &index, err);
 
 	if (r >= 0)
-		r = manifest_pick(text_of(&index), &d, err);
+		r = manifest_pick_platform(unpack_buf_slice(&index), &d, err);
 	if (r >= 0 && d.media == MEDIA_INDEX) {
-		r = layout_read(l, &d, &nested, err);
+		r = oci_layout_read_blob(l, &d, &nested, err);
 		if (r >= 0)
-			r = manifest_pick(text_of(&nested), &d, err);
+			r = manifest_pick_platform(unpack_buf_slice(&nested), &d, err);
 		if (r >= 0 && d.media == MEDIA_INDEX)
 			r = cay_fail(err, CAY_E_INVALID, "an index in an index in an index");
 	}
 	if (r >= 0)
-		r = layout_read(l, &d, &text, err);
+		r = oci_layout_read_blob(l, &d, &text, err);
 	if (r >= 0)
-		r = manifest_read(text_of(&text), ret, err);
+		r = manifest_parse(unpack_buf_slice(&text), ret, err);
 	*ret_digest = d.digest;
 	return r;
 }
 
-static int read_oci(const struct layout *l, struct manifest *m, struct digest *digest,
-		    struct buf *config, struct cay_err *err)
+static int unpack_read_oci(const struct oci_layout *l, struct manifest *m, struct digest *digest,
+			   struct buf *config, struct cay_err *err)
 {
-	int r = find_manifest(l, m, digest, err);
+	int r = unpack_find_manifest(l, m, digest, err);
 
-	return r < 0 ? r : layout_read(l, &m->config, config, err);
+	return r < 0 ? r : oci_layout_read_blob(l, &m->config, config, err);
 }
 
 /* The tar is the one layer. */
-static int read_tree(struct layout *l, struct manifest *m, struct buf *config, struct cay_err *err)
+static int unpack_read_tree(struct oci_layout *l, struct manifest *m, struct buf *config,
+			    struct cay_err *err)
 {
-	struct layout_file whole = {};
+	struct oci_layout_file whole = {};
 	struct stat st;
 	int r;
 
@@ -61,41 +62,42 @@ static int read_tree(struct layout *l, struct manifest *m, struct buf *config, s
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot read the image");
 	whole.size = (uint64_t)st.st_size;
 	*m = (struct manifest){ .n_layers = 1 };
-	r = layout_adopt(l, &whole, &m->layers[0], err);
+	r = oci_layout_add_blob(l, &whole, &m->layers[0], err);
 	if (r >= 0)
 		r = manifest_write_config(&m->layers[0].digest, config, err);
 	if (r < 0)
 		return r;
 	m->config = (struct descriptor){ .size = config->len, .media = MEDIA_CONFIG };
-	return digest_of(config->data, config->len, &m->config.digest) < 0
+	return digest_compute(config->data, config->len, &m->config.digest) < 0
 		       ? cay_fail(err, CAY_E_INTERNAL, "cannot hash the config")
 		       : 0;
 }
 
 /* One that has no manifest is named by the one it would have had. */
-static int name_it(const struct manifest *m, struct digest *ret, struct cay_err *err)
+static int unpack_compute_image_digest(const struct manifest *m, struct digest *ret,
+				       struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(LAYOUT_JSON_MAX);
 	int r = manifest_write(m, &text, err);
 
-	if (r >= 0 && digest_of(text.data, text.len, ret) < 0)
+	if (r >= 0 && digest_compute(text.data, text.len, ret) < 0)
 		r = cay_fail(err, CAY_E_INTERNAL, "cannot hash the manifest");
 	return r;
 }
 
-static int read_image(struct layout *l, struct manifest *m, struct digest *digest,
-		      struct buf *config, struct cay_err *err)
+static int unpack_read_image(struct oci_layout *l, struct manifest *m, struct digest *digest,
+			     struct buf *config, struct cay_err *err)
 {
 	int r;
 
-	switch (layout_form(l)) {
+	switch (oci_layout_detect_kind(l)) {
 	case LAYOUT_OCI:
-		return read_oci(l, m, digest, config, err);
+		return unpack_read_oci(l, m, digest, config, err);
 	case LAYOUT_DOCKER:
-		r = docker_manifest(l, m, config, err);
+		r = docker_archive_read(l, m, config, err);
 		break;
 	case LAYOUT_TREE:
-		r = read_tree(l, m, config, err);
+		r = unpack_read_tree(l, m, config, err);
 		break;
 	case LAYOUT_NONE:
 	default:
@@ -103,24 +105,24 @@ static int read_image(struct layout *l, struct manifest *m, struct digest *diges
 				"there is no index.json, no manifest.json and no program: not an "
 				"OCI image layout, not an archive of docker and not a tree");
 	}
-	return r < 0 ? r : name_it(m, digest, err);
+	return r < 0 ? r : unpack_compute_image_digest(m, digest, err);
 }
 
-static int write_config(struct slice text, size_t n_layers,
-			struct digest diff_ids[static MANIFEST_LAYERS_MAX], int fd,
-			struct cay_err *err)
+static int unpack_write_config(struct slice text, size_t n_layers,
+			       struct digest diff_ids[static MANIFEST_LAYERS_MAX], int fd,
+			       struct cay_err *err)
 {
 	auto_buf json = BUF_INIT(UNPACK_CONFIG_MAX);
-	int r = manifest_read_config(text, n_layers, diff_ids, &json, err);
+	int r = manifest_parse_config(text, n_layers, diff_ids, &json, err);
 
 	if (r < 0)
 		return r;
-	r = path_write_all(fd, json.data, json.len);
+	r = fd_write_all(fd, json.data, json.len);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot write the config") : 0;
 }
 
-int unpack(int root, int tar_fd, int config_fd, uint64_t max_bytes, struct unpacked *ret,
-	   struct cay_err *err)
+int unpack_image(int root, int tar_fd, int config_fd, uint64_t max_bytes, struct unpack_result *ret,
+		 struct cay_err *err)
 {
 	struct layer_budget left = { max_bytes, max_bytes, LAYER_ENTRIES_MAX, 0 };
 	struct digest diff_ids[MANIFEST_LAYERS_MAX];
@@ -128,18 +130,19 @@ int unpack(int root, int tar_fd, int config_fd, uint64_t max_bytes, struct unpac
 	auto_layout layout = { .fd = -EBADF };
 	auto_close int plain = -EBADF;
 	struct manifest m = {};
-	int r = outer_open(root, tar_fd, max_bytes, &plain, err);
+	int r = decompress_open(root, tar_fd, max_bytes, &plain, err);
 
 	if (r >= 0)
-		r = layout_scan(plain >= 0 ? plain : tar_fd, &layout, err);
+		r = oci_layout_open(plain >= 0 ? plain : tar_fd, &layout, err);
 	if (r >= 0)
-		r = read_image(&layout, &m, &ret->digest, &config, err);
+		r = unpack_read_image(&layout, &m, &ret->digest, &config, err);
 	if (r >= 0)
-		r = write_config(text_of(&config), m.n_layers, diff_ids, config_fd, err);
+		r = unpack_write_config(unpack_buf_slice(&config), m.n_layers, diff_ids, config_fd,
+					err);
 	for (size_t i = 0; r >= 0 && i < m.n_layers; i++)
 		r = layer_apply(root, &layout, &m.layers[i], &diff_ids[i], i == 0, &left, err);
 	if (r >= 0)
-		r = rootfs_check(root, /* make= */ true, err);
+		r = rootfs_check_mount_dirs(root, /* make= */ true, err);
 	ret->bytes = max_bytes - left.file_bytes;
 	ret->skipped = left.skipped;
 	return r;

@@ -18,13 +18,13 @@
 
 #define UNPACK_CONFIG_MAX KIB(64)
 
-struct unpacked {
+struct unpack_result {
 	struct digest digest; /* of the manifest, or of the one it would have had */
 	uint64_t bytes;       /* of the files; those a later layer replaced count too */
 	uint64_t skipped;     /* devices, fifos and sockets that were left out */
 };
 
 /* root: an empty directory; config_fd: a file, image_config as JSON goes there. */
-[[nodiscard]] int unpack(int root, int tar_fd, int config_fd, uint64_t max_bytes,
-			 struct unpacked *ret, struct cay_err *err);
+[[nodiscard]] int unpack_image(int root, int tar_fd, int config_fd, uint64_t max_bytes,
+			       struct unpack_result *ret, struct cay_err *err);
 #endif

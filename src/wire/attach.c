@@ -27,20 +27,20 @@ static const unsigned streams[][FRAME_NUM_TYPES] = {
 	},
 };
 
-int attach_check(enum attach_way way, const struct frame *f)
+int attach_frame_check(enum attach_direction way, const struct frame *f)
 {
 	if (f->length > ATTACH_FRAME_MAX)
 		return -EPROTO;
 	return streams[way][f->type] & BIT(f->stream) ? 0 : -EPROTO;
 }
 
-int attach_cut(enum attach_way way, const uint8_t *in, size_t n, struct frame *ret)
+int attach_frame_decode(enum attach_direction way, const uint8_t *in, size_t n, struct frame *ret)
 {
 	struct frame head;
 
 	if (n < FRAME_HEAD)
 		return 0;
-	if (frame_decode_head(in, &head) < 0 || attach_check(way, &head) < 0)
+	if (frame_decode_head(in, &head) < 0 || attach_frame_check(way, &head) < 0)
 		return -EPROTO;
 	return frame_decode(in, n, ret);
 }

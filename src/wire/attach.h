@@ -44,11 +44,12 @@ enum attach_close {
 	ATTACH_MISSED = 4004, /* some of stdout is not there any more */
 };
 
-enum attach_way { ATTACH_OUT, ATTACH_IN };
+enum attach_direction { ATTACH_OUT, ATTACH_IN };
 
 /* A header alone: may this come from there?  0 or -EPROTO. */
-[[nodiscard]] int attach_check(enum attach_way way, const struct frame *f);
+[[nodiscard]] int attach_frame_check(enum attach_direction way, const struct frame *f);
 /* One whole frame at the front of in: how many bytes it takes, 0 when more are needed,
  * -EPROTO as soon as its header shows it. */
-[[nodiscard]] int attach_cut(enum attach_way way, const uint8_t *in, size_t n, struct frame *ret);
+[[nodiscard]] int attach_frame_decode(enum attach_direction way, const uint8_t *in, size_t n,
+				      struct frame *ret);
 #endif

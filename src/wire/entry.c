@@ -9,7 +9,8 @@
 #define MAGIC UINT32_C(0x45594143) /* "CAYE" */
 #define SIGNAL_MAX 64
 
-void entry_encode(const struct entry *e, uint8_t out[static ENTRY_SIZE])
+void entrypoint_status_encode(const struct entrypoint_status *e,
+			      uint8_t out[static ENTRYPOINT_STATUS_SIZE])
 {
 	le32_put(out, MAGIC);
 	out[4] = e->state;
@@ -20,26 +21,26 @@ void entry_encode(const struct entry *e, uint8_t out[static ENTRY_SIZE])
 	le64_put(out + 24, 0);
 }
 
-static bool makes_sense(const struct entry *e)
+static bool entrypoint_status_is_valid(const struct entrypoint_status *e)
 {
-	if (e->state != ENTRY_RUNNING && e->state != ENTRY_ENDED)
+	if (e->state != ENTRYPOINT_RUNNING && e->state != ENTRYPOINT_ENDED)
 		return false;
-	if (e->state == ENTRY_RUNNING && (e->signal || e->exit_code))
+	if (e->state == ENTRYPOINT_RUNNING && (e->signal || e->exit_code))
 		return false;
 	return e->signal <= SIGNAL_MAX && !(e->signal && e->exit_code);
 }
 
-int entry_decode(const uint8_t *in, size_t n, struct entry *ret)
+int entrypoint_status_decode(const uint8_t *in, size_t n, struct entrypoint_status *ret)
 {
-	struct entry e;
+	struct entrypoint_status e;
 
-	if (n != ENTRY_SIZE || le32_get(in) != MAGIC || in[7] || le64_get(in + 24))
+	if (n != ENTRYPOINT_STATUS_SIZE || le32_get(in) != MAGIC || in[7] || le64_get(in + 24))
 		return -EPROTO;
 	e.state = in[4];
 	e.signal = in[5];
 	e.exit_code = in[6];
 	memcpy(&e.exec, in + 8, sizeof(e.exec));
-	if (!makes_sense(&e) || !id_valid(&e.exec, ID_EXEC))
+	if (!entrypoint_status_is_valid(&e) || !id_is_valid(&e.exec, ID_EXEC))
 		return -EPROTO;
 	*ret = e;
 	return 0;

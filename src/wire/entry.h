@@ -18,19 +18,26 @@
  */
 #include "base/id.h"
 
-#define ENTRY_SIZE 32
-#define ENTRY_MEDIA_TYPE "application/vnd.cay.entry"
+#define ENTRYPOINT_STATUS_SIZE 32
+#define ENTRYPOINT_MEDIA_TYPE "application/vnd.cay.entry"
 #define INIT_PATH_ENTER "/v1/enter" /* POST: an ExecRun */
 #define INIT_PATH_ENTRY "/v1/entry" /* GET; 404: none was started */
 
-enum entry_state { ENTRY_NONE, ENTRY_RUNNING, ENTRY_ENDED, ENTRY_NUM_STATES };
+enum entrypoint_state {
+	ENTRYPOINT_NONE,
+	ENTRYPOINT_RUNNING,
+	ENTRYPOINT_ENDED,
+	ENTRYPOINT_NUM_STATES
+};
 
-struct entry {
+struct entrypoint_status {
 	uint8_t state, signal, exit_code; /* those two: when it has ended */
 	struct id exec;
 };
 
-void entry_encode(const struct entry *e, uint8_t out[static ENTRY_SIZE]);
-/* -EPROTO for anything that entry_encode() does not write of one that was started. */
-[[nodiscard]] int entry_decode(const uint8_t *in, size_t n, struct entry *ret);
+void entrypoint_status_encode(const struct entrypoint_status *e,
+			      uint8_t out[static ENTRYPOINT_STATUS_SIZE]);
+/* -EPROTO for anything that entrypoint_status_encode() does not write of one that was started. */
+[[nodiscard]] int entrypoint_status_decode(const uint8_t *in, size_t n,
+					   struct entrypoint_status *ret);
 #endif

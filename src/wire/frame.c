@@ -21,7 +21,7 @@ const char *frame_stream_name(enum frame_stream s)
 }
 
 /* The rules of the table in frame.h. */
-static bool valid(const struct frame *f)
+static bool frame_is_valid(const struct frame *f)
 {
 	if (f->stream >= FRAME_NUM_STREAMS || f->offset > UINT64_MAX - f->length)
 		return false;
@@ -49,7 +49,7 @@ static bool valid(const struct frame *f)
 
 void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD])
 {
-	assert(valid(f));
+	assert(frame_is_valid(f));
 	out[0] = f->type;
 	out[1] = f->stream;
 	le16_put(out + 2, 0);
@@ -65,8 +65,8 @@ int frame_encode(const struct frame *f, struct buf *out)
 	if (r < 0)
 		return r;
 	frame_encode_head(f, head);
-	r = buf_add(out, head, sizeof(head));
-	return r < 0 ? r : buf_add(out, f->content, f->length);
+	r = buf_append(out, head, sizeof(head));
+	return r < 0 ? r : buf_append(out, f->content, f->length);
 }
 
 int frame_decode_head(const uint8_t in[static FRAME_HEAD], struct frame *ret)
@@ -78,7 +78,7 @@ int frame_decode_head(const uint8_t in[static FRAME_HEAD], struct frame *ret)
 		.offset = le64_get(in + 8),
 	};
 
-	if (le16_get(in + 2) != 0 || !valid(&f))
+	if (le16_get(in + 2) != 0 || !frame_is_valid(&f))
 		return -EPROTO;
 	*ret = f;
 	return 0;
@@ -100,21 +100,21 @@ int frame_decode(const uint8_t *in, size_t n, struct frame *ret)
 	if ((f.type == FRAME_END || f.type == FRAME_ERROR) &&
 	    (f.content[0] != '{' || f.content[f.length - 1] != '}'))
 		return -EPROTO;
-	if (f.type == FRAME_SIZE && frame_size(&f, &(uint16_t){ 0 }, &(uint16_t){ 0 }) < 0)
+	if (f.type == FRAME_SIZE && frame_size_decode(&f, &(uint16_t){ 0 }, &(uint16_t){ 0 }) < 0)
 		return -EPROTO;
-	if (f.type == FRAME_ROLE && frame_role(&f, &(bool){ false }) < 0)
+	if (f.type == FRAME_ROLE && frame_role_decode(&f, &(bool){ false }) < 0)
 		return -EPROTO;
 	*ret = f;
 	return (int)(FRAME_HEAD + f.length);
 }
 
-uint64_t frame_gap(const struct frame *f)
+uint64_t frame_gap_decode(const struct frame *f)
 {
 	assert(f->type == FRAME_GAP && f->length == sizeof(uint64_t));
 	return le64_get(f->content);
 }
 
-int frame_size(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows)
+int frame_size_decode(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows)
 {
 	assert(f->type == FRAME_SIZE && f->length == FRAME_SIZE_LENGTH);
 	*ret_cols = le16_get(f->content);
@@ -122,20 +122,20 @@ int frame_size(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows)
 	return *ret_cols && *ret_rows ? 0 : -EPROTO;
 }
 
-void frame_put_size(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH])
+void frame_size_encode(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH])
 {
 	le16_put(out, cols);
 	le16_put(out + 2, rows);
 }
 
-int frame_role(const struct frame *f, bool *ret_writes)
+int frame_role_decode(const struct frame *f, bool *ret_writes)
 {
 	assert(f->type == FRAME_ROLE && f->length == FRAME_ROLE_LENGTH);
 	*ret_writes = f->content[0] == 1;
 	return f->content[0] <= 1 ? 0 : -EPROTO;
 }
 
-static int write_b64(struct jw *w, const struct frame *f)
+static int frame_write_b64(struct jw *w, const struct frame *f)
 {
 	size_t n = BASE64_TEXT((size_t)f->length);
 	auto_free char *text = malloc(n + 1);
@@ -143,37 +143,37 @@ static int write_b64(struct jw *w, const struct frame *f)
 	if (!text)
 		return -ENOMEM;
 	base64_encode(f->content, f->length, text);
-	jw_strn(w, "b64", (struct slice){ text, n });
+	jw_slice(w, "b64", (struct slice){ text, n });
 	return 0;
 }
 
-static int write_data(const struct frame *f, struct buf *out)
+static int frame_write_data(const struct frame *f, struct buf *out)
 {
 	const char *bytes = (const char *)f->content;
 	struct jw w = jw_to(out);
 	int r = 0;
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_str(&w, "s", stream_names[f->stream]);
 	jw_u64(&w, "o", f->offset);
 	if (f->type == FRAME_GAP)
-		jw_u64(&w, "n", frame_gap(f));
-	else if (utf8_valid(bytes, f->length))
-		jw_strn(&w, "t", (struct slice){ bytes, f->length });
+		jw_u64(&w, "n", frame_gap_decode(f));
+	else if (utf8_is_valid(bytes, f->length))
+		jw_slice(&w, "t", (struct slice){ bytes, f->length });
 	else
-		r = write_b64(&w, f);
+		r = frame_write_b64(&w, f);
 	jw_end(&w);
-	return r < 0 ? r : jw_done(&w);
+	return r < 0 ? r : jw_finish(&w);
 }
 
-static int write_json(const struct frame *f, struct buf *out)
+static int frame_write_json(const struct frame *f, struct buf *out)
 {
 	const char *bytes = (const char *)f->content;
 
 	for (size_t i = 0; i < f->length; i++)
 		if ((unsigned char)bytes[i] < 0x20)
 			return -EPROTO;
-	return utf8_valid(bytes, f->length) ? buf_add(out, bytes, f->length) : -EPROTO;
+	return utf8_is_valid(bytes, f->length) ? buf_append(out, bytes, f->length) : -EPROTO;
 }
 
 int frame_to_sse(const struct frame *f, struct buf *out)
@@ -188,12 +188,12 @@ int frame_to_sse(const struct frame *f, struct buf *out)
 	size_t before = out->len;
 	int r;
 
-	assert(valid(f));
+	assert(frame_is_valid(f));
 	if (f->type >= ARRAY_SIZE(lead))
 		return -EPROTO;
 	r = buf_puts(out, lead[f->type]);
 	if (r >= 0)
-		r = f->type <= FRAME_GAP ? write_data(f, out) : write_json(f, out);
+		r = f->type <= FRAME_GAP ? frame_write_data(f, out) : frame_write_json(f, out);
 	if (r >= 0)
 		r = buf_puts(out, "\n\n");
 	if (r < 0)

@@ -79,12 +79,12 @@ void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD]);
 [[nodiscard]] int frame_decode(const uint8_t *in, size_t n, struct frame *ret);
 
 /* A gap's loss; the frame must be a gap that was decoded. */
-uint64_t frame_gap(const struct frame *f);
+uint64_t frame_gap_decode(const struct frame *f);
 
 /* What a terminal's frames have in them, while it may still be wrong: -EPROTO. */
-[[nodiscard]] int frame_size(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows);
-[[nodiscard]] int frame_role(const struct frame *f, bool *ret_writes);
-void frame_put_size(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH]);
+[[nodiscard]] int frame_size_decode(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows);
+[[nodiscard]] int frame_role_decode(const struct frame *f, bool *ret_writes);
+void frame_size_encode(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH]);
 
 /* One server-sent event:  data: {"s":"stdout","o":0,"t":"hi\n"}
  * "t" when the content is UTF-8, "b64" otherwise; gap, end and error are events

@@ -33,7 +33,7 @@ int hello_decode(const uint8_t *in, size_t n, struct hello *ret)
 	return 0;
 }
 
-int hello_choose(const struct hello *theirs, uint16_t our_min, uint16_t our_max)
+int hello_choose_version(const struct hello *theirs, uint16_t our_min, uint16_t our_max)
 {
 	uint16_t high = theirs->proto_max < our_max ? theirs->proto_max : our_max;
 	uint16_t low = theirs->proto_min > our_min ? theirs->proto_min : our_min;

@@ -32,9 +32,10 @@
 #define INIT_PATH_START "/v1/start" /* GET: when the start is over, the claim's answer */
 
 /* Bits of `features`: facts a restarted cayd asks for. */
-#define HELLO_CLAIMED UINT64_C(1) /* somebody has said whose it is, and it is usable */
-#define HELLO_ENTERED UINT64_C(2) /* its entrypoint was started (wire/entry.h) */
-#define HELLO_TOLD UINT64_C(4)    /* somebody has said whose it is; it may yet become usable */
+#define HELLO_CLAIMED UINT64_C(1)            /* somebody has said whose it is, and it is usable */
+#define HELLO_ENTRYPOINT_STARTED UINT64_C(2) /* its entrypoint was started (wire/entry.h) */
+#define HELLO_CLAIM_RECEIVED \
+	UINT64_C(4) /* somebody has said whose it is; it may yet become usable */
 
 struct hello {
 	uint16_t proto_min, proto_max;
@@ -46,5 +47,6 @@ void hello_encode(const struct hello *h, uint8_t out[static HELLO_SIZE]);
 /* -EPROTO for anything that is not a hello. */
 [[nodiscard]] int hello_decode(const uint8_t *in, size_t n, struct hello *ret);
 /* The version to speak, or -EPROTONOSUPPORT. */
-[[nodiscard]] int hello_choose(const struct hello *theirs, uint16_t our_min, uint16_t our_max);
+[[nodiscard]] int hello_choose_version(const struct hello *theirs, uint16_t our_min,
+				       uint16_t our_max);
 #endif

@@ -33,16 +33,16 @@ static const struct {
 		       .id = ID_KEY,
 		       .tenant = true,
 		       .secret = 32 },
-	[PUSH_NO_KEY] = { .known = true, .values = 1, .id = ID_KEY },
-	[PUSH_SIGN] = { .known = true,
-			.low = 1,
-			.values = 256,
-			.number = true,
-			.time = true,
-			.secret = 32 },
+	[PUSH_KEY_REMOVED] = { .known = true, .values = 1, .id = ID_KEY },
+	[PUSH_TOKEN_KEY] = { .known = true,
+			     .low = 1,
+			     .values = 256,
+			     .number = true,
+			     .time = true,
+			     .secret = 32 },
 	[PUSH_END] = { .known = true, .values = 1 },
-	[PUSH_TICK] = { .known = true, .values = 1 },
-	[PUSH_USED] = { .known = true, .values = 1, .id = ID_KEY },
+	[PUSH_HEARTBEAT] = { .known = true, .values = 1 },
+	[PUSH_KEY_USED] = { .known = true, .values = 1, .id = ID_KEY },
 	[PUSH_REFUSED] = { .known = true,
 			   .values = PUSH_REFUSALS,
 			   .number = true,
@@ -69,7 +69,7 @@ void push_encode(const struct push *p, uint8_t out[static PUSH_SIZE])
 	memcpy(out + 48, p->secret, sizeof(p->secret));
 }
 
-static bool is_zero(const uint8_t *p, size_t n)
+static bool push_bytes_are_zero(const uint8_t *p, size_t n)
 {
 	uint8_t any = 0;
 
@@ -78,10 +78,10 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return !any;
 }
 
-static bool id_fits(const uint8_t *in, enum id_noun noun, struct id *ret)
+static bool push_id_decode(const uint8_t *in, enum id_noun noun, struct id *ret)
 {
 	memcpy(ret, in, sizeof(*ret));
-	return noun ? id_valid(ret, noun) : is_zero(in, sizeof(*ret));
+	return noun ? id_is_valid(ret, noun) : push_bytes_are_zero(in, sizeof(*ret));
 }
 
 int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
@@ -98,12 +98,13 @@ int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret)
 		return -EPROTO;
 	if (kinds[kind].port && (!p.number || p.number > UINT16_MAX))
 		return -EPROTO;
-	if (!(kinds[kind].no_id && id_fits(in + 16, ID_NONE, &p.id)) &&
-	    !id_fits(in + 16, kinds[kind].id, &p.id))
+	if (!(kinds[kind].no_id && push_id_decode(in + 16, ID_NONE, &p.id)) &&
+	    !push_id_decode(in + 16, kinds[kind].id, &p.id))
 		return -EPROTO;
-	if (!id_fits(in + 32, kinds[kind].tenant ? ID_TENANT : ID_NONE, &p.tenant))
+	if (!push_id_decode(in + 32, kinds[kind].tenant ? ID_TENANT : ID_NONE, &p.tenant))
 		return -EPROTO;
-	if (!is_zero(in + 48 + kinds[kind].secret, sizeof(p.secret) - kinds[kind].secret))
+	if (!push_bytes_are_zero(in + 48 + kinds[kind].secret,
+				 sizeof(p.secret) - kinds[kind].secret))
 		return -EPROTO;
 	memcpy(p.secret, in + 48, sizeof(p.secret));
 	*ret = p;

@@ -12,14 +12,14 @@
 static_assert(TEXT_AT - SCRIPT_AT == START_SCRIPT_MAX + 1);
 static_assert(START_SIZE - TEXT_AT == START_TEXT_MAX + 1);
 
-static bool is_control(const char *p, size_t n)
+static bool start_char_is_control(const char *p, size_t n)
 {
 	/* C0, DEL and, in two bytes, C1 */
 	return (unsigned char)p[0] < 0x20 || p[0] == 0x7f ||
 	       (n == 2 && (unsigned char)p[0] == 0xc2 && (unsigned char)p[1] < 0xa0);
 }
 
-void start_set(char *to, size_t max, struct slice text)
+void start_failure_set_text(char *to, size_t max, struct slice text)
 {
 	size_t n = 0;
 
@@ -37,18 +37,18 @@ void start_set(char *to, size_t max, struct slice text)
 	while (text.n) {
 		size_t len = utf8_len(text.p, text.n), step = len ? len : 1;
 
-		if (len && !is_control(text.p, len))
+		if (len && !start_char_is_control(text.p, len))
 			memcpy(to + n, text.p, len);
 		else
 			to[n] = len ? ' ' : '?';
-		n += len && !is_control(text.p, len) ? len : 1;
+		n += len && !start_char_is_control(text.p, len) ? len : 1;
 		text.p += step;
 		text.n -= step;
 	}
 	memset(to + n, 0, max + 1 - n);
 }
 
-void start_encode(const struct start_failure *f, uint8_t out[static START_SIZE])
+void start_failure_encode(const struct start_failure *f, uint8_t out[static START_SIZE])
 {
 	le32_put(out, MAGIC);
 	out[4] = f->what;
@@ -60,7 +60,7 @@ void start_encode(const struct start_failure *f, uint8_t out[static START_SIZE])
 }
 
 /* Clean text up to a 0, and zeros behind it. */
-static bool take_text(const uint8_t *in, char *to, size_t max)
+static bool start_failure_decode_text(const uint8_t *in, char *to, size_t max)
 {
 	size_t n = strnlen((const char *)in, max + 1);
 
@@ -73,14 +73,14 @@ static bool take_text(const uint8_t *in, char *to, size_t max)
 	for (size_t i = 0; i < n;) {
 		size_t len = utf8_len(to + i, n - i);
 
-		if (!len || is_control(to + i, len))
+		if (!len || start_char_is_control(to + i, len))
 			return false;
 		i += len;
 	}
 	return true;
 }
 
-static bool makes_sense(const struct start_failure *f)
+static bool start_failure_is_valid(const struct start_failure *f)
 {
 	if (f->what == START_NONE || f->what >= START_NUM)
 		return false;
@@ -89,7 +89,7 @@ static bool makes_sense(const struct start_failure *f)
 	return (f->what == START_EXITED) == (f->exit_code != 0);
 }
 
-int start_decode(const uint8_t *in, size_t n, struct start_failure *ret)
+int start_failure_decode(const uint8_t *in, size_t n, struct start_failure *ret)
 {
 	struct start_failure f = {};
 
@@ -98,8 +98,9 @@ int start_decode(const uint8_t *in, size_t n, struct start_failure *ret)
 	f.what = in[4];
 	f.signal = in[5];
 	f.exit_code = in[6];
-	if (!makes_sense(&f) || !take_text(in + SCRIPT_AT, f.script, START_SCRIPT_MAX) ||
-	    !take_text(in + TEXT_AT, f.text, START_TEXT_MAX))
+	if (!start_failure_is_valid(&f) ||
+	    !start_failure_decode_text(in + SCRIPT_AT, f.script, START_SCRIPT_MAX) ||
+	    !start_failure_decode_text(in + TEXT_AT, f.text, START_TEXT_MAX))
 		return -EPROTO;
 	*ret = f;
 	return 0;

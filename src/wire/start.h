@@ -34,7 +34,14 @@
 /* How long all scripts together may take, and services to be up. */
 #define START_MAX_MS 60000
 
-enum start_what { START_NONE, START_EXITED, START_KILLED, START_SLOW, START_CANNOT, START_NUM };
+enum start_failure_kind {
+	START_NONE,
+	START_EXITED,
+	START_KILLED,
+	START_TIMED_OUT,
+	START_NOT_RUN,
+	START_NUM
+};
 
 struct start_failure {
 	uint8_t what, signal, exit_code;
@@ -42,8 +49,9 @@ struct start_failure {
 };
 
 /* The end of what there is to say, cut to size and cleaned. */
-void start_set(char *to, size_t max, struct slice text);
-void start_encode(const struct start_failure *f, uint8_t out[static START_SIZE]);
-/* -EPROTO for anything that start_encode() does not write of texts start_set() made. */
-[[nodiscard]] int start_decode(const uint8_t *in, size_t n, struct start_failure *ret);
+void start_failure_set_text(char *to, size_t max, struct slice text);
+void start_failure_encode(const struct start_failure *f, uint8_t out[static START_SIZE]);
+/* -EPROTO for anything that start_failure_encode() does not write of texts start_failure_set_text()
+ * made. */
+[[nodiscard]] int start_failure_decode(const uint8_t *in, size_t n, struct start_failure *ret);
 #endif

@@ -21,17 +21,17 @@
 
 #define STREAM_BIT(s) (1u << (s))
 
-enum stream_event { STREAM_MORE, STREAM_DATA, STREAM_GAP, STREAM_END, STREAM_ERROR };
+enum frame_reader_event { STREAM_MORE, STREAM_DATA, STREAM_GAP, STREAM_END, STREAM_ERROR };
 
-struct stream_item {
-	enum stream_event event;
+struct frame_reader_item {
+	enum frame_reader_event event;
 	enum frame_stream stream; /* of data and gap */
 	const uint8_t *p;         /* data: bytes; end, error: JSON, valid until the next call */
 	size_t n;
 	uint64_t lost; /* gap: bytes */
 };
 
-struct stream {
+struct frame_reader {
 	uint64_t next[FRAME_NUM_STREAMS]; /* the offset that has to come */
 	unsigned allowed;                 /* STREAM_BIT()s that may appear */
 	bool over;                        /* an end or an error was read */
@@ -42,14 +42,14 @@ struct stream {
 	uint8_t held[FRAME_HEAD + FRAME_JSON_MAX]; /* a frame that is not yet whole */
 };
 
-static inline struct stream stream_of(unsigned allowed)
+static inline struct frame_reader frame_reader_create(unsigned allowed)
 {
-	return (struct stream){ .allowed = allowed };
+	return (struct frame_reader){ .allowed = allowed };
 }
 
 /* Take bytes from the front of in: how many, or -EPROTO.  One item at the most
  * is written to *ret; call again while the event is not STREAM_MORE or bytes are
  * left. */
-[[nodiscard]] ssize_t stream_read(struct stream *s, const uint8_t *in, size_t n,
-				  struct stream_item *ret);
+[[nodiscard]] ssize_t frame_reader_feed(struct frame_reader *s, const uint8_t *in, size_t n,
+					struct frame_reader_item *ret);
 #endif

@@ -30,5 +30,5 @@ union verb_any {
 };
 
 /* Fields of a request behind its head, ended by a row without a name. */
-const struct verb_field *verb_fields(unsigned verb);
+const struct verb_field *verb_request_fields(unsigned verb);
 #endif

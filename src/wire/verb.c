@@ -105,22 +105,22 @@ static const struct verb_field *const fields[] = {
 #undef CAY_VERB
 };
 
-const struct verb_row *verb_row(unsigned verb)
+const struct verb_row *verb_row_find(unsigned verb)
 {
 	return verb > VERB_NONE && verb < VERB_NUM ? &rows[verb] : NULL;
 }
 
-const struct verb_field *verb_fields(unsigned verb)
+const struct verb_field *verb_request_fields(unsigned verb)
 {
 	return fields[verb];
 }
 
-void verb_begin(struct verb_head *head, enum verb verb, uint64_t seq)
+void verb_head_init(struct verb_head *head, enum verb verb, uint64_t seq)
 {
 	*head = (struct verb_head){ VERB_MAGIC, (uint16_t)verb, rows[verb].request_size, seq };
 }
 
-static bool zero_id(const uint8_t *at)
+static bool verb_id_is_zero(const uint8_t *at)
 {
 	uint64_t w[2];
 
@@ -129,7 +129,7 @@ static bool zero_id(const uint8_t *at)
 	return (w[0] | w[1]) == 0;
 }
 
-static bool zero_digest(const uint8_t *at)
+static bool verb_digest_is_zero(const uint8_t *at)
 {
 	uint64_t w[4];
 
@@ -137,28 +137,28 @@ static bool zero_digest(const uint8_t *at)
 	return (w[0] | w[1] | w[2] | w[3]) == 0;
 }
 
-static bool id_ok(const uint8_t *at, enum id_noun noun)
+static bool verb_id_is_valid(const uint8_t *at, enum id_noun noun)
 {
 	struct id id;
 
 	memcpy(&id, at, sizeof(id));
-	return id_valid(&id, noun);
+	return id_is_valid(&id, noun);
 }
 
-static bool field_ok(const struct verb_field *f, const uint8_t *at)
+static bool verb_field_is_valid(const struct verb_field *f, const uint8_t *at)
 {
 	uint64_t v = 0;
 	uint32_t v32;
 
 	switch (f->kind) {
 	case VK_SANDBOX:
-		return id_ok(at, ID_SANDBOX);
+		return verb_id_is_valid(at, ID_SANDBOX);
 	case VK_TENANT:
-		return id_ok(at, ID_TENANT);
+		return verb_id_is_valid(at, ID_TENANT);
 	case VK_AFTER:
-		return id_ok(at, ID_SANDBOX) || zero_id(at);
+		return verb_id_is_valid(at, ID_SANDBOX) || verb_id_is_zero(at);
 	case VK_DIGEST:
-		return !zero_digest(at);
+		return !verb_digest_is_zero(at);
 	case VK_BYTES:
 		return true;
 	case VK_U32:
@@ -172,7 +172,7 @@ static bool field_ok(const struct verb_field *f, const uint8_t *at)
 	return v >= f->min && v <= f->max;
 }
 
-int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err)
+int verb_request_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err)
 {
 	const struct verb_row *row;
 	struct verb_head head;
@@ -180,22 +180,22 @@ int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err)
 	if (n < sizeof(head))
 		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "message of %zu bytes", n);
 	memcpy(&head, msg, sizeof(head));
-	row = verb_row(head.verb);
+	row = verb_row_find(head.verb);
 	if (head.magic != VERB_MAGIC || !row)
 		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "not a keeper message");
 	if (head.size != row->request_size || n != row->request_size || n_fds != row->fds)
 		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "%s: wrong size or number of fds",
 				    row->name);
 	for (const struct verb_field *f = fields[head.verb]; f->name; f++)
-		if (!field_ok(f, (const uint8_t *)msg + f->offset))
+		if (!verb_field_is_valid(f, (const uint8_t *)msg + f->offset))
 			return cay_fail_field(err, CAY_E_INVALID, f->name,
 					      "%s: '%s' is out of range", row->name, f->name);
 	return head.verb;
 }
 
-size_t verb_reply_to(void *msg, const struct verb_head *request, const struct cay_err *outcome)
+size_t verb_reply_write(void *msg, const struct verb_head *request, const struct cay_err *outcome)
 {
-	const struct verb_row *row = verb_row(request->verb);
+	const struct verb_row *row = verb_row_find(request->verb);
 	size_t size = sizeof(struct verb_reply);
 	struct verb_reply reply;
 	int n;
@@ -218,7 +218,7 @@ size_t verb_reply_to(void *msg, const struct verb_head *request, const struct ca
 
 /* Rows are a keeper's word, but cayd's recovery walks them: looked at like
  * anything else. */
-static bool list_ok(const void *msg)
+static bool verb_list_reply_is_valid(const void *msg)
 {
 	struct verb_list_reply list;
 	struct id last = {};
@@ -229,7 +229,7 @@ static bool list_ok(const void *msg)
 	for (uint32_t i = 0; i < list.n_rows; i++) {
 		const struct verb_list_row *row = &list.rows[i];
 
-		if (!id_valid(&row->sandbox, ID_SANDBOX) || row->range > VERB_RANGE_MAX ||
+		if (!id_is_valid(&row->sandbox, ID_SANDBOX) || row->range > VERB_RANGE_MAX ||
 		    row->frozen > 1 || memcmp(&row->sandbox, &last, sizeof(last)) <= 0)
 			return false;
 		last = row->sandbox;
@@ -237,8 +237,8 @@ static bool list_ok(const void *msg)
 	return true;
 }
 
-static bool reply_ok(const struct verb_reply *reply, size_t n, unsigned n_fds,
-		     const struct verb_head *request, const struct verb_row *row)
+static bool verb_reply_is_valid(const struct verb_reply *reply, size_t n, unsigned n_fds,
+				const struct verb_head *request, const struct verb_row *row)
 {
 	bool success = reply->code == CAY_OK;
 
@@ -251,20 +251,20 @@ static bool reply_ok(const struct verb_reply *reply, size_t n, unsigned n_fds,
 	       n_fds == (success ? row->reply_fds : 0);
 }
 
-int verb_check_reply(const void *msg, size_t n, unsigned n_fds, const struct verb_head *request,
+int verb_reply_check(const void *msg, size_t n, unsigned n_fds, const struct verb_head *request,
 		     struct cay_err *ret_outcome, struct cay_err *err)
 {
-	const struct verb_row *row = verb_row(request->verb);
+	const struct verb_row *row = verb_row_find(request->verb);
 	struct verb_reply reply;
 	bool ok = n >= sizeof(reply);
 
 	assert(row);
 	if (ok) {
 		memcpy(&reply, msg, sizeof(reply));
-		ok = reply_ok(&reply, n, n_fds, request, row);
+		ok = verb_reply_is_valid(&reply, n, n_fds, request, row);
 	}
 	if (ok && request->verb == VERB_LIST && reply.code == CAY_OK)
-		ok = list_ok(msg);
+		ok = verb_list_reply_is_valid(msg);
 	if (!ok)
 		return cay_fail_sys(err, CAY_E_INTERNAL, EPROTO, "%s: malformed reply", row->name);
 	*ret_outcome = (struct cay_err){ .errnum = reply.errnum };

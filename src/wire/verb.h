@@ -6,7 +6,7 @@
  *
  * SEQPACKET messages of fixed structs in the machine's own byte order, at most
  * 4 KiB; bulk goes by fd.  Ids and numbers only: no path and no text crosses in
- * a request, so there is nothing to escape and little to parse.  verb_check()
+ * a request, so there is nothing to escape and little to parse.  verb_request_check()
  * looks at every byte of a request (a test adds the fields up), including that
  * what must be zero is zero.
  *
@@ -216,25 +216,26 @@ struct verb_row {
 };
 
 /* The row of a verb, or NULL. */
-const struct verb_row *verb_row(unsigned verb);
+const struct verb_row *verb_row_find(unsigned verb);
 /* Fill a request's head; the caller fills the rest. */
-void verb_begin(struct verb_head *head, enum verb verb, uint64_t seq);
+void verb_head_init(struct verb_head *head, enum verb verb, uint64_t seq);
 /* Is this a request that may be carried out?  n and n_fds are what recvmsg()
  * gave.  Returns the verb, or -EPROTO for what is not a message at all and
  * -EINVAL for a field out of range. */
-[[nodiscard]] int verb_check(const void *msg, size_t n, unsigned n_fds, struct cay_err *err);
+[[nodiscard]] int verb_request_check(const void *msg, size_t n, unsigned n_fds,
+				     struct cay_err *err);
 
-/* Write the reply to a request, also one that verb_check() refused, into msg,
+/* Write the reply to a request, also one that verb_request_check() refused, into msg,
  * which has room for VERB_MESSAGE_MAX; the rest of a success is zeroed for the
  * caller to fill.  Returns how many bytes to send. */
-[[nodiscard]] size_t verb_reply_to(void *msg, const struct verb_head *request,
-				   const struct cay_err *outcome);
+[[nodiscard]] size_t verb_reply_write(void *msg, const struct verb_head *request,
+				      const struct cay_err *outcome);
 
 /* Is this the reply to that request?  0, and *ret_outcome is what the keeper
  * says happened (CAY_OK or its failure); -EPROTO, and err says why the bytes are
  * no such reply.  The two are apart because a sandbox can cause the first and
  * only a broken keeper the second. */
-[[nodiscard]] int verb_check_reply(const void *msg, size_t n, unsigned n_fds,
+[[nodiscard]] int verb_reply_check(const void *msg, size_t n, unsigned n_fds,
 				   const struct verb_head *request, struct cay_err *ret_outcome,
 				   struct cay_err *err);
 #endif

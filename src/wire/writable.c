@@ -11,7 +11,7 @@ const char *const writable_paths[WRITABLE_NUM + 1] = {
 };
 static_assert(WRITABLE_NUM < 32);
 
-uint32_t writable_bit(const char *path)
+uint32_t writable_path_bit(const char *path)
 {
 	for (unsigned i = 0; path[0] == '/' && i < WRITABLE_NUM; i++)
 		if (str_eq(path + 1, writable_paths[i]))

@@ -23,5 +23,5 @@ enum {
 extern const char *const writable_paths[WRITABLE_NUM + 1];
 
 /* The row of an absolute path as a bit, or 0. */
-uint32_t writable_bit(const char *path);
+uint32_t writable_path_bit(const char *path);
 #endif

@@ -47,7 +47,7 @@ static int make_disk(int dir, struct cay_err *err)
 
 static int parse_digest(const char *hex, uint8_t ret[static 32], struct cay_err *err)
 {
-	return hex_read(hex, strlen(hex), ret, 32) < 0
+	return hex_decode(hex, strlen(hex), ret, 32) < 0
 		       ? cay_fail(err, CAY_E_INVALID, "not a digest: %s", hex)
 		       : 0;
 }
@@ -88,27 +88,28 @@ static int run_once(int cgroup, uint64_t *ret_ns, struct cay_err *err)
 	return r;
 }
 
-static int measure(const struct stage *stage, const struct box *b, size_t n, struct cay_err *err)
+static int measure(const struct mount_stage *stage, const struct sandbox *sb, size_t n,
+		   struct cay_err *err)
 {
 	static const char *const args[] = { "/bin/echo", "hi", NULL };
-	struct oci o = { .live = box_live(b),
-			 .name = NAME,
-			 .root = STAGE_ROOT,
-			 .args = args,
-			 .shm_bytes = MIB(64),
-			 .nofile = 4096,
-			 .own_network = true };
-	auto_close int bundle = start_bundle(stage, &o, err);
+	struct oci_config o = { .host_id_base = keeper_sandbox_host_root_id(sb),
+				.name = NAME,
+				.root = STAGE_ROOT,
+				.args = args,
+				.shm_bytes = MIB(64),
+				.nofile = 4096,
+				.own_network = true };
+	auto_close int bundle = keeper_start_write_bundle(stage, &o, err);
 	auto_buf text = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&text);
 
 	if (bundle < 0)
 		return bundle;
-	jw_object(&w, NULL);
-	jw_array(&w, "ns");
+	jw_object_begin(&w, NULL);
+	jw_array_begin(&w, "ns");
 	for (size_t i = 0; i < n; i++) {
 		uint64_t ns = 0;
-		int r = run_once(b->cgroup.v2, &ns, err);
+		int r = run_once(sb->cgroup.v2, &ns, err);
 
 		if (r < 0)
 			return r;
@@ -116,39 +117,40 @@ static int measure(const struct stage *stage, const struct box *b, size_t n, str
 	}
 	jw_end(&w);
 	jw_end(&w);
-	if (jw_done(&w) < 0 || puts(text.data) < 0)
+	if (jw_finish(&w) < 0 || puts(text.data) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "print");
 	return 0;
 }
 
 /* As the start verb does it, once. */
-static int prepare(struct keeper *k, struct box *b, const char *init, const char *stage_dir,
+static int prepare(struct keeper *k, struct sandbox *sb, const char *init, const char *stage_dir,
 		   struct cay_err *err)
 {
 	auto_overlay overlay = OVERLAY_INIT;
 	auto_close int tree = -EBADF;
-	int r = stage_make(stage_dir, init, &k->stage, err);
+	int r = mount_stage_create(stage_dir, init, &k->stage, err);
 
 	if (r >= 0)
-		r = cgroup_join_v1(&b->cgroup, err);
+		r = sandbox_cgroup_join_v1(&sb->cgroup, err);
 	if (r >= 0)
-		r = overlay_open(k, b, &(struct overlay_how){}, &overlay, err);
+		r = overlay_open(k, sb, &(struct overlay_options){}, &overlay, err);
 	if (r < 0)
 		return r;
-	tree = open_tree(b->cgroup.v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	tree = open_tree(sb->cgroup.v2, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 	if (tree < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "clone the cgroup's directory");
-	r = stage_enter(&k->stage, err);
+	r = mount_stage_enter(&k->stage, err);
 	if (r >= 0)
-		r = overlay_mount(&overlay, box_live(b), &(struct overlay_how){}, err);
-	return r < 0 ? r : start_show_cgroup(tree, err);
+		r = overlay_mount(&overlay, keeper_sandbox_host_root_id(sb),
+				  &(struct overlay_options){}, err);
+	return r < 0 ? r : keeper_start_mount_cgroup(tree, err);
 }
 
 /* In a child, which is in the cgroups until it ends. */
-static int bench(struct keeper *k, struct box *b, char **argv, size_t n, struct cay_err *err)
+static int bench(struct keeper *k, struct sandbox *sb, char **argv, size_t n, struct cay_err *err)
 {
 	auto_buf images = BUF_INIT(256), stage = BUF_INIT(256);
-	int r = parse_digest(argv[2], b->record.image, err);
+	int r = parse_digest(argv[2], sb->record.image, err);
 
 	if (r < 0)
 		return r;
@@ -156,19 +158,19 @@ static int bench(struct keeper *k, struct box *b, char **argv, size_t n, struct 
 	    buf_printf(&stage, "%s/stage", argv[5]) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "names");
 	k->images = open_dir(AT_FDCWD, images.data, err);
-	b->dir = k->images < 0 ? -EBADF : open_dir(AT_FDCWD, argv[5], err);
-	if (b->dir < 0)
+	sb->dir = k->images < 0 ? -EBADF : open_dir(AT_FDCWD, argv[5], err);
+	if (sb->dir < 0)
 		return -ENOENT;
-	r = make_disk(b->dir, err);
+	r = make_disk(sb->dir, err);
 	if (r >= 0)
-		r = prepare(k, b, argv[3], stage.data, err);
-	return r < 0 ? r : measure(&k->stage, b, n, err);
+		r = prepare(k, sb, argv[3], stage.data, err);
+	return r < 0 ? r : measure(&k->stage, sb, n, err);
 }
 
-static void in_child(struct keeper *k, struct box *b, char **argv, size_t n)
+static void in_child(struct keeper *k, struct sandbox *sb, char **argv, size_t n)
 {
 	struct cay_err err = {};
-	int r = bench(k, b, argv, n, &err);
+	int r = bench(k, sb, argv, n, &err);
 
 	if (r < 0)
 		(void)fprintf(stderr, "bare-crun: %s\n", err.msg);
@@ -180,17 +182,18 @@ static int run(char **argv, size_t n, struct cay_err *err)
 	static struct keeper k;
 	/* the tenant of all that cayd makes: its cgroup is there and stays */
 	static const struct id tenant = { .noun = ID_TENANT };
-	auto_box b = BOX_INIT;
-	int status = -1, r = id_new(ID_SANDBOX, 0, 0, &b.id);
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int status = -1, r = id_generate(ID_SANDBOX, 0, 0, &b.id);
 	pid_t pid;
 
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "an id");
 	id_format(&b.id, b.name);
 	b.record.range = VERB_RANGE_MAX; /* cayd counts from the other end */
-	r = cgroups_open(argv[4], &k.cgroups, err);
+	r = sandbox_cgroups_open(argv[4], &k.cgroups, err);
 	if (r >= 0)
-		r = cgroup_make(&k.cgroups, &tenant, &b.id, box_live(&b), &b.cgroup, err);
+		r = sandbox_cgroup_create(&k.cgroups, &tenant, &b.id,
+					  keeper_sandbox_host_root_id(&b), &b.cgroup, err);
 	if (r < 0)
 		return r;
 	pid = fork();
@@ -198,7 +201,7 @@ static int run(char **argv, size_t n, struct cay_err *err)
 		in_child(&k, &b, argv, n);
 	if (pid > 0)
 		(void)waitpid(pid, &status, 0);
-	r = cgroup_remove(&k.cgroups, &tenant, &b.id, err);
+	r = sandbox_cgroup_remove(&k.cgroups, &tenant, &b.id, err);
 	return status ? -EIO : r;
 }
 
@@ -207,7 +210,7 @@ int main(int argc, char **argv)
 	struct cay_err err = {};
 	uint64_t n;
 
-	if (argc != 7 || str_u64(slice_of(argv[6]), 1, SAMPLES_MAX, &n) < 0) {
+	if (argc != 7 || str_parse_u64(slice_of(argv[6]), 1, SAMPLES_MAX, &n) < 0) {
 		(void)fprintf(stderr, "bare-crun STATE DIGEST INIT CGROUP DIRECTORY N\n");
 		return 2;
 	}

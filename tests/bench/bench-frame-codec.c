@@ -31,7 +31,7 @@ static void copy(void *arg)
 	int r;
 
 	buf_clear(b);
-	r = buf_add(b, content, sizeof(content));
+	r = buf_append(b, content, sizeof(content));
 	assert(r == 0);
 	/* or the compiler sees that nobody reads it */
 	__asm__ volatile("" : : "r"(b->data) : "memory");

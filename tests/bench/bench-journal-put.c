@@ -38,12 +38,13 @@ static void ours(void *arg)
 		struct id id = { .noun = ID_SANDBOX,
 				 .bits = { (uint8_t)(n % SANDBOXES),
 					   (uint8_t)(n % SANDBOXES >> 8) } };
-		struct db_row row = { .life = life_new(&id, n, LIFE_NEVER, LIFE_NEVER, LIFE_NEVER),
-				      .seq = n,
-				      .boot = "01234567-89ab-cdef-0123-456789abcdef",
-				      .text = { j->text, ROW_BYTES } };
+		struct db_sandbox row = { .life = life_new(&id, n, LIFE_NEVER, LIFE_NEVER,
+							   LIFE_NEVER),
+					  .seq = n,
+					  .boot = "01234567-89ab-cdef-0123-456789abcdef",
+					  .text = { j->text, ROW_BYTES } };
 
-		db_put(j->db, &row, on_told, NULL);
+		db_sandbox_put(j->db, &row, on_told, NULL);
 	}
 	(void)uv_run(&j->loop, UV_RUN_DEFAULT);
 }
@@ -89,7 +90,7 @@ static int open_in(struct journal *j, int dirfd)
 	memset(j->text, 'x', sizeof(j->text));
 	j->fd = path_open(dirfd, "baseline", O_CREAT | O_RDWR, 0600);
 	for (size_t n = 0; j->fd >= 0 && n < RING; n += KIB(32))
-		if (path_write_all(j->fd, j->text, KIB(32)) < 0)
+		if (fd_write_all(j->fd, j->text, KIB(32)) < 0)
 			return -EIO;
 	r = j->fd < 0 || uv_loop_init(&j->loop) < 0 ? -EIO : db_open(dirfd, &j->loop, &j->db, NULL);
 	return r < 0 ? r : db_load(j->db, &(struct db_reader){}, NULL);

@@ -21,13 +21,14 @@ static const char body[] =
 
 static void ours(void *)
 {
-	auto_pool pool = POOL_INIT(KIB(16));
+	auto_arena arena = ARENA_INIT(KIB(16));
 	auto_json j = NULL;
 	struct sandbox_create c = {};
-	int r = jr_read((struct slice){ body, sizeof(body) - 1 }, &json_control_limits, &j, NULL);
+	int r = json_parse((struct slice){ body, sizeof(body) - 1 }, &json_control_limits, &j,
+			   NULL);
 
 	if (r >= 0)
-		r = field_decode(&sandbox_create_table, j, &pool, &c, NULL);
+		r = field_decode(&sandbox_create_table, j, &arena, &c, NULL);
 	assert(r == 0 && c.limits.cpu_milli == 1500);
 }
 

@@ -31,14 +31,14 @@ static int compare(const void *a, const void *b)
 static void write_row(struct jw *w, const struct bench *b, const uint64_t *ours,
 		      const uint64_t *base)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "name", b->name);
 	jw_str(w, "unit", "ns");
 	jw_u64(w, "n", b->samples * b->batch);
 	jw_u64(w, "p50_milli", ours[b->samples / 2]);
 	jw_u64(w, "p95_milli", ours[b->samples * 95 / 100]);
 	jw_u64(w, "p99_milli", ours[b->samples * 99 / 100]);
-	jw_object(w, "baseline");
+	jw_object_begin(w, "baseline");
 	jw_str(w, "name", b->baseline_name);
 	jw_u64(w, "p50_milli", base[b->samples / 2]);
 	jw_end(w);
@@ -66,7 +66,7 @@ static int run(const struct bench *b)
 	qsort(ours, b->samples, sizeof(*ours), compare);
 	qsort(base, b->samples, sizeof(*base), compare);
 	write_row(&w, b, ours, base);
-	if (jw_done(&w) < 0)
+	if (jw_finish(&w) < 0)
 		return -ENOBUFS;
 	return puts(buf_str(&out)) < 0 ? -EIO : 0;
 }

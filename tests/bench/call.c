@@ -50,7 +50,7 @@ int call_send(struct call *c, const struct call_request *q, struct cay_err *err)
 	int r;
 
 	c->rest = (struct slice){};
-	http_init(&c->parser, HTTP_KIND_RESPONSE);
+	http_parser_init(&c->parser, HTTP_KIND_RESPONSE);
 	c->kept = !q->socket;
 	c->fd = c->kept ? q->kept : dial(q->socket, err);
 	if (c->fd < 0)
@@ -66,7 +66,7 @@ int call_send(struct call *c, const struct call_request *q, struct cay_err *err)
 	if (r >= 0)
 		r = buf_printf(&out, "\r\n%s", q->body ? q->body : "");
 	if (r >= 0)
-		r = path_write_all(c->fd, out.data, out.len);
+		r = fd_write_all(c->fd, out.data, out.len);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "%s %s", q->method, q->target) : 0;
 }
 
@@ -83,7 +83,7 @@ ssize_t call_raw(struct call *c, void *p, size_t n, struct cay_err *err)
 static int next(struct call *c, struct slice *ret, struct cay_err *err)
 {
 	for (;;) {
-		int r = http_next(&c->parser, &c->rest, ret, err);
+		int r = http_parser_next(&c->parser, &c->rest, ret, err);
 		ssize_t n;
 
 		if (r != HTTP_MORE)
@@ -123,7 +123,7 @@ int call_start(struct call *c, const struct call_request *q, struct cay_err *err
 
 	if (r >= 0)
 		r = call_head(c, q->want, err);
-	return r < 0 ? cay_wrap(err, r, "%s %s", q->method, q->target) : 0;
+	return r < 0 ? cay_err_wrap(err, r, "%s %s", q->method, q->target) : 0;
 }
 
 int call_more(struct call *c, struct slice *ret, struct cay_err *err)
@@ -137,7 +137,7 @@ void call_fini(struct call *c)
 {
 	if (!c->kept)
 		cay_closep(&c->fd);
-	http_fini(&c->parser);
+	http_parser_fini(&c->parser);
 }
 
 int call_json(const struct call_request *q, json_t **ret, struct cay_err *err)
@@ -152,9 +152,9 @@ int call_json(const struct call_request *q, json_t **ret, struct cay_err *err)
 	if (r < 0)
 		return r;
 	while ((r = call_more(&c, &piece, err)) > 0)
-		if (buf_add(&body, piece.p, piece.n) < 0)
+		if (buf_append(&body, piece.p, piece.n) < 0)
 			return cay_fail(err, CAY_E_TOO_LARGE, "a reply is too long");
 	if (r < 0 || !body.len)
 		return r;
-	return jr_read((struct slice){ body.data, body.len }, &limits, ret, err);
+	return json_parse((struct slice){ body.data, body.len }, &limits, ret, err);
 }

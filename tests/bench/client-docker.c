@@ -28,18 +28,18 @@ static int create(const struct job *job, char id[static NAME_MAX_LEN], struct ca
 	struct jw w = jw_to(&body);
 	int r;
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_str(&w, "Image", job->image);
-	jw_array(&w, "Cmd");
+	jw_array_begin(&w, "Cmd");
 	jw_str(&w, NULL, "/bin/sleep");
 	jw_str(&w, NULL, "infinity");
 	jw_end(&w);
 	jw_bool(&w, "NetworkDisabled", true);
-	jw_object(&w, "HostConfig");
+	jw_object_begin(&w, "HostConfig");
 	jw_str(&w, "NetworkMode", "none");
 	jw_end(&w);
 	jw_end(&w);
-	r = jw_done(&w);
+	r = jw_finish(&w);
 	return r < 0 ? r : post(job, "/containers/create", body.data, 201, id, err);
 }
 

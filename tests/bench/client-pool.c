@@ -9,7 +9,7 @@
 
 static void write_names(struct jw *w, char names[][NAME_MAX_LEN], size_t n)
 {
-	jw_array(w, "ids");
+	jw_array_begin(w, "ids");
 	for (size_t i = 0; i < n; i++)
 		jw_str(w, NULL, names[i]);
 	jw_end(w);
@@ -58,10 +58,10 @@ static int finish(struct call *c, char id[static NAME_MAX_LEN], struct cay_err *
 	int r = call_head(c, 201, err);
 
 	while (r >= 0 && (r = call_more(c, &piece, err)) > 0)
-		if (buf_add(&body, piece.p, piece.n) < 0)
+		if (buf_append(&body, piece.p, piece.n) < 0)
 			return cay_fail(err, CAY_E_TOO_LARGE, "a reply is too long");
 	if (r >= 0)
-		r = jr_read((struct slice){ body.data, body.len }, &limits, &reply, err);
+		r = json_parse((struct slice){ body.data, body.len }, &limits, &reply, err);
 	return r < 0 ? r : take_name(reply, "id", id, err);
 }
 

@@ -46,7 +46,7 @@ uint64_t now_ns(void)
 
 void write_times(struct jw *w, const char *key, const uint64_t *ns, size_t n)
 {
-	jw_array(w, key);
+	jw_array_begin(w, key);
 	for (size_t i = 0; i < n; i++)
 		jw_u64(w, NULL, ns[i]);
 	jw_end(w);
@@ -58,7 +58,7 @@ int take_name(const json_t *j, const char *key, char ret[static NAME_MAX_LEN], s
 	size_t n = s ? strlen(s) : 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (!ascii_alnum(s[i]))
+		if (!ascii_is_alnum(s[i]))
 			n = 0;
 	if (!n || n >= NAME_MAX_LEN)
 		return cay_fail(err, CAY_E_INTERNAL, "a reply without a proper '%s'", key);
@@ -83,10 +83,10 @@ static int create(const struct job *job, char id[static NAME_MAX_LEN], struct ca
 	auto_json reply = NULL;
 	int r;
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_str(&w, "image", job->image);
 	jw_end(&w);
-	r = jw_done(&w);
+	r = jw_finish(&w);
 	if (r < 0)
 		return r;
 	r = call_json(&(struct call_request){ .socket = job->where,
@@ -115,15 +115,16 @@ static int delete(const struct job *job, const char *id, struct cay_err *err)
 /* Frames until the end; *ret_first is when the first data was there. */
 static int read_stream(struct call *c, uint64_t *ret_first, struct cay_err *err)
 {
-	struct stream s = stream_of(STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR));
-	struct stream_item item;
+	struct frame_reader s =
+		frame_reader_create(STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR));
+	struct frame_reader_item item;
 	struct slice in;
 	int r;
 
 	*ret_first = 0;
 	while ((r = call_more(c, &in, err)) > 0) {
 		do {
-			ssize_t n = stream_read(&s, (const uint8_t *)in.p, in.n, &item);
+			ssize_t n = frame_reader_feed(&s, (const uint8_t *)in.p, in.n, &item);
 			auto_json end = NULL;
 
 			if (n < 0 || item.event == STREAM_ERROR)
@@ -134,8 +135,8 @@ static int read_stream(struct call *c, uint64_t *ret_first, struct cay_err *err)
 				*ret_first = now_ns();
 			if (item.event != STREAM_END)
 				continue;
-			r = jr_read((struct slice){ (const char *)item.p, item.n },
-				    &json_control_limits, &end, err);
+			r = json_parse((struct slice){ (const char *)item.p, item.n },
+				       &json_control_limits, &end, err);
 			if (r >= 0)
 				r = check_end(end, err);
 			if (r < 0)
@@ -198,7 +199,7 @@ static int run_fill(const struct job *job, struct cay_err *err)
 	char id[NAME_MAX_LEN];
 	size_t n = 0;
 
-	jw_array(job->w, "ids");
+	jw_array_begin(job->w, "ids");
 	for (; n < job->n; n++) {
 		uint64_t start = now_ns();
 
@@ -342,7 +343,7 @@ static int each(const struct job *job, exec_fn *run, const void *arg, struct cay
 		for (size_t i = 0; i < job->n && n < SAMPLES_MAX; i++) {
 			r = run(job, id, &ns[n++], arg, err);
 			if (r < 0)
-				return cay_wrap(err, r, "%s", id);
+				return cay_err_wrap(err, r, "%s", id);
 		}
 	}
 	write_times(job->w, "ns", ns, n);
@@ -383,7 +384,7 @@ int dial_edge(const struct job *job, char key[static NAME_MAX_LEN], struct cay_e
 
 	if (r < 0)
 		return r;
-	if (str_u64(slice_of(job->where), 1, 65535, &port) < 0)
+	if (str_parse_u64(slice_of(job->where), 1, 65535, &port) < 0)
 		return cay_fail(err, CAY_E_INVALID, "not a port: %s", job->where);
 	return call_dial_port((unsigned)port, err);
 }
@@ -492,7 +493,7 @@ static int parse(int argc, char **argv, struct job *job, size_t *ret_mode, struc
 			continue;
 		args = 3 + modes[i].image + modes[i].n;
 		if (argc != args ||
-		    (modes[i].n && str_u64(slice_of(argv[args - 1]), 1, SAMPLES_MAX, &n) < 0))
+		    (modes[i].n && str_parse_u64(slice_of(argv[args - 1]), 1, SAMPLES_MAX, &n) < 0))
 			return cay_fail(err, CAY_E_INVALID, "%s: see the head of client.c",
 					argv[1]);
 		job->where = argv[2];
@@ -513,11 +514,11 @@ int main(int argc, char **argv)
 	size_t mode = 0;
 	int r = parse(argc, argv, &job, &mode, &err);
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	if (r >= 0)
 		r = modes[mode].run(&job, &err);
 	jw_end(&w);
-	if (r < 0 || jw_done(&w) < 0 || puts(out.data) < 0) {
+	if (r < 0 || jw_finish(&w) < 0 || puts(out.data) < 0) {
 		(void)fprintf(stderr, "client: %s\n", err.msg);
 		return 1;
 	}

@@ -22,7 +22,7 @@
 
 struct load {
 	uv_loop_t loop;
-	struct conn_room *room;
+	struct conn_shared *room;
 	struct conn_layer *layer;
 	char request[1024];
 	size_t n_request;
@@ -57,7 +57,7 @@ static void one_less(struct load *l, struct one *o, struct conn *c)
 	if (l->upgrade || !l->open)
 		return;
 	l->open--;
-	http_reset(&o->http);
+	http_parser_reset(&o->http);
 	ask(l, c);
 }
 
@@ -68,7 +68,7 @@ static void on_read(struct conn *c, struct slice in)
 	struct slice body;
 	int r;
 
-	while ((r = http_next(&o->http, &in, &body, &err)) > HTTP_MORE) {
+	while ((r = http_parser_next(&o->http, &in, &body, &err)) > HTTP_MORE) {
 		if (r == HTTP_HEAD_DONE && o->http.head.status != (o->load->upgrade ? 101 : 200))
 			die("another status");
 		if (r == HTTP_END) {
@@ -99,14 +99,14 @@ static void open_one(struct load *l, unsigned port, bool reads)
 	struct conn *c;
 
 	if (!o || fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ||
-	    conn_take(l->room, fd, AF_INET, &conf, &c) < 0)
+	    conn_open_fd(l->room, fd, AF_INET, &conf, &c) < 0)
 		die("no connection");
 	o->load = l;
-	http_init(&o->http, HTTP_KIND_RESPONSE);
+	http_parser_init(&o->http, HTTP_KIND_RESPONSE);
 	if (l->upgrade)
-		http_allow_upgrade(&o->http);
+		http_parser_allow_upgrade(&o->http);
 	if (reads)
-		conn_read(c, true);
+		conn_set_reading(c, true);
 	ask(l, c);
 }
 
@@ -114,7 +114,7 @@ static uint64_t number(const char *s, uint64_t max)
 {
 	uint64_t n;
 
-	if (str_u64(slice_of(s), 1, max, &n) < 0)
+	if (str_parse_u64(slice_of(s), 1, max, &n) < 0)
 		die("not a number");
 	return n;
 }
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (argc < 5 || uv_loop_init(&l.loop) < 0)
 		return 2;
-	l.room = conn_room_new(&l.loop);
+	l.room = conn_shared_new(&l.loop);
 	if (!l.room)
 		die("no memory");
 	stall = str_eq(argv[1], "stall");

@@ -25,7 +25,7 @@
 
 struct proxy {
 	const char *path;
-	struct upstream *control;
+	struct upstream_pool *control;
 };
 
 static char zeroes[MIDDLE];
@@ -48,11 +48,11 @@ static void produce(struct request *rq)
 		size_t n = *left < MIDDLE ? (size_t)*left : MIDDLE;
 
 		*left -= n;
-		if (request_write(rq, zeroes, n))
+		if (request_write_stream(rq, zeroes, n))
 			return;
 	}
 	free(left);
-	request_end(rq);
+	request_end_stream(rq);
 }
 
 static void gone(struct request *rq)
@@ -77,8 +77,8 @@ static void fall_silent(struct request *rq)
 
 	if (!c)
 		return;
-	conn_give(c, &events, NULL, KIB(64));
-	conn_read(c, true);
+	conn_set_owner(c, &events, NULL, KIB(64));
+	conn_set_reading(c, true);
 }
 
 static void flood(struct request *rq)
@@ -91,7 +91,7 @@ static void flood(struct request *rq)
 	*left = LARGE;
 	rq->data = left;
 	rq->events = &events;
-	request_stream(rq, 200, "application/octet-stream", LARGE);
+	request_start_stream(rq, 200, "application/octet-stream", LARGE);
 	produce(rq);
 }
 
@@ -106,7 +106,7 @@ static void answer(struct request *rq, void *)
 			flood(rq);
 		return;
 	}
-	if (buf_add(&b, zeroes, rq->match.op == &ops[OP_EXEC_LIST] ? MIDDLE : SMALL) < 0)
+	if (buf_append(&b, zeroes, rq->match.op == &ops[OP_EXEC_LIST] ? MIDDLE : SMALL) < 0)
 		abort();
 	request_reply(rq, 200, "application/json", &b);
 }
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 		conf.layer = layer;
 	}
 	if (str_eq(argv[1], "control"))
-		p.control = upstream_new(&loop, p.path, KEPT, IDLE_MS / 2);
+		p.control = upstream_pool_new(&loop, p.path, KEPT, IDLE_MS / 2);
 	if (server_start(&loop, 3, &conf, &server, &err) < 0)
 		goto failed;
 	return uv_run(&loop, UV_RUN_DEFAULT);

@@ -73,7 +73,7 @@ struct one {
 struct storm {
 	uv_loop_t loop;
 	uv_timer_t tick;
-	struct conn_room *room;
+	struct conn_shared *room;
 	struct sockaddr_in to;
 	uint64_t begin_ns, warm_ns, end_ns, timeout_ns, seed;
 	unsigned max, n_conns, n_crowds;
@@ -228,7 +228,7 @@ static void answered(struct one *o)
 			d.crowd->other++;
 		if (refused && took <= SOON_NS)
 			d.crowd->refused_soon++;
-		if (refused && !http_header(&o->http.head, "retry-after").n)
+		if (refused && !http_header_find(&o->http.head, "retry-after").n)
 			d.crowd->no_retry_after++;
 	}
 	if (!ok)
@@ -246,14 +246,14 @@ static void on_read(struct conn *c, struct slice in)
 		drop(o);
 		return;
 	}
-	while ((r = http_next(&o->http, &in, &body, &err)) > HTTP_MORE) {
+	while ((r = http_parser_next(&o->http, &in, &body, &err)) > HTTP_MORE) {
 		if (r == HTTP_BODY && memmem(body.p, body.n, "\"running\"", 9))
 			o->made = true;
 		if (r == HTTP_END) {
 			bool kept = o->http.head.keep_alive;
 
 			answered(o);
-			http_reset(&o->http);
+			http_parser_reset(&o->http);
 			if (kept)
 				next(o);
 			else
@@ -279,12 +279,12 @@ static struct one *open_one(struct storm *s)
 	if (connect(fd, (const struct sockaddr *)&s->to, sizeof(s->to)) < 0 && errno != EINPROGRESS)
 		die("connect");
 	o->storm = s;
-	http_init(&o->http, HTTP_KIND_RESPONSE);
-	if (conn_take(s->room, fd, AF_INET, &conf, &o->conn) < 0)
+	http_parser_init(&o->http, HTTP_KIND_RESPONSE);
+	if (conn_open_fd(s->room, fd, AF_INET, &conf, &o->conn) < 0)
 		die("no memory");
 	o->slot = s->n_conns;
 	s->ones[s->n_conns++] = o;
-	conn_read(o->conn, true);
+	conn_set_reading(o->conn, true);
 	return o;
 }
 
@@ -349,8 +349,8 @@ static void read_crowd(struct storm *s, char *text)
 	uint64_t milli, again;
 	int n;
 
-	if (!bearer || str_u64(slice_of(rate), 1, 1000000000, &milli) < 0 ||
-	    str_u64(slice_of(retries), 0, 1000, &again) < 0)
+	if (!bearer || str_parse_u64(slice_of(rate), 1, 1000000000, &milli) < 0 ||
+	    str_parse_u64(slice_of(retries), 0, 1000, &again) < 0)
 		die("RATE (thousandths a second) RETRIES METHOD TARGET BEARER [BODY]");
 	n = snprintf(c->request, sizeof(c->request),
 		     "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
@@ -394,9 +394,9 @@ int main(int argc, char **argv)
 	if (argc != 6 || uv_loop_init(&s.loop) < 0)
 		return 2;
 	for (unsigned i = 0; i < 5; i++)
-		if (str_u64(slice_of(argv[i + 1]), 0, 1000000, &v[i]) < 0)
+		if (str_parse_u64(slice_of(argv[i + 1]), 0, 1000000, &v[i]) < 0)
 			die("not a number");
-	s.room = conn_room_new(&s.loop);
+	s.room = conn_shared_new(&s.loop);
 	s.waiting.at = calloc(WAITING_MAX, sizeof(struct due));
 	s.again.at = calloc(WAITING_MAX, sizeof(struct due));
 	if (!s.room || !s.waiting.at || !s.again.at || v[1] > SECONDS_MAX || v[3] > CONNS_MAX)

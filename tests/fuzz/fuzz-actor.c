@@ -13,10 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		actor_format(&a, text);
 		CHECK(strlen(text) == size && memcmp(text, in, size) == 0);
-		CHECK(a.one_sandbox == id_valid(&a.sandbox, ID_SANDBOX));
-		CHECK((a.scope > SCOPE_PUBLIC) == id_valid(&a.tenant, ID_TENANT));
+		CHECK(a.one_sandbox == id_is_valid(&a.sandbox, ID_SANDBOX));
+		CHECK((a.scope > SCOPE_PUBLIC) == id_is_valid(&a.tenant, ID_TENANT));
 		CHECK(a.scope > SCOPE_PUBLIC ||
-		      actor_may(&a, &ops[OP_SANDBOX_LIST], NULL) == CAY_E_FORBIDDEN);
+		      actor_check_access(&a, &ops[OP_SANDBOX_LIST], NULL) == CAY_E_FORBIDDEN);
 	}
 	free(in);
 	return 0;

@@ -18,33 +18,33 @@ static void look_inside(const struct frame *f)
 	bool writes;
 
 	if (f->type == FRAME_SIZE) {
-		CHECK(frame_size(f, &cols, &rows) == 0 && cols && rows);
-		frame_put_size(cols, rows, back);
+		CHECK(frame_size_decode(f, &cols, &rows) == 0 && cols && rows);
+		frame_size_encode(cols, rows, back);
 		CHECK(memcmp(back, f->content, sizeof(back)) == 0);
 	}
 	if (f->type == FRAME_ROLE)
-		CHECK(frame_role(f, &writes) == 0 && f->content[0] == writes);
+		CHECK(frame_role_decode(f, &writes) == 0 && f->content[0] == writes);
 }
 
-static void check(enum attach_way way, const uint8_t *data, size_t size)
+static void check(enum attach_direction way, const uint8_t *data, size_t size)
 {
 	uint8_t *in = fuzz_copy(data, size), *at = in;
 	struct frame f;
 	int n;
 
-	while ((n = attach_cut(way, at, size, &f)) > 0) {
+	while ((n = attach_frame_decode(way, at, size, &f)) > 0) {
 		CHECK((size_t)n <= size && (uint32_t)n == FRAME_HEAD + f.length);
 		CHECK(f.length <= ATTACH_FRAME_MAX && f.content == at + FRAME_HEAD);
-		CHECK(attach_check(way, &f) == 0);
-		CHECK(both_ways(&f) || attach_check(!way, &f) < 0);
+		CHECK(attach_frame_check(way, &f) == 0);
+		CHECK(both_ways(&f) || attach_frame_check(!way, &f) < 0);
 		look_inside(&f);
 		for (int part = 0; part < n; part += part < FRAME_HEAD ? 1 : 1 + n / 8)
-			CHECK(attach_cut(way, at, (size_t)part, &f) == 0);
+			CHECK(attach_frame_decode(way, at, (size_t)part, &f) == 0);
 		at += n;
 		size -= (size_t)n;
 	}
 	if (n == 0 && size >= FRAME_HEAD)
-		CHECK(attach_cut(way, at, FRAME_HEAD, &f) == 0);
+		CHECK(attach_frame_decode(way, at, FRAME_HEAD, &f) == 0);
 	free(in);
 }
 

@@ -10,12 +10,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	auto_buf out = BUF_INIT(AUDIT_LINE_MAX);
 	struct audit_record rec, again;
 
-	if (audit_line_read(in, size, &rec) == 0) {
+	if (audit_record_parse(in, size, &rec) == 0) {
 		CHECK(rec.seq && rec.op[0] && strlen(rec.prev) == AUDIT_HEX_LEN);
 		CHECK(!memchr(in, '\n', size));
-		CHECK(audit_line_write(&rec, &out) == 0);
+		CHECK(audit_record_format(&rec, &out) == 0);
 		CHECK(out.len == size && memcmp(out.data, in, size) == 0);
-		CHECK(audit_line_read(out.data, out.len, &again) == 0);
+		CHECK(audit_record_parse(out.data, out.len, &again) == 0);
 		CHECK(memcmp(&rec, &again, sizeof(rec)) == 0);
 	}
 	free(in);

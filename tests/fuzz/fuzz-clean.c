@@ -5,10 +5,10 @@
 
 static bool is(struct slice line, const char *name)
 {
-	return http_eq(slice_cut(&line, ':'), name);
+	return http_equals_nocase(slice_cut(&line, ':'), name);
 }
 
-static void check(const struct clean *c, const struct http_head *h)
+static void check(const struct proxy_headers *c, const struct http_head *h)
 {
 	static const char *const never[] = { "content-length",
 					     "transfer-encoding",
@@ -21,7 +21,7 @@ static void check(const struct clean *c, const struct http_head *h)
 	auto_buf out = BUF_INIT(KIB(64));
 	struct slice rest;
 
-	CHECK(clean_reply(c, h, &out) >= 0);
+	CHECK(proxy_headers_write_reply(c, h, &out) >= 0);
 	rest = (struct slice){ out.data, out.len };
 	while (rest.n) {
 		struct slice line = slice_cut(&rest, '\n'), value = line;
@@ -42,15 +42,17 @@ static void check(const struct clean *c, const struct http_head *h)
 		while (is(line, "set-cookie") && value.p) {
 			struct slice part = slice_trim(slice_cut(&value, ';'));
 
-			CHECK(!http_eq(slice_trim(slice_cut(&part, '=')), "domain"));
+			CHECK(!http_equals_nocase(slice_trim(slice_cut(&part, '=')), "domain"));
 		}
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct clean by_path = { .prefix = "/p/80", .cookie = "c", .port = 80 };
-	static const struct clean by_host = {
+	static const struct proxy_headers by_path = { .prefix = "/p/80",
+						      .cookie = "c",
+						      .port = 80 };
+	static const struct proxy_headers by_host = {
 		.cookie = "c", .host = "h", .scheme = "https", .port = 80
 	};
 	char *in = fuzz_copy(data, size);
@@ -59,15 +61,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct http_parser p;
 	struct cay_err err = {};
 
-	http_init(&p, HTTP_KIND_RESPONSE);
-	http_of_a_server(&p, size & 1);
-	if (http_next(&p, &rest, &body, &err) == HTTP_HEAD_DONE) {
+	http_parser_init(&p, HTTP_KIND_RESPONSE);
+	http_parser_set_web_server(&p, size & 1);
+	if (http_parser_next(&p, &rest, &body, &err) == HTTP_HEAD_DONE) {
 		check(&by_path, &p.head);
 		check(&by_host, &p.head);
-		CHECK(clean_request(&by_host, &p.head, &out) >= 0);
+		CHECK(proxy_headers_write_request(&by_host, &p.head, &out) >= 0);
 		CHECK(!out.len || out.data[out.len - 1] == '\n');
 	}
-	http_fini(&p);
+	http_parser_fini(&p);
 	free(in);
 	return 0;
 }

@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct settings s;
 	int r;
 
-	conf_defaults(&settings_table, &s);
-	r = conf_read(&settings_table, (struct slice){ in, size }, "f", &s, &err);
+	conf_set_defaults(&settings_table, &s);
+	r = conf_parse(&settings_table, (struct slice){ in, size }, "f", &s, &err);
 	CHECK(r == 0 || (strncmp(err.msg, "f:", 2) == 0 && err.code == CAY_E_INVALID));
 	CHECK(s.state_dir[0] == '/' && memchr(s.state_dir, 0, sizeof(s.state_dir)));
 	CHECK(s.run_dir[0] == '/' && memchr(s.run_dir, 0, sizeof(s.run_dir)));

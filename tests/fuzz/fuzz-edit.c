@@ -25,7 +25,7 @@ static int model_replace(struct buf *b, const struct edit *e)
 		bool here = i + e->old.n <= b->len && memcmp(b->data + i, e->old.p, e->old.n) == 0;
 
 		if (here)
-			r = e->text.n ? buf_add(&made, e->text.p, e->text.n) : 0;
+			r = e->text.n ? buf_append(&made, e->text.p, e->text.n) : 0;
 		else
 			r = buf_putc(&made, b->data[i]);
 		i += here ? e->old.n : 1;
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bool inserts = false;
 	uint64_t count;
 	size_t n = 0;
-	int r, m = text.n ? buf_add(&model, text.p, text.n) : 0;
+	int r, m = text.n ? buf_append(&model, text.p, text.n) : 0;
 
 	while (n < 8 && rest.p && parse(slice_cut(&rest, '\xff'), &edits[n]))
 		inserts = inserts || edits[n++].kind == EDIT_INSERT;

@@ -5,13 +5,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t *in = fuzz_copy(data, size), out[ENTRY_SIZE];
-	struct entry e;
+	uint8_t *in = fuzz_copy(data, size), out[ENTRYPOINT_STATUS_SIZE];
+	struct entrypoint_status e;
 
-	if (entry_decode(in, size, &e) == 0) {
-		entry_encode(&e, out);
-		CHECK(size == ENTRY_SIZE && memcmp(in, out, size) == 0);
-		CHECK(e.state == ENTRY_RUNNING || e.state == ENTRY_ENDED);
+	if (entrypoint_status_decode(in, size, &e) == 0) {
+		entrypoint_status_encode(&e, out);
+		CHECK(size == ENTRYPOINT_STATUS_SIZE && memcmp(in, out, size) == 0);
+		CHECK(e.state == ENTRYPOINT_RUNNING || e.state == ENTRYPOINT_ENDED);
 	}
 	free(in);
 	return 0;

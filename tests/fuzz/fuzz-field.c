@@ -13,18 +13,18 @@ static size_t n_tables(void)
 	return n;
 }
 
-static int decode(const struct field_table *t, struct slice s, struct pool *pool, void *ret,
+static int decode(const struct field_table *t, struct slice s, struct arena *arena, void *ret,
 		  struct cay_err *err)
 {
 	auto_json j = NULL;
-	int r = jr_read(s, &json_control_limits, &j, err);
+	int r = json_parse(s, &json_control_limits, &j, err);
 
-	return r < 0 ? r : field_decode(t, j, pool, ret, err);
+	return r < 0 ? r : field_decode(t, j, arena, ret, err);
 }
 
 static void check_round_trip(const struct field_table *t, const void *value)
 {
-	auto_pool pool = POOL_INIT(MIB(4));
+	auto_arena arena = ARENA_INIT(MIB(4));
 	auto_buf one = BUF_INIT(MIB(4)), two = BUF_INIT(MIB(4));
 	struct jw w1 = jw_to(&one), w2 = jw_to(&two);
 	struct cay_err err = {};
@@ -33,16 +33,16 @@ static void check_round_trip(const struct field_table *t, const void *value)
 	auto_json j = NULL;
 
 	field_encode(t, NULL, value, &w1);
-	CHECK(back && jw_done(&w1) == 0);
-	CHECK(jr_read((struct slice){ one.data, one.len }, &wide, &j, &err) == 0);
-	CHECK(field_decode(t, j, &pool, back, &err) == 0);
+	CHECK(back && jw_finish(&w1) == 0);
+	CHECK(json_parse((struct slice){ one.data, one.len }, &wide, &j, &err) == 0);
+	CHECK(field_decode(t, j, &arena, back, &err) == 0);
 	field_encode(t, NULL, back, &w2);
-	CHECK(jw_done(&w2) == 0 && strcmp(one.data, two.data) == 0);
+	CHECK(jw_finish(&w2) == 0 && strcmp(one.data, two.data) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	auto_pool pool = POOL_INIT(MIB(4));
+	auto_arena arena = ARENA_INIT(MIB(4));
 	const struct field_table *t;
 	struct cay_err err = {};
 	char *in;
@@ -54,13 +54,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ret = calloc(1, t->size); /* of its own, so that a byte too far is seen */
 	in = fuzz_copy(data + 1, size - 1);
 	CHECK(ret);
-	if (decode(t, (struct slice){ in, size - 1 }, &pool, ret, &err) == 0)
+	if (decode(t, (struct slice){ in, size - 1 }, &arena, ret, &err) == 0)
 		check_round_trip(t, ret);
 	else
 		CHECK(err.code != CAY_OK && err.msg[0]);
 	err = (struct cay_err){};
 	memset(ret, 0, t->size);
-	if (field_decode_query(t, (struct slice){ in, size - 1 }, &pool, ret, &err) == 0)
+	if (field_decode_query(t, (struct slice){ in, size - 1 }, &arena, ret, &err) == 0)
 		check_round_trip(t, ret);
 	else
 		CHECK(err.code != CAY_OK && err.msg[0]);

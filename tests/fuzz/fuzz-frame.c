@@ -12,7 +12,7 @@ static void check(const struct frame *f, const uint8_t *in, int n)
 	CHECK(frame_encode(f, &wire) == 0);
 	CHECK(wire.len == (size_t)n && memcmp(wire.data, in, wire.len) == 0);
 	if (frame_to_sse(f, &sse) == 0) {
-		CHECK(utf8_valid(sse.data, sse.len));
+		CHECK(utf8_is_valid(sse.data, sse.len));
 		CHECK(sse.len > 2 && strstr(sse.data, "\n\n") == sse.data + sse.len - 2);
 	} else {
 		CHECK(f->type > FRAME_GAP && sse.len == 0);

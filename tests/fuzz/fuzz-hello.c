@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (hello_decode(in, size, &h) == 0) {
 		hello_encode(&h, out);
 		CHECK(size == HELLO_SIZE && memcmp(in, out, size) == 0);
-		v = hello_choose(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX);
+		v = hello_choose_version(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX);
 		CHECK(v < 0 || (v >= h.proto_min && v <= h.proto_max));
 	}
 	free(in);

@@ -8,7 +8,7 @@
 
 static void put(struct buf *log, const void *p, size_t n)
 {
-	CHECK(buf_add(log, p, n) == 0);
+	CHECK(buf_append(log, p, n) == 0);
 }
 
 static void log_head(struct buf *log, const struct http_head *h)
@@ -36,9 +36,9 @@ static void run(unsigned how, const uint8_t *data, size_t size, unsigned seed, s
 	unsigned messages = 0, random = seed;
 	int r = 0;
 
-	http_init(&p, how & 1 ? HTTP_KIND_RESPONSE : HTTP_KIND_REQUEST);
+	http_parser_init(&p, how & 1 ? HTTP_KIND_RESPONSE : HTTP_KIND_REQUEST);
 	if (how & 2)
-		http_allow_upgrade(&p);
+		http_parser_allow_upgrade(&p);
 	while (all.n && r >= 0 && messages < PER_RUN) {
 		struct slice in = all, body;
 
@@ -47,7 +47,8 @@ static void run(unsigned how, const uint8_t *data, size_t size, unsigned seed, s
 			in.n = 1 + (random >> 16) % seed;
 		all.p += in.n;
 		all.n -= in.n;
-		while (messages < PER_RUN && (r = http_next(&p, &in, &body, &err)) > HTTP_MORE) {
+		while (messages < PER_RUN &&
+		       (r = http_parser_next(&p, &in, &body, &err)) > HTTP_MORE) {
 			if (r == HTTP_HEAD_DONE) {
 				log_head(log, &p.head);
 			} else if (r == HTTP_BODY) {
@@ -55,7 +56,7 @@ static void run(unsigned how, const uint8_t *data, size_t size, unsigned seed, s
 				put(log, body.p, body.n);
 			} else {
 				put(log, "|", 1);
-				http_reset(&p);
+				http_parser_reset(&p);
 				messages++;
 			}
 		}
@@ -65,7 +66,7 @@ static void run(unsigned how, const uint8_t *data, size_t size, unsigned seed, s
 		CHECK(err.code == CAY_E_INVALID || err.code == CAY_E_HEADERS);
 		put(log, "!", 1);
 	}
-	http_fini(&p);
+	http_parser_fini(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

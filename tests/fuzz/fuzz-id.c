@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		id_format(&id, text);
 		CHECK(size == ID_TEXT_LEN && memcmp(text, in, size) == 0);
-		CHECK(id_valid(&id, ID_NONE));
+		CHECK(id_is_valid(&id, ID_NONE));
 	}
 	free(in);
 	return 0;

@@ -12,22 +12,22 @@
 
 static void check_config(const struct buf *json)
 {
-	auto_pool pool = POOL_INIT(MIB(1));
+	auto_arena arena = ARENA_INIT(MIB(1));
 	struct image_config c = {};
 	struct cay_err err = {};
 	auto_json j = NULL;
 
 	CHECK(json->len <= UNPACK_CONFIG_MAX);
-	CHECK(jr_read((struct slice){ json->data, json->len }, &json_control_limits, &j, &err) ==
+	CHECK(json_parse((struct slice){ json->data, json->len }, &json_control_limits, &j, &err) ==
 	      0);
-	CHECK(field_decode(&image_config_table, j, &pool, &c, &err) == 0);
+	CHECK(field_decode(&image_config_table, j, &arena, &c, &err) == 0);
 }
 
 static int read_config(struct slice text, size_t n_layers, struct cay_err *err)
 {
 	struct digest ids[MANIFEST_LAYERS_MAX];
 	auto_buf json = BUF_INIT(UNPACK_CONFIG_MAX);
-	int r = manifest_read_config(text, n_layers, ids, &json, err);
+	int r = manifest_parse_config(text, n_layers, ids, &json, err);
 
 	if (r >= 0)
 		check_config(&json);
@@ -37,7 +37,7 @@ static int read_config(struct slice text, size_t n_layers, struct cay_err *err)
 static int read_manifest(struct slice text, struct cay_err *err)
 {
 	struct manifest m;
-	int r = manifest_read(text, &m, err);
+	int r = manifest_parse(text, &m, err);
 
 	CHECK(r < 0 || (m.n_layers >= 1 && m.n_layers <= MANIFEST_LAYERS_MAX));
 	for (size_t i = 0; r >= 0 && i < m.n_layers; i++)
@@ -48,7 +48,7 @@ static int read_manifest(struct slice text, struct cay_err *err)
 static int pick(struct slice text, struct cay_err *err)
 {
 	struct descriptor d;
-	int r = manifest_pick(text, &d, err);
+	int r = manifest_pick_platform(text, &d, err);
 
 	CHECK(r < 0 || d.media == MEDIA_INDEX || d.media == MEDIA_MANIFEST);
 	return r;
@@ -56,9 +56,9 @@ static int pick(struct slice text, struct cay_err *err)
 
 static int read_docker(struct slice text, struct cay_err *err)
 {
-	auto_pool pool = POOL_INIT(KIB(256));
+	auto_arena arena = ARENA_INIT(KIB(256));
 	struct docker_image image;
-	int r = docker_read(text, &pool, &image, err);
+	int r = docker_manifest_parse(text, &arena, &image, err);
 
 	CHECK(r < 0 || (image.n_layers >= 1 && image.n_layers <= MANIFEST_LAYERS_MAX));
 	for (size_t i = 0; r >= 0 && i < image.n_layers; i++)

@@ -26,7 +26,7 @@ static int work_dir(void)
 	if (fd < 0) {
 		CHECK(setlocale(LC_CTYPE, "C.UTF-8") && mkdtemp(name));
 		fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		CHECK(fd >= 0 && path_write(fd, "canary", "bird", 4, 0600) == 0);
+		CHECK(fd >= 0 && path_write_atomic(fd, "canary", "bird", 4, 0600) == 0);
 	}
 	return fd;
 }
@@ -45,7 +45,7 @@ static int memory_file(const void *p, size_t n)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 
-	CHECK(fd >= 0 && path_write_all(fd, p, n) == 0);
+	CHECK(fd >= 0 && fd_write_all(fd, p, n) == 0);
 	return fd;
 }
 
@@ -54,12 +54,13 @@ static int apply(int root, int fd, unsigned media, bool lowest, const uint8_t *d
 {
 	struct layer_budget left = { MAX_BYTES, MAX_BYTES, 1000, 0 };
 	struct descriptor d = { .size = size, .media = media };
-	struct layout_file file = { .size = size };
-	struct layout layout = { .fd = fd, .blobs = &file, .n_blobs = 1 };
+	struct oci_layout_file file = { .size = size };
+	struct oci_layout layout = { .fd = fd, .blobs = &file, .n_blobs = 1 };
 	struct hash h = {};
 	int r;
 
-	CHECK(hash_init(&h) == 0 && hash_add(&h, data, size) == 0 && hash_end(&h, &d.digest) == 0);
+	CHECK(hash_init(&h) == 0 && hash_update(&h, data, size) == 0 &&
+	      hash_finish(&h, &d.digest) == 0);
 	hash_fini(&h);
 	file.digest = d.digest;
 	r = layer_apply(root, &layout, &d, &d.digest, lowest, &left, err);
@@ -79,19 +80,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(mkdirat(work, "root", 0755) == 0);
 	root = openat(work, "root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(mkdirat(root, "d", 0755) == 0 && symlinkat("../canary", root, "l") == 0 &&
-	      symlinkat("/d", root, "d/s") == 0 && path_write(root, "f", "x", 1, 0644) == 0);
+	      symlinkat("/d", root, "d/s") == 0 && path_write_atomic(root, "f", "x", 1, 0644) == 0);
 	fd = memory_file(data + 1, size - 1);
 	if ((data[0] & 3) == 3) {
 		auto_close int config = memory_file("", 0);
-		struct unpacked u;
+		struct unpack_result u;
 
-		r = unpack(root, fd, config, MAX_BYTES, &u, &err);
+		r = unpack_image(root, fd, config, MAX_BYTES, &u, &err);
 	} else {
 		r = apply(root, fd, medias[data[0] & 3], !(data[0] & 4), data + 1, size - 1, &err);
 	}
 	CHECK(r >= 0 || (err.code != CAY_OK && err.msg[0]));
 	CHECK(canary_lives(work));
-	CHECK(tree_remove(work, "root") == 0);
+	CHECK(rmtree_at(work, "root") == 0);
 	CHECK(canary_lives(work));
 	return 0;
 }

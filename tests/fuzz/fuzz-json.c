@@ -18,7 +18,7 @@ static void walk(const json_t *j, unsigned depth, size_t *values)
 			walk(e, depth + 1, values);
 	} else if (json_is_string(j)) {
 		CHECK(!memchr(json_string_value(j), 0, json_string_length(j)));
-		CHECK(utf8_valid(json_string_value(j), json_string_length(j)));
+		CHECK(utf8_is_valid(json_string_value(j), json_string_length(j)));
 	}
 }
 
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct cay_err err = {};
 	json_t *j = NULL;
 	size_t values = 0;
-	int r = jr_read((struct slice){ in, size }, &json_control_limits, &j, &err);
+	int r = json_parse((struct slice){ in, size }, &json_control_limits, &j, &err);
 
 	if (r == 0) {
 		walk(j, 1, &values);

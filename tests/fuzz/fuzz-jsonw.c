@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct jw w = jw_to(&b);
 	json_t *j;
 
-	jw_array(&w, NULL);
+	jw_array_begin(&w, NULL);
 	for (size_t i = 0; i < size; i++) {
 		bool object = w.open[w.depth - 1] == '{';
 		char key[24];
@@ -22,11 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		switch (in[i] & 7) {
 		case 0:
 			if (w.depth < JW_DEPTH_MAX)
-				jw_object(&w, object ? key : NULL);
+				jw_object_begin(&w, object ? key : NULL);
 			break;
 		case 1:
 			if (w.depth < JW_DEPTH_MAX)
-				jw_array(&w, object ? key : NULL);
+				jw_array_begin(&w, object ? key : NULL);
 			break;
 		case 2:
 			if (w.depth > 1)
@@ -40,15 +40,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		default:
 			left = left > 16 ? 16 : left;
-			jw_strn(&w, object ? key : NULL, (struct slice){ in + i, left });
+			jw_slice(&w, object ? key : NULL, (struct slice){ in + i, left });
 			i += left - 1;
 			break;
 		}
 	}
 	while (w.depth)
 		jw_end(&w);
-	if (jw_done(&w) == 0) {
-		CHECK(utf8_valid(b.data, b.len));
+	if (jw_finish(&w) == 0) {
+		CHECK(utf8_is_valid(b.data, b.len));
 		j = json_loadb(b.data, b.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
 		CHECK(j);
 		json_decref(j);

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct jwks *keys = NULL;
 	struct cay_err err = {};
 
-	if (jwks_read((struct slice){ in, size }, &keys, &err) == 0)
+	if (jwks_parse((struct slice){ in, size }, &keys, &err) == 0)
 		check(keys);
 	else
 		CHECK(!keys && err.msg[0] &&

@@ -15,11 +15,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(size == KEY_TEXT_LEN && memcmp(in, "cay_", 4) == 0);
 		CHECK(memcmp(in + 4, prefix, KEY_PREFIX_LEN) == 0 && strlen(prefix) == 8);
 		for (size_t i = 0; i < size; i++)
-			CHECK(ascii_alnum(in[i]) || in[i] == '-' || in[i] == '_');
+			CHECK(ascii_is_alnum(in[i]) || in[i] == '-' || in[i] == '_');
 		key_hash(text, hash);
-		CHECK(key_is(text, hash));
+		CHECK(key_matches_hash(text, hash));
 		in[size - 1] ^= 1; /* bits no byte has: another spelling of the same */
-		CHECK(key_parse(text, prefix) < 0 && !key_is(text, hash));
+		CHECK(key_parse(text, prefix) < 0 && !key_matches_hash(text, hash));
 	} else {
 		CHECK(!prefix[0]);
 	}

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!want.p)
 		want = SLICE("exec");
 	bare = slice_trim(value);
-	if (rpc_header_is(value, want)) {
+	if (mcp_rpc_header_equals(value, want)) {
 		bool encoded = bare.n >= 11 && memcmp(bare.p, "=?base64?", 9) == 0;
 
 		CHECK(slice_eq(bare, want) || encoded);

@@ -12,7 +12,7 @@
 #define SHOWN_MAX MIB(8)
 
 /* as go.c has them */
-static const struct json_limits limits = { RUN_ANSWER_MAX, 24, 32768 };
+static const struct json_limits limits = { TOOL_RUN_ANSWER_MAX, 24, 32768 };
 
 static bool begins(struct slice *s, char mark)
 {
@@ -35,9 +35,9 @@ static void take_answer(struct tool_run *run, struct slice *rest)
 	else
 		line = slice_cut(rest, '\n');
 	json_decref(run->answer.json);
-	run->answer = (struct run_answer){ .status = status, .body = line };
+	run->answer = (struct tool_op_answer){ .status = status, .body = line };
 	if (line.n)
-		(void)!jr_read(line, &limits, &run->answer.json, NULL);
+		(void)!json_parse(line, &limits, &run->answer.json, NULL);
 	run->step++;
 }
 
@@ -50,7 +50,7 @@ static bool check_request(const struct tool_run *run)
 	struct op_match match;
 	unsigned allow;
 
-	if (run_write(run, &target, &body, &err) < 0)
+	if (tool_run_write_request(run, &target, &body, &err) < 0)
 		return false;
 	path = (struct slice){ buf_str(&target), target.len };
 	for (size_t i = 0; i < path.n; i++)
@@ -63,38 +63,39 @@ static bool check_request(const struct tool_run *run)
 
 static int next(struct tool_run *run, struct cay_err *err)
 {
-	run->hears = false;
-	if (run->tool->ask)
-		return run->tool->ask(run, err);
+	run->accepts_failure = false;
+	if (run->tool->next_call)
+		return run->tool->next_call(run, err);
 	if (run->step)
-		return TOOL_SHOWN;
-	run_call(run, run->tool->op);
-	return run_map(run, err);
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, run->tool->op);
+	return tool_run_map_args(run, err);
 }
 
 static void show(struct tool_run *run, const struct cay_err *failed)
 {
 	auto_buf b = BUF_INIT(SHOWN_MAX);
 	struct jw w = jw_to(&b);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 	struct cay_err err = {};
 	auto_json j = NULL;
 	int r = 0;
 
-	jw_array(&w, NULL);
+	jw_array_begin(&w, NULL);
 	if (failed)
-		result_fail(&out, failed);
-	else if (run->tool->show)
-		r = run->tool->show(run, &out, &err);
+		tool_result_add_error(&out, failed);
+	else if (run->tool->write_result)
+		r = run->tool->write_result(run, &out, &err);
 	if (r >= 0) {
 		if (json_is_object(out.data))
-			jr_write(out.data, NULL, &w);
+			json_write(out.data, NULL, &w);
 		jw_end(&w);
-		CHECK(jw_done(&w) >= 0 || w.err == -ENOBUFS || w.err == -EDOM || w.err == -ENOMEM);
-		if (jw_done(&w) >= 0)
-			CHECK(jr_read((struct slice){ b.data, b.len },
-				      &(struct json_limits){ SHOWN_MAX, 32, 1 << 20 }, &j,
-				      NULL) >= 0);
+		CHECK(jw_finish(&w) >= 0 || w.err == -ENOBUFS || w.err == -EDOM ||
+		      w.err == -ENOMEM);
+		if (jw_finish(&w) >= 0)
+			CHECK(json_parse((struct slice){ b.data, b.len },
+					 &(struct json_limits){ SHOWN_MAX, 32, 1 << 20 }, &j,
+					 NULL) >= 0);
 	} else {
 		CHECK(err.code != CAY_OK);
 	}
@@ -107,18 +108,18 @@ static void play(struct tool_run *run, struct slice rest)
 	unsigned calls = 0;
 	int r;
 
-	while ((r = next(run, &err)) == TOOL_CALLS && calls++ < RUN_CALLS_MAX) {
+	while ((r = next(run, &err)) == TOOL_NEXT_CALL && calls++ < TOOL_RUN_CALLS_MAX) {
 		if (!check_request(run))
 			return;
 		take_answer(run, &rest);
-		if (run->answer.status >= 400 && !run->hears) {
-			run_read_failure(run, &err);
+		if (run->answer.status >= 400 && !run->accepts_failure) {
+			tool_run_read_failure(run, &err);
 			r = -EREMOTEIO;
 			break;
 		}
 	}
 	CHECK(r >= 0 || err.code != CAY_OK);
-	if (r != TOOL_CALLS)
+	if (r != TOOL_NEXT_CALL)
 		show(run, r < 0 ? &err : NULL);
 }
 
@@ -130,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *in = fuzz_copy(data, size);
 	struct slice rest = { in, size }, line;
 	struct tool_run run = {
-		.group = "g", .settings = &settings, .sandbox = SB, .pool = POOL_INIT(MIB(4))
+		.group = "g", .settings = &settings, .sandbox = SB, .arena = ARENA_INIT(MIB(4))
 	};
 	auto_json args = NULL;
 
@@ -139,14 +140,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		rest.p++;
 		rest.n--;
 		line = slice_cut(&rest, '\n');
-		if (jr_read(line, &limits, &args, NULL) >= 0 &&
-		    tool_args(run.tool, args, &run.args, NULL) >= 0)
+		if (json_parse(line, &limits, &args, NULL) >= 0 &&
+		    tool_args_check(run.tool, args, &run.args, NULL) >= 0)
 			play(&run, rest);
 	}
 	json_decref(run.args);
 	json_decref(run.call.members);
 	json_decref(run.answer.json);
-	pool_fini(&run.pool);
+	arena_fini(&run.arena);
 	free(in);
 	return 0;
 }

@@ -10,12 +10,12 @@ static void check_json(struct jw *w, const struct buf *b)
 	static const struct json_limits limits = { MIB(8), 64, 1000000 };
 	auto_json j = NULL;
 
-	CHECK(jw_done(w) == 0);
-	CHECK(jr_read((struct slice){ b->data, b->len }, &limits, &j, NULL) == 0);
+	CHECK(jw_finish(w) == 0);
+	CHECK(json_parse((struct slice){ b->data, b->len }, &limits, &j, NULL) == 0);
 	CHECK(json_is_object(j));
 }
 
-static void call(const struct rpc *r)
+static void call(const struct mcp_rpc *r)
 {
 	struct slice name = { json_string_value(json_object_get(r->params, "name")),
 			      json_string_length(json_object_get(r->params, "name")) };
@@ -25,11 +25,11 @@ static void call(const struct rpc *r)
 	struct cay_err err = {};
 	int e;
 
-	if (!t || tool_args(t, json_object_get(r->params, "arguments"), &run.args, &err) < 0)
+	if (!t || tool_args_check(t, json_object_get(r->params, "arguments"), &run.args, &err) < 0)
 		return;
-	run_call(&run, t->op);
-	e = run_map(&run, &err);
-	if (e >= 0 && run_write(&run, &target, &body, &err) >= 0) {
+	tool_run_begin_call(&run, t->op);
+	e = tool_run_map_args(&run, &err);
+	if (e >= 0 && tool_run_write_request(&run, &target, &body, &err) >= 0) {
 		CHECK(target.len && target.data[0] == '/');
 		for (size_t i = 0; i < target.len; i++)
 			CHECK(target.data[i] > ' ' && target.data[i] < 127);
@@ -42,31 +42,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *in = fuzz_copy(data, size);
 	struct slice rest = { in, size };
-	struct rpc_headers h = {};
+	struct mcp_rpc_headers h = {};
 	struct slice *to[] = { &h.version, &h.method, &h.name };
 	auto_buf b = BUF_INIT(MIB(4));
 	struct jw w = jw_to(&b);
-	struct rpc_fault fault;
-	struct rpc r;
+	struct mcp_rpc_fault fault;
+	struct mcp_rpc r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(to) && rest.p; i++) {
 		*to[i] = slice_cut(&rest, '\n');
 		if (!to[i]->n)
 			*to[i] = (struct slice){};
 	}
-	if (rpc_read(rest, &h, &r, &fault) < 0) {
+	if (mcp_rpc_parse(rest, &h, &r, &fault) < 0) {
 		CHECK(fault.code && fault.status >= 200 && fault.msg[0]);
-		rpc_write_fault(&r, &fault, &w);
+		mcp_rpc_write_fault(&r, &fault, &w);
 	} else {
 		CHECK(r.message && (r.method || !r.id));
 		CHECK(!r.modern || slice_eq(h.version, SLICE(RPC_MODERN)));
 		if (r.method == RPC_TOOLS_CALL)
 			call(&r);
-		rpc_begin(&r, &w);
-		rpc_end(&w);
+		mcp_rpc_begin_result(&r, &w);
+		mcp_rpc_end_result(&w);
 	}
 	check_json(&w, &b);
-	rpc_fini(&r);
+	mcp_rpc_fini(&r);
 	free(in);
 	return 0;
 }

@@ -9,15 +9,15 @@
 static void read_with(const struct cmd *cmd, const char *const *words, size_t n)
 {
 	static const struct opt_group none[] = { OPTS_END };
-	auto_pool pool = POOL_INIT(MIB(1));
-	void *args = pool_take(&pool, 1, cmd->size + 1);
+	auto_arena arena = ARENA_INIT(MIB(1));
+	void *args = arena_alloc(&arena, 1, cmd->size + 1);
 	struct cay_err err = {};
 	struct opt_words w;
 	const char *near;
 
 	CHECK(args);
-	if (opt_read(cmd->options ? cmd->options : none, words, n, &pool, args, &w, &near, &err) <
-	    0) {
+	if (opt_parse_words(cmd->options ? cmd->options : none, words, n, &arena, args, &w, &near,
+			    &err) < 0) {
 		CHECK(err.code != CAY_OK && err.msg[0]);
 		return;
 	}

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t which = size ? data[0] % 3 : 0, cut;
 	char *in = fuzz_copy(data, size);
 	const struct package_manager *m = &package_managers[which];
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	struct field_texts argv = {};
 	struct packages p = {};
 	const char *name, *version;
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy((char *)&p + m->offset, &(struct field_map){ &name, &version, 1 },
 	       sizeof(struct field_map));
 	if (packages_check(&p, NULL) == 0) {
-		CHECK(package_argv(m, package_map(&p, m), &pool, &argv) == 0);
+		CHECK(package_install_argv(m, packages_get_map(&p, m), &arena, &argv) == 0);
 		for (size_t i = argv.n - (which == 2 ? 2 : 1); i < argv.n; i++)
 			check_argument(argv.v[i], which);
 	}

@@ -14,15 +14,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct id sandbox;
 	uint16_t port;
 
-	if (preview_host(&base, (struct slice){ in, size }, &sandbox, &port)) {
+	if (preview_host_parse(&base, (struct slice){ in, size }, &sandbox, &port)) {
 		const char *colon = memchr(in, ':', size);
 		size_t n = colon ? (size_t)(colon - in) : size;
 
-		CHECK(port && id_valid(&sandbox, ID_SANDBOX));
-		CHECK(preview_origin(&base, &sandbox, port, &origin) >= 0);
+		CHECK(port && id_is_valid(&sandbox, ID_SANDBOX));
+		CHECK(preview_origin_format(&base, &sandbox, port, &origin) >= 0);
 		CHECK(origin.len == n + 8 && strncasecmp(origin.data + 8, in, n) == 0);
 	}
-	CHECK(preview_check((struct slice){ in, size }, &keys, 0, 0, &p, &err) < 0);
+	CHECK(preview_token_check((struct slice){ in, size }, &keys, 0, 0, &p, &err) < 0);
 	CHECK(err.code == CAY_E_UNAUTHENTICATED);
 	free(in);
 	return 0;

@@ -8,7 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *in = fuzz_copy(data, size);
 	struct slice s = { in, size };
 	uint64_t bytes, milli, back;
-	bool has_bytes = quantity_bytes(s, &bytes) == 0, has_milli = quantity_milli(s, &milli) == 0;
+	bool has_bytes = quantity_parse_bytes(s, &bytes) == 0,
+	     has_milli = quantity_parse_milli(s, &milli) == 0;
 
 	if (has_bytes && has_milli)
 		CHECK(milli == bytes * 1000 && milli / 1000 == bytes);
@@ -16,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		char text[QUANTITY_TEXT_MAX];
 
 		quantity_format(bytes, text);
-		CHECK(quantity_bytes(slice_of(text), &back) == 0 && back == bytes);
+		CHECK(quantity_parse_bytes(slice_of(text), &back) == 0 && back == bytes);
 	}
 	free(in);
 	return 0;

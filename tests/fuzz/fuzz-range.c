@@ -17,16 +17,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(&of, data, sizeof(of));
 	of &= INT64_MAX;
 	char *in = fuzz_copy(data + sizeof(of), size - sizeof(of));
-	enum range_kind kind = range_read((struct slice){ in, size - sizeof(of) }, of, &first, &n);
+	enum http_range_kind kind =
+		http_range_parse((struct slice){ in, size - sizeof(of) }, of, &first, &n);
 
 	free(in);
-	CHECK(kind != RANGE_ALL || (first == 0 && n == of));
-	if (kind != RANGE_PART)
+	CHECK(kind != HTTP_RANGE_ALL || (first == 0 && n == of));
+	if (kind != HTTP_RANGE_PART)
 		return 0;
 	CHECK(n && first < of && n <= of - first);
 	len = snprintf(text, sizeof(text), "bytes=%llu-%llu", (unsigned long long)first,
 		       (unsigned long long)(first + n - 1));
 	CHECK(len > 0 && (size_t)len < sizeof(text));
-	CHECK(range_read(slice_of(text), of, &again, &m) == RANGE_PART && again == first && m == n);
+	CHECK(http_range_parse(slice_of(text), of, &again, &m) == HTTP_RANGE_PART &&
+	      again == first && m == n);
 	return 0;
 }

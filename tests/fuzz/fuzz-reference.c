@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t n = r.host.n + 1 + r.path.n + (r.tag.p ? 1 + r.tag.n : 0) +
 			   (r.digest.p ? 1 + r.digest.n : 0);
 
-		CHECK(n == size && size <= REFERENCE_MAX && reference_host(r.host));
+		CHECK(n == size && size <= REFERENCE_MAX && reference_is_host(r.host));
 		for (size_t i = 0; i < size; i++)
 			CHECK(in[i] > ' ' && in[i] < 127 &&
 			      !strchr("\"'$`\\;&|<>()?#%*[]{}!~,=+", in[i]));

@@ -13,7 +13,7 @@ struct seen {
 	uint64_t sum;
 };
 
-static void take_body(struct http *h, struct seen *to)
+static void take_body(struct http_client *h, struct seen *to)
 {
 	CHECK(h->body.len <= HTTP_PIECE);
 	to->body += h->body.len;
@@ -31,26 +31,28 @@ static struct seen feed(const uint8_t *in, size_t n, size_t step)
 
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
 	h.fd = pair[0];
-	CHECK(http_request(&h, &(struct http_ask){ "GET", "/", .length = HTTP_NO_BODY }) == 0);
+	CHECK(http_client_queue_request(
+		      &h, &(struct http_client_request){ "GET", "/",
+							 .body_length = HTTP_NO_BODY }) == 0);
 	while (n && r == 0) {
 		size_t part = step && step < n ? step : n;
 
 		if (part > HTTP_PIECE)
 			part = HTTP_PIECE;
 		CHECK(write(pair[1], in, part) == (ssize_t)part);
-		r = http_pull(&h, &err);
+		r = http_client_receive(&h, &err);
 		CHECK(r == 0 || (r == -EPROTO && err.code == CAY_E_MISBEHAVED));
-		CHECK(h.head || h.head_bytes <= HTTP_HEAD_MAX);
+		CHECK(h.head_complete || h.head_bytes <= HTTP_HEAD_MAX);
 		take_body(&h, &seen);
 		in += part;
 		n -= part;
 	}
 	(void)close(pair[1]);
 	if (r == 0)
-		r = http_pull(&h, &err);
+		r = http_client_receive(&h, &err);
 	CHECK(r == 0 || r == -EPROTO || r == -ECONNRESET);
-	CHECK((r == 0) == (h.done && err.code == CAY_OK));
-	if (h.head)
+	CHECK((r == 0) == (h.reply_complete && err.code == CAY_OK));
+	if (h.head_complete)
 		CHECK(h.status >= 200 && h.status < 600);
 	seen.whole = r == 0;
 	seen.status = h.status;

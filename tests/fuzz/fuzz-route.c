@@ -21,12 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			struct slice w = slice_cut(&want, '/'), p = slice_cut(&path, '/');
 
 			if (slice_eq(w, SLICE("{service}")))
-				CHECK(op_name_valid(p) && p.p == m.name.p && p.n == m.name.n);
+				CHECK(op_name_is_valid(p) && p.p == m.name.p && p.n == m.name.n);
 			else
 				CHECK(w.n && w.p[0] == '{' ? p.n == ID_TEXT_LEN : slice_eq(w, p));
 		}
 		for (unsigned i = 0; i < m.n_params; i++)
-			CHECK(id_valid(&m.params[i], ID_NONE));
+			CHECK(id_is_valid(&m.params[i], ID_NONE));
 	} else {
 		CHECK(err.code == (allow ? CAY_E_METHOD : CAY_E_NOT_FOUND));
 	}

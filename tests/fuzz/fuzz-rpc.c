@@ -4,13 +4,13 @@
 #include "cli/rpc.h"
 #include "fuzz.h"
 
-static void check_headers(const struct rpc *m)
+static void check_headers(const struct bridge_rpc *m)
 {
 	auto_buf out = BUF_INIT(KIB(8));
 	struct cay_err err = {};
 	struct slice rest;
 
-	if (rpc_headers(m, "2025-11-25", &out, &err) < 0) {
+	if (bridge_rpc_format_headers(m, "2025-11-25", &out, &err) < 0) {
 		CHECK(err.code == CAY_E_TOO_LARGE);
 		return;
 	}
@@ -24,16 +24,16 @@ static void check_headers(const struct rpc *m)
 	}
 }
 
-static void check_line(const struct rpc *m, struct slice text)
+static void check_line(const struct bridge_rpc *m, struct slice text)
 {
 	auto_buf out = BUF_INIT(RPC_MAX + 1);
 	struct cay_err err = {};
-	enum rpc_code code;
+	enum bridge_rpc_code code;
 	auto_rpc again = {};
 
-	CHECK(rpc_line(text, &out) == 0);
+	CHECK(bridge_rpc_format_line(text, &out) == 0);
 	CHECK(memchr(out.data, '\n', out.len) == out.data + out.len - 1);
-	CHECK(rpc_read((struct slice){ out.data, out.len - 1 }, &again, &code, &err) == 0);
+	CHECK(bridge_rpc_parse((struct slice){ out.data, out.len - 1 }, &again, &code, &err) == 0);
 	CHECK(json_equal(again.tree, m->tree));
 }
 
@@ -42,17 +42,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *in = fuzz_copy(data, size), version[RPC_VERSION_MAX];
 	auto_buf out = BUF_INIT(KIB(64));
 	struct cay_err err = {};
-	enum rpc_code code;
+	enum bridge_rpc_code code;
 	auto_rpc m = {};
 
-	if (rpc_read((struct slice){ in, size }, &m, &code, &err) == 0) {
+	if (bridge_rpc_parse((struct slice){ in, size }, &m, &code, &err) == 0) {
 		check_headers(&m);
 		check_line(&m, (struct slice){ in, size });
-		rpc_version(&m, version);
-		CHECK(!rpc_cancels(&m) || m.method);
-		CHECK(!rpc_answers(&m, m.id) || !m.method);
+		bridge_rpc_read_version(&m, version);
+		CHECK(!bridge_rpc_find_cancelled_id(&m) || m.method);
+		CHECK(!bridge_rpc_is_answer_to(&m, m.id) || !m.method);
 	} else {
-		CHECK(rpc_failed(NULL, code, &err, "", &out) == 0 && out.len);
+		CHECK(bridge_rpc_format_error(NULL, code, &err, "", &out) == 0 && out.len);
 	}
 	free(in);
 	return 0;

@@ -13,19 +13,19 @@
 static struct init init;
 static struct spool spools[OUTPUTS];
 static struct output outputs[OUTPUTS];
-static struct reader readers[READERS];
+static struct output_reader readers[READERS];
 
 /* What it got it takes; the third one leaves. */
-static void more(struct reader *r)
+static void more(struct output_reader *r)
 {
 	uint8_t to[512];
-	size_t n = output_read_for(r, r->pos, to, sizeof(to));
+	size_t n = output_read_for_reader(r, r->pos, to, sizeof(to));
 
 	CHECK(n <= sizeof(to) && (!r->window || r->window->n <= SPOOL_PIECE));
 	if (r == &readers[2])
-		output_detach(r);
+		output_remove_reader(r);
 	else if (n)
-		output_moved(r, n);
+		output_reader_advance(r, n);
 }
 
 static void begin(void)
@@ -42,9 +42,9 @@ static void begin(void)
 				      .polling = true,
 				      .spool = &spools[i],
 				      .ring = ring_empty(&init.budget, BYTES / 2) };
-		CHECK(ring_space(&o->ring, BYTES / 2, false, &to) >= 4);
+		CHECK(ring_reserve(&o->ring, BYTES / 2, false, &to) >= 4);
 		memcpy(to, "tail", 4);
-		ring_wrote(&o->ring, 4);
+		ring_commit(&o->ring, 4);
 		o->spooled = BYTES / 4;
 		spools[i] = (struct spool){ .next = init.spools.first,
 					    .id = i + 1,
@@ -55,8 +55,8 @@ static void begin(void)
 		init.spools.first = &spools[i];
 	}
 	for (unsigned i = 0; i < READERS; i++) {
-		readers[i] = (struct reader){ .more = more };
-		output_attach(&outputs[i / 2], &readers[i], i);
+		readers[i] = (struct output_reader){ .on_more = more };
+		output_add_reader(&outputs[i / 2], &readers[i], i);
 		more(&readers[i]);
 	}
 }
@@ -64,9 +64,9 @@ static void begin(void)
 static void end(void)
 {
 	for (unsigned i = 0; i < READERS; i++)
-		output_detach(&readers[i]);
+		output_remove_reader(&readers[i]);
 	for (unsigned i = 0; i < OUTPUTS; i++) {
-		ring_drop(&outputs[i].ring);
+		ring_free_data(&outputs[i].ring);
 		CHECK(spools[i].fd < 0);
 	}
 }
@@ -79,7 +79,7 @@ static bool hear(const struct spool_msg *m, const uint8_t *bytes, size_t n)
 	bool ok;
 
 	memcpy(before, outputs, sizeof(before));
-	ok = spool_hear(&init.spools, m, copy, n, &fd);
+	ok = spool_handle_message(&init.spools, m, copy, n, &fd);
 	free(copy);
 	for (unsigned i = 0; i < OUTPUTS; i++) {
 		const struct output *o = &outputs[i];

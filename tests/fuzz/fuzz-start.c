@@ -8,17 +8,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *in = fuzz_copy(data, size), out[START_SIZE];
 	struct start_failure f;
 
-	if (start_decode(in, size, &f) == 0) {
-		start_encode(&f, out);
+	if (start_failure_decode(in, size, &f) == 0) {
+		start_failure_encode(&f, out);
 		CHECK(size == START_SIZE && memcmp(in, out, size) == 0);
-		CHECK(utf8_valid(f.text, strlen(f.text)) && !strpbrk(f.text, "\n\r\x1b"));
+		CHECK(utf8_is_valid(f.text, strlen(f.text)) && !strpbrk(f.text, "\n\r\x1b"));
 	}
 	/* any bytes make texts that are accepted */
-	f = (struct start_failure){ .what = START_SLOW };
-	start_set(f.script, START_SCRIPT_MAX, (struct slice){ (const char *)in, size });
-	start_set(f.text, START_TEXT_MAX, (struct slice){ (const char *)in, size });
-	start_encode(&f, out);
-	CHECK(start_decode(out, sizeof(out), &f) == 0);
+	f = (struct start_failure){ .what = START_TIMED_OUT };
+	start_failure_set_text(f.script, START_SCRIPT_MAX,
+			       (struct slice){ (const char *)in, size });
+	start_failure_set_text(f.text, START_TEXT_MAX, (struct slice){ (const char *)in, size });
+	start_failure_encode(&f, out);
+	CHECK(start_failure_decode(out, sizeof(out), &f) == 0);
 	free(in);
 	return 0;
 }

@@ -10,7 +10,7 @@ struct seen {
 	bool refused;
 };
 
-static void note(struct seen *to, const struct stream_item *i)
+static void note(struct seen *to, const struct frame_reader_item *i)
 {
 	if (i->event == STREAM_DATA) {
 		CHECK(i->n > 0 && i->stream != FRAME_STDIN);
@@ -28,15 +28,16 @@ static void note(struct seen *to, const struct stream_item *i)
 
 static struct seen feed(const uint8_t *in, size_t n, size_t step)
 {
-	struct stream s = stream_of(STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR));
+	struct frame_reader s =
+		frame_reader_create(STREAM_BIT(FRAME_STDOUT) | STREAM_BIT(FRAME_STDERR));
 	struct seen seen = {};
 
 	while (n && !seen.refused) {
 		size_t part = step && step < n ? step : n;
 		uint8_t *copy = fuzz_copy(in, part);
-		struct stream before = s;
-		struct stream_item item;
-		ssize_t r = stream_read(&s, copy, part, &item);
+		struct frame_reader before = s;
+		struct frame_reader_item item;
+		ssize_t r = frame_reader_feed(&s, copy, part, &item);
 
 		seen.refused = r < 0;
 		if (r >= 0) {

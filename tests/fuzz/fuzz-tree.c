@@ -38,7 +38,7 @@ static ssize_t from_memory(void *arg, void *p, size_t n, struct cay_err *)
 
 static int to_buf(void *arg, const void *p, size_t n, struct cay_err *)
 {
-	return buf_add(arg, p, n);
+	return buf_append(arg, p, n);
 }
 
 static int work_dir(void)
@@ -49,7 +49,7 @@ static int work_dir(void)
 	if (fd < 0) {
 		CHECK(mkdtemp(name));
 		fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		CHECK(fd >= 0 && path_write(fd, "canary", "bird", 4, 0600) == 0);
+		CHECK(fd >= 0 && path_write_atomic(fd, "canary", "bird", 4, 0600) == 0);
 	}
 	return fd;
 }
@@ -91,7 +91,7 @@ static void seal(uint8_t *p, size_t n)
 {
 	for (; n >= TAR_BLOCK; p += TAR_BLOCK, n -= TAR_BLOCK)
 		if (memcmp(p + AT_MAGIC, "ustar", 5) == 0)
-			CHECK(snprintf((char *)p + AT_SUM, LEN_SUM, "%06o", tar_sum(p)) == 6);
+			CHECK(snprintf((char *)p + AT_SUM, LEN_SUM, "%06o", tar_checksum(p)) == 6);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(mkdirat(work, "root", 0755) == 0);
 	root = openat(work, "root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(mkdirat(root, "d", 0755) == 0 && symlinkat("../canary", root, "l") == 0 &&
-	      symlinkat("..", root, "d/s") == 0 && path_write(root, "f", "x", 1, 0644) == 0);
+	      symlinkat("..", root, "d/s") == 0 && path_write_atomic(root, "f", "x", 1, 0644) == 0);
 	how.dirfd = root;
 	how.limits = (struct tree_limits){ MAX_ENTRIES, MAX_BYTES, 022, data[0] & 2 };
 	if (data[0] & 1) {
@@ -126,10 +126,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	gz_reader_fini(&gz);
 	CHECK(r >= 0 || (err.code != CAY_OK && err.msg[0]));
 	CHECK(n.bytes <= MAX_BYTES && n.files + n.directories + n.links <= MAX_ENTRIES);
-	CHECK(path_each(root, no_tmp, NULL) == 0);
+	CHECK(path_for_each_entry(root, no_tmp, NULL) == 0);
 	again(root);
 	CHECK(canary_lives(work));
-	CHECK(tree_remove(work, "root") == 0);
+	CHECK(rmtree_at(work, "root") == 0);
 	CHECK(canary_lives(work));
 	return 0;
 }

@@ -27,8 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(inside(u.name, passwd) && inside(u.home, passwd));
 		CHECK(u.home.n && u.home.p[0] == '/');
 		CHECK(u.uid <= USERS_ID_MAX && u.gid <= USERS_ID_MAX);
-		if (name.n && ascii_digit(name.p[0]))
-			CHECK(str_u64(name, 0, USERS_ID_MAX, &id) == 0 && id == u.uid);
+		if (name.n && ascii_is_digit(name.p[0]))
+			CHECK(str_parse_u64(name, 0, USERS_ID_MAX, &id) == 0 && id == u.uid);
 		else
 			CHECK(slice_eq(u.name, name));
 	} else {

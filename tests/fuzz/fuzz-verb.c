@@ -5,7 +5,7 @@
 
 static void check_fields(const uint8_t *in, unsigned verb)
 {
-	for (const struct verb_field *f = verb_fields(verb); f->name; f++) {
+	for (const struct verb_field *f = verb_request_fields(verb); f->name; f++) {
 		uint64_t v = 0;
 
 		if (f->kind == VK_U32 || f->kind == VK_U64) {
@@ -31,16 +31,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	fds = data[0];
 	in = fuzz_copy(data + 1, size - 1);
-	r = verb_check(in, size - 1, fds, &err);
+	r = verb_request_check(in, size - 1, fds, &err);
 	if (r >= 0) {
-		CHECK(verb_row((unsigned)r) && verb_row((unsigned)r)->request_size == size - 1);
+		CHECK(verb_row_find((unsigned)r) &&
+		      verb_row_find((unsigned)r)->request_size == size - 1);
 		check_fields(in, (unsigned)r);
 	} else {
 		CHECK(r == -EPROTO || (r == -EINVAL && err.code == CAY_E_INVALID));
 	}
-	verb_begin(&request, (enum verb)(VERB_NONE + 1 + fds % (VERB_NUM - 1)), 0);
+	verb_head_init(&request, (enum verb)(VERB_NONE + 1 + fds % (VERB_NUM - 1)), 0);
 	err = (struct cay_err){};
-	r = verb_check_reply(in, size - 1, fds & 1, &request, &outcome, &err);
+	r = verb_reply_check(in, size - 1, fds & 1, &request, &outcome, &err);
 	CHECK(r == 0 || (r == -EPROTO && err.code == CAY_E_INTERNAL));
 	CHECK(r < 0 ||
 	      (outcome.code < CAY_NUM_CODES && memchr(outcome.msg, 0, sizeof(outcome.msg))));

@@ -21,7 +21,7 @@ static const struct ws_conf confs[] = {
 
 static bool add(struct buf *b, const void *p, size_t n)
 {
-	return buf_add(b, p, n) == 0;
+	return buf_append(b, p, n) == 0;
 }
 
 /* False when the stream is long enough. */
@@ -105,7 +105,7 @@ static void check_session(const struct ws *w, int r)
 	CHECK((w->state == WS_OPEN) == (w->code == 0));
 	if (w->state == WS_OVER)
 		CHECK(!w->frames && !w->msg.cap);
-	if (r == WS_MORE && !w->in_frame && !w->ahead)
+	if (r == WS_MORE && !w->in_frame && !w->unconsumed)
 		CHECK(!w->frames);
 	if (r == WS_MORE && !w->kind)
 		CHECK(!w->msg.cap);
@@ -125,7 +125,7 @@ static bool whole(struct buf *parts, int r, struct ws_event *ev)
 	if (r != WS_TEXT && r != WS_BINARY)
 		return true;
 	CHECK(ev->data.n || !ev->more);
-	CHECK(buf_add(parts, ev->data.p, ev->data.n) == 0);
+	CHECK(buf_append(parts, ev->data.p, ev->data.n) == 0);
 	ev->data = (struct slice){ buf_str(parts), parts->len };
 	return !ev->more;
 }
@@ -149,16 +149,17 @@ static void run(const struct ws_conf *conf, struct slice all, unsigned cut, stru
 		if (cut && in.n > 1 + (random >> 16) % cut)
 			in.n = 1 + (random >> 16) % cut;
 		all = (struct slice){ all.p + in.n, all.n - in.n };
-		while ((r = ws_next(&w, &in, 0, &ev, &err)) > WS_MORE) {
+		while ((r = ws_next_event(&w, &in, 0, &ev, &err)) > WS_MORE) {
 			CHECK(!over);
 			over = r == WS_CLOSED;
 			CHECK(conf->parts || (ev.data.n <= conf->message_max && !ev.more));
-			CHECK(r == WS_BINARY || r == WS_PONG || utf8_valid(ev.data.p, ev.data.n));
+			CHECK(r == WS_BINARY || r == WS_PONG ||
+			      utf8_is_valid(ev.data.p, ev.data.n));
 			check_session(&w, r);
 			if (!whole(&parts, r, &ev))
 				continue;
 			CHECK(buf_printf(log, "<%d %u %zu>", r, ev.code, ev.data.n) == 0);
-			CHECK(buf_add(log, ev.data.p, ev.data.n) == 0);
+			CHECK(buf_append(log, ev.data.p, ev.data.n) == 0);
 			react(&w, r, &ev);
 			check_session(&w, r);
 			if (r != WS_PONG)
@@ -170,13 +171,13 @@ static void run(const struct ws_conf *conf, struct slice all, unsigned cut, stru
 			over = true;
 			CHECK(buf_printf(log, "<failed %u %s>", w.code, err.msg) == 0);
 		}
-		CHECK(over == ws_over(&w));
+		CHECK(over == ws_is_over(&w));
 		check_session(&w, r);
 	}
-	check_out(ws_out(&w));
-	CHECK(buf_add(log, ws_out(&w).p, ws_out(&w).n) == 0);
-	ws_sent(&w, ws_out(&w).n);
-	check_out(ws_out(&w));
+	check_out(ws_pending_output(&w));
+	CHECK(buf_append(log, ws_pending_output(&w).p, ws_pending_output(&w).n) == 0);
+	ws_consume_output(&w, ws_pending_output(&w).n);
+	check_out(ws_pending_output(&w));
 	ws_fini(&w);
 }
 

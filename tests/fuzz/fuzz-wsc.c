@@ -7,16 +7,17 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t *in = fuzz_copy(data, size), *at = in;
-	struct wsc_message m, part;
+	struct websocket_message m, part;
 	ssize_t n;
 
-	while ((n = wsc_next(at, size, &m)) > 0) {
-		CHECK((size_t)n <= size && m.data.n <= WSC_MESSAGE_MAX);
+	while ((n = websocket_read_message(at, size, &m)) > 0) {
+		CHECK((size_t)n <= size && m.data.n <= WEBSOCKET_MESSAGE_MAX);
 		CHECK((const uint8_t *)m.data.p + m.data.n == at + n);
-		CHECK(m.kind == WSC_BINARY || (m.kind >= WSC_CLOSE && m.kind <= WSC_PONG));
-		CHECK(m.kind == WSC_BINARY || m.data.n <= 125);
+		CHECK(m.kind == WEBSOCKET_BINARY ||
+		      (m.kind >= WEBSOCKET_CLOSE && m.kind <= WEBSOCKET_PONG));
+		CHECK(m.kind == WEBSOCKET_BINARY || m.data.n <= 125);
 		for (ssize_t k = 0; k < n; k += 1 + n / 8)
-			CHECK(wsc_next(at, (size_t)k, &part) == 0);
+			CHECK(websocket_read_message(at, (size_t)k, &part) == 0);
 		at += n;
 		size -= (size_t)n;
 	}

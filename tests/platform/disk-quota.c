@@ -84,8 +84,8 @@ static bool turn_on(const struct fs *fs, int root)
 	if (fs->kind != VERB_DISK_BTRFS)
 		return true; /* mounting did */
 	disk_open(root, &d);
-	CHECK(d.kind == VERB_DISK_NONE && d.why, "%s: quotas that are off are not turned on",
-	      fs->name);
+	CHECK(d.kind == VERB_DISK_NONE && d.unavailable_reason,
+	      "%s: quotas that are off are not turned on", fs->name);
 	disk_close(&d);
 	return ioctl(root, BTRFS_IOC_QUOTA_CTL, &on) == 0;
 }
@@ -108,8 +108,8 @@ struct job {
 
 static int fill(void *arg)
 {
-	const struct job *j = arg;
-	auto_close int fd = openat(j->dir, j->name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	const struct job *exec = arg;
+	auto_close int fd = openat(exec->dir, exec->name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 	static char chunk[CHUNK];
 	ssize_t n = 1;
 
@@ -123,7 +123,7 @@ static int fill(void *arg)
 
 static int make_files(void *arg)
 {
-	const struct job *j = arg;
+	const struct job *exec = arg;
 
 	if (without_resource() < 0)
 		return 1;
@@ -133,7 +133,7 @@ static int make_files(void *arg)
 
 		if (snprintf(name, sizeof(name), "%u", i) < 0)
 			return 1;
-		fd = openat(j->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		fd = openat(exec->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 		if (fd < 0)
 			return errno == EDQUOT || errno == ENOSPC ? 0 : 1;
 		(void)close(fd);
@@ -159,10 +159,10 @@ static void try_limit(const char *what, const struct disk *d, int root)
 	auto_close int a = -EBADF, b = -EBADF;
 	uint64_t start = platform_now_ns(), first, both;
 
-	NEED(disk_make(d, root, "a", LIVE_A, &limit) == 0, "make a disk");
+	NEED(disk_create(d, root, "a", LIVE_A, &limit) == 0, "make a disk");
 	platform_note("%s: a disk is made in %.2f ms", what,
 		      (double)(platform_now_ns() - start) / 1e6);
-	NEED(disk_make(d, root, "b", LIVE_B, &limit) == 0, "make another");
+	NEED(disk_create(d, root, "b", LIVE_B, &limit) == 0, "make another");
 	a = path_open(root, "a", O_RDONLY | O_DIRECTORY, 0);
 	b = path_open(root, "b", O_RDONLY | O_DIRECTORY, 0);
 	CHECK(platform_in_child(fill, &(struct job){ .dir = a, .name = "big" }) == 0,
@@ -174,19 +174,19 @@ static void try_limit(const char *what, const struct disk *d, int root)
 		      about(size_of(b, "big"), LIMIT_BYTES),
 	      "%s: the one beside it has its own", what);
 	NEED(syncfs(root) == 0, "sync");
-	NEED(disk_usage(d, root, "a", LIVE_A, &now) == 0, "usage");
+	NEED(disk_read_usage(d, root, "a", LIVE_A, &now) == 0, "usage");
 	CHECK(about(now.bytes, LIMIT_BYTES), "%s: it says so (%.1f %%)", what,
 	      100 * (double)now.bytes / (double)LIMIT_BYTES);
 	limit.bytes = 2 * LIMIT_BYTES;
-	CHECK(disk_limit(d, root, "a", LIVE_A, &limit) == 0 &&
+	CHECK(disk_set_limit(d, root, "a", LIVE_A, &limit) == 0 &&
 		      platform_in_child(fill, &(struct job){ .dir = a, .name = "more" }) == 0,
 	      "%s: a limit can be raised", what);
 	both = first + size_of(a, "more");
 	CHECK(about(both, 2 * LIMIT_BYTES), "%s: and then is full at %.1f %%", what,
 	      100 * (double)both / (double)(2 * LIMIT_BYTES));
 	platform_mkdir(root, "plain", 0755);
-	CHECK(disk_limit(d, root, "plain", LIVE_A, &limit) == -ENOTSUP &&
-		      disk_usage(d, root, "plain", LIVE_A, &now) == -ENOTSUP,
+	CHECK(disk_set_limit(d, root, "plain", LIVE_A, &limit) == -ENOTSUP &&
+		      disk_read_usage(d, root, "plain", LIVE_A, &now) == -ENOTSUP,
 	      "%s: a plain directory is not a disk", what);
 }
 
@@ -196,14 +196,14 @@ static void try_inodes(const char *what, const struct disk *d, int root)
 	auto_close int dir = -EBADF;
 
 	if (d->kind != VERB_DISK_PROJECT) {
-		CHECK(disk_make(d, root, "many", 77, &limit) == -ENOTSUP,
+		CHECK(disk_create(d, root, "many", 77, &limit) == -ENOTSUP,
 		      "%s: a limit it does not have is refused", what);
 		return;
 	}
-	NEED(disk_make(d, root, "many", 77, &limit) == 0, "make a disk");
+	NEED(disk_create(d, root, "many", 77, &limit) == 0, "make a disk");
 	dir = path_open(root, "many", O_RDONLY | O_DIRECTORY, 0);
 	CHECK(platform_in_child(make_files, &(struct job){ .dir = dir }) == 0 &&
-		      disk_usage(d, root, "many", 77, &now) == 0 && now.inodes == LIMIT_INODES,
+		      disk_read_usage(d, root, "many", 77, &now) == 0 && now.inodes == LIMIT_INODES,
 	      "%s: files end at their limit", what);
 }
 
@@ -244,11 +244,11 @@ static void try_copy(const char *what, const struct disk *d, int root)
 	uint64_t start;
 	int r;
 
-	NEED(disk_make(d, root, "from", 78, &limit) == 0, "make a disk");
+	NEED(disk_create(d, root, "from", 78, &limit) == 0, "make a disk");
 	from = path_open(root, "from", O_RDONLY | O_DIRECTORY, 0);
 	make_tree(from);
 	NEED(syncfs(root) == 0, "sync");
-	(void)disk_usage(d, root, "from", 78, &before);
+	(void)disk_read_usage(d, root, "from", 78, &before);
 	start = platform_now_ns();
 	r = disk_copy(d, root, "from", root, "to", 79);
 	start = platform_now_ns() - start;
@@ -258,7 +258,7 @@ static void try_copy(const char *what, const struct disk *d, int root)
 	platform_write(to, "sub/text", "other\n");
 	CHECK(same_tree(from), "%s: of its own", what);
 	NEED(syncfs(root) == 0, "sync");
-	(void)disk_usage(d, root, "from", 78, &after);
+	(void)disk_read_usage(d, root, "from", 78, &after);
 	CHECK(after.bytes == before.bytes, "%s: the first one is not charged for it", what);
 }
 
@@ -290,7 +290,7 @@ static void try_remove(const char *what, const struct disk *d, int root)
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		disk_remove(d, root, names[i], numbers[i]);
-		NEED(tree_remove(root, names[i]) == 0, "remove %s", names[i]);
+		NEED(rmtree_at(root, names[i]) == 0, "remove %s", names[i]);
 	}
 	CHECK(platform_wait(is_free, &space, BACK_MS), "%s: space is back after all are removed",
 	      what);
@@ -309,8 +309,9 @@ static void try_fs(const struct plat *p, const struct fs *fs)
 	root = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	NEED(root >= 0 && turn_on(fs, root), "quotas of %s", fs->name);
 	disk_open(root, &d);
-	if (!CHECK(d.kind == fs->kind && !d.why, "%s: its quotas are found%s%s", fs->name,
-		   d.why ? ", " : "", d.why ? d.why : ""))
+	if (!CHECK(d.kind == fs->kind && !d.unavailable_reason, "%s: its quotas are found%s%s",
+		   fs->name, d.unavailable_reason ? ", " : "",
+		   d.unavailable_reason ? d.unavailable_reason : ""))
 		return;
 	try_limit(fs->name, &d, root);
 	try_inodes(fs->name, &d, root);
@@ -326,10 +327,10 @@ static void try_none(const struct plat *p)
 	struct disk_size limit = { .bytes = LIMIT_BYTES }, now;
 	auto_close int from = -EBADF, to = -EBADF;
 
-	CHECK(disk_make(&none, p->work_fd, "x", 1, &limit) == -ENOTSUP,
+	CHECK(disk_create(&none, p->work_fd, "x", 1, &limit) == -ENOTSUP,
 	      "none: a limit is refused, not forgotten");
-	CHECK(disk_make(&none, p->work_fd, "x", 1, &(struct disk_size){}) == 0 &&
-		      disk_usage(&none, p->work_fd, "x", 1, &now) == -ENOTSUP,
+	CHECK(disk_create(&none, p->work_fd, "x", 1, &(struct disk_size){}) == 0 &&
+		      disk_read_usage(&none, p->work_fd, "x", 1, &now) == -ENOTSUP,
 	      "none: without one it is a directory, and nobody counts");
 	from = path_open(p->work_fd, "x", O_RDONLY | O_DIRECTORY, 0);
 	make_tree(from);

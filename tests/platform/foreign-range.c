@@ -113,23 +113,23 @@ static int mount_overlay(void *arg)
 	return mount("overlay", o->box->merged, "overlay", 0, o->options) < 0 ? errno : 0;
 }
 
-static void box_mount(const struct plat *p, struct box *b)
+static void box_mount(const struct plat *p, struct box *sb)
 {
-	auto_free char *lower = platform_format("%s.lower", b->name);
-	auto_free char *upper = platform_format("%s.upper", b->name);
+	auto_free char *lower = platform_format("%s.lower", sb->name);
+	auto_free char *upper = platform_format("%s.upper", sb->name);
 	auto_free char *options = platform_format("lowerdir=%s/%s,upperdir=%s/%s/u,workdir=%s/%s/w",
 						  p->work, lower, p->work, upper, p->work, upper);
 
-	b->merged = platform_format("%s/%s.merged", p->work, b->name);
-	idmap(p, "lower", lower, b->live);
-	idmap(p, b->upper, upper, b->live);
-	platform_mkdir(AT_FDCWD, b->merged, 0755);
-	b->mount_errno = platform_in_child(mount_overlay, &(struct overlay){ b, options });
+	sb->merged = platform_format("%s/%s.merged", p->work, sb->name);
+	idmap(p, "lower", lower, sb->live);
+	idmap(p, sb->upper, upper, sb->live);
+	platform_mkdir(AT_FDCWD, sb->merged, 0755);
+	sb->mount_errno = platform_in_child(mount_overlay, &(struct overlay){ sb, options });
 }
 
-static void box_fini(struct box *b)
+static void box_fini(struct box *sb)
 {
-	free(b->merged);
+	free(sb->merged);
 }
 
 /* Somebody inside: uid of a user namespace over the range from live. */
@@ -246,26 +246,26 @@ static bool all_foreign(const struct plat *p, const char *tree)
 	return nftw(path, check_foreign, 16, FTW_PHYS) == 0;
 }
 
-static void use_box(const struct plat *p, const struct box *b)
+static void use_box(const struct plat *p, const struct box *sb)
 {
-	auto_free char *upper = platform_format("%s/u", b->upper);
+	auto_free char *upper = platform_format("%s/u", sb->upper);
 	auto_close int disk = openat(p->work_fd, upper, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct inside root = { b->merged, b->live, 0 }, user = { b->merged, b->live, USER };
+	struct inside root = { sb->merged, sb->live, 0 }, user = { sb->merged, sb->live, USER };
 	struct stat st;
 
 	CHECK(platform_in_child(work_as_root, &root) == 0,
-	      "%s: root reads, copies up, makes, deletes, chowns", b->name);
+	      "%s: root reads, copies up, makes, deletes, chowns", sb->name);
 	CHECK(platform_in_child(work_as_user, &user) == 0,
-	      "%s: uid 1000 works at home and nowhere else", b->name);
+	      "%s: uid 1000 works at home and nowhere else", sb->name);
 	CHECK(owned_by(disk, "made-by-root", FOREIGN) && owned_by(disk, "root-file", FOREIGN),
-	      "%s: root's files lie on disk as 0x%x", b->name, FOREIGN);
+	      "%s: root's files lie on disk as 0x%x", sb->name, FOREIGN);
 	CHECK(owned_by(disk, "home/made-by-user", FOREIGN + USER) &&
 		      owned_by(disk, "home/user-file", FOREIGN + USER),
-	      "%s: uid 1000's as 0x%x", b->name, FOREIGN + USER);
+	      "%s: uid 1000's as 0x%x", sb->name, FOREIGN + USER);
 	CHECK(fstatat(disk, "doomed", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(st.st_mode),
-	      "%s: what it deleted is a whiteout", b->name);
-	CHECK(all_foreign(p, b->upper), "%s: nothing on its disk outside the foreign range",
-	      b->name);
+	      "%s: what it deleted is a whiteout", sb->name);
+	CHECK(all_foreign(p, sb->upper), "%s: nothing on its disk outside the foreign range",
+	      sb->name);
 }
 
 static void two_at_once(const struct plat *p)

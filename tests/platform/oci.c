@@ -36,8 +36,8 @@ static void copy_guest(const struct plat *p, int rootfs)
 
 static void write_map(struct jw *w, const char *key, uint32_t live)
 {
-	jw_array(w, key);
-	jw_object(w, NULL);
+	jw_array_begin(w, key);
+	jw_object_begin(w, NULL);
 	jw_u64(w, "containerID", 0);
 	jw_u64(w, "hostID", live);
 	jw_u64(w, "size", LIVE_IDS);
@@ -49,19 +49,19 @@ static void write_process(struct jw *w, const struct oci *o)
 {
 	static const char *const sets[] = { "bounding", "effective", "permitted", "inheritable" };
 
-	jw_object(w, "process");
-	jw_array(w, "args");
+	jw_object_begin(w, "process");
+	jw_array_begin(w, "args");
 	for (const char *const *arg = o->args; *arg; arg++)
 		jw_str(w, NULL, *arg);
 	jw_end(w);
 	jw_str(w, "cwd", "/");
-	jw_object(w, "user");
+	jw_object_begin(w, "user");
 	jw_u64(w, "uid", 0);
 	jw_u64(w, "gid", 0);
 	jw_end(w);
-	jw_object(w, "capabilities");
+	jw_object_begin(w, "capabilities");
 	for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
-		jw_array(w, sets[i]);
+		jw_array_begin(w, sets[i]);
 		jw_end(w);
 	}
 	jw_end(w);
@@ -71,11 +71,11 @@ static void write_process(struct jw *w, const struct oci *o)
 
 static void write_mount(struct jw *w, const char *at, const char *type, const char *option)
 {
-	jw_object(w, NULL);
+	jw_object_begin(w, NULL);
 	jw_str(w, "destination", at);
 	jw_str(w, "type", type);
 	jw_str(w, "source", type);
-	jw_array(w, "options");
+	jw_array_begin(w, "options");
 	jw_str(w, NULL, "nosuid");
 	jw_str(w, NULL, option);
 	jw_end(w);
@@ -88,14 +88,14 @@ static void write_linux(struct jw *w, const struct oci *o)
 					      "ipc",  "uts", "cgroup" };
 	size_t first = o->live ? 0 : 1;
 
-	jw_object(w, "linux");
+	jw_object_begin(w, "linux");
 	if (o->live) {
 		write_map(w, "uidMappings", o->live);
 		write_map(w, "gidMappings", o->live);
 	}
-	jw_array(w, "namespaces");
+	jw_array_begin(w, "namespaces");
 	for (size_t i = first; i < ARRAY_SIZE(spaces); i++) {
-		jw_object(w, NULL);
+		jw_object_begin(w, NULL);
 		jw_str(w, "type", spaces[i]);
 		jw_end(w);
 	}
@@ -108,20 +108,20 @@ static void write_config(int bundle, const struct oci *o)
 	auto_buf text = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&text);
 
-	jw_object(&w, NULL);
+	jw_object_begin(&w, NULL);
 	jw_str(&w, "ociVersion", "1.0.2");
 	write_process(&w, o);
-	jw_object(&w, "root");
+	jw_object_begin(&w, "root");
 	jw_str(&w, "path", "rootfs");
 	jw_end(&w);
-	jw_array(&w, "mounts");
+	jw_array_begin(&w, "mounts");
 	write_mount(&w, "/proc", "proc", "nodev");
 	if (o->dev_tmpfs)
 		write_mount(&w, "/dev", "tmpfs", "mode=755");
 	jw_end(&w);
 	write_linux(&w, o);
 	jw_end(&w);
-	NEED(jw_done(&w) == 0, "write config.json");
+	NEED(jw_finish(&w) == 0, "write config.json");
 	platform_write(bundle, "config.json", buf_str(&text));
 }
 

@@ -231,7 +231,7 @@ void platform_slurp(int fd, struct buf *ret)
 		ssize_t n = pread(fd, chunk, sizeof(chunk), at);
 
 		NEED(n >= 0, "read back output");
-		if (n == 0 || buf_add(ret, chunk, (size_t)n) < 0)
+		if (n == 0 || buf_append(ret, chunk, (size_t)n) < 0)
 			return;
 		at += n;
 	}
@@ -258,7 +258,7 @@ void platform_write(int dirfd, const char *path, const char *text)
 {
 	auto_close int fd = openat(dirfd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-	NEED(fd >= 0 && path_write_all(fd, text, strlen(text)) == 0, "write %s", path);
+	NEED(fd >= 0 && fd_write_all(fd, text, strlen(text)) == 0, "write %s", path);
 }
 
 void platform_mkdir(int dirfd, const char *path, mode_t mode)
@@ -332,7 +332,7 @@ int platform_userns(uint32_t inside, uint32_t live)
 		NEED(fd >= 0, "open %s", path);
 		if (i == 2)
 			break;
-		NEED(path_write_all(fd, map, strlen(map)) == 0, "write %s", path);
+		NEED(fd_write_all(fd, map, strlen(map)) == 0, "write %s", path);
 		(void)close(fd);
 	}
 	return fd;

@@ -16,7 +16,7 @@ static struct runner_box *pick(struct sim *s)
 	for (unsigned i = 0; s->up && i < s->r.n_boxes; i++) {
 		struct runner_box *b = &s->r.boxes[(from + i) % s->r.n_boxes];
 
-		if (!life_over(&b->row.life))
+		if (!life_is_finished(&b->row.life))
 			return b;
 	}
 	return NULL;
@@ -45,7 +45,7 @@ static bool create(struct sim *s)
 	struct life l;
 
 	for (unsigned i = 0; i < s->r.n_boxes; i++)
-		live += !life_over(&s->r.boxes[i].row.life);
+		live += !life_is_finished(&s->r.boxes[i].row.life);
 	if (!s->up || slot == RUNNER_BOXES || live >= LIVE_MAX)
 		return false;
 	l = life_new(&id, s->w.clk.boot, one_in(s, 3) ? LIFE_NEVER : span(s),
@@ -72,7 +72,7 @@ static bool take(struct sim *s)
 				.on_exit = one_in(s, 2) ? ON_EXIT_END : ON_EXIT_KEEP };
 	const struct runner_box *b = pick(s);
 
-	return b && !say(s, b, (struct life_event){ .kind = LIFE_TAKE, .terms = t });
+	return b && !say(s, b, (struct life_event){ .kind = LIFE_CLAIM, .terms = t });
 }
 
 static bool end(struct sim *s)
@@ -101,7 +101,7 @@ static bool extend(struct sim *s)
 		return false;
 	before = b->row.life;
 	fine = until > now && until <= s->ledger[world_slot(&before.id)].ceiling_ns &&
-	       before.state < SB_ENDING && !before.warm && !before.taken;
+	       before.state < SB_ENDING && !before.warm && !before.claimed;
 	if (fine != !say(s, b, (struct life_event){ .kind = LIFE_EXTEND, .until_ns = until }))
 		world_break(&s->w, world_slot(&before.id),
 			    fine ? "may be extended, and was not" : "was extended, and may not be");
@@ -294,7 +294,7 @@ static bool restart(struct sim *s)
 
 static void pass(struct sim *s, uint64_t ns)
 {
-	clk_test_pass(&s->w.clk, ns);
+	clk_test_advance(&s->w.clk, ns);
 	if (!s->up || s->w.clk.boot - s->swept_ns < SIM_SWEEP_NS)
 		return;
 	s->swept_ns = s->w.clk.boot;

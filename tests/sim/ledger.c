@@ -4,16 +4,16 @@
 #include "sim.h"
 
 static const char *const effect_names[DO_NUM] = {
-	[DO_NOTHING] = "",    [DO_PREPARE] = "prepare", [DO_START] = "start",
-	[DO_CLAIM] = "claim", [DO_ENTRY] = "entry",     [DO_FREEZE] = "freeze",
+	[DO_NOTHING] = "",    [DO_PREPARE] = "prepare",  [DO_START] = "start",
+	[DO_CLAIM] = "claim", [DO_ENTRYPOINT] = "entry", [DO_FREEZE] = "freeze",
 	[DO_THAW] = "thaw",   [DO_REMOVE] = "remove",
 };
 static const char *const kind_names[LIFE_KINDS] = {
 	[LIFE_ACCEPTED] = "accepted", [LIFE_DONE] = "done",     [LIFE_END] = "end",
 	[LIFE_GONE] = "gone",         [LIFE_EXITED] = "exited", [LIFE_PAUSE] = "pause",
 	[LIFE_RESUME] = "resume",     [LIFE_EXTEND] = "extend", [LIFE_ENTER] = "enter",
-	[LIFE_LEAVE] = "leave",       [LIFE_TAKE] = "take",     [LIFE_DUE] = "due",
-	[LIFE_FACTS] = "facts",
+	[LIFE_LEAVE] = "leave",       [LIFE_CLAIM] = "take",    [LIFE_DEADLINE] = "due",
+	[LIFE_OBSERVED] = "facts",
 };
 static const char *const state_names[SB_NUM_STATES] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
@@ -33,7 +33,7 @@ static bool may_begin(const struct life *l, enum life_effect effect)
 {
 	static const unsigned may[SB_NUM_STATES] = {
 		[SB_PENDING] = 1 << DO_PREPARE | 1 << DO_START | 1 << DO_CLAIM | 1 << DO_REMOVE,
-		[SB_RUNNING] = 1 << DO_ENTRY | 1 << DO_FREEZE | 1 << DO_THAW,
+		[SB_RUNNING] = 1 << DO_ENTRYPOINT | 1 << DO_FREEZE | 1 << DO_THAW,
 		[SB_PAUSED] = 1 << DO_FREEZE | 1 << DO_THAW,
 		[SB_ENDING] = 1 << DO_REMOVE,
 	};
@@ -80,14 +80,14 @@ static void on_tell(void *arg, const struct life *l, uint64_t step)
 	g->reason = l->reason;
 }
 
-static void on_ask(void *arg, const struct id *id, struct life_facts *ret)
+static void on_ask(void *arg, const struct id *id, struct life_observation *ret)
 {
 	struct sim *s = arg;
 	const struct fact *f = &s->w.facts[world_slot(id)];
 
-	ret->answers = f->claimed;
+	ret->claimed = f->claimed;
 	ret->unclaimed = !f->claimed;
-	ret->entered = f->entered;
+	ret->entrypoint_started = f->entered;
 }
 
 static bool lives(const struct sim *s, unsigned slot, uint64_t generation)
@@ -129,7 +129,7 @@ static const char *wrong_reason(const struct sim *s, unsigned slot, const struct
 			       ? NULL
 			       : "failed, and nothing had";
 	case END_NODE_LOST:
-		if (ev->kind == LIFE_FACTS &&
+		if (ev->kind == LIFE_OBSERVED &&
 		    (s->w.rows[slot].boot != s->w.boot || !lives(s, slot, before->generation)))
 			return NULL;
 		return "taken for lost, and it lives";
@@ -185,7 +185,7 @@ static void keep_books(struct sim *s, unsigned slot, const struct life *before,
 	struct ledger *g = &s->ledger[slot];
 	uint64_t now = s->w.clk.boot;
 
-	if (next->state == SB_RUNNING && (before->state != SB_RUNNING || ev->kind == LIFE_FACTS))
+	if (next->state == SB_RUNNING && (before->state != SB_RUNNING || ev->kind == LIFE_OBSERVED))
 		g->active_ns = now;
 	if (ev->kind == LIFE_ENTER || ev->kind == LIFE_LEAVE) {
 		g->active_ns = now;
@@ -210,8 +210,8 @@ static void check_taken(struct sim *s, unsigned slot, const struct life *before,
 	struct ledger *g = &s->ledger[slot];
 	uint64_t now = s->w.clk.boot;
 
-	if (ev->kind == LIFE_TAKE) {
-		if (!before->warm || before->state != SB_PENDING || before->doing)
+	if (ev->kind == LIFE_CLAIM) {
+		if (!before->warm || before->state != SB_PENDING || before->pending_effect)
 			world_break(&s->w, slot, "taken, and it was not there for that");
 		g->taken = before->generation;
 		g->writes = 0;
@@ -220,7 +220,7 @@ static void check_taken(struct sim *s, unsigned slot, const struct life *before,
 	}
 	g->writes += out->journal;
 	if (before->state != SB_PENDING || out->next.state != SB_RUNNING ||
-	    g->taken != before->generation || ev->kind == LIFE_FACTS)
+	    g->taken != before->generation || ev->kind == LIFE_OBSERVED)
 		return;
 	if (g->writes != 1)
 		world_break(&s->w, slot, "a claim is not one write");
@@ -242,7 +242,8 @@ static void on_look(void *arg, const struct life *before, const struct life_even
 		wrong = "an effect that is not for this state";
 	if (next->expires_ns > g->ceiling_ns)
 		wrong = "may live longer than its ceiling";
-	if (life_over(before) && (next->state != before->state || out->effect || out->journal))
+	if (life_is_finished(before) &&
+	    (next->state != before->state || out->effect || out->journal))
 		wrong = "something happened to one that is over";
 	if (before->state < SB_ENDING && next->state == SB_ENDING) {
 		s->tally->reasons[next->reason]++;
@@ -251,9 +252,9 @@ static void on_look(void *arg, const struct life *before, const struct life_even
 	}
 	if (wrong)
 		world_break(&s->w, slot, wrong);
-	if (ev->kind == LIFE_FACTS)
+	if (ev->kind == LIFE_OBSERVED)
 		check_found(s, slot, before, next);
-	if (ev->kind == LIFE_FACTS && before->warm)
+	if (ev->kind == LIFE_OBSERVED && before->warm)
 		check_warm(s, slot, out);
 	check_taken(s, slot, before, ev, out);
 	keep_books(s, slot, before, ev, next);
@@ -314,7 +315,7 @@ bool ledger_is_settled(const struct sim *s)
 	for (unsigned i = 0; i < s->r.n_boxes; i++) {
 		const struct life *l = &s->r.boxes[i].row.life;
 
-		if (l->doing || l->retry_ns != LIFE_NEVER || l->state == SB_ENDING ||
+		if (l->pending_effect || l->retry_ns != LIFE_NEVER || l->state == SB_ENDING ||
 		    (l->state == SB_PENDING && !l->warm))
 			return false;
 	}
@@ -334,7 +335,7 @@ void ledger_check_settled(struct sim *s)
 			world_break(&s->w, slot, "the journal says otherwise");
 		if (row->warm != l->warm)
 			world_break(&s->w, slot, "the journal says it is another's");
-		if (life_over(l))
+		if (life_is_finished(l))
 			continue;
 		if (l->warm && (!f->alive || f->alien || f->claimed ||
 				f->started_ns != l->started_ns || f->generation != l->generation))
@@ -358,7 +359,7 @@ void ledger_check_empty(struct sim *s)
 	uint64_t strange = 0;
 
 	for (unsigned i = 0; i < s->n_created; i++) {
-		if (s->w.has_row[i] && !life_over(&s->w.rows[i].life))
+		if (s->w.has_row[i] && !life_is_finished(&s->w.rows[i].life))
 			world_break(&s->w, i, "does not end");
 		if (s->w.facts[i].dir && !s->w.facts[i].alien)
 			world_break(&s->w, i, "something of it is left");

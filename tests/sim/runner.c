@@ -43,14 +43,14 @@ static enum cay_code step(struct runner *r, struct runner_box *b, const struct l
 		if (out.sync)
 			b->waits = number;
 	}
-	if (life_over(&out.next) && !life_over(&before))
+	if (life_is_finished(&out.next) && !life_is_finished(&before))
 		r->ranges &= ~(UINT64_C(1) << b->row.range);
 	r->ops->look(r->arg, &before, ev, &out, ++r->steps);
 	t = (struct runner_todo){ .box = (unsigned)(b - r->boxes),
 				  .after = b->waits,
 				  .step = r->steps,
 				  .effect = out.effect,
-				  .tell = out.tell,
+				  .tell = out.notify,
 				  .as = b->row };
 	if (t.after <= r->durable) {
 		carry_out(r, &t);
@@ -127,22 +127,22 @@ void runner_sweep(struct runner *r)
 	uint64_t now = clk_boot_ns(r->clk);
 
 	for (unsigned i = 0; i < r->n_boxes; i++)
-		if (life_due(&r->boxes[i].row.life) <= now)
-			(void)step(r, &r->boxes[i], &(struct life_event){ .kind = LIFE_DUE });
+		if (life_next_deadline(&r->boxes[i].row.life) <= now)
+			(void)step(r, &r->boxes[i], &(struct life_event){ .kind = LIFE_DEADLINE });
 }
 
-static struct life_facts facts_of(const struct runner *r, const struct runner_row *row,
-				  const struct runner_fact *f)
+static struct life_observation facts_of(const struct runner *r, const struct runner_row *row,
+					const struct runner_fact *f)
 {
-	struct life_facts ret = { .same_boot = row->boot == r->boot };
+	struct life_observation ret = { .same_boot = row->boot == r->boot };
 
 	if (!f)
 		return ret;
-	ret.there = f->generation == row->life.generation;
+	ret.exists = f->generation == row->life.generation;
 	ret.started_ns = f->started_ns;
 	ret.processes = f->processes;
 	ret.frozen = f->frozen;
-	if (ret.there && ret.processes && !ret.frozen)
+	if (ret.exists && ret.processes && !ret.frozen)
 		r->ops->ask(r->arg, &f->id, &ret);
 	return ret;
 }
@@ -153,8 +153,8 @@ void runner_recover(struct runner *r, const struct runner_row *rows, unsigned n_
 	assert(n_rows <= RUNNER_BOXES);
 	for (unsigned i = 0; i < n_rows; i++) {
 		r->boxes[i] = (struct runner_box){ .row = rows[i] };
-		life_wake(&r->boxes[i].row.life);
-		if (!life_over(&rows[i].life))
+		life_reset_transient(&r->boxes[i].row.life);
+		if (!life_is_finished(&rows[i].life))
 			r->ranges |= UINT64_C(1) << rows[i].range;
 	}
 	r->n_boxes = n_rows;
@@ -168,7 +168,7 @@ void runner_recover(struct runner *r, const struct runner_row *rows, unsigned n_
 		for (unsigned k = 0; k < n_facts && !f; k++)
 			f = id_eq(&facts[k].id, &rows[i].life.id) ? &facts[k] : NULL;
 		(void)step(r, &r->boxes[i],
-			   &(struct life_event){ .kind = LIFE_FACTS,
-						 .facts = facts_of(r, &rows[i], f) });
+			   &(struct life_event){ .kind = LIFE_OBSERVED,
+						 .observed = facts_of(r, &rows[i], f) });
 	}
 }

@@ -39,7 +39,7 @@ struct runner_ops {
 	/* Whoever waits for it may hear this much; `step` is the one that said so. */
 	void (*tell)(void *arg, const struct life *l, uint64_t step);
 	/* Ask PID 1 whether it is claimed and has its entrypoint. */
-	void (*ask)(void *arg, const struct id *id, struct life_facts *ret);
+	void (*ask)(void *arg, const struct id *id, struct life_observation *ret);
 	/* For who looks on: called for every step, its write asked for already. */
 	void (*look)(void *arg, const struct life *before, const struct life_event *ev,
 		     const struct life_out *out, uint64_t step);

@@ -95,7 +95,7 @@ static bool run(struct sim *s, uint64_t seed)
 
 	*s = (struct sim){ .seed = seed, .loud = s->loud, .tally = &tally };
 	s->w.random = seed;
-	s->w.clk = clk_test_at(NS_PER_S, 50 * YEAR_NS);
+	s->w.clk = clk_test_create(NS_PER_S, 50 * YEAR_NS);
 	for (unsigned i = RUNNER_BOXES; i < WORLD_SLOTS; i++)
 		world_replace(&s->w, i, false);
 	sum = mix(s, weights);
@@ -170,7 +170,7 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		uint64_t seed;
 
-		if (str_u64(slice_of(argv[1]), 0, UINT64_MAX, &seed) < 0)
+		if (str_parse_u64(slice_of(argv[1]), 0, UINT64_MAX, &seed) < 0)
 			return 2;
 		sim.loud = true;
 		if (run(&sim, seed))

@@ -93,7 +93,7 @@ void world_forget_call(struct world *w, unsigned at)
 
 bool world_is_keepers(enum life_effect effect)
 {
-	return effect != DO_CLAIM && effect != DO_ENTRY;
+	return effect != DO_CLAIM && effect != DO_ENTRYPOINT;
 }
 
 void world_news(struct world *w, unsigned slot, enum life_kind kind)
@@ -185,7 +185,7 @@ static enum life_outcome turn(struct world *w, const struct call *c)
 		world_break(w, c->slot, "claimed twice");
 	if (c->effect == DO_CLAIM)
 		f->claimed = true;
-	else if (c->effect == DO_ENTRY)
+	else if (c->effect == DO_ENTRYPOINT)
 		f->entered = true;
 	else
 		f->frozen = c->effect == DO_FREEZE;
@@ -294,7 +294,7 @@ void world_check(struct world *w)
 			ranges |= UINT64_C(1) << f->range;
 		if (f->dir && !f->alien && !has_row)
 			world_break(w, i, "there is something nobody wrote down");
-		if (f->dir && !f->alien && has_row && life_over(&w->rows[i].life))
+		if (f->dir && !f->alien && has_row && life_is_finished(&w->rows[i].life))
 			world_break(w, i, "there is something left of one that is over");
 		if (i >= RUNNER_BOXES && !f->alien)
 			world_break(w, i, "a stranger is gone");

@@ -69,8 +69,8 @@ static inline void put(struct fixture *f, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		struct audit_record rec = record_of(i);
 
-		clk_test_pass(&f->clk, 7 * NS_PER_MS);
-		assert_true(audit_put(f->audit, &rec, false, on_put, f));
+		clk_test_advance(&f->clk, 7 * NS_PER_MS);
+		assert_true(audit_append(f->audit, &rec, false, on_put, f));
 	}
 	while (f->told < until)
 		(void)uv_run(&f->loop, UV_RUN_ONCE);
@@ -94,7 +94,7 @@ static inline int set_up(void **state)
 	    !mkdtemp(f->dir) || uv_loop_init(&f->loop) < 0)
 		return -1;
 	f->dirfd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	f->clk = clk_test_at(0, UINT64_C(1794707443123) * NS_PER_MS);
+	f->clk = clk_test_create(0, UINT64_C(1794707443123) * NS_PER_MS);
 	f->conf = (struct audit_conf){ .segment_bytes = MIB(16), .keep = 100 };
 	*state = f;
 	return 0;
@@ -112,10 +112,10 @@ static inline int tear_down(void **state)
 	if (f->audit)
 		shut(f);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
-	assert_int_equal(path_each(f->dirfd, remove_one, NULL), 0);
+	assert_int_equal(path_for_each_entry(f->dirfd, remove_one, NULL), 0);
 	assert_int_equal(rmdir(f->dir), 0);
 	(void)close(f->dirfd);
 	free(f);
-	return fault_arm(NULL, NULL);
+	return failpoint_arm(NULL, NULL);
 }
 #endif

@@ -15,7 +15,7 @@
 
 /* What a load said, in the order it said it. */
 struct seen {
-	struct db_row rows[SEEN_MAX];
+	struct db_sandbox rows[SEEN_MAX];
 	struct db_event events[SEEN_MAX];
 	struct id entries[8];
 	char entry_texts[8][16];
@@ -34,7 +34,7 @@ struct fixture {
 	struct seen seen;
 };
 
-static inline int see_row(void *arg, const struct db_row *row, struct cay_err *)
+static inline int see_row(void *arg, const struct db_sandbox *row, struct cay_err *)
 {
 	struct seen *s = &((struct fixture *)arg)->seen;
 
@@ -122,21 +122,22 @@ static inline int tear_down(void **state)
 	assert_int_equal(rmdir(f->dir), 0); /* and nothing else was left */
 	(void)close(f->dirfd);
 	free(f);
-	return fault_arm(NULL, NULL);
+	return failpoint_arm(NULL, NULL);
 }
 
 /* The same row for the same number. */
-static inline struct db_row row_of(uint64_t n)
+static inline struct db_sandbox row_of(uint64_t n)
 {
 	struct id id = { .noun = ID_SANDBOX };
-	struct db_row row;
+	struct db_sandbox row;
 
 	for (size_t i = 0; i < sizeof(n); i++)
 		id.bits[i] = (uint8_t)(n >> 8 * i);
-	row = (struct db_row){ .life = life_new(&id, 1000 + n, LIFE_NEVER, LIFE_NEVER, LIFE_NEVER),
-			       .seq = n,
-			       .boot = BOOT,
-			       .text = SLICE("{}") };
+	row = (struct db_sandbox){ .life = life_new(&id, 1000 + n, LIFE_NEVER, LIFE_NEVER,
+						    LIFE_NEVER),
+				   .seq = n,
+				   .boot = BOOT,
+				   .text = SLICE("{}") };
 	return row;
 }
 
@@ -165,17 +166,17 @@ static inline void turn(struct fixture *f)
 
 static inline void drop(struct fixture *f, uint64_t n, db_fn *fn, void *arg)
 {
-	struct db_row row = row_of(n);
+	struct db_sandbox row = row_of(n);
 
-	db_drop(f->db, &row.life.id, fn, arg);
+	db_sandbox_delete(f->db, &row.life.id, fn, arg);
 }
 
 /* Put and wait. */
-static inline enum cay_code put(struct fixture *f, const struct db_row *row)
+static inline enum cay_code put(struct fixture *f, const struct db_sandbox *row)
 {
 	struct told t = {};
 
-	db_put(f->db, row, on_told, &t);
+	db_sandbox_put(f->db, row, on_told, &t);
 	assert_int_equal(t.n, 0);
 	turn(f);
 	assert_int_equal(t.n, 1);

@@ -89,7 +89,7 @@ static void a_scope_includes_those_below_it(void **)
 		for (unsigned s = SCOPE_PUBLIC; s < SCOPE_NUM; s++) {
 			struct actor a = actor_of(actors[s]);
 
-			row_check(i, actor_may(&a, &ops[i], NULL) ==
+			row_check(i, actor_check_access(&a, &ops[i], NULL) ==
 					     (s >= ops[i].scope ? CAY_OK : CAY_E_FORBIDDEN));
 		}
 }
@@ -104,12 +104,14 @@ static void a_token_for_one_sandbox_is_for_that_one(void **)
 	for (unsigned i = 0; i < OP_NUM; i++) {
 		bool open = ops[i].scope == SCOPE_PUBLIC;
 
-		row_check(i, actor_may(&a, &ops[i], &own) == CAY_OK);
-		row_check(i, actor_may(&a, &ops[i], &other) == (open ? CAY_OK : CAY_E_FORBIDDEN));
-		row_check(i, actor_may(&a, &ops[i], NULL) == (open ? CAY_OK : CAY_E_FORBIDDEN));
+		row_check(i, actor_check_access(&a, &ops[i], &own) == CAY_OK);
+		row_check(i, actor_check_access(&a, &ops[i], &other) ==
+				     (open ? CAY_OK : CAY_E_FORBIDDEN));
+		row_check(i, actor_check_access(&a, &ops[i], NULL) ==
+				     (open ? CAY_OK : CAY_E_FORBIDDEN));
 	}
 	a = actor_of(TN " read - " SB);
-	assert_int_equal(actor_may(&a, &ops[OP_EXEC_RUN], &own), CAY_E_FORBIDDEN);
+	assert_int_equal(actor_check_access(&a, &ops[OP_EXEC_RUN], &own), CAY_E_FORBIDDEN);
 }
 
 int main(void)

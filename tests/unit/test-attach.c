@@ -42,16 +42,16 @@ static void each_side_may_say_its_own(void **)
 			    : f.length == 8      ? (const uint8_t *)"\1\0\0\0\0\0\0\0"
 						 : content;
 		row_check(i, frame_encode(&f, &wire) == 0);
-		row_check(i, attach_cut(ATTACH_OUT, (uint8_t *)wire.data, wire.len, &back) ==
-				     (cases[i].out ? n : -EPROTO));
-		row_check(i, attach_cut(ATTACH_IN, (uint8_t *)wire.data, wire.len, &back) ==
-				     (cases[i].in ? n : -EPROTO));
+		row_check(i, attach_frame_decode(ATTACH_OUT, (uint8_t *)wire.data, wire.len,
+						 &back) == (cases[i].out ? n : -EPROTO));
+		row_check(i, attach_frame_decode(ATTACH_IN, (uint8_t *)wire.data, wire.len,
+						 &back) == (cases[i].in ? n : -EPROTO));
 		/* the header is enough to refuse it */
-		row_check(i, attach_check(ATTACH_OUT, &f) == (cases[i].out ? 0 : -EPROTO));
-		row_check(i, attach_check(ATTACH_IN, &f) == (cases[i].in ? 0 : -EPROTO));
+		row_check(i, attach_frame_check(ATTACH_OUT, &f) == (cases[i].out ? 0 : -EPROTO));
+		row_check(i, attach_frame_check(ATTACH_IN, &f) == (cases[i].in ? 0 : -EPROTO));
 		if (!cases[i].in)
-			row_check(i, attach_cut(ATTACH_IN, (uint8_t *)wire.data, FRAME_HEAD,
-						&back) == -EPROTO);
+			row_check(i, attach_frame_decode(ATTACH_IN, (uint8_t *)wire.data,
+							 FRAME_HEAD, &back) == -EPROTO);
 	}
 }
 
@@ -61,8 +61,8 @@ static void a_part_asks_for_more(void **)
 	struct frame f;
 
 	for (size_t n = 0; n < sizeof(wire); n++)
-		assert_int_equal(attach_cut(ATTACH_IN, wire, n, &f), 0);
-	assert_int_equal(attach_cut(ATTACH_IN, wire, sizeof(wire), &f), (int)sizeof(wire));
+		assert_int_equal(attach_frame_decode(ATTACH_IN, wire, n, &f), 0);
+	assert_int_equal(attach_frame_decode(ATTACH_IN, wire, sizeof(wire), &f), (int)sizeof(wire));
 	assert_int_equal(f.offset, 5);
 	assert_ptr_equal(f.content, wire + FRAME_HEAD);
 }

@@ -32,7 +32,7 @@ static void put_next(struct child *c)
 {
 	struct audit_record rec = record_of(c->n++);
 
-	if (!audit_put(c->f->audit, &rec, false, on_durable, c))
+	if (!audit_append(c->f->audit, &rec, false, on_durable, c))
 		_exit(2);
 }
 
@@ -40,7 +40,7 @@ static void write_until_killed(struct fixture *f, int fd, const char *spec)
 {
 	struct child c = { .f = f, .pipe = fd };
 
-	if (fault_arm(spec, NULL) < 0)
+	if (failpoint_arm(spec, NULL) < 0)
 		_exit(3);
 	start(f);
 	for (unsigned i = 0; i < DEPTH; i++)
@@ -90,7 +90,7 @@ static uint64_t one_round(struct fixture *f, unsigned n, uint64_t before)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	row_check(n, WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	r = verify(f, NULL);
-	row_check(n, r.fault == AUDIT_FINE);
+	row_check(n, r.verdict == AUDIT_INTACT);
 	if (r.at.count < before + told)
 		fail_msg("round %u (%s): %ju were durable, %ju are there", n, spec,
 			 (uintmax_t)(before + told), (uintmax_t)r.at.count);
@@ -107,12 +107,12 @@ static uint64_t one_round(struct fixture *f, unsigned n, uint64_t before)
 			assert_true(snprintf(name, sizeof(name), "%08u.log", ++last) > 0);
 		assert_true(snprintf(name, sizeof(name), "%08u.log", last - 1) > 0);
 		fd = openat(f->dirfd, name, O_WRONLY | O_APPEND | O_CLOEXEC);
-		assert_int_equal(path_write_all(fd, "{\"seq\"", 6), 0);
+		assert_int_equal(fd_write_all(fd, "{\"seq\"", 6), 0);
 	}
 	start(f);
 	shut(f);
 	r = verify(f, NULL);
-	row_check(n, r.fault == AUDIT_FINE && !r.torn);
+	row_check(n, r.verdict == AUDIT_INTACT && !r.torn);
 	return r.at.count;
 }
 

@@ -32,13 +32,14 @@ static void text_write(const struct fixture *f, const struct text *t)
 	auto_buf out = BUF_INIT(MIB(1));
 
 	for (size_t i = 0; i < t->n; i++)
-		assert_int_equal(buf_add(&out, t->lines[i].p, t->lines[i].n), 0);
-	assert_int_equal(path_write(f->dirfd, t->name, buf_str(&out), out.len, 0600), 0);
+		assert_int_equal(buf_append(&out, t->lines[i].p, t->lines[i].n), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, t->name, buf_str(&out), out.len, 0600), 0);
 }
 
 static void text_restore(const struct fixture *f, struct text *t)
 {
-	assert_int_equal(path_write(f->dirfd, t->name, t->whole.data, t->whole.len, 0600), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, t->name, t->whole.data, t->whole.len, 0600),
+			 0);
 	buf_fini(&t->whole);
 }
 
@@ -50,9 +51,9 @@ static struct audit_anchor make(struct fixture *f)
 	f->conf.segment_bytes = KIB(8);
 	start(f);
 	put(f, RECORDS);
-	head = audit_head(f->audit);
+	head = audit_get_durable_head(f->audit);
 	shut(f);
-	assert_int_equal(verify(f, &head).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, &head).verdict, AUDIT_INTACT);
 	return head;
 }
 
@@ -74,8 +75,9 @@ static void a_changed_byte_is_found_where_it_is(void **state)
 			text_write(f, &t);
 			r = verify(f, NULL);
 			t.whole.data[at + k] = was;
-			row_check(at + k, r.fault == AUDIT_UNREADABLE || r.fault == AUDIT_ORDER ||
-						  r.fault == AUDIT_CHANGED);
+			row_check(at + k, r.verdict == AUDIT_UNREADABLE ||
+						  r.verdict == AUDIT_OUT_OF_ORDER ||
+						  r.verdict == AUDIT_CHANGED);
 			/* a changed `prev` accuses the record before it */
 			row_check(at + k, (r.segment == 2 && (r.line == i + 1 || r.line == i)) ||
 						  (i == 0 && r.segment == 1));
@@ -98,7 +100,7 @@ static void a_removed_line_is_found(void **state)
 		text_write(f, &t);
 		t.lines[i] = was;
 		r = verify(f, NULL);
-		row_check(i, r.fault == AUDIT_ORDER);
+		row_check(i, r.verdict == AUDIT_OUT_OF_ORDER);
 		row_check(i, i + 1 == t.n ? r.segment == 3 && r.line == 1
 					  : r.segment == 2 && r.line == i + 1);
 	}
@@ -122,7 +124,7 @@ static void swapped_lines_are_found(void **state)
 		t.lines[i + 1] = t.lines[i];
 		t.lines[i] = was;
 		r = verify(f, NULL);
-		row_check(i, r.fault == AUDIT_ORDER && r.segment == 2 && r.line == i + 1);
+		row_check(i, r.verdict == AUDIT_OUT_OF_ORDER && r.segment == 2 && r.line == i + 1);
 	}
 	text_restore(f, &t);
 }
@@ -138,21 +140,21 @@ static void an_inserted_line_is_found(void **state)
 
 	(void)make(f);
 	text_read(f, "00000002.log", &t);
-	assert_int_equal(audit_line_read(t.lines[4].p, t.lines[4].n - 1, &rec), 0);
+	assert_int_equal(audit_record_parse(t.lines[4].p, t.lines[4].n - 1, &rec), 0);
 	audit_set(rec.outcome, "forged");
-	assert_int_equal(audit_line_write(&rec, &forged), 0);
+	assert_int_equal(audit_record_format(&rec, &forged), 0);
 	assert_int_equal(buf_putc(&forged, '\n'), 0);
 	memmove(&t.lines[5], &t.lines[4], (t.n++ - 4) * sizeof(t.lines[0]));
 	t.lines[4] = (struct slice){ forged.data, forged.len };
 	text_write(f, &t);
 	r = verify(f, NULL);
-	assert_int_equal(r.fault, AUDIT_ORDER);
+	assert_int_equal(r.verdict, AUDIT_OUT_OF_ORDER);
 	assert_int_equal(r.line, 6);
 	/* and so is one that takes the place of another */
 	memmove(&t.lines[5], &t.lines[6], (--t.n - 5) * sizeof(t.lines[0]));
 	text_write(f, &t);
 	r = verify(f, NULL);
-	assert_int_equal(r.fault, AUDIT_CHANGED);
+	assert_int_equal(r.verdict, AUDIT_CHANGED);
 	assert_int_equal(r.line, 5);
 	assert_int_equal(r.record, rec.seq);
 	text_restore(f, &t);
@@ -168,13 +170,13 @@ static void a_missing_file_is_found(void **state)
 	text_read(f, "00000002.log", &t);
 	assert_int_equal(unlinkat(f->dirfd, t.name, 0), 0);
 	r = verify(f, NULL);
-	assert_int_equal(r.fault, AUDIT_NO_SEGMENT);
+	assert_int_equal(r.verdict, AUDIT_NO_SEGMENT);
 	assert_int_equal(r.segment, 2);
 	text_restore(f, &t);
 	text_read(f, "00000001.log", &t);
 	assert_int_equal(unlinkat(f->dirfd, t.name, 0), 0);
 	r = verify(f, NULL);
-	assert_int_equal(r.fault, AUDIT_NO_SEGMENT);
+	assert_int_equal(r.verdict, AUDIT_NO_SEGMENT);
 	assert_int_equal(r.segment, 1);
 	text_restore(f, &t);
 }
@@ -189,7 +191,7 @@ static void a_drop_that_is_not_the_recorded_one_is_found(void **state)
 	start(f);
 	put(f, 5 * RECORDS);
 	shut(f);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
 	for (unsigned i = 1; i < 100; i++) {
 		char name[16];
 
@@ -197,7 +199,7 @@ static void a_drop_that_is_not_the_recorded_one_is_found(void **state)
 		if (unlinkat(f->dirfd, name, 0) == 0)
 			break; /* the oldest that is there */
 	}
-	assert_int_equal(verify(f, NULL).fault, AUDIT_NO_SEGMENT);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_NO_SEGMENT);
 }
 
 /* What only the anchor can show. */
@@ -211,35 +213,35 @@ static void a_cut_end_and_a_new_chain_are_found_by_the_anchor(void **state)
 	text_read(f, "00000003.log", &t);
 	t.n--;
 	text_write(f, &t);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
 	r = verify(f, &head);
-	assert_int_equal(r.fault, AUDIT_TRUNCATED);
+	assert_int_equal(r.verdict, AUDIT_TRUNCATED);
 	assert_int_equal(r.at.count, RECORDS - 1);
 	/* what was true then is true still */
 	early = r.at;
 	text_restore(f, &t);
-	assert_int_equal(verify(f, &early).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, &early).verdict, AUDIT_INTACT);
 	/* the last line changed: nothing is behind it that would tell */
 	text_read(f, "00000003.log", &t);
 	*strstr(t.whole.data + t.whole.len - t.lines[t.n - 1].n, "create") = 'd';
 	text_write(f, &t);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
 	r = verify(f, &head);
-	assert_int_equal(r.fault, AUDIT_OTHER);
+	assert_int_equal(r.verdict, AUDIT_OTHER_CHAIN);
 	assert_int_equal(r.record, RECORDS);
 	*strstr(t.whole.data + t.whole.len - t.lines[t.n - 1].n, "dreate") = 'c';
 	text_restore(f, &t);
 	/* all of it gone */
-	assert_int_equal(path_each(f->dirfd, remove_one, NULL), 0);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
-	assert_int_equal(verify(f, &head).fault, AUDIT_TRUNCATED);
+	assert_int_equal(path_for_each_entry(f->dirfd, remove_one, NULL), 0);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
+	assert_int_equal(verify(f, &head).verdict, AUDIT_TRUNCATED);
 }
 
 static void every_fault_has_a_name_and_a_text(void **)
 {
-	for (unsigned i = 0; i < AUDIT_NUM_FAULTS; i++)
-		row_check(i, audit_fault_names[i] && audit_fault_text((enum audit_fault)i));
-	assert_null(audit_fault_names[AUDIT_NUM_FAULTS]);
+	for (unsigned i = 0; i < AUDIT_NUM_VERDICTS; i++)
+		row_check(i, audit_verdict_names[i] && audit_verdict_text((enum audit_verdict)i));
+	assert_null(audit_verdict_names[AUDIT_NUM_VERDICTS]);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)

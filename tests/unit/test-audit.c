@@ -12,29 +12,29 @@ static void records_are_a_chain_that_sha256sum_can_follow(void **state)
 	uint64_t n = 0;
 
 	start(f);
-	assert_int_equal(audit_head(f->audit).count, 0);
+	assert_int_equal(audit_get_durable_head(f->audit).count, 0);
 	put(f, 5);
-	head = audit_head(f->audit);
+	head = audit_get_durable_head(f->audit);
 	assert_int_equal(head.count, 5);
 	assert_int_equal(path_read(f->dirfd, "00000001.log", &text), 0);
 	for (rest = (struct slice){ text.data, text.len }; rest.n;) {
 		line = slice_cut(&rest, '\n');
-		assert_int_equal(audit_line_read(line.p, line.n, &rec), 0);
+		assert_int_equal(audit_record_parse(line.p, line.n, &rec), 0);
 		assert_int_equal(rec.seq, ++n);
 		if (last.p) {
-			assert_int_equal(audit_hash(last.p, last.n + 1, hash), 0);
+			assert_int_equal(audit_line_hash(last.p, last.n + 1, hash), 0);
 			assert_string_equal(rec.prev, hash);
 		}
 		last = line;
 	}
 	assert_int_equal(n, 5);
-	assert_int_equal(audit_hash(last.p, last.n + 1, hash), 0);
+	assert_int_equal(audit_line_hash(last.p, last.n + 1, hash), 0);
 	assert_string_equal(head.head, hash);
-	assert_int_equal(verify(f, &head).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, &head).verdict, AUDIT_INTACT);
 	shut(f);
 	start(f);
-	assert_int_equal(audit_head(f->audit).count, 5);
-	assert_string_equal(audit_head(f->audit).head, hash);
+	assert_int_equal(audit_get_durable_head(f->audit).count, 5);
+	assert_string_equal(audit_get_durable_head(f->audit).head, hash);
 }
 
 static void a_line_looks_like_this(void **)
@@ -55,9 +55,9 @@ static void a_line_looks_like_this(void **)
 	struct audit_record back;
 
 	audit_set(rec.detail, "\"\n");
-	assert_int_equal(audit_line_write(&rec, &out), 0);
+	assert_int_equal(audit_record_format(&rec, &out), 0);
 	assert_text(&out, want);
-	assert_int_equal(audit_line_read(out.data, out.len, &back), 0);
+	assert_int_equal(audit_record_parse(out.data, out.len, &back), 0);
 	assert_memory_equal(&rec, &back, sizeof(rec));
 }
 
@@ -93,7 +93,7 @@ static void other_spellings_are_refused(void **)
 	struct audit_record rec;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		row_check(i, (audit_line_read(rows[i].line, strlen(rows[i].line), &rec) == 0) ==
+		row_check(i, (audit_record_parse(rows[i].line, strlen(rows[i].line), &rec) == 0) ==
 				     rows[i].good);
 }
 
@@ -105,10 +105,10 @@ static void a_full_file_is_followed_by_the_next(void **state)
 	f->conf.segment_bytes = KIB(8);
 	start(f);
 	put(f, 100);
-	head = audit_head(f->audit);
+	head = audit_get_durable_head(f->audit);
 	assert_int_equal(head.count, 100);
 	assert_int_equal(faccessat(f->dirfd, "00000004.log", F_OK, 0), 0);
-	assert_int_equal(verify(f, &head).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, &head).verdict, AUDIT_INTACT);
 	assert_int_equal(verify(f, &head).at.count, 100);
 	shut(f);
 	start(f);
@@ -126,17 +126,17 @@ static void the_oldest_files_go_behind_a_record_of_their_last(void **state)
 	f->conf.keep = 2;
 	start(f);
 	put(f, 2);
-	early = audit_head(f->audit);
+	early = audit_get_durable_head(f->audit);
 	put(f, 200);
-	head = audit_head(f->audit);
+	head = audit_get_durable_head(f->audit);
 	assert_true(head.count > 202); /* and the records of what was dropped */
 	assert_int_equal(faccessat(f->dirfd, "00000001.log", F_OK, 0), -1);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
-	assert_int_equal(verify(f, &head).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
+	assert_int_equal(verify(f, &head).verdict, AUDIT_INTACT);
 	assert_true(verify(f, NULL).base.count > 2);
-	assert_int_equal(verify(f, &early).fault, AUDIT_FORGOTTEN);
+	assert_int_equal(verify(f, &early).verdict, AUDIT_ANCHOR_DROPPED);
 	/* who asks for what is gone gets the oldest there is */
-	assert_int_equal(audit_page(f->dirfd, 1, rows, 3, NULL), 3);
+	assert_int_equal(audit_read_page(f->dirfd, 1, rows, 3, NULL), 3);
 	assert_int_equal(rows[0].seq, verify(f, NULL).base.count + 1);
 }
 
@@ -151,14 +151,14 @@ static void half_a_line_is_cut_off_and_noted(void **state)
 	put(f, 3);
 	shut(f);
 	fd = openat(f->dirfd, "00000001.log", O_WRONLY | O_APPEND | O_CLOEXEC);
-	assert_int_equal(path_write_all(fd, torn, sizeof(torn) - 1), 0);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
+	assert_int_equal(fd_write_all(fd, torn, sizeof(torn) - 1), 0);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
 	assert_int_equal(verify(f, NULL).torn, sizeof(torn) - 1);
 	start(f);
 	put(f, 1);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
 	assert_int_equal(verify(f, NULL).torn, 0);
-	assert_int_equal(audit_page(f->dirfd, 0, rows, 8, NULL), 5);
+	assert_int_equal(audit_read_page(f->dirfd, 0, rows, 8, NULL), 5);
 	assert_string_equal(rows[3].op, AUDIT_CUT);
 	assert_string_equal(rows[3].detail, "12 bytes of a record that was never acknowledged");
 	assert_string_equal(rows[4].op, "sandbox.create");
@@ -177,9 +177,9 @@ static void an_empty_last_file_is_gone_on_with(void **state)
 	assert_true(fd >= 0);
 	(void)close(fd);
 	start(f);
-	assert_int_equal(audit_head(f->audit).count, 3);
+	assert_int_equal(audit_get_durable_head(f->audit).count, 3);
 	put(f, 1);
-	assert_int_equal(verify(f, NULL).fault, AUDIT_FINE);
+	assert_int_equal(verify(f, NULL).verdict, AUDIT_INTACT);
 	assert_int_equal(verify(f, NULL).at.count, 4);
 }
 
@@ -193,7 +193,7 @@ static void nothing_is_written_behind_a_damaged_end(void **state)
 	put(f, 3);
 	shut(f);
 	fd = openat(f->dirfd, "00000001.log", O_WRONLY | O_APPEND | O_CLOEXEC);
-	assert_int_equal(path_write_all(fd, "nonsense\n", 9), 0);
+	assert_int_equal(fd_write_all(fd, "nonsense\n", 9), 0);
 	assert_true(try_open(f, &err) < 0);
 	assert_int_equal(err.code, CAY_E_INTERNAL);
 	assert_non_null(strstr(err.msg, "damaged"));
@@ -207,23 +207,23 @@ static void who_finds_no_room_is_refused_and_counted(void **state)
 
 	start(f);
 	for (unsigned i = 0; i < AUDIT_PENDING_MAX; i++)
-		assert_int_equal(audit_reserve(f->audit, NULL), 0);
+		assert_int_equal(audit_slot_reserve(f->audit, NULL), 0);
 	for (unsigned i = 0; i < 3; i++)
-		assert_true(audit_reserve(f->audit, &err) < 0);
+		assert_true(audit_slot_reserve(f->audit, &err) < 0);
 	assert_int_equal(err.code, CAY_E_UNAVAILABLE);
-	assert_false(audit_put(f->audit, &rec, false, on_put, f));
-	assert_int_equal(audit_stats(f->audit).missed, 4);
+	assert_false(audit_append(f->audit, &rec, false, on_put, f));
+	assert_int_equal(audit_get_stats(f->audit).missed, 4);
 	/* who has reserved is not refused */
-	assert_true(audit_put(f->audit, &rec, true, on_put, f));
+	assert_true(audit_append(f->audit, &rec, true, on_put, f));
 	for (unsigned i = 1; i < AUDIT_PENDING_MAX; i++)
-		audit_release(f->audit);
+		audit_slot_release(f->audit);
 	while (!f->told) /* or it is the one that put() waits for */
 		(void)uv_run(&f->loop, UV_RUN_ONCE);
 	put(f, 1);
-	assert_int_equal(audit_page(f->dirfd, 0, rows, 4, NULL), 3);
+	assert_int_equal(audit_read_page(f->dirfd, 0, rows, 4, NULL), 3);
 	assert_string_equal(rows[1].op, AUDIT_MISSED);
 	assert_string_equal(rows[1].detail, "4 refusals were not recorded");
-	assert_int_equal(audit_stats(f->audit).pending, 0);
+	assert_int_equal(audit_get_stats(f->audit).pending, 0);
 }
 
 /* The disk says no once: who waits hears of it, and the record is there all the same. */
@@ -235,15 +235,15 @@ static void a_failure_is_told_once_and_tried_again(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(specs); i++) {
 		unsigned failed = f->failed;
 
-		assert_int_equal(fault_arm(specs[i], NULL), 0);
+		assert_int_equal(failpoint_arm(specs[i], NULL), 0);
 		start(f);
 		put(f, 1);
 		put(f, 1);
 		row_check(i, f->failed == failed + 1);
-		while (audit_stats(f->audit).pending)
+		while (audit_get_stats(f->audit).pending)
 			(void)uv_run(&f->loop, UV_RUN_ONCE);
-		row_check(i, audit_stats(f->audit).failed == 1);
-		row_check(i, verify(f, NULL).fault == AUDIT_FINE);
+		row_check(i, audit_get_stats(f->audit).failed == 1);
+		row_check(i, verify(f, NULL).verdict == AUDIT_INTACT);
 		row_check(i, verify(f, NULL).at.count == 2 * (i + 1));
 		shut(f);
 	}
@@ -260,12 +260,12 @@ static void pages_go_on_where_the_last_one_ended(void **state)
 	f->conf.segment_bytes = KIB(8);
 	start(f);
 	put(f, 100);
-	while ((n = audit_page(f->dirfd, next, rows, ARRAY_SIZE(rows), NULL)) > 0)
+	while ((n = audit_read_page(f->dirfd, next, rows, ARRAY_SIZE(rows), NULL)) > 0)
 		for (int i = 0; i < n; i++)
 			row_check(next, rows[i].seq == next++);
 	assert_int_equal(n, 0);
 	assert_int_equal(next, 101);
-	assert_int_equal(audit_page(f->dirfd, 99, rows, 7, NULL), 2);
+	assert_int_equal(audit_read_page(f->dirfd, 99, rows, 7, NULL), 2);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)

@@ -9,12 +9,12 @@ static void grows_up_to_its_limit_and_no_further(void **)
 	auto_buf b = BUF_INIT(100);
 	char bytes[101] = { 1 };
 
-	assert_int_equal(buf_add(&b, bytes, 60), 0);
-	assert_int_equal(buf_add(&b, bytes, 41), -ENOBUFS);
+	assert_int_equal(buf_append(&b, bytes, 60), 0);
+	assert_int_equal(buf_append(&b, bytes, 41), -ENOBUFS);
 	assert_int_equal(b.len, 60);
-	assert_int_equal(buf_add(&b, bytes, 40), 0);
+	assert_int_equal(buf_append(&b, bytes, 40), 0);
 	assert_int_equal(buf_putc(&b, 'x'), -ENOBUFS);
-	assert_int_equal(buf_add(&b, bytes, SIZE_MAX), -ENOBUFS);
+	assert_int_equal(buf_append(&b, bytes, SIZE_MAX), -ENOBUFS);
 	assert_int_equal(b.len, 100);
 	assert_true(b.cap <= 101);
 }
@@ -34,7 +34,7 @@ static void is_always_a_string(void **)
 	assert_text(&b, "42");
 	buf_clear(&b);
 	assert_text(&b, "");
-	assert_int_equal(buf_add(&b, NULL, 0), 0);
+	assert_int_equal(buf_append(&b, NULL, 0), 0);
 }
 
 static void printf_past_the_limit_changes_nothing(void **)
@@ -57,10 +57,10 @@ static void a_zeroed_buffer_takes_nothing(void **)
 
 static void pool_gives_zeroed_aligned_bounded_memory(void **)
 {
-	auto_pool p = POOL_INIT(100000);
-	uint64_t *first = pool_take(&p, 3, sizeof(*first));
-	char *text = pool_strn(&p, "hello", 3);
-	char *big = pool_take(&p, 1, 50000);
+	auto_arena p = ARENA_INIT(100000);
+	uint64_t *first = arena_alloc(&p, 3, sizeof(*first));
+	char *text = arena_strndup(&p, "hello", 3);
+	char *big = arena_alloc(&p, 1, 50000);
 
 	assert_non_null(first);
 	assert_int_equal(first[0] | first[1] | first[2], 0);
@@ -68,12 +68,12 @@ static void pool_gives_zeroed_aligned_bounded_memory(void **)
 	assert_int_equal((uintptr_t)text % alignof(max_align_t), 0);
 	assert_non_null(big);
 	assert_int_equal(big[49999], 0);
-	assert_null(pool_take(&p, 1, 60000));
-	assert_null(pool_take(&p, SIZE_MAX, 2));
-	assert_null(pool_take(&p, 1, SIZE_MAX));
-	assert_null(pool_strn(&p, "", SIZE_MAX));
+	assert_null(arena_alloc(&p, 1, 60000));
+	assert_null(arena_alloc(&p, SIZE_MAX, 2));
+	assert_null(arena_alloc(&p, 1, SIZE_MAX));
+	assert_null(arena_strndup(&p, "", SIZE_MAX));
 	for (int i = 0; i < 100; i++)
-		assert_non_null(pool_take(&p, 1, 100));
+		assert_non_null(arena_alloc(&p, 1, 100));
 }
 
 int main(void)

@@ -2,10 +2,10 @@
 #include "net/clean.h"
 #include "unit.h"
 
-static const struct clean by_path = { .prefix = "/v1/sandboxes/x/ports/80",
-				      .cookie = "__Host-cay-preview",
-				      .port = 80 };
-static const struct clean by_host = {
+static const struct proxy_headers by_path = { .prefix = "/v1/sandboxes/x/ports/80",
+					      .cookie = "__Host-cay-preview",
+					      .port = 80 };
+static const struct proxy_headers by_host = {
 	.cookie = "__Host-cay-preview", .host = "80-x.p.test", .scheme = "https", .port = 80
 };
 
@@ -33,12 +33,15 @@ static struct http_head head_of(const char *const *lines)
 	"X-Frame-Options: DENY\r\nCross-Origin-Resource-Policy: same-origin\r\n" \
 	"Referrer-Policy: no-referrer\r\n"
 
-static void check(bool reply, const struct clean *c, const char *const *lines, const char *want)
+static void check(bool reply, const struct proxy_headers *c, const char *const *lines,
+		  const char *want)
 {
 	auto_buf out = BUF_INIT(KIB(8));
 	struct http_head h = head_of(lines);
 
-	assert_int_equal(reply ? clean_reply(c, &h, &out) : clean_request(c, &h, &out), 0);
+	assert_int_equal(reply ? proxy_headers_write_reply(c, &h, &out)
+			       : proxy_headers_write_request(c, &h, &out),
+			 0);
 	assert_string_equal(buf_str(&out), want);
 }
 
@@ -47,10 +50,10 @@ static void check(bool reply, const struct clean *c, const char *const *lines, c
 
 static void what_a_server_gets(void **)
 {
-	struct clean ws = by_host, program = by_host;
+	struct proxy_headers ws = by_host, program = by_host;
 
 	ws.upgrade = true;
-	program.no_auth = true;
+	program.drop_authorization = true;
 	check(false, &by_host,
 	      LINES("Host: evil", "Accept: */*", "Cookie: a=1; __Host-cay-preview=t;b=2; =c",
 		    "cookie: __Host-cay-preview=u", "Authorization: Basic x", "Cay-Actor: y",
@@ -110,9 +113,9 @@ static void where_a_location_may_lead(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(stay); i++)
-		assert_true(clean_path_stays(slice_of(stay[i])));
+		assert_true(proxy_path_is_confined(slice_of(stay[i])));
 	for (size_t i = 0; i < ARRAY_SIZE(leave); i++) {
-		assert_false(clean_path_stays(slice_of(leave[i])));
+		assert_false(proxy_path_is_confined(slice_of(leave[i])));
 		if (leave[i][0]) {
 			auto_buf line = BUF_INIT(256);
 
@@ -128,10 +131,10 @@ static void cookies_of_ours(void **)
 		head_of(LINES("Cookie: a=1; t=one; t2=x", "Accept: t=no", "cookie: t =two;t"));
 	size_t at = 0;
 
-	assert_true(slice_eq(clean_cookie(&h, "t", &at), SLICE("one")));
-	assert_true(slice_eq(clean_cookie(&h, "t", &at), SLICE("two")));
-	assert_true(slice_eq(clean_cookie(&h, "t", &at), SLICE("")));
-	assert_null(clean_cookie(&h, "t", &at).p);
+	assert_true(slice_eq(proxy_headers_find_cookie(&h, "t", &at), SLICE("one")));
+	assert_true(slice_eq(proxy_headers_find_cookie(&h, "t", &at), SLICE("two")));
+	assert_true(slice_eq(proxy_headers_find_cookie(&h, "t", &at), SLICE("")));
+	assert_null(proxy_headers_find_cookie(&h, "t", &at).p);
 }
 
 int main(void)

@@ -36,10 +36,10 @@ static void words_find_commands(void **)
 	assert_int_equal(used, 2);
 	assert_null(cmd_find(two, 1, &used));
 	assert_null(cmd_find(two + 1, 2, &used));
-	assert_string_equal(cmd_near("crate"), "create");
-	assert_string_equal(cmd_near("hlep"), "help");
-	assert_null(cmd_near("frobnicate"));
-	assert_null(cmd_near("x"));
+	assert_string_equal(cmd_find_similar("crate"), "create");
+	assert_string_equal(cmd_find_similar("hlep"), "help");
+	assert_null(cmd_find_similar("frobnicate"));
+	assert_null(cmd_find_similar("x"));
 }
 
 static void each_option(const struct cmd *c, void (*see)(const struct cmd *, const struct opt *))
@@ -56,7 +56,7 @@ static void check_option(const struct cmd *c, const struct opt *o)
 	if (!o->help || (o->type != OPT_FLAG && !o->arg))
 		fail_msg("cay %s --%s: not complete", c->name, o->name);
 	if (o->type == OPT_CHOICE)
-		assert_non_null(opt_choices(o));
+		assert_non_null(opt_list_choices(o));
 	for (const struct opt_group *g = c->options; g && g->rows; g++)
 		for (size_t i = 0; i < g->n; i++)
 			same += str_eq(g->rows[i].name, o->name) ||
@@ -78,7 +78,7 @@ static void the_man_page_is_fresh(void **)
 	auto_close int dir = open(getenv("CAY_SOURCE"), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	auto_buf want = BUF_INIT(KIB(256)), is = BUF_INIT(KIB(256));
 
-	assert_int_equal(help_man(&want), 0);
+	assert_int_equal(help_format_man(&want), 0);
 	assert_int_equal(path_read(dir, "docs/man/cay.1.scd", &is), 0);
 	if (!str_eq(buf_str(&want), buf_str(&is)))
 		fail_msg("docs/man/cay.1.scd is not what `cay help --scd` prints");
@@ -86,11 +86,11 @@ static void the_man_page_is_fresh(void **)
 
 static void every_check_is_complete(void **)
 {
-	const struct check *const lists[] = { doctor_kernel, doctor_host };
+	const struct doctor_check *const lists[] = { doctor_kernel, doctor_host };
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		for (const struct check *c = lists[i]; c->name; c++)
-			if (!c->look || !c->advice || c->bad == VERDICT_OK || strlen(c->name) > 18)
+		for (const struct doctor_check *c = lists[i]; c->name; c++)
+			if (!c->run || !c->advice || c->bad == VERDICT_OK || strlen(c->name) > 18)
 				fail_msg("%s: not complete", c->name);
 }
 
@@ -134,7 +134,7 @@ static void every_command_that_is_advised_is_there(void **)
 		check_commands(cay_error_row((enum cay_code)i)->hint);
 	for (unsigned i = 0; i < END_NUM_REASONS; i++)
 		check_commands(reasons[i].advice);
-	for (const struct check *c = doctor_host; c->name; c++)
+	for (const struct doctor_check *c = doctor_host; c->name; c++)
 		check_commands(c->advice);
 	for (const struct hint *h = hints; h->words; h++) {
 		bool used = false;
@@ -165,19 +165,19 @@ static void hints_are_by_operation_error_and_field(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct api a = { .op = cases[i].op, .asked = true };
+		struct api a = { .last_op = cases[i].op, .has_last_op = true };
 		struct cay_err err = {};
 
 		(void)cay_fail_field(&err, cases[i].code, cases[i].field, "x");
 		/* a server sends the table's own words when it knows nothing better */
-		api_hint(&a, cases[i].said);
+		api_hint_set(&a, cases[i].said);
 		row_check(i,
-			  strncmp(hint_for(&a, &err), cases[i].want, strlen(cases[i].want)) == 0);
+			  strncmp(hint_find(&a, &err), cases[i].want, strlen(cases[i].want)) == 0);
 		if (cases[i].said[0] || cases[i].code == CAY_E_INTERNAL)
 			continue;
-		api_hint(&a, cay_error_row(cases[i].code)->hint);
+		api_hint_set(&a, cay_error_row(cases[i].code)->hint);
 		row_check(i,
-			  strncmp(hint_for(&a, &err), cases[i].want, strlen(cases[i].want)) == 0);
+			  strncmp(hint_find(&a, &err), cases[i].want, strlen(cases[i].want)) == 0);
 	}
 }
 
@@ -198,8 +198,8 @@ static void a_pager_is_for_what_does_not_fit(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		row_check(i, pager_wanted(slice_of(cases[i].text), cases[i].columns,
-					  cases[i].rows) == cases[i].want);
+		row_check(i, pager_is_needed(slice_of(cases[i].text), cases[i].columns,
+					     cases[i].rows) == cases[i].want);
 }
 
 static void a_reason_is_one_line_of_what_is_known(void **)
@@ -217,7 +217,7 @@ static void a_reason_is_one_line_of_what_is_known(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_buf b = BUF_INIT(256);
 
-		row_check(i, reason_line(&cases[i].end, &b) == 0);
+		row_check(i, reason_format_line(&cases[i].end, &b) == 0);
 		assert_text(&b, cases[i].want);
 	}
 }
@@ -236,7 +236,7 @@ static void versions_compare_by_number(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		row_check(i, doctor_compare(cases[i].a, cases[i].b) == cases[i].want);
+		row_check(i, doctor_version_compare(cases[i].a, cases[i].b) == cases[i].want);
 }
 
 int main(void)

@@ -52,7 +52,7 @@ static void what_is_written_is_read(void **)
 	struct context c = { .token = "s3cret", .ca = "/etc/a b/\xc3\xa4.pem" }, back = {};
 	auto_buf text = BUF_INIT(KIB(8));
 
-	assert_int_equal(context_url("https://[2001:db8::1]:7070", &c.url, NULL), 0);
+	assert_int_equal(context_url_parse("https://[2001:db8::1]:7070", &c.url, NULL), 0);
 	assert_int_equal(context_format(&c, &text), 0);
 	assert_int_equal(context_parse((struct slice){ text.data, text.len }, &back, NULL), 0);
 	assert_string_equal(back.ca, c.ca);
@@ -70,11 +70,11 @@ static void plain_http_is_for_loopback(void **)
 	struct url u;
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-		row_check(i, context_url(good[i], &u, NULL) == 0);
+		row_check(i, context_url_parse(good[i], &u, NULL) == 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct cay_err err = {};
 
-		row_check(i, context_url(bad[i], &u, &err) < 0);
+		row_check(i, context_url_parse(bad[i], &u, &err) < 0);
 		row_check(i, strstr(err.msg, "plain HTTP"));
 	}
 }
@@ -84,16 +84,17 @@ static void a_token_is_one_word(void **)
 	char to[CONTEXT_TOKEN_MAX + 1], longest[CONTEXT_TOKEN_MAX + 2];
 
 	memset(longest, 'x', sizeof(longest));
-	assert_int_equal(context_token(SLICE(" \tabc\r\n\n"), to, NULL), 0);
+	assert_int_equal(context_token_parse(SLICE(" \tabc\r\n\n"), to, NULL), 0);
 	assert_string_equal(to, "abc");
-	assert_int_equal(context_token((struct slice){ longest, CONTEXT_TOKEN_MAX }, to, NULL), 0);
+	assert_int_equal(
+		context_token_parse((struct slice){ longest, CONTEXT_TOKEN_MAX }, to, NULL), 0);
 	assert_int_equal(strlen(to), CONTEXT_TOKEN_MAX);
-	assert_true(context_token((struct slice){ longest, sizeof(longest) }, to, NULL) < 0);
-	assert_true(context_token(SLICE(""), to, NULL) < 0);
-	assert_true(context_token(SLICE("a b"), to, NULL) < 0);
-	assert_true(context_token(SLICE("a\nHost: b"), to, NULL) < 0);
-	assert_true(context_token(SLICE("a\0b"), to, NULL) < 0);
-	assert_true(context_token(SLICE("\x7f"), to, NULL) < 0);
+	assert_true(context_token_parse((struct slice){ longest, sizeof(longest) }, to, NULL) < 0);
+	assert_true(context_token_parse(SLICE(""), to, NULL) < 0);
+	assert_true(context_token_parse(SLICE("a b"), to, NULL) < 0);
+	assert_true(context_token_parse(SLICE("a\nHost: b"), to, NULL) < 0);
+	assert_true(context_token_parse(SLICE("a\0b"), to, NULL) < 0);
+	assert_true(context_token_parse(SLICE("\x7f"), to, NULL) < 0);
 }
 
 static void wiped_is_gone(void **)
@@ -109,7 +110,7 @@ static struct context some(const char *name)
 {
 	struct context c = { .token = "s3cret" };
 
-	(void)!context_url("https://box.example", &c.url, NULL);
+	(void)!context_url_parse("https://box.example", &c.url, NULL);
 	memcpy(c.name, name, strlen(name) + 1);
 	return c;
 }
@@ -131,17 +132,17 @@ static void stored_contexts_are_ours_alone(void **)
 
 	assert_non_null(mkdtemp(home));
 	assert_int_equal(setenv("XDG_CONFIG_HOME", home, 1), 0);
-	assert_int_equal(context_names(&names, NULL), 0);
+	assert_int_equal(context_list_names(&names, NULL), 0);
 	assert_int_equal(names.len, 0);
-	assert_int_equal(context_store(&b, false, &err), 0);
-	assert_int_equal(context_store(&a, false, &err), 0);
-	assert_int_equal(context_store(&a, false, &err), -EEXIST);
-	assert_int_equal(context_store(&a, true, NULL), 0);
-	assert_int_equal(context_names(&names, NULL), 0);
+	assert_int_equal(context_save(&b, false, &err), 0);
+	assert_int_equal(context_save(&a, false, &err), 0);
+	assert_int_equal(context_save(&a, false, &err), -EEXIST);
+	assert_int_equal(context_save(&a, true, NULL), 0);
+	assert_int_equal(context_list_names(&names, NULL), 0);
 	assert_memory_equal(names.data, "a\0b\0", 4);
 	assert_int_equal(context_load("b", &got, &err), 0);
-	assert_int_equal(context_use("a", NULL), 0);
-	assert_int_equal(context_current(current, NULL), 0);
+	assert_int_equal(context_set_current("a", NULL), 0);
+	assert_int_equal(context_read_current(current, NULL), 0);
 	assert_string_equal(current, "a");
 	for (mode_t bit = 01; bit <= 040; bit <<= 1) {
 		err = (struct cay_err){};
@@ -152,16 +153,16 @@ static void stored_contexts_are_ours_alone(void **)
 	change(home, "cay/a.context", 0600);
 	assert_int_equal(context_load("a", &got, NULL), 0);
 	change(home, "cay", 0720);
-	assert_true(context_load("a", &got, NULL) < 0 && context_use("b", NULL) < 0);
+	assert_true(context_load("a", &got, NULL) < 0 && context_set_current("b", NULL) < 0);
 	change(home, "cay", 0700);
-	assert_int_equal(context_use(CONTEXT_LOCAL, NULL), 0);
-	assert_int_equal(context_current(current, NULL), 0);
+	assert_int_equal(context_set_current(CONTEXT_LOCAL, NULL), 0);
+	assert_int_equal(context_read_current(current, NULL), 0);
 	assert_string_equal(current, CONTEXT_LOCAL);
 	assert_int_equal(context_remove("a", NULL), 0);
 	assert_int_equal(context_remove("b", NULL), 0);
 	err = (struct cay_err){};
 	assert_int_equal(context_remove("b", &err), -ENOENT);
-	assert_int_equal(context_dir(true, &path, &dir, NULL), 0);
+	assert_int_equal(context_dir_open(true, &path, &dir, NULL), 0);
 	assert_int_equal(rmdir(buf_str(&path)), 0);
 	assert_int_equal(rmdir(home), 0);
 }

@@ -52,15 +52,19 @@ static const struct {
 };
 
 /* Read a reply that arrives in pieces of step bytes and then ends. */
-static int read_reply(struct http *h, const char *reply, size_t step, struct buf *body)
+static int read_reply(struct http_client *h, const char *reply, size_t step, struct buf *body)
 {
 	struct cay_err err = {};
 	size_t left = strlen(reply);
 	int pair[2], r = 0;
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	*h = (struct http){ .fd = pair[0], .out = BUF_INIT(KIB(4)), .body = BUF_INIT(KIB(64)) };
-	assert_int_equal(http_request(h, &(struct http_ask){ "GET", "/", .length = HTTP_NO_BODY }),
+	*h = (struct http_client){ .fd = pair[0],
+				   .out = BUF_INIT(KIB(4)),
+				   .body = BUF_INIT(KIB(64)) };
+	assert_int_equal(http_client_queue_request(
+				 h, &(struct http_client_request){ "GET", "/",
+								   .body_length = HTTP_NO_BODY }),
 			 0);
 	while (left && r == 0) {
 		size_t n = left < step ? left : step;
@@ -68,13 +72,13 @@ static int read_reply(struct http *h, const char *reply, size_t step, struct buf
 		assert_int_equal(write(pair[1], reply, n), n);
 		reply += n;
 		left -= n;
-		r = http_pull(h, &err);
-		assert_int_equal(buf_add(body, buf_str(&h->body), h->body.len), 0);
+		r = http_client_receive(h, &err);
+		assert_int_equal(buf_append(body, buf_str(&h->body), h->body.len), 0);
 		buf_clear(&h->body);
 	}
 	(void)close(pair[1]);
 	if (r == 0)
-		r = http_pull(h, &err);
+		r = http_client_receive(h, &err);
 	assert_true((r == 0) == (err.code == CAY_OK));
 	return r;
 }
@@ -92,7 +96,7 @@ static void replies_are_what_they_should_be_or_refused(void **)
 			row_check(i, r == cases[i].want);
 			if (r == 0)
 				assert_text(&body, cases[i].body);
-			row_check(i, r != 0 || (h.head && h.done));
+			row_check(i, r != 0 || (h.head_complete && h.reply_complete));
 		}
 	}
 }
@@ -116,8 +120,8 @@ static void headers_that_matter_are_kept(void **)
 		read_reply(&h, OK "Content-TYPE:  a/b \r\n" EXEC "cay-execs: no\r\n" LEN(0) "\r\n",
 			   3, &body),
 		0);
-	assert_string_equal(h.kept.type, "a/b");
-	assert_string_equal(h.kept.exec, "ex0001000g00000000000000tr");
+	assert_string_equal(h.reply_headers.type, "a/b");
+	assert_string_equal(h.reply_headers.exec, "ex0001000g00000000000000tr");
 	assert_int_equal(h.status, 200);
 }
 
@@ -125,17 +129,21 @@ static void a_request_is_spelled_once(void **)
 {
 	auto_http h = { .fd = -EBADF, .out = BUF_INIT(KIB(4)) };
 
-	assert_int_equal(http_request(&h, &(struct http_ask){ "POST", "/v1/x?a=b", "c/d", "e/f",
-							      "g-h", .length = HTTP_CHUNKED }),
-			 0);
-	assert_int_equal(http_chunk(&h, "0123456789abcdef", 16), 0);
-	assert_int_equal(http_chunk(&h, NULL, 0), 0);
+	assert_int_equal(
+		http_client_queue_request(
+			&h, &(struct http_client_request){ "POST", "/v1/x?a=b", "c/d", "e/f", "g-h",
+							   .body_length = HTTP_CHUNKED }),
+		0);
+	assert_int_equal(http_client_queue_chunk(&h, "0123456789abcdef", 16), 0);
+	assert_int_equal(http_client_queue_chunk(&h, NULL, 0), 0);
 	assert_text(&h.out, "POST /v1/x?a=b HTTP/1.1\r\nHost: cay\r\nConnection: close\r\n"
 			    "Accept: c/d\r\nContent-Type: e/f\r\nIdempotency-Key: "
 			    "g-h\r\nTransfer-Encoding: chunked\r\n\r\n"
 			    "10\r\n0123456789abcdef\r\n0\r\n\r\n");
 	buf_clear(&h.out);
-	assert_int_equal(http_request(&h, &(struct http_ask){ "PUT", "/", .length = 7 }), 0);
+	assert_int_equal(http_client_queue_request(
+				 &h, &(struct http_client_request){ "PUT", "/", .body_length = 7 }),
+			 0);
 	assert_text(
 		&h.out,
 		"PUT / HTTP/1.1\r\nHost: cay\r\nConnection: close\r\nContent-Length: 7\r\n\r\n");
@@ -156,16 +164,17 @@ static void a_token_is_sent_and_forgotten(void **)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	h.fd = pair[0];
-	assert_int_equal(
-		http_request(&h, &(struct http_ask){ "GET", "/", .host = "box:7070",
-						     .token = "s3cret", .length = HTTP_NO_BODY }),
-		0);
+	assert_int_equal(http_client_queue_request(
+				 &h, &(struct http_client_request){ "GET", "/", .host = "box:7070",
+								    .token = "s3cret",
+								    .body_length = HTTP_NO_BODY }),
+			 0);
 	where = h.out.data;
 	assert_text(&h.out, "GET / HTTP/1.1\r\nHost: box:7070\r\nConnection: close\r\n"
 			    "Authorization: Bearer s3cret\r\n\r\n");
-	assert_int_equal(buf_add(&h.out, much, sizeof(much)), 0);
+	assert_int_equal(buf_append(&h.out, much, sizeof(much)), 0);
 	assert_ptr_equal(h.out.data, where);
-	assert_int_equal(http_flush(&h), 0);
+	assert_int_equal(http_client_flush(&h), 0);
 	assert_true(read(pair[1], got, sizeof(got) - 1) > 0 && strstr(got, "Bearer s3cret"));
 	assert_false(has(&h.out, "s3cret"));
 	(void)close(pair[1]);
@@ -180,10 +189,12 @@ static void what_answers_in_tls_is_named(void **)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	h.fd = pair[0];
-	assert_int_equal(http_request(&h, &(struct http_ask){ "GET", "/", .length = HTTP_NO_BODY }),
+	assert_int_equal(http_client_queue_request(
+				 &h, &(struct http_client_request){ "GET", "/",
+								    .body_length = HTTP_NO_BODY }),
 			 0);
 	assert_int_equal(write(pair[1], alert, sizeof(alert) - 1), sizeof(alert) - 1);
-	assert_int_equal(http_pull(&h, &err), -EPROTO);
+	assert_int_equal(http_client_receive(&h, &err), -EPROTO);
 	assert_non_null(strstr(err.msg, "https"));
 	(void)close(pair[1]);
 }
@@ -197,13 +208,13 @@ static void waiting_ends_at_the_deadline(void **)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	h.fd = pair[0];
-	assert_int_equal(http_wait(&h, POLLIN, now + 20 * NS_PER_MS, &none), -ETIMEDOUT);
+	assert_int_equal(http_client_wait(&h, POLLIN, now + 20 * NS_PER_MS, &none), -ETIMEDOUT);
 	assert_true(clk_boot_ns(&clk_system) - now >= 20 * NS_PER_MS);
-	assert_int_equal(http_wait(&h, POLLIN, 0, &none), -ETIMEDOUT);
+	assert_int_equal(http_client_wait(&h, POLLIN, 0, &none), -ETIMEDOUT);
 	(void)close(pair[1]);
-	assert_int_equal(http_wait(&h, POLLIN, UINT64_MAX, &none), 0);
-	assert_int_equal(interrupt_poll_ms(UINT64_MAX), -1);
-	assert_int_equal(interrupt_poll_ms(UINT64_MAX - 1), INT32_MAX);
+	assert_int_equal(http_client_wait(&h, POLLIN, UINT64_MAX, &none), 0);
+	assert_int_equal(deadline_to_poll_ms(UINT64_MAX), -1);
+	assert_int_equal(deadline_to_poll_ms(UINT64_MAX - 1), INT32_MAX);
 }
 
 int main(void)

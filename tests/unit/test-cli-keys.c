@@ -11,7 +11,7 @@ static void names_are_read(void **)
 		uint8_t v[KEYS_MAX];
 	} rows[] = {
 		{ "", 0, {} },
-		{ KEYS_DEFAULT, 2, { 16, 17 } },
+		{ DETACH_KEYS_DEFAULT, 2, { 16, 17 } },
 		{ "ctrl-],d", 2, { 29, 'd' } },
 		{ "ctrl-@", 1, { 0 } },
 		{ "a,b,c,d,e,f,g,h", 8, { 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' } },
@@ -26,8 +26,8 @@ static void names_are_read(void **)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct cay_err err = {};
-		struct keys k;
-		int r = keys_parse(rows[i].text, &k, &err);
+		struct detach_keys k;
+		int r = detach_keys_parse(rows[i].text, &k, &err);
 
 		row_check(i, (r < 0) == (rows[i].n < 0) && (r >= 0) == !err.code);
 		if (r >= 0)
@@ -42,14 +42,14 @@ static void they_are_found(void **)
 		const char *keys, *typed, *passed;
 		bool left;
 	} rows[] = {
-		{ KEYS_DEFAULT, "ls\n", "ls\n", false },
-		{ KEYS_DEFAULT,
+		{ DETACH_KEYS_DEFAULT, "ls\n", "ls\n", false },
+		{ DETACH_KEYS_DEFAULT,
 		  "a\x10\x11"
 		  "b",
 		  "a\x10", true },
-		{ KEYS_DEFAULT, "\x10x\x11", "\x10x\x11", false },
-		{ KEYS_DEFAULT, "\x10\x10\x11", "\x10\x10", true },
-		{ KEYS_DEFAULT, "\x11\x10", "\x11\x10", false },
+		{ DETACH_KEYS_DEFAULT, "\x10x\x11", "\x10x\x11", false },
+		{ DETACH_KEYS_DEFAULT, "\x10\x10\x11", "\x10\x10", true },
+		{ DETACH_KEYS_DEFAULT, "\x11\x10", "\x11\x10", false },
 		{ "", "\x10\x11", "\x10\x11", false },
 		{ "q", "abcq", "abc", true },
 	};
@@ -59,14 +59,15 @@ static void they_are_found(void **)
 
 		for (size_t piece = 1; piece <= n; piece++) {
 			struct cay_err err = {};
-			struct keys k;
+			struct detach_keys k;
 			bool left = false;
 			size_t passed = 0;
 
-			row_check(i, keys_parse(rows[i].keys, &k, &err) == 0);
+			row_check(i, detach_keys_parse(rows[i].keys, &k, &err) == 0);
 			for (size_t at = 0; at < n && !left; at += piece) {
 				size_t m = n - at < piece ? n - at : piece;
-				size_t got = keys_scan(&k, (const uint8_t *)rows[i].typed + at, m);
+				size_t got = detach_keys_scan(
+					&k, (const uint8_t *)rows[i].typed + at, m);
 
 				left = got < m;
 				passed += got;

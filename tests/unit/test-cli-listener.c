@@ -14,7 +14,7 @@ static int check(const char *text)
 {
 	static const unsigned uids[] = { 0, 998 };
 
-	return listener_check(slice_of(text), 7070, uids, ARRAY_SIZE(uids));
+	return port_owner_check_table(slice_of(text), 7070, uids, ARRAY_SIZE(uids));
 }
 
 static void those_of_ours_are_counted(void **)

@@ -86,7 +86,7 @@ static void same_text(size_t i, const char *a, const char *b)
 static void words_become_options(void **)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		auto_pool pool = POOL_INIT(KIB(64));
+		auto_arena arena = ARENA_INIT(KIB(64));
 		const struct args *want = &cases[i].want;
 		struct args got = {};
 		struct cay_err err = {};
@@ -97,7 +97,7 @@ static void words_become_options(void **)
 
 		for (; n < 8 && cases[i].words[n]; n++)
 			words[n] = cases[i].words[n];
-		r = opt_read(groups, words, n, &pool, &got, &w, &near, &err);
+		r = opt_parse_words(groups, words, n, &arena, &got, &w, &near, &err);
 		row_check(i, (r == 0) == !cases[i].message);
 		same_text(i, cases[i].near, near);
 		if (r < 0) {
@@ -115,20 +115,20 @@ static void words_become_options(void **)
 
 static void pairs_keep_what_is_behind_the_first_sign(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	static const char *const words[] = { "-p", "c=d=e", NULL };
 	struct args got = {};
 	struct opt_words w;
 	const char *near;
 
-	assert_int_equal(opt_read(groups, words, 2, &pool, &got, &w, &near, NULL), 0);
+	assert_int_equal(opt_parse_words(groups, words, 2, &arena, &got, &w, &near, NULL), 0);
 	assert_string_equal(got.pairs.keys[0], "c");
 	assert_string_equal(got.pairs.values[0], "d=e");
 }
 
 static void pairs_are_bounded(void **)
 {
-	auto_pool pool = POOL_INIT(MIB(1));
+	auto_arena arena = ARENA_INIT(MIB(1));
 	static const char *words[2 * OPT_PAIRS_MAX + 3];
 	static char text[OPT_PAIRS_MAX + 1][16];
 	struct cay_err err = {};
@@ -141,11 +141,12 @@ static void pairs_are_bounded(void **)
 		words[2 * i] = "-p";
 		words[2 * i + 1] = text[i];
 	}
-	assert_int_equal(opt_read(groups, words, 2 * OPT_PAIRS_MAX, &pool, &got, &w, &near, &err),
-			 0);
+	assert_int_equal(
+		opt_parse_words(groups, words, 2 * OPT_PAIRS_MAX, &arena, &got, &w, &near, &err),
+		0);
 	got = (struct args){};
-	assert_true(opt_read(groups, words, 2 * OPT_PAIRS_MAX + 2, &pool, &got, &w, &near, &err) <
-		    0);
+	assert_true(opt_parse_words(groups, words, 2 * OPT_PAIRS_MAX + 2, &arena, &got, &w, &near,
+				    &err) < 0);
 }
 
 static void distance_counts_letters(void **)
@@ -165,10 +166,11 @@ static void distance_counts_letters(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(d); i++)
-		row_check(i, opt_distance(slice_of(d[i].a), slice_of(d[i].b)) == d[i].want);
-	assert_int_equal(opt_distance(slice_of("a"),
-				      SLICE("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")),
-			 32);
+		row_check(i, opt_edit_distance(slice_of(d[i].a), slice_of(d[i].b)) == d[i].want);
+	assert_int_equal(
+		opt_edit_distance(slice_of("a"),
+				  SLICE("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")),
+		32);
 }
 
 int main(void)

@@ -31,7 +31,7 @@ static void nothing_a_terminal_acts_on_is_shown(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_buf b = BUF_INIT(256);
 
-		row_check(i, show_text(&b, slice_of(cases[i].in)) == 0);
+		row_check(i, print_append_escaped(&b, slice_of(cases[i].in)) == 0);
 		assert_text(&b, cases[i].want);
 	}
 }
@@ -39,12 +39,12 @@ static void nothing_a_terminal_acts_on_is_shown(void **)
 static void a_table_is_aligned_by_what_is_seen(void **)
 {
 	static const char *const cells[] = { "ID", "NAME", "X", "1", "ü", "x", "22", "e\033", "y" };
-	auto_table t = show_table_of(3);
+	auto_table t = print_table_create(3);
 	auto_buf b = BUF_INIT(1024);
 
 	for (size_t i = 0; i < ARRAY_SIZE(cells); i++)
-		assert_int_equal(show_cell(&t, cells[i]), 0);
-	assert_int_equal(show_table_write(&t, &b), 0);
+		assert_int_equal(print_table_add_cell(&t, cells[i]), 0);
+	assert_int_equal(print_table_write(&t, &b), 0);
 	assert_text(&b, "ID  NAME   X\n1   ü      x\n22  e\\x1b  y\n");
 }
 
@@ -57,13 +57,13 @@ static void ages_are_short(void **)
 		{ 0, "0 s" },    { 119, "119 s" },   { 120, "2 min" },  { 7199, "119 min" },
 		{ 7200, "2 h" }, { 172799, "47 h" }, { 172800, "2 d" }, { 864000, "10 d" },
 	};
-	char text[SHOW_AGE_MAX];
+	char text[PRINT_AGE_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		show_age(cases[i].s * NS_PER_S + 1, 0, text);
+		print_age_format(cases[i].s * NS_PER_S + 1, 0, text);
 		assert_string_equal(text, cases[i].want);
 	}
-	show_age(1, 2 * NS_PER_S, text); /* made in the future */
+	print_age_format(1, 2 * NS_PER_S, text); /* made in the future */
 	assert_string_equal(text, "0 s");
 }
 
@@ -87,7 +87,7 @@ static void sizes_have_one_digit_behind_the_point(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_buf b = BUF_INIT(64);
 
-		row_check(i, progress_size(cases[i].bytes, &b) == 0);
+		row_check(i, byte_size_format(cases[i].bytes, &b) == 0);
 		assert_text(&b, cases[i].want);
 	}
 }
@@ -111,7 +111,8 @@ static void progress_says_how_far_and_how_fast(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_buf b = BUF_INIT(256);
 
-		row_check(i, progress_line(cases[i].done, cases[i].total, cases[i].ns, &b) == 0);
+		row_check(i, progress_format_line(cases[i].done, cases[i].total, cases[i].ns, &b) ==
+				     0);
 		assert_text(&b, cases[i].want);
 	}
 }
@@ -119,14 +120,14 @@ static void progress_says_how_far_and_how_fast(void **)
 static void percentiles_are_values_that_were_measured(void **)
 {
 	uint64_t one[] = { 7 }, many[200];
-	struct sample s = { one, 1 };
-	struct sample_summary sum = sample_summarise(&s);
+	struct bench_stats s = { one, 1 };
+	struct bench_stats_summary sum = bench_stats_summarise(&s);
 
 	assert_true(sum.min == 7 && sum.p50 == 7 && sum.p99 == 7 && sum.max == 7);
 	for (uint64_t i = 0; i < ARRAY_SIZE(many); i++)
 		many[i] = 200 - i;
-	s = (struct sample){ many, ARRAY_SIZE(many) };
-	sum = sample_summarise(&s);
+	s = (struct bench_stats){ many, ARRAY_SIZE(many) };
+	sum = bench_stats_summarise(&s);
 	assert_int_equal(sum.min, 1);
 	assert_int_equal(sum.p50, 100);
 	assert_int_equal(sum.p99, 198);
@@ -146,7 +147,7 @@ static void signals_are_128_and_their_number(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		row_check(i, session_signal_status(cases[i].name) == cases[i].want);
+		row_check(i, exit_status_from_signal(cases[i].name) == cases[i].want);
 }
 
 int main(void)

@@ -41,7 +41,7 @@ static void a_head_is_what_posix_says(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint8_t h[USTAR_BLOCK];
 
-		row_check(i, ustar_head(cases[i].name, cases[i].size, h) == 0);
+		row_check(i, ustar_write_header(cases[i].name, cases[i].size, h) == 0);
 		row_check(i, str_eq((const char *)h, cases[i].name));
 		row_check(i, octal_at(h + 100, 7) == cases[i].mode);
 		row_check(i, octal_at(h + 124, 11) == cases[i].size);
@@ -56,7 +56,7 @@ static void a_huge_file_has_a_binary_size(void **)
 	uint64_t size = 0;
 	uint8_t h[USTAR_BLOCK];
 
-	assert_int_equal(ustar_head("huge", UINT64_C(1) << 33, h), 0);
+	assert_int_equal(ustar_write_header("huge", UINT64_C(1) << 33, h), 0);
 	assert_int_equal(h[124], 0x80);
 	for (size_t i = 125; i < 136; i++)
 		size = size << 8 | h[i];
@@ -70,12 +70,12 @@ static void names_are_bounded(void **)
 	char name[USTAR_NAME_MAX + 2] = {};
 
 	memset(name, 'n', USTAR_NAME_MAX);
-	assert_int_equal(ustar_head(name, 0, h), 0);
+	assert_int_equal(ustar_write_header(name, 0, h), 0);
 	assert_int_equal(h[USTAR_NAME_MAX - 1], 'n');
 	assert_int_equal(octal_at(h + 100, 7), 0644);
 	name[USTAR_NAME_MAX] = 'n';
-	assert_int_equal(ustar_head(name, 0, h), -ENAMETOOLONG);
-	assert_int_equal(ustar_head("", 0, h), -ENAMETOOLONG);
+	assert_int_equal(ustar_write_header(name, 0, h), -ENAMETOOLONG);
+	assert_int_equal(ustar_write_header("", 0, h), -ENAMETOOLONG);
 }
 
 static void padding_fills_a_block(void **)

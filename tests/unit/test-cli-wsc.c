@@ -5,12 +5,12 @@
 
 static void the_example_of_the_rfc(void **)
 {
-	char accept[WSC_ACCEPT_LEN + 1], a[WSC_KEY_LEN + 1], b[WSC_KEY_LEN + 1];
+	char accept[WEBSOCKET_ACCEPT_LEN + 1], a[WEBSOCKET_KEY_LEN + 1], b[WEBSOCKET_KEY_LEN + 1];
 
-	assert_int_equal(wsc_accept("dGhlIHNhbXBsZSBub25jZQ==", accept), 0);
+	assert_int_equal(websocket_compute_accept("dGhlIHNhbXBsZSBub25jZQ==", accept), 0);
 	assert_string_equal(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-	assert_int_equal(wsc_key(a), 0);
-	assert_int_equal(wsc_key(b), 0);
+	assert_int_equal(websocket_create_key(a), 0);
+	assert_int_equal(websocket_create_key(b), 0);
 	assert_string_not_equal(a, b);
 }
 
@@ -48,29 +48,30 @@ static void what_a_server_may_say(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct wsc_message m;
-		ssize_t n = wsc_next((const uint8_t *)rows[i].bytes, rows[i].n, &m);
+		struct websocket_message m;
+		ssize_t n = websocket_read_message((const uint8_t *)rows[i].bytes, rows[i].n, &m);
 
 		row_check(i, n == rows[i].want);
 		if (rows[i].code)
-			row_check(i, m.kind == WSC_CLOSE && m.code == rows[i].code);
+			row_check(i, m.kind == WEBSOCKET_CLOSE && m.code == rows[i].code);
 	}
 }
 
 static void what_we_say_is_masked(void **)
 {
-	static const size_t sizes[] = { 0, 1, 125, 126, 0xffff, 0x10000, WSC_MESSAGE_MAX };
-	static uint8_t data[WSC_MESSAGE_MAX];
+	static const size_t sizes[] = { 0, 1, 125, 126, 0xffff, 0x10000, WEBSOCKET_MESSAGE_MAX };
+	static uint8_t data[WEBSOCKET_MESSAGE_MAX];
 
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 7);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		size_t n = sizes[i], head = n <= 125 ? 2 : n <= 0xffff ? 4 : 10;
 		auto_buf out = BUF_INIT(KIB(128));
-		struct wsc_message m;
+		struct websocket_message m;
 		uint8_t *p, mask[4];
 
-		row_check(i, wsc_put(&out, WSC_BINARY, data, n) == 0 && out.len == head + 4 + n);
+		row_check(i, websocket_write_message(&out, WEBSOCKET_BINARY, data, n) == 0 &&
+				     out.len == head + 4 + n);
 		p = (uint8_t *)out.data;
 		row_check(i, p[0] == 0x82 && p[1] & 0x80);
 		memcpy(mask, p + head, 4);
@@ -79,7 +80,8 @@ static void what_we_say_is_masked(void **)
 		memmove(p + head, p + head + 4, n);
 		for (size_t k = 0; k < n; k++)
 			p[head + k] ^= mask[k % 4];
-		row_check(i, wsc_next(p, head + n, &m) == (ssize_t)(head + n) && m.data.n == n);
+		row_check(i, websocket_read_message(p, head + n, &m) == (ssize_t)(head + n) &&
+				     m.data.n == n);
 		row_check(i, memcmp(m.data.p, data, n) == 0);
 	}
 }

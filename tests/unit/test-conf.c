@@ -33,7 +33,7 @@ static void defaults_come_from_the_table(void **)
 {
 	struct all a;
 
-	conf_defaults(&table, &a);
+	conf_set_defaults(&table, &a);
 	assert_int_equal(a.number, 7);
 	assert_int_equal(a.size, 1 << 20);
 	assert_int_equal(a.wait, 5000);
@@ -49,12 +49,12 @@ static void a_file_sets_what_it_says(void **)
 	struct all a;
 	struct cay_err err = {};
 
-	conf_defaults(&table, &a);
-	assert_int_equal(conf_read(&table,
-				   SLICE("# comment\n\n[one]\nnumber = 42\n\tmax-size=2Ki  \n"
-					 "[two]\nwait= 1m\nflag = yes\n colour = red\n"
-					 "dir = /a#b\xC3\xA9\ntext = a b:1 c\n[one]\n"),
-				   "f", &a, &err),
+	conf_set_defaults(&table, &a);
+	assert_int_equal(conf_parse(&table,
+				    SLICE("# comment\n\n[one]\nnumber = 42\n\tmax-size=2Ki  \n"
+					  "[two]\nwait= 1m\nflag = yes\n colour = red\n"
+					  "dir = /a#b\xC3\xA9\ntext = a b:1 c\n[one]\n"),
+				    "f", &a, &err),
 			 0);
 	assert_int_equal(a.number, 42);
 	assert_int_equal(a.size, 2048);
@@ -63,8 +63,8 @@ static void a_file_sets_what_it_says(void **)
 	assert_int_equal(a.choice, 0);
 	assert_string_equal(a.dir, "/a#b\xC3\xA9");
 	assert_string_equal(a.text, "a b:1 c");
-	assert_int_equal(conf_read(&table, SLICE(""), "f", &a, &err), 0);
-	assert_int_equal(conf_read(&table, SLICE("[one]\nnumber = 3"), "f", &a, &err), 0);
+	assert_int_equal(conf_parse(&table, SLICE(""), "f", &a, &err), 0);
+	assert_int_equal(conf_parse(&table, SLICE("[one]\nnumber = 3"), "f", &a, &err), 0);
 	assert_int_equal(a.number, 3);
 }
 
@@ -118,8 +118,8 @@ static void mistakes_name_their_line(void **)
 		struct all a;
 		struct cay_err err = {};
 
-		conf_defaults(&table, &a);
-		row_check(i, conf_read(&table, slice_of(cases[i].text), "f", &a, &err) == -EINVAL);
+		conf_set_defaults(&table, &a);
+		row_check(i, conf_parse(&table, slice_of(cases[i].text), "f", &a, &err) == -EINVAL);
 		assert_string_equal(err.msg, cases[i].says);
 	}
 }
@@ -134,14 +134,14 @@ static void variables_override(void **)
 	struct cay_err err = {};
 	struct all a;
 
-	conf_defaults(&table, &a);
-	assert_int_equal(conf_override(&table, env, &a, &err), 0);
+	conf_set_defaults(&table, &a);
+	assert_int_equal(conf_apply_env(&table, env, &a, &err), 0);
 	assert_int_equal(a.number, 9);
 	assert_int_equal(a.size, 4096);
-	assert_int_equal(conf_override(&table, bad, &a, &err), -EINVAL);
+	assert_int_equal(conf_apply_env(&table, bad, &a, &err), -EINVAL);
 	assert_string_equal(err.msg, "CAY_TWO_FLAG: flag = 'maybe' is not yes or no");
-	assert_int_equal(conf_override(&table, control, &a, NULL), -EINVAL);
-	assert_int_equal(conf_override(&table, bare, &a, NULL), -EINVAL);
+	assert_int_equal(conf_apply_env(&table, control, &a, NULL), -EINVAL);
+	assert_int_equal(conf_apply_env(&table, bare, &a, NULL), -EINVAL);
 }
 
 /* Each '#key' line of the sample with its '#' removed is what the table says. */
@@ -161,10 +161,10 @@ static void the_sample_reads_back(void **)
 			line.p++;
 			line.n--;
 		}
-		assert_int_equal(buf_add(&plain, line.p, line.n), 0);
+		assert_int_equal(buf_append(&plain, line.p, line.n), 0);
 		assert_int_equal(buf_putc(&plain, '\n'), 0);
 	}
-	assert_int_equal(conf_read(&table, (struct slice){ plain.data, plain.len }, "s", &a, &err),
+	assert_int_equal(conf_parse(&table, (struct slice){ plain.data, plain.len }, "s", &a, &err),
 			 0);
 	assert_int_equal(a.number, 7);
 	assert_int_equal(a.wait, 5000);

@@ -56,7 +56,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
-	int r = tree_empty(f->fd);
+	int r = rmtree_contents(f->fd);
 
 	(void)close(f->fd);
 	r |= rmdir(f->base);
@@ -254,7 +254,7 @@ static void nothing_else_is_left(void **state)
 
 	(void)much_memory; /* sanitizers need terabytes themselves */
 	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
-		auto_close int tree = confine_tree(f->fd), kept = -EBADF;
+		auto_close int tree = confine_clone_tree(f->fd), kept = -EBADF;
 		auto_confined c = CONFINED_INIT;
 		struct cay_err err = {};
 		int status = -1;
@@ -263,7 +263,7 @@ static void nothing_else_is_left(void **state)
 		probes[i].kept = kept;
 		probes[i].tree = tree;
 		assert_true(tree >= 0);
-		assert_int_equal(confine_start(run_probe, &probes[i], &c, &err), 0);
+		assert_int_equal(confine_start_child(run_probe, &probes[i], &c, &err), 0);
 		assert_int_equal(child_wait(&c.child, &status), 0);
 		if (status != probes[i].want)
 			fail_msg("%s: %d", probes[i].name, status);
@@ -273,13 +273,13 @@ static void nothing_else_is_left(void **state)
 static void files_belong_to_the_foreign_range(void **state)
 {
 	struct fixture *f = *state;
-	auto_close int tree = confine_tree(f->fd), kept = dup(f->fd);
+	auto_close int tree = confine_clone_tree(f->fd), kept = dup(f->fd);
 	struct probe p = { "file", file_inside, 0, kept, tree };
 	auto_confined c = CONFINED_INIT;
 	struct stat st;
 	int status = -1;
 
-	assert_int_equal(confine_start(run_probe, &p, &c, NULL), 0);
+	assert_int_equal(confine_start_child(run_probe, &p, &c, NULL), 0);
 	assert_int_equal(child_wait(&c.child, &status), 0);
 	assert_int_equal(status, 0);
 	assert_int_equal(fstatat(f->fd, "rootfs/f", &st, 0), 0);
@@ -305,7 +305,7 @@ static int read_proc(const char *path, struct buf *ret)
 		char some[4096];
 
 		n = read(fd, some, sizeof(some));
-		if (n > 0 && buf_add(ret, some, (size_t)n) < 0)
+		if (n > 0 && buf_append(ret, some, (size_t)n) < 0)
 			return -ENOBUFS;
 	}
 	return n < 0 ? -errno : 0;
@@ -337,11 +337,11 @@ static void it_dies_with_its_parent(void **state)
 	assert_int_equal(fcntl(pipes[1], F_SETFL, O_NONBLOCK), 0);
 	pid = fork();
 	if (pid == 0) {
-		struct probe p = { "for ever", for_ever, 0, pipes[1], confine_tree(f->fd) };
+		struct probe p = { "for ever", for_ever, 0, pipes[1], confine_clone_tree(f->fd) };
 		struct confined child;
 
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
-		    confine_start(run_probe, &p, &child, NULL) < 0)
+		    confine_start_child(run_probe, &p, &child, NULL) < 0)
 			_exit(1);
 		(void)close(pipes[1]);
 		(void)poll(NULL, 0, -1);
@@ -364,7 +364,7 @@ static pid_t pid_of(const struct child *c)
 	assert_true(snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", c->pidfd) > 0);
 	assert_int_equal(read_proc(path, &b), 0);
 	text = slice_of(strstr(b.data, "\nPid:\t") + 6);
-	assert_int_equal(str_u64(slice_cut(&text, '\n'), 1, 1 << 30, &pid), 0);
+	assert_int_equal(str_parse_u64(slice_cut(&text, '\n'), 1, 1 << 30, &pid), 0);
 	return (pid_t)pid;
 }
 
@@ -385,7 +385,7 @@ static void rights_are_gone(void **state)
 	static const char *const namespaces[] = { "user", "mnt", "pid",   "net",
 						  "ipc",  "uts", "cgroup" };
 	struct fixture *f = *state;
-	auto_close int tree = confine_tree(f->fd);
+	auto_close int tree = confine_clone_tree(f->fd);
 	auto_confined child = CONFINED_INIT;
 	auto_buf text = BUF_INIT(KIB(64)), mounts = BUF_INIT(KIB(64));
 	char path[64], c;
@@ -395,7 +395,7 @@ static void rights_are_gone(void **state)
 	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
 	assert_int_equal(fcntl(pipes[1], F_SETFL, O_NONBLOCK), 0);
 	p = (struct probe){ "for ever", for_ever, 0, pipes[1], tree };
-	assert_int_equal(confine_start(run_probe, &p, &child, NULL), 0);
+	assert_int_equal(confine_start_child(run_probe, &p, &child, NULL), 0);
 	(void)close(pipes[1]);
 	assert_int_equal(read(pipes[0], &c, 1), 1);
 	assert_true(snprintf(path, sizeof(path), "/proc/%d/status", pid_of(&child.child)) > 0);
@@ -430,11 +430,11 @@ static void letting_go_kills_it(void **state)
 	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
 	assert_int_equal(fcntl(pipes[1], F_SETFL, O_NONBLOCK), 0);
 	{
-		auto_close int tree = confine_tree(f->fd);
+		auto_close int tree = confine_clone_tree(f->fd);
 		struct probe p = { "for ever", for_ever, 0, pipes[1], tree };
 		auto_confined child = CONFINED_INIT;
 
-		assert_int_equal(confine_start(run_probe, &p, &child, NULL), 0);
+		assert_int_equal(confine_start_child(run_probe, &p, &child, NULL), 0);
 		(void)close(pipes[1]);
 		assert_int_equal(read(pipes[0], &c, 1), 1);
 	}

@@ -43,23 +43,23 @@ static void on_event(void *arg, const struct cay_err *outcome)
 static void ask_next(struct child *c)
 {
 	uint64_t n = c->next++;
-	struct db_row row = row_of(n % RING);
-	struct db_event event = { .seq = db_event_next(c->f->db),
+	struct db_sandbox row = row_of(n % RING);
+	struct db_event event = { .seq = db_event_next_seq(c->f->db),
 				  .sandbox = row.life.id,
 				  .text = SLICE("{}") };
 
 	if (event.seq != n)
 		_exit(2);
 	row.seq = n;
-	db_put(c->f->db, &row, on_row, c);
-	db_event(c->f->db, &event, on_event, c);
+	db_sandbox_put(c->f->db, &row, on_row, c);
+	db_event_append(c->f->db, &event, on_event, c);
 }
 
 static void write_until_killed(struct fixture *f, int fd, const char *spec)
 {
 	struct child c = { .f = f, .pipe = fd };
 
-	if (fault_arm(spec, NULL) < 0)
+	if (failpoint_arm(spec, NULL) < 0)
 		_exit(3);
 	load(f, 1);
 	c.next = f->seen.n_events ? f->seen.events[0].seq + 1 : 1;
@@ -107,8 +107,8 @@ static uint64_t check_prefix(struct fixture *f)
 
 static uint64_t one_round(struct fixture *f, unsigned n, uint64_t before)
 {
-	static const enum fault_point points[] = { FAULT_JOURNAL_QUEUED, FAULT_JOURNAL_BEGUN,
-						   FAULT_JOURNAL_WRITTEN, FAULT_JOURNAL_COMMITTED };
+	static const enum failpoint points[] = { FAULT_JOURNAL_QUEUED, FAULT_JOURNAL_BEGUN,
+						 FAULT_JOURNAL_WRITTEN, FAULT_JOURNAL_COMMITTED };
 	bool at_random = n % 2;
 	int fds[2], status;
 	char spec[64] = "";
@@ -117,7 +117,7 @@ static uint64_t one_round(struct fixture *f, unsigned n, uint64_t before)
 
 	if (!at_random)
 		assert_true(snprintf(spec, sizeof(spec), "%s=kill@%u",
-				     fault_name(points[n / 2 % ARRAY_SIZE(points)]),
+				     failpoint_name(points[n / 2 % ARRAY_SIZE(points)]),
 				     1 + (unsigned)rand() % 20) > 0);
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	pid = fork();
@@ -133,7 +133,7 @@ static uint64_t one_round(struct fixture *f, unsigned n, uint64_t before)
 	if (there < before + told)
 		fail_msg("round %u (%s): %ju were durable, %ju are there", n, spec,
 			 (uintmax_t)(before + told), (uintmax_t)there);
-	db_forget_events(f->db, there > RING ? there - RING : 0);
+	db_event_prune(f->db, there > RING ? there - RING : 0);
 	shut(f);
 	return there;
 }
@@ -143,10 +143,10 @@ static uint64_t level(struct fixture *f, uint64_t there)
 {
 	load(f, 1);
 	if (f->seen.n_rows && f->seen.rows[f->seen.n_rows - 1].seq > there) {
-		struct db_event e = { .seq = db_event_next(f->db), .text = SLICE("{}") };
+		struct db_event e = { .seq = db_event_next_seq(f->db), .text = SLICE("{}") };
 
 		e.sandbox = row_of(1).life.id;
-		db_event(f->db, &e, NULL, NULL);
+		db_event_append(f->db, &e, NULL, NULL);
 		there = e.seq;
 	}
 	shut(f);

@@ -48,9 +48,9 @@ static void fill(struct fixture *f, uint64_t n)
 {
 	load(f, 0);
 	for (uint64_t i = 1; i <= n; i++) {
-		struct db_row a = row_of(i);
+		struct db_sandbox a = row_of(i);
 
-		db_put(f->db, &a, NULL, NULL);
+		db_sandbox_put(f->db, &a, NULL, NULL);
 	}
 	shut(f);
 }
@@ -58,7 +58,7 @@ static void fill(struct fixture *f, uint64_t n)
 static void older_files_are_brought_up_to_date(void **state)
 {
 	struct fixture *f = *state;
-	struct db_row a = row_of(9);
+	struct db_sandbox a = row_of(9);
 	char text[512], id[ID_TEXT_LEN + 1];
 	sqlite3 *sql = by_hand(f);
 	sqlite3_stmt *s = NULL;
@@ -78,7 +78,7 @@ static void older_files_are_brought_up_to_date(void **state)
 	load(f, 0);
 	assert_int_equal(f->seen.n_rows, 1);
 	assert_int_equal(f->seen.rows[0].seq, 9);
-	assert_int_equal(db_event_next(f->db), 1);
+	assert_int_equal(db_event_next_seq(f->db), 1);
 	shut(f);
 	sql = by_hand(f);
 	assert_int_equal(sqlite3_prepare_v2(sql, "PRAGMA user_version", -1, &s, NULL), SQLITE_OK);
@@ -154,7 +154,7 @@ static void a_refusal_leaves_the_wal_alone(void **state)
 	fill(f, 400);
 	pid = fork();
 	if (pid == 0) {
-		struct db_row a = row_of(1);
+		struct db_sandbox a = row_of(1);
 
 		load(f, 0);
 		a.text = SLICE("[]");
@@ -200,7 +200,7 @@ static void edited_rows_are_reported_and_the_rest_goes_on(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct db_row two = row_of(2);
+		struct db_sandbox two = row_of(2);
 		char text[256];
 
 		fill(f, 3);
@@ -250,8 +250,8 @@ static void edited_events_are_reported_and_numbers_stay_sane(void **state)
 	e.sandbox = row_of(1).life.id;
 	load(f, 0);
 	for (unsigned i = 0; i < 5; i++) {
-		e.seq = db_event_next(f->db);
-		db_event(f->db, &e, NULL, NULL);
+		e.seq = db_event_next_seq(f->db);
+		db_event_append(f->db, &e, NULL, NULL);
 	}
 	shut(f);
 	edit(f, "UPDATE event SET wall_ns = -1 WHERE seq = 1;"
@@ -261,7 +261,7 @@ static void edited_events_are_reported_and_numbers_stay_sane(void **state)
 	load(f, 10);
 	assert_int_equal(f->seen.n_bad, 4);
 	assert_int_equal(f->seen.n_events, 1);
-	assert_int_equal(db_event_next(f->db), 6);
+	assert_int_equal(db_event_next_seq(f->db), 6);
 	shut(f);
 	edit(f, "UPDATE event SET seq = 9223372036854775807 WHERE seq = 5");
 	refused(f, CAY_E_INTERNAL, "the last there is");
@@ -282,13 +282,13 @@ static void tenants_and_keys_are_kept_apart(void **state)
 	struct told told = {};
 
 	load(f, 0);
-	db_put_entry(f->db, &kind, on_told, &told);
-	db_put_entry(f->db, &key, on_told, &told);
-	db_put_entry(f->db, &tenant, on_told, &told);
-	db_put_entry(f->db, &other, on_told, &told);
+	db_entry_put(f->db, &kind, on_told, &told);
+	db_entry_put(f->db, &key, on_told, &told);
+	db_entry_put(f->db, &tenant, on_told, &told);
+	db_entry_put(f->db, &other, on_told, &told);
 	tenant.text = SLICE("new");
-	db_put_entry(f->db, &tenant, on_told, &told);
-	db_put_entry(f->db, &sandbox, on_told, &told);
+	db_entry_put(f->db, &tenant, on_told, &told);
+	db_entry_put(f->db, &sandbox, on_told, &told);
 	turn(f);
 	assert_int_equal(told.by[CAY_OK], 5);
 	assert_int_equal(told.by[CAY_E_INVALID], 1);
@@ -298,9 +298,9 @@ static void tenants_and_keys_are_kept_apart(void **state)
 	assert_string_equal(f->seen.entry_texts[0], "new"); /* tenants first, in their order */
 	assert_string_equal(f->seen.entry_texts[1], "other");
 	assert_true(id_eq(&f->seen.entries[2], &key.id));
-	db_drop_entry(f->db, &tenant.id, on_told, &told);
-	db_drop_entry(f->db, &key.id, on_told, &told);
-	db_drop_entry(f->db, &kind.id, on_told, &told);
+	db_entry_delete(f->db, &tenant.id, on_told, &told);
+	db_entry_delete(f->db, &key.id, on_told, &told);
+	db_entry_delete(f->db, &kind.id, on_told, &told);
 	again(f);
 	assert_int_equal(f->seen.n_entries, 1);
 	assert_string_equal(f->seen.entry_texts[0], "other");
@@ -315,8 +315,8 @@ static void edited_tenants_and_keys_are_reported(void **state)
 		struct db_entry tenant = entry_of(ID_TENANT, i, "t"),
 				key = entry_of(ID_KEY, i, "k");
 
-		db_put_entry(f->db, &tenant, NULL, NULL);
-		db_put_entry(f->db, &key, NULL, NULL);
+		db_entry_put(f->db, &tenant, NULL, NULL);
+		db_entry_put(f->db, &key, NULL, NULL);
 	}
 	shut(f);
 	edit(f, "UPDATE tenant SET id = 'ky' || substr(id, 3) WHERE rowid = 1;"
@@ -340,7 +340,7 @@ static void planted_triggers_do_not_run(void **state)
 	assert_int_equal(f->seen.n_rows, 4);
 }
 
-static int refuse_row(void *, const struct db_row *, struct cay_err *err)
+static int refuse_row(void *, const struct db_sandbox *, struct cay_err *err)
 {
 	return cay_fail(err, CAY_E_LIMIT, "no more");
 }
@@ -376,7 +376,8 @@ static void nobody_else_gets_in(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	assert_int_equal(put(f, &(struct db_row){ .life = row_of(8).life, .boot = BOOT }), CAY_OK);
+	assert_int_equal(put(f, &(struct db_sandbox){ .life = row_of(8).life, .boot = BOOT }),
+			 CAY_OK);
 }
 
 int main(void)

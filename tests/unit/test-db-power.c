@@ -316,10 +316,10 @@ static void on_put(void *arg, const struct cay_err *outcome)
 static void ask(struct run *r, unsigned n)
 {
 	while (n--) {
-		struct db_row row = row_of(++r->asked % ROWS);
+		struct db_sandbox row = row_of(++r->asked % ROWS);
 
 		row.seq = r->asked;
-		db_put(r->f->db, &row, on_put, r);
+		db_sandbox_put(r->f->db, &row, on_put, r);
 	}
 }
 
@@ -336,7 +336,7 @@ static void the_power_goes(void **state)
 	load(f, 1);
 	/* a checkpoint has its own time, and must be among what was looked at */
 	for (unsigned more = 0;
-	     r.points < POINTS || (!db_stats(f->db).checkpoints && more < 10 * POINTS);
+	     r.points < POINTS || (!db_get_stats(f->db).checkpoints && more < 10 * POINTS);
 	     more += r.points >= POINTS) {
 		ask(&r, 1 + (unsigned)chance(12));
 		/* also while the writer is at it */
@@ -345,7 +345,7 @@ static void the_power_goes(void **state)
 			check(&r);
 		turn(f);
 	}
-	assert_true(db_stats(f->db).checkpoints > 0);
+	assert_true(db_get_stats(f->db).checkpoints > 0);
 	shut(f);
 	shadowed = NULL;
 	assert_int_equal(tear_down(&other), 0);

@@ -12,7 +12,7 @@
 static void every_field_comes_back(void **state)
 {
 	struct fixture *f = *state;
-	struct db_row a = row_of(7), got;
+	struct db_sandbox a = row_of(7), got;
 
 	load(f, 0);
 	assert_int_equal(f->seen.n_rows, 0);
@@ -30,10 +30,10 @@ static void every_field_comes_back(void **state)
 	a.life.entry = true;
 	a.life.on_exit = ON_EXIT_END;
 	a.life.warm = true;
-	a.life.doing = DO_REMOVE;
+	a.life.pending_effect = DO_REMOVE;
 	a.life.tries = 2;
 	a.life.retry_ns = 15;
-	a.life.busy = 16;
+	a.life.n_requests = 16;
 	a.seq = DB_NUMBER_MAX;
 	a.text = SLICE("{\"k\":\"\xc3\xa4\"}");
 	assert_int_equal(put(f, &a), CAY_OK);
@@ -42,7 +42,7 @@ static void every_field_comes_back(void **state)
 	assert_int_equal(f->seen.n_bad, 0);
 	got = f->seen.rows[0];
 	a.life.saved_ns = 13;
-	life_wake(&a.life);
+	life_reset_transient(&a.life);
 	assert_memory_equal(&got.life, &a.life, sizeof(a.life));
 	assert_true(got.seq == DB_NUMBER_MAX && got.text.n == a.text.n);
 	assert_string_equal(got.boot, BOOT);
@@ -54,7 +54,7 @@ static void every_field_comes_back(void **state)
 		a.life.reason = (uint8_t)(i < SB_NUM_STATES ? 0 : i - SB_NUM_STATES);
 		a.life.failed = i % 2;
 		a.life.entry = i % 3;
-		db_put(f->db, &a, NULL, NULL);
+		db_sandbox_put(f->db, &a, NULL, NULL);
 	}
 	again(f);
 	for (unsigned i = 0; i < (unsigned)SB_NUM_STATES + END_NUM_REASONS; i++) {
@@ -71,7 +71,7 @@ static void text_is_bounded_and_empty_text_is_text(void **state)
 {
 	struct fixture *f = *state;
 	auto_free char *big = malloc(DB_TEXT_MAX + 1);
-	struct db_row a = row_of(1), b = row_of(2);
+	struct db_sandbox a = row_of(1), b = row_of(2);
 
 	load(f, 0);
 	memset(big, 'x', DB_TEXT_MAX + 1);
@@ -96,7 +96,7 @@ static void wrong_rows_are_refused(void **state)
 
 	load(f, 0);
 	for (unsigned i = 0; i < 10; i++) {
-		struct db_row a = row_of(1);
+		struct db_sandbox a = row_of(1);
 
 		if (i == 0)
 			a.life.id.noun = ID_EXEC;
@@ -121,10 +121,10 @@ static void wrong_rows_are_refused(void **state)
 		row_check(i, put(f, &a) == CAY_E_INVALID);
 	}
 	e.sandbox = row_of(1).life.id;
-	db_event(f->db, &e, on_told, &t); /* a number nobody was given */
+	db_event_append(f->db, &e, on_told, &t); /* a number nobody was given */
 	turn(f);
 	assert_int_equal(t.codes[0], CAY_E_INVALID);
-	assert_int_equal(db_stats(f->db).failed, 11);
+	assert_int_equal(db_get_stats(f->db).failed, 11);
 	again(f);
 	assert_int_equal(f->seen.n_rows, 0);
 }
@@ -139,18 +139,20 @@ static void order_is_the_order_of_asking(void **state)
 
 	load(f, 0);
 	for (unsigned i = 0; i < 800; i++) {
-		struct db_row a = row_of(i % 100);
+		struct db_sandbox a = row_of(i % 100);
 
 		a.seq = 1000 - i % 100;
 		a.text = (struct slice){ &letters[i / 100], 1 };
-		db_put(f->db, &a, on_told, &t);
+		db_sandbox_put(f->db, &a, on_told, &t);
 	}
 	drop(f, 5, on_told, &t);
-	db_put(f->db, &(struct db_row){ .life = row_of(6).life, .boot = BOOT }, on_told, &t);
+	db_sandbox_put(f->db, &(struct db_sandbox){ .life = row_of(6).life, .boot = BOOT }, on_told,
+		       &t);
 	drop(f, 6, on_told, &t);
 	drop(f, 7, on_told, &t);
-	db_put(f->db, &(struct db_row){ .life = row_of(7).life, .boot = BOOT, .seq = 2000 },
-	       on_told, &t);
+	db_sandbox_put(f->db,
+		       &(struct db_sandbox){ .life = row_of(7).life, .boot = BOOT, .seq = 2000 },
+		       on_told, &t);
 	drop(f, 5000, on_told, &t); /* there is none */
 	turn(f);
 	assert_int_equal(t.n, 806);
@@ -169,15 +171,15 @@ static void what_is_asked_in_one_turn_is_one_transaction(void **state)
 
 	load(f, 1);
 	for (size_t i = 0; i < 200; i++) {
-		struct db_row row = row_of(1);
-		uint64_t before = db_stats(f->db).transactions;
+		struct db_sandbox row = row_of(1);
+		uint64_t before = db_get_stats(f->db).transactions;
 
-		db_put(f->db, &row, NULL, NULL);
+		db_sandbox_put(f->db, &row, NULL, NULL);
 		(void)sched_yield(); /* the writer must not see the first without the second */
 		row.seq++;
-		db_put(f->db, &row, NULL, NULL);
+		db_sandbox_put(f->db, &row, NULL, NULL);
 		turn(f);
-		row_check(i, db_stats(f->db).transactions == before + 1);
+		row_check(i, db_get_stats(f->db).transactions == before + 1);
 	}
 }
 
@@ -189,10 +191,10 @@ static void many_at_once_are_few_transactions(void **state)
 
 	load(f, 0);
 	for (unsigned i = 0; i < 2000; i++)
-		db_put(f->db, &(struct db_row){ .life = row_of(i).life, .boot = BOOT }, on_told,
-		       &t);
+		db_sandbox_put(f->db, &(struct db_sandbox){ .life = row_of(i).life, .boot = BOOT },
+			       on_told, &t);
 	turn(f);
-	s = db_stats(f->db);
+	s = db_get_stats(f->db);
 	assert_int_equal(t.n, 2000);
 	assert_int_equal(s.writes, 2000);
 	assert_int_equal(s.failed, 0);
@@ -220,10 +222,10 @@ static void all_are_told_in_order_and_closing_tells_the_rest(void **state)
 
 	load(f, 0);
 	for (unsigned i = 0; i < ARRAY_SIZE(tellers); i++) {
-		struct db_row a = row_of(i);
+		struct db_sandbox a = row_of(i);
 
 		tellers[i] = (struct teller){ &next, i };
-		db_put(f->db, &a, on_turn, &tellers[i]);
+		db_sandbox_put(f->db, &a, on_turn, &tellers[i]);
 		if (i == 200)
 			turn(f);
 	}
@@ -243,7 +245,7 @@ struct closer {
 static void on_close(void *arg, const struct cay_err *outcome)
 {
 	struct closer *c = arg;
-	struct db_row a = row_of(100);
+	struct db_sandbox a = row_of(100);
 
 	assert_int_equal(outcome->code, CAY_OK);
 	if (c->n++ == 0)
@@ -251,15 +253,15 @@ static void on_close(void *arg, const struct cay_err *outcome)
 	else if (c->f->db == NULL)
 		return;
 	else
-		db_put(c->f->db, &a, on_told, &c->more);
+		db_sandbox_put(c->f->db, &a, on_told, &c->more);
 }
 
 static void on_late(void *arg, const struct cay_err *)
 {
 	struct closer *c = arg;
-	struct db_row a = row_of(100);
+	struct db_sandbox a = row_of(100);
 
-	db_put(c->f->db, &a, on_told, &c->more);
+	db_sandbox_put(c->f->db, &a, on_told, &c->more);
 }
 
 static void a_callback_may_close(void **state)
@@ -269,16 +271,17 @@ static void a_callback_may_close(void **state)
 
 	load(f, 0);
 	for (unsigned i = 0; i < 50; i++) {
-		struct db_row a = row_of(i);
+		struct db_sandbox a = row_of(i);
 
-		db_put(f->db, &a, on_close, &c);
+		db_sandbox_put(f->db, &a, on_close, &c);
 	}
 	turn(f);
 	assert_int_equal(c.n, 50);
 	load(f, 0);
 	assert_int_equal(f->seen.n_rows, 50);
 	/* what is asked for while it closes is refused, and told */
-	db_put(f->db, &(struct db_row){ .life = row_of(60).life, .boot = BOOT }, on_late, &c);
+	db_sandbox_put(f->db, &(struct db_sandbox){ .life = row_of(60).life, .boot = BOOT },
+		       on_late, &c);
 	db_close(f->db);
 	assert_int_equal(c.more.n, 1);
 	assert_int_equal(c.more.codes[0], CAY_E_UNAVAILABLE);
@@ -290,12 +293,12 @@ static void a_callback_may_close(void **state)
 
 static uint64_t event(struct fixture *f, struct told *t)
 {
-	struct db_event e = { .seq = db_event_next(f->db),
+	struct db_event e = { .seq = db_event_next_seq(f->db),
 			      .wall_ns = 77,
 			      .sandbox = row_of(1).life.id,
 			      .text = SLICE("{}") };
 
-	db_event(f->db, &e, on_told, t);
+	db_event_append(f->db, &e, on_told, t);
 	return e.seq;
 }
 
@@ -317,11 +320,11 @@ static void event_numbers_only_grow(void **state)
 		row_check(i, f->seen.events[i].seq == 16 + i && f->seen.events[i].wall_ns == 77 &&
 				     f->seen.events[i].text.n == 2 &&
 				     id_eq(&f->seen.events[i].sandbox, &one));
-	db_forget_events(f->db, 11);
+	db_event_prune(f->db, 11);
 	again(f);
 	assert_int_equal(f->seen.n_events, 10);
 	assert_int_equal(f->seen.events[0].seq, 11);
-	db_forget_events(f->db, UINT64_MAX);
+	db_event_prune(f->db, UINT64_MAX);
 	again(f);
 	assert_int_equal(f->seen.n_events, 0);
 	assert_int_equal(event(f, &t), 21);
@@ -334,23 +337,23 @@ static void the_queue_is_bounded(void **state)
 	struct fixture *f = *state;
 	auto_free char *big = malloc(DB_TEXT_MAX);
 	struct told small = {}, large = {}, one = {};
-	struct db_row a = row_of(1);
+	struct db_sandbox a = row_of(1);
 
 	load(f, 0);
 	/* what is written but not told counts: the loop does not turn here */
 	for (unsigned i = 0; i < DB_PENDING_MAX; i++)
-		db_drop(f->db, &a.life.id, on_told, &small);
-	db_put(f->db, &a, on_told, &one);
+		db_sandbox_delete(f->db, &a.life.id, on_told, &small);
+	db_sandbox_put(f->db, &a, on_told, &one);
 	assert_int_equal(one.n + small.n, 0);
 	turn(f);
 	assert_int_equal(one.n, 1);
 	assert_int_equal(one.codes[0], CAY_E_CAPACITY);
 	assert_int_equal(small.n, DB_PENDING_MAX);
-	assert_int_equal(db_stats(f->db).failed, 1);
+	assert_int_equal(db_get_stats(f->db).failed, 1);
 	memset(big, 'x', DB_TEXT_MAX);
 	a.text = (struct slice){ big, DB_TEXT_MAX };
 	for (unsigned i = 0; i <= DB_PENDING_BYTES / DB_TEXT_MAX; i++)
-		db_put(f->db, &a, on_told, &large);
+		db_sandbox_put(f->db, &a, on_told, &large);
 	turn(f);
 	assert_int_equal(large.by[CAY_E_CAPACITY], 2);
 	assert_int_equal(large.by[CAY_OK], DB_PENDING_BYTES / DB_TEXT_MAX - 1);
@@ -360,21 +363,23 @@ static void the_queue_is_bounded(void **state)
 static void failures_are_told_to_all_and_end(void **state)
 {
 	struct fixture *f = *state;
-	static const enum fault_point points[] = { FAULT_JOURNAL_QUEUED, FAULT_JOURNAL_BEGUN,
-						   FAULT_JOURNAL_WRITTEN, FAULT_JOURNAL_COMMITTED };
+	static const enum failpoint points[] = { FAULT_JOURNAL_QUEUED, FAULT_JOURNAL_BEGUN,
+						 FAULT_JOURNAL_WRITTEN, FAULT_JOURNAL_COMMITTED };
 
 	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
-		struct db_row good = row_of(100 + i), lost = row_of(200 + i);
+		struct db_sandbox good = row_of(100 + i), lost = row_of(200 + i);
 		char spec[64];
 
 		load(f, 0);
-		assert_true(snprintf(spec, sizeof(spec), "%s=error@2", fault_name(points[i])) > 0);
-		assert_int_equal(fault_arm(spec, NULL), 0);
+		assert_true(snprintf(spec, sizeof(spec), "%s=error@2", failpoint_name(points[i])) >
+			    0);
+		assert_int_equal(failpoint_arm(spec, NULL), 0);
 		row_check(i, put(f, &good) == CAY_OK);
 		row_check(i, put(f, &lost) == CAY_E_INTERNAL);
 		good.seq = 300 + i;
 		row_check(i, put(f, &good) == CAY_OK);
-		row_check(i, db_stats(f->db).failed == 1 && db_stats(f->db).transactions == 2);
+		row_check(i,
+			  db_get_stats(f->db).failed == 1 && db_get_stats(f->db).transactions == 2);
 		shut(f);
 	}
 	load(f, 0);
@@ -390,19 +395,19 @@ static void a_failed_batch_fails_whole(void **state)
 	struct told t = {};
 
 	load(f, 0);
-	assert_int_equal(fault_arm("journal:written=error", NULL), 0);
+	assert_int_equal(failpoint_arm("journal:written=error", NULL), 0);
 	/* the first is alone or not: of the failing transaction nothing is there */
 	for (unsigned i = 0; i < 100; i++) {
-		struct db_row a = row_of(i);
+		struct db_sandbox a = row_of(i);
 
-		db_put(f->db, &a, on_told, &t);
+		db_sandbox_put(f->db, &a, on_told, &t);
 	}
 	turn(f);
 	assert_int_equal(t.n, 100);
 	assert_int_equal(t.codes[0], CAY_E_INTERNAL);
-	assert_in_range(db_stats(f->db).failed, 1, 100);
-	assert_int_equal(db_stats(f->db).failed + db_stats(f->db).writes, 100);
-	t.n = (unsigned)db_stats(f->db).writes;
+	assert_in_range(db_get_stats(f->db).failed, 1, 100);
+	assert_int_equal(db_get_stats(f->db).failed + db_get_stats(f->db).writes, 100);
+	t.n = (unsigned)db_get_stats(f->db).writes;
 	again(f);
 	assert_int_equal(f->seen.n_rows, t.n);
 }
@@ -413,7 +418,7 @@ static void fill(struct fixture *f)
 {
 	auto_close int ballast = openat(f->dirfd, "ballast", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	auto_free char *big = calloc(1, DB_TEXT_MAX);
-	struct db_row a;
+	struct db_sandbox a;
 
 	for (uint64_t i = 0; i < 20; i++) {
 		a = row_of(i);
@@ -436,7 +441,7 @@ static void fill(struct fixture *f)
 	assert_int_equal(ftruncate(ballast, 0), 0);
 	drop(f, 0, NULL, NULL);
 	assert_int_equal(put(f, &a), CAY_OK);
-	assert_int_equal(db_stats(f->db).failed, 1);
+	assert_int_equal(db_get_stats(f->db).failed, 1);
 	again(f);
 	assert_int_equal(f->seen.n_rows, 20);
 	assert_int_equal(f->seen.rows[19].seq, 500);
@@ -471,13 +476,13 @@ static void the_wal_is_moved_into_the_file(void **state)
 
 	load(f, 0);
 	/* idle or not, one comes: every write is a page at least */
-	for (unsigned i = 0; i < 20000 && !db_stats(f->db).checkpoints; i++) {
-		struct db_row a = row_of(i % 50);
+	for (unsigned i = 0; i < 20000 && !db_get_stats(f->db).checkpoints; i++) {
+		struct db_sandbox a = row_of(i % 50);
 
 		a.life.active_ns = i;
 		assert_int_equal(put(f, &a), CAY_OK);
 	}
-	assert_true(db_stats(f->db).checkpoints >= 1);
+	assert_true(db_get_stats(f->db).checkpoints >= 1);
 	assert_int_equal(fstatat(f->dirfd, DB_NAME "-wal", &st, 0), 0);
 	assert_in_range(st.st_size, 1, MIB(34));
 	assert_int_equal(st.st_mode & 0777, 0600);

@@ -68,7 +68,7 @@ static void change(struct slice a, unsigned one_in, unsigned kinds, struct buf *
 		unsigned what = rnd(one_in * 3);
 
 		if (what != 0)
-			assert_int_equal(buf_add(b, l.p, l.n), 0);
+			assert_int_equal(buf_append(b, l.p, l.n), 0);
 		if (what == 1)
 			assert_int_equal(buf_printf(b, "line %u\n", rnd(kinds)), 0);
 	}
@@ -90,7 +90,7 @@ static size_t changed_lines(struct slice diff)
 
 static void write_file(int dir, const char *name, const struct buf *b)
 {
-	assert_int_equal(path_write(dir, name, buf_str(b), b->len, 0600), 0);
+	assert_int_equal(path_write_atomic(dir, name, buf_str(b), b->len, 0600), 0);
 }
 
 static int run(const char *base, const char *path, const char *const *argv, int out)

@@ -41,9 +41,10 @@ static void the_end_is_in_the_close(void **)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct frame f = json_frame(rows[i].type, rows[i].json);
-		struct raw_said said = raw_out(&(struct raw){}, &f);
+		struct attach_raw_output said =
+			attach_raw_convert_frame(&(struct attach_raw){}, &f);
 
-		row_check(i, said.code == rows[i].code && !said.bytes.n);
+		row_check(i, said.close_code == rows[i].code && !said.bytes.n);
 		row_check(i, !rows[i].reason || str_eq(said.reason, rows[i].reason));
 	}
 }
@@ -52,67 +53,67 @@ static void a_long_message_is_cut_between_letters(void **)
 {
 	auto_buf json = BUF_INIT(KIB(1));
 	struct frame f;
-	struct raw_said said;
+	struct attach_raw_output said;
 
 	assert_int_equal(buf_puts(&json, "{\"error\":{\"code\":\"conflict\",\"message\":\""), 0);
 	for (unsigned i = 0; i < 80; i++)
 		assert_int_equal(buf_puts(&json, "\xe4\xb8\x96"), 0);
 	assert_int_equal(buf_puts(&json, "\",\"hint\":\"\",\"retryable\":false}}"), 0);
 	f = json_frame(FRAME_ERROR, json.data);
-	said = raw_out(&(struct raw){}, &f);
-	assert_int_equal(said.code, ATTACH_REFUSED);
+	said = attach_raw_convert_frame(&(struct attach_raw){}, &f);
+	assert_int_equal(said.close_code, ATTACH_REFUSED);
 	assert_true(strlen(said.reason) > WS_REASON_MAX - 3);
-	assert_true(utf8_valid(said.reason, strlen(said.reason)));
+	assert_true(utf8_is_valid(said.reason, strlen(said.reason)));
 }
 
 static void only_stdout_is_heard(void **)
 {
-	struct raw r = {};
+	struct attach_raw r = {};
 	struct frame f = { .type = FRAME_DATA,
 			   .stream = FRAME_STDOUT,
 			   .length = 2,
 			   .content = (const uint8_t *)"hi" };
 
-	assert_true(slice_eq(raw_out(&r, &f).bytes, SLICE("hi")));
+	assert_true(slice_eq(attach_raw_convert_frame(&r, &f).bytes, SLICE("hi")));
 	f.stream = FRAME_STDERR;
-	assert_int_equal(raw_out(&r, &f).bytes.n, 0);
+	assert_int_equal(attach_raw_convert_frame(&r, &f).bytes.n, 0);
 	f = (struct frame){ .type = FRAME_GAP,
 			    .stream = FRAME_STDERR,
 			    .length = 8,
 			    .offset = 2,
 			    .content = (const uint8_t *)"\5\0\0\0\0\0\0\0" };
-	assert_int_equal(raw_out(&r, &f).code, 0);
+	assert_int_equal(attach_raw_convert_frame(&r, &f).close_code, 0);
 	f.stream = FRAME_STDOUT;
-	assert_int_equal(raw_out(&r, &f).code, ATTACH_MISSED);
-	assert_string_equal(raw_out(&r, &f).reason, "stdout goes on at 7");
+	assert_int_equal(attach_raw_convert_frame(&r, &f).close_code, ATTACH_MISSED);
+	assert_string_equal(attach_raw_convert_frame(&r, &f).reason, "stdout goes on at 7");
 }
 
-static void sent(struct raw *r, const char *part, bool more, const char *want, size_t n)
+static void sent(struct attach_raw *r, const char *part, bool more, const char *want, size_t n)
 {
 	auto_buf to = BUF_INIT(KIB(1));
 	struct ws_event ev = { .data = slice_of(part), .more = more };
 
-	assert_int_equal(raw_in(r, &ev, &to), 0);
+	assert_int_equal(attach_raw_convert_message(r, &ev, &to), 0);
 	assert_int_equal(to.len, n);
 	assert_true(!n || memcmp(to.data, want, n) == 0);
 }
 
 static void input_goes_on_where_it_stands(void **)
 {
-	struct raw r = {};
+	struct attach_raw r = {};
 
-	raw_out(&r, &(struct frame){ .type = FRAME_TAKEN, .offset = 5 });
-	assert_true(r.known);
+	attach_raw_convert_frame(&r, &(struct frame){ .type = FRAME_TAKEN, .offset = 5 });
+	assert_true(r.offset_known);
 	sent(&r, "abc", false, "\1\0\0\0\3\0\0\0\5\0\0\0\0\0\0\0abc", 19);
 	/* what was taken is not news */
-	raw_out(&r, &(struct frame){ .type = FRAME_TAKEN, .offset = 6 });
+	attach_raw_convert_frame(&r, &(struct frame){ .type = FRAME_TAKEN, .offset = 6 });
 	sent(&r, "d", true, "\1\0\0\0\1\0\0\0\10\0\0\0\0\0\0\0d", 17);
 	sent(&r, "", false, NULL, 0); /* the last part of a message that was not empty */
 	sent(&r, "", false, "\6\0\0\0\0\0\0\0\11\0\0\0\0\0\0\0", 16);
 	sent(&r, "late", false, NULL, 0);
 	sent(&r, "", false, NULL, 0);
-	r = (struct raw){};
-	raw_out(&r, &(struct frame){ .type = FRAME_EOF });
+	r = (struct attach_raw){};
+	attach_raw_convert_frame(&r, &(struct frame){ .type = FRAME_EOF });
 	sent(&r, "to nobody", false, NULL, 0);
 }
 
@@ -122,12 +123,12 @@ static void a_place_that_cannot_be(void **)
 	static const uint64_t places[] = { UINT64_MAX, UINT64_MAX - 1, (uint64_t)INT64_MAX + 1 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		struct raw r = {};
+		struct attach_raw r = {};
 
-		row_check(i,
-			  raw_out(&r, &(struct frame){ .type = FRAME_TAKEN, .offset = places[i] })
-					  .code == ATTACH_BROKEN);
-		row_check(i, !r.known);
+		row_check(i, attach_raw_convert_frame(&r, &(struct frame){ .type = FRAME_TAKEN,
+									   .offset = places[i] })
+					     .close_code == ATTACH_BROKEN);
+		row_check(i, !r.offset_known);
 	}
 }
 

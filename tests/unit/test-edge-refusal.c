@@ -18,13 +18,13 @@ static void it_sums_up_by_peer_reason_and_key(void **)
 	unsigned n = 0;
 	struct push p;
 
-	assert_false(refusal_take(&r, &p));
+	assert_false(refusal_remove_next(&r, &p));
 	from(&r, PUSH_NO_CREDENTIAL, 1, 0, 5);
 	from(&r, PUSH_NO_CREDENTIAL, 2, 0, 7);
 	from(&r, PUSH_NO_SCOPE, 1, 1, 11);
 	from(&r, PUSH_NO_SCOPE, 1, 2, 13);
 	from(&r, PUSH_NO_CREDENTIAL, 1, 0, 5);
-	for (; refusal_take(&r, &p); n++) {
+	for (; refusal_remove_next(&r, &p); n++) {
 		static const uint32_t want[] = { 7, 10, 13, 11 };
 
 		row_check(n, n < ARRAY_SIZE(want) && p.number == want[n]);
@@ -36,7 +36,7 @@ static void it_sums_up_by_peer_reason_and_key(void **)
 	}
 	assert_int_equal(n, 4);
 	assert_int_equal(sum, 41);
-	assert_false(refusal_take(&r, &p)); /* told once */
+	assert_false(refusal_remove_next(&r, &p)); /* told once */
 }
 
 /* The whole world at once is still one table, and nobody is lost. */
@@ -49,7 +49,7 @@ static void a_flood_is_bounded(void **)
 
 	for (unsigned i = 0; i < 20000; i++)
 		from(&r, PUSH_TOO_OFTEN, i, 0, 1);
-	while (refusal_take(&r, &p)) {
+	while (refusal_remove_next(&r, &p)) {
 		uint8_t bytes[PUSH_SIZE];
 
 		push_encode(&p, bytes);

@@ -8,7 +8,7 @@
 /* A server that does `capacity` requests a second and keeps the rest waiting; refusing
  * one takes it `refusal_us`. */
 struct sim {
-	struct shed shed;
+	struct load_shed shed;
 	uint64_t now, capacity, refusal_us;
 	double waiting, completed;
 	double done[TENANTS], refused[TENANTS];
@@ -24,7 +24,8 @@ static void run(struct sim *s, const unsigned *rates, unsigned n, double seconds
 
 		for (unsigned i = 0; i < n; i++)
 			for (owed[i] += rates[i] * 0.005; owed[i] >= 1; owed[i]--)
-				if (shed_take(&s->shed, SHED_TENANT, &i, sizeof(i), s->now)) {
+				if (load_shed_try_admit(&s->shed, SHED_TENANT, &i, sizeof(i),
+							s->now)) {
 					s->waiting++;
 					s->done[i]++;
 				} else {
@@ -34,12 +35,13 @@ static void run(struct sim *s, const unsigned *rates, unsigned n, double seconds
 		room -= refusing / 1e9 * (double)s->capacity;
 		room = room < 0 ? 0 : room > s->waiting ? s->waiting : room;
 		for (owed_done += room; owed_done >= 1; owed_done--)
-			shed_done(&s->shed);
+			load_shed_count_done(&s->shed);
 		s->waiting -= room;
 		s->completed += room;
 		s->now += 5 * NS_PER_MS;
-		shed_answered(&s->shed, (uint64_t)(s->waiting / (double)s->capacity * 1e9));
-		shed_round(&s->shed, 4 * NS_PER_MS, (uint64_t)refusing, s->now);
+		load_shed_add_answer_time(&s->shed,
+					  (uint64_t)(s->waiting / (double)s->capacity * 1e9));
+		load_shed_add_loop_round(&s->shed, 4 * NS_PER_MS, (uint64_t)refusing, s->now);
 	}
 }
 
@@ -47,7 +49,7 @@ static struct sim begin(uint64_t capacity)
 {
 	struct sim s = { .now = NS_PER_S, .capacity = capacity };
 
-	assert_int_equal(shed_init(&s.shed, s.now), 0);
+	assert_int_equal(load_shed_init(&s.shed, s.now), 0);
 	return s;
 }
 
@@ -64,7 +66,7 @@ static void nobody_is_refused_below_capacity(void **)
 	run(&s, (unsigned[]){ 450, 450 }, 2, 20);
 	assert_true(s.refused[0] + s.refused[1] == 0);
 	assert_true(s.shed.limit == SHED_NO_LIMIT);
-	shed_fini(&s.shed);
+	load_shed_fini(&s.shed);
 }
 
 static void twenty_times_as_much_is_cut_to_what_can_be_done(void **)
@@ -83,7 +85,7 @@ static void twenty_times_as_much_is_cut_to_what_can_be_done(void **)
 	run(&s, (unsigned[]){ 500 }, 1, 3);
 	assert_true(s.refused[0] == 0);
 	assert_true(s.shed.limit == SHED_NO_LIMIT);
-	shed_fini(&s.shed);
+	load_shed_fini(&s.shed);
 }
 
 static void who_asks_less_than_its_share_has_all_of_it(void **)
@@ -99,7 +101,7 @@ static void who_asks_less_than_its_share_has_all_of_it(void **)
 	for (unsigned i = 1; i < TENANTS; i++)
 		row_check(i, s.done[i] > 0.9 * 20 * 40);
 	assert_true(s.done[0] > 0.5 * 20 * 240);
-	shed_fini(&s.shed);
+	load_shed_fini(&s.shed);
 }
 
 /* Where refusing costs a third of doing, refusing four fifths would leave no time. */
@@ -113,54 +115,54 @@ static void refusing_is_bounded(void **)
 	s.completed = 0;
 	run(&s, (unsigned[]){ 5000 }, 1, 20);
 	assert_true(s.completed > 0.5 * 20 * 1000);
-	shed_fini(&s.shed);
+	load_shed_fini(&s.shed);
 }
 
 /* One slow interval is the kernel's doing. */
 static void one_interval_is_none(void **)
 {
-	struct shed s;
+	struct load_shed s;
 	uint64_t now = NS_PER_S;
 
-	assert_int_equal(shed_init(&s, now), 0);
+	assert_int_equal(load_shed_init(&s, now), 0);
 	for (unsigned i = 0; i < 10; i++) {
-		shed_answered(&s, (i % 2 ? 1 : 200) * NS_PER_MS);
-		shed_round(&s, NS_PER_MS, 0, now += SHED_INTERVAL_NS);
+		load_shed_add_answer_time(&s, (i % 2 ? 1 : 200) * NS_PER_MS);
+		load_shed_add_loop_round(&s, NS_PER_MS, 0, now += SHED_INTERVAL_NS);
 		assert_true(s.limit == SHED_NO_LIMIT);
 	}
 	/* without answers the rounds are looked at */
 	for (unsigned i = 0; i < 2; i++)
-		shed_round(&s, 100 * NS_PER_MS, 0, now += SHED_INTERVAL_NS);
+		load_shed_add_loop_round(&s, 100 * NS_PER_MS, 0, now += SHED_INTERVAL_NS);
 	assert_true(s.limit != SHED_NO_LIMIT);
-	shed_fini(&s);
+	load_shed_fini(&s);
 }
 
 static void a_no_is_remembered_for_longer_each_time(void **)
 {
-	struct shed s;
+	struct load_shed s;
 	uint64_t now = NS_PER_S, last = 0;
 
-	assert_int_equal(shed_init(&s, now), 0);
-	assert_true(shed_ask(&s, "a", 1, now));
+	assert_int_equal(load_shed_init(&s, now), 0);
+	assert_true(load_shed_can_ask_control(&s, "a", 1, now));
 	for (unsigned i = 0; i < 10; i++) {
 		uint64_t pause = 0;
 
-		shed_heard(&s, "a", 1, false, now);
-		shed_heard(&s, "a", 1, false, now); /* of the same moment */
-		assert_true(shed_ask(&s, "b", 1, now));
-		while (!shed_ask(&s, "a", 1, now + pause))
+		load_shed_record_control_reply(&s, "a", 1, false, now);
+		load_shed_record_control_reply(&s, "a", 1, false, now); /* of the same moment */
+		assert_true(load_shed_can_ask_control(&s, "b", 1, now));
+		while (!load_shed_can_ask_control(&s, "a", 1, now + pause))
 			pause += NS_PER_MS;
 		assert_true(pause > last || pause == 2 * NS_PER_S);
 		assert_in_range(pause, 1, 2 * NS_PER_S);
 		now += last = pause;
 	}
-	assert_true(s.refused_known > 0);
-	shed_heard(&s, "a", 1, false, now);
-	shed_heard(&s, "a", 1, true, now);
-	assert_true(shed_ask(&s, "a", 1, now));
-	shed_heard(&s, "a", 1, false, now);
-	assert_true(shed_ask(&s, "a", 1, now + 20 * NS_PER_MS));
-	shed_fini(&s);
+	assert_true(s.refused_by_control > 0);
+	load_shed_record_control_reply(&s, "a", 1, false, now);
+	load_shed_record_control_reply(&s, "a", 1, true, now);
+	assert_true(load_shed_can_ask_control(&s, "a", 1, now));
+	load_shed_record_control_reply(&s, "a", 1, false, now);
+	assert_true(load_shed_can_ask_control(&s, "a", 1, now + 20 * NS_PER_MS));
+	load_shed_fini(&s);
 }
 
 int main(void)

@@ -9,19 +9,19 @@
 static struct edge edge;
 static struct clk_test clk;
 static struct actor who;
-static struct pass by;
+static struct credential by;
 static struct cay_err err;
 
 static int begin(void **)
 {
-	clk = clk_test_at(0, NOW_MS * NS_PER_MS);
-	edge = (struct edge){ .clk = &clk.clk, .table = table_new() };
+	clk = clk_test_create(0, NOW_MS * NS_PER_MS);
+	edge = (struct edge){ .clk = &clk.clk, .control_state = control_state_new() };
 	return 0;
 }
 
 static int end(void **)
 {
-	table_free(edge.table);
+	control_state_free(edge.control_state);
 	return 0;
 }
 
@@ -36,15 +36,17 @@ static int ask(const char *credential, bool dear)
 	head.headers[0].name = SLICE("Authorization");
 	head.headers[0].value = slice_of(value);
 	err = (struct cay_err){};
-	return who_asks(&edge, &head, dear, &who, &by, &err);
+	return authenticate_request(&edge, &head, dear, &who, &by, &err);
 }
 
 static void sign(unsigned number, uint8_t secret, uint64_t until)
 {
-	struct push p = { .kind = PUSH_SIGN, .value = (uint8_t)number, .number = 1, .time = until };
+	struct push p = {
+		.kind = PUSH_TOKEN_KEY, .value = (uint8_t)number, .number = 1, .time = until
+	};
 
 	memset(p.secret, secret, sizeof(p.secret));
-	assert_int_equal(table_apply(edge.table, &p), 0);
+	assert_int_equal(control_state_apply(edge.control_state, &p), 0);
 }
 
 static const char *token(unsigned number, uint8_t secret, uint64_t not_after)
@@ -58,7 +60,7 @@ static const char *token(unsigned number, uint8_t secret, uint64_t not_after)
 	struct token_key key = { .number = (uint8_t)number };
 
 	memset(key.secret, secret, sizeof(key.secret));
-	assert_int_equal(token_make(&t, &key, text, &err), 0);
+	assert_int_equal(token_sign(&t, &key, text, &err), 0);
 	return text;
 }
 
@@ -68,11 +70,13 @@ static void a_token_is_good_with_either_key(void **)
 	sign(8, 'b', PUSH_NEVER);
 	assert_int_equal(ask(token(7, 'a', 1001), true), 0);
 	assert_true(who.one_sandbox && who.scope == SCOPE_READ);
-	assert_int_equal(by.kind, PASS_TOKEN);
+	assert_int_equal(by.kind, CREDENTIAL_TOKEN);
 	assert_int_equal(by.until_ms, 1002 * 1000); /* behind its last second */
-	assert_int_equal(by.born, table_sign(edge.table, 1)->born);
+	assert_int_equal(by.signer_generation,
+			 control_state_find_signer(edge.control_state, 1)->generation);
 	assert_int_equal(ask(token(8, 'b', 1001), false), 0); /* cheap */
-	assert_int_equal(by.born, table_sign(edge.table, 0)->born);
+	assert_int_equal(by.signer_generation,
+			 control_state_find_signer(edge.control_state, 0)->generation);
 	/* another key, another number, another time */
 	assert_true(ask(token(7, 'b', 1001), true) < 0);
 	assert_true(ask(token(9, 'a', 1001), true) < 0);
@@ -85,7 +89,7 @@ static void a_key_of_tokens_is_over_by_time(void **)
 {
 	sign(7, 'a', NOW_MS + 5000);
 	sign(8, 'b', PUSH_NEVER);
-	clk_test_pass(&clk, 5 * NS_PER_S);
+	clk_test_advance(&clk, 5 * NS_PER_S);
 	assert_true(ask(token(7, 'a', 2000), true) < 0);
 	assert_int_equal(ask(token(8, 'b', 2000), true), 0);
 }
@@ -101,14 +105,14 @@ static void a_key_is_looked_at_whatever_happened_before(void **)
 
 	key_hash(slice_of(text), p.secret);
 	assert_true(ask(text, true) < 0);
-	assert_int_equal(table_apply(edge.table, &p), 0);
+	assert_int_equal(control_state_apply(edge.control_state, &p), 0);
 	for (unsigned dear = 0; dear < 2; dear++) {
 		assert_int_equal(ask(text, dear), 0);
 		assert_true(who.scope == SCOPE_WRITE && id_eq(&who.key, &p.id));
-		assert_int_equal(by.kind, PASS_KEY);
+		assert_int_equal(by.kind, CREDENTIAL_KEY);
 		assert_memory_equal(by.hash, p.secret, sizeof(by.hash));
 	}
-	clk_test_pass(&clk, NS_PER_S);
+	clk_test_advance(&clk, NS_PER_S);
 	assert_true(ask(text, true) < 0);
 }
 

@@ -152,7 +152,7 @@ static int set_up(void **state)
 		return -1;
 	f->dir = open(f->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	*state = f;
-	return path_write(f->dir, "f", "one\ntwo\n", 8, 0640);
+	return path_write_atomic(f->dir, "f", "one\ntwo\n", 8, 0640);
 }
 
 static int count_names(void *arg, int dirfd, const char *name)
@@ -167,7 +167,7 @@ static unsigned names(const struct fixture *f)
 {
 	unsigned n = 0;
 
-	assert_int_equal(path_each(f->dir, count_names, &n), 0);
+	assert_int_equal(path_for_each_entry(f->dir, count_names, &n), 0);
 	return n;
 }
 
@@ -175,7 +175,7 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 	auto_close int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = tree_remove(tmp, f->base + strlen("/tmp/"));
+	int r = rmtree_at(tmp, f->base + strlen("/tmp/"));
 
 	(void)close(f->dir);
 	free(f);
@@ -193,8 +193,8 @@ static void holds(const struct fixture *f, const char *name, const char *want)
 static int edit_it(const struct fixture *f, const char *path, const struct edit *e, size_t n,
 		   struct cay_err *err)
 {
-	struct edit_ask ask = { .path = path, .edits = e, .n = n, .hash = hash };
-	auto_edit_done done = EDIT_DONE_INIT;
+	struct edit_request ask = { .path = path, .edits = e, .n = n, .hash = hash };
+	auto_edit_result done = EDIT_RESULT_INIT;
 
 	(void)f;
 	return edit_file(&ask, &done, err);
@@ -286,14 +286,14 @@ static void the_text_must_be_the_expected(void **state)
 	const struct edit e[] = { REPLACE("two", "2") };
 	struct fixture *f = *state;
 	uint8_t want[EDIT_HASH_LEN];
-	struct edit_ask ask = {
+	struct edit_request ask = {
 		.path = f->path, .edits = e, .n = 1, .hash = hash, .if_hash = want
 	};
 	struct cay_err err = {};
 
 	(void)hash("other", 5, want);
 	{
-		auto_edit_done done = EDIT_DONE_INIT;
+		auto_edit_result done = EDIT_RESULT_INIT;
 
 		assert_true(edit_file(&ask, &done, &err) < 0);
 		assert_int_equal(err.code, CAY_E_CONFLICT);
@@ -302,7 +302,7 @@ static void the_text_must_be_the_expected(void **state)
 	holds(f, "f", "one\ntwo\n");
 	(void)hash("one\ntwo\n", 8, want);
 	{
-		auto_edit_done done = EDIT_DONE_INIT;
+		auto_edit_result done = EDIT_RESULT_INIT;
 
 		assert_int_equal(edit_file(&ask, &done, NULL), 0);
 		(void)hash("one\n2\n", 6, want);
@@ -314,8 +314,10 @@ static void dry_changes_nothing(void **state)
 {
 	const struct edit e[] = { REPLACE("two", "2") };
 	struct fixture *f = *state;
-	struct edit_ask ask = { .path = f->path, .edits = e, .n = 1, .hash = hash, .dry = true };
-	auto_edit_done done = EDIT_DONE_INIT;
+	struct edit_request ask = {
+		.path = f->path, .edits = e, .n = 1, .hash = hash, .dry_run = true
+	};
+	auto_edit_result done = EDIT_RESULT_INIT;
 
 	assert_int_equal(edit_file(&ask, &done, NULL), 0);
 	assert_text(&done.after, "one\n2\n");
@@ -342,14 +344,14 @@ static void rename_in_between(void *arg)
 
 	assert_int_equal(path_read(f->dir, "f", &b), 0);
 	if (b.data[0] == 'o')
-		assert_int_equal(path_write(f->dir, "f", "ONE\ntwo\n", 8, 0640), 0);
+		assert_int_equal(path_write_atomic(f->dir, "f", "ONE\ntwo\n", 8, 0640), 0);
 }
 
 static void a_write_in_between_is_not_lost(void **state)
 {
 	const struct edit e[] = { REPLACE("two", "2") };
 	struct fixture *f = *state;
-	struct edit_ask ask = {
+	struct edit_request ask = {
 		.path = f->path,
 		.edits = e,
 		.n = 1,
@@ -358,9 +360,9 @@ static void a_write_in_between_is_not_lost(void **state)
 	};
 
 	for (unsigned i = 0; i < 2; i++) {
-		auto_edit_done done = EDIT_DONE_INIT;
+		auto_edit_result done = EDIT_RESULT_INIT;
 
-		assert_int_equal(path_write(f->dir, "f", "one\ntwo\n", 8, 0640), 0);
+		assert_int_equal(path_write_atomic(f->dir, "f", "one\ntwo\n", 8, 0640), 0);
 		ask.before_rename = i ? rename_in_between : write_in_between;
 		assert_int_equal(edit_file(&ask, &done, NULL), 0);
 		holds(f, "f", "ONE\n2\n");
@@ -382,7 +384,7 @@ static void an_edit_holds_the_lock(void **state)
 {
 	const struct edit e[] = { REPLACE("two", "2") };
 	struct fixture *f = *state;
-	struct edit_ask ask = {
+	struct edit_request ask = {
 		.path = f->path,
 		.edits = e,
 		.n = 1,
@@ -390,7 +392,7 @@ static void an_edit_holds_the_lock(void **state)
 		.arg = f,
 		.before_rename = hold_lock,
 	};
-	auto_edit_done done = EDIT_DONE_INIT;
+	auto_edit_result done = EDIT_RESULT_INIT;
 
 	assert_int_equal(edit_file(&ask, &done, NULL), 0);
 }

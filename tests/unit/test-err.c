@@ -10,7 +10,7 @@ static void every_code_has_a_complete_row(void **)
 
 		row_check(i, e->name[0] && e->hint[0] && e->symbol[0]);
 		for (const char *c = e->name; *c; c++)
-			row_check(i, ascii_lower(*c) || *c == '_');
+			row_check(i, ascii_is_lower(*c) || *c == '_');
 		row_check(i, strlen(e->hint) <= 256 && !strchr(e->hint, '|'));
 		row_check(i, e->http >= 400 && e->http < 600);
 		row_check(i, e->exit > 0 && e->exit < 64);
@@ -49,10 +49,10 @@ static void system_failures_carry_errno(void **)
 
 static void a_disk_fails_in_three_ways(void **)
 {
-	assert_int_equal(cay_code_disk(ENOSPC), CAY_E_DISK_FULL);
-	assert_int_equal(cay_code_disk(-EDQUOT), CAY_E_DISK_FULL);
-	assert_int_equal(cay_code_disk(-EROFS), CAY_E_CAPACITY);
-	assert_int_equal(cay_code_disk(EIO), CAY_E_INTERNAL);
+	assert_int_equal(cay_code_from_disk_errno(ENOSPC), CAY_E_DISK_FULL);
+	assert_int_equal(cay_code_from_disk_errno(-EDQUOT), CAY_E_DISK_FULL);
+	assert_int_equal(cay_code_from_disk_errno(-EROFS), CAY_E_CAPACITY);
+	assert_int_equal(cay_code_from_disk_errno(EIO), CAY_E_INTERNAL);
 }
 
 static void context_goes_in_front(void **)
@@ -60,18 +60,18 @@ static void context_goes_in_front(void **)
 	struct cay_err err = {}, none = {};
 
 	(void)cay_fail_field(&err, CAY_E_INVALID, "memory", "too small");
-	cay_in_field(&err, "limits");
-	assert_int_equal(cay_wrap(&err, -7, "create %d", 3), -7);
+	cay_err_prefix_field(&err, "limits");
+	assert_int_equal(cay_err_wrap(&err, -7, "create %d", 3), -7);
 	assert_string_equal(err.field, "limits.memory");
 	assert_string_equal(err.msg, "create 3: too small");
 	err = none;
 	(void)cay_fail_field(&err, CAY_E_INVALID, "", "x");
-	cay_in_field(&err, "[2]");
-	cay_in_field(&err, "argv");
+	cay_err_prefix_field(&err, "[2]");
+	cay_err_prefix_field(&err, "argv");
 	assert_string_equal(err.field, "argv[2]");
-	assert_int_equal(cay_wrap(&none, -1, "nothing failed"), -1);
+	assert_int_equal(cay_err_wrap(&none, -1, "nothing failed"), -1);
 	assert_string_equal(none.msg, "");
-	cay_in_field(&none, "x");
+	cay_err_prefix_field(&none, "x");
 	assert_string_equal(none.field, "");
 }
 
@@ -86,12 +86,12 @@ static void long_messages_end_in_dots(void **)
 	assert_int_equal(strlen(err.msg), CAY_ERR_MSG_MAX - 1);
 	assert_string_equal(err.msg + CAY_ERR_MSG_MAX - 4, "...");
 	assert_string_equal(err.field + CAY_ERR_FIELD_MAX - 4, "...");
-	(void)cay_wrap(&err, 0, "%s", "front");
+	(void)cay_err_wrap(&err, 0, "%s", "front");
 	assert_memory_equal(err.msg, "front: aaa", 10);
 	assert_string_equal(err.msg + CAY_ERR_MSG_MAX - 4, "...");
-	(void)cay_wrap(&err, 0, "%s", text);
+	(void)cay_err_wrap(&err, 0, "%s", text);
 	assert_int_equal(strlen(err.msg), CAY_ERR_MSG_MAX - 1);
-	cay_in_field(&err, text);
+	cay_err_prefix_field(&err, text);
 	assert_int_equal(strlen(err.field), CAY_ERR_FIELD_MAX - 1);
 }
 

@@ -7,28 +7,28 @@
 
 static void nothing_happens_until_armed(void **)
 {
-	assert_int_equal(fault_arm(NULL, NULL), 0);
+	assert_int_equal(failpoint_arm(NULL, NULL), 0);
 	for (unsigned i = 0; i < FAULT_NUM; i++)
-		assert_int_equal(fault((enum fault_point)i), 0);
+		assert_int_equal(failpoint_hit((enum failpoint)i), 0);
 }
 
 static void error_acts_once_at_the_asked_pass(void **)
 {
-	assert_int_equal(fault_arm("write:filled=error@3,spawn:after=error", NULL), 0);
-	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
-	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
-	assert_int_equal(fault(FAULT_WRITE_FILLED), -EIO);
-	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
-	assert_int_equal(fault(FAULT_SPAWN_AFTER), -EIO);
-	assert_int_equal(fault(FAULT_SPAWN_BEFORE), 0);
+	assert_int_equal(failpoint_arm("write:filled=error@3,spawn:after=error", NULL), 0);
+	assert_int_equal(failpoint_hit(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(failpoint_hit(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(failpoint_hit(FAULT_WRITE_FILLED), -EIO);
+	assert_int_equal(failpoint_hit(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(failpoint_hit(FAULT_SPAWN_AFTER), -EIO);
+	assert_int_equal(failpoint_hit(FAULT_SPAWN_BEFORE), 0);
 }
 
 static void always_goes_on(void **)
 {
-	assert_int_equal(fault_arm("write:filled=always@2", NULL), 0);
-	assert_int_equal(fault(FAULT_WRITE_FILLED), 0);
+	assert_int_equal(failpoint_arm("write:filled=always@2", NULL), 0);
+	assert_int_equal(failpoint_hit(FAULT_WRITE_FILLED), 0);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(fault(FAULT_WRITE_FILLED), -EIO);
+		assert_int_equal(failpoint_hit(FAULT_WRITE_FILLED), -EIO);
 }
 
 static void kill_kills(void **)
@@ -37,8 +37,8 @@ static void kill_kills(void **)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		if (fault_arm("spawn:before=kill", NULL) == 0)
-			(void)fault(FAULT_SPAWN_BEFORE);
+		if (failpoint_arm("spawn:before=kill", NULL) == 0)
+			(void)failpoint_hit(FAULT_SPAWN_BEFORE);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -56,8 +56,8 @@ static void kill_ends_pid_1_too(void **)
 			_exit(3);
 		pid = fork();
 		if (pid == 0) {
-			if (fault_arm("spawn:before=kill", NULL) == 0)
-				(void)fault(FAULT_SPAWN_BEFORE);
+			if (failpoint_arm("spawn:before=kill", NULL) == 0)
+				(void)failpoint_hit(FAULT_SPAWN_BEFORE);
 			_exit(0);
 		}
 		_exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
@@ -86,20 +86,20 @@ static void spelling_mistakes_are_errors(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct cay_err err = {};
 
-		row_check(i, fault_arm(bad[i], &err) == -EINVAL);
+		row_check(i, failpoint_arm(bad[i], &err) == -EINVAL);
 		row_check(i, err.msg[0]);
 	}
-	assert_int_equal(fault_arm("", NULL), 0);
+	assert_int_equal(failpoint_arm("", NULL), 0);
 }
 
 static void names_are_operation_and_moment(void **)
 {
 	for (unsigned i = 0; i < FAULT_NUM; i++) {
-		const char *name = fault_name((enum fault_point)i);
+		const char *name = failpoint_name((enum failpoint)i);
 
 		row_check(i, strchr(name, ':'));
 		for (unsigned k = 0; k < i; k++)
-			row_check(i, !str_eq(name, fault_name((enum fault_point)k)));
+			row_check(i, !str_eq(name, failpoint_name((enum failpoint)k)));
 	}
 }
 

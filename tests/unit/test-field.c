@@ -6,18 +6,18 @@
 #include "ops/types.h"
 #include "unit.h"
 
-static int decode(const struct field_table *t, const char *text, struct pool *pool, void *ret,
+static int decode(const struct field_table *t, const char *text, struct arena *arena, void *ret,
 		  struct cay_err *err)
 {
 	auto_json j = NULL;
-	int r = jr_read(slice_of(text), &json_control_limits, &j, err);
+	int r = json_parse(slice_of(text), &json_control_limits, &j, err);
 
-	return r < 0 ? r : field_decode(t, j, pool, ret, err);
+	return r < 0 ? r : field_decode(t, j, arena, ret, err);
 }
 
 static void a_body_becomes_a_struct(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	struct sandbox_create c = {};
 	struct cay_err err = {};
 
@@ -26,7 +26,7 @@ static void a_body_becomes_a_struct(void **)
 		       "{\"image\":\"base\",\"name\":\"web-1\",\"labels\":{\"a.b/team\":\"x\"},"
 		       "\"env\":{\"A_1\":\"b c\"},\"limits\":{\"memory_bytes\":\"1.5Gi\","
 		       "\"cpu_milli\":\"2\",\"pids\":64},\"wait\":false}",
-		       &pool, &c, &err),
+		       &arena, &c, &err),
 		0);
 	assert_string_equal(c.image, "base");
 	assert_string_equal(c.name, "web-1");
@@ -41,20 +41,20 @@ static void a_body_becomes_a_struct(void **)
 
 static void what_is_left_out_has_its_default(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	struct sandbox_create c = {};
 	struct exec_run e = {};
 
 	assert_int_equal(decode(&sandbox_create_table,
-				"{\"image\":\"base\",\"limits\":{},\"name\":null}", &pool, &c,
+				"{\"image\":\"base\",\"limits\":{},\"name\":null}", &arena, &c,
 				NULL),
 			 0);
 	assert_null(c.name);
 	assert_true(c.wait);
 	assert_int_equal(c.limits.pids, 256);
-	assert_int_equal(decode(&exec_run_table, "{\"shell\":\"x\"}", &pool, &e, NULL), 0);
+	assert_int_equal(decode(&exec_run_table, "{\"shell\":\"x\"}", &arena, &e, NULL), 0);
 	assert_false(e.has_argv);
-	assert_int_equal(decode(&exec_run_table, "{\"argv\":[\"a\",\"\"]}", &pool, &e, NULL), 0);
+	assert_int_equal(decode(&exec_run_table, "{\"argv\":[\"a\",\"\"]}", &arena, &e, NULL), 0);
 	assert_true(e.has_argv);
 	assert_int_equal(e.argv.n, 2);
 	assert_string_equal(e.argv.v[1], "");
@@ -64,10 +64,11 @@ static void what_is_left_out_has_its_default(void **)
 /* A nested object that is absent altogether still has its own defaults. */
 static void an_absent_object_has_defaults_inside(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	struct sandbox_create c = {};
 
-	assert_int_equal(decode(&sandbox_create_table, "{\"image\":\"base\"}", &pool, &c, NULL), 0);
+	assert_int_equal(decode(&sandbox_create_table, "{\"image\":\"base\"}", &arena, &c, NULL),
+			 0);
 	assert_int_equal(c.limits.memory_bytes, 536870912);
 	assert_int_equal(c.limits.cpu_milli, 1000);
 	assert_int_equal(c.limits.pids, 256);
@@ -76,7 +77,7 @@ static void an_absent_object_has_defaults_inside(void **)
 /* What one was not given, it has from the other; what it was given, it keeps. */
 static void given_members_come_over_others(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(64));
+	auto_arena arena = ARENA_INIT(KIB(64));
 	struct sandbox_create base = {}, over = {};
 	auto_buf text = BUF_INIT(KIB(4));
 	struct jw w = jw_to(&text);
@@ -85,14 +86,14 @@ static void given_members_come_over_others(void **)
 				"{\"image\":\"i\",\"env\":{\"A\":\"1\",\"B\":\"2\"},"
 				"\"limits\":{\"pids\":9,\"memory_bytes\":\"64Mi\"},"
 				"\"runtime\":\"runc\",\"ttl_ms\":5000}",
-				&pool, &base, NULL),
+				&arena, &base, NULL),
 			 0);
 	assert_int_equal(decode(&sandbox_create_table,
 				"{\"env\":{\"B\":\"3\"},\"limits\":{\"pids\":256},"
 				"\"idle_ms\":7000}",
-				&pool, &over, NULL),
+				&arena, &over, NULL),
 			 0);
-	assert_int_equal(field_merge(&sandbox_create_table, &base, &over, &pool), 0);
+	assert_int_equal(field_merge(&sandbox_create_table, &base, &over, &arena), 0);
 	assert_string_equal(over.image, "i");
 	assert_int_equal(over.limits.pids, 256); /* said, though it is the preset */
 	assert_int_equal(over.limits.memory_bytes, 64 << 20);
@@ -105,7 +106,7 @@ static void given_members_come_over_others(void **)
 	assert_string_equal(over.env.keys[1], "A");
 	/* and is written as it was given */
 	field_encode(&sandbox_create_table, NULL, &base, &w);
-	assert_int_equal(jw_done(&w), 0);
+	assert_int_equal(jw_finish(&w), 0);
 	assert_string_equal(buf_str(&text), "{\"image\":\"i\",\"env\":{\"A\":\"1\",\"B\":\"2\"},"
 					    "\"limits\":{\"memory_bytes\":67108864,\"pids\":9},"
 					    "\"runtime\":\"runc\",\"ttl_ms\":5000}");
@@ -113,23 +114,24 @@ static void given_members_come_over_others(void **)
 
 static void a_list_is_copied_whole(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(64)), other = POOL_INIT(KIB(64)), small = POOL_INIT(64);
+	auto_arena arena = ARENA_INIT(KIB(64)), other = ARENA_INIT(KIB(64)), small = ARENA_INIT(64);
 	struct claim from = {};
 	struct field_list to = { .n = 7 };
 	const struct service_spec *s;
 	auto_json json = NULL;
 
 	assert_int_equal(
-		jr_read(SLICE("{\"services\":[{\"name\":\"a\",\"command\":\"x y\",\"priority\":5},"
+		json_parse(
+			SLICE("{\"services\":[{\"name\":\"a\",\"command\":\"x y\",\"priority\":5},"
 			      "{\"name\":\"b\",\"argv\":[\"p\",\"q\"],\"env\":{\"K\":\"v\"}}]}"),
 			&json_control_limits, &json, NULL),
 		0);
-	assert_int_equal(field_decode(&claim_table, json, &pool, &from, NULL), 0);
-	assert_int_equal(field_copy_list(&service_spec_table, &from.services, &small, &to),
+	assert_int_equal(field_decode(&claim_table, json, &arena, &from, NULL), 0);
+	assert_int_equal(field_list_copy(&service_spec_table, &from.services, &small, &to),
 			 -ENOMEM);
 	assert_int_equal(to.n, 0);
-	assert_int_equal(field_copy_list(&service_spec_table, &from.services, &other, &to), 0);
-	pool_fini(&pool); /* what is left is the copy's own */
+	assert_int_equal(field_list_copy(&service_spec_table, &from.services, &other, &to), 0);
+	arena_fini(&arena); /* what is left is the copy's own */
 	s = to.v;
 	assert_int_equal(to.n, 2);
 	assert_string_equal(s[0].name, "a");
@@ -203,9 +205,9 @@ static void a_bad_member_is_named(void **)
 		{ &exec_run_table, "{\"output\":1}", "output", NULL },
 		{ &sandbox_list_table, "{\"sandboxes\":[{}]}", "sandboxes[0].id", NULL },
 		{ &sandbox_list_table, "{\"sandboxes\":{}}", "sandboxes", NULL },
-		{ &sandbox_table, "{\"id\":\"ex000000000000000000000000\"}", "id",
+		{ &sandbox_info_table, "{\"id\":\"ex000000000000000000000000\"}", "id",
 		  "'id' must be an id that begins with \"sb\"" },
-		{ &image_table,
+		{ &image_info_table,
 		  "{\"id\":\"im000000000000000000000000\",\"digest\":\"sha256:"
 		  "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\","
 		  "\"size_bytes\":0,\"created_at\":\"yesterday\"}",
@@ -213,11 +215,11 @@ static void a_bad_member_is_named(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		auto_pool pool = POOL_INIT(KIB(64));
+		auto_arena arena = ARENA_INIT(KIB(64));
 		struct cay_err err = {};
 		auto_free void *room = calloc(1, cases[i].t->size);
 
-		row_check(i, decode(cases[i].t, cases[i].json, &pool, room, &err) == -EINVAL);
+		row_check(i, decode(cases[i].t, cases[i].json, &arena, room, &err) == -EINVAL);
 		row_check(i, err.code == CAY_E_INVALID);
 		assert_string_equal(err.field, cases[i].field);
 		if (cases[i].says)
@@ -232,23 +234,23 @@ static void a_small_pool_is_no_crash(void **)
 	};
 
 	for (size_t left = 0; left < 400; left += 8) {
-		auto_pool pool = POOL_INIT(left);
+		auto_arena arena = ARENA_INIT(left);
 		struct sandbox_create c = {};
 		struct exec_run e = {};
 		struct sandbox_list l = {};
 		struct page_query q = {};
 		struct cay_err err = {};
-		int r = decode(&sandbox_create_table, bodies[0], &pool, &c, &err);
+		int r = decode(&sandbox_create_table, bodies[0], &arena, &c, &err);
 
 		row_check(left, r == 0 || (r == -E2BIG && err.code == CAY_E_TOO_LARGE));
-		pool.left = left;
-		r = decode(&exec_run_table, "{\"argv\":[\"a\",\"b\"]}", &pool, &e, NULL);
+		arena.left = left;
+		r = decode(&exec_run_table, "{\"argv\":[\"a\",\"b\"]}", &arena, &e, NULL);
 		row_check(left, r == 0 || r == -E2BIG);
-		pool.left = left;
-		r = decode(&sandbox_list_table, "{\"sandboxes\":[]}", &pool, &l, NULL);
+		arena.left = left;
+		r = decode(&sandbox_list_table, "{\"sandboxes\":[]}", &arena, &l, NULL);
 		row_check(left, r == 0 || r == -E2BIG);
-		pool.left = left;
-		r = field_decode_query(&page_query_table, SLICE("limit=5&cursor=x"), &pool, &q,
+		arena.left = left;
+		r = field_decode_query(&page_query_table, SLICE("limit=5&cursor=x"), &arena, &q,
 				       NULL);
 		row_check(left, r == 0 || r == -E2BIG);
 	}
@@ -281,10 +283,11 @@ static void queries_use_the_same_rows(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		auto_pool pool = POOL_INIT(KIB(4));
+		auto_arena arena = ARENA_INIT(KIB(4));
 		struct cay_err err = {};
 		auto_free void *room = calloc(1, cases[i].t->size);
-		int r = field_decode_query(cases[i].t, slice_of(cases[i].query), &pool, room, &err);
+		int r = field_decode_query(cases[i].t, slice_of(cases[i].query), &arena, room,
+					   &err);
 
 		row_check(i, r == (cases[i].field ? -EINVAL : 0));
 		if (cases[i].field)
@@ -294,11 +297,11 @@ static void queries_use_the_same_rows(void **)
 
 static void lists_cannot_come_by_query(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(4));
+	auto_arena arena = ARENA_INIT(KIB(4));
 	struct exec_run e = {};
 	struct cay_err err = {};
 
-	assert_int_equal(field_decode_query(&exec_run_table, SLICE("argv=x"), &pool, &e, &err),
+	assert_int_equal(field_decode_query(&exec_run_table, SLICE("argv=x"), &arena, &e, &err),
 			 -EINVAL);
 	assert_string_equal(err.field, "argv");
 }
@@ -314,7 +317,7 @@ static void every_table_is_complete_and_round_trips(void **)
 {
 	for (size_t i = 0; field_tables[i]; i++) {
 		const struct field_table *t = field_tables[i];
-		auto_pool pool = POOL_INIT(KIB(64));
+		auto_arena arena = ARENA_INIT(KIB(64));
 		auto_buf first = BUF_INIT(KIB(64)), second = BUF_INIT(KIB(64));
 		auto_buf third = BUF_INIT(KIB(64)), schema = BUF_INIT(KIB(64));
 		struct jw w = jw_to(&first), w2 = jw_to(&second), w3 = jw_to(&third),
@@ -339,20 +342,20 @@ static void every_table_is_complete_and_round_trips(void **)
 			     m++)
 				row_check(k, !f->sub->rows[m].required);
 		}
-		field_example(t, NULL, &w);
-		row_check(i, jw_done(&w) == 0);
-		if (decode(t, first.data, &pool, a, &err) < 0)
+		field_example_write(t, NULL, &w);
+		row_check(i, jw_finish(&w) == 0);
+		if (decode(t, first.data, &arena, a, &err) < 0)
 			fail_msg("%s: %s", t->name, err.msg);
 		field_encode(t, NULL, a, &w2);
-		row_check(i, jw_done(&w2) == 0);
-		row_check(i, decode(t, second.data, &pool, b, &err) == 0);
+		row_check(i, jw_finish(&w2) == 0);
+		row_check(i, decode(t, second.data, &arena, b, &err) == 0);
 		field_encode(t, NULL, b, &w3);
-		row_check(i, jw_done(&w3) == 0);
+		row_check(i, jw_finish(&w3) == 0);
 		assert_string_equal(second.data, third.data);
-		field_schema(t, NULL, &ws);
-		row_check(i, jw_done(&ws) == 0);
-		row_check(i, jr_read((struct slice){ schema.data, schema.len },
-				     &json_control_limits, &j, &err) == 0);
+		field_schema_write(t, NULL, &ws);
+		row_check(i, jw_finish(&ws) == 0);
+		row_check(i, json_parse((struct slice){ schema.data, schema.len },
+					&json_control_limits, &j, &err) == 0);
 	}
 }
 
@@ -360,10 +363,10 @@ static void absent_members_are_not_written(void **)
 {
 	auto_buf b = BUF_INIT(KIB(4));
 	struct jw w = jw_to(&b);
-	struct exec e = { .id = { .noun = ID_EXEC }, .state = EXEC_RUNNING, .started_ns = 1 };
+	struct exec_info e = { .id = { .noun = ID_EXEC }, .state = EXEC_RUNNING, .started_ns = 1 };
 
-	field_encode(&exec_table, NULL, &e, &w);
-	assert_int_equal(jw_done(&w), 0);
+	field_encode(&exec_info_table, NULL, &e, &w);
+	assert_int_equal(jw_finish(&w), 0);
 	assert_text(&b, "{\"id\":\"ex000000000000000000000000\",\"state\":\"running\","
 			"\"started_at\":\"1970-01-01T00:00:00.000Z\",\"stdout_bytes\":0,"
 			"\"stderr_bytes\":0}");
@@ -455,14 +458,14 @@ static int decode_row(const struct field *f, const char *json)
 	const struct json_limits wide = { .bytes = MIB(4), .depth = 8, .values = 100000 };
 	struct field alone = *f;
 	const struct field_table t = { "T", "T", sizeof(max_align_t[8]), &alone, 1 };
-	auto_pool pool = POOL_INIT(MIB(4));
+	auto_arena arena = ARENA_INIT(MIB(4));
 	auto_json j = NULL;
 	max_align_t room[8] = {};
 	int r;
 
 	alone.offset = alone.has = 0;
-	r = jr_read(slice_of(json), &wide, &j, NULL);
-	return r < 0 ? r : field_decode(&t, j, &pool, room, NULL);
+	r = json_parse(slice_of(json), &wide, &j, NULL);
+	return r < 0 ? r : field_decode(&t, j, &arena, room, NULL);
 }
 
 static void every_length_has_its_edges(void **)
@@ -516,38 +519,38 @@ static void a_value_without_a_name_is_not_written(void **)
 	struct jw w = jw_to(&b), w2 = jw_to(&c);
 
 	field_encode(&health_table, NULL, &(struct health){ .status = 5, .version = "1" }, &w);
-	assert_int_equal(jw_done(&w), -EINVAL);
+	assert_int_equal(jw_finish(&w), -EINVAL);
 	field_encode(&health_table, NULL, &(struct health){}, &w2);
-	assert_int_equal(jw_done(&w2), -EINVAL);
+	assert_int_equal(jw_finish(&w2), -EINVAL);
 }
 
 static void thousandths_mean_the_same_by_every_door(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(4));
+	auto_arena arena = ARENA_INIT(KIB(4));
 	struct limits l = {};
 
-	assert_int_equal(decode(&limits_table, "{\"cpu_milli\":500}", &pool, &l, NULL), 0);
-	assert_int_equal(l.cpu_milli, 500);
-	assert_int_equal(field_decode_query(&limits_table, SLICE("cpu_milli=500"), &pool, &l, NULL),
-			 0);
+	assert_int_equal(decode(&limits_table, "{\"cpu_milli\":500}", &arena, &l, NULL), 0);
 	assert_int_equal(l.cpu_milli, 500);
 	assert_int_equal(
-		field_decode_query(&limits_table, SLICE("cpu_milli=500m"), &pool, &l, NULL), 0);
+		field_decode_query(&limits_table, SLICE("cpu_milli=500"), &arena, &l, NULL), 0);
 	assert_int_equal(l.cpu_milli, 500);
-	assert_int_equal(field_decode_query(&limits_table, SLICE("cpu_milli=5"), &pool, &l, NULL),
+	assert_int_equal(
+		field_decode_query(&limits_table, SLICE("cpu_milli=500m"), &arena, &l, NULL), 0);
+	assert_int_equal(l.cpu_milli, 500);
+	assert_int_equal(field_decode_query(&limits_table, SLICE("cpu_milli=5"), &arena, &l, NULL),
 			 -EINVAL);
 }
 
 static void too_large_is_not_out_of_memory(void **)
 {
-	auto_pool pool = POOL_INIT(100);
+	auto_arena arena = ARENA_INIT(100);
 	struct page_query q = {};
 	struct cay_err err = {};
 	char query[500];
 
 	memcpy(query, "cursor=", 8);
 	memset(query + 7, 'a', sizeof(query) - 7);
-	assert_int_equal(field_decode_query(&page_query_table, (struct slice){ query, 500 }, &pool,
+	assert_int_equal(field_decode_query(&page_query_table, (struct slice){ query, 500 }, &arena,
 					    &q, &err),
 			 -E2BIG);
 	assert_int_equal(err.code, CAY_E_TOO_LARGE);
@@ -555,21 +558,21 @@ static void too_large_is_not_out_of_memory(void **)
 
 static void a_strange_name_is_quoted_whole_or_not_at_all(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(4));
+	auto_arena arena = ARENA_INIT(KIB(4));
 	struct page_query q = {};
 	struct cay_err err = {}, long_err = {};
 	char query[300] = "";
 
-	assert_int_equal(field_decode_query(&page_query_table, SLICE("%ff%ff=1"), &pool, &q, &err),
+	assert_int_equal(field_decode_query(&page_query_table, SLICE("%ff%ff=1"), &arena, &q, &err),
 			 -EINVAL);
 	assert_string_equal(err.field, "");
 	for (size_t i = 0; i < 40; i++)
 		memcpy(query + i * 6, "%c3%a9", 7);
-	assert_int_equal(field_decode_query(&page_query_table, (struct slice){ query, 240 }, &pool,
+	assert_int_equal(field_decode_query(&page_query_table, (struct slice){ query, 240 }, &arena,
 					    &q, &long_err),
 			 -EINVAL);
 	assert_int_equal(strlen(long_err.field), 62);
-	assert_true(utf8_valid(long_err.field, 62));
+	assert_true(utf8_is_valid(long_err.field, 62));
 }
 
 int main(void)

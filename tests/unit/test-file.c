@@ -29,7 +29,7 @@ static int fresh(void **)
 
 static int stale(void **)
 {
-	assert_int_equal(tree_empty(work), 0);
+	assert_int_equal(rmtree_contents(work), 0);
 	assert_int_equal(fchdir(before), 0);
 	assert_int_equal(rmdir(name), 0);
 	(void)close(work);
@@ -48,7 +48,7 @@ static unsigned entries(void)
 	auto_close int dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	unsigned n = 0;
 
-	assert_int_equal(path_each(dir, count_one, &n), 0);
+	assert_int_equal(path_for_each_entry(dir, count_one, &n), 0);
 	return n;
 }
 
@@ -65,55 +65,57 @@ static void ranges(void **)
 	static const struct {
 		const char *text;
 		uint64_t size;
-		enum range_kind kind;
+		enum http_range_kind kind;
 		uint64_t first, n;
 	} rows[] = {
-		{ "", 10, RANGE_ALL, 0, 10 },
-		{ "bytes=0-0", 10, RANGE_PART, 0, 1 },
-		{ " bytes=2-5 ", 10, RANGE_PART, 2, 4 },
-		{ "bytes=2-", 10, RANGE_PART, 2, 8 },
-		{ "bytes=-2", 10, RANGE_PART, 8, 2 },
-		{ "bytes=-20", 10, RANGE_PART, 0, 10 },
-		{ "bytes=9-99", 10, RANGE_PART, 9, 1 },
-		{ "bytes=10-", 10, RANGE_NEVER, 0, 0 },
-		{ "bytes=-0", 10, RANGE_NEVER, 0, 0 },
-		{ "bytes=0-", 0, RANGE_NEVER, 0, 0 },
-		{ "bytes=-1", 0, RANGE_NEVER, 0, 0 },
-		{ "bytes=18446744073709551616-", 10, RANGE_NEVER, 0, 0 },
-		{ "bytes=5-4", 10, RANGE_ALL, 0, 10 },
-		{ "bytes=-", 10, RANGE_ALL, 0, 10 },
-		{ "bytes=1", 10, RANGE_ALL, 0, 10 },
-		{ "bytes=1-2,3-4", 10, RANGE_ALL, 0, 10 },
-		{ "bytes=+1-2", 10, RANGE_ALL, 0, 10 },
-		{ "Bytes=1-2", 10, RANGE_ALL, 0, 10 },
+		{ "", 10, HTTP_RANGE_ALL, 0, 10 },
+		{ "bytes=0-0", 10, HTTP_RANGE_PART, 0, 1 },
+		{ " bytes=2-5 ", 10, HTTP_RANGE_PART, 2, 4 },
+		{ "bytes=2-", 10, HTTP_RANGE_PART, 2, 8 },
+		{ "bytes=-2", 10, HTTP_RANGE_PART, 8, 2 },
+		{ "bytes=-20", 10, HTTP_RANGE_PART, 0, 10 },
+		{ "bytes=9-99", 10, HTTP_RANGE_PART, 9, 1 },
+		{ "bytes=10-", 10, HTTP_RANGE_UNSATISFIABLE, 0, 0 },
+		{ "bytes=-0", 10, HTTP_RANGE_UNSATISFIABLE, 0, 0 },
+		{ "bytes=0-", 0, HTTP_RANGE_UNSATISFIABLE, 0, 0 },
+		{ "bytes=-1", 0, HTTP_RANGE_UNSATISFIABLE, 0, 0 },
+		{ "bytes=18446744073709551616-", 10, HTTP_RANGE_UNSATISFIABLE, 0, 0 },
+		{ "bytes=5-4", 10, HTTP_RANGE_ALL, 0, 10 },
+		{ "bytes=-", 10, HTTP_RANGE_ALL, 0, 10 },
+		{ "bytes=1", 10, HTTP_RANGE_ALL, 0, 10 },
+		{ "bytes=1-2,3-4", 10, HTTP_RANGE_ALL, 0, 10 },
+		{ "bytes=+1-2", 10, HTTP_RANGE_ALL, 0, 10 },
+		{ "Bytes=1-2", 10, HTTP_RANGE_ALL, 0, 10 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		uint64_t first, n;
-		enum range_kind kind = range_read(slice_of(rows[i].text), rows[i].size, &first, &n);
+		enum http_range_kind kind =
+			http_range_parse(slice_of(rows[i].text), rows[i].size, &first, &n);
 
 		row_check(i, kind == rows[i].kind);
-		row_check(i, kind == RANGE_NEVER || (first == rows[i].first && n == rows[i].n));
+		row_check(i, kind == HTTP_RANGE_UNSATISFIABLE ||
+				     (first == rows[i].first && n == rows[i].n));
 	}
 }
 
 static void names_are_text_or_base64(void **)
 {
-	auto_pool pool = POOL_INIT(KIB(16));
+	auto_arena arena = ARENA_INIT(KIB(16));
 	struct cay_err err = {};
 	const char *path, *text, *b64;
 
-	assert_int_equal(file_name("a", NULL, "path", &pool, &path, &err), 0);
+	assert_int_equal(file_path_decode("a", NULL, "path", &arena, &path, &err), 0);
 	assert_string_equal(path, "a");
-	assert_int_equal(file_name(NULL, "/w==", "path", &pool, &path, &err), 0);
+	assert_int_equal(file_path_decode(NULL, "/w==", "path", &arena, &path, &err), 0);
 	assert_string_equal(path, "\xff");
-	assert_int_equal(file_tell_name(path, &pool, &text, &b64), 0);
+	assert_int_equal(file_path_encode(path, &arena, &text, &b64), 0);
 	assert_null(text);
 	assert_string_equal(b64, "/w==");
-	assert_true(file_name("a", "/w==", "path", &pool, &path, &err) < 0);
+	assert_true(file_path_decode("a", "/w==", "path", &arena, &path, &err) < 0);
 	assert_string_equal(err.field, "path");
 	err = (struct cay_err){};
-	assert_true(file_name(NULL, "AA==", "to", &pool, &path, &err) < 0); /* a NUL */
+	assert_true(file_path_decode(NULL, "AA==", "to", &arena, &path, &err) < 0); /* a NUL */
 	assert_string_equal(err.field, "to_b64");
 }
 
@@ -121,55 +123,55 @@ static void modes(void **)
 {
 	mode_t m = 0;
 
-	assert_int_equal(file_mode("0644", &m), 0);
+	assert_int_equal(file_mode_parse("0644", &m), 0);
 	assert_int_equal(m, 0644);
-	assert_int_equal(file_mode("755", &m), 0);
+	assert_int_equal(file_mode_parse("755", &m), 0);
 	assert_int_equal(m, 0755);
-	assert_int_equal(file_mode("4755", &m), 0);
-	assert_true(file_mode("8", &m) < 0 && file_mode("0888", &m) < 0 &&
-		    file_mode("00644", &m) < 0);
+	assert_int_equal(file_mode_parse("4755", &m), 0);
+	assert_true(file_mode_parse("8", &m) < 0 && file_mode_parse("0888", &m) < 0 &&
+		    file_mode_parse("00644", &m) < 0);
 }
 
-static int put(const struct put_conf *given, const char *text, struct cay_err *err)
+static int put(const struct atomic_write_conf *given, const char *text, struct cay_err *err)
 {
-	struct put_conf conf = *given;
-	auto_put p = PUT_INIT;
+	struct atomic_write_conf conf = *given;
+	auto_atomic_write p = ATOMIC_WRITE_INIT;
 	int r;
 
 	conf.path = "f";
 	conf.uid = (uid_t)-1;
 	conf.gid = (gid_t)-1;
 	*err = (struct cay_err){};
-	r = put_begin(&p, &conf, err);
+	r = atomic_write_begin(&p, &conf, err);
 	if (r >= 0)
-		r = put_add(&p, text, strlen(text), err);
-	return r < 0 ? r : put_commit(&p, err);
+		r = atomic_write_add(&p, text, strlen(text), err);
+	return r < 0 ? r : atomic_write_commit(&p, err);
 }
 
 static void content_is_whole_or_not_at_all(void **)
 {
 	unsigned char abc[FILE_HASH_LEN];
-	struct put unfinished = PUT_INIT;
-	struct put_conf conf = { .path = "f", .uid = (uid_t)-1, .gid = (gid_t)-1 };
+	struct atomic_write unfinished = ATOMIC_WRITE_INIT;
+	struct atomic_write_conf conf = { .path = "f", .uid = (uid_t)-1, .gid = (gid_t)-1 };
 	struct cay_err err = {};
 
 	assert_int_equal(
-		hex_read("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
-			 FILE_HASH_HEX, abc, sizeof(abc)),
+		hex_decode("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+			   FILE_HASH_HEX, abc, sizeof(abc)),
 		0);
-	assert_int_equal(put(&(struct put_conf){ .new_hash = abc }, "abc", &err), 0);
+	assert_int_equal(put(&(struct atomic_write_conf){ .new_hash = abc }, "abc", &err), 0);
 	holds("f", "abc");
-	assert_true(put(&(struct put_conf){ .new_hash = abc }, "abx", &err) < 0);
+	assert_true(put(&(struct atomic_write_conf){ .new_hash = abc }, "abx", &err) < 0);
 	assert_string_equal(err.field, "sha256");
-	assert_true(put(&(struct put_conf){ .create_only = true }, "x", &err) < 0);
+	assert_true(put(&(struct atomic_write_conf){ .create_only = true }, "x", &err) < 0);
 	assert_int_equal(err.code, CAY_E_CONFLICT);
-	assert_true(put(&(struct put_conf){ .has_size = true, .size = 2 }, "x", &err) < 0);
-	assert_int_equal(put(&(struct put_conf){ .old_hash = abc }, "new", &err), 0);
-	assert_true(put(&(struct put_conf){ .old_hash = abc }, "newer", &err) < 0);
+	assert_true(put(&(struct atomic_write_conf){ .has_size = true, .size = 2 }, "x", &err) < 0);
+	assert_int_equal(put(&(struct atomic_write_conf){ .old_hash = abc }, "new", &err), 0);
+	assert_true(put(&(struct atomic_write_conf){ .old_hash = abc }, "newer", &err) < 0);
 	assert_string_equal(err.field, "if_sha256");
-	assert_int_equal(put_begin(&unfinished, &conf, &err), 0);
-	assert_int_equal(put_add(&unfinished, "half", 4, &err), 0);
-	put_fini(&unfinished);
+	assert_int_equal(atomic_write_begin(&unfinished, &conf, &err), 0);
+	assert_int_equal(atomic_write_add(&unfinished, "half", 4, &err), 0);
+	atomic_write_fini(&unfinished);
 	holds("f", "new");
 	assert_int_equal(entries(), 1);
 }
@@ -184,12 +186,12 @@ static void a_hidden_name_goes_with_us(void **)
 	assert_int_equal(pipe(pipes), 0);
 	pid = fork();
 	if (pid == 0) {
-		struct put p = PUT_INIT;
-		struct put_conf conf = { .path = "f", .uid = (uid_t)-1, .gid = (gid_t)-1 };
+		struct atomic_write p = ATOMIC_WRITE_INIT;
+		struct atomic_write_conf conf = { .path = "f", .uid = (uid_t)-1, .gid = (gid_t)-1 };
 		struct cay_err err = {};
 
-		p.temp.no_tmpfile = true;
-		if (put_begin(&p, &conf, &err) < 0 || entries() != 1 ||
+		p.tmpfile.no_tmpfile = true;
+		if (atomic_write_begin(&p, &conf, &err) < 0 || entries() != 1 ||
 		    write(pipes[1], "x", 1) != 1)
 			_exit(1);
 		(void)pause();
@@ -205,20 +207,20 @@ static void a_hidden_name_goes_with_us(void **)
 static void what_is_hidden_goes_unless_it_is_placed(void **)
 {
 	for (unsigned hidden = 0; hidden < 2; hidden++) {
-		struct put_conf conf = { .path = "f", .uid = (uid_t)-1, .gid = (gid_t)-1 };
-		struct put p = PUT_INIT, q = PUT_INIT;
+		struct atomic_write_conf conf = { .path = "f", .uid = (uid_t)-1, .gid = (gid_t)-1 };
+		struct atomic_write p = ATOMIC_WRITE_INIT, q = ATOMIC_WRITE_INIT;
 		struct cay_err err = {};
 
-		p.temp.no_tmpfile = q.temp.no_tmpfile = hidden;
-		assert_int_equal(put_begin(&p, &conf, &err), 0);
-		assert_int_equal(put_add(&p, "half", 4, &err), 0);
+		p.tmpfile.no_tmpfile = q.tmpfile.no_tmpfile = hidden;
+		assert_int_equal(atomic_write_begin(&p, &conf, &err), 0);
+		assert_int_equal(atomic_write_add(&p, "half", 4, &err), 0);
 		assert_int_equal(entries(), hidden ? 2 : 0);
-		put_fini(&p);
+		atomic_write_fini(&p);
 		assert_int_equal(entries(), hidden);
-		assert_int_equal(put_begin(&q, &conf, &err), 0);
-		assert_int_equal(put_add(&q, "whole", 5, &err), 0);
-		assert_int_equal(put_commit(&q, &err), 0);
-		put_fini(&q);
+		assert_int_equal(atomic_write_begin(&q, &conf, &err), 0);
+		assert_int_equal(atomic_write_add(&q, "whole", 5, &err), 0);
+		assert_int_equal(atomic_write_commit(&q, &err), 0);
+		atomic_write_fini(&q);
 		holds("f", "whole");
 		assert_int_equal(entries(), 1);
 	}
@@ -227,79 +229,79 @@ static void what_is_hidden_goes_unless_it_is_placed(void **)
 /* What is not appended in the end is cut off; a file that somebody put there is not its. */
 static void an_append_given_up_takes_nothing_of_others(void **)
 {
-	struct put_conf conf = {
+	struct atomic_write_conf conf = {
 		.path = "log", .append = true, .uid = (uid_t)-1, .gid = (gid_t)-1
 	};
-	struct put p = PUT_INIT;
+	struct atomic_write p = ATOMIC_WRITE_INIT;
 	struct cay_err err = {};
 
-	assert_int_equal(put_begin(&p, &conf, &err), 0);
-	assert_int_equal(put_add(&p, "half", 4, &err), 0);
-	assert_int_equal(path_write(work, "theirs", "whole", 5, 0600), 0);
+	assert_int_equal(atomic_write_begin(&p, &conf, &err), 0);
+	assert_int_equal(atomic_write_add(&p, "half", 4, &err), 0);
+	assert_int_equal(path_write_atomic(work, "theirs", "whole", 5, 0600), 0);
 	assert_int_equal(rename("theirs", "log"), 0);
-	put_fini(&p);
+	atomic_write_fini(&p);
 	holds("log", "whole");
 	assert_int_equal(entries(), 1);
 }
 
-static int change(enum change_what what, const char *path, const char *to, bool recursive)
+static int change(enum name_op_kind what, const char *path, const char *to, bool recursive)
 {
-	struct change c = { .what = what,
-			    .path = path,
-			    .to = to,
-			    .recursive = recursive,
-			    .has_mode = what == CHANGE_CHMOD,
-			    .mode = 0700,
-			    .uid = (uid_t)-1,
-			    .gid = (gid_t)-1 };
+	struct name_op c = { .kind = what,
+			     .path = path,
+			     .to = to,
+			     .recursive = recursive,
+			     .has_mode = what == NAME_OP_CHMOD,
+			     .mode = 0700,
+			     .uid = (uid_t)-1,
+			     .gid = (gid_t)-1 };
 	struct cay_err err = {};
 
-	return change_do(&c, &err);
+	return name_op_run(&c, &err);
 }
 
 static void trees(void **)
 {
 	struct stat st;
 
-	assert_int_equal(change(CHANGE_MKDIR, "a", NULL, false), 0);
-	assert_int_equal(change(CHANGE_MKDIR, "a/b", NULL, false), 0);
-	assert_int_equal(change(CHANGE_SYMLINK, "a/out", "../canary", false), 0);
-	assert_int_equal(path_write(work, "canary", "bird", 4, 0600), 0);
-	assert_int_equal(change(CHANGE_COPY, "a", "c", true), 0);
-	assert_int_equal(change(CHANGE_COPY, "a", "a/b/c", true), -EINVAL);
-	assert_int_equal(change(CHANGE_CHMOD, "c", NULL, true), 0);
+	assert_int_equal(change(NAME_OP_MKDIR, "a", NULL, false), 0);
+	assert_int_equal(change(NAME_OP_MKDIR, "a/b", NULL, false), 0);
+	assert_int_equal(change(NAME_OP_SYMLINK, "a/out", "../canary", false), 0);
+	assert_int_equal(path_write_atomic(work, "canary", "bird", 4, 0600), 0);
+	assert_int_equal(change(NAME_OP_COPY, "a", "c", true), 0);
+	assert_int_equal(change(NAME_OP_COPY, "a", "a/b/c", true), -EINVAL);
+	assert_int_equal(change(NAME_OP_CHMOD, "c", NULL, true), 0);
 	assert_int_equal(stat("c/b", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
 	assert_int_equal(stat("canary", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
-	assert_int_equal(change(CHANGE_MOVE, "c", "a", false), -EEXIST);
-	assert_int_equal(change(CHANGE_MOVE, "c", "d", false), 0);
-	assert_int_equal(change(CHANGE_DELETE, "a", NULL, false), -ENOTEMPTY);
-	assert_int_equal(change(CHANGE_DELETE, "a", NULL, true), 0);
-	assert_int_equal(change(CHANGE_DELETE, "d", NULL, true), 0);
-	assert_int_equal(change(CHANGE_DELETE, "d", NULL, true), -ENOENT);
+	assert_int_equal(change(NAME_OP_MOVE, "c", "a", false), -EEXIST);
+	assert_int_equal(change(NAME_OP_MOVE, "c", "d", false), 0);
+	assert_int_equal(change(NAME_OP_DELETE, "a", NULL, false), -ENOTEMPTY);
+	assert_int_equal(change(NAME_OP_DELETE, "a", NULL, true), 0);
+	assert_int_equal(change(NAME_OP_DELETE, "d", NULL, true), 0);
+	assert_int_equal(change(NAME_OP_DELETE, "d", NULL, true), -ENOENT);
 	holds("canary", "bird");
 	assert_int_equal(entries(), 1);
 }
 
 static void lists(void **)
 {
-	auto_pool pool = POOL_INIT(MIB(1));
+	auto_arena arena = ARENA_INIT(MIB(1));
 	struct cay_err err = {};
-	struct list l;
+	struct dir_list l;
 
-	assert_int_equal(change(CHANGE_MKDIR, "b", NULL, false), 0);
-	assert_int_equal(change(CHANGE_MKDIR, "b/in", NULL, false), 0);
-	assert_int_equal(change(CHANGE_SYMLINK, "a", "b", false), 0);
-	assert_int_equal(list_dir(".", 1, 10, &pool, &l, &err), 0);
+	assert_int_equal(change(NAME_OP_MKDIR, "b", NULL, false), 0);
+	assert_int_equal(change(NAME_OP_MKDIR, "b/in", NULL, false), 0);
+	assert_int_equal(change(NAME_OP_SYMLINK, "a", "b", false), 0);
+	assert_int_equal(dir_list_read(".", 1, 10, &arena, &l, &err), 0);
 	assert_int_equal(l.n, 2);
 	assert_string_equal(l.v[0].path, "a");
 	assert_string_equal(l.v[0].target, "b");
 	assert_false(l.truncated);
-	assert_int_equal(list_dir(".", 2, 10, &pool, &l, &err), 0);
+	assert_int_equal(dir_list_read(".", 2, 10, &arena, &l, &err), 0);
 	assert_int_equal(l.n, 3); /* the link is not followed */
 	assert_string_equal(l.v[2].path, "b/in");
-	assert_int_equal(list_dir(".", 2, 2, &pool, &l, &err), 0);
+	assert_int_equal(dir_list_read(".", 2, 2, &arena, &l, &err), 0);
 	assert_true(l.n == 2 && l.truncated);
 }
 

@@ -54,7 +54,7 @@ static void the_bytes_are_fixed(void **)
 		row_check(i, frame_to_sse(&back, &sse) == 0);
 		assert_text(&sse, golden[i].sse);
 	}
-	assert_int_equal(frame_gap(&golden[3].f), 256);
+	assert_int_equal(frame_gap_decode(&golden[3].f), 256);
 	assert_string_equal(frame_stream_name(FRAME_STDERR), "stderr");
 }
 
@@ -66,7 +66,7 @@ static void a_part_of_a_frame_asks_for_more(void **)
 	assert_int_equal(frame_encode(&golden[0].f, &wire), 0);
 	for (size_t n = 0; n < wire.len; n++)
 		assert_int_equal(frame_decode((uint8_t *)wire.data, n, &back), 0);
-	assert_int_equal(buf_add(&wire, "\1\1", 2), 0);
+	assert_int_equal(buf_append(&wire, "\1\1", 2), 0);
 	assert_int_equal(frame_decode((uint8_t *)wire.data, wire.len, &back), FRAME_HEAD + 3);
 }
 
@@ -216,7 +216,7 @@ static void encoding_what_is_not_a_frame_is_our_bug(void **)
 	struct frame f = { .type = FRAME_DATA, .stream = 9 };
 
 	assert_aborts(frame_encode_head(&f, head));
-	assert_aborts((void)frame_gap(&f));
+	assert_aborts((void)frame_gap_decode(&f));
 }
 
 int main(void)

@@ -66,7 +66,7 @@ static void patterns(void **state)
 		auto_glob g = {};
 
 		row_check(i, glob_init(&g, slice_of(rows[i].pattern), false, NULL) == 0);
-		row_check(i, glob_match(&g, slice_of(rows[i].path), false) == rows[i].want);
+		row_check(i, glob_match_path(&g, slice_of(rows[i].path), false) == rows[i].want);
 	}
 }
 
@@ -76,8 +76,8 @@ static void hidden_by_option(void **state)
 
 	(void)state;
 	assert_int_equal(glob_init(&g, SLICE("**/*"), true, NULL), 0);
-	assert_true(glob_match(&g, SLICE(".git/config"), false));
-	assert_true(glob_match(&g, SLICE(".x"), false));
+	assert_true(glob_match_path(&g, SLICE(".git/config"), false));
+	assert_true(glob_match_path(&g, SLICE(".x"), false));
 }
 
 static void refused(void **state)
@@ -117,16 +117,16 @@ static void no_pattern_is_slow(void **state)
 	memset(name, 'a', sizeof(name));
 	(void)alarm(20);
 	for (unsigned i = 0; i < 1000; i++)
-		assert_false(glob_name(SLICE("a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"),
-				       (struct slice){ name, sizeof(name) }));
+		assert_false(glob_match_name(SLICE("a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"),
+					     (struct slice){ name, sizeof(name) }));
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(buf_puts(&deep, "a/"), 0);
 	assert_int_equal(glob_init(&g, SLICE("**/a/**/a/**/a/**/a/**/a/**/a/**/a/**/b"), 0, NULL),
 			 0);
-	assert_false(glob_match(&g, (struct slice){ deep.data, deep.len }, false));
+	assert_false(glob_match_path(&g, (struct slice){ deep.data, deep.len }, false));
 	assert_int_equal(
 		glob_init(&h, SLICE("{**/a,**/a/a}/{**/a,**/a/a}/{**/a,**/a/a}/b"), 0, NULL), 0);
-	assert_false(glob_match(&h, (struct slice){ deep.data, deep.len }, false));
+	assert_false(glob_match_path(&h, (struct slice){ deep.data, deep.len }, false));
 	(void)alarm(0);
 }
 
@@ -142,7 +142,7 @@ static int tear_down(void **state)
 {
 	char *base = *state;
 	auto_close int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = tree_remove(tmp, base + strlen("/tmp/"));
+	int r = rmtree_at(tmp, base + strlen("/tmp/"));
 
 	free(base);
 	return r;
@@ -160,11 +160,13 @@ static void make(int dir, const char *name, time_t mtime)
 static void found(const char *base, const char *pattern, unsigned limit, const char *want,
 		  uint64_t total)
 {
-	struct find_ask ask = { .dir = base, .pattern = slice_of(pattern), .limit = limit };
-	auto_find f = {};
+	struct glob_find_request ask = { .dir = base,
+					 .pattern = slice_of(pattern),
+					 .limit = limit };
+	auto_glob_find f = {};
 	auto_buf is = BUF_INIT(KIB(16));
 
-	assert_int_equal(find_run(&ask, &f, NULL), 0);
+	assert_int_equal(glob_find_run(&ask, &f, NULL), 0);
 	for (size_t i = 0; i < f.n; i++)
 		assert_int_equal(buf_printf(&is, "%s|", f.v[i].path), 0);
 	assert_string_equal(buf_str(&is), want);
@@ -204,9 +206,9 @@ static void newest_first_in_a_real_tree(void **state)
 static void deep_and_closed_directories_are_passed_by(void **state)
 {
 	const char *base = *state;
-	struct find_ask ask = { .dir = base, .pattern = SLICE("**/f"), .limit = 10 };
+	struct glob_find_request ask = { .dir = base, .pattern = SLICE("**/f"), .limit = 10 };
 	int at = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_find f = {};
+	auto_glob_find f = {};
 
 	for (unsigned i = 0; i < WALK_DEPTH_MAX + 10; i++) {
 		int next;
@@ -218,7 +220,7 @@ static void deep_and_closed_directories_are_passed_by(void **state)
 		at = next;
 	}
 	(void)close(at);
-	assert_int_equal(find_run(&ask, &f, NULL), 0);
+	assert_int_equal(glob_find_run(&ask, &f, NULL), 0);
 	assert_int_equal(f.total, WALK_DEPTH_MAX);
 	assert_int_equal(f.skipped, 1);
 }
@@ -227,8 +229,8 @@ static void the_newest_of_many(void **state)
 {
 	const char *base = *state;
 	auto_close int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct find_ask ask = { .dir = base, .pattern = SLICE("*"), .limit = 50 };
-	auto_find f = {};
+	struct glob_find_request ask = { .dir = base, .pattern = SLICE("*"), .limit = 50 };
+	auto_glob_find f = {};
 
 	for (unsigned i = 0; i < 1000; i++) {
 		char name[16];
@@ -236,7 +238,7 @@ static void the_newest_of_many(void **state)
 		assert_true(snprintf(name, sizeof(name), "%u", i) > 0);
 		make(dir, name, (time_t)(i * 7919 % 1000)); /* each time once */
 	}
-	assert_int_equal(find_run(&ask, &f, NULL), 0);
+	assert_int_equal(glob_find_run(&ask, &f, NULL), 0);
 	assert_int_equal(f.total, 1000);
 	assert_int_equal(f.n, 50);
 	for (unsigned i = 0; i < 50; i++)

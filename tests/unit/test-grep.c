@@ -32,7 +32,7 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 	auto_close int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = tree_remove(tmp, f->base + strlen("/tmp/"));
+	int r = rmtree_at(tmp, f->base + strlen("/tmp/"));
 
 	(void)close(f->dir);
 	buf_fini(&f->out);
@@ -49,19 +49,19 @@ static int note(void *arg, const struct grep_hit *h)
 			  (int)h->text.n, h->text.p, h->cut ? "..." : "");
 }
 
-static struct grep_ask ask_for(struct fixture *f, const char *pattern)
+static struct grep_request ask_for(struct fixture *f, const char *pattern)
 {
-	return (struct grep_ask){ .path = f->base,
-				  .pattern = slice_of(pattern),
-				  .limit = 100,
-				  .width = 100,
-				  .hit = note,
-				  .arg = f };
+	return (struct grep_request){ .path = f->base,
+				      .pattern = slice_of(pattern),
+				      .limit = 100,
+				      .width = 100,
+				      .on_hit = note,
+				      .arg = f };
 }
 
-static struct grep_done found(struct fixture *f, const struct grep_ask *ask, const char *want)
+static struct grep_result found(struct fixture *f, const struct grep_request *ask, const char *want)
 {
-	struct grep_done done;
+	struct grep_result done;
 
 	buf_clear(&f->out);
 	assert_int_equal(grep_run(ask, &done, NULL), 0);
@@ -71,15 +71,15 @@ static struct grep_done found(struct fixture *f, const struct grep_ask *ask, con
 
 static void put(struct fixture *f, const char *name, const char *text)
 {
-	assert_int_equal(path_write(f->dir, name, text, strlen(text), 0644), 0);
+	assert_int_equal(path_write_atomic(f->dir, name, text, strlen(text), 0644), 0);
 }
 
 static void lines_of_a_tree(void **state)
 {
 	static const char *const c_files[] = { "*.{c,h}" };
 	struct fixture *f = *state;
-	struct grep_ask ask;
-	struct grep_done done;
+	struct grep_request ask;
+	struct grep_result done;
 
 	put(f, "a.c", "one\nTwo two\r\nthree\n");
 	ask = ask_for(f, "two");
@@ -109,7 +109,7 @@ static void lines_of_a_tree(void **state)
 static void context_is_told_once(void **state)
 {
 	struct fixture *f = *state;
-	struct grep_ask ask = ask_for(f, "x");
+	struct grep_request ask = ask_for(f, "x");
 
 	put(f, "f", "1\n2\n3\nx4\n5\nx6\n7\n8\n9\n10\n11\nx12");
 	ask.context = 2;
@@ -123,11 +123,11 @@ static void context_is_told_once(void **state)
 static void odd_things_are_passed_by(void **state)
 {
 	struct fixture *f = *state;
-	struct grep_ask ask = ask_for(f, "needle");
-	struct grep_done done;
+	struct grep_request ask = ask_for(f, "needle");
+	struct grep_result done;
 
 	put(f, "text", "needle\n");
-	assert_int_equal(path_write(f->dir, "binary", "\0needle\n", 8, 0644), 0);
+	assert_int_equal(path_write_atomic(f->dir, "binary", "\0needle\n", 8, 0644), 0);
 	assert_int_equal(mkdirat(f->dir, "d", 0755), 0);
 	assert_int_equal(symlinkat("..", f->dir, "d/loop"), 0);
 	assert_int_equal(symlinkat("text", f->dir, "link"), 0);
@@ -151,7 +151,7 @@ static void odd_things_are_passed_by(void **state)
 static void long_lines(void **state)
 {
 	struct fixture *f = *state;
-	struct grep_ask ask = ask_for(f, "needle");
+	struct grep_request ask = ask_for(f, "needle");
 	auto_buf b = BUF_INIT(MIB(1));
 
 	assert_int_equal(buf_puts(&b, "needle "), 0);
@@ -196,7 +196,7 @@ static void across_blocks(void **state)
 	}
 	put(f, "f", buf_str(&b));
 	for (unsigned i = 0; i < 3; i++) {
-		struct grep_ask ask = ask_for(f, "needle");
+		struct grep_request ask = ask_for(f, "needle");
 
 		ask.limit = 10000;
 		ask.fixed = i;
@@ -210,8 +210,8 @@ static void refused(void **state)
 	struct fixture *f = *state;
 	static const char *const bad[] = { "(", "[", "a{2,1}", "*a{" };
 	static const char *const bad_glob[] = { "[" };
-	struct grep_ask ask;
-	struct grep_done done;
+	struct grep_request ask;
+	struct grep_result done;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct cay_err err = {};

@@ -61,7 +61,8 @@ static void the_highest_common_version_is_spoken(void **)
 		struct hello h = { .proto_min = cases[i].their_min,
 				   .proto_max = cases[i].their_max };
 
-		row_check(i, hello_choose(&h, cases[i].our_min, cases[i].our_max) == cases[i].want);
+		row_check(i, hello_choose_version(&h, cases[i].our_min, cases[i].our_max) ==
+				     cases[i].want);
 	}
 }
 

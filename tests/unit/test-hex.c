@@ -11,11 +11,11 @@ static void every_byte_comes_back(void **)
 
 	for (size_t i = 0; i < sizeof(in); i++)
 		in[i] = (uint8_t)i;
-	hex_write(in, sizeof(in), text);
+	hex_encode(in, sizeof(in), text);
 	assert_int_equal(strlen(text), 2 * sizeof(in));
 	assert_memory_equal(text, "000102", 6);
 	assert_string_equal(text + 2 * sizeof(in) - 6, "fdfeff");
-	assert_int_equal(hex_read(text, strlen(text), out, sizeof(out)), 0);
+	assert_int_equal(hex_decode(text, strlen(text), out, sizeof(out)), 0);
 	assert_memory_equal(in, out, sizeof(in));
 }
 
@@ -25,8 +25,8 @@ static void has_one_spelling(void **)
 	uint8_t out = 7;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		row_check(i, hex_read(bad[i], strlen(bad[i]), &out, 1) == -EINVAL && out == 7);
-	assert_int_equal(hex_read("0\0", 2, &out, 1), -EINVAL); /* not the end of the digits */
+		row_check(i, hex_decode(bad[i], strlen(bad[i]), &out, 1) == -EINVAL && out == 7);
+	assert_int_equal(hex_decode("0\0", 2, &out, 1), -EINVAL); /* not the end of the digits */
 }
 
 int main(void)

@@ -18,13 +18,13 @@ static void events(enum http_kind kind, struct slice all, size_t piece, struct b
 	size_t left = 0;
 	int r = 0;
 
-	http_init(&p, kind);
+	http_parser_init(&p, kind);
 	while (all.n && !ended && r >= 0) {
 		struct slice in = { all.p, all.n < piece ? all.n : piece }, body = {};
 
 		all.p += in.n;
 		all.n -= in.n;
-		while (!ended && (r = http_next(&p, &in, &body, &err)) > HTTP_MORE) {
+		while (!ended && (r = http_parser_next(&p, &in, &body, &err)) > HTTP_MORE) {
 			if (r != HTTP_BODY && in_body)
 				assert_int_equal(buf_putc(out, ']'), 0);
 			if (r == HTTP_BODY && !in_body)
@@ -33,7 +33,7 @@ static void events(enum http_kind kind, struct slice all, size_t piece, struct b
 			if (r == HTTP_HEAD_DONE)
 				assert_int_equal(buf_putc(out, 'H'), 0);
 			if (r == HTTP_BODY)
-				assert_int_equal(buf_add(out, body.p, body.n), 0);
+				assert_int_equal(buf_append(out, body.p, body.n), 0);
 			ended = r == HTTP_END;
 			left = in.n;
 		}
@@ -46,10 +46,10 @@ static void events(enum http_kind kind, struct slice all, size_t piece, struct b
 		buf_clear(out);
 		assert_int_equal(buf_printf(out, "%d", cay_error_row(err.code)->http), 0);
 	} else if (ended) {
-		assert_true(http_ended(&p));
+		assert_true(http_parser_has_ended(&p));
 		assert_int_equal(buf_printf(out, "E%zu", left + all.n), 0);
 	}
-	http_fini(&p);
+	http_parser_fini(&p);
 }
 
 struct row {
@@ -343,33 +343,33 @@ static void what_the_head_says_is_there(void **)
 	struct http_parser p;
 	struct cay_err err = {};
 
-	http_init(&p, HTTP_KIND_REQUEST);
-	assert_true(http_idle(&p));
-	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
-	assert_false(http_idle(&p));
+	http_parser_init(&p, HTTP_KIND_REQUEST);
+	assert_true(http_parser_is_idle(&p));
+	assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+	assert_false(http_parser_is_idle(&p));
 	assert_true(slice_eq(p.head.method, SLICE("POST")));
 	assert_true(slice_eq(p.head.target, SLICE("/a?b")));
-	assert_true(slice_eq(http_header(&p.head, "host"), SLICE("x")));
-	assert_null(http_header(&p.head, "absent").p);
-	assert_true(http_accepts(&p.head, "text/event-stream"));
-	assert_true(http_accepts(&p.head, "application/vnd.cay.frames"));
-	assert_false(http_accepts(&p.head, "text/plain"));
+	assert_true(slice_eq(http_header_find(&p.head, "host"), SLICE("x")));
+	assert_null(http_header_find(&p.head, "absent").p);
+	assert_true(http_accepts_media_type(&p.head, "text/event-stream"));
+	assert_true(http_accepts_media_type(&p.head, "application/vnd.cay.frames"));
+	assert_false(http_accepts_media_type(&p.head, "text/plain"));
 	assert_true(http_prefers(&p.head, HTTP_END_WITH_CALLER));
 	assert_false(http_prefers(&p.head, "text/event-stream"));
 	assert_false(http_prefers(&p.head, "end"));
 	assert_int_equal(p.head.framing, HTTP_LENGTH);
 	assert_int_equal(p.head.length, 7);
 	assert_true(p.head.expect && p.head.keep_alive && p.head.minor == 1);
-	http_reset(&p);
+	http_parser_reset(&p);
 	in = SLICE("GET / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n");
-	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+	assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
 	assert_false(p.head.keep_alive || p.head.expect);
 	assert_int_equal(p.head.n_headers, 1);
-	http_reset(&p);
+	http_parser_reset(&p);
 	in = SLICE(GET H "Connection: x, CLOSE\r\n\r\n");
-	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+	assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
 	assert_false(p.head.keep_alive);
-	http_fini(&p);
+	http_parser_fini(&p);
 }
 
 static void another_protocol_is_asked_for_in_one_way(void **)
@@ -397,11 +397,11 @@ static void another_protocol_is_asked_for_in_one_way(void **)
 		struct http_parser p;
 		struct cay_err err = {};
 
-		http_init(&p, HTTP_KIND_REQUEST);
-		assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+		http_parser_init(&p, HTTP_KIND_REQUEST);
+		assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
 		if (!slice_eq(p.head.upgrade, slice_of(rows[i].want)))
 			fail_msg("row %zu", i);
-		http_fini(&p);
+		http_parser_fini(&p);
 	}
 }
 
@@ -413,18 +413,18 @@ static void a_101_is_the_end_of_http_if_it_was_asked_for(void **)
 	struct http_parser p;
 	struct cay_err err = {};
 
-	http_init(&p, HTTP_KIND_RESPONSE);
-	http_allow_upgrade(&p);
-	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+	http_parser_init(&p, HTTP_KIND_RESPONSE);
+	http_parser_allow_upgrade(&p);
+	assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
 	assert_int_equal(p.head.status, 101);
 	assert_true(slice_eq(p.head.upgrade, SLICE("a")));
-	assert_int_equal(http_next(&p, &in, &body, &err), HTTP_END);
+	assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_END);
 	assert_true(slice_eq(in, SLICE("bytes")));
-	http_fini(&p);
-	http_init(&p, HTTP_KIND_RESPONSE);
+	http_parser_fini(&p);
+	http_parser_init(&p, HTTP_KIND_RESPONSE);
 	in = slice_of(text);
-	assert_true(http_next(&p, &in, &body, &err) < 0);
-	http_fini(&p);
+	assert_true(http_parser_next(&p, &in, &body, &err) < 0);
+	http_parser_fini(&p);
 }
 
 static void an_origin_is_a_scheme_and_a_host_alone(void **)
@@ -454,7 +454,7 @@ static void an_origin_is_a_scheme_and_a_host_alone(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct slice got = http_origin_host(slice_of(rows[i].text));
+		struct slice got = http_origin_parse_host(slice_of(rows[i].text));
 
 		if (rows[i].want ? !slice_eq(got, slice_of(rows[i].want)) : got.p != NULL)
 			fail_msg("row %zu: %s", i, rows[i].text);

@@ -10,16 +10,16 @@ static void new_ids_read_back(void **)
 	char text[ID_TEXT_LEN + 1];
 
 	for (unsigned noun = ID_NONE + 1; noun < ID_NUM_NOUNS; noun++) {
-		assert_int_equal(id_new((enum id_noun)noun, 0xABCD, 0x1234, &id), 0);
+		assert_int_equal(id_generate((enum id_noun)noun, 0xABCD, 0x1234, &id), 0);
 		id_format(&id, text);
 		assert_int_equal(strlen(text), ID_TEXT_LEN);
-		assert_true(str_dns_label(slice_of(text)));
+		assert_true(str_is_dns_label(slice_of(text)));
 		assert_int_equal(id_parse((enum id_noun)noun, slice_of(text), &back), 0);
 		assert_true(id_eq(&id, &back));
 		assert_int_equal(id_parse(ID_NONE, slice_of(text), &back), 0);
 		assert_int_equal(id_cell(&back), 0xABCD);
 		assert_int_equal(id_node(&back), 0x1234);
-		assert_true(id_valid(&back, ID_NONE));
+		assert_true(id_is_valid(&back, ID_NONE));
 	}
 }
 
@@ -69,13 +69,13 @@ static void ids_differ(void **)
 {
 	struct id a, b;
 
-	assert_int_equal(id_new(ID_EXEC, 0, 0, &a), 0);
-	assert_int_equal(id_new(ID_EXEC, 0, 0, &b), 0);
+	assert_int_equal(id_generate(ID_EXEC, 0, 0, &a), 0);
+	assert_int_equal(id_generate(ID_EXEC, 0, 0, &b), 0);
 	assert_false(id_eq(&a, &b));
-	assert_false(id_valid(&a, ID_SANDBOX));
+	assert_false(id_is_valid(&a, ID_SANDBOX));
 	a.noun = ID_NUM_NOUNS;
-	assert_false(id_valid(&a, ID_NONE));
-	assert_string_equal(id_noun_text((enum id_noun)200), "");
+	assert_false(id_is_valid(&a, ID_NONE));
+	assert_string_equal(id_noun_prefix((enum id_noun)200), "");
 }
 
 int main(void)

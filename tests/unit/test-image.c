@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What root's side of image_add() does: takes a file, makes a name, leaves
+ * What root's side of image_store_add() does: takes a file, makes a name, leaves
  * nothing behind.  What images can hold is tried in tests/attack/images.
  */
 #include <archive.h>
@@ -48,7 +48,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
-	int r = tree_empty(f->fd);
+	int r = rmtree_contents(f->fd);
 
 	(void)close(f->fd);
 	r |= rmdir(f->base);
@@ -89,10 +89,10 @@ static void hash_of(const char *p, size_t n, char hex[static DIGEST_HEX_LEN + 1]
 	struct digest d;
 
 	assert_int_equal(hash_init(&h), 0);
-	assert_int_equal(hash_add(&h, p, n), 0);
-	assert_int_equal(hash_end(&h, &d), 0);
+	assert_int_equal(hash_update(&h, p, n), 0);
+	assert_int_equal(hash_finish(&h, &d), 0);
 	hash_fini(&h);
-	digest_hex(&d, hex);
+	digest_format_hex(&d, hex);
 }
 
 static void add_blob(struct archive *a, const char *p, size_t n,
@@ -156,16 +156,16 @@ static void an_image_gets_the_name_of_its_manifest(void **state)
 	struct fixture *f = *state;
 	char hex[DIGEST_HEX_LEN + 1], got[DIGEST_HEX_LEN + 1], path[256], config[64] = "";
 	auto_close int tar = make_image(hex), config_fd = -EBADF;
-	struct image_added added = {};
+	struct image_store_added added = {};
 	struct cay_err err = {};
 	struct digest d;
 	struct stat st;
 
-	if (image_add(f->fd, tar, MIB(1), &added, &err) < 0)
+	if (image_store_add(f->fd, tar, MIB(1), &added, &err) < 0)
 		fail_msg("%s", err.msg);
 	config_fd = added.config_fd;
 	memcpy(d.byte, added.digest, sizeof(d.byte));
-	digest_hex(&d, got);
+	digest_format_hex(&d, got);
 	assert_string_equal(got, hex);
 	assert_int_equal(added.bytes, 5);
 	assert_true(snprintf(path, sizeof(path), "sha256/%s/rootfs/bin/f", hex) > 0);
@@ -188,17 +188,17 @@ static void adding_and_removing_twice_is_success(void **state)
 	struct fixture *f = *state;
 	char hex[DIGEST_HEX_LEN + 1];
 	auto_close int tar = make_image(hex);
-	struct image_added added = {};
+	struct image_store_added added = {};
 	struct cay_err err = {};
 
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), 0);
+		assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), 0);
 		(void)close(added.config_fd);
 		assert_int_equal(count(f, "tmp"), 0);
 		assert_int_equal(count(f, "sha256"), 1);
 	}
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(image_remove(f->fd, &plain, added.digest, &err), 0);
+		assert_int_equal(image_store_remove(f->fd, &plain, added.digest, &err), 0);
 		assert_int_equal(count(f, "tmp"), 0);
 		assert_int_equal(count(f, "sha256"), 0);
 	}
@@ -220,10 +220,10 @@ static void only_a_readable_file_is_taken(void **state)
 	fds[4] = open(self, O_PATH | O_CLOEXEC);
 	fds[5] = -EBADF;
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-		struct image_added added = { .config_fd = -EBADF };
+		struct image_store_added added = { .config_fd = -EBADF };
 		struct cay_err err = {};
 
-		row_check(i, image_add(f->fd, fds[i], MIB(1), &added, &err) == -EINVAL);
+		row_check(i, image_store_add(f->fd, fds[i], MIB(1), &added, &err) == -EINVAL);
 		row_check(i, err.code == CAY_E_INVALID && added.config_fd == -EBADF);
 		row_check(i, strstr(err.msg, "not a file that can be read"));
 		cay_closep(&fds[i]);
@@ -237,14 +237,14 @@ static void what_is_refused_leaves_nothing(void **state)
 	struct fixture *f = *state;
 	char hex[DIGEST_HEX_LEN + 1];
 	auto_close int tar = make_image(hex);
-	struct image_added added;
+	struct image_store_added added;
 	struct cay_err err = {};
 
-	assert_int_equal(image_add(f->fd, tar, 4, &added, &err), -E2BIG);
+	assert_int_equal(image_store_add(f->fd, tar, 4, &added, &err), -E2BIG);
 	assert_int_equal(err.code, CAY_E_TOO_LARGE);
 	err = (struct cay_err){};
 	assert_int_equal(ftruncate(tar, 700), 0);
-	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
 	assert_int_equal(err.code, CAY_E_INVALID);
 	assert_int_equal(count(f, "tmp") + count(f, "sha256"), 0);
 }
@@ -256,14 +256,14 @@ static void messages_are_printable(void **state)
 	struct fixture *f = *state;
 	auto_close int tar = memfd_create("image", MFD_CLOEXEC);
 	struct archive *a = archive_write_new();
-	struct image_added added;
+	struct image_store_added added;
 	struct cay_err err = {};
 
 	assert_int_equal(archive_write_set_format_ustar(a), ARCHIVE_OK);
 	assert_int_equal(archive_write_open_fd(a, tar), ARCHIVE_OK);
 	add_file(a, "index.json", "\x1b[2J", 4);
 	assert_int_equal(archive_write_free(a), ARCHIVE_OK);
-	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), -EINVAL);
 	assert_non_null(strstr(err.msg, "JSON"));
 	for (const char *c = err.msg; *c; c++)
 		assert_true(*c >= ' ' && *c <= '~');
@@ -297,28 +297,28 @@ static void a_disk_becomes_a_layer(void **state)
 	char hex[DIGEST_HEX_LEN + 1];
 	auto_close int tar = make_image(hex), box = make_box(f);
 	const struct digest layer = { { 7 } };
-	struct image_added added = {};
+	struct image_store_added added = {};
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct cay_err err = {};
 
-	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), 0);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), 0);
 	(void)close(added.config_fd);
-	assert_int_equal(image_commit(f->fd, &plain, box, added.digest, layer.byte, &err), 0);
+	assert_int_equal(image_store_commit(f->fd, &plain, box, added.digest, layer.byte, &err), 0);
 	assert_int_equal(count(f, "tmp"), 0);
-	digest_hex(&layer, hex);
+	digest_format_hex(&layer, hex);
 	assert_true(is_there(f->fd, "sha256/", hex, "/disk/upper/new"));
 	assert_false(is_there(f->fd, "sha256/", hex, "/disk/work"));
 	assert_false(is_there(box, "disk", "", ""));
-	assert_int_equal(image_chain(f->fd, layer.byte, chain), 2);
+	assert_int_equal(image_store_read_chain(f->fd, layer.byte, chain), 2);
 	assert_memory_equal(chain[0], layer.byte, 32);
 	assert_memory_equal(chain[1], added.digest, 32);
 	/* what something is over stays */
-	assert_true(image_remove(f->fd, &plain, added.digest, &err) < 0);
+	assert_true(image_store_remove(f->fd, &plain, added.digest, &err) < 0);
 	assert_int_equal(err.code, CAY_E_STATE);
 	err = (struct cay_err){};
-	assert_int_equal(image_remove(f->fd, &plain, layer.byte, &err), 0);
-	assert_int_equal(image_chain(f->fd, layer.byte, chain), -ENOENT);
-	assert_int_equal(image_remove(f->fd, &plain, added.digest, &err), 0);
+	assert_int_equal(image_store_remove(f->fd, &plain, layer.byte, &err), 0);
+	assert_int_equal(image_store_read_chain(f->fd, layer.byte, chain), -ENOENT);
+	assert_int_equal(image_store_remove(f->fd, &plain, added.digest, &err), 0);
 	assert_int_equal(count(f, "sha256") + count(f, "tmp"), 0);
 }
 
@@ -328,23 +328,24 @@ static void layers_are_bounded(void **state)
 	char hex[DIGEST_HEX_LEN + 1];
 	auto_close int tar = make_image(hex), config = -EBADF;
 	struct digest below, top = { { 1 } };
-	struct image_added added = {};
+	struct image_store_added added = {};
 	uint8_t chain[IMAGE_LAYERS_MAX][32];
 	struct cay_err err = {};
 
-	assert_int_equal(image_add(f->fd, tar, MIB(1), &added, &err), 0);
+	assert_int_equal(image_store_add(f->fd, tar, MIB(1), &added, &err), 0);
 	config = added.config_fd;
 	memcpy(below.byte, added.digest, sizeof(below.byte));
 	for (int i = 1; i < IMAGE_LAYERS_MAX; i++) {
 		auto_close int box = make_box(f);
 
-		row_check(i, image_commit(f->fd, &plain, box, below.byte, top.byte, &err) == 0);
-		row_check(i, image_chain(f->fd, top.byte, chain) == i + 1);
+		row_check(i,
+			  image_store_commit(f->fd, &plain, box, below.byte, top.byte, &err) == 0);
+		row_check(i, image_store_read_chain(f->fd, top.byte, chain) == i + 1);
 		below = top;
 		top.byte[0]++;
 	}
 	auto_close int box = make_box(f);
-	assert_true(image_commit(f->fd, &plain, box, below.byte, top.byte, &err) < 0);
+	assert_true(image_store_commit(f->fd, &plain, box, below.byte, top.byte, &err) < 0);
 	assert_int_equal(err.code, CAY_E_LIMIT);
 	assert_true(is_there(box, "disk/upper", "", "/new"));
 	assert_int_equal(count(f, "tmp"), 0);

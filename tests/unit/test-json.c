@@ -30,7 +30,7 @@ static void limits_hold_to_the_byte(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_json j = NULL;
 		struct cay_err err = {};
-		int r = jr_read(slice_of(cases[i].text), &small, &j, &err);
+		int r = json_parse(slice_of(cases[i].text), &small, &j, &err);
 
 		row_check(i, r == cases[i].want);
 		row_check(i, r == 0 ? j != NULL : err.code == CAY_E_TOO_LARGE && !j);
@@ -75,7 +75,7 @@ static void what_is_not_json_is_refused(void **)
 		auto_json j = NULL;
 		struct cay_err err = {};
 
-		row_check(i, jr_read(bad[i], &json_control_limits, &j, &err) == -EINVAL);
+		row_check(i, json_parse(bad[i], &json_control_limits, &j, &err) == -EINVAL);
 		row_check(i, !j && err.code == CAY_E_INVALID && err.msg[0]);
 	}
 }
@@ -89,9 +89,10 @@ static void a_bomb_is_counted_before_it_is_built(void **)
 	assert_int_equal(buf_putc(&b, '['), 0);
 	for (int i = 0; i < 300000; i++)
 		assert_int_equal(buf_puts(&b, "{},"), 0);
-	assert_int_equal(jr_read((struct slice){ b.data, b.len }, &wide, &j, NULL), -E2BIG);
-	assert_int_equal(jr_read((struct slice){ b.data, b.len }, &json_control_limits, &j, NULL),
-			 -E2BIG);
+	assert_int_equal(json_parse((struct slice){ b.data, b.len }, &wide, &j, NULL), -E2BIG);
+	assert_int_equal(
+		json_parse((struct slice){ b.data, b.len }, &json_control_limits, &j, NULL),
+		-E2BIG);
 }
 
 static void *no_memory(size_t)
@@ -109,7 +110,7 @@ static void no_memory_is_said_so(void **)
 
 	json_get_alloc_funcs(&m, &f);
 	json_set_alloc_funcs(no_memory, f);
-	r = jr_read(SLICE("[]"), &small, &j, &err);
+	r = json_parse(SLICE("[]"), &small, &j, &err);
 	json_set_alloc_funcs(m, f);
 	assert_int_equal(r, -ENOMEM);
 	assert_int_equal(err.code, CAY_E_NO_MEMORY);

@@ -60,7 +60,7 @@ static int read_pattern(const char *pattern, struct jwks **ret, struct cay_err *
 	auto_buf b = BUF_INIT(KIB(600));
 
 	fill_in(&b, pattern);
-	return jwks_read((struct slice){ buf_str(&b), b.len }, ret, err);
+	return jwks_parse((struct slice){ buf_str(&b), b.len }, ret, err);
 }
 
 #define KEYS(list) "{'keys':[" list "]}"
@@ -229,7 +229,7 @@ static void rsa_bits_are_counted(void **)
 		put_json(&b, "{'keys':[{'kty':'RSA','e':'AQAB','n':'");
 		put_base64(&b, n, rows[i].len);
 		put_json(&b, "'}]}");
-		row_check(i, jwks_read((struct slice){ b.data, b.len }, &keys, NULL) ==
+		row_check(i, jwks_parse((struct slice){ b.data, b.len }, &keys, NULL) ==
 				     (rows[i].good ? 0 : -EINVAL));
 		n[rows[i].len - 1] = 0xfe;
 		buf_clear(&b);
@@ -237,7 +237,7 @@ static void rsa_bits_are_counted(void **)
 		put_json(&b, "{'keys':[{'kty':'RSA','e':'AQAB','n':'");
 		put_base64(&b, n, rows[i].len);
 		put_json(&b, "'}]}");
-		row_check(i, jwks_read((struct slice){ b.data, b.len }, &keys, NULL) == -EINVAL);
+		row_check(i, jwks_parse((struct slice){ b.data, b.len }, &keys, NULL) == -EINVAL);
 	}
 }
 
@@ -256,7 +256,7 @@ static void tables_have_an_end(void **)
 			fill_in(&b, buf_str(&key));
 		}
 		put_json(&b, "]}");
-		assert_int_equal(jwks_read((struct slice){ b.data, b.len }, &keys, NULL),
+		assert_int_equal(jwks_parse((struct slice){ b.data, b.len }, &keys, NULL),
 				 n == JWKS_MAX ? 0 : -E2BIG);
 		if (n != JWKS_MAX)
 			continue;
@@ -272,8 +272,8 @@ static void tables_have_an_end(void **)
 		fill_in(&b, KEYS(EC("")));
 		while (b.len <= JWKS_TEXT_MAX)
 			assert_int_equal(buf_putc(&b, ' '), 0);
-		assert_int_equal(jwks_read((struct slice){ b.data, b.len }, &keys, NULL), -E2BIG);
-		assert_int_equal(jwks_read((struct slice){ b.data, b.len - 1 }, &keys, NULL), 0);
+		assert_int_equal(jwks_parse((struct slice){ b.data, b.len }, &keys, NULL), -E2BIG);
+		assert_int_equal(jwks_parse((struct slice){ b.data, b.len - 1 }, &keys, NULL), 0);
 	}
 }
 

@@ -21,7 +21,7 @@ static const struct jwt_policy policy = { .issuer = "me", .audience = "cay" };
 static int setup(void **)
 {
 	issuer_init(&issuer);
-	return jwks_read((struct slice){ issuer.jwks.data, issuer.jwks.len }, &keys, NULL);
+	return jwks_parse((struct slice){ issuer.jwks.data, issuer.jwks.len }, &keys, NULL);
 }
 
 static int teardown(void **)
@@ -92,8 +92,8 @@ static void the_rfc_s_examples_open(void **)
 		size_t n = 0;
 
 		put_json(&doc, rfc[i].jwk);
-		row_check(i, jwks_read((struct slice){ doc.data, doc.len }, &own, NULL) == 0);
-		row_check(i, jws_open(slice_of(rfc[i].text), own, payload, &n, NULL) == 0);
+		row_check(i, jwks_parse((struct slice){ doc.data, doc.len }, &own, NULL) == 0);
+		row_check(i, jws_verify(slice_of(rfc[i].text), own, payload, &n, NULL) == 0);
 		row_check(i, n == strlen(rfc_payload) && memcmp(payload, rfc_payload, n) == 0);
 		/* right, but of 2011; and then it says not who */
 		row_check(i, jwt_check(slice_of(rfc[i].text), own, &(struct jwt_policy){}, NOW,
@@ -104,7 +104,7 @@ static void the_rfc_s_examples_open(void **)
 				       1300819379, &jwt, &err) == -ENOKEY &&
 				     strstr(err.msg, "'sub' is missing"));
 		/* each with the others' keys */
-		row_check(i, jws_open(slice_of(rfc[(i + 1) % 3].text), own, payload, &n, NULL) ==
+		row_check(i, jws_verify(slice_of(rfc[(i + 1) % 3].text), own, payload, &n, NULL) ==
 				     -ENOKEY);
 	}
 }
@@ -261,7 +261,7 @@ static void the_text_has_one_form(void **)
 				    : *p == 's' ? part[2]
 				    : *p == 'S' ? (struct slice){ part[2].p, part[2].n - 1 }
 						: (struct slice){ &other, 1 };
-			assert_int_equal(buf_add(&text, s.p, s.n), 0);
+			assert_int_equal(buf_append(&text, s.p, s.n), 0);
 		}
 		refused(rows[i].pattern, &text, rows[i].why);
 	}

@@ -14,14 +14,14 @@ static void the_spelling_is_fixed(void **)
 	uint8_t chance[KEY_PREFIX_BYTES] = { 0xff, 0, 0, 0, 1 }, secret[KEY_SECRET_BYTES];
 	char prefix[KEY_PREFIX_LEN + 1], text[KEY_TEXT_LEN + 1];
 
-	key_prefix(chance, prefix);
+	key_prefix_format(chance, prefix);
 	assert_string_equal(prefix, "zw000001");
 	for (size_t i = 0; i < sizeof(secret); i++)
 		secret[i] = (uint8_t)i;
-	key_make("00000001", secret, text);
+	key_format("00000001", secret, text);
 	assert_string_equal(text, KEY);
 	memset(secret, 0xfb, sizeof(secret));
-	key_make(prefix, secret, text);
+	key_format(prefix, secret, text);
 	assert_string_equal(text, "cay_zw000001_-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_s");
 	assert_int_equal(strlen(text), KEY_TEXT_LEN);
 	memset(prefix, 'x', sizeof(prefix));
@@ -77,15 +77,16 @@ static void a_key_is_known_by_its_hash(void **)
 	char hex[2 * KEY_HASH_LEN + 1];
 
 	key_hash(SLICE("abc"), hash);
-	hex_write(hash, sizeof(hash), hex);
+	hex_encode(hash, sizeof(hash), hex);
 	assert_string_equal(hex,
 			    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 	key_hash(SLICE(KEY), hash);
-	assert_true(key_is(SLICE(KEY), hash));
-	assert_false(key_is(SLICE("cay_00000002_" SECRET), hash)); /* the prefix counts, too */
+	assert_true(key_matches_hash(SLICE(KEY), hash));
+	assert_false(
+		key_matches_hash(SLICE("cay_00000002_" SECRET), hash)); /* the prefix counts, too */
 	for (size_t i = 0; i < KEY_HASH_LEN; i++) {
 		hash[i] ^= 1;
-		row_check(i, !key_is(SLICE(KEY), hash));
+		row_check(i, !key_matches_hash(SLICE(KEY), hash));
 		hash[i] ^= 1;
 	}
 }

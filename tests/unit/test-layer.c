@@ -85,9 +85,9 @@ static int make_tar(const char *lines)
 }
 
 /* The same digest for blob and tar: it is a plain one. */
-static struct descriptor describe(int fd, struct layout *ret)
+static struct descriptor describe(int fd, struct oci_layout *ret)
 {
-	static struct layout_file file;
+	static struct oci_layout_file file;
 	struct descriptor d = { .media = MEDIA_TAR };
 	struct hash h = {};
 	char chunk[4096];
@@ -96,13 +96,13 @@ static struct descriptor describe(int fd, struct layout *ret)
 	assert_int_equal(hash_init(&h), 0);
 	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
 	while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
-		assert_int_equal(hash_add(&h, chunk, (size_t)n), 0);
+		assert_int_equal(hash_update(&h, chunk, (size_t)n), 0);
 		d.size += (uint64_t)n;
 	}
-	assert_int_equal(hash_end(&h, &d.digest), 0);
+	assert_int_equal(hash_finish(&h, &d.digest), 0);
 	hash_fini(&h);
-	file = (struct layout_file){ d.digest, 0, d.size };
-	*ret = (struct layout){ .fd = fd, .blobs = &file, .n_blobs = 1 };
+	file = (struct oci_layout_file){ d.digest, 0, d.size };
+	*ret = (struct oci_layout){ .fd = fd, .blobs = &file, .n_blobs = 1 };
 	return d;
 }
 
@@ -110,7 +110,7 @@ static int apply(int root, const char *lines, bool lowest, struct layer_budget *
 		 struct cay_err *err)
 {
 	auto_close int fd = make_tar(lines);
-	struct layout layout;
+	struct oci_layout layout;
 	struct descriptor d = describe(fd, &layout);
 
 	return layer_apply(root, &layout, &d, &d.digest, lowest, left, err);
@@ -168,7 +168,7 @@ static int new_root(char base[static 64])
 
 static void drop_root(int fd, const char *base)
 {
-	assert_int_equal(tree_empty(fd), 0);
+	assert_int_equal(rmtree_contents(fd), 0);
 	(void)close(fd);
 	assert_int_equal(rmdir(base), 0);
 }
@@ -335,11 +335,12 @@ static void mount_targets_are_real_directories(void **)
 		int root = new_root(base);
 
 		assert_int_equal(apply(root, rows[i].layer, true, &left, &err), 0);
-		row_check(i, rootfs_check(root, true, &err) == (rows[i].why ? -EINVAL : 0));
+		row_check(i,
+			  rootfs_check_mount_dirs(root, true, &err) == (rows[i].why ? -EINVAL : 0));
 		row_check(i, !rows[i].why || strncmp(err.msg, rows[i].why, 4) == 0);
 		err = (struct cay_err){};
-		row_check(i, rows[i].why ? rootfs_check(root, false, &err) < 0
-					 : rootfs_check(root, false, &err) == 0 &&
+		row_check(i, rows[i].why ? rootfs_check_mount_dirs(root, false, &err) < 0
+					 : rootfs_check_mount_dirs(root, false, &err) == 0 &&
 						   fstatat(root, "tmp", &st, 0) == 0 &&
 						   (st.st_mode & 07777) == 01777);
 		drop_root(root, base);
@@ -367,7 +368,7 @@ static void names_are_taken_apart(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct rootfs_name n;
 		struct cay_err err = {};
-		int r = rootfs_name(rows[i].in, &n, &err);
+		int r = rootfs_name_parse(rows[i].in, &n, &err);
 
 		row_check(i, rows[i].dir ? r == 0 && str_eq(n.dir, rows[i].dir) &&
 						   str_eq(n.base, rows[i].base)
@@ -379,7 +380,7 @@ static void names_are_taken_apart(void **)
 static void digests_are_checked(void **)
 {
 	auto_close int fd = make_tar("f a hello\nf b world");
-	struct layout layout;
+	struct oci_layout layout;
 	const struct descriptor good = describe(fd, &layout);
 	char base[64];
 	int root = new_root(base);
@@ -418,7 +419,7 @@ static void compression_is_what_the_media_type_says(void **)
 		{ 1, MEDIA_TAR, "not a" },
 	};
 	auto_close int plain = make_tar("f a 1");
-	struct layout layout;
+	struct oci_layout layout;
 	const struct digest diff_id = describe(plain, &layout).digest;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -456,7 +457,7 @@ static void long_names_are_refused(void **)
 								 ? 'x'
 								 : '/'),
 					 0);
-		row_check(i, rootfs_name(text.data, &n, &err) == (rows[i].ok ? 0 : -EINVAL));
+		row_check(i, rootfs_name_parse(text.data, &n, &err) == (rows[i].ok ? 0 : -EINVAL));
 	}
 }
 

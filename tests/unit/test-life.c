@@ -33,7 +33,7 @@ static enum cay_code refusal(const struct life *l, struct life_event ev, uint64_
 static struct life_event done(const struct life *l, enum life_outcome outcome)
 {
 	return (struct life_event){ .kind = LIFE_DONE,
-				    .effect = l->doing,
+				    .effect = l->pending_effect,
 				    .generation = l->generation,
 				    .outcome = outcome,
 				    .started_ns = AT(7) };
@@ -58,7 +58,7 @@ static void from_create_to_delete(void **)
 {
 	struct life l = running(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
 
-	assert_true(life_due(&l) == LIFE_NEVER);
+	assert_true(life_next_deadline(&l) == LIFE_NEVER);
 	assert_int_equal(
 		take(&l, (struct life_event){ .kind = LIFE_END, .reason = END_KILLED }, AT(101)),
 		DO_REMOVE);
@@ -69,13 +69,15 @@ static void from_create_to_delete(void **)
 		DO_NOTHING);
 	/* what cannot be removed is tried again, later each time */
 	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(102)), DO_NOTHING);
-	assert_true(life_due(&l) == AT(102) + 100 * NS_PER_MS);
-	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, life_due(&l)),
-			 DO_REMOVE);
+	assert_true(life_next_deadline(&l) == AT(102) + 100 * NS_PER_MS);
+	assert_int_equal(
+		take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, life_next_deadline(&l)),
+		DO_REMOVE);
 	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(103)), DO_NOTHING);
-	assert_true(life_due(&l) == AT(103) + 200 * NS_PER_MS);
-	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, life_due(&l)),
-			 DO_REMOVE);
+	assert_true(life_next_deadline(&l) == AT(103) + 200 * NS_PER_MS);
+	assert_int_equal(
+		take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, life_next_deadline(&l)),
+		DO_REMOVE);
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(104)), DO_NOTHING);
 	assert_int_equal(l.state, SB_TERMINATED);
 	assert_int_equal(l.reason, END_KILLED);
@@ -92,19 +94,20 @@ static void pause_and_resume(void **)
 	assert_int_equal(refusal(&l, resume, AT(101)), CAY_E_STATE);
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(101)), DO_NOTHING);
 	assert_int_equal(l.state, SB_PAUSED);
-	assert_true(life_due(&l) == LIFE_NEVER); /* standing still is not idling */
+	assert_true(life_next_deadline(&l) == LIFE_NEVER); /* standing still is not idling */
 	assert_int_equal(take(&l, resume, AT(500)), DO_THAW);
 	/* nobody knows: what the state says is asked for, until it is so */
 	assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(500)), DO_FREEZE);
 	assert_int_equal(take(&l, done(&l, LIFE_FAILED), AT(500)), DO_NOTHING);
 	assert_int_equal(refusal(&l, resume, AT(500)), CAY_E_STATE);
-	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, AT(501)), DO_FREEZE);
+	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DEADLINE }, AT(501)),
+			 DO_FREEZE);
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(501)), DO_NOTHING);
 	assert_int_equal(l.state, SB_PAUSED);
 	assert_int_equal(take(&l, resume, AT(502)), DO_THAW);
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(502)), DO_NOTHING);
 	assert_int_equal(l.state, SB_RUNNING);
-	assert_true(life_due(&l) == AT(512));
+	assert_true(life_next_deadline(&l) == AT(512));
 }
 
 /* The answer of a keeper that is away comes at once: who asks again at once never ends. */
@@ -116,21 +119,22 @@ static void an_absent_keeper_is_asked_later(void **)
 	assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(200)), DO_THAW);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(take(&l, done(&l, LIFE_UNKNOWN), AT(200)), DO_NOTHING);
-		assert_true(life_due(&l) > AT(200) && life_due(&l) < AT(210));
-		assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DUE }, life_due(&l)),
+		assert_true(life_next_deadline(&l) > AT(200) && life_next_deadline(&l) < AT(210));
+		assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_DEADLINE },
+				      life_next_deadline(&l)),
 				 DO_THAW);
 	}
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(210)), DO_NOTHING);
 	assert_int_equal(l.state, SB_RUNNING);
-	assert_int_equal(life_due(&l), LIFE_NEVER);
+	assert_int_equal(life_next_deadline(&l), LIFE_NEVER);
 }
 
 static void its_time_is_up(void **)
 {
 	struct life l = running(AT(60), LIFE_NEVER, AT(100));
-	struct life_event due = { .kind = LIFE_DUE }, extend = { .kind = LIFE_EXTEND };
+	struct life_event due = { .kind = LIFE_DEADLINE }, extend = { .kind = LIFE_EXTEND };
 
-	assert_true(life_due(&l) == AT(160));
+	assert_true(life_next_deadline(&l) == AT(160));
 	assert_int_equal(take(&l, due, AT(160) - 1), DO_NOTHING);
 	extend.until_ns = AT(200) + 1;
 	assert_int_equal(refusal(&l, extend, AT(150)), CAY_E_INVALID); /* its ceiling */
@@ -138,7 +142,7 @@ static void its_time_is_up(void **)
 	assert_int_equal(refusal(&l, extend, AT(150)), CAY_E_INVALID); /* not later */
 	extend.until_ns = AT(200);
 	assert_int_equal(take(&l, extend, AT(150)), DO_NOTHING);
-	assert_true(life_due(&l) == AT(200));
+	assert_true(life_next_deadline(&l) == AT(200));
 	assert_int_equal(take(&l, due, AT(200)), DO_REMOVE);
 	assert_int_equal(l.reason, END_TTL);
 	assert_false(l.failed);
@@ -148,20 +152,20 @@ static void its_time_is_up(void **)
 	assert_true(l.expires_ns == AT(200));
 	/* and no length is longer than for ever */
 	l = fresh(LIFE_NEVER - 1, LIFE_NEVER - 1, LIFE_NEVER);
-	assert_true(l.expires_ns == LIFE_NEVER && life_due(&l) == LIFE_NEVER);
+	assert_true(l.expires_ns == LIFE_NEVER && life_next_deadline(&l) == LIFE_NEVER);
 }
 
 static void who_is_busy_is_not_idle(void **)
 {
 	struct life l = running(LIFE_NEVER, AT(10), LIFE_NEVER);
 	struct life_event enter = { .kind = LIFE_ENTER }, leave = { .kind = LIFE_LEAVE };
-	struct life_event due = { .kind = LIFE_DUE };
+	struct life_event due = { .kind = LIFE_DEADLINE };
 	struct life_out out;
 
-	assert_true(life_due(&l) == AT(110));
+	assert_true(life_next_deadline(&l) == AT(110));
 	(void)take(&l, enter, AT(105));
 	(void)take(&l, enter, AT(106));
-	assert_true(life_due(&l) == LIFE_NEVER);
+	assert_true(life_next_deadline(&l) == LIFE_NEVER);
 	(void)take(&l, leave, AT(107));
 	assert_int_equal(take(&l, due, AT(1000)), DO_NOTHING);
 	/* the last one left; that is written down, but not every time */
@@ -170,7 +174,7 @@ static void who_is_busy_is_not_idle(void **)
 	l = out.next;
 	life_step(&l, &enter, AT(1000) + NS_PER_MS, &out);
 	assert_false(out.journal);
-	assert_true(life_due(&l) == AT(1010));
+	assert_true(life_next_deadline(&l) == AT(1010));
 	assert_int_equal(take(&l, due, AT(1010)), DO_REMOVE);
 	assert_int_equal(l.reason, END_IDLE);
 }
@@ -185,11 +189,11 @@ static void late_and_double_outcomes_are_nothing(void **)
 	assert_int_equal(take(&l, late, AT(100)), DO_START);
 	before = l;
 	assert_int_equal(take(&l, late, AT(100)), DO_NOTHING); /* another effect */
-	assert_int_equal(l.doing, before.doing);
+	assert_int_equal(l.pending_effect, before.pending_effect);
 	late = done(&l, LIFE_OK);
 	late.generation--;
 	assert_int_equal(take(&l, late, AT(100)), DO_NOTHING); /* another generation */
-	assert_int_equal(l.doing, before.doing);
+	assert_int_equal(l.pending_effect, before.pending_effect);
 	assert_int_equal(l.started_ns, 0);
 	/* the end does not wait for a claim, and forgets it */
 	(void)take(&l, done(&l, LIFE_OK), AT(100));
@@ -197,7 +201,7 @@ static void late_and_double_outcomes_are_nothing(void **)
 	assert_int_equal(late.effect, DO_CLAIM);
 	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_END }, AT(101)), DO_REMOVE);
 	assert_int_equal(take(&l, late, AT(102)), DO_NOTHING);
-	assert_int_equal(l.doing, DO_REMOVE);
+	assert_int_equal(l.pending_effect, DO_REMOVE);
 	assert_int_equal(l.state, SB_ENDING);
 }
 
@@ -239,7 +243,7 @@ static void an_entrypoint_decides(void **)
 	(void)take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100));
 	(void)take(&l, done(&l, LIFE_OK), AT(100));
 	(void)take(&l, done(&l, LIFE_OK), AT(100));
-	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_ENTRY);
+	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_ENTRYPOINT);
 	assert_int_equal(l.state, SB_RUNNING);
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_NOTHING);
 	assert_int_equal(take(&l, exited, AT(101)), DO_NOTHING);
@@ -267,14 +271,19 @@ static void after_a_restart(void **)
 {
 	static const struct {
 		uint8_t state, entry;
-		struct life_facts facts;
+		struct life_observation facts;
 		uint8_t next, effect, reason;
 	} rows[] = {
 		/* state, entry, facts: same_boot, there, answers, entered, frozen, start, n */
 		{ SB_PENDING, 0, { true }, SB_PENDING, DO_REMOVE, 0 },
 		{ SB_PENDING, 0, { true, true, 0, 0, 0, AT(7), 1 }, SB_PENDING, DO_REMOVE, 0 },
 		{ SB_PENDING, 0, { true, true, true, 0, 0, AT(7), 1 }, SB_RUNNING, 0, 0 },
-		{ SB_PENDING, 1, { true, true, true, 0, 0, AT(7), 1 }, SB_RUNNING, DO_ENTRY, 0 },
+		{ SB_PENDING,
+		  1,
+		  { true, true, true, 0, 0, AT(7), 1 },
+		  SB_RUNNING,
+		  DO_ENTRYPOINT,
+		  0 },
 		{ SB_PENDING, 1, { true, true, true, true, 0, AT(7), 1 }, SB_RUNNING, 0, 0 },
 		{ SB_PENDING, 1, { true, true, 0, 0, true, AT(7), 1 }, SB_RUNNING, DO_THAW, 0 },
 		{ SB_PENDING, 0, { true, false, true, 0, 0, AT(7), 1 }, SB_PENDING, DO_REMOVE, 0 },
@@ -304,19 +313,20 @@ static void after_a_restart(void **)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct life l = fresh(LIFE_NEVER, AT(10), LIFE_NEVER);
-		struct life_event ev = { .kind = LIFE_FACTS, .facts = rows[i].facts };
+		struct life_event ev = { .kind = LIFE_OBSERVED, .observed = rows[i].facts };
 		struct life_out out;
 
 		l.state = rows[i].state;
 		l.entry = rows[i].entry;
 		l.started_ns = rows[i].state == SB_PENDING ? 0 : AT(7);
-		life_wake(&l);
+		life_reset_transient(&l);
 		life_step(&l, &ev, AT(5000), &out);
 		row_check(i, out.next.state == rows[i].next);
 		row_check(i, out.effect == (enum life_effect)rows[i].effect);
 		row_check(i, out.next.state != SB_ENDING || out.next.reason == rows[i].reason);
 		/* idleness begins anew */
-		row_check(i, out.next.state != SB_RUNNING || life_due(&out.next) == AT(5010));
+		row_check(i, out.next.state != SB_RUNNING ||
+				     life_next_deadline(&out.next) == AT(5010));
 	}
 }
 
@@ -328,14 +338,14 @@ static struct life warm(void)
 	assert_int_equal(take(&l, (struct life_event){ .kind = LIFE_ACCEPTED }, AT(100)),
 			 DO_PREPARE);
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_START);
-	assert_false(life_ready(&l));
+	assert_false(life_is_warm_and_ready(&l));
 	assert_int_equal(take(&l, done(&l, LIFE_OK), AT(100)), DO_NOTHING);
 	assert_int_equal(l.state, SB_PENDING);
-	assert_true(life_ready(&l));
+	assert_true(life_is_warm_and_ready(&l));
 	return l;
 }
 
-static const struct life_event taking = { .kind = LIFE_TAKE,
+static const struct life_event taking = { .kind = LIFE_CLAIM,
 					  .terms = { .ttl_ns = AT(60),
 						     .idle_ns = AT(20),
 						     .max_ns = AT(50),
@@ -348,7 +358,7 @@ static void a_warm_one_is_taken(void **)
 	struct life_event ok;
 	struct life_out out;
 
-	assert_true(life_due(&l) == LIFE_NEVER);
+	assert_true(life_next_deadline(&l) == LIFE_NEVER);
 	assert_int_equal(refusal(&l, (struct life_event){ .kind = LIFE_PAUSE }, AT(200)),
 			 CAY_E_STATE);
 	assert_int_equal(refusal(&l,
@@ -357,9 +367,9 @@ static void a_warm_one_is_taken(void **)
 			 CAY_E_STATE);
 	life_step(&l, &taking, AT(200), &out);
 	assert_int_equal(out.effect, DO_CLAIM);
-	assert_false(out.journal || out.sync || out.tell); /* it is written once, and not now */
+	assert_false(out.journal || out.sync || out.notify); /* it is written once, and not now */
 	l = out.next;
-	assert_false(life_ready(&l));
+	assert_false(life_is_warm_and_ready(&l));
 	assert_int_equal(refusal(&l, taking, AT(200)), CAY_E_STATE); /* who was later */
 	assert_int_equal(refusal(&l,
 				 (struct life_event){ .kind = LIFE_EXTEND, .until_ns = AT(240) },
@@ -367,16 +377,16 @@ static void a_warm_one_is_taken(void **)
 			 CAY_E_STATE);
 	ok = done(&l, LIFE_OK);
 	life_step(&l, &ok, AT(201), &out);
-	assert_true(out.journal && out.sync && out.tell);
-	assert_int_equal(out.effect, DO_ENTRY);
+	assert_true(out.journal && out.sync && out.notify);
+	assert_int_equal(out.effect, DO_ENTRYPOINT);
 	l = out.next;
 	assert_int_equal(l.state, SB_RUNNING);
-	assert_false(l.warm || l.taken);
+	assert_false(l.warm || l.claimed);
 	/* deadlines count from when it was taken */
 	assert_true(l.born_ns == AT(200) && l.ceiling_ns == AT(250) && l.expires_ns == AT(250));
 	assert_int_equal(l.on_exit, ON_EXIT_END);
 	(void)take(&l, done(&l, LIFE_OK), AT(202));
-	assert_true(life_due(&l) == AT(221));
+	assert_true(life_next_deadline(&l) == AT(221));
 }
 
 /* Whoever takes one that has gone bad gets one that is made anew. */
@@ -413,44 +423,44 @@ static void one_that_went_bad_is_made_anew(void **)
 static void warm_after_a_restart(void **)
 {
 	static const struct {
-		struct life_facts facts;
+		struct life_observation facts;
 		bool ready;
 	} rows[] = {
 		{ { .same_boot = true,
-		    .there = true,
+		    .exists = true,
 		    .started_ns = AT(7),
 		    .processes = 1,
 		    .unclaimed = true },
 		  true },
 		/* claimed, and nobody was told */
 		{ { .same_boot = true,
-		    .there = true,
+		    .exists = true,
 		    .started_ns = AT(7),
 		    .processes = 1,
-		    .answers = true },
+		    .claimed = true },
 		  false },
 		/* who says nothing may have been */
-		{ { .same_boot = true, .there = true, .started_ns = AT(7), .processes = 1 },
+		{ { .same_boot = true, .exists = true, .started_ns = AT(7), .processes = 1 },
 		  false },
 		{ { .same_boot = true,
-		    .there = true,
+		    .exists = true,
 		    .started_ns = AT(7),
 		    .processes = 1,
 		    .frozen = true },
 		  false },
-		{ { .same_boot = true, .there = true, .unclaimed = true }, false },
+		{ { .same_boot = true, .exists = true, .unclaimed = true }, false },
 		{ { .same_boot = true }, false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct life l = fresh(LIFE_NEVER, LIFE_NEVER, LIFE_NEVER);
-		struct life_event ev = { .kind = LIFE_FACTS, .facts = rows[i].facts };
+		struct life_event ev = { .kind = LIFE_OBSERVED, .observed = rows[i].facts };
 		struct life_out out;
 
 		l.warm = true;
 		life_step(&l, &ev, AT(5000), &out);
 		row_check(i, out.next.state == SB_PENDING && out.next.warm);
-		row_check(i, life_ready(&out.next) == rows[i].ready);
+		row_check(i, life_is_warm_and_ready(&out.next) == rows[i].ready);
 		row_check(i, out.effect == (rows[i].ready ? DO_NOTHING : DO_REMOVE));
 	}
 }
@@ -461,28 +471,29 @@ static bool same(const struct life *a, const struct life *b)
 	       a->ceiling_ns == b->ceiling_ns && a->active_ns == b->active_ns &&
 	       a->saved_ns == b->saved_ns && a->started_ns == b->started_ns &&
 	       a->state == b->state && a->reason == b->reason && a->failed == b->failed &&
-	       a->doing == b->doing && a->tries == b->tries && a->retry_ns == b->retry_ns &&
-	       a->busy == b->busy && a->warm == b->warm && a->taken == b->taken;
+	       a->pending_effect == b->pending_effect && a->tries == b->tries &&
+	       a->retry_ns == b->retry_ns && a->n_requests == b->n_requests && a->warm == b->warm &&
+	       a->claimed == b->claimed;
 }
 
 static void check_step(const struct life *l, const struct life_event *ev, size_t row)
 {
 	static const unsigned may[SB_NUM_STATES] = {
 		[SB_PENDING] = BIT(DO_PREPARE) | BIT(DO_START) | BIT(DO_CLAIM) | BIT(DO_REMOVE),
-		[SB_RUNNING] = BIT(DO_ENTRY) | BIT(DO_FREEZE) | BIT(DO_THAW),
+		[SB_RUNNING] = BIT(DO_ENTRYPOINT) | BIT(DO_FREEZE) | BIT(DO_THAW),
 		[SB_PAUSED] = BIT(DO_FREEZE) | BIT(DO_THAW),
 		[SB_ENDING] = BIT(DO_REMOVE),
 	};
 	struct life_out out;
 
 	life_step(l, ev, AT(200), &out); /* asserts its own table of states */
-	row_check(row, !life_over(l) || same(l, &out.next));
-	row_check(row, !life_over(l) || (!out.effect && !out.journal && !out.tell));
+	row_check(row, !life_is_finished(l) || same(l, &out.next));
+	row_check(row, !life_is_finished(l) || (!out.effect && !out.journal && !out.notify));
 	row_check(row, !out.refused || (same(l, &out.next) && !out.effect && !out.journal));
 	row_check(row, !out.effect || may[out.next.state] & BIT(out.effect));
-	row_check(row, !out.effect || out.next.doing == out.effect);
+	row_check(row, !out.effect || out.next.pending_effect == out.effect);
 	row_check(row, !out.sync || out.journal);
-	row_check(row, out.next.state == l->state || (out.journal && out.tell));
+	row_check(row, out.next.state == l->state || (out.journal && out.notify));
 	row_check(row, out.next.generation >= l->generation);
 	row_check(row, l->state < SB_ENDING ||
 			       (out.next.reason == l->reason && out.next.failed == l->failed));
@@ -506,24 +517,24 @@ static void every_combination(void **)
 		ev.outcome = (enum life_outcome)(at % 3), at /= 3;
 		ev.effect = (enum life_effect)(at % DO_NUM), at /= DO_NUM;
 		ev.kind = (enum life_kind)(at % LIFE_KINDS), at /= LIFE_KINDS;
-		l.doing = (uint8_t)(at % DO_NUM), at /= DO_NUM;
+		l.pending_effect = (uint8_t)(at % DO_NUM), at /= DO_NUM;
 		l.state = (uint8_t)at;
 		l.generation = bits & 1 ? 2 : LIFE_GENERATIONS;
 		ev.generation = bits & 2 ? l.generation : 1;
-		l.retry_ns = bits & 4 && l.doing == DO_NOTHING ? AT(150) : LIFE_NEVER;
+		l.retry_ns = bits & 4 && l.pending_effect == DO_NOTHING ? AT(150) : LIFE_NEVER;
 		l.entry = bits & 8;
-		l.busy = bits & 8;
+		l.n_requests = bits & 8;
 		l.started_ns = bits & 16 ? AT(7) : 0;
 		l.expires_ns = bits & 32 ? AT(190) : AT(210);
 		l.warm = bits & 64;
-		l.taken = bits & 128;
-		ev.facts = (struct life_facts){ .same_boot = bits & 1,
-						.there = bits & 2,
-						.answers = bits & 4,
-						.frozen = bits & 8,
-						.started_ns = AT(7),
-						.processes = bits >> 5 & 1,
-						.unclaimed = !(bits & 4) };
+		l.claimed = bits & 128;
+		ev.observed = (struct life_observation){ .same_boot = bits & 1,
+							 .exists = bits & 2,
+							 .claimed = bits & 4,
+							 .frozen = bits & 8,
+							 .started_ns = AT(7),
+							 .processes = bits >> 5 & 1,
+							 .unclaimed = !(bits & 4) };
 		check_step(&l, &ev, row);
 	}
 }

@@ -12,7 +12,7 @@
 
 static const struct {
 	const char *text;
-	struct lines_ask ask;
+	struct file_lines_request ask;
 	const char *want;
 	uint64_t first, n, total;
 	bool more;
@@ -84,7 +84,7 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 	auto_close int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = tree_remove(tmp, f->base + strlen("/tmp/"));
+	int r = rmtree_at(tmp, f->base + strlen("/tmp/"));
 
 	(void)close(f->dir);
 	free(f);
@@ -96,14 +96,14 @@ static void parts_of_files(void **state)
 	const struct fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct lines_ask ask = rows[i].ask;
+		struct file_lines_request ask = rows[i].ask;
 		auto_lines l = LINES_INIT;
 
 		ask.path = f->path;
 		ask.width = ask.width ? ask.width : 2000;
-		row_check(i,
-			  path_write(f->dir, "f", rows[i].text, strlen(rows[i].text), 0600) == 0);
-		row_check(i, lines_view(&ask, &l, NULL) == 0);
+		row_check(i, path_write_atomic(f->dir, "f", rows[i].text, strlen(rows[i].text),
+					       0600) == 0);
+		row_check(i, file_lines_read(&ask, &l, NULL) == 0);
 		if (!str_eq(buf_str(&l.text), rows[i].want))
 			fail_msg("row %zu: '%s'", i, buf_str(&l.text));
 		row_check(i, l.first == rows[i].first && l.n == rows[i].n);
@@ -115,11 +115,11 @@ static void parts_of_files(void **state)
 static void binary_is_said(void **state)
 {
 	const struct fixture *f = *state;
-	struct lines_ask ask = { .path = f->path, .limit = 10, .width = 100 };
+	struct file_lines_request ask = { .path = f->path, .limit = 10, .width = 100 };
 	auto_lines l = LINES_INIT;
 
-	assert_int_equal(path_write(f->dir, "f", "a\nb\0c\n", 6, 0600), 0);
-	assert_int_equal(lines_view(&ask, &l, NULL), 0);
+	assert_int_equal(path_write_atomic(f->dir, "f", "a\nb\0c\n", 6, 0600), 0);
+	assert_int_equal(file_lines_read(&ask, &l, NULL), 0);
 	assert_true(l.binary);
 	assert_int_equal(l.text.len, 0);
 	assert_int_equal(l.size, 6);
@@ -144,12 +144,12 @@ static void odd_files_are_refused_at_once(void **state)
 	(void)alarm(10);
 	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
 		char path[64];
-		struct lines_ask ask = { .path = path, .limit = 10, .width = 100 };
+		struct file_lines_request ask = { .path = path, .limit = 10, .width = 100 };
 		struct cay_err err = {};
 		auto_lines l = LINES_INIT;
 
 		assert_true(snprintf(path, sizeof(path), "%s/%s", f->base, odd[i].name) > 0);
-		row_check(i, lines_view(&ask, &l, &err) < 0);
+		row_check(i, file_lines_read(&ask, &l, &err) < 0);
 		row_check(i, err.code == odd[i].code);
 	}
 	(void)alarm(0);
@@ -171,10 +171,10 @@ static void across_blocks(void **state)
 		assert_int_equal(buf_putc(&all, '\n'), 0);
 	}
 	at[2000] = all.len;
-	assert_int_equal(path_write(f->dir, "f", all.data, all.len, 0600), 0);
+	assert_int_equal(path_write_atomic(f->dir, "f", all.data, all.len, 0600), 0);
 	for (unsigned i = 0; i < 200; i++) {
 		unsigned from, n;
-		struct lines_ask ask = { .path = f->path, .width = 1000 };
+		struct file_lines_request ask = { .path = f->path, .width = 1000 };
 		auto_lines l = LINES_INIT;
 
 		seed = seed * UINT64_C(6364136223846793005) + 1;
@@ -185,7 +185,7 @@ static void across_blocks(void **state)
 			from = 2000 - n;
 		ask.first = from + 1;
 		ask.limit = n;
-		assert_int_equal(lines_view(&ask, &l, NULL), 0);
+		assert_int_equal(file_lines_read(&ask, &l, NULL), 0);
 		row_check(i, l.first == from + 1 && l.n == n && l.total == 2000);
 		row_check(i, l.text.len == at[from + n] - at[from]);
 		row_check(i, memcmp(l.text.data, all.data + at[from], l.text.len) == 0);
@@ -196,14 +196,14 @@ static void across_blocks(void **state)
 static void a_huge_file(void **state)
 {
 	const struct fixture *f = *state;
-	struct lines_ask ask = { .path = f->path, .limit = 2, .width = 100 };
+	struct file_lines_request ask = { .path = f->path, .limit = 2, .width = 100 };
 	auto_close int fd = openat(f->dir, "f", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	struct rlimit before, few = { MIB(64), MIB(64) };
 	auto_buf front = BUF_INIT(KIB(64));
 
 	for (unsigned i = 0; i < 5000; i++)
 		assert_int_equal(buf_puts(&front, "front line\n"), 0);
-	assert_int_equal(path_write_all(fd, front.data, front.len), 0);
+	assert_int_equal(fd_write_all(fd, front.data, front.len), 0);
 	assert_int_equal(pwrite(fd, "\nlast but one\nlast\n", 19, (off_t)MIB(3072)), 19);
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	few.rlim_max = before.rlim_max;
@@ -215,7 +215,7 @@ static void a_huge_file(void **state)
 		auto_lines l = LINES_INIT;
 
 		ask.tail = i;
-		assert_int_equal(lines_view(&ask, &l, NULL), 0);
+		assert_int_equal(file_lines_read(&ask, &l, NULL), 0);
 		assert_text(&l.text, i ? "last but one\nlast\n" : "front line\nfront line\n");
 		assert_false(l.has_total);
 		assert_int_equal(l.first, i ? 0 : 1);
@@ -226,13 +226,13 @@ static void a_huge_file(void **state)
 
 static void the_kernels_files_have_an_end_too(void **state)
 {
-	struct lines_ask ask = {
+	struct file_lines_request ask = {
 		.path = "/proc/self/status", .tail = true, .limit = 1, .width = 100
 	};
 	auto_lines l = LINES_INIT;
 
 	(void)state;
-	assert_int_equal(lines_view(&ask, &l, NULL), 0);
+	assert_int_equal(file_lines_read(&ask, &l, NULL), 0);
 	assert_int_equal(l.n, 1);
 	assert_non_null(strstr(buf_str(&l.text), "nonvoluntary_ctxt_switches"));
 }

@@ -19,8 +19,8 @@ static int set_up(void **state)
 
 	if (!f || pipe2(f->fds, O_CLOEXEC | O_NONBLOCK) < 0)
 		return -1;
-	f->clk = clk_test_at(1, UINT64_C(1794707443123) * NS_PER_MS);
-	f->log = log_to(f->fds[1], "cayd", &f->clk.clk);
+	f->clk = clk_test_create(1, UINT64_C(1794707443123) * NS_PER_MS);
+	f->log = log_create(f->fds[1], "cayd", &f->clk.clk);
 	*state = f;
 	return 0;
 }
@@ -140,7 +140,7 @@ static void a_long_context_hides_no_line(void **state)
 static void a_terminal_is_recognised(void **)
 {
 	auto_close int pty = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-	struct log l = log_to(pty, "x", &clk_system);
+	struct log l = log_create(pty, "x", &clk_system);
 
 	assert_true(pty >= 0);
 	assert_int_equal(l.form, LOG_TEXT);

@@ -99,7 +99,7 @@ static void one_manifest_is_picked(void **)
 		auto_buf text = BUF_INIT(KIB(64));
 		struct descriptor d = {};
 		struct cay_err err = {};
-		int r = manifest_pick(fill_in(rows[i].index, &text), &d, &err);
+		int r = manifest_pick_platform(fill_in(rows[i].index, &text), &d, &err);
 
 		row_check(i, r == (rows[i].media ? 0 : -EINVAL));
 		row_check(i, r < 0 || (d.media == rows[i].media && d.size == rows[i].size));
@@ -134,7 +134,7 @@ static void manifests_have_a_config_and_layers(void **)
 		auto_buf text = BUF_INIT(KIB(64));
 		struct cay_err err = {};
 		struct manifest m;
-		int r = manifest_read(fill_in(rows[i].text, &text), &m, &err);
+		int r = manifest_parse(fill_in(rows[i].text, &text), &m, &err);
 
 		row_check(i, r == (rows[i].why ? -EINVAL : 0));
 		row_check(i, !rows[i].why || strstr(err.msg, rows[i].why));
@@ -153,7 +153,7 @@ static void layers_are_counted(void **)
 		for (size_t i = 0; i < n; i++)
 			assert_int_equal(buf_puts(&text, i ? "," LAYER : LAYER), 0);
 		assert_int_equal(buf_puts(&text, "]}"), 0);
-		r = manifest_read(fill_in(text.data, &json), &m, &err);
+		r = manifest_parse(fill_in(text.data, &json), &m, &err);
 		assert_int_equal(r, n > MANIFEST_LAYERS_MAX ? -EINVAL : 0);
 	}
 }
@@ -198,7 +198,7 @@ static void of_a_config_four_things_are_taken(void **)
 			 want = BUF_INIT(KIB(64));
 		struct digest ids[MANIFEST_LAYERS_MAX];
 		struct cay_err err = {};
-		int r = manifest_read_config(fill_in(rows[i].text, &text), 1, ids, &json, &err);
+		int r = manifest_parse_config(fill_in(rows[i].text, &text), 1, ids, &json, &err);
 
 		row_check(i, r == (rows[i].json ? 0 : -EINVAL));
 		if (rows[i].json)

@@ -44,7 +44,7 @@ static void check_asked(const struct script *s, const struct tool_run *run, cons
 	char quoted[4096];
 
 	quote(want, quoted, sizeof(quoted));
-	assert_return_code(run_write(run, &target, &body, &err), 0);
+	assert_return_code(tool_run_write_request(run, &target, &body, &err), 0);
 	assert_return_code(buf_printf(&line, "%s %s%s%s", op_method_name(ops[run->call.op].method),
 				      buf_str(&target), body.len ? " " : "", buf_str(&body)),
 			   0);
@@ -59,43 +59,43 @@ static void give(struct tool_run *run, const char *says, char *keep, size_t size
 	struct slice rest = slice_of(says), word = slice_cut(&rest, ' ');
 	uint64_t status = 200;
 
-	if (str_u64(word, 400, 599, &status) == 0)
+	if (str_parse_u64(word, 400, 599, &status) == 0)
 		says = rest.p;
 	quote(says, keep, size);
 	json_decref(run->answer.json);
-	run->answer = (struct run_answer){ .status = (unsigned)status };
+	run->answer = (struct tool_op_answer){ .status = (unsigned)status };
 	if (*keep) /* one without a byte has no place either */
 		run->answer.body = slice_of(keep);
 	if (keep[0] == '{' || keep[0] == '[')
-		assert_return_code(jr_read(slice_of(keep), &limits, &run->answer.json, &err), 0);
+		assert_return_code(json_parse(slice_of(keep), &limits, &run->answer.json, &err), 0);
 	run->step++;
 }
 
 static int next(struct tool_run *run, struct cay_err *err)
 {
-	if (run->tool->ask)
-		return run->tool->ask(run, err);
+	if (run->tool->next_call)
+		return run->tool->next_call(run, err);
 	if (run->step)
-		return TOOL_SHOWN;
-	run_call(run, run->tool->op);
-	return run_map(run, err);
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, run->tool->op);
+	return tool_run_map_args(run, err);
 }
 
 static void check_shown(const struct script *s, struct tool_run *run)
 {
 	auto_buf b = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&b);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 	struct cay_err err = {};
 	char quoted[4096];
 	bool wrong = s->shows[0] == '!';
 
 	quote(s->shows + wrong, quoted, sizeof(quoted));
-	jw_array(&w, NULL);
-	assert_non_null(run->tool->show);
-	assert_return_code(run->tool->show(run, &out, &err), 0);
+	jw_array_begin(&w, NULL);
+	assert_non_null(run->tool->write_result);
+	assert_return_code(run->tool->write_result(run, &out, &err), 0);
 	jw_end(&w);
-	assert_return_code(jw_done(&w), 0);
+	assert_return_code(jw_finish(&w), 0);
 	/* each block is {"type":"text","text":...}; the texts alone are compared */
 	if (!strstr(b.data, quoted))
 		fail_msg("%s shows\n%s\nand not\n%s", s->tool, b.data, quoted);
@@ -111,7 +111,7 @@ static void play(const struct script *s)
 				.group = "thread-7",
 				.settings = &settings,
 				.sandbox = SB,
-				.pool = POOL_INIT(MIB(1)) };
+				.arena = ARENA_INIT(MIB(1)) };
 	struct cay_err err = {};
 	auto_json args = NULL;
 	char text[4096], keep[4096];
@@ -121,9 +121,9 @@ static void play(const struct script *s)
 	if (!run.tool)
 		fail_msg("there is no tool %s", s->tool);
 	quote(s->args, text, sizeof(text));
-	assert_return_code(jr_read(slice_of(text), &json_control_limits, &args, &err), 0);
-	r = tool_args(run.tool, args, &run.args, &err);
-	while (r >= 0 && (r = next(&run, &err)) == TOOL_CALLS) {
+	assert_return_code(json_parse(slice_of(text), &json_control_limits, &args, &err), 0);
+	r = tool_args_check(run.tool, args, &run.args, &err);
+	while (r >= 0 && (r = next(&run, &err)) == TOOL_NEXT_CALL) {
 		if (step == STEPS_MAX || !s->steps[step].asks)
 			fail_msg("%s asks once more: %s", s->tool, ops[run.call.op].name);
 		check_asked(s, &run, s->steps[step].asks);
@@ -147,7 +147,7 @@ static void play(const struct script *s)
 	json_decref(run.args);
 	json_decref(run.call.members);
 	json_decref(run.answer.json);
-	pool_fini(&run.pool);
+	arena_fini(&run.arena);
 }
 
 #define TEXT(t) "{'type':'text','text':'" t "'}"
@@ -182,17 +182,17 @@ static const char *shown_output(struct buf *frames, struct buf *text)
 				.answer = { .status = 200,
 					    .body = { frames->data, frames->len } } };
 	struct jw w = jw_to(text);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 	struct cay_err err = {};
 	int r;
 
-	jw_array(&w, NULL);
-	r = run.tool->show(&run, &out, &err);
+	jw_array_begin(&w, NULL);
+	r = run.tool->write_result(&run, &out, &err);
 	jw_end(&w);
 	json_decref(run.args);
 	if (r < 0)
 		return err.msg[0] ? "failed" : "";
-	assert_return_code(jw_done(&w), 0);
+	assert_return_code(jw_finish(&w), 0);
 	return text->data;
 }
 
@@ -221,16 +221,16 @@ static void long_output_says_how_to_read_on(void **)
 {
 	auto_buf b = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&b);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 	static char text[RESULT_TEXT + 1];
 	auto_json answer = NULL;
 
 	memset(text, 'a', RESULT_TEXT);
 	answer = json_pack("{s:s, s:i}", "stdout", text, "stdout_offset", 100);
-	jw_array(&w, NULL);
-	part_stream(answer, "stdout", EX, &out);
+	jw_array_begin(&w, NULL);
+	tool_result_add_stream(answer, "stdout", EX, &out);
 	jw_end(&w);
-	assert_return_code(jw_done(&w), 0);
+	assert_return_code(jw_finish(&w), 0);
 	assert_true(b.len < RESULT_TEXT / 2 + 1024);
 	assert_non_null(
 		strstr(b.data, "read on with output, id " EX ", stream stdout, offset 12388"));

@@ -36,12 +36,12 @@ static void check_args(const struct mcp_tool *t, const struct tool_arg *args, bo
 
 		assert_true(a->type == TOOL_FIXED || (a->name && a->name[0] && a->help));
 		if (a->preset)
-			assert_return_code(
-				jr_read(slice_of(a->preset), &json_control_limits, &preset, NULL),
-				0);
+			assert_return_code(json_parse(slice_of(a->preset), &json_control_limits,
+						      &preset, NULL),
+					   0);
 		if (a->type == TOOL_FIXED)
 			assert_non_null(preset);
-		if (top && a->as && !t->ask && !is_member(&ops[t->op], a->as))
+		if (top && a->as && !t->next_call && !is_member(&ops[t->op], a->as))
 			fail_msg("%s: %s is no member of %s", t->name, a->as, ops[t->op].name);
 		assert_int_equal(a->type == TOOL_CHOICE, a->choices != NULL);
 		assert_int_equal(a->type == TOOL_OBJECT || a->type == TOOL_LIST, a->sub != NULL);
@@ -66,14 +66,14 @@ static void rows_are_complete(void **)
 		/* clients make file names and prompts of it */
 		assert_true(strlen(t->name) <= 64);
 		for (const char *c = t->name; *c; c++)
-			assert_true(ascii_alnum(*c) || *c == '_' || *c == '-' || *c == '.');
+			assert_true(ascii_is_alnum(*c) || *c == '_' || *c == '-' || *c == '.');
 		assert_ptr_equal(tool_find(t->profile, slice_of(t->name)), t);
-		assert_false((t->hints & TOOL_READS) && (t->hints & TOOL_DESTROYS));
+		assert_false((t->hints & TOOL_READ_ONLY) && (t->hints & TOOL_DESTRUCTIVE));
 		check_args(t, t->args, true);
 		tool_describe(t, &w);
-		assert_return_code(jw_done(&w), 0);
-		assert_return_code(jr_read((struct slice){ b.data, b.len },
-					   &(struct json_limits){ MIB(1), 16, 4096 }, &j, &err),
+		assert_return_code(jw_finish(&w), 0);
+		assert_return_code(json_parse((struct slice){ b.data, b.len },
+					      &(struct json_limits){ MIB(1), 16, 4096 }, &j, &err),
 				   0);
 	}
 	for (size_t i = 0; i < PROFILE_NUM; i++)
@@ -119,8 +119,8 @@ static void wrong_arguments_are_told(void **)
 
 		for (size_t k = 0; k <= strlen(cases[i].args); k++)
 			text[k] = cases[i].args[k] == '\'' ? '"' : cases[i].args[k];
-		assert_return_code(jr_read(slice_of(text), &json_control_limits, &j, &err), 0);
-		r = tool_args(native("exec"), j, &got, &err);
+		assert_return_code(json_parse(slice_of(text), &json_control_limits, &j, &err), 0);
+		r = tool_args_check(native("exec"), j, &got, &err);
 		assert_int_equal(r < 0, cases[i].says != NULL);
 		if (r < 0) {
 			assert_string_equal(err.field, cases[i].field);
@@ -140,12 +140,12 @@ static void a_request_comes_out(void **)
 	auto_json args = NULL;
 	struct cay_err err = {};
 
-	assert_return_code(jr_read(slice_of(text), &json_control_limits, &j, &err), 0);
-	assert_return_code(tool_args(run.tool, j, &args, &err), 0);
+	assert_return_code(json_parse(slice_of(text), &json_control_limits, &j, &err), 0);
+	assert_return_code(tool_args_check(run.tool, j, &args, &err), 0);
 	run.args = args;
-	run_call(&run, run.tool->op);
-	assert_return_code(run_map(&run, &err), 0);
-	assert_return_code(run_write(&run, &target, &body, &err), 0);
+	tool_run_begin_call(&run, run.tool->op);
+	assert_return_code(tool_run_map_args(&run, &err), 0);
+	assert_return_code(tool_run_write_request(&run, &target, &body, &err), 0);
 	assert_string_equal(target.data, "/v1/sandboxes/sb0001000g00000000000000tr/execs");
 	assert_string_equal(
 		body.data, "{\"shell\":\"a \\\"b\\\"\",\"env\":{\"A\":\"1\"},\"timeout_ms\":1500}");
@@ -158,10 +158,10 @@ static void a_query_is_encoded(void **)
 	auto_buf target = BUF_INIT(KIB(4)), body = BUF_INIT(KIB(4));
 	struct cay_err err = {};
 
-	run_call(&run, OP_SANDBOX_LIST);
-	assert_return_code(run_text(&run, "group", "a&b=c d/..", &err), 0);
-	assert_return_code(run_number(&run, "limit", 5, &err), 0);
-	assert_return_code(run_write(&run, &target, &body, &err), 0);
+	tool_run_begin_call(&run, OP_SANDBOX_LIST);
+	assert_return_code(tool_run_set_text(&run, "group", "a&b=c d/..", &err), 0);
+	assert_return_code(tool_run_set_number(&run, "limit", 5, &err), 0);
+	assert_return_code(tool_run_write_request(&run, &target, &body, &err), 0);
 	assert_string_equal(target.data, "/v1/sandboxes?group=a%26b%3Dc%20d%2F..&limit=5");
 	assert_int_equal(body.len, 0);
 	json_decref(run.call.members);
@@ -173,11 +173,11 @@ static void scope_limits_tools(void **)
 	struct actor one = { .scope = SCOPE_WRITE, .one_sandbox = true };
 
 	one.sandbox.noun = ID_SANDBOX;
-	assert_false(tool_allowed(native("exec"), &reads));
-	assert_true(tool_allowed(native("exec"), &writes));
-	assert_true(tool_allowed(native("exec"), &one));
-	assert_true(tool_allowed(native("sandbox_list"), &reads));
-	assert_false(tool_allowed(native("sandbox_list"), &one));
+	assert_false(tool_is_allowed(native("exec"), &reads));
+	assert_true(tool_is_allowed(native("exec"), &writes));
+	assert_true(tool_is_allowed(native("exec"), &one));
+	assert_true(tool_is_allowed(native("sandbox_list"), &reads));
+	assert_false(tool_is_allowed(native("sandbox_list"), &one));
 }
 
 static void long_text_is_cut_in_the_middle(void **)
@@ -185,15 +185,15 @@ static void long_text_is_cut_in_the_middle(void **)
 	static char text[1000];
 	auto_buf b = BUF_INIT(KIB(8));
 	struct jw w = jw_to(&b);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 
 	memset(text, 'a', sizeof(text));
 	memcpy(text + 49, "\xc3\xa9", 2); /* the cut would fall into it */
 	text[999] = 'z';
-	jw_array(&w, NULL);
-	result_cut(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
+	jw_array_begin(&w, NULL);
+	tool_result_add_cut_text(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
 	jw_end(&w);
-	assert_return_code(jw_done(&w), 0);
+	assert_return_code(jw_finish(&w), 0);
 	assert_non_null(
 		strstr(b.data, "[... 901 of 1000 bytes are left out here; ask for more ...]"));
 	assert_non_null(strstr(b.data, "z\""));
@@ -205,14 +205,14 @@ static void only_images_are_images(void **)
 	static const char png[] = "\x89PNG\r\n\x1a\n0123456789";
 	auto_buf b = BUF_INIT(KIB(8));
 	struct jw w = jw_to(&b);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 
-	jw_array(&w, NULL);
-	assert_false(result_image(&out, SLICE("<svg xmlns=whatever></svg>")));
-	assert_false(result_image(&out, SLICE("GIF8")));
-	assert_true(result_image(&out, (struct slice){ png, sizeof(png) - 1 }));
+	jw_array_begin(&w, NULL);
+	assert_false(tool_result_add_image(&out, SLICE("<svg xmlns=whatever></svg>")));
+	assert_false(tool_result_add_image(&out, SLICE("GIF8")));
+	assert_true(tool_result_add_image(&out, (struct slice){ png, sizeof(png) - 1 }));
 	jw_end(&w);
-	assert_return_code(jw_done(&w), 0);
+	assert_return_code(jw_finish(&w), 0);
 	assert_string_equal(b.data, "[{\"type\":\"image\",\"data\":\"iVBORw0KGgowMTIzNDU2Nzg5\","
 				    "\"mimeType\":\"image/png\"}]");
 }
@@ -221,16 +221,16 @@ static void text_has_no_nul(void **)
 {
 	auto_buf b = BUF_INIT(KIB(1));
 	struct jw w = jw_to(&b);
-	struct result out = { .w = &w };
+	struct tool_result out = { .w = &w };
 	auto_json j = NULL;
 
-	jw_array(&w, NULL);
-	result_text(&out, SLICE("\0a\0\0b\0"));
-	result_text(&out, SLICE("\0"));
+	jw_array_begin(&w, NULL);
+	tool_result_add_text(&out, SLICE("\0a\0\0b\0"));
+	tool_result_add_text(&out, SLICE("\0"));
 	jw_end(&w);
-	assert_return_code(jw_done(&w), 0);
-	assert_return_code(jr_read((struct slice){ b.data, b.len }, &json_control_limits, &j, NULL),
-			   0);
+	assert_return_code(jw_finish(&w), 0);
+	assert_return_code(
+		json_parse((struct slice){ b.data, b.len }, &json_control_limits, &j, NULL), 0);
 	assert_string_equal(json_string_value(json_object_get(json_array_get(j, 0), "text")),
 			    "\xef\xbf\xbd"
 			    "a\xef\xbf\xbd\xef\xbf\xbd"

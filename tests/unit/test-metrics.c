@@ -13,7 +13,7 @@ static void every_metric_is_complete(void **)
 		/* a counter is called so, and nothing else is */
 		row_check(i, (strstr(m->name, "_total") != NULL) == (m->type == METRIC_COUNTER));
 		for (size_t k = 0; m->name[k]; k++)
-			row_check(i, ascii_lower(m->name[k]) || m->name[k] == '_');
+			row_check(i, ascii_is_lower(m->name[k]) || m->name[k] == '_');
 		for (size_t k = 0; k < i; k++)
 			row_check(i, !str_eq(m->name, metric_table[k].name));
 	}
@@ -32,11 +32,11 @@ static void answers_are_counted_by_operation_and_outcome(void **)
 	metrics_fn *const none[METRIC_NUM] = {};
 	auto_buf out = BUF_INIT(MIB(1));
 
-	metrics_answer(&m, &ops[OP_HEALTH], CAY_OK, 500 * 1000); /* just in the first bucket */
-	metrics_answer(&m, &ops[OP_HEALTH], CAY_OK, 500 * 1000 + 1);
-	metrics_answer(&m, &ops[OP_HEALTH], CAY_E_UNAVAILABLE, 61 * NS_PER_S);
-	metrics_answer(&m, &ops[OP_HEALTH], METRICS_LEFT, NS_PER_S);
-	metrics_answer(&m, NULL, CAY_E_NOT_FOUND, 1);
+	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_OK, 500 * 1000); /* just in the first bucket */
+	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_OK, 500 * 1000 + 1);
+	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_E_UNAVAILABLE, 61 * NS_PER_S);
+	metrics_count_reply(&m, &ops[OP_HEALTH], METRICS_CLIENT_LEFT, NS_PER_S);
+	metrics_count_reply(&m, NULL, CAY_E_NOT_FOUND, 1);
 	assert_int_equal(metrics_write(&m, none, NULL, &out), 0);
 #define A "cay_operations_total{operation="
 #define D "cay_operation_duration_seconds_"
@@ -57,8 +57,8 @@ static void answers_are_counted_by_operation_and_outcome(void **)
 
 static void strange_states(void *arg, struct metrics_out *to)
 {
-	metrics_put(to, arg, 7);
-	metrics_put(to, "plain", UINT64_MAX);
+	metrics_write_value(to, arg, 7);
+	metrics_write_value(to, "plain", UINT64_MAX);
 }
 
 static void labels_are_escaped(void **)
@@ -78,18 +78,18 @@ static void two_edges(void *arg, struct metrics_out *to)
 {
 	const struct metrics *m = arg;
 
-	metrics_put_answers(to, "0", m);
-	metrics_put_answers(to, "a\"b", m);
+	metrics_write_replies(to, "0", m);
+	metrics_write_replies(to, "a\"b", m);
 }
 
 static void their_durations(void *arg, struct metrics_out *to)
 {
-	metrics_put_durations(to, "1", arg);
+	metrics_write_durations(to, "1", arg);
 }
 
 static void their_refusals(void *, struct metrics_out *to)
 {
-	metrics_put2(to, "1", "x\ny", 3);
+	metrics_write_value2(to, "1", "x\ny", 3);
 }
 
 static void edges_have_a_label_more(void **)
@@ -100,7 +100,7 @@ static void edges_have_a_label_more(void **)
 					       [METRIC_EDGE_REFUSALS] = their_refusals };
 	auto_buf out = BUF_INIT(MIB(1)), small = BUF_INIT(256);
 
-	metrics_answer(&m, &ops[OP_HEALTH], CAY_OK, NS_PER_S);
+	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_OK, NS_PER_S);
 	assert_int_equal(metrics_write(&own, from, &m, &out), 0);
 #define E "cay_edge_request"
 	assert_true(has(&out, E "s_total{edge=\"0\",operation=\"system.health\",code=\"ok\"} 1"));
@@ -122,20 +122,20 @@ static void cells_are_all_there_is(void **)
 	static struct metrics_edge m;
 	uint64_t n = 0;
 
-	for (; metrics_cell(&m, n); n++)
-		*metrics_cell(&m, n) = n + 1;
+	for (; metrics_edge_cell(&m, n); n++)
+		*metrics_edge_cell(&m, n) = n + 1;
 	assert_int_equal(n * sizeof(uint64_t), sizeof(m));
 	assert_int_equal(m.fds, n); /* the last */
-	assert_int_equal(m.answers.ops[0].outcomes[0], 1);
-	assert_null(metrics_cell(&m, n));
-	assert_null(metrics_cell(&m, UINT32_MAX));
+	assert_int_equal(m.replies.ops[0].outcomes[0], 1);
+	assert_null(metrics_edge_cell(&m, n));
+	assert_null(metrics_edge_cell(&m, UINT32_MAX));
 }
 
 static void this_process_has_memory_and_files(void **)
 {
 	static const struct metrics m;
 	metrics_fn *const from[METRIC_NUM] = {
-		[METRIC_MEMORY] = metrics_memory, [METRIC_FDS] = metrics_fds
+		[METRIC_MEMORY] = metrics_write_memory, [METRIC_FDS] = metrics_write_fds
 	};
 	auto_buf out = BUF_INIT(KIB(64));
 	const char *memory, *fds;

@@ -26,18 +26,18 @@ static void a_message_arrives_whole_with_its_fd(void **)
 	int s[2], fd;
 
 	pair(s);
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), -EAGAIN);
-	assert_int_equal(msg_send(s[0], "one", 3, -EBADF), 0);
-	assert_int_equal(msg_send(s[0], "three", 5, s[0]), 0);
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), 3);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), -EAGAIN);
+	assert_int_equal(seqpacket_send(s[0], "one", 3, -EBADF), 0);
+	assert_int_equal(seqpacket_send(s[0], "three", 5, s[0]), 0);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), 3);
 	assert_true(fd < 0 && n_fds == 0);
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), 5);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), 5);
 	assert_memory_equal(in, "three", 5);
 	assert_true(n_fds == 1 && same_file(fd, s[0]));
 	close(fd);
 	close(s[0]);
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), 0);
-	assert_int_equal(msg_send(s[1], "x", 1, -EBADF), -EPIPE);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), 0);
+	assert_int_equal(seqpacket_send(s[1], "x", 1, -EBADF), -EPIPE);
 	close(s[1]);
 }
 
@@ -71,15 +71,15 @@ static void what_does_not_fit_is_told_and_nothing_stays_open(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
 		many[i] = s[0];
 	send_fds(s[0], many, 2);
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), 1);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), 1);
 	assert_int_equal(n_fds, 2);
 	close(fd);
 	send_fds(s[0], many, ARRAY_SIZE(many));
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), 1);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), 1);
 	assert_int_equal(n_fds, UINT_MAX);
 	close(fd);
-	assert_int_equal(msg_send(s[0], "too long", 8, -EBADF), 0);
-	assert_int_equal(msg_receive(s[1], in, sizeof(in), &fd, &n_fds), 4);
+	assert_int_equal(seqpacket_send(s[0], "too long", 8, -EBADF), 0);
+	assert_int_equal(seqpacket_receive(s[1], in, sizeof(in), &fd, &n_fds), 4);
 	assert_int_equal(n_fds, UINT_MAX);
 	assert_int_equal(dup(s[0]), before); /* the lowest free one is the same */
 	close(before);

@@ -142,7 +142,7 @@ static void every_operation_is_found_by_its_request(void **)
 				     &allow, NULL) == 0);
 		assert_string_equal(m.op->name, requests[i].op);
 		row_check(i, m.n_params == requests[i].params);
-		row_check(i, !m.n_params || id_valid(&m.params[0], ID_NONE));
+		row_check(i, !m.n_params || id_is_valid(&m.params[0], ID_NONE));
 	}
 }
 
@@ -254,7 +254,7 @@ static void people_are_told_of_every_row(void **)
 	for (unsigned i = 0; i < OP_NUM; i++)
 		row_check(i, has_tag(&ops[i]));
 	for (unsigned i = 0; i < CAY_NUM_CODES; i++)
-		row_check(i, op_error_cause((enum cay_code)i));
+		row_check(i, error_code_cause((enum cay_code)i));
 }
 
 static void errors_have_the_one_shape(void **)
@@ -264,8 +264,8 @@ static void errors_have_the_one_shape(void **)
 	struct cay_err err = {};
 
 	(void)cay_fail_field(&err, CAY_E_INVALID, "image", "'image' is missing");
-	op_write_error(&err, "r-1", NULL, &w);
-	assert_int_equal(jw_done(&w), 0);
+	error_body_write(&err, "r-1", NULL, &w);
+	assert_int_equal(jw_finish(&w), 0);
 	assert_text(&b,
 		    "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"'image' is missing\","
 		    "\"hint\":\"correct the field named in 'field'; GET /v1/openapi.json has its "
@@ -280,20 +280,20 @@ static void a_failure_is_never_a_success_and_keeps_secrets(void **)
 	struct jw w1 = jw_to(&unset), w2 = jw_to(&broken), w3 = jw_to(&moved), w4 = jw_to(&refused);
 	struct cay_err none = {}, internal = {}, away = {}, forged = {};
 
-	op_write_error(&none, NULL, NULL, &w1);
-	assert_int_equal(jw_done(&w1), 0);
+	error_body_write(&none, NULL, NULL, &w1);
+	assert_int_equal(jw_finish(&w1), 0);
 	assert_non_null(strstr(unset.data, "\"code\":\"internal\""));
 	(void)cay_fail(&internal, CAY_E_INTERNAL, "cannot open '/secret/path'");
-	op_write_error(&internal, NULL, NULL, &w2);
-	assert_int_equal(jw_done(&w2), 0);
+	error_body_write(&internal, NULL, NULL, &w2);
+	assert_int_equal(jw_finish(&w2), 0);
 	assert_null(strstr(broken.data, "secret"));
 	(void)cay_fail(&away, CAY_E_MOVED, "it lives elsewhere");
-	op_write_error(&away, NULL, "node-7", &w3);
-	assert_int_equal(jw_done(&w3), 0);
+	error_body_write(&away, NULL, "node-7", &w3);
+	assert_int_equal(jw_finish(&w3), 0);
 	assert_non_null(strstr(moved.data, "\"details\":{\"node\":\"node-7\"}"));
 	(void)cay_fail(&forged, CAY_E_UNAUTHENTICATED, "the signature is wrong");
-	op_write_error(&forged, NULL, NULL, &w4);
-	assert_int_equal(jw_done(&w4), 0);
+	error_body_write(&forged, NULL, NULL, &w4);
+	assert_int_equal(jw_finish(&w4), 0);
 	assert_non_null(strstr(refused.data, "\"code\":\"unauthenticated\""));
 	assert_null(strstr(refused.data, "signature"));
 }
@@ -332,10 +332,10 @@ static bool has_row(const struct field_table *t, struct slice name)
 /* It, or some of what is in it. */
 static bool is_named(const char *names, const struct field *f)
 {
-	bool named = field_is_named(names, NULL, f->name);
+	bool named = field_names_contain(names, NULL, f->name);
 
 	for (size_t i = 0; !named && f->sub && i < f->sub->n; i++)
-		named = field_is_named(names, f->name, f->sub->rows[i].name);
+		named = field_names_contain(names, f->name, f->sub->rows[i].name);
 	return named;
 }
 
@@ -373,9 +373,9 @@ static void openapi_is_whole(void **)
 	struct cay_err err = {};
 	json_t *schemas;
 
-	op_write_openapi(&w);
-	assert_int_equal(jw_done(&w), 0);
-	assert_int_equal(jr_read((struct slice){ b.data, b.len }, &wide, &j, &err), 0);
+	openapi_write(&w);
+	assert_int_equal(jw_finish(&w), 0);
+	assert_int_equal(json_parse((struct slice){ b.data, b.len }, &wide, &j, &err), 0);
 	schemas = json_object_get(json_object_get(j, "components"), "schemas");
 	for (const char *at = b.data; (at = strstr(at, "#/components/schemas/"));) {
 		struct slice name = { at + strlen("#/components/schemas/"), 64 };

@@ -68,7 +68,7 @@ static void names_and_versions(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct package_manager *m = manager(rows[i].manager);
 		const char *name = rows[i].name, *version = rows[i].version;
-		auto_pool pool = POOL_INIT(KIB(64));
+		auto_arena arena = ARENA_INIT(KIB(64));
 		struct field_texts argv = {};
 		struct packages p = {};
 		struct cay_err err = {};
@@ -80,7 +80,7 @@ static void names_and_versions(void **)
 				     (err.code == CAY_E_INVALID && str_eq(err.field, "packages")));
 		if (!rows[i].ok)
 			continue;
-		row_check(i, package_argv(m, package_map(&p, m), &pool, &argv) == 0);
+		row_check(i, package_install_argv(m, packages_get_map(&p, m), &arena, &argv) == 0);
 		for (size_t k = 0; k < n; k++)
 			row_check(i, str_eq(argv.v[argv.n - n + k], rows[i].last[k]));
 	}
@@ -104,8 +104,8 @@ static void names_have_a_length(void **)
 	assert_true(packages_check(&p, NULL) < 0);
 	text[PACKAGE_VERSION_MAX] = 0;
 	assert_int_equal(packages_check(&p, NULL), 0);
-	assert_true(packages_any(&p));
-	assert_false(packages_any(&(struct packages){}));
+	assert_true(packages_has_any(&p));
+	assert_false(packages_has_any(&(struct packages){}));
 }
 
 int main(void)

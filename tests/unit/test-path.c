@@ -27,8 +27,8 @@ static int set_up(void **state)
 	if (mkdirat(f->basefd, "dir", 0755) < 0)
 		return -1;
 	f->dirfd = openat(f->basefd, "dir", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (path_write(f->basefd, "secret", "s", 1, 0600) < 0 ||
-	    path_write(f->dirfd, "plain", "hello", 5, 0644) < 0)
+	if (path_write_atomic(f->basefd, "secret", "s", 1, 0600) < 0 ||
+	    path_write_atomic(f->dirfd, "plain", "hello", 5, 0644) < 0)
 		return -1;
 	*state = f;
 	return 0;
@@ -48,7 +48,7 @@ static int tear_down(void **state)
 	(void)close(f->dirfd);
 	(void)close(f->basefd);
 	free(f);
-	return fault_arm(NULL, NULL);
+	return failpoint_arm(NULL, NULL);
 }
 
 static void nothing_leads_out(void **state)
@@ -126,17 +126,17 @@ static void writing_replaces_whole_files(void **state)
 	struct fixture *f = *state;
 	struct stat st;
 
-	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0600), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain", "new", 3, 0600), 0);
 	content_is(f, "new");
 	assert_int_equal(fstatat(f->dirfd, "plain", &st, 0), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
-	assert_int_equal(path_write(f->dirfd, "a/b", "", 0, 0600), -EINVAL);
+	assert_int_equal(path_write_atomic(f->dirfd, "a/b", "", 0, 0600), -EINVAL);
 	(void)umask(077); /* the mode asked for is the mode it has */
-	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0644), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain", "new", 3, 0644), 0);
 	(void)umask(022);
 	assert_int_equal(fstatat(f->dirfd, "plain", &st, 0), 0);
 	assert_int_equal(st.st_mode & 07777, 0644);
-	assert_int_equal(path_write(-1, "x", "", 0, 0600), -EBADF);
+	assert_int_equal(path_write_atomic(-1, "x", "", 0, 0600), -EBADF);
 }
 
 static bool litter(struct fixture *f)
@@ -162,13 +162,13 @@ static void what_was_planted_is_not_written_through(void **state)
 	assert_int_equal(symlinkat("../secret", f->dirfd, ".tmp-plain"), 0);
 	assert_int_equal(linkat(f->basefd, "secret", f->dirfd, "plain2", 0), 0);
 	assert_int_equal(mkfifoat(f->dirfd, "fifo", 0600), 0);
-	assert_int_equal(path_write(f->dirfd, "plain", "new", 3, 0600), 0);
-	assert_int_equal(path_write(f->dirfd, "plain2", "new", 3, 0600), 0);
-	assert_int_equal(path_write(f->dirfd, "fifo", "new", 3, 0600), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain", "new", 3, 0600), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain2", "new", 3, 0600), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "fifo", "new", 3, 0600), 0);
 	assert_int_equal(path_read(f->basefd, "secret", &b), 0);
 	assert_text(&b, "s");
 	/* it could not be synced, so nothing is touched */
-	assert_int_equal(path_write(o_path, "plain", "newer", 5, 0600), -EBADF);
+	assert_int_equal(path_write_atomic(o_path, "plain", "newer", 5, 0600), -EBADF);
 	content_is(f, "new");
 }
 
@@ -185,7 +185,8 @@ static void two_writers_do_not_mix(void **state)
 
 			memset(text, 'A' + w, sizeof(text));
 			for (int i = 0; i < 200; i++)
-				if (path_write(f->dirfd, "plain", text, sizeof(text), 0644) < 0)
+				if (path_write_atomic(f->dirfd, "plain", text, sizeof(text), 0644) <
+				    0)
 					_exit(1);
 			_exit(0);
 		}
@@ -227,7 +228,7 @@ static void dying_leaves_old_or_new(void **state)
 	unsigned seen = 0;
 	struct fixture *f = *state;
 	static const struct {
-		enum fault_point point;
+		enum failpoint point;
 		const char *after;
 	} cases[] = {
 		{ FAULT_WRITE_CREATED, "hello" },
@@ -240,38 +241,38 @@ static void dying_leaves_old_or_new(void **state)
 		int status;
 		pid_t pid;
 
-		assert_true(snprintf(spec, sizeof(spec), "%s=kill", fault_name(cases[i].point)) >
-			    0);
+		assert_true(snprintf(spec, sizeof(spec), "%s=kill",
+				     failpoint_name(cases[i].point)) > 0);
 		pid = fork();
 		if (pid == 0) {
-			if (fault_arm(spec, NULL) < 0)
+			if (failpoint_arm(spec, NULL) < 0)
 				_exit(1);
-			_exit(path_write(f->dirfd, "plain", "second", 6, 0644) < 0);
+			_exit(path_write_atomic(f->dirfd, "plain", "second", 6, 0644) < 0);
 		}
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		row_check(i, WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 		content_is(f, cases[i].after);
 	}
-	assert_int_equal(path_write(f->dirfd, "plain", "third", 5, 0644), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain", "third", 5, 0644), 0);
 	content_is(f, "third");
 	assert_true(litter(f));
-	assert_int_equal(path_each(f->dirfd, count_names, &seen), 0);
+	assert_int_equal(path_for_each_entry(f->dirfd, count_names, &seen), 0);
 	assert_true(seen > 1);
-	assert_int_equal(path_each(f->dirfd, stop_at_once, &seen), 7);
-	assert_int_equal(path_each(-1, count_names, &seen), -EBADF);
-	assert_int_equal(path_sweep(f->dirfd), 0);
+	assert_int_equal(path_for_each_entry(f->dirfd, stop_at_once, &seen), 7);
+	assert_int_equal(path_for_each_entry(-1, count_names, &seen), -EBADF);
+	assert_int_equal(path_remove_tmp_files(f->dirfd), 0);
 	assert_false(litter(f));
 	content_is(f, "third");
-	assert_int_equal(path_sweep(-1), -EBADF);
+	assert_int_equal(path_remove_tmp_files(-1), -EBADF);
 }
 
 static void failing_leaves_no_litter(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_int_equal(fault_arm("write:created=error,write:filled=error", NULL), 0);
-	assert_int_equal(path_write(f->dirfd, "plain", "second", 6, 0644), -EIO);
-	assert_int_equal(path_write(f->dirfd, "plain", "second", 6, 0644), -EIO);
+	assert_int_equal(failpoint_arm("write:created=error,write:filled=error", NULL), 0);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain", "second", 6, 0644), -EIO);
+	assert_int_equal(path_write_atomic(f->dirfd, "plain", "second", 6, 0644), -EIO);
 	assert_false(litter(f));
 	content_is(f, "hello");
 }
@@ -280,7 +281,7 @@ static void a_full_disk_is_reported(void **)
 {
 	auto_close int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
 
-	assert_int_equal(path_write_all(fd, "x", 1), -ENOSPC);
+	assert_int_equal(fd_write_all(fd, "x", 1), -ENOSPC);
 }
 
 int main(void)

@@ -17,16 +17,16 @@ static void rows_that_listen(void **)
 	struct listener all[4];
 	bool more;
 
-	assert_int_equal(ports_parse(slice_of(text), false, all, 4, &more), 2);
+	assert_int_equal(listeners_parse(slice_of(text), false, all, 4, &more), 2);
 	assert_false(more);
 	assert_int_equal(all[0].port, 8080);
 	assert_int_equal(all[0].uid, 1000);
 	assert_int_equal(all[0].inode, 77);
-	assert_true(ports_reached(&all[0]) && ports_reached(&all[1]));
-	assert_int_equal(ports_parse(slice_of(text), false, all, 1, &more), 1);
+	assert_true(listener_is_on_loopback(&all[0]) && listener_is_on_loopback(&all[1]));
+	assert_int_equal(listeners_parse(slice_of(text), false, all, 1, &more), 1);
 	/* cut anywhere: no row that was not there, and never one too many */
 	for (size_t n = 0; n < sizeof(text); n++) {
-		size_t k = ports_parse((struct slice){ text, n }, false, all, 4, &more);
+		size_t k = listeners_parse((struct slice){ text, n }, false, all, 4, &more);
 
 		assert_true(k <= 2);
 		for (size_t i = 0; i < k; i++)
@@ -59,10 +59,10 @@ static void where_a_tunnel_gets(void **)
 		assert_int_equal(buf_printf(&text, HEAD "   0: %s 0:0 0A 0:0 0:0 0 0 0 9 1\n",
 					    rows[i].local),
 				 0);
-		assert_int_equal(ports_parse((struct slice){ text.data, text.len }, rows[i].v6,
-					     &one, 1, &more),
+		assert_int_equal(listeners_parse((struct slice){ text.data, text.len }, rows[i].v6,
+						 &one, 1, &more),
 				 1);
-		assert_int_equal(ports_reached(&one), rows[i].reached);
+		assert_int_equal(listener_is_on_loopback(&one), rows[i].reached);
 	}
 }
 

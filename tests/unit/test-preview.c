@@ -26,7 +26,7 @@ static int check(const char *text, uint64_t now, uint32_t epoch, struct preview 
 {
 	struct token_keys keys = { .key = { {}, key } };
 	struct cay_err err = {};
-	int r = preview_check(slice_of(text), &keys, now, epoch, ret, &err);
+	int r = preview_token_check(slice_of(text), &keys, now, epoch, ret, &err);
 
 	assert_int_equal(err.code, r < 0 ? CAY_E_UNAUTHENTICATED : CAY_OK);
 	return r;
@@ -38,7 +38,7 @@ static void there_and_back(void **)
 	char text[PREVIEW_TEXT_LEN + 1];
 	struct cay_err err = {};
 
-	assert_int_equal(preview_make(&p, &key, text, &err), 0);
+	assert_int_equal(preview_token_sign(&p, &key, text, &err), 0);
 	assert_int_equal(strlen(text), PREVIEW_TEXT_LEN);
 	assert_int_equal(check(text, 1000, 3, &got), 0);
 	assert_true(id_eq(&got.token.sandbox, &p.token.sandbox) &&
@@ -56,7 +56,7 @@ static void there_and_back(void **)
 		text[i] = was;
 	}
 	p.port = 0;
-	assert_int_equal(preview_make(&p, &key, text, &err), -EINVAL);
+	assert_int_equal(preview_token_sign(&p, &key, text, &err), -EINVAL);
 }
 
 /* The format is a promise, and what is signed but unknown is of a later Cay. */
@@ -87,7 +87,7 @@ static void to_the_byte(void **)
 	all[41] = 1000 >> 8;
 	all[48] = 9;
 	all[57] = 0x50;
-	assert_int_equal(preview_make(&p, &key, text, &err), 0);
+	assert_int_equal(preview_token_sign(&p, &key, text, &err), 0);
 	assert_int_equal(base64url_decode(text + 5, PREVIEW_TEXT_LEN - 5, made, &n), 0);
 	assert_int_equal(n, sizeof(made));
 	assert_memory_equal(made, all, 60);
@@ -115,10 +115,10 @@ static void no_token_is_a_preview(void **)
 	char text[PREVIEW_TEXT_LEN + 1];
 	struct cay_err err = {}, why = {};
 
-	assert_int_equal(token_make(&t, &key, text, &err), 0);
+	assert_int_equal(token_sign(&t, &key, text, &err), 0);
 	assert_true(check(text, 1000, 3, &p) < 0);
 	p = one();
-	assert_int_equal(preview_make(&p, &key, text, &err), 0);
+	assert_int_equal(preview_token_sign(&p, &key, text, &err), 0);
 	assert_true(token_check(slice_of(text), &keys, 1000, 3, &back, &why) < 0);
 }
 
@@ -159,12 +159,12 @@ static void hosts(void **)
 
 	assert_int_equal(preview_base_parse("https://p.test", &b, &err), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		bool found = preview_host(&b, slice_of(rows[i].host), &sandbox, &port);
+		bool found = preview_host_parse(&b, slice_of(rows[i].host), &sandbox, &port);
 
 		assert_int_equal(found, rows[i].port != 0);
 		if (found)
 			assert_true(port == rows[i].port && id_eq(&sandbox, &want));
-		assert_false(preview_host(&none, slice_of(rows[i].host), &sandbox, &port));
+		assert_false(preview_host_parse(&none, slice_of(rows[i].host), &sandbox, &port));
 	}
 }
 
@@ -191,7 +191,7 @@ static void where_they_are(void **)
 		assert_true(preview_base_parse(bad[i], &b, &err) < 0);
 	}
 	assert_int_equal(preview_base_parse("http://preview.localhost:7070", &b, &err), 0);
-	assert_int_equal(preview_origin(&b, &p.token.sandbox, 80, &out), 0);
+	assert_int_equal(preview_origin_format(&b, &p.token.sandbox, 80, &out), 0);
 	assert_string_equal(buf_str(&out), "http://80-" SB ".preview.localhost:7070");
 }
 

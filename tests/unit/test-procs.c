@@ -20,10 +20,10 @@ static void a_line_of_stat(void **)
 		"",          "12",         "12 sleep S 1",     "(x)" TAIL,
 		" (x)" TAIL, "x (x)" TAIL, "12 (sleep) S 1 2", "12 )x(" TAIL
 	};
-	struct procs_stat s;
+	struct process_stat s;
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		assert_int_equal(procs_parse(slice_of(good[i].text), &s), 0);
+		assert_int_equal(process_stat_parse(slice_of(good[i].text), &s), 0);
 		assert_true(slice_eq(s.comm, slice_of(good[i].comm)));
 		assert_int_equal(s.pid, 12);
 		assert_int_equal(s.ppid, 1);
@@ -34,7 +34,7 @@ static void a_line_of_stat(void **)
 		assert_int_equal(s.rss_pages, 209);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(procs_parse(slice_of(bad[i]), &s), -EPROTO);
+		assert_int_equal(process_stat_parse(slice_of(bad[i]), &s), -EPROTO);
 }
 
 static void a_strangers_bytes(void **)
@@ -54,7 +54,7 @@ static void a_strangers_bytes(void **)
 	char got[100];
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		procs_clean(rows[i].in, rows[i].n, got, rows[i].max);
+		process_text_to_utf8(rows[i].in, rows[i].n, got, rows[i].max);
 		assert_string_equal(got, rows[i].out);
 	}
 }
@@ -76,7 +76,7 @@ static void the_exec_of_a_cgroup(void **)
 	char text[ID_TEXT_LEN + 1];
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct id id = procs_exec(slice_of(rows[i].text));
+		struct id id = process_exec_from_cgroup(slice_of(rows[i].text));
 
 		assert_int_equal(id.noun == ID_EXEC, rows[i].found);
 		if (rows[i].found) {
@@ -90,11 +90,11 @@ static void nobody_signals_pid_1(void **)
 {
 	uint64_t start = 0;
 
-	assert_int_equal(procs_signal(1, NULL, 0), -EPERM);
-	assert_int_equal(procs_signal(0, NULL, 0), -EPERM);
-	assert_int_equal(procs_signal(UINT64_MAX, NULL, 0), -EPERM);
-	assert_int_equal(procs_signal((uint64_t)getpid(), &start, 0), -ESRCH);
-	assert_int_equal(procs_signal((uint64_t)getpid(), NULL, 0), 0);
+	assert_int_equal(process_send_signal(1, NULL, 0), -EPERM);
+	assert_int_equal(process_send_signal(0, NULL, 0), -EPERM);
+	assert_int_equal(process_send_signal(UINT64_MAX, NULL, 0), -EPERM);
+	assert_int_equal(process_send_signal((uint64_t)getpid(), &start, 0), -ESRCH);
+	assert_int_equal(process_send_signal((uint64_t)getpid(), NULL, 0), 0);
 }
 
 int main(void)

@@ -6,13 +6,13 @@
 #include "unit.h"
 
 /* What was found, one line each: name|argv|...; for a table of cases. */
-static void note(void *arg, struct program *p)
+static void note(void *arg, struct service_config *p)
 {
 	struct buf *out = arg;
 
 	assert_int_equal(buf_printf(out, "%s", p->name), 0);
-	if (p->refused[0]) {
-		assert_int_equal(buf_printf(out, " refused %s", p->refused), 0);
+	if (p->refused_why[0]) {
+		assert_int_equal(buf_printf(out, " refused %s", p->refused_why), 0);
 	} else {
 		for (size_t i = 0; i < p->argv.n; i++)
 			assert_int_equal(buf_printf(out, "|%s", p->argv.v[i]), 0);
@@ -22,7 +22,7 @@ static void note(void *arg, struct program *p)
 				buf_printf(out, " %s=%s", p->env.keys[i], p->env.values[i]), 0);
 	}
 	assert_int_equal(buf_putc(out, '\n'), 0);
-	program_fini(p);
+	service_config_fini(p);
 }
 
 static const char *const env_keys[] = { "HOME", "X" }, *const env_values[] = { "/root", "a b" };
@@ -31,7 +31,7 @@ static const struct field_map env = { (const char **)env_keys, (const char **)en
 static void parse(const char *text, struct buf *out)
 {
 	buf_clear(out);
-	program_parse(slice_of(text), "/etc/d/f.conf", &env, note, out);
+	service_config_parse_file(slice_of(text), "/etc/d/f.conf", &env, note, out);
 }
 
 static void files_are_read_as_supervisord_reads_them(void **)
@@ -109,36 +109,36 @@ static void files_are_read_as_supervisord_reads_them(void **)
 	}
 }
 
-static void keep(void *arg, struct program *p)
+static void keep(void *arg, struct service_config *p)
 {
-	*(struct program *)arg = *p;
+	*(struct service_config *)arg = *p;
 }
 
 static void values_arrive(void **)
 {
-	struct program p = {};
+	struct service_config p = {};
 
-	program_parse(
+	service_config_parse_file(
 		SLICE("[program:x]\ncommand=a\ndirectory=/d\nuser=u\nautostart=no\nautorestart=1\n"
 		      "exitcodes=0,2, "
 		      "255\npriority=7\nstartsecs=2\nstartretries=9\nstopsignal=QUIT\n"
 		      "stopwaitsecs=3"),
 		"f", NULL, keep, &p);
-	assert_string_equal(p.refused, "");
+	assert_string_equal(p.refused_why, "");
 	assert_string_equal(p.cwd, "/d");
 	assert_string_equal(p.user, "u");
 	assert_string_equal(p.source, "f");
 	assert_false(p.autostart);
 	assert_int_equal(p.autorestart, SERVICE_ALWAYS);
 	for (unsigned i = 0; i < 256; i++)
-		assert_int_equal(program_expects(&p, i), i == 0 || i == 2 || i == 255);
+		assert_int_equal(service_config_expects_exit(&p, i), i == 0 || i == 2 || i == 255);
 	assert_int_equal(p.priority, 7);
 	assert_int_equal(p.start_ms, 2000);
 	assert_int_equal(p.start_retries, 9);
 	assert_int_equal(p.stop_signal, SIGQUIT);
 	assert_int_equal(p.stop_ms, 3000);
-	program_fini(&p);
-	program_parse(SLICE("[program:x]\ncommand=a"), "f", NULL, keep, &p);
+	service_config_fini(&p);
+	service_config_parse_file(SLICE("[program:x]\ncommand=a"), "f", NULL, keep, &p);
 	assert_true(p.autostart);
 	assert_int_equal(p.autorestart, SERVICE_UNEXPECTED);
 	assert_int_equal(p.priority, 999);
@@ -146,14 +146,14 @@ static void values_arrive(void **)
 	assert_int_equal(p.start_retries, 3);
 	assert_int_equal(p.stop_signal, SIGTERM);
 	assert_int_equal(p.stop_ms, 10000);
-	assert_true(program_expects(&p, 0) && !program_expects(&p, 1));
-	program_fini(&p);
+	assert_true(service_config_expects_exit(&p, 0) && !service_config_expects_exit(&p, 1));
+	service_config_fini(&p);
 }
 
-static void count(void *arg, struct program *p)
+static void count(void *arg, struct service_config *p)
 {
 	(*(unsigned *)arg)++;
-	program_fini(p);
+	service_config_fini(p);
 }
 
 static void a_file_is_bounded(void **)
@@ -163,8 +163,8 @@ static void a_file_is_bounded(void **)
 
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(buf_printf(&text, "[program:p%d]\ncommand=x\n", i), 0);
-	program_parse((struct slice){ text.data, text.len }, "f", NULL, count, &n);
-	assert_int_equal(n, PROGRAM_SECTIONS_MAX);
+	service_config_parse_file((struct slice){ text.data, text.len }, "f", NULL, count, &n);
+	assert_int_equal(n, SERVICE_CONFIG_SECTIONS_MAX);
 	buf_clear(&text);
 	assert_int_equal(buf_puts(&text, "[program:a]\ncommand="), 0);
 	for (int i = 0; i < 2000; i++)
@@ -182,31 +182,31 @@ static void a_request_is_checked(void **)
 	static const char *argv[] = { "a", "b", NULL }, *nameless[] = { "", NULL };
 	struct service_put good = { .argv = { argv, 2 }, .has_argv = true }, q;
 	struct cay_err err = {};
-	struct program p;
+	struct service_config p;
 
-	assert_int_equal(program_from("x", &good, &p, &err), 0);
+	assert_int_equal(service_config_from_request("x", &good, &p, &err), 0);
 	assert_int_equal(p.argv.n, 2);
 	assert_ptr_not_equal(p.argv.v[0], argv[0]);
-	program_fini(&p);
+	service_config_fini(&p);
 	q = (struct service_put){ .command = "a 'b c'" };
-	assert_int_equal(program_from("x", &q, &p, &err), 0);
+	assert_int_equal(service_config_from_request("x", &q, &p, &err), 0);
 	assert_string_equal(p.argv.v[1], "b c");
-	program_fini(&p);
+	service_config_fini(&p);
 	q = good;
 	q.command = "also";
-	assert_true(program_from("x", &q, &p, &err) < 0);
+	assert_true(service_config_from_request("x", &q, &p, &err) < 0);
 	assert_string_equal(err.field, "argv");
 	q = (struct service_put){ .argv = { nameless, 1 }, .has_argv = true };
-	assert_true(program_from("x", &q, &p, &err) < 0);
+	assert_true(service_config_from_request("x", &q, &p, &err) < 0);
 	err = (struct cay_err){};
 	q = good;
 	q.stop_signal = "NO";
-	assert_true(program_from("x", &q, &p, &err) < 0);
+	assert_true(service_config_from_request("x", &q, &p, &err) < 0);
 	assert_string_equal(err.field, "stop_signal");
 	err = (struct cay_err){};
 	q = good;
 	q.exit_codes = "1,x";
-	assert_true(program_from("x", &q, &p, &err) < 0);
+	assert_true(service_config_from_request("x", &q, &p, &err) < 0);
 	assert_string_equal(err.field, "exit_codes");
 }
 

@@ -13,12 +13,12 @@ static const struct push good[] = {
 	{ PUSH_ALL },
 	{ PUSH_SANDBOX, .value = 1, .number = 9000, .id = SANDBOX, .tenant = TENANT },
 	{ PUSH_KEY, .value = 3, .time = PUSH_NEVER, .id = A_KEY, .tenant = TENANT, .secret = "h" },
-	{ PUSH_NO_KEY, .id = A_KEY },
-	{ PUSH_SIGN, .value = 1, .number = 9, .time = PUSH_NEVER, .secret = "s" },
+	{ PUSH_KEY_REMOVED, .id = A_KEY },
+	{ PUSH_TOKEN_KEY, .value = 1, .number = 9, .time = PUSH_NEVER, .secret = "s" },
 	{ PUSH_END },
-	{ PUSH_TICK },
+	{ PUSH_HEARTBEAT },
 	{ PUSH_BUSY, .number = 3, .id = SANDBOX },
-	{ PUSH_USED, .id = A_KEY },
+	{ PUSH_KEY_USED, .id = A_KEY },
 	{ PUSH_REFUSED, .value = 1, .number = 7, .id = A_KEY, .secret = "0123456789abcdef" },
 	{ PUSH_COUNT, .number = 5, .time = UINT64_MAX },
 	{ PUSH_REVOKED, .value = 15, .id = SANDBOX, .secret = "nonce 8" },
@@ -62,15 +62,33 @@ static void what_a_kind_does_not_carry_is_zero(void **)
 		enum push_kind kind;
 		size_t from, to;
 	} refused[] = {
-		{ PUSH_ALL, 1, PUSH_SIZE }, { PUSH_END, 1, PUSH_SIZE }, { PUSH_TICK, 1, PUSH_SIZE },
-		{ PUSH_SANDBOX, 2, 4 },     { PUSH_SANDBOX, 16, 17 },   { PUSH_SANDBOX, 32, 33 },
-		{ PUSH_SANDBOX, 48, 80 },   { PUSH_KEY, 2, 8 },         { PUSH_KEY, 16, 17 },
-		{ PUSH_KEY, 32, 33 },       { PUSH_NO_KEY, 1, 17 },     { PUSH_NO_KEY, 32, 80 },
-		{ PUSH_SIGN, 2, 4 },        { PUSH_SIGN, 16, 48 },      { PUSH_HELLO, 1, 4 },
-		{ PUSH_HELLO, 8, 48 },      { PUSH_BUSY, 1, 4 },        { PUSH_BUSY, 8, 17 },
-		{ PUSH_BUSY, 32, 80 },      { PUSH_REFUSED, 1, 4 },     { PUSH_REFUSED, 8, 17 },
-		{ PUSH_REFUSED, 32, 48 },   { PUSH_REFUSED, 64, 80 },   { PUSH_COUNT, 1, 4 },
-		{ PUSH_COUNT, 16, 80 },     { PUSH_REVOKED, 1, 17 },    { PUSH_REVOKED, 32, 48 },
+		{ PUSH_ALL, 1, PUSH_SIZE },
+		{ PUSH_END, 1, PUSH_SIZE },
+		{ PUSH_HEARTBEAT, 1, PUSH_SIZE },
+		{ PUSH_SANDBOX, 2, 4 },
+		{ PUSH_SANDBOX, 16, 17 },
+		{ PUSH_SANDBOX, 32, 33 },
+		{ PUSH_SANDBOX, 48, 80 },
+		{ PUSH_KEY, 2, 8 },
+		{ PUSH_KEY, 16, 17 },
+		{ PUSH_KEY, 32, 33 },
+		{ PUSH_KEY_REMOVED, 1, 17 },
+		{ PUSH_KEY_REMOVED, 32, 80 },
+		{ PUSH_TOKEN_KEY, 2, 4 },
+		{ PUSH_TOKEN_KEY, 16, 48 },
+		{ PUSH_HELLO, 1, 4 },
+		{ PUSH_HELLO, 8, 48 },
+		{ PUSH_BUSY, 1, 4 },
+		{ PUSH_BUSY, 8, 17 },
+		{ PUSH_BUSY, 32, 80 },
+		{ PUSH_REFUSED, 1, 4 },
+		{ PUSH_REFUSED, 8, 17 },
+		{ PUSH_REFUSED, 32, 48 },
+		{ PUSH_REFUSED, 64, 80 },
+		{ PUSH_COUNT, 1, 4 },
+		{ PUSH_COUNT, 16, 80 },
+		{ PUSH_REVOKED, 1, 17 },
+		{ PUSH_REVOKED, 32, 48 },
 		{ PUSH_REVOKED, 56, 80 },
 	};
 	uint8_t in[PUSH_SIZE];
@@ -91,11 +109,21 @@ static void values_have_bounds(void **)
 		uint8_t value;
 		int want;
 	} cases[] = {
-		{ PUSH_SANDBOX, 0, 0 },   { PUSH_SANDBOX, 6, 0 },    { PUSH_SANDBOX, 7, -EPROTO },
-		{ PUSH_KEY, 0, -EPROTO }, { PUSH_KEY, 1, 0 },        { PUSH_KEY, 4, 0 },
-		{ PUSH_KEY, 5, -EPROTO }, { PUSH_SIGN, 0, -EPROTO }, { PUSH_SIGN, 255, 0 },
-		{ PUSH_REFUSED, 0, 0 },   { PUSH_REFUSED, 2, 0 },    { PUSH_REFUSED, 3, -EPROTO },
-		{ PUSH_REVOKED, 0, 0 },   { PUSH_REVOKED, 15, 0 },   { PUSH_REVOKED, 16, -EPROTO },
+		{ PUSH_SANDBOX, 0, 0 },
+		{ PUSH_SANDBOX, 6, 0 },
+		{ PUSH_SANDBOX, 7, -EPROTO },
+		{ PUSH_KEY, 0, -EPROTO },
+		{ PUSH_KEY, 1, 0 },
+		{ PUSH_KEY, 4, 0 },
+		{ PUSH_KEY, 5, -EPROTO },
+		{ PUSH_TOKEN_KEY, 0, -EPROTO },
+		{ PUSH_TOKEN_KEY, 255, 0 },
+		{ PUSH_REFUSED, 0, 0 },
+		{ PUSH_REFUSED, 2, 0 },
+		{ PUSH_REFUSED, 3, -EPROTO },
+		{ PUSH_REVOKED, 0, 0 },
+		{ PUSH_REVOKED, 15, 0 },
+		{ PUSH_REVOKED, 16, -EPROTO },
 	};
 	uint8_t in[PUSH_SIZE] = {};
 	struct push p;
@@ -143,7 +171,7 @@ static void who_was_refused_may_have_no_key(void **)
 	assert_int_equal(p.id.noun, ID_NONE);
 	in[20] = 1;
 	assert_int_equal(push_decode(in, &p), -EPROTO);
-	push_encode(&good[PUSH_USED - 1], in);
+	push_encode(&good[PUSH_KEY_USED - 1], in);
 	memset(in + 16, 0, 16);
 	assert_int_equal(push_decode(in, &p), -EPROTO);
 }

@@ -58,9 +58,9 @@ static void quantities(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t v = 0;
 
-		row_check(i, quantity_bytes(slice_of(cases[i].text), &v) == cases[i].r_bytes);
+		row_check(i, quantity_parse_bytes(slice_of(cases[i].text), &v) == cases[i].r_bytes);
 		row_check(i, cases[i].r_bytes || v == cases[i].bytes);
-		row_check(i, quantity_milli(slice_of(cases[i].text), &v) == cases[i].r_milli);
+		row_check(i, quantity_parse_milli(slice_of(cases[i].text), &v) == cases[i].r_milli);
 		row_check(i, cases[i].r_milli || v == cases[i].milli);
 	}
 }
@@ -87,7 +87,7 @@ static void sizes_are_written_exactly(void **)
 
 		quantity_format(cases[i].bytes, text);
 		assert_string_equal(text, cases[i].want);
-		assert_int_equal(quantity_bytes(slice_of(text), &back), 0);
+		assert_int_equal(quantity_parse_bytes(slice_of(text), &back), 0);
 		assert_int_equal(back, cases[i].bytes);
 	}
 }

@@ -19,12 +19,12 @@ static size_t put(struct ring *r, size_t n, uint64_t keep, bool half)
 	size_t done = 0, room;
 	uint8_t *p = NULL;
 
-	while (done < n && (room = ring_space(r, keep == UINT64_MAX ? r->end : keep, half, &p))) {
+	while (done < n && (room = ring_reserve(r, keep == UINT64_MAX ? r->end : keep, half, &p))) {
 		if (room > n - done)
 			room = n - done;
 		for (size_t i = 0; i < room; i++)
 			p[i] = byte_at(r->end + i);
-		ring_wrote(r, room);
+		ring_commit(r, room);
 		done += room;
 	}
 	return done;
@@ -61,7 +61,7 @@ static void it_grows_before_it_forgets(void **)
 	assert_int_equal(r.cap, RING_MAX);
 	assert_int_equal(r.start, 10);
 	check_all(&r);
-	ring_drop(&r);
+	ring_free_data(&r);
 	assert_int_equal(b.used, 0);
 	assert_int_equal(r.start, RING_MAX + 10);
 	assert_int_equal(r.end, RING_MAX + 10);
@@ -80,7 +80,7 @@ static void what_must_stay_stays(void **)
 	assert_int_equal(put(&r, 100, 7, false), 7);
 	assert_int_equal(r.start, 7);
 	check_all(&r);
-	ring_drop(&r);
+	ring_free_data(&r);
 	/* half of it: a reader may go back as far again */
 	r = ring_empty(&b, 0);
 	assert_int_equal(put(&r, RING_MAX, 0, true), RING_MAX / 2);
@@ -89,7 +89,7 @@ static void what_must_stay_stays(void **)
 	assert_int_equal(put(&r, RING_MAX, RING_MAX, true), RING_MAX / 2);
 	assert_int_equal(r.start, RING_MAX / 2);
 	check_all(&r);
-	ring_drop(&r);
+	ring_free_data(&r);
 }
 
 static bool give(struct ring_budget *b)
@@ -117,8 +117,8 @@ static void refused_it_stays_small_and_still_moves_everything(void **)
 	b.reclaim = give;
 	assert_int_equal(put(&r, RING_MAX, UINT64_MAX, false), RING_MAX);
 	assert_int_equal(r.cap, 2 * RING_MIN);
-	ring_drop(&r);
-	ring_drop(&poor);
+	ring_free_data(&r);
+	ring_free_data(&poor);
 	assert_int_equal(b.used, 0);
 }
 
@@ -135,7 +135,7 @@ static void a_ring_may_begin_anywhere(void **)
 	assert_int_equal(ring_read(&r, r.end + 5, got, sizeof(got)), 0);
 	assert_int_equal(ring_read(&r, r.end - 5, got, sizeof(got)), 5);
 	assert_aborts((void)ring_read(&r, r.start - 1, got, 1));
-	ring_drop(&r);
+	ring_free_data(&r);
 }
 
 static uint32_t next_random(uint32_t *state)
@@ -174,7 +174,7 @@ static void a_model_agrees(void **)
 			reader = floor + m;
 		}
 		check_all(&r);
-		ring_drop(&r);
+		ring_free_data(&r);
 	}
 }
 

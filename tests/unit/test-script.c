@@ -60,20 +60,20 @@ static void plain_is_whole_for_certain(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		row_check(i, script_plain(slice_of(rows[i].text)) == rows[i].want);
+		row_check(i, script_text_is_plain(slice_of(rows[i].text)) == rows[i].want);
 }
 
 static void text_goes_in_as_it_is(void **)
 {
 	auto_buf b = BUF_INIT(SCRIPT_MAX);
 
-	assert_int_equal(script_run(&b, NONCE, SLICE("echo 'a\nb'"), false), 0);
+	assert_int_equal(script_append_run(&b, NONCE, SLICE("echo 'a\nb'"), false), 0);
 	assert_memory_equal(b.data, "echo 'a\nb'\n {", 13);
 	assert_non_null(strstr(b.data, "/dev/null/" NONCE ":$((_cay_s=$?)):${PWD-}:" NONCE));
 	/* one newline behind it, and one more than bash needs */
 	assert_string_equal(b.data + b.len - 2, "\n\n");
 	buf_clear(&b);
-	assert_int_equal(script_run(&b, NONCE, SLICE("a\n"), false), 0);
+	assert_int_equal(script_append_run(&b, NONCE, SLICE("a\n"), false), 0);
 	assert_memory_equal(b.data, "a\n {", 4);
 }
 
@@ -81,13 +81,13 @@ static void text_is_quoted_on_one_line(void **)
 {
 	auto_buf b = BUF_INIT(SCRIPT_MAX);
 
-	assert_int_equal(script_run(&b, NONCE, SLICE("a'b\\\nc"), true), 0);
+	assert_int_equal(script_append_run(&b, NONCE, SLICE("a'b\\\nc"), true), 0);
 	assert_memory_equal(b.data, " eval $'a\\'b\\\\\\nc'; {", 21);
 	buf_clear(&b);
-	assert_int_equal(script_check(&b, NONCE, SLICE("'\n")), 0);
+	assert_int_equal(script_append_check(&b, NONCE, SLICE("'\n")), 0);
 	assert_memory_equal(b.data, " { (eval $'set -n\\n{ :\\n\\'\\n\\n}') 2>/dev/null", 45);
 	buf_clear(&b);
-	assert_int_equal(script_start(&b, NONCE, "/a'b\nc"), 0);
+	assert_int_equal(script_append_start(&b, NONCE, "/a'b\nc"), 0);
 	assert_non_null(strstr(b.data, "cd -- $'/a\\'b\\nc' ||"));
 }
 
@@ -98,9 +98,11 @@ static void the_largest_fits(void **)
 
 	assert_non_null(text);
 	memset(text, '\'', SCRIPT_TEXT_MAX);
-	assert_int_equal(script_check(&b, NONCE, (struct slice){ text, SCRIPT_TEXT_MAX }), 0);
+	assert_int_equal(script_append_check(&b, NONCE, (struct slice){ text, SCRIPT_TEXT_MAX }),
+			 0);
 	buf_clear(&b);
-	assert_int_equal(script_run(&b, NONCE, (struct slice){ text, SCRIPT_TEXT_MAX }, true), 0);
+	assert_int_equal(
+		script_append_run(&b, NONCE, (struct slice){ text, SCRIPT_TEXT_MAX }, true), 0);
 	free(text);
 }
 

@@ -6,7 +6,7 @@ static void the_real_table_is_complete(void **)
 {
 	struct settings s;
 
-	conf_defaults(&settings_table, &s);
+	conf_set_defaults(&settings_table, &s);
 	assert_string_equal(s.state_dir, "/var/lib/cay");
 	for (size_t i = 0; i < settings_table.n; i++) {
 		const struct conf_key *k = &settings_table.keys[i];

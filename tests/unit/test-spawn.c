@@ -199,7 +199,7 @@ static void faults_leave_no_child(void **)
 	struct spawn s = shell(argv, -1);
 	struct child c = CHILD_INIT;
 
-	assert_int_equal(fault_arm("spawn:before=error,spawn:after=error", NULL), 0);
+	assert_int_equal(failpoint_arm("spawn:before=error,spawn:after=error", NULL), 0);
 	assert_int_equal(child_start(&s, &c, NULL), -EIO);
 	assert_int_equal(child_start(&s, &c, NULL), -EIO);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);

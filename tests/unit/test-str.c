@@ -49,8 +49,8 @@ static void numbers_are_digits_and_nothing_else(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t v = 77;
 
-		row_check(i, str_u64(slice_of(cases[i].text), cases[i].min, cases[i].max, &v) ==
-				     cases[i].r);
+		row_check(i, str_parse_u64(slice_of(cases[i].text), cases[i].min, cases[i].max,
+					   &v) == cases[i].r);
 		row_check(i, v == (cases[i].r < 0 ? 77 : cases[i].want));
 	}
 }
@@ -84,7 +84,7 @@ static void utf8_is_strict(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		row_check(i, utf8_valid(cases[i].text, cases[i].n) == cases[i].valid);
+		row_check(i, utf8_is_valid(cases[i].text, cases[i].n) == cases[i].valid);
 }
 
 static void streams_are_cut_between_characters(void **)
@@ -107,7 +107,7 @@ static void streams_are_cut_between_characters(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		row_check(i, utf8_whole(cases[i].text, cases[i].n) == cases[i].whole);
+		row_check(i, utf8_whole_prefix_len(cases[i].text, cases[i].n) == cases[i].whole);
 }
 
 static void names_and_labels_follow_their_grammars(void **)
@@ -138,25 +138,25 @@ static void names_and_labels_follow_their_grammars(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct slice s = slice_of(cases[i].text);
 
-		row_check(i, str_dns_label(s) == cases[i].name);
-		row_check(i, str_label_key(s) == cases[i].key);
-		row_check(i, str_label_value(s) == cases[i].value);
+		row_check(i, str_is_dns_label(s) == cases[i].name);
+		row_check(i, str_is_label_key(s) == cases[i].key);
+		row_check(i, str_is_label_value(s) == cases[i].value);
 	}
 	memset(long_text, 'a', sizeof(long_text));
-	assert_true(str_dns_label((struct slice){ long_text, 63 }));
-	assert_false(str_dns_label((struct slice){ long_text, 64 }));
-	assert_false(str_label_value((struct slice){ long_text, 64 }));
+	assert_true(str_is_dns_label((struct slice){ long_text, 63 }));
+	assert_false(str_is_dns_label((struct slice){ long_text, 64 }));
+	assert_false(str_is_label_value((struct slice){ long_text, 64 }));
 	for (size_t i = 60; i < 254; i += 60)
 		long_text[i] = '.';
 	memcpy(long_text + 252, "/b", 2);
-	assert_true(str_label_key((struct slice){ long_text, 254 }));
+	assert_true(str_is_label_key((struct slice){ long_text, 254 }));
 	/* one more: a prefix of 254 characters, every label within 63 */
 	memset(long_text, 'a', sizeof(long_text));
 	for (size_t i = 50; i < 254; i += 51)
 		long_text[i] = '.';
 	memcpy(longer, long_text, 254);
 	memcpy(longer + 254, "/b", 2);
-	assert_false(str_label_key((struct slice){ longer, 256 }));
+	assert_false(str_is_label_key((struct slice){ longer, 256 }));
 }
 
 int main(void)

@@ -36,13 +36,13 @@ static const struct {
 	{ { { .type = FRAME_EOF } }, ~0u, NULL },
 };
 
-static int show(struct buf *seen, const struct stream_item *i, int *last)
+static int show(struct buf *seen, const struct frame_reader_item *i, int *last)
 {
 	const char *space = seen->len ? " " : "";
 
 	if (i->event == STREAM_DATA) {
 		if (*last == (int)i->stream)
-			return buf_add(seen, i->p, i->n);
+			return buf_append(seen, i->p, i->n);
 		*last = (int)i->stream;
 		return buf_printf(seen, "%s%u:%.*s", space, (unsigned)i->stream, (int)i->n,
 				  (const char *)i->p);
@@ -55,14 +55,14 @@ static int show(struct buf *seen, const struct stream_item *i, int *last)
 }
 
 /* Fed in pieces of `step` bytes, whatever the step is. */
-static int feed(struct stream *s, const struct buf *wire, size_t step, struct buf *seen)
+static int feed(struct frame_reader *s, const struct buf *wire, size_t step, struct buf *seen)
 {
 	int last = -1;
 
 	for (size_t at = 0; at < wire->len;) {
 		size_t n = wire->len - at < step ? wire->len - at : step;
-		struct stream_item item;
-		ssize_t r = stream_read(s, (const uint8_t *)wire->data + at, n, &item);
+		struct frame_reader_item item;
+		ssize_t r = frame_reader_feed(s, (const uint8_t *)wire->data + at, n, &item);
 
 		if (r < 0)
 			return (int)r;
@@ -84,7 +84,7 @@ static void only_what_is_in_order_passes(void **)
 			row_check(i, frame_encode(&cases[i].frames[f], &wire) == 0);
 		for (size_t step = 1; step <= wire.len; step++) {
 			auto_buf seen = BUF_INIT(4096);
-			struct stream s = stream_of(cases[i].allowed);
+			struct frame_reader s = frame_reader_create(cases[i].allowed);
 			int r = feed(&s, &wire, step, &seen);
 
 			row_check(i, r == (cases[i].seen ? 0 : -EPROTO));
@@ -99,7 +99,7 @@ static void it_goes_on_from_an_offset(void **)
 {
 	auto_buf wire = BUF_INIT(4096), seen = BUF_INIT(4096);
 	struct frame f = OUT(1000, "later");
-	struct stream s = stream_of(STREAM_BIT(FRAME_STDOUT));
+	struct frame_reader s = frame_reader_create(STREAM_BIT(FRAME_STDOUT));
 
 	s.next[FRAME_STDOUT] = 1000;
 	assert_int_equal(frame_encode(&f, &wire), 0);
@@ -112,19 +112,19 @@ static void it_goes_on_from_an_offset(void **)
 static void what_was_refused_stays_refused(void **)
 {
 	static const uint8_t bad[FRAME_HEAD] = { 9 };
-	struct stream s = stream_of(BOTH);
-	struct stream_item item;
+	struct frame_reader s = frame_reader_create(BOTH);
+	struct frame_reader_item item;
 
-	assert_int_equal(stream_read(&s, bad, sizeof(bad), &item), -EPROTO);
-	assert_int_equal(stream_read(&s, bad, 0, &item), -EPROTO);
+	assert_int_equal(frame_reader_feed(&s, bad, sizeof(bad), &item), -EPROTO);
+	assert_int_equal(frame_reader_feed(&s, bad, 0, &item), -EPROTO);
 }
 
 static void nothing_is_taken_from_nothing(void **)
 {
-	struct stream s = stream_of(BOTH);
-	struct stream_item item;
+	struct frame_reader s = frame_reader_create(BOTH);
+	struct frame_reader_item item;
 
-	assert_int_equal(stream_read(&s, NULL, 0, &item), 0);
+	assert_int_equal(frame_reader_feed(&s, NULL, 0, &item), 0);
 	assert_int_equal(item.event, STREAM_MORE);
 }
 

@@ -29,14 +29,14 @@ static ssize_t from_memory(void *arg, void *p, size_t n, struct cay_err *)
 
 static int to_buf(void *arg, const void *p, size_t n, struct cay_err *)
 {
-	return buf_add(arg, p, n);
+	return buf_append(arg, p, n);
 }
 
 static void seal(uint8_t *block)
 {
 	char text[8];
 
-	assert_int_equal(snprintf(text, sizeof(text), "%06o", tar_sum(block)), 6);
+	assert_int_equal(snprintf(text, sizeof(text), "%06o", tar_checksum(block)), 6);
 	memcpy(block + AT_SUM, text, 7);
 	block[AT_SUM + 7] = ' ';
 }
@@ -63,16 +63,16 @@ static void add(struct buf *b, char type, const char *name, const char *link, co
 	size_t n = strlen(data);
 
 	head(block, type, name, link, size);
-	assert_int_equal(buf_add(b, block, sizeof(block)), 0);
-	assert_int_equal(buf_add(b, data, n), 0);
-	assert_int_equal(buf_add(b, zeros, tar_padding(n)), 0);
+	assert_int_equal(buf_append(b, block, sizeof(block)), 0);
+	assert_int_equal(buf_append(b, data, n), 0);
+	assert_int_equal(buf_append(b, zeros, tar_padding_len(n)), 0);
 }
 
 static void end(struct buf *b)
 {
 	static const char zeros[2 * TAR_BLOCK];
 
-	assert_int_equal(buf_add(b, zeros, sizeof(zeros)), 0);
+	assert_int_equal(buf_append(b, zeros, sizeof(zeros)), 0);
 }
 
 /* All of an archive as text: "type name [link] size;" each. */
@@ -84,14 +84,14 @@ static int tell_all(const char *p, size_t n, size_t step, struct buf *ret, struc
 	int r;
 
 	tar_reader_init(&t, from_memory, &m);
-	while ((r = tar_next(&t, &e, err)) > 0) {
+	while ((r = tar_read_entry(&t, &e, err)) > 0) {
 		char chunk[7];
 		uint64_t seen = 0;
 		ssize_t some;
 
 		assert_int_equal(
 			buf_printf(ret, "%u %s %s %d;", e.type, e.name, e.link, (int)e.size), 0);
-		while ((some = tar_data(&t, chunk, sizeof(chunk), err)) > 0)
+		while ((some = tar_read_data(&t, chunk, sizeof(chunk), err)) > 0)
 			seen += (uint64_t)some;
 		if (some < 0) {
 			r = (int)some;
@@ -237,8 +237,8 @@ static void test_zero_in_a_pax_name(void **)
 	block[0] = '1';
 	block[1] = '2';
 	head(h, 'x', "pax", "", "14");
-	assert_int_equal(buf_add(&b, h, sizeof(h)), 0);
-	assert_int_equal(buf_add(&b, block, sizeof(block)), 0);
+	assert_int_equal(buf_append(&b, h, sizeof(h)), 0);
+	assert_int_equal(buf_append(&b, block, sizeof(block)), 0);
 	add(&b, '0', "a", "", "0", "");
 	end(&b);
 	assert_true(tell_all(b.data, b.len, 0, &told, &err) < 0);
@@ -254,11 +254,11 @@ static void test_prefix_and_long_names(void **)
 	head(block, '0', "name", "", "0");
 	memcpy(block + AT_PREFIX, "some/where", 11);
 	seal(block);
-	assert_int_equal(buf_add(&b, block, sizeof(block)), 0);
+	assert_int_equal(buf_append(&b, block, sizeof(block)), 0);
 	/* GNU's magic: what lies there is something else */
 	memcpy(block + AT_MAGIC, "ustar  ", 8);
 	seal(block);
-	assert_int_equal(buf_add(&b, block, sizeof(block)), 0);
+	assert_int_equal(buf_append(&b, block, sizeof(block)), 0);
 	add(&b, 'L', "././@LongLink", "", "11", "long/name");
 	add(&b, 'K', "././@LongLink", "", "4", "long");
 	add(&b, '2', "short", "short", "0", "");
@@ -299,7 +299,7 @@ static void test_too_much_of_nothing(void **)
 
 	add(&b, '0', "a", "", "3", "xyz");
 	end(&b);
-	assert_int_equal(buf_add(&b, zeros, TAR_TAIL_MAX + 1), 0);
+	assert_int_equal(buf_append(&b, zeros, TAR_TAIL_MAX + 1), 0);
 	assert_true(tell_all(b.data, b.len, 0, &told, &err) < 0);
 	assert_non_null(strstr(err.msg, "follows"));
 	buf_clear(&b);
@@ -329,10 +329,10 @@ static void test_what_is_written_is_read(void **)
 				       .name = name + 300 - n,
 				       .link = link + (n % 2 ? 3900 + n % 100 : n * 13) };
 
-		assert_int_equal(tar_put(&t, &e, &err), 0);
+		assert_int_equal(tar_write_entry(&t, &e, &err), 0);
 		assert_int_equal(buf_printf(&want, "2 %s %s 0;", e.name, e.link), 0);
 	}
-	assert_int_equal(tar_finish(&t, &err), 0);
+	assert_int_equal(tar_write_end(&t, &err), 0);
 	tar_writer_fini(&t);
 	assert_int_equal(b.len % TAR_BLOCK, 0);
 	assert_int_equal(tell_all(b.data, b.len, 777, &told, &err), 0);
@@ -349,11 +349,11 @@ static void test_large_sizes(void **)
 	struct memory m;
 
 	tar_writer_init(&w, to_buf, &b);
-	assert_int_equal(tar_put(&w, &e, &err), 0);
+	assert_int_equal(tar_write_entry(&w, &e, &err), 0);
 	tar_writer_fini(&w);
 	m = (struct memory){ b.data, b.len, 0, 0 };
 	tar_reader_init(&t, from_memory, &m);
-	assert_int_equal(tar_next(&t, &got, &err), 1);
+	assert_int_equal(tar_read_entry(&t, &got, &err), 1);
 	assert_true(got.size == e.size && got.mtime == e.mtime);
 	tar_reader_fini(&t);
 }
@@ -378,7 +378,7 @@ static int unzip(const char *p, size_t n, struct buf *ret, struct cay_err *err)
 
 	assert_int_equal(gz_reader_init(&g, from_memory, &m, err), 0);
 	while ((r = gz_read(&g, chunk, sizeof(chunk), err)) > 0)
-		assert_int_equal(buf_add(ret, chunk, (size_t)r), 0);
+		assert_int_equal(buf_append(ret, chunk, (size_t)r), 0);
 	gz_reader_fini(&g);
 	return (int)r;
 }
@@ -409,7 +409,7 @@ static void test_gzip(void **)
 	zipped.data[first - 5] ^= 1;
 	buf_clear(&back);
 	assert_true(unzip(zipped.data, zipped.len, &back, &err) < 0);
-	assert_int_equal(buf_add(&zipped, "trailing", 8), 0);
+	assert_int_equal(buf_append(&zipped, "trailing", 8), 0);
 	zipped.data[first - 5] ^= 1;
 	assert_true(unzip(zipped.data, zipped.len, &back, &err) < 0);
 }
@@ -418,10 +418,10 @@ static void test_quoted(void **)
 {
 	char ret[TAR_QUOTED_MAX + 1], all[256];
 
-	assert_string_equal(tar_quote("a\x1b[2J\n\\\xff", ret), "a\\x1b[2J\\x0a\\x5c\\xff");
+	assert_string_equal(tar_quote_name("a\x1b[2J\n\\\xff", ret), "a\\x1b[2J\\x0a\\x5c\\xff");
 	memset(all, '\n', 255);
 	all[255] = 0;
-	assert_int_equal(strlen(tar_quote(all, ret)), TAR_QUOTED_MAX);
+	assert_int_equal(strlen(tar_quote_name(all, ret)), TAR_QUOTED_MAX);
 }
 
 int main(void)

@@ -12,18 +12,18 @@ static json_t *write_config(bool own_network)
 {
 	auto_buf text = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&text);
-	struct oci o = { .live = 0x90000,
-			 .name = "sb1",
-			 .root = "/r",
-			 .shm_bytes = 2147483648,
-			 .nofile = 5000,
-			 .args = args,
-			 .own_network = own_network };
+	struct oci_config o = { .host_id_base = 0x90000,
+				.name = "sb1",
+				.root = "/r",
+				.shm_bytes = 2147483648,
+				.nofile = 5000,
+				.args = args,
+				.own_network = own_network };
 	json_t *j = NULL;
 
-	oci_write(&o, &w);
-	assert_int_equal(jw_done(&w), 0);
-	assert_int_equal(jr_read((struct slice){ text.data, text.len }, &limits, &j, NULL), 0);
+	oci_config_write(&o, &w);
+	assert_int_equal(jw_finish(&w), 0);
+	assert_int_equal(json_parse((struct slice){ text.data, text.len }, &limits, &j, NULL), 0);
 	return j;
 }
 

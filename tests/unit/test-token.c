@@ -68,7 +68,7 @@ static void what_was_made_is_accepted(void **)
 		char text[TOKEN_TEXT_LEN + 1];
 
 		t.scope = k ? SCOPE_READ : SCOPE_WRITE;
-		assert_int_equal(token_make(&t, &keys.key[k], text, NULL), 0);
+		assert_int_equal(token_sign(&t, &keys.key[k], text, NULL), 0);
 		assert_int_equal(strlen(text), TOKEN_TEXT_LEN);
 		assert_memory_equal(text, "cayt_", 5);
 		assert_int_equal(check(slice_of(text), &got, NULL), 0);
@@ -91,7 +91,7 @@ static void the_bytes_are_golden(void **)
 	char text[TOKEN_TEXT_LEN + 1];
 	uint8_t bytes[BYTES];
 
-	assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
+	assert_int_equal(token_sign(&t, &keys.key[0], text, NULL), 0);
 	read_text(text, bytes);
 	assert_memory_equal(bytes, front, sizeof(front));
 	assert_string_equal(text, "cayt_"
@@ -105,7 +105,7 @@ static void spelling_is_one(void **)
 	char text[TOKEN_TEXT_LEN + 1], wrong[TOKEN_TEXT_LEN + 3];
 	static const char others[] = "AZaz09-_+/=. \n\t\x7f\xff";
 
-	assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
+	assert_int_equal(token_sign(&t, &keys.key[0], text, NULL), 0);
 	/* any character changed to any other: 4 unused bits end the text */
 	for (size_t i = 0; i < TOKEN_TEXT_LEN; i++) {
 		for (size_t k = 0; k < sizeof(others); k++) {
@@ -149,7 +149,7 @@ static void every_bit_is_signed(void **)
 	char text[TOKEN_TEXT_LEN + 1];
 	uint8_t bytes[BYTES];
 
-	assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
+	assert_int_equal(token_sign(&t, &keys.key[0], text, NULL), 0);
 	read_text(text, bytes);
 	for (size_t i = 0; i < 8ul * BYTES; i++) {
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
@@ -200,7 +200,7 @@ static void signed_but_refused(void **)
 		uint8_t bytes[BYTES];
 
 		t.not_after = NOW;
-		assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
+		assert_int_equal(token_sign(&t, &keys.key[0], text, NULL), 0);
 		read_text(text, bytes);
 		bytes[rows[i].at] = rows[i].value;
 		write_text(bytes, &keys.key[rows[i].key], text);
@@ -216,7 +216,7 @@ static void time_and_epoch_to_the_unit(void **)
 	char text[TOKEN_TEXT_LEN + 1];
 	struct slice s = { text, TOKEN_TEXT_LEN };
 
-	assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
+	assert_int_equal(token_sign(&t, &keys.key[0], text, NULL), 0);
 	assert_int_equal(token_check(s, &keys, t.not_after, 9, &got, NULL), 0);
 	assert_int_equal(token_check(s, &keys, t.not_after + 1, 9, &got, NULL), -ENOKEY);
 	assert_int_equal(token_check(s, &keys, UINT64_MAX, 9, &got, NULL), -ENOKEY);
@@ -232,7 +232,7 @@ static void without_keys_nothing_is_good(void **)
 	char text[TOKEN_TEXT_LEN + 1];
 	uint8_t bytes[BYTES];
 
-	assert_int_equal(token_make(&t, &keys.key[0], text, NULL), 0);
+	assert_int_equal(token_sign(&t, &keys.key[0], text, NULL), 0);
 	assert_int_equal(token_check(slice_of(text), &none, NOW, 0, &got, NULL), -ENOKEY);
 	assert_int_equal(token_check(slice_of(text), &rotated, NOW, 0, &got, NULL), -ENOKEY);
 	/* an empty slot is no key of zeros */
@@ -240,7 +240,7 @@ static void without_keys_nothing_is_good(void **)
 	bytes[2] = 0;
 	write_text(bytes, &none.key[0], text);
 	assert_int_equal(token_check(slice_of(text), &none, NOW, 0, &got, NULL), -ENOKEY);
-	assert_int_equal(token_make(&t, &none.key[0], text, NULL), -EINVAL);
+	assert_int_equal(token_sign(&t, &none.key[0], text, NULL), -EINVAL);
 }
 
 static void what_would_be_refused_is_not_made(void **)
@@ -253,13 +253,13 @@ static void what_would_be_refused_is_not_made(void **)
 	bad[2].sandbox.noun = ID_EXEC;
 	bad[3].scope = SCOPE_NONE;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		row_check(i, token_make(&bad[i], &keys.key[0], text, NULL) == -EINVAL);
+		row_check(i, token_sign(&bad[i], &keys.key[0], text, NULL) == -EINVAL);
 	assert_string_equal(text, "untouched");
 }
 
 static int check_link(const char *text, const char *target, struct token *ret, struct cay_err *err)
 {
-	return token_check_link(slice_of(text), slice_of(target), &keys, NOW, 9, ret, err);
+	return token_check_link_target(slice_of(text), slice_of(target), &keys, NOW, 9, ret, err);
 }
 
 /* A link is good for the target it was made for, to the byte, and for nothing a token is. */
@@ -277,11 +277,11 @@ static void a_link_is_good_for_one_target(void **)
 	struct token t = sample(), got = {};
 	struct cay_err err = {};
 
-	assert_true(token_make_link(&t, slice_of(target), &keys.key[0], text, &err) < 0);
+	assert_true(token_sign_link(&t, slice_of(target), &keys.key[0], text, &err) < 0);
 	t.scope = SCOPE_READ;
 	err = (struct cay_err){};
-	assert_int_equal(token_make_link(&t, slice_of(target), &keys.key[0], text, &err), 0);
-	assert_int_equal(token_make(&t, &keys.key[0], plain, &err), 0);
+	assert_int_equal(token_sign_link(&t, slice_of(target), &keys.key[0], text, &err), 0);
+	assert_int_equal(token_sign(&t, &keys.key[0], plain, &err), 0);
 	assert_int_equal(check_link(text, target, &got, &err), 0);
 	assert_true(same(&got, &t));
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
@@ -302,7 +302,7 @@ static void a_link_does_not_write(void **)
 	unsigned n = 0;
 
 	t.scope = SCOPE_READ;
-	assert_int_equal(token_make_link(&t, slice_of(target), &keys.key[0], text, &err), 0);
+	assert_int_equal(token_sign_link(&t, slice_of(target), &keys.key[0], text, &err), 0);
 	read_text(text, bytes);
 	bytes[1] = SCOPE_WRITE;
 	memcpy(all, bytes, MAC_AT);

@@ -33,7 +33,7 @@ static ssize_t from_memory(void *arg, void *p, size_t n, struct cay_err *)
 
 static int to_buf(void *arg, const void *p, size_t n, struct cay_err *)
 {
-	return buf_add(arg, p, n);
+	return buf_append(arg, p, n);
 }
 
 /* A directory of its own for each test, with one beside it that must not change. */
@@ -47,7 +47,7 @@ static int fresh(void **)
 	work = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(work >= 0);
 	assert_int_equal(mkdirat(work, "in", 0755), 0);
-	assert_int_equal(path_write(work, "canary", "bird", 4, 0600), 0);
+	assert_int_equal(path_write_atomic(work, "canary", "bird", 4, 0600), 0);
 	return 0;
 }
 
@@ -60,7 +60,7 @@ static int stale(void **)
 	n = readlink(self, name, sizeof(name) - 1);
 	assert_true(n > 0);
 	name[n] = 0;
-	assert_int_equal(tree_empty(work), 0);
+	assert_int_equal(rmtree_contents(work), 0);
 	assert_int_equal(rmdir(name), 0);
 	(void)close(work);
 	return 0;
@@ -94,10 +94,10 @@ static void build(struct buf *b, const struct member *m, size_t n)
 				       .mode = m[i].mode ? m[i].mode : 0644,
 				       .mtime = 1000000000 };
 
-		assert_int_equal(tar_put(&t, &e, &err), 0);
-		assert_int_equal(tar_put_data(&t, m[i].data, e.size, &err), 0);
+		assert_int_equal(tar_write_entry(&t, &e, &err), 0);
+		assert_int_equal(tar_write_data(&t, m[i].data, e.size, &err), 0);
 	}
-	assert_int_equal(tar_finish(&t, &err), 0);
+	assert_int_equal(tar_write_end(&t, &err), 0);
 	tar_writer_fini(&t);
 }
 
@@ -132,7 +132,7 @@ static int no_tmp(void *arg, int dirfd, const char *name)
 	if (S_ISDIR(st.st_mode)) {
 		auto_close int fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
 
-		assert_int_equal(path_each(fd, no_tmp, NULL), 0);
+		assert_int_equal(path_for_each_entry(fd, no_tmp, NULL), 0);
 	}
 	return 0;
 }
@@ -154,7 +154,7 @@ static void assert_untouched(void)
 	assert_string_equal(buf_str(&b), "bird");
 	assert_int_equal(fstatat(work, "canary", &st, AT_SYMLINK_NOFOLLOW), 0);
 	assert_true(st.st_nlink == 1 && (st.st_mode & 07777) == 0600);
-	assert_int_equal(path_each(fd, no_tmp, NULL), 0);
+	assert_int_equal(path_for_each_entry(fd, no_tmp, NULL), 0);
 }
 
 #define F(...) { TAR_FILE, __VA_ARGS__ }
@@ -217,8 +217,8 @@ static void test_hostile(void **)
 		auto_close int fd = in();
 		int r;
 
-		assert_int_equal(tree_empty(fd), 0);
-		assert_int_equal(path_write(fd, "was", "here", 4, 0644), 0);
+		assert_int_equal(rmtree_contents(fd), 0);
+		assert_int_equal(path_write_atomic(fd, "was", "here", 4, 0644), 0);
 		assert_int_equal(mkdirat(fd, "dir", 0755), 0);
 		assert_int_equal(symlinkat("..", fd, "out"), 0);
 		build(&b, rows[i].m, ARRAY_SIZE(rows[i].m));
@@ -336,7 +336,7 @@ static void test_cut_anywhere(void **)
 		struct cay_err err = {};
 		auto_close int fd = in();
 
-		assert_int_equal(path_write(fd, "was", "here", 4, 0644), 0);
+		assert_int_equal(path_write_atomic(fd, "was", "here", 4, 0644), 0);
 		assert_true(unpack(&cut, wide, &counts, &there, &err) < 0);
 		assert_content("was", counts.files ? "new content" : "here");
 		if (counts.files == 3)
@@ -392,10 +392,10 @@ static void test_many_directories(void **)
 		struct tar_entry e = { .type = TAR_FILE, .name = name, .size = 1, .mode = 0644 };
 
 		assert_true(snprintf(name, sizeof(name), "d/%u/f%u", i % DIRECTORIES, i) > 0);
-		assert_int_equal(tar_put(&t, &e, &err), 0);
-		assert_int_equal(tar_put_data(&t, "x", 1, &err), 0);
+		assert_int_equal(tar_write_entry(&t, &e, &err), 0);
+		assert_int_equal(tar_write_data(&t, "x", 1, &err), 0);
 	}
-	assert_int_equal(tar_finish(&t, &err), 0);
+	assert_int_equal(tar_write_end(&t, &err), 0);
 	tar_writer_fini(&t);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
 	few = (struct rlimit){ 32, was.rlim_max };
@@ -413,8 +413,8 @@ static void plant(int fd)
 {
 	assert_int_equal(mkdirat(fd, "d", 0755), 0);
 	assert_int_equal(mkdirat(fd, "d/empty", 0711), 0);
-	assert_int_equal(path_write(fd, "f", "content", 7, 0640), 0);
-	assert_int_equal(path_write(fd, "\xff\x1b", "odd", 3, 0600), 0);
+	assert_int_equal(path_write_atomic(fd, "f", "content", 7, 0640), 0);
+	assert_int_equal(path_write_atomic(fd, "\xff\x1b", "odd", 3, 0600), 0);
 	assert_int_equal(symlinkat("../canary", fd, "d/l"), 0);
 	assert_int_equal(mkfifoat(fd, "fifo", 0600), 0);
 }
@@ -434,7 +434,7 @@ static void test_there_and_back(void **)
 	assert_true(n.files == 2 && n.directories == 3 && n.links == 1 && n.skipped == 1);
 	assert_int_equal(n.bytes, 10);
 	assert_null(memmem(b.data, b.len, "bird", 4));
-	assert_int_equal(tree_empty(fd), 0);
+	assert_int_equal(rmtree_contents(fd), 0);
 	assert_int_equal(unpack(&b, wide, &n2, &there, &err), 0);
 	assert_true(n2.files == 2 && n2.directories == 2 && n2.links == 1 && n2.skipped == 0);
 	assert_true(there.skipped == 1 && there.changed == 0);
@@ -452,7 +452,7 @@ static void test_one_file(void **)
 	struct tree_counts n, there;
 	struct cay_err err = {};
 
-	assert_int_equal(path_write(fd, "f", "content", 7, 0640), 0);
+	assert_int_equal(path_write_atomic(fd, "f", "content", 7, 0640), 0);
 	f = path_open(fd, "f", O_RDONLY, 0);
 	assert_int_equal(tree_pack(f, "some/where/f2", to_buf, &b, &n, &err), 0);
 	assert_int_equal(unpack(&b, wide, &n, &there, &err), 0);
@@ -472,7 +472,7 @@ static int shrink(void *arg, const void *p, size_t n, struct cay_err *)
 
 	if (s->calls++ == 1)
 		assert_int_equal(ftruncate(s->fd, 10), 0);
-	return buf_add(s->b, p, n);
+	return buf_append(s->b, p, n);
 }
 
 static void test_a_file_that_shrinks(void **)
@@ -486,7 +486,7 @@ static void test_a_file_that_shrinks(void **)
 	struct stat st;
 
 	memset(much, 'x', sizeof(much));
-	assert_int_equal(path_write(fd, "f", much, sizeof(much), 0640), 0);
+	assert_int_equal(path_write_atomic(fd, "f", much, sizeof(much), 0640), 0);
 	s.fd = path_open(fd, "f", O_RDWR, 0);
 	assert_int_equal(tree_pack(fd, "in", shrink, &s, &n, &err), 0);
 	assert_int_equal(close(s.fd), 0);
@@ -539,7 +539,7 @@ static void test_notes(void **)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct tree_counts n = {};
 
-		assert_int_equal(tree_note(rows[i].note, &n), rows[i].good);
+		assert_int_equal(tree_note_parse(rows[i].note, &n), rows[i].good);
 		if (rows[i].good)
 			assert_true(n.skipped == 3 && n.changed == 7);
 	}
@@ -547,19 +547,19 @@ static void test_notes(void **)
 
 static void test_made(void **)
 {
-	struct made m = {};
+	struct inode_set m = {};
 	struct stat st = {};
 
-	assert_false(made_has(&m, &st));
+	assert_false(inode_set_has(&m, &st));
 	for (unsigned i = 0; i < 5000; i += 2) {
 		st.st_ino = i;
-		assert_int_equal(made_add(&m, &st), 0);
+		assert_int_equal(inode_set_add(&m, &st), 0);
 	}
 	for (unsigned i = 1; i < 5000; i++) {
 		st.st_ino = i;
-		assert_int_equal(made_has(&m, &st), i % 2 == 0 || i == 1);
+		assert_int_equal(inode_set_has(&m, &st), i % 2 == 0 || i == 1);
 	}
-	made_fini(&m);
+	inode_set_fini(&m);
 }
 
 int main(void)

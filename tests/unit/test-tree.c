@@ -23,7 +23,8 @@ static int set_up(void **state)
 	    !mkdtemp(f->base))
 		return -1;
 	f->fd = open(f->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (mkdirat(f->fd, "canary", 0755) < 0 || path_write(f->fd, "secret", "s", 1, 0600) < 0 ||
+	if (mkdirat(f->fd, "canary", 0755) < 0 ||
+	    path_write_atomic(f->fd, "secret", "s", 1, 0600) < 0 ||
 	    mkdirat(f->fd, "canary/d", 0755) < 0)
 		return -1;
 	*state = f;
@@ -80,7 +81,7 @@ static void depth_costs_no_fds(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	few.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
@@ -104,7 +105,7 @@ static void many_files_go(void **state)
 		assert_true(snprintf(name, sizeof(name), "chain%u", i) > 0);
 		make_chain(fd, name, 100);
 	}
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 }
 
 static void links_are_not_followed(void **state)
@@ -129,10 +130,10 @@ static void links_are_not_followed(void **state)
 	assert_int_equal(linkat(f->fd, "secret", fd, "hard", 0), 0);
 	assert_int_equal(mkfifoat(fd, "fifo", 0), 0);
 	assert_int_equal(mknodat(fd, "dev", S_IFCHR, 0), 0);
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 	/* the link itself goes, not what it names */
 	assert_int_equal(symlinkat("canary", f->fd, "t"), 0);
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 }
 
 /* The names it moves directories to are no secret. */
@@ -155,17 +156,17 @@ static void planted_names_do_not_stop_it(void **state)
 			assert_int_equal(mknodat(fd, name, S_IFREG, 0), 0);
 	}
 	make_chain(fd, "chain", 300);
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 }
 
 static void being_absent_is_success(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 	assert_int_equal(mknodat(f->fd, "t", S_IFREG, 0), 0);
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
-	assert_int_equal(tree_remove(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
+	assert_int_equal(rmtree_at(f->fd, "t"), 0);
 }
 
 static void a_name_is_one_component(void **state)
@@ -174,7 +175,7 @@ static void a_name_is_one_component(void **state)
 	static const char *const names[] = { "", ".", "..", "canary/d", "/tmp", "canary/", "../x" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		row_check(i, tree_remove(f->fd, names[i]) == -EINVAL);
+		row_check(i, rmtree_at(f->fd, names[i]) == -EINVAL);
 }
 
 static void emptying_leaves_the_directory(void **state)
@@ -184,10 +185,10 @@ static void emptying_leaves_the_directory(void **state)
 
 	make_chain(f->fd, "t", 20);
 	fd = openat(f->fd, "t", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_int_equal(tree_empty(fd), 0);
-	assert_int_equal(tree_empty(fd), 0);
+	assert_int_equal(rmtree_contents(fd), 0);
+	assert_int_equal(rmtree_contents(fd), 0);
 	assert_int_equal(unlinkat(f->fd, "t", AT_REMOVEDIR), 0);
-	assert_int_equal(tree_empty(-EBADF), -EBADF);
+	assert_int_equal(rmtree_contents(-EBADF), -EBADF);
 }
 
 int main(void)

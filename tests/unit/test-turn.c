@@ -11,73 +11,73 @@ static struct id tenant(unsigned i)
 	return id;
 }
 
-static bool ask(struct turns *q, struct turn *t, unsigned who, uint64_t now)
+static bool ask(struct create_queue *q, struct create_slot *t, unsigned who, uint64_t now)
 {
 	struct id id = tenant(who);
 
-	return turn_ask(q, t, &id, now);
+	return create_queue_enter(q, t, &id, now);
 }
 
 /* Makings that take 50 ms of a machine that does one at a time: 20 a second. */
-static void measure(struct turns *q)
+static void measure(struct create_queue *q)
 {
-	struct turn t;
+	struct create_slot t;
 	uint64_t now = NS_PER_S;
 
 	for (unsigned i = 0; i < 64; i++, now += 50 * NS_PER_MS) {
 		assert_true(ask(q, &t, 0, now));
-		assert_ptr_equal(turn_next(q, now), &t);
-		turn_over(q, &t, now + 50 * NS_PER_MS);
+		assert_ptr_equal(create_queue_start_next(q, now), &t);
+		create_queue_finish(q, &t, now + 50 * NS_PER_MS);
 	}
 }
 
 static void only_as_many_as_are_made_in_time(void **)
 {
-	struct turns q = {};
-	static struct turn t[64];
+	struct create_queue q = {};
+	static struct create_slot t[64];
 	unsigned in = 0;
 
 	measure(&q);
-	assert_in_range(q.each_ns, 49 * NS_PER_MS, 51 * NS_PER_MS);
+	assert_in_range(q.cost_ns, 49 * NS_PER_MS, 51 * NS_PER_MS);
 	for (unsigned i = 0; i < 64; i++) /* a tenant each */
 		in += ask(&q, &t[i], i, 10 * NS_PER_S);
 	assert_in_range(in, 39, 40);
 	assert_int_equal(q.n_refused, 64 - in);
 	assert_int_equal(q.n_waiting, in);
-	for (in = 0; turn_next(&q, 10 * NS_PER_S); in++)
+	for (in = 0; create_queue_start_next(&q, 10 * NS_PER_S); in++)
 		;
-	assert_int_equal(in, TURN_MAKING);
+	assert_int_equal(in, CREATE_QUEUE_RUNNING_MAX);
 }
 
 /* However slow it was, a few are tried. */
 static void what_was_slow_is_tried_again(void **)
 {
-	struct turns q = {};
-	struct turn t;
+	struct create_queue q = {};
+	struct create_slot t;
 	uint64_t now = NS_PER_S;
 	unsigned in = 0;
-	static struct turn more[16];
+	static struct create_slot more[16];
 
 	for (unsigned i = 0; i < 32; i++, now += 30 * NS_PER_S) {
 		assert_true(ask(&q, &t, 0, now));
-		assert_ptr_equal(turn_next(&q, now), &t);
-		turn_over(&q, &t, now + 30 * NS_PER_S);
+		assert_ptr_equal(create_queue_start_next(&q, now), &t);
+		create_queue_finish(&q, &t, now + 30 * NS_PER_S);
 	}
 	for (unsigned i = 0; i < 16; i++)
 		in += ask(&q, &more[i], i, now);
-	assert_int_equal(in, TURN_FLOOR);
+	assert_int_equal(in, CREATE_QUEUE_MIN);
 	/* and one outage is not believed for long */
 	for (unsigned i = 0; i < 16; i++)
-		if (turn_next(&q, now) || q.making)
-			turn_leave(&q, q.making);
+		if (create_queue_start_next(&q, now) || q.creating)
+			create_queue_leave(&q, q.creating);
 	measure(&q);
-	assert_in_range(q.each_ns, 49 * NS_PER_MS, 51 * NS_PER_MS);
+	assert_in_range(q.cost_ns, 49 * NS_PER_MS, 51 * NS_PER_MS);
 }
 
 static void one_tenant_leaves_room(void **)
 {
-	struct turns q = {};
-	static struct turn greedy[64], other;
+	struct create_queue q = {};
+	static struct create_slot greedy[64], other;
 	unsigned in = 0;
 
 	measure(&q);
@@ -89,8 +89,8 @@ static void one_tenant_leaves_room(void **)
 
 static void tenants_take_turns(void **)
 {
-	struct turns q = {};
-	static struct turn t[3][5];
+	struct create_queue q = {};
+	static struct create_slot t[3][5];
 	unsigned order[3] = {};
 
 	/* the greedy one came first with all of its own */
@@ -99,25 +99,25 @@ static void tenants_take_turns(void **)
 	assert_true(ask(&q, &t[1][0], 1, NS_PER_S));
 	assert_true(ask(&q, &t[2][0], 2, NS_PER_S));
 	for (unsigned i = 0; i < 3; i++)
-		order[turn_next(&q, NS_PER_S)->tenant.bits[14]]++;
+		order[create_queue_start_next(&q, NS_PER_S)->tenant.bits[14]]++;
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(order[i], 1);
 }
 
 static void who_waits_too_long_is_told(void **)
 {
-	struct turns q = {};
-	struct turn a, b;
+	struct create_queue q = {};
+	struct create_slot a, b;
 
 	assert_true(ask(&q, &a, 0, NS_PER_S));
 	assert_true(ask(&q, &b, 1, NS_PER_S + 1));
-	assert_null(turn_late(&q, NS_PER_S + TURN_PATIENCE_NS - 1));
-	assert_ptr_equal(turn_late(&q, NS_PER_S + TURN_PATIENCE_NS), &a);
-	assert_null(turn_late(&q, NS_PER_S + TURN_PATIENCE_NS));
-	assert_int_equal(q.n_late, 1);
-	turn_leave(&q, &b);
+	assert_null(create_queue_pop_expired(&q, NS_PER_S + CREATE_QUEUE_WAIT_MAX_NS - 1));
+	assert_ptr_equal(create_queue_pop_expired(&q, NS_PER_S + CREATE_QUEUE_WAIT_MAX_NS), &a);
+	assert_null(create_queue_pop_expired(&q, NS_PER_S + CREATE_QUEUE_WAIT_MAX_NS));
+	assert_int_equal(q.n_expired, 1);
+	create_queue_leave(&q, &b);
 	assert_int_equal(q.n_waiting, 0);
-	assert_null(turn_next(&q, NS_PER_S));
+	assert_null(create_queue_start_next(&q, NS_PER_S));
 }
 
 int main(void)

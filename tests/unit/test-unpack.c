@@ -35,10 +35,10 @@ static void test_docker_names(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_pool pool = POOL_INIT(KIB(64));
+		auto_arena arena = ARENA_INIT(KIB(64));
 		struct docker_image image;
 		struct cay_err err = {};
-		int r = docker_read(slice_of(rows[i].text), &pool, &image, &err);
+		int r = docker_manifest_parse(slice_of(rows[i].text), &arena, &image, &err);
 
 		if (rows[i].why) {
 			assert_true(r < 0);
@@ -80,7 +80,7 @@ static int make_tar(const char *name, unsigned mode, unsigned skins)
 }
 
 static int unpack_one(const char *name, unsigned mode, unsigned skins, uint64_t max,
-		      struct unpacked *ret, struct cay_err *err)
+		      struct unpack_result *ret, struct cay_err *err)
 {
 	char dir[] = "/tmp/cay-unpack-XXXXXX";
 	auto_close int tar = make_tar(name, mode, skins);
@@ -89,17 +89,17 @@ static int unpack_one(const char *name, unsigned mode, unsigned skins, uint64_t 
 
 	assert_non_null(mkdtemp(dir));
 	root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = unpack(root, tar, config, max, ret, err);
+	r = unpack_image(root, tar, config, max, ret, err);
 	if (r >= 0)
 		assert_int_equal(faccessat(root, name, F_OK, 0), 0);
-	assert_int_equal(tree_empty(root), 0);
+	assert_int_equal(rmtree_contents(root), 0);
 	assert_int_equal(rmdir(dir), 0);
 	return r;
 }
 
 static void test_tree(void **)
 {
-	struct unpacked plain = {}, zipped = {}, other = {};
+	struct unpack_result plain = {}, zipped = {}, other = {};
 	struct cay_err err = {};
 
 	assert_int_equal(unpack_one("bin/sh", 0755, 0, MIB(1), &plain, &err), 0);
@@ -123,7 +123,7 @@ static void test_not_a_tree(void **)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct unpacked u = {};
+		struct unpack_result u = {};
 		struct cay_err err = {};
 
 		assert_true(unpack_one(rows[i].name, rows[i].mode, rows[i].skins, rows[i].max, &u,
@@ -133,16 +133,16 @@ static void test_not_a_tree(void **)
 }
 
 /* An archive whose second layer is a link; of it only the way next door is gone. */
-static const struct layout_file *linked(const char *name, const char *to)
+static const struct oci_layout_file *linked(const char *name, const char *to)
 {
-	static struct layout_name names[2];
-	static struct layout l;
+	static struct oci_layout_name names[2];
+	static struct oci_layout l;
 
-	names[0] = (struct layout_name){ .name = (char *)(uintptr_t)"a/layer.tar" };
-	names[1] = (struct layout_name){ .name = (char *)(uintptr_t)name,
-					 .link = (char *)(uintptr_t)to };
-	l = (struct layout){ .fd = -EBADF, .names = names, .n_names = 2 };
-	return layout_named(&l, name);
+	names[0] = (struct oci_layout_name){ .name = (char *)(uintptr_t)"a/layer.tar" };
+	names[1] = (struct oci_layout_name){ .name = (char *)(uintptr_t)name,
+					     .link = (char *)(uintptr_t)to };
+	l = (struct oci_layout){ .fd = -EBADF, .names = names, .n_names = 2 };
+	return oci_layout_find_file(&l, name);
 }
 
 static void test_links(void **)

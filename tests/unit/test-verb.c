@@ -13,8 +13,8 @@ static void fill(union verb_any *r, unsigned verb)
 	uint8_t *bytes = (uint8_t *)r;
 
 	memset(r, 0, sizeof(*r));
-	verb_begin(&r->head, (enum verb)verb, 77);
-	for (const struct verb_field *f = verb_fields(verb); f->name; f++) {
+	verb_head_init(&r->head, (enum verb)verb, 77);
+	for (const struct verb_field *f = verb_request_fields(verb); f->name; f++) {
 		if (f->kind == VK_SANDBOX)
 			bytes[f->offset] = ID_SANDBOX;
 		else if (f->kind == VK_TENANT)
@@ -29,14 +29,14 @@ static void fill(union verb_any *r, unsigned verb)
 static void every_verb_is_a_complete_row(void **)
 {
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
-		const struct verb_row *row = verb_row(v);
+		const struct verb_row *row = verb_row_find(v);
 
 		row_check(v, row && row->name[0] && row->summary[0]);
 		row_check(v, row->request_size <= VERB_MESSAGE_MAX);
 		row_check(v, row->reply_size <= VERB_MESSAGE_MAX);
 	}
-	assert_null(verb_row(VERB_NONE));
-	assert_null(verb_row(VERB_NUM));
+	assert_null(verb_row_find(VERB_NONE));
+	assert_null(verb_row_find(VERB_NUM));
 }
 
 /* Nothing crosses unchecked: the fields cover every byte behind the head. */
@@ -45,11 +45,11 @@ static void fields_add_up_to_the_struct(void **)
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
 		size_t at = sizeof(struct verb_head);
 
-		for (const struct verb_field *f = verb_fields(v); f->name; f++) {
+		for (const struct verb_field *f = verb_request_fields(v); f->name; f++) {
 			row_check(v, f->offset == at);
 			at += f->size;
 		}
-		row_check(v, at == verb_row(v)->request_size);
+		row_check(v, at == verb_row_find(v)->request_size);
 	}
 }
 
@@ -60,15 +60,16 @@ static void a_valid_request_passes(void **)
 		union verb_any r;
 
 		fill(&r, v);
-		row_check(v, verb_check(&r, r.head.size, verb_row(v)->fds, &err) == (int)v);
+		row_check(v, verb_request_check(&r, r.head.size, verb_row_find(v)->fds, &err) ==
+				     (int)v);
 	}
 }
 
 static void a_wrong_frame_is_refused(void **)
 {
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
-		unsigned fds = verb_row(v)->fds;
-		size_t n = verb_row(v)->request_size;
+		unsigned fds = verb_row_find(v)->fds;
+		size_t n = verb_row_find(v)->request_size;
 		union verb_any r;
 
 		fill(&r, v);
@@ -78,21 +79,22 @@ static void a_wrong_frame_is_refused(void **)
 
 			assert_non_null(msg);
 			memcpy(msg + 1, &r, len);
-			row_check(v, len == n || verb_check(msg + 1, len, fds, NULL) == -EPROTO);
+			row_check(v, len == n || verb_request_check(msg + 1, len, fds, NULL) ==
+							 -EPROTO);
 		}
-		row_check(v, verb_check(&r, n, fds + 1, NULL) == -EPROTO);
+		row_check(v, verb_request_check(&r, n, fds + 1, NULL) == -EPROTO);
 		r.head.magic ^= 1;
-		row_check(v, verb_check(&r, n, fds, NULL) == -EPROTO);
+		row_check(v, verb_request_check(&r, n, fds, NULL) == -EPROTO);
 		fill(&r, v);
 		r.head.size++;
-		row_check(v, verb_check(&r, n, fds, NULL) == -EPROTO);
+		row_check(v, verb_request_check(&r, n, fds, NULL) == -EPROTO);
 		fill(&r, v);
 		r.head.verb |= VERB_REPLY_BIT;
-		row_check(v, verb_check(&r, n, fds, NULL) == -EPROTO);
+		row_check(v, verb_request_check(&r, n, fds, NULL) == -EPROTO);
 		r.head.verb = VERB_NUM;
-		row_check(v, verb_check(&r, n, fds, NULL) == -EPROTO);
+		row_check(v, verb_request_check(&r, n, fds, NULL) == -EPROTO);
 		r.head.verb = 0;
-		row_check(v, verb_check(&r, n, fds, NULL) == -EPROTO);
+		row_check(v, verb_request_check(&r, n, fds, NULL) == -EPROTO);
 	}
 }
 
@@ -109,8 +111,8 @@ static void every_field_has_its_edges(void **)
 	unsigned tried = 0;
 
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++)
-		for (const struct verb_field *f = verb_fields(v); f->name; f++) {
-			unsigned fds = verb_row(v)->fds;
+		for (const struct verb_field *f = verb_request_fields(v); f->name; f++) {
+			unsigned fds = verb_row_find(v)->fds;
 			union verb_any r;
 			struct cay_err err = {};
 			uint64_t top = f->size == 4 ? UINT32_MAX : UINT64_MAX;
@@ -118,13 +120,15 @@ static void every_field_has_its_edges(void **)
 			fill(&r, v);
 			if (f->kind == VK_DIGEST) {
 				memset((uint8_t *)&r + f->offset, 0, f->size);
-				row_check(v, verb_check(&r, r.head.size, fds, &err) == -EINVAL);
+				row_check(v, verb_request_check(&r, r.head.size, fds, &err) ==
+						     -EINVAL);
 				tried++;
 				continue;
 			}
 			if (f->kind == VK_SANDBOX || f->kind == VK_TENANT || f->kind == VK_AFTER) {
 				((uint8_t *)&r)[f->offset] = ID_EXEC;
-				row_check(v, verb_check(&r, r.head.size, fds, &err) == -EINVAL);
+				row_check(v, verb_request_check(&r, r.head.size, fds, &err) ==
+						     -EINVAL);
 				assert_string_equal(err.field, f->name);
 				tried++;
 				continue;
@@ -132,17 +136,20 @@ static void every_field_has_its_edges(void **)
 			if (f->kind == VK_BYTES)
 				continue;
 			put(&r, f, f->max);
-			row_check(v, verb_check(&r, r.head.size, fds, NULL) == (int)v);
+			row_check(v, verb_request_check(&r, r.head.size, fds, NULL) == (int)v);
 			if (f->max < top) {
 				put(&r, f, f->max + 1);
-				row_check(v, verb_check(&r, r.head.size, fds, NULL) == -EINVAL);
+				row_check(v, verb_request_check(&r, r.head.size, fds, NULL) ==
+						     -EINVAL);
 				put(&r, f, top);
-				row_check(v, verb_check(&r, r.head.size, fds, NULL) == -EINVAL);
+				row_check(v, verb_request_check(&r, r.head.size, fds, NULL) ==
+						     -EINVAL);
 				tried++;
 			}
 			if (f->min > 0) {
 				put(&r, f, f->min - 1);
-				row_check(v, verb_check(&r, r.head.size, fds, NULL) == -EINVAL);
+				row_check(v, verb_request_check(&r, r.head.size, fds, NULL) ==
+						     -EINVAL);
 				tried++;
 			}
 		}
@@ -177,10 +184,10 @@ static void the_bytes_are_fixed(void **)
 		.writable = 0x103,
 	};
 
-	verb_begin(&s.head, VERB_START, 77);
+	verb_head_init(&s.head, VERB_START, 77);
 	static_assert(sizeof(golden) == sizeof(s));
 	assert_memory_equal(&s, golden, sizeof(golden));
-	assert_int_equal(verb_check(golden, sizeof(golden), 0, NULL), VERB_START);
+	assert_int_equal(verb_request_check(golden, sizeof(golden), 0, NULL), VERB_START);
 }
 
 static void the_highest_range_ends_below_the_foreign_one(void **)
@@ -207,12 +214,12 @@ static void hello_is_frozen(void **)
 	uint8_t msg[VERB_MESSAGE_MAX];
 	struct cay_err err = {}, outcome = {};
 
-	verb_begin(&h.head, VERB_HELLO, 5);
+	verb_head_init(&h.head, VERB_HELLO, 5);
 	assert_memory_equal(&h, hello, sizeof(hello));
 	(void)cay_fail(&err, CAY_E_INCOMPATIBLE, "no");
-	assert_int_equal(verb_reply_to(msg, &h.head, &err), sizeof(refusal));
+	assert_int_equal(verb_reply_write(msg, &h.head, &err), sizeof(refusal));
 	assert_memory_equal(msg, refusal, sizeof(refusal));
-	assert_int_equal(verb_check_reply(msg, sizeof(refusal), 0, &h.head, &outcome, NULL), 0);
+	assert_int_equal(verb_reply_check(msg, sizeof(refusal), 0, &h.head, &outcome, NULL), 0);
 	assert_int_equal(outcome.code, CAY_E_INCOMPATIBLE);
 	assert_string_equal(outcome.msg, "no");
 }
@@ -228,15 +235,15 @@ static void writable_paths_are_bits(void **)
 		char path[64];
 
 		assert_true(snprintf(path, sizeof(path), "/%s", writable_paths[i]) > 1);
-		row_check(i, writable_bit(path) == UINT32_C(1) << i);
+		row_check(i, writable_path_bit(path) == UINT32_C(1) << i);
 		row_check(i, path[1] != '/' && !strstr(path, "..") && !strstr(path, "//"));
-		all |= writable_bit(path);
+		all |= writable_path_bit(path);
 	}
 	assert_int_equal(all, WRITABLE_ALL);
 	assert_null(writable_paths[WRITABLE_NUM]);
-	assert_int_equal(writable_bit("/workspace"), 1); /* numbers cross: rows stay */
+	assert_int_equal(writable_path_bit("/workspace"), 1); /* numbers cross: rows stay */
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		row_check(i, writable_bit(others[i]) == 0);
+		row_check(i, writable_path_bit(others[i]) == 0);
 }
 
 /* Whoever changes a number, a size or a field raises VERB_ABI and writes the new
@@ -252,10 +259,10 @@ static void the_abi_number_belongs_to_these_structs(void **)
 #define MIX(x) (sum = (sum ^ (uint32_t)(x)) * 16777619)
 	for (unsigned v = VERB_NONE + 1; v < VERB_NUM; v++) {
 		MIX(v);
-		MIX(verb_row(v)->request_size);
-		MIX(verb_row(v)->reply_size);
-		MIX(verb_row(v)->fds * 16 + verb_row(v)->reply_fds);
-		for (const struct verb_field *f = verb_fields(v); f->name; f++) {
+		MIX(verb_row_find(v)->request_size);
+		MIX(verb_row_find(v)->reply_size);
+		MIX(verb_row_find(v)->fds * 16 + verb_row_find(v)->reply_fds);
+		for (const struct verb_field *f = verb_request_fields(v); f->name; f++) {
 			MIX(f->offset);
 			MIX(f->size);
 			MIX(f->kind);
@@ -269,7 +276,7 @@ static struct verb_head request_of(enum verb verb)
 {
 	struct verb_head head;
 
-	verb_begin(&head, verb, 5);
+	verb_head_init(&head, verb, 5);
 	return head;
 }
 
@@ -280,12 +287,12 @@ static void replies_answer_their_request(void **)
 	struct verb_reply reply, bad;
 	uint8_t msg[VERB_MESSAGE_MAX];
 
-	assert_int_equal(verb_reply_to(msg, &kill, &none), sizeof(reply));
+	assert_int_equal(verb_reply_write(msg, &kill, &none), sizeof(reply));
 	memcpy(&reply, msg, sizeof(reply));
-	assert_int_equal(verb_check_reply(&reply, sizeof(reply), 0, &kill, &outcome, &err), 0);
+	assert_int_equal(verb_reply_check(&reply, sizeof(reply), 0, &kill, &outcome, &err), 0);
 	assert_int_equal(outcome.code, CAY_OK);
 #define REFUSED(r, n, fds, req) \
-	assert_int_equal(verb_check_reply(r, n, fds, req, &outcome, NULL), -EPROTO)
+	assert_int_equal(verb_reply_check(r, n, fds, req, &outcome, NULL), -EPROTO)
 	other.seq++;
 	REFUSED(&reply, sizeof(reply), 0, &other);
 	other = kill;
@@ -317,22 +324,22 @@ static void a_keeper_that_failed_is_not_a_broken_keeper(void **)
 	text[sizeof(text) - 1] = 0;
 	(void)cay_fail_sys(&full, CAY_E_MISBEHAVED, ENOSPC, "%s", text);
 	/* a failure is as short for every verb, and brings no fd */
-	assert_int_equal(verb_reply_to(msg, &list, &full), sizeof(struct verb_reply));
-	assert_int_equal(verb_reply_to(msg, &start, &full), sizeof(struct verb_reply));
+	assert_int_equal(verb_reply_write(msg, &list, &full), sizeof(struct verb_reply));
+	assert_int_equal(verb_reply_write(msg, &start, &full), sizeof(struct verb_reply));
 	assert_int_equal(
-		verb_check_reply(msg, sizeof(struct verb_reply), 0, &start, &outcome, &err), 0);
+		verb_reply_check(msg, sizeof(struct verb_reply), 0, &start, &outcome, &err), 0);
 	assert_int_equal(outcome.code, CAY_E_MISBEHAVED);
 	assert_int_equal(outcome.errnum, ENOSPC);
 	assert_string_equal(outcome.msg + sizeof(((struct verb_reply *)0)->msg) - 4, "...");
 	assert_int_equal(err.code, CAY_OK);
 	/* success of start brings one */
-	assert_int_equal(verb_reply_to(msg, &start, &err), sizeof(struct verb_start_reply));
+	assert_int_equal(verb_reply_write(msg, &start, &err), sizeof(struct verb_start_reply));
 	assert_int_equal(
-		verb_check_reply(msg, sizeof(struct verb_start_reply), 0, &start, &outcome, &err),
+		verb_reply_check(msg, sizeof(struct verb_start_reply), 0, &start, &outcome, &err),
 		-EPROTO);
 	assert_int_equal(err.code, CAY_E_INTERNAL);
 	assert_int_equal(
-		verb_check_reply(msg, sizeof(struct verb_start_reply), 1, &start, &outcome, NULL),
+		verb_reply_check(msg, sizeof(struct verb_start_reply), 1, &start, &outcome, NULL),
 		0);
 }
 
@@ -343,8 +350,8 @@ static void what_was_refused_can_be_answered(void **)
 	struct cay_err err = {};
 	struct verb_reply reply;
 
-	assert_int_equal(verb_check(&odd, sizeof(odd), 0, &err), -EPROTO);
-	assert_int_equal(verb_reply_to(msg, &odd, &err), sizeof(reply));
+	assert_int_equal(verb_request_check(&odd, sizeof(odd), 0, &err), -EPROTO);
+	assert_int_equal(verb_reply_write(msg, &odd, &err), sizeof(reply));
 	memcpy(&reply, msg, sizeof(reply));
 	assert_int_equal(reply.head.verb, 0x777 | VERB_REPLY_BIT);
 	assert_int_equal(reply.code, CAY_E_INTERNAL);
@@ -356,16 +363,16 @@ static void a_list_is_looked_at_row_by_row(void **)
 	static struct verb_list_reply good, r;
 	struct cay_err none = {}, outcome = {};
 
-	assert_int_equal(verb_reply_to(&good, &list, &none), sizeof(good));
+	assert_int_equal(verb_reply_write(&good, &list, &none), sizeof(good));
 	good.n_rows = VERB_LIST_MAX;
 	for (unsigned i = 0; i < VERB_LIST_MAX; i++)
 		good.rows[i].sandbox =
 			(struct id){ .noun = ID_SANDBOX, .bits = { [14] = (uint8_t)i } };
-	assert_int_equal(verb_check_reply(&good, sizeof(good), 0, &list, &outcome, NULL), 0);
+	assert_int_equal(verb_reply_check(&good, sizeof(good), 0, &list, &outcome, NULL), 0);
 #define BAD_LIST(member, value) \
 	r = good; \
 	r.member = value; \
-	assert_int_equal(verb_check_reply(&r, sizeof(r), 0, &list, &outcome, NULL), -EPROTO)
+	assert_int_equal(verb_reply_check(&r, sizeof(r), 0, &list, &outcome, NULL), -EPROTO)
 	BAD_LIST(n_rows, VERB_LIST_MAX + 1);
 	BAD_LIST(n_rows, UINT32_MAX);
 	BAD_LIST(more, 2);

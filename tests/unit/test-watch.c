@@ -49,7 +49,7 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 	auto_close int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = tree_remove(tmp, f->base + strlen("/tmp/"));
+	int r = rmtree_at(tmp, f->base + strlen("/tmp/"));
 
 	watch_free(f->w);
 	(void)close(f->dir);
@@ -183,7 +183,8 @@ static void an_overflow_is_told_and_made_up_for(void **state)
 
 		assert_int_equal(path_read(proc, "sys/fs/inotify/max_queued_events", &text), 0);
 		assert_int_equal(
-			str_u64((struct slice){ text.data, text.len - 1 }, 1, 200000, &most), 0);
+			str_parse_u64((struct slice){ text.data, text.len - 1 }, 1, 200000, &most),
+			0);
 	}
 	begin(f, true);
 	for (uint64_t i = 0; i < most / 2 + 10; i++) { /* two events each, none like the last */

@@ -102,12 +102,12 @@ static int judge(const char *request, const char *const *protocols, struct ws_an
 	struct http_parser p;
 	int r;
 
-	http_init(&p, HTTP_KIND_REQUEST);
-	r = http_next(&p, &in, &body, err);
+	http_parser_init(&p, HTTP_KIND_REQUEST);
+	r = http_parser_next(&p, &in, &body, err);
 	assert_true(r < 0 || r == HTTP_HEAD_DONE);
 	if (r >= 0)
 		r = ws_accept(&p.head, protocols, ret, err);
-	http_fini(&p);
+	http_parser_fini(&p);
 	return r;
 }
 

@@ -20,7 +20,7 @@ static const uint8_t key[4] = { 0x37, 0xfa, 0x21, 0x3d };
 
 static void add(struct buf *b, const void *p, size_t n)
 {
-	assert_int_equal(buf_add(b, p, n), 0);
+	assert_int_equal(buf_append(b, p, n), 0);
 }
 
 /* A client's frame, its length as short as it can be. */
@@ -43,7 +43,7 @@ static void add_hex(struct buf *b, const char *hex, size_t n)
 	uint8_t bytes[64];
 
 	assert_true(n / 2 <= sizeof(bytes));
-	assert_int_equal(hex_read(hex, n, bytes, n / 2), 0);
+	assert_int_equal(hex_decode(hex, n, bytes, n / 2), 0);
 	add(b, bytes, n / 2);
 }
 
@@ -57,7 +57,7 @@ static void add_word(struct buf *b, struct slice word)
 		add_hex(b, word.p + 1, word.n - 1);
 		return;
 	}
-	assert_int_equal(hex_read(word.p, 2, &first, 1), 0);
+	assert_int_equal(hex_decode(word.p, 2, &first, 1), 0);
 	word = (struct slice){ word.p + 2, word.n - 2 };
 	if (word.p[0] == '=') {
 		long code = strtol(word.p + 1, (char **)&word.p, 10);
@@ -173,7 +173,7 @@ static void say_out(struct words *w, struct slice out)
 			code = n ? (unsigned)p[2] << 8 | p[3] : WS_NO_STATUS;
 		assert_false(closed && n == 1);
 		if (closed && n)
-			assert_true(utf8_valid(out.p + 4, n - 2));
+			assert_true(utf8_is_valid(out.p + 4, n - 2));
 		say(w, letters[p[0] & 15], code, (struct slice){ out.p + len, n }, !closed);
 		out = (struct slice){ out.p + len + n, out.n - len - n };
 	}
@@ -213,7 +213,7 @@ static bool whole(struct buf *parts, int r, struct ws_event *ev)
 	if (r != WS_TEXT && r != WS_BINARY)
 		return true;
 	assert_true(ev->data.n || !ev->more);
-	assert_true(r == WS_BINARY || utf8_valid(ev->data.p, ev->data.n));
+	assert_true(r == WS_BINARY || utf8_is_valid(ev->data.p, ev->data.n));
 	add(parts, ev->data.p, ev->data.n);
 	ev->data = (struct slice){ buf_str(parts), parts->len };
 	return !ev->more;
@@ -237,7 +237,7 @@ static void play(const struct ws_conf *how, struct slice all, size_t piece, unsi
 		int r;
 
 		all = (struct slice){ all.p + in.n, all.n - in.n };
-		while ((r = ws_next(&w, &in, 1, &ev, &err)) > WS_MORE) {
+		while ((r = ws_next_event(&w, &in, 1, &ev, &err)) > WS_MORE) {
 			assert_false(over);
 			over = r == WS_CLOSED;
 			if (!whole(&parts, r, &ev))
@@ -255,7 +255,7 @@ static void play(const struct ws_conf *how, struct slice all, size_t piece, unsi
 			say(log, 'F', w.code, (struct slice){}, false);
 		}
 		assert_int_equal(in.n, 0);
-		assert_int_equal(over, ws_over(&w));
+		assert_int_equal(over, ws_is_over(&w));
 		check_bounds(&w);
 	}
 	flush(log);
@@ -263,7 +263,7 @@ static void play(const struct ws_conf *how, struct slice all, size_t piece, unsi
 		auto_buf out = BUF_INIT(MIB(1));
 
 		add(&out, w.out.data, w.out.len);
-		ws_sent(&w, w.out.len);
+		ws_consume_output(&w, w.out.len);
 		add(&out, buf_str(&w.out), w.out.len); /* the pong that waited */
 		say(log, '>', 0, (struct slice){}, false);
 		say_out(log, (struct slice){ out.data, out.len });
@@ -314,7 +314,7 @@ static int feed(struct ws *w, const char *text, uint64_t now_ms, struct ws_event
 	bytes = BUF_INIT(KIB(128));
 	compile(text, &bytes);
 	in = (struct slice){ bytes.data, bytes.len };
-	r = ws_next(w, &in, now_ms, ev, NULL);
+	r = ws_next_event(w, &in, now_ms, ev, NULL);
 	buf_fini(&bytes);
 	return r;
 }
@@ -351,7 +351,8 @@ static void output_is_these_bytes(void **)
 		ws_init(&w, &conf);
 		if (feed(&w, rows[i].in, 1, &ev) == WS_TEXT)
 			react(&w, ev.data);
-		row_check(i, slice_eq(ws_out(&w), (struct slice){ rows[i].out, rows[i].n }));
+		row_check(i, slice_eq(ws_pending_output(&w),
+				      (struct slice){ rows[i].out, rows[i].n }));
 		ws_fini(&w);
 	}
 }
@@ -372,7 +373,7 @@ static void lengths_out_are_the_shortest(void **)
 		row_check(i, w.out.len == lengths[i] + (lengths[i] < 126           ? 2
 							: lengths[i] <= UINT16_MAX ? 4
 										   : 10));
-		say_out(&log, ws_out(&w));
+		say_out(&log, ws_pending_output(&w));
 		assert_int_equal(lengths[i] ? buf_printf(&want, "b*%zu", lengths[i])
 					    : buf_puts(&want, "b''"),
 				 0);
@@ -392,7 +393,7 @@ static void a_producer_is_told_to_stop_and_to_go_on(void **)
 	for (unsigned i = 0; i < 6; i++)
 		assert_int_equal(ws_send(&w, WS_BINARY, data, sizeof(data)), 0);
 	assert_int_equal(ws_send(&w, WS_BINARY, data, sizeof(data)), 1);
-	assert_true(ws_full(&w));
+	assert_true(ws_output_is_full(&w));
 	while (r >= 0)
 		r = ws_send(&w, WS_BINARY, data, sizeof(data));
 	assert_int_equal(r, -ENOBUFS);
@@ -405,11 +406,11 @@ static void a_producer_is_told_to_stop_and_to_go_on(void **)
 				  "because a Close is what ends a session that is full; "
 				  "123 bytes in all, count"),
 			 0);
-	ws_sent(&w, conf.out_max - WS_OUT_MARK);
-	assert_true(ws_full(&w));
-	ws_sent(&w, 2 + WS_CONTROL_MAX);
-	assert_false(ws_full(&w));
-	ws_sent(&w, w.out.len);
+	ws_consume_output(&w, conf.out_max - WS_OUT_MARK);
+	assert_true(ws_output_is_full(&w));
+	ws_consume_output(&w, 2 + WS_CONTROL_MAX);
+	assert_false(ws_output_is_full(&w));
+	ws_consume_output(&w, w.out.len);
 	assert_int_equal(w.out.cap, 0);
 	ws_fini(&w);
 }
@@ -430,14 +431,14 @@ static void what_may_not_be_sent_is_not(void **)
 	memset(reason, 'r', WS_REASON_MAX + 1);
 	assert_int_equal(ws_close(&w, WS_NORMAL, reason), -EINVAL);
 	assert_int_equal(ws_close(&w, WS_NORMAL, "\xff"), -EINVAL);
-	assert_int_equal(ws_out(&w).n, 0);
+	assert_int_equal(ws_pending_output(&w).n, 0);
 	reason[WS_REASON_MAX] = 0;
 	assert_int_equal(ws_close(&w, WS_GOING_AWAY, reason), 0);
 	assert_int_equal(w.code, WS_GOING_AWAY);
 	assert_int_equal(ws_send(&w, WS_TEXT, "x", 1), -EPIPE);
 	assert_int_equal(ws_ping(&w), -EPIPE);
 	assert_int_equal(ws_close(&w, WS_NORMAL, ""), -EPIPE);
-	assert_int_equal(ws_out(&w).n, 2 + WS_CONTROL_MAX);
+	assert_int_equal(ws_pending_output(&w).n, 2 + WS_CONTROL_MAX);
 	ws_fini(&w);
 }
 
@@ -473,16 +474,16 @@ static void a_session_at_rest_holds_nothing(void **)
 	assert_true(w.msg.cap >= 60000);
 	assert_int_equal(ws_send(&w, WS_BINARY, ev.data.p, ev.data.n), 0);
 	assert_int_equal(ev.data.p[59999], 'a'); /* still there */
-	assert_int_equal(ws_next(&w, &none, 1, &ev, NULL), WS_MORE);
+	assert_int_equal(ws_next_event(&w, &none, 1, &ev, NULL), WS_MORE);
 	assert_true(!w.msg.cap && !w.frames);
-	ws_sent(&w, w.out.len);
+	ws_consume_output(&w, w.out.len);
 	assert_int_equal(w.out.cap, 0);
 	assert_int_equal(feed(&w, "#81", 1, &ev), WS_MORE);
 	assert_non_null(w.frames);
 	assert_int_equal(feed(&w, "#8000000000", 1, &ev), WS_TEXT);
 	assert_int_equal(ws_ping(&w), 0);
-	ws_sent(&w, 2);
-	assert_int_equal(ws_next(&w, &none, 1, &ev, NULL), WS_MORE);
+	ws_consume_output(&w, 2);
+	assert_int_equal(ws_next_event(&w, &none, 1, &ev, NULL), WS_MORE);
 	assert_true(!w.frames && !w.out.cap && !w.msg.cap);
 	ws_fini(&w);
 }

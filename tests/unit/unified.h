@@ -26,10 +26,10 @@ static inline bool unified_range(struct slice *s, char sign, uint64_t *from, uin
 
 	if (s->n < 2 || s->p[0] != sign)
 		return false;
-	for (*from = 0, *n = 1; i < s->n && ascii_digit(s->p[i]); i++)
+	for (*from = 0, *n = 1; i < s->n && ascii_is_digit(s->p[i]); i++)
 		*from = *from * 10 + (uint64_t)(s->p[i] - '0');
 	if (i < s->n && s->p[i] == ',')
-		for (*n = 0, i++; i < s->n && ascii_digit(s->p[i]); i++)
+		for (*n = 0, i++; i < s->n && ascii_is_digit(s->p[i]); i++)
 			*n = *n * 10 + (uint64_t)(s->p[i] - '0');
 	s->p += i;
 	s->n -= i;
@@ -47,7 +47,7 @@ static inline bool unified_apply(struct slice before, struct slice diff, struct 
 	uint64_t at = 1, at_new = 1;
 
 	if (!diff.n)
-		return buf_add(ret, before.p, before.n) == 0;
+		return buf_append(ret, before.p, before.n) == 0;
 	if (!unified_starts(unified_line(&diff), "--- a/") ||
 	    !unified_starts(unified_line(&diff), "+++ b/"))
 		return false;
@@ -71,7 +71,7 @@ static inline bool unified_apply(struct slice before, struct slice diff, struct 
 		for (; at < from; at++, at_new++) {
 			struct slice l = unified_line(&before);
 
-			if (!l.n || buf_add(ret, l.p, l.n) < 0)
+			if (!l.n || buf_append(ret, l.p, l.n) < 0)
 				return false;
 		}
 		if (at != from || at_new != from_new)
@@ -95,12 +95,12 @@ static inline bool unified_apply(struct slice before, struct slice diff, struct 
 				at++;
 			}
 			if (sign != '-') {
-				if (!n_new-- || buf_add(ret, l.p, l.n) < 0)
+				if (!n_new-- || buf_append(ret, l.p, l.n) < 0)
 					return false;
 				at_new++;
 			}
 		}
 	}
-	return buf_add(ret, before.p, before.n) == 0;
+	return buf_append(ret, before.p, before.n) == 0;
 }
 #endif

@@ -37,8 +37,8 @@ struct serve {
 	uv_signal_t term;
 	struct server *server;
 	const char *upstream;
-	struct upstream *control;
-	struct carry_hold hold; /* of the last one that went inside */
+	struct upstream_pool *control;
+	struct forward_handle hold; /* of the last one that went inside */
 	bool raw;
 	unsigned gone, relayed;
 	unsigned taken, untouched; /* upgrades handed over, and holds nobody wrote to since */
@@ -61,7 +61,8 @@ static void stats(struct request *rq, void *arg)
 
 	if (buf_printf(&b, "gone=%u relayed=%u taken=%u untouched=%u queued=%zu conns=%u kept=%u",
 		       s->gone, s->relayed, s->taken, s->untouched, s->most_queued,
-		       server_connections(s->server), upstream_waiting(s->control)) < 0)
+		       server_count_connections(s->server),
+		       upstream_pool_count_idle(s->control)) < 0)
 		abort();
 	say(rq, buf_str(&b));
 	/* a peak is since the last time it was asked for */
@@ -98,14 +99,14 @@ static void produce(struct request *rq)
 		bool full;
 
 		src->left -= PIECE;
-		full = request_write(rq, zeroes, PIECE);
-		if (request_queued(rq) > src->serve->most_queued)
-			src->serve->most_queued = request_queued(rq);
+		full = request_write_stream(rq, zeroes, PIECE);
+		if (request_queued_bytes(rq) > src->serve->most_queued)
+			src->serve->most_queued = request_queued_bytes(rq);
 		if (full)
 			return;
 	}
 	free(src);
-	request_end(rq);
+	request_end_stream(rq);
 }
 
 static void source_gone(struct request *rq)
@@ -126,16 +127,16 @@ static void stream(struct request *rq, void *arg)
 	*src = (struct source){ .serve = arg, .left = MIB(64) };
 	rq->data = src;
 	rq->events = &events;
-	request_stream(rq, 200, "application/octet-stream", REQUEST_LENGTH_UNKNOWN);
+	request_start_stream(rq, 200, "application/octet-stream", REQUEST_LENGTH_UNKNOWN);
 	produce(rq);
 }
 
 /* Promises more than it sends. */
 static void liar(struct request *rq, void *)
 {
-	request_stream(rq, 200, "text/plain", 100);
-	(void)request_write(rq, "short", 5);
-	request_end(rq);
+	request_start_stream(rq, 200, "text/plain", 100);
+	(void)request_write_stream(rq, "short", 5);
+	request_end_stream(rq);
 }
 
 /* Counts a raw body, pausing after every piece. */
@@ -156,7 +157,7 @@ static void count_resume(uv_timer_t *t)
 {
 	struct count *c = t->data;
 
-	request_resume(c->rq);
+	request_resume_body(c->rq);
 }
 
 static void count_body(struct request *rq, struct slice bytes)
@@ -164,7 +165,7 @@ static void count_body(struct request *rq, struct slice bytes)
 	struct count *c = rq->data;
 
 	c->bytes += bytes.n;
-	request_pause(rq);
+	request_pause_body(rq);
 	(void)uv_timer_start(&c->timer, count_resume, PAUSE_MS, 0);
 }
 
@@ -204,15 +205,15 @@ static void count(struct request *rq, struct serve *s)
 	rq->events = &events;
 }
 
-static struct carry poison;
+static struct forward poison;
 
 static void relayed(void *arg)
 {
 	struct serve *s = arg;
 
 	s->relayed++;
-	s->untouched += s->hold.carry == &poison;
-	s->hold = (struct carry_hold){};
+	s->untouched += s->hold.forward == &poison;
+	s->hold = (struct forward_handle){};
 }
 
 static void cut(struct request *rq, void *arg)
@@ -221,7 +222,7 @@ static void cut(struct request *rq, void *arg)
 	struct cay_err err = {};
 
 	(void)cay_fail(&err, CAY_E_UNAUTHENTICATED, "no more");
-	carry_cut(&s->hold, &err);
+	forward_cancel(&s->hold, &err);
 	say(rq, "cut");
 }
 
@@ -235,8 +236,8 @@ static void taken(struct request *rq, struct conn *there, struct slice bytes, vo
 
 	if (!t || !client)
 		abort();
-	s->taken += !s->hold.carry && !s->hold.tunnel;
-	s->hold.carry = &poison;
+	s->taken += !s->hold.forward && !s->hold.tunnel;
+	s->hold.forward = &poison;
 	tunnel_start(t, client, (struct slice){ early.data, early.len }, there, bytes);
 }
 
@@ -249,7 +250,7 @@ static void inside(struct request *rq, void *arg)
 				   .protocol = take ? "taken/1" : NULL,
 				   .upgraded = take ? taken : NULL,
 				   .head_timeout_ms = limits.inside_ms,
-				   .hold = &s->hold,
+				   .handle = &s->hold,
 				   .done = relayed,
 				   .arg = s };
 
@@ -337,9 +338,9 @@ static void echo(struct request *rq, void *)
 	c = request_upgrade(rq, &early);
 	if (!c)
 		return;
-	conn_give(c, &events, NULL, MIB(1));
+	conn_set_owner(c, &events, NULL, MIB(1));
 	echo_read(c, (struct slice){ early.data, early.len });
-	conn_read(c, true);
+	conn_set_reading(c, true);
 }
 
 static void on_term(uv_signal_t *t, int)
@@ -347,7 +348,7 @@ static void on_term(uv_signal_t *t, int)
 	struct serve *s = t->data;
 
 	server_stop(s->server);
-	upstream_free(s->control);
+	upstream_pool_free(s->control);
 	uv_close((uv_handle_t *)t, NULL);
 }
 
@@ -358,7 +359,7 @@ static int read_limits(const char *text)
 	struct slice rest = slice_of(text ? text : "");
 
 	for (size_t i = 0; text && i < ARRAY_SIZE(each); i++)
-		if (str_u64(slice_cut(&rest, ' '), 1, 100000, each[i]) < 0)
+		if (str_parse_u64(slice_cut(&rest, ' '), 1, 100000, each[i]) < 0)
 			return -EINVAL;
 	return 0;
 }
@@ -377,7 +378,7 @@ int main(int argc, char **argv)
 	struct server_conf conf = { .routes = routes,
 				    .n_routes = ARRAY_SIZE(routes),
 				    .handler = handle,
-				    .inside = inside,
+				    .sandbox_handler = inside,
 				    .raw = argc > 4,
 				    .arg = &s };
 	struct conn_layer *layer = NULL;
@@ -402,7 +403,7 @@ int main(int argc, char **argv)
 	}
 	if (uv_loop_init(&s.loop) < 0 || server_start(&s.loop, 3, &conf, &s.server, &err) < 0)
 		return 1;
-	s.control = upstream_new(&s.loop, s.upstream, KEPT_MAX, limits.kept_ms);
+	s.control = upstream_pool_new(&s.loop, s.upstream, KEPT_MAX, limits.kept_ms);
 	if (!s.control)
 		return 1;
 	(void)uv_signal_init(&s.loop, &s.term);

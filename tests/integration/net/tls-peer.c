@@ -45,13 +45,13 @@ int main(int argc, char **argv)
 	struct tls_client_conf conf = {};
 	struct conn_conf how = { .events = &events, .out_max = MIB(1) };
 	struct conn_layer *layer = NULL;
-	struct conn_room *room;
+	struct conn_shared *room;
 	struct cay_err err = {};
 	struct conn *c;
 	uv_loop_t loop;
 	uv_buf_t v;
 
-	if (argc != 4 || str_u64(slice_of(argv[3]), 1, 100000, &conf.handshake_ms) < 0)
+	if (argc != 4 || str_parse_u64(slice_of(argv[3]), 1, 100000, &conf.handshake_ms) < 0)
 		return 2;
 	(void)signal(SIGPIPE, SIG_IGN);
 	conf.ca_file = argv[1];
@@ -64,15 +64,15 @@ int main(int argc, char **argv)
 	how.layer = layer;
 	if (uv_loop_init(&loop) < 0)
 		return 2;
-	room = conn_room_new(&loop);
-	if (!room || conn_take(room, 3, AF_INET, &how, &c) < 0)
+	room = conn_shared_new(&loop);
+	if (!room || conn_open_fd(room, 3, AF_INET, &how, &c) < 0)
 		return 2;
 	/* before the handshake is over: it waits for that */
 	if (conn_write(c, &v, 1) < 0)
 		return 2;
-	conn_read(c, true);
+	conn_set_reading(c, true);
 	(void)uv_run(&loop, UV_RUN_DEFAULT);
-	conn_room_unref(room);
+	conn_shared_unref(room);
 	tls_free(layer);
 	if (uv_loop_close(&loop) < 0 || fflush(stdout) != 0)
 		return 2;

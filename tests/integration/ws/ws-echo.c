@@ -44,7 +44,7 @@ static void on_closed(uv_handle_t *h)
 {
 	struct conn *c = h->data;
 
-	http_fini(&c->http);
+	http_parser_fini(&c->http);
 	ws_fini(&c->ws);
 	buf_fini(&c->in);
 	buf_fini(&c->out);
@@ -68,7 +68,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
 {
 	struct conn *c = s->data;
 
-	if (n < 0 || (n > 0 && buf_add(&c->in, b->base, (size_t)n) < 0))
+	if (n < 0 || (n > 0 && buf_append(&c->in, b->base, (size_t)n) < 0))
 		hang_up(c);
 	else if (n > 0)
 		work(c);
@@ -91,15 +91,15 @@ static void on_shut(uv_shutdown_t *, int) {}
 /* One write at a time: what waits meanwhile waits in the session. */
 static void pump(struct conn *c)
 {
-	struct slice out = ws_out(&c->ws);
+	struct slice out = ws_pending_output(&c->ws);
 	uv_buf_t b;
 
 	if (c->sending)
 		return;
-	if (c->upgraded && out.n && buf_add(&c->out, out.p, out.n) == 0)
-		ws_sent(&c->ws, out.n);
+	if (c->upgraded && out.n && buf_append(&c->out, out.p, out.n) == 0)
+		ws_consume_output(&c->ws, out.n);
 	if (!c->out.len) {
-		if (ws_over(&c->ws) && !c->last) {
+		if (ws_is_over(&c->ws) && !c->last) {
 			c->last = true; /* the client sees the end and closes, too */
 			(void)uv_shutdown(&c->end, (uv_stream_t *)&c->tcp, on_shut);
 		}
@@ -156,8 +156,8 @@ static void talk(struct conn *c, struct slice *in)
 	struct ws_event ev;
 	int r = WS_MORE;
 
-	while (!ws_full(&c->ws) && flood(c) == 0 &&
-	       (r = ws_next(&c->ws, in, uv_now(c->tcp.loop), &ev, NULL)) > WS_MORE) {
+	while (!ws_output_is_full(&c->ws) && flood(c) == 0 &&
+	       (r = ws_next_event(&c->ws, in, uv_now(c->tcp.loop), &ev, NULL)) > WS_MORE) {
 		if (r != WS_CLOSED && answer(c, r, &ev) < 0) {
 			hang_up(c);
 			return;
@@ -172,7 +172,7 @@ static void greet(struct conn *c, struct slice *in)
 	struct slice body;
 	struct ws_answer yes;
 	struct cay_err err = {};
-	int r = http_next(&c->http, in, &body, &err);
+	int r = http_parser_next(&c->http, in, &body, &err);
 
 	if (r == HTTP_MORE)
 		return;
@@ -205,17 +205,17 @@ static void work(struct conn *c)
 	struct slice in = { buf_str(&c->in), c->in.len };
 	bool read;
 
-	if (!c->upgraded && !ws_over(&c->ws))
+	if (!c->upgraded && !ws_is_over(&c->ws))
 		greet(c, &in);
 	if (c->upgraded)
 		talk(c, &in);
-	if (ws_over(&c->ws))
+	if (ws_is_over(&c->ws))
 		in.n = 0;
 	buf_consume(&c->in, c->in.len - in.n);
 	if (uv_is_closing((uv_handle_t *)&c->tcp))
 		return;
 	pump(c);
-	read = !ws_full(&c->ws);
+	read = !ws_output_is_full(&c->ws);
 	if (read && !c->reading)
 		(void)uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
 	else if (!read && c->reading)
@@ -229,7 +229,7 @@ static void on_connection(uv_stream_t *listener, int status)
 
 	if (!c)
 		return;
-	http_init(&c->http, HTTP_KIND_REQUEST);
+	http_parser_init(&c->http, HTTP_KIND_REQUEST);
 	ws_init(&c->ws, &conf);
 	c->in = BUF_INIT(KIB(128));
 	c->out = BUF_INIT(MIB(4));
