@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
-#include "cli/cmd.h"
-#include "cli/pager.h"
-#include "cli/show.h"
+#include "cli/core/command.h"
+#include "cli/print/pager.h"
+#include "cli/print/print.h"
 
 /* "image" is none, but several begin with it. */
 static int cmd_help_fail_unknown(struct cli *c, const char *word, struct cay_err *err)

@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 
 #include "base/path.h"
-#include "cli/cmd.h"
-#include "cli/hint.h"
-#include "cli/pager.h"
-#include "cli/show.h"
+#include "cli/core/command.h"
+#include "cli/print/hint.h"
+#include "cli/print/pager.h"
+#include "cli/print/print.h"
 #include "text/time.h"
 
 #define CONF_DIR "/etc/cay"

@@ -5,20 +5,20 @@
  * edge - the world's door
  *
  *	main.c    start, listen, drain
- *	feed.c    what control says, and what it is told
- *	table.c   what that amounts to
- *	gate.c    may this request come in: Host, Origin, how often
- *	who.c     whose it is: keys, tokens, JWTs
+ *	control-feed.c    what control says, and what it is told
+ *	control-state.c   what that amounts to
+ *	admission.c    may this request come in: Host, Origin, how often
+ *	authenticate.c     whose it is: keys, tokens, JWTs
  *	route.c   where it goes: into a sandbox, or to control
- *	mcp.c     /mcp: to cay-mcp, which asks back
- *	preview.c ports of sandboxes: below a path, and on hosts of their own
- *	guest.c   who is under way, for as long as it may
- *	attach.c  a WebSocket of the world's, frames of a sandbox's
- *	raw.c     the same for who knows no frames
+ *	mcp-forward.c     /mcp: to cay-mcp, which asks back
+ *	edge-preview.c ports of sandboxes: below a path, and on hosts of their own
+ *	live-request.c   who is under way, for as long as it may
+ *	edge-attach.c  a WebSocket of the world's, frames of a sandbox's
+ *	attach-raw.c     the same for who knows no frames
  *	rate.c    how often somebody may
  *	refusal.c who was refused, until control is told
- *	count.c   what it counts of itself, told to control too
- *	shed.c    whose requests are done when there are too many
+ *	counters.c   what it counts of itself, told to control too
+ *	load-shed.c    whose requests are done when there are too many
  *
  * It holds no database and no keeper's socket, and needs control only for what control
  * does: requests into running sandboxes go on while control is away.  What comes from
@@ -31,12 +31,12 @@
 #include "auth/token.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "edge/count.h"
-#include "edge/guest.h"
+#include "edge/control-state.h"
+#include "edge/counters.h"
+#include "edge/live-request.h"
+#include "edge/load-shed.h"
 #include "edge/rate.h"
 #include "edge/refusal.h"
-#include "edge/shed.h"
-#include "edge/table.h"
 #include "net/relay.h"
 #include "ops/settings.h"
 
@@ -82,13 +82,13 @@ struct edge {
 	bool draining;
 };
 
-/* feed.c: dial control, now and whenever it is away. */
+/* control-feed.c: dial control, now and whenever it is away. */
 [[nodiscard]] int control_feed_start(struct edge *e, struct cay_err *err);
 /* Control is there and says nothing: it hangs, or was stopped. */
 bool control_feed_is_hung(const struct edge *e);
 
-/* gate.c, who.c: conf->admit of the servers, which leaves a struct credential as the request's
- * data; and whether a header names one of ours. */
+/* admission.c, authenticate.c: conf->admit of the servers, which leaves a struct credential as the
+ * request's data; and whether a header names one of ours. */
 request_admit admission_admit_request;
 void admission_measure_loop_round(struct edge *e);
 bool on_edge_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
@@ -122,16 +122,17 @@ bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 request_fn route_request;
 request_fn *route_find_special_handler(struct request *rq, void *arg);
 
-/* mcp.c: what is for cay-mcp; where that is, and its way back, before and when it serves. */
+/* mcp-forward.c: what is for cay-mcp; where that is, and its way back, before and when it serves.
+ */
 request_fn *mcp_forward_find_handler(struct request *rq, void *arg);
 [[nodiscard]] int mcp_forward_open(struct edge *e, struct cay_err *err);
 [[nodiscard]] int mcp_callback_serve(struct edge *e, struct cay_err *err);
 
-/* preview.c: what is for a port; and what edge.previews says, when it starts. */
+/* edge-preview.c: what is for a port; and what edge.previews says, when it starts. */
 request_fn *edge_preview_find_handler(struct request *rq, void *arg);
 [[nodiscard]] int edge_preview_open(struct edge *e, struct cay_err *err);
 
-/* attach.c: carry the request as conf says and go on as a WebSocket; takes it.  Or it is
+/* edge-attach.c: carry the request as conf says and go on as a WebSocket; takes it.  Or it is
  * no WebSocket's (CAY_E_UPGRADE, CAY_E_INVALID): nothing happened.  From when it is one
  * until conf->done, *hold is it, and conf->hold nothing. */
 [[nodiscard]] int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *conf,

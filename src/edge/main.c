@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "daemon/daemon.h"
+#include "daemon/stop.h"
 #include "edge/edge.h"
-#include "net/confine.h"
+#include "net/seccomp.h"
 #include "net/tls.h"
-#include "prog/prog.h"
-#include "prog/stop.h"
 
 #define HANDSHAKE_MS 10000
 #define HEAD_MS 10000

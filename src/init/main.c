@@ -21,8 +21,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "init/child.h"
-#include "init/job.h"
+#include "init/exec/exec-child.h"
+#include "init/exec/exec.h"
 
 #define FD_SOCKET 3
 #define FD_CGROUP 4

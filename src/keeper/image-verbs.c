@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "base/path.h"
-#include "keeper/box.h"
-#include "keeper/image.h"
+#include "keeper/image-store.h"
+#include "keeper/keeper-sandbox.h"
 #include "unpack/digest.h"
 
 /*

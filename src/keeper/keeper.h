@@ -6,14 +6,14 @@
  *
  *	main.c      start: directories, cgroups, stage, probes; then serve
  *	server.c    one client, its messages, a worker process for each
- *	box.c       what a sandbox is on this machine; every verb but start
+ *	keeper-sandbox.c       what a sandbox is on this machine; every verb but start
  *	start.c     the start verb
- *	view.c      what of /proc and /sys says the limits
+ *	proc-view.c      what of /proc and /sys says the limits
  *	overlay.c   a sandbox's file system
- *	stage.c     the mount namespace workers start from
- *	cgroup.c    who belongs to it, what it may use
+ *	mount-stage.c     the mount namespace workers start from
+ *	sandbox-cgroup.c    who belongs to it, what it may use
  *	runtime.c   running a runtime
- *	probe.c     whether a runtime may be used
+ *	runtime-probe.c     whether a runtime may be used
  *	image*.c    images: the verbs, and what happens before and after unpacking
  *
  * A worker is a fork that carries out one verb, answers and ends; one that has only
@@ -23,8 +23,8 @@
  */
 #include "base/log.h"
 #include "disk/disk.h"
-#include "keeper/cgroup.h"
-#include "keeper/stage.h"
+#include "keeper/mount-stage.h"
+#include "keeper/sandbox-cgroup.h"
 #include "ops/settings.h"
 #include "wire/verb.h"
 
@@ -65,7 +65,7 @@ struct verb_result {
 	bool worker_reusable; /* the worker is as it was before: another verb may follow */
 };
 
-/* Verbs; box.c, start.c and image-verbs.c.  Each says at its head what an attacker
+/* Verbs; keeper-sandbox.c, start.c and image-verbs.c.  Each says at its head what an attacker
  * who owns cayd could make it do. */
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);

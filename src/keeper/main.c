@@ -6,14 +6,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "base/path.h"
-#include "base/tree.h"
-#include "keeper/image.h"
+#include "base/rmtree.h"
+#include "daemon/daemon.h"
+#include "keeper/image-store.h"
 #include "keeper/keeper.h"
-#include "keeper/probe.h"
+#include "keeper/runtime-probe.h"
 #include "keeper/runtime.h"
-#include "prog/prog.h"
 
 enum keeper_dir_owner { ROOT, CONTROL };
 

@@ -12,12 +12,12 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "base/fault.h"
-#include "base/mnt.h"
+#include "base/failpoint.h"
+#include "base/mount.h"
 #include "base/path.h"
 #include "wire/writable.h"
 
-/* Where the template mounts something (src/oci). */
+/* Where the template mounts something (src/lib/oci). */
 static const char *const overlay_mount_targets[] = { "proc", "dev", "sys" };
 
 static_assert(IMAGE_LAYERS_MAX == STAGE_LOWERS, "a place for each layer, of one digit");

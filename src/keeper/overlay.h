@@ -12,8 +12,8 @@
  * A read-only root is the same overlay: its mount is, and those of writable paths, which
  * lie over it and are of the same overlay, are not (docs/adr/0032).
  */
-#include "keeper/box.h"
-#include "keeper/image.h"
+#include "keeper/image-store.h"
+#include "keeper/keeper-sandbox.h"
 
 struct overlay {
 	int lower[IMAGE_LAYERS_MAX]; /* detached, idmapped; the topmost first */

@@ -12,7 +12,7 @@
 #include "base/path.h"
 #include "base/spawn.h"
 #include "base/str.h"
-#include "keeper/stage.h"
+#include "keeper/mount-stage.h"
 
 const struct runtime runtimes[RUNTIME_NUM] = {
 	[RUNTIME_CRUN] = { "crun", "/usr/bin/crun", "--cgroup-manager=disabled", true },

@@ -25,11 +25,11 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "base/fault.h"
-#include "base/msg.h"
+#include "base/failpoint.h"
+#include "base/seqpacket.h"
+#include "daemon/daemon.h"
 #include "keeper/keeper.h"
 #include "keeper/runtime.h"
-#include "prog/prog.h"
 
 #define WORKERS_MAX 16
 #define ANSWER_S 5

@@ -16,15 +16,15 @@
 #include <sys/un.h>
 #include <sys/vfs.h>
 
-#include "base/fault.h"
-#include "base/mnt.h"
+#include "base/failpoint.h"
+#include "base/mount.h"
 #include "base/path.h"
-#include "keeper/box.h"
+#include "keeper/keeper-sandbox.h"
 #include "keeper/overlay.h"
+#include "keeper/proc-view.h"
 #include "keeper/runtime.h"
 #include "keeper/start.h"
-#include "keeper/view.h"
-#include "oci/template.h"
+#include "oci/oci-config.h"
 
 #define RUNTIME_MS 30000
 #define CONFIG_MAX KIB(64)

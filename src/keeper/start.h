@@ -3,8 +3,8 @@
 #define CAY_KEEPER_START_H
 /* start - the steps of the start verb that probes take too */
 #include "base/err.h"
-#include "keeper/stage.h"
-#include "oci/template.h"
+#include "keeper/mount-stage.h"
+#include "oci/oci-config.h"
 
 struct keeper;
 struct sandbox;

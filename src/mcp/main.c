@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "daemon/daemon.h"
+#include "daemon/stop.h"
 #include "mcp/mcp.h"
-#include "net/confine.h"
-#include "prog/prog.h"
-#include "prog/stop.h"
+#include "net/seccomp.h"
 
 #define CONNS_MAX 4096
 #define HEAD_MS 10000

@@ -5,10 +5,11 @@
  * mcp - the face that models see, without any authority of its own
  *
  *	main.c   start, listen, drain
- *	door.c   a request of an edge's: what it says of who asks, its body, its end
- *	serve.c  methods: what there is, and which tools
- *	go.c     a tool call: operations asked for, progress, cancellation
- *	rpc.c    messages (pure), tool*.c the table (pure), run.c, box.c a tool as calls (pure)
+ *	mcp-listener.c   a request of an edge's: what it says of who asks, its body, its end
+ *	methods.c  methods: what there is, and which tools
+ *	tool-call.c     a tool call: operations asked for, progress, cancellation
+ *	mcp-rpc.c    messages (pure), tool*.c the table (pure), tool-run.c, tool-sandbox.c a tool as
+ *calls (pure)
  *
  * An edge has checked Host, Origin and credential, and passes the request on together with
  * that credential.  Everything a tool does is a request to the same edge with the same
@@ -19,9 +20,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "mcp/rpc.h"
-#include "mcp/run.h"
-#include "net/call.h"
+#include "mcp/mcp-rpc.h"
+#include "mcp/tool-run.h"
+#include "net/client-call.h"
 #include "net/server.h"
 
 #define MCP_EDGES 64
@@ -63,7 +64,7 @@ struct mcp_request {
 	char auth[]; /* the credential, as it came; a C string */
 };
 
-/* door.c */
+/* mcp-listener.c */
 request_fn *mcp_listener_find_handler(struct request *rq, void *arg);
 /* The visit is over: with this answer, whose buffer is emptied; and without one. */
 void mcp_request_reply(struct mcp_request *v, int status, struct buf *body);
@@ -71,10 +72,10 @@ void mcp_request_reply_fault(struct mcp_request *v, const struct mcp_rpc_fault *
 /* A message on its stream, which begins with the first. */
 void mcp_request_send_event(struct mcp_request *v, struct buf *body);
 
-/* serve.c */
+/* methods.c */
 void mcp_method_dispatch(struct mcp_request *v);
 
-/* go.c */
+/* tool-call.c */
 void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args);
 /* Somebody wants to hear how it goes on. */
 void tool_call_start_progress_timer(struct mcp *m);

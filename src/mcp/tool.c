@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mcp/tool.h"
 
-#include "mcp/profile.h"
+#include "mcp/profiles/profile.h"
 
 const struct profile profiles[PROFILE_NUM] = {
 #define CAY_PROFILE(sym, name, help, says) [PROFILE_##sym] = { name, help, says },
-#include "mcp/profiles.def"
+#include "mcp/profiles/profiles.def"
 #undef CAY_PROFILE
 };
 
@@ -43,7 +43,7 @@ enum { OPT, REQ };
 	TEXT("sandbox", "sandbox", OPT, 1, 63, NULL, \
 	     "Id or name of the sandbox; without, the one of this conversation, made when it is " \
 	     "first needed")
-#include "mcp/tools.def"
+#include "mcp/profiles/tools.def"
 #ifdef CAY_MCP_MORE /* of tests */
 #include CAY_MCP_MORE
 #endif
@@ -67,7 +67,7 @@ enum { OPT, REQ };
 	  .write_result = write_result_, \
 	  .help = help_ },
 const struct mcp_tool mcp_tools[] = {
-#include "mcp/tools.def"
+#include "mcp/profiles/tools.def"
 #ifdef CAY_MCP_MORE /* of tests */
 #include CAY_MCP_MORE
 #endif

@@ -8,7 +8,7 @@
  *	tools-PROFILE.def  names and arguments of another product, one to one
  *	tool.c             the table; tool-schema.c: as JSON Schema; tool-args.c: arguments checked
  *	profile*.c         ask and show functions of the rows that need their own (profile.h)
- *	run.h, result.h    what those functions have: calls of operations, and content
+ *	tool-run.h, tool-result.h    what those functions have: calls of operations, and content
  *
  * A tool is a row: a profile, a name, arguments, an operation, how its answer is shown.
  * An argument says what it is called, what it may be, and which member of the operation it
@@ -26,7 +26,7 @@
 
 enum tool_profile {
 #define CAY_PROFILE(sym, name, help, says) PROFILE_##sym,
-#include "mcp/profiles.def"
+#include "mcp/profiles/profiles.def"
 #undef CAY_PROFILE
 	PROFILE_NUM
 };

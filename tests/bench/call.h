@@ -11,7 +11,7 @@
  */
 #include <jansson.h>
 
-#include "net/http.h"
+#include "http/http.h"
 
 struct call {
 	int fd;

@@ -29,7 +29,7 @@
 #include "base/jsonw.h"
 #include "client.h"
 #include "text/json.h"
-#include "wire/stream.h"
+#include "wire/frame-reader.h"
 
 #define OUT_MAX MIB(4)
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "net/http.h"
+#include "http/http.h"
 #include "net/tls.h"
 
 #define CONNS_MAX 20000

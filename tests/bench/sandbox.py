@@ -42,7 +42,7 @@ IMAGE = "base"
 LAYOUT = pathlib.Path("build/images", IMAGE)
 CLIENTS = 4  # create and delete in parallel, where nobody holds the clock
 STEP = 500   # sandboxes between two looks at the memory that is left
-KEPT_EVENTS = 16384  # src/cayd/event.h
+KEPT_EVENTS = 16384  # src/cayd/observe/event.h
 MOST, LEAST_FREE_KIB = 12000, 1536 * 1024
 
 

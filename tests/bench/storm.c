@@ -21,8 +21,8 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "http/http.h"
 #include "net/conn.h"
-#include "net/http.h"
 
 #define CONNS_MAX 20000
 #define CLASSES_MAX 256

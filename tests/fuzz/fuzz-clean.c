@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever a server says: what is passed on are lines, none of them says what it may not. */
 #include "fuzz.h"
-#include "net/clean.h"
+#include "net/proxy-headers.h"
 
 static bool is(struct slice line, const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of a context: refused without a word of its token, or such that its token can stand
  * in a header, goes only where it may, and is written so that it reads the same. */
-#include "cli/context.h"
+#include "cli/client/context.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What whoever took PID 1 over says of the main program. */
 #include "fuzz.h"
-#include "wire/entry.h"
+#include "wire/entrypoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

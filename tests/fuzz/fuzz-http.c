@@ -2,7 +2,7 @@
 /* One stream of messages, cut in three ways: whole, by single bytes, and as the
  * input itself says.  All give the same events and the same bytes, or refuse. */
 #include "fuzz.h"
-#include "net/http.h"
+#include "http/http.h"
 
 #define PER_RUN 16 /* messages */
 

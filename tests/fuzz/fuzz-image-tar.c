@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
+#include "base/rmtree.h"
 #include "fuzz.h"
-#include "unpack/layer.h"
+#include "unpack/unpack-layer.h"
 #include "unpack/unpack.h"
 
 #define MAX_BYTES MIB(4) /* a bomb stops here */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A header that is taken for a value is that value, bare or in base64: nothing else is. */
 #include "fuzz.h"
-#include "mcp/rpc.h"
+#include "mcp/mcp-rpc.h"
 #include "text/base64.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,8 +4,8 @@
  * that begins with '>' has no end, and so may be any bytes.  Whatever a sandbox says, the result
  * is JSON of a bounded size, and no request has a path that was not meant. */
 #include "fuzz.h"
-#include "mcp/result.h"
-#include "mcp/run.h"
+#include "mcp/tool-result.h"
+#include "mcp/tool-run.h"
 #include "ops/op.h"
 
 #define SB "sb0001000g00000000000000tr"

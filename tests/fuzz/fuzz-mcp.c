@@ -2,8 +2,8 @@
 /* A message of MCP with its headers, one a line in front of it: whatever comes, the answer is
  * JSON; a modern one that is taken says the same in both; a call that is taken is a request. */
 #include "fuzz.h"
-#include "mcp/rpc.h"
-#include "mcp/run.h"
+#include "mcp/mcp-rpc.h"
+#include "mcp/tool-run.h"
 
 static void check_json(struct jw *w, const struct buf *b)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words of a command line, separated by NUL, through the options of every
  * command: refused with a message, or read so that each word is accounted for. */
-#include "cli/cmd.h"
+#include "cli/core/command.h"
 #include "fuzz.h"
 
 #define WORDS_MAX 64

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stranger's file of services: what is found could be started as it is. */
 #include "fuzz.h"
-#include "init/program.h"
-#include "init/scan.h"
-#include "init/signals.h"
+#include "init/core/signals.h"
+#include "init/service/image-scan.h"
+#include "init/service/service-config.h"
 
 static void check(void *arg, struct service_config *p)
 {

@@ -3,7 +3,7 @@
  * is read back as the same bytes. */
 #include <stdio.h>
 
-#include "file/range.h"
+#include "file/http-range.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

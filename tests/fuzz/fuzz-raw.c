@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a sandbox says, for a client without frames: a Close that is said can be sent, and
  * input that goes in between are frames a sandbox takes. */
-#include "edge/raw.h"
+#include "edge/attach-raw.h"
 #include "fuzz.h"
 
 static void check_close(const struct attach_raw_output *said)

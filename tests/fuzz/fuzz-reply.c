@@ -3,7 +3,7 @@
  * and body as one that comes whole, and no head is larger than its limit. */
 #include <sys/socket.h>
 
-#include "cli/http.h"
+#include "cli/client/http-client.h"
 #include "fuzz.h"
 
 struct seen {

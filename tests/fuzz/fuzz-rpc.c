@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A message as `cay mcp` reads it: what is passed on is one line and the same message,
  * and no header of its request has a byte that could end it. */
-#include "cli/rpc.h"
+#include "cli/mcp/bridge-rpc.h"
 #include "fuzz.h"
 
 static void check_headers(const struct bridge_rpc *m)

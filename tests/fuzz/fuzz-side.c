@@ -3,7 +3,7 @@
  * nothing is read behind the bytes there are, a report is only told to who knows the
  * nonce, and the same bytes say the same however they are cut. */
 #include "fuzz.h"
-#include "init/side.h"
+#include "init/shell/shell-report.h"
 
 #define NONCE "0123456789abcdef"
 

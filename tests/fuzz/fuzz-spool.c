@@ -3,8 +3,8 @@
  * written, nothing that was written becomes unwritten, and a reader is given no more than there
  * is room for. */
 #include "fuzz.h"
-#include "init/init.h"
-#include "init/spool-internal.h"
+#include "init/core/init.h"
+#include "init/exec/spool-internal.h"
 
 #define BYTES 40000
 #define OUTPUTS 2

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Server-sent events as `cay events` reads them: cut at any place they are the same
  * events, none larger than its limit, and what was refused once stays refused. */
-#include "cli/sse.h"
+#include "cli/client/sse.h"
 #include "fuzz.h"
 
 struct seen {

@@ -2,7 +2,7 @@
 /* A stream of frames cut at any place gives the same bytes, losses and verdict
  * as one that comes whole; its offsets only grow. */
 #include "fuzz.h"
-#include "wire/stream.h"
+#include "wire/frame-reader.h"
 
 struct seen {
 	uint64_t bytes[FRAME_NUM_STREAMS], lost, sum;

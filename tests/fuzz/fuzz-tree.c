@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "archive/gz.h"
+#include "archive/tar-internal.h"
+#include "archive/tree-unpack.h"
 #include "base/path.h"
-#include "base/tree.h"
-#include "file/gz.h"
-#include "file/tar-internal.h"
-#include "file/tree-unpack.h"
+#include "base/rmtree.h"
 #include "fuzz.h"
 
 #define MAX_BYTES KIB(256)

@@ -3,7 +3,7 @@
  * and what is called loopback is loopback to the system's own reader of addresses. */
 #include <arpa/inet.h>
 
-#include "cli/url.h"
+#include "cli/client/url.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

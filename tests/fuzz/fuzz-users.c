@@ -2,7 +2,7 @@
 /* who, passwd and group of a stranger, separated by 0xFF: what is found points
  * into the text, and a number that is found is the number that was asked for. */
 #include "fuzz.h"
-#include "init/users.h"
+#include "init/core/users.h"
 
 static bool inside(struct slice s, struct slice text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an edge sends to cay: a message lies inside what came, is no longer than allowed,
  * a part of it asks for more, and nothing that is refused is accepted with more behind. */
-#include "cli/wsc.h"
+#include "cli/client/websocket.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk-quota - src/disk on every file system this kernel has it for
+ * disk-quota - src/lib/disk on every file system this kernel has it for
  *
  * Leans on it: the keeper, for every sandbox's disk (docs/adr/0031).  Tried on loop files:
  * btrfs with simple quotas, ext4 and XFS mounted with prjquota.
@@ -31,7 +31,7 @@
 #include <sys/xattr.h>
 
 #include "base/path.h"
-#include "base/tree.h"
+#include "base/rmtree.h"
 #include "disk/disk.h"
 #include "platform.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim [SEED] - everything that can go wrong around src/life, in an order a seed decides
+ * sim [SEED] - everything that can go wrong around src/lib/life, in an order a seed decides
  *
  * Without an argument: many seeds, two lines of TAP.  With one: that seed alone, every
  * step printed.  CAY_FULL=1 tries twenty times as many.

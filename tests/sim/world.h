@@ -4,7 +4,7 @@
 /*
  * world - what cayd does not hold in its hands: a keeper with a kernel, and a disk
  *
- * The keeper has one directory an id (src/keeper/box.c).  A call to it is made, happens,
+ * The keeper has one directory an id (src/keeper/keeper-sandbox.c).  A call to it is made, happens,
  * and is answered, and something may go wrong between any two of these; one that was cut
  * off may have happened by half.  The disk has the writes in the order they were asked
  * for and loses those that were not committed.

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "audit/audit.h"
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "base/path.h"
 #include "unit.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "db/db-internal.h"
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include "base/pool.h"
+#include "base/arena.h"
 #include "unit.h"
 
 static void grows_up_to_its_limit_and_no_further(void **)

@@ -4,10 +4,10 @@
 #include <fcntl.h>
 
 #include "base/path.h"
-#include "cli/doctor.h"
-#include "cli/hint.h"
-#include "cli/pager.h"
-#include "cli/reason.h"
+#include "cli/print/hint.h"
+#include "cli/print/pager.h"
+#include "cli/print/reason.h"
+#include "cli/setup/doctor.h"
 #include "unit.h"
 
 static void every_command_is_complete(void **)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/context.h"
+#include "cli/client/context.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/http.h"
+#include "cli/client/http-client.h"
 
 #include <poll.h>
 #include <sys/socket.h>

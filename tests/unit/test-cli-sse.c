@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/sse.h"
+#include "cli/client/sse.h"
 #include "unit.h"
 
 /* Every event as "name|data;", read in pieces of step bytes. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/url.h"
+#include "cli/client/url.h"
 
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/ustar.h"
+#include "cli/transfer/ustar.h"
 
 #include "unit.h"
 

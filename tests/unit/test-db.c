@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "db-fixture.h"
 
 static void every_field_comes_back(void **state)

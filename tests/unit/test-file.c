@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
-#include "file/change.h"
-#include "file/list.h"
-#include "file/put.h"
-#include "file/range.h"
+#include "base/rmtree.h"
+#include "file/atomic-write.h"
+#include "file/http-range.h"
+#include "file/list-dir.h"
+#include "file/name-ops.h"
 #include "text/hex.h"
 #include "unit.h"
 

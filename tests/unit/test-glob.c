@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
-#include "file/find.h"
+#include "base/rmtree.h"
+#include "file/glob-find.h"
 #include "unit.h"
 
 static const struct {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
+#include "base/rmtree.h"
 #include "file/grep.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net/http.h"
+#include "http/http.h"
 #include "unit.h"
 
 #define H "Host: a\r\n"

@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
-#include "keeper/image.h"
+#include "base/rmtree.h"
+#include "keeper/image-store.h"
 #include "unit.h"
-#include "unpack/confine.h"
 #include "unpack/digest.h"
+#include "unpack/unpack-confine.h"
 
 #ifdef __aarch64__
 #define ARCH "arm64"

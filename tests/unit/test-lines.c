@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
+#include "base/rmtree.h"
 #include "file/lines.h"
 #include "unit.h"
 

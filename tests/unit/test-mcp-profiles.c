@@ -3,9 +3,9 @@
  *
  * ' stands for " everywhere.  An answer that begins with '{' or '[' is JSON, others are bytes;
  * "404 " in front of either is its status, which is 200 without. */
-#include "mcp/profile-parts.h"
-#include "mcp/result.h"
-#include "mcp/run.h"
+#include "mcp/profiles/profile-parts.h"
+#include "mcp/tool-result.h"
+#include "mcp/tool-run.h"
 #include "unit.h"
 #include "wire/frame.h"
 

@@ -2,8 +2,8 @@
 /* The tool table: complete rows, arguments that models get wrong, requests that come out. */
 #include <stdio.h>
 
-#include "mcp/result.h"
-#include "mcp/run.h"
+#include "mcp/tool-result.h"
+#include "mcp/tool-run.h"
 #include "unit.h"
 
 static bool in_table(const struct field_table *t, struct slice name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
-#include "prog/metrics.h"
+#include "daemon/metrics.h"
 #include "unit.h"
 
 static void every_metric_is_complete(void **)

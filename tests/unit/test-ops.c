@@ -248,7 +248,7 @@ static bool has_tag(const struct op *op)
 	return false;
 }
 
-/* A row that is missing: op_tags in src/ops/words.c, src/ops/causes.def. */
+/* A row that is missing: op_tags in src/lib/ops/names.c, src/lib/ops/causes.def. */
 static void people_are_told_of_every_row(void **)
 {
 	for (unsigned i = 0; i < OP_NUM; i++)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "base/path.h"
 #include "unit.h"
 

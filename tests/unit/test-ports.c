@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/ports.h"
+#include "init/proc/ports.h"
 #include "unit.h"
 
 #define HEAD \

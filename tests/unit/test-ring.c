@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/ring.h"
+#include "init/exec/ring.h"
 #include "unit.h"
 
 static struct ring_budget plenty(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/signals.h"
+#include "init/core/signals.h"
 #include "unit.h"
 
 static void every_signal_has_a_name_that_leads_back(void **)

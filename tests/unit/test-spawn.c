@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 
-#include "base/fault.h"
+#include "base/failpoint.h"
 #include "base/spawn.h"
 #include "unit.h"
 

@@ -5,8 +5,8 @@
  */
 #include <stdio.h>
 
-#include "file/gz.h"
-#include "file/tar-internal.h"
+#include "archive/gz.h"
+#include "archive/tar-internal.h"
 #include "unit.h"
 
 struct memory {

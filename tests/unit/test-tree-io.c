@@ -10,10 +10,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "archive/tree-unpack.h"
 #include "base/path.h"
-#include "base/tree.h"
-#include "file/made.h"
-#include "file/tree-unpack.h"
+#include "base/rmtree.h"
+#include "file/inode-set.h"
 #include "unit.h"
 
 struct memory {

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
+#include "base/rmtree.h"
 #include "unit.h"
 
 /* t is to be removed, canary lies beside it. */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
-#include "base/tree.h"
+#include "base/rmtree.h"
 #include "unit.h"
 #include "unpack/docker.h"
 #include "unpack/unpack.h"

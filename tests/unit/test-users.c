@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/users.h"
+#include "init/core/users.h"
 #include "unit.h"
 
 static const char passwd[] = "root:x:0:0:root:/root:/bin/bash\n"

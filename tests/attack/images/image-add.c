@@ -13,7 +13,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
-#include "keeper/image.h"
+#include "keeper/image-store.h"
 #include "unpack/digest.h"
 
 static int print_added(const struct image_store_added *a)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """fake - a daemon for the command line to talk to: HTTP over a unix socket, TCP or TLS
 
-It speaks the operations of src/ops/ops.def, keeps sandboxes in a dictionary and
+It speaks the operations of src/lib/ops/ops.def, keeps sandboxes in a dictionary and
 runs execs as processes of this machine.  `say` makes it misbehave: a map from
 (method, path) to bytes, or to a function of the connection, for which `now` has the
 request's headers and query.  `cut` ends every

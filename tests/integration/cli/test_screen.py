@@ -113,7 +113,7 @@ def test_a_failure_says_what_to_run_next(daemon, cay, words, path, code, status,
 
 def table_of_errors():
     """errors.def, without a compiler."""
-    text = (pathlib.Path(__file__).parents[3] / "src/base/errors.def").read_text()
+    text = (pathlib.Path(__file__).parents[3] / "src/lib/base/errors.def").read_text()
     for line in text.splitlines():
         if line.startswith("CAY_ERROR("):
             parts = line.split('"')

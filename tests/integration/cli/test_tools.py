@@ -66,7 +66,7 @@ def test_the_skill_names_tools_and_arguments_there_are():
     body = body.split("## Without MCP")[0]
     words = set(re.findall(r"`([a-z_]+)`", body))
     arguments = set().union(*tools.values())
-    errors = set(re.findall(r"CAY_ERROR\(\w+,\s*\"(\w+)\"", (HERE / "src/base/errors.def").read_text()))
+    errors = set(re.findall(r"CAY_ERROR\(\w+,\s*\"(\w+)\"", (HERE / "src/lib/base/errors.def").read_text()))
     other = {"cd", "export", "sed", "sleep", "cat"}
     assert words <= set(tools) | arguments | errors | other, words - set(tools) - arguments - errors - other
     assert {"exec", "shell", "output", "read", "edit", "write", "find", "grep", "ports", "preview", "sandbox_create", "sandbox_delete"} <= words

@@ -42,7 +42,7 @@ def asked(c, box, exchange):
 
 def test_there_is_a_fixture_of_every_version():
     """Those a host must speak; the newest one's may be missing, its bytes are still free."""
-    text = (pathlib.Path(__file__).parents[3] / "src/wire/hello.h").read_text()
+    text = (pathlib.Path(__file__).parents[3] / "src/lib/wire/hello.h").read_text()
     versions = {k: int(text.split(f"#define HELLO_PROTO_{k} ")[1].split()[0]) for k in ("MIN", "MAX")}
     there = {int(p.name.rsplit("-", 1)[1]) for p in FIXTURES}
     assert there >= set(range(versions["MIN"], versions["MAX"])) and 1 in there

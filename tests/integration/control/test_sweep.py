@@ -158,7 +158,7 @@ SWEPT = [(program, point, how, n) for program, points in POINTS.items() for poin
 
 
 def test_no_failpoint_is_left_out():
-    there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/base/faults.def").read_text(), re.M)
+    there = re.findall(r'^CAY_FAULT_POINT\(\w+,\s*"(.*)"\)', (SOURCE / "src/lib/base/failpoints.def").read_text(), re.M)
     assert there and {p for points in POINTS.values() for p in points} | {*BUILD_POINTS, *POOL_POINTS, *UPLOAD_POINTS} == set(there)
 
 

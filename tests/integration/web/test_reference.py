@@ -13,7 +13,7 @@ from routes import PUBLIC, routes
 from test_examples import base
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
-TABLEGEN = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")) / "src/tablegen/tablegen"
+TABLEGEN = pathlib.Path(os.environ.get("CAY_BUILD", "build/gcc")) / "src/lib/tablegen/tablegen"
 
 
 @pytest.fixture(scope="module", params=[1280, 360])

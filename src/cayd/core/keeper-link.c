@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/core/keeper-link.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/seqpacket.h"
+#include "cayd/sandbox/sandbox.h"
+
+#define RETRY_MS 200
+#define HELLO_MS 15000
+#define CALL_MS 60000
+#define SOCKET_BUFFER 1048576
+
+struct keeper_pending_call {
+	struct keeper_pending_call *next;
+	keeper_call_fn *fn;
+	void *arg;
+	int fd;
+	union {
+		struct verb_head head;
+		char bytes[128];
+	} request;
+};
+
+struct keeper_link {
+	struct cayd *cayd;
+	int fd;
+	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
+	bool greeted;    /* it answered our hello: others may call */
+	uv_timer_t retry;
+	uint64_t seq;
+	uint32_t runtimes, disk;
+	struct keeper_pending_call *first, **last; /* in the order they were made */
+	struct keeper_pending_call **unsent;       /* the first that is not sent yet */
+	unsigned n_calls;
+};
+
+static void keeper_link_start_polling(struct keeper_link *l);
+static void on_keeper_retry_timer(uv_timer_t *t);
+
+static int keeper_dial(const struct settings *s)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/box/" VERB_SOCKET, s->run_dir);
+
+	if (n < 0 || n >= (int)sizeof(at.sun_path))
+		return -ENAMETOOLONG;
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0)
+		return -errno;
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BUFFER }, sizeof(int));
+	return cay_take_fd(&fd);
+}
+
+static int keeper_call_with_timeout(struct keeper_link *l, enum verb verb, void *request,
+				    void *reply, int timeout_ms, struct cay_err *err)
+{
+	struct pollfd p = { .fd = l->fd, .events = POLLIN };
+	struct cay_err outcome = {};
+	auto_close int fd = -EBADF;
+	unsigned n_fds = 0;
+	ssize_t n = 0;
+	int r;
+
+	verb_head_init(request, verb, ++l->seq);
+	r = seqpacket_send(l->fd, request, verb_row_find(verb)->request_size, -EBADF);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
+	if (poll(&p, 1, timeout_ms) > 0)
+		n = seqpacket_receive(l->fd, reply, VERB_MESSAGE_MAX, &fd, &n_fds);
+	if (n <= 0)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
+	r = verb_reply_check(reply, (size_t)n, n_fds, request, &outcome, err);
+	if (r >= 0 && outcome.code) {
+		*err = outcome;
+		r = -cay_error_row(outcome.code)->errnum;
+	}
+	return r;
+}
+
+static struct verb_hello keeper_hello_create(void)
+{
+	struct verb_hello h = { .abi = VERB_ABI };
+
+	memcpy(h.build, VERB_BUILD, sizeof(VERB_BUILD) - 1);
+	return h;
+}
+
+static void keeper_hello_accept(struct keeper_link *l, const void *msg)
+{
+	struct verb_hello_reply reply;
+
+	memcpy(&reply, msg, sizeof(reply));
+	l->runtimes = reply.runtimes;
+	l->disk = reply.disk < VERB_DISK_NUM ? reply.disk : VERB_DISK_NONE;
+	l->greeted = true;
+}
+
+static int keeper_link_connect(struct keeper_link *l, struct cay_err *err)
+{
+	l->fd = keeper_dial(&l->cayd->settings);
+	if (l->fd < 0)
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -l->fd, "connect to cay-keeper at %s",
+				    l->cayd->settings.run_dir);
+	return 0;
+}
+
+static int keeper_link_connect_blocking(struct keeper_link *l, struct cay_err *err)
+{
+	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
+	struct verb_hello request = keeper_hello_create();
+	int r = keeper_link_connect(l, err);
+
+	if (r < 0)
+		return r;
+	r = keeper_call_with_timeout(l, VERB_HELLO, &request, msg, HELLO_MS, err);
+	if (r < 0) {
+		cay_closep(&l->fd);
+		l->fd = -EBADF;
+		return r;
+	}
+	keeper_hello_accept(l, msg);
+	return 0;
+}
+
+int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
+{
+	uint64_t end = clk_boot_ns(c->clk) + timeout_ms * NS_PER_MS;
+	struct keeper_link *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	*l = (struct keeper_link){ .cayd = c, .fd = -EBADF };
+	l->last = l->unsent = &l->first;
+	do {
+		*err = (struct cay_err){};
+		r = keeper_link_connect_blocking(l, err);
+		if (r < 0 && err->code == CAY_E_UNAVAILABLE)
+			(void)poll(NULL, 0, 20);
+	} while (r < 0 && err->code == CAY_E_UNAVAILABLE && clk_boot_ns(c->clk) < end);
+	if (r < 0) {
+		free(l);
+		return r;
+	}
+	(void)uv_timer_init(&c->loop, &l->retry);
+	l->retry.data = l;
+	c->keeper = l;
+	keeper_link_start_polling(l);
+	return 0;
+}
+
+bool keeper_is_up(const struct keeper_link *l)
+{
+	return l->greeted;
+}
+
+uint32_t keeper_runtimes(const struct keeper_link *l)
+{
+	return l->runtimes;
+}
+
+enum verb_disk keeper_disk_kind(const struct keeper_link *l)
+{
+	return (enum verb_disk)l->disk;
+}
+
+/* Take a call off the list and tell it. */
+static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call **at,
+			       const struct cay_err *outcome, const void *reply, int fd)
+{
+	struct keeper_pending_call *c = *at;
+
+	if (l->unsent == &c->next)
+		l->unsent = at;
+	if (l->last == &c->next)
+		l->last = at;
+	*at = c->next;
+	l->n_calls--;
+	cay_closep(&c->fd);
+	c->fn(c->arg, outcome, reply, fd);
+	free(c);
+}
+
+static void on_keeper_poll_closed(uv_handle_t *h)
+{
+	free(h);
+}
+
+static void keeper_link_drop(struct keeper_link *l, const char *why)
+{
+	struct cay_err err = {};
+
+	log_error(&l->cayd->log, "the keeper is gone: %s", why);
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper went away");
+	uv_close((uv_handle_t *)l->poll, on_keeper_poll_closed);
+	l->poll = NULL;
+	l->greeted = false;
+	cay_closep(&l->fd);
+	l->fd = -EBADF;
+	while (l->first)
+		keeper_call_finish(l, &l->first, &err, NULL, -EBADF);
+	(void)uv_timer_start(&l->retry, on_keeper_retry_timer, RETRY_MS, 0);
+}
+
+static void keeper_link_flush(struct keeper_link *l)
+{
+	while (*l->unsent) {
+		struct keeper_pending_call *c = *l->unsent;
+		int r = seqpacket_send(l->fd, &c->request, c->request.head.size, c->fd);
+
+		if (r == -EAGAIN)
+			return; /* at POLLOUT */
+		if (r < 0) {
+			keeper_link_drop(l, strerror(-r)); /* NOLINT(concurrency-mt-unsafe) */
+			return;
+		}
+		l->unsent = &c->next;
+	}
+}
+
+static void keeper_link_read_replies(struct keeper_link *l)
+{
+	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
+
+	for (;;) {
+		struct cay_err err = {}, outcome = {};
+		struct verb_head head = {};
+		struct keeper_pending_call **at = &l->first;
+		unsigned n_fds;
+		int fd;
+		ssize_t n = seqpacket_receive(l->fd, msg, sizeof(msg), &fd, &n_fds);
+
+		if (n == -EAGAIN)
+			return;
+		if (n < (ssize_t)sizeof(head)) {
+			keeper_link_drop(l, n < 0 ? strerror((int)-n) : "end of file"); /* NOLINT */
+			return;
+		}
+		memcpy(&head, msg, sizeof(head));
+		while (*at && (*at)->request.head.seq != head.seq)
+			at = &(*at)->next;
+		if (!*at && head.seq <= l->seq) {
+			/* its worker died between the answer and its end: answered twice */
+			cay_closep(&fd);
+			continue;
+		}
+		if (!*at || verb_reply_check(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
+					     &err) < 0) {
+			cay_closep(&fd);
+			keeper_link_drop(l, *at ? err.msg : "a reply to nothing");
+			return;
+		}
+		keeper_call_finish(l, at, &outcome, msg, fd);
+		if (!l->poll)
+			return;
+	}
+}
+
+static void on_keeper_poll(uv_poll_t *p, int status, int events)
+{
+	struct keeper_link *l = p->data;
+
+	if (status < 0) {
+		keeper_link_drop(l, uv_strerror(status));
+		return;
+	}
+	if (events & UV_WRITABLE)
+		keeper_link_flush(l);
+	if (l->poll && events & (UV_READABLE | UV_DISCONNECT))
+		keeper_link_read_replies(l);
+	if (l->poll)
+		(void)uv_poll_start(l->poll, UV_READABLE | (*l->unsent ? UV_WRITABLE : 0),
+				    on_keeper_poll);
+}
+
+static void keeper_link_start_polling(struct keeper_link *l)
+{
+	l->poll = calloc(1, sizeof(*l->poll));
+	if (!l->poll || uv_poll_init(&l->cayd->loop, l->poll, l->fd) < 0) {
+		free(l->poll);
+		l->poll = NULL;
+		l->greeted = false;
+		cay_closep(&l->fd);
+		l->fd = -EBADF;
+		(void)uv_timer_start(&l->retry, on_keeper_retry_timer, RETRY_MS, 0);
+		return;
+	}
+	l->poll->data = l;
+	(void)uv_poll_start(l->poll, UV_READABLE, on_keeper_poll);
+}
+
+static void keeper_call_enqueue(struct keeper_link *l, enum verb verb, void *request, int fd,
+				keeper_call_fn *fn, void *arg)
+{
+	size_t size = verb_row_find(verb)->request_size;
+	struct keeper_pending_call *c =
+		l->n_calls < KEEPER_CALLS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	struct cay_err err = {};
+
+	assert(size <= sizeof(c->request));
+	if (!c) {
+		(void)cay_fail(&err, CAY_E_CAPACITY, "too many calls to cay-keeper under way");
+		fn(arg, &err, NULL, -EBADF);
+		return;
+	}
+	verb_head_init(request, verb, ++l->seq);
+	*c = (struct keeper_pending_call){ .fn = fn, .arg = arg, .fd = -EBADF };
+	memcpy(&c->request, request, size);
+	if (fd >= 0)
+		c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (fd >= 0 && c->fd < 0) {
+		(void)cay_fail_sys(&err, CAY_E_CAPACITY, errno, "too many files are open");
+		free(c);
+		fn(arg, &err, NULL, -EBADF);
+		return;
+	}
+	*l->last = c;
+	l->last = &c->next;
+	l->n_calls++;
+	keeper_link_flush(l);
+	if (*l->unsent)
+		(void)uv_poll_start(l->poll, UV_READABLE | UV_WRITABLE, on_keeper_poll);
+}
+
+void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
+		 void *arg)
+{
+	struct cay_err err = {};
+
+	if (keeper_is_up(l)) {
+		keeper_call_enqueue(l, verb, request, fd, fn, arg);
+		return;
+	}
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
+	fn(arg, &err, NULL, -EBADF);
+}
+
+/* Back again */
+
+static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+{
+	struct keeper_link *l = arg;
+
+	cay_closep(&fd);
+	if (!l->poll)
+		return; /* lost meanwhile */
+	if (outcome->code) {
+		keeper_link_drop(l, outcome->msg);
+		return;
+	}
+	(void)uv_timer_stop(&l->retry);
+	keeper_hello_accept(l, reply);
+	log_info(&l->cayd->log, "the keeper is back");
+	sandboxes_retry_now(l->cayd->sandboxes);
+}
+
+/* A keeper that was just started may have much to look at before it answers, so the
+ * answer comes to the loop, as all others do. */
+static void on_keeper_retry_timer(uv_timer_t *t)
+{
+	struct keeper_link *l = t->data;
+	struct verb_hello request = keeper_hello_create();
+	struct cay_err err = {};
+
+	if (l->poll) {
+		keeper_link_drop(l, "it does not say hello");
+		return;
+	}
+	if (keeper_link_connect(l, &err) < 0) {
+		log_warn(&l->cayd->log, "%s", err.msg);
+		(void)uv_timer_start(t, on_keeper_retry_timer, RETRY_MS, 0);
+		return;
+	}
+	keeper_link_start_polling(l);
+	if (!l->poll)
+		return;
+	(void)uv_timer_start(t, on_keeper_retry_timer, HELLO_MS, 0);
+	keeper_call_enqueue(l, VERB_HELLO, &request, -EBADF, on_keeper_hello, l);
+}
+
+int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request, void *reply,
+			 struct cay_err *err)
+{
+	return keeper_call_with_timeout(l, verb, request, reply, CALL_MS, err);
+}

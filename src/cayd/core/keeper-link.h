@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_CORE_KEEPER_LINK_H
+#define CAY_CAYD_CORE_KEEPER_LINK_H
+/*
+ * link - the connection to cay-keeper
+ *
+ * A call is a message and a function that is called once with the outcome: from the
+ * loop, or at once when the link is down or full.  When the keeper goes away every call
+ * under way fails with CAY_E_UNAVAILABLE (what it did is then not known: `remove` and
+ * `list` can be repeated) and the link tries again until it is back.
+ */
+#include "cayd/core/cayd.h"
+#include "wire/verb.h"
+
+#define KEEPER_CALLS_MAX 8192
+
+/* reply is the whole message, NULL when there is none; fd is the callee's. */
+typedef void keeper_call_fn(void *arg, const struct cay_err *outcome, const void *reply, int fd);
+
+/* Connect and say hello, waiting for the keeper at most timeout_ms; blocks. */
+[[nodiscard]] int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err);
+/* request begins with a head, which is filled here; fd < 0: none; it is dup'ed. */
+void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
+		 void *arg);
+/* The same, waiting for the answer: only before the loop runs.  reply has room
+ * for VERB_MESSAGE_MAX. */
+[[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
+				       void *reply, struct cay_err *err);
+bool keeper_is_up(const struct keeper_link *l);
+/* Runtimes that passed the keeper's probes, a bit each. */
+uint32_t keeper_runtimes(const struct keeper_link *l);
+/* What limits disks, as the keeper last said. */
+enum verb_disk keeper_disk_kind(const struct keeper_link *l);
+#endif

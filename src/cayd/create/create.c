@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/create/create.h"
+
+#include <stdio.h>
+
+#include "cayd/image/pull.h"
+#include "cayd/template/package-layer.h"
+#include "cayd/template/pool.h"
+#include "cayd/template/template.h"
+#include "life/create-queue.h"
+
+#define KEY_MAX 64
+#define STILL_NS NS_PER_S
+#define DOUBT_NS (5 * NS_PER_S)
+
+struct creates {
+	struct create_queue queue;
+	uv_timer_t queue_timer;
+	uint64_t swept_ns;       /* when the sweeper came last */
+	uint64_t stale_until_ns; /* until when what is read may be old */
+};
+
+struct create_request {
+	struct create_slot slot; /* first: what turns returns is this */
+	struct cayd *cayd;
+	struct request *rq; /* NULL once it has begun */
+};
+
+static void create_refuse_overloaded(struct request *rq, const char *what)
+{
+	(void)request_add_reply_header(rq, "Retry-After", "1");
+	request_refuse(rq, CAY_E_OVERLOADED, what);
+}
+
+/* The same request has the same hash, however it was spelled. */
+static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
+				struct cay_err *err)
+{
+	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
+	auto_buf text = BUF_INIT(KIB(128));
+	struct jw w = jw_to(&text);
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	*ret = (struct idempotency_key){ .key = http_header_find(rq->head, "idempotency-key") };
+	if (!ret->key.p)
+		return 0;
+	if (!ret->key.n || ret->key.n > KEY_MAX)
+		return cay_fail(err, CAY_E_INVALID, "Idempotency-Key has 1 to %d characters",
+				KEY_MAX);
+	for (size_t i = 0; i < ret->key.n; i++)
+		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
+			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
+	/* what a template would have said otherwise is part of what was asked */
+	if (!asked.template)
+		asked.given = asked.limits.given = 0;
+	field_encode(&sandbox_create_table, NULL, &asked, &w);
+	if (jw_finish(&w) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	for (size_t i = 0; i < text.len; i++)
+		h = (h ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
+	return snprintf(ret->body_hash, sizeof(ret->body_hash), "%016llx", (unsigned long long)h) ==
+			       16
+		       ? 0
+		       : -EINVAL;
+}
+
+static void create_reply(struct sandbox *sb, struct request *rq)
+{
+	const struct sandbox_create *spec = rq->body;
+
+	rq->target = sb->info.id;
+	sandbox_reply_when(sb, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
+}
+
+/* A client that leaves does not stop the work.  But after a time in which we stood still,
+ * most of what there is to read was given up and asked again. */
+static bool create_client_may_be_gone(const struct cayd *c)
+{
+	uint64_t now = clk_boot_ns(c->clk);
+
+	return now < c->creates->stale_until_ns || now - c->creates->swept_ns > STILL_NS;
+}
+
+/* It is its turn. */
+static void create_start(struct create_request *w)
+{
+	struct cayd *c = w->cayd;
+	struct request *rq = cay_take(w->rq);
+	struct sandbox_create spec;
+	struct cay_err err = {};
+	struct idempotency_key key;
+	struct sandbox *sb = NULL;
+
+	rq->events = NULL;
+	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
+	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
+		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
+		 sandbox_create(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) >= 0 &&
+		 sb->life.state == SB_PENDING && !sb->create_slot) {
+		sb->create_slot = &w->slot;
+		create_reply(sb, rq);
+		return;
+	}
+	create_queue_leave(&c->creates->queue, &w->slot);
+	free(w);
+	if (sb)
+		create_reply(sb, rq);
+	else
+		request_fail(rq, &err);
+}
+
+static void creates_run_queue(struct cayd *c)
+{
+	struct create_slot *t;
+
+	while ((t = create_queue_start_next(&c->creates->queue, clk_boot_ns(c->clk))))
+		create_start((struct create_request *)(void *)t);
+}
+
+static void on_create_queue_timer(uv_timer_t *t)
+{
+	creates_run_queue(t->data);
+}
+
+/* From the loop: an answer may begin another request, and we may be inside of one. */
+static void creates_schedule_queue(struct cayd *c)
+{
+	if (c->creates->queue.waiting)
+		(void)uv_timer_start(&c->creates->queue_timer, on_create_queue_timer, 0, 0);
+}
+
+static void on_create_client_gone(struct request *rq)
+{
+	struct create_request *w = rq->data;
+
+	create_queue_leave(&w->cayd->creates->queue, &w->slot);
+	free(w);
+}
+
+void op_sandbox_create(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_create_client_gone };
+	struct sandbox_create spec = {};
+	struct cay_err err = {};
+	struct idempotency_key key;
+	struct create_request *w;
+	struct sandbox *sb;
+
+	if (idempotency_key_read(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
+	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
+		if (!str_eq(err.field, "image") ||
+		    !pull_start_for_create(c, rq, spec.image, &err, op_sandbox_create))
+			request_fail(rq, &err);
+		return;
+	}
+	/* a warm one has no packages of the request's */
+	if (!sb && !package_layer_is_needed(&spec) &&
+	    pool_claim_sandbox(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+		request_fail(rq, &err);
+		return;
+	}
+	if (sb) {
+		create_reply(sb, rq);
+		return;
+	}
+	if (package_layer_is_needed(&spec)) {
+		package_layer_request(c, rq, &spec);
+		return;
+	}
+	w = calloc(1, sizeof(*w));
+	if (!w) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	if (!create_queue_enter(&c->creates->queue, &w->slot, &rq->actor.tenant,
+				clk_boot_ns(c->clk))) {
+		free(w);
+		create_refuse_overloaded(rq, "more sandboxes are asked for than can be made now");
+		return;
+	}
+	w->cayd = c;
+	w->rq = rq;
+	rq->data = w;
+	rq->events = &events;
+	creates_run_queue(c);
+}
+
+void create_slot_release(struct sandbox *sb)
+{
+	struct create_queue *q = &sb->cayd->creates->queue;
+	struct create_slot *t = cay_take(sb->create_slot);
+
+	if (!t)
+		return;
+	/* one that failed says nothing of what making one takes */
+	if (sb->life.state == SB_RUNNING)
+		create_queue_finish(q, t, clk_boot_ns(sb->cayd->clk));
+	else
+		create_queue_leave(q, t);
+	free(t);
+	creates_schedule_queue(sb->cayd);
+	pools_schedule_refill(sb->cayd);
+}
+
+void creates_expire_waiting(struct cayd *c, uint64_t now)
+{
+	struct create_slot *t;
+
+	if (now - c->creates->swept_ns > STILL_NS)
+		c->creates->stale_until_ns = now + DOUBT_NS;
+	c->creates->swept_ns = now;
+	while ((t = create_queue_pop_expired(&c->creates->queue, now))) {
+		struct create_request *w = (struct create_request *)(void *)t;
+		struct request *rq = w->rq;
+
+		free(w);
+		rq->events = NULL;
+		create_refuse_overloaded(rq, "it was not its turn in time");
+	}
+}
+
+const struct create_queue *creates_get_queue(const struct cayd *c)
+{
+	return &c->creates->queue;
+}
+
+int creates_open(struct cayd *c, struct cay_err *err)
+{
+	c->creates = calloc(1, sizeof(*c->creates));
+	if (!c->creates)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	(void)uv_timer_init(&c->loop, &c->creates->queue_timer);
+	c->creates->queue_timer.data = c;
+	c->creates->swept_ns = clk_boot_ns(c->clk);
+	return 0;
+}

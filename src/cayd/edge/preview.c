@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/edge/preview.h"
+
+#include <sys/random.h>
+
+#include "auth/preview.h"
+#include "cayd/core/init-call.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/tenant/token.h"
+
+#define LOOKS_MAX 64 /* who is mute takes its time */
+
+/* One that is made, until it is known whether anybody listens. */
+struct preview_reply {
+	struct request *rq; /* NULL: nobody waits any more */
+	unsigned *probes;   /* cayd's; NULL: nobody was asked */
+	struct buf origin, url;
+	char token[PREVIEW_TEXT_LEN + 1];
+	const char *header, *value; /* of made.headers */
+	struct preview_made made;
+};
+
+static void preview_reply_free(struct preview_reply *s)
+{
+	buf_fini(&s->origin);
+	buf_fini(&s->url);
+	explicit_bzero(s, sizeof(*s));
+	free(s);
+}
+
+static void on_preview_client_gone(struct request *rq)
+{
+	((struct preview_reply *)rq->data)->rq = NULL;
+}
+
+/* A stranger's answer: what it cannot be is as if there were none. */
+static void on_preview_port_status(void *arg, unsigned status, struct slice body,
+				   const struct cay_err *)
+{
+	struct preview_reply *s = arg;
+	struct port_open port = {};
+
+	if (s->probes)
+		(*s->probes)--;
+	if (s->rq) {
+		s->made.has_listening =
+			status == 200 &&
+			field_decode_text(&port_open_table, body, &json_control_limits,
+					  &s->rq->arena, &port, NULL) >= 0;
+		s->made.listening = port.open;
+		request_reply_json(s->rq, &preview_made_table, &s->made);
+	}
+	preview_reply_free(s);
+}
+
+static void preview_probe_port(struct cayd *c, const struct preview *p, struct preview_reply *s)
+{
+	static const struct request_events events = { .gone = on_preview_client_gone };
+	auto_buf target = BUF_INIT(128);
+	char id[ID_TEXT_LEN + 1];
+
+	id_format(&p->token.sandbox, id);
+	if (buf_printf(&target, "/v1/sandboxes/%s/ports/%u", id, p->port) < 0) {
+		on_preview_port_status(s, 0, (struct slice){}, NULL);
+		return;
+	}
+	s->rq->data = s;
+	s->rq->events = &events;
+	s->probes = &c->preview_probes;
+	(*s->probes)++;
+	init_call_with_deadline(c, &p->token.sandbox, "GET", target.data, (struct slice){},
+				PREVIEW_PROBE_MS, on_preview_port_status, s);
+}
+
+static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
+			      const struct preview *p, struct preview_reply *s, struct cay_err *err)
+{
+	struct token_key key;
+	int r;
+
+	token_signer_get_key(c, &key);
+	r = preview_token_sign(p, &key, s->token, err);
+	explicit_bzero(&key, sizeof(key));
+	if (r < 0)
+		return r;
+	if (preview_origin_format(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
+	    buf_printf(&s->url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&s->origin), s->token) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a preview");
+	s->header = PREVIEW_HEADER;
+	s->value = s->token;
+	s->made = (struct preview_made){ .url = buf_str(&s->url),
+					 .origin = buf_str(&s->origin),
+					 .token = s->token,
+					 .headers = { &s->header, &s->value, 1 },
+					 .expires_ns = p->token.not_after * NS_PER_S };
+	return 0;
+}
+
+/* With what to set where browser and node are one machine: browsers know the way there. */
+static int preview_refuse_unconfigured(const struct settings *s, struct cay_err *err)
+{
+	struct slice port = slice_of(s->edge_listen);
+
+	port = slice_cut(&port, ' ');
+	while (memchr(port.p, ':', port.n))
+		(void)slice_cut(&port, ':');
+	return cay_fail(err, CAY_E_UNSUPPORTED,
+			"there are no previews before edge.previews of cay.conf has a domain "
+			"(%s://preview.localhost:%.*s for browsers on the node itself) and cayd "
+			"and cay-edge are restarted",
+			s->edge_cert[0] ? "https" : "http", (int)port.n, port.p);
+}
+
+static int preview_prepare(struct cayd *c, const struct request *rq, const struct sandbox *sb,
+			   struct preview_base *base, struct preview *p, struct cay_err *err)
+{
+	const struct preview_create *q = rq->body;
+
+	if (!sb || life_is_finished(&sb->life))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
+	if (rq->actor.one_sandbox) /* it would outlive the token */
+		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
+	if (!c->settings.edge_previews[0])
+		return preview_refuse_unconfigured(&c->settings, err);
+	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
+		return -EINVAL;
+	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
+		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	p->token.tenant = sb->info.tenant;
+	p->token.sandbox = sb->info.id;
+	p->token.epoch = sb->epoch;
+	p->port = (uint16_t)(q->has_port ? q->port : sb->info.app_port);
+	return token_link_compute_expiry(c, q->ttl_ms, &p->token.not_after, err);
+}
+
+void op_sandbox_preview(struct cayd *c, struct request *rq)
+{
+	const struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct preview_reply *s = calloc(1, sizeof(*s));
+	struct preview_base base;
+	struct preview p = {};
+	struct cay_err err = {};
+
+	if (!s) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a preview");
+		return;
+	}
+	*s = (struct preview_reply){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };
+	if (preview_prepare(c, rq, sb, &base, &p, &err) < 0 ||
+	    preview_reply_fill(c, &base, &p, s, &err) < 0) {
+		request_fail(rq, &err);
+		preview_reply_free(s);
+	} else if (sb->info.state != SB_RUNNING || c->preview_probes >= LOOKS_MAX) {
+		on_preview_port_status(s, 0, (struct slice){}, NULL);
+	} else {
+		preview_probe_port(c, &p, s);
+	}
+}

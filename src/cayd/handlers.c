@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "cayd/core/cursor.h"
+#include "cayd/core/keeper-link.h"
+#include "cayd/create/create.h"
+#include "cayd/edge/preview.h"
+#include "cayd/image/image-import.h"
+#include "cayd/image/image.h"
+#include "cayd/image/prune.h"
+#include "cayd/image/pull.h"
+#include "cayd/image/registry.h"
+#include "cayd/listeners.h"
+#include "cayd/observe/audit-log.h"
+#include "cayd/observe/event.h"
+#include "cayd/observe/fsck.h"
+#include "cayd/observe/request-metrics.h"
+#include "cayd/sandbox/resize.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/sandbox/usage.h"
+#include "cayd/template/pool.h"
+#include "cayd/template/template.h"
+#include "cayd/tenant/api-key.h"
+#include "cayd/tenant/revoke.h"
+#include "cayd/tenant/tenant.h"
+#include "cayd/tenant/token.h"
+#include "cayd/upload/tree-import.h"
+#include "cayd/upload/upload.h"
+#include "net/relay.h"
+#include "webdocs/webdocs.h"
+#include "wire/frame.h"
+
+/* How long a sandbox may take to begin an answer; a command that is waited for
+ * takes as long as it takes. */
+#define INSIDE_MS 30000
+#define GROUP_ROWS 1000
+
+static void op_system_health(struct cayd *c, struct request *rq)
+{
+	const char *passed[RUNTIME_NUM];
+	struct health h = { .version = CAY_VERSION, .runtimes.v = passed };
+
+	for (unsigned i = 0; i < RUNTIME_NUM; i++)
+		if (keeper_runtimes(c->keeper) & 1u << i)
+			passed[h.runtimes.n++] = runtime_names[i];
+	h.has_runtimes = h.runtimes.n > 0;
+	h.disk = keeper_disk_kind(c->keeper);
+	h.has_pools = pools_has_any(c);
+	h.pools = pools_count(c, NULL);
+	request_reply_json(rq, &health_table, &h);
+}
+
+static void op_system_openapi(struct cayd *c, struct request *rq)
+{
+	auto_buf body = BUF_INIT(MIB(4));
+	struct jw w = jw_to(&body);
+
+	(void)c;
+	openapi_write(&w);
+	if (jw_finish(&w) < 0)
+		request_refuse(rq, CAY_E_INTERNAL, "write the interface");
+	else
+		request_reply(rq, 200, "application/json", &body);
+}
+
+static void static_page_reply(struct request *rq, const struct page *p, const char *media)
+{
+	auto_buf body = BUF_INIT(MIB(4));
+
+	if (buf_append(&body, p->data, p->n) < 0)
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	else
+		request_reply(rq, 200, media, &body);
+}
+
+static void op_system_docs(struct cayd *c, struct request *rq)
+{
+	(void)c;
+	static_page_reply(rq, &page_reference, "text/html; charset=utf-8");
+}
+
+static void op_system_llms(struct cayd *c, struct request *rq)
+{
+	(void)c;
+	static_page_reply(rq, &page_llms, "text/plain; charset=utf-8");
+}
+
+static void op_system_tools(struct cayd *c, struct request *rq)
+{
+	(void)c;
+	static_page_reply(rq, &page_tools, "application/json");
+}
+
+static struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+
+	if (!sb)
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+	return sb;
+}
+
+static void op_sandbox_get(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (sb) /* what is told is so after a crash */
+		sandbox_reply_when(sb, rq, WAIT_SAVED);
+}
+
+static void op_sandbox_delete(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (!sb)
+		return;
+	sandbox_end(sb, END_KILLED, "deleted by a client");
+	sandbox_reply_when(sb, rq, WAIT_ENDED);
+}
+
+static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq,
+					  const struct life_event *ev, enum sandbox_wait until)
+{
+	enum cay_code refused = sandbox_apply_event(sb, ev);
+
+	if (refused == CAY_E_INVALID)
+		request_refuse(rq, refused, "the new deadline is later than this node allows");
+	else if (refused)
+		request_refuse(rq, refused,
+			       "the sandbox is not in a state for that, or something is under way");
+	else
+		sandbox_reply_when(sb, rq, until);
+}
+
+static void op_sandbox_pause(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (sb)
+		sandbox_apply_event_and_reply(sb, rq, &(struct life_event){ .kind = LIFE_PAUSE },
+					      WAIT_SETTLED);
+}
+
+static void op_sandbox_resume(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (sb)
+		sandbox_apply_event_and_reply(sb, rq, &(struct life_event){ .kind = LIFE_RESUME },
+					      WAIT_SETTLED);
+}
+
+static void op_sandbox_extend(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_extend *q = rq->body;
+	uint64_t until = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS;
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+
+	if (sb)
+		sandbox_apply_event_and_reply(
+			sb, rq, &(struct life_event){ .kind = LIFE_EXTEND, .until_ns = until },
+			WAIT_SAVED);
+}
+
+static void op_sandbox_labels(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_labels *q = rq->body;
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct cay_err err = {};
+
+	if (!sb)
+		return;
+	if (life_is_finished(&sb->life))
+		(void)cay_fail(&err, CAY_E_STATE, "the sandbox has ended");
+	if (err.code || sandbox_patch_labels(sb, &q->labels, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	sandbox_save(sb, true);
+	sandbox_reply_when(sb, rq, WAIT_SAVED);
+}
+
+static bool labels_has_match(const struct field_map *labels, const char *want)
+{
+	struct slice value = slice_of(want), key = slice_cut(&value, '=');
+
+	for (size_t i = 0; i < labels->n; i++)
+		if (slice_eq(slice_of(labels->keys[i]), key))
+			return !value.p || slice_eq(slice_of(labels->values[i]), value);
+	return false;
+}
+
+static bool sandbox_state_is_known(const char *state)
+{
+	for (size_t i = 0; sandbox_state_names[i]; i++)
+		if (str_eq(state, sandbox_state_names[i]))
+			return true;
+	return str_eq(state, "live");
+}
+
+static bool sandbox_matches_query(const struct sandbox_info *s, const struct sandbox_query *q)
+{
+	if (q->state && str_eq(q->state, "live") && s->state >= SB_TERMINATED)
+		return false;
+	if (q->state && !str_eq(q->state, "live") &&
+	    !str_eq(q->state, sandbox_state_names[s->state]))
+		return false;
+	if (q->group && (!s->group || !str_eq(s->group, q->group)))
+		return false;
+	if (q->name && (!s->name || !str_eq(s->name, q->name)))
+		return false;
+	return !q->label || labels_has_match(&s->labels, q->label);
+}
+
+static void op_sandbox_list(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_query *q = rq->query;
+	struct sandbox_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
+	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+	uint64_t before, last = 0;
+	struct cay_err err = {};
+	bool unsaved = false;
+	struct sandbox *sb;
+
+	if (!cursor_parse(rq, q->cursor, rows, &before))
+		return;
+	if (q->state && !sandbox_state_is_known(q->state)) {
+		(void)cay_fail_field(&err, CAY_E_INVALID, "state", "there is no state '%s'",
+				     q->state);
+		request_fail(rq, &err);
+		return;
+	}
+	sb = sandbox_find_before(c->sandboxes, &rq->actor.tenant, before);
+	for (; sb && list.sandboxes.n < q->limit; sb = sandbox_next_of_tenant(sb)) {
+		if (sandbox_matches_query(&sb->info, q) && !sb->life.claimed) {
+			rows[list.sandboxes.n++] = *sandbox_describe(sb);
+			unsaved |= sb->unsaved;
+		}
+		last = sb->seq;
+	}
+	if (sb)
+		list.next_cursor = cursor_format(rq, last);
+	if (sb && !list.next_cursor)
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	else
+		sandboxes_reply(c, rq, &list, unsaved);
+}
+
+struct group_deletion {
+	struct cayd *cayd;
+	struct request *rq; /* NULL: nobody waits any more */
+	struct id *ended;   /* the request's */
+	size_t n;
+};
+
+static void on_group_delete_client_gone(struct request *rq)
+{
+	struct group_deletion *u = rq->data;
+
+	u->rq = NULL;
+}
+
+/* The answer is what they are now. */
+static void group_delete_reply(struct group_deletion *u)
+{
+	struct sandbox_info *rows = arena_alloc(&u->rq->arena, u->n ? u->n : 1, sizeof(*rows));
+	struct sandbox_list list = { .sandboxes = { rows, 0 } };
+
+	if (!rows) {
+		request_refuse(u->rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	for (size_t i = 0; i < u->n; i++) {
+		struct sandbox *sb = sandbox_find_of_tenant(u->cayd->sandboxes,
+							    &u->rq->actor.tenant, &u->ended[i]);
+
+		if (sb)
+			rows[list.sandboxes.n++] = *sandbox_describe(sb);
+	}
+	sandboxes_reply(u->cayd, u->rq, &list, list.sandboxes.n);
+}
+
+static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
+{
+	struct group_deletion *u = arg;
+
+	if (u->rq)
+		u->rq->events = NULL;
+	if (u->rq && outcome->code)
+		request_fail(u->rq, outcome);
+	else if (u->rq)
+		group_delete_reply(u);
+	free(u);
+}
+
+/* Every live sandbox of the group ends, at once.  It is answered when its uploads are gone,
+ * too: at a start nothing tells that a group they are of was deleted. */
+static void op_group_delete(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_group_delete_client_gone };
+	const struct group_query *q = rq->query;
+	struct id *ended = arena_alloc(&rq->arena, GROUP_ROWS, sizeof(*ended));
+	struct group_deletion *u = ended ? calloc(1, sizeof(*u)) : NULL;
+
+	if (!u) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	*u = (struct group_deletion){ .cayd = c, .rq = rq, .ended = ended };
+	for (struct sandbox *sb = sandbox_find_before(c->sandboxes, &rq->actor.tenant, 0); sb;
+	     sb = sandbox_next_of_tenant(sb)) {
+		if (!sb->info.group || !str_eq(sb->info.group, q->group) ||
+		    life_is_finished(&sb->life))
+			continue;
+		sandbox_end(sb, END_KILLED, "its group was deleted by a client");
+		if (u->n < GROUP_ROWS)
+			ended[u->n++] = sb->info.id;
+	}
+	rq->data = u;
+	rq->events = &events;
+	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
+}
+
+static void op_image_list(struct cayd *c, struct request *rq)
+{
+	const struct page_query *q = rq->query;
+	struct image_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
+	struct image_list list = { .images = { rows, 0 } };
+	const struct image *row = NULL;
+	uint64_t at;
+
+	if (!cursor_parse(rq, q->cursor, rows, &at))
+		return;
+	while (list.images.n < q->limit && (row = image_at(c->images, at))) {
+		if (!row->layer)
+			rows[list.images.n++] = row->info;
+		at++;
+	}
+	if (image_at(c->images, at))
+		list.next_cursor = cursor_format(rq, at);
+	request_reply_json(rq, &image_list_table, &list);
+}
+
+static void op_image_get(struct cayd *c, struct request *rq)
+{
+	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
+
+	if (!row || image_is_hidden(row, &rq->actor))
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such image");
+	else
+		request_reply_json(rq, &image_info_table, &row->info);
+}
+
+struct image_deletion {
+	struct cayd *cayd;
+	struct request *rq;
+	struct id id;
+	struct buf reply; /* what it was */
+};
+
+static void on_image_delete_saved(void *arg, const struct cay_err *outcome)
+{
+	struct image_deletion *d = arg;
+
+	if (d->rq && outcome->code)
+		request_fail(d->rq, outcome);
+	else if (d->rq)
+		request_reply(d->rq, 200, "application/json", &d->reply);
+	buf_fini(&d->reply);
+	free(d);
+}
+
+static void on_image_delete_files_removed(void *arg, const struct cay_err *outcome,
+					  const void *reply, int fd)
+{
+	struct image_deletion *d = arg;
+	const struct image *row = image_by_id(d->cayd->images, &d->id);
+	struct cay_err err = *outcome;
+	struct jw w;
+
+	(void)reply;
+	cay_closep(&fd);
+	d->cayd->images_removing--;
+	image_set_removing(d->cayd->images, &d->id, false);
+	d->reply = BUF_INIT(KIB(4));
+	if (!err.code && !row)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such image");
+	if (err.code) {
+		on_image_delete_saved(d, &err);
+		return;
+	}
+	w = jw_to(&d->reply);
+	field_encode(&image_info_table, NULL, &row->info, &w);
+	image_unregister(d->cayd->images, &d->id, on_image_delete_saved, d);
+}
+
+static void on_image_delete_client_gone(struct request *rq)
+{
+	struct image_deletion *d = rq->data;
+
+	d->rq = NULL;
+}
+
+/* Who names it would be without; the files of one with another name stay. */
+static int image_check_no_template_uses(struct cayd *c, const struct image *row,
+					struct cay_err *err)
+{
+	bool alone = image_count_names(c->images, row->digest) == 1;
+
+	for (size_t i = 0; i < templates_count(c); i++) {
+		const struct template *t = template_at(c, i);
+		const char *image = t ? t->info.defaults.image : NULL;
+
+		if (image && image_find(c->images, image) == row &&
+		    (alone || !str_eq(image, row->info.digest)))
+			return cay_fail(err, CAY_E_CONFLICT, "template '%s' uses this image",
+					t->info.name);
+	}
+	return 0;
+}
+
+static int image_check_delete(struct cayd *c, const struct image *row, struct cay_err *err)
+{
+	if (!row)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such image");
+	if (row->removing)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "this image is being removed");
+	/* which may be the same, and the keeper would do both at once */
+	if (c->images_unpacking)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked");
+	return image_check_no_template_uses(c, row, err);
+}
+
+static void op_image_delete(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_image_delete_client_gone };
+	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
+	struct verb_image_remove q = {};
+	struct cay_err none = {}, err = {};
+	struct image_deletion *d;
+
+	if (image_check_delete(c, row, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	d = malloc(sizeof(*d));
+	if (!d) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	*d = (struct image_deletion){ c, rq, row->info.id };
+	rq->data = d;
+	rq->events = &events;
+	c->images_removing++;
+	image_set_removing(c->images, &row->info.id, true);
+	memcpy(q.digest, row->digest, sizeof(q.digest));
+	if (image_count_names(c->images, row->digest) > 1)
+		on_image_delete_files_removed(d, &none, NULL,
+					      -EBADF); /* its files are another's, too */
+	else
+		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_delete_files_removed,
+			    d);
+}
+
+static void (*const op_handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
+	[OP_HEALTH] = op_system_health,
+	[OP_HEALTH_TOP] = op_system_health,
+	[OP_OPENAPI] = op_system_openapi,
+	[OP_OPENAPI_TOP] = op_system_openapi,
+	[OP_DOCS] = op_system_docs,
+	[OP_REDOC] = op_system_docs,
+	[OP_LLMS] = op_system_llms,
+	[OP_TOOLS] = op_system_tools,
+	[OP_METRICS] = op_system_metrics,
+	[OP_SANDBOX_CREATE] = op_sandbox_create,
+	[OP_SANDBOX_LIST] = op_sandbox_list,
+	[OP_SANDBOX_GET] = op_sandbox_get,
+	[OP_SANDBOX_DELETE] = op_sandbox_delete,
+	[OP_GROUP_DELETE] = op_group_delete,
+	[OP_UPLOAD_PUT] = op_upload_put,
+	[OP_UPLOAD_LIST] = op_upload_list,
+	[OP_UPLOAD_DELETE] = op_upload_delete,
+	[OP_SANDBOX_PAUSE] = op_sandbox_pause,
+	[OP_SANDBOX_RESUME] = op_sandbox_resume,
+	[OP_SANDBOX_EXTEND] = op_sandbox_extend,
+	[OP_SANDBOX_LIMITS] = op_sandbox_limits,
+	[OP_SANDBOX_USAGE] = op_sandbox_usage,
+	[OP_SANDBOX_LABELS] = op_sandbox_labels,
+	[OP_SANDBOX_TOKEN] = op_sandbox_token,
+	[OP_SANDBOX_PREVIEW] = op_sandbox_preview,
+	[OP_SANDBOX_REVOKE] = op_sandbox_revoke,
+	[OP_TREE_IMPORT] = op_tree_import,
+	[OP_TREE_LINK] = op_tree_link,
+	[OP_EVENTS] = op_event_list,
+	[OP_AUDIT_LIST] = op_audit_list,
+	[OP_AUDIT_HEAD] = op_audit_head,
+	[OP_FSCK] = op_system_fsck,
+	[OP_FSCK_REPAIR] = op_system_fsck,
+	[OP_IMAGE_LIST] = op_image_list,
+	[OP_IMAGE_GET] = op_image_get,
+	[OP_IMAGE_IMPORT] = op_image_import,
+	[OP_IMAGE_DELETE] = op_image_delete,
+	[OP_IMAGE_PULL] = op_image_pull,
+	[OP_IMAGE_PRUNE] = op_image_prune,
+	[OP_REGISTRY_LOGIN] = op_registry_login,
+	[OP_REGISTRY_LIST] = op_registry_list,
+	[OP_REGISTRY_LOGOUT] = op_registry_logout,
+	[OP_TEMPLATE_CREATE] = op_template_create,
+	[OP_TEMPLATE_LIST] = op_template_list,
+	[OP_TEMPLATE_GET] = op_template_get,
+	[OP_TEMPLATE_POOL] = op_template_pool,
+	[OP_TEMPLATE_DELETE] = op_template_delete,
+	[OP_TEMPLATE_LOG] = op_template_log,
+	[OP_TENANT_CREATE] = op_tenant_create,
+	[OP_TENANT_LIST] = op_tenant_list,
+	[OP_TENANT_DELETE] = op_tenant_delete,
+	[OP_KEY_CREATE] = op_key_create,
+	[OP_KEY_LIST] = op_key_list,
+	[OP_KEY_REVOKE] = op_key_revoke,
+	[OP_KEY_ROTATE] = op_key_rotate,
+};
+
+void control_request_handle(struct request *rq, void *arg)
+{
+	if (!actor_is_still_valid(arg, &rq->actor))
+		request_refuse(rq, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+	else if (audit_log_reserve_for_request(arg, rq))
+		op_handlers[rq->match.op - ops](arg, rq);
+}
+
+static void on_sandbox_relay_done(void *arg)
+{
+	struct sandbox *sb = arg;
+
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_LEAVE });
+	sandbox_release(sb);
+}
+
+void sandbox_request_relay(struct request *rq, void *arg)
+{
+	struct cayd *c = arg;
+	auto_buf path = BUF_INIT(128);
+	char name[ID_TEXT_LEN + 1];
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct relay_conf relay = {};
+
+	if (!sb)
+		return;
+	if (sb->info.state != SB_RUNNING) {
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
+		return;
+	}
+	id_format(&sb->info.id, name);
+	if (buf_printf(&path, "%s/box/%s", c->settings.run_dir, name) < 0) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		return;
+	}
+	relay.path = path.data;
+	relay.upgrade = rq->match.op->reply == REPLY_SOCKET;
+	/* a stream begins at once; who waits for a command waits as long as it takes */
+	if (rq->match.op != &ops[OP_EXEC_RUN] ||
+	    http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
+	    http_accepts_media_type(rq->head, "text/event-stream"))
+		relay.head_timeout_ms = INSIDE_MS;
+	relay.done = on_sandbox_relay_done;
+	relay.arg = sb;
+	sb->holds++;
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ENTER });
+	relay_start(rq, &relay);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/image/image-import.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "cayd/core/keeper-link.h"
+#include "cayd/image/image.h"
+
+#define CONFIG_MAX KIB(64)
+#define AGAIN_MS 100
+#define DROPS_MAX 600
+
+struct image_import_job {
+	struct cayd *cayd;
+	struct request *rq; /* NULL once the client is gone */
+	char *name;
+	int fd;
+	uint64_t written;
+	struct buf piece;
+	size_t sent; /* of the piece */
+	uv_fs_t write;
+	uv_timer_t again;
+	bool writing, ended;
+};
+
+static void on_image_import_closed(uv_handle_t *h)
+{
+	struct image_import_job *m = h->data;
+
+	free(m->name);
+	free(m);
+}
+
+static void image_import_finish(struct image_import_job *m)
+{
+	cay_closep(&m->fd);
+	buf_fini(&m->piece);
+	uv_close((uv_handle_t *)&m->again, on_image_import_closed);
+}
+
+static void image_import_fail(struct image_import_job *m, const struct cay_err *err)
+{
+	if (m->rq)
+		request_fail(m->rq, err);
+	image_import_finish(m);
+}
+
+static int image_config_read_fd(int fd, struct buf *ret)
+{
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > (off_t)CONFIG_MAX)
+		return -EPROTO;
+	if (buf_reserve(ret, (size_t)st.st_size) < 0)
+		return -ENOMEM;
+	n = pread(fd, ret->data, (size_t)st.st_size, 0);
+	if (n != st.st_size)
+		return -EPROTO;
+	ret->len = (size_t)n;
+	ret->data[n] = 0;
+	return 0;
+}
+
+/* Files nobody knows */
+
+struct image_orphan {
+	struct cayd *cayd;
+	uv_timer_t again;
+	struct verb_image_remove q;
+	unsigned tries;
+};
+
+static void on_image_orphan_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
+{
+	struct image_orphan *d = arg;
+
+	cay_closep(&fd);
+	d->cayd->images_removing--;
+	/* a keeper that went away is asked again when it is back */
+	if (outcome->code == CAY_E_UNAVAILABLE && ++d->tries < DROPS_MAX)
+		return;
+	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
+		log_warn(&d->cayd->log, "files of an image nobody knows may be left: %s",
+			 outcome->msg);
+	uv_close((uv_handle_t *)&d->again, on_image_orphan_closed);
+}
+
+/* Another may be adding the same, and then it has a row. */
+static void on_image_orphan_timer(uv_timer_t *t)
+{
+	struct image_orphan *d = t->data;
+
+	if (d->cayd->images_unpacking || d->cayd->images_removing)
+		return; /* the next tick looks again */
+	if (image_by_digest(d->cayd->images, d->q.digest)) {
+		uv_close((uv_handle_t *)t, on_image_orphan_closed);
+		return;
+	}
+	d->cayd->images_removing++;
+	keeper_call(d->cayd->keeper, VERB_IMAGE_REMOVE, &d->q, -EBADF, on_image_orphan_removed, d);
+}
+
+static void image_orphan_remove(struct cayd *c, const uint8_t digest[static 32])
+{
+	struct image_orphan *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return;
+	d->cayd = c;
+	memcpy(d->q.digest, digest, sizeof(d->q.digest));
+	(void)uv_timer_init(&c->loop, &d->again);
+	d->again.data = d;
+	(void)uv_timer_start(&d->again, on_image_orphan_timer, 0, AGAIN_MS);
+}
+
+struct image_unpack {
+	struct cayd *cayd;
+	uint8_t digest[32];
+	image_fn *fn;
+	void *arg;
+};
+
+static void on_image_unpack_registered(void *arg, const struct image *row,
+				       const struct cay_err *err)
+{
+	struct image_unpack *n = arg;
+
+	if (!row)
+		image_orphan_remove(n->cayd, n->digest);
+	n->fn(n->arg, row, err);
+	free(n);
+}
+
+void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
+			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
+			 void *arg)
+{
+	auto_close int config_fd = fd;
+	auto_buf config = BUF_INIT(CONFIG_MAX);
+	struct verb_image_add_reply added;
+	struct cay_err err = *outcome;
+	struct image_unpack *n;
+
+	c->images_unpacking--;
+	if (err.code) {
+		fn(arg, NULL, &err);
+		return;
+	}
+	memcpy(&added, reply, sizeof(added));
+	n = malloc(sizeof(*n));
+	if (!n)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	else if (image_config_read_fd(config_fd, &config) < 0)
+		(void)cay_fail(&err, CAY_E_INTERNAL, "the keeper sent no config");
+	if (!n || err.code) {
+		free(n);
+		image_orphan_remove(c, added.digest);
+		fn(arg, NULL, &err);
+		return;
+	}
+	*n = (struct image_unpack){ .cayd = c, .fn = fn, .arg = arg };
+	memcpy(n->digest, added.digest, sizeof(n->digest));
+	image_register(c->images, name, pulled, added.digest, added.bytes,
+		       (struct slice){ config.data, config.len }, on_image_unpack_registered, n);
+}
+
+void image_unpack_start(struct cayd *c, int fd, keeper_call_fn *fn, void *arg)
+{
+	struct verb_image_add q = { .bytes = IMPORT_UNPACKED_MAX };
+
+	c->images_unpacking++;
+	keeper_call(c->keeper, VERB_IMAGE_ADD, &q, fd, fn, arg);
+}
+
+static void on_image_import_registered(void *arg, const struct image *row,
+				       const struct cay_err *err)
+{
+	struct image_import_job *m = arg;
+
+	if (!row) {
+		image_import_fail(m, err);
+		return;
+	}
+	if (m->rq)
+		request_reply_json(m->rq, &image_info_table, &row->info);
+	image_import_finish(m);
+}
+
+static void on_image_import_unpacked(void *arg, const struct cay_err *outcome, const void *reply,
+				     int fd)
+{
+	struct image_import_job *m = arg;
+
+	image_unpack_finish(m->cayd, m->name, false, outcome, reply, fd, on_image_import_registered,
+			    m);
+}
+
+static void on_image_import_unpack_timer(uv_timer_t *t)
+{
+	struct image_import_job *m = t->data;
+
+	if (m->cayd->images_removing)
+		return; /* the next tick looks again */
+	(void)uv_timer_stop(t);
+	image_unpack_start(m->cayd, m->fd, on_image_import_unpacked, m);
+}
+
+static void image_import_schedule_unpack(struct image_import_job *m)
+{
+	(void)uv_timer_start(&m->again, on_image_import_unpack_timer, 0, AGAIN_MS);
+}
+
+static void image_import_write_piece(struct image_import_job *m);
+
+static void on_image_import_written(uv_fs_t *q)
+{
+	struct image_import_job *m = q->data;
+	ssize_t n = q->result;
+	struct cay_err err = {};
+
+	uv_fs_req_cleanup(q);
+	m->writing = false;
+	if (n <= 0) {
+		(void)cay_fail_sys(&err, cay_code_from_disk_errno((int)n), n < 0 ? (int)-n : EIO,
+				   "store the upload");
+		image_import_fail(m, &err);
+		return;
+	}
+	m->sent += (size_t)n;
+	m->written += (uint64_t)n;
+	if (m->sent < m->piece.len) {
+		image_import_write_piece(m);
+		return;
+	}
+	buf_clear(&m->piece);
+	m->sent = 0;
+	if (!m->rq)
+		image_import_finish(m); /* the client left while it was sending */
+	else if (m->ended)
+		image_import_schedule_unpack(m);
+	else
+		request_resume_body(m->rq);
+}
+
+static void image_import_write_piece(struct image_import_job *m)
+{
+	uv_buf_t b = uv_buf_init(m->piece.data + m->sent, (unsigned)(m->piece.len - m->sent));
+
+	struct cay_err err = {};
+
+	m->writing = true;
+	m->write.data = m;
+	if (uv_fs_write(&m->cayd->loop, &m->write, m->fd, &b, 1, (int64_t)m->written,
+			on_image_import_written) < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		image_import_fail(m, &err);
+	}
+}
+
+static void on_image_import_body(struct request *rq, struct slice bytes)
+{
+	struct image_import_job *m = rq->data;
+	struct cay_err err = {};
+
+	if (buf_append(&m->piece, bytes.p, bytes.n) < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		image_import_fail(m, &err);
+		return;
+	}
+	request_pause_body(rq);
+	image_import_write_piece(m);
+}
+
+static void on_image_import_body_end(struct request *rq)
+{
+	struct image_import_job *m = rq->data;
+
+	m->ended = true;
+	if (!m->writing)
+		image_import_schedule_unpack(m);
+}
+
+static void on_image_import_client_gone(struct request *rq)
+{
+	struct image_import_job *m = rq->data;
+
+	m->rq = NULL;
+	if (!m->ended && !m->writing)
+		image_import_finish(m);
+}
+
+void op_image_import(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = {
+		.body = on_image_import_body,
+		.body_end = on_image_import_body_end,
+		.gone = on_image_import_client_gone,
+	};
+	const struct image_import_query *q = rq->query;
+	struct image_import_job *m = calloc(1, sizeof(*m));
+	struct cay_err err = {};
+
+	if (image_check_room(c->images, q->name, &err) < 0) {
+		free(m);
+		request_fail(rq, &err);
+		return;
+	}
+	if (!m || !(m->name = strdup(q->name)) || uv_timer_init(&c->loop, &m->again) < 0) {
+		if (m)
+			free(m->name);
+		free(m);
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	m->again.data = m;
+	m->cayd = c;
+	m->rq = rq;
+	m->piece = BUF_INIT(MIB(1));
+	m->fd = openat(c->tmp, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (m->fd < 0) {
+		(void)cay_fail_sys(&err, cay_code_from_disk_errno(errno), errno,
+				   "a file for the upload");
+		image_import_fail(m, &err);
+		return;
+	}
+	rq->data = m;
+	rq->events = &events;
+}

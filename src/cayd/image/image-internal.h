@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_IMAGE_IMAGE_INTERNAL_H
+#define CAY_CAYD_IMAGE_IMAGE_INTERNAL_H
+/* What image.c and image-store.c share. */
+#include "cayd/image/image.h"
+
+#define IMAGE_ROWS_MAX (IMAGES_MAX + LAYERS_MAX)
+
+struct images {
+	struct cayd *cayd;
+	struct image *rows[IMAGE_ROWS_MAX];
+	size_t n;
+	bool unsaved; /* when some were used */
+	/* image-store.c's: who waits for the write under way, and for the next */
+	struct image_save_waiter *current_waiters, *next_waiters;
+	bool writing;
+};
+
+/* A row as the file has it. */
+struct image_stored {
+	struct image_info info;
+	struct image_config config;
+	const char *layer;
+	struct id tenant;
+};
+
+/* A row of its own from such a one. */
+[[nodiscard]] int images_add(struct images *all, const struct image_stored *s, struct cay_err *err);
+/* Write the table as it is now, in a worker; fn (or NULL) once it is durable, or is not. */
+void images_save(struct images *all, images_fn *fn, void *arg);
+#endif

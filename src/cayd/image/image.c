@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/image/image-internal.h"
+#include "text/hex.h"
+
+#define POOL_MAX KIB(256)
+
+static void image_row_free(struct image *r)
+{
+	if (!r)
+		return;
+	arena_fini(&r->arena);
+	free(r);
+}
+CAY_DEFINE_FREEP(image, image_row_free)
+
+static int image_digest_parse(const char *text, uint8_t ret[static 32])
+{
+	if (strncmp(text, "sha256:", 7) != 0)
+		return -EINVAL;
+	return hex_decode(text + 7, strlen(text + 7), ret, 32);
+}
+
+static char *image_digest_format(struct arena *arena, const uint8_t digest[static 32])
+{
+	char text[7 + 64 + 1] = "sha256:";
+
+	hex_encode(digest, 32, text + 7);
+	return arena_strndup(arena, text, sizeof(text) - 1);
+}
+
+static char *image_text_copy(struct arena *arena, const char *s)
+{
+	return s ? arena_strndup(arena, s, strlen(s)) : NULL;
+}
+
+/* A row of its own from a decoded one. */
+int images_add(struct images *all, const struct image_stored *s, struct cay_err *err)
+{
+	auto_ptr(image) r = all->n < IMAGE_ROWS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	const struct field_map *env = &s->config.env;
+	const struct field_texts *argv = &s->config.argv;
+
+	if (all->n == IMAGE_ROWS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGE_ROWS_MAX);
+	if (!r)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	r->arena = ARENA_INIT(POOL_MAX);
+	r->info = s->info;
+	r->info.name = image_text_copy(&r->arena, s->info.name);
+	r->info.digest = image_text_copy(&r->arena, s->info.digest);
+	r->layer = image_text_copy(&r->arena, s->layer);
+	r->tenant = s->tenant;
+	r->config.user = image_text_copy(&r->arena, s->config.user);
+	r->config.cwd = image_text_copy(&r->arena, s->config.cwd);
+	r->config.argv.v = argv->n ? arena_alloc(&r->arena, argv->n, sizeof(char *)) : NULL;
+	for (size_t i = 0; r->config.argv.v && i < argv->n; i++) {
+		r->config.argv.v[i] = image_text_copy(&r->arena, argv->v[i]);
+		r->config.argv.n += r->config.argv.v[i] != NULL;
+	}
+	r->config.has_argv = argv->n;
+	r->config.env.keys = env->n ? arena_alloc(&r->arena, env->n, sizeof(char *)) : NULL;
+	r->config.env.values = env->n ? arena_alloc(&r->arena, env->n, sizeof(char *)) : NULL;
+	for (size_t i = 0; r->config.env.keys && r->config.env.values && i < env->n; i++) {
+		r->config.env.keys[i] = image_text_copy(&r->arena, env->keys[i]);
+		r->config.env.values[i] = image_text_copy(&r->arena, env->values[i]);
+		r->config.env.n += r->config.env.keys[i] && r->config.env.values[i];
+	}
+	if (!r->info.digest || r->config.env.n != env->n || r->config.argv.n != argv->n ||
+	    r->arena.full)
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its cleanup frees it */
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	if (image_digest_parse(r->info.digest, r->digest) < 0)
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not a digest", r->info.digest);
+	all->rows[all->n++] = cay_take(r);
+	return 0;
+}
+
+const struct image *image_at(const struct images *all, size_t i)
+{
+	return i < all->n ? all->rows[i] : NULL;
+}
+
+const struct image *image_by_id(const struct images *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			return all->rows[i];
+	return NULL;
+}
+
+const struct image *image_by_digest(const struct images *all, const uint8_t digest[static 32])
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (memcmp(all->rows[i]->digest, digest, 32) == 0)
+			return all->rows[i];
+	return NULL;
+}
+
+static struct image *image_find_by_name(const struct images *all, const char *name)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->rows[i]->info.name && str_eq(all->rows[i]->info.name, name))
+			return all->rows[i];
+	return NULL;
+}
+
+size_t image_count_names(const struct images *all, const uint8_t digest[static 32])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += memcmp(all->rows[i]->digest, digest, 32) == 0;
+	return n;
+}
+
+const struct image *image_find(const struct images *all, const char *ref)
+{
+	const struct image *named = image_find_by_name(all, ref);
+	uint8_t digest[32];
+	struct id id;
+
+	if (named)
+		return named;
+	if (image_digest_parse(ref, digest) == 0)
+		return image_by_digest(all, digest);
+	if (id_parse(ID_IMAGE, slice_of(ref), &id) == 0)
+		return image_by_id(all, &id);
+	return NULL;
+}
+
+const struct image *image_find_for_create(const struct images *all,
+					  const struct sandbox_create *spec)
+{
+	return image_find(all, spec->layer ? spec->layer : spec->image);
+}
+
+int image_check_create(const struct images *all, const struct sandbox_create *spec,
+		       struct cay_err *err)
+{
+	const struct image *row = image_find_for_create(all, spec);
+
+	if (!row)
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
+				      spec->image);
+	if (row->removing || row->unsaved)
+		return cay_fail_field(err, CAY_E_UNAVAILABLE, "image", "image '%s' is being %s",
+				      spec->image, row->removing ? "removed" : "written down");
+	if (spec->image_entrypoint && spec->has_entrypoint)
+		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
+				      "give one of entrypoint and image_entrypoint");
+	if (spec->image_entrypoint && !row->config.argv.n)
+		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
+				      "image '%s' names no program of its own", spec->image);
+	return 0;
+}
+
+bool image_is_layer_of(const struct image *row, const struct id *tenant)
+{
+	return row->layer && (tenant->noun == ID_NONE || id_eq(&row->tenant, tenant));
+}
+
+size_t image_count_layers(const struct images *all, const struct id *tenant)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += !all->rows[i]->removing && image_is_layer_of(all->rows[i], tenant);
+	return n;
+}
+
+static size_t image_count_all_layers(const struct images *all)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		n += all->rows[i]->layer != NULL;
+	return n;
+}
+
+int image_check_room(const struct images *all, const char *name, struct cay_err *err)
+{
+	if (all->n - image_count_all_layers(all) < IMAGES_MAX ||
+	    image_find_by_name(all, name)) /* which may be the same again */
+		return 0;
+	return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+}
+
+bool image_is_hidden(const struct image *row, const struct actor *who)
+{
+	return row->layer && who->scope != SCOPE_OPERATOR;
+}
+
+uint64_t image_last_used_ns(const struct image *row)
+{
+	return row->info.has_used && row->info.used_ns > row->info.created_ns
+		       ? row->info.used_ns
+		       : row->info.created_ns;
+}
+
+/* A change that is being written down. */
+struct image_registration {
+	struct images *all;
+	struct id id;
+	bool added; /* it is new */
+	image_fn *fn;
+	void *arg;
+};
+
+static struct image *image_row_find(const struct images *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			return all->rows[i];
+	return NULL;
+}
+
+/* Of several that one after the other had the name, the last that is left. */
+static void image_name_restore(struct images *all, const char *name)
+{
+	for (size_t i = all->n; i-- > 0;)
+		if (all->rows[i]->displaced_name && str_eq(all->rows[i]->displaced_name, name)) {
+			all->rows[i]->info.name = cay_take(all->rows[i]->displaced_name);
+			return;
+		}
+}
+
+/* It is written down, and that those before it have lost its name; who took it since is
+ * not. */
+static void image_row_mark_saved(struct images *all, struct image *row)
+{
+	const char *name = row->info.name ? row->info.name : row->displaced_name;
+
+	row->unsaved = false;
+	for (size_t i = 0; name && all->rows[i] != row; i++)
+		if (all->rows[i]->displaced_name && str_eq(all->rows[i]->displaced_name, name))
+			all->rows[i]->displaced_name = NULL;
+}
+
+/* What was never written down took nobody's name. */
+static void image_row_remove(struct images *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id)) {
+			if (all->rows[i]->unsaved && all->rows[i]->info.name)
+				image_name_restore(all, all->rows[i]->info.name);
+			image_row_free(all->rows[i]);
+			memmove(&all->rows[i], &all->rows[i + 1],
+				(all->n - i - 1) * sizeof(all->rows[0]));
+			all->n--;
+			return;
+		}
+}
+
+/* A restart would not know it either. */
+static void image_registration_undo(const struct image_registration *n)
+{
+	if (n->added)
+		image_row_remove(n->all, &n->id);
+}
+
+static void on_image_registration_saved(void *arg, const struct cay_err *outcome)
+{
+	struct image_registration *n = arg;
+	struct image *row;
+	struct cay_err err = *outcome;
+
+	if (err.code)
+		image_registration_undo(n);
+	row = err.code ? NULL : image_row_find(n->all, &n->id);
+	if (row)
+		image_row_mark_saved(n->all, row);
+	if (!err.code && !row)
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "it was removed meanwhile");
+	n->fn(n->arg, row, &err);
+	free(n);
+}
+
+static void image_registration_save(struct images *all, const struct image_registration *like)
+{
+	struct image_registration *n = malloc(sizeof(*n));
+	struct cay_err err = {};
+
+	if (n) {
+		*n = *like;
+		images_save(all, on_image_registration_saved, n);
+		return;
+	}
+	image_registration_undo(like);
+	(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	like->fn(like->arg, NULL, &err);
+}
+
+/* The row, or what became of the one there is. */
+static int image_row_add_or_reuse(struct images *all, const struct image_stored *s,
+				  struct image_registration *n, struct cay_err *err)
+{
+	struct image *old = image_find_by_name(all, s->info.name);
+	uint8_t digest[32];
+	int r;
+
+	if (image_digest_parse(s->info.digest, digest) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "a digest");
+	if (old && memcmp(old->digest, digest, 32) == 0) { /* the same again is the same */
+		old->info.pulled &= s->info.pulled;
+		n->id = old->info.id;
+		return 0;
+	}
+	if (all->n - image_count_all_layers(all) >= IMAGES_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
+	r = images_add(all, s, err);
+	if (r < 0)
+		return r;
+	all->rows[all->n - 1]->unsaved = true;
+	n->added = true;
+	n->id = s->info.id;
+	if (old)
+		old->displaced_name = cay_take(old->info.name);
+	return 0;
+}
+
+void image_register(struct images *all, const char *name, bool pulled,
+		    const uint8_t digest[static 32], uint64_t bytes, struct slice config,
+		    image_fn *fn, void *arg)
+{
+	auto_arena arena = ARENA_INIT(POOL_MAX);
+	struct image_stored s = { .info = { .name = name, .size_bytes = bytes, .pulled = pulled } };
+	struct image_registration n = { .all = all, .fn = fn, .arg = arg };
+	struct cay_err err = {};
+	int r = field_decode_text(&image_config_table, config, &json_control_limits, &arena,
+				  &s.config, &err);
+
+	if (r >= 0)
+		r = id_generate(ID_IMAGE, 0, 0, &s.info.id);
+	s.info.created_ns = clk_wall_ns(all->cayd->clk);
+	s.info.digest = image_digest_format(&arena, digest);
+	if (r < 0)
+		(void)cay_err_wrap(&err, r, "what the image says of itself");
+	else if (!s.info.digest)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	else
+		(void)image_row_add_or_reuse(all, &s, &n, &err);
+	if (err.code)
+		fn(arg, NULL, &err);
+	else
+		image_registration_save(all, &n);
+}
+
+/* What was to make room may be still there: this is the limit. */
+static int image_check_layer_room(const struct images *all, const struct id *tenant,
+				  struct cay_err *err)
+{
+	if (image_count_all_layers(all) >= LAYERS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d layers already", LAYERS_MAX);
+	if (tenant->noun != ID_NONE && image_count_layers(all, tenant) >= LAYERS_TENANT)
+		return cay_fail(err, CAY_E_LIMIT, "this tenant has %d layers already",
+				LAYERS_TENANT);
+	return 0;
+}
+
+void image_register_layer(struct images *all, const struct image_layer_entry *l, image_fn *fn,
+			  void *arg)
+{
+	auto_arena arena = ARENA_INIT(KIB(1));
+	const struct image *below = image_by_digest(all, l->parent);
+	struct image_stored s = { .layer = l->hash, .tenant = l->tenant };
+	struct image_registration n = { .all = all, .added = true, .fn = fn, .arg = arg };
+	struct cay_err err = {};
+	int r = 0;
+
+	if (!below)
+		r = cay_fail(&err, CAY_E_NOT_FOUND, "the image below the layer is gone");
+	if (r >= 0)
+		r = image_check_layer_room(all, &l->tenant, &err);
+	if (below && r >= 0) {
+		s.config = below->config;
+		s.info = (struct image_info){ .size_bytes = below->info.size_bytes + l->bytes,
+					      .created_ns = clk_wall_ns(all->cayd->clk),
+					      .digest = image_digest_format(&arena, l->digest) };
+		r = s.info.digest ? id_generate(ID_IMAGE, 0, 0, &s.info.id) : -ENOMEM;
+	}
+	if (r >= 0)
+		r = images_add(all, &s, &err);
+	if (r < 0) {
+		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r,
+				   "note a layer"); /* unless it is said */
+		fn(arg, NULL, &err);
+		return;
+	}
+	all->rows[all->n - 1]->unsaved = true;
+	/* it stays for as long as something stands on it */
+	for (size_t i = 0; i < all->n; i++)
+		if (memcmp(all->rows[i]->digest, l->parent, 32) == 0)
+			all->rows[i]->info.pulled = false;
+	n.id = s.info.id;
+	image_registration_save(all, &n);
+}
+
+const struct image *image_find_layer(const struct images *all, const char *hash)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->rows[i]->layer && !all->rows[i]->unsaved &&
+		    str_eq(all->rows[i]->layer, hash))
+			return all->rows[i];
+	return NULL;
+}
+
+void image_mark_used(struct images *all, const uint8_t digest[static 32])
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (memcmp(all->rows[i]->digest, digest, 32) == 0) {
+			all->rows[i]->info.used_ns = clk_wall_ns(all->cayd->clk);
+			all->rows[i]->info.has_used = all->unsaved = true;
+		}
+}
+
+void image_set_removing(struct images *all, const struct id *id, bool going)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			all->rows[i]->removing = going;
+}
+
+void image_unregister(struct images *all, const struct id *id, images_fn *fn, void *arg)
+{
+	image_row_remove(all, id);
+	images_save(all, fn, arg);
+}

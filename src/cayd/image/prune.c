@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/image/prune.h"
+
+#include "cayd/core/keeper-link.h"
+#include "cayd/image/image.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/template/template.h"
+
+#define OFTEN_NS NS_PER_S
+#define SELDOM_NS (60 * NS_PER_S)
+#define REPLY_MAX MIB(4)
+
+struct prune {
+	struct cayd *cayd;
+	struct request *rq;  /* NULL: the sweeper's, or nobody waits any more */
+	uint64_t before_ns;  /* those used last before that go (wall) */
+	uint64_t size;       /* and others while all take more; UINT64_MAX: never */
+	uint64_t skipped_ns; /* those used before were refused by the keeper, or are in use */
+	struct id removing;
+	struct buf out;
+	struct jw reply;
+};
+
+/* An image may have several names: one that stays keeps it. */
+bool image_is_in_use(struct cayd *c, const struct image *row)
+{
+	const struct image *other;
+
+	for (size_t i = 0; (other = image_at(c->images, i)); i++)
+		if (memcmp(other->digest, row->digest, sizeof(row->digest)) == 0 &&
+		    ((!other->info.pulled && !other->layer) || templates_use_image(c, other)))
+			return true;
+	for (const struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		if (!life_is_finished(&sb->life) &&
+		    memcmp(sb->image, row->digest, sizeof(row->digest)) == 0)
+			return true;
+	return false;
+}
+
+/* Used longest ago among those behind the ones that were looked at; *ret_bytes is what
+ * all that were pulled take.  A layer goes for its age only: it has little of its own. */
+static const struct image *prune_find_oldest(struct cayd *c, uint64_t behind_ns, uint64_t before_ns,
+					     uint64_t *ret_bytes)
+{
+	const struct image *row, *found = NULL;
+
+	*ret_bytes = 0;
+	for (size_t i = 0; (row = image_at(c->images, i)); i++) {
+		if (row->removing ||
+		    (row->layer ? image_last_used_ns(row) >= before_ns : !row->info.pulled))
+			continue;
+		*ret_bytes += row->layer ? 0 : row->info.size_bytes;
+		if (image_last_used_ns(row) > behind_ns &&
+		    (!found || image_last_used_ns(row) < image_last_used_ns(found)))
+			found = row;
+	}
+	return found;
+}
+
+static void prune_finish(struct prune *p)
+{
+	p->cayd->images_removing--;
+	jw_end(&p->reply);
+	jw_end(&p->reply);
+	if (p->rq) {
+		p->rq->events = NULL;
+		if (jw_finish(&p->reply) < 0)
+			request_refuse(p->rq, CAY_E_INTERNAL, "write the list");
+		else
+			request_reply(p->rq, 200, "application/json", &p->out);
+	}
+	buf_fini(&p->out);
+	free(p);
+}
+
+static void prune_continue(struct prune *p);
+
+static void on_prune_table_saved(void *arg, const struct cay_err *)
+{
+	prune_continue(arg);
+}
+
+static void on_prune_image_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
+{
+	struct prune *p = arg;
+	const struct image *row = image_by_id(p->cayd->images, &p->removing);
+
+	cay_closep(&fd);
+	if (row && !outcome->code) {
+		if (p->rq)
+			field_encode(&image_info_table, NULL, &row->info, &p->reply);
+		log_info(&p->cayd->log, "image '%s' went: nobody used it",
+			 row->info.name ? row->info.name : row->info.digest);
+		image_unregister(p->cayd->images, &p->removing, on_prune_table_saved, p);
+		return;
+	}
+	if (row)
+		image_set_removing(p->cayd->images, &p->removing, false);
+	prune_continue(p);
+}
+
+static void prune_remove_image(struct prune *p, const struct image *row)
+{
+	struct verb_image_remove q = {};
+	struct cay_err none = {};
+
+	p->removing = row->info.id;
+	image_set_removing(p->cayd->images, &p->removing, true);
+	memcpy(q.digest, row->digest, sizeof(q.digest));
+	if (image_count_names(p->cayd->images, row->digest) > 1)
+		on_prune_image_removed(p, &none, NULL, -EBADF); /* its files are another's, too */
+	else
+		keeper_call(p->cayd->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_prune_image_removed,
+			    p);
+}
+
+static void prune_continue(struct prune *p)
+{
+	const struct image *row;
+	uint64_t bytes;
+
+	while ((row = prune_find_oldest(p->cayd, p->skipped_ns, p->before_ns, &bytes))) {
+		if (image_last_used_ns(row) >= p->before_ns && bytes <= p->size)
+			break;
+		p->skipped_ns = image_last_used_ns(row);
+		if (!image_is_in_use(p->cayd, row)) {
+			prune_remove_image(p, row);
+			return;
+		}
+	}
+	prune_finish(p);
+}
+
+static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, uint64_t size)
+{
+	struct prune *p = c->images_removing || c->images_unpacking ? NULL : calloc(1, sizeof(*p));
+
+	if (!p)
+		return false;
+	*p = (struct prune){ .cayd = c, .rq = rq, .before_ns = before_ns, .size = size };
+	p->out = BUF_INIT(REPLY_MAX);
+	p->reply = jw_to(&p->out);
+	jw_object_begin(&p->reply, NULL);
+	jw_array_begin(&p->reply, "images");
+	if (rq)
+		rq->data = p;
+	c->images_removing++;
+	prune_continue(p);
+	return true;
+}
+
+void prune_run_if_due(struct cayd *c, uint64_t now)
+{
+	const struct settings *s = &c->settings;
+	uint64_t keep = s->images_keep_ms * NS_PER_MS, every = keep / 10;
+	uint64_t wall = clk_wall_ns(c->clk);
+
+	if (now < c->prune_ns)
+		return;
+	every = !keep || every > SELDOM_NS ? SELDOM_NS : every;
+	c->prune_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
+	images_flush(c->images);
+	if ((keep || s->images_size) && keeper_is_up(c->keeper))
+		(void)prune_start(c, NULL, keep && wall > keep ? wall - keep : 0,
+				  s->images_size ? s->images_size : UINT64_MAX);
+}
+
+static void on_prune_client_gone(struct request *rq)
+{
+	struct prune *p = rq->data;
+
+	p->rq = NULL;
+}
+
+void op_image_prune(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_prune_client_gone };
+	const struct image_prune *q = rq->body;
+	uint64_t wall = clk_wall_ns(c->clk), keep = q->unused_ms * NS_PER_MS;
+
+	rq->events = &events;
+	if (!prune_start(c, rq, wall > keep ? wall - keep + 1 : 0, UINT64_MAX)) {
+		rq->events = NULL;
+		request_refuse(rq, CAY_E_UNAVAILABLE, "images are being unpacked or removed");
+	}
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_IMAGE_REGISTRY_H
+#define CAY_CAYD_IMAGE_REGISTRY_H
+/*
+ * registry - which registries may be asked, and what proves who we are there
+ *
+ * Credentials lie in db/registries.json, mode 0600.  They leave it by one way: the
+ * authfile of a pull, which has those of its own registry and goes with it.
+ */
+#include "cayd/core/cayd.h"
+
+#define REGISTRIES_MAX 64
+
+[[nodiscard]] int registries_open(struct cayd *c, struct cay_err *err);
+/* Whether a list of words of the settings has this one. */
+bool registry_is_listed(const char *list, struct slice host);
+/* An authfile as skopeo reads it, with the credentials of this registry if there are any. */
+[[nodiscard]] int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret);
+
+void op_registry_login(struct cayd *c, struct request *rq);
+void op_registry_list(struct cayd *c, struct request *rq);
+void op_registry_logout(struct cayd *c, struct request *rq);
+#endif

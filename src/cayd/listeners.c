@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/listeners.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/path.h"
+#include "cayd/observe/request-metrics.h"
+#include "cayd/tenant/api-key.h"
+#include "cayd/tenant/tenant.h"
+
+#define CONNS_MAX 8192
+#define EDGE_DIR "edge"
+
+static size_t actor_header_find(const struct http_head *h, struct slice *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < h->n_headers; i++)
+		if (http_equals_nocase(h->headers[i].name, ACTOR_HEADER)) {
+			*ret = h->headers[i].value;
+			n++;
+		}
+	return n;
+}
+
+static int listener_admit_operator(struct request *rq, void *, struct cay_err *err)
+{
+	struct slice text;
+
+	if (actor_header_find(rq->head, &text))
+		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not for this socket");
+	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
+	return 0;
+}
+
+bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
+{
+	return a->scope == SCOPE_PUBLIC || (tenant_exists(c, &a->tenant) && key_allows_actor(c, a));
+}
+
+/* The key itself, which came with the request; nothing when there is not one. */
+static struct slice actor_bearer_key(const struct http_head *h)
+{
+	static const char scheme[] = "bearer ";
+	struct slice text = http_header_find(h, "authorization");
+
+	if (text.n < sizeof(scheme) || strncasecmp(text.p, scheme, sizeof(scheme) - 1) != 0)
+		return (struct slice){};
+	return (struct slice){ text.p + sizeof(scheme) - 1, text.n - (sizeof(scheme) - 1) };
+}
+
+/* An edge reads what the world sends and may be broken into: its word is enough only for
+ * what it could do without us.  It knows every key's id, but none of their secrets. */
+static bool actor_is_proved(const struct cayd *c, const struct actor *a, const struct http_head *h)
+{
+	if (a->scope == SCOPE_PUBLIC)
+		return true;
+	if (a->key.noun != ID_NONE)
+		return key_secret_matches(c, &a->key, actor_bearer_key(h));
+	/* a token, which edges check; or another issuer's word.  Neither makes an operator. */
+	return a->scope <= SCOPE_WRITE && (a->one_sandbox || c->settings.jwt_keys[0]);
+}
+
+static int listener_admit_edge(struct request *rq, void *arg, struct cay_err *err)
+{
+	const struct op *op = rq->match.op;
+	struct slice text;
+
+	if (actor_header_find(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
+	if (!actor_is_proved(arg, &rq->actor, rq->head))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the edge does not show why");
+	if (!actor_is_still_valid(arg, &rq->actor))
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+	if (op &&
+	    actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
+		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
+	return 0;
+}
+
+static const struct {
+	const char *path; /* below paths.run */
+	mode_t mode;
+	request_admit *admit;
+} control_listeners[] = {
+	{ "control.sock", 0600, listener_admit_operator },
+	{ EDGE_DIR "/control.sock", 0660, listener_admit_edge },
+};
+static_assert(ARRAY_SIZE(control_listeners) == ARRAY_SIZE(((struct cayd *)0)->listeners));
+
+/* One that is there is taken if it is ours. */
+static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
+{
+	auto_close int run = open(c->settings.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int fd = -EBADF;
+	struct stat st;
+
+	if (run < 0 || (mkdirat(run, EDGE_DIR, 0700) < 0 && errno != EEXIST))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make " EDGE_DIR " in %s",
+				    c->settings.run_dir);
+	fd = path_open(run, EDGE_DIR, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, fd < 0 ? -fd : errno, "open " EDGE_DIR);
+	if (st.st_uid != geteuid())
+		return cay_fail(err, CAY_E_FORBIDDEN, EDGE_DIR " belongs to uid %u", st.st_uid);
+	return fchmod(fd, 0750) < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "chmod " EDGE_DIR)
+				    : 0;
+}
+
+int listener_socket_create(const struct cayd *c, const char *name, mode_t mode, struct cay_err *err)
+{
+	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", c->settings.run_dir, name);
+
+	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
+	(void)unlink(at.sun_path);
+	/* born with less: the umask is 077 */
+	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    chmod(at.sun_path, mode) < 0 || listen(fd, 512) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
+	return cay_take_fd(&fd);
+}
+
+int listeners_open(struct cayd *c, struct cay_err *err)
+{
+	static struct server_conf confs[ARRAY_SIZE(control_listeners)];
+	int r = listener_edge_dir_create(c, err);
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(control_listeners); i++) {
+		int fd = listener_socket_create(c, control_listeners[i].path,
+						control_listeners[i].mode, err);
+
+		if (fd < 0)
+			return fd;
+		confs[i] = (struct server_conf){ .max_conns = CONNS_MAX,
+						 .head_timeout_ms = 10000,
+						 .idle_timeout_ms = 60000,
+						 .admit = control_listeners[i].admit,
+						 .handler = control_request_handle,
+						 .sandbox_handler = sandbox_request_relay,
+						 .answered = on_control_request_answered,
+						 .broken = on_control_request_broken,
+						 .arg = c };
+		r = server_start(&c->loop, fd, &confs[i], &c->listeners[i], err);
+	}
+	return r;
+}
+
+void listeners_close(struct cayd *c)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(control_listeners); i++)
+		server_stop(c->listeners[i]);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/observe/audit-log.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "cayd/core/cursor.h"
+
+#define DONE "ok"
+#define LEFT "client_left"
+
+int audit_log_open(struct cayd *c, struct cay_err *err)
+{
+	struct audit_conf conf = { c->settings.audit_size, c->settings.audit_keep, c->clk };
+
+	return audit_open(c->audit_dir, &conf, &c->loop, &c->audit, err);
+}
+
+/* Whose request it is, as far as anybody knows. */
+static void audit_log_fill_actor(const struct request *rq, struct audit_record *to)
+{
+	char text[ID_TEXT_LEN + 1];
+
+	if (rq->actor.tenant.noun) {
+		id_format(&rq->actor.tenant, text);
+		audit_set(to->tenant, text);
+	}
+	if (rq->actor.key.noun) {
+		id_format(&rq->actor.key, text);
+		audit_set(to->key, text);
+	}
+}
+
+static bool audit_log_op_is_change(const struct op *op)
+{
+	return op->where == WHERE_CONTROL && op->method != METHOD_GET &&
+	       (op->scope == SCOPE_WRITE || op->scope == SCOPE_OPERATOR);
+}
+
+static bool audit_log_request_is_recorded(const struct request *rq, enum cay_code code)
+{
+	return code == CAY_E_UNAUTHENTICATED || code == CAY_E_FORBIDDEN ||
+	       (rq->match.op && audit_log_op_is_change(rq->match.op));
+}
+
+bool audit_log_reserve_for_request(struct cayd *c, struct request *rq)
+{
+	struct cay_err err = {};
+
+	if (!audit_log_op_is_change(rq->match.op))
+		return true;
+	if (audit_slot_reserve(c->audit, &err) < 0) {
+		request_fail(rq, &err);
+		return false;
+	}
+	rq->mark = true;
+	return true;
+}
+
+static int audit_log_fill_peer(struct request *rq, struct audit_record *to)
+{
+	struct ucred peer;
+
+	if (request_peer_credentials(rq, &peer) < 0)
+		return 0;
+	return snprintf(to->peer, sizeof(to->peer), "uid=%u pid=%d", peer.uid, peer.pid);
+}
+
+static int audit_log_fill_detail(const struct request *rq, struct audit_record *to)
+{
+	const struct group_query *group = rq->query;
+	const struct upload_query *upload = rq->query;
+	const struct upload_put_query *put = rq->query;
+	const struct image_import_query *image = rq->query;
+	const struct image_pull *pull = rq->body;
+	const struct registry_login *in = rq->body;
+	const struct registry_query *out = rq->query;
+
+	if (rq->match.op == &ops[OP_GROUP_DELETE] && group && group->group)
+		return snprintf(to->detail, sizeof(to->detail), "group=%s", group->group);
+	if (rq->match.op == &ops[OP_UPLOAD_PUT] && put && put->group && put->name)
+		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s", put->group,
+				put->name);
+	if (rq->match.op == &ops[OP_UPLOAD_DELETE] && upload && upload->group && upload->name)
+		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s",
+				upload->group, upload->name);
+	if (rq->match.op == &ops[OP_IMAGE_IMPORT] && image && image->name)
+		return snprintf(to->detail, sizeof(to->detail), "name=%.140s", image->name);
+	if (rq->match.op == &ops[OP_IMAGE_PULL] && pull && pull->reference)
+		return snprintf(to->detail, sizeof(to->detail), "reference=%.140s",
+				pull->reference);
+	/* where, and nothing of who or with what */
+	if (rq->match.op == &ops[OP_REGISTRY_LOGIN] && in && in->registry)
+		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", in->registry);
+	if (rq->match.op == &ops[OP_REGISTRY_LOGOUT] && out && out->registry)
+		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", out->registry);
+	return 0;
+}
+
+/* Nobody hears of it before it is written, unless it cannot be. */
+static void audit_log_report_outcome(struct cayd *c, const struct cay_err *outcome)
+{
+	if (outcome->code && !c->audit_failing)
+		log_error(&c->log, "%s: records wait in memory", outcome->msg);
+	else if (!outcome->code && c->audit_failing)
+		log_info(&c->log, "the audit log is written again");
+	c->audit_failing = outcome->code != CAY_OK;
+}
+
+/* A record on its way, and the answer that waits for it. */
+struct audit_log_hold {
+	struct cayd *cayd;
+	struct request *rq; /* NULL: it has not come so far, or never will */
+	bool written, abandoned;
+};
+
+static void on_audit_log_record_written(void *arg, const struct cay_err *outcome)
+{
+	struct audit_log_hold *h = arg;
+
+	audit_log_report_outcome(h->cayd, outcome);
+	h->written = true;
+	if (h->rq)
+		request_release_held_reply(h->rq);
+	if (h->rq || h->abandoned)
+		free(h);
+}
+
+/* Nobody waits for it any more. */
+static void audit_log_hold_release(struct audit_log_hold *h)
+{
+	h->abandoned = true;
+	if (h->written)
+		free(h);
+}
+
+static void audit_log_fill_record(struct request *rq, const char *outcome, struct audit_record *ret)
+{
+	const struct id *target = rq->target.noun          ? &rq->target
+				  : rq->match.n_params > 0 ? &rq->match.params[0]
+							   : NULL;
+	char text[ID_TEXT_LEN + 1];
+
+	*ret = (struct audit_record){};
+	audit_log_fill_actor(rq, ret);
+	audit_set(ret->op, rq->match.op ? rq->match.op->name : "none");
+	if (target) {
+		id_format(target, text);
+		audit_set(ret->target, text);
+	}
+	audit_set(ret->outcome, outcome);
+	audit_set(ret->request_id, rq->id);
+	if (audit_log_fill_peer(rq, ret) < 0 || audit_log_fill_detail(rq, ret) < 0)
+		ret->detail[0] = 0;
+}
+
+/* NULL: it is not in the log, or nobody will hear when it is. */
+static struct audit_log_hold *audit_log_append(struct cayd *c, struct request *rq,
+					       const char *outcome, bool hold, bool reserved)
+{
+	struct audit_log_hold *h = hold ? calloc(1, sizeof(*h)) : NULL;
+	struct audit_record rec;
+
+	audit_log_fill_record(rq, outcome, &rec);
+	if (h)
+		h->cayd = c;
+	if (audit_append(c->audit, &rec, reserved, h ? on_audit_log_record_written : NULL, h))
+		return h;
+	free(h);
+	return NULL;
+}
+
+void audit_log_record_early(struct cayd *c, struct request *rq)
+{
+	struct cay_err err = {};
+
+	/* with room of its own: that for what comes of it in the end stays */
+	if (rq->mark && !rq->record && audit_slot_reserve(c->audit, &err) >= 0)
+		rq->record = audit_log_append(c, rq, DONE, true, true);
+}
+
+bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, bool whole,
+			    void *arg)
+{
+	struct cayd *c = arg;
+	struct audit_log_hold *h = rq->record;
+	bool reserved = rq->mark;
+
+	rq->record = NULL;
+	rq->mark = false;
+	if (!audit_log_request_is_recorded(rq, code))
+		return false;
+	if (!h || !status || code) {
+		if (h)
+			audit_log_hold_release(h);
+		h = audit_log_append(c, rq,
+				     !status ? LEFT
+				     : code  ? cay_error_row(code)->name
+					     : DONE,
+				     whole, reserved);
+	} else if (reserved) {
+		audit_slot_release(c->audit);
+	}
+	if (h && (h->written || !whole)) {
+		audit_log_hold_release(h);
+		return false;
+	}
+	if (h)
+		h->rq = rq;
+	return h;
+}
+
+/* Reading is for libuv's threads: a page may be megabytes into a file. */
+
+struct audit_list_job {
+	uv_work_t work;
+	struct cayd *cayd;
+	struct request *rq; /* NULL: the client left */
+	uint64_t from, limit;
+	struct audit_record *rows; /* limit and one more */
+	int n;
+	struct cay_err err;
+};
+
+static void on_audit_list_client_gone(struct request *rq)
+{
+	struct audit_list_job *l = rq->data;
+
+	l->rq = NULL;
+}
+
+static void audit_list_read_work(uv_work_t *work)
+{
+	struct audit_list_job *l = work->data;
+
+	l->n = audit_read_page(l->cayd->audit_dir, l->from, l->rows, l->limit + 1, &l->err);
+}
+
+static const char *audit_list_text_or_null(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+static void audit_list_fill_row(const struct audit_record *r, struct audit_row *ret)
+{
+	*ret = (struct audit_row){
+		.seq = r->seq,
+		.wall_ns = r->wall_ns,
+		.tenant = audit_list_text_or_null(r->tenant),
+		.key = audit_list_text_or_null(r->key),
+		.op = r->op,
+		.target = audit_list_text_or_null(r->target),
+		.outcome = audit_list_text_or_null(r->outcome),
+		.request_id = audit_list_text_or_null(r->request_id),
+		.peer = audit_list_text_or_null(r->peer),
+		.detail = audit_list_text_or_null(r->detail),
+		.count = r->dropped.count,
+		.has_count = r->dropped.head[0],
+		.head = audit_list_text_or_null(r->dropped.head),
+		.prev = r->prev,
+	};
+}
+
+static void audit_list_reply(struct audit_list_job *l)
+{
+	size_t n = (uint64_t)l->n > l->limit ? l->limit : (size_t)l->n;
+	struct audit_row *rows = arena_alloc(&l->rq->arena, n ? n : 1, sizeof(*rows));
+	struct audit_list list = { .records = { rows, n } };
+
+	for (size_t i = 0; rows && i < n; i++)
+		audit_list_fill_row(&l->rows[i], &rows[i]);
+	if (rows && (uint64_t)l->n > l->limit)
+		list.next_cursor = cursor_format(l->rq, l->rows[n].seq);
+	if (!rows || ((uint64_t)l->n > l->limit && !list.next_cursor)) {
+		(void)cay_fail(&l->err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(l->rq, &l->err);
+	} else {
+		request_reply_json(l->rq, &audit_list_table, &list);
+	}
+}
+
+static void on_audit_list_read(uv_work_t *work, int)
+{
+	struct audit_list_job *l = work->data;
+
+	if (l->rq)
+		l->rq->events = NULL;
+	if (l->rq && l->n < 0) {
+		log_error(&l->cayd->log, "%s", l->err.msg);
+		request_fail(l->rq, &l->err);
+	} else if (l->rq) {
+		audit_list_reply(l);
+	}
+	free(l->rows);
+	free(l);
+}
+
+void op_audit_list(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_audit_list_client_gone };
+	const struct page_query *q = rq->query;
+	struct audit_list_job *l = calloc(1, sizeof(*l));
+	uint64_t from;
+
+	if (l)
+		l->rows = calloc(q->limit + 1, sizeof(*l->rows));
+	if (!cursor_parse(rq, q->cursor, l ? l->rows : NULL, &from) || !l) {
+		if (l)
+			free(l->rows);
+		free(l);
+		return;
+	}
+	l->from = from;
+	l->work.data = l;
+	l->cayd = c;
+	l->rq = rq;
+	l->limit = q->limit;
+	rq->data = l;
+	rq->events = &events;
+	(void)uv_queue_work(&c->loop, &l->work, audit_list_read_work, on_audit_list_read);
+}
+
+void op_audit_head(struct cayd *c, struct request *rq)
+{
+	struct audit_anchor at = audit_get_durable_head(c->audit);
+
+	request_reply_json(rq, &audit_head_table, &(struct audit_head){ at.count, at.head });
+}

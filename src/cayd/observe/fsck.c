@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/observe/fsck.h"
+
+#include <stdio.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+
+#include "base/failpoint.h"
+#include "cayd/core/init-call.h"
+#include "cayd/core/keeper-link.h"
+#include "cayd/observe/event.h"
+#include "cayd/sandbox/record.h"
+#include "cayd/sandbox/resize.h"
+#include "cayd/template/template.h"
+#include "cayd/tenant/api-key.h"
+#include "cayd/tenant/tenant.h"
+#include "wire/hello.h"
+
+#define FINDINGS_MAX 1000
+#define ROWS_MAX 65536
+/* Past its deadline by more than a sweep can be late. */
+#define LATE_NS (UINT64_C(2) * NS_PER_S)
+
+/* What the machine has, in the order of ids. */
+struct keeper_list {
+	struct verb_list_row *rows;
+	size_t n, room;
+};
+
+static void keeper_list_fini(struct keeper_list *f)
+{
+	free(f->rows);
+	*f = (struct keeper_list){};
+}
+
+static int keeper_list_append(struct keeper_list *f, const struct verb_list_reply *page)
+{
+	if (!page->n_rows)
+		return 0;
+	if (f->n + page->n_rows > f->room) {
+		size_t room = f->room ? 2 * f->room : 1024;
+		struct verb_list_row *rows =
+			room > ROWS_MAX ? NULL : realloc(f->rows, room * sizeof(*rows));
+
+		if (!rows)
+			return -ENOMEM;
+		f->rows = rows;
+		f->room = room;
+	}
+	memcpy(&f->rows[f->n], page->rows, page->n_rows * sizeof(*page->rows));
+	f->n += page->n_rows;
+	return 0;
+}
+
+static int keeper_row_compare_id(const void *a, const void *b)
+{
+	const struct verb_list_row *x = a, *y = b;
+
+	return memcmp(&x->sandbox, &y->sandbox, sizeof(x->sandbox));
+}
+
+static const struct verb_list_row *keeper_list_find(const struct keeper_list *f,
+						    const struct id *id)
+{
+	struct verb_list_row key = { .sandbox = *id };
+
+	return f->n ? bsearch(&key, f->rows, f->n, sizeof(key), keeper_row_compare_id) : NULL;
+}
+
+/* Recovery */
+
+static int keeper_list_fetch_blocking(struct cayd *c, struct keeper_list *ret, struct cay_err *err)
+{
+	alignas(uint64_t) char msg[VERB_MESSAGE_MAX];
+	struct verb_list_reply page;
+	struct verb_list q = {};
+
+	do {
+		int r = keeper_call_blocking(c->keeper, VERB_LIST, &q, msg, err);
+
+		if (r < 0)
+			return r;
+		memcpy(&page, msg, sizeof(page));
+		if (keeper_list_append(ret, &page) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+		if (page.more && !page.n_rows)
+			return cay_fail(err, CAY_E_UNAVAILABLE, "the list changes too fast");
+		if (page.n_rows)
+			q.after = page.rows[page.n_rows - 1].sandbox;
+	} while (page.more);
+	return 0;
+}
+
+static bool sandbox_matches_keeper_row(const struct sandbox *sb, const struct verb_list_row *row)
+{
+	return row && row->generation == sb->life.generation && row->range == sb->uid_range;
+}
+
+struct recovery_hello {
+	struct sandbox *box;
+	struct life_observation facts;
+};
+
+static void recovery_apply_facts(struct sandbox *sb, const struct life_observation *facts)
+{
+	struct life_event ev = { .kind = LIFE_OBSERVED, .observed = *facts };
+
+	if (!facts->same_boot)
+		sb->end_detail = "the machine was restarted";
+	else if (!facts->exists || !facts->processes)
+		sb->end_detail = "it was gone when cayd came back";
+	(void)sandbox_apply_event(sb, &ev);
+	sb->end_detail = NULL;
+	resize_retry(sb);
+}
+
+static void on_recovery_hello_reply(void *arg, unsigned status, struct slice body,
+				    const struct cay_err *)
+{
+	struct recovery_hello *w = arg;
+	struct hello h = {};
+
+	if (status == 200 && hello_decode((const uint8_t *)body.p, body.n, &h) >= 0 &&
+	    hello_choose_version(&h, HELLO_PROTO_MIN, HELLO_PROTO_MAX) > 0) {
+		w->facts.claimed = h.features & HELLO_CLAIMED;
+		w->facts.unclaimed = !(h.features & (HELLO_CLAIMED | HELLO_CLAIM_RECEIVED));
+		w->facts.entrypoint_started = h.features & HELLO_ENTRYPOINT_STARTED;
+	}
+	recovery_apply_facts(w->box, &w->facts);
+	sandbox_release(w->box);
+	free(w);
+}
+
+/* The pidfd was opened between two looks that both saw this process: it is it. */
+static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_row *row, int pidfd,
+				   bool same_boot)
+{
+	/* nobody is entered twice because PID 1 was slow to say that it was */
+	struct life_observation facts = { .same_boot = same_boot,
+					  .exists = sandbox_matches_keeper_row(sb, row),
+					  .entrypoint_started = true };
+	struct recovery_hello *w;
+
+	if (facts.exists && pidfd >= 0) {
+		facts.started_ns = row->started_boot_ns;
+		facts.processes = row->processes;
+		facts.frozen = row->frozen;
+		if (sb->life.state < SB_ENDING && sandbox_watch_pid1(sb, pidfd) < 0)
+			facts.processes = 0;
+	} else {
+		cay_closep(&pidfd);
+	}
+	/* only PID 1 knows whether it was claimed, and whether its entrypoint was started */
+	if (!facts.processes || facts.frozen || (sb->life.state != SB_PENDING && !sb->life.entry)) {
+		recovery_apply_facts(sb, &facts);
+		return;
+	}
+	w = malloc(sizeof(*w));
+	if (!w) {
+		recovery_apply_facts(sb, &facts);
+		return;
+	}
+	*w = (struct recovery_hello){ sb, facts };
+	sb->holds++;
+	init_call(sb->cayd, &sb->info.id, "GET", INIT_PATH_HELLO, (struct slice){},
+		  on_recovery_hello_reply, w);
+}
+
+static int on_recovery_row(void *arg, const struct db_sandbox *row, struct cay_err *)
+{
+	struct cayd *c = arg;
+	struct cay_err why = {};
+	struct sandbox *sb;
+
+	/* what cannot be read is left as it is; its sandbox is foreign then */
+	if (sandbox_record_read(c, row, &sb, &why) < 0)
+		log_error(&c->log, "a row of the journal is not used: %s", why.msg);
+	else
+		sb->other_boot = !str_eq(row->boot, c->boot);
+	return 0;
+}
+
+static int on_recovery_event(void *arg, const struct db_event *e, struct cay_err *)
+{
+	(void)event_restore(arg, e, NULL);
+	return 0;
+}
+
+static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err *)
+{
+	struct cayd *c = arg;
+	struct cay_err why = {};
+
+	int r = e->id.noun == ID_TEMPLATE ? template_restore(c, e, &why)
+		: e->id.noun == ID_KEY    ? key_restore(c, e, &why)
+					  : tenant_restore(c, e, &why);
+
+	if (r < 0)
+		log_error(&c->log, "a tenant, key or template of the journal is not used: %s",
+			  why.msg);
+	return 0;
+}
+
+static void on_recovery_bad_row(void *arg, const struct id *, const struct cay_err *why)
+{
+	struct cayd *c = arg;
+
+	log_error(&c->log, "%s", why->msg);
+}
+
+static int *recovery_open_pidfds(struct cayd *c, const struct keeper_list *f)
+{
+	int *fds = malloc((f->n + 1) * sizeof(*fds));
+
+	for (size_t i = 0; fds && i < f->n; i++) {
+		const struct sandbox *sb = sandbox_find(c->sandboxes, &f->rows[i].sandbox);
+		bool wanted = sb && sb->life.state < SB_ENDING && !sb->other_boot && f->rows[i].pid;
+
+		fds[i] = wanted ? pidfd_open((pid_t)f->rows[i].pid, 0) : -EBADF;
+		if (wanted && fds[i] < 0 && errno != ESRCH) { /* that is no news of it */
+			while (i-- > 0)
+				cay_closep(&fds[i]);
+			free(fds);
+			return NULL;
+		}
+	}
+	return fds;
+}
+
+static void recovery_adopt_all(struct cayd *c, const struct keeper_list *first, int *fds,
+			       const struct keeper_list *again)
+{
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes), *next; sb; sb = next) {
+		const struct verb_list_row *was = keeper_list_find(first, &sb->info.id);
+		const struct verb_list_row *is = keeper_list_find(again, &sb->info.id);
+		int pidfd = -EBADF;
+
+		next = sb->older;
+		if (was && is && was->pid == is->pid && was->started_boot_ns == is->started_boot_ns)
+			pidfd = cay_take_fd(&fds[was - first->rows]);
+		if (life_is_finished(&sb->life))
+			cay_closep(&pidfd);
+		else
+			recovery_adopt_sandbox(sb, is, pidfd, !sb->other_boot);
+	}
+	for (size_t i = 0; i < first->n; i++)
+		cay_closep(&fds[i]);
+}
+
+static void recovery_warn_foreign(struct cayd *c, const struct keeper_list *f)
+{
+	char id[ID_TEXT_LEN + 1];
+
+	for (size_t i = 0; i < f->n; i++) {
+		if (sandbox_find(c->sandboxes, &f->rows[i].sandbox))
+			continue;
+		uid_range_reserve(c->sandboxes, f->rows[i].range);
+		id_format(&f->rows[i].sandbox, id);
+		log_warn(&c->log, "%s is not in the journal: left as it is", id);
+	}
+}
+
+/* What is there, twice, with pidfds opened in between. */
+static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
+				    struct keeper_list *again, struct cay_err *err)
+{
+	int *fds, r = keeper_list_fetch_blocking(c, first, err);
+
+	if (r < 0)
+		return r;
+	fds = recovery_open_pidfds(c, first);
+	if (!fds)
+		return cay_fail_sys(err, CAY_E_NO_MEMORY, errno, "open pidfds");
+	r = keeper_list_fetch_blocking(c, again, err);
+	if (r >= 0 && failpoint_hit(FAULT_RECOVER_LOOKED) < 0)
+		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
+	if (r >= 0) {
+		recovery_warn_foreign(c, again);
+		recovery_adopt_all(c, first, fds, again);
+	}
+	free(fds);
+	return r;
+}
+
+int recovery_run(struct cayd *c, struct cay_err *err)
+{
+	struct db_reader reader = { .row = on_recovery_row,
+				    .event = on_recovery_event,
+				    .bad = on_recovery_bad_row,
+				    .events = EVENTS_KEPT,
+				    .arg = c,
+				    .entry = on_recovery_entry };
+	struct keeper_list first = {}, again = {};
+	int r = db_load(c->db, &reader, err);
+
+	if (r >= 0 && failpoint_hit(FAULT_RECOVER_LOADED) < 0)
+		r = cay_fail(err, CAY_E_INTERNAL, "failpoint");
+	if (r >= 0)
+		r = recovery_inspect_machine(c, &first, &again, err);
+	keeper_list_fini(&first);
+	keeper_list_fini(&again);
+	return r;
+}
+
+/* The operation */
+
+struct fsck_pass {
+	struct cayd *cayd;
+	struct request *rq;
+	struct keeper_list facts;
+	struct verb_list q;
+	uint64_t began;
+	bool repair;
+};
+
+struct fsck_findings {
+	struct fsck_row rows[FINDINGS_MAX];
+	size_t n;
+};
+
+static void fsck_finding_add(struct fsck_findings *f, struct arena *arena, const struct id *id,
+			     enum fsck_kind kind, const char *detail)
+{
+	if (f->n < FINDINGS_MAX)
+		f->rows[f->n++] =
+			(struct fsck_row){ *id, kind, arena_strndup(arena, detail, strlen(detail)),
+					   false };
+}
+
+static bool sandbox_socket_is_there(const struct sandbox *sb)
+{
+	auto_buf path = BUF_INIT(128);
+	char id[ID_TEXT_LEN + 1];
+	struct stat st;
+
+	id_format(&sb->info.id, id);
+	/* whether it may be written to decides about connect() */
+	return buf_printf(&path, "%s/box/%s", sb->cayd->settings.run_dir, id) < 0 ||
+	       (lstat(path.data, &st) == 0 && S_ISSOCK(st.st_mode) && access(path.data, W_OK) == 0);
+}
+
+static const char *const fsck_details[FSCK_NUM] = {
+#define CAY_FSCK(sym, name, detail, ...) [FSCK_##sym] = detail,
+#include "ops/fsck.def"
+#undef CAY_FSCK
+};
+
+/* FSCK_NUM: nothing is wrong with it. */
+static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct verb_list_row *row,
+					 uint64_t now)
+{
+	const struct life *l = &sb->life;
+
+	/* without its record, what is left has no generation */
+	if (life_is_finished(l) && row)
+		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
+									    : FSCK_OTHER;
+	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
+		return FSCK_NUM; /* it is on its way */
+	if (!row || !row->pid || !row->processes)
+		return FSCK_LOST;
+	if (!sandbox_matches_keeper_row(sb, row))
+		return FSCK_OTHER;
+	if (row->started_boot_ns != l->started_ns)
+		return FSCK_REPLACED;
+	if (!sandbox_socket_is_there(sb))
+		return FSCK_DEAF;
+	if (now > l->expires_ns && now - l->expires_ns > LATE_NS)
+		return FSCK_OVERDUE;
+	return FSCK_NUM;
+}
+
+static void on_fsck_leftover_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
+{
+	struct sandbox *sb = arg;
+
+	cay_closep(&fd);
+	if (outcome->code)
+		log_error(&sb->cayd->log, "remove what was left: %s", outcome->msg);
+	sandbox_release(sb);
+}
+
+static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
+{
+	struct verb_box q = { .sandbox = sb->info.id, .generation = sb->life.generation };
+
+	switch (kind) {
+	case FSCK_LOST:
+	case FSCK_REPLACED:
+	case FSCK_OTHER:
+	case FSCK_DEAF:
+		if (life_is_finished(&sb->life))
+			return false;
+		sandbox_end(sb, END_NODE_LOST, fsck_details[kind]);
+		return true;
+	case FSCK_LEFTOVER:
+		sb->holds++;
+		keeper_call(sb->cayd->keeper, VERB_REMOVE, &q, -EBADF, on_fsck_leftover_removed,
+			    sb);
+		return true;
+	case FSCK_OVERDUE:
+		(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_DEADLINE });
+		return true;
+	case FSCK_FOREIGN:
+	case FSCK_NUM:
+		break;
+	}
+	return false;
+}
+
+[[gnu::nonnull]] static void fsck_compare_all(struct fsck_pass *k, struct fsck_findings *f,
+					      uint64_t *ret_checked)
+{
+	struct cayd *c = k->cayd;
+	uint64_t now = clk_boot_ns(c->clk);
+
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
+		enum fsck_kind kind;
+
+		/* what changed while we looked is not what we saw */
+		if (sb->life.pending_effect != DO_NOTHING || sb->unsaved ||
+		    sb->changed_boot_ns >= k->began)
+			continue;
+		++*ret_checked;
+		kind = fsck_check_sandbox(sb, keeper_list_find(&k->facts, &sb->info.id), now);
+		if (kind == FSCK_NUM)
+			continue;
+		fsck_finding_add(f, &k->rq->arena, &sb->info.id, kind, fsck_details[kind]);
+		if (k->repair && f->n)
+			f->rows[f->n - 1].repaired = fsck_repair_sandbox(sb, kind);
+	}
+	for (size_t i = 0; i < k->facts.n; i++)
+		if (!sandbox_find(c->sandboxes, &k->facts.rows[i].sandbox))
+			fsck_finding_add(f, &k->rq->arena, &k->facts.rows[i].sandbox, FSCK_FOREIGN,
+					 fsck_details[FSCK_FOREIGN]);
+}
+
+static void fsck_finish(struct fsck_pass *k, const struct cay_err *outcome)
+{
+	struct fsck_findings *f = k->rq ? arena_alloc(&k->rq->arena, 1, sizeof(*f)) : NULL;
+	struct fsck_list list = {};
+	struct cay_err err = {};
+
+	if (k->rq && outcome->code) {
+		request_fail(k->rq, outcome);
+	} else if (k->rq && !f) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(k->rq, &err);
+	} else if (k->rq) {
+		fsck_compare_all(k, f, &list.checked);
+		list.findings = (struct field_list){ f->rows, f->n };
+		request_reply_json(k->rq, &fsck_list_table, &list);
+	}
+	keeper_list_fini(&k->facts);
+	free(k);
+}
+
+static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const void *reply, int fd)
+{
+	struct fsck_pass *k = arg;
+	struct verb_list_reply page = {};
+	struct cay_err err = *outcome;
+
+	cay_closep(&fd);
+	if (!err.code) {
+		memcpy(&page, reply, sizeof(page));
+		if (keeper_list_append(&k->facts, &page) < 0)
+			(void)cay_fail(&err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+		else if (page.more && !page.n_rows)
+			(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the list changes too fast");
+	}
+	if (err.code || !page.more || !k->rq) {
+		fsck_finish(k, &err);
+		return;
+	}
+	k->q.after = page.rows[page.n_rows - 1].sandbox;
+	keeper_call(k->cayd->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
+}
+
+static void on_fsck_client_gone(struct request *rq)
+{
+	struct fsck_pass *k = rq->data;
+
+	k->rq = NULL;
+}
+
+void op_system_fsck(struct cayd *c, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_fsck_client_gone };
+	struct fsck_pass *k = calloc(1, sizeof(*k));
+	struct cay_err err = {};
+
+	if (!k) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	*k = (struct fsck_pass){ .cayd = c,
+				 .rq = rq,
+				 .began = clk_boot_ns(c->clk),
+				 .repair = rq->match.op == &ops[OP_FSCK_REPAIR] };
+	rq->data = k;
+	rq->events = &events;
+	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/observe/request-metrics.h"
+
+#include "cayd/core/keeper-link.h"
+#include "cayd/create/create.h"
+#include "cayd/edge/edge-push.h"
+#include "cayd/edge/edge-report.h"
+#include "cayd/observe/audit-log.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/template/pool.h"
+#include "life/create-queue.h"
+
+/* A log with the context of a request; id is where its text is. */
+static struct log request_log_begin(const struct cayd *c, const struct request *rq,
+				    char id[static ID_TEXT_LEN + 1])
+{
+	const struct id *about = rq->target.noun ? &rq->target : &rq->match.params[0];
+	struct log log = c->log;
+
+	log.op = rq->match.op ? rq->match.op->name : "none";
+	log.request = rq->id;
+	if (about->noun) {
+		id_format(about, id);
+		log.id = id;
+	}
+	return log;
+}
+
+static void request_log_end(struct cayd *c, const struct log *log)
+{
+	c->log.lost = log->lost;
+	c->log.torn = log->torn;
+}
+
+/* One line a request, when log.access wants it. */
+static void access_log_write(struct cayd *c, const struct request *rq, int status, uint64_t ns)
+{
+	char id[ID_TEXT_LEN + 1];
+	struct log log = request_log_begin(c, rq, id);
+
+	log_info(&log, "%d in %llu.%03llu ms", status, (unsigned long long)(ns / NS_PER_MS),
+		 (unsigned long long)(ns % NS_PER_MS / 1000));
+	request_log_end(c, &log);
+}
+
+void on_control_request_broken(const struct request *rq, const struct cay_err *err, void *arg)
+{
+	struct cayd *c = arg;
+	char id[ID_TEXT_LEN + 1];
+	struct log log = request_log_begin(c, rq, id);
+
+	log_error(&log, "%s", err->msg[0] ? err->msg : "it failed without a word");
+	request_log_end(c, &log);
+}
+
+bool on_control_request_answered(struct request *rq, int status, enum cay_code code, bool whole,
+				 void *arg)
+{
+	struct cayd *c = arg;
+	uint64_t ns = uv_hrtime() - rq->begun_ns;
+	unsigned outcome = !status                  ? METRICS_CLIENT_LEFT
+			   : !code && status >= 400 ? METRICS_INSIDE
+						    : (unsigned)code;
+
+	metrics_count_reply(&c->metrics, rq->match.op, outcome, ns);
+	if (c->settings.log_access)
+		access_log_write(c, rq, status, ns);
+	return audit_log_record_reply(rq, status, code, whole, arg);
+}
+
+static void metric_put_sandboxes(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+	uint64_t n[SB_NUM_STATES] = {};
+
+	for (const struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		n[sb->life.state] += !sb->life.warm;
+	for (unsigned i = 0; i < SB_NUM_STATES; i++)
+		metrics_write_value(to, sandbox_state_names[i], n[i]);
+}
+
+static void metric_put_ends(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+
+	for (unsigned i = 0; i < END_NUM_REASONS; i++)
+		metrics_write_value(to, end_reasons[i], c->end_counts[i]);
+}
+
+static void metric_put_creates_waiting(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, creates_get_queue(arg)->n_waiting);
+}
+
+static void metric_put_creates_refused(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, "full", creates_get_queue(arg)->n_refused);
+	metrics_write_value(to, "late", creates_get_queue(arg)->n_expired);
+}
+
+static void metric_put_pool(void *arg, struct metrics_out *to)
+{
+	const struct warm_pool *s = NULL;
+	const char *template;
+	struct pool_count n;
+
+	while ((s = pool_next(arg, s, &template, &n))) {
+		metrics_write_value2(to, template, "warm", n.warm);
+		metrics_write_value2(to, template, "starting", n.starting);
+	}
+}
+
+static void metric_put_pool_claims(void *arg, struct metrics_out *to)
+{
+	const struct warm_pool *s = NULL;
+	const char *template;
+	struct pool_count n;
+
+	while ((s = pool_next(arg, s, &template, &n)))
+		metrics_write_value(to, template, n.claimed);
+}
+
+static void metric_put_pool_failed(void *arg, struct metrics_out *to)
+{
+	const struct warm_pool *s = NULL;
+	const char *template;
+	struct pool_count n;
+
+	while ((s = pool_next(arg, s, &template, &n)))
+		metrics_write_value(to, template, n.failed);
+}
+
+static void metric_put_connections(void *arg, struct metrics_out *to)
+{
+	const struct cayd *c = arg;
+	unsigned n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(c->listeners); i++)
+		n += server_count_connections(c->listeners[i]);
+	metrics_write_value(to, NULL, n);
+}
+
+static void metric_put_keeper_up(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, keeper_is_up(((const struct cayd *)arg)->keeper));
+}
+
+static void metric_put_journal_pending(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).pending);
+}
+
+static void metric_put_journal_writes(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).writes);
+}
+
+static void metric_put_journal_commits(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).transactions);
+}
+
+static void metric_put_journal_failed(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).failed);
+}
+
+static void metric_put_audit_records(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL,
+			    audit_get_durable_head(((const struct cayd *)arg)->audit).count);
+}
+
+static void metric_put_audit_pending(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, audit_get_stats(((const struct cayd *)arg)->audit).pending);
+}
+
+static void metric_put_audit_failed(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, audit_get_stats(((const struct cayd *)arg)->audit).failed);
+}
+
+static void metric_put_audit_missed(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, audit_get_stats(((const struct cayd *)arg)->audit).missed);
+}
+
+static void metric_put_log_lost(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, ((const struct cayd *)arg)->log.lost);
+}
+
+static void metric_put_edges(void *arg, struct metrics_out *to)
+{
+	metrics_write_value(to, NULL, edge_push_count_edges(arg));
+}
+
+/* The next that tells us its counts, from *at on; NULL when there is none. */
+static const struct edge_report *edge_report_next(const struct cayd *c, unsigned *at)
+{
+	while (*at < REPORT_EDGES && !c->edge_reports[*at])
+		++*at;
+	return *at < REPORT_EDGES ? c->edge_reports[(*at)++] : NULL;
+}
+
+static void metric_put_edge_answers(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_replies(to, r->name, &r->counts.replies);
+}
+
+static void metric_put_edge_durations(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_durations(to, r->name, &r->counts.replies);
+}
+
+static void metric_put_edge_refusals(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		for (unsigned i = 0; i < METRICS_REFUSALS; i++)
+			metrics_write_value2(to, r->name, metrics_refusals[i],
+					     r->counts.refused[i]);
+}
+
+static void metric_put_edge_conns(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_value(to, r->name, r->counts.conns);
+}
+
+static void metric_put_edge_open(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_value(to, r->name, r->counts.open);
+}
+
+static void metric_put_edge_cut(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_value(to, r->name, r->counts.cut);
+}
+
+static void metric_put_edge_log_lost(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_value(to, r->name, r->counts.log_lost);
+}
+
+static void metric_put_edge_memory(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_value(to, r->name, r->counts.memory);
+}
+
+static void metric_put_edge_fds(void *arg, struct metrics_out *to)
+{
+	const struct edge_report *r;
+
+	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
+		metrics_write_value(to, r->name, r->counts.fds);
+}
+
+static metrics_fn *const metric_sources[METRIC_NUM] = {
+	[METRIC_SANDBOXES] = metric_put_sandboxes,
+	[METRIC_ENDS] = metric_put_ends,
+	[METRIC_CREATES_WAITING] = metric_put_creates_waiting,
+	[METRIC_CREATES_REFUSED] = metric_put_creates_refused,
+	[METRIC_POOL] = metric_put_pool,
+	[METRIC_POOL_CLAIMS] = metric_put_pool_claims,
+	[METRIC_POOL_FAILED] = metric_put_pool_failed,
+	[METRIC_CONNECTIONS] = metric_put_connections,
+	[METRIC_KEEPER] = metric_put_keeper_up,
+	[METRIC_JOURNAL_PENDING] = metric_put_journal_pending,
+	[METRIC_JOURNAL_WRITES] = metric_put_journal_writes,
+	[METRIC_JOURNAL_COMMITS] = metric_put_journal_commits,
+	[METRIC_JOURNAL_FAILED] = metric_put_journal_failed,
+	[METRIC_AUDIT_RECORDS] = metric_put_audit_records,
+	[METRIC_AUDIT_PENDING] = metric_put_audit_pending,
+	[METRIC_AUDIT_FAILED] = metric_put_audit_failed,
+	[METRIC_AUDIT_MISSED] = metric_put_audit_missed,
+	[METRIC_LOG_LOST] = metric_put_log_lost,
+	[METRIC_EDGES] = metric_put_edges,
+	[METRIC_EDGE_ANSWERS] = metric_put_edge_answers,
+	[METRIC_EDGE_DURATION] = metric_put_edge_durations,
+	[METRIC_EDGE_REFUSALS] = metric_put_edge_refusals,
+	[METRIC_EDGE_CONNS] = metric_put_edge_conns,
+	[METRIC_EDGE_OPEN] = metric_put_edge_open,
+	[METRIC_EDGE_CUT] = metric_put_edge_cut,
+	[METRIC_EDGE_LOG_LOST] = metric_put_edge_log_lost,
+	[METRIC_EDGE_MEMORY] = metric_put_edge_memory,
+	[METRIC_EDGE_FDS] = metric_put_edge_fds,
+	[METRIC_MEMORY] = metrics_write_memory,
+	[METRIC_FDS] = metrics_write_fds,
+};
+
+void op_system_metrics(struct cayd *c, struct request *rq)
+{
+	auto_buf body = BUF_INIT(SERVER_OUT_MAX); /* REPORT_EDGES that say all there is fit */
+	struct cay_err err = {};
+
+	if (metrics_write(&c->metrics, metric_sources, c, &body) >= 0) {
+		request_reply(rq, 200, METRICS_MEDIA, &body);
+		return;
+	}
+	(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	request_fail(rq, &err);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/sandbox/count.h"
+
+#include <assert.h>
+
+#include "cayd/sandbox/sandbox.h"
+
+#define BUCKETS 4096
+
+struct sandbox_count {
+	struct sandbox_count *next;
+	enum count_kind kind;
+	struct id tenant; /* zeros for a template */
+	unsigned n;
+	char text[];
+};
+
+struct sandbox_counts {
+	struct sandbox_count *of[BUCKETS];
+};
+
+struct sandbox_counts *sandbox_counts_create(void)
+{
+	return calloc(1, sizeof(struct sandbox_counts));
+}
+
+void sandbox_counts_free(struct sandbox_counts *t)
+{
+	for (size_t i = 0; t && i < BUCKETS; i++)
+		while (t->of[i]) {
+			struct sandbox_count *c = t->of[i];
+
+			t->of[i] = c->next;
+			free(c);
+		}
+	free(t);
+}
+
+static uint32_t sandbox_counts_hash(uint32_t h, const void *p, size_t n)
+{
+	const uint8_t *at = p;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ at[i]) * 16777619;
+	return h;
+}
+
+/* Where it is, or would be. */
+static struct sandbox_count *const *sandbox_counts_find(const struct sandbox_counts *t,
+							enum count_kind kind,
+							const struct id *tenant, const char *text)
+{
+	uint32_t h = sandbox_counts_hash(2166136261u + kind, tenant, sizeof(*tenant));
+	struct sandbox_count *const *at =
+		&t->of[sandbox_counts_hash(h, text, strlen(text)) % BUCKETS];
+
+	while (*at && ((*at)->kind != kind || !id_eq(&(*at)->tenant, tenant) ||
+		       !str_eq((*at)->text, text)))
+		at = &(*at)->next;
+	return at;
+}
+
+static void sandbox_counts_increment(struct sandbox_counts *t, enum count_kind kind,
+				     const struct id *tenant, const char *text)
+{
+	struct sandbox_count **at =
+		(struct sandbox_count **)sandbox_counts_find(t, kind, tenant, text);
+
+	if (!*at) {
+		*at = calloc(1, sizeof(**at) + strlen(text) + 1);
+		if (!*at)
+			abort(); /* nobody may have more than a quota for that; a restart counts */
+		(*at)->kind = kind;
+		(*at)->tenant = *tenant;
+		memcpy((*at)->text, text, strlen(text));
+	}
+	(*at)->n++;
+}
+
+static void sandbox_counts_decrement(struct sandbox_counts *t, enum count_kind kind,
+				     const struct id *tenant, const char *text)
+{
+	struct sandbox_count **at = (struct sandbox_count **)sandbox_counts_find(t, kind, tenant,
+										 text),
+			     *c = *at;
+
+	assert(c && c->n);
+	if (--c->n)
+		return;
+	*at = c->next;
+	free(c);
+}
+
+/* What it counts as, a bit for each kind. */
+static unsigned sandbox_count_kinds(const struct sandbox *sb)
+{
+	bool placed = sb->life.state < SB_ENDING;
+
+	return (placed ? 1u << COUNT_TENANT : 0) |
+	       (placed && sb->info.group ? 1u << COUNT_GROUP : 0) |
+	       (!life_is_finished(&sb->life) && sb->info.template ? 1u << COUNT_TEMPLATE : 0);
+}
+
+static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *sb, unsigned to)
+{
+	static const struct id nobody;
+
+	for (unsigned kind = 0; kind < COUNT_KINDS; kind++) {
+		const struct id *tenant = kind == COUNT_TEMPLATE ? &nobody : &sb->info.tenant;
+		const char *text = kind == COUNT_GROUP      ? sb->info.group
+				   : kind == COUNT_TEMPLATE ? sb->info.template
+							    : "";
+
+		if (to & ~sb->counted_as & 1u << kind)
+			sandbox_counts_increment(t, kind, tenant, text);
+		else if (sb->counted_as & ~to & 1u << kind)
+			sandbox_counts_decrement(t, kind, tenant, text);
+	}
+	sb->counted_as = to;
+}
+
+void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb)
+{
+	sandbox_counts_set_kinds(t, sb, sandbox_count_kinds(sb));
+}
+
+void sandbox_counts_remove(struct sandbox_counts *t, struct sandbox *sb)
+{
+	sandbox_counts_set_kinds(t, sb, 0);
+}
+
+unsigned sandbox_counts_get(const struct sandbox_counts *t, enum count_kind kind,
+			    const struct id *tenant, const char *text)
+{
+	static const struct id nobody;
+	const struct sandbox_count *c = *sandbox_counts_find(
+		t, kind, kind == COUNT_TEMPLATE ? &nobody : tenant, text ? text : "");
+
+	return c ? c->n : 0;
+}

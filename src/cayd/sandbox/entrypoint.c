@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/sandbox/entrypoint.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "cayd/core/init-call.h"
+#include "cayd/sandbox/oom.h"
+#include "wire/entrypoint.h"
+
+#define BODY_MAX KIB(256)
+#define EVERY_NS (UINT64_C(500) * NS_PER_MS)
+
+/* Which exec it is; the row has it from now on. */
+static void entrypoint_record_exec(struct sandbox *sb, const struct entrypoint_status *e)
+{
+	char id[ID_TEXT_LEN + 1];
+
+	if (sb->info.entry)
+		return;
+	id_format(&e->exec, id);
+	sb->info.entry = sandbox_copy_text(sb, id);
+	sandbox_save(sb, false);
+}
+
+static void on_entrypoint_start_reply(void *arg, unsigned status, struct slice body,
+				      const struct cay_err *err)
+{
+	struct sandbox *sb = arg;
+	struct cay_err outcome = {};
+	struct entrypoint_status e;
+
+	if (!status)
+		outcome = *err;
+	else if (status != 200)
+		(void)cay_fail(&outcome, CAY_E_INVALID, "the entrypoint could not be started");
+	else if (entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) < 0)
+		(void)cay_fail(&outcome, CAY_E_MISBEHAVED,
+			       "cay-init of the sandbox did not say what it started");
+	else
+		entrypoint_record_exec(sb, &e);
+	if (outcome.code)
+		sb->end_detail = sb->failure.msg;
+	sb->failure = outcome.code ? outcome : sb->failure;
+	sandbox_entrypoint_finish(sb, &outcome);
+}
+
+void entrypoint_start(struct sandbox *sb)
+{
+	struct exec_run run = { .argv = sb->entrypoint, .has_argv = true };
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct jw w = jw_to(&body);
+
+	field_encode(&exec_run_table, NULL, &run, &w);
+	if (jw_finish(&w) < 0)
+		buf_clear(&body); /* PID 1 refuses it, and that is the outcome */
+	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_ENTER,
+		  (struct slice){ buf_str(&body), body.len }, on_entrypoint_start_reply, sb);
+}
+
+static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status *e)
+{
+	struct life_event ev = { .kind = LIFE_EXITED,
+				 .reason = END_EXIT,
+				 .code = e->signal || e->exit_code };
+	const char *name = sigabbrev_np(e->signal);
+	char text[16];
+	int n = snprintf(text, sizeof(text), "SIG%s", name ? name : "?");
+
+	sb->info.end.has_exit_code = !e->signal;
+	sb->info.end.exit_code = e->exit_code;
+	sb->info.end.signal = e->signal && n > 0 ? sandbox_copy_text(sb, text) : NULL;
+	sb->entrypoint_ended = true;
+	if (e->signal == SIGKILL && oom_detect(sb))
+		ev.reason = END_OOM;
+	(void)sandbox_apply_event(sb, &ev);
+	sb->end_detail = NULL;
+}
+
+static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
+				 const struct cay_err *)
+{
+	struct sandbox *sb = arg;
+	struct entrypoint_status e;
+
+	sb->entrypoint_polling = false;
+	if (status == 200 && entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) >= 0) {
+		entrypoint_record_exec(sb, &e);
+		if (e.state == ENTRYPOINT_ENDED && sb->life.on_exit == ON_EXIT_END)
+			entrypoint_finish(sb, &e);
+	}
+	sandbox_release(sb);
+}
+
+/* Those whose end matters, and those of which a crash took the name. */
+static bool entrypoint_needs_poll(const struct sandbox *sb)
+{
+	return sb->life.state == SB_RUNNING && sb->life.entry &&
+	       sb->life.pending_effect != DO_ENTRYPOINT && !sb->entrypoint_polling &&
+	       !sb->entrypoint_ended && (sb->life.on_exit == ON_EXIT_END || !sb->info.entry);
+}
+
+void entrypoints_poll(struct cayd *c, uint64_t now)
+{
+	if (now < c->entrypoints_check_ns)
+		return;
+	c->entrypoints_check_ns = now + EVERY_NS;
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
+		if (!entrypoint_needs_poll(sb))
+			continue;
+		sb->entrypoint_polling = true;
+		sb->holds++;
+		init_call(c, &sb->info.id, "GET", INIT_PATH_ENTRY, (struct slice){},
+			  on_entrypoint_status, sb);
+	}
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/sandbox/oom.h"
+
+#include <stdio.h>
+
+#include "cgroup/cgroup.h"
+
+/* A few files that are not on a disk, once in a life that ended badly. */
+bool oom_detect(struct sandbox *sb)
+{
+	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;
+	struct end *e = &sb->info.end;
+	struct cgroup_usage now = {};
+	char why[96];
+	int n;
+
+	if (cgroup_open_top(sb->cayd->settings.cgroup, &top, NULL) < 0 ||
+	    cgroup_open_sandbox(&top, &sb->cgroup_tenant, &sb->info.id, &at) < 0 ||
+	    cgroup_read_usage(&at, &now, NULL) < 0 || !now.oom_kills)
+		return false;
+	e->inferred = true;
+	e->has_memory_limit = e->has_memory_peak = true;
+	e->memory_limit_bytes = sb->info.limits.memory_bytes;
+	e->memory_peak_bytes = now.memory_peak;
+	n = snprintf(why, sizeof(why), "memory limit %llu, peak %llu",
+		     (unsigned long long)e->memory_limit_bytes,
+		     (unsigned long long)e->memory_peak_bytes);
+	sb->end_detail = n > 0 && n < (int)sizeof(why) ? sandbox_copy_text(sb, why) : NULL;
+	return true;
+}

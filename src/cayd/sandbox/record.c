@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/sandbox/record.h"
+
+#include "cayd/tenant/revoke.h"
+#include "cayd/tenant/token.h"
+#include "text/hex.h"
+
+int sandbox_record_write(struct sandbox *sb, struct buf *out)
+{
+	struct revoked revoked[REVOKED_MAX];
+	char digest[65], names[REVOKED_MAX][17];
+	struct sandbox_record r = { .sandbox = sb->info,
+				    .env = sb->env,
+				    .entrypoint = sb->entrypoint,
+				    .has_entrypoint = sb->entrypoint.n > 0,
+				    .services = sb->services,
+				    .key = sb->idempotency_key,
+				    .key_body = sb->idempotency_hash,
+				    .image_digest = digest,
+				    .range = sb->uid_range,
+				    .home = sb->cgroup_tenant,
+				    .wanted = sb->limits_wanted,
+				    .has_wanted = sb->has_limits_wanted,
+				    .epoch = sb->epoch,
+				    .has_epoch = sb->epoch > TOKEN_FIRST_EPOCH,
+				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
+	struct jw w = jw_to(out);
+
+	hex_encode(sb->image, sizeof(sb->image), digest);
+	field_encode(&sandbox_record_table, NULL, &r, &w);
+	return jw_finish(&w);
+}
+
+int sandbox_record_check_size(struct sandbox *sb)
+{
+	auto_buf text = BUF_INIT(DB_TEXT_MAX - RECORD_RESERVE);
+
+	return sandbox_record_write(sb, &text) < 0 ? -E2BIG : 0;
+}
+
+int sandbox_record_read(struct cayd *c, const struct db_sandbox *row, struct sandbox **ret,
+			struct cay_err *err)
+{
+	auto_arena arena = ARENA_INIT(KIB(512));
+	struct json_limits limits = json_control_limits;
+	struct sandbox_record record = {};
+	int r;
+
+	/* a request has its limits, and what is kept of it is more: what we wrote is read */
+	limits.bytes = DB_TEXT_MAX;
+	limits.values = DB_TEXT_MAX;
+	r = field_decode_text(&sandbox_record_table, row->text, &limits, &arena, &record, err);
+	return r < 0 ? r : sandbox_restore(c->sandboxes, &row->life, &record, row->seq, ret, err);
+}

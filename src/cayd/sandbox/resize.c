@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/sandbox/resize.h"
+
+#include "base/failpoint.h"
+#include "cayd/core/keeper-link.h"
+#include "cayd/sandbox/limits.h"
+
+struct resize {
+	struct sandbox *sandbox;
+	struct request *rq; /* NULL: nobody waits */
+	bool is_revert;     /* to what it had */
+	struct cay_err err;
+};
+
+static bool resize_start(struct sandbox *sb, struct request *rq, bool back);
+
+static void on_resize_client_gone(struct request *rq)
+{
+	struct resize *z = rq->data;
+
+	z->rq = NULL;
+}
+
+static bool sandbox_is_running_or_paused(const struct sandbox *sb)
+{
+	return sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
+}
+
+/* What was refused may have been done by half: what it had is set again. */
+static void resize_revert(struct sandbox *sb, const struct resize *z, const struct cay_err *outcome)
+{
+	sb->limits_wanted = sb->info.limits;
+	if (z->is_revert)
+		log_error(&sb->cayd->log, "limits that were not changed: %s", outcome->msg);
+	if (!z->is_revert && sandbox_is_running_or_paused(sb) && resize_start(sb, NULL, true))
+		return;
+	sb->has_limits_wanted = false;
+	sandbox_save(sb, true);
+}
+
+static void resize_free(struct resize *z)
+{
+	struct sandbox *sb = z->sandbox;
+
+	free(z);
+	sandbox_release(sb);
+}
+
+/* What is refused is not in the journal any more: a crash cannot bring it back. */
+static void on_resize_refusal_saved(void *arg, const struct cay_err *)
+{
+	struct resize *z = arg;
+
+	if (z->rq) {
+		z->rq->events = NULL;
+		request_fail(z->rq, &z->err);
+	}
+	resize_free(z);
+}
+
+/* Nobody knows: it stays wanted, and is asked for again. */
+static bool resize_outcome_is_unknown(const struct cay_err *outcome)
+{
+	return outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
+}
+
+static void resize_finish(struct resize *z, const struct cay_err *outcome)
+{
+	struct sandbox *sb = z->sandbox;
+
+	sb->resizing = false;
+	z->err = *outcome;
+	if (!outcome->code) {
+		sb->info.limits = sb->limits_wanted;
+		sb->has_limits_wanted = false;
+		sandbox_save(sb, true);
+	} else if (!resize_outcome_is_unknown(outcome)) {
+		resize_revert(sb, z, outcome);
+	}
+	if (outcome->code) {
+		db_barrier(sb->cayd->db, on_resize_refusal_saved, z);
+		return;
+	}
+	if (z->rq) {
+		z->rq->events = NULL;
+		sandbox_reply_when(sb, z->rq, WAIT_SAVED);
+	}
+	resize_free(z);
+}
+
+static void on_resize_limits_set(void *arg, const struct cay_err *outcome, const void *, int)
+{
+	struct cay_err err = *outcome;
+
+	if (!err.code && failpoint_hit(FAULT_LIMITS_SET) < 0)
+		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
+	resize_finish(arg, &err);
+}
+
+static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
+{
+	struct resize *z = arg;
+	const struct sandbox *sb = z->sandbox;
+	struct verb_limits q = { .sandbox = sb->info.id,
+				 .generation = sb->life.generation,
+				 .memory_bytes = sb->limits_wanted.memory_bytes,
+				 .cpu_milli = (uint32_t)sb->limits_wanted.cpu_milli,
+				 .pids = (uint32_t)sb->limits_wanted.pids };
+	struct cay_err err = *outcome;
+
+	if (!sandbox_is_in_memory(sb)) { /* else it is as large as it was made */
+		q.disk_bytes = sb->limits_wanted.disk_bytes;
+		q.disk_inodes = sb->limits_wanted.disk_inodes;
+	}
+	if (!err.code && sb->save_error.code)
+		err = sb->save_error;
+	if (!err.code && failpoint_hit(FAULT_LIMITS_WANTED) < 0)
+		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
+	if (!err.code && !sandbox_is_running_or_paused(sb))
+		(void)cay_fail(&err, CAY_E_STATE, "the sandbox does not run any more");
+	if (err.code)
+		resize_finish(z, &err);
+	else
+		keeper_call(sb->cayd->keeper, VERB_LIMITS, &q, -EBADF, on_resize_limits_set, z);
+}
+
+static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
+{
+	static const struct request_events events = { .gone = on_resize_client_gone };
+	struct resize *z = malloc(sizeof(*z));
+
+	if (!z)
+		return false;
+	*z = (struct resize){ .sandbox = sb, .rq = rq, .is_revert = back };
+	sb->holds++;
+	sb->resizing = true;
+	if (rq) {
+		rq->data = z;
+		rq->events = &events;
+	}
+	sandbox_save(sb, true);
+	db_barrier(sb->cayd->db, on_resize_wanted_saved, z);
+	return true;
+}
+
+void resize_retry(struct sandbox *sb)
+{
+	/* one that cannot be begun is tried again when there is a keeper the next time */
+	if (sb->has_limits_wanted && !sb->resizing && sandbox_is_running_or_paused(sb))
+		(void)resize_start(sb, NULL, false);
+}
+
+void op_sandbox_limits(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct cay_err err = {};
+
+	if (!sb) {
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+		return;
+	}
+	if (!sandbox_is_running_or_paused(sb) || sb->has_limits_wanted) {
+		request_refuse(rq, CAY_E_STATE,
+			       sb->has_limits_wanted ? "another change of its limits is under way"
+						     : "the sandbox does not run");
+		return;
+	}
+	if (limits_apply_change(sb, rq->body, &sb->limits_wanted, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	sb->has_limits_wanted = true;
+	if (!resize_start(sb, rq, false)) {
+		sb->has_limits_wanted = false;
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	}
+}

@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/sandbox/sandbox.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "cayd/core/keeper-link.h"
+#include "cayd/create/admit.h"
+#include "cayd/create/create.h"
+#include "cayd/create/services-check.h"
+#include "cayd/edge/edge-push.h"
+#include "cayd/image/image.h"
+#include "cayd/sandbox/count.h"
+#include "cayd/sandbox/limits.h"
+#include "cayd/sandbox/record.h"
+#include "cayd/sandbox/resize.h"
+#include "cayd/template/pool.h"
+#include "cayd/tenant/revoke.h"
+#include "cayd/tenant/tenant.h"
+#include "cayd/tenant/token.h"
+#include "text/hex.h"
+
+#define BUCKETS 16384
+#define POOL_MAX KIB(256)
+#define FAILED_KEPT_NS (UINT64_C(3600) * NS_PER_S)
+
+struct sandboxes {
+	struct cayd *cayd;
+	struct sandbox *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
+	struct sandbox *newest, *oldest;
+	struct sandbox_counts *counts;
+	uint64_t seq;
+	unsigned n, n_ended, n_ending;
+	uint32_t next_uid_range;
+	uint8_t uid_ranges[VERB_RANGE_MAX / 8 + 1];
+};
+
+static unsigned sandbox_hash_bucket(const void *p, size_t n)
+{
+	const uint8_t *at = p;
+	uint32_t h = 2166136261;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ at[i]) * 16777619;
+	return h % BUCKETS;
+}
+
+int sandboxes_open(struct cayd *c, struct cay_err *err)
+{
+	c->sandboxes = calloc(1, sizeof(*c->sandboxes));
+	if (!c->sandboxes || !(c->sandboxes->counts = sandbox_counts_create()))
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	c->sandboxes->cayd = c;
+	return 0;
+}
+
+static int uid_range_claim(struct sandboxes *all, uint32_t *ret)
+{
+	for (uint32_t i = 0; i <= VERB_RANGE_MAX; i++) {
+		uint32_t at = (all->next_uid_range + i) % (VERB_RANGE_MAX + 1);
+
+		if (all->uid_ranges[at / 8] & 1u << at % 8)
+			continue;
+		all->uid_ranges[at / 8] |= (uint8_t)(1u << at % 8);
+		all->next_uid_range = at + 1;
+		*ret = at;
+		return 0;
+	}
+	return -ENOSR;
+}
+
+void uid_range_reserve(struct sandboxes *all, uint32_t range)
+{
+	all->uid_ranges[range / 8] |= (uint8_t)(1u << range % 8);
+}
+
+int sandbox_replace_uid_range(struct sandbox *sb)
+{
+	return uid_range_claim(sb->cayd->sandboxes, &sb->uid_range);
+}
+
+static void uid_range_release(struct sandboxes *all, uint32_t range)
+{
+	all->uid_ranges[range / 8] &= (uint8_t)~(1u << range % 8);
+}
+
+struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id)
+{
+	struct sandbox *sb = all->by_id[sandbox_hash_bucket(id, sizeof(*id))];
+
+	while (sb && !id_eq(&sb->info.id, id))
+		sb = sb->next_by_id;
+	return sb;
+}
+
+static bool sandbox_is_of_tenant(const struct sandbox *sb, const struct id *tenant)
+{
+	return id_eq(&sb->info.tenant, tenant);
+}
+
+struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
+				       const struct id *id)
+{
+	struct sandbox *sb = sandbox_find(all, id);
+
+	return sb && sandbox_is_of_tenant(sb, tenant) ? sb : NULL;
+}
+
+/* One that is ending has given its name up. */
+static struct sandbox *sandbox_find_by_name(struct sandboxes *all, const struct id *tenant,
+					    const char *name)
+{
+	struct sandbox *sb = all->by_name[sandbox_hash_bucket(name, strlen(name))];
+
+	while (sb && (!sandbox_is_of_tenant(sb, tenant) || !str_eq(sb->info.name, name) ||
+		      sb->info.state >= SB_ENDING))
+		sb = sb->next_by_name;
+	return sb;
+}
+
+static struct sandbox *sandbox_find_by_key(struct sandboxes *all, const struct id *tenant,
+					   struct slice key)
+{
+	struct sandbox *sb = key.n ? all->by_key[sandbox_hash_bucket(key.p, key.n)] : NULL;
+
+	while (sb &&
+	       (!sandbox_is_of_tenant(sb, tenant) || !slice_eq(slice_of(sb->idempotency_key), key)))
+		sb = sb->next_by_key;
+	return sb;
+}
+
+void sandboxes_retry_now(struct sandboxes *all)
+{
+	uint64_t now = clk_boot_ns(all->cayd->clk);
+
+	for (struct sandbox *sb = all->newest; sb; sb = sb->older) {
+		if (sb->life.retry_ns != LIFE_NEVER)
+			sb->life.retry_ns = now;
+		resize_retry(sb);
+	}
+}
+
+struct sandbox *sandboxes_newest(struct sandboxes *all)
+{
+	return all->newest;
+}
+
+struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant, uint64_t before)
+{
+	struct sandbox *sb = all->newest;
+
+	while (sb && ((before && sb->seq >= before) || !sandbox_is_of_tenant(sb, tenant)))
+		sb = sb->older;
+	return sb;
+}
+
+struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb)
+{
+	struct sandbox *older = sb->older;
+
+	while (older && !sandbox_is_of_tenant(older, &sb->info.tenant))
+		older = older->older;
+	return older;
+}
+
+unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant)
+{
+	unsigned n = 0;
+
+	for (const struct sandbox *sb = all->newest; sb; sb = sb->older)
+		n += !life_is_finished(&sb->life) && sandbox_is_of_tenant(sb, tenant);
+	return n;
+}
+
+const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all)
+{
+	return all->counts;
+}
+
+unsigned sandboxes_count_placed(const struct sandboxes *all)
+{
+	return all->n - all->n_ended - all->n_ending;
+}
+
+unsigned sandboxes_count_live(const struct sandboxes *all)
+{
+	return all->n - all->n_ended;
+}
+
+/* By its name and its key; and as the newest. */
+static void sandbox_index_names(struct sandboxes *all, struct sandbox *sb)
+{
+	struct sandbox **at;
+
+	if (sb->info.name) {
+		at = &all->by_name[sandbox_hash_bucket(sb->info.name, strlen(sb->info.name))];
+		sb->next_by_name = *at;
+		*at = sb;
+	}
+	if (sb->idempotency_key) {
+		at = &all->by_key[sandbox_hash_bucket(sb->idempotency_key,
+						      strlen(sb->idempotency_key))];
+		sb->next_by_key = *at;
+		*at = sb;
+	}
+	sb->older = all->newest;
+	sb->newer = NULL;
+	if (all->newest)
+		all->newest->newer = sb;
+	else
+		all->oldest = sb;
+	all->newest = sb;
+}
+
+static void sandbox_unlink_order(struct sandboxes *all, struct sandbox *sb)
+{
+	*(sb->newer ? &sb->newer->older : &all->newest) = sb->older;
+	*(sb->older ? &sb->older->newer : &all->oldest) = sb->newer;
+}
+
+static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
+{
+	struct sandbox **at = &all->by_id[sandbox_hash_bucket(&sb->info.id, sizeof(sb->info.id))];
+
+	sb->next_by_id = *at;
+	*at = sb;
+	sandbox_index_names(all, sb);
+	all->n++;
+	all->n_ended += life_is_finished(&sb->life);
+	all->n_ending += sb->life.state == SB_ENDING;
+	sandbox_counts_update(all->counts, sb);
+}
+
+#define UNLINK(all, b, table, next, text) \
+	do { \
+		struct sandbox **at_ = \
+			(text) ? &(all)->table[sandbox_hash_bucket((text), strlen(text))] : NULL; \
+\
+		while (at_ && *at_ != (b)) \
+			at_ = &(*at_)->next; \
+		if (at_) \
+			*at_ = (b)->next; \
+	} while (0)
+
+static void sandbox_free(struct sandbox *sb)
+{
+	free(sb->revoked);
+	arena_fini(&sb->arena);
+	free(sb);
+}
+
+static void sandbox_forget(struct sandboxes *all, struct sandbox *sb)
+{
+	struct sandbox **at = &all->by_id[sandbox_hash_bucket(&sb->info.id, sizeof(sb->info.id))];
+
+	while (*at != sb)
+		at = &(*at)->next_by_id;
+	*at = sb->next_by_id;
+	UNLINK(all, sb, by_name, next_by_name, sb->info.name);
+	UNLINK(all, sb, by_key, next_by_key, sb->idempotency_key);
+	sandbox_unlink_order(all, sb);
+	all->n--;
+	all->n_ended--;
+	sandbox_free(sb);
+}
+
+void sandboxes_forget_expired(struct sandboxes *all, uint64_t now)
+{
+	struct sandbox *sb = all->oldest;
+
+	while (sb) {
+		struct sandbox *newer = sb->newer;
+
+		/* or there are more of them than there may be live ones */
+		bool old = now >= sb->forget_boot_ns ||
+			   all->n_ended > all->cayd->settings.max_sandboxes;
+
+		if (life_is_finished(&sb->life) && old && !sb->holds && !sb->waiters) {
+			db_sandbox_delete(all->cayd->db, &sb->info.id, NULL, NULL);
+			sandbox_forget(all, sb);
+		}
+		sb = newer;
+	}
+}
+
+void sandbox_release(struct sandbox *sb)
+{
+	assert(sb->holds);
+	sb->holds--;
+}
+
+/* What clients see is made when they look: times are the wall's, of now. */
+const struct sandbox_info *sandbox_describe(struct sandbox *sb)
+{
+	uint64_t boot = clk_boot_ns(sb->cayd->clk), wall = clk_wall_ns(sb->cayd->clk);
+	const struct life *l = &sb->life;
+
+	sb->info.has_expires = l->expires_ns != LIFE_NEVER && !life_is_finished(l);
+	if (sb->info.has_expires)
+		sb->info.expires_ns = wall + (l->expires_ns - boot);
+	if (!life_is_finished(l))
+		sb->info.active_ns = wall - (boot - l->active_ns);
+	return &sb->info;
+}
+
+void sandbox_state_changed(struct sandbox *sb, unsigned before)
+{
+	struct sandboxes *all = sb->cayd->sandboxes;
+	uint64_t kept = sb->cayd->settings.record_ttl_ms * NS_PER_MS;
+
+	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
+	sb->info.state = sb->life.state;
+	sb->info.changed_ns = clk_wall_ns(sb->cayd->clk);
+	if (!sb->life.warm)
+		edge_push_sandbox(sb);
+	if (sb->life.state != SB_PENDING)
+		create_slot_release(sb);
+	all->n_ending += sb->life.state == SB_ENDING;
+	all->n_ending -= before == SB_ENDING;
+	sandbox_counts_update(all->counts, sb);
+	if (!life_is_finished(&sb->life) || before >= SB_TERMINATED)
+		return;
+	if (sandbox_describe(sb)->has_end && !sb->life.warm)
+		sb->cayd->end_counts[sb->info.end.reason]++;
+	uid_range_release(all, sb->uid_range);
+	all->n_ended++;
+	if (sb->life.failed && kept < FAILED_KEPT_NS)
+		kept = FAILED_KEPT_NS;
+	sb->forget_boot_ns = sb->changed_boot_ns + (sb->life.warm ? 0 : kept);
+}
+
+static struct sandbox *sandbox_alloc(struct sandboxes *all)
+{
+	struct sandbox *sb = calloc(1, sizeof(*sb));
+
+	if (!sb)
+		return NULL;
+	sb->cayd = all->cayd;
+	sb->pidfd = -EBADF;
+	sb->epoch = TOKEN_FIRST_EPOCH;
+	sb->arena = ARENA_INIT(POOL_MAX);
+	return sb;
+}
+
+struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
+{
+	return (struct life_terms){
+		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,
+		.idle_ns = spec->has_idle ? spec->idle_ms * NS_PER_MS : LIFE_NEVER,
+		.max_ns = c->settings.max_ttl_ms * NS_PER_MS,
+		.entry = spec->has_entrypoint || spec->image_entrypoint,
+		.on_exit = (uint8_t)spec->on_exit,
+	};
+}
+
+/* Whose it is, and all that this one wants of it. */
+static int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
+			       const struct idempotency_key *key, const struct id *tenant)
+{
+	const struct image *image = image_by_digest(sb->cayd->images, sb->image);
+	const struct field_texts *argv =
+		spec->image_entrypoint && image ? &image->config.argv : &spec->entrypoint;
+	struct limits limits;
+	int r = limits_resolve(sb->cayd, spec, &limits, NULL);
+
+	if (r < 0)
+		return r;
+	sb->info = (struct sandbox_info){ .id = sb->life.id,
+					  .tenant = *tenant,
+					  .runtime = spec->runtime,
+					  .created_ns = clk_wall_ns(sb->cayd->clk),
+					  .image = sandbox_copy_text(sb, spec->image),
+					  .template = sandbox_copy_text(sb, spec->template),
+					  .name = sandbox_copy_text(sb, spec->name),
+					  .group = sandbox_copy_text(sb, spec->group),
+					  .timezone = sandbox_copy_text(sb, spec->timezone) };
+	sb->info.limits = limits;
+	sb->info.storage = spec->storage;
+	sb->info.app_port = spec->has_app_port ? spec->app_port : APP_PORT;
+	sb->info.has_writable = spec->has_writable;
+	sb->info.changed_ns = sb->info.active_ns = sb->info.created_ns;
+	if (key->key.n) {
+		sb->idempotency_key = arena_strndup(&sb->arena, key->key.p, key->key.n);
+		sb->idempotency_hash = sandbox_copy_text(sb, key->body_hash);
+	}
+	if (!sb->info.image || (spec->name && !sb->info.name) ||
+	    (spec->template && !sb->info.template) || (spec->group && !sb->info.group) ||
+	    (spec->timezone && !sb->info.timezone) ||
+	    (key->key.n && (!sb->idempotency_key || !sb->idempotency_hash)) ||
+	    sandbox_copy_map(sb, &spec->labels, &sb->info.labels) < 0 ||
+	    sandbox_copy_map(sb, &spec->env, &sb->env) < 0 ||
+	    sandbox_copy_texts(sb, &spec->writable, &sb->info.writable) < 0 ||
+	    sandbox_copy_texts(sb, argv, &sb->entrypoint) < 0 ||
+	    field_list_copy(&service_spec_table, &spec->services, &sb->arena, &sb->services) < 0)
+		return -ENOMEM;
+	return sandbox_record_check_size(sb);
+}
+
+static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
+			const struct idempotency_key *key, const struct id *tenant)
+{
+	struct life_terms t = sandbox_life_terms(sb->cayd, spec);
+	struct id id;
+	int r = id_generate(ID_SANDBOX, 0, 0, &id);
+
+	if (r < 0)
+		return r;
+	sb->life = life_new(&id, clk_boot_ns(sb->cayd->clk), t.ttl_ns, t.idle_ns, t.max_ns);
+	sb->life.entry = t.entry;
+	sb->life.on_exit = t.on_exit;
+	sb->cgroup_tenant = *tenant;
+	return sandbox_assign_spec(sb, spec, key, tenant);
+}
+
+/* Creating a name again returns what has it, if that is what was asked for. */
+static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
+				   struct cay_err *err)
+{
+	if (str_eq(sb->info.image, spec->image) && sb->info.runtime == spec->runtime &&
+	    (!spec->has_app_port || spec->app_port == sb->info.app_port) &&
+	    sandbox_limits_match_spec(sb, spec))
+		return 0;
+	return cay_fail_field(err, CAY_E_CONFLICT, "name",
+			      "'%s' is the name of a sandbox with another image, runtime, storage, "
+			      "app_port or limits",
+			      spec->name);
+}
+
+/* One that this request has made already, by its key or its name. */
+static int sandbox_find_existing(struct sandboxes *all, const struct id *tenant,
+				 const struct sandbox_create *spec,
+				 const struct idempotency_key *key, struct sandbox **ret,
+				 struct cay_err *err)
+{
+	*ret = sandbox_find_by_key(all, tenant, key->key);
+	if (*ret && !str_eq((*ret)->idempotency_hash, key->body_hash))
+		return cay_fail(err, CAY_E_KEY_REUSED,
+				"this idempotency key was used for another request");
+	if (*ret)
+		return 0;
+	*ret = spec->name ? sandbox_find_by_name(all, tenant, spec->name) : NULL;
+	return *ret ? sandbox_check_same_spec(*ret, spec, err) : 0;
+}
+
+int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
+			 const struct sandbox_create *spec, const struct idempotency_key *key,
+			 struct sandbox **ret, struct cay_err *err)
+{
+	int r = sandbox_find_existing(all, tenant, spec, key, ret, err);
+	struct limits settled;
+
+	if (r < 0 || *ret)
+		return r;
+	r = image_check_create(all->cayd->images, spec, err);
+	if (r >= 0)
+		r = labels_check(&spec->labels, err);
+	if (r >= 0)
+		r = services_check(&spec->services, "services", err);
+	if (r >= 0)
+		r = storage_spec_check(spec, err);
+	if (r >= 0)
+		r = limits_resolve(all->cayd, spec, &settled, err);
+	return r < 0 ? r : admit_check(all->cayd, tenant, spec, err);
+}
+
+static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
+			      const struct sandbox_create *spec, const struct idempotency_key *key,
+			      bool warm, struct sandbox **ret, struct cay_err *err)
+{
+	struct sandbox *sb = sandbox_alloc(all);
+	int r;
+
+	if (!sb)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	memcpy(sb->image, image_find_for_create(all->cayd->images, spec)->digest,
+	       sizeof(sb->image));
+	r = sandbox_init(sb, spec, key, tenant);
+	if (r >= 0)
+		r = uid_range_claim(all, &sb->uid_range);
+	if (r < 0) {
+		sandbox_free(sb);
+		if (r == -E2BIG)
+			return cay_fail(err, CAY_E_TOO_LARGE,
+					"its variables, services and entrypoint are more than the "
+					"journal keeps of one sandbox");
+		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
+	}
+	sb->seq = ++all->seq;
+	if (warm) { /* its time begins when it is taken */
+		sb->life = life_new(&sb->info.id, sb->life.born_ns, LIFE_NEVER, LIFE_NEVER,
+				    LIFE_NEVER);
+		sb->life.warm = true;
+	}
+	sandbox_index_insert(all, sb);
+	image_mark_used(all->cayd->images, sb->image);
+	*ret = sb;
+	return 0;
+}
+
+int sandbox_create(struct sandboxes *all, const struct id *tenant,
+		   const struct sandbox_create *spec, const struct idempotency_key *key,
+		   struct sandbox **ret, struct cay_err *err)
+{
+	int r = sandbox_create_check(all, tenant, spec, key, ret, err);
+
+	if (r < 0 || *ret)
+		return r;
+	r = admit_check_and_evict(all->cayd, tenant, spec, err);
+	if (r >= 0)
+		r = sandbox_insert_new(all, tenant, spec, key, false, ret, err);
+	if (r >= 0)
+		(void)sandbox_apply_event(*ret, &(struct life_event){ .kind = LIFE_ACCEPTED });
+	return r;
+}
+
+int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
+			struct sandbox **ret, struct cay_err *err)
+{
+	if (!image_find_for_create(all->cayd->images, spec))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image '%s'", spec->image);
+	return sandbox_insert_new(all, &warm_tenant, spec, &(struct idempotency_key){}, true, ret,
+				  err);
+}
+
+int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
+		       const struct sandbox_create *spec, const struct idempotency_key *key)
+{
+	struct sandboxes *all = sb->cayd->sandboxes;
+	struct life_event ev = { .kind = LIFE_CLAIM, .terms = sandbox_life_terms(sb->cayd, spec) };
+	struct limits was = sb->info.limits;
+
+	sandbox_counts_remove(all->counts, sb);
+	if (sandbox_assign_spec(sb, spec, key, tenant) < 0) {
+		sb->info.name = sb->idempotency_key = NULL; /* nobody finds it by them */
+		sandbox_counts_update(all->counts, sb);
+		return -ENOMEM;
+	}
+	sandbox_counts_update(all->counts, sb);
+	sb->limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
+	sandbox_unlink_order(all, sb);
+	sb->seq = ++all->seq;
+	sandbox_index_names(all, sb);
+	(void)sandbox_apply_event(sb, &ev);
+	return 0;
+}
+
+int sandbox_restore(struct sandboxes *all, const struct life *life,
+		    const struct sandbox_record *record, uint64_t seq, struct sandbox **ret,
+		    struct cay_err *err)
+{
+	const struct sandbox_info *from = &record->sandbox;
+	struct sandbox *sb = sandbox_alloc(all);
+
+	if (!sb)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	sb->life = *life;
+	life_reset_transient(&sb->life);
+	/* who was taking it when we died may have changed them */
+	sb->limits_to_set = life->warm ? LIMIT_ALL : 0;
+	sb->info = *from;
+	sb->info.state = life->state;
+	sb->seq = seq;
+	sb->uid_range = (uint32_t)record->range;
+	sb->cgroup_tenant = record->home.noun ? record->home : from->tenant;
+	sb->limits_wanted = record->wanted;
+	sb->has_limits_wanted = record->has_wanted;
+	if (record->has_epoch)
+		sb->epoch = (uint32_t)record->epoch;
+	sb->info.image = sandbox_copy_text(sb, from->image);
+	sb->info.template = sandbox_copy_text(sb, from->template);
+	sb->info.limits.given = sb->limits_wanted.given =
+		0; /* all of them, also those it had not heard of */
+	sb->info.name = sandbox_copy_text(sb, from->name);
+	sb->info.group = sandbox_copy_text(sb, from->group);
+	sb->info.timezone = sandbox_copy_text(sb, from->timezone);
+	sb->info.entry = sandbox_copy_text(sb, from->entry);
+	sb->info.end.detail = sandbox_copy_text(sb, from->end.detail);
+	sb->info.end.signal = sandbox_copy_text(sb, from->end.signal);
+	sb->idempotency_key = sandbox_copy_text(sb, record->key);
+	sb->idempotency_hash = sandbox_copy_text(sb, record->key_body);
+	sb->forget_boot_ns =
+		clk_boot_ns(all->cayd->clk) + all->cayd->settings.record_ttl_ms * NS_PER_MS;
+	if (!id_eq(&from->id, &life->id) || record->range > VERB_RANGE_MAX || !sb->info.image ||
+	    (sb->idempotency_key && !sb->idempotency_hash) ||
+	    hex_decode(record->image_digest, strlen(record->image_digest), sb->image, 32) < 0 ||
+	    sandbox_copy_map(sb, &from->labels, &sb->info.labels) < 0 ||
+	    sandbox_copy_map(sb, &record->env, &sb->env) < 0 ||
+	    sandbox_copy_texts(sb, &from->writable, &sb->info.writable) < 0 ||
+	    sandbox_copy_texts(sb, &record->entrypoint, &sb->entrypoint) < 0 ||
+	    field_list_copy(&service_spec_table, &record->services, &sb->arena, &sb->services) <
+		    0 ||
+	    revoked_restore(sb, &record->revoked) < 0) {
+		sandbox_free(sb);
+		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
+	}
+	if (life->state >= SB_ENDING && !from->has_end) { /* changed by hand */
+		sb->info.has_end = true;
+		sb->info.end.reason = life->reason;
+		sb->info.end.detail = sandbox_copy_text(sb, "the journal does not say more");
+	}
+	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
+		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s",
+			       sb->info.end.detail ? sb->info.end.detail
+						   : "it could not be started");
+	if (!life_is_finished(life))
+		uid_range_reserve(all, sb->uid_range);
+	if (life->warm && life->state == SB_PENDING)
+		pool_adopt_sandbox(sb);
+	if (all->seq < seq)
+		all->seq = seq;
+	sandbox_index_insert(all, sb);
+	*ret = sb;
+	return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_SANDBOX_SANDBOX_H
+#define CAY_CAYD_SANDBOX_SANDBOX_H
+/*
+ * box - a sandbox as control has it: the table of all of them, and who waits
+ *
+ * What becomes of a sandbox is life's to say (src/lib/life), transition.c carries it out.  A
+ * client that leaves stops waiting; the work goes on.  Ended ones are remembered for
+ * limits.record_ttl.
+ */
+#include "cayd/core/cayd.h"
+#include "life/life.h"
+
+struct sandbox {
+	struct life life;
+	struct sandbox_info info; /* texts live in the pool */
+	struct field_map env;
+	struct field_texts entrypoint;
+	struct field_list services;       /* struct service_spec */
+	struct limits limits_wanted;      /* limits it is to have; resize.c's */
+	bool has_limits_wanted, resizing; /* and the keeper is at it */
+	const char *idempotency_key,
+		*idempotency_hash; /* idempotency key, and what it was used for */
+	struct cay_err failure;    /* why it failed, for who waits for it */
+	uint64_t seq;
+	uint32_t uid_range;
+	uint8_t image[32];
+	uint32_t epoch;                /* older tokens of it are void */
+	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL; revoke.c's */
+	struct id cgroup_tenant; /* the tenant in whose cgroup it is: who is taken does not move */
+	/* the rest is sandbox.c's, waiters.c's and transition.c's */
+	struct cayd *cayd;
+	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
+	const char *end_detail;    /* the detail of the end that is about to be */
+	uint64_t changed_boot_ns;  /* when its state changed last */
+	uint64_t forget_boot_ns;   /* when nobody need remember it */
+	unsigned holds;            /* calls under way that have this pointer */
+	unsigned unsaved;          /* of them, writes somebody waits for */
+	struct cay_err save_error; /* why the journal has not what it is; it is written again */
+	bool entrypoint_polling, entrypoint_ended; /* entrypoint.c's */
+	bool event_unwritten;                      /* an event about it could not be written */
+	bool other_boot; /* the journal has it from before the machine started */
+	uv_poll_t *pid1_poll;
+	int pidfd;
+	struct create_slot *create_slot; /* while it is made; create.c's */
+	struct warm_pool *warm_pool;     /* warm, and of this one; pool.c's, as is the next */
+	struct sandbox *next_warm;
+	unsigned limits_to_set; /* which limits are not known to be those it was started with */
+	unsigned counted_as;    /* what it is counted as; count.c's */
+	struct sandbox_waiter *waiters;
+	bool disk_query_pending; /* the keeper is asked for its disk; usage.c's */
+	struct arena arena;
+};
+
+/* What a request waits for. */
+enum sandbox_wait {
+	WAIT_STARTED, /* it runs, or will not */
+	WAIT_ENDED,
+	WAIT_SAVED,   /* what was asked is durable */
+	WAIT_SETTLED, /* and nothing is under way */
+};
+
+struct idempotency_key {
+	struct slice key;   /* empty: none */
+	char body_hash[17]; /* a hash of the request */
+};
+
+[[nodiscard]] int sandboxes_open(struct cayd *c, struct cay_err *err);
+/* Whoever's it is: for cayd itself. */
+struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
+/* For a request: another tenant's is not there. */
+struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
+				       const struct id *id);
+/* The tenant's newest whose seq is below `before` (0: any), and the next one. */
+struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
+				    uint64_t before);
+struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
+/* Whether it could be; *ret is the one of the tenant that has this key or name. */
+[[nodiscard]] int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
+				       const struct sandbox_create *spec,
+				       const struct idempotency_key *key, struct sandbox **ret,
+				       struct cay_err *err);
+/* Accept a sandbox and begin; or return the one of the tenant that has this key or name. */
+[[nodiscard]] int sandbox_create(struct sandboxes *all, const struct id *tenant,
+				 const struct sandbox_create *spec,
+				 const struct idempotency_key *key, struct sandbox **ret,
+				 struct cay_err *err);
+/* One for nobody yet; begun by LIFE_ACCEPTED. */
+[[nodiscard]] int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
+				      struct sandbox **ret, struct cay_err *err);
+/* And it is somebody's.  Without memory for that it can only be ended. */
+[[nodiscard]] int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
+				     const struct sandbox_create *spec,
+				     const struct idempotency_key *key);
+struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec);
+/* One that the journal knows; its texts are copied. */
+[[nodiscard]] int sandbox_restore(struct sandboxes *all, const struct life *life,
+				  const struct sandbox_record *record, uint64_t seq,
+				  struct sandbox **ret, struct cay_err *err);
+/* Answer a request with the sandbox once it has come so far. */
+void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until);
+/* Answer with what was told of several; `unsaved` says that the journal has not all of it. */
+void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
+		     bool unsaved);
+/* As clients see it now. */
+const struct sandbox_info *sandbox_describe(struct sandbox *sb);
+/* Something has changed that somebody may be waiting for. */
+void sandbox_notify_waiters(struct sandbox *sb);
+/* The same, but the journal has yet to have it. */
+void sandbox_audit_waiters_early(struct sandbox *sb);
+/* A copy of a text that lives as long as the box; NULL when it has no more room. */
+const char *sandbox_copy_text(struct sandbox *sb, const char *text);
+[[nodiscard]] int sandbox_copy_texts(struct sandbox *sb, const struct field_texts *in,
+				     struct field_texts *ret);
+[[nodiscard]] int sandbox_copy_map(struct sandbox *sb, const struct field_map *in,
+				   struct field_map *ret);
+/* Whether all of them are a client's to set. */
+[[nodiscard]] int labels_check(const struct field_map *labels, struct cay_err *err);
+/* Set and remove labels. */
+[[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
+				       struct cay_err *err);
+
+/* What transition.c tells the table: its state is another; nothing has its pointer any more. */
+void sandbox_state_changed(struct sandbox *sb, unsigned before);
+void sandbox_release(struct sandbox *sb);
+/* Forget those nobody need remember. */
+void sandboxes_forget_expired(struct sandboxes *all, uint64_t now);
+/* The keeper is back: what waits to be tried again need not wait longer. */
+void sandboxes_retry_now(struct sandboxes *all);
+struct sandbox *sandboxes_newest(struct sandboxes *all);
+unsigned sandboxes_count_live(const struct sandboxes *all);
+/* Those that are not ending either. */
+unsigned sandboxes_count_placed(const struct sandboxes *all);
+unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant);
+const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
+void uid_range_reserve(struct sandboxes *all, uint32_t range);
+/* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
+[[nodiscard]] int sandbox_replace_uid_range(struct sandbox *sb);
+
+/* transition.c: something happens to it; the code is why it is refused. */
+enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev);
+void sandbox_end(struct sandbox *sb, unsigned reason, const char *why);
+void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome);
+void sandbox_save(struct sandbox *sb, bool wait);
+/* Watch PID 1 by its pidfd, which becomes the box's. */
+[[nodiscard]] int sandbox_watch_pid1(struct sandbox *sb, int pidfd);
+[[nodiscard]] int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err);
+#endif

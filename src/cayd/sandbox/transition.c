@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * step - carrying out what life says
+ *
+ * sandbox_apply_event() is the one place where a sandbox changes.  Where life wants its row
+ * durable first, the effect begins in on_sandbox_saved(); every effect ends in effect_finish().
+ * Each of them holds the box until its one call back.
+ */
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include "base/failpoint.h"
+#include "cayd/core/keeper-link.h"
+#include "cayd/create/create.h"
+#include "cayd/image/prune.h"
+#include "cayd/observe/event.h"
+#include "cayd/sandbox/claim.h"
+#include "cayd/sandbox/entrypoint.h"
+#include "cayd/sandbox/limits.h"
+#include "cayd/sandbox/oom.h"
+#include "cayd/sandbox/record.h"
+#include "cayd/sandbox/resize.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/template/pool.h"
+
+#define SWEEP_MS 100
+/* How often a row that could not be written is tried again. */
+#define AGAIN_NS NS_PER_S
+
+static void sandbox_unwatch_pid1(struct sandbox *sb);
+
+static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t generation,
+			  const struct cay_err *outcome, uint64_t started_ns)
+{
+	struct life_event ev = { .kind = LIFE_DONE,
+				 .effect = effect,
+				 .generation = generation,
+				 .started_ns = started_ns };
+
+	ev.outcome = !outcome->code                       ? LIFE_OK
+		     : outcome->code == CAY_E_UNAVAILABLE ? LIFE_UNKNOWN
+							  : LIFE_FAILED;
+	if (effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT &&
+	    sandbox_replace_uid_range(sb) >= 0)
+		ev.outcome = LIFE_UNKNOWN; /* made anew with it */
+	if (outcome->code && effect == DO_REMOVE)
+		log_error(&sb->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
+	else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
+		 !sb->life.claimed) {
+		sb->failure = *outcome;
+		sb->end_detail = sb->failure.msg;
+	}
+	(void)sandbox_apply_event(sb, &ev);
+	sandbox_release(sb);
+}
+
+/* A verb's answer says whose it is by the call itself. */
+struct effect_call {
+	struct sandbox *sandbox;
+	enum life_effect effect;
+	uint64_t generation;
+};
+
+static void on_effect_keeper_reply(void *arg, const struct cay_err *outcome, const void *reply,
+				   int fd)
+{
+	struct effect_call *call = arg, c = *call;
+	struct verb_start_reply started = {};
+	struct cay_err err = *outcome;
+
+	free(call);
+	if (!err.code && c.effect == DO_START) {
+		memcpy(&started, reply, sizeof(started));
+		if (failpoint_hit(FAULT_CREATE_STARTED) < 0)
+			(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
+		else if (c.sandbox->life.state == SB_PENDING &&
+			 sandbox_watch_pid1(c.sandbox, cay_take_fd(&fd)) < 0)
+			(void)cay_fail(&err, CAY_E_NO_MEMORY, "watch PID 1");
+	}
+	cay_closep(&fd);
+	effect_finish(c.sandbox, c.effect, c.generation, &err, started.started_boot_ns);
+}
+
+static void effect_call_keeper(struct sandbox *sb, enum life_effect effect, enum verb number,
+			       void *request)
+{
+	struct effect_call *call = malloc(sizeof(*call));
+	struct cay_err err = {};
+
+	if (!call) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		effect_finish(sb, effect, sb->life.generation, &err, 0);
+		return;
+	}
+	*call = (struct effect_call){ sb, effect, sb->life.generation };
+	keeper_call(sb->cayd->keeper, number, request, -EBADF, on_effect_keeper_reply, call);
+}
+
+static void effect_prepare_sandbox(struct sandbox *sb)
+{
+	struct verb_prepare q = { .sandbox = sb->info.id,
+				  .generation = sb->life.generation,
+				  .tenant = sb->cgroup_tenant,
+				  .range = sb->uid_range,
+				  .memory = sandbox_is_in_memory(sb) };
+
+	if (!q.memory) {
+		q.disk_bytes = sb->info.limits.disk_bytes;
+		q.disk_inodes = sb->info.limits.disk_inodes;
+	}
+	memcpy(q.image, sb->image, sizeof(q.image));
+	effect_call_keeper(sb, DO_PREPARE, VERB_PREPARE, &q);
+}
+
+static void effect_start_sandbox(struct sandbox *sb)
+{
+	struct verb_start q = { .sandbox = sb->info.id,
+				.generation = sb->life.generation,
+				.memory_bytes = sb->info.limits.memory_bytes,
+				.shm_bytes = sb->info.limits.shm_bytes,
+				.cpu_milli = (uint32_t)sb->info.limits.cpu_milli,
+				.pids = (uint32_t)sb->info.limits.pids,
+				.nofile = (uint32_t)sb->info.limits.nofile,
+				.runtime = sb->info.runtime };
+
+	q.read_only = sandbox_root_is_read_only(sb, &q.writable);
+	if (sandbox_is_in_memory(sb)) {
+		q.disk_bytes = sb->info.limits.disk_bytes;
+		q.disk_inodes = sb->info.limits.disk_inodes;
+	}
+	effect_call_keeper(sb, DO_START, VERB_START, &q);
+}
+
+static const struct {
+	enum verb verb;
+	enum failpoint before;
+} effect_verbs[DO_NUM] = {
+	[DO_PREPARE] = { VERB_PREPARE, FAULT_CREATE_ACCEPTED },
+	[DO_START] = { VERB_START, FAULT_CREATE_PREPARED },
+	[DO_CLAIM] = { VERB_NONE, FAULT_CREATE_CLAIM },
+	[DO_ENTRYPOINT] = { VERB_NONE, FAULT_CREATE_ENTRY },
+	[DO_FREEZE] = { VERB_FREEZE, FAULT_PAUSE_FREEZE },
+	[DO_THAW] = { VERB_THAW, FAULT_PAUSE_THAW },
+	[DO_REMOVE] = { VERB_REMOVE, FAULT_DELETE_REMOVE },
+};
+
+static void effect_begin(struct sandbox *sb, enum life_effect effect)
+{
+	struct verb_box q = { .sandbox = sb->info.id, .generation = sb->life.generation };
+	struct cay_err err = {};
+
+	sb->holds++;
+	if (failpoint_hit(effect_verbs[effect].before) < 0) {
+		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
+		effect_finish(sb, effect, sb->life.generation, &err, 0);
+		return;
+	}
+	if (effect == DO_REMOVE)
+		sandbox_unwatch_pid1(sb);
+	if (effect == DO_PREPARE)
+		effect_prepare_sandbox(sb);
+	else if (effect == DO_START)
+		effect_start_sandbox(sb);
+	else if (effect == DO_CLAIM)
+		claim_start(sb);
+	else if (effect == DO_ENTRYPOINT)
+		entrypoint_start(sb);
+	else
+		effect_call_keeper(sb, effect, effect_verbs[effect].verb, &q);
+}
+
+void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome)
+{
+	/* what PID 1 has not answered it will not: only the keeper's silence is a doubt */
+	struct cay_err err = *outcome;
+
+	if (err.code == CAY_E_UNAVAILABLE)
+		err.code = CAY_E_MISBEHAVED;
+	effect_finish(sb, DO_CLAIM, sb->life.generation, &err, 0);
+}
+
+void sandbox_entrypoint_finish(struct sandbox *sb, const struct cay_err *outcome)
+{
+	effect_finish(sb, DO_ENTRYPOINT, sb->life.generation, outcome, 0);
+}
+
+/* Writing down */
+
+struct pending_save {
+	struct sandbox *sandbox;
+	enum life_effect effect; /* that waits for it */
+	bool waited;
+};
+
+static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
+{
+	struct pending_save *save = arg, s = *save;
+	struct sandbox *sb = s.sandbox;
+
+	free(save);
+	sb->unsaved -= s.waited;
+	if (outcome->code && !sb->save_error.code)
+		log_error(&sb->cayd->log, "the journal, trying again: %s", outcome->msg);
+	sb->save_error = *outcome;
+	if (s.effect == DO_PREPARE && outcome->code) {
+		/* what cannot be written down is not begun */
+		sb->holds++;
+		effect_finish(sb, s.effect, sb->life.generation, outcome, 0);
+	} else if (s.effect) {
+		effect_begin(sb, s.effect);
+	}
+	sandbox_notify_waiters(sb);
+	sandbox_release(sb);
+}
+
+static void sandbox_save_then(struct sandbox *sb, enum life_effect effect, bool wait)
+{
+	struct pending_save *s = malloc(sizeof(*s));
+	auto_buf text = BUF_INIT(DB_TEXT_MAX);
+	struct cay_err err = {};
+	struct db_sandbox row = { .life = sb->life, .seq = sb->seq };
+
+	sb->holds++;
+	sb->unsaved += wait;
+	if (!s)
+		abort(); /* without it nobody would be told; a restart knows all there is */
+	*s = (struct pending_save){ sb, effect, wait };
+	if (sandbox_record_write(sb, &text) < 0) {
+		(void)cay_fail(&err, CAY_E_INTERNAL, "a sandbox that cannot be written down");
+		on_sandbox_saved(s, &err);
+		return;
+	}
+	memcpy(row.boot, sb->cayd->boot, sizeof(row.boot));
+	row.text = (struct slice){ text.data, text.len };
+	db_sandbox_put(sb->cayd->db, &row, on_sandbox_saved, s);
+	if (wait)
+		sandbox_audit_waiters_early(sb);
+}
+
+void sandbox_save(struct sandbox *sb, bool wait)
+{
+	sandbox_save_then(sb, DO_NOTHING, wait);
+}
+
+/* What an end says when nobody said more. */
+static const char *const end_reason_details[END_NUM_REASONS] = {
+	[END_EXIT] = "its entrypoint ended",
+	[END_OOM] = "it needed more memory than it had",
+	[END_KILLED] = "ended by a client",
+	[END_TTL] = "it had lived as long as it was to",
+	[END_IDLE] = "nobody asked anything of it",
+	[END_EVICTED] = "it made room",
+	[END_START_FAILED] = "it could not be started",
+	[END_NODE_LOST] = "the machine it ran on did not keep it",
+};
+
+static void sandbox_set_end(struct sandbox *sb)
+{
+	const char *why = sb->end_detail ? sb->end_detail : end_reason_details[sb->life.reason];
+
+	sb->info.has_end = true;
+	sb->info.end.reason = sb->life.reason;
+	sb->info.end.detail = sandbox_copy_text(sb, why);
+	sb->end_detail = NULL;
+	if (sb->life.reason == END_START_FAILED)
+		log_error(&sb->cayd->log, "a sandbox could not be started: %s", why ? why : "");
+	if (sb->life.reason == END_START_FAILED && !sb->failure.code)
+		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s", why ? why : "");
+}
+
+enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev)
+{
+	unsigned before = sb->life.state;
+	struct life_out out;
+	bool changed;
+
+	life_step(&sb->life, ev, clk_boot_ns(sb->cayd->clk), &out);
+	if (out.refused)
+		return out.refused;
+	sb->life = out.next;
+	changed = sb->life.state != before;
+	if (changed) {
+		if (sb->life.state == SB_ENDING)
+			sandbox_set_end(sb);
+		sandbox_state_changed(sb, before);
+	}
+	/* nothing overtakes a write that is waited for */
+	if (out.effect && sb->unsaved)
+		out.sync = true;
+	if (out.journal || out.sync)
+		sandbox_save_then(sb, out.sync ? out.effect : DO_NOTHING, out.sync);
+	if (changed && !sb->life.warm)
+		event_record_sandbox(sb); /* behind its row, so that what is told is so */
+	if (out.effect && !out.sync)
+		effect_begin(sb, out.effect);
+	if (sb->warm_pool)
+		pool_sandbox_changed(sb);
+	if (out.notify)
+		sandbox_notify_waiters(sb);
+	return CAY_OK;
+}
+
+void sandbox_end(struct sandbox *sb, unsigned reason, const char *why)
+{
+	if (sb->life.state >= SB_ENDING)
+		return;
+	sb->end_detail = why;
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_END, .reason = reason });
+}
+
+/* PID 1 */
+
+static void on_pid1_poll_closed(uv_handle_t *h)
+{
+	free(h);
+}
+
+static void sandbox_unwatch_pid1(struct sandbox *sb)
+{
+	if (sb->pid1_poll)
+		uv_close((uv_handle_t *)sb->pid1_poll, on_pid1_poll_closed);
+	sb->pid1_poll = NULL;
+	cay_closep(&sb->pidfd);
+	sb->pidfd = -EBADF;
+}
+
+/* Linux 6.15; the C library's headers are older (tests/platform/pidfd-info.c). */
+struct pidfd_exit {
+	uint64_t mask, cgroup;
+	uint32_t pids[3], ids[8];
+	int32_t exit_code;
+};
+static_assert(sizeof(struct pidfd_exit) == 64);
+#define EXIT_BIT (UINT64_C(1) << 3)
+#define GET_EXIT _IOWR(0xff, 11, struct pidfd_exit)
+
+/* How it died, for the certificate; false when the kernel cannot tell. */
+static bool pidfd_read_exit_status(int pidfd, int *ret)
+{
+	struct pidfd_exit info = { .mask = EXIT_BIT };
+
+	if (ioctl(pidfd, GET_EXIT, &info) < 0 || !(info.mask & EXIT_BIT))
+		return false;
+	*ret = info.exit_code;
+	return true;
+}
+
+static void on_pid1_exit(uv_poll_t *p, int, int events)
+{
+	struct sandbox *sb = p->data;
+	struct life_event ev = { .kind = LIFE_GONE,
+				 .generation = sb->life.generation,
+				 .reason = END_KILLED };
+	char why[96];
+	int status = 0, n;
+
+	if (!pidfd_read_exit_status(sb->pidfd, &status)) {
+		/* it is asked once it is reaped, which the kernel does at once */
+		if (!(events & UV_DISCONNECT) && sb->info.end.inferred == false) {
+			sb->info.end.inferred = true;
+			return;
+		}
+		sb->info.end.inferred = true;
+		sb->end_detail = "PID 1 of the sandbox ended by itself";
+	} else {
+		sb->info.end.inferred = false;
+		ev.reason = WIFSIGNALED(status) ? END_SIGNAL : END_EXIT;
+		if (WIFSIGNALED(status)) {
+			const char *name = sigabbrev_np(WTERMSIG(status));
+
+			n = snprintf(why, sizeof(why), "SIG%s", name ? name : "?");
+			sb->info.end.signal = n > 0 ? sandbox_copy_text(sb, why) : NULL;
+			n = snprintf(why, sizeof(why), "PID 1 of the sandbox was killed by SIG%s",
+				     name ? name : "?");
+		} else {
+			sb->info.end.has_exit_code = true;
+			sb->info.end.exit_code = (uint64_t)WEXITSTATUS(status);
+			n = snprintf(why, sizeof(why), "PID 1 of the sandbox exited with %d",
+				     WEXITSTATUS(status));
+		}
+		sb->end_detail = n > 0 ? why : NULL;
+	}
+	/* nobody inside can send PID 1 that signal */
+	if ((sb->info.end.inferred || (ev.reason == END_SIGNAL && WTERMSIG(status) == SIGKILL)) &&
+	    oom_detect(sb))
+		ev.reason = END_OOM;
+	sandbox_unwatch_pid1(sb);
+	(void)sandbox_apply_event(sb, &ev);
+	sb->end_detail = NULL;
+}
+
+int sandbox_watch_pid1(struct sandbox *sb, int pidfd)
+{
+	sandbox_unwatch_pid1(sb);
+	sb->pidfd = pidfd;
+	sb->pid1_poll = calloc(1, sizeof(*sb->pid1_poll));
+	if (!sb->pid1_poll || uv_poll_init(&sb->cayd->loop, sb->pid1_poll, pidfd) < 0) {
+		free(sb->pid1_poll);
+		sb->pid1_poll = NULL;
+		return -ENOMEM;
+	}
+	sb->pid1_poll->data = sb;
+	return uv_poll_start(sb->pid1_poll, UV_READABLE | UV_DISCONNECT, on_pid1_exit);
+}
+
+/* Deadlines: one sweeper looks at all of them. */
+static void on_sandboxes_sweep(uv_timer_t *t)
+{
+	struct cayd *c = t->data;
+	uint64_t now = clk_boot_ns(c->clk);
+
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
+		if (life_next_deadline(&sb->life) <= now)
+			(void)sandbox_apply_event(sb,
+						  &(struct life_event){ .kind = LIFE_DEADLINE });
+		if (now < c->save_retry_ns)
+			continue;
+		if (sb->save_error.code && !sb->holds)
+			sandbox_save(sb, false);
+		if (sb->event_unwritten && !sb->holds)
+			event_record_sandbox(sb);
+		if (keeper_is_up(c->keeper))
+			resize_retry(sb);
+	}
+	if (now >= c->save_retry_ns)
+		c->save_retry_ns = now + AGAIN_NS;
+	entrypoints_poll(c, now);
+	creates_expire_waiting(c, now);
+	pools_sweep(c);
+	sandboxes_forget_expired(c->sandboxes, now);
+	prune_run_if_due(c, now);
+}
+
+int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err)
+{
+	int r = uv_timer_init(&c->loop, &c->sweep);
+
+	c->sweep.data = c;
+	if (r >= 0)
+		r = uv_timer_start(&c->sweep, on_sandboxes_sweep, SWEEP_MS, SWEEP_MS);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "a timer") : 0;
+}

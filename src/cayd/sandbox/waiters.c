@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wait - requests that are answered when their sandbox has come so far */
+#include "cayd/observe/audit-log.h"
+#include "cayd/sandbox/sandbox.h"
+
+struct sandbox_waiter {
+	struct sandbox_waiter *next;
+	struct request *rq;
+	struct sandbox *sandbox;
+	enum sandbox_wait until;
+};
+
+/* As far as memory goes. */
+static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait until)
+{
+	if (sb->life.claimed) /* nothing of it is written, or told */
+		return false;
+	switch (until) {
+	case WAIT_STARTED: /* one that fails says so at once, though it has yet to be removed */
+		return sb->life.state >= SB_RUNNING;
+	case WAIT_ENDED:
+		return life_is_finished(&sb->life);
+	case WAIT_SETTLED:
+		return sb->life.pending_effect == DO_NOTHING;
+	case WAIT_SAVED:
+		break;
+	}
+	return true;
+}
+
+static bool sandbox_has_reached_durably(const struct sandbox *sb, enum sandbox_wait until)
+{
+	/* nobody is told what a crash could take back */
+	return !sb->unsaved && sandbox_has_reached(sb, until);
+}
+
+/* Whether it is what the request wanted it to be. */
+static bool sandbox_is_as_requested(const struct sandbox *sb, const struct request *rq)
+{
+	return !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && sb->life.state != SB_PAUSED) &&
+	       !(rq->match.op == &ops[OP_SANDBOX_RESUME] && sb->life.state != SB_RUNNING);
+}
+
+static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
+{
+	auto_buf body = BUF_INIT(KIB(64));
+	struct jw w = jw_to(&body);
+	struct cay_err err = {};
+
+	(void)sandbox_describe(sb);
+	if (until == WAIT_STARTED && sb->failure.code)
+		request_fail(rq, &sb->failure);
+	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
+		request_fail(rq, &sb->save_error);
+	else if (!sandbox_is_as_requested(sb, rq)) {
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the keeper did not do it; it is %s",
+			       sandbox_state_names[sb->life.state]);
+		request_fail(rq, &err);
+	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && sb->life.state == SB_PENDING) {
+		field_encode(&sandbox_info_table, NULL, &sb->info, &w);
+		if (jw_finish(&w) < 0)
+			buf_clear(&body);
+		request_reply(rq, 202, "application/json", &body);
+	} else
+		request_reply_json(rq, &sandbox_info_table, &sb->info);
+}
+
+/* All it waits for is the journal: the audit log can be written meanwhile. */
+static void waiter_audit_early(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
+{
+	if (sandbox_has_reached(sb, until) && !(until == WAIT_STARTED && sb->failure.code) &&
+	    sandbox_is_as_requested(sb, rq))
+		audit_log_record_early(sb->cayd, rq);
+}
+
+void sandbox_audit_waiters_early(struct sandbox *sb)
+{
+	for (struct sandbox_waiter *w = sb->waiters; w; w = w->next)
+		waiter_audit_early(sb, w->rq, w->until);
+}
+
+void sandbox_notify_waiters(struct sandbox *sb)
+{
+	struct sandbox_waiter **at = &sb->waiters, *come = NULL, **last = &come;
+
+	/* an answer may begin the next request of its connection: not while we walk */
+	while (*at) {
+		struct sandbox_waiter *w = *at;
+
+		if (!sandbox_has_reached_durably(sb, w->until)) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		w->next = NULL;
+		*last = w;
+		last = &w->next;
+		w->rq->events = NULL;
+	}
+	while (come) {
+		struct sandbox_waiter *w = come;
+
+		come = w->next;
+		sandbox_reply_now(sb, w->rq, w->until);
+		free(w);
+	}
+}
+
+static void on_waiter_client_gone(struct request *rq)
+{
+	struct sandbox_waiter *w = rq->data, **at = &w->sandbox->waiters;
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	free(w);
+}
+
+void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
+{
+	static const struct request_events events = { .gone = on_waiter_client_gone };
+	struct cay_err err = {};
+	struct sandbox_waiter *w;
+
+	if (sandbox_has_reached_durably(sb, until)) {
+		sandbox_reply_now(sb, rq, until);
+		return;
+	}
+	w = malloc(sizeof(*w));
+	if (!w) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	*w = (struct sandbox_waiter){ sb->waiters, rq, sb, until };
+	sb->waiters = w;
+	rq->data = w;
+	rq->events = &events;
+	waiter_audit_early(sb, rq, until);
+}
+
+/* What was true when it was asked, told when a crash cannot take it back. */
+struct list_reply {
+	struct request *rq;
+	struct db *db;
+	uint64_t failed; /* writes, until then */
+	struct buf body;
+};
+
+static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
+{
+	struct list_reply *h = arg;
+	struct cay_err err = *outcome;
+
+	/* what came in front of us may have been another transaction */
+	if (!err.code && db_get_stats(h->db).failed != h->failed)
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal refused a part of it");
+	if (h->rq)
+		h->rq->events = NULL;
+	if (h->rq && err.code)
+		request_fail(h->rq, &err);
+	else if (h->rq)
+		request_reply(h->rq, h->rq->match.op->status, "application/json", &h->body);
+	buf_fini(&h->body);
+	free(h);
+}
+
+static void on_list_reply_client_gone(struct request *rq)
+{
+	struct list_reply *h = rq->data;
+
+	h->rq = NULL;
+}
+
+void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
+		     bool unsaved)
+{
+	static const struct request_events events = { .gone = on_list_reply_client_gone };
+	struct list_reply *h = unsaved ? malloc(sizeof(*h)) : NULL;
+	struct cay_err err = {};
+	struct jw w;
+
+	if (!unsaved) {
+		request_reply_json(rq, &sandbox_list_table, list);
+		return;
+	}
+	if (h) {
+		*h = (struct list_reply){ rq, c->db, db_get_stats(c->db).failed,
+					  BUF_INIT(SERVER_OUT_MAX - KIB(4)) };
+		w = jw_to(&h->body);
+		field_encode(&sandbox_list_table, NULL, list, &w);
+	}
+	if (!h || jw_finish(&w) < 0) {
+		if (h)
+			buf_fini(&h->body);
+		free(h);
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		request_fail(rq, &err);
+		return;
+	}
+	rq->data = h;
+	rq->events = &events;
+	db_barrier(c->db, on_list_reply_durable, h);
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/template/pool.h"
+
+#include <stdio.h>
+
+#include "cayd/core/keeper-link.h"
+#include "cayd/create/admit.h"
+#include "cayd/create/create.h"
+#include "cayd/image/image.h"
+#include "cayd/sandbox/count.h"
+#include "cayd/sandbox/limits.h"
+#include "cayd/template/package-layer.h"
+#include "cayd/template/template.h"
+#include "life/create-queue.h"
+
+/* A client's create comes first, but a pool is not starved by them. */
+#define STARVED_NS NS_PER_S
+/* After one that could not be made: 100 ms, doubled each time. */
+#define AGAIN_NS (UINT64_C(100) * NS_PER_MS)
+#define AGAIN_SHIFT_MAX 8
+
+struct warm_pool {
+	struct warm_pool *next;
+	char template[64];
+	struct sandbox *ready, **ready_tail; /* the oldest first */
+	unsigned n_ready, n_starting;
+	unsigned n_failed; /* one after another */
+	uint64_t retry_ns; /* not before then */
+	uint64_t claimed, failed;
+};
+
+struct warm_pools {
+	struct warm_pool *first;
+	uv_timer_t refill_timer;
+	size_t next_template; /* of the templates, whose is looked at first */
+	unsigned n_starting;
+	uint64_t last_start_ns; /* when one was begun last */
+};
+
+static struct warm_pool *pool_find(const struct cayd *c, const char *template)
+{
+	struct warm_pool *s = c->warm_pools->first;
+
+	while (s && !str_eq(s->template, template))
+		s = s->next;
+	return s;
+}
+
+static struct warm_pool *pool_find_or_create(struct cayd *c, const char *template)
+{
+	struct warm_pool *s = pool_find(c, template);
+
+	if (s)
+		return s;
+	s = strlen(template) < sizeof(s->template) ? calloc(1, sizeof(*s)) : NULL;
+	if (!s)
+		return NULL;
+	memcpy(s->template, template, strlen(template));
+	s->ready_tail = &s->ready;
+	s->next = c->warm_pools->first;
+	c->warm_pools->first = s;
+	return s;
+}
+
+/* Whether a warm one can become what this asks for. */
+static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
+{
+	const struct image *image = image_find_for_create(sb->cayd->images, spec);
+
+	return image && memcmp(image->digest, sb->image, sizeof(sb->image)) == 0 &&
+	       sb->info.runtime == spec->runtime && sandbox_limits_can_become(sb, spec);
+}
+
+static bool pool_has_ready(const struct warm_pool *s, const struct sandbox *sb)
+{
+	for (const struct sandbox *at = s->ready; at; at = at->next_warm)
+		if (at == sb)
+			return true;
+	return false;
+}
+
+static void pool_remove_ready(struct warm_pool *s, struct sandbox *sb)
+{
+	struct sandbox **at = &s->ready;
+
+	while (*at != sb)
+		at = &(*at)->next_warm;
+	*at = sb->next_warm;
+	if (!*at)
+		s->ready_tail = at;
+	sb->next_warm = NULL;
+	s->n_ready--;
+}
+
+/* It is nobody's of ours any more. */
+static void pool_remove_sandbox(struct sandbox *sb)
+{
+	struct warm_pool *s = sb->warm_pool;
+
+	if (pool_has_ready(s, sb)) {
+		pool_remove_ready(s, sb);
+	} else {
+		s->n_starting--;
+		sb->cayd->warm_pools->n_starting--;
+	}
+	sb->warm_pool = NULL;
+}
+
+static void pool_add_starting(struct warm_pool *s, struct sandbox *sb)
+{
+	sb->warm_pool = s;
+	s->n_starting++;
+	sb->cayd->warm_pools->n_starting++;
+}
+
+void pool_adopt_sandbox(struct sandbox *sb)
+{
+	struct warm_pool *s =
+		sb->info.template ? pool_find_or_create(sb->cayd, sb->info.template) : NULL;
+
+	/* without one it is a box that nobody takes: fsck and a drain still see it */
+	if (s)
+		pool_add_starting(s, sb);
+}
+
+static void pool_count_failure(struct warm_pool *s, const struct sandbox *sb)
+{
+	unsigned shift = s->n_failed < AGAIN_SHIFT_MAX ? s->n_failed : AGAIN_SHIFT_MAX;
+
+	s->failed++;
+	s->n_failed++;
+	s->retry_ns = clk_boot_ns(sb->cayd->clk) + (AGAIN_NS << shift);
+}
+
+void pool_sandbox_changed(struct sandbox *sb)
+{
+	struct warm_pool *s = sb->warm_pool;
+	bool listed = pool_has_ready(s, sb);
+
+	if (sb->life.state != SB_PENDING || !sb->life.warm) {
+		if (sb->life.failed)
+			pool_count_failure(s, sb);
+		pool_remove_sandbox(sb);
+		pools_schedule_refill(sb->cayd);
+	} else if (life_is_warm_and_ready(&sb->life) && !listed) {
+		s->n_starting--;
+		sb->cayd->warm_pools->n_starting--;
+		s->n_ready++;
+		s->n_failed = 0;
+		*s->ready_tail = sb;
+		s->ready_tail = &sb->next_warm;
+		pools_schedule_refill(sb->cayd);
+	}
+}
+
+/* Alive of a template, warm ones too. */
+static unsigned template_count_live(const struct cayd *c, const char *template)
+{
+	return sandbox_counts_get(sandboxes_get_counts(c->sandboxes), COUNT_TEMPLATE, NULL,
+				  template);
+}
+
+static struct sandbox *pool_find_match(const struct warm_pool *s, const struct sandbox_create *spec)
+{
+	struct sandbox *sb = s ? s->ready : NULL;
+
+	while (sb && !warm_sandbox_can_become(sb, spec))
+		sb = sb->next_warm;
+	return sb;
+}
+
+bool pool_has_match(const struct cayd *c, const struct sandbox_create *spec)
+{
+	return spec->template && !package_layer_is_needed(spec) &&
+	       pool_find_match(pool_find(c, spec->template), spec);
+}
+
+int pool_check_max(const struct cayd *c, const struct sandbox_create *spec, struct cay_err *err)
+{
+	const struct template *t = spec->template ? template_find_by_name(c, spec->template) : NULL;
+
+	if (!t || !t->info.has_pool || !t->info.pool.max ||
+	    template_count_live(c, spec->template) < t->info.pool.max)
+		return 0;
+	return cay_fail(err, CAY_E_CAPACITY, "'%s' has %llu sandboxes", spec->template,
+			(unsigned long long)t->info.pool.max);
+}
+
+int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+		       const struct idempotency_key *key, struct sandbox **ret, struct cay_err *err)
+{
+	const struct template *t = spec->template ? template_find_by_name(c, spec->template) : NULL;
+	struct warm_pool *s = t ? pool_find(c, spec->template) : NULL;
+	struct sandbox *sb = pool_find_match(s, spec);
+
+	*ret = NULL;
+	if (!t || !t->info.has_pool)
+		return 0;
+	if (!sb && t->info.pool.on_empty == ON_EMPTY_FAIL)
+		return cay_fail(err, CAY_E_CAPACITY, "no sandbox of '%s' is ready", spec->template);
+	if (!sb)
+		return pool_check_max(c, spec, err);
+	if (admit_check_and_evict(c, tenant, spec, err) < 0)
+		return -ENOSR;
+	pool_remove_sandbox(sb);
+	pools_schedule_refill(c);
+	if (sandbox_claim_warm(sb, tenant, spec, key) < 0) {
+		sandbox_end(sb, END_EVICTED, "no memory for who took it");
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	}
+	s->claimed++;
+	*ret = sb;
+	return 0;
+}
+
+/* Those that are too many, or not what the template says. */
+static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
+{
+	struct sandbox *sb = s->ready;
+	uint64_t kept = 0;
+
+	while (sb) {
+		struct sandbox *next = sb->next_warm;
+
+		if (t && kept < t->info.pool.min && warm_sandbox_can_become(sb, &t->info.defaults))
+			kept++;
+		else
+			sandbox_end(sb, END_EVICTED, "its template does not want it any more");
+		sb = next;
+	}
+}
+
+static bool pools_can_start_sandbox(struct cayd *c)
+{
+	const struct create_queue *q = creates_get_queue(c);
+	uint64_t now = clk_boot_ns(c->clk);
+
+	if (c->drain_ns || !keeper_is_up(c->keeper) || c->warm_pools->n_starting ||
+	    admit_check_node(c, &(struct cay_err){}) < 0)
+		return false;
+	return (!q->n_creating && !q->n_waiting) ||
+	       now - c->warm_pools->last_start_ns >= STARVED_NS;
+}
+
+static bool pool_needs_sandbox(const struct cayd *c, const struct template *t,
+			       const struct warm_pool *s)
+{
+	const struct pool_conf *p = &t->info.pool;
+	unsigned has = s ? s->n_ready + s->n_starting : 0;
+
+	return t->info.has_pool && t->info.state == TEMPLATE_READY && has < p->min &&
+	       (!s || clk_boot_ns(c->clk) >= s->retry_ns) &&
+	       (!p->max || template_count_live(c, t->info.name) < p->max) &&
+	       keeper_runtimes(c->keeper) & 1u << t->info.defaults.runtime;
+}
+
+/* What a template says of every sandbox, without what one of them is given. */
+static struct sandbox_create template_make_warm_spec(const struct template *t)
+{
+	struct sandbox_create spec = t->info.defaults;
+
+	spec.template = t->info.name;
+	spec.name = spec.group = NULL;
+	spec.labels = spec.env = (struct field_map){};
+	spec.entrypoint = (struct field_texts){};
+	spec.services = (struct field_list){};
+	spec.has_entrypoint = spec.image_entrypoint = spec.has_ttl = spec.has_idle = false;
+	spec.on_exit = ON_EXIT_KEEP;
+	spec.limits.given = 0;
+	return spec;
+}
+
+static void pool_start_sandbox(struct cayd *c, const struct template *t)
+{
+	struct sandbox_create spec = template_make_warm_spec(t);
+	struct warm_pool *s = pool_find_or_create(c, t->info.name);
+	struct cay_err err = {};
+	struct sandbox *sb;
+
+	if (!s)
+		return;
+	c->warm_pools->last_start_ns = clk_boot_ns(c->clk);
+	if (sandbox_create_warm(c->sandboxes, &spec, &sb, &err) < 0) {
+		if (!s->n_failed)
+			log_error(&c->log, "a warm sandbox of '%s': %s", s->template, err.msg);
+		s->failed++;
+		s->n_failed += s->n_failed < AGAIN_SHIFT_MAX;
+		s->retry_ns = c->warm_pools->last_start_ns + (AGAIN_NS << s->n_failed);
+		return;
+	}
+	pool_add_starting(s, sb);
+	(void)sandbox_apply_event(sb, &(struct life_event){ .kind = LIFE_ACCEPTED });
+}
+
+static void pools_retire_and_refill(struct cayd *c)
+{
+	const struct template *t;
+	struct warm_pool **at = &c->warm_pools->first;
+	size_t n = templates_count(c);
+
+	while (*at) {
+		struct warm_pool *s = *at;
+
+		t = template_find_by_name(c, s->template);
+		pool_retire_surplus(s, t && t->info.has_pool ? t : NULL);
+		if (!t && !s->ready && !s->n_starting) {
+			*at = s->next;
+			free(s);
+		} else {
+			at = &s->next;
+		}
+	}
+	for (size_t i = 0; i < n && pools_can_start_sandbox(c); i++) {
+		t = template_at(c, (c->warm_pools->next_template + i) % n);
+		if (t && pool_needs_sandbox(c, t, pool_find(c, t->info.name))) {
+			c->warm_pools->next_template = (c->warm_pools->next_template + i + 1) % n;
+			pool_start_sandbox(c, t);
+		}
+	}
+}
+
+static void on_pool_refill_timer(uv_timer_t *t)
+{
+	pools_retire_and_refill(t->data);
+}
+
+void pools_schedule_refill(struct cayd *c)
+{
+	(void)uv_timer_start(&c->warm_pools->refill_timer, on_pool_refill_timer, 0, 0);
+}
+
+void pools_sweep(struct cayd *c)
+{
+	pools_retire_and_refill(c);
+}
+
+bool pools_has_any(const struct cayd *c)
+{
+	return c->warm_pools->first;
+}
+
+struct pool_count pools_count(const struct cayd *c, const char *template)
+{
+	const struct warm_pool *s = NULL;
+	struct pool_count all = {}, n;
+	const char *name;
+
+	while ((s = pool_next(c, s, &name, &n))) {
+		if (template && !str_eq(name, template))
+			continue;
+		all.warm += n.warm;
+		all.starting += n.starting;
+		all.claimed += n.claimed;
+		all.failed += n.failed;
+	}
+	return all;
+}
+
+const struct warm_pool *pool_next(const struct cayd *c, const struct warm_pool *s,
+				  const char **ret_template, struct pool_count *ret)
+{
+	s = s ? s->next : c->warm_pools->first;
+	if (!s)
+		return NULL;
+	*ret_template = s->template;
+	*ret = (struct pool_count){ s->n_ready, s->n_starting, s->claimed, s->failed };
+	return s;
+}
+
+int pools_open(struct cayd *c, struct cay_err *err)
+{
+	c->warm_pools = calloc(1, sizeof(*c->warm_pools));
+	if (!c->warm_pools)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	(void)uv_timer_init(&c->loop, &c->warm_pools->refill_timer);
+	c->warm_pools->refill_timer.data = c;
+	return 0;
+}

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/template/template.h"
+
+#include "cayd/core/cursor.h"
+#include "cayd/core/deferred-reply.h"
+#include "cayd/create/services-check.h"
+#include "cayd/image/image.h"
+#include "cayd/observe/event.h"
+#include "cayd/template/pool.h"
+
+#define TEXT_MAX KIB(128)
+/* As many as the journal takes (src/lib/ops/schemas.def). */
+#define LABELS_MAX 64
+#define ENV_MAX 256
+#define POOL_MAX KIB(512)
+
+struct templates {
+	struct template *rows[TEMPLATES_MAX];
+	size_t n;
+};
+
+int templates_open(struct cayd *c, struct cay_err *err)
+{
+	c->templates = calloc(1, sizeof(*c->templates));
+	return c->templates ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+}
+
+void template_free(struct template *t)
+{
+	if (!t)
+		return;
+	template_free(t->next_version);
+	arena_fini(&t->arena);
+	free(t);
+}
+
+static struct template **template_find_slot(struct templates *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			return &all->rows[i];
+	return NULL;
+}
+
+struct template *template_find_by_id(struct cayd *c, const struct id *id)
+{
+	struct template **at = template_find_slot(c->templates, id);
+
+	return at ? *at : NULL;
+}
+
+static struct template **template_find_slot_by_name(struct templates *all, const char *name)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (str_eq(all->rows[i]->info.name, name))
+			return &all->rows[i];
+	return NULL;
+}
+
+static bool template_is_visible(const struct template *t)
+{
+	return t->saved && !t->deleting;
+}
+
+struct template *template_find_any_state(struct cayd *c, const char *name)
+{
+	struct template **at = template_find_slot_by_name(c->templates, name);
+
+	return at ? *at : NULL;
+}
+
+bool templates_use_image(const struct cayd *c, const struct image *image)
+{
+	for (size_t i = 0; i < c->templates->n; i++) {
+		const char *name = c->templates->rows[i]->info.defaults.image;
+		const char *layer = c->templates->rows[i]->info.layer;
+		const struct image *row = name ? image_find(c->images, name) : NULL;
+
+		if (layer && str_eq(layer, image->info.digest))
+			return true;
+
+		if (row && memcmp(row->digest, image->digest, sizeof(row->digest)) == 0)
+			return true;
+	}
+	return false;
+}
+
+const struct template *template_find_by_name(const struct cayd *c, const char *name)
+{
+	struct template **at = template_find_slot_by_name(c->templates, name);
+
+	return at && template_is_visible(*at) ? *at : NULL;
+}
+
+size_t templates_count(const struct cayd *c)
+{
+	return c->templates->n;
+}
+
+const struct template *template_at(const struct cayd *c, size_t at)
+{
+	const struct templates *all = c->templates;
+
+	return at < all->n && template_is_visible(all->rows[at]) ? all->rows[at] : NULL;
+}
+
+/* As clients see it: with what there is of its pool. */
+static struct template_info template_describe_with_pool(const struct cayd *c,
+							const struct template *t)
+{
+	struct template_info ret;
+
+	(void)template_describe(t, &ret);
+	ret.has_now = ret.has_pool;
+	if (ret.has_now)
+		ret.now = pools_count(c, ret.name);
+	return ret;
+}
+
+static void template_reply(const struct cayd *c, struct request *rq, const struct template *t)
+{
+	struct template_info told = template_describe_with_pool(c, t);
+
+	request_reply_json(rq, &template_info_table, &told);
+}
+
+static void template_remove_slot(struct templates *all, struct template **at)
+{
+	template_free(*at);
+	memmove(at, at + 1, (size_t)(&all->rows[--all->n] - at) * sizeof(all->rows[0]));
+}
+
+/* A row of its own from the text that the journal has, or will have. */
+struct template *template_parse(struct slice text, struct cay_err *err)
+{
+	struct template *t = calloc(1, sizeof(*t));
+	struct json_limits limits = json_control_limits;
+
+	if (!t) {
+		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return NULL;
+	}
+	t->arena = ARENA_INIT(POOL_MAX);
+	limits.bytes = TEXT_MAX;
+	if (field_decode_text(&template_info_table, text, &limits, &t->arena, &t->info, err) < 0) {
+		template_free(t);
+		return NULL;
+	}
+	t->info.defaults.layer = t->info.layer; /* for who makes one without a request */
+	return t;
+}
+
+int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
+{
+	struct templates *all = c->templates;
+	struct template *t = template_parse(e->text, err);
+
+	if (!t)
+		return -EINVAL;
+	if (!id_eq(&t->info.id, &e->id) || template_find_slot_by_name(all, t->info.name) ||
+	    all->n == TEMPLATES_MAX) {
+		template_free(t);
+		return cay_fail(err, CAY_E_INVALID, "a template of the journal makes no sense");
+	}
+	if (t->info.state == TEMPLATE_BUILDING) {
+		t->info.state = TEMPLATE_FAILED;
+		t->info.error = "a restart cut the build off: make the template again";
+	}
+	t->saved = true;
+	all->rows[all->n++] = t;
+	return 0;
+}
+
+/* Who says one of two things has said the other, too. */
+static void template_drop_overridden(const struct sandbox_create *asked, struct sandbox_create *ret)
+{
+	if (asked->image_entrypoint && !asked->has_entrypoint) {
+		ret->has_entrypoint = false;
+		ret->entrypoint = (struct field_texts){};
+	} else if (asked->has_entrypoint && !asked->image_entrypoint) {
+		ret->image_entrypoint = false;
+	}
+	if (ret->storage == STORAGE_DISK && !asked->has_writable) {
+		ret->has_writable = false;
+		ret->writable = (struct field_texts){};
+	}
+}
+
+int template_apply(const struct cayd *c, struct request *rq, struct sandbox_create *ret,
+		   struct cay_err *err)
+{
+	const struct sandbox_create *asked = rq->body;
+	const struct image *row = asked->image ? image_find(c->images, asked->image) : NULL;
+	const struct template *t;
+
+	*ret = *asked;
+	if (row && image_is_hidden(row, &rq->actor))
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
+				      asked->image);
+	if (asked->template && asked->image)
+		return cay_fail_field(err, CAY_E_INVALID, "image",
+				      "'image' is the template's to say: give one of the two");
+	if (asked->template) {
+		t = template_find_by_name(c, asked->template);
+		if (!t)
+			return cay_fail_field(err, CAY_E_NOT_FOUND, "template",
+					      "there is no template '%s'", asked->template);
+		if (t->info.state == TEMPLATE_BUILDING)
+			return cay_fail_field(err, CAY_E_UNAVAILABLE, "template",
+					      "the template '%s' is being built", asked->template);
+		if (t->info.state == TEMPLATE_FAILED)
+			return cay_fail_field(err, CAY_E_BUILD, "template",
+					      "the template '%s' was not built: %.150s",
+					      asked->template, t->info.error ? t->info.error : "");
+		if (!ret->layered)
+			ret->layer = t->info.layer;
+		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, &rq->arena) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	}
+	template_drop_overridden(asked, ret);
+	if (!ret->image)
+		return cay_fail_field(err, CAY_E_INVALID, "image", "'image' is missing");
+	if (ret->labels.n > LABELS_MAX || ret->env.n > ENV_MAX)
+		return cay_fail_field(err, CAY_E_INVALID, ret->env.n > ENV_MAX ? "env" : "labels",
+				      "with the template's there are more than %d",
+				      ret->env.n > ENV_MAX ? ENV_MAX : LABELS_MAX);
+	ret->limits.given = 0; /* from now on all of them are said */
+	return 0;
+}
+
+/* What only one sandbox can have is no default. */
+int template_check_defaults(const struct cayd *c, const struct sandbox_create *d,
+			    struct cay_err *err)
+{
+	if (!d->image)
+		return cay_fail_field(err, CAY_E_INVALID, "defaults.image", "'image' is missing");
+	if (d->name || d->template)
+		return cay_fail_field(err, CAY_E_INVALID,
+				      d->name ? "defaults.name" : "defaults.template",
+				      "a template cannot say this for every sandbox");
+	if (!image_find(c->images, d->image))
+		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
+				      "there is no image '%s'", d->image);
+	return services_check(&d->services, "defaults.services", err);
+}
+
+/* While something is built nobody else changes it. */
+static enum template_change template_change_kind(const struct template *was,
+						 const struct template_info *now)
+{
+	if (was->building_hash[0] && was->saved)
+		return now->error ? TEMPLATE_UNBUILT : TEMPLATE_BUILT;
+	return now->created_ns == was->info.created_ns ? TEMPLATE_POOLED : TEMPLATE_CHANGED;
+}
+
+static void on_template_saved(struct deferred_reply *l, const struct cay_err *outcome)
+{
+	struct templates *all = l->cayd->templates;
+	struct template **at = template_find_slot(all, &l->id), *next;
+	enum template_change change = TEMPLATE_CREATED;
+
+	if (!outcome->code && (*at)->next_version) {
+		next = cay_take((*at)->next_version);
+		change = template_change_kind(*at, &next->info);
+		template_free(*at);
+		*at = next;
+	} else if (outcome->code && !(*at)->next_version) {
+		/* a write that failed may still be there */
+		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
+		template_remove_slot(all, at);
+		at = NULL;
+	} else if (outcome->code) {
+		template_free(cay_take((*at)->next_version));
+		if (!l->rq) /* what was built for it is not its own */
+			(*at)->building_hash[0] = 0;
+	}
+	if (at)
+		(*at)->saved = true;
+	pools_schedule_refill(l->cayd);
+	if (!outcome->code)
+		event_send_template(l->cayd, &(*at)->info, change);
+	if (l->rq && outcome->code)
+		request_fail(l->rq, outcome);
+	else if (l->rq)
+		template_reply(l->cayd, l->rq, *at);
+}
+
+/* Where it will be: in place of the one of its name, or behind the others. */
+static int template_insert(struct templates *all, struct template *t, struct cay_err *err)
+{
+	struct template **at = template_find_slot_by_name(all, t->info.name);
+
+	if (at && ((*at)->next_version || !template_is_visible(*at)))
+		return cay_fail(err, CAY_E_CONFLICT, "'%s' is being changed", t->info.name);
+	if (!at && all->n == TEMPLATES_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d templates already", TEMPLATES_MAX);
+	if (at)
+		(*at)->next_version = t;
+	else
+		all->rows[all->n++] = t;
+	return 0;
+}
+
+static int pool_conf_check(const struct pool_conf *p, struct cay_err *err)
+{
+	if (p->max && p->min > p->max)
+		return cay_fail_field(err, CAY_E_INVALID, "min", "'min' is more than 'max'");
+	return 0;
+}
+
+static struct template *template_insert_new(struct cayd *c, const struct template_info *want,
+					    struct buf *text, struct cay_err *err)
+{
+	struct template **old = template_find_slot_by_name(c->templates, want->name), *t;
+	struct template_info info = *want;
+	struct jw w = jw_to(text);
+
+	if (pool_conf_check(&info.pool, err) < 0)
+		return NULL;
+	if (old)
+		info.id = (*old)->info.id;
+	else if (id_generate(ID_TEMPLATE, 0, 0, &info.id) < 0)
+		(void)cay_fail(err, CAY_E_INTERNAL, "no chance left");
+	field_encode(&template_info_table, NULL, &info, &w);
+	if (jw_finish(&w) < 0)
+		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	if (err->code)
+		return NULL;
+	t = template_parse((struct slice){ buf_str(text), text->len }, err);
+	if (t && template_insert(c->templates, t, err) < 0) {
+		template_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+/* Somebody waits for it, or a build is over and nobody does. */
+static struct deferred_reply *template_deferred_reply(struct cayd *c, struct request *rq,
+						      const struct id *id)
+{
+	struct deferred_reply *l;
+
+	if (rq)
+		return deferred_reply_create(c, rq, id, on_template_saved);
+	l = calloc(1, sizeof(*l));
+	if (l)
+		*l = (struct deferred_reply){ .cayd = c, .id = *id, .done = on_template_saved };
+	return l;
+}
+
+struct template *template_save(struct cayd *c, struct request *rq, const struct template_info *want,
+			       struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct template *t = template_insert_new(c, want, &text, err), **at;
+	struct db_entry entry;
+	struct deferred_reply *l;
+
+	if (!t)
+		return NULL;
+	l = template_deferred_reply(c, rq, &t->info.id);
+	if (!l) {
+		at = template_find_slot(c->templates, &t->info.id);
+		if ((*at)->next_version)
+			template_free(cay_take((*at)->next_version));
+		else
+			template_remove_slot(c->templates, at);
+		if (!rq)
+			(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return NULL;
+	}
+	entry = (struct db_entry){ t->info.id, { text.data, text.len } };
+	db_entry_put(c->db, &entry, deferred_reply_finish, l);
+	return t;
+}
+
+struct template_info template_from_request(const struct cayd *c, const struct template_create *q)
+{
+	const struct template *old = template_find_by_name(c, q->name);
+	struct template_info want = { .name = q->name,
+				      .created_ns = clk_wall_ns(c->clk),
+				      .defaults = q->defaults,
+				      .pool = q->pool,
+				      .has_pool = q->has_pool };
+
+	if (!q->has_pool && old) {
+		want.pool = old->info.pool;
+		want.has_pool = old->info.has_pool;
+	}
+	return want;
+}
+
+void op_template_create(struct cayd *c, struct request *rq)
+{
+	const struct template_create *q = rq->body;
+	const struct template *old = template_find_any_state(c, q->name), *t;
+	struct template_info want = template_from_request(c, q);
+	struct layer_spec spec = { .files = q->files,
+				   .packages = q->packages,
+				   .setup = q->setup,
+				   .has_setup = q->has_setup };
+	struct cay_err err = {};
+
+	if (old && old->building_hash[0]) {
+		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
+		return;
+	}
+	if (layer_spec_has_steps(&spec)) {
+		template_build_start(c, rq, &spec);
+		return;
+	}
+	t = template_check_defaults(c, &q->defaults, &err) < 0 ? NULL
+							       : template_save(c, rq, &want, &err);
+	if (t)
+		rq->target = t->info.id;
+	else if (err.code)
+		request_fail(rq, &err);
+}
+
+void op_template_list(struct cayd *c, struct request *rq)
+{
+	const struct page_query *q = rq->query;
+	const struct templates *all = c->templates;
+	struct template_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
+	struct template_list list = { .templates = { rows, 0 } };
+	uint64_t at;
+
+	if (!cursor_parse(rq, q->cursor, rows, &at))
+		return;
+	for (; at < all->n && list.templates.n < q->limit; at++)
+		if (template_is_visible(all->rows[at]))
+			rows[list.templates.n++] = template_describe_with_pool(c, all->rows[at]);
+	if (at < all->n)
+		list.next_cursor = cursor_format(rq, at);
+	request_reply_json(rq, &template_list_table, &list);
+}
+
+static struct template *template_find_or_refuse(struct cayd *c, struct request *rq)
+{
+	struct template **at = template_find_slot(c->templates, &rq->match.params[0]);
+
+	if (at && template_is_visible(*at))
+		return *at;
+	request_refuse(rq, CAY_E_NOT_FOUND, "there is no such template");
+	return NULL;
+}
+
+void op_template_get(struct cayd *c, struct request *rq)
+{
+	const struct template *t = template_find_or_refuse(c, rq);
+
+	if (t)
+		template_reply(c, rq, t);
+}
+
+void op_template_pool(struct cayd *c, struct request *rq)
+{
+	const struct template *t = template_find_or_refuse(c, rq);
+	struct cay_err err = {};
+	struct template_info info;
+
+	if (!t)
+		return;
+	if (t->building_hash[0]) {
+		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
+		return;
+	}
+	info = t->info;
+	info.pool = *(const struct pool_conf *)rq->body;
+	info.has_pool = true;
+	if (!template_save(c, rq, &info, &err) && err.code)
+		request_fail(rq, &err);
+}
+
+static void on_template_deleted(struct deferred_reply *l, const struct cay_err *outcome)
+{
+	struct template **at = template_find_slot(l->cayd->templates, &l->id);
+
+	if (l->rq && outcome->code)
+		request_fail(l->rq, outcome);
+	else if (l->rq)
+		request_reply_json(l->rq, &template_info_table, &(*at)->info);
+	if (outcome->code) {
+		(*at)->deleting = false;
+	} else {
+		event_send_template(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
+		template_remove_slot(l->cayd->templates, at);
+	}
+	pools_schedule_refill(l->cayd);
+}
+
+void op_template_delete(struct cayd *c, struct request *rq)
+{
+	struct template *t = template_find_or_refuse(c, rq);
+	struct deferred_reply *l;
+
+	if (!t)
+		return;
+	if (t->next_version) {
+		request_refuse(rq, CAY_E_CONFLICT, "it is being changed");
+		return;
+	}
+	l = deferred_reply_create(c, rq, &t->info.id, on_template_deleted);
+	if (!l)
+		return;
+	t->deleting = true;
+	db_entry_delete(c->db, &t->info.id, deferred_reply_finish, l);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/tenant/revoke.h"
+
+#include "auth/preview.h"
+#include "cayd/edge/edge-push.h"
+#include "cayd/tenant/token.h"
+#include "text/hex.h"
+
+void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, void *arg)
+{
+	uint64_t now_s = clk_wall_ns(sb->cayd->clk) / NS_PER_S;
+
+	for (size_t i = 0; sb->revoked && i < REVOKED_MAX; i++) {
+		struct push p = { .kind = PUSH_REVOKED, .value = (uint8_t)i, .id = sb->info.id };
+
+		if (sb->revoked[i].until_s < now_s)
+			continue;
+		memcpy(p.secret, sb->revoked[i].nonce, sizeof(sb->revoked[i].nonce));
+		fn(arg, &p);
+	}
+}
+
+/* The journal */
+
+static int revoked_allocate(struct sandbox *sb)
+{
+	if (!sb->revoked)
+		sb->revoked = calloc(REVOKED_MAX, sizeof(*sb->revoked));
+	return sb->revoked ? 0 : -ENOMEM;
+}
+
+int revoked_restore(struct sandbox *sb, const struct field_list *from)
+{
+	const struct revoked *rows = from->v;
+
+	if (!from->n)
+		return 0;
+	if (from->n > REVOKED_MAX || revoked_allocate(sb) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < from->n; i++) {
+		struct revoked_token *to = &sb->revoked[i];
+
+		to->until_s = rows[i].until_s;
+		if (hex_decode(rows[i].nonce, strlen(rows[i].nonce), to->nonce, sizeof(to->nonce)) <
+		    0)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+size_t revoked_list_rows(const struct sandbox *sb, struct revoked rows[static REVOKED_MAX],
+			 char names[static REVOKED_MAX][17])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; sb->revoked && i < REVOKED_MAX; i++) {
+		if (!sb->revoked[i].until_s)
+			continue;
+		hex_encode(sb->revoked[i].nonce, sizeof(sb->revoked[i].nonce), names[n]);
+		rows[n] = (struct revoked){ names[n], sb->revoked[i].until_s };
+		n++;
+	}
+	return n;
+}
+
+/* The operation */
+
+static bool revoke_text_find(struct slice in, const char *what, struct slice *ret_from)
+{
+	const char *at = memmem(in.p, in.n, what, strlen(what));
+
+	if (at)
+		*ret_from = (struct slice){ at, in.n - (size_t)(at - in.p) };
+	return at;
+}
+
+static void revoke_text_truncate(struct slice *s, size_t n)
+{
+	s->n = s->n < n ? s->n : n;
+}
+
+/* What was handed out, by its signature: nobody makes us remember what is none. */
+static int revoke_token_parse(struct slice text, const struct token_keys *keys, uint64_t now_s,
+			      struct token *ret, struct cay_err *err)
+{
+	struct slice token, target = {};
+	struct preview p;
+	int r;
+
+	if (revoke_text_find(text, "&token=" TOKEN_PREFIX, &token)) {
+		text.n -= token.n;
+		if (!revoke_text_find(text, "/v1/", &target))
+			return cay_fail(err, CAY_E_INVALID, "a link has a path of ours");
+		token.p += sizeof("&token=") - 1;
+		token.n -= sizeof("&token=") - 1;
+		return token_check_link_target(token, target, keys, now_s, 0, ret, err);
+	}
+	if (revoke_text_find(text, PREVIEW_PREFIX, &token)) {
+		revoke_text_truncate(&token, PREVIEW_TEXT_LEN);
+		r = preview_token_check(token, keys, now_s, 0, &p, err);
+		if (r >= 0)
+			*ret = p.token;
+		return r;
+	}
+	return token_check(text, keys, now_s, 0, ret, err);
+}
+
+static int revoked_add(struct sandbox *sb, const struct token *t, uint64_t now_s,
+		       struct cay_err *err)
+{
+	struct revoked_token *to = NULL;
+
+	if (revoked_allocate(sb) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for what is taken back");
+	for (size_t i = 0; i < REVOKED_MAX; i++) {
+		struct revoked_token *at = &sb->revoked[i];
+
+		if (at->until_s && memcmp(at->nonce, t->nonce, sizeof(at->nonce)) == 0)
+			return 0;
+		if (!to && at->until_s < now_s)
+			to = at;
+	}
+	if (!to)
+		return cay_fail(err, CAY_E_LIMIT,
+				"%d of this sandbox are taken back and not over yet; without "
+				"'link' all of them are",
+				REVOKED_MAX);
+	memcpy(to->nonce, t->nonce, sizeof(to->nonce));
+	to->until_s = t->not_after;
+	return 0;
+}
+
+static int revoke_one_token(struct cayd *c, struct sandbox *sb, const char *link,
+			    struct cay_err *err)
+{
+	uint64_t now_s = clk_wall_ns(c->clk) / NS_PER_S;
+	struct token_keys keys;
+	struct token t = {};
+	struct cay_err why = {};
+	int r;
+
+	token_signer_get_valid_keys(c, &keys);
+	r = revoke_token_parse(slice_of(link), &keys, now_s, &t, &why);
+	explicit_bzero(&keys, sizeof(keys));
+	if (r < 0 || !id_eq(&t.sandbox, &sb->info.id))
+		return cay_fail_field(err, CAY_E_INVALID, "link",
+				      "it is not good for this sandbox, or not any more");
+	return t.epoch < sb->epoch ? 0 : revoked_add(sb, &t, now_s, err);
+}
+
+static int revoke_all_tokens(struct sandbox *sb, struct cay_err *err)
+{
+	if (sb->epoch == UINT32_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "they were taken back too often");
+	sb->epoch++;
+	if (sb->revoked)
+		memset(sb->revoked, 0, REVOKED_MAX * sizeof(*sb->revoked));
+	return 0;
+}
+
+void op_sandbox_revoke(struct cayd *c, struct request *rq)
+{
+	const struct sandbox_revoke *q = rq->body;
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct cay_err err = {};
+
+	if (!sb || life_is_finished(&sb->life))
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
+	else if (rq->actor.one_sandbox)
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token takes nothing back");
+	else if (q->link)
+		(void)revoke_one_token(c, sb, q->link, &err);
+	else
+		(void)revoke_all_tokens(sb, &err);
+	if (err.code) {
+		request_fail(rq, &err);
+		return;
+	}
+	edge_push_sandbox(sb); /* edges refuse it before anybody is told so */
+	sandbox_save(sb, true);
+	sandbox_reply_when(sb, rq, WAIT_SAVED);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/tenant/tenant.h"
+
+#include "cayd/core/cursor.h"
+#include "cayd/core/deferred-reply.h"
+#include "cayd/observe/event.h"
+#include "cayd/sandbox/sandbox.h"
+#include "cayd/template/package-layer.h"
+#include "cayd/tenant/api-key.h"
+#include "cayd/upload/upload.h"
+
+#define NAME_MAX_LEN 63
+#define TEXT_MAX KIB(1)
+
+struct tenant_row {
+	struct tenant_info info; /* its name is the one below */
+	char name[NAME_MAX_LEN + 1];
+	bool saved, deleting;
+};
+
+struct tenants {
+	struct tenant_row *rows[TENANTS_MAX];
+	size_t n;
+};
+
+const struct id default_tenant = { .noun = ID_TENANT };
+const struct id warm_tenant = { .noun = ID_TENANT, .bits = { [14] = 1 } };
+const struct id build_tenant = { .noun = ID_TENANT, .bits = { [14] = 2 } };
+
+static struct tenant_row *tenant_find(const struct tenants *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id))
+			return all->rows[i];
+	return NULL;
+}
+
+static bool tenant_is_active(const struct tenant_row *r)
+{
+	return r && r->saved && !r->deleting;
+}
+
+bool tenant_exists(const struct cayd *c, const struct id *id)
+{
+	return tenant_is_active(tenant_find(c->tenants, id));
+}
+
+/* NULL also for a name that no schema lets through. */
+static struct tenant_row *tenant_row_add(struct tenants *all, const struct tenant_info *info)
+{
+	size_t name = strlen(info->name);
+	bool fits = name <= NAME_MAX_LEN && all->n < TENANTS_MAX;
+	struct tenant_row *r = fits ? calloc(1, sizeof(*r)) : NULL;
+
+	if (!r)
+		return NULL;
+	r->info = *info;
+	memcpy(r->name, info->name, name);
+	r->info.name = r->name;
+	all->rows[all->n++] = r;
+	return r;
+}
+
+static void tenant_row_remove(struct tenants *all, const struct id *id)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (id_eq(&all->rows[i]->info.id, id)) {
+			free(all->rows[i]);
+			memmove(&all->rows[i], &all->rows[i + 1],
+				(--all->n - i) * sizeof(all->rows[0]));
+			return;
+		}
+}
+
+int tenants_open(struct cayd *c, struct cay_err *err)
+{
+	struct tenant_info first = { .id = default_tenant, .name = "default" };
+	struct tenant_row *r;
+
+	c->tenants = calloc(1, sizeof(*c->tenants));
+	r = c->tenants ? tenant_row_add(c->tenants, &first) : NULL;
+	if (!r)
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	r->saved = true;
+	return 0;
+}
+
+int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
+{
+	auto_arena arena = ARENA_INIT(KIB(4));
+	struct tenant_info info = {};
+	struct tenant_row *r;
+	int e2 = field_decode_text(&tenant_info_table, e->text, &json_control_limits, &arena, &info,
+				   err);
+
+	if (e2 < 0)
+		return e2;
+	if (!id_eq(&info.id, &e->id) || tenant_find(c->tenants, &e->id))
+		return cay_fail(err, CAY_E_INVALID, "a tenant of the journal makes no sense");
+	r = tenant_row_add(c->tenants, &info);
+	if (!r)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a tenant");
+	r->saved = true;
+	return 0;
+}
+
+static void on_tenant_created(struct deferred_reply *l, const struct cay_err *outcome)
+{
+	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
+
+	if (outcome->code) {
+		/* a write that failed may still be there */
+		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
+		tenant_row_remove(l->cayd->tenants, &l->id);
+		if (l->rq)
+			request_fail(l->rq, outcome);
+		return;
+	}
+	r->saved = true;
+	if (l->rq)
+		request_reply_json(l->rq, &tenant_info_table, &r->info);
+}
+
+static int tenant_check_create(const struct tenants *all, const char *name, struct cay_err *err)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (str_eq(all->rows[i]->name, name))
+			return cay_fail_field(err, CAY_E_CONFLICT, "name",
+					      "there is a tenant '%s' already", name);
+	if (all->n == TENANTS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "there are %d tenants already", TENANTS_MAX);
+	return 0;
+}
+
+void op_tenant_create(struct cayd *c, struct request *rq)
+{
+	const struct tenant_create *q = rq->body;
+	struct tenant_info info = { .name = q->name, .created_ns = clk_wall_ns(c->clk) };
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct jw w = jw_to(&text);
+	struct cay_err err = {};
+	struct db_entry entry;
+	struct deferred_reply *l;
+
+	if (tenant_check_create(c->tenants, q->name, &err) >= 0 &&
+	    id_generate(ID_TENANT, 0, 0, &info.id) < 0)
+		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
+	field_encode(&tenant_info_table, NULL, &info, &w);
+	if (!err.code && (jw_finish(&w) < 0 || !tenant_row_add(c->tenants, &info)))
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	if (err.code) {
+		request_fail(rq, &err);
+		return;
+	}
+	l = deferred_reply_create(c, rq, &info.id, on_tenant_created);
+	if (!l) {
+		tenant_row_remove(c->tenants, &info.id);
+		return;
+	}
+	entry = (struct db_entry){ info.id, { text.data, text.len } };
+	db_entry_put(c->db, &entry, deferred_reply_finish, l);
+}
+
+void op_tenant_list(struct cayd *c, struct request *rq)
+{
+	const struct page_query *q = rq->query;
+	const struct tenants *all = c->tenants;
+	struct tenant_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
+	struct tenant_list list = { .tenants = { rows, 0 } };
+	uint64_t at;
+
+	if (!cursor_parse(rq, q->cursor, rows, &at))
+		return;
+	for (; at < all->n && list.tenants.n < q->limit; at++)
+		if (tenant_is_active(all->rows[at]))
+			rows[list.tenants.n++] = all->rows[at]->info;
+	if (at < all->n)
+		list.next_cursor = cursor_format(rq, at);
+	request_reply_json(rq, &tenant_list_table, &list);
+}
+
+static void on_tenant_uploads_removed(void *arg, const struct cay_err *outcome)
+{
+	struct cayd *c = arg;
+
+	if (outcome->code) /* the next start does it */
+		log_warn(&c->log, "uploads of a tenant that is gone are left: %s", outcome->msg);
+}
+
+static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *outcome)
+{
+	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
+	struct tenant_info info = r->info;
+	char name[sizeof(r->name)];
+
+	memcpy(name, r->name, sizeof(name));
+	info.name = name;
+	if (outcome->code)
+		r->deleting = false;
+	else
+		tenant_row_remove(l->cayd->tenants, &l->id);
+	if (!outcome->code) {
+		layers_remove_of_tenant(l->cayd, &l->id);
+		uploads_remove_group(l->cayd, &l->id, NULL, on_tenant_uploads_removed, l->cayd);
+	}
+	if (l->rq && outcome->code)
+		request_fail(l->rq, outcome);
+	else if (l->rq)
+		request_reply_json(l->rq, &tenant_info_table, &info);
+}
+
+/* What it has keeps it. */
+static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
+			       struct cay_err *err)
+{
+	unsigned boxes, keys;
+
+	if (!tenant_is_active(r))
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
+	if (id_eq(&r->info.id, &default_tenant))
+		return cay_fail(err, CAY_E_CONFLICT, "the default tenant stays");
+	boxes = sandboxes_count_live_of(c->sandboxes, &r->info.id);
+	keys = keys_count_usable(c, &r->info.id);
+	if (boxes || keys)
+		return cay_fail(err, CAY_E_CONFLICT, "it has %u live sandboxes and %u good keys",
+				boxes, keys);
+	return 0;
+}
+
+void op_tenant_delete(struct cayd *c, struct request *rq)
+{
+	struct tenant_row *r = tenant_find(c->tenants, &rq->match.params[0]);
+	struct cay_err err = {};
+	struct deferred_reply *l;
+
+	if (tenant_check_delete(c, r, &err) < 0) {
+		request_fail(rq, &err);
+		return;
+	}
+	l = deferred_reply_create(c, rq, &r->info.id, on_tenant_deleted);
+	if (!l)
+		return;
+	r->deleting = true; /* nothing is made in it from now on */
+	keys_remove_of_tenant(c, &r->info.id);
+	events_drop_unauthorized(c);
+	db_entry_delete(c->db, &r->info.id, deferred_reply_finish, l);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_TENANT_TENANT_H
+#define CAY_CAYD_TENANT_TENANT_H
+/*
+ * tenant - who has sandboxes of their own here
+ *
+ * The table is in memory, its rows are in the journal.  The default tenant is always
+ * there: it is the operator's.
+ */
+#include "cayd/core/cayd.h"
+
+#define TENANTS_MAX 10000
+
+[[nodiscard]] int tenants_open(struct cayd *c, struct cay_err *err);
+/* One that the journal has. */
+[[nodiscard]] int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
+/* Whether it is there and stays. */
+bool tenant_exists(const struct cayd *c, const struct id *id);
+
+/* The operations. */
+void op_tenant_create(struct cayd *c, struct request *rq);
+void op_tenant_list(struct cayd *c, struct request *rq);
+void op_tenant_delete(struct cayd *c, struct request *rq);
+#endif

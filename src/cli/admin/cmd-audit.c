@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd-audit - the audit log: read it through the daemon, check it without
+ */
+#include <fcntl.h>
+
+#include "audit/audit.h"
+#include "base/clock.h"
+#include "base/path.h"
+#include "cli/core/command.h"
+#include "cli/print/list.h"
+#include "cli/print/print.h"
+#include "text/hex.h"
+
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+
+static const char *cmd_audit_ls_text_or_dash(const char *text)
+{
+	return text ? text : "-";
+}
+
+static int cmd_audit_ls_add_cells(struct print_table *t, const void *row)
+{
+	const struct audit_row *a = row;
+	auto_buf seq = BUF_INIT(32);
+	char at[CLK_TEXT_LEN + 1];
+
+	clk_format_rfc3339(a->wall_ns, at);
+	return buf_printf(&seq, "%llu", (unsigned long long)a->seq) < 0 ||
+			       print_table_add_cell(t, buf_str(&seq)) < 0 ||
+			       print_table_add_cell(t, at) < 0 ||
+			       print_table_add_cell(t, a->op) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->outcome)) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->target)) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->request_id)) <
+				       0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->peer)) < 0 ||
+			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->detail)) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+static int cmd_audit_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			    struct cay_err *err)
+{
+	static const struct list_spec kind = {
+		.op = OP_AUDIT_LIST,
+		.list_member = "records",
+		.row = &audit_row_table,
+		.headings = { "SEQ", "TIME", "OPERATION", "OUTCOME", "TARGET", "REQUEST", "PEER",
+			      "DETAIL" },
+		.columns = 8,
+		.add_cells = cmd_audit_ls_add_cells,
+	};
+
+	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
+}
+
+const struct cmd cmd_audit_ls = {
+	.name = "audit ls",
+	.args = "[--json]",
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "List who asked for what, oldest first",
+	.run = cmd_audit_ls_run,
+};
+
+static int cmd_audit_head_run(struct cli *c, const void *args, const struct opt_words *,
+			      struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(256);
+	struct audit_head head = {};
+	int r = api_call(&c->api, &(struct api_call){ .op = OP_AUDIT_HEAD }, &head, err);
+
+	if (r < 0)
+		return r;
+	if (((const struct json_args *)args)->json)
+		return print_json(&audit_head_table, &head, err);
+	if (buf_printf(&out, "%llu:%s\n", (unsigned long long)head.count, head.head) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(&out, err);
+}
+
+const struct cmd cmd_audit_head = {
+	.name = "audit head",
+	.args = "[--json]",
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "Print the anchor of now: COUNT:HEAD",
+	.more = "Keep it where nobody who can write the log can change it. cay audit verify "
+		"--anchor holds the log against it.",
+	.run = cmd_audit_head_run,
+};
+
+struct audit_verify_args {
+	const char *anchor;
+	struct json_args json;
+};
+
+static const struct opt verify_rows[] = {
+	{ "anchor", 0, OPT_TEXT, offsetof(struct audit_verify_args, anchor), .arg = "COUNT:HEAD",
+	  .help = "What cay audit head printed once" },
+};
+static const struct opt_group verify_options[] = { OPTS(verify_rows, 0),
+						   OPTS_JSON(audit_verify_args, json), OPTS_END };
+
+/* Whose exit status an outcome has. */
+static const enum cay_code statuses[AUDIT_NUM_VERDICTS] = {
+	[AUDIT_INTACT] = CAY_OK,
+	[AUDIT_UNREADABLE] = CAY_E_INTERNAL,
+	[AUDIT_OUT_OF_ORDER] = CAY_E_INTERNAL,
+	[AUDIT_CHANGED] = CAY_E_INTERNAL,
+	[AUDIT_NO_SEGMENT] = CAY_E_INTERNAL,
+	[AUDIT_TRUNCATED] = CAY_E_CONFLICT,
+	[AUDIT_OTHER_CHAIN] = CAY_E_CONFLICT,
+	[AUDIT_ANCHOR_DROPPED] = CAY_E_NOT_FOUND,
+};
+
+static int cmd_audit_verify_parse_anchor(const char *text, struct audit_anchor *ret,
+					 struct cay_err *err)
+{
+	struct slice head = slice_of(text), count = slice_cut(&head, ':');
+	uint8_t md[AUDIT_HEX_LEN / 2];
+
+	if (str_parse_u64(count, 0, INT64_MAX, &ret->count) < 0 || !head.p ||
+	    hex_decode(head.p, head.n, md, sizeof(md)) < 0)
+		return cay_fail(err, CAY_E_INVALID,
+				"--anchor is a number, ':' and 64 hexadecimal digits");
+	memcpy(ret->head, head.p, AUDIT_HEX_LEN + 1);
+	return 0;
+}
+
+static int cmd_audit_verify_open_log(const struct cli *c, const struct opt_words *w,
+				     struct cay_err *err)
+{
+	auto_close int state = -EBADF;
+	int fd;
+
+	if (w->n_operands) {
+		fd = open(w->operands[0], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		return fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", w->operands[0])
+			      : fd;
+	}
+	state = open(c->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = state < 0 ? -errno : path_open(state, "audit", O_RDONLY | O_DIRECTORY, 0);
+	return fd < 0 ? cay_fail_sys(err, CAY_E_INVALID, -fd, "open %s/audit",
+				     c->settings.state_dir)
+		      : fd;
+}
+
+static int cmd_audit_verify_format_json(const struct audit_report *r, struct buf *out)
+{
+	struct jw w = jw_to(out);
+
+	jw_object_begin(&w, NULL);
+	jw_bool(&w, "ok", r->verdict == AUDIT_INTACT);
+	jw_str(&w, "fault", audit_verdict_names[r->verdict]);
+	jw_u64(&w, "count", r->at.count);
+	jw_str(&w, "head", r->at.head);
+	jw_u64(&w, "dropped", r->base.count);
+	jw_u64(&w, "torn_bytes", r->torn);
+	if (r->verdict != AUDIT_INTACT) {
+		jw_u64(&w, "file", r->segment);
+		jw_u64(&w, "line", r->line);
+		jw_u64(&w, "record", r->record);
+	}
+	jw_end(&w);
+	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+}
+
+static int cmd_audit_verify_format_text(const struct audit_report *r, struct buf *out)
+{
+	int e = 0;
+
+	if (r->verdict == AUDIT_INTACT)
+		e = buf_printf(out, "%llu records, head %s: %s\n", (unsigned long long)r->at.count,
+			       r->at.head, audit_verdict_text(r->verdict));
+	else if (r->segment)
+		e = buf_printf(out, "%08u.log line %llu, record %llu: %s\n", r->segment,
+			       (unsigned long long)r->line, (unsigned long long)r->record,
+			       audit_verdict_text(r->verdict));
+	else
+		e = buf_printf(out, "%s\n", audit_verdict_text(r->verdict));
+	if (e >= 0 && r->base.count)
+		e = buf_printf(out, "records up to %llu were dropped by audit.keep\n",
+			       (unsigned long long)r->base.count);
+	if (e >= 0 && r->torn)
+		e = buf_printf(out, "%llu bytes of half a line at the end are no record\n",
+			       (unsigned long long)r->torn);
+	return e;
+}
+
+static int cmd_audit_verify_run(struct cli *c, const void *args, const struct opt_words *w,
+				struct cay_err *err)
+{
+	const struct audit_verify_args *a = args;
+	struct audit_anchor anchor;
+	struct audit_report report;
+	auto_buf out = BUF_INIT(KIB(4));
+	auto_close int fd = -EBADF;
+	int r = a->anchor ? cmd_audit_verify_parse_anchor(a->anchor, &anchor, err) : 0;
+
+	if (r < 0)
+		return r;
+	fd = cmd_audit_verify_open_log(c, w, err);
+	if (fd < 0)
+		return fd;
+	r = audit_verify(fd, a->anchor ? &anchor : NULL, &report, err);
+	if (r < 0)
+		return r;
+	if ((a->json.json ? cmd_audit_verify_format_json(&report, &out)
+			  : cmd_audit_verify_format_text(&report, &out)) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	r = print_stdout(&out, err);
+	if (r < 0 || report.verdict == AUDIT_INTACT)
+		return r;
+	return cay_error_row(statuses[report.verdict])->exit;
+}
+
+const struct cmd cmd_audit_verify = {
+	.name = "audit verify",
+	.needs = CMD_NEEDS_THIS_MACHINE,
+	.args = "[--anchor COUNT:HEAD] [--json] [DIR]",
+	.operands = { OPERAND_FILE },
+	.max = 1,
+	.options = verify_options,
+	.size = sizeof(struct audit_verify_args),
+	.help = "Check that the audit log is what was written",
+	.more = "Reads the files themselves, in DIR or below paths.state; the daemon need not "
+		"run. The first place that is wrong is named. That the last records were cut off, "
+		"or that all of it was written anew, only an anchor can show. The exit status is "
+		"0 when all is right, 1 when a record or a file is changed, missing or moved, 5 "
+		"when the log is not the anchor's, 4 when the anchor's record was dropped.",
+	.run = cmd_audit_verify_run,
+};

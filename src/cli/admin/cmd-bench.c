@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "cli/admin/bench-stats.h"
+#include "cli/core/command.h"
+#include "cli/exec/session.h"
+#include "cli/print/print.h"
+
+struct bench_args {
+	uint64_t n;
+	const char *image;
+	struct json_args json;
+};
+
+static const struct opt rows[] = {
+	{ "n", 'n', OPT_U64, offsetof(struct bench_args, n), 1, BENCH_STATS_MAX, .arg = "N",
+	  .help = "How often; 20 unless told otherwise" },
+	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .operand = OPERAND_IMAGE,
+	  .arg = "IMAGE", .help = "Of what; base unless told otherwise" },
+};
+static const struct opt_group options[] = {
+	OPTS(rows, 0),
+	OPTS_JSON(bench_args, json),
+	OPTS_END,
+};
+
+enum bench_step { STEP_FIRST, STEP_EXEC, STEP_DELETE, STEP_NUM };
+
+static const struct {
+	const char *key, *title;
+} steps[STEP_NUM] = {
+	[STEP_FIRST] = { "create_to_output", "create to first output" },
+	[STEP_EXEC] = { "exec", "exec round trip" },
+	[STEP_DELETE] = { "delete", "delete" },
+};
+
+static void cmd_bench_set_defaults(void *args)
+{
+	struct bench_args *a = args;
+
+	a->n = 20;
+	a->image = "base";
+}
+
+static int cmd_bench_exec_command(struct cli *c, const struct id *id, const char *const *argv,
+				  size_t n, struct session_result *ret, struct cay_err *err)
+{
+	struct session_spec spec = {
+		.sandbox = *id,
+		.request = { .has_argv = true, .argv = { (const char **)(uintptr_t)argv, n } },
+		.discard = true,
+	};
+	int r = session_run(&c->api, &spec, ret, err);
+
+	if (r >= 0 && ret->quit)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
+	if (r >= 0 && (ret->end.reason != END_EXIT || ret->end.exit_code))
+		return cay_fail(err, CAY_E_MISBEHAVED, "'%s' did not succeed", argv[0]);
+	return r;
+}
+
+/* What is measured once; the sandbox is removed whatever happens in between. */
+static int cmd_bench_measure_once(struct cli *c, const char *image, uint64_t took[static STEP_NUM],
+				  struct cay_err *err)
+{
+	static const char *const echo[] = { "/bin/echo", "here", NULL };
+	static const char *const nothing[] = { "/bin/true", NULL };
+	struct sandbox_create request = { .image = image };
+	uint64_t t0 = clk_boot_ns(&clk_system), t1, t2;
+	struct session_result first, second;
+	struct sandbox_info made = {};
+	struct cay_err gone = {};
+	int r, removed;
+
+	create_request_init(&request);
+	create_request_mark_given(&request);
+	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_CREATE, .request = &request },
+		     &made, err);
+	if (r < 0)
+		return r;
+	r = cmd_bench_exec_command(c, &made.id, echo, 2, &first, err);
+	if (r >= 0 && !first.first_ns)
+		r = cay_fail(err, CAY_E_MISBEHAVED, "'echo' wrote nothing");
+	t1 = clk_boot_ns(&clk_system);
+	if (r >= 0)
+		r = cmd_bench_exec_command(c, &made.id, nothing, 1, &second, err);
+	t2 = clk_boot_ns(&clk_system);
+	removed =
+		api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { made.id } },
+			 &(struct sandbox_info){}, &gone);
+	if (r >= 0 && removed < 0) {
+		*err = gone;
+		return removed;
+	}
+	if (r < 0)
+		return r;
+	took[STEP_FIRST] = first.first_ns - t0;
+	took[STEP_EXEC] = t2 - t1;
+	took[STEP_DELETE] = clk_boot_ns(&clk_system) - t2;
+	return 0;
+}
+
+static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct buf *out)
+{
+	struct jw w = jw_to(out);
+
+	jw_object_begin(&w, NULL);
+	jw_u64(&w, "n", s[0].n);
+	for (size_t i = 0; i < STEP_NUM; i++) {
+		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
+
+		jw_object_begin(&w, steps[i].key);
+		jw_u64(&w, "min_us", sum.min / 1000);
+		jw_u64(&w, "p50_us", sum.p50 / 1000);
+		jw_u64(&w, "p99_us", sum.p99 / 1000);
+		jw_u64(&w, "max_us", sum.max / 1000);
+		jw_end(&w);
+	}
+	jw_end(&w);
+	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+}
+
+static int cmd_bench_add_ms_cell(struct print_table *t, uint64_t ns)
+{
+	auto_buf b = BUF_INIT(32);
+	int r = buf_printf(&b, "%llu.%02u ms", (unsigned long long)(ns / NS_PER_MS),
+			   (unsigned)(ns % NS_PER_MS / 10000));
+
+	return r < 0 ? r : print_table_add_cell(t, buf_str(&b));
+}
+
+static int cmd_bench_format_table(struct bench_stats s[static STEP_NUM], struct buf *out)
+{
+	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
+	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
+		r = print_table_add_cell(&t, headings[i]);
+	for (size_t i = 0; r >= 0 && i < STEP_NUM; i++) {
+		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
+
+		r = print_table_add_cell(&t, steps[i].title);
+		if (r >= 0)
+			r = cmd_bench_add_ms_cell(&t, sum.min);
+		if (r >= 0)
+			r = cmd_bench_add_ms_cell(&t, sum.p50);
+		if (r >= 0)
+			r = cmd_bench_add_ms_cell(&t, sum.p99);
+	}
+	return r < 0 ? r : print_table_write(&t, out);
+}
+
+static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
+				 struct bench_stats samples[static STEP_NUM], struct cay_err *err)
+{
+	for (size_t k = 0; k < STEP_NUM; k++) {
+		samples[k].ns = arena_alloc(&c->arena, a->n, sizeof(*samples[k].ns));
+		if (!samples[k].ns)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	}
+	for (uint64_t i = 0; i < a->n; i++) {
+		uint64_t took[STEP_NUM] = {};
+		int r = cmd_bench_measure_once(c, a->image, took, err);
+
+		if (r < 0)
+			return r;
+		for (size_t k = 0; k < STEP_NUM; k++)
+			samples[k].ns[samples[k].n++] = took[k];
+		interrupt_read_signals(&c->api.intr);
+		if (c->api.intr.signo)
+			return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
+	}
+	return 0;
+}
+
+static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words *,
+			 struct cay_err *err)
+{
+	const struct bench_args *a = args;
+	struct bench_stats samples[STEP_NUM] = {};
+	auto_buf out = BUF_INIT(KIB(16));
+	int r = interrupt_open(&c->api.intr, err);
+
+	if (r >= 0)
+		r = cmd_bench_measure_all(c, a, samples, err);
+	if (r < 0)
+		return r;
+	r = a->json.json ? cmd_bench_format_json(samples, &out)
+			 : cmd_bench_format_table(samples, &out);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+}
+
+const struct cmd cmd_bench = {
+	.name = "bench",
+	.needs = CMD_NEEDS_THIS_MACHINE,
+	.args = "[-n N] [--image IMAGE] [--json]",
+	.options = options,
+	.size = sizeof(struct bench_args),
+	.init_args = cmd_bench_set_defaults,
+	.help = "Measure create to first output, an exec's round trip, and delete",
+	.run = cmd_bench_run,
+};

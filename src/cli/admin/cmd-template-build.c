@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A Dockerfile becomes an image and a template, by buildah beside us.
+ *
+ * It sees what it needs: storage of its own in a directory that goes away, no variable of
+ * ours but those of proxies, no credentials but those of --authfile; as root in mount,
+ * process and IPC namespaces of its own (who is not root gets them from buildah itself).
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "base/rmtree.h"
+#include "base/spawn.h"
+#include "cli/core/command.h"
+
+#define WORDS_MAX 600
+#define TAG "localhost/cay-build"
+#define CONF "containers.conf"
+
+struct template_build_args {
+	const char *file, *authfile;
+	struct field_map args;
+	struct sandbox_create_args make;
+	struct json_args json;
+};
+
+static const struct opt rows[] = {
+	{ "file", 'f', OPT_TEXT, offsetof(struct template_build_args, file),
+	  .operand = OPERAND_FILE, .arg = "PATH",
+	  .help = "The Dockerfile; else Dockerfile in CONTEXT" },
+	{ "build-arg", 0, OPT_PAIRS, offsetof(struct template_build_args, args), .arg = "KEY=VALUE",
+	  .help = "A build argument; may be repeated" },
+	{ "authfile", 0, OPT_TEXT, offsetof(struct template_build_args, authfile),
+	  .operand = OPERAND_FILE, .arg = "PATH",
+	  .help = "Credentials of registries, as buildah login writes them" },
+};
+static const struct opt_group options[] = {
+	OPTS(rows, 0),
+	OPTS(opts_create, offsetof(struct template_build_args, make)),
+	OPTS_JSON(template_build_args, json),
+	OPTS_END,
+};
+
+static const char *const proxies[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+				       "http_proxy", "https_proxy", "no_proxy" };
+
+/* Words of a command, or of its environment. */
+struct buildah_args {
+	struct arena *arena;
+	const char *v[WORDS_MAX + 1];
+	size_t n;
+	bool full;
+};
+
+static void buildah_args_append(struct buildah_args *w, const char *a, const char *b)
+{
+	auto_buf text = BUF_INIT(KIB(64));
+	const char *word = NULL;
+
+	if (w->n < WORDS_MAX && buf_puts(&text, a) >= 0 && buf_puts(&text, b) >= 0)
+		word = arena_strndup(w->arena, buf_str(&text), text.len);
+	w->full |= !word;
+	if (word)
+		w->v[w->n++] = word;
+}
+
+static const char *buildah_find_program(struct arena *arena, const char *name)
+{
+	static const char *const dirs[] = { "/usr/bin/", "/usr/local/bin/", "/bin/" };
+	struct buildah_args w = { .arena = arena };
+
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		w.n = 0;
+		buildah_args_append(&w, dirs[i], name);
+		if (w.n && access(w.v[0], X_OK) == 0)
+			return w.v[0];
+	}
+	return NULL;
+}
+
+/* Where it works. */
+struct buildah_workdir {
+	const char *buildah, *unshare; /* unshare: NULL when buildah does that itself */
+	char dir[64];
+};
+
+/* What is in front of every call of it. */
+static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_args *w)
+{
+	static const char *const apart[] = { "--mount",     "--propagation=private",
+					     "--pid",       "--ipc",
+					     "--uts",       "--fork",
+					     "--kill-child" };
+
+	if (s->unshare) {
+		buildah_args_append(w, s->unshare, "");
+		for (size_t i = 0; i < ARRAY_SIZE(apart); i++)
+			buildah_args_append(w, apart[i], "");
+	}
+	buildah_args_append(w, s->buildah, "");
+	buildah_args_append(w, "--storage-driver=vfs", "");
+	buildah_args_append(w, "--root=", s->dir);
+	w->n--;
+	buildah_args_append(w, w->v[w->n], "/root");
+	buildah_args_append(w, "--runroot=", s->dir);
+	w->n--;
+	buildah_args_append(w, w->v[w->n], "/run");
+}
+
+static void buildah_env_fill(const struct buildah_workdir *s, struct buildah_args *env)
+{
+	buildah_args_append(env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "");
+	buildah_args_append(env, "HOME=", s->dir);
+	buildah_args_append(env, "TMPDIR=", s->dir);
+	buildah_args_append(env, "XDG_RUNTIME_DIR=", s->dir);
+	buildah_args_append(env, "LANG=C.UTF-8", "");
+	buildah_args_append(env, "CONTAINERS_CONF=", s->dir);
+	env->n--;
+	buildah_args_append(env, env->v[env->n], "/" CONF);
+	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++) {
+		const char *value = getenv(proxies[i]); /* NOLINT(concurrency-mt-unsafe) */
+
+		if (value) {
+			buildah_args_append(env, proxies[i], "=");
+			env->n--;
+			buildah_args_append(env, env->v[env->n], value);
+		}
+	}
+}
+
+/* What it says goes to standard error as it comes. */
+static int buildah_run_command(const struct buildah_workdir *s, struct buildah_args *w,
+			       const char *what, struct cay_err *err)
+{
+	struct buildah_args env = { .arena = w->arena };
+	struct spawn spawn = SPAWN_INIT(w->v[0], w->v);
+	auto_child child = CHILD_INIT;
+	int status, r;
+
+	buildah_env_fill(s, &env);
+	if (w->full || env.full)
+		return cay_fail(err, CAY_E_NO_MEMORY, "too many words for buildah");
+	w->v[w->n] = env.v[env.n] = NULL;
+	spawn.env = env.v;
+	spawn.fds[0] = -1;
+	spawn.fds[1] = spawn.fds[2] = STDERR_FILENO;
+	spawn.n_fds = 3;
+	r = child_start(&spawn, &child, err);
+	if (r < 0)
+		return r;
+	r = child_wait(&child, &status);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for buildah");
+	if (status)
+		return cay_fail(err, CAY_E_BUILD, "buildah could not %s: it ended with %s %d", what,
+				status < 0 ? "signal" : "status", status < 0 ? -status : status);
+	return 0;
+}
+
+/* buildah would raise them beyond what we may. */
+static void buildah_args_append_ulimits(struct buildah_args *w)
+{
+	static const struct {
+		const char *name;
+		int which;
+	} limits[] = { { "nofile", RLIMIT_NOFILE }, { "nproc", RLIMIT_NPROC } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		auto_buf text = BUF_INIT(96);
+		struct rlimit l;
+
+		if (getrlimit((__rlimit_resource_t)limits[i].which, &l) < 0 ||
+		    l.rlim_max == RLIM_INFINITY ||
+		    buf_printf(&text, "--ulimit=%s=%llu:%llu", limits[i].name,
+			       (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max) < 0)
+			continue;
+		buildah_args_append(w, text.data, "");
+	}
+}
+
+static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
+			       const struct template_build_args *a, const char *context,
+			       struct cay_err *err)
+{
+	struct buildah_args w = { .arena = &c->arena };
+
+	buildah_args_begin(s, &w);
+	buildah_args_append(&w, "build", "");
+	buildah_args_append(&w, "--isolation=chroot", "");
+	buildah_args_append(&w, "--network=host", "");
+	buildah_args_append_ulimits(&w);
+	buildah_args_append(&w, "--format=oci", "");
+	buildah_args_append(&w, "--layers=false", "");
+	buildah_args_append(&w, "--tag=" TAG, "");
+	if (a->file)
+		buildah_args_append(&w, "--file=", a->file);
+	if (a->authfile)
+		buildah_args_append(&w, "--authfile=", a->authfile);
+	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++)
+		if (getenv(proxies[i])) /* NOLINT(concurrency-mt-unsafe); its value is in the env */
+			buildah_args_append(&w, "--build-arg=", proxies[i]);
+	for (size_t i = 0; i < a->args.n; i++) {
+		buildah_args_append(&w, "--build-arg=", a->args.keys[i]);
+		w.n--;
+		buildah_args_append(&w, w.v[w.n], "=");
+		w.n--;
+		buildah_args_append(&w, w.v[w.n], a->args.values[i]);
+	}
+	buildah_args_append(&w, "--", "");
+	buildah_args_append(&w, context, "");
+	return buildah_run_command(s, &w, "build it", err);
+}
+
+static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, const char *archive,
+				struct cay_err *err)
+{
+	struct buildah_args w = { .arena = &c->arena };
+
+	buildah_args_begin(s, &w);
+	buildah_args_append(&w, "push", "");
+	buildah_args_append(&w, "--quiet", "");
+	buildah_args_append(&w, "--format=oci", "");
+	buildah_args_append(&w, TAG, "");
+	buildah_args_append(&w, "oci-archive:", archive);
+	return buildah_run_command(s, &w, "write the image", err);
+}
+
+/* Nobody's settings but these.  buildah wants a program for networks to be there also when
+ * it makes none. */
+static int buildah_workdir_write_config(const struct buildah_workdir *s, struct cay_err *err)
+{
+	auto_close int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_buf text = BUF_INIT(256);
+	int r = buf_printf(&text, "[engine]\nhelper_binaries_dir = [\"%s\"]\n", s->dir);
+
+	if (r >= 0 && dir >= 0)
+		r = path_write_atomic(dir, CONF, text.data, text.len, 0600);
+	if (dir < 0 || r < 0 || symlinkat("/bin/true", dir, "netavark") < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, r < 0 ? -r : errno,
+				    "settings for buildah");
+	return 0;
+}
+
+static int buildah_workdir_open(struct cli *c, struct buildah_workdir *s, struct cay_err *err)
+{
+	static const char template[] = "/var/tmp/cay-build-XXXXXX";
+
+	s->buildah = buildah_find_program(&c->arena, "buildah");
+	s->unshare = geteuid() == 0 ? buildah_find_program(&c->arena, "unshare") : NULL;
+	if (!s->buildah)
+		return cay_fail(err, CAY_E_UNSUPPORTED,
+				"buildah is not installed here; install it, or build elsewhere and "
+				"use cay image import");
+	if (geteuid() == 0 && !s->unshare)
+		return cay_fail(err, CAY_E_UNSUPPORTED, "unshare (util-linux) is not installed");
+	memcpy(s->dir, template, sizeof(template));
+	if (!mkdtemp(s->dir)) {
+		s->dir[0] = 0;
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a directory in /var/tmp");
+	}
+	return buildah_workdir_write_config(s, err);
+}
+
+/* Without being root some of it belongs to ids that only buildah can become. */
+static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *s)
+{
+	struct buildah_args w = { .arena = &c->arena };
+	auto_close int top = -EBADF;
+
+	if (!s->dir[0])
+		return;
+	if (!s->unshare) {
+		buildah_args_begin(s, &w);
+		buildah_args_append(&w, "rmi", "");
+		buildah_args_append(&w, "--all", "");
+		buildah_args_append(&w, "--force", "");
+		(void)buildah_run_command(s, &w, "clean up", NULL);
+	}
+	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (top < 0 || rmtree_at(top, s->dir + sizeof("/var/tmp")) < 0)
+		(void)fprintf(stderr, "cay: %s is left\n", s->dir);
+}
+
+static int cmd_template_build_and_send(struct cli *c, const struct buildah_workdir *s,
+				       const struct template_build_args *a,
+				       const struct opt_words *w, struct template_info *ret,
+				       struct cay_err *err)
+{
+	struct buildah_args path = { .arena = &c->arena };
+	const char *name = w->operands[1];
+	struct image_info image = {};
+	int r = buildah_build_image(c, s, a, w->operands[0], err);
+
+	buildah_args_append(&path, s->dir, "/image.tar");
+	if (r >= 0 && path.full)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	if (r >= 0)
+		r = buildah_push_archive(c, s, path.v[0], err);
+	if (r >= 0)
+		r = image_import_send(c, path.v[0], name, &image, err);
+	return r < 0 ? r : template_create_send(c, NULL, name, name, &a->make, w, ret, err);
+}
+
+static int cmd_template_build_run(struct cli *c, const void *args, const struct opt_words *w,
+				  struct cay_err *err)
+{
+	const struct template_build_args *a = args;
+	struct template_info made = {};
+	struct buildah_workdir s = {};
+	int r = buildah_workdir_open(c, &s, err);
+
+	if (r >= 0)
+		r = cmd_template_build_and_send(c, &s, a, w, &made, err);
+	buildah_workdir_remove(c, &s);
+	if (r < 0)
+		return r;
+	return a->json.json ? print_json(&template_info_table, &made, err)
+			    : print_id(&made.id, err);
+}
+
+static void cmd_template_build_set_defaults(void *args)
+{
+	create_request_init(&((struct template_build_args *)args)->make.create);
+}
+
+const struct cmd cmd_template_build = {
+	.name = "template build",
+	.args = "[OPTION...] CONTEXT NAME [-- COMMAND...]",
+	.operands = { OPERAND_FILE },
+	.min = 2,
+	.max = 2,
+	.rest = REST_OPTIONAL,
+	.options = options,
+	.size = sizeof(struct template_build_args),
+	.init_args = cmd_template_build_set_defaults,
+	.help = "Build a Dockerfile by buildah; an image and a template of that name come of it",
+	.more = "CONTEXT is the directory that COPY and ADD read. buildah runs on this machine, "
+		"with storage that goes away. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are passed on, "
+		"also as build arguments; mirrors go by --build-arg.",
+	.run = cmd_template_build_run,
+};

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
+
+#include "cli/core/command.h"
+#include "cli/print/print.h"
+#include "cli/setup/prompt.h"
+
+struct context_add_args {
+	const char *url, *ca, *token_file;
+	bool token_stdin, replace;
+	struct json_args json;
+};
+
+#define AT(m) offsetof(struct context_add_args, m)
+
+static const struct opt add_rows[] = {
+	{ "url", 0, OPT_TEXT, AT(url), .arg = "URL",
+	  .help = "Where its cay-edge is, as in https://box.example:7070" },
+	{ "ca", 0, OPT_TEXT, AT(ca), .operand = OPERAND_FILE, .arg = "FILE",
+	  .help = "Certificates (PEM) to believe instead of the system's" },
+	{ "token-file", 0, OPT_TEXT, AT(token_file), .operand = OPERAND_FILE, .arg = "FILE",
+	  .help = "Where the token is: a key of 'cay key create --out FILE'" },
+	{ "token-stdin", 0, OPT_FLAG, AT(token_stdin),
+	  .help = "Read the token from standard input; a terminal does not show it" },
+	{ "replace", 0, OPT_FLAG, AT(replace),
+	  .help = "Change one that is there; what is not given stays as it is" },
+};
+static const struct opt_group add_options[] = {
+	OPTS(add_rows, 0),
+	OPTS_JSON(context_add_args, json),
+	OPTS_END,
+};
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+
+static void cmd_context_write_json(struct jw *w, const struct context *x, bool current)
+{
+	char url[URL_MAX];
+
+	jw_object_begin(w, NULL);
+	jw_str(w, "name", x->name);
+	if (x->url.host[0]) {
+		url_format(&x->url, url);
+		jw_str(w, "url", url);
+	}
+	if (x->ca[0])
+		jw_str(w, "ca", x->ca);
+	jw_bool(w, "current", current);
+	jw_end(w);
+}
+
+/* What it is by now.  Nobody is asked when what says who is asked cannot be read. */
+static int cmd_context_print_json(struct cli *c, const struct context *x, struct cay_err *err)
+{
+	char current[CONTEXT_NAME_MAX + 1] = "";
+	auto_buf out = BUF_INIT(KIB(32));
+	struct jw w = jw_to(&out);
+	struct cay_err none = {};
+	bool known = cmd_choose_context_name(c, current, &none) >= 0;
+
+	cmd_context_write_json(&w, x, known && str_eq(x->name, current));
+	if (jw_finish(&w) < 0 || buf_putc(&out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(&out, err);
+}
+
+static int cmd_context_add_read_token(struct cli *c, const struct context_add_args *a,
+				      struct context *to, struct cay_err *err)
+{
+	if (a->token_file && a->token_stdin)
+		return cay_fail(err, CAY_E_INVALID,
+				"context add: --token-file and --token-stdin exclude each other");
+	if (a->token_file || a->token_stdin)
+		return prompt_token_read(
+			c, &(struct prompt_token_source){ a->token_file, a->token_stdin },
+			to->token, err);
+	return to->token[0] ? 0
+			    : cay_fail(err, CAY_E_INVALID,
+				       "context add: where is the token? --token-file FILE or "
+				       "--token-stdin");
+}
+
+/* As a path that holds from every directory, and only when it can be used. */
+static int cmd_context_add_set_ca(const char *path, struct context *to, struct cay_err *err)
+{
+	struct client_tls_trust *trust;
+	int r;
+
+	if (!path)
+		return 0;
+	if (!path[0]) { /* back to the system's */
+		to->ca[0] = 0;
+		return 0;
+	}
+	static_assert(sizeof(to->ca) >= PATH_MAX);
+	if (!realpath(path, to->ca))
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", path);
+	r = client_tls_trust_create(to->ca, &trust, err);
+	if (r >= 0)
+		client_tls_trust_free(trust);
+	return r;
+}
+
+static int cmd_context_add_run(struct cli *c, const void *args, const struct opt_words *w,
+			       struct cay_err *err)
+{
+	const struct context_add_args *a = args;
+	const char *name = w->operands[0];
+	auto_context to = {};
+	int r = context_name_check(name, err);
+
+	if (r >= 0 && a->replace)
+		r = cmd_load_context(c, name, &to, err);
+	if (r < 0)
+		return r;
+	memcpy(to.name, name, strlen(name) + 1);
+	if (a->url)
+		r = context_url_parse(a->url, &to.url, err);
+	else if (!a->replace)
+		r = cay_fail(err, CAY_E_INVALID, "context add: where is it? --url URL");
+	if (r >= 0)
+		r = cmd_context_add_set_ca(a->ca, &to, err);
+	if (r >= 0)
+		r = cmd_context_add_read_token(c, a, &to, err);
+	if (r >= 0)
+		r = context_save(&to, a->replace, err);
+	if (r < 0 && err->code == CAY_E_CONFLICT)
+		api_hint_set(&c->api, "--replace changes it");
+	if (r >= 0 && isatty(STDERR_FILENO) && !a->replace)
+		print_note("'cay --context %s ls' asks it; 'cay context use %s' makes it the one "
+			   "that is asked",
+			   name, name);
+	return r < 0 || !a->json.json ? r : cmd_context_print_json(c, &to, err);
+}
+
+const struct cmd cmd_context_add = {
+	.name = "context add",
+	.args = "[OPTION...] NAME",
+	.operands = { OPERAND_CONTEXT },
+	.min = 1,
+	.max = 1,
+	.needs = CMD_NEEDS_NOTHING,
+	.options = add_options,
+	.size = sizeof(struct context_add_args),
+	.help = "Keep url and token of a Cay on another machine, by a name",
+	.more = "The token is never taken from the command line, where every process of the "
+		"machine could read it. It is kept in a file that only you can read. Nothing is "
+		"sent yet.",
+	.run = cmd_context_add_run,
+};
+
+static int cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const struct context *x,
+				    bool current)
+{
+	char url[URL_MAX];
+	const char *where = c->api.dial.socket;
+
+	if (x->url.host[0]) {
+		url_format(&x->url, url);
+		where = url;
+	} else if (!str_eq(x->name, CONTEXT_LOCAL)) {
+		where = "not usable";
+	}
+	return print_table_add_cell(t, current ? "*" : "") < 0 ||
+			       print_table_add_cell(t, x->name) < 0 ||
+			       print_table_add_cell(t, where) < 0 ||
+			       print_table_add_cell(t, x->ca[0] ? x->ca : "-") < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+struct context_list {
+	struct cli *cli;
+	struct print_table table;
+	struct jw *json; /* or NULL */
+	char current[CONTEXT_NAME_MAX + 1];
+};
+
+/* One that cannot be read is listed all the same, and why is told. */
+static int cmd_context_ls_add_one(struct context_list *l, const char *name)
+{
+	auto_context x = {};
+	struct cay_err why = {};
+	bool current = str_eq(name, l->current);
+
+	if (!str_eq(name, CONTEXT_LOCAL) && context_load(name, &x, &why) < 0) {
+		context_wipe(&x);
+		print_note("%s", why.msg);
+	}
+	memcpy(x.name, name, strlen(name) + 1);
+	if (!l->json)
+		return cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
+	cmd_context_write_json(l->json, &x, current);
+	return 0;
+}
+
+static int cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
+{
+	static const char *const headings[] = { "", "NAME", "URL", "CA" };
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
+		r = print_table_add_cell(&l->table, headings[i]);
+	if (r >= 0)
+		r = cmd_context_ls_add_one(l, CONTEXT_LOCAL);
+	for (size_t at = 0; r >= 0 && at < names->len; at += strlen(names->data + at) + 1)
+		r = cmd_context_ls_add_one(l, names->data + at);
+	return r;
+}
+
+static int cmd_context_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			      struct cay_err *err)
+{
+	bool json = ((const struct json_args *)args)->json;
+	auto_buf names = BUF_INIT(KIB(64)), out = BUF_INIT(MIB(1));
+	struct jw w = jw_to(&out);
+	struct context_list l = { .cli = c,
+				  .table = print_table_create(4),
+				  .json = json ? &w : NULL };
+	int r = context_list_names(&names, err);
+
+	if (r >= 0)
+		r = cmd_choose_context_name(c, l.current, err);
+	if (r < 0)
+		return r;
+	if (json) {
+		jw_object_begin(&w, NULL);
+		jw_array_begin(&w, "contexts");
+	}
+	r = cmd_context_ls_add_all(&l, &names);
+	if (json) {
+		jw_end(&w);
+		jw_end(&w);
+		r = r < 0 || jw_finish(&w) < 0 ? -ENOMEM : buf_putc(&out, '\n');
+	} else if (r >= 0) {
+		r = print_table_write(&l.table, &out);
+	}
+	print_table_fini(&l.table);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+}
+
+const struct cmd cmd_context_ls = {
+	.name = "context ls",
+	.args = "[--json]",
+	.needs = CMD_NEEDS_NOTHING,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "List contexts and mark the one that is asked; never their tokens",
+	.run = cmd_context_ls_run,
+};
+
+static int cmd_context_show_format(struct cli *c, const struct context *x, bool current,
+				   struct buf *out)
+{
+	bool local = str_eq(x->name, CONTEXT_LOCAL);
+	char url[URL_MAX] = "";
+	int r;
+
+	if (!local)
+		url_format(&x->url, url);
+	r = buf_printf(out, "name     %s%s\n", x->name, current ? ", the current one" : "");
+	if (local)
+		return r < 0 ? r : buf_printf(out, "socket   %s\n", c->api.dial.socket);
+	if (r >= 0)
+		r = buf_printf(out, "url      %s\nca       ", url);
+	if (r >= 0)
+		r = print_append_escaped(out, slice_of(x->ca[0] ? x->ca : "those of the system"));
+	return r < 0 ? r : buf_puts(out, "\ntoken    there, and not shown\n");
+}
+
+static int cmd_context_show_run(struct cli *c, const void *args, const struct opt_words *w,
+				struct cay_err *err)
+{
+	char current[CONTEXT_NAME_MAX + 1];
+	auto_buf out = BUF_INIT(KIB(32));
+	auto_context x = {};
+	int r = cmd_choose_context_name(c, current, err);
+	const char *name = w->n_operands ? w->operands[0] : current;
+
+	if (r >= 0 && !str_eq(name, CONTEXT_LOCAL))
+		r = cmd_load_context(c, name, &x, err);
+	if (r < 0)
+		return r;
+	memcpy(x.name, name, strlen(name) + 1);
+	if (((const struct json_args *)args)->json)
+		return cmd_context_print_json(c, &x, err);
+	r = cmd_context_show_format(c, &x, str_eq(name, current), &out);
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+}
+
+const struct cmd cmd_context_show = {
+	.name = "context show",
+	.args = "[--json] [NAME]",
+	.operands = { OPERAND_CONTEXT },
+	.max = 1,
+	.needs = CMD_NEEDS_NOTHING,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "Say what a context is, or the current one; never its token",
+	.run = cmd_context_show_run,
+};
+
+static int cmd_context_use_run(struct cli *c, const void *args, const struct opt_words *w,
+			       struct cay_err *err)
+{
+	auto_context there = { .name = CONTEXT_LOCAL };
+	const char *name = w->operands[0];
+	int r = str_eq(name, CONTEXT_LOCAL) ? 0 : cmd_load_context(c, name, &there, err);
+
+	if (r >= 0)
+		r = context_set_current(name, err);
+	return r < 0 || !((const struct json_args *)args)->json
+		       ? r
+		       : cmd_context_print_json(c, &there, err);
+}
+
+const struct cmd cmd_context_use = {
+	.name = "context use",
+	.args = "[--json] NAME",
+	.operands = { OPERAND_CONTEXT },
+	.min = 1,
+	.max = 1,
+	.needs = CMD_NEEDS_NOTHING,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "Ask this one from now on; local is this machine's daemon",
+	.run = cmd_context_use_run,
+};
+
+/* What it was, as far as it could be read. */
+static int cmd_context_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+			      struct cay_err *err)
+{
+	auto_context gone = {};
+	struct cay_err none = {};
+	const char *name = w->operands[0];
+	bool known = context_load(name, &gone, &none) >= 0;
+	int r = context_remove(name, err);
+
+	if (!known)
+		context_wipe(&gone);
+	if (r < 0)
+		api_hint_set(&c->api, err->code == CAY_E_CONFLICT
+					      ? "first 'cay context use " CONTEXT_LOCAL
+						"', or another one"
+				      : err->code == CAY_E_NOT_FOUND ? "'cay context ls' lists them"
+								     : "");
+	if (r < 0 || !((const struct json_args *)args)->json)
+		return r;
+	memcpy(gone.name, name, strlen(name) + 1); /* one that is removed has a name that fits */
+	return cmd_context_print_json(c, &gone, err);
+}
+
+const struct cmd cmd_context_rm = {
+	.name = "context rm",
+	.args = "[--json] NAME",
+	.operands = { OPERAND_CONTEXT },
+	.min = 1,
+	.max = 1,
+	.needs = CMD_NEEDS_NOTHING,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "Forget a context and its token; the key stays good",
+	.run = cmd_context_rm_run,
+};

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/core/command.h"
+#include "cli/print/pull-progress.h"
+#include "ops/package.h"
+
+struct create_args {
+	struct sandbox_create_args make;
+	bool no_wait;
+	struct json_args json;
+};
+
+#define AT(m) offsetof(struct sandbox_create_args, create.m)
+#define LIFE_MIN_MS 1000
+#define LIFE_MAX_MS UINT64_C(31622400000)
+#define KEY_MAX 64
+
+const struct opt opts_create[23] = {
+	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
+	  .help = "Make it as this template says; then IMAGE is left out" },
+	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
+	  .help = "A name of your own; creating it again gives the same sandbox" },
+	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
+	  .help = "What it belongs to; ls, events and rm can be told to look at one group" },
+	{ "label", 0, OPT_PAIRS, AT(labels), .arg = "KEY=VALUE",
+	  .help = "A label; may be repeated" },
+	{ "env", 0, OPT_PAIRS, AT(env), .arg = "KEY=VALUE",
+	  .help = "A variable of every process in it; may be repeated" },
+	{ "timezone", 0, OPT_TEXT, AT(timezone), .arg = "ZONE",
+	  .help = "Its time zone, as in Asia/Shanghai: TZ of every process, unless --env says" },
+	{ "memory", 0, OPT_BYTES, AT(limits.memory_bytes), .arg = "SIZE",
+	  .help = "Memory at the most, as in 512Mi" },
+	{ "cpu", 0, OPT_MILLI, AT(limits.cpu_milli), .arg = "CORES",
+	  .help = "CPU time at the most, as in 500m or 2" },
+	{ "pids", 0, OPT_U64, AT(limits.pids), .arg = "N",
+	  .help = "Processes and threads at the most" },
+	{ "nofile", 0, OPT_U64, AT(limits.nofile), .arg = "N",
+	  .help = "Open files of one process at the most" },
+	{ "disk", 0, OPT_BYTES, AT(limits.disk_bytes), .arg = "SIZE",
+	  .help = "Disk space at the most, as in 10Gi; refused where there is no quota" },
+	{ "inodes", 0, OPT_U64, AT(limits.disk_inodes), .arg = "N",
+	  .help = "Files and directories at the most; refused where there is no quota of them" },
+	{ "shm", 0, OPT_BYTES, AT(limits.shm_bytes), .arg = "SIZE",
+	  .help = "Size of /dev/shm, as in 2Gi; counts as memory" },
+	{ "output-size", 0, OPT_BYTES, AT(limits.output_bytes), .arg = "SIZE",
+	  .help = "Output kept of all its commands together, as in 16Mi" },
+	{ "storage", 0, OPT_CHOICE, AT(storage), .table = &sandbox_create_table,
+	  .member = "storage", .arg = "disk|memory|read_only",
+	  .help = "Where what it writes is; read_only: nowhere but in --writable" },
+	{ "writable", 0, OPT_TEXT, offsetof(struct sandbox_create_args, writable), .arg = "PATHS",
+	  .help = "All of a read-only root that can be written to, as in /workspace,/tmp" },
+	{ "runtime", 0, OPT_CHOICE, AT(runtime), .table = &sandbox_create_table,
+	  .member = "runtime", .arg = "crun|runc", .help = "The program that makes it" },
+	{ "ttl", 0, OPT_DURATION, AT(ttl_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
+	  .help = "End it after this long, as in 1h" },
+	{ "idle", 0, OPT_DURATION, AT(idle_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
+	  .help = "End it after so long without a request, as in 10m" },
+	{ "on-full", 0, OPT_CHOICE, AT(on_full), .table = &sandbox_create_table,
+	  .member = "on_full", .arg = "refuse|evict_idle",
+	  .help = "When a quota is used up: be refused, or end your own that is idle longest" },
+	{ "service", 0, OPT_PAIRS, offsetof(struct sandbox_create_args, services),
+	  .arg = "NAME=COMMAND",
+	  .help = "A line for its shell to keep running, up before it is yours; may be repeated" },
+	{ "app-port", 0, OPT_U64, AT(app_port), 1, UINT16_MAX, .arg = "PORT",
+	  .help = "Where its application listens, 9000 by default; 'cay preview' shows it" },
+	{ "key", 0, OPT_TEXT, offsetof(struct sandbox_create_args, idempotency_key), .arg = "KEY",
+	  .help = "Idempotency key: made once, however often it is asked for" },
+};
+
+static const struct opt rows[] = {
+	{ "image-entrypoint", 0, OPT_FLAG,
+	  offsetof(struct create_args, make.create.image_entrypoint),
+	  .help = "Start the image's own program: its ENTRYPOINT and CMD" },
+	{ "on-exit", 0, OPT_CHOICE, offsetof(struct create_args, make.create.on_exit),
+	  .table = &sandbox_create_table, .member = "on_exit", .arg = "keep|end",
+	  .help = "What becomes of it when COMMAND ends" },
+	{ "python", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.python),
+	  .arg = "NAME=VERSION",
+	  .help = "A package for pip; NAME= is the newest; may be repeated" },
+	{ "node", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.node),
+	  .arg = "NAME=VERSION", .help = "The same for npm" },
+	{ "r", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.r),
+	  .arg = "NAME=VERSION", .help = "The same for R" },
+	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
+	  .help = "Print its id when it is accepted, not when it runs" },
+};
+
+static const struct opt_group options[] = {
+	OPTS(opts_create, offsetof(struct create_args, make)),
+	OPTS(rows, 0),
+	OPTS_JSON(create_args, json),
+	OPTS_END,
+};
+
+#define OPTION_UNSET UINT64_MAX
+
+static uint64_t *cmd_create_limit_at(struct limits *l, size_t row)
+{
+	return (uint64_t *)(void *)((char *)l + limits_table.rows[row].offset);
+}
+
+void create_request_init(struct sandbox_create *request)
+{
+	for (size_t i = 0; i < limits_table.n; i++)
+		*cmd_create_limit_at(&request->limits, i) = OPTION_UNSET;
+	request->runtime = request->on_exit = request->on_full = request->storage =
+		(unsigned)OPTION_UNSET;
+	request->wait = true;
+}
+
+static void cmd_create_unset_field(struct sandbox_create *request, const char *name)
+{
+	for (size_t i = 0; i < sandbox_create_table.n; i++)
+		if (str_eq(sandbox_create_table.rows[i].name, name))
+			request->given &= ~(UINT64_C(1) << i);
+}
+
+static void cmd_create_unset_enum(struct sandbox_create *request, unsigned *value, const char *name)
+{
+	if (*value != (unsigned)OPTION_UNSET)
+		return;
+	*value = 0;
+	cmd_create_unset_field(request, name);
+}
+
+void create_request_mark_given(struct sandbox_create *request)
+{
+	request->given = UINT64_MAX;
+	request->limits.given = 0;
+	for (size_t i = 0; i < limits_table.n; i++) {
+		const struct field *f = &limits_table.rows[i];
+		bool said = *cmd_create_limit_at(&request->limits, i) != OPTION_UNSET;
+
+		if (said)
+			request->limits.given |= UINT64_C(1) << i;
+		if (f->has)
+			*((bool *)&request->limits + (f->has - 1)) = said;
+	}
+	for (size_t i = 0; i < sandbox_create_table.n && !request->limits.given; i++)
+		if (sandbox_create_table.rows[i].sub == &limits_table)
+			request->given &= ~(UINT64_C(1) << i);
+	cmd_create_unset_enum(request, &request->runtime, "runtime");
+	cmd_create_unset_enum(request, &request->on_exit, "on_exit");
+	cmd_create_unset_enum(request, &request->on_full, "on_full");
+	cmd_create_unset_enum(request, &request->storage, "storage");
+	if (!request->image_entrypoint)
+		cmd_create_unset_field(request, "image_entrypoint");
+	if (!packages_has_any(&request->packages))
+		cmd_create_unset_field(request, "packages");
+	if (!request->services.n) /* none would be instead of the template's */
+		cmd_create_unset_field(request, "services");
+}
+
+int create_request_set_image(struct sandbox_create *request, const struct opt_words *w,
+			     struct cay_err *err)
+{
+	request->image = w->n_operands ? w->operands[0] : NULL;
+	if (!request->image == !request->template)
+		return cay_fail(err, CAY_E_INVALID,
+				"say which IMAGE or --template NAME it is made from");
+	return 0;
+}
+
+static void cmd_create_set_defaults(void *args)
+{
+	create_request_init(&((struct create_args *)args)->make.create);
+}
+
+/* It becomes a line of the request's head. */
+static bool cmd_create_key_is_valid(const char *key)
+{
+	size_t n = 0;
+
+	for (; key[n]; n++)
+		if (key[n] <= ' ' || key[n] > '~')
+			return false;
+	return n > 0 && n <= KEY_MAX;
+}
+
+#define WRITABLE_MAX 16
+
+static int cmd_create_split_paths(const char *paths, struct arena *arena, struct field_texts *ret)
+{
+	struct slice rest = slice_of(paths);
+
+	ret->v = arena_alloc(arena, WRITABLE_MAX, sizeof(*ret->v));
+	while (ret->v && rest.p && rest.n && ret->n < WRITABLE_MAX) {
+		struct slice one = slice_cut(&rest, ',');
+
+		ret->v[ret->n] = arena_strndup(arena, one.p, one.n);
+		if (!ret->v[ret->n++])
+			return -ENOMEM;
+	}
+	return ret->v ? 0 : -ENOMEM;
+}
+
+static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
+				    struct sandbox_create *request, struct cay_err *err)
+{
+	static const char *const shell[] = { "/bin/sh", "-c" };
+	struct service_spec *v = arena_alloc(&c->arena, said->n + 1, sizeof(*v));
+
+	for (size_t i = 0; v && i < said->n; i++) {
+		const char **argv = arena_alloc(&c->arena, 3, sizeof(*argv));
+
+		if (!argv)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		argv[0] = shell[0];
+		argv[1] = shell[1];
+		argv[2] = said->values[i];
+		v[i].name = said->keys[i];
+		service_put_set_defaults(&v[i].put);
+		v[i].put.has_argv = true;
+		v[i].put.argv = (struct field_texts){ argv, 3 };
+	}
+	request->services = (struct field_list){ v, said->n };
+	return v ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+}
+
+int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a,
+			      struct sandbox_create *request, struct cay_err *err)
+{
+	int r = cmd_create_fill_services(c, &a->services, request, err);
+
+	request->has_ttl = request->ttl_ms > 0;
+	request->has_idle = request->idle_ms > 0;
+	request->has_app_port = request->app_port > 0;
+	request->has_writable = a->writable;
+	if (r >= 0 && a->writable &&
+	    cmd_create_split_paths(a->writable, &c->arena, &request->writable) < 0)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	create_request_mark_given(request);
+	return r;
+}
+
+int create_request_send(struct cli *c, const struct sandbox_create_args *a,
+			struct sandbox_info *ret, struct cay_err *err)
+{
+	struct sandbox_create request = a->create;
+	struct api_call call = { .op = OP_SANDBOX_CREATE,
+				 .request = &request,
+				 .idempotency_key = a->idempotency_key };
+	int r;
+
+	if (a->idempotency_key && !cmd_create_key_is_valid(a->idempotency_key))
+		return cay_fail(err, CAY_E_INVALID,
+				"--key wants 1 to %d plain characters without spaces", KEY_MAX);
+	r = create_request_apply_args(c, a, &request, err);
+	return r < 0 ? r : pull_progress_call(&c->api, &call, request.image, ret, err);
+}
+
+static int cmd_create_run(struct cli *c, const void *args, const struct opt_words *w,
+			  struct cay_err *err)
+{
+	const struct create_args *a = args;
+	struct sandbox_create_args make = a->make;
+	struct sandbox_info made = {};
+	int r = create_request_set_image(&make.create, w, err);
+
+	if (r < 0)
+		return r;
+	make.create.wait = !a->no_wait;
+	make.create.has_entrypoint = w->n_rest > 0;
+	make.create.entrypoint =
+		(struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
+	if (make.create.on_exit == ON_EXIT_END && !w->n_rest && !make.create.template &&
+	    !make.create.image_entrypoint)
+		return cay_fail(err, CAY_E_INVALID,
+				"create: --on-exit goes with '--' and a command behind it");
+	r = create_request_send(c, &make, &made, err);
+	if (r < 0)
+		return r;
+	return a->json.json ? print_json(&sandbox_info_table, &made, err) : print_id(&made.id, err);
+}
+
+const struct cmd cmd_create = {
+	.name = "create",
+	.args = "[OPTION...] [IMAGE] [-- COMMAND...]",
+	.operands = { OPERAND_IMAGE },
+	.min = 0,
+	.max = 1,
+	.rest = REST_OPTIONAL,
+	.options = options,
+	.size = sizeof(struct create_args),
+	.init_args = cmd_create_set_defaults,
+	.help = "Make a sandbox and print its id",
+	.more = "COMMAND is its main program, started once it runs; with --on-exit end the sandbox "
+		"ends with it, failed unless its status was 0. Without one it waits for exec.",
+	.run = cmd_create_run,
+};

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd-events - what happened to sandboxes, as lines
+ *
+ * Following goes on by number: an event is printed once, when its whole text is here,
+ * and a connection that breaks is opened again behind the last one that was printed.
+ * It is tried for as long as somebody listens; only a refusal is an end.
+ */
+#include <poll.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "cli/client/sse.h"
+#include "cli/core/command.h"
+#include "cli/print/list.h"
+#include "cli/print/pager.h"
+#include "cli/print/print.h"
+#include "cli/print/reason.h"
+
+#define PAGE 1000
+#define BACKOFF_MS 100
+#define BACKOFF_MAX_MS 5000
+
+struct events_args {
+	struct event_query query;
+	struct json_args json;
+};
+
+#define AT(m) offsetof(struct events_args, query.m)
+
+static const struct opt rows[] = {
+	{ "follow", 'f', OPT_FLAG, AT(follow), .help = "Go on with what happens, until Ctrl-C" },
+	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
+	  .help = "Only those of this group" },
+	{ "after", 0, OPT_U64, AT(after), .max = INT64_MAX, .arg = "N",
+	  .help = "Only those behind this number" },
+};
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(events_args, json), OPTS_END };
+
+/* Lines cannot be aligned by what is yet to come: the columns are fixed. */
+#define LINE_FORMAT "%-8s  %-24s  %-26s  %-10s  "
+
+struct event_tail {
+	struct api *api;
+	struct event_query query; /* after: the last one that was printed */
+	bool json;
+	bool connected;        /* it has worked once, and the heading is printed */
+	bool output_closed;    /* nobody reads our lines any more */
+	unsigned tries;        /* since the last event */
+	struct buf *page_text; /* a whole list for somebody at a terminal, or NULL */
+};
+
+static int cmd_events_format_line(const struct event_tail *t, const struct event *e,
+				  struct buf *out, struct cay_err *err)
+{
+	auto_buf why = BUF_INIT(KIB(4)), seq = BUF_INIT(32);
+	char id[ID_TEXT_LEN + 1], at[CLK_TEXT_LEN + 1];
+	int r;
+
+	if (t->json) {
+		r = api_json_encode(&event_table, e, out, err);
+		return r < 0 ? r : buf_putc(out, '\n');
+	}
+	id_format(&e->sandbox, id);
+	clk_format_rfc3339(e->at_ns, at);
+	r = buf_printf(&seq, "%llu", (unsigned long long)e->seq);
+	if (r >= 0)
+		r = buf_printf(out, LINE_FORMAT, buf_str(&seq), at, id,
+			       field_choice_name(&event_table, "state", e->state));
+	if (r >= 0)
+		r = e->has_end ? reason_format_line(&e->end, &why) : buf_putc(&why, '-');
+	if (r >= 0)
+		r = print_append_escaped(out, (struct slice){ buf_str(&why), why.len });
+	return r < 0 ? r : buf_putc(out, '\n');
+}
+
+static int cmd_events_print_event(struct event_tail *t, const struct event *e, struct cay_err *err)
+{
+	auto_buf line = BUF_INIT(KIB(64));
+	struct buf *out = t->page_text ? t->page_text : &line;
+	int r;
+
+	if (e->seq <= t->query.after)
+		return 0; /* it was printed */
+	if (cmd_events_format_line(t, e, out, err) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	r = t->page_text ? 0 : print_stdout(out, err);
+	t->output_closed = r == -EPIPE;
+	t->query.after = e->seq;
+	return r;
+}
+
+/* Once, when the daemon has not refused. */
+static int cmd_events_print_heading(struct event_tail *t, struct cay_err *err)
+{
+	auto_buf line = BUF_INIT(256);
+	struct buf *out = t->page_text ? t->page_text : &line;
+	bool again = t->connected;
+
+	t->connected = true;
+	if (t->json || again)
+		return 0;
+	if (buf_printf(out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return t->page_text ? 0 : print_stdout(out, err);
+}
+
+/* Page by page until there is no more. */
+static int cmd_events_list_pages(struct event_tail *t, struct cay_err *err)
+{
+	size_t n;
+
+	t->query.limit = PAGE;
+	do {
+		struct event_list page = {};
+		const struct event *rows_;
+		int r = api_call(t->api, &(struct api_call){ .op = OP_EVENTS, .query = &t->query },
+				 &page, err);
+
+		if (r >= 0)
+			r = cmd_events_print_heading(t, err);
+		rows_ = page.events.v;
+		n = page.events.n;
+		for (size_t i = 0; r >= 0 && i < n; i++)
+			r = cmd_events_print_event(t, &rows_[i], err);
+		if (r < 0)
+			return r;
+	} while (n == PAGE);
+	return 0;
+}
+
+static int cmd_events_fail_malformed(const struct cay_err *why, struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_MISBEHAVED, "an event is not what it should be: %s", why->msg);
+}
+
+static int cmd_events_handle_event(struct event_tail *t, const json_t *tree, struct cay_err *err)
+{
+	auto_arena arena = ARENA_INIT(KIB(32));
+	struct cay_err why = {};
+	struct event e = {};
+
+	if (field_decode(&event_table, tree, &arena, &e, &why) < 0)
+		return cmd_events_fail_malformed(&why, err);
+	t->tries = 0;
+	return cmd_events_print_event(t, &e, err);
+}
+
+static void cmd_events_handle_gap(struct event_tail *t, const json_t *tree)
+{
+	json_int_t until = json_integer_value(json_object_get(tree, "missed_until"));
+
+	if (until > 0 && (uint64_t)until > t->query.after + 1)
+		print_note("events %llu to %llu are no longer kept",
+			   (unsigned long long)t->query.after + 1, (unsigned long long)until - 1);
+}
+
+static int cmd_events_handle_sse(struct event_tail *t, const struct sse_item *item,
+				 struct cay_err *err)
+{
+	struct cay_err why = {};
+	auto_json tree = NULL;
+	bool gap = str_eq(item->event, "gap");
+
+	if (!gap && !str_eq(item->event, "sandbox"))
+		return 0; /* of a later version */
+	if (json_parse(item->data, &json_control_limits, &tree, &why) < 0)
+		return cmd_events_fail_malformed(&why, err);
+	if (!gap)
+		return cmd_events_handle_event(t, tree, err);
+	cmd_events_handle_gap(t, tree);
+	return 0;
+}
+
+static int cmd_events_handle_body(struct event_tail *t, struct sse *sse, struct buf *body,
+				  struct cay_err *err)
+{
+	size_t at = 0;
+	int r = 0;
+
+	while (r >= 0 && at < body->len) {
+		struct sse_item item;
+		ssize_t n = sse_read(sse, body->data + at, body->len - at, &item);
+
+		if (n < 0)
+			return cay_fail(err, CAY_E_MISBEHAVED, "an event is too large");
+		at += (size_t)n;
+		if (item.event)
+			r = cmd_events_handle_sse(t, &item, err);
+	}
+	buf_clear(body);
+	return r;
+}
+
+/* One connection, for as long as it holds: never 0. */
+static int cmd_events_stream_once(struct event_tail *t, struct cay_err *err)
+{
+	auto_http h = HTTP_INIT;
+	auto_sse sse = SSE_INIT;
+	struct api_call c = { .op = OP_EVENTS, .query = &t->query, .accept = "text/event-stream" };
+	int r = api_call_open(t->api, &c, &h, err);
+
+	if (r >= 0)
+		r = api_call_receive_head(t->api, c.op, &h, err);
+	if (r >= 0 && h.status >= 400)
+		r = api_call_finish(t->api, c.op, &h, NULL, err);
+	if (r >= 0 && (h.status != 200 || !str_eq(h.reply_headers.type, c.accept)))
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of events",
+				ops[c.op].name);
+	if (r >= 0)
+		r = cmd_events_print_heading(t, err);
+	while (r >= 0) {
+		r = cmd_events_handle_body(t, &sse, &h.body, err);
+		if (r >= 0 && h.reply_complete)
+			return cay_fail(err, CAY_E_UNAVAILABLE, "the stream stopped");
+		if (r >= 0)
+			r = http_client_wait(&h, POLLIN, UINT64_MAX, &t->api->intr);
+		r = r < 0 ? r : http_client_receive(&h, err);
+		if (r == -EAGAIN)
+			r = 0;
+	}
+	return err->code ? r : cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for events");
+}
+
+static void cmd_events_backoff_sleep(unsigned tries)
+{
+	uint64_t ms = tries < 8 ? (uint64_t)BACKOFF_MS << tries : BACKOFF_MAX_MS;
+
+	(void)poll(NULL, 0, (int)(ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS));
+}
+
+static int cmd_events_follow_stream(struct event_tail *t, struct cay_err *err)
+{
+	/* what a row says may be left out has to be something */
+	t->query.limit = PAGE;
+	for (;;) {
+		struct cay_err why = {};
+		int r = cmd_events_stream_once(t, &why);
+
+		if (t->output_closed)
+			return 128 + SIGPIPE;
+		if (!t->connected || (why.code != CAY_E_UNAVAILABLE && why.code != CAY_E_TIMEOUT)) {
+			*err = why;
+			return r;
+		}
+		if (!t->tries)
+			print_note("%s; going on behind event %llu", why.msg,
+				   (unsigned long long)t->query.after);
+		t->api->hint[0] = 0;
+		cmd_events_backoff_sleep(t->tries++);
+	}
+}
+
+static int cmd_events_run(struct cli *c, const void *args, const struct opt_words *w,
+			  struct cay_err *err)
+{
+	const struct events_args *a = args;
+	struct event_tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
+	auto_buf all = BUF_INIT(MIB(64));
+	char text[ID_TEXT_LEN + 1];
+	struct id id;
+	int r;
+
+	if (w->n_operands) {
+		r = api_find_any_sandbox(&c->api, w->operands[0], &id, err);
+
+		if (r < 0)
+			return r;
+		id_format(&id, text);
+		t.query.sandbox = text;
+	}
+	if (t.query.follow)
+		return cmd_events_follow_stream(&t, err);
+	if (isatty(STDOUT_FILENO) && !t.json)
+		t.page_text = &all;
+	r = cmd_events_list_pages(&t, err);
+	return r < 0 || !t.page_text ? r : pager_show(&c->api, &all, err);
+}
+
+const struct cmd cmd_events = {
+	.name = "events",
+	.args = "[OPTION...] [SANDBOX]",
+	.operands = { OPERAND_SANDBOX },
+	.max = 1,
+	.options = options,
+	.size = sizeof(struct events_args),
+	.help = "List what happened to sandboxes, oldest first",
+	.more = "Every change of state has a number that only grows. With --follow a connection "
+		"that breaks is opened again, and nothing is shown twice or left out; what the "
+		"daemon no longer keeps is said on stderr. --json prints an event a line.",
+	.run = cmd_events_run,
+};

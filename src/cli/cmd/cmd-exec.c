@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd/cmd-exec.h"
+
+#include "base/clock.h"
+#include "cli/exec/session.h"
+
+struct cmd_exec_args {
+	struct exec_args exec;
+	bool detach;
+	struct json_args json;
+};
+
+#define AT(m) offsetof(struct exec_args, m)
+
+const struct opt opts_exec[7] = {
+	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
+	  .help = "Who runs it: a name or uid of the image" },
+	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Where it starts" },
+	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
+	  .help = "A variable of it; may be repeated" },
+	{ "timeout", 'T', OPT_DURATION, AT(request.timeout_ms), .arg = "TIME",
+	  .help = "End it after this long, as in 60s" },
+	{ "interactive", 'i', OPT_FLAG, AT(interactive),
+	  .help = "Forward standard input even when it is a terminal" },
+	{ "tty", 't', OPT_FLAG, AT(tty), .help = "Give it a terminal; with -i it is this one" },
+	OPT_DETACH_KEYS(AT(keys)),
+};
+
+static const struct opt rows[] = {
+	{ "detach", 'd', OPT_FLAG, offsetof(struct cmd_exec_args, detach),
+	  .help = "Do not wait: print the exec's id" },
+};
+
+static const struct opt_group options[] = {
+	OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
+	OPTS(rows, 0),
+	OPTS_JSON(cmd_exec_args, json),
+	OPTS_END,
+};
+
+static struct exec_run cmd_exec_build_request(const struct exec_args *a, const struct opt_words *w)
+{
+	struct exec_run request = a->request;
+
+	request.has_argv = true;
+	request.argv = (struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
+	return request;
+}
+
+int exec_run_foreground(struct cli *c, const struct id *sandbox, const struct exec_args *a,
+			const struct opt_words *w, struct cay_err *err)
+{
+	struct session_spec spec = {
+		.sandbox = *sandbox,
+		.request = cmd_exec_build_request(a, w),
+		.forward_stdin = a->interactive || !isatty(STDIN_FILENO),
+	};
+	uint64_t began = clk_boot_ns(&clk_system);
+	struct session_result result;
+	int r;
+
+	if (a->tty)
+		return exec_run_terminal(c, sandbox, &spec.request, spec.forward_stdin, a->keys,
+					 err);
+	r = session_run(&c->api, &spec, &result, err);
+	if (r < 0)
+		return r;
+	if (result.quit)
+		return result.quit;
+	return exit_status_from_end(&result.end, (clk_boot_ns(&clk_system) - began) / NS_PER_MS);
+}
+
+static int cmd_exec_start_detached(struct cli *c, const struct id *sandbox,
+				   const struct cmd_exec_args *a, const struct opt_words *w,
+				   struct cay_err *err)
+{
+	struct exec_run request = cmd_exec_build_request(&a->exec, w);
+	struct exec_info made = {};
+	int r;
+
+	request.detach = true;
+	r = api_call(
+		&c->api,
+		&(struct api_call){ .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = &request },
+		&made, err);
+	if (r < 0)
+		return r;
+	return a->json.json ? print_json(&exec_info_table, &made, err) : print_id(&made.id, err);
+}
+
+static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
+{
+	const struct cmd_exec_args *a = args;
+	struct id sandbox;
+	int r;
+
+	if (a->detach && a->exec.interactive)
+		return cay_fail(err, CAY_E_INVALID,
+				"exec: --detach and --interactive exclude "
+				"each other");
+	if (a->detach && a->exec.tty)
+		return cay_fail(
+			err, CAY_E_INVALID,
+			"exec: --detach and --tty exclude each other; ctrl-p ctrl-q leaves a "
+			"terminal");
+	if (a->json.json && !a->detach)
+		return cay_fail(err, CAY_E_INVALID, "exec: --json goes with --detach");
+	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
+	if (r >= 0 && a->detach)
+		return cmd_exec_start_detached(c, &sandbox, a, w, err);
+	if (r >= 0)
+		r = interrupt_open(&c->api.intr, err);
+	return r < 0 ? r : exec_run_foreground(c, &sandbox, &a->exec, w, err);
+}
+
+const struct cmd cmd_exec = {
+	.name = "exec",
+	.args = "[OPTION...] SANDBOX -- COMMAND...",
+	.operands = { OPERAND_SANDBOX },
+	.min = 1,
+	.max = 1,
+	.rest = REST_COMMAND,
+	.options = options,
+	.size = sizeof(struct cmd_exec_args),
+	.help = "Run a command in a sandbox",
+	.more = "Its output is passed on as it comes, its exit status becomes ours. Standard input "
+		"is forwarded unless it is a terminal. Ctrl-C sends it SIGINT; a second one within "
+		"a second leaves it alone and quits. With -it it has a terminal, which is this "
+		"one: "
+		"see shell.",
+	.run = cmd_exec_run,
+};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "cli/print/print.h"
+#include "cli/transfer/file-names.h"
+#include "cli/transfer/remote-path.h"
+
+#define OUT_MAX MIB(16)
+
+struct grep_args {
+	bool ignore_case, fixed, hidden;
+	struct json_args json;
+};
+
+#define AT(m) offsetof(struct grep_args, m)
+static const struct opt rows[] = {
+	{ "ignore-case", 'i', OPT_FLAG, AT(ignore_case), .help = "Capitals are as good as others" },
+	{ "fixed", 'F', OPT_FLAG, AT(fixed), .help = "PATTERN is text, not an expression" },
+	{ "hidden", 0, OPT_FLAG, AT(hidden), .help = "Also what begins with a dot" },
+};
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(grep_args, json), OPTS_END };
+
+/* "path:line:text", all of it a stranger's. */
+static int cmd_grep_format_hit(const struct file_hit *h, struct buf *out)
+{
+	int r = file_name_format(out, h->path, h->path_b64);
+
+	if (r >= 0)
+		r = buf_printf(out, ":%" PRIu64 ":", h->line);
+	if (r >= 0)
+		r = file_name_format(out, h->text, h->text_b64);
+	return r < 0 ? r : buf_putc(out, '\n');
+}
+
+static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words *w,
+			struct cay_err *err)
+{
+	const struct grep_args *a = args;
+	auto_buf out = BUF_INIT(OUT_MAX);
+	struct file_grep got = {};
+	struct remote_path at;
+	int r = remote_path_parse_in_sandbox(c, w->operands[1], &at, err);
+	struct file_grep_ask ask = { .path = at.path,
+				     .pattern = w->operands[0],
+				     .fixed = a->fixed,
+				     .ignore_case = a->ignore_case,
+				     .hidden = a->hidden,
+				     .limit = 1000,
+				     .per_file = 100,
+				     .width = 500 };
+	const struct file_hit *hits;
+
+	if (r >= 0)
+		r = api_call(&c->api,
+			     &(struct api_call){
+				     .op = OP_FILE_GREP, .ids = { at.sandbox }, .request = &ask },
+			     &got, err);
+	if (r < 0)
+		return r;
+	if (a->json.json)
+		return print_json(&file_grep_table, &got, err);
+	hits = got.hits.v;
+	for (size_t i = 0; i < got.hits.n; i++)
+		if (cmd_grep_format_hit(&hits[i], &out) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	r = print_stdout(&out, err);
+	if (r >= 0 && got.truncated)
+		print_note("there are more; ask for a smaller part");
+	return r < 0 ? r : got.hits.n ? 0 : 1;
+}
+
+const struct cmd cmd_grep = {
+	.name = "grep",
+	.args = "[OPTION...] PATTERN NAME:PATH",
+	.operands = { OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH },
+	.min = 2,
+	.max = 2,
+	.options = options,
+	.size = sizeof(struct grep_args),
+	.help = "Find lines in files of a sandbox",
+	.more = "The exit status is 1 when there are none.",
+	.run = cmd_grep_run,
+};

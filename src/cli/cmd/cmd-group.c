@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd-group - sandboxes by what they belong to
+ *
+ * The server has no list of groups: one is there as long as a sandbox of it is.
+ */
+#include "base/clock.h"
+#include "cli/core/command.h"
+#include "cli/print/pager.h"
+#include "cli/print/print.h"
+
+#define GROUPS_MAX 10000
+
+struct group_count {
+	const char *name;
+	uint64_t sandboxes, running, paused, since_ns;
+};
+
+struct group_counts {
+	struct group_count *v;
+	size_t n;
+};
+
+static int cmd_group_ls_count_sandbox(void *to, const void *row)
+{
+	const struct sandbox_info *s = row;
+	struct group_counts *all = to;
+	size_t i = 0;
+
+	if (!s->group)
+		return 0;
+	while (i < all->n && !str_eq(all->v[i].name, s->group))
+		i++;
+	if (i == GROUPS_MAX)
+		return -ENOMEM;
+	if (i == all->n)
+		all->v[all->n++] =
+			(struct group_count){ .name = s->group, .since_ns = s->created_ns };
+	all->v[i].sandboxes++;
+	all->v[i].running += s->state == SB_RUNNING;
+	all->v[i].paused += s->state == SB_PAUSED;
+	if (s->created_ns < all->v[i].since_ns)
+		all->v[i].since_ns = s->created_ns;
+	return 0;
+}
+
+static int cmd_group_ls_compare_name(const void *a, const void *b)
+{
+	return strcmp(((const struct group_count *)a)->name, ((const struct group_count *)b)->name);
+}
+
+static int cmd_group_ls_format_json(const struct group_counts *all, struct buf *out)
+{
+	struct jw w = jw_to(out);
+
+	jw_object_begin(&w, NULL);
+	jw_array_begin(&w, "groups");
+	for (size_t i = 0; i < all->n; i++) {
+		jw_object_begin(&w, NULL);
+		jw_str(&w, "name", all->v[i].name);
+		jw_u64(&w, "sandboxes", all->v[i].sandboxes);
+		jw_u64(&w, "running", all->v[i].running);
+		jw_u64(&w, "paused", all->v[i].paused);
+		jw_end(&w);
+	}
+	jw_end(&w);
+	jw_end(&w);
+	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+}
+
+static int cmd_group_ls_add_number(struct print_table *t, uint64_t n)
+{
+	auto_buf text = BUF_INIT(32);
+
+	return buf_printf(&text, "%llu", (unsigned long long)n) < 0
+		       ? -ENOMEM
+		       : print_table_add_cell(t, buf_str(&text));
+}
+
+static int cmd_group_ls_format_table(const struct group_counts *all, struct buf *out)
+{
+	static const char *const headings[] = { "GROUP", "SANDBOXES", "RUNNING", "PAUSED", "AGE" };
+	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	uint64_t now = clk_wall_ns(&clk_system);
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
+		r = print_table_add_cell(&t, headings[i]);
+	for (size_t i = 0; r >= 0 && i < all->n; i++) {
+		const struct group_count *g = &all->v[i];
+		char age[PRINT_AGE_MAX];
+
+		print_age_format(now, g->since_ns, age);
+		if (print_table_add_cell(&t, g->name) < 0 ||
+		    cmd_group_ls_add_number(&t, g->sandboxes) < 0 ||
+		    cmd_group_ls_add_number(&t, g->running) < 0 ||
+		    cmd_group_ls_add_number(&t, g->paused) < 0 || print_table_add_cell(&t, age) < 0)
+			r = -ENOMEM;
+	}
+	return r < 0 ? r : print_table_write(&t, out);
+}
+
+static int cmd_group_ls_run(struct cli *c, const void *args, const struct opt_words *,
+			    struct cay_err *err)
+{
+	const struct sandbox_query live = { .state = "live" };
+	bool json = ((const struct json_args *)args)->json;
+	struct group_counts all = { .v = arena_alloc(&c->arena, GROUPS_MAX, sizeof(*all.v)) };
+	auto_buf out = BUF_INIT(MIB(4));
+	int r = all.v ? api_list_each(&c->api, OP_SANDBOX_LIST, &live, cmd_group_ls_count_sandbox,
+				      &all, err)
+		      : -ENOMEM;
+
+	if (r >= 0) {
+		qsort(all.v, all.n, sizeof(*all.v), cmd_group_ls_compare_name);
+		r = json ? cmd_group_ls_format_json(&all, &out)
+			 : cmd_group_ls_format_table(&all, &out);
+	}
+	if (r < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the groups");
+	return json ? print_stdout(&out, err) : pager_show(&c->api, &out, err);
+}
+
+static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+
+const struct cmd cmd_group_ls = {
+	.name = "group ls",
+	.args = "[--json]",
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "List the groups that sandboxes belong to, and how many each has",
+	.run = cmd_group_ls_run,
+};
+
+static int cmd_group_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+			    struct cay_err *err)
+{
+	bool json = ((const struct json_args *)args)->json;
+	auto_buf out = BUF_INIT(MIB(64));
+	struct jw gone = removed_list_begin(&out);
+	struct cay_err why = {};
+	int r = 0, told;
+
+	for (size_t i = 0; r >= 0 && i < w->n_operands; i++)
+		r = sandbox_group_remove(&c->api, w->operands[i], json ? &gone : NULL, err);
+	/* those that are gone are told also when others could not be removed */
+	told = json ? removed_list_print(&gone, &out, r < 0 ? &why : err) : 0;
+	return r < 0 ? r : told;
+}
+
+const struct cmd cmd_group_rm = {
+	.name = "group rm",
+	.args = "[--json] GROUP...",
+	.operands = { OPERAND_GROUP, OPERAND_GROUP },
+	.min = 1,
+	.max = SIZE_MAX,
+	.options = json_options,
+	.size = sizeof(struct json_args),
+	.help = "End every sandbox of a group, as 'cay rm --group' does, and remove its uploads",
+	.run = cmd_group_rm_run,
+};

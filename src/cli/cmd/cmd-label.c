@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/core/command.h"
+#include "cli/print/print.h"
+
+static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
+
+/* "key=value" sets, "key-" removes; what a key may be, the daemon says. */
+static int cmd_label_parse_change(struct cli *c, const char *word, struct field_map *to,
+				  struct cay_err *err)
+{
+	struct slice value = slice_of(word), key = slice_cut(&value, '=');
+
+	if (!value.p && key.n && key.p[key.n - 1] == '-')
+		key.n--;
+	else if (!value.p)
+		key.n = 0;
+	if (!key.n)
+		return cay_fail(err, CAY_E_INVALID,
+				"label: '%s' is neither KEY=VALUE nor KEY- to remove it", word);
+	for (size_t i = 0; i < to->n; i++)
+		if (slice_eq(slice_of(to->keys[i]), key))
+			return cay_fail(err, CAY_E_INVALID, "label: '%s' is named twice",
+					to->keys[i]);
+	to->keys[to->n] = arena_strndup(&c->arena, key.p, key.n);
+	to->values[to->n] = value.p;
+	return to->keys[to->n++] ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+}
+
+static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
+				   struct field_map *ret, struct cay_err *err)
+{
+	int r = 0;
+
+	ret->keys = arena_alloc(&c->arena, n + 1, sizeof(*ret->keys));
+	ret->values = arena_alloc(&c->arena, n + 1, sizeof(*ret->values));
+	if (!ret->keys || !ret->values)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = cmd_label_parse_change(c, words[i], ret, err);
+	return r;
+}
+
+static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(KIB(256));
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < labels->n; i++) {
+		r = print_append_escaped(&out, slice_of(labels->keys[i]));
+		if (r >= 0)
+			r = buf_putc(&out, '=');
+		if (r >= 0)
+			r = print_append_escaped(&out, slice_of(labels->values[i]));
+		if (r >= 0)
+			r = buf_putc(&out, '\n');
+	}
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+}
+
+static int cmd_label_run(struct cli *c, const void *args, const struct opt_words *w,
+			 struct cay_err *err)
+{
+	struct sandbox_labels request = {};
+	struct api_call call = { .op = OP_SANDBOX_GET, .request = &request };
+	struct sandbox_info now = {};
+	int r = cmd_label_parse_changes(c, w->operands + 1, w->n_operands - 1, &request.labels,
+					err);
+
+	if (r >= 0)
+		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	if (r >= 0 && request.labels.n)
+		call.op = OP_SANDBOX_LABELS;
+	if (r >= 0)
+		r = api_call(&c->api, &call, &now, err);
+	if (r < 0)
+		return r;
+	return ((const struct json_args *)args)->json ? print_json(&sandbox_info_table, &now, err)
+						      : cmd_label_print(&now.labels, err);
+}
+
+const struct cmd cmd_label = {
+	.name = "label",
+	.args = "[--json] SANDBOX [KEY=VALUE | KEY-]...",
+	.operands = { OPERAND_SANDBOX },
+	.min = 1,
+	.max = SIZE_MAX,
+	.options = options,
+	.size = sizeof(struct json_args),
+	.help = "Set and remove labels of a sandbox, and print those it has then",
+	.more = "KEY=VALUE sets one, KEY- removes it. All of them change or none does.",
+	.run = cmd_label_run,
+};

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd-login - a server and a key, tried before they are kept
+ */
+#include <stdio.h>
+
+#include "cli/core/command.h"
+#include "cli/print/print.h"
+#include "cli/setup/prompt.h"
+
+struct login_args {
+	const char *name, *ca, *token_file;
+	struct json_args json;
+};
+
+static const struct opt rows[] = {
+	{ "name", 0, OPT_TEXT, offsetof(struct login_args, name), .operand = OPERAND_CONTEXT,
+	  .arg = "NAME", .help = "What the context is called; else the first part of the host" },
+	{ "ca", 0, OPT_TEXT, offsetof(struct login_args, ca), .operand = OPERAND_FILE,
+	  .arg = "FILE", .help = "Certificates (PEM) to believe instead of the system's" },
+	{ "token-file", 0, OPT_TEXT, offsetof(struct login_args, token_file),
+	  .operand = OPERAND_FILE, .arg = "FILE",
+	  .help = "Where the key is; else it is asked for, or read from a pipe" },
+};
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(login_args, json), OPTS_END };
+
+/* "box.example:7070" is said more often than a url. */
+static int cmd_login_parse_url(const char *text, struct url *ret, struct cay_err *err)
+{
+	auto_buf url = BUF_INIT(URL_MAX);
+	bool near = strncmp(text, "localhost", 9) == 0 || strncmp(text, "127.", 4) == 0 ||
+		    strncmp(text, "[::1]", 5) == 0;
+
+	if (strstr(text, "://"))
+		return context_url_parse(text, ret, err);
+	if (buf_printf(&url, "%s%s", near ? "http://" : "https://", text) < 0)
+		return cay_fail(err, CAY_E_INVALID, "the url is too long");
+	return context_url_parse(buf_str(&url), ret, err);
+}
+
+/* The host's first part, where that can be a name. */
+static int cmd_login_choose_name(const char *said, const struct url *url,
+				 char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
+{
+	struct slice rest = slice_of(url->host), first = slice_cut(&rest, '.');
+	int r;
+
+	if (said) {
+		r = context_name_check(said, err);
+		if (r >= 0)
+			memcpy(ret, said, strlen(said) + 1);
+		return r;
+	}
+	if (url->address || !str_is_dns_label(first) || slice_eq(first, slice_of(CONTEXT_LOCAL)))
+		first = SLICE("server");
+	memcpy(ret, first.p, first.n);
+	ret[first.n] = 0;
+	return 0;
+}
+
+static bool cmd_login_url_is_same(const struct url *a, const struct url *b)
+{
+	char x[URL_MAX], y[URL_MAX];
+
+	url_format(a, x);
+	url_format(b, y);
+	return str_eq(x, y);
+}
+
+/* One of that name is another server's, or ours with an older key. */
+static int cmd_login_check_replace(struct cli *c, const struct context *to, struct cay_err *err)
+{
+	auto_context there = {};
+	struct cay_err none = {};
+
+	if (context_load(to->name, &there, &none) < 0)
+		return none.code == CAY_E_NOT_FOUND ? 0 : 1;
+	if (cmd_login_url_is_same(&there.url, &to->url))
+		return 1;
+	api_hint_set(&c->api, "--name NAME keeps it under another one");
+	return cay_fail(err, CAY_E_CONFLICT, "the context '%s' is of another server", to->name);
+}
+
+/* 1: it replaces one. */
+static int cmd_login_read_input(struct cli *c, const struct login_args *a,
+				const struct opt_words *w, struct context *to, struct cay_err *err)
+{
+	char typed[URL_MAX];
+	const char *url = w->n_operands ? w->operands[0] : typed;
+	int r = 0, asked;
+
+	if (!w->n_operands && !isatty(STDIN_FILENO))
+		return cay_fail(err, CAY_E_INVALID, "login: where is it? cay login URL");
+	if (!w->n_operands)
+		r = prompt_line_read(c, "server: ", typed, sizeof(typed), err);
+	if (r >= 0)
+		r = cmd_login_parse_url(url, &to->url, err);
+	if (r >= 0)
+		r = cmd_login_choose_name(a->name, &to->url, to->name, err);
+	if (r >= 0 && a->ca && !realpath(a->ca, to->ca))
+		r = cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", a->ca);
+	if (r >= 0)
+		r = cmd_login_check_replace(c, to, err);
+	if (r < 0)
+		return r;
+	asked = prompt_token_read(c, &(struct prompt_token_source){ a->token_file, !a->token_file },
+				  to->token, err);
+	return asked < 0 ? asked : r;
+}
+
+static int cmd_login_report(const struct context *to, bool json, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&out);
+	char url[URL_MAX];
+
+	url_format(&to->url, url);
+	if (!json) {
+		print_note("%s is asked from now on, as context '%s'", url, to->name);
+		return 0;
+	}
+	jw_object_begin(&w, NULL);
+	jw_str(&w, "name", to->name);
+	jw_str(&w, "url", url);
+	jw_bool(&w, "current", true);
+	jw_end(&w);
+	if (jw_finish(&w) < 0 || buf_putc(&out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(&out, err);
+}
+
+static int cmd_login_run(struct cli *c, const void *args, const struct opt_words *w,
+			 struct cay_err *err)
+{
+	const struct login_args *a = args;
+	struct context *to = &c->api.dial.context; /* who is asked whether the key is good */
+	struct sandbox_query one = { .limit = 1 };
+	int there = cmd_login_read_input(c, a, w, to, err), r = there;
+
+	if (r >= 0)
+		r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_LIST, .query = &one },
+			     &(struct sandbox_list){}, err);
+	if (r < 0 && err->code == CAY_E_UNAUTHENTICATED)
+		api_hint_set(&c->api, "nothing was kept; an operator of that server makes a key by "
+				      "'cay key create'");
+	if (r >= 0)
+		r = context_save(to, there > 0, err);
+	if (r >= 0)
+		r = context_set_current(to->name, err);
+	return r < 0 ? r : cmd_login_report(to, a->json.json, err);
+}
+
+const struct cmd cmd_login = {
+	.name = "login",
+	.args = "[OPTION...] [URL]",
+	.max = 1,
+	.needs = CMD_NEEDS_NOTHING,
+	.options = options,
+	.size = sizeof(struct login_args),
+	.help = "Ask another machine's Cay from now on: its address, and a key that is not shown",
+	.more = "Both are asked for where they are not given. The server is asked whether it takes "
+		"the key before anything is kept; then it is a context, and the current one. Doing "
+		"it again gives the same server another key.",
+	.run = cmd_login_run,
+};

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd/cmd-exec.h"
+#include "cli/print/print.h"
+
+struct run_args {
+	struct sandbox_create_args make;
+	struct exec_args exec;
+	bool keep;
+};
+
+static const struct opt rows[] = {
+	{ "keep", 0, OPT_FLAG, offsetof(struct run_args, keep),
+	  .help = "Do not remove the sandbox afterwards; its id is printed on stderr" },
+};
+
+static const struct opt_group options[] = {
+	OPTS(opts_create, offsetof(struct run_args, make)),
+	OPTS(opts_exec, offsetof(struct run_args, exec)),
+	OPTS(rows, 0),
+	OPTS_END,
+};
+
+static void cmd_run_set_defaults(void *args)
+{
+	create_request_init(&((struct run_args *)args)->make.create);
+}
+
+/* Whatever happened before, a failure to clean up is told. */
+static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
+{
+	struct cay_err why = {};
+	char text[ID_TEXT_LEN + 1];
+	int r;
+
+	id_format(id, text);
+	if (keep) {
+		print_note("kept %s", text);
+		return 0;
+	}
+	/* who gave up on the command did not give up on the cleaning */
+	c->api.intr.quit = false;
+	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
+		     &(struct sandbox_info){}, &why);
+	if (r < 0)
+		print_note("sandbox %s is still there: %s", text, why.msg);
+	return r;
+}
+
+/* A name gives the sandbox that has it already, which is not ours to remove. */
+static int cmd_run_check_name_is_free(struct cli *c, const char *name, struct cay_err *err)
+{
+	struct cay_err why = {};
+	struct id id;
+	int r = api_find_sandbox(&c->api, name, &id, &why);
+
+	if (r >= 0)
+		return cay_fail(err, CAY_E_CONFLICT, "there is a sandbox '%s' already", name);
+	if (why.code == CAY_E_NOT_FOUND)
+		return 0;
+	*err = why;
+	return r;
+}
+
+static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *w,
+		       struct cay_err *err)
+{
+	const struct run_args *a = args;
+	struct sandbox_create_args make = a->make;
+	struct sandbox_info made = {};
+	char hint[API_HINT_MAX];
+	int r = create_request_set_image(&make.create, w, err);
+
+	if (r >= 0)
+		r = interrupt_open(&c->api.intr, err);
+	if (r >= 0 && make.create.name)
+		r = cmd_run_check_name_is_free(c, make.create.name, err);
+	if (r >= 0)
+		r = create_request_send(c, &make, &made, err);
+	if (r < 0 && c->api.intr.quit)
+		print_note("the sandbox may be made all the same; 'cay ls' tells");
+	if (r < 0)
+		return r;
+	interrupt_read_signals(&c->api.intr);
+	if (c->api.intr.signo)
+		r = 128 + c->api.intr.signo;
+	else
+		r = exec_run_foreground(c, &made.id, &a->exec, w, err);
+	memcpy(hint, c->api.hint, sizeof(hint));
+	(void)cmd_run_remove_sandbox(c, &made.id, a->keep);
+	memcpy(c->api.hint, hint, sizeof(hint));
+	return r;
+}
+
+const struct cmd cmd_run = {
+	.name = "run",
+	.args = "[OPTION...] [IMAGE] -- COMMAND...",
+	.operands = { OPERAND_IMAGE },
+	.min = 0,
+	.max = 1,
+	.rest = REST_COMMAND,
+	.options = options,
+	.size = sizeof(struct run_args),
+	.init_args = cmd_run_set_defaults,
+	.help = "Make a sandbox, run a command in it, remove it",
+	.more = "As create, exec and rm one after the other; the sandbox is removed however the "
+		"command ends, also by Ctrl-C.",
+	.run = cmd_run_run,
+};

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "cli/cmd/cmd-exec.h"
+#include "cli/exec/session.h"
+#include "cli/exec/terminal.h"
+#include "cli/exec/tty.h"
+#include "cli/print/print.h"
+
+#define TERM_MAX 64
+
+struct shell_args {
+	struct exec_run request;
+	const char *keys;
+};
+
+#define AT(m) offsetof(struct shell_args, m)
+
+static const struct opt rows[] = {
+	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
+	  .help = "Whose shell: a name or uid of the image" },
+	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Where it starts" },
+	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
+	  .help = "A variable of it; may be repeated" },
+	OPT_DETACH_KEYS(AT(keys)),
+};
+
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
+
+/* What ours is, where that is a name the other side can look up. */
+static const char *cmd_shell_term_name(void)
+{
+	const char *term = getenv("TERM");
+
+	if (!term || !term[0] || strlen(term) > TERM_MAX)
+		return NULL;
+	for (const char *p = term; *p; p++)
+		if (!ascii_is_alnum(*p) && !strchr("+-._", *p))
+			return NULL;
+	return term;
+}
+
+static int cmd_shell_start_exec(struct cli *c, const struct id *sandbox, struct exec_run *request,
+				struct id *ret, struct cay_err *err)
+{
+	uint16_t cols = 80, rows_ = 24;
+	struct exec_info made = {};
+	int r;
+
+	(void)tty_read_size(&cols, &rows_);
+	request->has_tty = request->detach = true;
+	request->tty = (struct exec_tty){ cols, rows_, cmd_shell_term_name() };
+	r = api_call(
+		&c->api,
+		&(struct api_call){ .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = request },
+		&made, err);
+	*ret = made.id;
+	return r;
+}
+
+int exec_run_terminal(struct cli *c, const struct id *sandbox, struct exec_run *request, bool feed,
+		      const char *keys, struct cay_err *err)
+{
+	struct terminal_spec spec = {
+		.sandbox = *sandbox, .tty = true, .forward_stdin = feed, .role = ROLE_TAKE
+	};
+	int r = detach_keys_parse(keys ? keys : DETACH_KEYS_DEFAULT, &spec.detach_keys, err);
+
+	if (r >= 0)
+		r = cmd_shell_start_exec(c, sandbox, request, &spec.exec, err);
+	return r < 0 ? r : exec_attach_foreground(c, &spec, err);
+}
+
+static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words *w,
+			 struct cay_err *err)
+{
+	const struct shell_args *a = args;
+	struct exec_run request = a->request;
+	struct id sandbox;
+	int r;
+
+	if (!isatty(STDIN_FILENO)) {
+		api_hint_set(&c->api, "'cay exec -i SANDBOX -- sh' reads commands from a pipe");
+		return cay_fail(err, CAY_E_INVALID, "shell: standard input is no terminal");
+	}
+	request.shell = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh";
+	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
+	if (r >= 0)
+		r = interrupt_open(&c->api.intr, err);
+	return r < 0 ? r : exec_run_terminal(c, &sandbox, &request, /* feed= */ true, a->keys, err);
+}
+
+const struct cmd cmd_shell = {
+	.name = "shell",
+	.args = "[OPTION...] SANDBOX",
+	.operands = { OPERAND_SANDBOX },
+	.min = 1,
+	.max = 1,
+	.options = options,
+	.size = sizeof(struct shell_args),
+	.help = "A shell in a sandbox, at this terminal",
+	.more = "bash, or sh where there is none. ctrl-p ctrl-q leaves it running; 'cay attach' "
+		"comes "
+		"back. Its exit status becomes ours. What programs in the sandbox write goes to "
+		"this terminal as it is: a terminal that obeys what it is told, it obeys the "
+		"sandbox too.",
+	.run = cmd_shell_run,
+};

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/core/command.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "cli/print/pager.h"
+#include "cli/print/print.h"
+
+const struct cmd *const commands[] = {
+#define CAY_COMMAND(sym) &cmd_##sym,
+#include "cli/core/commands.def"
+#undef CAY_COMMAND
+	NULL,
+};
+
+const struct opt opts_json[1] = {
+	{ "json", 0, OPT_FLAG, offsetof(struct json_args, json), .help = "Print JSON, one line" },
+};
+
+const struct opt opts_everywhere[2] = {
+	{ "context", 0, OPT_TEXT, offsetof(struct global_options, context),
+	  .operand = OPERAND_CONTEXT, .arg = "NAME",
+	  .help = "Whom to ask: a context, or local for this machine's daemon" },
+	{ "no-pager", 0, OPT_FLAG, offsetof(struct global_options, no_pager),
+	  .help = "Print what is longer than the screen all the same" },
+};
+
+/* How many of the words are the command's name; 0 when it is not. */
+static size_t cmd_match_words(const struct cmd *cmd, const char *const *words, size_t n)
+{
+	struct slice rest = slice_of(cmd->name);
+	size_t i = 0;
+
+	for (; rest.p; i++)
+		if (i == n || !slice_eq(slice_cut(&rest, ' '), slice_of(words[i])))
+			return 0;
+	return i;
+}
+
+const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words)
+{
+	for (const struct cmd *const *c = commands; *c; c++) {
+		*ret_words = cmd_match_words(*c, words, n);
+		if (*ret_words)
+			return *c;
+	}
+	return NULL;
+}
+
+const char *cmd_find_similar(const char *word)
+{
+	const char *best = NULL;
+	unsigned least = 3;
+
+	for (const struct cmd *const *c = commands; *c; c++) {
+		unsigned d = opt_edit_distance(slice_of(word), slice_of((*c)->name));
+
+		if (d < least && d < strlen(word)) {
+			least = d;
+			best = (*c)->name;
+		}
+	}
+	return best;
+}
+
+int cmd_list_subcommands(const char *word, struct buf *out)
+{
+	size_t n = strlen(word);
+	int r = 0;
+
+	for (const struct cmd *const *c = commands; *c && r >= 0; c++)
+		if (strncmp((*c)->name, word, n) == 0 && (*c)->name[n] == ' ')
+			r = buf_printf(out, "%scay %s", out->len ? ", " : "one of: ", (*c)->name);
+	return r;
+}
+
+static bool cmd_words_have_help(const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n && !str_eq(words[i], "--"); i++)
+		if (str_eq(words[i], "--help") || str_eq(words[i], "-h"))
+			return true;
+	return false;
+}
+
+static int cmd_print_help(const struct cli *c, const struct cmd *cmd, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(KIB(64));
+
+	if (help_format_command(cmd, &out) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return pager_show(&c->api, &out, err);
+}
+
+static int cmd_hint_usage(struct cli *c, const struct cmd *cmd, const char *near)
+{
+	int n = near ? snprintf(c->api.hint, sizeof(c->api.hint),
+				"did you mean --%s? 'cay %s --help' lists the options", near,
+				cmd->name)
+		     : snprintf(c->api.hint, sizeof(c->api.hint), "cay %s %s", cmd->name,
+				cmd->args);
+
+	return n < 0 ? -EINVAL : 0;
+}
+
+static int cmd_check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
+{
+	if (w->n_operands < cmd->min)
+		return cay_fail(err, CAY_E_INVALID, "%s: a word is missing", cmd->name);
+	if (cmd->rest == REST_COMMAND && (!w->rest || !w->n_rest))
+		return cay_fail(err, CAY_E_INVALID, "%s: put '--' and a command behind it",
+				cmd->name);
+	if (cmd->rest == REST_NONE && w->rest && w->n_rest)
+		return cay_fail(err, CAY_E_INVALID, "%s: nothing can stand behind '--'", cmd->name);
+	if (w->n_operands > cmd->max)
+		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is one word too many", cmd->name,
+				w->operands[cmd->max]);
+	return 0;
+}
+
+static int cmd_refuse_remote_context(struct cli *c, const struct cmd *cmd, const char *name,
+				     struct cay_err *err)
+{
+	int n = snprintf(c->api.hint, sizeof(c->api.hint),
+			 "run it there, or 'cay --context " CONTEXT_LOCAL " %s' for this machine",
+			 cmd->name);
+
+	return n < 0 ? -EINVAL
+		     : cay_fail(err, CAY_E_INVALID,
+				"%s is about the machine it runs on, and the context is '%s'",
+				cmd->name, name);
+}
+
+int cmd_load_context(struct cli *c, const char *name, struct context *ret, struct cay_err *err)
+{
+	int r = context_load(name, ret, err);
+
+	if (r < 0 && err->code == CAY_E_NOT_FOUND)
+		api_hint_set(&c->api, "'cay context ls' lists them; 'cay context use " CONTEXT_LOCAL
+				      "' goes back to this machine");
+	return r;
+}
+
+int cmd_choose_context_name(const struct cli *c, char ret[static CONTEXT_NAME_MAX + 1],
+			    struct cay_err *err)
+{
+	const char *variable = getenv("CAY_CONTEXT"), *socket = getenv("CAY_SOCKET");
+	const char *said = c->global.context;
+
+	if (!said && variable && variable[0])
+		said = variable;
+	if (!said && !(socket && socket[0]))
+		return context_read_current(ret, err);
+	if (!said)
+		said = CONTEXT_LOCAL;
+	if (!str_eq(said, CONTEXT_LOCAL)) {
+		int r = context_name_check(said, err);
+
+		if (r < 0)
+			return r;
+	}
+	memcpy(ret, said, strlen(said) + 1);
+	return 0;
+}
+
+static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *err)
+{
+	char name[CONTEXT_NAME_MAX + 1];
+	int r = cmd->needs == CMD_NEEDS_NOTHING ? 0 : cmd_choose_context_name(c, name, err);
+
+	if (r < 0 || cmd->needs == CMD_NEEDS_NOTHING || str_eq(name, CONTEXT_LOCAL))
+		return r;
+	return cmd->needs == CMD_NEEDS_THIS_MACHINE
+		       ? cmd_refuse_remote_context(c, cmd, name, err)
+		       : cmd_load_context(c, name, &c->api.dial.context, err);
+}
+
+int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
+		 struct cay_err *err)
+{
+	/* what every command takes lies behind what this one does */
+	size_t base = (cmd->size + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
+	char *args = arena_alloc(&c->arena, 1, base + sizeof(struct global_options));
+	struct opt_group groups[OPT_GROUPS_MAX + 2] = {};
+	const struct global_options *said;
+	const char *near = NULL;
+	struct opt_words w;
+	size_t n_groups = 0;
+	int r;
+
+	if (!args)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	said = (const void *)(args + base);
+	if (cmd_words_have_help(words, n))
+		return cmd_print_help(c, cmd, err);
+	if (cmd->init_args)
+		cmd->init_args(args);
+	for (; cmd->options && cmd->options[n_groups].rows; n_groups++) {
+		assert(n_groups < OPT_GROUPS_MAX);
+		groups[n_groups] = cmd->options[n_groups];
+	}
+	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
+	r = opt_parse_words(groups, words, n, &c->arena, args, &w, &near, err);
+	if (r >= 0)
+		r = cmd_check_words(cmd, &w, err);
+	if (r < 0) {
+		(void)cmd_hint_usage(c, cmd, near);
+		return r;
+	}
+	if (said->context && c->global.context)
+		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
+	if (said->context)
+		c->global.context = said->context;
+	c->api.no_pager = said->no_pager || c->global.no_pager;
+	r = cmd_set_server(c, cmd, err);
+	return r < 0 ? r : cmd->run(c, args, &w, err);
+}
+
+int print_json(const struct field_table *t, const void *in, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(MIB(64));
+	int r = api_json_encode(t, in, &out, err);
+
+	if (r >= 0 && buf_putc(&out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return r < 0 ? r : print_stdout(&out, err);
+}
+
+int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+		   struct cay_err *err)
+{
+	int r = api_call(&c->api, call, ret, err);
+
+	return r < 0 || !json ? r : print_json(ops[call->op].response, ret, err);
+}
+
+int print_id(const struct id *id, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(64);
+	char text[ID_TEXT_LEN + 1];
+
+	id_format(id, text);
+	if (buf_printf(&out, "%s\n", text) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(&out, err);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_CORE_COMMAND_H
+#define CAY_CLI_CORE_COMMAND_H
+/*
+ * cmd - what `cay` can do: one row and one file a command
+ *
+ * commands.def lists them; help, cay(1) and the dispatcher read the rows.  A
+ * command gets its options in the struct its row names and returns its exit
+ * status, or -errno with err told, which main turns into "cay: ..." and the exit
+ * status of the error's row.
+ */
+#include "cli/client/api.h"
+#include "cli/core/options.h"
+#include "ops/settings.h"
+
+enum cmd_needs {
+	CMD_NEEDS_DAEMON,       /* asks the one the context says */
+	CMD_NEEDS_THIS_MACHINE, /* is about this machine: refused with a context of another one */
+	CMD_NEEDS_NOTHING,      /* asks nobody: works however broken contexts are */
+};
+
+/* What every command takes. */
+struct global_options {
+	const char *context; /* or NULL */
+	bool no_pager;
+};
+extern const struct opt opts_everywhere[2];
+
+struct cli {
+	struct settings settings;
+	struct global_options global;
+	struct api api;
+	struct arena arena; /* words and options */
+};
+
+enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* what stands behind "--" */
+
+#define CMD_OPERANDS_MAX 2
+
+struct cmd {
+	const char *name;                        /* one word or two */
+	const char *args;                        /* operands, for help */
+	enum operand operands[CMD_OPERANDS_MAX]; /* the last is that of all behind it */
+	size_t min, max;                         /* how many operands */
+	enum cmd_rest rest;
+	enum cmd_needs needs;
+	const struct opt_group *options; /* ended by a group without rows; or NULL */
+	size_t size;                     /* of the struct they fill */
+	void (*init_args)(void *args);   /* or NULL: zero */
+	const char *help;                /* one line */
+	const char *more;                /* paragraphs, or NULL */
+	int (*run)(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err);
+};
+
+#define CAY_COMMAND(sym) extern const struct cmd cmd_##sym;
+#include "cli/core/commands.def"
+#undef CAY_COMMAND
+
+extern const struct cmd *const commands[]; /* ended by NULL */
+
+/* The command the words begin with; *ret_words of them name it.  NULL: none. */
+const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words);
+/* A name that looks like it, or NULL. */
+const char *cmd_find_similar(const char *word);
+/* The commands of two words that begin with it, for people; nothing when there are none. */
+[[nodiscard]] int cmd_list_subcommands(const char *word, struct buf *out);
+/* Whom to ask: the context that was said nearest, or the current one. */
+[[nodiscard]] int cmd_choose_context_name(const struct cli *c,
+					  char ret[static CONTEXT_NAME_MAX + 1],
+					  struct cay_err *err);
+/* Read a context; a failure has its hint. */
+[[nodiscard]] int cmd_load_context(struct cli *c, const char *name, struct context *ret,
+				   struct cay_err *err);
+/* Run a command with the words behind its name. */
+[[nodiscard]] int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
+			       size_t n, struct cay_err *err);
+
+/* Help for one command, the list of all, and cay(1) as scdoc source. */
+[[nodiscard]] int help_format_command(const struct cmd *cmd, struct buf *out);
+[[nodiscard]] int help_format_list(struct buf *out);
+/* The same as JSON, one line; NULL: of all. */
+[[nodiscard]] int help_format_json(const struct cmd *cmd, struct buf *out);
+[[nodiscard]] int help_format_man(struct buf *out);
+
+/* --json, which many commands have. */
+struct json_args {
+	bool json;
+};
+extern const struct opt opts_json[1];
+#define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
+#define OPTS_JSON(S, m) OPTS(opts_json, offsetof(struct S, m))
+#define OPTS_END { .rows = NULL }
+
+/* The options of create and of exec, which run has too. */
+struct sandbox_create_args {
+	struct sandbox_create create;
+	const char *idempotency_key; /* or NULL, here and below */
+	const char *writable;        /* paths with commas between */
+	struct field_map services;
+};
+extern const struct opt opts_create[23];
+void create_request_init(struct sandbox_create *request);
+/* What no option has said is left to the server, or to the template. */
+void create_request_mark_given(struct sandbox_create *request);
+/* What the options mean, in the request. */
+[[nodiscard]] int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a,
+					    struct sandbox_create *request, struct cay_err *err);
+/* What a service is when nothing is said. */
+void service_put_set_defaults(struct service_put *put);
+/* IMAGE, unless there is a template. */
+[[nodiscard]] int create_request_set_image(struct sandbox_create *request,
+					   const struct opt_words *w, struct cay_err *err);
+/* Send it, with what its options mean. */
+[[nodiscard]] int create_request_send(struct cli *c, const struct sandbox_create_args *a,
+				      struct sandbox_info *ret, struct cay_err *err);
+
+/* Print a reply: as the server's object when json, else only its id. */
+[[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
+[[nodiscard]] int print_id(const struct id *id, struct cay_err *err);
+
+/* End every sandbox of a group, and wait for each; json: where they are told, or NULL. */
+[[nodiscard]] int sandbox_group_remove(struct api *a, const char *group, struct jw *json,
+				       struct cay_err *err);
+/* The object those that are gone stand in, and its end, printed. */
+struct jw removed_list_begin(struct buf *out);
+[[nodiscard]] int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err);
+/* Call it, and print the reply only as JSON. */
+[[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+				 struct cay_err *err);
+
+/* Import an image from a path; make a template of it. */
+[[nodiscard]] int image_import_send(struct cli *c, const char *path, const char *name,
+				    struct image_info *ret, struct cay_err *err);
+/* of: more that it says, or NULL. */
+[[nodiscard]] int template_create_send(struct cli *c, const struct template_create *of,
+				       const char *name, const char *image,
+				       const struct sandbox_create_args *make,
+				       const struct opt_words *w, struct template_info *ret,
+				       struct cay_err *err);
+#endif

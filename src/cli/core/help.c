@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * help - what the command table says of itself: help for people, cay(1) for man
+ */
+#include "cli/core/command.h"
+#include "cli/print/print.h"
+
+static int help_format_option(const struct opt *o, struct buf *out)
+{
+	auto_buf name = BUF_INIT(128);
+	int r = opt_format_spelling(o, &name);
+
+	return r < 0 ? r : buf_printf(out, "  %-26s %s\n", buf_str(&name), o->help);
+}
+
+#define COLUMNS 80u
+
+/* Words, as many a line as fit. */
+static int help_wrap_text(const char *text, struct buf *out)
+{
+	struct slice rest = slice_of(text);
+	size_t column = 0;
+	int r = 0;
+
+	while (r >= 0 && rest.p) {
+		struct slice word = slice_cut(&rest, ' ');
+
+		if (column && column + 1 + word.n > COLUMNS) {
+			r = buf_putc(out, '\n');
+			column = 0;
+		} else if (column) {
+			r = buf_putc(out, ' ');
+			column++;
+		}
+		if (r >= 0)
+			r = buf_append(out, word.p, word.n);
+		column += word.n;
+	}
+	return r < 0 ? r : buf_putc(out, '\n');
+}
+
+int help_format_command(const struct cmd *cmd, struct buf *out)
+{
+	int r = buf_printf(out, "usage: cay %s %s\n\n%s.\n", cmd->name, cmd->args, cmd->help);
+
+	if (r >= 0 && cmd->more)
+		r = buf_putc(out, '\n');
+	if (r >= 0 && cmd->more)
+		r = help_wrap_text(cmd->more, out);
+	if (r >= 0 && (cmd->options || cmd->needs == CMD_NEEDS_DAEMON))
+		r = buf_puts(out, "\noptions:\n");
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
+		for (size_t i = 0; r >= 0 && i < g->n; i++)
+			r = help_format_option(&g->rows[i], out);
+	if (r >= 0 && cmd->needs == CMD_NEEDS_DAEMON)
+		r = help_format_option(&opts_everywhere[0], out);
+	return r;
+}
+
+int help_format_list(struct buf *out)
+{
+	int r = buf_puts(
+		out,
+		"usage: cay [--context NAME] [--no-pager] COMMAND [OPTION...] [ARGUMENT...]\n\n"
+		"Every AI agent gets its own Linux computer.\n\ncommands:\n");
+
+	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
+		r = buf_printf(out, "  %-14s %s\n", (*c)->name, (*c)->help);
+	return r < 0 ? r : buf_puts(out, "\n'cay help COMMAND' has the options.\n");
+}
+
+static void help_encode_option(const struct opt *o, struct jw *w)
+{
+	char letter[] = { o->letter, 0 };
+
+	jw_object_begin(w, NULL);
+	jw_str(w, "name", o->name);
+	if (o->letter)
+		jw_str(w, "letter", letter);
+	if (o->type != OPT_FLAG)
+		jw_str(w, "arg", o->arg);
+	jw_str(w, "help", o->help);
+	jw_end(w);
+}
+
+static void help_encode_command(const struct cmd *cmd, struct jw *w)
+{
+	jw_object_begin(w, NULL);
+	jw_str(w, "name", cmd->name);
+	jw_str(w, "args", cmd->args);
+	jw_str(w, "help", cmd->help);
+	if (cmd->more)
+		jw_str(w, "more", cmd->more);
+	jw_array_begin(w, "options");
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
+		for (size_t i = 0; i < g->n; i++)
+			help_encode_option(&g->rows[i], w);
+	if (cmd->needs == CMD_NEEDS_DAEMON)
+		help_encode_option(&opts_everywhere[0], w);
+	jw_end(w);
+	jw_end(w);
+}
+
+int help_format_json(const struct cmd *cmd, struct buf *out)
+{
+	struct jw w = jw_to(out);
+	int r;
+
+	if (cmd) {
+		help_encode_command(cmd, &w);
+	} else {
+		jw_object_begin(&w, NULL);
+		jw_array_begin(&w, "commands");
+		for (const struct cmd *const *c = commands; *c; c++)
+			help_encode_command(*c, &w);
+		jw_end(&w);
+		jw_end(&w);
+	}
+	r = jw_finish(&w);
+	return r < 0 ? r : buf_putc(out, '\n');
+}
+
+/* scdoc takes these as markup. */
+static int help_man_escape(const char *s, struct buf *out)
+{
+	int r = 0;
+
+	for (; r >= 0 && *s; s++) {
+		if (strchr("_*#[]|<>~", *s))
+			r = buf_putc(out, '\\');
+		if (r >= 0)
+			r = buf_putc(out, *s);
+	}
+	return r;
+}
+
+static int help_man_format_option(const struct opt *o, struct buf *out)
+{
+	int r = buf_puts(out, "*");
+
+	if (r >= 0 && o->letter)
+		r = buf_printf(out, "-%c*, *", o->letter);
+	if (r >= 0)
+		r = buf_printf(out, "--%s*", o->name);
+	if (r >= 0 && o->type != OPT_FLAG) {
+		r = buf_puts(out, " _");
+		if (r >= 0)
+			r = help_man_escape(o->arg, out);
+		if (r >= 0)
+			r = buf_puts(out, "_");
+	}
+	if (r >= 0)
+		r = buf_puts(out, "\n\t");
+	if (r >= 0)
+		r = help_man_escape(o->help, out);
+	return r < 0 ? r : buf_puts(out, ".\n\n");
+}
+
+static int help_man_format_command(const struct cmd *cmd, struct buf *out)
+{
+	int r = buf_printf(out, "## cay %s%s", cmd->name, cmd->args[0] ? " " : "");
+
+	if (r >= 0)
+		r = buf_puts(out, cmd->args); /* a heading has no markup, and no escapes */
+	if (r >= 0)
+		r = buf_printf(out, "\n\n%s.", cmd->help);
+	if (r >= 0 && cmd->more)
+		r = buf_puts(out, " ");
+	if (r >= 0 && cmd->more)
+		r = help_man_escape(cmd->more, out);
+	if (r >= 0)
+		r = buf_puts(out, "\n\n");
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
+		for (size_t i = 0; r >= 0 && i < g->n; i++)
+			r = help_man_format_option(&g->rows[i], out);
+	return r;
+}
+
+static int help_man_format_exit_codes(struct buf *out)
+{
+	int r = buf_puts(out, "# EXIT STATUS\n\n*exec* and *run* pass on the command's: its exit "
+			      "code, 128 and the signal's number, or 124 when its timeout ended "
+			      "it. A failure of cay itself, or what the daemon answered:\n\n");
+
+	for (unsigned status = 1; r >= 0 && status < 64; status++) {
+		const char *lead = "";
+
+		for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
+			const struct cay_error_row *e = cay_error_row((enum cay_code)i);
+
+			if (e->exit != (int)status)
+				continue;
+			r = *lead ? buf_puts(out, lead) : buf_printf(out, "*%u*\n\t", status);
+			if (r >= 0)
+				r = help_man_escape(e->name, out);
+			lead = ", ";
+		}
+		if (r >= 0 && *lead)
+			r = buf_puts(out, "\n\n");
+	}
+	return r;
+}
+
+static int help_man_format_contexts(struct buf *out)
+{
+	return buf_puts(
+		out,
+		"# CONTEXTS\n\nA context is a url, a token and, where the server's CA is not one "
+		"the system believes, a file of certificates. *cay context add* keeps it as a "
+		"file of your own in _$XDG\\_CONFIG\\_HOME/cay_ or _~/.config/cay_; one that "
+		"others may read is refused. Asked is the first of: *--context* _NAME_, in front "
+		"of the command or among its options; *CAY\\_CONTEXT*; the socket of "
+		"*CAY\\_SOCKET*; the context of *cay context use*; the socket of this machine, "
+		"which is also called *local*.\n\n"
+		"A token comes from a file or from standard input, never from the command line, "
+		"the environment or a url. The server proves who it is by its certificate, which "
+		"must be for the url's host; plain HTTP is for loopback addresses only. *doctor*, "
+		"*bench* and *audit verify* are about the machine they run on.\n\n");
+}
+
+int help_format_man(struct buf *out)
+{
+	int r = buf_puts(out,
+			 "cay(1)\n\n# NAME\n\ncay - make, use and end sandboxes\n\n# SYNOPSIS\n\n"
+			 "*cay* [*--context* _NAME_] [*--no-pager*] _COMMAND_ [_OPTION_...] "
+			 "[_ARGUMENT_...]\n\n"
+			 "# DESCRIPTION\n\n"
+			 "*cay* asks *cayd* over its unix socket, or, with a context, a *cay-edge* "
+			 "anywhere over HTTPS. A sandbox is named by its id or "
+			 "by the name it was given. Tables are for people; *--json* prints the "
+			 "daemon's object in one line. Errors go to stderr.\n\n");
+
+	if (r >= 0)
+		r = help_man_format_contexts(out);
+	if (r >= 0)
+		r = buf_puts(out, "# COMMANDS\n\n");
+
+	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
+		r = help_man_format_command(*c, out);
+	if (r >= 0)
+		r = help_man_format_exit_codes(out);
+	return r < 0 ? r
+		     : buf_puts(out,
+				"# ENVIRONMENT\n\n*CAY\\_CONTEXT*\n\tThe context, as *--context* "
+				"has it.\n\n*CAY\\_SOCKET*\n\tThe daemon's socket; else "
+				"_control.sock_ in the directory that *paths.run* of "
+				"_/etc/cay/cay.conf_ names.\n\n*CAY\\_TIMEOUT*\n\tHow long an "
+				"answer may take, as in \"30s\"; streams and long operations have "
+				"limits of their own.\n\n*NO\\_COLOR*\n\tNo colours, even on a "
+				"terminal.\n\n*PAGER*\n\tWhat shows a list that is longer than "
+				"the screen, to somebody at a terminal; else *less*, where there "
+				"is one. Empty or _cat_ is none, as *--no-pager* is.\n\n# SEE "
+				"ALSO\n\n*cay.conf*(5)\n");
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/core/options.h"
+
+#include <assert.h>
+
+#include "text/quantity.h"
+#include "text/time.h"
+
+struct opt_reader {
+	const struct opt_group *groups;
+	struct arena *arena;
+	char *args;
+	const struct opt *seen[64];
+	size_t n_seen;
+	const char **similar;
+	struct cay_err *err;
+};
+
+#define DISTANCE_MAX 32
+
+/* Letters that stand in each other's place are one change. */
+unsigned opt_edit_distance(struct slice a, struct slice b)
+{
+	unsigned rows[3][DISTANCE_MAX + 1];
+
+	if (a.n > DISTANCE_MAX || b.n > DISTANCE_MAX)
+		return DISTANCE_MAX;
+	for (unsigned j = 0; j <= b.n; j++)
+		rows[0][j] = j;
+	for (size_t i = 0; i < a.n; i++) {
+		const unsigned *before = rows[(i + 2) % 3], *above = rows[i % 3];
+		unsigned *row = rows[(i + 1) % 3];
+
+		row[0] = (unsigned)i + 1;
+		for (size_t j = 0; j < b.n; j++) {
+			unsigned least = (row[j] < above[j + 1] ? row[j] : above[j + 1]) + 1;
+			unsigned change = above[j] + (a.p[i] != b.p[j]);
+
+			if (i && j && a.p[i] == b.p[j - 1] && a.p[i - 1] == b.p[j] &&
+			    before[j - 1] + 1 < change)
+				change = before[j - 1] + 1;
+			row[j + 1] = change < least ? change : least;
+		}
+	}
+	return rows[a.n % 3][b.n];
+}
+
+const char *const *opt_list_choices(const struct opt *o)
+{
+	for (size_t i = 0; i < o->table->n; i++)
+		if (str_eq(o->table->rows[i].name, o->member))
+			return o->table->rows[i].choices;
+	assert(false);
+	return NULL;
+}
+
+static const char *opt_reader_find_similar(const struct opt_reader *r, struct slice name)
+{
+	const char *best = NULL;
+	unsigned least = 3;
+
+	for (const struct opt_group *g = r->groups; g->rows; g++) {
+		for (size_t i = 0; i < g->n; i++) {
+			unsigned d = opt_edit_distance(name, slice_of(g->rows[i].name));
+
+			/* the beginning of one is near, too */
+			if (name.n > 2 && !best && strncmp(g->rows[i].name, name.p, name.n) == 0)
+				best = g->rows[i].name;
+			if (d < least && d < name.n) {
+				least = d;
+				best = g->rows[i].name;
+			}
+		}
+	}
+	return best;
+}
+
+static const struct opt *opt_reader_find(const struct opt_reader *r, struct slice name, char letter,
+					 size_t *ret_base)
+{
+	for (const struct opt_group *g = r->groups; g->rows; g++) {
+		for (size_t i = 0; i < g->n; i++) {
+			const struct opt *o = &g->rows[i];
+
+			if (letter ? o->letter == letter : slice_eq(name, slice_of(o->name))) {
+				*ret_base = g->base;
+				return o;
+			}
+		}
+	}
+	return NULL;
+}
+
+static int opt_reader_add_pair(struct opt_reader *r, const struct opt *o, struct field_map *map,
+			       const char *value)
+{
+	struct slice rest = slice_of(value), key = slice_cut(&rest, '=');
+
+	if (!rest.p || !key.n)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s", o->name, o->arg);
+	if (map->n == OPT_PAIRS_MAX)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
+				OPT_PAIRS_MAX);
+	if (!map->keys) {
+		map->keys = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->keys));
+		map->values = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->values));
+	}
+	if (!map->keys || !map->values)
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+	for (size_t i = 0; i < map->n; i++)
+		if (slice_eq(slice_of(map->keys[i]), key))
+			return cay_fail(r->err, CAY_E_INVALID, "--%s names '%s' twice", o->name,
+					map->keys[i]);
+	map->keys[map->n] = arena_strndup(r->arena, key.p, key.n);
+	map->values[map->n] = rest.p;
+	if (!map->keys[map->n])
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+	map->n++;
+	return 0;
+}
+
+static int opt_reader_add_text(struct opt_reader *r, const struct opt *o, struct field_texts *list,
+			       const char *value)
+{
+	if (list->n == OPT_PAIRS_MAX)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
+				OPT_PAIRS_MAX);
+	if (!list->v)
+		list->v = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*list->v));
+	if (!list->v)
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+	list->v[list->n++] = value;
+	return 0;
+}
+
+static int opt_reader_set_number(const struct opt_reader *r, const struct opt *o, uint64_t *at,
+				 const char *value)
+{
+	struct slice s = slice_of(value);
+	uint64_t max = o->max ? o->max : UINT64_MAX, v = 0;
+	int err = -EINVAL;
+
+	if (o->type == OPT_U64)
+		err = str_parse_u64(s, 0, UINT64_MAX, &v);
+	else if (o->type == OPT_BYTES)
+		err = quantity_parse_bytes(s, &v);
+	else if (o->type == OPT_MILLI)
+		err = quantity_parse_milli(s, &v);
+	else if (o->type == OPT_DURATION)
+		err = duration_parse(s, &v);
+	if (err == -EINVAL)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name, o->arg,
+				value);
+	if (err < 0 || v < o->min || v > max)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s %s is out of range", o->name, value);
+	*at = v;
+	return 0;
+}
+
+static int opt_reader_set_choice(const struct opt_reader *r, const struct opt *o, unsigned *at,
+				 const char *value)
+{
+	auto_buf list = BUF_INIT(256);
+	int err = 0;
+
+	if (str_find_choice(slice_of(value), opt_list_choices(o), at) == 0)
+		return 0;
+	for (const char *const *c = opt_list_choices(o); err >= 0 && *c; c++)
+		err = buf_printf(&list, "%s%s", list.len ? "|" : "", *c);
+	return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name,
+			err < 0 ? o->arg : buf_str(&list), value);
+}
+
+static int opt_reader_set_value(struct opt_reader *r, const struct opt *o, size_t base,
+				const char *value)
+{
+	void *at = r->args + base + o->offset;
+
+	switch (o->type) {
+	case OPT_FLAG:
+		*(bool *)at = true;
+		return 0;
+	case OPT_TEXT:
+		*(const char **)at = value;
+		return 0;
+	case OPT_U64:
+	case OPT_BYTES:
+	case OPT_MILLI:
+	case OPT_DURATION:
+		return opt_reader_set_number(r, o, at, value);
+	case OPT_CHOICE:
+		return opt_reader_set_choice(r, o, at, value);
+	case OPT_PAIRS:
+		return opt_reader_add_pair(r, o, at, value);
+	case OPT_TEXTS:
+		return opt_reader_add_text(r, o, at, value);
+	case OPT_NUM_TYPES:
+		break;
+	}
+	assert(false);
+	return -EINVAL;
+}
+
+static int opt_reader_check_once(struct opt_reader *r, const struct opt *o)
+{
+	if (o->type == OPT_PAIRS || o->type == OPT_TEXTS)
+		return 0;
+	for (size_t i = 0; i < r->n_seen; i++)
+		if (r->seen[i] == o)
+			return cay_fail(r->err, CAY_E_INVALID, "--%s is given twice", o->name);
+	assert(r->n_seen < ARRAY_SIZE(r->seen));
+	r->seen[r->n_seen++] = o;
+	return 0;
+}
+
+/* "--name", "--name=value"; *next is the word that may be the value.  1 when it
+ * was taken. */
+static int opt_reader_read_long(struct opt_reader *r, const char *word, const char *next)
+{
+	struct slice value = slice_of(word + 2), name = slice_cut(&value, '=');
+	size_t base;
+	const struct opt *o = opt_reader_find(r, name, 0, &base);
+	int err;
+
+	if (!o) {
+		*r->similar = opt_reader_find_similar(r, name);
+		return cay_fail(r->err, CAY_E_INVALID, "there is no option '--%.*s'",
+				(int)(name.n > 64 ? 64 : name.n), name.p);
+	}
+	err = opt_reader_check_once(r, o);
+	if (err < 0)
+		return err;
+	if (o->type == OPT_FLAG)
+		return value.p ? cay_fail(r->err, CAY_E_INVALID, "--%s takes no value", o->name)
+			       : opt_reader_set_value(r, o, base, NULL);
+	if (value.p)
+		return opt_reader_set_value(r, o, base, value.p);
+	if (!next)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s", o->name, o->arg);
+	err = opt_reader_set_value(r, o, base, next);
+	return err < 0 ? err : 1;
+}
+
+/* "-d", "-di", "-uUSER", "-u USER" */
+static int opt_reader_read_short(struct opt_reader *r, const char *word, const char *next)
+{
+	for (const char *c = word + 1; *c; c++) {
+		size_t base;
+		const struct opt *o = opt_reader_find(r, SLICE(""), *c, &base);
+		int err;
+
+		if (!o)
+			return cay_fail(r->err, CAY_E_INVALID, "there is no option '-%c'", *c);
+		err = opt_reader_check_once(r, o);
+		if (err < 0)
+			return err;
+		if (o->type == OPT_FLAG) {
+			err = opt_reader_set_value(r, o, base, NULL);
+			if (err < 0)
+				return err;
+			continue;
+		}
+		if (c[1])
+			return opt_reader_set_value(r, o, base, c + 1);
+		if (!next)
+			return cay_fail(r->err, CAY_E_INVALID, "-%c wants %s", *c, o->arg);
+		err = opt_reader_set_value(r, o, base, next);
+		return err < 0 ? err : 1;
+	}
+	return 0;
+}
+
+int opt_parse_words(const struct opt_group *groups, const char *const *words, size_t n,
+		    struct arena *arena, void *args, struct opt_words *ret, const char **ret_near,
+		    struct cay_err *err)
+{
+	struct opt_reader r = {
+		.groups = groups, .arena = arena, .args = args, .similar = ret_near, .err = err
+	};
+	struct opt_words got = { .operands = arena_alloc(arena, n + 1, sizeof(*got.operands)) };
+
+	*ret_near = NULL;
+	if (!got.operands)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %zu words", n);
+	for (size_t i = 0; i < n; i++) {
+		const char *w = words[i];
+		const char *next = i + 1 < n && !str_eq(words[i + 1], "--") ? words[i + 1] : NULL;
+		int took = 0;
+
+		if (str_eq(w, "--")) {
+			got.rest = words + i + 1;
+			got.n_rest = n - i - 1;
+			break;
+		}
+		if (w[0] == '-' && w[1] == '-')
+			took = opt_reader_read_long(&r, w, next);
+		else if (w[0] == '-' && w[1])
+			took = opt_reader_read_short(&r, w, next);
+		else
+			got.operands[got.n_operands++] = w;
+		if (took < 0)
+			return took;
+		i += (size_t)took;
+	}
+	*ret = got;
+	return 0;
+}
+
+int opt_format_spelling(const struct opt *o, struct buf *ret)
+{
+	int r = o->letter ? buf_printf(ret, "-%c, --%s", o->letter, o->name)
+			  : buf_printf(ret, "    --%s", o->name);
+
+	return r < 0 || o->type == OPT_FLAG ? r : buf_printf(ret, " %s", o->arg);
+}

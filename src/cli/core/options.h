@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_CORE_OPTIONS_H
+#define CAY_CLI_CORE_OPTIONS_H
+/*
+ * opt - options of a command, read from its table
+ *
+ *	--name N   --name=N   -u USER   -uUSER   -di   --
+ *
+ * Options and operands may stand in any order up to "--"; what is behind it is
+ * never looked at.  A row says what an option is called, where its value goes
+ * and what it may be; help and the man page are made from the same rows.  An
+ * option given twice is refused unless it gathers pairs.
+ */
+#include "base/arena.h"
+#include "base/err.h"
+#include "ops/field.h"
+
+enum opt_type {
+	OPT_FLAG,     /* bool */
+	OPT_TEXT,     /* const char * */
+	OPT_U64,      /* uint64_t */
+	OPT_BYTES,    /* uint64_t, "512Mi" */
+	OPT_MILLI,    /* uint64_t, "500m", "2" */
+	OPT_DURATION, /* uint64_t in ms, "15m" */
+	OPT_CHOICE,   /* unsigned: a choice of the table's member */
+	OPT_PAIRS,    /* struct field_map, "K=V", may be repeated */
+	OPT_TEXTS,    /* struct field_texts, may be repeated */
+	OPT_NUM_TYPES
+};
+
+#define OPT_PAIRS_MAX 256
+
+/* What a word names, for who completes it. */
+enum operand {
+	OPERAND_FREE,
+	OPERAND_FILE, /* of this machine */
+	OPERAND_COMMAND,
+	OPERAND_CONTEXT,
+	OPERAND_SHELL,                /* that completes */
+	OPERAND_SANDBOX,              /* from here on the server is asked */
+	OPERAND_LOCAL_OR_REMOTE_PATH, /* a file of this machine, or NAME:PATH */
+	OPERAND_SERVICE,              /* of the sandbox in front of it */
+	OPERAND_GROUP,
+	OPERAND_IMAGE,
+	OPERAND_TEMPLATE,
+	OPERAND_TENANT,
+	OPERAND_KEY,
+	OPERAND_NUM
+};
+
+struct opt {
+	const char *name; /* without dashes */
+	char letter;      /* 0: none */
+	enum opt_type type;
+	size_t offset;
+	uint64_t min, max;               /* of a number; 0, 0: any */
+	enum operand operand;            /* the value is */
+	const char *arg;                 /* what the value is called in help */
+	const struct field_table *table; /* OPT_CHOICE */
+	const char *member;              /* OPT_CHOICE: of that table */
+	const char *help;
+};
+
+/* Options that fill one struct, which may lie inside a larger one. */
+struct opt_group {
+	const struct opt *rows;
+	size_t n;
+	size_t base;
+};
+
+#define OPT_GROUPS_MAX 4
+
+struct opt_words {
+	const char **operands; /* before "--" */
+	size_t n_operands;
+	const char *const *rest; /* behind it, ended by NULL; NULL: there was no "--" */
+	size_t n_rest;
+};
+
+/* words ends with NULL.  CAY_E_INVALID, and *ret_near, when not NULL, is the
+ * option the unknown one looks like. */
+[[nodiscard]] int opt_parse_words(const struct opt_group *groups, const char *const *words,
+				  size_t n, struct arena *arena, void *args, struct opt_words *ret,
+				  const char **ret_near, struct cay_err *err);
+/* "-u, --user USER" */
+[[nodiscard]] int opt_format_spelling(const struct opt *o, struct buf *ret);
+/* How many letters one word is away from another. */
+unsigned opt_edit_distance(struct slice a, struct slice b);
+/* The choices of a member of a table, ended by NULL. */
+const char *const *opt_list_choices(const struct opt *o);
+#endif

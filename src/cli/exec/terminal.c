@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/exec/terminal.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+
+#include "base/clock.h"
+#include "cli/exec/attach-client.h"
+#include "cli/exec/session.h"
+#include "cli/exec/tty.h"
+#include "cli/print/print.h"
+
+#define PIECE KIB(16)
+#define BACKOFF_MS 100
+#define LEAVE_MS 1000 /* for what was typed in front of the keys */
+#define CTRL_C 3
+#define CTRL_D 4
+
+struct terminal {
+	struct api *api;
+	const struct terminal_spec *spec;
+	struct terminal_result *ret;
+	struct attach_client attach_client;
+	struct detach_keys detach_keys;
+	int signals; /* of the terminal's own */
+	bool raw, may_have_queried;
+	/* out */
+	uint64_t next[FRAME_NUM_STREAMS];
+	struct slice pending_write; /* waits for its fd */
+	int write_fd;
+	bool ended;
+	bool needs_bytes; /* all that came was looked at */
+	/* in: held begins at base, and up to sent was sent on this connection */
+	struct buf held;
+	uint64_t base, sent;
+	bool offset_known; /* where it stands, on this connection */
+	bool role_known;   /* whether we write; what is typed before waits in the terminal */
+	bool writes, closed, eof, eof_sent;
+	uint16_t cols, rows; /* as the other side has them */
+	unsigned tries;
+	uint64_t leave_ns; /* when it is left, whatever was not sent */
+};
+
+/* Raw terminals do not return the carriage by themselves. */
+#define note(t, ...) \
+	do { \
+		if ((t)->raw && write(STDERR_FILENO, "\r\n", 2) < 0) \
+			break; \
+		print_note(__VA_ARGS__); \
+		if ((t)->raw && write(STDERR_FILENO, "\r", 1) < 0) \
+			break; \
+	} while (false)
+
+/* In */
+
+/* Standard input stands here: what is before it need not be held, what is behind it is
+ * sent again. */
+static void terminal_set_input_offset(struct terminal *t, uint64_t at)
+{
+	if (at < t->base || at > t->base + t->held.len) {
+		buf_clear(&t->held); /* somebody else wrote */
+		t->base = at;
+	}
+	buf_consume(&t->held, (size_t)(at - t->base));
+	t->base = t->sent = at;
+	t->offset_known = true;
+}
+
+static int terminal_acknowledge_input(struct terminal *t, uint64_t at, struct cay_err *err)
+{
+	if (!t->offset_known && !t->spec->tty) {
+		terminal_set_input_offset(t, at);
+		return 0;
+	}
+	if (!t->offset_known || (t->spec->tty && !t->writes) || at < t->base)
+		return 0;
+	if (at > t->sent)
+		return cay_fail(err, CAY_E_MISBEHAVED, "more input was taken than was sent");
+	buf_consume(&t->held, (size_t)(at - t->base));
+	t->base = at;
+	return 0;
+}
+
+static int terminal_send_size(struct terminal *t, struct cay_err *err)
+{
+	uint8_t bytes[FRAME_SIZE_LENGTH];
+	uint16_t cols, rows;
+	struct frame f = { .type = FRAME_SIZE, .length = sizeof(bytes), .content = bytes };
+
+	if (!t->spec->tty || !t->writes || !tty_read_size(&cols, &rows) ||
+	    (cols == t->cols && rows == t->rows))
+		return 0;
+	t->cols = cols;
+	t->rows = rows;
+	frame_size_encode(cols, rows, bytes);
+	return attach_client_send_frame(&t->attach_client, &f, err);
+}
+
+static int terminal_handle_role(struct terminal *t, const struct frame *f, struct cay_err *err)
+{
+	bool before = t->writes;
+
+	if (frame_role_decode(f, &t->writes) < 0)
+		return cay_fail(err, CAY_E_MISBEHAVED, "a role that is none");
+	t->role_known = true;
+	if (t->writes) {
+		terminal_set_input_offset(t, f->offset);
+		return terminal_send_size(t, err);
+	}
+	t->offset_known = false;
+	buf_clear(&t->held);
+	if (before || t->spec->role != ROLE_WATCH)
+		note(t, "somebody else writes to it; you watch (cay attach --take takes over)");
+	return 0;
+}
+
+static bool terminal_can_send(const struct terminal *t)
+{
+	return t->offset_known && !t->closed && (t->writes || !t->spec->tty);
+}
+
+static int terminal_send_input(struct terminal *t, struct cay_err *err)
+{
+	uint64_t end = t->base + t->held.len;
+	struct frame f = { .type = FRAME_DATA, .stream = FRAME_STDIN, .offset = t->sent };
+
+	if (!terminal_can_send(t) || http_client_has_unsent(&t->attach_client.http))
+		return 0;
+	if (t->sent < end) {
+		f.content = (const uint8_t *)t->held.data + (t->sent - t->base);
+		f.length = (uint32_t)(end - t->sent < PIECE ? end - t->sent : PIECE);
+		t->sent += f.length;
+		return attach_client_send_frame(&t->attach_client, &f, err);
+	}
+	if (!t->eof || t->eof_sent || t->spec->tty)
+		return 0;
+	t->eof_sent = true;
+	f.type = FRAME_EOF;
+	return attach_client_send_frame(&t->attach_client, &f, err);
+}
+
+static bool terminal_wants_input(const struct terminal *t)
+{
+	return !t->eof && !t->ret->detached && (t->raw || t->spec->forward_stdin) &&
+	       (t->role_known || !t->spec->tty) && t->held.len + PIECE <= TERMINAL_HELD;
+}
+
+static int terminal_hold_input(struct terminal *t, const void *p, size_t n, struct cay_err *err)
+{
+	/* who only watches types into nothing */
+	if (t->closed || (t->spec->tty && !t->writes))
+		return 0;
+	return buf_append(&t->held, p, n) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : 0;
+}
+
+static int terminal_read_input(struct terminal *t, struct cay_err *err)
+{
+	uint8_t bytes[PIECE];
+	ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
+	size_t pass;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) {
+		t->eof = true;
+		/* a terminal has no end of file but this */
+		return t->spec->tty ? terminal_hold_input(t, &(char){ CTRL_D }, 1, err) : 0;
+	}
+	pass = t->raw ? detach_keys_scan(&t->detach_keys, bytes, (size_t)n) : (size_t)n;
+	if (pass < (size_t)n ||
+	    (t->raw && t->spec->role == ROLE_WATCH && memchr(bytes, CTRL_C, (size_t)n)))
+		t->ret->detached = true;
+	t->leave_ns = clk_boot_ns(&clk_system) + LEAVE_MS * NS_PER_MS;
+	return terminal_hold_input(t, bytes, pass, err);
+}
+
+/* Out */
+
+static int terminal_handle_output(struct terminal *t, const struct frame *f, struct cay_err *err)
+{
+	bool gap = f->type == FRAME_GAP;
+	uint64_t n = gap ? frame_gap_decode(f) : f->length;
+
+	if (f->offset != t->next[f->stream] || !n)
+		return cay_fail(err, CAY_E_MISBEHAVED,
+				"the output is not in order; the rest is not shown");
+	t->next[f->stream] += n;
+	t->tries = 0;
+	if (gap) {
+		note(t, "%llu bytes of its output were lost", (unsigned long long)n);
+		return 0;
+	}
+	t->may_have_queried |=
+		memchr(f->content, 0x1b, f->length) || memchr(f->content, 0x05, f->length) ||
+		memchr(f->content, 0x9b, f->length) || memchr(f->content, 0x9d, f->length);
+	t->pending_write = (struct slice){ (const char *)f->content, f->length };
+	t->write_fd = f->stream == FRAME_STDERR ? STDERR_FILENO : STDOUT_FILENO;
+	return 0;
+}
+
+static int terminal_handle_frame(struct terminal *t, const struct frame *f, struct cay_err *err)
+{
+	struct slice json = { (const char *)f->content, f->length };
+
+	switch ((enum frame_type)f->type) {
+	case FRAME_DATA:
+	case FRAME_GAP:
+		return terminal_handle_output(t, f, err);
+	case FRAME_TAKEN:
+		return terminal_acknowledge_input(t, f->offset, err);
+	case FRAME_EOF:
+		t->closed = true;
+		buf_clear(&t->held);
+		t->base = t->sent; /* news of it may still come */
+		return 0;
+	case FRAME_SIZE:
+		return frame_size_decode(f, &t->cols, &t->rows);
+	case FRAME_ROLE:
+		return terminal_handle_role(t, f, err);
+	case FRAME_END:
+		t->ended = true;
+		return session_end_decode(t->api, json, &t->ret->end, err);
+	case FRAME_ERROR:
+		return api_error_decode(t->api, json, err);
+	case FRAME_NUM_TYPES:
+		break;
+	}
+	return 0;
+}
+
+/* poll() said there is room: PIPE_BUF bytes go into a pipe without blocking. */
+static int terminal_write_output(struct terminal *t, struct cay_err *err)
+{
+	ssize_t n = write(t->write_fd, t->pending_write.p,
+			  t->pending_write.n < 4096 ? t->pending_write.n : 4096);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n < 0 && (errno == EPIPE || errno == EIO)) {
+		t->ret->quit = 128 + SIGPIPE;
+		return 0;
+	}
+	if (n < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write its output");
+	t->pending_write.p += n;
+	t->pending_write.n -= (size_t)n;
+	return 0;
+}
+
+/* The connection */
+
+static int terminal_connect(struct terminal *t, struct cay_err *err)
+{
+	struct exec_attach_query q = {
+		.stdout_offset = t->next[FRAME_STDOUT],
+		.stderr_offset = t->next[FRAME_STDERR],
+		/* our own dead connection may still be its writer */
+		.role = t->writes ? ROLE_TAKE : t->spec->role,
+		.acks = !t->spec->tty,
+	};
+
+	t->offset_known = t->eof_sent = false;
+	t->cols = t->rows = 0;
+	return attach_client_open(&t->attach_client, t->api, &t->spec->sandbox, &t->spec->exec, &q,
+				  err);
+}
+
+static bool terminal_can_reconnect(int r, const struct cay_err *why)
+{
+	return r == -ECONNRESET || r == -EPIPE || why->code == CAY_E_UNAVAILABLE;
+}
+
+static int terminal_reconnect(struct terminal *t, int r, struct cay_err *err)
+{
+	unsigned most = dial_is_remote(&t->api->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
+
+	while (r < 0 && terminal_can_reconnect(r, err)) {
+		uint64_t ms = t->tries ? (UINT64_C(1) << (t->tries - 1)) * BACKOFF_MS : 0;
+
+		if (++t->tries > most)
+			return r;
+		*err = (struct cay_err){};
+		t->api->hint[0] = 0;
+		(void)interrupt_wait(&t->api->intr, -1, 0,
+				     clk_boot_ns(&clk_system) + ms * NS_PER_MS);
+		if (interrupt_take_signal(&t->api->intr)) {
+			t->ret->quit = 128 + t->api->intr.signo;
+			return 0;
+		}
+		r = terminal_connect(t, err);
+	}
+	return r;
+}
+
+/* Frames until output waits. */
+static int terminal_handle_frames(struct terminal *t, struct cay_err *err)
+{
+	int r = 1;
+
+	while (r > 0 && !t->pending_write.n && !t->ended) {
+		struct frame f;
+
+		r = attach_client_next_frame(&t->attach_client, &f, err);
+		t->needs_bytes = r == 0;
+		if (r > 0 && f.type == FRAME_DATA && !t->spec->tty) {
+			/* what is written below is had: acks keep what a broken line lost */
+			struct frame ack = { .type = FRAME_TAKEN,
+					     .stream = f.stream,
+					     .offset = f.offset + f.length };
+			int sent = attach_client_send_frame(&t->attach_client, &ack, err);
+
+			r = sent < 0 ? sent : r;
+		}
+		if (r > 0) {
+			int taken_r = terminal_handle_frame(t, &f, err);
+
+			r = taken_r < 0 ? taken_r : r;
+		}
+	}
+	return r < 0 ? r : 0;
+}
+
+static int terminal_exchange_bytes(struct terminal *t, const struct pollfd *p, struct cay_err *err)
+{
+	int r = 0;
+
+	if (http_client_has_unsent(&t->attach_client.http)) {
+		r = http_client_flush(&t->attach_client.http);
+		/* why it ended may be there to read */
+		if (r < 0 && r != -EAGAIN)
+			t->attach_client.http.sent = t->attach_client.http.out.len;
+		r = 0;
+	}
+	/* what is here comes before news of the connection's end */
+	if (t->needs_bytes && (p->revents || http_client_has_buffered(&t->attach_client.http)))
+		r = http_client_receive(&t->attach_client.http, err);
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* Signals */
+
+static void terminal_read_signals(struct terminal *t)
+{
+	struct signalfd_siginfo info;
+
+	while (read(t->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGQUIT)
+			t->ret->quit = 128 + SIGQUIT;
+		if (info.ssi_signo == SIGCONT && t->raw)
+			tty_set_raw_again();
+	}
+}
+
+static int terminal_open_signals(struct terminal *t, struct cay_err *err)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGWINCH);
+	(void)sigaddset(&set, SIGCONT);
+	(void)sigaddset(&set, SIGQUIT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "block signals");
+	t->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return t->signals < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a signalfd") : 0;
+}
+
+/* The loop */
+
+enum { P_INTR, P_SIGNALS, P_STDIN, P_LINE, P_WRITE, P_NUM };
+
+static bool terminal_is_leaving(const struct terminal *t)
+{
+	if (!t->ret->detached)
+		return t->ret->quit;
+	return !t->held.len || !terminal_can_send(t) || clk_boot_ns(&clk_system) >= t->leave_ns;
+}
+
+static int terminal_poll_once(struct terminal *t, struct cay_err *err)
+{
+	const struct http_client *h = &t->attach_client.http;
+	short line =
+		(short)((t->needs_bytes ? POLLIN : 0) | (http_client_has_unsent(h) ? POLLOUT : 0));
+	struct pollfd p[P_NUM] = {
+		[P_INTR] = { .fd = t->api->intr.fd, .events = POLLIN },
+		[P_SIGNALS] = { .fd = t->signals, .events = POLLIN },
+		[P_STDIN] = { .fd = terminal_wants_input(t) ? STDIN_FILENO : -1, .events = POLLIN },
+		[P_LINE] = { .fd = line ? h->fd : -1, .events = http_client_poll_events(h, line) },
+		[P_WRITE] = { .fd = t->pending_write.n ? t->write_fd : -1, .events = POLLOUT },
+	};
+	uint64_t deadline = t->ret->detached ? t->leave_ns : UINT64_MAX;
+	int r = 0;
+
+	if (t->needs_bytes && http_client_has_buffered(h))
+		deadline = 0;
+	if (poll(p, P_NUM, deadline_to_poll_ms(deadline)) < 0)
+		return errno == EINTR ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "poll");
+	if (p[P_INTR].revents) {
+		interrupt_read_signals(&t->api->intr);
+		t->ret->quit = 128 + t->api->intr.signo;
+	}
+	if (p[P_SIGNALS].revents) {
+		terminal_read_signals(t);
+		r = terminal_send_size(t, err);
+	}
+	if (r >= 0 && p[P_WRITE].revents)
+		r = terminal_write_output(t, err);
+	if (r >= 0 && p[P_STDIN].revents)
+		r = terminal_read_input(t, err);
+	if (r >= 0)
+		r = terminal_exchange_bytes(t, &p[P_LINE], err);
+	return r;
+}
+
+static int terminal_run_loop(struct terminal *t, struct cay_err *err)
+{
+	int r = terminal_connect(t, err);
+
+	for (;;) {
+		if (r >= 0)
+			r = terminal_handle_frames(t, err);
+		if (r >= 0)
+			r = terminal_send_input(t, err);
+		if (r >= 0 && t->ended && !t->pending_write.n)
+			return 0;
+		if (terminal_is_leaving(t))
+			return 0;
+		if (r >= 0 && !t->ended)
+			r = terminal_poll_once(t, err);
+		else if (r >= 0)
+			r = terminal_write_output(t, err);
+		if (r < 0)
+			r = terminal_reconnect(t, r, err);
+		if (r < 0)
+			return r;
+	}
+}
+
+int terminal_run(struct api *a, const struct terminal_spec *spec, struct terminal_result *ret,
+		 struct cay_err *err)
+{
+	struct terminal t = { .api = a,
+			      .spec = spec,
+			      .ret = ret,
+			      .attach_client = ATTACH_CLIENT_INIT,
+			      .detach_keys = spec->detach_keys,
+			      .signals = -EBADF,
+			      .held = BUF_INIT(TERMINAL_HELD + 1) };
+	int r = terminal_open_signals(&t, err);
+
+	*ret = (struct terminal_result){};
+	if (r >= 0 && spec->tty && isatty(STDIN_FILENO)) {
+		r = tty_set_raw(err);
+		t.raw = r >= 0;
+	}
+	if (r >= 0)
+		r = terminal_run_loop(&t, err);
+	if (t.raw)
+		tty_restore(t.may_have_queried);
+	attach_client_fini(&t.attach_client);
+	buf_fini(&t.held);
+	cay_closep(&t.signals);
+	return r;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/hint.h"
+
+const struct hint hints[] = {
+#define CAY_HINT(op_, sym, field_, words_) { op_, CAY_E_##sym, field_, words_ },
+#include "cli/print/hints.def"
+#undef CAY_HINT
+	{ "", CAY_OK, NULL, NULL },
+};
+
+static bool hint_matches_error(const struct hint *h, const struct api *a, const struct cay_err *err)
+{
+	return h->code == err->code && (!h->field || str_eq(h->field, err->field)) &&
+	       strncmp(ops[a->last_op].name, h->op, strlen(h->op)) == 0;
+}
+
+const char *hint_find(const struct api *a, const struct cay_err *err)
+{
+	const char *general = cay_error_row(err->code)->hint;
+
+	if (a->hint[0] && !str_eq(a->hint, general))
+		return a->hint; /* whoever said it knew more than a table */
+	for (const struct hint *h = hints; a->has_last_op && h->words; h++)
+		if (hint_matches_error(h, a, err))
+			return h->words;
+	/* these two are for who sends requests by hand */
+	return !a->hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL) ? ""
+											  : general;
+}

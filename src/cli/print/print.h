@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CLI_PRINT_PRINT_H
+#define CAY_CLI_PRINT_PRINT_H
+/*
+ * show - what cay itself prints, for people
+ *
+ * Names, messages and everything else that came from a server is shown with its
+ * control characters, bidirectional overrides and broken UTF-8 escaped: no reply
+ * can move the cursor, hide a line or set a title.  What a command in a sandbox
+ * writes is not shown but passed on; see session.c.
+ */
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+
+/* Append s, escaped: "\x1b", "\n".  -ENOBUFS at the buffer's limit. */
+[[nodiscard]] int print_append_escaped(struct buf *out, struct slice s);
+/* Columns it takes on a terminal, one per code point; s must be shown text. */
+size_t print_text_width(const char *s);
+
+/* Rows of cells, aligned when printed; the first is the heading. */
+#define PRINT_TABLE_COLUMNS_MAX 8
+
+struct print_table {
+	struct buf text; /* cells, a 0 behind each */
+	size_t columns, cells;
+	size_t width[PRINT_TABLE_COLUMNS_MAX];
+};
+
+#define auto_table CAY_CLEANUP(print_table_fini) struct print_table
+
+struct print_table print_table_create(size_t columns);
+void print_table_fini(struct print_table *t);
+/* Add one cell, escaped; columns of them make a row. */
+[[nodiscard]] int print_table_add_cell(struct print_table *t, const char *text);
+[[nodiscard]] int print_table_write(const struct print_table *t, struct buf *out);
+
+/* "3 min", "2 h", "5 d": how long ago, shortly. */
+#define PRINT_AGE_MAX 24
+void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX]);
+
+/* "cay: message" and "  hint: ..." on stderr, both escaped; hint may be "". */
+void print_failure(const char *message, const char *hint);
+/* "cay: ..." on stderr, escaped. */
+__attribute__((format(printf, 1, 2))) void print_note(const char *fmt, ...);
+/* All of it to stdout. */
+[[nodiscard]] int print_stdout(const struct buf *b, struct cay_err *err);
+/* Whether fd is a terminal that wants colours (NO_COLOR is not set). */
+bool print_wants_colour(int fd);
+#endif

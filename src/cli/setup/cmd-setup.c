@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+#include <stdarg.h>
+
+#include "base/path.h"
+#include "cli/print/print.h"
+#include "cli/setup/setup.h"
+
+#define NAME_WIDTH 10
+
+struct setup_args {
+	bool yes, check;
+	const char *image;
+	struct json_args json;
+};
+
+static const struct opt rows[] = {
+	{ "yes", 'y', OPT_FLAG, offsetof(struct setup_args, yes), .help = "Do not ask" },
+	{ "check", 0, OPT_FLAG, offsetof(struct setup_args, check),
+	  .help = "Only look, and say what is to be done; 1 is the exit status when something is" },
+	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .operand = OPERAND_IMAGE,
+	  .arg = "SOURCE",
+	  .help = "The first image: a tar, an OCI layout's directory, or a registry's reference" },
+};
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(setup_args, json), OPTS_END };
+
+const struct setup_step setup_steps[] = {
+	{ "root", setup_root_check },
+	{ "machine", setup_machine_check },
+	{ "users", setup_users_check, setup_users_apply },
+	{ "settings", setup_config_check, setup_config_apply },
+	{ "daemons", setup_daemons_check, setup_daemons_apply },
+	{ "key", setup_key_check, setup_key_apply },
+	{ "image", setup_image_check, setup_image_apply },
+	{ "sandbox", setup_sandbox_check, setup_sandbox_apply, .harmless = true },
+	{ NULL },
+};
+
+static const struct {
+	const char *name, *colour;
+} states[SETUP_NUM_STATES] = {
+	[SETUP_OK] = { "ok", "\033[32m" },     [SETUP_DONE] = { "done", "\033[32m" },
+	[SETUP_TODO] = { "todo", "\033[33m" }, [SETUP_FAILED] = { "failed", "\033[31m" },
+	[SETUP_SKIPPED] = { "left", "" },
+};
+
+/* With the image's name between the two, if there are two. */
+static const struct {
+	const char *before, *behind;
+} next_steps[] = {
+	{ "cay run ", " -- uname -a" },
+	{ "cay create --name demo ", " && cay shell demo" },
+	{ "cay create --name web ", " && cay token web    # for a program, over localhost:7070" },
+	{ "cay mcp config claude    # for an agent; also cursor, vscode", NULL },
+};
+
+void setup_finding_report(struct setup *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	buf_clear(&s->found);
+	va_start(ap, fmt);
+	/* words that do not fit are no reason to fail */
+	if (buf_vprintf(&s->found, fmt, ap) < 0)
+		(void)!buf_puts(&s->found, "...");
+	va_end(ap);
+}
+
+struct setup_printer {
+	struct buf json_text;
+	struct jw json;
+	bool as_json, colour;
+};
+
+/* As it goes: a person waits for the next line. */
+static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step *step,
+				enum setup_state state, const struct setup *s, struct cay_err *err)
+{
+	struct slice found = { buf_str(&s->found), s->found.len };
+	auto_buf line = BUF_INIT(KIB(4));
+	int r;
+
+	if (t->as_json) {
+		jw_object_begin(&t->json, NULL);
+		jw_str(&t->json, "name", step->name);
+		jw_str(&t->json, "state", states[state].name);
+		if (found.n)
+			jw_slice(&t->json, "found", found);
+		jw_end(&t->json);
+		return 0;
+	}
+	r = buf_printf(&line, "%s%-6s%s  %s", t->colour ? states[state].colour : "",
+		       states[state].name, t->colour ? "\033[0m" : "", step->name);
+	for (size_t i = strlen(step->name); r >= 0 && found.n && i < NAME_WIDTH; i++)
+		r = buf_putc(&line, ' ');
+	if (r >= 0)
+		r = print_append_escaped(&line, slice_trim(found));
+	if (r >= 0)
+		r = buf_putc(&line, '\n');
+	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&line, err);
+}
+
+/* Once, in front of the first thing that changes the machine. */
+static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_err *err)
+{
+	static const char question[] = "This makes what is missing: users, settings, units, a "
+				       "first image. Go on? [Y/n] ";
+	char answer[16] = {};
+	ssize_t n;
+
+	if (*asked)
+		return 0;
+	*asked = true;
+	if (!isatty(STDIN_FILENO)) {
+		api_hint_set(&s->cli->api,
+			     "'cay setup --yes' does it; 'cay setup --check' only looks");
+		return cay_fail(err, CAY_E_INVALID, "setup: nobody is there to be asked");
+	}
+	if (fd_write_all(STDERR_FILENO, question, sizeof(question) - 1) < 0)
+		return cay_fail(err, CAY_E_INVALID, "setup: nobody is there to be asked");
+	n = read(STDIN_FILENO, answer, sizeof(answer) - 1);
+	if (n > 0 && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y'))
+		return 0;
+	return cay_fail(err, CAY_E_INVALID, "setup: left as it is");
+}
+
+static int cmd_setup_run_step(struct setup *s, const struct setup_step *step, bool *asked,
+			      enum setup_state *ret, struct cay_err *err)
+{
+	int r;
+
+	buf_clear(&s->found);
+	r = step->check(s, err);
+	*ret = r > 0            ? SETUP_OK
+	       : r < 0          ? SETUP_FAILED
+	       : step->harmless ? SETUP_SKIPPED
+				: SETUP_TODO;
+	if (r != 0 || s->check)
+		return r;
+	r = step->harmless ? 0 : cmd_setup_confirm_changes(s, asked, err);
+	if (r >= 0)
+		r = step->apply(s, err);
+	*ret = r < 0 ? SETUP_FAILED : step->harmless ? SETUP_OK : SETUP_DONE;
+	return r;
+}
+
+/* With --check a failure is one more thing to be done, and the others are looked at. */
+static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_printer *t,
+				   bool *ret_todo, struct cay_err *err)
+{
+	bool asked = yes;
+	int r = 0;
+
+	for (const struct setup_step *step = setup_steps; step->name; step++) {
+		enum setup_state state = SETUP_SKIPPED;
+		struct cay_err why = {};
+		int now = 0, told;
+
+		buf_clear(&s->found);
+		if (r >= 0 || s->check)
+			now = cmd_setup_run_step(s, step, &asked, &state, &why);
+		if (now < 0)
+			setup_finding_report(s, "%s", why.msg);
+		*ret_todo |= state == SETUP_TODO || state == SETUP_FAILED;
+		told = cmd_setup_print_step(t, step, state, s, err);
+		if (told < 0)
+			return told;
+		if (now < 0 && r >= 0) {
+			r = now;
+			*err = why;
+		}
+	}
+	return r;
+}
+
+static int cmd_setup_format_next_step(const struct setup *s, size_t i, struct buf *to)
+{
+	int r = buf_puts(to, next_steps[i].before);
+
+	if (r < 0 || !next_steps[i].behind)
+		return r;
+	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].behind);
+}
+
+static int cmd_setup_print_commands(struct setup_printer *t, const struct setup *s, bool ok,
+				    struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(KIB(4));
+	size_t n = ok ? ARRAY_SIZE(next_steps) : s->n_start_commands;
+	int r = 0;
+
+	if (t->as_json)
+		jw_array_begin(&t->json, ok ? "next" : "start");
+	else if (n)
+		r = buf_puts(&out, ok ? "\nnext:\n"
+				      : "\nstart these as root, then run 'cay setup' again:\n");
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		auto_buf line = BUF_INIT(KIB(1));
+
+		if (ok)
+			r = cmd_setup_format_next_step(s, i, &line);
+		else
+			r = buf_puts(&line, s->start_commands[i]);
+		if (r >= 0 && t->as_json)
+			jw_str(&t->json, NULL, buf_str(&line));
+		else if (r >= 0)
+			r = buf_printf(&out, "  %s\n", buf_str(&line));
+	}
+	if (t->as_json)
+		jw_end(&t->json);
+	if (r < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return t->as_json ? 0 : print_stdout(&out, err);
+}
+
+static int cmd_setup_finish_report(struct setup_printer *t, const struct setup *s, bool ok,
+				   struct cay_err *err)
+{
+	int r;
+
+	if (t->as_json)
+		jw_end(&t->json);
+	r = s->check ? 0 : cmd_setup_print_commands(t, s, ok, err);
+	if (r < 0 || !t->as_json)
+		return r;
+	jw_bool(&t->json, "ok", ok);
+	jw_end(&t->json);
+	if (jw_finish(&t->json) < 0 || buf_putc(&t->json_text, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(&t->json_text, err);
+}
+
+static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words *,
+			 struct cay_err *err)
+{
+	const struct setup_args *a = args;
+	struct setup s = {
+		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
+	};
+	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
+				   .as_json = a->json.json,
+				   .colour = !a->json.json && print_wants_colour(STDOUT_FILENO) };
+	struct cay_err told = {};
+	bool todo = false;
+	int r, said;
+
+	t.json = jw_to(&t.json_text);
+	if (t.as_json) {
+		jw_object_begin(&t.json, NULL);
+		jw_array_begin(&t.json, "steps");
+	}
+	r = cmd_setup_run_all_steps(&s, a->yes, &t, &todo, err);
+	said = cmd_setup_finish_report(&t, &s, !todo, &told);
+	if (r >= 0 && said < 0)
+		*err = told;
+	buf_fini(&s.found);
+	buf_fini(&t.json_text);
+	if (a->check && said >= 0)
+		return todo;
+	return r < 0 ? r : said;
+}
+
+const struct cmd cmd_setup = {
+	.name = "setup",
+	.needs = CMD_NEEDS_THIS_MACHINE,
+	.args = "[--yes] [--check] [--image SOURCE] [--json]",
+	.options = options,
+	.size = sizeof(struct setup_args),
+	.help = "Make this machine ready, as root: users, settings, daemons, a first sandbox",
+	.more = "Each step looks before it does anything, so setup can be run again. Without "
+		"--image "
+		"the first image is called host and made of programs of this machine; 'cay image "
+		"import' and 'cay image pull' bring better ones. Who runs it by sudo gets a "
+		"context "
+		"with a key of their own. Without systemd it says what to start.",
+	.run = cmd_setup_run,
+};

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+
+#include "base/path.h"
+#include "cli/setup/doctor.h"
+
+/* Files of /proc and /sys are not regular to path_read(): they have no size. */
+static int doctor_proc_file_read(const char *path, struct buf *ret)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		int r = buf_reserve(ret, 4096);
+		ssize_t n;
+
+		if (r < 0)
+			return r;
+		n = read(fd, ret->data + ret->len, 4096);
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		ret->len += (size_t)n;
+		ret->data[ret->len] = 0;
+	}
+}
+
+static void doctor_check_kernel_version(struct cli *, const struct doctor_check *row,
+					struct doctor_finding *f)
+{
+	struct utsname u;
+	bool old = uname(&u) < 0 || doctor_version_compare(u.release, row->version) < 0;
+
+	doctor_finding_report(f, old ? row->bad : VERDICT_OK, "%s, want %s or later", u.release,
+			      row->version);
+}
+
+static void doctor_check_sysctl_minimum(struct cli *, const struct doctor_check *row,
+					struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+	struct slice rest;
+	uint64_t v;
+	int r = doctor_proc_file_read(row->path, &text);
+
+	if (r < 0) {
+		doctor_finding_report(f, VERDICT_WARN, "%s: %s", row->path, strerror(-r));
+		return;
+	}
+	rest = (struct slice){ buf_str(&text), text.len };
+	if (str_parse_u64(slice_cut(&rest, '\n'), 0, UINT64_MAX, &v) < 0) {
+		doctor_finding_report(f, VERDICT_WARN, "%s is not a number", row->path);
+		return;
+	}
+	doctor_finding_report(f, v < row->want ? row->bad : VERDICT_OK, "%llu, want %llu",
+			      (unsigned long long)v, (unsigned long long)row->want);
+}
+
+/* A line of mountinfo, cut: where it is mounted, what type, which options. */
+static bool doctor_mountinfo_next_line(struct slice *text, struct slice *point, struct slice *type,
+				       struct slice *options)
+{
+	while (text->p && text->n) {
+		struct slice line = slice_cut(text, '\n'), word = {};
+
+		for (int i = 0; i < 5; i++)
+			word = slice_cut(&line, ' ');
+		*point = word;
+		while (line.p && !slice_eq(slice_cut(&line, ' '), SLICE("-")))
+			;
+		if (!line.p)
+			continue;
+		*type = slice_cut(&line, ' ');
+		(void)slice_cut(&line, ' ');
+		*options = line;
+		return true;
+	}
+	return false;
+}
+
+static bool doctor_word_list_has(struct slice list, char separator, const char *word)
+{
+	while (list.p)
+		if (slice_eq(slice_cut(&list, separator), slice_of(word)))
+			return true;
+	return false;
+}
+
+static void doctor_check_cgroup2_mount(struct cli *, const struct doctor_check *row,
+				       struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(MIB(1));
+	struct slice rest, point, type, options;
+
+	if (doctor_proc_file_read("/proc/self/mountinfo", &text) < 0)
+		doctor_finding_report(f, VERDICT_WARN, "cannot read /proc/self/mountinfo");
+	rest = (struct slice){ buf_str(&text), text.len };
+	while (doctor_mountinfo_next_line(&rest, &point, &type, &options))
+		if (slice_eq(type, SLICE("cgroup2")))
+			doctor_finding_report(f, VERDICT_OK, "at %.*s",
+					      (int)(point.n > 200 ? 200 : point.n), point.p);
+	doctor_finding_report(f, row->bad, "not mounted");
+}
+
+/* On a hybrid machine memory, cpu and pids may belong to version 1. */
+static void doctor_check_cgroup_controllers(struct cli *, const struct doctor_check *row,
+					    struct doctor_finding *f)
+{
+	static const char *const wanted[] = { "memory", "cpu", "pids" };
+	auto_buf mounts = BUF_INIT(MIB(1)), say = BUF_INIT(256);
+	unsigned v1 = 0, v2 = 0;
+	struct slice rest, point, type, options;
+
+	(void)!doctor_proc_file_read("/proc/self/mountinfo", &mounts);
+	rest = (struct slice){ buf_str(&mounts), mounts.len };
+	while (doctor_mountinfo_next_line(&rest, &point, &type, &options)) {
+		auto_buf path = BUF_INIT(KIB(4)), names = BUF_INIT(KIB(4));
+
+		if (slice_eq(type, SLICE("cgroup2")) &&
+		    buf_printf(&path, "%.*s/cgroup.controllers", (int)point.n, point.p) >= 0 &&
+		    doctor_proc_file_read(buf_str(&path), &names) >= 0 && names.len)
+			buf_truncate(&names, names.len - 1);
+		for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++) {
+			if (slice_eq(type, SLICE("cgroup")) &&
+			    doctor_word_list_has(options, ',', wanted[i]))
+				v1 |= 1u << i;
+			if (doctor_word_list_has((struct slice){ buf_str(&names), names.len }, ' ',
+						 wanted[i]))
+				v2 |= 1u << i;
+		}
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (buf_printf(&say, "%s%s %s", i ? ", " : "", wanted[i],
+			       v2 & 1u << i   ? "v2"
+			       : v1 & 1u << i ? "v1"
+					      : "missing") < 0)
+			break;
+	doctor_finding_report(f, (v1 | v2) == 7 ? VERDICT_OK : row->bad, "%s", buf_str(&say));
+}
+
+static void doctor_check_filesystem(struct cli *, const struct doctor_check *row,
+				    struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(64));
+	struct slice rest;
+
+	(void)!doctor_proc_file_read("/proc/filesystems", &text);
+	rest = (struct slice){ buf_str(&text), text.len };
+	while (rest.p) {
+		struct slice name = slice_cut(&rest, '\n');
+
+		(void)slice_cut(&name, '\t');
+		if (slice_eq(name, slice_of(row->path)))
+			doctor_finding_report(f, VERDICT_OK, "there");
+	}
+	doctor_finding_report(f, row->bad,
+			      "not in /proc/filesystems (a module may have to be loaded)");
+}
+
+/* Calls that fail with anything but ENOSYS are there. */
+static void doctor_syscall_report(struct doctor_finding *f, const struct doctor_check *row, long r,
+				  int error)
+{
+	bool there = r >= 0 || (error != ENOSYS && error != EOPNOTSUPP);
+
+	doctor_finding_report(f, there ? VERDICT_OK : row->bad, "%s",
+			      there ? "there" : "the kernel, or a filter, has it not");
+}
+
+static void doctor_check_openat2(struct cli *, const struct doctor_check *row,
+				 struct doctor_finding *f)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_BENEATH };
+	auto_close int fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
+
+	doctor_syscall_report(f, row, fd, errno);
+}
+
+static void doctor_check_mount_setattr(struct cli *, const struct doctor_check *row,
+				       struct doctor_finding *f)
+{
+	struct mount_attr attr = {};
+	long r = syscall(SYS_mount_setattr, -1, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+
+	doctor_syscall_report(f, row, r, errno);
+}
+
+static void doctor_check_pidfd(struct cli *, const struct doctor_check *row,
+			       struct doctor_finding *f)
+{
+	auto_close int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	doctor_syscall_report(f, row, fd, errno);
+}
+
+static void doctor_check_seccomp(struct cli *, const struct doctor_check *row,
+				 struct doctor_finding *f)
+{
+	auto_buf text = BUF_INIT(KIB(8));
+	bool there = prctl(PR_GET_SECCOMP) >= 0 && doctor_proc_file_read(row->path, &text) >= 0 &&
+		     strstr(buf_str(&text), "kill_process");
+
+	doctor_finding_report(f, there ? VERDICT_OK : row->bad, "%s",
+			      there ? "filters can kill a process" : "no seccomp filters");
+}
+
+#define SYSCTL "set it in /etc/sysctl.d: one node runs thousands of sandboxes"
+
+/* clang-format off */
+const struct doctor_check doctor_kernel[] = {
+	{ "kernel",            doctor_check_kernel_version, .version = "6.1", .bad = VERDICT_FAIL, .advice = "run a kernel of 2022 or later" },
+	{ "exit status",       doctor_check_kernel_version, .version = "6.15", .bad = VERDICT_WARN, .advice = "before 6.15 pidfds do not tell how a process ended after it was reaped; some ends are inferred" },
+	{ "cgroup v2",         doctor_check_cgroup2_mount, .bad = VERDICT_FAIL, .advice = "mount cgroup2; processes of a sandbox are tracked there" },
+	{ "controllers",       doctor_check_cgroup_controllers, .bad = VERDICT_FAIL, .advice = "memory, cpu and pids must be there, in version 2 or 1, or limits cannot be set" },
+	{ "pid_max",           doctor_check_sysctl_minimum, "/proc/sys/kernel/pid_max", 4194304, .bad = VERDICT_WARN, .advice = "sysctl kernel.pid_max=4194304; " SYSCTL },
+	{ "user namespaces",   doctor_check_sysctl_minimum, "/proc/sys/user/max_user_namespaces", 10000, .bad = VERDICT_WARN, .advice = "sysctl user.max_user_namespaces=65536; " SYSCTL },
+	{ "net namespaces",    doctor_check_sysctl_minimum, "/proc/sys/user/max_net_namespaces", 10000, .bad = VERDICT_WARN, .advice = "sysctl user.max_net_namespaces=65536; " SYSCTL },
+	{ "mount namespaces",  doctor_check_sysctl_minimum, "/proc/sys/user/max_mnt_namespaces", 10000, .bad = VERDICT_WARN, .advice = "sysctl user.max_mnt_namespaces=65536; " SYSCTL },
+	{ "inotify instances", doctor_check_sysctl_minimum, "/proc/sys/fs/inotify/max_user_instances", 1024, .bad = VERDICT_WARN, .advice = "sysctl fs.inotify.max_user_instances=8192; " SYSCTL },
+	{ "inotify watches",   doctor_check_sysctl_minimum, "/proc/sys/fs/inotify/max_user_watches", 65536, .bad = VERDICT_WARN, .advice = "sysctl fs.inotify.max_user_watches=1048576; " SYSCTL },
+	{ "terminals",         doctor_check_sysctl_minimum, "/proc/sys/kernel/pty/max", 4096, .bad = VERDICT_WARN, .advice = "sysctl kernel.pty.max=16384; " SYSCTL },
+	{ "open files",        doctor_check_sysctl_minimum, "/proc/sys/fs/file-max", 1048576, .bad = VERDICT_WARN, .advice = "sysctl fs.file-max=4194304; " SYSCTL },
+	{ "socket queue",      doctor_check_sysctl_minimum, "/proc/sys/net/core/somaxconn", 1024, .bad = VERDICT_WARN, .advice = "sysctl net.core.somaxconn=4096: bursts of requests wait in it" },
+	{ "datagram queue",    doctor_check_sysctl_minimum, "/proc/sys/net/unix/max_dgram_qlen", 128, .bad = VERDICT_WARN, .advice = "sysctl net.unix.max_dgram_qlen=512" },
+	{ "overlayfs",         doctor_check_filesystem, "overlay", .bad = VERDICT_FAIL, .advice = "modprobe overlay" },
+	{ "idmapped mounts",   doctor_check_mount_setattr, .bad = VERDICT_FAIL, .advice = "files on disk belong to one range of ids and are mapped at mount; this kernel cannot" },
+	{ "openat2",           doctor_check_openat2, .bad = VERDICT_FAIL, .advice = "paths of strangers are resolved with it; this kernel cannot" },
+	{ "pidfd",             doctor_check_pidfd, .bad = VERDICT_FAIL, .advice = "processes are held by pidfd; this kernel cannot" },
+	{ "seccomp",           doctor_check_seccomp, "/proc/sys/kernel/seccomp/actions_avail", .bad = VERDICT_FAIL, .advice = "the kernel needs CONFIG_SECCOMP_FILTER" },
+	{ NULL },
+};
+/* clang-format on */

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * setup-node - what the machine itself must have: users, settings, daemons
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/path.h"
+#include "cli/setup/doctor.h"
+#include "cli/setup/run-program.h"
+#include "cli/setup/setup.h"
+
+#define CONF_DIR "/etc/cay"
+#define CONF_NAME "cay.conf"
+#define UP_MS 60000
+
+int setup_root_check(struct setup *s, struct cay_err *err)
+{
+	if (geteuid() == 0) {
+		setup_finding_report(s, "yes");
+		return 1;
+	}
+	api_hint_set(&s->cli->api, "sudo cay setup");
+	return cay_fail(err, CAY_E_FORBIDDEN, "only root can set up a machine");
+}
+
+/* What the doctor says of a machine without a daemon: the rest has steps of its own. */
+static bool setup_machine_check_needs_daemon(const struct doctor_check *row)
+{
+	static const char *const names[] = { "quota", "daemon", "journal" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_eq(row->name, names[i]))
+			return true;
+	return false;
+}
+
+static int setup_machine_run_checks(struct setup *s, const struct doctor_check *rows,
+				    unsigned count[static VERDICT_NUM], struct cay_err *err)
+{
+	int r = 0;
+
+	for (const struct doctor_check *row = rows; r >= 0 && row->name; row++) {
+		struct doctor_finding f = { .verdict = VERDICT_WARN,
+					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
+
+		if (setup_machine_check_needs_daemon(row))
+			continue;
+		row->run(s->cli, row, &f);
+		count[f.verdict]++;
+		if (f.verdict == VERDICT_FAIL)
+			r = cay_fail(err, CAY_E_UNSUPPORTED, "%s: %s; %s", row->name,
+				     buf_str(&f.found), row->advice);
+		buf_fini(&f.found);
+	}
+	return r;
+}
+
+int setup_machine_check(struct setup *s, struct cay_err *err)
+{
+	unsigned count[VERDICT_NUM] = {};
+	uint64_t timeout = s->cli->api.timeout_ms;
+	int r;
+
+	s->cli->api.timeout_ms = 1000; /* a daemon that hangs is the doctor's, not ours */
+	r = setup_machine_run_checks(s, doctor_kernel, count, err);
+	if (r >= 0)
+		r = setup_machine_run_checks(s, doctor_host, count, err);
+	s->cli->api.timeout_ms = timeout;
+	if (r < 0) {
+		api_hint_set(&s->cli->api, "'cay doctor' has all of it");
+		return r;
+	}
+	setup_finding_report(s, "%u checks passed%s", count[VERDICT_OK],
+			     count[VERDICT_WARN] ? "; 'cay doctor' has warnings, too" : "");
+	return 1;
+}
+
+/* A number needs no name. */
+static bool setup_user_is_there(const char *user)
+{
+	return ascii_is_digit(user[0]) ||
+	       getpwnam(user); /* NOLINT(concurrency-mt-unsafe): no threads */
+}
+
+/* Who runs what; cayd's is a setting. */
+static const char *const users[] = { NULL, "cay-edge", "cay-mcp" };
+
+static const char *setup_user_name(const struct setup *s, size_t i)
+{
+	return users[i] ? users[i] : s->cli->settings.control_user;
+}
+
+int setup_users_check(struct setup *s, struct cay_err *err)
+{
+	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
+
+	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
+		if (!setup_user_is_there(setup_user_name(s, i))) {
+			setup_finding_report(s, "there is no user %s", setup_user_name(s, i));
+			return 0;
+		}
+		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	}
+	setup_finding_report(s, "%s", buf_str(&list));
+	return 1;
+}
+
+/* The first line of what it said is enough. */
+static int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err)
+{
+	struct slice text = { buf_str(said), said->len }, line = slice_cut(&text, '\n');
+
+	return cay_fail(err, CAY_E_INTERNAL, "%s: %.*s", what, (int)(line.n < 200 ? line.n : 200),
+			line.p);
+}
+
+static int setup_user_create(struct setup *s, const char *name, const char *home,
+			     struct cay_err *err)
+{
+	const char *const argv[] = {
+		"useradd",          "--system", "--user-group",      "--home-dir", home,
+		"--no-create-home", "--shell",  "/usr/sbin/nologin", name,         NULL
+	};
+	auto_buf out = BUF_INIT(KIB(4));
+	int r;
+
+	if (setup_user_is_there(name))
+		return 0;
+	r = run_program_to_end(&s->cli->arena,
+			       &(struct run_program){ .argv = argv, .timeout_ms = 30000 }, &out,
+			       err);
+	return r > 0 ? setup_program_fail(name, &out, err) : r;
+}
+
+int setup_users_apply(struct setup *s, struct cay_err *err)
+{
+	auto_buf list = BUF_INIT(SETUP_FOUND_MAX);
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(users); i++) {
+		const char *home = users[i] ? "/nonexistent" : s->cli->settings.state_dir;
+
+		if (setup_user_is_there(setup_user_name(s, i)))
+			continue;
+		r = setup_user_create(s, setup_user_name(s, i), home, err);
+		if (r >= 0 &&
+		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
+			r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	}
+	if (r >= 0)
+		setup_finding_report(s, "made %s", buf_str(&list));
+	return r;
+}
+
+/* One that cannot be read has ended cay before it came here. */
+int setup_config_check(struct setup *s, struct cay_err *)
+{
+	bool there = access(CONF_DIR "/" CONF_NAME, F_OK) == 0;
+
+	setup_finding_report(s, there ? CONF_DIR "/" CONF_NAME
+				      : "there is no " CONF_DIR "/" CONF_NAME);
+	return there;
+}
+
+int setup_config_apply(struct setup *s, struct cay_err *err)
+{
+	auto_buf text = BUF_INIT(KIB(256));
+	auto_close int dir = -EBADF;
+	int r = conf_write_sample(&settings_table, &text);
+
+	if (r < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	if (mkdir(CONF_DIR, 0755) < 0 && errno != EEXIST)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make " CONF_DIR);
+	dir = open(CONF_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = dir < 0 ? -errno : path_write_atomic(dir, CONF_NAME, text.data, text.len, 0644);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_DIR "/" CONF_NAME);
+	setup_finding_report(s, "wrote " CONF_DIR "/" CONF_NAME ", every line of it a comment");
+	return 0;
+}
+
+static int setup_daemon_query_health(struct setup *s, struct health *ret, struct cay_err *err)
+{
+	uint64_t timeout = s->cli->api.timeout_ms;
+	int r;
+
+	s->cli->api.timeout_ms = 5000;
+	r = api_call(&s->cli->api, &(struct api_call){ .op = OP_HEALTH }, ret, err);
+	s->cli->api.timeout_ms = timeout;
+	return r;
+}
+
+int setup_daemons_check(struct setup *s, struct cay_err *)
+{
+	struct health health = {};
+	struct cay_err why = {};
+
+	if (setup_daemon_query_health(s, &health, &why) < 0) {
+		s->cli->api.hint[0] = 0;
+		setup_finding_report(s, "cayd does not answer");
+		return 0;
+	}
+	setup_finding_report(s, "cayd %s answers at %s", health.version, s->cli->api.dial.socket);
+	return 1;
+}
+
+static bool setup_path_is_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Those of packaging/systemd that are installed. */
+static size_t setup_units_find(const char **ret, size_t max)
+{
+	static const struct {
+		const char *file, *unit;
+	} units[] = {
+		{ "cay-keeper.service", "cay-keeper.service" },
+		{ "cayd.service", "cayd.service" },
+		{ "cay-edge@.service", "cay-edge@1.service" },
+		{ "cay-mcp.service", "cay-mcp.service" },
+	};
+	static const char *const dirs[] = { "/etc/systemd/system", "/usr/lib/systemd/system",
+					    "/usr/local/lib/systemd/system" };
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(units) && n < max; i++) {
+		bool there = false;
+
+		for (size_t k = 0; k < ARRAY_SIZE(dirs); k++) {
+			auto_buf path = BUF_INIT(256);
+
+			there |= buf_printf(&path, "%s/%s", dirs[k], units[i].file) >= 0 &&
+				 access(buf_str(&path), F_OK) == 0;
+		}
+		if (there)
+			ret[n++] = units[i].unit;
+	}
+	return n;
+}
+
+static int setup_start_command_add(struct setup *s, const struct buf *line)
+{
+	const char *text = arena_strndup(&s->cli->arena, buf_str(line), line->len);
+
+	if (!text || s->n_start_commands == SETUP_START_COMMANDS_MAX)
+		return -ENOMEM;
+	s->start_commands[s->n_start_commands++] = text;
+	return 0;
+}
+
+/* What the units would do, for who has no systemd. */
+static int setup_start_commands_list(struct setup *s)
+{
+	static const struct {
+		const char *program, *user, *groups; /* user NULL: cayd's; groups NULL: none */
+	} rows[] = {
+		{ "cay-keeper", "root", NULL },
+		{ "cayd", NULL, NULL },
+		{ "cay-mcp", "cay-mcp", NULL },
+		{ "cay-edge", "cay-edge", "cay-mcp" },
+	};
+	const char *init = s->cli->settings.init_path, *control = s->cli->settings.control_user;
+	auto_buf place = BUF_INIT(KIB(1));
+	int dir = (int)(strrchr(init, '/') - init);
+	int r = buf_printf(&place, "install -d -m 0770 -o cay-mcp -g cay-mcp %s",
+			   s->cli->settings.mcp_dir);
+
+	if (r >= 0)
+		r = setup_start_command_add(s, &place);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(rows); i++) {
+		const char *user = rows[i].user ? rows[i].user : control;
+		auto_buf line = BUF_INIT(KIB(8));
+
+		if (!str_eq(user, "root"))
+			r = buf_printf(&line, "setpriv --reuid=%s --regid=%s ", user, user);
+		if (r >= 0 && rows[i].groups)
+			r = buf_printf(&line, "--groups=%s,%s ", control, rows[i].groups);
+		else if (r >= 0 && line.len)
+			r = buf_puts(&line, "--clear-groups ");
+		if (r >= 0)
+			r = buf_printf(&line, "%.*s/%s &", dir, init, rows[i].program);
+		if (r >= 0)
+			r = setup_start_command_add(s, &line);
+	}
+	return r;
+}
+
+/* It is ready when it says so; the keeper tries its runtimes before that. */
+static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
+{
+	uint64_t deadline = clk_boot_ns(&clk_system) + UP_MS * NS_PER_MS;
+	struct health health = {};
+	int r;
+
+	for (;;) {
+		struct cay_err why = {};
+
+		r = setup_daemon_query_health(s, &health, &why);
+		s->cli->api.hint[0] = 0;
+		if (r >= 0 || clk_boot_ns(&clk_system) > deadline)
+			break;
+		(void)poll(NULL, 0, 200);
+	}
+	if (r < 0) {
+		api_hint_set(&s->cli->api, "'journalctl -u cayd -u cay-keeper' says why");
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"the daemons were started and cayd does "
+				"not answer");
+	}
+	return 0;
+}
+
+int setup_daemons_apply(struct setup *s, struct cay_err *err)
+{
+	const char *argv[8] = { "systemctl", "enable", "--now" };
+	auto_buf out = BUF_INIT(KIB(4));
+	size_t n = setup_units_find(argv + 3, 4);
+	int r;
+
+	if (!setup_path_is_dir("/run/systemd/system") || !n) {
+		if (setup_start_commands_list(s) < 0)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		api_hint_set(&s->cli->api, "start them as it says, then run 'cay setup' again");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and nobody has started the daemons",
+				n ? "systemd does not run here" : "Cay's units are not installed");
+	}
+	r = run_program_to_end(&s->cli->arena,
+			       &(struct run_program){ .argv = argv, .timeout_ms = 120000 }, &out,
+			       err);
+	if (r > 0) {
+		api_hint_set(&s->cli->api, "'systemctl status cayd cay-keeper' says more");
+		return setup_program_fail("systemctl enable", &out, err);
+	}
+	if (r >= 0)
+		r = setup_daemon_wait_ready(s, err);
+	if (r >= 0)
+		setup_finding_report(s, "%zu units are enabled and started", n);
+	return r;
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/exec/exec.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/path.h"
+#include "init/core/init-cgroup.h"
+#include "init/core/signals.h"
+#include "init/exec/exec-child.h"
+#include "init/exec/memory.h"
+#include "init/exec/pty.h"
+#include "init/file/child-op.h"
+#include "init/shell/shell.h"
+
+static void exec_list_append(struct exec *exec)
+{
+	struct init *in = exec->init;
+
+	exec->prev = in->newest_exec;
+	if (in->newest_exec)
+		in->newest_exec->next = exec;
+	else
+		in->oldest_exec = exec;
+	in->newest_exec = exec;
+}
+
+static void exec_list_remove(struct exec *exec)
+{
+	struct init *in = exec->init;
+
+	*(exec->prev ? &exec->prev->next : &in->oldest_exec) = exec->next;
+	*(exec->next ? &exec->next->prev : &in->newest_exec) = exec->prev;
+}
+
+static void on_exec_handle_closed(uv_handle_t *h)
+{
+	struct exec *exec = h->data;
+
+	if (--exec->handles == 0)
+		free(exec);
+}
+
+/* Cgroups */
+
+static void exec_cgroup_remove(struct exec *exec);
+static void exec_forget(struct exec *exec);
+
+/* Nobody asks for one that never was, or for one of our own: only its cgroup keeps it. */
+static bool exec_is_forgettable(const struct exec *exec)
+{
+	return exec->state == EXEC_PHASE_FAILED ||
+	       (exec->internal && exec->state == EXEC_PHASE_ENDED);
+}
+
+static void on_exec_cgroup_event(uv_poll_t *p, int, int)
+{
+	struct exec *exec = p->data;
+
+	exec_cgroup_remove(exec);
+	if (!exec->watching_cgroup && exec_is_forgettable(exec))
+		exec_forget(exec);
+}
+
+/* Be told when the last process of it is gone: no timer ticks in ten thousand
+ * sandboxes for a daemon in each. */
+static void exec_cgroup_watch(struct exec *exec)
+{
+	if (exec->watching_cgroup)
+		return;
+	exec->cgroup_events_fd =
+		openat(exec->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (exec->cgroup_events_fd < 0)
+		return;
+	if (uv_poll_init(&exec->init->loop, &exec->cgroup_events, exec->cgroup_events_fd) < 0) {
+		(void)close(cay_take_fd(&exec->cgroup_events_fd));
+		return;
+	}
+	exec->cgroup_events.data = exec;
+	exec->handles++;
+	exec->watching_cgroup = true;
+	(void)uv_poll_start(&exec->cgroup_events, UV_PRIORITIZED, on_exec_cgroup_event);
+}
+
+/* The handle in front of its fd, here and below: see output.c. */
+static void exec_cgroup_unwatch(struct exec *exec)
+{
+	if (!exec->watching_cgroup)
+		return;
+	exec->watching_cgroup = false;
+	uv_close((uv_handle_t *)&exec->cgroup_events, on_exec_handle_closed);
+	(void)close(cay_take_fd(&exec->cgroup_events_fd));
+}
+
+static void exec_cgroup_remove(struct exec *exec)
+{
+	char text[64];
+	int r;
+
+	if (exec->cgroup < 0)
+		return;
+	/* reading it is what makes the next change an event */
+	if (exec->watching_cgroup && pread(exec->cgroup_events_fd, text, sizeof(text), 0) < 0)
+		(void)uv_poll_stop(&exec->cgroup_events);
+	r = init_cgroup_remove(exec->init->cgroup, exec->name);
+	if (r < 0 && r != -ENOENT) {
+		exec_cgroup_watch(exec);
+		return;
+	}
+	(void)close(cay_take_fd(&exec->cgroup));
+	exec_cgroup_unwatch(exec);
+}
+
+/* First the program itself: it may not have entered its cgroup yet, and then it has
+ * started nobody; if it has, whoever it started is in there too. */
+static void exec_kill_processes(struct exec *exec)
+{
+	(void)kill(exec->pid, SIGKILL);
+	if (exec->cgroup < 0 || init_cgroup_kill(exec->cgroup) < 0)
+		(void)kill(-exec->pid, SIGKILL);
+}
+
+/* Forgetting */
+
+/* An output's handle leads to the output. */
+static void on_exec_output_closed(uv_handle_t *h)
+{
+	struct output *o = h->data;
+	struct exec *exec = o->data;
+
+	if (--exec->handles == 0)
+		free(exec);
+}
+
+static void exec_report_close(struct exec *exec)
+{
+	if (exec->report_fd < 0)
+		return;
+	uv_close((uv_handle_t *)&exec->report, on_exec_handle_closed);
+	(void)close(cay_take_fd(&exec->report_fd));
+}
+
+static void exec_free(struct exec *exec)
+{
+	exec_list_remove(exec);
+	/* if somebody lives on in it, it goes with the sandbox */
+	if (exec->cgroup >= 0 && init_cgroup_remove(exec->init->cgroup, exec->name) >= 0)
+		(void)close(cay_take_fd(&exec->cgroup));
+	exec_cgroup_unwatch(exec);
+	if (exec->cgroup >= 0) {
+		exec->init->has_strays = true;
+		(void)close(exec->cgroup);
+	}
+	input_close(&exec->in);
+	exec_report_close(exec);
+	for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+		output_close(&exec->out[i]);
+	uv_close((uv_handle_t *)&exec->timer, on_exec_handle_closed);
+}
+
+/* One that never was is one of the JOBS_LIVE until here, so that they are bounded. */
+static void exec_forget(struct exec *exec)
+{
+	if (exec->state == EXEC_PHASE_FAILED)
+		exec->init->n_live_execs -= !exec->internal;
+	exec_free(exec);
+}
+
+static bool exec_is_in_use(const struct exec *exec)
+{
+	return exec->out[0].readers || exec->out[1].readers || exec->in.writer ||
+	       exec->out[0].pumping || exec->out[1].pumping;
+}
+
+/* Make room for one more: the oldest that nobody reads, and of those rather one
+ * whose pipes are closed than one that left a writer behind. */
+static bool exec_forget_oldest(struct init *in)
+{
+	struct exec *candidate = NULL;
+
+	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next) {
+		if (exec->internal || exec->state != EXEC_PHASE_ENDED || exec_is_in_use(exec))
+			continue;
+		if (!candidate)
+			candidate = exec;
+		if (exec->out[0].fd < 0 && exec->out[1].fd < 0) {
+			candidate = exec;
+			break;
+		}
+	}
+	if (!candidate)
+		return false;
+	in->n_finished_execs--;
+	exec_free(candidate);
+	return true;
+}
+
+bool exec_reclaim_output(struct ring_budget *b)
+{
+	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
+
+	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
+		for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+			if (exec->state == EXEC_PHASE_ENDED && !exec_is_in_use(exec) &&
+			    exec->out[i].ring.cap && !output_has_unspooled(&exec->out[i])) {
+				ring_free_data(&exec->out[i].ring);
+				return true;
+			}
+	return shell_reclaim_output(in);
+}
+
+/* Ending */
+
+/* Jobs are forgotten, how the main program ended is not. */
+static void exec_record_entrypoint_end(const struct exec *exec)
+{
+	struct entrypoint_status *e = &exec->init->entrypoint;
+
+	if (e->state != ENTRYPOINT_RUNNING || !id_eq(&e->exec, &exec->id))
+		return;
+	e->state = ENTRYPOINT_ENDED;
+	if (WIFSIGNALED(exec->status))
+		e->signal = (uint8_t)WTERMSIG(exec->status);
+	else
+		e->exit_code = (uint8_t)WEXITSTATUS(exec->status);
+}
+
+static void on_exec_output_complete(struct output *o)
+{
+	struct exec *exec = o->data;
+
+	if (exec->state != EXEC_PHASE_DYING || !exec->out[0].complete || !exec->out[1].complete)
+		return;
+	exec->state = EXEC_PHASE_ENDED;
+	exec_record_entrypoint_end(exec);
+	if (exec->on_ended)
+		exec->on_ended(exec, exec->cb_arg);
+	if (exec->internal) {
+		/* else on_exec_cgroup_event() does, when the last of it is gone */
+		if (!exec->watching_cgroup)
+			exec_forget(exec);
+		return;
+	}
+	exec->init->n_live_execs--;
+	exec->init->n_finished_execs++;
+	for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+		output_notify_readers(&exec->out[i]);
+	while (exec->init->n_finished_execs > EXECS_FINISHED_MAX && exec_forget_oldest(exec->init))
+		;
+}
+
+static void exec_report_read(struct exec *exec);
+
+static void exec_handle_exit(struct exec *exec, int status)
+{
+	if (exec->state == EXEC_PHASE_STARTING)
+		exec_report_read(exec); /* it is dead, so what it had to say is there */
+	(void)uv_timer_stop(&exec->timer);
+	exec->pid = 0;
+	if (exec->state == EXEC_PHASE_FAILED) {
+		exec_cgroup_remove(exec);
+		if (!exec->watching_cgroup)
+			exec_forget(exec);
+		return;
+	}
+	exec->status = status;
+	exec->ended_ns = clk_wall_ns(exec->init->clk);
+	exec->state = EXEC_PHASE_DYING;
+	exec_end_determine(exec);
+	input_close(&exec->in);
+	/* nobody asked for what our own leave behind */
+	if (exec->internal && exec->cgroup >= 0)
+		(void)init_cgroup_kill(exec->cgroup);
+	exec_cgroup_remove(exec);
+	for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+		output_finish(&exec->out[i]);
+}
+
+void init_reap_children(struct init *in)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
+		struct exec *exec = in->newest_exec;
+
+		while (exec && exec->pid != pid)
+			exec = exec->prev;
+		if (exec)
+			exec_handle_exit(exec, status);
+		else
+			(void)child_op_handle_exit(in, pid, status);
+	}
+}
+
+static void on_exec_timeout(uv_timer_t *t)
+{
+	struct exec *exec = t->data;
+
+	exec->timed_out = true;
+	exec_kill_processes(exec);
+}
+
+int exec_signal(struct exec *exec, int sig, struct cay_err *err)
+{
+	if (exec->state != EXEC_PHASE_RUNNING)
+		return cay_fail(err, CAY_E_STATE, "the command ended already");
+	if (sig == SIGKILL) {
+		exec->killed = true;
+		exec_kill_processes(exec);
+		return 0;
+	}
+	/* not waited for yet, so the number is still its own */
+	if (kill(-exec->pid, sig) < 0)
+		return cay_fail_sys(err, CAY_E_STATE, errno, "signal");
+	return 0;
+}
+
+/* Starting */
+
+static void exec_notify_started(struct exec *exec, const struct cay_err *err)
+{
+	if (!exec->on_started)
+		return;
+	exec->on_started(exec, err, exec->cb_arg);
+	exec->on_started = NULL;
+}
+
+/* The end of file says that the program was executed; anything else, that not. */
+static void exec_report_read(struct exec *exec)
+{
+	struct exec_child_report report;
+	struct cay_err err = {};
+	ssize_t n = read(exec->report_fd, &report, sizeof(report));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	exec_report_close(exec);
+	if (n == 0) {
+		exec->state = EXEC_PHASE_RUNNING;
+		exec_notify_started(exec, NULL);
+		return;
+	}
+	exec->state = EXEC_PHASE_FAILED;
+	err.code = CAY_E_INTERNAL;
+	if (n == (ssize_t)sizeof(report) && report.code > CAY_OK && report.code < CAY_NUM_CODES) {
+		err.code = report.code;
+		err.errnum = report.errnum;
+		memcpy(err.field, report.field, sizeof(report.field) - 1);
+		memcpy(err.msg, report.msg, sizeof(err.msg) - 1);
+	}
+	exec_notify_started(exec, &err);
+}
+
+static void on_exec_report_ready(uv_poll_t *p, int, int)
+{
+	exec_report_read(p->data);
+}
+
+static int exec_fork_child(struct exec *exec, const struct exec_run *req,
+			   const struct exec_internal *own, const struct exec_pipes *p,
+			   struct cay_err *err)
+{
+	int log = own ? own->output_fd : -EBADF;
+	const struct claim *c = &exec->init->claim;
+	const char *shell[] = { "/bin/sh", "-c", req->shell, NULL };
+	struct exec_child_plan plan = {
+		.argv = req->has_argv ? req->argv.v : shell,
+		.user = req->user ? req->user
+			: c->user ? c->user
+				  : "0",
+		.cwd = req->cwd ? req->cwd
+		       : c->cwd ? c->cwd
+				: "/",
+		.env = { own ? own->env : NULL, &c->env, &req->env },
+		.stdio = { p->in[0], log < 0 ? p->out[1] : log,
+			   own && own->separate_stderr ? own->stderr_fd
+			   : log < 0                   ? p->err[1]
+						       : log },
+		.pass_fds = own ? own->pass_fds : NULL,
+		.n_pass = own ? own->n_pass : 0,
+		.child_main = own ? own->child_main : NULL,
+		.arg = own ? own->arg : NULL,
+		.report_fd = p->report[1],
+		.cgroup = exec->cgroup,
+		.nofile = &exec->init->nofile,
+		.term_name = exec->tty ? exec->term : NULL,
+	};
+	pid_t pid = exec_child_fork(&plan.cgroup);
+
+	if (pid == 0)
+		exec_child_run(&plan);
+	if (pid < 0)
+		return cay_fail_sys(err, errno == EAGAIN ? CAY_E_LIMIT : CAY_E_NO_MEMORY, errno,
+				    "no more processes");
+	exec->pid = exec->first_pid = pid;
+	return 0;
+}
+
+static int exec_check_request(const struct init *in, const struct exec_run *req,
+			      struct cay_err *err)
+{
+	if (req->has_argv == (req->shell != NULL))
+		return cay_fail_field(err, CAY_E_INVALID, "argv", "give one of argv and shell");
+	if (req->has_argv && !req->argv.v[0][0])
+		return cay_fail_field(err, CAY_E_INVALID, "argv", "the program has no name");
+	if (in->n_live_execs >= EXECS_LIVE_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "%d commands run already", EXECS_LIVE_MAX);
+	return pty_check_request(req, err);
+}
+
+/* Whether no process is left of any exec before. */
+static bool exec_is_alone(const struct init *in)
+{
+	const struct exec *exec = in->newest_exec;
+
+	while (exec && !exec->pid && exec->cgroup < 0)
+		exec = exec->prev;
+	return !exec && !in->has_strays && !in->child_ops.n;
+}
+
+/* Every handle is made here, so that exec_free() can close every one. */
+static int exec_prepare(struct exec *exec, struct exec_pipes *p, enum exec_output mode,
+			bool outputs, struct cay_err *err)
+{
+	struct init *in = exec->init;
+	int r = exec->tty ? pty_create(exec, p) : exec_pipes_create(p, outputs);
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, exec->tty ? "a terminal" : "pipes");
+	for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++) {
+		int *fd = i ? &p->err[0] : &p->out[0];
+
+		if (outputs && *fd >= 0)
+			r = output_init(&exec->out[i], &in->loop, cay_take_fd(fd), mode,
+					&in->budget);
+		if (r >= 0 && exec->out[i].mode == OUTPUT_SPOOL)
+			r = spool_add(in, &exec->out[i]);
+		exec->out[i].tty = exec->tty;
+		exec->out[i].data = exec;
+		exec->out[i].poll.data = &exec->out[i];
+		exec->out[i].on_complete = on_exec_output_complete;
+		exec->out[i].on_closed = on_exec_output_closed;
+		exec->handles += exec->out[i].open;
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_LIMIT, -r, "a place for the output");
+	}
+	exec->in.fd = cay_take_fd(&p->in[1]);
+	exec->report_fd = cay_take_fd(&p->report[0]);
+	r = uv_poll_init(&in->loop, &exec->report, exec->report_fd);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "poll");
+	(void)uv_timer_init(&in->loop, &exec->timer);
+	exec->report.data = exec->timer.data = exec;
+	exec->handles += 2;
+	exec->handles_open = true;
+	if (in->cgroup >= 0) {
+		r = init_cgroup_create(in->cgroup, exec->name, &exec->cgroup);
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "make a cgroup");
+	}
+	return 0;
+}
+
+/* Give back what exec_prepare() did before it failed. */
+static void exec_undo_prepare(struct exec *exec)
+{
+	if (exec->handles_open) {
+		exec_list_append(exec);
+		exec_free(exec);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
+		if (exec->out[i].fd >= 0)
+			output_close(&exec->out[i]);
+	input_close(&exec->in);
+	if (exec->report_fd >= 0)
+		(void)close(exec->report_fd);
+	if (!exec->handles)
+		free(exec);
+}
+
+/* At most half of what a pipe holds, unless the sandbox has so many pipes that the
+ * kernel makes new ones small. */
+static int exec_write_stdin_text(struct exec *exec, const char *text, struct cay_err *err)
+{
+	int r = text ? fd_write_all(exec->in.fd, text, strlen(text)) : 0;
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, "the pipe does not hold stdin");
+	exec->in.written = text ? strlen(text) : 0;
+	return 0;
+}
+
+static int exec_start_any(struct init *in, const struct exec_run *req,
+			  const struct exec_internal *own, const struct id *sandbox,
+			  enum exec_output mode, struct exec **ret, struct cay_err *err)
+{
+	auto_pipes p = PIPES_INIT;
+	struct exec *exec;
+	int r;
+
+	exec = calloc(1, sizeof(*exec));
+	if (!exec)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a command");
+	exec->init = in;
+	exec->cgroup = exec->in.fd = exec->report_fd = exec->cgroup_events_fd = -EBADF;
+	exec->in.loop = &in->loop;
+	exec->out[0].fd = exec->out[1].fd = -EBADF;
+	exec_set_pty(exec, req);
+	if (own) {
+		exec->internal = true;
+		exec->on_started = own->on_started;
+		exec->on_ended = own->on_ended;
+		exec->cb_arg = own->arg;
+	}
+	r = id_generate(ID_EXEC, id_cell(sandbox), id_node(sandbox), &exec->id);
+	if (r < 0) {
+		free(exec);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "random bits");
+	}
+	id_format(&exec->id, exec->name);
+	exec->started_ns = clk_wall_ns(in->clk);
+	exec->oom_kills = memory_count_oom_kills(&in->memory);
+	exec->started_alone = exec_is_alone(in);
+	r = exec_prepare(exec, &p, mode, !own || own->output_fd < 0, err);
+	if (r >= 0)
+		r = exec_write_stdin_text(exec, req->stdin_text, err);
+	if (r >= 0)
+		r = exec_fork_child(exec, req, own, &p, err);
+	if (r < 0) {
+		exec_undo_prepare(exec);
+		return r;
+	}
+	exec_list_append(exec);
+	in->n_live_execs += !own;
+	meminfo_wake(in);
+	if (!req->stdin_open && !exec->tty)
+		input_close(&exec->in);
+	output_start(&exec->out[0]);
+	output_start(&exec->out[1]);
+	(void)uv_poll_start(&exec->report, UV_READABLE | UV_DISCONNECT, on_exec_report_ready);
+	if (req->timeout_ms)
+		(void)uv_timer_start(&exec->timer, on_exec_timeout, req->timeout_ms, 0);
+	*ret = exec;
+	return 0;
+}
+
+int exec_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
+	       enum exec_output mode, struct exec **ret, struct cay_err *err)
+{
+	int r = exec_check_request(in, req, err);
+
+	return r < 0 ? r : exec_start_any(in, req, NULL, sandbox, mode, ret, err);
+}
+
+int exec_start_internal(struct init *in, const struct exec_run *req,
+			const struct exec_internal *own, struct exec **ret, struct cay_err *err)
+{
+	return exec_start_any(in, req, own, &(struct id){}, OUTPUT_DROP, ret, err);
+}
+
+void exec_kill(struct exec *exec)
+{
+	if (exec->pid <= 0)
+		return;
+	exec->killed = true;
+	exec_kill_processes(exec);
+}
+
+struct exec *exec_find(struct init *in, const struct id *id)
+{
+	for (struct exec *exec = in->newest_exec; exec; exec = exec->prev)
+		if (id_eq(&exec->id, id) && exec_is_visible(exec))
+			return exec;
+	return NULL;
+}
+
+void exec_describe(const struct exec *exec, struct exec_info *ret)
+{
+	*ret = (struct exec_info){
+		.id = exec->id,
+		.state = exec->state == EXEC_PHASE_ENDED ? EXEC_ENDED : EXEC_RUNNING,
+		.started_ns = exec->started_ns,
+		.ended_ns = exec->state == EXEC_PHASE_ENDED ? exec->ended_ns : 0,
+		.stdout_bytes = output_end_offset(&exec->out[0]),
+		.stderr_bytes = output_end_offset(&exec->out[1]),
+		.end = exec->end,
+		.has_end = exec->state == EXEC_PHASE_ENDED,
+		.tty = { exec->cols, exec->rows, exec->term },
+		.has_tty = exec->tty,
+	};
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/exec/output-stream.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/endian.h"
+#include "init/exec/output-excerpt.h"
+#include "wire/frame.h"
+
+#define PIECE KIB(32)
+
+struct output_stream {
+	struct exec *exec;          /* or NULL: */
+	struct output *log;         /* of a service, which ends when it is forgotten */
+	struct output_range *range; /* or the part of an output that is a run's */
+	struct request *rq;
+	enum output_stream_form form;
+	struct output_reader readers[2];
+	enum frame_stream names[2];
+	unsigned n;
+	bool detached;         /* reply as soon as it runs */
+	bool follow;           /* go on until the job ended */
+	bool kill_with_client; /* the job goes with its client */
+	bool full;             /* the connection takes no more now */
+	bool pumping;
+	uint64_t bytes_left; /* bytes still wanted */
+
+	/* who waits: what is wanted of the outputs, and the beginning of each */
+	struct run_query output_query;
+	size_t head_max;
+	struct buf heads[2];
+};
+
+static const char *const output_stream_media_types[] = {
+	[STREAM_WAIT] = "application/json",
+	[STREAM_FRAMES] = FRAME_MEDIA_TYPE,
+	[STREAM_SSE] = "text/event-stream",
+	[STREAM_RAW] = "application/octet-stream",
+};
+
+enum output_stream_form output_stream_choose_form(const struct http_head *h,
+						  enum output_stream_form otherwise)
+{
+	if (http_accepts_media_type(h, output_stream_media_types[STREAM_FRAMES]))
+		return STREAM_FRAMES;
+	return http_accepts_media_type(h, output_stream_media_types[STREAM_SSE]) ? STREAM_SSE
+										 : otherwise;
+}
+
+static void output_stream_free(struct output_stream *s)
+{
+	s->pumping = true; /* detaching may wake us once more */
+	for (unsigned i = 0; i < s->n; i++)
+		output_remove_reader(&s->readers[i]);
+	if (s->exec && s->exec->cb_arg == s)
+		s->exec->on_started = NULL;
+	if (s->range)
+		s->range->users--;
+	buf_fini(&s->heads[0]);
+	buf_fini(&s->heads[1]);
+	free(s);
+}
+
+/* Nothing more will ever come. */
+static bool output_stream_is_finished(const struct output_stream *s)
+{
+	if (s->range)
+		return s->range->finished;
+	return s->exec ? s->exec->state == EXEC_PHASE_ENDED : s->log->complete;
+}
+
+/* JSON */
+
+static void exec_reply_with_output(struct exec *exec, struct request *rq, const struct run_query *q,
+				   const struct buf heads[static 2])
+{
+	auto_output_excerpt out = OUTPUT_EXCERPT_INIT, errs = OUTPUT_EXCERPT_INIT;
+	struct cay_err err = {};
+	struct exec_info told;
+
+	exec_describe(exec, &told);
+	if (output_excerpt_fill(&exec->out[0], 0, output_end_offset(&exec->out[0]), q, &heads[0],
+				&out, &told.out) < 0 ||
+	    output_excerpt_fill(&exec->out[1], 0, output_end_offset(&exec->out[1]), q, &heads[1],
+				&errs, &told.err) < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
+		request_fail(rq, &err);
+		return;
+	}
+	request_reply_json(rq, &exec_info_table, &told);
+}
+
+/* The head goes to who waits before the ring has no room for it. */
+static void output_stream_keep_head(struct output_stream *s)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		struct buf *b = &s->heads[i];
+		const struct output *o = s->readers[i].output;
+		uint64_t end = output_end_offset(o);
+		size_t n = end < s->head_max ? (size_t)end : s->head_max;
+
+		if (n <= b->len || buf_reserve(b, n - b->len) < 0)
+			continue;
+		while (b->len < n) {
+			size_t some = output_read(o, b->len, b->data + b->len, n - b->len);
+
+			if (!some)
+				break; /* told as a gap, as what is lost always is */
+			b->len += some;
+		}
+	}
+}
+
+/* Frames, SSE, raw */
+
+/* Over: an honest end, or a connection closed in the middle. */
+/* Who asked will not hear of it: what was to end with them does. */
+static void output_stream_client_left(const struct output_stream *s)
+{
+	if (s->kill_with_client)
+		exec_kill(s->exec);
+	if (s->range && s->range->on_client_left)
+		s->range->on_client_left(s->range->arg);
+}
+
+static void output_stream_finish(struct output_stream *s, bool honest)
+{
+	struct request *rq = s->rq;
+
+	s->pumping = true; /* it may wake us once more */
+	if (!honest)
+		output_stream_client_left(s);
+	output_stream_free(s);
+	if (honest)
+		request_end_stream(rq);
+	else
+		request_abort(rq);
+}
+
+/* False when memory ran out. */
+static bool output_stream_send_frame(struct output_stream *s, const struct frame *f)
+{
+	auto_buf b = BUF_INIT(FRAME_SSE_MAX);
+	int r = s->form == STREAM_SSE ? frame_to_sse(f, &b) : frame_encode(f, &b);
+
+	if (r >= 0)
+		s->full = request_write_stream(s->rq, b.data, b.len);
+	return r >= 0;
+}
+
+static bool output_stream_send_end(struct output_stream *s)
+{
+	static const struct end forgotten = { .reason = END_KILLED };
+	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
+	struct jw w = jw_to(&json);
+	struct frame f = { .type = FRAME_END };
+
+	field_encode(&end_table, NULL,
+		     s->range  ? s->range->end
+		     : s->exec ? &s->exec->end
+			       : &forgotten,
+		     &w);
+	if (jw_finish(&w) < 0)
+		return false;
+	f.length = (uint32_t)json.len;
+	f.content = (const uint8_t *)json.data;
+	return output_stream_send_frame(s, &f);
+}
+
+static bool output_stream_send_gap(struct output_stream *s, unsigned i, uint64_t lost)
+{
+	uint8_t content[sizeof(uint64_t)];
+	struct frame f = { .type = FRAME_GAP,
+			   .stream = (uint8_t)s->names[i],
+			   .offset = s->readers[i].pos,
+			   .length = sizeof(content),
+			   .content = content };
+
+	le64_put(content, lost);
+	return output_stream_send_frame(s, &f);
+}
+
+/* How much of n bytes at p may go out now: a letter is not torn between two
+ * events unless nothing will ever complete it. */
+static size_t output_stream_whole_bytes(const struct output_stream *s, const uint8_t *p, size_t n)
+{
+	if (s->form != STREAM_SSE || output_stream_is_finished(s))
+		return n;
+	return utf8_whole_prefix_len((const char *)p, n);
+}
+
+/* Where a stream's output ends as far as it is known. */
+static uint64_t output_stream_end_offset(const struct output_stream *s, unsigned i)
+{
+	return s->range && s->range->finished ? s->range->output_end[i]
+					      : output_end_offset(s->readers[i].output);
+}
+
+enum output_stream_sent { SENT_NOTHING, SENT_SOME, SENT_FAILED };
+
+static enum output_stream_sent output_stream_send_piece(struct output_stream *s, unsigned i)
+{
+	struct output_reader *r = &s->readers[i];
+	uint64_t lost = output_lost_bytes(r->output, r->pos);
+	uint8_t bytes[PIECE];
+	struct frame f = { .type = FRAME_DATA,
+			   .stream = (uint8_t)s->names[i],
+			   .offset = r->pos,
+			   .content = bytes };
+	uint64_t end = output_stream_end_offset(s, i), there = end > r->pos ? end - r->pos : 0;
+	size_t n = s->bytes_left < sizeof(bytes) ? (size_t)s->bytes_left : sizeof(bytes);
+
+	n = n < there ? n : (size_t)there;
+	if (lost > there)
+		lost = there;
+	if (lost) {
+		/* raw bytes cannot say what is missing between them */
+		if (s->form == STREAM_RAW || !output_stream_send_gap(s, i, lost))
+			return SENT_FAILED;
+		output_reader_advance(r, lost);
+		return SENT_SOME;
+	}
+	n = output_read_for_reader(r, r->pos, bytes, n);
+	/* nothing completes a letter of which the rest is lost */
+	if (!output_lost_bytes(r->output, r->pos + n))
+		n = output_stream_whole_bytes(s, bytes, n);
+	if (!n)
+		return r->no_memory ? SENT_FAILED : SENT_NOTHING;
+	f.length = (uint32_t)n;
+	if (s->form == STREAM_RAW)
+		s->full = request_write_stream(s->rq, bytes, n);
+	else if (!output_stream_send_frame(s, &f))
+		return SENT_FAILED;
+	s->bytes_left -= n;
+	output_reader_advance(r, n);
+	return SENT_SOME;
+}
+
+static bool output_stream_is_at_end(const struct output_stream *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->readers[i].pos < output_stream_end_offset(s, i))
+			return false;
+	return output_stream_is_finished(s);
+}
+
+/* What there is of it is on its way here from a file. */
+static bool output_stream_is_waiting(const struct output_stream *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (output_reader_is_waiting(&s->readers[i]))
+			return true;
+	return false;
+}
+
+static void output_stream_end(struct output_stream *s)
+{
+	bool ok = !s->bytes_left || !s->follow;
+
+	if (output_stream_is_at_end(s))
+		ok = s->form == STREAM_RAW || output_stream_send_end(s);
+	output_stream_finish(s, ok);
+}
+
+static void output_stream_pump(struct output_stream *s)
+{
+	bool some = true;
+
+	if (s->pumping)
+		return;
+	s->pumping = true;
+	while (some && !s->full && s->bytes_left) {
+		some = false;
+		for (unsigned i = 0; i < s->n && !s->full && s->bytes_left; i++) {
+			enum output_stream_sent sent = output_stream_send_piece(s, i);
+
+			if (sent == SENT_FAILED) {
+				/* a gap in raw output ends it well: who asks again is told
+				 * where it goes on */
+				output_stream_finish(s, s->form == STREAM_RAW && s->follow);
+				return;
+			}
+			some |= sent == SENT_SOME;
+		}
+	}
+	s->pumping = false;
+	if (!s->full && (!s->bytes_left || ((output_stream_is_finished(s) || !s->follow) &&
+					    !output_stream_is_waiting(s))))
+		output_stream_end(s);
+}
+
+static void on_output_stream_more(struct output_reader *r)
+{
+	struct output_stream *s = r->data;
+
+	if (s->form != STREAM_WAIT) {
+		output_stream_pump(s);
+		return;
+	}
+	if (s->head_max)
+		output_stream_keep_head(s);
+	if (output_stream_is_finished(s) && !s->pumping) {
+		struct buf heads[2] = { s->heads[0], s->heads[1] };
+		struct run_query part = s->output_query;
+		struct request *rq = s->rq;
+		struct exec *exec = s->exec;
+
+		s->heads[0] = s->heads[1] = (struct buf){};
+		output_stream_free(s);
+		exec_reply_with_output(exec, rq, &part, heads);
+		buf_fini(&heads[0]);
+		buf_fini(&heads[1]);
+	}
+}
+
+static void on_output_stream_drain(struct request *rq)
+{
+	struct output_stream *s = rq->data;
+
+	s->full = false;
+	output_stream_pump(s);
+}
+
+static void on_output_stream_client_gone(struct request *rq)
+{
+	struct output_stream *s = rq->data;
+
+	output_stream_client_left(s);
+	output_stream_free(s);
+}
+
+static struct output_stream *output_stream_new(struct exec *exec, struct request *rq,
+					       enum output_stream_form form)
+{
+	static const struct request_events events = { .drain = on_output_stream_drain,
+						      .gone = on_output_stream_client_gone };
+	struct output_stream *s = calloc(1, sizeof(*s));
+	struct cay_err err = {};
+
+	if (!s) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a stream; read exec.output");
+		request_fail(rq, &err);
+		return NULL;
+	}
+	*s = (struct output_stream){
+		.exec = exec, .rq = rq, .form = form, .follow = true, .bytes_left = UINT64_MAX
+	};
+	rq->data = s;
+	rq->events = &events;
+	return s;
+}
+
+static void output_stream_add_output(struct output_stream *s, struct output *o,
+				     enum frame_stream name, uint64_t pos)
+{
+	unsigned i = s->n++;
+
+	s->names[i] = name;
+	s->readers[i] = (struct output_reader){ .greedy = s->form == STREAM_WAIT,
+						.on_more = on_output_stream_more,
+						.data = s };
+	output_add_reader(o, &s->readers[i], pos);
+}
+
+static void on_output_stream_exec_started(struct exec *exec, const struct cay_err *err, void *arg)
+{
+	struct output_stream *s = arg;
+	struct request *rq = s->rq;
+	struct exec_info told;
+
+	if (err) {
+		output_stream_free(s);
+		request_fail(rq, err);
+		return;
+	}
+	/* it fits: the headers of a reply have room for several ids */
+	(void)request_add_reply_header(rq, "Cay-Exec", exec->name);
+	if (s->detached) {
+		output_stream_free(s);
+		exec_describe(exec, &told);
+		request_reply_json(rq, &exec_info_table, &told);
+		return;
+	}
+	if (s->form != STREAM_WAIT)
+		request_start_stream(rq, 200, output_stream_media_types[s->form],
+				     REQUEST_LENGTH_UNKNOWN);
+	s->pumping = true; /* until both are attached */
+	output_stream_add_output(s, &exec->out[0], FRAME_STDOUT, 0);
+	output_stream_add_output(s, &exec->out[1], FRAME_STDERR, 0);
+	s->pumping = false;
+	on_output_stream_more(&s->readers[0]);
+}
+
+void output_stream_reply_run(struct exec *exec, struct request *rq, const struct run_query *part,
+			     enum output_stream_form form, bool ends)
+{
+	struct output_stream *s = output_stream_new(exec, rq, form);
+
+	if (!s)
+		return;
+	s->kill_with_client = ends;
+	s->output_query = *part;
+	s->head_max = output_excerpt_head_max(part);
+	s->heads[0] = s->heads[1] = BUF_INIT(TELL_MAX);
+	exec->on_started = on_output_stream_exec_started;
+	exec->cb_arg = s;
+}
+
+void exec_reply_when_started(struct exec *exec, struct request *rq)
+{
+	struct output_stream *s = output_stream_new(exec, rq, STREAM_WAIT);
+
+	if (!s)
+		return;
+	s->detached = true;
+	exec->on_started = on_output_stream_exec_started;
+	exec->cb_arg = s;
+}
+
+/* From an offset on: what there is, or also what comes. */
+static void output_stream_start_at(struct output_stream *s, struct output *o,
+				   enum frame_stream name, uint64_t pos)
+{
+	uint64_t end = output_end_offset(o), length = REQUEST_LENGTH_UNKNOWN;
+	struct request *rq = s->rq;
+	char text[24];
+	int n;
+
+	if (s->form == STREAM_RAW) {
+		pos += output_lost_bytes(o, pos);
+		if (!s->follow) {
+			length = pos < end ? end - pos : 0;
+			length = length < s->bytes_left ? length : s->bytes_left;
+			s->bytes_left = length;
+		}
+	}
+	n = snprintf(text, sizeof(text), "%llu", (unsigned long long)pos);
+	assert(n > 0 && (size_t)n < sizeof(text));
+	(void)request_add_reply_header(rq, "Cay-Offset", text);
+	request_start_stream(rq, 200, output_stream_media_types[s->form], length);
+	s->pumping = true;
+	output_stream_add_output(s, o, name, pos);
+	s->pumping = false;
+	output_stream_pump(s);
+}
+
+void output_stream_reply_output(struct exec *exec, struct request *rq,
+				const struct exec_output_query *q, enum output_stream_form form)
+{
+	struct output_stream *s = output_stream_new(exec, rq, form);
+
+	if (!s)
+		return;
+	s->follow = q->follow;
+	s->bytes_left = q->limit;
+	output_stream_start_at(s, &exec->out[q->stream], q->stream ? FRAME_STDERR : FRAME_STDOUT,
+			       q->offset);
+}
+
+void output_stream_reply_log(struct output *log, struct request *rq,
+			     const struct service_log_query *q, enum output_stream_form form)
+{
+	struct output_stream *s = output_stream_new(NULL, rq, form);
+
+	if (!s)
+		return;
+	s->log = log;
+	s->follow = q->follow;
+	s->bytes_left = q->limit;
+	output_stream_start_at(s, log, FRAME_STDOUT, q->offset);
+}
+
+void output_stream_reply_shell(struct output *o, struct request *rq,
+			       const struct exec_output_query *q, enum output_stream_form form)
+{
+	struct output_stream *s = output_stream_new(NULL, rq, form);
+
+	if (!s)
+		return;
+	s->log = o;
+	s->follow = q->follow;
+	s->bytes_left = q->limit;
+	output_stream_start_at(s, o, q->stream ? FRAME_STDERR : FRAME_STDOUT, q->offset);
+}
+
+void output_stream_reply_shell_run(struct output out[static 2], const uint64_t from[static 2],
+				   struct output_range *bound, struct request *rq,
+				   enum output_stream_form form)
+{
+	struct output_stream *s = output_stream_new(NULL, rq, form);
+
+	if (!s)
+		return;
+	s->range = bound;
+	bound->users++;
+	request_start_stream(rq, 200, output_stream_media_types[form], REQUEST_LENGTH_UNKNOWN);
+	s->pumping = true; /* until both are attached */
+	output_stream_add_output(s, &out[0], FRAME_STDOUT, from[0]);
+	output_stream_add_output(s, &out[1], FRAME_STDERR, from[1]);
+	s->pumping = false;
+	output_stream_pump(s);
+}

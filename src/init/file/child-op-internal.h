@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_FILE_CHILD_OP_INTERNAL_H
+#define CAY_INIT_FILE_CHILD_OP_INTERNAL_H
+/*
+ * What child-op.c (PID 1) and child-op-child.c (the child) share.  A struct child_op is made by PID
+ * 1 and copied by the fork; from then on each has its own, but for *told.
+ */
+#include <stdatomic.h>
+
+#include "init/file/child-op.h"
+
+#define CHILD_OP_OUT KIB(4)
+#define CHILD_OP_IN KIB(60)
+
+/* Memory of both.  The child is the sandbox's: what it writes here can mislead PID 1 about
+ * this one connection, which the child has anyway, and about nothing else. */
+struct child_op_shared {
+	atomic_bool reply_claimed;    /* who sets it answers */
+	atomic_bool waits_for_client; /* for the client */
+	atomic_uint progress;
+};
+
+struct child_op {
+	struct init *init;
+	struct child_op *next;
+	struct child_op_shared *shared;
+	struct request *rq; /* PID 1: until the fork */
+	struct request_wire wire;
+	char id[REQUEST_ID_LEN + 1];
+	child_op_fn *fn;
+
+	/* in PID 1 */
+	pid_t pid;
+	unsigned slot, handles;
+	int fd; /* the connection once more: to see its end, and to say why it ends */
+	uv_poll_t poll;
+	uv_timer_t timer;
+	uint64_t deadline_ms;
+	unsigned last_progress, graces;
+	bool ending, ended;
+
+	/* in the child */
+	bool reply_started, chunked, reply_finished;
+	uint64_t reply_left; /* of a reply whose length is known */
+	uint64_t body_taken; /* of the body */
+	struct slice piece;  /* of it, parsed and not handed out */
+	struct buf extra;
+};
+
+/* The child. */
+int child_op_main(void *arg);
+void child_op_setup_failed(void *arg, int fd, const struct cay_err *err);
+/* A whole error reply as bytes. */
+[[nodiscard]] int child_op_format_error(const char *id, const struct cay_err *err,
+					const char *extra, struct buf *ret);
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "file/name-ops.h"
+#include "file/tmpfile.h"
+#include "init/file/file-read.h"
+#include "text/base64.h"
+
+#define RESULTS_POOL MIB(2) /* more than the most there can be of those */
+#define STATS_POOL MIB(1)   /* a reply has 8, and a byte may be six of JSON */
+
+/* Every request of this kind as a step of a batch, so that each rule stands once. */
+
+static struct file_step file_step_from_request(const struct child_op *w)
+{
+	const void *body = child_op_body(w);
+	ptrdiff_t op = child_op_operation(w) - ops;
+
+	if (op == OP_FILE_MKDIR) {
+		const struct file_mkdir *q = body;
+
+		return (struct file_step){ .verb = FILE_MKDIR,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .mode = q->mode,
+					   .owner = q->owner,
+					   .parents = q->parents };
+	}
+	if (op == OP_FILE_MOVE) {
+		const struct file_move *q = body;
+
+		return (struct file_step){ .verb = FILE_MOVE,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .to = q->to,
+					   .to_b64 = q->to_b64,
+					   .overwrite = q->overwrite,
+					   .parents = q->parents };
+	}
+	if (op == OP_FILE_COPY) {
+		const struct file_copy *q = body;
+
+		return (struct file_step){ .verb = FILE_COPY,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .to = q->to,
+					   .to_b64 = q->to_b64,
+					   .overwrite = q->overwrite,
+					   .parents = q->parents,
+					   .recursive = q->recursive };
+	}
+	if (op == OP_FILE_DELETE) {
+		const struct file_delete *q = body;
+
+		return (struct file_step){ .verb = FILE_DELETE,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .recursive = q->recursive,
+					   .missing_ok = q->missing_ok };
+	}
+	if (op == OP_FILE_CHMOD) {
+		const struct file_chmod *q = body;
+
+		return (struct file_step){ .verb = FILE_CHMOD,
+					   .path = q->path,
+					   .path_b64 = q->path_b64,
+					   .mode = q->mode,
+					   .owner = q->owner,
+					   .recursive = q->recursive };
+	}
+	const struct file_symlink *q = body;
+
+	return (struct file_step){ .verb = FILE_LINK,
+				   .path = q->path,
+				   .path_b64 = q->path_b64,
+				   .target = q->target,
+				   .target_b64 = q->target_b64,
+				   .overwrite = q->overwrite,
+				   .parents = q->parents };
+}
+
+/* Which members a step may have beside its path; the decoder has seen to single requests. */
+enum {
+	HAS_TO = 1,
+	HAS_TARGET = 2,
+	HAS_MODE = 4,
+	HAS_OVERWRITE = 8,
+	HAS_PARENTS = 16,
+	HAS_RECURSIVE = 32,
+	HAS_MISSING = 64,
+	HAS_CONTENT = 128,
+	HAS_FOLLOW = 256
+};
+
+static const struct {
+	enum name_op_kind what;
+	unsigned takes;
+} file_step_verbs[FILE_NUM_VERBS] = {
+	[FILE_MKDIR] = { NAME_OP_MKDIR, HAS_MODE | HAS_PARENTS },
+	[FILE_MOVE] = { NAME_OP_MOVE, HAS_TO | HAS_OVERWRITE | HAS_PARENTS },
+	[FILE_COPY] = { NAME_OP_COPY, HAS_TO | HAS_OVERWRITE | HAS_PARENTS | HAS_RECURSIVE },
+	[FILE_DELETE] = { NAME_OP_DELETE, HAS_RECURSIVE | HAS_MISSING },
+	[FILE_CHMOD] = { NAME_OP_CHMOD, HAS_MODE | HAS_RECURSIVE },
+	[FILE_LINK] = { NAME_OP_SYMLINK, HAS_TARGET | HAS_OVERWRITE | HAS_PARENTS },
+	/* no changes of names: batches have them, and calls of their own */
+	[FILE_WRITE] = { NAME_OP_NUM, HAS_CONTENT | HAS_MODE | HAS_PARENTS },
+	[FILE_STAT] = { NAME_OP_NUM, HAS_FOLLOW },
+};
+
+static int file_step_check_members(const struct file_step *s, struct cay_err *err)
+{
+	const struct {
+		bool there;
+		unsigned bit;
+		const char *name;
+	} members[] = {
+		{ s->to || s->to_b64, HAS_TO, "to" },
+		{ s->target || s->target_b64, HAS_TARGET, "target" },
+		{ s->mode, HAS_MODE, "mode" },
+		{ s->owner, HAS_MODE, "owner" },
+		{ s->overwrite, HAS_OVERWRITE, "overwrite" },
+		{ s->parents, HAS_PARENTS, "parents" },
+		{ s->recursive, HAS_RECURSIVE, "recursive" },
+		{ s->missing_ok, HAS_MISSING, "missing_ok" },
+		{ s->content, HAS_CONTENT, "content" },
+		{ s->content_b64, HAS_CONTENT, "content_b64" },
+		{ s->sha256, HAS_CONTENT, "sha256" },
+		{ s->if_sha256, HAS_CONTENT, "if_sha256" },
+		{ s->create_only, HAS_CONTENT, "create_only" },
+		{ s->append, HAS_CONTENT, "append" },
+		{ s->follow, HAS_FOLLOW, "follow" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		if (members[i].there && !(file_step_verbs[s->verb].takes & members[i].bit))
+			return cay_fail_field(err, CAY_E_INVALID, members[i].name,
+					      "this step has none");
+	if (s->verb == FILE_CHMOD && !s->mode && !s->owner)
+		return cay_fail_field(err, CAY_E_INVALID, "mode", "give mode, owner or both");
+	return 0;
+}
+
+static void on_file_step_progress(void *arg)
+{
+	child_op_report_progress(arg);
+}
+
+/* *ret is what it is called then. */
+static int file_step_run(struct child_op *w, const struct file_step *s, const char **ret,
+			 struct cay_err *err)
+{
+	struct name_op c = { .kind = file_step_verbs[s->verb].what,
+			     .parents = s->parents,
+			     .overwrite = s->overwrite,
+			     .recursive = s->recursive,
+			     .missing_ok = s->missing_ok,
+			     .has_mode = s->mode,
+			     .on_progress = on_file_step_progress,
+			     .arg = w };
+	int r = file_step_check_members(s, err);
+
+	if (r >= 0)
+		r = file_path_decode(s->path, s->path_b64, "path", child_op_arena(w), &c.path, err);
+	*ret = c.path;
+	if (r >= 0 && file_step_verbs[s->verb].takes & HAS_TO) {
+		r = file_path_decode(s->to, s->to_b64, "to", child_op_arena(w), &c.to, err);
+		*ret = r < 0 ? c.path : c.to;
+	}
+	if (r >= 0 && file_step_verbs[s->verb].takes & HAS_TARGET)
+		r = file_path_decode(s->target, s->target_b64, "target", child_op_arena(w), &c.to,
+				     err);
+	if (r >= 0 && s->mode && file_mode_parse(s->mode, &c.mode) < 0)
+		r = cay_fail_field(err, CAY_E_INVALID, "mode", "not three or four octal digits");
+	if (r >= 0)
+		r = file_owner_resolve(s->owner, &c.uid, &c.gid, err);
+	return r < 0 ? r : name_op_run(&c, err);
+}
+
+void child_file_change(struct child_op *w)
+{
+	struct file_step step = file_step_from_request(w);
+	struct file_done told;
+	struct cay_err err = {};
+	const char *name = NULL;
+
+	if (file_step_run(w, &step, &name, &err) >= 0 &&
+	    file_path_encode(name, child_op_arena(w), &told.path, &told.path_b64) < 0)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+	if (err.code)
+		child_op_fail(w, &err);
+	else
+		child_op_reply_json(w, &file_done_table, &told);
+}
+
+/* A batch */
+
+/* What is told has room of its own, apart from what was asked; stats apart from the rest,
+ * since links can be long. */
+struct file_batch_results {
+	struct child_op *op;
+	struct arena results_pool, stats_pool;
+};
+
+static int file_batch_write_step(struct file_batch_results *b, const struct file_step *s,
+				 const char *name, struct file_result *ret, struct cay_err *err)
+{
+	struct file_write_query q = { .path = name,
+				      .mode = s->mode,
+				      .owner = s->owner,
+				      .sha256 = s->sha256,
+				      .if_sha256 = s->if_sha256,
+				      .create_only = s->create_only,
+				      .parents = s->parents,
+				      .append = s->append };
+	size_t n = s->content_b64 ? strlen(s->content_b64) : 0, got = 0;
+	auto_free uint8_t *bytes = NULL;
+	int r;
+
+	if (!s->content == !s->content_b64)
+		return cay_fail_field(err, CAY_E_INVALID, "content",
+				      "give one of content and content_b64");
+	if (s->content) {
+		r = file_write_content(&q, slice_of(s->content), &b->results_pool, &ret->written,
+				       err);
+	} else {
+		bytes = calloc(1, BASE64_BYTES(n) + 1);
+		if (!bytes)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the content");
+		if (base64_decode(s->content_b64, n, bytes, &got) < 0)
+			return cay_fail_field(err, CAY_E_INVALID, "content_b64", "not base64");
+		r = file_write_content(&q, (struct slice){ (const char *)bytes, got },
+				       &b->results_pool, &ret->written, err);
+	}
+	ret->has_written = r >= 0;
+	return r;
+}
+
+static int file_batch_stat_step(struct file_batch_results *b, const struct file_step *s,
+				const char *name, struct file_result *ret, struct cay_err *err)
+{
+	struct file_stat_query q = { .path = name, .follow = s->follow };
+	int r = file_stat_path(&q, &b->stats_pool, &ret->stat, err);
+
+	if (err->code == CAY_E_NO_MEMORY) {
+		*err = (struct cay_err){};
+		r = cay_fail(err, CAY_E_TOO_LARGE, "no room is left among the results");
+	}
+	ret->has_stat = r >= 0;
+	return r;
+}
+
+static int file_batch_run_step(struct file_batch_results *b, const struct file_step *s,
+			       const char **ret_name, struct file_result *ret, struct cay_err *err)
+{
+	int r;
+
+	if (s->verb != FILE_WRITE && s->verb != FILE_STAT)
+		return file_step_run(b->op, s, ret_name, err);
+	r = file_step_check_members(s, err);
+	if (r >= 0)
+		r = file_path_decode(s->path, s->path_b64, "path", child_op_arena(b->op), ret_name,
+				     err);
+	if (r < 0)
+		return r;
+	return s->verb == FILE_WRITE ? file_batch_write_step(b, s, *ret_name, ret, err)
+				     : file_batch_stat_step(b, s, *ret_name, ret, err);
+}
+
+static int file_batch_set_result(struct file_batch_results *b, const char *name,
+				 const struct cay_err *err, struct file_result *ret)
+{
+	bool internal = err->code == CAY_E_INTERNAL;
+
+	ret->done = !err->code;
+	if (err->code) {
+		ret->code = cay_error_row(err->code)->name;
+		ret->message =
+			internal ? "internal failure"
+				 : arena_strndup(&b->results_pool, err->msg, strlen(err->msg));
+	}
+	return name ? file_path_encode(name, &b->results_pool, &ret->path, &ret->path_b64) : 0;
+}
+
+static void file_batch_fini(struct file_batch_results *b)
+{
+	arena_fini(&b->results_pool);
+	arena_fini(&b->stats_pool);
+}
+
+void child_file_batch(struct child_op *w)
+{
+	CAY_CLEANUP(file_batch_fini)
+	struct file_batch_results b = { w, ARENA_INIT(RESULTS_POOL), ARENA_INIT(STATS_POOL) };
+	const struct file_batch *q = child_op_body(w);
+	const struct file_step *steps = q->steps.v;
+	struct file_result *v = arena_alloc(&b.results_pool, q->steps.n, sizeof(*v));
+	struct file_results told = { .results.v = v };
+	struct cay_err err = {};
+	int r = v || !q->steps.n ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < q->steps.n && r >= 0 && (!told.failed || q->keep_going); i++) {
+		if (tmpfile_sigterm_was_received())
+			break; /* who asked has left */
+		struct file_result *one = &v[told.results.n++];
+		struct cay_err why = {};
+		const char *name = NULL;
+
+		told.failed += file_batch_run_step(&b, &steps[i], &name, one, &why) < 0;
+		r = file_batch_set_result(&b, name, &why, one);
+		child_op_report_progress(w);
+	}
+	told.left = q->steps.n - told.results.n;
+	if (r < 0) {
+		(void)cay_fail(&err, CAY_E_NO_MEMORY,
+			       "no memory for the results; some steps were done");
+		child_op_fail(w, &err);
+	} else {
+		child_op_reply_json(w, &file_results_table, &told);
+	}
+}

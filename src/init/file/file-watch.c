@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens to files, as a stream of events or as those of a moment */
+#include "file/watch.h"
+#include "init/file/file-read.h"
+
+#define EVENTS_POOL KIB(256)
+#define LIVE_MS 15000 /* a stream in which nothing happens has a comment so often */
+
+struct watch_reply {
+	struct child_op *op;
+	uint64_t number;
+	bool stream;
+	size_t limit;
+	struct file_event *v; /* of a reply that is no stream */
+	size_t n;
+};
+
+static void watch_reply_fini(struct watch_reply *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		file_bytes_free(t->v[i].path, t->v[i].path_b64);
+}
+
+static int watch_reply_send_event(struct watch_reply *t, const struct file_event *e)
+{
+	auto_buf text = BUF_INIT(KIB(32)), line = BUF_INIT(KIB(33));
+	struct jw jw = jw_to(&text);
+	int r;
+
+	field_encode(&file_event_table, NULL, e, &jw);
+	r = jw_finish(&jw);
+	if (r >= 0)
+		r = buf_printf(&line, "id: %llu\nevent: file\ndata: %s\n\n",
+			       (unsigned long long)e->number, buf_str(&text));
+	return r < 0 ? r : child_op_write(t->op, line.data, line.len);
+}
+
+static int on_file_watch_event(void *arg, const struct watch_event *e)
+{
+	struct watch_reply *t = arg;
+	struct file_event told = { .number = t->number++,
+				   .event = e->kind,
+				   .directory = e->dir,
+				   .move = e->move,
+				   .has_move = e->move };
+	int r = file_bytes_to_text(e->path, &told.path, &told.path_b64);
+
+	/* nothing can go wrong any more when the first comes */
+	if (r >= 0 && t->stream && !told.number)
+		r = child_op_start_stream(t->op, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
+	if (r >= 0 && t->stream)
+		r = watch_reply_send_event(t, &told);
+	if (r >= 0 && !t->stream && t->n < t->limit)
+		t->v[t->n++] = told; /* and its path */
+	else
+		file_bytes_free(told.path, told.path_b64);
+	return r;
+}
+
+/* Until the client leaves (then we are killed, or cannot write) or the directory does. */
+static void watch_reply_stream_events(struct watch_reply *t, struct watch *w)
+{
+	int r = 0;
+
+	while (r >= 0) {
+		r = watch_read(w, LIVE_MS);
+		if (r == 0)
+			r = child_op_write(t->op, ":\n\n", 3);
+	}
+	if (r == -ENOENT)
+		child_op_end_stream(t->op);
+}
+
+/* Whatever comes with the first event, or nothing. */
+static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint64_t wait_ms)
+{
+	uint64_t end = clk_boot_ns(&clk_system) + wait_ms * NS_PER_MS;
+	struct file_event_list told;
+	int r = 0;
+
+	while (r == 0 && t->n < 2) {
+		uint64_t now = clk_boot_ns(&clk_system);
+
+		if (now >= end)
+			break;
+		r = watch_read(w, (int)((end - now) / NS_PER_MS) + 1);
+	}
+	told = (struct file_event_list){ { t->v, t->n } };
+	child_op_reply_json(t->op, &file_event_list_table, &told);
+}
+
+void child_file_watch(struct child_op *w)
+{
+	const struct file_watch_query *q = child_op_query(w);
+	auto_arena arena = ARENA_INIT(EVENTS_POOL);
+	CAY_CLEANUP(watch_reply_fini)
+	struct watch_reply t = { .op = w,
+				 .stream = http_accepts_media_type(child_op_http_head(w),
+								   "text/event-stream"),
+				 .limit = (size_t)q->limit };
+	auto_ptr(watch) watch = NULL;
+	struct cay_err err = {};
+	const char *path;
+
+	t.v = arena_alloc(&arena, t.limit, sizeof(*t.v));
+	if (!t.v)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+	else if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &path, &err) >= 0)
+		(void)watch_open(path, !q->flat, on_file_watch_event, &t, &watch, &err);
+	if (err.code && (!t.stream || !t.number))
+		child_op_fail(w, &err);
+	else if (err.code)
+		return; /* the client left */
+	else if (t.stream)
+		watch_reply_stream_events(&t, watch);
+	else
+		watch_reply_list_events(&t, watch, q->wait_ms);
+}

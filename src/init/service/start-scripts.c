@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/service/start-scripts.h"
+
+#include <stdio.h>
+
+#include "init/service/image-scan.h"
+#include "init/service/service.h"
+#include "wire/start.h"
+
+struct start_script {
+	char path[SCAN_PATH_MAX + 1];
+	bool sourced;
+};
+
+struct start_scripts {
+	struct init *init;
+	struct request *rq; /* NULL: nobody waits */
+	uv_timer_t timer;
+	struct exec *exec; /* what is under way, when it is not services */
+	bool timed_out;
+	struct start_script scripts[SCAN_SCRIPTS_MAX];
+	unsigned n_scripts, next_script;
+};
+
+static void start_scripts_run_next(struct start_scripts *b);
+
+static void on_start_scripts_timer_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+static struct request *start_scripts_end(struct start_scripts *b)
+{
+	struct request *rq = b->rq;
+
+	if (rq)
+		rq->events = NULL;
+	b->init->start_scripts = NULL;
+	uv_close((uv_handle_t *)&b->timer, on_start_scripts_timer_closed);
+	return rq;
+}
+
+static void start_scripts_finish(void *arg)
+{
+	struct start_scripts *b = arg;
+	struct request *rq = start_scripts_end(b);
+
+	b->init->usable = true;
+	if (rq)
+		request_reply(rq, 204, NULL, NULL);
+}
+
+static void start_scripts_reply_failure(const struct init *in, struct request *rq)
+{
+	auto_buf body = BUF_INIT(START_SIZE);
+
+	if (buf_append(&body, in->start_failure, sizeof(in->start_failure)) < 0)
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for an answer");
+	else
+		request_reply(rq, START_STATUS, START_MEDIA_TYPE, &body);
+}
+
+static void start_scripts_fail(struct start_scripts *b, const struct start_failure *f)
+{
+	struct init *in = b->init;
+	struct request *rq = start_scripts_end(b);
+
+	start_failure_encode(f, in->start_failure);
+	in->start_failed = true;
+	if (rq)
+		start_scripts_reply_failure(in, rq);
+}
+
+/* It was not even run. */
+static void start_scripts_fail_with_text(struct start_scripts *b, const char *script,
+					 const char *why)
+{
+	struct start_failure f = { .what = START_NOT_RUN };
+
+	start_failure_set_text(f.script, START_SCRIPT_MAX, slice_of(script));
+	start_failure_set_text(f.text, START_TEXT_MAX, slice_of(why));
+	start_scripts_fail(b, &f);
+}
+
+static void on_start_scripts_timeout(uv_timer_t *t)
+{
+	struct start_scripts *b = t->data;
+
+	b->timed_out = true;
+	if (b->exec) {
+		exec_kill(b->exec); /* its end is told */
+		return;
+	}
+	/* services take as long as they like, but nobody waits for it */
+	b->init->services.on_all_up = NULL;
+	start_scripts_finish(b);
+}
+
+/* Scripts */
+
+/* The last of what it wrote, and rather where complaints go. */
+static void start_failure_set_output(const struct exec *exec, struct start_failure *f)
+{
+	const struct output *o = output_end_offset(&exec->out[1]) ? &exec->out[1] : &exec->out[0];
+	uint64_t end = output_end_offset(o), pos = end > START_TEXT_MAX ? end - START_TEXT_MAX : 0;
+	char text[START_TEXT_MAX];
+	size_t n;
+
+	pos += output_lost_bytes(o, pos);
+	n = output_read(o, pos, text, sizeof(text));
+	start_failure_set_text(f->text, START_TEXT_MAX, (struct slice){ text, n });
+}
+
+static void on_start_script_exit(struct exec *exec, void *arg)
+{
+	struct start_scripts *b = arg;
+	struct start_failure f = { .what = START_EXITED };
+	int status = exec->status;
+
+	b->exec = NULL;
+	if (!b->timed_out && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		start_scripts_run_next(b);
+		return;
+	}
+	if (b->timed_out)
+		f.what = START_TIMED_OUT;
+	else if (WIFSIGNALED(status))
+		f.what = START_KILLED;
+	f.signal = f.what == START_KILLED ? (uint8_t)WTERMSIG(status) : 0;
+	f.exit_code = f.what == START_EXITED ? (uint8_t)WEXITSTATUS(status) : 0;
+	start_failure_set_text(f.script, START_SCRIPT_MAX,
+			       slice_of(b->scripts[b->next_script - 1].path));
+	start_failure_set_output(exec, &f);
+	start_scripts_fail(b, &f);
+}
+
+static void on_start_script_started(struct exec *, const struct cay_err *err, void *arg)
+{
+	struct start_scripts *b = arg;
+	const struct start_script *s = &b->scripts[b->next_script - 1];
+	struct cay_err why = {};
+
+	if (!err)
+		return;
+	b->exec = NULL;
+	if (s->sourced)
+		(void)cay_fail(&why, CAY_E_INVALID,
+			       "it is not executable, so a shell has to read it, and the image has "
+			       "none: %.100s",
+			       err->msg);
+	start_scripts_fail_with_text(b, s->path, s->sourced ? why.msg : err->msg);
+}
+
+static void start_scripts_run_next(struct start_scripts *b)
+{
+	const struct start_script *s = &b->scripts[b->next_script];
+	const char *run[] = { s->path, NULL };
+	const char *source[] = { "/bin/sh", "-ec", ". \"$0\"", s->path, NULL };
+	struct exec_run req = { .has_argv = true, .user = "0", .cwd = "/" };
+	struct cay_err err = {};
+
+	if (b->next_script == b->n_scripts) {
+		services_start(b->init, start_scripts_finish, b);
+		return;
+	}
+	b->next_script++;
+	req.argv = s->sourced ? (struct field_texts){ source, 4 } : (struct field_texts){ run, 1 };
+	if (exec_start(b->init, &req, &(struct id){}, OUTPUT_DROP, &b->exec, &err) < 0) {
+		b->exec = NULL;
+		start_scripts_fail_with_text(b, s->path, err.msg);
+		return;
+	}
+	b->exec->on_started = on_start_script_started;
+	b->exec->on_ended = on_start_script_exit;
+	b->exec->cb_arg = b;
+}
+
+/* What there is */
+
+/* The first of a name counts, so that the image's own can be set aside. */
+static void start_scripts_add_service(void *arg, struct service_config *p)
+{
+	struct init *in = arg;
+	struct cay_err err = {};
+	struct service *s;
+
+	if (service_find(in, slice_of(p->name)))
+		service_config_fini(p);
+	else if (service_put(in, p, &s, &err) < 0)
+		in->services.left_out++;
+}
+
+/* What was asked for by name; a file's of that name is set aside. */
+static int start_scripts_add_requested(struct init *in, const struct field_list *asked,
+				       struct cay_err *err)
+{
+	const struct service_spec *all = asked->v;
+	struct service_config p;
+	struct service *s;
+
+	for (size_t i = 0; i < asked->n; i++) {
+		if (!op_name_is_valid(slice_of(all[i].name)) ||
+		    service_find(in, slice_of(all[i].name)))
+			return cay_fail(err, CAY_E_INVALID, "a service's name");
+		if (service_config_from_request(all[i].name, &all[i].put, &p, err) < 0 ||
+		    service_put(in, &p, &s, err) < 0)
+			return cay_err_wrap(err, -EINVAL, "service '%s'", all[i].name);
+	}
+	return 0;
+}
+
+static const char *start_scripts_read_scan(struct start_scripts *b, struct slice rest)
+{
+	struct image_scan_item item;
+	int r;
+
+	while ((r = image_scan_next_item(&rest, &item)) > 0) {
+		switch (item.kind) {
+		case SCAN_RUN:
+		case SCAN_SOURCE:
+			if (b->n_scripts == SCAN_SCRIPTS_MAX)
+				return "more start scripts than may be";
+			memcpy(b->scripts[b->n_scripts].path, item.path, sizeof(item.path));
+			b->scripts[b->n_scripts++].sourced = item.kind == SCAN_SOURCE;
+			break;
+		case SCAN_FILE:
+			service_config_parse_file(item.content, item.path, &b->init->claim.env,
+						  start_scripts_add_service, b->init);
+			break;
+		case SCAN_LEFT:
+			b->init->services.left_out++;
+			break;
+		case SCAN_MANY:
+			return "more start scripts than may be";
+		}
+	}
+	return r < 0 ? "the image's start files could not be read" : NULL;
+}
+
+static void on_image_scan_exit(struct exec *exec, void *arg)
+{
+	struct start_scripts *b = arg;
+	const struct output *o = &exec->out[0];
+	auto_buf text = BUF_INIT(RING_MAX);
+	const char *why = "the image's start files could not be read";
+	size_t n = (size_t)output_end_offset(o);
+
+	b->exec = NULL;
+	if (!b->timed_out && exec->status == 0 && !output_lost_bytes(o, 0) &&
+	    buf_reserve(&text, n) >= 0) {
+		text.len = output_read(o, 0, text.data, n);
+		why = start_scripts_read_scan(b, (struct slice){ text.data, text.len });
+	}
+	if (why)
+		start_scripts_fail_with_text(b, "", why);
+	else
+		start_scripts_run_next(b);
+}
+
+static void on_image_scan_started(struct exec *, const struct cay_err *err, void *arg)
+{
+	struct start_scripts *b = arg;
+
+	if (!err)
+		return;
+	b->exec = NULL;
+	start_scripts_fail_with_text(b, "", err->msg);
+}
+
+static void on_start_waiter_gone(struct request *rq)
+{
+	struct start_scripts *b = rq->data;
+
+	b->rq = NULL;
+}
+
+static void start_scripts_set_waiter(struct start_scripts *b, struct request *rq)
+{
+	static const struct request_events events = { .gone = on_start_waiter_gone };
+
+	b->rq = rq;
+	rq->data = b;
+	rq->events = &events;
+}
+
+void start_scripts_wait(struct init *in, struct request *rq)
+{
+	if (in->usable)
+		request_reply(rq, 204, NULL, NULL);
+	else if (in->start_failed)
+		start_scripts_reply_failure(in, rq);
+	else if (!in->start_scripts || in->start_scripts->rq)
+		request_refuse(rq, CAY_E_CONFLICT,
+			       in->start_scripts ? "somebody waits for it already"
+						 : "it was not begun");
+	else
+		start_scripts_set_waiter(in->start_scripts, rq);
+}
+
+void start_scripts_begin(struct init *in, struct request *rq)
+{
+	const struct claim *claim = rq->body;
+	bool scan = image_scan_is_needed();
+	struct exec_run req = { .user = "0", .cwd = "/" };
+	struct exec_internal own = { .output_fd = -EBADF,
+				     .child_main = child_image_scan,
+				     .on_started = on_image_scan_started,
+				     .on_ended = on_image_scan_exit };
+	struct cay_err err = {};
+	struct start_scripts *b;
+	int asked;
+
+	if (!scan && !claim->services.n) {
+		in->usable = true;
+		request_reply(rq, 204, NULL, NULL);
+		return;
+	}
+	b = calloc(1, sizeof(*b));
+	if (!b) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to start");
+		return;
+	}
+	*b = (struct start_scripts){ .init = in };
+	in->start_scripts = b;
+	asked = start_scripts_add_requested(in, &claim->services,
+					    &err); /* while there is the request */
+	if (slice_eq(http_header_find(rq->head, "prefer"), slice_of("respond-async")))
+		request_reply(rq, START_BEGUN, NULL, NULL);
+	else
+		start_scripts_set_waiter(b, rq);
+	(void)uv_timer_init(&in->loop, &b->timer);
+	b->timer.data = b;
+	(void)uv_timer_start(&b->timer, on_start_scripts_timeout, START_MAX_MS, 0);
+	own.arg = b;
+	if (asked < 0) {
+		start_scripts_fail_with_text(b, "", err.msg);
+	} else if (!scan) {
+		start_scripts_run_next(b);
+	} else if (exec_start_internal(in, &req, &own, &b->exec, &err) < 0) {
+		b->exec = NULL;
+		start_scripts_fail_with_text(b, "", err.msg);
+	}
+}

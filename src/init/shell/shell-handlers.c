@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/exec/output-excerpt.h"
+#include "init/shell/shell.h"
+
+void shell_describe(const struct shell *s, struct shell_info *ret)
+{
+	*ret = (struct shell_info){
+		.id = s->id,
+		.name = s->name[0] ? s->name : NULL,
+		.state = s->state,
+		.cwd = s->cwd && utf8_is_valid(s->cwd, strlen(s->cwd)) ? s->cwd : NULL,
+		.created_ns = s->created_ns,
+		.has_pid = s->exec && s->exec->pid > 0,
+		.pid = s->exec && s->exec->pid > 0 ? (uint64_t)s->exec->pid : 0,
+		.runs = s->last_number,
+		.queued = s->n_queued,
+		.stdout_bytes = output_end_offset(&s->out[0]),
+		.stderr_bytes = output_end_offset(&s->out[1]),
+		.why = s->ended_why,
+		.end = s->end,
+		.has_end = s->state == SHELL_ENDED,
+	};
+}
+
+void shell_run_describe(const struct run *r, struct run_info *ret)
+{
+	*ret = (struct run_info){
+		.number = r->number,
+		.state = r->state,
+		.started_ns = r->started_ns,
+		.ended_ns = r->ended_ns,
+		.cwd = r->cwd && utf8_is_valid(r->cwd, strlen(r->cwd)) ? r->cwd : NULL,
+		.end = r->end,
+		.has_end = r->state == RUN_ENDED,
+	};
+}
+
+void shell_run_reply(struct run *r, struct request *rq, const struct run_query *q)
+{
+	auto_output_excerpt out = OUTPUT_EXCERPT_INIT, err = OUTPUT_EXCERPT_INIT;
+	const struct output *o = r->shell->out;
+	uint64_t end[2] = { r->range.output_end[0], r->range.output_end[1] };
+	struct run_info told;
+
+	shell_run_describe(r, &told);
+	if (r->state == RUN_RUNNING) {
+		end[0] = output_end_offset(&o[0]);
+		end[1] = output_end_offset(&o[1]);
+	}
+	for (int i = 0; i < 2; i++)
+		end[i] = end[i] > r->output_start[i] ? end[i] : r->output_start[i];
+	if (output_excerpt_fill(&o[0], r->output_start[0], end[0], q, NULL, &out, &told.out) < 0 ||
+	    output_excerpt_fill(&o[1], r->output_start[1], end[1], q, NULL, &err, &told.err) < 0) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read shell.output");
+		return;
+	}
+	request_reply_json(rq, &run_info_table, &told);
+}
+
+static void op_shell_list(struct init *in, struct request *rq)
+{
+	struct shell_info *rows = arena_alloc(&rq->arena, SHELLS_MAX, sizeof(*rows));
+	struct shell_list told = { .shells.v = rows };
+
+	if (!rows) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		return;
+	}
+	for (const struct shell *s = in->shells.first; s; s = s->next)
+		if (!s->deleted && s->state != SHELL_STARTING)
+			shell_describe(s, &rows[told.shells.n++]);
+	request_reply_json(rq, &shell_list_table, &told);
+}
+
+static void op_shell_get(struct shell *s, struct request *rq)
+{
+	struct shell_info told;
+
+	shell_describe(s, &told);
+	request_reply_json(rq, &shell_info_table, &told);
+}
+
+static void op_shell_delete(struct shell *s, struct request *rq)
+{
+	op_shell_get(s, rq);
+	shell_delete(s);
+}
+
+static void op_shell_run(struct shell *s, struct request *rq)
+{
+	shell_run_submit(s, rq, rq->body, output_stream_choose_form(rq->head, STREAM_WAIT));
+}
+
+static void op_shell_runs(struct shell *s, struct request *rq)
+{
+	struct run_info *rows =
+		arena_alloc(&rq->arena, s->n_ended + s->n_queued + 1, sizeof(*rows));
+	struct run_list told = { .runs.v = rows };
+
+	if (!rows) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		return;
+	}
+	for (const struct run *r = s->first_run; r; r = r->next)
+		shell_run_describe(r, &rows[told.runs.n++]);
+	request_reply_json(rq, &run_list_table, &told);
+}
+
+static void op_shell_run_get(struct shell *s, struct request *rq)
+{
+	struct run *r = NULL;
+	uint64_t number;
+
+	if (str_parse_u64(rq->match.name, 1, INT64_MAX, &number) >= 0)
+		r = shell_run_find(s, number);
+	if (!r)
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such run, or no more");
+	else
+		shell_run_reply(r, rq, rq->query);
+}
+
+static void op_shell_output(struct shell *s, struct request *rq)
+{
+	const struct exec_output_query *q = rq->query;
+
+	output_stream_reply_shell(&s->out[q->stream], rq, q,
+				  output_stream_choose_form(rq->head, STREAM_RAW));
+}
+
+static void op_shell_interrupt(struct shell *s, struct request *rq)
+{
+	if (!s->current_run) {
+		request_refuse(rq, CAY_E_STATE, "it runs nothing");
+		return;
+	}
+	if (!s->stop_step)
+		shell_stop_run(s);
+	op_shell_get(s, rq);
+}
+
+static void (*const shell_op_handlers[OP_NUM])(struct shell *s, struct request *rq) = {
+	[OP_SHELL_GET] = op_shell_get,
+	[OP_SHELL_DELETE] = op_shell_delete,
+	[OP_SHELL_RUN] = op_shell_run,
+	[OP_SHELL_RUNS] = op_shell_runs,
+	[OP_SHELL_RUN_GET] = op_shell_run_get,
+	[OP_SHELL_OUTPUT] = op_shell_output,
+	[OP_SHELL_INTERRUPT] = op_shell_interrupt,
+};
+
+bool shell_handle_operation(struct init *in, struct request *rq)
+{
+	ptrdiff_t op = rq->match.op - ops;
+	struct shell *s;
+
+	if (op == OP_SHELL_CREATE)
+		op_shell_create(in, rq, rq->body);
+	else if (op == OP_SHELL_LIST)
+		op_shell_list(in, rq);
+	else if (!shell_op_handlers[op])
+		return false;
+	else if (!(s = shell_find(in, &rq->match.params[1])))
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such shell");
+	else
+		shell_op_handlers[op](s, rq);
+	return true;
+}

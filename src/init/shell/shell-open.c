@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "init/exec/pipes.h"
+#include "init/shell/shell.h"
+
+#define OPEN_MS 20000
+
+/* Forgetting */
+
+static void on_shell_handle_closed(uv_handle_t *h)
+{
+	struct shell *s = h->data;
+
+	if (--s->handles == 0)
+		free(s);
+}
+
+static void on_shell_output_closed(uv_handle_t *h)
+{
+	struct output *o = h->data;
+	struct shell *s = o->data;
+
+	if (--s->handles == 0)
+		free(s);
+}
+
+/* The handle in front of its fd: see output.c. */
+void shell_close_script(struct shell *s)
+{
+	if (s->script_open)
+		uv_close((uv_handle_t *)&s->script_poll, on_shell_handle_closed);
+	s->script_open = s->script_writing = false;
+	buf_fini(&s->script_pending);
+	if (s->script_fd >= 0)
+		(void)close(cay_take_fd(&s->script_fd));
+}
+
+void shell_close_report(struct shell *s)
+{
+	if (s->report_open)
+		uv_close((uv_handle_t *)&s->report_poll, on_shell_handle_closed);
+	s->report_open = false;
+	if (s->report_fd >= 0)
+		(void)close(cay_take_fd(&s->report_fd));
+}
+
+void shell_run_free(struct run *r)
+{
+	free(r->text);
+	free(r->cwd);
+	free(r);
+}
+
+static void shell_free(struct shell *s)
+{
+	struct shell **at = &s->init->shells.first;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	s->init->shells.n--;
+	while (s->first_run) {
+		struct run *r = s->first_run;
+
+		s->first_run = r->next;
+		shell_run_free(r);
+	}
+	shell_close_script(s);
+	shell_close_report(s);
+	free(s->cwd);
+	for (int i = 0; i < 2; i++) {
+		output_remove_reader(&s->watchers[i]);
+		output_close(&s->out[i]);
+		if (s->output_write_fds[i] >= 0)
+			(void)close(s->output_write_fds[i]);
+	}
+	uv_close((uv_handle_t *)&s->timer, on_shell_handle_closed);
+}
+
+static bool shell_is_in_use(const struct shell *s)
+{
+	if (s->exec || s->current_run || s->create_request)
+		return true;
+	for (const struct run *r = s->first_run; r; r = r->next)
+		if (r->range.users || r->rq)
+			return true;
+	/* our own watch is always there */
+	for (int i = 0; i < 2; i++)
+		if (s->out[i].pumping || (s->out[i].readers && s->out[i].readers->next))
+			return true;
+	return false;
+}
+
+/* Deleted ones that nobody reads any more; when all places are taken, the oldest that ended. */
+static void shells_sweep(struct init *in)
+{
+	struct shell *s = in->shells.first;
+
+	while (s) {
+		struct shell *next = s->next;
+
+		if (s->state == SHELL_ENDED && !shell_is_in_use(s) &&
+		    (s->deleted || in->shells.n >= SHELLS_MAX))
+			shell_free(s);
+		s = next;
+	}
+}
+
+bool shell_reclaim_output(struct init *in)
+{
+	for (struct shell *s = in->shells.first; s; s = s->next)
+		if (s->state == SHELL_ENDED && !shell_is_in_use(s) &&
+		    (s->out[0].ring.cap || s->out[1].ring.cap)) {
+			ring_free_data(&s->out[0].ring);
+			ring_free_data(&s->out[1].ring);
+			return true;
+		}
+	return false;
+}
+
+static void exec_end_copy(const struct end *from, struct end *to, char signal_name[static 16],
+			  char detail[static 128])
+{
+	int n;
+
+	*to = *from;
+	if (from->signal) {
+		n = snprintf(signal_name, 16, "%s", from->signal);
+		to->signal = n > 0 ? signal_name : NULL;
+	}
+	if (from->detail) {
+		n = snprintf(detail, 128, "%s", from->detail);
+		to->detail = n > 0 ? detail : NULL;
+	}
+}
+
+/* Opening and ending */
+
+static void shell_refuse_create(struct shell *s, enum cay_code code, const char *what)
+{
+	struct request *rq = cay_take(s->create_request);
+
+	if (!rq)
+		return;
+	rq->events = NULL;
+	request_refuse(rq, code, what);
+}
+
+static void on_shell_started(struct exec *, const struct cay_err *err, void *arg)
+{
+	struct shell *s = arg;
+	struct request *rq = s->create_request;
+
+	if (!err) {
+		shell_write_script(s, SHELL_PHASE_START, false);
+		return;
+	}
+	s->exec = NULL;
+	s->state = SHELL_ENDED;
+	s->deleted = true;
+	if (rq) {
+		s->create_request = NULL;
+		rq->events = NULL;
+		request_fail(rq, err);
+	}
+}
+
+static void shell_start_failed(struct shell *s)
+{
+	if (s->end.reason == END_EXIT && s->end.exit_code == 127)
+		shell_refuse_create(s, CAY_E_UNSUPPORTED,
+				    "the image has no bash: take one that has it, or run commands "
+				    "with exec.run, whose 'shell' takes any /bin/sh");
+	else if (s->end.reason == END_EXIT && s->end.exit_code == 126)
+		shell_refuse_create(s, CAY_E_INVALID, "cwd cannot be gone to");
+	else
+		shell_refuse_create(s, CAY_E_STATE, "bash ended before it was ready");
+	s->deleted = true;
+}
+
+static void on_shell_exit(struct exec *exec, void *arg)
+{
+	bool started = ((struct shell *)arg)->state != SHELL_STARTING;
+	struct shell *s = arg;
+	struct run *r = s->current_run;
+
+	exec_end_copy(&exec->end, &s->end, s->signal_name, s->detail);
+	s->exec = NULL;
+	s->state = SHELL_ENDED;
+	s->report.nonce[0] = 0;
+	shell_close_script(s);
+	shell_close_report(s);
+	if (!started)
+		shell_start_failed(s);
+	if (r && s->phase != SHELL_PHASE_SETTLE) {
+		exec_end_copy(&exec->end, &r->end, r->signal_name, r->detail);
+		if (s->timed_out)
+			r->end.reason = END_TIMEOUT;
+		shell_settle_run(s);
+	} else if (!r) {
+		shell_cancel_queued_runs(s);
+		for (int i = 0; i < 2; i++) {
+			s->out[i].complete = true;
+			output_notify_readers(&s->out[i]);
+		}
+	}
+	/* the last writer but us is gone or will be */
+	for (int i = 0; i < 2; i++)
+		if (s->output_write_fds[i] >= 0)
+			(void)close(cay_take_fd(&s->output_write_fds[i]));
+}
+
+static void on_shell_start_timeout(uv_timer_t *t)
+{
+	struct shell *s = t->data;
+
+	shell_end_script(s, "bash did not start in time");
+	if (s->exec)
+		exec_kill(s->exec);
+}
+
+static void on_shell_create_client_gone(struct request *rq)
+{
+	struct shell *s = rq->data;
+
+	s->create_request = NULL;
+}
+
+static void on_shell_output_complete(struct output *)
+{
+	/* an output of a shell is complete when that has ended: on_shell_exit() */
+}
+
+static int shell_open_outputs(struct shell *s)
+{
+	for (int i = 0; i < 2; i++) {
+		int fds[2] = { -EBADF, -EBADF };
+		int r = pipe_create(fds, 0);
+
+		if (r < 0)
+			return r;
+		s->output_write_fds[i] = fds[1];
+		r = output_init(&s->out[i], &s->init->loop, fds[0], OUTPUT_DROP, &s->init->budget);
+		s->out[i].data = s;
+		s->out[i].poll.data = &s->out[i];
+		s->out[i].on_complete = on_shell_output_complete;
+		s->out[i].on_closed = on_shell_output_closed;
+		s->handles += s->out[i].open;
+		if (r < 0)
+			return r;
+		s->watchers[i] = (struct output_reader){ .greedy = true,
+							 .on_more = on_shell_output_watch,
+							 .data = s };
+		output_add_reader(&s->out[i], &s->watchers[i], 0);
+	}
+	return 0;
+}
+
+/* The two pipes beside its outputs; what the child gets is in pass. */
+static int shell_open_pipes(struct shell *s, int pass[static 2])
+{
+	int fds[2] = { -EBADF, -EBADF };
+	int r = pipe_create(fds, 1);
+
+	pass[0] = fds[0];
+	s->script_fd = fds[1];
+	/* bash opens it by name, whoever it is; only its own processes have the name */
+	if (r >= 0 && fchmod(fds[0], 0644) < 0)
+		r = -errno;
+	if (r >= 0 && fcntl(s->script_fd, F_SETPIPE_SZ, SCRIPT_PAGE) < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	r = uv_poll_init(&s->init->loop, &s->script_poll, s->script_fd);
+	if (r < 0)
+		return r;
+	s->script_open = true;
+	s->handles++;
+	fds[0] = fds[1] = -EBADF;
+	r = pipe_create(fds, 0);
+	pass[1] = fds[1];
+	s->report_fd = fds[0];
+	if (r < 0)
+		return r;
+	r = uv_poll_init(&s->init->loop, &s->report_poll, s->report_fd);
+	if (r < 0)
+		return r;
+	s->report_open = true;
+	s->handles++;
+	s->script_poll.data = s->report_poll.data = s;
+	return 0;
+}
+
+static int shell_start(struct shell *s, const struct shell_create *q, struct cay_err *err)
+{
+	const struct claim *c = &s->init->claim;
+	struct exec_run req = { .user = q->user, .cwd = q->cwd, .env = q->env };
+	int pass[2] = { -EBADF, -EBADF };
+	struct exec_internal own = { .output_fd = -EBADF,
+				     .separate_stderr = true,
+				     .env = &shell_env,
+				     .pass_fds = pass,
+				     .n_pass = ARRAY_SIZE(pass),
+				     .child_main = child_shell_exec_bash,
+				     .on_started = on_shell_started,
+				     .on_ended = on_shell_exit,
+				     .arg = s };
+	int r = shell_open_outputs(s);
+
+	if (r >= 0)
+		r = shell_open_pipes(s, pass);
+	s->cwd = strdup(q->cwd ? q->cwd : c->cwd ? c->cwd : "/");
+	if (r < 0 || !s->cwd)
+		r = cay_fail_sys(err, CAY_E_LIMIT, r < 0 ? -r : ENOMEM, "pipes for a shell");
+	own.output_fd = s->output_write_fds[0];
+	own.stderr_fd = s->output_write_fds[1];
+	if (r >= 0)
+		r = exec_start_internal(s->init, &req, &own, &s->exec, err);
+	for (int i = 0; i < 2; i++)
+		if (pass[i] >= 0)
+			(void)close(pass[i]);
+	return r;
+}
+
+void op_shell_create(struct init *in, struct request *rq, const struct shell_create *q)
+{
+	static const struct request_events events = { .gone = on_shell_create_client_gone };
+	struct cay_err err = {};
+	struct shell *s;
+	int n;
+
+	shells_sweep(in);
+	if (in->shells.n >= SHELLS_MAX) {
+		request_refuse(rq, CAY_E_LIMIT, "so many shells are open already");
+		return;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a shell");
+		return;
+	}
+	s->init = in;
+	s->script_fd = s->report_fd = s->output_write_fds[0] = s->output_write_fds[1] = -EBADF;
+	s->out[0].fd = s->out[1].fd = -EBADF;
+	s->script_pending = BUF_INIT(SCRIPT_MAX);
+	s->created_ns = clk_wall_ns(in->clk);
+	(void)uv_timer_init(&in->loop, &s->timer);
+	s->timer.data = s;
+	s->handles = 1;
+	s->next = NULL;
+	for (struct shell **at = &in->shells.first;; at = &(*at)->next)
+		if (!*at) {
+			*at = s;
+			break;
+		}
+	in->shells.n++;
+	n = snprintf(s->name, sizeof(s->name), "%s", q->name ? q->name : "");
+	assert(n >= 0 && (size_t)n < sizeof(s->name));
+	if (id_generate(ID_SHELL, id_cell(&rq->match.params[0]), id_node(&rq->match.params[0]),
+			&s->id) < 0)
+		(void)cay_fail(&err, CAY_E_INTERNAL, "random bits");
+	if (err.code || shell_start(s, q, &err) < 0) {
+		request_fail(rq, &err);
+		shell_free(s);
+		return;
+	}
+	s->create_request = rq;
+	rq->data = s;
+	rq->events = &events;
+	output_start(&s->out[0]);
+	output_start(&s->out[1]);
+	(void)uv_poll_start(&s->report_poll, UV_READABLE, on_shell_report_readable);
+	(void)uv_timer_start(&s->timer, on_shell_start_timeout, OPEN_MS, 0);
+}
+
+void shell_delete(struct shell *s)
+{
+	s->deleted = true;
+	if (!s->ended_why)
+		s->ended_why = "it was deleted";
+	if (s->exec)
+		exec_kill(s->exec);
+	shells_sweep(s->init);
+}
+
+struct shell *shell_find(struct init *in, const struct id *id)
+{
+	shells_sweep(in);
+	for (struct shell *s = in->shells.first; s; s = s->next)
+		if (id_eq(&s->id, id) && !s->deleted && s->state != SHELL_STARTING)
+			return s;
+	return NULL;
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/image-store.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/path.h"
+#include "base/rmtree.h"
+#include "base/str.h"
+#include "unpack/rootfs.h"
+#include "unpack/unpack-confine.h"
+#include "unpack/unpack.h"
+
+static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk");
+
+#define UNPACK_DEADLINE_NS (600 * NS_PER_S)
+#define PARENT "parent"
+/* Where quotas go by number: that of all layers together, which has no limit. */
+#define LAYERS_NUMBER VERB_RANGE_FOREIGN
+#define WORK_NAME_LEN 16
+
+/* A directory of our own in images/tmp. */
+struct image_work {
+	int tmp_fd, fd;          /* fd: the directory itself */
+	const struct disk *disk; /* of layers; NULL: there is none */
+	char name[WORK_NAME_LEN + 1];
+};
+
+#define auto_work CAY_CLEANUP(image_work_fini) struct image_work
+
+/* What the child says; every member is a claim. */
+struct image_unpack_result {
+	uint32_t code; /* enum cay_code */
+	struct unpack_result unpacked;
+	char msg[CAY_ERR_MSG_MAX];
+};
+static_assert(sizeof(struct image_unpack_result) <= 4096, "one write to a pipe");
+
+struct image_unpack_job {
+	int tar_fd, config_fd, tree_fd, result_fd;
+	uint64_t max_bytes;
+};
+
+static int image_store_make_dir(int dirfd, const char *name)
+{
+	if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+}
+
+static int image_work_random_name(struct image_work *w)
+{
+	uint64_t random;
+	int n;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	n = snprintf(w->name, sizeof(w->name), "%016" PRIx64, random);
+	return n == WORK_NAME_LEN ? 0 : -EIO;
+}
+
+/* The outer directory stays root's: the child can make nothing beside rootfs. */
+static int image_work_make_dir(struct image_work *w)
+{
+	if (mkdirat(w->tmp_fd, w->name, 0755) < 0)
+		return -errno;
+	w->fd = path_open(w->tmp_fd, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (w->fd < 0)
+		return w->fd;
+	return fchmod(w->fd, 0755) < 0 ? -errno : 0;
+}
+
+static int image_work_make_rootfs(const struct image_work *w)
+{
+	if (mkdirat(w->fd, IMAGE_ROOTFS, 0755) < 0 || fchmodat(w->fd, IMAGE_ROOTFS, 0755, 0) < 0 ||
+	    fchownat(w->fd, IMAGE_ROOTFS, FOREIGN_BASE, FOREIGN_BASE, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return 0;
+}
+
+static int image_work_init(int images_fd, struct image_work *w)
+{
+	int r;
+
+	w->tmp_fd = image_store_make_dir(images_fd, "tmp");
+	if (w->tmp_fd < 0)
+		return w->tmp_fd;
+	r = image_work_random_name(w);
+	return r < 0 ? r : image_work_make_dir(w);
+}
+
+/* A disk may be a subvolume, out of which nothing can be renamed. */
+static void image_layer_remove_disk(const struct disk *disk, int tmp_fd, const char *name)
+{
+	auto_close int dir = path_open(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	if (dir >= 0)
+		disk_remove(disk, dir, IMAGE_DISK, LAYERS_NUMBER);
+}
+
+/* Once renamed away there is nothing of its name, which is fine. */
+static int image_work_remove(const struct image_work *w)
+{
+	if (w->disk)
+		image_layer_remove_disk(w->disk, w->tmp_fd, w->name);
+	return rmtree_at(w->tmp_fd, w->name);
+}
+
+static void image_work_fini(struct image_work *w)
+{
+	if (w->tmp_fd >= 0 && w->name[0])
+		(void)image_work_remove(w);
+	cay_closep(&w->fd);
+	cay_closep(&w->tmp_fd);
+}
+
+static int image_unpack_confined(struct image_unpack_job *exec, int parent,
+				 struct unpack_result *ret, struct cay_err *err)
+{
+	struct confine c = {
+		.tree_fd = exec->tree_fd,
+		.keep = { &exec->tar_fd, &exec->config_fd, &exec->result_fd },
+		.n_keep = 3,
+		.file_max =
+			exec->max_bytes > UNPACK_CONFIG_MAX ? exec->max_bytes : UNPACK_CONFIG_MAX,
+	};
+	auto_close int root = -EBADF;
+	int r;
+
+	/* While files of the host can be read.  Names are bytes to us, and UTF-8 is
+	 * what libarchive calls that; jansson's seed is random. */
+	json_object_seed(0);
+	if (!setlocale(LC_CTYPE, "C.UTF-8") || hash_library_init() < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "cannot set up the unpacker");
+	r = confine_self(&c, parent, err);
+	if (r < 0)
+		return r;
+	root = path_open(AT_FDCWD, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (root < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
+	return unpack_image(root, exec->tar_fd, exec->config_fd, exec->max_bytes, ret, err);
+}
+
+static int image_unpack_child_main(void *arg, int parent)
+{
+	struct image_unpack_job *exec = arg;
+	struct cay_err err = {};
+	struct image_unpack_result res = {};
+	int r = image_unpack_confined(exec, parent, &res.unpacked, &err);
+
+	res.code = (uint32_t)(r < 0 && err.code == CAY_OK ? CAY_E_INTERNAL : err.code);
+	memcpy(res.msg, err.msg, sizeof(res.msg));
+	return fd_write_all(exec->result_fd, &res, sizeof(res)) < 0;
+}
+
+/* Until the child ended; one that takes too long is killed by who holds it. */
+static int image_unpack_wait(struct child *c, struct cay_err *err)
+{
+	const uint64_t end = clk_boot_ns(&clk_system) + UNPACK_DEADLINE_NS;
+	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+	int status, r;
+
+	do {
+		uint64_t now = clk_boot_ns(&clk_system);
+
+		if (now >= end)
+			return cay_fail(err, CAY_E_TIMEOUT,
+					"unpacking took longer than %" PRIu64 " s",
+					(uint64_t)(UNPACK_DEADLINE_NS / NS_PER_S));
+		r = poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1);
+	} while (r == 0 || (r < 0 && errno == EINTR));
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot wait for the unpacker");
+	r = child_wait(c, &status);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot wait for the unpacker");
+	if (status == -SIGKILL || status == -SIGXCPU)
+		return cay_fail(err, CAY_E_TIMEOUT, "the unpacker ran out of memory or CPU time");
+	if (status)
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker died of %s %d",
+				status < 0 ? "signal" : "status", status < 0 ? -status : status);
+	return 0;
+}
+
+/* Codes an image can be refused with; anything else is not the image's business. */
+static bool image_unpack_code_is_allowed(uint32_t code)
+{
+	return code == CAY_E_INVALID || code == CAY_E_TOO_LARGE || code == CAY_E_NO_MEMORY ||
+	       code == CAY_E_DISK_FULL;
+}
+
+/* Its words are a stranger's: cut and printable. */
+static int image_unpack_read_result(int fd, struct unpack_result *ret, struct cay_err *err)
+{
+	struct image_unpack_result res;
+	ssize_t n = read(fd, &res, sizeof(res));
+
+	if (n != (ssize_t)sizeof(res))
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker gave no result");
+	res.msg[sizeof(res.msg) - 1] = 0;
+	for (char *c = res.msg; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	if (res.code != CAY_OK)
+		return cay_fail(err,
+				image_unpack_code_is_allowed(res.code) ? (enum cay_code)res.code
+								       : CAY_E_INTERNAL,
+				"%s", res.msg[0] ? res.msg : "cannot unpack");
+	*ret = res.unpacked;
+	return 0;
+}
+
+static int image_config_seal(int fd, struct cay_err *err)
+{
+	struct stat st;
+
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ||
+	    fstat(fd, &st) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot seal the config");
+	if (st.st_size <= 0 || (size_t)st.st_size > UNPACK_CONFIG_MAX)
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker gave no config");
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot rewind the config");
+	return 0;
+}
+
+static int image_unpack_run_child(const struct image_work *w, int tar_fd, int config_fd,
+				  uint64_t max_bytes, struct unpack_result *ret,
+				  struct cay_err *err)
+{
+	auto_close int tree = confine_clone_tree(w->fd), from = -EBADF, to = -EBADF;
+	auto_confined child = CONFINED_INIT;
+	struct image_unpack_job job;
+	int pipes[2], r;
+
+	if (tree < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, tree, "cannot make a mount");
+	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a pipe");
+	from = pipes[0];
+	to = pipes[1];
+	job = (struct image_unpack_job){ tar_fd, config_fd, tree, to, max_bytes };
+	r = confine_start_child(image_unpack_child_main, &job, &child, err);
+	if (r >= 0)
+		r = image_unpack_wait(&child.child, err);
+	if (r >= 0)
+		r = image_unpack_read_result(from, ret, err);
+	return r;
+}
+
+static int image_work_check_rootfs(const struct image_work *w, struct cay_err *err)
+{
+	auto_close int root =
+		path_open(w->fd, IMAGE_ROOTFS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	if (root < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, root, "cannot open the new tree");
+	return rootfs_check_mount_dirs(root, /* make= */ false, err);
+}
+
+/* Whole and on disk before it has its name. */
+static int image_work_publish(int images_fd, const struct image_work *w, const struct digest *d,
+			      struct cay_err *err)
+{
+	auto_close int all = image_store_make_dir(images_fd, "sha256");
+	char hex[DIGEST_HEX_LEN + 1];
+
+	if (all < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, all, "cannot open the images");
+	digest_format_hex(d, hex);
+	if (syncfs(w->fd) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the image");
+	if (renameat2(w->tmp_fd, w->name, all, hex, RENAME_NOREPLACE) < 0 && errno != EEXIST)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot name the image");
+	if (fsync(all) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
+	return 0;
+}
+
+static int image_tar_check_fd(int fd, struct cay_err *err)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct stat st;
+
+	if (flags < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flags & O_PATH ||
+	    (flags & O_ACCMODE) == O_WRONLY)
+		return cay_fail(err, CAY_E_INVALID, "the image is not a file that can be read");
+	return 0;
+}
+
+int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_store_added *ret,
+		    struct cay_err *err)
+{
+	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF };
+	auto_close int config = -EBADF;
+	struct unpack_result u;
+	int r = image_tar_check_fd(tar_fd, err);
+
+	if (r < 0)
+		return r;
+	config = memfd_create("image-config", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (config < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a memfd");
+	r = image_work_init(images_fd, &w);
+	r = r < 0 ? r : image_work_make_rootfs(&w);
+	if (r < 0)
+		return cay_fail_sys(err, cay_code_from_disk_errno(r), r,
+				    "cannot make a directory for the image");
+	r = image_unpack_run_child(&w, tar_fd, config, max_bytes, &u, err);
+	if (r >= 0)
+		r = image_config_seal(config, err);
+	if (r >= 0)
+		r = image_work_check_rootfs(&w, err);
+	if (r >= 0)
+		r = image_work_publish(images_fd, &w, &u.digest, err);
+	if (r < 0)
+		return r;
+	*ret = (struct image_store_added){ .bytes = u.bytes, .config_fd = cay_take_fd(&config) };
+	memcpy(ret->digest, u.digest.byte, sizeof(ret->digest));
+	return 0;
+}
+
+/* What an image is over: 1, or 0 when it is over none. */
+static int image_read_parent(int images_fd, const struct digest *d, struct digest *ret)
+{
+	char path[sizeof("sha256/") + DIGEST_HEX_LEN + sizeof("/" PARENT)] = "sha256/";
+	char hex[DIGEST_HEX_LEN + 1];
+	struct stat st;
+	ssize_t n;
+
+	digest_format_hex(d, path + 7);
+	if (fstatat(images_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	memcpy(path + 7 + DIGEST_HEX_LEN, "/" PARENT, sizeof("/" PARENT));
+	n = readlinkat(images_fd, path, hex, sizeof(hex));
+	if (n < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return digest_parse_hex(hex, (size_t)n, ret) < 0 ? -EINVAL : 1;
+}
+
+int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
+			   uint8_t ret[static IMAGE_LAYERS_MAX][32])
+{
+	struct digest d;
+	int r = 1, n = 0;
+
+	memcpy(d.byte, digest, sizeof(d.byte));
+	while (r > 0 && n < IMAGE_LAYERS_MAX) {
+		memcpy(ret[n++], d.byte, sizeof(d.byte));
+		r = image_read_parent(images_fd, &d, &d);
+	}
+	return r < 0 ? r : r ? -ELOOP : n;
+}
+
+/* The disk moves as a whole: it may be a subvolume.  Where it is on the account of the
+ * sandbox's number, which is another's next, its files are copied to the account of layers. */
+static int image_work_move_disk(const struct image_work *w, int box_fd, const struct digest *parent)
+{
+	auto_close int disk = -EBADF;
+	char hex[DIGEST_HEX_LEN + 1];
+	int r;
+
+	digest_format_hex(parent, hex);
+	if (symlinkat(hex, w->fd, PARENT) < 0)
+		return -errno;
+	if (w->disk->kind == VERB_DISK_PROJECT)
+		r = disk_copy(w->disk, box_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
+	else
+		r = renameat(box_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
+	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_MOVED);
+	disk = r < 0 ? r : path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
+	return disk < 0 ? disk : rmtree_at(disk, "work");
+}
+
+int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
+		       const uint8_t parent[static 32], const uint8_t digest[static 32],
+		       struct cay_err *err)
+{
+	auto_work w = { .tmp_fd = -EBADF, .fd = -EBADF, .disk = disk };
+	uint8_t chain[IMAGE_LAYERS_MAX][32];
+	struct digest d, below;
+	int r = image_store_read_chain(images_fd, parent, chain);
+
+	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
+		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
+				IMAGE_LAYERS_MAX);
+	memcpy(d.byte, digest, sizeof(d.byte));
+	memcpy(below.byte, parent, sizeof(below.byte));
+	r = r < 0 ? r : image_work_init(images_fd, &w);
+	r = r < 0 ? r : image_work_move_disk(&w, box_fd, &below);
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -r,
+				    "make an image of the disk");
+	r = image_work_publish(images_fd, &w, &d, err);
+	return r < 0 ? r : failpoint_hit(FAULT_COMMIT_NAMED);
+}
+
+struct image_child_search {
+	const struct digest *parent;
+	int images_fd;
+};
+
+static int on_image_dir_check_parent(void *arg, int, const char *name)
+{
+	const struct image_child_search *c = arg;
+	struct digest d, parent;
+
+	return digest_parse_hex(name, strlen(name), &d) >= 0 &&
+	       image_read_parent(c->images_fd, &d, &parent) > 0 && digest_eq(&parent, c->parent);
+}
+
+/* Renamed first: an image is there whole, or not at all. */
+int image_store_remove(int images_fd, const struct disk *disk, const uint8_t digest[static 32],
+		       struct cay_err *err)
+{
+	auto_close int all = image_store_make_dir(images_fd, "sha256");
+	auto_work w = { .tmp_fd = image_store_make_dir(images_fd, "tmp"),
+			.fd = -EBADF,
+			.disk = disk };
+	char hex[DIGEST_HEX_LEN + 1];
+	struct digest d;
+	int r;
+
+	if (all < 0 || w.tmp_fd < 0 || image_work_random_name(&w) < 0)
+		return cay_fail(err, CAY_E_INTERNAL, "cannot open the images");
+	memcpy(d.byte, digest, sizeof(d.byte));
+	r = path_for_each_entry(all, on_image_dir_check_parent,
+				&(struct image_child_search){ &d, images_fd });
+	if (r != 0)
+		return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the images")
+			     : cay_fail(err, CAY_E_STATE, "another image is a layer over this one");
+	digest_format_hex(&d, hex);
+	if (renameat2(all, hex, w.tmp_fd, w.name, RENAME_NOREPLACE) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot remove the image");
+	}
+	if (fsync(all) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot sync the images");
+	r = image_work_remove(&w);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, r, "cannot remove the image") : 0;
+}
+
+static int on_image_tmp_dir(void *disk, int tmp_fd, const char *name)
+{
+	image_layer_remove_disk(disk, tmp_fd, name);
+	return 0;
+}
+
+void image_store_sweep_tmp(int images_fd, const struct disk *disk)
+{
+	auto_close int tmp = path_open(images_fd, "tmp", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+
+	if (tmp >= 0)
+		(void)path_for_each_entry(tmp, on_image_tmp_dir, (void *)(uintptr_t)disk);
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/keeper-sandbox.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "base/failpoint.h"
+#include "base/path.h"
+#include "base/rmtree.h"
+#include "keeper/start.h"
+#include "text/hex.h"
+
+#define SANDBOX_RECORD_MAGIC UINT32_C(0x42594143) /* "CAYB" */
+#define RECORD "box"
+#define DISK "disk"
+#define KILL_MS 5000
+
+void image_dir_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
+{
+	memcpy(ret, "sha256/", sizeof("sha256/"));
+	hex_encode(digest, 32, ret + 7);
+}
+
+void keeper_sandbox_fini(struct sandbox *sb)
+{
+	cay_closep(&sb->dir);
+	cgroup_fini(&sb->cgroup);
+}
+
+static void id_range_name(uint32_t range, char ret[static 12])
+{
+	int n = snprintf(ret, 12, "%u", range);
+
+	if (n < 0 || n >= 12)
+		ret[0] = 0;
+}
+
+int keeper_sandbox_read_record(int dir, struct keeper_sandbox_record *ret)
+{
+	auto_buf text = BUF_INIT(sizeof(*ret));
+	int r = path_read(dir, RECORD, &text);
+
+	*ret = (struct keeper_sandbox_record){};
+	if (r < 0 && r != -ENOENT && r != -EFBIG && r != -EINVAL && r != -ELOOP)
+		return r;
+	if (text.len == sizeof(*ret))
+		memcpy(ret, text.data, sizeof(*ret));
+	if (ret->magic != SANDBOX_RECORD_MAGIC || ret->range > VERB_RANGE_MAX ||
+	    !id_is_valid(&ret->tenant, ID_TENANT))
+		*ret = (struct keeper_sandbox_record){};
+	return 0;
+}
+
+/* Not synced: after a power loss no sandbox is left, and one whose record is not
+ * whole is there only to be removed. */
+static int keeper_sandbox_write_record(const struct sandbox *sb, struct cay_err *err)
+{
+	auto_close int fd = path_open(sb->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	int r = fd < 0 ? fd : fd_write_all(fd, &sb->record, sizeof(sb->record));
+
+	return r < 0 ? cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "write down %s", sb->name)
+		     : 0;
+}
+
+/* A worker that waits here waits for another of the same sandbox.  The directory
+ * may be removed meanwhile: what is locked must still be what the name says. */
+static int keeper_sandbox_lock_dir(int boxes, const char *name)
+{
+	for (;;) {
+		auto_close int dir = path_open(boxes, name, O_RDONLY | O_DIRECTORY, 0);
+		struct stat mine, now;
+
+		if (dir < 0)
+			return dir;
+		if (flock(dir, LOCK_EX) < 0 || fstat(dir, &mine) < 0)
+			return -errno;
+		if (fstatat(boxes, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
+			return cay_take_fd(&dir);
+	}
+}
+
+int keeper_sandbox_open(const struct keeper *k, const struct id *id, uint64_t generation,
+			struct sandbox *sb, struct cay_err *err)
+{
+	int r;
+
+	sb->id = *id;
+	id_format(id, sb->name);
+	sb->dir = keeper_sandbox_lock_dir(k->sandboxes, sb->name);
+	if (sb->dir == -ENOENT)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", sb->name);
+	r = sb->dir < 0 ? sb->dir : keeper_sandbox_read_record(sb->dir, &sb->record);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the record of %s", sb->name);
+	/* one without a record is a crash's, of no generation */
+	if (sb->record.magic && sb->record.generation != generation)
+		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", sb->name);
+	if (sb->record.magic)
+		(void)cgroup_open_sandbox(&k->cgroups.top, &sb->record.tenant, id, &sb->cgroup);
+	return 0;
+}
+
+static int keeper_sandbox_make_disk(const struct keeper *k, const struct sandbox *sb,
+				    const struct verb_prepare *q, struct cay_err *err)
+{
+	static const char *const parts[] = { DISK, DISK "/upper", DISK "/work" };
+	struct disk_size limit = { q->disk_bytes, q->disk_inodes };
+	int r = disk_create(&k->disk, sb->dir, DISK, keeper_sandbox_host_root_id(sb), &limit);
+
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
+				    "make the disk of %s", sb->name);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if ((i && mkdirat(sb->dir, parts[i], 0755) < 0) ||
+		    fchownat(sb->dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
+			     AT_SYMLINK_NOFOLLOW) < 0)
+			return cay_fail_sys(err, cay_code_from_disk_errno(errno), errno,
+					    "make %s/%s", sb->name, parts[i]);
+	return 0;
+}
+
+static int id_range_claim(const struct keeper *k, const struct sandbox *sb, struct cay_err *err)
+{
+	char name[12], owner[ID_TEXT_LEN + 1] = "";
+	struct stat st;
+
+	id_range_name(sb->record.range, name);
+	/* one whose sandbox is gone is what a power loss left */
+	if (readlinkat(k->ranges, name, owner, sizeof(owner)) == ID_TEXT_LEN &&
+	    fstatat(k->sandboxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+		(void)unlinkat(k->ranges, name, 0);
+	if (symlinkat(sb->name, k->ranges, name) < 0)
+		return cay_fail_sys(
+			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
+			errno, "id range %s", name);
+	return 0;
+}
+
+/*
+ * prepare: directory, id range, cgroups.  Who owns cayd can fill the disk with
+ * small directories and use up id ranges; it cannot have two sandboxes of one
+ * range, nor an image that image_add did not make.
+ */
+int verb_prepare(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		 struct cay_err *err)
+{
+	const struct verb_prepare *q = request;
+	char image[DIGEST_HEX + 8];
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	struct stat st;
+	int r;
+
+	(void)fd;
+	(void)result;
+	image_dir_name(q->image, image);
+	if (fstatat(k->images, image, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image %s here", image);
+	b.id = q->sandbox;
+	id_format(&b.id, b.name);
+	b.record = (struct keeper_sandbox_record){
+		SANDBOX_RECORD_MAGIC, q->range, q->generation, q->tenant, {}
+	};
+	memcpy(b.record.image, q->image, sizeof(q->image));
+	if (mkdirat(k->sandboxes, b.name, 0700) < 0)
+		return cay_fail_sys(
+			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
+			errno, "make %s", b.name);
+	b.dir = failpoint_hit(FAULT_PREPARE_MADE) < 0
+			? -EIO
+			: keeper_sandbox_lock_dir(k->sandboxes, b.name);
+	if (b.dir < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -b.dir, "lock %s", b.name);
+	r = keeper_sandbox_write_record(&b, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_PREPARE_RECORD);
+	if (r >= 0)
+		r = id_range_claim(k, &b, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_PREPARE_RANGE);
+	if (r >= 0 && !q->memory)
+		r = keeper_sandbox_make_disk(k, &b, q, err);
+	if (r >= 0)
+		r = sandbox_cgroup_create(&k->cgroups, &b.record.tenant, &b.id,
+					  keeper_sandbox_host_root_id(&b), &b.cgroup, err);
+	return r < 0 ? r : failpoint_hit(FAULT_PREPARE_CGROUPS);
+}
+
+/*
+ * kill: SIGKILL to every process of one sandbox, by its cgroup.  Who owns cayd
+ * can end any sandbox; a process outside one, never.
+ */
+int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	      struct cay_err *err)
+{
+	const struct verb_box *q = request;
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	(void)result;
+	if (r < 0 || b.cgroup.v2 < 0)
+		return r;
+	return sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
+}
+
+static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_box *q, bool frozen,
+				     struct cay_err *err)
+{
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+
+	if (r < 0)
+		return r;
+	if (b.cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
+	r = sandbox_cgroup_freeze(&b.cgroup, frozen, err);
+	return r < 0 ? r : failpoint_hit(FAULT_FREEZE_DONE);
+}
+
+/* freeze: every process of one sandbox stands still; no more than kill could do. */
+int verb_freeze(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		struct cay_err *err)
+{
+	(void)fd;
+	(void)result;
+	return keeper_sandbox_set_frozen(k, request, true, err);
+}
+
+/* thaw: undoes freeze. */
+int verb_thaw(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	      struct cay_err *err)
+{
+	(void)fd;
+	(void)result;
+	return keeper_sandbox_set_frozen(k, request, false, err);
+}
+
+/*
+ * limits: memory, cpu, pids and disk of one sandbox.  Who owns cayd can let a sandbox
+ * use the whole machine, or starve it; which cgroup is written is not its choice.
+ */
+int verb_limits(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		struct cay_err *err)
+{
+	const struct verb_limits *q = request;
+	struct cgroup_limits limits = { q->memory_bytes, q->cpu_milli, q->pids };
+	struct disk_size disk = { q->disk_bytes, q->disk_inodes };
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	if (r < 0)
+		return r;
+	if (b.cgroup.v2 < 0)
+		return cay_fail(err, CAY_E_STATE, "%s is not running", b.name);
+	if (disk.bytes || disk.inodes)
+		r = disk_set_limit(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &disk);
+	if (r < 0)
+		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
+				    "limit the disk of %s", b.name);
+	r = sandbox_cgroup_set_limits(&b.cgroup, &limits, err);
+	if (r >= 0 && q->cpu_milli)
+		return keeper_start_update_proc_view(k, &b, q->cpu_milli, err);
+	result->worker_reusable = r >= 0; /* it has entered nothing; one that failed ends */
+	return r;
+}
+
+/* What is in its memory instead: its root says, which is an overlay over it. */
+static int keeper_sandbox_memory_usage(const struct sandbox *sb, struct disk_size *ret)
+{
+	auto_close int root = -EBADF;
+	struct statfs st;
+	char path[32];
+	pid_t first = 0;
+	int n;
+
+	if (sb->cgroup.v2 >= 0)
+		(void)sandbox_cgroup_count_processes(&sb->cgroup, &first);
+	n = snprintf(path, sizeof(path), "/proc/%d/root", first);
+	if (!first || n < 0 || n >= (int)sizeof(path))
+		return -ENOTSUP;
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || fstatfs(root, &st) < 0)
+		return -ENOTSUP; /* it is about to end */
+	*ret = (struct disk_size){ (st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize,
+				   st.f_files - st.f_ffree };
+	return 0;
+}
+
+/* usage: what a sandbox has on its disk; two numbers, of one that exists. */
+int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	       struct cay_err *err)
+{
+	const struct verb_box *q = request;
+	struct disk_size now = { DISK_UNKNOWN, DISK_UNKNOWN };
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	if (r < 0)
+		return r;
+	r = disk_read_usage(&k->disk, b.dir, DISK, keeper_sandbox_host_root_id(&b), &now);
+	if (r == -ENOENT)
+		r = keeper_sandbox_memory_usage(&b, &now);
+	if (r < 0 && r != -ENOTSUP)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at the disk of %s", b.name);
+	result->usage.disk_bytes = now.bytes;
+	result->usage.disk_inodes = now.inodes;
+	return 0;
+}
+
+static int id_range_release_if_owner(void *sandbox, int ranges, const char *name)
+{
+	char owner[ID_TEXT_LEN + 2];
+	ssize_t n = readlinkat(ranges, name, owner, sizeof(owner));
+
+	if (n == ID_TEXT_LEN && memcmp(owner, sandbox, ID_TEXT_LEN) == 0)
+		(void)unlinkat(ranges, name, 0);
+	return 0;
+}
+
+static void id_range_release(const struct keeper *k, struct sandbox *sb)
+{
+	char name[12];
+
+	id_range_name(sb->record.range, name);
+	(void)(sb->record.magic
+		       ? id_range_release_if_owner(sb->name, k->ranges, name)
+		       : path_for_each_entry(k->ranges, id_range_release_if_owner, sb->name));
+}
+
+/*
+ * remove: the one clean-up path, by kernel facts and names; may be repeated.  Who
+ * owns cayd can remove any sandbox with its files.
+ *
+ * The id range is given back when no process has it any more; the directory, which
+ * says where the rest is, goes last.  Without it, or its record, the rest is looked for.
+ */
+int verb_remove(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+		struct cay_err *err)
+{
+	const struct verb_box *q = request;
+	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
+	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
+
+	(void)fd;
+	(void)result;
+	if (r == -ENOENT || b.dir == -ENOTDIR || b.dir == -ELOOP) {
+		*err = (struct cay_err){};
+		if (b.dir >= 0)
+			return 0; /* another generation */
+		r = 0;
+	}
+	if (r >= 0 && !b.record.magic &&
+	    sandbox_cgroup_find_tenant(&k->cgroups, &b.id, &b.record.tenant) > 0)
+		r = cgroup_open_sandbox(&k->cgroups.top, &b.record.tenant, &b.id, &b.cgroup);
+	if (r >= 0 && b.cgroup.v2 >= 0)
+		r = sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_KILLED);
+	if (r < 0)
+		return r;
+	(void)unlinkat(k->sockets, b.name, 0);
+	mount_stage_remove_bundle(&k->stage, b.name);
+	if (b.record.magic || b.cgroup.v2 >= 0)
+		r = sandbox_cgroup_remove(&k->cgroups, &b.record.tenant, &b.id, err);
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_CGROUPS);
+	if (r < 0)
+		return r;
+	disk_remove(&k->disk, b.dir, DISK, b.record.magic ? keeper_sandbox_host_root_id(&b) : 0);
+	id_range_release(k, &b);
+	r = failpoint_hit(FAULT_REMOVE_RANGE);
+	r = r < 0 ? r : rmtree_at(k->sandboxes, b.name);
+	r = r < 0 ? r : failpoint_hit(FAULT_REMOVE_GONE);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove %s", b.name) : 0;
+}
+
+uint64_t pid_start_boot_ns(pid_t pid)
+{
+	auto_buf path = BUF_INIT(32), text = BUF_INIT(KIB(4));
+	auto_close int dir = -EBADF;
+	struct slice rest;
+	const char *end;
+	uint64_t ticks = 0;
+	long hz = sysconf(_SC_CLK_TCK);
+
+	if (buf_printf(&path, "/proc/%d", pid) < 0)
+		return 0;
+	dir = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || path_read(dir, "stat", &text) < 0 || !text.len)
+		return 0;
+	end = strrchr(text.data, ')'); /* the name in front may hold anything */
+	if (!end || hz <= 0)
+		return 0;
+	rest = slice_of(end + 1);
+	for (int i = 0; i < 20; i++)
+		(void)slice_cut(&rest, ' ');
+	if (str_parse_u64(slice_cut(&rest, ' '), 0, UINT64_MAX / NS_PER_S, &ticks) < 0)
+		return 0;
+	return ticks * (NS_PER_S / (uint64_t)hz);
+}
+
+struct sandbox_id_page {
+	struct id after;
+	struct id ids[VERB_LIST_MAX];
+	uint32_t n;
+	bool more;
+};
+
+/* Keep the smallest ids behind `after`, in order. */
+static void sandbox_id_page_add(struct sandbox_id_page *l, const struct id *id)
+{
+	uint32_t at = l->n;
+
+	while (at > 0 && memcmp(&l->ids[at - 1], id, sizeof(*id)) > 0)
+		at--;
+	if (l->n == VERB_LIST_MAX) {
+		l->more = true;
+		if (at == VERB_LIST_MAX)
+			return;
+		l->n--;
+	}
+	memmove(&l->ids[at + 1], &l->ids[at], (l->n - at) * sizeof(*id));
+	l->ids[at] = *id;
+	l->n++;
+}
+
+static int on_sandbox_dir_name(void *arg, int, const char *name)
+{
+	struct sandbox_id_page *l = arg;
+	struct id id;
+
+	if (id_parse(ID_SANDBOX, slice_of(name), &id) == 0 &&
+	    memcmp(&id, &l->after, sizeof(id)) > 0)
+		sandbox_id_page_add(l, &id);
+	return 0;
+}
+
+/*
+ * list: what there is.  Nothing to be had by it but ids and numbers.
+ */
+int verb_list(const struct keeper *k, const void *request, int fd, struct verb_result *result,
+	      struct cay_err *err)
+{
+	const struct verb_list *q = request;
+	struct sandbox_id_page names = { .after = q->after };
+	int r = path_for_each_entry(k->sandboxes, on_sandbox_dir_name, &names);
+
+	(void)fd;
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read boxes/");
+	result->list.more = names.more;
+	for (uint32_t i = 0; i < names.n; i++) {
+		struct verb_list_row *row = &result->list.rows[result->list.n_rows];
+		char name[ID_TEXT_LEN + 1];
+		auto_close int dir = -EBADF;
+		auto_cgroup cgroup = CGROUP_INIT;
+		struct keeper_sandbox_record record;
+		pid_t first;
+
+		id_format(&names.ids[i], name);
+		dir = path_open(k->sandboxes, name, O_RDONLY | O_DIRECTORY, 0);
+		r = dir < 0 ? dir : keeper_sandbox_read_record(dir, &record);
+		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+			continue; /* gone meanwhile, or no sandbox at all */
+		if (r < 0)        /* not seen is not "not there" */
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at %s", name);
+		*row = (struct verb_list_row){ .sandbox = names.ids[i],
+					       .generation = record.generation,
+					       .range = record.range };
+		if (record.magic && cgroup_open_sandbox(&k->cgroups.top, &record.tenant,
+							&row->sandbox, &cgroup) == 0) {
+			row->processes = sandbox_cgroup_count_processes(&cgroup, &first);
+			row->started_boot_ns = first ? pid_start_boot_ns(first) : 0;
+			row->pid = row->started_boot_ns ? (uint32_t)first : 0;
+			row->frozen = sandbox_cgroup_is_frozen(&cgroup);
+		}
+		result->list.n_rows++;
+	}
+	return 0;
+}

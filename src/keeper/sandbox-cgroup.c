@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keeper/sandbox-cgroup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/path.h"
+
+#define SMALL_FILE KIB(64)
+#define CPU_PERIOD_US 100000u
+/* How many execs and what PID 1 may nest below a sandbox. */
+#define DESCENDANTS "512"
+/* How deep: PID 1 needs one, and may have nested a container's one day. */
+#define DEPTH "4"
+
+static int sandbox_cgroup_write_file(int dirfd, const char *name, const char *text)
+{
+	auto_close int fd = path_open(dirfd, name, O_WRONLY, 0);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	do /* a limit of memory that is being set is given up for a signal */
+		n = write(fd, text, strlen(text));
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+static int sandbox_cgroup_write_u64(int dirfd, const char *name, uint64_t value)
+{
+	char text[24];
+
+	if (snprintf(text, sizeof(text), "%llu", (unsigned long long)value) >= (int)sizeof(text))
+		return -EINVAL;
+	return sandbox_cgroup_write_file(dirfd, name, text);
+}
+
+/* Let v2's controllers through to what is below.  A write walks all there is, also
+ * when nothing changes: 2 ms with 5,000 sandboxes, so it is looked at first. */
+static int sandbox_cgroup_enable_controllers(int dirfd, const int v1[static CG_NUM])
+{
+	auto_buf have = BUF_INIT(SMALL_FILE);
+	int r = path_read(dirfd, "cgroup.subtree_control", &have);
+
+	if (have.len)
+		buf_truncate(&have, have.len - 1);
+	for (int i = 0; r >= 0 && i < CG_NUM; i++) {
+		char word[16];
+
+		if (v1[i] >= 0 || cgroup_list_has_word((struct slice){ buf_str(&have), have.len },
+						       ' ', cgroup_controllers[i]))
+			continue;
+		r = snprintf(word, sizeof(word), "+%s", cgroup_controllers[i]);
+		if (r >= 0)
+			r = sandbox_cgroup_write_file(dirfd, "cgroup.subtree_control", word);
+	}
+	return r;
+}
+
+/* Make each directory of path below root; v1 tells v2 which controllers are not its. */
+static int sandbox_cgroup_make_path(int root, const char *path, const int *v1, struct cay_err *err)
+{
+	struct slice rest = slice_of(path + 1);
+	int fd = fcntl(root, F_DUPFD_CLOEXEC, 3);
+
+	while (fd >= 0 && rest.p) {
+		auto_close int here = fd;
+		auto_buf name = BUF_INIT(256);
+		struct slice part = slice_cut(&rest, '/');
+
+		if (!part.n)
+			return cay_fail(err, CAY_E_INVALID, "cgroup.path '%s': empty name", path);
+		if (buf_append(&name, part.p, part.n) < 0)
+			return cay_fail(err, CAY_E_INVALID, "cgroup.path '%s': too long", path);
+		int r = v1 ? sandbox_cgroup_enable_controllers(here, v1) : 0;
+
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r,
+					    "let cgroup controllers through to '%s'", path);
+		if (mkdirat(here, name.data, 0755) < 0 && errno != EEXIST)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make cgroup '%s'", path);
+		fd = path_open(here, name.data, O_RDONLY | O_DIRECTORY, 0);
+	}
+	if (fd < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -fd, "open cgroup '%s'", path);
+	return fd;
+}
+
+/* Moving a process waits for all CPUs to have scheduled (6 to 8 ms) unless some
+ * hierarchy asks for the favour: ours is empty, mounted nowhere and ends with the
+ * keeper.  A kernel before 6.0 only takes longer (docs/adr/0018). */
+static int sandbox_cgroup_mount_favordynmods(void)
+{
+	auto_close int fs = fsopen("cgroup", FSOPEN_CLOEXEC);
+	int fd;
+
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "none", NULL, 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_STRING, "name", "cay", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_SET_FLAG, "favordynmods", NULL, 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The kernel spreads a group's weight over the CPUs it runs on: unchanged, all sandboxes
+ * together would weigh less on a CPU than any one process of the host, and a busy one take
+ * half of that little from a quiet one (docs/adr/0033). */
+static int sandbox_cgroup_set_top_weight(const struct cgroup *top)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t n = 4 * (uint64_t)(cpus > 0 ? cpus : 1);
+
+	if (top->v1[CG_CPU] >= 0)
+		return sandbox_cgroup_write_u64(top->v1[CG_CPU], "cpu.shares",
+						1024 * (n < 256 ? n : 256));
+	return sandbox_cgroup_write_u64(top->v2, "cpu.weight", 100 * (n < 100 ? n : 100));
+}
+
+int sandbox_cgroups_open(const char *path, struct cgroups *ret, struct cay_err *err)
+{
+	auto_cgroup roots = CGROUP_INIT;
+	int r = cgroup_open_roots(&roots, err);
+
+	if (r < 0)
+		return r;
+	*ret = (struct cgroups){ CGROUP_INIT, -EBADF };
+	for (int i = 0; i < CG_NUM; i++) {
+		if (roots.v1[i] < 0)
+			continue;
+		ret->top.v1[i] = sandbox_cgroup_make_path(roots.v1[i], path, NULL, err);
+		if (ret->top.v1[i] < 0)
+			return ret->top.v1[i];
+		if (ret->favordynmods_fd < 0)
+			ret->favordynmods_fd = sandbox_cgroup_mount_favordynmods();
+	}
+	ret->top.v2 = sandbox_cgroup_make_path(roots.v2, path, ret->top.v1, err);
+	if (ret->top.v2 < 0)
+		return ret->top.v2;
+	r = sandbox_cgroup_enable_controllers(ret->top.v2, ret->top.v1);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "let cgroup controllers through");
+	r = sandbox_cgroup_set_top_weight(&ret->top);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "weigh all sandboxes") : 0;
+}
+
+static int sandbox_cgroup_make_dir(int dirfd, const char *name)
+{
+	if (mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+/* v1 as for sandbox_cgroup_make_path(). */
+static int sandbox_cgroup_make_pair(int top, const char *tenant, const char *sandbox, const int *v1)
+{
+	auto_close int fd = sandbox_cgroup_make_dir(top, tenant);
+	int r = fd < 0 ? fd : v1 ? sandbox_cgroup_enable_controllers(fd, v1) : 0;
+
+	return r < 0 ? r : sandbox_cgroup_make_dir(fd, sandbox);
+}
+
+int sandbox_cgroup_create(const struct cgroups *all, const struct id *tenant,
+			  const struct id *sandbox, uid_t root, struct cgroup *c,
+			  struct cay_err *err)
+{
+	static const char *const given[] = { "", "cgroup.procs" };
+	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
+
+	id_format(tenant, tn);
+	id_format(sandbox, sb);
+	c->v2 = sandbox_cgroup_make_pair(all->top.v2, tn, sb, all->top.v1);
+	if (c->v2 < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup of %s", sb);
+	for (int i = 0; i < CG_NUM; i++) {
+		if (all->top.v1[i] < 0)
+			continue;
+		c->v1[i] = sandbox_cgroup_make_pair(all->top.v1[i], tn, sb, NULL);
+		if (c->v1[i] < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -c->v1[i],
+					    "make the %s cgroup of %s", cgroup_controllers[i], sb);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
+		if (fchownat(c->v2, given[i], root, root,
+			     AT_SYMLINK_NOFOLLOW | (given[i][0] ? 0 : AT_EMPTY_PATH)) < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "give %s its cgroup", sb);
+	if (sandbox_cgroup_write_file(c->v2, "cgroup.max.descendants", DESCENDANTS) < 0 ||
+	    sandbox_cgroup_write_file(c->v2, "cgroup.max.depth", DEPTH) < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bound the cgroups of %s", sb);
+	return 0;
+}
+
+static int on_sandbox_cgroup_tenant_dir(void *arg, int top, const char *tenant)
+{
+	struct id *ids = arg; /* the sandbox, and whose it is */
+	char sb[ID_TEXT_LEN + 1];
+	auto_close int fd = -EBADF;
+
+	id_format(&ids[0], sb);
+	if (id_parse(ID_TENANT, slice_of(tenant), &ids[1]) >= 0)
+		fd = cgroup_open_sandbox_dir(top, tenant, sb);
+	return fd >= 0;
+}
+
+int sandbox_cgroup_find_tenant(const struct cgroups *all, const struct id *sandbox,
+			       struct id *ret_tenant)
+{
+	struct id ids[2] = { *sandbox };
+	int r = path_for_each_entry(all->top.v2, on_sandbox_cgroup_tenant_dir, ids);
+
+	*ret_tenant = ids[1];
+	return r;
+}
+
+/* On v1 a limit below what is used is refused once nothing more can be given back; v2 would
+ * kill somebody instead. */
+static int sandbox_cgroup_reclaim_memory(int fd, uint64_t bytes)
+{
+	uint64_t now = 0;
+
+	for (int i = 0; i < 2; i++) {
+		auto_buf text = BUF_INIT(SMALL_FILE);
+		int r = path_read(fd, "memory.current", &text);
+
+		if (r >= 0)
+			r = text.len ? str_parse_u64((struct slice){ text.data, text.len - 1 }, 0,
+						     UINT64_MAX, &now)
+				     : -EINVAL;
+		if (r < 0 || now <= bytes)
+			return r;
+		if (!i)
+			(void)sandbox_cgroup_write_u64(fd, "memory.reclaim", now - bytes);
+	}
+	return -EBUSY;
+}
+
+static int sandbox_cgroup_limit_memory(const struct cgroup *c, uint64_t bytes)
+{
+	int fd = c->v1[CG_MEMORY], r;
+
+	if (fd < 0) {
+		r = sandbox_cgroup_reclaim_memory(c->v2, bytes);
+		if (r >= 0)
+			r = sandbox_cgroup_write_u64(c->v2, "memory.max", bytes);
+		if (r < 0)
+			return r;
+		r = sandbox_cgroup_write_u64(c->v2, "memory.swap.max", 0);
+		return r == -ENOENT ? 0 : r; /* a kernel without swap accounting */
+	}
+	r = sandbox_cgroup_write_u64(fd, "memory.limit_in_bytes", bytes);
+	if (r >= 0) {
+		/* absent without swap accounting; raising needs memsw first */
+		int s = sandbox_cgroup_write_u64(fd, "memory.memsw.limit_in_bytes", bytes);
+
+		if (s < 0 && s != -ENOENT)
+			r = s;
+	} else if (sandbox_cgroup_write_u64(fd, "memory.memsw.limit_in_bytes", bytes) >= 0) {
+		r = sandbox_cgroup_write_u64(fd, "memory.limit_in_bytes", bytes);
+	}
+	return r;
+}
+
+static int sandbox_cgroup_limit_cpu(const struct cgroup *c, uint32_t milli)
+{
+	uint64_t quota = (uint64_t)milli * CPU_PERIOD_US / 1000;
+	char text[48];
+
+	if (quota < 1000)
+		quota = 1000; /* the kernel takes no less */
+	if (c->v1[CG_CPU] >= 0)
+		return sandbox_cgroup_write_u64(c->v1[CG_CPU], "cpu.cfs_quota_us", quota);
+	if (snprintf(text, sizeof(text), "%llu %u", (unsigned long long)quota, CPU_PERIOD_US) >=
+	    (int)sizeof(text))
+		return -EINVAL;
+	return sandbox_cgroup_write_file(c->v2, "cpu.max", text);
+}
+
+/* Memory comes last: what fails before has not raised it, so that nothing that was used
+ * meanwhile stands in the way of what was before. */
+int sandbox_cgroup_set_limits(const struct cgroup *c, const struct cgroup_limits *limits,
+			      struct cay_err *err)
+{
+	int r = limits->cpu_milli ? sandbox_cgroup_limit_cpu(c, limits->cpu_milli) : 0;
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit cpu");
+	if (limits->pids)
+		r = sandbox_cgroup_write_u64(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2,
+					     "pids.max", limits->pids);
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit pids");
+	if (limits->memory_bytes)
+		r = sandbox_cgroup_limit_memory(c, limits->memory_bytes);
+	if (r == -EBUSY)
+		return cay_fail(err, CAY_E_STATE, "it uses more memory than that");
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory") : 0;
+}
+
+int sandbox_cgroup_join_v1(const struct cgroup *c, struct cay_err *err)
+{
+	for (int i = 0; i < CG_NUM; i++) {
+		int r = c->v1[i] < 0 ? 0 : sandbox_cgroup_write_file(c->v1[i], "cgroup.procs", "0");
+
+		if (r < 0)
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "join the %s cgroup",
+					    cgroup_controllers[i]);
+	}
+	return 0;
+}
+
+int sandbox_cgroup_freeze(const struct cgroup *c, bool frozen, struct cay_err *err)
+{
+	int r = sandbox_cgroup_write_file(c->v2, "cgroup.freeze", frozen ? "1" : "0");
+
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "freeze or thaw") : 0;
+}
+
+static int sandbox_cgroup_file_has(int fd, const char *what)
+{
+	char text[256];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+	if (n < 0)
+		return -errno;
+	text[n] = 0;
+	return strstr(text, what) != NULL;
+}
+
+int sandbox_cgroup_is_populated(const struct cgroup *c)
+{
+	auto_close int fd = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+
+	return fd < 0 ? fd : sandbox_cgroup_file_has(fd, "populated 1");
+}
+
+bool sandbox_cgroup_is_frozen(const struct cgroup *c)
+{
+	/* what was asked for; all stand still a moment later */
+	auto_close int fd = path_open(c->v2, "cgroup.freeze", O_RDONLY, 0);
+
+	return fd >= 0 && sandbox_cgroup_file_has(fd, "1") > 0;
+}
+
+int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *err)
+{
+	uint64_t end = clk_boot_ns(&clk_system) + (uint64_t)timeout_ms * NS_PER_MS;
+	auto_close int events = path_open(c->v2, "cgroup.events", O_RDONLY, 0);
+	int r = events < 0 ? events : sandbox_cgroup_write_file(c->v2, "cgroup.kill", "1");
+
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "kill a cgroup");
+	for (;;) {
+		struct pollfd p = { .fd = events, .events = POLLPRI };
+		uint64_t now;
+
+		r = sandbox_cgroup_file_has(events, "populated 1");
+		if (r <= 0)
+			return r;
+		now = clk_boot_ns(&clk_system);
+		if (now >= end)
+			return cay_fail(err, CAY_E_TIMEOUT,
+					"processes were still there %d ms after SIGKILL",
+					timeout_ms);
+		/* an event can come between the read and the poll: look again soon */
+		(void)poll(&p, 1, (int)((end - now) / NS_PER_MS < 100 ? 10 : 100));
+	}
+}
+
+uint32_t sandbox_cgroup_count_processes(const struct cgroup *c, pid_t *ret_first)
+{
+	auto_buf current = BUF_INIT(SMALL_FILE), procs = BUF_INIT(SMALL_FILE);
+	int pids = c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2;
+	uint64_t n = 0, pid = 0;
+	struct slice rest;
+
+	if (path_read(pids, "pids.current", &current) == 0 && current.len)
+		(void)str_parse_u64((struct slice){ current.data, current.len - 1 }, 0, UINT32_MAX,
+				    &n);
+	*ret_first = 0;
+	if (path_read(c->v2, "cgroup.procs", &procs) == 0 && procs.len) {
+		rest = (struct slice){ procs.data, procs.len };
+		if (str_parse_u64(slice_cut(&rest, '\n'), 1, INT32_MAX, &pid) == 0)
+			*ret_first = (pid_t)pid;
+	}
+	return (uint32_t)n;
+}
+
+/* rmdir of what is below and then itself.  What is there was named by the sandbox,
+ * which cannot go deeper than DEPTH. */
+static int sandbox_cgroup_remove_tree(int parent, const char *name, unsigned depth)
+{
+	auto_close int fd = path_open(parent, name, O_RDONLY | O_DIRECTORY, 0);
+	DIR *d;
+	const struct dirent *e;
+	int copy;
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	d = copy < 0 ? NULL : fdopendir(copy);
+	if (!d) {
+		cay_closep(&copy);
+		return -errno;
+	}
+	while (depth && (e = readdir(d))) /* NOLINT(concurrency-mt-unsafe) */
+		if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 &&
+		    strcmp(e->d_name, "..") != 0)
+			(void)sandbox_cgroup_remove_tree(fd, e->d_name, depth - 1);
+	(void)closedir(d);
+	if (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return -errno;
+	return 0;
+}
+
+#define REMOVE_TRIES 200
+#define REMOVE_DEPTH 16
+
+/* The last process has been killed, and leaves a moment later. */
+static int sandbox_cgroup_remove_retry(int dir, const char *name)
+{
+	int r = -EBUSY;
+
+	for (int i = 0; i < REMOVE_TRIES && r == -EBUSY; i++) {
+		r = sandbox_cgroup_remove_tree(dir, name, REMOVE_DEPTH);
+		if (r == -EBUSY)
+			(void)poll(NULL, 0, i < 20 ? 1 : 10);
+	}
+	return r;
+}
+
+static int sandbox_cgroup_remove_pair(int top, const char *tenant, const char *sandbox)
+{
+	auto_close int fd = path_open(top, tenant, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	return sandbox_cgroup_remove_retry(fd, sandbox);
+}
+
+int sandbox_cgroup_remove(const struct cgroups *all, const struct id *tenant,
+			  const struct id *sandbox, struct cay_err *err)
+{
+	char tn[ID_TEXT_LEN + 1], sb[ID_TEXT_LEN + 1];
+	int r = 0;
+
+	id_format(tenant, tn);
+	id_format(sandbox, sb);
+	for (int i = 0; r >= 0 && i < CG_NUM; i++)
+		if (all->top.v1[i] >= 0)
+			r = sandbox_cgroup_remove_pair(all->top.v1[i], tn, sb);
+	if (r >= 0)
+		r = sandbox_cgroup_remove_pair(all->top.v2, tn, sb);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroups of %s", sb) : 0;
+}
+
+#define RENEW_MS 10000
+
+int keeper_cgroup_recreate(const struct cgroups *all, const char *name, struct cgroup *c,
+			   struct cay_err *err)
+{
+	int r = 0;
+
+	cgroup_fini(c);
+	*c = CGROUP_INIT;
+	c->v2 = path_open(all->top.v2, name, O_RDONLY | O_DIRECTORY, 0);
+	if (c->v2 >= 0) {
+		r = sandbox_cgroup_kill(c, RENEW_MS, err);
+		if (r >= 0)
+			r = sandbox_cgroup_remove_retry(all->top.v2, name);
+		cay_closep(&c->v2);
+	}
+	if (r < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroup '%s'", name);
+	c->v2 = sandbox_cgroup_make_dir(all->top.v2, name);
+	if (c->v2 < 0)
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup '%s'", name);
+	return 0;
+}
+
+int keeper_cgroup_join(const struct cgroup *c)
+{
+	return sandbox_cgroup_write_file(c->v2, "cgroup.procs", "0");
+}
+
+void keeper_cgroup_remove(const struct cgroups *all, const char *name)
+{
+	(void)sandbox_cgroup_remove_retry(all->top.v2, name);
+}

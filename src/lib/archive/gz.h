@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_ARCHIVE_GZ_H
+#define CAY_ARCHIVE_GZ_H
+/*
+ * gz - gzip between a tar and what carries it
+ *
+ * A skin around the callbacks of tar.h, peeled once: what is inside is taken as it
+ * is.  Several members in a row are one stream, as gzip has it; a sum that is wrong and
+ * an end in the middle are failures.  How much comes out is not bounded here but by
+ * who writes it down.
+ *
+ * Bounded: KIB(32) in or out, and what zlib needs (44 KiB in, 268 KiB out).
+ */
+#include <zlib.h>
+
+#include "archive/tar.h"
+
+#define GZ_BUF KIB(32)
+
+struct gz_reader {
+	tar_read_fn *read;
+	void *arg;
+	z_stream z;
+	bool ready;
+	bool inside; /* a member */
+	bool ended;  /* nothing more comes */
+	uint8_t in[GZ_BUF];
+};
+
+struct gz_writer {
+	tar_write_fn *write;
+	void *arg;
+	z_stream z;
+	bool ready;
+	uint8_t out[GZ_BUF];
+};
+
+[[nodiscard]] int gz_reader_init(struct gz_reader *g, tar_read_fn *read, void *arg,
+				 struct cay_err *err);
+void gz_reader_fini(struct gz_reader *g);
+tar_read_fn gz_read; /* arg: the reader */
+
+[[nodiscard]] int gz_writer_init(struct gz_writer *g, tar_write_fn *write, void *arg,
+				 struct cay_err *err);
+void gz_writer_fini(struct gz_writer *g);
+tar_write_fn gz_write; /* arg: the writer */
+[[nodiscard]] int gz_finish(struct gz_writer *g, struct cay_err *err);
+#endif

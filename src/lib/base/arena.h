@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_ARENA_H
+#define CAY_BASE_ARENA_H
+/*
+ * pool - memory of one request: taken in pieces, given back at once
+ *
+ * Bounded from birth; a request that wants more gets NULL.  Nothing taken from
+ * a pool is freed by itself.
+ */
+#include <stddef.h>
+
+#include "base/mem.h"
+
+struct arena {
+	struct arena_block *blocks;
+	size_t left; /* bytes that may still be taken */
+	bool full;   /* something was refused for the limit, not for memory */
+};
+
+#define auto_arena CAY_CLEANUP(arena_fini) struct arena
+#define ARENA_INIT(max_) ((struct arena){ .left = (max_) })
+
+void arena_fini(struct arena *p);
+/* Zeroed and aligned for anything; NULL when memory or the limit ran out. */
+CAY_MUST_CHECK void *arena_alloc(struct arena *p, size_t count, size_t size);
+/* A copy of n bytes with a 0 behind them. */
+CAY_MUST_CHECK char *arena_strndup(struct arena *p, const char *s, size_t n);
+#endif

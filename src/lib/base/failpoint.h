@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_FAILPOINT_H
+#define CAY_BASE_FAILPOINT_H
+/*
+ * fault - named places where a test can make us die or fail
+ *
+ * They are compiled into every build, so what the sweep tests is what ships;
+ * one that is not armed costs a load and a branch.  The list is failpoints.def.
+ *
+ *	CAY_FAULT=write:filled=kill         die at the first pass
+ *	CAY_FAULT=write:filled=error@3      fail with EIO at the third
+ *	CAY_FAULT=write:filled=always@3     and at every one after it
+ *	CAY_FAULT=a=error,b=kill            several
+ */
+#include "base/err.h"
+#include "base/mem.h"
+
+enum failpoint {
+#define CAY_FAULT_POINT(sym, name) FAULT_##sym,
+#include "base/failpoints.def"
+#undef CAY_FAULT_POINT
+	FAULT_NUM
+};
+
+/* Arm from CAY_FAULT's text, NULL or "" arms nothing; unknown names are errors
+ * so that a sweep cannot pass by a spelling mistake. */
+CAY_MUST_CHECK int failpoint_arm(const char *spec, struct cay_err *err);
+/* 0, or -EIO when armed with error or always; does not return when armed with kill. */
+CAY_MUST_CHECK int failpoint_hit(enum failpoint point);
+const char *failpoint_name(enum failpoint point);
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rmtree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/path.h"
+#include "base/str.h"
+
+#define auto_dir CAY_CLEANUP(rmtree_dir_closep) DIR *
+
+static void rmtree_dir_closep(DIR *const *d)
+{
+	if (*d)
+		(void)closedir(*d);
+}
+
+static int rmtree_dir_open(int dirfd, const char *name, DIR **ret)
+{
+	auto_close int fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	DIR *d;
+
+	if (fd < 0)
+		return fd;
+	d = fdopendir(fd);
+	if (!d)
+		return -errno;
+	(void)cay_take_fd(&fd);
+	*ret = d;
+	return 0;
+}
+
+/* The next entry that is not "." or "..": 1, 0 at the end, or an error. */
+static int rmtree_dir_next(DIR *d, const struct dirent **ret)
+{
+	do {
+		errno = 0;
+		*ret = readdir(d);
+		if (!*ret)
+			return -errno;
+	} while (str_eq((*ret)->d_name, ".") || str_eq((*ret)->d_name, ".."));
+	return 1;
+}
+
+/* 1 when it is a directory and still there. */
+static int rmtree_unlink_unless_dir(int dirfd, const struct dirent *e)
+{
+	if (e->d_type == DT_DIR)
+		return 1;
+	if (unlinkat(dirfd, e->d_name, 0) == 0 || errno == ENOENT)
+		return 0;
+	return errno == EISDIR ? 1 : -errno;
+}
+
+/* Under a name nobody else has; *serial only grows, so names that were planted
+ * cost one try each, not one for every directory. */
+static int rmtree_move_to_top(int fd, const char *name, int top, uint64_t *serial)
+{
+	char to[32];
+	int r;
+
+	do {
+		if (snprintf(to, sizeof(to), ".gone-%" PRIx64, (*serial)++) >= (int)sizeof(to))
+			return -ENAMETOOLONG;
+		r = renameat2(fd, name, top, to, RENAME_NOREPLACE) < 0 ? -errno : 0;
+	} while (r == -EEXIST);
+	return r;
+}
+
+/* Remove one directory of the top: its files go, its directories move up. */
+static int rmtree_flatten_dir(int top, const char *name, uint64_t *serial)
+{
+	auto_dir d = NULL;
+	int r = rmtree_dir_open(top, name, &d), n;
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	do {
+		const struct dirent *e;
+
+		n = 0;
+		while ((r = rmtree_dir_next(d, &e)) > 0) {
+			n++;
+			r = rmtree_unlink_unless_dir(dirfd(d), e);
+			if (r > 0)
+				r = rmtree_move_to_top(dirfd(d), e->d_name, top, serial);
+			if (r < 0)
+				return r;
+		}
+		rewinddir(d);
+	} while (r == 0 && n);
+	if (r < 0)
+		return r;
+	return unlinkat(top, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int rmtree_contents(int dir)
+{
+	uint64_t serial = 0;
+	auto_dir d = NULL;
+	int r = rmtree_dir_open(dir, ".", &d), n;
+
+	if (r < 0)
+		return r;
+	do {
+		const struct dirent *e;
+
+		n = 0;
+		while ((r = rmtree_dir_next(d, &e)) > 0) {
+			n++;
+			r = rmtree_unlink_unless_dir(dirfd(d), e);
+			if (r > 0)
+				r = rmtree_flatten_dir(dirfd(d), e->d_name, &serial);
+			if (r < 0)
+				return r;
+		}
+		rewinddir(d); /* what moved up meanwhile */
+	} while (r == 0 && n);
+	return r;
+}
+
+int rmtree_at(int dirfd, const char *name)
+{
+	auto_close int fd = -EBADF;
+	int r;
+
+	if (!name[0] || strchr(name, '/') || str_eq(name, ".") || str_eq(name, ".."))
+		return -EINVAL;
+	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR)
+		return -errno;
+	fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (fd < 0)
+		return fd;
+	r = rmtree_contents(fd);
+	if (r < 0)
+		return r;
+	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_BASE_RMTREE_H
+#define CAY_BASE_RMTREE_H
+/*
+ * tree - remove a directory tree that strangers made
+ *
+ * Whatever it holds: no link is followed, nothing outside is touched, and a
+ * chain of 10,000 directories costs no more fds or memory than one.  There is no
+ * recursion and no "..": a directory inside a directory is renamed to the top
+ * first, so the tree becomes flat while it shrinks.
+ *
+ * Nobody may be at work in the tree.  Dying half way leaves a smaller tree, and
+ * calling again goes on.
+ */
+
+/* name is one component; it may be a file, and being absent is success. */
+[[nodiscard]] int rmtree_at(int dirfd, const char *name);
+/* The same for everything in a directory, which itself stays. */
+[[nodiscard]] int rmtree_contents(int dirfd);
+#endif

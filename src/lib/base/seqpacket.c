@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/seqpacket.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+int seqpacket_send(int sock, const void *p, size_t n, int fd)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { (void *)(uintptr_t)p, n };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *c = (struct cmsghdr *)(void *)control;
+
+		h.msg_control = control;
+		h.msg_controllen = sizeof(control);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	return sendmsg(sock, &h, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd, unsigned *ret_n_fds)
+{
+	alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+	struct iovec iov = { p, max };
+	struct msghdr h = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(sock, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	*ret_fd = -EBADF;
+	*ret_n_fds = 0;
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (++*ret_n_fds == 1)
+				*ret_fd = fd;
+			else
+				cay_closep(&fd);
+		}
+	}
+	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		*ret_n_fds = UINT_MAX;
+	return n;
+}
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+void seqpacket_refuse_fds(int sock)
+{
+	(void)setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &(int){ 0 }, sizeof(int));
+}

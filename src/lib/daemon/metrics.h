@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_DAEMON_METRICS_H
+#define CAY_DAEMON_METRICS_H
+/*
+ * metrics - what a daemon counts of itself, in the text form Prometheus reads
+ *
+ * Answers are counted here, by operation; everything else is asked for when it is read,
+ * from a function of the program's for each row of metrics.def.  What has no function is
+ * not written.  A label that was never counted is not written either.
+ *
+ * Bounded: the tables' rows, and the labels that the program's functions put.
+ * Threading: none.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "ops/metric.h"
+#include "ops/op.h"
+
+#define METRICS_MEDIA "text/plain; version=0.0.4; charset=utf-8"
+#define METRICS_BUCKETS 16
+
+/* How a request ended: a code of ours, or one of these. */
+enum { METRICS_INSIDE = CAY_NUM_CODES, METRICS_CLIENT_LEFT, METRICS_OUTCOMES };
+
+struct metrics {
+	struct {
+		uint64_t outcomes[METRICS_OUTCOMES];
+		uint64_t buckets[METRICS_BUCKETS + 1]; /* not cumulative; the last: longer */
+		uint64_t sum_ns;
+	} ops[OP_NUM + 1]; /* the last: no operation */
+};
+
+/* What an edge tells control of itself. */
+enum metrics_refusal {
+	METRICS_NO_CREDENTIAL,
+	METRICS_NO_SCOPE,
+	METRICS_PEER_RATE,
+	METRICS_TENANT_RATE,
+	METRICS_HOST,
+	METRICS_ORIGIN,
+	METRICS_REFUSALS
+};
+extern const char *const metrics_refusals[METRICS_REFUSALS];
+
+struct metrics_edge {
+	struct metrics replies;
+	uint64_t refused[METRICS_REFUSALS];
+	uint64_t conns, open, cut, log_lost, memory, fds;
+};
+
+/* The same as cells with numbers; NULL: there is none of that number. */
+uint64_t *metrics_edge_cell(struct metrics_edge *m, uint64_t i);
+
+/* op NULL: none was found. */
+void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcome, uint64_t ns);
+
+struct metrics_out;
+/* A value with the metric's label, NULL when it has none. */
+void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value);
+/* Of a metric with two labels; and of one of several who count answers, by the first. */
+void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
+			  uint64_t value);
+void metrics_write_replies(struct metrics_out *to, const char *first, const struct metrics *m);
+void metrics_write_durations(struct metrics_out *to, const char *first, const struct metrics *m);
+typedef void metrics_fn(void *arg, struct metrics_out *to);
+
+[[nodiscard]] int metrics_write(const struct metrics *m, metrics_fn *const from[METRIC_NUM],
+				void *arg, struct buf *out);
+
+/* Of this process. */
+metrics_fn metrics_write_memory, metrics_write_fds;
+#endif

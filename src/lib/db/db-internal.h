@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_DB_DB_INTERNAL_H
+#define CAY_DB_DB_INTERNAL_H
+/*
+ * db-internal - the parts of the journal
+ *
+ *	schema.c    the file: open, check, migrate
+ *	row.c       structs to columns and back, everything checked
+ *	write-queue.h       a write that was asked for
+ *	db.c        the queue and its writer
+ */
+#include <sqlite3.h>
+
+#include "db/db.h"
+
+/* "Cayj": what the file header says it is. */
+#define DB_APPLICATION_ID 0x4361796a
+
+/* A step from one version to the next; ended by NULL.  Only ever appended to. */
+extern const char *const db_schema[];
+
+enum db_stmt {
+	STMT_BEGIN,
+	STMT_COMMIT,
+	STMT_ROLLBACK,
+	STMT_SANDBOX_PUT,
+	STMT_SANDBOX_DROP,
+	STMT_EVENT,
+	STMT_EVENT_PRUNE,
+	STMT_BARRIER,
+	STMT_TENANT_PUT,
+	STMT_TENANT_DROP,
+	STMT_KEY_PUT,
+	STMT_KEY_DROP,
+	STMT_TEMPLATE_PUT,
+	STMT_TEMPLATE_DROP,
+	STMT_NUM
+};
+
+/* Open, check and migrate DB_NAME; on success the connection is the caller's.  It leaves
+ * the -wal alone when it is closed, until told otherwise. */
+[[nodiscard]] int db_schema_open(int dirfd, sqlite3 **ret, struct cay_err *err);
+/* SQLite's result as ours. */
+enum cay_code db_error_code(int rc, int sys);
+
+/* NULL when it can be written and read back, else what is wrong with it. */
+const char *db_sandbox_invalid_reason(const struct db_sandbox *row);
+const char *db_event_invalid_reason(const struct db_event *event);
+const char *db_entry_invalid_reason(const struct db_entry *entry);
+/* SQLite's result code. */
+int db_sandbox_bind(sqlite3_stmt *s, const struct db_sandbox *row);
+int db_event_bind(sqlite3_stmt *s, const struct db_event *event);
+int db_entry_bind(sqlite3_stmt *s, const struct db_entry *entry);
+int db_bind_id(sqlite3_stmt *s, int column, const struct id *id);
+int db_bind_u64(sqlite3_stmt *s, int column, uint64_t v);
+[[nodiscard]] int db_sandboxes_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
+[[nodiscard]] int db_entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
+[[nodiscard]] int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
+extern const char *const db_sandbox_put_sql, *const db_event_sql;
+/* What is kept as an id and a text, a table for each noun. */
+#define DB_ENTRY_KINDS 3
+struct db_entry_kind {
+	enum id_noun noun;
+	enum db_stmt put, drop;
+	const char *name, *put_sql, *drop_sql, *all_sql;
+};
+extern const struct db_entry_kind db_entry_kinds[DB_ENTRY_KINDS];
+/* The row of a noun; the first when it has none, which db_entry_invalid_reason() tells. */
+const struct db_entry_kind *db_entry_kind_find(enum id_noun noun);
+#endif

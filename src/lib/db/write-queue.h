@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_DB_WRITE_QUEUE_H
+#define CAY_DB_WRITE_QUEUE_H
+/* job - a write somebody asked for, and lists of them in the order of asking */
+#include "db/db-internal.h"
+
+struct db_write {
+	struct db_write *next;
+	enum db_stmt kind;
+	union {
+		struct db_sandbox row;
+		struct db_event event;
+		struct db_entry entry;
+		struct id id;
+		uint64_t before;
+	};
+	size_t bytes;
+	db_fn *fn;
+	void *arg;
+	/* the outcome; why is nobody's to free */
+	enum cay_code code;
+	int sys;
+	const char *why;
+	char text[];
+};
+
+struct db_write_list {
+	struct db_write *first, **end;
+};
+
+static inline void db_write_list_init(struct db_write_list *list)
+{
+	*list = (struct db_write_list){ .end = &list->first };
+}
+
+static inline void db_write_list_append(struct db_write_list *list, struct db_write *exec)
+{
+	exec->next = NULL;
+	*list->end = exec;
+	list->end = &exec->next;
+}
+
+static inline struct db_write *db_write_list_pop(struct db_write_list *list)
+{
+	struct db_write *exec = list->first;
+
+	if (!exec)
+		return NULL;
+	list->first = exec->next;
+	if (!list->first)
+		list->end = &list->first;
+	return exec;
+}
+
+/* All of `from` behind `to`. */
+static inline void db_write_list_move(struct db_write_list *to, struct db_write_list *from)
+{
+	if (!from->first)
+		return;
+	*to->end = from->first;
+	to->end = from->end;
+	db_write_list_init(from);
+}
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_FILE_PATH_AT_H
+#define CAY_FILE_PATH_AT_H
+/*
+ * at - names of files as a client gives them, and the directory they are in
+ *
+ * Whoever calls is the user already and in the workspace, so a path means what it means
+ * to any program there: links are followed, ".." goes up, permissions are the kernel's.
+ * Only the magic links of /proc are not followed: they lead to what this process has
+ * open, which is nobody's file.
+ *
+ * What cannot be reached looks like what is not there: one error for both.
+ */
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#define FILE_PATH_MAX 4095
+#define FILE_UNSIZED_MAX MIB(1) /* of one that does not say how long it is: those of /proc */
+
+/* The bytes of the name: exactly one of the two is given.  `field` is what to blame, "_b64"
+ * is added for the second. */
+[[nodiscard]] int file_path_decode(const char *path, const char *path_b64, const char *field,
+				   struct arena *arena, const char **ret, struct cay_err *err);
+/* The other way: one of the two is set. */
+[[nodiscard]] int file_path_encode(const char *name, struct arena *arena, const char **ret,
+				   const char **ret_b64);
+
+/* openat2() without magic links; -errno.  O_CLOEXEC and O_NOCTTY are added, and a FIFO is
+ * not waited for. */
+[[nodiscard]] int file_open(int dirfd, const char *path, int flags, mode_t mode);
+/* A regular file to read, and what it is; anything else is refused. */
+[[nodiscard]] int file_open_regular(const char *path, struct stat *ret, int *ret_fd,
+				    struct cay_err *err);
+
+/* The directory a name is in (O_PATH) and its last component.  "/", "." and ".." have none:
+ * -EINVAL. */
+struct path_at {
+	int dir;
+	char name[256];
+};
+#define PATH_AT_INIT ((struct path_at){ .dir = -EBADF })
+#define auto_path_at CAY_CLEANUP(path_at_fini) struct path_at
+
+void path_at_fini(const struct path_at *at);
+/* With `parents`, directories that are missing on the way are made. */
+[[nodiscard]] int path_at_open(const char *path, bool parents, struct path_at *ret,
+			       struct cay_err *err);
+/* The same from a directory on. */
+[[nodiscard]] int path_at_open_from(int dirfd, const char *path, bool parents, struct path_at *ret,
+				    struct cay_err *err);
+/* mkdir -p. */
+[[nodiscard]] int file_mkdir_parents(int dirfd, const char *path, mode_t mode, struct cay_err *err);
+
+/* errnum as the error of an operation on a path that was reached. */
+[[nodiscard]] int file_fail(struct cay_err *err, int errnum, const char *what, const char *path);
+/* errnum of reading what was opened as fd: one without a size is no disk's trouble. */
+[[nodiscard]] int file_fail_read(struct cay_err *err, int errnum, int fd, const char *path);
+/* errnum of looking a path up. */
+[[nodiscard]] int file_fail_lookup(struct cay_err *err, int errnum, const char *path);
+
+/* "0644"; -EINVAL. */
+[[nodiscard]] int file_mode_parse(const char *text, mode_t *ret);
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/client-call.h"
+
+#define IN_MAX (2 * CONN_READ)
+
+struct client_call {
+	struct conn *conn; /* NULL once it was given back or is closed */
+	struct upstream_pool *upstream;
+	struct conn_shared *shared;
+	uv_timer_t timer;
+	unsigned open; /* the connection and the timer */
+	bool closing, got_bytes;
+	struct buf retry_request; /* the request, while it may be sent once more */
+	struct buf in, body;
+	uint64_t timeout_ms;
+	void (*done)(void *arg, const struct http_head *head, struct slice body,
+		     const struct cay_err *err);
+	void *arg;
+	struct http_parser http; /* last, and not zeroed: it is most of it */
+};
+
+static void client_call_unref(struct client_call *c)
+{
+	if (--c->open)
+		return;
+	http_parser_fini(&c->http);
+	buf_fini(&c->retry_request);
+	buf_fini(&c->in);
+	buf_fini(&c->body);
+	upstream_pool_unref(c->upstream);
+	free(c);
+}
+
+static void on_client_call_timer_closed(uv_handle_t *h)
+{
+	client_call_unref(h->data);
+}
+
+static void on_client_call_conn_closed(struct conn *conn)
+{
+	struct client_call *c = conn_data(conn);
+
+	c->conn = NULL;
+	client_call_unref(c);
+}
+
+static void client_call_close(struct client_call *c)
+{
+	if (c->closing)
+		return;
+	c->closing = true;
+	if (c->conn)
+		conn_close(c->conn);
+	uv_close((uv_handle_t *)&c->timer, on_client_call_timer_closed);
+}
+
+/* Over; the callers of this touch nothing of it afterwards but closing. */
+static void client_call_finish(struct client_call *c, const struct http_head *head,
+			       const struct cay_err *err)
+{
+	if (c->closing)
+		return;
+	client_call_close(c);
+	c->done(c->arg, head, (struct slice){ buf_str(&c->body), c->body.len }, err);
+}
+
+static void client_call_fail(struct client_call *c, enum cay_code code, const char *what)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%s", what);
+	client_call_finish(c, NULL, &err);
+}
+
+static void on_client_call_timeout(uv_timer_t *t)
+{
+	client_call_fail(t->data, CAY_E_TIMEOUT, "no answer came in time");
+}
+
+/* All of the answer is there; what stands behind it nobody asked for. */
+static void client_call_complete(struct client_call *c, size_t behind)
+{
+	if (c->http.head.keep_alive && !behind && !conn_queued_bytes(c->conn)) {
+		upstream_pool_return(c->upstream, cay_take(c->conn));
+		c->open--;
+	}
+	client_call_finish(c, &c->http.head, NULL);
+}
+
+/* One event; false when there is no more to do now. */
+static bool client_call_parse_next(struct client_call *c, struct slice *in)
+{
+	struct cay_err err = {};
+	struct slice body;
+	int e = http_parser_next(&c->http, in, &body, &err);
+
+	if (e < 0) {
+		client_call_fail(c, CAY_E_UNAVAILABLE, "the answer is not HTTP");
+		return false;
+	}
+	switch ((enum http_event)e) {
+	case HTTP_MORE:
+		return false;
+	case HTTP_HEAD_DONE:
+		return true;
+	case HTTP_BODY:
+		if (buf_append(&c->body, body.p, body.n) < 0)
+			client_call_fail(c, CAY_E_TOO_LARGE,
+					 "the answer is longer than what is taken");
+		return !c->closing;
+	case HTTP_END:
+		client_call_complete(c, in->n);
+		return false;
+	}
+	return false;
+}
+
+static void on_client_call_read(struct conn *conn, struct slice bytes)
+{
+	struct client_call *c = conn_data(conn);
+	struct slice in;
+
+	c->got_bytes = true;
+	if (buf_append(&c->in, bytes.p, bytes.n) < 0) {
+		client_call_fail(c, CAY_E_NO_MEMORY, "no memory for an answer");
+		return;
+	}
+	in = (struct slice){ c->in.data, c->in.len };
+	while (!c->closing && client_call_parse_next(c, &in))
+		;
+	if (!c->closing)
+		buf_consume(&c->in, c->in.len - in.n);
+}
+
+static int client_call_connect_and_send(struct client_call *c, bool fresh, struct slice head,
+					struct slice body);
+
+static void on_client_call_conn_end(struct conn *conn, const struct cay_err *)
+{
+	static const struct conn_events nobody = {};
+	struct client_call *c = conn_data(conn);
+
+	/* a kept one was closed while our request was on its way: nobody has read it */
+	if (c->retry_request.len && !c->got_bytes) {
+		auto_buf head = c->retry_request;
+
+		c->retry_request = (struct buf){};
+		conn_set_owner(cay_take(c->conn), &nobody, NULL, 0);
+		conn_close(conn);
+		c->open--;
+		if (client_call_connect_and_send(c, true, (struct slice){ head.data, head.len },
+						 (struct slice){}) >= 0)
+			return;
+	}
+	client_call_fail(c, CAY_E_UNAVAILABLE, "the connection was closed without an answer");
+}
+
+static int client_call_connect_and_send(struct client_call *c, bool fresh, struct slice head,
+					struct slice body)
+{
+	static const struct conn_events events = { .read = on_client_call_read,
+						   .end = on_client_call_conn_end,
+						   .closed = on_client_call_conn_closed };
+	struct conn_conf conf = { .events = &events,
+				  .data = c,
+				  .out_max = head.n + body.n + CONN_READ };
+	uv_buf_t v[2] = { uv_buf_init((char *)(uintptr_t)head.p, (unsigned)head.n),
+			  uv_buf_init((char *)(uintptr_t)body.p, (unsigned)body.n) };
+	bool kept = false;
+	int r = upstream_pool_acquire(c->upstream, c->shared, fresh, &conf, &c->conn, &kept);
+
+	if (r < 0)
+		return r;
+	c->open++;
+	if (!kept)
+		buf_fini(&c->retry_request);
+	conn_set_reading(c->conn, true);
+	/* who closes says so by its end, which comes from the loop */
+	r = conn_write(c->conn, v, body.n ? 2 : 1);
+	return r == -ENOMEM || r == -ENOBUFS ? r : 0;
+}
+
+int client_call_start(const struct client_call_conf *conf, struct client_call **ret,
+		      struct cay_err *err)
+{
+	struct client_call *c = malloc(sizeof(*c));
+	int r = 0;
+
+	if (!c)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a call");
+	memset(c, 0, offsetof(struct client_call, http));
+	c->upstream = conf->upstream;
+	c->shared = conf->shared;
+	c->open = 1;
+	c->in = BUF_INIT(IN_MAX);
+	c->body = BUF_INIT(conf->answer_max);
+	c->done = conf->done;
+	c->arg = conf->arg;
+	upstream_pool_ref(c->upstream);
+	http_parser_init(&c->http, HTTP_KIND_RESPONSE);
+	(void)uv_timer_init(upstream_pool_loop(c->upstream), &c->timer);
+	c->timer.data = c;
+	if (conf->can_retry) {
+		c->retry_request.max = conf->head.n;
+		r = buf_append(&c->retry_request, conf->head.p, conf->head.n);
+	}
+	if (r >= 0)
+		r = client_call_connect_and_send(c, false, conf->head, conf->body);
+	if (r < 0) {
+		client_call_close(c);
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "nobody listens");
+	}
+	if (conf->timeout_ms)
+		(void)uv_timer_start(&c->timer, on_client_call_timeout, conf->timeout_ms, 0);
+	*ret = c;
+	return 0;
+}
+
+void client_call_cancel(struct client_call *c)
+{
+	client_call_close(c);
+}

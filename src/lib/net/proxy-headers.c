@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/proxy-headers.h"
+
+#include "wire/attach.h"
+
+/* What is between two neighbours, and how long a body is: the caller's. */
+static const char *const hop_by_hop_headers[] = {
+	"connection",
+	"keep-alive",
+	"proxy-connection",
+	"proxy-authenticate",
+	"proxy-authorization",
+	"te",
+	"trailer",
+	"transfer-encoding",
+	"upgrade",
+	"content-length",
+	"expect",
+	"http2-settings",
+};
+
+/* What a server believes a proxy has said, and what only we say. */
+static const char *const proxy_only_headers[] = { "host", "forwarded", "via", "x-real-ip",
+						  "true-client-ip" };
+
+/* What speaks for more than one host, or to a proxy in front of us. */
+static const char *const beyond_host_headers[] = {
+	"strict-transport-security",
+	"public-key-pins",
+	"public-key-pins-report-only",
+	"clear-site-data",
+	"alt-svc",
+	"nel",
+	"report-to",
+	"expect-ct",
+	"set-cookie2",
+	"x-sendfile",
+	"via",
+	"origin-trial",
+};
+
+/* Of a reply on the API's origin: what describes a body, and nothing that does something. */
+static const char *const api_origin_reply_headers[] = {
+	"content-type",
+	"content-encoding",
+	"content-language",
+	"content-range",
+	"accept-ranges",
+	"etag",
+	"last-modified",
+	"cache-control",
+	"expires",
+	"date",
+	"vary",
+	"retry-after",
+	"allow",
+	"age",
+};
+
+static bool header_name_is_one_of(const char *const *names, size_t n, struct slice name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (http_equals_nocase(name, names[i]))
+			return true;
+	return false;
+}
+
+static bool header_has_prefix(struct slice name, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return name.n >= n && http_equals_nocase((struct slice){ name.p, n }, prefix);
+}
+
+/* Connection names headers that end here. */
+static bool header_is_named_by_connection(const struct http_head *h, struct slice name)
+{
+	for (size_t i = 0; i < h->n_headers; i++) {
+		struct slice list = h->headers[i].value;
+
+		if (!http_equals_nocase(h->headers[i].name, "connection"))
+			continue;
+		while (list.p) {
+			struct slice token = slice_trim(slice_cut(&list, ','));
+
+			if (token.n == name.n && strncasecmp(token.p, name.p, name.n) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool header_is_hop_by_hop(const struct http_head *h, struct slice name)
+{
+	return header_name_is_one_of(hop_by_hop_headers, ARRAY_SIZE(hop_by_hop_headers), name) ||
+	       header_is_named_by_connection(h, name);
+}
+
+static int header_line_write(struct buf *out, struct slice name, struct slice value)
+{
+	int r = buf_append(out, name.p, name.n);
+
+	if (r >= 0)
+		r = buf_puts(out, ": ");
+	if (r >= 0)
+		r = buf_append(out, value.p, value.n);
+	return r < 0 ? r : buf_puts(out, "\r\n");
+}
+
+/* Cookies */
+
+static struct slice cookie_pair_name(struct slice pair)
+{
+	return slice_trim(slice_cut(&pair, '='));
+}
+
+static bool cookie_pair_has_name(struct slice pair, const char *name)
+{
+	return slice_eq(cookie_pair_name(pair), slice_of(name));
+}
+
+struct slice proxy_headers_find_cookie(const struct http_head *h, const char *name, size_t *at)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < h->n_headers; i++) {
+		struct slice rest = h->headers[i].value;
+
+		if (!http_equals_nocase(h->headers[i].name, "cookie"))
+			continue;
+		while (rest.p) {
+			struct slice pair = slice_trim(slice_cut(&rest, ';'));
+
+			if (!cookie_pair_has_name(pair, name) || n++ < *at)
+				continue;
+			(*at)++;
+			(void)slice_cut(&pair, '=');
+			return pair.p ? slice_trim(pair) : SLICE("");
+		}
+	}
+	return (struct slice){};
+}
+
+/* All but ours. */
+static int cookies_write_except(struct buf *out, struct slice rest, const char *name)
+{
+	bool any = false;
+	int r = 0;
+
+	while (rest.p && r >= 0) {
+		struct slice pair = slice_trim(slice_cut(&rest, ';'));
+
+		if (!pair.n || cookie_pair_has_name(pair, name))
+			continue;
+		r = buf_puts(out, any ? "; " : "Cookie: ");
+		if (r >= 0)
+			r = buf_append(out, pair.p, pair.n);
+		any = true;
+	}
+	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
+}
+
+/* A cookie of this host alone, and never ours: browsers cut attributes at ';' as we do. */
+static int set_cookie_write_host_only(struct buf *out, struct slice rest, const char *name)
+{
+	struct slice pair = slice_trim(slice_cut(&rest, ';'));
+	int r;
+
+	if (cookie_pair_has_name(pair, name))
+		return 0;
+	r = buf_puts(out, "Set-Cookie: ");
+	if (r >= 0)
+		r = buf_append(out, pair.p, pair.n);
+	while (rest.p && r >= 0) {
+		struct slice attribute = slice_trim(slice_cut(&rest, ';'));
+
+		if (!attribute.n || http_equals_nocase(cookie_pair_name(attribute), "domain"))
+			continue;
+		r = buf_puts(out, "; ");
+		if (r >= 0)
+			r = buf_append(out, attribute.p, attribute.n);
+	}
+	return r < 0 ? r : buf_puts(out, "\r\n");
+}
+
+/* To the server */
+
+/* A credential of ours in front of somebody else's door. */
+static bool authorization_is_cay_credential(struct slice v)
+{
+	struct slice scheme = slice_cut(&v, ' ');
+
+	return http_equals_nocase(scheme, "bearer") && v.p &&
+	       header_has_prefix(slice_trim(v), "cay");
+}
+
+/* Protocols a page offers, but for the one that is its credential (edge/authenticate.c). */
+static int ws_protocols_write(struct buf *out, struct slice rest)
+{
+	bool any = false;
+	int r = 0;
+
+	while (rest.p && r >= 0) {
+		struct slice name = slice_trim(slice_cut(&rest, ','));
+
+		if (!name.n || header_has_prefix(name, ATTACH_TOKEN_PROTOCOL))
+			continue;
+		r = buf_puts(out, any ? ", " : "Sec-WebSocket-Protocol: ");
+		if (r >= 0)
+			r = buf_append(out, name.p, name.n);
+		any = true;
+	}
+	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
+}
+
+static bool header_value_contains(struct slice s, const char *word)
+{
+	return s.n && memmem(s.p, s.n, word, strlen(word));
+}
+
+static int proxy_headers_write_request_line(const struct proxy_headers *c,
+					    const struct http_head *h, size_t i, struct buf *out)
+{
+	struct slice name = h->headers[i].name, value = h->headers[i].value;
+
+	if (header_is_hop_by_hop(h, name) ||
+	    header_name_is_one_of(proxy_only_headers, ARRAY_SIZE(proxy_only_headers), name) ||
+	    header_has_prefix(name, "cay-") || header_has_prefix(name, "x-forwarded-"))
+		return 0;
+	if (header_has_prefix(name, "sec-websocket-") && !c->upgrade)
+		return 0;
+	if (http_equals_nocase(name, "sec-websocket-protocol"))
+		return ws_protocols_write(out, value);
+	if (http_equals_nocase(name, "authorization") &&
+	    (c->prefix || c->drop_authorization || authorization_is_cay_credential(value)))
+		return 0;
+	if (http_equals_nocase(name, "cookie"))
+		return c->prefix ? 0 : cookies_write_except(out, value, c->cookie);
+	/* where somebody came from may have had the token of the preview in it */
+	if (http_equals_nocase(name, "referer") && header_value_contains(value, "cay_preview"))
+		return 0;
+	/* that it is the API's origin is nothing to the server */
+	if (c->prefix &&
+	    (http_equals_nocase(name, "origin") || http_equals_nocase(name, "referer")))
+		return 0;
+	return header_line_write(out, name, value);
+}
+
+int proxy_headers_write_request(const struct proxy_headers *c, const struct http_head *h,
+				struct buf *out)
+{
+	int r = c->host ? buf_printf(out,
+				     "Host: %s\r\nX-Forwarded-Host: %s\r\n"
+				     "X-Forwarded-Proto: %s\r\n",
+				     c->host, c->host, c->scheme)
+			: buf_printf(out, "Host: localhost:%u\r\n", c->port);
+
+	if (r >= 0 && c->prefix)
+		r = buf_printf(out, "X-Forwarded-Prefix: %s\r\n", c->prefix);
+	for (size_t i = 0; i < h->n_headers && r >= 0; i++)
+		r = proxy_headers_write_request_line(c, h, i, out);
+	return r;
+}
+
+/* To the client */
+
+static bool path_segment_is_dots(struct slice segment)
+{
+	size_t n = 0;
+
+	while (segment.n) {
+		size_t len = segment.p[0] == '.' ? 1 : header_has_prefix(segment, "%2e") ? 3 : 0;
+
+		if (!len)
+			return false;
+		segment.p += len;
+		segment.n -= len;
+		n++;
+	}
+	return n == 1 || n == 2;
+}
+
+bool proxy_path_is_confined(struct slice path)
+{
+	struct slice rest = path;
+
+	if (!path.n || path.p[0] != '/' || (path.n > 1 && path.p[1] == '/'))
+		return false;
+	for (size_t i = 0; i < path.n; i++)
+		if (!ascii_is_alnum(path.p[i]) && !strchr("-._~%!$&'()*+,;=:@/?#", path.p[i]))
+			return false;
+	rest = slice_cut(&rest, '?');
+	rest = slice_cut(&rest, '#');
+	while (rest.p)
+		if (path_segment_is_dots(slice_cut(&rest, '/')))
+			return false;
+	return true;
+}
+
+static int location_write_below_prefix(const struct proxy_headers *c, struct slice value,
+				       struct buf *out)
+{
+	int r;
+
+	if (!proxy_path_is_confined(value))
+		return 0;
+	r = buf_printf(out, "Location: %s", c->prefix);
+	if (r >= 0)
+		r = buf_append(out, value.p, value.n);
+	return r < 0 ? r : buf_puts(out, "\r\n");
+}
+
+static int proxy_headers_write_reply_line(const struct proxy_headers *c, const struct http_head *h,
+					  size_t i, struct buf *out)
+{
+	struct slice name = h->headers[i].name, value = h->headers[i].value;
+
+	if (header_is_hop_by_hop(h, name) || header_has_prefix(name, "cay-") ||
+	    header_has_prefix(name, "x-accel-") || header_has_prefix(name, "x-lighttpd-") ||
+	    header_has_prefix(name, "proxy-") ||
+	    header_name_is_one_of(beyond_host_headers, ARRAY_SIZE(beyond_host_headers), name))
+		return 0;
+	if (header_has_prefix(name, "sec-websocket-"))
+		return c->upgrade ? header_line_write(out, name, value) : 0;
+	if (c->prefix && http_equals_nocase(name, "location"))
+		return location_write_below_prefix(c, value, out);
+	if (c->prefix)
+		return header_name_is_one_of(api_origin_reply_headers,
+					     ARRAY_SIZE(api_origin_reply_headers), name)
+			       ? header_line_write(out, name, value)
+			       : 0;
+	if (http_equals_nocase(name, "set-cookie"))
+		return set_cookie_write_host_only(out, value, c->cookie);
+	return header_line_write(out, name, value);
+}
+
+int proxy_headers_write_reply(const struct proxy_headers *c, const struct http_head *h,
+			      struct buf *out)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < h->n_headers && r >= 0; i++)
+		r = proxy_headers_write_reply_line(c, h, i, out);
+	/* whatever it is, on this origin no browser runs it */
+	if (r >= 0 && c->prefix)
+		r = buf_puts(out, "Content-Security-Policy: sandbox; default-src 'none'\r\n"
+				  "X-Content-Type-Options: nosniff\r\n"
+				  "X-Frame-Options: DENY\r\n"
+				  "Cross-Origin-Resource-Policy: same-origin\r\n"
+				  "Referrer-Policy: no-referrer\r\n");
+	return r;
+}

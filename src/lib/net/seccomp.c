@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/seccomp.h"
+
+#include <errno.h>
+#include <linux/landlock.h>
+#include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static const int confine_allowed_syscalls[] = {
+	/* the loop */
+	SCMP_SYS(epoll_ctl),
+	SCMP_SYS(epoll_pwait),
+	SCMP_SYS(epoll_wait),
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	/* sockets it has */
+	SCMP_SYS(read),
+	SCMP_SYS(readv),
+	SCMP_SYS(write),
+	SCMP_SYS(writev),
+	SCMP_SYS(sendmsg),
+	SCMP_SYS(sendto),
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(recvfrom),
+	SCMP_SYS(accept4),
+	SCMP_SYS(connect),
+	SCMP_SYS(shutdown),
+	SCMP_SYS(close),
+	SCMP_SYS(getsockname),
+	SCMP_SYS(getpeername),
+	SCMP_SYS(getsockopt),
+	SCMP_SYS(setsockopt),
+	SCMP_SYS(fcntl),
+	/* what it counts of itself, from files it has; no names */
+	SCMP_SYS(pread64),
+	SCMP_SYS(fstat),
+	/* memory; mmap and mprotect are below */
+	SCMP_SYS(brk),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(madvise),
+	/* the rest of libc and libcrypto */
+	SCMP_SYS(futex),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(getpid),
+	SCMP_SYS(gettid),
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(restart_syscall),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+};
+
+static int confine_add_syscall_rules(scmp_filter_ctx ctx)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(confine_allowed_syscalls); i++)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, confine_allowed_syscalls[i], 0);
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+				     SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+				     SCMP_A1(SCMP_CMP_EQ, FIONBIO));
+	if (r >= 0) /* abort() */
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	if (r >= 0)
+		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	return r;
+}
+
+static int confine_load_filter(scmp_filter_ctx ctx, int r, struct cay_err *err)
+{
+	if (r >= 0)
+		r = seccomp_load(ctx);
+	seccomp_release(ctx);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "load a system call filter") : 0;
+}
+
+int confine_deny_io_uring(struct cay_err *err)
+{
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
+
+	if (!ctx)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
+		seccomp_release(ctx);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
+	}
+	return confine_load_filter(
+		ctx, seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(io_uring_setup), 0),
+		err);
+}
+
+/* A filter sees no addresses, and an accepted socket can be connected anew: no TCP at all
+ * (Linux 6.7; before it there is the filter alone). */
+static void confine_deny_tcp_connect(void)
+{
+	struct landlock_ruleset_attr rules = { .handled_access_net =
+						       LANDLOCK_ACCESS_NET_CONNECT_TCP };
+	long fd = syscall(SYS_landlock_create_ruleset, &rules, sizeof(rules), 0);
+
+	if (fd < 0)
+		return;
+	(void)syscall(SYS_landlock_restrict_self, fd, 0);
+	(void)close((int)fd);
+}
+
+int confine_daemon(struct cay_err *err)
+{
+	scmp_filter_ctx ctx;
+
+	confine_deny_tcp_connect();
+#ifdef CAY_SANITIZED
+	return 0; /* what a sanitizer does at the end needs files */
+#endif
+	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	if (!ctx)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+	return confine_load_filter(ctx, confine_add_syscall_rules(ctx), err);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/server.h"
+
+#include <netinet/tcp.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "base/seqpacket.h"
+#include "net/peer-limit.h"
+#include "net/server-internal.h"
+
+#define LAST_MS 1000
+#define BACKLOG 4096
+#define KEEPIDLE_S 60
+
+void server_free_when_done(struct server *s)
+{
+	if (s->open || s->n_conns)
+		return;
+	conn_shared_unref(s->shared);
+	peer_limits_free(s->peers);
+	free(s);
+}
+
+static void server_count_peer(struct server_conn *c)
+{
+	struct sockaddr_storage at = {};
+	socklen_t len = sizeof(at);
+
+	if (getpeername(conn_fd(c->conn), (struct sockaddr *)&at, &len) == 0)
+		c->peer = peer_limit_add_conn(c->server->peers, &at);
+}
+
+/* More of one peer are not even told: what is told counts as one until it has heard. */
+static unsigned server_peer_hard_limit(const struct server *s)
+{
+	return s->conf->max_peer + s->conf->max_peer / 16 + 1;
+}
+
+static void server_refuse_excess_conn(struct server_conn *c, enum cay_code code, unsigned most,
+				      const char *where)
+{
+	struct cay_err err = {};
+
+	(void)cay_fail(&err, code, "%u connections%s are open already", most, where);
+	(void)request_add_reply_header(&c->rq, "Retry-After", "1");
+	server_conn_fail_last(c, &err);
+}
+
+static void on_server_connection(uv_stream_t *listener, int status)
+{
+	struct server *s = listener->data;
+	struct server_conn *c = status < 0 ? NULL : server_conn_accept(s);
+
+	if (!c)
+		return;
+	if (s->peers)
+		server_count_peer(c);
+	/* who is one too many is told so, unless too many wait to be told */
+	if (s->n_conns > 2 * s->conf->max_conns ||
+	    (s->peers && peer_limit_count_conns(c->peer) > server_peer_hard_limit(s))) {
+		server_conn_close(c);
+		return;
+	}
+	if (s->n_conns > s->conf->max_conns)
+		server_refuse_excess_conn(c, CAY_E_UNAVAILABLE, s->conf->max_conns, "");
+	else if (s->peers && peer_limit_count_conns(c->peer) > s->conf->max_peer)
+		server_refuse_excess_conn(c, CAY_E_RATE, s->conf->max_peer, " from there");
+	if (c->closing)
+		return;
+	conn_set_reading(c->conn, true);
+	if (!c->lingering)
+		server_conn_set_timeout(c, s->conf->head_timeout_ms); /* who comes, says why */
+}
+
+static void on_server_handle_closed(uv_handle_t *h)
+{
+	struct server *s = h->data;
+
+	s->open--;
+	server_free_when_done(s);
+}
+
+/* Every connection inherits what is set here. */
+static int server_listen_on(struct server *s, uv_loop_t *loop, int fd)
+{
+	struct sockaddr_storage name = {};
+	socklen_t len = sizeof(name);
+	int on = 1, idle_s = KEEPIDLE_S, r;
+
+	if (getsockname(fd, (struct sockaddr *)&name, &len) < 0)
+		name.ss_family = AF_UNIX; /* and uv_pipe_open() says what is wrong */
+	if (name.ss_family == AF_UNIX) {
+		(void)uv_pipe_init(loop, &s->listener.pipe, 0);
+		seqpacket_refuse_fds(fd);
+		r = uv_pipe_open(&s->listener.pipe, fd);
+	} else {
+		(void)uv_tcp_init(loop, &s->listener.tcp);
+		/* without them replies wait for acknowledgements, and the dead stay */
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+		r = uv_tcp_open(&s->listener.tcp, fd);
+	}
+	s->listener.handle.data = s;
+	s->open++;
+	if (r < 0)
+		(void)close(fd);
+	return r < 0 ? r : uv_listen(&s->listener.stream, BACKLOG, on_server_connection);
+}
+
+int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct server **ret,
+		 struct cay_err *err)
+{
+	struct server *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (s)
+		s->shared = conn_shared_new(loop);
+	if (!s || !s->shared) {
+		free(s);
+		(void)close(fd);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a server");
+	}
+	s->conf = conf;
+	s->peers =
+		conf->max_peer ? peer_limits_new() : NULL; /* without memory for it, as if unset */
+	if (getrandom(&s->id_first, sizeof(s->id_first), GRND_NONBLOCK) < 0)
+		s->id_first = 0; /* ids are for people who read logs, not for security */
+	(void)uv_prepare_init(loop, &s->flush_held);
+	s->flush_held.data = s;
+	s->open++;
+	r = server_listen_on(s, loop, fd);
+	if (r < 0) {
+		server_stop(s);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "listen");
+	}
+	*ret = s;
+	return 0;
+}
+
+void server_stop(struct server *s)
+{
+	if (!uv_is_closing(&s->listener.handle))
+		uv_close(&s->listener.handle, on_server_handle_closed);
+	if (!uv_is_closing((uv_handle_t *)&s->flush_held))
+		uv_close((uv_handle_t *)&s->flush_held, on_server_handle_closed);
+	for (struct server_conn *c = s->conns; c; c = c->next)
+		server_conn_close(c);
+	for (struct upgraded_conn *t = s->upgraded; t; t = t->next)
+		conn_notify_stuck(t->conn);
+}
+
+void server_drain(struct server *s)
+{
+	s->draining = true;
+	if (!uv_is_closing(&s->listener.handle))
+		uv_close(&s->listener.handle, on_server_handle_closed);
+	for (struct server_conn *c = s->conns; c; c = c->next)
+		if (c->live)
+			c->last_request =
+				true; /* closing behind a reply that has begun is right, too */
+		else if (http_parser_is_idle(&c->http)) /* what it asks now may be on its way */
+			server_conn_set_timeout(c, LAST_MS);
+}
+
+bool server_is_draining(const struct server *s)
+{
+	return s->draining;
+}
+
+unsigned server_count_connections(const struct server *s)
+{
+	return s->n_conns;
+}
+
+uint64_t server_refusing_ns(const struct server *s)
+{
+	return s->refusing_ns;
+}
+
+struct conn_shared *request_conn_shared(struct request *rq)
+{
+	return server_conn_of_request(rq)->server->shared;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_OPS_ACTOR_H
+#define CAY_OPS_ACTOR_H
+/*
+ * actor - on whose behalf a request is made, and whether it may
+ *
+ * cay-edge finds out who asks and tells cayd by one header; cayd lets the request do no
+ * more than that, and believes no more of it than it must (cayd/listeners.h).
+ *
+ *	Cay-Actor: TENANT SCOPE KEY SANDBOX
+ *
+ * Ids as always, "-" for none.  Somebody nobody knows is "- public - -"; everybody
+ * else has a tenant.  There is one spelling of each.
+ *
+ * Beside it, where the answer has a link: how the client has reached the edge, by a Host
+ * that is one of the edge's names.
+ *
+ *	Cay-Origin: SCHEME://HOST[:PORT]
+ */
+#include "ops/op.h"
+
+#define ACTOR_HEADER "cay-actor"
+#define ACTOR_ORIGIN "cay-origin"
+#define ACTOR_TEXT_MAX (3 * ID_TEXT_LEN + 8 + 3)
+
+struct actor {
+	struct id tenant;
+	struct id key;     /* ky..., or nothing: the operator's own socket, another issuer */
+	struct id sandbox; /* with one_sandbox */
+	bool one_sandbox;  /* nothing but what is done to that one */
+	enum op_scope scope;
+};
+
+void actor_format(const struct actor *a, char ret[static ACTOR_TEXT_MAX + 1]);
+/* -EINVAL; *ret is touched only on success. */
+[[nodiscard]] int actor_parse(struct slice text, struct actor *ret);
+/* CAY_OK or CAY_E_FORBIDDEN.  sandbox is the one in the path, or NULL.  Whose it is,
+ * is asked later: foreign and absent look the same. */
+enum cay_code actor_check_access(const struct actor *a, const struct op *op,
+				 const struct id *sandbox);
+#endif

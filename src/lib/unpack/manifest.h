@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_UNPACK_MANIFEST_H
+#define CAY_UNPACK_MANIFEST_H
+/*
+ * manifest - what an image says of itself, in JSON: index, manifest, config
+ *
+ * An image that comes without a manifest gets the one it would have had, always the
+ * same for the same config and layers: its digest names it like any other.
+ *
+ * Text in, structs out, nothing touched.  These objects are open by their
+ * standards (labels, annotations, history, a health check ...), so only the
+ * members named here are looked at and nothing else ever leaves this file.
+ * A document that could be read as an index and as a manifest is refused.
+ *
+ * Runs in the confined child only.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "unpack/oci-layout.h"
+
+#define MANIFEST_LAYERS_MAX 128
+#define MANIFEST_CONFIG_MAX MIB(8)
+
+enum media {
+	MEDIA_UNKNOWN,
+	MEDIA_INDEX,
+	MEDIA_MANIFEST,
+	MEDIA_CONFIG,
+	MEDIA_TAR,
+	MEDIA_TAR_GZIP,
+	MEDIA_TAR_ZSTD,
+	MEDIA_NUM
+};
+
+struct manifest {
+	struct descriptor config;
+	struct descriptor layers[MANIFEST_LAYERS_MAX];
+	size_t n_layers; /* 1 or more */
+};
+
+/* The manifest for this machine, or an index that has it (ret->media says). */
+[[nodiscard]] int manifest_pick_platform(struct slice index, struct descriptor *ret,
+					 struct cay_err *err);
+[[nodiscard]] int manifest_parse(struct slice text, struct manifest *ret, struct cay_err *err);
+/* A list of layers, whoever wrote it: there are some, and not too many. */
+struct json_t;
+[[nodiscard]] int manifest_check_layers(const struct json_t *list, struct cay_err *err);
+/* The text of one, for its digest. */
+[[nodiscard]] int manifest_write(const struct manifest *m, struct buf *ret, struct cay_err *err);
+/* The config of a tree that has none: ours, of this layer. */
+[[nodiscard]] int manifest_write_config(const struct digest *diff_id, struct buf *ret,
+					struct cay_err *err);
+/* n_layers digests of the uncompressed layers, and struct image_config as JSON. */
+[[nodiscard]] int manifest_parse_config(struct slice text, size_t n_layers,
+					struct digest diff_ids[static MANIFEST_LAYERS_MAX],
+					struct buf *ret, struct cay_err *err);
+#endif

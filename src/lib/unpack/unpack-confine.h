@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_UNPACK_UNPACK_CONFINE_H
+#define CAY_UNPACK_UNPACK_CONFINE_H
+/*
+ * confine - a child that may be taken over without anybody caring
+ *
+ * What unpacks images parses strangers' bytes with other people's libraries.  So
+ * it does it in a process that has nothing else: confine_start_child() in root's
+ * process makes it, confine_self() in the child gives things up, in stages whose
+ * order matters:
+ *
+ *	clone    user, mount, pid, network, ipc, uts and cgroup namespaces of its own
+ *	fds      only those named; 0 to 2 are /dev/null
+ *	ids      65,536 foreign ids are all the users there are, and it is their root
+ *	root     its file system is one directory, nosuid nodev noexec; the rest is gone
+ *	rights   CHOWN FOWNER DAC_OVERRIDE FSETID within its namespace, for ever; it
+ *	         dies with its parent.  Not SETFCAP: extended attributes are not restored
+ *	limits   memory, CPU time, file size, fds, processes
+ *	calls    a seccomp list of what unpacking needs; anything else kills it.
+ *	         No executable memory, so nothing can be loaded any more
+ *
+ * The directory that becomes its root belongs to real root, so that it can make
+ * entries only below what was put there for it.
+ *
+ * It is cloned, not executed: it knows the memory of the process that made it,
+ * which therefore keeps no secrets, and that process has one thread.
+ */
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/spawn.h"
+
+/* systemd's foreign range: ids on disk that no process of the host ever has. */
+#define FOREIGN_BASE 0x7FFE0000u
+#define FOREIGN_IDS 65536u
+
+#define CONFINE_FDS_MAX 8
+
+struct confine {
+	int tree_fd;                /* detached mount of the directory */
+	int *keep[CONFINE_FDS_MAX]; /* fds of the child; they get new numbers */
+	unsigned n_keep;
+	uint64_t file_max; /* bytes of a file at the most */
+};
+
+struct confined {
+	struct child child;
+	int alive; /* closing it tells the child that its parent is gone */
+};
+
+#define auto_confined CAY_CLEANUP(confined_fini) struct confined
+#define CONFINED_INIT ((struct confined){ .child = CHILD_INIT, .alive = -EBADF })
+
+/* A detached mount of a directory, for the child's root. */
+[[nodiscard]] int confine_clone_tree(int dirfd);
+/* run() is called in the child, which ends with what it returns; its first act
+ * is confine_self() with the fd it is given. */
+[[nodiscard]] int confine_start_child(int (*run)(void *arg, int parent), void *arg,
+				      struct confined *ret, struct cay_err *err);
+[[nodiscard]] int confine_self(struct confine *c, int parent, struct cay_err *err);
+void confined_fini(struct confined *c);
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_WIRE_VERB_H
+#define CAY_WIRE_VERB_H
+/*
+ * verb - what cayd says to the one program that is root
+ *
+ * SEQPACKET messages of fixed structs in the machine's own byte order, at most
+ * 4 KiB; bulk goes by fd.  Ids and numbers only: no path and no text crosses in
+ * a request, so there is nothing to escape and little to parse.  verb_request_check()
+ * looks at every byte of a request (a test adds the fields up), including that
+ * what must be zero is zero.
+ *
+ * Keeper and cayd are of one build or refuse each other in hello, so the structs
+ * may change freely and VERB_ABI with them.  Frozen for ever, because two builds
+ * must understand each other's refusal: verb_head, verb_hello, verb_reply and
+ * VERB_INCOMPATIBLE.
+ */
+#include "base/err.h"
+#include "base/id.h"
+
+#define VERB_MAGIC UINT32_C(0x4b594143) /* "CAYK" */
+#define VERB_ABI 7
+#define VERB_SOCKET "keeper.sock"     /* below paths.run/box, which is root's */
+#define VERB_BUILD "cay " CAY_VERSION /* in hello: the two are of one build */
+#define VERB_MESSAGE_MAX 4096
+#define VERB_REPLY_BIT 0x8000
+#define VERB_LIST_MAX 64
+/* In verb_reply.code; other codes are rows of errors.def, which move. */
+#define VERB_INCOMPATIBLE UINT32_C(0xffff)
+
+/* Live id ranges: 65,536 ids each from 0x00080000 up to the foreign range that
+ * files on disk belong to (docs/architecture.md).  The last one is the keeper's,
+ * for probing runtimes. */
+#define VERB_RANGE_BASE UINT32_C(0x00080000)
+#define VERB_RANGE_IDS UINT32_C(0x00010000)
+#define VERB_RANGE_FOREIGN UINT32_C(0x7ffe0000)
+#define VERB_RANGE_MAX ((VERB_RANGE_FOREIGN - VERB_RANGE_BASE) / VERB_RANGE_IDS - 2)
+
+enum verb {
+	VERB_NONE,
+#define CAY_VERB(sym, number, ...) VERB_##sym = number,
+#include "wire/verbs.def"
+#undef CAY_VERB
+	VERB_NUM
+};
+
+/* What limits the disk of a sandbox here (src/lib/disk). */
+enum verb_disk { VERB_DISK_NONE, VERB_DISK_BTRFS, VERB_DISK_PROJECT, VERB_DISK_NUM };
+
+struct verb_head {
+	uint32_t magic;
+	uint16_t verb; /* with VERB_REPLY_BIT in a reply */
+	uint16_t size; /* of the whole message */
+	uint64_t seq;  /* the reply has its request's */
+};
+static_assert(sizeof(struct verb_head) == 16);
+
+struct verb_hello {
+	struct verb_head head;
+	uint32_t abi;
+	uint32_t zero;
+	uint8_t build[16];
+};
+static_assert(sizeof(struct verb_hello) == 40);
+
+/* Verbs that need no more than which sandbox.  The generation is part of the
+ * name: a late message for an earlier life of an id does nothing. */
+struct verb_box {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+};
+static_assert(sizeof(struct verb_box) == 40);
+
+struct verb_prepare {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	struct id tenant;
+	uint8_t image[32];   /* SHA-256 */
+	uint64_t disk_bytes; /* 0: no limit, here and below */
+	uint64_t disk_inodes;
+	uint32_t range;  /* which 65,536 ids */
+	uint32_t memory; /* 1: its files will be there, and it has no disk */
+};
+static_assert(sizeof(struct verb_prepare) == 112);
+
+struct verb_start {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t memory_bytes;
+	uint64_t shm_bytes; /* of /dev/shm */
+	uint32_t cpu_milli;
+	uint32_t pids;
+	uint32_t nofile;
+	uint32_t runtime;    /* row of the keeper's own table */
+	uint64_t disk_bytes; /* of one in memory, whose size these are; else 0 */
+	uint64_t disk_inodes;
+	uint32_t read_only; /* 1: its root, but for what follows */
+	uint32_t writable;  /* a bit for each row of writable.def */
+};
+static_assert(sizeof(struct verb_start) == 96);
+
+struct verb_limits { /* 0: as it is */
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t memory_bytes;
+	uint64_t disk_bytes;
+	uint64_t disk_inodes;
+	uint32_t cpu_milli;
+	uint32_t pids;
+};
+static_assert(sizeof(struct verb_limits) == 72);
+
+/* Rows come sorted by id, so that one which goes away between two pages hides no
+ * other. */
+struct verb_list {
+	struct verb_head head;
+	struct id after; /* the last id of the page before; all zero for the first */
+};
+static_assert(sizeof(struct verb_list) == 32);
+
+struct verb_image_add {
+	struct verb_head head;
+	uint64_t bytes; /* of the unpacked files at the most */
+};
+static_assert(sizeof(struct verb_image_add) == 24);
+
+struct verb_image_remove {
+	struct verb_head head;
+	uint8_t digest[32];
+};
+static_assert(sizeof(struct verb_image_remove) == 48);
+
+/* The parent is said again: with it the image's name can be told when the sandbox is
+ * gone, so that a commit can be repeated. */
+struct verb_image_commit {
+	struct verb_head head;
+	struct id sandbox;
+	uint64_t generation;
+	uint8_t parent[32]; /* the image it was prepared with */
+};
+static_assert(sizeof(struct verb_image_commit) == 72);
+
+/* Every failure is exactly this; a success may have more behind it. */
+struct verb_reply {
+	struct verb_head head;
+	uint32_t code; /* enum cay_code, or VERB_INCOMPATIBLE */
+	int32_t errnum;
+	char msg[232]; /* for people, ended by 0 */
+};
+static_assert(sizeof(struct verb_reply) == 256);
+
+struct verb_hello_reply {
+	struct verb_reply reply;
+	uint32_t abi;
+	uint32_t runtimes; /* a bit for each that passed its probes */
+	uint8_t build[16];
+	uint32_t disk; /* enum verb_disk */
+	uint32_t zero;
+};
+static_assert(sizeof(struct verb_hello_reply) == 288);
+
+struct verb_start_reply {
+	struct verb_reply reply;
+	uint64_t started_boot_ns; /* of PID 1: with the id, what it is known by */
+};
+static_assert(sizeof(struct verb_start_reply) == 264);
+
+struct verb_image_add_reply {
+	struct verb_reply reply;
+	uint8_t digest[32]; /* of the manifest: the image's name from now on */
+	uint64_t bytes;     /* of its files */
+};
+static_assert(sizeof(struct verb_image_add_reply) == 296);
+
+/* What cayd has no right to look at. */
+struct verb_usage_reply {
+	struct verb_reply reply;
+	uint64_t disk_bytes; /* all bits set: nobody counts, here and below */
+	uint64_t disk_inodes;
+};
+static_assert(sizeof(struct verb_usage_reply) == 272);
+struct verb_image_commit_reply {
+	struct verb_reply reply;
+	uint8_t digest[32]; /* of whose disk it was, not of what is in it */
+};
+static_assert(sizeof(struct verb_image_commit_reply) == 288);
+
+struct verb_list_row {
+	struct id sandbox;
+	uint64_t generation;
+	uint64_t started_boot_ns; /* 0 when there is no PID 1 */
+	uint32_t range;
+	uint32_t processes;
+	uint32_t pid;    /* of PID 1 on the host, 0 when there is none */
+	uint32_t frozen; /* 1: by freeze */
+};
+static_assert(sizeof(struct verb_list_row) == 48);
+
+struct verb_list_reply {
+	struct verb_reply reply;
+	uint32_t n_rows;
+	uint32_t more; /* 1 when there are rows behind these */
+	struct verb_list_row rows[VERB_LIST_MAX];
+};
+static_assert(sizeof(struct verb_list_reply) <= VERB_MESSAGE_MAX);
+
+struct verb_row {
+	const char *name;
+	uint16_t request_size, reply_size;
+	uint8_t fds, reply_fds;
+	const char *summary;
+};
+
+/* The row of a verb, or NULL. */
+const struct verb_row *verb_row_find(unsigned verb);
+/* Fill a request's head; the caller fills the rest. */
+void verb_head_init(struct verb_head *head, enum verb verb, uint64_t seq);
+/* Is this a request that may be carried out?  n and n_fds are what recvmsg()
+ * gave.  Returns the verb, or -EPROTO for what is not a message at all and
+ * -EINVAL for a field out of range. */
+[[nodiscard]] int verb_request_check(const void *msg, size_t n, unsigned n_fds,
+				     struct cay_err *err);
+
+/* Write the reply to a request, also one that verb_request_check() refused, into msg,
+ * which has room for VERB_MESSAGE_MAX; the rest of a success is zeroed for the
+ * caller to fill.  Returns how many bytes to send. */
+[[nodiscard]] size_t verb_reply_write(void *msg, const struct verb_head *request,
+				      const struct cay_err *outcome);
+
+/* Is this the reply to that request?  0, and *ret_outcome is what the keeper
+ * says happened (CAY_OK or its failure); -EPROTO, and err says why the bytes are
+ * no such reply.  The two are apart because a sandbox can cause the first and
+ * only a broken keeper the second. */
+[[nodiscard]] int verb_reply_check(const void *msg, size_t n, unsigned n_fds,
+				   const struct verb_head *request, struct cay_err *ret_outcome,
+				   struct cay_err *err);
+#endif

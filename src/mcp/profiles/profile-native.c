@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * profile-native - tools that are more than one operation, and answers as text
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "mcp/profiles/profile-parts.h"
+#include "wire/frame.h"
+
+const char *const native_streams[] = { "stdout", "stderr", NULL };
+const char *const native_encodings[] = { "utf-8", "base64", NULL };
+
+/* Sandboxes */
+
+/* What the operator has chosen, when the model has not. */
+static int native_create_set_image(struct tool_run *run, struct cay_err *err)
+{
+	const struct settings *s = run->settings;
+
+	if (!s || tool_run_arg_text(run, "image") || tool_run_arg_text(run, "template"))
+		return 0;
+	return s->mcp_template[0] ? tool_run_set_text(run, "template", s->mcp_template, err)
+				  : tool_run_set_text(run, "image", s->mcp_image, err);
+}
+
+int native_sandbox_create_next_call(struct tool_run *run, struct cay_err *err)
+{
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_SANDBOX_CREATE);
+	r = tool_run_map_args(run, err);
+	if (r >= 0)
+		r = native_create_set_image(run, err);
+	if (r >= 0 && run->group)
+		r = tool_run_set_text(run, "group", run->group, err);
+	return r;
+}
+
+static const char *native_text_or_dash(const char *s)
+{
+	return s[0] ? s : "-";
+}
+
+int native_sandbox_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json;
+
+	tool_result_printf(out, "%s (%s): %s, image %s", json_member_str(j, "id"),
+			   native_text_or_dash(json_member_str(j, "name")),
+			   json_member_str(j, "state"), json_member_str(j, "image"));
+	out->data = j;
+	return 0;
+}
+
+int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
+{
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_SANDBOX_LIST);
+	r = tool_run_map_args(run, err);
+	if (tool_run_arg_bool(run, "all"))
+		return r;
+	if (r >= 0)
+		r = tool_run_set_text(run, "state", "live", err);
+	if (r >= 0 && run->group)
+		r = tool_run_set_text(run, "group", run->group, err);
+	return r;
+}
+
+int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *box;
+	auto_lines lines = RESULT_LINES_INIT;
+	size_t i;
+
+	json_array_foreach(list, i, box)
+	{
+		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(box, "id"),
+				    native_text_or_dash(json_member_str(box, "name")),
+				    json_member_str(box, "state"), json_member_str(box, "image"));
+	}
+	result_lines_write(&lines, "There are none yet; the first command makes one.",
+			   json_member_text(run->answer.json, "next_cursor").n, out);
+	return 0;
+}
+
+int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	tool_result_printf(out, "%s is deleted", json_member_str(run->answer.json, "id"));
+	return 0;
+}
+
+/* Commands */
+
+int native_exec_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	const json_t *j = run->answer.json;
+	const char *id = json_member_str(j, "id");
+
+	if (!json_is_object(j))
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+	if (tool_run_arg_bool(run, "background")) {
+		tool_result_printf(
+			out, "[it runs as %.32s; output shows what it writes, stop ends it]", id);
+	} else {
+		tool_result_add_stream(j, "stdout", id, out);
+		tool_result_add_stream(j, "stderr", id, out);
+		tool_result_add_exit(json_object_get(j, "end"), out);
+	}
+	out->owned = json_pack("{s:s, s:s, s:O*}", "id", id, "state", json_member_str(j, "state"),
+			       "end", json_object_get(j, "end"));
+	out->data = out->owned;
+	return 0;
+}
+
+int native_shell_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *said = json_object_get(run->args, "timeout");
+	struct shell_tool_request want = { .name = tool_run_arg_text(run, "name"),
+					   .command = tool_run_arg_text(run, "command"),
+					   .timeout_ms = tool_run_default_timeout_ms(run) };
+
+	if (said)
+		want.timeout_ms = (uint64_t)llround(json_number_value(said) * 1000);
+	return shell_tool_next_call(run, &want, err);
+}
+
+/* Which noun an id of a command is of. */
+static enum id_noun native_arg_id_noun(const struct tool_run *run, const char *arg)
+{
+	const char *text = tool_run_arg_text(run, arg);
+	struct id id;
+
+	return text && id_parse(ID_NONE, slice_of(text), &id) == 0 ? (enum id_noun)id.noun
+								   : ID_NONE;
+}
+
+static int native_refuse_id(const struct tool_run *run, struct cay_err *err)
+{
+	return cay_fail_field(
+		err, CAY_E_INVALID, "id",
+		"'%.40s' is no id of a command or a shell; exec and shell tell theirs",
+		tool_run_arg_text(run, "id"));
+}
+
+int native_output_next_call(struct tool_run *run, struct cay_err *err)
+{
+	enum id_noun noun = native_arg_id_noun(run, "id");
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	if (noun != ID_EXEC && noun != ID_SHELL)
+		return native_refuse_id(run, err);
+	tool_run_begin_call(run, noun == ID_EXEC ? OP_EXEC_OUTPUT : OP_SHELL_OUTPUT);
+	run->call.accept = FRAME_MEDIA_TYPE;
+	r = tool_run_map_args(run, err);
+	return r < 0 ? r
+		     : tool_run_set_text(run, noun == ID_EXEC ? "exec" : "shell",
+					 tool_run_arg_text(run, "id"), err);
+}
+
+/* What frames said, of one stream. */
+struct output_frames {
+	struct buf text;
+	uint64_t from, next, lost;
+	json_t *end; /* or NULL */
+};
+
+static int output_frames_add(struct output_frames *t, const struct frame *f)
+{
+	switch (f->type) {
+	case FRAME_DATA:
+		if (!t->text.len)
+			t->from = f->offset;
+		t->next = f->offset + f->length;
+		return buf_append(&t->text, f->content, f->length);
+	case FRAME_GAP:
+		t->lost += frame_gap_decode(f);
+		return 0;
+	case FRAME_END:
+		json_decref(t->end);
+		t->end = NULL; /* a sandbox may end twice, and the second time badly */
+		return json_parse((struct slice){ (const char *)f->content, f->length },
+				  &json_control_limits, &t->end, NULL);
+	default:
+		return 0;
+	}
+}
+
+static int output_frames_decode(struct output_frames *t, struct slice body)
+{
+	size_t at = 0;
+	int r = 0;
+
+	while (r >= 0 && at < body.n) {
+		struct frame f;
+		int n = frame_decode((const uint8_t *)body.p + at, body.n - at, &f);
+
+		if (n <= 0)
+			return -EPROTO;
+		r = output_frames_add(t, &f);
+		at += (size_t)n;
+	}
+	return r;
+}
+
+static void output_frames_write_result(const struct output_frames *t, uint64_t asked,
+				       struct tool_result *out)
+{
+	if (t->lost)
+		tool_result_printf(out, "[%" PRIu64 " bytes are no longer kept]", t->lost);
+	if (t->text.len)
+		tool_result_add_text(out, (struct slice){ t->text.data, t->text.len });
+	tool_result_printf(out,
+			   "[bytes %" PRIu64 " to %" PRIu64 "; read on from offset %" PRIu64 "%s]",
+			   t->text.len ? t->from : asked, t->next, t->next,
+			   t->end ? "" : "; there may be more");
+	if (t->end) {
+		tool_result_add_exit(t->end, out);
+		out->error = false; /* the command's, and this is only its output */
+	}
+}
+
+int native_output_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	uint64_t asked = tool_run_arg_number(run, "offset");
+	struct output_frames told = { .text = BUF_INIT(RESULT_TEXT), .from = asked, .next = asked };
+	int r = output_frames_decode(&told, run->answer.body);
+
+	if (r < 0)
+		r = cay_fail(err, CAY_E_MISBEHAVED, "the sandbox told it in a way nobody reads");
+	else
+		output_frames_write_result(&told, asked, out);
+	json_decref(told.end);
+	buf_fini(&told.text);
+	return r;
+}
+
+int native_stop_next_call(struct tool_run *run, struct cay_err *err)
+{
+	bool id = tool_run_arg_text(run, "id"), pid = tool_run_arg_number(run, "pid");
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	if (id == pid)
+		return cay_fail_field(err, CAY_E_INVALID, "id", "give either id or pid");
+	if (id && native_arg_id_noun(run, "id") != ID_EXEC)
+		return native_refuse_id(run, err);
+	tool_run_begin_call(run, id ? OP_EXEC_SIGNAL : OP_PROCESS_SIGNAL);
+	r = tool_run_map_args(run, err);
+	if (r >= 0 && id)
+		r = tool_run_set_text(run, "exec", tool_run_arg_text(run, "id"), err);
+	if (r >= 0 && pid)
+		r = tool_run_set_number(run, "pid", tool_run_arg_number(run, "pid"), err);
+	return r < 0 || id ? r : tool_run_set_json(run, "tree", json_true(), err);
+}
+
+int native_stop_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const char *state = json_member_str(run->answer.json, "state");
+
+	tool_result_printf(out, "%s was sent%s%.32s", tool_run_arg_text(run, "signal"),
+			   state[0] ? "; the command is " : "", state);
+	return 0;
+}
+
+int native_processes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *list = json_object_get(run->answer.json, "processes"), *p;
+	auto_lines lines = RESULT_LINES_INIT;
+	size_t i;
+
+	result_lines_printf(&lines, "PID USER STATE CPU_MS RSS_KIB COMMAND");
+	json_array_foreach(list, i, p)
+	{
+		int depth =
+			(int)(json_member_number(p, "depth") < 20 ? json_member_number(p, "depth")
+								  : 20);
+
+		result_lines_printf(&lines, "%" PRIu64 " %s %s %" PRIu64 " %" PRIu64 " %*s%s",
+				    json_member_number(p, "pid"),
+				    native_text_or_dash(json_member_str(p, "user")),
+				    json_member_str(p, "state"), json_member_number(p, "cpu_ms"),
+				    json_member_number(p, "rss_bytes") / 1024, depth, "",
+				    json_member_str(p, "command"));
+	}
+	result_lines_write(&lines, "", json_member_number(run->answer.json, "left_out"), out);
+	return 0;
+}
+
+/* Files */
+
+int native_read_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return file_view_next_call(run, tool_run_arg_text(run, "path"),
+				   tool_run_arg_number(run, "first"),
+				   tool_run_arg_number(run, "limit"), err);
+}
+
+int native_write_next_call(struct tool_run *run, struct cay_err *err)
+{
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_FILE_WRITE);
+	r = tool_run_map_args(run, err);
+	if (r >= 0 && str_eq(tool_run_arg_text(run, "encoding"), "base64"))
+		r = tool_run_set_base64_body(run, "content", run->call.body, err);
+	return r;
+}
+
+int native_write_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json;
+
+	tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
+			   json_is_true(json_object_get(j, "created")) ? "made" : "wrote",
+			   tool_run_arg_text(run, "path"), json_member_number(j, "size"));
+	return 0;
+}
+
+int native_edit_next_call(struct tool_run *run, struct cay_err *err)
+{
+	json_t *changes = json_array(), *row;
+	size_t i;
+	int r;
+
+	if (run->step) {
+		json_decref(changes);
+		return TOOL_FINISHED;
+	}
+	json_array_foreach(json_object_get(run->args, "edits"), i, row)(void) json_array_append_new(
+		changes,
+		json_pack("{s:s, s:O, s:O}", "kind",
+			  json_is_true(json_object_get(row, "all")) ? "replace_all" : "replace",
+			  "old", json_object_get(row, "old"), "new", json_object_get(row, "new")));
+	tool_run_begin_call(run, OP_FILE_EDIT);
+	r = tool_run_set_json(run, "edits", changes, err);
+	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != i)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return r < 0 ? r : tool_run_map_args(run, err);
+}
+
+int native_diff_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json;
+	struct slice diff = json_member_text(j, "diff");
+
+	if (diff.n)
+		tool_result_add_cut_text(out, diff, RESULT_TEXT, "read the file to see all of it");
+	else
+		tool_result_printf(
+			out, "[%" PRIu64 " places changed; the diff is not text, or too long]",
+			json_member_number(j, "changes"));
+	return 0;
+}
+
+int native_glob_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *list = json_object_get(run->answer.json, "files"), *f;
+	uint64_t total = json_member_number(run->answer.json, "total");
+	auto_lines lines = RESULT_LINES_INIT;
+	size_t i;
+
+	json_array_foreach(list, i, f)
+	{
+		auto_buf name = BUF_INIT(KIB(8));
+		bool dir = str_eq(json_member_str(f, "type"), "directory");
+
+		if (json_member_filename(f, "path", &name) < 0)
+			continue;
+		if (dir)
+			result_lines_printf(&lines, "%s/", buf_str(&name));
+		else
+			result_lines_printf(&lines, "%s  %" PRIu64, buf_str(&name),
+					    json_member_number(f, "size"));
+	}
+	result_lines_write(&lines, "No file fits.", total > json_array_size(list), out);
+	return 0;
+}
+
+int native_grep_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json, *list = json_object_get(j, "hits"), *h;
+	const char *where = tool_run_arg_text(run, "path");
+	auto_lines lines = RESULT_LINES_INIT;
+	size_t i;
+
+	json_array_foreach(list, i, h)
+	{
+		auto_buf name = BUF_INIT(KIB(8)), text = BUF_INIT(KIB(8));
+
+		if (json_member_filename(h, "path", &name) < 0 ||
+		    json_member_filename(h, "text", &text) < 0)
+			continue;
+		result_lines_printf(&lines, "%s%c%" PRIu64 "%c%s",
+				    name.len ? buf_str(&name)
+				    : where  ? where
+					     : "",
+				    json_object_get(h, "column") ? ':' : '-',
+				    json_member_number(h, "line"),
+				    json_object_get(h, "column") ? ':' : '-', buf_str(&text));
+	}
+	result_lines_write(&lines, "No line fits.", json_is_true(json_object_get(j, "truncated")),
+			   out);
+	return 0;
+}
+
+/* Ports */
+
+int native_ports_next_call(struct tool_run *run, struct cay_err *err)
+{
+	uint64_t port = tool_run_arg_number(run, "port");
+	double wait = json_number_value(json_object_get(run->args, "wait"));
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, port ? OP_PORT_WAIT : OP_PORT_LIST);
+	if (!port)
+		return TOOL_NEXT_CALL;
+	r = tool_run_set_number(run, "port", port, err);
+	return r < 0 ? r : tool_run_set_number(run, "wait_ms", (uint64_t)llround(wait * 1000), err);
+}
+
+int native_ports_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json, *p;
+	auto_lines lines = RESULT_LINES_INIT;
+	size_t i;
+
+	if (run->call.op == OP_PORT_WAIT) {
+		bool open = json_is_true(json_object_get(j, "open"));
+
+		tool_result_printf(
+			out, open ? "port %" PRIu64 " is open" : "nobody listens at port %" PRIu64,
+			tool_run_arg_number(run, "port"));
+		out->error = !open;
+		return 0;
+	}
+	json_array_foreach(json_object_get(j, "ports"), i, p)
+	{
+		result_lines_printf(&lines, "%" PRIu64 " at %s, pid %" PRIu64 "%s%s",
+				    json_member_number(p, "port"), json_member_str(p, "address"),
+				    json_member_number(p, "pid"),
+				    json_member_str(p, "exec")[0] ? ", of " : "",
+				    json_member_str(p, "exec"));
+	}
+	result_lines_write(&lines, "Nobody listens.", false, out);
+	return 0;
+}
+
+int native_preview_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json;
+
+	tool_result_printf(out, "%s\n[until %s, for whoever has it]%s", json_member_str(j, "url"),
+			   json_member_str(j, "expires_at"),
+			   json_is_false(json_object_get(j, "listening"))
+				   ? "\n[nobody in the sandbox listens there yet]"
+				   : "");
+	out->data = j;
+	return 0;
+}

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * profile-opensandbox - opensandbox-mcp's names and shapes over our operations
+ */
+#include <stdio.h>
+
+#include "mcp/profiles/profile-parts.h"
+
+#define ROWS "@rows" /* results so far, kept with the arguments: no model's has that name */
+
+/* Sandboxes */
+
+/* What cannot be honoured is refused, not ignored. */
+static int osb_create_check_args(const struct tool_run *run, struct cay_err *err)
+{
+	if (tool_run_arg_text(run, "auth_username") || tool_run_arg_text(run, "auth_password"))
+		return cay_fail_field(err, CAY_E_INVALID, "auth_username",
+				      "credentials of registries are the operator's to keep: "
+				      "'cay image login'");
+	if (json_object_get(run->args, "network_policy"))
+		return cay_fail_field(err, CAY_E_INVALID, "network_policy",
+				      "cannot be chosen here; leave it out");
+	if (json_object_size(json_object_get(run->args, "extensions")))
+		return cay_fail_field(err, CAY_E_INVALID, "extensions", "there are none here");
+	return 0;
+}
+
+static int osb_create_set_resource(struct tool_run *run, struct cay_err *err)
+{
+	static const struct {
+		const char *name, *member;
+	} known[] = { { "cpu", "limits.cpu_milli" }, { "memory", "limits.memory_bytes" } };
+	const char *key;
+	json_t *v;
+	int r = 0;
+
+	json_object_foreach (json_object_get(run->args, "resource"), key, v) {
+		size_t i = 0;
+
+		while (i < ARRAY_SIZE(known) && !str_eq(known[i].name, key))
+			i++;
+		if (i == ARRAY_SIZE(known))
+			return cay_fail_field(err, CAY_E_INVALID, "resource",
+					      "there is no '%.64s'; there are: cpu, memory", key);
+		r = tool_run_set_json(run, known[i].member, json_incref(v), err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int osb_copy_arg(struct tool_run *run, const char *arg, const char *member,
+			struct cay_err *err)
+{
+	json_t *v = json_object_get(run->args, arg);
+
+	return v ? tool_run_set_json(run, member, json_incref(v), err) : 0;
+}
+
+int osb_create_next_call(struct tool_run *run, struct cay_err *err)
+{
+	int r = osb_create_check_args(run, err);
+
+	if (r < 0 || run->step)
+		return r < 0 ? r : TOOL_FINISHED;
+	tool_run_begin_call(run, OP_SANDBOX_CREATE);
+	r = osb_copy_arg(run, "image", "image", err);
+	if (r >= 0)
+		r = osb_copy_arg(run, "env", "env", err);
+	if (r >= 0)
+		r = osb_copy_arg(run, "metadata", "labels", err);
+	if (r >= 0)
+		r = osb_copy_arg(run, "entrypoint", "entrypoint", err);
+	if (r >= 0)
+		r = osb_create_set_resource(run, err);
+	if (r >= 0 && run->group)
+		r = tool_run_set_text(run, "group", run->group, err);
+	return r < 0 ? r
+		     : tool_run_set_number(run, "ttl_ms",
+					   1000 * tool_run_arg_number(run, "timeout_seconds"), err);
+}
+
+/* Our states by their names. */
+static const char *osb_sandbox_state_name(const json_t *box)
+{
+	static const char *const names[][2] = {
+		{ "pending", "Pending" },       { "running", "Running" }, { "paused", "Paused" },
+		{ "terminated", "Terminated" }, { "failed", "Failed" },   { "ending", "Stopping" },
+	};
+	const char *state = json_member_str(box, "state");
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_eq(names[i][0], state))
+			return names[i][1];
+	return state;
+}
+
+static json_t *osb_sandbox_describe(const json_t *box)
+{
+	return json_pack("{s:s, s:{s:s}, s:{s:s}, s:O*, s:s, s:s*}", "id",
+			 json_member_str(box, "id"), "status", "state", osb_sandbox_state_name(box),
+			 "image", "image", json_member_str(box, "image"), "metadata",
+			 json_object_get(box, "labels"), "created_at",
+			 json_member_str(box, "created_at"), "expires_at",
+			 json_string_value(json_object_get(box, "expires_at")));
+}
+
+int osb_create_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json;
+
+	tool_result_set_json(out, json_pack("{s:s, s:o}", "sandbox_id", json_member_str(j, "id"),
+					    "info", osb_sandbox_describe(j)));
+	return 0;
+}
+
+int osb_info_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	tool_result_set_json(out, osb_sandbox_describe(run->answer.json));
+	return 0;
+}
+
+static uint64_t osb_filter_number(const struct tool_run *run, const char *name, uint64_t without)
+{
+	uint64_t n = json_member_number(json_object_get(run->args, "filter"), name);
+
+	return n ? n : without;
+}
+
+/* Pages are counted there and pointed at here: all up to the one that is meant. */
+int osb_list_next_call(struct tool_run *run, struct cay_err *err)
+{
+	uint64_t size = osb_filter_number(run, "page_size", 20);
+	uint64_t most = size * osb_filter_number(run, "page", 1);
+
+	if (run->step)
+		return TOOL_FINISHED;
+	if (most > 1000)
+		return cay_fail_field(err, CAY_E_INVALID, "filter",
+				      "page times page_size must not be more than 1000");
+	tool_run_begin_call(run, OP_SANDBOX_LIST);
+	return tool_run_set_number(run, "limit", most, err);
+}
+
+static bool osb_filter_matches(const struct tool_run *run, const json_t *box)
+{
+	const json_t *filter = json_object_get(run->args, "filter");
+	const json_t *states = json_object_get(filter, "states"), *want;
+	bool state = json_array_size(states) == 0;
+	const char *key;
+	size_t i;
+
+	json_array_foreach(states, i, want) state |=
+		str_eq(json_string_value(want), osb_sandbox_state_name(box));
+	json_object_foreach ((json_t *)json_object_get(filter, "metadata"), key, want)
+		if (!str_eq(json_member_str(json_object_get(box, "labels"), key),
+			    json_string_value(want)))
+			return false;
+	return state;
+}
+
+int osb_list_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	uint64_t size = osb_filter_number(run, "page_size", 20),
+		 page = osb_filter_number(run, "page", 1);
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *box;
+	json_t *infos = json_array();
+	size_t i;
+
+	json_array_foreach(list, i,
+			   box) if (i >= (page - 1) * size && osb_filter_matches(run, box))(void)
+		json_array_append_new(infos, osb_sandbox_describe(box));
+	tool_result_set_json(out,
+			     json_pack("{s:o, s:{s:I, s:I, s:b}}", "sandbox_infos", infos,
+				       "pagination", "page", (json_int_t)page, "page_size",
+				       (json_int_t)size, "has_next_page",
+				       json_member_text(run->answer.json, "next_cursor").n > 0));
+	return 0;
+}
+
+int osb_renew_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	tool_result_set_json(out, json_pack("{s:s}", "expires_at",
+					    json_member_str(run->answer.json, "expires_at")));
+	return 0;
+}
+
+int osb_health_next_call(struct tool_run *run, struct cay_err *)
+{
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_SANDBOX_HEALTH);
+	run->accepts_failure = true;
+	return TOOL_NEXT_CALL;
+}
+
+int osb_health_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	tool_result_set_json(out, json_pack("{s:s, s:b}", "sandbox_id",
+					    tool_run_arg_text(run, "sandbox_id"), "healthy",
+					    run->answer.status == 200));
+	return 0;
+}
+
+/* The host a port is at, and what a program sends with each request. */
+int osb_endpoint_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *j = run->answer.json;
+	const char *origin = json_member_str(j, "origin"), *host = strstr(origin, "://");
+
+	tool_result_set_json(out, json_pack("{s:s, s:{s:s}}", "endpoint", host ? host + 3 : origin,
+					    "headers", "Cay-Preview", json_member_str(j, "token")));
+	return 0;
+}
+
+/* {"status": "..."}, as most of them answer. */
+static int osb_write_status(struct tool_result *out, const char *status)
+{
+	tool_result_set_json(out, json_pack("{s:s}", "status", status));
+	return 0;
+}
+
+int osb_kill_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
+{
+	return osb_write_status(out, "killed");
+}
+
+/* Commands */
+
+static json_t *osb_stream_log(const json_t *j, const char *stream)
+{
+	struct slice text = json_member_text(j, stream);
+
+	return text.n ? json_pack("[{s:o}]", "text", json_stream_text_cut(j, stream))
+		      : json_array();
+}
+
+int osb_execution_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	const json_t *j = run->answer.json, *end = json_object_get(j, "end");
+	const json_t *code = json_object_get(end, "exit_code");
+
+	if (!json_is_object(j))
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+	tool_result_set_json(out, json_pack("{s:s, s:O?, s:{s:o, s:o}, s:s*}", "id",
+					    json_member_str(j, "id"), "exit_code", code, "logs",
+					    "stdout", osb_stream_log(j, "stdout"), "stderr",
+					    osb_stream_log(j, "stderr"), "error",
+					    end && !code ? json_member_str(end, "reason") : NULL));
+	return 0;
+}
+
+int osb_interrupt_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
+{
+	return osb_write_status(out, "interrupted");
+}
+
+/* Files */
+
+static int osb_check_encoding(const struct tool_run *run, struct cay_err *err)
+{
+	const char *encoding = tool_run_arg_text(run, "encoding");
+
+	if (!str_eq(encoding, "utf-8") && !str_eq(encoding, "utf8") && !str_eq(encoding, "ascii"))
+		return cay_fail_field(err, CAY_E_INVALID, "encoding", "must be utf-8");
+	return 0;
+}
+
+int osb_read_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const char *range = tool_run_arg_text(run, "range_header");
+	int r = osb_check_encoding(run, err);
+
+	if (r < 0 || run->step)
+		return r < 0 ? r : TOOL_FINISHED;
+	for (const char *c = range ? range : ""; *c; c++)
+		if (*c < ' ' || *c > '~')
+			return cay_fail_field(err, CAY_E_INVALID, "range_header",
+					      "must be as in bytes=0-1023");
+	tool_run_begin_call(run, OP_FILE_READ);
+	run->call.range = range;
+	return tool_run_map_args(run, err);
+}
+
+int osb_read_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	struct slice body = run->answer.body;
+	auto_buf text = BUF_INIT(RESULT_TEXT);
+	json_t *content;
+
+	if (tool_result_add_image(out, body))
+		return 0;
+	if (!body.n)
+		body.p = "";
+	if (!utf8_is_valid(body.p, body.n) || memchr(body.p, 0, body.n))
+		return cay_fail(err, CAY_E_INVALID, "the file is no text");
+	if (body.n > RESULT_TEXT)
+		return cay_fail_field(err, CAY_E_TOO_LARGE, "range_header",
+				      "it has %zu bytes: read parts of %zu at the most, as in "
+				      "bytes=0-%zu",
+				      body.n, RESULT_TEXT, RESULT_TEXT - 1);
+	content = json_stringn(body.p, body.n);
+	tool_result_set_json(out, json_pack("{s:s, s:o}", "path", tool_run_arg_text(run, "path"),
+					    "content", content));
+	return 0;
+}
+
+/* 755 is written as it is read: in octal. */
+static int osb_set_owner_and_mode(json_t *to, const json_t *from, const char *mode_without)
+{
+	const json_t *number = json_object_get(from, "mode");
+	const char *owner = json_member_str(from, "owner"), *group = json_member_str(from, "group");
+	char mode[8], whose[72];
+	int n = number ? snprintf(mode, sizeof(mode), "%04lld",
+				  (long long)json_integer_value(number))
+		       : snprintf(mode, sizeof(mode), "%s", mode_without);
+
+	if (n < 0 || n >= (int)sizeof(mode) ||
+	    json_object_set_new(to, "mode", json_string(mode)) < 0)
+		return -EINVAL;
+	if (!owner[0] && !group[0])
+		return 0;
+	n = snprintf(whose, sizeof(whose), "%s%s%s", owner, group[0] ? ":" : "", group);
+	if (n < 0 || n >= (int)sizeof(whose))
+		return -EINVAL;
+	return json_object_set_new(to, "owner", json_string(whose));
+}
+
+int osb_write_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *content = json_object_get(run->args, "content");
+	int r = osb_check_encoding(run, err);
+
+	if (r < 0 || run->step)
+		return r < 0 ? r : TOOL_FINISHED;
+	tool_run_begin_call(run, OP_FILE_WRITE);
+	run->call.body = (struct slice){ json_string_value(content), json_string_length(content) };
+	if (osb_set_owner_and_mode(run->call.members, run->args, "0755") < 0)
+		return cay_fail_field(err, CAY_E_INVALID, "mode", "must be as in 755");
+	r = tool_run_set_text(run, "path", tool_run_arg_text(run, "path"), err);
+	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
+}
+
+int osb_write_write_result(struct tool_run *, struct tool_result *out, struct cay_err *)
+{
+	return osb_write_status(out, "written");
+}
+
+/* Steps of a batch, made of each entry of an argument. */
+static int osb_batch_next_call(struct tool_run *run, const char *arg,
+			       json_t *(*step)(const json_t *entry), struct cay_err *err)
+{
+	const json_t *entries = json_object_get(run->args, arg), *entry;
+	json_t *steps;
+	size_t i;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_FILE_BATCH);
+	steps = json_array();
+	json_array_foreach(entries, i, entry) if (json_array_append_new(steps, step(entry)) < 0)
+	{
+		json_decref(steps);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	}
+	return tool_run_set_json(run, "steps", steps, err);
+}
+
+static json_t *osb_batch_step_delete(const json_t *path)
+{
+	return json_pack("{s:s, s:O}", "do", "delete", "path", path);
+}
+
+static json_t *osb_batch_step_rmdir(const json_t *path)
+{
+	return json_pack("{s:s, s:O, s:b}", "do", "delete", "path", path, "recursive", true);
+}
+
+static json_t *osb_batch_step_mkdir(const json_t *entry)
+{
+	json_t *step = json_pack("{s:s, s:O, s:b}", "do", "mkdir", "path",
+				 json_object_get(entry, "path"), "parents", true);
+
+	if (step && osb_set_owner_and_mode(step, entry, "0755") < 0) {
+		json_decref(step);
+		return NULL;
+	}
+	return step;
+}
+
+static json_t *osb_batch_step_move(const json_t *entry)
+{
+	return json_pack("{s:s, s:O, s:O, s:b}", "do", "move", "path",
+			 json_object_get(entry, "source"), "to",
+			 json_object_get(entry, "destination"), "parents", true);
+}
+
+int osb_delete_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return osb_batch_next_call(run, "paths", osb_batch_step_delete, err);
+}
+
+int osb_rmdirs_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return osb_batch_next_call(run, "paths", osb_batch_step_rmdir, err);
+}
+
+int osb_mkdirs_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return osb_batch_next_call(run, "entries", osb_batch_step_mkdir, err);
+}
+
+int osb_move_next_call(struct tool_run *run, struct cay_err *err)
+{
+	return osb_batch_next_call(run, "entries", osb_batch_step_move, err);
+}
+
+static int osb_batch_write_result(struct tool_run *run, struct tool_result *out, const char *status)
+{
+	const json_t *j = run->answer.json, *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(j, "results"), i, row)
+	{
+		if (json_is_true(json_object_get(row, "done")))
+			continue;
+		out->error = true;
+		tool_result_printf(out, "%s: %s: %s", json_member_str(row, "path"),
+				   json_member_str(row, "code"), json_member_str(row, "message"));
+	}
+	if (json_member_number(j, "left"))
+		tool_result_printf(out, "[%llu behind it were not tried]",
+				   (unsigned long long)json_member_number(j, "left"));
+	return out->error ? 0 : osb_write_status(out, status);
+}
+
+int osb_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	return osb_batch_write_result(run, out, "deleted");
+}
+
+int osb_mkdirs_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	return osb_batch_write_result(run, out, "created");
+}
+
+int osb_move_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	return osb_batch_write_result(run, out, "moved");
+}
+
+/* A pattern without a directory means all of them. */
+int osb_search_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const char *pattern = tool_run_arg_text(run, "pattern");
+	auto_buf b = BUF_INIT(KIB(2));
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_FILE_GLOB);
+	r = tool_run_map_args(run, err);
+	if (r >= 0 && buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return r < 0 ? r : tool_run_set_text(run, "pattern", buf_str(&b), err);
+}
+
+int osb_search_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	const json_t *list = json_object_get(run->answer.json, "files"), *f;
+	json_t *found = json_array();
+	size_t i;
+
+	json_array_foreach(list, i, f)
+	{
+		auto_buf path = BUF_INIT(KIB(12));
+
+		if (buf_printf(&path, "%s/", tool_run_arg_text(run, "path")) < 0 ||
+		    json_member_filename(f, "path", &path) < 0)
+			continue;
+		(void)json_array_append_new(
+			found, json_pack("{s:s, s:s, s:I, s:s}", "path", buf_str(&path), "type",
+					 json_member_str(f, "type"), "size",
+					 (json_int_t)json_member_number(f, "size"), "modified_at",
+					 json_member_str(f, "mtime")));
+	}
+	tool_result_set_json(out, json_pack("{s:o}", "result", found));
+	return 0;
+}
+
+/* One edit after the other; what is not found is counted as 0. */
+static int osb_replace_add_row(struct tool_run *run, const json_t *entry, struct cay_err *err)
+{
+	json_t *rows = json_object_get(run->args, ROWS);
+
+	if (!rows && json_object_set_new(run->args, ROWS, rows = json_array()) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	if (json_array_append_new(
+		    rows, json_pack("{s:s, s:I, s:s*}", "path", json_member_str(entry, "path"),
+				    "replaced_count",
+				    (json_int_t)json_member_number(run->answer.json, "changes"),
+				    "error", tool_run_failure_text(run))) < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return 0;
+}
+
+int osb_replace_next_call(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *entries = json_object_get(run->args, "entries");
+	const json_t *entry = json_array_get(entries, run->step);
+	int r = 0;
+
+	if (run->step)
+		r = osb_replace_add_row(run, json_array_get(entries, run->step - 1), err);
+	if (r < 0 || !entry)
+		return r < 0 ? r : TOOL_FINISHED;
+	run->accepts_failure = true;
+	return file_edit_begin_call(run, json_member_str(entry, "path"), "replace_all",
+				    json_member_str(entry, "old_content"),
+				    json_member_str(entry, "new_content"), 0, err);
+}
+
+int osb_replace_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
+{
+	json_t *rows = json_object_get(run->args, ROWS), *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		out->error |= json_object_get(row, "error") != NULL;
+	}
+	tool_result_set_json(out, json_pack("{s:O}", "result", rows));
+	return 0;
+}

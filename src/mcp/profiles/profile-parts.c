@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mcp/profiles/profile-parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "text/base64.h"
+
+struct slice json_member_text(const json_t *o, const char *name)
+{
+	const json_t *v = json_object_get(o, name);
+
+	return json_is_string(v) ? (struct slice){ json_string_value(v), json_string_length(v) }
+				 : (struct slice){ "", 0 };
+}
+
+const char *json_member_str(const json_t *o, const char *name)
+{
+	return json_member_text(o, name).p;
+}
+
+uint64_t json_member_number(const json_t *o, const char *name)
+{
+	json_int_t n = json_integer_value(json_object_get(o, name));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+int json_member_filename(const json_t *o, const char *member, struct buf *out)
+{
+	struct slice name = json_member_text(o, member);
+	char other[32];
+	int n;
+
+	if (name.n)
+		return buf_append(out, name.p, name.n);
+	n = snprintf(other, sizeof(other), "%s_b64", member);
+	if (n < 0 || (size_t)n >= sizeof(other))
+		return -EINVAL;
+	name = json_member_text(o, other);
+	return name.n ? buf_printf(out, "base64:%s", name.p) : 0;
+}
+
+const char *tool_run_failure_text(struct tool_run *run)
+{
+	struct cay_err err = {};
+	const char *why;
+
+	if (run->answer.status < 400)
+		return NULL;
+	tool_run_read_failure(run, &err);
+	why = arena_strndup(&run->arena, err.msg, strlen(err.msg));
+	return why ? why : "it failed";
+}
+
+/* A member of a stream: "stdout" and "_offset". */
+static const json_t *json_stream_member(const json_t *o, const char *stream, const char *what)
+{
+	char name[32];
+	int n = snprintf(name, sizeof(name), "%s%s", stream, what);
+
+	return n > 0 && (size_t)n < sizeof(name) ? json_object_get(o, name) : NULL;
+}
+
+static struct slice json_text_or_empty(const json_t *v)
+{
+	return (struct slice){ json_is_string(v) ? json_string_value(v) : "",
+			       json_string_length(v) };
+}
+
+/* How to read what was left out, or "". */
+static void stream_format_read_on_hint(char *to, size_t size, const char *id, const char *stream,
+				       uint64_t offset)
+{
+	int n = id[0] ? snprintf(to, size, "read on with output, id %s, stream %s, offset %" PRIu64,
+				 id, stream, offset)
+		      : 0;
+
+	if (n <= 0 || (size_t)n >= size)
+		to[0] = 0;
+}
+
+/* It was cut already, by whoever told it: head and tail are apart. */
+static void tool_result_add_halves(struct slice head, struct slice tail, uint64_t cut,
+				   const char *how, struct tool_result *out)
+{
+	auto_buf b = BUF_INIT(head.n + tail.n + KIB(1));
+	int r = buf_append(&b, head.p, head.n);
+
+	if (r >= 0)
+		r = buf_printf(&b, "\n[... %" PRIu64 " bytes are left out here%s%s ...]\n", cut,
+			       how[0] ? "; " : "", how);
+	if (r >= 0)
+		r = buf_append(&b, tail.p, tail.n);
+	if (r < 0 && !out->w->err)
+		out->w->err = r;
+	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
+}
+
+/* All of it was told, or its end: then what came in front can be read. */
+static void tool_result_add_stream_end(const json_t *answer, struct slice text, const char *stream,
+				       const char *id, struct tool_result *out)
+{
+	uint64_t from = (uint64_t)json_integer_value(json_stream_member(answer, stream, "_offset"));
+	uint64_t cut =
+		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes"));
+	char how[160];
+
+	/* a shell counts all its runs */
+	if (!cut && !json_object_get(answer, "number"))
+		cut = from;
+	stream_format_read_on_hint(how, sizeof(how), id, stream, from - (cut < from ? cut : from));
+	if (cut)
+		tool_result_printf(out, "[%" PRIu64 " bytes of %s came before this%s%s]", cut,
+				   stream, how[0] ? "; " : "", how);
+	stream_format_read_on_hint(how, sizeof(how), id, stream,
+				   from + utf8_whole_prefix_len(text.p, text.n < RESULT_TEXT / 4
+										? text.n
+										: RESULT_TEXT / 4));
+	tool_result_add_cut_text(out, text, RESULT_TEXT / 2, how[0] ? how : NULL);
+}
+
+void tool_result_add_stream(const json_t *answer, const char *stream, const char *id,
+			    struct tool_result *out)
+{
+	struct slice text = json_text_or_empty(json_object_get(answer, stream));
+	struct slice tail = json_text_or_empty(json_stream_member(answer, stream, "_tail"));
+	char how[160];
+
+	if (json_text_or_empty(json_stream_member(answer, stream, "_b64")).n) {
+		tool_result_printf(
+			out, "[%s is no text: %zu characters of base64 left out]", stream,
+			json_text_or_empty(json_stream_member(answer, stream, "_b64")).n);
+		return;
+	}
+	if (!tail.n) {
+		if (text.n)
+			tool_result_add_stream_end(answer, text, stream, id, out);
+		return;
+	}
+	stream_format_read_on_hint(
+		how, sizeof(how), id, stream,
+		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_offset")));
+	tool_result_add_halves(
+		text, tail,
+		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes")), how,
+		out);
+}
+
+json_t *json_stream_text_cut(const json_t *answer, const char *stream)
+{
+	struct slice text = json_text_or_empty(json_object_get(answer, stream));
+	auto_buf b = BUF_INIT(RESULT_TEXT / 2 + KIB(1));
+	size_t half = RESULT_TEXT / 4, tail;
+
+	if (!text.n)
+		text = json_text_or_empty(json_stream_member(answer, stream, "_b64"));
+	if (text.n <= 2 * half)
+		return json_stringn(text.p, text.n);
+	tail = text.n - half;
+	while (tail < text.n && ((unsigned char)text.p[tail] & 0xc0) == 0x80)
+		tail++;
+	half = utf8_whole_prefix_len(text.p, half);
+	if (buf_append(&b, text.p, half) < 0 ||
+	    buf_printf(&b, "\n[... %zu bytes are left out here ...]\n", tail - half) < 0 ||
+	    buf_append(&b, text.p + tail, text.n - tail) < 0)
+		return NULL;
+	return json_stringn(b.data, b.len);
+}
+
+void tool_result_set_json(struct tool_result *out, json_t *stolen)
+{
+	auto_buf text = BUF_INIT(MIB(1));
+	struct jw w = jw_to(&text);
+	int r = stolen ? 0 : -ENOMEM;
+
+	if (stolen)
+		json_write(stolen, NULL, &w);
+	if (stolen)
+		r = jw_finish(&w);
+	if (r < 0 && !out->w->err)
+		out->w->err = r;
+	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
+	json_decref(out->owned);
+	out->owned = stolen;
+	out->data = stolen;
+}
+
+void tool_result_add_exit(const json_t *end, struct tool_result *out)
+{
+	const json_t *code = json_object_get(end, "exit_code");
+	const char *signal = json_member_str(end, "signal"),
+		   *detail = json_member_str(end, "detail");
+
+	if (json_is_integer(code))
+		tool_result_printf(out, "[exit %lld]", (long long)json_integer_value(code));
+	else
+		tool_result_printf(out, "[ended: %.64s%s%.32s%s%.400s]",
+				   json_member_str(end, "reason"), signal[0] ? " " : "", signal,
+				   detail[0] ? ", " : "", detail);
+	out->error = !json_is_integer(code) || json_integer_value(code) != 0;
+}
+
+void result_lines_printf(struct result_lines *l, const char *fmt, ...)
+{
+	size_t before = l->text.len;
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = l->left_out ? -ENOBUFS : buf_vprintf(&l->text, fmt, ap);
+	va_end(ap);
+	if (r >= 0)
+		r = buf_putc(&l->text, '\n');
+	if (r < 0) {
+		buf_truncate(&l->text, before);
+		l->left_out++;
+	}
+}
+
+void result_lines_write(struct result_lines *l, const char *empty, bool more,
+			struct tool_result *out)
+{
+	if (!l->text.len && !l->left_out)
+		tool_result_add_text(out, slice_of(empty));
+	else
+		tool_result_add_text(out, (struct slice){ buf_str(&l->text), l->text.len });
+	if (l->left_out)
+		tool_result_printf(out, "[%zu more are left out: ask for fewer]", l->left_out);
+	else if (more)
+		tool_result_add_text(out, SLICE("[there are more: ask for a smaller part]"));
+}
+
+void result_lines_fini(struct result_lines *l)
+{
+	buf_fini(&l->text);
+}
+
+/* Commands */
+
+uint64_t tool_run_default_timeout_ms(const struct tool_run *run)
+{
+	return run->settings->mcp_timeout_ms;
+}
+
+int exec_tool_next_call(struct tool_run *run, struct cay_err *err)
+{
+	int r;
+
+	if (run->step)
+		return TOOL_FINISHED;
+	tool_run_begin_call(run, OP_EXEC_RUN);
+	r = tool_run_map_args(run, err);
+	if (r >= 0 && !json_is_true(json_object_get(run->call.members, "detach")) &&
+	    !json_object_get(run->call.members, "timeout_ms"))
+		r = tool_run_set_number(run, "timeout_ms", tool_run_default_timeout_ms(run), err);
+	return r;
+}
+
+/* Shells */
+
+struct shell_tool_state {
+	char id[ID_TEXT_LEN + 1];
+	bool deleted, runs;
+};
+
+const char *shell_tool_id(const struct tool_run *run)
+{
+	const struct shell_tool_state *own = run->tool_state;
+
+	return own ? own->id : "";
+}
+
+static bool shell_tool_set_id(struct shell_tool_state *own, const json_t *shell)
+{
+	struct slice id = json_member_text(shell, "id");
+	struct id parsed;
+
+	/* it goes into a path */
+	if (id_parse(ID_SHELL, id, &parsed) < 0)
+		return false;
+	memcpy(own->id, id.p, id.n);
+	own->id[id.n] = 0;
+	return true;
+}
+
+static bool shell_tool_find(const json_t *list, const char *name, struct shell_tool_state *own)
+{
+	const json_t *shells = json_object_get(list, "shells"), *shell;
+	size_t i;
+
+	json_array_foreach(shells, i,
+			   shell) if (str_eq(json_member_str(shell, "name"), name) &&
+				      !str_eq(json_member_str(shell, "state"), "ended") &&
+				      shell_tool_set_id(own, shell)) return true;
+	return false;
+}
+
+static int shell_tool_create(struct tool_run *run, const struct shell_tool_request *want,
+			     struct cay_err *err)
+{
+	tool_run_begin_call(run, OP_SHELL_CREATE);
+	return tool_run_set_text(run, "name", want->name, err);
+}
+
+static int shell_tool_run_command(struct tool_run *run, const struct shell_tool_request *want,
+				  struct cay_err *err)
+{
+	struct shell_tool_state *own = run->tool_state;
+	int r;
+
+	if (!want->command || own->runs)
+		return TOOL_FINISHED;
+	own->runs = true;
+	tool_run_begin_call(run, OP_SHELL_RUN);
+	r = tool_run_set_text(run, "shell", own->id, err);
+	if (r >= 0)
+		r = tool_run_set_text(run, "command", want->command, err);
+	if (r >= 0)
+		r = tool_run_set_number(run, "timeout_ms", want->timeout_ms, err);
+	if (r >= 0)
+		r = tool_run_set_number(run, "max_output", RESULT_TEXT / 2, err);
+	return r < 0 ? r : tool_run_set_text(run, "keep", "both", err);
+}
+
+int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *want,
+			 struct cay_err *err)
+{
+	struct shell_tool_state *own = run->tool_state;
+
+	if (run->step == 0) {
+		run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
+		if (!run->tool_state)
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		tool_run_begin_call(run, OP_SHELL_LIST);
+		return TOOL_NEXT_CALL;
+	}
+	if (run->step == 1) {
+		bool found = shell_tool_find(run->answer.json, want->name, own);
+
+		if (found && !want->restart)
+			return shell_tool_run_command(run, want, err);
+		if (!found)
+			return shell_tool_create(run, want, err);
+		tool_run_begin_call(run, OP_SHELL_DELETE);
+		own->deleted = true;
+		return tool_run_set_text(run, "shell", own->id, err);
+	}
+	if (own->deleted) {
+		own->deleted = false;
+		return shell_tool_create(run, want, err);
+	}
+	if (!own->runs && !shell_tool_set_id(own, run->answer.json))
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say which shell it is");
+	return shell_tool_run_command(run, want, err);
+}
+
+int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	const json_t *j = run->answer.json;
+	const char *id = shell_tool_id(run), *cwd = json_member_str(j, "cwd");
+
+	if (!json_is_object(j))
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+	tool_result_add_stream(j, "stdout", id, out);
+	tool_result_add_stream(j, "stderr", id, out);
+	if (cwd[0])
+		tool_result_printf(out, "[in %.1024s]", cwd);
+	tool_result_add_exit(json_object_get(j, "end"), out);
+	return 0;
+}
+
+/* Files */
+
+int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice base64,
+			     struct cay_err *err)
+{
+	uint8_t *raw = arena_alloc(&run->arena, 1, BASE64_BYTES(base64.n) + 1);
+	size_t n = 0;
+
+	if (!raw)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	if (base64_decode(base64.p, base64.n, raw, &n) < 0)
+		return cay_fail_field(
+			err, CAY_E_INVALID, arg,
+			"is not base64: of A-Z, a-z, 0-9, + and /, filled up to fours "
+			"with =, without white space");
+	run->call.body = (struct slice){ (const char *)raw, n };
+	return 0;
+}
+
+#define WIDTH_MAX 65536 /* of a line, as file.view has it */
+
+static int file_view_begin_call(struct tool_run *run, const char *path, uint64_t first,
+				uint64_t limit, bool numbers, struct cay_err *err)
+{
+	int r;
+
+	tool_run_begin_call(run, OP_FILE_VIEW);
+	r = tool_run_set_text(run, "path", path, err);
+	if (r >= 0)
+		r = tool_run_set_number(run, "first", first ? first : 1, err);
+	if (r >= 0)
+		r = tool_run_set_number(run, "limit", limit ? limit : 2000, err);
+	if (r >= 0 && !numbers)
+		r = tool_run_set_number(run, "width", WIDTH_MAX, err);
+	return r < 0 ? r : tool_run_set_json(run, "numbers", json_boolean(numbers), err);
+}
+
+int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, uint64_t limit,
+			struct cay_err *err)
+{
+	const json_t *j = run->answer.json;
+
+	if (!run->step)
+		return file_view_begin_call(run, path, first, limit, true, err);
+	if (run->step == 1 && json_is_true(json_object_get(j, "binary"))) {
+		tool_run_begin_call(run, OP_FILE_READ);
+		run->call.range = "bytes=0-4194303";
+		return tool_run_set_text(run, "path", path, err);
+	}
+	/* numbers would stand among the bytes */
+	if (run->step == 1 && json_member_text(j, "text_b64").n)
+		return file_view_begin_call(run, path, first, limit, false, err);
+	return TOOL_FINISHED;
+}
+
+/* So many whole lines as a result may have. */
+static size_t file_view_count_fitting(struct slice text, uint64_t *ret_lines)
+{
+	size_t n = text.n, lines = 0;
+
+	if (n > RESULT_TEXT) {
+		n = utf8_whole_prefix_len(text.p, RESULT_TEXT);
+		while (n && text.p[n - 1] != '\n')
+			n--;
+	}
+	for (size_t i = 0; i < n; i++)
+		lines += text.p[i] == '\n';
+	*ret_lines = lines + (n && text.p[n - 1] != '\n');
+	return n;
+}
+
+static void file_view_write_lines(const json_t *j, struct tool_result *out)
+{
+	struct slice text = json_member_text(j, "text");
+	uint64_t first = json_member_number(j, "first"), total = json_member_number(j, "total"),
+		 shown;
+	size_t n = file_view_count_fitting(text, &shown);
+
+	if (!text.n) {
+		tool_result_printf(out, "[no lines; the file has %" PRIu64 " bytes]",
+				   json_member_number(j, "size"));
+		return;
+	}
+	tool_result_add_text(out, (struct slice){ text.p, n });
+	if (!first)
+		first = 1;
+	if (n < text.n || json_is_true(json_object_get(j, "more")))
+		tool_result_printf(out,
+				   "[lines %" PRIu64 " to %" PRIu64 " of %" PRIu64
+				   "; read on from line %" PRIu64 "]",
+				   first, first + shown - 1, total, first + shown);
+}
+
+/* Bytes that are neither text nor a picture: as many of the first as fit. */
+static int file_view_write_bytes(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	struct slice bytes = run->answer.body;
+	size_t n = bytes.n < BASE64_BYTES(RESULT_TEXT) ? bytes.n : BASE64_BYTES(RESULT_TEXT);
+	char *text = arena_alloc(&run->arena, 1, BASE64_TEXT(n) + 1);
+
+	if (!text)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	base64_encode((const uint8_t *)bytes.p, n, text);
+	tool_result_add_text(out, (struct slice){ text, BASE64_TEXT(n) });
+	if (n < bytes.n)
+		tool_result_printf(
+			out,
+			"[base64 of the first %zu bytes; there are more: a shell gives them "
+			"by tail -c +%zu | head -c %zu | base64]",
+			n, n + 1, n);
+	else
+		tool_result_printf(out, "[base64 of all %zu bytes]", n);
+	return 0;
+}
+
+/* Lines that are not UTF-8. */
+static void file_view_write_base64_lines(const json_t *j, struct tool_result *out)
+{
+	struct slice text = json_member_text(j, "text_b64");
+	uint64_t first = json_member_number(j, "first"), lines = json_member_number(j, "lines");
+	bool cut = text.n > RESULT_TEXT || json_member_number(j, "cut");
+
+	if (text.n > RESULT_TEXT)
+		text.n =
+			utf8_whole_prefix_len(text.p, RESULT_TEXT); /* a sandbox may say anything */
+	tool_result_add_text(out, text);
+	tool_result_printf(out,
+			   "[base64, for it is not UTF-8: lines %" PRIu64 " to %" PRIu64
+			   " of %" PRIu64 "%s]",
+			   first, first + lines - (lines != 0), json_member_number(j, "total"),
+			   cut ? ", not all of them" : "");
+}
+
+int file_view_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
+{
+	const json_t *j = run->answer.json;
+
+	if (run->call.op == OP_FILE_READ)
+		return tool_result_add_image(out, run->answer.body)
+			       ? 0
+			       : file_view_write_bytes(run, out, err);
+	if (!json_is_object(j))
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not tell the file");
+	if (json_member_text(j, "text_b64").n)
+		file_view_write_base64_lines(j, out);
+	else
+		file_view_write_lines(j, out);
+	return 0;
+}
+
+int file_edit_begin_call(struct tool_run *run, const char *path, const char *kind, const char *old,
+			 const char *text, uint64_t line, struct cay_err *err)
+{
+	json_t *edits = json_pack("[{s:s, s:s*, s:s, s:I}]", "kind", kind, "old", old, "new", text,
+				  "line", (json_int_t)line);
+	int r;
+
+	tool_run_begin_call(run, OP_FILE_EDIT);
+	r = tool_run_set_json(run, "edits", edits, err);
+	return r < 0 ? r : tool_run_set_text(run, "path", path, err);
+}

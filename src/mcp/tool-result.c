@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mcp/tool-result.h"
+
+#include <stdio.h>
+
+#include "text/base64.h"
+
+/* NUL may stand in JSON, and many who read it refuse that, as we do ourselves. */
+static int text_replace_nul(struct slice text, struct buf *out)
+{
+	int r = 0;
+
+	while (r >= 0 && text.p) {
+		struct slice part = slice_cut(&text, 0);
+
+		r = buf_append(out, part.p, part.n);
+		if (r >= 0 && text.p)
+			r = buf_puts(out, "\xef\xbf\xbd");
+	}
+	return r;
+}
+
+void tool_result_add_text(struct tool_result *out, struct slice text)
+{
+	auto_buf b = BUF_INIT(3 * text.n);
+	bool nul = text.n && memchr(text.p, 0, text.n);
+
+	if (nul && text_replace_nul(text, &b) < 0 && !out->w->err)
+		out->w->err = -ENOMEM;
+	if (nul)
+		text = (struct slice){ b.data, b.len };
+	jw_object_begin(out->w, NULL);
+	jw_str(out->w, "type", "text");
+	jw_slice(out->w, "text", text);
+	jw_end(out->w);
+}
+
+void tool_result_printf(struct tool_result *out, const char *fmt, ...)
+{
+	auto_buf text = BUF_INIT(RESULT_TEXT);
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (r < 0 && !out->w->err)
+		out->w->err = r;
+	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
+}
+
+/* The first byte at or behind `at` that begins a character. */
+static size_t utf8_next_char_start(struct slice t, size_t at)
+{
+	while (at < t.n && ((unsigned char)t.p[at] & 0xc0) == 0x80)
+		at++;
+	return at;
+}
+
+void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t most,
+			      const char *how)
+{
+	auto_buf b = BUF_INIT(most + KIB(1));
+	size_t head, tail;
+	int r;
+
+	if (text.n <= most) {
+		tool_result_add_text(out, text);
+		return;
+	}
+	head = utf8_whole_prefix_len(text.p, most / 2);
+	tail = utf8_next_char_start(text, text.n - most / 2);
+	r = buf_append(&b, text.p, head);
+	if (r >= 0)
+		r = buf_printf(&b, "\n[... %zu of %zu bytes are left out here%s%s ...]\n",
+			       tail - head, text.n, how ? "; " : "", how ? how : "");
+	if (r >= 0)
+		r = buf_append(&b, text.p + tail, text.n - tail);
+	if (r < 0 && !out->w->err)
+		out->w->err = r;
+	tool_result_add_text(out, (struct slice){ buf_str(&b), b.len });
+}
+
+static const struct {
+	const char *media;
+	size_t at, n;
+	const char *bytes;
+} image_signatures[] = {
+	{ "image/png", 0, 8, "\x89PNG\r\n\x1a\n" },
+	{ "image/jpeg", 0, 3, "\xff\xd8\xff" },
+	{ "image/gif", 0, 4, "GIF8" },
+	{ "image/webp", 8, 4, "WEBP" },
+};
+
+static const char *image_media_type(struct slice b)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(image_signatures); i++)
+		if (b.n >= 16 && memcmp(b.p + image_signatures[i].at, image_signatures[i].bytes,
+					image_signatures[i].n) == 0)
+			return image_signatures[i].media;
+	return NULL;
+}
+
+bool tool_result_add_image(struct tool_result *out, struct slice bytes)
+{
+	const char *media = bytes.n <= RESULT_IMAGE ? image_media_type(bytes) : NULL;
+	auto_free char *text = media ? malloc(BASE64_TEXT(bytes.n)) : NULL;
+
+	if (!media)
+		return false;
+	if (!text) {
+		out->w->err = out->w->err ? out->w->err : -ENOMEM;
+		return true;
+	}
+	base64_encode((const uint8_t *)bytes.p, bytes.n, text);
+	jw_object_begin(out->w, NULL);
+	jw_str(out->w, "type", "image");
+	jw_slice(out->w, "data", (struct slice){ text, BASE64_TEXT(bytes.n) });
+	jw_str(out->w, "mimeType", media);
+	jw_end(out->w);
+	return true;
+}
+
+void tool_result_add_error(struct tool_result *out, const struct cay_err *err)
+{
+	const struct cay_error_row *row = cay_error_row(err->code);
+
+	out->error = true;
+	tool_result_printf(out, "%s: %s%s%s%s%s", row->name, err->field, err->field[0] ? ": " : "",
+			   err->msg, row->hint ? "\n" : "", row->hint ? row->hint : "");
+}

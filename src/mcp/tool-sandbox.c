@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mcp/tool-run.h"
+
+#include <stdio.h>
+
+#define GROUP_DEFAULT "default"
+
+/* What the model calls it, whatever the argument is called. */
+static const char *tool_sandbox_find_arg(const struct tool_run *run)
+{
+	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
+		if (a->name && a->as && str_eq(a->as, "sandbox"))
+			return tool_run_arg_text(run, a->name);
+	return NULL;
+}
+
+static int tool_sandbox_request_by_name(struct tool_run *run, const char *name, struct cay_err *err)
+{
+	int r;
+
+	tool_run_begin_call(run, OP_SANDBOX_LIST);
+	r = tool_run_set_text(run, "name", name, err);
+	if (r >= 0)
+		r = tool_run_set_text(run, "state", "live", err);
+	return r < 0 ? r : tool_run_set_number(run, "limit", 1, err);
+}
+
+/* Creating a name again returns the same sandbox. */
+static int tool_sandbox_request_default(struct tool_run *run, struct cay_err *err)
+{
+	const char *group = run->group ? run->group : GROUP_DEFAULT;
+	const struct settings *s = run->settings;
+	char name[64];
+	int n = snprintf(name, sizeof(name), "mcp-%s", group), r;
+
+	if (n < 0 || n >= (int)sizeof(name))
+		return cay_fail(err, CAY_E_INVALID, "the group's name is too long");
+	tool_run_begin_call(run, OP_SANDBOX_CREATE);
+	r = tool_run_set_text(run, "name", name, err);
+	if (r >= 0)
+		r = tool_run_set_text(run, "group", group, err);
+	if (r >= 0 && s->mcp_template[0])
+		r = tool_run_set_text(run, "template", s->mcp_template, err);
+	else if (r >= 0)
+		r = tool_run_set_text(run, "image", s->mcp_image, err);
+	return r < 0 ? r : tool_run_set_number(run, "idle_ms", s->mcp_idle_ms, err);
+}
+
+static int tool_sandbox_set_id(struct tool_run *run, const json_t *sandbox, struct cay_err *err)
+{
+	const char *text = json_string_value(json_object_get(sandbox, "id"));
+	struct id id;
+
+	if (!text || id_parse(ID_SANDBOX, slice_of(text), &id) < 0)
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox '%.64s'",
+				tool_sandbox_find_arg(run) ? tool_sandbox_find_arg(run) : "");
+	id_format(&id, run->sandbox);
+	return TOOL_FINISHED;
+}
+
+static int tool_sandbox_read_answer(struct tool_run *run, struct cay_err *err)
+{
+	const json_t *j = run->answer.json;
+
+	if (run->call.op == OP_SANDBOX_LIST)
+		j = json_array_get(json_object_get(j, "sandboxes"), 0);
+	return tool_sandbox_set_id(run, j, err);
+}
+
+int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
+{
+	bool wanted = strstr(ops[run->tool->op].path, "{sandbox}") ||
+		      run->tool->hints & TOOL_DEFAULT_SANDBOX;
+	const char *name = wanted ? tool_sandbox_find_arg(run) : NULL;
+	struct id id;
+
+	if (!wanted || run->sandbox[0])
+		return TOOL_FINISHED;
+	if (run->step)
+		return tool_sandbox_read_answer(run, err);
+	if (name && id_parse(ID_SANDBOX, slice_of(name), &id) >= 0) {
+		id_format(&id, run->sandbox);
+		return TOOL_FINISHED;
+	}
+	if (name)
+		return tool_sandbox_request_by_name(run, name, err);
+	if (run->actor.one_sandbox) {
+		id_format(&run->actor.sandbox, run->sandbox);
+		return TOOL_FINISHED;
+	}
+	if (!(run->tool->hints & TOOL_DEFAULT_SANDBOX))
+		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "which one?");
+	return tool_sandbox_request_default(run, err);
+}
+
+/* The argument that became this member. */
+static const char *tool_arg_name_of_member(const struct tool_run *run, const char *member)
+{
+	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
+		if (a->name && a->as && str_eq(a->as, member))
+			return a->name;
+	return member;
+}
+
+static void tool_answer_copy_text(const json_t *j, const char *key, char *to, size_t room)
+{
+	const char *text = json_string_value(json_object_get(j, key));
+
+	if (text && snprintf(to, room, "%s", text) >= (int)room)
+		memcpy(to + room - 4, "...", 4);
+}
+
+static enum cay_code tool_answer_error_code(const json_t *error)
+{
+	const char *name = json_string_value(json_object_get(error, "code"));
+
+	for (unsigned c = CAY_OK + 1; name && c < CAY_NUM_CODES; c++)
+		if (str_eq(cay_error_row((enum cay_code)c)->name, name))
+			return (enum cay_code)c;
+	return CAY_E_INTERNAL;
+}
+
+void tool_run_read_failure(const struct tool_run *run, struct cay_err *err)
+{
+	const json_t *error = json_object_get(run->answer.json, "error");
+	char member[CAY_ERR_FIELD_MAX] = "";
+
+	*err = (struct cay_err){ .code = tool_answer_error_code(error) };
+	tool_answer_copy_text(error, "message", err->msg, sizeof(err->msg));
+	tool_answer_copy_text(error, "field", member, sizeof(member));
+	if (snprintf(err->field, sizeof(err->field), "%s", tool_arg_name_of_member(run, member)) <
+	    0)
+		err->field[0] = 0;
+	if (!err->msg[0] && snprintf(err->msg, sizeof(err->msg),
+				     "the operation failed with status %u", run->answer.status) < 0)
+		err->msg[0] = 0;
+}
