@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cayd/core/cursor.h"
+#include "cayd/core/handlers.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/create/create.h"
 #include "cayd/edge/preview.h"
@@ -28,14 +29,10 @@
 #include "cayd/upload/upload.h"
 #include "net/relay.h"
 #include "webdocs/webdocs.h"
-#include "wire/frame.h"
 
-/* How long a sandbox may take to begin an answer; a command that is waited for
- * takes as long as it takes. */
-#define INSIDE_MS 30000
 #define GROUP_ROWS 1000
 
-static void op_system_health(struct cayd *c, struct request *rq)
+void op_system_health(struct cayd *c, struct request *rq)
 {
 	const char *passed[RUNTIME_NUM];
 	struct health h = { .version = CAY_VERSION, .runtimes.v = passed };
@@ -50,7 +47,7 @@ static void op_system_health(struct cayd *c, struct request *rq)
 	request_reply_json(rq, &health_table, &h);
 }
 
-static void op_system_openapi(struct cayd *c, struct request *rq)
+void op_system_openapi(struct cayd *c, struct request *rq)
 {
 	auto_buf body = BUF_INIT(MIB(4));
 	struct jw w = jw_to(&body);
@@ -73,19 +70,19 @@ static void static_page_reply(struct request *rq, const struct page *p, const ch
 		request_reply(rq, 200, media, &body);
 }
 
-static void op_system_docs(struct cayd *c, struct request *rq)
+void op_system_docs(struct cayd *c, struct request *rq)
 {
 	(void)c;
 	static_page_reply(rq, &page_reference, "text/html; charset=utf-8");
 }
 
-static void op_system_llms(struct cayd *c, struct request *rq)
+void op_system_llms(struct cayd *c, struct request *rq)
 {
 	(void)c;
 	static_page_reply(rq, &page_llms, "text/plain; charset=utf-8");
 }
 
-static void op_system_tools(struct cayd *c, struct request *rq)
+void op_system_tools(struct cayd *c, struct request *rq)
 {
 	(void)c;
 	static_page_reply(rq, &page_tools, "application/json");
@@ -101,7 +98,7 @@ static struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *r
 	return sb;
 }
 
-static void op_sandbox_get(struct cayd *c, struct request *rq)
+void op_sandbox_get(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
@@ -109,7 +106,7 @@ static void op_sandbox_get(struct cayd *c, struct request *rq)
 		sandbox_reply_when(sb, rq, WAIT_SAVED);
 }
 
-static void op_sandbox_delete(struct cayd *c, struct request *rq)
+void op_sandbox_delete(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
@@ -133,7 +130,7 @@ static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq
 		sandbox_reply_when(sb, rq, until);
 }
 
-static void op_sandbox_pause(struct cayd *c, struct request *rq)
+void op_sandbox_pause(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
@@ -142,7 +139,7 @@ static void op_sandbox_pause(struct cayd *c, struct request *rq)
 					      WAIT_SETTLED);
 }
 
-static void op_sandbox_resume(struct cayd *c, struct request *rq)
+void op_sandbox_resume(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
@@ -151,7 +148,7 @@ static void op_sandbox_resume(struct cayd *c, struct request *rq)
 					      WAIT_SETTLED);
 }
 
-static void op_sandbox_extend(struct cayd *c, struct request *rq)
+void op_sandbox_extend(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_extend *q = rq->body;
 	uint64_t until = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS;
@@ -163,7 +160,7 @@ static void op_sandbox_extend(struct cayd *c, struct request *rq)
 			WAIT_SAVED);
 }
 
-static void op_sandbox_labels(struct cayd *c, struct request *rq)
+void op_sandbox_labels(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_labels *q = rq->body;
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
@@ -213,7 +210,7 @@ static bool sandbox_matches_query(const struct sandbox_info *s, const struct san
 	return !q->label || labels_has_match(&s->labels, q->label);
 }
 
-static void op_sandbox_list(struct cayd *c, struct request *rq)
+void op_sandbox_list(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_query *q = rq->query;
 	struct sandbox_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
@@ -296,7 +293,7 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
 
 /* Every live sandbox of the group ends, at once.  It is answered when its uploads are gone,
  * too: at a start nothing tells that a group they are of was deleted. */
-static void op_group_delete(struct cayd *c, struct request *rq)
+void op_group_delete(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_group_delete_client_gone };
 	const struct group_query *q = rq->query;
@@ -322,7 +319,7 @@ static void op_group_delete(struct cayd *c, struct request *rq)
 	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
 }
 
-static void op_image_list(struct cayd *c, struct request *rq)
+void op_image_list(struct cayd *c, struct request *rq)
 {
 	const struct page_query *q = rq->query;
 	struct image_info *rows = arena_alloc(&rq->arena, q->limit, sizeof(*rows));
@@ -342,7 +339,7 @@ static void op_image_list(struct cayd *c, struct request *rq)
 	request_reply_json(rq, &image_list_table, &list);
 }
 
-static void op_image_get(struct cayd *c, struct request *rq)
+void op_image_get(struct cayd *c, struct request *rq)
 {
 	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
 
@@ -432,7 +429,7 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 	return image_check_no_template_uses(c, row, err);
 }
 
-static void op_image_delete(struct cayd *c, struct request *rq)
+void op_image_delete(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_image_delete_client_gone };
 	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
@@ -463,62 +460,13 @@ static void op_image_delete(struct cayd *c, struct request *rq)
 			    d);
 }
 
+/* An operation of control without op_x_y() does not link. */
 static void (*const op_handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
-	[OP_HEALTH] = op_system_health,
-	[OP_HEALTH_TOP] = op_system_health,
-	[OP_OPENAPI] = op_system_openapi,
-	[OP_OPENAPI_TOP] = op_system_openapi,
-	[OP_DOCS] = op_system_docs,
-	[OP_REDOC] = op_system_docs,
-	[OP_LLMS] = op_system_llms,
-	[OP_TOOLS] = op_system_tools,
-	[OP_METRICS] = op_system_metrics,
-	[OP_SANDBOX_CREATE] = op_sandbox_create,
-	[OP_SANDBOX_LIST] = op_sandbox_list,
-	[OP_SANDBOX_GET] = op_sandbox_get,
-	[OP_SANDBOX_DELETE] = op_sandbox_delete,
-	[OP_GROUP_DELETE] = op_group_delete,
-	[OP_UPLOAD_PUT] = op_upload_put,
-	[OP_UPLOAD_LIST] = op_upload_list,
-	[OP_UPLOAD_DELETE] = op_upload_delete,
-	[OP_SANDBOX_PAUSE] = op_sandbox_pause,
-	[OP_SANDBOX_RESUME] = op_sandbox_resume,
-	[OP_SANDBOX_EXTEND] = op_sandbox_extend,
-	[OP_SANDBOX_LIMITS] = op_sandbox_limits,
-	[OP_SANDBOX_USAGE] = op_sandbox_usage,
-	[OP_SANDBOX_LABELS] = op_sandbox_labels,
-	[OP_SANDBOX_TOKEN] = op_sandbox_token,
-	[OP_SANDBOX_PREVIEW] = op_sandbox_preview,
-	[OP_SANDBOX_REVOKE] = op_sandbox_revoke,
-	[OP_TREE_IMPORT] = op_tree_import,
-	[OP_TREE_LINK] = op_tree_link,
-	[OP_EVENTS] = op_event_list,
-	[OP_AUDIT_LIST] = op_audit_list,
-	[OP_AUDIT_HEAD] = op_audit_head,
-	[OP_FSCK] = op_system_fsck,
-	[OP_FSCK_REPAIR] = op_system_fsck,
-	[OP_IMAGE_LIST] = op_image_list,
-	[OP_IMAGE_GET] = op_image_get,
-	[OP_IMAGE_IMPORT] = op_image_import,
-	[OP_IMAGE_DELETE] = op_image_delete,
-	[OP_IMAGE_PULL] = op_image_pull,
-	[OP_IMAGE_PRUNE] = op_image_prune,
-	[OP_REGISTRY_LOGIN] = op_registry_login,
-	[OP_REGISTRY_LIST] = op_registry_list,
-	[OP_REGISTRY_LOGOUT] = op_registry_logout,
-	[OP_TEMPLATE_CREATE] = op_template_create,
-	[OP_TEMPLATE_LIST] = op_template_list,
-	[OP_TEMPLATE_GET] = op_template_get,
-	[OP_TEMPLATE_POOL] = op_template_pool,
-	[OP_TEMPLATE_DELETE] = op_template_delete,
-	[OP_TEMPLATE_LOG] = op_template_log,
-	[OP_TENANT_CREATE] = op_tenant_create,
-	[OP_TENANT_LIST] = op_tenant_list,
-	[OP_TENANT_DELETE] = op_tenant_delete,
-	[OP_KEY_CREATE] = op_key_create,
-	[OP_KEY_LIST] = op_key_list,
-	[OP_KEY_REVOKE] = op_key_revoke,
-	[OP_KEY_ROTATE] = op_key_rotate,
+#define HANDLER_CONTROL(sym, noun, verb) [OP_##sym] = op_##noun##_##verb,
+#define HANDLER_INSIDE(sym, noun, verb)
+#define CAY_OP(sym, noun, verb, where, ...) HANDLER_##where(sym, noun, verb)
+#include "ops/ops.def"
+#undef CAY_OP
 };
 
 void control_request_handle(struct request *rq, void *arg)
@@ -558,11 +506,7 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	}
 	relay.path = path.data;
 	relay.upgrade = rq->match.op->reply == REPLY_SOCKET;
-	/* a stream begins at once; who waits for a command waits as long as it takes */
-	if (rq->match.op != &ops[OP_EXEC_RUN] ||
-	    http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
-	    http_accepts_media_type(rq->head, "text/event-stream"))
-		relay.head_timeout_ms = INSIDE_MS;
+	relay.head_timeout_ms = op_deadline_ms(rq->match.op, request_is_streamed(rq));
 	relay.done = on_sandbox_relay_done;
 	relay.arg = sb;
 	sb->holds++;

@@ -86,7 +86,8 @@ static int cmd_version_run(struct cli *c, const void *args, const struct opt_wor
 	auto_buf out = BUF_INIT(KIB(1));
 	struct cay_err quiet = {};
 	struct health health = {};
-	bool there = api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &quiet) >= 0;
+	bool there = api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health,
+			      &quiet) >= 0;
 	const char *far = there ? health.version : NULL;
 	int r = ((const struct json_args *)args)->json ? cmd_version_format_json(far, &out)
 						       : cmd_version_format_text(far, &out);

@@ -2,13 +2,7 @@
 #include "auth/key.h"
 #include "edge/edge.h"
 #include "net/ws.h"
-#include "wire/frame.h"
 
-/* How long a sandbox or control may take to begin an answer; a command that is waited
- * for takes as long as it takes, and so does a sandbox that is. */
-#define ANSWER_MS 30000
-#define LATE_MS 660000 /* PID 1 gives none of them more than 10 minutes */
-#define CREATE_MS 120000
 #define CONTROL_MAX 1024
 #define INSIDE_MAX 256
 #define ORIGIN_MAX KIB(2)
@@ -103,10 +97,7 @@ static void route_to_control(struct edge *e, struct request *rq)
 	conf.done = on_control_request_done;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
-	/* an import is as long as there is much of it */
-	if (rq->match.op->reply != REPLY_FRAMES && rq->match.op->reply != REPLY_EVENTS &&
-	    rq->match.op != &ops[OP_TREE_IMPORT])
-		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
+	conf.head_timeout_ms = op_deadline_ms(rq->match.op, request_is_streamed(rq));
 	/* of what is no WebSocket control says what it says of the sandbox */
 	if (rq->match.op->reply != REPLY_SOCKET ||
 	    edge_attach_start(e, rq, &conf, &a->attach, &err) < 0)
@@ -141,28 +132,6 @@ static void on_sandbox_request_done(void *arg)
 	free(v);
 }
 
-/* Operations whose answer is as late as what they wait for, or as there is much to do.  PID 1
- * has a deadline for each but commands, which have their own; it is a stranger, so we have
- * one, too. */
-static const uint32_t route_slow_timeout_ms[OP_NUM] = {
-	[OP_EXEC_RUN] = UINT32_MAX, [OP_SHELL_RUN] = UINT32_MAX, [OP_PORT_WAIT] = LATE_MS,
-	[OP_FILE_LIST] = LATE_MS,   [OP_FILE_GLOB] = LATE_MS,    [OP_FILE_GREP] = LATE_MS,
-	[OP_FILE_WATCH] = LATE_MS,  [OP_FILE_COPY] = LATE_MS,    [OP_FILE_MOVE] = LATE_MS,
-	[OP_FILE_DELETE] = LATE_MS, [OP_FILE_BATCH] = LATE_MS,   [OP_FILE_WRITE] = LATE_MS,
-	[OP_TREE_PUT] = LATE_MS,
-};
-
-/* A stream begins at once. */
-static uint64_t route_head_timeout_ms(const struct request *rq)
-{
-	bool streams = http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
-		       http_accepts_media_type(rq->head, "text/event-stream");
-
-	uint32_t late = streams ? 0 : route_slow_timeout_ms[rq->match.op - ops];
-
-	return late == UINT32_MAX ? 0 : late ? late : ANSWER_MS;
-}
-
 static void route_refuse_not_websocket(struct request *rq, const struct cay_err *err)
 {
 	if (err->code == CAY_E_UPGRADE) {
@@ -184,7 +153,7 @@ static int route_add_download_headers(struct request *rq)
 		{ "Cache-Control", "no-store" },
 	};
 
-	if (rq->match.op != &ops[OP_TREE_GET] && rq->match.op != &ops[OP_FILE_READ])
+	if (!(rq->match.op->flags & OP_DOWNLOAD))
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(guards); i++)
 		if (request_add_reply_header(rq, guards[i].name, guards[i].value) < 0)
@@ -195,7 +164,8 @@ static int route_add_download_headers(struct request *rq)
 static void route_to_sandbox(struct edge *e, struct request *rq, struct control_state_sandbox *s)
 {
 	auto_buf path = BUF_INIT(128);
-	struct relay_conf conf = { .head_timeout_ms = route_head_timeout_ms(rq),
+	struct relay_conf conf = { .head_timeout_ms =
+					   op_deadline_ms(rq->match.op, request_is_streamed(rq)),
 				   .done = on_sandbox_request_done };
 	struct sandbox_request *v = malloc(sizeof(*v));
 	char name[ID_TEXT_LEN + 1];
@@ -247,23 +217,19 @@ void route_request(struct request *rq, void *arg)
 		route_to_sandbox(e, rq, s);
 }
 
-/* What edge.pages closes: all that strangers are told but that Cay is well. */
-static const enum op_id route_closable_pages[] = { OP_OPENAPI, OP_OPENAPI_TOP, OP_DOCS,
-						   OP_REDOC,   OP_LLMS,        OP_TOOLS };
-
 /* As of a path that no operation has, whatever the method is and whoever asks. */
 static void route_refuse_not_found(struct request *rq, void *arg)
 {
 	(void)arg;
-	request_refuse(rq, CAY_E_NOT_FOUND, "nothing is here");
+	request_refuse(rq, CAY_E_NOT_FOUND, "no such endpoint");
 }
 
 static request_fn *route_find_closed_page(const struct edge *e, const struct request *rq)
 {
 	struct slice query = rq->head->target, path = slice_cut(&query, '?');
 
-	for (size_t i = 0; !e->settings.edge_pages && i < ARRAY_SIZE(route_closable_pages); i++)
-		if (slice_eq(path, slice_of(ops[route_closable_pages[i]].path)))
+	for (unsigned i = 0; !e->settings.edge_pages && i < OP_NUM; i++)
+		if (ops[i].flags & OP_PAGE && op_has_path(&ops[i], path))
 			return route_refuse_not_found;
 	return NULL;
 }

@@ -316,7 +316,7 @@ void init_handle_operation(struct request *rq, void *arg)
 	} else if (op == OP_EXEC_LIST) {
 		op_exec_list(in, rq);
 	} else if (!exec_op_handlers[op]) {
-		(void)cay_fail(&err, CAY_E_NOT_FOUND, "nothing is here");
+		(void)cay_fail(&err, CAY_E_NOT_FOUND, "no such endpoint");
 		request_fail(rq, &err);
 	} else if (!(exec = exec_find(in, &rq->match.params[1]))) {
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such command");

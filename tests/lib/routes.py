@@ -10,8 +10,8 @@ NOUNS = {"sandbox": "sb", "exec": "ex", "image": "im", "tenant": "tn", "key": "k
 # What stands in a path and is no id; and what an operation cannot be asked for without.
 WORDS = {"service": "web", "pid": "2", "port": "8080", "run": "1"}
 # What anybody may read.
-PUBLIC = {"system.health": "/v1/health", "system.alive": "/health", "system.openapi": "/v1/openapi.json", "system.interface": "/openapi.json",
-          "system.docs": "/docs", "system.redoc": "/redoc", "system.llms": "/llms.txt", "system.tools": "/tools.json"}
+PUBLIC = {"system.health": "/v1/health", "system.openapi": "/v1/openapi.json",
+          "system.docs": "/docs", "system.llms": "/llms.txt", "system.tools": "/tools.json"}
 NEEDED = {"file.glob": "?pattern=x", "upload.put": "?group=none&name=x", "upload.list": "?group=none", "upload.delete": "?group=none&name=x"}
 
 

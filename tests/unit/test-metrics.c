@@ -32,10 +32,11 @@ static void answers_are_counted_by_operation_and_outcome(void **)
 	metrics_fn *const none[METRIC_NUM] = {};
 	auto_buf out = BUF_INIT(MIB(1));
 
-	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_OK, 500 * 1000); /* just in the first bucket */
-	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_OK, 500 * 1000 + 1);
-	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_E_UNAVAILABLE, 61 * NS_PER_S);
-	metrics_count_reply(&m, &ops[OP_HEALTH], METRICS_CLIENT_LEFT, NS_PER_S);
+	metrics_count_reply(&m, &ops[OP_SYSTEM_HEALTH], CAY_OK,
+			    500 * 1000); /* just in the first bucket */
+	metrics_count_reply(&m, &ops[OP_SYSTEM_HEALTH], CAY_OK, 500 * 1000 + 1);
+	metrics_count_reply(&m, &ops[OP_SYSTEM_HEALTH], CAY_E_UNAVAILABLE, 61 * NS_PER_S);
+	metrics_count_reply(&m, &ops[OP_SYSTEM_HEALTH], METRICS_CLIENT_LEFT, NS_PER_S);
 	metrics_count_reply(&m, NULL, CAY_E_NOT_FOUND, 1);
 	assert_int_equal(metrics_write(&m, none, NULL, &out), 0);
 #define A "cay_operations_total{operation="
@@ -100,7 +101,7 @@ static void edges_have_a_label_more(void **)
 					       [METRIC_EDGE_REFUSALS] = their_refusals };
 	auto_buf out = BUF_INIT(MIB(1)), small = BUF_INIT(256);
 
-	metrics_count_reply(&m, &ops[OP_HEALTH], CAY_OK, NS_PER_S);
+	metrics_count_reply(&m, &ops[OP_SYSTEM_HEALTH], CAY_OK, NS_PER_S);
 	assert_int_equal(metrics_write(&own, from, &m, &out), 0);
 #define E "cay_edge_request"
 	assert_true(has(&out, E "s_total{edge=\"0\",operation=\"system.health\",code=\"ok\"} 1"));

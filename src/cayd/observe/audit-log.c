@@ -6,6 +6,8 @@
 
 #include "cayd/core/cursor.h"
 
+#define AUDIT_VALUE_MAX 80 /* bytes of a member in the detail of a record */
+
 #define DONE "ok"
 #define LEFT "client_left"
 
@@ -66,35 +68,41 @@ static int audit_log_fill_peer(struct request *rq, struct audit_record *to)
 	return snprintf(to->peer, sizeof(to->peer), "uid=%u pid=%d", peer.uid, peer.pid);
 }
 
+/* The text of a member of a query or a body; NULL when the request has none. */
+static const char *request_find_text(const struct field_table *t, const void *from,
+				     struct slice name)
+{
+	for (size_t i = 0; from && t && i < t->n; i++)
+		if (t->rows[i].type == FIELD_TEXT && slice_eq(name, slice_of(t->rows[i].name)))
+			return *(const char *const *)(const void *)((const char *)from +
+								    t->rows[i].offset);
+	return NULL;
+}
+
+/* The members that the row of the operation names, as "name=value name=value", cut to fit. */
 static int audit_log_fill_detail(const struct request *rq, struct audit_record *to)
 {
-	const struct group_query *group = rq->query;
-	const struct upload_query *upload = rq->query;
-	const struct upload_put_query *put = rq->query;
-	const struct image_import_query *image = rq->query;
-	const struct image_pull *pull = rq->body;
-	const struct registry_login *in = rq->body;
-	const struct registry_query *out = rq->query;
+	const struct op *op = rq->match.op;
+	struct slice names = op->audit ? slice_of(op->audit) : (struct slice){};
+	size_t n = 0;
 
-	if (rq->match.op == &ops[OP_GROUP_DELETE] && group && group->group)
-		return snprintf(to->detail, sizeof(to->detail), "group=%s", group->group);
-	if (rq->match.op == &ops[OP_UPLOAD_PUT] && put && put->group && put->name)
-		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s", put->group,
-				put->name);
-	if (rq->match.op == &ops[OP_UPLOAD_DELETE] && upload && upload->group && upload->name)
-		return snprintf(to->detail, sizeof(to->detail), "group=%s name=%.80s",
-				upload->group, upload->name);
-	if (rq->match.op == &ops[OP_IMAGE_IMPORT] && image && image->name)
-		return snprintf(to->detail, sizeof(to->detail), "name=%.140s", image->name);
-	if (rq->match.op == &ops[OP_IMAGE_PULL] && pull && pull->reference)
-		return snprintf(to->detail, sizeof(to->detail), "reference=%.140s",
-				pull->reference);
-	/* where, and nothing of who or with what */
-	if (rq->match.op == &ops[OP_REGISTRY_LOGIN] && in && in->registry)
-		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", in->registry);
-	if (rq->match.op == &ops[OP_REGISTRY_LOGOUT] && out && out->registry)
-		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", out->registry);
-	return 0;
+	while (names.n) {
+		struct slice name = slice_cut(&names, ' ');
+		const char *text = request_find_text(op->query, rq->query, name);
+		size_t left = sizeof(to->detail) - n;
+		int r;
+
+		if (!text)
+			text = request_find_text(op->request, rq->body, name);
+		if (!text)
+			return 0;
+		r = snprintf(to->detail + n, left, "%s%.*s=%.*s", n ? " " : "", (int)name.n, name.p,
+			     AUDIT_VALUE_MAX, text);
+		if (r < 0 || (size_t)r >= left)
+			return r;
+		n += (size_t)r;
+	}
+	return (int)n;
 }
 
 /* Nobody hears of it before it is written, unless it cannot be. */

@@ -484,7 +484,7 @@ static void on_fsck_client_gone(struct request *rq)
 	k->rq = NULL;
 }
 
-void op_system_fsck(struct cayd *c, struct request *rq)
+static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 {
 	static const struct request_events events = { .gone = on_fsck_client_gone };
 	struct fsck_pass *k = calloc(1, sizeof(*k));
@@ -495,11 +495,20 @@ void op_system_fsck(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
-	*k = (struct fsck_pass){ .cayd = c,
-				 .rq = rq,
-				 .began = clk_boot_ns(c->clk),
-				 .repair = rq->match.op == &ops[OP_FSCK_REPAIR] };
+	*k = (struct fsck_pass){
+		.cayd = c, .rq = rq, .began = clk_boot_ns(c->clk), .repair = repair
+	};
 	rq->data = k;
 	rq->events = &events;
 	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
+}
+
+void op_system_fsck(struct cayd *c, struct request *rq)
+{
+	fsck_request_start(c, rq, false);
+}
+
+void op_system_repair(struct cayd *c, struct request *rq)
+{
+	fsck_request_start(c, rq, true);
 }

@@ -63,7 +63,8 @@ static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words 
 	const struct fsck_args *a = args;
 	auto_buf out = BUF_INIT(MIB(4));
 	struct fsck_list list = {};
-	int r = api_call(&c->api, &(struct api_call){ .op = a->repair ? OP_FSCK_REPAIR : OP_FSCK },
+	int r = api_call(&c->api,
+			 &(struct api_call){ .op = a->repair ? OP_SYSTEM_REPAIR : OP_SYSTEM_FSCK },
 			 &list, err);
 
 	if (r < 0)

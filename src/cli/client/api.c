@@ -18,32 +18,19 @@ static const struct json_limits reply_limits = {
 	.values = 400000,
 };
 
-/* Seconds until a reply's head; 0: api.timeout_ms, NEVER: as long as it takes,
- * because something else bounds it (the exec's own end). */
-#define NEVER UINT32_MAX
-static const uint32_t api_head_timeout_s[OP_NUM] = {
-	[OP_SANDBOX_CREATE] = 7200, /* waits until it runs, and for its image */
-	[OP_SANDBOX_DELETE] = 300,  /* waits until all of it is gone */
-	[OP_IMAGE_PRUNE] = 1800,    [OP_IMAGE_PULL] = 7200, /* as slow as the registry */
-	[OP_IMAGE_IMPORT] = 1800,                           /* unpacks before it answers */
-	[OP_SERVICE_PUT] = NEVER,                           /* until it is up or stopped, */
-	[OP_SERVICE_START] = NEVER, /* which the service itself says how long */
-	[OP_SERVICE_STOP] = NEVER,  [OP_SERVICE_RESTART] = NEVER,
-	[OP_SERVICE_LOG] = NEVER, /* of one that says nothing */
-	[OP_UPLOAD_PUT] = 300,    /* what came last is yet to be on the disk */
-	[OP_SANDBOX_HEALTH] = 90,   [OP_IMAGE_DELETE] = 300,
-	[OP_TREE_IMPORT] = NEVER, /* as long as there is much of it */
-	[OP_TREE_PUT] = 300,      /* what is behind its last byte is yet to be unpacked */
-	[OP_EXEC_STDIN] = NEVER,  /* as slow as the command reads */
-};
+/* When a reply must have begun.  A larger --timeout than the operation's own counts. */
+static uint64_t api_reply_timeout_ms(const struct api *a, enum op_id op)
+{
+	uint64_t ms = op_deadline_ms(&ops[op], false);
+
+	return ops[op].deadline_s && ms > a->timeout_ms ? ms : a->timeout_ms;
+}
 
 uint64_t api_reply_deadline(const struct api *a, enum op_id op)
 {
-	uint64_t ms =
-		api_head_timeout_s[op] ? UINT64_C(1000) * api_head_timeout_s[op] : a->timeout_ms;
-
-	return api_head_timeout_s[op] == NEVER ? UINT64_MAX
-					       : clk_boot_ns(&clk_system) + ms * NS_PER_MS;
+	return ops[op].deadline_s == OP_NO_DEADLINE
+		       ? UINT64_MAX
+		       : clk_boot_ns(&clk_system) + api_reply_timeout_ms(a, op) * NS_PER_MS;
 }
 
 void api_hint_set(struct api *a, const char *hint)
@@ -225,9 +212,7 @@ static int api_check_wait_result(const struct api *a, enum op_id op, int r, stru
 {
 	if (r == -ETIMEDOUT)
 		return cay_fail(err, CAY_E_TIMEOUT, "%s: no reply in %llu s", ops[op].name,
-				(unsigned long long)(api_head_timeout_s[op]
-							     ? api_head_timeout_s[op]
-							     : (a->timeout_ms + 999) / 1000));
+				(unsigned long long)((api_reply_timeout_ms(a, op) + 999) / 1000));
 	if (r == -EINTR)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s: interrupted", ops[op].name);
 	return r < 0 ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "%s", ops[op].name) : 0;

@@ -114,7 +114,8 @@ static int cmd_events_list_pages(struct event_tail *t, struct cay_err *err)
 	do {
 		struct event_list page = {};
 		const struct event *rows_;
-		int r = api_call(t->api, &(struct api_call){ .op = OP_EVENTS, .query = &t->query },
+		int r = api_call(t->api,
+				 &(struct api_call){ .op = OP_EVENT_LIST, .query = &t->query },
 				 &page, err);
 
 		if (r >= 0)
@@ -197,7 +198,9 @@ static int cmd_events_stream_once(struct event_tail *t, struct cay_err *err)
 {
 	auto_http h = HTTP_INIT;
 	auto_sse sse = SSE_INIT;
-	struct api_call c = { .op = OP_EVENTS, .query = &t->query, .accept = "text/event-stream" };
+	struct api_call c = { .op = OP_EVENT_LIST,
+			      .query = &t->query,
+			      .accept = "text/event-stream" };
 	int r = api_call_open(t->api, &c, &h, err);
 
 	if (r >= 0)

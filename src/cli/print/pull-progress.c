@@ -90,7 +90,7 @@ static void pull_progress_show_call(struct api *a, const struct http_client *h, 
 				    const char *reference)
 {
 	struct event_query query = { .follow = true, .limit = 1, .after = INT64_MAX - 1 };
-	struct api_call c = { .op = OP_EVENTS, .query = &query, .accept = "text/event-stream" };
+	struct api_call c = { .op = OP_EVENT_LIST, .query = &query, .accept = "text/event-stream" };
 	struct pull_progress w = { .reference = reference,
 				   .events = HTTP_INIT,
 				   .sse = SSE_INIT,

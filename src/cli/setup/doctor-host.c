@@ -82,7 +82,7 @@ static void doctor_check_daemon(struct cli *c, const struct doctor_check *row,
 	struct health health = {};
 	struct cay_err why = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &why) < 0)
+	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &why) < 0)
 		doctor_finding_report(f, row->bad, "%s", why.msg);
 	else if (!str_eq(health.version, CAY_VERSION))
 		doctor_finding_report(f, VERDICT_WARN, "version %s answers, this is " CAY_VERSION,
@@ -100,7 +100,7 @@ static void doctor_check_disk_quota(struct cli *c, const struct doctor_check *ro
 	struct health health = {};
 	struct cay_err why = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &why) < 0)
+	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &why) < 0)
 		doctor_finding_report(f, VERDICT_WARN, "not asked: %s", why.msg);
 	else if (health.disk == VERB_DISK_NONE)
 		doctor_finding_report(f, row->bad, "nothing limits what a sandbox writes");
@@ -118,7 +118,7 @@ static void doctor_check_fsck(struct cli *c, const struct doctor_check *row,
 	struct fsck_list list = {};
 	struct cay_err why = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_FSCK }, &list, &why) < 0)
+	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_FSCK }, &list, &why) < 0)
 		doctor_finding_report(f, row->bad, "not compared: %s", why.msg);
 	else
 		doctor_finding_report(f, list.findings.n ? row->bad : VERDICT_OK,
@@ -175,7 +175,7 @@ static const char *doctor_runtime_probe_describe(struct cli *c, const char *name
 	struct health health = {};
 	struct cay_err quiet = {};
 
-	if (api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &quiet) < 0) {
+	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &quiet) < 0) {
 		c->api.hint[0] = 0;
 		return "";
 	}

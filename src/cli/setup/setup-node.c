@@ -191,7 +191,7 @@ static int setup_daemon_query_health(struct setup *s, struct health *ret, struct
 	int r;
 
 	s->cli->api.timeout_ms = 5000;
-	r = api_call(&s->cli->api, &(struct api_call){ .op = OP_HEALTH }, ret, err);
+	r = api_call(&s->cli->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, ret, err);
 	s->cli->api.timeout_ms = timeout;
 	return r;
 }

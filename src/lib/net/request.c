@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/server-internal.h"
+#include "wire/frame.h"
 
 /* Routing and decoding. */
 
@@ -236,4 +237,10 @@ void server_conn_fail_last(struct server_conn *c, const struct cay_err *err)
 	c->complete = false;
 	c->last_request = true;
 	server_conn_reply_error(c, err, 0);
+}
+
+bool request_is_streamed(const struct request *rq)
+{
+	return http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
+	       http_accepts_media_type(rq->head, "text/event-stream");
 }

@@ -155,6 +155,8 @@ void request_resume_body(struct request *rq);
 /* The whole reply; body is emptied.  NULL media: no body. */
 void request_reply(struct request *rq, int status, const char *media, struct buf *body);
 /* The whole reply from one table, with the status of the operation's row. */
+/* Whether the client accepts a stream: frames or server-sent events. */
+bool request_is_streamed(const struct request *rq);
 void request_reply_json(struct request *rq, const struct field_table *t, const void *value);
 void request_fail(struct request *rq, const struct cay_err *err);
 void request_refuse(struct request *rq, enum cay_code code, const char *what);

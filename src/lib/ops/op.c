@@ -4,11 +4,14 @@
 #include <assert.h>
 
 const struct op ops[OP_NUM] = {
-#define CAY_OP(sym, name, method, path, scope, where, status, body, body_max, reply, request, \
-	       query, response, test, summary) \
-	[OP_##sym] = { name,   METHOD_##method, path,     SCOPE_##scope, WHERE_##where, \
-		       status, BODY_##body,     body_max, REPLY_##reply, request, \
-		       query,  response,        test,     summary },
+#define CAY_OP(sym, noun, verb, where_, method_, path_, scope_, status_, ...) \
+	[OP_##sym] = { .name = #noun "." #verb, \
+		       .where = WHERE_##where_, \
+		       .method = METHOD_##method_, \
+		       .path = path_, \
+		       .scope = SCOPE_##scope_, \
+		       .status = status_, \
+		       __VA_ARGS__ },
 #include "ops/ops.def"
 #undef CAY_OP
 };
@@ -64,6 +67,19 @@ static enum id_noun op_param_find_noun(struct slice name)
 		i++;
 	assert(i < op_n_params);
 	return op_params[i].noun;
+}
+
+bool op_has_path(const struct op *op, struct slice path)
+{
+	return slice_eq(path, slice_of(op->path)) ||
+	       (op->alias && slice_eq(path, slice_of(op->alias)));
+}
+
+uint64_t op_deadline_ms(const struct op *op, bool streamed)
+{
+	uint64_t s = op->deadline_s && !streamed ? op->deadline_s : OP_DEADLINE_S;
+
+	return s == OP_NO_DEADLINE ? 0 : s * 1000;
 }
 
 bool op_name_is_valid(struct slice name)
@@ -123,7 +139,8 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 	unsigned allow = 0;
 
 	for (unsigned i = 0; i < OP_NUM; i++) {
-		if (!op_path_match(ops[i].path, path, &m))
+		if (!op_path_match(ops[i].path, path, &m) &&
+		    !(ops[i].alias && slice_eq(path, slice_of(ops[i].alias))))
 			continue;
 		if (slice_eq(method, slice_of(method_names[ops[i].method]))) {
 			m.op = &ops[i];
@@ -136,7 +153,7 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 	if (allow)
 		return cay_fail(err, CAY_E_METHOD, "this path does not take %.*s",
 				(int)(method.n > 16 ? 16 : method.n), method.p);
-	return cay_fail(err, CAY_E_NOT_FOUND, "nothing is here");
+	return cay_fail(err, CAY_E_NOT_FOUND, "no such endpoint");
 }
 
 /* What an internal failure says is for the log.  So is why a credential was
@@ -144,7 +161,7 @@ int op_find(struct slice method, struct slice target, struct op_match *ret, unsi
 static const char *error_body_message(enum cay_code code, const struct cay_err *err)
 {
 	if (code == CAY_E_INTERNAL)
-		return "something broke inside Cay";
+		return "internal error";
 	if (code == CAY_E_UNAUTHENTICATED)
 		return "the credential is missing or not valid";
 	return err->msg;

@@ -47,10 +47,17 @@ enum op_id {
 	OP_NUM
 };
 
+#define OP_PAGE 1u     /* public documentation, which edge.pages can switch off */
+#define OP_DOWNLOAD 2u /* bytes of a sandbox, which a browser must save and not show */
+
+#define OP_DEADLINE_S 30
+#define OP_LONG_S 660             /* PID 1 ends such work after 10 minutes at the latest */
+#define OP_NO_DEADLINE UINT32_MAX /* the command, or the amount of work, bounds it */
+
 struct op {
-	const char *name;
+	const char *name, *summary;
 	enum op_method method;
-	const char *path;
+	const char *path, *alias; /* alias: a second path, or NULL */
 	enum op_scope scope;
 	enum op_where where;
 	int status; /* of success */
@@ -58,8 +65,9 @@ struct op {
 	size_t body_max;
 	enum op_reply reply;
 	const struct field_table *request, *query, *response; /* or NULL */
-	const char *test;
-	const char *summary;
+	uint32_t deadline_s; /* until the reply begins; 0: OP_DEADLINE_S */
+	const char *audit;   /* members of the query or the body that an audit record has */
+	unsigned flags;
 };
 
 extern const struct op ops[OP_NUM];
@@ -91,6 +99,14 @@ extern const size_t op_n_params;
  * method). */
 [[nodiscard]] int op_find(struct slice method, struct slice target, struct op_match *ret,
 			  unsigned *ret_allow, struct cay_err *err);
+
+/* Whether a path without parameters is the operation's, or its alias. */
+bool op_has_path(const struct op *op, struct slice path);
+
+/* How long the reply may take to begin, in milliseconds; 0: no limit.  A reply that is
+ * streamed begins at once, so only OP_DEADLINE_S counts for it.  Every program that waits
+ * for a reply waits this long. */
+uint64_t op_deadline_ms(const struct op *op, bool streamed);
 
 /* What somebody called a thing inside a sandbox: up to OP_NAME_MAX letters, digits, '.',
  * '_' and '-', the first a letter or digit. */

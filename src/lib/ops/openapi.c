@@ -175,6 +175,14 @@ static void openapi_write_responses(struct jw *w, const struct op *op)
 	jw_end(w);
 }
 
+static void openapi_write_alias(struct jw *w, const char *alias)
+{
+	auto_buf text = BUF_INIT(100);
+
+	if (buf_printf(&text, "Also served at %s", alias) >= 0)
+		jw_str(w, "description", buf_str(&text));
+}
+
 static void openapi_write_method(struct jw *w, const struct op *op)
 {
 	static const char *const keys[] = {
@@ -189,6 +197,8 @@ static void openapi_write_method(struct jw *w, const struct op *op)
 	jw_object_begin(w, keys[op->method]);
 	jw_str(w, "operationId", op->name);
 	jw_str(w, "summary", op->summary);
+	if (op->alias)
+		openapi_write_alias(w, op->alias);
 	jw_array_begin(w, "tags");
 	jw_slice(w, NULL, slice_cut(&tag, '.'));
 	jw_end(w);

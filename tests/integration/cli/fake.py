@@ -222,7 +222,7 @@ class Fake:
         name = "_".join([method.lower()] + ["id" if i % 2 else p for i, p in enumerate(parts)])
         handler = getattr(self, name.replace(".", "_"), None)
         if not handler:
-            c.sendall(failure(404, "not_found", "nothing is here"))
+            c.sendall(failure(404, "not_found", "no such endpoint"))
             return
         handler(c, f, parts, query, headers)
 
