@@ -2,7 +2,7 @@
 /*
  * pidfd-info - how a process ended, told by its pidfd to who is not its parent
  *
- * Leans on it: death certificates (docs/architecture.md).  The runtime's child is a child
+ * Leans on it: the reason of every end (docs/architecture.md).  The runtime's child is a child
  * of nobody we run, so its exit status cannot be waited for; a pidfd opened
  * while it lived says that it ended (poll) and, from Linux 6.15 on, how
  * (PIDFD_GET_INFO with PIDFD_INFO_EXIT), also after somebody else reaped it.

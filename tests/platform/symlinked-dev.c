@@ -3,7 +3,7 @@
  * symlinked-dev - an image whose /dev is a symlink does not reach the host
  *
  * Leans on it: the runtimes are given images of strangers as rootfs (docs/architecture.md,
- * "Images are strangers'").  Runtimes before crun 1.28 and runc 1.3.6 resolved /dev of the
+ * "Images are hostile").  Runtimes before crun 1.28 and runc 1.3.6 resolved /dev of the
  * image on the host and, as root, made device nodes and links in whatever
  * directory it named (CVE-2026-47766, CVE-2026-41579).
  *
