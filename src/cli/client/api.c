@@ -176,7 +176,7 @@ int api_call_open(struct api *a, const struct api_call *c, struct http_client *h
 {
 	const struct op *op = &ops[c->op];
 	auto_buf target = BUF_INIT(KIB(8)), body = BUF_INIT(op->body_max);
-	uint64_t length = op->body == BODY_RAW ? c->body_length : HTTP_NO_BODY;
+	uint64_t length = op->body == BODY_RAW ? c->body_length : HTTP_CLIENT_NO_BODY;
 	char host[URL_MAX];
 	int r = api_target_add_path(c, &target);
 
@@ -249,7 +249,8 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		if (r < 0)
 			return r;
 		r = http_client_receive(h, err);
-		if (r == -ECONNRESET && !h->head_bytes && dial_is_remote(&a->dial) && !h->tls)
+		if (r == -ECONNRESET && http_parser_is_idle(&h->parser) &&
+		    dial_is_remote(&a->dial) && !h->tls)
 			api_hint_set(a, "does it speak TLS? then its url begins with https");
 		if (r < 0 && r != -EAGAIN)
 			return cay_err_wrap(err, r, "%s", ops[op].name);

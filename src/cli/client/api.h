@@ -33,7 +33,7 @@ struct api_call {
 	const char *idempotency_key;  /* Idempotency-Key, or NULL */
 	const char *content_type;     /* of a raw body */
 	const char *upgrade, *ws_key; /* to go on in another protocol, or NULL */
-	uint64_t body_length;         /* of a raw body: bytes or HTTP_CHUNKED */
+	uint64_t body_length;         /* of a raw body: bytes or HTTP_CLIENT_CHUNKED */
 };
 
 /* Connect and queue the request; a raw body is the caller's to send. */

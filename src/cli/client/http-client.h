@@ -15,22 +15,18 @@
  * http_client_receive(), and takes the reply's body from h->body.  A pull adds at most HTTP_PIECE
  * bytes to it; whoever does not empty it does not pull.
  */
-#include <llhttp.h>
-
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/id.h"
 #include "cli/client/client-dial.h"
+#include "http/http.h"
 
-#define HTTP_HEAD_MAX KIB(16)
-#define HTTP_HEADERS_MAX 64
 #define HTTP_PIECE KIB(16)
 
 /* What cay reads of a head. */
 struct http_client_headers {
 	char type[64]; /* Content-Type */
 	char exec[ID_TEXT_LEN + 1];
-	char upgrade[32];
 	char accept[32];  /* Sec-WebSocket-Accept */
 	char session[64]; /* Mcp-Session-Id */
 };
@@ -38,21 +34,14 @@ struct http_client_headers {
 struct http_client {
 	int fd;
 	struct client_tls *tls; /* NULL: the bytes of fd are the bytes of HTTP */
-	llhttp_t parser;
+	struct http_parser parser;
 	struct buf out; /* to be sent; sent of it are */
 	size_t sent;
 	struct buf body;                    /* arrived, not taken yet */
 	bool head_complete, reply_complete; /* the head, the whole reply is here */
-	bool wants_upgrade;                 /* another protocol was asked for */
-	bool upgraded; /* and is spoken: bytes go to body and from out as they are */
+	bool upgraded; /* after a 101: bytes of the other protocol go to body and from out */
 	int status;
 	struct http_client_headers reply_headers;
-	/* while parsing */
-	size_t head_bytes;
-	unsigned n_headers;
-	char name[24];
-	size_t name_len, value_len;
-	const char *refusal; /* why, or NULL */
 };
 
 #define auto_http CAY_CLEANUP(http_client_fini) struct http_client
@@ -63,8 +52,8 @@ struct http_client {
 				   struct interrupt *intr, struct cay_err *err);
 void http_client_fini(struct http_client *h);
 
-#define HTTP_CHUNKED UINT64_MAX
-#define HTTP_NO_BODY (UINT64_MAX - 1)
+#define HTTP_CLIENT_CHUNKED UINT64_MAX
+#define HTTP_CLIENT_NO_BODY (UINT64_MAX - 1)
 struct http_client_request {
 	const char *method, *target;       /* the target is already encoded */
 	const char *accept, *content_type; /* or NULL */
@@ -73,7 +62,8 @@ struct http_client_request {
 	const char *upgrade;               /* a protocol to go on in, or NULL */
 	const char *ws_key, *ws_protocol;  /* of a WebSocket, or NULL */
 	const char *extra_headers;         /* headers, each ended by CRLF, or NULL */
-	uint64_t body_length; /* HTTP_CHUNKED, HTTP_NO_BODY or how many bytes will follow */
+	uint64_t body_length; /* HTTP_CLIENT_CHUNKED, HTTP_CLIENT_NO_BODY or how many bytes will
+				 follow */
 };
 
 /* Queue a request's head. */

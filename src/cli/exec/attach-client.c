@@ -20,7 +20,7 @@ static int attach_client_check_upgrade(const struct attach_client *t, const char
 	if (t->is_websocket && websocket_compute_accept(key, accept) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "no SHA-1");
 	if (t->is_websocket ? !str_eq(accept, t->http.reply_headers.accept)
-			    : !str_eq(t->http.reply_headers.upgrade, ATTACH_UPGRADE))
+			    : !slice_eq(t->http.parser.head.upgrade, SLICE(ATTACH_UPGRADE)))
 		return cay_fail(err, CAY_E_MISBEHAVED, "the reply is no answer to this upgrade");
 	return 0;
 }

@@ -60,7 +60,7 @@ static int stdin_forward_open_request(struct stdin_forward *f, bool close, struc
 		.ids = { f->sandbox, f->exec },
 		.query = &query,
 		.content_type = MEDIA,
-		.body_length = close ? 0 : HTTP_CHUNKED,
+		.body_length = close ? 0 : HTTP_CLIENT_CHUNKED,
 	};
 
 	f->in_body = 0;

@@ -108,6 +108,7 @@ void http_parser_init(struct http_parser *p, enum http_kind kind)
 	p->kind = kind;
 	p->raw = BUF_INIT(HTTP_HEAD_MAX);
 	p->may_upgrade = p->until_end_allowed = p->reply_to_head = false;
+	p->interim_max = HTTP_INTERIM_MAX;
 	p->left = 0;
 	p->span = (struct slice){};
 	p->head.framing = HTTP_EMPTY;
@@ -117,6 +118,11 @@ void http_parser_init(struct http_parser *p, enum http_kind kind)
 void http_parser_allow_upgrade(struct http_parser *p)
 {
 	p->may_upgrade = true;
+}
+
+void http_parser_refuse_interim(struct http_parser *p)
+{
+	p->interim_max = 0;
 }
 
 void http_parser_set_web_server(struct http_parser *p, bool to_head)
@@ -504,7 +510,7 @@ static int http_parser_next_head(struct http_parser *p, struct slice *in, struct
 			return r;
 		if (p->kind == HTTP_KIND_REQUEST || p->head.status >= 200 || p->head.status == 101)
 			return 1;
-		if (interim > HTTP_INTERIM_MAX)
+		if (interim > p->interim_max)
 			return cay_fail(err, CAY_E_INVALID, "too many interim responses");
 		http_parser_reset(p);
 		p->interim = interim;

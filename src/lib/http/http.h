@@ -63,22 +63,24 @@ struct http_parser {
 	struct buf raw; /* the head's bytes */
 	struct http_head head;
 	unsigned state;
-	unsigned interim;
-	unsigned breaks;        /* line ends in a row, while in the head */
-	uint64_t left;          /* of a body with a length */
-	size_t line;            /* bytes since the last one of a chunk */
-	struct slice span;      /* what llhttp handed out last */
-	bool done;              /* the last chunk is over */
-	bool may_upgrade;       /* a 101 is an answer to what was asked */
-	bool until_end_allowed; /* the end of the connection may be that of the body */
-	bool reply_to_head;     /* what was asked was HEAD: there is no body */
-	unsigned seen;          /* which of the headers we know were there */
+	unsigned interim, interim_max; /* 1xx responses so far, and the most there may be */
+	unsigned breaks;               /* line ends in a row, while in the head */
+	uint64_t left;                 /* of a body with a length */
+	size_t line;                   /* bytes since the last one of a chunk */
+	struct slice span;             /* what llhttp handed out last */
+	bool done;                     /* the last chunk is over */
+	bool may_upgrade;              /* a 101 is an answer to what was asked */
+	bool until_end_allowed;        /* the end of the connection may be that of the body */
+	bool reply_to_head;            /* what was asked was HEAD: there is no body */
+	unsigned seen;                 /* which of the headers we know were there */
 };
 
 void http_parser_init(struct http_parser *p, enum http_kind kind);
 /* The request asked for another protocol, so a 101 is a final answer: behind its
  * HTTP_END, in holds bytes of that protocol.  Otherwise a 101 is a failure. */
 void http_parser_allow_upgrade(struct http_parser *p);
+/* Fail at a 1xx response instead of skipping up to HTTP_INTERIM_MAX of them. */
+void http_parser_refuse_interim(struct http_parser *p);
 /* The response is one of somebody's web server: it may end with its connection
  * (HTTP_UNTIL_END: there is no HTTP_END, the caller sees it).  to_head: it is the answer to
  * a HEAD, and has no body whatever it says. */
