@@ -41,6 +41,21 @@ struct session {
 	struct cay_err why; /* of the last break */
 };
 
+unsigned session_tries_max(const struct api *a)
+{
+	return dial_is_remote(&a->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
+}
+
+uint64_t session_backoff_ns(unsigned tries)
+{
+	return tries > 1 ? (UINT64_C(1) << (tries - 2)) * BACKOFF_MS * NS_PER_MS : 0;
+}
+
+bool session_can_reconnect(int r, const struct cay_err *why)
+{
+	return r == -ECONNRESET || r == -EPIPE || why->code == CAY_E_UNAVAILABLE;
+}
+
 static int session_send_signal(struct session *s, const char *name)
 {
 	struct exec_signal request = { .signal = name };
@@ -62,19 +77,21 @@ static int session_send_signal(struct session *s, const char *name)
 	return r;
 }
 
-static bool session_reply_is_frames(const struct http_client *h)
+/* Send a request whose reply must be a stream of frames, and read the reply's head. */
+static int session_line_open(struct session *s, struct session_line *l, const struct api_call *c,
+			     struct cay_err *err)
 {
-	return h->status == 200 && str_eq(h->reply_headers.type, FRAME_MEDIA_TYPE);
-}
+	struct http_client *h = &l->http;
+	int r = api_call_open(s->api, c, h, err);
 
-static int session_fail_reply(struct session *s, enum op_id op, struct http_client *h,
-			      struct cay_err *err)
-{
-	int r = h->status >= 400 ? api_call_finish(s->api, op, h, NULL, err) : 0;
-
+	if (r >= 0)
+		r = api_call_receive_head(s->api, c->op, h, err);
+	if (r < 0 || (h->status == 200 && str_eq(h->reply_headers.type, FRAME_MEDIA_TYPE)))
+		return r;
+	r = h->status >= 400 ? api_call_finish(s->api, c->op, h, NULL, err) : 0;
 	return r < 0 ? r
-		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of frames",
-				ops[op].name);
+		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is not a stream of frames",
+				ops[c->op].name);
 }
 
 /* Start the command.  Without its id there is nothing to go on with. */
@@ -85,14 +102,10 @@ static int session_start_exec(struct session *s, struct cay_err *err)
 			      .ids = { s->spec->sandbox },
 			      .request = &s->spec->request,
 			      .accept = FRAME_MEDIA_TYPE };
-	int r = api_call_open(s->api, &c, &l->http, err);
+	int r = session_line_open(s, l, &c, err);
 
-	if (r >= 0)
-		r = api_call_receive_head(s->api, c.op, &l->http, err);
 	if (r < 0)
 		return r;
-	if (!session_reply_is_frames(&l->http))
-		return session_fail_reply(s, c.op, &l->http, err);
 	if (id_parse(ID_EXEC, slice_of(l->http.reply_headers.exec), &s->exec) < 0)
 		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply does not name the exec",
 				ops[c.op].name);
@@ -117,14 +130,10 @@ static int session_line_reopen(struct session *s, struct session_line *l, struct
 			      .query = &query,
 			      .accept = FRAME_MEDIA_TYPE };
 	struct frame_reader at = frame_reader_create(l->mask);
-	int r = api_call_open(s->api, &c, &l->http, err);
+	int r = session_line_open(s, l, &c, err);
 
-	if (r >= 0)
-		r = api_call_receive_head(s->api, c.op, &l->http, err);
 	if (r < 0)
 		return r;
-	if (!session_reply_is_frames(&l->http))
-		return session_fail_reply(s, c.op, &l->http, err);
 	memcpy(at.next, l->stream.next, sizeof(at.next));
 	l->stream = at;
 	l->at = 0;
@@ -135,7 +144,7 @@ static int session_line_reopen(struct session *s, struct session_line *l, struct
 /* A connection is gone.  One that carried both streams becomes two. */
 static int session_line_note_break(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	unsigned most = dial_is_remote(&s->api->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
+	unsigned most = session_tries_max(s->api);
 
 	if (++s->tries > most) {
 		char id[ID_TEXT_LEN + 1];
@@ -153,16 +162,8 @@ static int session_line_note_break(struct session *s, struct session_line *l, st
 		l->mask = OUT;
 	}
 	http_client_fini(&l->http);
-	/* at once, and then ever later */
-	s->retry_ns = clk_boot_ns(&clk_system);
-	if (s->tries > 1)
-		s->retry_ns += (UINT64_C(1) << (s->tries - 2)) * BACKOFF_MS * NS_PER_MS;
+	s->retry_ns = clk_boot_ns(&clk_system) + session_backoff_ns(s->tries);
 	return 0;
-}
-
-static bool session_can_reconnect(int r, const struct cay_err *why)
-{
-	return r == -ECONNRESET || why->code == CAY_E_UNAVAILABLE;
 }
 
 int session_end_decode(struct api *a, struct slice json, struct end *ret, struct cay_err *err)

@@ -41,6 +41,12 @@ struct session_result {
 
 [[nodiscard]] int session_run(struct api *a, const struct session_spec *spec,
 			      struct session_result *ret, struct cay_err *err);
+/* How often in a row a broken connection is opened again. */
+unsigned session_tries_max(const struct api *a);
+/* How long to wait before this try: the first comes at once, each later one doubles. */
+uint64_t session_backoff_ns(unsigned tries);
+/* Whether a failure with this result is of the connection and not of the exec. */
+bool session_can_reconnect(int r, const struct cay_err *why);
 /* An end frame's JSON. */
 [[nodiscard]] int session_end_decode(struct api *a, struct slice json, struct end *ret,
 				     struct cay_err *err);

@@ -13,7 +13,6 @@
 #include "cli/print/print.h"
 
 #define PIECE KIB(16)
-#define BACKOFF_MS 100
 #define LEAVE_MS 1000 /* for what was typed in front of the keys */
 #define CTRL_C 3
 #define CTRL_D 4
@@ -267,24 +266,15 @@ static int terminal_connect(struct terminal *t, struct cay_err *err)
 				  err);
 }
 
-static bool terminal_can_reconnect(int r, const struct cay_err *why)
-{
-	return r == -ECONNRESET || r == -EPIPE || why->code == CAY_E_UNAVAILABLE;
-}
-
 static int terminal_reconnect(struct terminal *t, int r, struct cay_err *err)
 {
-	unsigned most = dial_is_remote(&t->api->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
-
-	while (r < 0 && terminal_can_reconnect(r, err)) {
-		uint64_t ms = t->tries ? (UINT64_C(1) << (t->tries - 1)) * BACKOFF_MS : 0;
-
-		if (++t->tries > most)
+	while (r < 0 && session_can_reconnect(r, err)) {
+		if (++t->tries > session_tries_max(t->api))
 			return r;
 		*err = (struct cay_err){};
 		t->api->hint[0] = 0;
 		(void)interrupt_wait(&t->api->intr, -1, 0,
-				     clk_boot_ns(&clk_system) + ms * NS_PER_MS);
+				     clk_boot_ns(&clk_system) + session_backoff_ns(t->tries));
 		if (interrupt_take_signal(&t->api->intr)) {
 			t->ret->quit = 128 + t->api->intr.signo;
 			return 0;
