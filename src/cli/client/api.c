@@ -355,6 +355,21 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 	return r;
 }
 
+int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client *h,
+		     struct cay_err *err)
+{
+	int r = api_call_open(a, c, h, err);
+
+	if (r >= 0)
+		r = api_call_receive_head(a, c->op, h, err);
+	if (r < 0 || (h->upgraded && http_equals_nocase(h->parser.head.upgrade, c->upgrade)))
+		return r;
+	r = h->upgraded ? 0 : api_call_finish(a, c->op, h, NULL, err);
+	return r < 0 ? r
+		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is not the upgrade requested",
+				ops[c->op].name);
+}
+
 /* Every list is its rows and where the next page begins. */
 struct api_list_page {
 	struct field_list rows;

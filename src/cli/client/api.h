@@ -48,6 +48,9 @@ struct api_call {
 				  struct cay_err *err);
 /* All of it. */
 [[nodiscard]] int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err *err);
+/* Send a call with c->upgrade and wait until h speaks that protocol. */
+[[nodiscard]] int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client *h,
+				   struct cay_err *err);
 /* An error object's JSON into err and a->hint; -errno. */
 [[nodiscard]] int api_error_decode(struct api *a, struct slice json, struct cay_err *err);
 /* What to do about the failure that is being told; shorter than API_HINT_MAX. */

@@ -12,16 +12,15 @@ void attach_client_fini(struct attach_client *t)
 	*t = ATTACH_CLIENT_INIT;
 }
 
-static int attach_client_check_upgrade(const struct attach_client *t, const char *key,
-				       struct cay_err *err)
+static int attach_client_check_accept(const struct attach_client *t, const char *key,
+				      struct cay_err *err)
 {
 	char accept[WEBSOCKET_ACCEPT_LEN + 1];
 
-	if (t->is_websocket && websocket_compute_accept(key, accept) < 0)
+	if (websocket_compute_accept(key, accept) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "no SHA-1");
-	if (t->is_websocket ? !str_eq(accept, t->http.reply_headers.accept)
-			    : !slice_eq(t->http.parser.head.upgrade, SLICE(ATTACH_UPGRADE)))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the reply is no answer to this upgrade");
+	if (!str_eq(accept, t->http.reply_headers.accept))
+		return cay_fail(err, CAY_E_MISBEHAVED, "Sec-WebSocket-Accept does not match");
 	return 0;
 }
 
@@ -39,15 +38,8 @@ int attach_client_open(struct attach_client *t, struct api *a, const struct id *
 	t->is_websocket = dial_is_remote(&a->dial);
 	c.upgrade = t->is_websocket ? "websocket" : ATTACH_UPGRADE;
 	c.ws_key = t->is_websocket ? key : NULL;
-	r = api_call_open(a, &c, &t->http, err);
-	if (r >= 0)
-		r = api_call_receive_head(a, c.op, &t->http, err);
-	if (r >= 0 && !t->http.upgraded) {
-		r = api_call_finish(a, c.op, &t->http, NULL, err);
-		if (r >= 0)
-			r = cay_fail(err, CAY_E_MISBEHAVED, "the reply is no upgrade");
-	}
-	return r < 0 ? r : attach_client_check_upgrade(t, key, err);
+	r = api_call_upgrade(a, &c, &t->http, err);
+	return r < 0 || !t->is_websocket ? r : attach_client_check_accept(t, key, err);
 }
 
 static int attach_client_fail_closed(const struct attach_client *t,
