@@ -18,23 +18,23 @@ static const struct json_limits reply_limits = {
 	.values = 400000,
 };
 
-/* Seconds until a reply's head; 0: api.timeout_ms, NEVER: as long as it takes,
- * because something else bounds it (the exec's own end). */
+/* Seconds until a reply's head; 0: api.timeout_ms; NEVER: no limit, because something
+ * else bounds it (such as the end of the exec). */
 #define NEVER UINT32_MAX
 static const uint32_t api_head_timeout_s[OP_NUM] = {
-	[OP_SANDBOX_CREATE] = 7200, /* waits until it runs, and for its image */
-	[OP_SANDBOX_DELETE] = 300,  /* waits until all of it is gone */
-	[OP_IMAGE_PRUNE] = 1800,    [OP_IMAGE_PULL] = 7200, /* as slow as the registry */
-	[OP_IMAGE_IMPORT] = 1800,                           /* unpacks before it answers */
-	[OP_SERVICE_PUT] = NEVER,                           /* until it is up or stopped, */
-	[OP_SERVICE_START] = NEVER, /* which the service itself says how long */
+	[OP_SANDBOX_CREATE] = 7200, /* waits until it runs, and for its image to be pulled */
+	[OP_SANDBOX_DELETE] = 300,  /* waits until it is deleted */
+	[OP_IMAGE_PRUNE] = 1800,    [OP_IMAGE_PULL] = 7200, /* depends on the registry */
+	[OP_IMAGE_IMPORT] = 1800,                           /* unpacks before it replies */
+	[OP_SERVICE_PUT] = NEVER,                           /* until it is up or stopped: */
+	[OP_SERVICE_START] = NEVER,                         /* the service has its own timeouts */
 	[OP_SERVICE_STOP] = NEVER,  [OP_SERVICE_RESTART] = NEVER,
-	[OP_SERVICE_LOG] = NEVER, /* of one that says nothing */
-	[OP_UPLOAD_PUT] = 300,    /* what came last is yet to be on the disk */
+	[OP_SERVICE_LOG] = NEVER, /* the service may log nothing */
+	[OP_UPLOAD_PUT] = 300,    /* the last bytes must reach the disk */
 	[OP_SANDBOX_HEALTH] = 90,   [OP_IMAGE_DELETE] = 300,
-	[OP_TREE_IMPORT] = NEVER, /* as long as there is much of it */
-	[OP_TREE_PUT] = 300,      /* what is behind its last byte is yet to be unpacked */
-	[OP_EXEC_STDIN] = NEVER,  /* as slow as the command reads */
+	[OP_TREE_IMPORT] = NEVER, /* depends on its size */
+	[OP_TREE_PUT] = 300,      /* unpacked after the last byte */
+	[OP_EXEC_STDIN] = NEVER,  /* as fast as the command reads */
 };
 
 uint64_t api_reply_deadline(const struct api *a, enum op_id op)
@@ -53,7 +53,7 @@ void api_hint_set(struct api *a, const char *hint)
 	assert(n >= 0 && n < (int)sizeof(a->hint));
 }
 
-/* Who sends no requests by hand is told what to do with cay. */
+/* The daemon's hint is about headers; users of cay need a command. */
 static void api_hint_bad_token(struct api *a, const struct cay_err *err)
 {
 	int n;
@@ -61,17 +61,17 @@ static void api_hint_bad_token(struct api *a, const struct cay_err *err)
 	if (err->code != CAY_E_UNAUTHENTICATED || !dial_is_remote(&a->dial))
 		return;
 	n = snprintf(a->hint, sizeof(a->hint),
-		     "the token of context '%s' is not good, or not any more; 'cay context add "
-		     "--replace --token-file FILE %s' gives it another",
+		     "the token of context '%s' is invalid or has expired; replace it with 'cay "
+		     "context add --replace --token-file FILE %s'",
 		     a->dial.context.name, a->dial.context.name);
 	assert(n >= 0 && n < (int)sizeof(a->hint));
 }
 
-/* The daemon itself is not a sandbox that misbehaves. */
+/* Control misbehaving usually means that cay and cayd have different versions. */
 static void api_hint_version_mismatch(struct api *a, enum op_id op, const struct cay_err *err)
 {
 	if (err->code == CAY_E_MISBEHAVED && ops[op].where == WHERE_CONTROL && !a->hint[0])
-		api_hint_set(a, "is the daemon of another version? 'cay version' tells");
+		api_hint_set(a, "does the daemon have another version? compare with 'cay version'");
 }
 
 static int api_fail_no_memory(struct cay_err *err)
@@ -79,7 +79,7 @@ static int api_fail_no_memory(struct cay_err *err)
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
-/* "{port}": what the caller says and no id. */
+/* "{port}": a value of the caller, not an id. */
 static bool api_path_part_is_name(struct slice part)
 {
 	for (size_t i = 0; i < op_n_params; i++)
@@ -241,7 +241,7 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		int r = http_client_flush(h);
 		short events = (short)(r == -EAGAIN ? POLLIN | POLLOUT : POLLIN);
 
-		/* a peer that reads no more may have said why */
+		/* a peer that stopped reading may have sent a reply */
 		if (r == -EPIPE || r == -ECONNRESET)
 			h->sent = h->out.len;
 		r = api_check_wait_result(a, op, http_client_wait(h, events, deadline, &a->intr),
@@ -251,7 +251,7 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		r = http_client_receive(h, err);
 		if (r == -ECONNRESET && http_parser_is_idle(&h->parser) &&
 		    dial_is_remote(&a->dial) && !h->tls)
-			api_hint_set(a, "does it speak TLS? then its url begins with https");
+			api_hint_set(a, "if the server speaks TLS, use an https:// url");
 		if (r < 0 && r != -EAGAIN)
 			return cay_err_wrap(err, r, "%s", ops[op].name);
 	}
@@ -279,10 +279,10 @@ static int api_receive_body(struct api *a, enum op_id op, struct http_client *h,
 	return 0;
 }
 
-/* What a server says badly is its fault, not the caller's. */
+/* An undecodable reply is an error of the server, not of the caller. */
 static int api_fail_misbehaved(const char *what, const struct cay_err *why, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_MISBEHAVED, "%s is not what it should be: %s", what, why->msg);
+	return cay_fail(err, CAY_E_MISBEHAVED, "%s: invalid reply: %s", what, why->msg);
 }
 
 int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
@@ -292,7 +292,7 @@ int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
 
 	if (field_decode_text(&error_body_table, json, &json_control_limits, &a->arena, &body,
 			      &why) < 0)
-		return api_fail_misbehaved("an error object", &why, err);
+		return api_fail_misbehaved("error object", &why, err);
 	api_hint_set(a, body.error.hint);
 	if (body.error.field)
 		return cay_fail_field(err, (enum cay_code)(body.error.code + 1), body.error.field,
@@ -307,7 +307,7 @@ static bool api_reply_is_json(const struct http_client *h)
 	return slice_eq(slice_trim(slice_cut(&rest, ';')), SLICE("application/json"));
 }
 
-/* 202: it is accepted and does not run yet. */
+/* 202: accepted, and does not run yet. */
 static bool api_status_is_success(enum op_id op, int status)
 {
 	return status == ops[op].status || (ops[op].reply == REPLY_SOON && status == 202);
@@ -370,7 +370,7 @@ int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client
 				ops[c->op].name);
 }
 
-/* Every list is its rows and where the next page begins. */
+/* The layout that all replies of lists share. */
 struct api_list_page {
 	struct field_list rows;
 	const char *cursor;
@@ -423,5 +423,5 @@ int api_list_each(struct api *a, enum op_id op, const struct sandbox_query *whic
 		if (!cursor)
 			return 0;
 	}
-	return cay_fail(err, CAY_E_MISBEHAVED, "%s has no end", ops[op].name);
+	return cay_fail(err, CAY_E_MISBEHAVED, "%s: more than %u rows", ops[op].name, ROWS_MAX);
 }

@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-/* Headers that are kept, the rest is skipped. */
+/* Headers copied from a reply; each may occur once. */
 static const struct {
 	const char *name;
 	size_t offset, size;
@@ -77,7 +77,7 @@ int http_client_open(struct http_client *h, struct dial *to, uint64_t deadline_n
 	return 0;
 }
 
-/* A request's head has the token in it. */
+/* Wipe the buffer: the head of a request holds the token. */
 static void http_client_clear_out(struct http_client *h)
 {
 	if (h->out.data)
@@ -102,12 +102,12 @@ int http_client_queue_request(struct http_client *h, const struct http_client_re
 {
 	int r;
 
-	/* here and not in http_client_open(): the struct does not move any more */
+	/* not in http_client_open(): the parser points into h, which must not move from here on */
 	http_parser_init(&h->parser, HTTP_KIND_RESPONSE);
 	http_parser_refuse_interim(&h->parser);
 	if (ask->upgrade)
 		http_parser_allow_upgrade(&h->parser);
-	/* all of it at once: a buffer that grows would leave the token behind */
+	/* reserve everything now: growing later would leave a copy of the token in freed memory */
 	r = ask->token ? buf_reserve(&h->out, h->out.max) : 0;
 	if (r >= 0)
 		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
@@ -224,7 +224,8 @@ int http_client_receive(struct http_client *h, struct cay_err *err)
 		return http_client_parse(h, (struct slice){ piece, (size_t)n }, err);
 	if (h->reply_complete && n == 0)
 		return 0;
-	(void)cay_fail(err, CAY_E_UNAVAILABLE, "the connection ended before the reply did");
+	(void)cay_fail(err, CAY_E_UNAVAILABLE,
+		       "the connection closed before the reply was complete");
 	return -ECONNRESET;
 }
 
@@ -241,7 +242,7 @@ short http_client_poll_events(const struct http_client *h, short events)
 int http_client_wait(const struct http_client *h, short events, uint64_t deadline_ns,
 		     struct interrupt *intr)
 {
-	/* poll() does not see what OpenSSL has read already */
+	/* poll() does not see bytes that OpenSSL has read */
 	if (http_client_has_buffered(h) && events & POLLIN && !intr->quit)
 		return 0;
 	return interrupt_wait(intr, h->fd, http_client_poll_events(h, events), deadline_ns);

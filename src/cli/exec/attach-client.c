@@ -48,7 +48,7 @@ static int attach_client_fail_closed(const struct attach_client *t,
 	auto_buf why = BUF_INIT(256);
 
 	if (t->finished || m->code == GOING_AWAY || m->code == ATTACH_GONE) {
-		(void)cay_fail(err, CAY_E_UNAVAILABLE, "the other side closed the connection");
+		(void)cay_fail(err, CAY_E_UNAVAILABLE, "the server closed the connection");
 		return -ECONNRESET;
 	}
 	if (buf_append(&why, m->data.p, m->data.n) < 0)
@@ -60,11 +60,11 @@ static int attach_client_fail_closed(const struct attach_client *t,
 
 static int attach_client_fail_misbehaved(struct cay_err *err)
 {
-	(void)cay_fail(err, CAY_E_MISBEHAVED, "what came is no frame");
+	(void)cay_fail(err, CAY_E_MISBEHAVED, "received an invalid frame");
 	return -EPROTO;
 }
 
-/* A WebSocket's next frame; control messages are seen to. */
+/* Handles control messages on the way to the next frame. */
 static int attach_client_next_ws_frame(struct attach_client *t, struct frame *ret,
 				       struct cay_err *err)
 {
@@ -114,7 +114,7 @@ int attach_client_next_frame(struct attach_client *t, struct frame *ret, struct 
 		buf_consume(&t->http.body, t->at);
 		t->at = 0;
 	} else if (r > 0 && t->finished) {
-		return attach_client_fail_misbehaved(err); /* nothing follows an end */
+		return attach_client_fail_misbehaved(err); /* no frame may follow an end */
 	} else if (r > 0) {
 		t->finished = ret->type == FRAME_END || ret->type == FRAME_ERROR;
 	}

@@ -13,16 +13,16 @@
 #include "wire/hello.h"
 
 #define LISTENERS 2
-#define REST_MS 500   /* when there is nothing left to accept with */
-#define PORT_TRIES 16 /* for one that is free on both */
+#define REST_MS 500   /* pause after accept() failed for lack of descriptors or memory */
+#define PORT_TRIES 16 /* to find a port free on both loopback addresses */
 
-/* One side of a connection that is carried. */
+/* One end of a forwarded connection. */
 struct port_forward_side {
 	int fd;
-	struct client_tls *tls; /* of the far one, where the way is not plain */
-	char *bytes;            /* read here, not written to the other one yet */
+	struct client_tls *tls; /* of the daemon's side, over HTTPS */
+	char *bytes;            /* read here, not yet written to the other side */
 	size_t at, n;
-	bool ended, shutdown_sent; /* it sends no more; the other one has heard so */
+	bool ended, shutdown_sent; /* end of file was read; and was passed on */
 	short tls_events;          /* what TLS waits for */
 };
 
@@ -38,7 +38,7 @@ struct port_forward {
 	int listeners[LISTENERS];
 	struct port_forward_pair *pairs;
 	unsigned n;
-	uint64_t accept_after_ns; /* nobody comes in before */
+	uint64_t accept_after_ns; /* no connection is accepted before */
 };
 
 static ssize_t port_forward_side_read(struct port_forward_side *s, void *to, size_t n)
@@ -76,8 +76,6 @@ static void port_forward_pair_free(struct port_forward_pair *p)
 	port_forward_side_fini(&p->side[1]);
 	free(p);
 }
-
-/* The far side */
 
 static int port_forward_open_tunnel(struct port_forward *f, struct http_client *h,
 				    struct cay_err *err)
@@ -120,9 +118,7 @@ static int port_forward_connect(struct port_forward *f, struct port_forward_side
 	return 0;
 }
 
-/* Carrying */
-
-/* False: it is over. */
+/* False: close the pair. */
 static bool port_forward_side_copy(struct port_forward_side *from, struct port_forward_side *to)
 {
 	ssize_t n;
@@ -172,7 +168,7 @@ static void port_forward_accept(struct port_forward *f, int listener)
 	struct port_forward_pair *p = fd < 0 ? NULL : calloc(1, sizeof(*p));
 	struct cay_err err = {};
 
-	/* who waits is ready still: asked at once again, it would be asked for ever */
+	/* poll() would report the waiting connection again at once: pause instead of spinning */
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 		f->accept_after_ns = clk_boot_ns(&clk_system) + REST_MS * NS_PER_MS;
 	if (!p)
@@ -203,7 +199,7 @@ static void port_forward_copy_all(struct port_forward *f)
 	}
 }
 
-/* One turn; -EINTR when the user means it. */
+/* -EINTR after a signal. */
 static int port_forward_poll_once(struct port_forward *f)
 {
 	struct pollfd polls[1 + LISTENERS + 2 * FORWARD_MAX];
@@ -238,8 +234,6 @@ static int port_forward_poll_once(struct port_forward *f)
 	return 0;
 }
 
-/* Listening */
-
 static int port_forward_listen_loopback(int family, uint16_t *port)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
@@ -264,7 +258,8 @@ static int port_forward_listen_loopback(int family, uint16_t *port)
 	return cay_take_fd(&fd);
 }
 
-/* Both or none where there are both: whoever has the other one would get what is ours. */
+/* Listen on IPv4 and IPv6 or fail: another process on one of them would get connections
+ * meant for us. */
 static int port_forward_listen_both(struct port_forward *f, uint16_t *local, struct cay_err *err)
 {
 	uint16_t wanted = *local;
@@ -280,7 +275,7 @@ static int port_forward_listen_both(struct port_forward *f, uint16_t *local, str
 					    wanted);
 		r = f->listeners[1] = port_forward_listen_loopback(AF_INET6, local);
 		if (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL)
-			r = 0; /* where there is none there is none */
+			r = 0; /* a machine without IPv6 */
 		if (r >= 0)
 			f->listeners[0] = cay_take_fd(&four);
 		if (wanted)

@@ -30,9 +30,9 @@ static int image_tar_add_file(struct image_tar *l, const char *name, struct cay_
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -fd, "open %s", name);
 	if (fstat(fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "look at %s", name);
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "stat %s", name);
 	if (!S_ISREG(st.st_mode))
-		return cay_fail(err, CAY_E_INVALID, "%s is not a plain file", name);
+		return cay_fail(err, CAY_E_INVALID, "%s is not a regular file", name);
 	if (l->n_files == IMAGE_TAR_FILES_MAX)
 		return cay_fail(err, CAY_E_INVALID, "more than %d files", IMAGE_TAR_FILES_MAX);
 	l->files[l->n_files] =
@@ -159,7 +159,7 @@ int image_tar_open(struct image_tar *l, const char *path, struct cay_err *err)
 	if (l->fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", path);
 	if (fstat(l->fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "look at %s", path);
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "stat %s", path);
 	l->directory = S_ISDIR(st.st_mode);
 	l->endless = !l->directory && !S_ISREG(st.st_mode);
 	l->total = (uint64_t)st.st_size;
