@@ -62,10 +62,11 @@ static int read_reply(struct http_client *h, const char *reply, size_t step, str
 	*h = (struct http_client){ .fd = pair[0],
 				   .out = BUF_INIT(KIB(4)),
 				   .body = BUF_INIT(KIB(64)) };
-	assert_int_equal(http_client_queue_request(
-				 h, &(struct http_client_request){ "GET", "/",
-								   .body_length = HTTP_NO_BODY }),
-			 0);
+	assert_int_equal(
+		http_client_queue_request(
+			h, &(struct http_client_request){ "GET", "/",
+							  .body_length = HTTP_CLIENT_NO_BODY }),
+		0);
 	while (left && r == 0) {
 		size_t n = left < step ? left : step;
 
@@ -132,7 +133,7 @@ static void a_request_is_spelled_once(void **)
 	assert_int_equal(
 		http_client_queue_request(
 			&h, &(struct http_client_request){ "POST", "/v1/x?a=b", "c/d", "e/f", "g-h",
-							   .body_length = HTTP_CHUNKED }),
+							   .body_length = HTTP_CLIENT_CHUNKED }),
 		0);
 	assert_int_equal(http_client_queue_chunk(&h, "0123456789abcdef", 16), 0);
 	assert_int_equal(http_client_queue_chunk(&h, NULL, 0), 0);
@@ -164,11 +165,12 @@ static void a_token_is_sent_and_forgotten(void **)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	h.fd = pair[0];
-	assert_int_equal(http_client_queue_request(
-				 &h, &(struct http_client_request){ "GET", "/", .host = "box:7070",
-								    .token = "s3cret",
-								    .body_length = HTTP_NO_BODY }),
-			 0);
+	assert_int_equal(
+		http_client_queue_request(
+			&h, &(struct http_client_request){ "GET", "/", .host = "box:7070",
+							   .token = "s3cret",
+							   .body_length = HTTP_CLIENT_NO_BODY }),
+		0);
 	where = h.out.data;
 	assert_text(&h.out, "GET / HTTP/1.1\r\nHost: box:7070\r\nConnection: close\r\n"
 			    "Authorization: Bearer s3cret\r\n\r\n");
@@ -189,10 +191,11 @@ static void what_answers_in_tls_is_named(void **)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	h.fd = pair[0];
-	assert_int_equal(http_client_queue_request(
-				 &h, &(struct http_client_request){ "GET", "/",
-								    .body_length = HTTP_NO_BODY }),
-			 0);
+	assert_int_equal(
+		http_client_queue_request(
+			&h, &(struct http_client_request){ "GET", "/",
+							   .body_length = HTTP_CLIENT_NO_BODY }),
+		0);
 	assert_int_equal(write(pair[1], alert, sizeof(alert) - 1), sizeof(alert) - 1);
 	assert_int_equal(http_client_receive(&h, &err), -EPROTO);
 	assert_non_null(strstr(err.msg, "https"));

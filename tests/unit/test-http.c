@@ -427,6 +427,23 @@ static void a_101_is_the_end_of_http_if_it_was_asked_for(void **)
 	http_parser_fini(&p);
 }
 
+static void an_interim_response_can_be_refused(void **)
+{
+	struct slice in = SLICE(C100 OK200 NONE), body;
+	struct http_parser p;
+	struct cay_err err = {};
+
+	http_parser_init(&p, HTTP_KIND_RESPONSE);
+	http_parser_refuse_interim(&p);
+	assert_true(http_parser_next(&p, &in, &body, &err) < 0);
+	http_parser_fini(&p);
+	http_parser_init(&p, HTTP_KIND_RESPONSE);
+	http_parser_refuse_interim(&p);
+	in = SLICE(OK200 NONE);
+	assert_int_equal(http_parser_next(&p, &in, &body, &err), HTTP_HEAD_DONE);
+	http_parser_fini(&p);
+}
+
 static void an_origin_is_a_scheme_and_a_host_alone(void **)
 {
 	static const struct {
@@ -471,6 +488,7 @@ int main(void)
 		cmocka_unit_test(what_the_head_says_is_there),
 		cmocka_unit_test(another_protocol_is_asked_for_in_one_way),
 		cmocka_unit_test(a_101_is_the_end_of_http_if_it_was_asked_for),
+		cmocka_unit_test(an_interim_response_can_be_refused),
 		cmocka_unit_test(an_origin_is_a_scheme_and_a_host_alone),
 	};
 

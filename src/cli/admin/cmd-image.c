@@ -131,7 +131,7 @@ int image_import_send(struct cli *c, const char *path, const char *name, struct 
 
 	if (r < 0)
 		return r;
-	call.body_length = layout.endless ? HTTP_CHUNKED : layout.total;
+	call.body_length = layout.endless ? HTTP_CLIENT_CHUNKED : layout.total;
 	r = api_call_open(&c->api, &call, &h, err);
 	if (r >= 0)
 		r = cmd_image_import_send_all(&c->api, &layout, &h, err);

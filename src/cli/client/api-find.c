@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api-find - what a word of the command line names
+ * api-find - resolve names and ids of the command line
  */
 #include <limits.h>
 #include <stdio.h>
@@ -14,17 +14,16 @@ struct api_match {
 	struct slice name;
 	struct id id;
 	bool found;
-	bool include_ended; /* also one that is over */
+	bool include_ended; /* match ended sandboxes as well */
 };
 
 static int api_match_sandbox(void *to, const void *row)
 {
 	const struct sandbox_info *s = row;
 	struct api_match *w = to;
-
 	bool over = s->state == SB_TERMINATED || s->state == SB_FAILED;
 
-	/* a name is free again once its sandbox is over */
+	/* a name can be used again once its sandbox has ended */
 	if (!s->name || !slice_eq(slice_of(s->name), w->name) || (over && !w->include_ended))
 		return 0;
 	if (!w->found || !over)
@@ -71,7 +70,6 @@ static int api_compare_near_name(void *to, const void *row)
 	return ++n->n_seen >= NEAR_ROWS_MAX;
 }
 
-/* A name somebody may have meant. */
 static void api_hint_similar_name(struct api *a, const char *word)
 {
 	const struct sandbox_query live = { .state = "live" };
@@ -84,8 +82,10 @@ static void api_hint_similar_name(struct api *a, const char *word)
 	    near.best[0])
 		n = snprintf(hint, sizeof(hint), "did you mean '%s'? 'cay ls' lists them",
 			     near.best);
-	api_hint_set(a,
-		     n > 0 ? hint : "'cay ls --all' has those that ended, too; 'cay why' says how");
+	api_hint_set(
+		a,
+		n > 0 ? hint
+		      : "'cay ls --all' also lists ended sandboxes; 'cay why' says how they ended");
 }
 
 static int api_find_sandbox_in_state(struct api *a, const char *word, bool any, struct id *ret,
@@ -100,7 +100,7 @@ static int api_find_sandbox_in_state(struct api *a, const char *word, bool any, 
 		return 0;
 	r = api_list_each(a, OP_SANDBOX_LIST, &which, api_match_sandbox, &w, &why);
 	if (r < 0 && why.code == CAY_E_INVALID && str_eq(why.field, "name")) {
-		/* what cannot be a name is nobody's */
+		/* no sandbox can have an invalid name */
 		a->hint[0] = 0;
 		return api_fail_not_found("sandbox", word, err);
 	}

@@ -40,7 +40,7 @@ void api_hint_set(struct api *a, const char *hint)
 	assert(n >= 0 && n < (int)sizeof(a->hint));
 }
 
-/* Who sends no requests by hand is told what to do with cay. */
+/* The daemon's hint is about headers; users of cay need a command. */
 static void api_hint_bad_token(struct api *a, const struct cay_err *err)
 {
 	int n;
@@ -48,17 +48,17 @@ static void api_hint_bad_token(struct api *a, const struct cay_err *err)
 	if (err->code != CAY_E_UNAUTHENTICATED || !dial_is_remote(&a->dial))
 		return;
 	n = snprintf(a->hint, sizeof(a->hint),
-		     "the token of context '%s' is not good, or not any more; 'cay context add "
-		     "--replace --token-file FILE %s' gives it another",
+		     "the token of context '%s' is invalid or has expired; replace it with 'cay "
+		     "context add --replace --token-file FILE %s'",
 		     a->dial.context.name, a->dial.context.name);
 	assert(n >= 0 && n < (int)sizeof(a->hint));
 }
 
-/* The daemon itself is not a sandbox that misbehaves. */
+/* Control misbehaving usually means that cay and cayd have different versions. */
 static void api_hint_version_mismatch(struct api *a, enum op_id op, const struct cay_err *err)
 {
 	if (err->code == CAY_E_MISBEHAVED && ops[op].where == WHERE_CONTROL && !a->hint[0])
-		api_hint_set(a, "is the daemon of another version? 'cay version' tells");
+		api_hint_set(a, "does the daemon have another version? compare with 'cay version'");
 }
 
 static int api_fail_no_memory(struct cay_err *err)
@@ -66,7 +66,7 @@ static int api_fail_no_memory(struct cay_err *err)
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
-/* "{port}": what the caller says and no id. */
+/* "{port}": a value of the caller, not an id. */
 static bool api_path_part_is_name(struct slice part)
 {
 	for (size_t i = 0; i < op_n_params; i++)
@@ -163,7 +163,7 @@ int api_call_open(struct api *a, const struct api_call *c, struct http_client *h
 {
 	const struct op *op = &ops[c->op];
 	auto_buf target = BUF_INIT(KIB(8)), body = BUF_INIT(op->body_max);
-	uint64_t length = op->body == BODY_RAW ? c->body_length : HTTP_NO_BODY;
+	uint64_t length = op->body == BODY_RAW ? c->body_length : HTTP_CLIENT_NO_BODY;
 	char host[URL_MAX];
 	int r = api_target_add_path(c, &target);
 
@@ -226,7 +226,7 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		int r = http_client_flush(h);
 		short events = (short)(r == -EAGAIN ? POLLIN | POLLOUT : POLLIN);
 
-		/* a peer that reads no more may have said why */
+		/* a peer that stopped reading may have sent a reply */
 		if (r == -EPIPE || r == -ECONNRESET)
 			h->sent = h->out.len;
 		r = api_check_wait_result(a, op, http_client_wait(h, events, deadline, &a->intr),
@@ -234,8 +234,9 @@ int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h, s
 		if (r < 0)
 			return r;
 		r = http_client_receive(h, err);
-		if (r == -ECONNRESET && !h->head_bytes && dial_is_remote(&a->dial) && !h->tls)
-			api_hint_set(a, "does it speak TLS? then its url begins with https");
+		if (r == -ECONNRESET && http_parser_is_idle(&h->parser) &&
+		    dial_is_remote(&a->dial) && !h->tls)
+			api_hint_set(a, "if the server speaks TLS, use an https:// url");
 		if (r < 0 && r != -EAGAIN)
 			return cay_err_wrap(err, r, "%s", ops[op].name);
 	}
@@ -263,10 +264,10 @@ static int api_receive_body(struct api *a, enum op_id op, struct http_client *h,
 	return 0;
 }
 
-/* What a server says badly is its fault, not the caller's. */
+/* An undecodable reply is an error of the server, not of the caller. */
 static int api_fail_misbehaved(const char *what, const struct cay_err *why, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_MISBEHAVED, "%s is not what it should be: %s", what, why->msg);
+	return cay_fail(err, CAY_E_MISBEHAVED, "%s: invalid reply: %s", what, why->msg);
 }
 
 int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
@@ -276,7 +277,7 @@ int api_error_decode(struct api *a, struct slice json, struct cay_err *err)
 
 	if (field_decode_text(&error_body_table, json, &json_control_limits, &a->arena, &body,
 			      &why) < 0)
-		return api_fail_misbehaved("an error object", &why, err);
+		return api_fail_misbehaved("error object", &why, err);
 	api_hint_set(a, body.error.hint);
 	if (body.error.field)
 		return cay_fail_field(err, (enum cay_code)(body.error.code + 1), body.error.field,
@@ -291,7 +292,7 @@ static bool api_reply_is_json(const struct http_client *h)
 	return slice_eq(slice_trim(slice_cut(&rest, ';')), SLICE("application/json"));
 }
 
-/* 202: it is accepted and does not run yet. */
+/* 202: accepted, and does not run yet. */
 static bool api_status_is_success(enum op_id op, int status)
 {
 	return status == ops[op].status || (ops[op].reply == REPLY_SOON && status == 202);
@@ -339,7 +340,22 @@ int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err 
 	return r;
 }
 
-/* Every list is its rows and where the next page begins. */
+int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client *h,
+		     struct cay_err *err)
+{
+	int r = api_call_open(a, c, h, err);
+
+	if (r >= 0)
+		r = api_call_receive_head(a, c->op, h, err);
+	if (r < 0 || (h->upgraded && http_equals_nocase(h->parser.head.upgrade, c->upgrade)))
+		return r;
+	r = h->upgraded ? 0 : api_call_finish(a, c->op, h, NULL, err);
+	return r < 0 ? r
+		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is not the upgrade requested",
+				ops[c->op].name);
+}
+
+/* The layout that all replies of lists share. */
 struct api_list_page {
 	struct field_list rows;
 	const char *cursor;
@@ -392,5 +408,5 @@ int api_list_each(struct api *a, enum op_id op, const struct sandbox_query *whic
 		if (!cursor)
 			return 0;
 	}
-	return cay_fail(err, CAY_E_MISBEHAVED, "%s has no end", ops[op].name);
+	return cay_fail(err, CAY_E_MISBEHAVED, "%s: more than %u rows", ops[op].name, ROWS_MAX);
 }

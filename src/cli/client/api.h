@@ -4,9 +4,8 @@
 /*
  * api - operations of ops.def, called over the daemon's socket or a context's url
  *
- * A call names a row; its method, path, request, query and response tables do
- * the rest.  What comes back is counted, parsed and decoded by the same tables
- * before a command sees it.  How long each operation may take is a table too.
+ * A call names a row of ops.def, whose tables give its method and path, encode the
+ * request and query, and check and decode the reply.
  */
 #include "cli/client/http-client.h"
 #include "ops/op.h"
@@ -15,51 +14,54 @@
 
 struct api {
 	struct dial dial;
-	uint64_t timeout_ms; /* of operations that answer at once */
+	uint64_t timeout_ms; /* of operations that reply at once */
 	struct interrupt intr;
-	struct arena arena;      /* replies; dies with the command */
+	struct arena arena;      /* replies; freed when the command ends */
 	char hint[API_HINT_MAX]; /* of the last error object, or "" */
-	enum op_id last_op;      /* the last one that was asked for */
-	bool has_last_op;        /* one was */
+	enum op_id last_op;      /* the last operation called, if has_last_op */
+	bool has_last_op;
 	bool no_pager;
 };
 
 struct api_call {
 	enum op_id op;
 	struct id ids[OP_PARAMS_MAX]; /* in the order of the path */
-	const char *path_name;        /* where the path has one, not percent-encoded */
+	const char *path_name; /* the path's parameter that is not an id; not percent-encoded */
 	const void *request, *query;  /* structs of the row's tables, or NULL */
 	const char *accept;           /* NULL: JSON */
 	const char *idempotency_key;  /* Idempotency-Key, or NULL */
 	const char *content_type;     /* of a raw body */
-	const char *upgrade, *ws_key; /* to go on in another protocol, or NULL */
-	uint64_t body_length;         /* of a raw body: bytes or HTTP_CHUNKED */
+	const char *upgrade, *ws_key; /* switch to this protocol, or NULL */
+	uint64_t body_length;         /* of a raw body: bytes or HTTP_CLIENT_CHUNKED */
 };
 
-/* Connect and queue the request; a raw body is the caller's to send. */
+/* Connect and queue the request; the caller sends a raw body. */
 [[nodiscard]] int api_call_open(struct api *a, const struct api_call *c, struct http_client *h,
 				struct cay_err *err);
 /* Send what is queued and wait for the reply's head. */
 [[nodiscard]] int api_call_receive_head(struct api *a, enum op_id op, struct http_client *h,
 					struct cay_err *err);
-/* Gather the rest of a reply; a failure it tells of becomes err and a->hint, a
- * success is decoded into *ret (the row's response struct; NULL: not wanted). */
+/* Receive the rest of a reply.  An error object becomes err and a->hint; a success is
+ * decoded into *ret (the row's response struct; NULL: skip it). */
 [[nodiscard]] int api_call_finish(struct api *a, enum op_id op, struct http_client *h, void *ret,
 				  struct cay_err *err);
-/* All of it. */
+/* Open, receive and finish. */
 [[nodiscard]] int api_call(struct api *a, const struct api_call *c, void *ret, struct cay_err *err);
+/* Send a call with c->upgrade and wait until h speaks that protocol. */
+[[nodiscard]] int api_call_upgrade(struct api *a, const struct api_call *c, struct http_client *h,
+				   struct cay_err *err);
 /* An error object's JSON into err and a->hint; -errno. */
 [[nodiscard]] int api_error_decode(struct api *a, struct slice json, struct cay_err *err);
-/* What to do about the failure that is being told; shorter than API_HINT_MAX. */
+/* What the user can do about the current failure; shorter than API_HINT_MAX. */
 void api_hint_set(struct api *a, const char *hint);
-/* When the reply's head has to be here (boot ns). */
+/* When the reply's head is due (boot ns). */
 uint64_t api_reply_deadline(const struct api *a, enum op_id op);
 
 /* A struct of table t as one line of JSON. */
 [[nodiscard]] int api_json_encode(const struct field_table *t, const void *in, struct buf *out,
 				  struct cay_err *err);
-/* A sandbox or image by id or by name.  A name is that of the sandbox that lives;
- * of api_find_any_sandbox() also of the one that ended last. */
+/* Find a sandbox or image by id or name.  Names find live sandboxes;
+ * api_find_any_sandbox() also finds the one that ended last. */
 [[nodiscard]] int api_find_sandbox(struct api *a, const char *word, struct id *ret,
 				   struct cay_err *err);
 [[nodiscard]] int api_find_any_sandbox(struct api *a, const char *word, struct id *ret,
@@ -74,9 +76,9 @@ uint64_t api_reply_deadline(const struct api *a, enum op_id op);
 [[nodiscard]] int api_find_key(struct api *a, const char *word, struct id *ret,
 			       struct cay_err *err);
 
-/* Rows of every page of a list: each() gets the row's struct; it ends the walk
- * with a number other than 0, which is returned.  which: of the sandboxes, NULL for
- * all; its page is not looked at. */
+/* Call each() with the struct of every row of every page, until it returns something
+ * other than 0, which is returned.  which: filter for sandboxes, NULL for all; its limit
+ * and cursor are ignored. */
 typedef int api_each(void *to, const void *row);
 [[nodiscard]] int api_list_each(struct api *a, enum op_id op, const struct sandbox_query *which,
 				api_each *each, void *to, struct cay_err *err);

@@ -13,32 +13,33 @@
 #include "base/clock.h"
 #include "cli/client/port-owner.h"
 
-/* A peer that is gone without a word is noticed after about half a minute. */
+/* A peer that vanished is noticed after about half a minute. */
 #define IDLE_S 15
 #define PROBE_S 5
 #define PROBES 3
 
-static const char no_daemon[] = "is cayd running, and may you use its socket? 'cay doctor' looks; "
-				"one on another machine needs a context";
-static const char no_name[] = "is the name right, and has this machine a network? 'cay context "
-			      "show' has the url";
-static const char no_port[] = "is cay-edge running there, and is this its port? it is 7070 unless "
-			      "told otherwise";
+static const char no_daemon[] =
+	"is cayd running, and may you use its socket? check with 'cay doctor'; "
+	"a daemon on another machine needs a context";
+static const char no_name[] = "is the name right, and is the network up? 'cay context "
+			      "show' prints the url";
+static const char no_port[] = "is cay-edge running there, and is this its port? the default is "
+			      "7070";
 static const char no_answer[] = "is that machine up, and does a firewall let you through?";
 
 static const char *const tls_hints[CLIENT_TLS_NUM_FAILURES] = {
-	[CLIENT_TLS_OTHER] = "is there a cay-edge at this address, or something else?",
+	[CLIENT_TLS_OTHER] = "is this the address of a cay-edge?",
 	[CLIENT_TLS_PLAIN] =
 		"cay-edge speaks TLS when it has edge.cert and edge.key; nothing was sent",
 	[CLIENT_TLS_UNKNOWN_CA] =
-		"when its CA is your own, give its file: 'cay context add --replace "
+		"if you run the CA, add its certificate: 'cay context add --replace "
 		"--ca FILE NAME'; nothing was sent",
 	[CLIENT_TLS_EXPIRED] =
-		"its operator has to renew edge.cert, unless the clock here is wrong; "
+		"the operator must renew edge.cert, unless this machine's clock is wrong; "
 		"nothing was sent",
-	[CLIENT_TLS_NOT_YET_VALID] = "is the clock of this machine right? nothing was sent",
+	[CLIENT_TLS_NOT_YET_VALID] = "is this machine's clock right? nothing was sent",
 	[CLIENT_TLS_WRONG_HOST] =
-		"use a host it is for in --url, or give the server a certificate for this "
+		"use one of these hosts in --url, or give the server a certificate for this "
 		"one; nothing was sent",
 };
 
@@ -61,13 +62,14 @@ static int dial_connect_unix(struct dial *d, uint64_t deadline_ns, int *ret_fd, 
 	memcpy(sun.sun_path, d->socket, sizeof(sun.sun_path));
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a socket");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
 	/* bounds connect() when the listener's queue is full */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set a timeout");
 	if (connect(fd, (const struct sockaddr *)&sun, sizeof(sun)) < 0) {
 		if (errno == EAGAIN)
-			return cay_fail(err, CAY_E_TIMEOUT, "%s does not accept", d->socket);
+			return cay_fail(err, CAY_E_TIMEOUT, "%s does not accept connections",
+					d->socket);
 		return cay_fail_sys(err, errno == EACCES ? CAY_E_FORBIDDEN : CAY_E_UNAVAILABLE,
 				    errno, "connect to %s", d->socket);
 	}
@@ -77,7 +79,7 @@ static int dial_connect_unix(struct dial *d, uint64_t deadline_ns, int *ret_fd, 
 
 static void dial_set_sockopt(int fd, int level, int name, int value)
 {
-	/* it works without, only worse */
+	/* the connection works without it */
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -98,7 +100,7 @@ static int dial_fail_connect(struct dial *d, int errnum, struct cay_err *err)
 	url_format_authority(&d->context.url, at);
 	d->hint = errnum == ECONNREFUSED ? no_port : no_answer;
 	if (errnum == ETIMEDOUT)
-		return cay_fail(err, CAY_E_TIMEOUT, "%s does not answer", at);
+		return cay_fail(err, CAY_E_TIMEOUT, "%s: no answer", at);
 	if (errnum == EINTR)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
 	return cay_fail_sys(err, CAY_E_UNAVAILABLE, errnum, "connect to %s", at);
@@ -149,10 +151,10 @@ static int dial_connect_any(struct dial *d, const struct addrinfo *list, uint64_
 	int r = -EADDRNOTAVAIL;
 
 	for (const struct addrinfo *a = list; a && r < 0 && r != -EINTR; a = a->ai_next) {
-		/* whatever "localhost" is here, a token in the clear does not leave */
+		/* even if "localhost" resolves elsewhere, a token never leaves unencrypted */
 		if (!d->context.url.tls && !dial_address_is_loopback(a->ai_addr))
 			continue;
-		*err = (struct cay_err){}; /* the last one tells */
+		*err = (struct cay_err){}; /* report the last failure */
 		r = dial_connect_address(d, a, dial_split_deadline(deadline_ns, !a->ai_next), intr,
 					 ret_fd, err);
 	}
@@ -172,8 +174,8 @@ static int dial_connect_tcp(struct dial *d, uint64_t deadline_ns, struct interru
 	r = r < 0 ? EAI_SERVICE : getaddrinfo(u->host, port, &how, &list);
 	if (r) {
 		d->hint = no_name;
-		return cay_fail(err, CAY_E_UNAVAILABLE, "find %.150s: %s", u->host,
-				r == EAI_NONAME || r == EAI_NODATA ? "there is no such name"
+		return cay_fail(err, CAY_E_UNAVAILABLE, "resolve %.150s: %s", u->host,
+				r == EAI_NONAME || r == EAI_NODATA ? "no such host name"
 								   : gai_strerror(r));
 	}
 	r = dial_connect_any(d, list, deadline_ns, intr, ret_fd, err);
@@ -225,7 +227,9 @@ int dial_connect(struct dial *d, uint64_t deadline_ns, struct interrupt *intr, i
 	d->hint = NULL;
 	r = dial_is_remote(d) ? dial_connect_tcp(d, deadline_ns, intr, &fd, err)
 			      : dial_connect_unix(d, deadline_ns, &fd, err);
-	if (r >= 0 && d->checks_port_owner) /* nothing was said yet */
+	if (r >= 0) /* drop the hint of an address that failed */
+		d->hint = NULL;
+	if (r >= 0 && d->checks_port_owner) /* before anything is sent */
 		r = port_owner_check_trusted(d->context.url.port, err);
 	if (r >= 0 && dial_is_remote(d) && d->context.url.tls)
 		r = dial_connect_tls(d, fd, deadline_ns, intr, &tls, err);

@@ -2,11 +2,10 @@
 #ifndef CAY_CLI_CLIENT_CLIENT_DIAL_H
 #define CAY_CLI_CLIENT_CLIENT_DIAL_H
 /*
- * dial - a connection to the daemon: its socket here, TCP, or TLS
+ * client-dial - connect to the daemon: its unix socket, TCP, or TLS
  *
- * Which of them is the context's url to say.  What comes back is an fd that does not
- * block, and for TLS what the bytes go through.  A name is resolved by the system,
- * which has limits of its own; the rest ends at the deadline.  Addresses are tried one
+ * The context's url says which.  The fd does not block.  The system resolves names, with
+ * its own time limits; everything else ends at the deadline.  Addresses are tried one
  * after the other.
  */
 #include "cli/client/client-tls.h"
@@ -14,14 +13,14 @@
 #include "cli/client/interrupt.h"
 
 struct dial {
-	char socket[108];               /* of this machine; when the context has no name */
-	struct context context;         /* name "": none */
-	struct client_tls_trust *trust; /* made when it is needed */
-	bool checks_port_owner;         /* the token is for cay-edge of this machine alone */
+	char socket[108];               /* the local daemon's, used while the context has no name */
+	struct context context;         /* name "": no context */
+	struct client_tls_trust *trust; /* created on first use */
+	bool checks_port_owner;         /* send the token to a local cay-edge only */
 	const char *hint;               /* what to do about the last failure, or NULL */
 };
 
-/* Whether another program than the local daemon is asked. */
+/* Whether calls go to a context's url instead of the local socket. */
 static inline bool dial_is_remote(const struct dial *d)
 {
 	return d->context.name[0] != 0;

@@ -19,13 +19,13 @@ struct client_tls_trust {
 struct client_tls {
 	SSL *ssl;
 	const struct client_tls_trust *trust;
-	char at[URL_MAX]; /* who it is, for people */
-	char detail[128]; /* of a certificate that was refused: its names, or its time */
+	char at[URL_MAX]; /* host and port, for messages */
+	char detail[128]; /* of a refused certificate: its names, or its date */
 	short events;
-	bool failed; /* OpenSSL forbids a goodbye then */
+	bool failed; /* OpenSSL forbids SSL_shutdown() then */
 };
 
-/* Refused certificates, and what is said of them; %s: who, then the detail. */
+/* What to report of a refused certificate; text NULL: it has no detail. */
 static const struct {
 	int code;
 	enum client_tls_failure why;
@@ -58,7 +58,7 @@ static int client_tls_format_name(const GENERAL_NAME *name, struct buf *out)
 	return buf_puts(out, "an IPv6 address");
 }
 
-/* Whoever made it chose these words: they are shown escaped, and only so many. */
+/* The names are not trusted: they are bounded here and escaped when printed. */
 static void client_tls_format_names(const X509 *cert, struct buf *out)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
@@ -77,7 +77,7 @@ static void client_tls_format_names(const X509 *cert, struct buf *out)
 	out->max += sizeof(" ...") - 1;
 	GENERAL_NAMES_free(names);
 	if (r < 0 || !out->len)
-		(void)!buf_puts(out, r < 0 ? " ..." : "nobody");
+		(void)!buf_puts(out, r < 0 ? " ..." : "no host");
 }
 
 static void client_tls_format_time(const ASN1_TIME *t, struct buf *out)
@@ -86,10 +86,10 @@ static void client_tls_format_time(const ASN1_TIME *t, struct buf *out)
 
 	if (ASN1_TIME_to_tm(t, &tm) != 1 ||
 	    buf_printf(out, "%04d-%02d-%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday) < 0)
-		(void)!buf_puts(out, "a day nobody knows");
+		(void)!buf_puts(out, "an unknown date");
 }
 
-/* The first complaint is the one that counts, and it stays one. */
+/* Keep the detail of the first failure; never override it. */
 static int on_client_tls_verify(int ok, X509_STORE_CTX *store)
 {
 	const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -137,14 +137,14 @@ static SSL_CTX *client_tls_create_ctx(void)
 		return NULL;
 	}
 	(void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-	/* what waits to be sent may have moved meanwhile */
+	/* bytes to be sent again may have moved meanwhile */
 	(void)SSL_CTX_set_mode(ctx,
 			       SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, on_client_tls_verify);
 	return ctx;
 }
 
-/* Who can write it, or put another in its place, says who gets the token. */
+/* A user who can change this file decides which servers get the token. */
 static int client_tls_check_ca(const char *ca, struct cay_err *err)
 {
 	auto_buf dir = BUF_INIT(PATH_MAX);
@@ -152,14 +152,14 @@ static int client_tls_check_ca(const char *ca, struct cay_err *err)
 	struct stat file, at;
 
 	if (!slash || buf_append(&dir, ca, (size_t)(slash - ca) + 1) < 0)
-		return cay_fail(err, CAY_E_INVALID, "'%s' is not a whole path", ca);
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not an absolute path", ca);
 	if (stat(ca, &file) < 0 || stat(dir.data, &at) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", ca);
 	if ((file.st_uid && file.st_uid != geteuid()) || file.st_mode & 022 ||
 	    (at.st_uid && at.st_uid != geteuid()) || at.st_mode & 022)
 		return cay_fail(err, CAY_E_INVALID,
-				"others may change '%s' or its directory, and with it whom you "
-				"trust: keep it where only you can write",
+				"other users may write to '%s' or its directory: keep it where "
+				"only you can write",
 				ca);
 	return 0;
 }
@@ -196,7 +196,7 @@ void client_tls_trust_free(struct client_tls_trust *t)
 	free(t);
 }
 
-/* The certificate must be for whom we meant, and only names of its own list count. */
+/* Verify the host by subjectAltName only, never by the subject. */
 static bool client_tls_set_expected_host(SSL *ssl, const struct url *to)
 {
 	if (to->address)
@@ -236,7 +236,7 @@ void client_tls_free(struct client_tls *s)
 	free(s);
 }
 
-/* -EAGAIN and what to wait for, 0 at an end in good order, or -ECONNRESET. */
+/* -EAGAIN and s->events, 0 after an orderly end, or -ECONNRESET. */
 static int client_tls_map_result(struct client_tls *s, int r)
 {
 	int e = SSL_get_error(s->ssl, r);
@@ -262,7 +262,7 @@ static int client_tls_fail_certificate(const struct client_tls *s, long code,
 			return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s %s %s", s->at,
 					client_tls_refusals[i].text, s->detail);
 		return cay_fail(err, CAY_E_FORBIDDEN,
-				"the certificate of %s is signed by nobody %s%s", s->at,
+				"the certificate of %s is not signed by a CA %s%s", s->at,
 				s->trust->ca[0] ? "in " : "this machine trusts", s->trust->ca);
 	}
 	return cay_fail(err, CAY_E_FORBIDDEN, "the certificate of %s is refused: %s", s->at,
@@ -282,15 +282,13 @@ static int client_tls_explain_failure(const struct client_tls *s, enum client_tl
 	if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
 	    reason == SSL_R_PACKET_LENGTH_TOO_LONG) {
 		*ret_why = CLIENT_TLS_PLAIN;
-		return cay_fail(err, CAY_E_MISBEHAVED, "what answers at %s does not speak TLS",
+		return cay_fail(err, CAY_E_MISBEHAVED, "the server at %s does not speak TLS",
 				s->at);
 	}
 	if (!reason || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
 		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"%s ended the connection before it was "
-				"secure",
-				s->at);
-	return cay_fail(err, CAY_E_MISBEHAVED, "no TLS with %s: %s", s->at,
+				"%s closed the connection during the TLS handshake", s->at);
+	return cay_fail(err, CAY_E_MISBEHAVED, "TLS handshake with %s failed: %s", s->at,
 			ERR_reason_error_string(e));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context-store - contexts as files that only their owner reads
+ * context-store - contexts as files that only their owner may read
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -20,13 +20,13 @@ static int context_fail_no_memory(struct cay_err *err)
 	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 }
 
-/* 1: who has no home has no contexts. */
+/* 1: without a home there are no contexts. */
 static int context_dir_format_path(struct buf *ret, struct cay_err *err)
 {
 	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	int r;
 
-	/* a relative one is to be ignored, says the specification */
+	/* the XDG specification says to ignore a relative path */
 	if (xdg && xdg[0] == '/')
 		r = buf_printf(ret, "%s/cay", xdg);
 	else if (home && home[0] == '/')
@@ -36,7 +36,7 @@ static int context_dir_format_path(struct buf *ret, struct cay_err *err)
 	return r < 0 ? cay_fail(err, CAY_E_INVALID, "the path of ~/.config/cay is too long") : 0;
 }
 
-/* Every part of it that is not there, for us alone. */
+/* Create the missing directories of the path. */
 static int context_dir_create(struct buf *path, struct cay_err *err)
 {
 	for (char *p = path->data + 1;; p++) {
@@ -46,7 +46,7 @@ static int context_dir_create(struct buf *path, struct cay_err *err)
 			continue;
 		*p = 0;
 		if (mkdir(path->data, 0700) < 0 && errno != EEXIST)
-			return cay_fail_sys(err, CAY_E_INVALID, errno, "make '%s'", path->data);
+			return cay_fail_sys(err, CAY_E_INVALID, errno, "create '%s'", path->data);
 		*p = c;
 		if (!c)
 			return 0;
@@ -58,20 +58,20 @@ static bool context_stat_is_ours(const struct stat *st)
 	return st->st_uid == geteuid();
 }
 
-/* Who may write here decides where tokens go. */
+/* A user who may write here decides where tokens are sent. */
 static int context_dir_check(int fd, const char *path, struct cay_err *err)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "look at '%s'", path);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "stat '%s'", path);
 	if (!context_stat_is_ours(&st))
 		return cay_fail(err, CAY_E_INVALID,
-				"'%s' belongs to user %u and not to you: run cay as that user",
-				path, (unsigned)st.st_uid);
+				"'%s' belongs to user %u, not to you: run cay as that user", path,
+				(unsigned)st.st_uid);
 	if (st.st_mode & 022)
-		return cay_fail(err, CAY_E_INVALID, "others may write to '%s': run 'chmod 700 %s'",
-				path, path);
+		return cay_fail(err, CAY_E_INVALID,
+				"other users may write to '%s': run 'chmod 700 %s'", path, path);
 	return 0;
 }
 
@@ -110,27 +110,27 @@ static int context_file_check(int fd, const char *dir, const char *name, struct 
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "look at '%s/%s'", dir, name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "stat '%s/%s'", dir, name);
 	if (!S_ISREG(st.st_mode))
 		return cay_fail(err, CAY_E_INVALID, "'%s/%s' is not a file", dir, name);
 	if (!context_stat_is_ours(&st))
 		return cay_fail(err, CAY_E_INVALID,
-				"'%s/%s' belongs to user %u and not to you: "
+				"'%s/%s' belongs to user %u, not to you: "
 				"remove it and add it again",
 				dir, name, (unsigned)st.st_uid);
 	if (st.st_mode & 077)
 		return cay_fail(err, CAY_E_INVALID,
-				"others may read '%s/%s': run 'chmod 600' on it, and if they have, "
-				"give its key a new secret ('cay key rotate')",
+				"other users may read '%s/%s': run 'chmod 600' on it; if they may "
+				"have read it, replace its key ('cay key rotate')",
 				dir, name);
 	return 0;
 }
 
-/* The whole file, when it is ours alone; 1 when it is not there. */
+/* Read a file that only we may read; 1 when it does not exist. */
 static int context_file_read(int dir, const char *where, const char *name, char *to, size_t max,
 			     size_t *ret_n, struct cay_err *err)
 {
-	/* O_NONBLOCK: opening a fifo somebody planted must not hang */
+	/* O_NONBLOCK: opening a FIFO must not hang */
 	auto_close int fd = path_open(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	size_t n = 0;
 	int r;
@@ -188,7 +188,7 @@ int context_load(const char *name, struct context *ret, struct cay_err *err)
 	return r < 0 ? cay_err_wrap(err, r, "%s/%s", buf_str(&path), file) : 0;
 }
 
-/* What could not be read back must not be written. */
+/* Check that the text can be read back before it is written. */
 static int context_file_encode(const struct context *c, struct buf *text, struct cay_err *err)
 {
 	auto_context again = {};
@@ -200,8 +200,8 @@ static int context_file_encode(const struct context *c, struct buf *text, struct
 		return context_fail_no_memory(err);
 	r = context_parse((struct slice){ text->data, text->len }, &again, err);
 	if (r >= 0 && (!str_eq(again.ca, c->ca) || !str_eq(again.token, c->token)))
-		r = cay_fail(err, CAY_E_INVALID, "the path '%s' has characters no file can keep",
-			     c->ca);
+		r = cay_fail(err, CAY_E_INVALID,
+			     "the path '%s' has characters a context file cannot store", c->ca);
 	return r;
 }
 
@@ -217,7 +217,7 @@ int context_save(const struct context *c, bool replace, struct cay_err *err)
 	context_file_format_name(c->name, file);
 	r = context_dir_open(/* make= */ true, &path, &dir, err);
 	if (r >= 0 && !replace && faccessat(dir, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		r = cay_fail(err, CAY_E_CONFLICT, "there is a context '%s' already", c->name);
+		r = cay_fail(err, CAY_E_CONFLICT, "context '%s' already exists", c->name);
 	if (r >= 0)
 		r = context_file_encode(c, &text, err);
 	if (r >= 0) {
@@ -231,7 +231,7 @@ int context_save(const struct context *c, bool replace, struct cay_err *err)
 	return r;
 }
 
-/* Remove a file of ours; one that is not there is fine. */
+/* Remove a file if it exists. */
 static int context_file_remove(const char *file, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(PATH_MAX - NAME_MAX);
@@ -262,7 +262,7 @@ int context_remove(const char *name, struct cay_err *err)
 		found |= str_eq(names.data + at, name);
 	if (!found)
 		return context_fail_not_found(name, err);
-	/* else the next command would ask another machine than the last one */
+	/* otherwise the next command would silently use another machine */
 	if (str_eq(current, name))
 		return cay_fail(err, CAY_E_CONFLICT, "'%s' is the current context", name);
 	context_file_format_name(name, file);
@@ -280,7 +280,7 @@ static int on_context_dir_entry(void *arg, int, const char *name)
 	return buf_append(out, label.p, label.n) < 0 || buf_putc(out, 0) < 0 ? -ENOMEM : 0;
 }
 
-/* Few and short: the least one again and again. */
+/* A selection sort: there are few names. */
 static int context_names_sort(const struct buf *in, struct buf *out)
 {
 	const char *last = "", *least;
@@ -332,7 +332,7 @@ int context_read_current(char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *
 
 	memcpy(ret, CONTEXT_LOCAL, sizeof(CONTEXT_LOCAL));
 	r = context_dir_open(/* make= */ false, &path, &dir, &why);
-	if (r == -EACCES && !context_home_is_ours()) /* left over in the environment */
+	if (r == -EACCES && !context_home_is_ours()) /* HOME of another user, as after su or sudo */
 		return 0;
 	if (r < 0 && err)
 		*err = why;

@@ -9,7 +9,7 @@ struct context_file {
 	char token[CONTEXT_TOKEN_MAX + 1];
 };
 
-#define NO_CA "/" /* a directory is no file of certificates */
+#define NO_CA "/" /* a default that is never a file of certificates */
 #define AT(m) offsetof(struct context_file, m)
 
 static const struct conf_key context_conf_keys[] = {
@@ -32,7 +32,7 @@ int context_name_check(const char *name, struct cay_err *err)
 				"'" CONTEXT_LOCAL "' is always the socket of this machine");
 	if (!str_is_dns_label(slice_of(name)))
 		return cay_fail(err, CAY_E_INVALID,
-				"a context's name is of a-z, 0-9 and '-', not '%.70s'", name);
+				"invalid context name '%.70s': use a-z, 0-9 and '-'", name);
 	return 0;
 }
 
@@ -45,7 +45,7 @@ int context_url_parse(const char *text, struct url *ret, struct cay_err *err)
 		return r;
 	if (!u.tls && !u.loopback)
 		return cay_fail(err, CAY_E_INVALID,
-				"plain HTTP would show the token to everyone on the way to %.100s; "
+				"plain HTTP would send the token to %.100s unencrypted; "
 				"use https, or a tunnel to localhost",
 				u.host);
 	*ret = u;
@@ -69,10 +69,11 @@ int context_token_parse(struct slice text, char ret[static CONTEXT_TOKEN_MAX + 1
 	if (!text.n)
 		return cay_fail(err, CAY_E_INVALID, "the token is empty");
 	if (text.n > CONTEXT_TOKEN_MAX)
-		return cay_fail(err, CAY_E_INVALID, "that is too long for a token");
+		return cay_fail(err, CAY_E_INVALID, "the token is too long");
 	for (size_t i = 0; i < text.n; i++)
 		if (text.p[i] <= ' ' || text.p[i] > '~')
-			return cay_fail(err, CAY_E_INVALID, "a token is one word, without spaces");
+			return cay_fail(err, CAY_E_INVALID,
+					"a token is one word of printable ASCII");
 	memcpy(ret, text.p, text.n);
 	ret[text.n] = 0;
 	return 0;
@@ -99,8 +100,8 @@ int context_parse(struct slice text, struct context *ret, struct cay_err *err)
 
 	conf_set_defaults(&context_conf_table, &f);
 	r = conf_parse(&context_conf_table, text, "", &f, &why);
-	/* its words for what is wrong are lines of the file, and one of them is the token */
-	r = r < 0 ? cay_fail(err, CAY_E_INVALID, "it is not what 'cay context add' writes")
+	/* do not repeat its message: it may quote the token */
+	r = r < 0 ? cay_fail(err, CAY_E_INVALID, "invalid file; run 'cay context add --replace'")
 		  : context_file_decode(&f, ret, err);
 	explicit_bzero(&f, sizeof(f));
 	explicit_bzero(&why, sizeof(why));

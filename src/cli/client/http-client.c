@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/client/http-client.h"
 
-#include <assert.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/socket.h>
 
-/* Headers that are kept, the rest is skipped. */
+/* Headers copied from a reply; each may occur once. */
 static const struct {
 	const char *name;
 	size_t offset, size;
@@ -15,138 +13,50 @@ static const struct {
 	  sizeof((struct http_client_headers){}.type) },
 	{ "cay-exec", offsetof(struct http_client_headers, exec),
 	  sizeof((struct http_client_headers){}.exec) },
-	{ "upgrade", offsetof(struct http_client_headers, upgrade),
-	  sizeof((struct http_client_headers){}.upgrade) },
 	{ "sec-websocket-accept", offsetof(struct http_client_headers, accept),
 	  sizeof((struct http_client_headers){}.accept) },
 	{ "mcp-session-id", offsetof(struct http_client_headers, session),
 	  sizeof((struct http_client_headers){}.session) },
 };
 
-static int http_client_refuse(struct http_client *h, const char *why)
+static int http_client_fail_invalid(const char *why, struct cay_err *err)
 {
-	if (!h->refusal)
-		h->refusal = why;
-	return -1;
+	(void)cay_fail(err, CAY_E_MISBEHAVED, "invalid reply: %s", why);
+	return -EPROTO;
 }
 
-static char *http_client_find_header_slot(struct http_client *h, size_t *ret_size)
+static int http_client_append_body(struct http_client *h, struct slice part, struct cay_err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(http_client_kept_headers); i++) {
-		if (h->name_len < sizeof(h->name) &&
-		    str_eq(h->name, http_client_kept_headers[i].name)) {
-			*ret_size = http_client_kept_headers[i].size;
-			return (char *)&h->reply_headers + http_client_kept_headers[i].offset;
+	return part.n && buf_append(&h->body, part.p, part.n) < 0
+		       ? http_client_fail_invalid("no memory for its body", err)
+		       : 0;
+}
+
+static int http_client_take_head(struct http_client *h, struct cay_err *err)
+{
+	const struct http_head *head = &h->parser.head;
+
+	for (size_t i = 0; i < head->n_headers; i++) {
+		struct slice value = head->headers[i].value;
+
+		for (size_t k = 0; k < ARRAY_SIZE(http_client_kept_headers); k++) {
+			char *to = (char *)&h->reply_headers + http_client_kept_headers[k].offset;
+
+			if (!http_equals_nocase(head->headers[i].name,
+						http_client_kept_headers[k].name))
+				continue;
+			if (to[0])
+				return http_client_fail_invalid("a header is repeated", err);
+			if (value.n >= http_client_kept_headers[k].size)
+				return http_client_fail_invalid("a header is too long", err);
+			memcpy(to, value.p, value.n);
 		}
 	}
-	return NULL;
-}
-
-static int on_http_client_field(llhttp_t *p, const char *at, size_t n)
-{
-	struct http_client *h = p->data;
-
-	for (size_t i = 0; i < n; i++) {
-		char c = at[i];
-
-		if (h->name_len < sizeof(h->name) - 1)
-			h->name[h->name_len] = ascii_is_upper(c) ? (char)(c - 'A' + 'a') : c;
-		if (h->name_len < sizeof(h->name))
-			h->name_len++;
-	}
-	if (h->name_len < sizeof(h->name))
-		h->name[h->name_len] = 0;
-	return 0;
-}
-
-static int on_http_client_field_complete(llhttp_t *p)
-{
-	struct http_client *h = p->data;
-	size_t size;
-	const char *to = http_client_find_header_slot(h, &size);
-
-	if (++h->n_headers > HTTP_HEADERS_MAX)
-		return http_client_refuse(h, "too many headers");
-	if (to && to[0])
-		return http_client_refuse(h, "a header that may be there once came twice");
-	h->value_len = 0;
-	return 0;
-}
-
-static int on_http_client_value(llhttp_t *p, const char *at, size_t n)
-{
-	struct http_client *h = p->data;
-	size_t size;
-	char *to = http_client_find_header_slot(h, &size);
-
-	if (!to)
-		return 0;
-	if (n >= size - h->value_len)
-		return http_client_refuse(h, "a header is too long");
-	memcpy(to + h->value_len, at, n);
-	h->value_len += n;
-	return 0;
-}
-
-static int on_http_client_value_complete(llhttp_t *p)
-{
-	struct http_client *h = p->data;
-	size_t size;
-	char *to = http_client_find_header_slot(h, &size);
-
-	/* llhttp leaves the white space behind a value */
-	for (size_t n = h->value_len; to && n && (to[n - 1] == ' ' || to[n - 1] == '\t'); n--)
-		to[n - 1] = 0;
-	h->name_len = 0;
-	return 0;
-}
-
-static int on_http_client_head(llhttp_t *p)
-{
-	struct http_client *h = p->data;
-
-	if (llhttp_get_http_major(p) != 1)
-		return http_client_refuse(h, "not HTTP/1");
-	h->status = llhttp_get_status_code(p);
-	if (h->status == 101 && h->wants_upgrade && llhttp_get_upgrade(p)) {
-		h->head_complete = h->upgraded = true;
-		return 0;
-	}
-	if (h->status < 200 || h->status > 599 || llhttp_get_upgrade(p))
-		return http_client_refuse(h, "a status nobody asked for");
-	if (h->status != 204 && h->status != 304 && !(p->flags & (F_CHUNKED | F_CONTENT_LENGTH)))
-		return http_client_refuse(h, "a reply without an end");
+	h->status = (int)head->status;
+	h->upgraded = head->status == 101;
 	h->head_complete = true;
 	return 0;
 }
-
-static int on_http_client_body(llhttp_t *p, const char *at, size_t n)
-{
-	struct http_client *h = p->data;
-
-	return buf_append(&h->body, at, n) < 0 ? http_client_refuse(h, "no memory") : 0;
-}
-
-/* Bytes behind the reply are then seen, not parsed as another one. */
-static int on_http_client_complete(llhttp_t *p)
-{
-	struct http_client *h = p->data;
-
-	if (h->upgraded)
-		return 0; /* llhttp stops by itself */
-	h->reply_complete = true;
-	return HPE_PAUSED;
-}
-
-static const llhttp_settings_t http_client_parser_settings = {
-	.on_header_field = on_http_client_field,
-	.on_header_value = on_http_client_value,
-	.on_header_field_complete = on_http_client_field_complete,
-	.on_header_value_complete = on_http_client_value_complete,
-	.on_headers_complete = on_http_client_head,
-	.on_body = on_http_client_body,
-	.on_message_complete = on_http_client_complete,
-};
 
 int http_client_open(struct http_client *h, struct dial *to, uint64_t deadline_ns,
 		     struct interrupt *intr, struct cay_err *err)
@@ -167,7 +77,7 @@ int http_client_open(struct http_client *h, struct dial *to, uint64_t deadline_n
 	return 0;
 }
 
-/* A request's head has the token in it. */
+/* Wipe the buffer: the head of a request holds the token. */
 static void http_client_clear_out(struct http_client *h)
 {
 	if (h->out.data)
@@ -185,22 +95,24 @@ void http_client_fini(struct http_client *h)
 	http_client_clear_out(h);
 	buf_fini(&h->out);
 	buf_fini(&h->body);
+	http_parser_fini(&h->parser);
 }
 
 int http_client_queue_request(struct http_client *h, const struct http_client_request *ask)
 {
 	int r;
 
-	/* here and not in http_client_open(): the struct does not move any more */
-	llhttp_init(&h->parser, HTTP_RESPONSE, &http_client_parser_settings);
-	h->parser.data = h;
-	/* all of it at once: a buffer that grows would leave the token behind */
+	/* not in http_client_open(): the parser points into h, which must not move from here on */
+	http_parser_init(&h->parser, HTTP_KIND_RESPONSE);
+	http_parser_refuse_interim(&h->parser);
+	if (ask->upgrade)
+		http_parser_allow_upgrade(&h->parser);
+	/* reserve everything now: growing later would leave a copy of the token in freed memory */
 	r = ask->token ? buf_reserve(&h->out, h->out.max) : 0;
 	if (r >= 0)
 		r = buf_printf(&h->out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
 			       ask->method, ask->target, ask->host ? ask->host : "cay",
 			       ask->upgrade ? "Upgrade" : "close");
-	h->wants_upgrade = ask->upgrade;
 	if (r >= 0 && ask->upgrade)
 		r = buf_printf(&h->out, "Upgrade: %s\r\n", ask->upgrade);
 	if (r >= 0 && ask->ws_key)
@@ -218,9 +130,9 @@ int http_client_queue_request(struct http_client *h, const struct http_client_re
 		r = buf_printf(&h->out, "Idempotency-Key: %s\r\n", ask->idempotency_key);
 	if (r >= 0 && ask->extra_headers)
 		r = buf_puts(&h->out, ask->extra_headers);
-	if (r >= 0 && ask->body_length == HTTP_CHUNKED)
+	if (r >= 0 && ask->body_length == HTTP_CLIENT_CHUNKED)
 		r = buf_puts(&h->out, "Transfer-Encoding: chunked\r\n");
-	else if (r >= 0 && ask->body_length != HTTP_NO_BODY)
+	else if (r >= 0 && ask->body_length != HTTP_CLIENT_NO_BODY)
 		r = buf_printf(&h->out, "Content-Length: %llu\r\n",
 			       (unsigned long long)ask->body_length);
 	return r < 0 ? r : buf_puts(&h->out, "\r\n");
@@ -270,64 +182,35 @@ int http_client_flush(struct http_client *h)
 	return 0;
 }
 
-static int http_client_fail_misbehaved(const struct http_client *h, const char *why,
-				       struct cay_err *err)
+static int http_client_parse(struct http_client *h, struct slice in, struct cay_err *err)
 {
-	if (!why)
-		why = h->refusal ? h->refusal : llhttp_get_error_reason(&h->parser);
-	(void)cay_fail(err, CAY_E_MISBEHAVED, "the reply is not what it should be: %s",
-		       why && why[0] ? why : "garbage");
-	return -EPROTO;
-}
-
-static int http_client_append_raw(struct http_client *h, const char *p, size_t n,
-				  struct cay_err *err)
-{
-	return n && buf_append(&h->body, p, n) < 0
-		       ? http_client_fail_misbehaved(h, "no memory", err)
-		       : 0;
-}
-
-static int http_client_parse(struct http_client *h, const char *p, size_t n, struct cay_err *err)
-{
-	size_t head = n;
+	struct cay_err why = {};
+	struct slice body = {};
+	int r;
 
 	if (h->upgraded)
-		return http_client_append_raw(h, p, n, err);
-	if (h->reply_complete)
-		return http_client_fail_misbehaved(h, "bytes behind the reply", err);
-	/* an alert, which is how TLS says that it was not spoken to in TLS */
-	if (!h->tls && !h->head_bytes && p[0] == 0x15)
-		return http_client_fail_misbehaved(h, "it is TLS; the url should begin with https",
-						   err);
-	if (!h->head_complete && HTTP_HEAD_MAX - h->head_bytes < head)
-		head = HTTP_HEAD_MAX - h->head_bytes;
-	while (n) {
-		/* the head's bytes first, so that its limit is exact */
-		size_t part = h->head_complete ? n : head;
-		llhttp_errno_t e;
-
-		if (!part)
-			return http_client_fail_misbehaved(h, "its head is too large", err);
-		e = llhttp_execute(&h->parser, p, part);
-		if (e == HPE_PAUSED && h->reply_complete &&
-		    llhttp_get_error_pos(&h->parser) == p + n)
+		return http_client_append_body(h, in, err);
+	/* the alert of a TLS server that was sent plain text */
+	if (!h->tls && in.p[0] == 0x15 && http_parser_is_idle(&h->parser))
+		return http_client_fail_invalid("the server speaks TLS; use an https:// url", err);
+	while (!h->reply_complete) {
+		r = http_parser_next(&h->parser, &in, &body, &why);
+		if (r < 0)
+			return http_client_fail_invalid(why.msg, err);
+		if (r == HTTP_MORE)
 			return 0;
-		if (e == HPE_PAUSED_UPGRADE && h->upgraded) {
-			const char *rest = llhttp_get_error_pos(&h->parser);
-
-			return http_client_append_raw(h, rest, (size_t)(p + n - rest), err);
-		}
-		if (e == HPE_PAUSED && h->reply_complete)
-			return http_client_fail_misbehaved(h, "bytes behind the reply", err);
-		if (e != HPE_OK)
-			return http_client_fail_misbehaved(h, NULL, err);
-		h->head_bytes += part;
-		head -= part < head ? part : head;
-		p += part;
-		n -= part;
+		if (r == HTTP_END && h->upgraded)
+			return http_client_append_body(h, in, err);
+		if (r == HTTP_HEAD_DONE)
+			r = http_client_take_head(h, err);
+		else if (r == HTTP_BODY)
+			r = http_client_append_body(h, body, err);
+		else
+			h->reply_complete = true;
+		if (r < 0)
+			return r;
 	}
-	return 0;
+	return in.n ? http_client_fail_invalid("bytes after its end", err) : 0;
 }
 
 int http_client_receive(struct http_client *h, struct cay_err *err)
@@ -338,10 +221,11 @@ int http_client_receive(struct http_client *h, struct cay_err *err)
 	if (n == -EAGAIN)
 		return -EAGAIN;
 	if (n > 0)
-		return http_client_parse(h, piece, (size_t)n, err);
+		return http_client_parse(h, (struct slice){ piece, (size_t)n }, err);
 	if (h->reply_complete && n == 0)
 		return 0;
-	(void)cay_fail(err, CAY_E_UNAVAILABLE, "the connection ended before the reply did");
+	(void)cay_fail(err, CAY_E_UNAVAILABLE,
+		       "the connection closed before the reply was complete");
 	return -ECONNRESET;
 }
 
@@ -358,7 +242,7 @@ short http_client_poll_events(const struct http_client *h, short events)
 int http_client_wait(const struct http_client *h, short events, uint64_t deadline_ns,
 		     struct interrupt *intr)
 {
-	/* poll() does not see what OpenSSL has read already */
+	/* poll() does not see bytes that OpenSSL has read */
 	if (http_client_has_buffered(h) && events & POLLIN && !intr->quit)
 		return 0;
 	return interrupt_wait(intr, h->fd, http_client_poll_events(h, events), deadline_ns);

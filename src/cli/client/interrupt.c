@@ -24,7 +24,7 @@ int interrupt_open(struct interrupt *i, struct cay_err *err)
 	*i = INTERRUPT_INIT;
 	i->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (i->fd < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a signalfd");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a signalfd");
 	return 0;
 }
 

@@ -2,20 +2,19 @@
 #ifndef CAY_CLI_CLIENT_INTERRUPT_H
 #define CAY_CLI_CLIENT_INTERRUPT_H
 /*
- * interrupt - Ctrl-C and its relatives, read instead of suffered
+ * interrupt - SIGINT, SIGTERM and SIGHUP read from an fd
  *
- * Commands that have something to pass on or to clean up take the signals from
- * an fd; all others die of them, as programs do.  Whoever waits polls the fd
- * with what it waits for.  The second signal within a second means it.
+ * Commands that forward signals or clean up poll this fd; all others die by the signal.
+ * A second signal within a second makes waits fail with -EINTR.
  */
 #include <stdint.h>
 
 #include "base/err.h"
 
 struct interrupt {
-	int fd;           /* -EBADF: signals are not taken */
+	int fd;           /* -EBADF: signals have their default action */
 	int signo;        /* the last one, 0: none yet */
-	bool unseen;      /* nobody has asked about it yet */
+	bool unseen;      /* interrupt_take_signal() has not returned it yet */
 	bool quit;        /* two within a second */
 	uint64_t last_ns; /* boot time */
 };
@@ -24,13 +23,13 @@ struct interrupt {
 
 [[nodiscard]] int interrupt_open(struct interrupt *i, struct cay_err *err);
 void interrupt_fini(struct interrupt *i);
-/* Read what came; never blocks. */
+/* Read pending signals; never blocks. */
 void interrupt_read_signals(struct interrupt *i);
 /* The signal that came since the last call, or 0. */
 int interrupt_take_signal(struct interrupt *i);
 /* Wait for events of fd until the deadline (boot ns, UINT64_MAX: for ever).
- * -ETIMEDOUT; -EINTR when the user means it. */
+ * -ETIMEDOUT; -EINTR after a second signal within a second. */
 [[nodiscard]] int interrupt_wait(struct interrupt *i, int fd, short events, uint64_t deadline_ns);
-/* Milliseconds until then, for poll(): -1 for ever. */
+/* Milliseconds until then, for poll(): -1 for UINT64_MAX. */
 int deadline_to_poll_ms(uint64_t deadline_ns);
 #endif

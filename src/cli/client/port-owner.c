@@ -13,7 +13,7 @@
 
 enum { AT_LOCAL = 1, AT_STATE = 3, AT_UID = 7, COLUMNS = 8 };
 
-/* The words of a line; those that are not there are empty. */
+/* Missing columns are empty. */
 static void port_owner_split_columns(struct slice line, struct slice ret[static COLUMNS])
 {
 	for (size_t i = 0; i < COLUMNS; i++) {
@@ -76,8 +76,8 @@ int port_owner_check_trusted(unsigned port, struct cay_err *err)
 						   uids, ARRAY_SIZE(uids));
 		if (r == -EACCES)
 			return cay_fail(err, CAY_E_FORBIDDEN,
-					"somebody else than cay-edge listens on port %u: the "
-					"operator's key is not for them",
+					"port %u is held by a process other than cay-edge; "
+					"refusing to send it the operator key",
 					port);
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read /proc/self/net/%s",
@@ -85,5 +85,6 @@ int port_owner_check_trusted(unsigned port, struct cay_err *err)
 		found += r;
 	}
 	return found ? 0
-		     : cay_fail(err, CAY_E_UNAVAILABLE, "nobody listens on port %u any more", port);
+		     : cay_fail(err, CAY_E_UNAVAILABLE, "no process listens on port %u any more",
+				port);
 }

@@ -2,18 +2,18 @@
 #ifndef CAY_CLI_CLIENT_PORT_OWNER_H
 #define CAY_CLI_CLIENT_PORT_OWNER_H
 /*
- * listener - whose a port of this machine is
+ * port-owner - which user listens on a local port
  *
- * While cay-edge is away anybody may listen where it does, and would be told the key of
- * whoever asks.  The kernel says which user a listening socket belongs to.
+ * While cay-edge is not running, any user may listen on its port and would receive the key
+ * of the next client.  The kernel reports the owner of each listening socket.
  */
 #include "base/err.h"
 #include "base/str.h"
 
-/* Those of a text like /proc/net/tcp that listen on the port: how many, or -EACCES when one
- * of them is of a user who is not in the list. */
+/* Count the sockets listening on the port in a text like /proc/net/tcp; -EACCES when one
+ * belongs to a user not in uids. */
 [[nodiscard]] int port_owner_check_table(struct slice table, unsigned port, const unsigned *uids,
 					 size_t n);
-/* Every one on that port is root's, ours or cay-edge's; and there is one. */
+/* At least one socket listens there, and all belong to root, to us or to cay-edge. */
 [[nodiscard]] int port_owner_check_trusted(unsigned port, struct cay_err *err);
 #endif

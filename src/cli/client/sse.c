@@ -25,12 +25,12 @@ static int sse_parse_field(struct sse *s, struct slice line)
 	}
 	if (!slice_eq(name, SLICE("data")))
 		return 0;
-	/* every line ends in one; the last is cut off when it is told */
+	/* the newline after the last line is cut off when the event is returned */
 	return buf_append(&s->data, value.p, value.n) < 0 || buf_putc(&s->data, '\n') < 0 ? -EPROTO
 											  : 0;
 }
 
-/* A whole line is here.  1: it ended an event. */
+/* Parse a complete line.  1: it ended an event. */
 static int sse_parse_line(struct sse *s)
 {
 	struct slice line = { buf_str(&s->line), s->line.len };

@@ -4,10 +4,9 @@
 /*
  * sse - a stream of server-sent events, read as it arrives
  *
- * Bytes go in as they come, in pieces of any size; an event comes out when the empty
- * line behind it is here, so that what a broken connection cut off is never seen.
- * Only "event" and "data" are read.  A line or an event larger than SSE_MAX is
- * refused for good.
+ * Bytes are fed in pieces of any size; an event is returned once the empty line after it
+ * has arrived, so an event cut off by a broken connection is never seen.  Only "event" and
+ * "data" are read.  After a line or event larger than the buffers every call fails.
  */
 #include <sys/types.h>
 
@@ -19,8 +18,8 @@
 
 struct sse {
 	struct buf line, data;
-	char event[SSE_NAME_MAX]; /* "" when it has no name, or one nobody has */
-	bool event_returned;      /* the last call gave an event out */
+	char event[SSE_NAME_MAX]; /* "" when it has no name, or one that is too long */
+	bool event_returned;      /* the last call returned an event */
 	bool refused;
 };
 
@@ -32,8 +31,8 @@ struct sse_item {
 	struct slice data;
 };
 
-/* Take bytes from the front of in: how many, or -EPROTO.  One event at the most is
- * written to *ret; call again while bytes are left. */
+/* Returns how many bytes of in were used, or -EPROTO.  Returns at most one event in *ret;
+ * call again while bytes are left. */
 [[nodiscard]] ssize_t sse_read(struct sse *s, const char *in, size_t n, struct sse_item *ret);
 void sse_fini(struct sse *s);
 #endif

@@ -27,7 +27,7 @@ static bool url_has_prefix(struct slice s, struct slice with)
 	return true;
 }
 
-/* What inet_aton() and its relatives take for a part of an address. */
+/* What inet_aton() accepts as part of an address. */
 static bool url_label_is_number(struct slice s)
 {
 	bool hex = s.n > 1 && s.p[0] == '0' && s.p[1] == 'x';
@@ -38,8 +38,8 @@ static bool url_label_is_number(struct slice s)
 	return true;
 }
 
-/* Labels of a DNS name.  The last one is no number: resolvers take such names for
- * addresses in ways of their own. */
+/* The last label must not be a number: resolvers differ in which such names they take for
+ * addresses. */
 static bool url_host_is_dns_name(const char *host)
 {
 	struct slice rest = slice_of(host), label = {};
@@ -74,8 +74,7 @@ static bool url_parse_ipv6(struct url *u)
 
 static int url_fail_host(struct slice host, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_INVALID,
-			"'%.*s' is neither the name of a machine nor an address",
+	return cay_fail(err, CAY_E_INVALID, "'%.*s' is neither a host name nor an IP address",
 			(int)(host.n > 100 ? 100 : host.n), host.p);
 }
 
@@ -115,11 +114,11 @@ static int url_parse_authority(struct slice s, struct url *u, struct cay_err *er
 
 	if (memchr(s.p, '@', s.n))
 		return cay_fail(err, CAY_E_INVALID,
-				"a url has no user and no secret in it; use --token-file");
+				"a url must not contain a user or secret; use --token-file");
 	if (brackets) {
 		end = memchr(s.p, ']', s.n);
 		if (!end)
-			return cay_fail(err, CAY_E_INVALID, "a '[' without its ']'");
+			return cay_fail(err, CAY_E_INVALID, "missing ']' after '['");
 		host = (struct slice){ s.p + 1, (size_t)(end - s.p) - 1 };
 		s = (struct slice){ end + 1, s.n - host.n - 2 };
 		if (s.n && s.p[0] != ':')
@@ -143,7 +142,7 @@ int url_parse(struct slice text, struct url *ret, struct cay_err *err)
 	while (i < ARRAY_SIZE(url_schemes) && !url_has_prefix(text, url_schemes[i].lead))
 		i++;
 	if (i == ARRAY_SIZE(url_schemes))
-		return cay_fail(err, CAY_E_INVALID, "a url begins with %s", url_schemes[0].lead.p);
+		return cay_fail(err, CAY_E_INVALID, "a url starts with %s", url_schemes[0].lead.p);
 	u.tls = url_schemes[i].tls;
 	u.port = url_schemes[i].port;
 	text.p += url_schemes[i].lead.n;
@@ -152,7 +151,7 @@ int url_parse(struct slice text, struct url *ret, struct cay_err *err)
 		text.n--;
 	if (memchr(text.p, '/', text.n) || memchr(text.p, '?', text.n) ||
 	    memchr(text.p, '#', text.n))
-		return cay_fail(err, CAY_E_INVALID, "a url ends behind its host and port");
+		return cay_fail(err, CAY_E_INVALID, "a url must end after its host and port");
 	r = url_parse_authority(text, &u, err);
 	if (r >= 0)
 		*ret = u;

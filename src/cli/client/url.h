@@ -2,13 +2,12 @@
 #ifndef CAY_CLI_CLIENT_URL_H
 #define CAY_CLI_CLIENT_URL_H
 /*
- * url - where a daemon is reached: a scheme, a host and perhaps a port
+ * url - the address of a daemon: SCHEME://HOST[:PORT][/]
  *
- *	https and a name, an IPv4 address, or an IPv6 one in brackets; :PORT; /
- *
- * Nothing else: no user, path, query or fragment, so a secret has no place in one.  A
- * host that a resolver could take for an address and we do not ("127.1", "0x7f") is
- * refused, because what is loopback is decided here by its spelling.
+ * HOST is a name, an IPv4 address, or an IPv6 address in brackets.  User, path, query and
+ * fragment are refused, so a url cannot hold a secret.  So is a host that a resolver could
+ * take for an address but we do not ("127.1", "0x7f"): whether a host is loopback is
+ * decided here by its spelling.
  */
 #include "base/err.h"
 #include "base/str.h"
@@ -19,14 +18,14 @@
 struct url {
 	bool tls;
 	bool address;                /* the host is an IP address */
-	bool loopback;               /* it cannot be another machine's */
+	bool loopback;               /* cannot be another machine */
 	char host[URL_HOST_MAX + 1]; /* lower case, without brackets */
 	unsigned port;
 };
 
 [[nodiscard]] int url_parse(struct slice text, struct url *ret, struct cay_err *err);
-/* "box.example:7070", "[::1]:7070": for people and for Host. */
+/* "box.example:7070", "[::1]:7070": for messages and the Host header. */
 void url_format_authority(const struct url *u, char ret[static URL_MAX]);
-/* As url_parse() takes it, always spelled the same. */
+/* The canonical spelling. */
 void url_format(const struct url *u, char ret[static URL_MAX]);
 #endif

@@ -15,7 +15,7 @@
 #define MASKED 0x80u
 #define NO_STATUS 1005
 
-static_assert(WEBSOCKET_MESSAGE_MAX > 0xffff, "some lengths take eight bytes");
+static_assert(WEBSOCKET_MESSAGE_MAX > 0xffff, "some lengths need eight bytes");
 
 static int websocket_random_bytes(void *to, size_t n)
 {
@@ -89,8 +89,8 @@ int websocket_write_message(struct buf *out, enum websocket_kind kind, const voi
 	return 0;
 }
 
-/* The length behind the first byte: bytes it takes, 0: more are needed, -EPROTO when it
- * is spelled too long. */
+/* Returns how many bytes the head has, 0 when more are needed, -EPROTO when the length is
+ * not in its shortest form. */
 static ssize_t websocket_read_length(const uint8_t *in, size_t n, uint64_t *ret)
 {
 	size_t wide = in[1] == 126 ? 2 : in[1] == 127 ? 8 : 0;

@@ -2,11 +2,10 @@
 #ifndef CAY_CLI_CLIENT_WEBSOCKET_H
 #define CAY_CLI_CLIENT_WEBSOCKET_H
 /*
- * wsc - the client's side of a WebSocket (RFC 6455), as cay-edge speaks it
+ * websocket - the client's side of a WebSocket (RFC 6455) to cay-edge
  *
- * Messages are whole, binary and bounded; what is in fragments, masked, text or
- * longer than WSC_MESSAGE_MAX is refused: cay-edge sends none of that, and
- * whoever stands between is not believed more.
+ * Messages are unfragmented and binary.  Fragments, masked or text messages and those longer
+ * than WEBSOCKET_MESSAGE_MAX are refused: cay-edge sends none.
  */
 #include "base/buf.h"
 #include "base/str.h"
@@ -26,10 +25,10 @@ enum websocket_kind {
 struct websocket_message {
 	enum websocket_kind kind;
 	struct slice data;
-	unsigned code; /* of a Close; 1005: it has none */
+	unsigned code; /* of a Close; 1005: it carries none */
 };
 
-/* A key nobody can guess, and what a server that means it answers. */
+/* A random Sec-WebSocket-Key, and the Sec-WebSocket-Accept that answers it. */
 [[nodiscard]] int websocket_create_key(char ret[static WEBSOCKET_KEY_LEN + 1]);
 [[nodiscard]] int websocket_compute_accept(const char *key,
 					   char ret[static WEBSOCKET_ACCEPT_LEN + 1]);
@@ -37,7 +36,7 @@ struct websocket_message {
 /* Queue a message, masked. */
 [[nodiscard]] int websocket_write_message(struct buf *out, enum websocket_kind kind, const void *p,
 					  size_t n);
-/* One message off the front of in: bytes it took, 0 when more are needed, -EPROTO. */
+/* Read one message: bytes used, 0 when more are needed, -EPROTO. */
 [[nodiscard]] ssize_t websocket_read_message(const uint8_t *in, size_t n,
 					     struct websocket_message *ret);
 #endif

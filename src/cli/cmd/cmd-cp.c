@@ -76,7 +76,7 @@ static int cmd_cp_send_tree(struct cli *c, int fd, const char *name, const struc
 				 .ids = { to->sandbox },
 				 .query = &query,
 				 .content_type = "application/x-tar",
-				 .body_length = HTTP_CHUNKED };
+				 .body_length = HTTP_CLIENT_CHUNKED };
 	auto_free struct transfer *carry = malloc(sizeof(*carry));
 	struct tree_counts n = {};
 	int r;

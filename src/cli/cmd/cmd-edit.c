@@ -97,7 +97,7 @@ static int cmd_edit_write_back(struct cli *c, const struct remote_path *at,
 				 .ids = { at->sandbox },
 				 .query = &query,
 				 .content_type = "application/octet-stream",
-				 .body_length = HTTP_CHUNKED };
+				 .body_length = HTTP_CLIENT_CHUNKED };
 	auto_close int fd = open(copy->path, O_RDONLY | O_CLOEXEC);
 	auto_free struct transfer *carry = NULL;
 	struct file_written written;

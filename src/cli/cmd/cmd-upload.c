@@ -64,7 +64,7 @@ static int cmd_upload_add_file(struct cli *c, const struct upload_args *a, const
 	struct api_call call = { .op = OP_UPLOAD_PUT,
 				 .query = &query,
 				 .content_type = "application/octet-stream",
-				 .body_length = HTTP_CHUNKED };
+				 .body_length = HTTP_CLIENT_CHUNKED };
 	struct stat st;
 	int r;
 

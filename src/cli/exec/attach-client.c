@@ -12,16 +12,15 @@ void attach_client_fini(struct attach_client *t)
 	*t = ATTACH_CLIENT_INIT;
 }
 
-static int attach_client_check_upgrade(const struct attach_client *t, const char *key,
-				       struct cay_err *err)
+static int attach_client_check_accept(const struct attach_client *t, const char *key,
+				      struct cay_err *err)
 {
 	char accept[WEBSOCKET_ACCEPT_LEN + 1];
 
-	if (t->is_websocket && websocket_compute_accept(key, accept) < 0)
+	if (websocket_compute_accept(key, accept) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "no SHA-1");
-	if (t->is_websocket ? !str_eq(accept, t->http.reply_headers.accept)
-			    : !str_eq(t->http.reply_headers.upgrade, ATTACH_UPGRADE))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the reply is no answer to this upgrade");
+	if (!str_eq(accept, t->http.reply_headers.accept))
+		return cay_fail(err, CAY_E_MISBEHAVED, "Sec-WebSocket-Accept does not match");
 	return 0;
 }
 
@@ -39,15 +38,8 @@ int attach_client_open(struct attach_client *t, struct api *a, const struct id *
 	t->is_websocket = dial_is_remote(&a->dial);
 	c.upgrade = t->is_websocket ? "websocket" : ATTACH_UPGRADE;
 	c.ws_key = t->is_websocket ? key : NULL;
-	r = api_call_open(a, &c, &t->http, err);
-	if (r >= 0)
-		r = api_call_receive_head(a, c.op, &t->http, err);
-	if (r >= 0 && !t->http.upgraded) {
-		r = api_call_finish(a, c.op, &t->http, NULL, err);
-		if (r >= 0)
-			r = cay_fail(err, CAY_E_MISBEHAVED, "the reply is no upgrade");
-	}
-	return r < 0 ? r : attach_client_check_upgrade(t, key, err);
+	r = api_call_upgrade(a, &c, &t->http, err);
+	return r < 0 || !t->is_websocket ? r : attach_client_check_accept(t, key, err);
 }
 
 static int attach_client_fail_closed(const struct attach_client *t,
@@ -56,7 +48,7 @@ static int attach_client_fail_closed(const struct attach_client *t,
 	auto_buf why = BUF_INIT(256);
 
 	if (t->finished || m->code == GOING_AWAY || m->code == ATTACH_GONE) {
-		(void)cay_fail(err, CAY_E_UNAVAILABLE, "the other side closed the connection");
+		(void)cay_fail(err, CAY_E_UNAVAILABLE, "the server closed the connection");
 		return -ECONNRESET;
 	}
 	if (buf_append(&why, m->data.p, m->data.n) < 0)
@@ -68,11 +60,11 @@ static int attach_client_fail_closed(const struct attach_client *t,
 
 static int attach_client_fail_misbehaved(struct cay_err *err)
 {
-	(void)cay_fail(err, CAY_E_MISBEHAVED, "what came is no frame");
+	(void)cay_fail(err, CAY_E_MISBEHAVED, "received an invalid frame");
 	return -EPROTO;
 }
 
-/* A WebSocket's next frame; control messages are seen to. */
+/* Handles control messages on the way to the next frame. */
 static int attach_client_next_ws_frame(struct attach_client *t, struct frame *ret,
 				       struct cay_err *err)
 {
@@ -122,7 +114,7 @@ int attach_client_next_frame(struct attach_client *t, struct frame *ret, struct 
 		buf_consume(&t->http.body, t->at);
 		t->at = 0;
 	} else if (r > 0 && t->finished) {
-		return attach_client_fail_misbehaved(err); /* nothing follows an end */
+		return attach_client_fail_misbehaved(err); /* no frame may follow an end */
 	} else if (r > 0) {
 		t->finished = ret->type == FRAME_END || ret->type == FRAME_ERROR;
 	}

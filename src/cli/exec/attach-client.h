@@ -2,11 +2,11 @@
 #ifndef CAY_CLI_EXEC_ATTACH_CLIENT_H
 #define CAY_CLI_EXEC_ATTACH_CLIENT_H
 /*
- * talk - exec.attach from this side: frames over the daemon's socket, or in a WebSocket
+ * attach-client - exec.attach: frames over the local socket, or in a WebSocket
  *
- * The local daemon carries the frames of wire/attach.h bare, an edge in a WebSocket; who
- * uses this does not see which.  Nothing blocks but attach_client_open(): poll talk->http, call
- * http_client_flush() and http_client_receive(), and take frames until there is none.
+ * The local daemon carries the frames of wire/attach.h bare, an edge in a WebSocket; callers
+ * see no difference.  Only attach_client_open() blocks: poll http, call http_client_flush()
+ * and http_client_receive(), and read frames until there is none.
  */
 #include "cli/client/api.h"
 #include "wire/attach.h"
@@ -14,8 +14,8 @@
 struct attach_client {
 	struct http_client http;
 	bool is_websocket;
-	size_t at;     /* bytes of http.body that were taken */
-	bool finished; /* the last frame was */
+	size_t at;     /* bytes of http.body already read */
+	bool finished; /* after FRAME_END or FRAME_ERROR */
 };
 
 #define ATTACH_CLIENT_INIT ((struct attach_client){ .http = HTTP_INIT })
@@ -24,11 +24,10 @@ struct attach_client {
 				     const struct id *sandbox, const struct id *exec,
 				     const struct exec_attach_query *q, struct cay_err *err);
 void attach_client_fini(struct attach_client *t);
-/* The next frame; its content is good until the next call.  1; 0: none is here.
- * -ECONNRESET: come back; -EPROTO, -EACCES: do not. */
+/* 1: the next frame, whose content is valid until the next call; 0: none has arrived.
+ * -ECONNRESET: reconnect; -EPROTO, -EACCES: do not. */
 [[nodiscard]] int attach_client_next_frame(struct attach_client *t, struct frame *ret,
 					   struct cay_err *err);
-/* Queue one. */
 [[nodiscard]] int attach_client_send_frame(struct attach_client *t, const struct frame *f,
 					   struct cay_err *err);
 #endif

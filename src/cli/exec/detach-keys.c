@@ -27,9 +27,10 @@ int detach_keys_parse(const char *text, struct detach_keys *ret, struct cay_err 
 		int key = detach_keys_parse_one(slice_trim(slice_cut(&rest, ',')));
 
 		if (key < 0 || k.n == KEYS_MAX)
-			return cay_fail(err, CAY_E_INVALID,
-					"'%s' are no keys; as in 'ctrl-p,ctrl-q' or 'ctrl-],d'",
-					text);
+			return cay_fail(
+				err, CAY_E_INVALID,
+				"invalid keys '%s': use the form 'ctrl-p,ctrl-q' or 'ctrl-],d'",
+				text);
 		k.v[k.n++] = (uint8_t)key;
 	}
 	*ret = k;

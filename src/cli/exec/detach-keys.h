@@ -2,12 +2,12 @@
 #ifndef CAY_CLI_EXEC_DETACH_KEYS_H
 #define CAY_CLI_EXEC_DETACH_KEYS_H
 /*
- * keys - the keys that leave a terminal, found in what is typed
+ * detach-keys - find the key sequence that detaches from a terminal
  *
  *	"ctrl-p,ctrl-q"   "ctrl-],d"   "" (none)
  *
- * What is typed is passed on at once, also a key that may turn out to have been the
- * first of these; only the last one is kept back.
+ * Keys are passed on at once, even the first ones of the sequence; only its last key is
+ * held back.
  */
 #include <stdint.h>
 
@@ -22,6 +22,6 @@ struct detach_keys {
 };
 
 [[nodiscard]] int detach_keys_parse(const char *text, struct detach_keys *ret, struct cay_err *err);
-/* How many of these bytes are to be passed on; fewer than n: the keys were pressed. */
+/* How many bytes to pass on; fewer than n: the sequence was typed. */
 size_t detach_keys_scan(struct detach_keys *k, const uint8_t *in, size_t n);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session-status - how an end becomes the exit status of a shell's world
+ * exit-status - map how an exec ended to an exit status of cay
  */
 #include <signal.h>
 
@@ -8,8 +8,8 @@
 #include "cli/print/list.h"
 #include "cli/print/print.h"
 
-/* Reasons that are not the command's own doing have timeout(1)'s and the shell's
- * numbers where those have one. */
+/* Reasons outside the command use the numbers of timeout(1) and the shell where there is
+ * one. */
 static const int exit_status_of_reason[END_NUM_REASONS] = {
 	[END_TIMEOUT] = 124, [END_OOM] = 128 + SIGKILL, [END_KILLED] = 128 + SIGKILL,
 	[END_TTL] = 124,     [END_IDLE] = 124,          [END_QUOTA] = 125,
@@ -53,7 +53,7 @@ int exit_status_from_end(const struct end *end, uint64_t ran_ms)
 {
 	bool seconds = ran_ms >= 1000;
 
-	/* its own doing, but not the whole story: a status of 137 says little */
+	/* the status alone does not tell that the memory limit was hit */
 	if ((end->reason == END_EXIT || end->reason == END_SIGNAL) && end->has_memory_limit &&
 	    end->detail)
 		print_note("%s", end->detail);

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -12,16 +13,16 @@
 #include "wire/hello.h"
 
 #define LISTENERS 2
-#define REST_MS 500   /* when there is nothing left to accept with */
-#define PORT_TRIES 16 /* for one that is free on both */
+#define REST_MS 500   /* pause after accept() failed for lack of descriptors or memory */
+#define PORT_TRIES 16 /* to find a port free on both loopback addresses */
 
-/* One side of a connection that is carried. */
+/* One end of a forwarded connection. */
 struct port_forward_side {
 	int fd;
-	struct client_tls *tls; /* of the far one, where the way is not plain */
-	char *bytes;            /* read here, not written to the other one yet */
+	struct client_tls *tls; /* of the daemon's side, over HTTPS */
+	char *bytes;            /* read here, not yet written to the other side */
 	size_t at, n;
-	bool ended, shutdown_sent; /* it sends no more; the other one has heard so */
+	bool ended, shutdown_sent; /* end of file was read; and was passed on */
 	short tls_events;          /* what TLS waits for */
 };
 
@@ -37,7 +38,7 @@ struct port_forward {
 	int listeners[LISTENERS];
 	struct port_forward_pair *pairs;
 	unsigned n;
-	uint64_t accept_after_ns; /* nobody comes in before */
+	uint64_t accept_after_ns; /* no connection is accepted before */
 };
 
 static ssize_t port_forward_side_read(struct port_forward_side *s, void *to, size_t n)
@@ -76,114 +77,48 @@ static void port_forward_pair_free(struct port_forward_pair *p)
 	free(p);
 }
 
-/* The far side */
-
-static int port_forward_format_request(const struct port_forward *f, struct buf *out)
+static int port_forward_open_tunnel(struct port_forward *f, struct http_client *h,
+				    struct cay_err *err)
 {
-	const struct dial *to = &f->api->dial;
-	char id[ID_TEXT_LEN + 1], host[URL_MAX];
-	int r;
+	char port[8] = "";
+	struct api_call c = { .op = OP_PORT_CONNECT,
+			      .ids = { f->sandbox },
+			      .path_name = port,
+			      .upgrade = HELLO_PORT_PROTOCOL };
+	uint64_t before = f->api->timeout_ms;
+	int r = snprintf(port, sizeof(port), "%u", f->port);
 
-	id_format(&f->sandbox, id);
-	r = buf_printf(out, "GET /v1/sandboxes/%s/tunnel/%u HTTP/1.1\r\n", id, f->port);
-	if (dial_is_remote(to))
-		url_format_authority(&to->context.url, host);
+	if (before > FORWARD_REACH_MS)
+		f->api->timeout_ms = FORWARD_REACH_MS;
 	if (r >= 0)
-		r = buf_printf(out, "Host: %s\r\n", dial_is_remote(to) ? host : "localhost");
-	if (r >= 0 && dial_is_remote(to))
-		r = buf_printf(out, "Authorization: Bearer %s\r\n", to->context.token);
-	return r < 0 ? r
-		     : buf_puts(out,
-				"Connection: upgrade\r\nUpgrade: " HELLO_PORT_PROTOCOL "\r\n\r\n");
-}
-
-static int port_forward_side_wait(struct port_forward *f, struct port_forward_side *s, short events,
-				  uint64_t deadline, struct cay_err *err)
-{
-	int r;
-
-	if (s->tls && client_tls_has_buffered(s->tls))
-		return 0;
-	r = interrupt_wait(&f->api->intr, s->fd, s->tls_events ? s->tls_events : events, deadline);
-	return r < 0 ? cay_fail_sys(err, r == -ETIMEDOUT ? CAY_E_TIMEOUT : CAY_E_UNAVAILABLE, -r,
-				    "port.connect")
-		     : 0;
-}
-
-static int port_forward_send_request(struct port_forward *f, struct port_forward_side *s,
-				     const struct buf *ask, uint64_t deadline, struct cay_err *err)
-{
-	for (size_t at = 0; at < ask->len;) {
-		ssize_t n = port_forward_side_write(s, ask->data + at, ask->len - at);
-
-		if (n > 0)
-			at += (size_t)n;
-		else if (n != -EAGAIN)
-			return cay_fail(err, CAY_E_UNAVAILABLE, "the daemon hung up");
-		else if (port_forward_side_wait(f, s, POLLOUT, deadline, err) < 0)
-			return -EIO;
-	}
-	return 0;
-}
-
-static int port_forward_fail_status(int status, uint16_t port, struct cay_err *err)
-{
-	for (unsigned c = 1; c < CAY_NUM_CODES; c++)
-		if (status != 502 && cay_error_row((enum cay_code)c)->http == status)
-			return cay_fail(err, (enum cay_code)c, "port %u: %s", port,
-					cay_error_row((enum cay_code)c)->name);
-	return cay_fail(err, status == 502 ? CAY_E_PORT : CAY_E_MISBEHAVED,
-			"port %u: nobody listens there in the sandbox", port);
-}
-
-/* One byte at a time: what stands behind the head is the port's. */
-static int port_forward_read_reply(struct port_forward *f, struct port_forward_side *s,
-				   uint64_t deadline, struct cay_err *err)
-{
-	auto_buf head = BUF_INIT(HTTP_HEAD_MAX);
-	uint64_t status;
-
-	while (head.len < 4 || memcmp(head.data + head.len - 4, "\r\n\r\n", 4) != 0) {
-		char c;
-		ssize_t n = port_forward_side_read(s, &c, 1);
-
-		if (n == -EAGAIN && port_forward_side_wait(f, s, POLLIN, deadline, err) < 0)
-			return -EIO;
-		if (n == -EAGAIN)
-			continue;
-		if (n <= 0 || buf_putc(&head, c) < 0)
-			return cay_fail(err, CAY_E_MISBEHAVED, "the daemon's answer is no HTTP");
-	}
-	if (head.len < 13 || memcmp(head.data, "HTTP/1.1 ", 9) != 0 ||
-	    str_parse_u64((struct slice){ head.data + 9, 3 }, 100, 599, &status) < 0)
-		return cay_fail(err, CAY_E_MISBEHAVED, "the daemon's answer is no HTTP");
-	return status == 101 ? 0 : port_forward_fail_status((int)status, f->port, err);
+		r = api_call_upgrade(f->api, &c, h, err);
+	f->api->timeout_ms = before;
+	return r;
 }
 
 static int port_forward_connect(struct port_forward *f, struct port_forward_side *ret,
 				struct cay_err *err)
 {
-	uint64_t ms = f->api->timeout_ms < FORWARD_REACH_MS ? f->api->timeout_ms : FORWARD_REACH_MS;
-	uint64_t deadline = clk_boot_ns(&clk_system) + ms * NS_PER_MS;
-	auto_buf ask = BUF_INIT(KIB(8));
-	int r;
+	auto_http h = HTTP_INIT;
+	int r = port_forward_open_tunnel(f, &h, err);
 
-	*ret = (struct port_forward_side){ .fd = -EBADF };
-	r = dial_connect(&f->api->dial, deadline, &f->api->intr, &ret->fd, &ret->tls, err);
-	if (r >= 0 && port_forward_format_request(f, &ask) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	if (r >= 0)
-		r = port_forward_send_request(f, ret, &ask, deadline, err);
-	if (r >= 0)
-		r = port_forward_read_reply(f, ret, deadline, err);
-	if (ask.data)
-		explicit_bzero(ask.data, ask.len);
-	return r;
+	if (r < 0)
+		return r;
+	ret->bytes = malloc(FORWARD_BUF);
+	if (!ret->bytes)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	/* the port may have sent bytes together with the reply's head */
+	static_assert(HTTP_PIECE <= FORWARD_BUF);
+	ret->n = h.body.len;
+	if (ret->n)
+		memcpy(ret->bytes, h.body.data, ret->n);
+	ret->fd = cay_take_fd(&h.fd);
+	ret->tls = h.tls;
+	h.tls = NULL;
+	return 0;
 }
 
-/* Carrying */
-
-/* False: it is over. */
+/* False: close the pair. */
 static bool port_forward_side_copy(struct port_forward_side *from, struct port_forward_side *to)
 {
 	ssize_t n;
@@ -233,21 +168,16 @@ static void port_forward_accept(struct port_forward *f, int listener)
 	struct port_forward_pair *p = fd < 0 ? NULL : calloc(1, sizeof(*p));
 	struct cay_err err = {};
 
-	/* who waits is ready still: asked at once again, it would be asked for ever */
+	/* poll() would report the waiting connection again at once: pause instead of spinning */
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 		f->accept_after_ns = clk_boot_ns(&clk_system) + REST_MS * NS_PER_MS;
 	if (!p)
 		return;
 	p->side[1].fd = -EBADF;
 	p->side[0].fd = cay_take_fd(&fd);
-	if (port_forward_connect(f, &p->side[1], &err) < 0) {
-		print_note("%s", err.msg);
-		port_forward_pair_free(p);
-		return;
-	}
 	p->side[0].bytes = malloc(FORWARD_BUF);
-	p->side[1].bytes = malloc(FORWARD_BUF);
-	if (!p->side[0].bytes || !p->side[1].bytes) {
+	if (!p->side[0].bytes || port_forward_connect(f, &p->side[1], &err) < 0) {
+		print_note("%s", err.code ? err.msg : "no memory");
 		port_forward_pair_free(p);
 		return;
 	}
@@ -269,7 +199,7 @@ static void port_forward_copy_all(struct port_forward *f)
 	}
 }
 
-/* One turn; -EINTR when the user means it. */
+/* -EINTR after a signal. */
 static int port_forward_poll_once(struct port_forward *f)
 {
 	struct pollfd polls[1 + LISTENERS + 2 * FORWARD_MAX];
@@ -304,8 +234,6 @@ static int port_forward_poll_once(struct port_forward *f)
 	return 0;
 }
 
-/* Listening */
-
 static int port_forward_listen_loopback(int family, uint16_t *port)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
@@ -330,7 +258,8 @@ static int port_forward_listen_loopback(int family, uint16_t *port)
 	return cay_take_fd(&fd);
 }
 
-/* Both or none where there are both: whoever has the other one would get what is ours. */
+/* Listen on IPv4 and IPv6 or fail: another process on one of them would get connections
+ * meant for us. */
 static int port_forward_listen_both(struct port_forward *f, uint16_t *local, struct cay_err *err)
 {
 	uint16_t wanted = *local;
@@ -346,7 +275,7 @@ static int port_forward_listen_both(struct port_forward *f, uint16_t *local, str
 					    wanted);
 		r = f->listeners[1] = port_forward_listen_loopback(AF_INET6, local);
 		if (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL)
-			r = 0; /* where there is none there is none */
+			r = 0; /* a machine without IPv6 */
 		if (r >= 0)
 			f->listeners[0] = cay_take_fd(&four);
 		if (wanted)

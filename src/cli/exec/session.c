@@ -16,15 +16,15 @@
 #define SIGNAL_MS 5000
 #define BACKOFF_MS 100
 
-/* A connection that carries one or both streams. */
+/* A connection that carries one or both output streams. */
 struct session_line {
-	unsigned mask; /* 0: not used */
+	unsigned mask; /* STREAM_BIT()s; 0: unused */
 	bool finished;
-	bool broken; /* to be opened again */
+	bool broken; /* reopen it at retry_ns */
 	struct http_client http;
 	struct frame_reader stream;
-	size_t at;                              /* bytes of http.body that were read */
-	struct frame_reader_item pending_write; /* output that waits for its fd; n = 0: none */
+	size_t at;                              /* bytes of http.body already read */
+	struct frame_reader_item pending_write; /* output to write; n = 0: none */
 };
 
 struct session {
@@ -35,11 +35,26 @@ struct session {
 	struct session_line lines[2];
 	struct stdin_forward stdin_forward;
 	bool has_end;
-	bool is_regular_file[FRAME_NUM_STREAMS]; /* writing to this fd cannot block for long */
+	bool is_regular_file[FRAME_NUM_STREAMS]; /* may be written to in one piece */
 	unsigned tries;
-	uint64_t retry_ns;  /* when broken lines are opened again */
+	uint64_t retry_ns;  /* boot time */
 	struct cay_err why; /* of the last break */
 };
+
+unsigned session_tries_max(const struct api *a)
+{
+	return dial_is_remote(&a->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
+}
+
+uint64_t session_backoff_ns(unsigned tries)
+{
+	return tries > 1 ? (UINT64_C(1) << (tries - 2)) * BACKOFF_MS * NS_PER_MS : 0;
+}
+
+bool session_can_reconnect(int r, const struct cay_err *why)
+{
+	return r == -ECONNRESET || r == -EPIPE || why->code == CAY_E_UNAVAILABLE;
+}
 
 static int session_send_signal(struct session *s, const char *name)
 {
@@ -56,28 +71,30 @@ static int session_send_signal(struct session *s, const char *name)
 	r = api_call(s->api, &c, &(struct exec_info){}, &why);
 	s->api->timeout_ms = before;
 	s->api->hint[0] = 0;
-	/* it may have ended meanwhile */
+	/* the command may have ended meanwhile */
 	if (r < 0 && why.code != CAY_E_STATE && why.code != CAY_E_NOT_FOUND)
-		print_note("%s did not arrive: %s", name, why.msg);
+		print_note("could not send %s: %s", name, why.msg);
 	return r;
 }
 
-static bool session_reply_is_frames(const struct http_client *h)
+/* Send a request whose reply must be a stream of frames, and read the reply's head. */
+static int session_line_open(struct session *s, struct session_line *l, const struct api_call *c,
+			     struct cay_err *err)
 {
-	return h->status == 200 && str_eq(h->reply_headers.type, FRAME_MEDIA_TYPE);
-}
+	struct http_client *h = &l->http;
+	int r = api_call_open(s->api, c, h, err);
 
-static int session_fail_reply(struct session *s, enum op_id op, struct http_client *h,
-			      struct cay_err *err)
-{
-	int r = h->status >= 400 ? api_call_finish(s->api, op, h, NULL, err) : 0;
-
+	if (r >= 0)
+		r = api_call_receive_head(s->api, c->op, h, err);
+	if (r < 0 || (h->status == 200 && str_eq(h->reply_headers.type, FRAME_MEDIA_TYPE)))
+		return r;
+	r = h->status >= 400 ? api_call_finish(s->api, c->op, h, NULL, err) : 0;
 	return r < 0 ? r
-		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of frames",
-				ops[op].name);
+		     : cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is not a stream of frames",
+				ops[c->op].name);
 }
 
-/* Start the command.  Without its id there is nothing to go on with. */
+/* The reply must name the exec: reconnecting needs its id. */
 static int session_start_exec(struct session *s, struct cay_err *err)
 {
 	struct session_line *l = &s->lines[0];
@@ -85,16 +102,12 @@ static int session_start_exec(struct session *s, struct cay_err *err)
 			      .ids = { s->spec->sandbox },
 			      .request = &s->spec->request,
 			      .accept = FRAME_MEDIA_TYPE };
-	int r = api_call_open(s->api, &c, &l->http, err);
+	int r = session_line_open(s, l, &c, err);
 
-	if (r >= 0)
-		r = api_call_receive_head(s->api, c.op, &l->http, err);
 	if (r < 0)
 		return r;
-	if (!session_reply_is_frames(&l->http))
-		return session_fail_reply(s, c.op, &l->http, err);
 	if (id_parse(ID_EXEC, slice_of(l->http.reply_headers.exec), &s->exec) < 0)
-		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply does not name the exec",
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply lacks the id of the exec",
 				ops[c.op].name);
 	l->mask = OUT | ERR;
 	l->stream = frame_reader_create(OUT | ERR);
@@ -102,7 +115,7 @@ static int session_start_exec(struct session *s, struct cay_err *err)
 	return 0;
 }
 
-/* Go on where the line stopped. */
+/* Continue at the offset where the line stopped. */
 static int session_line_reopen(struct session *s, struct session_line *l, struct cay_err *err)
 {
 	bool out = l->mask == OUT;
@@ -117,14 +130,10 @@ static int session_line_reopen(struct session *s, struct session_line *l, struct
 			      .query = &query,
 			      .accept = FRAME_MEDIA_TYPE };
 	struct frame_reader at = frame_reader_create(l->mask);
-	int r = api_call_open(s->api, &c, &l->http, err);
+	int r = session_line_open(s, l, &c, err);
 
-	if (r >= 0)
-		r = api_call_receive_head(s->api, c.op, &l->http, err);
 	if (r < 0)
 		return r;
-	if (!session_reply_is_frames(&l->http))
-		return session_fail_reply(s, c.op, &l->http, err);
 	memcpy(at.next, l->stream.next, sizeof(at.next));
 	l->stream = at;
 	l->at = 0;
@@ -132,10 +141,10 @@ static int session_line_reopen(struct session *s, struct session_line *l, struct
 	return 0;
 }
 
-/* A connection is gone.  One that carried both streams becomes two. */
+/* Schedule a reconnect.  A connection that carried both streams becomes two. */
 static int session_line_note_break(struct session *s, struct session_line *l, struct cay_err *err)
 {
-	unsigned most = dial_is_remote(&s->api->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
+	unsigned most = session_tries_max(s->api);
 
 	if (++s->tries > most) {
 		char id[ID_TEXT_LEN + 1];
@@ -153,16 +162,8 @@ static int session_line_note_break(struct session *s, struct session_line *l, st
 		l->mask = OUT;
 	}
 	http_client_fini(&l->http);
-	/* at once, and then ever later */
-	s->retry_ns = clk_boot_ns(&clk_system);
-	if (s->tries > 1)
-		s->retry_ns += (UINT64_C(1) << (s->tries - 2)) * BACKOFF_MS * NS_PER_MS;
+	s->retry_ns = clk_boot_ns(&clk_system) + session_backoff_ns(s->tries);
 	return 0;
-}
-
-static bool session_can_reconnect(int r, const struct cay_err *why)
-{
-	return r == -ECONNRESET || why->code == CAY_E_UNAVAILABLE;
 }
 
 int session_end_decode(struct api *a, struct slice json, struct end *ret, struct cay_err *err)
@@ -171,12 +172,12 @@ int session_end_decode(struct api *a, struct slice json, struct end *ret, struct
 	struct end end = {};
 
 	if (field_decode_text(&end_table, json, &json_control_limits, &a->arena, &end, &why) < 0)
-		return cay_fail(err, CAY_E_MISBEHAVED, "the end is not what it should be: %s",
-				why.msg);
-	/* an exit without its code must not look like success */
+		return cay_fail(err, CAY_E_MISBEHAVED, "invalid end of an exec: %s", why.msg);
+	/* an exit without a code must not look like success */
 	if ((end.reason == END_EXIT && !end.has_exit_code) ||
 	    (end.reason == END_SIGNAL && !end.signal))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the end does not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED,
+				"invalid end of an exec: no exit code or signal");
 	*ret = end;
 	return 0;
 }
@@ -219,7 +220,7 @@ static int session_line_handle_item(struct session *s, struct session_line *l,
 	return 0;
 }
 
-/* Read items until output waits or bytes are used up. */
+/* Read items until there is output to write or no more bytes. */
 static int session_line_read_items(struct session *s, struct session_line *l, struct cay_err *err)
 {
 	while (!l->pending_write.n && l->at < l->http.body.len) {
@@ -231,7 +232,7 @@ static int session_line_read_items(struct session *s, struct session_line *l, st
 
 		if (n < 0)
 			return cay_fail(err, CAY_E_MISBEHAVED,
-					"the output is not in order; the rest is not shown");
+					"output frames are out of order; the rest is not shown");
 		l->at += (size_t)n;
 		r = session_line_handle_item(s, l, &item, err);
 		if (r < 0)
@@ -247,7 +248,8 @@ static int session_line_read_items(struct session *s, struct session_line *l, st
 	}
 	if (l->http.reply_complete && !l->finished) {
 		s->why = (struct cay_err){};
-		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE, "the stream stopped without an end");
+		(void)cay_fail(&s->why, CAY_E_UNAVAILABLE,
+			       "the stream stopped before the end of the exec");
 		return session_line_note_break(s, l, err);
 	}
 	return 0;
@@ -290,7 +292,7 @@ static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
 		}
 		if (r < 0)
 			return session_line_note_break(s, l, err);
-		/* nobody wakes us for what came with the head */
+		/* poll() does not report items that arrived with the head */
 		r = session_line_read_items(s, l, err);
 		if (r < 0)
 			return r;
@@ -298,7 +300,7 @@ static int session_reopen_broken_lines(struct session *s, struct cay_err *err)
 	return 0;
 }
 
-/* poll() said there is room: PIPE_BUF bytes go into a pipe without blocking. */
+/* After POLLOUT, up to PIPE_BUF bytes can be written without blocking. */
 static int session_line_write_output(struct session *s, struct session_line *l, struct cay_err *err)
 {
 	int fd = l->pending_write.stream == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO;
@@ -317,7 +319,7 @@ static int session_line_write_output(struct session *s, struct session_line *l, 
 		return 0;
 	}
 	if (done < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write its output");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write the output");
 	l->pending_write.p += done;
 	l->pending_write.n -= (size_t)done;
 	return l->pending_write.n ? 0 : session_line_read_items(s, l, err);
@@ -367,7 +369,7 @@ static uint64_t session_prepare_poll(const struct session *s, struct pollfd p[st
 			p[P_LINE + i] = (struct pollfd){ .fd = l->http.fd,
 							 .events = http_client_poll_events(
 								 &l->http, POLLIN) };
-		/* nobody wakes us for bytes that are here */
+		/* poll() does not report buffered bytes */
 		if (p[P_LINE + i].fd >= 0 && http_client_has_buffered(&l->http))
 			deadline = 0;
 	}
@@ -380,7 +382,7 @@ static int session_poll_once(struct session *s, struct cay_err *err)
 	uint64_t deadline;
 	int r = 0, n;
 
-	/* one may have come while something else was waited for */
+	/* a signal may have arrived during a blocking call */
 	session_forward_signal(s);
 	if (s->ret->quit)
 		return 0;
@@ -413,7 +415,7 @@ static bool session_is_finished(const struct session *s)
 	return true;
 }
 
-/* Its lines are opened as those that broke are. */
+/* Mark the lines broken, so that the loop opens them at their offsets. */
 static int session_watch_existing_exec(struct session *s)
 {
 	static const struct {

@@ -7,7 +7,7 @@
 
 #define MEDIA "application/octet-stream"
 
-/* -EAGAIN: nothing now; 0: end of file, which a terminal that is gone is too. */
+/* -EAGAIN: nothing now; 0: end of file, or a terminal that hung up. */
 static ssize_t stdin_forward_read(char *to, size_t n)
 {
 	ssize_t got = read(STDIN_FILENO, to, n);
@@ -60,7 +60,7 @@ static int stdin_forward_open_request(struct stdin_forward *f, bool close, struc
 		.ids = { f->sandbox, f->exec },
 		.query = &query,
 		.content_type = MEDIA,
-		.body_length = close ? 0 : HTTP_CHUNKED,
+		.body_length = close ? 0 : HTTP_CLIENT_CHUNKED,
 	};
 
 	f->in_body = 0;
@@ -80,7 +80,7 @@ static int stdin_forward_queue(struct stdin_forward *f, const char *p, size_t n,
 	return 0;
 }
 
-/* This request is complete but for its reply. */
+/* Only the reply is missing then. */
 static int stdin_forward_end_body(struct stdin_forward *f, struct cay_err *err)
 {
 	f->state = STDIN_FORWARD_REPLY;
@@ -120,7 +120,7 @@ static int stdin_forward_read_piece(struct stdin_forward *f, struct cay_err *err
 	return r;
 }
 
-/* The reply is here.  A command that reads no more is not a failure. */
+/* A command that stopped reading its input is not a failure. */
 static int stdin_forward_finish_request(struct stdin_forward *f, struct cay_err *err)
 {
 	struct cay_err why = {};
@@ -154,7 +154,7 @@ int stdin_forward_continue(struct stdin_forward *f, bool readable, bool readable
 		return r;
 	if (f->http.fd >= 0 && http_client_has_unsent(&f->http)) {
 		r = http_client_flush(&f->http);
-		/* the reply may say why nobody reads; without one, the pull below fails */
+		/* a reply may say why; without one, the receive below fails */
 		if (r < 0 && r != -EAGAIN)
 			f->http.sent = f->http.out.len;
 	}

@@ -13,8 +13,7 @@
 #include "cli/print/print.h"
 
 #define PIECE KIB(16)
-#define BACKOFF_MS 100
-#define LEAVE_MS 1000 /* for what was typed in front of the keys */
+#define LEAVE_MS 1000 /* to send input typed before the detach keys */
 #define CTRL_C 3
 #define CTRL_D 4
 
@@ -24,26 +23,25 @@ struct terminal {
 	struct terminal_result *ret;
 	struct attach_client attach_client;
 	struct detach_keys detach_keys;
-	int signals; /* of the terminal's own */
+	int signals; /* signalfd for SIGWINCH, SIGCONT, SIGQUIT */
 	bool raw, may_have_queried;
-	/* out */
 	uint64_t next[FRAME_NUM_STREAMS];
-	struct slice pending_write; /* waits for its fd */
+	struct slice pending_write; /* output for write_fd */
 	int write_fd;
 	bool ended;
-	bool needs_bytes; /* all that came was looked at */
-	/* in: held begins at base, and up to sent was sent on this connection */
+	bool needs_bytes; /* no complete frame is buffered */
+	/* input: held begins at offset base; up to sent was sent on this connection */
 	struct buf held;
 	uint64_t base, sent;
-	bool offset_known; /* where it stands, on this connection */
-	bool role_known;   /* whether we write; what is typed before waits in the terminal */
+	bool offset_known; /* base is the server's, on this connection */
+	bool role_known;   /* until then input stays unread in the terminal */
 	bool writes, closed, eof, eof_sent;
-	uint16_t cols, rows; /* as the other side has them */
+	uint16_t cols, rows; /* last known at the other end */
 	unsigned tries;
-	uint64_t leave_ns; /* when it is left, whatever was not sent */
+	uint64_t leave_ns; /* deadline for unsent input after detaching */
 };
 
-/* Raw terminals do not return the carriage by themselves. */
+/* A raw terminal does not add carriage returns. */
 #define note(t, ...) \
 	do { \
 		if ((t)->raw && write(STDERR_FILENO, "\r\n", 2) < 0) \
@@ -53,14 +51,11 @@ struct terminal {
 			break; \
 	} while (false)
 
-/* In */
-
-/* Standard input stands here: what is before it need not be held, what is behind it is
- * sent again. */
+/* The server has input up to here: drop it from held, send the rest again. */
 static void terminal_set_input_offset(struct terminal *t, uint64_t at)
 {
 	if (at < t->base || at > t->base + t->held.len) {
-		buf_clear(&t->held); /* somebody else wrote */
+		buf_clear(&t->held); /* another client wrote */
 		t->base = at;
 	}
 	buf_consume(&t->held, (size_t)(at - t->base));
@@ -77,7 +72,8 @@ static int terminal_acknowledge_input(struct terminal *t, uint64_t at, struct ca
 	if (!t->offset_known || (t->spec->tty && !t->writes) || at < t->base)
 		return 0;
 	if (at > t->sent)
-		return cay_fail(err, CAY_E_MISBEHAVED, "more input was taken than was sent");
+		return cay_fail(err, CAY_E_MISBEHAVED,
+				"the server acknowledged more input than was sent");
 	buf_consume(&t->held, (size_t)(at - t->base));
 	t->base = at;
 	return 0;
@@ -103,7 +99,7 @@ static int terminal_handle_role(struct terminal *t, const struct frame *f, struc
 	bool before = t->writes;
 
 	if (frame_role_decode(f, &t->writes) < 0)
-		return cay_fail(err, CAY_E_MISBEHAVED, "a role that is none");
+		return cay_fail(err, CAY_E_MISBEHAVED, "invalid role");
 	t->role_known = true;
 	if (t->writes) {
 		terminal_set_input_offset(t, f->offset);
@@ -112,7 +108,8 @@ static int terminal_handle_role(struct terminal *t, const struct frame *f, struc
 	t->offset_known = false;
 	buf_clear(&t->held);
 	if (before || t->spec->role != ROLE_WATCH)
-		note(t, "somebody else writes to it; you watch (cay attach --take takes over)");
+		note(t, "another client has the input; you are watching (use 'cay attach --take' "
+			"to take over)");
 	return 0;
 }
 
@@ -149,7 +146,7 @@ static bool terminal_wants_input(const struct terminal *t)
 
 static int terminal_hold_input(struct terminal *t, const void *p, size_t n, struct cay_err *err)
 {
-	/* who only watches types into nothing */
+	/* input of a watcher is dropped */
 	if (t->closed || (t->spec->tty && !t->writes))
 		return 0;
 	return buf_append(&t->held, p, n) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : 0;
@@ -165,7 +162,7 @@ static int terminal_read_input(struct terminal *t, struct cay_err *err)
 		return 0;
 	if (n <= 0) {
 		t->eof = true;
-		/* a terminal has no end of file but this */
+		/* a terminal has no other end of file */
 		return t->spec->tty ? terminal_hold_input(t, &(char){ CTRL_D }, 1, err) : 0;
 	}
 	pass = t->raw ? detach_keys_scan(&t->detach_keys, bytes, (size_t)n) : (size_t)n;
@@ -176,8 +173,6 @@ static int terminal_read_input(struct terminal *t, struct cay_err *err)
 	return terminal_hold_input(t, bytes, pass, err);
 }
 
-/* Out */
-
 static int terminal_handle_output(struct terminal *t, const struct frame *f, struct cay_err *err)
 {
 	bool gap = f->type == FRAME_GAP;
@@ -185,11 +180,11 @@ static int terminal_handle_output(struct terminal *t, const struct frame *f, str
 
 	if (f->offset != t->next[f->stream] || !n)
 		return cay_fail(err, CAY_E_MISBEHAVED,
-				"the output is not in order; the rest is not shown");
+				"output frames are out of order; the rest is not shown");
 	t->next[f->stream] += n;
 	t->tries = 0;
 	if (gap) {
-		note(t, "%llu bytes of its output were lost", (unsigned long long)n);
+		note(t, "%llu bytes of output were lost", (unsigned long long)n);
 		return 0;
 	}
 	t->may_have_queried |=
@@ -213,7 +208,7 @@ static int terminal_handle_frame(struct terminal *t, const struct frame *f, stru
 	case FRAME_EOF:
 		t->closed = true;
 		buf_clear(&t->held);
-		t->base = t->sent; /* news of it may still come */
+		t->base = t->sent; /* acknowledgements may still arrive */
 		return 0;
 	case FRAME_SIZE:
 		return frame_size_decode(f, &t->cols, &t->rows);
@@ -230,7 +225,7 @@ static int terminal_handle_frame(struct terminal *t, const struct frame *f, stru
 	return 0;
 }
 
-/* poll() said there is room: PIPE_BUF bytes go into a pipe without blocking. */
+/* After POLLOUT, up to PIPE_BUF bytes can be written without blocking. */
 static int terminal_write_output(struct terminal *t, struct cay_err *err)
 {
 	ssize_t n = write(t->write_fd, t->pending_write.p,
@@ -243,20 +238,18 @@ static int terminal_write_output(struct terminal *t, struct cay_err *err)
 		return 0;
 	}
 	if (n < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write its output");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "write the output");
 	t->pending_write.p += n;
 	t->pending_write.n -= (size_t)n;
 	return 0;
 }
-
-/* The connection */
 
 static int terminal_connect(struct terminal *t, struct cay_err *err)
 {
 	struct exec_attach_query q = {
 		.stdout_offset = t->next[FRAME_STDOUT],
 		.stderr_offset = t->next[FRAME_STDERR],
-		/* our own dead connection may still be its writer */
+		/* our broken connection may still hold the writer's role */
 		.role = t->writes ? ROLE_TAKE : t->spec->role,
 		.acks = !t->spec->tty,
 	};
@@ -267,24 +260,15 @@ static int terminal_connect(struct terminal *t, struct cay_err *err)
 				  err);
 }
 
-static bool terminal_can_reconnect(int r, const struct cay_err *why)
-{
-	return r == -ECONNRESET || r == -EPIPE || why->code == CAY_E_UNAVAILABLE;
-}
-
 static int terminal_reconnect(struct terminal *t, int r, struct cay_err *err)
 {
-	unsigned most = dial_is_remote(&t->api->dial) ? SESSION_TRIES_FAR : SESSION_TRIES;
-
-	while (r < 0 && terminal_can_reconnect(r, err)) {
-		uint64_t ms = t->tries ? (UINT64_C(1) << (t->tries - 1)) * BACKOFF_MS : 0;
-
-		if (++t->tries > most)
+	while (r < 0 && session_can_reconnect(r, err)) {
+		if (++t->tries > session_tries_max(t->api))
 			return r;
 		*err = (struct cay_err){};
 		t->api->hint[0] = 0;
 		(void)interrupt_wait(&t->api->intr, -1, 0,
-				     clk_boot_ns(&clk_system) + ms * NS_PER_MS);
+				     clk_boot_ns(&clk_system) + session_backoff_ns(t->tries));
 		if (interrupt_take_signal(&t->api->intr)) {
 			t->ret->quit = 128 + t->api->intr.signo;
 			return 0;
@@ -294,7 +278,7 @@ static int terminal_reconnect(struct terminal *t, int r, struct cay_err *err)
 	return r;
 }
 
-/* Frames until output waits. */
+/* Handle frames until there is output to write. */
 static int terminal_handle_frames(struct terminal *t, struct cay_err *err)
 {
 	int r = 1;
@@ -305,7 +289,7 @@ static int terminal_handle_frames(struct terminal *t, struct cay_err *err)
 		r = attach_client_next_frame(&t->attach_client, &f, err);
 		t->needs_bytes = r == 0;
 		if (r > 0 && f.type == FRAME_DATA && !t->spec->tty) {
-			/* what is written below is had: acks keep what a broken line lost */
+			/* the server keeps unacknowledged output for a reconnect */
 			struct frame ack = { .type = FRAME_TAKEN,
 					     .stream = f.stream,
 					     .offset = f.offset + f.length };
@@ -328,18 +312,15 @@ static int terminal_exchange_bytes(struct terminal *t, const struct pollfd *p, s
 
 	if (http_client_has_unsent(&t->attach_client.http)) {
 		r = http_client_flush(&t->attach_client.http);
-		/* why it ended may be there to read */
+		/* the reason may still be readable */
 		if (r < 0 && r != -EAGAIN)
 			t->attach_client.http.sent = t->attach_client.http.out.len;
 		r = 0;
 	}
-	/* what is here comes before news of the connection's end */
 	if (t->needs_bytes && (p->revents || http_client_has_buffered(&t->attach_client.http)))
 		r = http_client_receive(&t->attach_client.http, err);
 	return r == -EAGAIN ? 0 : r;
 }
-
-/* Signals */
 
 static void terminal_read_signals(struct terminal *t)
 {
@@ -364,10 +345,8 @@ static int terminal_open_signals(struct terminal *t, struct cay_err *err)
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "block signals");
 	t->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return t->signals < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a signalfd") : 0;
+	return t->signals < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a signalfd") : 0;
 }
-
-/* The loop */
 
 enum { P_INTR, P_SIGNALS, P_STDIN, P_LINE, P_WRITE, P_NUM };
 

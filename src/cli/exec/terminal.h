@@ -2,14 +2,13 @@
 #ifndef CAY_CLI_EXEC_TERMINAL_H
 #define CAY_CLI_EXEC_TERMINAL_H
 /*
- * terminal - be attached to a command that runs: its terminal, or its streams
+ * terminal - attach to a running command: its terminal, or its streams
  *
- * One poll loop.  Output that cannot be written is not read, input that was not taken is
- * held (TERMINAL_HELD) and sent again when the connection broke; it comes back by offset in both
- * directions.  The command outlives us whatever happens here.
+ * One poll loop.  Output that cannot be written is not read; unacknowledged input is held
+ * (TERMINAL_HELD).  After a broken connection both directions continue by offset.  The
+ * command keeps running when cay ends.
  *
- * Without a terminal all is binary-clean, and the end of our standard input is the end of
- * its.
+ * Without a terminal, all bytes pass unchanged, and the end of standard input is passed on.
  */
 #include "cli/client/api.h"
 #include "cli/exec/detach-keys.h"
@@ -18,16 +17,16 @@
 
 struct terminal_spec {
 	struct id sandbox, exec;
-	bool tty;                       /* it has one */
-	bool forward_stdin;             /* our standard input goes in */
-	enum exec_role role;            /* of a terminal */
-	struct detach_keys detach_keys; /* that leave it */
+	bool tty; /* the command has a terminal */
+	bool forward_stdin;
+	enum exec_role role; /* if tty */
+	struct detach_keys detach_keys;
 };
 
 struct terminal_result {
 	struct end end;
 	bool detached;
-	int quit; /* 0, or the exit status of who left before the command ended */
+	int quit; /* 0, or the exit status after leaving before the command ended */
 };
 
 [[nodiscard]] int terminal_run(struct api *a, const struct terminal_spec *spec,

@@ -14,11 +14,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define ANSWER_MS 1000 /* a terminal at the end of a slow line */
-#define ANSWERS_MAX 30 /* times that, while they come */
+#define ANSWER_MS 1000 /* for a terminal on a slow connection */
+#define ANSWERS_MAX 30 /* times ANSWER_MS, while answers keep arriving */
 #define ASK_MAX 96
 
-/* A program has one terminal, and a signal handler no arguments. */
+/* Global because a signal handler has no arguments. */
 static struct termios before, raw;
 static volatile sig_atomic_t is_raw;
 
@@ -57,14 +57,14 @@ int tty_set_raw(struct cay_err *err)
 	struct sigaction sa = { .sa_handler = on_tty_fatal_signal, .sa_flags = (int)SA_RESETHAND };
 
 	if (tcgetattr(STDIN_FILENO, &before) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "the terminal");
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "read the terminal's mode");
 	raw = before;
 	cfmakeraw(&raw);
 	for (size_t i = 0; i < ARRAY_SIZE(tty_fatal_signals); i++)
 		(void)sigaction(tty_fatal_signals[i], &sa, NULL);
 	(void)atexit(tty_reset_mode);
 	if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "raw terminal");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set the terminal to raw mode");
 	is_raw = true;
 	return 0;
 }
@@ -75,8 +75,9 @@ void tty_set_raw_again(void)
 		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
 }
 
-/* Where the cursor is, twice, at places that the output cannot have known: what answers
- * both in turn has answered all that came before.  Returns the answer's length. */
+/* Ask for the cursor's position at two random places.  The output cannot have predicted
+ * them, so a terminal that reports both has answered all earlier queries.  Returns the
+ * answer's length. */
 static size_t tty_format_cursor_query(char question[static ASK_MAX], char answer[static ASK_MAX])
 {
 	uint16_t cols = 80, rows = 24;
@@ -95,7 +96,7 @@ static size_t tty_format_cursor_query(char question[static ASK_MAX], char answer
 	return n > 0 && n < ASK_MAX && m > 0 && m < ASK_MAX ? (size_t)m : 0;
 }
 
-/* A flood of questions has a flood of answers: as long as they come they are waited for. */
+/* Many queries have many answers: wait as long as they keep arriving, up to ANSWERS_MAX. */
 static void tty_drain_answers(void)
 {
 	uint64_t now = clk_boot_ns(&clk_system), until = now + ANSWER_MS * NS_PER_MS;
@@ -123,7 +124,7 @@ static void tty_drain_answers(void)
 
 void tty_restore(bool asked)
 {
-	/* what programs switch on and a broken connection leaves on: mouse, paste, cursor */
+	/* modes a program may have left on: mouse, bracketed paste, hidden cursor, colours */
 	static const char calm[] = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l"
 				   "\x1b[?25h\x1b[m";
 

@@ -2,25 +2,23 @@
 #ifndef CAY_CLI_EXEC_TTY_H
 #define CAY_CLI_EXEC_TTY_H
 /*
- * tty - the terminal we are at: raw while a sandbox has it, itself again afterwards
+ * tty - set the user's terminal to raw mode and restore it
  *
- * Restored on every way out: by tty_restore(), at exit, and by the signals that end a
- * program that has gone wrong.
+ * It is restored by tty_restore(), at exit, and by signals such as SIGSEGV.
  *
- * What a sandbox wrote may have asked the terminal something (its title, the cursor, the
- * clipboard), and the answer is typed, as far as any reader can tell.  While we are
- * attached it goes where the question came from; tty_restore() waits for what is still to
- * come and throws it away, so that no shell behind us runs it.
+ * Output of a sandbox may query the terminal (title, cursor, clipboard), and the answer
+ * arrives as if it were typed.  While attached, it goes to the sandbox; tty_restore() waits
+ * for outstanding answers and discards them, so that the user's shell does not run them.
  */
 #include <stdint.h>
 
 #include "base/err.h"
 
-/* Of the terminal at stdout or stdin; false: neither is one. */
+/* Of the terminal at stdout or stdin; false: neither is a terminal. */
 bool tty_read_size(uint16_t *ret_cols, uint16_t *ret_rows);
 [[nodiscard]] int tty_set_raw(struct cay_err *err);
-/* Again, after somebody else had it. */
+/* After SIGCONT: the shell has changed the mode meanwhile. */
 void tty_set_raw_again(void);
-/* asked: what was written may have had questions in it. */
+/* asked: the output may have contained queries. */
 void tty_restore(bool asked);
 #endif

@@ -33,14 +33,14 @@ static int agent_group_open_dir(struct buf *path, int *ret_fd, struct cay_err *e
 {
 	int r = agent_group_format_dir(path, err);
 
-	/* the first part is there: it is the root's */
+	/* path->data[0] is '/': begin with the first name */
 	for (char *p = r < 0 ? NULL : path->data + 1; p;) {
 		char *slash = strchr(p, '/');
 
 		if (slash)
 			*slash = 0;
 		if (mkdir(path->data, 0700) < 0 && errno != EEXIST)
-			return cay_fail_sys(err, CAY_E_INVALID, errno, "make '%s'", path->data);
+			return cay_fail_sys(err, CAY_E_INVALID, errno, "create '%s'", path->data);
 		if (slash)
 			*slash = '/';
 		p = slash ? slash + 1 : NULL;
@@ -60,7 +60,7 @@ static int agent_group_create(int dir, const char *file, char ret[static GROUP_M
 	int r = id_generate(ID_SANDBOX, 0, 0, &id), n;
 
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "make a name");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "generate a name");
 	id_format(&id, text);
 	n = snprintf(line, sizeof(line), "mcp-%s\n", text + ID_TEXT_LEN - RANDOM);
 	r = n < 0 ? -EINVAL : path_write_atomic(dir, file, line, (size_t)n, 0600);
@@ -83,7 +83,7 @@ int agent_group_find_or_create(const char *context, char ret[static GROUP_MAX], 
 		return r;
 	if (buf_printf(&file, "%s" SUFFIX, context) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	/* of two that start at once the second reads what the first wrote */
+	/* of two processes that start at once, the second reads the name the first wrote */
 	if (flock(dir, LOCK_EX) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "lock '%s'", buf_str(&path));
 	r = path_read(dir, buf_str(&file), &text);
@@ -92,9 +92,10 @@ int agent_group_find_or_create(const char *context, char ret[static GROUP_MAX], 
 	rest = (struct slice){ buf_str(&text), text.len };
 	name = slice_cut(&rest, '\n');
 	if (r < 0 || rest.n || !str_is_dns_label(name))
-		return cay_fail(err, CAY_E_INVALID,
-				"'%s/%s' does not name a group: remove it, or say --group NAME",
-				buf_str(&path), buf_str(&file));
+		return cay_fail(
+			err, CAY_E_INVALID,
+			"'%s/%s' does not hold a group name: remove it, or use --group NAME",
+			buf_str(&path), buf_str(&file));
 	memcpy(ret, name.p, name.n);
 	ret[name.n] = 0;
 	return 0;

@@ -2,14 +2,14 @@
 #ifndef CAY_CLI_MCP_AGENT_GROUP_H
 #define CAY_CLI_MCP_AGENT_GROUP_H
 /*
- * group - what the sandboxes of an agent belong to, kept from one start to the next
+ * agent-group - the group of an agent's sandboxes, kept across starts
  *
- * One file each context, CONTEXT.group, in $XDG_STATE_HOME/cay or ~/.local/state/cay: the
- * name of a group nobody else has, made when it is first asked for.
+ * One file for each context, CONTEXT.group, in $XDG_STATE_HOME/cay or ~/.local/state/cay:
+ * a random name, generated on first use.
  */
 #include "base/err.h"
 
-#define GROUP_MAX 64 /* with the 0 behind it */
+#define GROUP_MAX 64 /* with the final 0 */
 
 [[nodiscard]] int agent_group_find_or_create(const char *context, char ret[static GROUP_MAX],
 					     struct cay_err *err);

@@ -11,7 +11,7 @@ static const struct json_limits bridge_rpc_json_limits = { .bytes = RPC_MAX,
 							   .depth = 64,
 							   .values = 400000 };
 
-/* Which member of its params Mcp-Name says once more. */
+/* The member of params that the Mcp-Name header repeats. */
 static const struct {
 	const char *method, *member;
 } bridge_rpc_name_members[] = {
@@ -38,15 +38,16 @@ int bridge_rpc_parse(struct slice text, struct bridge_rpc *ret, enum bridge_rpc_
 	method = json_object_get(tree, "method");
 	id = json_object_get(tree, "id");
 	if (json_is_array(tree))
-		return cay_fail(err, CAY_E_INVALID, "send messages one by one: no batches");
+		return cay_fail(err, CAY_E_INVALID,
+				"batches are not supported: send one message a line");
 	if (!json_is_string(json_object_get(tree, "jsonrpc")))
-		return cay_fail(err, CAY_E_INVALID, "this is not a message of JSON-RPC 2.0");
+		return cay_fail(err, CAY_E_INVALID, "not a JSON-RPC 2.0 message");
 	if (method && !json_is_string(method))
-		return cay_fail(err, CAY_E_INVALID, "method is not text");
+		return cay_fail(err, CAY_E_INVALID, "method is not a string");
 	if (method && id && !bridge_rpc_id_is_valid(id))
-		return cay_fail(err, CAY_E_INVALID, "id is neither text nor an integer");
+		return cay_fail(err, CAY_E_INVALID, "id is neither a string nor an integer");
 	if (!method && !json_object_get(tree, "result") && !json_object_get(tree, "error"))
-		return cay_fail(err, CAY_E_INVALID, "it has no method");
+		return cay_fail(err, CAY_E_INVALID, "the message has no method");
 	*ret = (struct bridge_rpc){ .method = json_string_value(method), .id = id };
 	ret->tree = tree;
 	tree = NULL;
@@ -59,7 +60,7 @@ void bridge_rpc_fini(struct bridge_rpc *m)
 	m->tree = NULL;
 }
 
-/* As it may stand in a header, and would mean the same there. */
+/* Whether a header can carry the text unencoded. */
 static bool bridge_rpc_value_is_plain(const char *s)
 {
 	size_t n = strlen(s);
@@ -108,8 +109,8 @@ int bridge_rpc_format_headers(const struct bridge_rpc *m, const char *version, s
 	const char *name;
 	int r = 0;
 
-	/* who was greeted speaks what was agreed on; others say it in each message, and
-	 * only theirs has the other two */
+	/* legacy clients negotiate a version by initialize; modern ones state it in each
+	 * message, and only those have the other two headers */
 	if (!claims)
 		return version[0] ? bridge_rpc_add_header(out, "MCP-Protocol-Version", version, err)
 				  : 0;
@@ -150,7 +151,7 @@ int bridge_rpc_format_line(struct slice text, struct buf *out)
 	size_t from = out->len;
 	int r = buf_append(out, text.p, text.n);
 
-	/* between values they are spaces; in a text they could not be */
+	/* outside strings they are white space, and JSON strings cannot contain them */
 	for (size_t i = from; r >= 0 && i < out->len; i++)
 		if (out->data[i] == '\n' || out->data[i] == '\r')
 			out->data[i] = ' ';

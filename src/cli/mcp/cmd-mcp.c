@@ -15,9 +15,9 @@ struct mcp_args {
 #define AT(m) offsetof(struct mcp_args, m)
 static const struct opt rows[] = {
 	{ "group", 0, OPT_TEXT, AT(group), .arg = "NAME",
-	  .help = "What its sandboxes belong to; else one that is kept for the next start" },
+	  .help = "Group of the agent's sandboxes (default: one kept across starts)" },
 	{ "profile", 0, OPT_TEXT, AT(profile), .arg = "NAME",
-	  .help = "Which tools: native, anthropic, deep-agent, sandboxhub, sandbox-agent or "
+	  .help = "Tool set: native, anthropic, deep-agent, sandboxhub, sandbox-agent or "
 		  "opensandbox" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
@@ -26,7 +26,7 @@ static int cmd_mcp_check_args(const struct mcp_args *a, struct cay_err *err)
 {
 	if (a->group && (!str_is_dns_label(slice_of(a->group)) || strlen(a->group) > 56))
 		return cay_fail(err, CAY_E_INVALID,
-				"mcp: --group '%s' is no name: 1 to 56 of a-z, 0-9 and '-'",
+				"mcp: invalid --group '%s': use 1 to 56 of a-z, 0-9 and '-'",
 				a->group);
 	if (a->profile && !str_is_dns_label(slice_of(a->profile)))
 		return cay_fail(err, CAY_E_INVALID, "mcp: there is no profile '%s'", a->profile);
@@ -36,13 +36,12 @@ static int cmd_mcp_check_args(const struct mcp_args *a, struct cay_err *err)
 static int cmd_mcp_fail_no_key(struct cli *c, int errnum, struct cay_err *err)
 {
 	api_hint_set(&c->api,
-		     "run it as root, or with a key of your own: 'cay context add --url URL "
+		     "run it as root, or add a context with your key: 'cay context add --url URL "
 		     "--token-file FILE NAME', then 'cay context use NAME'");
-	return cay_fail_sys(err, CAY_E_FORBIDDEN, errnum,
-			    "read the operator's key of this machine");
+	return cay_fail_sys(err, CAY_E_FORBIDDEN, errnum, "read the operator key of this machine");
 }
 
-/* The operator's key, which who may read it may use. */
+/* Any user who can read the operator key may use it. */
 static int cmd_mcp_read_local_token(struct cli *c, struct context *to, struct cay_err *err)
 {
 	auto_close int state = open(c->settings.state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -58,7 +57,7 @@ static int cmd_mcp_read_local_token(struct cli *c, struct context *to, struct ca
 	return r;
 }
 
-/* MCP is the edge's; the control socket of this machine is not one. */
+/* Only cay-edge serves MCP; the local control socket does not. */
 static int cmd_mcp_set_local_context(struct cli *c, struct cay_err *err)
 {
 	struct context *to = &c->api.dial.context;
@@ -68,8 +67,8 @@ static int cmd_mcp_set_local_context(struct cli *c, struct cay_err *err)
 
 	if (c->settings.edge_cert[0])
 		return cay_fail(err, CAY_E_INVALID,
-				"cay-edge of this machine speaks TLS: make a context with the host "
-				"its certificate is for");
+				"cay-edge on this machine uses TLS: add a context with the host in "
+				"its certificate");
 	if (buf_printf(&url, "http://%.*s", (int)first.n, first.p) < 0)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen is too long");
 	r = context_url_parse(buf_str(&url), &to->url, err);
@@ -92,7 +91,7 @@ static int cmd_mcp_choose_group(const struct context *to, const struct mcp_args 
 	else
 		r = agent_group_find_or_create(to->name, ret, &why);
 	if (r < 0)
-		print_note("%s; sandboxes are not found again after a restart", why.msg);
+		print_note("%s; sandboxes will not be found after a restart", why.msg);
 	return r;
 }
 
@@ -120,17 +119,17 @@ const struct cmd cmd_mcp = {
 	.args = "[OPTION...]",
 	.options = options,
 	.size = sizeof(struct mcp_args),
-	.help = "Give an agent the tools of Cay: MCP over standard input and output",
-	.more = "A line is a message, both ways, and nothing else is written to standard output. "
-		"Messages go to /mcp of the context's cay-edge with the context's token, which "
-		"also says what the tools may do. On this machine, without a context, that is "
-		"the operator's key, for who may read it. The group is kept in "
-		"$XDG_STATE_HOME/cay or ~/.local/state/cay, one for each context, so that an agent "
-		"that is started again finds its sandboxes. It ends with its standard input.",
+	.help = "Serve Cay's tools to an agent: MCP over standard input and output",
+	.more = "Each line is one message, in both directions; nothing else is written to standard "
+		"output. Messages go to /mcp of the context's cay-edge with the context's token, "
+		"whose scope limits the tools. Without a context, the operator key of this machine "
+		"is used if you may read it. The group is stored in $XDG_STATE_HOME/cay or "
+		"~/.local/state/cay, one for each context, so that a restarted agent finds its "
+		"sandboxes. The command ends when standard input ends.",
 	.run = cmd_mcp_run,
 };
 
-/* What a client calls the list of servers, and where it reads it. */
+/* The member each client lists servers in, and the file it reads. */
 static const struct mcp_client {
 	const char *name, *list, *type, *file, *command;
 } clients[] = {
@@ -151,7 +150,7 @@ static const struct mcp_client *cmd_mcp_find_client(const char *name)
 
 #define WORDS_MAX 8
 
-/* The words behind "cay"; every value is a label. */
+/* The arguments of "cay"; every value is a label, so none needs quoting. */
 static size_t cmd_mcp_build_args(const struct mcp_args *a, const char *context, const char **ret)
 {
 	const struct {
@@ -195,7 +194,7 @@ static int cmd_mcp_format_snippet(const struct mcp_client *to, const char *const
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
-/* Where it goes is said to people; what a program reads is the snippet alone. */
+/* On stderr at a terminal only: standard output is the snippet alone. */
 static void cmd_mcp_print_where(const struct mcp_client *to, const char *const *words, size_t n)
 {
 	auto_buf line = BUF_INIT(KIB(1));
@@ -206,9 +205,9 @@ static void cmd_mcp_print_where(const struct mcp_client *to, const char *const *
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = buf_printf(&line, " %s", words[i]);
 	if (r < 0)
-		print_note("put it into %s", to->file);
+		print_note("add this to %s", to->file);
 	else
-		print_note("put it into %s; or run '%s'", to->file, buf_str(&line));
+		print_note("add this to %s; or run '%s'", to->file, buf_str(&line));
 }
 
 static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -227,7 +226,7 @@ static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_
 		return r;
 	if (!to) {
 		api_hint_set(&c->api, "one of: claude, cursor, vscode");
-		return cay_fail(err, CAY_E_INVALID, "mcp config: '%s' is no client it knows",
+		return cay_fail(err, CAY_E_INVALID, "mcp config: unknown client '%s'",
 				w->operands[0]);
 	}
 	n = cmd_mcp_build_args(args, context, words);
@@ -245,9 +244,8 @@ const struct cmd cmd_mcp_config = {
 	.needs = CMD_NEEDS_NOTHING,
 	.options = options,
 	.size = sizeof(struct mcp_args),
-	.help = "Print what a client of MCP has to be told to start 'cay mcp'",
-	.more = "The snippet is JSON and holds no secret: the token stays with the context, which "
-		"is "
-		"named when it is not this machine's.",
+	.help = "Print MCP client configuration for 'cay mcp'",
+	.more = "The output is JSON and holds no secret: the token stays in the context, which the "
+		"configuration names unless it is local.",
 	.run = cmd_mcp_config_run,
 };

@@ -14,24 +14,24 @@
 
 struct bridge_call {
 	bool used;
-	bool answered;      /* its answer was written */
-	bool is_initialize; /* it is "initialize" */
-	json_t *id;         /* NULL: nobody waits for an answer */
+	bool answered; /* the answer was written to stdout */
+	bool is_initialize;
+	json_t *id; /* NULL: a notification */
 	struct http_client http;
 	struct sse sse;
-	struct buf body; /* of the request; sent of it are queued */
+	struct buf body; /* of the request; the first "sent" bytes are queued */
 	size_t sent;
 };
 
 struct bridge {
 	struct api *api;
 	const char *target;
-	struct buf in;   /* of standard input, up to the end of a line */
-	bool skips_line; /* the line is too long: what is left of it goes nowhere */
+	struct buf in;   /* from standard input, up to the end of a line */
+	bool skips_line; /* drop the rest of a line that is too long */
 	bool eof;
-	uint64_t give_up_ns;           /* once eof: when to give up */
-	char version[RPC_VERSION_MAX]; /* that was agreed on, or "" */
-	char session[64];              /* that the server wants to hear of again, or "" */
+	uint64_t give_up_ns;           /* deadline once eof is set */
+	char version[RPC_VERSION_MAX]; /* negotiated by initialize, or "" */
+	char session[64];              /* Mcp-Session-Id of the server, or "" */
 	struct bridge_call calls[BRIDGE_CALLS];
 };
 
@@ -60,7 +60,7 @@ static bool bridge_reply_has_type(const struct http_client *h, struct slice type
 	return slice_eq(slice_trim(slice_cut(&rest, ';')), type);
 }
 
-/* A failure is for who waits for an answer; else for who reads stderr. */
+/* Report to the client if it waits for an answer, otherwise on stderr. */
 static int bridge_report_failure(struct bridge *b, const json_t *id, enum bridge_rpc_code code,
 				 const struct cay_err *why, struct cay_err *err)
 {
@@ -75,7 +75,7 @@ static int bridge_report_failure(struct bridge *b, const json_t *id, enum bridge
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-/* The call is over without an answer. */
+/* End a call that has no answer from the server. */
 static int bridge_call_fail(struct bridge *b, struct bridge_call *c, const struct cay_err *why,
 			    struct cay_err *err)
 {
@@ -85,7 +85,7 @@ static int bridge_call_fail(struct bridge *b, struct bridge_call *c, const struc
 	return r;
 }
 
-/* 1: it is no message, and why says so. */
+/* 1: the text is not an acceptable message, with why. */
 static int bridge_call_forward_message(struct bridge *b, struct bridge_call *c, struct slice text,
 				       struct cay_err *why, struct cay_err *err)
 {
@@ -104,7 +104,8 @@ static int bridge_call_forward_message(struct bridge *b, struct bridge_call *c, 
 			memcpy(b->session, c->http.reply_headers.session, sizeof(b->session));
 		}
 	} else if (!m.method) {
-		return cay_fail(why, CAY_E_MISBEHAVED, "the server answered what nobody asked") < 0;
+		return cay_fail(why, CAY_E_MISBEHAVED,
+				"the server answered a request that was not sent") < 0;
 	}
 	if (bridge_rpc_format_line(text, &out) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
@@ -121,7 +122,7 @@ static int bridge_call_fail_misbehaved(struct bridge *b, struct bridge_call *c, 
 	return bridge_call_fail(b, c, &why, err);
 }
 
-/* Messages of a stream, as far as it is here. */
+/* Forward the messages of an event stream received so far. */
 static int bridge_call_read_events(struct bridge *b, struct bridge_call *c, struct cay_err *err)
 {
 	struct buf *body = &c->http.body;
@@ -143,7 +144,7 @@ static int bridge_call_read_events(struct bridge *b, struct bridge_call *c, stru
 	return r > 0 ? bridge_call_fail(b, c, &why, err) : r;
 }
 
-/* Whoever refused was Cay, before a message was looked at. */
+/* The edge refused the request before MCP saw it. */
 static int bridge_call_read_refusal(struct bridge *b, struct bridge_call *c, struct slice body,
 				    struct cay_err *err)
 {
@@ -152,12 +153,11 @@ static int bridge_call_read_refusal(struct bridge *b, struct bridge_call *c, str
 	(void)api_error_decode(b->api, body, &why);
 	if (why.code == CAY_E_UNAUTHENTICATED)
 		api_hint_set(b->api,
-			     "the token of this context is not good, or not any more; 'cay "
-			     "context add --replace --token-file FILE NAME' gives it another");
+			     "the token of this context is invalid or has expired; replace it with "
+			     "'cay context add --replace --token-file FILE NAME'");
 	return bridge_call_fail(b, c, &why, err);
 }
 
-/* All of the reply is here. */
 static int bridge_call_read_reply(struct bridge *b, struct bridge_call *c, struct cay_err *err)
 {
 	struct slice body = { buf_str(&c->http.body), c->http.body.len };
@@ -183,7 +183,7 @@ static int bridge_call_read_reply(struct bridge *b, struct bridge_call *c, struc
 	return r;
 }
 
-/* -EAGAIN while some is left. */
+/* -EAGAIN while bytes are left. */
 static int bridge_call_send(struct bridge_call *c)
 {
 	int r = http_client_flush(&c->http);
@@ -196,7 +196,7 @@ static int bridge_call_send(struct bridge_call *c)
 		if (r >= 0)
 			r = http_client_flush(&c->http);
 	}
-	/* a peer that reads no more may have said why */
+	/* a peer that stopped reading may have sent a reply */
 	if (r == -EPIPE || r == -ECONNRESET) {
 		c->http.sent = c->http.out.len;
 		c->sent = c->body.len;
@@ -304,7 +304,7 @@ static int bridge_handle_line(struct bridge *b, struct slice line, struct cay_er
 							   : bridge_call_continue(b, c, err);
 }
 
-/* Whether the next line may be taken now. */
+/* A notification in progress holds back later lines, so that order is kept. */
 static bool bridge_can_handle_line(struct bridge *b)
 {
 	for (size_t i = 0; i < BRIDGE_CALLS; i++)
@@ -319,11 +319,10 @@ static int bridge_refuse_long_line(struct bridge *b, struct cay_err *err)
 
 	b->skips_line = true;
 	buf_clear(&b->in);
-	(void)cay_fail(&why, CAY_E_TOO_LARGE, "a message may have %zu bytes at the most", RPC_MAX);
+	(void)cay_fail(&why, CAY_E_TOO_LARGE, "a message may have at most %zu bytes", RPC_MAX);
 	return bridge_report_failure(b, NULL, RPC_NO_REQUEST, &why, err);
 }
 
-/* Lines that are here, as far as they may be taken. */
 static int bridge_handle_lines(struct bridge *b, struct cay_err *err)
 {
 	size_t at = 0;
@@ -374,7 +373,6 @@ static int bridge_read_stdin(struct bridge *b, struct cay_err *err)
 	return 0;
 }
 
-/* One poll, then what came of it. */
 static int bridge_poll_once(struct bridge *b, struct cay_err *err)
 {
 	struct pollfd p[BRIDGE_CALLS + 1];

@@ -22,13 +22,13 @@ void doctor_finding_report(struct doctor_finding *f, enum doctor_verdict v, cons
 		return;
 	f->verdict = v;
 	va_start(ap, fmt);
-	/* words that do not fit are no reason to change the verdict */
+	/* a text that does not fit is cut, the verdict stays */
 	if (buf_vprintf(&f->found, fmt, ap) < 0)
 		(void)!buf_puts(&f->found, "...");
 	va_end(ap);
 }
 
-/* The number at *s, which moves behind it. */
+/* Parse the number at *s and move *s past it. */
 static uint64_t doctor_version_part_parse(const char **s)
 {
 	uint64_t v = 0;
@@ -98,7 +98,7 @@ static int doctor_checks_run(struct cli *c, const struct doctor_check *rows,
 					    .found = BUF_INIT(DOCTOR_FOUND_MAX) };
 
 		row->run(c, row, &f);
-		doctor_finding_report(&f, VERDICT_WARN, "cannot tell");
+		doctor_finding_report(&f, VERDICT_WARN, "could not be checked");
 		rep->count[f.verdict]++;
 		if (rep->as_json)
 			doctor_report_add_json(rep, row, &f);
@@ -149,7 +149,7 @@ const struct cmd cmd_doctor = {
 	.args = "[--json]",
 	.options = options,
 	.size = sizeof(struct json_args),
-	.help = "Check this machine: what is there, what is missing, what to do",
-	.more = "Works without a daemon. The exit status is 1 when a check failed.",
+	.help = "Check this machine and suggest fixes",
+	.more = "Works without a daemon. The exit status is 1 if a check fails.",
 	.run = cmd_doctor_run,
 };

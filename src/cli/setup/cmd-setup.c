@@ -15,12 +15,13 @@ struct setup_args {
 };
 
 static const struct opt rows[] = {
-	{ "yes", 'y', OPT_FLAG, offsetof(struct setup_args, yes), .help = "Do not ask" },
+	{ "yes", 'y', OPT_FLAG, offsetof(struct setup_args, yes),
+	  .help = "Do not ask for confirmation" },
 	{ "check", 0, OPT_FLAG, offsetof(struct setup_args, check),
-	  .help = "Only look, and say what is to be done; 1 is the exit status when something is" },
+	  .help = "Report what is missing and change nothing; exit status 1 if anything is" },
 	{ "image", 0, OPT_TEXT, offsetof(struct setup_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "SOURCE",
-	  .help = "The first image: a tar, an OCI layout's directory, or a registry's reference" },
+	  .help = "First image: a tar, the directory of an OCI layout, or a registry reference" },
 };
 static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(setup_args, json), OPTS_END };
 
@@ -44,9 +45,9 @@ static const struct {
 	[SETUP_SKIPPED] = { "left", "" },
 };
 
-/* With the image's name between the two, if there are two. */
+/* The image's name goes between the two, if there are two. */
 static const struct {
-	const char *before, *behind;
+	const char *before, *after;
 } next_steps[] = {
 	{ "cay run ", " -- uname -a" },
 	{ "cay create --name demo ", " && cay shell demo" },
@@ -60,7 +61,7 @@ void setup_finding_report(struct setup *s, const char *fmt, ...)
 
 	buf_clear(&s->found);
 	va_start(ap, fmt);
-	/* words that do not fit are no reason to fail */
+	/* a text that does not fit is cut */
 	if (buf_vprintf(&s->found, fmt, ap) < 0)
 		(void)!buf_puts(&s->found, "...");
 	va_end(ap);
@@ -72,7 +73,7 @@ struct setup_printer {
 	bool as_json, colour;
 };
 
-/* As it goes: a person waits for the next line. */
+/* Text is printed step by step, because steps can take long; JSON at the end. */
 static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step *step,
 				enum setup_state state, const struct setup *s, struct cay_err *err)
 {
@@ -100,11 +101,11 @@ static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&line, err);
 }
 
-/* Once, in front of the first thing that changes the machine. */
+/* Ask once, before the first change to the machine. */
 static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_err *err)
 {
-	static const char question[] = "This makes what is missing: users, settings, units, a "
-				       "first image. Go on? [Y/n] ";
+	static const char question[] = "This creates what is missing: users, settings, units, a "
+				       "first image. Continue? [Y/n] ";
 	char answer[16] = {};
 	ssize_t n;
 
@@ -112,16 +113,17 @@ static int cmd_setup_confirm_changes(struct setup *s, bool *asked, struct cay_er
 		return 0;
 	*asked = true;
 	if (!isatty(STDIN_FILENO)) {
-		api_hint_set(&s->cli->api,
-			     "'cay setup --yes' does it; 'cay setup --check' only looks");
-		return cay_fail(err, CAY_E_INVALID, "setup: nobody is there to be asked");
+		api_hint_set(
+			&s->cli->api,
+			"use 'cay setup --yes' to proceed, 'cay setup --check' to change nothing");
+		return cay_fail(err, CAY_E_INVALID, "setup: cannot ask for confirmation");
 	}
 	if (fd_write_all(STDERR_FILENO, question, sizeof(question) - 1) < 0)
-		return cay_fail(err, CAY_E_INVALID, "setup: nobody is there to be asked");
+		return cay_fail(err, CAY_E_INVALID, "setup: cannot ask for confirmation");
 	n = read(STDIN_FILENO, answer, sizeof(answer) - 1);
 	if (n > 0 && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y'))
 		return 0;
-	return cay_fail(err, CAY_E_INVALID, "setup: left as it is");
+	return cay_fail(err, CAY_E_INVALID, "setup: cancelled, nothing was changed");
 }
 
 static int cmd_setup_run_step(struct setup *s, const struct setup_step *step, bool *asked,
@@ -144,7 +146,7 @@ static int cmd_setup_run_step(struct setup *s, const struct setup_step *step, bo
 	return r;
 }
 
-/* With --check a failure is one more thing to be done, and the others are looked at. */
+/* With --check a failure does not stop the steps after it. */
 static int cmd_setup_run_all_steps(struct setup *s, bool yes, struct setup_printer *t,
 				   bool *ret_todo, struct cay_err *err)
 {
@@ -177,9 +179,9 @@ static int cmd_setup_format_next_step(const struct setup *s, size_t i, struct bu
 {
 	int r = buf_puts(to, next_steps[i].before);
 
-	if (r < 0 || !next_steps[i].behind)
+	if (r < 0 || !next_steps[i].after)
 		return r;
-	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].behind);
+	return buf_printf(to, "%s%s", s->image ? s->image : SETUP_IMAGE, next_steps[i].after);
 }
 
 static int cmd_setup_print_commands(struct setup_printer *t, const struct setup *s, bool ok,
@@ -266,12 +268,12 @@ const struct cmd cmd_setup = {
 	.args = "[--yes] [--check] [--image SOURCE] [--json]",
 	.options = options,
 	.size = sizeof(struct setup_args),
-	.help = "Make this machine ready, as root: users, settings, daemons, a first sandbox",
-	.more = "Each step looks before it does anything, so setup can be run again. Without "
+	.help = "Set up this machine (as root): users, settings, daemons, a first sandbox",
+	.more = "Each step changes only what is missing, so setup can be run again. Without "
 		"--image "
-		"the first image is called host and made of programs of this machine; 'cay image "
-		"import' and 'cay image pull' bring better ones. Who runs it by sudo gets a "
-		"context "
-		"with a key of their own. Without systemd it says what to start.",
+		"the first image is named host and holds programs of this machine; add better ones "
+		"with 'cay image import' or 'cay image pull'. A user who runs setup with sudo gets "
+		"a key and a context. Without systemd, setup prints the commands that start the "
+		"daemons.",
 	.run = cmd_setup_run,
 };

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
 
-#include "base/clock.h"
-#include "base/spawn.h"
 #include "cli/print/progress.h"
 #include "cli/setup/doctor.h"
+#include "cli/setup/run-program.h"
 #include "wire/verb.h"
 
 static const struct {
@@ -19,8 +16,9 @@ static const struct {
 	{ EXT4_SUPER_MAGIC, "ext4", VERDICT_OK },
 	{ BTRFS_SUPER_MAGIC, "btrfs", VERDICT_OK },
 	{ XFS_SUPER_MAGIC, "xfs", VERDICT_OK },
-	{ TMPFS_MAGIC, "tmpfs, gone after a restart", VERDICT_WARN },
-	{ OVERLAYFS_SUPER_MAGIC, "overlay, which cannot be below another overlay", VERDICT_FAIL },
+	{ TMPFS_MAGIC, "tmpfs, lost at a reboot", VERDICT_WARN },
+	{ OVERLAYFS_SUPER_MAGIC, "overlay, which cannot be a layer of another overlay",
+	  VERDICT_FAIL },
 };
 
 static void doctor_check_state_dir(struct cli *c, const struct doctor_check *row,
@@ -33,7 +31,7 @@ static void doctor_check_state_dir(struct cli *c, const struct doctor_check *row
 	uint64_t bytes;
 	int r = buf_puts(&path, c->settings.state_dir);
 
-	/* it may not be there yet: then where it will be */
+	/* if it does not exist yet, check its nearest parent */
 	while (r >= 0 && path.len > 1 && statfs(buf_str(&path), &s) < 0) {
 		size_t n = path.len;
 
@@ -42,7 +40,7 @@ static void doctor_check_state_dir(struct cli *c, const struct doctor_check *row
 		buf_truncate(&path, n > 1 ? n - 1 : 1);
 	}
 	if (r < 0 || (path.len <= 1 && statfs("/", &s) < 0)) {
-		doctor_finding_report(f, row->bad, "cannot look at %s", c->settings.state_dir);
+		doctor_finding_report(f, row->bad, "cannot read %s", c->settings.state_dir);
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(filesystems); i++) {
@@ -72,7 +70,7 @@ static void doctor_check_memory(struct cli *, const struct doctor_check *row,
 		return;
 	bytes = (uint64_t)s.totalram * s.mem_unit;
 	if (byte_size_format(bytes, &text) >= 0)
-		doctor_finding_report(f, bytes < row->want ? row->bad : VERDICT_OK, "%s in all",
+		doctor_finding_report(f, bytes < row->want ? row->bad : VERDICT_OK, "%s in total",
 				      buf_str(&text));
 }
 
@@ -85,7 +83,7 @@ static void doctor_check_daemon(struct cli *c, const struct doctor_check *row,
 	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &why) < 0)
 		doctor_finding_report(f, row->bad, "%s", why.msg);
 	else if (!str_eq(health.version, CAY_VERSION))
-		doctor_finding_report(f, VERDICT_WARN, "version %s answers, this is " CAY_VERSION,
+		doctor_finding_report(f, VERDICT_WARN, "cayd has version %s, cay has " CAY_VERSION,
 				      health.version);
 	else
 		doctor_finding_report(f, VERDICT_OK, "version %s at %s", health.version,
@@ -93,7 +91,7 @@ static void doctor_check_daemon(struct cli *c, const struct doctor_check *row,
 	c->api.hint[0] = 0;
 }
 
-/* What the keeper found; without a daemon nobody has looked. */
+/* The keeper detects quota; without a daemon it is not known. */
 static void doctor_check_disk_quota(struct cli *c, const struct doctor_check *row,
 				    struct doctor_finding *f)
 {
@@ -101,17 +99,17 @@ static void doctor_check_disk_quota(struct cli *c, const struct doctor_check *ro
 	struct cay_err why = {};
 
 	if (api_call(&c->api, &(struct api_call){ .op = OP_SYSTEM_HEALTH }, &health, &why) < 0)
-		doctor_finding_report(f, VERDICT_WARN, "not asked: %s", why.msg);
+		doctor_finding_report(f, VERDICT_WARN, "not known: %s", why.msg);
 	else if (health.disk == VERB_DISK_NONE)
-		doctor_finding_report(f, row->bad, "nothing limits what a sandbox writes");
+		doctor_finding_report(f, row->bad, "no limit on what sandboxes write");
 	else
 		doctor_finding_report(f, VERDICT_OK, "%s%s", disk_names[health.disk],
-				      health.disk == VERB_DISK_BTRFS ? ", of bytes but not of files"
-								     : "");
+				      health.disk == VERB_DISK_BTRFS
+					      ? ", bytes only, not the number of files"
+					      : "");
 	c->api.hint[0] = 0;
 }
 
-/* Whether what it knows is what the machine has. */
 static void doctor_check_fsck(struct cli *c, const struct doctor_check *row,
 			      struct doctor_finding *f)
 {
@@ -127,48 +125,7 @@ static void doctor_check_fsck(struct cli *c, const struct doctor_check *row,
 	c->api.hint[0] = 0;
 }
 
-/* What the program prints when asked for its version, within five seconds. */
-static int doctor_program_version_read(const char *path, struct buf *ret)
-{
-	const char *const argv[] = { path, "--version", NULL };
-	uint64_t deadline = clk_boot_ns(&clk_system) + 5 * NS_PER_S;
-	struct spawn s = SPAWN_INIT(path, argv);
-	auto_child child = CHILD_INIT;
-	auto_close int in = -EBADF, out = -EBADF;
-	int fds[2], r;
-
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
-		return -errno;
-	in = fds[0];
-	out = fds[1];
-	s.fds[0] = -1;
-	s.fds[1] = out;
-	s.fds[2] = -1;
-	s.n_fds = 3;
-	r = child_start(&s, &child, NULL);
-	if (r < 0)
-		return r;
-	cay_closep(&out);
-	out = -EBADF;
-	while (ret->len + 256 < ret->max) {
-		struct pollfd p = { .fd = in, .events = POLLIN };
-		ssize_t n;
-
-		if (poll(&p, 1, deadline_to_poll_ms(deadline)) <= 0)
-			return -ETIMEDOUT;
-		r = buf_reserve(ret, 256);
-		if (r < 0)
-			return r;
-		n = read(in, ret->data + ret->len, 256);
-		if (n <= 0)
-			break;
-		ret->len += (size_t)n;
-		ret->data[ret->len] = 0;
-	}
-	return ret->len ? 0 : -ENODATA;
-}
-
-/* What the keeper found when it ran it; nothing, when there is no daemon to ask. */
+/* The result of the keeper's probes; "" without a daemon. */
 static const char *doctor_runtime_probe_describe(struct cli *c, const char *name,
 						 enum doctor_verdict *bad)
 {
@@ -183,7 +140,7 @@ static const char *doctor_runtime_probe_describe(struct cli *c, const char *name
 		if (str_eq(health.runtimes.v[i], name))
 			return ", passes its probes";
 	*bad = VERDICT_FAIL;
-	return ", did not pass the keeper's probes: its log says which";
+	return ", failed the keeper's probes: see its log";
 }
 
 /* "crun version 1.28", "runc version 1.3.6+ds1" */
@@ -196,23 +153,23 @@ static void doctor_check_runtime(struct cli *c, const struct doctor_check *row,
 	for (size_t i = 0; i < ARRAY_SIZE(where); i++) {
 		auto_buf path = BUF_INIT(256), text = BUF_INIT(KIB(8));
 		enum doctor_verdict verdict = VERDICT_OK;
+		const char *argv[] = { NULL, "--version", NULL }, *probed;
+		struct run_program version = { .argv = argv, .timeout_ms = 5000 };
 		struct slice line, word = {};
-		const char *probed;
+		struct cay_err none = {};
 
 		if (buf_printf(&path, "%s/%s", where[i], row->path) < 0 ||
 		    access(buf_str(&path), X_OK) < 0)
 			continue;
-		if (doctor_program_version_read(buf_str(&path), &text) < 0) {
-			doctor_finding_report(f, row->bad, "%s does not tell its version",
-					      buf_str(&path));
-			return;
-		}
+		argv[0] = buf_str(&path);
+		if (run_program_to_end(&c->arena, &version, &text, &none) < 0)
+			buf_clear(&text);
 		line = (struct slice){ buf_str(&text), text.len };
 		line = slice_cut(&line, '\n');
 		while (line.p)
 			word = slice_cut(&line, ' ');
 		if (!word.n || !ascii_is_digit(word.p[0])) {
-			doctor_finding_report(f, row->bad, "%s does not tell its version",
+			doctor_finding_report(f, row->bad, "cannot determine the version of %s",
 					      buf_str(&path));
 			return;
 		}
@@ -231,13 +188,13 @@ static void doctor_check_runtime(struct cli *c, const struct doctor_check *row,
 
 /* clang-format off */
 const struct doctor_check doctor_host[] = {
-	{ "crun",    doctor_check_runtime, "crun", .version = "1.28",  .bad = VERDICT_FAIL, .advice = "install crun 1.28 or later; earlier ones follow links of an image" },
-	{ "runc",    doctor_check_runtime, "runc", .version = "1.3.6", .bad = VERDICT_WARN, .advice = "install runc 1.3.6 or later if sandboxes are to be made with it" },
-	{ "memory",  doctor_check_memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "a node wants memory: a sandbox may use 512 MiB unless it is told otherwise" },
-	{ "state",   doctor_check_state_dir, .want = GIB(10), .bad = VERDICT_FAIL, .advice = "paths.state wants ext4, btrfs or xfs with room for images and sandboxes" },
+	{ "crun",    doctor_check_runtime, "crun", .version = "1.28",  .bad = VERDICT_FAIL, .advice = "install crun 1.28 or later; earlier versions follow symbolic links of an image" },
+	{ "runc",    doctor_check_runtime, "runc", .version = "1.3.6", .bad = VERDICT_WARN, .advice = "install runc 1.3.6 or later to run sandboxes with it" },
+	{ "memory",  doctor_check_memory, .want = GIB(2), .bad = VERDICT_WARN, .advice = "add memory: the default limit of a sandbox is 512 MiB" },
+	{ "state",   doctor_check_state_dir, .want = GIB(10), .bad = VERDICT_FAIL, .advice = "put paths.state on ext4, btrfs or xfs with room for images and sandboxes" },
 	{ "quota",   doctor_check_disk_quota, .bad = VERDICT_WARN, .advice = "put paths.state on btrfs ('btrfs quota enable --simple') or on ext4 or xfs mounted with prjquota, and restart cay-keeper" },
-	{ "daemon",  doctor_check_daemon, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf say where it listens" },
-	{ "journal", doctor_check_fsck, .bad = VERDICT_WARN, .advice = "'cay fsck' lists what differs; it needs the daemon" },
+	{ "daemon",  doctor_check_daemon, .bad = VERDICT_WARN, .advice = "start cayd; CAY_SOCKET or paths.run in cay.conf set where it listens" },
+	{ "journal", doctor_check_fsck, .bad = VERDICT_WARN, .advice = "run 'cay fsck' for the differences; it needs the daemon" },
 	{ NULL },
 };
 /* clang-format on */

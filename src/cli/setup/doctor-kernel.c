@@ -9,7 +9,7 @@
 #include "base/path.h"
 #include "cli/setup/doctor.h"
 
-/* Files of /proc and /sys are not regular to path_read(): they have no size. */
+/* path_read() refuses files of /proc and /sys: their size is 0. */
 static int doctor_proc_file_read(const char *path, struct buf *ret)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -61,7 +61,7 @@ static void doctor_check_sysctl_minimum(struct cli *, const struct doctor_check 
 			      (unsigned long long)v, (unsigned long long)row->want);
 }
 
-/* A line of mountinfo, cut: where it is mounted, what type, which options. */
+/* The next mount: its mount point, type and superblock options. */
 static bool doctor_mountinfo_next_line(struct slice *text, struct slice *point, struct slice *type,
 				       struct slice *options)
 {
@@ -156,20 +156,20 @@ static void doctor_check_filesystem(struct cli *, const struct doctor_check *row
 
 		(void)slice_cut(&name, '\t');
 		if (slice_eq(name, slice_of(row->path)))
-			doctor_finding_report(f, VERDICT_OK, "there");
+			doctor_finding_report(f, VERDICT_OK, "available");
 	}
 	doctor_finding_report(f, row->bad,
-			      "not in /proc/filesystems (a module may have to be loaded)");
+			      "not in /proc/filesystems (a module may need to be loaded)");
 }
 
-/* Calls that fail with anything but ENOSYS are there. */
+/* A call that fails with another error than these exists. */
 static void doctor_syscall_report(struct doctor_finding *f, const struct doctor_check *row, long r,
 				  int error)
 {
 	bool there = r >= 0 || (error != ENOSYS && error != EOPNOTSUPP);
 
 	doctor_finding_report(f, there ? VERDICT_OK : row->bad, "%s",
-			      there ? "there" : "the kernel, or a filter, has it not");
+			      there ? "available" : "not available, or blocked by a filter");
 }
 
 static void doctor_check_openat2(struct cli *, const struct doctor_check *row,
@@ -214,9 +214,9 @@ static void doctor_check_seccomp(struct cli *, const struct doctor_check *row,
 /* clang-format off */
 const struct doctor_check doctor_kernel[] = {
 	{ "kernel",            doctor_check_kernel_version, .version = "6.1", .bad = VERDICT_FAIL, .advice = "run a kernel of 2022 or later" },
-	{ "exit status",       doctor_check_kernel_version, .version = "6.15", .bad = VERDICT_WARN, .advice = "before 6.15 pidfds do not tell how a process ended after it was reaped; some ends are inferred" },
-	{ "cgroup v2",         doctor_check_cgroup2_mount, .bad = VERDICT_FAIL, .advice = "mount cgroup2; processes of a sandbox are tracked there" },
-	{ "controllers",       doctor_check_cgroup_controllers, .bad = VERDICT_FAIL, .advice = "memory, cpu and pids must be there, in version 2 or 1, or limits cannot be set" },
+	{ "exit status",       doctor_check_kernel_version, .version = "6.15", .bad = VERDICT_WARN, .advice = "use 6.15 or later: before, pidfds do not report exit statuses after reaping, and some are inferred" },
+	{ "cgroup v2",         doctor_check_cgroup2_mount, .bad = VERDICT_FAIL, .advice = "mount cgroup2: it tracks the processes of a sandbox" },
+	{ "controllers",       doctor_check_cgroup_controllers, .bad = VERDICT_FAIL, .advice = "enable memory, cpu and pids in version 2 or 1: limits need them" },
 	{ "pid_max",           doctor_check_sysctl_minimum, "/proc/sys/kernel/pid_max", 4194304, .bad = VERDICT_WARN, .advice = "sysctl kernel.pid_max=4194304; " SYSCTL },
 	{ "user namespaces",   doctor_check_sysctl_minimum, "/proc/sys/user/max_user_namespaces", 10000, .bad = VERDICT_WARN, .advice = "sysctl user.max_user_namespaces=65536; " SYSCTL },
 	{ "net namespaces",    doctor_check_sysctl_minimum, "/proc/sys/user/max_net_namespaces", 10000, .bad = VERDICT_WARN, .advice = "sysctl user.max_net_namespaces=65536; " SYSCTL },
@@ -225,12 +225,12 @@ const struct doctor_check doctor_kernel[] = {
 	{ "inotify watches",   doctor_check_sysctl_minimum, "/proc/sys/fs/inotify/max_user_watches", 65536, .bad = VERDICT_WARN, .advice = "sysctl fs.inotify.max_user_watches=1048576; " SYSCTL },
 	{ "terminals",         doctor_check_sysctl_minimum, "/proc/sys/kernel/pty/max", 4096, .bad = VERDICT_WARN, .advice = "sysctl kernel.pty.max=16384; " SYSCTL },
 	{ "open files",        doctor_check_sysctl_minimum, "/proc/sys/fs/file-max", 1048576, .bad = VERDICT_WARN, .advice = "sysctl fs.file-max=4194304; " SYSCTL },
-	{ "socket queue",      doctor_check_sysctl_minimum, "/proc/sys/net/core/somaxconn", 1024, .bad = VERDICT_WARN, .advice = "sysctl net.core.somaxconn=4096: bursts of requests wait in it" },
+	{ "socket queue",      doctor_check_sysctl_minimum, "/proc/sys/net/core/somaxconn", 1024, .bad = VERDICT_WARN, .advice = "sysctl net.core.somaxconn=4096: bursts of requests queue there" },
 	{ "datagram queue",    doctor_check_sysctl_minimum, "/proc/sys/net/unix/max_dgram_qlen", 128, .bad = VERDICT_WARN, .advice = "sysctl net.unix.max_dgram_qlen=512" },
 	{ "overlayfs",         doctor_check_filesystem, "overlay", .bad = VERDICT_FAIL, .advice = "modprobe overlay" },
-	{ "idmapped mounts",   doctor_check_mount_setattr, .bad = VERDICT_FAIL, .advice = "files on disk belong to one range of ids and are mapped at mount; this kernel cannot" },
-	{ "openat2",           doctor_check_openat2, .bad = VERDICT_FAIL, .advice = "paths of strangers are resolved with it; this kernel cannot" },
-	{ "pidfd",             doctor_check_pidfd, .bad = VERDICT_FAIL, .advice = "processes are held by pidfd; this kernel cannot" },
+	{ "idmapped mounts",   doctor_check_mount_setattr, .bad = VERDICT_FAIL, .advice = "use a kernel with mount_setattr(): files of sandboxes are mapped to their users at mount" },
+	{ "openat2",           doctor_check_openat2, .bad = VERDICT_FAIL, .advice = "use a kernel with openat2(): untrusted paths are resolved with it" },
+	{ "pidfd",             doctor_check_pidfd, .bad = VERDICT_FAIL, .advice = "use a kernel with pidfd_open(): processes are tracked by pidfd" },
 	{ "seccomp",           doctor_check_seccomp, "/proc/sys/kernel/seccomp/actions_avail", .bad = VERDICT_FAIL, .advice = "the kernel needs CONFIG_SECCOMP_FILTER" },
 	{ NULL },
 };

@@ -10,7 +10,7 @@
 #include "base/path.h"
 #include "cli/print/print.h"
 
-/* One signal is enough here: nothing has to be cleaned up but the terminal. */
+/* A single signal ends the prompt: only the terminal must be restored. */
 static int prompt_wait_input(struct interrupt *i, int fd, struct cay_err *err)
 {
 	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = i->fd, .events = POLLIN } };
@@ -21,7 +21,7 @@ static int prompt_wait_input(struct interrupt *i, int fd, struct cay_err *err)
 	return i->signo ? cay_fail(err, CAY_E_INVALID, "interrupted") : 0;
 }
 
-/* Up to its end; whoever types it ends it with a line. */
+/* Read to the end of file, or of the line if it is typed. */
 static int prompt_token_read_fd(struct cli *c, int fd, bool line,
 				char ret[static CONTEXT_TOKEN_MAX + 1], struct cay_err *err)
 {
@@ -60,12 +60,12 @@ static int prompt_token_read_hidden(struct cli *c, char ret[static CONTEXT_TOKEN
 	if (r < 0)
 		return r;
 	if (tcgetattr(STDIN_FILENO, &before) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "look at the terminal");
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "read the terminal's mode");
 	quiet = before;
 	quiet.c_lflag &= ~(tcflag_t)ECHO;
-	/* first, or what is typed at once would be shown and thrown away */
+	/* before the prompt: TCSAFLUSH discards what is typed ahead, and echo would show it */
 	if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "hide what is typed");
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "turn off the terminal's echo");
 	(void)!write(STDERR_FILENO, "token: ", 7);
 	r = prompt_token_read_fd(c, STDIN_FILENO, /* line= */ true, ret, err);
 	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
@@ -82,7 +82,7 @@ static int prompt_token_read_file(struct cli *c, const char *path,
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", path);
 	if (S_ISREG(st.st_mode) && st.st_mode & 044)
-		print_note("others may read '%s' too: 'chmod 600' it", path);
+		print_note("other users may read '%s': run 'chmod 600' on it", path);
 	return prompt_token_read_fd(c, fd, /* line= */ false, ret, err);
 }
 
@@ -103,7 +103,7 @@ int prompt_line_read(struct cli *c, const char *question, char *ret, size_t size
 	int r = interrupt_open(&c->api.intr, err);
 
 	if (r >= 0 && fd_write_all(STDERR_FILENO, question, strlen(question)) < 0)
-		r = cay_fail(err, CAY_E_INVALID, "nobody is there to be asked");
+		r = cay_fail(err, CAY_E_INVALID, "cannot write the question to stderr");
 	while (r >= 0 && text.n + 1 < size) {
 		ssize_t n;
 
@@ -121,7 +121,7 @@ int prompt_line_read(struct cli *c, const char *question, char *ret, size_t size
 		return r;
 	text = slice_trim(text);
 	if (!text.n)
-		return cay_fail(err, CAY_E_INVALID, "nothing was said");
+		return cay_fail(err, CAY_E_INVALID, "the answer is empty");
 	memmove(ret, text.p, text.n);
 	ret[text.n] = 0;
 	return 0;

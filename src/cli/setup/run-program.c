@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "cli/client/interrupt.h"
 
-#define INPUT_MAX KIB(4) /* fits into a pipe that nobody reads */
+#define INPUT_MAX KIB(4) /* fits into a pipe before the child reads it */
 
 const char *run_program_find_path(struct arena *arena, const char *name)
 {
@@ -61,7 +61,7 @@ static int run_program_pipes_open(const char *input, struct run_program_pipes *p
 	return fd_write_all(p->in, input, strlen(input));
 }
 
-/* Until it has closed both streams. */
+/* Read until the child has closed both streams. */
 static int run_program_read_output(int fd, uint64_t deadline, struct buf *out)
 {
 	for (;;) {
@@ -114,7 +114,7 @@ int run_program_to_end(struct arena *arena, const struct run_program *t, struct 
 	int status = 0, r;
 
 	if (!path)
-		return cay_fail(err, CAY_E_UNSUPPORTED, "%s is not installed here", t->argv[0]);
+		return cay_fail(err, CAY_E_UNSUPPORTED, "%s is not installed", t->argv[0]);
 	for (size_t i = 0; i < RUN_PROGRAM_ENV_MAX && t->env[i]; i++)
 		env[i + 2] = t->env[i];
 	s.env = env;

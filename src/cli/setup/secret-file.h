@@ -2,9 +2,9 @@
 #ifndef CAY_CLI_SETUP_SECRET_FILE_H
 #define CAY_CLI_SETUP_SECRET_FILE_H
 /*
- * sink - where a secret goes: standard output, or a file that only we may read
+ * secret-file - write a secret to standard output, or to a file that only we may read
  *
- * It is opened before the secret is made: what cannot be written would be lost.
+ * Open it before the secret is created: a secret that cannot be written is lost.
  */
 #include "base/arena.h"
 #include "base/err.h"
@@ -17,10 +17,10 @@ struct secret_file {
 /* path NULL: standard output. */
 [[nodiscard]] int secret_file_open(struct arena *arena, const char *path, struct secret_file *ret,
 				   struct cay_err *err);
-/* The file, with 0600; there must be one. */
+/* Write the file with mode 0600; not for standard output. */
 [[nodiscard]] int secret_file_write(const struct secret_file *to, const char *secret,
 				    struct cay_err *err);
 void secret_file_close(struct secret_file *to);
-/* One line on standard output, escaped. */
+/* Print one line on standard output, escaped. */
 [[nodiscard]] int print_line_escaped(const char *text, struct cay_err *err);
 #endif

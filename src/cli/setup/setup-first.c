@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * setup-first - the first image, and a sandbox of it to see that all of it works
+ * setup-first - create the first image, and a sandbox of it to test the installation
  */
 #include <stdio.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ int setup_image_check(struct setup *s, struct cay_err *err)
 	r = api_list_each(&s->cli->api, OP_IMAGE_LIST, NULL, setup_image_pick_first, s, &why);
 	if (r < 0 && s->check) {
 		s->cli->api.hint[0] = 0;
-		setup_finding_report(s, "not known before cayd answers");
+		setup_finding_report(s, "not known until cayd runs");
 		return 0;
 	}
 	if (r < 0) {
@@ -36,9 +36,9 @@ int setup_image_check(struct setup *s, struct cay_err *err)
 		return r;
 	}
 	if (s->image)
-		setup_finding_report(s, "%s is there", s->image);
+		setup_finding_report(s, "%s exists", s->image);
 	else
-		setup_finding_report(s, "there is none yet");
+		setup_finding_report(s, "there is no image yet");
 	return s->image != NULL;
 }
 
@@ -57,11 +57,11 @@ static int setup_image_import_host(struct setup *s, struct cay_err *err)
 	if (r < 0)
 		return r;
 	s->image = SETUP_IMAGE;
-	setup_finding_report(s, "made '" SETUP_IMAGE "' of %zu programs of this machine", n);
+	setup_finding_report(s, "created '" SETUP_IMAGE "' from %zu programs of this machine", n);
 	return 0;
 }
 
-/* "images/base.tar" is called "base", as of 'cay image import'. */
+/* "images/base.tar" is named "base", as by 'cay image import'. */
 static const char *setup_image_derive_name(struct arena *arena, const char *path)
 {
 	struct slice rest = slice_of(path), last = {};
@@ -103,11 +103,11 @@ int setup_image_apply(struct setup *s, struct cay_err *err)
 	if (r < 0)
 		return r;
 	s->image = name;
-	setup_finding_report(s, "'%s' of %s", name, s->source);
+	setup_finding_report(s, "'%s' from %s", name, s->source);
 	return 0;
 }
 
-/* It is tried each time: that is what setup is for. */
+/* Always to be done: a sandbox is the test of the setup. */
 int setup_sandbox_check(struct setup *s, struct cay_err *)
 {
 	setup_finding_report(s, "not tried");
@@ -126,7 +126,7 @@ static int setup_sandbox_run_true(struct setup *s, const struct id *id, struct c
 	int r = session_run(&s->cli->api, &spec, &result, err);
 
 	if (r >= 0 && (result.quit || result.end.reason != END_EXIT || result.end.exit_code))
-		return cay_fail(err, CAY_E_MISBEHAVED, "'/bin/true' did not succeed in it");
+		return cay_fail(err, CAY_E_MISBEHAVED, "'/bin/true' failed in the sandbox");
 	return r;
 }
 
@@ -156,7 +156,7 @@ int setup_sandbox_apply(struct setup *s, struct cay_err *err)
 		return removed;
 	}
 	if (r >= 0)
-		setup_finding_report(s, "made in %llu ms, a command in %llu ms, removed",
+		setup_finding_report(s, "created in %llu ms, ran a command in %llu ms, deleted",
 				     (unsigned long long)((t1 - t0) / NS_PER_MS),
 				     (unsigned long long)((t2 - t1) / NS_PER_MS));
 	return r;

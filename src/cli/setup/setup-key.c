@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * setup-key - how whoever runs setup will ask
+ * setup-key - give the user who runs setup a key
  *
- * root asks over the daemon's socket and needs no key.  Who came by sudo gets a key of
- * their own, and a context of it in their home, where `cay context add` puts it as them:
- * root writes nothing there.  A key that could not be put there is revoked.
+ * root uses the daemon's socket and needs no key.  The user who ran sudo gets an operator key
+ * and a context, which `cay context add` writes as that user: root writes nothing to the
+ * user's home.  A key that could not be stored is revoked.
  */
 #include <pwd.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct sudo_caller {
 	char uid[16], gid[16];
 };
 
-/* Who called sudo; false for root itself. */
+/* The user who ran sudo; false for root itself. */
 static bool setup_sudo_caller_find(struct sudo_caller *ret)
 {
 	const char *text = getenv("SUDO_UID"); /* NOLINT(concurrency-mt-unsafe): no threads */
@@ -38,7 +38,7 @@ static bool setup_sudo_caller_find(struct sudo_caller *ret)
 	return snprintf(ret->gid, sizeof(ret->gid), "%u", p->pw_gid) > 0;
 }
 
-/* cay itself, as that person: its exit status. */
+/* Run cay as that user; returns its exit status. */
 static int setup_sudo_caller_run_cay(struct setup *s, const struct sudo_caller *who,
 				     const char *const *words, const char *input,
 				     struct cay_err *err)
@@ -73,7 +73,7 @@ static bool setup_sudo_caller_has_context(struct setup *s, const struct sudo_cal
 	return setup_sudo_caller_run_cay(s, who, words, NULL, &none) == 0;
 }
 
-/* Where an edge of this machine is asked without a certificate; NULL: nowhere. */
+/* The url of this machine's edge over plain HTTP; NULL: it has none. */
 static const char *setup_edge_url_format(struct setup *s)
 {
 	struct slice rest = slice_of(s->cli->settings.edge_listen), first = slice_cut(&rest, ' ');
@@ -104,9 +104,9 @@ int setup_key_check(struct setup *s, struct cay_err *)
 	}
 	if (buf_printf(&file, "%s/db/operator.key", s->cli->settings.state_dir) >= 0 &&
 	    access(buf_str(&file), F_OK) == 0)
-		setup_finding_report(s, "root needs none; the operator's is in %s", buf_str(&file));
+		setup_finding_report(s, "root needs none; the operator key is %s", buf_str(&file));
 	else
-		setup_finding_report(s, "root needs none; 'cay key create' makes others");
+		setup_finding_report(s, "root needs none; create others with 'cay key create'");
 	return 1;
 }
 
@@ -124,7 +124,7 @@ static int setup_key_hand_over(struct setup *s, const struct sudo_caller *who, c
 	static const char *const use[] = { "context", "use", SETUP_CONTEXT, NULL };
 	int r = setup_sudo_caller_run_cay(s, who, fresh, secret, err);
 
-	if (r > 0) /* one that cannot be read */
+	if (r > 0) /* the context exists and cannot be read */
 		r = setup_sudo_caller_run_cay(s, who, add, secret, err);
 	if (r == 0)
 		r = setup_sudo_caller_run_cay(s, who, use, NULL, err);
@@ -132,8 +132,8 @@ static int setup_key_hand_over(struct setup *s, const struct sudo_caller *who, c
 		     : r;
 }
 
-/* What did not get there is good for nobody.  A context that came to be all the same, as of
- * one that took too long, has a key that must stay good: the next run would not look at it. */
+/* Revoke a key that no context holds.  If the context exists all the same, as after a
+ * timeout, the key must stay valid: the next run would not replace it. */
 static void setup_key_revoke_unused(struct setup *s, const struct sudo_caller *who,
 				    const struct key_info *key, struct cay_err *err)
 {
@@ -143,8 +143,8 @@ static void setup_key_revoke_unused(struct setup *s, const struct sudo_caller *w
 		return;
 	if (api_call(&s->cli->api, &(struct api_call){ .op = OP_KEY_REVOKE, .ids = { key->id } },
 		     &(struct key_info){}, &why) < 0)
-		(void)cay_err_wrap(err, 0, "'cay key revoke %s' has to be done still: %s",
-				   key->prefix, why.msg);
+		(void)cay_err_wrap(err, 0, "run 'cay key revoke %s', which failed: %s", key->prefix,
+				   why.msg);
 }
 
 int setup_key_apply(struct setup *s, struct cay_err *err)
@@ -156,8 +156,8 @@ int setup_key_apply(struct setup *s, struct cay_err *err)
 	int r = context_url_parse(setup_edge_url_format(s), &url, err);
 
 	if (!setup_sudo_caller_find(&who))
-		return cay_fail(err, CAY_E_INTERNAL, "nobody called sudo");
-	if (r >= 0) /* the key will be told to whoever listens there */
+		return cay_fail(err, CAY_E_INTERNAL, "setup was not run with sudo");
+	if (r >= 0) /* the user's key will be sent to that port */
 		r = port_owner_check_trusted(url.port, err);
 	if (r >= 0)
 		r = api_find_tenant(&s->cli->api, "default", &request.tenant, err);
@@ -171,8 +171,7 @@ int setup_key_apply(struct setup *s, struct cay_err *err)
 	if (r < 0)
 		setup_key_revoke_unused(s, &who, &made.key, err);
 	else
-		setup_finding_report(s,
-				     "%s has an operator's key, in the context '" SETUP_CONTEXT "'",
-				     who.name);
+		setup_finding_report(
+			s, "%s has an operator key, in the context '" SETUP_CONTEXT "'", who.name);
 	return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * setup-node - what the machine itself must have: users, settings, daemons
+ * setup-node - check the machine; create users and settings, start daemons
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -24,10 +24,10 @@ int setup_root_check(struct setup *s, struct cay_err *err)
 		return 1;
 	}
 	api_hint_set(&s->cli->api, "sudo cay setup");
-	return cay_fail(err, CAY_E_FORBIDDEN, "only root can set up a machine");
+	return cay_fail(err, CAY_E_FORBIDDEN, "setup must run as root");
 }
 
-/* What the doctor says of a machine without a daemon: the rest has steps of its own. */
+/* Checks of a running daemon are left to the later steps. */
 static bool setup_machine_check_needs_daemon(const struct doctor_check *row)
 {
 	static const char *const names[] = { "quota", "daemon", "journal" };
@@ -65,28 +65,28 @@ int setup_machine_check(struct setup *s, struct cay_err *err)
 	uint64_t timeout = s->cli->api.timeout_ms;
 	int r;
 
-	s->cli->api.timeout_ms = 1000; /* a daemon that hangs is the doctor's, not ours */
+	s->cli->api.timeout_ms = 1000; /* do not wait for a daemon that hangs */
 	r = setup_machine_run_checks(s, doctor_kernel, count, err);
 	if (r >= 0)
 		r = setup_machine_run_checks(s, doctor_host, count, err);
 	s->cli->api.timeout_ms = timeout;
 	if (r < 0) {
-		api_hint_set(&s->cli->api, "'cay doctor' has all of it");
+		api_hint_set(&s->cli->api, "run 'cay doctor' for the full list");
 		return r;
 	}
 	setup_finding_report(s, "%u checks passed%s", count[VERDICT_OK],
-			     count[VERDICT_WARN] ? "; 'cay doctor' has warnings, too" : "");
+			     count[VERDICT_WARN] ? "; run 'cay doctor' for warnings" : "");
 	return 1;
 }
 
-/* A number needs no name. */
+/* A numeric user needs no entry. */
 static bool setup_user_is_there(const char *user)
 {
 	return ascii_is_digit(user[0]) ||
 	       getpwnam(user); /* NOLINT(concurrency-mt-unsafe): no threads */
 }
 
-/* Who runs what; cayd's is a setting. */
+/* Users of the daemons; NULL: control.user of cay.conf. */
 static const char *const users[] = { NULL, "cay-edge", "cay-mcp" };
 
 static const char *setup_user_name(const struct setup *s, size_t i)
@@ -100,7 +100,7 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
 		if (!setup_user_is_there(setup_user_name(s, i))) {
-			setup_finding_report(s, "there is no user %s", setup_user_name(s, i));
+			setup_finding_report(s, "no user %s", setup_user_name(s, i));
 			return 0;
 		}
 		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
@@ -110,7 +110,7 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 	return 1;
 }
 
-/* The first line of what it said is enough. */
+/* Report the first line of the output. */
 static int setup_program_fail(const char *what, const struct buf *said, struct cay_err *err)
 {
 	struct slice text = { buf_str(said), said->len }, line = slice_cut(&text, '\n');
@@ -153,17 +153,16 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 			r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	}
 	if (r >= 0)
-		setup_finding_report(s, "made %s", buf_str(&list));
+		setup_finding_report(s, "created %s", buf_str(&list));
 	return r;
 }
 
-/* One that cannot be read has ended cay before it came here. */
+/* An unreadable file has ended cay before this step. */
 int setup_config_check(struct setup *s, struct cay_err *)
 {
 	bool there = access(CONF_DIR "/" CONF_NAME, F_OK) == 0;
 
-	setup_finding_report(s, there ? CONF_DIR "/" CONF_NAME
-				      : "there is no " CONF_DIR "/" CONF_NAME);
+	setup_finding_report(s, there ? CONF_DIR "/" CONF_NAME : "no " CONF_DIR "/" CONF_NAME);
 	return there;
 }
 
@@ -176,12 +175,12 @@ int setup_config_apply(struct setup *s, struct cay_err *err)
 	if (r < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	if (mkdir(CONF_DIR, 0755) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make " CONF_DIR);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create " CONF_DIR);
 	dir = open(CONF_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = dir < 0 ? -errno : path_write_atomic(dir, CONF_NAME, text.data, text.len, 0644);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write " CONF_DIR "/" CONF_NAME);
-	setup_finding_report(s, "wrote " CONF_DIR "/" CONF_NAME ", every line of it a comment");
+	setup_finding_report(s, "wrote " CONF_DIR "/" CONF_NAME " with the defaults as comments");
 	return 0;
 }
 
@@ -203,10 +202,11 @@ int setup_daemons_check(struct setup *s, struct cay_err *)
 
 	if (setup_daemon_query_health(s, &health, &why) < 0) {
 		s->cli->api.hint[0] = 0;
-		setup_finding_report(s, "cayd does not answer");
+		setup_finding_report(s, "cayd is not running");
 		return 0;
 	}
-	setup_finding_report(s, "cayd %s answers at %s", health.version, s->cli->api.dial.socket);
+	setup_finding_report(s, "cayd %s is running at %s", health.version,
+			     s->cli->api.dial.socket);
 	return 1;
 }
 
@@ -217,7 +217,7 @@ static bool setup_path_is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Those of packaging/systemd that are installed. */
+/* The installed units of packaging/systemd. */
 static size_t setup_units_find(const char **ret, size_t max)
 {
 	static const struct {
@@ -257,7 +257,7 @@ static int setup_start_command_add(struct setup *s, const struct buf *line)
 	return 0;
 }
 
-/* What the units would do, for who has no systemd. */
+/* The commands that replace the units on a machine without systemd. */
 static int setup_start_commands_list(struct setup *s)
 {
 	static const struct {
@@ -294,7 +294,7 @@ static int setup_start_commands_list(struct setup *s)
 	return r;
 }
 
-/* It is ready when it says so; the keeper tries its runtimes before that. */
+/* cayd replies once the keeper has probed its runtimes. */
 static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 {
 	uint64_t deadline = clk_boot_ns(&clk_system) + UP_MS * NS_PER_MS;
@@ -311,10 +311,9 @@ static int setup_daemon_wait_ready(struct setup *s, struct cay_err *err)
 		(void)poll(NULL, 0, 200);
 	}
 	if (r < 0) {
-		api_hint_set(&s->cli->api, "'journalctl -u cayd -u cay-keeper' says why");
+		api_hint_set(&s->cli->api, "see 'journalctl -u cayd -u cay-keeper'");
 		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"the daemons were started and cayd does "
-				"not answer");
+				"the daemons were started, but cayd does not respond");
 	}
 	return 0;
 }
@@ -329,20 +328,22 @@ int setup_daemons_apply(struct setup *s, struct cay_err *err)
 	if (!setup_path_is_dir("/run/systemd/system") || !n) {
 		if (setup_start_commands_list(s) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-		api_hint_set(&s->cli->api, "start them as it says, then run 'cay setup' again");
-		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and nobody has started the daemons",
-				n ? "systemd does not run here" : "Cay's units are not installed");
+		api_hint_set(&s->cli->api,
+			     "start them with these commands, then run 'cay setup' again");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and the daemons are not running",
+				n ? "systemd is not running"
+				  : "the systemd units are not installed");
 	}
 	r = run_program_to_end(&s->cli->arena,
 			       &(struct run_program){ .argv = argv, .timeout_ms = 120000 }, &out,
 			       err);
 	if (r > 0) {
-		api_hint_set(&s->cli->api, "'systemctl status cayd cay-keeper' says more");
+		api_hint_set(&s->cli->api, "see 'systemctl status cayd cay-keeper'");
 		return setup_program_fail("systemctl enable", &out, err);
 	}
 	if (r >= 0)
 		r = setup_daemon_wait_ready(s, err);
 	if (r >= 0)
-		setup_finding_report(s, "%zu units are enabled and started", n);
+		setup_finding_report(s, "enabled and started %zu units", n);
 	return r;
 }

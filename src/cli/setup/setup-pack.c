@@ -2,9 +2,9 @@
 /*
  * setup-pack - an image of this machine's own programs
  *
- * For a first sandbox without a network: a shell, the usual small programs and the
- * libraries they need.  Nothing else of the machine is in it: no settings, no accounts,
- * no home, no key.  Only files below /usr/bin and /usr/lib that root owns are taken.
+ * For a first sandbox without a network: a shell, common tools and their libraries.  It
+ * holds nothing else of the machine: no settings, accounts, homes or keys.  Only root's
+ * files below /usr/bin and /usr/lib are packed.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -86,7 +86,7 @@ static int setup_pack_add_extras(struct setup_packer *k, struct cay_err *err)
 	return r;
 }
 
-/* "/lib/x" is "usr/lib/x": the extras say so. */
+/* "/lib/x" becomes "usr/lib/x": lib is a link, see extras. */
 static const char *setup_pack_path_in_image(struct arena *arena, const char *path)
 {
 	auto_buf name = BUF_INIT(4097);
@@ -114,7 +114,7 @@ static int setup_pack_add_content(struct setup_packer *k, int fd, uint64_t left,
 	return r;
 }
 
-/* One file, once.  1: it is not for us. */
+/* Add a file once.  1: it is missing or not suitable. */
 static int setup_pack_add_file(struct setup_packer *k, const char *path, struct cay_err *err)
 {
 	const char *name = setup_pack_path_in_image(k->arena, path);
@@ -162,7 +162,7 @@ static int setup_pack_add_libraries(struct setup_packer *k, struct slice text, s
 	return r;
 }
 
-/* A program and what it needs; 1: this machine has none. */
+/* Add a program and its libraries; 1: it is missing. */
 static int setup_pack_add_program(struct setup_packer *k, const char *name, struct cay_err *err)
 {
 	auto_buf path = BUF_INIT(64), out = BUF_INIT(KIB(16));
@@ -176,7 +176,7 @@ static int setup_pack_add_program(struct setup_packer *k, const char *name, stru
 	if (r)
 		return r;
 	argv[1] = buf_str(&path);
-	/* one without libraries fails there, and has none */
+	/* ldd fails for a static program, which needs no libraries */
 	r = run_program_to_end(k->arena, &(struct run_program){ .argv = argv, .timeout_ms = 10000 },
 			       &out, &none);
 	if (r < 0) {
@@ -194,7 +194,7 @@ int setup_pack_image(struct arena *arena, int *ret_fd, size_t *ret_programs, str
 	int r;
 
 	if (fd < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a file for the image");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a file for the image");
 	tar_writer_init(&k.tar, setup_pack_write, &k);
 	r = setup_pack_add_extras(&k, err);
 	*ret_programs = 0;

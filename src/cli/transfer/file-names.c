@@ -72,6 +72,6 @@ int file_names_print_dir(struct cli *c, const char *word, bool json, struct cay_
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	r = pager_show(&c->api, &out, err);
 	if (r >= 0 && got.truncated)
-		print_note("there are more");
+		print_note("there are more files than are listed");
 	return r;
 }

@@ -8,14 +8,15 @@
 
 #include "base/path.h"
 #include "base/str.h"
-#include "cli/transfer/ustar.h"
 
-#define TAIL ((uint64_t)2 * USTAR_BLOCK) /* zero blocks behind the last file */
+#define PIECE KIB(64)
 
 void image_tar_fini(struct image_tar *l)
 {
 	cay_closep(&l->fd);
 	cay_closep(&l->current);
+	tar_writer_fini(&l->writer);
+	buf_fini(&l->pending);
 	arena_fini(&l->arena);
 }
 
@@ -29,11 +30,9 @@ static int image_tar_add_file(struct image_tar *l, const char *name, struct cay_
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -fd, "open %s", name);
 	if (fstat(fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "look at %s", name);
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "stat %s", name);
 	if (!S_ISREG(st.st_mode))
-		return cay_fail(err, CAY_E_INVALID, "%s is not a plain file", name);
-	if (strlen(name) > USTAR_NAME_MAX)
-		return cay_fail(err, CAY_E_INVALID, "%s: the name is too long", name);
+		return cay_fail(err, CAY_E_INVALID, "%s is not a regular file", name);
 	if (l->n_files == IMAGE_TAR_FILES_MAX)
 		return cay_fail(err, CAY_E_INVALID, "more than %d files", IMAGE_TAR_FILES_MAX);
 	l->files[l->n_files] =
@@ -53,7 +52,7 @@ static void image_tar_close_dir(DIR **d)
 
 typedef int visit(struct image_tar *l, const char *name, struct cay_err *err);
 
-/* Every name in a directory, "dir/name". */
+/* Call visit_one with "dir/name" for each name in the directory. */
 static int image_tar_visit_dir(struct image_tar *l, const char *dir, visit *visit_one,
 			       struct cay_err *err)
 {
@@ -94,6 +93,43 @@ static int image_tar_compare_names(const void *a, const void *b)
 		      ((const struct image_tar_file *)b)->name);
 }
 
+static int image_tar_write_entry(struct tar_writer *t, const struct image_tar_file *f,
+				 struct cay_err *err)
+{
+	struct tar_entry e = { .type = TAR_FILE, .name = f->name, .mode = 0644, .size = f->size };
+
+	return tar_write_entry(t, &e, err);
+}
+
+static int on_image_tar_count(void *arg, const void *, size_t n, struct cay_err *)
+{
+	uint64_t *total = arg;
+
+	*total += n;
+	return 0;
+}
+
+static int image_tar_count_bytes(struct image_tar *l, struct cay_err *err)
+{
+	CAY_CLEANUP(tar_writer_fini) struct tar_writer t;
+	int r = 0;
+
+	l->total = 0;
+	tar_writer_init(&t, on_image_tar_count, &l->total);
+	for (size_t i = 0; r >= 0 && i < l->n_files; i++) {
+		r = image_tar_write_entry(&t, &l->files[i], err);
+		if (r >= 0)
+			r = tar_write_data(&t, NULL, l->files[i].size, err);
+	}
+	return r < 0 ? r : tar_write_end(&t, err);
+}
+
+static int on_image_tar_write(void *arg, const void *p, size_t n, struct cay_err *err)
+{
+	return buf_append(arg, p, n) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a piece")
+					 : 0;
+}
+
 static int image_tar_scan_dir(struct image_tar *l, struct cay_err *err)
 {
 	int r;
@@ -109,10 +145,8 @@ static int image_tar_scan_dir(struct image_tar *l, struct cay_err *err)
 	if (r < 0)
 		return r;
 	qsort(l->files, l->n_files, sizeof(*l->files), image_tar_compare_names);
-	l->total = TAIL;
-	for (size_t i = 0; i < l->n_files; i++)
-		l->total += USTAR_BLOCK + l->files[i].size + ustar_padding(l->files[i].size);
-	return 0;
+	tar_writer_init(&l->writer, on_image_tar_write, &l->pending);
+	return image_tar_count_bytes(l, err);
 }
 
 int image_tar_open(struct image_tar *l, const char *path, struct cay_err *err)
@@ -125,7 +159,7 @@ int image_tar_open(struct image_tar *l, const char *path, struct cay_err *err)
 	if (l->fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open %s", path);
 	if (fstat(l->fd, &st) < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "look at %s", path);
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "stat %s", path);
 	l->directory = S_ISDIR(st.st_mode);
 	l->endless = !l->directory && !S_ISREG(st.st_mode);
 	l->total = (uint64_t)st.st_size;
@@ -143,15 +177,6 @@ int image_tar_open(struct image_tar *l, const char *path, struct cay_err *err)
 	return 0;
 }
 
-static ssize_t image_tar_read_zeroes(struct image_tar *l, void *to, size_t n)
-{
-	size_t take = n < l->zeroes ? n : (size_t)l->zeroes;
-
-	memset(to, 0, take);
-	l->zeroes -= take;
-	return (ssize_t)take;
-}
-
 static ssize_t image_tar_read_file(struct image_tar *l, int fd, void *to, size_t n,
 				   struct cay_err *err)
 {
@@ -165,36 +190,47 @@ static ssize_t image_tar_read_file(struct image_tar *l, int fd, void *to, size_t
 	return got;
 }
 
-static ssize_t image_tar_read_header(struct image_tar *l, void *to, struct cay_err *err)
+static int image_tar_begin_file(struct image_tar *l, struct cay_err *err)
 {
 	const struct image_tar_file *f = &l->files[l->next++];
 
-	if (ustar_write_header(f->name, f->size, to) < 0)
-		return cay_fail(err, CAY_E_INVALID, "%s: the name is too long", f->name);
 	cay_closep(&l->current);
 	l->current = path_open(l->fd, f->name, O_RDONLY | O_NONBLOCK, 0);
 	if (l->current < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -l->current, "open %s", f->name);
 	l->left = f->size;
-	l->zeroes = ustar_padding(f->size);
-	return USTAR_BLOCK;
+	return image_tar_write_entry(&l->writer, f, err);
+}
+
+/* Put the next part of the archive into pending. */
+static int image_tar_fill_pending(struct image_tar *l, struct cay_err *err)
+{
+	char piece[PIECE];
+	ssize_t got;
+
+	if (l->left) {
+		got = image_tar_read_file(l, l->current, piece, sizeof(piece), err);
+		return got < 0 ? (int)got : tar_write_data(&l->writer, piece, (size_t)got, err);
+	}
+	if (l->next < l->n_files)
+		return image_tar_begin_file(l, err);
+	l->finished = true;
+	return tar_write_end(&l->writer, err);
 }
 
 ssize_t image_tar_read(struct image_tar *l, void *to, size_t n, struct cay_err *err)
 {
-	if (n < USTAR_BLOCK)
-		return -EINVAL;
+	int r = 0;
+
 	if (!l->directory)
 		return l->left ? image_tar_read_file(l, l->fd, to, n, err) : 0;
-	if (l->left)
-		return image_tar_read_file(l, l->current, to, n, err);
-	if (l->zeroes)
-		return image_tar_read_zeroes(l, to, n);
-	if (l->next < l->n_files)
-		return image_tar_read_header(l, to, err);
-	if (l->finished)
-		return 0;
-	l->finished = true;
-	l->zeroes = TAIL;
-	return image_tar_read_zeroes(l, to, n);
+	if (!l->pending.len && !l->finished)
+		r = image_tar_fill_pending(l, err);
+	if (r < 0)
+		return r;
+	n = n < l->pending.len ? n : l->pending.len;
+	if (n)
+		memcpy(to, l->pending.data, n);
+	buf_consume(&l->pending, n);
+	return (ssize_t)n;
 }

@@ -2,19 +2,19 @@
 #ifndef CAY_CLI_TRANSFER_IMAGE_TAR_H
 #define CAY_CLI_TRANSFER_IMAGE_TAR_H
 /*
- * layout - an OCI image layout on its way to the daemon, as a tar stream
+ * image-tar - an OCI image layout as the tar stream that image.import takes
  *
- * A directory is turned into one on the fly, always into the same bytes: its
- * oci-layout, index.json and blobs/, by name, and nothing else.  A symbolic link
- * or anything but a plain file there is refused.  A tar archive is sent as it
- * is; the daemon looks inside, we do not.
+ * A directory is packed on the fly, and equal directories give equal bytes: oci-layout,
+ * index.json and blobs/, sorted by name, and nothing else.  A symbolic link or anything but
+ * a regular file is refused.  A tar archive is sent unread; the daemon checks it.
  *
- * The length is known before the first byte.  A file that shrinks meanwhile is
- * an error, what one grows by is not sent.
+ * The length is known before the first byte.  A file that shrinks meanwhile is an error;
+ * bytes added to one are not sent.
  */
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "archive/tar.h"
 #include "base/arena.h"
 #include "base/err.h"
 
@@ -33,16 +33,19 @@ struct image_tar {
 	struct arena arena;
 	struct image_tar_file *files; /* by name; NULL for an archive */
 	size_t n_files;
-	/* where we are */
-	size_t next;     /* file whose head comes next */
-	int current;     /* fd of the file being sent */
-	uint64_t left;   /* bytes of it */
-	uint64_t zeroes; /* padding still to come */
+	size_t next;              /* file to begin next */
+	int current;              /* fd of the file being sent */
+	uint64_t left;            /* bytes of it, or of the archive */
+	struct tar_writer writer; /* its output is pending */
+	struct buf pending;
 	bool finished;
 };
 
 #define IMAGE_TAR_INIT \
-	((struct image_tar){ .fd = -EBADF, .current = -EBADF, .arena = ARENA_INIT(MIB(8)) })
+	((struct image_tar){ .fd = -EBADF, \
+			     .current = -EBADF, \
+			     .arena = ARENA_INIT(MIB(8)), \
+			     .pending = BUF_INIT(KIB(128)) })
 #define auto_layout CAY_CLEANUP(image_tar_fini) struct image_tar
 
 /* path "-" is standard input. */

@@ -22,7 +22,7 @@ int remote_path_parse_in_sandbox(struct cli *c, const char *word, struct remote_
 	int r = remote_path_parse(c, word, ret, err);
 
 	if (r >= 0 && !ret->in_sandbox)
-		return cay_fail(err, CAY_E_INVALID, "'%s' is not in a sandbox, as NAME:PATH is",
-				word);
+		return cay_fail(err, CAY_E_INVALID,
+				"'%s' does not name a file in a sandbox: use NAME:PATH", word);
 	return r;
 }

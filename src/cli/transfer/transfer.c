@@ -36,13 +36,13 @@ static int transfer_fail_wait(const struct transfer *c, int r, struct cay_err *e
 	if (r == -EINTR)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
 	if (r == -ETIMEDOUT)
-		return cay_fail(err, CAY_E_TIMEOUT, "nothing moved for %llu s",
+		return cay_fail(err, CAY_E_TIMEOUT, "no data moved for %llu s",
 				(unsigned long long)(c->api->timeout_ms + 999) / 1000);
 	return cay_err_wrap(err, cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "connection"), "%s",
 			    ops[c->op].name);
 }
 
-/* What is queued; -ECANCELED when there is an answer already, or will never be room. */
+/* Send what is queued; -ECANCELED when the daemon has replied or reads no more. */
 static int transfer_flush(struct transfer *c, struct cay_err *err)
 {
 	struct http_client *h = &c->h;
@@ -105,7 +105,7 @@ int transfer_finish_send(struct transfer *c, void *ret, struct cay_err *err)
 
 	if (c->n && !c->h.head_complete)
 		r = transfer_send_piece(c, err);
-	if (r >= 0 && !c->h.head_complete) /* the piece of nothing, which ends it */
+	if (r >= 0 && !c->h.head_complete) /* an empty piece ends the body */
 		r = transfer_send_piece(c, err);
 	if (r < 0 && r != -ECANCELED)
 		return r;
@@ -141,7 +141,8 @@ ssize_t transfer_read(void *arg, void *p, size_t n, struct cay_err *err)
 			return transfer_fail_wait(c, r, err);
 		r = http_client_receive(h, err);
 		if (r == -ECONNRESET)
-			return cay_fail(err, CAY_E_UNAVAILABLE, "it ended in the middle");
+			return cay_fail(err, CAY_E_UNAVAILABLE,
+					"the connection closed in the middle of the transfer");
 		if (r < 0 && r != -EAGAIN)
 			return r;
 	}

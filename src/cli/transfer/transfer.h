@@ -2,13 +2,13 @@
 #ifndef CAY_CLI_TRANSFER_TRANSFER_H
 #define CAY_CLI_TRANSFER_TRANSFER_H
 /*
- * carry - one operation whose body, or whose reply, is bytes of files
+ * transfer - an operation whose body or reply is the content of files
  *
- * Blocking, with the callbacks of archive/tar.h, and a bar on stderr when that is a terminal.
- * A daemon that answers before it has everything refuses: sending stops, and its answer is
- * what is told.  A reply that ends in the middle is a failure, however much of it came.
+ * Blocking, with the callbacks of archive/tar.h, and a progress bar on stderr when that is a
+ * terminal.  A daemon that replies before it has the whole body has refused: sending stops,
+ * and its reply is reported.  A reply that ends early is a failure.
  *
- * Bounded: one piece out, HTTP_PIECE in; no byte for the context's time-out ends it.
+ * Bounded: one piece out, HTTP_PIECE in.  Fails when no byte moves for api->timeout_ms.
  */
 #include "archive/tar.h"
 #include "cli/client/api.h"
@@ -27,16 +27,16 @@ struct transfer {
 	char piece[TRANSFER_PIECE];
 };
 
-/* total: what the bar counts to, 0 when nobody knows. */
+/* total: bytes for the progress bar, 0 when not known. */
 [[nodiscard]] int transfer_open(struct transfer *c, struct api *a, const struct api_call *call,
 				uint64_t total, struct cay_err *err);
 void transfer_fini(struct transfer *c);
 
-/* Out: arg is the carry.  Then the answer, into the struct of the operation's row. */
+/* Send; arg is the transfer.  Then decode the reply into the operation's struct. */
 tar_write_fn transfer_write;
 [[nodiscard]] int transfer_finish_send(struct transfer *c, void *ret, struct cay_err *err);
 
-/* In: once the head is there and says that it is files. */
+/* Receive: first the head, which must have the operation's status; then the bytes. */
 [[nodiscard]] int transfer_receive_head(struct transfer *c, struct cay_err *err);
 tar_read_fn transfer_read;
 #endif

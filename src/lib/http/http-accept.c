@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of a head that http.c has read */
+/* Search the headers of a parsed head */
 #include "http/http.h"
 
 struct slice http_header_find(const struct http_head *h, const char *name)
@@ -10,7 +10,7 @@ struct slice http_header_find(const struct http_head *h, const char *name)
 	return (struct slice){};
 }
 
-/* Is it in a list of this name, whatever its parameters are? */
+/* Whether a comma-separated header lists the word; parameters are ignored. */
 static bool http_header_lists(const struct http_head *h, const char *name, const char *what)
 {
 	for (size_t i = 0; i < h->n_headers; i++) {

@@ -20,10 +20,10 @@ bool http_equals_nocase(struct slice s, const char *want)
 	return i == s.n && !want[i];
 }
 
-/* llhttp's callbacks.  They see the whole head at once, so a span is a header;
- * later they stop the parser at every event, so that positions are exact. */
+/* llhttp's callbacks.  The head is parsed in one call, so each span is a whole name or value;
+ * in the body they pause the parser at every event, so that positions are exact. */
 
-/* No place for a header: it is a trailer, or one too many. */
+/* True for a trailer, and for one header too many. */
 static bool http_parser_headers_are_full(const struct http_parser *p)
 {
 	return p->state != STATE_HEAD || p->head.n_headers == HTTP_HEADERS_MAX;
@@ -59,7 +59,7 @@ static int on_http_header_value_complete(llhttp_t *ll)
 
 static int on_http_headers_complete(llhttp_t *ll)
 {
-	/* an Upgrade nobody asked us to follow leaves the message what it is */
+	/* the caller decides about an upgrade: llhttp must still parse the body */
 	ll->upgrade = 0;
 	return HPE_PAUSED;
 }
@@ -103,11 +103,12 @@ static const llhttp_settings_t http_llhttp_callbacks = {
 
 void http_parser_init(struct http_parser *p, enum http_kind kind)
 {
-	/* not the table of headers: it is as large as all the rest, and counted */
+	/* the table of headers is large, and n_headers bounds its use: leave it uninitialized */
 	memset(&p->head, 0, offsetof(struct http_head, headers));
 	p->kind = kind;
 	p->raw = BUF_INIT(HTTP_HEAD_MAX);
 	p->may_upgrade = p->until_end_allowed = p->reply_to_head = false;
+	p->interim_max = HTTP_INTERIM_MAX;
 	p->left = 0;
 	p->span = (struct slice){};
 	p->head.framing = HTTP_EMPTY;
@@ -117,6 +118,11 @@ void http_parser_init(struct http_parser *p, enum http_kind kind)
 void http_parser_allow_upgrade(struct http_parser *p)
 {
 	p->may_upgrade = true;
+}
+
+void http_parser_refuse_interim(struct http_parser *p)
+{
+	p->interim_max = 0;
 }
 
 void http_parser_set_web_server(struct http_parser *p, bool to_head)
@@ -155,7 +161,7 @@ bool http_parser_has_ended(const struct http_parser *p)
 	return p->state == STATE_END;
 }
 
-/* Move bytes into raw up to the empty line.  1 when it is there. */
+/* Move bytes into raw up to and including the empty line.  1 when it has arrived. */
 static int http_parser_collect_head(struct http_parser *p, struct slice *in, struct cay_err *err)
 {
 	size_t i = 0;
@@ -164,13 +170,13 @@ static int http_parser_collect_head(struct http_parser *p, struct slice *in, str
 	while (i < in->n && p->breaks < 4) {
 		char c = in->p[i];
 
-		/* nearly all bytes are these, and only they may be many */
+		/* the fast path, for nearly all bytes */
 		if (c >= ' ' && c <= '~' && p->breaks == 0 && p->raw.len + i < HTTP_HEAD_MAX) {
 			i++;
 			continue;
 		}
 
-		/* printable ASCII and tabs in lines that end in CRLF; no empty line in front */
+		/* printable ASCII and tabs in lines that end in CRLF; no empty line first */
 		if ((c != '\t' && c != '\r' && c != '\n' && (c < ' ' || c > '~')) ||
 		    (c == '\n') != (p->breaks % 2 == 1) || (c == '\r' && !(p->raw.len + i)))
 			return cay_fail(err, CAY_E_INVALID, "byte 0x%02x in the head of a message",
@@ -196,7 +202,7 @@ static bool http_target_char_is_valid(char c)
 static int http_version_parse(struct slice s, unsigned *ret, struct cay_err *err)
 {
 	if (!slice_eq(s, SLICE("HTTP/1.1")) && !slice_eq(s, SLICE("HTTP/1.0")))
-		return cay_fail(err, CAY_E_INVALID, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+		return cay_fail(err, CAY_E_INVALID, "only HTTP/1.1 and HTTP/1.0 are supported");
 	*ret = (unsigned)(s.p[7] - '0');
 	return 0;
 }
@@ -208,7 +214,7 @@ static int http_request_line_parse(struct http_head *h, struct slice line, struc
 	if (!line.p)
 		return cay_fail(err, CAY_E_INVALID, "a request line is METHOD TARGET VERSION");
 	if (slice_eq(h->method, SLICE("CONNECT")))
-		return cay_fail(err, CAY_E_INVALID, "this is no tunnel");
+		return cay_fail(err, CAY_E_INVALID, "CONNECT is not supported");
 	if (h->target.n > HTTP_TARGET_MAX)
 		return cay_fail(err, CAY_E_HEADERS, "the target is longer than %zu bytes",
 				HTTP_TARGET_MAX);
@@ -235,8 +241,8 @@ static int http_status_line_parse(struct http_head *h, struct slice line, struct
 	return 0;
 }
 
-/* host, host:port, [address] or [address]:port, and nothing that a name in a
- * policy, a log or a URL could be confused by. */
+/* host, host:port, [address] or [address]:port, without characters that mean something
+ * else in a policy, a log or a URL. */
 static bool http_host_is_valid(struct slice v)
 {
 	size_t i = 0;
@@ -281,7 +287,8 @@ struct slice http_origin_parse_host(struct slice origin)
 static int http_parser_take_host_header(struct http_parser *p, struct slice v, struct cay_err *err)
 {
 	if (p->seen & SEEN_HOST || !http_host_is_valid(v))
-		return cay_fail(err, CAY_E_INVALID, "there must be one Host, a name or an address");
+		return cay_fail(err, CAY_E_INVALID,
+				"Host must occur once and be a name or an address");
 	p->seen |= SEEN_HOST;
 	return 0;
 }
@@ -291,7 +298,8 @@ static int http_parser_take_length_header(struct http_parser *p, struct slice v,
 {
 	if (p->seen & SEEN_LENGTH || v.n > HTTP_LENGTH_DIGITS ||
 	    str_parse_u64(v, 0, UINT64_MAX, &p->head.length) < 0)
-		return cay_fail(err, CAY_E_INVALID, "Content-Length is one plain number");
+		return cay_fail(err, CAY_E_INVALID,
+				"Content-Length must occur once and be a plain number");
 	p->seen |= SEEN_LENGTH;
 	return 0;
 }
@@ -300,7 +308,8 @@ static int http_parser_take_coding_header(struct http_parser *p, struct slice v,
 					  struct cay_err *err)
 {
 	if (p->seen & SEEN_CODING || !http_equals_nocase(v, "chunked"))
-		return cay_fail(err, CAY_E_INVALID, "the only Transfer-Encoding is 'chunked'");
+		return cay_fail(err, CAY_E_INVALID,
+				"the only supported Transfer-Encoding is 'chunked'");
 	p->seen |= SEEN_CODING;
 	return 0;
 }
@@ -320,8 +329,8 @@ static int http_parser_take_connection_header(struct http_parser *p, struct slic
 			p->seen |= SEEN_CONN_UPGRADE;
 		for (size_t i = 0; i < ARRAY_SIZE(never); i++)
 			if (http_equals_nocase(token, never[i]))
-				return cay_fail(err, CAY_E_INVALID,
-						"Connection may not take '%s' away", never[i]);
+				return cay_fail(err, CAY_E_INVALID, "Connection must not name '%s'",
+						never[i]);
 	}
 	return 0;
 }
@@ -330,12 +339,12 @@ static int http_parser_take_expect_header(struct http_parser *p, struct slice v,
 					  struct cay_err *err)
 {
 	if (p->kind != HTTP_KIND_REQUEST || !http_equals_nocase(v, "100-continue"))
-		return cay_fail(err, CAY_E_INVALID, "the only Expect is '100-continue'");
+		return cay_fail(err, CAY_E_INVALID, "the only supported Expect is '100-continue'");
 	p->head.expect = p->head.minor == 1;
 	return 0;
 }
 
-/* One name; of a list nobody could tell which was meant. */
+/* A single protocol: a list would be ambiguous. */
 static bool http_protocol_is_valid(struct slice v)
 {
 	if (!v.n || v.n > HTTP_PROTOCOL_MAX)
@@ -366,7 +375,7 @@ static const struct {
 	{ "upgrade", http_parser_take_upgrade_header },
 };
 
-/* Anywhere in its line, also where the value was trimmed. */
+/* Anywhere in the line, also around the value. */
 static bool http_header_has_tab(const struct http_parser *p, const struct http_header *h)
 {
 	size_t n = (size_t)(p->raw.data + p->raw.len - h->name.p);
@@ -380,7 +389,8 @@ static int http_parser_take_known_header(struct http_parser *p, const struct htt
 {
 	for (size_t k = 0; k < ARRAY_SIZE(http_known_headers); k++)
 		if (http_equals_nocase(h->name, http_known_headers[k].name)) {
-			/* white space to some readers, a part of the value to others */
+			/* some parsers take a tab for white space, others for a part of the value
+			 */
 			if (http_header_has_tab(p, h))
 				return cay_fail(err, CAY_E_INVALID, "a tab in '%s'",
 						http_known_headers[k].name);
@@ -396,7 +406,7 @@ static int http_parser_take_headers(struct http_parser *p, struct cay_err *err)
 	for (size_t i = 0; i < p->head.n_headers && r >= 0; i++) {
 		const struct http_header *h = &p->head.headers[i];
 
-		/* many programs take X_Y for X-Y; two names for one thing are one too many */
+		/* many programs treat X_Y as X-Y: two spellings of one header */
 		if (memchr(h->name.p, '_', h->name.n))
 			return cay_fail(err, CAY_E_INVALID, "'_' in the name of a header");
 		r = http_parser_take_known_header(p, h, err);
@@ -404,7 +414,7 @@ static int http_parser_take_headers(struct http_parser *p, struct cay_err *err)
 	return r;
 }
 
-/* How long the body is, in the one way that everybody reads alike. */
+/* Accept only framings that every HTTP parser reads alike. */
 static int http_parser_decide_framing(struct http_parser *p, struct cay_err *err)
 {
 	struct http_head *h = &p->head;
@@ -415,11 +425,11 @@ static int http_parser_decide_framing(struct http_parser *p, struct cay_err *err
 	h->has_length = p->seen & SEEN_LENGTH;
 	if (p->seen & SEEN_CODING && (p->seen & SEEN_LENGTH || h->minor == 0))
 		return cay_fail(err, CAY_E_INVALID,
-				"Transfer-Encoding beside Content-Length, or in HTTP/1.0");
+				"Transfer-Encoding together with Content-Length, or in HTTP/1.0");
 	if (bodiless) {
 		if (p->seen & SEEN_CODING ||
 		    (p->seen & SEEN_LENGTH && h->length && h->status != 304))
-			return cay_fail(err, CAY_E_INVALID, "a body behind status %u", h->status);
+			return cay_fail(err, CAY_E_INVALID, "a body after status %u", h->status);
 	} else if (p->reply_to_head) {
 		h->framing = HTTP_EMPTY;
 	} else if (p->seen & SEEN_CODING) {
@@ -429,7 +439,8 @@ static int http_parser_decide_framing(struct http_parser *p, struct cay_err *err
 	} else if (p->until_end_allowed) {
 		h->framing = HTTP_UNTIL_END;
 	} else if (p->kind == HTTP_KIND_RESPONSE) {
-		return cay_fail(err, CAY_E_INVALID, "a response that does not say how long it is");
+		return cay_fail(err, CAY_E_INVALID,
+				"the response has neither Content-Length nor Transfer-Encoding");
 	}
 	p->left = h->framing == HTTP_LENGTH ? h->length : 0;
 	return 0;
@@ -448,13 +459,13 @@ static int http_parser_check_head(struct http_parser *p, struct cay_err *err)
 		h->upgrade = (struct slice){};
 	if (p->kind == HTTP_KIND_RESPONSE) {
 		if (h->status == 101 && (!p->may_upgrade || !h->upgrade.n))
-			return cay_fail(err, CAY_E_INVALID, "another protocol nobody asked for");
+			return cay_fail(err, CAY_E_INVALID, "an upgrade that was not requested");
 		return 0;
 	}
 	if (h->framing != HTTP_EMPTY || !slice_eq(h->method, SLICE("GET")))
 		h->upgrade = (struct slice){};
 	if (h->minor == 1 && !(p->seen & SEEN_HOST))
-		return cay_fail(err, CAY_E_INVALID, "there is no Host header");
+		return cay_fail(err, CAY_E_INVALID, "missing Host header");
 	if (p->seen & SEEN_UPGRADE && !(p->seen & SEEN_CONN_UPGRADE))
 		return cay_fail(err, CAY_E_INVALID, "Upgrade without 'Connection: upgrade'");
 	if (h->framing == HTTP_CHUNKED &&
@@ -490,7 +501,7 @@ static int http_parser_parse_head(struct http_parser *p, struct cay_err *err)
 	return http_parser_check_head(p, err);
 }
 
-/* 1 when the head of a final message is there. */
+/* 1 when the head of a request or of a final response is complete. */
 static int http_parser_next_head(struct http_parser *p, struct slice *in, struct cay_err *err)
 {
 	for (;;) {
@@ -504,7 +515,7 @@ static int http_parser_next_head(struct http_parser *p, struct slice *in, struct
 			return r;
 		if (p->kind == HTTP_KIND_REQUEST || p->head.status >= 200 || p->head.status == 101)
 			return 1;
-		if (interim > HTTP_INTERIM_MAX)
+		if (interim > p->interim_max)
 			return cay_fail(err, CAY_E_INVALID, "too many interim responses");
 		http_parser_reset(p);
 		p->interim = interim;
@@ -548,9 +559,9 @@ static int http_parser_next_of_chunks(struct http_parser *p, struct slice *in,
 		p->span = (struct slice){};
 		e = llhttp_execute(&p->ll, in->p, in->n);
 		if (e != HPE_OK && e != HPE_PAUSED)
-			return cay_fail(
-				err, CAY_E_INVALID,
-				"a chunk is too large, cut off, or has extensions or trailers");
+			return cay_fail(err, CAY_E_INVALID,
+					"invalid chunk: too large, malformed, or with extensions "
+					"or trailers");
 		used = e == HPE_OK ? in->n : (size_t)(llhttp_get_error_pos(&p->ll) - in->p);
 		assert(used <= in->n);
 		in->p += used;
