@@ -101,7 +101,7 @@ deb: ## the Debian package, into build/deb
 	@dev/deb
 
 pictures: build/gcc build/images/base ## record docs/img/session.svg; draw docs/img/bench.svg from build/bench.json, if it is there
-	@dev/apart dev/run build/gcc dev/picture docs/img/session docs/img/session.svg
+	@dev/ns-run dev/run build/gcc dev/picture docs/img/session docs/img/session.svg
 	@[ ! -e build/bench.json ] || dev/plot build/bench.json docs/img/bench.svg
 
 shell: ## a shell in the build root
@@ -112,7 +112,7 @@ clean: ## remove build/
 
 image: ## build a guest image into build/images [NAME=base]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
-	@dev/kept build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
+	@dev/build-cache build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
 
 guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota: ten minutes [ONLY=limits,platform] [CMD=...]
 	@dev/guest -t 900 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))

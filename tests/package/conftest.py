@@ -40,7 +40,7 @@ def clean_root(top):
     root.chmod(0o755)
     sources = [l for l in pathlib.Path("/etc/apt/sources.list").read_text().splitlines() if l.startswith("deb ")]
     stable = [l for l in sources if " trixie" in l]
-    run("dev/kept", "build/minbase.tar", __file__, "--", "mmdebstrap", "--mode=root", "--variant=minbase",
+    run("dev/build-cache", "build/minbase.tar", __file__, "--", "mmdebstrap", "--mode=root", "--variant=minbase",
         '--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io", "--include=ca-certificates", "trixie", "build/minbase.tar", *stable)
     run("tar", "-C", root, "-xpf", "build/minbase.tar")
     (root / "etc/resolv.conf").write_text(pathlib.Path("/etc/resolv.conf").read_text())
