@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lanes.py PYTEST-ARGUMENT... - a pytest per core and one more, and one list of tests between them
+"""lanes.py PYTEST-ARGUMENT... - two pytests per core, and one list of tests between them
 
 Tests that start daemons wait more than they compute, but two of them must not see each
 other: they look for processes, mounts, networks, sockets and files that nobody should have
@@ -112,7 +112,7 @@ def follow(process):
 
 def main(argv):
     status, some, alone = 0, 0, None
-    for which, lanes in (("together", int(os.environ.get("CAY_LANES") or min(os.cpu_count() + 1, MOST))), ("alone", 1)):
+    for which, lanes in (("together", int(os.environ.get("CAY_LANES") or min(2 * os.cpu_count(), MOST))), ("alone", 1)):
         if alone == 0:
             break
         s, ran, there, alone = run(which, lanes, argv)
