@@ -31,15 +31,13 @@ build/gcc:        FLAGS := $(RELEASE)
 build/clang:      FLAGS := $(RELEASE)
 build/asan-gcc:   FLAGS := $(SAN)
 build/asan-clang: FLAGS := $(SAN)
-build/fuzz:       FLAGS := $(SAN) -Dfuzz=true
 build/cov:        FLAGS := -Dbuildtype=debug -Db_coverage=true
-build/clang build/asan-clang build/fuzz: export CC := clang
+build/clang build/asan-clang: export CC := clang
 # what is run of them; the others are built whole
 build/asan-clang: export ONLY_IN := tests/unit|tests/sim|tests/fuzz|tests/platform
-build/fuzz:       export ONLY_IN := tests/fuzz
 build/cov:        export ONLY_IN := tests/unit|tests/fuzz
 
-build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORCE
+build/gcc build/clang build/asan-gcc build/asan-clang build/cov: FORCE
 	@dev/compile $@ $(SETUP) $(FLAGS)
 
 quick: export LINT_CHANGED := 1
@@ -66,8 +64,8 @@ asan-clang: build/asan-clang ## those that start no daemons under clang's
 coverage: build/cov ## line coverage of src/{text,wire,ops,auth}; fails below 95 %
 	@dev/coverage build/cov
 
-fuzz: build/fuzz ## every fuzzer for SECONDS=60 [ONLY=a,b] [SAMPLE=10: each once in ten commits]
-	@env FUZZ_SAMPLE=$(SAMPLE) dev/fuzz build/fuzz $(SECONDS) $(ONLY)
+fuzz: ## every fuzzer for SECONDS=60 [ONLY=a,b] [SAMPLE=10: each once in ten commits]
+	@env FUZZ_SAMPLE=$(SAMPLE) FUZZ_SETUP="$(SETUP) $(SAN) -Dfuzz=true" dev/fuzz build/fuzz $(SECONDS) $(ONLY)
 
 proof: ## CBMC proves the decoders of tests/proof [ONLY=a,b]
 	@dev/proof $(ONLY)
