@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scripts of dev/ share: picking by name, sampling by seed, and writing down the outcome."""
+import functools
+import hashlib
 import os
 import pathlib
 import signal
@@ -21,6 +23,7 @@ def pick(kind, wanted, there):
     return [there[name] for name in names]
 
 
+@functools.cache
 def seed():
     """What a sampled run picks by: CAY_SEED, or the number of commits, so that every commit has another sample."""
     given = os.environ.get("CAY_SEED")
@@ -30,9 +33,11 @@ def seed():
     return int(git.stdout) if git.returncode == 0 else 0
 
 
-def rotate(rows, every):
-    """The rows whose turn it is: each comes once in `every` seeds."""
-    return [row for i, row in enumerate(rows) if i % every == seed() % every]
+def rotate(rows, every, name=str):
+    """The rows whose turn it is: each comes once in `every` seeds.
+
+    By the hash of its name: a position in the table moves when rows come and go."""
+    return [row for row in rows if int(hashlib.sha256(name(row).encode()).hexdigest()[:8], 16) % every == seed() % every]
 
 
 def finish(label, passed, failed, note=""):
