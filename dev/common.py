@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts of dev/ share: picking by name, and writing down the outcome."""
+"""What the scripts of dev/ share: picking by name, sampling by seed, and writing down the outcome."""
+import functools
+import hashlib
+import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 # Ctrl-C ends a script without a page of Python
@@ -19,9 +23,26 @@ def pick(kind, wanted, there):
     return [there[name] for name in names]
 
 
+@functools.cache
+def seed():
+    """What a sampled run picks by: CAY_SEED, or the number of commits, so that every commit has another sample."""
+    given = os.environ.get("CAY_SEED")
+    if given:
+        return int(given)
+    git = subprocess.run(["git", "rev-list", "--count", "HEAD"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return int(git.stdout) if git.returncode == 0 else 0
+
+
+def rotate(rows, every, name=str):
+    """The rows whose turn it is: each comes once in `every` seeds.
+
+    By the hash of its name: a position in the table moves when rows come and go."""
+    return [row for row in rows if int(hashlib.sha256(name(row).encode()).hexdigest()[:8], 16) % every == seed() % every]
+
+
 def finish(label, passed, failed, note=""):
     """Print the closing line, leave the counts for .ci/run, and exit."""
-    results = pathlib.Path("build/results")
+    results = pathlib.Path(os.environ.get("CAY_RESULTS", "build/results"))
     results.mkdir(parents=True, exist_ok=True)
     (results / label).write_text(f"{passed} {failed}\n")
     print(f"{label}: {note}{passed} passed, {failed} failed")

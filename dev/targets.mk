@@ -7,6 +7,9 @@
 
 comma   := ,
 SUITE   ?=
+TEST    ?=
+SPLIT   ?=
+SAMPLE  ?=
 RECENT  ?=
 SECONDS ?= 60
 ONLY    ?=
@@ -18,7 +21,7 @@ RELEASE := -Dbuildtype=debugoptimized -Db_pie=true
 SAN     := -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 
 .DEFAULT_GOAL := all
-.PHONY: all help check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload failed mutants repro hardening docs pictures image deb shell run guest boot clean FORCE
+.PHONY: all help quick check lint asan asan-clang coverage fuzz proof bench bench-full full sweep overload failed mutants repro hardening docs pictures image deb shell run guest boot clean FORCE
 
 all: build/gcc ## build with gcc into build/gcc
 
@@ -28,25 +31,32 @@ build/gcc:        FLAGS := $(RELEASE)
 build/clang:      FLAGS := $(RELEASE)
 build/asan-gcc:   FLAGS := $(SAN)
 build/asan-clang: FLAGS := $(SAN)
-build/fuzz:       FLAGS := $(SAN) -Dfuzz=true
 build/cov:        FLAGS := -Dbuildtype=debug -Db_coverage=true
-build/clang build/asan-clang build/fuzz: export CC := clang
+build/clang build/asan-clang: export CC := clang
 # what is run of them; the others are built whole
 build/asan-clang: export ONLY_IN := tests/unit|tests/sim|tests/fuzz|tests/platform
-build/fuzz:       export ONLY_IN := tests/fuzz
 build/cov:        export ONLY_IN := tests/unit|tests/fuzz
 
-build/gcc build/clang build/asan-gcc build/asan-clang build/fuzz build/cov: FORCE
+build/gcc build/clang build/asan-gcc build/asan-clang build/cov: FORCE
 	@dev/compile $@ $(SETUP) $(FLAGS)
 
-check: build/gcc ## run the tests [SUITE=unit,fuzz,platform]
-	@dev/check build/gcc $(SUITE)
+quick: export LINT_CHANGED := 1
+quick: build/gcc ## before a commit: lint of what changed, unit, sim, and one sandbox through every program: two minutes
+	@dev/lint self_test,banned,layers,built,tables,sizes,shape,links,purity,documented,named,clang_format,generated
+	@dev/check build/gcc unit,sim
+	@dev/check build/gcc "" test_smoke
+
+check: build/gcc ## run the tests [SUITE=unit,fuzz,platform], or one: [TEST=buf] a program, [TEST=control/test_life] a file, [TEST=pause_and_resume] by name
+	@dev/check build/gcc "$(SUITE)" "$(TEST)"
+
+# SPLIT=auto: an integration test runs either in build/gcc or in build/asan-gcc, by the seed of the commit
+check asan: export CAY_SPLIT := $(SPLIT)
 
 lint: build/gcc build/clang ## layers, sizes, banned calls, format, analysers, OpenAPI, generated files [RECENT=25]
 	@env LINT_RECENT=$(RECENT) dev/lint
 
-asan: build/asan-gcc ## the tests under ASan + UBSan [SUITE=unit,integration]
-	@dev/check build/asan-gcc $(SUITE)
+asan: build/asan-gcc ## the tests under ASan + UBSan [SUITE=unit,integration] [TEST=control/test_life]
+	@dev/check build/asan-gcc "$(SUITE)" "$(TEST)"
 
 asan-clang: build/asan-clang ## those that start no daemons under clang's
 	@dev/check build/asan-clang unit,sim,fuzz,platform
@@ -54,8 +64,8 @@ asan-clang: build/asan-clang ## those that start no daemons under clang's
 coverage: build/cov ## line coverage of src/{text,wire,ops,auth}; fails below 95 %
 	@dev/coverage build/cov
 
-fuzz: build/fuzz ## every fuzzer for SECONDS=60 [ONLY=a,b]
-	@dev/fuzz build/fuzz $(SECONDS) $(ONLY)
+fuzz: ## every fuzzer for SECONDS=60 [ONLY=a,b] [SAMPLE=10: each once in ten commits]
+	@env FUZZ_SAMPLE=$(SAMPLE) FUZZ_SETUP="$(SETUP) $(SAN) -Dfuzz=true" dev/fuzz build/fuzz $(SECONDS) $(ONLY)
 
 proof: ## CBMC proves the decoders of tests/proof [ONLY=a,b]
 	@dev/proof $(ONLY)
@@ -64,8 +74,8 @@ bench: build/gcc build/images/base ## measure, write build/bench.json, print a t
 	@dev/bench build/gcc $(ONLY)
 
 full: export CAY_FULL := 1
-full: build/gcc ## sim, integration, world and attack suites at full size
-	@dev/check build/gcc sim,integration,world,attack
+full: build/gcc ## sim, integration, world, attack and timing suites at full size
+	@dev/check build/gcc sim,integration,world,attack,timing
 
 sweep: export CAY_FULL := 1
 sweep: build/gcc ## kill the daemons and the runtime at every failpoint and every system call: twenty minutes [ONLY=crun]
@@ -85,7 +95,7 @@ bench-full: bench ## the same at the sizes the goals are for: ten minutes and mo
 build/images/base:
 	@$(MAKE) --no-print-directory image NAME=base
 
-mutants: ## break the code on purpose; a test must notice [ONLY=a,b] [SAMPLE=2]
+mutants: ## break the code on purpose; a test must notice [ONLY=a,b] [SAMPLE=20: each once in twenty commits]
 	@env MUTANTS_SAMPLE=$(SAMPLE) dev/mutants $(ONLY)
 
 hardening: build/gcc ## programs have what their flags promise
@@ -101,7 +111,7 @@ deb: ## the Debian package, into build/deb
 	@dev/deb
 
 pictures: build/gcc build/images/base ## record docs/img/session.svg; draw docs/img/bench.svg from build/bench.json, if it is there
-	@dev/apart dev/run build/gcc dev/picture docs/img/session docs/img/session.svg
+	@dev/ns-run dev/run build/gcc dev/picture docs/img/session docs/img/session.svg
 	@[ ! -e build/bench.json ] || dev/plot build/bench.json docs/img/bench.svg
 
 shell: ## a shell in the build root
@@ -112,7 +122,7 @@ clean: ## remove build/
 
 image: ## build a guest image into build/images [NAME=base]
 	@[ -d guest/images/$(NAME) ] || { echo "make image: there is no guest/images/$(NAME); NAME is one of:" guest/images/*/ | sed 's#guest/images/##g; s#/##2g'; exit 1; }
-	@dev/kept build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
+	@dev/build-cache build/images/$(NAME) guest/images/build guest/images/$(NAME)/* -- guest/images/build $(NAME) build/images/$(NAME)
 
 guest: build/gcc ## tests/guest/suite on a stock kernel under qemu, pure cgroup v2, project quota: ten minutes [ONLY=limits,platform] [CMD=...]
 	@dev/guest -t 900 $(if $(CMD),$(CMD),tests/guest/suite $(subst $(comma), ,$(ONLY)))

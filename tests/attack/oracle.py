@@ -25,6 +25,7 @@ import time
 
 READ, WRITE, ESCAPE, CRASH = "READ", "WRITE", "ESCAPE", "CRASH"
 HASHED_MAX = 4 << 20
+RECENT_NS = 1_000_000_000
 SETTLE_S = 20.0  # what has gone is not waited for
 # the machine's own coming and going: devices that anybody's losetup makes, and their names
 NOISE = re.compile(r"/dev/(loop\d+|loop\d+p\d+|pts|shm|block|disk)")
@@ -90,36 +91,53 @@ def tree(top, skip=()):
         device = os.lstat(top).st_dev
     except OSError:
         return found
-    for directory, dirs, files in os.walk(top, followlinks=False):
-        keep = []
-        for name in dirs + files:
-            path = os.path.join(directory, name)
-            if NOISE.fullmatch(path) or any(path == s or path.startswith(s + "/") for s in skip):
-                continue
-            try:
-                st = os.lstat(path)
-                found[path] = identity(path, st)
-            except OSError:
-                continue
-            if stat.S_ISDIR(st.st_mode) and st.st_dev == device:
-                keep.append(name)
-        dirs[:] = keep
+    skip = set(skip)
+    pending = [top]
+    while pending:
+        try:
+            entries = os.scandir(pending.pop())
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                path = entry.path
+                if path in skip or NOISE.fullmatch(path):
+                    continue
+                try:
+                    st = entry.stat(follow_symlinks=False)
+                    found[path] = identity(path, st)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(st.st_mode) and st.st_dev == device:
+                    pending.append(path)
     return found
 
 
+# (device, inode, ctime, mtime, size) of a file -> digest.  Every write moves the ctime, which
+# no system call sets, so a file is read again only when it may have changed.
+DIGESTS = {}
+
+
+def digest(path, st):
+    key = st.st_dev, st.st_ino, st.st_ctime_ns, st.st_mtime_ns, st.st_size
+    if key not in DIGESTS:
+        with open(path, "rb") as f:
+            data = hashlib.file_digest(f, "sha256").hexdigest()
+        if time.time_ns() - st.st_ctime_ns < RECENT_NS:
+            return data  # a second write within a tick of the clock would have the same ctime
+        DIGESTS[key] = data
+    return DIGESTS[key]
+
+
 def identity(path, st):
-    parts = [oct(st.st_mode), st.st_uid, st.st_gid]
+    parts = [st.st_mode, st.st_uid, st.st_gid]
     if stat.S_ISLNK(st.st_mode):
         parts.append(os.readlink(path))
     elif stat.S_ISCHR(st.st_mode) or stat.S_ISBLK(st.st_mode):
         parts.append(st.st_rdev)
     elif stat.S_ISREG(st.st_mode):
         parts.append(st.st_size)
-        if st.st_size <= HASHED_MAX:
-            with open(path, "rb") as f:
-                parts.append(hashlib.file_digest(f, "sha256").hexdigest())
-        else:
-            parts.append(st.st_mtime_ns)
+        parts.append(digest(path, st) if st.st_size <= HASHED_MAX else st.st_mtime_ns)
     return tuple(parts)
 
 

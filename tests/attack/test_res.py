@@ -10,6 +10,9 @@ hits one of them, what an attacker does hits all.
 
 Where others keep the machine's processors busy even while the neighbour is alone, the
 figure says more of them than of us: it is printed and not judged (BUSY).
+
+Rows that compare times are marked `alone`: they are the test attack-res of the suite
+`timing`.  The others are attack-abuse of the suite `attack`.
 """
 import contextlib
 import os
@@ -30,7 +33,7 @@ RATIO = 1.5 if FULL else 3.0  # what is asked for; CI has two processors and few
 HOST_RATIO = 2.0 if FULL else 3.0
 BLOCK = 100 if FULL else 25  # execs in a turn
 LEAST, MOST = (1000, 3000) if FULL else (100, 600)  # of each side
-PACE_S = 0.02
+PACE_S = 0.02 if FULL else 0.01
 BUSY = 0.5  # processors that others may use
 TRIES = 10  # where somebody else may have had a hand in what was measured
 PATIENCE_S = 60.0
@@ -163,6 +166,7 @@ def spawn_s():
 PIDS = 64
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["fork", "vfork", "threads"])
 def test_RES_01(row, boxes, cay, beside, kind):
     """A bomb has as many processes as it may; the host starts its own as before."""
@@ -255,6 +259,7 @@ def test_RES_02_left(row, boxes, cay):
         r.detail = f"{end and end['reason']} after {time.monotonic() - begin:.1f} s"
 
 
+@pytest.mark.alone
 def test_RES_02_neighbour(row, boxes, cay, beside):
     """All kinds in turn, killed again and again."""
     ends = []
@@ -283,6 +288,7 @@ PERIOD_NS = 100_000_000  # of the quota: the kernel's default, which Cay leaves
 BURNS = {"spin": 32, "nice": 8, "fifo": 8, "itimer": 8, "timers": 500}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", BURNS)
 def test_RES_03(row, boxes, cay, beside, kind):
     """All threads burn: not more than the quota, and no better class than others have."""
@@ -316,6 +322,7 @@ def test_RES_03(row, boxes, cay, beside, kind):
         quiet.judge(r)
 
 
+@pytest.mark.alone
 def test_RES_03_fair(row, boxes, cay):
     """A hundred threads against two: both sandboxes get the same."""
     with row("crun", "root") as r:
@@ -339,6 +346,7 @@ def rss_kib(pid):
 FLOODS = {"lines": "yes", "stderr": "yes >&2", "no newline": "cat /dev/zero | tr '\\0' x", "NUL bytes": "cat /dev/zero"}
 
 
+@pytest.mark.alone
 def test_RES_05(row, cay, beside):
     """Output without end: nothing of it stays on the host, what is lost is counted to the byte."""
     with row("crun", "root") as r:
@@ -412,6 +420,7 @@ def test_RES_06(row, boxes, cay, runtime):
         r.detail = f"{', '.join(CLINGING)}: delete at most {longest * 1e3:.0f} ms"
 
 
+@pytest.mark.alone
 def test_RES_06_neighbour(row, boxes, cay, beside):
     with row("crun", "root") as r:
         box, quiet = boxes.fresh("crun", limits={"pids": 256}), beside()
@@ -434,6 +443,7 @@ def host_is_short(kind, most):
     return kind in HOST_MOST and int(pathlib.Path(HOST_MOST[kind]).read_text()) <= most
 
 
+@pytest.mark.alone
 def test_RES_07(row, boxes, cay, beside):
     """What the kernel counts, to the limit: a neighbour still gets one of each."""
     with row("crun", "root") as r:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lanes.py PYTEST-ARGUMENT... - a pytest per core and one more, and one list of tests between them
+"""lanes.py PYTEST-ARGUMENT... - two pytests per core, and one list of tests between them
 
 Tests that start daemons wait more than they compute, but two of them must not see each
 other: they look for processes, mounts, networks, sockets and files that nobody should have
-left.  So each lane is a dev/apart.  Cgroups have random names, and whoever looks for
+left.  So each lane is a dev/ns-run.  Cgroups have random names, and whoever looks for
 strangers there passes over those of tests; uids may be the same in two lanes, as they are
 in two runs on one machine.
 
@@ -24,7 +24,7 @@ import tempfile
 
 import pytest
 
-APART = pathlib.Path(__file__).parents[2] / "dev/apart"
+NS_RUN = pathlib.Path(__file__).parents[2] / "dev/ns-run"
 MOST = 8
 NONE = 5  # pytest's word for no tests
 
@@ -83,7 +83,7 @@ def run(which, lanes, argv):
         counter.flush()
         env = {**os.environ, "CAY_LANE": f"{counter.fileno()} {which}", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1",
                "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
-        command = [APART, sys.executable, "-m", "pytest", "-p", "lanes", *argv]
+        command = [NS_RUN, sys.executable, "-m", "pytest", "-p", "lanes", *argv]
         processes = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                       pass_fds=[counter.fileno()]) for _ in range(lanes)]
         with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
@@ -112,7 +112,7 @@ def follow(process):
 
 def main(argv):
     status, some, alone = 0, 0, None
-    for which, lanes in (("together", int(os.environ.get("CAY_LANES") or min(os.cpu_count() + 1, MOST))), ("alone", 1)):
+    for which, lanes in (("together", int(os.environ.get("CAY_LANES") or min(2 * os.cpu_count(), MOST))), ("alone", 1)):
         if alone == 0:
             break
         s, ran, there, alone = run(which, lanes, argv)

@@ -5,8 +5,11 @@ A conftest.py says `pytest_configure = tap.pytest_configure`.
 
 Rows that a test printed with bars (ID|runtime|priv|verdict|detail) come before
 it, as comments.  CAY_ONLY: names as they are told, a line each; no others are run.
+CAY_PROGRESS: a file that gets a line per test when it ends, for dev/check to follow.
 """
 import os
+
+import split
 
 
 def told(nodeid):
@@ -28,6 +31,7 @@ class Tap:
         reporter.write_line(text)
 
     def pytest_collection_modifyitems(self, config, items):
+        split.select(config, items, told)
         only = os.environ.get("CAY_ONLY", "").splitlines()
         if only:
             config.hook.pytest_deselected(items=[i for i in items if told(i.nodeid) not in only])
@@ -48,6 +52,10 @@ class Tap:
         word = "not ok" if outcome == "failed" else "ok"
         skip = f" # SKIP {reason}" if outcome == "skipped" else ""
         self.line(f"{word} {self.n} - {told(report.nodeid)}{skip}")
+        progress = os.environ.get("CAY_PROGRESS")
+        if progress:
+            with open(progress, "a", encoding="utf-8") as f:
+                f.write(f"{word} - {told(report.nodeid)}\n")
 
     def pytest_report_teststatus(self, report):
         """No dots and letters between our lines."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for the command line's tests, and `ok N - name` lines for dev/check"""
+"""Fixtures for the command line's tests"""
 import os
 import pathlib
 import subprocess
@@ -35,15 +35,3 @@ def cay(daemon):
 
     run.start, run.program = start, CAY
     return run
-
-
-count = 0
-
-
-def pytest_runtest_logreport(report):
-    global count
-    if report.when == "call" or report.outcome != "passed":
-        count += 1
-        word = "not ok" if report.outcome == "failed" else "ok"
-        skip = " # SKIP" if report.outcome == "skipped" else ""
-        print(f"\n{word} {count} - {report.nodeid.split('::')[-1]}{skip}", flush=True)

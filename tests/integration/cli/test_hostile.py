@@ -187,7 +187,7 @@ def test_a_stream_out_of_order_is_refused(daemon, cay, name):
     streamed(OUT + end_frame(reason="exit", exit_code=0), exec_id="ex../../../"),
     streamed(OUT + end_frame(reason="exit", exit_code=0), media="text/plain"),
     fake_daemon.reply(200, {"id": EX}),
-])
+], ids=["no-id", "path-as-id", "text", "json"])
 def test_a_reply_that_is_no_stream_is_refused(daemon, cay, reply):
     daemon.say["POST", "/v1/sandboxes/*/execs"] = reply
     r = cay("exec", daemon.add()["id"], "--", "x")

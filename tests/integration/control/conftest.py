@@ -51,18 +51,14 @@ def box(daemon):
         assert e.code == "not_found"
 
 
-# What takes long because disks, registries and other people's programs do.
-SLOW = ("test_build.py", "test_disk.py", "test_dockerfile.py", "test_full.py", "test_pool.py", "test_prune.py", "test_pull.py",
-        "test_services.py")
+SWEEPS = ("test_sweep.py", "test_vandal.py", "test_failed.py")
 
 
-def pytest_collection_modifyitems(config, items):
-    """Under a sanitizer a sample will do: they are whole without."""
-    if "asan" not in str(BUILD):
-        return
-    sweeps = [i for i in items if i.path.name in ("test_sweep.py", "test_vandal.py", "test_failed.py")]
-    slow = [i for i in items if i.path.name in SLOW]
-    rest = [i for i in items if i not in sweeps and i not in slow]
-    drop = set(sweeps) - set(sweeps[::12]) | set(slow) - set(slow[::4]) | set(rest[1::2]) | {i for i in items if "wall_clock" in i.name or "blind" in i.name}  # LD_PRELOAD and ASan's do not mix
-    config.hook.pytest_deselected(items=[i for i in items if i in drop])
-    items[:] = [i for i in items if i not in drop]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """lib/split.py says what the marks mean."""
+    for item in items:
+        if item.path.name in SWEEPS:
+            item.add_marker("sweep")
+        if "wall_clock" in item.name or "blind" in item.name:  # an LD_PRELOAD and ASan's own do not mix
+            item.add_marker("plain")

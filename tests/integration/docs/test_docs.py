@@ -71,7 +71,7 @@ def node():
     if not BASE.is_dir():
         pytest.skip("no build/images/base; `make image` makes it")
     if pathlib.Path("/run/cay").exists():
-        pytest.skip("a Cay runs here; dev/apart has a /run of its own")
+        pytest.skip("a Cay runs here; dev/ns-run has a /run of its own")
     with Node() as n:
         yield n
 

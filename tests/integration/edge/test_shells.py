@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 
-import bashy
+import shell_fixtures
 import pytest
 
 import cay
@@ -13,8 +13,8 @@ from conftest import FULL
 
 @pytest.fixture(scope="module")
 def bash(node):
-    node.image_import("bashy", bashy.image())
-    name = node.door().create("bashy", limits={"memory_bytes": "64Mi", "pids": 64})
+    node.image_import("bash", shell_fixtures.bash_image())
+    name = node.door().create("bash", limits={"memory_bytes": "64Mi", "pids": 64})
     yield name
     node.call("DELETE", f"/v1/sandboxes/{name}")
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-import stalled
+import stalled_disk
 from client import SANDBOX, Client, Connection
 from conftest import FULL, SANITIZED, Init, wait_for
 from test_files import AT, place, q, read, workers  # noqa: F401
@@ -130,7 +130,7 @@ def test_a_large_directory_delays_neither_run_nor_kill(init, many, what):
 def machine(**how):
     """A PID 1 that sees such a disk.  It is torn out before PID 1 is stopped: a process that waits for a disk does not end."""
     try:
-        with stalled.disk(**how) as disk:
+        with stalled_disk.disk(**how) as disk:
             init = Init()
             try:
                 yield init, disk
@@ -138,7 +138,7 @@ def machine(**how):
                 disk.thaw()
                 wait_for(lambda: not workers(init), 10, "no child")
                 init.stop()
-    except stalled.Unavailable as e:
+    except stalled_disk.Unavailable as e:
         if os.environ.get("CAY_MUST_WORK"):
             raise
         pytest.skip(f"no FUSE: {e}")
@@ -234,10 +234,10 @@ def test_a_stalled_disk_takes_all_places_and_gives_them_back():
 
 def test_commands_on_a_stalled_disk(place):
     """One that reads of it, one that is to start in it: they wait, the others do not; both end when it is back."""
-    with machine(hold=stalled.CONTENT | {stalled.ACCESS}) as (init, disk):
+    with machine(hold=stalled_disk.CONTENT | {stalled_disk.ACCESS}) as (init, disk):
         reader = init.client.detach("cat", f"{disk.at}/file")
         starter = asked(init, "POST", SANDBOX + "/execs", b'{"argv": ["true"], "cwd": "%s/dir"}' % os.fsencode(disk.at))
-        wait_for(lambda: {stalled.READ, stalled.ACCESS} <= set(disk.held.values()), what="both wait")
+        wait_for(lambda: {stalled_disk.READ, stalled_disk.ACCESS} <= set(disk.held.values()), what="both wait")
         run_and_kill(init)
         assert init.client.exec(reader, "/signal", "POST", {"signal": "KILL"}).status == 200
         run_and_kill(init)
@@ -248,9 +248,9 @@ def test_commands_on_a_stalled_disk(place):
 
 def test_a_command_that_never_was_and_a_busy_cgroup(place):
     """Its cgroup goes when the last of it is gone, and not with the sandbox."""
-    with machine(hold={stalled.ACCESS}) as (init, disk):
+    with machine(hold={stalled_disk.ACCESS}) as (init, disk):
         starter = asked(init, "POST", SANDBOX + "/execs", b'{"argv": ["true"], "cwd": "%s/dir", "timeout_ms": 600000}' % os.fsencode(disk.at))
-        wait_for(lambda: stalled.ACCESS in disk.held.values(), what="it to be on its way")
+        wait_for(lambda: stalled_disk.ACCESS in disk.held.values(), what="it to be on its way")
         with subprocess.Popen(["sleep", "1000"]) as other:
             [name] = init.groups()
             (init.cgroup / name / "cgroup.procs").write_text(str(other.pid))

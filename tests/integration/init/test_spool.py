@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-import stalled
+import stalled_disk
 from client import DATA, END, FRAMES, GAP, SANDBOX, SSE, Connection, frames
 from conftest import FULL, Init, wait_for
 from test_files_stall import SOON, machine, run_and_kill
@@ -289,7 +289,7 @@ def test_there_is_a_spooler_only_while_one_is_needed(own):
     assert not own.children()
 
 
-@pytest.mark.parametrize("hold", [{stalled.TMPFILE}, stalled.CONTENT], ids=["open", "write"])
+@pytest.mark.parametrize("hold", [{stalled_disk.TMPFILE}, stalled_disk.CONTENT], ids=["open", "write"])
 def test_a_stalled_disk_is_waited_for_by_the_command_alone(hold):
     n = 4 * MIB
     with machine(hold=hold) as (init, disk):

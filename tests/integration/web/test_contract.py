@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 
-import bashy
+import shell_fixtures
 import cay
 import pytest
 import world
@@ -166,8 +166,8 @@ def walk(me, w):
     me.signal(box, name)
     # shells
     refused("unsupported", me, "POST", f"/v1/sandboxes/{box}/shells", {})
-    w.image_import("bashy", bashy.image())
-    bash = me.call("POST", "/v1/sandboxes", {"image": "bashy", "group": "walk"})["id"]
+    w.image_import("bash", shell_fixtures.bash_image())
+    bash = me.call("POST", "/v1/sandboxes", {"image": "bash", "group": "walk"})["id"]
     shell = me.call("POST", f"/v1/sandboxes/{bash}/shells", {"name": "walk", "env": {"A": "b"}})["id"]
     at = f"/v1/sandboxes/{bash}/shells/{shell}"
     me.call("GET", f"/v1/sandboxes/{bash}/shells")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stalled - a disk that does not answer: a FUSE server that says what is there, and nothing of what is in it
+"""A disk that does not answer: a FUSE server with names and without contents
 
-	with stalled.disk() as d: d.at has `file`, `other` and a directory `dir`.  Who reads or writes one waits.
+	with stalled_disk.disk() as d: d.at has `file`, `other` and a directory `dir`.  Who reads or writes one waits.
 
 A request that was taken from the queue and not answered cannot be ended, by a SIGKILL
 neither: its process is as one that waits for a disk.  With taken=False requests stay in the

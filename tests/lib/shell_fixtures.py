@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bashy - an image that has a bash and nothing else: that of the build root, with its libraries"""
+"""An image with one program: the bash of the build root and its libraries"""
 import pathlib
 import re
 import subprocess
@@ -9,7 +9,7 @@ import cay
 BASH = "/bin/bash"
 
 
-def image():
+def bash_image():
     found = subprocess.run(["ldd", BASH], capture_output=True, text=True, check=True).stdout
     files = [BASH] + re.findall(r"(/\S+) \(0x", found)
     folders = sorted({str(d) for f in files for d in pathlib.PurePath(f).parents if str(d) != "/"}, key=len)

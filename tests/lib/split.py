@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests run in the plain build and which under ASan, when a commit runs each once
+
+CAY_SPLIT=SEED: a test runs in one of the two builds, by the parity of the hash of its name
+and the seed.  The next seed has it in the other one, so a test meets the sanitizer at least
+every second commit.  Tests marked `plain` or `alone` always run in the plain build: they
+judge by the clock, or preload a library.  Tests marked `sweep` are many and long: they
+always run whole in the plain build, and one in SWEEP of them under ASan as well.
+Without CAY_SPLIT every test runs in the build it is given, except `plain` ones under ASan.
+"""
+import hashlib
+import os
+
+SWEEP = 12
+
+
+def number(name):
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+def runs(name, marks, sanitized, seed):
+    """Whether a test of this name and these marks has its turn in a build."""
+    n = number(name) + seed
+    if "sweep" in marks:
+        return not sanitized or n % SWEEP == 0
+    if "plain" in marks or "alone" in marks:
+        return not sanitized
+    return bool(n % 2) == sanitized
+
+
+def select(config, items, name_of):
+    """Leave out the tests that do not run in this build.  CAY_HALF: plain or asan; without it all run."""
+    half, seed = os.environ.get("CAY_HALF"), os.environ.get("CAY_SPLIT")
+    chosen = items
+    if half and seed:
+        chosen = [i for i in items if runs(name_of(i.nodeid), {m.name for m in i.iter_markers()}, half == "asan", int(seed))]
+    elif half == "asan":
+        chosen = [i for i in items if not i.get_closest_marker("plain")]
+    config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
+    items[:] = chosen
