@@ -21,6 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "init/core/handlers.h"
 #include "init/exec/exec-child.h"
 #include "init/exec/exec.h"
 

@@ -93,9 +93,4 @@ struct init {
 	unsigned n_port_connections; /* to ports, being made or there (port-connect.c) */
 	struct server *server;
 };
-
-/* The handlers of everything cay-init serves (handlers.c). */
-extern const struct server_route init_routes[];
-extern const size_t init_n_routes;
-void init_handle_operation(struct request *rq, void *arg);
 #endif

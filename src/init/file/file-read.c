@@ -9,10 +9,6 @@
 #include "file/list-dir.h"
 #include "file/path-at.h"
 
-#define DEADLINE_MS 30000
-#define SEARCH_MS 60000 /* of what looks at a whole tree */
-#define WATCH_MS 120000 /* of what may wait for something to happen */
-#define TREE_MS 600000  /* of what may be long and says nothing meanwhile */
 #define LIST_POOL MIB(24)
 
 /* What a file is */
@@ -240,41 +236,4 @@ void child_file_read(struct child_op *w)
 		file_read_send_unsized(w, fd, path);
 	else
 		file_read_send_range(w, fd, (uint64_t)st.st_size);
-}
-
-static const struct {
-	child_op_fn *fn;
-	uint64_t deadline_ms;
-} file_child_ops[OP_NUM] = {
-	[OP_FILE_READ] = { child_file_read, DEADLINE_MS },
-	[OP_FILE_STAT] = { child_file_stat, DEADLINE_MS },
-
-	[OP_FILE_VIEW] = { child_file_view, DEADLINE_MS },
-	[OP_FILE_GLOB] = { child_file_glob, SEARCH_MS },
-	[OP_TREE_GET] = { child_tree_get, DEADLINE_MS },
-	[OP_TREE_PUT] = { child_tree_put, DEADLINE_MS },
-	[OP_FILE_GREP] = { child_file_grep, SEARCH_MS },
-	[OP_FILE_EDIT] = { child_file_edit, DEADLINE_MS },
-	[OP_FILE_WATCH] = { child_file_watch, WATCH_MS },
-	[OP_FILE_LIST] = { child_file_list, DEADLINE_MS },
-	[OP_FILE_WRITE] = { child_file_write, DEADLINE_MS },
-	[OP_FILE_MKDIR] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_MOVE] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_COPY] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_DELETE] = { child_file_change, TREE_MS },
-	[OP_FILE_CHMOD] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_SYMLINK] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_BATCH] = { child_file_batch, TREE_MS },
-};
-
-bool file_handle_operation(struct init *in, struct request *rq)
-{
-	ptrdiff_t op = rq->match.op - ops;
-	const struct file_list_query *q = rq->query;
-
-	if (!file_child_ops[op].fn)
-		return false;
-	child_op_start(in, rq, file_child_ops[op].fn,
-		       op == OP_FILE_LIST ? q->timeout_ms : file_child_ops[op].deadline_ms);
-	return true;
 }

@@ -10,9 +10,6 @@
 
 struct stat;
 
-/* Was it one of these?  Then it is taken. */
-bool file_handle_operation(struct init *in, struct request *rq);
-
 /* Of the work calls: each takes the request's path and answers when it is none. */
 [[nodiscard]] int file_stat_describe(const char *path, const struct stat *st, int dirfd,
 				     const char *name, struct arena *arena, struct file_stat *ret);
@@ -38,9 +35,7 @@ void file_bytes_free(const char *told, const char *told_b64);
 				     struct cay_err *err);
 
 child_op_fn child_file_read, child_file_stat, child_file_list, child_file_write;
-child_op_fn child_file_change, child_file_batch;
-child_op_fn child_file_view, child_file_glob;
+child_op_fn child_file_change, child_file_batch, child_file_edit;
+child_op_fn child_file_view, child_file_glob, child_file_grep, child_file_watch;
 child_op_fn child_tree_get, child_tree_put;
-child_op_fn child_file_view, child_file_glob, child_file_grep;
-child_op_fn child_file_view, child_file_glob, child_file_grep, child_file_watch, child_file_edit;
 #endif

@@ -12,6 +12,7 @@
 #include "base/jsonw.h"
 #include "base/path.h"
 #include "init/exec/pipes.h"
+#include "init/proc/proc-query.h"
 
 #define VERSIONS_MS 2000 /* for all of them */
 #define VERSION_MAX 200
@@ -232,13 +233,14 @@ static const char *info_text_or_default(const char *s, const char *otherwise)
 
 int child_sandbox_info(void *arg)
 {
-	const struct info_request *wanted = arg;
+	const struct proc_query *q = arg;
+	const struct info_query *query = q->rq->query;
 	auto_buf out = BUF_INIT(INFO_JSON_MAX), kernel = BUF_INIT(256);
 	struct jw w = jw_to(&out);
 	struct utsname u;
 	bool all;
 	struct info told = {
-		.workspace = info_text_or_default(wanted->workspace, "/"),
+		.workspace = info_text_or_default(q->init->claim.cwd, "/"),
 		.user = info_text_or_default(getenv("USER"), NULL),
 		.home = info_text_or_default(getenv("HOME"), "/"),
 		.uid = getuid(),
@@ -251,9 +253,9 @@ int child_sandbox_info(void *arg)
 	told.arch = info_text_or_default(u.machine, "unknown");
 	told.hostname = info_text_or_default(u.nodename, "");
 	os_release_read(&told);
-	told.tools = (struct field_list){ tools, tools_find(wanted->versions, &all) };
+	told.tools = (struct field_list){ tools, tools_find(query->versions, &all) };
 	field_encode(&info_table, NULL, &told, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
-	return all ? 0 : INFO_EXIT_INCOMPLETE;
+	return all ? 0 : PROC_QUERY_INCOMPLETE;
 }

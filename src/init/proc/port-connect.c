@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/proc/port-connect.h"
+/*
+ * port-connect - a request that becomes a connection to a port inside
+ *
+ * Connects to loopback, IPv4 and then IPv6; then the reply is 101 and the bytes are passed on
+ * unread, both ways.
+ */
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include "init/core/handlers.h"
+#include "init/core/init.h"
 #include "net/tunnel.h"
 #include "wire/hello.h"
 
+/* At once, so that previews leave connections for commands. */
+#define PORT_CONNECTIONS_MAX 128
+#define PORT_CONNECT_MS 5000
 #define EARLY_MAX (2 * CONN_READ)
 
 struct port_dial {
@@ -198,8 +208,9 @@ static void port_dial_start(struct port_dial *d)
 		port_dial_refuse(d, CAY_E_PORT, "port %u: %s", d->port, uv_strerror(r));
 }
 
-void op_port_connect(struct init *in, struct request *rq)
+void op_port_connect(struct request *rq, void *arg)
 {
+	struct init *in = arg;
 	struct port_dial *d;
 	uint64_t port;
 
@@ -225,4 +236,20 @@ void op_port_connect(struct init *in, struct request *rq)
 	*d = (struct port_dial){ .init = in, .rq = rq, .fd = -EBADF, .port = (uint16_t)port };
 	in->n_port_connections++;
 	port_dial_start(d);
+}
+
+/* Requests to an app arrive as op_port_connect(): the host speaks HTTP to it. */
+static void port_refuse_http(struct request *rq)
+{
+	request_refuse(rq, CAY_E_NOT_FOUND, "no such endpoint in a sandbox");
+}
+
+void op_port_proxy(struct request *rq, void *)
+{
+	port_refuse_http(rq);
+}
+
+void op_port_app(struct request *rq, void *)
+{
+	port_refuse_http(rq);
 }

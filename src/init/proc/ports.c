@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/path.h"
+#include "init/proc/proc-query.h"
 #include "init/proc/processes.h"
 
 #define LISTENS SLICE("0A")
@@ -215,8 +216,9 @@ static int listener_compare(const void *a, const void *b)
 	return x->port != y->port ? x->port - y->port : x->v6 - y->v6;
 }
 
-int child_port_list(const struct init *in)
+int child_port_list(void *arg)
 {
+	const struct proc_query *q = arg;
 	static struct listener all[PORTS_MAX];
 	static struct port rows[PORTS_MAX];
 	static char texts[PORTS_MAX][INET6_ADDRSTRLEN];
@@ -241,7 +243,7 @@ int child_port_list(const struct init *in)
 					 .pid = pids[i],
 					 .has_pid = pids[i] };
 		if (pids[i])
-			rows[i].exec = process_find_exec(in, pids[i]);
+			rows[i].exec = process_find_exec(q->init, pids[i]);
 	}
 	field_encode(&port_list_table, NULL, &told, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)

@@ -30,6 +30,6 @@ struct listener {
 bool listener_is_on_loopback(const struct listener *l);
 /* Whether somebody listens where dialling that port on loopback gets. */
 bool port_is_open(uint16_t port);
-/* In a child: a PortList as JSON to standard output; its exit status. */
-int child_port_list(const struct init *in);
+/* In the child of a proc_query: a PortList as JSON to standard output; its exit status. */
+int child_port_list(void *arg);
 #endif

@@ -13,6 +13,7 @@
 #include "base/path.h"
 #include "init/core/users.h"
 #include "init/exec/exec.h"
+#include "init/proc/proc-query.h"
 
 #define STAT_MAX KIB(1)
 #define STATUS_MAX KIB(4)
@@ -354,8 +355,9 @@ static void process_describe(const struct init *in, const struct process_row *r,
 	ret->user = user ? arena_strndup(arena, user, strlen(user)) : NULL;
 }
 
-int child_process_list(const struct init *in)
+int child_process_list(void *arg)
 {
+	const struct proc_query *q = arg;
 	auto_buf out = BUF_INIT(PROCS_JSON + KIB(64));
 	struct jw w = jw_to(&out);
 	auto_arena arena = ARENA_INIT(POOL_MAX);
@@ -375,7 +377,7 @@ int child_process_list(const struct init *in)
 	for (size_t i = 0; i < a.n && sum < PROCS_JSON; i++) {
 		struct process *to = &rows[told.processes.n++];
 
-		process_describe(in, &a.rows[a.order[i]], people, &arena, to);
+		process_describe(q->init, &a.rows[a.order[i]], people, &arena, to);
 		sum += ROW_JSON + 2 * strlen(to->command) + 2 * sizeof(people->name);
 	}
 	told.processes.v = rows;
@@ -386,8 +388,9 @@ int child_process_list(const struct init *in)
 	return 0;
 }
 
-int child_process_descendants(uint64_t pid)
+int child_process_descendants(void *arg)
 {
+	const struct proc_query *q = arg;
 	auto_arena arena = ARENA_INIT(POOL_MAX);
 	struct process_table a = {};
 	uint64_t depth = 0;
@@ -399,11 +402,11 @@ int child_process_descendants(uint64_t pid)
 		const struct process_row *r = &a.rows[a.order[i]];
 		struct process_ref one = { r->stat.pid, r->stat.start };
 
-		if (r->stat.pid == pid)
+		if (r->stat.pid == q->pid)
 			in_it = true;
 		else if (in_it && r->depth <= depth)
 			break;
-		if (r->stat.pid == pid)
+		if (r->stat.pid == q->pid)
 			depth = r->depth;
 		if (in_it && fd_write_all(STDOUT_FILENO, &one, sizeof(one)) < 0)
 			return 1;

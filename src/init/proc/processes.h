@@ -31,14 +31,14 @@ void process_text_to_utf8(const char *from, size_t n, char *ret, size_t max);
 /* The exec a line of /proc/PID/cgroup names, or none (noun 0). */
 struct id process_exec_from_cgroup(struct slice cgroup);
 
-/* In a child: a ProcessList as JSON to standard output; its exit status. */
-int child_process_list(const struct init *in);
+/* In the child of a proc_query: a ProcessList as JSON to standard output; its exit status. */
+int child_process_list(void *arg);
 
 /* The same processes as numbers: one and all below it, itself first. */
 struct process_ref {
 	uint64_t pid, start;
 };
-int child_process_descendants(uint64_t pid);
+int child_process_descendants(void *arg);
 /* The exec that a process belongs to, as PID 1 knows it; noun 0: none. */
 struct id process_find_exec(const struct init *in, uint64_t pid);
 

@@ -1,75 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/proc/sandbox-info.h"
-
-#include <sys/wait.h>
-
-#include "init/exec/exec.h"
+/* What a sandbox is like from inside (a child that is the user gathers it), and its health */
+#include "init/core/handlers.h"
 #include "init/proc/info-child.h"
+#include "init/proc/proc-query.h"
 
-#define INFO_MS 10000
 #define KEPT_NS (60 * NS_PER_S)
 
 /* Info */
 
-struct sandbox_info_call {
-	struct info_request request; /* first: the child gets us as these */
-	struct init *init;
-	struct request *rq; /* NULL: nobody waits */
-	struct exec *exec;
-};
-
-static void sandbox_info_finish(struct sandbox_info_call *l, struct buf *body,
-				const struct cay_err *err)
+/* A reply that lacks the version of a slow tool is not kept. */
+static void sandbox_info_reply(struct proc_query *q, struct buf *body, bool incomplete)
 {
-	struct request *rq = l->rq;
+	const struct info_query *query = q->rq->query;
+	struct init *in = q->init;
 
-	free(l);
-	if (!rq)
-		return;
-	rq->events = NULL;
-	if (err)
-		request_fail(rq, err);
-	else
-		request_reply(rq, 200, "application/json", body);
-}
-
-static void sandbox_info_cache(struct init *in, const struct buf *body)
-{
-	buf_clear(&in->info_cache);
-	if (buf_append(&in->info_cache, body->data, body->len) >= 0)
-		in->info_cached_ns = clk_boot_ns(in->clk);
-}
-
-static void on_sandbox_info_exit(struct exec *exec, void *arg)
-{
-	struct sandbox_info_call *l = arg;
-	const struct output *o = &exec->out[0];
-	auto_buf body = BUF_INIT(INFO_JSON_MAX);
-	struct cay_err err = {};
-	bool late = WIFEXITED(exec->status) && WEXITSTATUS(exec->status) == INFO_EXIT_INCOMPLETE;
-
-	if ((exec->status && !late) || output_lost_bytes(o, 0) ||
-	    buf_reserve(&body, (size_t)output_end_offset(o)) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "the sandbox could not be looked at");
-	else
-		body.len = output_read(o, 0, body.data, (size_t)output_end_offset(o));
-	if (!err.code && !late && l->request.versions)
-		sandbox_info_cache(l->init, &body);
-	sandbox_info_finish(l, &body, err.code ? &err : NULL);
-}
-
-static void on_sandbox_info_started(struct exec *, const struct cay_err *err, void *arg)
-{
-	if (err)
-		sandbox_info_finish(arg, NULL, err);
-}
-
-static void on_sandbox_info_client_gone(struct request *rq)
-{
-	struct sandbox_info_call *l = rq->data;
-
-	l->rq = NULL;
-	exec_kill(l->exec);
+	if (query->versions && !incomplete) {
+		buf_clear(&in->info_cache);
+		if (buf_append(&in->info_cache, body->data, body->len) >= 0)
+			in->info_cached_ns = clk_boot_ns(in->clk);
+	}
+	proc_query_reply_json(q, body, incomplete);
 }
 
 static bool sandbox_info_reply_cached(struct init *in, struct request *rq)
@@ -83,37 +33,18 @@ static bool sandbox_info_reply_cached(struct init *in, struct request *rq)
 	return true;
 }
 
-void op_sandbox_info(struct init *in, struct request *rq)
+void op_sandbox_info(struct request *rq, void *arg)
 {
-	static const struct request_events events = { .gone = on_sandbox_info_client_gone };
-	const struct info_query *q = rq->query;
-	struct exec_run req = { .cwd = "/", .timeout_ms = INFO_MS };
-	struct exec_internal own = { .output_fd = -EBADF,
-				     .child_main = child_sandbox_info,
-				     .on_started = on_sandbox_info_started,
-				     .on_ended = on_sandbox_info_exit };
-	struct cay_err err = {};
-	struct sandbox_info_call *l;
+	const struct info_query *query = rq->query;
+	struct init *in = arg;
 
-	if (q->versions && sandbox_info_reply_cached(in, rq))
+	if (query->versions && sandbox_info_reply_cached(in, rq))
 		return;
 	in->info_cache.max = INFO_JSON_MAX;
-	l = calloc(1, sizeof(*l));
-	if (!l) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to look");
-		return;
-	}
-	*l = (struct sandbox_info_call){
-		{ in->claim.cwd ? in->claim.cwd : "/", q->versions }, in, rq, NULL
-	};
-	own.arg = l;
-	if (exec_start_internal(in, &req, &own, &l->exec, &err) < 0) {
-		free(l);
-		request_fail(rq, &err);
-		return;
-	}
-	rq->data = l;
-	rq->events = &events;
+	proc_query_start(&(struct proc_query){ .init = in,
+					       .rq = rq,
+					       .child_main = child_sandbox_info,
+					       .on_done = sandbox_info_reply });
 }
 
 /* Health */
@@ -232,8 +163,9 @@ static void on_health_probe_client_gone(struct request *rq)
 	health_probe_finish(p, NULL);
 }
 
-void op_sandbox_health(struct init *in, struct request *rq)
+void op_sandbox_health(struct request *rq, void *arg)
 {
+	struct init *in = arg;
 	static const struct request_events events = { .gone = on_health_probe_client_gone };
 	const struct sandbox_health_query *q = rq->query;
 	struct health_probe *p;

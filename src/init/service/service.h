@@ -59,7 +59,4 @@ void service_describe(const struct service *s, struct service_info *ret);
 void service_reply_when_settled(struct service *s, struct request *rq);
 /* Start those that start by themselves, one when the one before is up or has failed; then up. */
 void services_start(struct init *in, void (*up)(void *arg), void *arg);
-
-/* The operations on services; false: it is none of them. */
-bool service_handle_operation(struct init *in, struct request *rq);
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "init/core/handlers.h"
 #include "init/exec/pipes.h"
 #include "init/shell/shell.h"
 
@@ -326,9 +327,12 @@ static int shell_start(struct shell *s, const struct shell_create *q, struct cay
 	return r;
 }
 
-void op_shell_create(struct init *in, struct request *rq, const struct shell_create *q)
+/* Replies when the shell can be used, or with the reason why not. */
+void op_shell_create(struct request *rq, void *arg)
 {
 	static const struct request_events events = { .gone = on_shell_create_client_gone };
+	const struct shell_create *q = rq->body;
+	struct init *in = arg;
 	struct cay_err err = {};
 	struct shell *s;
 	int n;

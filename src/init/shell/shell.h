@@ -87,8 +87,6 @@ struct shell {
 	struct request *create_request;
 };
 
-/* Open one; rq is answered when it can be used, or why not. */
-void op_shell_create(struct init *in, struct request *rq, const struct shell_create *q);
 struct shell *shell_find(struct init *in, const struct id *id);
 struct run *shell_run_find(const struct shell *s, uint64_t number);
 /* Queue a command; rq is answered by how it was asked for. */
@@ -123,8 +121,7 @@ void shell_stop_run(struct shell *s);
 int child_shell_exec_bash(void *arg);
 extern const struct field_map shell_env;
 
-/* shell-handlers.c: the operations on shells; false: it is none of them. */
-bool shell_handle_operation(struct init *in, struct request *rq);
+/* shell-handlers.c */
 /* The reply to who waited, with as much output as was asked for. */
 void shell_run_reply(struct run *r, struct request *rq, const struct run_query *q);
 void shell_run_describe(const struct run *r, struct run_info *ret);
