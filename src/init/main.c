@@ -19,11 +19,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "init/core/handlers.h"
 #include "init/exec/exec-child.h"
-#include "init/exec/exec.h"
+#include "init/exec/meminfo.h"
+#include "init/file/child-op.h"
+#include "init/shell/shell.h"
 
 #define FD_SOCKET 3
 #define FD_CGROUP 4
@@ -150,9 +153,22 @@ static int init_raise_nofile(struct init *in)
 	return setrlimit(RLIMIT_NOFILE, &more) < 0 ? -errno : 0;
 }
 
+/* Orphans of the sandbox are PID 1's children as well. */
 static void on_child_exit_signal(uv_signal_t *s, int)
 {
-	init_reap_children(s->data);
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0)
+		if (!exec_handle_exit(s->data, pid, status))
+			(void)child_op_handle_exit(s->data, pid, status);
+}
+
+static bool init_reclaim_output(struct ring_budget *b)
+{
+	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
+
+	return exec_reclaim_output(in) || shell_reclaim_output(in);
 }
 
 static int init_start_loop(struct init *in)
@@ -170,7 +186,7 @@ int main(int argc, char **argv)
 	bool with_cgroup = argc < 2 || strcmp(argv[1], "--no-cgroup") != 0;
 	struct init in = { .clk = &clk_system,
 			   .born_ns = clk_boot_ns(&clk_system),
-			   .budget = { .max = OUTPUT_BUDGET, .reclaim = exec_reclaim_output },
+			   .budget = { .max = OUTPUT_BUDGET, .reclaim = init_reclaim_output },
 			   .child_ops.cgroup = -EBADF,
 			   .spools.cgroup = -EBADF };
 	struct server_conf conf = {

@@ -14,10 +14,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "init/exec/memory.h"
-#include "init/exec/ring.h"
-#include "init/exec/spool.h"
-#include "init/proc/meminfo.h"
+#include "init/core/memory.h"
+#include "init/core/ring.h"
 #include "net/server.h"
 #include "wire/entrypoint.h"
 #include "wire/start.h"
@@ -37,6 +35,25 @@ struct start_scripts;
 struct child_op;
 struct child_op_shared;
 struct shell;
+struct spool;
+struct spooler;
+
+/* What is written to /proc/meminfo (meminfo.c). */
+struct meminfo {
+	int fd; /* -EBADF: there is none */
+	uv_timer_t timer;
+	uint64_t interval_ms, written_ms, last_used;
+};
+
+/* The files of outputs that spool (spool.c). */
+struct spools {
+	struct spool *first;
+	struct spooler *spooler; /* NULL while there is no child */
+	unsigned failed_starts;
+	uv_timer_t timer; /* restarts the spooler; initialised with the first output */
+	int cgroup;       /* created by the first spooler, or -EBADF */
+	uint64_t last_id, last_tag;
+};
 
 /* The services (service.c). */
 struct services {

@@ -18,7 +18,6 @@
 #include "base/path.h"
 #include "init/core/init-cgroup.h"
 #include "init/core/users.h"
-#include "init/proc/meminfo.h"
 
 #define ENV_MAX 1024
 #define ENV_BYTES MIB(2)
@@ -244,6 +243,46 @@ static void exec_child_raise_oom_score(void)
 
 	if (fd >= 0)
 		(void)fd_write_all(fd, "1000", 4);
+}
+
+/* "0" or "0-7" */
+static unsigned online_cpus_count(void)
+{
+	auto_close int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+	char text[32];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+	struct slice rest = { text, n > 0 ? (size_t)n - 1 : 0 }, from;
+	uint64_t last = 0;
+
+	if (n <= 0)
+		return CPU_SETSIZE;
+	from = slice_cut(&rest, '-');
+	if (str_parse_u64(rest.p ? rest : from, 0, CPU_SETSIZE - 1, &last) < 0)
+		return CPU_SETSIZE;
+	return (unsigned)last + 1;
+}
+
+/* As many CPUs as /sys/devices/system/cpu/online says, from the current one on, so that
+ * programs that count them see the limit.  The quota holds whatever a program sets. */
+static void child_limit_cpus(void)
+{
+	cpu_set_t may, keep;
+	unsigned n = online_cpus_count();
+	int here = sched_getcpu();
+
+	if (here < 0 || sched_getaffinity(0, sizeof(may), &may) < 0 ||
+	    n >= (unsigned)CPU_COUNT(&may))
+		return;
+	CPU_ZERO(&keep);
+	for (size_t i = 0; i < CPU_SETSIZE && n; i++) {
+		size_t cpu = ((size_t)here + i) % CPU_SETSIZE;
+
+		if (!CPU_ISSET(cpu, &may))
+			continue;
+		CPU_SET(cpu, &keep);
+		n--;
+	}
+	(void)sched_setaffinity(0, sizeof(keep), &keep);
 }
 
 /* Closed, not only close-on-exec: the cwd and the program asked for may be names

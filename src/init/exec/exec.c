@@ -10,10 +10,9 @@
 #include "init/core/init-cgroup.h"
 #include "init/core/signals.h"
 #include "init/exec/exec-child.h"
-#include "init/exec/memory.h"
+#include "init/exec/meminfo.h"
 #include "init/exec/pty.h"
-#include "init/file/child-op.h"
-#include "init/shell/shell.h"
+#include "init/exec/spool.h"
 
 static void exec_list_append(struct exec *exec)
 {
@@ -197,10 +196,8 @@ static bool exec_forget_oldest(struct init *in)
 	return true;
 }
 
-bool exec_reclaim_output(struct ring_budget *b)
+bool exec_reclaim_output(struct init *in)
 {
-	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
-
 	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
 		for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
 			if (exec->state == EXEC_PHASE_ENDED && !exec_is_in_use(exec) &&
@@ -208,7 +205,7 @@ bool exec_reclaim_output(struct ring_budget *b)
 				ring_free_data(&exec->out[i].ring);
 				return true;
 			}
-	return shell_reclaim_output(in);
+	return false;
 }
 
 /* Ending */
@@ -253,7 +250,7 @@ static void on_exec_output_complete(struct output *o)
 
 static void exec_report_read(struct exec *exec);
 
-static void exec_handle_exit(struct exec *exec, int status)
+static void exec_set_exited(struct exec *exec, int status)
 {
 	if (exec->state == EXEC_PHASE_STARTING)
 		exec_report_read(exec); /* it is dead, so what it had to say is there */
@@ -278,21 +275,16 @@ static void exec_handle_exit(struct exec *exec, int status)
 		output_finish(&exec->out[i]);
 }
 
-void init_reap_children(struct init *in)
+bool exec_handle_exit(struct init *in, pid_t pid, int status)
 {
-	int status;
-	pid_t pid;
+	struct exec *exec = in->newest_exec;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-		struct exec *exec = in->newest_exec;
-
-		while (exec && exec->pid != pid)
-			exec = exec->prev;
-		if (exec)
-			exec_handle_exit(exec, status);
-		else
-			(void)child_op_handle_exit(in, pid, status);
-	}
+	while (exec && exec->pid != pid)
+		exec = exec->prev;
+	if (!exec)
+		return false;
+	exec_set_exited(exec, status);
+	return true;
 }
 
 static void on_exec_timeout(uv_timer_t *t)

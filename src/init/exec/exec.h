@@ -100,8 +100,10 @@ struct exec *exec_find(struct init *in, const struct id *id);
 [[nodiscard]] int exec_signal(struct exec *exec, int sig, struct cay_err *err);
 /* Without output; text points into the job. */
 void exec_describe(const struct exec *exec, struct exec_info *ret);
-/* Wait for every child that ended, ours or orphaned. */
-void init_reap_children(struct init *in);
-/* Give a finished job's output back to the budget. */
-bool exec_reclaim_output(struct ring_budget *b);
+/* Sets exec->end from its status and what the kernel counted meanwhile. */
+void exec_end_determine(struct exec *exec);
+/* A child was waited for; false: it is no exec. */
+bool exec_handle_exit(struct init *in, pid_t pid, int status);
+/* Free the output of one that ended and that no client reads; false: there is none. */
+bool exec_reclaim_output(struct init *in);
 #endif

@@ -24,7 +24,7 @@
  */
 #include <uv.h>
 
-#include "init/exec/ring.h"
+#include "init/core/ring.h"
 #include "ops/types.h"
 
 struct output;

@@ -10,6 +10,8 @@
  */
 #include "init/exec/spool.h"
 
+struct spools;
+
 #define SPOOL_PIECE KIB(32)
 
 enum spool_msg_type : uint32_t {

@@ -23,18 +23,6 @@
 #include "init/exec/output.h"
 
 struct init;
-struct spool;
-struct spooler;
-
-/* All of them, in struct init. */
-struct spools {
-	struct spool *first;
-	struct spooler *spooler; /* NULL while there is no child */
-	unsigned failed_starts;
-	uv_timer_t timer; /* for the next one, when there is none; made with the first output */
-	int cgroup;       /* made by the first spooler, or -EBADF */
-	uint64_t last_id, last_tag;
-};
 
 /* All this output reads is kept in a file.  -errno, and it is as before. */
 [[nodiscard]] int spool_add(struct init *in, struct output *o);

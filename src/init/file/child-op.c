@@ -57,8 +57,8 @@ static void child_op_reply_error(struct child_op *w, const struct cay_err *err)
 	child_op_close_conn(w);
 }
 
-/* It is waited for only in init_reap_children(), so the number is still its own.  It may not have a
- * session yet. */
+/* It is waited for only in on_child_exit_signal(), so the number is still its own.  It may not have
+ * a session yet. */
 static void child_op_signal(const struct child_op *w, int sig)
 {
 	(void)kill(w->pid, sig);

@@ -35,7 +35,7 @@ typedef void child_op_fn(struct child_op *w);
 
 /* In PID 1.  Takes the request in every case: what cannot be started is answered. */
 void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64_t deadline_ms);
-/* Was this child one of ours?  Called by init_reap_children(). */
+/* Was this child one of ours?  Called by on_child_exit_signal(). */
 bool child_op_handle_exit(struct init *in, pid_t pid, int status);
 
 /* In the child. */

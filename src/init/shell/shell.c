@@ -8,8 +8,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "init/core/memory.h"
 #include "init/core/signals.h"
-#include "init/exec/memory.h"
 #include "text/hex.h"
 
 #define SETTLE_MS 2000  /* for output that was there when the run ended */

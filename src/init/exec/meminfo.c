@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/proc/meminfo.h"
+#include "init/exec/meminfo.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/sysinfo.h>
 
-#include "base/str.h"
-#include "init/core/init.h"
 #include "init/exec/exec.h"
 
 #define EVERY_MS 1000
@@ -93,42 +89,4 @@ void meminfo_wake(struct init *in)
 		return;
 	v->interval_ms = EVERY_MS;
 	(void)uv_timer_start(&v->timer, on_meminfo_timer, EVERY_MS, 0);
-}
-
-/* "0" or "0-7" */
-static unsigned online_cpus_count(void)
-{
-	auto_close int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
-	char text[32];
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
-	struct slice rest = { text, n > 0 ? (size_t)n - 1 : 0 }, from;
-	uint64_t last = 0;
-
-	if (n <= 0)
-		return CPU_SETSIZE;
-	from = slice_cut(&rest, '-');
-	if (str_parse_u64(rest.p ? rest : from, 0, CPU_SETSIZE - 1, &last) < 0)
-		return CPU_SETSIZE;
-	return (unsigned)last + 1;
-}
-
-void child_limit_cpus(void)
-{
-	cpu_set_t may, keep;
-	unsigned n = online_cpus_count();
-	int here = sched_getcpu();
-
-	if (here < 0 || sched_getaffinity(0, sizeof(may), &may) < 0 ||
-	    n >= (unsigned)CPU_COUNT(&may))
-		return;
-	CPU_ZERO(&keep);
-	for (size_t i = 0; i < CPU_SETSIZE && n; i++) {
-		size_t cpu = ((size_t)here + i) % CPU_SETSIZE;
-
-		if (!CPU_ISSET(cpu, &may))
-			continue;
-		CPU_SET(cpu, &keep);
-		n--;
-	}
-	(void)sched_setaffinity(0, sizeof(keep), &keep);
 }

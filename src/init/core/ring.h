@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_INIT_EXEC_RING_H
-#define CAY_INIT_EXEC_RING_H
+#ifndef CAY_INIT_CORE_RING_H
+#define CAY_INIT_CORE_RING_H
 /*
  * ring - the last bytes of a stream, by absolute offset
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CAY_INIT_EXEC_MEMORY_H
-#define CAY_INIT_EXEC_MEMORY_H
+#ifndef CAY_INIT_CORE_MEMORY_H
+#define CAY_INIT_CORE_MEMORY_H
 /*
  * memory - what the sandbox may have and has, as its memory cgroup says
  *
@@ -12,8 +12,6 @@
 
 #include <stdint.h>
 #include <sys/types.h>
-
-struct exec;
 
 struct memory {
 	int dir; /* -EBADF: nobody says */
@@ -32,8 +30,6 @@ uint64_t memory_count_oom_kills(const struct memory *m);
 uint64_t memory_cache_bytes(const struct memory *m);
 CAY_MUST_CHECK int memory_read_usage(const struct memory *m, struct memory_usage *ret);
 
-/* How the job ended, from its status and what the kernel counted meanwhile: into j->end. */
-void exec_end_determine(struct exec *exec);
 /* The last number this pid namespace gave to a process or thread; 0 when nobody says. */
 pid_t proc_last_pid(void);
 #endif
