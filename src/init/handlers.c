@@ -7,7 +7,7 @@
 #include "init/service/start-scripts.h"
 #include "wire/hello.h"
 
-/* What the host alone asks */
+/* Routes of the host */
 
 static void init_route_hello(struct request *rq, void *arg)
 {
@@ -24,7 +24,7 @@ static void init_route_hello(struct request *rq, void *arg)
 	h.features |= in->claimed ? HELLO_CLAIM_RECEIVED : 0;
 	hello_encode(&h, bytes);
 	if (buf_append(&body, bytes, sizeof(bytes)) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a hello");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 		request_fail(rq, &err);
 		return;
 	}
@@ -39,7 +39,7 @@ static const char *claim_copy_text(struct arena *p, const char *s, bool *ok)
 	return copy;
 }
 
-/* From the request's pool into one that lives as long as we do. */
+/* Copy from the request's arena to one that is never freed. */
 static bool claim_copy(struct arena *p, const struct claim *from, struct claim *to)
 {
 	size_t n = from->env.n;
@@ -68,7 +68,7 @@ static void init_route_claim(struct request *rq, void *arg)
 	struct cay_err err = {};
 
 	if (in->claimed) {
-		(void)cay_fail(&err, CAY_E_CONFLICT, "this sandbox is somebody's already");
+		(void)cay_fail(&err, CAY_E_CONFLICT, "the sandbox is already claimed");
 	} else if (!claim_copy(&arena, asked, &claim)) {
 		(void)cay_fail(&err, arena.full ? CAY_E_TOO_LARGE : CAY_E_NO_MEMORY,
 			       "no room for the claim");
@@ -101,14 +101,14 @@ static void entrypoint_reply(const struct init *in, struct request *rq)
 	if (!in->entrypoint.state)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "no entrypoint was started");
 	else if (buf_append(&body, bytes, sizeof(bytes)) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	if (err.code)
 		request_fail(rq, &err);
 	else
 		request_reply(rq, 200, ENTRYPOINT_MEDIA_TYPE, &body);
 }
 
-/* Who asks may be gone by the time it runs; that it was started is true all the same. */
+/* The client may leave before the program runs; the start counts all the same. */
 struct entrypoint_start {
 	struct init *init;
 	struct request *rq;
@@ -144,7 +144,7 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 	struct cay_err err = {};
 	struct exec *exec;
 
-	if (in->entrypoint.state) { /* there is one, and never another */
+	if (in->entrypoint.state) { /* started at most once */
 		entrypoint_reply(in, rq);
 		return;
 	}

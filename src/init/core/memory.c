@@ -32,7 +32,7 @@ static int memory_read_number(const struct memory *m, enum memory_file file, uin
 	return str_parse_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
 }
 
-/* The sum of the lines of a file that have one of two words; 0 without. */
+/* The sum of the lines that begin with one of two words; 0 without any. */
 static uint64_t memory_sum_stat_lines(const struct memory *m, const char *name, const char *a,
 				      const char *b)
 {
@@ -71,11 +71,11 @@ int memory_read_usage(const struct memory *m, struct memory_usage *ret)
 	if (r >= 0)
 		r = memory_read_number(m, USED, &ret->used);
 	if (r >= 0 && memory_read_number(m, PEAK, &ret->peak) < 0)
-		ret->peak = ret->used; /* Linux 5.19 and later say it */
+		ret->peak = ret->used; /* memory.peak needs Linux 5.19 */
 	return r;
 }
 
-/* The end of loadavg. */
+/* The last field of loadavg. */
 pid_t proc_last_pid(void)
 {
 	auto_close int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);

@@ -4,12 +4,11 @@
 /*
  * ring - the last bytes of a stream, by absolute offset
  *
- * Offsets count from the first byte the stream ever had, so a reader that comes
- * back says where it stopped and sees exactly what it missed.  A ring holds
- * [start, end); it begins with nothing, takes RING_MIN with the first byte and
- * doubles up to its maximum while the budget of all rings has room.  Refused, it
- * stays as it is: the smallest ring still moves everything, in smaller steps.
- * Who asks for more than is left may be given what reclaim() frees.
+ * Offsets count from the first byte of the stream, so that a reader that reconnects names the
+ * offset where it stopped and sees exactly which bytes it missed.  A ring holds [start, end).
+ * It allocates RING_MIN with the first byte and doubles up to its maximum while the budget of
+ * all rings has room; reclaim() may free memory for it.  A ring that cannot grow keeps its
+ * size, and even the smallest passes all bytes on, in smaller steps.
  * Pure but for memory.
  */
 #include <stddef.h>
@@ -22,7 +21,7 @@
 
 struct ring_budget {
 	size_t max, used;
-	/* Give back somebody's memory; false when there is none to give. */
+	/* Free the memory of another ring; false when there is none to free. */
 	bool (*reclaim)(struct ring_budget *b);
 };
 
@@ -30,8 +29,8 @@ struct ring {
 	uint8_t *data;
 	size_t cap; /* 0 or a power of two */
 	uint64_t start, end;
-	size_t max;         /* of cap; 0: RING_MAX */
-	bool ignore_budget; /* what comes must have room, whatever is left of the budget */
+	size_t max;         /* limit of cap; 0: RING_MAX */
+	bool ignore_budget; /* grow even when the budget is used up */
 	struct ring_budget *budget;
 };
 
@@ -40,16 +39,16 @@ static inline struct ring ring_empty(struct ring_budget *budget, uint64_t offset
 	return (struct ring){ .budget = budget, .start = offset, .end = offset };
 }
 
-/* Give the memory back; what was in it is gone, offsets stay. */
+/* Free the memory: the bytes are lost, offsets stay. */
 void ring_free_data(struct ring *r);
 
-/* Where the next bytes go, and how many fit there without wrapping, 0 when none.
- * What is at or behind `keep` stays; what is before it may be overwritten, but
- * the ring grows first if it can.  With `half`, no more than half of the ring is
- * ever filled with what must stay, so that a reader may go back as far. */
+/* Where the next bytes go (*ret) and how many fit there without wrapping; 0 when none.  Bytes
+ * from `keep` on are never overwritten, bytes before it only when the ring cannot grow.  With
+ * `half`, at most half of the ring is filled with bytes that must stay, so that a reader can
+ * go back as far. */
 size_t ring_reserve(struct ring *r, uint64_t keep, bool half, uint8_t **ret);
-/* n bytes were put there. */
+/* n bytes were written there. */
 void ring_commit(struct ring *r, size_t n);
-/* Copy bytes from offset on, which is not before start; how many there were. */
+/* Copy bytes from offset on, which is not before start; returns how many. */
 size_t ring_read(const struct ring *r, uint64_t offset, void *to, size_t n);
 #endif

@@ -116,7 +116,7 @@ int user_find(struct slice who, struct slice passwd, struct slice group, struct 
 		user_add_group(&u, u.gid);
 		user_add_memberships(&u, group);
 	} else {
-		/* who names the group gets that one and no other */
+		/* a named group is the only one */
 		if (!user_id_parse(group_name, &id) && !group_find_by_name(group, group_name, &id))
 			return cay_fail_field(err, CAY_E_INVALID, "user",
 					      "no such group '%.*s' in /etc/group",

@@ -6,7 +6,7 @@
 #include "init/core/signals.h"
 #include "init/exec/exec.h"
 
-/* Evidence beside the reason, whatever that is. */
+/* Evidence in addition to the reason. */
 static void exec_end_add_memory(struct exec *exec, uint64_t kills)
 {
 	struct end *e = &exec->end;
@@ -51,8 +51,8 @@ void exec_end_determine(struct exec *exec)
 			e->reason = END_KILLED;
 		} else if (kills) {
 			e->reason = END_OOM;
-			/* the kernel counts and does not name: it was this one for certain when
-			 * there was no other */
+			/* the kernel counts and does not name: certain only if the sandbox had
+			 * no other process */
 			e->inferred = !exec->started_alone || proc_last_pid() != exec->first_pid;
 		}
 	}

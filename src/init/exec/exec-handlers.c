@@ -7,13 +7,13 @@
 #include "init/exec/pty.h"
 #include "init/exec/stdin-upload.h"
 
-/* NULL: the request is answered. */
+/* NULL: replied not_found. */
 static struct exec *exec_from_request(struct init *in, struct request *rq)
 {
 	struct exec *exec = exec_find(in, &rq->match.params[1]);
 
 	if (!exec)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such command");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such exec");
 	return exec;
 }
 
@@ -89,8 +89,9 @@ void op_exec_stdin(struct request *rq, void *arg)
 	if (!exec)
 		return;
 	if (exec->tty && q->close) {
-		(void)cay_fail_field(&err, CAY_E_INVALID, "close",
-				     "a terminal's input has no end; send it the character");
+		(void)cay_fail_field(
+			&err, CAY_E_INVALID, "close",
+			"a terminal's input cannot be closed; send ctrl-d (0x04) instead");
 		request_fail(rq, &err);
 		return;
 	}
@@ -107,7 +108,7 @@ void op_exec_signal(struct request *rq, void *arg)
 	if (!exec)
 		return;
 	if (sig < 0)
-		(void)cay_fail_field(&err, CAY_E_INVALID, "signal", "there is no signal '%s'",
+		(void)cay_fail_field(&err, CAY_E_INVALID, "signal", "unknown signal '%s'",
 				     req->signal);
 	if (sig < 0 || exec_signal(exec, sig, &err) < 0)
 		request_fail(rq, &err);

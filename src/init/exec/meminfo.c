@@ -9,7 +9,7 @@
 #define EVERY_MS 1000
 #define SELDOM_MS 16000
 
-/* No swap, and nothing of the kernel's that could be given back but the cache. */
+/* No swap, and nothing reclaimable but the cache. */
 static int meminfo_write(struct init *in)
 {
 	struct memory_usage m = {};
@@ -36,14 +36,14 @@ static int meminfo_write(struct init *in)
 		       (unsigned long long)((idle + cache) >> 10),
 		       (unsigned long long)(cache >> 10));
 	in->meminfo.last_used = m.used;
-	/* of one length always: nobody sees the end of another */
+	/* of constant length, so that no reader sees the rest of an older text */
 	if (r >= 0 && pwrite(in->meminfo.fd, text.data, text.len, 0) != (ssize_t)text.len)
 		r = -errno;
 	in->meminfo.written_ms = uv_now(&in->loop);
 	return r;
 }
 
-/* A command or a service. */
+/* An exec or a service. */
 static bool init_has_live_exec(const struct init *in)
 {
 	const struct exec *exec = in->oldest_exec;
@@ -61,7 +61,7 @@ static void on_meminfo_timer(uv_timer_t *t)
 
 	if (!init_has_live_exec(in) || meminfo_write(in) < 0)
 		return;
-	/* where nothing changes somebody only waits */
+	/* while usage does not change, programs are only waiting */
 	v->interval_ms = v->last_used / 100 == before / 100 ? 2 * v->interval_ms : EVERY_MS;
 	if (v->interval_ms > SELDOM_MS)
 		v->interval_ms = SELDOM_MS;

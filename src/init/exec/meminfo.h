@@ -10,8 +10,7 @@
  */
 struct init;
 
-/* Write it for the first time. */
 void meminfo_start(struct init *in);
-/* Something is about to run. */
+/* An exec is about to start. */
 void meminfo_wake(struct init *in);
 #endif

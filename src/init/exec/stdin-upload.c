@@ -8,14 +8,13 @@
 #define PENDING_MAX KIB(128) /* one piece of a body */
 
 struct stdin_upload {
-	struct input_writer writer; /* first: it is how the input knows us */
+	struct input_writer writer; /* first: the input has its address */
 	struct exec *exec;
 	struct request *rq;
 	struct buf pending;
 	bool body_ended, close_after;
 };
 
-/* Over; the request is not touched. */
 static void stdin_upload_free(struct stdin_upload *f)
 {
 	input_unlock(&f->writer);
@@ -50,10 +49,10 @@ static void stdin_upload_finish(struct stdin_upload *f)
 static void on_stdin_upload_cut(struct input_writer *w)
 {
 	stdin_upload_fail((struct stdin_upload *)w, CAY_E_STATE,
-			  "its standard input was closed, or taken over");
+			  "standard input was closed or taken over by another client");
 }
 
-/* Returns false when the feed is no more. */
+/* False: the upload was freed. */
 static bool stdin_upload_write(struct stdin_upload *f, struct slice *bytes)
 {
 	if (input_write(&f->exec->in, bytes) == 0)

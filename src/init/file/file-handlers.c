@@ -5,9 +5,9 @@
 #define DEADLINE_MS 30000
 #define SEARCH_MS 60000 /* reads a whole tree */
 #define WATCH_MS 120000 /* may wait for a change */
-#define TREE_MS 600000  /* may be long and moves no byte meanwhile */
+#define TREE_MS 600000  /* may take long and moves no byte meanwhile */
 
-/* PID 1 only starts a child; the function and the deadline of each operation: */
+/* PID 1 only starts a child.  The child's function and the deadline of each operation: */
 #define FILE_OP(handler, child_fn, deadline_ms) \
 	void handler(struct request *rq, void *arg) \
 	{ \

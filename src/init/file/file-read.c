@@ -11,7 +11,7 @@
 
 #define LIST_POOL MIB(24)
 
-/* What a file is */
+/* Stat */
 
 static enum file_type file_type_from_mode(mode_t mode)
 {
@@ -48,7 +48,7 @@ static int file_stat_fill(const char *path, const struct stat *st, const char *t
 		.mode = arena_strndup(arena, mode, sizeof(mode)),
 		.uid = st->st_uid,
 		.gid = st->st_gid,
-		/* times before 1970 and behind 2261 cannot be told */
+		/* times before 1970 and after 2261 do not fit */
 		.mtime_ns = s < 0 || s >= INT64_MAX / (int64_t)NS_PER_S
 				    ? 0
 				    : (uint64_t)s * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec,
@@ -64,7 +64,7 @@ int file_stat_describe(const char *path, const struct stat *st, int dirfd, const
 {
 	char target[FILE_PATH_MAX + 1] = {};
 
-	/* it may have become something else, and then it leads nowhere */
+	/* it may have been replaced meanwhile, and then has no target */
 	if (S_ISLNK(st->st_mode) && readlinkat(dirfd, name, target, sizeof(target) - 1) < 0)
 		target[0] = 0;
 	return file_stat_fill(path, st, target, arena, ret);
@@ -86,7 +86,7 @@ int file_stat_path(const struct file_stat_query *q, struct arena *arena, struct 
 	if (fstat(fd, &st) < 0)
 		return file_fail_lookup(err, errno, path);
 	if (file_stat_describe(path, &st, fd, "", arena, ret) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
 	return 0;
 }
 
@@ -101,9 +101,9 @@ void child_file_stat(struct child_op *w)
 		child_op_reply_json(w, &file_stat_table, &told);
 }
 
-/* A directory */
+/* List */
 
-/* As it was asked for and below, so that each can be asked for. */
+/* The requested path joined with the name, so that a client can use it as it is. */
 static const char *file_list_join_path(struct arena *arena, const char *dir, const char *name)
 {
 	size_t n = strcmp(dir, ".") == 0 ? 0 : strlen(dir), m = strlen(name);
@@ -146,17 +146,17 @@ void child_file_list(struct child_op *w)
 	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &path, &err) >= 0 &&
 	    dir_list_read(path, (unsigned)q->depth, (size_t)q->limit, &arena, &list, &err) >= 0 &&
 	    file_list_describe(path, &list, &arena, &told) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a list");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the list");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
 		child_op_reply_json(w, &file_list_table, &told);
 }
 
-/* Its bytes */
+/* Read */
 
-/* Files of /proc and the like say 0 and have content all the same.  They are read as far as
- * they go now, and are small or refused. */
+/* Files of /proc and the like report size 0 and have content.  They are read whole, and
+ * refused when large. */
 static void file_read_send_unsized(struct child_op *w, int fd, const char *path)
 {
 	auto_buf all = BUF_INIT(FILE_UNSIZED_MAX);
@@ -166,7 +166,7 @@ static void file_read_send_unsized(struct child_op *w, int fd, const char *path)
 	do {
 		if (buf_reserve(&all, KIB(64)) < 0) {
 			(void)cay_fail(&err, CAY_E_TOO_LARGE,
-				       "it has no size of its own and more than %zu bytes",
+				       "the file reports no size and has more than %zu bytes",
 				       FILE_UNSIZED_MAX);
 			break;
 		}
@@ -207,10 +207,11 @@ static void file_read_send_range(struct child_op *w, int fd, uint64_t size)
 	struct cay_err err = {};
 
 	if (file_read_set_range_header(w, kind, first, n, size) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 		child_op_fail(w, &err);
 	} else if (kind == HTTP_RANGE_UNSATISFIABLE) {
-		(void)cay_fail(&err, CAY_E_RANGE, "it has %llu bytes", (unsigned long long)size);
+		(void)cay_fail(&err, CAY_E_RANGE, "the file has %llu bytes",
+			       (unsigned long long)size);
 		child_op_fail(w, &err);
 	} else if (child_op_start_stream(w, kind == HTTP_RANGE_PART ? 206 : 200,
 					 "application/octet-stream", n) >= 0 &&
@@ -219,8 +220,8 @@ static void file_read_send_range(struct child_op *w, int fd, uint64_t size)
 	}
 }
 
-/* How long it is now is what is promised: bytes added later are not sent, and when some are
- * taken away the connection ends short of it. */
+/* Content-Length is the size now: bytes added later are not sent, and if the file shrinks the
+ * connection ends early. */
 void child_file_read(struct child_op *w)
 {
 	const struct file_query *q = child_op_query(w);

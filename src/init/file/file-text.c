@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on text files: a part of one, changes of one, looking for some */
+/* file.view, file.glob and file.grep */
 #include <dirent.h>
 #include <sys/resource.h>
 
@@ -11,14 +11,14 @@
 #include "text/base64.h"
 
 #define GREP_TEXT_MAX MIB(1) /* of all lines together */
-#define GREP_MEMORY MIB(512) /* an expression can be made to want any amount */
+#define GREP_MEMORY MIB(512) /* memory an expression may need */
 
 int file_bytes_to_text(struct slice s, const char **ret, const char **ret_b64)
 {
 	char *text;
 
 	*ret = *ret_b64 = NULL;
-	/* JSON's text has no NUL here: it is a C string on our side */
+	/* in C the JSON text is a string, so it has no NUL */
 	if (utf8_is_valid(s.p, s.n) && !(s.n && memchr(s.p, '\0', s.n))) {
 		text = calloc(1, s.n + 1);
 		if (text && s.n)
@@ -41,7 +41,7 @@ void file_bytes_free(const char *told, const char *told_b64)
 
 static int file_reply_no_memory(struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
 }
 
 int file_path_or_workspace(const char *path, const char *path_b64, struct arena *arena,
@@ -165,7 +165,7 @@ struct grep_hits {
 	bool full;
 };
 
-/* Past the limit the search ends as if it had found all it was asked for. */
+/* At the limit the search ends as if it had found everything. */
 static int on_grep_hit(void *arg, const struct grep_hit *h)
 {
 	struct grep_hits *all = arg;

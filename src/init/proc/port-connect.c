@@ -21,7 +21,7 @@
 
 struct port_dial {
 	struct init *init;
-	struct request *rq; /* NULL: it has left */
+	struct request *rq; /* NULL: the client left */
 	uv_timer_t timer;
 	uv_poll_t poll;
 	unsigned handles; /* not closed yet */
@@ -38,7 +38,7 @@ static void on_port_dial_closed(uv_handle_t *h)
 		free(d);
 }
 
-/* The handle in front of its fd: see output.c. */
+/* The handle before its fd: see output.c. */
 static int port_dial_release_fd(struct port_dial *d)
 {
 	if (d->fd >= 0)
@@ -95,7 +95,7 @@ static void port_dial_start_tunnel(struct port_dial *d)
 		port_dial_refuse(d, CAY_E_NO_MEMORY, "no memory for a connection");
 		return;
 	}
-	in->n_port_connections++; /* the tunnel's; ours goes */
+	in->n_port_connections++; /* of the tunnel; the dial gives up its own */
 	port_dial_finish(d);
 	rq->events = NULL;
 	client = request_upgrade(rq, &early);
@@ -122,8 +122,8 @@ static void on_port_dial_writable(uv_poll_t *p, int status, int)
 	if (status >= 0 && !e)
 		port_dial_start_tunnel(d);
 	else if (d->v6)
-		port_dial_refuse(d, CAY_E_PORT, "nobody listens on port %u", d->port);
-	else { /* it may be there for IPv6 alone; a handle is used once */
+		port_dial_refuse(d, CAY_E_PORT, "nothing listens on port %u", d->port);
+	else { /* it may listen on IPv6 only; a handle is used once */
 		struct port_dial *next = calloc(1, sizeof(*next));
 
 		if (!next) {
@@ -146,7 +146,7 @@ static void on_port_dial_timeout(uv_timer_t *t)
 {
 	struct port_dial *d = t->data;
 
-	port_dial_refuse(d, CAY_E_PORT, "port %u does not take a connection", d->port);
+	port_dial_refuse(d, CAY_E_PORT, "port %u does not accept the connection", d->port);
 }
 
 static void on_port_dial_client_gone(struct request *rq)
@@ -191,7 +191,7 @@ static int port_dial_connect(struct port_dial *d)
 	return uv_poll_start(&d->poll, UV_WRITABLE, on_port_dial_writable);
 }
 
-/* Takes what it is given; it has no handle yet. */
+/* Takes d, which has no handle yet. */
 static void port_dial_start(struct port_dial *d)
 {
 	static const struct request_events events = { .gone = on_port_dial_client_gone };
@@ -215,13 +215,13 @@ void op_port_connect(struct request *rq, void *arg)
 	uint64_t port;
 
 	if (str_parse_u64(rq->match.name, 1, UINT16_MAX, &port) < 0) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "ports are 1 to 65535");
+		request_refuse(rq, CAY_E_NOT_FOUND, "a port is a number from 1 to 65535");
 		return;
 	}
 	if (!http_equals_nocase(rq->head->upgrade, HELLO_PORT_PROTOCOL)) {
 		(void)request_add_reply_header(rq, "Upgrade", HELLO_PORT_PROTOCOL);
 		request_refuse(rq, CAY_E_UPGRADE,
-			       "ask for it with 'Upgrade: " HELLO_PORT_PROTOCOL "'");
+			       "this endpoint needs 'Upgrade: " HELLO_PORT_PROTOCOL "'");
 		return;
 	}
 	if (in->n_port_connections >= PORT_CONNECTIONS_MAX) {

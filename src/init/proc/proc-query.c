@@ -9,8 +9,8 @@
 #include "init/proc/ports.h"
 #include "init/proc/processes.h"
 
-#define TICK_MS 20        /* how often a port is looked for, at first */
-#define TICK_LATER_MS 100 /* after TICKS_SOON of them */
+#define TICK_MS 20        /* between checks of a port, at first */
+#define TICK_LATER_MS 100 /* after TICKS_SOON checks */
 #define TICKS_SOON 50
 
 static void proc_query_fail(struct proc_query *q, const struct cay_err *err)
@@ -109,7 +109,7 @@ void op_process_list(struct request *rq, void *arg)
 					       .on_done = proc_query_reply_json });
 }
 
-/* The first is who was asked for: if that is gone there is no tree of it. */
+/* The first is the requested process: if it is gone there is no tree. */
 static void proc_query_signal_tree(struct proc_query *q, struct buf *body, bool)
 {
 	struct process_signalled told = {};
@@ -122,7 +122,7 @@ static void proc_query_signal_tree(struct proc_query *q, struct buf *body, bool)
 	if (told.signalled)
 		request_reply_json(q->rq, &process_signalled_table, &told);
 	else
-		request_refuse(q->rq, CAY_E_NOT_FOUND, "there is no such process");
+		request_refuse(q->rq, CAY_E_NOT_FOUND, "no such process");
 }
 
 static int process_signal_parse(const struct process_signal *q, struct cay_err *err)
@@ -130,7 +130,7 @@ static int process_signal_parse(const struct process_signal *q, struct cay_err *
 	int sig = signal_parse(q->signal ? slice_of(q->signal) : SLICE("TERM"));
 
 	if (sig < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "signal", "there is no signal '%s'",
+		return cay_fail_field(err, CAY_E_INVALID, "signal", "unknown signal '%s'",
 				      q->signal);
 	return sig;
 }
@@ -148,19 +148,21 @@ void op_process_signal(struct request *rq, void *arg)
 
 	plan.sig = r;
 	if (r >= 0 && str_parse_u64(rq->match.name, 1, INT32_MAX, &plan.pid) < 0)
-		r = cay_fail(&err, CAY_E_NOT_FOUND, "there is no such process");
+		r = cay_fail(&err, CAY_E_NOT_FOUND, "no such process");
 	else if (r >= 0 && plan.pid == 1)
-		r = cay_fail(&err, CAY_E_FORBIDDEN, "PID 1 is Cay's; delete the sandbox instead");
+		r = cay_fail(&err, CAY_E_FORBIDDEN,
+			     "PID 1 is reserved; delete the sandbox instead");
 	if (r < 0) {
 		request_fail(rq, &err);
 		return;
 	}
-	/* with 0 nothing is sent, but it is looked whether it could be */
+	/* signal 0 only checks that the process can be signalled */
 	r = process_send_signal(plan.pid, q->has_start ? &q->start : NULL, q->tree ? 0 : plan.sig);
 	if (r == -ESRCH)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such process");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such process");
 	else if (r < 0)
-		request_refuse(rq, CAY_E_FORBIDDEN, "the kernel does not let it be signalled");
+		request_refuse(rq, CAY_E_FORBIDDEN,
+			       "the kernel does not permit signalling this process");
 	else if (q->tree)
 		proc_query_start(&plan);
 	else
@@ -231,12 +233,12 @@ void op_port_wait(struct request *rq, void *arg)
 	uint64_t port;
 
 	if (str_parse_u64(rq->match.name, 1, UINT16_MAX, &port) < 0) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "ports are 1 to 65535");
+		request_refuse(rq, CAY_E_NOT_FOUND, "a port is a number from 1 to 65535");
 		return;
 	}
 	w = calloc(1, sizeof(*w));
 	if (!w) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to wait");
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to wait for the port");
 		return;
 	}
 	*w = (struct port_wait){ .rq = rq, .port = (uint16_t)port, .wait_ms = q->wait_ms };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sandbox is like from inside (a child that is the user gathers it), and its health */
+/* sandbox.info and sandbox.health */
 #include "init/core/handlers.h"
 #include "init/proc/info-child.h"
 #include "init/proc/proc-query.h"
@@ -8,7 +8,7 @@
 
 /* Info */
 
-/* A reply that lacks the version of a slow tool is not kept. */
+/* Kept for KEPT_NS, unless a slow tool did not report its version. */
 static void sandbox_info_reply(struct proc_query *q, struct buf *body, bool incomplete)
 {
 	const struct info_query *query = q->rq->query;
@@ -120,8 +120,8 @@ static void on_health_probe_connect(uv_connect_t *c, int status)
 	if (status >= 0)
 		health_probe_finish(p, NULL);
 	else if (p->v6)
-		health_probe_finish(p, "nothing answers on that port");
-	else /* it may be there for IPv6 alone */
+		health_probe_finish(p, "nothing listens on that port");
+	else /* it may listen on IPv6 only */
 		uv_close((uv_handle_t *)&p->tcp, on_health_probe_tcp_closed);
 }
 
@@ -142,13 +142,13 @@ static void health_probe_connect(struct health_probe *p)
 		on_health_probe_connect(&p->connect, r);
 }
 
-/* If it was we who stood still, the answer is there already and is seen first. */
+/* If the loop itself was late, the connection's result is already there and handled first. */
 static void on_health_probe_timeout(uv_timer_t *t)
 {
 	struct health_probe *p = t->data;
 
 	if (p->timed_out) {
-		health_probe_finish(p, "nothing answered in time");
+		health_probe_finish(p, "no answer in time");
 		return;
 	}
 	p->timed_out = true;
@@ -176,7 +176,7 @@ void op_sandbox_health(struct request *rq, void *arg)
 	}
 	p = calloc(1, sizeof(*p));
 	if (!p) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to look");
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the check");
 		return;
 	}
 	*p = (struct health_probe){ .init = in, .rq = rq, .port = q->port, .handles = 2 };

@@ -3,13 +3,13 @@
 #include "init/exec/output-stream.h"
 #include "init/service/service.h"
 
-/* NULL: the request is answered. */
+/* NULL: replied not_found. */
 static struct service *service_from_request(struct init *in, struct request *rq)
 {
 	struct service *s = service_find(in, rq->match.name);
 
 	if (!s)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such service");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such service");
 	return s;
 }
 
@@ -36,7 +36,8 @@ void op_service_list(struct request *rq, void *arg)
 	request_reply_json(rq, &service_list_table, &told);
 }
 
-/* What runs becomes the new one; what does not is started when it starts by itself. */
+/* A running service is restarted with the new configuration; another one starts if autostart
+ * is set. */
 void op_service_put(struct request *rq, void *arg)
 {
 	struct init *in = arg;
@@ -79,7 +80,8 @@ void op_service_delete(struct request *rq, void *arg)
 	if (!s)
 		return;
 	if (!service_is_idle(s)) {
-		request_refuse(rq, CAY_E_STATE, "it runs, or is to: stop it first");
+		request_refuse(rq, CAY_E_STATE,
+			       "the service is running or about to start; stop it first");
 		return;
 	}
 	service_reply_info(s, rq);

@@ -58,13 +58,13 @@ void shell_run_reply(struct run *r, struct request *rq, const struct run_query *
 	request_reply_json(rq, &run_info_table, &told);
 }
 
-/* NULL: the request is answered. */
+/* NULL: replied not_found. */
 static struct shell *shell_from_request(struct init *in, struct request *rq)
 {
 	struct shell *s = shell_find(in, &rq->match.params[1]);
 
 	if (!s)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such shell");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such shell");
 	return s;
 }
 
@@ -148,7 +148,7 @@ void op_shell_run_get(struct request *rq, void *arg)
 	if (str_parse_u64(rq->match.name, 1, INT64_MAX, &number) >= 0)
 		r = shell_run_find(s, number);
 	if (!r)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such run, or no more");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such run, or it was forgotten");
 	else
 		shell_run_reply(r, rq, rq->query);
 }
@@ -170,7 +170,7 @@ void op_shell_interrupt(struct request *rq, void *arg)
 	if (!s)
 		return;
 	if (!s->current_run) {
-		request_refuse(rq, CAY_E_STATE, "it runs nothing");
+		request_refuse(rq, CAY_E_STATE, "no run to interrupt");
 		return;
 	}
 	if (!s->stop_step)
