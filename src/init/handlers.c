@@ -15,7 +15,6 @@ static void init_route_hello(struct request *rq, void *arg)
 	struct hello h = { .proto_min = HELLO_PROTO_MIN, .proto_max = HELLO_PROTO_MAX };
 	auto_buf body = BUF_INIT(HELLO_SIZE);
 	uint8_t bytes[HELLO_SIZE];
-	struct cay_err err = {};
 
 	memcpy(h.build, CAY_VERSION,
 	       sizeof(CAY_VERSION) < sizeof(h.build) ? sizeof(CAY_VERSION) : sizeof(h.build));
@@ -24,8 +23,7 @@ static void init_route_hello(struct request *rq, void *arg)
 	h.features |= in->claimed ? HELLO_CLAIM_RECEIVED : 0;
 	hello_encode(&h, bytes);
 	if (buf_append(&body, bytes, sizeof(bytes)) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
-		request_fail(rq, &err);
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply");
 		return;
 	}
 	request_reply(rq, 200, HELLO_MEDIA_TYPE, &body);
@@ -61,7 +59,7 @@ static bool claim_copy(struct arena *p, const struct claim *from, struct claim *
 
 static void init_route_claim(struct request *rq, void *arg)
 {
-	const struct claim *asked = rq->body;
+	const struct claim *request = rq->body;
 	struct init *in = arg;
 	struct arena arena = ARENA_INIT(CLAIM_POOL);
 	struct claim claim = {};
@@ -69,7 +67,7 @@ static void init_route_claim(struct request *rq, void *arg)
 
 	if (in->claimed) {
 		(void)cay_fail(&err, CAY_E_CONFLICT, "the sandbox is already claimed");
-	} else if (!claim_copy(&arena, asked, &claim)) {
+	} else if (!claim_copy(&arena, request, &claim)) {
 		(void)cay_fail(&err, arena.full ? CAY_E_TOO_LARGE : CAY_E_NO_MEMORY,
 			       "no room for the claim");
 		arena_fini(&arena);
@@ -77,8 +75,8 @@ static void init_route_claim(struct request *rq, void *arg)
 		in->claim_arena = arena;
 		in->claim = claim;
 		in->claimed = true;
-		if (asked->has_output)
-			in->budget.max = asked->output_bytes;
+		if (request->has_output)
+			in->budget.max = request->output_bytes;
 		workdir_create(claim.cwd);
 		start_scripts_begin(in, rq);
 		return;

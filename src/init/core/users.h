@@ -27,6 +27,6 @@ struct user {
 };
 
 /* CAY_E_INVALID for field "user" when there is no such user or group. */
-[[nodiscard]] int user_find(struct slice who, struct slice passwd, struct slice group,
+[[nodiscard]] int user_find(struct slice spec, struct slice passwd, struct slice group,
 			    struct user *ret, struct cay_err *err);
 #endif

@@ -59,3 +59,15 @@ void exec_end_determine(struct exec *exec)
 	if (kills)
 		exec_end_add_memory(exec, kills);
 }
+
+void exec_end_copy(const struct exec *exec, struct end *to,
+		   char signal_name[static SIGNAL_TEXT_MAX], char detail[static END_DETAIL_MAX])
+{
+	*to = exec->end;
+	memcpy(signal_name, exec->signal_name, SIGNAL_TEXT_MAX);
+	memcpy(detail, exec->detail, END_DETAIL_MAX);
+	if (to->signal)
+		to->signal = signal_name;
+	if (to->detail)
+		to->detail = detail;
+}

@@ -19,10 +19,10 @@ static struct exec *exec_from_request(struct init *in, struct request *rq)
 
 static void exec_reply_info(const struct exec *exec, struct request *rq)
 {
-	struct exec_info told;
+	struct exec_info reply;
 
-	exec_describe(exec, &told);
-	request_reply_json(rq, &exec_info_table, &told);
+	exec_describe(exec, &reply);
+	request_reply_json(rq, &exec_info_table, &reply);
 }
 
 void op_exec_run(struct request *rq, void *arg)
@@ -51,7 +51,7 @@ void op_exec_list(struct request *rq, void *arg)
 	const struct init *in = arg;
 	struct exec_info *rows =
 		arena_alloc(&rq->arena, in->n_live_execs + in->n_finished_execs, sizeof(*rows));
-	struct exec_list told = { .execs.v = rows };
+	struct exec_list reply = { .execs.v = rows };
 
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
@@ -59,8 +59,8 @@ void op_exec_list(struct request *rq, void *arg)
 	}
 	for (const struct exec *exec = in->oldest_exec; exec; exec = exec->next)
 		if (exec_is_visible(exec))
-			exec_describe(exec, &rows[told.execs.n++]);
-	request_reply_json(rq, &exec_list_table, &told);
+			exec_describe(exec, &rows[reply.execs.n++]);
+	request_reply_json(rq, &exec_list_table, &reply);
 }
 
 void op_exec_get(struct request *rq, void *arg)

@@ -15,8 +15,11 @@
 #include <sys/types.h>
 
 #include "init/core/init.h"
+#include "init/core/signals.h"
 #include "init/exec/input.h"
 #include "init/exec/output.h"
+
+#define END_DETAIL_MAX 128
 
 enum exec_phase {
 	EXEC_PHASE_STARTING,
@@ -46,9 +49,8 @@ struct exec {
 	bool handles_open; /* all its handles are initialised */
 	bool internal;     /* PID 1's own: in no list, freed when it ends */
 	struct end end;
-	char signal_name[16];
-	char detail[128];     /* of end */
-	struct output out[2]; /* stdout, stderr */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
+	struct output out[2];                                      /* stdout, stderr */
 	struct input in;
 	bool tty; /* out[0] and in are a terminal */
 	uint16_t cols, rows;
@@ -102,6 +104,9 @@ struct exec *exec_find(struct init *in, const struct id *id);
 void exec_describe(const struct exec *exec, struct exec_info *ret);
 /* Sets exec->end from its status and what the kernel counted meanwhile. */
 void exec_end_determine(struct exec *exec);
+/* Copy the end, with its texts, for an object that outlives the exec. */
+void exec_end_copy(const struct exec *exec, struct end *to,
+		   char signal_name[static SIGNAL_TEXT_MAX], char detail[static END_DETAIL_MAX]);
 /* A child exited; false: it is no exec. */
 bool exec_handle_exit(struct init *in, pid_t pid, int status);
 /* Free the output of an ended exec that no client reads; false: there is none. */

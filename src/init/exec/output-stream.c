@@ -75,19 +75,17 @@ static void exec_reply_with_output(struct exec *exec, struct request *rq, const 
 				   const struct buf heads[static 2])
 {
 	auto_output_excerpt out = OUTPUT_EXCERPT_INIT, errs = OUTPUT_EXCERPT_INIT;
-	struct cay_err err = {};
-	struct exec_info told;
+	struct exec_info reply;
 
-	exec_describe(exec, &told);
+	exec_describe(exec, &reply);
 	if (output_excerpt_fill(&exec->out[0], 0, output_end_offset(&exec->out[0]), q, &heads[0],
-				&out, &told.out) < 0 ||
+				&out, &reply.out) < 0 ||
 	    output_excerpt_fill(&exec->out[1], 0, output_end_offset(&exec->out[1]), q, &heads[1],
-				&errs, &told.err) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
-		request_fail(rq, &err);
+				&errs, &reply.err) < 0) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
 		return;
 	}
-	request_reply_json(rq, &exec_info_table, &told);
+	request_reply_json(rq, &exec_info_table, &reply);
 }
 
 /* Keep the head before the ring overwrites it. */
@@ -334,11 +332,9 @@ static struct output_stream *output_stream_new(struct exec *exec, struct request
 	static const struct request_events events = { .drain = on_output_stream_drain,
 						      .gone = on_output_stream_client_gone };
 	struct output_stream *s = calloc(1, sizeof(*s));
-	struct cay_err err = {};
 
 	if (!s) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a stream; read exec.output");
-		request_fail(rq, &err);
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a stream; read exec.output");
 		return NULL;
 	}
 	*s = (struct output_stream){
@@ -365,7 +361,7 @@ static void on_output_stream_exec_started(struct exec *exec, const struct cay_er
 {
 	struct output_stream *s = arg;
 	struct request *rq = s->rq;
-	struct exec_info told;
+	struct exec_info reply;
 
 	if (err) {
 		output_stream_free(s);
@@ -376,8 +372,8 @@ static void on_output_stream_exec_started(struct exec *exec, const struct cay_er
 	(void)request_add_reply_header(rq, "Cay-Exec", exec->name);
 	if (s->detached) {
 		output_stream_free(s);
-		exec_describe(exec, &told);
-		request_reply_json(rq, &exec_info_table, &told);
+		exec_describe(exec, &reply);
+		request_reply_json(rq, &exec_info_table, &reply);
 		return;
 	}
 	if (s->form != STREAM_WAIT)

@@ -85,7 +85,7 @@ static struct spool *spooler_find_file(struct spool *first, uint64_t id)
 /* Create the file with the first bytes of an output. */
 static struct spool *spooler_add_file(int socket, struct spool **first, uint64_t id)
 {
-	struct spool_msg told = { .type = SPOOL_OPENED, .id = id };
+	struct spool_msg reply = { .type = SPOOL_OPENED, .id = id };
 	struct spool *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -96,32 +96,32 @@ static struct spool *spooler_add_file(int socket, struct spool **first, uint64_t
 		return NULL;
 	}
 	*first = s;
-	spooler_send_message(socket, &told, NULL,
+	spooler_send_message(socket, &reply, NULL,
 			     spool_file_closes_locally(s->fd) ? s->fd : -EBADF);
 	return s;
 }
 
 static void spooler_write_piece(int socket, struct spool **first, const struct spool_packet *p)
 {
-	struct spool_msg told = { .type = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
+	struct spool_msg reply = { .type = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
 	struct spool *s = spooler_find_file(*first, p->head.id);
 	size_t done = 0;
 
 	if (!s)
 		s = spooler_add_file(socket, first, p->head.id);
 	while (s && done < p->head.n) {
-		ssize_t w = pwrite(s->fd, p->bytes + done, p->head.n - done, (off_t)told.pos);
+		ssize_t w = pwrite(s->fd, p->bytes + done, p->head.n - done, (off_t)reply.pos);
 
 		if (w <= 0)
 			break;
 		done += (size_t)w;
-		told.pos += (size_t)w;
+		reply.pos += (size_t)w;
 	}
 	if (done)
-		spooler_send_message(socket, &told, NULL, -EBADF);
-	told.type = SPOOL_FAILED;
+		spooler_send_message(socket, &reply, NULL, -EBADF);
+	reply.type = SPOOL_FAILED;
 	if (done < p->head.n)
-		spooler_send_message(socket, &told, NULL, -EBADF);
+		spooler_send_message(socket, &reply, NULL, -EBADF);
 }
 
 static void spooler_read_piece(int socket, struct spool *s, struct spool_packet *p)

@@ -396,7 +396,7 @@ static void child_op_mute_stderr(void)
  * client that is still sending, so it gets a moment to finish. */
 static void child_op_linger(struct child_op *w)
 {
-	static char away[CHILD_OP_IN];
+	static char discarded[CHILD_OP_IN];
 	struct timeval moment = { .tv_sec = LINGER_MS / 1000 };
 	uint64_t n = 0, end = clk_boot_ns(&clk_system) + UINT64_C(2) * LINGER_MS * NS_PER_MS;
 	ssize_t got;
@@ -405,7 +405,7 @@ static void child_op_linger(struct child_op *w)
 	(void)setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
 	child_op_wait_begin(w);
 	while (n < LINGER_BYTES && clk_boot_ns(&clk_system) < end &&
-	       (got = recv(STDIN_FILENO, away, sizeof(away), 0)) > 0)
+	       (got = recv(STDIN_FILENO, discarded, sizeof(discarded), 0)) > 0)
 		n += (uint64_t)got;
 }
 

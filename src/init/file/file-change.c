@@ -178,17 +178,17 @@ static int file_step_run(struct child_op *w, const struct file_step *s, const ch
 void child_file_change(struct child_op *w)
 {
 	struct file_step step = file_step_from_request(w);
-	struct file_done told;
+	struct file_done reply;
 	struct cay_err err = {};
 	const char *name = NULL;
 
 	if (file_step_run(w, &step, &name, &err) >= 0 &&
-	    file_path_encode(name, child_op_arena(w), &told.path, &told.path_b64) < 0)
+	    file_path_encode(name, child_op_arena(w), &reply.path, &reply.path_b64) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_done_table, &told);
+		child_op_reply_json(w, &file_done_table, &reply);
 }
 
 /* A batch */
@@ -292,27 +292,27 @@ void child_file_batch(struct child_op *w)
 	const struct file_batch *q = child_op_body(w);
 	const struct file_step *steps = q->steps.v;
 	struct file_result *v = arena_alloc(&b.results_pool, q->steps.n, sizeof(*v));
-	struct file_results told = { .results.v = v };
+	struct file_results reply = { .results.v = v };
 	struct cay_err err = {};
 	int r = v || !q->steps.n ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < q->steps.n && r >= 0 && (!told.failed || q->keep_going); i++) {
+	for (size_t i = 0; i < q->steps.n && r >= 0 && (!reply.failed || q->keep_going); i++) {
 		if (tmpfile_sigterm_was_received())
 			break; /* the client left */
-		struct file_result *one = &v[told.results.n++];
+		struct file_result *one = &v[reply.results.n++];
 		struct cay_err why = {};
 		const char *name = NULL;
 
-		told.failed += file_batch_run_step(&b, &steps[i], &name, one, &why) < 0;
+		reply.failed += file_batch_run_step(&b, &steps[i], &name, one, &why) < 0;
 		r = file_batch_set_result(&b, name, &why, one);
 		child_op_report_progress(w);
 	}
-	told.left = q->steps.n - told.results.n;
+	reply.left = q->steps.n - reply.results.n;
 	if (r < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY,
 			       "no memory for the results; some steps were done");
 		child_op_fail(w, &err);
 	} else {
-		child_op_reply_json(w, &file_results_table, &told);
+		child_op_reply_json(w, &file_results_table, &reply);
 	}
 }

@@ -72,7 +72,7 @@ void child_file_edit(struct child_op *w)
 	struct edit_request ask = { .n = q->edits.n,
 				    .hash = file_edit_hash,
 				    .dry_run = q->dry_run };
-	struct file_edited told;
+	struct file_edited reply;
 	struct cay_err err = {};
 
 	if (q->if_sha256) {
@@ -88,10 +88,10 @@ void child_file_edit(struct child_op *w)
 		ask.edits = edits;
 		(void)edit_file(&ask, &done, &err);
 	}
-	if (!err.code && file_edit_describe(&done, ask.path, &told) < 0)
+	if (!err.code && file_edit_describe(&done, ask.path, &reply) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_edited_table, &told);
+		child_op_reply_json(w, &file_edited_table, &reply);
 }

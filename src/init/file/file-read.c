@@ -92,13 +92,13 @@ int file_stat_path(const struct file_stat_query *q, struct arena *arena, struct 
 
 void child_file_stat(struct child_op *w)
 {
-	struct file_stat told;
+	struct file_stat reply;
 	struct cay_err err = {};
 
-	if (file_stat_path(child_op_query(w), child_op_arena(w), &told, &err) < 0)
+	if (file_stat_path(child_op_query(w), child_op_arena(w), &reply, &err) < 0)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_stat_table, &told);
+		child_op_reply_json(w, &file_stat_table, &reply);
 }
 
 /* List */
@@ -138,19 +138,19 @@ void child_file_list(struct child_op *w)
 {
 	const struct file_list_query *q = child_op_query(w);
 	auto_arena arena = ARENA_INIT(LIST_POOL);
-	struct file_list told;
+	struct file_list reply;
 	struct cay_err err = {};
 	const char *path = NULL;
 	struct dir_list list;
 
 	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &path, &err) >= 0 &&
 	    dir_list_read(path, (unsigned)q->depth, (size_t)q->limit, &arena, &list, &err) >= 0 &&
-	    file_list_describe(path, &list, &arena, &told) < 0)
+	    file_list_describe(path, &list, &arena, &reply) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the list");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_list_table, &told);
+		child_op_reply_json(w, &file_list_table, &reply);
 }
 
 /* Read */

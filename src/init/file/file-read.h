@@ -17,7 +17,7 @@ struct stat;
 /* UTF-8 text, or base64 of other bytes.  Both are allocated; a child that replies once need
  * not free them. */
 [[nodiscard]] int file_bytes_to_text(struct slice s, const char **ret, const char **ret_b64);
-void file_bytes_free(const char *told, const char *told_b64);
+void file_bytes_free(const char *text, const char *text_b64);
 /* A missing path means the workspace. */
 [[nodiscard]] int file_path_or_workspace(const char *path, const char *path_b64,
 					 struct arena *arena, const char **ret,

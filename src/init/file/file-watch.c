@@ -38,22 +38,22 @@ static int watch_reply_send_event(struct watch_reply *t, const struct file_event
 static int on_file_watch_event(void *arg, const struct watch_event *e)
 {
 	struct watch_reply *t = arg;
-	struct file_event told = { .number = t->number++,
-				   .event = e->kind,
-				   .directory = e->dir,
-				   .move = e->move,
-				   .has_move = e->move };
-	int r = file_bytes_to_text(e->path, &told.path, &told.path_b64);
+	struct file_event reply = { .number = t->number++,
+				    .event = e->kind,
+				    .directory = e->dir,
+				    .move = e->move,
+				    .has_move = e->move };
+	int r = file_bytes_to_text(e->path, &reply.path, &reply.path_b64);
 
 	/* after the first event nothing can fail any more */
-	if (r >= 0 && t->stream && !told.number)
+	if (r >= 0 && t->stream && !reply.number)
 		r = child_op_start_stream(t->op, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
 	if (r >= 0 && t->stream)
-		r = watch_reply_send_event(t, &told);
+		r = watch_reply_send_event(t, &reply);
 	if (r >= 0 && !t->stream && t->n < t->limit)
-		t->v[t->n++] = told; /* with its path */
+		t->v[t->n++] = reply; /* with its path */
 	else
-		file_bytes_free(told.path, told.path_b64);
+		file_bytes_free(reply.path, reply.path_b64);
 	return r;
 }
 
@@ -76,7 +76,7 @@ static void watch_reply_stream_events(struct watch_reply *t, struct watch *w)
 static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint64_t wait_ms)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + wait_ms * NS_PER_MS;
-	struct file_event_list told;
+	struct file_event_list reply;
 	int r = 0;
 
 	while (r == 0 && t->n < 2) {
@@ -86,8 +86,8 @@ static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint
 			break;
 		r = watch_read(w, (int)((end - now) / NS_PER_MS) + 1);
 	}
-	told = (struct file_event_list){ { t->v, t->n } };
-	child_op_reply_json(t->op, &file_event_list_table, &told);
+	reply = (struct file_event_list){ { t->v, t->n } };
+	child_op_reply_json(t->op, &file_event_list_table, &reply);
 }
 
 void child_file_watch(struct child_op *w)

@@ -115,7 +115,7 @@ void child_file_write(struct child_op *w)
 	unsigned char hashes[2][FILE_HASH_LEN];
 	struct atomic_write_conf conf = {};
 	auto_atomic_write p = ATOMIC_WRITE_INIT;
-	struct file_written told = {};
+	struct file_written reply = {};
 	struct cay_err err = {};
 	ssize_t n = 0;
 
@@ -128,11 +128,11 @@ void child_file_write(struct child_op *w)
 		child_op_fail_body(w, n);
 		return;
 	}
-	if (err.code || file_write_commit(&p, child_op_arena(w), &told, &err) < 0) {
+	if (err.code || file_write_commit(&p, child_op_arena(w), &reply, &err) < 0) {
 		atomic_write_fini(&p); /* after an error reply the old file is there */
 		p = ATOMIC_WRITE_INIT;
 		child_op_fail(w, &err);
 		return;
 	}
-	child_op_reply_json(w, &file_written_table, &told);
+	child_op_reply_json(w, &file_written_table, &reply);
 }

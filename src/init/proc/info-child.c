@@ -239,7 +239,7 @@ int child_sandbox_info(void *arg)
 	struct jw w = jw_to(&out);
 	struct utsname u;
 	bool all;
-	struct info told = {
+	struct info reply = {
 		.workspace = info_text_or_default(q->init->claim.cwd, "/"),
 		.user = info_text_or_default(getenv("USER"), NULL),
 		.home = info_text_or_default(getenv("HOME"), "/"),
@@ -249,12 +249,12 @@ int child_sandbox_info(void *arg)
 
 	if (uname(&u) < 0 || buf_printf(&kernel, "%s %s", u.sysname, u.release) < 0)
 		return 1;
-	told.kernel = info_text_or_default(buf_str(&kernel), "Linux");
-	told.arch = info_text_or_default(u.machine, "unknown");
-	told.hostname = info_text_or_default(u.nodename, "");
-	os_release_read(&told);
-	told.tools = (struct field_list){ tools, tools_find(query->versions, &all) };
-	field_encode(&info_table, NULL, &told, &w);
+	reply.kernel = info_text_or_default(buf_str(&kernel), "Linux");
+	reply.arch = info_text_or_default(u.machine, "unknown");
+	reply.hostname = info_text_or_default(u.nodename, "");
+	os_release_read(&reply);
+	reply.tools = (struct field_list){ tools, tools_find(query->versions, &all) };
+	field_encode(&info_table, NULL, &reply, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
 	return all ? 0 : PROC_QUERY_INCOMPLETE;

@@ -80,8 +80,8 @@ static void on_port_tunnel_done(void *arg)
 
 static void port_dial_start_tunnel(struct port_dial *d)
 {
-	static const struct conn_events nobody = {};
-	struct conn_conf conf = { .events = &nobody };
+	static const struct conn_events no_events = {};
+	struct conn_conf conf = { .events = &no_events };
 	auto_buf early = BUF_INIT(EARLY_MAX);
 	struct request *rq = d->rq;
 	struct init *in = d->init;

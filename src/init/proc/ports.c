@@ -226,7 +226,7 @@ int child_port_list(void *arg)
 	auto_buf out = BUF_INIT(KIB(256));
 	struct jw w = jw_to(&out);
 	size_t n = listeners_read_all(all, PORTS_MAX);
-	struct port_list told = { .ports = { rows, n } };
+	struct port_list reply = { .ports = { rows, n } };
 	struct port_owners o = { all, pids, n, n,
 				 clk_boot_ns(&clk_system) + PORTS_OWNERS_MS * NS_PER_MS };
 
@@ -245,7 +245,7 @@ int child_port_list(void *arg)
 		if (pids[i])
 			rows[i].exec = process_find_exec(q->init, pids[i]);
 	}
-	field_encode(&port_list_table, NULL, &told, &w);
+	field_encode(&port_list_table, NULL, &reply, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
 	return 0;

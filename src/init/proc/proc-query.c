@@ -112,15 +112,15 @@ void op_process_list(struct request *rq, void *arg)
 /* The first is the requested process: if it is gone there is no tree. */
 static void proc_query_signal_tree(struct proc_query *q, struct buf *body, bool)
 {
-	struct process_signalled told = {};
+	struct process_signalled reply = {};
 	struct process_ref one;
 
 	for (size_t at = 0; at + sizeof(one) <= body->len; at += sizeof(one)) {
 		memcpy(&one, body->data + at, sizeof(one));
-		told.signalled += process_send_signal(one.pid, &one.start, q->sig) >= 0;
+		reply.signalled += process_send_signal(one.pid, &one.start, q->sig) >= 0;
 	}
-	if (told.signalled)
-		request_reply_json(q->rq, &process_signalled_table, &told);
+	if (reply.signalled)
+		request_reply_json(q->rq, &process_signalled_table, &reply);
 	else
 		request_refuse(q->rq, CAY_E_NOT_FOUND, "no such process");
 }
@@ -197,14 +197,14 @@ static void on_port_wait_closed(uv_handle_t *h)
 static bool port_wait_reply_if_done(struct port_wait *w)
 {
 	uint64_t waited = uv_now(w->timer.loop) - w->begun;
-	struct port_open told = { .port = w->port,
-				  .open = port_is_open(w->port),
-				  .waited_ms = waited };
+	struct port_open reply = { .port = w->port,
+				   .open = port_is_open(w->port),
+				   .waited_ms = waited };
 
-	if (!told.open && waited < w->wait_ms)
+	if (!reply.open && waited < w->wait_ms)
 		return false;
 	w->rq->events = NULL;
-	request_reply_json(w->rq, &port_open_table, &told);
+	request_reply_json(w->rq, &port_open_table, &reply);
 	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
 	return true;
 }

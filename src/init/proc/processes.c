@@ -326,7 +326,7 @@ static const char *process_read_command(uint64_t pid, struct arena *arena)
 }
 
 static void process_describe(const struct init *in, const struct process_row *r,
-			     struct passwd_cache *people, struct arena *arena, struct process *ret)
+			     struct passwd_cache *users, struct arena *arena, struct process *ret)
 {
 	static char letters[256][2];
 	uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK), boot = clk_boot_ns(&clk_system);
@@ -351,7 +351,7 @@ static void process_describe(const struct init *in, const struct process_row *r,
 		.exec = process_find_exec(in, r->stat.pid),
 	};
 	ret->cpu_milli = age_ms ? ret->cpu_ms * 1000 / age_ms : 0;
-	user = passwd_cache_user_name(people, ret->uid);
+	user = passwd_cache_user_name(users, ret->uid);
 	ret->user = user ? arena_strndup(arena, user, strlen(user)) : NULL;
 }
 
@@ -361,28 +361,28 @@ int child_process_list(void *arg)
 	auto_buf out = BUF_INIT(PROCS_JSON + KIB(64));
 	struct jw w = jw_to(&out);
 	auto_arena arena = ARENA_INIT(POOL_MAX);
-	struct passwd_cache *people = arena_alloc(&arena, 1, sizeof(*people));
-	struct process_list told = {};
+	struct passwd_cache *users = arena_alloc(&arena, 1, sizeof(*users));
+	struct process_list reply = {};
 	struct process *rows;
 	struct process_table a = {};
 	size_t sum = 0;
 
 	static_assert(PROCS_MAX * (sizeof(*rows) + sizeof(*a.rows)) < POOL_MAX - 2 * PROCS_JSON);
-	if (!people || process_table_load(&a, &arena) < 0)
+	if (!users || process_table_load(&a, &arena) < 0)
 		return 1;
 	rows = arena_alloc(&arena, a.n + 1, sizeof(*rows));
 	if (!rows)
 		return 1;
-	passwd_cache_read(people);
+	passwd_cache_read(users);
 	for (size_t i = 0; i < a.n && sum < PROCS_JSON; i++) {
-		struct process *to = &rows[told.processes.n++];
+		struct process *to = &rows[reply.processes.n++];
 
-		process_describe(q->init, &a.rows[a.order[i]], people, &arena, to);
-		sum += ROW_JSON + 2 * strlen(to->command) + 2 * sizeof(people->name);
+		process_describe(q->init, &a.rows[a.order[i]], users, &arena, to);
+		sum += ROW_JSON + 2 * strlen(to->command) + 2 * sizeof(users->name);
 	}
-	told.processes.v = rows;
-	told.left_out = a.left_out + a.n - told.processes.n;
-	field_encode(&process_list_table, NULL, &told, &w);
+	reply.processes.v = rows;
+	reply.left_out = a.left_out + a.n - reply.processes.n;
+	field_encode(&process_list_table, NULL, &reply, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
 	return 0;

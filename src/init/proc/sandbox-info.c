@@ -61,17 +61,17 @@ struct health_probe {
 };
 
 static void sandbox_health_reply(struct init *in, struct request *rq, uint64_t port,
-				 const char *wrong)
+				 const char *problem)
 {
-	struct sandbox_health told = {
-		.ok = !wrong,
+	struct sandbox_health reply = {
+		.ok = !problem,
 		.uptime_ms = (clk_boot_ns(in->clk) - in->born_ns) / NS_PER_MS,
 		.port = port,
 		.has_port = port,
-		.detail = wrong,
+		.detail = problem,
 	};
 
-	request_reply_json(rq, &sandbox_health_table, &told);
+	request_reply_json(rq, &sandbox_health_table, &reply);
 }
 
 static void health_probe_connect(struct health_probe *p);
@@ -97,7 +97,7 @@ static void on_health_probe_tcp_closed(uv_handle_t *h)
 	}
 }
 
-static void health_probe_finish(struct health_probe *p, const char *wrong)
+static void health_probe_finish(struct health_probe *p, const char *problem)
 {
 	struct request *rq = p->rq;
 
@@ -108,7 +108,7 @@ static void health_probe_finish(struct health_probe *p, const char *wrong)
 	if (!rq)
 		return;
 	rq->events = NULL;
-	sandbox_health_reply(p->init, rq, p->port, wrong);
+	sandbox_health_reply(p->init, rq, p->port, problem);
 }
 
 static void on_health_probe_connect(uv_connect_t *c, int status)

@@ -13,27 +13,19 @@ static struct service *service_from_request(struct init *in, struct request *rq)
 	return s;
 }
 
-static void service_reply_info(const struct service *s, struct request *rq)
-{
-	struct service_info told;
-
-	service_describe(s, &told);
-	request_reply_json(rq, &service_info_table, &told);
-}
-
 void op_service_list(struct request *rq, void *arg)
 {
 	const struct init *in = arg;
 	struct service_info *rows = arena_alloc(&rq->arena, SERVICES_MAX, sizeof(*rows));
-	struct service_list told = { .services.v = rows, .left_out = in->services.left_out };
+	struct service_list reply = { .services.v = rows, .left_out = in->services.left_out };
 
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
 		return;
 	}
 	for (const struct service *s = in->services.first; s; s = s->next)
-		service_describe(s, &rows[told.services.n++]);
-	request_reply_json(rq, &service_list_table, &told);
+		service_describe(s, &rows[reply.services.n++]);
+	request_reply_json(rq, &service_list_table, &reply);
 }
 
 /* A running service is restarted with the new configuration; another one starts if autostart

@@ -12,7 +12,6 @@
 #define AGAIN_FIRST_MS 10  /* after the second quick exit */
 #define LATER_MAX_MS 10000
 #define SHIFT_MAX 16
-static_assert(sizeof(((struct service *)0)->detail) == sizeof(((struct exec *)0)->detail));
 
 struct service_waiter {
 	struct service_waiter *next;
@@ -30,12 +29,12 @@ static bool service_is_settled(const struct service *s)
 	return s->state != SERVICE_STARTING && s->state != SERVICE_STOPPING;
 }
 
-static void service_reply_now(const struct service *s, struct request *rq)
+void service_reply_info(const struct service *s, struct request *rq)
 {
-	struct service_info told;
+	struct service_info reply;
 
-	service_describe(s, &told);
-	request_reply_json(rq, &service_info_table, &told);
+	service_describe(s, &reply);
+	request_reply_json(rq, &service_info_table, &reply);
 }
 
 static void on_service_waiter_gone(struct request *rq)
@@ -55,7 +54,7 @@ void service_reply_when_settled(struct service *s, struct request *rq)
 
 	w = service_is_settled(s) ? NULL : malloc(sizeof(*w));
 	if (!w) { /* without memory the reply has the current state */
-		service_reply_now(s, rq);
+		service_reply_info(s, rq);
 		return;
 	}
 	*w = (struct service_waiter){ s->waiters, s, rq };
@@ -73,7 +72,7 @@ static void service_notify_waiters(struct service *s)
 		s->waiters = w->next;
 		free(w);
 		rq->events = NULL;
-		service_reply_now(s, rq);
+		service_reply_info(s, rq);
 	}
 }
 
@@ -171,14 +170,8 @@ static void on_service_exit(struct exec *exec, void *arg)
 	struct service *s = arg;
 
 	s->exec = NULL;
-	s->end = exec->end;
 	s->has_end = true;
-	memcpy(s->signal_name, exec->signal_name, sizeof(s->signal_name));
-	memcpy(s->detail, exec->detail, sizeof(s->detail));
-	if (s->end.signal)
-		s->end.signal = s->signal_name;
-	if (s->end.detail)
-		s->end.detail = s->detail;
+	exec_end_copy(exec, &s->end, s->signal_name, s->detail);
 	(void)uv_timer_stop(&s->timer);
 	if (s->state == SERVICE_STOPPING)
 		service_handle_stopped(s);

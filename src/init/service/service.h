@@ -38,7 +38,7 @@ struct service {
 	uint64_t starts, changed_ns, started_ns, started_boot;
 	struct end end;
 	bool has_end;
-	char signal_name[16], detail[128]; /* of end */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
 	char error[CAY_ERR_MSG_MAX];
 	struct service_waiter *waiters;
 };
@@ -55,6 +55,7 @@ bool service_is_idle(const struct service *s);
 /* Only an idle one. */
 void service_delete(struct service *s);
 void service_describe(const struct service *s, struct service_info *ret);
+void service_reply_info(const struct service *s, struct request *rq);
 /* Reply once it is neither starting nor stopping. */
 void service_reply_when_settled(struct service *s, struct request *rq);
 /* Start those with autostart, each when the one before is up or has failed; then call up. */

@@ -191,14 +191,14 @@ static void start_scripts_add_service(void *arg, struct service_config *p)
 }
 
 /* Services of the claim, which override those of files. */
-static int start_scripts_add_requested(struct init *in, const struct field_list *asked,
+static int start_scripts_add_requested(struct init *in, const struct field_list *requested,
 				       struct cay_err *err)
 {
-	const struct service_spec *all = asked->v;
+	const struct service_spec *all = requested->v;
 	struct service_config p;
 	struct service *s;
 
-	for (size_t i = 0; i < asked->n; i++) {
+	for (size_t i = 0; i < requested->n; i++) {
 		if (!op_name_is_valid(slice_of(all[i].name)) ||
 		    service_find(in, slice_of(all[i].name)))
 			return cay_fail(err, CAY_E_INVALID, "invalid service name");
@@ -308,7 +308,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 				     .on_ended = on_image_scan_exit };
 	struct cay_err err = {};
 	struct start_scripts *b;
-	int asked;
+	int r;
 
 	if (!scan && !claim->services.n) {
 		in->usable = true;
@@ -322,8 +322,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 	}
 	*b = (struct start_scripts){ .init = in };
 	in->start_scripts = b;
-	asked = start_scripts_add_requested(in, &claim->services,
-					    &err); /* while the request exists */
+	r = start_scripts_add_requested(in, &claim->services, &err); /* while the request exists */
 	if (slice_eq(http_header_find(rq->head, "prefer"), slice_of("respond-async")))
 		request_reply(rq, START_BEGUN, NULL, NULL);
 	else
@@ -332,7 +331,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 	b->timer.data = b;
 	(void)uv_timer_start(&b->timer, on_start_scripts_timeout, START_MAX_MS, 0);
 	own.arg = b;
-	if (asked < 0) {
+	if (r < 0) {
 		start_scripts_fail_with_text(b, "", err.msg);
 	} else if (!scan) {
 		start_scripts_run_next(b);

@@ -41,21 +41,21 @@ void shell_run_reply(struct run *r, struct request *rq, const struct run_query *
 	auto_output_excerpt out = OUTPUT_EXCERPT_INIT, err = OUTPUT_EXCERPT_INIT;
 	const struct output *o = r->shell->out;
 	uint64_t end[2] = { r->range.output_end[0], r->range.output_end[1] };
-	struct run_info told;
+	struct run_info reply;
 
-	shell_run_describe(r, &told);
+	shell_run_describe(r, &reply);
 	if (r->state == RUN_RUNNING) {
 		end[0] = output_end_offset(&o[0]);
 		end[1] = output_end_offset(&o[1]);
 	}
 	for (int i = 0; i < 2; i++)
 		end[i] = end[i] > r->output_start[i] ? end[i] : r->output_start[i];
-	if (output_excerpt_fill(&o[0], r->output_start[0], end[0], q, NULL, &out, &told.out) < 0 ||
-	    output_excerpt_fill(&o[1], r->output_start[1], end[1], q, NULL, &err, &told.err) < 0) {
+	if (output_excerpt_fill(&o[0], r->output_start[0], end[0], q, NULL, &out, &reply.out) < 0 ||
+	    output_excerpt_fill(&o[1], r->output_start[1], end[1], q, NULL, &err, &reply.err) < 0) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read shell.output");
 		return;
 	}
-	request_reply_json(rq, &run_info_table, &told);
+	request_reply_json(rq, &run_info_table, &reply);
 }
 
 /* NULL: replied not_found. */
@@ -70,17 +70,17 @@ static struct shell *shell_from_request(struct init *in, struct request *rq)
 
 static void shell_reply_info(const struct shell *s, struct request *rq)
 {
-	struct shell_info told;
+	struct shell_info reply;
 
-	shell_describe(s, &told);
-	request_reply_json(rq, &shell_info_table, &told);
+	shell_describe(s, &reply);
+	request_reply_json(rq, &shell_info_table, &reply);
 }
 
 void op_shell_list(struct request *rq, void *arg)
 {
 	const struct init *in = arg;
 	struct shell_info *rows = arena_alloc(&rq->arena, SHELLS_MAX, sizeof(*rows));
-	struct shell_list told = { .shells.v = rows };
+	struct shell_list reply = { .shells.v = rows };
 
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
@@ -88,8 +88,8 @@ void op_shell_list(struct request *rq, void *arg)
 	}
 	for (const struct shell *s = in->shells.first; s; s = s->next)
 		if (!s->deleted && s->state != SHELL_STARTING)
-			shell_describe(s, &rows[told.shells.n++]);
-	request_reply_json(rq, &shell_list_table, &told);
+			shell_describe(s, &rows[reply.shells.n++]);
+	request_reply_json(rq, &shell_list_table, &reply);
 }
 
 void op_shell_get(struct request *rq, void *arg)
@@ -121,7 +121,7 @@ void op_shell_run(struct request *rq, void *arg)
 void op_shell_runs(struct request *rq, void *arg)
 {
 	const struct shell *s = shell_from_request(arg, rq);
-	struct run_list told = {};
+	struct run_list reply = {};
 	struct run_info *rows;
 
 	if (!s)
@@ -131,10 +131,10 @@ void op_shell_runs(struct request *rq, void *arg)
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
 		return;
 	}
-	told.runs.v = rows;
+	reply.runs.v = rows;
 	for (const struct run *r = s->first_run; r; r = r->next)
-		shell_run_describe(r, &rows[told.runs.n++]);
-	request_reply_json(rq, &run_list_table, &told);
+		shell_run_describe(r, &rows[reply.runs.n++]);
+	request_reply_json(rq, &run_list_table, &reply);
 }
 
 void op_shell_run_get(struct request *rq, void *arg)

@@ -123,22 +123,6 @@ bool shell_reclaim_output(struct init *in)
 	return false;
 }
 
-static void exec_end_copy(const struct end *from, struct end *to, char signal_name[static 16],
-			  char detail[static 128])
-{
-	int n;
-
-	*to = *from;
-	if (from->signal) {
-		n = snprintf(signal_name, 16, "%s", from->signal);
-		to->signal = n > 0 ? signal_name : NULL;
-	}
-	if (from->detail) {
-		n = snprintf(detail, 128, "%s", from->detail);
-		to->detail = n > 0 ? detail : NULL;
-	}
-}
-
 /* Opening and ending */
 
 static void shell_refuse_create(struct shell *s, enum cay_code code, const char *what)
@@ -190,7 +174,7 @@ static void on_shell_exit(struct exec *exec, void *arg)
 	struct shell *s = arg;
 	struct run *r = s->current_run;
 
-	exec_end_copy(&exec->end, &s->end, s->signal_name, s->detail);
+	exec_end_copy(exec, &s->end, s->signal_name, s->detail);
 	s->exec = NULL;
 	s->state = SHELL_ENDED;
 	s->report.nonce[0] = 0;
@@ -199,7 +183,7 @@ static void on_shell_exit(struct exec *exec, void *arg)
 	if (!started)
 		shell_start_failed(s);
 	if (r && s->phase != SHELL_PHASE_SETTLE) {
-		exec_end_copy(&exec->end, &r->end, r->signal_name, r->detail);
+		exec_end_copy(exec, &r->end, r->signal_name, r->detail);
 		if (s->timed_out)
 			r->end.reason = END_TIMEOUT;
 		shell_settle_run(s);

@@ -222,7 +222,7 @@ static void shell_handle_report(struct shell *s)
 {
 	char *cwd = s->report.cwd.n ? strndup(s->report.cwd.p, s->report.cwd.n) : NULL;
 	struct request *rq;
-	struct shell_info told;
+	struct shell_info reply;
 
 	if (cwd && s->phase != SHELL_PHASE_CHECK) {
 		free(s->cwd);
@@ -237,8 +237,8 @@ static void shell_handle_report(struct shell *s)
 		rq = cay_take(s->create_request);
 		if (rq) {
 			rq->events = NULL;
-			shell_describe(s, &told);
-			request_reply_json(rq, &shell_info_table, &told);
+			shell_describe(s, &reply);
+			request_reply_json(rq, &shell_info_table, &reply);
 		}
 		shell_start_next_run(s);
 		break;
@@ -455,7 +455,7 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 {
 	static const struct request_events events = { .gone = on_shell_run_waiter_gone };
 	struct run *r;
-	struct run_info told;
+	struct run_info reply;
 	char number[24];
 	int n;
 
@@ -491,6 +491,6 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 	shell_start_next_run(s);
 	if (!q->detach)
 		return;
-	shell_run_describe(r, &told);
-	request_reply_json(rq, &run_info_table, &told);
+	shell_run_describe(r, &reply);
+	request_reply_json(rq, &run_info_table, &reply);
 }

@@ -46,7 +46,7 @@ struct run {
 	uint64_t output_start[2];
 	struct output_range range;
 	struct end end;
-	char signal_name[16], detail[128]; /* of end */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
 	char *cwd;
 	/* The client's, until replied. */
 	struct request *rq;
@@ -78,7 +78,7 @@ struct shell {
 	char *cwd;
 	const char *ended_why;
 	struct end end;
-	char signal_name[16], detail[128]; /* of end */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
 	uint64_t last_number;
 	unsigned n_queued, n_ended;
 	struct run *first_run, *last_run, *current_run;
