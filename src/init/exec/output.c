@@ -239,7 +239,7 @@ void output_remove_reader(struct output_reader *r)
 
 	if (!o)
 		return;
-	/* a greedy reader has taken everything up to here */
+	/* give up the bytes kept for a greedy reader */
 	if (r->greedy && o->furthest_read < output_end_offset(o))
 		o->furthest_read = output_end_offset(o);
 	if (o->awaited_reader == r)
