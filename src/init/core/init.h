@@ -4,9 +4,10 @@
 /*
  * init - the state of PID 1 of a sandbox, which runs one loop
  *
- * PID 1 listens on the socket it inherits, never connects, holds no secret and never exits
- * after start-up: every failure is a reply.  Programs inside are hostile to it.  Requests are
- * bounded by EXECS_*, the server's limits and one memory budget for all output.
+ * PID 1 listens on the socket it inherits, connects only to loopback of the sandbox, holds no
+ * secret and never exits after start-up: every failure is a reply.  Programs inside are
+ * hostile to it.  Requests are bounded by EXECS_*, the server's limits and one memory budget
+ * for all output.
  */
 #include <sys/resource.h>
 #include <uv.h>
