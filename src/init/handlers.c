@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 
-#include "init/core/signals.h"
+#include "init/core/handlers.h"
 #include "init/core/workdir.h"
-#include "init/exec/attach.h"
-#include "init/exec/output-excerpt.h"
-#include "init/exec/output-stream.h"
-#include "init/exec/pty.h"
-#include "init/exec/stdin-upload.h"
-#include "init/file/file-read.h"
-#include "init/proc/proc-query.h"
-#include "init/proc/sandbox-info.h"
-#include "init/service/service.h"
+#include "init/exec/exec.h"
 #include "init/service/start-scripts.h"
-#include "init/shell/shell.h"
 #include "wire/hello.h"
 
-/* What the host alone asks */
+/* Routes of the host */
 
 static void init_route_hello(struct request *rq, void *arg)
 {
@@ -24,7 +15,6 @@ static void init_route_hello(struct request *rq, void *arg)
 	struct hello h = { .proto_min = HELLO_PROTO_MIN, .proto_max = HELLO_PROTO_MAX };
 	auto_buf body = BUF_INIT(HELLO_SIZE);
 	uint8_t bytes[HELLO_SIZE];
-	struct cay_err err = {};
 
 	memcpy(h.build, CAY_VERSION,
 	       sizeof(CAY_VERSION) < sizeof(h.build) ? sizeof(CAY_VERSION) : sizeof(h.build));
@@ -33,8 +23,7 @@ static void init_route_hello(struct request *rq, void *arg)
 	h.features |= in->claimed ? HELLO_CLAIM_RECEIVED : 0;
 	hello_encode(&h, bytes);
 	if (buf_append(&body, bytes, sizeof(bytes)) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a hello");
-		request_fail(rq, &err);
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply");
 		return;
 	}
 	request_reply(rq, 200, HELLO_MEDIA_TYPE, &body);
@@ -48,7 +37,7 @@ static const char *claim_copy_text(struct arena *p, const char *s, bool *ok)
 	return copy;
 }
 
-/* From the request's pool into one that lives as long as we do. */
+/* Copy from the request's arena to one that is never freed. */
 static bool claim_copy(struct arena *p, const struct claim *from, struct claim *to)
 {
 	size_t n = from->env.n;
@@ -70,15 +59,15 @@ static bool claim_copy(struct arena *p, const struct claim *from, struct claim *
 
 static void init_route_claim(struct request *rq, void *arg)
 {
-	const struct claim *asked = rq->body;
+	const struct claim *request = rq->body;
 	struct init *in = arg;
 	struct arena arena = ARENA_INIT(CLAIM_POOL);
 	struct claim claim = {};
 	struct cay_err err = {};
 
 	if (in->claimed) {
-		(void)cay_fail(&err, CAY_E_CONFLICT, "this sandbox is somebody's already");
-	} else if (!claim_copy(&arena, asked, &claim)) {
+		(void)cay_fail(&err, CAY_E_CONFLICT, "the sandbox is already claimed");
+	} else if (!claim_copy(&arena, request, &claim)) {
 		(void)cay_fail(&err, arena.full ? CAY_E_TOO_LARGE : CAY_E_NO_MEMORY,
 			       "no room for the claim");
 		arena_fini(&arena);
@@ -86,8 +75,8 @@ static void init_route_claim(struct request *rq, void *arg)
 		in->claim_arena = arena;
 		in->claim = claim;
 		in->claimed = true;
-		if (asked->has_output)
-			in->budget.max = asked->output_bytes;
+		if (request->has_output)
+			in->budget.max = request->output_bytes;
 		workdir_create(claim.cwd);
 		start_scripts_begin(in, rq);
 		return;
@@ -110,14 +99,14 @@ static void entrypoint_reply(const struct init *in, struct request *rq)
 	if (!in->entrypoint.state)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "no entrypoint was started");
 	else if (buf_append(&body, bytes, sizeof(bytes)) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	if (err.code)
 		request_fail(rq, &err);
 	else
 		request_reply(rq, 200, ENTRYPOINT_MEDIA_TYPE, &body);
 }
 
-/* Who asks may be gone by the time it runs; that it was started is true all the same. */
+/* The client may leave before the program runs; the start counts all the same. */
 struct entrypoint_start {
 	struct init *init;
 	struct request *rq;
@@ -153,7 +142,7 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 	struct cay_err err = {};
 	struct exec *exec;
 
-	if (in->entrypoint.state) { /* there is one, and never another */
+	if (in->entrypoint.state) { /* started at most once */
 		entrypoint_reply(in, rq);
 		return;
 	}
@@ -188,140 +177,71 @@ const struct server_route init_routes[] = {
 };
 const size_t init_n_routes = ARRAY_SIZE(init_routes);
 
-/* Operations */
+/* Operations: the handler of x.y is op_x_y(), one row for each that runs inside, in the order
+ * of ops.def. */
 
-static void op_exec_run(struct init *in, struct request *rq)
-{
-	const struct exec_run *req = rq->body;
-	enum output_stream_form form = output_stream_choose_form(rq->head, STREAM_WAIT);
-	enum exec_output mode = (enum exec_output)req->output;
-	struct run_query part = { req->has_max_output ? req->max_output_bytes : TELL_MAX,
-				  req->has_keep ? req->keep : KEEP_TAIL };
-	struct cay_err err = {};
-	struct exec *exec;
-
-	if (mode == OUTPUT_AUTO)
-		mode = req->detach && !req->has_tty ? OUTPUT_DROP : OUTPUT_BLOCK;
-	if (exec_start(in, req, &rq->match.params[0], mode, &exec, &err) < 0)
-		request_fail(rq, &err);
-	else if (req->detach)
-		exec_reply_when_started(exec, rq);
-	else
-		output_stream_reply_run(exec, rq, &part, form,
-					http_prefers(rq->head, HTTP_END_WITH_CALLER));
-}
-
-static void op_exec_list(struct init *in, struct request *rq)
-{
-	struct exec_info *rows =
-		arena_alloc(&rq->arena, in->n_live_execs + in->n_finished_execs, sizeof(*rows));
-	struct exec_list told = { .execs.v = rows };
-	struct cay_err err = {};
-
-	if (!rows) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the list");
-		request_fail(rq, &err);
-		return;
-	}
-	for (const struct exec *exec = in->oldest_exec; exec; exec = exec->next)
-		if (exec_is_visible(exec))
-			exec_describe(exec, &rows[told.execs.n++]);
-	request_reply_json(rq, &exec_list_table, &told);
-}
-
-static void op_exec_get(struct exec *exec, struct request *rq)
-{
-	struct exec_info told;
-
-	exec_describe(exec, &told);
-	request_reply_json(rq, &exec_info_table, &told);
-}
-
-static void op_exec_output(struct exec *exec, struct request *rq)
-{
-	output_stream_reply_output(exec, rq, rq->query,
-				   output_stream_choose_form(rq->head, STREAM_RAW));
-}
-
-static void op_exec_stdin(struct exec *exec, struct request *rq)
-{
-	const struct exec_stdin_query *q = rq->query;
-
-	struct cay_err err = {};
-
-	if (exec->tty && q->close) {
-		(void)cay_fail_field(&err, CAY_E_INVALID, "close",
-				     "a terminal's input has no end; send it the character");
-		request_fail(rq, &err);
-		return;
-	}
-	stdin_upload_start(exec, rq, q->close);
-}
-
-static void op_exec_resize(struct exec *exec, struct request *rq)
-{
-	const struct exec_resize *q = rq->body;
-	struct cay_err err = {};
-
-	if (exec_resize_pty(exec, q->cols, q->rows, &err) < 0)
-		request_fail(rq, &err);
-	else
-		op_exec_get(exec, rq);
-}
-
-static void op_exec_attach(struct exec *exec, struct request *rq)
-{
-	exec_attach_start(exec, rq, rq->query);
-}
-
-static void op_exec_signal(struct exec *exec, struct request *rq)
-{
-	const struct exec_signal *req = rq->body;
-	struct cay_err err = {};
-	int sig = signal_parse(slice_of(req->signal));
-
-	if (sig < 0)
-		(void)cay_fail_field(&err, CAY_E_INVALID, "signal", "there is no signal '%s'",
-				     req->signal);
-	if (sig < 0 || exec_signal(exec, sig, &err) < 0)
-		request_fail(rq, &err);
-	else
-		op_exec_get(exec, rq);
-}
-
-/* Rows that name a job; the others are in init_handle_operation(). */
-static void (*const exec_op_handlers[OP_NUM])(struct exec *exec, struct request *rq) = {
-	[OP_EXEC_GET] = op_exec_get,       [OP_EXEC_OUTPUT] = op_exec_output,
-	[OP_EXEC_STDIN] = op_exec_stdin,   [OP_EXEC_SIGNAL] = op_exec_signal,
-	[OP_EXEC_ATTACH] = op_exec_attach, [OP_EXEC_RESIZE] = op_exec_resize,
+request_fn *const init_handlers[OP_NUM] = {
+	[OP_EXEC_RUN] = op_exec_run,
+	[OP_EXEC_LIST] = op_exec_list,
+	[OP_EXEC_GET] = op_exec_get,
+	[OP_EXEC_OUTPUT] = op_exec_output,
+	[OP_EXEC_STDIN] = op_exec_stdin,
+	[OP_EXEC_SIGNAL] = op_exec_signal,
+	[OP_EXEC_ATTACH] = op_exec_attach,
+	[OP_EXEC_RESIZE] = op_exec_resize,
+	[OP_SHELL_CREATE] = op_shell_create,
+	[OP_SHELL_LIST] = op_shell_list,
+	[OP_SHELL_GET] = op_shell_get,
+	[OP_SHELL_DELETE] = op_shell_delete,
+	[OP_SHELL_RUN] = op_shell_run,
+	[OP_SHELL_RUNS] = op_shell_runs,
+	[OP_SHELL_RUN_GET] = op_shell_run_get,
+	[OP_SHELL_OUTPUT] = op_shell_output,
+	[OP_SHELL_INTERRUPT] = op_shell_interrupt,
+	[OP_SERVICE_LIST] = op_service_list,
+	[OP_SERVICE_GET] = op_service_get,
+	[OP_SERVICE_PUT] = op_service_put,
+	[OP_SERVICE_DELETE] = op_service_delete,
+	[OP_SERVICE_START] = op_service_start,
+	[OP_SERVICE_STOP] = op_service_stop,
+	[OP_SERVICE_RESTART] = op_service_restart,
+	[OP_SERVICE_LOG] = op_service_log,
+	[OP_SANDBOX_INFO] = op_sandbox_info,
+	[OP_SANDBOX_HEALTH] = op_sandbox_health,
+	[OP_PROCESS_LIST] = op_process_list,
+	[OP_PROCESS_SIGNAL] = op_process_signal,
+	[OP_PORT_LIST] = op_port_list,
+	[OP_PORT_WAIT] = op_port_wait,
+	[OP_PORT_CONNECT] = op_port_connect,
+	[OP_PORT_PROXY] = op_port_proxy,
+	[OP_PORT_APP] = op_port_app,
+	[OP_FILE_READ] = op_file_read,
+	[OP_FILE_STAT] = op_file_stat,
+	[OP_FILE_LIST] = op_file_list,
+	[OP_FILE_WRITE] = op_file_write,
+	[OP_FILE_MKDIR] = op_file_mkdir,
+	[OP_FILE_MOVE] = op_file_move,
+	[OP_FILE_COPY] = op_file_copy,
+	[OP_FILE_DELETE] = op_file_delete,
+	[OP_FILE_CHMOD] = op_file_chmod,
+	[OP_FILE_SYMLINK] = op_file_symlink,
+	[OP_FILE_BATCH] = op_file_batch,
+	[OP_FILE_VIEW] = op_file_view,
+	[OP_FILE_GLOB] = op_file_glob,
+	[OP_TREE_GET] = op_tree_get,
+	[OP_TREE_PUT] = op_tree_put,
+	[OP_FILE_GREP] = op_file_grep,
+	[OP_FILE_EDIT] = op_file_edit,
+	[OP_FILE_WATCH] = op_file_watch,
 };
 
 void init_handle_operation(struct request *rq, void *arg)
 {
-	struct init *in = arg;
 	ptrdiff_t op = rq->match.op - ops;
-	struct cay_err err = {};
-	struct exec *exec;
 
 	assert(op >= 0 && op < OP_NUM);
-	if (service_handle_operation(in, rq) || proc_handle_operation(in, rq) ||
-	    file_handle_operation(in, rq) || shell_handle_operation(in, rq))
-		return;
-	if (op == OP_SANDBOX_INFO) {
-		op_sandbox_info(in, rq);
-	} else if (op == OP_SANDBOX_HEALTH) {
-		op_sandbox_health(in, rq);
-	} else if (op == OP_EXEC_RUN) {
-		op_exec_run(in, rq);
-	} else if (op == OP_EXEC_LIST) {
-		op_exec_list(in, rq);
-	} else if (!exec_op_handlers[op]) {
-		(void)cay_fail(&err, CAY_E_NOT_FOUND, "no such endpoint");
-		request_fail(rq, &err);
-	} else if (!(exec = exec_find(in, &rq->match.params[1]))) {
-		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such command");
-		request_fail(rq, &err);
-	} else {
-		exec_op_handlers[op](exec, rq);
-	}
+	if (init_handlers[op])
+		init_handlers[op](rq, arg);
+	else
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such operation in a sandbox");
 }

@@ -4,10 +4,10 @@
  *
  *	cay-init [--no-cgroup | --wait]
  *
- * fd 3 is a listening unix socket, fd 4 the directory of its own v2 cgroup, fd 5 what is
- * shown as /proc/meminfo, fd 6 its memory cgroup where memory is v1's; with --no-cgroup (tests)
- *there is neither and an exec is ended by its process group. With --wait it does nothing at all:
- *the keeper looks at what a runtime made.
+ * Inherited: fd 3, a listening unix socket; fd 4, the directory of its v2 cgroup; fd 5, the
+ * file mounted as /proc/meminfo; fd 6, its v1 memory cgroup where memory is on v1.  With
+ * --no-cgroup (tests) there are no cgroups, and an exec is killed by process group.  With
+ * --wait it only sleeps, while the keeper checks a runtime.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -19,10 +19,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "init/core/handlers.h"
 #include "init/exec/exec-child.h"
-#include "init/exec/exec.h"
+#include "init/exec/meminfo.h"
+#include "init/file/child-op.h"
+#include "init/shell/shell.h"
 
 #define FD_SOCKET 3
 #define FD_CGROUP 4
@@ -38,21 +42,21 @@ static int init_report_fatal(const char *what, int r)
 	return 1;
 }
 
-/* The kernel keeps what PID 1 has no handler for from it.  These come to it as to
- * any process when it is not PID 1 (tests), or are its own doing (SIGPIPE). */
+/* The kernel does not deliver signals without a handler to PID 1.  These arrive when cay-init
+ * is not PID 1 (tests), or are caused by itself (SIGPIPE). */
 static void init_ignore_signals(void)
 {
 	static const uint64_t to_default[4] = {}; /* the kernel's struct: handler 0, no flags */
 	struct sigaction sa = { .sa_handler = SIG_IGN };
 
-	/* whoever started us may ignore some; the C library will not let us touch 32 and 33 */
+	/* signals may be ignored by inheritance; the C library refuses 32 and 33 */
 	for (int i = 1; i <= 64; i++)
 		(void)syscall(SYS_rt_sigaction, i, to_default, NULL, sizeof(uint64_t));
 	for (size_t i = 0; i < CHILD_IGNORED_N; i++)
 		(void)sigaction(child_ignored[i], &sa, NULL);
 }
 
-/* The first three fds exist, so that no pipe of ours ever becomes one of them. */
+/* Fill fds 0 to 2, so that no other file becomes one of them. */
 static int init_fill_stdio(void)
 {
 	int fd;
@@ -66,7 +70,6 @@ static int init_fill_stdio(void)
 	return 0;
 }
 
-/* The memory cgroup of v1, where there is one. */
 static int init_check_memory_fd(void)
 {
 	struct statfs st;
@@ -108,10 +111,10 @@ static int init_check_fds(bool with_cgroup, int *ret_cgroup)
 	return 0;
 }
 
-/* What the kernel counts by user.  It counts the same for who made the user namespace,
- * host root for all sandboxes, against what that one's limit was: set there, one sandbox
- * could take what all may have.  So the keeper sets none and PID 1 sets these, which
- * nobody inside can raise again. */
+/* Limits that the kernel counts per user.  It also counts them for the creator of the user
+ * namespace, host root for all sandboxes, against that process's limit; set there, one sandbox
+ * could use up the limit of all.  So the keeper sets none and PID 1 sets these, which no
+ * process inside can raise. */
 static int init_lower_rlimits(void)
 {
 	static const struct {
@@ -149,9 +152,22 @@ static int init_raise_nofile(struct init *in)
 	return setrlimit(RLIMIT_NOFILE, &more) < 0 ? -errno : 0;
 }
 
+/* PID 1 also inherits the orphans of the sandbox. */
 static void on_child_exit_signal(uv_signal_t *s, int)
 {
-	init_reap_children(s->data);
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0)
+		if (!exec_handle_exit(s->data, pid, status))
+			(void)child_op_handle_exit(s->data, pid, status);
+}
+
+static bool init_reclaim_output(struct ring_budget *b)
+{
+	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
+
+	return exec_reclaim_output(in) || shell_reclaim_output(in);
 }
 
 static int init_start_loop(struct init *in)
@@ -169,7 +185,7 @@ int main(int argc, char **argv)
 	bool with_cgroup = argc < 2 || strcmp(argv[1], "--no-cgroup") != 0;
 	struct init in = { .clk = &clk_system,
 			   .born_ns = clk_boot_ns(&clk_system),
-			   .budget = { .max = OUTPUT_BUDGET, .reclaim = exec_reclaim_output },
+			   .budget = { .max = OUTPUT_BUDGET, .reclaim = init_reclaim_output },
 			   .child_ops.cgroup = -EBADF,
 			   .spools.cgroup = -EBADF };
 	struct server_conf conf = {
@@ -191,13 +207,13 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = init_check_fds(with_cgroup, &in.cgroup);
 	if (r < 0)
-		return init_report_fatal("the fds it was given", r);
+		return init_report_fatal("inherited descriptors", r);
 	in.memory = memory_from_cgroup(in.cgroup, in.cgroup < 0 ? -EBADF : init_check_memory_fd());
 	in.meminfo.fd = in.cgroup < 0 ? -EBADF : init_check_meminfo_fd();
-	/* a ring in the kernel for every sandbox is more than a few epoll_ctl are worth */
+	/* an io_uring per sandbox costs more than the epoll_ctl calls it saves */
 	if (setenv("UV_USE_IO_URING", "0", 1) < 0)
-		return init_report_fatal("the environment", -errno);
-	/* large buffers go back to the kernel at once: idle must stay small */
+		return init_report_fatal("set the environment", -errno);
+	/* return large buffers to the kernel at once: an idle sandbox must stay small */
 	(void)mallopt(M_MMAP_THRESHOLD, KIB(64));
 	(void)mallopt(M_TRIM_THRESHOLD, KIB(64));
 	init_ignore_signals();
@@ -212,7 +228,7 @@ int main(int argc, char **argv)
 		return init_report_fatal("limits and capabilities", r);
 	r = init_start_loop(&in);
 	if (r < 0)
-		return init_report_fatal("the loop", r);
+		return init_report_fatal("start the loop", r);
 	meminfo_start(&in);
 	if (server_start(&in.loop, FD_SOCKET, &conf, &in.server, &err) < 0)
 		return init_report_fatal(err.msg, -err.errnum);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/exec/ring.h"
+#include "init/core/ring.h"
 #include "unit.h"
 
 static struct ring_budget plenty(void)

@@ -63,41 +63,42 @@ static void files_are_read_as_supervisord_reads_them(void **)
 		{ "[program:a]\ncommand=sh -c 'echo \"a b\"' \"q\\\"\\n\" e\\ f \"\"",
 		  "a|sh|-c|echo \"a b\"|q\"\\n|e f|\n" },
 		/* what is wrong, with its line, and only of that one */
-		{ "[program:a]", "a refused /etc/d/f.conf:1: it has no command\n" },
+		{ "[program:a]", "a refused /etc/d/f.conf:1: the program has no command\n" },
 		{ "[program:a]\ncommand=",
-		  "a refused /etc/d/f.conf:2: command: it names no program\n" },
+		  "a refused /etc/d/f.conf:2: command: the command is empty\n" },
 		{ "[program:a]\ncommand=\"x",
-		  "a refused /etc/d/f.conf:2: command: a quotation has no end\n" },
+		  "a refused /etc/d/f.conf:2: command: a quotation mark is not closed\n" },
 		{ "[program:a]\ncommand=x \\",
-		  "a refused /etc/d/f.conf:2: command: nothing is behind a backslash\n" },
+		  "a refused /etc/d/f.conf:2: command: nothing follows a backslash\n" },
 		{ "[program:a]\ncommand=x\nautorestart=maybe\n[program:b]\ncommand=y",
-		  "a refused /etc/d/f.conf:3: autorestart: none of true, false and "
+		  "a refused /etc/d/f.conf:3: autorestart: must be true, false or "
 		  "unexpected\nb|y\n" },
 		{ "[program:a]\ncommand=x %(ENV_NO)s",
-		  "a refused /etc/d/f.conf:2: command: a %(name)s that is not known\n" },
+		  "a refused /etc/d/f.conf:2: command: unknown %(name)s\n" },
 		{ "[program:a]\ncommand=x 5%",
-		  "a refused /etc/d/f.conf:2: command: a '%' that begins nothing; write %%\n" },
+		  "a refused /etc/d/f.conf:2: command: a '%' must be written as %%\n" },
 		{ "[program:a]\ncommand=x\nrubbish",
-		  "a refused /etc/d/f.conf:3: neither a section nor KEY=VALUE\n" },
+		  "a refused /etc/d/f.conf:3: expected a section or KEY=VALUE\n" },
 		{ "[program:a]\ncommand=x\npriority=-1",
-		  "a refused /etc/d/f.conf:3: priority: not a number up to 1000000\n" },
+		  "a refused /etc/d/f.conf:3: priority: must be a number up to 1000000\n" },
 		{ "[program:a]\ncommand=x\nexitcodes=0,256",
-		  "a refused /etc/d/f.conf:3: exitcodes: not exit codes with commas between "
-		  "them\n" },
+		  "a refused /etc/d/f.conf:3: exitcodes: must be exit codes separated by "
+		  "commas\n" },
 		{ "[program:a]\ncommand=x\nstopsignal=NO",
-		  "a refused /etc/d/f.conf:3: stopsignal: no such signal\n" },
+		  "a refused /etc/d/f.conf:3: stopsignal: unknown signal\n" },
 		{ "[program:a]\ncommand=x\ndirectory=tmp",
 		  "a refused /etc/d/f.conf:3: directory: not an absolute path\n" },
-		{ "[program:a]\ncommand=x\nnumprocs=2", "a refused /etc/d/f.conf:3: numprocs: only "
-							"one process a program is supported\n" },
+		{ "[program:a]\ncommand=x\nnumprocs=2",
+		  "a refused /etc/d/f.conf:3: numprocs: only 1 is supported\n" },
 		{ "[program:a]\ncommand=x\nenvironment='A=B'=1",
 		  "a refused /etc/d/f.conf:3: environment: not KEY=\"value\",KEY=\"value\"\n" },
 		{ "[program:a]\ncommand=x\nenvironment=A",
 		  "a refused /etc/d/f.conf:3: environment: not KEY=\"value\",KEY=\"value\"\n" },
 		{ "[program:a]\ncommand=x \xff",
 		  "a refused /etc/d/f.conf:2: command: not UTF-8 text\n" },
-		{ "\n[program:../a]\ncommand=x", "line-2 refused /etc/d/f.conf:2: a name has 1 to "
-						 "63 letters, digits, '.', '_' and '-'\n" },
+		{ "\n[program:../a]\ncommand=x",
+		  "line-2 refused /etc/d/f.conf:2: a name must have 1 to "
+		  "63 letters, digits, '.', '_' or '-'\n" },
 	};
 	auto_buf out = BUF_INIT(KIB(4));
 

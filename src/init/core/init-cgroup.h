@@ -2,22 +2,21 @@
 #ifndef CAY_INIT_CORE_INIT_CGROUP_H
 #define CAY_INIT_CORE_INIT_CGROUP_H
 /*
- * cgroup - one v2 cgroup per exec, below the directory PID 1 was given
+ * init-cgroup - one v2 cgroup per exec, below the directory PID 1 was given
  *
- * Everything goes by the directory's fd; there is no cgroup mount inside and no
- * path leads up from it.  Reads are bounded: the files are the kernel's, their
- * directory is the sandbox's.
+ * Everything is relative to the directory's fd: the sandbox has no cgroup mount, and no path
+ * leads up from the directory.  Reads are bounded.
  */
 #include "base/mem.h"
 
 #include <stdint.h>
 
-/* Make the cgroup of that name; *ret is its directory. */
+/* Create the cgroup; *ret is its directory. */
 CAY_MUST_CHECK int init_cgroup_create(int dirfd, const char *name, int *ret);
-/* The caller moves itself there; used in a forked child. */
+/* Move the calling process, a forked child, into the cgroup. */
 CAY_MUST_CHECK int init_cgroup_join(int fd);
-/* Every process in it, however it hides, gets SIGKILL. */
+/* Send SIGKILL to every process of the cgroup, in any session or process group. */
 CAY_MUST_CHECK int init_cgroup_kill(int fd);
-/* -EBUSY while somebody lives there. */
+/* -EBUSY while it has a process. */
 CAY_MUST_CHECK int init_cgroup_remove(int dirfd, const char *name);
 #endif

@@ -2,10 +2,10 @@
 #ifndef CAY_INIT_CORE_SIGNALS_H
 #define CAY_INIT_CORE_SIGNALS_H
 /*
- * signals - their names, as they stand in requests and in ends
+ * signals - signal names, as in requests and in the end of an exec
  *
- * Real-time signals are counted from the kernel's 32, not from the libc's idea
- * of the first free one: the program inside may use another libc.
+ * Real-time signals count from the kernel's 32, not from the libc's SIGRTMIN: the program
+ * inside may use another libc.
  */
 #include "base/str.h"
 
@@ -15,6 +15,6 @@
 
 /* "TERM", "SIGTERM", "RTMIN+3", "SIGRTMAX-1"; -EINVAL for anything else. */
 [[nodiscard]] int signal_parse(struct slice s);
-/* "SIGTERM", "SIGRTMIN+3"; "SIG99" for what has no name. */
+/* "SIGTERM", "SIGRTMIN+3"; "SIG99" for one without a name. */
 void signal_format(int sig, char ret[static SIGNAL_TEXT_MAX]);
 #endif

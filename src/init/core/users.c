@@ -30,17 +30,17 @@ static bool user_id_parse(struct slice s, uint32_t *ret)
 	return true;
 }
 
-static bool user_find_in_passwd(struct slice text, struct slice who, bool number, struct user *ret)
+static bool user_find_in_passwd(struct slice text, struct slice name, bool number, struct user *ret)
 {
 	struct slice f[PW_NUM];
 	uint32_t wanted = 0, uid, gid;
 
-	if (number && !user_id_parse(who, &wanted))
+	if (number && !user_id_parse(name, &wanted))
 		return false;
 	while (passwd_next_line(&text, f, PW_NUM)) {
 		if (!user_id_parse(f[PW_UID], &uid) || !user_id_parse(f[PW_GID], &gid))
 			continue;
-		if (number ? uid != wanted : !slice_eq(f[PW_NAME], who))
+		if (number ? uid != wanted : !slice_eq(f[PW_NAME], name))
 			continue;
 		ret->uid = uid;
 		ret->gid = gid;
@@ -95,10 +95,10 @@ static int slice_print_width(struct slice s)
 	return (int)(s.n < 64 ? s.n : 64);
 }
 
-int user_find(struct slice who, struct slice passwd, struct slice group, struct user *ret,
+int user_find(struct slice spec, struct slice passwd, struct slice group, struct user *ret,
 	      struct cay_err *err)
 {
-	struct slice group_name = who;
+	struct slice group_name = spec;
 	struct slice name = slice_cut(&group_name, ':');
 	struct user u = { .home = SLICE("/") };
 	uint32_t id = 0;
@@ -116,7 +116,7 @@ int user_find(struct slice who, struct slice passwd, struct slice group, struct 
 		user_add_group(&u, u.gid);
 		user_add_memberships(&u, group);
 	} else {
-		/* who names the group gets that one and no other */
+		/* a named group is the only one */
 		if (!user_id_parse(group_name, &id) && !group_find_by_name(group, group_name, &id))
 			return cay_fail_field(err, CAY_E_INVALID, "user",
 					      "no such group '%.*s' in /etc/group",

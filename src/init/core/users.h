@@ -2,12 +2,12 @@
 #ifndef CAY_INIT_CORE_USERS_H
 #define CAY_INIT_CORE_USERS_H
 /*
- * users - who a name stands for, by the image's own passwd and group files
+ * users - user and group ids of a name, from the image's own passwd and group files
  *
- * No NSS: the files are text of a stranger, read in the child that is about to
- * become the user.  A user is asked for as NAME, UID, NAME:GROUP or UID:GID; a
- * number needs no line in passwd.  Lines that are not well-formed are skipped,
- * the first that matches counts.  Pure: the caller reads the files.
+ * No NSS: the files are untrusted text, read in the child that is about to become the user.
+ * A request names a user as NAME, UID, NAME:GROUP or UID:GID; a number needs no line in
+ * passwd.  Malformed lines are skipped and the first match counts.  Pure: the caller reads
+ * the files.
  */
 #include <sys/types.h>
 
@@ -16,7 +16,7 @@
 
 #define USERS_FILE_MAX MIB(1)
 #define USERS_GROUPS_MAX 64
-#define USERS_ID_MAX 4294967294u /* the last one means "leave it" to the kernel */
+#define USERS_ID_MAX 4294967294u /* the kernel reads the last number as "unchanged" */
 
 struct user {
 	uid_t uid;
@@ -27,6 +27,6 @@ struct user {
 };
 
 /* CAY_E_INVALID for field "user" when there is no such user or group. */
-[[nodiscard]] int user_find(struct slice who, struct slice passwd, struct slice group,
+[[nodiscard]] int user_find(struct slice spec, struct slice passwd, struct slice group,
 			    struct user *ret, struct cay_err *err);
 #endif

@@ -2,12 +2,12 @@
 #ifndef CAY_INIT_CORE_WORKDIR_H
 #define CAY_INIT_CORE_WORKDIR_H
 /*
- * workdir - the directory an image says its processes start in
+ * workdir - the directory in which the image's processes start
  *
- * It need not be there: other runtimes make it, root's, and so do we, when the
- * sandbox becomes somebody's and before anything of theirs runs.
+ * If an image lacks it, PID 1 creates it, owned by root, when the sandbox is claimed: other
+ * runtimes do so as well.
  */
 
-/* Being there is fine; what cannot be made is told by the first exec. */
+/* Does not fail if it exists; the first exec reports that it could not be created. */
 void workdir_create(const char *path);
 #endif

@@ -10,7 +10,7 @@
 #include "wire/attach.h"
 
 #define PIECE KIB(32)
-#define OUT_MAX (ATTACH_MARK + PIECE + KIB(8)) /* a last frame on top */
+#define OUT_MAX (ATTACH_MARK + PIECE + KIB(8)) /* and a last frame */
 #define IN_MAX (2 * CONN_READ)
 #define WATCH_MS 1000
 #define LINGER_MS 5000
@@ -18,29 +18,29 @@
 static_assert(PIECE <= ATTACH_FRAME_MAX);
 
 struct exec_attach {
-	struct input_writer writer; /* first: it is how the input knows us */
-	struct exec *exec;          /* NULL once the last frame was said */
+	struct input_writer writer; /* first: the input has its address */
+	struct exec *exec;          /* NULL after the last frame */
 	struct conn *conn;
 	uv_timer_t timer;
-	unsigned open; /* the connection and the timer, while they are not closed */
+	unsigned open; /* the connection and the timer, while not closed */
 	bool closing, pumping;
 	/* out */
 	struct output_reader readers[2];
-	uint64_t sent[2]; /* with acks a reader stays behind, at what the client has */
+	uint64_t sent[2]; /* with acks a reader stays at the bytes the client has confirmed */
 	bool uses_acks;
-	uint64_t stdin_reported; /* how much of stdin was taken */
+	uint64_t stdin_reported; /* offset last sent */
 	bool stdin_was_reported, eof_was_reported;
-	bool role_was_reported, reported_role; /* of a terminal: what it was told last */
-	uint16_t cols, rows;                   /* the same */
+	bool role_was_reported, reported_role; /* of a terminal: last sent */
+	uint16_t cols, rows;                   /* last sent */
 	/* in */
 	uint8_t head[FRAME_HEAD];
 	size_t n_head;
-	struct frame control; /* its content comes to small_bytes */
+	struct frame control; /* its content is gathered in small_bytes */
 	uint8_t control_bytes[FRAME_SIZE_LENGTH];
 	size_t n_control;
-	uint32_t left;      /* bytes of a frame of stdin still to come */
-	bool discard_stdin; /* and nobody takes them */
-	struct buf in;      /* what waits for room in the pipe */
+	uint32_t left;      /* of a stdin frame, still to come */
+	bool discard_stdin; /* and they are discarded */
+	struct buf in;      /* waits for room in the pipe */
 };
 
 static const uint8_t attach_frame_streams[2] = { FRAME_STDOUT, FRAME_STDERR };
@@ -61,10 +61,9 @@ static void on_attach_conn_closed(struct conn *c)
 	attach_unref(conn_data(c));
 }
 
-/* The job hears no more of us, nor we of it. */
 static void attach_detach_exec(struct exec_attach *a)
 {
-	a->pumping = true; /* detaching may wake us once more */
+	a->pumping = true; /* removing a reader may call back */
 	if (a->exec)
 		input_clear_owner(&a->exec->in, &a->writer);
 	a->exec = NULL;
@@ -91,7 +90,7 @@ static bool attach_is_backlogged(const struct exec_attach *a)
 	return conn_queued_bytes(a->conn) > ATTACH_MARK;
 }
 
-/* False when the conversation is over. */
+/* False: the connection is closed. */
 static bool attach_send_frame(struct exec_attach *a, const struct frame *f)
 {
 	uint8_t head[FRAME_HEAD];
@@ -110,7 +109,7 @@ static void on_attach_linger_timeout(uv_timer_t *t)
 	attach_close(t->data);
 }
 
-/* All is said: whoever is there has a moment to read it. */
+/* After the last frame the client gets a moment to read it. */
 static void attach_start_linger(struct exec_attach *a)
 {
 	if (!conn_queued_bytes(a->conn))
@@ -128,7 +127,7 @@ static void attach_send_last_frame(struct exec_attach *a, enum frame_type type,
 		return;
 	attach_detach_exec(a);
 	conn_shutdown(a->conn);
-	conn_set_reading(a->conn, true); /* and thrown away */
+	conn_set_reading(a->conn, true); /* and discard */
 	attach_start_linger(a);
 }
 
@@ -156,7 +155,7 @@ static void attach_send_error(struct exec_attach *a, const struct cay_err *err)
 		attach_send_last_frame(a, FRAME_ERROR, &json);
 }
 
-/* Where standard input stands, when that is news. */
+/* The offset of standard input, if it has changed. */
 static bool attach_report_stdin(struct exec_attach *a)
 {
 	const struct input *in = &a->exec->in;
@@ -178,7 +177,7 @@ static bool attach_owns_input(const struct exec_attach *a)
 	return a->exec && a->exec->in.owner == &a->writer; /* it may have left meanwhile */
 }
 
-/* Of a terminal: its size and who writes to it, when that is news. */
+/* Of a terminal: its size and the client's role, if changed. */
 static bool attach_report_terminal(struct exec_attach *a)
 {
 	const struct exec *exec = a->exec;
@@ -212,7 +211,7 @@ static void attach_count_sent(struct exec_attach *a, unsigned i, uint64_t n)
 		output_reader_advance(&a->readers[i], n);
 }
 
-/* 1: something went, 0: there was nothing, -1: it is over. */
+/* 1: sent, 0: there was nothing, -1: closed. */
 static int attach_send_output_piece(struct exec_attach *a, unsigned i)
 {
 	struct output *o = a->readers[i].output;
@@ -298,32 +297,32 @@ __attribute__((format(printf, 3, 4))) static void attach_refuse(struct exec_atta
 	attach_send_error(a, &err);
 }
 
-/* May this frame go in?  What is sent while standard input is being closed goes
- * nowhere, and its sender is told by eof. */
+/* Whether this frame may be written.  Bytes sent while standard input is being closed are
+ * discarded, and the eof frame reports that. */
 static bool attach_can_write_stdin(struct exec_attach *a, const struct frame *f)
 {
 	struct input *in = &a->exec->in;
 	int r;
 
 	if (a->exec->tty && !attach_owns_input(a))
-		return false; /* it has been told, or will be */
+		return false; /* the role frame reports it */
 	r = input_lock(in, &a->writer);
 	if (r == -EBUSY)
-		attach_refuse(a, CAY_E_STATE, "another request is writing to it");
+		attach_refuse(a, CAY_E_STATE, "another request is writing to standard input");
 	else if (r >= 0 && f->offset != in->written)
 		attach_refuse(a, CAY_E_CONFLICT, "standard input is at %llu, not at %llu",
 			      (unsigned long long)in->written, (unsigned long long)f->offset);
 	return r >= 0 && a->exec;
 }
 
-/* Who writes is waited for, who watches is not. */
+/* Output waits for the client that writes, not for those that watch. */
 static void attach_set_role(struct exec_attach *a, bool writes)
 {
 	struct exec *exec = a->exec;
 
 	if (writes) {
 		input_set_owner(&exec->in, &a->writer);
-		if (attach_owns_input(a)) /* who had it may have taken it back at once */
+		if (attach_owns_input(a)) /* the former owner may have taken it back at once */
 			output_set_awaited_reader(&exec->out[0], &a->readers[0]);
 	} else if (attach_owns_input(a)) {
 		input_unlock(&a->writer);
@@ -333,7 +332,7 @@ static void attach_set_role(struct exec_attach *a, bool writes)
 	output_notify_change(&exec->out[0]);
 }
 
-/* A frame of a terminal's, whole. */
+/* A whole control frame of a terminal. */
 static void attach_handle_control_frame(struct exec_attach *a)
 {
 	uint16_t cols, rows;
@@ -345,7 +344,7 @@ static void attach_handle_control_frame(struct exec_attach *a)
 		attach_refuse(a, CAY_E_INVALID, "the command has no terminal");
 	else if (a->control.type == FRAME_SIZE ? frame_size_decode(&a->control, &cols, &rows) < 0
 					       : frame_role_decode(&a->control, &writes) < 0)
-		attach_refuse(a, CAY_E_INVALID, "neither a size nor a role");
+		attach_refuse(a, CAY_E_INVALID, "a terminal frame needs a size or a role");
 	else if (a->control.type == FRAME_ROLE)
 		attach_set_role(a, writes);
 	else if (attach_owns_input(a))
@@ -360,7 +359,7 @@ static void attach_handle_ack(struct exec_attach *a, const struct frame *f)
 	struct output_reader *r = &a->readers[i];
 
 	if (!a->uses_acks || f->offset < r->pos || f->offset > a->sent[i])
-		attach_refuse(a, CAY_E_INVALID, "nobody can have %llu bytes of it",
+		attach_refuse(a, CAY_E_INVALID, "acknowledged %llu bytes, more than were sent",
 			      (unsigned long long)f->offset);
 	else
 		output_reader_advance(r, f->offset - r->pos);
@@ -373,7 +372,7 @@ static void attach_handle_frame_head(struct exec_attach *a)
 
 	a->n_head = 0;
 	if (frame_decode_head(a->head, &f) < 0 || attach_frame_check(ATTACH_IN, &f) < 0) {
-		attach_refuse(a, CAY_E_INVALID, "a frame that a client does not send");
+		attach_refuse(a, CAY_E_INVALID, "unexpected frame type");
 		return;
 	}
 	if (f.type == FRAME_TAKEN) {
@@ -386,7 +385,7 @@ static void attach_handle_frame_head(struct exec_attach *a)
 	}
 	if (f.type == FRAME_EOF && a->exec->tty) {
 		attach_refuse(a, CAY_E_INVALID,
-			      "a terminal's input has no end; send it the character");
+			      "a terminal's input cannot be closed; send ctrl-d (0x04) instead");
 		return;
 	}
 	ok = attach_can_write_stdin(a, &f);
@@ -400,7 +399,7 @@ static void attach_handle_frame_head(struct exec_attach *a)
 	}
 }
 
-/* Bytes of a frame of stdin; false when they must wait. */
+/* Bytes of a stdin frame; false when they must wait. */
 static bool attach_write_stdin(struct exec_attach *a, struct slice *in)
 {
 	struct slice part = { in->p, in->n < a->left ? in->n : a->left };
@@ -431,7 +430,7 @@ static void on_attach_paused_timer(uv_timer_t *t)
 		attach_close(a);
 }
 
-/* A connection that is not read from may have ended. */
+/* While the connection is not read, its end is not seen, so check now. */
 static void attach_pause_client(struct exec_attach *a, struct slice rest)
 {
 	if (buf_append(&a->in, rest.p, rest.n) < 0 || input_wait_room(&a->exec->in) < 0) {
@@ -442,7 +441,7 @@ static void attach_pause_client(struct exec_attach *a, struct slice rest)
 	(void)uv_timer_start(&a->timer, on_attach_paused_timer, WATCH_MS, WATCH_MS);
 }
 
-/* From the front of in up to want bytes; how many there are now. */
+/* Copy from the front of in until there are `want` bytes; returns how many there are. */
 static size_t attach_fill_bytes(uint8_t *to, size_t *n, size_t want, struct slice *in)
 {
 	size_t take = want - *n < in->n ? want - *n : in->n;
@@ -481,7 +480,7 @@ static void on_attach_client_data(struct conn *c, struct slice bytes)
 	struct exec_attach *a = conn_data(c);
 
 	if (!a->exec)
-		return; /* it was told how this ended */
+		return; /* an error frame was sent */
 	if (!a->in.len)
 		attach_parse_input(a, bytes);
 	else if (buf_append(&a->in, bytes.p, bytes.n) < 0)
@@ -503,7 +502,7 @@ static void on_attach_stdin_room(struct input_writer *w)
 	attach_resume_client((struct exec_attach *)w);
 }
 
-/* Closed by somebody else, in the middle of what we had for it. */
+/* Standard input was closed or taken over while bytes for it waited. */
 static void on_attach_stdin_cut(struct input_writer *w)
 {
 	struct exec_attach *a = (struct exec_attach *)w;
@@ -535,7 +534,7 @@ static void on_attach_client_stuck(struct conn *c)
 	attach_close(conn_data(c));
 }
 
-/* Birth */
+/* Starting */
 
 static struct exec_attach *exec_attach_new(struct exec *exec, uv_loop_t *loop,
 					   const struct exec_attach_query *q)
@@ -568,7 +567,7 @@ void exec_attach_start(struct exec *exec, struct request *rq, const struct exec_
 	struct exec_attach *a = NULL;
 
 	if (!http_equals_nocase(rq->head->upgrade, ATTACH_UPGRADE))
-		(void)cay_fail(&err, CAY_E_UPGRADE, "this path goes on in '%s' only",
+		(void)cay_fail(&err, CAY_E_UPGRADE, "this endpoint needs 'Upgrade: %s'",
 			       ATTACH_UPGRADE);
 	else if (!(a = exec_attach_new(exec, request_loop(rq), q)))
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to attach");
@@ -584,7 +583,7 @@ void exec_attach_start(struct exec *exec, struct request *rq, const struct exec_
 	}
 	conn_set_owner(a->conn, &events, a, OUT_MAX);
 	conn_set_reading(a->conn, true);
-	a->pumping = true; /* until both are attached */
+	a->pumping = true; /* until both readers are added */
 	for (unsigned i = 0; i < ARRAY_SIZE(a->readers); i++) {
 		a->readers[i] = (struct output_reader){ .on_more = on_attach_output, .data = a };
 		output_add_reader(&exec->out[i], &a->readers[i], a->sent[i]);

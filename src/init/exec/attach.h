@@ -2,17 +2,16 @@
 #ifndef CAY_INIT_EXEC_ATTACH_H
 #define CAY_INIT_EXEC_ATTACH_H
 /*
- * attach - a conversation with a job: its output out, its input in (wire/attach.h)
+ * attach - a client connected to an exec's input and output (wire/attach.h)
  *
- * A client that does not read stops its own output, which does to the job what the
- * output's mode says; a job that does not read its input stops its client.  Neither
- * stops the other direction.  Who leaves takes nothing with it but the conversation.
+ * A client that does not read stops its own output, which affects the exec as the output's
+ * mode says; an exec that does not read its input stops its client.  Neither stops the other
+ * direction.  An exec goes on when a client leaves.
  *
- * Input goes in at the offset where it stands and nowhere else: a client that comes
- * back is told where that is, so nothing goes in twice and nothing is left out.  With
- * `acks` the same holds for output, whatever was on its way when a connection broke.
+ * A client sends input from the offset that PID 1 reports, so that after a reconnect no byte
+ * is written twice or left out.  With `acks` the same holds for output.
  *
- * Bounded: ATTACH_MARK and one piece out, one read in.  Takes the request.
+ * Bounded: ATTACH_MARK and one piece of output, one read of input.  Takes the request.
  */
 #include "init/exec/exec.h"
 

@@ -18,7 +18,6 @@
 #include "base/path.h"
 #include "init/core/init-cgroup.h"
 #include "init/core/users.h"
-#include "init/proc/meminfo.h"
 
 #define ENV_MAX 1024
 #define ENV_BYTES MIB(2)
@@ -51,7 +50,7 @@ int init_caps_lower(void)
 	return exec_child_set_caps(/* all= */ false);
 }
 
-/* Being born */
+/* Forking */
 
 pid_t exec_child_fork(int *cgroup)
 {
@@ -127,7 +126,7 @@ static struct slice exec_child_read_image_file(const char *path, struct buf *b,
 	struct cay_err err = {};
 	int r = image_file_read(path, b);
 
-	/* an image without these files has numbers for users */
+	/* without these files an image has only numeric users */
 	if (r == -ENOENT || r == -ENOTDIR)
 		return (struct slice){};
 	if (r < 0) {
@@ -150,7 +149,7 @@ static void exec_child_become_user(const struct exec_child_plan *plan, const str
 				     u->uid, u->gid, strerror(e));
 		exec_child_exit_failed(plan, &err);
 	}
-	/* root works with what PID 1 was permitted; anybody else lost it all just now */
+	/* root gets all that PID 1 is permitted; other users have just lost it */
 	if (u->uid == 0)
 		exec_child_require(plan, exec_child_set_caps(/* all= */ true),
 				   "raise capabilities");
@@ -162,7 +161,7 @@ struct child_env {
 	char *v[ENV_MAX + 1];
 	size_t n;
 	size_t bytes;
-	bool lost; /* something found no room */
+	bool lost; /* out of room */
 };
 
 static bool child_env_has(const struct child_env *e, const char *key)
@@ -175,7 +174,7 @@ static bool child_env_has(const struct child_env *e, const char *key)
 	return false;
 }
 
-/* Who comes first wins. */
+/* The first value of a key wins. */
 static void child_env_add(struct child_env *e, const char *key, struct slice value)
 {
 	size_t n = strlen(key);
@@ -203,7 +202,7 @@ static void child_env_fill(struct child_env *e, const struct exec_child_plan *pl
 	for (size_t k = ARRAY_SIZE(plan->env); k-- > 0;) {
 		for (size_t i = 0; plan->env[k] && i < plan->env[k]->n; i++)
 			child_env_add(e, plan->env[k]->keys[i], slice_of(plan->env[k]->values[i]));
-		/* what the sandbox says of programs without a terminal is not meant */
+		/* TERM of the sandbox's environment is for programs without a terminal */
 		if (plan->term_name)
 			child_env_add(e, "TERM", slice_of(plan->term_name));
 	}
@@ -216,14 +215,14 @@ static void child_env_fill(struct child_env *e, const struct exec_child_plan *pl
 		child_env_add(e, builtin_env[i][0], slice_of(builtin_env[i][1]));
 }
 
-/* Programs open it by its name, so it is the user's; others of the image may not. */
+/* Programs open the terminal by name, so the user owns it. */
 static void exec_child_chown_terminal(const struct exec_child_plan *plan, const struct user *u)
 {
 	if (!plan->term_name || u->uid == 0)
 		return;
 	exec_child_require(plan, exec_child_set_caps(/* all= */ true), "raise capabilities");
 	exec_child_require(plan, fchown(STDIN_FILENO, u->uid, (gid_t)-1) < 0 ? -errno : 0,
-			   "own the terminal");
+			   "chown the terminal");
 }
 
 static void exec_child_reset_signals(void)
@@ -237,7 +236,7 @@ static void exec_child_reset_signals(void)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* What PID 1 starts goes before PID 1 when memory runs out. */
+/* The kernel kills children of PID 1 before PID 1 when memory runs out. */
 static void exec_child_raise_oom_score(void)
 {
 	auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -246,40 +245,80 @@ static void exec_child_raise_oom_score(void)
 		(void)fd_write_all(fd, "1000", 4);
 }
 
-/* Closed, not only close-on-exec: the cwd and the program asked for may be names
- * such as /proc/self/fd/4, and PID 1's cgroup or socket is nobody's. */
+/* "0" or "0-7" */
+static unsigned online_cpus_count(void)
+{
+	auto_close int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+	char text[32];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+	struct slice rest = { text, n > 0 ? (size_t)n - 1 : 0 }, from;
+	uint64_t last = 0;
+
+	if (n <= 0)
+		return CPU_SETSIZE;
+	from = slice_cut(&rest, '-');
+	if (str_parse_u64(rest.p ? rest : from, 0, CPU_SETSIZE - 1, &last) < 0)
+		return CPU_SETSIZE;
+	return (unsigned)last + 1;
+}
+
+/* As many CPUs as /sys/devices/system/cpu/online says, from the current one on, so that
+ * programs that count them see the limit.  The quota holds whatever a program sets. */
+static void child_limit_cpus(void)
+{
+	cpu_set_t may, keep;
+	unsigned n = online_cpus_count();
+	int here = sched_getcpu();
+
+	if (here < 0 || sched_getaffinity(0, sizeof(may), &may) < 0 ||
+	    n >= (unsigned)CPU_COUNT(&may))
+		return;
+	CPU_ZERO(&keep);
+	for (size_t i = 0; i < CPU_SETSIZE && n; i++) {
+		size_t cpu = ((size_t)here + i) % CPU_SETSIZE;
+
+		if (!CPU_ISSET(cpu, &may))
+			continue;
+		CPU_SET(cpu, &keep);
+		n--;
+	}
+	(void)sched_setaffinity(0, sizeof(keep), &keep);
+}
+
+/* Closed, not only close-on-exec: the requested cwd and program may be paths such as
+ * /proc/self/fd/4, which must not reach PID 1's cgroup or socket. */
 static void exec_child_close_fds(struct exec_child_plan *plan)
 {
 	int fd = fcntl(plan->report_fd, F_DUPFD_CLOEXEC, 3), passed[PASS_MAX];
 
 	assert(plan->n_pass <= PASS_MAX);
-	/* out of the way of the numbers they are to have */
+	/* first out of the range they are moved to */
 	for (size_t i = 0; i < plan->n_pass; i++) {
 		passed[i] = fcntl(plan->pass_fds[i], F_DUPFD_CLOEXEC, CHILD_PASS + PASS_MAX);
-		exec_child_require(plan, passed[i] < 0 ? -errno : 0, "pass an fd");
+		exec_child_require(plan, passed[i] < 0 ? -errno : 0, "duplicate a descriptor");
 	}
-	exec_child_require(plan, fd < 0 ? -errno : 0, "keep the report");
+	exec_child_require(plan, fd < 0 ? -errno : 0, "duplicate the report pipe");
 	plan->report_fd = fd;
 	if (fd > 3) {
 		exec_child_require(plan, dup3(fd, 3, O_CLOEXEC) < 0 ? -errno : 0,
-				   "keep the report");
+				   "duplicate the report pipe");
 		plan->report_fd = 3;
 	}
 	for (size_t i = 0; i < plan->n_pass; i++)
 		exec_child_require(plan,
 				   dup3(passed[i], CHILD_PASS + (int)i, O_CLOEXEC) < 0 ? -errno : 0,
-				   "pass an fd");
+				   "duplicate a descriptor");
 	exec_child_require(
 		plan, syscall(SYS_close_range, CHILD_PASS + plan->n_pass, ~0u, 0) < 0 ? -errno : 0,
-		"close the rest");
+		"close other descriptors");
 }
 
-/* The terminal is the session's, so that ctrl-c and job control mean something. */
+/* The controlling terminal, for ctrl-c and job control. */
 static void exec_child_set_ctty(const struct exec_child_plan *plan)
 {
 	if (plan->term_name)
 		exec_child_require(plan, ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0 ? -errno : 0,
-				   "own a terminal");
+				   "set the controlling terminal");
 }
 
 static void exec_child_setup(struct exec_child_plan *plan)
@@ -302,10 +341,10 @@ static void exec_child_setup(struct exec_child_plan *plan)
 	(void)setrlimit(RLIMIT_NOFILE, plan->nofile);
 }
 
-/* PID 1 alone may use clone3: a child born in its cgroup need not move there, which
- * costs an RCU grace period when nobody moved lately.  A filter cannot see clone3's
- * flags, so for everybody else it does not exist; C libraries then use clone, whose
- * flags the sandbox's filter looks at. */
+/* Only PID 1 may use clone3: a child that starts in its cgroup need not move there, which
+ * costs an RCU grace period after a quiet time.  A filter cannot see clone3's flags, so clone3
+ * does not exist for children; C libraries then use clone, whose flags the sandbox's filter
+ * checks. */
 static int exec_child_block_clone3(void)
 {
 	static const struct sock_filter rules[] = {
@@ -331,7 +370,8 @@ int helper_child_setup(int cgroup)
 void exec_child_run(const struct exec_child_plan *given)
 {
 	struct exec_child_plan copy = *given, *plan = &copy;
-	static struct child_env env; /* of a process of our own, so it is nobody's global */
+	static struct child_env
+		env; /* static: too large for the stack, and the process is its own */
 	static struct user user;
 	struct buf passwd = BUF_INIT(USERS_FILE_MAX), group = BUF_INIT(USERS_FILE_MAX);
 	struct cay_err err = {};
@@ -356,7 +396,7 @@ void exec_child_run(const struct exec_child_plan *given)
 	exec_child_require(plan, env.lost ? -E2BIG : 0, "environment");
 	exec_child_require(plan, exec_child_block_clone3(), "close clone3");
 	if (plan->child_main) {
-		/* as exec does it: the loop's handler is not this process's */
+		/* like exec: the loop's handler is PID 1's */
 		(void)signal(SIGCHLD, SIG_DFL);
 		(void)close(plan->report_fd);
 		_exit(plan->child_main(plan->arg));

@@ -2,12 +2,12 @@
 #ifndef CAY_INIT_EXEC_EXEC_CHILD_H
 #define CAY_INIT_EXEC_EXEC_CHILD_H
 /*
- * child - from fork to exec: becoming the user, in straight blocking code
+ * exec-child - from fork to exec: become the user, in blocking code
  *
- * All that touches files of the sandbox (passwd, group, the directory to start
- * in, the program) happens here, in a process of the exec's own, so that nothing
- * planted there can hold up or mislead PID 1.  Success is silent: the report pipe
- * closes with exec.  Failure is one struct exec_child_report, smaller than PIPE_BUF.
+ * Everything that touches files of the sandbox (passwd, group, the working directory, the
+ * program) happens here, in a process of the exec, so that no file can block or mislead PID 1.
+ * On success the report pipe closes with exec; a failure is one struct exec_child_report,
+ * smaller than PIPE_BUF.
  */
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -31,34 +31,35 @@ struct exec_child_plan {
 	const struct field_map *env[3]; /* later ones win; may be NULL */
 	int stdio[3];
 	int report_fd;
-	int cgroup; /* to move to; negative when it is there already or there is none */
+	int cgroup; /* to move to; negative when the child is in it already or there is none */
 	const struct rlimit *nofile;
-	const char *term_name;        /* TERM; not NULL: stdio is a terminal, and to be its own */
-	int (*child_main)(void *arg); /* in the place of argv, or NULL */
-	/* Told why there is no inside, in the place of a report; `report` is any fd to be
-	 * kept until then, and is handed over. */
+	const char *term_name; /* TERM; not NULL: stdio is a terminal, which becomes the controlling
+				  one */
+	int (*child_main)(void *arg); /* instead of argv, or NULL */
+	/* Called with the reason when child_main cannot run, instead of a report.  `report` is
+	 * any fd that is kept until then, and passed on. */
 	void (*on_fail)(void *arg, int report, const struct cay_err *err);
-	const int *pass_fds; /* n_pass fds that become CHILD_PASS and on, close-on-exec */
+	const int *pass_fds; /* n_pass fds, which become CHILD_PASS and up, close-on-exec */
 	size_t n_pass;
 	void *arg;
 };
 
-/* What PID 1 ignores and a child must not; all else is default across exec. */
+/* Signals PID 1 ignores and a child must not; exec resets all others. */
 #define CHILD_IGNORED_N 5
 extern const int child_ignored[CHILD_IGNORED_N];
 
-/* A child that is born in the cgroup costs less than one that moves there: a move takes a
- * lock that, after a quiet moment, waits for every CPU.  Where a filter refuses clone3 (it
- * cannot look into its arguments) *cgroup stays as it is, for the child to move.  There are
- * no threads, so nothing needs the C library's preparations for a fork. */
+/* Fork.  A child that starts in the cgroup costs less than one that moves there: a move takes
+ * a lock that, after a quiet period, waits for every CPU.  Where a filter refuses clone3 (it
+ * cannot check its arguments) *cgroup is unchanged, and the child moves itself.  PID 1 has no
+ * threads, so nothing needs the C library's preparations for a fork. */
 [[nodiscard]] pid_t exec_child_fork(int *cgroup);
-/* Never returns.  Call it in a forked child only. */
+/* Only in a forked child. */
 [[noreturn]] void exec_child_run(const struct exec_child_plan *plan);
-/* For a child that executes nothing and stays: in its cgroup (negative: it is there), before
- * PID 1 when memory runs out, and as little permitted as others. */
+/* For a child that stays without exec: join the cgroup (negative: already in it), be killed
+ * before PID 1 when memory runs out, and have no more rights than other children. */
 [[nodiscard]] int helper_child_setup(int cgroup);
-/* A file of the image: regular, small, and opening it waits for nobody. */
+/* Read a small regular file of the image; opening it never blocks. */
 [[nodiscard]] int image_file_read(const char *path, struct buf *ret);
-/* Leave the effective capabilities PID 1 works with; the rest stays permitted. */
+/* Reduce the effective capabilities to those PID 1 needs; the rest stay permitted. */
 [[nodiscard]] int init_caps_lower(void);
 #endif

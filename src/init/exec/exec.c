@@ -10,10 +10,9 @@
 #include "init/core/init-cgroup.h"
 #include "init/core/signals.h"
 #include "init/exec/exec-child.h"
-#include "init/exec/memory.h"
+#include "init/exec/meminfo.h"
 #include "init/exec/pty.h"
-#include "init/file/child-op.h"
-#include "init/shell/shell.h"
+#include "init/exec/spool.h"
 
 static void exec_list_append(struct exec *exec)
 {
@@ -48,7 +47,7 @@ static void on_exec_handle_closed(uv_handle_t *h)
 static void exec_cgroup_remove(struct exec *exec);
 static void exec_forget(struct exec *exec);
 
-/* Nobody asks for one that never was, or for one of our own: only its cgroup keeps it. */
+/* No client sees a failed or internal exec, so only its cgroup keeps it. */
 static bool exec_is_forgettable(const struct exec *exec)
 {
 	return exec->state == EXEC_PHASE_FAILED ||
@@ -64,8 +63,7 @@ static void on_exec_cgroup_event(uv_poll_t *p, int, int)
 		exec_forget(exec);
 }
 
-/* Be told when the last process of it is gone: no timer ticks in ten thousand
- * sandboxes for a daemon in each. */
+/* Watch for the end of the last process.  A timer would tick in thousands of sandboxes. */
 static void exec_cgroup_watch(struct exec *exec)
 {
 	if (exec->watching_cgroup)
@@ -84,7 +82,7 @@ static void exec_cgroup_watch(struct exec *exec)
 	(void)uv_poll_start(&exec->cgroup_events, UV_PRIORITIZED, on_exec_cgroup_event);
 }
 
-/* The handle in front of its fd, here and below: see output.c. */
+/* The handle before its fd, here and below: see output.c. */
 static void exec_cgroup_unwatch(struct exec *exec)
 {
 	if (!exec->watching_cgroup)
@@ -101,7 +99,7 @@ static void exec_cgroup_remove(struct exec *exec)
 
 	if (exec->cgroup < 0)
 		return;
-	/* reading it is what makes the next change an event */
+	/* the next change is an event only after a read */
 	if (exec->watching_cgroup && pread(exec->cgroup_events_fd, text, sizeof(text), 0) < 0)
 		(void)uv_poll_stop(&exec->cgroup_events);
 	r = init_cgroup_remove(exec->init->cgroup, exec->name);
@@ -113,8 +111,8 @@ static void exec_cgroup_remove(struct exec *exec)
 	exec_cgroup_unwatch(exec);
 }
 
-/* First the program itself: it may not have entered its cgroup yet, and then it has
- * started nobody; if it has, whoever it started is in there too. */
+/* First the program itself: if it has not entered its cgroup yet it has no children; if it
+ * has, they are in the cgroup as well. */
 static void exec_kill_processes(struct exec *exec)
 {
 	(void)kill(exec->pid, SIGKILL);
@@ -122,9 +120,9 @@ static void exec_kill_processes(struct exec *exec)
 		(void)kill(-exec->pid, SIGKILL);
 }
 
-/* Forgetting */
+/* Freeing */
 
-/* An output's handle leads to the output. */
+/* The handle's data is the output. */
 static void on_exec_output_closed(uv_handle_t *h)
 {
 	struct output *o = h->data;
@@ -145,7 +143,7 @@ static void exec_report_close(struct exec *exec)
 static void exec_free(struct exec *exec)
 {
 	exec_list_remove(exec);
-	/* if somebody lives on in it, it goes with the sandbox */
+	/* a cgroup that still has processes is removed with the sandbox */
 	if (exec->cgroup >= 0 && init_cgroup_remove(exec->init->cgroup, exec->name) >= 0)
 		(void)close(cay_take_fd(&exec->cgroup));
 	exec_cgroup_unwatch(exec);
@@ -160,7 +158,7 @@ static void exec_free(struct exec *exec)
 	uv_close((uv_handle_t *)&exec->timer, on_exec_handle_closed);
 }
 
-/* One that never was is one of the JOBS_LIVE until here, so that they are bounded. */
+/* A failed exec counts as live until here, so that their number is bounded. */
 static void exec_forget(struct exec *exec)
 {
 	if (exec->state == EXEC_PHASE_FAILED)
@@ -174,8 +172,8 @@ static bool exec_is_in_use(const struct exec *exec)
 	       exec->out[0].pumping || exec->out[1].pumping;
 }
 
-/* Make room for one more: the oldest that nobody reads, and of those rather one
- * whose pipes are closed than one that left a writer behind. */
+/* Make room for one more: the oldest that no client reads, preferably one whose pipes are
+ * closed. */
 static bool exec_forget_oldest(struct init *in)
 {
 	struct exec *candidate = NULL;
@@ -197,10 +195,8 @@ static bool exec_forget_oldest(struct init *in)
 	return true;
 }
 
-bool exec_reclaim_output(struct ring_budget *b)
+bool exec_reclaim_output(struct init *in)
 {
-	struct init *in = (struct init *)(void *)((char *)b - offsetof(struct init, budget));
-
 	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
 		for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++)
 			if (exec->state == EXEC_PHASE_ENDED && !exec_is_in_use(exec) &&
@@ -208,12 +204,12 @@ bool exec_reclaim_output(struct ring_budget *b)
 				ring_free_data(&exec->out[i].ring);
 				return true;
 			}
-	return shell_reclaim_output(in);
+	return false;
 }
 
 /* Ending */
 
-/* Jobs are forgotten, how the main program ended is not. */
+/* An exec is freed some time after its end; the status of the entrypoint is kept. */
 static void exec_record_entrypoint_end(const struct exec *exec)
 {
 	struct entrypoint_status *e = &exec->init->entrypoint;
@@ -238,7 +234,7 @@ static void on_exec_output_complete(struct output *o)
 	if (exec->on_ended)
 		exec->on_ended(exec, exec->cb_arg);
 	if (exec->internal) {
-		/* else on_exec_cgroup_event() does, when the last of it is gone */
+		/* otherwise on_exec_cgroup_event() frees it when the cgroup is empty */
 		if (!exec->watching_cgroup)
 			exec_forget(exec);
 		return;
@@ -253,10 +249,10 @@ static void on_exec_output_complete(struct output *o)
 
 static void exec_report_read(struct exec *exec);
 
-static void exec_handle_exit(struct exec *exec, int status)
+static void exec_set_exited(struct exec *exec, int status)
 {
 	if (exec->state == EXEC_PHASE_STARTING)
-		exec_report_read(exec); /* it is dead, so what it had to say is there */
+		exec_report_read(exec); /* it is dead, so its report is complete */
 	(void)uv_timer_stop(&exec->timer);
 	exec->pid = 0;
 	if (exec->state == EXEC_PHASE_FAILED) {
@@ -270,7 +266,7 @@ static void exec_handle_exit(struct exec *exec, int status)
 	exec->state = EXEC_PHASE_DYING;
 	exec_end_determine(exec);
 	input_close(&exec->in);
-	/* nobody asked for what our own leave behind */
+	/* an internal exec leaves no process running */
 	if (exec->internal && exec->cgroup >= 0)
 		(void)init_cgroup_kill(exec->cgroup);
 	exec_cgroup_remove(exec);
@@ -278,21 +274,16 @@ static void exec_handle_exit(struct exec *exec, int status)
 		output_finish(&exec->out[i]);
 }
 
-void init_reap_children(struct init *in)
+bool exec_handle_exit(struct init *in, pid_t pid, int status)
 {
-	int status;
-	pid_t pid;
+	struct exec *exec = in->newest_exec;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-		struct exec *exec = in->newest_exec;
-
-		while (exec && exec->pid != pid)
-			exec = exec->prev;
-		if (exec)
-			exec_handle_exit(exec, status);
-		else
-			(void)child_op_handle_exit(in, pid, status);
-	}
+	while (exec && exec->pid != pid)
+		exec = exec->prev;
+	if (!exec)
+		return false;
+	exec_set_exited(exec, status);
+	return true;
 }
 
 static void on_exec_timeout(uv_timer_t *t)
@@ -306,15 +297,15 @@ static void on_exec_timeout(uv_timer_t *t)
 int exec_signal(struct exec *exec, int sig, struct cay_err *err)
 {
 	if (exec->state != EXEC_PHASE_RUNNING)
-		return cay_fail(err, CAY_E_STATE, "the command ended already");
+		return cay_fail(err, CAY_E_STATE, "the command has ended");
 	if (sig == SIGKILL) {
 		exec->killed = true;
 		exec_kill_processes(exec);
 		return 0;
 	}
-	/* not waited for yet, so the number is still its own */
+	/* not waited for yet, so the pid is still its own */
 	if (kill(-exec->pid, sig) < 0)
-		return cay_fail_sys(err, CAY_E_STATE, errno, "signal");
+		return cay_fail_sys(err, CAY_E_STATE, errno, "send the signal");
 	return 0;
 }
 
@@ -328,7 +319,7 @@ static void exec_notify_started(struct exec *exec, const struct cay_err *err)
 	exec->on_started = NULL;
 }
 
-/* The end of file says that the program was executed; anything else, that not. */
+/* End of file: the program was executed.  Anything else is the reason why not. */
 static void exec_report_read(struct exec *exec)
 {
 	struct exec_child_report report;
@@ -394,7 +385,7 @@ static int exec_fork_child(struct exec *exec, const struct exec_run *req,
 		exec_child_run(&plan);
 	if (pid < 0)
 		return cay_fail_sys(err, errno == EAGAIN ? CAY_E_LIMIT : CAY_E_NO_MEMORY, errno,
-				    "no more processes");
+				    "cannot create a process");
 	exec->pid = exec->first_pid = pid;
 	return 0;
 }
@@ -403,15 +394,17 @@ static int exec_check_request(const struct init *in, const struct exec_run *req,
 			      struct cay_err *err)
 {
 	if (req->has_argv == (req->shell != NULL))
-		return cay_fail_field(err, CAY_E_INVALID, "argv", "give one of argv and shell");
+		return cay_fail_field(err, CAY_E_INVALID, "argv",
+				      "exactly one of argv and shell is required");
 	if (req->has_argv && !req->argv.v[0][0])
-		return cay_fail_field(err, CAY_E_INVALID, "argv", "the program has no name");
+		return cay_fail_field(err, CAY_E_INVALID, "argv", "the program's name is empty");
 	if (in->n_live_execs >= EXECS_LIVE_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "%d commands run already", EXECS_LIVE_MAX);
+		return cay_fail(err, CAY_E_LIMIT, "%d commands are running already",
+				EXECS_LIVE_MAX);
 	return pty_check_request(req, err);
 }
 
-/* Whether no process is left of any exec before. */
+/* Whether no process of an earlier exec is left. */
 static bool exec_is_alone(const struct init *in)
 {
 	const struct exec *exec = in->newest_exec;
@@ -421,7 +414,7 @@ static bool exec_is_alone(const struct init *in)
 	return !exec && !in->has_strays && !in->child_ops.n;
 }
 
-/* Every handle is made here, so that exec_free() can close every one. */
+/* Initialises every handle, so that exec_free() can close all of them. */
 static int exec_prepare(struct exec *exec, struct exec_pipes *p, enum exec_output mode,
 			bool outputs, struct cay_err *err)
 {
@@ -429,7 +422,8 @@ static int exec_prepare(struct exec *exec, struct exec_pipes *p, enum exec_outpu
 	int r = exec->tty ? pty_create(exec, p) : exec_pipes_create(p, outputs);
 
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_LIMIT, -r, exec->tty ? "a terminal" : "pipes");
+		return cay_fail_sys(err, CAY_E_LIMIT, -r,
+				    exec->tty ? "create a terminal" : "create pipes");
 	for (size_t i = 0; i < ARRAY_SIZE(exec->out); i++) {
 		int *fd = i ? &p->err[0] : &p->out[0];
 
@@ -445,13 +439,13 @@ static int exec_prepare(struct exec *exec, struct exec_pipes *p, enum exec_outpu
 		exec->out[i].on_closed = on_exec_output_closed;
 		exec->handles += exec->out[i].open;
 		if (r < 0)
-			return cay_fail_sys(err, CAY_E_LIMIT, -r, "a place for the output");
+			return cay_fail_sys(err, CAY_E_LIMIT, -r, "prepare the output");
 	}
 	exec->in.fd = cay_take_fd(&p->in[1]);
 	exec->report_fd = cay_take_fd(&p->report[0]);
 	r = uv_poll_init(&in->loop, &exec->report, exec->report_fd);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "poll");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "poll the report");
 	(void)uv_timer_init(&in->loop, &exec->timer);
 	exec->report.data = exec->timer.data = exec;
 	exec->handles += 2;
@@ -459,12 +453,12 @@ static int exec_prepare(struct exec *exec, struct exec_pipes *p, enum exec_outpu
 	if (in->cgroup >= 0) {
 		r = init_cgroup_create(in->cgroup, exec->name, &exec->cgroup);
 		if (r < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "make a cgroup");
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "create a cgroup");
 	}
 	return 0;
 }
 
-/* Give back what exec_prepare() did before it failed. */
+/* Undo exec_prepare(), which may have failed half-way. */
 static void exec_undo_prepare(struct exec *exec)
 {
 	if (exec->handles_open) {
@@ -482,14 +476,14 @@ static void exec_undo_prepare(struct exec *exec)
 		free(exec);
 }
 
-/* At most half of what a pipe holds, unless the sandbox has so many pipes that the
- * kernel makes new ones small. */
+/* At most half of a pipe's capacity, unless the sandbox has so many pipes that the kernel
+ * makes new ones small. */
 static int exec_write_stdin_text(struct exec *exec, const char *text, struct cay_err *err)
 {
 	int r = text ? fd_write_all(exec->in.fd, text, strlen(text)) : 0;
 
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_LIMIT, -r, "the pipe does not hold stdin");
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, "stdin does not fit in the pipe");
 	exec->in.written = text ? strlen(text) : 0;
 	return 0;
 }
@@ -519,7 +513,7 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 	r = id_generate(ID_EXEC, id_cell(sandbox), id_node(sandbox), &exec->id);
 	if (r < 0) {
 		free(exec);
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "random bits");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "generate an id");
 	}
 	id_format(&exec->id, exec->name);
 	exec->started_ns = clk_wall_ns(in->clk);

@@ -2,22 +2,24 @@
 #ifndef CAY_INIT_EXEC_EXEC_H
 #define CAY_INIT_EXEC_EXEC_H
 /*
- * job - one exec as PID 1 holds it; struct exec_info is what is told of it
+ * exec - one exec in PID 1; struct exec_info is its form in a reply
  *
  *	starting -> running -> dying -> ended
- *	        `-> failed (never was: the caller hears why, nobody else sees it)
+ *	        `-> failed (only the caller learns of it, with the reason)
  *
- * Starting lasts until the program was executed, dying until its last output is
- * here.  A job is not a connection: nobody need listen for it to live, and what
- * it wrote can be read after it ended, until JOBS_FINISHED others have.
- * The job's cgroup is removed as soon as it is empty; processes the program left
- * behind go on living in it.
+ * Starting lasts until execve() succeeds, dying until the last output has been read.  An exec
+ * needs no connection, and its output can be read after it ends, until EXECS_FINISHED_MAX
+ * others have ended.  Its cgroup is removed as soon as it is empty; processes that the program
+ * leaves running stay in it.
  */
 #include <sys/types.h>
 
 #include "init/core/init.h"
+#include "init/core/signals.h"
 #include "init/exec/input.h"
 #include "init/exec/output.h"
+
+#define END_DETAIL_MAX 128
 
 enum exec_phase {
 	EXEC_PHASE_STARTING,
@@ -34,22 +36,21 @@ struct exec {
 	char name[ID_TEXT_LEN + 1];
 	enum exec_phase state;
 	pid_t pid;
-	int cgroup;           /* its directory; -EBADF when there is none any more */
-	int cgroup_events_fd; /* of the cgroup, while it outlives the job */
+	int cgroup;           /* its directory; -EBADF once removed */
+	int cgroup_events_fd; /* its cgroup.events, while the cgroup outlives the exec */
 	uv_poll_t cgroup_events;
 	bool watching_cgroup;
 	uint64_t started_ns, ended_ns;
 	uint64_t oom_kills; /* in the sandbox, before it started */
-	pid_t first_pid;    /* pid, also when it is none any more */
-	bool started_alone; /* no other process was there when it started */
+	pid_t first_pid;    /* pid, and its value after the end */
+	bool started_alone; /* the sandbox had no other process when it started */
 	int status;         /* of waitpid */
 	bool timed_out, killed;
-	bool handles_open; /* all its handles are */
-	bool internal;     /* no client's: in no list, forgotten as soon as it has ended */
+	bool handles_open; /* all its handles are initialised */
+	bool internal;     /* PID 1's own: in no list, freed when it ends */
 	struct end end;
-	char signal_name[16];
-	char detail[128];     /* of end */
-	struct output out[2]; /* stdout, stderr */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
+	struct output out[2];                                      /* stdout, stderr */
 	struct input in;
 	bool tty; /* out[0] and in are a terminal */
 	uint16_t cols, rows;
@@ -58,50 +59,56 @@ struct exec {
 	uv_poll_t report;
 	uv_timer_t timer;
 	unsigned handles; /* not closed yet */
-	/* Told once: it runs (err NULL), or why it cannot. */
+	/* Called once: it runs (err NULL), or cannot start. */
 	void (*on_started)(struct exec *exec, const struct cay_err *err, void *arg);
-	/* Told once it has ended; its output is still here. */
+	/* Called once, when it has ended and its output can be read. */
 	void (*on_ended)(struct exec *exec, void *arg);
 	void *cb_arg; /* of both */
 };
 
-/* A job of PID 1's own: a service's program, or a look at the sandbox's files. */
+/* An exec of PID 1's own: the program of a service or shell, or a query of the sandbox. */
 struct exec_internal {
-	int output_fd;        /* where both its outputs go, or -EBADF: as for any job */
-	bool separate_stderr; /* errors go to err */
+	int output_fd;        /* of both outputs, or -EBADF: pipes as for any exec */
+	bool separate_stderr; /* stderr goes to stderr_fd */
 	int stderr_fd;
-	const struct field_map *env; /* that any other overrides, or NULL */
+	const struct field_map *env; /* lowest priority, or NULL */
 	const int *pass_fds;         /* exec-child.h */
 	size_t n_pass;
-	int (*child_main)(void *arg); /* called in the child in the place of a program, or NULL */
+	int (*child_main)(void *arg); /* runs in the child instead of a program, or NULL */
 	void (*on_started)(struct exec *exec, const struct cay_err *err, void *arg);
 	void (*on_ended)(struct exec *exec, void *arg);
 	void *arg;
 };
 
-/* Start an exec; started is called from the loop.  On failure nothing is left. */
+/* Start an exec; on_started is called from the loop.  A failure leaves nothing. */
 [[nodiscard]] int exec_start(struct init *in, const struct exec_run *req, const struct id *sandbox,
 			     enum exec_output mode, struct exec **ret, struct cay_err *err);
-/* The same for PID 1 itself; it is not one of the JOBS_LIVE, and all of it is killed when
- * its first process ends.  If it cannot be executed, started is told why and ended never is. */
+/* The same for PID 1 itself.  It is not one of the EXECS_LIVE_MAX, and all its processes are
+ * killed when the first one ends.  If it cannot be executed, on_started gets the reason and
+ * on_ended is never called. */
 [[nodiscard]] int exec_start_internal(struct init *in, const struct exec_run *req,
 				      const struct exec_internal *own, struct exec **ret,
 				      struct cay_err *err);
-/* Every process of it. */
+/* Kill all its processes. */
 void exec_kill(struct exec *exec);
-/* One that is starting may yet turn out never to have been. */
+/* An exec that is starting may still fail, and then never existed for clients. */
 static inline bool exec_is_visible(const struct exec *exec)
 {
 	return !exec->internal && exec->state != EXEC_PHASE_STARTING &&
 	       exec->state != EXEC_PHASE_FAILED;
 }
-/* NULL when there is none, or it never was. */
+/* NULL when there is none, or it failed to start. */
 struct exec *exec_find(struct init *in, const struct id *id);
 [[nodiscard]] int exec_signal(struct exec *exec, int sig, struct cay_err *err);
-/* Without output; text points into the job. */
+/* Without output; texts point into the exec. */
 void exec_describe(const struct exec *exec, struct exec_info *ret);
-/* Wait for every child that ended, ours or orphaned. */
-void init_reap_children(struct init *in);
-/* Give a finished job's output back to the budget. */
-bool exec_reclaim_output(struct ring_budget *b);
+/* Sets exec->end from its status and what the kernel counted meanwhile. */
+void exec_end_determine(struct exec *exec);
+/* Copy the end, with its texts, for an object that outlives the exec. */
+void exec_end_copy(const struct exec *exec, struct end *to,
+		   char signal_name[static SIGNAL_TEXT_MAX], char detail[static END_DETAIL_MAX]);
+/* A child exited; false: it is no exec. */
+bool exec_handle_exit(struct init *in, pid_t pid, int status);
+/* Free the output of an ended exec that no client reads; false: there is none. */
+bool exec_reclaim_output(struct init *in);
 #endif

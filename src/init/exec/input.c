@@ -101,7 +101,7 @@ void input_close(struct input *in)
 
 	if (in->fd < 0)
 		return;
-	/* in front of its fd, whose number is somebody else's then */
+	/* before its fd: another file may get the number */
 	if (in->poll)
 		uv_close((uv_handle_t *)cay_take(in->poll), on_input_poll_closed);
 	(void)close(cay_take_fd(&in->fd));

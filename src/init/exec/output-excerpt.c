@@ -12,7 +12,7 @@ void output_excerpt_fini(struct output_excerpt *t)
 	buf_fini(&t->tail_b64);
 }
 
-/* Text when it is that and not mostly escapes; the reply stays bounded. */
+/* UTF-8 without many characters to escape, so that the reply stays bounded. */
 static bool output_excerpt_is_text(const char *p, size_t n)
 {
 	size_t escapes = 0;
@@ -26,7 +26,6 @@ static bool output_excerpt_is_text(const char *p, size_t n)
 	return escapes <= n / 8 && utf8_is_valid(p, n);
 }
 
-/* As text, or in base64 when it is none. */
 static int output_excerpt_encode(struct buf *raw, struct buf *b64, const char **ret_text,
 				 const char **ret_b64)
 {
@@ -46,7 +45,7 @@ static int output_excerpt_encode(struct buf *raw, struct buf *b64, const char **
 	return 0;
 }
 
-/* A reply that begins in the middle of a letter is text all the same. */
+/* Skip the rest of a character, so that the tail is text. */
 static void output_excerpt_trim_start(struct buf *raw, uint64_t *offset)
 {
 	for (int cut = 0; cut < 4 && *offset && raw->len && (raw->data[0] & 0xC0) == 0x80; cut++) {
@@ -55,14 +54,14 @@ static void output_excerpt_trim_start(struct buf *raw, uint64_t *offset)
 	}
 }
 
-/* What is there of [pos, end), from *ret_offset on. */
+/* The bytes of [pos, end) that are in memory, from *ret_offset on. */
 static int output_excerpt_read(const struct output *o, uint64_t pos, uint64_t end, struct buf *raw,
 			       uint64_t *ret_offset)
 {
 	size_t n;
 	int r;
 
-	/* what went to a file is there for who asks for it: a reply does not wait for a disk */
+	/* bytes in a file are left out: a reply does not wait for a disk */
 	pos += output_bytes_not_in_memory(o, pos);
 	pos = pos < end ? pos : end;
 	*ret_offset = pos;
@@ -85,7 +84,7 @@ size_t output_excerpt_head_max(const struct run_query *q)
 	return (size_t)(q->keep == KEEP_HEAD ? max : q->keep == KEEP_BOTH ? max / 2 : 0);
 }
 
-/* The head, if all of it is there; a letter is not torn where more would follow. */
+/* The head, if all of it is there; a character is not cut where more would follow. */
 static int output_excerpt_read_head(const struct output *o, uint64_t from, size_t n, bool more,
 				    const struct buf *kept, struct buf *raw)
 {
@@ -101,7 +100,7 @@ static int output_excerpt_read_head(const struct output *o, uint64_t from, size_
 	if (r >= 0 && more && raw->len) {
 		size_t whole = utf8_whole_prefix_len(raw->data, raw->len);
 
-		/* what is no text is cut where it was asked to be */
+		/* bytes that are no text are cut at the limit */
 		if (raw->len - whole < 4 && utf8_is_valid(raw->data, whole)) {
 			raw->len = whole;
 			raw->data[whole] = 0;
@@ -130,7 +129,7 @@ int output_excerpt_fill(const struct output *o, uint64_t from, uint64_t end,
 		r = output_excerpt_read_head(o, from, (size_t)head, !whole, kept, &t->raw);
 		ret->cut_offset += t->raw.len;
 	}
-	/* when its beginning is lost, there is no head, and the tail is all that is told */
+	/* without its beginning there is no head, only a tail */
 	behind = end - tail;
 	if (r >= 0 && t->raw.len) {
 		r = output_excerpt_encode(&t->raw, &t->b64, &ret->text, &ret->b64);

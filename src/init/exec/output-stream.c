@@ -13,20 +13,20 @@
 struct output_stream {
 	struct exec *exec;          /* or NULL: */
 	struct output *log;         /* of a service, which ends when it is forgotten */
-	struct output_range *range; /* or the part of an output that is a run's */
+	struct output_range *range; /* or the part of an output that a run wrote */
 	struct request *rq;
 	enum output_stream_form form;
 	struct output_reader readers[2];
 	enum frame_stream names[2];
 	unsigned n;
 	bool detached;         /* reply as soon as it runs */
-	bool follow;           /* go on until the job ended */
-	bool kill_with_client; /* the job goes with its client */
+	bool follow;           /* until the exec has ended */
+	bool kill_with_client; /* kill the exec when the client leaves */
 	bool full;             /* the connection takes no more now */
 	bool pumping;
-	uint64_t bytes_left; /* bytes still wanted */
+	uint64_t bytes_left; /* still requested */
 
-	/* who waits: what is wanted of the outputs, and the beginning of each */
+	/* form wait: the requested part of the outputs, and the beginning of each */
 	struct run_query output_query;
 	size_t head_max;
 	struct buf heads[2];
@@ -50,7 +50,7 @@ enum output_stream_form output_stream_choose_form(const struct http_head *h,
 
 static void output_stream_free(struct output_stream *s)
 {
-	s->pumping = true; /* detaching may wake us once more */
+	s->pumping = true; /* removing a reader may call back */
 	for (unsigned i = 0; i < s->n; i++)
 		output_remove_reader(&s->readers[i]);
 	if (s->exec && s->exec->cb_arg == s)
@@ -62,7 +62,6 @@ static void output_stream_free(struct output_stream *s)
 	free(s);
 }
 
-/* Nothing more will ever come. */
 static bool output_stream_is_finished(const struct output_stream *s)
 {
 	if (s->range)
@@ -76,22 +75,20 @@ static void exec_reply_with_output(struct exec *exec, struct request *rq, const 
 				   const struct buf heads[static 2])
 {
 	auto_output_excerpt out = OUTPUT_EXCERPT_INIT, errs = OUTPUT_EXCERPT_INIT;
-	struct cay_err err = {};
-	struct exec_info told;
+	struct exec_info reply;
 
-	exec_describe(exec, &told);
+	exec_describe(exec, &reply);
 	if (output_excerpt_fill(&exec->out[0], 0, output_end_offset(&exec->out[0]), q, &heads[0],
-				&out, &told.out) < 0 ||
+				&out, &reply.out) < 0 ||
 	    output_excerpt_fill(&exec->out[1], 0, output_end_offset(&exec->out[1]), q, &heads[1],
-				&errs, &told.err) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
-		request_fail(rq, &err);
+				&errs, &reply.err) < 0) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
 		return;
 	}
-	request_reply_json(rq, &exec_info_table, &told);
+	request_reply_json(rq, &exec_info_table, &reply);
 }
 
-/* The head goes to who waits before the ring has no room for it. */
+/* Keep the head before the ring overwrites it. */
 static void output_stream_keep_head(struct output_stream *s)
 {
 	for (unsigned i = 0; i < s->n; i++) {
@@ -106,7 +103,7 @@ static void output_stream_keep_head(struct output_stream *s)
 			size_t some = output_read(o, b->len, b->data + b->len, n - b->len);
 
 			if (!some)
-				break; /* told as a gap, as what is lost always is */
+				break; /* reported as a gap, like all lost bytes */
 			b->len += some;
 		}
 	}
@@ -114,8 +111,7 @@ static void output_stream_keep_head(struct output_stream *s)
 
 /* Frames, SSE, raw */
 
-/* Over: an honest end, or a connection closed in the middle. */
-/* Who asked will not hear of it: what was to end with them does. */
+/* The client does not get the reply: end what was to end with it. */
 static void output_stream_client_left(const struct output_stream *s)
 {
 	if (s->kill_with_client)
@@ -128,7 +124,7 @@ static void output_stream_finish(struct output_stream *s, bool honest)
 {
 	struct request *rq = s->rq;
 
-	s->pumping = true; /* it may wake us once more */
+	s->pumping = true; /* ending may call back */
 	if (!honest)
 		output_stream_client_left(s);
 	output_stream_free(s);
@@ -138,7 +134,7 @@ static void output_stream_finish(struct output_stream *s, bool honest)
 		request_abort(rq);
 }
 
-/* False when memory ran out. */
+/* False: no memory. */
 static bool output_stream_send_frame(struct output_stream *s, const struct frame *f)
 {
 	auto_buf b = BUF_INIT(FRAME_SSE_MAX);
@@ -181,8 +177,8 @@ static bool output_stream_send_gap(struct output_stream *s, unsigned i, uint64_t
 	return output_stream_send_frame(s, &f);
 }
 
-/* How much of n bytes at p may go out now: a letter is not torn between two
- * events unless nothing will ever complete it. */
+/* How many of n bytes at p can be sent now: a character is not cut between two events unless
+ * nothing can complete it. */
 static size_t output_stream_whole_bytes(const struct output_stream *s, const uint8_t *p, size_t n)
 {
 	if (s->form != STREAM_SSE || output_stream_is_finished(s))
@@ -190,7 +186,7 @@ static size_t output_stream_whole_bytes(const struct output_stream *s, const uin
 	return utf8_whole_prefix_len((const char *)p, n);
 }
 
-/* Where a stream's output ends as far as it is known. */
+/* The end of an output as far as it is known. */
 static uint64_t output_stream_end_offset(const struct output_stream *s, unsigned i)
 {
 	return s->range && s->range->finished ? s->range->output_end[i]
@@ -215,14 +211,14 @@ static enum output_stream_sent output_stream_send_piece(struct output_stream *s,
 	if (lost > there)
 		lost = there;
 	if (lost) {
-		/* raw bytes cannot say what is missing between them */
+		/* raw bytes cannot express a gap */
 		if (s->form == STREAM_RAW || !output_stream_send_gap(s, i, lost))
 			return SENT_FAILED;
 		output_reader_advance(r, lost);
 		return SENT_SOME;
 	}
 	n = output_read_for_reader(r, r->pos, bytes, n);
-	/* nothing completes a letter of which the rest is lost */
+	/* nothing completes a character whose rest is lost */
 	if (!output_lost_bytes(r->output, r->pos + n))
 		n = output_stream_whole_bytes(s, bytes, n);
 	if (!n)
@@ -245,7 +241,7 @@ static bool output_stream_is_at_end(const struct output_stream *s)
 	return output_stream_is_finished(s);
 }
 
-/* What there is of it is on its way here from a file. */
+/* The next bytes are being read from a file. */
 static bool output_stream_is_waiting(const struct output_stream *s)
 {
 	for (unsigned i = 0; i < s->n; i++)
@@ -276,8 +272,8 @@ static void output_stream_pump(struct output_stream *s)
 			enum output_stream_sent sent = output_stream_send_piece(s, i);
 
 			if (sent == SENT_FAILED) {
-				/* a gap in raw output ends it well: who asks again is told
-				 * where it goes on */
+				/* a gap ends raw output normally: the reply to the next
+				 * request has the offset where it continues */
 				output_stream_finish(s, s->form == STREAM_RAW && s->follow);
 				return;
 			}
@@ -336,11 +332,9 @@ static struct output_stream *output_stream_new(struct exec *exec, struct request
 	static const struct request_events events = { .drain = on_output_stream_drain,
 						      .gone = on_output_stream_client_gone };
 	struct output_stream *s = calloc(1, sizeof(*s));
-	struct cay_err err = {};
 
 	if (!s) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a stream; read exec.output");
-		request_fail(rq, &err);
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a stream; read exec.output");
 		return NULL;
 	}
 	*s = (struct output_stream){
@@ -367,25 +361,25 @@ static void on_output_stream_exec_started(struct exec *exec, const struct cay_er
 {
 	struct output_stream *s = arg;
 	struct request *rq = s->rq;
-	struct exec_info told;
+	struct exec_info reply;
 
 	if (err) {
 		output_stream_free(s);
 		request_fail(rq, err);
 		return;
 	}
-	/* it fits: the headers of a reply have room for several ids */
+	/* it fits: the reply's headers have room for several ids */
 	(void)request_add_reply_header(rq, "Cay-Exec", exec->name);
 	if (s->detached) {
 		output_stream_free(s);
-		exec_describe(exec, &told);
-		request_reply_json(rq, &exec_info_table, &told);
+		exec_describe(exec, &reply);
+		request_reply_json(rq, &exec_info_table, &reply);
 		return;
 	}
 	if (s->form != STREAM_WAIT)
 		request_start_stream(rq, 200, output_stream_media_types[s->form],
 				     REQUEST_LENGTH_UNKNOWN);
-	s->pumping = true; /* until both are attached */
+	s->pumping = true; /* until both readers are added */
 	output_stream_add_output(s, &exec->out[0], FRAME_STDOUT, 0);
 	output_stream_add_output(s, &exec->out[1], FRAME_STDERR, 0);
 	s->pumping = false;
@@ -418,7 +412,6 @@ void exec_reply_when_started(struct exec *exec, struct request *rq)
 	exec->cb_arg = s;
 }
 
-/* From an offset on: what there is, or also what comes. */
 static void output_stream_start_at(struct output_stream *s, struct output *o,
 				   enum frame_stream name, uint64_t pos)
 {
@@ -495,7 +488,7 @@ void output_stream_reply_shell_run(struct output out[static 2], const uint64_t f
 	s->range = bound;
 	bound->users++;
 	request_start_stream(rq, 200, output_stream_media_types[form], REQUEST_LENGTH_UNKNOWN);
-	s->pumping = true; /* until both are attached */
+	s->pumping = true; /* until both readers are added */
 	output_stream_add_output(s, &out[0], FRAME_STDOUT, from[0]);
 	output_stream_add_output(s, &out[1], FRAME_STDERR, from[1]);
 	s->pumping = false;

@@ -6,7 +6,7 @@
 
 #include "init/exec/spool.h"
 
-#define PASSES 8 /* reads before others get their turn */
+#define PASSES 8 /* reads before other handles get their turn */
 #define SCRATCH KIB(32)
 #define TTY_TAIL KIB(64) /* more than a terminal holds */
 
@@ -24,8 +24,8 @@ int output_init(struct output *o, uv_loop_t *loop, int fd, enum exec_output mode
 	return r;
 }
 
-/* The handle first: libuv takes its fd out of the loop when it is closed, by number, and
- * the number is somebody else's as soon as ours is closed. */
+/* The handle first: libuv removes its fd from the loop by number when the handle is closed,
+ * and another file may have that number as soon as the fd is closed. */
 static void output_close_pipe(struct output *o)
 {
 	if (o->open)
@@ -83,7 +83,7 @@ bool output_reader_is_waiting(const struct output_reader *r)
 	return spool_reader_is_waiting(r);
 }
 
-/* From here on nothing may be overwritten. */
+/* Bytes from here on must not be overwritten. */
 static uint64_t output_keep_offset(const struct output *o)
 {
 	uint64_t slowest = UINT64_MAX;
@@ -102,8 +102,8 @@ static uint64_t output_keep_offset(const struct output *o)
 	return slowest < o->ring.end ? slowest : o->ring.end;
 }
 
-/* One read: how many bytes came, 0 at the end of the pipe, -EAGAIN when it is
- * empty, -ENOBUFS when nothing more may be taken now. */
+/* One read: the number of bytes, 0 at the end of the pipe, -EAGAIN when it is empty, -ENOBUFS
+ * when the output must wait. */
 static ssize_t output_read_pipe(struct output *o)
 {
 	uint8_t scratch[SCRATCH], *to = scratch;
@@ -121,7 +121,7 @@ static ssize_t output_read_pipe(struct output *o)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0;
 	if (o->complete)
-		return n; /* not the process's any more */
+		return n; /* not written by the process */
 	ring_commit(&o->ring, (size_t)n);
 	if (o->mode == OUTPUT_SPOOL)
 		spool_write_pending(o);
@@ -144,7 +144,7 @@ static void on_output_readable(uv_poll_t *p, int, int)
 {
 	struct output *o = p->data;
 
-	/* an error stops the poll; the read will tell what it was */
+	/* an error stops the poll; the read reports which */
 	o->polling = uv_is_active((uv_handle_t *)p);
 	output_pump(o);
 }
@@ -166,11 +166,11 @@ static void output_complete(struct output *o)
 	if (o->tty)
 		output_close_pipe(o);
 	if (o->ring.start == o->ring.end)
-		ring_free_data(&o->ring); /* asked for room, never used it */
+		ring_free_data(&o->ring); /* reserved and not used */
 	o->on_complete(o);
 }
 
-/* n: what the last read brought, or why nothing. */
+/* n: the result of the last read. */
 static bool output_tail_is_read(const struct output *o, ssize_t n)
 {
 	return o->tail_left <= 0 || o->fd < 0 || (o->tty && n == -EAGAIN);
@@ -208,10 +208,10 @@ void output_start(struct output *o)
 
 void output_finish(struct output *o)
 {
-	/* what it wrote is in the pipe by now: it is dead.  More may come from those
-	 * it left behind, but this much and no more is counted as its own. */
+	/* the process is dead, so all it wrote is in the pipe; more may come from processes it
+	 * left running, but only this much counts as its output */
 	o->finishing = true;
-	/* its end is not to wait for a disk */
+	/* its end must not wait for a disk */
 	o->ring.ignore_budget = o->mode == OUTPUT_SPOOL;
 	if (o->tty)
 		o->tail_left = TTY_TAIL;
@@ -239,7 +239,7 @@ void output_remove_reader(struct output_reader *r)
 
 	if (!o)
 		return;
-	/* what it was promised without having been handed it goes with it */
+	/* give up the bytes kept for a greedy reader */
 	if (r->greedy && o->furthest_read < output_end_offset(o))
 		o->furthest_read = output_end_offset(o);
 	if (o->awaited_reader == r)
@@ -291,7 +291,7 @@ void output_stop_spooling(struct output *o, bool lost)
 	output_notify_change(o);
 }
 
-/* Readers that leave are not to start another round meanwhile. */
+/* Readers that leave must not start another round meanwhile. */
 void output_notify_change(struct output *o)
 {
 	bool before = o->pumping;

@@ -12,7 +12,7 @@ int pty_check_request(const struct exec_run *req, struct cay_err *err)
 {
 	if (req->has_tty && req->stdin_text)
 		return cay_fail_field(err, CAY_E_INVALID, "stdin",
-				      "a terminal is typed at when it runs");
+				      "not allowed with tty; write to the terminal once it runs");
 	return 0;
 }
 
@@ -41,8 +41,8 @@ static int pty_dup_fd(int fd, int *ret)
 	return *ret < 0 ? -errno : 0;
 }
 
-/* The other side by the master, not by a name: nobody can have put something there.
- * Characters are UTF-8 for the line discipline, so that erasing one erases all of it. */
+/* The slave is opened by the master, not by a name that the sandbox could have replaced.  The
+ * line discipline is set to UTF-8, so that erasing a character erases all its bytes. */
 static int pty_open(int *ret_master, int *ret_slave)
 {
 	struct termios t;
@@ -80,10 +80,10 @@ int exec_resize_pty(struct exec *exec, uint64_t cols, uint64_t rows, struct cay_
 	if (!exec->tty)
 		return cay_fail(err, CAY_E_STATE, "the command has no terminal");
 	if (exec->in.fd < 0)
-		return cay_fail(err, CAY_E_STATE, "the command ended already");
+		return cay_fail(err, CAY_E_STATE, "the command has ended");
 	r = pty_set_size(exec->in.fd, (unsigned)cols, (unsigned)rows);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "resize");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "resize the terminal");
 	exec->cols = (uint16_t)cols;
 	exec->rows = (uint16_t)rows;
 	output_notify_change(&exec->out[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* the spooler: files of outputs, written and read in straight blocking code */
+/* The spooler: writes and reads the files of outputs in blocking code */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ struct spool_packet {
 	uint8_t bytes[SPOOL_PIECE];
 };
 
-/* A descriptor of these is closed without a word to a server. */
+/* Closing a descriptor on these file systems does not contact a server. */
 static bool spool_file_closes_locally(int fd)
 {
 	struct statfs fs;
@@ -37,7 +37,7 @@ static bool spool_file_closes_locally(int fd)
 	}
 }
 
-/* PID 1 hears of it, or is gone. */
+/* If PID 1 is gone the spooler ends. */
 static void spooler_send_message(int socket, const struct spool_msg *m, const void *bytes, int fd)
 {
 	union {
@@ -82,10 +82,10 @@ static struct spool *spooler_find_file(struct spool *first, uint64_t id)
 	return first;
 }
 
-/* The file of an output that has written something for the first time. */
+/* Create the file with the first bytes of an output. */
 static struct spool *spooler_add_file(int socket, struct spool **first, uint64_t id)
 {
-	struct spool_msg told = { .type = SPOOL_OPENED, .id = id };
+	struct spool_msg reply = { .type = SPOOL_OPENED, .id = id };
 	struct spool *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -96,32 +96,32 @@ static struct spool *spooler_add_file(int socket, struct spool **first, uint64_t
 		return NULL;
 	}
 	*first = s;
-	spooler_send_message(socket, &told, NULL,
+	spooler_send_message(socket, &reply, NULL,
 			     spool_file_closes_locally(s->fd) ? s->fd : -EBADF);
 	return s;
 }
 
 static void spooler_write_piece(int socket, struct spool **first, const struct spool_packet *p)
 {
-	struct spool_msg told = { .type = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
+	struct spool_msg reply = { .type = SPOOL_WROTE, .id = p->head.id, .pos = p->head.pos };
 	struct spool *s = spooler_find_file(*first, p->head.id);
 	size_t done = 0;
 
 	if (!s)
 		s = spooler_add_file(socket, first, p->head.id);
 	while (s && done < p->head.n) {
-		ssize_t w = pwrite(s->fd, p->bytes + done, p->head.n - done, (off_t)told.pos);
+		ssize_t w = pwrite(s->fd, p->bytes + done, p->head.n - done, (off_t)reply.pos);
 
 		if (w <= 0)
 			break;
 		done += (size_t)w;
-		told.pos += (size_t)w;
+		reply.pos += (size_t)w;
 	}
 	if (done)
-		spooler_send_message(socket, &told, NULL, -EBADF);
-	told.type = SPOOL_FAILED;
+		spooler_send_message(socket, &reply, NULL, -EBADF);
+	reply.type = SPOOL_FAILED;
 	if (done < p->head.n)
-		spooler_send_message(socket, &told, NULL, -EBADF);
+		spooler_send_message(socket, &reply, NULL, -EBADF);
 }
 
 static void spooler_read_piece(int socket, struct spool *s, struct spool_packet *p)
@@ -157,7 +157,7 @@ static unsigned spooler_next_kept_fd(const struct spool *first, unsigned socket,
 	return lowest;
 }
 
-/* PID 1's other descriptors would keep pipes open, and connections. */
+/* PID 1's other descriptors would keep pipes and connections open. */
 static void spooler_close_other_fds(const struct spool *first, int socket)
 {
 	unsigned from = STDERR_FILENO + 1, kept;
@@ -171,7 +171,7 @@ static void spooler_close_other_fds(const struct spool *first, int socket)
 	} while (kept != ~0u);
 }
 
-/* What PID 1 has in memory for others would be kept for as long as this process is there. */
+/* Copies of PID 1's rings would stay allocated as long as this process runs. */
 static void spooler_free_rings(struct init *in)
 {
 	for (struct exec *exec = in->oldest_exec; exec; exec = exec->next)
@@ -181,11 +181,11 @@ static void spooler_free_rings(struct init *in)
 
 void child_spooler_run(struct init *in, int socket, int cgroup)
 {
-	static struct spool_packet p; /* of a process of our own, so it is nobody's global */
+	static struct spool_packet p; /* of a process of its own, so not shared */
 	struct spool *first = in->spools.first;
 
 	(void)prctl(PR_SET_NAME, "cay-spool");
-	(void)signal(SIGXFSZ, SIG_IGN); /* a write that is too long fails */
+	(void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails instead */
 	if (helper_child_setup(cgroup) < 0)
 		_exit(1);
 	spooler_close_other_fds(first, socket);

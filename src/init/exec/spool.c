@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PID 1's part of the files of outputs; spool-child.c is the other one */
+/* PID 1's part of the files of outputs; spool-child.c is the spooler */
 #include "init/exec/spool.h"
 
 #include <string.h>
@@ -11,15 +11,15 @@
 #include "init/exec/spool-internal.h"
 
 #define CGROUP_NAME "spool"
-#define PASSES 16    /* messages before others get their turn */
-#define STILLBORN 16 /* in a row that had something to do and did nothing, until none is tried */
-#define RETRY_MS 100 /* before the next one then */
+#define PASSES 16    /* messages before other handles get their turn */
+#define STILLBORN 16 /* idle starts in a row until none is tried */
+#define RETRY_MS 100 /* before the next start then */
 
 struct spooler {
 	struct init *init;
 	uv_poll_t poll;
 	int fd;
-	bool full; /* its socket takes no more now */
+	bool full; /* the socket takes no more now */
 };
 
 static int spooler_start(struct init *in);
@@ -35,7 +35,7 @@ static void spooler_set_full(struct spooler *w, bool full)
 			    on_spooler_ready);
 }
 
-/* False: not now.  When its socket is broken, reading from it will tell. */
+/* False: not now.  Reading reports a broken socket. */
 static bool spool_send_message(struct spools *all, const struct spool_msg *m, const void *bytes)
 {
 	struct iovec parts[2] = {
@@ -60,7 +60,7 @@ static struct spools *spools_of_output(const struct output *o)
 	return &o->spool->init->spools;
 }
 
-/* One piece; false when there is none, or it does not go. */
+/* One piece; false when there is none, or the socket is full. */
 static bool spool_send_piece(struct output *o)
 {
 	struct spool *s = o->spool;
@@ -76,7 +76,7 @@ static bool spool_send_piece(struct output *o)
 	return true;
 }
 
-/* While the socket has room nobody waits for it: spools_send_pending() was before us. */
+/* While the socket has room nothing is pending: spools_send_pending() ran before. */
 void spool_write_pending(struct output *o)
 {
 	while (spool_send_piece(o))
@@ -94,7 +94,7 @@ static void spool_request_window(struct output *o, struct spool_window *w)
 	w->request_sent = spool_send_message(spools_of_output(o), &m, NULL);
 }
 
-/* The records of those that are forgotten go with the word to their spooler, if it knows them. */
+/* Free the records of closed outputs, once the spooler has been told to close their files. */
 static void spools_close_forgotten(struct spools *all)
 {
 	struct spool **p = &all->first;
@@ -115,7 +115,7 @@ static void spools_close_forgotten(struct spools *all)
 
 static void spooler_stop(struct spools *all);
 
-/* The first becomes the last. */
+/* Move the first to the end. */
 static struct spool *spools_rotate(struct spools *all)
 {
 	struct spool *s = all->first, **last = &all->first;
@@ -128,8 +128,8 @@ static struct spool *spools_rotate(struct spools *all)
 	return s;
 }
 
-/* What could not be said before: who reads first, and then a piece of each in turn, going on
- * next time where it ends now, so that one that writes without end holds up nobody. */
+/* Send pending messages: requests of readers, then a piece of each output in turn, starting
+ * next time where this time ends, so that an output that never stops delays no other. */
 static void spools_send_pending(struct spools *all)
 {
 	unsigned n = 0, idle = 0;
@@ -149,7 +149,7 @@ static void spools_send_pending(struct spools *all)
 	}
 }
 
-/* Hearing */
+/* Receiving */
 
 static struct spool *spools_find(struct spools *all, uint64_t id)
 {
@@ -160,7 +160,7 @@ static struct spool *spools_find(struct spools *all, uint64_t id)
 	return s;
 }
 
-/* Nothing of what was in its file can be read. */
+/* Nothing in its file can be read any more. */
 static void spool_output_lost(struct output *o)
 {
 	for (struct output_reader *r = o->readers; r; r = r->next)
@@ -176,7 +176,7 @@ static void spool_handle_data(struct output *o, const struct spool_msg *m, const
 	while (r && !(r->window && r->window->requested && r->window->tag == m->tag))
 		r = r->next;
 	if (!r)
-		return; /* it left, or went elsewhere */
+		return; /* the reader left, or moved */
 	r->window->requested = false;
 	r->window->n = m->n;
 	memcpy(r->window->data, bytes, m->n);
@@ -196,7 +196,7 @@ bool spool_handle_message(struct spools *all, const struct spool_msg *m, const u
 	    n != (m->type == SPOOL_DATA ? m->n : 0))
 		return false;
 	if (!o)
-		return true; /* forgotten meanwhile */
+		return true; /* closed meanwhile */
 	if (m->type == SPOOL_OPENED) {
 		if (s->opened)
 			return false;
@@ -217,10 +217,10 @@ bool spool_handle_message(struct spools *all, const struct spool_msg *m, const u
 	return true;
 }
 
-/* One message: 1, 0 when there is none, -errno when there is no spooler. */
+/* One message: 1; 0 when there is none; -errno when there is no spooler. */
 static int spools_receive_message(struct spools *all)
 {
-	static uint8_t bytes[SPOOL_PIECE]; /* one loop, and nobody in between */
+	static uint8_t bytes[SPOOL_PIECE]; /* not reentered */
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -238,7 +238,7 @@ static int spools_receive_message(struct spools *all)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	c = CMSG_FIRSTHDR(&msg);
-	/* of a second one the kernel keeps what has no room here */
+	/* the kernel closes a second descriptor, which has no room here */
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
 		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	if (n < (ssize_t)sizeof(m) || (msg.msg_flags & MSG_TRUNC))
@@ -248,14 +248,14 @@ static int spools_receive_message(struct spools *all)
 	return spool_handle_message(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
 }
 
-/* Its end */
+/* The end of the spooler */
 
 static void on_spooler_closed(uv_handle_t *h)
 {
 	free(h->data);
 }
 
-/* It ends with its socket, and is waited for as anybody is. */
+/* It ends with its socket, and is waited for like any child. */
 static void spooler_stop(struct spools *all)
 {
 	struct spooler *w = all->spooler;
@@ -280,7 +280,8 @@ static bool spools_lose_next(struct spools *all)
 	return true;
 }
 
-/* All, or those that went with their spooler.  Whoever is told may forget others. */
+/* Of all outputs, or of those whose spooler took the file with it.  A callback may close
+ * others. */
 static void spools_lose_files(struct spools *all, bool every)
 {
 	for (struct spool *s = all->first; s; s = s->next)
@@ -325,8 +326,8 @@ static void on_spooler_retry_timer(uv_timer_t *t)
 		spooler_schedule_retry(&in->spools);
 }
 
-/* Somebody killed it.  The next one has the files of which we have a descriptor; what was on
- * its way is sent again.  Who does not keep to the rules has no successor. */
+/* The spooler was killed.  The next one has the files of which PID 1 has a descriptor, and
+ * unconfirmed bytes are sent again.  One that broke the protocol has no successor. */
 static void spooler_restart(struct init *in, bool again)
 {
 	struct spools *all = &in->spools;
@@ -343,7 +344,7 @@ static void spooler_restart(struct init *in, bool again)
 	spools_lose_files(all, !again);
 	if (!again || !all->first || all->spooler)
 		return;
-	/* the first at once: somebody may wait for it */
+	/* the first restart is immediate: readers may be waiting */
 	if (had_work && all->failed_starts)
 		spooler_schedule_retry(all);
 	else if (spooler_start(in) < 0)
@@ -372,9 +373,9 @@ static void on_spooler_ready(uv_poll_t *p, int, int)
 	spools_send_pending(&in->spools);
 }
 
-/* Its beginning */
+/* Starting the spooler */
 
-/* A cgroup below PID 1's, as everybody has but PID 1; made by the first. */
+/* A cgroup below PID 1's, like that of all other processes; created by the first spooler. */
 static int spools_create_cgroup(struct init *in)
 {
 	if (in->cgroup < 0 || in->spools.cgroup >= 0)
@@ -449,7 +450,7 @@ int spool_add(struct init *in, struct output *o)
 			     .output = o };
 	in->spools.first = s;
 	o->spool = s;
-	spools_send_pending(&in->spools); /* there may be others that waited for one */
+	spools_send_pending(&in->spools); /* others may have waited for a spooler */
 	return 0;
 }
 
@@ -460,7 +461,7 @@ void spool_remove(struct output *o)
 
 	o->spool = NULL;
 	s->output = NULL;
-	/* not the last one while there is a spooler: it does not wait for a disk */
+	/* never the last reference while there is a spooler, so this does not wait for a disk */
 	if (s->fd >= 0)
 		(void)close(cay_take_fd(&s->fd));
 	spools_close_forgotten(all);
@@ -493,8 +494,8 @@ size_t spool_read(struct output_reader *r, uint64_t pos, void *to, size_t n)
 	have = 0;
 	if (!w->requested && pos >= w->pos && pos - w->pos < w->n)
 		have = w->n - (size_t)(pos - w->pos);
-	/* less than was asked for only from its beginning: who needs more than is left of it
-	 * to go on would not */
+	/* less than requested only from its beginning: a reader that needs more than the rest
+	 * of the window would never continue */
 	if (have && (have >= n || pos == w->pos)) {
 		n = n < have ? n : have;
 		memcpy(to, w->data + (pos - w->pos), n);

@@ -2,49 +2,36 @@
 #ifndef CAY_INIT_EXEC_SPOOL_H
 #define CAY_INIT_EXEC_SPOOL_H
 /*
- * spool - what of an output has no room in memory, in a file without a name
+ * spool - output that has no room in memory, in an unnamed file
  *
  *	PID 1                        the spooler, a child of PID 1
  *	ring      -> WRITE ->        pwrite()
  *	spooled   <- WROTE <-
  *	window    <- DATA  <-        pread()
  *
- * A disk may stall for as long as it likes, so PID 1 neither opens nor reads nor writes
- * these files: one child does, in straight blocking code, for all outputs.  While it
- * waits, what was not written fills half of a ring, and then the command waits in its
- * pipe; nobody else does.
+ * A disk may stall for any time, so PID 1 neither opens nor reads nor writes these files: one
+ * child does so for all outputs, in blocking code.  While it waits, unwritten output fills half
+ * of a ring, and then only the command waits, in its pipe.
  *
- * PID 1 holds a second descriptor of a file, if closing it cannot wait for anybody, so that
- * whoever kills the spooler loses nothing: the next one is born with all of them.
+ * PID 1 holds a second descriptor of each file that it can close without blocking.  If the
+ * spooler is killed, the next one inherits these and nothing is lost.
  *
- * Bounded: one child while there is an output that spools; SPOOL_PIECE for a reader that
- * goes back to what is only in the file; what is under way is in the socket's buffer.
+ * Bounded: one child while an output spools; SPOOL_PIECE for each reader of bytes that are
+ * only in the file; messages in transit fill at most the socket's buffer.
  */
 #include "init/exec/output.h"
 
 struct init;
-struct spool;
-struct spooler;
 
-/* All of them, in struct init. */
-struct spools {
-	struct spool *first;
-	struct spooler *spooler; /* NULL while there is no child */
-	unsigned failed_starts;
-	uv_timer_t timer; /* for the next one, when there is none; made with the first output */
-	int cgroup;       /* made by the first spooler, or -EBADF */
-	uint64_t last_id, last_tag;
-};
-
-/* All this output reads is kept in a file.  -errno, and it is as before. */
+/* Keep all output read from now on in a file.  On failure the output is unchanged. */
 [[nodiscard]] int spool_add(struct init *in, struct output *o);
-/* The output is forgotten, and its file with it. */
+/* The output is closed: forget its file. */
 void spool_remove(struct output *o);
-/* There is more in the ring. */
+/* The ring has new bytes. */
 void spool_write_pending(struct output *o);
-/* Copy from pos, which is in the file and not in the ring; 0: it was asked for, and the reader
- * is told when it is here. */
+/* Copy from pos, which is in the file and not in the ring; 0: requested, and the reader is
+ * notified when it arrives. */
 size_t spool_read(struct output_reader *r, uint64_t pos, void *to, size_t n);
-/* It was asked for and is not here yet. */
+/* Requested, and not arrived yet. */
 bool spool_reader_is_waiting(const struct output_reader *r);
 #endif

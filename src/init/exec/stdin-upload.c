@@ -8,14 +8,13 @@
 #define PENDING_MAX KIB(128) /* one piece of a body */
 
 struct stdin_upload {
-	struct input_writer writer; /* first: it is how the input knows us */
+	struct input_writer writer; /* first: the input has its address */
 	struct exec *exec;
 	struct request *rq;
 	struct buf pending;
 	bool body_ended, close_after;
 };
 
-/* Over; the request is not touched. */
 static void stdin_upload_free(struct stdin_upload *f)
 {
 	input_unlock(&f->writer);
@@ -38,22 +37,22 @@ static void stdin_upload_finish(struct stdin_upload *f)
 	struct request *rq = f->rq;
 	struct exec *exec = f->exec;
 	bool close = f->close_after;
-	struct exec_info told;
+	struct exec_info reply;
 
 	stdin_upload_free(f);
 	if (close)
 		input_close(&exec->in);
-	exec_describe(exec, &told);
-	request_reply_json(rq, &exec_info_table, &told);
+	exec_describe(exec, &reply);
+	request_reply_json(rq, &exec_info_table, &reply);
 }
 
 static void on_stdin_upload_cut(struct input_writer *w)
 {
 	stdin_upload_fail((struct stdin_upload *)w, CAY_E_STATE,
-			  "its standard input was closed, or taken over");
+			  "standard input was closed or taken over by another client");
 }
 
-/* Returns false when the feed is no more. */
+/* False: the upload was freed. */
 static bool stdin_upload_write(struct stdin_upload *f, struct slice *bytes)
 {
 	if (input_write(&f->exec->in, bytes) == 0)
@@ -118,13 +117,11 @@ void stdin_upload_start(struct exec *exec, struct request *rq, bool close)
 	static const struct request_events events = { .body = on_stdin_upload_body,
 						      .body_end = on_stdin_upload_body_end,
 						      .gone = on_stdin_upload_client_gone };
-	struct cay_err err = {};
 	struct stdin_upload *f = calloc(1, sizeof(*f));
 	int r;
 
 	if (!f) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for standard input");
-		request_fail(rq, &err);
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for standard input");
 		return;
 	}
 	*f = (struct stdin_upload){ .writer = { .on_room = on_stdin_upload_room,

@@ -13,14 +13,14 @@
 
 #include "init/file/child-op-internal.h"
 
-#define BODY_MS 60000 /* between pieces of a body, as on any other route */
+#define BODY_MS 60000 /* between pieces of a body, as on other routes */
 #define LINGER_MS 2000
-#define STUCK_MS 300000 /* a client that reads nothing for so long has left */
+#define STUCK_MS 300000 /* a client that reads nothing for so long counts as gone */
 #define LINGER_BYTES MIB(4)
 #define EXTRA_MAX 1024
 #define JSON_MAX (SERVER_OUT_MAX - KIB(4))
 #define CHUNK_HEAD_MAX 20
-#define SEND_MAX KIB(128) /* of a file at once: what a socket that can be written to takes */
+#define SEND_MAX KIB(128) /* of a file at once, about as much as a writable socket takes */
 
 const struct http_head *child_op_http_head(const struct child_op *w)
 {
@@ -67,7 +67,7 @@ static void child_op_wait_end(struct child_op *w)
 
 static ssize_t child_op_receive(struct child_op *w)
 {
-	static char in[CHILD_OP_IN]; /* of a process of our own */
+	static char in[CHILD_OP_IN]; /* static: the process is its own */
 	ssize_t n;
 
 	child_op_wait_begin(w);
@@ -128,19 +128,19 @@ void child_op_fail_body(struct child_op *w, ssize_t r)
 	struct cay_err err = {};
 
 	if (r == -EFBIG)
-		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes",
+		(void)cay_fail(&err, CAY_E_TOO_LARGE, "the body is larger than %zu bytes",
 			       w->wire.body_max);
 	else if (r == -EBADMSG)
-		(void)cay_fail(&err, CAY_E_INVALID, "the body is not HTTP");
+		(void)cay_fail(&err, CAY_E_INVALID, "the body is not valid HTTP");
 	else if (r == -ETIMEDOUT)
-		(void)cay_fail(&err, CAY_E_TIMEOUT, "nothing of the body came for %d s",
+		(void)cay_fail(&err, CAY_E_TIMEOUT, "no byte of the body arrived for %d s",
 			       BODY_MS / 1000);
 	else
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
 	child_op_fail(w, &err);
 }
 
-/* The answer */
+/* The reply */
 
 static int child_op_send_all(struct child_op *w, struct iovec *v, unsigned n)
 {
@@ -176,7 +176,7 @@ static struct iovec iovec_from_bytes(const void *p, size_t n)
 	return (struct iovec){ (void *)(uintptr_t)p, n };
 }
 
-/* PID 1 answers in our place past the deadline; then this is over. */
+/* Past the deadline PID 1 replies instead, and the child ends. */
 static void child_op_claim_reply(struct child_op *w)
 {
 	assert(!w->reply_started);
@@ -245,7 +245,7 @@ void child_op_fail(struct child_op *w, const struct cay_err *err)
 	w->reply_finished = true;
 }
 
-/* The head of a reply, and with it what is there of its body: one write wakes the reader once. */
+/* The head of a reply with the body so far: one write wakes the reader once. */
 static int child_op_send_head(struct child_op *w, int status, const char *media, uint64_t length,
 			      struct slice body)
 {
@@ -275,7 +275,7 @@ int child_op_start_stream(struct child_op *w, int status, const char *media, uin
 	return child_op_send_head(w, status, media, length, (struct slice){});
 }
 
-/* What was promised is not exceeded. */
+/* Never more than Content-Length. */
 static void child_op_count_sent(struct child_op *w, uint64_t n)
 {
 	assert(w->reply_started && !w->reply_finished);
@@ -302,7 +302,8 @@ int child_op_write(struct child_op *w, const void *p, size_t n)
 	return child_op_send_all(w, v, 3);
 }
 
-/* Before a call that may wait for the disk, too: the two have different rules. */
+/* Wait for the client before a call that may wait for the disk: only the latter has a
+ * deadline. */
 static int child_op_wait_writable(struct child_op *w)
 {
 	struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -311,7 +312,7 @@ static int child_op_wait_writable(struct child_op *w)
 	child_op_wait_begin(w);
 	r = poll(&p, 1, STUCK_MS);
 	child_op_wait_end(w);
-	return r == 0 ? -EPIPE : 0; /* nobody may hold one of the few for ever */
+	return r == 0 ? -EPIPE : 0; /* a stuck client must not hold a child for ever */
 }
 
 int child_op_send_file(struct child_op *w, int fd, uint64_t offset, uint64_t n)
@@ -361,7 +362,7 @@ void child_op_reply_json(struct child_op *w, const struct field_table *t, const 
 		r = buf_putc(&body, '\n');
 	if (r < 0) {
 		(void)cay_fail(&err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
-			       "the reply could not be written");
+			       "cannot write the reply");
 		child_op_fail(w, &err);
 	} else if (child_op_send_head(w, child_op_operation(w)->status, "application/json",
 				      body.len, (struct slice){ body.data, body.len }) >= 0) {
@@ -369,7 +370,7 @@ void child_op_reply_json(struct child_op *w, const struct field_table *t, const 
 	}
 }
 
-/* From the first line to the last */
+/* Running */
 
 void child_op_setup_failed(void *arg, int fd, const struct cay_err *err)
 {
@@ -378,7 +379,7 @@ void child_op_setup_failed(void *arg, int fd, const struct cay_err *err)
 	child_op_fail(arg, err);
 }
 
-/* What is executed from here writes its complaints nowhere. */
+/* Programs executed from here must not write to PID 1's stderr. */
 static void child_op_mute_stderr(void)
 {
 	int fd = open("/dev/null", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -391,11 +392,11 @@ static void child_op_mute_stderr(void)
 		(void)close(fd);
 }
 
-/* Answered before all of the body came: closing now could take the answer away from a client
- * that is still sending, so it gets a moment to finish. */
+/* The reply was sent before all of the body came: closing now could discard the reply of a
+ * client that is still sending, so it gets a moment to finish. */
 static void child_op_linger(struct child_op *w)
 {
-	static char away[CHILD_OP_IN];
+	static char discarded[CHILD_OP_IN];
 	struct timeval moment = { .tv_sec = LINGER_MS / 1000 };
 	uint64_t n = 0, end = clk_boot_ns(&clk_system) + UINT64_C(2) * LINGER_MS * NS_PER_MS;
 	ssize_t got;
@@ -404,7 +405,7 @@ static void child_op_linger(struct child_op *w)
 	(void)setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof(moment));
 	child_op_wait_begin(w);
 	while (n < LINGER_BYTES && clk_boot_ns(&clk_system) < end &&
-	       (got = recv(STDIN_FILENO, away, sizeof(away), 0)) > 0)
+	       (got = recv(STDIN_FILENO, discarded, sizeof(discarded), 0)) > 0)
 		n += (uint64_t)got;
 }
 
@@ -417,18 +418,18 @@ int child_op_main(void *arg)
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	child_op_mute_stderr();
-	/* the loop had it so; PID 1 only looks at it from now on */
+	/* the loop had made it non-blocking; PID 1 only watches it from now on */
 	(void)fcntl(STDIN_FILENO, F_SETFL, 0);
 	(void)setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	(void)setsockopt(STDOUT_FILENO, SOL_SOCKET, SO_SNDTIMEO, &stuck, sizeof(stuck));
 	w->fn(w);
 	if (!w->reply_started) {
-		(void)cay_fail(&err, CAY_E_INTERNAL, "an operation without an answer");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "the operation sent no reply");
 		child_op_fail(w, &err);
 	}
 	if (w->wire.http->head.framing != HTTP_EMPTY && !http_parser_has_ended(w->wire.http))
 		child_op_linger(w);
-	/* which the client sees at once, though PID 1 still has the socket */
+	/* the client sees the end at once, though PID 1 still has the socket */
 	(void)shutdown(STDOUT_FILENO, SHUT_RDWR);
 	return w->reply_finished ? 0 : 1;
 }

@@ -2,8 +2,8 @@
 #ifndef CAY_INIT_FILE_CHILD_OP_INTERNAL_H
 #define CAY_INIT_FILE_CHILD_OP_INTERNAL_H
 /*
- * What child-op.c (PID 1) and child-op-child.c (the child) share.  A struct child_op is made by PID
- * 1 and copied by the fork; from then on each has its own, but for *told.
+ * Shared by child-op.c (PID 1) and child-op-child.c (the child).  PID 1 creates a struct
+ * child_op and the fork copies it; from then on each process has its own, but for *shared.
  */
 #include <stdatomic.h>
 
@@ -12,11 +12,11 @@
 #define CHILD_OP_OUT KIB(4)
 #define CHILD_OP_IN KIB(60)
 
-/* Memory of both.  The child is the sandbox's: what it writes here can mislead PID 1 about
- * this one connection, which the child has anyway, and about nothing else. */
+/* Shared memory.  The child belongs to the sandbox: what it writes here can mislead PID 1
+ * about this one connection, which the child has anyway, and about nothing else. */
 struct child_op_shared {
-	atomic_bool reply_claimed;    /* who sets it answers */
-	atomic_bool waits_for_client; /* for the client */
+	atomic_bool reply_claimed; /* the process that sets it replies */
+	atomic_bool waits_for_client;
 	atomic_uint progress;
 };
 
@@ -24,7 +24,7 @@ struct child_op {
 	struct init *init;
 	struct child_op *next;
 	struct child_op_shared *shared;
-	struct request *rq; /* PID 1: until the fork */
+	struct request *rq; /* in PID 1 until the fork */
 	struct request_wire wire;
 	char id[REQUEST_ID_LEN + 1];
 	child_op_fn *fn;
@@ -32,7 +32,7 @@ struct child_op {
 	/* in PID 1 */
 	pid_t pid;
 	unsigned slot, handles;
-	int fd; /* the connection once more: to see its end, and to say why it ends */
+	int fd; /* a duplicate of the connection: to see its end, and to reply */
 	uv_poll_t poll;
 	uv_timer_t timer;
 	uint64_t deadline_ms;
@@ -42,12 +42,12 @@ struct child_op {
 	/* in the child */
 	bool reply_started, chunked, reply_finished;
 	uint64_t reply_left; /* of a reply whose length is known */
-	uint64_t body_taken; /* of the body */
-	struct slice piece;  /* of it, parsed and not handed out */
+	uint64_t body_taken;
+	struct slice piece; /* of the body, parsed and not handed out */
 	struct buf extra;
 };
 
-/* The child. */
+/* In the child. */
 int child_op_main(void *arg);
 void child_op_setup_failed(void *arg, int fd, const struct cay_err *err);
 /* A whole error reply as bytes. */

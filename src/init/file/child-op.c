@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PID 1's part of an operation done by a child; child-op-child.c is the other one */
+/* PID 1's part of an operation in a child; child-op-child.c is the child */
 #include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #define CGROUP_NAME "work"
 #define GRACE_MS 1000 /* from SIGTERM to SIGKILL */
-#define GRACES_MAX 60 /* for who still takes away what it made, and gets on with it */
+#define GRACES_MAX 60 /* while it reports progress in cleaning up */
 
 static void child_op_list_remove(struct child_op *w)
 {
@@ -33,7 +33,7 @@ static void on_child_op_handle_closed(uv_handle_t *h)
 		free(w);
 }
 
-/* The handle in front of its fd: see output.c. */
+/* The handle before its fd: see output.c. */
 static void child_op_close_conn(struct child_op *w)
 {
 	if (w->fd < 0)
@@ -42,8 +42,8 @@ static void child_op_close_conn(struct child_op *w)
 	(void)close(cay_take_fd(&w->fd));
 }
 
-/* Say what happened, if nobody has said anything yet; otherwise the client must see that
- * what it got is not all. */
+/* Reply with the error if no reply has begun; otherwise close the connection, so that the
+ * client sees that the reply is incomplete. */
 static void child_op_reply_error(struct child_op *w, const struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(8));
@@ -57,7 +57,7 @@ static void child_op_reply_error(struct child_op *w, const struct cay_err *err)
 	child_op_close_conn(w);
 }
 
-/* It is waited for only in init_reap_children(), so the number is still its own.  It may not have a
+/* Only on_child_exit_signal() waits for it, so the pid is still its own.  It may not have a
  * session yet. */
 static void child_op_signal(const struct child_op *w, int sig)
 {
@@ -104,7 +104,7 @@ static void on_child_op_deadline(uv_timer_t *t)
 		w->last_progress = moved;
 		return;
 	}
-	(void)cay_fail(&err, CAY_E_TIMEOUT, "it did not come to an end within %llu ms",
+	(void)cay_fail(&err, CAY_E_TIMEOUT, "the operation did not finish within %llu ms",
 		       (unsigned long long)w->deadline_ms);
 	child_op_reply_error(w, &err);
 	child_op_terminate(w);
@@ -121,11 +121,11 @@ bool child_op_handle_exit(struct init *in, pid_t pid, int status)
 		return false;
 	if (WIFSIGNALED(status)) {
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE,
-			       "the process that did this was killed by signal %d",
+			       "the process of this operation was killed by signal %d",
 			       WTERMSIG(status));
 		child_op_reply_error(w, &err);
 	}
-	/* which had a whole reply from it, or sees that it is none */
+	/* the client has a whole reply, or sees that it is incomplete */
 	child_op_close_conn(w);
 	child_op_list_remove(w);
 	uv_close((uv_handle_t *)&w->timer, on_child_op_handle_closed);
@@ -181,11 +181,11 @@ static int child_op_prepare(struct init *in, struct request *rq, struct child_op
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "prepare a child");
 	w->fd = fcntl(w->wire.fd, F_DUPFD_CLOEXEC, 3);
 	if (w->fd < 0)
-		return cay_fail_sys(err, CAY_E_LIMIT, errno, "one more connection");
+		return cay_fail_sys(err, CAY_E_LIMIT, errno, "duplicate the connection");
 	r = uv_poll_init(&in->loop, &w->poll, w->fd);
 	if (r < 0) {
 		(void)close(cay_take_fd(&w->fd));
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "poll");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "poll the connection");
 	}
 	(void)uv_timer_init(&in->loop, &w->timer);
 	w->poll.data = w->timer.data = w;
@@ -221,7 +221,7 @@ static int child_op_fork(struct child_op *w, struct cay_err *err)
 		exec_child_run(&plan);
 	if (w->pid < 0)
 		return cay_fail_sys(err, errno == EAGAIN ? CAY_E_LIMIT : CAY_E_NO_MEMORY, errno,
-				    "no more processes");
+				    "cannot create a process");
 	return 0;
 }
 
@@ -245,8 +245,8 @@ void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64
 
 	if (in->child_ops.n >= CHILD_OPS_MAX) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		(void)cay_fail(&err, CAY_E_OVERLOADED,
-			       "%d operations are under way in this sandbox", CHILD_OPS_MAX);
+		(void)cay_fail(&err, CAY_E_OVERLOADED, "the sandbox is busy with %d operations",
+			       CHILD_OPS_MAX);
 	} else if (!(w = calloc(1, sizeof(*w)))) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a child");
 	} else {

@@ -4,10 +4,10 @@
 #include "init/file/file-read.h"
 #include "text/base64.h"
 
-#define RESULTS_POOL MIB(2) /* more than the most there can be of those */
-#define STATS_POOL MIB(1)   /* a reply has 8, and a byte may be six of JSON */
+#define RESULTS_POOL MIB(2) /* more than the results of any batch */
+#define STATS_POOL MIB(1)   /* a reply may have 8 MiB, and a byte up to six in JSON */
 
-/* Every request of this kind as a step of a batch, so that each rule stands once. */
+/* Every request is turned into a step of a batch, so that each rule is written once. */
 
 static struct file_step file_step_from_request(const struct child_op *w)
 {
@@ -77,7 +77,7 @@ static struct file_step file_step_from_request(const struct child_op *w)
 				   .parents = q->parents };
 }
 
-/* Which members a step may have beside its path; the decoder has seen to single requests. */
+/* Members that a step may have besides its path; the decoder has checked single requests. */
 enum {
 	HAS_TO = 1,
 	HAS_TARGET = 2,
@@ -100,7 +100,7 @@ static const struct {
 	[FILE_DELETE] = { NAME_OP_DELETE, HAS_RECURSIVE | HAS_MISSING },
 	[FILE_CHMOD] = { NAME_OP_CHMOD, HAS_MODE | HAS_RECURSIVE },
 	[FILE_LINK] = { NAME_OP_SYMLINK, HAS_TARGET | HAS_OVERWRITE | HAS_PARENTS },
-	/* no changes of names: batches have them, and calls of their own */
+	/* not name operations: for batches, and operations of their own */
 	[FILE_WRITE] = { NAME_OP_NUM, HAS_CONTENT | HAS_MODE | HAS_PARENTS },
 	[FILE_STAT] = { NAME_OP_NUM, HAS_FOLLOW },
 };
@@ -132,9 +132,9 @@ static int file_step_check_members(const struct file_step *s, struct cay_err *er
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
 		if (members[i].there && !(file_step_verbs[s->verb].takes & members[i].bit))
 			return cay_fail_field(err, CAY_E_INVALID, members[i].name,
-					      "this step has none");
+					      "not a member of this step");
 	if (s->verb == FILE_CHMOD && !s->mode && !s->owner)
-		return cay_fail_field(err, CAY_E_INVALID, "mode", "give mode, owner or both");
+		return cay_fail_field(err, CAY_E_INVALID, "mode", "mode or owner is required");
 	return 0;
 }
 
@@ -143,7 +143,7 @@ static void on_file_step_progress(void *arg)
 	child_op_report_progress(arg);
 }
 
-/* *ret is what it is called then. */
+/* *ret is its path afterwards. */
 static int file_step_run(struct child_op *w, const struct file_step *s, const char **ret,
 			 struct cay_err *err)
 {
@@ -168,7 +168,8 @@ static int file_step_run(struct child_op *w, const struct file_step *s, const ch
 		r = file_path_decode(s->target, s->target_b64, "target", child_op_arena(w), &c.to,
 				     err);
 	if (r >= 0 && s->mode && file_mode_parse(s->mode, &c.mode) < 0)
-		r = cay_fail_field(err, CAY_E_INVALID, "mode", "not three or four octal digits");
+		r = cay_fail_field(err, CAY_E_INVALID, "mode",
+				   "expected three or four octal digits");
 	if (r >= 0)
 		r = file_owner_resolve(s->owner, &c.uid, &c.gid, err);
 	return r < 0 ? r : name_op_run(&c, err);
@@ -177,23 +178,22 @@ static int file_step_run(struct child_op *w, const struct file_step *s, const ch
 void child_file_change(struct child_op *w)
 {
 	struct file_step step = file_step_from_request(w);
-	struct file_done told;
+	struct file_done reply;
 	struct cay_err err = {};
 	const char *name = NULL;
 
 	if (file_step_run(w, &step, &name, &err) >= 0 &&
-	    file_path_encode(name, child_op_arena(w), &told.path, &told.path_b64) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+	    file_path_encode(name, child_op_arena(w), &reply.path, &reply.path_b64) < 0)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_done_table, &told);
+		child_op_reply_json(w, &file_done_table, &reply);
 }
 
 /* A batch */
 
-/* What is told has room of its own, apart from what was asked; stats apart from the rest,
- * since links can be long. */
+/* Results have arenas apart from the request; stats one of their own, since links can be long. */
 struct file_batch_results {
 	struct child_op *op;
 	struct arena results_pool, stats_pool;
@@ -216,7 +216,7 @@ static int file_batch_write_step(struct file_batch_results *b, const struct file
 
 	if (!s->content == !s->content_b64)
 		return cay_fail_field(err, CAY_E_INVALID, "content",
-				      "give one of content and content_b64");
+				      "exactly one of content and content_b64 is required");
 	if (s->content) {
 		r = file_write_content(&q, slice_of(s->content), &b->results_pool, &ret->written,
 				       err);
@@ -241,7 +241,7 @@ static int file_batch_stat_step(struct file_batch_results *b, const struct file_
 
 	if (err->code == CAY_E_NO_MEMORY) {
 		*err = (struct cay_err){};
-		r = cay_fail(err, CAY_E_TOO_LARGE, "no room is left among the results");
+		r = cay_fail(err, CAY_E_TOO_LARGE, "too many results for one reply");
 	}
 	ret->has_stat = r >= 0;
 	return r;
@@ -292,27 +292,27 @@ void child_file_batch(struct child_op *w)
 	const struct file_batch *q = child_op_body(w);
 	const struct file_step *steps = q->steps.v;
 	struct file_result *v = arena_alloc(&b.results_pool, q->steps.n, sizeof(*v));
-	struct file_results told = { .results.v = v };
+	struct file_results reply = { .results.v = v };
 	struct cay_err err = {};
 	int r = v || !q->steps.n ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < q->steps.n && r >= 0 && (!told.failed || q->keep_going); i++) {
+	for (size_t i = 0; i < q->steps.n && r >= 0 && (!reply.failed || q->keep_going); i++) {
 		if (tmpfile_sigterm_was_received())
-			break; /* who asked has left */
-		struct file_result *one = &v[told.results.n++];
+			break; /* the client left */
+		struct file_result *one = &v[reply.results.n++];
 		struct cay_err why = {};
 		const char *name = NULL;
 
-		told.failed += file_batch_run_step(&b, &steps[i], &name, one, &why) < 0;
+		reply.failed += file_batch_run_step(&b, &steps[i], &name, one, &why) < 0;
 		r = file_batch_set_result(&b, name, &why, one);
 		child_op_report_progress(w);
 	}
-	told.left = q->steps.n - told.results.n;
+	reply.left = q->steps.n - reply.results.n;
 	if (r < 0) {
 		(void)cay_fail(&err, CAY_E_NO_MEMORY,
 			       "no memory for the results; some steps were done");
 		child_op_fail(w, &err);
 	} else {
-		child_op_reply_json(w, &file_results_table, &told);
+		child_op_reply_json(w, &file_results_table, &reply);
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of a text file, and what they were */
+/* Edits of a text file, with a diff */
 #include "file/diff.h"
 #include "file/edit.h"
 #include "file/hash.h"
@@ -43,7 +43,7 @@ static int file_edit_read_list(const struct file_edit *q, struct arena *arena, s
 	return 0;
 }
 
-/* A diff that is too long is left out, and said to be: the edit is made by then. */
+/* A diff that is too long is left out and marked as such: the edit is already made. */
 static int file_edit_describe(const struct edit_result *d, const char *path,
 			      struct file_edited *ret)
 {
@@ -72,14 +72,14 @@ void child_file_edit(struct child_op *w)
 	struct edit_request ask = { .n = q->edits.n,
 				    .hash = file_edit_hash,
 				    .dry_run = q->dry_run };
-	struct file_edited told;
+	struct file_edited reply;
 	struct cay_err err = {};
 
 	if (q->if_sha256) {
 		ask.if_hash = want;
 		if (hex_decode(q->if_sha256, strlen(q->if_sha256), want, sizeof(want)) < 0)
 			(void)cay_fail_field(&err, CAY_E_INVALID, "if_sha256",
-					     "not 64 hexadecimal digits");
+					     "expected 64 hexadecimal digits");
 	}
 	if (!err.code &&
 	    file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &ask.path, &err) >=
@@ -88,10 +88,10 @@ void child_file_edit(struct child_op *w)
 		ask.edits = edits;
 		(void)edit_file(&ask, &done, &err);
 	}
-	if (!err.code && file_edit_describe(&done, ask.path, &told) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+	if (!err.code && file_edit_describe(&done, ask.path, &reply) < 0)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_edited_table, &told);
+		child_op_reply_json(w, &file_edited_table, &reply);
 }

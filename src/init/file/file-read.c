@@ -9,13 +9,9 @@
 #include "file/list-dir.h"
 #include "file/path-at.h"
 
-#define DEADLINE_MS 30000
-#define SEARCH_MS 60000 /* of what looks at a whole tree */
-#define WATCH_MS 120000 /* of what may wait for something to happen */
-#define TREE_MS 600000  /* of what may be long and says nothing meanwhile */
 #define LIST_POOL MIB(24)
 
-/* What a file is */
+/* Stat */
 
 static enum file_type file_type_from_mode(mode_t mode)
 {
@@ -52,7 +48,7 @@ static int file_stat_fill(const char *path, const struct stat *st, const char *t
 		.mode = arena_strndup(arena, mode, sizeof(mode)),
 		.uid = st->st_uid,
 		.gid = st->st_gid,
-		/* times before 1970 and behind 2261 cannot be told */
+		/* times before 1970 and after 2261 do not fit */
 		.mtime_ns = s < 0 || s >= INT64_MAX / (int64_t)NS_PER_S
 				    ? 0
 				    : (uint64_t)s * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec,
@@ -68,7 +64,7 @@ int file_stat_describe(const char *path, const struct stat *st, int dirfd, const
 {
 	char target[FILE_PATH_MAX + 1] = {};
 
-	/* it may have become something else, and then it leads nowhere */
+	/* it may have been replaced meanwhile, and then has no target */
 	if (S_ISLNK(st->st_mode) && readlinkat(dirfd, name, target, sizeof(target) - 1) < 0)
 		target[0] = 0;
 	return file_stat_fill(path, st, target, arena, ret);
@@ -90,24 +86,24 @@ int file_stat_path(const struct file_stat_query *q, struct arena *arena, struct 
 	if (fstat(fd, &st) < 0)
 		return file_fail_lookup(err, errno, path);
 	if (file_stat_describe(path, &st, fd, "", arena, ret) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
 	return 0;
 }
 
 void child_file_stat(struct child_op *w)
 {
-	struct file_stat told;
+	struct file_stat reply;
 	struct cay_err err = {};
 
-	if (file_stat_path(child_op_query(w), child_op_arena(w), &told, &err) < 0)
+	if (file_stat_path(child_op_query(w), child_op_arena(w), &reply, &err) < 0)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_stat_table, &told);
+		child_op_reply_json(w, &file_stat_table, &reply);
 }
 
-/* A directory */
+/* List */
 
-/* As it was asked for and below, so that each can be asked for. */
+/* The requested path joined with the name, so that a client can use it as it is. */
 static const char *file_list_join_path(struct arena *arena, const char *dir, const char *name)
 {
 	size_t n = strcmp(dir, ".") == 0 ? 0 : strlen(dir), m = strlen(name);
@@ -142,25 +138,25 @@ void child_file_list(struct child_op *w)
 {
 	const struct file_list_query *q = child_op_query(w);
 	auto_arena arena = ARENA_INIT(LIST_POOL);
-	struct file_list told;
+	struct file_list reply;
 	struct cay_err err = {};
 	const char *path = NULL;
 	struct dir_list list;
 
 	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &path, &err) >= 0 &&
 	    dir_list_read(path, (unsigned)q->depth, (size_t)q->limit, &arena, &list, &err) >= 0 &&
-	    file_list_describe(path, &list, &arena, &told) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a list");
+	    file_list_describe(path, &list, &arena, &reply) < 0)
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the list");
 	if (err.code)
 		child_op_fail(w, &err);
 	else
-		child_op_reply_json(w, &file_list_table, &told);
+		child_op_reply_json(w, &file_list_table, &reply);
 }
 
-/* Its bytes */
+/* Read */
 
-/* Files of /proc and the like say 0 and have content all the same.  They are read as far as
- * they go now, and are small or refused. */
+/* Files of /proc and the like report size 0 and have content.  They are read whole, and
+ * refused when large. */
 static void file_read_send_unsized(struct child_op *w, int fd, const char *path)
 {
 	auto_buf all = BUF_INIT(FILE_UNSIZED_MAX);
@@ -170,7 +166,7 @@ static void file_read_send_unsized(struct child_op *w, int fd, const char *path)
 	do {
 		if (buf_reserve(&all, KIB(64)) < 0) {
 			(void)cay_fail(&err, CAY_E_TOO_LARGE,
-				       "it has no size of its own and more than %zu bytes",
+				       "the file reports no size and has more than %zu bytes",
 				       FILE_UNSIZED_MAX);
 			break;
 		}
@@ -211,10 +207,11 @@ static void file_read_send_range(struct child_op *w, int fd, uint64_t size)
 	struct cay_err err = {};
 
 	if (file_read_set_range_header(w, kind, first, n, size) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 		child_op_fail(w, &err);
 	} else if (kind == HTTP_RANGE_UNSATISFIABLE) {
-		(void)cay_fail(&err, CAY_E_RANGE, "it has %llu bytes", (unsigned long long)size);
+		(void)cay_fail(&err, CAY_E_RANGE, "the file has %llu bytes",
+			       (unsigned long long)size);
 		child_op_fail(w, &err);
 	} else if (child_op_start_stream(w, kind == HTTP_RANGE_PART ? 206 : 200,
 					 "application/octet-stream", n) >= 0 &&
@@ -223,8 +220,8 @@ static void file_read_send_range(struct child_op *w, int fd, uint64_t size)
 	}
 }
 
-/* How long it is now is what is promised: bytes added later are not sent, and when some are
- * taken away the connection ends short of it. */
+/* Content-Length is the size now: bytes added later are not sent, and if the file shrinks the
+ * connection ends early. */
 void child_file_read(struct child_op *w)
 {
 	const struct file_query *q = child_op_query(w);
@@ -240,41 +237,4 @@ void child_file_read(struct child_op *w)
 		file_read_send_unsized(w, fd, path);
 	else
 		file_read_send_range(w, fd, (uint64_t)st.st_size);
-}
-
-static const struct {
-	child_op_fn *fn;
-	uint64_t deadline_ms;
-} file_child_ops[OP_NUM] = {
-	[OP_FILE_READ] = { child_file_read, DEADLINE_MS },
-	[OP_FILE_STAT] = { child_file_stat, DEADLINE_MS },
-
-	[OP_FILE_VIEW] = { child_file_view, DEADLINE_MS },
-	[OP_FILE_GLOB] = { child_file_glob, SEARCH_MS },
-	[OP_TREE_GET] = { child_tree_get, DEADLINE_MS },
-	[OP_TREE_PUT] = { child_tree_put, DEADLINE_MS },
-	[OP_FILE_GREP] = { child_file_grep, SEARCH_MS },
-	[OP_FILE_EDIT] = { child_file_edit, DEADLINE_MS },
-	[OP_FILE_WATCH] = { child_file_watch, WATCH_MS },
-	[OP_FILE_LIST] = { child_file_list, DEADLINE_MS },
-	[OP_FILE_WRITE] = { child_file_write, DEADLINE_MS },
-	[OP_FILE_MKDIR] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_MOVE] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_COPY] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_DELETE] = { child_file_change, TREE_MS },
-	[OP_FILE_CHMOD] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_SYMLINK] = { child_file_change, DEADLINE_MS },
-	[OP_FILE_BATCH] = { child_file_batch, TREE_MS },
-};
-
-bool file_handle_operation(struct init *in, struct request *rq)
-{
-	ptrdiff_t op = rq->match.op - ops;
-	const struct file_list_query *q = rq->query;
-
-	if (!file_child_ops[op].fn)
-		return false;
-	child_op_start(in, rq, file_child_ops[op].fn,
-		       op == OP_FILE_LIST ? q->timeout_ms : file_child_ops[op].deadline_ms);
-	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on text files: a part of one, changes of one, looking for some */
+/* file.view, file.glob and file.grep */
 #include <dirent.h>
 #include <sys/resource.h>
 
@@ -11,14 +11,14 @@
 #include "text/base64.h"
 
 #define GREP_TEXT_MAX MIB(1) /* of all lines together */
-#define GREP_MEMORY MIB(512) /* an expression can be made to want any amount */
+#define GREP_MEMORY MIB(512) /* memory an expression may need */
 
 int file_bytes_to_text(struct slice s, const char **ret, const char **ret_b64)
 {
 	char *text;
 
 	*ret = *ret_b64 = NULL;
-	/* JSON's text has no NUL here: it is a C string on our side */
+	/* in C the JSON text is a string, so it has no NUL */
 	if (utf8_is_valid(s.p, s.n) && !(s.n && memchr(s.p, '\0', s.n))) {
 		text = calloc(1, s.n + 1);
 		if (text && s.n)
@@ -33,15 +33,15 @@ int file_bytes_to_text(struct slice s, const char **ret, const char **ret_b64)
 	return text ? 0 : -ENOMEM;
 }
 
-void file_bytes_free(const char *told, const char *told_b64)
+void file_bytes_free(const char *text, const char *text_b64)
 {
-	free((void *)(uintptr_t)told);
-	free((void *)(uintptr_t)told_b64);
+	free((void *)(uintptr_t)text);
+	free((void *)(uintptr_t)text_b64);
 }
 
 static int file_reply_no_memory(struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
 }
 
 int file_path_or_workspace(const char *path, const char *path_b64, struct arena *arena,
@@ -60,7 +60,7 @@ void child_file_view(struct child_op *w)
 					  .numbers = q->numbers,
 					  .width = q->width };
 	auto_lines l = LINES_INIT;
-	struct file_view told = {};
+	struct file_view reply = {};
 	struct cay_err err = {};
 
 	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &ask.path, &err) <
@@ -69,7 +69,7 @@ void child_file_view(struct child_op *w)
 		child_op_fail(w, &err);
 		return;
 	}
-	told = (struct file_view){
+	reply = (struct file_view){
 		.size = l.size,
 		.first = l.first,
 		.has_first = l.first && !l.binary,
@@ -80,12 +80,12 @@ void child_file_view(struct child_op *w)
 		.binary = l.binary,
 		.cut = l.cut,
 	};
-	if (file_bytes_to_text((struct slice){ buf_str(&l.text), l.text.len }, &told.text,
-			       &told.text_b64) < 0) {
+	if (file_bytes_to_text((struct slice){ buf_str(&l.text), l.text.len }, &reply.text,
+			       &reply.text_b64) < 0) {
 		(void)file_reply_no_memory(&err);
 		child_op_fail(w, &err);
 	} else {
-		child_op_reply_json(w, &file_view_table, &told);
+		child_op_reply_json(w, &file_view_table, &reply);
 	}
 }
 
@@ -145,7 +145,7 @@ void child_file_glob(struct child_op *w)
 	auto_arena arena = ARENA_INIT((GLOB_FIND_LIMIT_MAX + 2) * sizeof(struct file_found));
 	CAY_CLEANUP(found_files_fini) struct found_files rows = {};
 	auto_glob_find f = {};
-	struct file_glob told;
+	struct file_glob reply;
 	struct cay_err err = {};
 
 	if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &ask.dir, &err) < 0 ||
@@ -154,8 +154,8 @@ void child_file_glob(struct child_op *w)
 		child_op_fail(w, &err);
 		return;
 	}
-	told = (struct file_glob){ { rows.v, rows.n }, f.total, f.skipped };
-	child_op_reply_json(w, &file_glob_table, &told);
+	reply = (struct file_glob){ { rows.v, rows.n }, f.total, f.skipped };
+	child_op_reply_json(w, &file_glob_table, &reply);
 }
 
 struct grep_hits {
@@ -165,7 +165,7 @@ struct grep_hits {
 	bool full;
 };
 
-/* Past the limit the search ends as if it had found all it was asked for. */
+/* At the limit the search ends as if it had found everything. */
 static int on_grep_hit(void *arg, const struct grep_hit *h)
 {
 	struct grep_hits *all = arg;
@@ -228,7 +228,7 @@ void child_file_grep(struct child_op *w)
 				    .on_file = on_grep_progress,
 				    .arg = &all };
 	struct grep_result done;
-	struct file_grep told;
+	struct file_grep reply;
 	struct cay_err err = {};
 
 	grep_limit_memory();
@@ -237,12 +237,12 @@ void child_file_grep(struct child_op *w)
 		child_op_fail(w, &err);
 		return;
 	}
-	told = (struct file_grep){
+	reply = (struct file_grep){
 		.hits = { all.v, all.n },
 		.files = done.files,
 		.binary = done.binary,
 		.skipped = done.skipped,
 		.truncated = done.more || all.full,
 	};
-	child_op_reply_json(w, &file_grep_table, &told);
+	child_op_reply_json(w, &file_grep_table, &reply);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trees of files as archives: requests and replies around src/lib/file/tree-*.h */
+/* tree.get and tree.put: requests and replies around src/lib/archive */
 #include <fcntl.h>
 #include <signal.h>
 
@@ -10,7 +10,7 @@
 
 #define PIECE KIB(60)
 
-/* The workspace itself where nothing is named. */
+/* A missing path means the workspace. */
 static int tree_path_or_workspace(struct child_op *w, const char *path, const char *path_b64,
 				  const char **ret, struct cay_err *err)
 {
@@ -18,10 +18,10 @@ static int tree_path_or_workspace(struct child_op *w, const char *path, const ch
 				ret, err);
 }
 
-/* Out */
+/* tree.get */
 
-/* A tar is written in blocks, the connection in pieces.  The reply begins with the first:
- * what fails before it is told, and a tree that is one piece has a length. */
+/* A tar is written in blocks, the connection in pieces.  The reply starts with the first
+ * piece: an earlier failure is an error reply, and a tree of one piece has a length. */
 struct tree_writer {
 	struct child_op *w;
 	const char *media;
@@ -66,7 +66,7 @@ static int tree_writer_write(void *arg, const void *p, size_t n, struct cay_err 
 static int tree_writer_pack(struct tree_writer *o, int fd, const char *path, bool gzip,
 			    struct cay_err *err)
 {
-	static struct gz_writer gz; /* of a process of our own */
+	static struct gz_writer gz; /* static: the process is its own */
 	struct tree_counts n;
 	int r;
 
@@ -107,11 +107,11 @@ void child_tree_get(struct child_op *w)
 		child_op_fail(w, &err);
 }
 
-/* In */
+/* tree.put */
 
 struct tree_body {
 	struct child_op *w;
-	ssize_t failed; /* of the body, or 0 */
+	ssize_t failed; /* of reading the body, or 0 */
 };
 
 static ssize_t tree_body_read(void *arg, void *p, size_t n, struct cay_err *err)
@@ -178,8 +178,8 @@ void child_tree_put(struct child_op *w)
 	struct cay_err err = {};
 	int r;
 
-	/* a client that leaves is seen where the body is read, and what is half made goes;
-	 * who does not come to it is killed a moment later */
+	/* reading the body detects that the client left, and the half-made tree is removed; a
+	 * child that does not get there is killed a moment later */
 	(void)signal(SIGTERM, SIG_IGN);
 	r = tree_path_or_workspace(w, q->path, q->path_b64, &path, &err);
 	if (r >= 0)

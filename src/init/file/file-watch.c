@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to files, as a stream of events or as those of a moment */
+/* file.watch: a stream of events, or those of the next moment */
 #include "file/watch.h"
 #include "init/file/file-read.h"
 
 #define EVENTS_POOL KIB(256)
-#define LIVE_MS 15000 /* a stream in which nothing happens has a comment so often */
+#define LIVE_MS 15000 /* between comments in a stream without events */
 
 struct watch_reply {
 	struct child_op *op;
 	uint64_t number;
 	bool stream;
 	size_t limit;
-	struct file_event *v; /* of a reply that is no stream */
+	struct file_event *v; /* of a reply that is not a stream */
 	size_t n;
 };
 
@@ -38,26 +38,27 @@ static int watch_reply_send_event(struct watch_reply *t, const struct file_event
 static int on_file_watch_event(void *arg, const struct watch_event *e)
 {
 	struct watch_reply *t = arg;
-	struct file_event told = { .number = t->number++,
-				   .event = e->kind,
-				   .directory = e->dir,
-				   .move = e->move,
-				   .has_move = e->move };
-	int r = file_bytes_to_text(e->path, &told.path, &told.path_b64);
+	struct file_event reply = { .number = t->number++,
+				    .event = e->kind,
+				    .directory = e->dir,
+				    .move = e->move,
+				    .has_move = e->move };
+	int r = file_bytes_to_text(e->path, &reply.path, &reply.path_b64);
 
-	/* nothing can go wrong any more when the first comes */
-	if (r >= 0 && t->stream && !told.number)
+	/* after the first event nothing can fail any more */
+	if (r >= 0 && t->stream && !reply.number)
 		r = child_op_start_stream(t->op, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
 	if (r >= 0 && t->stream)
-		r = watch_reply_send_event(t, &told);
+		r = watch_reply_send_event(t, &reply);
 	if (r >= 0 && !t->stream && t->n < t->limit)
-		t->v[t->n++] = told; /* and its path */
+		t->v[t->n++] = reply; /* with its path */
 	else
-		file_bytes_free(told.path, told.path_b64);
+		file_bytes_free(reply.path, reply.path_b64);
 	return r;
 }
 
-/* Until the client leaves (then we are killed, or cannot write) or the directory does. */
+/* Until the client leaves (then the child is killed, or cannot write) or the directory is
+ * removed. */
 static void watch_reply_stream_events(struct watch_reply *t, struct watch *w)
 {
 	int r = 0;
@@ -71,11 +72,11 @@ static void watch_reply_stream_events(struct watch_reply *t, struct watch *w)
 		child_op_end_stream(t->op);
 }
 
-/* Whatever comes with the first event, or nothing. */
+/* The events that arrive with the first one, or none. */
 static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint64_t wait_ms)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + wait_ms * NS_PER_MS;
-	struct file_event_list told;
+	struct file_event_list reply;
 	int r = 0;
 
 	while (r == 0 && t->n < 2) {
@@ -85,8 +86,8 @@ static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint
 			break;
 		r = watch_read(w, (int)((end - now) / NS_PER_MS) + 1);
 	}
-	told = (struct file_event_list){ { t->v, t->n } };
-	child_op_reply_json(t->op, &file_event_list_table, &told);
+	reply = (struct file_event_list){ { t->v, t->n } };
+	child_op_reply_json(t->op, &file_event_list_table, &reply);
 }
 
 void child_file_watch(struct child_op *w)
@@ -104,7 +105,7 @@ void child_file_watch(struct child_op *w)
 
 	t.v = arena_alloc(&arena, t.limit, sizeof(*t.v));
 	if (!t.v)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for an answer");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
 	else if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &path, &err) >= 0)
 		(void)watch_open(path, !q->flat, on_file_watch_event, &t, &watch, &err);
 	if (err.code && (!t.stream || !t.number))

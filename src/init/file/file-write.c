@@ -8,14 +8,14 @@
 int file_owner_resolve(const char *text, uid_t *ret_uid, gid_t *ret_gid, struct cay_err *err)
 {
 	auto_buf passwd = BUF_INIT(USERS_FILE_MAX), group = BUF_INIT(USERS_FILE_MAX);
-	static struct user user; /* of a process of our own */
+	static struct user user; /* static: the process is its own */
 	int r;
 
 	*ret_uid = (uid_t)-1;
 	*ret_gid = (gid_t)-1;
 	if (!text)
 		return 0;
-	/* an image without these files has numbers for users */
+	/* without these files an image has only numeric users */
 	(void)!image_file_read("/etc/passwd", &passwd);
 	(void)!image_file_read("/etc/group", &group);
 	r = user_find(slice_of(text), (struct slice){ passwd.data, passwd.len },
@@ -36,7 +36,8 @@ static int file_write_read_hash(const char *text, const char *field, unsigned ch
 	if (!text)
 		return 0;
 	if (hex_decode(text, strlen(text), to, FILE_HASH_LEN) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, field, "not 64 lower-case hex digits");
+		return cay_fail_field(err, CAY_E_INVALID, field,
+				      "expected 64 lower-case hexadecimal digits");
 	*ret = to;
 	return 0;
 }
@@ -54,7 +55,8 @@ static int file_write_read_query(const struct file_write_query *q, struct arena 
 	ret->size = q->size;
 	ret->has_mode = q->mode;
 	if (r >= 0 && q->mode && file_mode_parse(q->mode, &ret->mode) < 0)
-		r = cay_fail_field(err, CAY_E_INVALID, "mode", "not three or four octal digits");
+		r = cay_fail_field(err, CAY_E_INVALID, "mode",
+				   "expected three or four octal digits");
 	if (r >= 0)
 		r = file_write_read_hash(q->sha256, "sha256", hashes[0], &ret->new_hash, err);
 	if (r >= 0)
@@ -62,7 +64,7 @@ static int file_write_read_query(const struct file_write_query *q, struct arena 
 	return r < 0 ? r : file_owner_resolve(q->owner, &ret->uid, &ret->gid, err);
 }
 
-/* All of the body; how its end, or its lack, is answered is the caller's. */
+/* All of the body; the caller replies for its end or its failure. */
 static ssize_t file_write_body(struct child_op *w, struct atomic_write *p, struct cay_err *err)
 {
 	const void *bytes = NULL;
@@ -74,7 +76,7 @@ static ssize_t file_write_body(struct child_op *w, struct atomic_write *p, struc
 	return n;
 }
 
-/* What cannot be told is not done. */
+/* Prepare the reply first: without it, nothing is changed. */
 static int file_write_commit(struct atomic_write *p, struct arena *arena, struct file_written *ret,
 			     struct cay_err *err)
 {
@@ -83,7 +85,7 @@ static int file_write_commit(struct atomic_write *p, struct arena *arena, struct
 
 	*ret = (struct file_written){ .sha256 = hex };
 	if (!hex || file_path_encode(p->conf.path, arena, &ret->path, &ret->path_b64) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
 	r = atomic_write_commit(p, err);
 	if (r < 0)
 		return r;
@@ -113,7 +115,7 @@ void child_file_write(struct child_op *w)
 	unsigned char hashes[2][FILE_HASH_LEN];
 	struct atomic_write_conf conf = {};
 	auto_atomic_write p = ATOMIC_WRITE_INIT;
-	struct file_written told = {};
+	struct file_written reply = {};
 	struct cay_err err = {};
 	ssize_t n = 0;
 
@@ -126,11 +128,11 @@ void child_file_write(struct child_op *w)
 		child_op_fail_body(w, n);
 		return;
 	}
-	if (err.code || file_write_commit(&p, child_op_arena(w), &told, &err) < 0) {
-		atomic_write_fini(&p); /* who is told that it failed finds what was */
+	if (err.code || file_write_commit(&p, child_op_arena(w), &reply, &err) < 0) {
+		atomic_write_fini(&p); /* after an error reply the old file is there */
 		p = ATOMIC_WRITE_INIT;
 		child_op_fail(w, &err);
 		return;
 	}
-	child_op_reply_json(w, &file_written_table, &told);
+	child_op_reply_json(w, &file_written_table, &reply);
 }

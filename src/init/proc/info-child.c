@@ -12,13 +12,14 @@
 #include "base/jsonw.h"
 #include "base/path.h"
 #include "init/exec/pipes.h"
+#include "init/proc/proc-query.h"
 
 #define VERSIONS_MS 2000 /* for all of them */
 #define VERSION_MAX 200
 #define OS_RELEASE_MAX KIB(16)
 
 static const struct {
-	const char *name, *ask; /* how it is asked for its version */
+	const char *name, *ask; /* the argument that prints the version */
 } known_tools[] = {
 	{ "sh", NULL },
 	{ "bash", "--version" },
@@ -53,7 +54,7 @@ struct tool_probe {
 	int fd;
 };
 
-/* Of a process of our own, so they are nobody's globals. */
+/* Globals of a process of its own. */
 static struct tool_probe found_tools[ARRAY_SIZE(known_tools)];
 static struct tool tools[ARRAY_SIZE(known_tools)];
 
@@ -76,7 +77,7 @@ static bool tool_find_in_path(const char *name, char *path, size_t max)
 
 /* Versions */
 
-/* Not by fork(): libuv has made itself a part of that, with fds that are closed here. */
+/* Not by fork(): libuv registers fork handlers, whose fds are closed here. */
 static void tool_version_spawn(struct tool_probe *f, const char *name, const char *how)
 {
 	char *const argv[] = { (char *)(uintptr_t)name, (char *)(uintptr_t)how, NULL };
@@ -102,7 +103,7 @@ static void tool_version_spawn(struct tool_probe *f, const char *name, const cha
 		(void)close(fds[0]);
 }
 
-/* False when nothing more comes, or is wanted. */
+/* False at the end, or when there is enough. */
 static bool tool_version_read(struct tool_probe *f)
 {
 	ssize_t n = read(f->fd, f->version + f->n, VERSION_MAX - f->n);
@@ -113,7 +114,7 @@ static bool tool_version_read(struct tool_probe *f)
 	       (n < 0 && errno == EAGAIN);
 }
 
-/* False when somebody was late. */
+/* False when a tool was late. */
 static bool tool_versions_collect(void)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + VERSIONS_MS * NS_PER_MS;
@@ -131,14 +132,14 @@ static bool tool_versions_collect(void)
 			return true;
 		if (now >= end ||
 		    poll(polls, ARRAY_SIZE(known_tools), (int)((end - now) / NS_PER_MS) + 1) <= 0)
-			return false; /* who is late is killed with us */
+			return false; /* late tools are killed with this process */
 		for (size_t i = 0; i < ARRAY_SIZE(known_tools); i++)
 			if (polls[i].revents && !tool_version_read(&found_tools[i]))
 				(void)close(cay_take_fd(&found_tools[i].fd));
 	}
 }
 
-/* Its first line, if that is text. */
+/* Its first line, if it is UTF-8. */
 static const char *tool_version_first_line(struct tool_probe *f)
 {
 	char *end = memchr(f->version, '\n', f->n);
@@ -176,7 +177,7 @@ static size_t tools_find(bool versions, bool *ret_all)
 
 /* The operating system */
 
-/* A value of os-release as a shell would read it; NULL when it is not text. */
+/* A value of os-release as a shell reads it; NULL when it is not UTF-8. */
 static const char *os_release_unquote(struct slice value)
 {
 	char quote = value.n && (value.p[0] == '"' || value.p[0] == '\'') ? value.p[0] : 0;
@@ -232,13 +233,14 @@ static const char *info_text_or_default(const char *s, const char *otherwise)
 
 int child_sandbox_info(void *arg)
 {
-	const struct info_request *wanted = arg;
+	const struct proc_query *q = arg;
+	const struct info_query *query = q->rq->query;
 	auto_buf out = BUF_INIT(INFO_JSON_MAX), kernel = BUF_INIT(256);
 	struct jw w = jw_to(&out);
 	struct utsname u;
 	bool all;
-	struct info told = {
-		.workspace = info_text_or_default(wanted->workspace, "/"),
+	struct info reply = {
+		.workspace = info_text_or_default(q->init->claim.cwd, "/"),
 		.user = info_text_or_default(getenv("USER"), NULL),
 		.home = info_text_or_default(getenv("HOME"), "/"),
 		.uid = getuid(),
@@ -247,13 +249,13 @@ int child_sandbox_info(void *arg)
 
 	if (uname(&u) < 0 || buf_printf(&kernel, "%s %s", u.sysname, u.release) < 0)
 		return 1;
-	told.kernel = info_text_or_default(buf_str(&kernel), "Linux");
-	told.arch = info_text_or_default(u.machine, "unknown");
-	told.hostname = info_text_or_default(u.nodename, "");
-	os_release_read(&told);
-	told.tools = (struct field_list){ tools, tools_find(wanted->versions, &all) };
-	field_encode(&info_table, NULL, &told, &w);
+	reply.kernel = info_text_or_default(buf_str(&kernel), "Linux");
+	reply.arch = info_text_or_default(u.machine, "unknown");
+	reply.hostname = info_text_or_default(u.nodename, "");
+	os_release_read(&reply);
+	reply.tools = (struct field_list){ tools, tools_find(query->versions, &all) };
+	field_encode(&info_table, NULL, &reply, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
-	return all ? 0 : INFO_EXIT_INCOMPLETE;
+	return all ? 0 : PROC_QUERY_INCOMPLETE;
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/path.h"
+#include "init/proc/proc-query.h"
 #include "init/proc/processes.h"
 
 #define LISTENS SLICE("0A")
@@ -29,7 +30,7 @@ static int proc_net_parse_hex(struct slice s, uint64_t *ret)
 	return 0;
 }
 
-/* Words of the kernel's, each as this machine has a number. */
+/* Words of the kernel, each a number in this machine's byte order. */
 static int proc_net_parse_address(struct slice s, bool v6, uint8_t ret[static 16])
 {
 	size_t words = v6 ? 4 : 1;
@@ -79,7 +80,7 @@ size_t listeners_parse(struct slice text, bool v6, struct listener *ret, size_t 
 	size_t n = 0;
 
 	*ret_more = false;
-	(void)slice_cut(&text, '\n'); /* what the columns are */
+	(void)slice_cut(&text, '\n'); /* column titles */
 	while (n < max) {
 		struct slice line = slice_cut(&text, '\n');
 
@@ -102,7 +103,7 @@ bool listener_is_on_loopback(const struct listener *l)
 	       memcmp(l->address, mapped, 16) == 0;
 }
 
-/* Up to the first that does not listen: behind it nobody does. */
+/* Up to the first row that does not listen: no later one does. */
 static size_t listeners_read_file(bool v6, char *to, struct listener *ret, size_t max)
 {
 	auto_close int fd = open(v6 ? "/proc/self/net/tcp6" : "/proc/self/net/tcp",
@@ -136,7 +137,7 @@ static size_t listeners_read_all(struct listener *ret, size_t max)
 
 bool port_is_open(uint16_t port)
 {
-	static struct listener all[PORTS_MAX]; /* one look for all who wait */
+	static struct listener all[PORTS_MAX]; /* static: not reentered */
 	static uint64_t looked_ns;
 	static size_t n;
 	bool found = false;
@@ -150,11 +151,11 @@ bool port_is_open(uint16_t port)
 	return found;
 }
 
-/* Whose they are */
+/* Processes */
 
 struct port_owners {
 	const struct listener *all;
-	uint64_t *pids; /* of each; 0: nobody is known */
+	uint64_t *pids; /* of each; 0: unknown */
 	size_t n, left;
 	uint64_t end_ns;
 };
@@ -215,8 +216,9 @@ static int listener_compare(const void *a, const void *b)
 	return x->port != y->port ? x->port - y->port : x->v6 - y->v6;
 }
 
-int child_port_list(const struct init *in)
+int child_port_list(void *arg)
 {
+	const struct proc_query *q = arg;
 	static struct listener all[PORTS_MAX];
 	static struct port rows[PORTS_MAX];
 	static char texts[PORTS_MAX][INET6_ADDRSTRLEN];
@@ -224,7 +226,7 @@ int child_port_list(const struct init *in)
 	auto_buf out = BUF_INIT(KIB(256));
 	struct jw w = jw_to(&out);
 	size_t n = listeners_read_all(all, PORTS_MAX);
-	struct port_list told = { .ports = { rows, n } };
+	struct port_list reply = { .ports = { rows, n } };
 	struct port_owners o = { all, pids, n, n,
 				 clk_boot_ns(&clk_system) + PORTS_OWNERS_MS * NS_PER_MS };
 
@@ -241,9 +243,9 @@ int child_port_list(const struct init *in)
 					 .pid = pids[i],
 					 .has_pid = pids[i] };
 		if (pids[i])
-			rows[i].exec = process_find_exec(in, pids[i]);
+			rows[i].exec = process_find_exec(q->init, pids[i]);
 	}
-	field_encode(&port_list_table, NULL, &told, &w);
+	field_encode(&port_list_table, NULL, &reply, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
 	return 0;

@@ -1,34 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/proc/proc-query.h"
 
-#include <signal.h>
+#include <sys/wait.h>
 
+#include "init/core/handlers.h"
 #include "init/core/signals.h"
 #include "init/exec/exec.h"
-#include "init/proc/port-connect.h"
 #include "init/proc/ports.h"
 #include "init/proc/processes.h"
 
-#define BODY_MAX MIB(1)
-#define TICK_MS 20        /* how often a port is looked for, at first */
-#define TICK_LATER_MS 100 /* after TICKS_SOON of them */
+#define TICK_MS 20        /* between checks of a port, at first */
+#define TICK_LATER_MS 100 /* after TICKS_SOON checks */
 #define TICKS_SOON 50
 
-struct proc_query {
-	struct init *init;
-	struct request *rq; /* NULL: nobody waits */
-	struct exec *exec;
-	int (*child_main)(const struct proc_query *p);
-	void (*on_done)(struct proc_query *p, struct buf *body);
-	uint64_t pid;
-	int sig;
-};
-
-static void proc_query_fail(struct proc_query *p, const struct cay_err *err)
+static void proc_query_fail(struct proc_query *q, const struct cay_err *err)
 {
-	struct request *rq = cay_take(p->rq);
+	struct request *rq = q->rq;
 
-	free(p);
+	free(q);
 	if (!rq)
 		return;
 	rq->events = NULL;
@@ -37,26 +26,28 @@ static void proc_query_fail(struct proc_query *p, const struct cay_err *err)
 
 static void on_proc_query_exit(struct exec *exec, void *arg)
 {
-	struct proc_query *p = arg;
+	struct proc_query *q = arg;
 	const struct output *o = &exec->out[0];
-	auto_buf body = BUF_INIT(BODY_MAX);
+	auto_buf body = BUF_INIT(PROC_QUERY_MAX);
 	struct cay_err err = {};
+	bool incomplete =
+		WIFEXITED(exec->status) && WEXITSTATUS(exec->status) == PROC_QUERY_INCOMPLETE;
 
 	if (exec->timed_out)
-		(void)cay_fail(&err, CAY_E_TIMEOUT, "looking took longer than %d ms",
+		(void)cay_fail(&err, CAY_E_TIMEOUT, "the query took longer than %d ms",
 			       PROC_QUERY_MS);
-	else if (exec->status || output_lost_bytes(o, 0) ||
+	else if ((exec->status && !incomplete) || output_lost_bytes(o, 0) ||
 		 buf_reserve(&body, (size_t)output_end_offset(o)) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "the sandbox could not be looked at");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "the query failed inside the sandbox");
 	else
 		body.len = output_read(o, 0, body.data, (size_t)output_end_offset(o));
-	if (err.code || !p->rq) {
-		proc_query_fail(p, &err);
+	if (err.code || !q->rq) {
+		proc_query_fail(q, &err);
 		return;
 	}
-	p->rq->events = NULL;
-	p->on_done(p, &body);
-	free(p);
+	q->rq->events = NULL;
+	q->on_done(q, &body, incomplete);
+	free(q);
 }
 
 static void on_proc_query_started(struct exec *, const struct cay_err *err, void *arg)
@@ -67,88 +58,71 @@ static void on_proc_query_started(struct exec *, const struct cay_err *err, void
 
 static void on_proc_query_client_gone(struct request *rq)
 {
-	struct proc_query *p = rq->data;
+	struct proc_query *q = rq->data;
 
-	p->rq = NULL;
-	exec_kill(p->exec);
+	q->rq = NULL;
+	exec_kill(q->exec);
 }
 
-static int child_proc_query(void *arg)
-{
-	const struct proc_query *p = arg;
-
-	return p->child_main(p);
-}
-
-static void proc_query_start(const struct proc_query *plan, const char *user)
+void proc_query_start(const struct proc_query *query)
 {
 	static const struct request_events events = { .gone = on_proc_query_client_gone };
-	struct exec_run req = { .cwd = "/", .user = user, .timeout_ms = PROC_QUERY_MS };
+	struct exec_run req = { .cwd = "/", .user = query->user, .timeout_ms = PROC_QUERY_MS };
 	struct exec_internal own = { .output_fd = -EBADF,
-				     .child_main = child_proc_query,
+				     .child_main = query->child_main,
 				     .on_started = on_proc_query_started,
 				     .on_ended = on_proc_query_exit };
-	struct request *rq = plan->rq;
-	struct proc_query *p = malloc(sizeof(*p));
+	struct request *rq = query->rq;
+	struct proc_query *q = malloc(sizeof(*q));
 	struct cay_err err = {};
 
-	if (!p) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to look");
+	if (!q) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the query");
 		return;
 	}
-	*p = *plan;
-	own.arg = p;
-	if (exec_start_internal(p->init, &req, &own, &p->exec, &err) < 0) {
-		free(p);
+	*q = *query;
+	own.arg = q;
+	if (exec_start_internal(q->init, &req, &own, &q->exec, &err) < 0) {
+		free(q);
 		request_fail(rq, &err);
 		return;
 	}
-	rq->data = p;
+	rq->data = q;
 	rq->events = &events;
 }
 
-static void proc_query_reply_json(struct proc_query *p, struct buf *body)
+void proc_query_reply_json(struct proc_query *q, struct buf *body, bool)
 {
-	request_reply(p->rq, 200, "application/json", body);
+	request_reply(q->rq, 200, "application/json", body);
 }
 
 /* Processes */
 
-static int proc_query_list_processes(const struct proc_query *p)
+/* As root, which sees the processes of every user; no user of the sandbox can change what such
+ * a child writes. */
+void op_process_list(struct request *rq, void *arg)
 {
-	return child_process_list(p->init);
-}
-
-/* As root, who sees what everybody does; nobody of the sandbox's users can change what
- * such a child says. */
-static void op_process_list(struct init *in, struct request *rq)
-{
-	proc_query_start(&(struct proc_query){ .init = in,
+	proc_query_start(&(struct proc_query){ .init = arg,
 					       .rq = rq,
-					       .child_main = proc_query_list_processes,
-					       .on_done = proc_query_reply_json },
-			 "0");
+					       .user = "0",
+					       .child_main = child_process_list,
+					       .on_done = proc_query_reply_json });
 }
 
-static int proc_query_list_descendants(const struct proc_query *p)
+/* The first is the requested process: if it is gone there is no tree. */
+static void proc_query_signal_tree(struct proc_query *q, struct buf *body, bool)
 {
-	return child_process_descendants(p->pid);
-}
-
-/* The first is who was asked for: if that is gone there is no tree of it. */
-static void proc_query_signal_tree(struct proc_query *p, struct buf *body)
-{
-	struct process_signalled told = {};
+	struct process_signalled reply = {};
 	struct process_ref one;
 
 	for (size_t at = 0; at + sizeof(one) <= body->len; at += sizeof(one)) {
 		memcpy(&one, body->data + at, sizeof(one));
-		told.signalled += process_send_signal(one.pid, &one.start, p->sig) >= 0;
+		reply.signalled += process_send_signal(one.pid, &one.start, q->sig) >= 0;
 	}
-	if (told.signalled)
-		request_reply_json(p->rq, &process_signalled_table, &told);
+	if (reply.signalled)
+		request_reply_json(q->rq, &process_signalled_table, &reply);
 	else
-		request_refuse(p->rq, CAY_E_NOT_FOUND, "there is no such process");
+		request_refuse(q->rq, CAY_E_NOT_FOUND, "no such process");
 }
 
 static int process_signal_parse(const struct process_signal *q, struct cay_err *err)
@@ -156,38 +130,41 @@ static int process_signal_parse(const struct process_signal *q, struct cay_err *
 	int sig = signal_parse(q->signal ? slice_of(q->signal) : SLICE("TERM"));
 
 	if (sig < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "signal", "there is no signal '%s'",
+		return cay_fail_field(err, CAY_E_INVALID, "signal", "unknown signal '%s'",
 				      q->signal);
 	return sig;
 }
 
-static void op_process_signal(struct init *in, struct request *rq)
+void op_process_signal(struct request *rq, void *arg)
 {
 	const struct process_signal *q = rq->body;
-	struct proc_query plan = { .init = in,
+	struct proc_query plan = { .init = arg,
 				   .rq = rq,
-				   .child_main = proc_query_list_descendants,
+				   .user = "0",
+				   .child_main = child_process_descendants,
 				   .on_done = proc_query_signal_tree };
 	struct cay_err err = {};
 	int r = process_signal_parse(q, &err);
 
 	plan.sig = r;
 	if (r >= 0 && str_parse_u64(rq->match.name, 1, INT32_MAX, &plan.pid) < 0)
-		r = cay_fail(&err, CAY_E_NOT_FOUND, "there is no such process");
+		r = cay_fail(&err, CAY_E_NOT_FOUND, "no such process");
 	else if (r >= 0 && plan.pid == 1)
-		r = cay_fail(&err, CAY_E_FORBIDDEN, "PID 1 is Cay's; delete the sandbox instead");
+		r = cay_fail(&err, CAY_E_FORBIDDEN,
+			     "PID 1 is reserved; delete the sandbox instead");
 	if (r < 0) {
 		request_fail(rq, &err);
 		return;
 	}
-	/* with 0 nothing is sent, but it is looked whether it could be */
+	/* signal 0 only checks that the process can be signalled */
 	r = process_send_signal(plan.pid, q->has_start ? &q->start : NULL, q->tree ? 0 : plan.sig);
 	if (r == -ESRCH)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such process");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such process");
 	else if (r < 0)
-		request_refuse(rq, CAY_E_FORBIDDEN, "the kernel does not let it be signalled");
+		request_refuse(rq, CAY_E_FORBIDDEN,
+			       "the kernel does not permit signalling this process");
 	else if (q->tree)
-		proc_query_start(&plan, "0");
+		proc_query_start(&plan);
 	else
 		request_reply_json(rq, &process_signalled_table,
 				   &(struct process_signalled){ .signalled = 1 });
@@ -195,19 +172,13 @@ static void op_process_signal(struct init *in, struct request *rq)
 
 /* Ports */
 
-static int proc_query_list_ports(const struct proc_query *p)
+/* As the sandbox's user, whose processes' open files it may read. */
+void op_port_list(struct request *rq, void *arg)
 {
-	return child_port_list(p->init);
-}
-
-/* As the user, whose processes' files it can see. */
-static void op_port_list(struct init *in, struct request *rq)
-{
-	proc_query_start(&(struct proc_query){ .init = in,
+	proc_query_start(&(struct proc_query){ .init = arg,
 					       .rq = rq,
-					       .child_main = proc_query_list_ports,
-					       .on_done = proc_query_reply_json },
-			 NULL);
+					       .child_main = child_port_list,
+					       .on_done = proc_query_reply_json });
 }
 
 struct port_wait {
@@ -226,14 +197,14 @@ static void on_port_wait_closed(uv_handle_t *h)
 static bool port_wait_reply_if_done(struct port_wait *w)
 {
 	uint64_t waited = uv_now(w->timer.loop) - w->begun;
-	struct port_open told = { .port = w->port,
-				  .open = port_is_open(w->port),
-				  .waited_ms = waited };
+	struct port_open reply = { .port = w->port,
+				   .open = port_is_open(w->port),
+				   .waited_ms = waited };
 
-	if (!told.open && waited < w->wait_ms)
+	if (!reply.open && waited < w->wait_ms)
 		return false;
 	w->rq->events = NULL;
-	request_reply_json(w->rq, &port_open_table, &told);
+	request_reply_json(w->rq, &port_open_table, &reply);
 	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
 	return true;
 }
@@ -253,20 +224,21 @@ static void on_port_wait_client_gone(struct request *rq)
 	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
 }
 
-static void op_port_wait(struct init *in, struct request *rq)
+void op_port_wait(struct request *rq, void *arg)
 {
+	struct init *in = arg;
 	static const struct request_events events = { .gone = on_port_wait_client_gone };
 	const struct port_wait_query *q = rq->query;
 	struct port_wait *w;
 	uint64_t port;
 
 	if (str_parse_u64(rq->match.name, 1, UINT16_MAX, &port) < 0) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "ports are 1 to 65535");
+		request_refuse(rq, CAY_E_NOT_FOUND, "a port is a number from 1 to 65535");
 		return;
 	}
 	w = calloc(1, sizeof(*w));
 	if (!w) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to wait");
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to wait for the port");
 		return;
 	}
 	*w = (struct port_wait){ .rq = rq, .port = (uint16_t)port, .wait_ms = q->wait_ms };
@@ -278,20 +250,4 @@ static void op_port_wait(struct init *in, struct request *rq)
 	rq->data = w;
 	rq->events = &events;
 	(void)uv_timer_start(&w->timer, on_port_wait_tick, TICK_MS, TICK_MS);
-}
-
-static void (*const proc_op_handlers[OP_NUM])(struct init *in, struct request *rq) = {
-	[OP_PROCESS_LIST] = op_process_list, [OP_PROCESS_SIGNAL] = op_process_signal,
-	[OP_PORT_LIST] = op_port_list,       [OP_PORT_WAIT] = op_port_wait,
-	[OP_PORT_CONNECT] = op_port_connect,
-};
-
-bool proc_handle_operation(struct init *in, struct request *rq)
-{
-	ptrdiff_t op = rq->match.op - ops;
-
-	if (!proc_op_handlers[op])
-		return false;
-	proc_op_handlers[op](in, rq);
-	return true;
 }

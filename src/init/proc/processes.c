@@ -13,18 +13,19 @@
 #include "base/path.h"
 #include "init/core/users.h"
 #include "init/exec/exec.h"
+#include "init/proc/proc-query.h"
 
 #define STAT_MAX KIB(1)
 #define STATUS_MAX KIB(4)
-#define POOL_MAX MIB(8) /* PROCS_MAX rows as read and as told, and the names of PROCS_JSON */
-#define ROW_JSON 420    /* what a row takes beside its command, names and numbers */
+#define POOL_MAX MIB(8) /* PROCS_MAX rows, read and described, and the texts of PROCS_JSON */
+#define ROW_JSON 420    /* of a row without its command and names */
 
 /* Text */
 
 int process_stat_parse(struct slice text, struct process_stat *ret)
 {
 	const char *open = memchr(text.p, '(', text.n);
-	const char *close = memrchr(text.p, ')', text.n); /* the name may have some too */
+	const char *close = memrchr(text.p, ')', text.n); /* the name may contain some */
 	struct slice pid, rest, words[22];
 	uint64_t user, kernel;
 
@@ -117,14 +118,14 @@ struct id process_find_exec(const struct init *in, uint64_t pid)
 	struct id id =
 		n < 0 ? (struct id){} : process_exec_from_cgroup((struct slice){ text, (size_t)n });
 
-	/* services and what PID 1 does itself have such cgroups too */
+	/* services and internal execs have such cgroups as well */
 	for (const struct exec *exec = in->newest_exec; id.noun && exec; exec = exec->prev)
 		if (id_eq(&exec->id, &id))
 			return exec_is_visible(exec) ? id : (struct id){};
 	return (struct id){};
 }
 
-/* All of them, but for who looks. */
+/* All processes but this one */
 
 struct process_row {
 	struct process_stat stat;
@@ -134,7 +135,7 @@ struct process_row {
 struct process_table {
 	struct process_row *rows; /* by parent, then number */
 	size_t n;
-	uint32_t *order; /* the tree's */
+	uint32_t *order; /* of the tree */
 	uint64_t left_out;
 };
 
@@ -170,7 +171,7 @@ static void process_table_read_proc(struct process_table *a)
 	qsort(a->rows, a->n, sizeof(*a->rows), process_compare_by_parent);
 }
 
-/* Where the children of that one begin. */
+/* The index of its first child. */
 static size_t process_table_first_child(const struct process_table *a, uint64_t pid)
 {
 	size_t from = 0, to = a->n;
@@ -186,8 +187,8 @@ static size_t process_table_first_child(const struct process_table *a, uint64_t 
 	return from;
 }
 
-/* Rows below that one in the tree's order, to order from `at` on; how many are there then.
- * The numbers that wait to be looked at are kept behind: no row is twice in it. */
+/* Append the rows below root to order, from `at` on; returns the new number of rows.  Rows
+ * still to visit are kept in `wait`; no row is in it twice. */
 static size_t process_table_order_tree(struct process_table *a, uint32_t *wait, uint32_t root,
 				       uint64_t depth, size_t at)
 {
@@ -219,8 +220,8 @@ static bool process_table_has_parent(const struct process_table *a, const struct
 	return false;
 }
 
-/* What was read one after the other need not be a tree: who has lost its parent begins
- * another one. */
+/* Processes come and go while they are read, so this need not be one tree: a process without a
+ * parent starts another. */
 static int process_table_load(struct process_table *a, struct arena *arena)
 {
 	uint32_t *wait = arena_alloc(arena, PROCS_MAX + 1, sizeof(*wait));
@@ -239,12 +240,12 @@ static int process_table_load(struct process_table *a, struct arena *arena)
 	return 0;
 }
 
-/* What is told of one */
+/* Describing */
 
 struct passwd_cache {
 	char passwd[KIB(64)];
 	size_t n;
-	uint64_t uid; /* the last that was asked for */
+	uint64_t uid; /* the last one looked up */
 	char name[64 + 1];
 };
 
@@ -295,7 +296,7 @@ static uint64_t process_read_uid(uint64_t pid)
 	uint64_t uid = 0;
 
 	text[n > 0 ? n : 0] = 0;
-	at = strstr(text, "\nUid:\t"); /* the name in front of it has no line end */
+	at = strstr(text, "\nUid:\t"); /* the name before it contains no line end */
 	if (!at)
 		return 0;
 	line = slice_of(at + 6);
@@ -303,7 +304,7 @@ static uint64_t process_read_uid(uint64_t pid)
 	return str_parse_u64(slice_cut(&line, '\t'), 0, UINT32_MAX, &uid) < 0 ? 0 : uid;
 }
 
-/* Its command line, or its name in brackets where it has none. */
+/* Its command line, or its name in brackets if it has none. */
 static const char *process_read_command(uint64_t pid, struct arena *arena)
 {
 	char raw[PROCS_COMMAND + 1], text[STAT_MAX];
@@ -325,7 +326,7 @@ static const char *process_read_command(uint64_t pid, struct arena *arena)
 }
 
 static void process_describe(const struct init *in, const struct process_row *r,
-			     struct passwd_cache *people, struct arena *arena, struct process *ret)
+			     struct passwd_cache *users, struct arena *arena, struct process *ret)
 {
 	static char letters[256][2];
 	uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK), boot = clk_boot_ns(&clk_system);
@@ -350,44 +351,46 @@ static void process_describe(const struct init *in, const struct process_row *r,
 		.exec = process_find_exec(in, r->stat.pid),
 	};
 	ret->cpu_milli = age_ms ? ret->cpu_ms * 1000 / age_ms : 0;
-	user = passwd_cache_user_name(people, ret->uid);
+	user = passwd_cache_user_name(users, ret->uid);
 	ret->user = user ? arena_strndup(arena, user, strlen(user)) : NULL;
 }
 
-int child_process_list(const struct init *in)
+int child_process_list(void *arg)
 {
+	const struct proc_query *q = arg;
 	auto_buf out = BUF_INIT(PROCS_JSON + KIB(64));
 	struct jw w = jw_to(&out);
 	auto_arena arena = ARENA_INIT(POOL_MAX);
-	struct passwd_cache *people = arena_alloc(&arena, 1, sizeof(*people));
-	struct process_list told = {};
+	struct passwd_cache *users = arena_alloc(&arena, 1, sizeof(*users));
+	struct process_list reply = {};
 	struct process *rows;
 	struct process_table a = {};
 	size_t sum = 0;
 
 	static_assert(PROCS_MAX * (sizeof(*rows) + sizeof(*a.rows)) < POOL_MAX - 2 * PROCS_JSON);
-	if (!people || process_table_load(&a, &arena) < 0)
+	if (!users || process_table_load(&a, &arena) < 0)
 		return 1;
 	rows = arena_alloc(&arena, a.n + 1, sizeof(*rows));
 	if (!rows)
 		return 1;
-	passwd_cache_read(people);
+	passwd_cache_read(users);
 	for (size_t i = 0; i < a.n && sum < PROCS_JSON; i++) {
-		struct process *to = &rows[told.processes.n++];
+		struct process *to = &rows[reply.processes.n++];
 
-		process_describe(in, &a.rows[a.order[i]], people, &arena, to);
-		sum += ROW_JSON + 2 * strlen(to->command) + 2 * sizeof(people->name);
+		process_describe(q->init, &a.rows[a.order[i]], users, &arena, to);
+		sum += ROW_JSON + 2 * strlen(to->command) + 2 * sizeof(users->name);
 	}
-	told.processes.v = rows;
-	told.left_out = a.left_out + a.n - told.processes.n;
-	field_encode(&process_list_table, NULL, &told, &w);
+	reply.processes.v = rows;
+	reply.left_out = a.left_out + a.n - reply.processes.n;
+	field_encode(&process_list_table, NULL, &reply, &w);
 	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
 		return 1;
 	return 0;
 }
 
-int child_process_descendants(uint64_t pid)
+int child_process_descendants(void *arg)
 {
+	const struct proc_query *q = arg;
 	auto_arena arena = ARENA_INIT(POOL_MAX);
 	struct process_table a = {};
 	uint64_t depth = 0;
@@ -399,11 +402,11 @@ int child_process_descendants(uint64_t pid)
 		const struct process_row *r = &a.rows[a.order[i]];
 		struct process_ref one = { r->stat.pid, r->stat.start };
 
-		if (r->stat.pid == pid)
+		if (r->stat.pid == q->pid)
 			in_it = true;
 		else if (in_it && r->depth <= depth)
 			break;
-		if (r->stat.pid == pid)
+		if (r->stat.pid == q->pid)
 			depth = r->depth;
 		if (in_it && fd_write_all(STDOUT_FILENO, &one, sizeof(one)) < 0)
 			return 1;
@@ -411,8 +414,8 @@ int child_process_descendants(uint64_t pid)
 	return 0;
 }
 
-/* Whoever has the number when we open it is who gets the signal: the line is read behind
- * that, so one that says the right beginning is that one's, or of nobody who lives. */
+/* The pidfd is opened first: if the line read afterwards has the right start time, it belongs
+ * to the process of the pidfd, or that process is dead. */
 int process_send_signal(uint64_t pid, const uint64_t *start, int sig)
 {
 	auto_close int fd = -EBADF;

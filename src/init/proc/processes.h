@@ -2,12 +2,11 @@
 #ifndef CAY_INIT_PROC_PROCESSES_H
 #define CAY_INIT_PROC_PROCESSES_H
 /*
- * procs - who runs inside, from /proc
+ * processes - processes inside, from /proc
  *
- * A command line lies in memory of its process and reading it waits for that memory, so
- * the whole of it is read by a child of PID 1's (child_process_list(),
- * child_process_descendants()).  What PID 1 itself looks at is one line of the kernel's own,
- * /proc/PID/stat, which waits for nobody.
+ * A command line lies in the memory of its process and reading it may block, so a child of PID 1
+ * reads it (child_process_list(), child_process_descendants()).  PID 1 itself only reads
+ * /proc/PID/stat, which never blocks.
  *
  * Bounded: PROCS_MAX processes, PROCS_COMMAND bytes of a command line, PROCS_JSON of text.
  */
@@ -24,25 +23,25 @@ struct process_stat {
 	struct slice comm; /* into the text */
 };
 
-/* A line of /proc/PID/stat, where the name may be anything. */
+/* A line of /proc/PID/stat, in which the name may contain any byte. */
 [[nodiscard]] int process_stat_parse(struct slice text, struct process_stat *ret);
-/* Bytes of a stranger as one line of UTF-8; ret holds max bytes and a 0. */
+/* Any bytes as one line of UTF-8; ret holds max bytes and a 0. */
 void process_text_to_utf8(const char *from, size_t n, char *ret, size_t max);
-/* The exec a line of /proc/PID/cgroup names, or none (noun 0). */
+/* The exec in a line of /proc/PID/cgroup, or none (noun 0). */
 struct id process_exec_from_cgroup(struct slice cgroup);
 
-/* In a child: a ProcessList as JSON to standard output; its exit status. */
-int child_process_list(const struct init *in);
+/* In the child of a proc_query: a ProcessList as JSON to standard output; its exit status. */
+int child_process_list(void *arg);
 
-/* The same processes as numbers: one and all below it, itself first. */
+/* A process and its descendants, itself first, as struct process_ref to standard output. */
 struct process_ref {
 	uint64_t pid, start;
 };
-int child_process_descendants(uint64_t pid);
-/* The exec that a process belongs to, as PID 1 knows it; noun 0: none. */
+int child_process_descendants(void *arg);
+/* The exec of a process, if a client can see it; noun 0: none. */
 struct id process_find_exec(const struct init *in, uint64_t pid);
 
-/* In PID 1: to that process, if it is the one that began then.  -ESRCH: there is none
- * (or another one); others as pidfd_send_signal() has them. */
+/* In PID 1: signal that process, if it started at `start` ticks.  -ESRCH: there is none, or
+ * another one; otherwise the error of pidfd_send_signal(). */
 [[nodiscard]] int process_send_signal(uint64_t pid, const uint64_t *start, int sig);
 #endif

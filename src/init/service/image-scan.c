@@ -30,7 +30,7 @@ bool image_scan_is_needed(void)
 	return false;
 }
 
-/* The child's */
+/* In the child */
 
 struct image_scan {
 	unsigned scripts, files;
@@ -45,7 +45,7 @@ static bool file_name_has_suffix(const char *name, const char *end)
 	return n > m && str_eq(name + n - m, end);
 }
 
-/* What an editor or a package manager left is not meant. */
+/* Skip what editors and package managers leave. */
 static bool image_scan_name_is_wanted(const char *name)
 {
 	size_t n = strlen(name);
@@ -119,7 +119,7 @@ static void image_scan_add_service_file(struct image_scan *g, const char *path)
 
 int child_image_scan(void *)
 {
-	static char *names[NAMES_MAX]; /* of a process of our own */
+	static char *names[NAMES_MAX]; /* static: the process is its own */
 	struct image_scan g = {};
 
 	for (size_t i = 0; i < ARRAY_SIZE(image_scan_dirs); i++) {
@@ -142,7 +142,7 @@ int child_image_scan(void *)
 	return g.status;
 }
 
-/* PID 1's */
+/* In PID 1 */
 
 int image_scan_next_item(struct slice *rest, struct image_scan_item *ret)
 {

@@ -2,10 +2,10 @@
 #ifndef CAY_INIT_SERVICE_IMAGE_SCAN_H
 #define CAY_INIT_SERVICE_IMAGE_SCAN_H
 /*
- * scan - what the image has for its start: scripts, and files about services
+ * image-scan - start scripts and service files of the image
  *
- * Looking at a stranger's files can be slow and is done in a child (job_own.inside),
- * which writes what it found as records to its standard output:
+ * Reading untrusted files can be slow, so a child does it (exec_internal.child_main) and
+ * writes records to its standard output:
  *
  *	KIND LENGTH PATH\n, and LENGTH bytes
  */
@@ -18,10 +18,10 @@
 
 enum image_scan_kind {
 	SCAN_RUN = 'r',    /* a script to run */
-	SCAN_SOURCE = 's', /* one for a shell to read */
-	SCAN_FILE = 'f',   /* a file of services, with its content */
-	SCAN_LEFT = 'x',   /* one that is too large, or one too many */
-	SCAN_MANY = 'm',   /* there are more scripts than may be */
+	SCAN_SOURCE = 's', /* a script for a shell to source */
+	SCAN_FILE = 'f',   /* a service file, with its content */
+	SCAN_LEFT = 'x',   /* a service file that is too large, or one too many */
+	SCAN_MANY = 'm',   /* more scripts than SCAN_SCRIPTS_MAX */
 };
 
 struct image_scan_item {
@@ -30,10 +30,10 @@ struct image_scan_item {
 	struct slice content;
 };
 
-/* Whether there is any of the directories at all; looking is cheap. */
+/* Whether the image has any of the directories; cheap. */
 bool image_scan_is_needed(void);
 /* In the child; its exit status. */
 int child_image_scan(void *arg);
-/* The next record off the front; 0 at the end, -EPROTO when it is none. */
+/* Cut the next record off the front; 0 at the end, -EPROTO when it is malformed. */
 [[nodiscard]] int image_scan_next_item(struct slice *rest, struct image_scan_item *ret);
 #endif

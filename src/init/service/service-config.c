@@ -45,7 +45,7 @@ static const char *service_config_set_argv(struct service_config *p, struct slic
 	if (n < 0)
 		return why;
 	if (!n || !v[0][0])
-		return "it names no program";
+		return "the command is empty";
 	p->argv = (struct field_texts){ v, (size_t)n };
 	return NULL;
 }
@@ -65,7 +65,7 @@ static const char *service_config_set_env(struct service_config *p, struct slice
 		ptrdiff_t n = shlex_next_word(&value, word, "=,", &why);
 
 		shlex_skip_space(&value, 0);
-		/* one in quotes may have it inside */
+		/* a quoted one may contain '=' */
 		if (n <= 0 || !value.n || value.p[0] != '=' || memchr(word, '=', (size_t)n))
 			return n < 0 ? why : "not KEY=\"value\",KEY=\"value\"";
 		value.p++;
@@ -134,7 +134,7 @@ static const char *service_config_set_autostart(struct service_config *p, struct
 	int on = config_value_parse_bool(value);
 
 	p->autostart = on > 0;
-	return on < 0 ? "neither true nor false" : NULL;
+	return on < 0 ? "must be true or false" : NULL;
 }
 
 static const char *service_config_set_autorestart(struct service_config *p, struct slice value)
@@ -147,7 +147,7 @@ static const char *service_config_set_autorestart(struct service_config *p, stru
 	else if (config_value_is_one_of(value, unexpected))
 		p->autorestart = SERVICE_UNEXPECTED;
 	else
-		return "none of true, false and unexpected";
+		return "must be true, false or unexpected";
 	return NULL;
 }
 
@@ -157,7 +157,7 @@ static const char *service_config_set_exit_codes(struct service_config *p, struc
 
 	while (value.p) {
 		if (str_parse_u64(slice_trim(slice_cut(&value, ',')), 0, 255, &n) < 0)
-			return "not exit codes with commas between them";
+			return "must be exit codes separated by commas";
 		exits[n / 64] |= UINT64_C(1) << n % 64;
 	}
 	memcpy(p->expected_exits, exits, sizeof(exits));
@@ -167,14 +167,14 @@ static const char *service_config_set_exit_codes(struct service_config *p, struc
 static const char *service_config_set_priority(struct service_config *p, struct slice value)
 {
 	return str_parse_u64(value, 0, PRIORITY_MAX, &p->priority) < 0
-		       ? "not a number up to 1000000"
+		       ? "must be a number up to 1000000"
 		       : NULL;
 }
 
 static const char *config_value_parse_seconds(struct slice value, uint64_t *ret_ms)
 {
 	if (str_parse_u64(value, 0, SECONDS_MAX, ret_ms) < 0)
-		return "not a number of seconds up to a day";
+		return "must be a number of seconds, at most a day";
 	*ret_ms *= 1000;
 	return NULL;
 }
@@ -192,7 +192,7 @@ static const char *service_config_set_stopwaitsecs(struct service_config *p, str
 static const char *service_config_set_startretries(struct service_config *p, struct slice value)
 {
 	return str_parse_u64(value, 0, PRIORITY_MAX, &p->start_retries) < 0
-		       ? "not a number up to 1000000"
+		       ? "must be a number up to 1000000"
 		       : NULL;
 }
 
@@ -202,18 +202,17 @@ static const char *service_config_set_stopsignal(struct service_config *p, struc
 
 	p->stop_signal =
 		str_parse_u64(value, 1, SIGNAL_LAST, &n) < 0 ? signal_parse(value) : (int)n;
-	return p->stop_signal < 0 ? "no such signal" : NULL;
+	return p->stop_signal < 0 ? "unknown signal" : NULL;
 }
 
 static const char *service_config_check_numprocs(struct service_config *, struct slice value)
 {
-	return slice_eq(value, SLICE("1")) ? NULL : "only one process a program is supported";
+	return slice_eq(value, SLICE("1")) ? NULL : "only 1 is supported";
 }
 
 static const struct {
 	const char *key;
-	const char *(*take)(struct service_config *p,
-			    struct slice value); /* NULL, or what is wrong */
+	const char *(*take)(struct service_config *p, struct slice value); /* NULL, or the error */
 } service_config_keys[] = {
 	{ "command", service_config_set_argv },
 	{ "directory", service_config_set_cwd },
@@ -238,9 +237,9 @@ struct service_parser {
 	service_config_fn *each;
 	void *arg;
 	unsigned line, sections;
-	bool open; /* a program's section */
+	bool open; /* in a program's section */
 	struct service_config p;
-	int key; /* that is being read, or -1 */
+	int key; /* being read, or -1 */
 	unsigned key_line, first_line;
 	struct buf value;
 };
@@ -263,7 +262,7 @@ __attribute__((format(printf, 3, 4))) static void service_parser_refuse(struct s
 	assert(n > 0);
 }
 
-/* %(name)s: what it stands for. */
+/* The value of %(name)s. */
 static bool service_parser_lookup_variable(const struct service_parser *g, struct slice name,
 					   struct slice *ret)
 {
@@ -308,10 +307,10 @@ static const char *service_parser_expand(const struct service_parser *g, struct 
 			name = slice_cut(&rest, ')');
 			if (!rest.n || rest.p[0] != 's' ||
 			    !service_parser_lookup_variable(g, name, &word))
-				return "a %(name)s that is not known";
+				return "unknown %(name)s";
 			value = (struct slice){ rest.p + 1, rest.n - 1 };
 		} else {
-			return "a '%' that begins nothing; write %%";
+			return "a '%' must be written as %%";
 		}
 		if (buf_append(out, word.p, word.n) < 0)
 			return no_room;
@@ -347,7 +346,7 @@ static void service_parser_end_section(struct service_parser *g)
 		return;
 	g->open = false;
 	if (!g->p.argv.n)
-		service_parser_refuse(g, g->first_line, "it has no command");
+		service_parser_refuse(g, g->first_line, "the program has no command");
 	g->each(g->arg, &g->p);
 }
 
@@ -373,7 +372,7 @@ static void service_parser_begin_section(struct service_parser *g, struct slice 
 
 		assert(n > 0 && (size_t)n < sizeof(g->p.name));
 		service_parser_refuse(g, g->line,
-				      "a name has 1 to %d letters, digits, '.', '_' and '-'",
+				      "a name must have 1 to %d letters, digits, '.', '_' or '-'",
 				      OP_NAME_MAX);
 	}
 	g->p.source = arena_strndup(&g->p.arena, g->file, strlen(g->file));
@@ -398,7 +397,7 @@ static void service_parser_read_pair(struct service_parser *g, struct slice line
 	while (i < line.n && line.p[i] != '=' && line.p[i] != ':')
 		i++;
 	if (i == line.n) {
-		service_parser_refuse(g, g->line, "neither a section nor KEY=VALUE");
+		service_parser_refuse(g, g->line, "expected a section or KEY=VALUE");
 		return;
 	}
 	g->key = service_parser_find_key(slice_trim((struct slice){ line.p, i }));
@@ -408,7 +407,7 @@ static void service_parser_read_pair(struct service_parser *g, struct slice line
 		service_parser_refuse(g, g->line, "%s", no_room);
 }
 
-/* Without what a comment says, and without the white space behind the rest. */
+/* Without a comment and trailing white space. */
 static struct slice config_line_strip_comment(struct slice line)
 {
 	for (size_t i = 0; i < line.n; i++)
@@ -522,15 +521,17 @@ int service_config_from_request(const char *name, const struct service_put *q,
 	ok &= service_config_copy_map(&p.arena, &q->env, &p.env) &&
 	      (!q->has_argv || service_config_copy_texts(&p.arena, &q->argv, &p.argv));
 	if (!ok)
-		r = cay_fail(err, CAY_E_TOO_LARGE, "a service has at most %zu bytes",
+		r = cay_fail(err, CAY_E_TOO_LARGE,
+			     "the service's configuration is larger than %zu bytes",
 			     SERVICE_CONFIG_POOL);
 	if (r >= 0 && q->has_argv == (q->command != NULL))
-		r = cay_fail_field(err, CAY_E_INVALID, "argv", "give one of argv and command");
+		r = cay_fail_field(err, CAY_E_INVALID, "argv",
+				   "exactly one of argv and command is required");
 	if (r >= 0 && q->command)
 		r = service_config_fail_field(
 			"command", service_config_set_argv(&p, slice_of(q->command)), err);
 	if (r >= 0 && !p.argv.v[0][0])
-		r = cay_fail_field(err, CAY_E_INVALID, "argv", "the program has no name");
+		r = cay_fail_field(err, CAY_E_INVALID, "argv", "the program's name is empty");
 	if (r >= 0 && q->exit_codes)
 		r = service_config_fail_field(
 			"exit_codes", service_config_set_exit_codes(&p, slice_of(q->exit_codes)),

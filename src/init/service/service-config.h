@@ -2,19 +2,18 @@
 #ifndef CAY_INIT_SERVICE_SERVICE_CONFIG_H
 #define CAY_INIT_SERVICE_SERVICE_CONFIG_H
 /*
- * program - what a service is: from a file of supervisord's form, or from a request
+ * service-config - the configuration of a service, from a supervisord file or a request
  *
  *	[program:web]
  *	command=python3 -m http.server 8080   ; split as a shell would, run without one
  *	environment=LANG="C.UTF-8",MODE=quiet
  *	autorestart=unexpected
  *
- * Files are a stranger's.  As supervisord has it: ';' and '#' begin a comment at the
- * start of a line or behind white space, an indented line goes on with the value
- * above, %(ENV_NAME)s, %(program_name)s and %(here)s stand for what they say and %%
- * for a '%'; other sections, and keys nobody here knows, are passed over.  A value
- * that is wrong makes the one program `refused`, which says file and line; the others
- * are as if it were not there.  Pure but for memory.
+ * Files are untrusted.  As in supervisord, ';' and '#' begin a comment at the start of a line
+ * or after white space; an indented line continues the value above; %(ENV_NAME)s,
+ * %(program_name)s and %(here)s are expanded and %% is a '%'; other sections and unknown keys
+ * are skipped.  An invalid value makes only its program `refused`, with file and line.
+ * Pure but for memory.
  */
 #include "ops/op.h"
 
@@ -32,12 +31,12 @@ struct service_config {
 	struct field_map env;
 	bool autostart;
 	unsigned autorestart;       /* enum service_restart */
-	uint64_t expected_exits[4]; /* exit codes that are expected, a bit each */
+	uint64_t expected_exits[4]; /* a bit for each exit code */
 	uint64_t priority, start_ms, start_retries, stop_ms;
 	int stop_signal;
 	const char *source;                /* the file, or "api" */
-	char refused_why[CAY_ERR_MSG_MAX]; /* why it is none, or "" */
-	struct arena arena;                /* of all these */
+	char refused_why[CAY_ERR_MSG_MAX]; /* why it cannot run, or "" */
+	struct arena arena;                /* of all texts */
 };
 
 void service_config_fini(struct service_config *p);
@@ -46,8 +45,8 @@ static inline bool service_config_expects_exit(const struct service_config *p, u
 	return p->expected_exits[exit_code / 64 % 4] >> exit_code % 64 & 1;
 }
 
-/* Each program of a file, in its order; *p is the callee's (it takes it, or
- * service_config_fini()).  env is what ENV_ names are looked up in. */
+/* Called for each program of a file, in order; the callee frees *p.  Names of %(ENV_NAME)s are
+ * looked up in env. */
 typedef void service_config_fn(void *arg, struct service_config *p);
 void service_config_parse_file(struct slice text, const char *file, const struct field_map *env,
 			       service_config_fn *each, void *arg);

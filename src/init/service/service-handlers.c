@@ -1,24 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "init/core/handlers.h"
 #include "init/exec/output-stream.h"
 #include "init/service/service.h"
 
-static void op_service_list(struct init *in, struct request *rq)
+/* NULL: replied not_found. */
+static struct service *service_from_request(struct init *in, struct request *rq)
 {
+	struct service *s = service_find(in, rq->match.name);
+
+	if (!s)
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such service");
+	return s;
+}
+
+void op_service_list(struct request *rq, void *arg)
+{
+	const struct init *in = arg;
 	struct service_info *rows = arena_alloc(&rq->arena, SERVICES_MAX, sizeof(*rows));
-	struct service_list told = { .services.v = rows, .left_out = in->services.left_out };
+	struct service_list reply = { .services.v = rows, .left_out = in->services.left_out };
 
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
 		return;
 	}
 	for (const struct service *s = in->services.first; s; s = s->next)
-		service_describe(s, &rows[told.services.n++]);
-	request_reply_json(rq, &service_list_table, &told);
+		service_describe(s, &rows[reply.services.n++]);
+	request_reply_json(rq, &service_list_table, &reply);
 }
 
-/* What runs becomes the new one; what does not is started when it starts by itself. */
-static void op_service_put(struct init *in, struct request *rq)
+/* A running service is restarted with the new configuration; another one starts if autostart
+ * is set. */
+void op_service_put(struct request *rq, void *arg)
 {
+	struct init *in = arg;
 	const struct service_put *q = rq->body;
 	char name[OP_NAME_MAX + 1] = {};
 	struct cay_err err = {};
@@ -43,76 +57,70 @@ static void op_service_put(struct init *in, struct request *rq)
 		service_reply_when_settled(s, rq);
 }
 
-static void op_service_get(struct service *s, struct request *rq)
+void op_service_get(struct request *rq, void *arg)
 {
-	struct service_info told;
+	const struct service *s = service_from_request(arg, rq);
 
-	service_describe(s, &told);
-	request_reply_json(rq, &service_info_table, &told);
+	if (s)
+		service_reply_info(s, rq);
 }
 
-static void op_service_start(struct service *s, struct request *rq)
+void op_service_delete(struct request *rq, void *arg)
 {
+	struct service *s = service_from_request(arg, rq);
+
+	if (!s)
+		return;
+	if (!service_is_idle(s)) {
+		request_refuse(rq, CAY_E_STATE,
+			       "the service is running or about to start; stop it first");
+		return;
+	}
+	service_reply_info(s, rq);
+	service_delete(s);
+}
+
+void op_service_start(struct request *rq, void *arg)
+{
+	struct service *s = service_from_request(arg, rq);
 	struct cay_err err = {};
 
+	if (!s)
+		return;
 	if (service_start(s, &err) < 0)
 		request_fail(rq, &err);
 	else
 		service_reply_when_settled(s, rq);
 }
 
-static void op_service_stop(struct service *s, struct request *rq)
+void op_service_stop(struct request *rq, void *arg)
 {
+	struct service *s = service_from_request(arg, rq);
+
+	if (!s)
+		return;
 	service_stop(s);
 	service_reply_when_settled(s, rq);
 }
 
-static void op_service_restart(struct service *s, struct request *rq)
+void op_service_restart(struct request *rq, void *arg)
 {
+	struct service *s = service_from_request(arg, rq);
 	struct cay_err err = {};
 
+	if (!s)
+		return;
 	if (service_restart(s, &err) < 0)
 		request_fail(rq, &err);
 	else
 		service_reply_when_settled(s, rq);
 }
 
-static void op_service_delete(struct service *s, struct request *rq)
+void op_service_log(struct request *rq, void *arg)
 {
-	if (!service_is_idle(s)) {
-		request_refuse(rq, CAY_E_STATE, "it runs, or is to: stop it first");
-		return;
-	}
-	op_service_get(s, rq);
-	service_delete(s);
-}
+	struct service *s = service_from_request(arg, rq);
 
-static void op_service_log(struct service *s, struct request *rq)
-{
-	output_stream_reply_log(&s->log, rq, rq->query,
-				output_stream_choose_form(rq->head, STREAM_RAW));
-}
-
-static void (*const service_op_handlers[OP_NUM])(struct service *s, struct request *rq) = {
-	[OP_SERVICE_GET] = op_service_get,   [OP_SERVICE_START] = op_service_start,
-	[OP_SERVICE_STOP] = op_service_stop, [OP_SERVICE_RESTART] = op_service_restart,
-	[OP_SERVICE_LOG] = op_service_log,   [OP_SERVICE_DELETE] = op_service_delete,
-};
-
-bool service_handle_operation(struct init *in, struct request *rq)
-{
-	ptrdiff_t op = rq->match.op - ops;
-	struct service *s;
-
-	if (op == OP_SERVICE_LIST)
-		op_service_list(in, rq);
-	else if (op == OP_SERVICE_PUT)
-		op_service_put(in, rq);
-	else if (!service_op_handlers[op])
-		return false;
-	else if (!(s = service_find(in, rq->match.name)))
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such service");
-	else
-		service_op_handlers[op](s, rq);
-	return true;
+	if (s)
+		output_stream_reply_log(&s->log, rq, rq->query,
+					output_stream_choose_form(rq->head, STREAM_RAW));
 }

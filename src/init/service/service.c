@@ -7,12 +7,11 @@
 
 #include "init/exec/pipes.h"
 
-#define QUICK_NS NS_PER_S  /* who lived less long than this ended quickly */
-#define RETRY_FIRST_MS 500 /* after a start that failed */
-#define AGAIN_FIRST_MS 10  /* after the second quick end */
+#define QUICK_NS NS_PER_S  /* a run shorter than this is quick */
+#define RETRY_FIRST_MS 500 /* after a failed start */
+#define AGAIN_FIRST_MS 10  /* after the second quick exit */
 #define LATER_MAX_MS 10000
 #define SHIFT_MAX 16
-static_assert(sizeof(((struct service *)0)->detail) == sizeof(((struct exec *)0)->detail));
 
 struct service_waiter {
 	struct service_waiter *next;
@@ -23,19 +22,19 @@ struct service_waiter {
 static void service_spawn(struct service *s);
 static void services_start_next(struct init *in);
 
-/* Who waits */
+/* Requests that wait */
 
 static bool service_is_settled(const struct service *s)
 {
 	return s->state != SERVICE_STARTING && s->state != SERVICE_STOPPING;
 }
 
-static void service_reply_now(const struct service *s, struct request *rq)
+void service_reply_info(const struct service *s, struct request *rq)
 {
-	struct service_info told;
+	struct service_info reply;
 
-	service_describe(s, &told);
-	request_reply_json(rq, &service_info_table, &told);
+	service_describe(s, &reply);
+	request_reply_json(rq, &service_info_table, &reply);
 }
 
 static void on_service_waiter_gone(struct request *rq)
@@ -54,8 +53,8 @@ void service_reply_when_settled(struct service *s, struct request *rq)
 	struct service_waiter *w;
 
 	w = service_is_settled(s) ? NULL : malloc(sizeof(*w));
-	if (!w) { /* without memory it is told of as it is */
-		service_reply_now(s, rq);
+	if (!w) { /* without memory the reply has the current state */
+		service_reply_info(s, rq);
 		return;
 	}
 	*w = (struct service_waiter){ s->waiters, s, rq };
@@ -73,7 +72,7 @@ static void service_notify_waiters(struct service *s)
 		s->waiters = w->next;
 		free(w);
 		rq->events = NULL;
-		service_reply_now(s, rq);
+		service_reply_info(s, rq);
 	}
 }
 
@@ -118,7 +117,7 @@ static void service_start_timer(struct service *s, uint64_t ms)
 	(void)uv_timer_start(&s->timer, on_service_timer, ms, 0);
 }
 
-/* It did not stay up. */
+/* It did not stay up for start_ms. */
 static void service_start_failed(struct service *s, const char *why)
 {
 	size_t n = strnlen(why, sizeof(s->error) - 1);
@@ -171,19 +170,13 @@ static void on_service_exit(struct exec *exec, void *arg)
 	struct service *s = arg;
 
 	s->exec = NULL;
-	s->end = exec->end;
 	s->has_end = true;
-	memcpy(s->signal_name, exec->signal_name, sizeof(s->signal_name));
-	memcpy(s->detail, exec->detail, sizeof(s->detail));
-	if (s->end.signal)
-		s->end.signal = s->signal_name;
-	if (s->end.detail)
-		s->end.detail = s->detail;
+	exec_end_copy(exec, &s->end, s->signal_name, s->detail);
 	(void)uv_timer_stop(&s->timer);
 	if (s->state == SERVICE_STOPPING)
 		service_handle_stopped(s);
 	else if (s->state == SERVICE_STARTING)
-		service_start_failed(s, "it ended before it counted as started");
+		service_start_failed(s, "it ended before start_ms had passed");
 	else
 		service_handle_exit(s);
 }
@@ -226,7 +219,7 @@ static void service_spawn(struct service *s)
 	s->started_ns = clk_wall_ns(s->init->clk);
 	s->started_boot = clk_boot_ns(s->init->clk);
 	service_set_state(s, SERVICE_STARTING);
-	/* the one before may have made it one that does not wait */
+	/* the last process may have made it non-blocking */
 	(void)fcntl(s->log_write_fd, F_SETFL, 0);
 	if (exec_start_internal(s->init, &run, &own, &s->exec, &err) < 0) {
 		s->exec = NULL;
@@ -234,7 +227,7 @@ static void service_spawn(struct service *s)
 	}
 }
 
-/* What is asked of it */
+/* Requests */
 
 int service_start(struct service *s, struct cay_err *err)
 {
@@ -263,7 +256,7 @@ void service_stop(struct service *s)
 	}
 	service_start_timer(s, s->config.stop_ms);
 	service_set_state(s, SERVICE_STOPPING);
-	/* one that was not executed yet takes no signal but the last */
+	/* before it is executed it takes only SIGKILL */
 	if (exec_signal(s->exec, s->config.stop_signal, NULL) < 0)
 		exec_kill(s->exec);
 }
@@ -304,7 +297,7 @@ void service_describe(const struct service *s, struct service_info *ret)
 	};
 }
 
-/* The table */
+/* The list */
 
 static void service_release_handle(struct service *s)
 {
@@ -326,7 +319,7 @@ static void on_service_log_closed(uv_handle_t *h)
 
 static void on_service_log_complete(struct output *)
 {
-	/* a log is complete when its service is forgotten: forget() */
+	/* service_delete() completes the log */
 }
 
 static void service_free(struct service *s)
@@ -338,7 +331,7 @@ static void service_free(struct service *s)
 	uv_close((uv_handle_t *)&s->timer, on_service_timer_closed);
 }
 
-/* Those whose last reader has left. */
+/* Free those whose last reader has left. */
 static void services_sweep_deleted(struct init *in)
 {
 	struct service **at = &in->services.deleted;
@@ -412,18 +405,19 @@ static int service_create(struct init *in, struct service **ret, struct cay_err 
 
 	services_sweep_deleted(in);
 	if (in->services.n >= SERVICES_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d services already", SERVICES_MAX);
+		return cay_fail(err, CAY_E_LIMIT, "the sandbox has %d services already",
+				SERVICES_MAX);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a service");
 	r = pipe_create(fds, 0);
 	if (r >= 0)
 		r = output_init(&s->log, &in->loop, fds[0], OUTPUT_DROP, &in->budget);
-	if (r < 0) { /* the handle, if it was tried, was not made */
+	if (r < 0) { /* the handle was not initialised */
 		for (int i = 0; i < 2; i++)
 			cay_closep(&fds[i]);
 		free(s);
-		return cay_fail_sys(err, CAY_E_LIMIT, -r, "a pipe for the log");
+		return cay_fail_sys(err, CAY_E_LIMIT, -r, "create a pipe for the log");
 	}
 	s->init = in;
 	s->log_write_fd = fds[1];
@@ -467,7 +461,7 @@ int service_put(struct init *in, struct service_config *p, struct service **ret,
 	return 0;
 }
 
-/* In order */
+/* Starting in order */
 
 static void services_start_next(struct init *in)
 {
@@ -479,7 +473,7 @@ static void services_start_next(struct init *in)
 			continue;
 		all->awaited = s;
 		(void)service_start(s, NULL);
-		return; /* service_set_state() goes on */
+		return; /* service_set_state() continues */
 	}
 	all->awaited = NULL;
 	all->on_all_up = NULL;

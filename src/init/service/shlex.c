@@ -17,10 +17,10 @@ ptrdiff_t shlex_next_word(struct slice *s, char *out, const char *stops, const c
 			quote = c;
 		} else if (c == '\\' && quote != '\'') {
 			if (++i == s->n) {
-				*ret_why = "nothing is behind a backslash";
+				*ret_why = "nothing follows a backslash";
 				return -1;
 			}
-			/* inside quotes it is itself unless it guards one */
+			/* inside quotes a backslash is literal unless it escapes one of these */
 			if (quote && s->p[i] != '"' && s->p[i] != '\\')
 				out[n++] = '\\';
 			out[n++] = s->p[i];
@@ -29,7 +29,7 @@ ptrdiff_t shlex_next_word(struct slice *s, char *out, const char *stops, const c
 		}
 	}
 	if (quote) {
-		*ret_why = "a quotation has no end";
+		*ret_why = "a quotation mark is not closed";
 		return -1;
 	}
 	s->p += i;

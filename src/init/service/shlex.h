@@ -2,7 +2,7 @@
 #ifndef CAY_INIT_SERVICE_SHLEX_H
 #define CAY_INIT_SERVICE_SHLEX_H
 /*
- * words - a line's words as Python's shlex has them, which supervisord's files are read with
+ * shlex - words of a line, split like Python's shlex, which supervisord uses
  */
 #include <stddef.h>
 
@@ -15,13 +15,13 @@ static inline bool shlex_is_space(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* One word off the front of *s, unquoted, into out (room for all of *s); -1 and the reason when
- * a quote or escape has no end. */
+/* Cut one word off the front of *s, unquoted, into out (room for all of *s).  Returns its
+ * length, or -1 and *ret_why when a quote or escape has no end. */
 [[nodiscard]] ptrdiff_t shlex_next_word(struct slice *s, char *out, const char *stops,
 					const char **ret_why);
-/* White space, and one more character. */
+/* Skip white space and the character `also`. */
 void shlex_skip_space(struct slice *s, char also);
-/* A command's words.  How many, into v; or -EINVAL with the reason in *ret_why. */
+/* Split a command into v.  Returns the number of words, or -EINVAL and *ret_why. */
 [[nodiscard]] int shlex_split(struct arena *arena, struct slice command, const char **v, size_t max,
 			      const char **ret_why);
 #endif

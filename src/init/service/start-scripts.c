@@ -14,9 +14,9 @@ struct start_script {
 
 struct start_scripts {
 	struct init *init;
-	struct request *rq; /* NULL: nobody waits */
+	struct request *rq; /* NULL: no request waits */
 	uv_timer_t timer;
-	struct exec *exec; /* what is under way, when it is not services */
+	struct exec *exec; /* running scan or script; NULL during services */
 	bool timed_out;
 	struct start_script scripts[SCAN_SCRIPTS_MAX];
 	unsigned n_scripts, next_script;
@@ -55,7 +55,7 @@ static void start_scripts_reply_failure(const struct init *in, struct request *r
 	auto_buf body = BUF_INIT(START_SIZE);
 
 	if (buf_append(&body, in->start_failure, sizeof(in->start_failure)) < 0)
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for an answer");
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply");
 	else
 		request_reply(rq, START_STATUS, START_MEDIA_TYPE, &body);
 }
@@ -71,7 +71,7 @@ static void start_scripts_fail(struct start_scripts *b, const struct start_failu
 		start_scripts_reply_failure(in, rq);
 }
 
-/* It was not even run. */
+/* The script could not be run. */
 static void start_scripts_fail_with_text(struct start_scripts *b, const char *script,
 					 const char *why)
 {
@@ -88,17 +88,17 @@ static void on_start_scripts_timeout(uv_timer_t *t)
 
 	b->timed_out = true;
 	if (b->exec) {
-		exec_kill(b->exec); /* its end is told */
+		exec_kill(b->exec); /* its end is reported */
 		return;
 	}
-	/* services take as long as they like, but nobody waits for it */
+	/* services may continue to start; the reply does not wait for them */
 	b->init->services.on_all_up = NULL;
 	start_scripts_finish(b);
 }
 
 /* Scripts */
 
-/* The last of what it wrote, and rather where complaints go. */
+/* The end of its output, preferably of stderr. */
 static void start_failure_set_output(const struct exec *exec, struct start_failure *f)
 {
 	const struct output *o = output_end_offset(&exec->out[1]) ? &exec->out[1] : &exec->out[0];
@@ -175,9 +175,9 @@ static void start_scripts_run_next(struct start_scripts *b)
 	b->exec->cb_arg = b;
 }
 
-/* What there is */
+/* Services */
 
-/* The first of a name counts, so that the image's own can be set aside. */
+/* The first of a name counts, so that a request overrides the image's. */
 static void start_scripts_add_service(void *arg, struct service_config *p)
 {
 	struct init *in = arg;
@@ -190,18 +190,18 @@ static void start_scripts_add_service(void *arg, struct service_config *p)
 		in->services.left_out++;
 }
 
-/* What was asked for by name; a file's of that name is set aside. */
-static int start_scripts_add_requested(struct init *in, const struct field_list *asked,
+/* Services of the claim, which override those of files. */
+static int start_scripts_add_requested(struct init *in, const struct field_list *requested,
 				       struct cay_err *err)
 {
-	const struct service_spec *all = asked->v;
+	const struct service_spec *all = requested->v;
 	struct service_config p;
 	struct service *s;
 
-	for (size_t i = 0; i < asked->n; i++) {
+	for (size_t i = 0; i < requested->n; i++) {
 		if (!op_name_is_valid(slice_of(all[i].name)) ||
 		    service_find(in, slice_of(all[i].name)))
-			return cay_fail(err, CAY_E_INVALID, "a service's name");
+			return cay_fail(err, CAY_E_INVALID, "invalid service name");
 		if (service_config_from_request(all[i].name, &all[i].put, &p, err) < 0 ||
 		    service_put(in, &p, &s, err) < 0)
 			return cay_err_wrap(err, -EINVAL, "service '%s'", all[i].name);
@@ -219,7 +219,7 @@ static const char *start_scripts_read_scan(struct start_scripts *b, struct slice
 		case SCAN_RUN:
 		case SCAN_SOURCE:
 			if (b->n_scripts == SCAN_SCRIPTS_MAX)
-				return "more start scripts than may be";
+				return "too many start scripts";
 			memcpy(b->scripts[b->n_scripts].path, item.path, sizeof(item.path));
 			b->scripts[b->n_scripts++].sourced = item.kind == SCAN_SOURCE;
 			break;
@@ -231,10 +231,10 @@ static const char *start_scripts_read_scan(struct start_scripts *b, struct slice
 			b->init->services.left_out++;
 			break;
 		case SCAN_MANY:
-			return "more start scripts than may be";
+			return "too many start scripts";
 		}
 	}
-	return r < 0 ? "the image's start files could not be read" : NULL;
+	return r < 0 ? "cannot read the image's start files" : NULL;
 }
 
 static void on_image_scan_exit(struct exec *exec, void *arg)
@@ -242,7 +242,7 @@ static void on_image_scan_exit(struct exec *exec, void *arg)
 	struct start_scripts *b = arg;
 	const struct output *o = &exec->out[0];
 	auto_buf text = BUF_INIT(RING_MAX);
-	const char *why = "the image's start files could not be read";
+	const char *why = "cannot read the image's start files";
 	size_t n = (size_t)output_end_offset(o);
 
 	b->exec = NULL;
@@ -291,8 +291,8 @@ void start_scripts_wait(struct init *in, struct request *rq)
 		start_scripts_reply_failure(in, rq);
 	else if (!in->start_scripts || in->start_scripts->rq)
 		request_refuse(rq, CAY_E_CONFLICT,
-			       in->start_scripts ? "somebody waits for it already"
-						 : "it was not begun");
+			       in->start_scripts ? "another request waits for the start already"
+						 : "the sandbox has not been claimed");
 	else
 		start_scripts_set_waiter(in->start_scripts, rq);
 }
@@ -308,7 +308,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 				     .on_ended = on_image_scan_exit };
 	struct cay_err err = {};
 	struct start_scripts *b;
-	int asked;
+	int r;
 
 	if (!scan && !claim->services.n) {
 		in->usable = true;
@@ -317,13 +317,12 @@ void start_scripts_begin(struct init *in, struct request *rq)
 	}
 	b = calloc(1, sizeof(*b));
 	if (!b) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to start");
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to start the sandbox");
 		return;
 	}
 	*b = (struct start_scripts){ .init = in };
 	in->start_scripts = b;
-	asked = start_scripts_add_requested(in, &claim->services,
-					    &err); /* while there is the request */
+	r = start_scripts_add_requested(in, &claim->services, &err); /* while the request exists */
 	if (slice_eq(http_header_find(rq->head, "prefer"), slice_of("respond-async")))
 		request_reply(rq, START_BEGUN, NULL, NULL);
 	else
@@ -332,7 +331,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 	b->timer.data = b;
 	(void)uv_timer_start(&b->timer, on_start_scripts_timeout, START_MAX_MS, 0);
 	own.arg = b;
-	if (asked < 0) {
+	if (r < 0) {
 		start_scripts_fail_with_text(b, "", err.msg);
 	} else if (!scan) {
 		start_scripts_run_next(b);

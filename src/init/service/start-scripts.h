@@ -2,19 +2,18 @@
 #ifndef CAY_INIT_SERVICE_START_SCRIPTS_H
 #define CAY_INIT_SERVICE_START_SCRIPTS_H
 /*
- * boot - from the claim to usable: scripts, then services, then the answer
+ * start-scripts - from the claim to usable: start scripts, then services, then the reply
  *
- * Scripts of the image run one after the other, as root, as ordinary execs: what
- * they wrote stays readable.  The first that fails ends it all, and the answer to the
- * claim says which and how (wire/start.h).  A service that does not come up ends
- * nothing.  All of it has START_MAX_MS.  Who asked may leave; it goes on, and who asks later
- * hears how it ended.
+ * Start scripts of the image run in turn, as root, as ordinary execs, so that their output
+ * stays readable.  The first failure stops the start, and the reply to the claim has the script
+ * and the reason (wire/start.h).  A service that fails stops nothing.  All of it may take
+ * START_MAX_MS.  It continues when the client leaves; a later request gets the result.
  */
 #include "init/core/init.h"
 
-/* The claim is taken; answers the request, at once where the image has nothing of it or who
- * asks wants to ask again. */
+/* After the claim: replies at once if there is nothing to run, or if the client asked not to
+ * wait. */
 void start_scripts_begin(struct init *in, struct request *rq);
-/* How it ended, as soon as it has; one waits at a time. */
+/* Reply with the result once there is one; only one request may wait. */
 void start_scripts_wait(struct init *in, struct request *rq);
 #endif

@@ -6,7 +6,7 @@
 #include "init/exec/exec-child.h"
 #include "init/shell/shell.h"
 
-/* What makes programs talk to a program: no pager, no colours, no questions. */
+/* Settings for use without a human: no pager, no colours, no questions. */
 static const char *shell_env_keys[] = {
 	"PAGER",
 	"GIT_PAGER",
@@ -27,9 +27,8 @@ static const char *shell_env_values[] = { "cat",  "cat",        "cat", "cat", "c
 static_assert(ARRAY_SIZE(shell_env_keys) == ARRAY_SIZE(shell_env_values));
 const struct field_map shell_env = { shell_env_keys, shell_env_values, ARRAY_SIZE(shell_env_keys) };
 
-/* bash puts the name of its script in front of what it complains about, and that is to
- * be "bash".  So there is a link of this name to the pipe, in a directory of its own, for
- * as long as bash needs to open it. */
+/* bash prefixes its error messages with the name of its script, which should be "bash".  So a
+ * link of this name leads to the pipe, in a directory of its own, until bash has opened it. */
 static const char *const shell_link_dirs[] = { "/dev/shm", "/tmp", "/var/tmp" };
 
 static bool shell_script_link_create(char *dir, size_t size)
@@ -50,8 +49,8 @@ static bool shell_script_link_create(char *dir, size_t size)
 	return false;
 }
 
-/* Whoever holds the other end of guard lets go of it when the link was followed.  Nobody's
- * child, so that bash does not hear of its end. */
+/* Removes the link when bash has followed it and closed the other end of guard.  It is no
+ * child of bash, which would notice its end. */
 static void shell_script_link_cleanup(const char *dir, int guard)
 {
 	pid_t pid = fork();
@@ -85,7 +84,7 @@ int child_shell_exec_bash(void *)
 	if (shell_script_link_create(dir, sizeof(dir))) {
 		shell_script_link_cleanup(dir, guard[0]);
 	} else {
-		/* a file system that cannot be written to: its name is not so nice then */
+		/* on a read-only file system the name is less readable */
 		n = snprintf(direct, sizeof(direct), "/dev/fd/%d", SCRIPT_FD);
 		if (n < 0 || (size_t)n >= sizeof(direct))
 			return 125;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "init/core/handlers.h"
 #include "init/exec/output-excerpt.h"
 #include "init/shell/shell.h"
 
@@ -40,27 +41,46 @@ void shell_run_reply(struct run *r, struct request *rq, const struct run_query *
 	auto_output_excerpt out = OUTPUT_EXCERPT_INIT, err = OUTPUT_EXCERPT_INIT;
 	const struct output *o = r->shell->out;
 	uint64_t end[2] = { r->range.output_end[0], r->range.output_end[1] };
-	struct run_info told;
+	struct run_info reply;
 
-	shell_run_describe(r, &told);
+	shell_run_describe(r, &reply);
 	if (r->state == RUN_RUNNING) {
 		end[0] = output_end_offset(&o[0]);
 		end[1] = output_end_offset(&o[1]);
 	}
 	for (int i = 0; i < 2; i++)
 		end[i] = end[i] > r->output_start[i] ? end[i] : r->output_start[i];
-	if (output_excerpt_fill(&o[0], r->output_start[0], end[0], q, NULL, &out, &told.out) < 0 ||
-	    output_excerpt_fill(&o[1], r->output_start[1], end[1], q, NULL, &err, &told.err) < 0) {
+	if (output_excerpt_fill(&o[0], r->output_start[0], end[0], q, NULL, &out, &reply.out) < 0 ||
+	    output_excerpt_fill(&o[1], r->output_start[1], end[1], q, NULL, &err, &reply.err) < 0) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read shell.output");
 		return;
 	}
-	request_reply_json(rq, &run_info_table, &told);
+	request_reply_json(rq, &run_info_table, &reply);
 }
 
-static void op_shell_list(struct init *in, struct request *rq)
+/* NULL: replied not_found. */
+static struct shell *shell_from_request(struct init *in, struct request *rq)
 {
+	struct shell *s = shell_find(in, &rq->match.params[1]);
+
+	if (!s)
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such shell");
+	return s;
+}
+
+static void shell_reply_info(const struct shell *s, struct request *rq)
+{
+	struct shell_info reply;
+
+	shell_describe(s, &reply);
+	request_reply_json(rq, &shell_info_table, &reply);
+}
+
+void op_shell_list(struct request *rq, void *arg)
+{
+	const struct init *in = arg;
 	struct shell_info *rows = arena_alloc(&rq->arena, SHELLS_MAX, sizeof(*rows));
-	struct shell_list told = { .shells.v = rows };
+	struct shell_list reply = { .shells.v = rows };
 
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
@@ -68,100 +88,92 @@ static void op_shell_list(struct init *in, struct request *rq)
 	}
 	for (const struct shell *s = in->shells.first; s; s = s->next)
 		if (!s->deleted && s->state != SHELL_STARTING)
-			shell_describe(s, &rows[told.shells.n++]);
-	request_reply_json(rq, &shell_list_table, &told);
+			shell_describe(s, &rows[reply.shells.n++]);
+	request_reply_json(rq, &shell_list_table, &reply);
 }
 
-static void op_shell_get(struct shell *s, struct request *rq)
+void op_shell_get(struct request *rq, void *arg)
 {
-	struct shell_info told;
+	const struct shell *s = shell_from_request(arg, rq);
 
-	shell_describe(s, &told);
-	request_reply_json(rq, &shell_info_table, &told);
+	if (s)
+		shell_reply_info(s, rq);
 }
 
-static void op_shell_delete(struct shell *s, struct request *rq)
+void op_shell_delete(struct request *rq, void *arg)
 {
-	op_shell_get(s, rq);
+	struct shell *s = shell_from_request(arg, rq);
+
+	if (!s)
+		return;
+	shell_reply_info(s, rq);
 	shell_delete(s);
 }
 
-static void op_shell_run(struct shell *s, struct request *rq)
+void op_shell_run(struct request *rq, void *arg)
 {
-	shell_run_submit(s, rq, rq->body, output_stream_choose_form(rq->head, STREAM_WAIT));
+	struct shell *s = shell_from_request(arg, rq);
+
+	if (s)
+		shell_run_submit(s, rq, rq->body, output_stream_choose_form(rq->head, STREAM_WAIT));
 }
 
-static void op_shell_runs(struct shell *s, struct request *rq)
+void op_shell_runs(struct request *rq, void *arg)
 {
-	struct run_info *rows =
-		arena_alloc(&rq->arena, s->n_ended + s->n_queued + 1, sizeof(*rows));
-	struct run_list told = { .runs.v = rows };
+	const struct shell *s = shell_from_request(arg, rq);
+	struct run_list reply = {};
+	struct run_info *rows;
 
+	if (!s)
+		return;
+	rows = arena_alloc(&rq->arena, s->n_ended + s->n_queued + 1, sizeof(*rows));
 	if (!rows) {
 		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
 		return;
 	}
+	reply.runs.v = rows;
 	for (const struct run *r = s->first_run; r; r = r->next)
-		shell_run_describe(r, &rows[told.runs.n++]);
-	request_reply_json(rq, &run_list_table, &told);
+		shell_run_describe(r, &rows[reply.runs.n++]);
+	request_reply_json(rq, &run_list_table, &reply);
 }
 
-static void op_shell_run_get(struct shell *s, struct request *rq)
+void op_shell_run_get(struct request *rq, void *arg)
 {
+	const struct shell *s = shell_from_request(arg, rq);
 	struct run *r = NULL;
 	uint64_t number;
 
+	if (!s)
+		return;
 	if (str_parse_u64(rq->match.name, 1, INT64_MAX, &number) >= 0)
 		r = shell_run_find(s, number);
 	if (!r)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such run, or no more");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such run, or it was forgotten");
 	else
 		shell_run_reply(r, rq, rq->query);
 }
 
-static void op_shell_output(struct shell *s, struct request *rq)
+void op_shell_output(struct request *rq, void *arg)
 {
 	const struct exec_output_query *q = rq->query;
+	struct shell *s = shell_from_request(arg, rq);
 
-	output_stream_reply_shell(&s->out[q->stream], rq, q,
-				  output_stream_choose_form(rq->head, STREAM_RAW));
+	if (s)
+		output_stream_reply_shell(&s->out[q->stream], rq, q,
+					  output_stream_choose_form(rq->head, STREAM_RAW));
 }
 
-static void op_shell_interrupt(struct shell *s, struct request *rq)
+void op_shell_interrupt(struct request *rq, void *arg)
 {
+	struct shell *s = shell_from_request(arg, rq);
+
+	if (!s)
+		return;
 	if (!s->current_run) {
-		request_refuse(rq, CAY_E_STATE, "it runs nothing");
+		request_refuse(rq, CAY_E_STATE, "no run to interrupt");
 		return;
 	}
 	if (!s->stop_step)
 		shell_stop_run(s);
-	op_shell_get(s, rq);
-}
-
-static void (*const shell_op_handlers[OP_NUM])(struct shell *s, struct request *rq) = {
-	[OP_SHELL_GET] = op_shell_get,
-	[OP_SHELL_DELETE] = op_shell_delete,
-	[OP_SHELL_RUN] = op_shell_run,
-	[OP_SHELL_RUNS] = op_shell_runs,
-	[OP_SHELL_RUN_GET] = op_shell_run_get,
-	[OP_SHELL_OUTPUT] = op_shell_output,
-	[OP_SHELL_INTERRUPT] = op_shell_interrupt,
-};
-
-bool shell_handle_operation(struct init *in, struct request *rq)
-{
-	ptrdiff_t op = rq->match.op - ops;
-	struct shell *s;
-
-	if (op == OP_SHELL_CREATE)
-		op_shell_create(in, rq, rq->body);
-	else if (op == OP_SHELL_LIST)
-		op_shell_list(in, rq);
-	else if (!shell_op_handlers[op])
-		return false;
-	else if (!(s = shell_find(in, &rq->match.params[1])))
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such shell");
-	else
-		shell_op_handlers[op](s, rq);
-	return true;
+	shell_reply_info(s, rq);
 }

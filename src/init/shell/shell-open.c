@@ -4,12 +4,13 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "init/core/handlers.h"
 #include "init/exec/pipes.h"
 #include "init/shell/shell.h"
 
 #define OPEN_MS 20000
 
-/* Forgetting */
+/* Freeing */
 
 static void on_shell_handle_closed(uv_handle_t *h)
 {
@@ -28,7 +29,7 @@ static void on_shell_output_closed(uv_handle_t *h)
 		free(s);
 }
 
-/* The handle in front of its fd: see output.c. */
+/* The handle before its fd: see output.c. */
 void shell_close_script(struct shell *s)
 {
 	if (s->script_open)
@@ -88,14 +89,14 @@ static bool shell_is_in_use(const struct shell *s)
 	for (const struct run *r = s->first_run; r; r = r->next)
 		if (r->range.users || r->rq)
 			return true;
-	/* our own watch is always there */
+	/* the shell's own reader is always there */
 	for (int i = 0; i < 2; i++)
 		if (s->out[i].pumping || (s->out[i].readers && s->out[i].readers->next))
 			return true;
 	return false;
 }
 
-/* Deleted ones that nobody reads any more; when all places are taken, the oldest that ended. */
+/* Free deleted shells that no client reads; when all places are taken, the oldest that ended. */
 static void shells_sweep(struct init *in)
 {
 	struct shell *s = in->shells.first;
@@ -120,22 +121,6 @@ bool shell_reclaim_output(struct init *in)
 			return true;
 		}
 	return false;
-}
-
-static void exec_end_copy(const struct end *from, struct end *to, char signal_name[static 16],
-			  char detail[static 128])
-{
-	int n;
-
-	*to = *from;
-	if (from->signal) {
-		n = snprintf(signal_name, 16, "%s", from->signal);
-		to->signal = n > 0 ? signal_name : NULL;
-	}
-	if (from->detail) {
-		n = snprintf(detail, 128, "%s", from->detail);
-		to->detail = n > 0 ? detail : NULL;
-	}
 }
 
 /* Opening and ending */
@@ -172,11 +157,12 @@ static void on_shell_started(struct exec *, const struct cay_err *err, void *arg
 static void shell_start_failed(struct shell *s)
 {
 	if (s->end.reason == END_EXIT && s->end.exit_code == 127)
-		shell_refuse_create(s, CAY_E_UNSUPPORTED,
-				    "the image has no bash: take one that has it, or run commands "
-				    "with exec.run, whose 'shell' takes any /bin/sh");
+		shell_refuse_create(
+			s, CAY_E_UNSUPPORTED,
+			"the image has no bash: use an image that has it, or run commands "
+			"with exec.run, whose 'shell' only needs /bin/sh");
 	else if (s->end.reason == END_EXIT && s->end.exit_code == 126)
-		shell_refuse_create(s, CAY_E_INVALID, "cwd cannot be gone to");
+		shell_refuse_create(s, CAY_E_INVALID, "cannot change to the directory cwd");
 	else
 		shell_refuse_create(s, CAY_E_STATE, "bash ended before it was ready");
 	s->deleted = true;
@@ -188,7 +174,7 @@ static void on_shell_exit(struct exec *exec, void *arg)
 	struct shell *s = arg;
 	struct run *r = s->current_run;
 
-	exec_end_copy(&exec->end, &s->end, s->signal_name, s->detail);
+	exec_end_copy(exec, &s->end, s->signal_name, s->detail);
 	s->exec = NULL;
 	s->state = SHELL_ENDED;
 	s->report.nonce[0] = 0;
@@ -197,7 +183,7 @@ static void on_shell_exit(struct exec *exec, void *arg)
 	if (!started)
 		shell_start_failed(s);
 	if (r && s->phase != SHELL_PHASE_SETTLE) {
-		exec_end_copy(&exec->end, &r->end, r->signal_name, r->detail);
+		exec_end_copy(exec, &r->end, r->signal_name, r->detail);
 		if (s->timed_out)
 			r->end.reason = END_TIMEOUT;
 		shell_settle_run(s);
@@ -208,7 +194,7 @@ static void on_shell_exit(struct exec *exec, void *arg)
 			output_notify_readers(&s->out[i]);
 		}
 	}
-	/* the last writer but us is gone or will be */
+	/* other writers are gone or about to end */
 	for (int i = 0; i < 2; i++)
 		if (s->output_write_fds[i] >= 0)
 			(void)close(cay_take_fd(&s->output_write_fds[i]));
@@ -232,7 +218,7 @@ static void on_shell_create_client_gone(struct request *rq)
 
 static void on_shell_output_complete(struct output *)
 {
-	/* an output of a shell is complete when that has ended: on_shell_exit() */
+	/* on_shell_exit() completes an output */
 }
 
 static int shell_open_outputs(struct shell *s)
@@ -260,7 +246,7 @@ static int shell_open_outputs(struct shell *s)
 	return 0;
 }
 
-/* The two pipes beside its outputs; what the child gets is in pass. */
+/* The pipes of the script and the report; pass gets the child's ends. */
 static int shell_open_pipes(struct shell *s, int pass[static 2])
 {
 	int fds[2] = { -EBADF, -EBADF };
@@ -268,7 +254,7 @@ static int shell_open_pipes(struct shell *s, int pass[static 2])
 
 	pass[0] = fds[0];
 	s->script_fd = fds[1];
-	/* bash opens it by name, whoever it is; only its own processes have the name */
+	/* bash opens it by name, as any user; only its own processes can reach the name */
 	if (r >= 0 && fchmod(fds[0], 0644) < 0)
 		r = -errno;
 	if (r >= 0 && fcntl(s->script_fd, F_SETPIPE_SZ, SCRIPT_PAGE) < 0)
@@ -315,7 +301,8 @@ static int shell_start(struct shell *s, const struct shell_create *q, struct cay
 		r = shell_open_pipes(s, pass);
 	s->cwd = strdup(q->cwd ? q->cwd : c->cwd ? c->cwd : "/");
 	if (r < 0 || !s->cwd)
-		r = cay_fail_sys(err, CAY_E_LIMIT, r < 0 ? -r : ENOMEM, "pipes for a shell");
+		r = cay_fail_sys(err, CAY_E_LIMIT, r < 0 ? -r : ENOMEM,
+				 "create pipes for the shell");
 	own.output_fd = s->output_write_fds[0];
 	own.stderr_fd = s->output_write_fds[1];
 	if (r >= 0)
@@ -326,16 +313,19 @@ static int shell_start(struct shell *s, const struct shell_create *q, struct cay
 	return r;
 }
 
-void op_shell_create(struct init *in, struct request *rq, const struct shell_create *q)
+/* Replies when the shell can be used, or has failed to start. */
+void op_shell_create(struct request *rq, void *arg)
 {
 	static const struct request_events events = { .gone = on_shell_create_client_gone };
+	const struct shell_create *q = rq->body;
+	struct init *in = arg;
 	struct cay_err err = {};
 	struct shell *s;
 	int n;
 
 	shells_sweep(in);
 	if (in->shells.n >= SHELLS_MAX) {
-		request_refuse(rq, CAY_E_LIMIT, "so many shells are open already");
+		request_refuse(rq, CAY_E_LIMIT, "too many shells are open");
 		return;
 	}
 	s = calloc(1, sizeof(*s));
@@ -362,7 +352,7 @@ void op_shell_create(struct init *in, struct request *rq, const struct shell_cre
 	assert(n >= 0 && (size_t)n < sizeof(s->name));
 	if (id_generate(ID_SHELL, id_cell(&rq->match.params[0]), id_node(&rq->match.params[0]),
 			&s->id) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "random bits");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot generate an id");
 	if (err.code || shell_start(s, q, &err) < 0) {
 		request_fail(rq, &err);
 		shell_free(s);
@@ -381,7 +371,7 @@ void shell_delete(struct shell *s)
 {
 	s->deleted = true;
 	if (!s->ended_why)
-		s->ended_why = "it was deleted";
+		s->ended_why = "the shell was deleted";
 	if (s->exec)
 		exec_kill(s->exec);
 	shells_sweep(s->init);

@@ -22,7 +22,7 @@ static void shell_report_drop_bytes(struct shell_report *s, size_t n)
 	s->junk += n;
 }
 
-/* A report stands at the front as far as it is here. */
+/* Data begins with a report, or with the first part of one. */
 static enum shell_report_result shell_report_parse(struct shell_report *s)
 {
 	const char *p = s->data + HEAD_LEN, *end = s->data + s->len, *stop;
@@ -42,7 +42,7 @@ static enum shell_report_result shell_report_parse(struct shell_report *s)
 	if (!digits || digits > 3 || status > 255 || p >= stop || *p != ':')
 		return SHELL_REPORT_BROKEN;
 	s->cwd = (struct slice){ p + 1, (size_t)(stop - p - 1) };
-	/* what can be no directory's name was not meant as one */
+	/* no valid path of a directory: unknown */
 	if (s->cwd.n >= SHELL_REPORT_CWD_MAX || (s->cwd.n && s->cwd.p[0] != '/') ||
 	    memchr(s->cwd.p, 0, s->cwd.n))
 		s->cwd.n = 0;
@@ -63,7 +63,7 @@ static enum shell_report_result shell_report_search(struct shell_report *s)
 		shell_report_drop_bytes(s, (size_t)(at - s->data));
 		return shell_report_parse(s);
 	}
-	/* its beginning may be at the end of what is here */
+	/* keep the end, which may be the beginning of a report */
 	if (s->len >= HEAD_LEN)
 		shell_report_drop_bytes(s, s->len - HEAD_LEN + 1);
 	return s->junk > SHELL_REPORT_JUNK_MAX ? SHELL_REPORT_BROKEN : SHELL_REPORT_MORE;
@@ -76,7 +76,7 @@ enum shell_report_result shell_report_add_bytes(struct shell_report *s, const ch
 	while (n && said == SHELL_REPORT_MORE) {
 		size_t room = sizeof(s->data) - s->len, part = n < room ? n : room;
 
-		/* nobody is waited for: it is somebody's junk, or the rest of a message */
+		/* no report is expected: the bytes are junk, or the rest of a message */
 		if (!s->nonce[0]) {
 			s->junk += n;
 			return s->junk > SHELL_REPORT_JUNK_MAX ? SHELL_REPORT_BROKEN

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #define NOTHING "for _ in; do :; done"
-/* $? as it was, without a command that a trap would see; a fork when it is not 0 */
+/* Restore $? without a command that a trap would see; forks when it is not 0 */
 #define SAME_STATUS \
 	" { " NOTHING " </dev/null${_cay_s#0} || (exit $_cay_s); } 2>/dev/null && " NOTHING "\n"
 
-/* What begins something that may not end where the text does. */
+/* Words that begin a construct which may not end with the text. */
 static const char *const script_reserved_words[] = {
 	"if",   "then",  "else",   "elif",   "fi",       "do",   "done",   "case",
 	"esac", "while", "until",  "for",    "in",       "time", "select", "!",
@@ -29,7 +29,7 @@ static bool script_char_is_word(char c)
 	       c == '_';
 }
 
-/* One part of a word off the front: how many bytes, 0 when it is none that we know. */
+/* The length of the next part of a word; 0: unknown syntax. */
 static size_t script_word_part_length(struct slice s)
 {
 	static const char marks[] = { '.', '/', ':', ',', '+', '@', '%',
@@ -54,7 +54,7 @@ static size_t script_word_part_length(struct slice s)
 /* Words and quoted text, joined by && || ; and |, on one line. */
 bool script_text_is_plain(struct slice text)
 {
-	bool first = true, open = true; /* of a command; something has to follow */
+	bool first = true, open = true; /* first: of a command; open: something must follow */
 
 	if (text.n && text.p[text.n - 1] == '\n')
 		text.n--;
@@ -88,7 +88,7 @@ bool script_text_is_plain(struct slice text)
 	return !open;
 }
 
-/* As one word on one line, so that bash counts lines from 1 in it. */
+/* As one word on one line, so that bash counts the text's lines from 1. */
 static int script_append_quoted(struct buf *b, struct slice text)
 {
 	int r = buf_puts(b, "$'");
@@ -116,9 +116,9 @@ static int script_append_report(struct buf *b, const char *nonce, const char *st
 			  nonce, status, nonce, SCRIPT_REPORT_FD);
 }
 
-/* SIGINT is trapped because bash sends it to itself when what $() runs dies of it.
- * Being stopped: from then on every command is skipped, loops are left and functions
- * returned from, until the line that tells says that it is over. */
+/* SIGINT is trapped because bash sends it to itself when a process of $() dies of it.  After
+ * the stop signal every command is skipped, loops are left and functions return, until the
+ * report line ends this. */
 int script_append_start(struct buf *b, const char *nonce, const char *cwd)
 {
 	int r = buf_printf(b, "exec %d>&- %d<&-\ncd -- ", SCRIPT_GUARD_FD, SCRIPT_FD);
@@ -142,7 +142,7 @@ int script_append_check(struct buf *b, const char *nonce, struct slice text)
 	auto_buf whole = BUF_INIT(SCRIPT_MAX);
 	int r = buf_puts(&whole, "set -n\n{ :\n");
 
-	/* a here-document without an end takes the brace, too */
+	/* an unterminated here-document takes the brace as well */
 	if (r >= 0)
 		r = buf_append(&whole, text.p, text.n);
 	if (r >= 0)
@@ -164,7 +164,7 @@ int script_append_run(struct buf *b, const char *nonce, struct slice text, bool 
 	bool ended = text.n && text.p[text.n - 1] == '\n';
 	int r;
 
-	/* on one line: after a text that ended too early bash parses its next line wrongly */
+	/* on one line: after text that ended too early bash parses the next line wrongly */
 	if (eval) {
 		r = buf_puts(b, " eval ");
 		if (r >= 0)

@@ -8,12 +8,12 @@
 #include "init/shell/shell.h"
 
 #define STEP_MS 1000
-#define SEEN_MAX 65536 /* processes looked at */
+#define SEEN_MAX 65536 /* processes checked */
 
-/* What to do to what the shell runs, a step at a time; behind the last the shell goes. */
+/* Signals for the processes of a run, one step at a time; after the last step the shell ends. */
 static const int shell_stop_signals[] = { SIGINT, SIGTERM, SIGKILL };
 
-/* The session a process is of and when it began, in ticks since the boot. */
+/* The session of a process, and its start time in ticks since boot. */
 static bool process_read_session(const char *pid, long *ret_session, uint64_t *ret_began)
 {
 	char path[32], text[1024];
@@ -27,7 +27,7 @@ static bool process_read_session(const char *pid, long *ret_session, uint64_t *r
 	if (got <= 0)
 		return false;
 	text[got] = 0;
-	/* its own name may have anything in it, so from the last bracket on */
+	/* its name may contain any byte, so start after the last bracket */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
 			 " %*c %*d %*d %ld %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
@@ -38,8 +38,8 @@ static bool process_read_session(const char *pid, long *ret_session, uint64_t *r
 	return true;
 }
 
-/* Those of the shell's session that began with the run.  Who was sent to the background
- * ignores SIGINT, as bash arranges; who made a session of its own is nobody's foreground. */
+/* Processes of the shell's session that started during the run.  Background processes ignore
+ * SIGINT, as bash arranges, and those in a session of their own are not signalled. */
 static void shell_run_signal(const struct shell *s, int sig)
 {
 	DIR *d = opendir("/proc");
@@ -75,12 +75,13 @@ void shell_stop_run(struct shell *s)
 	if (!s->current_run || !s->exec || s->exec->pid <= 0 || s->phase == SHELL_PHASE_SETTLE)
 		return;
 	if (s->stop_step >= ARRAY_SIZE(shell_stop_signals)) {
-		s->ended_why = "what it ran was stopped and went on";
+		s->ended_why = "a run did not end when it was stopped";
 		exec_kill(s->exec);
 		return;
 	}
-	/* bash itself is never interrupted, that would end it: it leaves its loops.  It is
-	 * told first: it must not begin the next command when the one it waits for dies. */
+	/* bash itself is never interrupted, which would end it: it leaves its loops.  It is
+	 * signalled first, so that it does not begin the next command when the current one
+	 * dies. */
 	(void)kill(s->exec->pid, SCRIPT_STOP_SIGNAL);
 	(void)kill(s->exec->pid, SIGCONT);
 	shell_run_signal(s, shell_stop_signals[s->stop_step++]);

@@ -8,12 +8,12 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "init/core/memory.h"
 #include "init/core/signals.h"
-#include "init/exec/memory.h"
 #include "text/hex.h"
 
-#define SETTLE_MS 2000  /* for output that was there when the run ended */
-#define RESTORE_MS 5000 /* for what a stopped run may have changed */
+#define SETTLE_MS 2000  /* for output that was written when the run finished */
+#define RESTORE_MS 5000 /* for the state a stopped run may have changed */
 
 static void shell_start_next_run(struct shell *s);
 static void shell_write_script_pending(struct shell *s);
@@ -67,7 +67,7 @@ static void shell_run_finish(struct run *r)
 	}
 }
 
-/* It still waits for its turn, and will not have it. */
+/* It is queued, and will not run. */
 static void shell_run_cancel_queued(struct run *r, const char *why)
 {
 	struct shell *s = r->shell;
@@ -79,12 +79,11 @@ static void shell_run_cancel_queued(struct run *r, const char *why)
 	shell_run_finish(r);
 }
 
-/* Nobody will run what still waits for its turn. */
 void shell_cancel_queued_runs(struct shell *s)
 {
 	for (struct run *r = s->first_run; r; r = r->next)
 		if (r->state == RUN_QUEUED)
-			shell_run_cancel_queued(r, "the shell ended before its turn");
+			shell_run_cancel_queued(r, "the shell ended before the run started");
 }
 
 static void shell_finish_current_run(struct shell *s)
@@ -124,13 +123,13 @@ static void on_shell_settle_timer(uv_timer_t *t)
 
 	if (s->phase != SHELL_PHASE_SETTLE)
 		return;
-	for (int i = 0; i < 2; i++) /* somebody inside has read it before us */
+	for (int i = 0; i < 2; i++) /* another process inside may have read it first */
 		if (s->current_run->range.output_end[i] > output_end_offset(&s->out[i]))
 			s->current_run->range.output_end[i] = output_end_offset(&s->out[i]);
 	shell_finish_current_run(s);
 }
 
-/* Not from inside an output's own loop over its readers. */
+/* Not from inside an output's loop over its readers. */
 void on_shell_output_watch(struct output_reader *w)
 {
 	struct shell *s = w->data;
@@ -139,7 +138,6 @@ void on_shell_output_watch(struct output_reader *w)
 		(void)uv_timer_start(&s->timer, on_shell_settle_timer, 0, 0);
 }
 
-/* It is over: exactly what the pipes hold now is the last of its output. */
 void shell_settle_run(struct shell *s)
 {
 	struct run *r = s->current_run;
@@ -189,13 +187,12 @@ void shell_end_script(struct shell *s, const char *why)
 
 static void shell_kill_flooded(struct shell *s)
 {
-	shell_end_script(s, "its side channel was flooded");
+	shell_end_script(s, "too many bytes on its report channel");
 	shell_close_report(s);
 	if (s->exec)
 		exec_kill(s->exec);
 }
 
-/* Write what there is for this phase, and have it told when it is over. */
 void shell_write_script(struct shell *s, enum shell_phase phase, bool eval)
 {
 	char nonce[SCRIPT_NONCE + 1];
@@ -225,7 +222,7 @@ static void shell_handle_report(struct shell *s)
 {
 	char *cwd = s->report.cwd.n ? strndup(s->report.cwd.p, s->report.cwd.n) : NULL;
 	struct request *rq;
-	struct shell_info told;
+	struct shell_info reply;
 
 	if (cwd && s->phase != SHELL_PHASE_CHECK) {
 		free(s->cwd);
@@ -240,8 +237,8 @@ static void shell_handle_report(struct shell *s)
 		rq = cay_take(s->create_request);
 		if (rq) {
 			rq->events = NULL;
-			shell_describe(s, &told);
-			request_reply_json(rq, &shell_info_table, &told);
+			shell_describe(s, &reply);
+			request_reply_json(rq, &shell_info_table, &reply);
 		}
 		shell_start_next_run(s);
 		break;
@@ -274,7 +271,7 @@ static void shell_read_report(struct shell *s)
 	if (n < 0)
 		return;
 	if (n == 0) {
-		shell_close_report(s); /* bash goes, or somebody closed it everywhere */
+		shell_close_report(s); /* bash ends, or every process closed it */
 		return;
 	}
 	said = shell_report_add_bytes(&s->report, bytes, (size_t)n);
@@ -289,7 +286,7 @@ void on_shell_report_readable(uv_poll_t *p, int, int)
 	shell_read_report(p->data);
 }
 
-/* The pipe is empty: bash has all of it, and asks for more. */
+/* The pipe is empty: bash has read everything and waits for more. */
 static void shell_check_script_drained(struct shell *s)
 {
 	char was[sizeof(s->report.nonce)]; /* a report may begin the next script at once */
@@ -305,7 +302,7 @@ static void shell_check_script_drained(struct shell *s)
 			return;
 	}
 	if (s->script_writing && !s->script_pending.len && was[0])
-		shell_end_script(s, "it reads its script and tells nothing");
+		shell_end_script(s, "it waits for input without having reported the run");
 }
 
 static void on_shell_script_writable(uv_poll_t *p, int status, int)
@@ -320,14 +317,14 @@ static void on_shell_script_writable(uv_poll_t *p, int status, int)
 		shell_write_script_pending(s);
 }
 
-/* Bytes first go where a page is free: a pipe of one slot is writable when it is empty. */
+/* Written when the one slot of the pipe is free: then it polls as writable. */
 static void shell_write_script_pending(struct shell *s)
 {
 	size_t n = s->script_pending.len < SCRIPT_PAGE ? s->script_pending.len : SCRIPT_PAGE;
 	ssize_t put = s->script_fd < 0 ? -1 : write(s->script_fd, s->script_pending.data, n);
 
 	if (put < 0 && (s->script_fd < 0 || (errno != EAGAIN && errno != EINTR))) {
-		/* bash became another program, or ends: that will be told */
+		/* bash was replaced by exec, or ends: on_shell_exit() follows */
 		shell_close_script(s);
 		return;
 	}
@@ -357,12 +354,12 @@ static void on_shell_run_timeout(uv_timer_t *t)
 	shell_stop_run(s);
 }
 
-/* It runs what the user may have replaced. */
+/* It runs commands that the user may have redefined. */
 static void on_shell_restore_timeout(uv_timer_t *t)
 {
 	struct shell *s = t->data;
 
-	shell_end_script(s, "it could not be made what it was behind a stopped run");
+	shell_end_script(s, "its state could not be restored after a stopped run");
 	if (s->exec)
 		exec_kill(s->exec);
 }
@@ -394,7 +391,7 @@ static void shell_start_next_run(struct shell *s)
 	r->oom_kills = memory_count_oom_kills(&s->init->memory);
 	for (int i = 0; i < 2; i++) {
 		r->output_start[i] = output_written_offset(&s->out[i]);
-		/* whoever ran before may have made it one that never waits */
+		/* an earlier process may have made it non-blocking */
 		(void)fcntl(s->output_write_fds[i], F_SETFL, 0);
 	}
 	if (r->rq && r->form != STREAM_WAIT) {
@@ -429,7 +426,7 @@ static void on_shell_run_client_left(void *arg)
 		shell_stop_run(s);
 	if (r->state != RUN_QUEUED)
 		return;
-	shell_run_cancel_queued(r, "who asked for it left before its turn");
+	shell_run_cancel_queued(r, "the client left before the run started");
 	shell_forget_old_runs(s);
 }
 
@@ -458,7 +455,7 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 {
 	static const struct request_events events = { .gone = on_shell_run_waiter_gone };
 	struct run *r;
-	struct run_info told;
+	struct run_info reply;
 	char number[24];
 	int n;
 
@@ -467,7 +464,7 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 		return;
 	}
 	if (s->n_queued >= RUNS_QUEUED) {
-		request_refuse(rq, CAY_E_LIMIT, "so many runs wait for this shell already");
+		request_refuse(rq, CAY_E_LIMIT, "too many runs are queued for this shell");
 		return;
 	}
 	r = calloc(1, sizeof(*r));
@@ -494,6 +491,6 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 	shell_start_next_run(s);
 	if (!q->detach)
 		return;
-	shell_run_describe(r, &told);
-	request_reply_json(rq, &run_info_table, &told);
+	shell_run_describe(r, &reply);
+	request_reply_json(rq, &run_info_table, &reply);
 }

@@ -2,22 +2,21 @@
 #ifndef CAY_INIT_SHELL_SHELL_H
 #define CAY_INIT_SHELL_SHELL_H
 /*
- * shell - a bash that stays, as PID 1 keeps it; struct shell_info is what is told of it
+ * shell - a long-lived bash in PID 1; struct shell_info is its form in a reply
  *
  *	starting -> idle <-> busy -> ended
  *
- * The bash is a job of PID 1's own (exec.h) that reads its script from a pipe of ours
- * and tells on another that a run is over (shell-script.h, shell-report.h).  The script's pipe
- *holds one page in one slot, so the kernel says when it has been read to its end: if bash asks for
- *more and has told nothing, it never will.  Then the script ends, and with it the shell, as any
- *script does.
+ * The bash is an internal exec (exec.h) that reads its script from one pipe and reports on
+ * another when a run has finished (shell-script.h, shell-report.h).  The script's pipe holds
+ * one page in one slot, so the kernel shows when it has been read completely: if bash waits for
+ * more and has reported nothing, it never will.  Then the script ends, and the shell with it.
  *
- * Runs take turns.  What belongs to a run is what stands in the outputs' pipes when it
- * is told to be over; what somebody in the background writes later has its offset
- * in the shell's outputs like all else, and is of no run or of the next.
+ * Runs are executed one at a time.  The output of a run ends with the bytes in the outputs'
+ * pipes at its report; bytes that background processes write later have offsets in the shell's
+ * outputs, and belong to no run or to the next.
  *
- * Bounded: SHELLS_MAX, ended ones included (the oldest of those makes room), and of
- * each RUNS_MAX runs, of which the oldest that ended is forgotten first.
+ * Bounded: SHELLS_MAX shells including ended ones (the oldest of those makes room), RUNS_QUEUED
+ * queued and RUNS_KEPT ended runs of each; the oldest ended run is forgotten first.
  */
 #include "init/exec/exec.h"
 #include "init/exec/output-stream.h"
@@ -33,7 +32,7 @@ enum shell_phase {
 	SHELL_PHASE_CHECK,   /* can the text be parsed? */
 	SHELL_PHASE_RUN,     /* the text */
 	SHELL_PHASE_SETTLE,  /* it is over; its last output is on its way */
-	SHELL_PHASE_RESTORE, /* behind a run that was stopped */
+	SHELL_PHASE_RESTORE, /* after a stopped run */
 };
 
 struct run {
@@ -43,17 +42,17 @@ struct run {
 	enum run_state state;
 	char *text; /* until it has run */
 	uint64_t timeout_ms, started_ns, ended_ns, born_ticks, oom_kills;
-	pid_t last_pid; /* when its turn came */
+	pid_t last_pid; /* when it started */
 	uint64_t output_start[2];
 	struct output_range range;
 	struct end end;
-	char signal_name[16], detail[128]; /* of end */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
 	char *cwd;
-	/* Who asked, until it is answered. */
+	/* The client's, until replied. */
 	struct request *rq;
 	enum output_stream_form form;
 	struct run_query output_query;
-	bool stop_with_client; /* with who asked */
+	bool stop_with_client; /* when the client leaves */
 };
 
 struct shell {
@@ -66,10 +65,11 @@ struct shell {
 	bool deleted;
 	struct exec *exec;
 	uint64_t created_ns;
-	int script_fd, report_fd, output_write_fds[2]; /* ends: what its processes write to */
+	int script_fd, report_fd,
+		output_write_fds[2]; /* output_write_fds: its processes write to these */
 	uv_poll_t script_poll, report_poll;
 	bool script_open, report_open, script_writing;
-	uv_timer_t timer; /* the run's time, and the steps of stopping it */
+	uv_timer_t timer; /* the run's timeout, and the steps of stopping it */
 	unsigned handles;
 	struct buf script_pending; /* not written yet */
 	struct shell_report report;
@@ -78,37 +78,35 @@ struct shell {
 	char *cwd;
 	const char *ended_why;
 	struct end end;
-	char signal_name[16], detail[128]; /* of end */
-	uint64_t last_number;              /* number of the last */
+	char signal_name[SIGNAL_TEXT_MAX], detail[END_DETAIL_MAX]; /* of end */
+	uint64_t last_number;
 	unsigned n_queued, n_ended;
-	struct run *first_run, *last_run, *current_run; /* run: whose turn it is */
-	unsigned stop_step;                             /* step; 0: nobody asked to */
+	struct run *first_run, *last_run, *current_run;
+	unsigned stop_step; /* 0: the run is not being stopped */
 	bool timed_out;
 	struct request *create_request;
 };
 
-/* Open one; rq is answered when it can be used, or why not. */
-void op_shell_create(struct init *in, struct request *rq, const struct shell_create *q);
 struct shell *shell_find(struct init *in, const struct id *id);
 struct run *shell_run_find(const struct shell *s, uint64_t number);
-/* Queue a command; rq is answered by how it was asked for. */
+/* Queue a command; the form decides how rq is replied to. */
 void shell_run_submit(struct shell *s, struct request *rq, const struct shell_run *q,
 		      enum output_stream_form form);
-/* End it and all it started; it is forgotten when nobody reads it any more. */
+/* End it and all its processes; it is freed when no client reads it any more. */
 void shell_delete(struct shell *s);
-/* Give the output of one that ended back to the budget. */
+/* Free the output of one that ended and that no client reads; false: there is none. */
 bool shell_reclaim_output(struct init *in);
 void shell_describe(const struct shell *s, struct shell_info *ret);
-/* The script ends here, and so will the shell; it is told why. */
+/* End the script, and so the shell, for that reason. */
 void shell_end_script(struct shell *s, const char *why);
 
-/* Between shell.c, where runs are, and shell-open.c, where shells are. */
-#define SCRIPT_PAGE 4096 /* what a script's pipe holds, in its one slot */
-/* Write what there is for this phase, and have it told when it is over. */
+/* Shared by shell.c (runs) and shell-open.c (shells). */
+#define SCRIPT_PAGE 4096 /* capacity of the script's pipe, in its one slot */
+/* Write the script of this phase and expect its report. */
 void shell_write_script(struct shell *s, enum shell_phase phase, bool eval);
-/* The run is over: exactly what the pipes hold now is the last of its output. */
+/* The run has finished: exactly the bytes in the pipes now are the last of its output. */
 void shell_settle_run(struct shell *s);
-/* Nobody will run what still waits for its turn. */
+/* The shell ends: cancel queued runs. */
 void shell_cancel_queued_runs(struct shell *s);
 void on_shell_report_readable(uv_poll_t *p, int status, int events);
 void on_shell_output_watch(struct output_reader *w);
@@ -116,16 +114,15 @@ void shell_close_script(struct shell *s);
 void shell_close_report(struct shell *s);
 void shell_run_free(struct run *r);
 
-/* shell-stop.c: stop the run, in steps, and keep the shell if it can be. */
+/* shell-stop.c: stop the run in steps, and keep the shell if possible. */
 void shell_stop_run(struct shell *s);
 
-/* shell-child.c: in the child, as the user: become a bash.  arg is not used. */
+/* shell-child.c: in the child, as the user: execute bash.  arg is not used. */
 int child_shell_exec_bash(void *arg);
 extern const struct field_map shell_env;
 
-/* shell-handlers.c: the operations on shells; false: it is none of them. */
-bool shell_handle_operation(struct init *in, struct request *rq);
-/* The reply to who waited, with as much output as was asked for. */
+/* shell-handlers.c */
+/* Reply with the requested part of the output. */
 void shell_run_reply(struct run *r, struct request *rq, const struct run_query *q);
 void shell_run_describe(const struct run *r, struct run_info *ret);
 #endif

@@ -105,7 +105,7 @@ def test_setup_failures_are_typed(init):
         ({"argv": ["/nonexistent"]}, (400, "invalid_argument", "argv"), "No such file"),
         ({"argv": ["nonexistent"]}, (400, "invalid_argument", "argv"), "No such file"),
         ({"argv": ["/etc/passwd"]}, (400, "invalid_argument", "argv"), "Permission denied"),
-        ({"argv": [""]}, (400, "invalid_argument", "argv"), "no name"),
+        ({"argv": [""]}, (400, "invalid_argument", "argv"), "name is empty"),
         ({"argv": ["true"], "cwd": "/nonexistent"}, (400, "invalid_argument", "cwd"), "No such file"),
         ({"argv": ["true"], "cwd": "/etc/passwd"}, (400, "invalid_argument", "cwd"), "Not a directory"),
         ({"argv": ["true"], "cwd": "/root", "user": "nobody"}, (400, "invalid_argument", "cwd"), "Permission denied"),

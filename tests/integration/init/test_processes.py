@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who runs inside and who listens there, as PID 1 tells it."""
 import concurrent.futures
+import contextlib
 import os
 import pathlib
+import socket
 import time
+
+import pytest
 
 from client import SANDBOX
 from conftest import wait_for
@@ -146,3 +150,50 @@ def test_lists_do_not_hold_up_pid_1(init):
     assert all(x.result()["processes"] for x in lists)
     wait_for(lambda: not init.groups(), what="no cgroup left")
     assert init.small()
+
+
+def tunnel(init, port):
+    """Request a connection to a port; the reply is not read."""
+    c = socket.socket(socket.AF_UNIX)
+    c.settimeout(30)
+    c.connect(init.client.path)
+    c.sendall(f"GET {SANDBOX}/tunnel/{port} HTTP/1.1\r\nHost: sandbox\r\nConnection: upgrade\r\nUpgrade: cay-port\r\n\r\n".encode())
+    return c
+
+
+def head(c):
+    text = b""
+    while not text.endswith(b"\r\n\r\n"):
+        text += c.recv(1) or pytest.fail(text)
+    return text
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_connection_to_a_port(init, address):
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as s:
+        port = s.getsockname()[1]
+        with tunnel(init, port) as c, s.accept()[0] as peer:
+            assert head(c).startswith(b"HTTP/1.1 101 ")
+            c.sendall(b"up")
+            peer.sendall(b"down")
+            assert peer.recv(2, socket.MSG_WAITALL) == b"up" and c.recv(4, socket.MSG_WAITALL) == b"down"
+    with tunnel(init, port) as c:
+        assert b'"port_closed"' in c.recv(65536)
+
+
+def test_connections_that_never_come_about_leave_nothing(init):
+    """A full backlog takes no connection: a check of it ends in time, and clients that leave free their places."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as s, contextlib.ExitStack() as waiting:
+        port = s.getsockname()[1]
+        for _ in range(4):
+            c = waiting.enter_context(socket.socket())
+            c.setblocking(False)
+            c.connect_ex(("127.0.0.1", port))
+        r = init.client.ask("GET", f"{SANDBOX}/health?port={port}&timeout_ms=200").json()
+        assert not r["ok"] and "in time" in r["detail"]
+        for _ in range(3):
+            for c in [tunnel(init, port) for _ in range(60)]:
+                c.close()
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            wait_for(lambda: b" 101 " in tunnel(init, port).recv(16), what="a place")

@@ -87,7 +87,7 @@ def test_its_end_is_its_own(init):
     assert r["stdout"] == "5\n" and s.get()["end"]["exit_code"] == 6
     s = Shell(init.client)
     r = s.run("echo a; set -n; echo b")  # it will never tell anything again
-    assert r["stdout"] == "a\n" and r["end"]["exit_code"] == 0 and "tells nothing" in s.get()["why"]
+    assert r["stdout"] == "a\n" and r["end"]["exit_code"] == 0 and "without having reported" in s.get()["why"]
 
 
 def test_time_outs_keep_the_shell(init):
@@ -124,7 +124,7 @@ def test_at_last_the_shell_goes_with_a_reason(init):
         assert r["end"]["reason"] == "timeout"
         if r["stdout"]:
             break
-    assert s.get()["state"] == "ended" and "went on" in s.get()["why"]
+    assert s.get()["state"] == "ended" and "did not end" in s.get()["why"]
 
 
 def test_interrupt(init):

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/proc/meminfo.h"
+#include "init/exec/meminfo.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/sysinfo.h>
 
-#include "base/str.h"
-#include "init/core/init.h"
 #include "init/exec/exec.h"
 
 #define EVERY_MS 1000
 #define SELDOM_MS 16000
 
-/* No swap, and nothing of the kernel's that could be given back but the cache. */
+/* No swap, and nothing reclaimable but the cache. */
 static int meminfo_write(struct init *in)
 {
 	struct memory_usage m = {};
@@ -40,14 +36,14 @@ static int meminfo_write(struct init *in)
 		       (unsigned long long)((idle + cache) >> 10),
 		       (unsigned long long)(cache >> 10));
 	in->meminfo.last_used = m.used;
-	/* of one length always: nobody sees the end of another */
+	/* of constant length, so that no reader sees the rest of an older text */
 	if (r >= 0 && pwrite(in->meminfo.fd, text.data, text.len, 0) != (ssize_t)text.len)
 		r = -errno;
 	in->meminfo.written_ms = uv_now(&in->loop);
 	return r;
 }
 
-/* A command or a service. */
+/* An exec or a service. */
 static bool init_has_live_exec(const struct init *in)
 {
 	const struct exec *exec = in->oldest_exec;
@@ -65,7 +61,7 @@ static void on_meminfo_timer(uv_timer_t *t)
 
 	if (!init_has_live_exec(in) || meminfo_write(in) < 0)
 		return;
-	/* where nothing changes somebody only waits */
+	/* while usage does not change, programs are only waiting */
 	v->interval_ms = v->last_used / 100 == before / 100 ? 2 * v->interval_ms : EVERY_MS;
 	if (v->interval_ms > SELDOM_MS)
 		v->interval_ms = SELDOM_MS;
@@ -93,42 +89,4 @@ void meminfo_wake(struct init *in)
 		return;
 	v->interval_ms = EVERY_MS;
 	(void)uv_timer_start(&v->timer, on_meminfo_timer, EVERY_MS, 0);
-}
-
-/* "0" or "0-7" */
-static unsigned online_cpus_count(void)
-{
-	auto_close int fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
-	char text[32];
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
-	struct slice rest = { text, n > 0 ? (size_t)n - 1 : 0 }, from;
-	uint64_t last = 0;
-
-	if (n <= 0)
-		return CPU_SETSIZE;
-	from = slice_cut(&rest, '-');
-	if (str_parse_u64(rest.p ? rest : from, 0, CPU_SETSIZE - 1, &last) < 0)
-		return CPU_SETSIZE;
-	return (unsigned)last + 1;
-}
-
-void child_limit_cpus(void)
-{
-	cpu_set_t may, keep;
-	unsigned n = online_cpus_count();
-	int here = sched_getcpu();
-
-	if (here < 0 || sched_getaffinity(0, sizeof(may), &may) < 0 ||
-	    n >= (unsigned)CPU_COUNT(&may))
-		return;
-	CPU_ZERO(&keep);
-	for (size_t i = 0; i < CPU_SETSIZE && n; i++) {
-		size_t cpu = ((size_t)here + i) % CPU_SETSIZE;
-
-		if (!CPU_ISSET(cpu, &may))
-			continue;
-		CPU_SET(cpu, &keep);
-		n--;
-	}
-	(void)sched_setaffinity(0, sizeof(keep), &keep);
 }

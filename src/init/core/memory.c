@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/exec/memory.h"
+#include "init/core/memory.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/path.h"
 #include "base/str.h"
-#include "init/core/signals.h"
-#include "init/exec/exec.h"
 
 #define SMALL_FILE KIB(4)
 
@@ -37,7 +32,7 @@ static int memory_read_number(const struct memory *m, enum memory_file file, uin
 	return str_parse_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
 }
 
-/* The sum of the lines of a file that have one of two words; 0 without. */
+/* The sum of the lines that begin with one of two words; 0 without any. */
 static uint64_t memory_sum_stat_lines(const struct memory *m, const char *name, const char *a,
 				      const char *b)
 {
@@ -76,11 +71,11 @@ int memory_read_usage(const struct memory *m, struct memory_usage *ret)
 	if (r >= 0)
 		r = memory_read_number(m, USED, &ret->used);
 	if (r >= 0 && memory_read_number(m, PEAK, &ret->peak) < 0)
-		ret->peak = ret->used; /* Linux 5.19 and later say it */
+		ret->peak = ret->used; /* memory.peak needs Linux 5.19 */
 	return r;
 }
 
-/* The end of loadavg. */
+/* The last field of loadavg. */
 pid_t proc_last_pid(void)
 {
 	auto_close int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
@@ -94,58 +89,4 @@ pid_t proc_last_pid(void)
 	while (rest.p)
 		word = slice_cut(&rest, ' ');
 	return str_parse_u64(word, 1, INT32_MAX, &n) < 0 ? 0 : (pid_t)n;
-}
-
-/* Evidence beside the reason, whatever that is. */
-static void exec_end_add_memory(struct exec *exec, uint64_t kills)
-{
-	struct end *e = &exec->end;
-	struct memory_usage now = {};
-	int n;
-
-	if (memory_read_usage(&exec->init->memory, &now) < 0)
-		return;
-	e->has_memory_limit = e->has_memory_peak = true;
-	e->memory_limit_bytes = now.limit;
-	e->memory_peak_bytes = now.peak;
-	if (e->reason == END_OOM)
-		n = snprintf(exec->detail, sizeof(exec->detail), "memory limit %llu, peak %llu",
-			     (unsigned long long)now.limit, (unsigned long long)now.peak);
-	else
-		n = snprintf(exec->detail, sizeof(exec->detail),
-			     "processes killed for memory meanwhile: %llu; limit %llu, peak %llu",
-			     (unsigned long long)kills, (unsigned long long)now.limit,
-			     (unsigned long long)now.peak);
-	e->detail = n > 0 && n < (int)sizeof(exec->detail) ? exec->detail : NULL;
-}
-
-void exec_end_determine(struct exec *exec)
-{
-	struct end *e = &exec->end;
-	uint64_t kills = memory_count_oom_kills(&exec->init->memory) - exec->oom_kills;
-
-	*e = (struct end){};
-	if (WIFSIGNALED(exec->status)) {
-		signal_format(WTERMSIG(exec->status), exec->signal_name);
-		e->signal = exec->signal_name;
-		e->reason = END_SIGNAL;
-	} else {
-		e->reason = END_EXIT;
-		e->has_exit_code = true;
-		e->exit_code = (uint64_t)WEXITSTATUS(exec->status);
-	}
-	if (exec->timed_out) {
-		e->reason = END_TIMEOUT;
-	} else if (WIFSIGNALED(exec->status) && WTERMSIG(exec->status) == SIGKILL) {
-		if (exec->killed) {
-			e->reason = END_KILLED;
-		} else if (kills) {
-			e->reason = END_OOM;
-			/* the kernel counts and does not name: it was this one for certain when
-			 * there was no other */
-			e->inferred = !exec->started_alone || proc_last_pid() != exec->first_pid;
-		}
-	}
-	if (kills)
-		exec_end_add_memory(exec, kills);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "init/exec/ring.h"
+#include "init/core/ring.h"
 
 #include <assert.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static bool ring_grow(struct ring *r)
 	uint64_t at = r->start;
 	uint8_t *data;
 
-	/* without its first page a ring could not move anything at all */
+	/* without its first page a ring could not pass anything on */
 	if (cap > (r->max ? r->max : RING_MAX) ||
 	    (!ring_budget_make_room(r->budget, cap - r->cap) && r->cap && !r->ignore_budget))
 		return false;
@@ -79,13 +79,13 @@ size_t ring_reserve(struct ring *r, uint64_t keep, bool half, uint8_t **ret)
 		keep = r->start;
 	if (keep > r->end)
 		keep = r->end;
-	/* grow rather than overwrite what somebody may still ask for */
+	/* grow rather than overwrite bytes a reader may still request */
 	while ((r->end - r->start == r->cap || !ring_room(r, keep, half)) && ring_grow(r))
 		;
 	n = ring_room(r, keep, half);
 	if (!n)
 		return 0;
-	/* up to what is unused; then it is full, and grows or begins to overwrite */
+	/* up to the unused part; then it is full, and grows or begins to overwrite */
 	unused = r->cap - (size_t)(r->end - r->start);
 	if (unused && n > unused)
 		n = unused;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_INIT_CORE_MEMORY_H
+#define CAY_INIT_CORE_MEMORY_H
+/*
+ * memory - the memory limit and usage of the sandbox, from its memory cgroup
+ *
+ * On v2 the files are in PID 1's own cgroup.  On v1 they are in another hierarchy, of which
+ * the keeper gives PID 1 this one directory, read-only (docs/adr/0033).  Reads are bounded.
+ * Tests run with neither, so callers must do without a result.
+ */
+#include "base/mem.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct memory {
+	int dir; /* -EBADF: none, nothing is known */
+	bool v1;
+};
+
+struct memory_usage {
+	uint64_t limit, used, peak;
+};
+
+/* v1 is the v1 directory; either is negative when there is none. */
+struct memory memory_from_cgroup(int cgroup, int v1);
+/* Processes the kernel killed for memory; 0 when unknown. */
+uint64_t memory_count_oom_kills(const struct memory *m);
+/* File pages, which the kernel can reclaim; 0 when unknown. */
+uint64_t memory_cache_bytes(const struct memory *m);
+CAY_MUST_CHECK int memory_read_usage(const struct memory *m, struct memory_usage *ret);
+
+/* The last pid this pid namespace gave to a process or thread; 0 when unknown. */
+pid_t proc_last_pid(void);
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "init/core/signals.h"
+#include "init/exec/exec.h"
+
+/* Evidence in addition to the reason. */
+static void exec_end_add_memory(struct exec *exec, uint64_t kills)
+{
+	struct end *e = &exec->end;
+	struct memory_usage now = {};
+	int n;
+
+	if (memory_read_usage(&exec->init->memory, &now) < 0)
+		return;
+	e->has_memory_limit = e->has_memory_peak = true;
+	e->memory_limit_bytes = now.limit;
+	e->memory_peak_bytes = now.peak;
+	if (e->reason == END_OOM)
+		n = snprintf(exec->detail, sizeof(exec->detail), "memory limit %llu, peak %llu",
+			     (unsigned long long)now.limit, (unsigned long long)now.peak);
+	else
+		n = snprintf(exec->detail, sizeof(exec->detail),
+			     "processes killed for memory meanwhile: %llu; limit %llu, peak %llu",
+			     (unsigned long long)kills, (unsigned long long)now.limit,
+			     (unsigned long long)now.peak);
+	e->detail = n > 0 && n < (int)sizeof(exec->detail) ? exec->detail : NULL;
+}
+
+void exec_end_determine(struct exec *exec)
+{
+	struct end *e = &exec->end;
+	uint64_t kills = memory_count_oom_kills(&exec->init->memory) - exec->oom_kills;
+
+	*e = (struct end){};
+	if (WIFSIGNALED(exec->status)) {
+		signal_format(WTERMSIG(exec->status), exec->signal_name);
+		e->signal = exec->signal_name;
+		e->reason = END_SIGNAL;
+	} else {
+		e->reason = END_EXIT;
+		e->has_exit_code = true;
+		e->exit_code = (uint64_t)WEXITSTATUS(exec->status);
+	}
+	if (exec->timed_out) {
+		e->reason = END_TIMEOUT;
+	} else if (WIFSIGNALED(exec->status) && WTERMSIG(exec->status) == SIGKILL) {
+		if (exec->killed) {
+			e->reason = END_KILLED;
+		} else if (kills) {
+			e->reason = END_OOM;
+			/* the kernel counts and does not name: certain only if the sandbox had
+			 * no other process */
+			e->inferred = !exec->started_alone || proc_last_pid() != exec->first_pid;
+		}
+	}
+	if (kills)
+		exec_end_add_memory(exec, kills);
+}
+
+void exec_end_copy(const struct exec *exec, struct end *to,
+		   char signal_name[static SIGNAL_TEXT_MAX], char detail[static END_DETAIL_MAX])
+{
+	*to = exec->end;
+	memcpy(signal_name, exec->signal_name, SIGNAL_TEXT_MAX);
+	memcpy(detail, exec->detail, END_DETAIL_MAX);
+	if (to->signal)
+		to->signal = signal_name;
+	if (to->detail)
+		to->detail = detail;
+}

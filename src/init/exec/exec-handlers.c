@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/core/handlers.h"
+#include "init/core/signals.h"
+#include "init/exec/attach.h"
+#include "init/exec/output-excerpt.h"
+#include "init/exec/output-stream.h"
+#include "init/exec/pty.h"
+#include "init/exec/stdin-upload.h"
+
+/* NULL: replied not_found. */
+static struct exec *exec_from_request(struct init *in, struct request *rq)
+{
+	struct exec *exec = exec_find(in, &rq->match.params[1]);
+
+	if (!exec)
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such exec");
+	return exec;
+}
+
+static void exec_reply_info(const struct exec *exec, struct request *rq)
+{
+	struct exec_info reply;
+
+	exec_describe(exec, &reply);
+	request_reply_json(rq, &exec_info_table, &reply);
+}
+
+void op_exec_run(struct request *rq, void *arg)
+{
+	const struct exec_run *req = rq->body;
+	enum output_stream_form form = output_stream_choose_form(rq->head, STREAM_WAIT);
+	enum exec_output mode = (enum exec_output)req->output;
+	struct run_query part = { req->has_max_output ? req->max_output_bytes : TELL_MAX,
+				  req->has_keep ? req->keep : KEEP_TAIL };
+	struct cay_err err = {};
+	struct exec *exec;
+
+	if (mode == OUTPUT_AUTO)
+		mode = req->detach && !req->has_tty ? OUTPUT_DROP : OUTPUT_BLOCK;
+	if (exec_start(arg, req, &rq->match.params[0], mode, &exec, &err) < 0)
+		request_fail(rq, &err);
+	else if (req->detach)
+		exec_reply_when_started(exec, rq);
+	else
+		output_stream_reply_run(exec, rq, &part, form,
+					http_prefers(rq->head, HTTP_END_WITH_CALLER));
+}
+
+void op_exec_list(struct request *rq, void *arg)
+{
+	const struct init *in = arg;
+	struct exec_info *rows =
+		arena_alloc(&rq->arena, in->n_live_execs + in->n_finished_execs, sizeof(*rows));
+	struct exec_list reply = { .execs.v = rows };
+
+	if (!rows) {
+		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		return;
+	}
+	for (const struct exec *exec = in->oldest_exec; exec; exec = exec->next)
+		if (exec_is_visible(exec))
+			exec_describe(exec, &rows[reply.execs.n++]);
+	request_reply_json(rq, &exec_list_table, &reply);
+}
+
+void op_exec_get(struct request *rq, void *arg)
+{
+	const struct exec *exec = exec_from_request(arg, rq);
+
+	if (exec)
+		exec_reply_info(exec, rq);
+}
+
+void op_exec_output(struct request *rq, void *arg)
+{
+	struct exec *exec = exec_from_request(arg, rq);
+
+	if (exec)
+		output_stream_reply_output(exec, rq, rq->query,
+					   output_stream_choose_form(rq->head, STREAM_RAW));
+}
+
+void op_exec_stdin(struct request *rq, void *arg)
+{
+	const struct exec_stdin_query *q = rq->query;
+	struct exec *exec = exec_from_request(arg, rq);
+	struct cay_err err = {};
+
+	if (!exec)
+		return;
+	if (exec->tty && q->close) {
+		(void)cay_fail_field(
+			&err, CAY_E_INVALID, "close",
+			"a terminal's input cannot be closed; send ctrl-d (0x04) instead");
+		request_fail(rq, &err);
+		return;
+	}
+	stdin_upload_start(exec, rq, q->close);
+}
+
+void op_exec_signal(struct request *rq, void *arg)
+{
+	const struct exec_signal *req = rq->body;
+	struct exec *exec = exec_from_request(arg, rq);
+	struct cay_err err = {};
+	int sig = signal_parse(slice_of(req->signal));
+
+	if (!exec)
+		return;
+	if (sig < 0)
+		(void)cay_fail_field(&err, CAY_E_INVALID, "signal", "unknown signal '%s'",
+				     req->signal);
+	if (sig < 0 || exec_signal(exec, sig, &err) < 0)
+		request_fail(rq, &err);
+	else
+		exec_reply_info(exec, rq);
+}
+
+void op_exec_attach(struct request *rq, void *arg)
+{
+	struct exec *exec = exec_from_request(arg, rq);
+
+	if (exec)
+		exec_attach_start(exec, rq, rq->query);
+}
+
+void op_exec_resize(struct request *rq, void *arg)
+{
+	const struct exec_resize *q = rq->body;
+	struct exec *exec = exec_from_request(arg, rq);
+	struct cay_err err = {};
+
+	if (!exec)
+		return;
+	if (exec_resize_pty(exec, q->cols, q->rows, &err) < 0)
+		request_fail(rq, &err);
+	else
+		exec_reply_info(exec, rq);
+}
