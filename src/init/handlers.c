@@ -177,62 +177,13 @@ const struct server_route init_routes[] = {
 };
 const size_t init_n_routes = ARRAY_SIZE(init_routes);
 
-/* Operations: the handler of x.y is op_x_y(), one row for each that runs inside, in the order
- * of ops.def. */
-
-request_fn *const init_handlers[OP_NUM] = {
-	[OP_EXEC_RUN] = op_exec_run,
-	[OP_EXEC_LIST] = op_exec_list,
-	[OP_EXEC_GET] = op_exec_get,
-	[OP_EXEC_OUTPUT] = op_exec_output,
-	[OP_EXEC_STDIN] = op_exec_stdin,
-	[OP_EXEC_SIGNAL] = op_exec_signal,
-	[OP_EXEC_ATTACH] = op_exec_attach,
-	[OP_EXEC_RESIZE] = op_exec_resize,
-	[OP_SHELL_CREATE] = op_shell_create,
-	[OP_SHELL_LIST] = op_shell_list,
-	[OP_SHELL_GET] = op_shell_get,
-	[OP_SHELL_DELETE] = op_shell_delete,
-	[OP_SHELL_RUN] = op_shell_run,
-	[OP_SHELL_RUNS] = op_shell_runs,
-	[OP_SHELL_RUN_GET] = op_shell_run_get,
-	[OP_SHELL_OUTPUT] = op_shell_output,
-	[OP_SHELL_INTERRUPT] = op_shell_interrupt,
-	[OP_SERVICE_LIST] = op_service_list,
-	[OP_SERVICE_GET] = op_service_get,
-	[OP_SERVICE_PUT] = op_service_put,
-	[OP_SERVICE_DELETE] = op_service_delete,
-	[OP_SERVICE_START] = op_service_start,
-	[OP_SERVICE_STOP] = op_service_stop,
-	[OP_SERVICE_RESTART] = op_service_restart,
-	[OP_SERVICE_LOG] = op_service_log,
-	[OP_SANDBOX_INFO] = op_sandbox_info,
-	[OP_SANDBOX_HEALTH] = op_sandbox_health,
-	[OP_PROCESS_LIST] = op_process_list,
-	[OP_PROCESS_SIGNAL] = op_process_signal,
-	[OP_PORT_LIST] = op_port_list,
-	[OP_PORT_WAIT] = op_port_wait,
-	[OP_PORT_CONNECT] = op_port_connect,
-	[OP_PORT_PROXY] = op_port_proxy,
-	[OP_PORT_APP] = op_port_app,
-	[OP_FILE_READ] = op_file_read,
-	[OP_FILE_STAT] = op_file_stat,
-	[OP_FILE_LIST] = op_file_list,
-	[OP_FILE_WRITE] = op_file_write,
-	[OP_FILE_MKDIR] = op_file_mkdir,
-	[OP_FILE_MOVE] = op_file_move,
-	[OP_FILE_COPY] = op_file_copy,
-	[OP_FILE_DELETE] = op_file_delete,
-	[OP_FILE_CHMOD] = op_file_chmod,
-	[OP_FILE_SYMLINK] = op_file_symlink,
-	[OP_FILE_BATCH] = op_file_batch,
-	[OP_FILE_VIEW] = op_file_view,
-	[OP_FILE_GLOB] = op_file_glob,
-	[OP_TREE_GET] = op_tree_get,
-	[OP_TREE_PUT] = op_tree_put,
-	[OP_FILE_GREP] = op_file_grep,
-	[OP_FILE_EDIT] = op_file_edit,
-	[OP_FILE_WATCH] = op_file_watch,
+/* An operation of the inside without op_x_y() does not link. */
+static request_fn *const init_handlers[OP_NUM] = {
+#define HANDLER_CONTROL(sym, noun, verb)
+#define HANDLER_INSIDE(sym, noun, verb) [OP_##sym] = op_##noun##_##verb,
+#define CAY_OP(sym, noun, verb, where, ...) HANDLER_##where(sym, noun, verb)
+#include "ops/ops.def"
+#undef CAY_OP
 };
 
 void init_handle_operation(struct request *rq, void *arg)
