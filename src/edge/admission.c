@@ -246,7 +246,7 @@ static int admission_check_host_and_origin(struct edge *e, struct request *rq,
 	struct credential *by = arena_alloc(&rq->arena, 1, sizeof(*by));
 
 	if (!by)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	*by = (struct credential){ .until_ms = PUSH_NEVER };
 	rq->data = *ret = by;
 	if (!admission_host_is_ours(e, http_header_find(rq->head, "host"))) {

@@ -203,7 +203,7 @@ int control_feed_start(struct edge *e, struct cay_err *err)
 	int n;
 
 	if (!f)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	f->edge = e;
 	n = snprintf(f->path, sizeof(f->path), "%s/edge/" PUSH_SOCKET, e->settings.run_dir);
 	if (n < 0 || n >= (int)sizeof(f->path)) {

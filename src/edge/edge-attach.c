@@ -50,8 +50,6 @@ struct edge_attach {
 	void *arg;
 };
 
-static const struct conn_events edge_attach_no_events = {};
-
 static void edge_attach_unref(struct edge_attach *a)
 {
 	if (--a->open)
@@ -489,13 +487,10 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 	struct edge_attach_opening *o = arg;
 	struct edge_attach *a = edge_attach_new(o, request_loop(rq));
 	auto_buf early = BUF_INIT(IN_MAX);
-	struct cay_err err = {};
 
 	if (!a) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to attach");
-		request_fail(rq, &err);
-		conn_set_owner(there, &edge_attach_no_events, NULL, 0);
-		conn_close(there);
+		request_no_memory(rq);
+		conn_discard(there);
 		on_edge_attach_not_opened(o);
 		return;
 	}
@@ -509,8 +504,7 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 	if (!a->client) {
 		a->closing = a->ending = true;
 		a->open = 1;
-		conn_set_owner(there, &edge_attach_no_events, NULL, 0);
-		conn_close(there);
+		conn_discard(there);
 		uv_close((uv_handle_t *)&a->timer, on_edge_attach_timer_closed);
 		return;
 	}
@@ -543,7 +537,7 @@ int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *con
 		return r;
 	o = malloc(sizeof(*o));
 	if (!o)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to attach");
+		return cay_no_memory(err);
 	*o = (struct edge_attach_opening){ e, answer, hold, conf->done, conf->arg };
 	conf->upgrade = true;
 	conf->protocol = ATTACH_UPGRADE;

@@ -154,7 +154,7 @@ static void preview_request_forward(struct edge *e, struct request *rq,
 	if (n < 0 || n >= (int)sizeof(l->prefix) || host.n >= sizeof(l->host) ||
 	    buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
 		free(l);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	l->edge = e;
@@ -258,7 +258,7 @@ static void preview_token_to_cookie(struct edge *e, struct request *rq, struct s
 	    request_add_reply_header(rq, "Set-Cookie", buf_str(&cookie)) < 0 ||
 	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0 ||
 	    request_add_reply_header(rq, "Referrer-Policy", "no-referrer") < 0)
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 	else
 		request_reply(rq, 303, NULL, NULL);
 	if (cookie.data)
@@ -351,7 +351,7 @@ static void preview_request_by_host(struct request *rq, void *arg)
 	(void)preview_target_find(e, rq->head, &p);
 	preview_request_set_operation(rq, &p);
 	if (!by) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	*by = (struct credential){ .until_ms = PUSH_NEVER };

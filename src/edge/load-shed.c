@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 
 #define WAYS 8
 #define ONE UINT64_C(1000)                /* a request, in the limit's unit */
@@ -41,12 +42,9 @@ static struct load_share *load_share_find(const struct load_shed *s, enum load_s
 					  const void *who, size_t n, uint64_t now)
 {
 	struct load_share *all = s->shares + (size_t)kind * SHED_SHARES;
-	const uint8_t *p = who;
-	uint64_t h = UINT64_C(14695981039346656037) ^ s->key;
+	uint64_t h = hash_bytes(s->key, who, n);
 	struct load_share *at = NULL;
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	h = (h ^ h >> 29) | 1;
 	for (size_t i = 0; i < WAYS; i++) {
 		struct load_share *k = &all[(h / 2 + i) % SHED_SHARES];

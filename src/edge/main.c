@@ -229,7 +229,7 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	e->control = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
 	if (!e->control_state || !e->failure_rates || !e->tenant_rates || !e->anonymous_rates ||
 	    !e->control || edge_watch_loop_rounds(e) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = edge_preview_open(e, err);
 	if (r >= 0)
 		r = mcp_forward_open(e, err);
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = uv_loop_init(&e.loop) < 0 ||
 				    uv_loop_configure(&e.loop, UV_METRICS_IDLE_TIME) < 0
-			    ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
+			    ? cay_no_memory(&err)
 			    : edge_start(&e, &err);
 	if (r >= 0)
 		r = edge_run(&e, &err);

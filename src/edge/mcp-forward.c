@@ -61,7 +61,7 @@ static int mcp_forward_write_headers(struct edge *e, struct request *rq, struct 
 	size_t n = 0;
 
 	if (!actor || !back || !auth || !host)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	actor_format(&rq->actor, actor);
 	if (snprintf(back, 8, "%u", e->mcp_slot) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "a number");
@@ -107,7 +107,7 @@ static void mcp_forward_start(struct edge *e, struct request *rq)
 	if (!f || request_add_reply_header(rq, "X-Accel-Buffering", "no") < 0 ||
 	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0) {
 		free(f);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	f->edge = e;
@@ -205,7 +205,7 @@ int mcp_forward_open(struct edge *e, struct cay_err *err)
 		return 0;
 	}
 	e->mcp = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
-	return e->mcp ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return e->mcp ? 0 : cay_no_memory(err);
 }
 
 int mcp_callback_serve(struct edge *e, struct cay_err *err)

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 
 #define WAYS 8 /* places somebody may have */
 
@@ -39,11 +40,8 @@ void rate_limiter_free(struct rate_limiter *r)
 
 static uint64_t rate_limiter_hash(const struct rate_limiter *r, const void *who, size_t n)
 {
-	const uint8_t *p = who;
-	uint64_t h = UINT64_C(14695981039346656037) ^ r->key;
+	uint64_t h = hash_bytes(r->key, who, n);
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	return h ^ h >> 29;
 }
 

@@ -15,17 +15,18 @@
 #define BEARER "Bearer "
 #define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
-struct control_request {
+struct routed_request {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge_attach *attach; /* instead, once it is one */
+	struct edge_attach *attach; /* instead of hold, once it is a WebSocket */
 	struct edge *edge;
-	unsigned slot;
+	struct control_state_sandbox *sandbox; /* NULL: control */
+	unsigned slot;                         /* of control_requests */
 };
 
-static void control_request_end(struct live_request *g, const struct cay_err *why)
+static void routed_request_end(struct live_request *g, const struct cay_err *why)
 {
-	struct control_request *a = (struct control_request *)g;
+	struct routed_request *a = (struct routed_request *)g;
 
 	if (a->attach)
 		edge_attach_terminate(a->attach, why);
@@ -33,32 +34,36 @@ static void control_request_end(struct live_request *g, const struct cay_err *wh
 		forward_cancel(&a->hold, why);
 }
 
-static void on_control_request_done(void *arg)
+static void on_routed_request_done(void *arg)
 {
-	struct control_request *a = arg;
+	struct routed_request *a = arg;
 
 	live_request_remove(&a->live);
-	a->edge->control_requests[a->slot]--;
+	if (a->sandbox)
+		control_state_leave_sandbox(a->edge->control_state, a->sandbox);
+	else
+		a->edge->control_requests[a->slot]--;
 	free(a);
 }
 
-/* Of one tenant only so many at once: who follows events holds a connection of control's
- * for as long as it likes. */
-static struct control_request *control_request_create(struct edge *e, struct request *rq)
+static struct routed_request *routed_request_new(struct edge *e, struct request *rq,
+						 struct control_state_sandbox *s)
 {
 	const struct id *t = &rq->actor.tenant;
-	unsigned slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS;
-	struct control_request *a =
-		e->control_requests[slot] < CONTROL_MAX ? malloc(sizeof(*a)) : NULL;
+	struct routed_request *a = malloc(sizeof(*a));
 
-	if (!a) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are under way");
+	if (!a)
 		return NULL;
-	}
-	*a = (struct control_request){ .edge = e, .slot = slot };
-	live_request_add(e, &a->live, rq, NULL, control_request_end);
-	e->control_requests[slot]++;
+	*a = (struct routed_request){
+		.edge = e,
+		.sandbox = s,
+		.slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS,
+	};
+	if (s)
+		control_state_enter_sandbox(e->control_state, s);
+	else
+		e->control_requests[a->slot]++;
+	live_request_add(e, &a->live, rq, s, routed_request_end);
 	return a;
 }
 
@@ -77,7 +82,7 @@ static void route_to_control(struct edge *e, struct request *rq)
 	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
 	struct relay_header told[3] = { { "Cay-Actor", actor } };
 	struct relay_conf conf = { .upstream = e->control, .headers = told, .n_headers = 1 };
-	struct control_request *a;
+	struct routed_request *a;
 	struct cay_err err = {};
 	struct slice key;
 
@@ -87,9 +92,19 @@ static void route_to_control(struct edge *e, struct request *rq)
 		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not answer");
 		return;
 	}
-	a = control_request_create(e, rq);
-	if (!a)
+	a = routed_request_new(e, rq, NULL);
+	if (!a) {
+		request_no_memory(rq);
 		return;
+	}
+	/* a client that follows events holds a connection to control for as long as it likes,
+	 * so the requests of one tenant are limited */
+	if (e->control_requests[a->slot] > CONTROL_MAX) {
+		on_routed_request_done(a);
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are under way");
+		return;
+	}
 	/* control does not take our word for a key */
 	if (a->live.credential.kind == CREDENTIAL_KEY &&
 	    credential_find_bearer(rq->head, &key, &err) >= 0 && key.n == KEY_TEXT_LEN) {
@@ -100,7 +115,7 @@ static void route_to_control(struct edge *e, struct request *rq)
 	if (rq->match.op == &ops[OP_TREE_LINK] && control_request_write_origin(e, rq, &origin) >= 0)
 		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
 	conf.handle = &a->hold;
-	conf.done = on_control_request_done;
+	conf.done = on_routed_request_done;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
 	/* an import is as long as there is much of it */
@@ -112,33 +127,6 @@ static void route_to_control(struct edge *e, struct request *rq)
 	    edge_attach_start(e, rq, &conf, &a->attach, &err) < 0)
 		relay_start(rq, &conf);
 	explicit_bzero(proof, sizeof(proof));
-}
-
-struct sandbox_request {
-	struct live_request live;
-	struct forward_handle hold;
-	struct edge_attach *attach; /* instead, once it is one */
-	struct edge *edge;
-	struct control_state_sandbox *sandbox;
-};
-
-static void sandbox_request_end(struct live_request *g, const struct cay_err *why)
-{
-	struct sandbox_request *v = (struct sandbox_request *)g;
-
-	if (v->attach)
-		edge_attach_terminate(v->attach, why);
-	else
-		forward_cancel(&v->hold, why);
-}
-
-static void on_sandbox_request_done(void *arg)
-{
-	struct sandbox_request *v = arg;
-
-	live_request_remove(&v->live);
-	control_state_leave_sandbox(v->edge->control_state, v->sandbox);
-	free(v);
 }
 
 /* Operations whose answer is as late as what they wait for, or as there is much to do.  PID 1
@@ -196,31 +184,30 @@ static void route_to_sandbox(struct edge *e, struct request *rq, struct control_
 {
 	auto_buf path = BUF_INIT(128);
 	struct relay_conf conf = { .head_timeout_ms = route_head_timeout_ms(rq),
-				   .done = on_sandbox_request_done };
-	struct sandbox_request *v = malloc(sizeof(*v));
+				   .done = on_routed_request_done };
+	struct routed_request *v;
 	char name[ID_TEXT_LEN + 1];
 	struct cay_err err = {};
 
 	id_format(&s->id, name);
-	if (!v || buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
-		free(v);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	v = buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0
+		    ? NULL
+		    : routed_request_new(e, rq, s);
+	if (!v) {
+		request_no_memory(rq);
 		return;
 	}
-	*v = (struct sandbox_request){ .edge = e, .sandbox = s };
-	control_state_enter_sandbox(e->control_state, s);
-	live_request_add(e, &v->live, rq, s, sandbox_request_end);
 	conf.path = path.data;
 	conf.handle = &v->hold;
 	conf.arg = v;
 	conf.upgrade = rq->match.op == &ops[OP_PORT_CONNECT];
 	if (route_add_download_headers(rq) < 0) {
-		on_sandbox_request_done(v);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		on_routed_request_done(v);
+		request_no_memory(rq);
 	} else if (rq->match.op->reply != REPLY_SOCKET || conf.upgrade) {
 		relay_start(rq, &conf);
 	} else if (edge_attach_start(e, rq, &conf, &v->attach, &err) < 0) {
-		on_sandbox_request_done(v);
+		on_routed_request_done(v);
 		route_refuse_not_websocket(rq, &err);
 	}
 }

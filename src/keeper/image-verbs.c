@@ -134,7 +134,7 @@ int verb_image_commit(const struct keeper *k, const void *request, int fd,
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (image_commit_digest(q, &d) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	image_dir_name(d.byte, name);
 	if (fstatat(k->images, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		*err = (struct cay_err){};

@@ -155,7 +155,7 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 	if (r >= 0)
 		keeper_clear_images_tmp(k);
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		r = cay_no_memory(err);
 	if (r >= 0)
 		r = mount_stage_create(stage.data, k->settings.init_path, &k->stage, err);
 	if (r < 0)

@@ -84,7 +84,7 @@ static int mount_stage_add_host_path(int root, const char *name, struct cay_err 
 	ssize_t n;
 
 	if (buf_printf(&host, "/%s", name) < 0 || buf_reserve(&target, 255) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	if (lstat(host.data, &st) < 0)
 		return errno == ENOENT ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "%s", name);
 	if (S_ISLNK(st.st_mode)) {

@@ -48,7 +48,7 @@ static int runtime_start_child(const struct runtime_run *run, int said, struct c
 
 	if (buf_printf(&bundle, "--bundle=" STAGE_BUNDLE "/%s", run->name) < 0 ||
 	    buf_printf(&pid_file, "--pid-file=" STAGE_BUNDLE "/%s/pid", run->name) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	argv[n++] = run->runtime->name;
 	argv[n++] = "--root=" STAGE_STATE;
 	if (run->runtime->option)

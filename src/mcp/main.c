@@ -101,8 +101,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = confine_deny_io_uring(&err);
 	if (r >= 0)
-		r = uv_loop_init(&m.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-					      : mcp_daemon_start(&m, &err);
+		r = uv_loop_init(&m.loop) < 0 ? cay_no_memory(&err) : mcp_daemon_start(&m, &err);
 	if (r >= 0)
 		r = mcp_daemon_run(&m, &err);
 	return daemon_exit_status(r, &m.log, &err);

@@ -173,7 +173,7 @@ static int mcp_request_read_edge_headers(struct mcp_request *v, struct request *
 	/* an edge of before does not say */
 	v->host = host.n ? arena_strndup(&rq->arena, host.p, host.n) : "localhost";
 	if (!v->host)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a message");
+		return cay_no_memory(err);
 	if (session.n == MCP_SESSION_LEN)
 		memcpy(v->session, session.p, session.n);
 	return 0;
@@ -244,7 +244,7 @@ static void on_mcp_http_request(struct request *rq, void *arg)
 	}
 	v = mcp_request_create(arg, rq);
 	if (!v) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a message");
+		request_no_memory(rq);
 		return;
 	}
 	r = mcp_request_read_query(v, rq, &err);

@@ -12,7 +12,7 @@ static void mcp_method_fail_no_memory(struct mcp_request *v)
 {
 	static const struct mcp_rpc_fault fault = { .code = RPC_INTERNAL,
 						    .status = 500,
-						    .msg = "no memory for the answer" };
+						    .msg = "out of memory" };
 
 	mcp_request_reply_fault(v, &fault);
 }

@@ -309,7 +309,7 @@ int tool_args_check(const struct mcp_tool *t, json_t *args, json_t **ret, struct
 	if (r < 0)
 		return r;
 	if (!copy || tool_arg_fill_defaults(t->args, copy) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the arguments");
+		return cay_no_memory(err);
 	*ret = cay_take(copy);
 	return 0;
 }

@@ -98,7 +98,7 @@ static struct upstream_pool *tool_call_open_edge(struct mcp_request *v, struct c
 	if (!*u && n > 0 && n < (int)sizeof(path))
 		*u = upstream_pool_new(&m->loop, path, KEPT_MAX, KEPT_MS);
 	if (!*u)
-		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(err);
 	return *u;
 }
 

@@ -14,7 +14,7 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op)
 int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen, struct cay_err *err)
 {
 	if (json_object_set_new(run->call.members, member, stolen) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a call");
+		return cay_no_memory(err);
 	return 0;
 }
 

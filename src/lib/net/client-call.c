@@ -122,7 +122,7 @@ static void on_client_call_read(struct conn *conn, struct slice bytes)
 
 	c->got_bytes = true;
 	if (buf_append(&c->in, bytes.p, bytes.n) < 0) {
-		client_call_fail(c, CAY_E_NO_MEMORY, "no memory for an answer");
+		client_call_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	in = (struct slice){ c->in.data, c->in.len };
@@ -137,7 +137,6 @@ static int client_call_connect_and_send(struct client_call *c, bool fresh, struc
 
 static void on_client_call_conn_end(struct conn *conn, const struct cay_err *)
 {
-	static const struct conn_events nobody = {};
 	struct client_call *c = conn_data(conn);
 
 	/* a kept one was closed while our request was on its way: nobody has read it */
@@ -145,8 +144,7 @@ static void on_client_call_conn_end(struct conn *conn, const struct cay_err *)
 		auto_buf head = c->retry_request;
 
 		c->retry_request = (struct buf){};
-		conn_set_owner(cay_take(c->conn), &nobody, NULL, 0);
-		conn_close(conn);
+		conn_discard(cay_take(c->conn));
 		c->open--;
 		if (client_call_connect_and_send(c, true, (struct slice){ head.data, head.len },
 						 (struct slice){}) >= 0)
@@ -187,7 +185,7 @@ int client_call_start(const struct client_call_conf *conf, struct client_call **
 	int r = 0;
 
 	if (!c)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a call");
+		return cay_no_memory(err);
 	memset(c, 0, offsetof(struct client_call, http));
 	c->upstream = conf->upstream;
 	c->shared = conf->shared;

@@ -89,4 +89,6 @@ void conn_notify_stuck(struct conn *c);
 bool conn_is_closing(const struct conn *c);
 /* Close now, in the middle if need be. */
 void conn_close(struct conn *c);
+/* Close a connection that has no owner any more. */
+void conn_discard(struct conn *c);
 #endif

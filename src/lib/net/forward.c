@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
+#include "net/dial.h"
 #include "net/tunnel.h"
 
 #define CHUNK_HEAD_MAX 20
@@ -57,12 +59,11 @@ void forward_fail_with_error(struct forward *c, const struct cay_err *err)
 
 void forward_fail(struct forward *c, enum cay_code code, const char *fmt, ...)
 {
-	struct cay_err err = { .code = code };
+	struct cay_err err = {};
 	va_list ap;
 
 	va_start(ap, fmt);
-	if (vsnprintf(err.msg, sizeof(err.msg), fmt, ap) < 0)
-		err.msg[0] = 0;
+	(void)cay_vfail(&err, code, fmt, ap);
 	va_end(ap);
 	forward_fail_with_error(c, &err);
 }
@@ -120,7 +121,7 @@ static void forward_write_pieces(struct forward *c, const uv_buf_t *v, unsigned 
 	int r = conn_write(c->conn, v, n);
 
 	if (r == -ENOMEM || r == -ENOBUFS)
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory to pass a request on");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 }
 
 void forward_write(struct forward *c, const struct buf *bytes)
@@ -232,7 +233,7 @@ void forward_become_tunnel(struct forward *c, struct slice from_there)
 	(void)uv_timer_stop(&c->timer);
 	t = tunnel_new(c->timer.loop, c->done, c->arg);
 	if (!t) {
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	client = request_upgrade(cay_take(c->rq), &early);
@@ -299,7 +300,7 @@ static void forward_parse_reply(struct forward *c, struct slice fresh)
 	else if (r >= 0)
 		buf_consume(&c->in, c->in.len - in.n);
 	if (r < 0) {
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory to pass an answer on");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 	} else if (!c->in.len) {
 		buf_fini(&c->in);
 		c->in.max = FORWARD_IN_MAX;
@@ -342,7 +343,20 @@ void forward_set_conn(struct forward *c, struct conn *conn)
 	conn_set_reading(conn, true);
 }
 
-void forward_init(struct forward *c, struct request *rq, const struct forward_callbacks *kind,
+int forward_dial(struct forward *c, const char *path)
+{
+	struct conn_conf conf = FORWARD_CONN_CONF(c);
+	struct conn *conn;
+	int r = dial_unix_connect(path);
+
+	if (r >= 0)
+		r = conn_open_fd(request_conn_shared(c->rq), r, AF_UNIX, &conf, &conn);
+	if (r >= 0)
+		forward_set_conn(c, conn);
+	return r;
+}
+
+void *forward_new(size_t size, struct request *rq, const struct forward_callbacks *kind,
 		  struct forward_handle *hold, void (*done)(void *arg), void *arg)
 {
 	static const struct request_events events = { .body = on_forward_request_body,
@@ -350,6 +364,14 @@ void forward_init(struct forward *c, struct request *rq, const struct forward_ca
 						      .drain = on_forward_client_drain,
 						      .gone = on_forward_client_gone };
 
+	struct forward *c = malloc(size);
+
+	if (!c) {
+		request_no_memory(rq);
+		if (done)
+			done(arg);
+		return NULL;
+	}
 	memset(c, 0, offsetof(struct forward, http));
 	c->rq = rq;
 	c->callbacks = kind;
@@ -366,4 +388,5 @@ void forward_init(struct forward *c, struct request *rq, const struct forward_ca
 	c->timer.data = c;
 	rq->data = c;
 	rq->events = &events;
+	return c;
 }

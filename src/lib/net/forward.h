@@ -65,11 +65,15 @@ extern const struct conn_events forward_conn_events;
 			     .out_max = \
 				     FORWARD_MARK + KIB(128) }) /* one piece on top of the mark */
 
-/* Takes the request; done is told once, last; it and hold may be NULL.  Nothing of a body
- * comes before the loop goes on: be ready by then, or pause it by forward_pause_body(). */
-void forward_init(struct forward *c, struct request *rq, const struct forward_callbacks *kind,
-		  struct forward_handle *hold, void (*done)(void *arg), void *arg);
-/* A connection is there. */
+/* Allocate an owner of that size, whose members after `forward` are not set.  Takes the
+ * request; done is called once, last, also when there is no memory (NULL, and the request is
+ * answered); it and hold may be NULL.  No body arrives before the loop runs again: be ready
+ * by then, or call forward_pause_body(). */
+[[nodiscard]] void *forward_new(size_t size, struct request *rq,
+				const struct forward_callbacks *kind, struct forward_handle *hold,
+				void (*done)(void *arg), void *arg);
+/* Connect to a sandbox's socket, or use a connection that exists. */
+[[nodiscard]] int forward_dial(struct forward *c, const char *path);
 void forward_set_conn(struct forward *c, struct conn *conn);
 /* To the other program.  May fail the whole: look at closing. */
 void forward_write(struct forward *c, const struct buf *bytes);

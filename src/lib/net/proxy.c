@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/proxy.h"
 
-#include <sys/socket.h>
-
-#include "net/dial.h"
 #include "wire/hello.h"
 
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(4))
@@ -123,7 +120,7 @@ static void proxy_become_tunnel(struct proxy *p, struct slice from_there)
 		forward_fail(&p->forward, CAY_E_MISBEHAVED,
 			     "the server goes on in a protocol nobody asked for");
 	else if (proxy_pass_reply_headers(p) < 0)
-		forward_fail(&p->forward, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		forward_fail(&p->forward, CAY_E_NO_MEMORY, "out of memory");
 	else
 		forward_become_tunnel(&p->forward, from_there);
 }
@@ -182,24 +179,19 @@ static void on_proxy_tunnel_timer(uv_timer_t *t)
 static void proxy_request_tunnel(struct proxy *p, const struct proxy_conf *conf)
 {
 	struct forward *c = &p->forward;
-	struct conn_conf at = FORWARD_CONN_CONF(c);
 	auto_buf head = BUF_INIT(512);
-	struct conn *conn;
-	int r = dial_unix_connect(conf->path);
+	int r = forward_dial(c, conf->path);
 
-	if (r >= 0)
-		r = conn_open_fd(request_conn_shared(c->rq), r, AF_UNIX, &at, &conn);
 	if (r < 0) {
 		forward_fail(c, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s",
 			     uv_strerror(r));
 		return;
 	}
-	forward_set_conn(c, conn);
 	if (buf_printf(&head,
 		       "GET /v1/sandboxes/%s/tunnel/%u HTTP/1.1\r\nHost: sandbox\r\n"
 		       "Connection: upgrade\r\nUpgrade: " HELLO_PORT_PROTOCOL "\r\n\r\n",
 		       conf->sandbox, p->headers.port) < 0) {
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory to pass a request on");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	(void)uv_timer_start(&c->timer, on_proxy_tunnel_timer, PROXY_DIAL_MS, 0);
@@ -214,15 +206,10 @@ void proxy_start(struct request *rq, const struct proxy_conf *conf)
 						       .closed = on_proxy_conn_closed,
 						       .timed_out = on_proxy_reply_timeout,
 						       .freed = on_proxy_freed };
-	struct proxy *p = malloc(sizeof(*p));
+	struct proxy *p = forward_new(sizeof(*p), rq, &kind, conf->handle, conf->done, conf->arg);
 
-	if (!p) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to pass a request on");
-		if (conf->done)
-			conf->done(conf->arg);
+	if (!p)
 		return;
-	}
-	forward_init(&p->forward, rq, &kind, conf->handle, conf->done, conf->arg);
 	p->forward.head_timeout_ms = PROXY_HEAD_MS;
 	p->headers = conf->headers;
 	p->headers.upgrade = http_equals_nocase(rq->head->upgrade, "websocket");

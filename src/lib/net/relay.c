@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/relay.h"
 
-#include <sys/socket.h>
-
-#include "net/dial.h"
 #include "net/tunnel.h"
 
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(2))
@@ -123,7 +120,7 @@ static void relay_follow_upgrade(struct relay *r, struct slice from_there)
 	else if (r->upgraded)
 		relay_hand_over_upgraded(r, from_there);
 	else if (relay_pass_reply_headers(r, true) < 0)
-		forward_fail(&r->forward, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		forward_fail(&r->forward, CAY_E_NO_MEMORY, "out of memory");
 	else
 		forward_become_tunnel(&r->forward, from_there);
 }
@@ -176,17 +173,14 @@ static void relay_connect_and_send(struct relay *r, const char *path, const stru
 
 static void on_relay_conn_closed(struct forward *c, const struct cay_err *)
 {
-	static const struct conn_events nobody = {};
 	struct relay *r = (struct relay *)c;
 
 	/* it was closed while our request was on its way: nobody has read it */
 	if (r->retry_request.len && !c->got_bytes && c->rq) {
 		auto_buf head = r->retry_request;
-		struct conn *conn = forward_release_conn(c);
 
 		r->retry_request = (struct buf){};
-		conn_set_owner(conn, &nobody, NULL, 0);
-		conn_close(conn);
+		conn_discard(forward_release_conn(c));
 		relay_connect_and_send(r, NULL, &head);
 		return;
 	}
@@ -275,10 +269,10 @@ static void relay_connect_and_send(struct relay *r, const char *path, const stru
 	if (r->upstream) {
 		e = upstream_pool_acquire(r->upstream, request_conn_shared(c->rq), !path, &conf,
 					  &conn, &kept);
-	} else {
-		e = dial_unix_connect(path);
 		if (e >= 0)
-			e = conn_open_fd(request_conn_shared(c->rq), e, AF_UNIX, &conf, &conn);
+			forward_set_conn(c, conn);
+	} else {
+		e = forward_dial(c, path);
 	}
 	if (e < 0) {
 		forward_fail(c, CAY_E_UNAVAILABLE, "%s does not listen: %s", relay_peer_name(r),
@@ -291,7 +285,6 @@ static void relay_connect_and_send(struct relay *r, const char *path, const stru
 		if (buf_append(&r->retry_request, head->data, head->len) < 0)
 			buf_fini(&r->retry_request); /* then it is not sent again */
 	}
-	forward_set_conn(c, conn);
 	forward_write(c, head);
 	if (!c->closing)
 		forward_start_body(c);
@@ -305,16 +298,11 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 						       .closed = on_relay_conn_closed,
 						       .timed_out = on_relay_reply_timeout,
 						       .freed = on_relay_freed };
-	struct relay *r = malloc(sizeof(*r));
+	struct relay *r = forward_new(sizeof(*r), rq, &kind, conf->handle, conf->done, conf->arg);
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
-	if (!r) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to pass a request on");
-		if (conf->done)
-			conf->done(conf->arg);
+	if (!r)
 		return;
-	}
-	forward_init(&r->forward, rq, &kind, conf->handle, conf->done, conf->arg);
 	r->forward.head_timeout_ms = conf->head_timeout_ms;
 	r->retry_request = (struct buf){};
 	r->upgrade = conf->upgrade && rq->head->upgrade.n;

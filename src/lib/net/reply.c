@@ -195,7 +195,6 @@ void request_reply_json(struct request *rq, const struct field_table *t, const v
 {
 	auto_buf body = BUF_INIT(SERVER_OUT_MAX - KIB(4));
 	struct jw w = jw_to(&body);
-	struct cay_err err = {};
 	int r;
 
 	field_encode(t, NULL, value, &w);
@@ -203,20 +202,32 @@ void request_reply_json(struct request *rq, const struct field_table *t, const v
 	if (r >= 0)
 		r = buf_putc(&body, '\n');
 	if (r < 0) {
-		(void)cay_fail(&err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
-			       "the reply could not be written");
-		request_fail(rq, &err);
+		request_failf(rq, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
+			      "the reply could not be written");
 		return;
 	}
 	request_reply(rq, rq->match.op ? rq->match.op->status : 200, "application/json", &body);
 }
 
-void request_refuse(struct request *rq, enum cay_code code, const char *what)
+void request_failf(struct request *rq, enum cay_code code, const char *fmt, ...)
 {
 	struct cay_err err = {};
+	va_list ap;
 
-	(void)cay_fail(&err, code, "%s", what);
+	va_start(ap, fmt);
+	(void)cay_vfail(&err, code, fmt, ap);
+	va_end(ap);
 	request_fail(rq, &err);
+}
+
+void request_refuse(struct request *rq, enum cay_code code, const char *what)
+{
+	request_failf(rq, code, "%s", what);
+}
+
+void request_no_memory(struct request *rq)
+{
+	request_failf(rq, CAY_E_NO_MEMORY, "out of memory");
 }
 
 void request_fail(struct request *rq, const struct cay_err *err)

@@ -37,7 +37,7 @@ static int request_decode_query(struct server_conn *c, const struct field_table 
 		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation has no query") : 0;
 	to = arena_alloc(&c->rq.arena, 1, t->size);
 	if (!to)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
+		return cay_no_memory(err);
 	r = field_decode_query(t, q, &c->rq.arena, to, err);
 	c->rq.query = to;
 	return r;
@@ -172,7 +172,7 @@ void server_conn_add_body(struct server_conn *c, struct slice bytes)
 		if (c->rq.events && c->rq.events->body)
 			c->rq.events->body(&c->rq, bytes);
 	} else if (buf_append(&c->body, bytes.p, bytes.n) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
+		(void)cay_no_memory(&err);
 		server_conn_reply_error(c, &err, 0);
 	}
 }
@@ -191,7 +191,7 @@ static int request_decode_body(struct server_conn *c, struct cay_err *err)
 		c->rq.arena.left += 2 * c->body_max;
 	to = arena_alloc(&c->rq.arena, 1, t->size);
 	if (!to)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
+		return cay_no_memory(err);
 	if (limits.bytes < c->body_max)
 		limits.bytes = c->body_max;
 	r = field_decode_text(t, (struct slice){ buf_str(&c->body), c->body.len }, &limits,

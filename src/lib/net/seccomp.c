@@ -98,7 +98,7 @@ int confine_deny_io_uring(struct cay_err *err)
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
 
 	if (!ctx)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+		return cay_no_memory(err);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
 		seccomp_release(ctx);
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
@@ -132,6 +132,6 @@ int confine_daemon(struct cay_err *err)
 #endif
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+		return cay_no_memory(err);
 	return confine_load_filter(ctx, confine_add_syscall_rules(ctx), err);
 }

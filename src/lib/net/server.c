@@ -120,7 +120,7 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	if (!s || !s->shared) {
 		free(s);
 		(void)close(fd);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a server");
+		return cay_no_memory(err);
 	}
 	s->conf = conf;
 	s->peers =

@@ -158,6 +158,9 @@ void request_reply(struct request *rq, int status, const char *media, struct buf
 void request_reply_json(struct request *rq, const struct field_table *t, const void *value);
 void request_fail(struct request *rq, const struct cay_err *err);
 void request_refuse(struct request *rq, enum cay_code code, const char *what);
+__attribute__((format(printf, 3, 4))) void request_failf(struct request *rq, enum cay_code code,
+							 const char *fmt, ...);
+void request_no_memory(struct request *rq);
 /* Begin a reply whose body follows; length when it is known. */
 void request_start_stream(struct request *rq, int status, const char *media, uint64_t length);
 /* True: enough for now, go on at drain.  Whatever happens to the connection is

@@ -228,7 +228,7 @@ static void tls_filter_input(struct conn *c, struct slice wire)
 	t->wire = (struct slice){};
 	t->unprocessed.max = CONN_READ;
 	if (wire.n && !tls_is_finished(t) && buf_append(&t->unprocessed, wire.p, wire.n) < 0)
-		tls_fail(t, CAY_E_NO_MEMORY, "no memory for what was read");
+		tls_fail(t, CAY_E_NO_MEMORY, "out of memory");
 }
 
 static void on_tls_resume_timer(uv_timer_t *timer)
@@ -507,7 +507,7 @@ int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, 
 	int r = 0;
 
 	if (!l)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	if (SSL_CTX_use_certificate_chain_file(l->ctx, conf->cert_file) != 1)
 		r = tls_report_bad_file(err, "certificate", conf->cert_file);
 	else if (SSL_CTX_use_PrivateKey_file(l->ctx, conf->key_file, SSL_FILETYPE_PEM) != 1 ||
@@ -533,7 +533,7 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 		l->host = strdup(conf->host);
 	if (!l || !l->host || SSL_CTX_set_alpn_protos(l->ctx, ours, sizeof(ours) - 1) != 0) {
 		tls_layer_free(l);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	}
 	l->by_address = inet_pton(AF_INET, conf->host, address) == 1 ||
 			inet_pton(AF_INET6, conf->host, address) == 1;

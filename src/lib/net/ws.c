@@ -257,7 +257,7 @@ static int ws_add_payload(struct ws *w, const uint8_t *p, size_t n, struct cay_e
 	if (w->state != WS_OPEN)
 		return 0;
 	if (buf_append(&w->msg, p, n) < 0)
-		return ws_fail_session(w, WS_INTERNAL, "no memory for a message", err);
+		return ws_fail_session(w, WS_INTERNAL, "out of memory", err);
 	if (w->kind != WSLAY_TEXT_FRAME)
 		return 0;
 	whole = utf8_whole_prefix_len(w->msg.data + w->checked, w->msg.len - w->checked);
@@ -311,7 +311,7 @@ static int ws_end_ping_frame(struct ws *w, struct cay_err *err)
 		return WS_MORE;
 	}
 	if (ws_queue_frame(w, WSLAY_PONG, w->control, w->control_len) < 0)
-		return ws_fail_session(w, WS_INTERNAL, "no memory for a pong", err);
+		return ws_fail_session(w, WS_INTERNAL, "out of memory", err);
 	return WS_MORE;
 }
 
@@ -362,7 +362,7 @@ static int ws_parse_next(struct ws *w, bool *dry, struct ws_event *ret, struct c
 	int r = 0;
 
 	if (ws_need_frame_context(w) < 0)
-		return ws_fail_session(w, WS_INTERNAL, "no memory for a frame", err);
+		return ws_fail_session(w, WS_INTERNAL, "out of memory", err);
 	n = wslay_frame_recv(w->frames, &io);
 	*dry = n == WSLAY_ERR_WANT_READ;
 	if (*dry)

@@ -345,7 +345,7 @@ int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 	tool_run_begin_call(run, OP_FILE_EDIT);
 	r = tool_run_set_json(run, "edits", changes, err);
 	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != i)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_map_args(run, err);
 }
 

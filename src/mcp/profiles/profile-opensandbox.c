@@ -361,7 +361,7 @@ static int osb_batch_next_call(struct tool_run *run, const char *arg,
 	json_array_foreach(entries, i, entry) if (json_array_append_new(steps, step(entry)) < 0)
 	{
 		json_decref(steps);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	}
 	return tool_run_set_json(run, "steps", steps, err);
 }
@@ -461,7 +461,7 @@ int osb_search_next_call(struct tool_run *run, struct cay_err *err)
 	tool_run_begin_call(run, OP_FILE_GLOB);
 	r = tool_run_map_args(run, err);
 	if (r >= 0 && buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_set_text(run, "pattern", buf_str(&b), err);
 }
 
@@ -494,13 +494,13 @@ static int osb_replace_add_row(struct tool_run *run, const json_t *entry, struct
 	json_t *rows = json_object_get(run->args, ROWS);
 
 	if (!rows && json_object_set_new(run->args, ROWS, rows = json_array()) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (json_array_append_new(
 		    rows, json_pack("{s:s, s:I, s:s*}", "path", json_member_str(entry, "path"),
 				    "replaced_count",
 				    (json_int_t)json_member_number(run->answer.json, "changes"),
 				    "error", tool_run_failure_text(run))) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return 0;
 }
 

@@ -331,7 +331,7 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 	if (run->step == 0) {
 		run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 		if (!run->tool_state)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 		tool_run_begin_call(run, OP_SHELL_LIST);
 		return TOOL_NEXT_CALL;
 	}
@@ -379,7 +379,7 @@ int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice
 	size_t n = 0;
 
 	if (!raw)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (base64_decode(base64.p, base64.n, raw, &n) < 0)
 		return cay_fail_field(
 			err, CAY_E_INVALID, arg,
@@ -471,7 +471,7 @@ static int file_view_write_bytes(struct tool_run *run, struct tool_result *out, 
 	char *text = arena_alloc(&run->arena, 1, BASE64_TEXT(n) + 1);
 
 	if (!text)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	base64_encode((const uint8_t *)bytes.p, n, text);
 	tool_result_add_text(out, (struct slice){ text, BASE64_TEXT(n) });
 	if (n < bytes.n)

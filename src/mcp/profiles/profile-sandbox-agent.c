@@ -67,10 +67,9 @@ static int agent_files_add_row(struct tool_run *run, json_t *row, struct cay_err
 	if (!rows) {
 		rows = json_array();
 		if (json_object_set_new(run->args, ROWS, rows) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	}
-	return json_array_append_new(rows, row) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-						    : 0;
+	return json_array_append_new(rows, row) < 0 ? cay_no_memory(err) : 0;
 }
 
 static const json_t *agent_files_get(const struct tool_run *run, size_t i)
@@ -152,7 +151,7 @@ static int agent_import_stat_call(struct tool_run *run, const json_t *file, stru
 	if (!own)
 		own = run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 	if (!own)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (id_parse(ID_SANDBOX, from, &id) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.40s' is no session_id",
 				      from.p);
@@ -173,7 +172,7 @@ static int agent_import_foreign_call(struct tool_run *run, const json_t *file, s
 
 	where = arena_strndup(&run->arena, to, dir ? strlen(to) : (size_t)(name - to));
 	if (!where)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (!dir && name[0] && !str_eq(name, agent_path_basename(json_member_str(file, "path"))))
 		return cay_fail_field(err, CAY_E_INVALID, "files",
 				      "a file of another session keeps its name: destination must "

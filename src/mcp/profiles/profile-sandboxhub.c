@@ -50,7 +50,7 @@ int hub_upload_next_call(struct tool_run *run, struct cay_err *err)
 		return cay_fail_field(err, CAY_E_INVALID, "filename",
 				      "must be a name without a directory");
 	if (buf_printf(&path, "%s/%s", tool_run_arg_text(run, "dest_dir"), name) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	tool_run_begin_call(run, OP_FILE_WRITE);
 	r = tool_run_set_base64_body(run, "base64_content",
 				     json_member_text(run->args, "base64_content"), err);
