@@ -7,15 +7,15 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-#define WAYS 8 /* places somebody may have */
+#define WAYS 8 /* slots a caller may be in */
 
 struct rate_bucket {
-	uint64_t key_hash; /* a hash; 0: nobody */
+	uint64_t key_hash; /* 0: free */
 	uint64_t full_ns;  /* when it is full again, if nothing more is taken */
 };
 
 struct rate_limiter {
-	uint64_t request_ns, burst_ns; /* what one takes to come back, and all of them */
+	uint64_t request_ns, burst_ns; /* time to refill one, and all */
 	uint64_t key;
 	struct rate_bucket buckets[RATE_BUCKETS];
 };
@@ -57,7 +57,7 @@ static struct rate_bucket *rate_bucket_find(struct rate_limiter *r, uint64_t h, 
 			break;
 		}
 		if (b->key_hash != h && b->full_ns > now && k->full_ns <= now)
-			b = k; /* nobody's now, unless our own comes later */
+			b = k; /* free, unless our own slot follows */
 	}
 	if (b->key_hash != h && b->full_ns <= now)
 		*b = (struct rate_bucket){ .key_hash = h, .full_ns = now };

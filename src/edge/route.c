@@ -4,10 +4,9 @@
 #include "net/ws.h"
 #include "wire/frame.h"
 
-/* How long a sandbox or control may take to begin an answer; a command that is waited
- * for takes as long as it takes, and so does a sandbox that is. */
+/* Time limits for the head of a reply; waiting for a command or a create has its own. */
 #define ANSWER_MS 30000
-#define LATE_MS 660000 /* PID 1 gives none of them more than 10 minutes */
+#define LATE_MS 660000 /* PID 1 allows none of them more than 10 minutes */
 #define CREATE_MS 120000
 #define CONTROL_MAX 1024
 #define INSIDE_MAX 256
@@ -67,7 +66,7 @@ static struct routed_request *routed_request_new(struct edge *e, struct request 
 	return a;
 }
 
-/* How the client has reached us, for a link; its Host was looked at (admission_host_is_ours()). */
+/* The URL the client used, for a link; its Host is checked (admission_host_is_ours()). */
 static int control_request_write_origin(const struct edge *e, const struct request *rq,
 					struct buf *to)
 {
@@ -86,10 +85,10 @@ static void route_to_control(struct edge *e, struct request *rq)
 	struct cay_err err = {};
 	struct slice key;
 
-	/* who waits for it now would ask again, and then be asked for twice */
+	/* clients that wait now would retry and double the load */
 	if (control_feed_is_hung(e)) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not answer");
+		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not respond");
 		return;
 	}
 	a = routed_request_new(e, rq, NULL);
@@ -102,10 +101,10 @@ static void route_to_control(struct edge *e, struct request *rq)
 	if (e->control_requests[a->slot] > CONTROL_MAX) {
 		on_routed_request_done(a);
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are under way");
+		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are in progress");
 		return;
 	}
-	/* control does not take our word for a key */
+	/* control verifies keys itself */
 	if (a->live.credential.kind == CREDENTIAL_KEY &&
 	    credential_find_bearer(rq->head, &key, &err) >= 0 && key.n == KEY_TEXT_LEN) {
 		memcpy(proof, BEARER, sizeof(BEARER) - 1);
@@ -118,20 +117,20 @@ static void route_to_control(struct edge *e, struct request *rq)
 	conf.done = on_routed_request_done;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
-	/* an import is as long as there is much of it */
+	/* an import takes as long as its data */
 	if (rq->match.op->reply != REPLY_FRAMES && rq->match.op->reply != REPLY_EVENTS &&
 	    rq->match.op != &ops[OP_TREE_IMPORT])
 		conf.head_timeout_ms = rq->match.op->method == METHOD_GET ? ANSWER_MS : CREATE_MS;
-	/* of what is no WebSocket control says what it says of the sandbox */
+	/* without a handshake, control reports the state of the sandbox */
 	if (rq->match.op->reply != REPLY_SOCKET ||
 	    edge_attach_start(e, rq, &conf, &a->attach, &err) < 0)
 		relay_start(rq, &conf);
 	explicit_bzero(proof, sizeof(proof));
 }
 
-/* Operations whose answer is as late as what they wait for, or as there is much to do.  PID 1
- * has a deadline for each but commands, which have their own; it is a stranger, so we have
- * one, too. */
+/* Operations whose reply depends on what they wait for, or on the amount of work.  PID 1 has a
+ * deadline for each but commands, which have their own; PID 1 is untrusted, so there is one here as
+ * well. */
 static const uint32_t route_slow_timeout_ms[OP_NUM] = {
 	[OP_EXEC_RUN] = UINT32_MAX, [OP_SHELL_RUN] = UINT32_MAX, [OP_PORT_WAIT] = LATE_MS,
 	[OP_FILE_LIST] = LATE_MS,   [OP_FILE_GLOB] = LATE_MS,    [OP_FILE_GREP] = LATE_MS,
@@ -140,7 +139,7 @@ static const uint32_t route_slow_timeout_ms[OP_NUM] = {
 	[OP_TREE_PUT] = LATE_MS,
 };
 
-/* A stream begins at once. */
+/* A stream begins at once, so it has the short limit. */
 static uint64_t route_head_timeout_ms(const struct request *rq)
 {
 	bool streams = http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
@@ -160,8 +159,8 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 	request_fail(rq, err);
 }
 
-/* Bytes of a stranger on the API's own origin, where a link opens them in a browser: they
- * are kept as a file, and nothing of them runs. */
+/* Untrusted bytes on the API's origin, where a link opens them in a browser: they must be saved as
+ * a file and never run. */
 static int route_add_download_headers(struct request *rq)
 {
 	static const struct relay_header guards[] = {
@@ -222,27 +221,27 @@ void route_request(struct request *rq, void *arg)
 		return;
 	}
 	s = control_state_find_sandbox(e->control_state, &rq->match.params[0]);
-	/* control may know of one we have not heard of yet; to it a foreign one is absent */
+	/* control may know a sandbox not pushed to us yet; a foreign one it reports as absent */
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		route_to_control(e, rq);
 	else if (s->state != SB_RUNNING)
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 	else if (s->n_requests >= INSIDE_MAX) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests are in this sandbox");
+		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
 	} else
 		route_to_sandbox(e, rq, s);
 }
 
-/* What edge.pages closes: all that strangers are told but that Cay is well. */
+/* Pages edge.pages turns off: everything anonymous callers can read but health. */
 static const enum op_id route_closable_pages[] = { OP_OPENAPI, OP_OPENAPI_TOP, OP_DOCS,
 						   OP_REDOC,   OP_LLMS,        OP_TOOLS };
 
-/* As of a path that no operation has, whatever the method is and whoever asks. */
+/* The same reply as for a path without an operation, for any method and caller. */
 static void route_refuse_not_found(struct request *rq, void *arg)
 {
 	(void)arg;
-	request_refuse(rq, CAY_E_NOT_FOUND, "nothing is here");
+	request_refuse(rq, CAY_E_NOT_FOUND, "no such endpoint");
 }
 
 static request_fn *route_find_closed_page(const struct edge *e, const struct request *rq)
@@ -255,7 +254,7 @@ static request_fn *route_find_closed_page(const struct edge *e, const struct req
 	return NULL;
 }
 
-/* Previews first: on their hosts every path is a sandbox's own. */
+/* Previews first: on their hosts every path belongs to a sandbox. */
 request_fn *route_find_special_handler(struct request *rq, void *arg)
 {
 	request_fn *fn = edge_preview_find_handler(rq, arg);

@@ -72,7 +72,7 @@ void conn_wire_set_reading(struct conn *c, bool on)
 	if (c->closing || on == c->reading)
 		return;
 	c->reading = on;
-	/* of an open stream neither can fail */
+	/* neither fails on an open stream */
 	if (on)
 		(void)uv_read_start(&c->stream, on_conn_alloc, on_conn_read);
 	else
@@ -168,7 +168,7 @@ int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n)
 			continue;
 		r = buf_append(&c->out, v[i].base + skip, v[i].len - skip);
 		if (r < 0) {
-			c->write_failed = true; /* half of it may be out already */
+			c->write_failed = true; /* part of it may be sent already */
 			return r;
 		}
 	}
@@ -208,7 +208,7 @@ void conn_shutdown(struct conn *c)
 		conn_wire_shutdown(c);
 }
 
-/* Birth and death. */
+/* Opening and closing. */
 
 static struct conn *conn_new(struct conn_shared *room, int family, const struct conn_conf *conf)
 {
@@ -280,7 +280,7 @@ void conn_set_owner(struct conn *c, const struct conn_events *events, void *data
 {
 	c->events = events;
 	c->data = data;
-	/* a filter adds a little to every piece */
+	/* room for what a filter adds to every piece */
 	c->out_max = out_max + out_max / 64 + KIB(1);
 	c->out.max = c->out.len > c->out_max ? c->out.len : c->out_max;
 	c->sending.max = c->out_max;

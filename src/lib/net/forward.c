@@ -76,7 +76,7 @@ void forward_cancel(struct forward_handle *h, const struct cay_err *why)
 		forward_fail_with_error(h->forward, why);
 }
 
-/* The request's body, towards the other program. */
+/* The request's body, to the other program. */
 
 static void on_forward_timeout(uv_timer_t *t)
 {
@@ -109,13 +109,13 @@ static void on_forward_conn_sent(struct conn *conn)
 		forward_resume_body(c);
 }
 
-/* It takes no more of the body; the rest is read away, and its answer is what counts. */
+/* It reads no more of the body: drain the rest, the reply still counts. */
 static void on_forward_conn_stuck(struct conn *conn)
 {
 	forward_resume_body(conn_data(conn));
 }
 
-/* Who answers without reading all of it closes; its answer is what counts. */
+/* A program may reply and close without reading the whole body; its reply counts. */
 static void forward_write_pieces(struct forward *c, const uv_buf_t *v, unsigned n)
 {
 	int r = conn_write(c->conn, v, n);
@@ -152,7 +152,7 @@ static void on_forward_request_body(struct request *rq, struct slice bytes)
 	char head[CHUNK_HEAD_MAX], tail[] = "\r\n";
 	uv_buf_t v[3] = { {}, uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n), {} };
 
-	assert(c->ready); /* it is paused until then */
+	assert(c->ready); /* the body is paused until then */
 	if (c->chunked) {
 		int n = snprintf(head, sizeof(head), "%zx\r\n", bytes.n);
 
@@ -190,7 +190,7 @@ static void on_forward_client_gone(struct request *rq)
 	forward_close(c);
 }
 
-/* The answer, towards the client. */
+/* The reply, to the client. */
 
 void forward_start_reply(struct forward *c, int status, const char *type, uint64_t length)
 {
@@ -218,11 +218,11 @@ struct request *forward_release_request(struct forward *c)
 	c->done = NULL;
 	if (c->handle)
 		*c->handle = (struct forward_handle){};
-	c->handle = NULL; /* the taker may free it before we are closed */
+	c->handle = NULL; /* the new owner may free it before we are closed */
 	return cay_take(c->rq);
 }
 
-/* Our part ends here; who waits for our end waits for the tunnel's. */
+/* The tunnel takes over our done callback. */
 void forward_become_tunnel(struct forward *c, struct slice from_there)
 {
 	auto_buf early = BUF_INIT(FORWARD_IN_MAX);
@@ -250,7 +250,7 @@ void forward_become_tunnel(struct forward *c, struct slice from_there)
 	forward_close(c);
 }
 
-/* One event of the answer; false when there is no more to do now. */
+/* Returns false when nothing more can be done now. */
 static bool forward_parse_reply_event(struct forward *c, struct slice *in)
 {
 	struct cay_err err = {};
@@ -280,7 +280,7 @@ static bool forward_parse_reply_event(struct forward *c, struct slice *in)
 	return false;
 }
 
-/* Passed on from where it lies; only what must wait is copied. */
+/* Fresh bytes are passed on without a copy; only a remainder is kept. */
 static void forward_parse_reply(struct forward *c, struct slice fresh)
 {
 	bool copied = c->in.len;

@@ -6,12 +6,12 @@
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(4))
 
 struct proxy {
-	struct forward forward; /* first; ready: PID 1 has let us through */
+	struct forward forward; /* first; ready: PID 1 has connected the port */
 	struct proxy_headers headers;
 	struct slice target; /* into the request */
 };
 
-/* Through to the port: the request, as we write it. */
+/* The request, to the server. */
 
 static int proxy_write_request_head(struct proxy *p, struct buf *b)
 {
@@ -59,7 +59,7 @@ static void proxy_send_request(struct proxy *p)
 		forward_start_body(c);
 }
 
-/* What PID 1 said.  Behind a 101 its bytes are the server's, who has heard nothing yet. */
+/* The reply of PID 1.  Bytes after a 101 come from the server, which has received nothing yet. */
 static void on_proxy_tunnel_reply(struct proxy *p, struct slice *in)
 {
 	const struct http_head *h = &p->forward.http.head;
@@ -68,15 +68,16 @@ static void on_proxy_tunnel_reply(struct proxy *p, struct slice *in)
 		proxy_send_request(p);
 	else if (h->status == 101)
 		forward_fail(&p->forward, CAY_E_MISBEHAVED,
-			     "the server on port %u speaks before it is asked", p->headers.port);
+			     "the server on port %u sent data before the request", p->headers.port);
 	else if (h->status == 502)
-		forward_fail(&p->forward, CAY_E_PORT, "nobody listens on port %u", p->headers.port);
+		forward_fail(&p->forward, CAY_E_PORT, "nothing listens on port %u",
+			     p->headers.port);
 	else
 		forward_fail(&p->forward, h->status == 429 ? CAY_E_LIMIT : CAY_E_MISBEHAVED,
-			     "the sandbox does not connect port %u", p->headers.port);
+			     "the sandbox refused to connect port %u", p->headers.port);
 }
 
-/* The answer. */
+/* The reply. */
 
 static int proxy_pass_reply_headers(struct proxy *p)
 {
@@ -108,8 +109,7 @@ static void proxy_start_reply(struct proxy *p)
 	const struct http_head *h = &p->forward.http.head;
 
 	if (proxy_pass_reply_headers(p) < 0)
-		forward_fail(&p->forward, CAY_E_MISBEHAVED,
-			     "the headers of the server are too long");
+		forward_fail(&p->forward, CAY_E_MISBEHAVED, "the server's headers are too long");
 	else
 		forward_start_reply(&p->forward, (int)h->status, NULL, proxy_reply_length(h));
 }
@@ -118,7 +118,7 @@ static void proxy_become_tunnel(struct proxy *p, struct slice from_there)
 {
 	if (!http_equals_nocase(p->forward.http.head.upgrade, "websocket"))
 		forward_fail(&p->forward, CAY_E_MISBEHAVED,
-			     "the server goes on in a protocol nobody asked for");
+			     "the server switched to a protocol that was not requested");
 	else if (proxy_pass_reply_headers(p) < 0)
 		forward_fail(&p->forward, CAY_E_NO_MEMORY, "out of memory");
 	else
@@ -144,13 +144,13 @@ static void on_proxy_reply_complete(struct forward *c, size_t)
 
 static void on_proxy_reply_malformed(struct forward *c, const char *why)
 {
-	forward_fail(c, CAY_E_MISBEHAVED, "the answer of port %u: %s",
+	forward_fail(c, CAY_E_MISBEHAVED, "reply from port %u: %s",
 		     ((struct proxy *)c)->headers.port, why);
 }
 
 static void on_proxy_reply_timeout(struct forward *c)
 {
-	forward_fail(c, CAY_E_TIMEOUT, "the server on port %u did not answer",
+	forward_fail(c, CAY_E_TIMEOUT, "the server on port %u did not reply",
 		     ((struct proxy *)c)->headers.port);
 }
 
@@ -159,11 +159,12 @@ static void on_proxy_conn_closed(struct forward *c, const struct cay_err *err)
 	if (!err && c->answered && c->http.head.framing == HTTP_UNTIL_END)
 		forward_finish(c);
 	else if (c->ready)
-		forward_fail(c, CAY_E_MISBEHAVED, "the server on port %u closed in the middle",
+		forward_fail(c, CAY_E_MISBEHAVED,
+			     "the server on port %u closed the connection early",
 			     ((struct proxy *)c)->headers.port);
 	else
 		forward_fail(c, CAY_E_MISBEHAVED,
-			     "the sandbox closed the connection without an answer");
+			     "the sandbox closed the connection without a reply");
 }
 
 static void on_proxy_freed(struct forward *c)
@@ -183,7 +184,7 @@ static void proxy_request_tunnel(struct proxy *p, const struct proxy_conf *conf)
 	int r = forward_dial(c, conf->path);
 
 	if (r < 0) {
-		forward_fail(c, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s",
+		forward_fail(c, CAY_E_UNAVAILABLE, "cannot connect to the sandbox: %s",
 			     uv_strerror(r));
 		return;
 	}
