@@ -5,7 +5,6 @@
 #define TENANT_MAX 256 /* of one tenant at once, as in one sandbox */
 #define BODY_MS 10000
 #define PATH "/mcp"
-#define STREAM "text/event-stream"
 
 struct mcp_query {
 	const char *profile, *group;
@@ -33,69 +32,6 @@ static const struct field_table mcp_query_table = { .name = "McpQuery",
 						    .size = sizeof(struct mcp_query),
 						    .rows = mcp_query_rows,
 						    .n = ARRAY_SIZE(mcp_query_rows) };
-
-static void mcp_request_free(struct mcp_request *v)
-{
-	if (v->next)
-		v->next->prev = v->prev;
-	if (v->prev)
-		v->prev->next = v->next;
-	else
-		v->mcp->requests = v->next;
-	tool_call_cancel(v);
-	mcp_rpc_fini(&v->rpc);
-	buf_fini(&v->body);
-	explicit_bzero(v->auth, v->n_auth);
-	free(v);
-}
-
-static void mcp_request_write_event(struct request *rq, struct buf *body)
-{
-	static const char begin[] = "event: message\ndata: ", end[] = "\n\n";
-
-	(void)request_write_stream(rq, begin, sizeof(begin) - 1);
-	(void)request_write_stream(rq, body->data, body->len);
-	(void)request_write_stream(rq, end, sizeof(end) - 1);
-	buf_clear(body);
-}
-
-void mcp_request_send_event(struct mcp_request *v, struct buf *body)
-{
-	if (!v->stream_begun)
-		request_start_stream(v->rq, 200, STREAM, REQUEST_LENGTH_UNKNOWN);
-	v->stream_begun = true;
-	mcp_request_write_event(v->rq, body);
-}
-
-void mcp_request_reply(struct mcp_request *v, int status, struct buf *body)
-{
-	struct request *rq = v->rq;
-
-	if (v->stream_begun) {
-		if (body)
-			mcp_request_send_event(v, body);
-		mcp_request_free(v);
-		request_end_stream(rq);
-		return;
-	}
-	mcp_request_free(v);
-	request_reply(rq, status, body ? "application/json" : NULL, body);
-}
-
-void mcp_request_reply_fault(struct mcp_request *v, const struct mcp_rpc_fault *fault)
-{
-	auto_buf b = BUF_INIT(KIB(8));
-	struct jw w = jw_to(&b);
-
-	mcp_rpc_write_fault(&v->rpc, fault, &w);
-	/* an id is bounded, a message is */
-	if (jw_finish(&w) < 0)
-		mcp_request_reply(v, 500, NULL);
-	else
-		mcp_request_reply(v, fault->status, &b);
-}
-
-/* The request */
 
 static void on_mcp_request_body(struct request *rq, struct slice bytes)
 {
@@ -217,7 +153,7 @@ static struct mcp_request *mcp_request_create(struct mcp *m, struct request *rq)
 	v->rq = rq;
 	v->body = BUF_INIT(RPC_BYTES);
 	v->arrived_ms = uv_now(&m->loop);
-	v->accepts_stream = http_accepts_media_type(rq->head, STREAM);
+	v->accepts_stream = http_accepts_media_type(rq->head, MCP_STREAM);
 	v->n_auth = auth.n;
 	memcpy(v->auth, auth.p ? auth.p : "", auth.n);
 	v->next = m->requests;

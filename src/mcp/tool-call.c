@@ -233,44 +233,6 @@ static void on_tool_call_answer(void *arg, const struct http_head *head, struct 
 		tool_call_continue(v);
 }
 
-void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args)
-{
-	struct tool_run *run = &v->run;
-	struct cay_err err = {};
-	int r = 0;
-
-	run->tool = t;
-	run->settings = &v->mcp->settings;
-	run->arena = ARENA_INIT(RUN_POOL);
-	if (!tool_is_allowed(t, &run->actor))
-		r = cay_fail(&err, CAY_E_FORBIDDEN, "this credential may not call %s", t->name);
-	if (r >= 0)
-		r = tool_args_check(t, args, &run->args, &err);
-	if (r < 0) {
-		tool_call_finish(v, &err);
-		return;
-	}
-	if (v->rpc.progress && v->accepts_stream) {
-		v->progress_interval_ms = TICK_FIRST_MS;
-		v->progress_due_ms = v->arrived_ms + v->progress_interval_ms;
-		tool_call_start_progress_timer(v->mcp);
-	}
-	tool_call_continue(v);
-}
-
-void tool_call_cancel(struct mcp_request *v)
-{
-	if (v->call)
-		client_call_cancel(v->call);
-	v->call = NULL;
-	json_decref(v->run.call.members);
-	json_decref(v->run.answer.json);
-	json_decref(v->run.args);
-	arena_fini(&v->run.arena);
-	v->run = (struct tool_run){};
-	v->progress_due_ms = 0;
-}
-
 /* Progress: how long it takes, less and less often. */
 
 static void tool_call_send_progress(struct mcp_request *v, uint64_t now)
@@ -307,9 +269,34 @@ static void on_tool_call_progress_timer(uv_timer_t *t)
 		(void)uv_timer_stop(t);
 }
 
-void tool_call_start_progress_timer(struct mcp *m)
+static void tool_call_start_progress_timer(struct mcp *m)
 {
 	if (!uv_is_active((const uv_handle_t *)&m->progress_timer))
 		(void)uv_timer_start(&m->progress_timer, on_tool_call_progress_timer, TICK_MS,
 				     TICK_MS);
+}
+
+void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args)
+{
+	struct tool_run *run = &v->run;
+	struct cay_err err = {};
+	int r = 0;
+
+	run->tool = t;
+	run->settings = &v->mcp->settings;
+	run->arena = ARENA_INIT(RUN_POOL);
+	if (!tool_is_allowed(t, &run->actor))
+		r = cay_fail(&err, CAY_E_FORBIDDEN, "this credential may not call %s", t->name);
+	if (r >= 0)
+		r = tool_args_check(t, args, &run->args, &err);
+	if (r < 0) {
+		tool_call_finish(v, &err);
+		return;
+	}
+	if (v->rpc.progress && v->accepts_stream) {
+		v->progress_interval_ms = TICK_FIRST_MS;
+		v->progress_due_ms = v->arrived_ms + v->progress_interval_ms;
+		tool_call_start_progress_timer(v->mcp);
+	}
+	tool_call_continue(v);
 }
