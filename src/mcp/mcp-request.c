@@ -60,7 +60,7 @@ void mcp_request_reply_fault(struct mcp_request *v, const struct mcp_rpc_fault *
 	struct jw w = jw_to(&b);
 
 	mcp_rpc_write_fault(&v->rpc, fault, &w);
-	/* an id is bounded, a message is */
+	/* ids and messages are bounded, so this fits */
 	if (jw_finish(&w) < 0)
 		mcp_request_reply(v, 500, NULL);
 	else

@@ -41,9 +41,9 @@ struct mcp {
 	uv_loop_t loop;
 	struct server_conf conf;
 	struct server *server;
-	struct upstream_pool *edges[MCP_EDGES]; /* NULL: not asked yet */
-	struct mcp_request *requests;           /* all that are under way */
-	uv_timer_t progress_timer;              /* runs while somebody waits for progress */
+	struct upstream_pool *edges[MCP_EDGES]; /* NULL: not connected yet */
+	struct mcp_request *requests;           /* in progress */
+	uv_timer_t progress_timer;              /* runs while a request waits for progress */
 };
 
 /* One request. */
@@ -53,19 +53,18 @@ struct mcp_request {
 	struct request *rq;
 	struct buf body;
 	struct mcp_rpc rpc;
-	unsigned edge;    /* which one asks, and is asked */
-	const char *host; /* by which name the client asked it; of the request's pool */
+	unsigned edge;    /* the edge that sent the request, and is called back */
+	const char *host; /* Host of the client's request; in the request's arena */
 	enum tool_profile profile;
-	bool accepts_stream; /* the client takes SSE, ... */
-	bool stream_begun;   /* and it has begun */
-	uint64_t arrived_ms, progress_due_ms,
-		progress_interval_ms; /* ms: when it came; when progress is due, and how often */
+	bool accepts_stream; /* the client accepts SSE */
+	bool stream_begun;   /* the reply's stream has begun */
+	uint64_t arrived_ms, progress_due_ms, progress_interval_ms;
 	char session[MCP_SESSION_LEN + 1]; /* "": none */
 	struct client_call *call;
-	bool sandbox_found; /* which sandbox is meant */
+	bool sandbox_found; /* run.sandbox is known, or not needed */
 	struct tool_run run;
 	size_t n_auth;
-	char auth[]; /* the credential, as it came; a C string */
+	char auth[]; /* the credential, unchanged; a C string */
 };
 
 /* mcp-request.c: end a request, with this reply (its buffer is emptied) or without. */

@@ -8,7 +8,7 @@ const struct profile profiles[PROFILE_NUM] = {
 #undef CAY_PROFILE
 };
 
-/* The arguments of each, ... */
+/* The arguments, ... */
 enum { OPT, REQ };
 #define ROW(name_, as_, type_, need_, ...) \
 	{ .name = name_, .as = as_, .type = TOOL_##type_, .required = (need_) == REQ, __VA_ARGS__ },
@@ -40,7 +40,7 @@ enum { OPT, REQ };
 #define FIXED(as, pre) ROW(NULL, as, FIXED, OPT, .preset = pre)
 #define BOX() \
 	TEXT("sandbox", "sandbox", OPT, 1, 63, NULL, \
-	     "Id or name of the sandbox; without, the one of this conversation, made when it is " \
+	     "Id or name of the sandbox; default: the one of this conversation, created when " \
 	     "first needed")
 #include "mcp/profiles/tools.def"
 #ifdef CAY_MCP_MORE /* of tests */

@@ -314,7 +314,7 @@ def test_it_can_do_little(node):
 def test_it_does_not_start_where_everybody_may_enter(node):
     env = {**node.env, "CAY_MCP_RUN": "/tmp"}
     r = subprocess.run([node.programs["mcp"]], env=env, capture_output=True, text=True, user=mcp.MCP_UID, group=mcp.MCP_UID, extra_groups=[], timeout=60)
-    assert r.returncode and "open to everybody" in r.stderr
+    assert r.returncode and "accessible to all users" in r.stderr
 
 
 def test_who_speaks_to_it_directly_has_no_more(node):
