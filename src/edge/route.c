@@ -240,8 +240,13 @@ static const enum op_id route_closable_pages[] = { OP_OPENAPI, OP_OPENAPI_TOP, O
 /* The same reply as for a path without an operation, for any method and caller. */
 static void route_refuse_not_found(struct request *rq, void *arg)
 {
+	struct cay_err err = {};
+	struct op_match match;
+	unsigned allow = 0;
+
 	(void)arg;
-	request_refuse(rq, CAY_E_NOT_FOUND, "no such endpoint");
+	(void)op_find(rq->head->method, SLICE("/-"), &match, &allow, &err);
+	request_fail(rq, &err);
 }
 
 static request_fn *route_find_closed_page(const struct edge *e, const struct request *rq)

@@ -582,7 +582,7 @@ def test_a_switch_closes_what_strangers_may_read():
             assert door.call("GET", "/health") == door.call("GET", "/v1/health")
         assert w.call("GET", "/tools.json")["profiles"], "the operator's socket still has them"
         shown = w.door("").open("GET", "/docs", headers={"Host": "8080-sb" + "0" * 23 + "1.preview.localhost:7070"})
-        assert b"no such endpoint" not in shown.read(), "a preview's paths are its sandbox's"
+        assert b"nothing is here" not in shown.read(), "a preview's paths are its sandbox's"
 
 
 def test_why_a_credential_was_refused_is_not_told(node):
