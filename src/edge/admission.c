@@ -7,7 +7,7 @@
 
 #define PEER_LEN 16
 
-/* Names that lead here from this machine only. */
+/* Names of this machine only. */
 static const char *const admission_loopback_names[] = { "localhost", "127.0.0.1", "[::1]" };
 
 static bool host_name_equals(struct slice a, struct slice b)
@@ -15,7 +15,6 @@ static bool host_name_equals(struct slice a, struct slice b)
 	return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
 }
 
-/* Is it one of the words? */
 static bool word_list_has(const char *words, struct slice want)
 {
 	struct slice left = slice_of(words), word;
@@ -28,7 +27,7 @@ static bool word_list_has(const char *words, struct slice want)
 	return false;
 }
 
-/* Without its port; an address of six bytes and more is in brackets. */
+/* Without the port; an IPv6 address is in brackets. */
 static struct slice host_without_port(struct slice host)
 {
 	const char *end = host.p[0] == '[' ? memchr(host.p, ']', host.n) : NULL;
@@ -53,7 +52,7 @@ bool admission_host_is_ours(const struct edge *e, struct slice host)
 	for (unsigned i = 0; i < e->n_servers; i++)
 		if (e->addresses[i][0] && http_equals_nocase(name, e->addresses[i]))
 			return true;
-	/* a link that was made must lead somewhere */
+	/* links we create use edge.public_url */
 	return (link.n && host_name_equals(host_without_port(link), name)) ||
 	       word_list_has(e->settings.edge_hosts, name);
 }
@@ -63,7 +62,7 @@ bool admission_origin_is_allowed(const struct edge *e, struct slice origin)
 	return origin.n && word_list_has(e->settings.edge_origins, origin);
 }
 
-/* Who is at the other end, as control is told it; all zero when nobody knows. */
+/* The peer's address, as reported to control; all zero when unknown. */
 static void admission_peer_key(struct request *rq, uint8_t ret[static PEER_LEN])
 {
 	struct sockaddr_storage at;
@@ -75,13 +74,13 @@ static void admission_peer_key(struct request *rq, uint8_t ret[static PEER_LEN])
 		memset(ret + 10, 0xff, 2);
 		memcpy(ret + 12, &((const struct sockaddr_in *)(const void *)&at)->sin_addr, 4);
 	} else if (at.ss_family == AF_INET6) {
-		/* whoever has one address of a network has all of them */
+		/* a peer can use any address of its network */
 		memcpy(ret, &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr, 8);
 	}
 }
 
-/* Whose refusals are counted together: an address's.  Those who come by way of cay-mcp have
- * none, and are as many as their credentials. */
+/* The key refusals are counted by: the address, or for requests by way of cay-mcp, which have none,
+ * the credential. */
 static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LEN])
 {
 	struct slice auth = http_header_find(rq->head, "authorization");
@@ -97,10 +96,10 @@ static void admission_failure_key(struct request *rq, uint8_t ret[static PEER_LE
 
 static int admission_refuse_overloaded(struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_OVERLOADED, "more is asked than can be done now");
+	return cay_fail(err, CAY_E_OVERLOADED, "the server is overloaded");
 }
 
-/* What a round of the loop took, but for waiting; or the part of it since the last call. */
+/* Measure the busy time of a loop round, or of the part since the last call. */
 void admission_measure_loop_round(struct edge *e)
 {
 	uint64_t now = clk_boot_ns(e->clk), idle = uv_metrics_idle_time(&e->loop);
@@ -121,10 +120,10 @@ static int admission_refuse_peer_rate(struct edge *e, const uint8_t peer[static 
 	refusal_add(&e->refusals, PUSH_TOO_OFTEN, peer, NULL);
 	e->counters.now.refused[METRICS_PEER_RATE]++;
 	*err = (struct cay_err){};
-	return cay_fail(err, CAY_E_RATE, "too many requests from there");
+	return cay_fail(err, CAY_E_RATE, "too many requests from this address");
 }
 
-/* What anybody may ask is done by control, which has one thread. */
+/* Anonymous requests are served by control, which has one thread. */
 static int admission_check_anonymous(struct edge *e, struct request *rq, struct cay_err *err)
 {
 	uint64_t now = clk_boot_ns(e->clk);
@@ -146,17 +145,18 @@ static int admission_authenticate(struct edge *e, struct request *rq, struct cre
 	bool spent;
 
 	admission_failure_key(rq, share);
-	/* a signature is not looked at for whoever has had its share */
+	/* signatures are not verified for a caller over its share */
 	if (credential_is_expensive(e, rq->head) &&
 	    !load_shed_try_admit(&e->load_shed, SHED_STRANGER, share, sizeof(share), now))
 		return admission_refuse_overloaded(err);
 	spent = rate_limiter_is_exhausted(e->failure_rates, share, sizeof(share), now);
 	return admission_check_authenticated(
-		e, rq, authenticate_request(e, rq->head, /* dear= */ !spent, &rq->actor, by, err),
+		e, rq,
+		authenticate_request(e, rq->head, /* expensive= */ !spent, &rq->actor, by, err),
 		err);
 }
 
-/* Whose rate it is: who looks at a preview must not keep its tenant from the API. */
+/* The id whose rate applies: viewers of a preview must not use up the tenant's. */
 static const struct id *admission_rate_owner(const struct request *rq)
 {
 	const struct op *op = rq->match.op;
@@ -175,9 +175,10 @@ int admission_check_authenticated(struct edge *e, struct request *rq, int r, str
 	admission_failure_key(rq, share);
 	if (r < 0 && !control_state_is_ready(e->control_state)) {
 		*err = (struct cay_err){};
-		return cay_fail(err, CAY_E_UNAVAILABLE, "control has not said yet who may");
+		return cay_fail(err, CAY_E_UNAVAILABLE,
+				"the keys have not been received from control yet");
 	}
-	/* who has a good key or token is not kept out by its neighbours */
+	/* a caller with a valid credential is not limited by others at its address */
 	if (r < 0 && !rate_limiter_try_acquire(e->failure_rates, share, sizeof(share), now))
 		return admission_refuse_peer_rate(e, peer, err);
 	if (r < 0) {
@@ -190,7 +191,7 @@ int admission_check_authenticated(struct edge *e, struct request *rq, int r, str
 			       ? 0
 			       : admission_refuse_overloaded(err);
 	e->counters.now.refused[METRICS_TENANT_RATE]++;
-	return cay_fail(err, CAY_E_RATE, "this tenant asks more often than %llu times a second",
+	return cay_fail(err, CAY_E_RATE, "the tenant exceeds its rate of %llu requests a second",
 			(unsigned long long)e->settings.edge_rate);
 }
 
@@ -201,10 +202,11 @@ static int admission_refuse_scope(struct edge *e, struct request *rq, struct cay
 	admission_peer_key(rq, peer);
 	refusal_add(&e->refusals, PUSH_NO_SCOPE, peer, &rq->actor.key);
 	e->counters.now.refused[METRICS_NO_SCOPE]++;
-	return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", rq->match.op->name);
+	return cay_fail(err, CAY_E_FORBIDDEN, "the credential lacks the scope for %s",
+			rq->match.op->name);
 }
 
-/* May it at all, and is there any use in asking? */
+/* Check the scope, and whether control is likely to accept. */
 static int admission_check_operation(struct edge *e, struct request *rq, struct cay_err *err)
 {
 	const struct op *op = rq->match.op;
@@ -214,8 +216,7 @@ static int admission_check_operation(struct edge *e, struct request *rq, struct 
 		return admission_refuse_scope(e, rq, err);
 	if (op == &ops[OP_SANDBOX_CREATE] &&
 	    !load_shed_can_ask_control(&e->load_shed, t, sizeof(*t), clk_boot_ns(e->clk)))
-		return cay_fail(err, CAY_E_OVERLOADED,
-				"more sandboxes are asked for than can be made now");
+		return cay_fail(err, CAY_E_OVERLOADED, "too many sandboxes are being created");
 	return 0;
 }
 
@@ -238,7 +239,7 @@ bool on_edge_request_answered(struct request *rq, int status, enum cay_code code
 	return edge_counters_count_answer(rq, status, code, whole, arg);
 }
 
-/* Is it for us, and of a page that may ask?  What it was let in with is the request's. */
+/* Check Host and Origin; *ret is a new credential in the request's arena. */
 static int admission_check_host_and_origin(struct edge *e, struct request *rq,
 					   struct credential **ret, struct cay_err *err)
 {
@@ -246,26 +247,26 @@ static int admission_check_host_and_origin(struct edge *e, struct request *rq,
 	struct credential *by = arena_alloc(&rq->arena, 1, sizeof(*by));
 
 	if (!by)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	*by = (struct credential){ .until_ms = PUSH_NEVER };
 	rq->data = *ret = by;
 	if (!admission_host_is_ours(e, http_header_find(rq->head, "host"))) {
 		e->counters.now.refused[METRICS_HOST]++;
 		return cay_fail(err, CAY_E_FORBIDDEN,
-				"this server is not that Host; edge.hosts lists the names it has");
+				"this server does not serve that Host; see edge.hosts");
 	}
 	if (origin.p && !admission_origin_is_allowed(e, origin)) {
 		e->counters.now.refused[METRICS_ORIGIN]++;
-		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
+		return cay_fail(err, CAY_E_FORBIDDEN, "that Origin is not allowed");
 	}
-	/* libuv polls many times before a round is over, if there is enough to do */
+	/* a long loop round is measured in parts */
 	if (clk_boot_ns(e->clk) - e->round_ns >= SHED_INTERVAL_NS)
 		admission_measure_loop_round(e);
 	rq->actor = (struct actor){ .scope = SCOPE_PUBLIC };
 	return 0;
 }
 
-/* What a client may do about it. */
+/* Add the headers that help the client. */
 static int admission_finish_refusal(struct edge *e, struct request *rq, int r,
 				    const struct cay_err *err)
 {
@@ -273,7 +274,7 @@ static int admission_finish_refusal(struct edge *e, struct request *rq, int r,
 		(void)request_add_reply_header(rq, "Retry-After", "1");
 	else if (err->code == CAY_E_UNAUTHENTICATED)
 		(void)request_add_reply_header(rq, "WWW-Authenticate", "Bearer");
-	if (err->code == CAY_E_UNAUTHENTICATED) /* no more than the rate of refusals */
+	if (err->code == CAY_E_UNAUTHENTICATED) /* bounded by the rate of refusals */
 		log_info(&e->log, "refused: %s", err->msg);
 	return r;
 }

@@ -20,14 +20,14 @@ __attribute__((format(printf, 2, 3))) static struct attach_raw_output attach_raw
 	va_start(ap, fmt);
 	n = vsnprintf(said.reason, sizeof(said.reason), fmt, ap);
 	va_end(ap);
-	/* a message that was cut may have been so inside a letter */
+	/* truncation may have split a character */
 	said.reason[n < 0 ? 0 : utf8_whole_prefix_len(said.reason, strlen(said.reason))] = 0;
 	return said;
 }
 
 static struct attach_raw_output attach_raw_close_broken(void)
 {
-	return attach_raw_close(ATTACH_BROKEN, "the sandbox sent what is no frame");
+	return attach_raw_close(ATTACH_BROKEN, "the sandbox sent an invalid frame");
 }
 
 static int attach_raw_read_json(const struct field_table *t, const struct frame *f,
@@ -77,11 +77,11 @@ static struct attach_raw_output attach_raw_close_for_gap(const struct frame *f)
 	return attach_raw_close(ATTACH_MISSED, "stdout goes on at %llu", (unsigned long long)at);
 }
 
-/* Only the first says where we begin: those behind it are of what we sent. */
+/* Only the first one sets the offset: later ones acknowledge our own data. */
 static struct attach_raw_output attach_raw_set_stdin_offset(struct attach_raw *r,
 							    const struct frame *f)
 {
-	/* no client sends what would be beyond this, but a sandbox may say anything */
+	/* no client can send that much, but a sandbox may claim anything */
 	if (f->offset > INT64_MAX)
 		return attach_raw_close_broken();
 	if (!r->offset_known)
@@ -109,7 +109,7 @@ struct attach_raw_output attach_raw_convert_frame(struct attach_raw *r, const st
 	case FRAME_ERROR:
 		return attach_raw_close_for_error(f);
 	default:
-		return (struct attach_raw_output){}; /* of a terminal */
+		return (struct attach_raw_output){}; /* a terminal's */
 	}
 }
 

@@ -2,39 +2,39 @@
 #ifndef CAY_EDGE_ATTACH_RAW_H
 #define CAY_EDGE_ATTACH_RAW_H
 /*
- * raw - bare bytes for who knows no frames
+ * attach-raw - bare bytes for clients without frames
  *
- * What a WebSocket of ATTACH_RAW carries: stdout out, stdin in, and how it ended as the
- * reason of its Close.  Frames stay on the sandbox's side.  Where stdin stands is counted
- * from the frame on that says so first; until then (known) nothing can be sent there.
+ * A WebSocket of ATTACH_RAW carries stdout out, stdin in, and the exit status as the reason of
+ * its Close.  Frames stay on the sandbox's side.  The offset of stdin comes from the first
+ * frame that has it; until then (offset_known) nothing can be sent.
  *
- * stderr is taken and not passed on: a command that says much there is not held up by a
- * client that cannot hear it.  Bytes that are missing are never passed over: a gap ends it.
+ * stderr is read and dropped: a command that writes much there must not be blocked by a client
+ * that cannot receive it.  Missing bytes are never skipped: a gap ends the connection.
  *
- * Without I/O.  What the sandbox says is a stranger's: of its JSON only words of our own
- * tables and a cut message reach the client.
+ * No I/O.  The sandbox is untrusted: of its JSON only words of our own tables and a truncated
+ * message reach the client.
  */
 #include "net/ws.h"
 #include "wire/attach.h"
 
 struct attach_raw {
-	uint64_t stdin_offset; /* of stdin, what is sent next */
-	bool offset_known;     /* at is */
-	bool stdin_closed;     /* stdin: what still comes goes nowhere */
-	bool in_message;       /* a message whose first part was there */
+	uint64_t stdin_offset; /* of the next byte of stdin */
+	bool offset_known;     /* stdin_offset is set */
+	bool stdin_closed;     /* further input is dropped */
+	bool in_message;       /* inside a message */
 };
 
-/* What is for the client: bytes, or with a code a Close. */
+/* Output for the client: bytes, or a Close when close_code is set. */
 struct attach_raw_output {
 	struct slice bytes;
 	unsigned close_code;
 	char reason[WS_REASON_MAX + 1];
 };
 
-/* A frame of the sandbox, which attach_frame_decode() let through. */
+/* A frame of the sandbox, checked by attach_frame_decode(). */
 struct attach_raw_output attach_raw_convert_frame(struct attach_raw *r, const struct frame *f);
-/* A message of the client, or a part of one: frames of stdin, behind what is in `to`.  One
- * without a byte is the end of it. */
+/* Append a client's message, or a part of one, to `to` as stdin frames.  An empty message is the
+ * end of stdin. */
 [[nodiscard]] int attach_raw_convert_message(struct attach_raw *r, const struct ws_event *ev,
 					     struct buf *to);
 #endif

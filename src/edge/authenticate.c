@@ -4,8 +4,8 @@
 #include "edge/edge.h"
 #include "wire/attach.h"
 
-/* A page's WebSocket has no header of its choice but the list of protocols: what it offers
- * there under our prefix is its credential.  Taken from nothing else, and never echoed. */
+/* A browser cannot set headers of a WebSocket except the protocols it offers: an offered one with
+ * our prefix is the credential.  It is taken from nowhere else and never echoed. */
 static unsigned credential_find_websocket(const struct http_head *h, struct slice *ret)
 {
 	static const char prefix[] = ATTACH_TOKEN_PROTOCOL;
@@ -44,12 +44,12 @@ int credential_find_bearer(const struct http_head *h, struct slice *ret, struct 
 			n++;
 		}
 	if (!n && !offered)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "no Authorization");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "no Authorization header");
 	if (n + offered > 1)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "more than one Authorization");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "more than one credential");
 	if (ret->n <= sizeof(scheme) || strncasecmp(ret->p, scheme, sizeof(scheme) - 1) != 0 ||
 	    ret->p[sizeof(scheme) - 1] != ' ')
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "Authorization is not Bearer");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "Authorization is not a Bearer token");
 	ret->p += sizeof(scheme);
 	ret->n -= sizeof(scheme);
 	return 0;
@@ -62,17 +62,16 @@ static int authenticate_key(struct edge *e, struct slice text, uint64_t now_ms, 
 	char prefix[KEY_PREFIX_LEN + 1];
 
 	if (key_parse(text, prefix) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this is not the form of a key");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "malformed key");
 	key_hash(text, by->hash);
 	k = control_state_find_key(e->control_state, by->hash);
 	if (!k)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "there is no key %s, or not any more",
-				prefix);
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "no such key: %s", prefix);
 	if (k->until != PUSH_NEVER && now_ms >= k->until)
 		return cay_fail(err, CAY_E_UNAUTHENTICATED, "key %s has expired", prefix);
 	control_state_mark_key_used(e->control_state, k, now_ms / 1000);
 	by->kind = CREDENTIAL_KEY;
-	by->until_ms = PUSH_NEVER; /* the table's row says */
+	by->until_ms = PUSH_NEVER; /* the row in control-state has it */
 	*ret = (struct actor){ .tenant = k->tenant,
 			       .key = k->id,
 			       .scope = (enum op_scope)k->scope };
@@ -95,14 +94,14 @@ static struct token_keys authenticate_token_keys(const struct edge *e, uint64_t 
 	return keys;
 }
 
-/* A token that is ours, unless it was taken back. */
+/* Fails when the token was revoked. */
 static int credential_from_token(const struct edge *e, const struct token *t,
 				 struct credential *ret, struct cay_err *err)
 {
 	unsigned sign = t->key % CONTROL_STATE_SIGNERS;
 
 	if (control_state_token_is_revoked(e->control_state, &t->sandbox, t->epoch, t->nonce))
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token was taken back");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the token was revoked");
 	*ret = (struct credential){
 		.kind = CREDENTIAL_TOKEN,
 		.until_ms = (t->not_after + 1) * 1000,
@@ -129,9 +128,9 @@ int authenticate_preview_token(struct edge *e, struct slice text, const struct i
 	if (r < 0)
 		return r;
 	if (!id_eq(&p.token.sandbox, sandbox))
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another sandbox");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is for another sandbox");
 	if (p.port != port)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is of another port");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the preview is for another port");
 	r = credential_from_token(e, &p.token, by, err);
 	if (r < 0)
 		return r;
@@ -142,7 +141,7 @@ int authenticate_preview_token(struct edge *e, struct slice text, const struct i
 	return 0;
 }
 
-/* link: the target it must be good for; NULL for a token. */
+/* link: the target it must be signed for; NULL for a token. */
 static int authenticate_token(struct edge *e, struct slice text, const struct slice *link,
 			      uint64_t now_s, struct actor *ret, struct credential *by,
 			      struct cay_err *err)
@@ -165,8 +164,7 @@ static int authenticate_token(struct edge *e, struct slice text, const struct sl
 	return 0;
 }
 
-/* The word of the table that the token's scopes have; the highest counts.  Control takes
- * nobody's word for an operator. */
+/* The highest of our scopes among the token's.  Never operator: control accepts no such claim. */
 static enum op_scope jwt_scope_parse(const char *words)
 {
 	struct slice left = slice_of(words);
@@ -192,7 +190,8 @@ static int authenticate_jwt(struct edge *e, struct slice text, uint64_t now_s, s
 	int r;
 
 	if (!e->jwks)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "neither a key nor a token of ours");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED,
+				"neither a key nor a token of this server");
 	r = jwt_check(text, e->jwks, &policy, now_s, &t, err);
 	if (r < 0)
 		return r;
@@ -200,9 +199,9 @@ static int authenticate_jwt(struct edge *e, struct slice text, uint64_t now_s, s
 				   .until_ms = (t.exp + JWT_SKEW_S) * 1000 };
 	*ret = (struct actor){ .scope = jwt_scope_parse(t.scope) };
 	if (id_parse(ID_TENANT, slice_of(t.tenant), &ret->tenant) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "its tenant is not an id of ours");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT's tenant is not a tenant id");
 	if (ret->scope == SCOPE_NONE)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "it has no scope of ours");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the JWT has no known scope");
 	return 0;
 }
 
@@ -217,8 +216,8 @@ bool credential_is_expensive(const struct edge *e, const struct http_head *head)
 		 memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0);
 }
 
-/* "GET target&token=...": what tree.link made.  The token is the end of the target, and what
- * is in front of it is what was signed, so there is nothing to parse. */
+/* "GET target&token=...", created by tree.link.  The token ends the target and everything before it
+ * is signed, so there is nothing to parse. */
 static bool credential_find_link(const struct http_head *h, struct slice *target,
 				 struct slice *text)
 {
@@ -233,8 +232,8 @@ static bool credential_find_link(const struct http_head *h, struct slice *target
 	return memcmp(target->p + target->n, lead, sizeof(lead) - 1) == 0;
 }
 
-int authenticate_request(struct edge *e, const struct http_head *head, bool dear, struct actor *ret,
-			 struct credential *ret_by, struct cay_err *err)
+int authenticate_request(struct edge *e, const struct http_head *head, bool expensive,
+			 struct actor *ret, struct credential *ret_by, struct cay_err *err)
 {
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS, now_s = now_ms / 1000;
 	struct slice text, target;
@@ -250,8 +249,8 @@ int authenticate_request(struct edge *e, const struct http_head *head, bool dear
 	if (text.n > sizeof(TOKEN_PREFIX) - 1 &&
 	    memcmp(text.p, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1) == 0)
 		return authenticate_token(e, text, NULL, now_s, ret, ret_by, err);
-	/* a key is one hash and a token one HMAC; a JWT is a stranger's JSON and RSA */
-	if (!dear)
-		return cay_fail(err, CAY_E_RATE, "too many from there were refused to look at it");
+	/* a key costs one hash and a token one HMAC; a JWT costs parsing and RSA */
+	if (!expensive)
+		return cay_fail(err, CAY_E_RATE, "too many refused requests from this address");
 	return authenticate_jwt(e, text, now_s, ret, ret_by, err);
 }

@@ -6,12 +6,12 @@
 
 #define AGAIN_MS 200
 #define NEWS_MS 250
-#define SUMS_MS 1000 /* how often control hears of refusals and counts; a multiple */
-/* Control says something every second; one that does not hangs. */
+#define SUMS_MS 1000 /* between reports of refusals and counters; a multiple of NEWS_MS */
+/* Control sends a heartbeat every second; a silent one hangs. */
 #define SILENCE_MS 10000
 #define HANGS_MS 3000
-#define NEWS_MAX 512 /* of who is busy in one write */
-#define OUT_MAX 1024 /* records in it: sums have room of their own */
+#define NEWS_MAX 512 /* records about busy sandboxes in one write */
+#define OUT_MAX 1024 /* records in all: counters have room of their own */
 
 struct control_feed {
 	struct edge *edge;
@@ -21,7 +21,7 @@ struct control_feed {
 	uv_write_t write;
 	char path[108];
 	bool up, greeted, writing, away_logged;
-	bool silent; /* it was given up because it said nothing, and has not come back */
+	bool silent; /* disconnected for its silence, and not reconnected yet */
 	unsigned report_count;
 	uint64_t heard_ns;
 	uint8_t in[PUSH_SIZE * 64];
@@ -48,7 +48,9 @@ static void control_feed_disconnect(struct control_feed *f, const char *why)
 	if (uv_is_closing((uv_handle_t *)&f->pipe))
 		return;
 	if (!f->away_logged)
-		log_warn(&f->edge->log, "control is away (%s): going on with what it said", why);
+		log_warn(&f->edge->log,
+			 "control is not connected (%s): continuing with the last known state",
+			 why);
 	f->away_logged = true;
 	f->up = f->greeted = f->silent = false;
 	f->n_in = 0;
@@ -60,7 +62,7 @@ static void on_control_feed_silence_timer(uv_timer_t *t)
 {
 	struct control_feed *f = t->data;
 
-	control_feed_disconnect(f, "it says nothing");
+	control_feed_disconnect(f, "no heartbeat");
 	f->silent = true;
 }
 
@@ -76,15 +78,14 @@ static void control_feed_apply_record(struct control_feed *f, const uint8_t *byt
 		r = control_state_apply(e->control_state, &p);
 	explicit_bzero(p.secret, sizeof(p.secret));
 	if (r < 0) {
-		control_feed_disconnect(f,
-					r == -EPROTO ? "it speaks another protocol" : strerror(-r));
+		control_feed_disconnect(f, r == -EPROTO ? "incompatible protocol" : strerror(-r));
 		return;
 	}
 	f->greeted = true;
 	f->silent = false;
 	if (p.kind == PUSH_END) {
 		f->away_logged = false;
-		log_info(&e->log, "control has said all: %u sandboxes, %u keys",
+		log_info(&e->log, "synchronised with control: %u sandboxes, %u keys",
 			 control_state_count_sandboxes(e->control_state),
 			 control_state_count_keys(e->control_state));
 	}
@@ -133,7 +134,7 @@ static void control_feed_send(struct control_feed *f, size_t n)
 	f->writing = true;
 	if (uv_write(&f->write, (uv_stream_t *)&f->pipe, &b, 1, on_control_feed_written) < 0) {
 		f->writing = false;
-		control_feed_disconnect(f, "it cannot be written to");
+		control_feed_disconnect(f, "write failed");
 	}
 }
 
@@ -191,7 +192,7 @@ bool control_feed_is_hung(const struct edge *e)
 {
 	const struct control_feed *f = e->control_feed;
 
-	/* whoever listens and does not come to accepting hangs on */
+	/* a control that listens without accepting still hangs */
 	if (!f->greeted)
 		return f->silent;
 	return clk_boot_ns(e->clk) - f->heard_ns > HANGS_MS * NS_PER_MS;
@@ -203,7 +204,7 @@ int control_feed_start(struct edge *e, struct cay_err *err)
 	int n;
 
 	if (!f)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	f->edge = e;
 	n = snprintf(f->path, sizeof(f->path), "%s/edge/" PUSH_SOCKET, e->settings.run_dir);
 	if (n < 0 || n >= (int)sizeof(f->path)) {

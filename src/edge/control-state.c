@@ -17,7 +17,7 @@ static_assert(PUSH_SCOPES == SCOPE_NUM);
 struct control_state {
 	struct control_state_sandbox *sandboxes[BUCKETS];
 	struct control_state_key *keys[BUCKETS];
-	struct control_state_sandbox *changed; /* control has yet to hear of them */
+	struct control_state_sandbox *changed; /* to be reported to control */
 	struct control_state_signer signers[CONTROL_STATE_SIGNERS];
 	uint32_t epoch, last_generation;
 	unsigned n_sandboxes, n_keys;
@@ -26,7 +26,7 @@ struct control_state {
 	bool syncing, ready;
 };
 
-/* Ids and hashes are random where it counts: their last bytes will do. */
+/* The last bytes of ids and hashes are random. */
 static unsigned control_state_bucket(const void *end)
 {
 	const uint8_t *p = end;
@@ -71,7 +71,7 @@ static void control_state_mark_changed(struct control_state *t, struct control_s
 	t->changed = s;
 }
 
-/* Who is inside keeps it until it leaves; true when it is no more. */
+/* Requests in progress keep it alive; true when it was freed. */
 static bool control_state_remove_sandbox(struct control_state *t, struct control_state_sandbox **at)
 {
 	struct control_state_sandbox *s = *at;
@@ -143,7 +143,7 @@ static int control_state_update_sandbox(struct control_state *t, const struct pu
 	return 0;
 }
 
-/* What was in that place is over by itself: control gives it to nobody before. */
+/* Control reuses a slot only after the token in it has expired. */
 static int control_state_add_revoked(struct control_state *t, const struct push *p)
 {
 	struct control_state_sandbox *s = *control_state_sandbox_slot(t, &p->id);
@@ -158,7 +158,7 @@ static int control_state_add_revoked(struct control_state *t, const struct push 
 	return 0;
 }
 
-/* A key is found by its hash, and forgotten by its id. */
+/* Keys are looked up by hash, but removed by id. */
 static void control_state_remove_key_by_id(struct control_state *t, const struct id *id)
 {
 	for (size_t i = 0; i < BUCKETS; i++)
@@ -169,7 +169,7 @@ static void control_state_remove_key_by_id(struct control_state *t, const struct
 				at = &(*at)->next;
 }
 
-/* How long it takes says nothing about where they differ. */
+/* Constant time. */
 static bool control_state_hash_equals(const uint8_t a[static 32], const uint8_t b[static 32])
 {
 	volatile uint8_t differ = 0;

@@ -50,7 +50,7 @@ void edge_counters_update(struct edge *e)
 	c->now.open = e->n_live_requests;
 	c->now.log_lost = e->log.lost;
 	edge_counters_read_memory(c);
-	/* how many it has is the directory's size (Linux 6.2); before it there is nothing */
+	/* since Linux 6.2 the directory's size is the number of fds */
 	if (c->fds >= 0 && fstat(c->fds, &st) >= 0)
 		c->now.fds = (uint64_t)st.st_size;
 }

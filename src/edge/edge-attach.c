@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A WebSocket on one side, frames of wire/attach.h on the other; a frame is a message, or
- * bare bytes are (attach-raw.h).
+ * A WebSocket on one side, frames of wire/attach.h on the other; each message is one frame, or
+ * bare bytes (attach-raw.h).
  *
  *	opening -> open -> ending -> closed
  *
- * Opening: the sandbox is asked first, so that a command that is not there is an
- * ordinary 404.  Open: a side that does not read stops the other from being read, and
- * only that direction.  Ending: the sandbox's connection is closed, what was queued and
- * a Close behind it go out, and the client has END_MS from then to answer.
+ * Opening: the sandbox is connected first, so that a command that does not exist is an
+ * ordinary 404.  Open: a side that does not read stops only its own direction.  Ending: the
+ * sandbox's connection is closed, queued output and a Close are sent, and the client has
+ * END_MS from then to reply.
  *
- * What a sandbox sends is looked at no further than a frame's header and braces, but for the
- * last word to who knows no frames.  Held
- * while both sides stall: less than 1 MiB; while nothing moves, no buffer at all.
+ * Data from a sandbox is inspected no further than a frame's header and braces, except for the
+ * last frame to a client without frames.  Less than 1 MiB is held while both sides stall, no
+ * buffer while idle.
  */
 #include <poll.h>
 
@@ -20,13 +20,13 @@
 #include "edge/edge.h"
 
 #define FRAME_WHOLE (FRAME_HEAD + ATTACH_FRAME_MAX)
-#define THERE_MARK KIB(64) /* more than this waits for the sandbox: stop reading the client */
+#define THERE_MARK KIB(64) /* stop reading the client when more is queued */
 #define IN_MAX (FRAME_WHOLE + CONN_READ)
 #define WS_OUT_MAX KIB(192) /* WS_OUT_MARK, a frame, a pong and a Close */
 #define FRAGMENTS_MAX 64
 #define WATCH_MS 1000
 #define END_MS 3000
-#define UNREAD_MS 60000 /* for a client to read the last of it */
+#define UNREAD_MS 60000 /* for a client to read the end */
 
 #define GATHERED_MAX (THERE_MARK + FRAME_WHOLE)
 
@@ -35,22 +35,20 @@ static_assert(WS_OUT_MARK + FRAME_WHOLE + KIB(1) < WS_OUT_MAX);
 struct edge_attach {
 	struct edge *edge;
 	struct edge_attach *prev, *next;
-	struct conn *client, *sandbox; /* NULL once they are closed */
-	uv_timer_t timer;              /* a client that is not read from; then the end's deadline */
-	unsigned open;                 /* those three, while they are not closed */
+	struct conn *client, *sandbox; /* NULL once closed */
+	uv_timer_t timer;              /* polls a paused client; then the deadline of the end */
+	unsigned open;                 /* these three, while not closed */
 	bool closing, ending, flushed, terminated;
 	bool paused;        /* the client is not read */
-	bool sandbox_stuck; /* the sandbox takes no more; what it has said is still to be read */
-	bool is_raw;        /* the client knows no frames */
+	bool sandbox_stuck; /* the sandbox reads no more; its output is still read */
+	bool is_raw;        /* the client uses no frames */
 	struct attach_raw raw;
 	struct ws ws;
-	struct buf from_client, from_sandbox; /* read and not moved on */
-	struct buf to_sandbox; /* frames of one read of the client's, for one write */
+	struct buf from_client, from_sandbox; /* read, not passed on */
+	struct buf to_sandbox;                /* frames of one read of the client, for one write */
 	void (*done)(void *arg);
 	void *arg;
 };
-
-static const struct conn_events edge_attach_no_events = {};
 
 static void edge_attach_unref(struct edge_attach *a)
 {
@@ -107,8 +105,7 @@ static void on_edge_attach_deadline(uv_timer_t *t)
 	edge_attach_abort(t->data);
 }
 
-/* All that waits goes out as the socket takes it: ws holds the queue, because it knows
- * which pong of many is worth sending. */
+/* ws holds the queue, because it decides which of many pongs is worth sending. */
 static void edge_attach_flush_to_client(struct edge_attach *a)
 {
 	struct slice out;
@@ -124,14 +121,14 @@ static void edge_attach_flush_to_client(struct edge_attach *a)
 	}
 	if (a->closing || !a->ending || a->flushed || conn_queued_bytes(a->client))
 		return;
-	/* our Close is out; a moment for the client's, and to read what we sent */
+	/* our Close is sent; wait a moment for the client's */
 	a->flushed = true;
 	(void)uv_timer_start(&a->timer, on_edge_attach_deadline, END_MS, 0);
 	if (ws_is_over(&a->ws))
 		conn_shutdown(a->client);
 }
 
-/* A write costs the same for a frame as for all there are. */
+/* One write for all gathered frames. */
 static void edge_attach_flush_to_sandbox(struct edge_attach *a)
 {
 	uv_buf_t v = uv_buf_init(a->to_sandbox.data, (unsigned)a->to_sandbox.len);
@@ -142,12 +139,12 @@ static void edge_attach_flush_to_sandbox(struct edge_attach *a)
 	a->to_sandbox = BUF_INIT(GATHERED_MAX);
 }
 
-/* From here on only the two Closes matter. */
+/* From here on only the two Close frames matter. */
 static void edge_attach_end(struct edge_attach *a)
 {
 	if (a->ending)
 		return;
-	edge_attach_flush_to_sandbox(a); /* what came in front of whatever ends it */
+	edge_attach_flush_to_sandbox(a); /* input received before the end */
 	a->ending = true;
 	conn_close(a->sandbox);
 	buf_fini(&a->from_sandbox);
@@ -160,11 +157,11 @@ static void edge_attach_end(struct edge_attach *a)
 static void edge_attach_end_with_code(struct edge_attach *a, unsigned code, const char *why)
 {
 	if (!a->ending)
-		(void)ws_close(&a->ws, code, why); /* it is open, or over already */
+		(void)ws_close(&a->ws, code, why); /* fails only when over already */
 	edge_attach_end(a);
 }
 
-/* What is left of some bytes that lie in b, or must be put there. */
+/* Keep the unparsed rest in b, where it may be already. */
 static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool copied,
 				      struct slice rest)
 {
@@ -178,7 +175,7 @@ static void edge_attach_keep_unparsed(struct edge_attach *a, struct buf *b, bool
 	}
 }
 
-/* Out of the sandbox */
+/* From the sandbox */
 
 static int edge_attach_send_frame(struct edge_attach *a, const struct frame *f, struct slice whole)
 {
@@ -201,7 +198,7 @@ static int edge_attach_send_raw_bytes(struct edge_attach *a, const struct frame 
 	return r;
 }
 
-/* One frame, if there is a whole one; false when no more can be done now. */
+/* Move one whole frame; false when no more can be done now. */
 static bool edge_attach_move_frame_out(struct edge_attach *a, struct slice *in)
 {
 	struct frame f;
@@ -210,7 +207,7 @@ static bool edge_attach_move_frame_out(struct edge_attach *a, struct slice *in)
 	if (n == 0)
 		return false;
 	if (n < 0) {
-		edge_attach_end_with_code(a, ATTACH_BROKEN, "the sandbox sent what is no frame");
+		edge_attach_end_with_code(a, ATTACH_BROKEN, "the sandbox sent an invalid frame");
 		return false;
 	}
 	if ((a->is_raw ? edge_attach_send_raw_bytes(a, &f)
@@ -253,7 +250,7 @@ static void on_edge_attach_sandbox_end(struct conn *c, const struct cay_err *)
 	edge_attach_end_with_code(conn_data(c), ATTACH_GONE, "the sandbox closed the connection");
 }
 
-/* Out of the client */
+/* From the client */
 
 static void on_edge_attach_paused_timer(uv_timer_t *t)
 {
@@ -264,7 +261,7 @@ static void on_edge_attach_paused_timer(uv_timer_t *t)
 		edge_attach_abort(a);
 }
 
-/* Who is not read from is looked at now and then: it may have left. */
+/* While paused a client that leaves goes unnoticed, so poll. */
 static void edge_attach_pause_client(struct edge_attach *a, bool on)
 {
 	if (on == a->paused || a->ending)
@@ -283,8 +280,8 @@ static void edge_attach_accept_frame(struct edge_attach *a, struct slice msg)
 	int n = attach_frame_decode(ATTACH_IN, (const uint8_t *)msg.p, msg.n, &f);
 
 	if (n <= 0 || (size_t)n != msg.n)
-		edge_attach_end_with_code(a, WS_POLICY,
-					  "a message is one whole frame that a client may send");
+		edge_attach_end_with_code(
+			a, WS_POLICY, "a message must be one whole frame that a client may send");
 	else if (!a->sandbox_stuck && buf_append(&a->to_sandbox, msg.p, msg.n) < 0)
 		edge_attach_end_with_code(a, WS_INTERNAL, "out of memory");
 }
@@ -304,7 +301,7 @@ static void edge_attach_accept_message(struct edge_attach *a, enum ws_event_type
 	else if (a->is_raw && type != WS_PONG)
 		edge_attach_accept_raw_bytes(a, ev);
 	else if (type == WS_TEXT)
-		edge_attach_end_with_code(a, WS_KIND, "frames are binary");
+		edge_attach_end_with_code(a, WS_KIND, "frames must be binary");
 	else if (type == WS_BINARY && !a->ending)
 		edge_attach_accept_frame(a, ev->data);
 }
@@ -342,7 +339,7 @@ static void edge_attach_move_input(struct edge_attach *a, struct slice fresh)
 			edge_attach_flush_to_sandbox(a);
 	} while (r > WS_MORE && !a->closing && edge_attach_can_move_input(a));
 	if (r < 0)
-		edge_attach_end(a); /* with the Close that says what was wrong */
+		edge_attach_end(a); /* ws queued the Close with the reason */
 	if (a->closing)
 		return;
 	edge_attach_keep_unparsed(a, &a->from_client, copied, in);
@@ -363,11 +360,10 @@ static void on_edge_attach_sandbox_read(struct conn *c, struct slice bytes)
 	struct edge_attach *a = conn_data(c);
 
 	edge_attach_move_output(a, bytes);
-	edge_attach_resume_input(a); /* it may have been about where stdin stands */
+	edge_attach_resume_input(a); /* the frame may have set the offset of stdin */
 }
 
-/* What was written has not arrived, or never will.  It may have ended before, and what it
- * said last is on its way to us. */
+/* A write failed.  The sandbox may have ended before, with its last output still to be read. */
 static void on_edge_attach_sandbox_stuck(struct conn *c)
 {
 	struct edge_attach *a = conn_data(c);
@@ -387,7 +383,7 @@ static void on_edge_attach_client_end(struct conn *c, const struct cay_err *)
 	edge_attach_abort(conn_data(c));
 }
 
-/* Also how the server says that it stops. */
+/* Also how server_stop() ends it. */
 static void on_edge_attach_client_stuck(struct conn *c)
 {
 	edge_attach_abort(conn_data(c));
@@ -476,7 +472,7 @@ static void edge_attach_begin(struct edge_attach *a, struct slice from_client,
 	conn_set_reading(a->client, true);
 	if (a->edge->draining)
 		edge_attach_end_with_code(a, WS_GOING_AWAY,
-					  "the server stops; come back by offset");
+					  "the server is stopping; reconnect by offset");
 	if (!a->ending)
 		edge_attach_move_output(a, from_there);
 	if (!a->closing && from_client.n)
@@ -489,13 +485,10 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 	struct edge_attach_opening *o = arg;
 	struct edge_attach *a = edge_attach_new(o, request_loop(rq));
 	auto_buf early = BUF_INIT(IN_MAX);
-	struct cay_err err = {};
 
 	if (!a) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to attach");
-		request_fail(rq, &err);
-		conn_set_owner(there, &edge_attach_no_events, NULL, 0);
-		conn_close(there);
+		request_no_memory(rq);
+		conn_discard(there);
 		on_edge_attach_not_opened(o);
 		return;
 	}
@@ -509,15 +502,14 @@ static void on_edge_attach_upgraded(struct request *rq, struct conn *there, stru
 	if (!a->client) {
 		a->closing = a->ending = true;
 		a->open = 1;
-		conn_set_owner(there, &edge_attach_no_events, NULL, 0);
-		conn_close(there);
+		conn_discard(there);
 		uv_close((uv_handle_t *)&a->timer, on_edge_attach_timer_closed);
 		return;
 	}
 	edge_attach_begin(a, (struct slice){ early.data, early.len }, from_there);
 }
 
-/* Who has no frames has none to say with what it has. */
+/* A client without frames cannot send acks. */
 static int edge_attach_check_acks(const struct request *rq, const char *protocol,
 				  struct cay_err *err)
 {
@@ -525,7 +517,8 @@ static int edge_attach_check_acks(const struct request *rq, const char *protocol
 
 	if (protocol && str_eq(protocol, ATTACH_RAW) && rq->match.op == &ops[OP_EXEC_ATTACH] && q &&
 	    q->acks)
-		return cay_fail(err, CAY_E_INVALID, "'acks' are frames; '%s' has none", ATTACH_RAW);
+		return cay_fail(err, CAY_E_INVALID, "'acks' need frames; '%s' has none",
+				ATTACH_RAW);
 	return 0;
 }
 
@@ -543,7 +536,7 @@ int edge_attach_start(struct edge *e, struct request *rq, struct relay_conf *con
 		return r;
 	o = malloc(sizeof(*o));
 	if (!o)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to attach");
+		return cay_no_memory(err);
 	*o = (struct edge_attach_opening){ e, answer, hold, conf->done, conf->arg };
 	conf->upgrade = true;
 	conf->protocol = ATTACH_UPGRADE;
@@ -559,7 +552,7 @@ void edge_attach_terminate(struct edge_attach *a, const struct cay_err *why)
 	bool gone = why->code == CAY_E_NOT_FOUND;
 
 	edge_attach_end_with_code(a, gone ? (unsigned)ATTACH_GONE : (unsigned)WS_POLICY, why->msg);
-	/* who does not read is not waited for any longer than who does */
+	/* do not wait longer for a client that does not read */
 	if (!a->closing && !a->flushed && !a->terminated)
 		(void)uv_timer_start(&a->timer, on_edge_attach_deadline, END_MS, 0);
 	a->terminated = true;
@@ -570,5 +563,5 @@ void edge_attach_drain_all(struct edge *e)
 	e->draining = true;
 	for (struct edge_attach *a = e->attaches; a; a = a->next)
 		edge_attach_end_with_code(a, WS_GOING_AWAY,
-					  "the server stops; come back by offset");
+					  "the server is stopping; reconnect by offset");
 }

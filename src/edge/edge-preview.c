@@ -4,7 +4,7 @@
 #include "edge/edge.h"
 #include "net/proxy.h"
 
-/* Fewer than a sandbox takes connections: commands find room beside its pages. */
+/* Fewer than a sandbox accepts, so that commands get through beside its pages. */
 #define LOOKS_MAX 160
 #define URL_MAX (HTTP_TARGET_MAX + KIB(1))
 #define COOKIE_MAX 320
@@ -13,15 +13,14 @@
 static const char preview_path_prefix[] = "/v1/sandboxes/", preview_path_ports[] = "/ports/",
 		  preview_path_app[] = "/app";
 
-/* Which port of which sandbox, and what is asked of it. */
+/* A port of a sandbox, and the request target. */
 struct preview_target {
 	struct id sandbox;
-	uint16_t port; /* 0: that of its application */
+	uint16_t port; /* 0: its app_port */
 	struct slice target;
 	bool by_host;
 };
 
-/* One under way. */
 struct preview_request {
 	struct live_request live;
 	struct forward_handle hold;
@@ -31,8 +30,7 @@ struct preview_request {
 	char host[PREVIEW_HOST_MAX + 8];
 };
 
-/* A browser holds a cookie of that name to this one host, which must have set it by TLS;
- * without TLS it may not be called so. */
+/* Browsers bind a __Host- cookie to one host and require TLS for it. */
 static const char *edge_preview_cookie_name(const struct edge *e)
 {
 	return e->preview_base.secure ? "__Host-cay-preview" : "cay-preview";
@@ -47,7 +45,7 @@ int edge_preview_open(struct edge *e, struct cay_err *err)
 		return 0;
 	if (preview_base_parse(e->settings.edge_previews, &e->preview_base, err) < 0)
 		return -EINVAL;
-	/* what a sandbox shows there must not be a neighbour of who has keys */
+	/* pages of sandboxes must not be same-site with the API */
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
 		struct slice rest = slice_of(lists[i]);
 
@@ -56,16 +54,17 @@ int edge_preview_open(struct edge *e, struct cay_err *err)
 
 			if (memmem(word.p, word.n, e->preview_base.domain,
 				   strlen(e->preview_base.domain)))
-				return cay_fail(err, CAY_E_INVALID,
-						"edge.previews: the API may not be at or below %s, "
-						"where sandboxes show their pages",
-						e->preview_base.domain);
+				return cay_fail(
+					err, CAY_E_INVALID,
+					"edge.previews: the API must not be at or below %s, "
+					"the domain of previews",
+					e->preview_base.domain);
 		}
 	}
 	return 0;
 }
 
-/* Where it is meant to go */
+/* Parsing */
 
 static bool preview_skip_prefix(struct slice *s, struct slice with)
 {
@@ -110,7 +109,7 @@ static bool preview_target_find(const struct edge *e, const struct http_head *h,
 	return ret->by_host || preview_target_parse_path(h->target, ret);
 }
 
-/* Through */
+/* Forwarding */
 
 static void preview_request_end(struct live_request *g, const struct cay_err *why)
 {
@@ -154,7 +153,7 @@ static void preview_request_forward(struct edge *e, struct request *rq,
 	if (n < 0 || n >= (int)sizeof(l->prefix) || host.n >= sizeof(l->host) ||
 	    buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
 		free(l);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	l->edge = e;
@@ -165,26 +164,26 @@ static void preview_request_forward(struct edge *e, struct request *rq,
 	conf.headers.prefix = p->by_host ? NULL : l->prefix;
 	conf.headers.host = p->by_host ? l->host : NULL;
 	conf.headers.scheme = e->preview_base.secure ? "https" : "http";
-	/* a program that has both sends its JWT, which looks like anybody's */
+	/* a program may send both, and a JWT cannot be recognised as ours */
 	conf.headers.drop_authorization = e->jwks && http_header_find(rq->head, "cay-preview").p;
 	control_state_enter_sandbox(e->control_state, s);
 	live_request_add(e, &l->live, rq, s, preview_request_end);
 	proxy_start(rq, &conf);
 }
 
-/* Somebody who may; rq->actor is who. */
+/* For an authenticated caller, rq->actor. */
 static void preview_request_start(struct edge *e, struct request *rq,
 				  const struct preview_target *p)
 {
 	struct control_state_sandbox *s = control_state_find_sandbox(e->control_state, &p->sandbox);
 
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+		request_refuse(rq, CAY_E_NOT_FOUND, "no such sandbox");
 	else if (s->state != SB_RUNNING)
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 	else if (s->n_requests >= LOOKS_MAX) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests are in this sandbox");
+		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
 	} else
 		preview_request_forward(e, rq, p, s);
 }
@@ -196,7 +195,7 @@ static void preview_request_set_operation(struct request *rq, const struct previ
 				       .n_params = 1 };
 }
 
-/* Below a path of the API: by whatever the API takes. */
+/* Below a path of the API, with any credential of the API. */
 static void preview_request_by_path(struct request *rq, void *arg)
 {
 	struct edge *e = arg;
@@ -213,7 +212,7 @@ static void preview_request_by_path(struct request *rq, void *arg)
 
 /* On a host of its own */
 
-/* The token in the query: cut out of it, and the rest as it was. */
+/* Remove the token from the query; the rest stays unchanged. */
 static bool preview_token_extract(struct slice target, struct slice *ret_token, struct buf *rest)
 {
 	struct slice query = target, path = slice_cut(&query, '?');
@@ -236,8 +235,8 @@ static bool preview_token_extract(struct slice target, struct slice *ret_token, 
 	return found && r >= 0;
 }
 
-/* For a token a cookie, and the same page without it: not in the history, not in what the
- * page sees of itself, not in a Referer. */
+/* Exchange the token for a cookie and redirect, so that it appears neither in the history, nor in
+ * the page's URL, nor in a Referer. */
 static void preview_token_to_cookie(struct edge *e, struct request *rq, struct slice token,
 				    const struct buf *target)
 {
@@ -247,7 +246,7 @@ static void preview_token_to_cookie(struct edge *e, struct request *rq, struct s
 	auto_buf url = BUF_INIT(URL_MAX), cookie = BUF_INIT(COOKIE_MAX);
 	const char *secure = e->preview_base.secure ? "; Secure" : "";
 
-	/* with its host: a path may begin with "//" and mean another one */
+	/* with the host: a path may begin with "//" */
 	if (buf_printf(&url, "%s://%.*s", e->preview_base.secure ? "https" : "http", (int)host.n,
 		       host.p) < 0 ||
 	    buf_append(&url, target->data, target->len) < 0 ||
@@ -258,15 +257,14 @@ static void preview_token_to_cookie(struct edge *e, struct request *rq, struct s
 	    request_add_reply_header(rq, "Set-Cookie", buf_str(&cookie)) < 0 ||
 	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0 ||
 	    request_add_reply_header(rq, "Referrer-Policy", "no-referrer") < 0)
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 	else
 		request_reply(rq, 303, NULL, NULL);
 	if (cookie.data)
 		explicit_bzero(cookie.data, cookie.len);
 }
 
-/* What says neither Origin nor Sec-Fetch-Site, as a picture in an old browser, may still say
- * which page it is in. */
+/* Without Origin and Sec-Fetch-Site (an image in an old browser) the Referer may name the page. */
 static bool preview_referer_is_foreign(const struct edge *e, struct slice referer,
 				       const struct preview_target *p)
 {
@@ -281,8 +279,8 @@ static bool preview_referer_is_foreign(const struct edge *e, struct slice refere
 	       !id_eq(&from, &p->sandbox);
 }
 
-/* Pages of other hosts ask with this one's cookie, if those are neighbours: all they may
- * is lead here.  Other ports of the same sandbox are the same program's. */
+/* Same-site pages of other sandboxes send this one's cookie; they may only navigate here.  Other
+ * ports of the same sandbox are trusted alike. */
 static bool preview_request_is_foreign(const struct edge *e, const struct http_head *h,
 				       const struct preview_target *p)
 {
@@ -310,7 +308,7 @@ static bool preview_request_is_foreign(const struct edge *e, const struct http_h
 	       !leads;
 }
 
-/* By a header, which no page of a stranger can set, or the cookie. */
+/* By a header, which a foreign page cannot set, or the cookie. */
 static int preview_request_authenticate(struct edge *e, struct request *rq,
 					const struct preview_target *p, struct credential *by,
 					struct cay_err *err)
@@ -322,7 +320,7 @@ static int preview_request_authenticate(struct edge *e, struct request *rq,
 	if (token.p)
 		return authenticate_preview_token(e, token, &p->sandbox, p->port, &rq->actor, by,
 						  err);
-	r = cay_fail(err, CAY_E_UNAUTHENTICATED, "no preview");
+	r = cay_fail(err, CAY_E_UNAUTHENTICATED, "no preview token");
 	for (unsigned i = 0; i < COOKIE_TRIES; i++) {
 		token = proxy_headers_find_cookie(rq->head, edge_preview_cookie_name(e), &at);
 		if (!token.p)
@@ -333,7 +331,7 @@ static int preview_request_authenticate(struct edge *e, struct request *rq,
 			break;
 	}
 	if (r >= 0 && preview_request_is_foreign(e, rq->head, p))
-		return cay_fail(err, CAY_E_FORBIDDEN, "pages of that Origin may not ask");
+		return cay_fail(err, CAY_E_FORBIDDEN, "that Origin is not allowed");
 	return r;
 }
 
@@ -351,7 +349,7 @@ static void preview_request_by_host(struct request *rq, void *arg)
 	(void)preview_target_find(e, rq->head, &p);
 	preview_request_set_operation(rq, &p);
 	if (!by) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	*by = (struct credential){ .until_ms = PUSH_NEVER };
@@ -366,7 +364,8 @@ static void preview_request_by_host(struct request *rq, void *arg)
 		r = admission_check_authenticated(e, rq, r, &err);
 	if (r >= 0 && fresh && !slice_eq(rq->head->method, SLICE("GET")) &&
 	    !slice_eq(rq->head->method, SLICE("HEAD")))
-		r = cay_fail(&err, CAY_E_INVALID, "the token of a preview is for a GET");
+		r = cay_fail(&err, CAY_E_INVALID,
+			     "a preview token is only accepted by GET and HEAD");
 	if (r < 0)
 		request_fail(rq, &err);
 	else if (fresh)

@@ -40,7 +40,7 @@ void live_requests_check_all(struct edge *e)
 	uint64_t now_ms = clk_wall_ns(e->clk) / NS_PER_MS;
 	struct cay_err over = {}, gone = {};
 
-	(void)cay_fail(&over, CAY_E_UNAUTHENTICATED, "it is over with this credential");
+	(void)cay_fail(&over, CAY_E_UNAUTHENTICATED, "the credential has expired or was revoked");
 	(void)cay_fail(&gone, CAY_E_NOT_FOUND, "the sandbox has ended");
 	for (struct live_request *g = e->live_requests, *next; g; g = next) {
 		bool here = !g->sandbox || !g->sandbox->gone,
@@ -69,7 +69,7 @@ int live_requests_start_timer(struct edge *e, struct cay_err *err)
 	if (r >= 0)
 		r = uv_timer_start(&e->live_requests_timer, on_live_request_check_timer,
 				   LIVE_REQUEST_CHECK_MS, LIVE_REQUEST_CHECK_MS);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "a timer") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "start a timer") : 0;
 }
 
 void live_request_add(struct edge *e, struct live_request *g, const struct request *rq,

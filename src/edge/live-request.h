@@ -2,14 +2,13 @@
 #ifndef CAY_EDGE_LIVE_REQUEST_H
 #define CAY_EDGE_LIVE_REQUEST_H
 /*
- * guest - a request that is under way, for as long as whoever asked may
+ * live-request - a request in progress, ended when its credential expires
  *
- * Whoever lets a request stay (a relay, a tunnel, a WebSocket) has a guest in its own
- * struct from live_request_add() to live_request_remove().  Once in GUEST_LOOK_MS all of them are
- * looked at, and cut() is called of one whose key is not good any more, whose token or
- * JWT is over, whose sandbox is gone.  It takes two looks: control says that a key is
- * gone before it says how it goes on.  One timer for all of them; the list is bounded by
- * the connections there may be.
+ * A request that stays (a relay, a tunnel, a WebSocket) embeds one from live_request_add() to
+ * live_request_remove().  Every LIVE_REQUEST_CHECK_MS all are checked, and end() is called for
+ * those whose key, token or JWT is no longer valid or whose sandbox is gone.  It takes two
+ * failed checks: while control re-sends a key, it is absent for a moment.  One timer for all;
+ * the list is bounded by the number of connections.
  */
 #include "net/server.h"
 
@@ -26,12 +25,12 @@ enum credential_kind {
 	CREDENTIAL_KINDS
 };
 
-/* What somebody was let in with; authenticate_request() fills it. */
+/* The credential of a request; authenticate_request() fills it. */
 struct credential {
 	enum credential_kind kind;
 	uint64_t until_ms; /* unix; PUSH_NEVER */
 	uint8_t hash[32];  /* of a key */
-	uint8_t signer;    /* of a token: which key signed it, and when we heard of that */
+	uint8_t signer;    /* of a token: the key that signed it, and its generation */
 	uint32_t signer_generation, epoch;
 	uint8_t nonce[8];
 	struct id sandbox;
@@ -43,16 +42,16 @@ struct live_request {
 	struct credential credential;
 	const struct control_state_sandbox *sandbox; /* NULL: control */
 	bool suspect, was_ended;
-	/* It must end; why is for a client that has no answer yet.  Called from the loop, again
-	 * for as long as it has not left; it may leave at once or later. */
+	/* End it; why is the error for a client without a reply.  Called from the loop, repeatedly
+	 * until it is removed, which may happen at once or later. */
 	void (*end)(struct live_request *g, const struct cay_err *why);
 };
 
 [[nodiscard]] int live_requests_start_timer(struct edge *e, struct cay_err *err);
-/* One look, which the timer has every GUEST_LOOK_MS. */
+/* One check, as the timer does it. */
 void live_requests_check_all(struct edge *e);
-/* A request that admission_admit_request() let in, before anybody else has its data; to is what
- * control_state_enter_sandbox() was told of, or NULL. */
+/* For an admitted request, before rq->data is reused; `to` is the sandbox passed to
+ * control_state_enter_sandbox(), or NULL. */
 void live_request_add(struct edge *e, struct live_request *g, const struct request *rq,
 		      const struct control_state_sandbox *to,
 		      void (*cut)(struct live_request *g, const struct cay_err *why));

@@ -6,20 +6,21 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 
 #define WAYS 8
-#define ONE UINT64_C(1000)                /* a request, in the limit's unit */
-#define FORGET_NS (10 * NS_PER_S)         /* who has not asked for so long has no share */
-#define LIMIT_MAX UINT64_C(1000000000000) /* times a million still fits */
+#define ONE UINT64_C(1000)                /* one request, in the unit of the limit */
+#define FORGET_NS (10 * NS_PER_S)         /* a caller silent for so long loses its share */
+#define LIMIT_MAX UINT64_C(1000000000000) /* times a million does not overflow */
 #define PAUSE_NS (20 * NS_PER_MS)
 #define PAUSE_MAX_NS (2 * NS_PER_S)
-#define CALM 10 /* intervals without a refusal, after which there is no limit */
+#define CALM 10 /* intervals without a refusal before the limit is lifted */
 
 struct load_share {
-	uint64_t key_hash;           /* a hash; 0: nobody's */
-	uint64_t seen_ns;            /* when it asked last */
-	uint64_t level, level_ns;    /* of what it may at once, used; and when that was */
-	uint64_t pause_ns, until_ns; /* control is not asked before */
+	uint64_t key_hash;           /* 0: free */
+	uint64_t seen_ns;            /* last request */
+	uint64_t level, level_ns;    /* fill level of its bucket, and its time */
+	uint64_t pause_ns, until_ns; /* back-off after a refusal by control */
 };
 
 int load_shed_init(struct load_shed *s, uint64_t now)
@@ -41,12 +42,9 @@ static struct load_share *load_share_find(const struct load_shed *s, enum load_s
 					  const void *who, size_t n, uint64_t now)
 {
 	struct load_share *all = s->shares + (size_t)kind * SHED_SHARES;
-	const uint8_t *p = who;
-	uint64_t h = UINT64_C(14695981039346656037) ^ s->key;
+	uint64_t h = hash_bytes(s->key, who, n);
 	struct load_share *at = NULL;
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	h = (h ^ h >> 29) | 1;
 	for (size_t i = 0; i < WAYS; i++) {
 		struct load_share *k = &all[(h / 2 + i) % SHED_SHARES];
@@ -59,12 +57,12 @@ static struct load_share *load_share_find(const struct load_shed *s, enum load_s
 			at = k;
 	}
 	if (!at)
-		return &all[h / 2 % SHED_SHARES]; /* with whoever is there */
+		return &all[h / 2 % SHED_SHARES]; /* share that slot */
 	*at = (struct load_share){ .key_hash = h, .seen_ns = now, .level_ns = now };
 	return at;
 }
 
-/* The longer the queue the less, but two thirds at the least. */
+/* Lower it more for a longer queue, to at least two thirds. */
 static uint64_t load_shed_lower_limit(uint64_t limit, uint64_t delay)
 {
 	uint64_t part = SHED_TARGET_NS * 1024 / delay;
@@ -73,14 +71,13 @@ static uint64_t load_shed_lower_limit(uint64_t limit, uint64_t delay)
 	return limit / 1024 * part + limit % 1024 * part / 1024 + 1;
 }
 
-/* A queue stands. */
 static void load_shed_tighten_limit(struct load_shed *s, uint64_t before, uint64_t passed)
 {
 	if (s->limit == SHED_NO_LIMIT)
-		s->limit = (s->rate + 1) * ONE; /* nobody has more than all of it */
+		s->limit = (s->rate + 1) * ONE; /* no tenant gets more than the whole capacity */
 	else if (s->refusing_ns > s->busy_ns / SHED_REFUSING)
 		s->limit += s->limit / 4 + 1;
-	else if (s->delay_ns + passed / 10 > before) /* it does not get shorter */
+	else if (s->delay_ns + passed / 10 > before) /* the queue does not shrink */
 		s->limit = load_shed_lower_limit(s->limit, s->delay_ns);
 	if (s->limit > LIMIT_MAX)
 		s->limit = LIMIT_MAX;
@@ -92,7 +89,7 @@ static void load_shed_finish_interval(struct load_shed *s, uint64_t now)
 {
 	uint64_t passed = now - s->began_ns, before = s->delay_ns;
 	uint64_t answer = s->n_answers ? s->answers_ns / s->n_answers : 0;
-	/* a round's end is waited for, then a turn; unless we had time to wait ourselves */
+	/* a request waits for the end of a round and then for its turn, unless the loop was idle */
 	uint64_t round = s->busy_ns > passed / 16 * 15 ? 2 * s->busy_ns / s->n_rounds : 0;
 
 	s->rate = (s->rate * 7 + s->n_done * NS_PER_S / passed) / 8;
@@ -129,7 +126,7 @@ void load_shed_add_answer_time(struct load_shed *s, uint64_t took_ns)
 bool load_shed_try_admit(struct load_shed *s, enum load_shed_kind kind, const void *who, size_t n,
 			 uint64_t now)
 {
-	uint64_t most = s->limit / 10 < ONE ? ONE : s->limit / 10; /* at once: an interval's */
+	uint64_t most = s->limit / 10 < ONE ? ONE : s->limit / 10; /* burst: one interval */
 	uint64_t us;
 	struct load_share *k;
 
@@ -169,7 +166,7 @@ void load_shed_record_control_reply(struct load_shed *s, const void *who, size_t
 
 	if (made) {
 		k->pause_ns = k->until_ns = 0;
-	} else if (now >= k->until_ns) { /* of several that were under way, one */
+	} else if (now >= k->until_ns) { /* count one of several in flight */
 		k->pause_ns = k->pause_ns ? 2 * k->pause_ns : PAUSE_NS;
 		if (k->pause_ns > PAUSE_MAX_NS)
 			k->pause_ns = PAUSE_MAX_NS;

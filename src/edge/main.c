@@ -14,10 +14,10 @@
 #define HANDSHAKE_MS 10000
 #define HEAD_MS 10000
 #define IDLE_MS 60000
-/* cayd's edge door closes idle connections after 60 s. */
+/* cayd closes idle connections after 60 s. */
 #define KEPT_MAX 64
 #define KEPT_MS 30000
-/* What needs no credential, of one peer: a minute, and at once. */
+/* Anonymous requests of one peer: per minute, and at once. */
 #define STRANGERS 1200
 #define STRANGERS_BURST 100
 #define TOLD_MS 10000
@@ -72,7 +72,7 @@ static int listen_address_bind(const struct listen_address *a, struct cay_err *e
 	auto_close int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int on = 1;
 
-	/* several edges share a port; one that restarts need not wait */
+	/* several edges share a port, and a restart need not wait */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 ||
 	    (a->at.ss_family == AF_INET6 &&
@@ -82,7 +82,7 @@ static int listen_address_bind(const struct listen_address *a, struct cay_err *e
 	return cay_take_fd(&fd);
 }
 
-/* Bound, so that a mistake is told at once; nobody listens yet. */
+/* Bind now, so that a mistake fails at once; listening follows later. */
 static int edge_bind_address(struct edge *e, struct slice word, struct cay_err *err)
 {
 	struct listen_address a;
@@ -93,8 +93,8 @@ static int edge_bind_address(struct edge *e, struct slice word, struct cay_err *
 				(int)word.n, word.p);
 	if (!a.loopback && !e->tls && !e->settings.edge_plain)
 		return cay_fail(err, CAY_E_INVALID,
-				"edge.listen: %s can be listened to by others; set edge.cert and "
-				"edge.key, or edge.plain when something in front of it speaks TLS",
+				"edge.listen: %s is reachable by others; set edge.cert and "
+				"edge.key, or edge.plain behind a TLS proxy",
 				a.host);
 	if (e->n_listen_fds == EDGE_LISTENERS)
 		return cay_fail(err, CAY_E_INVALID, "edge.listen: at most %d addresses",
@@ -118,9 +118,9 @@ static int edge_bind_all(struct edge *e, struct cay_err *err)
 	return r;
 }
 
-/* Of one listener.  A server takes twice as many for a moment, to say no, and each has an
- * upstream: there must be fds for all of them, because libuv's way out of having none is
- * one the filter does not allow. */
+/* Connections per listener.  A server accepts twice as many for a moment, to refuse them, and each
+ * has an upstream: there must be fds for all, because libuv's way to handle their exhaustion is
+ * blocked by the seccomp filter. */
 static unsigned edge_max_conns(const struct edge *e)
 {
 	struct rlimit lim = { .rlim_cur = 1024 };
@@ -129,8 +129,8 @@ static unsigned edge_max_conns(const struct edge *e)
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
 	most = (lim.rlim_cur > 512 ? lim.rlim_cur - 256 : 256) / 3;
 	most = most < e->settings.edge_conns ? most : e->settings.edge_conns;
-	return (unsigned)(most /
-			  (e->n_listen_fds + (e->mcp ? 1 : 0))); /* the way back is one, too */
+	return (unsigned)(most / (e->n_listen_fds +
+				  (e->mcp ? 1 : 0))); /* cay-mcp's calls back need a listener */
 }
 
 static void on_edge_loop_round(uv_prepare_t *p)
@@ -198,16 +198,15 @@ static int edge_open_files(struct edge *e, struct cay_err *err)
 	return r;
 }
 
-/* Who knows nobody yet leaves the port to those who do; but not for ever. */
+/* An edge without keys leaves the port to the others, but not for ever. */
 static void edge_wait_for_control(struct edge *e)
 {
 	uint64_t until = clk_boot_ns(e->clk) + TOLD_MS * NS_PER_MS;
 
 	while (!control_state_is_ready(e->control_state) && clk_boot_ns(e->clk) < until)
-		(void)uv_run(&e->loop, UV_RUN_ONCE); /* the feed has a timer, so it returns */
+		(void)uv_run(&e->loop, UV_RUN_ONCE); /* the feed has a timer, so this returns */
 	if (!control_state_is_ready(e->control_state))
-		log_warn(&e->log,
-			 "control has said nothing yet: serving without keys until it does");
+		log_warn(&e->log, "control is not connected: serving without keys until it is");
 }
 
 static int edge_start(struct edge *e, struct cay_err *err)
@@ -229,7 +228,7 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	e->control = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
 	if (!e->control_state || !e->failure_rates || !e->tenant_rates || !e->anonymous_rates ||
 	    !e->control || edge_watch_loop_rounds(e) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = edge_preview_open(e, err);
 	if (r >= 0)
 		r = mcp_forward_open(e, err);
@@ -243,7 +242,7 @@ static int edge_start(struct edge *e, struct cay_err *err)
 	return edge_start_servers(e, err);
 }
 
-/* The end */
+/* Stopping */
 
 static void edge_drain(void *arg)
 {
@@ -251,8 +250,8 @@ static void edge_drain(void *arg)
 
 	for (unsigned i = 0; i < e->n_servers; i++)
 		server_drain(e->servers[i]);
-	edge_attach_drain_all(
-		e); /* the way back stays open: requests that are here end through it */
+	/* cay-mcp's socket stays open: requests in progress still call back */
+	edge_attach_drain_all(e);
 }
 
 static unsigned edge_count_connections(const void *arg)
@@ -300,7 +299,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = uv_loop_init(&e.loop) < 0 ||
 				    uv_loop_configure(&e.loop, UV_METRICS_IDLE_TIME) < 0
-			    ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
+			    ? cay_no_memory(&err)
 			    : edge_start(&e, &err);
 	if (r >= 0)
 		r = edge_run(&e, &err);

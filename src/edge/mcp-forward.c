@@ -8,10 +8,10 @@
 
 #include "edge/edge.h"
 
-/* A tool may run for long: its own limits end it. */
+/* No time limit here: a tool has its own. */
 #define MCP_EDGES 64
 #define KEPT_MAX 64
-#define KEPT_MS 30000 /* cay-mcp closes idle ones after 60 s */
+#define KEPT_MS 30000 /* cay-mcp closes idle connections after 60 s */
 #define VALUE_MAX 1024
 #define AUTH_MAX KIB(8)
 
@@ -21,7 +21,7 @@ struct mcp_forward {
 	struct edge *edge;
 };
 
-/* What MCP says in headers; the rest of a client's stay here. */
+/* The headers of MCP; no others are forwarded. */
 static const struct {
 	const char *name, *written;
 } mcp_forward_header_names[] = {
@@ -49,7 +49,7 @@ static char *mcp_forward_copy_value(struct request *rq, struct slice v, size_t m
 	return v.n <= most ? arena_strndup(&rq->arena, v.p, v.n) : NULL;
 }
 
-/* The credential goes along: whatever a tool does is asked of us again, with it. */
+/* Includes the credential: cay-mcp calls back with it for everything a tool does. */
 static int mcp_forward_write_headers(struct edge *e, struct request *rq, struct relay_header *to,
 				     size_t *ret, struct cay_err *err)
 {
@@ -61,10 +61,10 @@ static int mcp_forward_write_headers(struct edge *e, struct request *rq, struct 
 	size_t n = 0;
 
 	if (!actor || !back || !auth || !host)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	actor_format(&rq->actor, actor);
 	if (snprintf(back, 8, "%u", e->mcp_slot) < 0)
-		return cay_fail(err, CAY_E_INTERNAL, "a number");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot format the slot");
 	to[n++] = (struct relay_header){ "Cay-Actor", actor };
 	to[n++] = (struct relay_header){ "Cay-Back", back };
 	to[n++] = (struct relay_header){ "Cay-Host", host };
@@ -103,11 +103,11 @@ static void mcp_forward_start(struct edge *e, struct request *rq)
 		return;
 	}
 	f = calloc(1, sizeof(*f));
-	/* what a proxy holds back is no progress */
+	/* a buffering proxy would delay progress */
 	if (!f || request_add_reply_header(rq, "X-Accel-Buffering", "no") < 0 ||
 	    request_add_reply_header(rq, "Cache-Control", "no-store") < 0) {
 		free(f);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	f->edge = e;
@@ -127,7 +127,7 @@ static void mcp_forward_request(struct request *rq, void *arg)
 	else if (!e->mcp)
 		request_refuse(
 			rq, CAY_E_UNAVAILABLE,
-			"there is no MCP here: mcp.run was not there when this edge started");
+			"MCP is not available: mcp.run did not exist when this edge started");
 	else
 		mcp_forward_start(e, rq);
 }
@@ -140,7 +140,7 @@ request_fn *mcp_forward_find_handler(struct request *rq, void *arg)
 	return slice_eq(path, SLICE("/mcp")) ? mcp_forward_request : NULL;
 }
 
-/* A number nobody else has: its lock is held for as long as we live. */
+/* Claim a number no other edge has; the lock is held until exit. */
 static int mcp_callback_claim_slot(struct edge *e, int dir, struct cay_err *err)
 {
 	for (unsigned i = 0; i < MCP_EDGES; i++) {
@@ -151,17 +151,17 @@ static int mcp_callback_claim_slot(struct edge *e, int dir, struct cay_err *err)
 			break;
 		fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0 && (errno == EACCES || errno == EPERM))
-			continue; /* somebody else's, perhaps of long ago */
+			continue; /* of another user */
 		if (fd < 0)
 			return cay_fail_sys(err, CAY_E_INVALID, errno, "mcp.run: %s/%s",
 					    e->settings.mcp_dir, name);
 		if (flock(fd, LOCK_EX | LOCK_NB) >= 0) {
 			e->mcp_slot = i;
-			return 0; /* the fd is ours until the end */
+			return 0; /* the fd stays open on purpose */
 		}
 		(void)close(fd);
 	}
-	return cay_fail(err, CAY_E_INVALID, "mcp.run: %d edges are there already", MCP_EDGES);
+	return cay_fail(err, CAY_E_INVALID, "mcp.run: there are already %d edges", MCP_EDGES);
 }
 
 static int mcp_callback_bind(struct edge *e, gid_t group, struct cay_err *err)
@@ -174,7 +174,7 @@ static int mcp_callback_bind(struct edge *e, gid_t group, struct cay_err *err)
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
 		return cay_fail(err, CAY_E_INVALID, "mcp.run is too long");
 	(void)unlink(at.sun_path);
-	/* the directory's group may ask, with a credential */
+	/* the directory's group may connect, with a credential */
 	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    chown(at.sun_path, (uid_t)-1, group) < 0 || chmod(at.sun_path, 0660) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "mcp.run: %s", at.sun_path);
@@ -199,20 +199,20 @@ int mcp_forward_open(struct edge *e, struct cay_err *err)
 	r = mcp_callback_claim_slot(e, dir, err);
 	if (r >= 0)
 		r = mcp_callback_bind(e, st.st_gid, err);
-	if (r < 0) { /* the rest of what we do needs none of it */
+	if (r < 0) { /* everything else works without MCP */
 		log_warn(&e->log, "no MCP: %s", err->msg);
 		*err = (struct cay_err){};
 		return 0;
 	}
 	e->mcp = upstream_pool_new(&e->loop, path, KEPT_MAX, KEPT_MS);
-	return e->mcp ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return e->mcp ? 0 : cay_no_memory(err);
 }
 
 int mcp_callback_serve(struct edge *e, struct cay_err *err)
 {
 	if (!e->mcp)
 		return 0;
-	/* the same doors for the same people; between two of ours there is no TLS */
+	/* the same rules as for clients; no TLS between our own programs */
 	e->mcp_callback_conf = e->conf;
 	e->mcp_callback_conf.layer = NULL;
 	return server_start(&e->loop, e->mcp_callback_fd, &e->mcp_callback_conf,

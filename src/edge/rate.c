@@ -5,16 +5,17 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 
-#define WAYS 8 /* places somebody may have */
+#define WAYS 8 /* slots a caller may be in */
 
 struct rate_bucket {
-	uint64_t key_hash; /* a hash; 0: nobody */
+	uint64_t key_hash; /* 0: free */
 	uint64_t full_ns;  /* when it is full again, if nothing more is taken */
 };
 
 struct rate_limiter {
-	uint64_t request_ns, burst_ns; /* what one takes to come back, and all of them */
+	uint64_t request_ns, burst_ns; /* time to refill one, and all */
 	uint64_t key;
 	struct rate_bucket buckets[RATE_BUCKETS];
 };
@@ -39,11 +40,8 @@ void rate_limiter_free(struct rate_limiter *r)
 
 static uint64_t rate_limiter_hash(const struct rate_limiter *r, const void *who, size_t n)
 {
-	const uint8_t *p = who;
-	uint64_t h = UINT64_C(14695981039346656037) ^ r->key;
+	uint64_t h = hash_bytes(r->key, who, n);
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	return h ^ h >> 29;
 }
 
@@ -59,7 +57,7 @@ static struct rate_bucket *rate_bucket_find(struct rate_limiter *r, uint64_t h, 
 			break;
 		}
 		if (b->key_hash != h && b->full_ns > now && k->full_ns <= now)
-			b = k; /* nobody's now, unless our own comes later */
+			b = k; /* free, unless our own slot follows */
 	}
 	if (b->key_hash != h && b->full_ns <= now)
 		*b = (struct rate_bucket){ .key_hash = h, .full_ns = now };

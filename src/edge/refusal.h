@@ -2,18 +2,18 @@
 #ifndef CAY_EDGE_REFUSAL_H
 #define CAY_EDGE_REFUSAL_H
 /*
- * refusal - who was refused and why, summed up until control is told
+ * refusal - refused requests, summed up until reported to control
  *
- * A row for each peer, reason and key, REFUSALS_MAX of them; who comes when they are
- * taken is one of several.  So a flood is a few records a second, and what is not told
- * because control is away is a larger number later.
+ * A row for each peer, reason and key, REFUSALS_MAX of them; further ones are counted as
+ * "several".  So a flood becomes a few records a second, and while control is not running the
+ * numbers grow.
  */
 #include "wire/push.h"
 
 #define REFUSALS_MAX 128
 
 struct refusal {
-	uint8_t peer[16]; /* as push.h has it; zero: several */
+	uint8_t peer[16]; /* as in wire/push.h; zero: several */
 	struct id key;
 	uint32_t n;
 };

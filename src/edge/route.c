@@ -9,17 +9,18 @@
 #define BEARER "Bearer "
 #define PROOF_MAX (sizeof(BEARER) - 1 + KEY_TEXT_LEN)
 
-struct control_request {
+struct routed_request {
 	struct live_request live;
 	struct forward_handle hold;
-	struct edge_attach *attach; /* instead, once it is one */
+	struct edge_attach *attach; /* instead of hold, once it is a WebSocket */
 	struct edge *edge;
-	unsigned slot;
+	struct control_state_sandbox *sandbox; /* NULL: control */
+	unsigned slot;                         /* of control_requests */
 };
 
-static void control_request_end(struct live_request *g, const struct cay_err *why)
+static void routed_request_end(struct live_request *g, const struct cay_err *why)
 {
-	struct control_request *a = (struct control_request *)g;
+	struct routed_request *a = (struct routed_request *)g;
 
 	if (a->attach)
 		edge_attach_terminate(a->attach, why);
@@ -27,36 +28,40 @@ static void control_request_end(struct live_request *g, const struct cay_err *wh
 		forward_cancel(&a->hold, why);
 }
 
-static void on_control_request_done(void *arg)
+static void on_routed_request_done(void *arg)
 {
-	struct control_request *a = arg;
+	struct routed_request *a = arg;
 
 	live_request_remove(&a->live);
-	a->edge->control_requests[a->slot]--;
+	if (a->sandbox)
+		control_state_leave_sandbox(a->edge->control_state, a->sandbox);
+	else
+		a->edge->control_requests[a->slot]--;
 	free(a);
 }
 
-/* Of one tenant only so many at once: who follows events holds a connection of control's
- * for as long as it likes. */
-static struct control_request *control_request_create(struct edge *e, struct request *rq)
+static struct routed_request *routed_request_new(struct edge *e, struct request *rq,
+						 struct control_state_sandbox *s)
 {
 	const struct id *t = &rq->actor.tenant;
-	unsigned slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS;
-	struct control_request *a =
-		e->control_requests[slot] < CONTROL_MAX ? malloc(sizeof(*a)) : NULL;
+	struct routed_request *a = malloc(sizeof(*a));
 
-	if (!a) {
-		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are under way");
+	if (!a)
 		return NULL;
-	}
-	*a = (struct control_request){ .edge = e, .slot = slot };
-	live_request_add(e, &a->live, rq, NULL, control_request_end);
-	e->control_requests[slot]++;
+	*a = (struct routed_request){
+		.edge = e,
+		.sandbox = s,
+		.slot = (unsigned)(t->bits[14] | t->bits[13] << 8) % RATE_BUCKETS,
+	};
+	if (s)
+		control_state_enter_sandbox(e->control_state, s);
+	else
+		e->control_requests[a->slot]++;
+	live_request_add(e, &a->live, rq, s, routed_request_end);
 	return a;
 }
 
-/* How the client has reached us, for a link; its Host was looked at (admission_host_is_ours()). */
+/* The URL the client used, for a link; its Host is checked (admission_host_is_ours()). */
 static int control_request_write_origin(const struct edge *e, const struct request *rq,
 					struct buf *to)
 {
@@ -71,20 +76,30 @@ static void route_to_control(struct edge *e, struct request *rq)
 	char actor[ACTOR_TEXT_MAX + 1], proof[PROOF_MAX + 1] = "";
 	struct relay_header told[3] = { { "Cay-Actor", actor } };
 	struct relay_conf conf = { .upstream = e->control, .headers = told, .n_headers = 1 };
-	struct control_request *a;
+	struct routed_request *a;
 	struct cay_err err = {};
 	struct slice key;
 
-	/* who waits for it now would ask again, and then be asked for twice */
+	/* clients that wait now would retry and double the load */
 	if (control_feed_is_hung(e)) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not answer");
+		request_refuse(rq, CAY_E_UNAVAILABLE, "control does not respond");
 		return;
 	}
-	a = control_request_create(e, rq);
-	if (!a)
+	a = routed_request_new(e, rq, NULL);
+	if (!a) {
+		request_no_memory(rq);
 		return;
-	/* control does not take our word for a key */
+	}
+	/* a client that follows events holds a connection to control for as long as it likes,
+	 * so the requests of one tenant are limited */
+	if (e->control_requests[a->slot] > CONTROL_MAX) {
+		on_routed_request_done(a);
+		(void)request_add_reply_header(rq, "Retry-After", "1");
+		request_refuse(rq, CAY_E_RATE, "too many requests of this tenant are in progress");
+		return;
+	}
+	/* control verifies keys itself */
 	if (a->live.credential.kind == CREDENTIAL_KEY &&
 	    credential_find_bearer(rq->head, &key, &err) >= 0 && key.n == KEY_TEXT_LEN) {
 		memcpy(proof, BEARER, sizeof(BEARER) - 1);
@@ -94,42 +109,15 @@ static void route_to_control(struct edge *e, struct request *rq)
 	if (rq->match.op == &ops[OP_TREE_LINK] && control_request_write_origin(e, rq, &origin) >= 0)
 		told[conf.n_headers++] = (struct relay_header){ "Cay-Origin", origin.data };
 	conf.handle = &a->hold;
-	conf.done = on_control_request_done;
+	conf.done = on_routed_request_done;
 	conf.arg = a;
 	actor_format(&rq->actor, actor);
 	conf.head_timeout_ms = op_deadline_ms(rq->match.op, request_is_streamed(rq));
-	/* of what is no WebSocket control says what it says of the sandbox */
+	/* without a handshake, control reports the state of the sandbox */
 	if (rq->match.op->reply != REPLY_SOCKET ||
 	    edge_attach_start(e, rq, &conf, &a->attach, &err) < 0)
 		relay_start(rq, &conf);
 	explicit_bzero(proof, sizeof(proof));
-}
-
-struct sandbox_request {
-	struct live_request live;
-	struct forward_handle hold;
-	struct edge_attach *attach; /* instead, once it is one */
-	struct edge *edge;
-	struct control_state_sandbox *sandbox;
-};
-
-static void sandbox_request_end(struct live_request *g, const struct cay_err *why)
-{
-	struct sandbox_request *v = (struct sandbox_request *)g;
-
-	if (v->attach)
-		edge_attach_terminate(v->attach, why);
-	else
-		forward_cancel(&v->hold, why);
-}
-
-static void on_sandbox_request_done(void *arg)
-{
-	struct sandbox_request *v = arg;
-
-	live_request_remove(&v->live);
-	control_state_leave_sandbox(v->edge->control_state, v->sandbox);
-	free(v);
 }
 
 static void route_refuse_not_websocket(struct request *rq, const struct cay_err *err)
@@ -141,8 +129,8 @@ static void route_refuse_not_websocket(struct request *rq, const struct cay_err 
 	request_fail(rq, err);
 }
 
-/* Bytes of a stranger on the API's own origin, where a link opens them in a browser: they
- * are kept as a file, and nothing of them runs. */
+/* Untrusted bytes on the API's origin, where a link opens them in a browser: they must be saved as
+ * a file and never run. */
 static int route_add_download_headers(struct request *rq)
 {
 	static const struct relay_header guards[] = {
@@ -166,31 +154,30 @@ static void route_to_sandbox(struct edge *e, struct request *rq, struct control_
 	auto_buf path = BUF_INIT(128);
 	struct relay_conf conf = { .head_timeout_ms =
 					   op_deadline_ms(rq->match.op, request_is_streamed(rq)),
-				   .done = on_sandbox_request_done };
-	struct sandbox_request *v = malloc(sizeof(*v));
+				   .done = on_routed_request_done };
+	struct routed_request *v;
 	char name[ID_TEXT_LEN + 1];
 	struct cay_err err = {};
 
 	id_format(&s->id, name);
-	if (!v || buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0) {
-		free(v);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+	v = buf_printf(&path, "%s/box/%s", e->settings.run_dir, name) < 0
+		    ? NULL
+		    : routed_request_new(e, rq, s);
+	if (!v) {
+		request_no_memory(rq);
 		return;
 	}
-	*v = (struct sandbox_request){ .edge = e, .sandbox = s };
-	control_state_enter_sandbox(e->control_state, s);
-	live_request_add(e, &v->live, rq, s, sandbox_request_end);
 	conf.path = path.data;
 	conf.handle = &v->hold;
 	conf.arg = v;
 	conf.upgrade = rq->match.op == &ops[OP_PORT_CONNECT];
 	if (route_add_download_headers(rq) < 0) {
-		on_sandbox_request_done(v);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		on_routed_request_done(v);
+		request_no_memory(rq);
 	} else if (rq->match.op->reply != REPLY_SOCKET || conf.upgrade) {
 		relay_start(rq, &conf);
 	} else if (edge_attach_start(e, rq, &conf, &v->attach, &err) < 0) {
-		on_sandbox_request_done(v);
+		on_routed_request_done(v);
 		route_refuse_not_websocket(rq, &err);
 	}
 }
@@ -205,23 +192,28 @@ void route_request(struct request *rq, void *arg)
 		return;
 	}
 	s = control_state_find_sandbox(e->control_state, &rq->match.params[0]);
-	/* control may know of one we have not heard of yet; to it a foreign one is absent */
+	/* control may know a sandbox not pushed to us yet; a foreign one it reports as absent */
 	if (!s || !id_eq(&s->tenant, &rq->actor.tenant))
 		route_to_control(e, rq);
 	else if (s->state != SB_RUNNING)
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 	else if (s->n_requests >= INSIDE_MAX) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
-		request_refuse(rq, CAY_E_RATE, "too many requests are in this sandbox");
+		request_refuse(rq, CAY_E_RATE, "too many requests to this sandbox are in progress");
 	} else
 		route_to_sandbox(e, rq, s);
 }
 
-/* As of a path that no operation has, whatever the method is and whoever asks. */
+/* The same reply as for a path without an operation, for any method and caller. */
 static void route_refuse_not_found(struct request *rq, void *arg)
 {
+	struct cay_err err = {};
+	struct op_match match;
+	unsigned allow = 0;
+
 	(void)arg;
-	request_refuse(rq, CAY_E_NOT_FOUND, "no such endpoint");
+	(void)op_find(rq->head->method, SLICE("/-"), &match, &allow, &err);
+	request_fail(rq, &err);
 }
 
 static request_fn *route_find_closed_page(const struct edge *e, const struct request *rq)
@@ -234,7 +226,7 @@ static request_fn *route_find_closed_page(const struct edge *e, const struct req
 	return NULL;
 }
 
-/* Previews first: on their hosts every path is a sandbox's own. */
+/* Previews first: on their hosts every path belongs to a sandbox. */
 request_fn *route_find_special_handler(struct request *rq, void *arg)
 {
 	request_fn *fn = edge_preview_find_handler(rq, arg);

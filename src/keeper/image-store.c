@@ -27,20 +27,20 @@ static_assert(ROOTFS_IDS == FOREIGN_IDS, "an id of an image has a place on disk"
 
 #define UNPACK_DEADLINE_NS (600 * NS_PER_S)
 #define PARENT "parent"
-/* Where quotas go by number: that of all layers together, which has no limit. */
+/* The project number of all layers together, which has no limit. */
 #define LAYERS_NUMBER VERB_RANGE_FOREIGN
 #define WORK_NAME_LEN 16
 
-/* A directory of our own in images/tmp. */
+/* A private directory in images/tmp. */
 struct image_work {
 	int tmp_fd, fd;          /* fd: the directory itself */
-	const struct disk *disk; /* of layers; NULL: there is none */
+	const struct disk *disk; /* of layers; NULL: not a layer */
 	char name[WORK_NAME_LEN + 1];
 };
 
 #define auto_work CAY_CLEANUP(image_work_fini) struct image_work
 
-/* What the child says; every member is a claim. */
+/* The child's result; nothing in it is trusted. */
 struct image_unpack_result {
 	uint32_t code; /* enum cay_code */
 	struct unpack_result unpacked;
@@ -71,7 +71,7 @@ static int image_work_random_name(struct image_work *w)
 	return n == WORK_NAME_LEN ? 0 : -EIO;
 }
 
-/* The outer directory stays root's: the child can make nothing beside rootfs. */
+/* The outer directory stays owned by root: the child can create nothing beside rootfs. */
 static int image_work_make_dir(struct image_work *w)
 {
 	if (mkdirat(w->tmp_fd, w->name, 0755) < 0)
@@ -101,7 +101,7 @@ static int image_work_init(int images_fd, struct image_work *w)
 	return r < 0 ? r : image_work_make_dir(w);
 }
 
-/* A disk may be a subvolume, out of which nothing can be renamed. */
+/* A disk may be a subvolume, out of which rmtree_at() cannot rename. */
 static void image_layer_remove_disk(const struct disk *disk, int tmp_fd, const char *name)
 {
 	auto_close int dir = path_open(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
@@ -110,7 +110,7 @@ static void image_layer_remove_disk(const struct disk *disk, int tmp_fd, const c
 		disk_remove(disk, dir, IMAGE_DISK, LAYERS_NUMBER);
 }
 
-/* Once renamed away there is nothing of its name, which is fine. */
+/* Succeeds when it was renamed away. */
 static int image_work_remove(const struct image_work *w)
 {
 	if (w->disk)
@@ -139,8 +139,8 @@ static int image_unpack_confined(struct image_unpack_job *exec, int parent,
 	auto_close int root = -EBADF;
 	int r;
 
-	/* While files of the host can be read.  Names are bytes to us, and UTF-8 is
-	 * what libarchive calls that; jansson's seed is random. */
+	/* Load these while host files can be read.  File names are bytes to us, which libarchive
+	 * supports as UTF-8; jansson's seed is random. */
 	json_object_seed(0);
 	if (!setlocale(LC_CTYPE, "C.UTF-8") || hash_library_init() < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "cannot set up the unpacker");
@@ -165,7 +165,7 @@ static int image_unpack_child_main(void *arg, int parent)
 	return fd_write_all(exec->result_fd, &res, sizeof(res)) < 0;
 }
 
-/* Until the child ended; one that takes too long is killed by who holds it. */
+/* Wait for the child; on a timeout the owner kills it. */
 static int image_unpack_wait(struct child *c, struct cay_err *err)
 {
 	const uint64_t end = clk_boot_ns(&clk_system) + UNPACK_DEADLINE_NS;
@@ -189,26 +189,26 @@ static int image_unpack_wait(struct child *c, struct cay_err *err)
 	if (status == -SIGKILL || status == -SIGXCPU)
 		return cay_fail(err, CAY_E_TIMEOUT, "the unpacker ran out of memory or CPU time");
 	if (status)
-		return cay_fail(err, CAY_E_INTERNAL, "the unpacker died of %s %d",
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker failed with %s %d",
 				status < 0 ? "signal" : "status", status < 0 ? -status : status);
 	return 0;
 }
 
-/* Codes an image can be refused with; anything else is not the image's business. */
+/* Codes the child may report; any other becomes an internal error. */
 static bool image_unpack_code_is_allowed(uint32_t code)
 {
 	return code == CAY_E_INVALID || code == CAY_E_TOO_LARGE || code == CAY_E_NO_MEMORY ||
 	       code == CAY_E_DISK_FULL;
 }
 
-/* Its words are a stranger's: cut and printable. */
+/* The child's message is untrusted: bounded and made printable. */
 static int image_unpack_read_result(int fd, struct unpack_result *ret, struct cay_err *err)
 {
 	struct image_unpack_result res;
 	ssize_t n = read(fd, &res, sizeof(res));
 
 	if (n != (ssize_t)sizeof(res))
-		return cay_fail(err, CAY_E_INTERNAL, "the unpacker gave no result");
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker returned no result");
 	res.msg[sizeof(res.msg) - 1] = 0;
 	for (char *c = res.msg; *c; c++)
 		if (*c < ' ' || *c > '~')
@@ -230,7 +230,7 @@ static int image_config_seal(int fd, struct cay_err *err)
 	    fstat(fd, &st) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot seal the config");
 	if (st.st_size <= 0 || (size_t)st.st_size > UNPACK_CONFIG_MAX)
-		return cay_fail(err, CAY_E_INTERNAL, "the unpacker gave no config");
+		return cay_fail(err, CAY_E_INTERNAL, "the unpacker returned no config");
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot rewind the config");
 	return 0;
@@ -246,9 +246,9 @@ static int image_unpack_run_child(const struct image_work *w, int tar_fd, int co
 	int pipes[2], r;
 
 	if (tree < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, tree, "cannot make a mount");
+		return cay_fail_sys(err, CAY_E_INTERNAL, tree, "cannot create a mount");
 	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a pipe");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a pipe");
 	from = pipes[0];
 	to = pipes[1];
 	job = (struct image_unpack_job){ tar_fd, config_fd, tree, to, max_bytes };
@@ -270,7 +270,7 @@ static int image_work_check_rootfs(const struct image_work *w, struct cay_err *e
 	return rootfs_check_mount_dirs(root, /* make= */ false, err);
 }
 
-/* Whole and on disk before it has its name. */
+/* Synced before it gets its name. */
 static int image_work_publish(int images_fd, const struct image_work *w, const struct digest *d,
 			      struct cay_err *err)
 {
@@ -296,7 +296,7 @@ static int image_tar_check_fd(int fd, struct cay_err *err)
 
 	if (flags < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flags & O_PATH ||
 	    (flags & O_ACCMODE) == O_WRONLY)
-		return cay_fail(err, CAY_E_INVALID, "the image is not a file that can be read");
+		return cay_fail(err, CAY_E_INVALID, "the image is not a readable file");
 	return 0;
 }
 
@@ -312,12 +312,12 @@ int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_
 		return r;
 	config = memfd_create("image-config", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (config < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot make a memfd");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot create a memfd");
 	r = image_work_init(images_fd, &w);
 	r = r < 0 ? r : image_work_make_rootfs(&w);
 	if (r < 0)
 		return cay_fail_sys(err, cay_code_from_disk_errno(r), r,
-				    "cannot make a directory for the image");
+				    "cannot create a directory for the image");
 	r = image_unpack_run_child(&w, tar_fd, config, max_bytes, &u, err);
 	if (r >= 0)
 		r = image_config_seal(config, err);
@@ -332,7 +332,7 @@ int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes, struct image_
 	return 0;
 }
 
-/* What an image is over: 1, or 0 when it is over none. */
+/* The parent of an image: 1, or 0 when it has none. */
 static int image_read_parent(int images_fd, const struct digest *d, struct digest *ret)
 {
 	char path[sizeof("sha256/") + DIGEST_HEX_LEN + sizeof("/" PARENT)] = "sha256/";
@@ -364,8 +364,8 @@ int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 	return r < 0 ? r : r ? -ELOOP : n;
 }
 
-/* The disk moves as a whole: it may be a subvolume.  Where it is on the account of the
- * sandbox's number, which is another's next, its files are copied to the account of layers. */
+/* Move the disk as a whole: it may be a subvolume.  With project quotas it has the number of the
+ * sandbox, which will be reused, so its files are copied to the number of layers. */
 static int image_work_move_disk(const struct image_work *w, int box_fd, const struct digest *parent)
 {
 	auto_close int disk = -EBADF;
@@ -402,7 +402,7 @@ int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
 	r = r < 0 ? r : image_work_move_disk(&w, box_fd, &below);
 	if (r < 0)
 		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -r,
-				    "make an image of the disk");
+				    "create an image of the disk");
 	r = image_work_publish(images_fd, &w, &d, err);
 	return r < 0 ? r : failpoint_hit(FAULT_COMMIT_NAMED);
 }
@@ -421,7 +421,7 @@ static int on_image_dir_check_parent(void *arg, int, const char *name)
 	       image_read_parent(c->images_fd, &d, &parent) > 0 && digest_eq(&parent, c->parent);
 }
 
-/* Renamed first: an image is there whole, or not at all. */
+/* Renamed first, so that an image exists whole or not at all. */
 int image_store_remove(int images_fd, const struct disk *disk, const uint8_t digest[static 32],
 		       struct cay_err *err)
 {
@@ -440,7 +440,7 @@ int image_store_remove(int images_fd, const struct disk *disk, const uint8_t dig
 				&(struct image_child_search){ &d, images_fd });
 	if (r != 0)
 		return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the images")
-			     : cay_fail(err, CAY_E_STATE, "another image is a layer over this one");
+			     : cay_fail(err, CAY_E_STATE, "another image is based on this one");
 	digest_format_hex(&d, hex);
 	if (renameat2(all, hex, w.tmp_fd, w.name, RENAME_NOREPLACE) < 0) {
 		if (errno == ENOENT)

@@ -2,22 +2,19 @@
 #ifndef CAY_KEEPER_IMAGE_STORE_H
 #define CAY_KEEPER_IMAGE_STORE_H
 /*
- * image - images on disk: add one, remove one
+ * image-store - images on disk: add, commit, remove
  *
- *	images/sha256/HEX/rootfs/    HEX is the digest of the manifest
- *	images/sha256/HEX/disk/      or, of a layer: the disk of the sandbox it was, whose
- *	                             upper goes over
- *	images/sha256/HEX/parent     a link that says the HEX of this image
- *	images/tmp/                  what is being added or removed; swept with
- *	                             rmtree_contents() when the keeper starts
+ *	images/sha256/HEX/rootfs/  HEX is the digest of the manifest
+ *	images/sha256/HEX/disk/    or, for a layer: the disk of a sandbox, with its upper
+ *	images/sha256/HEX/parent   for a layer: a link to the HEX of its parent
+ *	images/tmp/                work in progress; cleared when the keeper starts
  *
- * Everything in a rootfs belongs to the foreign range: host id = 0x7FFE0000 + id
- * in the image.  HEX/ is made whole: unpacked in tmp/, synced, renamed.
+ * Everything in a rootfs belongs to the foreign range: host id = 0x7FFE0000 + id in the image.
+ * HEX/ appears whole: it is unpacked in tmp/, synced, renamed.
  *
- * Root's process parses nothing.  A confined child does (confine.h, unpack.h);
- * of it root takes one struct of fixed size, whose every member is checked, and a
- * memfd whose size is.  What a child that was taken over can do is lie about the
- * image it was given.
+ * Root parses nothing.  A confined child does (unpack-confine.h, unpack.h); root reads one
+ * struct of fixed size from it, whose every member is checked, and a memfd of checked size.  A
+ * compromised child can only lie about the image it was given.
  */
 #include <stdint.h>
 
@@ -29,34 +26,29 @@
 #define IMAGE_DISK "disk"
 #define IMAGE_UPPER "disk/upper"
 
-#define IMAGE_LAYERS_MAX 8
-#define IMAGE_ROOTFS "rootfs"
-#define IMAGE_DISK "disk"
-#define IMAGE_UPPER "disk/upper"
-
 struct image_store_added {
 	uint8_t digest[32];
-	uint64_t bytes; /* of its files; those a later layer replaced count too */
-	int config_fd;  /* memfd, sealed, image_config as JSON; the caller closes it */
+	uint64_t bytes; /* of its files, including those a later layer replaced */
+	int config_fd;  /* sealed memfd, image_config as JSON; the caller closes it */
 };
 
-/* images_fd: directory images/, open for reading, root's; tar_fd: from a client.
- * Being there already is success.  It blocks as long as unpacking takes, ten
- * minutes at the most.  On failure nothing is left behind. */
+/* images_fd: images/, open for reading, owned by root; tar_fd: from a client.  Succeeds when
+ * the image exists already.  Blocks while unpacking, at most ten minutes.  Leaves nothing on
+ * failure. */
 [[nodiscard]] int image_store_add(int images_fd, int tar_fd, uint64_t max_bytes,
 				  struct image_store_added *ret, struct cay_err *err);
-/* An image and those it is over, the topmost first.  Returns how many; -ENOENT when
- * one is gone, -ELOOP when there are more than IMAGE_LAYERS_MAX. */
+/* An image and its parents, topmost first.  Returns their number; -ENOENT when one does not exist,
+ * -ELOOP when there are more than IMAGE_LAYERS_MAX. */
 [[nodiscard]] int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 					 uint8_t ret[static IMAGE_LAYERS_MAX][32]);
-/* The disk in box_fd becomes an image over its parent.  No process may use it.  Being
- * there already is success; on failure the disk may be gone. */
+/* Turn the disk in box_fd into an image over its parent.  No process may use it.  Succeeds when the
+ * image exists already; on failure the disk may be gone. */
 [[nodiscard]] int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
 				     const uint8_t parent[static 32],
 				     const uint8_t digest[static 32], struct cay_err *err);
-/* Being absent is success; CAY_E_STATE when another image is over it. */
+/* Succeeds when absent; CAY_E_STATE when it is the parent of another image. */
 [[nodiscard]] int image_store_remove(int images_fd, const struct disk *disk,
 				     const uint8_t digest[static 32], struct cay_err *err);
-/* Disks that a commit or a removal which died left in tmp/: rmtree_at() can do the rest. */
+/* Remove disks a crashed commit or removal left in tmp/; rmtree_at() can do the rest. */
 void image_store_sweep_tmp(int images_fd, const struct disk *disk);
 #endif

@@ -10,9 +10,9 @@
 #include "unpack/digest.h"
 
 /*
- * image_add: unpack a stranger's archive in a confined child.  Who owns cayd can
- * fill the disk up to what it says, and have any files lie in images/, owned by
- * ids no process has; none of them is ever executed or read by this program.
+ * image_add: unpack an untrusted archive in a confined child.  An attacker who owns cayd can
+ * fill the disk up to the size it names, and place any files in images/, owned by ids no
+ * process has; this program never executes or reads them.
  */
 int verb_image_add(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		   struct cay_err *err)
@@ -48,7 +48,7 @@ static int image_is_used(const struct keeper *k, const uint8_t digest[static 32]
 			continue;
 		dir = path_open(k->sandboxes, e->d_name, O_RDONLY | O_DIRECTORY, 0);
 		found = dir < 0 ? dir : keeper_sandbox_read_record(dir, &record);
-		if (found == -ENOENT || found == -ENOTDIR) /* removed meanwhile, or no box's */
+		if (found == -ENOENT || found == -ENOTDIR) /* removed meanwhile, or not a sandbox */
 			found = 0;
 		else if (found == 0)
 			found = record.magic &&
@@ -58,9 +58,7 @@ static int image_is_used(const struct keeper *k, const uint8_t digest[static 32]
 	return found;
 }
 
-/*
- * image_remove: who owns cayd can remove any image that no sandbox uses.
- */
+/* image_remove: an attacker who owns cayd can remove any image that no sandbox uses. */
 int verb_image_remove(const struct keeper *k, const void *request, int fd,
 		      struct verb_result *result, struct cay_err *err)
 {
@@ -76,8 +74,8 @@ int verb_image_remove(const struct keeper *k, const void *request, int fd,
 	return image_store_remove(k->images, &k->disk, q->digest, err);
 }
 
-/* An identity and no hash of what is in it: nobody reads a disk of gigabytes for a
- * name that nothing outside this node will ever compare. */
+/* An identity, not a hash of the contents: hashing gigabytes is not worth a name that is never
+ * compared outside this node. */
 static int image_commit_digest(const struct verb_image_commit *q, struct digest *ret)
 {
 	static const char what[] = "cay layer";
@@ -102,12 +100,13 @@ static int keeper_sandbox_commit_image(const struct keeper *k, struct sandbox *s
 	struct stat st;
 	int r = image_store_read_chain(k->images, sb->record.image, chain);
 
-	/* what would be refused is not ended for it */
+	/* check before the sandbox is ended */
 	if (r == -ELOOP || r == IMAGE_LAYERS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "an image has at most %d layers",
 				IMAGE_LAYERS_MAX);
 	if (fstatat(sb->dir, IMAGE_DISK, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return cay_fail(err, CAY_E_STATE, "%s has no disk: it is in memory", sb->name);
+		return cay_fail(err, CAY_E_STATE, "%s has no disk: its files are in memory",
+				sb->name);
 	r = sb->cgroup.v2 < 0 ? 0 : sandbox_cgroup_kill(&sb->cgroup, SANDBOX_KILL_MS, err);
 	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_KILLED);
 	return r < 0 ? r
@@ -116,9 +115,9 @@ static int keeper_sandbox_commit_image(const struct keeper *k, struct sandbox *s
 }
 
 /*
- * image_commit: end a sandbox, and what it wrote becomes an image.  Who owns cayd can
- * do that to any sandbox; the files stay in the foreign range and below the image
- * they were written over.  Said again it says the same.
+ * image_commit: end a sandbox and turn its changes into an image.  An attacker who owns cayd
+ * can do that to any sandbox; the files stay in the foreign range and below the image they
+ * were written over.  Idempotent.
  */
 int verb_image_commit(const struct keeper *k, const void *request, int fd,
 		      struct verb_result *result, struct cay_err *err)
@@ -134,13 +133,13 @@ int verb_image_commit(const struct keeper *k, const void *request, int fd,
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (image_commit_digest(q, &d) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	image_dir_name(d.byte, name);
 	if (fstatat(k->images, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		*err = (struct cay_err){};
 		r = 0;
 	} else if (r >= 0 && memcmp(b.record.image, q->parent, sizeof(q->parent)) != 0) {
-		r = cay_fail(err, CAY_E_STATE, "%s was not made from this image", b.name);
+		r = cay_fail(err, CAY_E_STATE, "%s was not created from this image", b.name);
 	} else if (r >= 0) {
 		r = keeper_sandbox_commit_image(k, &b, &d, err);
 	}

@@ -16,7 +16,6 @@
 #define SANDBOX_RECORD_MAGIC UINT32_C(0x42594143) /* "CAYB" */
 #define RECORD "box"
 #define DISK "disk"
-#define KILL_MS 5000
 
 void image_dir_name(const uint8_t digest[static 32], char ret[static DIGEST_HEX + 8])
 {
@@ -54,19 +53,20 @@ int keeper_sandbox_read_record(int dir, struct keeper_sandbox_record *ret)
 	return 0;
 }
 
-/* Not synced: after a power loss no sandbox is left, and one whose record is not
- * whole is there only to be removed. */
+/* Not synced: no sandbox survives a power loss, and one with an incomplete record is only there to
+ * be removed. */
 static int keeper_sandbox_write_record(const struct sandbox *sb, struct cay_err *err)
 {
 	auto_close int fd = path_open(sb->dir, RECORD, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	int r = fd < 0 ? fd : fd_write_all(fd, &sb->record, sizeof(sb->record));
 
-	return r < 0 ? cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "write down %s", sb->name)
+	return r < 0 ? cay_fail_sys(err, cay_code_from_disk_errno(r), -r, "write the record of %s",
+				    sb->name)
 		     : 0;
 }
 
-/* A worker that waits here waits for another of the same sandbox.  The directory
- * may be removed meanwhile: what is locked must still be what the name says. */
+/* Waits for other workers of the same sandbox.  The directory may be removed meanwhile, so check
+ * that the name still refers to the locked one. */
 static int keeper_sandbox_lock_dir(int boxes, const char *name)
 {
 	for (;;) {
@@ -92,13 +92,13 @@ int keeper_sandbox_open(const struct keeper *k, const struct id *id, uint64_t ge
 	id_format(id, sb->name);
 	sb->dir = keeper_sandbox_lock_dir(k->sandboxes, sb->name);
 	if (sb->dir == -ENOENT)
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox %s here", sb->name);
+		return cay_fail(err, CAY_E_NOT_FOUND, "no such sandbox: %s", sb->name);
 	r = sb->dir < 0 ? sb->dir : keeper_sandbox_read_record(sb->dir, &sb->record);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the record of %s", sb->name);
-	/* one without a record is a crash's, of no generation */
+	/* without a record it was left by a crash, and has no generation */
 	if (sb->record.magic && sb->record.generation != generation)
-		return cay_fail(err, CAY_E_NOT_FOUND, "%s is of another generation", sb->name);
+		return cay_fail(err, CAY_E_NOT_FOUND, "%s has another generation", sb->name);
 	if (sb->record.magic)
 		(void)cgroup_open_sandbox(&k->cgroups.top, &sb->record.tenant, id, &sb->cgroup);
 	return 0;
@@ -113,13 +113,13 @@ static int keeper_sandbox_make_disk(const struct keeper *k, const struct sandbox
 
 	if (r < 0)
 		return cay_fail_sys(err, r == -ENOTSUP ? CAY_E_UNSUPPORTED : CAY_E_INTERNAL, -r,
-				    "make the disk of %s", sb->name);
+				    "create the disk of %s", sb->name);
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		if ((i && mkdirat(sb->dir, parts[i], 0755) < 0) ||
 		    fchownat(sb->dir, parts[i], VERB_RANGE_FOREIGN, VERB_RANGE_FOREIGN,
 			     AT_SYMLINK_NOFOLLOW) < 0)
 			return cay_fail_sys(err, cay_code_from_disk_errno(errno), errno,
-					    "make %s/%s", sb->name, parts[i]);
+					    "create %s/%s", sb->name, parts[i]);
 	return 0;
 }
 
@@ -129,7 +129,7 @@ static int id_range_claim(const struct keeper *k, const struct sandbox *sb, stru
 	struct stat st;
 
 	id_range_name(sb->record.range, name);
-	/* one whose sandbox is gone is what a power loss left */
+	/* a link to an absent sandbox was left by a power loss */
 	if (readlinkat(k->ranges, name, owner, sizeof(owner)) == ID_TEXT_LEN &&
 	    fstatat(k->sandboxes, owner, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		(void)unlinkat(k->ranges, name, 0);
@@ -141,9 +141,9 @@ static int id_range_claim(const struct keeper *k, const struct sandbox *sb, stru
 }
 
 /*
- * prepare: directory, id range, cgroups.  Who owns cayd can fill the disk with
- * small directories and use up id ranges; it cannot have two sandboxes of one
- * range, nor an image that image_add did not make.
+ * prepare: directory, id range, cgroups.  An attacker who owns cayd can fill the disk with small
+ * directories and use up id ranges; it cannot have two sandboxes of one range, nor an image
+ * that image_add did not create.
  */
 int verb_prepare(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		 struct cay_err *err)
@@ -158,7 +158,7 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	(void)result;
 	image_dir_name(q->image, image);
 	if (fstatat(k->images, image, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no image %s here", image);
+		return cay_fail(err, CAY_E_NOT_FOUND, "no such image: %s", image);
 	b.id = q->sandbox;
 	id_format(&b.id, b.name);
 	b.record = (struct keeper_sandbox_record){
@@ -168,7 +168,7 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	if (mkdirat(k->sandboxes, b.name, 0700) < 0)
 		return cay_fail_sys(
 			err, errno == EEXIST ? CAY_E_CONFLICT : cay_code_from_disk_errno(errno),
-			errno, "make %s", b.name);
+			errno, "create %s", b.name);
 	b.dir = failpoint_hit(FAULT_PREPARE_MADE) < 0
 			? -EIO
 			: keeper_sandbox_lock_dir(k->sandboxes, b.name);
@@ -187,10 +187,8 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 	return r < 0 ? r : failpoint_hit(FAULT_PREPARE_CGROUPS);
 }
 
-/*
- * kill: SIGKILL to every process of one sandbox, by its cgroup.  Who owns cayd
- * can end any sandbox; a process outside one, never.
- */
+/* kill: SIGKILL every process of one sandbox, by its cgroup.  An attacker who owns cayd can end any
+ * sandbox, but no process outside one. */
 int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 	      struct cay_err *err)
 {
@@ -219,7 +217,7 @@ static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_b
 	return r < 0 ? r : failpoint_hit(FAULT_FREEZE_DONE);
 }
 
-/* freeze: every process of one sandbox stands still; no more than kill could do. */
+/* freeze: stop every process of one sandbox; less than kill does. */
 int verb_freeze(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		struct cay_err *err)
 {
@@ -237,10 +235,8 @@ int verb_thaw(const struct keeper *k, const void *request, int fd, struct verb_r
 	return keeper_sandbox_set_frozen(k, request, false, err);
 }
 
-/*
- * limits: memory, cpu, pids and disk of one sandbox.  Who owns cayd can let a sandbox
- * use the whole machine, or starve it; which cgroup is written is not its choice.
- */
+/* limits: memory, cpu, pids and disk of one sandbox.  An attacker who owns cayd can let a sandbox
+ * use the whole machine, or starve it; it cannot choose which cgroup is written. */
 int verb_limits(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		struct cay_err *err)
 {
@@ -263,11 +259,11 @@ int verb_limits(const struct keeper *k, const void *request, int fd, struct verb
 	r = sandbox_cgroup_set_limits(&b.cgroup, &limits, err);
 	if (r >= 0 && q->cpu_milli)
 		return keeper_start_update_proc_view(k, &b, q->cpu_milli, err);
-	result->worker_reusable = r >= 0; /* it has entered nothing; one that failed ends */
+	result->worker_reusable = r >= 0; /* it entered no namespace; a failed one exits */
 	return r;
 }
 
-/* What is in its memory instead: its root says, which is an overlay over it. */
+/* Usage of an upper in memory: statfs of its root, an overlay over that tmpfs. */
 static int keeper_sandbox_memory_usage(const struct sandbox *sb, struct disk_size *ret)
 {
 	auto_close int root = -EBADF;
@@ -289,7 +285,7 @@ static int keeper_sandbox_memory_usage(const struct sandbox *sb, struct disk_siz
 	return 0;
 }
 
-/* usage: what a sandbox has on its disk; two numbers, of one that exists. */
+/* usage: disk usage of an existing sandbox; two numbers. */
 int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 	       struct cay_err *err)
 {
@@ -305,7 +301,8 @@ int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_
 	if (r == -ENOENT)
 		r = keeper_sandbox_memory_usage(&b, &now);
 	if (r < 0 && r != -ENOTSUP)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at the disk of %s", b.name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the usage of the disk of %s",
+				    b.name);
 	result->usage.disk_bytes = now.bytes;
 	result->usage.disk_inodes = now.inodes;
 	return 0;
@@ -332,11 +329,11 @@ static void id_range_release(const struct keeper *k, struct sandbox *sb)
 }
 
 /*
- * remove: the one clean-up path, by kernel facts and names; may be repeated.  Who
+ * remove: the one clean-up path, by kernel state and names; may be repeated.  An attacker who
  * owns cayd can remove any sandbox with its files.
  *
- * The id range is given back when no process has it any more; the directory, which
- * says where the rest is, goes last.  Without it, or its record, the rest is looked for.
+ * The id range is released once no process has it; the directory, which leads to the rest, goes
+ * last.  Without it, or without its record, the rest is searched for.
  */
 int verb_remove(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		struct cay_err *err)
@@ -390,7 +387,7 @@ uint64_t pid_start_boot_ns(pid_t pid)
 	dir = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || path_read(dir, "stat", &text) < 0 || !text.len)
 		return 0;
-	end = strrchr(text.data, ')'); /* the name in front may hold anything */
+	end = strrchr(text.data, ')'); /* the name before it may contain anything */
 	if (!end || hz <= 0)
 		return 0;
 	rest = slice_of(end + 1);
@@ -408,7 +405,7 @@ struct sandbox_id_page {
 	bool more;
 };
 
-/* Keep the smallest ids behind `after`, in order. */
+/* Keep the smallest ids after `after`, in order. */
 static void sandbox_id_page_add(struct sandbox_id_page *l, const struct id *id)
 {
 	uint32_t at = l->n;
@@ -437,9 +434,7 @@ static int on_sandbox_dir_name(void *arg, int, const char *name)
 	return 0;
 }
 
-/*
- * list: what there is.  Nothing to be had by it but ids and numbers.
- */
+/* list: ids and numbers of all sandboxes. */
 int verb_list(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 	      struct cay_err *err)
 {
@@ -463,9 +458,9 @@ int verb_list(const struct keeper *k, const void *request, int fd, struct verb_r
 		dir = path_open(k->sandboxes, name, O_RDONLY | O_DIRECTORY, 0);
 		r = dir < 0 ? dir : keeper_sandbox_read_record(dir, &record);
 		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
-			continue; /* gone meanwhile, or no sandbox at all */
-		if (r < 0)        /* not seen is not "not there" */
-			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "look at %s", name);
+			continue; /* removed meanwhile, or not a sandbox */
+		if (r < 0)        /* unreadable does not mean absent */
+			return cay_fail_sys(err, CAY_E_INTERNAL, -r, "read %s", name);
 		*row = (struct verb_list_row){ .sandbox = names.ids[i],
 					       .generation = record.generation,
 					       .range = record.range };

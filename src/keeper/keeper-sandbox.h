@@ -2,17 +2,16 @@
 #ifndef CAY_KEEPER_KEEPER_SANDBOX_H
 #define CAY_KEEPER_KEEPER_SANDBOX_H
 /*
- * box - a sandbox as this machine has it
+ * keeper-sandbox - a sandbox on this machine
  *
- *	boxes/<id>/          the anchor: made first, removed last, locked by workers
+ *	boxes/<id>/          the anchor: created first, removed last, locked by workers
  *	boxes/<id>/box       struct keeper_sandbox_record
- *	boxes/<id>/disk      upper: what it changed; work: overlayfs's own; all in the
- *	                     foreign id range
- *	ranges/<n>           a link to the id that has the n-th id range
- *	box/<id>             (paths.run) where PID 1 listens
+ *	boxes/<id>/disk      upper: its changes; work: of overlayfs; all in the foreign id range
+ *	ranges/<n>           a link to the id of the sandbox that has the n-th id range
+ *	box/<id>             (paths.run) the socket of PID 1
  *	<tenant>/<id>        in each cgroup hierarchy
  *
- * The id is in every name, so `remove` finds all of it without any record.
+ * The id is in every name, so `remove` finds everything without a record.
  */
 #include "keeper/keeper.h"
 
@@ -30,30 +29,30 @@ struct sandbox {
 	char name[ID_TEXT_LEN + 1];
 	int dir; /* holds the lock */
 	struct keeper_sandbox_record record;
-	struct cgroup cgroup; /* v2 is -EBADF when there is none */
+	struct cgroup cgroup; /* v2 is -EBADF when absent */
 };
 
 #define auto_keeper_sandbox CAY_CLEANUP(keeper_sandbox_fini) struct sandbox
 #define KEEPER_SANDBOX_INIT ((struct sandbox){ .dir = -EBADF, .cgroup = CGROUP_INIT })
 
-/* Lock and open; CAY_E_NOT_FOUND when there is none or its generation is another.
- * One that was never finished has no generation and a record of zeros: only
- * `remove` can use it.  b is BOX_INIT before, and to be finished also on failure. */
+/* Lock and open; CAY_E_NOT_FOUND when it does not exist or has another generation.  One whose
+ * prepare never finished has no generation and a record of zeros: only `remove` can use it.  sb is
+ * KEEPER_SANDBOX_INIT before, and must be finished also on failure. */
 [[nodiscard]] int keeper_sandbox_open(const struct keeper *k, const struct id *id,
 				      uint64_t generation, struct sandbox *sb, struct cay_err *err);
 void keeper_sandbox_fini(struct sandbox *sb);
-/* The record in boxes/<id>; all zero when the maker died before it was whole. */
+/* The record in boxes/<id>; all zero when a crash left it incomplete. */
 [[nodiscard]] int keeper_sandbox_read_record(int dir, struct keeper_sandbox_record *ret);
-/* Host id of root inside. */
+/* Host id of the sandbox's root. */
 static inline uint32_t keeper_sandbox_host_root_id(const struct sandbox *sb)
 {
 	return VERB_RANGE_BASE + sb->record.range * VERB_RANGE_IDS;
 }
 
-/* When a process started, by the kernel's clock; 0 when it is gone. */
+/* Start time of a process since boot; 0 when it does not exist. */
 uint64_t pid_start_boot_ns(pid_t pid);
 
-/* How long the processes of one may take to go. */
+/* Time for killed processes to disappear. */
 #define SANDBOX_KILL_MS 5000
 #define DIGEST_HEX 64
 /* "sha256/<hex>" below images/. */

@@ -2,24 +2,24 @@
 #ifndef CAY_KEEPER_KEEPER_H
 #define CAY_KEEPER_KEEPER_H
 /*
- * keeper - the one program that is root, and all it holds
+ * keeper - the one program that runs as root, and its state
  *
- *	main.c      start: directories, cgroups, stage, probes; then serve
- *	server.c    one client, its messages, a worker process for each
- *	keeper-sandbox.c       what a sandbox is on this machine; every verb but start
- *	start.c     the start verb
- *	proc-view.c      what of /proc and /sys says the limits
- *	overlay.c   a sandbox's file system
+ *	main.c            start: directories, cgroups, stage, probes; then serve
+ *	server.c          one client, its messages, a worker process for each
+ *	keeper-sandbox.c  a sandbox on this machine; every verb but start
+ *	start.c           the start verb
+ *	proc-view.c       files of /proc and /sys that show the limits
+ *	overlay.c         a sandbox's file system
  *	mount-stage.c     the mount namespace workers start from
- *	sandbox-cgroup.c    who belongs to it, what it may use
- *	runtime.c   running a runtime
- *	runtime-probe.c     whether a runtime may be used
- *	image*.c    images: the verbs, and what happens before and after unpacking
+ *	sandbox-cgroup.c  processes and limits of a sandbox
+ *	runtime.c         run a runtime
+ *	runtime-probe.c   whether a runtime may be used
+ *	image*.c          images: the verbs, and the steps before and after unpacking
  *
- * A worker is a fork that carries out one verb, answers and ends; one that has only
- * written a few files of a cgroup waits for the next.  Nothing is shared with the
- * keeper but what struct keeper holds, which never changes after the start.  Whatever
- * a worker leaves half done, `remove` takes away by name.
+ * A worker is a fork that carries out one verb, replies and exits; one that only wrote a few
+ * files of a cgroup waits for the next.  It shares nothing with the keeper but struct keeper,
+ * which never changes after the start.  `remove` cleans up, by name, whatever a worker leaves
+ * half done.
  */
 #include "base/log.h"
 #include "disk/disk.h"
@@ -33,26 +33,25 @@
 struct keeper {
 	struct settings settings;
 	struct log log;
-	int argc; /* to read the settings again */
+	int argc; /* to reload the settings */
 	char **argv;
 	uid_t control_uid;
 	gid_t control_gid;
-	int images, sandboxes, ranges; /* directories below paths.state */
-	int sockets;                   /* paths.run/box: ours and those of PID 1s */
-	struct disk disk;              /* what boxes/ is on */
+	int images, sandboxes, ranges; /* below paths.state */
+	int sockets;                   /* paths.run/box: ours and those of PID 1 */
+	struct disk disk;              /* the file system of boxes/ */
 	struct cgroups cgroups;
-	struct cgroup workers; /* WORKERS_CGROUP: all that acts for a client */
+	struct cgroup workers; /* WORKERS_CGROUP: all processes that act for a client */
 	struct mount_stage stage;
-	uint32_t runtimes; /* a bit for each row of runtimes[] that passed its probes */
+	uint32_t runtimes; /* a bit for each usable row of runtimes[] */
 };
 
-/* Make and open the directories.  One function, so that what is where and whose
- * is said once. */
+/* Create and open the directories. */
 [[nodiscard]] int keeper_make_dirs(struct keeper *k, struct cay_err *err);
 /* Serve until SIGTERM or SIGINT. */
 [[nodiscard]] int keeper_serve(struct keeper *k, struct cay_err *err);
 
-/* What a worker has to say beside its outcome. */
+/* The reply of a verb. */
 struct verb_result {
 	union {
 		struct verb_start_reply start;
@@ -61,12 +60,12 @@ struct verb_result {
 		struct verb_list_reply list;
 		struct verb_usage_reply usage;
 	};
-	int fd;               /* to send along, -EBADF for none */
-	bool worker_reusable; /* the worker is as it was before: another verb may follow */
+	int fd;               /* sent along, -EBADF for none */
+	bool worker_reusable; /* the worker is unchanged: another verb may follow */
 };
 
-/* Verbs; keeper-sandbox.c, start.c and image-verbs.c.  Each says at its head what an attacker
- * who owns cayd could make it do. */
+/* Verbs, in keeper-sandbox.c, start.c and image-verbs.c.  The comment of each names what an
+ * attacker who owns cayd could make it do. */
 typedef int verb_fn(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		    struct cay_err *err);
 verb_fn verb_prepare, verb_start, verb_kill, verb_freeze, verb_thaw, verb_limits, verb_remove,

@@ -17,15 +17,15 @@
 
 enum keeper_dir_owner { ROOT, CONTROL };
 
-/* What is where and whose.  Below paths.state, then below paths.run, which is
- * cayd's: it could put something else where a path of ours leads, so nothing is done
- * there by path but what keeper_make_dir() checks. */
+/* All directories with their owners, below paths.state or paths.run.  The latter is cayd's, which
+ * could replace any path in it, so root touches nothing there by path except through the checks of
+ * keeper_make_dir(). */
 static const struct {
 	const char *name;
 	bool run;
 	enum keeper_dir_owner owner;
 	mode_t mode;
-	size_t fd; /* member of struct keeper to keep it open in, or 0 */
+	size_t fd; /* offset in struct keeper of the fd to keep, or 0 */
 } keeper_dirs[] = {
 	{ "images", false, ROOT, 0700, offsetof(struct keeper, images) },
 	{ "images/sha256", false, ROOT, 0700, 0 },
@@ -40,8 +40,8 @@ static const struct {
 	{ "box", true, ROOT, 0711, offsetof(struct keeper, sockets) },
 };
 
-/* A directory that is there is taken only if it is whose it should be: whoever
- * may write beside it could have put it there. */
+/* An existing directory must have the right owner: another user who can write beside it could have
+ * created it. */
 static int keeper_make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid,
 			   struct cay_err *err)
 {
@@ -50,9 +50,9 @@ static int keeper_make_dir(int parent, const char *name, mode_t mode, uid_t uid,
 
 	if (mkdirat(parent, name, mode) == 0) {
 		if (fchownat(parent, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "give away %s", name);
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "chown %s", name);
 	} else if (errno != EEXIST) {
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", name);
 	}
 	fd = path_open(parent, name, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -68,7 +68,7 @@ static int keeper_make_dir(int parent, const char *name, mode_t mode, uid_t uid,
 static int keeper_make_top_dir(const char *path, uid_t uid, gid_t gid, struct cay_err *err)
 {
 	if (mkdir(path, 0755) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s", path);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s", path);
 	if (chown(path, uid, gid) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "chown %s", path);
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -97,8 +97,8 @@ int keeper_make_dirs(struct keeper *k, struct cay_err *err)
 	return 0;
 }
 
-/* What an unpacking that died left behind; its worker must be gone.  The next one makes the
- * directory: there may be no room for it now, and sandboxes to be looked after. */
+/* Remove what a crashed unpack left; its worker must be gone.  The next unpack creates the
+ * directory: failing here for lack of space would leave running sandboxes without a keeper. */
 static void keeper_clear_images_tmp(struct keeper *k)
 {
 	int r;
@@ -122,7 +122,7 @@ static int keeper_find_control_user(struct keeper *k, struct cay_err *err)
 	}
 	pw = getpwnam(name); /* NOLINT(concurrency-mt-unsafe): no threads */
 	if (!pw)
-		return cay_fail(err, CAY_E_INVALID, "users.control: there is no user '%s'", name);
+		return cay_fail(err, CAY_E_INVALID, "users.control: no such user '%s'", name);
 	if (!pw->pw_uid)
 		return cay_fail(err, CAY_E_INVALID, "users.control: cayd must not be root");
 	k->control_uid = pw->pw_uid;
@@ -134,7 +134,7 @@ static void keeper_detect_disk(struct keeper *k)
 {
 	disk_open(k->sandboxes, &k->disk);
 	if (k->disk.unavailable_reason)
-		log_warn(&k->log, "nothing limits the disks of sandboxes: %s",
+		log_warn(&k->log, "disks of sandboxes are not limited: %s",
 			 k->disk.unavailable_reason);
 }
 
@@ -150,19 +150,19 @@ static int keeper_setup(struct keeper *k, struct cay_err *err)
 	if (r >= 0)
 		r = sandbox_cgroups_open(k->settings.cgroup, &k->cgroups, err);
 	if (r >= 0)
-		/* those of a keeper that died must not act on what we are about to see */
+		/* workers of a crashed keeper must not act while we look */
 		r = keeper_cgroup_recreate(&k->cgroups, WORKERS_CGROUP, &k->workers, err);
 	if (r >= 0)
 		keeper_clear_images_tmp(k);
 	if (r >= 0 && buf_printf(&stage, "%s/stage", k->settings.state_dir) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		r = cay_no_memory(err);
 	if (r >= 0)
 		r = mount_stage_create(stage.data, k->settings.init_path, &k->stage, err);
 	if (r < 0)
 		return r;
 	k->runtimes = runtime_probe_all(k);
 	if (!k->runtimes)
-		log_error(&k->log, "no runtime passes its probes: nothing can be started");
+		log_error(&k->log, "no runtime passes its probes: no sandbox can be started");
 	return 0;
 }
 

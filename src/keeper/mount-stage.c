@@ -51,11 +51,11 @@ static const char *const mount_stage_dirs[] = {
 	"see/sys/kernel",
 	"see/cpus",
 	"bundle",
-	/* crun masks directories with it; else each mask is a file system */
+	/* crun masks directories with it; without it each mask is a mount */
 	"state/.empty-directory",
 };
 
-/* What the host lends to runtimes.  A link is copied as a link (merged /usr). */
+/* Parts of the host for runtimes.  A link is copied as a link (merged /usr). */
 static const char *const mount_stage_host_paths[] = {
 	"usr", "bin", "sbin", "lib", "lib64", "lib32", "libx32", "etc/ld.so.cache",
 };
@@ -84,7 +84,7 @@ static int mount_stage_add_host_path(int root, const char *name, struct cay_err 
 	ssize_t n;
 
 	if (buf_printf(&host, "/%s", name) < 0 || buf_reserve(&target, 255) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	if (lstat(host.data, &st) < 0)
 		return errno == ENOENT ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "%s", name);
 	if (S_ISLNK(st.st_mode)) {
@@ -98,7 +98,7 @@ static int mount_stage_add_host_path(int root, const char *name, struct cay_err 
 	}
 	if (S_ISDIR(st.st_mode) ? mkdirat(root, name, 0755) < 0
 				: mknodat(root, name, S_IFREG | 0444, 0) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make a place for /%s", name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create the mount point /%s", name);
 	tree = mount_clone(AT_FDCWD, host.data, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, -EBADF);
 	if (tree < 0 || move_mount(tree, "", root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, tree < 0 ? -tree : errno,
@@ -139,13 +139,13 @@ static int mount_stage_fill_dev(int root, const char *init_path, struct cay_err 
 			    makedev(mount_stage_dev_nodes[i].major,
 				    mount_stage_dev_nodes[i].minor)) < 0 ||
 		    fchmodat(dev, mount_stage_dev_nodes[i].name, 0666, 0) <
-			    0) /* whatever the umask */
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make /dev/%s",
+			    0) /* regardless of the umask */
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create /dev/%s",
 					    mount_stage_dev_nodes[i].name);
 	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dev_links); i++)
 		if (symlinkat(mount_stage_dev_links[i].target, dev, mount_stage_dev_links[i].name) <
 		    0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make /dev/%s",
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create /dev/%s",
 					    mount_stage_dev_links[i].name);
 	return mount_stage_copy_init(dev, init_path, err);
 }
@@ -173,7 +173,7 @@ static int mount_stage_fill(int root, const char *init_path, struct cay_err *err
 
 	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_dirs); i++)
 		if (mkdirat(root, mount_stage_dirs[i], 0755) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make %s",
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create %s",
 					    mount_stage_dirs[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(mount_stage_host_paths); i++) {
 		r = mount_stage_add_host_path(root, mount_stage_host_paths[i], err);
@@ -195,7 +195,7 @@ static int mount_stage_attach(int from_dir, const char *from, int root, const ch
 	return 0;
 }
 
-/* In a mount namespace of our own, with everything still in sight. */
+/* In a new mount namespace that still has all mounts of the host. */
 static int mount_stage_build(const char *at, const char *init_path, struct mount_stage *ret,
 			     struct cay_err *err)
 {
@@ -209,7 +209,7 @@ static int mount_stage_build(const char *at, const char *init_path, struct mount
 	if (root < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open %s", at);
 	r = mount_stage_fill(root, init_path, err);
-	/* a runtime needs null and little else: what a sandbox gets will do */
+	/* a runtime needs null and little else, so /dev of sandboxes suffices */
 	if (r >= 0)
 		r = mount_stage_attach(root, "see/dev", root, "dev", err);
 	if (r >= 0)
@@ -223,7 +223,7 @@ static int mount_stage_build(const char *at, const char *init_path, struct mount
 	ret->bundle = path_open(root, "bundle", O_RDONLY | O_DIRECTORY, 0);
 	ret->mount_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
 	if (ret->state < 0 || ret->bundle < 0 || ret->mount_ns < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "hold the stage");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "open the stage");
 	return 0;
 }
 
@@ -235,10 +235,11 @@ int mount_stage_create(const char *at, const char *init_path, struct mount_stage
 
 	*ret = (struct mount_stage){ -EBADF, -EBADF, -EBADF };
 	if (host < 0 || unshare(CLONE_NEWNS) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a mount namespace for workers");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno,
+				    "create a mount namespace for workers");
 	r = mount_stage_build(at, init_path, ret, err);
 	if (setns(host, CLONE_NEWNS) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "return from the stage");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "leave the stage");
 	return r;
 }
 

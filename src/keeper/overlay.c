@@ -17,7 +17,7 @@
 #include "base/path.h"
 #include "wire/writable.h"
 
-/* Where the template mounts something (src/lib/oci). */
+/* Mount targets of the OCI config (src/lib/oci). */
 static const char *const overlay_mount_targets[] = { "proc", "dev", "sys" };
 
 static_assert(IMAGE_LAYERS_MAX == STAGE_LOWERS, "a place for each layer, of one digit");
@@ -41,7 +41,7 @@ static int userns_write_id_map(int proc, const char *name, uint32_t live)
 	return write(fd, text, (size_t)n) == n ? 0 : -errno;
 }
 
-/* It has the lock and the connection of its worker: it must not outlive it. */
+/* It inherits the worker's lock and connection, so it must not outlive the worker. */
 static int userns_child_main(void *worker)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == *(const pid_t *)worker)
@@ -50,11 +50,11 @@ static int userns_child_main(void *worker)
 	return 0;
 }
 
-/* A user namespace in which the foreign range is the live one.  It needs a
- * process to be born; that one waits for our SIGKILL. */
+/* A user namespace that maps the foreign range to the live one.  Creating it takes a process, which
+ * waits for our SIGKILL. */
 static int userns_create(uint32_t live)
 {
-	/* our memory on a stack of its own: copying ours would cost more than the rest */
+	/* CLONE_VM with its own stack: copying our memory would cost more than the rest */
 	alignas(16) static char stack[KIB(4)];
 	pid_t worker = getpid();
 	int pidfd = -EBADF, r, ns = -EBADF;
@@ -88,7 +88,7 @@ static int overlay_open_idmapped(int dir, const char *path, int userns)
 	return mount_clone(dir, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
 }
 
-/* An image that was unpacked, or the disk of a sandbox that became one. */
+/* An unpacked image, or the committed disk of a sandbox. */
 static int overlay_open_layer(const struct keeper *k, const uint8_t digest[static 32], int userns)
 {
 	char name[DIGEST_HEX + 8];
@@ -131,11 +131,11 @@ int overlay_open(const struct keeper *k, const struct sandbox *sb,
 	int r;
 
 	if (userns < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -userns, "a user namespace for %s",
+		return cay_fail_sys(err, CAY_E_INTERNAL, -userns, "create a user namespace for %s",
 				    sb->name);
 	r = overlay_open_layers(k, sb, userns, ret);
 	if (r == -ENOENT)
-		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s is gone", sb->name);
+		return cay_fail(err, CAY_E_NOT_FOUND, "the image of %s does not exist", sb->name);
 	if (r >= 0 && !overlay_is_in_memory(how))
 		r = ret->upper = overlay_open_idmapped(sb->dir, "disk", userns);
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "idmap the files of %s", sb->name) : 0;
@@ -155,13 +155,13 @@ int overlay_check_mount_targets(int root, struct cay_err *err)
 	return 0;
 }
 
-/* An upper of this size; what is in it is on the account of who writes it. */
+/* A tmpfs of this size as upper; its pages are charged to the writer's cgroup. */
 static int overlay_mount_memory_upper(uint32_t live, const struct disk_size *size)
 {
 	static const char *const parts[] = { STAGE_UPPER "/upper", STAGE_UPPER "/work" };
 	auto_buf options = BUF_INIT(160);
 
-	/* and what overlayfs needs: the top, these two and work's own */
+	/* plus the inodes of overlayfs: the root, these two and work/work */
 	if (buf_printf(&options, "mode=0755,size=%llu,nr_inodes=%llu,uid=%u,gid=%u",
 		       (unsigned long long)size->bytes, (unsigned long long)size->inodes + 4, live,
 		       live) < 0)
@@ -190,7 +190,7 @@ static int overlay_attach_layers(const struct overlay *r, uint32_t live,
 											    : 0;
 }
 
-/* One directory of a path, made if it is not there; what is no directory is refused. */
+/* Open one directory of a path, creating it if absent; anything else is refused. */
 static int overlay_enter_dir(int at, const char *name, mode_t mode)
 {
 	if (mkdirat(at, name, mode) == 0) {
@@ -202,7 +202,7 @@ static int overlay_enter_dir(int at, const char *name, mode_t mode)
 	return path_open(at, name, O_PATH | O_DIRECTORY, 0);
 }
 
-/* The image may not have it: whoever it is for can write there then. */
+/* Created world-writable when the image lacks it. */
 static int overlay_make_path(int root, const char *path)
 {
 	struct slice rest = slice_of(path);
@@ -246,8 +246,8 @@ static int overlay_mount_fs(const struct overlay *o, const struct overlay_option
 	return 0;
 }
 
-/* With the ids of the sandbox's root but our capabilities: overlayfs works on its
- * layers as who mounted it, and host root has no id in an idmapped layer. */
+/* With the ids of the sandbox's root but our capabilities: overlayfs accesses its layers as the
+ * mounter, and host root has no id in an idmapped layer. */
 static int overlay_mount_as_sandbox_root(const struct overlay *o, uint32_t live,
 					 const struct overlay_options *how,
 					 int ret_at[static WRITABLE_NUM])
@@ -263,7 +263,8 @@ static int overlay_mount_as_sandbox_root(const struct overlay *o, uint32_t live,
 	return r;
 }
 
-/* A mount of its own over each, writable still; then the root is not any more. */
+/* Clone each writable path while the root is writable; make the root read-only; mount the
+ * clones. */
 static int overlay_make_root_readonly(const int at[static WRITABLE_NUM])
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };

@@ -2,44 +2,42 @@
 #ifndef CAY_KEEPER_OVERLAY_H
 #define CAY_KEEPER_OVERLAY_H
 /*
- * overlay - a sandbox's root: an overlay of the image and what the sandbox changed
+ * overlay - a sandbox's root: an overlay of the image and the sandbox's changes
  *
- * On disk all of it belongs to the foreign id range; detached clones of the trees
- * (an image may be a layer over another) are idmapped to the sandbox's live range and mounted in
- * the worker's namespace under names that tell nothing (tests/platform/foreign-range.c).  What
- * it changes may be in memory instead.
+ * On disk everything belongs to the foreign id range; detached clones of the trees (an image may
+ * have several layers) are idmapped to the sandbox's live range and mounted in the worker's
+ * namespace under neutral names (tests/platform/foreign-range.c).  Changes may be in memory.
  *
- * A read-only root is the same overlay: its mount is, and those of writable paths, which
- * lie over it and are of the same overlay, are not (docs/adr/0032).
+ * A read-only root is the same overlay with a read-only mount; writable paths are writable
+ * mounts of that overlay on top of it (docs/adr/0032).
  */
 #include "keeper/image-store.h"
 #include "keeper/keeper-sandbox.h"
 
 struct overlay {
-	int lower[IMAGE_LAYERS_MAX]; /* detached, idmapped; the topmost first */
+	int lower[IMAGE_LAYERS_MAX]; /* detached, idmapped; topmost first */
 	unsigned n_lower;
-	int upper; /* the same; none when it is in memory */
+	int upper; /* the same; -EBADF when in memory */
 };
 
-/* What is to be written to, and where that is. */
 struct overlay_options {
-	struct disk_size memory; /* not on disk but in a file system of this size; or zeros */
+	struct disk_size memory; /* size of an upper in memory; zeros: on disk */
 	bool read_only;
-	uint32_t writable; /* rows of writable.def that are not */
+	uint32_t writable; /* rows of writable.def that stay writable */
 };
 
 #define auto_overlay CAY_CLEANUP(overlay_fini) struct overlay
 #define OVERLAY_INIT ((struct overlay){ .upper = -EBADF })
 
-/* In the host's mount namespace. */
+/* Call in the host's mount namespace. */
 [[nodiscard]] int overlay_open(const struct keeper *k, const struct sandbox *sb,
 			       const struct overlay_options *how, struct overlay *ret,
 			       struct cay_err *err);
-/* On the stage: mount it on STAGE_ROOT, and refuse one whose mount targets are
- * not plain directories. */
+/* Call on the stage: mount it on STAGE_ROOT, and refuse one whose mount targets are not plain
+ * directories. */
 [[nodiscard]] int overlay_mount(const struct overlay *r, uint32_t live,
 				const struct overlay_options *how, struct cay_err *err);
-/* The second half alone. */
+/* Only that check. */
 [[nodiscard]] int overlay_check_mount_targets(int root, struct cay_err *err);
 void overlay_fini(struct overlay *r);
 #endif

@@ -40,7 +40,7 @@ static unsigned proc_view_count_cpus(uint32_t milli)
 	return most > 0 && n > (unsigned long)most ? (unsigned)most : n ? n : 1;
 }
 
-/* The first n blocks of the machine's; each ends in an empty line. */
+/* The machine's first n blocks; each ends in an empty line. */
 static int proc_view_write_cpuinfo(int dir, unsigned n)
 {
 	auto_close int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -57,8 +57,8 @@ static int proc_view_write_cpuinfo(int dir, unsigned n)
 	return r < 0 ? r : path_write_atomic(dir, "cpuinfo", text.data, text.len, 0444);
 }
 
-/* No times: they are the machine's.  When it was booted is what processes' ages are
- * counted from. */
+/* Without times, which are the machine's; with the boot time, from which ages of processes are
+ * computed. */
 static int proc_view_write_stat(int dir, unsigned n)
 {
 	auto_close int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -86,14 +86,14 @@ static int proc_view_write_online(int dir, unsigned n)
 	return r < 0 ? r : path_write_atomic(dir, "online", text.data, text.len, 0444);
 }
 
-/* Made beside its name: who finds it finds all of it. */
+/* Created under another name and renamed, so that it appears whole. */
 static int proc_view_make_files(int top, unsigned n, const char *name)
 {
 	auto_buf draft = BUF_INIT(64);
 	auto_close int dir = -EBADF;
 	int r = buf_printf(&draft, "%u.%d", n, getpid());
 
-	if (r >= 0) /* of one that was killed and had our pid */
+	if (r >= 0) /* left by a killed worker with our pid */
 		(void)rmtree_at(top, draft.data);
 	if (r < 0 || mkdirat(top, draft.data, 0755) < 0)
 		return r < 0 ? r : -errno;
@@ -142,14 +142,15 @@ int proc_view_open(uint32_t cpu_milli, const char *name, struct proc_view *v, st
 	for (int i = 0; r >= 0 && i < PROC_VIEW_CPUS; i++)
 		r = v->trees[i] = proc_view_clone_file(dir, proc_view_files[i].file);
 	if (r >= 0 && name) {
-		/* its name goes with the bundle, it itself with the sandbox */
+		/* the name goes with the bundle, the file with the sandbox */
 		r = buf_printf(&path, STAGE_BUNDLE "/%s/meminfo", name);
 		v->meminfo =
 			r < 0 ? r : open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 		r = v->meminfo < 0 ? -errno : proc_view_clone_file(AT_FDCWD, path.data);
 		v->trees[PROC_VIEW_MEMINFO] = r;
 	}
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "files that say the limits") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "create files that show the limits")
+		     : 0;
 }
 
 int proc_view_mount(const struct proc_view *v, bool replace, struct cay_err *err)
@@ -161,7 +162,7 @@ int proc_view_mount(const struct proc_view *v, bool replace, struct cay_err *err
 			(void)umount2(proc_view_files[i].at, MNT_DETACH | UMOUNT_NOFOLLOW);
 		if (move_mount(v->trees[i], "", AT_FDCWD, proc_view_files[i].at,
 			       MOVE_MOUNT_F_EMPTY_PATH) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "show limits at %s",
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "mount %s",
 					    proc_view_files[i].at);
 	}
 	return 0;

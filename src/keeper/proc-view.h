@@ -2,11 +2,11 @@
 #ifndef CAY_KEEPER_PROC_VIEW_H
 #define CAY_KEEPER_PROC_VIEW_H
 /*
- * view - what of /proc and /sys says what a sandbox may use, not what the machine has
+ * proc-view - files of /proc and /sys that show a sandbox's limits instead of the machine's
  *
- * Small files, mounted read-only over the kernel's own (docs/adr/0033).  Those about CPUs
- * are the same for all sandboxes with as many and are made when the first one needs
- * them; meminfo is each one's own and PID 1 writes it.
+ * Small files, mounted read-only over the kernel's (docs/adr/0033).  Those about CPUs are shared
+ * by all sandboxes with as many and created for the first one; each sandbox has its own
+ * meminfo, which PID 1 writes.
  */
 #include <stdint.h>
 
@@ -25,20 +25,19 @@ enum proc_view_file {
 };
 
 struct proc_view {
-	int trees[PROC_VIEW_NUM]; /* detached mounts, -EBADF for those that stay as they are */
-	int meminfo;              /* for PID 1 to write */
+	int trees[PROC_VIEW_NUM]; /* detached mounts, -EBADF: keep the kernel's */
+	int meminfo;              /* written by PID 1 */
 };
 
 #define PROC_VIEW_INIT \
 	((struct proc_view){ { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }, -EBADF })
 #define auto_proc_view CAY_CLEANUP(proc_view_fini) struct proc_view
 
-/* On the stage: the files for so many CPUs; with a name also a meminfo, in
- * that bundle.  v is VIEW_INIT
+/* Call on the stage.  With a name, also create a meminfo in that bundle.  v is PROC_VIEW_INIT
  * before. */
 [[nodiscard]] int proc_view_open(uint32_t cpu_milli, const char *name, struct proc_view *v,
 				 struct cay_err *err);
-/* In the sandbox's mount namespace; those that are there are replaced. */
+/* Call in the sandbox's mount namespace; replace: unmount the old ones first. */
 [[nodiscard]] int proc_view_mount(const struct proc_view *v, bool replace, struct cay_err *err);
 void proc_view_fini(struct proc_view *v);
 #endif

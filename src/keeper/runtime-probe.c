@@ -19,7 +19,7 @@
 #include "keeper/runtime.h"
 #include "keeper/start.h"
 
-/* The last range: no sandbox gets it. */
+/* The range after the last; no sandbox gets it. */
 #define LIVE (VERB_RANGE_BASE + (VERB_RANGE_MAX + 1) * VERB_RANGE_IDS)
 #define CANARY "canary"
 #define PROBE_MS 10000
@@ -27,7 +27,7 @@
 
 static const char *const probe_init_args[] = { OCI_INIT, "--wait", NULL };
 
-/* What must stand in /proc/<pid>/status of PID 1, seen from the host. */
+/* Expected in /proc/<pid>/status of PID 1, seen from the host. */
 static const char *const probe_status_lines[] = {
 	"\nNoNewPrivs:\t1\n",
 	"\nSeccomp:\t2\n",
@@ -43,7 +43,7 @@ static const char *const probe_namespaces[] = {
 	"user", "pid", "mnt", "ipc", "uts", "cgroup", "net"
 };
 
-/* A root file system on the stage; link: what /dev is a link to, or NULL. */
+/* A root file system on the stage; link: the target of /dev, or NULL. */
 static int probe_make_root(const char *link, struct cay_err *err)
 {
 	auto_close int root = -EBADF;
@@ -55,7 +55,7 @@ static int probe_make_root(const char *link, struct cay_err *err)
 	ok = root >= 0 && mkdirat(root, "proc", 0755) == 0 && mkdirat(root, "sys", 0755) == 0 &&
 	     (link ? symlinkat(link, root, "dev") : mkdirat(root, "dev", 0755)) == 0 &&
 	     fchown(root, LIVE, LIVE) == 0;
-	return ok ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "a root to probe with");
+	return ok ? 0 : cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a root to probe with");
 }
 
 static bool probe_namespace_is_same(int theirs, int ours, const char *name)
@@ -81,14 +81,14 @@ static int probe_check_pid1(pid_t pid, struct cay_err *err)
 	proc = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (proc < 0 || self < 0 || path_read(proc, "status", &status) < 0 ||
 	    path_read(proc, "uid_map", &map) < 0)
-		return cay_fail(err, CAY_E_RUNTIME, "PID 1 cannot be looked at");
+		return cay_fail(err, CAY_E_RUNTIME, "cannot inspect PID 1");
 	for (size_t i = 0; i < ARRAY_SIZE(probe_status_lines); i++)
 		if (!strstr(buf_str(&status), probe_status_lines[i]))
 			return cay_fail(err, CAY_E_RUNTIME, "PID 1 lacks '%.*s'",
 					(int)strlen(probe_status_lines[i]) - 2,
 					probe_status_lines[i] + 1);
 	if (strcmp(buf_str(&map), want.data) != 0)
-		return cay_fail(err, CAY_E_RUNTIME, "PID 1 has other ids than asked for");
+		return cay_fail(err, CAY_E_RUNTIME, "PID 1 has the wrong ids");
 	for (size_t i = 0; i < ARRAY_SIZE(probe_namespaces); i++)
 		if (probe_namespace_is_same(proc, self, probe_namespaces[i]) !=
 		    str_eq(probe_namespaces[i], "net"))
@@ -131,7 +131,7 @@ static int probe_start_runtime(const struct keeper *k, const struct runtime *rt,
 	return bundle < 0 ? bundle : runtime_run(&job, ret_pidfd, err);
 }
 
-/* It runs our template, and PID 1 is what the template says. */
+/* It runs our OCI config, and PID 1 matches it. */
 static int probe_template(const struct keeper *k, const struct runtime *rt,
 			  const struct cgroup *cgroup, struct cay_err *err)
 {
@@ -144,7 +144,7 @@ static int probe_template(const struct keeper *k, const struct runtime *rt,
 		r = probe_start_runtime(k, rt, cgroup, &pidfd, err);
 	if (r < 0)
 		return r;
-	/* crun says it is done a moment before PID 1 has shut the last door */
+	/* crun reports success just before PID 1 has its final restrictions */
 	for (int i = 0; i < PROBE_TRIES; i++) {
 		*err = (struct cay_err){};
 		(void)sandbox_cgroup_count_processes(cgroup, &pid);
@@ -163,8 +163,8 @@ static int on_probe_canary_entry(void *, int, const char *)
 	return 1;
 }
 
-/* A link at /dev leads a careless runtime to the host (CVE-2026-41579 and the
- * like); whether it starts is all the same, what it touched is not. */
+/* A link at /dev leads a careless runtime to the host (CVE-2026-41579 and similar).  Whether it
+ * starts does not matter, only what it touched. */
 static int probe_dev_symlink(const struct keeper *k, const struct runtime *rt,
 			     const struct cgroup *cgroup, struct cay_err *err)
 {
@@ -174,7 +174,7 @@ static int probe_dev_symlink(const struct keeper *k, const struct runtime *rt,
 	if (r < 0)
 		return r;
 	if (mkdirat(k->stage.state, CANARY, 0777) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a canary");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a canary");
 	(void)probe_start_runtime(k, rt, cgroup, &pidfd, NULL);
 	(void)sandbox_cgroup_kill(cgroup, PROBE_MS, NULL);
 	canary = path_open(k->stage.state, CANARY, O_RDONLY | O_DIRECTORY, 0);
@@ -183,7 +183,7 @@ static int probe_dev_symlink(const struct keeper *k, const struct runtime *rt,
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_RUNTIME, -r, "the canary is gone");
 	if (r > 0)
-		return cay_fail(err, CAY_E_RUNTIME, "a link in an image led it to the host");
+		return cay_fail(err, CAY_E_RUNTIME, "it followed a link in the image to the host");
 	return 0;
 }
 
@@ -198,7 +198,7 @@ static const struct {
 	{ "symlinked /dev", probe_dev_symlink },
 };
 
-/* In a process of its own, as a worker would be. */
+/* In a forked process, like a worker. */
 static bool probe_run_forked(struct keeper *k, const struct runtime *rt,
 			     const struct cgroup *cgroup, unsigned probe)
 {
@@ -213,7 +213,7 @@ static bool probe_run_forked(struct keeper *k, const struct runtime *rt,
 		if (r >= 0)
 			r = runtime_probes[probe].fn(k, rt, cgroup, &err);
 		if (r < 0)
-			log_warn(&k->log, "%s does not pass '%s': %s", rt->name,
+			log_warn(&k->log, "%s fails the probe '%s': %s", rt->name,
 				 runtime_probes[probe].name, err.msg);
 		_exit(r < 0 ? 1 : 0);
 	}

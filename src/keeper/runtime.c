@@ -21,7 +21,7 @@ const struct runtime runtimes[RUNTIME_NUM] = {
 
 #define SAID_MAX 160
 
-/* The end of what a runtime complained, on one line and in plain characters. */
+/* The end of a runtime's error output, on one line and in plain characters. */
 static void runtime_read_error_text(int fd, char ret[static SAID_MAX + 1])
 {
 	char text[KIB(2)];
@@ -48,7 +48,7 @@ static int runtime_start_child(const struct runtime_run *run, int said, struct c
 
 	if (buf_printf(&bundle, "--bundle=" STAGE_BUNDLE "/%s", run->name) < 0 ||
 	    buf_printf(&pid_file, "--pid-file=" STAGE_BUNDLE "/%s/pid", run->name) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	argv[n++] = run->runtime->name;
 	argv[n++] = "--root=" STAGE_STATE;
 	if (run->runtime->option)
@@ -86,8 +86,7 @@ static int runtime_wait_child(struct child *c, unsigned timeout_ms, int *ret_sta
 	return child_wait(c, ret_status);
 }
 
-/* The process the runtime left behind.  It is our child now, so its number
- * cannot be somebody else's. */
+/* The process the runtime left.  It is our child now, so its pid cannot be reused. */
 static int runtime_adopt_pid1(const struct runtime_run *run, int *ret_pidfd, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(32);
@@ -97,13 +96,12 @@ static int runtime_adopt_pid1(const struct runtime_run *run, int *ret_pidfd, str
 
 	if (r < 0 ||
 	    str_parse_u64((struct slice){ buf_str(&text), text.len }, 1, INT32_MAX, &pid) < 0)
-		return cay_fail(err, CAY_E_RUNTIME, "%s did not say what it started",
-				run->runtime->name);
+		return cay_fail(err, CAY_E_RUNTIME, "%s wrote no pid", run->runtime->name);
 	pidfd = pidfd_open((pid_t)pid, 0);
 	if (pidfd < 0 ||
 	    waitid(P_PIDFD, (id_t)pidfd, &(siginfo_t){}, WEXITED | WNOHANG | WNOWAIT) < 0)
-		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "%s started something else",
-				    run->runtime->name);
+		return cay_fail_sys(err, CAY_E_RUNTIME, errno,
+				    "the pid %s wrote is not our child's", run->runtime->name);
 	*ret_pidfd = cay_take_fd(&pidfd);
 	return (int)pid;
 }

@@ -14,9 +14,9 @@
 
 #define SMALL_FILE KIB(64)
 #define CPU_PERIOD_US 100000u
-/* How many execs and what PID 1 may nest below a sandbox. */
+/* Cgroups PID 1 may create below a sandbox's: execs and anything nested. */
 #define DESCENDANTS "512"
-/* How deep: PID 1 needs one, and may have nested a container's one day. */
+/* Their depth: PID 1 needs one level, nested containers would need more. */
 #define DEPTH "4"
 
 static int sandbox_cgroup_write_file(int dirfd, const char *name, const char *text)
@@ -26,7 +26,7 @@ static int sandbox_cgroup_write_file(int dirfd, const char *name, const char *te
 
 	if (fd < 0)
 		return fd;
-	do /* a limit of memory that is being set is given up for a signal */
+	do /* a signal interrupts setting a memory limit */
 		n = write(fd, text, strlen(text));
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
@@ -41,8 +41,8 @@ static int sandbox_cgroup_write_u64(int dirfd, const char *name, uint64_t value)
 	return sandbox_cgroup_write_file(dirfd, name, text);
 }
 
-/* Let v2's controllers through to what is below.  A write walks all there is, also
- * when nothing changes: 2 ms with 5,000 sandboxes, so it is looked at first. */
+/* Enable v2's controllers below.  A write walks all descendants even when nothing changes (2 ms
+ * with 5,000 sandboxes), so read first. */
 static int sandbox_cgroup_enable_controllers(int dirfd, const int v1[static CG_NUM])
 {
 	auto_buf have = BUF_INIT(SMALL_FILE);
@@ -63,7 +63,7 @@ static int sandbox_cgroup_enable_controllers(int dirfd, const int v1[static CG_N
 	return r;
 }
 
-/* Make each directory of path below root; v1 tells v2 which controllers are not its. */
+/* Create each directory of path below root; v1 has the controllers that are not v2's. */
 static int sandbox_cgroup_make_path(int root, const char *path, const int *v1, struct cay_err *err)
 {
 	struct slice rest = slice_of(path + 1);
@@ -82,9 +82,9 @@ static int sandbox_cgroup_make_path(int root, const char *path, const int *v1, s
 
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, -r,
-					    "let cgroup controllers through to '%s'", path);
+					    "enable cgroup controllers below '%s'", path);
 		if (mkdirat(here, name.data, 0755) < 0 && errno != EEXIST)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make cgroup '%s'", path);
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create cgroup '%s'", path);
 		fd = path_open(here, name.data, O_RDONLY | O_DIRECTORY, 0);
 	}
 	if (fd < 0)
@@ -92,9 +92,9 @@ static int sandbox_cgroup_make_path(int root, const char *path, const int *v1, s
 	return fd;
 }
 
-/* Moving a process waits for all CPUs to have scheduled (6 to 8 ms) unless some
- * hierarchy asks for the favour: ours is empty, mounted nowhere and ends with the
- * keeper.  A kernel before 6.0 only takes longer (docs/adr/0018). */
+/* Moving a process waits for all CPUs to schedule (6 to 8 ms) unless some hierarchy has
+ * favordynmods: ours is empty, mounted nowhere and ends with the keeper.  A kernel before 6.0 is
+ * only slower (docs/adr/0018). */
 static int sandbox_cgroup_mount_favordynmods(void)
 {
 	auto_close int fs = fsopen("cgroup", FSOPEN_CLOEXEC);
@@ -109,9 +109,9 @@ static int sandbox_cgroup_mount_favordynmods(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The kernel spreads a group's weight over the CPUs it runs on: unchanged, all sandboxes
- * together would weigh less on a CPU than any one process of the host, and a busy one take
- * half of that little from a quiet one (docs/adr/0033). */
+/* The kernel spreads a group's weight over its CPUs: with the default, all sandboxes together would
+ * weigh less on a CPU than one process of the host, and a busy one would take half of that from a
+ * quiet one (docs/adr/0033). */
 static int sandbox_cgroup_set_top_weight(const struct cgroup *top)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -145,9 +145,9 @@ int sandbox_cgroups_open(const char *path, struct cgroups *ret, struct cay_err *
 		return ret->top.v2;
 	r = sandbox_cgroup_enable_controllers(ret->top.v2, ret->top.v1);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "let cgroup controllers through");
+		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "enable cgroup controllers");
 	r = sandbox_cgroup_set_top_weight(&ret->top);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "weigh all sandboxes") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "set the weight of all sandboxes") : 0;
 }
 
 static int sandbox_cgroup_make_dir(int dirfd, const char *name)
@@ -157,7 +157,6 @@ static int sandbox_cgroup_make_dir(int dirfd, const char *name)
 	return path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
 }
 
-/* v1 as for sandbox_cgroup_make_path(). */
 static int sandbox_cgroup_make_pair(int top, const char *tenant, const char *sandbox, const int *v1)
 {
 	auto_close int fd = sandbox_cgroup_make_dir(top, tenant);
@@ -177,28 +176,30 @@ int sandbox_cgroup_create(const struct cgroups *all, const struct id *tenant,
 	id_format(sandbox, sb);
 	c->v2 = sandbox_cgroup_make_pair(all->top.v2, tn, sb, all->top.v1);
 	if (c->v2 < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup of %s", sb);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "create the cgroup of %s", sb);
 	for (int i = 0; i < CG_NUM; i++) {
 		if (all->top.v1[i] < 0)
 			continue;
 		c->v1[i] = sandbox_cgroup_make_pair(all->top.v1[i], tn, sb, NULL);
 		if (c->v1[i] < 0)
 			return cay_fail_sys(err, CAY_E_INTERNAL, -c->v1[i],
-					    "make the %s cgroup of %s", cgroup_controllers[i], sb);
+					    "create the %s cgroup of %s", cgroup_controllers[i],
+					    sb);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
 		if (fchownat(c->v2, given[i], root, root,
 			     AT_SYMLINK_NOFOLLOW | (given[i][0] ? 0 : AT_EMPTY_PATH)) < 0)
-			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "give %s its cgroup", sb);
+			return cay_fail_sys(err, CAY_E_INTERNAL, errno, "chown the cgroup of %s",
+					    sb);
 	if (sandbox_cgroup_write_file(c->v2, "cgroup.max.descendants", DESCENDANTS) < 0 ||
 	    sandbox_cgroup_write_file(c->v2, "cgroup.max.depth", DEPTH) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bound the cgroups of %s", sb);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "limit the cgroups below %s", sb);
 	return 0;
 }
 
 static int on_sandbox_cgroup_tenant_dir(void *arg, int top, const char *tenant)
 {
-	struct id *ids = arg; /* the sandbox, and whose it is */
+	struct id *ids = arg; /* the sandbox and its tenant */
 	char sb[ID_TEXT_LEN + 1];
 	auto_close int fd = -EBADF;
 
@@ -218,8 +219,8 @@ int sandbox_cgroup_find_tenant(const struct cgroups *all, const struct id *sandb
 	return r;
 }
 
-/* On v1 a limit below what is used is refused once nothing more can be given back; v2 would
- * kill somebody instead. */
+/* v1 refuses a limit below the usage when nothing more can be reclaimed; v2 would kill a process
+ * instead. */
 static int sandbox_cgroup_reclaim_memory(int fd, uint64_t bytes)
 {
 	uint64_t now = 0;
@@ -251,7 +252,7 @@ static int sandbox_cgroup_limit_memory(const struct cgroup *c, uint64_t bytes)
 		if (r < 0)
 			return r;
 		r = sandbox_cgroup_write_u64(c->v2, "memory.swap.max", 0);
-		return r == -ENOENT ? 0 : r; /* a kernel without swap accounting */
+		return r == -ENOENT ? 0 : r; /* without swap accounting */
 	}
 	r = sandbox_cgroup_write_u64(fd, "memory.limit_in_bytes", bytes);
 	if (r >= 0) {
@@ -272,7 +273,7 @@ static int sandbox_cgroup_limit_cpu(const struct cgroup *c, uint32_t milli)
 	char text[48];
 
 	if (quota < 1000)
-		quota = 1000; /* the kernel takes no less */
+		quota = 1000; /* the kernel's minimum */
 	if (c->v1[CG_CPU] >= 0)
 		return sandbox_cgroup_write_u64(c->v1[CG_CPU], "cpu.cfs_quota_us", quota);
 	if (snprintf(text, sizeof(text), "%llu %u", (unsigned long long)quota, CPU_PERIOD_US) >=
@@ -281,8 +282,8 @@ static int sandbox_cgroup_limit_cpu(const struct cgroup *c, uint32_t milli)
 	return sandbox_cgroup_write_file(c->v2, "cpu.max", text);
 }
 
-/* Memory comes last: what fails before has not raised it, so that nothing that was used
- * meanwhile stands in the way of what was before. */
+/* Memory comes last: after an earlier failure it is not raised, so that memory used meanwhile
+ * cannot prevent a rollback. */
 int sandbox_cgroup_set_limits(const struct cgroup *c, const struct cgroup_limits *limits,
 			      struct cay_err *err)
 {
@@ -298,7 +299,7 @@ int sandbox_cgroup_set_limits(const struct cgroup *c, const struct cgroup_limits
 	if (limits->memory_bytes)
 		r = sandbox_cgroup_limit_memory(c, limits->memory_bytes);
 	if (r == -EBUSY)
-		return cay_fail(err, CAY_E_STATE, "it uses more memory than that");
+		return cay_fail(err, CAY_E_STATE, "the sandbox uses more memory than that");
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "limit memory") : 0;
 }
 
@@ -341,7 +342,7 @@ int sandbox_cgroup_is_populated(const struct cgroup *c)
 
 bool sandbox_cgroup_is_frozen(const struct cgroup *c)
 {
-	/* what was asked for; all stand still a moment later */
+	/* the requested state; processes stop a moment later */
 	auto_close int fd = path_open(c->v2, "cgroup.freeze", O_RDONLY, 0);
 
 	return fd >= 0 && sandbox_cgroup_file_has(fd, "1") > 0;
@@ -365,9 +366,8 @@ int sandbox_cgroup_kill(const struct cgroup *c, int timeout_ms, struct cay_err *
 		now = clk_boot_ns(&clk_system);
 		if (now >= end)
 			return cay_fail(err, CAY_E_TIMEOUT,
-					"processes were still there %d ms after SIGKILL",
-					timeout_ms);
-		/* an event can come between the read and the poll: look again soon */
+					"processes still exist %d ms after SIGKILL", timeout_ms);
+		/* an event may come between the read and the poll, so poll briefly */
 		(void)poll(&p, 1, (int)((end - now) / NS_PER_MS < 100 ? 10 : 100));
 	}
 }
@@ -391,8 +391,8 @@ uint32_t sandbox_cgroup_count_processes(const struct cgroup *c, pid_t *ret_first
 	return (uint32_t)n;
 }
 
-/* rmdir of what is below and then itself.  What is there was named by the sandbox,
- * which cannot go deeper than DEPTH. */
+/* Remove the cgroups below, then itself.  Their names are the sandbox's choice; their depth is
+ * bounded by DEPTH. */
 static int sandbox_cgroup_remove_tree(int parent, const char *name, unsigned depth)
 {
 	auto_close int fd = path_open(parent, name, O_RDONLY | O_DIRECTORY, 0);
@@ -421,7 +421,7 @@ static int sandbox_cgroup_remove_tree(int parent, const char *name, unsigned dep
 #define REMOVE_TRIES 200
 #define REMOVE_DEPTH 16
 
-/* The last process has been killed, and leaves a moment later. */
+/* The last process was killed, but disappears a moment later. */
 static int sandbox_cgroup_remove_retry(int dir, const char *name)
 {
 	int r = -EBUSY;
@@ -479,7 +479,7 @@ int keeper_cgroup_recreate(const struct cgroups *all, const char *name, struct c
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove the cgroup '%s'", name);
 	c->v2 = sandbox_cgroup_make_dir(all->top.v2, name);
 	if (c->v2 < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "make the cgroup '%s'", name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, -c->v2, "create the cgroup '%s'", name);
 	return 0;
 }
 

@@ -2,18 +2,17 @@
 /*
  * server - one client at a time, a worker process for each of its messages
  *
- * A connection may do nothing before its hello; a hello fences whoever was
- * there: its workers are killed before the answer goes out, so nothing of it can
- * happen afterwards.  A worker answers by itself and then says so to us; when its
- * end of the pair closes without, we answer for it.  While all workers are busy
- * nothing is read: the queue is the socket's.
+ * A connection must begin with a hello; a hello fences the previous client: its workers are
+ * killed before the reply is sent, so that nothing of it happens afterwards.  A worker replies
+ * to the client itself and then reports to us; when its end of the pair closes without a
+ * report, we reply for it.  While all workers are busy nothing is read: the socket is the queue.
  *
- * A fork, its cgroup and its end cost half a millisecond of a CPU, more than changing
- * limits does, and a claim waits for that: a worker that comes back as it was is the
- * spare again, and while it is away no other is made unless somebody needs one.
+ * A fork, its cgroup and its exit cost half a millisecond of CPU, more than changing limits, and
+ * a claim waits for that: a worker that is unchanged afterwards becomes the spare again, and
+ * meanwhile no other is forked unless a message needs one.
  *
- * Nobody is waited for: every PID 1 becomes our child when its worker ends, and
- * waitid() walks through all of them.  SIGCHLD is ignored, so the kernel reaps.
+ * We never wait for children: every PID 1 becomes our child when its worker exits, and waitid()
+ * would walk all of them.  SIGCHLD is ignored, so the kernel reaps.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -33,24 +32,24 @@
 
 #define WORKERS_MAX 16
 #define ANSWER_S 5
-/* What a worker says when it has answered. */
-#define DONE "d"  /* and ends */
+/* A worker's report after its reply. */
+#define DONE "d"  /* and exits */
 #define AGAIN "a" /* and waits for another message */
 
 struct keeper_worker {
-	int pair;            /* its orders go in, "done" comes out; negative: free */
-	bool settings_stale; /* there are other settings since */
+	int pair;            /* messages in, reports out; negative: free */
+	bool settings_stale; /* the settings were reloaded since */
 	struct verb_head request;
 };
 
 struct keeper_server {
 	struct keeper *k;
 	int listener, signals;
-	int client; /* has said hello */
-	int next;   /* has not yet */
+	int client; /* after its hello */
+	int next;   /* before its hello */
 	struct keeper_worker workers[WORKERS_MAX];
 	unsigned n_workers;
-	int spare; /* the pair of one without orders; of this client, whose connection it has */
+	int spare; /* pair of an idle worker, which holds the client's connection */
 	bool stopping;
 };
 
@@ -137,8 +136,7 @@ static void keeper_server_close_fd(int *sock)
 	cay_closep(&fd);
 }
 
-/* A worker is forked before it is needed and waits for its message, so that no
- * request waits for a fork or for its cgroup. */
+/* Workers are forked ahead, so that no request waits for a fork and its cgroup. */
 static void worker_main(const struct keeper_server *s, int pair)
 {
 	struct pollfd p = { .fd = pair, .events = POLLIN };
@@ -159,7 +157,7 @@ static void worker_main(const struct keeper_server *s, int pair)
 		while (poll(&p, 1, -1) < 0 && errno == EINTR)
 			;
 		if (seqpacket_receive(pair, &msg, sizeof(msg), &fd, &n_fds) <= 0)
-			_exit(0); /* the keeper is gone, or this client, or there is another */
+			_exit(0); /* the keeper or the client is gone */
 		if (worker_run_verb(s, &msg, fd, &fresh) < 0)
 			_exit(0);
 		cay_closep(&fd);
@@ -197,7 +195,7 @@ static void worker_start_verb(struct keeper_server *s, const union keeper_messag
 
 	while (w->pair >= 0)
 		w++;
-	if (r < 0) { /* there is none, or it has died waiting */
+	if (r < 0) { /* there is none, or it died */
 		keeper_server_close_fd(&s->spare);
 		r = worker_fork_spare(s);
 		r = r < 0 ? r : seqpacket_send(s->spare, msg, msg->head.size, fd);
@@ -211,17 +209,17 @@ static void worker_start_verb(struct keeper_server *s, const union keeper_messag
 	*w = (struct keeper_worker){ .pair = cay_take_fd(&s->spare), .request = msg->head };
 	s->n_workers++;
 	if (msg->head.verb != VERB_LIMITS)
-		(void)worker_fork_spare(s); /* or the next message makes one */
+		(void)worker_fork_spare(s); /* or the next message forks one */
 }
 
-/* It has said "done", or its end is closed and it has not. */
+/* A report, or the end of its pair without one. */
 static void on_worker_report(struct keeper_server *s, struct keeper_worker *w)
 {
 	struct cay_err err = {};
 	char said = 0;
 
 	if (recv(w->pair, &said, 1, 0) != 1) {
-		/* it may or may not have done it, as if we had died */
+		/* whether the verb was done is unknown, as if we had crashed */
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the worker died");
 		log_error(&s->k->log, "%s: %s", verb_row_find(w->request.verb)->name, err.msg);
 		(void)keeper_server_send_failure(s->client, &w->request, &err);
@@ -236,7 +234,7 @@ static void on_worker_report(struct keeper_server *s, struct keeper_worker *w)
 
 static int keeper_server_fence_client(struct keeper_server *s, struct cay_err *err)
 {
-	keeper_server_close_fd(&s->client); /* nobody answers it any more */
+	keeper_server_close_fd(&s->client); /* it gets no more replies */
 	keeper_server_close_fd(&s->spare);
 	for (unsigned i = 0; i < WORKERS_MAX; i++)
 		keeper_server_close_fd(&s->workers[i].pair);
@@ -244,7 +242,7 @@ static int keeper_server_fence_client(struct keeper_server *s, struct cay_err *e
 	return keeper_cgroup_recreate(&s->k->cgroups, WORKERS_CGROUP, &s->k->workers, err);
 }
 
-/* The newcomer's first message must be a hello of our own build. */
+/* The first message must be a hello of the same build. */
 static int keeper_server_accept_hello(struct keeper_server *s, struct cay_err *err)
 {
 	union keeper_message msg = {};
@@ -267,8 +265,9 @@ static int keeper_server_accept_hello(struct keeper_server *s, struct cay_err *e
 	if (keeper_server_reply_hello(s, s->client, (const struct verb_hello *)(const void *)&msg) <
 		    0 ||
 	    failpoint_hit(FAULT_KEEPER_HELLO) < 0)
-		return keeper_server_fence_client(s, err); /* the spare has its connection too */
-	log_info(&s->k->log, "a client said hello");
+		return keeper_server_fence_client(s,
+						  err); /* the spare holds its connection as well */
+	log_info(&s->k->log, "client connected");
 	return 0;
 }
 
@@ -310,10 +309,10 @@ static void keeper_server_accept(struct keeper_server *s)
 		log_warn(&s->k->log, "refused uid %u", peer.uid);
 		return;
 	}
-	/* a client that does not read its answers is not waited for */
+	/* do not wait for a client that does not read its replies */
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = ANSWER_S },
 			 sizeof(struct timeval));
-	keeper_server_close_fd(&s->next); /* whoever has not said hello by now */
+	keeper_server_close_fd(&s->next); /* replaces one without a hello */
 	s->next = cay_take_fd(&fd);
 }
 
@@ -324,7 +323,7 @@ static void keeper_server_read_signals(struct keeper_server *s)
 	while (read(s->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		if (info.ssi_signo == SIGHUP) {
 			daemon_reload_settings(s->k->argc, s->k->argv, &s->k->settings, &s->k->log);
-			keeper_server_close_fd(&s->spare); /* it has the old ones */
+			keeper_server_close_fd(&s->spare); /* it has the old settings */
 			for (unsigned i = 0; i < WORKERS_MAX; i++)
 				s->workers[i].settings_stale = true;
 		} else {
@@ -368,7 +367,7 @@ static int keeper_server_listen(const struct keeper *k, struct cay_err *err)
 			 k->sockets);
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the keeper's socket");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create the keeper's socket");
 	(void)unlinkat(k->sockets, VERB_SOCKET, 0);
 	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    fchownat(k->sockets, VERB_SOCKET, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
@@ -392,7 +391,7 @@ int keeper_serve(struct keeper *k, struct cay_err *err)
 	(void)sigaddset(&caught, SIGHUP);
 	if (signal(SIGCHLD, SIG_IGN) == SIG_ERR || sigprocmask(SIG_BLOCK, &caught, NULL) < 0 ||
 	    prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "signals");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "set up signals");
 	s.signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (s.signals < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "signalfd");

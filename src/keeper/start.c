@@ -33,8 +33,8 @@ struct proc_setting {
 	const char *name, *value; /* below /proc */
 };
 
-/* Where PID 1 will listen.  Only cayd's user and its group, which the edges have, can
- * reach it; the sandbox gets the socket and not the path. */
+/* The socket of PID 1.  Only cayd's user and its group, which includes the edges, can reach it; the
+ * sandbox gets the socket and not the path. */
 static int keeper_start_make_listener(const struct keeper *k, const struct sandbox *sb,
 				      struct cay_err *err)
 {
@@ -44,7 +44,7 @@ static int keeper_start_make_listener(const struct keeper *k, const struct sandb
 			 sb->name);
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a socket for %s", sb->name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket for %s", sb->name);
 	(void)unlinkat(k->sockets, sb->name, 0);
 	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    fchownat(k->sockets, sb->name, k->control_uid, k->control_gid, AT_SYMLINK_NOFOLLOW) <
@@ -54,7 +54,7 @@ static int keeper_start_make_listener(const struct keeper *k, const struct sandb
 	return cay_take_fd(&fd);
 }
 
-/* Settings of the namespaces the caller is in. */
+/* Settings of the caller's namespaces. */
 static int keeper_start_write_settings(int proc, const struct proc_setting *settings, size_t n,
 				       struct cay_err *err)
 {
@@ -75,15 +75,15 @@ int keeper_start_make_netns(struct cay_err *err)
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
 
 	if (unshare(CLONE_NEWNET) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a network namespace");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a network namespace");
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &lo) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "bring lo up");
 	return 0;
 }
 
-/* The sandbox's own /proc without what is mounted on it.  In the host's, the names of
- * all namespaces' settings are on one list: 3 ms to walk with 5,000 sandboxes. */
+/* The sandbox's own /proc without the mounts on it.  The host's lists the settings of all
+ * namespaces together: 3 ms to walk with 5,000 sandboxes. */
 static int keeper_start_open_proc(int pidfd)
 {
 	auto_close int proc = -EBADF;
@@ -97,11 +97,10 @@ static int keeper_start_open_proc(int pidfd)
 	return st.f_type == PROC_SUPER_MAGIC ? cay_take_fd(&proc) : -ENOTDIR;
 }
 
-/* What is set when the runtime has gone.  Low ports are for everybody: no capability
- * inside counts in the host's network namespace (docs/adr/0008).  The last door is
- * shut: PID 1 may call clone3(), whose flags no filter sees, so the kernel makes no
- * user namespace here, without which there is none of any kind.  And bounds of what
- * the kernel counts by user.  The worker can only answer and end afterwards. */
+/* Final settings after the runtime has exited.  Low ports are open to all users: no capability
+ * inside counts in the host's network namespace (docs/adr/0008).  User namespaces are disabled, and
+ * with them all others: PID 1 may call clone3(), whose flags no filter sees.  Per-user kernel
+ * resources are limited.  Afterwards the worker can only reply and exit. */
 static int keeper_start_seal(int pidfd, const struct proc_view *view, struct cay_err *err)
 {
 	static const struct proc_setting network[] = {
@@ -113,7 +112,7 @@ static int keeper_start_seal(int pidfd, const struct proc_view *view, struct cay
 		{ "sys/user/max_inotify_watches", "65536" },
 	};
 	auto_close int proc = keeper_start_open_proc(pidfd);
-	int r = proc < 0 ? cay_fail_sys(err, CAY_E_RUNTIME, -proc, "PID 1 did not last")
+	int r = proc < 0 ? cay_fail_sys(err, CAY_E_RUNTIME, -proc, "PID 1 exited early")
 			 : keeper_start_write_settings(proc, network, ARRAY_SIZE(network), err);
 
 	if (r >= 0)
@@ -121,7 +120,7 @@ static int keeper_start_seal(int pidfd, const struct proc_view *view, struct cay
 	if (r < 0)
 		return r;
 	if (setns(pidfd, CLONE_NEWUSER) < 0)
-		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "PID 1 did not last");
+		return cay_fail_sys(err, CAY_E_RUNTIME, errno, "PID 1 exited early");
 	return keeper_start_write_settings(proc, users, ARRAY_SIZE(users), err);
 }
 
@@ -139,7 +138,7 @@ int keeper_start_write_bundle(const struct mount_stage *stage, const struct oci_
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "write config.json");
 	mount_stage_remove_bundle(stage, o->name);
 	if (mkdirat(stage->bundle, o->name, 0700) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a bundle for %s", o->name);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a bundle for %s", o->name);
 	dir = path_open(stage->bundle, o->name, O_RDONLY | O_DIRECTORY, 0);
 	fd = dir < 0 ? dir : path_open(dir, "config.json", O_WRONLY | O_CREAT | O_EXCL, 0600);
 	r = fd < 0 ? fd : fd_write_all(fd, text.data, text.len);
@@ -148,14 +147,14 @@ int keeper_start_write_bundle(const struct mount_stage *stage, const struct oci_
 	return cay_take_fd(&dir);
 }
 
-/* What is prepared while the host is in sight. */
+/* Prepared in the host's mount namespace. */
 struct start_state {
 	struct overlay overlay;
 	struct overlay_options how;
 	int listener;
 	int cgroup_inside; /* PID 1's fd 4: a mount with nothing above it (docs/adr/0005) */
-	int cgroup_shown;  /* what the runtime finds at /sys/fs/cgroup (docs/adr/0006) */
-	int memory;        /* fd 6: the same of v1's memory cgroup (docs/adr/0033) */
+	int cgroup_shown;  /* for the runtime's /sys/fs/cgroup (docs/adr/0006) */
+	int memory;        /* fd 6: the same for v1's memory cgroup (docs/adr/0033) */
 };
 
 static void start_state_fini(struct start_state *s)
@@ -180,7 +179,7 @@ static int keeper_start_prepare(const struct keeper *k, const struct sandbox *sb
 	r = s->cgroup_inside = mount_clone(sb->cgroup.v2, "", 0, -EBADF);
 	if (r >= 0)
 		r = s->cgroup_shown = mount_clone(sb->cgroup.v2, "", 0, -EBADF);
-	/* where memory is v1's PID 1 could not see what of it there is; looking is all it may */
+	/* PID 1 could not read v1's memory usage otherwise; read-only */
 	if (r >= 0 && sb->cgroup.v1[CG_MEMORY] >= 0)
 		r = s->memory =
 			mount_clone(sb->cgroup.v1[CG_MEMORY], "", MOUNT_ATTR_RDONLY, -EBADF);
@@ -190,7 +189,7 @@ static int keeper_start_prepare(const struct keeper *k, const struct sandbox *sb
 int keeper_start_mount_cgroup(int tree, struct cay_err *err)
 {
 	if (move_mount(tree, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "show the runtime its cgroup");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "mount the cgroup for the runtime");
 	return 0;
 }
 
@@ -234,11 +233,11 @@ static int keeper_start_run_on_stage(const struct keeper *k, const struct sandbo
 		return r;
 	result->start.started_boot_ns = pid_start_boot_ns(r);
 	if (!result->start.started_boot_ns || failpoint_hit(FAULT_START_RAN) < 0)
-		return cay_fail(err, CAY_E_RUNTIME, "PID 1 did not last");
+		return cay_fail(err, CAY_E_RUNTIME, "PID 1 exited early");
 	return keeper_start_seal(result->fd, &view, err);
 }
 
-/* When limits have changed; the worker can only answer and end afterwards. */
+/* After limits have changed; afterwards the worker can only reply and exit. */
 int keeper_start_update_proc_view(const struct keeper *k, const struct sandbox *sb,
 				  uint32_t cpu_milli, struct cay_err *err)
 {
@@ -249,10 +248,9 @@ int keeper_start_update_proc_view(const struct keeper *k, const struct sandbox *
 
 	(void)sandbox_cgroup_count_processes(&sb->cgroup, &first);
 	pidfd = first > 0 ? pidfd_open(first, 0) : -EBADF;
-	(void)sandbox_cgroup_count_processes(&sb->cgroup,
-					     &again); /* the number was still its own, or is none */
+	(void)sandbox_cgroup_count_processes(&sb->cgroup, &again); /* the pid was still PID 1's */
 	if (pidfd < 0 || again != first)
-		return 0; /* it has no PID 1 that could see it */
+		return 0; /* it has no PID 1 */
 	r = mount_stage_enter(&k->stage, err);
 	if (r >= 0)
 		r = proc_view_open(cpu_milli, NULL, &view, err);
@@ -261,8 +259,8 @@ int keeper_start_update_proc_view(const struct keeper *k, const struct sandbox *
 	return r < 0 ? r : proc_view_mount(&view, true, err);
 }
 
-/* Counted by user for host root too, where all sandboxes meet: see src/init/main.c.  As
- * far as it may; its unit says that it may. */
+/* Counted per user, and all sandboxes share host root: see src/init/main.c.  Failures are ignored;
+ * the unit file grants it. */
 static void keeper_start_lift_rlimits(void)
 {
 	static const __rlimit_resource_t what[] = { RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE,
@@ -274,12 +272,12 @@ static void keeper_start_lift_rlimits(void)
 }
 
 /*
- * start: run the runtime on a prepared sandbox.  Who owns cayd chooses among the
- * runtimes that passed their probes and sets limits; it cannot choose what is
- * run, with which rights, or on which files.
+ * start: run the runtime on a prepared sandbox.  An attacker who owns cayd chooses among the
+ * runtimes that passed their probes and sets limits; it cannot choose what is run, with which
+ * rights, or on which files.
  *
- * The worker joins the sandbox's cgroups of v1 first, so that what the kernel
- * spends on its namespaces and mounts is on the sandbox's own account.
+ * The worker first joins the sandbox's v1 cgroups, so that kernel memory of its namespaces and
+ * mounts is charged to the sandbox.
  */
 int verb_start(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 	       struct cay_err *err)
@@ -308,13 +306,14 @@ int verb_start(const struct keeper *k, const void *request, int fd, struct verb_
 	if (!b.record.magic || b.cgroup.v2 < 0)
 		return cay_fail(err, CAY_E_STATE, "%s was not prepared", b.name);
 	if (sandbox_cgroup_is_populated(&b.cgroup) != 0)
-		return cay_fail(err, CAY_E_STATE, "%s runs already", b.name);
+		return cay_fail(err, CAY_E_STATE, "%s is already running", b.name);
 	keeper_start_lift_rlimits();
-	/* a keyring that is nobody else's; one that a runtime makes has a name, which the
-	 * kernel compares with all there are */
+	/* an anonymous keyring of its own; a runtime would create a named one, which the kernel
+	 * compares with all others */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
 	    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "become a reaper with a keyring");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno,
+				    "become a subreaper with a keyring");
 	r = sandbox_cgroup_set_limits(&b.cgroup, &limits, err);
 	if (r >= 0)
 		r = sandbox_cgroup_join_v1(&b.cgroup, err);

@@ -14,7 +14,7 @@
 #define HEAD_MS 10000
 #define IDLE_MS 60000
 
-/* Whoever may enter the directory may ask: those are edges. */
+/* The mode of the directory restricts access to edges. */
 static int mcp_daemon_listen(const struct mcp *m, struct cay_err *err)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -23,12 +23,12 @@ static int mcp_daemon_listen(const struct mcp *m, struct cay_err *err)
 	struct stat st;
 
 	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a socket");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a socket");
 	if (stat(m->settings.mcp_dir, &st) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "mcp.run: %s", m->settings.mcp_dir);
 	if (st.st_mode & S_IRWXO)
 		return cay_fail(err, CAY_E_INVALID,
-				"mcp.run: %s is open to everybody; make it mode 0770",
+				"mcp.run: %s is accessible to all users; set its mode to 0770",
 				m->settings.mcp_dir);
 	(void)unlink(at.sun_path);
 	if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
@@ -53,7 +53,7 @@ static int mcp_daemon_start(struct mcp *m, struct cay_err *err)
 	return server_start(&m->loop, fd, &m->conf, &m->server, err);
 }
 
-/* The end */
+/* Stopping */
 
 static void on_mcp_daemon_drain(void *arg)
 {
@@ -79,7 +79,7 @@ static int mcp_daemon_run(struct mcp *m, struct cay_err *err)
 	stop.log = &m->log;
 	stop.arg = m;
 	daemon_stop_on_signals(&stop);
-	json_object_seed(0); /* from the kernel, which cannot be asked later */
+	json_object_seed(0); /* from the kernel, before the filter blocks it */
 	r = confine_daemon(err);
 	if (r < 0)
 		return r;
@@ -101,8 +101,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = confine_deny_io_uring(&err);
 	if (r >= 0)
-		r = uv_loop_init(&m.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-					      : mcp_daemon_start(&m, &err);
+		r = uv_loop_init(&m.loop) < 0 ? cay_no_memory(&err) : mcp_daemon_start(&m, &err);
 	if (r >= 0)
 		r = mcp_daemon_run(&m, &err);
 	return daemon_exit_status(r, &m.log, &err);

@@ -2,10 +2,9 @@
 #include "mcp/mcp.h"
 
 #define AUTH_MAX KIB(8)
-#define TENANT_MAX 256 /* of one tenant at once, as in one sandbox */
+#define TENANT_MAX 256 /* per tenant at once, as for one sandbox */
 #define BODY_MS 10000
 #define PATH "/mcp"
-#define STREAM "text/event-stream"
 
 struct mcp_query {
 	const char *profile, *group;
@@ -18,84 +17,23 @@ static const struct field mcp_query_rows[] = {
 	  .min = 1,
 	  .max = 63,
 	  .check = CHECK_WORD,
-	  .help = "Which tools" },
-	/* a sandbox is named after it, with a few letters in front */
+	  .help = "Profile of tools" },
+	/* it becomes part of a sandbox's name */
 	{ .name = "group",
 	  .type = FIELD_TEXT,
 	  .offset = offsetof(struct mcp_query, group),
 	  .min = 1,
 	  .max = 56,
 	  .check = CHECK_NAME,
-	  .help = "Whose sandboxes" },
+	  .help = "Group of sandboxes" },
 };
-static const struct field_table mcp_query_table = { .name = "McpQuery",
-						    .help = "Which tools, and whose sandboxes",
-						    .size = sizeof(struct mcp_query),
-						    .rows = mcp_query_rows,
-						    .n = ARRAY_SIZE(mcp_query_rows) };
-
-static void mcp_request_free(struct mcp_request *v)
-{
-	if (v->next)
-		v->next->prev = v->prev;
-	if (v->prev)
-		v->prev->next = v->next;
-	else
-		v->mcp->requests = v->next;
-	tool_call_cancel(v);
-	mcp_rpc_fini(&v->rpc);
-	buf_fini(&v->body);
-	explicit_bzero(v->auth, v->n_auth);
-	free(v);
-}
-
-static void mcp_request_write_event(struct request *rq, struct buf *body)
-{
-	static const char begin[] = "event: message\ndata: ", end[] = "\n\n";
-
-	(void)request_write_stream(rq, begin, sizeof(begin) - 1);
-	(void)request_write_stream(rq, body->data, body->len);
-	(void)request_write_stream(rq, end, sizeof(end) - 1);
-	buf_clear(body);
-}
-
-void mcp_request_send_event(struct mcp_request *v, struct buf *body)
-{
-	if (!v->stream_begun)
-		request_start_stream(v->rq, 200, STREAM, REQUEST_LENGTH_UNKNOWN);
-	v->stream_begun = true;
-	mcp_request_write_event(v->rq, body);
-}
-
-void mcp_request_reply(struct mcp_request *v, int status, struct buf *body)
-{
-	struct request *rq = v->rq;
-
-	if (v->stream_begun) {
-		if (body)
-			mcp_request_send_event(v, body);
-		mcp_request_free(v);
-		request_end_stream(rq);
-		return;
-	}
-	mcp_request_free(v);
-	request_reply(rq, status, body ? "application/json" : NULL, body);
-}
-
-void mcp_request_reply_fault(struct mcp_request *v, const struct mcp_rpc_fault *fault)
-{
-	auto_buf b = BUF_INIT(KIB(8));
-	struct jw w = jw_to(&b);
-
-	mcp_rpc_write_fault(&v->rpc, fault, &w);
-	/* an id is bounded, a message is */
-	if (jw_finish(&w) < 0)
-		mcp_request_reply(v, 500, NULL);
-	else
-		mcp_request_reply(v, fault->status, &b);
-}
-
-/* The request */
+static const struct field_table mcp_query_table = {
+	.name = "McpQuery",
+	.help = "Profile of tools and group of sandboxes",
+	.size = sizeof(struct mcp_query),
+	.rows = mcp_query_rows,
+	.n = ARRAY_SIZE(mcp_query_rows)
+};
 
 static void on_mcp_request_body(struct request *rq, struct slice bytes)
 {
@@ -107,9 +45,9 @@ static void on_mcp_request_body(struct request *rq, struct slice bytes)
 		return;
 	mcp_request_free(v);
 	if (late)
-		request_refuse(rq, CAY_E_TIMEOUT, "a message must be here within 10 s");
+		request_refuse(rq, CAY_E_TIMEOUT, "the message did not arrive within 10 s");
 	else
-		request_refuse(rq, CAY_E_TOO_LARGE, "a message is longer than what is taken");
+		request_refuse(rq, CAY_E_TOO_LARGE, "the message is too large");
 }
 
 static void on_mcp_request_body_end(struct request *rq)
@@ -144,20 +82,20 @@ static int mcp_request_read_query(struct mcp_request *v, struct request *rq, str
 
 	path = slice_cut(&query, '?');
 	if (!slice_eq(path, SLICE(PATH)))
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is nothing but " PATH);
+		return cay_fail(err, CAY_E_NOT_FOUND, "the only path is " PATH);
 	r = query.p ? field_decode_query(&mcp_query_table, query, &rq->arena, &q, err) : 0;
 	if (r >= 0 && q.profile)
 		p = profile_find(slice_of(q.profile));
 	if (r >= 0 && !p)
-		return cay_fail_field(err, CAY_E_INVALID, "profile", "there is none of that name");
+		return cay_fail_field(err, CAY_E_INVALID, "profile", "no such profile");
 	if (r < 0)
 		return r;
 	v->profile = (enum tool_profile)(p - profiles);
-	v->run.group = q.group; /* of the request's pool */
+	v->run.group = q.group; /* in the request's arena */
 	return 0;
 }
 
-/* What the edge says: who asks, and which edge it is by which name. */
+/* Headers of the edge: the caller, the edge's number and its host name. */
 static int mcp_request_read_edge_headers(struct mcp_request *v, struct request *rq,
 					 struct cay_err *err)
 {
@@ -168,12 +106,12 @@ static int mcp_request_read_edge_headers(struct mcp_request *v, struct request *
 
 	if (!v->n_auth || actor_parse(http_header_find(h, ACTOR_HEADER), &v->run.actor) < 0 ||
 	    str_parse_u64(http_header_find(h, MCP_EDGE_HEADER), 0, MCP_EDGES - 1, &edge) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "that is not an edge's request");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "not a request of an edge");
 	v->edge = (unsigned)edge;
-	/* an edge of before does not say */
+	/* an older edge does not send it */
 	v->host = host.n ? arena_strndup(&rq->arena, host.p, host.n) : "localhost";
 	if (!v->host)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a message");
+		return cay_no_memory(err);
 	if (session.n == MCP_SESSION_LEN)
 		memcpy(v->session, session.p, session.n);
 	return 0;
@@ -186,7 +124,8 @@ static int mcp_request_check_tenant_share(const struct mcp_request *v, struct ca
 	for (const struct mcp_request *o = v->mcp->requests; o; o = o->next)
 		n += id_eq(&o->run.actor.tenant, &v->run.actor.tenant);
 	if (n > TENANT_MAX)
-		return cay_fail(err, CAY_E_RATE, "too many messages of this tenant are under way");
+		return cay_fail(err, CAY_E_RATE,
+				"too many messages of this tenant are in progress");
 	return 0;
 }
 
@@ -196,12 +135,12 @@ static int mcp_request_check_head(const struct http_head *h, struct cay_err *err
 
 	if (!slice_eq(h->method, SLICE("POST")))
 		return cay_fail(err, CAY_E_METHOD,
-				"messages are sent by POST; there is no stream "
-				"of the server's own and no session to end");
+				"send messages by POST; there is no server "
+				"stream and no session to end");
 	if (!http_equals_nocase(slice_trim(slice_cut(&media, ';')), "application/json"))
 		return cay_fail(err, CAY_E_MEDIA_TYPE, "a message must be application/json");
 	if (h->framing == HTTP_LENGTH && h->length > RPC_BYTES)
-		return cay_fail(err, CAY_E_TOO_LARGE, "a message of %llu bytes; %zu are the most",
+		return cay_fail(err, CAY_E_TOO_LARGE, "message of %llu bytes; the limit is %zu",
 				(unsigned long long)h->length, (size_t)RPC_BYTES);
 	return 0;
 }
@@ -217,7 +156,7 @@ static struct mcp_request *mcp_request_create(struct mcp *m, struct request *rq)
 	v->rq = rq;
 	v->body = BUF_INIT(RPC_BYTES);
 	v->arrived_ms = uv_now(&m->loop);
-	v->accepts_stream = http_accepts_media_type(rq->head, STREAM);
+	v->accepts_stream = http_accepts_media_type(rq->head, MCP_STREAM);
 	v->n_auth = auth.n;
 	memcpy(v->auth, auth.p ? auth.p : "", auth.n);
 	v->next = m->requests;
@@ -244,7 +183,7 @@ static void on_mcp_http_request(struct request *rq, void *arg)
 	}
 	v = mcp_request_create(arg, rq);
 	if (!v) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a message");
+		request_no_memory(rq);
 		return;
 	}
 	r = mcp_request_read_query(v, rq, &err);
@@ -259,7 +198,7 @@ static void on_mcp_http_request(struct request *rq, void *arg)
 	}
 	rq->data = v;
 	rq->events = &events;
-	/* a message without a body is said to be none */
+	/* parse the missing body, which fails with the right error */
 	if (rq->head->framing == HTTP_EMPTY)
 		on_mcp_request_body_end(rq);
 }

@@ -38,7 +38,7 @@ static struct slice mcp_rpc_json_text(const json_t *j)
 	return (struct slice){ json_string_value(j), json_string_length(j) };
 }
 
-/* Text or a whole number: what can be given back as it came. */
+/* Text or an integer, which can be returned unchanged. */
 static bool mcp_rpc_is_token(const json_t *j)
 {
 	return json_is_integer(j) || (json_is_string(j) && json_string_length(j) <= RPC_ID_MAX);
@@ -51,25 +51,25 @@ static int mcp_rpc_read_shape(struct mcp_rpc *r, struct mcp_rpc_fault *f)
 
 	if (json_is_array(m))
 		return mcp_rpc_refuse(f, RPC_INVALID, 400,
-				      "one message a request: there are no batches");
+				      "batches are not supported: send one message per request");
 	if (!json_is_object(m))
-		return mcp_rpc_refuse(f, RPC_INVALID, 400, "a message is an object");
+		return mcp_rpc_refuse(f, RPC_INVALID, 400, "a message must be an object");
 	if (id && !mcp_rpc_is_token(id))
-		return mcp_rpc_refuse(f, RPC_INVALID, 400, "an id is text or a whole number");
+		return mcp_rpc_refuse(f, RPC_INVALID, 400, "an id must be a string or an integer");
 	r->id = id;
 	if (!slice_eq(mcp_rpc_json_text(json_object_get(m, "jsonrpc")), SLICE("2.0")))
 		return mcp_rpc_refuse(f, RPC_INVALID, 400, "jsonrpc must be \"2.0\"");
 	if (!json_is_string(method))
-		return mcp_rpc_refuse(
-			f, RPC_INVALID, 400,
-			"there is no method: answers are not taken, because nothing is asked");
+		return mcp_rpc_refuse(f, RPC_INVALID, 400,
+				      "method is missing: responses are not accepted, because the "
+				      "server sends no requests");
 	if (params && !json_is_object(params))
 		return mcp_rpc_refuse(f, RPC_PARAMS, 400, "params must be an object");
 	r->params = params;
 	return 0;
 }
 
-/* Which era, and is it one we know? */
+/* Determine the version, and whether it is supported. */
 static int mcp_rpc_read_version(struct mcp_rpc *r, const struct mcp_rpc_headers *h,
 				const json_t *meta, struct mcp_rpc_fault *f)
 {
@@ -78,14 +78,14 @@ static int mcp_rpc_read_version(struct mcp_rpc *r, const struct mcp_rpc_headers 
 	size_t known = 0;
 
 	if (!said.p)
-		return 0; /* the first word of a legacy client, or a very old one */
+		return 0; /* initialize of a legacy client, or a very old client */
 	while (rpc_versions[known] && !slice_eq(said, slice_of(rpc_versions[known])))
 		known++;
 	r->modern = version || slice_eq(said, SLICE(RPC_MODERN)) || !rpc_versions[known];
 	if (version && !slice_eq(mcp_rpc_json_text(version), h->version))
 		return mcp_rpc_refuse(f, RPC_HEADER, 400,
 				      "Header mismatch: MCP-Protocol-Version is not "
-				      "what the body's _meta says");
+				      "the version in the body's _meta");
 	if (rpc_versions[known] && (!r->modern || known == 0))
 		return 0;
 	if (snprintf(f->version, sizeof(f->version), "%.*s", (int)(said.n > 60 ? 60 : said.n),
@@ -113,7 +113,7 @@ bool mcp_rpc_header_equals(struct slice value, struct slice want)
 	return slice_eq((struct slice){ (const char *)plain, n }, want);
 }
 
-/* What a modern request must say twice, and must say at all. */
+/* Members a modern request must have, and headers that must repeat them. */
 static int mcp_rpc_check_modern(const struct mcp_rpc *r, const struct mcp_rpc_headers *h,
 				const json_t *meta, struct mcp_rpc_fault *f)
 {
@@ -164,10 +164,10 @@ static int mcp_rpc_read_method(struct mcp_rpc *r, const struct mcp_rpc_headers *
 		return mcp_rpc_refuse(f, RPC_INVALID, 400,
 				      mcp_rpc_methods[r->method].has_id
 					      ? "this method needs an id"
-					      : "this is a notification: no id");
+					      : "this method is a notification: omit id");
 	if (progress && !mcp_rpc_is_token(progress))
 		return mcp_rpc_refuse(f, RPC_PARAMS, 400,
-				      "a progressToken is text or a whole number");
+				      "a progressToken must be a string or an integer");
 	r->progress = progress;
 	return 0;
 }
@@ -201,7 +201,7 @@ void mcp_rpc_fini(struct mcp_rpc *r)
 	*r = (struct mcp_rpc){};
 }
 
-/* Out */
+/* Writing */
 
 static void mcp_rpc_begin_envelope(const struct mcp_rpc *r, struct jw *w)
 {

@@ -2,13 +2,13 @@
 #ifndef CAY_MCP_MCP_RPC_H
 #define CAY_MCP_MCP_RPC_H
 /*
- * rpc - one JSON-RPC message of MCP, and what may be said to it
+ * mcp-rpc - parse a JSON-RPC message of MCP, and write replies
  *
- * Two eras are spoken on one path.  Modern (2026-07-28): every request says its version and
- * capabilities in _meta, headers repeat what intermediaries route by, and there is nothing
- * to remember.  Legacy (2025-11-25, 2025-06-18): initialize first; the version is a header
- * from then on.  A request that says either way that it is modern is held to be all of it:
- * what header and body do not agree about is refused, because two readers would differ.
+ * Two protocol versions share one path.  Modern (2026-07-28): every request has its version and
+ * capabilities in _meta, headers repeat what intermediaries route by, and there is no state.
+ * Legacy (2025-11-25, 2025-06-18): initialize first; the version is a header from then on.  A
+ * request that claims to be modern in either place must be so in both: a mismatch of header
+ * and body is refused, because two readers would interpret it differently.
  *
  * Pure.  Bounded: RPC_BYTES, RPC_DEPTH, RPC_VALUES; no batches.
  */
@@ -18,11 +18,11 @@
 #define RPC_BYTES MIB(1)
 #define RPC_DEPTH 32
 #define RPC_VALUES 16384
-#define RPC_ID_MAX 256 /* of an id or a progress token that is text */
+#define RPC_ID_MAX 256 /* of a textual id or progress token */
 
 #define RPC_MODERN "2026-07-28"
 #define RPC_LEGACY "2025-11-25"
-extern const char *const rpc_versions[]; /* those there are, the newest first; then NULL */
+extern const char *const rpc_versions[]; /* newest first, ended by NULL */
 
 enum rpc_method {
 	RPC_NONE,
@@ -43,13 +43,13 @@ enum {
 	RPC_CANCELLED_CODE = -32800,
 };
 
-/* The headers that mean something; p NULL: not there. */
+/* The relevant headers; p NULL: absent. */
 struct mcp_rpc_headers {
 	struct slice version, method, name, session;
 };
 
 struct mcp_rpc {
-	json_t *message; /* owns all of it */
+	json_t *message; /* owns the members below */
 	json_t *id;      /* NULL: a notification */
 	json_t *params;  /* an object, or NULL */
 	json_t *progress;
@@ -57,26 +57,26 @@ struct mcp_rpc {
 	bool modern;
 };
 
-/* Why not.  status is HTTP's; version: what was asked for, of RPC_VERSION. */
+/* A refusal.  status is HTTP's; version: the requested one, for RPC_VERSION. */
 struct mcp_rpc_fault {
 	int code, status;
 	char msg[CAY_ERR_MSG_MAX];
 	char version[64];
 };
 
-/* -EINVAL with the fault; rpc has what is known of it even then, for the reply. */
+/* -EINVAL with the fault; *ret is filled as far as known even then, for the reply. */
 [[nodiscard]] int mcp_rpc_parse(struct slice body, const struct mcp_rpc_headers *h,
 				struct mcp_rpc *ret, struct mcp_rpc_fault *fault);
 void mcp_rpc_fini(struct mcp_rpc *r);
 
-/* {"jsonrpc":"2.0","id":...,"result":{ ... }}: what stands between is the caller's.  A
- * modern result begins with its type and who we are. */
+/* {"jsonrpc":"2.0","id":...,"result":{ ... }}: the caller writes the members.  A modern result
+ * begins with its type and the server's name. */
 void mcp_rpc_begin_result(const struct mcp_rpc *r, struct jw *w);
 void mcp_rpc_end_result(struct jw *w);
 void mcp_rpc_write_fault(const struct mcp_rpc *r, const struct mcp_rpc_fault *fault, struct jw *w);
-/* A progress notification: so far, in milliseconds. */
+/* A progress notification; ms: elapsed time. */
 void mcp_rpc_write_progress(const struct mcp_rpc *r, uint64_t ms, const char *says, struct jw *w);
 
-/* What a header has, decoded where it is encoded; false when it cannot be. */
+/* Compare a header's value, which may be base64-encoded; false when malformed. */
 [[nodiscard]] bool mcp_rpc_header_equals(struct slice value, struct slice want);
 #endif

@@ -12,7 +12,7 @@ static void mcp_method_fail_no_memory(struct mcp_request *v)
 {
 	static const struct mcp_rpc_fault fault = { .code = RPC_INTERNAL,
 						    .status = 500,
-						    .msg = "no memory for the answer" };
+						    .msg = "out of memory" };
 
 	mcp_request_reply_fault(v, &fault);
 }
@@ -34,7 +34,6 @@ static void mcp_method_write_capabilities(struct jw *w)
 	jw_end(w);
 }
 
-/* Who we are and what we can. */
 static void mcp_method_write_introduction(struct mcp_request *v, struct jw *w)
 {
 	mcp_method_write_capabilities(w);
@@ -50,7 +49,7 @@ static void mcp_method_finish_result(struct mcp_request *v, struct jw *w, struct
 		mcp_request_reply(v, 200, b);
 }
 
-/* A name that cancellation finds a request by, and nothing else: it is not kept. */
+/* Only used to find a request to cancel; it is not stored. */
 static void mcp_method_set_session_id(struct mcp_request *v)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -115,14 +114,14 @@ static void mcp_method_ping(struct mcp_request *v)
 	mcp_method_finish_result(v, &w, &b);
 }
 
-/* Those that the credential is good for, in the table's order. */
+/* Tools the credential may call, in the order of the table. */
 static void mcp_method_tools_list(struct mcp_request *v)
 {
 	auto_buf b = BUF_INIT(LIST_MAX);
 	struct jw w = jw_to(&b);
 
 	if (json_object_get(v->rpc.params, "cursor")) {
-		mcp_method_refuse_params(v, "there is one page, which has no cursor");
+		mcp_method_refuse_params(v, "there is only one page; omit cursor");
 		return;
 	}
 	mcp_rpc_begin_result(&v->rpc, &w);
@@ -146,7 +145,7 @@ static void mcp_method_tools_call(struct mcp_request *v)
 	char msg[128];
 
 	if (!json_is_string(name)) {
-		mcp_method_refuse_params(v, "name is missing: which tool?");
+		mcp_method_refuse_params(v, "name is missing: the tool to call");
 		return;
 	}
 	t = tool_find(v->profile,
@@ -167,7 +166,7 @@ static bool mcp_request_has_same_caller(const struct mcp_request *a, const struc
 	       memcmp(a->auth, b->auth, a->n_auth) == 0;
 }
 
-/* The request of that id is over; whoever asked knows that already. */
+/* End the request of that id. */
 static void mcp_method_cancelled(struct mcp_request *v)
 {
 	static const struct mcp_rpc_fault fault = { .code = RPC_CANCELLED_CODE,
@@ -206,7 +205,7 @@ void mcp_method_dispatch(struct mcp_request *v)
 		mcp_method_cancelled(v);
 		break;
 	case RPC_INITIALIZED:
-	case RPC_NONE: /* a notification nobody knows is nobody's failure */
+	case RPC_NONE: /* unknown notifications are ignored */
 	case RPC_NUM:
 		mcp_request_reply(v, 202, NULL);
 		break;

@@ -140,7 +140,7 @@ static const struct tool_arg *tool_arg_find(const struct tool_arg *args, const c
 	return NULL;
 }
 
-/* "command, cwd, env": what a model may say instead. */
+/* Lists the valid arguments: "command, cwd, env". */
 static int tool_arg_refuse_unknown(const struct tool_arg *args, const char *name,
 				   struct cay_err *err)
 {
@@ -156,7 +156,7 @@ static int tool_arg_refuse_unknown(const struct tool_arg *args, const char *name
 			at += (size_t)n;
 	}
 	all[at] = 0;
-	return cay_fail_field(err, CAY_E_INVALID, name, "there is no such argument; there are: %s",
+	return cay_fail_field(err, CAY_E_INVALID, name, "unknown argument; expected: %s",
 			      at ? all : "none");
 }
 
@@ -171,7 +171,7 @@ static int tool_arg_check_members(const struct tool_arg *args, json_t *v, struct
 		a = tool_arg_find(args, key);
 		if (!a)
 			return tool_arg_refuse_unknown(args, key, err);
-		/* null is absent, as everywhere */
+		/* null counts as absent */
 		if (!json_is_null(item))
 			r = tool_arg_check_value(a, item, err);
 		if (r < 0)
@@ -240,7 +240,7 @@ static int tool_arg_check_value(const struct tool_arg *a, json_t *v, struct cay_
 	return tool_arg_refuse(err, a, "cannot be set");
 }
 
-/* Null is absent, also in what is inside. */
+/* Null counts as absent in nested values as well. */
 static void json_remove_nulls(json_t *v)
 {
 	const char *key;
@@ -273,7 +273,6 @@ static int json_map_nulls_to_empty(json_t *map)
 	return r;
 }
 
-/* Absent ones with a preset. */
 static int tool_arg_fill_defaults(const struct tool_arg *args, json_t *to)
 {
 	for (const struct tool_arg *a = args; a->name || a->as; a++) {
@@ -309,7 +308,7 @@ int tool_args_check(const struct mcp_tool *t, json_t *args, json_t **ret, struct
 	if (r < 0)
 		return r;
 	if (!copy || tool_arg_fill_defaults(t->args, copy) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the arguments");
+		return cay_no_memory(err);
 	*ret = cay_take(copy);
 	return 0;
 }

@@ -7,7 +7,7 @@
 #define HEAD_MAX KIB(16)
 #define REQUEST_MAX MIB(2)
 #define KEPT_MAX 32
-#define KEPT_MS 30000 /* an edge closes idle ones after 60 s */
+#define KEPT_MS 30000 /* an edge closes idle connections after 60 s */
 #define TICK_MS 50
 #define TICK_FIRST_MS 100
 #define TICK_MAX_MS 5000
@@ -26,7 +26,7 @@ static int tool_call_write_data(const struct tool_result *out, struct jw *w)
 	return 0;
 }
 
-/* As JSON, which is what a model is told when there is nothing better. */
+/* The default: the reply as JSON. */
 static int tool_call_write_json_result(struct tool_run *run, struct tool_result *out,
 				       struct cay_err *err)
 {
@@ -41,7 +41,7 @@ static int tool_call_write_json_result(struct tool_run *run, struct tool_result 
 	}
 	json_write(run->answer.json, NULL, &w);
 	if (jw_finish(&w) < 0)
-		return cay_fail(err, CAY_E_TOO_LARGE, "the answer is too large");
+		return cay_fail(err, CAY_E_TOO_LARGE, "the reply is too large");
 	out->data = run->answer.json;
 	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 	return 0;
@@ -98,7 +98,7 @@ static struct upstream_pool *tool_call_open_edge(struct mcp_request *v, struct c
 	if (!*u && n > 0 && n < (int)sizeof(path))
 		*u = upstream_pool_new(&m->loop, path, KEPT_MAX, KEPT_MS);
 	if (!*u)
-		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(err);
 	return *u;
 }
 
@@ -113,7 +113,7 @@ static int tool_call_write_head(struct mcp_request *v, const struct buf *target,
 
 	if (r >= 0 && c->range)
 		r = buf_printf(b, "Range: %s\r\n", c->range);
-	/* a call that is cancelled is closed, and so what it runs ends, too */
+	/* closing the connection of a cancelled call ends the command as well */
 	if (r >= 0 && (c->op == OP_EXEC_RUN || c->op == OP_SHELL_RUN))
 		r = buf_puts(b, "Prefer: " HTTP_END_WITH_CALLER "\r\n");
 	if (r >= 0 && op->body != BODY_NONE)
@@ -136,7 +136,7 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	int r;
 
 	if (v->run.step >= TOOL_RUN_CALLS_MAX)
-		return cay_fail(err, CAY_E_INTERNAL, "more calls than a tool makes");
+		return cay_fail(err, CAY_E_INTERNAL, "too many calls by one tool");
 	r = tool_run_write_request(&v->run, &target, &body, err);
 	if (r < 0)
 		return r;
@@ -152,7 +152,7 @@ static int tool_call_send_op(struct mcp_request *v, struct cay_err *err)
 	return r;
 }
 
-/* The operation, once, by the table. */
+/* The default: one call of the operation. */
 static int tool_call_next_default(struct tool_run *run, struct cay_err *err)
 {
 	int r;
@@ -164,7 +164,7 @@ static int tool_call_next_default(struct tool_run *run, struct cay_err *err)
 	return r < 0 ? r : TOOL_NEXT_CALL;
 }
 
-/* What comes next: a call, or the end. */
+/* Send the next call, or finish. */
 static void tool_call_continue(struct mcp_request *v)
 {
 	struct tool_run *run = &v->run;
@@ -176,7 +176,7 @@ static void tool_call_continue(struct mcp_request *v)
 		r = tool_run_find_sandbox(run, &err);
 		v->sandbox_found = r == TOOL_FINISHED;
 		if (v->sandbox_found)
-			run->step = 0; /* the tool has heard nothing yet */
+			run->step = 0; /* the tool's own steps start at 0 */
 	}
 	if (v->sandbox_found)
 		r = run->tool->next_call ? run->tool->next_call(run, &err)
@@ -194,7 +194,7 @@ static void tool_call_continue(struct mcp_request *v)
 static int tool_call_read_answer(struct tool_run *run, const struct http_head *head,
 				 struct slice body, struct cay_err *err)
 {
-	/* what is shown of it stands deeper, and must fit JW_DEPTH_MAX there */
+	/* it is nested deeper in the result, and must fit JW_DEPTH_MAX there */
 	static const struct json_limits limits = { TOOL_RUN_ANSWER_MAX, 24, 32768 };
 	struct slice media = http_header_find(head, "content-type"), kind = media;
 
@@ -204,9 +204,9 @@ static int tool_call_read_answer(struct tool_run *run, const struct http_head *h
 	run->step++;
 	if (!http_equals_nocase(slice_trim(slice_cut(&kind, ';')), "application/json") || !body.n)
 		return 0;
-	/* a sandbox may have written it */
+	/* it may come from a sandbox */
 	if (json_parse(body, &limits, &run->answer.json, NULL) < 0)
-		return cay_fail(err, CAY_E_MISBEHAVED, "what came is not the JSON it should be");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the reply is not valid JSON");
 	return 0;
 }
 
@@ -233,45 +233,7 @@ static void on_tool_call_answer(void *arg, const struct http_head *head, struct 
 		tool_call_continue(v);
 }
 
-void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args)
-{
-	struct tool_run *run = &v->run;
-	struct cay_err err = {};
-	int r = 0;
-
-	run->tool = t;
-	run->settings = &v->mcp->settings;
-	run->arena = ARENA_INIT(RUN_POOL);
-	if (!tool_is_allowed(t, &run->actor))
-		r = cay_fail(&err, CAY_E_FORBIDDEN, "this credential may not call %s", t->name);
-	if (r >= 0)
-		r = tool_args_check(t, args, &run->args, &err);
-	if (r < 0) {
-		tool_call_finish(v, &err);
-		return;
-	}
-	if (v->rpc.progress && v->accepts_stream) {
-		v->progress_interval_ms = TICK_FIRST_MS;
-		v->progress_due_ms = v->arrived_ms + v->progress_interval_ms;
-		tool_call_start_progress_timer(v->mcp);
-	}
-	tool_call_continue(v);
-}
-
-void tool_call_cancel(struct mcp_request *v)
-{
-	if (v->call)
-		client_call_cancel(v->call);
-	v->call = NULL;
-	json_decref(v->run.call.members);
-	json_decref(v->run.answer.json);
-	json_decref(v->run.args);
-	arena_fini(&v->run.arena);
-	v->run = (struct tool_run){};
-	v->progress_due_ms = 0;
-}
-
-/* Progress: how long it takes, less and less often. */
+/* Progress: the elapsed time, at growing intervals. */
 
 static void tool_call_send_progress(struct mcp_request *v, uint64_t now)
 {
@@ -307,9 +269,35 @@ static void on_tool_call_progress_timer(uv_timer_t *t)
 		(void)uv_timer_stop(t);
 }
 
-void tool_call_start_progress_timer(struct mcp *m)
+static void tool_call_start_progress_timer(struct mcp *m)
 {
 	if (!uv_is_active((const uv_handle_t *)&m->progress_timer))
 		(void)uv_timer_start(&m->progress_timer, on_tool_call_progress_timer, TICK_MS,
 				     TICK_MS);
+}
+
+void tool_call_start(struct mcp_request *v, const struct mcp_tool *t, json_t *args)
+{
+	struct tool_run *run = &v->run;
+	struct cay_err err = {};
+	int r = 0;
+
+	run->tool = t;
+	run->settings = &v->mcp->settings;
+	run->arena = ARENA_INIT(RUN_POOL);
+	if (!tool_is_allowed(t, &run->actor))
+		r = cay_fail(&err, CAY_E_FORBIDDEN, "the credential lacks the scope for %s",
+			     t->name);
+	if (r >= 0)
+		r = tool_args_check(t, args, &run->args, &err);
+	if (r < 0) {
+		tool_call_finish(v, &err);
+		return;
+	}
+	if (v->rpc.progress && v->accepts_stream) {
+		v->progress_interval_ms = TICK_FIRST_MS;
+		v->progress_due_ms = v->arrived_ms + v->progress_interval_ms;
+		tool_call_start_progress_timer(v->mcp);
+	}
+	tool_call_continue(v);
 }

@@ -5,7 +5,7 @@
 
 #include "text/base64.h"
 
-/* NUL may stand in JSON, and many who read it refuse that, as we do ourselves. */
+/* JSON may contain NUL, but many parsers, including ours, refuse it. */
 static int text_replace_nul(struct slice text, struct buf *out)
 {
 	int r = 0;
@@ -49,7 +49,7 @@ void tool_result_printf(struct tool_result *out, const char *fmt, ...)
 	tool_result_add_text(out, (struct slice){ buf_str(&text), text.len });
 }
 
-/* The first byte at or behind `at` that begins a character. */
+/* The first byte at or after `at` that begins a character. */
 static size_t utf8_next_char_start(struct slice t, size_t at)
 {
 	while (at < t.n && ((unsigned char)t.p[at] & 0xc0) == 0x80)
@@ -72,8 +72,8 @@ void tool_result_add_cut_text(struct tool_result *out, struct slice text, size_t
 	tail = utf8_next_char_start(text, text.n - most / 2);
 	r = buf_append(&b, text.p, head);
 	if (r >= 0)
-		r = buf_printf(&b, "\n[... %zu of %zu bytes are left out here%s%s ...]\n",
-			       tail - head, text.n, how ? "; " : "", how ? how : "");
+		r = buf_printf(&b, "\n[... %zu of %zu bytes omitted%s%s ...]\n", tail - head,
+			       text.n, how ? "; " : "", how ? how : "");
 	if (r >= 0)
 		r = buf_append(&b, text.p + tail, text.n - tail);
 	if (r < 0 && !out->w->err)

@@ -14,7 +14,7 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op)
 int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen, struct cay_err *err)
 {
 	if (json_object_set_new(run->call.members, member, stolen) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a call");
+		return cay_no_memory(err);
 	return 0;
 }
 
@@ -29,7 +29,7 @@ int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n, st
 	return tool_run_set_json(run, member, json_integer((json_int_t)n), err);
 }
 
-/* As the operation wants it. */
+/* Convert to the operation's unit. */
 static json_t *tool_arg_scale_value(const struct tool_arg *a, json_t *v)
 {
 	uint64_t by = a->scale ? a->scale : 1;
@@ -84,7 +84,7 @@ bool tool_run_arg_bool(const struct tool_run *run, const char *name)
 	return json_is_true(json_object_get(run->args, name));
 }
 
-/* Out */
+/* Writing */
 
 static int url_append_encoded(struct buf *b, struct slice text)
 {
@@ -97,7 +97,7 @@ static int url_append_encoded(struct buf *b, struct slice text)
 	return 0;
 }
 
-/* A scalar as a query or a path has it. */
+/* A scalar, encoded for a query or a path. */
 static int url_append_json_scalar(struct buf *b, const json_t *v)
 {
 	if (json_is_string(v))
@@ -118,7 +118,7 @@ static bool field_table_has_name(const struct field_table *t, const char *name)
 	return false;
 }
 
-/* {name} of the path. */
+/* For {name} in the path. */
 static const json_t *op_call_find_member(const struct tool_op_call *c, struct slice name)
 {
 	const char *key;
@@ -144,7 +144,7 @@ static int tool_run_write_path(const struct tool_run *run, struct buf *b, struct
 			break;
 		name = slice_cut(&left, '}');
 		v = op_call_find_member(&run->call, name);
-		/* which one a name means is known by now */
+		/* a name was resolved to its id before */
 		if (slice_eq(name, SLICE("sandbox")) && run->sandbox[0])
 			r = buf_puts(b, run->sandbox);
 		else if (!v || url_append_json_scalar(b, v) < 0)

@@ -2,22 +2,23 @@
 #ifndef CAY_MCP_TOOL_RUN_H
 #define CAY_MCP_TOOL_RUN_H
 /*
- * run - one tool call under way: operations asked for one after the other
+ * tool-run - one tool call in progress: a sequence of operations
  *
- *	int ask_something(struct tool_run *run, struct cay_err *err)
+ *	int something_next_call(struct tool_run *run, struct cay_err *err)
  *	{
  *		if (run->step == 0) {
  *			tool_run_begin_call(run, OP_SHELL_CREATE);
- *			return tool_run_set_text(run, "name", "main", err);	(TOOL_CALLS is 0)
+ *			return tool_run_set_text(run, "name", "main", err);	(TOOL_NEXT_CALL is
+ *0)
  *		}
  *		tool_run_begin_call(run, OP_SHELL_RUN);
  *		...
  *	}
  *
- * An answer that is a failure ends the tool with that failure, unless run->hears is set;
- * behind the last answer `show` is called.  ask and show are given what is checked: args has
- * the types of the table, and presets are filled in.  What an operation answered may be a
- * sandbox's word: it is checked where it is looked at, and never obeyed.
+ * A failed operation ends the tool with its error, unless run->accepts_failure is set; after
+ * the last reply `write_result` is called.  Both get checked arguments: args has the types of
+ * the table, and defaults are filled in.  A reply may come from a sandbox: check it where it
+ * is used, and never obey it.
  */
 #include "base/arena.h"
 #include "base/id.h"
@@ -30,7 +31,7 @@
 struct tool_op_call {
 	enum op_id op;
 	json_t *members;    /* of path, query and body */
-	struct slice body;  /* raw; lives in the pool */
+	struct slice body;  /* raw; in the arena */
 	const char *accept; /* NULL: JSON */
 	const char *range;  /* of file.read: "bytes=0-99" */
 };
@@ -38,7 +39,7 @@ struct tool_op_call {
 struct tool_op_answer {
 	unsigned status;
 	struct slice media, body;
-	json_t *json; /* NULL: it is not JSON */
+	json_t *json; /* NULL: not JSON */
 };
 
 struct tool_run {
@@ -46,17 +47,17 @@ struct tool_run {
 	json_t *args;
 	const char *group; /* of ?group=; NULL: none */
 	struct actor actor;
-	struct arena arena;            /* dies with the run */
-	char sandbox[ID_TEXT_LEN + 1]; /* which one is meant, once that is known */
-	unsigned step;                 /* answers that came */
-	bool accepts_failure;          /* ask is given failures, too; of the next call only */
+	struct arena arena;            /* freed with the run */
+	char sandbox[ID_TEXT_LEN + 1]; /* "" until known */
+	unsigned step;                 /* replies received */
+	bool accepts_failure;          /* pass a failure of the next call to next_call */
 	struct tool_op_call call;
 	struct tool_op_answer answer;
-	void *tool_state; /* the tool's, from the pool */
+	void *tool_state; /* of the tool; in the arena */
 	const struct settings *settings;
 };
 
-/* The next call, and its members; each replaces one of that name.  All return -errno. */
+/* Begin the next call and set its members; a member replaces one of the same name. */
 void tool_run_begin_call(struct tool_run *run, enum op_id op);
 [[nodiscard]] int tool_run_set_json(struct tool_run *run, const char *member, json_t *stolen,
 				    struct cay_err *err);
@@ -64,13 +65,13 @@ void tool_run_begin_call(struct tool_run *run, enum op_id op);
 				    struct cay_err *err);
 [[nodiscard]] int tool_run_set_number(struct tool_run *run, const char *member, uint64_t n,
 				      struct cay_err *err);
-/* Every argument that has a member, and fixed ones: what a row without ask does. */
+/* Map every argument that has a member, and fixed ones: the default for a row. */
 [[nodiscard]] int tool_run_map_args(struct tool_run *run, struct cay_err *err);
 
-/* Which sandbox is meant: TOOL_CALLS to find out, TOOL_SHOWN when run->sandbox says it (or
- * the tool is of none).  Called until then, in front of ask. */
+/* Find the sandbox: TOOL_NEXT_CALL for a lookup, TOOL_FINISHED when run->sandbox is set (or not
+ * needed).  Called until then, before next_call. */
 [[nodiscard]] int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err);
-/* The failure of an operation, in the model's words: of arguments, not of members. */
+/* The error of an operation, with arguments' names instead of members'. */
 void tool_run_read_failure(const struct tool_run *run, struct cay_err *err);
 
 /* Arguments: NULL, 0 and false when absent. */
@@ -78,7 +79,7 @@ const char *tool_run_arg_text(const struct tool_run *run, const char *name);
 uint64_t tool_run_arg_number(const struct tool_run *run, const char *name);
 bool tool_run_arg_bool(const struct tool_run *run, const char *name);
 
-/* The request of run->call as it goes out: METHOD, target, JSON body.  Pure. */
+/* Write the request of run->call: target and body.  Pure. */
 [[nodiscard]] int tool_run_write_request(const struct tool_run *run, struct buf *target,
 					 struct buf *body, struct cay_err *err);
 #endif

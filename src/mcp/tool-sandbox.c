@@ -5,7 +5,7 @@
 
 #define GROUP_DEFAULT "default"
 
-/* What the model calls it, whatever the argument is called. */
+/* The model's sandbox argument; profiles name it differently. */
 static const char *tool_sandbox_find_arg(const struct tool_run *run)
 {
 	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)
@@ -52,7 +52,7 @@ static int tool_sandbox_set_id(struct tool_run *run, const json_t *sandbox, stru
 	struct id id;
 
 	if (!text || id_parse(ID_SANDBOX, slice_of(text), &id) < 0)
-		return cay_fail(err, CAY_E_NOT_FOUND, "there is no sandbox '%.64s'",
+		return cay_fail(err, CAY_E_NOT_FOUND, "no such sandbox: '%.64s'",
 				tool_sandbox_find_arg(run) ? tool_sandbox_find_arg(run) : "");
 	id_format(&id, run->sandbox);
 	return TOOL_FINISHED;
@@ -89,11 +89,11 @@ int tool_run_find_sandbox(struct tool_run *run, struct cay_err *err)
 		return TOOL_FINISHED;
 	}
 	if (!(run->tool->hints & TOOL_DEFAULT_SANDBOX))
-		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "which one?");
+		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "is required");
 	return tool_sandbox_request_default(run, err);
 }
 
-/* The argument that became this member. */
+/* The argument that maps to this member. */
 static const char *tool_arg_name_of_member(const struct tool_run *run, const char *member)
 {
 	for (const struct tool_arg *a = run->tool->args; a->name || a->as; a++)

@@ -34,7 +34,7 @@ static void tool_schema_write_choices(const struct tool_arg *a, struct jw *w)
 	jw_end(w);
 }
 
-/* What only this type has. */
+/* Keywords of this type only. */
 static void tool_schema_write_details(const struct tool_arg *a, struct jw *w)
 {
 	switch (a->type) {

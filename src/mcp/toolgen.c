@@ -7,7 +7,7 @@
 #include "base/path.h"
 #include "mcp/tool.h"
 
-/* What tools/list says, and which operation each is. */
+/* The tools as in tools/list, and the operation of each. */
 static void toolgen_write_profile(enum tool_profile p, struct jw *w)
 {
 	jw_str(w, "name", profiles[p].name);

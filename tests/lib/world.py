@@ -50,7 +50,7 @@ class World(cay.Cay):
         self._spawn(name, self.programs["edge"], user=EDGE_UID, group=EDGE_UID, extra_groups=self.edge_groups())
         self._up(name)
         self.edges.append(name)
-        cay.wait_for("the edge to hear all", lambda: "control has said all" in self.log(name), cay.UP_S)
+        cay.wait_for("the edge to hear all", lambda: "synchronised with control" in self.log(name), cay.UP_S)
         return self.daemons[name]
 
     def edge_groups(self):
@@ -58,11 +58,11 @@ class World(cay.Cay):
 
     def restart_cayd(self, between=lambda: None):
         """Until every edge has heard all of the new one."""
-        told = {name: self.log(name).count("control has said all") for name in self.edges}
+        told = {name: self.log(name).count("synchronised with control") for name in self.edges}
         self.kill_daemon("cayd")
         between()
         self.start_cayd()
-        cay.wait_for("the edges to hear all", lambda: all(self.log(n).count("control has said all") > told[n] for n in told), cay.UP_S)
+        cay.wait_for("the edges to hear all", lambda: all(self.log(n).count("synchronised with control") > told[n] for n in told), cay.UP_S)
 
     def stop(self):
         for name in self.edges:

@@ -225,7 +225,7 @@ static void only_a_readable_file_is_taken(void **state)
 
 		row_check(i, image_store_add(f->fd, fds[i], MIB(1), &added, &err) == -EINVAL);
 		row_check(i, err.code == CAY_E_INVALID && added.config_fd == -EBADF);
-		row_check(i, strstr(err.msg, "not a file that can be read"));
+		row_check(i, strstr(err.msg, "not a readable file"));
 		cay_closep(&fds[i]);
 	}
 	(void)close(pipes[1]);

@@ -104,7 +104,7 @@ static const struct {
 	{ "{'command':'ls','timeout':1e300}", "timeout", "must be 0 to 86400" },
 	{ "{'command':'ls','env':{'A':1}}", "env", "the value of 'A' must be a string" },
 	{ "{'command':'ls','env':[]}", "env", "must be an object" },
-	{ "{'cmd':'ls'}", "cmd", "there is no such argument; there are: sandbox, command" },
+	{ "{'cmd':'ls'}", "cmd", "unknown argument; expected: sandbox, command" },
 	{ "[]", "", "arguments must be an object, not an array" },
 };
 
@@ -194,8 +194,7 @@ static void long_text_is_cut_in_the_middle(void **)
 	tool_result_add_cut_text(&out, (struct slice){ text, sizeof(text) }, 100, "ask for more");
 	jw_end(&w);
 	assert_return_code(jw_finish(&w), 0);
-	assert_non_null(
-		strstr(b.data, "[... 901 of 1000 bytes are left out here; ask for more ...]"));
+	assert_non_null(strstr(b.data, "[... 901 of 1000 bytes omitted; ask for more ...]"));
 	assert_non_null(strstr(b.data, "z\""));
 	assert_null(strstr(b.data, "\xef\xbf\xbd"));
 }

@@ -61,16 +61,27 @@ static bool err_is_set(const struct cay_err *err)
 	return !err || err->code != CAY_OK;
 }
 
+int cay_vfail(struct cay_err *err, enum cay_code code, const char *fmt, va_list ap)
+{
+	if (!err_is_set(err))
+		err_format_message(err, code, 0, fmt, ap);
+	return -cay_error_row(code)->errnum;
+}
+
 int cay_fail(struct cay_err *err, enum cay_code code, const char *fmt, ...)
 {
 	va_list ap;
+	int r;
 
-	if (!err_is_set(err)) {
-		va_start(ap, fmt);
-		err_format_message(err, code, 0, fmt, ap);
-		va_end(ap);
-	}
-	return -cay_error_row(code)->errnum;
+	va_start(ap, fmt);
+	r = cay_vfail(err, code, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+int cay_no_memory(struct cay_err *err)
+{
+	return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 }
 
 int cay_fail_sys(struct cay_err *err, enum cay_code code, int errnum, const char *fmt, ...)

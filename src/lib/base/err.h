@@ -57,6 +57,10 @@ const struct cay_error_row *cay_error_row(enum cay_code code);
  * err may be NULL; a message that does not fit ends in "...". */
 __attribute__((format(printf, 3, 4))) int cay_fail(struct cay_err *err, enum cay_code code,
 						   const char *fmt, ...);
+__attribute__((format(printf, 3, 0))) int cay_vfail(struct cay_err *err, enum cay_code code,
+						    const char *fmt, va_list ap);
+/* CAY_E_NO_MEMORY with its one message; returns -ENOMEM. */
+int cay_no_memory(struct cay_err *err);
 
 /* The same for a failed system call: records errnum, appends its text and
  * returns -errnum. */

@@ -54,6 +54,18 @@ static inline bool ascii_is_alnum(char c)
 	return ascii_is_lower(c) || ascii_is_upper(c) || ascii_is_digit(c);
 }
 
+/* FNV-1a.  The seed keeps peers from choosing keys that collide; a hash as the seed of the
+ * next call chains several parts. */
+static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
+{
+	const uint8_t *bytes = p;
+	uint64_t h = UINT64_C(14695981039346656037) ^ seed;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ bytes[i]) * UINT64_C(1099511628211);
+	return h;
+}
+
 /* White space off both ends (space and tab only). */
 struct slice slice_trim(struct slice s);
 /* Cut at the first c: *s becomes what is behind it, the return what is in front

@@ -4,19 +4,19 @@
 #define IN_MAX (2 * CONN_READ)
 
 struct client_call {
-	struct conn *conn; /* NULL once it was given back or is closed */
+	struct conn *conn; /* NULL once it is returned to the pool or closed */
 	struct upstream_pool *upstream;
 	struct conn_shared *shared;
 	uv_timer_t timer;
-	unsigned open; /* the connection and the timer */
+	unsigned open; /* handles not closed yet: the connection and the timer */
 	bool closing, got_bytes;
-	struct buf retry_request; /* the request, while it may be sent once more */
+	struct buf retry_request; /* the request, while it may be retried */
 	struct buf in, body;
 	uint64_t timeout_ms;
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);
 	void *arg;
-	struct http_parser http; /* last, and not zeroed: it is most of it */
+	struct http_parser http; /* last, and not zeroed: it is most of the struct */
 };
 
 static void client_call_unref(struct client_call *c)
@@ -54,7 +54,7 @@ static void client_call_close(struct client_call *c)
 	uv_close((uv_handle_t *)&c->timer, on_client_call_timer_closed);
 }
 
-/* Over; the callers of this touch nothing of it afterwards but closing. */
+/* The callers may touch nothing but `closing` afterwards. */
 static void client_call_finish(struct client_call *c, const struct http_head *head,
 			       const struct cay_err *err)
 {
@@ -74,20 +74,20 @@ static void client_call_fail(struct client_call *c, enum cay_code code, const ch
 
 static void on_client_call_timeout(uv_timer_t *t)
 {
-	client_call_fail(t->data, CAY_E_TIMEOUT, "no answer came in time");
+	client_call_fail(t->data, CAY_E_TIMEOUT, "no reply in time");
 }
 
-/* All of the answer is there; what stands behind it nobody asked for. */
-static void client_call_complete(struct client_call *c, size_t behind)
+/* The reply is complete; a connection with bytes after it is not reused. */
+static void client_call_complete(struct client_call *c, size_t excess)
 {
-	if (c->http.head.keep_alive && !behind && !conn_queued_bytes(c->conn)) {
+	if (c->http.head.keep_alive && !excess && !conn_queued_bytes(c->conn)) {
 		upstream_pool_return(c->upstream, cay_take(c->conn));
 		c->open--;
 	}
 	client_call_finish(c, &c->http.head, NULL);
 }
 
-/* One event; false when there is no more to do now. */
+/* Returns false when nothing more can be done now. */
 static bool client_call_parse_next(struct client_call *c, struct slice *in)
 {
 	struct cay_err err = {};
@@ -95,7 +95,7 @@ static bool client_call_parse_next(struct client_call *c, struct slice *in)
 	int e = http_parser_next(&c->http, in, &body, &err);
 
 	if (e < 0) {
-		client_call_fail(c, CAY_E_UNAVAILABLE, "the answer is not HTTP");
+		client_call_fail(c, CAY_E_UNAVAILABLE, "the reply is not HTTP");
 		return false;
 	}
 	switch ((enum http_event)e) {
@@ -105,8 +105,7 @@ static bool client_call_parse_next(struct client_call *c, struct slice *in)
 		return true;
 	case HTTP_BODY:
 		if (buf_append(&c->body, body.p, body.n) < 0)
-			client_call_fail(c, CAY_E_TOO_LARGE,
-					 "the answer is longer than what is taken");
+			client_call_fail(c, CAY_E_TOO_LARGE, "the reply is too large");
 		return !c->closing;
 	case HTTP_END:
 		client_call_complete(c, in->n);
@@ -122,7 +121,7 @@ static void on_client_call_read(struct conn *conn, struct slice bytes)
 
 	c->got_bytes = true;
 	if (buf_append(&c->in, bytes.p, bytes.n) < 0) {
-		client_call_fail(c, CAY_E_NO_MEMORY, "no memory for an answer");
+		client_call_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	in = (struct slice){ c->in.data, c->in.len };
@@ -137,22 +136,20 @@ static int client_call_connect_and_send(struct client_call *c, bool fresh, struc
 
 static void on_client_call_conn_end(struct conn *conn, const struct cay_err *)
 {
-	static const struct conn_events nobody = {};
 	struct client_call *c = conn_data(conn);
 
-	/* a kept one was closed while our request was on its way: nobody has read it */
+	/* a pooled connection was closed before it read the request, so a retry is safe */
 	if (c->retry_request.len && !c->got_bytes) {
 		auto_buf head = c->retry_request;
 
 		c->retry_request = (struct buf){};
-		conn_set_owner(cay_take(c->conn), &nobody, NULL, 0);
-		conn_close(conn);
+		conn_discard(cay_take(c->conn));
 		c->open--;
 		if (client_call_connect_and_send(c, true, (struct slice){ head.data, head.len },
 						 (struct slice){}) >= 0)
 			return;
 	}
-	client_call_fail(c, CAY_E_UNAVAILABLE, "the connection was closed without an answer");
+	client_call_fail(c, CAY_E_UNAVAILABLE, "the connection was closed without a reply");
 }
 
 static int client_call_connect_and_send(struct client_call *c, bool fresh, struct slice head,
@@ -175,7 +172,7 @@ static int client_call_connect_and_send(struct client_call *c, bool fresh, struc
 	if (!kept)
 		buf_fini(&c->retry_request);
 	conn_set_reading(c->conn, true);
-	/* who closes says so by its end, which comes from the loop */
+	/* a peer that closes is reported by `end`, from the loop */
 	r = conn_write(c->conn, v, body.n ? 2 : 1);
 	return r == -ENOMEM || r == -ENOBUFS ? r : 0;
 }
@@ -187,7 +184,7 @@ int client_call_start(const struct client_call_conf *conf, struct client_call **
 	int r = 0;
 
 	if (!c)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a call");
+		return cay_no_memory(err);
 	memset(c, 0, offsetof(struct client_call, http));
 	c->upstream = conf->upstream;
 	c->shared = conf->shared;
@@ -208,7 +205,7 @@ int client_call_start(const struct client_call_conf *conf, struct client_call **
 		r = client_call_connect_and_send(c, false, conf->head, conf->body);
 	if (r < 0) {
 		client_call_close(c);
-		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "nobody listens");
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "connect");
 	}
 	if (conf->timeout_ms)
 		(void)uv_timer_start(&c->timer, on_client_call_timeout, conf->timeout_ms, 0);

@@ -2,14 +2,14 @@
 #ifndef CAY_NET_CLIENT_CALL_H
 #define CAY_NET_CLIENT_CALL_H
 /*
- * call - one request of our own to another program of ours, and its whole answer
+ * client-call - one request to another program of ours, and its whole reply
  *
- * Over a kept connection (net/upstream-pool.h).  What is asked stands in memory, and so does
- * the answer, up to a limit; a relay is for what must not.  `done` is told once, from the
- * loop, unless the call was cancelled or could not be begun; when it is told the call is
- * over, and the answer is good for the length of `done`.
+ * It uses a pooled connection (net/upstream-pool.h).  Request and reply are held in memory,
+ * the reply up to a limit; use a relay for anything larger.  `done` is called once, from the
+ * loop, unless the call was cancelled or failed to start.  The call has ended by then, and the
+ * reply is valid only during `done`.
  *
- * Bounded: answer_max, and timeout_ms for all of it.  Threading: loop thread.
+ * Bounded: answer_max, and timeout_ms for the whole call.  Threading: loop thread.
  */
 #include "http/http.h"
 #include "net/upstream-pool.h"
@@ -19,19 +19,19 @@ struct client_call;
 struct client_call_conf {
 	struct upstream_pool *upstream;
 	struct conn_shared *shared;
-	struct slice head, body; /* as they go out; head ends with its empty line */
-	bool can_retry;          /* nothing happens twice if it is sent twice */
-	size_t answer_max;       /* of its body; more is CAY_E_TOO_LARGE */
-	uint64_t timeout_ms;     /* 0: for ever */
-	/* head NULL: err says why there is no answer. */
+	struct slice head, body; /* sent unchanged; head ends with its empty line */
+	bool can_retry;          /* sending it twice is harmless */
+	size_t answer_max;       /* bytes of the reply's body; more is CAY_E_TOO_LARGE */
+	uint64_t timeout_ms;     /* 0: no limit */
+	/* head NULL: no reply, err says why. */
 	void (*done)(void *arg, const struct http_head *head, struct slice body,
 		     const struct cay_err *err);
 	void *arg;
 };
 
-/* On failure done is not told.  The slices need not live longer than this. */
+/* On failure done is not called.  The slices need not outlive this call. */
 [[nodiscard]] int client_call_start(const struct client_call_conf *conf, struct client_call **ret,
 				    struct cay_err *err);
-/* Nobody wants to know any more: its connection is closed, so the other program hears. */
+/* Close the connection, so that the other program stops too; done is not called. */
 void client_call_cancel(struct client_call *c);
 #endif

@@ -2,32 +2,32 @@
 #ifndef CAY_NET_CONN_FILTER_H
 #define CAY_NET_CONN_FILTER_H
 /*
- * What a filter and the connection under it know of each other.
+ * The interface between a connection and its filter.
  *
- * A layer is the configuration of one kind of filter (a certificate and its key);
- * attach() puts a filter of that kind on a connection.  So the library with TLS in
- * it is only linked by programs that have a layer to hand in.
+ * A layer is the configuration of one kind of filter (a certificate and its key); attach()
+ * puts such a filter on a connection.  Only programs that pass a layer link the library that
+ * implements it, which is how TLS stays out of the others.
  */
 #include "net/conn.h"
 
 struct conn_shared {
 	uv_loop_t *loop;
 	unsigned refs;
-	char *wire;        /* CONN_READ bytes: what one read of a socket brings */
-	char *plain;       /* the same behind a filter; made by the first one */
-	struct buf cipher; /* what a filter is writing just now */
+	char *wire;        /* CONN_READ bytes: one read of a socket */
+	char *plain;       /* the same after a filter; allocated by the first one */
+	struct buf cipher; /* output of the filter that is writing now */
 };
 
 struct conn_filter {
-	/* Bytes off the wire, in room->wire; n 0 is their end. */
+	/* Bytes from the socket, in shared->wire; n 0 is the end. */
 	void (*input)(struct conn *c, struct slice wire);
-	/* Bytes of the owner, towards the wire. */
+	/* Bytes from the owner, towards the socket. */
 	int (*output)(struct conn *c, const uv_buf_t *v, unsigned n);
-	/* c->wanted changed. */
+	/* c->want_read changed. */
 	void (*update_reading)(struct conn *c);
-	/* The owner writes no more. */
+	/* The owner has finished writing. */
 	void (*shutdown)(struct conn *c);
-	/* Close handles, with on_conn_handle_closed() as the callback of each. */
+	/* Close handles, each with on_conn_handle_closed() as callback. */
 	void (*close)(struct conn *c);
 	void (*free)(struct conn *c);
 };
@@ -48,11 +48,11 @@ struct conn {
 	void *data;
 	const struct conn_filter *filter;
 	void *filter_data;
-	unsigned open; /* handles that are not closed yet */
+	unsigned open; /* handles not closed yet */
 	bool closing;
 	bool want_read; /* the owner wants to read */
-	bool reading;   /* the socket is read */
-	bool ended;     /* the owner was told the end */
+	bool reading;   /* the socket is being read */
+	bool ended;     /* events->end was called */
 	bool writing, write_failed, finishing, finished;
 	size_t out_max;
 	struct buf out, sending;
@@ -63,9 +63,9 @@ struct conn {
 
 void conn_wire_set_reading(struct conn *c, bool on);
 [[nodiscard]] int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n);
-/* Shut the socket down behind what is queued. */
+/* Shut the socket down after the queued bytes. */
 void conn_wire_shutdown(struct conn *c);
-/* Told at most once. */
+/* Calls events->end, at most once. */
 void conn_notify_end(struct conn *c, const struct cay_err *err);
 void on_conn_handle_closed(uv_handle_t *h);
 #endif

@@ -72,7 +72,7 @@ void conn_wire_set_reading(struct conn *c, bool on)
 	if (c->closing || on == c->reading)
 		return;
 	c->reading = on;
-	/* of an open stream neither can fail */
+	/* neither fails on an open stream */
 	if (on)
 		(void)uv_read_start(&c->stream, on_conn_alloc, on_conn_read);
 	else
@@ -168,7 +168,7 @@ int conn_wire_write(struct conn *c, const uv_buf_t *v, unsigned n)
 			continue;
 		r = buf_append(&c->out, v[i].base + skip, v[i].len - skip);
 		if (r < 0) {
-			c->write_failed = true; /* half of it may be out already */
+			c->write_failed = true; /* part of it may be sent already */
 			return r;
 		}
 	}
@@ -208,7 +208,7 @@ void conn_shutdown(struct conn *c)
 		conn_wire_shutdown(c);
 }
 
-/* Birth and death. */
+/* Opening and closing. */
 
 static struct conn *conn_new(struct conn_shared *room, int family, const struct conn_conf *conf)
 {
@@ -228,19 +228,24 @@ static struct conn *conn_new(struct conn_shared *room, int family, const struct 
 	return c;
 }
 
-/* Closed before anybody but us knew of it. */
-static int conn_discard(struct conn *c, int r)
+void conn_discard(struct conn *c)
 {
-	static const struct conn_events nobody = {};
+	static const struct conn_events none = {};
 
-	c->events = &nobody;
+	conn_set_owner(c, &none, NULL, 0);
 	conn_close(c);
-	return r;
 }
 
-static int conn_attach_layer(struct conn *c, const struct conn_layer *layer)
+static int conn_finish_open(struct conn *c, const struct conn_conf *conf, int r, struct conn **ret)
 {
-	return layer ? layer->attach(layer, c) : 0;
+	if (r >= 0 && conf->layer)
+		r = conf->layer->attach(conf->layer, c);
+	if (r < 0) {
+		conn_discard(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
 }
 
 int conn_accept(struct conn_shared *room, uv_stream_t *listener, const struct conn_conf *conf,
@@ -253,12 +258,7 @@ int conn_accept(struct conn_shared *room, uv_stream_t *listener, const struct co
 	if (!c)
 		return -ENOMEM;
 	r = uv_accept(listener, &c->stream);
-	if (r >= 0)
-		r = conn_attach_layer(c, conf->layer);
-	if (r < 0)
-		return conn_discard(c, r);
-	*ret = c;
-	return 0;
+	return conn_finish_open(c, conf, r, ret);
 }
 
 int conn_open_fd(struct conn_shared *room, int fd, int family, const struct conn_conf *conf,
@@ -271,21 +271,16 @@ int conn_open_fd(struct conn_shared *room, int fd, int family, const struct conn
 	if (!c)
 		return -ENOMEM;
 	r = family == AF_UNIX ? uv_pipe_open(&c->pipe, fd) : uv_tcp_open(&c->tcp, fd);
-	if (r < 0)
-		return conn_discard(c, r);
-	(void)cay_take_fd(&owned);
-	r = conn_attach_layer(c, conf->layer);
-	if (r < 0)
-		return conn_discard(c, r);
-	*ret = c;
-	return 0;
+	if (r >= 0)
+		(void)cay_take_fd(&owned);
+	return conn_finish_open(c, conf, r, ret);
 }
 
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max)
 {
 	c->events = events;
 	c->data = data;
-	/* a filter adds a little to every piece */
+	/* room for what a filter adds to every piece */
 	c->out_max = out_max + out_max / 64 + KIB(1);
 	c->out.max = c->out.len > c->out_max ? c->out.len : c->out_max;
 	c->sending.max = c->out_max;

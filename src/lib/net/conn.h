@@ -4,17 +4,15 @@
 /*
  * conn - bytes both ways over one socket, plain or through a filter
  *
- * A unix or TCP socket on a libuv loop, with at most one filter (TLS) between it
- * and its owner, who need not know.  What the socket takes at once is never
- * copied; the rest is queued and `sent` tells when it went.  What is read is handed
- * over in memory all connections of a room share, good for the length of the call:
- * a connection that is idle holds no buffer at all.
+ * A unix or TCP socket on a libuv loop, with at most one filter (TLS) between it and its
+ * owner, which need not know.  Bytes the socket takes at once are never copied; the rest is
+ * queued, and `sent` reports progress.  Input is passed in memory shared by all connections
+ * of a loop and valid only during the call, so an idle connection holds no buffer.
  *
- * A conn is on the heap because it may change hands (an upgraded request).  It is
- * freed in its last close callback, so pointers to it stay good for the length of
- * any callback; `closed` says so.  After conn_close() nothing but `closed` is told.
- * None of the calls here calls the owner back, but conn_set_reading(), which a filter may
- * use to tell from the loop what it had kept.
+ * A conn is on the heap because it may change owners (an upgraded request).  It is freed in
+ * its last close callback, so pointers stay valid during any callback; `closed` is the last
+ * event.  After conn_close() there is no other.  No function here calls back into the owner
+ * except conn_set_reading(): a filter may then deliver, from the loop, input it kept.
  *
  * Bounded: one read (CONN_READ), out_max queued bytes.  Threading: loop thread.
  */
@@ -24,28 +22,28 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define CONN_READ KIB(64) /* the most that one `read` brings */
+#define CONN_READ KIB(64) /* at most this much per `read` */
 
 struct conn;
 struct conn_layer;
 struct conn_shared;
 
-/* Members may be NULL, but read and end. */
+/* All but read and end may be NULL. */
 struct conn_events {
-	/* A filter is through with its handshake; not told of a plain connection. */
+	/* A filter has finished its handshake; never called for a plain connection. */
 	void (*ready)(struct conn *c);
 	void (*read)(struct conn *c, struct slice bytes);
-	/* No more will be read: the peer ended in good order (err NULL) or did not. */
+	/* No more input: the peer closed cleanly (err NULL) or not. */
 	void (*end)(struct conn *c, const struct cay_err *err);
-	/* Something queued is out: look at conn_queued_bytes(). */
+	/* Queued bytes were sent; see conn_queued_bytes(). */
 	void (*sent)(struct conn *c);
-	/* What was queued could not be written, nor can anything else. */
+	/* Queued bytes could not be written; nothing more can be. */
 	void (*stuck)(struct conn *c);
-	/* Over: forget it. */
+	/* The last event; forget the connection. */
 	void (*closed)(struct conn *c);
 };
 
-/* What the connections of one loop share; lives until the last of them is gone. */
+/* Shared by the connections of one loop; freed with the last of them. */
 [[nodiscard]] struct conn_shared *conn_shared_new(uv_loop_t *loop);
 void conn_shared_unref(struct conn_shared *room);
 
@@ -56,37 +54,39 @@ struct conn_conf {
 	size_t out_max;
 };
 
-/* Neither reads before conn_set_reading().  Accept fails only when there is no memory or
- * no connection; take has the connected fd of that AF_*, also on failure. */
+/* Reading starts with conn_set_reading().  conn_accept() fails only without memory or without a
+ * connection; conn_open_fd() takes the connected fd of family AF_*, also on failure. */
 [[nodiscard]] int conn_accept(struct conn_shared *room, uv_stream_t *listener,
 			      const struct conn_conf *conf, struct conn **ret);
 [[nodiscard]] int conn_open_fd(struct conn_shared *room, int fd, int family,
 			       const struct conn_conf *conf, struct conn **ret);
 
-/* Another owner; what is queued goes on. */
+/* Change the owner; queued bytes stay queued. */
 void conn_set_owner(struct conn *c, const struct conn_events *events, void *data, size_t out_max);
 void *conn_data(const struct conn *c);
 struct conn_shared *conn_get_shared(const struct conn *c);
 uv_loop_t *conn_loop(const struct conn *c);
-/* The socket, to look at; or -EBADF. */
+/* The socket, or -EBADF.  The connection keeps it. */
 int conn_fd(const struct conn *c);
-/* Whether its bytes are not those of the socket. */
+/* Whether a filter changes the bytes on the socket. */
 bool conn_is_filtered(const struct conn *c);
-/* Told when the memory goes, behind `closed`, whoever owns it then. */
+/* Called when the memory is freed, after `closed`, for any owner. */
 void conn_set_free_callback(struct conn *c, void (*fn)(void *arg), void *arg);
 
 void conn_set_reading(struct conn *c, bool on);
-/* All of it, now or queued; -ENOBUFS past out_max, -EPIPE and others when the peer
- * cannot be written to any more.  Nothing is copied that the socket takes now. */
+/* Write or queue everything.  -ENOBUFS past out_max, -EPIPE and others once the peer cannot be
+ * written to.  Only queued bytes are copied. */
 [[nodiscard]] int conn_write(struct conn *c, const uv_buf_t *v, unsigned n);
 size_t conn_queued_bytes(const struct conn *c);
-/* Of that, what the socket has not taken: smaller as time goes by, if the peer reads. */
+/* The part of it that the socket has not taken; it shrinks while the peer reads. */
 size_t conn_unsent_bytes(const struct conn *c);
-/* No more will be written; the peer hears of it behind what is queued. */
+/* No more will be written; the peer sees the end after the queued bytes. */
 void conn_shutdown(struct conn *c);
-/* It must end: its owner is told that it is stuck. */
+/* Force an end: calls the owner's `stuck`. */
 void conn_notify_stuck(struct conn *c);
 bool conn_is_closing(const struct conn *c);
-/* Close now, in the middle if need be. */
+/* Close now; queued bytes are lost. */
 void conn_close(struct conn *c);
+/* Close a connection that has no owner any more. */
+void conn_discard(struct conn *c);
 #endif

@@ -31,7 +31,7 @@ int dial_unix_async(uv_pipe_t *pipe, const char *path, uv_connect_t *req, uv_con
 		(void)close(fd);
 		return r;
 	}
-	/* a unix socket answers at once or not at all; libuv tells it from the loop */
+	/* a unix socket accepts at once or not at all; libuv reports it from the loop */
 	return uv_pipe_connect2(req, pipe, path, strlen(path), UV_PIPE_NO_TRUNCATE, cb);
 }
 

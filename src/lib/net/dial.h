@@ -2,20 +2,19 @@
 #ifndef CAY_NET_DIAL_H
 #define CAY_NET_DIAL_H
 /*
- * dial - connect to a stranger's unix socket
+ * dial - connect to a unix socket whose owner is not trusted
  *
- * A stranger may send fds along with its bytes.  Nobody takes them, so the kernel
- * closes them, in the middle of our read: a socket with SO_LINGER then holds up the
- * whole loop for as long as its sender likes.  Linux 6.16 refuses them for us.
+ * A peer may send fds along with its bytes.  We never take them, so the kernel closes them
+ * during our read: a socket with SO_LINGER then blocks the whole loop for as long as its
+ * sender chose.  Linux 6.16 can refuse them.
  */
 #include <uv.h>
 
 #include "base/mem.h"
 
-/* pipe is initialised and has no fd yet; cb is called from the loop, unless this
- * fails (UV_*). */
+/* pipe is initialised and has no fd yet; cb is called from the loop unless this fails (UV_*). */
 [[nodiscard]] int dial_unix_async(uv_pipe_t *pipe, const char *path, uv_connect_t *req,
 				  uv_connect_cb cb);
-/* The same at once: a connected fd, or -errno.  A unix socket is there or it is not. */
+/* A connected fd, or -errno.  Does not block: a unix socket accepts at once or not at all. */
 [[nodiscard]] int dial_unix_connect(const char *path);
 #endif

@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
+#include "net/dial.h"
 #include "net/tunnel.h"
 
 #define CHUNK_HEAD_MAX 20
@@ -57,12 +59,11 @@ void forward_fail_with_error(struct forward *c, const struct cay_err *err)
 
 void forward_fail(struct forward *c, enum cay_code code, const char *fmt, ...)
 {
-	struct cay_err err = { .code = code };
+	struct cay_err err = {};
 	va_list ap;
 
 	va_start(ap, fmt);
-	if (vsnprintf(err.msg, sizeof(err.msg), fmt, ap) < 0)
-		err.msg[0] = 0;
+	(void)cay_vfail(&err, code, fmt, ap);
 	va_end(ap);
 	forward_fail_with_error(c, &err);
 }
@@ -75,7 +76,7 @@ void forward_cancel(struct forward_handle *h, const struct cay_err *why)
 		forward_fail_with_error(h->forward, why);
 }
 
-/* The request's body, towards the other program. */
+/* The request's body, to the other program. */
 
 static void on_forward_timeout(uv_timer_t *t)
 {
@@ -108,19 +109,19 @@ static void on_forward_conn_sent(struct conn *conn)
 		forward_resume_body(c);
 }
 
-/* It takes no more of the body; the rest is read away, and its answer is what counts. */
+/* It reads no more of the body: drain the rest, the reply still counts. */
 static void on_forward_conn_stuck(struct conn *conn)
 {
 	forward_resume_body(conn_data(conn));
 }
 
-/* Who answers without reading all of it closes; its answer is what counts. */
+/* A program may reply and close without reading the whole body; its reply counts. */
 static void forward_write_pieces(struct forward *c, const uv_buf_t *v, unsigned n)
 {
 	int r = conn_write(c->conn, v, n);
 
 	if (r == -ENOMEM || r == -ENOBUFS)
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory to pass a request on");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 }
 
 void forward_write(struct forward *c, const struct buf *bytes)
@@ -151,7 +152,7 @@ static void on_forward_request_body(struct request *rq, struct slice bytes)
 	char head[CHUNK_HEAD_MAX], tail[] = "\r\n";
 	uv_buf_t v[3] = { {}, uv_buf_init((char *)(uintptr_t)bytes.p, (unsigned)bytes.n), {} };
 
-	assert(c->ready); /* it is paused until then */
+	assert(c->ready); /* the body is paused until then */
 	if (c->chunked) {
 		int n = snprintf(head, sizeof(head), "%zx\r\n", bytes.n);
 
@@ -189,7 +190,7 @@ static void on_forward_client_gone(struct request *rq)
 	forward_close(c);
 }
 
-/* The answer, towards the client. */
+/* The reply, to the client. */
 
 void forward_start_reply(struct forward *c, int status, const char *type, uint64_t length)
 {
@@ -217,11 +218,11 @@ struct request *forward_release_request(struct forward *c)
 	c->done = NULL;
 	if (c->handle)
 		*c->handle = (struct forward_handle){};
-	c->handle = NULL; /* the taker may free it before we are closed */
+	c->handle = NULL; /* the new owner may free it before we are closed */
 	return cay_take(c->rq);
 }
 
-/* Our part ends here; who waits for our end waits for the tunnel's. */
+/* The tunnel takes over our done callback. */
 void forward_become_tunnel(struct forward *c, struct slice from_there)
 {
 	auto_buf early = BUF_INIT(FORWARD_IN_MAX);
@@ -232,7 +233,7 @@ void forward_become_tunnel(struct forward *c, struct slice from_there)
 	(void)uv_timer_stop(&c->timer);
 	t = tunnel_new(c->timer.loop, c->done, c->arg);
 	if (!t) {
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	client = request_upgrade(cay_take(c->rq), &early);
@@ -249,7 +250,7 @@ void forward_become_tunnel(struct forward *c, struct slice from_there)
 	forward_close(c);
 }
 
-/* One event of the answer; false when there is no more to do now. */
+/* Returns false when nothing more can be done now. */
 static bool forward_parse_reply_event(struct forward *c, struct slice *in)
 {
 	struct cay_err err = {};
@@ -279,7 +280,7 @@ static bool forward_parse_reply_event(struct forward *c, struct slice *in)
 	return false;
 }
 
-/* Passed on from where it lies; only what must wait is copied. */
+/* Fresh bytes are passed on without a copy; only a remainder is kept. */
 static void forward_parse_reply(struct forward *c, struct slice fresh)
 {
 	bool copied = c->in.len;
@@ -299,7 +300,7 @@ static void forward_parse_reply(struct forward *c, struct slice fresh)
 	else if (r >= 0)
 		buf_consume(&c->in, c->in.len - in.n);
 	if (r < 0) {
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory to pass an answer on");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 	} else if (!c->in.len) {
 		buf_fini(&c->in);
 		c->in.max = FORWARD_IN_MAX;
@@ -342,7 +343,20 @@ void forward_set_conn(struct forward *c, struct conn *conn)
 	conn_set_reading(conn, true);
 }
 
-void forward_init(struct forward *c, struct request *rq, const struct forward_callbacks *kind,
+int forward_dial(struct forward *c, const char *path)
+{
+	struct conn_conf conf = FORWARD_CONN_CONF(c);
+	struct conn *conn;
+	int r = dial_unix_connect(path);
+
+	if (r >= 0)
+		r = conn_open_fd(request_conn_shared(c->rq), r, AF_UNIX, &conf, &conn);
+	if (r >= 0)
+		forward_set_conn(c, conn);
+	return r;
+}
+
+void *forward_new(size_t size, struct request *rq, const struct forward_callbacks *kind,
 		  struct forward_handle *hold, void (*done)(void *arg), void *arg)
 {
 	static const struct request_events events = { .body = on_forward_request_body,
@@ -350,6 +364,14 @@ void forward_init(struct forward *c, struct request *rq, const struct forward_ca
 						      .drain = on_forward_client_drain,
 						      .gone = on_forward_client_gone };
 
+	struct forward *c = malloc(size);
+
+	if (!c) {
+		request_no_memory(rq);
+		if (done)
+			done(arg);
+		return NULL;
+	}
 	memset(c, 0, offsetof(struct forward, http));
 	c->rq = rq;
 	c->callbacks = kind;
@@ -366,4 +388,5 @@ void forward_init(struct forward *c, struct request *rq, const struct forward_ca
 	c->timer.data = c;
 	rq->data = c;
 	rq->events = &events;
+	return c;
 }

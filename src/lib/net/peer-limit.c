@@ -7,6 +7,8 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include "base/str.h"
+
 #define BUCKETS 4096
 
 struct peer_limit {
@@ -56,15 +58,14 @@ void peer_limits_free(struct peer_limits *all)
 
 struct peer_limit *peer_limit_add_conn(struct peer_limits *all, const struct sockaddr_storage *at)
 {
-	uint64_t h = UINT64_C(14695981039346656037) ^ all->seed;
 	uint8_t key[16] = {};
 	size_t n = peer_limit_key(at, key);
 	struct peer_limit *p;
+	uint64_t h;
 
 	if (!n)
 		return NULL;
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ key[i]) * UINT64_C(1099511628211);
+	h = hash_bytes(all->seed, key, n);
 	h = (h ^ h >> 29) % BUCKETS;
 	for (p = all->buckets[h]; p; p = p->next)
 		if (p->n == n && memcmp(p->key, key, n) == 0)

@@ -2,10 +2,10 @@
 #ifndef CAY_NET_PEER_LIMIT_H
 #define CAY_NET_PEER_LIMIT_H
 /*
- * peer - how many connections each of those out there has
+ * peer-limit - connections per peer address
  *
- * Who has one address of an IPv6 network (/64) has all of them, so they count as one.
- * Those of a unix socket do not count.  Bounded by the connections themselves.
+ * All addresses of an IPv6 /64 network count as one peer: a host can use any of them.  Unix
+ * sockets are not counted.  Bounded by the number of connections.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -14,14 +14,14 @@ struct peer_limit;
 struct peer_limits;
 struct sockaddr_storage;
 
-/* Its address as bytes, of an IPv6 one the network's; 0 when it has none. */
+/* The address as bytes (IPv6: the network); returns their number, 0 for other families. */
 size_t peer_limit_key(const struct sockaddr_storage *at, uint8_t ret[static 16]);
 
 [[nodiscard]] struct peer_limits *peer_limits_new(void);
 void peer_limits_free(struct peer_limits *all);
-/* One connection more; NULL when it is not counted, or there is no memory. */
+/* NULL when the peer is not counted, or without memory. */
 struct peer_limit *peer_limit_add_conn(struct peer_limits *all, const struct sockaddr_storage *at);
-/* And one less.  Takes NULL. */
+/* Takes NULL. */
 void peer_limit_remove_conn(struct peer_limits *all, struct peer_limit *p);
-unsigned peer_limit_count_conns(const struct peer_limit *p); /* of NULL: 0 */
+unsigned peer_limit_count_conns(const struct peer_limit *p); /* 0 for NULL */
 #endif

@@ -3,7 +3,7 @@
 
 #include "wire/attach.h"
 
-/* What is between two neighbours, and how long a body is: the caller's. */
+/* Hop-by-hop headers, and those of framing, which the caller writes. */
 static const char *const hop_by_hop_headers[] = {
 	"connection",
 	"keep-alive",
@@ -19,11 +19,11 @@ static const char *const hop_by_hop_headers[] = {
 	"http2-settings",
 };
 
-/* What a server believes a proxy has said, and what only we say. */
+/* Headers a server trusts from a proxy; only we set them. */
 static const char *const proxy_only_headers[] = { "host", "forwarded", "via", "x-real-ip",
 						  "true-client-ip" };
 
-/* What speaks for more than one host, or to a proxy in front of us. */
+/* Headers that reach beyond one host, or command a proxy before us. */
 static const char *const beyond_host_headers[] = {
 	"strict-transport-security",
 	"public-key-pins",
@@ -39,7 +39,7 @@ static const char *const beyond_host_headers[] = {
 	"origin-trial",
 };
 
-/* Of a reply on the API's origin: what describes a body, and nothing that does something. */
+/* Allowed in a reply on the API's origin: they describe the body and trigger nothing. */
 static const char *const api_origin_reply_headers[] = {
 	"content-type",
 	"content-encoding",
@@ -72,7 +72,7 @@ static bool header_has_prefix(struct slice name, const char *prefix)
 	return name.n >= n && http_equals_nocase((struct slice){ name.p, n }, prefix);
 }
 
-/* Connection names headers that end here. */
+/* Headers listed in Connection are hop-by-hop as well. */
 static bool header_is_named_by_connection(const struct http_head *h, struct slice name)
 {
 	for (size_t i = 0; i < h->n_headers; i++) {
@@ -141,7 +141,7 @@ struct slice proxy_headers_find_cookie(const struct http_head *h, const char *na
 	return (struct slice){};
 }
 
-/* All but ours. */
+/* Copy all cookies but the preview's. */
 static int cookies_write_except(struct buf *out, struct slice rest, const char *name)
 {
 	bool any = false;
@@ -160,7 +160,7 @@ static int cookies_write_except(struct buf *out, struct slice rest, const char *
 	return r >= 0 && any ? buf_puts(out, "\r\n") : r;
 }
 
-/* A cookie of this host alone, and never ours: browsers cut attributes at ';' as we do. */
+/* Restrict a cookie to this host, and never set ours.  Browsers split attributes at ';' as well. */
 static int set_cookie_write_host_only(struct buf *out, struct slice rest, const char *name)
 {
 	struct slice pair = slice_trim(slice_cut(&rest, ';'));
@@ -185,7 +185,7 @@ static int set_cookie_write_host_only(struct buf *out, struct slice rest, const 
 
 /* To the server */
 
-/* A credential of ours in front of somebody else's door. */
+/* A credential of ours must not reach the server. */
 static bool authorization_is_cay_credential(struct slice v)
 {
 	struct slice scheme = slice_cut(&v, ' ');
@@ -194,7 +194,7 @@ static bool authorization_is_cay_credential(struct slice v)
 	       header_has_prefix(slice_trim(v), "cay");
 }
 
-/* Protocols a page offers, but for the one that is its credential (edge/authenticate.c). */
+/* Drop the offered protocol that carries the credential (edge/authenticate.c). */
 static int ws_protocols_write(struct buf *out, struct slice rest)
 {
 	bool any = false;
@@ -236,10 +236,10 @@ static int proxy_headers_write_request_line(const struct proxy_headers *c,
 		return 0;
 	if (http_equals_nocase(name, "cookie"))
 		return c->prefix ? 0 : cookies_write_except(out, value, c->cookie);
-	/* where somebody came from may have had the token of the preview in it */
+	/* the previous URL may contain the preview's token */
 	if (http_equals_nocase(name, "referer") && header_value_contains(value, "cay_preview"))
 		return 0;
-	/* that it is the API's origin is nothing to the server */
+	/* the server must not learn the API's origin */
 	if (c->prefix &&
 	    (http_equals_nocase(name, "origin") || http_equals_nocase(name, "referer")))
 		return 0;
@@ -341,7 +341,7 @@ int proxy_headers_write_reply(const struct proxy_headers *c, const struct http_h
 
 	for (size_t i = 0; i < h->n_headers && r >= 0; i++)
 		r = proxy_headers_write_reply_line(c, h, i, out);
-	/* whatever it is, on this origin no browser runs it */
+	/* no browser may run content on the API's origin */
 	if (r >= 0 && c->prefix)
 		r = buf_puts(out, "Content-Security-Policy: sandbox; default-src 'none'\r\n"
 				  "X-Content-Type-Options: nosniff\r\n"

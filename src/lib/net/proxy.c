@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/proxy.h"
 
-#include <sys/socket.h>
-
-#include "net/dial.h"
 #include "wire/hello.h"
 
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(4))
 
 struct proxy {
-	struct forward forward; /* first; ready: PID 1 has let us through */
+	struct forward forward; /* first; ready: PID 1 has connected the port */
 	struct proxy_headers headers;
 	struct slice target; /* into the request */
 };
 
-/* Through to the port: the request, as we write it. */
+/* The request, to the server. */
 
 static int proxy_write_request_head(struct proxy *p, struct buf *b)
 {
@@ -62,7 +59,7 @@ static void proxy_send_request(struct proxy *p)
 		forward_start_body(c);
 }
 
-/* What PID 1 said.  Behind a 101 its bytes are the server's, who has heard nothing yet. */
+/* The reply of PID 1.  Bytes after a 101 come from the server, which has received nothing yet. */
 static void on_proxy_tunnel_reply(struct proxy *p, struct slice *in)
 {
 	const struct http_head *h = &p->forward.http.head;
@@ -71,15 +68,16 @@ static void on_proxy_tunnel_reply(struct proxy *p, struct slice *in)
 		proxy_send_request(p);
 	else if (h->status == 101)
 		forward_fail(&p->forward, CAY_E_MISBEHAVED,
-			     "the server on port %u speaks before it is asked", p->headers.port);
+			     "the server on port %u sent data before the request", p->headers.port);
 	else if (h->status == 502)
-		forward_fail(&p->forward, CAY_E_PORT, "nobody listens on port %u", p->headers.port);
+		forward_fail(&p->forward, CAY_E_PORT, "nothing listens on port %u",
+			     p->headers.port);
 	else
 		forward_fail(&p->forward, h->status == 429 ? CAY_E_LIMIT : CAY_E_MISBEHAVED,
-			     "the sandbox does not connect port %u", p->headers.port);
+			     "the sandbox refused to connect port %u", p->headers.port);
 }
 
-/* The answer. */
+/* The reply. */
 
 static int proxy_pass_reply_headers(struct proxy *p)
 {
@@ -111,8 +109,7 @@ static void proxy_start_reply(struct proxy *p)
 	const struct http_head *h = &p->forward.http.head;
 
 	if (proxy_pass_reply_headers(p) < 0)
-		forward_fail(&p->forward, CAY_E_MISBEHAVED,
-			     "the headers of the server are too long");
+		forward_fail(&p->forward, CAY_E_MISBEHAVED, "the server's headers are too long");
 	else
 		forward_start_reply(&p->forward, (int)h->status, NULL, proxy_reply_length(h));
 }
@@ -121,9 +118,9 @@ static void proxy_become_tunnel(struct proxy *p, struct slice from_there)
 {
 	if (!http_equals_nocase(p->forward.http.head.upgrade, "websocket"))
 		forward_fail(&p->forward, CAY_E_MISBEHAVED,
-			     "the server goes on in a protocol nobody asked for");
+			     "the server switched to a protocol that was not requested");
 	else if (proxy_pass_reply_headers(p) < 0)
-		forward_fail(&p->forward, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		forward_fail(&p->forward, CAY_E_NO_MEMORY, "out of memory");
 	else
 		forward_become_tunnel(&p->forward, from_there);
 }
@@ -147,13 +144,13 @@ static void on_proxy_reply_complete(struct forward *c, size_t)
 
 static void on_proxy_reply_malformed(struct forward *c, const char *why)
 {
-	forward_fail(c, CAY_E_MISBEHAVED, "the answer of port %u: %s",
+	forward_fail(c, CAY_E_MISBEHAVED, "reply from port %u: %s",
 		     ((struct proxy *)c)->headers.port, why);
 }
 
 static void on_proxy_reply_timeout(struct forward *c)
 {
-	forward_fail(c, CAY_E_TIMEOUT, "the server on port %u did not answer",
+	forward_fail(c, CAY_E_TIMEOUT, "the server on port %u did not reply",
 		     ((struct proxy *)c)->headers.port);
 }
 
@@ -162,11 +159,12 @@ static void on_proxy_conn_closed(struct forward *c, const struct cay_err *err)
 	if (!err && c->answered && c->http.head.framing == HTTP_UNTIL_END)
 		forward_finish(c);
 	else if (c->ready)
-		forward_fail(c, CAY_E_MISBEHAVED, "the server on port %u closed in the middle",
+		forward_fail(c, CAY_E_MISBEHAVED,
+			     "the server on port %u closed the connection early",
 			     ((struct proxy *)c)->headers.port);
 	else
 		forward_fail(c, CAY_E_MISBEHAVED,
-			     "the sandbox closed the connection without an answer");
+			     "the sandbox closed the connection without a reply");
 }
 
 static void on_proxy_freed(struct forward *c)
@@ -182,24 +180,19 @@ static void on_proxy_tunnel_timer(uv_timer_t *t)
 static void proxy_request_tunnel(struct proxy *p, const struct proxy_conf *conf)
 {
 	struct forward *c = &p->forward;
-	struct conn_conf at = FORWARD_CONN_CONF(c);
 	auto_buf head = BUF_INIT(512);
-	struct conn *conn;
-	int r = dial_unix_connect(conf->path);
+	int r = forward_dial(c, conf->path);
 
-	if (r >= 0)
-		r = conn_open_fd(request_conn_shared(c->rq), r, AF_UNIX, &at, &conn);
 	if (r < 0) {
-		forward_fail(c, CAY_E_UNAVAILABLE, "the sandbox does not listen: %s",
+		forward_fail(c, CAY_E_UNAVAILABLE, "cannot connect to the sandbox: %s",
 			     uv_strerror(r));
 		return;
 	}
-	forward_set_conn(c, conn);
 	if (buf_printf(&head,
 		       "GET /v1/sandboxes/%s/tunnel/%u HTTP/1.1\r\nHost: sandbox\r\n"
 		       "Connection: upgrade\r\nUpgrade: " HELLO_PORT_PROTOCOL "\r\n\r\n",
 		       conf->sandbox, p->headers.port) < 0) {
-		forward_fail(c, CAY_E_NO_MEMORY, "no memory to pass a request on");
+		forward_fail(c, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	(void)uv_timer_start(&c->timer, on_proxy_tunnel_timer, PROXY_DIAL_MS, 0);
@@ -214,15 +207,10 @@ void proxy_start(struct request *rq, const struct proxy_conf *conf)
 						       .closed = on_proxy_conn_closed,
 						       .timed_out = on_proxy_reply_timeout,
 						       .freed = on_proxy_freed };
-	struct proxy *p = malloc(sizeof(*p));
+	struct proxy *p = forward_new(sizeof(*p), rq, &kind, conf->handle, conf->done, conf->arg);
 
-	if (!p) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to pass a request on");
-		if (conf->done)
-			conf->done(conf->arg);
+	if (!p)
 		return;
-	}
-	forward_init(&p->forward, rq, &kind, conf->handle, conf->done, conf->arg);
 	p->forward.head_timeout_ms = PROXY_HEAD_MS;
 	p->headers = conf->headers;
 	p->headers.upgrade = http_equals_nocase(rq->head->upgrade, "websocket");

@@ -2,17 +2,17 @@
 #ifndef CAY_NET_PROXY_H
 #define CAY_NET_PROXY_H
 /*
- * proxy - a request of the world's to a web server in a sandbox
+ * proxy - forward a client's request to a web server in a sandbox
  *
- *	dial PID 1 -> "GET .../tunnel/PORT" -> 101 -> the request, written anew -> its answer
+ *	dial PID 1 -> "GET .../tunnel/PORT" -> 101 -> rewritten request -> reply
  *
- * Nothing of the request is sent before PID 1 has said 101: what it took for another
- * request would be one to PID 1.  A connection carries one request; so whatever the server
- * says behind its answer is read by nobody.  Head lines are net/proxy-headers.h's, framing is ours,
- * a body is moved and never looked at.  A WebSocket that both want becomes a tunnel.
+ * The request is sent only after PID 1 has replied 101: before that, PID 1 would take it for
+ * a request to itself.  A connection carries one request, so bytes after the reply are never
+ * read.  Headers are rewritten by net/proxy-headers.h, framing is ours, a body is passed on
+ * unread.  A WebSocket both sides agree on becomes a tunnel.
  *
- * Failures are those of net/relay.h; what PID 1 refuses is CAY_E_PORT.  Takes the request.
- * Bounded as a carry is, and by PROXY_HEAD_MS for the answer's head.
+ * Failures are those of net/relay.h; a refusal by PID 1 is CAY_E_PORT.  Takes the request.
+ * Bounded as net/forward.h says, and by PROXY_HEAD_MS for the reply's head.
  */
 #include "net/forward.h"
 #include "net/proxy-headers.h"
@@ -23,10 +23,10 @@
 struct proxy_conf {
 	const char *path;             /* of the sandbox's socket */
 	const char *sandbox;          /* its id as text */
-	struct proxy_headers headers; /* its texts live until done */
-	struct slice target;          /* what the server is asked for */
+	struct proxy_headers headers; /* its strings must live until done */
+	struct slice target;          /* target sent to the server */
 	struct forward_handle *handle;
-	void (*done)(void *arg); /* told once, last */
+	void (*done)(void *arg); /* called once, last */
 	void *arg;
 };
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/relay.h"
 
-#include <sys/socket.h>
-
-#include "net/dial.h"
 #include "net/tunnel.h"
 
 #define HEAD_MAX (HTTP_HEAD_MAX + KIB(2))
@@ -12,17 +9,17 @@
 struct relay {
 	struct forward forward;         /* first */
 	struct upstream_pool *upstream; /* NULL: a sandbox */
-	const char *name;               /* of who is there; lives as long */
-	struct buf retry_request;       /* the request, when it may be sent once more */
-	bool upgrade;                   /* it may become a tunnel */
-	const char *protocol;           /* or something else, in this protocol; lives as long */
+	const char *name;               /* of the other program; must outlive the relay */
+	struct buf retry_request;       /* the request, when it may be retried */
+	bool upgrade;                   /* may become a tunnel */
+	const char *protocol; /* requested instead of the client's; must outlive the relay */
 	void (*upgraded)(struct request *rq, struct conn *there, struct slice bytes, void *arg);
 };
 
-/* What the other program is told, and what is believed of its answer. */
+/* Headers that are forwarded, in each direction. */
 struct relay_header_rule {
 	const char *name, *written;
-	bool upgrade; /* only with one */
+	bool upgrade; /* only with an upgrade */
 };
 
 static const struct relay_header_rule relay_request_headers[] = {
@@ -55,14 +52,13 @@ static const char *relay_peer_name(const struct relay *r)
 	return r->name ? r->name : r->upstream ? "control" : "the sandbox";
 }
 
-/* A sandbox that breaks the rules is a stranger, control that does is one of ours
- * that is just ending. */
+/* A sandbox that breaks the protocol misbehaves; control that does is shutting down. */
 static enum cay_code relay_fault_code(const struct relay *r)
 {
 	return r->upstream ? CAY_E_UNAVAILABLE : CAY_E_MISBEHAVED;
 }
 
-/* The headers in the table, where they are short enough to be what they should be. */
+/* Pass the headers in the table, unless they are too long to be valid. */
 static int relay_pass_reply_headers(struct relay *r, bool upgrade)
 {
 	const struct http_head *h = &r->forward.http.head;
@@ -119,11 +115,12 @@ static void relay_follow_upgrade(struct relay *r, struct slice from_there)
 
 	if (asked.n != got.n || strncasecmp(asked.p, got.p, got.n) != 0)
 		forward_fail(&r->forward, relay_fault_code(r),
-			     "%s goes on in a protocol nobody asked for", relay_peer_name(r));
+			     "%s switched to a protocol that was not requested",
+			     relay_peer_name(r));
 	else if (r->upgraded)
 		relay_hand_over_upgraded(r, from_there);
 	else if (relay_pass_reply_headers(r, true) < 0)
-		forward_fail(&r->forward, CAY_E_NO_MEMORY, "no memory for a tunnel");
+		forward_fail(&r->forward, CAY_E_NO_MEMORY, "out of memory");
 	else
 		forward_become_tunnel(&r->forward, from_there);
 }
@@ -138,12 +135,12 @@ static void on_relay_reply_head(struct forward *c, struct slice *in)
 		relay_start_reply(r);
 }
 
-/* All of the answer is there; whatever is said behind it, nobody asked. */
-static void on_relay_reply_complete(struct forward *c, size_t behind)
+/* The reply is complete; a connection with bytes after it is not reused. */
+static void on_relay_reply_complete(struct forward *c, size_t excess)
 {
 	struct relay *r = (struct relay *)c;
 
-	if (r->upstream && c->http.head.keep_alive && c->sent && !behind &&
+	if (r->upstream && c->http.head.keep_alive && c->sent && !excess &&
 	    !conn_queued_bytes(c->conn))
 		upstream_pool_return(r->upstream, forward_release_conn(c));
 	forward_finish(c);
@@ -153,12 +150,12 @@ static void on_relay_reply_malformed(struct forward *c, const char *why)
 {
 	const struct relay *r = (struct relay *)c;
 
-	forward_fail(c, relay_fault_code(r), "the answer of %s: %s", relay_peer_name(r), why);
+	forward_fail(c, relay_fault_code(r), "reply from %s: %s", relay_peer_name(r), why);
 }
 
 static void on_relay_reply_timeout(struct forward *c)
 {
-	forward_fail(c, CAY_E_TIMEOUT, "%s did not answer within %llu ms",
+	forward_fail(c, CAY_E_TIMEOUT, "%s did not reply within %llu ms",
 		     relay_peer_name((struct relay *)c), (unsigned long long)c->head_timeout_ms);
 }
 
@@ -176,21 +173,18 @@ static void relay_connect_and_send(struct relay *r, const char *path, const stru
 
 static void on_relay_conn_closed(struct forward *c, const struct cay_err *)
 {
-	static const struct conn_events nobody = {};
 	struct relay *r = (struct relay *)c;
 
-	/* it was closed while our request was on its way: nobody has read it */
+	/* the pooled connection was closed before it read the request, so a retry is safe */
 	if (r->retry_request.len && !c->got_bytes && c->rq) {
 		auto_buf head = r->retry_request;
-		struct conn *conn = forward_release_conn(c);
 
 		r->retry_request = (struct buf){};
-		conn_set_owner(conn, &nobody, NULL, 0);
-		conn_close(conn);
+		conn_discard(forward_release_conn(c));
 		relay_connect_and_send(r, NULL, &head);
 		return;
 	}
-	forward_fail(c, relay_fault_code(r), "%s closed the connection without an answer",
+	forward_fail(c, relay_fault_code(r), "%s closed the connection without a reply",
 		     relay_peer_name(r));
 }
 
@@ -275,13 +269,13 @@ static void relay_connect_and_send(struct relay *r, const char *path, const stru
 	if (r->upstream) {
 		e = upstream_pool_acquire(r->upstream, request_conn_shared(c->rq), !path, &conf,
 					  &conn, &kept);
-	} else {
-		e = dial_unix_connect(path);
 		if (e >= 0)
-			e = conn_open_fd(request_conn_shared(c->rq), e, AF_UNIX, &conf, &conn);
+			forward_set_conn(c, conn);
+	} else {
+		e = forward_dial(c, path);
 	}
 	if (e < 0) {
-		forward_fail(c, CAY_E_UNAVAILABLE, "%s does not listen: %s", relay_peer_name(r),
+		forward_fail(c, CAY_E_UNAVAILABLE, "cannot connect to %s: %s", relay_peer_name(r),
 			     uv_strerror(e));
 		return;
 	}
@@ -289,9 +283,8 @@ static void relay_connect_and_send(struct relay *r, const char *path, const stru
 	    c->rq->head->framing == HTTP_EMPTY) {
 		r->retry_request.max = HEAD_MAX;
 		if (buf_append(&r->retry_request, head->data, head->len) < 0)
-			buf_fini(&r->retry_request); /* then it is not sent again */
+			buf_fini(&r->retry_request); /* without memory there is no retry */
 	}
-	forward_set_conn(c, conn);
 	forward_write(c, head);
 	if (!c->closing)
 		forward_start_body(c);
@@ -305,16 +298,11 @@ void relay_start(struct request *rq, const struct relay_conf *conf)
 						       .closed = on_relay_conn_closed,
 						       .timed_out = on_relay_reply_timeout,
 						       .freed = on_relay_freed };
-	struct relay *r = malloc(sizeof(*r));
+	struct relay *r = forward_new(sizeof(*r), rq, &kind, conf->handle, conf->done, conf->arg);
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
-	if (!r) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to pass a request on");
-		if (conf->done)
-			conf->done(conf->arg);
+	if (!r)
 		return;
-	}
-	forward_init(&r->forward, rq, &kind, conf->handle, conf->done, conf->arg);
 	r->forward.head_timeout_ms = conf->head_timeout_ms;
 	r->retry_request = (struct buf){};
 	r->upgrade = conf->upgrade && rq->head->upgrade.n;

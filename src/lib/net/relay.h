@@ -2,27 +2,26 @@
 #ifndef CAY_NET_RELAY_H
 #define CAY_NET_RELAY_H
 /*
- * relay - a request carried to another program, and what comes back to the client
+ * relay - forward a request to another program, and its reply to the client
  *
- * That program is a sandbox's, or control.  The head is written anew from what was
- * parsed: method, target, the few headers that mean something there, those of the
- * caller's own, nothing else.  The answer is bytes of a stranger: its head is parsed
- * with http's limits and a deadline, the headers in a table are let through, its body
- * is moved and never looked at.
+ * That program is PID 1 of a sandbox, or control.  The head is rewritten from the parsed
+ * request: method, target, the headers in a table, those of the caller, nothing else.  The
+ * reply is untrusted: its head is parsed with http's limits and a deadline, the headers in a
+ * table pass, the body is passed on unread.
  *
- * To a sandbox (path) a connection per request.  To control (upstream) connections
- * are kept; a GET that finds its connection just closed is sent once more.
+ * A sandbox (path) gets a connection per request.  Connections to control (upstream) are
+ * pooled; a GET whose connection turns out to be closed is sent once more.
  *
- * Failures are replies of ours for as long as net/forward.h can make them: nobody listens
- * (CAY_E_UNAVAILABLE), what came is not HTTP (CAY_E_MISBEHAVED; of control
- * CAY_E_UNAVAILABLE), nothing came (CAY_E_TIMEOUT).
+ * Failures are error replies for as long as net/forward.h can send them: no connection
+ * (CAY_E_UNAVAILABLE), a reply that is not HTTP (CAY_E_MISBEHAVED; from control
+ * CAY_E_UNAVAILABLE), no reply (CAY_E_TIMEOUT).
  *
- * Where upgrade is set, a request to go on in another protocol is carried too.  When
- * the answer is a 101 to that very protocol, both connections become a tunnel; any
- * other answer is an ordinary one.
+ * With upgrade set, a request to switch protocols is forwarded as well.  When the reply is a
+ * 101 to that very protocol, both connections become a tunnel; any other reply is an ordinary
+ * one.
  *
- * Bounded as a carry is.  Takes the request: the caller must not touch it again.  Its
- * body must come raw (server_conf's inside, or raw).
+ * Bounded as net/forward.h says.  Takes the request: the caller must not touch it again.  Its
+ * body must come raw (server_conf's sandbox_handler or raw).
  */
 #include "net/forward.h"
 #include "net/upstream-pool.h"
@@ -34,20 +33,20 @@ struct relay_header {
 struct relay_conf {
 	const char *path;               /* of a sandbox's socket */
 	struct upstream_pool *upstream; /* instead of path */
-	const char *name;               /* of who is there; NULL: control */
-	bool upgrade;                   /* the operation may go on in another protocol */
-	/* It is asked to go on in this one, whatever the client has named; the client's
-	 * handshake stays here.  When it does, both are handed over instead of becoming a
-	 * tunnel, and `done` is the taker's to tell, as ending it is: hold is empty.  bytes: what
-	 * it said already. */
+	const char *name;               /* of the other program, for messages; NULL: control */
+	bool upgrade;                   /* the operation may switch protocols */
+	/* Request this protocol, whatever the client named; the client's handshake is not
+	 * forwarded.  On a 101 the request and the connection are passed to `upgraded` instead of
+	 * becoming a tunnel, which then has to call `done` and to end it: handle is empty.  bytes:
+	 * input received already. */
 	const char *protocol;
 	void (*upgraded)(struct request *rq, struct conn *there, struct slice bytes, void *arg);
-	/* Added to the request: what the caller knows and a client could not say. */
+	/* Headers added to the request, which a client cannot set. */
 	const struct relay_header *headers;
 	size_t n_headers;
-	uint64_t head_timeout_ms; /* for the answer's head once the request is sent; 0 = for ever */
+	uint64_t head_timeout_ms; /* for the reply's head once the request is sent; 0 = no limit */
 	struct forward_handle *handle; /* may be NULL */
-	/* Told once, last, when both ends are over; may be NULL. */
+	/* Called once, last, when both connections are closed; may be NULL. */
 	void (*done)(void *arg);
 	void *arg;
 };

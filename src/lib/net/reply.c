@@ -5,7 +5,7 @@
 
 #include "net/server-internal.h"
 
-#define EXTRA_MAX (HTTP_HEAD_MAX + KIB(2)) /* those of a server that is proxied */
+#define EXTRA_MAX (HTTP_HEAD_MAX + KIB(2)) /* headers of a proxied server */
 #define HEAD_ROOM 512
 #define CHUNK_HEAD_MAX 20
 #define HELD_MAX KIB(4)
@@ -22,7 +22,7 @@ static void reply_hold_bytes(struct server_conn *c, const uv_buf_t *v, unsigned 
 		server_conn_close(c);
 }
 
-/* What is held goes first, in the same system call. */
+/* Held bytes go first, in the same system call. */
 static void reply_send_now(struct server_conn *c, const uv_buf_t *v, unsigned n)
 {
 	uv_buf_t all[1 + PIECES_MAX];
@@ -50,7 +50,7 @@ void server_conn_flush(struct server_conn *c)
 	reply_send_now(c, NULL, 0);
 }
 
-/* Soon; small pieces wait for the next one as long as the loop has something to do. */
+/* Small pieces wait for more, until the loop has nothing else to do. */
 static void reply_send_soon(struct server_conn *c, const uv_buf_t *v, unsigned n)
 {
 	size_t sum = c->held.len;
@@ -113,8 +113,8 @@ static int reply_append_text(struct buf *b, int r, const char *text)
 	return r < 0 ? r : buf_puts(b, text);
 }
 
-/* Told at its head to come again: the rest of it is soon read away, and the connection is
- * kept.  A new one would cost more than the answer did. */
+/* A request refused at its head as retryable: read the short rest and keep the connection.  A new
+ * one would cost more than the reply did. */
 static bool reply_request_rest_is_short(const struct server_conn *c)
 {
 	const struct http_head *h = c->rq.head;
@@ -125,7 +125,6 @@ static bool reply_request_rest_is_short(const struct server_conn *c)
 	       !h->expect;
 }
 
-/* Into what is held. */
 static int reply_write_head(struct server_conn *c, int status, const char *media, uint64_t length)
 {
 	struct buf *out = &c->held;
@@ -140,7 +139,7 @@ static int reply_write_head(struct server_conn *c, int status, const char *media
 	if (c->extra_headers.len)
 		r = reply_append_text(out, r, buf_str(&c->extra_headers));
 	c->chunked = length == REQUEST_LENGTH_UNKNOWN && c->rq.head && c->rq.head->minor == 1;
-	/* without chunks only the end of the connection can say where it ends */
+	/* without chunks only closing the connection marks the end */
 	if ((length == REQUEST_LENGTH_UNKNOWN && !c->chunked) ||
 	    (!c->complete && !reply_request_rest_is_short(c)))
 		c->last_request = true;
@@ -195,7 +194,6 @@ void request_reply_json(struct request *rq, const struct field_table *t, const v
 {
 	auto_buf body = BUF_INIT(SERVER_OUT_MAX - KIB(4));
 	struct jw w = jw_to(&body);
-	struct cay_err err = {};
 	int r;
 
 	field_encode(t, NULL, value, &w);
@@ -203,20 +201,32 @@ void request_reply_json(struct request *rq, const struct field_table *t, const v
 	if (r >= 0)
 		r = buf_putc(&body, '\n');
 	if (r < 0) {
-		(void)cay_fail(&err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
-			       "the reply could not be written");
-		request_fail(rq, &err);
+		request_failf(rq, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
+			      "cannot write the reply");
 		return;
 	}
 	request_reply(rq, rq->match.op ? rq->match.op->status : 200, "application/json", &body);
 }
 
-void request_refuse(struct request *rq, enum cay_code code, const char *what)
+void request_failf(struct request *rq, enum cay_code code, const char *fmt, ...)
 {
 	struct cay_err err = {};
+	va_list ap;
 
-	(void)cay_fail(&err, code, "%s", what);
+	va_start(ap, fmt);
+	(void)cay_vfail(&err, code, fmt, ap);
+	va_end(ap);
 	request_fail(rq, &err);
+}
+
+void request_refuse(struct request *rq, enum cay_code code, const char *what)
+{
+	request_failf(rq, code, "%s", what);
+}
+
+void request_no_memory(struct request *rq)
+{
+	request_failf(rq, CAY_E_NO_MEMORY, "out of memory");
 }
 
 void request_fail(struct request *rq, const struct cay_err *err)
@@ -224,7 +234,7 @@ void request_fail(struct request *rq, const struct cay_err *err)
 	server_conn_reply_error(server_conn_of_request(rq), err, 0);
 }
 
-/* allow: bits of the methods that would do. */
+/* allow: a bit for each method the path supports. */
 void server_conn_reply_error(struct server_conn *c, const struct cay_err *err, unsigned allow)
 {
 	auto_buf body = BUF_INIT(KIB(8));
@@ -289,7 +299,8 @@ bool request_write_stream(struct request *rq, const void *p, size_t n)
 		reply_send_soon(c, v + 1, 1);
 	}
 	c->want_drain = request_queued_bytes(rq) > SERVER_OUT_MARK;
-	if (c->want_drain && rq->actor.scope == SCOPE_PUBLIC) /* a stranger reads, or leaves */
+	if (c->want_drain &&
+	    rq->actor.scope == SCOPE_PUBLIC) /* an anonymous client must keep reading */
 		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
 	return c->want_drain || c->closing;
 }
@@ -303,7 +314,7 @@ void request_end_stream(struct request *rq)
 	assert(c->live && c->reply_begun && !c->reply_finished);
 	reply_send_now(c, &v, c->chunked && !c->bodiless ? 1 : 0);
 	if (!c->chunked && !c->bodiless && c->left != REQUEST_LENGTH_UNKNOWN && c->left)
-		server_conn_close(c); /* promised more than there is */
+		server_conn_close(c); /* Content-Length promised more */
 	reply_finish(c);
 }
 
@@ -356,7 +367,7 @@ int request_get_wire(struct request *rq, struct request_wire *ret)
 	return ret->fd < 0 ? ret->fd : 0;
 }
 
-/* Another process has the socket too, so that closing ours ends nothing. */
+/* Another process holds the socket as well, so closing ours ends nothing. */
 void request_detach(struct request *rq)
 {
 	request_abort(rq);

@@ -22,7 +22,8 @@ static int request_find_route(struct server_conn *c, unsigned *allow, struct cay
 			return 0;
 		}
 		*allow |= 1u << r->method;
-		return cay_fail(err, CAY_E_METHOD, "this path takes %s", op_method_name(r->method));
+		return cay_fail(err, CAY_E_METHOD, "this path only supports %s",
+				op_method_name(r->method));
 	}
 	return op_find(h->method, h->target, &c->rq.match, allow, err);
 }
@@ -35,10 +36,10 @@ static int request_decode_query(struct server_conn *c, const struct field_table 
 	int r;
 
 	if (!t)
-		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation has no query") : 0;
+		return q.n ? cay_fail(err, CAY_E_INVALID, "this operation takes no query") : 0;
 	to = arena_alloc(&c->rq.arena, 1, t->size);
 	if (!to)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the query");
+		return cay_no_memory(err);
 	r = field_decode_query(t, q, &c->rq.arena, to, err);
 	c->rq.query = to;
 	return r;
@@ -50,7 +51,7 @@ static int request_check_body(struct server_conn *c, enum op_body kind, struct c
 	struct slice media = http_header_find(h, "content-type");
 
 	if (h->framing == HTTP_LENGTH && h->length > c->body_max && kind != BODY_NONE)
-		return cay_fail(err, CAY_E_TOO_LARGE, "a body of %llu bytes; %zu are the most",
+		return cay_fail(err, CAY_E_TOO_LARGE, "body of %llu bytes; the limit is %zu",
 				(unsigned long long)h->length, c->body_max);
 	if (kind == BODY_NONE && h->framing != HTTP_EMPTY)
 		return cay_fail(err, CAY_E_INVALID, "this operation takes no body");
@@ -146,7 +147,7 @@ void server_conn_begin_request(struct server_conn *c)
 		request_call_handler(c);
 }
 
-/* To the handler it looks like a peer that left; the reply is ours again. */
+/* The handler gets `gone`; the reply is ours again. */
 static void request_reclaim_from_handler(struct server_conn *c)
 {
 	if (c->in_handler && c->rq.events && c->rq.events->gone)
@@ -160,9 +161,9 @@ void server_conn_add_body(struct server_conn *c, struct slice bytes)
 
 	c->body_received += bytes.n;
 	if (c->reply_finished)
-		return; /* answered already; the rest is only read away */
+		return; /* answered already; discard the rest */
 	if (c->body_received > c->body_max) {
-		(void)cay_fail(&err, CAY_E_TOO_LARGE, "a body of more than %zu bytes", c->body_max);
+		(void)cay_fail(&err, CAY_E_TOO_LARGE, "body of more than %zu bytes", c->body_max);
 		if (c->reply_begun) {
 			server_conn_close(c);
 		} else {
@@ -173,7 +174,7 @@ void server_conn_add_body(struct server_conn *c, struct slice bytes)
 		if (c->rq.events && c->rq.events->body)
 			c->rq.events->body(&c->rq, bytes);
 	} else if (buf_append(&c->body, bytes.p, bytes.n) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the body");
+		(void)cay_no_memory(&err);
 		server_conn_reply_error(c, &err, 0);
 	}
 }
@@ -187,12 +188,12 @@ static int request_decode_body(struct server_conn *c, struct cay_err *err)
 
 	if (!t)
 		return 0;
-	/* what was let in has room */
+	/* an admitted body must fit */
 	if (c->body_max > SERVER_POOL_MAX / 2)
 		c->rq.arena.left += 2 * c->body_max;
 	to = arena_alloc(&c->rq.arena, 1, t->size);
 	if (!to)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the request");
+		return cay_no_memory(err);
 	if (limits.bytes < c->body_max)
 		limits.bytes = c->body_max;
 	r = field_decode_text(t, (struct slice){ buf_str(&c->body), c->body.len }, &limits,
@@ -226,7 +227,7 @@ void server_conn_fail_last(struct server_conn *c, const struct cay_err *err)
 		server_conn_close(c);
 		return;
 	}
-	/* no more of this can be understood */
+	/* the rest of the input cannot be parsed */
 	request_reclaim_from_handler(c);
 	if (!c->live) {
 		c->live = true;

@@ -20,7 +20,7 @@ static const int confine_allowed_syscalls[] = {
 	SCMP_SYS(epoll_wait),
 	SCMP_SYS(poll),
 	SCMP_SYS(ppoll),
-	/* sockets it has */
+	/* open sockets */
 	SCMP_SYS(read),
 	SCMP_SYS(readv),
 	SCMP_SYS(write),
@@ -38,7 +38,7 @@ static const int confine_allowed_syscalls[] = {
 	SCMP_SYS(getsockopt),
 	SCMP_SYS(setsockopt),
 	SCMP_SYS(fcntl),
-	/* what it counts of itself, from files it has; no names */
+	/* its own counters, from open files */
 	SCMP_SYS(pread64),
 	SCMP_SYS(fstat),
 	/* memory; mmap and mprotect are below */
@@ -46,7 +46,7 @@ static const int confine_allowed_syscalls[] = {
 	SCMP_SYS(munmap),
 	SCMP_SYS(mremap),
 	SCMP_SYS(madvise),
-	/* the rest of libc and libcrypto */
+	/* libc and libcrypto */
 	SCMP_SYS(futex),
 	SCMP_SYS(getrandom),
 	SCMP_SYS(clock_gettime),
@@ -98,7 +98,7 @@ int confine_deny_io_uring(struct cay_err *err)
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
 
 	if (!ctx)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+		return cay_no_memory(err);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
 		seccomp_release(ctx);
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "prctl");
@@ -108,8 +108,8 @@ int confine_deny_io_uring(struct cay_err *err)
 		err);
 }
 
-/* A filter sees no addresses, and an accepted socket can be connected anew: no TCP at all
- * (Linux 6.7; before it there is the filter alone). */
+/* A seccomp filter cannot see addresses, and an accepted socket can be reconnected, so deny TCP
+ * connects altogether (Linux 6.7; older kernels have the filter alone). */
 static void confine_deny_tcp_connect(void)
 {
 	struct landlock_ruleset_attr rules = { .handled_access_net =
@@ -128,10 +128,10 @@ int confine_daemon(struct cay_err *err)
 
 	confine_deny_tcp_connect();
 #ifdef CAY_SANITIZED
-	return 0; /* what a sanitizer does at the end needs files */
+	return 0; /* a sanitizer opens files at exit */
 #endif
 	ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a filter");
+		return cay_no_memory(err);
 	return confine_load_filter(ctx, confine_add_syscall_rules(ctx), err);
 }

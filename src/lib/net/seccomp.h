@@ -2,17 +2,17 @@
 #ifndef CAY_NET_SECCOMP_H
 #define CAY_NET_SECCOMP_H
 /*
- * confine - what a daemon that talks to strangers can still do once it serves
+ * confine - restrict a daemon that handles untrusted input, once it serves
  *
- * It can talk on sockets it has, accept more, and dial unix sockets.  It can open no
- * file, start no program and no thread, and make no memory executable.  A bug in a
- * parser finds nothing here but what passes through.
+ * It can use the sockets it has, accept more, and dial unix sockets.  It cannot open a file,
+ * start a program or a thread, or make memory executable.  An exploited parser reaches nothing
+ * but the data that passes through.
  */
 #include "base/err.h"
 
-/* Before the loop is made: libuv asks for a ring (io_uring) whatever it is told, and a
- * ring is a way past the filter. */
+/* Call before the loop is created: libuv opens an io_uring whatever its options say, and a ring
+ * bypasses the filter. */
 [[nodiscard]] int confine_deny_io_uring(struct cay_err *err);
-/* For good. */
+/* Irreversible. */
 [[nodiscard]] int confine_daemon(struct cay_err *err);
 #endif

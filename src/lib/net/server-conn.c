@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client - one connection of a server: its input, its timer, request after request */
+/* server-conn - one connection of a server: its input, its timer, its requests */
 #include <poll.h>
 
 #include "net/peer-limit.h"
@@ -10,7 +10,7 @@
 #define LINGER_BYTES MIB(4)
 #define PAUSED_MS 1000
 
-/* Over: what a request held is given back; the connection may live on. */
+/* Free what the request held; the connection may serve another. */
 static void server_conn_reset_request(struct server_conn *c)
 {
 	c->live = c->in_handler = c->raw = c->is_special = c->reply_begun = c->reply_finished =
@@ -91,7 +91,7 @@ void server_conn_close(struct server_conn *c)
 {
 	if (c->closing)
 		return;
-	/* what was said is said */
+	/* output of a finished reply is still sent */
 	if (c->on_held) {
 		server_conn_unhold_output(c);
 		server_conn_flush(c);
@@ -136,7 +136,7 @@ struct conn *server_conn_release_conn(struct server_conn *c)
 	if (s->upgraded)
 		s->upgraded->prev = t;
 	s->upgraded = t;
-	s->n_conns++; /* on top of the client, which goes */
+	s->n_conns++; /* besides the server_conn, which is freed */
 	conn_set_free_callback(t->conn, on_upgraded_conn_free, t);
 	c->closing = true;
 	c->open--;
@@ -190,7 +190,7 @@ bool request_peer_has_left(struct request *rq)
 	return server_conn_peer_has_left(server_conn_of_request(rq));
 }
 
-/* Who is not read from is looked at now and then: it may have left. */
+/* While its input is paused a peer that leaves goes unnoticed, so poll. */
 static void on_server_conn_paused_timer(uv_timer_t *t)
 {
 	struct server_conn *c = t->data;
@@ -207,8 +207,8 @@ void server_conn_set_timeout(struct server_conn *c, uint64_t ms)
 		(void)uv_timer_stop(&c->timer);
 }
 
-/* We are done but the peer may still be sending.  Closing now would throw away
- * what it has not read of our reply, so it gets a moment to finish. */
+/* We are done but the peer may still be sending.  Closing now would discard the part of our reply
+ * it has not read, so give it a moment to finish. */
 static void server_conn_linger(struct server_conn *c)
 {
 	c->lingering = true;
@@ -227,7 +227,7 @@ void server_conn_set_request_id(struct server_conn *c)
 	c->rq.id[REQUEST_ID_LEN] = 0;
 }
 
-/* Who does not read its whole reply is not waited for for ever. */
+/* Close a connection whose peer reads none of its reply for a whole interval. */
 static void on_server_conn_unread_timer(uv_timer_t *t)
 {
 	struct server_conn *c = t->data;
@@ -249,7 +249,7 @@ static void server_conn_watch_unread(struct server_conn *c)
 	(void)uv_timer_start(&c->timer, on_server_conn_unread_timer, ms, ms);
 }
 
-/* The reply is out: what now?  False when there is nothing more to do here. */
+/* Continue after a reply.  False when there is nothing more to do here. */
 static bool server_conn_next_request(struct server_conn *c, bool more)
 {
 	server_conn_watch_unread(c);
@@ -270,7 +270,7 @@ static bool server_conn_next_request(struct server_conn *c, bool more)
 	return true;
 }
 
-/* One step of input; false when nothing can be done now. */
+/* Returns false when nothing more can be done now. */
 static bool server_conn_parse_next(struct server_conn *c, struct slice *in)
 {
 	bool idle = http_parser_is_idle(&c->http);
@@ -278,7 +278,7 @@ static bool server_conn_parse_next(struct server_conn *c, struct slice *in)
 	struct slice body;
 	int r;
 
-	/* answered before all of it was read: write_head() made it the last */
+	/* answered before all of it was read: reply_write_head() made it the last */
 	if (http_parser_has_ended(&c->http) || (c->reply_finished && c->last_request))
 		return server_conn_next_request(c, in->n);
 	if (c->paused)
@@ -321,11 +321,11 @@ static void on_server_conn_read(struct conn *conn, struct slice bytes)
 			server_conn_close(c);
 		return;
 	}
-	/* a raw body may be long; any other has the time it was given at its head */
+	/* a raw body may take long; any other has one timeout from its head */
 	if (c->live && !c->complete && !c->reply_finished &&
 	    (c->is_special || (c->rq.match.op && c->rq.match.op->body == BODY_RAW)))
 		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
-	/* who sends more than a head's worth ahead of our reply is not a client */
+	/* a client has no reason to send more than a head before our reply */
 	if (c->live && c->complete && c->in.len + bytes.n > HTTP_HEAD_MAX)
 		server_conn_close(c);
 	else
@@ -349,7 +349,7 @@ static void on_server_conn_sent(struct conn *conn)
 	server_conn_handle_sent(conn_data(conn));
 }
 
-/* Whose turn it is: while it is paused it waits for us, but may leave. */
+/* While paused the peer waits for us, but may leave. */
 static void server_conn_update_timer(struct server_conn *c)
 {
 	bool was = c->watched;
@@ -358,13 +358,13 @@ static void server_conn_update_timer(struct server_conn *c)
 	if (c->paused && !was)
 		(void)uv_timer_start(&c->timer, on_server_conn_paused_timer, PAUSED_MS, PAUSED_MS);
 	else if (!c->paused && was) {
-		if (c->live) /* or it is between requests, and has its timer */
+		if (c->live) /* or it is between requests, with a timer of its own */
 			server_conn_set_timeout(c, c->complete ? 0 : c->conf->idle_timeout_ms);
 	} else if (c->live && !c->complete && !uv_is_active((uv_handle_t *)&c->timer))
 		server_conn_set_timeout(c, c->conf->idle_timeout_ms);
 }
 
-/* Fresh bytes are parsed where they lie; only what must wait is copied. */
+/* Fresh bytes are parsed without a copy; only a remainder is kept. */
 static void server_conn_parse_input(struct server_conn *c, struct slice fresh)
 {
 	bool copied = c->in.len;
@@ -395,7 +395,7 @@ static void server_conn_parse_input(struct server_conn *c, struct slice fresh)
 		buf_fini(&c->in);
 		c->in.max = IN_MAX;
 	}
-	/* nothing is read behind an answer that is not out yet, but the end of its request */
+	/* until a reply is sent, read nothing but the end of its request */
 	conn_set_reading(c->conn, c->complete || c->lingering ||
 					  !(c->paused || (c->reply_finished && c->last_request)));
 	if (!c->lingering)
@@ -439,8 +439,7 @@ struct server_conn *server_conn_accept(struct server *s)
 	};
 
 	if (!c)
-		return NULL; /* libuv holds it and takes no other: without memory we are deaf anyway
-			      */
+		return NULL; /* libuv keeps it and accepts no other */
 	if (conn_accept(s->shared, &s->listener.stream, &conf, &c->conn) >= 0)
 		return c;
 	c->open = 1;

@@ -2,16 +2,15 @@
 #ifndef CAY_NET_SERVER_INTERNAL_H
 #define CAY_NET_SERVER_INTERNAL_H
 /*
- * What server.c (sockets), server-conn.c (a connection), request.c (routing, decoding) and reply.c
- * (what goes out) share.
+ * Shared by server.c (sockets), server-conn.c (a connection), request.c (routing, decoding)
+ * and reply.c (output).
  *
- * A client is freed in the close callback of its last handle and nowhere else, so
- * every pointer to it stays good for the length of any callback.  gone is told
- * from there too: never from inside a call of the handler.
+ * A server_conn is freed in the close callback of its last handle and nowhere else, so every
+ * pointer to it stays valid during any callback.  `gone` is called from there as well: never
+ * from inside a call of the handler.
  *
- * A reply's head and small pieces are held for a moment, so that what follows at
- * once goes out in the same system call.  The server lets go of them before its
- * loop waits again.
+ * A reply's head and small pieces are held for a moment, so that what follows at once goes out
+ * in the same system call.  They are sent before the loop waits again.
  */
 #include "net/conn.h"
 #include "net/server.h"
@@ -21,46 +20,46 @@ struct server_conn {
 	const struct server_conf *conf;
 	struct server_conn *prev, *next;
 	struct conn *conn;
-	struct peer_limit *peer; /* counted there */
+	struct peer_limit *peer; /* its count of connections */
 	uv_timer_t timer;
-	unsigned open; /* the connection, the timer, and a reply that waits */
+	unsigned open; /* the connection, the timer, and a held reply */
 	bool closing, lingering;
 
 	/* in */
 	struct http_parser http;
-	struct buf in;         /* read and not parsed */
-	struct slice unparsed; /* the same, while it is being parsed */
+	struct buf in;         /* read, not parsed */
+	struct slice unparsed; /* the same, while parsing */
 	bool pumping, paused, watched;
-	bool complete; /* all of the request was read */
+	bool complete; /* the whole request was read */
 	size_t discarded;
 
 	/* the request */
 	struct request rq;
 	const struct server_route *route;
-	bool live;       /* a request is here */
-	bool in_handler; /* and the handler has it */
-	bool raw;        /* its body goes to the handler as it comes */
-	bool is_special; /* conf->stray's */
+	bool live;       /* a request is in progress */
+	bool in_handler; /* the handler was called */
+	bool raw;        /* its body is passed to the handler in pieces */
+	bool is_special; /* of conf->find_special */
 	size_t body_max;
 	uint64_t body_received;
 	struct buf body;          /* gathered */
-	struct buf extra_headers; /* headers of the reply */
+	struct buf extra_headers; /* of the reply */
 
 	/* out */
 	struct buf held;
 	struct server_conn *held_prev, *held_next;
 	bool on_held, want_drain;
-	size_t unsent; /* of a finished reply, when the timer looked last */
-	bool reply_begun, chunked, reply_finished; /* the reply */
-	bool answer_reported;                      /* conf->answered was */
-	bool reply_held;                           /* nothing goes out yet: it gathers in held */
-	enum cay_code code;                        /* of a reply that is a failure of ours */
-	bool last_request;                         /* no request after this one */
-	bool bodiless;                             /* the reply to a HEAD */
-	uint64_t left;                             /* of a streamed reply whose length is known */
+	size_t unsent; /* of a finished reply, at the last timeout */
+	bool reply_begun, chunked, reply_finished;
+	bool answer_reported; /* conf->answered was called */
+	bool reply_held;      /* output is gathered in held */
+	enum cay_code code;   /* of an error reply of ours */
+	bool last_request;    /* close after this request */
+	bool bodiless;        /* it is a reply to HEAD */
+	uint64_t left;        /* bytes left of a stream of known length */
 };
 
-/* A connection that was upgraded: not read by us any more, but ours to end. */
+/* An upgraded connection: another owner reads it, but server_stop() ends it. */
 struct upgraded_conn {
 	struct server *server;
 	struct conn *conn;
@@ -76,16 +75,16 @@ struct server {
 		uv_pipe_t pipe;
 		uv_tcp_t tcp;
 	} listener;
-	uv_prepare_t flush_held; /* of what is held; runs while there is some */
-	unsigned open;           /* of those two handles */
+	uv_prepare_t flush_held; /* flushes the held list; runs while it is not empty */
+	unsigned open;           /* of these two handles */
 	bool draining;
 	struct conn_shared *shared;
-	struct peer_limits *peers; /* NULL: nobody counts */
+	struct peer_limits *peers; /* NULL: not counted */
 	struct server_conn *conns, *held;
 	struct upgraded_conn *upgraded;
 	unsigned n_conns;
 	uint64_t refusing_ns;
-	uint32_t id_first, id_next; /* of requests: unlike those of our neighbours, then counted */
+	uint32_t id_first, id_next; /* request ids: a random half, then a counter */
 };
 
 static inline struct server_conn *server_conn_of_request(struct request *rq)
@@ -93,31 +92,30 @@ static inline struct server_conn *server_conn_of_request(struct request *rq)
 	return (struct server_conn *)(void *)((char *)rq - offsetof(struct server_conn, rq));
 }
 
-/* The last of it may have gone: then it goes, too. */
+/* Free the server once nothing of it is open. */
 void server_free_when_done(struct server *s);
-/* Take the connection that waits; NULL when it cannot be. */
+/* Accept a connection; NULL on failure. */
 struct server_conn *server_conn_accept(struct server *s);
 void server_conn_close(struct server_conn *c);
 bool server_is_draining(const struct server *s);
-/* Without its connection, which is returned and stays one of the server's. */
+/* Free the server_conn but not its connection, which still counts as the server's. */
 struct conn *server_conn_release_conn(struct server_conn *c);
-/* Have c->held sent before the loop waits again. */
+/* Send c->held before the loop waits again. */
 void server_conn_hold_output(struct server_conn *c);
-/* Send what is held. */
+/* Send c->held now. */
 void server_conn_flush(struct server_conn *c);
 void server_conn_handle_sent(struct server_conn *c);
-/* One handle less; the last one frees it. */
+/* The last reference frees it. */
 void server_conn_unref(struct server_conn *c);
-/* Tell the program, once. */
+/* Call conf->answered, once. */
 bool server_conn_report_answer(struct server_conn *c, int status, bool whole);
-/* Go on with input, the next request or the end, as far as possible now. */
+/* Continue with input, the next request or the end, as far as possible now. */
 void server_conn_continue(struct server_conn *c);
 void server_conn_set_timeout(struct server_conn *c, uint64_t ms);
-/* It was refused at its head, which has taken until now. */
+/* Count the time since begun_ns as time spent refusing. */
 void server_conn_add_refusing_time(struct server_conn *c, uint64_t begun_ns);
-/* Give the request its id. */
 void server_conn_set_request_id(struct server_conn *c);
-/* What the parser found: a head, some of a body, its end, or nonsense. */
+/* Events of the parser: a head, part of a body, its end, or an error. */
 void server_conn_begin_request(struct server_conn *c);
 void server_conn_add_body(struct server_conn *c, struct slice bytes);
 void server_conn_finish_body(struct server_conn *c);

@@ -31,7 +31,7 @@ static void server_count_peer(struct server_conn *c)
 		c->peer = peer_limit_add_conn(c->server->peers, &at);
 }
 
-/* More of one peer are not even told: what is told counts as one until it has heard. */
+/* Beyond this a peer gets no error reply: each counts as a connection until it is sent. */
 static unsigned server_peer_hard_limit(const struct server *s)
 {
 	return s->conf->max_peer + s->conf->max_peer / 16 + 1;
@@ -42,7 +42,7 @@ static void server_refuse_excess_conn(struct server_conn *c, enum cay_code code,
 {
 	struct cay_err err = {};
 
-	(void)cay_fail(&err, code, "%u connections%s are open already", most, where);
+	(void)cay_fail(&err, code, "too many connections%s: at most %u", where, most);
 	(void)request_add_reply_header(&c->rq, "Retry-After", "1");
 	server_conn_fail_last(c, &err);
 }
@@ -56,7 +56,7 @@ static void on_server_connection(uv_stream_t *listener, int status)
 		return;
 	if (s->peers)
 		server_count_peer(c);
-	/* who is one too many is told so, unless too many wait to be told */
+	/* excess connections get an error reply, unless too many wait for one */
 	if (s->n_conns > 2 * s->conf->max_conns ||
 	    (s->peers && peer_limit_count_conns(c->peer) > server_peer_hard_limit(s))) {
 		server_conn_close(c);
@@ -65,12 +65,13 @@ static void on_server_connection(uv_stream_t *listener, int status)
 	if (s->n_conns > s->conf->max_conns)
 		server_refuse_excess_conn(c, CAY_E_UNAVAILABLE, s->conf->max_conns, "");
 	else if (s->peers && peer_limit_count_conns(c->peer) > s->conf->max_peer)
-		server_refuse_excess_conn(c, CAY_E_RATE, s->conf->max_peer, " from there");
+		server_refuse_excess_conn(c, CAY_E_RATE, s->conf->max_peer, " from this address");
 	if (c->closing)
 		return;
 	conn_set_reading(c->conn, true);
 	if (!c->lingering)
-		server_conn_set_timeout(c, s->conf->head_timeout_ms); /* who comes, says why */
+		server_conn_set_timeout(
+			c, s->conf->head_timeout_ms); /* it must send a request in time */
 }
 
 static void on_server_handle_closed(uv_handle_t *h)
@@ -81,7 +82,7 @@ static void on_server_handle_closed(uv_handle_t *h)
 	server_free_when_done(s);
 }
 
-/* Every connection inherits what is set here. */
+/* Accepted sockets inherit these options. */
 static int server_listen_on(struct server *s, uv_loop_t *loop, int fd)
 {
 	struct sockaddr_storage name = {};
@@ -89,14 +90,14 @@ static int server_listen_on(struct server *s, uv_loop_t *loop, int fd)
 	int on = 1, idle_s = KEEPIDLE_S, r;
 
 	if (getsockname(fd, (struct sockaddr *)&name, &len) < 0)
-		name.ss_family = AF_UNIX; /* and uv_pipe_open() says what is wrong */
+		name.ss_family = AF_UNIX; /* uv_pipe_open() then reports the error */
 	if (name.ss_family == AF_UNIX) {
 		(void)uv_pipe_init(loop, &s->listener.pipe, 0);
 		seqpacket_refuse_fds(fd);
 		r = uv_pipe_open(&s->listener.pipe, fd);
 	} else {
 		(void)uv_tcp_init(loop, &s->listener.tcp);
-		/* without them replies wait for acknowledgements, and the dead stay */
+		/* replies are not delayed, and dead peers are noticed */
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 		(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
@@ -120,13 +121,12 @@ int server_start(uv_loop_t *loop, int fd, const struct server_conf *conf, struct
 	if (!s || !s->shared) {
 		free(s);
 		(void)close(fd);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a server");
+		return cay_no_memory(err);
 	}
 	s->conf = conf;
-	s->peers =
-		conf->max_peer ? peer_limits_new() : NULL; /* without memory for it, as if unset */
+	s->peers = conf->max_peer ? peer_limits_new() : NULL; /* without memory, unlimited */
 	if (getrandom(&s->id_first, sizeof(s->id_first), GRND_NONBLOCK) < 0)
-		s->id_first = 0; /* ids are for people who read logs, not for security */
+		s->id_first = 0; /* ids are for log readers, not for security */
 	(void)uv_prepare_init(loop, &s->flush_held);
 	s->flush_held.data = s;
 	s->open++;
@@ -158,9 +158,8 @@ void server_drain(struct server *s)
 		uv_close(&s->listener.handle, on_server_handle_closed);
 	for (struct server_conn *c = s->conns; c; c = c->next)
 		if (c->live)
-			c->last_request =
-				true; /* closing behind a reply that has begun is right, too */
-		else if (http_parser_is_idle(&c->http)) /* what it asks now may be on its way */
+			c->last_request = true;         /* also correct when the reply has begun */
+		else if (http_parser_is_idle(&c->http)) /* its next request may be in flight */
 			server_conn_set_timeout(c, LAST_MS);
 }
 

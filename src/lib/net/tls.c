@@ -10,11 +10,11 @@
 #include "net/conn-filter.h"
 
 #define RECORD_MAX KIB(16)
-/* what one write of the owner becomes, with every record's head and tag */
+/* one write of the owner, with the head and tag of every record */
 #define CIPHER_MAX MIB(9)
 #define EARLY_MAX KIB(64)
-#define OUR_BIO 200          /* a number of OpenSSL's own for each would run out */
-#define CIPHER_KEPT KIB(128) /* more than this is given back after a large reply */
+#define OUR_BIO 200          /* a fixed number: BIO_get_new_index() would run out */
+#define CIPHER_KEPT KIB(128) /* a larger buffer is freed after use */
 
 struct tls_layer {
 	struct conn_layer conn; /* first */
@@ -29,15 +29,15 @@ struct tls_layer {
 struct tls {
 	struct conn *conn;
 	SSL *ssl;
-	uv_timer_t timer;       /* the handshake's deadline; then: go on with rest */
-	struct slice wire;      /* read and not yet decrypted */
-	struct buf unprocessed; /* the same, while the owner does not want more */
-	struct buf early;       /* of the owner, before the handshake is over */
+	uv_timer_t timer;       /* deadline of the handshake; then resumes input */
+	struct slice wire;      /* read, not decrypted */
+	struct buf unprocessed; /* the same, while the owner does not read */
+	struct buf early;       /* written by the owner before the handshake ends */
 	bool ready, wire_ended, peer_done, failed, finish_early;
-	bool busy; /* inside OpenSSL or the owner on our behalf */
+	bool busy; /* inside OpenSSL, or the owner called from here */
 };
 
-/* OpenSSL's view of the world. */
+/* The BIO: OpenSSL's socket. */
 
 static int tls_bio_read(BIO *b, char *p, int n)
 {
@@ -73,7 +73,7 @@ static long tls_bio_ctrl(BIO *b, int cmd, long, void *)
 	return cmd == BIO_CTRL_FLUSH || (cmd == BIO_CTRL_EOF && t->wire_ended && !t->wire.n);
 }
 
-/* What OpenSSL wrote goes out. */
+/* Send OpenSSL's output. */
 static int tls_send_cipher(struct tls *t)
 {
 	struct buf *b = &t->conn->shared->cipher;
@@ -107,7 +107,7 @@ static void tls_fail_with_openssl_error(struct tls *t)
 	if (verified != X509_V_OK)
 		why = X509_verify_cert_error_string(verified);
 	ERR_clear_error();
-	/* the peer is told why, if there is an alert for it */
+	/* send the alert, if there is one */
 	(void)tls_send_cipher(t);
 	tls_fail(t, CAY_E_UNAVAILABLE, why ? why : "not TLS");
 }
@@ -116,11 +116,11 @@ static int tls_write_plain(struct tls *t, const char *p, size_t n)
 {
 	size_t done = 0;
 
-	/* renegotiation is off: a write never waits for a read */
+	/* without renegotiation a write never waits for a read */
 	if (n && SSL_write_ex(t->ssl, p, n, &done) != 1) {
 		t->failed = true;
 		ERR_clear_error();
-		buf_clear(&t->conn->shared->cipher); /* it is everybody's */
+		buf_clear(&t->conn->shared->cipher); /* the buffer is shared */
 		return -EPIPE;
 	}
 	return 0;
@@ -136,8 +136,7 @@ static void tls_do_handshake(struct tls *t)
 	r = SSL_do_handshake(t->ssl);
 	if (r != 1 && SSL_get_error(t->ssl, r) == SSL_ERROR_WANT_READ) {
 		if (tls_send_cipher(t) < 0 || t->wire_ended)
-			tls_fail(t, CAY_E_UNAVAILABLE,
-				 "the peer left in the middle of a handshake");
+			tls_fail(t, CAY_E_UNAVAILABLE, "the peer left during the handshake");
 		return;
 	}
 	if (r != 1) {
@@ -158,8 +157,8 @@ static void tls_do_handshake(struct tls *t)
 		t->conn->events->ready(t->conn);
 }
 
-/* As much as there is room for, so that the owner has one call and not one a
- * record.  False when that was all there is now. */
+/* Fill the buffer, so that the owner gets one call instead of one per record.  False when there is
+ * no more input now. */
 static bool tls_decrypt_input(struct tls *t)
 {
 	char *plain = t->conn->shared->plain;
@@ -175,7 +174,7 @@ static bool tls_decrypt_input(struct tls *t)
 		else
 			e = SSL_get_error(t->ssl, r);
 	}
-	/* answers of the protocol itself: a new key, an alert */
+	/* replies of TLS itself: a key update, an alert */
 	if (t->conn->shared->cipher.len && tls_send_cipher(t) < 0)
 		e = e == SSL_ERROR_WANT_READ ? SSL_ERROR_SYSCALL : e;
 	if (n)
@@ -187,7 +186,8 @@ static bool tls_decrypt_input(struct tls *t)
 		conn_notify_end(t->conn, NULL);
 	} else if (t->wire_ended) {
 		ERR_clear_error();
-		tls_fail(t, CAY_E_UNAVAILABLE, "the peer cut the connection off");
+		tls_fail(t, CAY_E_UNAVAILABLE,
+			 "the peer closed the connection without close_notify");
 	} else if (e != SSL_ERROR_WANT_READ) {
 		tls_fail_with_openssl_error(t);
 	}
@@ -217,7 +217,7 @@ static void tls_filter_input(struct conn *c, struct slice wire)
 {
 	struct tls *t = c->filter_data;
 
-	assert(!t->unprocessed.len); /* the socket is not read while there is one */
+	assert(!t->unprocessed.len); /* the socket is not read while some is left */
 	if (!wire.n) {
 		t->wire_ended = true;
 		conn_wire_set_reading(c, false);
@@ -228,7 +228,7 @@ static void tls_filter_input(struct conn *c, struct slice wire)
 	t->wire = (struct slice){};
 	t->unprocessed.max = CONN_READ;
 	if (wire.n && !tls_is_finished(t) && buf_append(&t->unprocessed, wire.p, wire.n) < 0)
-		tls_fail(t, CAY_E_NO_MEMORY, "no memory for what was read");
+		tls_fail(t, CAY_E_NO_MEMORY, "out of memory");
 }
 
 static void on_tls_resume_timer(uv_timer_t *timer)
@@ -247,8 +247,8 @@ static void on_tls_resume_timer(uv_timer_t *timer)
 	t->wire = (struct slice){};
 }
 
-/* What was kept is told from the loop: the caller may be in the middle of a read
- * of another connection, whose bytes lie where ours would. */
+/* Deliver kept input from the loop: the caller may be inside a read of another connection, which
+ * uses the same buffer. */
 static void tls_filter_update_reading(struct conn *c)
 {
 	struct tls *t = c->filter_data;
@@ -265,7 +265,7 @@ static void tls_filter_update_reading(struct conn *c)
 
 /* Writing. */
 
-/* Small pieces are joined: each would be a record, with a head and a tag. */
+/* Join small pieces: each would be a record, with a head and a tag. */
 static int tls_write_joined(struct tls *t, const uv_buf_t *v, unsigned n)
 {
 	char *joined = t->conn->shared->plain + CONN_READ;
@@ -321,7 +321,7 @@ static void tls_filter_shutdown(struct conn *c)
 	conn_wire_shutdown(c);
 }
 
-/* Birth and death. */
+/* Opening and closing. */
 
 static void tls_filter_close(struct conn *c)
 {
@@ -347,7 +347,7 @@ static void on_tls_handshake_timeout(uv_timer_t *timer)
 	tls_fail(c->filter_data, CAY_E_TIMEOUT, "the handshake took too long");
 }
 
-/* A client speaks first, from the loop like everything it may tell its owner. */
+/* A client starts the handshake, from the loop like every event of its owner. */
 static void on_tls_client_begin_timer(uv_timer_t *timer)
 {
 	const struct conn *c = timer->data;
@@ -448,7 +448,7 @@ static int tls_report_bad_file(struct cay_err *err, const char *what, const char
 
 static int on_tls_key_password(char *, int, int, void *)
 {
-	return 0; /* OpenSSL would ask the terminal */
+	return 0; /* else OpenSSL prompts at the terminal */
 }
 
 static int on_tls_alpn_select(SSL *, const unsigned char **ret, unsigned char *ret_n,
@@ -507,7 +507,7 @@ int tls_server_new(const struct tls_server_conf *conf, struct conn_layer **ret, 
 	int r = 0;
 
 	if (!l)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	if (SSL_CTX_use_certificate_chain_file(l->ctx, conf->cert_file) != 1)
 		r = tls_report_bad_file(err, "certificate", conf->cert_file);
 	else if (SSL_CTX_use_PrivateKey_file(l->ctx, conf->key_file, SSL_FILETYPE_PEM) != 1 ||
@@ -533,7 +533,7 @@ int tls_client_new(const struct tls_client_conf *conf, struct conn_layer **ret, 
 		l->host = strdup(conf->host);
 	if (!l || !l->host || SSL_CTX_set_alpn_protos(l->ctx, ours, sizeof(ours) - 1) != 0) {
 		tls_layer_free(l);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	}
 	l->by_address = inet_pton(AF_INET, conf->host, address) == 1 ||
 			inet_pton(AF_INET6, conf->host, address) == 1;

@@ -7,9 +7,9 @@
 
 struct tunnel {
 	struct conn *side[2];
-	bool ended[2]; /* it sends no more */
+	bool ended[2]; /* its input has ended */
 	bool closing;
-	unsigned open; /* sides and the timer, while they are not closed */
+	unsigned open; /* handles not closed yet: sides and the timer */
 	uv_timer_t timer;
 	void (*done)(void *arg);
 	void *arg;
@@ -90,7 +90,7 @@ static void on_tunnel_side_sent(struct conn *c)
 	tunnel_close_if_done(t);
 }
 
-/* It has closed both ways: nobody will read what the other side still says. */
+/* It has closed both directions: it will not read data of the other side. */
 static bool tunnel_side_has_left(const struct conn *c)
 {
 	struct pollfd p = { .fd = conn_fd(c) };

@@ -17,7 +17,7 @@ struct upstream_pool {
 	uint64_t keep_ms;
 	unsigned refs, max, n_idle;
 	bool ending;
-	struct upstream_idle_conn idle[]; /* max; the oldest first */
+	struct upstream_idle_conn idle[]; /* max entries, oldest first */
 };
 
 static void on_upstream_sweeper_closed(uv_handle_t *h)
@@ -59,7 +59,7 @@ struct upstream_pool *upstream_pool_new(uv_loop_t *loop, const char *path, unsig
 	return u;
 }
 
-/* Closed ones are their own until they are gone; each holds the upstream. */
+/* A closing connection is not in the pool, but holds a reference to it. */
 static void upstream_pool_drop_at(struct upstream_pool *u, unsigned i)
 {
 	conn_close(u->idle[i].conn);
@@ -124,7 +124,7 @@ unsigned upstream_pool_count_idle(const struct upstream_pool *u)
 	return u->n_idle;
 }
 
-/* Nothing came that nobody asked for, and it is not just being closed. */
+/* No unexpected bytes, and the peer has not closed. */
 static bool upstream_conn_is_quiet(const struct conn *c)
 {
 	struct pollfd p = { .fd = conn_fd(c), .events = POLLIN };

@@ -10,7 +10,7 @@
 static_assert(BASE64_TEXT(SHA1_LEN) == WS_ACCEPT_LEN);
 static_assert(BASE64_TEXT(16) == WS_KEY_LEN);
 
-/* How often the header is there, and its last value. */
+/* Number of headers of that name, and the last value. */
 static unsigned ws_accept_count_header(const struct http_head *h, const char *name,
 				       struct slice *ret)
 {
@@ -24,7 +24,7 @@ static unsigned ws_accept_count_header(const struct http_head *h, const char *na
 	return n;
 }
 
-/* Connection is a list that may go over several lines. */
+/* Connection is a list that may span several headers. */
 static bool ws_accept_has_connection_upgrade(const struct http_head *h)
 {
 	for (size_t i = 0; i < h->n_headers; i++) {
@@ -45,22 +45,23 @@ static int ws_accept_check_request(const struct http_head *h, struct cay_err *er
 	unsigned n;
 
 	if (!slice_eq(h->method, SLICE("GET")) || h->minor != 1)
-		return cay_fail(err, CAY_E_INVALID, "a WebSocket begins with GET and HTTP/1.1");
+		return cay_fail(err, CAY_E_INVALID,
+				"a WebSocket handshake must be GET and HTTP/1.1");
 	if (h->framing != HTTP_EMPTY || h->expect)
-		return cay_fail(err, CAY_E_INVALID, "a handshake with a body");
+		return cay_fail(err, CAY_E_INVALID, "a WebSocket handshake has no body");
 	n = ws_accept_count_header(h, "upgrade", &v);
 	if (n == 0)
-		return cay_fail(err, CAY_E_UPGRADE, "this path speaks WebSocket only");
+		return cay_fail(err, CAY_E_UPGRADE, "this path only supports WebSocket");
 	if (n > 1 || !http_equals_nocase(v, "websocket"))
-		return cay_fail(err, CAY_E_UPGRADE, "the only Upgrade here is 'websocket'");
+		return cay_fail(err, CAY_E_UPGRADE, "the only supported Upgrade is 'websocket'");
 	if (!ws_accept_has_connection_upgrade(h))
 		return cay_fail(err, CAY_E_INVALID, "Upgrade without 'Connection: upgrade'");
 	n = ws_accept_count_header(h, "sec-websocket-version", &v);
 	if (n > 1)
-		return cay_fail(err, CAY_E_INVALID, "Sec-WebSocket-Version twice");
+		return cay_fail(err, CAY_E_INVALID, "more than one Sec-WebSocket-Version");
 	if (n == 0 || !slice_eq(v, SLICE(WS_VERSION)))
 		return cay_fail(err, CAY_E_UPGRADE,
-				"the only Sec-WebSocket-Version is " WS_VERSION);
+				"the only supported Sec-WebSocket-Version is " WS_VERSION);
 	return 0;
 }
 
@@ -76,7 +77,7 @@ static int ws_accept_answer_key(const struct http_head *h, char ret[static WS_AC
 	if (ws_accept_count_header(h, "sec-websocket-key", &key) != 1 || key.n != WS_KEY_LEN ||
 	    base64_decode(key.p, key.n, nonce, &n) < 0 || n != 16)
 		return cay_fail(err, CAY_E_INVALID,
-				"there must be one Sec-WebSocket-Key, 16 bytes of base64");
+				"exactly one Sec-WebSocket-Key is required: base64 of 16 bytes");
 	memcpy(text, key.p, WS_KEY_LEN);
 	memcpy(text + WS_KEY_LEN, GUID, sizeof(GUID) - 1);
 	if (EVP_Digest(text, sizeof(text), sum, &len, EVP_sha1(), NULL) != 1 || len != SHA1_LEN)
@@ -94,7 +95,7 @@ static bool ws_accept_is_token(struct slice s)
 	return s.n > 0;
 }
 
-/* One name the client offers; ours is chosen when none was before. */
+/* The first offered name that is ours is chosen. */
 static int ws_accept_add_offered_protocol(struct slice name, struct slice *offered, size_t *n,
 					  const char *const *protocols, struct ws_answer *ret,
 					  struct cay_err *err)
@@ -103,7 +104,8 @@ static int ws_accept_add_offered_protocol(struct slice name, struct slice *offer
 
 	for (size_t i = 0; i < *n; i++)
 		if (slice_eq(offered[i], name))
-			return cay_fail(err, CAY_E_INVALID, "one Sec-WebSocket-Protocol twice");
+			return cay_fail(err, CAY_E_INVALID,
+					"a Sec-WebSocket-Protocol is offered twice");
 	if (!ws_accept_is_token(name) || *n == WS_PROTOCOLS_MAX)
 		return cay_fail(err, CAY_E_INVALID,
 				"Sec-WebSocket-Protocol is a list of up to %d names",
@@ -132,7 +134,7 @@ static int ws_accept_choose_protocol(const struct http_head *h, const char *cons
 	}
 	if (r >= 0 && n && protocols && !ret->protocol)
 		return cay_fail(err, CAY_E_INVALID,
-				"no Sec-WebSocket-Protocol that is spoken here");
+				"none of the offered Sec-WebSocket-Protocols is supported");
 	return r;
 }
 

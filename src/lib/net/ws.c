@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <wslay/wslay.h>
 
-/* What is kept free in out for a Close, which must always fit. */
+/* Room kept in out for a Close, which must always fit. */
 #define OUT_RESERVE (size_t)(2 + WS_CONTROL_MAX)
 
 void ws_init(struct ws *w, const struct ws_conf *conf)
@@ -42,7 +42,7 @@ static void ws_drop_message(struct ws *w)
 	w->handed = 0;
 }
 
-/* What the caller has had; behind a part of a text there may be half a letter. */
+/* Drop bytes the caller has seen; half a character may follow a part of a text. */
 static void ws_drop_handed_out(struct ws *w)
 {
 	if (w->handed == w->msg.len) {
@@ -99,7 +99,6 @@ static int ws_need_frame_context(struct ws *w)
 	return 0;
 }
 
-/* Between frames and messages nothing need be kept. */
 static void ws_release_idle_memory(struct ws *w)
 {
 	if (!w->in_frame && !w->unconsumed)
@@ -108,13 +107,13 @@ static void ws_release_idle_memory(struct ws *w)
 		ws_drop_message(w);
 }
 
-/* How long a frame of ours is that carries n bytes. */
+/* Size of an outgoing frame with n bytes of payload. */
 static size_t ws_frame_len(size_t n)
 {
 	return n + (n <= WS_CONTROL_MAX ? 2 : n <= UINT16_MAX ? 4 : 10);
 }
 
-/* A whole frame into out, or nothing. */
+/* Queue a whole frame, or nothing. */
 static int ws_queue_frame(struct ws *w, unsigned opcode, const void *p, size_t n)
 {
 	struct wslay_frame_iocb io = {
@@ -155,7 +154,7 @@ static void ws_set_over(struct ws *w)
 	ws_drop_message(w);
 }
 
-/* The session ends here; the peer is told why, unless our Close is out already. */
+/* End the session; send a Close with the reason unless one was sent already. */
 static int ws_fail_session(struct ws *w, enum ws_code code, const char *why, struct cay_err *err)
 {
 	enum cay_code kind = code == WS_TOO_BIG    ? CAY_E_TOO_LARGE
@@ -165,8 +164,7 @@ static int ws_fail_session(struct ws *w, enum ws_code code, const char *why, str
 
 	if (w->state == WS_OPEN) {
 		w->code = code;
-		(void)ws_queue_close_frame(w, code, why,
-					   strlen(why)); /* without memory it goes unsaid */
+		(void)ws_queue_close_frame(w, code, why, strlen(why)); /* lost without memory */
 	}
 	ws_set_over(w);
 	return cay_fail(err, kind, "%s", why);
@@ -200,9 +198,9 @@ static int ws_begin_data_frame(struct ws *w, const struct wslay_frame_iocb *io, 
 		w->fragments = 0;
 	}
 	if (w->state != WS_OPEN)
-		return 0; /* read for its frames only */
+		return 0; /* only its frames are parsed */
 	if (w->conf.parts && io->payload_length)
-		w->fragments = 0; /* as good as a message of its own */
+		w->fragments = 0; /* counts as a new message */
 	if (++w->fragments > w->conf.fragments_max)
 		return ws_fail_session(w, WS_TOO_BIG, "a message in too many fragments", err);
 	if (!w->conf.parts && io->payload_length > w->conf.message_max - w->msg.len)
@@ -219,7 +217,7 @@ static int ws_begin_control_frame(struct ws *w, struct cay_err *err)
 	return 0;
 }
 
-/* The header of a frame, before anything is done with its payload. */
+/* Check the header of a frame before its payload. */
 static int ws_begin_frame(struct ws *w, const struct wslay_frame_iocb *io, struct cay_err *err)
 {
 	size_t header = io->payload_length < 126 ? 6 : io->payload_length <= UINT16_MAX ? 8 : 14;
@@ -240,7 +238,7 @@ static int ws_begin_frame(struct ws *w, const struct wslay_frame_iocb *io, struc
 						: ws_begin_data_frame(w, io, err);
 }
 
-/* Bytes of a payload.  Text is judged as it comes, up to the last whole letter. */
+/* Bytes of a payload.  Text is validated as it arrives, up to the last whole character. */
 static int ws_add_payload(struct ws *w, const uint8_t *p, size_t n, struct cay_err *err)
 {
 	size_t whole;
@@ -257,7 +255,7 @@ static int ws_add_payload(struct ws *w, const uint8_t *p, size_t n, struct cay_e
 	if (w->state != WS_OPEN)
 		return 0;
 	if (buf_append(&w->msg, p, n) < 0)
-		return ws_fail_session(w, WS_INTERNAL, "no memory for a message", err);
+		return ws_fail_session(w, WS_INTERNAL, "out of memory", err);
 	if (w->kind != WSLAY_TEXT_FRAME)
 		return 0;
 	whole = utf8_whole_prefix_len(w->msg.data + w->checked, w->msg.len - w->checked);
@@ -274,7 +272,7 @@ static int ws_hand_out_message(struct ws *w, unsigned kind, size_t n, struct ws_
 	return kind == WSLAY_TEXT_FRAME ? WS_TEXT : WS_BINARY;
 }
 
-/* Of a message that goes on, what is there of it. */
+/* Return the available part of an unfinished message. */
 static int ws_hand_out_part(struct ws *w, struct ws_event *ret)
 {
 	size_t n = w->kind == WSLAY_TEXT_FRAME ? w->checked : w->msg.len;
@@ -295,11 +293,11 @@ static int ws_end_data_frame(struct ws *w, struct ws_event *ret, struct cay_err 
 	if (w->state != WS_OPEN)
 		return WS_MORE;
 	if (kind == WSLAY_TEXT_FRAME && w->checked != w->msg.len)
-		return ws_fail_session(w, WS_NOT_TEXT, "text that ends inside a letter", err);
+		return ws_fail_session(w, WS_NOT_TEXT, "text that ends inside a character", err);
 	return ws_hand_out_message(w, kind, w->msg.len, ret);
 }
 
-/* A peer that does not read gets one pong when it does: that to its last ping. */
+/* A peer that does not read gets one pong later, for its last ping. */
 static int ws_end_ping_frame(struct ws *w, struct cay_err *err)
 {
 	if (w->state != WS_OPEN)
@@ -311,7 +309,7 @@ static int ws_end_ping_frame(struct ws *w, struct cay_err *err)
 		return WS_MORE;
 	}
 	if (ws_queue_frame(w, WSLAY_PONG, w->control, w->control_len) < 0)
-		return ws_fail_session(w, WS_INTERNAL, "no memory for a pong", err);
+		return ws_fail_session(w, WS_INTERNAL, "out of memory", err);
 	return WS_MORE;
 }
 
@@ -324,7 +322,8 @@ static int ws_end_close_frame(struct ws *w, struct ws_event *ret, struct cay_err
 	if (w->control_len) {
 		code = (unsigned)(uint8_t)w->control[0] << 8 | (uint8_t)w->control[1];
 		if (!ws_close_code_is_valid(code))
-			return ws_fail_session(w, WS_PROTOCOL, "a close code nobody may send", err);
+			return ws_fail_session(w, WS_PROTOCOL, "a close code that may not be sent",
+					       err);
 		ret->data = (struct slice){ w->control + 2, w->control_len - 2 };
 		if (!utf8_is_valid(ret->data.p, ret->data.n))
 			return ws_fail_session(w, WS_NOT_TEXT, "a reason that is not UTF-8", err);
@@ -332,7 +331,7 @@ static int ws_end_close_frame(struct ws *w, struct ws_event *ret, struct cay_err
 	ret->code = code;
 	if (w->state == WS_OPEN) {
 		w->code = code;
-		(void)ws_queue_close_frame(w, code, NULL, 0); /* without memory it goes unsaid */
+		(void)ws_queue_close_frame(w, code, NULL, 0); /* lost without memory */
 	}
 	ws_set_over(w);
 	return WS_CLOSED;
@@ -354,7 +353,7 @@ static int ws_end_frame(struct ws *w, struct ws_event *ret, struct cay_err *err)
 	}
 }
 
-/* A piece of a frame, as far as it is there; WS_MORE also when wslay wants more. */
+/* Parse a piece of a frame; WS_MORE also when wslay needs more input. */
 static int ws_parse_next(struct ws *w, bool *dry, struct ws_event *ret, struct cay_err *err)
 {
 	struct wslay_frame_iocb io = {};
@@ -362,7 +361,7 @@ static int ws_parse_next(struct ws *w, bool *dry, struct ws_event *ret, struct c
 	int r = 0;
 
 	if (ws_need_frame_context(w) < 0)
-		return ws_fail_session(w, WS_INTERNAL, "no memory for a frame", err);
+		return ws_fail_session(w, WS_INTERNAL, "out of memory", err);
 	n = wslay_frame_recv(w->frames, &io);
 	*dry = n == WSLAY_ERR_WANT_READ;
 	if (*dry)
@@ -380,7 +379,7 @@ static int ws_parse_next(struct ws *w, bool *dry, struct ws_event *ret, struct c
 	return ws_opcode_is_control(w->opcode) ? WS_MORE : ws_hand_out_part(w, ret);
 }
 
-/* Time that went by pays for control frames. */
+/* Control frames are paid for by elapsed time. */
 static void ws_add_control_credit(struct ws *w, uint64_t now_ms)
 {
 	uint64_t gone = now_ms > w->seen_ms ? now_ms - w->seen_ms : 0;

@@ -36,10 +36,10 @@ int anthropic_bash_write_result(struct tool_run *run, struct tool_result *out, s
 		return 0;
 	}
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	tool_result_add_stream(j, "stdout", "", out);
 	tool_result_add_stream(j, "stderr", "", out);
-	/* a command that fails is no failure of the tool */
+	/* a failed command is no failure of the tool */
 	if (!json_object_get(end, "exit_code"))
 		tool_result_add_exit(end, out);
 	else if (status)
@@ -100,7 +100,7 @@ static int anthropic_read_view_range(const struct tool_run *run, uint64_t *first
 	return 0;
 }
 
-/* What it is, then what is in it. */
+/* Its type first, then its contents. */
 static int anthropic_view_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *path = tool_run_arg_text(run, "path");
@@ -117,7 +117,7 @@ static int anthropic_view_next_call(struct tool_run *run, struct cay_err *err)
 	if (run->call.op == OP_FILE_LIST)
 		return TOOL_FINISHED;
 	if (run->step > 1 || !str_eq(json_member_str(run->answer.json, "type"), "directory")) {
-		run->step--; /* the rest counts from here */
+		run->step--; /* file_view_next_call() counts from here */
 		r = file_view_next_call(run, path, first, limit, err);
 		run->step++;
 		return r;
@@ -154,7 +154,7 @@ static int anthropic_dir_write_result(struct tool_run *run, struct tool_result *
 				&lines, "%s/%s%s", tool_run_arg_text(run, "path"), name.data,
 				str_eq(json_member_str(e, "type"), "directory") ? "/" : "");
 	}
-	result_lines_write(&lines, "[an empty directory]",
+	result_lines_write(&lines, "[empty directory]",
 			   json_is_true(json_object_get(j, "truncated")), out);
 	return 0;
 }

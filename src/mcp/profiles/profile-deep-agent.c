@@ -7,7 +7,7 @@
 
 const char *const deep_modes[] = { "content", "files_only", "count", NULL };
 
-/* In the background: a file of its own first, then the command that writes to it. */
+/* Background: create a file for the output, then start the command that writes to it. */
 static int deep_background_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *file = json_member_str(run->answer.json, "stdout"), *kept;
@@ -21,7 +21,8 @@ static int deep_background_next_call(struct tool_run *run, struct cay_err *err)
 					 json_pack("[s, s]", "mktemp", "/tmp/bash-XXXXXX"), err);
 	kept = n && file[0] == '/' ? arena_strndup(&run->arena, file, n) : NULL;
 	if (!kept)
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox has no place for the output");
+		return cay_fail(err, CAY_E_MISBEHAVED,
+				"the sandbox could not create a file for the output");
 	run->tool_state = (void *)(uintptr_t)kept;
 	argv = json_pack("[s, s, s, s, s, s]", "sh", "-c", "exec >\"$1\" 2>&1; eval \"$2\"", "sh",
 			 kept, tool_run_arg_text(run, "command"));
@@ -52,7 +53,7 @@ int deep_bash_write_result(struct tool_run *run, struct tool_result *out, struct
 	const json_t *j = run->answer.json;
 
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	if (tool_run_arg_bool(run, "run_in_background")) {
 		tool_result_printf(out, "Running in the background as %.32s. Output: %s",
 				   json_member_str(j, "id"), (const char *)run->tool_state);
@@ -102,7 +103,7 @@ int deep_grep_next_call(struct tool_run *run, struct cay_err *err)
 	return r < 0 ? r : tool_run_set_number(run, "width", 2000, err);
 }
 
-/* Files in the order they come, each with how many matches it had. */
+/* The files in order, each with its number of matches. */
 static void deep_grep_write_counts(const json_t *hits, bool counts, struct result_lines *lines)
 {
 	const json_t *h;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profile-native - tools that are more than one operation, and answers as text
+ * profile-native - native tools that call more than one operation, and replies as text
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +13,7 @@ const char *const native_encodings[] = { "utf-8", "base64", NULL };
 
 /* Sandboxes */
 
-/* What the operator has chosen, when the model has not. */
+/* The operator's image or template, when the model names none. */
 static int native_create_set_image(struct tool_run *run, struct cay_err *err)
 {
 	const struct settings *s = run->settings;
@@ -84,14 +84,14 @@ int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out,
 				    native_text_or_dash(json_member_str(box, "name")),
 				    json_member_str(box, "state"), json_member_str(box, "image"));
 	}
-	result_lines_write(&lines, "There are none yet; the first command makes one.",
+	result_lines_write(&lines, "There are none yet; the first command creates one.",
 			   json_member_text(run->answer.json, "next_cursor").n, out);
 	return 0;
 }
 
 int native_delete_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	tool_result_printf(out, "%s is deleted", json_member_str(run->answer.json, "id"));
+	tool_result_printf(out, "deleted %s", json_member_str(run->answer.json, "id"));
 	return 0;
 }
 
@@ -103,10 +103,12 @@ int native_exec_write_result(struct tool_run *run, struct tool_result *out, stru
 	const char *id = json_member_str(j, "id");
 
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	if (tool_run_arg_bool(run, "background")) {
 		tool_result_printf(
-			out, "[it runs as %.32s; output shows what it writes, stop ends it]", id);
+			out,
+			"[started in background: %.32s; use `output` to read it, `stop` to end it]",
+			id);
 	} else {
 		tool_result_add_stream(j, "stdout", id, out);
 		tool_result_add_stream(j, "stderr", id, out);
@@ -130,7 +132,7 @@ int native_shell_next_call(struct tool_run *run, struct cay_err *err)
 	return shell_tool_next_call(run, &want, err);
 }
 
-/* Which noun an id of a command is of. */
+/* Whether an id names an exec or a shell. */
 static enum id_noun native_arg_id_noun(const struct tool_run *run, const char *arg)
 {
 	const char *text = tool_run_arg_text(run, arg);
@@ -144,7 +146,7 @@ static int native_refuse_id(const struct tool_run *run, struct cay_err *err)
 {
 	return cay_fail_field(
 		err, CAY_E_INVALID, "id",
-		"'%.40s' is no id of a command or a shell; exec and shell tell theirs",
+		"'%.40s' is not the id of a command or a shell, as returned by exec and shell",
 		tool_run_arg_text(run, "id"));
 }
 
@@ -165,11 +167,11 @@ int native_output_next_call(struct tool_run *run, struct cay_err *err)
 					 tool_run_arg_text(run, "id"), err);
 }
 
-/* What frames said, of one stream. */
+/* Decoded frames of one stream. */
 struct output_frames {
 	struct buf text;
 	uint64_t from, next, lost;
-	json_t *end; /* or NULL */
+	json_t *end; /* NULL: not ended */
 };
 
 static int output_frames_add(struct output_frames *t, const struct frame *f)
@@ -185,7 +187,7 @@ static int output_frames_add(struct output_frames *t, const struct frame *f)
 		return 0;
 	case FRAME_END:
 		json_decref(t->end);
-		t->end = NULL; /* a sandbox may end twice, and the second time badly */
+		t->end = NULL; /* a sandbox may send two ends, the second malformed */
 		return json_parse((struct slice){ (const char *)f->content, f->length },
 				  &json_control_limits, &t->end, NULL);
 	default:
@@ -223,7 +225,7 @@ static void output_frames_write_result(const struct output_frames *t, uint64_t a
 			   t->end ? "" : "; there may be more");
 	if (t->end) {
 		tool_result_add_exit(t->end, out);
-		out->error = false; /* the command's, and this is only its output */
+		out->error = false; /* a failed command is no failure of this tool */
 	}
 }
 
@@ -234,7 +236,7 @@ int native_output_write_result(struct tool_run *run, struct tool_result *out, st
 	int r = output_frames_decode(&told, run->answer.body);
 
 	if (r < 0)
-		r = cay_fail(err, CAY_E_MISBEHAVED, "the sandbox told it in a way nobody reads");
+		r = cay_fail(err, CAY_E_MISBEHAVED, "the sandbox sent malformed frames");
 	else
 		output_frames_write_result(&told, asked, out);
 	json_decref(told.end);
@@ -266,7 +268,7 @@ int native_stop_write_result(struct tool_run *run, struct tool_result *out, stru
 {
 	const char *state = json_member_str(run->answer.json, "state");
 
-	tool_result_printf(out, "%s was sent%s%.32s", tool_run_arg_text(run, "signal"),
+	tool_result_printf(out, "sent %s%s%.32s", tool_run_arg_text(run, "signal"),
 			   state[0] ? "; the command is " : "", state);
 	return 0;
 }
@@ -322,7 +324,7 @@ int native_write_write_result(struct tool_run *run, struct tool_result *out, str
 	const json_t *j = run->answer.json;
 
 	tool_result_printf(out, "%s %s, %" PRIu64 " bytes",
-			   json_is_true(json_object_get(j, "created")) ? "made" : "wrote",
+			   json_is_true(json_object_get(j, "created")) ? "created" : "wrote",
 			   tool_run_arg_text(run, "path"), json_member_number(j, "size"));
 	return 0;
 }
@@ -345,7 +347,7 @@ int native_edit_next_call(struct tool_run *run, struct cay_err *err)
 	tool_run_begin_call(run, OP_FILE_EDIT);
 	r = tool_run_set_json(run, "edits", changes, err);
 	if (r >= 0 && json_array_size(json_object_get(run->call.members, "edits")) != i)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_map_args(run, err);
 }
 
@@ -355,11 +357,10 @@ int native_diff_write_result(struct tool_run *run, struct tool_result *out, stru
 	struct slice diff = json_member_text(j, "diff");
 
 	if (diff.n)
-		tool_result_add_cut_text(out, diff, RESULT_TEXT, "read the file to see all of it");
+		tool_result_add_cut_text(out, diff, RESULT_TEXT, "read the file to see the rest");
 	else
-		tool_result_printf(
-			out, "[%" PRIu64 " places changed; the diff is not text, or too long]",
-			json_member_number(j, "changes"));
+		tool_result_printf(out, "[%" PRIu64 " changes; the diff is binary or too long]",
+				   json_member_number(j, "changes"));
 	return 0;
 }
 
@@ -383,7 +384,7 @@ int native_glob_write_result(struct tool_run *run, struct tool_result *out, stru
 			result_lines_printf(&lines, "%s  %" PRIu64, buf_str(&name),
 					    json_member_number(f, "size"));
 	}
-	result_lines_write(&lines, "No file fits.", total > json_array_size(list), out);
+	result_lines_write(&lines, "No files found.", total > json_array_size(list), out);
 	return 0;
 }
 
@@ -409,8 +410,8 @@ int native_grep_write_result(struct tool_run *run, struct tool_result *out, stru
 				    json_member_number(h, "line"),
 				    json_object_get(h, "column") ? ':' : '-', buf_str(&text));
 	}
-	result_lines_write(&lines, "No line fits.", json_is_true(json_object_get(j, "truncated")),
-			   out);
+	result_lines_write(&lines, "No matches found.",
+			   json_is_true(json_object_get(j, "truncated")), out);
 	return 0;
 }
 
@@ -441,20 +442,20 @@ int native_ports_write_result(struct tool_run *run, struct tool_result *out, str
 		bool open = json_is_true(json_object_get(j, "open"));
 
 		tool_result_printf(
-			out, open ? "port %" PRIu64 " is open" : "nobody listens at port %" PRIu64,
+			out, open ? "port %" PRIu64 " is open" : "nothing listens on port %" PRIu64,
 			tool_run_arg_number(run, "port"));
 		out->error = !open;
 		return 0;
 	}
 	json_array_foreach(json_object_get(j, "ports"), i, p)
 	{
-		result_lines_printf(&lines, "%" PRIu64 " at %s, pid %" PRIu64 "%s%s",
+		result_lines_printf(&lines, "%" PRIu64 " on %s, pid %" PRIu64 "%s%s",
 				    json_member_number(p, "port"), json_member_str(p, "address"),
 				    json_member_number(p, "pid"),
 				    json_member_str(p, "exec")[0] ? ", of " : "",
 				    json_member_str(p, "exec"));
 	}
-	result_lines_write(&lines, "Nobody listens.", false, out);
+	result_lines_write(&lines, "No port is open.", false, out);
 	return 0;
 }
 
@@ -462,10 +463,10 @@ int native_preview_write_result(struct tool_run *run, struct tool_result *out, s
 {
 	const json_t *j = run->answer.json;
 
-	tool_result_printf(out, "%s\n[until %s, for whoever has it]%s", json_member_str(j, "url"),
-			   json_member_str(j, "expires_at"),
+	tool_result_printf(out, "%s\n[valid until %s; the URL needs no other credential]%s",
+			   json_member_str(j, "url"), json_member_str(j, "expires_at"),
 			   json_is_false(json_object_get(j, "listening"))
-				   ? "\n[nobody in the sandbox listens there yet]"
+				   ? "\n[nothing listens on that port yet]"
 				   : "");
 	out->data = j;
 	return 0;

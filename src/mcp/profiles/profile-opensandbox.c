@@ -6,22 +6,22 @@
 
 #include "mcp/profiles/profile-parts.h"
 
-#define ROWS "@rows" /* results so far, kept with the arguments: no model's has that name */
+#define ROWS "@rows" /* results so far, kept with the arguments: no argument has that name */
 
 /* Sandboxes */
 
-/* What cannot be honoured is refused, not ignored. */
+/* Unsupported arguments are refused, not ignored. */
 static int osb_create_check_args(const struct tool_run *run, struct cay_err *err)
 {
 	if (tool_run_arg_text(run, "auth_username") || tool_run_arg_text(run, "auth_password"))
 		return cay_fail_field(err, CAY_E_INVALID, "auth_username",
-				      "credentials of registries are the operator's to keep: "
+				      "registry credentials are managed by the operator: "
 				      "'cay image login'");
 	if (json_object_get(run->args, "network_policy"))
 		return cay_fail_field(err, CAY_E_INVALID, "network_policy",
-				      "cannot be chosen here; leave it out");
+				      "is not supported; omit it");
 	if (json_object_size(json_object_get(run->args, "extensions")))
-		return cay_fail_field(err, CAY_E_INVALID, "extensions", "there are none here");
+		return cay_fail_field(err, CAY_E_INVALID, "extensions", "are not supported");
 	return 0;
 }
 
@@ -41,7 +41,8 @@ static int osb_create_set_resource(struct tool_run *run, struct cay_err *err)
 			i++;
 		if (i == ARRAY_SIZE(known))
 			return cay_fail_field(err, CAY_E_INVALID, "resource",
-					      "there is no '%.64s'; there are: cpu, memory", key);
+					      "unknown resource '%.64s'; expected: cpu, memory",
+					      key);
 		r = tool_run_set_json(run, known[i].member, json_incref(v), err);
 		if (r < 0)
 			return r;
@@ -80,7 +81,7 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 					   1000 * tool_run_arg_number(run, "timeout_seconds"), err);
 }
 
-/* Our states by their names. */
+/* Our states under their names. */
 static const char *osb_sandbox_state_name(const json_t *box)
 {
 	static const char *const names[][2] = {
@@ -127,7 +128,7 @@ static uint64_t osb_filter_number(const struct tool_run *run, const char *name, 
 	return n ? n : without;
 }
 
-/* Pages are counted there and pointed at here: all up to the one that is meant. */
+/* They number pages, we use cursors: list everything up to the requested page. */
 int osb_list_next_call(struct tool_run *run, struct cay_err *err)
 {
 	uint64_t size = osb_filter_number(run, "page_size", 20);
@@ -202,7 +203,7 @@ int osb_health_write_result(struct tool_run *run, struct tool_result *out, struc
 	return 0;
 }
 
-/* The host a port is at, and what a program sends with each request. */
+/* The host of a port, and the header to send with each request. */
 int osb_endpoint_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
 	const json_t *j = run->answer.json;
@@ -213,7 +214,7 @@ int osb_endpoint_write_result(struct tool_run *run, struct tool_result *out, str
 	return 0;
 }
 
-/* {"status": "..."}, as most of them answer. */
+/* {"status": "..."}, the reply of most tools. */
 static int osb_write_status(struct tool_result *out, const char *status)
 {
 	tool_result_set_json(out, json_pack("{s:s}", "status", status));
@@ -241,7 +242,7 @@ int osb_execution_write_result(struct tool_run *run, struct tool_result *out, st
 	const json_t *code = json_object_get(end, "exit_code");
 
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	tool_result_set_json(out, json_pack("{s:s, s:O?, s:{s:o, s:o}, s:s*}", "id",
 					    json_member_str(j, "id"), "exit_code", code, "logs",
 					    "stdout", osb_stream_log(j, "stdout"), "stderr",
@@ -293,10 +294,10 @@ int osb_read_write_result(struct tool_run *run, struct tool_result *out, struct 
 	if (!body.n)
 		body.p = "";
 	if (!utf8_is_valid(body.p, body.n) || memchr(body.p, 0, body.n))
-		return cay_fail(err, CAY_E_INVALID, "the file is no text");
+		return cay_fail(err, CAY_E_INVALID, "the file is not text");
 	if (body.n > RESULT_TEXT)
 		return cay_fail_field(err, CAY_E_TOO_LARGE, "range_header",
-				      "it has %zu bytes: read parts of %zu at the most, as in "
+				      "the file has %zu bytes: read parts of at most %zu, as in "
 				      "bytes=0-%zu",
 				      body.n, RESULT_TEXT, RESULT_TEXT - 1);
 	content = json_stringn(body.p, body.n);
@@ -305,7 +306,7 @@ int osb_read_write_result(struct tool_run *run, struct tool_result *out, struct 
 	return 0;
 }
 
-/* 755 is written as it is read: in octal. */
+/* The decimal number 755 stands for octal 0755. */
 static int osb_set_owner_and_mode(json_t *to, const json_t *from, const char *mode_without)
 {
 	const json_t *number = json_object_get(from, "mode");
@@ -346,7 +347,7 @@ int osb_write_write_result(struct tool_run *, struct tool_result *out, struct ca
 	return osb_write_status(out, "written");
 }
 
-/* Steps of a batch, made of each entry of an argument. */
+/* A batch with a step for each entry of an argument. */
 static int osb_batch_next_call(struct tool_run *run, const char *arg,
 			       json_t *(*step)(const json_t *entry), struct cay_err *err)
 {
@@ -361,7 +362,7 @@ static int osb_batch_next_call(struct tool_run *run, const char *arg,
 	json_array_foreach(entries, i, entry) if (json_array_append_new(steps, step(entry)) < 0)
 	{
 		json_decref(steps);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	}
 	return tool_run_set_json(run, "steps", steps, err);
 }
@@ -429,7 +430,7 @@ static int osb_batch_write_result(struct tool_run *run, struct tool_result *out,
 				   json_member_str(row, "code"), json_member_str(row, "message"));
 	}
 	if (json_member_number(j, "left"))
-		tool_result_printf(out, "[%llu behind it were not tried]",
+		tool_result_printf(out, "[%llu after it were not tried]",
 				   (unsigned long long)json_member_number(j, "left"));
 	return out->error ? 0 : osb_write_status(out, status);
 }
@@ -449,7 +450,7 @@ int osb_move_write_result(struct tool_run *run, struct tool_result *out, struct 
 	return osb_batch_write_result(run, out, "moved");
 }
 
-/* A pattern without a directory means all of them. */
+/* A pattern without a directory matches in all of them. */
 int osb_search_next_call(struct tool_run *run, struct cay_err *err)
 {
 	const char *pattern = tool_run_arg_text(run, "pattern");
@@ -461,7 +462,7 @@ int osb_search_next_call(struct tool_run *run, struct cay_err *err)
 	tool_run_begin_call(run, OP_FILE_GLOB);
 	r = tool_run_map_args(run, err);
 	if (r >= 0 && buf_printf(&b, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	return r < 0 ? r : tool_run_set_text(run, "pattern", buf_str(&b), err);
 }
 
@@ -488,19 +489,19 @@ int osb_search_write_result(struct tool_run *run, struct tool_result *out, struc
 	return 0;
 }
 
-/* One edit after the other; what is not found is counted as 0. */
+/* One edit after the other; text that is not found counts as 0. */
 static int osb_replace_add_row(struct tool_run *run, const json_t *entry, struct cay_err *err)
 {
 	json_t *rows = json_object_get(run->args, ROWS);
 
 	if (!rows && json_object_set_new(run->args, ROWS, rows = json_array()) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (json_array_append_new(
 		    rows, json_pack("{s:s, s:I, s:s*}", "path", json_member_str(entry, "path"),
 				    "replaced_count",
 				    (json_int_t)json_member_number(run->answer.json, "changes"),
 				    "error", tool_run_failure_text(run))) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return 0;
 }
 

@@ -50,10 +50,10 @@ const char *tool_run_failure_text(struct tool_run *run)
 		return NULL;
 	tool_run_read_failure(run, &err);
 	why = arena_strndup(&run->arena, err.msg, strlen(err.msg));
-	return why ? why : "it failed";
+	return why ? why : "the operation failed";
 }
 
-/* A member of a stream: "stdout" and "_offset". */
+/* A member of a stream, such as "stdout" "_offset". */
 static const json_t *json_stream_member(const json_t *o, const char *stream, const char *what)
 {
 	char name[32];
@@ -68,7 +68,7 @@ static struct slice json_text_or_empty(const json_t *v)
 			       json_string_length(v) };
 }
 
-/* How to read what was left out, or "". */
+/* How to read the omitted part, or "". */
 static void stream_format_read_on_hint(char *to, size_t size, const char *id, const char *stream,
 				       uint64_t offset)
 {
@@ -80,7 +80,7 @@ static void stream_format_read_on_hint(char *to, size_t size, const char *id, co
 		to[0] = 0;
 }
 
-/* It was cut already, by whoever told it: head and tail are apart. */
+/* The reply has head and tail already. */
 static void tool_result_add_halves(struct slice head, struct slice tail, uint64_t cut,
 				   const char *how, struct tool_result *out)
 {
@@ -88,7 +88,7 @@ static void tool_result_add_halves(struct slice head, struct slice tail, uint64_
 	int r = buf_append(&b, head.p, head.n);
 
 	if (r >= 0)
-		r = buf_printf(&b, "\n[... %" PRIu64 " bytes are left out here%s%s ...]\n", cut,
+		r = buf_printf(&b, "\n[... %" PRIu64 " bytes omitted%s%s ...]\n", cut,
 			       how[0] ? "; " : "", how);
 	if (r >= 0)
 		r = buf_append(&b, tail.p, tail.n);
@@ -97,7 +97,7 @@ static void tool_result_add_halves(struct slice head, struct slice tail, uint64_
 	tool_result_add_cut_text(out, (struct slice){ buf_str(&b), b.len }, RESULT_TEXT, NULL);
 }
 
-/* All of it was told, or its end: then what came in front can be read. */
+/* The reply has all of the output, or its end; the part before can be read. */
 static void tool_result_add_stream_end(const json_t *answer, struct slice text, const char *stream,
 				       const char *id, struct tool_result *out)
 {
@@ -106,7 +106,7 @@ static void tool_result_add_stream_end(const json_t *answer, struct slice text, 
 		(uint64_t)json_integer_value(json_stream_member(answer, stream, "_cut_bytes"));
 	char how[160];
 
-	/* a shell counts all its runs */
+	/* the offset of a shell counts all its runs */
 	if (!cut && !json_object_get(answer, "number"))
 		cut = from;
 	stream_format_read_on_hint(how, sizeof(how), id, stream, from - (cut < from ? cut : from));
@@ -226,9 +226,9 @@ void result_lines_write(struct result_lines *l, const char *empty, bool more,
 	else
 		tool_result_add_text(out, (struct slice){ buf_str(&l->text), l->text.len });
 	if (l->left_out)
-		tool_result_printf(out, "[%zu more are left out: ask for fewer]", l->left_out);
+		tool_result_printf(out, "[%zu more omitted: narrow the request]", l->left_out);
 	else if (more)
-		tool_result_add_text(out, SLICE("[there are more: ask for a smaller part]"));
+		tool_result_add_text(out, SLICE("[there are more: narrow the request]"));
 }
 
 void result_lines_fini(struct result_lines *l)
@@ -276,7 +276,7 @@ static bool shell_tool_set_id(struct shell_tool_state *own, const json_t *shell)
 	struct slice id = json_member_text(shell, "id");
 	struct id parsed;
 
-	/* it goes into a path */
+	/* it becomes part of a path */
 	if (id_parse(ID_SHELL, id, &parsed) < 0)
 		return false;
 	memcpy(own->id, id.p, id.n);
@@ -331,7 +331,7 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 	if (run->step == 0) {
 		run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 		if (!run->tool_state)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 		tool_run_begin_call(run, OP_SHELL_LIST);
 		return TOOL_NEXT_CALL;
 	}
@@ -351,7 +351,7 @@ int shell_tool_next_call(struct tool_run *run, const struct shell_tool_request *
 		return shell_tool_create(run, want, err);
 	}
 	if (!own->runs && !shell_tool_set_id(own, run->answer.json))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say which shell it is");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no valid shell id");
 	return shell_tool_run_command(run, want, err);
 }
 
@@ -361,7 +361,7 @@ int shell_tool_write_result(struct tool_run *run, struct tool_result *out, struc
 	const char *id = shell_tool_id(run), *cwd = json_member_str(j, "cwd");
 
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	tool_result_add_stream(j, "stdout", id, out);
 	tool_result_add_stream(j, "stderr", id, out);
 	if (cwd[0])
@@ -379,17 +379,16 @@ int tool_run_set_base64_body(struct tool_run *run, const char *arg, struct slice
 	size_t n = 0;
 
 	if (!raw)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (base64_decode(base64.p, base64.n, raw, &n) < 0)
-		return cay_fail_field(
-			err, CAY_E_INVALID, arg,
-			"is not base64: of A-Z, a-z, 0-9, + and /, filled up to fours "
-			"with =, without white space");
+		return cay_fail_field(err, CAY_E_INVALID, arg,
+				      "is not base64: use A-Z, a-z, 0-9, + and /, padded "
+				      "with =, without white space");
 	run->call.body = (struct slice){ (const char *)raw, n };
 	return 0;
 }
 
-#define WIDTH_MAX 65536 /* of a line, as file.view has it */
+#define WIDTH_MAX 65536 /* of a line, the limit of file.view */
 
 static int file_view_begin_call(struct tool_run *run, const char *path, uint64_t first,
 				uint64_t limit, bool numbers, struct cay_err *err)
@@ -419,13 +418,13 @@ int file_view_next_call(struct tool_run *run, const char *path, uint64_t first, 
 		run->call.range = "bytes=0-4194303";
 		return tool_run_set_text(run, "path", path, err);
 	}
-	/* numbers would stand among the bytes */
+	/* line numbers would be mixed with the bytes */
 	if (run->step == 1 && json_member_text(j, "text_b64").n)
 		return file_view_begin_call(run, path, first, limit, false, err);
 	return TOOL_FINISHED;
 }
 
-/* So many whole lines as a result may have. */
+/* The whole lines that fit a result. */
 static size_t file_view_count_fitting(struct slice text, uint64_t *ret_lines)
 {
 	size_t n = text.n, lines = 0;
@@ -463,7 +462,7 @@ static void file_view_write_lines(const json_t *j, struct tool_result *out)
 				   first, first + shown - 1, total, first + shown);
 }
 
-/* Bytes that are neither text nor a picture: as many of the first as fit. */
+/* Binary bytes as base64, as many as fit. */
 static int file_view_write_bytes(struct tool_run *run, struct tool_result *out, struct cay_err *err)
 {
 	struct slice bytes = run->answer.body;
@@ -471,15 +470,14 @@ static int file_view_write_bytes(struct tool_run *run, struct tool_result *out, 
 	char *text = arena_alloc(&run->arena, 1, BASE64_TEXT(n) + 1);
 
 	if (!text)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	base64_encode((const uint8_t *)bytes.p, n, text);
 	tool_result_add_text(out, (struct slice){ text, BASE64_TEXT(n) });
 	if (n < bytes.n)
-		tool_result_printf(
-			out,
-			"[base64 of the first %zu bytes; there are more: a shell gives them "
-			"by tail -c +%zu | head -c %zu | base64]",
-			n, n + 1, n);
+		tool_result_printf(out,
+				   "[base64 of the first %zu bytes; read more with "
+				   "tail -c +%zu | head -c %zu | base64]",
+				   n, n + 1, n);
 	else
 		tool_result_printf(out, "[base64 of all %zu bytes]", n);
 	return 0;
@@ -493,14 +491,14 @@ static void file_view_write_base64_lines(const json_t *j, struct tool_result *ou
 	bool cut = text.n > RESULT_TEXT || json_member_number(j, "cut");
 
 	if (text.n > RESULT_TEXT)
-		text.n =
-			utf8_whole_prefix_len(text.p, RESULT_TEXT); /* a sandbox may say anything */
+		text.n = utf8_whole_prefix_len(text.p,
+					       RESULT_TEXT); /* a sandbox may send anything */
 	tool_result_add_text(out, text);
 	tool_result_printf(out,
-			   "[base64, for it is not UTF-8: lines %" PRIu64 " to %" PRIu64
+			   "[base64, because not UTF-8: lines %" PRIu64 " to %" PRIu64
 			   " of %" PRIu64 "%s]",
 			   first, first + lines - (lines != 0), json_member_number(j, "total"),
-			   cut ? ", not all of them" : "");
+			   cut ? ", incomplete" : "");
 }
 
 int file_view_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *err)
@@ -512,7 +510,7 @@ int file_view_write_result(struct tool_run *run, struct tool_result *out, struct
 			       ? 0
 			       : file_view_write_bytes(run, out, err);
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not tell the file");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no file");
 	if (json_member_text(j, "text_b64").n)
 		file_view_write_base64_lines(j, out);
 	else

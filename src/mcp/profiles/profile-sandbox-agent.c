@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profile-sandbox-agent - sessions are sandboxes; files go one by one, each with its result
+ * profile-sandbox-agent - sessions are sandboxes; files are copied one by one, each with a result
  */
 #include "mcp/profiles/profile-parts.h"
 
 #define WORKSPACE "/workspace"
-#define ROWS "@rows" /* results so far, kept with the arguments: no model's has that name */
+#define ROWS "@rows" /* results so far, kept with the arguments: no argument has that name */
 
 const char *const agent_languages[] = { "python", "node", "r", NULL };
 const char *const agent_encodings[] = { "text", "base64", NULL };
@@ -45,7 +45,7 @@ int agent_terminal_write_result(struct tool_run *run, struct tool_result *out, s
 	const json_t *code = json_object_get(end, "exit_code");
 
 	if (!json_is_object(j))
-		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox did not say how it ended");
+		return cay_fail(err, CAY_E_MISBEHAVED, "the sandbox returned no result");
 	tool_result_set_json(out, json_pack("{s:o, s:o, s:O?, s:s*}", "stdout",
 					    json_stream_text_cut(j, "stdout"), "stderr",
 					    json_stream_text_cut(j, "stderr"), "exit_code", code,
@@ -59,7 +59,7 @@ int agent_stop_write_result(struct tool_run *, struct tool_result *out, struct c
 	return 0;
 }
 
-/* The row of the file that was under way: what became of it. */
+/* Add the result of the current file. */
 static int agent_files_add_row(struct tool_run *run, json_t *row, struct cay_err *err)
 {
 	json_t *rows = json_object_get(run->args, ROWS);
@@ -67,10 +67,9 @@ static int agent_files_add_row(struct tool_run *run, json_t *row, struct cay_err
 	if (!rows) {
 		rows = json_array();
 		if (json_object_set_new(run->args, ROWS, rows) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	}
-	return json_array_append_new(rows, row) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-						    : 0;
+	return json_array_append_new(rows, row) < 0 ? cay_no_memory(err) : 0;
 }
 
 static const json_t *agent_files_get(const struct tool_run *run, size_t i)
@@ -78,7 +77,6 @@ static const json_t *agent_files_get(const struct tool_run *run, size_t i)
 	return json_array_get(json_object_get(run->args, "files"), i);
 }
 
-/* How many files are done. */
 static size_t agent_files_count_done(const struct tool_run *run)
 {
 	return json_array_size(json_object_get(run->args, ROWS));
@@ -105,7 +103,7 @@ static const char *agent_file_destination(const json_t *file)
 	return to[0] ? to : agent_path_basename(agent_file_source(file));
 }
 
-/* Below the workspace, unless it is absolute. */
+/* Relative to the workspace, unless absolute. */
 static int agent_set_path_member(struct tool_run *run, const char *member, const char *path,
 				 struct cay_err *err)
 {
@@ -136,10 +134,10 @@ static int agent_import_content_call(struct tool_run *run, const json_t *file, s
 	return r < 0 ? r : tool_run_set_json(run, "parents", json_true(), err);
 }
 
-/* What is asked of another sandbox than the one that is meant. */
+/* For a call to another sandbox than the session's. */
 struct agent_import_state {
 	char target_sandbox[ID_TEXT_LEN + 1];
-	bool stat_sent; /* at what is to come from there */
+	bool stat_sent; /* the call in progress is the stat of a foreign file */
 };
 
 static int agent_import_stat_call(struct tool_run *run, const json_t *file, struct cay_err *err)
@@ -152,9 +150,9 @@ static int agent_import_stat_call(struct tool_run *run, const json_t *file, stru
 	if (!own)
 		own = run->tool_state = arena_alloc(&run->arena, 1, sizeof(*own));
 	if (!own)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (id_parse(ID_SANDBOX, from, &id) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.40s' is no session_id",
+		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.40s' is not a session_id",
 				      from.p);
 	memcpy(own->target_sandbox, run->sandbox, sizeof(own->target_sandbox));
 	id_format(&id, run->sandbox);
@@ -164,7 +162,7 @@ static int agent_import_stat_call(struct tool_run *run, const json_t *file, stru
 	return r < 0 ? r : tool_run_set_json(run, "follow", json_true(), err);
 }
 
-/* What is in a directory goes into a directory; a file keeps its name. */
+/* A directory's contents go into a directory; a file keeps its name. */
 static int agent_import_foreign_call(struct tool_run *run, const json_t *file, struct cay_err *err)
 {
 	bool dir = str_eq(json_member_str(run->answer.json, "type"), "directory");
@@ -173,7 +171,7 @@ static int agent_import_foreign_call(struct tool_run *run, const json_t *file, s
 
 	where = arena_strndup(&run->arena, to, dir ? strlen(to) : (size_t)(name - to));
 	if (!where)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (!dir && name[0] && !str_eq(name, agent_path_basename(json_member_str(file, "path"))))
 		return cay_fail_field(err, CAY_E_INVALID, "files",
 				      "a file of another session keeps its name: destination must "
@@ -186,8 +184,8 @@ static int agent_import_foreign_call(struct tool_run *run, const json_t *file, s
 	return r < 0 ? r : agent_set_path_member(run, "to", where, err);
 }
 
-/* The answer is that of agent_import_stat_call(): the same file once more, unless it is not there.
- */
+/* Whether the reply is that of agent_import_stat_call(): then continue with the same file, unless
+ * it does not exist. */
 static bool agent_import_answer_is_stat(struct tool_run *run)
 {
 	struct agent_import_state *own = run->tool_state;

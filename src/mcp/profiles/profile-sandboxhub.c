@@ -24,7 +24,7 @@ int hub_read_next_call(struct tool_run *run, struct cay_err *err)
 		from = 1;
 	if (to && to < from)
 		return cay_fail_field(err, CAY_E_INVALID, "line_end",
-				      "must not be in front of line_start");
+				      "must not be before line_start");
 	return file_view_next_call(run, tool_run_arg_text(run, "path"), from,
 				   to && to - from < 100000 ? to - from + 1 : 100000, err);
 }
@@ -50,7 +50,7 @@ int hub_upload_next_call(struct tool_run *run, struct cay_err *err)
 		return cay_fail_field(err, CAY_E_INVALID, "filename",
 				      "must be a name without a directory");
 	if (buf_printf(&path, "%s/%s", tool_run_arg_text(run, "dest_dir"), name) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	tool_run_begin_call(run, OP_FILE_WRITE);
 	r = tool_run_set_base64_body(run, "base64_content",
 				     json_member_text(run->args, "base64_content"), err);
@@ -84,9 +84,8 @@ int hub_download_write_result(struct tool_run *run, struct tool_result *out, str
 		return 0;
 	text = body.n <= DOWNLOAD_MAX ? arena_alloc(&run->arena, 1, BASE64_TEXT(body.n) + 1) : NULL;
 	if (!text)
-		return cay_fail(err, CAY_E_TOO_LARGE,
-				"it has %zu bytes; a tool gives %zu at the most", body.n,
-				DOWNLOAD_MAX);
+		return cay_fail(err, CAY_E_TOO_LARGE, "the file has %zu bytes; the limit is %zu",
+				body.n, DOWNLOAD_MAX);
 	base64_encode((const uint8_t *)body.p, body.n, text);
 	tool_result_add_text(out, (struct slice){ text, BASE64_TEXT(body.n) });
 	return 0;

@@ -2,10 +2,10 @@
 #ifndef CAY_MCP_PROFILES_PROFILE_H
 #define CAY_MCP_PROFILES_PROFILE_H
 /*
- * profile - the functions rows of the tool table name, and lists of choices they have
+ * profile - functions the rows of the tool table name, and their lists of choices
  *
  * profile-native.c has those of native tools, the other profile-*.c those of the others;
- * profile-parts.c what they have in common.
+ * profile-parts.c is shared.
  */
 #include "mcp/tool.h"
 

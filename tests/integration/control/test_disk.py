@@ -125,7 +125,7 @@ def test_quotas_that_are_off_stay_off(kind):
     with loopfs.mounted(kind, 512 << 20, quotas=False) as at, cay.Cay(BUILD, state_top=at) as c:
         os.chmod(at, 0o755)
         assert c.call("GET", "/v1/health")["disk"] == "none"
-        assert "nothing limits the disks" in c.log("cay-keeper")
+        assert "disks of sandboxes are not limited" in c.log("cay-keeper")
 
 
 def test_a_layer_is_as_large_as_what_is_in_it(disk):

@@ -87,6 +87,6 @@ def test_it_must_be_one(url):
 
 
 def test_it_is_not_below_the_previews():
-    with pytest.raises(RuntimeError, match="sandboxes show their pages"):
+    with pytest.raises(RuntimeError, match="domain of previews"):
         with world.World(BUILD, env={"CAY_EDGE_PREVIEWS": "https://p.example", "CAY_EDGE_PUBLIC_URL": "https://api.p.example"}):
             pass

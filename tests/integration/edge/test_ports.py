@@ -477,7 +477,7 @@ def test_viewers_have_a_rate_of_their_own():
 
 def test_an_api_below_the_previews_is_refused():
     w = world.World(BUILD, env={"CAY_EDGE_PREVIEWS": "https://p.example", "CAY_EDGE_HOSTS": "api.p.example"})
-    with pytest.raises(Exception, match="sandboxes show their pages"):
+    with pytest.raises(Exception, match="domain of previews"):
         with w:
             pass
 

@@ -42,11 +42,11 @@ def refused(code, fn, *args):
 
 def restart_edge(w):
     name = w.edges.pop()
-    told = w.log(name).count("control has said all")
+    told = w.log(name).count("synchronised with control")
     w.daemons[name].kill()
     w.daemons[name].wait()
     w.start_edge()
-    wait_for("the new edge to hear all", lambda: w.log(name).count("control has said all") > told, UP_S)
+    wait_for("the new edge to hear all", lambda: w.log(name).count("synchronised with control") > told, UP_S)
 
 
 def test_one_is_taken_back_and_no_other(shown, app):  # noqa: F811

@@ -73,7 +73,7 @@ def test_native(user):
     # what is cut can be read
     words = user("exec", command="seq 20000")
     more = re.search(r"read on with output, id (ex\w+), stream stdout, offset (\d+)", words)
-    assert len(words) < 30000 and "left out" in words and words.endswith("20000\n\n[exit 0]")
+    assert len(words) < 30000 and "omitted" in words and words.endswith("20000\n\n[exit 0]")
     head, rest = words.split("\n[...")[0], user("output", id=more[1], offset=int(more[2]), limit=100)
     everything = "".join(f"{i}\n" for i in range(1, 20001))
     assert everything.startswith(head) and everything[len(head):].startswith(rest.split("\n[bytes")[0])
@@ -84,7 +84,7 @@ def test_native(user):
     rest = user("output", id=more[1], offset=int(more[2]), limit=100).split("\n[bytes")[0]
     assert rest in everything and len(rest) == 100
     # files
-    assert user("write", path="a/b.txt", content="one\ntwo\nthree\n") == "made a/b.txt, 14 bytes"
+    assert user("write", path="a/b.txt", content="one\ntwo\nthree\n") == "created a/b.txt, 14 bytes"
     assert user("read", path="a/b.txt", first=2, limit=1) == "     2\ttwo\n\n[lines 2 to 2 of 3; read on from line 3]"
     assert "-two\n+2" in user("edit", path="a/b.txt", edits=[{"old": "two", "new": "2"}])
     assert "e" in user("edit", True, path="a/b.txt", edits=[{"old": "e", "new": "x"}])  # stands there more than once
@@ -101,7 +101,7 @@ def test_native(user):
     cay.wait_for("it to end", lambda: "ended" in user("output", id=server, stream="stderr"), 20)
     asked = {"name": "ports", "arguments": {"port": 8001, "wait": 0}}  # what is told of it may be 20 ms old
     cay.wait_for("nobody to listen", lambda: user.client.ask("tools/call", asked)["isError"], 20)
-    assert "nobody listens" in user("ports", True, port=8001, wait=0)
+    assert "nothing listens" in user("ports", True, port=8001, wait=0)
     assert re.match(r"http://\S+\.preview\.localhost:\d+/", user("preview", port=8001))
     # sandboxes
     made = re.match(r"sb\w{24}", user("sandbox_create", name="other", image="tiny", memory_mib=64, cpus=0.5))[0]
@@ -115,7 +115,7 @@ def test_bytes_go_there_and_back_as_base64(node):
     user = User(node, "native")
     everything = bytes(range(256)) * 3
     encoded = base64.b64encode(everything).decode()
-    assert user("write", path="all.bin", content=encoded, encoding="base64") == "made all.bin, 768 bytes"
+    assert user("write", path="all.bin", content=encoded, encoding="base64") == "created all.bin, 768 bytes"
     assert hashlib.sha256(everything).hexdigest() in user("exec", command="sha256sum all.bin")
     assert user("read", path="all.bin") == f"{encoded}\n[base64 of all 768 bytes]"
     words = user("write", True, path="all.bin", content=encoded[:-1], encoding="base64")
@@ -123,11 +123,11 @@ def test_bytes_go_there_and_back_as_base64(node):
     # text of another encoding, by lines
     user("write", path="latin1", content=base64.b64encode("a\n\xe9t\xe9\nz\n".encode("latin1")).decode(), encoding="base64")
     line, said = user("read", path="latin1", first=2, limit=1).split("\n")
-    assert base64.b64decode(line) == b"\xe9t\xe9\n" and said == "[base64, for it is not UTF-8: lines 2 to 2 of 3]"
+    assert base64.b64decode(line) == b"\xe9t\xe9\n" and said == "[base64, because not UTF-8: lines 2 to 2 of 3]"
     # more than a result has room for
     user("exec", command="head -c 50000 /dev/zero > zeros")
     line, said = user("read", path="zeros").split("\n")
-    assert base64.b64decode(line) == bytes(36864) and said.startswith("[base64 of the first 36864 bytes; there are more")
+    assert base64.b64decode(line) == bytes(36864) and said.startswith("[base64 of the first 36864 bytes; read more with")
     node.door().call("DELETE", f"/v1/sandboxes?group={user.group}")
 
 
