@@ -2,15 +2,12 @@
 #include "cayd/listeners.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/path.h"
+#include "cayd/core/listener-socket.h"
 #include "cayd/observe/request-metrics.h"
 #include "cayd/tenant/api-key.h"
-#include "cayd/tenant/tenant.h"
 
 #define CONNS_MAX 8192
 #define EDGE_DIR "edge"
@@ -35,11 +32,6 @@ static int listener_admit_operator(struct request *rq, void *, struct cay_err *e
 		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not for this socket");
 	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
 	return 0;
-}
-
-bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
-{
-	return a->scope == SCOPE_PUBLIC || (tenant_exists(c, &a->tenant) && key_allows_actor(c, a));
 }
 
 /* The key itself, which came with the request; nothing when there is not one. */
@@ -109,22 +101,6 @@ static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
 		return cay_fail(err, CAY_E_FORBIDDEN, EDGE_DIR " belongs to uid %u", st.st_uid);
 	return fchmod(fd, 0750) < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "chmod " EDGE_DIR)
 				    : 0;
-}
-
-int listener_socket_create(const struct cayd *c, const char *name, mode_t mode, struct cay_err *err)
-{
-	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", c->settings.run_dir, name);
-
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
-	(void)unlink(at.sun_path);
-	/* born with less: the umask is 077 */
-	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    chmod(at.sun_path, mode) < 0 || listen(fd, 512) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
-	return cay_take_fd(&fd);
 }
 
 int listeners_open(struct cayd *c, struct cay_err *err)

@@ -18,12 +18,6 @@
 #include "cayd/core/cayd.h"
 
 [[nodiscard]] int listeners_open(struct cayd *c, struct cay_err *err);
-/* A listening unix socket below paths.run; listeners_open() has made edge/. */
-[[nodiscard]] int listener_socket_create(const struct cayd *c, const char *name, mode_t mode,
-					 struct cay_err *err);
-/* Whether an actor is still what it was: what the edge knows may be older than what we
- * do, and a body may take its time. */
-bool actor_is_still_valid(const struct cayd *c, const struct actor *a);
 /* Nobody is served any more. */
 void listeners_close(struct cayd *c);
 #endif

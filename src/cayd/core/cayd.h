@@ -5,15 +5,18 @@
  * cayd - control: which sandboxes and images there are, and what becomes of them
  *
  *	main.c, listeners.c, handlers.c   start (which is recovery), the two sockets, dispatch
- *	core/      this header, calls to cay-keeper and to PID 1, deferred replies
+ *	core/      this header, calls to cay-keeper and to PID 1, hooks, deferred replies
  *	image/     images: table, import, pull, prune
  *	sandbox/   sandboxes: table, transitions, limits, usage, waiting requests
- *	tenant/    tenants, API keys, tokens, revocation
+ *	tenant/    tenants, API keys, tokens, revocation, admission
  *	template/  templates, builds, pools of pre-started sandboxes
- *	create/    create requests: queue and admission
+ *	create/    create requests and their queue
  *	upload/    files of a group, and imports of trees
  *	edge/      push to edges, their reports, preview URLs
  *	observe/   events, audit log, metrics, fsck
+ *
+ * A directory includes only those above it in this list (src/LAYERS); it reaches the ones
+ * below by the tables in main.c: core/hooks.h, sandbox/observer.h.
  *
  * One loop thread; nothing blocks in it once it serves.
  */
@@ -22,9 +25,10 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cayd/core/hooks.h"
+#include "cayd/core/node-space.h"
 #include "daemon/metrics.h"
 #include "db/db.h"
-#include "life/node-room.h"
 #include "net/server.h"
 #include "ops/settings.h"
 #include "wire/push.h"
@@ -48,6 +52,7 @@ struct uploads;
 struct cayd {
 	struct settings settings;
 	struct log log;
+	const struct cayd_hooks *hooks;
 	const struct clk *clk;
 	int argc; /* to read the settings again */
 	char **argv;
@@ -86,8 +91,7 @@ struct cayd {
 	struct token_signer *token_signer;    /* what tokens are signed with */
 	struct tenants *tenants;
 	struct templates *templates;
-	struct node_room room_free, room_kept; /* as admit.c saw it last */
-	uint64_t room_until;
+	struct node_space node_space;
 	struct warm_pools *warm_pools; /* warm sandboxes of them */
 	struct api_keys *keys;
 	struct server *listeners[2];

@@ -9,7 +9,6 @@
 #include <sys/un.h>
 
 #include "base/seqpacket.h"
-#include "cayd/sandbox/sandbox.h"
 
 #define RETRY_MS 200
 #define HELLO_MS 15000
@@ -357,7 +356,7 @@ static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void
 	(void)uv_timer_stop(&l->retry);
 	keeper_hello_accept(l, reply);
 	log_info(&l->cayd->log, "the keeper is back");
-	sandboxes_retry_now(l->cayd->sandboxes);
+	l->cayd->hooks->keeper_up(l->cayd);
 }
 
 /* A keeper that was just started may have much to look at before it answers, so the

@@ -7,6 +7,7 @@
 #include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
+#include "cayd/tenant/admit.h"
 #include "life/create-queue.h"
 
 #define KEY_MAX 64
@@ -96,7 +97,8 @@ static void create_start(struct create_request *w)
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
 	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
 		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
-		 sandbox_create(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) >= 0 &&
+		 admit_and_create(c, &rq->actor.tenant, &spec, &key, pool_has_match(c, &spec), &sb,
+				  &err) >= 0 &&
 		 sb->life.state == SB_PENDING && !sb->create_slot) {
 		sb->create_slot = &w->slot;
 		create_reply(sb, rq);
@@ -138,6 +140,33 @@ static void on_create_client_gone(struct request *rq)
 	free(w);
 }
 
+/* Pull the missing image if that is allowed and the sandbox would be admitted then: a tenant
+ * that cannot have a sandbox gets no image either.  Otherwise the request fails with err. */
+static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *image,
+				const struct cay_err *err)
+{
+	struct sandbox_create spec;
+	struct cay_err full = {};
+
+	if (!str_eq(err->field, "image") || !pull_can_help_create(c, image, err))
+		request_fail(rq, err);
+	else if (template_apply(c, rq, &spec, &full) < 0 ||
+		 admit_check(c, &rq->actor.tenant, &spec, pool_has_match(c, &spec), &full) < 0)
+		request_fail(rq, &full);
+	else
+		pull_start_for_create(c, rq, image, op_sandbox_create);
+}
+
+/* *ret is the sandbox that an earlier request with this key or name has created. */
+static int create_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+			const struct idempotency_key *key, struct sandbox **ret,
+			struct cay_err *err)
+{
+	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
+
+	return r < 0 || *ret ? r : admit_check(c, tenant, spec, pool_has_match(c, spec), err);
+}
+
 void op_sandbox_create(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_create_client_gone };
@@ -148,10 +177,8 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 	struct sandbox *sb;
 
 	if (idempotency_key_read(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
-	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
-		if (!str_eq(err.field, "image") ||
-		    !pull_start_for_create(c, rq, spec.image, &err, op_sandbox_create))
-			request_fail(rq, &err);
+	    create_check(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
+		create_pull_or_fail(c, rq, spec.image, &err);
 		return;
 	}
 	/* a warm one has no packages of the request's */
@@ -166,7 +193,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 		return;
 	}
 	if (package_layer_is_needed(&spec)) {
-		package_layer_request(c, rq, &spec);
+		package_layer_request(c, rq, &spec, op_sandbox_create);
 		return;
 	}
 	w = calloc(1, sizeof(*w));
@@ -190,10 +217,11 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 void create_slot_release(struct sandbox *sb)
 {
 	struct create_queue *q = &sb->cayd->creates->queue;
-	struct create_slot *t = cay_take(sb->create_slot);
+	struct create_slot *t;
 
-	if (!t)
+	if (sb->life.state == SB_PENDING || !sb->create_slot)
 		return;
+	t = cay_take(sb->create_slot);
 	/* one that failed says nothing of what making one takes */
 	if (sb->life.state == SB_RUNNING)
 		create_queue_finish(q, t, clk_boot_ns(sb->cayd->clk));

@@ -12,7 +12,7 @@
 
 [[nodiscard]] int creates_open(struct cayd *c, struct cay_err *err);
 void op_sandbox_create(struct cayd *c, struct request *rq);
-/* From sandbox.c: it is not pending any more. */
+/* Observer: once the sandbox is not pending any more, the next create can start. */
 void create_slot_release(struct sandbox *sb);
 /* From the sweeper: who has waited too long. */
 void creates_expire_waiting(struct cayd *c, uint64_t now);

@@ -4,11 +4,11 @@
 #include <assert.h>
 
 #include "base/seqpacket.h"
+#include "cayd/core/listener-socket.h"
 #include "cayd/edge/edge-report.h"
-#include "cayd/listeners.h"
-#include "cayd/template/build.h"
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/revoke.h"
+#include "cayd/tenant/tenant.h"
 #include "cayd/tenant/token.h"
 #include "wire/push.h"
 
@@ -309,12 +309,12 @@ unsigned edge_push_count_edges(const struct cayd *c)
 	return n;
 }
 
-void edge_push_sandbox(const struct sandbox *sb)
+void edge_push_sandbox(struct sandbox *sb)
 {
 	struct edge_push *all = sb->cayd->edge_push;
 
-	if (!all || tenant_is_for_builds(&sb->info.tenant)) /* nobody asks anything of a build's */
-		return;
+	if (!all || sb->life.warm || tenant_is_for_builds(&sb->info.tenant))
+		return; /* no request can reach a warm sandbox or a build's */
 	for (struct edge_push_peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
 			edge_peer_append_sandbox(p, sb);

@@ -19,8 +19,8 @@ struct edge_push;
 [[nodiscard]] int edge_push_open(struct cayd *c, struct cay_err *err);
 /* How many are connected. */
 unsigned edge_push_count_edges(const struct cayd *c);
-/* It has changed. */
-void edge_push_sandbox(const struct sandbox *sb);
+/* Observer: its state or its valid tokens have changed. */
+void edge_push_sandbox(struct sandbox *sb);
 void edge_push_key(struct cayd *c, const struct id *id);
 void edge_push_token_keys(struct cayd *c);
 #endif

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-#include "cayd/observe/audit-log.h"
 #include "cayd/tenant/api-key.h"
 
 static_assert(ARRAY_SIZE(((struct cayd *)0)->edge_reports) == REPORT_EDGES);

@@ -3,8 +3,6 @@
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
-#include "cayd/sandbox/sandbox.h"
-#include "cayd/template/template.h"
 
 #define OFTEN_NS NS_PER_S
 #define SELDOM_NS (60 * NS_PER_S)
@@ -28,11 +26,7 @@ bool image_is_in_use(struct cayd *c, const struct image *row)
 
 	for (size_t i = 0; (other = image_at(c->images, i)); i++)
 		if (memcmp(other->digest, row->digest, sizeof(row->digest)) == 0 &&
-		    ((!other->info.pulled && !other->layer) || templates_use_image(c, other)))
-			return true;
-	for (const struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
-		if (!life_is_finished(&sb->life) &&
-		    memcmp(sb->image, row->digest, sizeof(row->digest)) == 0)
+		    ((!other->info.pulled && !other->layer) || c->hooks->image_is_used(c, other)))
 			return true;
 	return false;
 }

@@ -10,12 +10,9 @@
 #include "base/path.h"
 #include "base/rmtree.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/admit.h"
 #include "cayd/image/image-import.h"
 #include "cayd/image/registry.h"
 #include "cayd/image/skopeo.h"
-#include "cayd/observe/event.h"
-#include "cayd/template/template.h"
 #include "text/reference.h"
 
 #define PULLS_MAX 8
@@ -93,7 +90,7 @@ static void pull_notify_progress(const struct pull *p)
 		while (seen != w && !id_eq(&seen->rq->actor.tenant, &w->rq->actor.tenant))
 			seen = seen->next;
 		if (seen == w)
-			event_send_image_progress(p->cayd, &w->rq->actor.tenant, &now);
+			p->cayd->hooks->pull_progressed(p->cayd, &w->rq->actor.tenant, &now);
 	}
 }
 
@@ -200,7 +197,7 @@ static bool pull_must_stop(struct pull *p, struct cay_err *err)
 	if (!p->waits && !p->pinned)
 		(void)cay_fail(err, CAY_E_UNAVAILABLE, "nobody waits for it any more");
 	else
-		(void)admit_check_disk(p->cayd, err);
+		(void)node_space_check_disk(p->cayd, err);
 	return err->code;
 }
 
@@ -368,7 +365,7 @@ static int pull_check_room(struct cayd *c, const struct id *tenant, const char *
 				PULLS_TENANT_MAX);
 	if (image_check_room(c->images, name, err) < 0)
 		return -EDQUOT;
-	return admit_check_disk(c, err);
+	return node_space_check_disk(c, err);
 }
 
 static struct pull *pull_create(struct cayd *c, const char *reference, const char *name,
@@ -473,25 +470,20 @@ void op_image_pull(struct cayd *c, struct request *rq)
 				   NULL);
 }
 
-bool pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
-			   const struct cay_err *err,
-			   void (*again)(struct cayd *c, struct request *rq))
+bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err)
 {
-	struct sandbox_create spec;
-	struct cay_err full = {};
 	struct reference ref;
 
-	if (c->settings.images_pull != IMAGES_PULL_CREATE || err->code != CAY_E_NOT_FOUND ||
-	    !image || image_find(c->images, image) || reference_parse(slice_of(image), &ref) < 0 ||
-	    !registry_is_listed(c->settings.images_registries, ref.host))
-		return false;
-	/* who could not have a sandbox of it gets no image either */
-	if (template_apply(c, rq, &spec, &full) < 0 ||
-	    admit_check(c, &rq->actor.tenant, &spec, &full) < 0)
-		request_fail(rq, &full);
-	else
-		pull_wait_or_start(c, rq, image, image, false, again);
-	return true;
+	return c->settings.images_pull == IMAGES_PULL_CREATE && err->code == CAY_E_NOT_FOUND &&
+	       image && !image_find(c->images, image) &&
+	       reference_parse(slice_of(image), &ref) >= 0 &&
+	       registry_is_listed(c->settings.images_registries, ref.host);
+}
+
+void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
+			   void (*again)(struct cayd *c, struct request *rq))
+{
+	pull_wait_or_start(c, rq, image, image, false, again);
 }
 
 static int pull_leftover_remove(void *, int tmp, const char *name)

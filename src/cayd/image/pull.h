@@ -26,10 +26,9 @@ typedef void pull_fn(void *arg, const struct image *row, const struct cay_err *e
 [[nodiscard]] int pulls_remove_leftovers(struct cayd *c, struct cay_err *err);
 /* image.pull */
 void op_image_pull(struct cayd *c, struct request *rq);
-/* For a create that failed with err and would be admitted otherwise: true when its image is
- * being pulled instead; then
- * `again` is called with the request, or the request is answered. */
-bool pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
-			   const struct cay_err *err,
+/* Whether a create that failed with err may succeed once this image is pulled. */
+bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err);
+/* Pull the image; then `again` is called with the request, or the request is answered. */
+void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
 			   void (*again)(struct cayd *c, struct request *rq));
 #endif

@@ -3,10 +3,11 @@
 
 #include <stdio.h>
 
-#include "cayd/listeners.h"
+#include "cayd/tenant/api-key.h"
 
 #define TEXT_MAX KIB(8)
 #define GROUP_MAX 64
+#define RETRY_NS NS_PER_S
 
 struct event_slot {
 	uint64_t seq;
@@ -40,6 +41,7 @@ struct events {
 	struct event_slot ring[EVENTS_KEPT];
 	uint64_t n; /* ever put in */
 	struct event_follower *followers;
+	uint64_t retry_ns; /* when events that could not be written are tried again */
 };
 
 int events_open(struct cayd *c, struct cay_err *err)
@@ -213,7 +215,7 @@ void event_send_template(struct cayd *c, const struct template_info *t, unsigned
 	event_broadcast(c, NULL, "template", &template_event_table, &e);
 }
 
-void event_record_sandbox(struct sandbox *sb)
+static void event_record_state(struct sandbox *sb)
 {
 	struct cayd *c = sb->cayd;
 	auto_buf text = BUF_INIT(TEXT_MAX);
@@ -245,6 +247,22 @@ void event_record_sandbox(struct sandbox *sb)
 	db_event_append(c->db, &row, on_event_durable, n);
 	if (e.seq > EVENTS_KEPT && e.seq % 1024 == 0)
 		db_event_prune(c->db, e.seq - EVENTS_KEPT);
+}
+
+void event_record_sandbox(struct sandbox *sb)
+{
+	if (!sb->life.warm)
+		event_record_state(sb);
+}
+
+void events_retry_unwritten(struct cayd *c, uint64_t now)
+{
+	if (now < c->events->retry_ns)
+		return;
+	c->events->retry_ns = now + RETRY_NS;
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		if (sb->event_unwritten && !sb->holds)
+			event_record_state(sb);
 }
 
 static int event_query_parse(struct cayd *c, struct request *rq, struct event_follower *ret,

@@ -13,8 +13,10 @@
 #define EVENTS_KEPT 16384
 
 [[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
-/* The box has become what it is now. */
+/* Observer: record the new state of a sandbox; a warm one has no events. */
 void event_record_sandbox(struct sandbox *sb);
+/* Once a second, record the present state where an event could not be written. */
+void events_retry_unwritten(struct cayd *c, uint64_t now);
 /* How far a pull is, for those of a tenant who follow everything. */
 void event_send_image_progress(struct cayd *c, const struct id *tenant,
 			       const struct image_progress *now);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/sandbox/record.h"
 
-#include "cayd/tenant/revoke.h"
-#include "cayd/tenant/token.h"
+#include "cayd/sandbox/revoked.h"
 #include "text/hex.h"
 
 int sandbox_record_write(struct sandbox *sb, struct buf *out)
@@ -22,7 +21,7 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .wanted = sb->limits_wanted,
 				    .has_wanted = sb->has_limits_wanted,
 				    .epoch = sb->epoch,
-				    .has_epoch = sb->epoch > TOKEN_FIRST_EPOCH,
+				    .has_epoch = sb->epoch > SANDBOX_FIRST_EPOCH,
 				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
 	struct jw w = jw_to(out);
 

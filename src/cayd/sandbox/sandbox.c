@@ -5,19 +5,13 @@
 #include <stdio.h>
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/admit.h"
-#include "cayd/create/create.h"
-#include "cayd/create/services-check.h"
-#include "cayd/edge/edge-push.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
-#include "cayd/template/pool.h"
-#include "cayd/tenant/revoke.h"
-#include "cayd/tenant/tenant.h"
-#include "cayd/tenant/token.h"
+#include "cayd/sandbox/revoked.h"
+#include "cayd/sandbox/services-check.h"
 #include "text/hex.h"
 
 #define BUCKETS 16384
@@ -26,6 +20,8 @@
 
 struct sandboxes {
 	struct cayd *cayd;
+	const struct sandbox_observer *observers;
+	size_t n_observers;
 	struct sandbox *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
 	struct sandbox *newest, *oldest;
 	struct sandbox_counts *counts;
@@ -45,13 +41,25 @@ static unsigned sandbox_hash_bucket(const void *p, size_t n)
 	return h % BUCKETS;
 }
 
-int sandboxes_open(struct cayd *c, struct cay_err *err)
+int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers, size_t n_observers,
+		   struct cay_err *err)
 {
 	c->sandboxes = calloc(1, sizeof(*c->sandboxes));
 	if (!c->sandboxes || !(c->sandboxes->counts = sandbox_counts_create()))
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	c->sandboxes->cayd = c;
+	c->sandboxes->observers = observers;
+	c->sandboxes->n_observers = n_observers;
 	return 0;
+}
+
+void sandbox_notify_observers(struct sandbox *sb, enum sandbox_notice notice)
+{
+	const struct sandboxes *all = sb->cayd->sandboxes;
+
+	for (size_t i = 0; i < all->n_observers; i++)
+		if (all->observers[i].notice == notice)
+			all->observers[i].fn(sb);
 }
 
 static int uid_range_claim(struct sandboxes *all, uint32_t *ret)
@@ -138,6 +146,14 @@ void sandboxes_retry_now(struct sandboxes *all)
 			sb->life.retry_ns = now;
 		resize_retry(sb);
 	}
+}
+
+bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32])
+{
+	for (const struct sandbox *sb = all->newest; sb; sb = sb->older)
+		if (!life_is_finished(&sb->life) && memcmp(sb->image, digest, 32) == 0)
+			return true;
+	return false;
 }
 
 struct sandbox *sandboxes_newest(struct sandboxes *all)
@@ -264,19 +280,19 @@ static void sandbox_forget(struct sandboxes *all, struct sandbox *sb)
 	sandbox_free(sb);
 }
 
-void sandboxes_forget_expired(struct sandboxes *all, uint64_t now)
+void sandboxes_forget_expired(struct cayd *c, uint64_t now)
 {
+	struct sandboxes *all = c->sandboxes;
 	struct sandbox *sb = all->oldest;
 
 	while (sb) {
 		struct sandbox *newer = sb->newer;
 
 		/* or there are more of them than there may be live ones */
-		bool old = now >= sb->forget_boot_ns ||
-			   all->n_ended > all->cayd->settings.max_sandboxes;
+		bool old = now >= sb->forget_boot_ns || all->n_ended > c->settings.max_sandboxes;
 
 		if (life_is_finished(&sb->life) && old && !sb->holds && !sb->waiters) {
-			db_sandbox_delete(all->cayd->db, &sb->info.id, NULL, NULL);
+			db_sandbox_delete(c->db, &sb->info.id, NULL, NULL);
 			sandbox_forget(all, sb);
 		}
 		sb = newer;
@@ -311,10 +327,7 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
 	sb->info.changed_ns = clk_wall_ns(sb->cayd->clk);
-	if (!sb->life.warm)
-		edge_push_sandbox(sb);
-	if (sb->life.state != SB_PENDING)
-		create_slot_release(sb);
+	sandbox_notify_observers(sb, SANDBOX_STATE_CHANGED);
 	all->n_ending += sb->life.state == SB_ENDING;
 	all->n_ending -= before == SB_ENDING;
 	sandbox_counts_update(all->counts, sb);
@@ -337,7 +350,7 @@ static struct sandbox *sandbox_alloc(struct sandboxes *all)
 		return NULL;
 	sb->cayd = all->cayd;
 	sb->pidfd = -EBADF;
-	sb->epoch = TOKEN_FIRST_EPOCH;
+	sb->epoch = SANDBOX_FIRST_EPOCH;
 	sb->arena = ARENA_INIT(POOL_MAX);
 	return sb;
 }
@@ -460,7 +473,7 @@ int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 		r = storage_spec_check(spec, err);
 	if (r >= 0)
 		r = limits_resolve(all->cayd, spec, &settled, err);
-	return r < 0 ? r : admit_check(all->cayd, tenant, spec, err);
+	return r;
 }
 
 static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
@@ -501,13 +514,8 @@ int sandbox_create(struct sandboxes *all, const struct id *tenant,
 		   const struct sandbox_create *spec, const struct idempotency_key *key,
 		   struct sandbox **ret, struct cay_err *err)
 {
-	int r = sandbox_create_check(all, tenant, spec, key, ret, err);
+	int r = sandbox_insert_new(all, tenant, spec, key, false, ret, err);
 
-	if (r < 0 || *ret)
-		return r;
-	r = admit_check_and_evict(all->cayd, tenant, spec, err);
-	if (r >= 0)
-		r = sandbox_insert_new(all, tenant, spec, key, false, ret, err);
 	if (r >= 0)
 		(void)sandbox_apply_event(*ret, &(struct life_event){ .kind = LIFE_ACCEPTED });
 	return r;
@@ -604,8 +612,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 						   : "it could not be started");
 	if (!life_is_finished(life))
 		uid_range_reserve(all, sb->uid_range);
-	if (life->warm && life->state == SB_PENDING)
-		pool_adopt_sandbox(sb);
+	sandbox_notify_observers(sb, SANDBOX_RESTORED);
 	if (all->seq < seq)
 		all->seq = seq;
 	sandbox_index_insert(all, sb);

@@ -9,7 +9,10 @@
  * limits.record_ttl.
  */
 #include "cayd/core/cayd.h"
+#include "cayd/sandbox/observer.h"
 #include "life/life.h"
+
+#define SANDBOX_FIRST_EPOCH 1
 
 struct sandbox {
 	struct life life;
@@ -65,7 +68,8 @@ struct idempotency_key {
 	char body_hash[17]; /* a hash of the request */
 };
 
-[[nodiscard]] int sandboxes_open(struct cayd *c, struct cay_err *err);
+[[nodiscard]] int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers,
+				 size_t n_observers, struct cay_err *err);
 /* Whoever's it is: for cayd itself. */
 struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
 /* For a request: another tenant's is not there. */
@@ -75,12 +79,12 @@ struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *t
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
 				    uint64_t before);
 struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
-/* Whether it could be; *ret is the one of the tenant that has this key or name. */
+/* Whether the request is valid; *ret is the tenant's sandbox that has this key or name. */
 [[nodiscard]] int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 				       const struct sandbox_create *spec,
 				       const struct idempotency_key *key, struct sandbox **ret,
 				       struct cay_err *err);
-/* Accept a sandbox and begin; or return the one of the tenant that has this key or name. */
+/* Create a sandbox that sandbox_create_check() has accepted in this turn of the loop. */
 [[nodiscard]] int sandbox_create(struct sandboxes *all, const struct id *tenant,
 				 const struct sandbox_create *spec,
 				 const struct idempotency_key *key, struct sandbox **ret,
@@ -124,9 +128,11 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);
 /* Forget those nobody need remember. */
-void sandboxes_forget_expired(struct sandboxes *all, uint64_t now);
+void sandboxes_forget_expired(struct cayd *c, uint64_t now);
 /* The keeper is back: what waits to be tried again need not wait longer. */
 void sandboxes_retry_now(struct sandboxes *all);
+/* Whether one that has not ended is of this image. */
+bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32]);
 struct sandbox *sandboxes_newest(struct sandboxes *all);
 unsigned sandboxes_count_live(const struct sandboxes *all);
 /* Those that are not ending either. */
@@ -144,5 +150,6 @@ void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome);
 void sandbox_save(struct sandbox *sb, bool wait);
 /* Watch PID 1 by its pidfd, which becomes the box's. */
 [[nodiscard]] int sandbox_watch_pid1(struct sandbox *sb, int pidfd);
-[[nodiscard]] int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err);
+/* Deadlines, and rows that could not be written. */
+void sandboxes_sweep(struct cayd *c, uint64_t now);
 #endif

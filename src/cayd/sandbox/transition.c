@@ -12,9 +12,6 @@
 
 #include "base/failpoint.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/create.h"
-#include "cayd/image/prune.h"
-#include "cayd/observe/event.h"
 #include "cayd/sandbox/claim.h"
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/limits.h"
@@ -22,9 +19,7 @@
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/sandbox.h"
-#include "cayd/template/pool.h"
 
-#define SWEEP_MS 100
 /* How often a row that could not be written is tried again. */
 #define AGAIN_NS NS_PER_S
 
@@ -290,12 +285,11 @@ enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *e
 		out.sync = true;
 	if (out.journal || out.sync)
 		sandbox_save_then(sb, out.sync ? out.effect : DO_NOTHING, out.sync);
-	if (changed && !sb->life.warm)
-		event_record_sandbox(sb); /* behind its row, so that what is told is so */
+	if (changed)
+		sandbox_notify_observers(sb, SANDBOX_STATE_QUEUED);
 	if (out.effect && !out.sync)
 		effect_begin(sb, out.effect);
-	if (sb->warm_pool)
-		pool_sandbox_changed(sb);
+	sandbox_notify_observers(sb, SANDBOX_STEPPED);
 	if (out.notify)
 		sandbox_notify_waiters(sb);
 	return CAY_OK;
@@ -404,12 +398,8 @@ int sandbox_watch_pid1(struct sandbox *sb, int pidfd)
 	return uv_poll_start(sb->pid1_poll, UV_READABLE | UV_DISCONNECT, on_pid1_exit);
 }
 
-/* Deadlines: one sweeper looks at all of them. */
-static void on_sandboxes_sweep(uv_timer_t *t)
+void sandboxes_sweep(struct cayd *c, uint64_t now)
 {
-	struct cayd *c = t->data;
-	uint64_t now = clk_boot_ns(c->clk);
-
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		if (life_next_deadline(&sb->life) <= now)
 			(void)sandbox_apply_event(sb,
@@ -418,26 +408,9 @@ static void on_sandboxes_sweep(uv_timer_t *t)
 			continue;
 		if (sb->save_error.code && !sb->holds)
 			sandbox_save(sb, false);
-		if (sb->event_unwritten && !sb->holds)
-			event_record_sandbox(sb);
 		if (keeper_is_up(c->keeper))
 			resize_retry(sb);
 	}
 	if (now >= c->save_retry_ns)
 		c->save_retry_ns = now + AGAIN_NS;
-	entrypoints_poll(c, now);
-	creates_expire_waiting(c, now);
-	pools_sweep(c);
-	sandboxes_forget_expired(c->sandboxes, now);
-	prune_run_if_due(c, now);
-}
-
-int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err)
-{
-	int r = uv_timer_init(&c->loop, &c->sweep);
-
-	c->sweep.data = c;
-	if (r >= 0)
-		r = uv_timer_start(&c->sweep, on_sandboxes_sweep, SWEEP_MS, SWEEP_MS);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "a timer") : 0;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait - requests that are answered when their sandbox has come so far */
-#include "cayd/observe/audit-log.h"
 #include "cayd/sandbox/sandbox.h"
 
 struct sandbox_waiter {
@@ -70,7 +69,7 @@ static void waiter_audit_early(struct sandbox *sb, struct request *rq, enum sand
 {
 	if (sandbox_has_reached(sb, until) && !(until == WAIT_STARTED && sb->failure.code) &&
 	    sandbox_is_as_requested(sb, rq))
-		audit_log_record_early(sb->cayd, rq);
+		sb->cayd->hooks->reply_waits_for_journal(sb->cayd, rq);
 }
 
 void sandbox_audit_waiters_early(struct sandbox *sb)

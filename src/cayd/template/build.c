@@ -7,6 +7,8 @@
 #include "cayd/core/keeper-link.h"
 #include "cayd/template/build-internal.h"
 #include "cayd/template/package-layer.h"
+#include "cayd/tenant/admit.h"
+#include "cayd/tenant/tenant.h"
 #include "ops/package.h"
 #include "text/hex.h"
 
@@ -26,11 +28,6 @@ int builds_open(struct cayd *c, struct cay_err *err)
 {
 	c->builds = calloc(1, sizeof(*c->builds));
 	return c->builds ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-}
-
-bool tenant_is_for_builds(const struct id *tenant)
-{
-	return id_eq(tenant, &build_tenant);
 }
 
 bool layer_spec_has_steps(const struct layer_spec *spec)
@@ -458,7 +455,7 @@ static int build_start_sandbox(struct build *b, const struct sandbox_create *lik
 	/* what is to be a layer is on disk: these are of the memory of the other */
 	if (like->storage == STORAGE_MEMORY)
 		spec.limits.has_disk_bytes = spec.limits.has_disk_inodes = false;
-	r = sandbox_create(b->cayd->sandboxes, &build_tenant, &spec, &key, &b->sandbox, err);
+	r = admit_and_create(b->cayd, &build_tenant, &spec, &key, false, &b->sandbox, err);
 	if (r < 0)
 		return r;
 	b->sandbox->holds++;

@@ -42,8 +42,6 @@ typedef void build_fn(void *arg, const struct image *layer, const struct cay_err
 [[nodiscard]] int builds_open(struct cayd *c, struct cay_err *err);
 /* After recovery: take away what the builds of an earlier life left. */
 void builds_recover(struct cayd *c);
-/* Whether it is a sandbox of ours. */
-bool tenant_is_for_builds(const struct id *tenant);
 /* Is there anything to do at all? */
 bool layer_spec_has_steps(const struct layer_spec *spec);
 /* *ret_layer is the layer when there is one already; else *ret_build is what makes it,

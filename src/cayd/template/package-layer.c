@@ -2,7 +2,6 @@
 #include "cayd/template/package-layer.h"
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/create.h"
 #include "cayd/image/prune.h"
 #include "cayd/template/build.h"
 #include "ops/package.h"
@@ -16,6 +15,7 @@ struct package_layer_wait {
 	struct cayd *cayd;
 	struct request *rq;
 	struct build *build;
+	void (*again)(struct cayd *c, struct request *rq);
 };
 
 bool package_layer_is_needed(const struct sandbox_create *spec)
@@ -48,7 +48,8 @@ static int package_env_select(struct arena *arena, const struct field_map *from,
 
 /* The create goes on with the layer as its image. */
 static void package_layer_continue_create(struct cayd *c, struct request *rq,
-					  const struct image *layer)
+					  const struct image *layer,
+					  void (*again)(struct cayd *c, struct request *rq))
 {
 	const struct sandbox_create *asked = rq->body;
 	struct sandbox_create *spec = arena_alloc(&rq->arena, 1, sizeof(*spec));
@@ -65,19 +66,20 @@ static void package_layer_continue_create(struct cayd *c, struct request *rq,
 		return;
 	}
 	rq->body = spec;
-	op_sandbox_create(c, rq);
+	again(c, rq);
 }
 
 static void on_package_layer_built(void *arg, const struct image *layer, const struct cay_err *err)
 {
 	struct package_layer_wait *l = arg;
 	struct request *rq = l->rq;
+	void (*again)(struct cayd *c, struct request *rq) = l->again;
 	struct cayd *c = l->cayd;
 
 	free(l);
 	rq->events = NULL;
 	if (layer)
-		package_layer_continue_create(c, rq, layer);
+		package_layer_continue_create(c, rq, layer, again);
 	else
 		request_fail(rq, err);
 }
@@ -90,7 +92,8 @@ static void on_package_layer_client_gone(struct request *rq)
 	free(l);
 }
 
-void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec)
+void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
+			   void (*again)(struct cayd *c, struct request *rq))
 {
 	static const struct request_events events = { .gone = on_package_layer_client_gone };
 	const char *below = spec->layer ? spec->layer : spec->image;
@@ -109,7 +112,7 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				     spec->image);
 	} else {
-		*l = (struct package_layer_wait){ c, rq, NULL };
+		*l = (struct package_layer_wait){ c, rq, NULL, again };
 		want.spec.image = image->info.digest;
 		(void)build_start_or_join(c, &want, on_package_layer_built, l, &layer, &l->build,
 					  &err);
@@ -123,7 +126,7 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 	if (err.code == CAY_E_OVERLOADED)
 		(void)request_add_reply_header(rq, "Retry-After", "1");
 	if (layer)
-		package_layer_continue_create(c, rq, layer);
+		package_layer_continue_create(c, rq, layer, again);
 	else
 		request_fail(rq, &err);
 }

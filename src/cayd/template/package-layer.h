@@ -12,9 +12,10 @@
 
 /* Packages that are not in an image yet. */
 bool package_layer_is_needed(const struct sandbox_create *spec);
-/* Ask for the layer, and once it is there go on with op_sandbox_create(); spec is the request
- * with what its template says. */
-void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec);
+/* Request the layer; `again` is called with the request once the layer exists, or the request
+ * is answered.  spec is the request merged with its template. */
+void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
+			   void (*again)(struct cayd *c, struct request *rq));
 /* Whether there may be one more layer (of a tenant, or nothing) beside those being made: else
  * the one that was used longest ago, and that nothing uses, goes.  CAY_E_LIMIT: there is none. */
 [[nodiscard]] int layers_make_room(struct cayd *c, const struct id *tenant, size_t of_tenant,

@@ -4,13 +4,12 @@
 #include <stdio.h>
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/admit.h"
-#include "cayd/create/create.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/template/template.h"
+#include "cayd/tenant/admit.h"
 #include "life/create-queue.h"
 
 /* A client's create comes first, but a pool is not starved by them. */
@@ -31,6 +30,7 @@ struct warm_pool {
 
 struct warm_pools {
 	struct warm_pool *first;
+	const struct create_queue *clients; /* creates that go first */
 	uv_timer_t refill_timer;
 	size_t next_template; /* of the templates, whose is looked at first */
 	unsigned n_starting;
@@ -115,10 +115,10 @@ static void pool_add_starting(struct warm_pool *s, struct sandbox *sb)
 
 void pool_adopt_sandbox(struct sandbox *sb)
 {
-	struct warm_pool *s =
-		sb->info.template ? pool_find_or_create(sb->cayd, sb->info.template) : NULL;
+	bool adopt = sb->life.warm && sb->life.state == SB_PENDING && sb->info.template;
+	struct warm_pool *s = adopt ? pool_find_or_create(sb->cayd, sb->info.template) : NULL;
 
-	/* without one it is a box that nobody takes: fsck and a drain still see it */
+	/* without a pool no create gets it; fsck and a drain still find it */
 	if (s)
 		pool_add_starting(s, sb);
 }
@@ -135,8 +135,11 @@ static void pool_count_failure(struct warm_pool *s, const struct sandbox *sb)
 void pool_sandbox_changed(struct sandbox *sb)
 {
 	struct warm_pool *s = sb->warm_pool;
-	bool listed = pool_has_ready(s, sb);
+	bool listed;
 
+	if (!s)
+		return;
+	listed = pool_has_ready(s, sb);
 	if (sb->life.state != SB_PENDING || !sb->life.warm) {
 		if (sb->life.failed)
 			pool_count_failure(s, sb);
@@ -200,7 +203,7 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 		return cay_fail(err, CAY_E_CAPACITY, "no sandbox of '%s' is ready", spec->template);
 	if (!sb)
 		return pool_check_max(c, spec, err);
-	if (admit_check_and_evict(c, tenant, spec, err) < 0)
+	if (admit_check_and_evict(c, tenant, spec, true, err) < 0)
 		return -ENOSR;
 	pool_remove_sandbox(sb);
 	pools_schedule_refill(c);
@@ -232,7 +235,7 @@ static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 
 static bool pools_can_start_sandbox(struct cayd *c)
 {
-	const struct create_queue *q = creates_get_queue(c);
+	const struct create_queue *q = c->warm_pools->clients;
 	uint64_t now = clk_boot_ns(c->clk);
 
 	if (c->drain_ns || !keeper_is_up(c->keeper) || c->warm_pools->n_starting ||
@@ -329,7 +332,7 @@ void pools_schedule_refill(struct cayd *c)
 	(void)uv_timer_start(&c->warm_pools->refill_timer, on_pool_refill_timer, 0, 0);
 }
 
-void pools_sweep(struct cayd *c)
+void pools_sweep(struct cayd *c, uint64_t)
 {
 	pools_retire_and_refill(c);
 }
@@ -367,11 +370,12 @@ const struct warm_pool *pool_next(const struct cayd *c, const struct warm_pool *
 	return s;
 }
 
-int pools_open(struct cayd *c, struct cay_err *err)
+int pools_open(struct cayd *c, const struct create_queue *clients, struct cay_err *err)
 {
 	c->warm_pools = calloc(1, sizeof(*c->warm_pools));
 	if (!c->warm_pools)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	c->warm_pools->clients = clients;
 	(void)uv_timer_init(&c->loop, &c->warm_pools->refill_timer);
 	c->warm_pools->refill_timer.data = c;
 	return 0;

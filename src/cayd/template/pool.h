@@ -11,10 +11,13 @@
  */
 #include "cayd/sandbox/sandbox.h"
 
+struct create_queue;
 struct warm_pool;
 struct template;
 
-[[nodiscard]] int pools_open(struct cayd *c, struct cay_err *err);
+/* Pools are refilled while no client waits in this queue. */
+[[nodiscard]] int pools_open(struct cayd *c, const struct create_queue *clients,
+			     struct cay_err *err);
 /* One for this request; none (and no failure) where it is to be made from nothing. */
 [[nodiscard]] int pool_claim_sandbox(struct cayd *c, const struct id *tenant,
 				     const struct sandbox_create *spec,
@@ -25,13 +28,12 @@ struct template;
 				 struct cay_err *err);
 /* Whether there is one for it. */
 bool pool_has_match(const struct cayd *c, const struct sandbox_create *spec);
-/* One that the journal has as warm. */
+/* Observers: a sandbox was restored; a sandbox changed.  Other than warm ones are ignored. */
 void pool_adopt_sandbox(struct sandbox *sb);
-/* From transition.c: something has happened to a warm one. */
 void pool_sandbox_changed(struct sandbox *sb);
 /* There may be something to make, or to end. */
 void pools_schedule_refill(struct cayd *c);
-void pools_sweep(struct cayd *c);
+void pools_sweep(struct cayd *c, uint64_t now);
 /* Whether any template has had one. */
 bool pools_has_any(const struct cayd *c);
 /* How many there are of a template, or in all (NULL). */

@@ -7,7 +7,6 @@
  * also when there will be none.
  */
 #include "base/str.h"
-#include "cayd/observe/event.h"
 #include "cayd/template/template.h"
 
 #define TEXT_MAX KIB(128)
@@ -153,7 +152,7 @@ static void template_build_save_and_reply(struct cayd *c, struct request *rq,
 	if (now) /* until the journal has the other */
 		memcpy(now->building_hash, want->build, BUILD_HASH_LEN + 1);
 	if (now && now->info.state == TEMPLATE_READY) {
-		event_send_template(c, template_describe(now, &shown), TEMPLATE_BEGUN);
+		c->hooks->template_changed(c, template_describe(now, &shown), TEMPLATE_BEGUN);
 		request_reply_json(rq, &template_info_table, &shown);
 	}
 }

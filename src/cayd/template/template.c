@@ -3,9 +3,8 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/create/services-check.h"
 #include "cayd/image/image.h"
-#include "cayd/observe/event.h"
+#include "cayd/sandbox/services-check.h"
 #include "cayd/template/pool.h"
 
 #define TEXT_MAX KIB(128)
@@ -278,7 +277,7 @@ static void on_template_saved(struct deferred_reply *l, const struct cay_err *ou
 		(*at)->saved = true;
 	pools_schedule_refill(l->cayd);
 	if (!outcome->code)
-		event_send_template(l->cayd, &(*at)->info, change);
+		l->cayd->hooks->template_changed(l->cayd, &(*at)->info, change);
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
@@ -483,7 +482,7 @@ static void on_template_deleted(struct deferred_reply *l, const struct cay_err *
 	if (outcome->code) {
 		(*at)->deleting = false;
 	} else {
-		event_send_template(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
+		l->cayd->hooks->template_changed(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
 		template_remove_slot(l->cayd->templates, at);
 	}
 	pools_schedule_refill(l->cayd);

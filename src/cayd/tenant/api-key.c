@@ -5,8 +5,6 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/edge/edge-push.h"
-#include "cayd/observe/event.h"
 #include "cayd/tenant/tenant.h"
 #include "text/hex.h"
 
@@ -93,7 +91,7 @@ static void key_remove(struct cayd *c, const struct id *id)
 		if (id_eq(&c->keys->rows[i]->info.id, &gone)) {
 			db_entry_delete(c->db, &gone, NULL, NULL);
 			key_row_remove_at(c->keys, i);
-			edge_push_key(c, &gone);
+			c->hooks->key_changed(c, &gone);
 			return;
 		}
 }
@@ -225,7 +223,7 @@ void key_add_finish(struct cayd *c, const struct id *id, const struct cay_err *o
 		key_remove(c, id); /* a write that failed may still be there */
 	else if (r) {
 		r->saved = true;
-		edge_push_key(c, id);
+		c->hooks->key_changed(c, id);
 	}
 }
 
@@ -316,8 +314,8 @@ void op_key_revoke(struct cayd *c, struct request *rq)
 		return;
 	r->info.revoked = true;
 	r->info.old_until_ns = 0;
-	edge_push_key(c, &r->info.id);
-	events_drop_unauthorized(c);
+	c->hooks->key_changed(c, &r->info.id);
+	c->hooks->access_revoked(c);
 	key_save(c, r, deferred_reply_finish, l);
 }
 
@@ -338,7 +336,7 @@ static void on_key_rotated(struct deferred_reply *l, const struct cay_err *outco
 		key_save(l->cayd, r, NULL, NULL);
 	}
 	if (r)
-		edge_push_key(l->cayd, &l->id);
+		l->cayd->hooks->key_changed(l->cayd, &l->id);
 	if (!err.code && r)
 		key_reply_with_secret(l, r);
 	else if (l->rq)
@@ -414,6 +412,11 @@ bool key_allows_actor(const struct cayd *c, const struct actor *a)
 		return true;
 	return r && key_is_usable(r, clk_wall_ns(c->clk)) && id_eq(&r->info.tenant, &a->tenant) &&
 	       a->scope <= key_row_scope(r);
+}
+
+bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
+{
+	return a->scope == SCOPE_PUBLIC || (tenant_exists(c, &a->tenant) && key_allows_actor(c, a));
 }
 
 bool key_find_owner(const struct cayd *c, const struct id *id, struct id *ret)

@@ -28,6 +28,9 @@ unsigned keys_count_usable(const struct cayd *c, const struct id *tenant);
 void keys_remove_of_tenant(struct cayd *c, const struct id *tenant);
 /* Whether the key an actor names, if it does, lets it be what it says it is. */
 bool key_allows_actor(const struct cayd *c, const struct actor *a);
+/* Whether its key and its tenant are valid now: the edge may know an older state, and the
+ * body of a request may take long. */
+bool actor_is_still_valid(const struct cayd *c, const struct actor *a);
 
 /* Its tenant; false when there is no such key. */
 bool key_find_owner(const struct cayd *c, const struct id *id, struct id *ret);

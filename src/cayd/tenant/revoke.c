@@ -2,9 +2,7 @@
 #include "cayd/tenant/revoke.h"
 
 #include "auth/preview.h"
-#include "cayd/edge/edge-push.h"
 #include "cayd/tenant/token.h"
-#include "text/hex.h"
 
 void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, void *arg)
 {
@@ -18,49 +16,6 @@ void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, voi
 		memcpy(p.secret, sb->revoked[i].nonce, sizeof(sb->revoked[i].nonce));
 		fn(arg, &p);
 	}
-}
-
-/* The journal */
-
-static int revoked_allocate(struct sandbox *sb)
-{
-	if (!sb->revoked)
-		sb->revoked = calloc(REVOKED_MAX, sizeof(*sb->revoked));
-	return sb->revoked ? 0 : -ENOMEM;
-}
-
-int revoked_restore(struct sandbox *sb, const struct field_list *from)
-{
-	const struct revoked *rows = from->v;
-
-	if (!from->n)
-		return 0;
-	if (from->n > REVOKED_MAX || revoked_allocate(sb) < 0)
-		return -ENOMEM;
-	for (size_t i = 0; i < from->n; i++) {
-		struct revoked_token *to = &sb->revoked[i];
-
-		to->until_s = rows[i].until_s;
-		if (hex_decode(rows[i].nonce, strlen(rows[i].nonce), to->nonce, sizeof(to->nonce)) <
-		    0)
-			return -EINVAL;
-	}
-	return 0;
-}
-
-size_t revoked_list_rows(const struct sandbox *sb, struct revoked rows[static REVOKED_MAX],
-			 char names[static REVOKED_MAX][17])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; sb->revoked && i < REVOKED_MAX; i++) {
-		if (!sb->revoked[i].until_s)
-			continue;
-		hex_encode(sb->revoked[i].nonce, sizeof(sb->revoked[i].nonce), names[n]);
-		rows[n] = (struct revoked){ names[n], sb->revoked[i].until_s };
-		n++;
-	}
-	return n;
 }
 
 /* The operation */
@@ -177,7 +132,7 @@ void op_sandbox_revoke(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
-	edge_push_sandbox(sb); /* edges refuse it before anybody is told so */
+	sandbox_notify_observers(sb, SANDBOX_REVOKED);
 	sandbox_save(sb, true);
 	sandbox_reply_when(sb, rq, WAIT_SAVED);
 }

@@ -3,11 +3,8 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/observe/event.h"
 #include "cayd/sandbox/sandbox.h"
-#include "cayd/template/package-layer.h"
 #include "cayd/tenant/api-key.h"
-#include "cayd/upload/upload.h"
 
 #define NAME_MAX_LEN 63
 #define TEXT_MAX KIB(1)
@@ -38,6 +35,11 @@ static struct tenant_row *tenant_find(const struct tenants *all, const struct id
 static bool tenant_is_active(const struct tenant_row *r)
 {
 	return r && r->saved && !r->deleting;
+}
+
+bool tenant_is_for_builds(const struct id *tenant)
+{
+	return id_eq(tenant, &build_tenant);
 }
 
 bool tenant_exists(const struct cayd *c, const struct id *id)
@@ -179,14 +181,6 @@ void op_tenant_list(struct cayd *c, struct request *rq)
 	request_reply_json(rq, &tenant_list_table, &list);
 }
 
-static void on_tenant_uploads_removed(void *arg, const struct cay_err *outcome)
-{
-	struct cayd *c = arg;
-
-	if (outcome->code) /* the next start does it */
-		log_warn(&c->log, "uploads of a tenant that is gone are left: %s", outcome->msg);
-}
-
 static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *outcome)
 {
 	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
@@ -199,10 +193,8 @@ static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *ou
 		r->deleting = false;
 	else
 		tenant_row_remove(l->cayd->tenants, &l->id);
-	if (!outcome->code) {
-		layers_remove_of_tenant(l->cayd, &l->id);
-		uploads_remove_group(l->cayd, &l->id, NULL, on_tenant_uploads_removed, l->cayd);
-	}
+	if (!outcome->code)
+		l->cayd->hooks->tenant_deleted(l->cayd, &l->id);
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
@@ -242,6 +234,6 @@ void op_tenant_delete(struct cayd *c, struct request *rq)
 		return;
 	r->deleting = true; /* nothing is made in it from now on */
 	keys_remove_of_tenant(c, &r->info.id);
-	events_drop_unauthorized(c);
+	c->hooks->access_revoked(c);
 	db_entry_delete(c->db, &r->info.id, deferred_reply_finish, l);
 }

@@ -16,6 +16,8 @@
 [[nodiscard]] int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
 /* Whether it is there and stays. */
 bool tenant_exists(const struct cayd *c, const struct id *id);
+/* Whether its sandboxes are those of builds. */
+bool tenant_is_for_builds(const struct id *tenant);
 
 /* The operations. */
 void op_tenant_create(struct cayd *c, struct request *rq);

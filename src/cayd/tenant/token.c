@@ -4,7 +4,6 @@
 #include <sys/random.h>
 
 #include "base/path.h"
-#include "cayd/edge/edge-push.h"
 #include "cayd/sandbox/sandbox.h"
 #include "text/hex.h"
 #include "text/percent.h"
@@ -190,7 +189,7 @@ void token_signer_rotate_if_due(struct cayd *c)
 			c->token_signer->retry_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
 			return;
 		}
-		edge_push_token_keys(c);
+		c->hooks->token_keys_changed(c);
 	}
 }
 
@@ -199,7 +198,7 @@ static void signing_key_emit_push_record(const struct signing_key *s, uint64_t u
 {
 	struct push p = { .kind = PUSH_TOKEN_KEY,
 			  .value = s->number,
-			  .number = TOKEN_FIRST_EPOCH,
+			  .number = SANDBOX_FIRST_EPOCH,
 			  .time = until_ms };
 
 	if (!s->number)

@@ -15,7 +15,6 @@
 #include "cayd/core/cayd.h"
 #include "wire/push.h"
 
-#define TOKEN_FIRST_EPOCH 1             /* the first of every sandbox */
 #define TOKEN_TTL_MAX_S UINT64_C(86400) /* the longest a token lives (schemas.def) */
 
 struct token_signer;

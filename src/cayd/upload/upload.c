@@ -7,7 +7,6 @@
 
 #include "base/path.h"
 #include "base/rmtree.h"
-#include "cayd/create/admit.h"
 #include "cayd/tenant/tenant.h"
 #include "cayd/upload/upload-internal.h"
 #include "text/hex.h"
@@ -163,7 +162,7 @@ static void on_upload_body(struct request *rq, struct slice bytes)
 			       (unsigned long long)p->file.room);
 	else if (p->want.has_size && p->received > p->want.size)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "size", "more came than that");
-	else if (admit_check_disk(p->cayd, &err) >= 0 &&
+	else if (node_space_check_disk(p->cayd, &err) >= 0 &&
 		 buf_append(&p->piece, bytes.p, bytes.n) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (err.code) {
@@ -475,6 +474,20 @@ void uploads_remove_group(struct cayd *c, const struct id *tenant, const char *g
 	t->fn = fn;
 	t->arg = arg;
 	upload_task_schedule(c, t, upload_task_remove_dir_work, on_upload_task_dir_removed);
+}
+
+static void on_tenant_uploads_removed(void *arg, const struct cay_err *outcome)
+{
+	struct cayd *c = arg;
+
+	if (outcome->code) /* uploads_open() removes them at the next start */
+		log_warn(&c->log, "cannot remove the uploads of a deleted tenant: %s",
+			 outcome->msg);
+}
+
+void uploads_remove_of_tenant(struct cayd *c, const struct id *tenant)
+{
+	uploads_remove_group(c, tenant, NULL, on_tenant_uploads_removed, c);
 }
 
 /* One that is read */

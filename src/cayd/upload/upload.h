@@ -53,6 +53,8 @@ void op_upload_delete(struct cayd *c, struct request *rq);
 typedef void uploads_fn(void *arg, const struct cay_err *outcome);
 void uploads_remove_group(struct cayd *c, const struct id *tenant, const char *group,
 			  uploads_fn *fn, void *arg);
+/* All uploads of a deleted tenant. */
+void uploads_remove_of_tenant(struct cayd *c, const struct id *tenant);
 
 /* One that is read, a piece at a time.  fn is called once for upload_read_start() and once for each
  * upload_read_next(): with what is in `piece` now, n of them, 0 at the end.  What is opened

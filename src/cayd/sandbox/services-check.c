@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cayd/create/services-check.h"
+#include "cayd/sandbox/services-check.h"
 
 static int service_spec_check(const struct service_spec *all, size_t i, size_t *words,
 			      const char *field, struct cay_err *err)
