@@ -7,6 +7,8 @@
 #include "cayd/core/keeper-link.h"
 #include "cayd/create/create.h"
 #include "cayd/edge/edge-push.h"
+#include "cayd/edge/edge-report.h"
+#include "cayd/edge/preview.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
 #include "cayd/image/pull.h"
@@ -172,6 +174,10 @@ static int cayd_serve(struct cayd *c, struct cay_err *err)
 	struct cayd_signals stop = { .cayd = c };
 	int r = listeners_open(c, err);
 
+	if (r >= 0)
+		r = edge_reports_open(c, err);
+	if (r >= 0)
+		r = previews_open(c, err);
 	if (r >= 0)
 		r = edge_push_open(c, err);
 	if (r < 0)

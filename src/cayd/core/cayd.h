@@ -31,7 +31,6 @@
 #include "db/db.h"
 #include "net/server.h"
 #include "ops/settings.h"
-#include "wire/push.h"
 
 struct keeper_link;
 struct sandboxes;
@@ -44,7 +43,8 @@ struct registries;
 struct tenants;
 struct templates;
 struct api_keys;
-struct edge_report;
+struct edge_reports;
+struct previews;
 struct token_signer;
 struct warm_pools;
 struct uploads;
@@ -63,15 +63,10 @@ struct cayd {
 	struct events *events;
 	struct audit *audit;
 	bool audit_failing; /* and the log says so */
-	/* edge-report.c: when there is all its room again, and what found none */
-	uint64_t refused_full_ns, refused_more[PUSH_REFUSALS];
 	uv_timer_t sweep;
-	uint64_t entrypoints_check_ns; /* when entrypoint.c looks again */
-	uint64_t save_retry_ns;        /* when transition.c writes again what could not be */
 	uv_timer_t drain;
 	uint64_t drain_ns; /* until when; 0: it does not drain */
 	struct metrics metrics;
-	uint64_t end_counts[END_NUM_REASONS]; /* of sandboxes, by reason */
 	struct keeper_link *keeper;
 	struct sandboxes *sandboxes;
 	struct creates *creates;
@@ -80,15 +75,14 @@ struct cayd {
 	struct pull *pulls;                   /* under way */
 	struct tree_import_job *tree_imports; /* imports of files under way */
 	struct uploads *uploads;
-	unsigned preview_probes; /* that wait for a PID 1 */
+	struct previews *previews;
 	struct registries *registries;
-	uint64_t prune_ns; /* when prune.c looks again */
 	/* image_adds and removals under way: of the same image the keeper would do both at
 	 * once, so there are none of one while there are any of the other */
 	unsigned images_unpacking, images_removing;
 	struct edge_push *edge_push;
-	struct edge_report *edge_reports[16]; /* of edges, by their number */
-	struct token_signer *token_signer;    /* what tokens are signed with */
+	struct edge_reports *edge_reports;
+	struct token_signer *token_signer; /* what tokens are signed with */
 	struct tenants *tenants;
 	struct templates *templates;
 	struct node_space node_space;

@@ -99,8 +99,8 @@ static void create_start(struct create_request *w)
 		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
 		 admit_and_create(c, &rq->actor.tenant, &spec, &key, pool_has_match(c, &spec), &sb,
 				  &err) >= 0 &&
-		 sb->life.state == SB_PENDING && !sb->create_slot) {
-		sb->create_slot = &w->slot;
+		 sb->life.state == SB_PENDING && !sb->create.slot) {
+		sb->create.slot = &w->slot;
 		create_reply(sb, rq);
 		return;
 	}
@@ -219,9 +219,9 @@ void create_slot_release(struct sandbox *sb)
 	struct create_queue *q = &sb->cayd->creates->queue;
 	struct create_slot *t;
 
-	if (sb->life.state == SB_PENDING || !sb->create_slot)
+	if (sb->life.state == SB_PENDING || !sb->create.slot)
 		return;
-	t = cay_take(sb->create_slot);
+	t = cay_take(sb->create.slot);
 	/* one that failed says nothing of what making one takes */
 	if (sb->life.state == SB_RUNNING)
 		create_queue_finish(q, t, clk_boot_ns(sb->cayd->clk));

@@ -23,6 +23,13 @@ struct edge_report {
 	struct metrics_edge counts;
 };
 
+struct edge_reports {
+	struct edge_report *rows[REPORT_EDGES]; /* by the number of the edge */
+	uint64_t refused_full_ns;               /* when the whole REPORT_BURST is available again */
+	uint64_t refused_more[PUSH_REFUSALS];   /* refusals not recorded yet, by reason */
+};
+
+[[nodiscard]] int edge_reports_open(struct cayd *c, struct cay_err *err);
 /* An edge of that build (of a HELLO) is there; NULL: its counts are not wanted. */
 [[nodiscard]] struct edge_report *edge_report_create(struct cayd *c,
 						     const uint8_t build[static 32]);

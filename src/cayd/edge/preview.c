@@ -11,9 +11,13 @@
 #define LOOKS_MAX 64 /* who is mute takes its time */
 
 /* One that is made, until it is known whether anybody listens. */
+struct previews {
+	unsigned probes; /* under way */
+};
+
 struct preview_reply {
 	struct request *rq; /* NULL: nobody waits any more */
-	unsigned *probes;   /* cayd's; NULL: nobody was asked */
+	unsigned *probes;   /* NULL: PID 1 was not asked */
 	struct buf origin, url;
 	char token[PREVIEW_TEXT_LEN + 1];
 	const char *header, *value; /* of made.headers */
@@ -53,6 +57,12 @@ static void on_preview_port_status(void *arg, unsigned status, struct slice body
 	preview_reply_free(s);
 }
 
+int previews_open(struct cayd *c, struct cay_err *err)
+{
+	c->previews = calloc(1, sizeof(*c->previews));
+	return c->previews ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+}
+
 static void preview_probe_port(struct cayd *c, const struct preview *p, struct preview_reply *s)
 {
 	static const struct request_events events = { .gone = on_preview_client_gone };
@@ -66,7 +76,7 @@ static void preview_probe_port(struct cayd *c, const struct preview *p, struct p
 	}
 	s->rq->data = s;
 	s->rq->events = &events;
-	s->probes = &c->preview_probes;
+	s->probes = &c->previews->probes;
 	(*s->probes)++;
 	init_call_with_deadline(c, &p->token.sandbox, "GET", target.data, (struct slice){},
 				PREVIEW_PROBE_MS, on_preview_port_status, s);
@@ -151,7 +161,7 @@ void op_sandbox_preview(struct cayd *c, struct request *rq)
 	    preview_reply_fill(c, &base, &p, s, &err) < 0) {
 		request_fail(rq, &err);
 		preview_reply_free(s);
-	} else if (sb->info.state != SB_RUNNING || c->preview_probes >= LOOKS_MAX) {
+	} else if (sb->info.state != SB_RUNNING || c->previews->probes >= LOOKS_MAX) {
 		on_preview_port_status(s, 0, (struct slice){}, NULL);
 	} else {
 		preview_probe_port(c, &p, s);

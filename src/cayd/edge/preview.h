@@ -11,6 +11,7 @@
 
 #define PREVIEW_PROBE_MS 1000
 
+[[nodiscard]] int previews_open(struct cayd *c, struct cay_err *err);
 /* The operation. */
 void op_sandbox_preview(struct cayd *c, struct request *rq);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_CAYD_IMAGE_IMAGE_INTERNAL_H
 #define CAY_CAYD_IMAGE_IMAGE_INTERNAL_H
-/* What image.c and image-store.c share. */
+/* The table of images, for image.c, image-store.c and prune.c. */
 #include "cayd/image/image.h"
 
 #define IMAGE_ROWS_MAX (IMAGES_MAX + LAYERS_MAX)
@@ -14,6 +14,7 @@ struct images {
 	/* image-store.c's: who waits for the write under way, and for the next */
 	struct image_save_waiter *current_waiters, *next_waiters;
 	bool writing;
+	uint64_t prune_due_ns; /* prune.c's, boot clock */
 };
 
 /* A row as the file has it. */

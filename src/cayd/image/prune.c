@@ -2,7 +2,7 @@
 #include "cayd/image/prune.h"
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/image/image.h"
+#include "cayd/image/image-internal.h"
 
 #define OFTEN_NS NS_PER_S
 #define SELDOM_NS (60 * NS_PER_S)
@@ -149,10 +149,10 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 	uint64_t keep = s->images_keep_ms * NS_PER_MS, every = keep / 10;
 	uint64_t wall = clk_wall_ns(c->clk);
 
-	if (now < c->prune_ns)
+	if (now < c->images->prune_due_ns)
 		return;
 	every = !keep || every > SELDOM_NS ? SELDOM_NS : every;
-	c->prune_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
+	c->images->prune_due_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
 	images_flush(c->images);
 	if ((keep || s->images_size) && keeper_is_up(c->keeper))
 		(void)prune_start(c, NULL, keep && wall > keep ? wall - keep : 0,

@@ -165,7 +165,7 @@ static void on_event_durable(void *arg, const struct cay_err *outcome)
 	struct sandbox *sb = outcome->code ? sandbox_find(n->cayd->sandboxes, &n->sandbox) : NULL;
 
 	if (sb)
-		sb->event_unwritten = true; /* what it is then is told as soon as it can be */
+		sb->event.unwritten = true; /* what it is then is told as soon as it can be */
 	if (!outcome->code && n->text)
 		event_ring_append(all, n->seq, &n->tenant, &n->sandbox, n->group,
 				  slice_of(n->text));
@@ -236,7 +236,7 @@ static void event_record_state(struct sandbox *sb)
 		free(n);
 		return;
 	}
-	sb->event_unwritten = false;
+	sb->event.unwritten = false;
 	row.text = (struct slice){ text.data, text.len };
 	*n = (struct event_write){
 		.cayd = c, .seq = e.seq, .tenant = e.tenant, .sandbox = e.sandbox
@@ -261,7 +261,7 @@ void events_retry_unwritten(struct cayd *c, uint64_t now)
 		return;
 	c->events->retry_ns = now + RETRY_NS;
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
-		if (sb->event_unwritten && !sb->holds)
+		if (sb->event.unwritten && !sb->holds)
 			event_record_state(sb);
 }
 

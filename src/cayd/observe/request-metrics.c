@@ -84,7 +84,7 @@ static void metric_put_ends(void *arg, struct metrics_out *to)
 	const struct cayd *c = arg;
 
 	for (unsigned i = 0; i < END_NUM_REASONS; i++)
-		metrics_write_value(to, end_reasons[i], c->end_counts[i]);
+		metrics_write_value(to, end_reasons[i], sandboxes_get_end_counts(c->sandboxes)[i]);
 }
 
 static void metric_put_creates_waiting(void *arg, struct metrics_out *to)
@@ -199,9 +199,9 @@ static void metric_put_edges(void *arg, struct metrics_out *to)
 /* The next that tells us its counts, from *at on; NULL when there is none. */
 static const struct edge_report *edge_report_next(const struct cayd *c, unsigned *at)
 {
-	while (*at < REPORT_EDGES && !c->edge_reports[*at])
+	while (*at < REPORT_EDGES && !c->edge_reports->rows[*at])
 		++*at;
-	return *at < REPORT_EDGES ? c->edge_reports[(*at)++] : NULL;
+	return *at < REPORT_EDGES ? c->edge_reports->rows[(*at)++] : NULL;
 }
 
 static void metric_put_edge_answers(void *arg, struct metrics_out *to)

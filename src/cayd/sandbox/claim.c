@@ -177,11 +177,11 @@ static void claim_send_limits(struct claim_call *k)
 	const struct limits *l = &sb->info.limits;
 	struct verb_limits q = { .sandbox = sb->info.id, .generation = sb->life.generation };
 
-	if (sb->limits_to_set & LIMIT_MEMORY)
+	if (sb->claim.limits_to_set & LIMIT_MEMORY)
 		q.memory_bytes = l->memory_bytes;
-	if (sb->limits_to_set & LIMIT_CPU)
+	if (sb->claim.limits_to_set & LIMIT_CPU)
 		q.cpu_milli = (uint32_t)l->cpu_milli;
-	if (sb->limits_to_set & LIMIT_PIDS)
+	if (sb->claim.limits_to_set & LIMIT_PIDS)
 		q.pids = (uint32_t)l->pids;
 	k->parts_left++;
 	keeper_call(sb->cayd->keeper, VERB_LIMITS, &q, -EBADF, on_claim_limits_set, k);
@@ -202,7 +202,7 @@ void claim_start(struct sandbox *sb)
 	if (claim_body_encode(sb, &body) <
 	    0) /* PID 1 refuses an empty one, and that is the outcome */
 		buf_clear(&body);
-	if (sb->life.claimed && sb->limits_to_set)
+	if (sb->life.claimed && sb->claim.limits_to_set)
 		claim_send_limits(k);
 	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_CLAIM,
 		  (struct slice){ buf_str(&body), body.len }, on_claim_reply, k);

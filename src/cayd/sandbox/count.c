@@ -111,12 +111,12 @@ static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *s
 				   : kind == COUNT_TEMPLATE ? sb->info.template
 							    : "";
 
-		if (to & ~sb->counted_as & 1u << kind)
+		if (to & ~sb->count.kinds & 1u << kind)
 			sandbox_counts_increment(t, kind, tenant, text);
-		else if (sb->counted_as & ~to & 1u << kind)
+		else if (sb->count.kinds & ~to & 1u << kind)
 			sandbox_counts_decrement(t, kind, tenant, text);
 	}
-	sb->counted_as = to;
+	sb->count.kinds = to;
 }
 
 void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb)

@@ -70,7 +70,7 @@ static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status
 	sb->info.end.has_exit_code = !e->signal;
 	sb->info.end.exit_code = e->exit_code;
 	sb->info.end.signal = e->signal && n > 0 ? sandbox_copy_text(sb, text) : NULL;
-	sb->entrypoint_ended = true;
+	sb->entrypoint_poll.ended = true;
 	if (e->signal == SIGKILL && oom_detect(sb))
 		ev.reason = END_OOM;
 	(void)sandbox_apply_event(sb, &ev);
@@ -83,7 +83,7 @@ static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
 	struct sandbox *sb = arg;
 	struct entrypoint_status e;
 
-	sb->entrypoint_polling = false;
+	sb->entrypoint_poll.under_way = false;
 	if (status == 200 && entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) >= 0) {
 		entrypoint_record_exec(sb, &e);
 		if (e.state == ENTRYPOINT_ENDED && sb->life.on_exit == ON_EXIT_END)
@@ -96,19 +96,21 @@ static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
 static bool entrypoint_needs_poll(const struct sandbox *sb)
 {
 	return sb->life.state == SB_RUNNING && sb->life.entry &&
-	       sb->life.pending_effect != DO_ENTRYPOINT && !sb->entrypoint_polling &&
-	       !sb->entrypoint_ended && (sb->life.on_exit == ON_EXIT_END || !sb->info.entry);
+	       sb->life.pending_effect != DO_ENTRYPOINT && !sb->entrypoint_poll.under_way &&
+	       !sb->entrypoint_poll.ended && (sb->life.on_exit == ON_EXIT_END || !sb->info.entry);
 }
 
 void entrypoints_poll(struct cayd *c, uint64_t now)
 {
-	if (now < c->entrypoints_check_ns)
+	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
+
+	if (now < due->entrypoint_poll_ns)
 		return;
-	c->entrypoints_check_ns = now + EVERY_NS;
+	due->entrypoint_poll_ns = now + EVERY_NS;
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		if (!entrypoint_needs_poll(sb))
 			continue;
-		sb->entrypoint_polling = true;
+		sb->entrypoint_poll.under_way = true;
 		sb->holds++;
 		init_call(c, &sb->info.id, "GET", INIT_PATH_ENTRY, (struct slice){},
 			  on_entrypoint_status, sb);

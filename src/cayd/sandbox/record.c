@@ -18,8 +18,8 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .image_digest = digest,
 				    .range = sb->uid_range,
 				    .home = sb->cgroup_tenant,
-				    .wanted = sb->limits_wanted,
-				    .has_wanted = sb->has_limits_wanted,
+				    .wanted = sb->resize.wanted,
+				    .has_wanted = sb->resize.has_wanted,
 				    .epoch = sb->epoch,
 				    .has_epoch = sb->epoch > SANDBOX_FIRST_EPOCH,
 				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };

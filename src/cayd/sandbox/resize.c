@@ -29,12 +29,12 @@ static bool sandbox_is_running_or_paused(const struct sandbox *sb)
 /* What was refused may have been done by half: what it had is set again. */
 static void resize_revert(struct sandbox *sb, const struct resize *z, const struct cay_err *outcome)
 {
-	sb->limits_wanted = sb->info.limits;
+	sb->resize.wanted = sb->info.limits;
 	if (z->is_revert)
 		log_error(&sb->cayd->log, "limits that were not changed: %s", outcome->msg);
 	if (!z->is_revert && sandbox_is_running_or_paused(sb) && resize_start(sb, NULL, true))
 		return;
-	sb->has_limits_wanted = false;
+	sb->resize.has_wanted = false;
 	sandbox_save(sb, true);
 }
 
@@ -68,11 +68,11 @@ static void resize_finish(struct resize *z, const struct cay_err *outcome)
 {
 	struct sandbox *sb = z->sandbox;
 
-	sb->resizing = false;
+	sb->resize.under_way = false;
 	z->err = *outcome;
 	if (!outcome->code) {
-		sb->info.limits = sb->limits_wanted;
-		sb->has_limits_wanted = false;
+		sb->info.limits = sb->resize.wanted;
+		sb->resize.has_wanted = false;
 		sandbox_save(sb, true);
 	} else if (!resize_outcome_is_unknown(outcome)) {
 		resize_revert(sb, z, outcome);
@@ -103,14 +103,14 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 	const struct sandbox *sb = z->sandbox;
 	struct verb_limits q = { .sandbox = sb->info.id,
 				 .generation = sb->life.generation,
-				 .memory_bytes = sb->limits_wanted.memory_bytes,
-				 .cpu_milli = (uint32_t)sb->limits_wanted.cpu_milli,
-				 .pids = (uint32_t)sb->limits_wanted.pids };
+				 .memory_bytes = sb->resize.wanted.memory_bytes,
+				 .cpu_milli = (uint32_t)sb->resize.wanted.cpu_milli,
+				 .pids = (uint32_t)sb->resize.wanted.pids };
 	struct cay_err err = *outcome;
 
 	if (!sandbox_is_in_memory(sb)) { /* else it is as large as it was made */
-		q.disk_bytes = sb->limits_wanted.disk_bytes;
-		q.disk_inodes = sb->limits_wanted.disk_inodes;
+		q.disk_bytes = sb->resize.wanted.disk_bytes;
+		q.disk_inodes = sb->resize.wanted.disk_inodes;
 	}
 	if (!err.code && sb->save_error.code)
 		err = sb->save_error;
@@ -133,7 +133,7 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 		return false;
 	*z = (struct resize){ .sandbox = sb, .rq = rq, .is_revert = back };
 	sb->holds++;
-	sb->resizing = true;
+	sb->resize.under_way = true;
 	if (rq) {
 		rq->data = z;
 		rq->events = &events;
@@ -146,7 +146,7 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 void resize_retry(struct sandbox *sb)
 {
 	/* one that cannot be begun is tried again when there is a keeper the next time */
-	if (sb->has_limits_wanted && !sb->resizing && sandbox_is_running_or_paused(sb))
+	if (sb->resize.has_wanted && !sb->resize.under_way && sandbox_is_running_or_paused(sb))
 		(void)resize_start(sb, NULL, false);
 }
 
@@ -160,19 +160,19 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 		return;
 	}
-	if (!sandbox_is_running_or_paused(sb) || sb->has_limits_wanted) {
+	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
 		request_refuse(rq, CAY_E_STATE,
-			       sb->has_limits_wanted ? "another change of its limits is under way"
+			       sb->resize.has_wanted ? "another change of its limits is under way"
 						     : "the sandbox does not run");
 		return;
 	}
-	if (limits_apply_change(sb, rq->body, &sb->limits_wanted, &err) < 0) {
+	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
-	sb->has_limits_wanted = true;
+	sb->resize.has_wanted = true;
 	if (!resize_start(sb, rq, false)) {
-		sb->has_limits_wanted = false;
+		sb->resize.has_wanted = false;
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 	}
 }

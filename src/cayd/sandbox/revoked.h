@@ -8,6 +8,7 @@
  * is free.  tenant/revoke.c fills the slots.
  */
 #include "cayd/sandbox/sandbox.h"
+#include "wire/push.h"
 
 #define REVOKED_MAX PUSH_REVOKED_MAX
 

@@ -25,6 +25,8 @@ struct sandboxes {
 	struct sandbox *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
 	struct sandbox *newest, *oldest;
 	struct sandbox_counts *counts;
+	struct sandbox_due due;
+	uint64_t end_counts[END_NUM_REASONS];
 	uint64_t seq;
 	unsigned n, n_ended, n_ending;
 	uint32_t next_uid_range;
@@ -188,6 +190,16 @@ unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *t
 	return n;
 }
 
+struct sandbox_due *sandboxes_get_due(struct sandboxes *all)
+{
+	return &all->due;
+}
+
+const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all)
+{
+	return all->end_counts;
+}
+
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all)
 {
 	return all->counts;
@@ -334,7 +346,7 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	if (!life_is_finished(&sb->life) || before >= SB_TERMINATED)
 		return;
 	if (sandbox_describe(sb)->has_end && !sb->life.warm)
-		sb->cayd->end_counts[sb->info.end.reason]++;
+		all->end_counts[sb->info.end.reason]++;
 	uid_range_release(all, sb->uid_range);
 	all->n_ended++;
 	if (sb->life.failed && kept < FAILED_KEPT_NS)
@@ -544,7 +556,7 @@ int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 		return -ENOMEM;
 	}
 	sandbox_counts_update(all->counts, sb);
-	sb->limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
+	sb->claim.limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
 	sandbox_unlink_order(all, sb);
 	sb->seq = ++all->seq;
 	sandbox_index_names(all, sb);
@@ -564,19 +576,19 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	sb->life = *life;
 	life_reset_transient(&sb->life);
 	/* who was taking it when we died may have changed them */
-	sb->limits_to_set = life->warm ? LIMIT_ALL : 0;
+	sb->claim.limits_to_set = life->warm ? LIMIT_ALL : 0;
 	sb->info = *from;
 	sb->info.state = life->state;
 	sb->seq = seq;
 	sb->uid_range = (uint32_t)record->range;
 	sb->cgroup_tenant = record->home.noun ? record->home : from->tenant;
-	sb->limits_wanted = record->wanted;
-	sb->has_limits_wanted = record->has_wanted;
+	sb->resize.wanted = record->wanted;
+	sb->resize.has_wanted = record->has_wanted;
 	if (record->has_epoch)
 		sb->epoch = (uint32_t)record->epoch;
 	sb->info.image = sandbox_copy_text(sb, from->image);
 	sb->info.template = sandbox_copy_text(sb, from->template);
-	sb->info.limits.given = sb->limits_wanted.given =
+	sb->info.limits.given = sb->resize.wanted.given =
 		0; /* all of them, also those it had not heard of */
 	sb->info.name = sandbox_copy_text(sb, from->name);
 	sb->info.group = sandbox_copy_text(sb, from->group);

@@ -16,43 +16,66 @@
 
 struct sandbox {
 	struct life life;
-	struct sandbox_info info; /* texts live in the pool */
+	struct sandbox_info info; /* texts live in the arena */
 	struct field_map env;
 	struct field_texts entrypoint;
-	struct field_list services;       /* struct service_spec */
-	struct limits limits_wanted;      /* limits it is to have; resize.c's */
-	bool has_limits_wanted, resizing; /* and the keeper is at it */
-	const char *idempotency_key,
-		*idempotency_hash; /* idempotency key, and what it was used for */
-	struct cay_err failure;    /* why it failed, for who waits for it */
-	uint64_t seq;
+	struct field_list services;                     /* struct service_spec */
+	const char *idempotency_key, *idempotency_hash; /* the hash is of the request */
+	struct cay_err failure;                         /* why it could not be started */
+	uint64_t seq;                                   /* grows with each create */
 	uint32_t uid_range;
-	uint8_t image[32];
-	uint32_t epoch;                /* older tokens of it are void */
-	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL; revoke.c's */
-	struct id cgroup_tenant; /* the tenant in whose cgroup it is: who is taken does not move */
-	/* the rest is sandbox.c's, waiters.c's and transition.c's */
+	uint8_t image[32];             /* digest */
+	uint32_t epoch;                /* tokens of an older epoch are void */
+	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL */
+	struct id cgroup_tenant;       /* whose cgroup holds it: a claim does not move it */
+	bool other_boot;               /* the journal has it from before the machine started */
+
+	/* sandbox.c, waiters.c, transition.c */
 	struct cayd *cayd;
 	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
-	const char *end_detail;    /* the detail of the end that is about to be */
+	const char *end_detail;    /* set before the event that ends it */
 	uint64_t changed_boot_ns;  /* when its state changed last */
-	uint64_t forget_boot_ns;   /* when nobody need remember it */
+	uint64_t forget_boot_ns;   /* when its record may be forgotten */
 	unsigned holds;            /* calls under way that have this pointer */
-	unsigned unsaved;          /* of them, writes somebody waits for */
-	struct cay_err save_error; /* why the journal has not what it is; it is written again */
-	bool entrypoint_polling, entrypoint_ended; /* entrypoint.c's */
-	bool event_unwritten;                      /* an event about it could not be written */
-	bool other_boot; /* the journal has it from before the machine started */
+	unsigned unsaved;          /* of them, writes that replies or effects wait for */
+	struct cay_err save_error; /* the journal lacks its row; the write is repeated */
 	uv_poll_t *pid1_poll;
 	int pidfd;
-	struct create_slot *create_slot; /* while it is made; create.c's */
-	struct warm_pool *warm_pool;     /* warm, and of this one; pool.c's, as is the next */
-	struct sandbox *next_warm;
-	unsigned limits_to_set; /* which limits are not known to be those it was started with */
-	unsigned counted_as;    /* what it is counted as; count.c's */
 	struct sandbox_waiter *waiters;
-	bool disk_query_pending; /* the keeper is asked for its disk; usage.c's */
 	struct arena arena;
+
+	/* each the state of one module, which alone changes it */
+	struct {
+		struct limits wanted; /* journaled; the keeper has yet to set them */
+		bool has_wanted, under_way;
+	} resize;
+	struct {
+		unsigned limits_to_set; /* LIMIT_ bits that may differ from those it started with */
+	} claim;
+	struct {
+		bool under_way, ended;
+	} entrypoint_poll;
+	struct {
+		unsigned kinds; /* what it is counted as, a bit for each enum count_kind */
+	} count;
+	struct {
+		bool disk_query_pending;
+	} usage;
+	struct {
+		struct create_slot *slot; /* NULL unless a create waits for it */
+	} create;
+	struct {
+		struct warm_pool *of; /* NULL unless it is warm */
+		struct sandbox *next;
+	} pool;
+	struct {
+		bool unwritten; /* its last event could not be written */
+	} event;
+};
+
+/* When periodic work is next due (boot clock); each used by one module. */
+struct sandbox_due {
+	uint64_t save_retry_ns, entrypoint_poll_ns;
 };
 
 /* What a request waits for. */
@@ -138,6 +161,9 @@ unsigned sandboxes_count_live(const struct sandboxes *all);
 /* Those that are not ending either. */
 unsigned sandboxes_count_placed(const struct sandboxes *all);
 unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant);
+struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
+/* How many ended by each reason since start; END_NUM_REASONS of them. */
+const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 void uid_range_reserve(struct sandboxes *all, uint32_t range);
 /* Another one; what it had is somebody's whom the journal does not know, and stays taken. */

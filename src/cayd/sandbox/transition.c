@@ -400,17 +400,19 @@ int sandbox_watch_pid1(struct sandbox *sb, int pidfd)
 
 void sandboxes_sweep(struct cayd *c, uint64_t now)
 {
+	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
+
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		if (life_next_deadline(&sb->life) <= now)
 			(void)sandbox_apply_event(sb,
 						  &(struct life_event){ .kind = LIFE_DEADLINE });
-		if (now < c->save_retry_ns)
+		if (now < due->save_retry_ns)
 			continue;
 		if (sb->save_error.code && !sb->holds)
 			sandbox_save(sb, false);
 		if (keeper_is_up(c->keeper))
 			resize_retry(sb);
 	}
-	if (now >= c->save_retry_ns)
-		c->save_retry_ns = now + AGAIN_NS;
+	if (now >= due->save_retry_ns)
+		due->save_retry_ns = now + AGAIN_NS;
 }

@@ -71,7 +71,7 @@ static void on_usage_disk_reply(void *arg, const struct cay_err *outcome, const 
 	struct usage_query *l = arg;
 	struct verb_usage_reply now;
 
-	l->sandbox->disk_query_pending = false;
+	l->sandbox->usage.disk_query_pending = false;
 	if (!outcome->code) {
 		memcpy(&now, reply, sizeof(now));
 		l->disk_bytes = now.disk_bytes;
@@ -86,8 +86,8 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	struct verb_box q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
 	/* one at a time: a worker waits for the sandbox's lock, and there are few of them */
-	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->disk_query_pending) {
-		l->sandbox->disk_query_pending = true;
+	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->usage.disk_query_pending) {
+		l->sandbox->usage.disk_query_pending = true;
 		keeper_call(l->keeper, VERB_USAGE, &q, -EBADF, on_usage_disk_reply, l);
 	} else {
 		usage_reply(l);

@@ -73,7 +73,7 @@ static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandb
 
 static bool pool_has_ready(const struct warm_pool *s, const struct sandbox *sb)
 {
-	for (const struct sandbox *at = s->ready; at; at = at->next_warm)
+	for (const struct sandbox *at = s->ready; at; at = at->pool.next)
 		if (at == sb)
 			return true;
 	return false;
@@ -84,18 +84,18 @@ static void pool_remove_ready(struct warm_pool *s, struct sandbox *sb)
 	struct sandbox **at = &s->ready;
 
 	while (*at != sb)
-		at = &(*at)->next_warm;
-	*at = sb->next_warm;
+		at = &(*at)->pool.next;
+	*at = sb->pool.next;
 	if (!*at)
 		s->ready_tail = at;
-	sb->next_warm = NULL;
+	sb->pool.next = NULL;
 	s->n_ready--;
 }
 
 /* It is nobody's of ours any more. */
 static void pool_remove_sandbox(struct sandbox *sb)
 {
-	struct warm_pool *s = sb->warm_pool;
+	struct warm_pool *s = sb->pool.of;
 
 	if (pool_has_ready(s, sb)) {
 		pool_remove_ready(s, sb);
@@ -103,12 +103,12 @@ static void pool_remove_sandbox(struct sandbox *sb)
 		s->n_starting--;
 		sb->cayd->warm_pools->n_starting--;
 	}
-	sb->warm_pool = NULL;
+	sb->pool.of = NULL;
 }
 
 static void pool_add_starting(struct warm_pool *s, struct sandbox *sb)
 {
-	sb->warm_pool = s;
+	sb->pool.of = s;
 	s->n_starting++;
 	sb->cayd->warm_pools->n_starting++;
 }
@@ -134,7 +134,7 @@ static void pool_count_failure(struct warm_pool *s, const struct sandbox *sb)
 
 void pool_sandbox_changed(struct sandbox *sb)
 {
-	struct warm_pool *s = sb->warm_pool;
+	struct warm_pool *s = sb->pool.of;
 	bool listed;
 
 	if (!s)
@@ -151,7 +151,7 @@ void pool_sandbox_changed(struct sandbox *sb)
 		s->n_ready++;
 		s->n_failed = 0;
 		*s->ready_tail = sb;
-		s->ready_tail = &sb->next_warm;
+		s->ready_tail = &sb->pool.next;
 		pools_schedule_refill(sb->cayd);
 	}
 }
@@ -168,7 +168,7 @@ static struct sandbox *pool_find_match(const struct warm_pool *s, const struct s
 	struct sandbox *sb = s ? s->ready : NULL;
 
 	while (sb && !warm_sandbox_can_become(sb, spec))
-		sb = sb->next_warm;
+		sb = sb->pool.next;
 	return sb;
 }
 
@@ -223,7 +223,7 @@ static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 	uint64_t kept = 0;
 
 	while (sb) {
-		struct sandbox *next = sb->next_warm;
+		struct sandbox *next = sb->pool.next;
 
 		if (t && kept < t->info.pool.min && warm_sandbox_can_become(sb, &t->info.defaults))
 			kept++;
