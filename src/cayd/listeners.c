@@ -34,7 +34,7 @@ static int listener_admit_operator(struct request *rq, void *, struct cay_err *e
 	return 0;
 }
 
-/* The key itself, which came with the request; nothing when there is not one. */
+/* The secret that came with the request; empty when there is none. */
 static struct slice actor_bearer_key(const struct http_head *h)
 {
 	static const char scheme[] = "bearer ";
@@ -45,15 +45,16 @@ static struct slice actor_bearer_key(const struct http_head *h)
 	return (struct slice){ text.p + sizeof(scheme) - 1, text.n - (sizeof(scheme) - 1) };
 }
 
-/* An edge reads what the world sends and may be broken into: its word is enough only for
- * what it could do without us.  It knows every key's id, but none of their secrets. */
+/* An edge parses bytes of strangers and may be compromised: it can vouch only for actors that it
+ * could impersonate anyway. It has every key's id and hash, but no secret. */
 static bool actor_is_proved(const struct cayd *c, const struct actor *a, const struct http_head *h)
 {
 	if (a->scope == SCOPE_PUBLIC)
 		return true;
 	if (a->key.noun != ID_NONE)
 		return key_secret_matches(c, &a->key, actor_bearer_key(h));
-	/* a token, which edges check; or another issuer's word.  Neither makes an operator. */
+	/* a token, which edges check, or a JWT of another issuer; neither gives the operator's
+	 * scope */
 	return a->scope <= SCOPE_WRITE && (a->one_sandbox || c->settings.jwt_keys[0]);
 }
 
@@ -84,7 +85,7 @@ static const struct {
 };
 static_assert(ARRAY_SIZE(control_listeners) == ARRAY_SIZE(((struct cayd *)0)->listeners));
 
-/* One that is there is taken if it is ours. */
+/* A directory that exists is used if it is ours. */
 static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
 {
 	auto_close int run = open(c->settings.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

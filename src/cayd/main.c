@@ -155,7 +155,7 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 		daemon_reload_settings(c->argc, c->argv, &c->settings, &c->log);
 		return;
 	}
-	if (c->drain_ns) { /* asked twice: at once */
+	if (c->drain_ns) { /* a second signal stops at once */
 		uv_stop(&c->loop);
 		return;
 	}
@@ -212,7 +212,8 @@ static int cayd_start(struct cayd *c, struct cay_err *err)
 		r = keys_open(c, err);
 	if (r >= 0)
 		r = clk_read_boot_id(c->boot);
-	/* before the keeper hears of us: who has no journal must not fence who has */
+	/* before the hello to the keeper, which fences out every other cayd: only the one that
+	 * holds the journal may do that */
 	if (r >= 0)
 		r = db_open(c->db_dir, &c->loop, &c->db, err);
 	if (r >= 0)
@@ -265,7 +266,7 @@ int main(int argc, char **argv)
 		return 0; /* --check, --version */
 	if (r >= 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	/* some wait for a disk, and others are not to wait for them */
+	/* workers block on the disk; short jobs must not queue after long ones */
 	if (r >= 0 && setenv("UV_THREADPOOL_SIZE", WORKERS, 0) < 0)
 		r = cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)

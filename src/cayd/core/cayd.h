@@ -54,7 +54,7 @@ struct cayd {
 	struct log log;
 	const struct cayd_hooks *hooks;
 	const struct clk *clk;
-	int argc; /* to read the settings again */
+	int argc; /* for reading the settings again */
 	char **argv;
 	uv_loop_t loop;
 	int db_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
@@ -62,10 +62,10 @@ struct cayd {
 	struct db *db;
 	struct events *events;
 	struct audit *audit;
-	bool audit_failing; /* and the log says so */
+	bool audit_failing; /* logged once until a write succeeds */
 	uv_timer_t sweep;
 	uv_timer_t drain;
-	uint64_t drain_ns; /* until when; 0: it does not drain */
+	uint64_t drain_ns; /* when draining gives up; 0: not draining */
 	struct metrics metrics;
 	struct keeper_link *keeper;
 	struct sandboxes *sandboxes;
@@ -77,24 +77,24 @@ struct cayd {
 	struct uploads *uploads;
 	struct previews *previews;
 	struct registries *registries;
-	/* image_adds and removals under way: of the same image the keeper would do both at
-	 * once, so there are none of one while there are any of the other */
+	/* unpacks and removals under way: the keeper would run both on the same image, so either
+	 * counter is 0 */
 	unsigned images_unpacking, images_removing;
 	struct edge_push *edge_push;
 	struct edge_reports *edge_reports;
-	struct token_signer *token_signer; /* what tokens are signed with */
+	struct token_signer *token_signer;
 	struct tenants *tenants;
 	struct templates *templates;
 	struct node_space node_space;
-	struct warm_pools *warm_pools; /* warm sandboxes of them */
+	struct warm_pools *warm_pools;
 	struct api_keys *keys;
 	struct server *listeners[2];
 };
 
-/* Whose the operator's own sandboxes are; and those that are nobody's yet, or a build's, which
- * no list shows and no request is made for. */
+/* The operator's tenant; and the owners of warm sandboxes and of builds, which no list shows and no
+ * request can name. */
 extern const struct id default_tenant, warm_tenant, build_tenant;
 
-/* Operations that control carries out; and those a sandbox does. */
+/* Operations that control carries out itself; operations that a sandbox's PID 1 carries out. */
 request_fn control_request_handle, sandbox_request_relay;
 #endif

@@ -29,12 +29,12 @@ struct keeper_pending_call {
 struct keeper_link {
 	struct cayd *cayd;
 	int fd;
-	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
-	bool greeted;    /* it answered our hello: others may call */
+	uv_poll_t *poll; /* NULL while disconnected; freed by its close */
+	bool greeted;    /* it answered our hello: calls are accepted */
 	uv_timer_t retry;
 	uint64_t seq;
 	uint32_t runtimes, disk;
-	struct keeper_pending_call *first, **last; /* in the order they were made */
+	struct keeper_pending_call *first, **last; /* in order of their calls */
 	struct keeper_pending_call **unsent;       /* the first that is not sent yet */
 	unsigned n_calls;
 };
@@ -169,7 +169,7 @@ enum verb_disk keeper_disk_kind(const struct keeper_link *l)
 	return (enum verb_disk)l->disk;
 }
 
-/* Take a call off the list and tell it. */
+/* Unlink a call and run its callback. */
 static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call **at,
 			       const struct cay_err *outcome, const void *reply, int fd)
 {
@@ -214,7 +214,7 @@ static void keeper_link_flush(struct keeper_link *l)
 		int r = seqpacket_send(l->fd, &c->request, c->request.head.size, c->fd);
 
 		if (r == -EAGAIN)
-			return; /* at POLLOUT */
+			return; /* continued at POLLOUT */
 		if (r < 0) {
 			keeper_link_drop(l, strerror(-r)); /* NOLINT(concurrency-mt-unsafe) */
 			return;
@@ -245,7 +245,7 @@ static void keeper_link_read_replies(struct keeper_link *l)
 		while (*at && (*at)->request.head.seq != head.seq)
 			at = &(*at)->next;
 		if (!*at && head.seq <= l->seq) {
-			/* its worker died between the answer and its end: answered twice */
+			/* the worker died after its reply, so the keeper replied once more */
 			cay_closep(&fd);
 			continue;
 		}
@@ -340,7 +340,7 @@ void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, k
 	fn(arg, &err, NULL, -EBADF);
 }
 
-/* Back again */
+/* Reconnect */
 
 static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
@@ -359,8 +359,8 @@ static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void
 	l->cayd->hooks->keeper_up(l->cayd);
 }
 
-/* A keeper that was just started may have much to look at before it answers, so the
- * answer comes to the loop, as all others do. */
+/* A keeper that has just started may take long to scan before it replies, so the reply comes to the
+ * loop. */
 static void on_keeper_retry_timer(uv_timer_t *t)
 {
 	struct keeper_link *l = t->data;

@@ -10,16 +10,17 @@
 
 struct prune {
 	struct cayd *cayd;
-	struct request *rq;  /* NULL: the sweeper's, or nobody waits any more */
-	uint64_t before_ns;  /* those used last before that go (wall) */
-	uint64_t size;       /* and others while all take more; UINT64_MAX: never */
-	uint64_t skipped_ns; /* those used before were refused by the keeper, or are in use */
+	struct request *rq; /* NULL: a periodic run, or the client left */
+	uint64_t before_ns; /* remove images last used before this (wall clock) */
+	uint64_t size;      /* and more, oldest first, while all take more than this; UINT64_MAX: no
+			       limit */
+	uint64_t skipped_ns; /* images used before this have been considered */
 	struct id removing;
 	struct buf out;
 	struct jw reply;
 };
 
-/* An image may have several names: one that stays keeps it. */
+/* An image with several names is in use if one of its names is. */
 bool image_is_in_use(struct cayd *c, const struct image *row)
 {
 	const struct image *other;
@@ -31,8 +32,8 @@ bool image_is_in_use(struct cayd *c, const struct image *row)
 	return false;
 }
 
-/* Used longest ago among those behind the ones that were looked at; *ret_bytes is what
- * all that were pulled take.  A layer goes for its age only: it has little of its own. */
+/* The least recently used image used after behind_ns. *ret_bytes is the size of all pulled images.
+ * A layer is removed for its age only: its own size is small. */
 static const struct image *prune_find_oldest(struct cayd *c, uint64_t behind_ns, uint64_t before_ns,
 					     uint64_t *ret_bytes)
 {
@@ -102,7 +103,8 @@ static void prune_remove_image(struct prune *p, const struct image *row)
 	image_set_removing(p->cayd->images, &p->removing, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));
 	if (image_count_names(p->cayd->images, row->digest) > 1)
-		on_prune_image_removed(p, &none, NULL, -EBADF); /* its files are another's, too */
+		on_prune_image_removed(p, &none, NULL,
+				       -EBADF); /* another name has the same files */
 	else
 		keeper_call(p->cayd->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_prune_image_removed,
 			    p);

@@ -16,11 +16,11 @@
 #include "text/reference.h"
 
 #define PULLS_MAX 8
-#define PULLS_TENANT_MAX 2 /* begun by creates of one */
+#define PULLS_TENANT_MAX 2 /* started by creates of one tenant */
 #define TICK_MS 250
 #define DIR_FRONT "pull-"
 
-/* Who waits: a request of image.pull, or one of a create that begins again. */
+/* A waiting request: of image.pull, or of a create that is then run again. */
 struct pull_waiter {
 	struct pull_waiter *next;
 	struct pull *pull;
@@ -33,12 +33,13 @@ struct pull {
 	struct pull *next;
 	struct pull_waiter *waits;
 	char *reference, *name;
-	struct id tenant; /* whose create began it; nothing: an operator's */
-	bool pinned;      /* image.pull asked for it: it stays, and goes on when nobody waits */
-	bool arrived;     /* the archive is here and waits */
+	struct id tenant; /* the tenant whose create started it; none: an operator */
+	bool pinned;      /* started by image.pull: the image stays, and the pull goes on without a
+			     client */
+	bool arrived;     /* the archive is complete and waits to be unpacked */
 	enum pull_state state;
 	uint64_t bytes, total, deadline_ns;
-	struct cay_err failed; /* why skopeo was ended */
+	struct cay_err failed; /* why skopeo was killed */
 	char dir[sizeof(DIR_FRONT) + 16];
 	int dir_fd;
 	struct child child;
@@ -52,7 +53,7 @@ static void on_pull_dir_removed(uv_work_t *work, int)
 }
 
 struct pull_dir_removal {
-	uv_work_t work; /* first: it is freed by that */
+	uv_work_t work; /* first: freeing it frees the struct */
 	int tmp;
 	char dir[sizeof(DIR_FRONT) + 16];
 };
@@ -64,13 +65,13 @@ static void pull_dir_remove_work(uv_work_t *work)
 	(void)rmtree_at(r->tmp, r->dir);
 }
 
-/* Gigabytes go slowly, and not on the loop. */
+/* Removing gigabytes takes long, so a worker does it. */
 static void pull_dir_schedule_removal(struct pull *p)
 {
 	struct pull_dir_removal *r = calloc(1, sizeof(*r));
 
 	if (!r)
-		return; /* the next start does it */
+		return; /* pulls_remove_leftovers() does it at the next start */
 	r->tmp = p->cayd->tmp;
 	memcpy(r->dir, p->dir, sizeof(r->dir));
 	if (uv_queue_work(&p->cayd->loop, &r->work, pull_dir_remove_work, on_pull_dir_removed) < 0)
@@ -83,7 +84,7 @@ static void pull_notify_progress(const struct pull *p)
 					    p->total && p->bytes > p->total ? p->total : p->bytes,
 					    p->total, p->total > 0 };
 
-	/* each tenant that waits hears of it once */
+	/* each waiting tenant gets it once */
 	for (const struct pull_waiter *w = p->waits; w; w = w->next) {
 		const struct pull_waiter *seen = p->waits;
 
@@ -113,7 +114,7 @@ static void pull_unlink(struct pull *p)
 	*at = p->next;
 }
 
-/* Each is answered, and may ask anew meanwhile. */
+/* Answer every waiter; a reply may start the same pull again. */
 static void pull_finish(struct pull *p, const struct image *row, const struct cay_err *err)
 {
 	struct pull_waiter *w;
@@ -172,7 +173,7 @@ static void on_pull_unpacked(void *arg, const struct cay_err *outcome, const voi
 			    p);
 }
 
-/* As an upload: the keeper gets the file, and nobody here looks into it. */
+/* As for an import, the keeper gets the file and cayd does not parse it. */
 static void pull_unpack(struct pull *p)
 {
 	auto_close int fd = path_open(p->dir_fd, SKOPEO_ARCHIVE, O_RDONLY, 0);
@@ -191,7 +192,7 @@ static void pull_unpack(struct pull *p)
 	image_unpack_start(p->cayd, fd, on_pull_unpacked, p);
 }
 
-/* Why it need not go on, or cannot. */
+/* Whether and why to stop. */
 static bool pull_must_stop(struct pull *p, struct cay_err *err)
 {
 	if (!p->waits && !p->pinned)
@@ -201,7 +202,7 @@ static bool pull_must_stop(struct pull *p, struct cay_err *err)
 	return err->code;
 }
 
-/* What goes may be the same image, and the keeper would do both at once. */
+/* A removal under way may be of the same image, and the keeper would run both at once. */
 static void pull_unpack_if_idle(struct pull *p)
 {
 	struct cay_err err = {};
@@ -211,7 +212,7 @@ static void pull_unpack_if_idle(struct pull *p)
 		return;
 	}
 	if (p->cayd->images_removing)
-		return; /* the next tick looks again */
+		return; /* retried at the next tick */
 	p->arrived = false;
 	pull_unpack(p);
 }
@@ -304,7 +305,7 @@ static void on_pull_timer(uv_timer_t *t)
 	}
 	if (pull_must_stop(p, &err))
 		pull_abort(p, err.code, err.msg);
-	/* the blobs, and the archive made of them */
+	/* the blobs and the archive that skopeo writes from them */
 	if (p->bytes > 2 * s->images_pull_max + MIB(1))
 		pull_abort(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
 	if (clk_boot_ns(p->cayd->clk) > p->deadline_ns)
@@ -336,7 +337,7 @@ static int pull_dir_create(struct pull *p)
 	return r;
 }
 
-/* One that was ended is nobody's to wait for. */
+/* A pull that is being stopped cannot be joined. */
 static struct pull *pull_find(struct cayd *c, const char *reference, const char *name)
 {
 	for (struct pull *p = c->pulls; p; p = p->next) {
@@ -348,7 +349,7 @@ static struct pull *pull_find(struct cayd *c, const char *reference, const char 
 	return NULL;
 }
 
-/* Whether there is a place for one more, for the image, and for this tenant. */
+/* Limits of pulls, of images, and of this tenant. */
 static int pull_check_room(struct cayd *c, const struct id *tenant, const char *name,
 			   struct cay_err *err)
 {
@@ -402,10 +403,10 @@ static void on_pull_client_gone(struct request *rq)
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
-	free(w); /* who asks again before the next tick finds it further */
+	free(w); /* a client that asks again before the next tick joins it */
 }
 
-/* From the loop: none of the callers has to expect an answer at once. */
+/* From a timer, so that no caller is answered inside its own call. */
 static void on_pull_start_timer(uv_timer_t *t)
 {
 	struct pull *p = t->data;

@@ -67,7 +67,7 @@ static int skopeo_args_format(const struct skopeo *job, struct skopeo_args *w,
 
 #define WORD BUF_INIT(KIB(8))
 
-/* setpriv has it die with us, prlimit bounds what it writes; both become it. */
+/* setpriv makes it die with cayd, prlimit bounds its files; both exec the next. */
 int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *err)
 {
 	CAY_CLEANUP(skopeo_args_fini)

@@ -11,7 +11,7 @@
 #define BODY_MAX KIB(256)
 #define EVERY_NS (UINT64_C(500) * NS_PER_MS)
 
-/* Which exec it is; the row has it from now on. */
+/* The exec's id, which the row has from now on. */
 static void entrypoint_record_exec(struct sandbox *sb, const struct entrypoint_status *e)
 {
 	char id[ID_TEXT_LEN + 1];
@@ -53,7 +53,7 @@ void entrypoint_start(struct sandbox *sb)
 
 	field_encode(&exec_run_table, NULL, &run, &w);
 	if (jw_finish(&w) < 0)
-		buf_clear(&body); /* PID 1 refuses it, and that is the outcome */
+		buf_clear(&body); /* PID 1 refuses an empty body, and that is the outcome */
 	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_ENTER,
 		  (struct slice){ buf_str(&body), body.len }, on_entrypoint_start_reply, sb);
 }
@@ -92,7 +92,7 @@ static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
 	sandbox_release(sb);
 }
 
-/* Those whose end matters, and those of which a crash took the name. */
+/* Entrypoints whose end ends the sandbox, and those whose exec id a crash has lost. */
 static bool entrypoint_needs_poll(const struct sandbox *sb)
 {
 	return sb->life.state == SB_RUNNING && sb->life.entry &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keep - texts and maps that live as long as their sandbox; labels are changed in it */
+/* labels - texts and maps in the arena of a sandbox, and changes of its labels */
 #include "cayd/sandbox/sandbox.h"
 
 const char *sandbox_copy_text(struct sandbox *sb, const char *text)

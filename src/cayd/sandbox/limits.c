@@ -9,7 +9,7 @@
 #define DISK_BYTES (UINT64_C(10) << 30)
 #define DISK_INODES (UINT64_C(1) << 20)
 
-/* What each kind of quota can see to. */
+/* What each kind of quota can limit. */
 static const struct {
 	bool bytes, inodes;
 } disk_quota_kinds[VERB_DISK_NUM] = {
@@ -82,7 +82,7 @@ bool sandbox_is_in_memory(const struct sandbox *sb)
 	return sb->info.storage == STORAGE_MEMORY;
 }
 
-/* What a PID 1 and its mounts are made with, and its disk. */
+/* Limits that are fixed when PID 1, its mounts and its disk are created. */
 bool sandbox_limits_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
 	const struct limits *a = &sb->info.limits;
@@ -114,7 +114,7 @@ bool sandbox_limits_match_spec(const struct sandbox *sb, const struct sandbox_cr
 	       a->output_bytes == l.output_bytes;
 }
 
-/* What PID 1 and its mounts were made with. */
+/* Limits that were fixed when PID 1 and its mounts were created. */
 static const char *limits_change_find_fixed(const struct sandbox *sb, const struct limits_change *q)
 {
 	bool memory = sandbox_is_in_memory(sb);
@@ -130,7 +130,7 @@ static const char *limits_change_find_fixed(const struct sandbox *sb, const stru
 	return memory && q->has_disk_inodes ? "disk_inodes" : NULL;
 }
 
-/* What no quota sees to. */
+/* Limits that no quota enforces. */
 static const char *limits_change_find_no_quota(const struct limits *l,
 					       const struct limits_change *q)
 {

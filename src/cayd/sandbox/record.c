@@ -45,7 +45,7 @@ int sandbox_record_read(struct cayd *c, const struct db_sandbox *row, struct san
 	struct sandbox_record record = {};
 	int r;
 
-	/* a request has its limits, and what is kept of it is more: what we wrote is read */
+	/* the limits of requests do not apply: a record is larger than the request it comes from */
 	limits.bytes = DB_TEXT_MAX;
 	limits.values = DB_TEXT_MAX;
 	r = field_decode_text(&sandbox_record_table, row->text, &limits, &arena, &record, err);

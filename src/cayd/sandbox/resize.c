@@ -7,8 +7,8 @@
 
 struct resize {
 	struct sandbox *sandbox;
-	struct request *rq; /* NULL: nobody waits */
-	bool is_revert;     /* to what it had */
+	struct request *rq; /* NULL: no client waits */
+	bool is_revert;     /* back to the limits it had */
 	struct cay_err err;
 };
 
@@ -26,7 +26,7 @@ static bool sandbox_is_running_or_paused(const struct sandbox *sb)
 	return sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
 }
 
-/* What was refused may have been done by half: what it had is set again. */
+/* A refused change may be half done: set the previous limits again. */
 static void resize_revert(struct sandbox *sb, const struct resize *z, const struct cay_err *outcome)
 {
 	sb->resize.wanted = sb->info.limits;
@@ -46,7 +46,7 @@ static void resize_free(struct resize *z)
 	sandbox_release(sb);
 }
 
-/* What is refused is not in the journal any more: a crash cannot bring it back. */
+/* The journal forgets a refused change first, so that a crash cannot revive it. */
 static void on_resize_refusal_saved(void *arg, const struct cay_err *)
 {
 	struct resize *z = arg;
@@ -58,7 +58,7 @@ static void on_resize_refusal_saved(void *arg, const struct cay_err *)
 	resize_free(z);
 }
 
-/* Nobody knows: it stays wanted, and is asked for again. */
+/* The outcome is unknown: the limits stay wanted and are set again. */
 static bool resize_outcome_is_unknown(const struct cay_err *outcome)
 {
 	return outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
@@ -108,7 +108,7 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 				 .pids = (uint32_t)sb->resize.wanted.pids };
 	struct cay_err err = *outcome;
 
-	if (!sandbox_is_in_memory(sb)) { /* else it is as large as it was made */
+	if (!sandbox_is_in_memory(sb)) { /* else its disk keeps its size */
 		q.disk_bytes = sb->resize.wanted.disk_bytes;
 		q.disk_inodes = sb->resize.wanted.disk_inodes;
 	}
@@ -145,7 +145,7 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 
 void resize_retry(struct sandbox *sb)
 {
-	/* one that cannot be begun is tried again when there is a keeper the next time */
+	/* retried when the keeper is connected again */
 	if (sb->resize.has_wanted && !sb->resize.under_way && sandbox_is_running_or_paused(sb))
 		(void)resize_start(sb, NULL, false);
 }

@@ -116,7 +116,7 @@ struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *t
 	return sb && sandbox_is_of_tenant(sb, tenant) ? sb : NULL;
 }
 
-/* One that is ending has given its name up. */
+/* A sandbox that is ending does not hold its name any more. */
 static struct sandbox *sandbox_find_by_name(struct sandboxes *all, const struct id *tenant,
 					    const char *name)
 {
@@ -215,7 +215,7 @@ unsigned sandboxes_count_live(const struct sandboxes *all)
 	return all->n - all->n_ended;
 }
 
-/* By its name and its key; and as the newest. */
+/* Index it by name and key, and as the newest. */
 static void sandbox_index_names(struct sandboxes *all, struct sandbox *sb)
 {
 	struct sandbox **at;
@@ -300,7 +300,7 @@ void sandboxes_forget_expired(struct cayd *c, uint64_t now)
 	while (sb) {
 		struct sandbox *newer = sb->newer;
 
-		/* or there are more of them than there may be live ones */
+		/* or more records of ended sandboxes than live sandboxes are allowed */
 		bool old = now >= sb->forget_boot_ns || all->n_ended > c->settings.max_sandboxes;
 
 		if (life_is_finished(&sb->life) && old && !sb->holds && !sb->waiters) {
@@ -317,7 +317,7 @@ void sandbox_release(struct sandbox *sb)
 	sb->holds--;
 }
 
-/* What clients see is made when they look: times are the wall's, of now. */
+/* Times are computed for the moment: life uses the boot clock, clients see the wall clock. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 {
 	uint64_t boot = clk_boot_ns(sb->cayd->clk), wall = clk_wall_ns(sb->cayd->clk);
@@ -378,7 +378,7 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 	};
 }
 
-/* Whose it is, and all that this one wants of it. */
+/* Owner, name, key and everything else the request says. */
 static int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 			       const struct idempotency_key *key, const struct id *tenant)
 {
@@ -437,7 +437,7 @@ static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
 	return sandbox_assign_spec(sb, spec, key, tenant);
 }
 
-/* Creating a name again returns what has it, if that is what was asked for. */
+/* Creating a name again returns its sandbox if the request matches. */
 static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
 				   struct cay_err *err)
 {
@@ -451,7 +451,7 @@ static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbo
 			      spec->name);
 }
 
-/* One that this request has made already, by its key or its name. */
+/* The sandbox an earlier request with this key or name has created. */
 static int sandbox_find_existing(struct sandboxes *all, const struct id *tenant,
 				 const struct sandbox_create *spec,
 				 const struct idempotency_key *key, struct sandbox **ret,
@@ -511,7 +511,7 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
 	}
 	sb->seq = ++all->seq;
-	if (warm) { /* its time begins when it is taken */
+	if (warm) { /* its deadlines begin with the claim */
 		sb->life = life_new(&sb->info.id, sb->life.born_ns, LIFE_NEVER, LIFE_NEVER,
 				    LIFE_NEVER);
 		sb->life.warm = true;
@@ -551,7 +551,7 @@ int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 
 	sandbox_counts_remove(all->counts, sb);
 	if (sandbox_assign_spec(sb, spec, key, tenant) < 0) {
-		sb->info.name = sb->idempotency_key = NULL; /* nobody finds it by them */
+		sb->info.name = sb->idempotency_key = NULL; /* it is not indexed by them */
 		sandbox_counts_update(all->counts, sb);
 		return -ENOMEM;
 	}
@@ -575,7 +575,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	sb->life = *life;
 	life_reset_transient(&sb->life);
-	/* who was taking it when we died may have changed them */
+	/* a claim that the crash cut off may have changed them */
 	sb->claim.limits_to_set = life->warm ? LIMIT_ALL : 0;
 	sb->info = *from;
 	sb->info.state = life->state;
@@ -589,7 +589,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	sb->info.image = sandbox_copy_text(sb, from->image);
 	sb->info.template = sandbox_copy_text(sb, from->template);
 	sb->info.limits.given = sb->resize.wanted.given =
-		0; /* all of them, also those it had not heard of */
+		0; /* all are set, also those added since the row was written */
 	sb->info.name = sandbox_copy_text(sb, from->name);
 	sb->info.group = sandbox_copy_text(sb, from->group);
 	sb->info.timezone = sandbox_copy_text(sb, from->timezone);
@@ -613,7 +613,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		sandbox_free(sb);
 		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
 	}
-	if (life->state >= SB_ENDING && !from->has_end) { /* changed by hand */
+	if (life->state >= SB_ENDING && !from->has_end) { /* the row was edited by hand */
 		sb->info.has_end = true;
 		sb->info.end.reason = life->reason;
 		sb->info.end.detail = sandbox_copy_text(sb, "the journal does not say more");

@@ -2,10 +2,10 @@
 #ifndef CAY_CAYD_SANDBOX_SANDBOX_H
 #define CAY_CAYD_SANDBOX_SANDBOX_H
 /*
- * box - a sandbox as control has it: the table of all of them, and who waits
+ * sandbox - the table of all sandboxes, and the requests that wait for one
  *
- * What becomes of a sandbox is life's to say (src/lib/life), transition.c carries it out.  A
- * client that leaves stops waiting; the work goes on.  Ended ones are remembered for
+ * src/lib/life decides what becomes of a sandbox, transition.c carries it out.  A client that
+ * leaves stops waiting; the work goes on.  Records of ended sandboxes are kept for
  * limits.record_ttl.
  */
 #include "cayd/core/cayd.h"
@@ -78,12 +78,12 @@ struct sandbox_due {
 	uint64_t save_retry_ns, entrypoint_poll_ns;
 };
 
-/* What a request waits for. */
+/* The condition a request waits for. */
 enum sandbox_wait {
-	WAIT_STARTED, /* it runs, or will not */
+	WAIT_STARTED, /* it runs, or has failed to start */
 	WAIT_ENDED,
-	WAIT_SAVED,   /* what was asked is durable */
-	WAIT_SETTLED, /* and nothing is under way */
+	WAIT_SAVED,   /* the journal has the change */
+	WAIT_SETTLED, /* no effect is under way */
 };
 
 struct idempotency_key {
@@ -93,12 +93,12 @@ struct idempotency_key {
 
 [[nodiscard]] int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers,
 				 size_t n_observers, struct cay_err *err);
-/* Whoever's it is: for cayd itself. */
+/* Of any tenant: for cayd itself. */
 struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
-/* For a request: another tenant's is not there. */
+/* For a request: NULL for a sandbox of another tenant. */
 struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
 				       const struct id *id);
-/* The tenant's newest whose seq is below `before` (0: any), and the next one. */
+/* The tenant's newest sandbox with a seq below `before` (0: any); and the next older one. */
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
 				    uint64_t before);
 struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
@@ -112,53 +112,52 @@ struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
 				 const struct sandbox_create *spec,
 				 const struct idempotency_key *key, struct sandbox **ret,
 				 struct cay_err *err);
-/* One for nobody yet; begun by LIFE_ACCEPTED. */
+/* Create a sandbox without an owner; the caller applies LIFE_ACCEPTED. */
 [[nodiscard]] int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
 				      struct sandbox **ret, struct cay_err *err);
-/* And it is somebody's.  Without memory for that it can only be ended. */
+/* Give a warm sandbox to a tenant. -ENOMEM: it can only be ended. */
 [[nodiscard]] int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 				     const struct sandbox_create *spec,
 				     const struct idempotency_key *key);
 struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec);
-/* One that the journal knows; its texts are copied. */
+/* Restore a sandbox from the journal; texts are copied. */
 [[nodiscard]] int sandbox_restore(struct sandboxes *all, const struct life *life,
 				  const struct sandbox_record *record, uint64_t seq,
 				  struct sandbox **ret, struct cay_err *err);
-/* Answer a request with the sandbox once it has come so far. */
+/* Reply with the sandbox once it has reached the condition. */
 void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until);
-/* Answer with what was told of several; `unsaved` says that the journal has not all of it. */
+/* Reply with a list; `unsaved`: only once the journal has what it shows. */
 void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
 		     bool unsaved);
-/* As clients see it now. */
+/* Its public form, with times of now. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb);
-/* Something has changed that somebody may be waiting for. */
+/* Reply to the requests whose condition is reached. */
 void sandbox_notify_waiters(struct sandbox *sb);
-/* The same, but the journal has yet to have it. */
+/* Write audit records of requests that wait only for the journal. */
 void sandbox_audit_waiters_early(struct sandbox *sb);
-/* A copy of a text that lives as long as the box; NULL when it has no more room. */
+/* A copy of a text in its arena; NULL when the arena is full. */
 const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 [[nodiscard]] int sandbox_copy_texts(struct sandbox *sb, const struct field_texts *in,
 				     struct field_texts *ret);
 [[nodiscard]] int sandbox_copy_map(struct sandbox *sb, const struct field_map *in,
 				   struct field_map *ret);
-/* Whether all of them are a client's to set. */
+/* Whether a client may set these labels. */
 [[nodiscard]] int labels_check(const struct field_map *labels, struct cay_err *err);
-/* Set and remove labels. */
 [[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
 				       struct cay_err *err);
 
-/* What transition.c tells the table: its state is another; nothing has its pointer any more. */
+/* From transition.c: the state has changed; a call that held the pointer is over. */
 void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);
-/* Forget those nobody need remember. */
+/* Forget records that have expired. */
 void sandboxes_forget_expired(struct cayd *c, uint64_t now);
-/* The keeper is back: what waits to be tried again need not wait longer. */
+/* The keeper is connected again: retry now what waits to be retried. */
 void sandboxes_retry_now(struct sandboxes *all);
-/* Whether one that has not ended is of this image. */
+/* Whether a sandbox that has not ended uses this image. */
 bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32]);
 struct sandbox *sandboxes_newest(struct sandboxes *all);
 unsigned sandboxes_count_live(const struct sandboxes *all);
-/* Those that are not ending either. */
+/* Without those that are ending. */
 unsigned sandboxes_count_placed(const struct sandboxes *all);
 unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant);
 struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
@@ -166,16 +165,17 @@ struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
 const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 void uid_range_reserve(struct sandboxes *all, uint32_t range);
-/* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
+/* Allocate another id range. The old one is in use by a sandbox that the journal lacks, so it stays
+ * reserved. */
 [[nodiscard]] int sandbox_replace_uid_range(struct sandbox *sb);
 
-/* transition.c: something happens to it; the code is why it is refused. */
+/* transition.c: apply an event; returns why life refuses it, or CAY_OK. */
 enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev);
 void sandbox_end(struct sandbox *sb, unsigned reason, const char *why);
 void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome);
 void sandbox_save(struct sandbox *sb, bool wait);
-/* Watch PID 1 by its pidfd, which becomes the box's. */
+/* Watch PID 1 by its pidfd, which the sandbox owns from now on. */
 [[nodiscard]] int sandbox_watch_pid1(struct sandbox *sb, int pidfd);
-/* Deadlines, and rows that could not be written. */
+/* Apply deadlines; retry rows that could not be written. */
 void sandboxes_sweep(struct cayd *c, uint64_t now);
 #endif

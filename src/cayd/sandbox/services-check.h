@@ -2,18 +2,18 @@
 #ifndef CAY_CAYD_SANDBOX_SERVICES_CHECK_H
 #define CAY_CAYD_SANDBOX_SERVICES_CHECK_H
 /*
- * services - programs a create wants kept running
+ * services-check - the services of a create or a template
  *
- * PID 1 is told them with the claim and reads them as it reads those of service.put; here
- * is refused what can be seen to be wrong before a sandbox is made for it.
+ * PID 1 gets them with the claim and checks them as it checks service.put.  This check refuses
+ * early what is visibly wrong, before a sandbox is created for it.
  */
 #include "cayd/core/cayd.h"
 
-/* All of one sandbox together, as JSON: the row of the journal has them. */
+/* All services of a sandbox as JSON, which is in its row. */
 #define SERVICES_TEXT_MAX KIB(64)
-#define SERVICES_WORDS_MAX 2048 /* of all of them, with variables */
+#define SERVICES_WORDS_MAX 2048 /* arguments and variables of all services */
 
-/* field: what the list is called in the request. */
+/* field: the name of the list in the request. */
 [[nodiscard]] int services_check(const struct field_list *services, const char *field,
 				 struct cay_err *err);
 #endif

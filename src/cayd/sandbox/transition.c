@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step - carrying out what life says
+ * transition - carry out what life decides
  *
- * sandbox_apply_event() is the one place where a sandbox changes.  Where life wants its row
- * durable first, the effect begins in on_sandbox_saved(); every effect ends in effect_finish().
- * Each of them holds the box until its one call back.
+ * sandbox_apply_event() is the one place where a sandbox changes.  Where life requires its row
+ * to be durable first, the effect begins in on_sandbox_saved(); every effect ends in
+ * effect_finish().  Each of them holds the sandbox until its callback.
  */
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -38,7 +38,7 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 							  : LIFE_FAILED;
 	if (effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT &&
 	    sandbox_replace_uid_range(sb) >= 0)
-		ev.outcome = LIFE_UNKNOWN; /* made anew with it */
+		ev.outcome = LIFE_UNKNOWN; /* created again with the new range */
 	if (outcome->code && effect == DO_REMOVE)
 		log_error(&sb->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
 	else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
@@ -50,7 +50,7 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 	sandbox_release(sb);
 }
 
-/* A verb's answer says whose it is by the call itself. */
+/* A keeper reply does not name its sandbox; the call does. */
 struct effect_call {
 	struct sandbox *sandbox;
 	enum life_effect effect;
@@ -167,7 +167,7 @@ static void effect_begin(struct sandbox *sb, enum life_effect effect)
 
 void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome)
 {
-	/* what PID 1 has not answered it will not: only the keeper's silence is a doubt */
+	/* if PID 1 does not reply it has failed; only a lost keeper leaves the outcome unknown */
 	struct cay_err err = *outcome;
 
 	if (err.code == CAY_E_UNAVAILABLE)
@@ -180,11 +180,11 @@ void sandbox_entrypoint_finish(struct sandbox *sb, const struct cay_err *outcome
 	effect_finish(sb, DO_ENTRYPOINT, sb->life.generation, outcome, 0);
 }
 
-/* Writing down */
+/* The journal */
 
 struct pending_save {
 	struct sandbox *sandbox;
-	enum life_effect effect; /* that waits for it */
+	enum life_effect effect; /* begins once the row is durable */
 	bool waited;
 };
 
@@ -199,7 +199,7 @@ static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
 		log_error(&sb->cayd->log, "the journal, trying again: %s", outcome->msg);
 	sb->save_error = *outcome;
 	if (s.effect == DO_PREPARE && outcome->code) {
-		/* what cannot be written down is not begun */
+		/* without a durable row the effect does not begin */
 		sb->holds++;
 		effect_finish(sb, s.effect, sb->life.generation, outcome, 0);
 	} else if (s.effect) {
@@ -219,7 +219,8 @@ static void sandbox_save_then(struct sandbox *sb, enum life_effect effect, bool 
 	sb->holds++;
 	sb->unsaved += wait;
 	if (!s)
-		abort(); /* without it nobody would be told; a restart knows all there is */
+		abort(); /* the effect would be lost for ever; a restart recovers from the journal
+			  */
 	*s = (struct pending_save){ sb, effect, wait };
 	if (sandbox_record_write(sb, &text) < 0) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "a sandbox that cannot be written down");
@@ -238,7 +239,7 @@ void sandbox_save(struct sandbox *sb, bool wait)
 	sandbox_save_then(sb, DO_NOTHING, wait);
 }
 
-/* What an end says when nobody said more. */
+/* The detail of an end when its caller gives none. */
 static const char *const end_reason_details[END_NUM_REASONS] = {
 	[END_EXIT] = "its entrypoint ended",
 	[END_OOM] = "it needed more memory than it had",
@@ -280,7 +281,7 @@ enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *e
 			sandbox_set_end(sb);
 		sandbox_state_changed(sb, before);
 	}
-	/* nothing overtakes a write that is waited for */
+	/* no effect overtakes a write that a reply or effect waits for */
 	if (out.effect && sb->unsaved)
 		out.sync = true;
 	if (out.journal || out.sync)
@@ -329,7 +330,7 @@ static_assert(sizeof(struct pidfd_exit) == 64);
 #define EXIT_BIT (UINT64_C(1) << 3)
 #define GET_EXIT _IOWR(0xff, 11, struct pidfd_exit)
 
-/* How it died, for the certificate; false when the kernel cannot tell. */
+/* The wait status; false when the kernel cannot report it. */
 static bool pidfd_read_exit_status(int pidfd, int *ret)
 {
 	struct pidfd_exit info = { .mask = EXIT_BIT };
@@ -350,7 +351,7 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 	int status = 0, n;
 
 	if (!pidfd_read_exit_status(sb->pidfd, &status)) {
-		/* it is asked once it is reaped, which the kernel does at once */
+		/* readable before it is reaped; the kernel reaps it at once and polls again */
 		if (!(events & UV_DISCONNECT) && sb->info.end.inferred == false) {
 			sb->info.end.inferred = true;
 			return;
@@ -375,7 +376,7 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 		}
 		sb->end_detail = n > 0 ? why : NULL;
 	}
-	/* nobody inside can send PID 1 that signal */
+	/* no process inside can send SIGKILL to PID 1 */
 	if ((sb->info.end.inferred || (ev.reason == END_SIGNAL && WTERMSIG(status) == SIGKILL)) &&
 	    oom_detect(sb))
 		ev.reason = END_OOM;

@@ -11,11 +11,11 @@ struct usage_query {
 	uv_work_t work;
 	struct sandbox *sandbox;
 	struct request *rq; /* NULL: the client left */
-	const char *path;   /* the settings', which do not move */
+	const char *path;   /* points into the settings */
 	struct keeper_link *keeper;
 	struct id tenant, sandbox_id;
 	uint64_t generation;
-	bool on_disk; /* somebody counts what it has there */
+	bool on_disk; /* a quota counts its usage */
 	struct cgroup_usage now;
 	uint64_t disk_bytes, disk_inodes;
 	struct cay_err err;
@@ -65,7 +65,7 @@ static void usage_reply(struct usage_query *l)
 	sandbox_release(sb);
 }
 
-/* The rest is worth telling without. */
+/* Reply without the disk if the keeper cannot say. */
 static void on_usage_disk_reply(void *arg, const struct cay_err *outcome, const void *reply, int)
 {
 	struct usage_query *l = arg;
@@ -85,7 +85,7 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	struct usage_query *l = work->data;
 	struct verb_box q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
-	/* one at a time: a worker waits for the sandbox's lock, and there are few of them */
+	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few */
 	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->usage.disk_query_pending) {
 		l->sandbox->usage.disk_query_pending = true;
 		keeper_call(l->keeper, VERB_USAGE, &q, -EBADF, on_usage_disk_reply, l);

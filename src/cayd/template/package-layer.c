@@ -46,7 +46,7 @@ static int package_env_select(struct arena *arena, const struct field_map *from,
 	return 0;
 }
 
-/* The create goes on with the layer as its image. */
+/* Continue the create with the layer as its image. */
 static void package_layer_continue_create(struct cayd *c, struct request *rq,
 					  const struct image *layer,
 					  void (*again)(struct cayd *c, struct request *rq))
@@ -56,7 +56,8 @@ static void package_layer_continue_create(struct cayd *c, struct request *rq,
 
 	if (spec) {
 		*spec = *asked;
-		image_mark_used(c->images, layer->digest); /* until it is its turn */
+		image_mark_used(c->images,
+				layer->digest); /* not pruned while the create waits in the queue */
 		spec->layered = true;
 		spec->layer =
 			arena_strndup(&rq->arena, layer->info.digest, strlen(layer->info.digest));
@@ -131,18 +132,18 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 		request_fail(rq, &err);
 }
 
-/* How many there may be */
+/* Limits */
 
 struct layer_trim {
 	struct cayd *cayd;
-	struct id tenant; /* nothing: of all */
+	struct id tenant; /* none: all layers */
 	size_t keep;
-	uint64_t checked_until_ns; /* those used before were looked at */
-	bool removed_any;          /* one did, and another may have stood on it */
+	uint64_t checked_until_ns; /* layers used before this have been considered */
+	bool removed_any;          /* one was removed, and it may have kept another in use */
 	struct id removing;
 };
 
-/* Used longest ago, and by nothing now. */
+/* The least recently used layer that is not in use. */
 static const struct image *layer_find_oldest_unused(struct cayd *c, const struct id *tenant,
 						    uint64_t behind_ns)
 {
@@ -207,12 +208,12 @@ static void layer_trim_start(struct cayd *c, const struct id *tenant, size_t kee
 	struct layer_trim *t = calloc(1, sizeof(*t));
 
 	if (!t)
-		return; /* who needs the room will be refused */
+		return; /* the build that needs room is refused */
 	*t = (struct layer_trim){ .cayd = c, .tenant = *tenant, .keep = keep };
 	layer_trim_next(t);
 }
 
-/* making: how many of them are on the way */
+/* making: layers being built */
 static int layers_make_room_of(struct cayd *c, const struct id *tenant, size_t making, size_t max,
 			       struct cay_err *err)
 {

@@ -12,19 +12,19 @@
 #include "cayd/tenant/admit.h"
 #include "life/create-queue.h"
 
-/* A client's create comes first, but a pool is not starved by them. */
+/* Creates of clients go first, but only so long. */
 #define STARVED_NS NS_PER_S
-/* After one that could not be made: 100 ms, doubled each time. */
+/* Delay after a failed start: 100 ms, doubled each time. */
 #define AGAIN_NS (UINT64_C(100) * NS_PER_MS)
 #define AGAIN_SHIFT_MAX 8
 
 struct warm_pool {
 	struct warm_pool *next;
 	char template[64];
-	struct sandbox *ready, **ready_tail; /* the oldest first */
+	struct sandbox *ready, **ready_tail; /* oldest first */
 	unsigned n_ready, n_starting;
-	unsigned n_failed; /* one after another */
-	uint64_t retry_ns; /* not before then */
+	unsigned n_failed; /* in a row */
+	uint64_t retry_ns; /* no start before this */
 	uint64_t claimed, failed;
 };
 
@@ -32,9 +32,9 @@ struct warm_pools {
 	struct warm_pool *first;
 	const struct create_queue *clients; /* creates that go first */
 	uv_timer_t refill_timer;
-	size_t next_template; /* of the templates, whose is looked at first */
+	size_t next_template; /* the template to consider first, round robin */
 	unsigned n_starting;
-	uint64_t last_start_ns; /* when one was begun last */
+	uint64_t last_start_ns; /* of the last start */
 };
 
 static struct warm_pool *pool_find(const struct cayd *c, const char *template)
@@ -62,7 +62,7 @@ static struct warm_pool *pool_find_or_create(struct cayd *c, const char *templat
 	return s;
 }
 
-/* Whether a warm one can become what this asks for. */
+/* Whether a warm sandbox can satisfy this request. */
 static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
 	const struct image *image = image_find_for_create(sb->cayd->images, spec);
@@ -92,7 +92,7 @@ static void pool_remove_ready(struct warm_pool *s, struct sandbox *sb)
 	s->n_ready--;
 }
 
-/* It is nobody's of ours any more. */
+/* Remove it from its pool. */
 static void pool_remove_sandbox(struct sandbox *sb)
 {
 	struct warm_pool *s = sb->pool.of;
@@ -156,7 +156,7 @@ void pool_sandbox_changed(struct sandbox *sb)
 	}
 }
 
-/* Alive of a template, warm ones too. */
+/* Live sandboxes of a template, warm ones included. */
 static unsigned template_count_live(const struct cayd *c, const char *template)
 {
 	return sandbox_counts_get(sandboxes_get_counts(c->sandboxes), COUNT_TEMPLATE, NULL,
@@ -216,7 +216,7 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 	return 0;
 }
 
-/* Those that are too many, or not what the template says. */
+/* End warm sandboxes that are surplus, or that the template has outdated. */
 static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 {
 	struct sandbox *sb = s->ready;
@@ -257,7 +257,7 @@ static bool pool_needs_sandbox(const struct cayd *c, const struct template *t,
 	       keeper_runtimes(c->keeper) & 1u << t->info.defaults.runtime;
 }
 
-/* What a template says of every sandbox, without what one of them is given. */
+/* The template's defaults that apply to every sandbox, without those of an owner. */
 static struct sandbox_create template_make_warm_spec(const struct template *t)
 {
 	struct sandbox_create spec = t->info.defaults;

@@ -8,7 +8,7 @@
 #include "cayd/template/pool.h"
 
 #define TEXT_MAX KIB(128)
-/* As many as the journal takes (src/lib/ops/schemas.def). */
+/* Limits of the schema (src/lib/ops/schemas.def). */
 #define LABELS_MAX 64
 #define ENV_MAX 256
 #define POOL_MAX KIB(512)
@@ -103,7 +103,7 @@ const struct template *template_at(const struct cayd *c, size_t at)
 	return at < all->n && template_is_visible(all->rows[at]) ? all->rows[at] : NULL;
 }
 
-/* As clients see it: with what there is of its pool. */
+/* Its public form, with counts of its pool. */
 static struct template_info template_describe_with_pool(const struct cayd *c,
 							const struct template *t)
 {
@@ -129,7 +129,7 @@ static void template_remove_slot(struct templates *all, struct template **at)
 	memmove(at, at + 1, (size_t)(&all->rows[--all->n] - at) * sizeof(all->rows[0]));
 }
 
-/* A row of its own from the text that the journal has, or will have. */
+/* A row from its text in the journal. */
 struct template *template_parse(struct slice text, struct cay_err *err)
 {
 	struct template *t = calloc(1, sizeof(*t));
@@ -145,7 +145,7 @@ struct template *template_parse(struct slice text, struct cay_err *err)
 		template_free(t);
 		return NULL;
 	}
-	t->info.defaults.layer = t->info.layer; /* for who makes one without a request */
+	t->info.defaults.layer = t->info.layer; /* for a caller without a request */
 	return t;
 }
 
@@ -170,7 +170,7 @@ int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *e
 	return 0;
 }
 
-/* Who says one of two things has said the other, too. */
+/* A request that sets one of two exclusive members drops the template's other one. */
 static void template_drop_overridden(const struct sandbox_create *asked, struct sandbox_create *ret)
 {
 	if (asked->image_entrypoint && !asked->has_entrypoint) {
@@ -223,11 +223,11 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		return cay_fail_field(err, CAY_E_INVALID, ret->env.n > ENV_MAX ? "env" : "labels",
 				      "with the template's there are more than %d",
 				      ret->env.n > ENV_MAX ? ENV_MAX : LABELS_MAX);
-	ret->limits.given = 0; /* from now on all of them are said */
+	ret->limits.given = 0; /* all of them are set from now on */
 	return 0;
 }
 
-/* What only one sandbox can have is no default. */
+/* Members that only one sandbox can have are no defaults. */
 int template_check_defaults(const struct cayd *c, const struct sandbox_create *d,
 			    struct cay_err *err)
 {
@@ -243,7 +243,7 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 	return services_check(&d->services, "defaults.services", err);
 }
 
-/* While something is built nobody else changes it. */
+/* No other change is possible during a build. */
 static enum template_change template_change_kind(const struct template *was,
 						 const struct template_info *now)
 {
@@ -264,13 +264,13 @@ static void on_template_saved(struct deferred_reply *l, const struct cay_err *ou
 		template_free(*at);
 		*at = next;
 	} else if (outcome->code && !(*at)->next_version) {
-		/* a write that failed may still be there */
+		/* a failed write may have reached the disk */
 		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
 		template_remove_slot(all, at);
 		at = NULL;
 	} else if (outcome->code) {
 		template_free(cay_take((*at)->next_version));
-		if (!l->rq) /* what was built for it is not its own */
+		if (!l->rq) /* the layer is not registered for it */
 			(*at)->building_hash[0] = 0;
 	}
 	if (at)
@@ -284,7 +284,7 @@ static void on_template_saved(struct deferred_reply *l, const struct cay_err *ou
 		template_reply(l->cayd, l->rq, *at);
 }
 
-/* Where it will be: in place of the one of its name, or behind the others. */
+/* Insert it in place of the template of its name, or last. */
 static int template_insert(struct templates *all, struct template *t, struct cay_err *err)
 {
 	struct template **at = template_find_slot_by_name(all, t->info.name);
@@ -333,7 +333,7 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 	return t;
 }
 
-/* Somebody waits for it, or a build is over and nobody does. */
+/* For a request, or (NULL) for a finished build. */
 static struct deferred_reply *template_deferred_reply(struct cayd *c, struct request *rq,
 						      const struct id *id)
 {
