@@ -30,8 +30,7 @@
 #include "webdocs/webdocs.h"
 #include "wire/frame.h"
 
-/* How long a sandbox may take to begin an answer; a command that is waited for
- * takes as long as it takes. */
+/* How long a sandbox may take to begin a reply; a command that is waited for has no limit. */
 #define INSIDE_MS 30000
 #define GROUP_ROWS 1000
 
@@ -105,7 +104,7 @@ static void op_sandbox_get(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
-	if (sb) /* what is told is so after a crash */
+	if (sb) /* the reply must hold after a crash */
 		sandbox_reply_when(sb, rq, WAIT_SAVED);
 }
 
@@ -249,8 +248,8 @@ static void op_sandbox_list(struct cayd *c, struct request *rq)
 
 struct group_deletion {
 	struct cayd *cayd;
-	struct request *rq; /* NULL: nobody waits any more */
-	struct id *ended;   /* the request's */
+	struct request *rq; /* NULL: the client left */
+	struct id *ended;   /* owned by the request */
 	size_t n;
 };
 
@@ -261,7 +260,7 @@ static void on_group_delete_client_gone(struct request *rq)
 	u->rq = NULL;
 }
 
-/* The answer is what they are now. */
+/* Reply with their present state. */
 static void group_delete_reply(struct group_deletion *u)
 {
 	struct sandbox_info *rows = arena_alloc(&u->rq->arena, u->n ? u->n : 1, sizeof(*rows));
@@ -294,8 +293,8 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
 	free(u);
 }
 
-/* Every live sandbox of the group ends, at once.  It is answered when its uploads are gone,
- * too: at a start nothing tells that a group they are of was deleted. */
+/* Ends every live sandbox of the group at once. The reply waits until the uploads are removed:
+ * after a restart nothing would show that their group was deleted. */
 static void op_group_delete(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_group_delete_client_gone };
@@ -356,7 +355,7 @@ struct image_deletion {
 	struct cayd *cayd;
 	struct request *rq;
 	struct id id;
-	struct buf reply; /* what it was */
+	struct buf reply; /* its row before the removal */
 };
 
 static void on_image_delete_saved(void *arg, const struct cay_err *outcome)
@@ -402,7 +401,7 @@ static void on_image_delete_client_gone(struct request *rq)
 	d->rq = NULL;
 }
 
-/* Who names it would be without; the files of one with another name stay. */
+/* Refuse if a template would lose its image; an image with another name keeps its files. */
 static int image_check_no_template_uses(struct cayd *c, const struct image *row,
 					struct cay_err *err)
 {
@@ -426,7 +425,7 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such image");
 	if (row->removing)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "this image is being removed");
-	/* which may be the same, and the keeper would do both at once */
+	/* it may be the same image, and the keeper would run both at once */
 	if (c->images_unpacking)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked");
 	return image_check_no_template_uses(c, row, err);
@@ -457,7 +456,7 @@ static void op_image_delete(struct cayd *c, struct request *rq)
 	memcpy(q.digest, row->digest, sizeof(q.digest));
 	if (image_count_names(c->images, row->digest) > 1)
 		on_image_delete_files_removed(d, &none, NULL,
-					      -EBADF); /* its files are another's, too */
+					      -EBADF); /* another name has the same files */
 	else
 		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_delete_files_removed,
 			    d);
@@ -558,7 +557,7 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	}
 	relay.path = path.data;
 	relay.upgrade = rq->match.op->reply == REPLY_SOCKET;
-	/* a stream begins at once; who waits for a command waits as long as it takes */
+	/* a stream begins at once; a command that is waited for may take any time */
 	if (rq->match.op != &ops[OP_EXEC_RUN] ||
 	    http_accepts_media_type(rq->head, FRAME_MEDIA_TYPE) ||
 	    http_accepts_media_type(rq->head, "text/event-stream"))

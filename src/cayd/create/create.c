@@ -17,14 +17,14 @@
 struct creates {
 	struct create_queue queue;
 	uv_timer_t queue_timer;
-	uint64_t swept_ns;       /* when the sweeper came last */
-	uint64_t stale_until_ns; /* until when what is read may be old */
+	uint64_t swept_ns;       /* last sweep */
+	uint64_t stale_until_ns; /* until then, requests may come from clients that have left */
 };
 
 struct create_request {
-	struct create_slot slot; /* first: what turns returns is this */
+	struct create_slot slot; /* first: create_queue_start_next() returns it */
 	struct cayd *cayd;
-	struct request *rq; /* NULL once it has begun */
+	struct request *rq; /* NULL once it has started */
 };
 
 static void create_refuse_overloaded(struct request *rq, const char *what)
@@ -33,7 +33,7 @@ static void create_refuse_overloaded(struct request *rq, const char *what)
 	request_refuse(rq, CAY_E_OVERLOADED, what);
 }
 
-/* The same request has the same hash, however it was spelled. */
+/* The hash is of the decoded request, not of its spelling. */
 static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 				struct cay_err *err)
 {
@@ -51,7 +51,7 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 	for (size_t i = 0; i < ret->key.n; i++)
 		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
 			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
-	/* what a template would have said otherwise is part of what was asked */
+	/* members that override a template are part of the request */
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;
 	field_encode(&sandbox_create_table, NULL, &asked, &w);
@@ -73,8 +73,8 @@ static void create_reply(struct sandbox *sb, struct request *rq)
 	sandbox_reply_when(sb, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
 }
 
-/* A client that leaves does not stop the work.  But after a time in which we stood still,
- * most of what there is to read was given up and asked again. */
+/* A client that leaves does not stop the work. But after cayd stood still, most requests that it
+ * reads were abandoned and sent again. */
 static bool create_client_may_be_gone(const struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
@@ -82,7 +82,6 @@ static bool create_client_may_be_gone(const struct cayd *c)
 	return now < c->creates->stale_until_ns || now - c->creates->swept_ns > STILL_NS;
 }
 
-/* It is its turn. */
 static void create_start(struct create_request *w)
 {
 	struct cayd *c = w->cayd;
@@ -125,7 +124,7 @@ static void on_create_queue_timer(uv_timer_t *t)
 	creates_run_queue(t->data);
 }
 
-/* From the loop: an answer may begin another request, and we may be inside of one. */
+/* From a timer: a reply may start another request, and the caller may be inside one. */
 static void creates_schedule_queue(struct cayd *c)
 {
 	if (c->creates->queue.waiting)
@@ -181,7 +180,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 		create_pull_or_fail(c, rq, spec.image, &err);
 		return;
 	}
-	/* a warm one has no packages of the request's */
+	/* warm sandboxes have no packages of a request */
 	if (!sb && !package_layer_is_needed(&spec) &&
 	    pool_claim_sandbox(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
@@ -222,7 +221,7 @@ void create_slot_release(struct sandbox *sb)
 	if (sb->life.state == SB_PENDING || !sb->create.slot)
 		return;
 	t = cay_take(sb->create.slot);
-	/* one that failed says nothing of what making one takes */
+	/* failed creates do not count towards the average duration */
 	if (sb->life.state == SB_RUNNING)
 		create_queue_finish(q, t, clk_boot_ns(sb->cayd->clk));
 	else

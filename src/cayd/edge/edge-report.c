@@ -21,7 +21,7 @@ int edge_reports_open(struct cayd *c, struct cay_err *err)
 	return c->edge_reports ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 }
 
-/* A bucket that time fills. */
+/* A token bucket. */
 static bool edge_refusal_claim_budget(struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
@@ -34,7 +34,7 @@ static bool edge_refusal_claim_budget(struct cayd *c)
 	return true;
 }
 
-/* "192.0.2.1", "2001:db8::/64"; "" when it is several. */
+/* "192.0.2.1", "2001:db8::/64"; "" for several addresses. */
 static void edge_refusal_format_peer(const uint8_t peer[static 16], char *ret, size_t size)
 {
 	static const uint8_t none[16], mapped[12] = { [10] = 0xff, [11] = 0xff };

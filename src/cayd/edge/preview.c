@@ -8,19 +8,19 @@
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/tenant/token.h"
 
-#define LOOKS_MAX 64 /* who is mute takes its time */
+#define LOOKS_MAX 64 /* a PID 1 that does not answer takes PREVIEW_PROBE_MS */
 
-/* One that is made, until it is known whether anybody listens. */
+/* A preview while its port is probed. */
 struct previews {
 	unsigned probes; /* under way */
 };
 
 struct preview_reply {
-	struct request *rq; /* NULL: nobody waits any more */
+	struct request *rq; /* NULL: the client left */
 	unsigned *probes;   /* NULL: PID 1 was not asked */
 	struct buf origin, url;
 	char token[PREVIEW_TEXT_LEN + 1];
-	const char *header, *value; /* of made.headers */
+	const char *header, *value; /* storage of made.headers */
 	struct preview_made made;
 };
 
@@ -37,7 +37,7 @@ static void on_preview_client_gone(struct request *rq)
 	((struct preview_reply *)rq->data)->rq = NULL;
 }
 
-/* A stranger's answer: what it cannot be is as if there were none. */
+/* The reply is untrusted: an invalid one counts as none. */
 static void on_preview_port_status(void *arg, unsigned status, struct slice body,
 				   const struct cay_err *)
 {
@@ -106,7 +106,7 @@ static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
 	return 0;
 }
 
-/* With what to set where browser and node are one machine: browsers know the way there. */
+/* Suggests a domain for a browser on the node itself, which browsers resolve to loopback. */
 static int preview_refuse_unconfigured(const struct settings *s, struct cay_err *err)
 {
 	struct slice port = slice_of(s->edge_listen);
@@ -128,7 +128,7 @@ static int preview_prepare(struct cayd *c, const struct request *rq, const struc
 
 	if (!sb || life_is_finished(&sb->life))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
-	if (rq->actor.one_sandbox) /* it would outlive the token */
+	if (rq->actor.one_sandbox) /* the preview would outlive the token */
 		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
 	if (!c->settings.edge_previews[0])
 		return preview_refuse_unconfigured(&c->settings, err);

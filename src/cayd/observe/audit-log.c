@@ -16,7 +16,7 @@ int audit_log_open(struct cayd *c, struct cay_err *err)
 	return audit_open(c->audit_dir, &conf, &c->loop, &c->audit, err);
 }
 
-/* Whose request it is, as far as anybody knows. */
+/* Tenant and key of the request, as far as known. */
 static void audit_log_fill_actor(const struct request *rq, struct audit_record *to)
 {
 	char text[ID_TEXT_LEN + 1];
@@ -89,7 +89,7 @@ static int audit_log_fill_detail(const struct request *rq, struct audit_record *
 	if (rq->match.op == &ops[OP_IMAGE_PULL] && pull && pull->reference)
 		return snprintf(to->detail, sizeof(to->detail), "reference=%.140s",
 				pull->reference);
-	/* where, and nothing of who or with what */
+	/* the registry, and nothing of the credentials */
 	if (rq->match.op == &ops[OP_REGISTRY_LOGIN] && in && in->registry)
 		return snprintf(to->detail, sizeof(to->detail), "registry=%.140s", in->registry);
 	if (rq->match.op == &ops[OP_REGISTRY_LOGOUT] && out && out->registry)
@@ -97,7 +97,7 @@ static int audit_log_fill_detail(const struct request *rq, struct audit_record *
 	return 0;
 }
 
-/* Nobody hears of it before it is written, unless it cannot be. */
+/* The reply is held until the record is durable or its write has failed. */
 static void audit_log_report_outcome(struct cayd *c, const struct cay_err *outcome)
 {
 	if (outcome->code && !c->audit_failing)
@@ -107,10 +107,10 @@ static void audit_log_report_outcome(struct cayd *c, const struct cay_err *outco
 	c->audit_failing = outcome->code != CAY_OK;
 }
 
-/* A record on its way, and the answer that waits for it. */
+/* A record that is being written, and the reply that waits for it. */
 struct audit_log_hold {
 	struct cayd *cayd;
-	struct request *rq; /* NULL: it has not come so far, or never will */
+	struct request *rq; /* NULL: there is no reply yet, or there will be none */
 	bool written, abandoned;
 };
 
@@ -126,7 +126,7 @@ static void on_audit_log_record_written(void *arg, const struct cay_err *outcome
 		free(h);
 }
 
-/* Nobody waits for it any more. */
+/* No reply waits for the record any more. */
 static void audit_log_hold_release(struct audit_log_hold *h)
 {
 	h->abandoned = true;
@@ -154,7 +154,7 @@ static void audit_log_fill_record(struct request *rq, const char *outcome, struc
 		ret->detail[0] = 0;
 }
 
-/* NULL: it is not in the log, or nobody will hear when it is. */
+/* NULL: the record is not in the log, or no reply can wait for it. */
 static struct audit_log_hold *audit_log_append(struct cayd *c, struct request *rq,
 					       const char *outcome, bool hold, bool reserved)
 {
@@ -174,7 +174,7 @@ void audit_log_record_early(struct cayd *c, struct request *rq)
 {
 	struct cay_err err = {};
 
-	/* with room of its own: that for what comes of it in the end stays */
+	/* in a slot of its own: the reserved one stays for the final outcome */
 	if (rq->mark && !rq->record && audit_slot_reserve(c->audit, &err) >= 0)
 		rq->record = audit_log_append(c, rq, DONE, true, true);
 }
@@ -210,14 +210,14 @@ bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, 
 	return h;
 }
 
-/* Reading is for libuv's threads: a page may be megabytes into a file. */
+/* Read by libuv's threads: a page may begin megabytes into a file. */
 
 struct audit_list_job {
 	uv_work_t work;
 	struct cayd *cayd;
 	struct request *rq; /* NULL: the client left */
 	uint64_t from, limit;
-	struct audit_record *rows; /* limit and one more */
+	struct audit_record *rows; /* limit + 1 rows */
 	int n;
 	struct cay_err err;
 };

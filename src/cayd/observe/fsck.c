@@ -18,10 +18,10 @@
 
 #define FINDINGS_MAX 1000
 #define ROWS_MAX 65536
-/* Past its deadline by more than a sweep can be late. */
+/* More overdue than a late sweep explains. */
 #define LATE_NS (UINT64_C(2) * NS_PER_S)
 
-/* What the machine has, in the order of ids. */
+/* What the keeper finds on the machine, sorted by id. */
 struct keeper_list {
 	struct verb_list_row *rows;
 	size_t n, room;
@@ -131,11 +131,11 @@ static void on_recovery_hello_reply(void *arg, unsigned status, struct slice bod
 	free(w);
 }
 
-/* The pidfd was opened between two looks that both saw this process: it is it. */
+/* The pidfd was opened between two lists that both show this process, so it refers to it. */
 static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_row *row, int pidfd,
 				   bool same_boot)
 {
-	/* nobody is entered twice because PID 1 was slow to say that it was */
+	/* assume the entrypoint was started: a slow PID 1 must not cause a second start */
 	struct life_observation facts = { .same_boot = same_boot,
 					  .exists = sandbox_matches_keeper_row(sb, row),
 					  .entrypoint_started = true };
@@ -172,7 +172,7 @@ static int on_recovery_row(void *arg, const struct db_sandbox *row, struct cay_e
 	struct cay_err why = {};
 	struct sandbox *sb;
 
-	/* what cannot be read is left as it is; its sandbox is foreign then */
+	/* an unreadable row is left alone; its sandbox is then foreign */
 	if (sandbox_record_read(c, row, &sb, &why) < 0)
 		log_error(&c->log, "a row of the journal is not used: %s", why.msg);
 	else
@@ -217,7 +217,8 @@ static int *recovery_open_pidfds(struct cayd *c, const struct keeper_list *f)
 		bool wanted = sb && sb->life.state < SB_ENDING && !sb->other_boot && f->rows[i].pid;
 
 		fds[i] = wanted ? pidfd_open((pid_t)f->rows[i].pid, 0) : -EBADF;
-		if (wanted && fds[i] < 0 && errno != ESRCH) { /* that is no news of it */
+		if (wanted && fds[i] < 0 &&
+		    errno != ESRCH) { /* an error of ours, not the end of the process */
 			while (i-- > 0)
 				cay_closep(&fds[i]);
 			free(fds);
@@ -260,7 +261,7 @@ static void recovery_warn_foreign(struct cayd *c, const struct keeper_list *f)
 	}
 }
 
-/* What is there, twice, with pidfds opened in between. */
+/* List the machine twice, and open pidfds in between. */
 static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
 				    struct keeper_list *again, struct cay_err *err)
 {
@@ -334,7 +335,7 @@ static bool sandbox_socket_is_there(const struct sandbox *sb)
 	struct stat st;
 
 	id_format(&sb->info.id, id);
-	/* whether it may be written to decides about connect() */
+	/* connect() needs write permission */
 	return buf_printf(&path, "%s/box/%s", sb->cayd->settings.run_dir, id) < 0 ||
 	       (lstat(path.data, &st) == 0 && S_ISSOCK(st.st_mode) && access(path.data, W_OK) == 0);
 }
@@ -345,18 +346,18 @@ static const char *const fsck_details[FSCK_NUM] = {
 #undef CAY_FSCK
 };
 
-/* FSCK_NUM: nothing is wrong with it. */
+/* FSCK_NUM: nothing is wrong. */
 static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct verb_list_row *row,
 					 uint64_t now)
 {
 	const struct life *l = &sb->life;
 
-	/* without its record, what is left has no generation */
+	/* leftovers without their record have no generation */
 	if (life_is_finished(l) && row)
 		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
 									    : FSCK_OTHER;
 	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
-		return FSCK_NUM; /* it is on its way */
+		return FSCK_NUM; /* it is being created or removed */
 	if (!row || !row->pid || !row->processes)
 		return FSCK_LOST;
 	if (!sandbox_matches_keeper_row(sb, row))
@@ -417,7 +418,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		enum fsck_kind kind;
 
-		/* what changed while we looked is not what we saw */
+		/* skip sandboxes that changed during the listing */
 		if (sb->life.pending_effect != DO_NOTHING || sb->unsaved ||
 		    sb->changed_boot_ns >= k->began)
 			continue;

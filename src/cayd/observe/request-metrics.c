@@ -10,7 +10,7 @@
 #include "cayd/template/pool.h"
 #include "life/create-queue.h"
 
-/* A log with the context of a request; id is where its text is. */
+/* A log with the context of a request; `id` holds its text. */
 static struct log request_log_begin(const struct cayd *c, const struct request *rq,
 				    char id[static ID_TEXT_LEN + 1])
 {
@@ -32,7 +32,7 @@ static void request_log_end(struct cayd *c, const struct log *log)
 	c->log.torn = log->torn;
 }
 
-/* One line a request, when log.access wants it. */
+/* One line per request if log.access is set. */
 static void access_log_write(struct cayd *c, const struct request *rq, int status, uint64_t ns)
 {
 	char id[ID_TEXT_LEN + 1];
@@ -196,7 +196,7 @@ static void metric_put_edges(void *arg, struct metrics_out *to)
 	metrics_write_value(to, NULL, edge_push_count_edges(arg));
 }
 
-/* The next that tells us its counts, from *at on; NULL when there is none. */
+/* The next edge with counters, from *at on; NULL at the end. */
 static const struct edge_report *edge_report_next(const struct cayd *c, unsigned *at)
 {
 	while (*at < REPORT_EDGES && !c->edge_reports->rows[*at])
@@ -313,7 +313,8 @@ static metrics_fn *const metric_sources[METRIC_NUM] = {
 
 void op_system_metrics(struct cayd *c, struct request *rq)
 {
-	auto_buf body = BUF_INIT(SERVER_OUT_MAX); /* REPORT_EDGES that say all there is fit */
+	auto_buf body =
+		BUF_INIT(SERVER_OUT_MAX); /* room for REPORT_EDGES edges with all counters */
 	struct cay_err err = {};
 
 	if (metrics_write(&c->metrics, metric_sources, c, &body) >= 0) {

@@ -29,7 +29,7 @@ struct build {
 	struct layer_spec spec;
 	uint8_t parent[32];
 	struct id tenant;           /* none: a template's */
-	uint64_t unwaited_since_ns; /* when the last waiter left; 0: there are waiters */
+	uint64_t unwaited_since_ns; /* when it had a waiter last, boot clock */
 	struct sandbox *sandbox;
 	uv_timer_t *timer;
 	struct build_waiter *waiters;
@@ -45,7 +45,7 @@ struct build {
 	struct buf log;
 	uint64_t log_lost; /* bytes dropped from the beginning */
 	unsigned commits;
-	uint64_t bytes; /* of its output */
+	uint64_t bytes; /* size of the layer's own files */
 };
 
 /* build-run.c: plan the steps; poll the one that runs. */

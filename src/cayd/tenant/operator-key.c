@@ -7,7 +7,7 @@
 
 #define FILE_NAME "operator.key"
 
-/* One that an earlier start wrote and did not enter. */
+/* A key that an earlier start wrote to the file but did not add to the journal. */
 static bool operator_key_file_read(const struct cayd *c, char ret[static KEY_TEXT_LEN + 1])
 {
 	auto_buf text = BUF_INIT(KEY_TEXT_LEN + 1);

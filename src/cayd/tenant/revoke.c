@@ -34,7 +34,7 @@ static void revoke_text_truncate(struct slice *s, size_t n)
 	s->n = s->n < n ? s->n : n;
 }
 
-/* What was handed out, by its signature: nobody makes us remember what is none. */
+/* Accept only tokens with a valid signature: a caller cannot fill the slots with invented ones. */
 static int revoke_token_parse(struct slice text, const struct token_keys *keys, uint64_t now_s,
 			      struct token *ret, struct cay_err *err)
 {

@@ -10,7 +10,7 @@
 #define TEXT_MAX KIB(1)
 
 struct tenant_row {
-	struct tenant_info info; /* its name is the one below */
+	struct tenant_info info; /* its name is the member below */
 	char name[NAME_MAX_LEN + 1];
 	bool saved, deleting;
 };
@@ -47,7 +47,7 @@ bool tenant_exists(const struct cayd *c, const struct id *id)
 	return tenant_is_active(tenant_find(c->tenants, id));
 }
 
-/* NULL also for a name that no schema lets through. */
+/* NULL also for a name that no schema accepts. */
 static struct tenant_row *tenant_row_add(struct tenants *all, const struct tenant_info *info)
 {
 	size_t name = strlen(info->name);
@@ -111,7 +111,7 @@ static void on_tenant_created(struct deferred_reply *l, const struct cay_err *ou
 	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
 
 	if (outcome->code) {
-		/* a write that failed may still be there */
+		/* a failed write may have reached the disk */
 		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
 		tenant_row_remove(l->cayd->tenants, &l->id);
 		if (l->rq)
@@ -201,7 +201,7 @@ static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *ou
 		request_reply_json(l->rq, &tenant_info_table, &info);
 }
 
-/* What it has keeps it. */
+/* A tenant with sandboxes or keys stays. */
 static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 			       struct cay_err *err)
 {
@@ -232,7 +232,7 @@ void op_tenant_delete(struct cayd *c, struct request *rq)
 	l = deferred_reply_create(c, rq, &r->info.id, on_tenant_deleted);
 	if (!l)
 		return;
-	r->deleting = true; /* nothing is made in it from now on */
+	r->deleting = true; /* no sandbox and no key can be created in it from now on */
 	keys_remove_of_tenant(c, &r->info.id);
 	c->hooks->access_revoked(c);
 	db_entry_delete(c->db, &r->info.id, deferred_reply_finish, l);

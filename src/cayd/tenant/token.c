@@ -11,9 +11,9 @@
 #define FILE_NAME "token.key"
 #define HEX_LEN 64
 #define FILE_MAX 256
-#define NUMBERS 254 /* an even number: one and the next are never in one place (edge-push.h) */
+#define NUMBERS 254 /* even: two consecutive numbers never share a slot of an edge */
 #define LINK_MAX KIB(16)
-#define AGAIN_S 600 /* when the file could not be written */
+#define AGAIN_S 600 /* delay after a failed write */
 
 struct token_signer {
 	struct signing_key {
@@ -21,7 +21,7 @@ struct token_signer {
 		uint64_t since_s;
 		uint8_t secret[32];
 	} current, previous;
-	uint64_t retry_s; /* when it is tried again */
+	uint64_t retry_s; /* next attempt, boot clock */
 };
 
 static uint64_t token_wall_seconds(const struct cayd *c)
@@ -29,8 +29,7 @@ static uint64_t token_wall_seconds(const struct cayd *c)
 	return clk_wall_ns(c->clk) / NS_PER_S;
 }
 
-/* When the last of what the key before has signed has ended, and a minute later for clocks
- * that differ. */
+/* When the last token of the previous key has expired, plus a minute for clocks that differ. */
 static uint64_t signing_key_previous_until_s(const struct cayd *c, const struct token_signer *s)
 {
 	uint64_t links_s = c->settings.link_max_ms / 1000;
@@ -91,7 +90,7 @@ static int signing_key_file_read(const struct cayd *c, struct token_signer *ret)
 	struct slice rest = { text.data, text.len };
 
 	if (r >= 0 && text.len == HEX_LEN) {
-		/* from when there was one, and nothing else about it: another one is due */
+		/* an old file with a secret only: a new key is due */
 		ret->current.number = 1;
 		r = hex_decode(rest.p, rest.n, ret->current.secret, sizeof(ret->current.secret));
 	} else if (r >= 0) {
@@ -118,7 +117,7 @@ static int signing_key_generate(struct cayd *c, uint8_t number, struct signing_k
 	return 0;
 }
 
-/* What should be, of what is; false when that is the same. */
+/* Whether a key must be dropped or created. */
 static bool token_signer_is_due(const struct cayd *c, const struct token_signer *s)
 {
 	uint64_t now = token_wall_seconds(c), age_s = c->settings.token_key_ms / 1000;
@@ -128,7 +127,7 @@ static bool token_signer_is_due(const struct cayd *c, const struct token_signer 
 	return now >= s->current.since_s && now - s->current.since_s >= age_s;
 }
 
-/* First the one before goes, then another one comes. */
+/* First the previous key is dropped, then a new one is created. */
 static int token_signer_rotate(struct cayd *c, struct cay_err *err)
 {
 	struct token_signer next = *c->token_signer;
@@ -184,7 +183,7 @@ void token_signer_rotate_if_due(struct cayd *c)
 	if (clk_boot_ns(c->clk) / NS_PER_S < c->token_signer->retry_s)
 		return;
 	while (token_signer_is_due(c, c->token_signer)) {
-		if (token_signer_rotate(c, &err) < 0) { /* what there is is still good */
+		if (token_signer_rotate(c, &err) < 0) { /* the present key is still valid */
 			log_error(&c->log, "%s: the key of tokens stays as it is", err.msg);
 			c->token_signer->retry_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
 			return;
@@ -275,7 +274,7 @@ void op_sandbox_token(struct cayd *c, struct request *rq)
 	explicit_bzero(text, sizeof(text));
 }
 
-/* All of the link's target but the token: what is signed, to the byte. */
+/* The link's target without the token: the signed bytes. */
 static int tree_link_format_target(const struct id *sandbox, const struct tree_link *q,
 				   struct buf *ret)
 {
@@ -324,8 +323,8 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 	return r;
 }
 
-/* What a link begins with: what the operator says, else how the client has reached an edge.
- * Nothing for who asks at the operator's socket. */
+/* The origin of links: edge.public_url, else how the client has reached the edge; empty for
+ * requests at the operator's socket. */
 static struct slice tree_link_find_origin(const struct cayd *c, const struct request *rq)
 {
 	struct slice told = http_header_find(rq->head, ACTOR_ORIGIN);

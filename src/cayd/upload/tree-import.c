@@ -16,16 +16,16 @@
 #define CHUNK_HEAD_MAX 20
 #define MEDIA_MAX 64
 #define ANSWER_MS 30000
-/* A path as it may be in a target: each byte encoded. */
+/* A path in a target: each byte may be percent-encoded. */
 #define TARGET_MAX (3 * KIB(4) + 256)
 
-/* One of the two. */
+/* One of the two sandboxes. */
 struct tree_import_side {
 	struct tree_import_job *import;
 	struct sandbox *box;
-	struct conn *conn; /* NULL before it is there and after it is closed */
+	struct conn *conn; /* NULL before it is open and after it is closed */
 	struct buf in;     /* read and not passed on */
-	bool used;         /* there was one: in and http are */
+	bool used;         /* `in` and `http` are initialized */
 	struct http_parser http;
 };
 
@@ -33,17 +33,18 @@ struct tree_import_job {
 	struct tree_import_job *next;
 	struct cayd *cayd;
 	struct id tenant;
-	struct request *rq; /* NULL once it is answered or gone */
-	struct buf target;  /* what the second is asked */
+	struct request *rq; /* NULL: answered, or the client left */
+	struct buf target;  /* request target of the destination */
 	uv_timer_t timer;
 	unsigned open; /* connections and the timer */
 	bool closing, complete;
-	struct tree_import_side *reply_side; /* whose answer it is, once that is known */
+	struct tree_import_side
+		*reply_side; /* the side whose reply goes to the client, once that is decided */
 	struct buf reply;
 	struct tree_import_side from, to;
-	/* instead of from, which is nobody then: an upload, as a tar of one file */
+	/* instead of `from`: an upload, sent as a tar of one file */
 	struct upload_read *upload;
-	bool reading, write_failed; /* a piece is on its way; nobody takes any more */
+	bool reading, write_failed; /* a piece is being read; the destination takes no more */
 	struct tar_writer tar;
 };
 
@@ -144,7 +145,7 @@ static void on_tree_import_timeout(uv_timer_t *t)
 			 "did not answer in time");
 }
 
-/* Either may be paused, or play dead, and has a place until the next piece. */
+/* Either side may be paused or hang; each piece restarts the timeout. */
 static void tree_import_timer_restart(struct tree_import_job *p)
 {
 	if (!p->closing)
@@ -160,7 +161,7 @@ static void on_tree_import_client_gone(struct request *rq)
 	tree_import_close(p);
 }
 
-/* All that is asked of a side, and its connection. */
+/* Send the request of a side on its connection. */
 static int tree_import_side_send_request(struct tree_import_side *s, const struct buf *head);
 
 static int tree_import_send_put_request(struct tree_import_job *p)
@@ -185,7 +186,7 @@ static void tree_import_write_chunk(struct tree_import_job *p, struct slice byte
 	v[0] = bytes.n ? uv_buf_init(head, (unsigned)n) : uv_buf_init(end, sizeof(end) - 1);
 	v[2] = uv_buf_init(tail, 2);
 	e = p->to.conn ? conn_write(p->to.conn, v, bytes.n ? 3 : 1) : -EPIPE;
-	/* who answers without reading all of it closes; its answer is what counts */
+	/* a destination that replies early closes; its reply decides */
 	if (e == -ENOMEM || e == -ENOBUFS)
 		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
 	else if (e < 0)
@@ -195,8 +196,8 @@ static void tree_import_write_chunk(struct tree_import_job *p, struct slice byte
 		conn_set_reading(p->from.conn, false);
 }
 
-/* The head of an answer.  Of the first only a 200 is files; anything else is for the
- * client, as is all that the second says, even before it has everything. */
+/* The head of a reply. From the source only a 200 carries files; any other reply goes to the
+ * client, as does every reply of the destination, even an early one. */
 static void on_tree_import_reply_head(struct tree_import_side *s)
 {
 	struct tree_import_job *p = s->import;
@@ -243,14 +244,14 @@ static void on_tree_import_reply_end(struct tree_import_side *s)
 	text[media.n] = 0;
 	rq = cay_take(p->rq);
 	tree_import_close(p);
-	/* a stranger's word: it may say that it is done only when all of it was sent */
+	/* untrusted: success before everything was sent is a lie */
 	if (rq && s->http.head.status < 300 && !p->complete)
 		request_refuse(rq, CAY_E_MISBEHAVED, "it says that it is done before it can be");
 	else if (rq)
 		request_reply(rq, (int)s->http.head.status, media.n ? text : NULL, &p->reply);
 }
 
-/* One event; false when there is no more to do now. */
+/* One event; false when there is nothing more to do now. */
 static bool tree_import_parse_next(struct tree_import_side *s, struct slice *in)
 {
 	struct slice body;
@@ -312,7 +313,7 @@ static void on_tree_import_conn_end(struct conn *conn, const struct cay_err *)
 			 "closed the connection in the middle");
 }
 
-/* The next piece of the upload, if there is somebody to take it. */
+/* Read the next piece of the upload if the destination can take it. */
 static void tree_import_upload_read_next(struct tree_import_job *p)
 {
 	if (!p->upload || p->reading || p->write_failed || p->complete || p->reply_side ||
@@ -323,7 +324,7 @@ static void tree_import_upload_read_next(struct tree_import_job *p)
 	upload_read_next(p->upload);
 }
 
-/* The second has taken what was queued: the first may go on. */
+/* The destination has taken the queued bytes: the source may go on. */
 static void on_tree_import_sent(struct conn *conn)
 {
 	struct tree_import_side *s = conn_data(conn), *from = &s->import->from;
@@ -339,7 +340,7 @@ static void on_tree_import_sent(struct conn *conn)
 	tree_import_side_process_input(from, (struct slice){});
 }
 
-/* It takes no more: its answer, or its absence, says why. */
+/* The destination takes no more: its reply, or the lack of one, says why. */
 static void on_tree_import_write_failed(struct conn *conn)
 {
 	struct tree_import_side *s = conn_data(conn);
@@ -408,7 +409,7 @@ static int on_tree_import_tar_bytes(void *arg, const void *bytes, size_t n, stru
 	return p->closing ? -EPIPE : 0;
 }
 
-/* Its first bytes, the next, or that there are no more. */
+/* The opened upload, a piece of it, or its end. */
 static int tree_import_upload_send_piece(struct tree_import_job *p, struct cay_err *err)
 {
 	struct upload_read *u = p->upload;
@@ -458,7 +459,7 @@ static void on_tree_import_upload_piece(struct upload_read *u, const struct cay_
 	tree_import_unref(p);
 }
 
-/* What of the second is asked, whatever it is given. */
+/* The request to the destination, the same for both kinds of source. */
 static int tree_import_prepare_target(struct tree_import_job *p, const struct tree_import *q)
 {
 	static const struct request_events events = { .gone = on_tree_import_client_gone };
@@ -543,7 +544,7 @@ static bool tree_import_has_slot(const struct cayd *c, const struct id *tenant)
 	return all < TREE_IMPORTS_MAX && of_it < TREE_IMPORTS_TENANT;
 }
 
-/* Whether it is one thing that is to come, and the sandbox can have it. */
+/* Whether the request names one source that the sandbox may have. */
 static int tree_import_check_query(const struct tree_import *q, const struct sandbox *to,
 				   struct cay_err *err)
 {
