@@ -126,8 +126,9 @@ static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq
 	if (refused == CAY_E_INVALID)
 		request_refuse(rq, refused, "the new deadline is later than this node allows");
 	else if (refused)
-		request_refuse(rq, refused,
-			       "the sandbox is not in a state for that, or something is under way");
+		request_refuse(
+			rq, refused,
+			"the sandbox's state does not allow that, or another change is under way");
 	else
 		sandbox_reply_when(sb, rq, until);
 }
@@ -427,7 +428,7 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 		return cay_fail(err, CAY_E_UNAVAILABLE, "this image is being removed");
 	/* it may be the same image, and the keeper would run both at once */
 	if (c->images_unpacking)
-		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked; try again");
 	return image_check_no_template_uses(c, row, err);
 }
 
@@ -523,7 +524,7 @@ static void (*const op_handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 void control_request_handle(struct request *rq, void *arg)
 {
 	if (!actor_is_still_valid(arg, &rq->actor))
-		request_refuse(rq, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+		request_refuse(rq, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
 	else if (audit_log_reserve_for_request(arg, rq))
 		op_handlers[rq->match.op - ops](arg, rq);
 }

@@ -29,7 +29,7 @@ static int listener_admit_operator(struct request *rq, void *, struct cay_err *e
 	struct slice text;
 
 	if (actor_header_find(rq->head, &text))
-		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not for this socket");
+		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not allowed on this socket");
 	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
 	return 0;
 }
@@ -64,14 +64,15 @@ static int listener_admit_edge(struct request *rq, void *arg, struct cay_err *er
 	struct slice text;
 
 	if (actor_header_find(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED,
+				"this socket requires exactly one Cay-Actor header");
 	if (!actor_is_proved(arg, &rq->actor, rq->head))
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the edge does not show why");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the request does not prove its actor");
 	if (!actor_is_still_valid(arg, &rq->actor))
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
 	if (op &&
 	    actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
-		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
+		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not call %s", op->name);
 	return 0;
 }
 

@@ -164,7 +164,7 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 		drain_start(c);
 		return;
 	}
-	log_info(&c->log, "signal %d: stopping; sandboxes go on", number);
+	log_info(&c->log, "signal %d: stopping; sandboxes keep running", number);
 	uv_stop(&c->loop);
 }
 

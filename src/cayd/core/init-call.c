@@ -87,7 +87,7 @@ static bool init_call_parse_next(struct init_call_state *a, struct slice *in)
 	case HTTP_BODY:
 		if (buf_append(&a->body, piece.p, piece.n) >= 0)
 			return true;
-		init_call_fail(a, CAY_E_MISBEHAVED, "says too much");
+		init_call_fail(a, CAY_E_MISBEHAVED, "sent too much");
 		return false;
 	case HTTP_END:
 		init_call_finish(a, a->parser.head.status, NULL);

@@ -69,11 +69,11 @@ static int keeper_call_with_timeout(struct keeper_link *l, enum verb verb, void 
 	verb_head_init(request, verb, ++l->seq);
 	r = seqpacket_send(l->fd, request, verb_row_find(verb)->request_size, -EBADF);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call cay-keeper");
 	if (poll(&p, 1, timeout_ms) > 0)
 		n = seqpacket_receive(l->fd, reply, VERB_MESSAGE_MAX, &fd, &n_fds);
 	if (n <= 0)
-		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper does not answer");
 	r = verb_reply_check(reply, (size_t)n, n_fds, request, &outcome, err);
 	if (r >= 0 && outcome.code) {
 		*err = outcome;
@@ -195,8 +195,8 @@ static void keeper_link_drop(struct keeper_link *l, const char *why)
 {
 	struct cay_err err = {};
 
-	log_error(&l->cayd->log, "the keeper is gone: %s", why);
-	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper went away");
+	log_error(&l->cayd->log, "lost the connection to cay-keeper: %s", why);
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "lost the connection to cay-keeper");
 	uv_close((uv_handle_t *)l->poll, on_keeper_poll_closed);
 	l->poll = NULL;
 	l->greeted = false;
@@ -252,7 +252,7 @@ static void keeper_link_read_replies(struct keeper_link *l)
 		if (!*at || verb_reply_check(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
 					     &err) < 0) {
 			cay_closep(&fd);
-			keeper_link_drop(l, *at ? err.msg : "a reply to nothing");
+			keeper_link_drop(l, *at ? err.msg : "a reply to no call");
 			return;
 		}
 		keeper_call_finish(l, at, &outcome, msg, fd);
@@ -336,7 +336,7 @@ void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, k
 		keeper_call_enqueue(l, verb, request, fd, fn, arg);
 		return;
 	}
-	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	fn(arg, &err, NULL, -EBADF);
 }
 
@@ -355,7 +355,7 @@ static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void
 	}
 	(void)uv_timer_stop(&l->retry);
 	keeper_hello_accept(l, reply);
-	log_info(&l->cayd->log, "the keeper is back");
+	log_info(&l->cayd->log, "connected to cay-keeper again");
 	l->cayd->hooks->keeper_up(l->cayd);
 }
 
@@ -368,7 +368,7 @@ static void on_keeper_retry_timer(uv_timer_t *t)
 	struct cay_err err = {};
 
 	if (l->poll) {
-		keeper_link_drop(l, "it does not say hello");
+		keeper_link_drop(l, "no reply to hello");
 		return;
 	}
 	if (keeper_link_connect(l, &err) < 0) {

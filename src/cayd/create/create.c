@@ -50,7 +50,8 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 				KEY_MAX);
 	for (size_t i = 0; i < ret->key.n; i++)
 		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
-			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
+			return cay_fail(err, CAY_E_INVALID,
+					"Idempotency-Key must be printable ASCII without spaces");
 	/* members that override a template are part of the request */
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;
@@ -93,7 +94,7 @@ static void create_start(struct create_request *w)
 
 	rq->events = NULL;
 	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
 	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
 		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
 		 admit_and_create(c, &rq->actor.tenant, &spec, &key, pool_has_match(c, &spec), &sb,
@@ -203,7 +204,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 	if (!create_queue_enter(&c->creates->queue, &w->slot, &rq->actor.tenant,
 				clk_boot_ns(c->clk))) {
 		free(w);
-		create_refuse_overloaded(rq, "more sandboxes are asked for than can be made now");
+		create_refuse_overloaded(rq, "too many creates are waiting; try again");
 		return;
 	}
 	w->cayd = c;
@@ -244,7 +245,7 @@ void creates_expire_waiting(struct cayd *c, uint64_t now)
 
 		free(w);
 		rq->events = NULL;
-		create_refuse_overloaded(rq, "it was not its turn in time");
+		create_refuse_overloaded(rq, "the create waited too long; try again");
 	}
 }
 

@@ -254,7 +254,7 @@ static void on_edge_peer_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
 		return;
 	p->n_in = 0;
 	if (!edge_peer_handle_record(p)) {
-		log_warn(&p->all->cayd->log, "an edge does not speak our protocol: let go");
+		log_warn(&p->all->cayd->log, "disconnected an edge that sent an invalid record");
 		edge_peer_close(p);
 	}
 }

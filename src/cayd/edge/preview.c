@@ -95,7 +95,7 @@ static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
 		return r;
 	if (preview_origin_format(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
 	    buf_printf(&s->url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&s->origin), s->token) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a preview");
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	s->header = PREVIEW_HEADER;
 	s->value = s->token;
 	s->made = (struct preview_made){ .url = buf_str(&s->url),
@@ -115,9 +115,9 @@ static int preview_refuse_unconfigured(const struct settings *s, struct cay_err 
 	while (memchr(port.p, ':', port.n))
 		(void)slice_cut(&port, ':');
 	return cay_fail(err, CAY_E_UNSUPPORTED,
-			"there are no previews before edge.previews of cay.conf has a domain "
-			"(%s://preview.localhost:%.*s for browsers on the node itself) and cayd "
-			"and cay-edge are restarted",
+			"previews are off: set edge.previews in cay.conf to a domain "
+			"(%s://preview.localhost:%.*s for browsers on this node) and restart cayd "
+			"and cay-edge",
 			s->edge_cert[0] ? "https" : "http", (int)port.n, port.p);
 }
 
@@ -129,13 +129,13 @@ static int preview_prepare(struct cayd *c, const struct request *rq, const struc
 	if (!sb || life_is_finished(&sb->life))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	if (rq->actor.one_sandbox) /* the preview would outlive the token */
-		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
+		return cay_fail(err, CAY_E_FORBIDDEN, "a token cannot create previews");
 	if (!c->settings.edge_previews[0])
 		return preview_refuse_unconfigured(&c->settings, err);
 	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
 		return -EINVAL;
 	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	p->token.tenant = sb->info.tenant;
 	p->token.sandbox = sb->info.id;
 	p->token.epoch = sb->epoch;
@@ -153,7 +153,7 @@ void op_sandbox_preview(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (!s) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a preview");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	*s = (struct preview_reply){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };

@@ -87,7 +87,7 @@ static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, co
 	if (outcome->code == CAY_E_UNAVAILABLE && ++d->tries < DROPS_MAX)
 		return;
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
-		log_warn(&d->cayd->log, "files of an image nobody knows may be left: %s",
+		log_warn(&d->cayd->log, "files of an unregistered image may be left: %s",
 			 outcome->msg);
 	uv_close((uv_handle_t *)&d->again, on_image_orphan_closed);
 }
@@ -158,7 +158,7 @@ void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
 	if (!n)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	else if (image_config_read_fd(config_fd, &config) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "the keeper sent no config");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cay-keeper sent no config");
 	if (!n || err.code) {
 		free(n);
 		image_orphan_remove(c, added.digest);
@@ -327,7 +327,7 @@ void op_image_import(struct cayd *c, struct request *rq)
 	m->fd = openat(c->tmp, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (m->fd < 0) {
 		(void)cay_fail_sys(&err, cay_code_from_disk_errno(errno), errno,
-				   "a file for the upload");
+				   "create a file for the upload");
 		image_import_fail(m, &err);
 		return;
 	}

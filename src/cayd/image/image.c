@@ -144,13 +144,13 @@ int image_check_create(const struct images *all, const struct sandbox_create *sp
 				      spec->image);
 	if (row->removing || row->unsaved)
 		return cay_fail_field(err, CAY_E_UNAVAILABLE, "image", "image '%s' is being %s",
-				      spec->image, row->removing ? "removed" : "written down");
+				      spec->image, row->removing ? "removed" : "saved");
 	if (spec->image_entrypoint && spec->has_entrypoint)
 		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
 				      "give one of entrypoint and image_entrypoint");
 	if (spec->image_entrypoint && !row->config.argv.n)
 		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
-				      "image '%s' names no program of its own", spec->image);
+				      "image '%s' has no entrypoint", spec->image);
 	return 0;
 }
 
@@ -334,7 +334,7 @@ void image_register(struct images *all, const char *name, bool pulled,
 	s.info.created_ns = clk_wall_ns(all->cayd->clk);
 	s.info.digest = image_digest_format(&arena, digest);
 	if (r < 0)
-		(void)cay_err_wrap(&err, r, "what the image says of itself");
+		(void)cay_err_wrap(&err, r, "read the image's config");
 	else if (!s.info.digest)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	else
@@ -368,7 +368,7 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 	int r = 0;
 
 	if (!below)
-		r = cay_fail(&err, CAY_E_NOT_FOUND, "the image below the layer is gone");
+		r = cay_fail(&err, CAY_E_NOT_FOUND, "the parent image of the layer was removed");
 	if (r >= 0)
 		r = image_check_layer_room(all, &l->tenant, &err);
 	if (below && r >= 0) {
@@ -382,7 +382,7 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 		r = images_add(all, &s, &err);
 	if (r < 0) {
 		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r,
-				   "note a layer"); /* keeps an error that is already set */
+				   "register a layer"); /* keeps an error that is already set */
 		fn(arg, NULL, &err);
 		return;
 	}

@@ -84,7 +84,7 @@ static void on_prune_image_removed(void *arg, const struct cay_err *outcome, con
 	if (row && !outcome->code) {
 		if (p->rq)
 			field_encode(&image_info_table, NULL, &row->info, &p->reply);
-		log_info(&p->cayd->log, "image '%s' went: nobody used it",
+		log_info(&p->cayd->log, "pruned unused image '%s'",
 			 row->info.name ? row->info.name : row->info.digest);
 		image_unregister(p->cayd->images, &p->removing, on_prune_table_saved, p);
 		return;

@@ -125,7 +125,7 @@ static void pull_finish(struct pull *p, const struct image *row, const struct ca
 	if (row)
 		log_info(&p->cayd->log, "pulled '%s'", p->reference);
 	else
-		log_info(&p->cayd->log, "could not pull: %s", err->msg);
+		log_info(&p->cayd->log, "cannot pull: %s", err->msg);
 	while ((w = p->waits)) {
 		struct request *rq = w->rq;
 		struct cay_err mine = *err;
@@ -184,7 +184,7 @@ static void pull_unpack(struct pull *p)
 		return;
 	}
 	if ((uint64_t)st.st_size > p->cayd->settings.images_pull_max) {
-		pull_fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_fail(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
 		return;
 	}
 	p->state = PULL_UNPACKING;
@@ -196,7 +196,7 @@ static void pull_unpack(struct pull *p)
 static bool pull_must_stop(struct pull *p, struct cay_err *err)
 {
 	if (!p->waits && !p->pinned)
-		(void)cay_fail(err, CAY_E_UNAVAILABLE, "nobody waits for it any more");
+		(void)cay_fail(err, CAY_E_UNAVAILABLE, "no client waits for it any more");
 	else
 		(void)node_space_check_disk(p->cayd, err);
 	return err->code;
@@ -273,9 +273,9 @@ static void on_pull_skopeo_exit(uv_poll_t *watch, int, int)
 		p->arrived = true;
 		pull_unpack_if_idle(p);
 	} else if (skopeo_read_total_size(p->dir_fd, &p->total) < 0) {
-		pull_fail(p, CAY_E_UNAVAILABLE, "the registry does not say what it is");
+		pull_fail(p, CAY_E_UNAVAILABLE, "the registry sent no valid manifest");
 	} else if (p->total > p->cayd->settings.images_pull_max) {
-		pull_fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_fail(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
 	} else {
 		pull_skopeo_start(p, PULL_PULLING);
 	}
@@ -307,9 +307,9 @@ static void on_pull_timer(uv_timer_t *t)
 		pull_abort(p, err.code, err.msg);
 	/* the blobs and the archive that skopeo writes from them */
 	if (p->bytes > 2 * s->images_pull_max + MIB(1))
-		pull_abort(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_abort(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
 	if (clk_boot_ns(p->cayd->clk) > p->deadline_ns)
-		pull_abort(p, CAY_E_TIMEOUT, "it took longer than images.pull_time");
+		pull_abort(p, CAY_E_TIMEOUT, "the pull took longer than images.pull_time");
 }
 
 static int pull_dir_create(struct pull *p)
@@ -413,7 +413,7 @@ static void on_pull_start_timer(uv_timer_t *t)
 
 	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
 	if (pull_dir_create(p) < 0)
-		pull_fail(p, CAY_E_INTERNAL, "no directory to pull into");
+		pull_fail(p, CAY_E_INTERNAL, "cannot create a directory for the pull");
 	else
 		pull_skopeo_start(p, PULL_ASKING);
 }
@@ -459,7 +459,7 @@ void op_image_pull(struct cayd *c, struct request *rq)
 
 	if (reference_parse(slice_of(q->reference), &ref) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "reference",
-				     "this is not HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]");
+				     "expected HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]");
 	else if (!registry_is_listed(c->settings.images_registries, ref.host))
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",

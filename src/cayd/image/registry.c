@@ -205,9 +205,9 @@ void op_registry_login(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (!reference_is_host(slice_of(q->registry)))
-		(void)cay_fail_field(&err, CAY_E_INVALID, "registry", "this is not HOST[:PORT]");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "registry", "expected HOST[:PORT]");
 	else if (strchr(q->username, ':'))
-		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "no ':' can be in it");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "must not contain ':'");
 	if (!err.code && registry_credential_set(c->registries, q, &old, &err) >= 0 &&
 	    registries_save(c, &err) < 0)
 		registry_credential_restore(

@@ -101,9 +101,9 @@ static int audit_log_fill_detail(const struct request *rq, struct audit_record *
 static void audit_log_report_outcome(struct cayd *c, const struct cay_err *outcome)
 {
 	if (outcome->code && !c->audit_failing)
-		log_error(&c->log, "%s: records wait in memory", outcome->msg);
+		log_error(&c->log, "%s: audit records wait in memory", outcome->msg);
 	else if (!outcome->code && c->audit_failing)
-		log_info(&c->log, "the audit log is written again");
+		log_info(&c->log, "the audit log can be written again");
 	c->audit_failing = outcome->code != CAY_OK;
 }
 

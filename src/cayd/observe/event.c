@@ -276,11 +276,11 @@ static int event_query_parse(struct cayd *c, struct request *rq, struct event_fo
 		.cayd = c, .rq = rq, .after = q->after, .tenant = rq->actor.tenant
 	};
 	if (last.n && str_parse_u64(last, 0, INT64_MAX, &ret->after) < 0)
-		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not a number of ours");
+		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not the number of an event");
 	if (q->sandbox && id_parse(ID_SANDBOX, slice_of(q->sandbox), &ret->sandbox) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "this is not a sandbox's id");
+		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "not a sandbox id");
 	if (q->group && snprintf(ret->group, sizeof(ret->group), "%s", q->group) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "group", "not a group");
+		return cay_fail_field(err, CAY_E_INVALID, "group", "not a valid group");
 	return 0;
 }
 

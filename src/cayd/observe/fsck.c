@@ -82,9 +82,11 @@ static int keeper_list_fetch_blocking(struct cayd *c, struct keeper_list *ret, s
 			return r;
 		memcpy(&page, msg, sizeof(page));
 		if (keeper_list_append(ret, &page) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+			return cay_fail(err, CAY_E_NO_MEMORY,
+					"cay-keeper lists too many sandboxes");
 		if (page.more && !page.n_rows)
-			return cay_fail(err, CAY_E_UNAVAILABLE, "the list changes too fast");
+			return cay_fail(err, CAY_E_UNAVAILABLE,
+					"cay-keeper's list changes too fast");
 		if (page.n_rows)
 			q.after = page.rows[page.n_rows - 1].sandbox;
 	} while (page.more);
@@ -108,7 +110,7 @@ static void recovery_apply_facts(struct sandbox *sb, const struct life_observati
 	if (!facts->same_boot)
 		sb->end_detail = "the machine was restarted";
 	else if (!facts->exists || !facts->processes)
-		sb->end_detail = "it was gone when cayd came back";
+		sb->end_detail = "it was gone when cayd started";
 	(void)sandbox_apply_event(sb, &ev);
 	sb->end_detail = NULL;
 	resize_retry(sb);
@@ -174,7 +176,7 @@ static int on_recovery_row(void *arg, const struct db_sandbox *row, struct cay_e
 
 	/* an unreadable row is left alone; its sandbox is then foreign */
 	if (sandbox_record_read(c, row, &sb, &why) < 0)
-		log_error(&c->log, "a row of the journal is not used: %s", why.msg);
+		log_error(&c->log, "ignoring a row of the journal: %s", why.msg);
 	else
 		sb->other_boot = !str_eq(row->boot, c->boot);
 	return 0;
@@ -196,7 +198,7 @@ static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err
 					  : tenant_restore(c, e, &why);
 
 	if (r < 0)
-		log_error(&c->log, "a tenant, key or template of the journal is not used: %s",
+		log_error(&c->log, "ignoring a tenant, key or template of the journal: %s",
 			  why.msg);
 	return 0;
 }
@@ -257,7 +259,7 @@ static void recovery_warn_foreign(struct cayd *c, const struct keeper_list *f)
 			continue;
 		uid_range_reserve(c->sandboxes, f->rows[i].range);
 		id_format(&f->rows[i].sandbox, id);
-		log_warn(&c->log, "%s is not in the journal: left as it is", id);
+		log_warn(&c->log, "%s is not in the journal; leaving it alone", id);
 	}
 }
 
@@ -377,7 +379,7 @@ static void on_fsck_leftover_removed(void *arg, const struct cay_err *outcome, c
 
 	cay_closep(&fd);
 	if (outcome->code)
-		log_error(&sb->cayd->log, "remove what was left: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot remove leftovers: %s", outcome->msg);
 	sandbox_release(sb);
 }
 
@@ -466,9 +468,11 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	if (!err.code) {
 		memcpy(&page, reply, sizeof(page));
 		if (keeper_list_append(&k->facts, &page) < 0)
-			(void)cay_fail(&err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+			(void)cay_fail(&err, CAY_E_NO_MEMORY,
+				       "cay-keeper lists too many sandboxes");
 		else if (page.more && !page.n_rows)
-			(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the list changes too fast");
+			(void)cay_fail(&err, CAY_E_UNAVAILABLE,
+				       "cay-keeper's list changes too fast");
 	}
 	if (err.code || !page.more || !k->rq) {
 		fsck_finish(k, &err);

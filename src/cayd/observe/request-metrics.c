@@ -49,7 +49,7 @@ void on_control_request_broken(const struct request *rq, const struct cay_err *e
 	char id[ID_TEXT_LEN + 1];
 	struct log log = request_log_begin(c, rq, id);
 
-	log_error(&log, "%s", err->msg[0] ? err->msg : "it failed without a word");
+	log_error(&log, "%s", err->msg[0] ? err->msg : "failed without a message");
 	request_log_end(c, &log);
 }
 

@@ -33,10 +33,10 @@ static void on_entrypoint_start_reply(void *arg, unsigned status, struct slice b
 	if (!status)
 		outcome = *err;
 	else if (status != 200)
-		(void)cay_fail(&outcome, CAY_E_INVALID, "the entrypoint could not be started");
+		(void)cay_fail(&outcome, CAY_E_INVALID, "cannot start the entrypoint");
 	else if (entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) < 0)
 		(void)cay_fail(&outcome, CAY_E_MISBEHAVED,
-			       "cay-init of the sandbox did not say what it started");
+			       "cay-init of the sandbox did not name the exec");
 	else
 		entrypoint_record_exec(sb, &e);
 	if (outcome.code)

@@ -31,7 +31,7 @@ static void resize_revert(struct sandbox *sb, const struct resize *z, const stru
 {
 	sb->resize.wanted = sb->info.limits;
 	if (z->is_revert)
-		log_error(&sb->cayd->log, "limits that were not changed: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot change limits: %s", outcome->msg);
 	if (!z->is_revert && sandbox_is_running_or_paused(sb) && resize_start(sb, NULL, true))
 		return;
 	sb->resize.has_wanted = false;
@@ -117,7 +117,7 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 	if (!err.code && failpoint_hit(FAULT_LIMITS_WANTED) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
 	if (!err.code && !sandbox_is_running_or_paused(sb))
-		(void)cay_fail(&err, CAY_E_STATE, "the sandbox does not run any more");
+		(void)cay_fail(&err, CAY_E_STATE, "the sandbox is not running any more");
 	if (err.code)
 		resize_finish(z, &err);
 	else
@@ -163,7 +163,7 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
 		request_refuse(rq, CAY_E_STATE,
 			       sb->resize.has_wanted ? "another change of its limits is under way"
-						     : "the sandbox does not run");
+						     : "the sandbox is not running");
 		return;
 	}
 	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0) {

@@ -508,7 +508,7 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 			return cay_fail(err, CAY_E_TOO_LARGE,
 					"its variables, services and entrypoint are more than the "
 					"journal keeps of one sandbox");
-		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
+		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "create a sandbox");
 	}
 	sb->seq = ++all->seq;
 	if (warm) { /* its deadlines begin with the claim */
@@ -611,17 +611,16 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		    0 ||
 	    revoked_restore(sb, &record->revoked) < 0) {
 		sandbox_free(sb);
-		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid sandbox");
 	}
 	if (life->state >= SB_ENDING && !from->has_end) { /* the row was edited by hand */
 		sb->info.has_end = true;
 		sb->info.end.reason = life->reason;
-		sb->info.end.detail = sandbox_copy_text(sb, "the journal does not say more");
+		sb->info.end.detail = sandbox_copy_text(sb, "the journal has no details");
 	}
 	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s",
-			       sb->info.end.detail ? sb->info.end.detail
-						   : "it could not be started");
+			       sb->info.end.detail ? sb->info.end.detail : "it failed to start");
 	if (!life_is_finished(life))
 		uid_range_reserve(all, sb->uid_range);
 	sandbox_notify_observers(sb, SANDBOX_RESTORED);

@@ -40,7 +40,7 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 	    sandbox_replace_uid_range(sb) >= 0)
 		ev.outcome = LIFE_UNKNOWN; /* created again with the new range */
 	if (outcome->code && effect == DO_REMOVE)
-		log_error(&sb->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot remove a sandbox, will retry: %s", outcome->msg);
 	else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
 		 !sb->life.claimed) {
 		sb->failure = *outcome;
@@ -196,7 +196,8 @@ static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
 	free(save);
 	sb->unsaved -= s.waited;
 	if (outcome->code && !sb->save_error.code)
-		log_error(&sb->cayd->log, "the journal, trying again: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot write to the journal, will retry: %s",
+			  outcome->msg);
 	sb->save_error = *outcome;
 	if (s.effect == DO_PREPARE && outcome->code) {
 		/* without a durable row the effect does not begin */
@@ -223,7 +224,7 @@ static void sandbox_save_then(struct sandbox *sb, enum life_effect effect, bool 
 			  */
 	*s = (struct pending_save){ sb, effect, wait };
 	if (sandbox_record_write(sb, &text) < 0) {
-		(void)cay_fail(&err, CAY_E_INTERNAL, "a sandbox that cannot be written down");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "the sandbox does not fit into the journal");
 		on_sandbox_saved(s, &err);
 		return;
 	}
@@ -241,14 +242,10 @@ void sandbox_save(struct sandbox *sb, bool wait)
 
 /* The detail of an end when its caller gives none. */
 static const char *const end_reason_details[END_NUM_REASONS] = {
-	[END_EXIT] = "its entrypoint ended",
-	[END_OOM] = "it needed more memory than it had",
-	[END_KILLED] = "ended by a client",
-	[END_TTL] = "it had lived as long as it was to",
-	[END_IDLE] = "nobody asked anything of it",
-	[END_EVICTED] = "it made room",
-	[END_START_FAILED] = "it could not be started",
-	[END_NODE_LOST] = "the machine it ran on did not keep it",
+	[END_EXIT] = "its entrypoint ended",       [END_OOM] = "it exceeded its memory limit",
+	[END_KILLED] = "ended by a client",        [END_TTL] = "it reached its time to live",
+	[END_IDLE] = "it was idle for too long",   [END_EVICTED] = "it was evicted to make room",
+	[END_START_FAILED] = "it failed to start", [END_NODE_LOST] = "the machine lost it",
 };
 
 static void sandbox_set_end(struct sandbox *sb)
@@ -260,7 +257,7 @@ static void sandbox_set_end(struct sandbox *sb)
 	sb->info.end.detail = sandbox_copy_text(sb, why);
 	sb->end_detail = NULL;
 	if (sb->life.reason == END_START_FAILED)
-		log_error(&sb->cayd->log, "a sandbox could not be started: %s", why ? why : "");
+		log_error(&sb->cayd->log, "cannot start a sandbox: %s", why ? why : "");
 	if (sb->life.reason == END_START_FAILED && !sb->failure.code)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s", why ? why : "");
 }
@@ -357,7 +354,7 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 			return;
 		}
 		sb->info.end.inferred = true;
-		sb->end_detail = "PID 1 of the sandbox ended by itself";
+		sb->end_detail = "PID 1 of the sandbox ended";
 	} else {
 		sb->info.end.inferred = false;
 		ev.reason = WIFSIGNALED(status) ? END_SIGNAL : END_EXIT;

@@ -36,7 +36,7 @@ static void usage_read_cgroup(uv_work_t *work)
 	if (cgroup_open_top(l->path, &top, &l->err) < 0)
 		return;
 	if (cgroup_open_sandbox(&top, &l->tenant, &l->sandbox_id, &at) < 0)
-		(void)cay_fail(&l->err, CAY_E_STATE, "the sandbox does not run any more");
+		(void)cay_fail(&l->err, CAY_E_STATE, "the sandbox is not running any more");
 	else
 		(void)cgroup_read_usage(&at, &l->now, &l->err);
 }
@@ -106,7 +106,7 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 		return;
 	}
 	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED) {
-		request_refuse(rq, CAY_E_STATE, "the sandbox does not run");
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 		return;
 	}
 	l = calloc(1, sizeof(*l));

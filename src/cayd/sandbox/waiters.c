@@ -52,7 +52,8 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
 		request_fail(rq, &sb->save_error);
 	else if (!sandbox_is_as_requested(sb, rq)) {
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the keeper did not do it; it is %s",
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE,
+			       "cay-keeper could not change the state; the sandbox is %s",
 			       sandbox_state_names[sb->life.state]);
 		request_fail(rq, &err);
 	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && sb->life.state == SB_PENDING) {
@@ -153,7 +154,7 @@ static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 
 	/* earlier writes may have been another transaction */
 	if (!err.code && db_get_stats(h->db).failed != h->failed)
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal refused a part of it");
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal could not write all of it");
 	if (h->rq)
 		h->rq->events = NULL;
 	if (h->rq && err.code)

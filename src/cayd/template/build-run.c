@@ -39,9 +39,11 @@ static bool build_file_owner_is_valid(const char *s)
 static int build_file_check(const struct build_file *f, struct cay_err *err)
 {
 	if (f->mode && !build_file_mode_is_valid(f->mode))
-		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.16s' is no mode", f->mode);
+		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.16s' is not a valid mode",
+				      f->mode);
 	if (f->owner && !build_file_owner_is_valid(f->owner))
-		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.64s' is no owner", f->owner);
+		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.64s' is not a valid owner",
+				      f->owner);
 	if (f->content && f->content_b64)
 		return cay_fail_field(err, CAY_E_INVALID, "files",
 				      "give one of content and content_b64");
@@ -80,8 +82,8 @@ static int build_plan_file(struct build *b, const struct build_file *f, struct c
 		return r;
 	if (build_file_decode_content(f, &content) < 0 || content.len > CONTENT_MAX)
 		return cay_fail_field(err, CAY_E_INVALID, "files",
-				      "'%.128s': the content is no "
-				      "base64, or too much",
+				      "'%.128s': the content is not valid "
+				      "base64, or too large",
 				      f->path);
 	*s = (struct build_step){ .title = f->path, .file = f, .field = "files" };
 	s->run.argv = (struct field_texts){ arena_alloc(&b->arena, ARRAY_SIZE(argv), sizeof(*argv)),
@@ -187,7 +189,7 @@ static void build_step_finish(struct build *b)
 		n = snprintf(what, sizeof(what), "exited with %llu: %s",
 			     (unsigned long long)end->exit_code, last);
 	else
-		n = snprintf(what, sizeof(what), "was ended by %s: %s",
+		n = snprintf(what, sizeof(what), "was killed by %s: %s",
 			     end->signal ? end->signal : "a signal", last);
 	build_step_fail(b, CAY_E_BUILD, n > 0 ? what : "failed");
 }
@@ -227,7 +229,7 @@ static bool build_exec_check_reply(struct build *b, unsigned status, struct slic
 					       &refusal, NULL) >= 0)
 		build_step_fail(b, CAY_E_UNSUPPORTED, refusal.error.message);
 	else
-		build_step_fail(b, CAY_E_MISBEHAVED, "cay-init of the sandbox gave no answer");
+		build_step_fail(b, CAY_E_MISBEHAVED, "cay-init of the sandbox did not reply");
 	return false;
 }
 

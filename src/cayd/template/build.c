@@ -140,7 +140,7 @@ static void build_finish(struct build *b, const struct image *layer, const struc
 		uv_close((uv_handle_t *)b->timer, on_build_timer_closed);
 	b->timer = NULL;
 	if (b->sandbox) {
-		sandbox_end(b->sandbox, END_KILLED, "its build is over");
+		sandbox_end(b->sandbox, END_KILLED, "its build has finished");
 		sandbox_release(b->sandbox);
 		b->sandbox = NULL;
 	}
@@ -179,7 +179,7 @@ static void layer_cleanup_try(uv_timer_t *t);
 static void build_sandbox_end(struct sandbox *sb)
 {
 	if (sb && !life_is_finished(&sb->life))
-		sandbox_end(sb, END_KILLED, "its build was cut off");
+		sandbox_end(sb, END_KILLED, "its build was interrupted");
 }
 
 static void on_layer_cleanup_closed(uv_handle_t *h)
@@ -195,7 +195,7 @@ static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *
 		return;
 	}
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
-		log_warn(&d->cayd->log, "a layer nobody knows may be left: %s", outcome->msg);
+		log_warn(&d->cayd->log, "an unregistered layer may be left: %s", outcome->msg);
 	if (d->ends_sandbox)
 		build_sandbox_end(sandbox_find(d->cayd->sandboxes, &d->commit.sandbox));
 	uv_close((uv_handle_t *)&d->retry_timer, on_layer_cleanup_closed);
@@ -369,7 +369,7 @@ static void on_build_timer(uv_timer_t *t)
 	struct cay_err err = {};
 
 	if (build_is_abandoned(b)) {
-		(void)cay_fail(&err, CAY_E_BUILD, "nobody waits for it any more");
+		(void)cay_fail(&err, CAY_E_BUILD, "no client waits for it any more");
 		build_fail(b, &err);
 		return;
 	}
@@ -432,7 +432,7 @@ static int build_set_spec(struct build *b, const struct layer_spec *spec, struct
 	field_encode(&layer_spec_table, NULL, &s, &w);
 	r = jw_finish(&w);
 	if (r < 0)
-		return cay_fail(err, CAY_E_TOO_LARGE, "that is too much for one layer");
+		return cay_fail(err, CAY_E_TOO_LARGE, "the build is too large for one layer");
 	key_hash((struct slice){ text.data, text.len }, hash);
 	hex_encode(hash, sizeof(hash), b->hash);
 	return field_decode_text(&layer_spec_table, (struct slice){ text.data, text.len }, &limits,
@@ -493,10 +493,11 @@ static int builds_check_room(struct cayd *c, const struct build_request *order, 
 	unsigned n = order->tenant ? builds_count_live_of(all, order->tenant) : 0;
 
 	if (all->live >= BUILDS_LIVE)
-		return cay_fail(err, CAY_E_OVERLOADED, "%d builds run already", BUILDS_LIVE);
+		return cay_fail(err, CAY_E_OVERLOADED, "%d builds are running already",
+				BUILDS_LIVE);
 	if (!order->by_operator && n >= BUILDS_TENANT)
-		return cay_fail(err, CAY_E_OVERLOADED, "%d builds of this tenant run already",
-				BUILDS_TENANT);
+		return cay_fail(err, CAY_E_OVERLOADED,
+				"%d builds of this tenant are running already", BUILDS_TENANT);
 	return layers_make_room(c, order->tenant, n, all->live, err);
 }
 
@@ -524,7 +525,7 @@ static int build_start(struct build *b, const struct build_request *order, struc
 		all->first = b;
 		all->live++;
 	} else if (b->sandbox) {
-		sandbox_end(b->sandbox, END_KILLED, "its build did not begin");
+		sandbox_end(b->sandbox, END_KILLED, "its build could not start");
 		sandbox_release(b->sandbox);
 	}
 	return r;

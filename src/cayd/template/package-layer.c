@@ -220,8 +220,7 @@ static int layers_make_room_of(struct cayd *c, const struct id *tenant, size_t m
 	if (image_count_layers(c->images, tenant) + making < max)
 		return 0;
 	if (!layer_find_oldest_unused(c, tenant, 0))
-		return cay_fail(err, CAY_E_LIMIT, "there are %zu layers already, and all are used",
-				max);
+		return cay_fail(err, CAY_E_LIMIT, "there are %zu layers already, all in use", max);
 	layer_trim_start(c, tenant, making < max ? max - making - 1 : 0);
 	return 0;
 }

@@ -185,8 +185,8 @@ int pool_check_max(const struct cayd *c, const struct sandbox_create *spec, stru
 	if (!t || !t->info.has_pool || !t->info.pool.max ||
 	    template_count_live(c, spec->template) < t->info.pool.max)
 		return 0;
-	return cay_fail(err, CAY_E_CAPACITY, "'%s' has %llu sandboxes", spec->template,
-			(unsigned long long)t->info.pool.max);
+	return cay_fail(err, CAY_E_CAPACITY, "template '%s' already has %llu sandboxes",
+			spec->template, (unsigned long long)t->info.pool.max);
 }
 
 int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
@@ -208,7 +208,7 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 	pool_remove_sandbox(sb);
 	pools_schedule_refill(c);
 	if (sandbox_claim_warm(sb, tenant, spec, key) < 0) {
-		sandbox_end(sb, END_EVICTED, "no memory for who took it");
+		sandbox_end(sb, END_EVICTED, "out of memory during its claim");
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	}
 	s->claimed++;
@@ -228,7 +228,7 @@ static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 		if (t && kept < t->info.pool.min && warm_sandbox_can_become(sb, &t->info.defaults))
 			kept++;
 		else
-			sandbox_end(sb, END_EVICTED, "its template does not want it any more");
+			sandbox_end(sb, END_EVICTED, "its template has changed or needs fewer");
 		sb = next;
 	}
 }
@@ -285,7 +285,8 @@ static void pool_start_sandbox(struct cayd *c, const struct template *t)
 	c->warm_pools->last_start_ns = clk_boot_ns(c->clk);
 	if (sandbox_create_warm(c->sandboxes, &spec, &sb, &err) < 0) {
 		if (!s->n_failed)
-			log_error(&c->log, "a warm sandbox of '%s': %s", s->template, err.msg);
+			log_error(&c->log, "cannot start a warm sandbox of '%s': %s", s->template,
+				  err.msg);
 		s->failed++;
 		s->n_failed += s->n_failed < AGAIN_SHIFT_MAX;
 		s->retry_ns = c->warm_pools->last_start_ns + (AGAIN_NS << s->n_failed);

@@ -70,7 +70,7 @@ static void on_template_build_timer(uv_timer_t *t)
 		return;
 	}
 	if (err.code) {
-		log_error(&m->cayd->log, "a template that was built: %s", err.msg);
+		log_error(&m->cayd->log, "cannot save a template that was built: %s", err.msg);
 		now->building_hash[0] = 0;
 	}
 	template_build_free(m);

@@ -159,11 +159,11 @@ int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *e
 	if (!id_eq(&t->info.id, &e->id) || template_find_slot_by_name(all, t->info.name) ||
 	    all->n == TEMPLATES_MAX) {
 		template_free(t);
-		return cay_fail(err, CAY_E_INVALID, "a template of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid template");
 	}
 	if (t->info.state == TEMPLATE_BUILDING) {
 		t->info.state = TEMPLATE_FAILED;
-		t->info.error = "a restart cut the build off: make the template again";
+		t->info.error = "a restart interrupted the build; create the template again";
 	}
 	t->saved = true;
 	all->rows[all->n++] = t;
@@ -198,7 +198,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 				      asked->image);
 	if (asked->template && asked->image)
 		return cay_fail_field(err, CAY_E_INVALID, "image",
-				      "'image' is the template's to say: give one of the two");
+				      "give either 'template' or 'image'");
 	if (asked->template) {
 		t = template_find_by_name(c, asked->template);
 		if (!t)
@@ -209,7 +209,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 					      "the template '%s' is being built", asked->template);
 		if (t->info.state == TEMPLATE_FAILED)
 			return cay_fail_field(err, CAY_E_BUILD, "template",
-					      "the template '%s' was not built: %.150s",
+					      "the build of template '%s' failed: %.150s",
 					      asked->template, t->info.error ? t->info.error : "");
 		if (!ret->layered)
 			ret->layer = t->info.layer;
@@ -221,7 +221,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		return cay_fail_field(err, CAY_E_INVALID, "image", "'image' is missing");
 	if (ret->labels.n > LABELS_MAX || ret->env.n > ENV_MAX)
 		return cay_fail_field(err, CAY_E_INVALID, ret->env.n > ENV_MAX ? "env" : "labels",
-				      "with the template's there are more than %d",
+				      "more than %d together with the template's",
 				      ret->env.n > ENV_MAX ? ENV_MAX : LABELS_MAX);
 	ret->limits.given = 0; /* all of them are set from now on */
 	return 0;
@@ -236,7 +236,7 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 	if (d->name || d->template)
 		return cay_fail_field(err, CAY_E_INVALID,
 				      d->name ? "defaults.name" : "defaults.template",
-				      "a template cannot say this for every sandbox");
+				      "a template cannot set this for every sandbox");
 	if (!image_find(c->images, d->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);
@@ -319,7 +319,7 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 	if (old)
 		info.id = (*old)->info.id;
 	else if (id_generate(ID_TEMPLATE, 0, 0, &info.id) < 0)
-		(void)cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		(void)cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&template_info_table, NULL, &info, &w);
 	if (jw_finish(&w) < 0)
 		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
@@ -401,7 +401,7 @@ void op_template_create(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (old && old->building_hash[0]) {
-		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
+		request_refuse(rq, CAY_E_CONFLICT, "the template is being built");
 		return;
 	}
 	if (layer_spec_has_steps(&spec)) {
@@ -461,7 +461,7 @@ void op_template_pool(struct cayd *c, struct request *rq)
 	if (!t)
 		return;
 	if (t->building_hash[0]) {
-		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
+		request_refuse(rq, CAY_E_CONFLICT, "the template is being built");
 		return;
 	}
 	info = t->info;
@@ -496,7 +496,7 @@ void op_template_delete(struct cayd *c, struct request *rq)
 	if (!t)
 		return;
 	if (t->next_version) {
-		request_refuse(rq, CAY_E_CONFLICT, "it is being changed");
+		request_refuse(rq, CAY_E_CONFLICT, "the template is being changed");
 		return;
 	}
 	l = deferred_reply_create(c, rq, &t->info.id, on_template_deleted);

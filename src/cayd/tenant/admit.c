@@ -35,7 +35,7 @@ static int node_sandbox_limit_check(struct cayd *c, struct cay_err *err)
 	const struct settings *s = &c->settings;
 
 	if (sandboxes_count_placed(c->sandboxes) >= s->max_sandboxes)
-		return cay_fail(err, CAY_E_CAPACITY, "this node has %llu sandboxes",
+		return cay_fail(err, CAY_E_CAPACITY, "this node already has %llu sandboxes",
 				(unsigned long long)s->max_sandboxes);
 	return 0;
 }
@@ -57,13 +57,13 @@ static int admit_check_quota(struct cayd *c, const struct id *tenant,
 		return -ENOSR;
 	if (s->max_tenant < s->max_sandboxes &&
 	    tenant_count_placed(c->sandboxes, tenant, NULL) >= s->max_tenant)
-		return cay_fail(err, CAY_E_LIMIT, "this tenant has %llu sandboxes",
+		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu sandboxes",
 				(unsigned long long)s->max_tenant);
 	if (spec->group && s->max_group < s->max_sandboxes &&
 	    tenant_count_placed(c->sandboxes, tenant, spec->group) >= s->max_group) {
 		*ret_group = spec->group;
-		return cay_fail(err, CAY_E_LIMIT, "group '%s' has %llu sandboxes", spec->group,
-				(unsigned long long)s->max_group);
+		return cay_fail(err, CAY_E_LIMIT, "group '%s' already has %llu sandboxes",
+				spec->group, (unsigned long long)s->max_group);
 	}
 	return node_space_check(c, err);
 }
@@ -79,7 +79,7 @@ static int admit_decide(struct cayd *c, const struct id *tenant, const struct sa
 	    !tenant_exists(c, tenant)) /* deleted while the request was read */
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
 	if (!keeper_is_up(c->keeper))
-		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper is away");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	if (!(keeper_runtimes(c->keeper) & 1u << spec->runtime))
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, "runtime",
 				      "this runtime is not installed here or failed its probes");
@@ -94,7 +94,7 @@ static int admit_decide(struct cayd *c, const struct id *tenant, const struct sa
 	}
 	if (act) {
 		sandbox_end(sb, END_EVICTED,
-			    "it was idle, and another of its tenant needed its place");
+			    "it was idle, and its tenant needed room for another sandbox");
 		node_space_expire(c);
 	}
 	return 0;

@@ -120,10 +120,10 @@ int key_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 	    hex_decode(in.hash, strlen(in.hash), hash, sizeof(hash)) < 0 ||
 	    (in.old_hash && hex_decode(in.old_hash, strlen(in.old_hash), old, sizeof(old)) < 0) ||
 	    (in.key.old_until_ns && !in.old_hash))
-		return cay_fail(err, CAY_E_INVALID, "a key of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid key");
 	row = key_row_add(c->keys, &in.key);
 	if (!row)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a key");
+		return cay_fail(err, CAY_E_NO_MEMORY, "cannot add a key");
 	memcpy(row->hash, hash, sizeof(hash));
 	memcpy(row->old_hash, old, sizeof(old));
 	row->saved = true;
@@ -160,7 +160,7 @@ int key_generate(const struct cayd *c, char *ret, struct cay_err *err)
 
 	do {
 		if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
-			return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+			return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 		key_prefix_format(chance, prefix);
 	} while (key_find_by_prefix(c->keys, prefix));
 	key_format(prefix, chance + KEY_PREFIX_BYTES, ret);
@@ -191,14 +191,14 @@ int key_add(struct cayd *c, const struct key_create *spec, struct slice text, st
 	struct key_row *r;
 
 	if (key_parse(text, prefix) < 0 || key_find_by_prefix(c->keys, prefix))
-		return cay_fail(err, CAY_E_INVALID, "this is not a key, or not a new one");
+		return cay_fail(err, CAY_E_INVALID, "not a valid key, or it exists already");
 	if (id_generate(ID_KEY, 0, 0, &info.id) < 0)
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	if (spec->has_ttl)
 		info.expires_ns = info.created_ns + spec->ttl_ms * NS_PER_MS;
 	keys_evict_unusable(c);
 	if (c->keys->n == KEYS_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d good keys already", KEYS_MAX);
+		return cay_fail(err, CAY_E_LIMIT, "there are %d valid keys already", KEYS_MAX);
 	r = key_row_add(c->keys, &info);
 	if (!r)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
@@ -349,7 +349,7 @@ static int key_secret_generate(const struct key_row *r, char *ret, struct cay_er
 	uint8_t chance[KEY_SECRET_BYTES];
 
 	if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	key_format(r->prefix, chance, ret);
 	explicit_bzero(chance, sizeof(chance));
 	return 0;
@@ -369,7 +369,7 @@ void op_key_rotate(struct cayd *c, struct request *rq)
 	if (!key_is_usable(r, now))
 		(void)cay_fail(&err, CAY_E_CONFLICT, "the key was revoked or has expired");
 	else if (r->rotating)
-		(void)cay_fail(&err, CAY_E_CONFLICT, "it is being rotated");
+		(void)cay_fail(&err, CAY_E_CONFLICT, "the key is being rotated");
 	if (err.code || key_secret_generate(r, l->secret, &err) < 0) {
 		l->secret[0] = 0;
 		deferred_reply_finish(l, &err);

@@ -98,10 +98,10 @@ int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err
 	if (e2 < 0)
 		return e2;
 	if (!id_eq(&info.id, &e->id) || tenant_find(c->tenants, &e->id))
-		return cay_fail(err, CAY_E_INVALID, "a tenant of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid tenant");
 	r = tenant_row_add(c->tenants, &info);
 	if (!r)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a tenant");
+		return cay_fail(err, CAY_E_NO_MEMORY, "cannot add a tenant");
 	r->saved = true;
 	return 0;
 }
@@ -146,7 +146,7 @@ void op_tenant_create(struct cayd *c, struct request *rq)
 
 	if (tenant_check_create(c->tenants, q->name, &err) >= 0 &&
 	    id_generate(ID_TENANT, 0, 0, &info.id) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&tenant_info_table, NULL, &info, &w);
 	if (!err.code && (jw_finish(&w) < 0 || !tenant_row_add(c->tenants, &info)))
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
@@ -210,12 +210,13 @@ static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 	if (!tenant_is_active(r))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
 	if (id_eq(&r->info.id, &default_tenant))
-		return cay_fail(err, CAY_E_CONFLICT, "the default tenant stays");
+		return cay_fail(err, CAY_E_CONFLICT, "the default tenant cannot be deleted");
 	boxes = sandboxes_count_live_of(c->sandboxes, &r->info.id);
 	keys = keys_count_usable(c, &r->info.id);
 	if (boxes || keys)
-		return cay_fail(err, CAY_E_CONFLICT, "it has %u live sandboxes and %u good keys",
-				boxes, keys);
+		return cay_fail(err, CAY_E_CONFLICT,
+				"the tenant still has %u sandbox%s and %u active key%s", boxes,
+				boxes == 1 ? "" : "es", keys, keys == 1 ? "" : "s");
 	return 0;
 }
 

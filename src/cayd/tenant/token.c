@@ -113,7 +113,7 @@ static int signing_key_generate(struct cayd *c, uint8_t number, struct signing_k
 {
 	*ret = (struct signing_key){ .number = number, .since_s = token_wall_seconds(c) };
 	if (getrandom(ret->secret, sizeof(ret->secret), 0) != sizeof(ret->secret))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	return 0;
 }
 
@@ -144,7 +144,7 @@ static int token_signer_rotate(struct cayd *c, struct cay_err *err)
 		r = signing_key_file_write(c, &next, err);
 	if (r >= 0) {
 		log_info(&c->log, next.previous.number ? "tokens are signed with a new key"
-						       : "the old key of tokens is forgotten");
+						       : "the previous token key is dropped");
 		*c->token_signer = next;
 	}
 	explicit_bzero(&next, sizeof(next));
@@ -170,8 +170,8 @@ int token_signer_open(struct cayd *c, struct cay_err *err)
 	}
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r,
-				    "db/" FILE_NAME " is not a key; remove it, and every token "
-				    "there is ends");
+				    "db/" FILE_NAME " is not a valid key; removing it voids every "
+				    "token");
 	token_signer_rotate_if_due(c);
 	return 0;
 }
@@ -184,7 +184,7 @@ void token_signer_rotate_if_due(struct cayd *c)
 		return;
 	while (token_signer_is_due(c, c->token_signer)) {
 		if (token_signer_rotate(c, &err) < 0) { /* the present key is still valid */
-			log_error(&c->log, "%s: the key of tokens stays as it is", err.msg);
+			log_error(&c->log, "%s: the token key is not rotated", err.msg);
 			c->token_signer->retry_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
 			return;
 		}
@@ -233,7 +233,7 @@ int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *r
 {
 	if (ttl_ms > c->settings.link_max_ms)
 		return cay_fail_field(err, CAY_E_INVALID, "ttl_ms",
-				      "more than the %llu that edge.link_max allows",
+				      "longer than the %llu that edge.link_max allows",
 				      (unsigned long long)c->settings.link_max_ms);
 	*ret_s = (clk_wall_ns(c->clk) + ttl_ms * NS_PER_MS) / NS_PER_S;
 	return 0;
@@ -254,9 +254,9 @@ void op_sandbox_token(struct cayd *c, struct request *rq)
 	if (!sb || life_is_finished(&sb->life)) {
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	} else if (rq->actor.one_sandbox) {
-		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no tokens");
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token cannot create tokens");
 	} else if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce)) {
-		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot get random bytes");
 	} else {
 		t.tenant = sb->info.tenant;
 		t.sandbox = sb->info.id;
@@ -307,18 +307,18 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 	int r = tree_link_format_target(&sb->info.id, q, target);
 
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r = token_link_compute_expiry(c, q->ttl_ms, &t.not_after, err);
 	if (r < 0)
 		return r;
 	if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	*expires_ns = t.not_after * NS_PER_S;
 	token_signer_get_key(c, &key);
 	r = token_sign_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	explicit_bzero(text, sizeof(text));
 	return r;
 }
@@ -347,13 +347,14 @@ void op_tree_link(struct cayd *c, struct request *rq)
 	if (!sb || life_is_finished(&sb->life))
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (rq->actor.one_sandbox)
-		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no links");
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token cannot create links");
 	else if (q->path && q->path_b64)
-		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64", "either it or path");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64",
+				     "give either path_b64 or path");
 	else if (tree_link_sign(c, sb, q, &target, &made.expires_ns, &err) >= 0 &&
 		 (buf_append(&url, origin.p, origin.n) < 0 ||
 		  buf_append(&url, target.data, target.len) < 0))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a link");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	made.url = buf_str(&url);
 	if (err.code)
 		request_fail(rq, &err);

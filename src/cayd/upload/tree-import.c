@@ -50,9 +50,9 @@ struct tree_import_job {
 
 static const char *tree_import_side_name(const struct tree_import_side *s)
 {
-	return s == &s->import->to ? "the sandbox they go to"
+	return s == &s->import->to ? "the destination sandbox"
 	       : s->import->upload ? "the upload"
-				   : "the sandbox they come from";
+				   : "the source sandbox";
 }
 
 static void tree_import_side_release(struct tree_import_side *s)
@@ -188,7 +188,7 @@ static void tree_import_write_chunk(struct tree_import_job *p, struct slice byte
 	e = p->to.conn ? conn_write(p->to.conn, v, bytes.n ? 3 : 1) : -EPIPE;
 	/* a destination that replies early closes; its reply decides */
 	if (e == -ENOMEM || e == -ENOBUFS)
-		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
+		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "is out of memory");
 	else if (e < 0)
 		p->write_failed = true;
 	else if (p->to.conn && conn_queued_bytes(p->to.conn) > TREE_IMPORT_HIGH_WATER &&
@@ -221,7 +221,7 @@ static void on_tree_import_reply_body(struct tree_import_side *s, struct slice b
 	if (p->reply_side != s)
 		tree_import_write_chunk(p, bytes);
 	else if (buf_append(&p->reply, bytes.p, bytes.n) < 0)
-		tree_import_fail(p, CAY_E_MISBEHAVED, tree_import_side_name(s), "says too much");
+		tree_import_fail(p, CAY_E_MISBEHAVED, tree_import_side_name(s), "sent too much");
 }
 
 static void on_tree_import_reply_end(struct tree_import_side *s)
@@ -246,7 +246,8 @@ static void on_tree_import_reply_end(struct tree_import_side *s)
 	tree_import_close(p);
 	/* untrusted: success before everything was sent is a lie */
 	if (rq && s->http.head.status < 300 && !p->complete)
-		request_refuse(rq, CAY_E_MISBEHAVED, "it says that it is done before it can be");
+		request_refuse(rq, CAY_E_MISBEHAVED,
+			       "the destination reported success before it had everything");
 	else if (rq)
 		request_reply(rq, (int)s->http.head.status, media.n ? text : NULL, &p->reply);
 }
@@ -288,8 +289,7 @@ static void tree_import_side_process_input(struct tree_import_side *s, struct sl
 	struct slice in;
 
 	if (buf_append(&s->in, fresh.p, fresh.n) < 0) {
-		tree_import_fail(s->import, CAY_E_NO_MEMORY, "control",
-				 "has no memory to pass files on");
+		tree_import_fail(s->import, CAY_E_NO_MEMORY, "control", "is out of memory");
 		return;
 	}
 	in = (struct slice){ s->in.data, s->in.len };
@@ -310,7 +310,7 @@ static void on_tree_import_conn_end(struct conn *conn, const struct cay_err *)
 	struct tree_import_side *s = conn_data(conn);
 
 	tree_import_fail(s->import, CAY_E_MISBEHAVED, tree_import_side_name(s),
-			 "closed the connection in the middle");
+			 "closed the connection midway");
 }
 
 /* Read the next piece of the upload if the destination can take it. */
@@ -426,7 +426,7 @@ static int tree_import_upload_send_piece(struct tree_import_job *p, struct cay_e
 				       tree_import_side_name(&p->to))
 			    : tar_write_entry(&p->tar, &e, err);
 	} else if (u->n ? u->n > p->tar.left : p->tar.left > 0) {
-		r = cay_fail(err, CAY_E_INTERNAL, "an upload has another size than it had");
+		r = cay_fail(err, CAY_E_INTERNAL, "the upload's size changed while it was read");
 	} else if (u->n) {
 		r = tar_write_data(&p->tar, u->piece, u->n, err);
 	} else {
@@ -549,13 +549,12 @@ static int tree_import_check_query(const struct tree_import *q, const struct san
 				   struct cay_err *err)
 {
 	if (!q->upload == !q->from.noun)
-		return cay_fail_field(err, CAY_E_INVALID, "from",
-				      "say from or upload, one of them");
+		return cay_fail_field(err, CAY_E_INVALID, "from", "give either from or upload");
 	if (q->upload && (q->path || q->path_b64))
-		return cay_fail_field(err, CAY_E_INVALID, "path", "an upload is one file");
+		return cay_fail_field(err, CAY_E_INVALID, "path", "an upload is a single file");
 	if (q->upload && !to->info.group)
 		return cay_fail_field(err, CAY_E_INVALID, "upload",
-				      "the sandbox is of no group, and uploads are of one");
+				      "the sandbox has no group, and uploads belong to a group");
 	return 0;
 }
 
@@ -567,7 +566,7 @@ void op_tree_import(struct cayd *c, struct request *rq)
 	struct tree_import_job *p;
 
 	if (rq->actor.one_sandbox) {
-		request_refuse(rq, CAY_E_FORBIDDEN, "a token is good for one sandbox");
+		request_refuse(rq, CAY_E_FORBIDDEN, "a token is valid for one sandbox");
 		return;
 	}
 	to = tree_import_find_running(c, rq, &rq->match.params[0]);
@@ -599,7 +598,7 @@ void op_tree_import(struct cayd *c, struct request *rq)
 	(void)uv_timer_init(&c->loop, &p->timer);
 	p->timer.data = p;
 	if (!from && tree_import_start_from_upload(p, q) < 0)
-		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
+		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "is out of memory");
 	else if (from && tree_import_start_from_sandbox(p, q) < 0)
 		tree_import_fail(p, CAY_E_UNAVAILABLE, tree_import_side_name(&p->from),
 				 "cannot be reached");

@@ -24,9 +24,8 @@ static int upload_fail_disk(struct cay_err *err, int r, const char *what)
  * failure would say that nothing changed. */
 static int upload_fail_sync(struct cay_err *err, int r, const char *done, const char *do_what)
 {
-	return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r,
-			    "%s, but the disk does not say that this outlives a crash: %s", done,
-			    do_what);
+	return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "%s, but it may not survive a crash: %s",
+			    done, do_what);
 }
 
 static int upload_temp_name_create(char ret[static UPLOAD_TEMP_LEN + 1])
@@ -149,13 +148,14 @@ static int upload_check_quota(const struct upload_location *at, uint64_t size, u
 				UPLOADS_GROUP);
 	if (n.files >= UPLOADS_FILES)
 		return cay_fail(err, CAY_E_LIMIT,
-				"the tenant has %d uploads: delete groups that are over",
+				"the tenant has %d uploads: delete groups that are not needed",
 				UPLOADS_FILES);
 	*ret_room = quota > n.bytes ? quota - n.bytes : 0;
 	if (size > *ret_room || !quota)
 		return cay_fail(err, CAY_E_LIMIT,
 				"uploads of a tenant may take %" PRIu64 " bytes (uploads.size) and "
-				"the others take %" PRIu64 ": delete some, or groups that are over",
+				"the others take %" PRIu64
+				": delete some, or groups that are not needed",
 				quota, n.bytes);
 	return 0;
 }
@@ -176,7 +176,7 @@ int upload_file_create(struct upload_file *f, const struct upload_location *at, 
 				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (r < 0)
 		f->temp[0] = 0;
-	return r < 0 ? upload_fail_disk(err, r, "a file for the upload") : 0;
+	return r < 0 ? upload_fail_disk(err, r, "create a file for the upload") : 0;
 }
 
 int upload_file_append(struct upload_file *f, struct slice bytes, struct cay_err *err)
@@ -231,7 +231,7 @@ static int upload_file_publish(struct upload_file *f, const struct upload_locati
 
 	uv_mutex_lock(&at->all->names_lock);
 	if (atomic_load(&f->group_deleted))
-		r = cay_fail(err, CAY_E_CONFLICT, "the group was deleted while this came");
+		r = cay_fail(err, CAY_E_CONFLICT, "the group was deleted during the upload");
 	else
 		r = upload_check_quota(at, f->size, quota, &room, err);
 	if (r >= 0) {
@@ -241,7 +241,7 @@ static int upload_file_publish(struct upload_file *f, const struct upload_locati
 		if (r >= 0)
 			f->temp[0] = 0;
 		else
-			(void)upload_fail_disk(err, r, "give the upload its name");
+			(void)upload_fail_disk(err, r, "name the upload");
 	}
 	uv_mutex_unlock(&at->all->names_lock);
 	if (r < 0)
@@ -249,7 +249,7 @@ static int upload_file_publish(struct upload_file *f, const struct upload_locati
 	r = failpoint_hit(FAULT_UPLOAD_NAMED);
 	if (r >= 0)
 		r = upload_parent_dirs_sync(at, group);
-	return r < 0 ? upload_fail_sync(err, r, "it is there, all of it", "put it again") : 0;
+	return r < 0 ? upload_fail_sync(err, r, "the upload is stored", "upload it again") : 0;
 }
 
 int upload_file_commit(struct upload_file *f, const struct upload_location *at,
@@ -359,7 +359,9 @@ int upload_file_remove(const struct upload_location *at, struct upload *ret, str
 	r = failpoint_hit(FAULT_UPLOAD_REMOVED);
 	if (r >= 0)
 		r = upload_dir_sync(group);
-	return r < 0 ? upload_fail_sync(err, r, "it is gone", "see whether it is back then") : 0;
+	return r < 0 ? upload_fail_sync(err, r, "it is gone",
+					"check after a crash whether it is back")
+		     : 0;
 }
 
 /* The rename removes everything in one step; the rest can be repeated. */

@@ -154,11 +154,11 @@ static void on_upload_body(struct request *rq, struct slice bytes)
 
 	p->received += bytes.n;
 	if (clk_boot_ns(p->cayd->clk) - p->began_ns > UPLOAD_NS)
-		(void)cay_fail(&err, CAY_E_TIMEOUT, "it is not here within an hour");
+		(void)cay_fail(&err, CAY_E_TIMEOUT, "the upload took longer than an hour");
 	else if (upload_count_incoming_bytes(p) > p->file.room)
 		(void)cay_fail(&err, CAY_E_LIMIT,
-			       "there was room for %llu bytes, and more came: delete uploads, or "
-			       "groups that are over",
+			       "there was room for %llu bytes: delete uploads, or "
+			       "groups that are not needed",
 			       (unsigned long long)p->file.room);
 	else if (p->want.has_size && p->received > p->want.size)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "size", "more came than that");
@@ -333,7 +333,8 @@ static struct upload_task *upload_task_create(const struct upload_location *at, 
 
 	/* the deletion of a tenant happens once and is always accepted */
 	if (upload_tasks_count(at, false) >= most && at->group[0]) {
-		(void)cay_fail(err, CAY_E_RATE, "the tenant's uploads are busy: ask again");
+		(void)cay_fail(err, CAY_E_RATE,
+			       "too many operations on the tenant's uploads; try again");
 		return NULL;
 	}
 	t = calloc(1, sizeof(*t));
@@ -585,11 +586,11 @@ int uploads_open(struct cayd *c, struct cay_err *err)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	all->root = c->uploads_dir;
 	if (mkdirat(all->root, FRESH, 0700) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make uploads/" FRESH);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create uploads/" FRESH);
 	r = all->incoming = path_open(all->root, FRESH, O_RDONLY | O_DIRECTORY, 0);
 	if (r >= 0)
 		r = rmtree_contents(all->incoming);
 	if (r >= 0)
 		r = path_for_each_entry(all->root, upload_leftover_remove, c);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "tidy up the uploads") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove incomplete uploads") : 0;
 }

@@ -327,7 +327,7 @@ def test_a_tenant_from_make_to_removal(daemon):
     own.delete(box)
     daemon.call("POST", f"/v1/keys/{first}/revoke")
     key, secret = new_key(daemon, made["id"])
-    assert "1 good keys" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
+    assert "1 active key" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
     daemon.call("POST", f"/v1/keys/{key}/revoke")
     assert daemon.call("DELETE", "/v1/tenants/" + made["id"]) == made
     refused("not_found", daemon.call, "DELETE", "/v1/tenants/" + made["id"])
