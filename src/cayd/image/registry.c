@@ -210,9 +210,7 @@ void op_registry_login(struct cayd *c, struct request *rq)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "must not contain ':'");
 	if (!err.code && registry_credential_set(c->registries, q, &old, &err) >= 0 &&
 	    registries_save(c, &err) < 0)
-		registry_credential_restore(
-			c->registries, q->registry,
-			&old); /* undone, because the reply says that it failed */
+		registry_credential_restore(c->registries, q->registry, &old);
 	if (err.code)
 		request_fail(rq, &err);
 	else
