@@ -4,7 +4,6 @@
 /*
  * cayd - control: which sandboxes and images there are, and what becomes of them
  *
- *	main.c, listeners.c, handlers.c   start (which is recovery), the two sockets, dispatch
  *	core/      this header, calls to cay-keeper and to PID 1, hooks, deferred replies
  *	image/     images: table, import, pull, prune
  *	sandbox/   sandboxes: table, transitions, limits, usage, waiting requests
@@ -13,10 +12,11 @@
  *	create/    create requests and their queue
  *	upload/    files of a group, and imports of trees
  *	edge/      push to edges, their reports, preview URLs
- *	observe/   events, audit log, metrics, fsck
+ *	observe/   events, audit log, metrics, fsck and recovery
+ *	main.c, listeners.c, handlers.c   start, the two sockets, dispatch
  *
- * A directory includes only those above it in this list (src/LAYERS); it reaches the ones
- * below by the tables in main.c: core/hooks.h, sandbox/observer.h.
+ * Each includes only those above it in this list (src/LAYERS) and calls those below it by
+ * the tables in main.c (core/hooks.h, sandbox/observer.h).
  *
  * One loop thread; nothing blocks in it once it serves.
  */
@@ -72,8 +72,8 @@ struct cayd {
 	struct creates *creates;
 	struct builds *builds;
 	struct images *images;
-	struct pull *pulls;                   /* under way */
-	struct tree_import_job *tree_imports; /* imports of files under way */
+	struct pull *pulls; /* under way */
+	struct tree_import_job *tree_imports;
 	struct uploads *uploads;
 	struct previews *previews;
 	struct registries *registries;

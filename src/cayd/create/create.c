@@ -17,7 +17,7 @@
 struct creates {
 	struct create_queue queue;
 	uv_timer_t queue_timer;
-	uint64_t swept_ns;       /* last sweep */
+	uint64_t swept_ns;
 	uint64_t stale_until_ns; /* until then, requests may come from clients that have left */
 };
 

@@ -17,7 +17,6 @@
 struct edge_push;
 
 [[nodiscard]] int edge_push_open(struct cayd *c, struct cay_err *err);
-/* Connected edges. */
 unsigned edge_push_count_edges(const struct cayd *c);
 /* Observer: its state or its valid tokens have changed. */
 void edge_push_sandbox(struct sandbox *sb);

@@ -12,6 +12,5 @@
 #define PREVIEW_PROBE_MS 1000
 
 [[nodiscard]] int previews_open(struct cayd *c, struct cay_err *err);
-/* sandbox.preview */
 void op_sandbox_preview(struct cayd *c, struct request *rq);
 #endif

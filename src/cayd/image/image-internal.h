@@ -25,7 +25,6 @@ struct image_stored {
 	struct id tenant;
 };
 
-/* Add a copy of a row. */
 [[nodiscard]] int images_add(struct images *all, const struct image_stored *s, struct cay_err *err);
 /* Write the table in a worker; fn (or NULL) is called with the outcome. */
 void images_save(struct images *all, images_fn *fn, void *arg);

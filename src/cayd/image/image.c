@@ -197,11 +197,10 @@ uint64_t image_last_used_ns(const struct image *row)
 		       : row->info.created_ns;
 }
 
-/* A change that is being saved. */
 struct image_registration {
 	struct images *all;
 	struct id id;
-	bool added; /* it adds a row */
+	bool added;
 	image_fn *fn;
 	void *arg;
 };

@@ -20,8 +20,8 @@ struct image {
 	const char *layer; /* hash of its inputs if it is a layer, which no list shows; else NULL */
 	struct id tenant;  /* owner of the layer; none: a template's */
 	const char *displaced_name; /* its name until a new image of that name is saved; or NULL */
-	bool removing;              /* its files are being removed */
-	bool unsaved;               /* not durable: a sandbox of it could lose it */
+	bool removing;
+	bool unsaved; /* not durable: a sandbox of it could lose it */
 	struct arena arena;
 };
 
@@ -61,7 +61,7 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 /* Layers that are not being removed, of a tenant or (no noun) in all. */
 size_t image_count_layers(const struct images *all, const struct id *tenant);
 bool image_is_layer_of(const struct image *row, const struct id *tenant);
-/* Layers are hidden from requests by id or digest. */
+/* Layers are hidden from everyone but the operator. */
 bool image_is_hidden(const struct image *row, const struct actor *who);
 /* When it was used last, or created (wall clock). */
 uint64_t image_last_used_ns(const struct image *row);

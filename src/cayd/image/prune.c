@@ -103,8 +103,7 @@ static void prune_remove_image(struct prune *p, const struct image *row)
 	image_set_removing(p->cayd->images, &p->removing, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));
 	if (image_count_names(p->cayd->images, row->digest) > 1)
-		on_prune_image_removed(p, &none, NULL,
-				       -EBADF); /* another name has the same files */
+		on_prune_image_removed(p, &none, NULL, -EBADF); /* only the name goes */
 	else
 		keeper_call(p->cayd->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_prune_image_removed,
 			    p);

@@ -165,8 +165,7 @@ static void on_event_durable(void *arg, const struct cay_err *outcome)
 	struct sandbox *sb = outcome->code ? sandbox_find(n->cayd->sandboxes, &n->sandbox) : NULL;
 
 	if (sb)
-		sb->event.unwritten =
-			true; /* its state of that moment is recorded by events_retry_unwritten() */
+		sb->event.unwritten = true; /* for events_retry_unwritten() */
 	if (!outcome->code && n->text)
 		event_ring_append(all, n->seq, &n->tenant, &n->sandbox, n->group,
 				  slice_of(n->text));

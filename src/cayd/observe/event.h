@@ -24,8 +24,6 @@ void event_send_image_progress(struct cayd *c, const struct id *tenant,
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change);
 /* End the streams of followers whose key or tenant is not valid any more. */
 void events_drop_unauthorized(struct cayd *c);
-/* Restore an event of the journal. */
 [[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
-/* event.list */
 void op_event_list(struct cayd *c, struct request *rq);
 #endif

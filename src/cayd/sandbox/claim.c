@@ -198,9 +198,8 @@ void claim_start(struct sandbox *sb)
 		return;
 	}
 	*k = (struct claim_call){ .sandbox = sb, .parts_left = 1 };
-	if (claim_body_encode(sb, &body) <
-	    0) /* PID 1 refuses an empty body, and that is the outcome */
-		buf_clear(&body);
+	if (claim_body_encode(sb, &body) < 0)
+		buf_clear(&body); /* PID 1 refuses an empty body, and that is the outcome */
 	if (sb->life.claimed && sb->claim.limits_to_set)
 		claim_send_limits(k);
 	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_CLAIM,

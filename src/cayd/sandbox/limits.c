@@ -130,7 +130,6 @@ static const char *limits_change_find_fixed(const struct sandbox *sb, const stru
 	return memory && q->has_disk_inodes ? "disk_inodes" : NULL;
 }
 
-/* Limits that no quota enforces. */
 static const char *limits_change_find_no_quota(const struct limits *l,
 					       const struct limits_change *q)
 {

@@ -11,7 +11,6 @@
 /* Whether its row fits, now and after later changes; JSON may take six bytes for one. -E2BIG if
  * not. */
 [[nodiscard]] int sandbox_record_check_size(struct sandbox *sb);
-/* Restore a sandbox from its row. */
 [[nodiscard]] int sandbox_record_read(struct cayd *c, const struct db_sandbox *row,
 				      struct sandbox **ret, struct cay_err *err);
 #endif

@@ -588,8 +588,8 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		sb->epoch = (uint32_t)record->epoch;
 	sb->info.image = sandbox_copy_text(sb, from->image);
 	sb->info.template = sandbox_copy_text(sb, from->template);
-	sb->info.limits.given = sb->resize.wanted.given =
-		0; /* all are set, also those added since the row was written */
+	/* all are set, also those added since the row was written */
+	sb->info.limits.given = sb->resize.wanted.given = 0;
 	sb->info.name = sandbox_copy_text(sb, from->name);
 	sb->info.group = sandbox_copy_text(sb, from->group);
 	sb->info.timezone = sandbox_copy_text(sb, from->timezone);

@@ -33,8 +33,8 @@ struct sandbox {
 	/* sandbox.c, waiters.c, transition.c */
 	struct cayd *cayd;
 	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
-	const char *end_detail;    /* set before the event that ends it */
-	uint64_t changed_boot_ns;  /* when its state changed last */
+	const char *end_detail; /* set before the event that ends it */
+	uint64_t changed_boot_ns;
 	uint64_t forget_boot_ns;   /* when its record may be forgotten */
 	unsigned holds;            /* calls under way that have this pointer */
 	unsigned unsaved;          /* of them, writes that replies or effects wait for */
@@ -78,7 +78,6 @@ struct sandbox_due {
 	uint64_t save_retry_ns, entrypoint_poll_ns;
 };
 
-/* The condition a request waits for. */
 enum sandbox_wait {
 	WAIT_STARTED, /* it runs, or has failed to start */
 	WAIT_ENDED,
@@ -149,7 +148,6 @@ const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 /* From transition.c: the state has changed; a call that held the pointer is over. */
 void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);
-/* Forget records that have expired. */
 void sandboxes_forget_expired(struct cayd *c, uint64_t now);
 /* The keeper is connected again: retry now what waits to be retried. */
 void sandboxes_retry_now(struct sandboxes *all);

@@ -9,6 +9,5 @@
  */
 #include "cayd/core/cayd.h"
 
-/* sandbox.usage */
 void op_sandbox_usage(struct cayd *c, struct request *rq);
 #endif

@@ -36,7 +36,7 @@ struct build {
 	struct build_step *steps;
 	size_t n_steps, step;
 	/* the command that runs */
-	bool call_pending;             /* a call is under way */
+	bool call_pending;
 	char exec_id[ID_TEXT_LEN + 1]; /* "": none */
 	struct buf stdin_pending;      /* bytes left for its stdin */
 	uint64_t read[2], written[2];  /* of its two outputs */

@@ -40,7 +40,6 @@ typedef void build_fn(void *arg, const struct image *layer, const struct cay_err
 [[nodiscard]] int builds_open(struct cayd *c, struct cay_err *err);
 /* After recovery: remove what builds of an earlier cayd left. */
 void builds_recover(struct cayd *c);
-/* Whether there is anything to build. */
 bool layer_spec_has_steps(const struct layer_spec *spec);
 /* *ret_layer is the layer if it exists; else *ret_build is its build, and fn is called when that
  * ends. CAY_E_OVERLOADED: too many builds, of all or of the tenant. */

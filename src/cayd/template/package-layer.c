@@ -56,8 +56,8 @@ static void package_layer_continue_create(struct cayd *c, struct request *rq,
 
 	if (spec) {
 		*spec = *asked;
-		image_mark_used(c->images,
-				layer->digest); /* not pruned while the create waits in the queue */
+		/* so that it is not pruned while the create waits in the queue */
+		image_mark_used(c->images, layer->digest);
 		spec->layered = true;
 		spec->layer =
 			arena_strndup(&rq->arena, layer->info.digest, strlen(layer->info.digest));

@@ -19,6 +19,5 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
  * least recently used one that is not in use. CAY_E_LIMIT: all are in use. */
 [[nodiscard]] int layers_make_room(struct cayd *c, const struct id *tenant, size_t of_tenant,
 				   size_t in_all, struct cay_err *err);
-/* All layers of a deleted tenant. */
 void layers_remove_of_tenant(struct cayd *c, const struct id *tenant);
 #endif

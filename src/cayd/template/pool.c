@@ -34,7 +34,7 @@ struct warm_pools {
 	uv_timer_t refill_timer;
 	size_t next_template; /* the template to consider first, round robin */
 	unsigned n_starting;
-	uint64_t last_start_ns; /* of the last start */
+	uint64_t last_start_ns;
 };
 
 static struct warm_pool *pool_find(const struct cayd *c, const char *template)
@@ -92,7 +92,6 @@ static void pool_remove_ready(struct warm_pool *s, struct sandbox *sb)
 	s->n_ready--;
 }
 
-/* Remove it from its pool. */
 static void pool_remove_sandbox(struct sandbox *sb)
 {
 	struct warm_pool *s = sb->pool.of;

@@ -16,7 +16,7 @@
 struct template_build {
 	struct cayd *cayd;
 	struct template *row; /* the new version */
-	const char *error;    /* why the build failed */
+	const char *error;
 	uv_timer_t *retry_timer;
 	unsigned tries;
 };
@@ -36,7 +36,7 @@ static void template_build_free(struct template_build *m)
 	free(m);
 }
 
-/* Update the row; a previous version stays if there is one. */
+/* The row after the build; if that failed, a previous version stays. */
 static struct template_info template_build_result(const struct template_build *m,
 						  const struct template *now)
 {
@@ -166,7 +166,7 @@ void template_build_start(struct cayd *c, struct request *rq, const struct layer
 	struct template_build *m = NULL;
 	struct build *b = NULL;
 
-	want.id = (struct id){ .noun = ID_TEMPLATE }; /* until its own layer is registered */
+	want.id = (struct id){ .noun = ID_TEMPLATE }; /* until the row has an id */
 	if (template_check_defaults(c, &q->defaults, &err) >= 0)
 		m = template_build_create(c, &want, &err);
 	if (!m) {

@@ -270,7 +270,7 @@ static void on_template_saved(struct deferred_reply *l, const struct cay_err *ou
 		at = NULL;
 	} else if (outcome->code) {
 		template_free(cay_take((*at)->next_version));
-		if (!l->rq) /* the layer is not registered for it */
+		if (!l->rq) /* the result of its build is lost */
 			(*at)->building_hash[0] = 0;
 	}
 	if (at)

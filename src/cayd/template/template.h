@@ -21,7 +21,6 @@ struct template
 };
 
 [[nodiscard]] int templates_open(struct cayd *c, struct cay_err *err);
-/* Restore a row of the journal. */
 [[nodiscard]] int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
 /* Slots of the table; NULL where a template is not saved yet or is being deleted. */
 size_t templates_count(const struct cayd *c);
@@ -41,7 +40,6 @@ bool templates_use_image(const struct cayd *c, const struct image *image);
 					  struct cay_err *err);
 struct template_info template_from_request(const struct cayd *c, const struct template_create *q);
 struct template *template_find_by_id(struct cayd *c, const struct id *id);
-/* In any state. */
 struct template *template_find_any_state(struct cayd *c, const char *name);
 /* Save it and reply once it is durable; rq may be NULL. Returns the row that it will be, with its
  * id; NULL with err set, or with err unset if the request was answered. */
@@ -55,7 +53,6 @@ void template_build_start(struct cayd *c, struct request *rq, const struct layer
 const struct template_info *template_describe(const struct template *t, struct template_info *ret);
 void op_template_log(struct cayd *c, struct request *rq);
 
-/* The operations. */
 void op_template_create(struct cayd *c, struct request *rq);
 void op_template_list(struct cayd *c, struct request *rq);
 void op_template_get(struct cayd *c, struct request *rq);

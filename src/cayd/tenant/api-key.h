@@ -13,7 +13,6 @@
 #define KEYS_MAX 10000
 
 [[nodiscard]] int keys_open(struct cayd *c, struct cay_err *err);
-/* Restore a row of the journal. */
 [[nodiscard]] int key_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
 bool keys_is_empty(const struct cayd *c);
 /* Add a key by its secret. It is valid once fn was called with success and has called
@@ -21,7 +20,6 @@ bool keys_is_empty(const struct cayd *c);
 [[nodiscard]] int key_add(struct cayd *c, const struct key_create *spec, struct slice text,
 			  struct id *ret, db_fn *fn, void *arg, struct cay_err *err);
 void key_add_finish(struct cayd *c, const struct id *id, const struct cay_err *outcome);
-/* A new secret. */
 [[nodiscard]] int key_generate(const struct cayd *c, char *ret, struct cay_err *err);
 /* The number of a tenant's valid keys; and removing all of them. */
 unsigned keys_count_usable(const struct cayd *c, const struct id *tenant);
@@ -43,7 +41,6 @@ void key_emit_push_records(const struct cayd *c, const struct id *id, key_push_f
 /* An edge has accepted a request with this key. */
 void key_mark_used(struct cayd *c, const struct id *id);
 
-/* The operations. */
 void op_key_create(struct cayd *c, struct request *rq);
 void op_key_list(struct cayd *c, struct request *rq);
 void op_key_revoke(struct cayd *c, struct request *rq);

@@ -12,14 +12,12 @@
 #define TENANTS_MAX 10000
 
 [[nodiscard]] int tenants_open(struct cayd *c, struct cay_err *err);
-/* Restore a row of the journal. */
 [[nodiscard]] int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err);
 /* Whether it exists and is not being deleted. */
 bool tenant_exists(const struct cayd *c, const struct id *id);
 /* Whether its sandboxes are those of builds. */
 bool tenant_is_for_builds(const struct id *tenant);
 
-/* The operations. */
 void op_tenant_create(struct cayd *c, struct request *rq);
 void op_tenant_list(struct cayd *c, struct request *rq);
 void op_tenant_delete(struct cayd *c, struct request *rq);

@@ -25,6 +25,5 @@
 #define TREE_IMPORT_HIGH_WATER KIB(64)
 #define TREE_IMPORT_REPLY_MAX KIB(64)
 
-/* tree.import */
 void op_tree_import(struct cayd *c, struct request *rq);
 #endif

@@ -27,7 +27,6 @@ struct upload {
 	uint64_t size, created_ns;
 };
 
-/* An upload that is being received. */
 struct upload_file {
 	int fd;
 	char temp[UPLOAD_TEMP_LEN + 1]; /* its name in `incoming`; "" once it has moved */
@@ -36,7 +35,7 @@ struct upload_file {
 	uint64_t size;                  /* so far */
 	uint64_t synced;                /* synced part, which shortens the last sync */
 	uint64_t room;                  /* free quota when it began */
-	atomic_bool group_deleted;      /* its group was deleted meanwhile */
+	atomic_bool group_deleted;
 };
 
 /* Create the file of an upload of at least this size; sets room. */

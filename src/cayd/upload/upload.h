@@ -43,7 +43,6 @@ struct upload_location {
 /* After recovery, when tenants are known. */
 [[nodiscard]] int uploads_open(struct cayd *c, struct cay_err *err);
 
-/* The operations. */
 void op_upload_put(struct cayd *c, struct request *rq);
 void op_upload_list(struct cayd *c, struct request *rq);
 void op_upload_delete(struct cayd *c, struct request *rq);
@@ -53,7 +52,6 @@ void op_upload_delete(struct cayd *c, struct request *rq);
 typedef void uploads_fn(void *arg, const struct cay_err *outcome);
 void uploads_remove_group(struct cayd *c, const struct id *tenant, const char *group,
 			  uploads_fn *fn, void *arg);
-/* All uploads of a deleted tenant. */
 void uploads_remove_of_tenant(struct cayd *c, const struct id *tenant);
 
 /* Read an upload piece by piece. fn is called once for upload_read_start(), with the size and no
