@@ -44,7 +44,7 @@ struct sandbox {
 	struct sandbox_waiter *waiters;
 	struct arena arena;
 
-	/* each the state of one module, which alone changes it */
+	/* each the state of the module of its name */
 	struct {
 		struct limits wanted; /* journaled; the keeper has yet to set them */
 		bool has_wanted, under_way;
