@@ -102,7 +102,7 @@ void op_sandbox_get(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
 
-	if (sb) /* what is told is so after a crash */
+	if (sb) /* the reply must hold after a crash */
 		sandbox_reply_when(sb, rq, WAIT_SAVED);
 }
 
@@ -124,8 +124,9 @@ static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq
 	if (refused == CAY_E_INVALID)
 		request_refuse(rq, refused, "the new deadline is later than this node allows");
 	else if (refused)
-		request_refuse(rq, refused,
-			       "the sandbox is not in a state for that, or something is under way");
+		request_refuse(
+			rq, refused,
+			"the sandbox's state does not allow that, or another change is under way");
 	else
 		sandbox_reply_when(sb, rq, until);
 }
@@ -246,8 +247,8 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 
 struct group_deletion {
 	struct cayd *cayd;
-	struct request *rq; /* NULL: nobody waits any more */
-	struct id *ended;   /* the request's */
+	struct request *rq; /* NULL: the client left */
+	struct id *ended;   /* owned by the request */
 	size_t n;
 };
 
@@ -258,7 +259,7 @@ static void on_group_delete_client_gone(struct request *rq)
 	u->rq = NULL;
 }
 
-/* The answer is what they are now. */
+/* Reply with their present state. */
 static void group_delete_reply(struct group_deletion *u)
 {
 	struct sandbox_info *rows = arena_alloc(&u->rq->arena, u->n ? u->n : 1, sizeof(*rows));
@@ -291,8 +292,8 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
 	free(u);
 }
 
-/* Every live sandbox of the group ends, at once.  It is answered when its uploads are gone,
- * too: at a start nothing tells that a group they are of was deleted. */
+/* Ends every live sandbox of the group at once.  The reply waits until the uploads are removed:
+ * after a restart nothing would show that their group was deleted. */
 void op_group_delete(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_group_delete_client_gone };
@@ -353,7 +354,7 @@ struct image_deletion {
 	struct cayd *cayd;
 	struct request *rq;
 	struct id id;
-	struct buf reply; /* what it was */
+	struct buf reply; /* its row before the removal */
 };
 
 static void on_image_delete_saved(void *arg, const struct cay_err *outcome)
@@ -399,7 +400,7 @@ static void on_image_delete_client_gone(struct request *rq)
 	d->rq = NULL;
 }
 
-/* Who names it would be without; the files of one with another name stay. */
+/* Refuse if a template would lose its image; an image with another name keeps its files. */
 static int image_check_no_template_uses(struct cayd *c, const struct image *row,
 					struct cay_err *err)
 {
@@ -423,9 +424,9 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such image");
 	if (row->removing)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "this image is being removed");
-	/* which may be the same, and the keeper would do both at once */
+	/* it may be the same image, and the keeper would run both at once */
 	if (c->images_unpacking)
-		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "an image is being unpacked; try again");
 	return image_check_no_template_uses(c, row, err);
 }
 
@@ -454,7 +455,7 @@ void op_image_delete(struct cayd *c, struct request *rq)
 	memcpy(q.digest, row->digest, sizeof(q.digest));
 	if (image_count_names(c->images, row->digest) > 1)
 		on_image_delete_files_removed(d, &none, NULL,
-					      -EBADF); /* its files are another's, too */
+					      -EBADF); /* another name has the same files */
 	else
 		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_delete_files_removed,
 			    d);
@@ -472,7 +473,7 @@ static void (*const op_handlers[OP_NUM])(struct cayd *c, struct request *rq) = {
 void control_request_handle(struct request *rq, void *arg)
 {
 	if (!actor_is_still_valid(arg, &rq->actor))
-		request_refuse(rq, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+		request_refuse(rq, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
 	else if (audit_log_reserve_for_request(arg, rq))
 		op_handlers[rq->match.op - ops](arg, rq);
 }

@@ -2,15 +2,12 @@
 #include "cayd/listeners.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "base/path.h"
+#include "cayd/core/listener-socket.h"
 #include "cayd/observe/request-metrics.h"
 #include "cayd/tenant/api-key.h"
-#include "cayd/tenant/tenant.h"
 
 #define CONNS_MAX 8192
 #define EDGE_DIR "edge"
@@ -32,17 +29,12 @@ static int listener_admit_operator(struct request *rq, void *, struct cay_err *e
 	struct slice text;
 
 	if (actor_header_find(rq->head, &text))
-		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not for this socket");
+		return cay_fail(err, CAY_E_INVALID, "Cay-Actor is not allowed on this socket");
 	rq->actor = (struct actor){ .tenant = default_tenant, .scope = SCOPE_OPERATOR };
 	return 0;
 }
 
-bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
-{
-	return a->scope == SCOPE_PUBLIC || (tenant_exists(c, &a->tenant) && key_allows_actor(c, a));
-}
-
-/* The key itself, which came with the request; nothing when there is not one. */
+/* The secret that came with the request; empty when there is none. */
 static struct slice actor_bearer_key(const struct http_head *h)
 {
 	static const char scheme[] = "bearer ";
@@ -53,15 +45,16 @@ static struct slice actor_bearer_key(const struct http_head *h)
 	return (struct slice){ text.p + sizeof(scheme) - 1, text.n - (sizeof(scheme) - 1) };
 }
 
-/* An edge reads what the world sends and may be broken into: its word is enough only for
- * what it could do without us.  It knows every key's id, but none of their secrets. */
+/* An edge parses bytes of strangers and may be compromised: it can vouch only for actors that it
+ * could impersonate anyway. It has every key's id and hash, but no secret. */
 static bool actor_is_proved(const struct cayd *c, const struct actor *a, const struct http_head *h)
 {
 	if (a->scope == SCOPE_PUBLIC)
 		return true;
 	if (a->key.noun != ID_NONE)
 		return key_secret_matches(c, &a->key, actor_bearer_key(h));
-	/* a token, which edges check; or another issuer's word.  Neither makes an operator. */
+	/* a token, which edges check, or a JWT of another issuer; neither gives the operator's
+	 * scope */
 	return a->scope <= SCOPE_WRITE && (a->one_sandbox || c->settings.jwt_keys[0]);
 }
 
@@ -71,14 +64,15 @@ static int listener_admit_edge(struct request *rq, void *arg, struct cay_err *er
 	struct slice text;
 
 	if (actor_header_find(rq->head, &text) != 1 || actor_parse(text, &rq->actor) < 0)
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this socket wants one Cay-Actor");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED,
+				"this socket requires exactly one Cay-Actor header");
 	if (!actor_is_proved(arg, &rq->actor, rq->head))
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the edge does not show why");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the request does not prove its actor");
 	if (!actor_is_still_valid(arg, &rq->actor))
-		return cay_fail(err, CAY_E_UNAUTHENTICATED, "this key is not good any more");
+		return cay_fail(err, CAY_E_UNAUTHENTICATED, "the key has expired or was revoked");
 	if (op &&
 	    actor_check_access(&rq->actor, op, rq->match.n_params ? &rq->match.params[0] : NULL))
-		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not do %s", op->name);
+		return cay_fail(err, CAY_E_FORBIDDEN, "this key may not call %s", op->name);
 	return 0;
 }
 
@@ -92,7 +86,7 @@ static const struct {
 };
 static_assert(ARRAY_SIZE(control_listeners) == ARRAY_SIZE(((struct cayd *)0)->listeners));
 
-/* One that is there is taken if it is ours. */
+/* A directory that exists is used if it is ours. */
 static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
 {
 	auto_close int run = open(c->settings.run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -109,22 +103,6 @@ static int listener_edge_dir_create(const struct cayd *c, struct cay_err *err)
 		return cay_fail(err, CAY_E_FORBIDDEN, EDGE_DIR " belongs to uid %u", st.st_uid);
 	return fchmod(fd, 0750) < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, errno, "chmod " EDGE_DIR)
 				    : 0;
-}
-
-int listener_socket_create(const struct cayd *c, const char *name, mode_t mode, struct cay_err *err)
-{
-	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s", c->settings.run_dir, name);
-
-	if (fd < 0 || n < 0 || n >= (int)sizeof(at.sun_path))
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "the control socket");
-	(void)unlink(at.sun_path);
-	/* born with less: the umask is 077 */
-	if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    chmod(at.sun_path, mode) < 0 || listen(fd, 512) < 0)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "listen at %s", at.sun_path);
-	return cay_take_fd(&fd);
 }
 
 int listeners_open(struct cayd *c, struct cay_err *err)

@@ -2,28 +2,21 @@
 #ifndef CAY_CAYD_LISTENERS_H
 #define CAY_CAYD_LISTENERS_H
 /*
- * door - the two sockets control is reached by, and on whose behalf
+ * listeners - the two sockets of control, and which actor each accepts
  *
  *	control.sock         0600: the operator, in the default tenant
- *	edge/control.sock    0660 in a directory of 0750: cay-edge, which says with each
- *	                     request for whom it asks (ops/actor.h); cayd's group is
- *	                     who may
+ *	edge/control.sock    0660 in a directory of 0750, for cayd's group: cay-edge, which
+ *	                     names the actor of each request (ops/actor.h)
  *
- * The edge's word is not enough.  An actor with a key comes with the key itself, and is no
- * more than it.  Without one it is a token's, for one sandbox, or, where [jwt] keys is
- * set, another issuer's; an operator it is never.
+ * The edge is not trusted with names alone.  A request of a key carries the key's secret and
+ * gets the key's scope.  Without a key it is a token, for one sandbox, or, where [jwt] keys
+ * is set, a JWT of another issuer; it is never the operator.
  *
- * What an actor may not is refused before anything else of its request is read.
+ * A request that its actor may not make is refused before its body is read.
  */
 #include "cayd/core/cayd.h"
 
 [[nodiscard]] int listeners_open(struct cayd *c, struct cay_err *err);
-/* A listening unix socket below paths.run; listeners_open() has made edge/. */
-[[nodiscard]] int listener_socket_create(const struct cayd *c, const char *name, mode_t mode,
-					 struct cay_err *err);
-/* Whether an actor is still what it was: what the edge knows may be older than what we
- * do, and a body may take its time. */
-bool actor_is_still_valid(const struct cayd *c, const struct actor *a);
-/* Nobody is served any more. */
+/* Stop accepting and serving requests. */
 void listeners_close(struct cayd *c);
 #endif

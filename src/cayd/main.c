@@ -7,7 +7,10 @@
 #include "cayd/core/keeper-link.h"
 #include "cayd/create/create.h"
 #include "cayd/edge/edge-push.h"
+#include "cayd/edge/edge-report.h"
+#include "cayd/edge/preview.h"
 #include "cayd/image/image.h"
+#include "cayd/image/prune.h"
 #include "cayd/image/pull.h"
 #include "cayd/image/registry.h"
 #include "cayd/listeners.h"
@@ -16,8 +19,10 @@
 #include "cayd/observe/fsck.h"
 #include "cayd/observe/request-metrics.h"
 #include "cayd/sandbox/drain.h"
+#include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/template/build.h"
+#include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
@@ -29,6 +34,90 @@
 
 #define KEEPER_MS 30000
 #define WORKERS "16"
+#define SWEEP_MS 100
+
+/*
+ * What follows when something happens to a sandbox, in this order.  sandbox_apply_event()
+ * goes through STATE_CHANGED, the journal's queue, STATE_QUEUED, the effect, STEPPED, and
+ * then the replies that wait; so
+ *
+ * - edges come first: a client whose request is answered finds that every edge has the new
+ *   state, and no edge lets a request into a sandbox that is ending.  The same holds for
+ *   revoked tokens: edges refuse them before the reply says so.
+ * - the slot of a create is freed before the effect begins; the next create starts from a
+ *   timer and never inside this one.
+ * - an event is queued after the row of its state: the journal writes in order, so a
+ *   follower never sees a state that a crash can undo.
+ * - pools come last: an effect that fails at once has changed the state again by then.
+ *
+ * The audit record of a request is written beside the row (hooks, reply_waits_for_journal)
+ * and is durable before its reply goes out.
+ */
+static const struct sandbox_observer sandbox_observers[] = {
+	{ SANDBOX_STATE_CHANGED, edge_push_sandbox },
+	{ SANDBOX_STATE_CHANGED, create_slot_release },
+	{ SANDBOX_STATE_QUEUED, event_record_sandbox },
+	{ SANDBOX_STEPPED, pool_sandbox_changed },
+	{ SANDBOX_RESTORED, pool_adopt_sandbox },
+	{ SANDBOX_REVOKED, edge_push_sandbox },
+};
+
+/*
+ * Every SWEEP_MS, in this order.  Deadlines come first, so that the rest sees the states
+ * they lead to; events that could not be written follow the rows they tell of; creates that
+ * waited too long are refused before pools decide whether a client still waits.
+ */
+static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
+	sandboxes_sweep, events_retry_unwritten,   entrypoints_poll, creates_expire_waiting,
+	pools_sweep,     sandboxes_forget_expired, prune_run_if_due,
+};
+
+static void on_keeper_up(struct cayd *c)
+{
+	sandboxes_retry_now(c->sandboxes);
+}
+
+static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
+{
+	return templates_use_image(c, image) || sandboxes_use_image(c->sandboxes, image->digest);
+}
+
+static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
+{
+	layers_remove_of_tenant(c, tenant);
+	uploads_remove_of_tenant(c, tenant);
+}
+
+static const struct cayd_hooks cayd_hooks = {
+	.keeper_up = on_keeper_up,
+	.image_is_used = cayd_image_is_used,
+	.pull_progressed = event_send_image_progress,
+	.reply_waits_for_journal = audit_log_record_early,
+	.key_changed = edge_push_key,
+	.access_revoked = events_drop_unauthorized,
+	.token_keys_changed = edge_push_token_keys,
+	.tenant_deleted = on_tenant_is_deleted,
+	.template_changed = event_send_template,
+};
+
+static void on_cayd_sweep(uv_timer_t *t)
+{
+	struct cayd *c = t->data;
+	uint64_t now = clk_boot_ns(c->clk);
+
+	for (size_t i = 0; i < ARRAY_SIZE(sweeps); i++)
+		sweeps[i](c, now);
+}
+
+static int cayd_start_sweeps(struct cayd *c, struct cay_err *err)
+{
+	int r = uv_timer_init(&c->loop, &c->sweep);
+
+	c->sweep.data = c;
+	if (r >= 0)
+		r = uv_timer_start(&c->sweep, on_cayd_sweep, SWEEP_MS, SWEEP_MS);
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "start a timer") : 0;
+}
 
 static int cayd_open_state_dirs(struct cayd *c, struct cay_err *err)
 {
@@ -66,7 +155,7 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 		daemon_reload_settings(c->argc, c->argv, &c->settings, &c->log);
 		return;
 	}
-	if (c->drain_ns) { /* asked twice: at once */
+	if (c->drain_ns) { /* a second signal stops at once */
 		uv_stop(&c->loop);
 		return;
 	}
@@ -75,7 +164,7 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 		drain_start(c);
 		return;
 	}
-	log_info(&c->log, "signal %d: stopping; sandboxes go on", number);
+	log_info(&c->log, "signal %d: stopping; sandboxes keep running", number);
 	uv_stop(&c->loop);
 }
 
@@ -85,6 +174,10 @@ static int cayd_serve(struct cayd *c, struct cay_err *err)
 	struct cayd_signals stop = { .cayd = c };
 	int r = listeners_open(c, err);
 
+	if (r >= 0)
+		r = edge_reports_open(c, err);
+	if (r >= 0)
+		r = previews_open(c, err);
 	if (r >= 0)
 		r = edge_push_open(c, err);
 	if (r < 0)
@@ -119,7 +212,8 @@ static int cayd_start(struct cayd *c, struct cay_err *err)
 		r = keys_open(c, err);
 	if (r >= 0)
 		r = clk_read_boot_id(c->boot);
-	/* before the keeper hears of us: who has no journal must not fence who has */
+	/* before the hello to the keeper, which fences out every other cayd: only the one that
+	 * holds the journal may do that */
 	if (r >= 0)
 		r = db_open(c->db_dir, &c->loop, &c->db, err);
 	if (r >= 0)
@@ -127,7 +221,7 @@ static int cayd_start(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = keeper_link_open(c, KEEPER_MS, err);
 	if (r >= 0)
-		r = sandboxes_open(c, err);
+		r = sandboxes_open(c, sandbox_observers, ARRAY_SIZE(sandbox_observers), err);
 	if (r >= 0)
 		r = events_open(c, err);
 	if (r >= 0)
@@ -135,7 +229,7 @@ static int cayd_start(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = builds_open(c, err);
 	if (r >= 0)
-		r = pools_open(c, err);
+		r = pools_open(c, creates_get_queue(c), err);
 	if (r >= 0)
 		r = recovery_run(c, err);
 	if (r >= 0)
@@ -147,7 +241,7 @@ static int cayd_start(struct cayd *c, struct cay_err *err)
 	if (r >= 0)
 		r = token_signer_open(c, err);
 	if (r >= 0)
-		r = sandboxes_start_sweeper(c, err);
+		r = cayd_start_sweeps(c, err);
 	return r;
 }
 
@@ -155,6 +249,7 @@ int main(int argc, char **argv)
 {
 	static struct cayd c = {
 		.clk = &clk_system,
+		.hooks = &cayd_hooks,
 		.db_dir = -EBADF,
 		.tmp = -EBADF,
 		.audit_dir = -EBADF,
@@ -171,7 +266,7 @@ int main(int argc, char **argv)
 		return 0; /* --check, --version */
 	if (r >= 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	/* some wait for a disk, and others are not to wait for them */
+	/* workers block on the disk; short jobs must not queue after long ones */
 	if (r >= 0 && setenv("UV_THREADPOOL_SIZE", WORKERS, 0) < 0)
 		r = cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)

@@ -4,16 +4,19 @@
 /*
  * cayd - control: which sandboxes and images there are, and what becomes of them
  *
- *	main.c, listeners.c, handlers.c   start (which is recovery), the two sockets, dispatch
- *	core/      this header, calls to cay-keeper and to PID 1, deferred replies
+ *	core/      this header, calls to cay-keeper and to PID 1, hooks, deferred replies
  *	image/     images: table, import, pull, prune
  *	sandbox/   sandboxes: table, transitions, limits, usage, waiting requests
- *	tenant/    tenants, API keys, tokens, revocation
+ *	tenant/    tenants, API keys, tokens, revocation, admission
  *	template/  templates, builds, pools of pre-started sandboxes
- *	create/    create requests: queue and admission
+ *	create/    create requests and their queue
  *	upload/    files of a group, and imports of trees
  *	edge/      push to edges, their reports, preview URLs
- *	observe/   events, audit log, metrics, fsck
+ *	observe/   events, audit log, metrics, fsck and recovery
+ *	main.c, listeners.c, handlers.c   start, the two sockets, dispatch
+ *
+ * Each includes only those above it in this list (src/LAYERS) and calls those below it by
+ * the tables in main.c (core/hooks.h, sandbox/observer.h).
  *
  * One loop thread; nothing blocks in it once it serves.
  */
@@ -22,12 +25,12 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cayd/core/hooks.h"
+#include "cayd/core/node-space.h"
 #include "daemon/metrics.h"
 #include "db/db.h"
-#include "life/node-room.h"
 #include "net/server.h"
 #include "ops/settings.h"
-#include "wire/push.h"
 
 struct keeper_link;
 struct sandboxes;
@@ -40,7 +43,8 @@ struct registries;
 struct tenants;
 struct templates;
 struct api_keys;
-struct edge_report;
+struct edge_reports;
+struct previews;
 struct token_signer;
 struct warm_pools;
 struct uploads;
@@ -48,8 +52,9 @@ struct uploads;
 struct cayd {
 	struct settings settings;
 	struct log log;
+	const struct cayd_hooks *hooks;
 	const struct clk *clk;
-	int argc; /* to read the settings again */
+	int argc; /* for reading the settings again */
 	char **argv;
 	uv_loop_t loop;
 	int db_dir, tmp, audit_dir, uploads_dir; /* directories below paths.state */
@@ -57,46 +62,39 @@ struct cayd {
 	struct db *db;
 	struct events *events;
 	struct audit *audit;
-	bool audit_failing; /* and the log says so */
-	/* edge-report.c: when there is all its room again, and what found none */
-	uint64_t refused_full_ns, refused_more[PUSH_REFUSALS];
+	bool audit_failing; /* logged once until a write succeeds */
 	uv_timer_t sweep;
-	uint64_t entrypoints_check_ns; /* when entrypoint.c looks again */
-	uint64_t save_retry_ns;        /* when transition.c writes again what could not be */
 	uv_timer_t drain;
-	uint64_t drain_ns; /* until when; 0: it does not drain */
+	uint64_t drain_ns; /* when draining gives up; 0: not draining */
 	struct metrics metrics;
-	uint64_t end_counts[END_NUM_REASONS]; /* of sandboxes, by reason */
 	struct keeper_link *keeper;
 	struct sandboxes *sandboxes;
 	struct creates *creates;
 	struct builds *builds;
 	struct images *images;
-	struct pull *pulls;                   /* under way */
-	struct tree_import_job *tree_imports; /* imports of files under way */
+	struct pull *pulls; /* under way */
+	struct tree_import_job *tree_imports;
 	struct uploads *uploads;
-	unsigned preview_probes; /* that wait for a PID 1 */
+	struct previews *previews;
 	struct registries *registries;
-	uint64_t prune_ns; /* when prune.c looks again */
-	/* image_adds and removals under way: of the same image the keeper would do both at
-	 * once, so there are none of one while there are any of the other */
+	/* unpacks and removals under way: the keeper would run both on the same image, so either
+	 * counter is 0 */
 	unsigned images_unpacking, images_removing;
 	struct edge_push *edge_push;
-	struct edge_report *edge_reports[16]; /* of edges, by their number */
-	struct token_signer *token_signer;    /* what tokens are signed with */
+	struct edge_reports *edge_reports;
+	struct token_signer *token_signer;
 	struct tenants *tenants;
 	struct templates *templates;
-	struct node_room room_free, room_kept; /* as admit.c saw it last */
-	uint64_t room_until;
-	struct warm_pools *warm_pools; /* warm sandboxes of them */
+	struct node_space node_space;
+	struct warm_pools *warm_pools;
 	struct api_keys *keys;
 	struct server *listeners[2];
 };
 
-/* Whose the operator's own sandboxes are; and those that are nobody's yet, or a build's, which
- * no list shows and no request is made for. */
+/* The operator's tenant; and the owners of warm sandboxes and of builds, which no list shows and no
+ * request can name. */
 extern const struct id default_tenant, warm_tenant, build_tenant;
 
-/* Operations that control carries out; and those a sandbox does. */
+/* Operations that control carries out itself; operations that a sandbox's PID 1 carries out. */
 request_fn control_request_handle, sandbox_request_relay;
 #endif

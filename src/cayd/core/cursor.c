@@ -9,7 +9,7 @@ bool cursor_parse(struct request *rq, const char *cursor, const void *rows, uint
 
 	*ret = 0;
 	if (cursor && str_parse_u64(slice_of(cursor), 1, INT64_MAX, ret) < 0)
-		(void)cay_fail_field(&err, CAY_E_INVALID, "cursor", "this is not a cursor of ours");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "cursor", "not a valid cursor");
 	else if (!rows)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (err.code)

@@ -2,29 +2,29 @@
 #ifndef CAY_CAYD_CORE_DEFERRED_REPLY_H
 #define CAY_CAYD_CORE_DEFERRED_REPLY_H
 /*
- * later - an answer that waits for the journal
+ * deferred-reply - a reply that waits for the journal
  *
- * What was asked for is done in memory and written down; done() is called once with the
- * outcome, takes it back if it failed, and answers if anybody is still there.
+ * The change is made in memory and queued for the journal; done() is called once with the
+ * outcome, undoes the change if the write failed, and replies if the client is still there.
  */
 #include "auth/key.h"
 #include "cayd/core/cayd.h"
 
 struct deferred_reply {
 	struct cayd *cayd;
-	struct request *rq; /* NULL: nobody waits any more */
-	struct id id;       /* of what */
+	struct request *rq; /* NULL: the client left */
+	struct id id;       /* of the object that changes */
 	char secret[KEY_TEXT_LEN + 1];
-	uint8_t hash[KEY_HASH_LEN]; /* api-key.c's: what a rotation put aside */
+	uint8_t hash[KEY_HASH_LEN]; /* api-key.c's: the previous secret during a rotation */
 	uint64_t old_until_ns;
 	void (*done)(struct deferred_reply *l, const struct cay_err *outcome);
 };
 
-/* NULL when there is no memory, and the request was told. */
+/* NULL when out of memory; the request has been answered. */
 struct deferred_reply *deferred_reply_create(struct cayd *c, struct request *rq,
 					     const struct id *id,
 					     void (*done)(struct deferred_reply *l,
 							  const struct cay_err *outcome));
-/* The journal's outcome; arg is a struct deferred_reply, which is over then. */
+/* Callback of the journal; frees arg, a struct deferred_reply. */
 db_fn deferred_reply_finish;
 #endif

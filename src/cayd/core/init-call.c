@@ -15,7 +15,7 @@ struct init_call_state {
 	uv_write_t write;
 	struct buf out, body;
 	struct http_parser parser;
-	struct cay_err failed; /* before there was anything to wait for */
+	struct cay_err failed; /* before a handle was open */
 	unsigned open;         /* handles */
 	char in[READ_MAX];
 };
@@ -69,7 +69,7 @@ static void on_init_call_alloc(uv_handle_t *h, size_t, uv_buf_t *ret)
 	*ret = uv_buf_init(a->in, sizeof(a->in));
 }
 
-/* One event of the answer; false when more must be read. */
+/* One event of the reply; false when more must be read. */
 static bool init_call_parse_next(struct init_call_state *a, struct slice *in)
 {
 	struct slice piece;
@@ -87,7 +87,7 @@ static bool init_call_parse_next(struct init_call_state *a, struct slice *in)
 	case HTTP_BODY:
 		if (buf_append(&a->body, piece.p, piece.n) >= 0)
 			return true;
-		init_call_fail(a, CAY_E_MISBEHAVED, "says too much");
+		init_call_fail(a, CAY_E_MISBEHAVED, "sent too much");
 		return false;
 	case HTTP_END:
 		init_call_finish(a, a->parser.head.status, NULL);

@@ -2,21 +2,21 @@
 #ifndef CAY_CAYD_CORE_INIT_CALL_H
 #define CAY_CAYD_CORE_INIT_CALL_H
 /*
- * ask - one question of cayd's own to the PID 1 of a sandbox
+ * init-call - one request of cayd to the PID 1 of a sandbox
  *
- * The answer is a stranger's: it has ASK_MS to come, ASK_BODY_MAX bytes, and is handed
- * over as a status and bytes.  The function is called once, from the loop; at once
- * only when there is no memory.
+ * The reply is untrusted: it must arrive within INIT_CALL_MS, has at most INIT_CALL_BODY_MAX bytes
+ * and is passed on as a status and bytes.  The callback is called once, from the loop; at
+ * once only when out of memory.
  */
 #include "cayd/core/cayd.h"
 
 #define INIT_CALL_MS 10000
 #define INIT_CALL_BODY_MAX KIB(64)
 
-/* status is 0 when there was no answer, and err says why. */
+/* status is 0 when there was no reply, and err says why. */
 typedef void init_call_fn(void *arg, unsigned status, struct slice body, const struct cay_err *err);
 
-/* body is empty for GET; media is its type, or NULL.  What is passed in is copied. */
+/* body is empty for GET; media is its type, or NULL. Arguments are copied. */
 void init_call(struct cayd *c, const struct id *sandbox, const char *method, const char *target,
 	       struct slice body, init_call_fn *fn, void *arg);
 /* The same, with another deadline. */

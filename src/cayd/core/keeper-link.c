@@ -9,7 +9,6 @@
 #include <sys/un.h>
 
 #include "base/seqpacket.h"
-#include "cayd/sandbox/sandbox.h"
 
 #define RETRY_MS 200
 #define HELLO_MS 15000
@@ -30,12 +29,12 @@ struct keeper_pending_call {
 struct keeper_link {
 	struct cayd *cayd;
 	int fd;
-	uv_poll_t *poll; /* NULL while there is no connection; freed by its close */
-	bool greeted;    /* it answered our hello: others may call */
+	uv_poll_t *poll; /* NULL while disconnected; freed by its close */
+	bool greeted;    /* it answered our hello: calls are accepted */
 	uv_timer_t retry;
 	uint64_t seq;
 	uint32_t runtimes, disk;
-	struct keeper_pending_call *first, **last; /* in the order they were made */
+	struct keeper_pending_call *first, **last; /* in order of their calls */
 	struct keeper_pending_call **unsent;       /* the first that is not sent yet */
 	unsigned n_calls;
 };
@@ -70,11 +69,11 @@ static int keeper_call_with_timeout(struct keeper_link *l, enum verb verb, void 
 	verb_head_init(request, verb, ++l->seq);
 	r = seqpacket_send(l->fd, request, verb_row_find(verb)->request_size, -EBADF);
 	if (r < 0)
-		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call the keeper");
+		return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "call cay-keeper");
 	if (poll(&p, 1, timeout_ms) > 0)
 		n = seqpacket_receive(l->fd, reply, VERB_MESSAGE_MAX, &fd, &n_fds);
 	if (n <= 0)
-		return cay_fail(err, CAY_E_UNAVAILABLE, "the keeper does not answer");
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper does not answer");
 	r = verb_reply_check(reply, (size_t)n, n_fds, request, &outcome, err);
 	if (r >= 0 && outcome.code) {
 		*err = outcome;
@@ -170,7 +169,7 @@ enum verb_disk keeper_disk_kind(const struct keeper_link *l)
 	return (enum verb_disk)l->disk;
 }
 
-/* Take a call off the list and tell it. */
+/* Unlink a call and run its callback. */
 static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call **at,
 			       const struct cay_err *outcome, const void *reply, int fd)
 {
@@ -196,8 +195,8 @@ static void keeper_link_drop(struct keeper_link *l, const char *why)
 {
 	struct cay_err err = {};
 
-	log_error(&l->cayd->log, "the keeper is gone: %s", why);
-	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper went away");
+	log_error(&l->cayd->log, "lost the connection to cay-keeper: %s", why);
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "lost the connection to cay-keeper");
 	uv_close((uv_handle_t *)l->poll, on_keeper_poll_closed);
 	l->poll = NULL;
 	l->greeted = false;
@@ -215,7 +214,7 @@ static void keeper_link_flush(struct keeper_link *l)
 		int r = seqpacket_send(l->fd, &c->request, c->request.head.size, c->fd);
 
 		if (r == -EAGAIN)
-			return; /* at POLLOUT */
+			return; /* continued at POLLOUT */
 		if (r < 0) {
 			keeper_link_drop(l, strerror(-r)); /* NOLINT(concurrency-mt-unsafe) */
 			return;
@@ -246,14 +245,14 @@ static void keeper_link_read_replies(struct keeper_link *l)
 		while (*at && (*at)->request.head.seq != head.seq)
 			at = &(*at)->next;
 		if (!*at && head.seq <= l->seq) {
-			/* its worker died between the answer and its end: answered twice */
+			/* the worker died after its reply, so the keeper replied once more */
 			cay_closep(&fd);
 			continue;
 		}
 		if (!*at || verb_reply_check(msg, (size_t)n, n_fds, &(*at)->request.head, &outcome,
 					     &err) < 0) {
 			cay_closep(&fd);
-			keeper_link_drop(l, *at ? err.msg : "a reply to nothing");
+			keeper_link_drop(l, *at ? err.msg : "a reply to no call");
 			return;
 		}
 		keeper_call_finish(l, at, &outcome, msg, fd);
@@ -337,11 +336,11 @@ void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, k
 		keeper_call_enqueue(l, verb, request, fd, fn, arg);
 		return;
 	}
-	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not there");
+	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
 	fn(arg, &err, NULL, -EBADF);
 }
 
-/* Back again */
+/* Reconnect */
 
 static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
@@ -356,12 +355,12 @@ static void on_keeper_hello(void *arg, const struct cay_err *outcome, const void
 	}
 	(void)uv_timer_stop(&l->retry);
 	keeper_hello_accept(l, reply);
-	log_info(&l->cayd->log, "the keeper is back");
-	sandboxes_retry_now(l->cayd->sandboxes);
+	log_info(&l->cayd->log, "connected to cay-keeper again");
+	l->cayd->hooks->keeper_up(l->cayd);
 }
 
-/* A keeper that was just started may have much to look at before it answers, so the
- * answer comes to the loop, as all others do. */
+/* A keeper that has just started may take long to scan before it replies, so the reply comes to the
+ * loop. */
 static void on_keeper_retry_timer(uv_timer_t *t)
 {
 	struct keeper_link *l = t->data;
@@ -369,7 +368,7 @@ static void on_keeper_retry_timer(uv_timer_t *t)
 	struct cay_err err = {};
 
 	if (l->poll) {
-		keeper_link_drop(l, "it does not say hello");
+		keeper_link_drop(l, "no reply to hello");
 		return;
 	}
 	if (keeper_link_connect(l, &err) < 0) {

@@ -2,33 +2,32 @@
 #ifndef CAY_CAYD_CORE_KEEPER_LINK_H
 #define CAY_CAYD_CORE_KEEPER_LINK_H
 /*
- * link - the connection to cay-keeper
+ * keeper-link - the connection to cay-keeper
  *
- * A call is a message and a function that is called once with the outcome: from the
- * loop, or at once when the link is down or full.  When the keeper goes away every call
- * under way fails with CAY_E_UNAVAILABLE (what it did is then not known: `remove` and
- * `list` can be repeated) and the link tries again until it is back.
+ * A call is a message and a callback that is called once with the outcome: from the loop, or
+ * at once when the link is down or full.  When the connection is lost, every call under way
+ * fails with CAY_E_UNAVAILABLE (it may or may not have been carried out: `remove` and `list`
+ * can be repeated) and the link reconnects every 200 ms.
  */
 #include "cayd/core/cayd.h"
 #include "wire/verb.h"
 
 #define KEEPER_CALLS_MAX 8192
 
-/* reply is the whole message, NULL when there is none; fd is the callee's. */
+/* reply is the whole message or NULL; the callback owns fd. */
 typedef void keeper_call_fn(void *arg, const struct cay_err *outcome, const void *reply, int fd);
 
-/* Connect and say hello, waiting for the keeper at most timeout_ms; blocks. */
+/* Connect and exchange hello, waiting at most timeout_ms; blocks. */
 [[nodiscard]] int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err);
-/* request begins with a head, which is filled here; fd < 0: none; it is dup'ed. */
+/* request begins with a head, which is filled in here; fd < 0: none; it is dup'ed. */
 void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
 		 void *arg);
-/* The same, waiting for the answer: only before the loop runs.  reply has room
- * for VERB_MESSAGE_MAX. */
+/* The same, blocking; only before the loop runs. reply has room for VERB_MESSAGE_MAX. */
 [[nodiscard]] int keeper_call_blocking(struct keeper_link *l, enum verb verb, void *request,
 				       void *reply, struct cay_err *err);
 bool keeper_is_up(const struct keeper_link *l);
 /* Runtimes that passed the keeper's probes, a bit each. */
 uint32_t keeper_runtimes(const struct keeper_link *l);
-/* What limits disks, as the keeper last said. */
+/* How disks are limited, as of the last hello. */
 enum verb_disk keeper_disk_kind(const struct keeper_link *l);
 #endif

@@ -7,6 +7,7 @@
 #include "cayd/template/package-layer.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
+#include "cayd/tenant/admit.h"
 #include "life/create-queue.h"
 
 #define KEY_MAX 64
@@ -16,14 +17,14 @@
 struct creates {
 	struct create_queue queue;
 	uv_timer_t queue_timer;
-	uint64_t swept_ns;       /* when the sweeper came last */
-	uint64_t stale_until_ns; /* until when what is read may be old */
+	uint64_t swept_ns;
+	uint64_t stale_until_ns; /* until then, requests may come from clients that have left */
 };
 
 struct create_request {
-	struct create_slot slot; /* first: what turns returns is this */
+	struct create_slot slot; /* first: create_queue_start_next() returns it */
 	struct cayd *cayd;
-	struct request *rq; /* NULL once it has begun */
+	struct request *rq; /* NULL once it has started */
 };
 
 static void create_refuse_overloaded(struct request *rq, const char *what)
@@ -32,7 +33,7 @@ static void create_refuse_overloaded(struct request *rq, const char *what)
 	request_refuse(rq, CAY_E_OVERLOADED, what);
 }
 
-/* The same request has the same hash, however it was spelled. */
+/* The hash is of the decoded request, not of its spelling. */
 static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 				struct cay_err *err)
 {
@@ -49,8 +50,9 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 				KEY_MAX);
 	for (size_t i = 0; i < ret->key.n; i++)
 		if (ret->key.p[i] <= ' ' || ret->key.p[i] > '~')
-			return cay_fail(err, CAY_E_INVALID, "Idempotency-Key is not plain text");
-	/* what a template would have said otherwise is part of what was asked */
+			return cay_fail(err, CAY_E_INVALID,
+					"Idempotency-Key must be printable ASCII without spaces");
+	/* members that override a template are part of the request */
 	if (!asked.template)
 		asked.given = asked.limits.given = 0;
 	field_encode(&sandbox_create_table, NULL, &asked, &w);
@@ -72,8 +74,8 @@ static void create_reply(struct sandbox *sb, struct request *rq)
 	sandbox_reply_when(sb, rq, spec->wait ? WAIT_STARTED : WAIT_SAVED);
 }
 
-/* A client that leaves does not stop the work.  But after a time in which we stood still,
- * most of what there is to read was given up and asked again. */
+/* A client that leaves does not stop the work. But after cayd stood still, most requests that it
+ * reads were abandoned and sent again. */
 static bool create_client_may_be_gone(const struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
@@ -81,7 +83,6 @@ static bool create_client_may_be_gone(const struct cayd *c)
 	return now < c->creates->stale_until_ns || now - c->creates->swept_ns > STILL_NS;
 }
 
-/* It is its turn. */
 static void create_start(struct create_request *w)
 {
 	struct cayd *c = w->cayd;
@@ -93,12 +94,13 @@ static void create_start(struct create_request *w)
 
 	rq->events = NULL;
 	if (create_client_may_be_gone(c) && request_peer_has_left(rq))
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client has left");
 	else if (idempotency_key_read(rq, &key, &err) >= 0 &&
 		 template_apply(c, rq, &spec, &err) >= 0 && pool_check_max(c, &spec, &err) >= 0 &&
-		 sandbox_create(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) >= 0 &&
-		 sb->life.state == SB_PENDING && !sb->create_slot) {
-		sb->create_slot = &w->slot;
+		 admit_and_create(c, &rq->actor.tenant, &spec, &key, pool_has_match(c, &spec), &sb,
+				  &err) >= 0 &&
+		 sb->life.state == SB_PENDING && !sb->create.slot) {
+		sb->create.slot = &w->slot;
 		create_reply(sb, rq);
 		return;
 	}
@@ -123,7 +125,7 @@ static void on_create_queue_timer(uv_timer_t *t)
 	creates_run_queue(t->data);
 }
 
-/* From the loop: an answer may begin another request, and we may be inside of one. */
+/* From a timer: a reply may start another request, and the caller may be inside one. */
 static void creates_schedule_queue(struct cayd *c)
 {
 	if (c->creates->queue.waiting)
@@ -138,6 +140,33 @@ static void on_create_client_gone(struct request *rq)
 	free(w);
 }
 
+/* Pull the missing image if that is allowed and the sandbox would be admitted then: a tenant
+ * that cannot have a sandbox gets no image either.  Otherwise the request fails with err. */
+static void create_pull_or_fail(struct cayd *c, struct request *rq, const char *image,
+				const struct cay_err *err)
+{
+	struct sandbox_create spec;
+	struct cay_err full = {};
+
+	if (!str_eq(err->field, "image") || !pull_can_help_create(c, image, err))
+		request_fail(rq, err);
+	else if (template_apply(c, rq, &spec, &full) < 0 ||
+		 admit_check(c, &rq->actor.tenant, &spec, pool_has_match(c, &spec), &full) < 0)
+		request_fail(rq, &full);
+	else
+		pull_start_for_create(c, rq, image, op_sandbox_create);
+}
+
+/* *ret is the sandbox that an earlier request with this key or name has created. */
+static int create_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+			const struct idempotency_key *key, struct sandbox **ret,
+			struct cay_err *err)
+{
+	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
+
+	return r < 0 || *ret ? r : admit_check(c, tenant, spec, pool_has_match(c, spec), err);
+}
+
 void op_sandbox_create(struct cayd *c, struct request *rq)
 {
 	static const struct request_events events = { .gone = on_create_client_gone };
@@ -148,13 +177,11 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 	struct sandbox *sb;
 
 	if (idempotency_key_read(rq, &key, &err) < 0 || template_apply(c, rq, &spec, &err) < 0 ||
-	    sandbox_create_check(c->sandboxes, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
-		if (!str_eq(err.field, "image") ||
-		    !pull_start_for_create(c, rq, spec.image, &err, op_sandbox_create))
-			request_fail(rq, &err);
+	    create_check(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
+		create_pull_or_fail(c, rq, spec.image, &err);
 		return;
 	}
-	/* a warm one has no packages of the request's */
+	/* warm sandboxes have no packages of a request */
 	if (!sb && !package_layer_is_needed(&spec) &&
 	    pool_claim_sandbox(c, &rq->actor.tenant, &spec, &key, &sb, &err) < 0) {
 		(void)request_add_reply_header(rq, "Retry-After", "1");
@@ -166,7 +193,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 		return;
 	}
 	if (package_layer_is_needed(&spec)) {
-		package_layer_request(c, rq, &spec);
+		package_layer_request(c, rq, &spec, op_sandbox_create);
 		return;
 	}
 	w = calloc(1, sizeof(*w));
@@ -177,7 +204,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 	if (!create_queue_enter(&c->creates->queue, &w->slot, &rq->actor.tenant,
 				clk_boot_ns(c->clk))) {
 		free(w);
-		create_refuse_overloaded(rq, "more sandboxes are asked for than can be made now");
+		create_refuse_overloaded(rq, "too many creates are waiting; try again");
 		return;
 	}
 	w->cayd = c;
@@ -190,11 +217,12 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 void create_slot_release(struct sandbox *sb)
 {
 	struct create_queue *q = &sb->cayd->creates->queue;
-	struct create_slot *t = cay_take(sb->create_slot);
+	struct create_slot *t;
 
-	if (!t)
+	if (sb->life.state == SB_PENDING || !sb->create.slot)
 		return;
-	/* one that failed says nothing of what making one takes */
+	t = cay_take(sb->create.slot);
+	/* failed creates do not count towards the average duration */
 	if (sb->life.state == SB_RUNNING)
 		create_queue_finish(q, t, clk_boot_ns(sb->cayd->clk));
 	else
@@ -217,7 +245,7 @@ void creates_expire_waiting(struct cayd *c, uint64_t now)
 
 		free(w);
 		rq->events = NULL;
-		create_refuse_overloaded(rq, "it was not its turn in time");
+		create_refuse_overloaded(rq, "the create waited too long; try again");
 	}
 }
 

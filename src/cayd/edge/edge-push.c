@@ -4,11 +4,11 @@
 #include <assert.h>
 
 #include "base/seqpacket.h"
+#include "cayd/core/listener-socket.h"
 #include "cayd/edge/edge-report.h"
-#include "cayd/listeners.h"
-#include "cayd/template/build.h"
 #include "cayd/tenant/api-key.h"
 #include "cayd/tenant/revoke.h"
+#include "cayd/tenant/tenant.h"
 #include "cayd/tenant/token.h"
 #include "wire/push.h"
 
@@ -17,7 +17,7 @@
 #define BUCKETS 256
 #define BOXES_MOST UINT64_C(30000) /* limits.sandboxes (settings.def) */
 
-/* A sandbox that an edge has requests in. */
+/* A sandbox with requests inside that came through this edge. */
 struct edge_busy_sandbox {
 	struct sandbox *box;
 	struct edge_busy_sandbox *next;
@@ -109,7 +109,8 @@ static void on_edge_peer_written(uv_write_t *w, int status)
 		edge_peer_flush(p);
 }
 
-/* At once where there is room: who is answered after a push finds that the edges have it. */
+/* Written at once if the socket has room: a client that is answered after a push finds that the
+ * edges have it. */
 static void edge_peer_flush(struct edge_push_peer *p)
 {
 	struct buf swap = p->sending;
@@ -176,7 +177,8 @@ static void edge_peer_send_snapshot(struct edge_push_peer *p)
 	edge_peer_flush(p);
 }
 
-/* Who is inside is not idle, who was is not yet. */
+/* A sandbox with a request inside is not idle; the end of the last request restarts its idle time.
+ */
 static void edge_peer_update_busy(struct edge_push_peer *p, const struct push *what)
 {
 	struct sandbox *sb = sandbox_find(p->all->cayd->sandboxes, &what->id);
@@ -203,7 +205,7 @@ static void edge_peer_update_busy(struct edge_push_peer *p, const struct push *w
 	*at = i;
 }
 
-/* One record; false when it is not what an edge says. */
+/* One record; false when it is not one that edges send. */
 static bool edge_peer_handle_record(struct edge_push_peer *p)
 {
 	struct push what;
@@ -252,7 +254,7 @@ static void on_edge_peer_read(uv_stream_t *s, ssize_t n, const uv_buf_t *)
 		return;
 	p->n_in = 0;
 	if (!edge_peer_handle_record(p)) {
-		log_warn(&p->all->cayd->log, "an edge does not speak our protocol: let go");
+		log_warn(&p->all->cayd->log, "disconnected an edge that sent an invalid record");
 		edge_peer_close(p);
 	}
 }
@@ -285,7 +287,7 @@ static void on_edge_peer_connection(uv_stream_t *listener, int status)
 		(void)uv_timer_start(&p->timer, on_edge_peer_hello_timeout, HELLO_MS, 0);
 }
 
-/* So that an edge knows a control that hangs from one that has nothing to say. */
+/* The heartbeat lets an edge tell a control that hangs from one without news. */
 static void on_edge_push_timer(uv_timer_t *t)
 {
 	struct edge_push *all = t->data;
@@ -309,12 +311,12 @@ unsigned edge_push_count_edges(const struct cayd *c)
 	return n;
 }
 
-void edge_push_sandbox(const struct sandbox *sb)
+void edge_push_sandbox(struct sandbox *sb)
 {
 	struct edge_push *all = sb->cayd->edge_push;
 
-	if (!all || tenant_is_for_builds(&sb->info.tenant)) /* nobody asks anything of a build's */
-		return;
+	if (!all || sb->life.warm || tenant_is_for_builds(&sb->info.tenant))
+		return; /* no request can reach a warm sandbox or a build's */
 	for (struct edge_push_peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
 			edge_peer_append_sandbox(p, sb);
@@ -322,7 +324,7 @@ void edge_push_sandbox(const struct sandbox *sb)
 		}
 }
 
-/* What was good of it is not, unless it is said again. */
+/* Void all secrets of the key, then send those that are valid. */
 void edge_push_key(struct cayd *c, const struct id *id)
 {
 	struct edge_push *all = c->edge_push;

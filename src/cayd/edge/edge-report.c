@@ -4,10 +4,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-#include "cayd/observe/audit-log.h"
 #include "cayd/tenant/api-key.h"
-
-static_assert(ARRAY_SIZE(((struct cayd *)0)->edge_reports) == REPORT_EDGES);
 
 #define ONE_NS (REPORT_EVERY_MS * NS_PER_MS)
 
@@ -18,20 +15,26 @@ static const enum cay_code edge_refusal_codes[] = {
 };
 static_assert(ARRAY_SIZE(edge_refusal_codes) == PUSH_REFUSALS);
 
-/* A bucket that time fills. */
+int edge_reports_open(struct cayd *c, struct cay_err *err)
+{
+	c->edge_reports = calloc(1, sizeof(*c->edge_reports));
+	return c->edge_reports ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+}
+
+/* A token bucket. */
 static bool edge_refusal_claim_budget(struct cayd *c)
 {
 	uint64_t now = clk_boot_ns(c->clk);
 
-	if (c->refused_full_ns < now)
-		c->refused_full_ns = now;
-	if (c->refused_full_ns + ONE_NS > now + REPORT_BURST * ONE_NS)
+	if (c->edge_reports->refused_full_ns < now)
+		c->edge_reports->refused_full_ns = now;
+	if (c->edge_reports->refused_full_ns + ONE_NS > now + REPORT_BURST * ONE_NS)
 		return false;
-	c->refused_full_ns += ONE_NS;
+	c->edge_reports->refused_full_ns += ONE_NS;
 	return true;
 }
 
-/* "192.0.2.1", "2001:db8::/64"; "" when it is several. */
+/* "192.0.2.1", "2001:db8::/64"; "" for several addresses. */
 static void edge_refusal_format_peer(const uint8_t peer[static 16], char *ret, size_t size)
 {
 	static const uint8_t none[16], mapped[12] = { [10] = 0xff, [11] = 0xff };
@@ -76,16 +79,16 @@ void edge_refusal_record(struct cayd *c, const struct push *p)
 	if (edge_refusal_claim_budget(c))
 		edge_refusal_audit(c, p, p->number);
 	else
-		c->refused_more[p->value] += p->number;
+		c->edge_reports->refused_more[p->value] += p->number;
 }
 
 void edge_refusals_flush(struct cayd *c)
 {
 	for (unsigned why = 0; why < PUSH_REFUSALS; why++)
-		if (c->refused_more[why] && edge_refusal_claim_budget(c)) {
+		if (c->edge_reports->refused_more[why] && edge_refusal_claim_budget(c)) {
 			edge_refusal_audit(c, &(struct push){ .value = (uint8_t)why },
-					   c->refused_more[why]);
-			c->refused_more[why] = 0;
+					   c->edge_reports->refused_more[why]);
+			c->edge_reports->refused_more[why] = 0;
 		}
 }
 
@@ -96,7 +99,7 @@ struct edge_report *edge_report_create(struct cayd *c, const uint8_t build[stati
 	unsigned i = 0;
 	int n;
 
-	while (i < REPORT_EDGES && c->edge_reports[i])
+	while (i < REPORT_EDGES && c->edge_reports->rows[i])
 		i++;
 	if (i == REPORT_EDGES || memcmp(build, ours, sizeof(ours)) != 0)
 		return NULL;
@@ -106,15 +109,15 @@ struct edge_report *edge_report_create(struct cayd *c, const uint8_t build[stati
 		free(r);
 		return NULL;
 	}
-	c->edge_reports[i] = r;
+	c->edge_reports->rows[i] = r;
 	return r;
 }
 
 void edge_report_free(struct cayd *c, struct edge_report *r)
 {
 	for (unsigned i = 0; i < REPORT_EDGES; i++)
-		if (r && c->edge_reports[i] == r)
-			c->edge_reports[i] = NULL;
+		if (r && c->edge_reports->rows[i] == r)
+			c->edge_reports->rows[i] = NULL;
 	free(r);
 }
 

@@ -8,15 +8,19 @@
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/tenant/token.h"
 
-#define LOOKS_MAX 64 /* who is mute takes its time */
+#define LOOKS_MAX 64 /* a PID 1 that does not answer takes PREVIEW_PROBE_MS */
 
-/* One that is made, until it is known whether anybody listens. */
+/* A preview while its port is probed. */
+struct previews {
+	unsigned probes; /* under way */
+};
+
 struct preview_reply {
-	struct request *rq; /* NULL: nobody waits any more */
-	unsigned *probes;   /* cayd's; NULL: nobody was asked */
+	struct request *rq; /* NULL: the client left */
+	unsigned *probes;   /* NULL: PID 1 was not asked */
 	struct buf origin, url;
 	char token[PREVIEW_TEXT_LEN + 1];
-	const char *header, *value; /* of made.headers */
+	const char *header, *value; /* storage of made.headers */
 	struct preview_made made;
 };
 
@@ -33,7 +37,7 @@ static void on_preview_client_gone(struct request *rq)
 	((struct preview_reply *)rq->data)->rq = NULL;
 }
 
-/* A stranger's answer: what it cannot be is as if there were none. */
+/* The reply is untrusted: an invalid one counts as none. */
 static void on_preview_port_status(void *arg, unsigned status, struct slice body,
 				   const struct cay_err *)
 {
@@ -53,6 +57,12 @@ static void on_preview_port_status(void *arg, unsigned status, struct slice body
 	preview_reply_free(s);
 }
 
+int previews_open(struct cayd *c, struct cay_err *err)
+{
+	c->previews = calloc(1, sizeof(*c->previews));
+	return c->previews ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+}
+
 static void preview_probe_port(struct cayd *c, const struct preview *p, struct preview_reply *s)
 {
 	static const struct request_events events = { .gone = on_preview_client_gone };
@@ -66,7 +76,7 @@ static void preview_probe_port(struct cayd *c, const struct preview *p, struct p
 	}
 	s->rq->data = s;
 	s->rq->events = &events;
-	s->probes = &c->preview_probes;
+	s->probes = &c->previews->probes;
 	(*s->probes)++;
 	init_call_with_deadline(c, &p->token.sandbox, "GET", target.data, (struct slice){},
 				PREVIEW_PROBE_MS, on_preview_port_status, s);
@@ -85,7 +95,7 @@ static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
 		return r;
 	if (preview_origin_format(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
 	    buf_printf(&s->url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&s->origin), s->token) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a preview");
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	s->header = PREVIEW_HEADER;
 	s->value = s->token;
 	s->made = (struct preview_made){ .url = buf_str(&s->url),
@@ -96,7 +106,7 @@ static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
 	return 0;
 }
 
-/* With what to set where browser and node are one machine: browsers know the way there. */
+/* Suggests a domain for a browser on the node itself, which browsers resolve to loopback. */
 static int preview_refuse_unconfigured(const struct settings *s, struct cay_err *err)
 {
 	struct slice port = slice_of(s->edge_listen);
@@ -105,9 +115,9 @@ static int preview_refuse_unconfigured(const struct settings *s, struct cay_err 
 	while (memchr(port.p, ':', port.n))
 		(void)slice_cut(&port, ':');
 	return cay_fail(err, CAY_E_UNSUPPORTED,
-			"there are no previews before edge.previews of cay.conf has a domain "
-			"(%s://preview.localhost:%.*s for browsers on the node itself) and cayd "
-			"and cay-edge are restarted",
+			"previews are off: set edge.previews in cay.conf to a domain "
+			"(%s://preview.localhost:%.*s for browsers on this node) and restart cayd "
+			"and cay-edge",
 			s->edge_cert[0] ? "https" : "http", (int)port.n, port.p);
 }
 
@@ -118,14 +128,14 @@ static int preview_prepare(struct cayd *c, const struct request *rq, const struc
 
 	if (!sb || life_is_finished(&sb->life))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such sandbox");
-	if (rq->actor.one_sandbox) /* it would outlive the token */
-		return cay_fail(err, CAY_E_FORBIDDEN, "a token makes no previews");
+	if (rq->actor.one_sandbox) /* the preview would outlive the token */
+		return cay_fail(err, CAY_E_FORBIDDEN, "a token cannot create previews");
 	if (!c->settings.edge_previews[0])
 		return preview_refuse_unconfigured(&c->settings, err);
 	if (preview_base_parse(c->settings.edge_previews, base, err) < 0)
 		return -EINVAL;
 	if (getrandom(p->token.nonce, sizeof(p->token.nonce), 0) != sizeof(p->token.nonce))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	p->token.tenant = sb->info.tenant;
 	p->token.sandbox = sb->info.id;
 	p->token.epoch = sb->epoch;
@@ -143,7 +153,7 @@ void op_sandbox_preview(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (!s) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a preview");
+		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 		return;
 	}
 	*s = (struct preview_reply){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };
@@ -151,7 +161,7 @@ void op_sandbox_preview(struct cayd *c, struct request *rq)
 	    preview_reply_fill(c, &base, &p, s, &err) < 0) {
 		request_fail(rq, &err);
 		preview_reply_free(s);
-	} else if (sb->info.state != SB_RUNNING || c->preview_probes >= LOOKS_MAX) {
+	} else if (sb->info.state != SB_RUNNING || c->previews->probes >= LOOKS_MAX) {
 		on_preview_port_status(s, 0, (struct slice){}, NULL);
 	} else {
 		preview_probe_port(c, &p, s);

@@ -4,13 +4,13 @@
 /*
  * preview - a URL that shows a port of a sandbox (auth/preview.h)
  *
- * It is good whether anybody listens there or not: PID 1 is asked, and has PREVIEW_LOOK_MS
- * to say so.  Who does not say is not waited for.
+ * The URL is valid whether or not a process listens at the port.  PID 1 is asked, and has
+ * PREVIEW_PROBE_MS to reply; without a reply the preview does not say.
  */
 #include "cayd/core/cayd.h"
 
 #define PREVIEW_PROBE_MS 1000
 
-/* The operation. */
+[[nodiscard]] int previews_open(struct cayd *c, struct cay_err *err);
 void op_sandbox_preview(struct cayd *c, struct request *rq);
 #endif

@@ -13,12 +13,12 @@
 
 struct image_import_job {
 	struct cayd *cayd;
-	struct request *rq; /* NULL once the client is gone */
+	struct request *rq; /* NULL: the client left */
 	char *name;
 	int fd;
 	uint64_t written;
 	struct buf piece;
-	size_t sent; /* of the piece */
+	size_t sent; /* written of the present piece */
 	uv_fs_t write;
 	uv_timer_t again;
 	bool writing, ended;
@@ -63,7 +63,7 @@ static int image_config_read_fd(int fd, struct buf *ret)
 	return 0;
 }
 
-/* Files nobody knows */
+/* Files without a row */
 
 struct image_orphan {
 	struct cayd *cayd;
@@ -83,22 +83,22 @@ static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, co
 
 	cay_closep(&fd);
 	d->cayd->images_removing--;
-	/* a keeper that went away is asked again when it is back */
+	/* repeated when the keeper is connected again */
 	if (outcome->code == CAY_E_UNAVAILABLE && ++d->tries < DROPS_MAX)
 		return;
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
-		log_warn(&d->cayd->log, "files of an image nobody knows may be left: %s",
+		log_warn(&d->cayd->log, "files of an unregistered image may be left: %s",
 			 outcome->msg);
 	uv_close((uv_handle_t *)&d->again, on_image_orphan_closed);
 }
 
-/* Another may be adding the same, and then it has a row. */
+/* Another import may have added the same image, which then has a row. */
 static void on_image_orphan_timer(uv_timer_t *t)
 {
 	struct image_orphan *d = t->data;
 
 	if (d->cayd->images_unpacking || d->cayd->images_removing)
-		return; /* the next tick looks again */
+		return; /* retried at the next tick */
 	if (image_by_digest(d->cayd->images, d->q.digest)) {
 		uv_close((uv_handle_t *)t, on_image_orphan_closed);
 		return;
@@ -158,7 +158,7 @@ void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
 	if (!n)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	else if (image_config_read_fd(config_fd, &config) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "the keeper sent no config");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cay-keeper sent no config");
 	if (!n || err.code) {
 		free(n);
 		image_orphan_remove(c, added.digest);
@@ -207,7 +207,7 @@ static void on_image_import_unpack_timer(uv_timer_t *t)
 	struct image_import_job *m = t->data;
 
 	if (m->cayd->images_removing)
-		return; /* the next tick looks again */
+		return; /* retried at the next tick */
 	(void)uv_timer_stop(t);
 	image_unpack_start(m->cayd, m->fd, on_image_import_unpacked, m);
 }
@@ -242,7 +242,7 @@ static void on_image_import_written(uv_fs_t *q)
 	buf_clear(&m->piece);
 	m->sent = 0;
 	if (!m->rq)
-		image_import_finish(m); /* the client left while it was sending */
+		image_import_finish(m); /* the client left while sending */
 	else if (m->ended)
 		image_import_schedule_unpack(m);
 	else
@@ -327,7 +327,7 @@ void op_image_import(struct cayd *c, struct request *rq)
 	m->fd = openat(c->tmp, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (m->fd < 0) {
 		(void)cay_fail_sys(&err, cay_code_from_disk_errno(errno), errno,
-				   "a file for the upload");
+				   "create a file for the upload");
 		image_import_fail(m, &err);
 		return;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_CAYD_IMAGE_IMAGE_INTERNAL_H
 #define CAY_CAYD_IMAGE_IMAGE_INTERNAL_H
-/* What image.c and image-store.c share. */
+/* The table of images, for image.c, image-store.c and prune.c. */
 #include "cayd/image/image.h"
 
 #define IMAGE_ROWS_MAX (IMAGES_MAX + LAYERS_MAX)
@@ -10,13 +10,14 @@ struct images {
 	struct cayd *cayd;
 	struct image *rows[IMAGE_ROWS_MAX];
 	size_t n;
-	bool unsaved; /* when some were used */
-	/* image-store.c's: who waits for the write under way, and for the next */
+	bool unsaved; /* times of use are not written yet */
+	/* image-store.c's: callers that wait for the present write, and for the next */
 	struct image_save_waiter *current_waiters, *next_waiters;
 	bool writing;
+	uint64_t prune_due_ns; /* prune.c's, boot clock */
 };
 
-/* A row as the file has it. */
+/* A row as it is in the file. */
 struct image_stored {
 	struct image_info info;
 	struct image_config config;
@@ -24,8 +25,7 @@ struct image_stored {
 	struct id tenant;
 };
 
-/* A row of its own from such a one. */
 [[nodiscard]] int images_add(struct images *all, const struct image_stored *s, struct cay_err *err);
-/* Write the table as it is now, in a worker; fn (or NULL) once it is durable, or is not. */
+/* Write the table in a worker; fn (or NULL) is called with the outcome. */
 void images_save(struct images *all, images_fn *fn, void *arg);
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image-file - the table of images in db/images.json
+ * image-store - the table of images in db/images.json
  *
- * Written whole by a worker, one write at a time: the loop does not wait for a disk.  What
- * changes meanwhile is in the next write, which all who asked for one since share.
+ * Written whole by a worker, one write at a time, so that the loop does not wait for a disk.
+ * Changes during a write go into the next one, which all their callers share.
  */
 #include <fcntl.h>
 
@@ -65,15 +65,14 @@ struct image_save_waiter {
 struct image_file_write {
 	uv_work_t work;
 	struct images *all;
-	int dir; /* cayd's */
+	int dir; /* owned by cayd */
 	struct buf text;
 	int r;
 };
 
 static void image_file_write_start(struct images *all);
 
-/* They may ask for another one, which begins when all have been told: what they undo must
- * not be in it. */
+/* Callbacks may undo their change and save again: the next write begins after all of them ran. */
 static void image_file_notify_waiters(struct images *all, const struct cay_err *outcome)
 {
 	struct image_save_waiter *w = cay_take(all->current_waiters);

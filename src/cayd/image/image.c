@@ -33,7 +33,7 @@ static char *image_text_copy(struct arena *arena, const char *s)
 	return s ? arena_strndup(arena, s, strlen(s)) : NULL;
 }
 
-/* A row of its own from a decoded one. */
+/* Add a copy of a decoded row. */
 int images_add(struct images *all, const struct image_stored *s, struct cay_err *err)
 {
 	auto_ptr(image) r = all->n < IMAGE_ROWS_MAX ? calloc(1, sizeof(*r)) : NULL;
@@ -144,13 +144,13 @@ int image_check_create(const struct images *all, const struct sandbox_create *sp
 				      spec->image);
 	if (row->removing || row->unsaved)
 		return cay_fail_field(err, CAY_E_UNAVAILABLE, "image", "image '%s' is being %s",
-				      spec->image, row->removing ? "removed" : "written down");
+				      spec->image, row->removing ? "removed" : "saved");
 	if (spec->image_entrypoint && spec->has_entrypoint)
 		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
 				      "give one of entrypoint and image_entrypoint");
 	if (spec->image_entrypoint && !row->config.argv.n)
 		return cay_fail_field(err, CAY_E_INVALID, "image_entrypoint",
-				      "image '%s' names no program of its own", spec->image);
+				      "image '%s' has no entrypoint", spec->image);
 	return 0;
 }
 
@@ -180,7 +180,7 @@ static size_t image_count_all_layers(const struct images *all)
 int image_check_room(const struct images *all, const char *name, struct cay_err *err)
 {
 	if (all->n - image_count_all_layers(all) < IMAGES_MAX ||
-	    image_find_by_name(all, name)) /* which may be the same again */
+	    image_find_by_name(all, name)) /* it may be an import of the same image again */
 		return 0;
 	return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGES_MAX);
 }
@@ -197,11 +197,10 @@ uint64_t image_last_used_ns(const struct image *row)
 		       : row->info.created_ns;
 }
 
-/* A change that is being written down. */
 struct image_registration {
 	struct images *all;
 	struct id id;
-	bool added; /* it is new */
+	bool added;
 	image_fn *fn;
 	void *arg;
 };
@@ -214,7 +213,7 @@ static struct image *image_row_find(const struct images *all, const struct id *i
 	return NULL;
 }
 
-/* Of several that one after the other had the name, the last that is left. */
+/* Give the name back to the last remaining row that had it. */
 static void image_name_restore(struct images *all, const char *name)
 {
 	for (size_t i = all->n; i-- > 0;)
@@ -224,8 +223,8 @@ static void image_name_restore(struct images *all, const char *name)
 		}
 }
 
-/* It is written down, and that those before it have lost its name; who took it since is
- * not. */
+/* It is saved, and with it that earlier rows have lost its name; a later row may have taken the
+ * name again. */
 static void image_row_mark_saved(struct images *all, struct image *row)
 {
 	const char *name = row->info.name ? row->info.name : row->displaced_name;
@@ -236,7 +235,7 @@ static void image_row_mark_saved(struct images *all, struct image *row)
 			all->rows[i]->displaced_name = NULL;
 }
 
-/* What was never written down took nobody's name. */
+/* A row that was never saved gives its name back. */
 static void image_row_remove(struct images *all, const struct id *id)
 {
 	for (size_t i = 0; i < all->n; i++)
@@ -251,7 +250,7 @@ static void image_row_remove(struct images *all, const struct id *id)
 		}
 }
 
-/* A restart would not know it either. */
+/* As after a restart, which would not find it. */
 static void image_registration_undo(const struct image_registration *n)
 {
 	if (n->added)
@@ -290,7 +289,7 @@ static void image_registration_save(struct images *all, const struct image_regis
 	like->fn(like->arg, NULL, &err);
 }
 
-/* The row, or what became of the one there is. */
+/* Add a row, or reuse the one with the same name and digest. */
 static int image_row_add_or_reuse(struct images *all, const struct image_stored *s,
 				  struct image_registration *n, struct cay_err *err)
 {
@@ -300,7 +299,7 @@ static int image_row_add_or_reuse(struct images *all, const struct image_stored 
 
 	if (image_digest_parse(s->info.digest, digest) < 0)
 		return cay_fail(err, CAY_E_INTERNAL, "a digest");
-	if (old && memcmp(old->digest, digest, 32) == 0) { /* the same again is the same */
+	if (old && memcmp(old->digest, digest, 32) == 0) { /* imported again */
 		old->info.pulled &= s->info.pulled;
 		n->id = old->info.id;
 		return 0;
@@ -334,7 +333,7 @@ void image_register(struct images *all, const char *name, bool pulled,
 	s.info.created_ns = clk_wall_ns(all->cayd->clk);
 	s.info.digest = image_digest_format(&arena, digest);
 	if (r < 0)
-		(void)cay_err_wrap(&err, r, "what the image says of itself");
+		(void)cay_err_wrap(&err, r, "read the image's config");
 	else if (!s.info.digest)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	else
@@ -345,7 +344,7 @@ void image_register(struct images *all, const char *name, bool pulled,
 		image_registration_save(all, &n);
 }
 
-/* What was to make room may be still there: this is the limit. */
+/* The limit holds even if the removal that should make room failed. */
 static int image_check_layer_room(const struct images *all, const struct id *tenant,
 				  struct cay_err *err)
 {
@@ -368,7 +367,7 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 	int r = 0;
 
 	if (!below)
-		r = cay_fail(&err, CAY_E_NOT_FOUND, "the image below the layer is gone");
+		r = cay_fail(&err, CAY_E_NOT_FOUND, "the parent image of the layer was removed");
 	if (r >= 0)
 		r = image_check_layer_room(all, &l->tenant, &err);
 	if (below && r >= 0) {
@@ -382,12 +381,12 @@ void image_register_layer(struct images *all, const struct image_layer_entry *l,
 		r = images_add(all, &s, &err);
 	if (r < 0) {
 		(void)cay_fail_sys(&err, CAY_E_INTERNAL, -r,
-				   "note a layer"); /* unless it is said */
+				   "register a layer"); /* keeps an error that is already set */
 		fn(arg, NULL, &err);
 		return;
 	}
 	all->rows[all->n - 1]->unsaved = true;
-	/* it stays for as long as something stands on it */
+	/* the parent is not pruned while a layer exists */
 	for (size_t i = 0; i < all->n; i++)
 		if (memcmp(all->rows[i]->digest, l->parent, 32) == 0)
 			all->rows[i]->info.pulled = false;

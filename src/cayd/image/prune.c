@@ -2,9 +2,7 @@
 #include "cayd/image/prune.h"
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/image/image.h"
-#include "cayd/sandbox/sandbox.h"
-#include "cayd/template/template.h"
+#include "cayd/image/image-internal.h"
 
 #define OFTEN_NS NS_PER_S
 #define SELDOM_NS (60 * NS_PER_S)
@@ -12,33 +10,30 @@
 
 struct prune {
 	struct cayd *cayd;
-	struct request *rq;  /* NULL: the sweeper's, or nobody waits any more */
-	uint64_t before_ns;  /* those used last before that go (wall) */
-	uint64_t size;       /* and others while all take more; UINT64_MAX: never */
-	uint64_t skipped_ns; /* those used before were refused by the keeper, or are in use */
+	struct request *rq; /* NULL: a periodic run, or the client left */
+	uint64_t before_ns; /* remove images last used before this (wall clock) */
+	uint64_t size;      /* and more, oldest first, while all take more than this; UINT64_MAX: no
+			       limit */
+	uint64_t skipped_ns; /* images used before this have been considered */
 	struct id removing;
 	struct buf out;
 	struct jw reply;
 };
 
-/* An image may have several names: one that stays keeps it. */
+/* An image with several names is in use if one of its names is. */
 bool image_is_in_use(struct cayd *c, const struct image *row)
 {
 	const struct image *other;
 
 	for (size_t i = 0; (other = image_at(c->images, i)); i++)
 		if (memcmp(other->digest, row->digest, sizeof(row->digest)) == 0 &&
-		    ((!other->info.pulled && !other->layer) || templates_use_image(c, other)))
-			return true;
-	for (const struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
-		if (!life_is_finished(&sb->life) &&
-		    memcmp(sb->image, row->digest, sizeof(row->digest)) == 0)
+		    ((!other->info.pulled && !other->layer) || c->hooks->image_is_used(c, other)))
 			return true;
 	return false;
 }
 
-/* Used longest ago among those behind the ones that were looked at; *ret_bytes is what
- * all that were pulled take.  A layer goes for its age only: it has little of its own. */
+/* The least recently used image used after behind_ns. *ret_bytes is the size of all pulled images.
+ * A layer is removed for its age only: its own size is small. */
 static const struct image *prune_find_oldest(struct cayd *c, uint64_t behind_ns, uint64_t before_ns,
 					     uint64_t *ret_bytes)
 {
@@ -89,7 +84,7 @@ static void on_prune_image_removed(void *arg, const struct cay_err *outcome, con
 	if (row && !outcome->code) {
 		if (p->rq)
 			field_encode(&image_info_table, NULL, &row->info, &p->reply);
-		log_info(&p->cayd->log, "image '%s' went: nobody used it",
+		log_info(&p->cayd->log, "pruned unused image '%s'",
 			 row->info.name ? row->info.name : row->info.digest);
 		image_unregister(p->cayd->images, &p->removing, on_prune_table_saved, p);
 		return;
@@ -108,7 +103,7 @@ static void prune_remove_image(struct prune *p, const struct image *row)
 	image_set_removing(p->cayd->images, &p->removing, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));
 	if (image_count_names(p->cayd->images, row->digest) > 1)
-		on_prune_image_removed(p, &none, NULL, -EBADF); /* its files are another's, too */
+		on_prune_image_removed(p, &none, NULL, -EBADF); /* only the name goes */
 	else
 		keeper_call(p->cayd->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_prune_image_removed,
 			    p);
@@ -155,10 +150,10 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 	uint64_t keep = s->images_keep_ms * NS_PER_MS, every = keep / 10;
 	uint64_t wall = clk_wall_ns(c->clk);
 
-	if (now < c->prune_ns)
+	if (now < c->images->prune_due_ns)
 		return;
 	every = !keep || every > SELDOM_NS ? SELDOM_NS : every;
-	c->prune_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
+	c->images->prune_due_ns = now + (s->images_size || every < OFTEN_NS ? OFTEN_NS : every);
 	images_flush(c->images);
 	if ((keep || s->images_size) && keeper_is_up(c->keeper))
 		(void)prune_start(c, NULL, keep && wall > keep ? wall - keep : 0,

@@ -10,20 +10,17 @@
 #include "base/path.h"
 #include "base/rmtree.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/admit.h"
 #include "cayd/image/image-import.h"
 #include "cayd/image/registry.h"
 #include "cayd/image/skopeo.h"
-#include "cayd/observe/event.h"
-#include "cayd/template/template.h"
 #include "text/reference.h"
 
 #define PULLS_MAX 8
-#define PULLS_TENANT_MAX 2 /* begun by creates of one */
+#define PULLS_TENANT_MAX 2 /* started by creates of one tenant */
 #define TICK_MS 250
 #define DIR_FRONT "pull-"
 
-/* Who waits: a request of image.pull, or one of a create that begins again. */
+/* A waiting request: of image.pull, or of a create that is then run again. */
 struct pull_waiter {
 	struct pull_waiter *next;
 	struct pull *pull;
@@ -36,12 +33,13 @@ struct pull {
 	struct pull *next;
 	struct pull_waiter *waits;
 	char *reference, *name;
-	struct id tenant; /* whose create began it; nothing: an operator's */
-	bool pinned;      /* image.pull asked for it: it stays, and goes on when nobody waits */
-	bool arrived;     /* the archive is here and waits */
+	struct id tenant; /* the tenant whose create started it; none: an operator */
+	bool pinned;      /* started by image.pull: the image stays, and the pull goes on without a
+			     client */
+	bool arrived;     /* the archive is complete and waits to be unpacked */
 	enum pull_state state;
 	uint64_t bytes, total, deadline_ns;
-	struct cay_err failed; /* why skopeo was ended */
+	struct cay_err failed; /* why skopeo was killed */
 	char dir[sizeof(DIR_FRONT) + 16];
 	int dir_fd;
 	struct child child;
@@ -55,7 +53,7 @@ static void on_pull_dir_removed(uv_work_t *work, int)
 }
 
 struct pull_dir_removal {
-	uv_work_t work; /* first: it is freed by that */
+	uv_work_t work; /* first: freeing it frees the struct */
 	int tmp;
 	char dir[sizeof(DIR_FRONT) + 16];
 };
@@ -67,13 +65,13 @@ static void pull_dir_remove_work(uv_work_t *work)
 	(void)rmtree_at(r->tmp, r->dir);
 }
 
-/* Gigabytes go slowly, and not on the loop. */
+/* Removing gigabytes takes long, so a worker does it. */
 static void pull_dir_schedule_removal(struct pull *p)
 {
 	struct pull_dir_removal *r = calloc(1, sizeof(*r));
 
 	if (!r)
-		return; /* the next start does it */
+		return; /* pulls_remove_leftovers() does it at the next start */
 	r->tmp = p->cayd->tmp;
 	memcpy(r->dir, p->dir, sizeof(r->dir));
 	if (uv_queue_work(&p->cayd->loop, &r->work, pull_dir_remove_work, on_pull_dir_removed) < 0)
@@ -86,14 +84,14 @@ static void pull_notify_progress(const struct pull *p)
 					    p->total && p->bytes > p->total ? p->total : p->bytes,
 					    p->total, p->total > 0 };
 
-	/* each tenant that waits hears of it once */
+	/* each waiting tenant gets it once */
 	for (const struct pull_waiter *w = p->waits; w; w = w->next) {
 		const struct pull_waiter *seen = p->waits;
 
 		while (seen != w && !id_eq(&seen->rq->actor.tenant, &w->rq->actor.tenant))
 			seen = seen->next;
 		if (seen == w)
-			event_send_image_progress(p->cayd, &w->rq->actor.tenant, &now);
+			p->cayd->hooks->pull_progressed(p->cayd, &w->rq->actor.tenant, &now);
 	}
 }
 
@@ -116,7 +114,7 @@ static void pull_unlink(struct pull *p)
 	*at = p->next;
 }
 
-/* Each is answered, and may ask anew meanwhile. */
+/* Answer every waiter; a reply may start the same pull again. */
 static void pull_finish(struct pull *p, const struct image *row, const struct cay_err *err)
 {
 	struct pull_waiter *w;
@@ -127,7 +125,7 @@ static void pull_finish(struct pull *p, const struct image *row, const struct ca
 	if (row)
 		log_info(&p->cayd->log, "pulled '%s'", p->reference);
 	else
-		log_info(&p->cayd->log, "could not pull: %s", err->msg);
+		log_info(&p->cayd->log, "cannot pull: %s", err->msg);
 	while ((w = p->waits)) {
 		struct request *rq = w->rq;
 		struct cay_err mine = *err;
@@ -175,7 +173,7 @@ static void on_pull_unpacked(void *arg, const struct cay_err *outcome, const voi
 			    p);
 }
 
-/* As an upload: the keeper gets the file, and nobody here looks into it. */
+/* As for an import, the keeper gets the file and cayd does not parse it. */
 static void pull_unpack(struct pull *p)
 {
 	auto_close int fd = path_open(p->dir_fd, SKOPEO_ARCHIVE, O_RDONLY, 0);
@@ -186,7 +184,7 @@ static void pull_unpack(struct pull *p)
 		return;
 	}
 	if ((uint64_t)st.st_size > p->cayd->settings.images_pull_max) {
-		pull_fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_fail(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
 		return;
 	}
 	p->state = PULL_UNPACKING;
@@ -194,17 +192,17 @@ static void pull_unpack(struct pull *p)
 	image_unpack_start(p->cayd, fd, on_pull_unpacked, p);
 }
 
-/* Why it need not go on, or cannot. */
+/* Whether and why to stop. */
 static bool pull_must_stop(struct pull *p, struct cay_err *err)
 {
 	if (!p->waits && !p->pinned)
-		(void)cay_fail(err, CAY_E_UNAVAILABLE, "nobody waits for it any more");
+		(void)cay_fail(err, CAY_E_UNAVAILABLE, "no client waits for it any more");
 	else
-		(void)admit_check_disk(p->cayd, err);
+		(void)node_space_check_disk(p->cayd, err);
 	return err->code;
 }
 
-/* What goes may be the same image, and the keeper would do both at once. */
+/* A removal under way may be of the same image, and the keeper would run both at once. */
 static void pull_unpack_if_idle(struct pull *p)
 {
 	struct cay_err err = {};
@@ -214,7 +212,7 @@ static void pull_unpack_if_idle(struct pull *p)
 		return;
 	}
 	if (p->cayd->images_removing)
-		return; /* the next tick looks again */
+		return; /* retried at the next tick */
 	p->arrived = false;
 	pull_unpack(p);
 }
@@ -275,9 +273,9 @@ static void on_pull_skopeo_exit(uv_poll_t *watch, int, int)
 		p->arrived = true;
 		pull_unpack_if_idle(p);
 	} else if (skopeo_read_total_size(p->dir_fd, &p->total) < 0) {
-		pull_fail(p, CAY_E_UNAVAILABLE, "the registry does not say what it is");
+		pull_fail(p, CAY_E_UNAVAILABLE, "the registry sent no valid manifest");
 	} else if (p->total > p->cayd->settings.images_pull_max) {
-		pull_fail(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_fail(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
 	} else {
 		pull_skopeo_start(p, PULL_PULLING);
 	}
@@ -307,11 +305,11 @@ static void on_pull_timer(uv_timer_t *t)
 	}
 	if (pull_must_stop(p, &err))
 		pull_abort(p, err.code, err.msg);
-	/* the blobs, and the archive made of them */
+	/* the blobs and the archive that skopeo writes from them */
 	if (p->bytes > 2 * s->images_pull_max + MIB(1))
-		pull_abort(p, CAY_E_TOO_LARGE, "it is larger than images.pull_size");
+		pull_abort(p, CAY_E_TOO_LARGE, "the image is larger than images.pull_size");
 	if (clk_boot_ns(p->cayd->clk) > p->deadline_ns)
-		pull_abort(p, CAY_E_TIMEOUT, "it took longer than images.pull_time");
+		pull_abort(p, CAY_E_TIMEOUT, "the pull took longer than images.pull_time");
 }
 
 static int pull_dir_create(struct pull *p)
@@ -339,7 +337,7 @@ static int pull_dir_create(struct pull *p)
 	return r;
 }
 
-/* One that was ended is nobody's to wait for. */
+/* A pull that is being stopped cannot be joined. */
 static struct pull *pull_find(struct cayd *c, const char *reference, const char *name)
 {
 	for (struct pull *p = c->pulls; p; p = p->next) {
@@ -351,7 +349,7 @@ static struct pull *pull_find(struct cayd *c, const char *reference, const char 
 	return NULL;
 }
 
-/* Whether there is a place for one more, for the image, and for this tenant. */
+/* Limits of pulls, of images, and of this tenant. */
 static int pull_check_room(struct cayd *c, const struct id *tenant, const char *name,
 			   struct cay_err *err)
 {
@@ -368,7 +366,7 @@ static int pull_check_room(struct cayd *c, const struct id *tenant, const char *
 				PULLS_TENANT_MAX);
 	if (image_check_room(c->images, name, err) < 0)
 		return -EDQUOT;
-	return admit_check_disk(c, err);
+	return node_space_check_disk(c, err);
 }
 
 static struct pull *pull_create(struct cayd *c, const char *reference, const char *name,
@@ -405,17 +403,17 @@ static void on_pull_client_gone(struct request *rq)
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
-	free(w); /* who asks again before the next tick finds it further */
+	free(w); /* a client that asks again before the next tick joins it */
 }
 
-/* From the loop: none of the callers has to expect an answer at once. */
+/* From a timer, so that no caller is answered inside its own call. */
 static void on_pull_start_timer(uv_timer_t *t)
 {
 	struct pull *p = t->data;
 
 	(void)uv_timer_start(t, on_pull_timer, TICK_MS, TICK_MS);
 	if (pull_dir_create(p) < 0)
-		pull_fail(p, CAY_E_INTERNAL, "no directory to pull into");
+		pull_fail(p, CAY_E_INTERNAL, "cannot create a directory for the pull");
 	else
 		pull_skopeo_start(p, PULL_ASKING);
 }
@@ -461,7 +459,7 @@ void op_image_pull(struct cayd *c, struct request *rq)
 
 	if (reference_parse(slice_of(q->reference), &ref) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "reference",
-				     "this is not HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]");
+				     "expected HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]");
 	else if (!registry_is_listed(c->settings.images_registries, ref.host))
 		(void)cay_fail_field(&err, CAY_E_FORBIDDEN, "reference",
 				     "images.registries of cay.conf does not name '%.*s'",
@@ -473,25 +471,20 @@ void op_image_pull(struct cayd *c, struct request *rq)
 				   NULL);
 }
 
-bool pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
-			   const struct cay_err *err,
-			   void (*again)(struct cayd *c, struct request *rq))
+bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err)
 {
-	struct sandbox_create spec;
-	struct cay_err full = {};
 	struct reference ref;
 
-	if (c->settings.images_pull != IMAGES_PULL_CREATE || err->code != CAY_E_NOT_FOUND ||
-	    !image || image_find(c->images, image) || reference_parse(slice_of(image), &ref) < 0 ||
-	    !registry_is_listed(c->settings.images_registries, ref.host))
-		return false;
-	/* who could not have a sandbox of it gets no image either */
-	if (template_apply(c, rq, &spec, &full) < 0 ||
-	    admit_check(c, &rq->actor.tenant, &spec, &full) < 0)
-		request_fail(rq, &full);
-	else
-		pull_wait_or_start(c, rq, image, image, false, again);
-	return true;
+	return c->settings.images_pull == IMAGES_PULL_CREATE && err->code == CAY_E_NOT_FOUND &&
+	       image && !image_find(c->images, image) &&
+	       reference_parse(slice_of(image), &ref) >= 0 &&
+	       registry_is_listed(c->settings.images_registries, ref.host);
+}
+
+void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
+			   void (*again)(struct cayd *c, struct request *rq))
+{
+	pull_wait_or_start(c, rq, image, image, false, again);
 }
 
 static int pull_leftover_remove(void *, int tmp, const char *name)

@@ -4,17 +4,16 @@
 /*
  * pull - an image on its way from a registry
  *
- *	asking      skopeo inspect: is it there, may we, how large is it
+ *	asking      skopeo inspect: does it exist, may we, how large is it
  *	pulling     skopeo copy into a directory of tmp/
- *	unpacking   the keeper has the archive, as it has an upload
+ *	unpacking   the keeper unpacks the archive, as for an import
  *
- * skopeo is a program of its own, with an empty environment, limits, a deadline, and
- * no credentials but those in the authfile of its directory.  It dies with us, and what
- * it left in tmp/ goes when we start.  Who asks for a reference that is on its way
- * waits for that pull; each is told the same.  One that nobody waits for any more is
- * ended, unless image.pull asked for it; so is one when the disk gets short.  What a registry says
- *is put into one of a few kinds of failure and nothing of it is passed on or logged: it might be
- * what we told it.  (ADR 0034)
+ * skopeo runs with an empty environment, limits, a deadline, and only the credentials in the
+ * authfile of its directory.  It dies with cayd; leftovers in tmp/ are removed at the next
+ * start.  Requests for a reference that is being pulled join that pull and get the same reply.
+ * A pull that no client waits for is stopped, unless image.pull started it; so is any pull when
+ * the disk gets short.  Errors of a registry are mapped to a few kinds; their text is neither
+ * passed on nor logged, because it may contain our credentials.  (ADR 0034)
  */
 #include "cayd/core/cayd.h"
 #include "cayd/image/image.h"
@@ -22,14 +21,12 @@
 /* row is NULL when it failed. */
 typedef void pull_fn(void *arg, const struct image *row, const struct cay_err *err);
 
-/* Remove what was left behind. */
+/* Remove the directories of pulls that an earlier cayd left. */
 [[nodiscard]] int pulls_remove_leftovers(struct cayd *c, struct cay_err *err);
-/* image.pull */
 void op_image_pull(struct cayd *c, struct request *rq);
-/* For a create that failed with err and would be admitted otherwise: true when its image is
- * being pulled instead; then
- * `again` is called with the request, or the request is answered. */
-bool pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
-			   const struct cay_err *err,
+/* Whether a create that failed with err may succeed once this image is pulled. */
+bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err);
+/* Pull the image; then `again` is called with the request, or the request is answered. */
+void pull_start_for_create(struct cayd *c, struct request *rq, const char *image,
 			   void (*again)(struct cayd *c, struct request *rq));
 #endif

@@ -53,7 +53,7 @@ static struct registry_credential *registry_credential_find(struct registries *a
 	return NULL;
 }
 
-/* *ret_old is what stood there, or nothing: the caller's. */
+/* *ret_old is the previous value or NULL; the caller frees it. */
 static int registry_credential_set(struct registries *all, const struct registry_login *q,
 				   struct registry_credential *ret_old, struct cay_err *err)
 {
@@ -75,7 +75,7 @@ static int registry_credential_set(struct registries *all, const struct registry
 	return 0;
 }
 
-/* As before registry_credential_set(). */
+/* Undo registry_credential_set(). */
 static void registry_credential_restore(struct registries *all, const char *registry,
 					struct registry_credential *old)
 {
@@ -205,13 +205,12 @@ void op_registry_login(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (!reference_is_host(slice_of(q->registry)))
-		(void)cay_fail_field(&err, CAY_E_INVALID, "registry", "this is not HOST[:PORT]");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "registry", "expected HOST[:PORT]");
 	else if (strchr(q->username, ':'))
-		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "no ':' can be in it");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "username", "must not contain ':'");
 	if (!err.code && registry_credential_set(c->registries, q, &old, &err) >= 0 &&
 	    registries_save(c, &err) < 0)
-		registry_credential_restore(c->registries, q->registry,
-					    &old); /* who is told it failed is not in */
+		registry_credential_restore(c->registries, q->registry, &old);
 	if (err.code)
 		request_fail(rq, &err);
 	else

@@ -2,17 +2,17 @@
 #ifndef CAY_CAYD_IMAGE_REGISTRY_H
 #define CAY_CAYD_IMAGE_REGISTRY_H
 /*
- * registry - which registries may be asked, and what proves who we are there
+ * registry - registries that may be used, and the credentials for them
  *
- * Credentials lie in db/registries.json, mode 0600.  They leave it by one way: the
- * authfile of a pull, which has those of its own registry and goes with it.
+ * Credentials are in db/registries.json, mode 0600.  They leave it only in the authfile of a
+ * pull, which has those of its own registry and is removed with the pull.
  */
 #include "cayd/core/cayd.h"
 
 #define REGISTRIES_MAX 64
 
 [[nodiscard]] int registries_open(struct cayd *c, struct cay_err *err);
-/* Whether a list of words of the settings has this one. */
+/* Whether a setting, a list of words, contains this host. */
 bool registry_is_listed(const char *list, struct slice host);
 /* An authfile as skopeo reads it, with the credentials of this registry if there are any. */
 [[nodiscard]] int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret);

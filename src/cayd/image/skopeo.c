@@ -67,7 +67,7 @@ static int skopeo_args_format(const struct skopeo *job, struct skopeo_args *w,
 
 #define WORD BUF_INIT(KIB(8))
 
-/* setpriv has it die with us, prlimit bounds what it writes; both become it. */
+/* setpriv makes it die with cayd, prlimit bounds its files; both exec the next. */
 int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *err)
 {
 	CAY_CLEANUP(skopeo_args_fini)
@@ -81,7 +81,7 @@ int skopeo_start(const struct skopeo *job, struct child *ret, struct cay_err *er
 	size_t n = 5;
 
 	if (out < 0 || complaints < 0 || skopeo_args_format(job, &w, &ref) < 0)
-		return cay_fail(err, CAY_E_INTERNAL, "cannot make ready for skopeo");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot prepare skopeo");
 	argv[n++] = buf_str(&w.size);
 	argv[n++] = "--core=0";
 	argv[n++] = job->settings->images_skopeo;
@@ -176,24 +176,25 @@ enum cay_code skopeo_describe_failure(int dir_fd, int status, const char **ret_t
 		enum cay_code code;
 		const char *text;
 	} rows[] = {
-		{ "file too large", CAY_E_TOO_LARGE, "it is larger than images.pull_size" },
+		{ "file too large", CAY_E_TOO_LARGE, "the image is larger than images.pull_size" },
 		{ "no space left", CAY_E_DISK_FULL, "the disk is full" },
 		{ "quota exceeded", CAY_E_DISK_FULL, "the disk is full" },
-		{ "unauthorized", CAY_E_FORBIDDEN, "the registry wants other credentials" },
+		{ "unauthorized", CAY_E_FORBIDDEN, "the registry rejected the credentials" },
 		{ "authentication required", CAY_E_FORBIDDEN,
-		  "the registry wants other credentials" },
+		  "the registry rejected the credentials" },
 		{ "invalid username/password", CAY_E_FORBIDDEN,
-		  "the registry wants other credentials" },
-		{ "denied", CAY_E_FORBIDDEN, "the registry does not let us have it" },
-		{ "forbidden", CAY_E_FORBIDDEN, "the registry does not let us have it" },
+		  "the registry rejected the credentials" },
+		{ "denied", CAY_E_FORBIDDEN, "the registry denied access" },
+		{ "forbidden", CAY_E_FORBIDDEN, "the registry denied access" },
 		{ "manifest unknown", CAY_E_NOT_FOUND, "the registry has no such image" },
 		{ "name unknown", CAY_E_NOT_FOUND, "the registry has no such image" },
 		{ "not found", CAY_E_NOT_FOUND, "the registry has no such image" },
-		{ "no image found", CAY_E_NOT_FOUND, "the registry has none for this machine" },
+		{ "no image found", CAY_E_NOT_FOUND,
+		  "the registry has no image for this architecture" },
 	};
 	auto_buf text = BUF_INIT(COMPLAINTS_MAX);
 
-	*ret_text = "the registry cannot be reached, or does not answer as one";
+	*ret_text = "cannot reach the registry, or it is not a registry";
 	if (status == -SIGXFSZ) {
 		*ret_text = rows[0].text;
 		return rows[0].code;

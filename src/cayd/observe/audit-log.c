@@ -6,8 +6,6 @@
 
 #include "cayd/core/cursor.h"
 
-#define AUDIT_VALUE_MAX 80 /* bytes of a member in the detail of a record */
-
 #define DONE "ok"
 #define LEFT "client_left"
 
@@ -18,7 +16,7 @@ int audit_log_open(struct cayd *c, struct cay_err *err)
 	return audit_open(c->audit_dir, &conf, &c->loop, &c->audit, err);
 }
 
-/* Whose request it is, as far as anybody knows. */
+/* Tenant and key of the request, as far as known. */
 static void audit_log_fill_actor(const struct request *rq, struct audit_record *to)
 {
 	char text[ID_TEXT_LEN + 1];
@@ -96,29 +94,29 @@ static int audit_log_fill_detail(const struct request *rq, struct audit_record *
 			text = request_find_text(op->request, rq->body, name);
 		if (!text)
 			return 0;
-		r = snprintf(to->detail + n, left, "%s%.*s=%.*s", n ? " " : "", (int)name.n, name.p,
-			     AUDIT_VALUE_MAX, text);
-		if (r < 0 || (size_t)r >= left)
+		r = snprintf(to->detail + n, left, "%s%.*s=%s", n ? " " : "", (int)name.n, name.p,
+			     text);
+		if (r < 0)
 			return r;
-		n += (size_t)r;
+		n += (size_t)r < left ? (size_t)r : left - 1;
 	}
 	return (int)n;
 }
 
-/* Nobody hears of it before it is written, unless it cannot be. */
+/* The reply is held until the record is durable or its write has failed. */
 static void audit_log_report_outcome(struct cayd *c, const struct cay_err *outcome)
 {
 	if (outcome->code && !c->audit_failing)
-		log_error(&c->log, "%s: records wait in memory", outcome->msg);
+		log_error(&c->log, "%s: audit records wait in memory", outcome->msg);
 	else if (!outcome->code && c->audit_failing)
-		log_info(&c->log, "the audit log is written again");
+		log_info(&c->log, "the audit log can be written again");
 	c->audit_failing = outcome->code != CAY_OK;
 }
 
-/* A record on its way, and the answer that waits for it. */
+/* A record that is being written, and the reply that waits for it. */
 struct audit_log_hold {
 	struct cayd *cayd;
-	struct request *rq; /* NULL: it has not come so far, or never will */
+	struct request *rq; /* NULL: there is no reply yet, or there will be none */
 	bool written, abandoned;
 };
 
@@ -134,7 +132,7 @@ static void on_audit_log_record_written(void *arg, const struct cay_err *outcome
 		free(h);
 }
 
-/* Nobody waits for it any more. */
+/* No reply waits for the record any more. */
 static void audit_log_hold_release(struct audit_log_hold *h)
 {
 	h->abandoned = true;
@@ -162,7 +160,7 @@ static void audit_log_fill_record(struct request *rq, const char *outcome, struc
 		ret->detail[0] = 0;
 }
 
-/* NULL: it is not in the log, or nobody will hear when it is. */
+/* NULL: the record is not in the log, or no reply can wait for it. */
 static struct audit_log_hold *audit_log_append(struct cayd *c, struct request *rq,
 					       const char *outcome, bool hold, bool reserved)
 {
@@ -182,7 +180,7 @@ void audit_log_record_early(struct cayd *c, struct request *rq)
 {
 	struct cay_err err = {};
 
-	/* with room of its own: that for what comes of it in the end stays */
+	/* in a slot of its own: the reserved one stays for the final outcome */
 	if (rq->mark && !rq->record && audit_slot_reserve(c->audit, &err) >= 0)
 		rq->record = audit_log_append(c, rq, DONE, true, true);
 }
@@ -218,14 +216,14 @@ bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, 
 	return h;
 }
 
-/* Reading is for libuv's threads: a page may be megabytes into a file. */
+/* Read by libuv's threads: a page may begin megabytes into a file. */
 
 struct audit_list_job {
 	uv_work_t work;
 	struct cayd *cayd;
 	struct request *rq; /* NULL: the client left */
 	uint64_t from, limit;
-	struct audit_record *rows; /* limit and one more */
+	struct audit_record *rows; /* limit + 1 rows */
 	int n;
 	struct cay_err err;
 };

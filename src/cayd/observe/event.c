@@ -3,15 +3,16 @@
 
 #include <stdio.h>
 
-#include "cayd/listeners.h"
+#include "cayd/tenant/api-key.h"
 
 #define TEXT_MAX KIB(8)
 #define GROUP_MAX 64
+#define RETRY_NS NS_PER_S
 
 struct event_slot {
 	uint64_t seq;
 	struct id tenant, sandbox;
-	char group[GROUP_MAX]; /* "" for none */
+	char group[GROUP_MAX]; /* "": none */
 	char *text;            /* JSON, one line */
 };
 
@@ -20,14 +21,14 @@ struct event_follower {
 	struct cayd *cayd;
 	struct request *rq;
 	uint64_t after;
-	uint64_t at; /* what was looked at, counted as events.n */
+	uint64_t at; /* next position to consider, as events.n counts */
 	struct id tenant;
-	struct id sandbox; /* ID_NONE: all */
+	struct id sandbox; /* ID_NONE: all sandboxes */
 	char group[GROUP_MAX];
 	bool full;
 };
 
-/* On its way into the journal. */
+/* An event that is being written to the journal. */
 struct event_write {
 	struct cayd *cayd;
 	uint64_t seq;
@@ -38,8 +39,9 @@ struct event_write {
 
 struct events {
 	struct event_slot ring[EVENTS_KEPT];
-	uint64_t n; /* ever put in */
+	uint64_t n; /* events ever added */
 	struct event_follower *followers;
+	uint64_t retry_ns; /* when events that could not be written are tried again */
 };
 
 int events_open(struct cayd *c, struct cay_err *err)
@@ -55,7 +57,7 @@ static void event_ring_append(struct events *e, uint64_t seq, const struct id *t
 	char *copy = strndup(text.p, text.n);
 
 	if (!copy)
-		return; /* followers see a gap in the numbers */
+		return; /* followers see a gap in seq */
 	free(k->text);
 	*k = (struct event_slot){
 		.seq = seq, .tenant = *tenant, .sandbox = *sandbox, .text = copy
@@ -71,7 +73,7 @@ int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err)
 	struct event event = {};
 	int r = field_decode_text(&event_table, e->text, &json_control_limits, &arena, &event, err);
 
-	if (r >= 0) /* those without one are from before there were others */
+	if (r >= 0) /* events without a tenant were written before tenants existed */
 		event_ring_append(c->events, e->seq,
 				  event.tenant.noun ? &event.tenant : &default_tenant, &e->sandbox,
 				  event.group, e->text);
@@ -90,7 +92,7 @@ static uint64_t event_ring_oldest(const struct events *e)
 	return e->n > EVENTS_KEPT ? e->n - EVENTS_KEPT : 0;
 }
 
-/* The first that is kept when some behind `after` are not; else 0. */
+/* The first kept event if some after `after` are lost; else 0. */
 static uint64_t event_missed_until(const struct events *e, uint64_t after)
 {
 	uint64_t first = e->n ? e->ring[event_ring_oldest(e) % EVENTS_KEPT].seq : 0;
@@ -98,7 +100,7 @@ static uint64_t event_missed_until(const struct events *e, uint64_t after)
 	return after + 1 < first ? first : 0;
 }
 
-/* All there is for this follower, as much as its connection takes. */
+/* Send new events, as many as the connection takes. */
 static void event_follower_send(struct event_follower *f)
 {
 	const struct events *e = f->cayd->events;
@@ -155,7 +157,7 @@ void events_drop_unauthorized(struct cayd *c)
 	}
 }
 
-/* Nobody hears of it before: a crash could give its number to another one. */
+/* Followers get it only when durable: after a crash another event could get its seq. */
 static void on_event_durable(void *arg, const struct cay_err *outcome)
 {
 	struct event_write *n = arg;
@@ -163,7 +165,7 @@ static void on_event_durable(void *arg, const struct cay_err *outcome)
 	struct sandbox *sb = outcome->code ? sandbox_find(n->cayd->sandboxes, &n->sandbox) : NULL;
 
 	if (sb)
-		sb->event_unwritten = true; /* what it is then is told as soon as it can be */
+		sb->event.unwritten = true; /* for events_retry_unwritten() */
 	if (!outcome->code && n->text)
 		event_ring_append(all, n->seq, &n->tenant, &n->sandbox, n->group,
 				  slice_of(n->text));
@@ -175,7 +177,7 @@ static void on_event_durable(void *arg, const struct cay_err *outcome)
 	free(n);
 }
 
-/* Not kept and not numbered: what there is can be asked for.  tenant NULL: everybody's. */
+/* Not kept and without a seq: clients can list the present state. tenant NULL: all tenants. */
 static void event_broadcast(struct cayd *c, const struct id *tenant, const char *kind,
 			    const struct field_table *t, const void *what)
 {
@@ -213,7 +215,7 @@ void event_send_template(struct cayd *c, const struct template_info *t, unsigned
 	event_broadcast(c, NULL, "template", &template_event_table, &e);
 }
 
-void event_record_sandbox(struct sandbox *sb)
+static void event_record_state(struct sandbox *sb)
 {
 	struct cayd *c = sb->cayd;
 	auto_buf text = BUF_INIT(TEXT_MAX);
@@ -234,7 +236,7 @@ void event_record_sandbox(struct sandbox *sb)
 		free(n);
 		return;
 	}
-	sb->event_unwritten = false;
+	sb->event.unwritten = false;
 	row.text = (struct slice){ text.data, text.len };
 	*n = (struct event_write){
 		.cayd = c, .seq = e.seq, .tenant = e.tenant, .sandbox = e.sandbox
@@ -247,6 +249,22 @@ void event_record_sandbox(struct sandbox *sb)
 		db_event_prune(c->db, e.seq - EVENTS_KEPT);
 }
 
+void event_record_sandbox(struct sandbox *sb)
+{
+	if (!sb->life.warm)
+		event_record_state(sb);
+}
+
+void events_retry_unwritten(struct cayd *c, uint64_t now)
+{
+	if (now < c->events->retry_ns)
+		return;
+	c->events->retry_ns = now + RETRY_NS;
+	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older)
+		if (sb->event.unwritten && !sb->holds)
+			event_record_state(sb);
+}
+
 static int event_query_parse(struct cayd *c, struct request *rq, struct event_follower *ret,
 			     struct cay_err *err)
 {
@@ -257,11 +275,11 @@ static int event_query_parse(struct cayd *c, struct request *rq, struct event_fo
 		.cayd = c, .rq = rq, .after = q->after, .tenant = rq->actor.tenant
 	};
 	if (last.n && str_parse_u64(last, 0, INT64_MAX, &ret->after) < 0)
-		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not a number of ours");
+		return cay_fail(err, CAY_E_INVALID, "Last-Event-ID is not the number of an event");
 	if (q->sandbox && id_parse(ID_SANDBOX, slice_of(q->sandbox), &ret->sandbox) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "this is not a sandbox's id");
+		return cay_fail_field(err, CAY_E_INVALID, "sandbox", "not a sandbox id");
 	if (q->group && snprintf(ret->group, sizeof(ret->group), "%s", q->group) < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "group", "not a group");
+		return cay_fail_field(err, CAY_E_INVALID, "group", "not a valid group");
 	return 0;
 }
 
@@ -290,7 +308,7 @@ static void event_follower_start(struct cayd *c, struct request *rq,
 	rq->data = f;
 	rq->events = &events;
 	request_start_stream(rq, 200, "text/event-stream", REQUEST_LENGTH_UNKNOWN);
-	/* something at once, so that a client knows it follows */
+	/* send something at once, so that the client knows that it follows */
 	if (!missed || buf_puts(&gap, "event: gap\ndata: ") < 0)
 		buf_clear(&gap);
 	if (gap.len) {

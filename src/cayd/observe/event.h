@@ -2,28 +2,28 @@
 #ifndef CAY_CAYD_OBSERVE_EVENT_H
 #define CAY_CAYD_OBSERVE_EVENT_H
 /*
- * event - what happened to sandboxes, in order, for who wants to follow
+ * event - changes of sandboxes, in order, for clients that follow them
  *
- * Every change of state has a number that only grows and is in the journal with it.
- * The last EVENTS_KEPT are in memory; who asks for older ones is told how many it
- * missed.  A follower that reads slowly is not waited for: it goes on where it was.
+ * Every change of state has a seq that only grows, and is in the journal with it.  The last
+ * EVENTS_KEPT are in memory; a client that asks for older ones gets the first seq that is left.
+ * A slow follower does not hold up others: it continues where it was.
  */
 #include "cayd/sandbox/sandbox.h"
 
 #define EVENTS_KEPT 16384
 
 [[nodiscard]] int events_open(struct cayd *c, struct cay_err *err);
-/* The box has become what it is now. */
+/* Observer: record the new state of a sandbox; a warm one has no events. */
 void event_record_sandbox(struct sandbox *sb);
-/* How far a pull is, for those of a tenant who follow everything. */
+/* Once a second, record the present state where an event could not be written. */
+void events_retry_unwritten(struct cayd *c, uint64_t now);
+/* Progress of a pull, for the tenant's followers without a filter. */
 void event_send_image_progress(struct cayd *c, const struct id *tenant,
 			       const struct image_progress *now);
-/* What became of a template, for everybody who does. */
+/* A change of a template, for all followers without a filter. */
 void event_send_template(struct cayd *c, const struct template_info *t, unsigned change);
-/* Who follows and may not any more is let go. */
+/* End the streams of followers whose key or tenant is not valid any more. */
 void events_drop_unauthorized(struct cayd *c);
-/* One that the journal has. */
 [[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
-/* The operation. */
 void op_event_list(struct cayd *c, struct request *rq);
 #endif

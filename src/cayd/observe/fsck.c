@@ -18,10 +18,10 @@
 
 #define FINDINGS_MAX 1000
 #define ROWS_MAX 65536
-/* Past its deadline by more than a sweep can be late. */
+/* More overdue than a late sweep explains. */
 #define LATE_NS (UINT64_C(2) * NS_PER_S)
 
-/* What the machine has, in the order of ids. */
+/* What the keeper finds on the machine, sorted by id. */
 struct keeper_list {
 	struct verb_list_row *rows;
 	size_t n, room;
@@ -82,9 +82,11 @@ static int keeper_list_fetch_blocking(struct cayd *c, struct keeper_list *ret, s
 			return r;
 		memcpy(&page, msg, sizeof(page));
 		if (keeper_list_append(ret, &page) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+			return cay_fail(err, CAY_E_NO_MEMORY,
+					"cay-keeper lists too many sandboxes");
 		if (page.more && !page.n_rows)
-			return cay_fail(err, CAY_E_UNAVAILABLE, "the list changes too fast");
+			return cay_fail(err, CAY_E_UNAVAILABLE,
+					"cay-keeper's list changes too fast");
 		if (page.n_rows)
 			q.after = page.rows[page.n_rows - 1].sandbox;
 	} while (page.more);
@@ -108,7 +110,7 @@ static void recovery_apply_facts(struct sandbox *sb, const struct life_observati
 	if (!facts->same_boot)
 		sb->end_detail = "the machine was restarted";
 	else if (!facts->exists || !facts->processes)
-		sb->end_detail = "it was gone when cayd came back";
+		sb->end_detail = "it was gone when cayd started";
 	(void)sandbox_apply_event(sb, &ev);
 	sb->end_detail = NULL;
 	resize_retry(sb);
@@ -131,11 +133,11 @@ static void on_recovery_hello_reply(void *arg, unsigned status, struct slice bod
 	free(w);
 }
 
-/* The pidfd was opened between two looks that both saw this process: it is it. */
+/* The pidfd was opened between two lists that both show this process, so it refers to it. */
 static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_row *row, int pidfd,
 				   bool same_boot)
 {
-	/* nobody is entered twice because PID 1 was slow to say that it was */
+	/* assume the entrypoint was started: a slow PID 1 must not cause a second start */
 	struct life_observation facts = { .same_boot = same_boot,
 					  .exists = sandbox_matches_keeper_row(sb, row),
 					  .entrypoint_started = true };
@@ -172,9 +174,9 @@ static int on_recovery_row(void *arg, const struct db_sandbox *row, struct cay_e
 	struct cay_err why = {};
 	struct sandbox *sb;
 
-	/* what cannot be read is left as it is; its sandbox is foreign then */
+	/* an unreadable row is left alone; its sandbox is then foreign */
 	if (sandbox_record_read(c, row, &sb, &why) < 0)
-		log_error(&c->log, "a row of the journal is not used: %s", why.msg);
+		log_error(&c->log, "ignoring a row of the journal: %s", why.msg);
 	else
 		sb->other_boot = !str_eq(row->boot, c->boot);
 	return 0;
@@ -196,7 +198,7 @@ static int on_recovery_entry(void *arg, const struct db_entry *e, struct cay_err
 					  : tenant_restore(c, e, &why);
 
 	if (r < 0)
-		log_error(&c->log, "a tenant, key or template of the journal is not used: %s",
+		log_error(&c->log, "ignoring a tenant, key or template of the journal: %s",
 			  why.msg);
 	return 0;
 }
@@ -217,7 +219,8 @@ static int *recovery_open_pidfds(struct cayd *c, const struct keeper_list *f)
 		bool wanted = sb && sb->life.state < SB_ENDING && !sb->other_boot && f->rows[i].pid;
 
 		fds[i] = wanted ? pidfd_open((pid_t)f->rows[i].pid, 0) : -EBADF;
-		if (wanted && fds[i] < 0 && errno != ESRCH) { /* that is no news of it */
+		if (wanted && fds[i] < 0 &&
+		    errno != ESRCH) { /* an error of ours, not the end of the process */
 			while (i-- > 0)
 				cay_closep(&fds[i]);
 			free(fds);
@@ -256,11 +259,11 @@ static void recovery_warn_foreign(struct cayd *c, const struct keeper_list *f)
 			continue;
 		uid_range_reserve(c->sandboxes, f->rows[i].range);
 		id_format(&f->rows[i].sandbox, id);
-		log_warn(&c->log, "%s is not in the journal: left as it is", id);
+		log_warn(&c->log, "%s is not in the journal; leaving it alone", id);
 	}
 }
 
-/* What is there, twice, with pidfds opened in between. */
+/* List the machine twice, and open pidfds in between. */
 static int recovery_inspect_machine(struct cayd *c, struct keeper_list *first,
 				    struct keeper_list *again, struct cay_err *err)
 {
@@ -334,7 +337,7 @@ static bool sandbox_socket_is_there(const struct sandbox *sb)
 	struct stat st;
 
 	id_format(&sb->info.id, id);
-	/* whether it may be written to decides about connect() */
+	/* connect() needs write permission */
 	return buf_printf(&path, "%s/box/%s", sb->cayd->settings.run_dir, id) < 0 ||
 	       (lstat(path.data, &st) == 0 && S_ISSOCK(st.st_mode) && access(path.data, W_OK) == 0);
 }
@@ -345,18 +348,18 @@ static const char *const fsck_details[FSCK_NUM] = {
 #undef CAY_FSCK
 };
 
-/* FSCK_NUM: nothing is wrong with it. */
+/* FSCK_NUM: nothing is wrong. */
 static enum fsck_kind fsck_check_sandbox(const struct sandbox *sb, const struct verb_list_row *row,
 					 uint64_t now)
 {
 	const struct life *l = &sb->life;
 
-	/* without its record, what is left has no generation */
+	/* leftovers without their record have no generation */
 	if (life_is_finished(l) && row)
 		return !row->generation || row->generation == l->generation ? FSCK_LEFTOVER
 									    : FSCK_OTHER;
 	if (l->state != SB_RUNNING && l->state != SB_PAUSED)
-		return FSCK_NUM; /* it is on its way */
+		return FSCK_NUM; /* it is being created or removed */
 	if (!row || !row->pid || !row->processes)
 		return FSCK_LOST;
 	if (!sandbox_matches_keeper_row(sb, row))
@@ -376,7 +379,7 @@ static void on_fsck_leftover_removed(void *arg, const struct cay_err *outcome, c
 
 	cay_closep(&fd);
 	if (outcome->code)
-		log_error(&sb->cayd->log, "remove what was left: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot remove leftovers: %s", outcome->msg);
 	sandbox_release(sb);
 }
 
@@ -417,7 +420,7 @@ static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		enum fsck_kind kind;
 
-		/* what changed while we looked is not what we saw */
+		/* skip sandboxes that changed during the listing */
 		if (sb->life.pending_effect != DO_NOTHING || sb->unsaved ||
 		    sb->changed_boot_ns >= k->began)
 			continue;
@@ -465,9 +468,11 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	if (!err.code) {
 		memcpy(&page, reply, sizeof(page));
 		if (keeper_list_append(&k->facts, &page) < 0)
-			(void)cay_fail(&err, CAY_E_NO_MEMORY, "more sandboxes than there can be");
+			(void)cay_fail(&err, CAY_E_NO_MEMORY,
+				       "cay-keeper lists too many sandboxes");
 		else if (page.more && !page.n_rows)
-			(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the list changes too fast");
+			(void)cay_fail(&err, CAY_E_UNAVAILABLE,
+				       "cay-keeper's list changes too fast");
 	}
 	if (err.code || !page.more || !k->rq) {
 		fsck_finish(k, &err);

@@ -2,12 +2,11 @@
 #ifndef CAY_CAYD_OBSERVE_FSCK_H
 #define CAY_CAYD_OBSERVE_FSCK_H
 /*
- * fsck - the one checker: the journal compared with what the machine has
+ * fsck - compare the journal with the machine
  *
- * Start is recovery: recovery_run() reads the journal, looks at the machine and lets life
- * decide what becomes of each sandbox.  The operation compares the same two again
- * while everything runs.  What the journal does not know is reported, never adopted
- * and never ended.
+ * Start is recovery: recovery_run() reads the journal, lists the machine and lets life decide
+ * what becomes of each sandbox.  The operation makes the same comparison while everything runs.
+ * A sandbox that the journal lacks is reported, never adopted and never ended.
  */
 #include "cayd/sandbox/sandbox.h"
 

@@ -10,7 +10,7 @@
 #include "cayd/template/pool.h"
 #include "life/create-queue.h"
 
-/* A log with the context of a request; id is where its text is. */
+/* A log with the context of a request; `id` holds its text. */
 static struct log request_log_begin(const struct cayd *c, const struct request *rq,
 				    char id[static ID_TEXT_LEN + 1])
 {
@@ -32,7 +32,7 @@ static void request_log_end(struct cayd *c, const struct log *log)
 	c->log.torn = log->torn;
 }
 
-/* One line a request, when log.access wants it. */
+/* One line per request if log.access is set. */
 static void access_log_write(struct cayd *c, const struct request *rq, int status, uint64_t ns)
 {
 	char id[ID_TEXT_LEN + 1];
@@ -49,7 +49,7 @@ void on_control_request_broken(const struct request *rq, const struct cay_err *e
 	char id[ID_TEXT_LEN + 1];
 	struct log log = request_log_begin(c, rq, id);
 
-	log_error(&log, "%s", err->msg[0] ? err->msg : "it failed without a word");
+	log_error(&log, "%s", err->msg[0] ? err->msg : "failed without a message");
 	request_log_end(c, &log);
 }
 
@@ -84,7 +84,7 @@ static void metric_put_ends(void *arg, struct metrics_out *to)
 	const struct cayd *c = arg;
 
 	for (unsigned i = 0; i < END_NUM_REASONS; i++)
-		metrics_write_value(to, end_reasons[i], c->end_counts[i]);
+		metrics_write_value(to, end_reasons[i], sandboxes_get_end_counts(c->sandboxes)[i]);
 }
 
 static void metric_put_creates_waiting(void *arg, struct metrics_out *to)
@@ -196,12 +196,12 @@ static void metric_put_edges(void *arg, struct metrics_out *to)
 	metrics_write_value(to, NULL, edge_push_count_edges(arg));
 }
 
-/* The next that tells us its counts, from *at on; NULL when there is none. */
+/* The next edge with counters, from *at on; NULL at the end. */
 static const struct edge_report *edge_report_next(const struct cayd *c, unsigned *at)
 {
-	while (*at < REPORT_EDGES && !c->edge_reports[*at])
+	while (*at < REPORT_EDGES && !c->edge_reports->rows[*at])
 		++*at;
-	return *at < REPORT_EDGES ? c->edge_reports[(*at)++] : NULL;
+	return *at < REPORT_EDGES ? c->edge_reports->rows[(*at)++] : NULL;
 }
 
 static void metric_put_edge_answers(void *arg, struct metrics_out *to)
@@ -313,7 +313,8 @@ static metrics_fn *const metric_sources[METRIC_NUM] = {
 
 void op_system_metrics(struct cayd *c, struct request *rq)
 {
-	auto_buf body = BUF_INIT(SERVER_OUT_MAX); /* REPORT_EDGES that say all there is fit */
+	auto_buf body =
+		BUF_INIT(SERVER_OUT_MAX); /* room for REPORT_EDGES edges with all counters */
 	struct cay_err err = {};
 
 	if (metrics_write(&c->metrics, metric_sources, c, &body) >= 0) {

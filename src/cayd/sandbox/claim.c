@@ -13,10 +13,10 @@
 #include "wire/start.h"
 
 #define BODY_MAX KIB(256)
-/* What a PID 1 keeps when it is not told: one that is older need not know the word. */
+/* The default of PID 1: an older PID 1 need not understand the member. */
 #define OUTPUT_PRESET MIB(16)
 #define OUR_VARIABLES 2
-/* For how long start scripts are waited for: they end by themselves before. */
+/* How long start scripts are waited for; PID 1 ends them earlier. */
 #define BEGUN_MS (START_MAX_MS + INIT_CALL_MS)
 
 static void claim_env_set(struct field_map *env, const char *key, const char *value)
@@ -37,7 +37,7 @@ static void claim_env_set_all(struct field_map *env, const struct field_map *mor
 		claim_env_set(env, more->keys[i], more->values[i]);
 }
 
-/* The image's variables, over them what Cay knows, over that those of the request. */
+/* Variables of the image, overridden by Cay's, overridden by the request's. */
 static int claim_env_merge(struct sandbox *sb, const struct field_map *image, struct arena *arena,
 			   struct field_map *ret)
 {
@@ -78,12 +78,12 @@ static int claim_body_encode(struct sandbox *sb, struct buf *out)
 	q.output_bytes = sb->info.limits.output_bytes;
 	q.has_output = q.output_bytes != OUTPUT_PRESET;
 	q.services = sb->services;
-	q.has_services = sb->services.n; /* an older PID 1 knows none */
+	q.has_services = sb->services.n; /* an older PID 1 rejects an unknown member */
 	field_encode(&claim_table, NULL, &q, &w);
 	return jw_finish(&w);
 }
 
-/* Which script, how it ended, and as much of its last words as a message holds. */
+/* The script, how it ended, and as much of its last output as a message holds. */
 static void start_failure_describe(const struct start_failure *f, struct cay_err *ret)
 {
 	const char *name = sigabbrev_np(f->signal), *text = f->text;
@@ -106,12 +106,12 @@ static void start_failure_describe(const struct start_failure *f, struct cay_err
 	room = CAY_ERR_MSG_MAX - 1 - strlen(script) - strlen(how) - 2;
 	if (strlen(text) > room)
 		text += strlen(text) - room;
-	while ((*text & 0xc0) == 0x80) /* not from the middle of a letter */
+	while ((*text & 0xc0) == 0x80) /* not from the middle of a UTF-8 sequence */
 		text++;
 	(void)cay_fail(ret, CAY_E_START, "%s%s%s%s", script, how, *text ? ": " : "", text);
 }
 
-/* PID 1 is told whose it is, and beside it the keeper what it may use from now on. */
+/* The claim goes to PID 1; changed limits go to the keeper at the same time. */
 struct claim_call {
 	struct sandbox *sandbox;
 	unsigned parts_left;
@@ -151,8 +151,7 @@ static void on_claim_scripts_finished(void *arg, unsigned status, struct slice b
 	claim_part_finish(arg, &outcome);
 }
 
-/* Where there is something to run first it says so at once: who says nothing is not waited
- * for as long as scripts are. */
+/* PID 1 first replies that scripts run: a PID 1 that is silent gets only the short deadline. */
 static void on_claim_reply(void *arg, unsigned status, struct slice body, const struct cay_err *err)
 {
 	const struct sandbox *sb = ((struct claim_call *)arg)->sandbox;
@@ -170,18 +169,18 @@ static void on_claim_limits_set(void *arg, const struct cay_err *outcome, const 
 	claim_part_finish(arg, outcome);
 }
 
-/* Only what is others: the keeper does more for CPUs, whose number is shown inside. */
+/* Only limits that differ: setting CPUs is costly, because the number shown inside changes. */
 static void claim_send_limits(struct claim_call *k)
 {
 	const struct sandbox *sb = k->sandbox;
 	const struct limits *l = &sb->info.limits;
 	struct verb_limits q = { .sandbox = sb->info.id, .generation = sb->life.generation };
 
-	if (sb->limits_to_set & LIMIT_MEMORY)
+	if (sb->claim.limits_to_set & LIMIT_MEMORY)
 		q.memory_bytes = l->memory_bytes;
-	if (sb->limits_to_set & LIMIT_CPU)
+	if (sb->claim.limits_to_set & LIMIT_CPU)
 		q.cpu_milli = (uint32_t)l->cpu_milli;
-	if (sb->limits_to_set & LIMIT_PIDS)
+	if (sb->claim.limits_to_set & LIMIT_PIDS)
 		q.pids = (uint32_t)l->pids;
 	k->parts_left++;
 	keeper_call(sb->cayd->keeper, VERB_LIMITS, &q, -EBADF, on_claim_limits_set, k);
@@ -199,10 +198,9 @@ void claim_start(struct sandbox *sb)
 		return;
 	}
 	*k = (struct claim_call){ .sandbox = sb, .parts_left = 1 };
-	if (claim_body_encode(sb, &body) <
-	    0) /* PID 1 refuses an empty one, and that is the outcome */
-		buf_clear(&body);
-	if (sb->life.claimed && sb->limits_to_set)
+	if (claim_body_encode(sb, &body) < 0)
+		buf_clear(&body); /* PID 1 refuses an empty body, and that is the outcome */
+	if (sb->life.claimed && sb->claim.limits_to_set)
 		claim_send_limits(k);
 	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_CLAIM,
 		  (struct slice){ buf_str(&body), body.len }, on_claim_reply, k);

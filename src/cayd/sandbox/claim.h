@@ -2,9 +2,10 @@
 #ifndef CAY_CAYD_SANDBOX_CLAIM_H
 #define CAY_CAYD_SANDBOX_CLAIM_H
 /*
- * claim - telling a new cay-init whose it is: the environment, user and directory
- * of the image under those of the request; one that was warm gets its limits, too.
- * sandbox_claim_finish() is told.
+ * claim - give a new sandbox its environment, user and directory
+ *
+ * Those of the image, overridden by those of the request; a warm sandbox also gets its
+ * limits.  Ends in sandbox_claim_finish().
  */
 #include "cayd/sandbox/sandbox.h"
 

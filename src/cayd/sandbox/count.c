@@ -45,7 +45,7 @@ static uint32_t sandbox_counts_hash(uint32_t h, const void *p, size_t n)
 	return h;
 }
 
-/* Where it is, or would be. */
+/* The row, or where it would be linked. */
 static struct sandbox_count *const *sandbox_counts_find(const struct sandbox_counts *t,
 							enum count_kind kind,
 							const struct id *tenant, const char *text)
@@ -69,7 +69,8 @@ static void sandbox_counts_increment(struct sandbox_counts *t, enum count_kind k
 	if (!*at) {
 		*at = calloc(1, sizeof(**at) + strlen(text) + 1);
 		if (!*at)
-			abort(); /* nobody may have more than a quota for that; a restart counts */
+			abort(); /* an uncounted sandbox could exceed a quota; a restart counts
+				    again */
 		(*at)->kind = kind;
 		(*at)->tenant = *tenant;
 		memcpy((*at)->text, text, strlen(text));
@@ -91,7 +92,7 @@ static void sandbox_counts_decrement(struct sandbox_counts *t, enum count_kind k
 	free(c);
 }
 
-/* What it counts as, a bit for each kind. */
+/* The kinds it counts as, a bit each. */
 static unsigned sandbox_count_kinds(const struct sandbox *sb)
 {
 	bool placed = sb->life.state < SB_ENDING;
@@ -111,12 +112,12 @@ static void sandbox_counts_set_kinds(struct sandbox_counts *t, struct sandbox *s
 				   : kind == COUNT_TEMPLATE ? sb->info.template
 							    : "";
 
-		if (to & ~sb->counted_as & 1u << kind)
+		if (to & ~sb->count.kinds & 1u << kind)
 			sandbox_counts_increment(t, kind, tenant, text);
-		else if (sb->counted_as & ~to & 1u << kind)
+		else if (sb->count.kinds & ~to & 1u << kind)
 			sandbox_counts_decrement(t, kind, tenant, text);
 	}
-	sb->counted_as = to;
+	sb->count.kinds = to;
 }
 
 void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb)

@@ -2,10 +2,11 @@
 #ifndef CAY_CAYD_SANDBOX_COUNT_H
 #define CAY_CAYD_SANDBOX_COUNT_H
 /*
- * tally - how many sandboxes a tenant, a group or a template has
+ * count - how many sandboxes a tenant, a group or a template has
  *
- * Asked for by every create, so the table of sandboxes is not walked for it.  A sandbox is
- * counted by what it says it is: who changes that takes it out before.
+ * Every create needs these numbers, so they are kept instead of walking the table.  A sandbox
+ * is counted by its present tenant, group and template: call sandbox_counts_remove() before
+ * changing one of them.
  */
 #include "base/id.h"
 
@@ -13,16 +14,16 @@ struct sandbox;
 struct sandbox_counts;
 
 enum count_kind {
-	COUNT_TENANT,   /* have a place: not ending */
-	COUNT_GROUP,    /* of a tenant, the same */
-	COUNT_TEMPLATE, /* live, whoever's */
+	COUNT_TENANT,   /* not ending */
+	COUNT_GROUP,    /* not ending, of one tenant */
+	COUNT_TEMPLATE, /* not ended, of any tenant */
 	COUNT_KINDS
 };
 
-/* NULL without memory. */
+/* NULL when out of memory. */
 struct sandbox_counts *sandbox_counts_create(void);
 void sandbox_counts_free(struct sandbox_counts *t);
-/* As it is now; NULL and "" are no group and no template. */
+/* Count it as it is now; NULL and "" mean no group and no template. */
 void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb);
 void sandbox_counts_remove(struct sandbox_counts *t, struct sandbox *sb);
 unsigned sandbox_counts_get(const struct sandbox_counts *t, enum count_kind kind,

@@ -13,7 +13,7 @@ bool drain_is_configured(struct cayd *c)
 
 	if (daemon_parse_options(c->argc, c->argv, &now, &err) == 0)
 		return now.drain;
-	log_error(&c->log, "stopping as the settings said before: %s", err.msg);
+	log_error(&c->log, "cannot read the settings, using the previous ones: %s", err.msg);
 	return c->settings.drain;
 }
 
@@ -25,7 +25,7 @@ static void on_drain_timer(uv_timer_t *t)
 	if (left && clk_boot_ns(c->clk) < c->drain_ns)
 		return;
 	if (left)
-		log_error(&c->log, "%u sandboxes are not removed yet: the next start goes on",
+		log_error(&c->log, "%u sandboxes are not removed yet; the next start continues",
 			  left);
 	uv_stop(&c->loop);
 }

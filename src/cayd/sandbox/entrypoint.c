@@ -11,7 +11,7 @@
 #define BODY_MAX KIB(256)
 #define EVERY_NS (UINT64_C(500) * NS_PER_MS)
 
-/* Which exec it is; the row has it from now on. */
+/* The exec's id, which the row has from now on. */
 static void entrypoint_record_exec(struct sandbox *sb, const struct entrypoint_status *e)
 {
 	char id[ID_TEXT_LEN + 1];
@@ -33,10 +33,10 @@ static void on_entrypoint_start_reply(void *arg, unsigned status, struct slice b
 	if (!status)
 		outcome = *err;
 	else if (status != 200)
-		(void)cay_fail(&outcome, CAY_E_INVALID, "the entrypoint could not be started");
+		(void)cay_fail(&outcome, CAY_E_INVALID, "cannot start the entrypoint");
 	else if (entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) < 0)
 		(void)cay_fail(&outcome, CAY_E_MISBEHAVED,
-			       "cay-init of the sandbox did not say what it started");
+			       "cay-init of the sandbox did not name the exec");
 	else
 		entrypoint_record_exec(sb, &e);
 	if (outcome.code)
@@ -53,7 +53,7 @@ void entrypoint_start(struct sandbox *sb)
 
 	field_encode(&exec_run_table, NULL, &run, &w);
 	if (jw_finish(&w) < 0)
-		buf_clear(&body); /* PID 1 refuses it, and that is the outcome */
+		buf_clear(&body); /* PID 1 refuses an empty body, and that is the outcome */
 	init_call(sb->cayd, &sb->info.id, "POST", INIT_PATH_ENTER,
 		  (struct slice){ buf_str(&body), body.len }, on_entrypoint_start_reply, sb);
 }
@@ -70,7 +70,7 @@ static void entrypoint_finish(struct sandbox *sb, const struct entrypoint_status
 	sb->info.end.has_exit_code = !e->signal;
 	sb->info.end.exit_code = e->exit_code;
 	sb->info.end.signal = e->signal && n > 0 ? sandbox_copy_text(sb, text) : NULL;
-	sb->entrypoint_ended = true;
+	sb->entrypoint_poll.ended = true;
 	if (e->signal == SIGKILL && oom_detect(sb))
 		ev.reason = END_OOM;
 	(void)sandbox_apply_event(sb, &ev);
@@ -83,7 +83,7 @@ static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
 	struct sandbox *sb = arg;
 	struct entrypoint_status e;
 
-	sb->entrypoint_polling = false;
+	sb->entrypoint_poll.under_way = false;
 	if (status == 200 && entrypoint_status_decode((const uint8_t *)body.p, body.n, &e) >= 0) {
 		entrypoint_record_exec(sb, &e);
 		if (e.state == ENTRYPOINT_ENDED && sb->life.on_exit == ON_EXIT_END)
@@ -92,23 +92,25 @@ static void on_entrypoint_status(void *arg, unsigned status, struct slice body,
 	sandbox_release(sb);
 }
 
-/* Those whose end matters, and those of which a crash took the name. */
+/* Entrypoints whose end ends the sandbox, and those whose exec id a crash has lost. */
 static bool entrypoint_needs_poll(const struct sandbox *sb)
 {
 	return sb->life.state == SB_RUNNING && sb->life.entry &&
-	       sb->life.pending_effect != DO_ENTRYPOINT && !sb->entrypoint_polling &&
-	       !sb->entrypoint_ended && (sb->life.on_exit == ON_EXIT_END || !sb->info.entry);
+	       sb->life.pending_effect != DO_ENTRYPOINT && !sb->entrypoint_poll.under_way &&
+	       !sb->entrypoint_poll.ended && (sb->life.on_exit == ON_EXIT_END || !sb->info.entry);
 }
 
 void entrypoints_poll(struct cayd *c, uint64_t now)
 {
-	if (now < c->entrypoints_check_ns)
+	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
+
+	if (now < due->entrypoint_poll_ns)
 		return;
-	c->entrypoints_check_ns = now + EVERY_NS;
+	due->entrypoint_poll_ns = now + EVERY_NS;
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		if (!entrypoint_needs_poll(sb))
 			continue;
-		sb->entrypoint_polling = true;
+		sb->entrypoint_poll.under_way = true;
 		sb->holds++;
 		init_call(c, &sb->info.id, "GET", INIT_PATH_ENTRY, (struct slice){},
 			  on_entrypoint_status, sb);

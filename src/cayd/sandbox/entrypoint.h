@@ -2,14 +2,14 @@
 #ifndef CAY_CAYD_SANDBOX_ENTRYPOINT_H
 #define CAY_CAYD_SANDBOX_ENTRYPOINT_H
 /*
- * entry - the main program of a sandbox: started once, and asked after now and then
+ * entrypoint - the main program of a sandbox: started once, then polled
  *
- * It is an exec like any other.  Whether it has ended is asked of PID 1, so that a
- * restarted cayd need not have been there.
+ * It is an exec like any other.  PID 1 is asked whether it has ended, so a restarted cayd
+ * misses nothing.
  */
 #include "cayd/sandbox/sandbox.h"
 
-void entrypoint_start(struct sandbox *sb); /* sandbox_entrypoint_finish() is told */
+void entrypoint_start(struct sandbox *sb); /* ends in sandbox_entrypoint_finish() */
 void sandbox_entrypoint_finish(struct sandbox *sb, const struct cay_err *outcome);
 void entrypoints_poll(struct cayd *c, uint64_t now);
 #endif

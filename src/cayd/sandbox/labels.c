@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keep - texts and maps that live as long as their sandbox; labels are changed in it */
+/* labels - texts and maps in the arena of a sandbox, and changes of its labels */
 #include "cayd/sandbox/sandbox.h"
 
 const char *sandbox_copy_text(struct sandbox *sb, const char *text)
@@ -36,8 +36,8 @@ int labels_check(const struct field_map *labels, struct cay_err *err)
 {
 	for (size_t i = 0; i < labels->n; i++)
 		if (strncmp(labels->keys[i], "cay/", 4) == 0)
-			return cay_fail_field(err, CAY_E_INVALID, "labels", "'%s' is Cay's own",
-					      labels->keys[i]);
+			return cay_fail_field(err, CAY_E_INVALID, "labels",
+					      "'%s' is reserved by Cay", labels->keys[i]);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 #define DISK_BYTES (UINT64_C(10) << 30)
 #define DISK_INODES (UINT64_C(1) << 20)
 
-/* What each kind of quota can see to. */
+/* What each kind of quota can limit. */
 static const struct {
 	bool bytes, inodes;
 } disk_quota_kinds[VERB_DISK_NUM] = {
@@ -27,10 +27,10 @@ int limits_resolve(const struct cayd *c, const struct sandbox_create *spec, stru
 	*ret = spec->limits;
 	if (ret->has_disk_bytes && !bytes)
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, "limits.disk_bytes",
-				      "nothing on this node limits disk space" HINT_BYTES);
+				      "this node cannot limit disk space" HINT_BYTES);
 	if (ret->has_disk_inodes && !inodes)
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, "limits.disk_inodes",
-				      "nothing on this node limits files" HINT_INODES);
+				      "this node cannot limit the number of files" HINT_INODES);
 	if (!ret->has_disk_bytes)
 		ret->disk_bytes = memory ? ret->memory_bytes / 2 : bytes ? DISK_BYTES : 0;
 	if (!ret->has_disk_inodes)
@@ -55,7 +55,7 @@ int storage_spec_check(const struct sandbox_create *spec, struct cay_err *err)
 {
 	if (spec->has_writable && spec->storage == STORAGE_DISK)
 		return cay_fail_field(err, CAY_E_INVALID, "writable",
-				      "with storage 'disk' everything is");
+				      "with storage 'disk' every path is writable");
 	for (size_t i = 0; i < spec->writable.n; i++)
 		if (!writable_path_bit(spec->writable.v[i]))
 			return writable_path_refuse(spec->writable.v[i], err);
@@ -82,7 +82,7 @@ bool sandbox_is_in_memory(const struct sandbox *sb)
 	return sb->info.storage == STORAGE_MEMORY;
 }
 
-/* What a PID 1 and its mounts are made with, and its disk. */
+/* Limits that are fixed when PID 1, its mounts and its disk are created. */
 bool sandbox_limits_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
 	const struct limits *a = &sb->info.limits;
@@ -114,7 +114,7 @@ bool sandbox_limits_match_spec(const struct sandbox *sb, const struct sandbox_cr
 	       a->output_bytes == l.output_bytes;
 }
 
-/* What PID 1 and its mounts were made with. */
+/* Limits that were fixed when PID 1 and its mounts were created. */
 static const char *limits_change_find_fixed(const struct sandbox *sb, const struct limits_change *q)
 {
 	bool memory = sandbox_is_in_memory(sb);
@@ -130,7 +130,6 @@ static const char *limits_change_find_fixed(const struct sandbox *sb, const stru
 	return memory && q->has_disk_inodes ? "disk_inodes" : NULL;
 }
 
-/* What no quota sees to. */
 static const char *limits_change_find_no_quota(const struct limits *l,
 					       const struct limits_change *q)
 {
@@ -149,7 +148,7 @@ int limits_apply_change(const struct sandbox *sb, const struct limits_change *q,
 				      limits_change_find_fixed(sb, q));
 	if (limits_change_find_no_quota(ret, q))
 		return cay_fail_field(err, CAY_E_UNSUPPORTED, limits_change_find_no_quota(ret, q),
-				      "its disk has no quota that could see to '%s'" HINT_BYTES,
+				      "its disk has no quota for '%s'" HINT_BYTES,
 				      limits_change_find_no_quota(ret, q));
 	ret->memory_bytes = q->has_memory ? q->memory_bytes : ret->memory_bytes;
 	ret->cpu_milli = q->has_cpu ? q->cpu_milli : ret->cpu_milli;

@@ -5,7 +5,7 @@
 
 #include "cgroup/cgroup.h"
 
-/* A few files that are not on a disk, once in a life that ended badly. */
+/* Blocks briefly: a few cgroup files, and only when a sandbox ends badly. */
 bool oom_detect(struct sandbox *sb)
 {
 	auto_cgroup top = CGROUP_INIT, at = CGROUP_INIT;

@@ -2,14 +2,14 @@
 #ifndef CAY_CAYD_SANDBOX_OOM_H
 #define CAY_CAYD_SANDBOX_OOM_H
 /*
- * oom - whether memory ended a sandbox, by what its cgroup says
+ * oom - whether a sandbox ended because of its memory limit
  *
- * Asked when its PID 1 or its main program was killed and nobody here did it, while its
- * cgroup is there: the kernel counts those it killed for memory and does not name them,
- * so that the answer is inferred.
+ * Called when its PID 1 or its entrypoint was killed and cayd did not do it, while its cgroup
+ * exists.  The kernel counts OOM kills but does not name the process, so the answer is
+ * inferred.
  */
 #include "cayd/sandbox/sandbox.h"
 
-/* True: the evidence is in b->info.end and in b->why, which lives as long as the box. */
+/* True: the evidence is in info.end and end_detail, which live as long as the sandbox. */
 bool oom_detect(struct sandbox *sb);
 #endif

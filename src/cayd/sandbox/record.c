@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/sandbox/record.h"
 
-#include "cayd/tenant/revoke.h"
-#include "cayd/tenant/token.h"
+#include "cayd/sandbox/revoked.h"
 #include "text/hex.h"
 
 int sandbox_record_write(struct sandbox *sb, struct buf *out)
@@ -19,10 +18,10 @@ int sandbox_record_write(struct sandbox *sb, struct buf *out)
 				    .image_digest = digest,
 				    .range = sb->uid_range,
 				    .home = sb->cgroup_tenant,
-				    .wanted = sb->limits_wanted,
-				    .has_wanted = sb->has_limits_wanted,
+				    .wanted = sb->resize.wanted,
+				    .has_wanted = sb->resize.has_wanted,
 				    .epoch = sb->epoch,
-				    .has_epoch = sb->epoch > TOKEN_FIRST_EPOCH,
+				    .has_epoch = sb->epoch > SANDBOX_FIRST_EPOCH,
 				    .revoked = { revoked, revoked_list_rows(sb, revoked, names) } };
 	struct jw w = jw_to(out);
 
@@ -46,7 +45,7 @@ int sandbox_record_read(struct cayd *c, const struct db_sandbox *row, struct san
 	struct sandbox_record record = {};
 	int r;
 
-	/* a request has its limits, and what is kept of it is more: what we wrote is read */
+	/* the limits of requests do not apply: a record is larger than the request it comes from */
 	limits.bytes = DB_TEXT_MAX;
 	limits.values = DB_TEXT_MAX;
 	r = field_decode_text(&sandbox_record_table, row->text, &limits, &arena, &record, err);

@@ -7,8 +7,8 @@
 
 struct resize {
 	struct sandbox *sandbox;
-	struct request *rq; /* NULL: nobody waits */
-	bool is_revert;     /* to what it had */
+	struct request *rq; /* NULL: no client waits */
+	bool is_revert;     /* back to the limits it had */
 	struct cay_err err;
 };
 
@@ -26,15 +26,15 @@ static bool sandbox_is_running_or_paused(const struct sandbox *sb)
 	return sb->life.state == SB_RUNNING || sb->life.state == SB_PAUSED;
 }
 
-/* What was refused may have been done by half: what it had is set again. */
+/* A refused change may be half done: set the previous limits again. */
 static void resize_revert(struct sandbox *sb, const struct resize *z, const struct cay_err *outcome)
 {
-	sb->limits_wanted = sb->info.limits;
+	sb->resize.wanted = sb->info.limits;
 	if (z->is_revert)
-		log_error(&sb->cayd->log, "limits that were not changed: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot change limits: %s", outcome->msg);
 	if (!z->is_revert && sandbox_is_running_or_paused(sb) && resize_start(sb, NULL, true))
 		return;
-	sb->has_limits_wanted = false;
+	sb->resize.has_wanted = false;
 	sandbox_save(sb, true);
 }
 
@@ -46,7 +46,7 @@ static void resize_free(struct resize *z)
 	sandbox_release(sb);
 }
 
-/* What is refused is not in the journal any more: a crash cannot bring it back. */
+/* The journal forgets a refused change first, so that a crash cannot revive it. */
 static void on_resize_refusal_saved(void *arg, const struct cay_err *)
 {
 	struct resize *z = arg;
@@ -58,7 +58,7 @@ static void on_resize_refusal_saved(void *arg, const struct cay_err *)
 	resize_free(z);
 }
 
-/* Nobody knows: it stays wanted, and is asked for again. */
+/* The outcome is unknown: the limits stay wanted and are set again. */
 static bool resize_outcome_is_unknown(const struct cay_err *outcome)
 {
 	return outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
@@ -68,11 +68,11 @@ static void resize_finish(struct resize *z, const struct cay_err *outcome)
 {
 	struct sandbox *sb = z->sandbox;
 
-	sb->resizing = false;
+	sb->resize.under_way = false;
 	z->err = *outcome;
 	if (!outcome->code) {
-		sb->info.limits = sb->limits_wanted;
-		sb->has_limits_wanted = false;
+		sb->info.limits = sb->resize.wanted;
+		sb->resize.has_wanted = false;
 		sandbox_save(sb, true);
 	} else if (!resize_outcome_is_unknown(outcome)) {
 		resize_revert(sb, z, outcome);
@@ -103,21 +103,21 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 	const struct sandbox *sb = z->sandbox;
 	struct verb_limits q = { .sandbox = sb->info.id,
 				 .generation = sb->life.generation,
-				 .memory_bytes = sb->limits_wanted.memory_bytes,
-				 .cpu_milli = (uint32_t)sb->limits_wanted.cpu_milli,
-				 .pids = (uint32_t)sb->limits_wanted.pids };
+				 .memory_bytes = sb->resize.wanted.memory_bytes,
+				 .cpu_milli = (uint32_t)sb->resize.wanted.cpu_milli,
+				 .pids = (uint32_t)sb->resize.wanted.pids };
 	struct cay_err err = *outcome;
 
-	if (!sandbox_is_in_memory(sb)) { /* else it is as large as it was made */
-		q.disk_bytes = sb->limits_wanted.disk_bytes;
-		q.disk_inodes = sb->limits_wanted.disk_inodes;
+	if (!sandbox_is_in_memory(sb)) { /* else its disk keeps its size */
+		q.disk_bytes = sb->resize.wanted.disk_bytes;
+		q.disk_inodes = sb->resize.wanted.disk_inodes;
 	}
 	if (!err.code && sb->save_error.code)
 		err = sb->save_error;
 	if (!err.code && failpoint_hit(FAULT_LIMITS_WANTED) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "failpoint");
 	if (!err.code && !sandbox_is_running_or_paused(sb))
-		(void)cay_fail(&err, CAY_E_STATE, "the sandbox does not run any more");
+		(void)cay_fail(&err, CAY_E_STATE, "the sandbox is not running any more");
 	if (err.code)
 		resize_finish(z, &err);
 	else
@@ -133,7 +133,7 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 		return false;
 	*z = (struct resize){ .sandbox = sb, .rq = rq, .is_revert = back };
 	sb->holds++;
-	sb->resizing = true;
+	sb->resize.under_way = true;
 	if (rq) {
 		rq->data = z;
 		rq->events = &events;
@@ -145,8 +145,8 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 
 void resize_retry(struct sandbox *sb)
 {
-	/* one that cannot be begun is tried again when there is a keeper the next time */
-	if (sb->has_limits_wanted && !sb->resizing && sandbox_is_running_or_paused(sb))
+	/* retried when the keeper is connected again */
+	if (sb->resize.has_wanted && !sb->resize.under_way && sandbox_is_running_or_paused(sb))
 		(void)resize_start(sb, NULL, false);
 }
 
@@ -160,19 +160,19 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
 		return;
 	}
-	if (!sandbox_is_running_or_paused(sb) || sb->has_limits_wanted) {
+	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
 		request_refuse(rq, CAY_E_STATE,
-			       sb->has_limits_wanted ? "another change of its limits is under way"
-						     : "the sandbox does not run");
+			       sb->resize.has_wanted ? "another change of its limits is under way"
+						     : "the sandbox is not running");
 		return;
 	}
-	if (limits_apply_change(sb, rq->body, &sb->limits_wanted, &err) < 0) {
+	if (limits_apply_change(sb, rq->body, &sb->resize.wanted, &err) < 0) {
 		request_fail(rq, &err);
 		return;
 	}
-	sb->has_limits_wanted = true;
+	sb->resize.has_wanted = true;
 	if (!resize_start(sb, rq, false)) {
-		sb->has_limits_wanted = false;
+		sb->resize.has_wanted = false;
 		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
 	}
 }

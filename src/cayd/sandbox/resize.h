@@ -2,16 +2,15 @@
 #ifndef CAY_CAYD_SANDBOX_RESIZE_H
 #define CAY_CAYD_SANDBOX_RESIZE_H
 /*
- * resize - other limits for a sandbox that runs
+ * resize - change the limits of a running sandbox
  *
- * What it is to have is in the journal before the keeper hears of it, beside what it has; then
- * one becomes the other.  What a crash, of us or of the keeper, cuts off in between is
- * asked for again: setting limits twice is setting them once.
+ * The wanted limits are in the journal, beside the present ones, before the keeper sets them;
+ * then they become the present ones.  After a crash of cayd or the keeper they are set again,
+ * which is harmless.
  */
 #include "cayd/sandbox/sandbox.h"
 
-/* The operation. */
 void op_sandbox_limits(struct cayd *c, struct request *rq);
-/* It is there and the keeper is, too: what was wanted of it may be left over. */
+/* Continue a change that a crash or a lost connection has cut off. */
 void resize_retry(struct sandbox *sb);
 #endif

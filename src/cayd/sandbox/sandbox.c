@@ -5,19 +5,13 @@
 #include <stdio.h>
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/admit.h"
-#include "cayd/create/create.h"
-#include "cayd/create/services-check.h"
-#include "cayd/edge/edge-push.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
-#include "cayd/template/pool.h"
-#include "cayd/tenant/revoke.h"
-#include "cayd/tenant/tenant.h"
-#include "cayd/tenant/token.h"
+#include "cayd/sandbox/revoked.h"
+#include "cayd/sandbox/services-check.h"
 #include "text/hex.h"
 
 #define BUCKETS 16384
@@ -26,9 +20,13 @@
 
 struct sandboxes {
 	struct cayd *cayd;
+	const struct sandbox_observer *observers;
+	size_t n_observers;
 	struct sandbox *by_id[BUCKETS], *by_name[BUCKETS], *by_key[BUCKETS];
 	struct sandbox *newest, *oldest;
 	struct sandbox_counts *counts;
+	struct sandbox_due due;
+	uint64_t end_counts[END_NUM_REASONS];
 	uint64_t seq;
 	unsigned n, n_ended, n_ending;
 	uint32_t next_uid_range;
@@ -45,13 +43,25 @@ static unsigned sandbox_hash_bucket(const void *p, size_t n)
 	return h % BUCKETS;
 }
 
-int sandboxes_open(struct cayd *c, struct cay_err *err)
+int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers, size_t n_observers,
+		   struct cay_err *err)
 {
 	c->sandboxes = calloc(1, sizeof(*c->sandboxes));
 	if (!c->sandboxes || !(c->sandboxes->counts = sandbox_counts_create()))
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	c->sandboxes->cayd = c;
+	c->sandboxes->observers = observers;
+	c->sandboxes->n_observers = n_observers;
 	return 0;
+}
+
+void sandbox_notify_observers(struct sandbox *sb, enum sandbox_notice notice)
+{
+	const struct sandboxes *all = sb->cayd->sandboxes;
+
+	for (size_t i = 0; i < all->n_observers; i++)
+		if (all->observers[i].notice == notice)
+			all->observers[i].fn(sb);
 }
 
 static int uid_range_claim(struct sandboxes *all, uint32_t *ret)
@@ -106,7 +116,7 @@ struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *t
 	return sb && sandbox_is_of_tenant(sb, tenant) ? sb : NULL;
 }
 
-/* One that is ending has given its name up. */
+/* A sandbox that is ending does not hold its name any more. */
 static struct sandbox *sandbox_find_by_name(struct sandboxes *all, const struct id *tenant,
 					    const char *name)
 {
@@ -138,6 +148,14 @@ void sandboxes_retry_now(struct sandboxes *all)
 			sb->life.retry_ns = now;
 		resize_retry(sb);
 	}
+}
+
+bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32])
+{
+	for (const struct sandbox *sb = all->newest; sb; sb = sb->older)
+		if (!life_is_finished(&sb->life) && memcmp(sb->image, digest, 32) == 0)
+			return true;
+	return false;
 }
 
 struct sandbox *sandboxes_newest(struct sandboxes *all)
@@ -172,6 +190,16 @@ unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *t
 	return n;
 }
 
+struct sandbox_due *sandboxes_get_due(struct sandboxes *all)
+{
+	return &all->due;
+}
+
+const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all)
+{
+	return all->end_counts;
+}
+
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all)
 {
 	return all->counts;
@@ -187,7 +215,7 @@ unsigned sandboxes_count_live(const struct sandboxes *all)
 	return all->n - all->n_ended;
 }
 
-/* By its name and its key; and as the newest. */
+/* Index it by name and key, and as the newest. */
 static void sandbox_index_names(struct sandboxes *all, struct sandbox *sb)
 {
 	struct sandbox **at;
@@ -264,19 +292,19 @@ static void sandbox_forget(struct sandboxes *all, struct sandbox *sb)
 	sandbox_free(sb);
 }
 
-void sandboxes_forget_expired(struct sandboxes *all, uint64_t now)
+void sandboxes_forget_expired(struct cayd *c, uint64_t now)
 {
+	struct sandboxes *all = c->sandboxes;
 	struct sandbox *sb = all->oldest;
 
 	while (sb) {
 		struct sandbox *newer = sb->newer;
 
-		/* or there are more of them than there may be live ones */
-		bool old = now >= sb->forget_boot_ns ||
-			   all->n_ended > all->cayd->settings.max_sandboxes;
+		/* or more records of ended sandboxes than live sandboxes are allowed */
+		bool old = now >= sb->forget_boot_ns || all->n_ended > c->settings.max_sandboxes;
 
 		if (life_is_finished(&sb->life) && old && !sb->holds && !sb->waiters) {
-			db_sandbox_delete(all->cayd->db, &sb->info.id, NULL, NULL);
+			db_sandbox_delete(c->db, &sb->info.id, NULL, NULL);
 			sandbox_forget(all, sb);
 		}
 		sb = newer;
@@ -289,7 +317,7 @@ void sandbox_release(struct sandbox *sb)
 	sb->holds--;
 }
 
-/* What clients see is made when they look: times are the wall's, of now. */
+/* Times are computed for the moment: life uses the boot clock, clients see the wall clock. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb)
 {
 	uint64_t boot = clk_boot_ns(sb->cayd->clk), wall = clk_wall_ns(sb->cayd->clk);
@@ -311,17 +339,14 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before)
 	sb->changed_boot_ns = clk_boot_ns(sb->cayd->clk);
 	sb->info.state = sb->life.state;
 	sb->info.changed_ns = clk_wall_ns(sb->cayd->clk);
-	if (!sb->life.warm)
-		edge_push_sandbox(sb);
-	if (sb->life.state != SB_PENDING)
-		create_slot_release(sb);
+	sandbox_notify_observers(sb, SANDBOX_STATE_CHANGED);
 	all->n_ending += sb->life.state == SB_ENDING;
 	all->n_ending -= before == SB_ENDING;
 	sandbox_counts_update(all->counts, sb);
 	if (!life_is_finished(&sb->life) || before >= SB_TERMINATED)
 		return;
 	if (sandbox_describe(sb)->has_end && !sb->life.warm)
-		sb->cayd->end_counts[sb->info.end.reason]++;
+		all->end_counts[sb->info.end.reason]++;
 	uid_range_release(all, sb->uid_range);
 	all->n_ended++;
 	if (sb->life.failed && kept < FAILED_KEPT_NS)
@@ -337,7 +362,7 @@ static struct sandbox *sandbox_alloc(struct sandboxes *all)
 		return NULL;
 	sb->cayd = all->cayd;
 	sb->pidfd = -EBADF;
-	sb->epoch = TOKEN_FIRST_EPOCH;
+	sb->epoch = SANDBOX_FIRST_EPOCH;
 	sb->arena = ARENA_INIT(POOL_MAX);
 	return sb;
 }
@@ -353,7 +378,7 @@ struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_
 	};
 }
 
-/* Whose it is, and all that this one wants of it. */
+/* Owner, name, key and everything else the request says. */
 static int sandbox_assign_spec(struct sandbox *sb, const struct sandbox_create *spec,
 			       const struct idempotency_key *key, const struct id *tenant)
 {
@@ -412,7 +437,7 @@ static int sandbox_init(struct sandbox *sb, const struct sandbox_create *spec,
 	return sandbox_assign_spec(sb, spec, key, tenant);
 }
 
-/* Creating a name again returns what has it, if that is what was asked for. */
+/* Creating a name again returns its sandbox if the request matches. */
 static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbox_create *spec,
 				   struct cay_err *err)
 {
@@ -426,7 +451,7 @@ static int sandbox_check_same_spec(const struct sandbox *sb, const struct sandbo
 			      spec->name);
 }
 
-/* One that this request has made already, by its key or its name. */
+/* The sandbox an earlier request with this key or name has created. */
 static int sandbox_find_existing(struct sandboxes *all, const struct id *tenant,
 				 const struct sandbox_create *spec,
 				 const struct idempotency_key *key, struct sandbox **ret,
@@ -460,7 +485,7 @@ int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 		r = storage_spec_check(spec, err);
 	if (r >= 0)
 		r = limits_resolve(all->cayd, spec, &settled, err);
-	return r < 0 ? r : admit_check(all->cayd, tenant, spec, err);
+	return r;
 }
 
 static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
@@ -483,10 +508,10 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 			return cay_fail(err, CAY_E_TOO_LARGE,
 					"its variables, services and entrypoint are more than the "
 					"journal keeps of one sandbox");
-		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "make a sandbox");
+		return cay_fail_sys(err, CAY_E_CAPACITY, -r, "create a sandbox");
 	}
 	sb->seq = ++all->seq;
-	if (warm) { /* its time begins when it is taken */
+	if (warm) { /* its deadlines begin with the claim */
 		sb->life = life_new(&sb->info.id, sb->life.born_ns, LIFE_NEVER, LIFE_NEVER,
 				    LIFE_NEVER);
 		sb->life.warm = true;
@@ -501,13 +526,8 @@ int sandbox_create(struct sandboxes *all, const struct id *tenant,
 		   const struct sandbox_create *spec, const struct idempotency_key *key,
 		   struct sandbox **ret, struct cay_err *err)
 {
-	int r = sandbox_create_check(all, tenant, spec, key, ret, err);
+	int r = sandbox_insert_new(all, tenant, spec, key, false, ret, err);
 
-	if (r < 0 || *ret)
-		return r;
-	r = admit_check_and_evict(all->cayd, tenant, spec, err);
-	if (r >= 0)
-		r = sandbox_insert_new(all, tenant, spec, key, false, ret, err);
 	if (r >= 0)
 		(void)sandbox_apply_event(*ret, &(struct life_event){ .kind = LIFE_ACCEPTED });
 	return r;
@@ -531,12 +551,12 @@ int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 
 	sandbox_counts_remove(all->counts, sb);
 	if (sandbox_assign_spec(sb, spec, key, tenant) < 0) {
-		sb->info.name = sb->idempotency_key = NULL; /* nobody finds it by them */
+		sb->info.name = sb->idempotency_key = NULL; /* it is not indexed by them */
 		sandbox_counts_update(all->counts, sb);
 		return -ENOMEM;
 	}
 	sandbox_counts_update(all->counts, sb);
-	sb->limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
+	sb->claim.limits_to_set |= limits_changed_bits(&was, &sb->info.limits);
 	sandbox_unlink_order(all, sb);
 	sb->seq = ++all->seq;
 	sandbox_index_names(all, sb);
@@ -555,21 +575,21 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	sb->life = *life;
 	life_reset_transient(&sb->life);
-	/* who was taking it when we died may have changed them */
-	sb->limits_to_set = life->warm ? LIMIT_ALL : 0;
+	/* a claim that the crash cut off may have changed them */
+	sb->claim.limits_to_set = life->warm ? LIMIT_ALL : 0;
 	sb->info = *from;
 	sb->info.state = life->state;
 	sb->seq = seq;
 	sb->uid_range = (uint32_t)record->range;
 	sb->cgroup_tenant = record->home.noun ? record->home : from->tenant;
-	sb->limits_wanted = record->wanted;
-	sb->has_limits_wanted = record->has_wanted;
+	sb->resize.wanted = record->wanted;
+	sb->resize.has_wanted = record->has_wanted;
 	if (record->has_epoch)
 		sb->epoch = (uint32_t)record->epoch;
 	sb->info.image = sandbox_copy_text(sb, from->image);
 	sb->info.template = sandbox_copy_text(sb, from->template);
-	sb->info.limits.given = sb->limits_wanted.given =
-		0; /* all of them, also those it had not heard of */
+	/* all are set, also those added since the row was written */
+	sb->info.limits.given = sb->resize.wanted.given = 0;
 	sb->info.name = sandbox_copy_text(sb, from->name);
 	sb->info.group = sandbox_copy_text(sb, from->group);
 	sb->info.timezone = sandbox_copy_text(sb, from->timezone);
@@ -591,21 +611,19 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 		    0 ||
 	    revoked_restore(sb, &record->revoked) < 0) {
 		sandbox_free(sb);
-		return cay_fail(err, CAY_E_INVALID, "a row of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid sandbox");
 	}
-	if (life->state >= SB_ENDING && !from->has_end) { /* changed by hand */
+	if (life->state >= SB_ENDING && !from->has_end) { /* the row was edited by hand */
 		sb->info.has_end = true;
 		sb->info.end.reason = life->reason;
-		sb->info.end.detail = sandbox_copy_text(sb, "the journal does not say more");
+		sb->info.end.detail = sandbox_copy_text(sb, "the journal has no details");
 	}
 	if (life->state >= SB_ENDING && life->reason == END_START_FAILED)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s",
-			       sb->info.end.detail ? sb->info.end.detail
-						   : "it could not be started");
+			       sb->info.end.detail ? sb->info.end.detail : "it failed to start");
 	if (!life_is_finished(life))
 		uid_range_reserve(all, sb->uid_range);
-	if (life->warm && life->state == SB_PENDING)
-		pool_adopt_sandbox(sb);
+	sandbox_notify_observers(sb, SANDBOX_RESTORED);
 	if (all->seq < seq)
 		all->seq = seq;
 	sandbox_index_insert(all, sb);

@@ -2,62 +2,87 @@
 #ifndef CAY_CAYD_SANDBOX_SANDBOX_H
 #define CAY_CAYD_SANDBOX_SANDBOX_H
 /*
- * box - a sandbox as control has it: the table of all of them, and who waits
+ * sandbox - the table of all sandboxes, and the requests that wait for one
  *
- * What becomes of a sandbox is life's to say (src/lib/life), transition.c carries it out.  A
- * client that leaves stops waiting; the work goes on.  Ended ones are remembered for
+ * src/lib/life decides what becomes of a sandbox, transition.c carries it out.  A client that
+ * leaves stops waiting; the work goes on.  Records of ended sandboxes are kept for
  * limits.record_ttl.
  */
 #include "cayd/core/cayd.h"
+#include "cayd/sandbox/observer.h"
 #include "life/life.h"
+
+#define SANDBOX_FIRST_EPOCH 1
 
 struct sandbox {
 	struct life life;
-	struct sandbox_info info; /* texts live in the pool */
+	struct sandbox_info info; /* texts live in the arena */
 	struct field_map env;
 	struct field_texts entrypoint;
-	struct field_list services;       /* struct service_spec */
-	struct limits limits_wanted;      /* limits it is to have; resize.c's */
-	bool has_limits_wanted, resizing; /* and the keeper is at it */
-	const char *idempotency_key,
-		*idempotency_hash; /* idempotency key, and what it was used for */
-	struct cay_err failure;    /* why it failed, for who waits for it */
-	uint64_t seq;
+	struct field_list services;                     /* struct service_spec */
+	const char *idempotency_key, *idempotency_hash; /* the hash is of the request */
+	struct cay_err failure;                         /* why it could not be started */
+	uint64_t seq;                                   /* grows with each create */
 	uint32_t uid_range;
-	uint8_t image[32];
-	uint32_t epoch;                /* older tokens of it are void */
-	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL; revoke.c's */
-	struct id cgroup_tenant; /* the tenant in whose cgroup it is: who is taken does not move */
-	/* the rest is sandbox.c's, waiters.c's and transition.c's */
+	uint8_t image[32];             /* digest */
+	uint32_t epoch;                /* tokens of an older epoch are void */
+	struct revoked_token *revoked; /* REVOKED_MAX of them, or NULL */
+	struct id cgroup_tenant;       /* whose cgroup holds it: a claim does not move it */
+	bool other_boot;               /* the journal has it from before the machine started */
+
+	/* sandbox.c, waiters.c, transition.c */
 	struct cayd *cayd;
 	struct sandbox *next_by_id, *next_by_name, *next_by_key, *newer, *older;
-	const char *end_detail;    /* the detail of the end that is about to be */
-	uint64_t changed_boot_ns;  /* when its state changed last */
-	uint64_t forget_boot_ns;   /* when nobody need remember it */
+	const char *end_detail; /* set before the event that ends it */
+	uint64_t changed_boot_ns;
+	uint64_t forget_boot_ns;   /* when its record may be forgotten */
 	unsigned holds;            /* calls under way that have this pointer */
-	unsigned unsaved;          /* of them, writes somebody waits for */
-	struct cay_err save_error; /* why the journal has not what it is; it is written again */
-	bool entrypoint_polling, entrypoint_ended; /* entrypoint.c's */
-	bool event_unwritten;                      /* an event about it could not be written */
-	bool other_boot; /* the journal has it from before the machine started */
+	unsigned unsaved;          /* of them, writes that replies or effects wait for */
+	struct cay_err save_error; /* the journal lacks its row; the write is repeated */
 	uv_poll_t *pid1_poll;
 	int pidfd;
-	struct create_slot *create_slot; /* while it is made; create.c's */
-	struct warm_pool *warm_pool;     /* warm, and of this one; pool.c's, as is the next */
-	struct sandbox *next_warm;
-	unsigned limits_to_set; /* which limits are not known to be those it was started with */
-	unsigned counted_as;    /* what it is counted as; count.c's */
 	struct sandbox_waiter *waiters;
-	bool disk_query_pending; /* the keeper is asked for its disk; usage.c's */
 	struct arena arena;
+
+	/* each the state of the module of its name */
+	struct {
+		struct limits wanted; /* journaled; the keeper has yet to set them */
+		bool has_wanted, under_way;
+	} resize;
+	struct {
+		unsigned limits_to_set; /* LIMIT_ bits that may differ from those it started with */
+	} claim;
+	struct {
+		bool under_way, ended;
+	} entrypoint_poll;
+	struct {
+		unsigned kinds; /* what it is counted as, a bit for each enum count_kind */
+	} count;
+	struct {
+		bool disk_query_pending;
+	} usage;
+	struct {
+		struct create_slot *slot; /* NULL unless a create waits for it */
+	} create;
+	struct {
+		struct warm_pool *of; /* NULL unless it is warm */
+		struct sandbox *next;
+	} pool;
+	struct {
+		bool unwritten; /* its last event could not be written */
+	} event;
 };
 
-/* What a request waits for. */
+/* When periodic work is next due (boot clock); each used by one module. */
+struct sandbox_due {
+	uint64_t save_retry_ns, entrypoint_poll_ns;
+};
+
 enum sandbox_wait {
-	WAIT_STARTED, /* it runs, or will not */
+	WAIT_STARTED, /* it runs, or has failed to start */
 	WAIT_ENDED,
-	WAIT_SAVED,   /* what was asked is durable */
-	WAIT_SETTLED, /* and nothing is under way */
+	WAIT_SAVED,   /* the journal has the change */
+	WAIT_SETTLED, /* no effect is under way */
 };
 
 struct idempotency_key {
@@ -65,84 +90,90 @@ struct idempotency_key {
 	char body_hash[17]; /* a hash of the request */
 };
 
-[[nodiscard]] int sandboxes_open(struct cayd *c, struct cay_err *err);
-/* Whoever's it is: for cayd itself. */
+[[nodiscard]] int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers,
+				 size_t n_observers, struct cay_err *err);
+/* Of any tenant: for cayd itself. */
 struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
-/* For a request: another tenant's is not there. */
+/* For a request: NULL for a sandbox of another tenant. */
 struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
 				       const struct id *id);
-/* The tenant's newest whose seq is below `before` (0: any), and the next one. */
+/* The tenant's newest sandbox with a seq below `before` (0: any); and the next older one. */
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
 				    uint64_t before);
 struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
-/* Whether it could be; *ret is the one of the tenant that has this key or name. */
+/* Whether the request is valid; *ret is the tenant's sandbox that has this key or name. */
 [[nodiscard]] int sandbox_create_check(struct sandboxes *all, const struct id *tenant,
 				       const struct sandbox_create *spec,
 				       const struct idempotency_key *key, struct sandbox **ret,
 				       struct cay_err *err);
-/* Accept a sandbox and begin; or return the one of the tenant that has this key or name. */
+/* Create a sandbox that sandbox_create_check() has accepted in this turn of the loop. */
 [[nodiscard]] int sandbox_create(struct sandboxes *all, const struct id *tenant,
 				 const struct sandbox_create *spec,
 				 const struct idempotency_key *key, struct sandbox **ret,
 				 struct cay_err *err);
-/* One for nobody yet; begun by LIFE_ACCEPTED. */
+/* Create a sandbox without an owner; the caller applies LIFE_ACCEPTED. */
 [[nodiscard]] int sandbox_create_warm(struct sandboxes *all, const struct sandbox_create *spec,
 				      struct sandbox **ret, struct cay_err *err);
-/* And it is somebody's.  Without memory for that it can only be ended. */
+/* Give a warm sandbox to a tenant. -ENOMEM: it can only be ended. */
 [[nodiscard]] int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 				     const struct sandbox_create *spec,
 				     const struct idempotency_key *key);
 struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec);
-/* One that the journal knows; its texts are copied. */
+/* Restore a sandbox from the journal; texts are copied. */
 [[nodiscard]] int sandbox_restore(struct sandboxes *all, const struct life *life,
 				  const struct sandbox_record *record, uint64_t seq,
 				  struct sandbox **ret, struct cay_err *err);
-/* Answer a request with the sandbox once it has come so far. */
+/* Reply with the sandbox once it has reached the condition. */
 void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until);
-/* Answer with what was told of several; `unsaved` says that the journal has not all of it. */
+/* Reply with a list; `unsaved`: only once the journal has what it shows. */
 void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
 		     bool unsaved);
-/* As clients see it now. */
+/* Its public form, with times of now. */
 const struct sandbox_info *sandbox_describe(struct sandbox *sb);
-/* Something has changed that somebody may be waiting for. */
+/* Reply to the requests whose condition is reached. */
 void sandbox_notify_waiters(struct sandbox *sb);
-/* The same, but the journal has yet to have it. */
+/* Write audit records of requests that wait only for the journal. */
 void sandbox_audit_waiters_early(struct sandbox *sb);
-/* A copy of a text that lives as long as the box; NULL when it has no more room. */
+/* A copy of a text in its arena; NULL when the arena is full. */
 const char *sandbox_copy_text(struct sandbox *sb, const char *text);
 [[nodiscard]] int sandbox_copy_texts(struct sandbox *sb, const struct field_texts *in,
 				     struct field_texts *ret);
 [[nodiscard]] int sandbox_copy_map(struct sandbox *sb, const struct field_map *in,
 				   struct field_map *ret);
-/* Whether all of them are a client's to set. */
+/* Whether a client may set these labels. */
 [[nodiscard]] int labels_check(const struct field_map *labels, struct cay_err *err);
-/* Set and remove labels. */
 [[nodiscard]] int sandbox_patch_labels(struct sandbox *sb, const struct field_map *patch,
 				       struct cay_err *err);
 
-/* What transition.c tells the table: its state is another; nothing has its pointer any more. */
+/* From transition.c: the state has changed; a call that held the pointer is over. */
 void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);
-/* Forget those nobody need remember. */
-void sandboxes_forget_expired(struct sandboxes *all, uint64_t now);
-/* The keeper is back: what waits to be tried again need not wait longer. */
+void sandboxes_forget_expired(struct cayd *c, uint64_t now);
+/* The keeper is connected again: retry now what waits to be retried. */
 void sandboxes_retry_now(struct sandboxes *all);
+/* Whether a sandbox that has not ended uses this image. */
+bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32]);
 struct sandbox *sandboxes_newest(struct sandboxes *all);
 unsigned sandboxes_count_live(const struct sandboxes *all);
-/* Those that are not ending either. */
+/* Without those that are ending. */
 unsigned sandboxes_count_placed(const struct sandboxes *all);
 unsigned sandboxes_count_live_of(const struct sandboxes *all, const struct id *tenant);
+struct sandbox_due *sandboxes_get_due(struct sandboxes *all);
+/* How many ended by each reason since start; END_NUM_REASONS of them. */
+const uint64_t *sandboxes_get_end_counts(const struct sandboxes *all);
 const struct sandbox_counts *sandboxes_get_counts(const struct sandboxes *all);
 void uid_range_reserve(struct sandboxes *all, uint32_t range);
-/* Another one; what it had is somebody's whom the journal does not know, and stays taken. */
+/* Allocate another id range. The old one is in use by a sandbox that the journal lacks, so it stays
+ * reserved. */
 [[nodiscard]] int sandbox_replace_uid_range(struct sandbox *sb);
 
-/* transition.c: something happens to it; the code is why it is refused. */
+/* transition.c: apply an event; returns why life refuses it, or CAY_OK. */
 enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *ev);
 void sandbox_end(struct sandbox *sb, unsigned reason, const char *why);
 void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome);
 void sandbox_save(struct sandbox *sb, bool wait);
-/* Watch PID 1 by its pidfd, which becomes the box's. */
+/* Watch PID 1 by its pidfd, which the sandbox owns from now on. */
 [[nodiscard]] int sandbox_watch_pid1(struct sandbox *sb, int pidfd);
-[[nodiscard]] int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err);
+/* Apply deadlines; retry rows that could not be written. */
+void sandboxes_sweep(struct cayd *c, uint64_t now);
 #endif

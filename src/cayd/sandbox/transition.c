@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step - carrying out what life says
+ * transition - carry out what life decides
  *
- * sandbox_apply_event() is the one place where a sandbox changes.  Where life wants its row
- * durable first, the effect begins in on_sandbox_saved(); every effect ends in effect_finish().
- * Each of them holds the box until its one call back.
+ * sandbox_apply_event() is the one place where a sandbox changes.  Where life requires its row
+ * to be durable first, the effect begins in on_sandbox_saved(); every effect ends in
+ * effect_finish().  Each of them holds the sandbox until its callback.
  */
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -12,9 +12,6 @@
 
 #include "base/failpoint.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/create.h"
-#include "cayd/image/prune.h"
-#include "cayd/observe/event.h"
 #include "cayd/sandbox/claim.h"
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/limits.h"
@@ -22,9 +19,7 @@
 #include "cayd/sandbox/record.h"
 #include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/sandbox.h"
-#include "cayd/template/pool.h"
 
-#define SWEEP_MS 100
 /* How often a row that could not be written is tried again. */
 #define AGAIN_NS NS_PER_S
 
@@ -43,9 +38,9 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 							  : LIFE_FAILED;
 	if (effect == DO_PREPARE && outcome->code == CAY_E_CONFLICT &&
 	    sandbox_replace_uid_range(sb) >= 0)
-		ev.outcome = LIFE_UNKNOWN; /* made anew with it */
+		ev.outcome = LIFE_UNKNOWN; /* created again with the new range */
 	if (outcome->code && effect == DO_REMOVE)
-		log_error(&sb->cayd->log, "remove a sandbox, trying again: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot remove a sandbox, will retry: %s", outcome->msg);
 	else if (outcome->code && ev.outcome == LIFE_FAILED && sb->life.state == SB_PENDING &&
 		 !sb->life.claimed) {
 		sb->failure = *outcome;
@@ -55,7 +50,7 @@ static void effect_finish(struct sandbox *sb, enum life_effect effect, uint64_t 
 	sandbox_release(sb);
 }
 
-/* A verb's answer says whose it is by the call itself. */
+/* A keeper reply does not name its sandbox; the call does. */
 struct effect_call {
 	struct sandbox *sandbox;
 	enum life_effect effect;
@@ -172,7 +167,7 @@ static void effect_begin(struct sandbox *sb, enum life_effect effect)
 
 void sandbox_claim_finish(struct sandbox *sb, const struct cay_err *outcome)
 {
-	/* what PID 1 has not answered it will not: only the keeper's silence is a doubt */
+	/* if PID 1 does not reply it has failed; only a lost keeper leaves the outcome unknown */
 	struct cay_err err = *outcome;
 
 	if (err.code == CAY_E_UNAVAILABLE)
@@ -185,11 +180,11 @@ void sandbox_entrypoint_finish(struct sandbox *sb, const struct cay_err *outcome
 	effect_finish(sb, DO_ENTRYPOINT, sb->life.generation, outcome, 0);
 }
 
-/* Writing down */
+/* The journal */
 
 struct pending_save {
 	struct sandbox *sandbox;
-	enum life_effect effect; /* that waits for it */
+	enum life_effect effect; /* begins once the row is durable */
 	bool waited;
 };
 
@@ -201,10 +196,11 @@ static void on_sandbox_saved(void *arg, const struct cay_err *outcome)
 	free(save);
 	sb->unsaved -= s.waited;
 	if (outcome->code && !sb->save_error.code)
-		log_error(&sb->cayd->log, "the journal, trying again: %s", outcome->msg);
+		log_error(&sb->cayd->log, "cannot write to the journal, will retry: %s",
+			  outcome->msg);
 	sb->save_error = *outcome;
 	if (s.effect == DO_PREPARE && outcome->code) {
-		/* what cannot be written down is not begun */
+		/* without a durable row the effect does not begin */
 		sb->holds++;
 		effect_finish(sb, s.effect, sb->life.generation, outcome, 0);
 	} else if (s.effect) {
@@ -224,10 +220,11 @@ static void sandbox_save_then(struct sandbox *sb, enum life_effect effect, bool 
 	sb->holds++;
 	sb->unsaved += wait;
 	if (!s)
-		abort(); /* without it nobody would be told; a restart knows all there is */
+		abort(); /* the effect would be lost for ever; a restart recovers from the journal
+			  */
 	*s = (struct pending_save){ sb, effect, wait };
 	if (sandbox_record_write(sb, &text) < 0) {
-		(void)cay_fail(&err, CAY_E_INTERNAL, "a sandbox that cannot be written down");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "the sandbox does not fit into the journal");
 		on_sandbox_saved(s, &err);
 		return;
 	}
@@ -243,16 +240,12 @@ void sandbox_save(struct sandbox *sb, bool wait)
 	sandbox_save_then(sb, DO_NOTHING, wait);
 }
 
-/* What an end says when nobody said more. */
+/* The detail of an end when its caller gives none. */
 static const char *const end_reason_details[END_NUM_REASONS] = {
-	[END_EXIT] = "its entrypoint ended",
-	[END_OOM] = "it needed more memory than it had",
-	[END_KILLED] = "ended by a client",
-	[END_TTL] = "it had lived as long as it was to",
-	[END_IDLE] = "nobody asked anything of it",
-	[END_EVICTED] = "it made room",
-	[END_START_FAILED] = "it could not be started",
-	[END_NODE_LOST] = "the machine it ran on did not keep it",
+	[END_EXIT] = "its entrypoint ended",       [END_OOM] = "it exceeded its memory limit",
+	[END_KILLED] = "ended by a client",        [END_TTL] = "it reached its time to live",
+	[END_IDLE] = "it was idle for too long",   [END_EVICTED] = "it was evicted to make room",
+	[END_START_FAILED] = "it failed to start", [END_NODE_LOST] = "the machine lost it",
 };
 
 static void sandbox_set_end(struct sandbox *sb)
@@ -264,7 +257,7 @@ static void sandbox_set_end(struct sandbox *sb)
 	sb->info.end.detail = sandbox_copy_text(sb, why);
 	sb->end_detail = NULL;
 	if (sb->life.reason == END_START_FAILED)
-		log_error(&sb->cayd->log, "a sandbox could not be started: %s", why ? why : "");
+		log_error(&sb->cayd->log, "cannot start a sandbox: %s", why ? why : "");
 	if (sb->life.reason == END_START_FAILED && !sb->failure.code)
 		(void)cay_fail(&sb->failure, CAY_E_RUNTIME, "%s", why ? why : "");
 }
@@ -285,17 +278,16 @@ enum cay_code sandbox_apply_event(struct sandbox *sb, const struct life_event *e
 			sandbox_set_end(sb);
 		sandbox_state_changed(sb, before);
 	}
-	/* nothing overtakes a write that is waited for */
+	/* no effect overtakes a write that a reply or effect waits for */
 	if (out.effect && sb->unsaved)
 		out.sync = true;
 	if (out.journal || out.sync)
 		sandbox_save_then(sb, out.sync ? out.effect : DO_NOTHING, out.sync);
-	if (changed && !sb->life.warm)
-		event_record_sandbox(sb); /* behind its row, so that what is told is so */
+	if (changed)
+		sandbox_notify_observers(sb, SANDBOX_STATE_QUEUED);
 	if (out.effect && !out.sync)
 		effect_begin(sb, out.effect);
-	if (sb->warm_pool)
-		pool_sandbox_changed(sb);
+	sandbox_notify_observers(sb, SANDBOX_STEPPED);
 	if (out.notify)
 		sandbox_notify_waiters(sb);
 	return CAY_OK;
@@ -335,7 +327,7 @@ static_assert(sizeof(struct pidfd_exit) == 64);
 #define EXIT_BIT (UINT64_C(1) << 3)
 #define GET_EXIT _IOWR(0xff, 11, struct pidfd_exit)
 
-/* How it died, for the certificate; false when the kernel cannot tell. */
+/* The wait status; false when the kernel cannot report it. */
 static bool pidfd_read_exit_status(int pidfd, int *ret)
 {
 	struct pidfd_exit info = { .mask = EXIT_BIT };
@@ -356,13 +348,13 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 	int status = 0, n;
 
 	if (!pidfd_read_exit_status(sb->pidfd, &status)) {
-		/* it is asked once it is reaped, which the kernel does at once */
+		/* readable before it is reaped; the kernel reaps it at once and polls again */
 		if (!(events & UV_DISCONNECT) && sb->info.end.inferred == false) {
 			sb->info.end.inferred = true;
 			return;
 		}
 		sb->info.end.inferred = true;
-		sb->end_detail = "PID 1 of the sandbox ended by itself";
+		sb->end_detail = "PID 1 of the sandbox ended";
 	} else {
 		sb->info.end.inferred = false;
 		ev.reason = WIFSIGNALED(status) ? END_SIGNAL : END_EXIT;
@@ -381,7 +373,7 @@ static void on_pid1_exit(uv_poll_t *p, int, int events)
 		}
 		sb->end_detail = n > 0 ? why : NULL;
 	}
-	/* nobody inside can send PID 1 that signal */
+	/* no process inside can send SIGKILL to PID 1 */
 	if ((sb->info.end.inferred || (ev.reason == END_SIGNAL && WTERMSIG(status) == SIGKILL)) &&
 	    oom_detect(sb))
 		ev.reason = END_OOM;
@@ -404,40 +396,21 @@ int sandbox_watch_pid1(struct sandbox *sb, int pidfd)
 	return uv_poll_start(sb->pid1_poll, UV_READABLE | UV_DISCONNECT, on_pid1_exit);
 }
 
-/* Deadlines: one sweeper looks at all of them. */
-static void on_sandboxes_sweep(uv_timer_t *t)
+void sandboxes_sweep(struct cayd *c, uint64_t now)
 {
-	struct cayd *c = t->data;
-	uint64_t now = clk_boot_ns(c->clk);
+	struct sandbox_due *due = sandboxes_get_due(c->sandboxes);
 
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes); sb; sb = sb->older) {
 		if (life_next_deadline(&sb->life) <= now)
 			(void)sandbox_apply_event(sb,
 						  &(struct life_event){ .kind = LIFE_DEADLINE });
-		if (now < c->save_retry_ns)
+		if (now < due->save_retry_ns)
 			continue;
 		if (sb->save_error.code && !sb->holds)
 			sandbox_save(sb, false);
-		if (sb->event_unwritten && !sb->holds)
-			event_record_sandbox(sb);
 		if (keeper_is_up(c->keeper))
 			resize_retry(sb);
 	}
-	if (now >= c->save_retry_ns)
-		c->save_retry_ns = now + AGAIN_NS;
-	entrypoints_poll(c, now);
-	creates_expire_waiting(c, now);
-	pools_sweep(c);
-	sandboxes_forget_expired(c->sandboxes, now);
-	prune_run_if_due(c, now);
-}
-
-int sandboxes_start_sweeper(struct cayd *c, struct cay_err *err)
-{
-	int r = uv_timer_init(&c->loop, &c->sweep);
-
-	c->sweep.data = c;
-	if (r >= 0)
-		r = uv_timer_start(&c->sweep, on_sandboxes_sweep, SWEEP_MS, SWEEP_MS);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "a timer") : 0;
+	if (now >= due->save_retry_ns)
+		due->save_retry_ns = now + AGAIN_NS;
 }

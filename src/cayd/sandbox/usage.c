@@ -11,11 +11,11 @@ struct usage_query {
 	uv_work_t work;
 	struct sandbox *sandbox;
 	struct request *rq; /* NULL: the client left */
-	const char *path;   /* the settings', which do not move */
+	const char *path;   /* points into the settings */
 	struct keeper_link *keeper;
 	struct id tenant, sandbox_id;
 	uint64_t generation;
-	bool on_disk; /* somebody counts what it has there */
+	bool on_disk; /* a quota counts its usage */
 	struct cgroup_usage now;
 	uint64_t disk_bytes, disk_inodes;
 	struct cay_err err;
@@ -36,7 +36,7 @@ static void usage_read_cgroup(uv_work_t *work)
 	if (cgroup_open_top(l->path, &top, &l->err) < 0)
 		return;
 	if (cgroup_open_sandbox(&top, &l->tenant, &l->sandbox_id, &at) < 0)
-		(void)cay_fail(&l->err, CAY_E_STATE, "the sandbox does not run any more");
+		(void)cay_fail(&l->err, CAY_E_STATE, "the sandbox is not running any more");
 	else
 		(void)cgroup_read_usage(&at, &l->now, &l->err);
 }
@@ -65,13 +65,13 @@ static void usage_reply(struct usage_query *l)
 	sandbox_release(sb);
 }
 
-/* The rest is worth telling without. */
+/* Reply without the disk if the keeper cannot say. */
 static void on_usage_disk_reply(void *arg, const struct cay_err *outcome, const void *reply, int)
 {
 	struct usage_query *l = arg;
 	struct verb_usage_reply now;
 
-	l->sandbox->disk_query_pending = false;
+	l->sandbox->usage.disk_query_pending = false;
 	if (!outcome->code) {
 		memcpy(&now, reply, sizeof(now));
 		l->disk_bytes = now.disk_bytes;
@@ -85,9 +85,9 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 	struct usage_query *l = work->data;
 	struct verb_box q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
-	/* one at a time: a worker waits for the sandbox's lock, and there are few of them */
-	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->disk_query_pending) {
-		l->sandbox->disk_query_pending = true;
+	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few */
+	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->usage.disk_query_pending) {
+		l->sandbox->usage.disk_query_pending = true;
 		keeper_call(l->keeper, VERB_USAGE, &q, -EBADF, on_usage_disk_reply, l);
 	} else {
 		usage_reply(l);
@@ -106,7 +106,7 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 		return;
 	}
 	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED) {
-		request_refuse(rq, CAY_E_STATE, "the sandbox does not run");
+		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 		return;
 	}
 	l = calloc(1, sizeof(*l));

@@ -2,13 +2,12 @@
 #ifndef CAY_CAYD_SANDBOX_USAGE_H
 #define CAY_CAYD_SANDBOX_USAGE_H
 /*
- * usage - what a sandbox uses, as its cgroups count it
+ * usage - the resources a sandbox uses, as its cgroups count them
  *
- * Anybody may read them, so the keeper is not asked.  A kernel may take its time to add
- * up: that is for libuv's threads.
+ * cgroup files are world-readable, so the keeper is not needed.  The kernel may take long to
+ * sum up, so they are read by libuv's threads.
  */
 #include "cayd/core/cayd.h"
 
-/* The operation. */
 void op_sandbox_usage(struct cayd *c, struct request *rq);
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait - requests that are answered when their sandbox has come so far */
-#include "cayd/observe/audit-log.h"
+/* waiters - requests that are answered when their sandbox reaches a condition */
 #include "cayd/sandbox/sandbox.h"
 
 struct sandbox_waiter {
@@ -10,13 +9,13 @@ struct sandbox_waiter {
 	enum sandbox_wait until;
 };
 
-/* As far as memory goes. */
+/* In memory; the journal may not have it yet. */
 static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait until)
 {
-	if (sb->life.claimed) /* nothing of it is written, or told */
+	if (sb->life.claimed) /* hidden until it runs: nothing of the claim is durable yet */
 		return false;
 	switch (until) {
-	case WAIT_STARTED: /* one that fails says so at once, though it has yet to be removed */
+	case WAIT_STARTED: /* a failure is reported at once, before the removal */
 		return sb->life.state >= SB_RUNNING;
 	case WAIT_ENDED:
 		return life_is_finished(&sb->life);
@@ -30,11 +29,11 @@ static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait unti
 
 static bool sandbox_has_reached_durably(const struct sandbox *sb, enum sandbox_wait until)
 {
-	/* nobody is told what a crash could take back */
+	/* no reply says what a crash could undo */
 	return !sb->unsaved && sandbox_has_reached(sb, until);
 }
 
-/* Whether it is what the request wanted it to be. */
+/* Whether pause or resume had its effect. */
 static bool sandbox_is_as_requested(const struct sandbox *sb, const struct request *rq)
 {
 	return !(rq->match.op == &ops[OP_SANDBOX_PAUSE] && sb->life.state != SB_PAUSED) &&
@@ -53,7 +52,8 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
 		request_fail(rq, &sb->save_error);
 	else if (!sandbox_is_as_requested(sb, rq)) {
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the keeper did not do it; it is %s",
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE,
+			       "cay-keeper could not change the state; the sandbox is %s",
 			       sandbox_state_names[sb->life.state]);
 		request_fail(rq, &err);
 	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && sb->life.state == SB_PENDING) {
@@ -65,12 +65,12 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 		request_reply_json(rq, &sandbox_info_table, &sb->info);
 }
 
-/* All it waits for is the journal: the audit log can be written meanwhile. */
+/* It waits only for the journal: the audit record can be written meanwhile. */
 static void waiter_audit_early(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
 	if (sandbox_has_reached(sb, until) && !(until == WAIT_STARTED && sb->failure.code) &&
 	    sandbox_is_as_requested(sb, rq))
-		audit_log_record_early(sb->cayd, rq);
+		sb->cayd->hooks->reply_waits_for_journal(sb->cayd, rq);
 }
 
 void sandbox_audit_waiters_early(struct sandbox *sb)
@@ -83,7 +83,7 @@ void sandbox_notify_waiters(struct sandbox *sb)
 {
 	struct sandbox_waiter **at = &sb->waiters, *come = NULL, **last = &come;
 
-	/* an answer may begin the next request of its connection: not while we walk */
+	/* a reply may start the next request of its connection, which may change this list */
 	while (*at) {
 		struct sandbox_waiter *w = *at;
 
@@ -139,11 +139,11 @@ void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wai
 	waiter_audit_early(sb, rq, until);
 }
 
-/* What was true when it was asked, told when a crash cannot take it back. */
+/* A list as of the request, sent once all of it is durable. */
 struct list_reply {
 	struct request *rq;
 	struct db *db;
-	uint64_t failed; /* writes, until then */
+	uint64_t failed; /* the journal's failed writes at that time */
 	struct buf body;
 };
 
@@ -152,9 +152,9 @@ static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 	struct list_reply *h = arg;
 	struct cay_err err = *outcome;
 
-	/* what came in front of us may have been another transaction */
+	/* earlier writes may have been another transaction */
 	if (!err.code && db_get_stats(h->db).failed != h->failed)
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal refused a part of it");
+		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal could not write all of it");
 	if (h->rq)
 		h->rq->events = NULL;
 	if (h->rq && err.code)

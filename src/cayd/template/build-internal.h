@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_CAYD_TEMPLATE_BUILD_INTERNAL_H
 #define CAY_CAYD_TEMPLATE_BUILD_INTERNAL_H
-/* What build.c and build-run.c share. */
+/* Shared by build.c and build-run.c. */
 #include "cayd/template/build.h"
 
 enum build_state { BUILD_STARTING, BUILD_RUNNING, BUILD_COMMITTING, BUILD_FINISHED };
@@ -17,7 +17,7 @@ struct build_step {
 	const char *title;
 	struct exec_run run;
 	const struct build_file *file; /* its stdin */
-	const char *field;             /* of the request, to blame */
+	const char *field;             /* the field of the request, for errors */
 };
 
 struct build {
@@ -28,30 +28,30 @@ struct build {
 	struct arena arena;
 	struct layer_spec spec;
 	uint8_t parent[32];
-	struct id tenant;           /* nothing: a template's */
-	uint64_t unwaited_since_ns; /* since when nobody waits for it */
+	struct id tenant;           /* none: a template's */
+	uint64_t unwaited_since_ns; /* when it had a waiter last, boot clock */
 	struct sandbox *sandbox;
 	uv_timer_t *timer;
 	struct build_waiter *waiters;
 	struct build_step *steps;
 	size_t n_steps, step;
 	/* the command that runs */
-	bool call_pending;             /* something is under way that ends in a call back */
-	char exec_id[ID_TEXT_LEN + 1]; /* "" while there is none */
-	struct buf stdin_pending;      /* what its stdin has yet to get */
+	bool call_pending;
+	char exec_id[ID_TEXT_LEN + 1]; /* "": none */
+	struct buf stdin_pending;      /* bytes left for its stdin */
 	uint64_t read[2], written[2];  /* of its two outputs */
 	unsigned stream;
 	struct exec_info exec_info;
 	struct buf log;
-	uint64_t log_lost; /* bytes of it that are gone */
+	uint64_t log_lost; /* bytes dropped from the beginning */
 	unsigned commits;
-	uint64_t bytes; /* of what it wrote */
+	uint64_t bytes; /* size of the layer's own files */
 };
 
-/* build-run.c: plan the steps; look after the one that runs. */
+/* build-run.c: plan the steps; poll the one that runs. */
 [[nodiscard]] int build_plan(struct build *b, struct cay_err *err);
 void build_continue(struct build *b);
-/* build.c: all commands are through, or one failed. */
+/* build.c: all commands have succeeded, or one failed. */
 void build_commit(struct build *b);
 void build_fail(struct build *b, const struct cay_err *err);
 void build_log_append(struct build *b, const char *p, size_t n);

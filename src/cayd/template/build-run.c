@@ -11,7 +11,7 @@
 #define COMMAND_MAX KIB(8)
 #define CONTENT_MAX MIB(1)
 
-/* Nothing of a request is in the program: $1 is the path, $2 the mode, $3 the owner. */
+/* The script is constant; the request is only in its arguments: $1 path, $2 mode, $3 owner. */
 static const char build_file_script[] = "set -e; d=${1%/*}; [ -z \"$d\" ] || mkdir -p -- \"$d\"; "
 					"cat >\"$1\"; [ -z \"$2\" ] || chmod -- \"$2\" \"$1\"; "
 					"[ -z \"$3\" ] || chown -- \"$3\" \"$1\"";
@@ -39,9 +39,11 @@ static bool build_file_owner_is_valid(const char *s)
 static int build_file_check(const struct build_file *f, struct cay_err *err)
 {
 	if (f->mode && !build_file_mode_is_valid(f->mode))
-		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.16s' is no mode", f->mode);
+		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.16s' is not a valid mode",
+				      f->mode);
 	if (f->owner && !build_file_owner_is_valid(f->owner))
-		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.64s' is no owner", f->owner);
+		return cay_fail_field(err, CAY_E_INVALID, "files", "'%.64s' is not a valid owner",
+				      f->owner);
 	if (f->content && f->content_b64)
 		return cay_fail_field(err, CAY_E_INVALID, "files",
 				      "give one of content and content_b64");
@@ -80,8 +82,8 @@ static int build_plan_file(struct build *b, const struct build_file *f, struct c
 		return r;
 	if (build_file_decode_content(f, &content) < 0 || content.len > CONTENT_MAX)
 		return cay_fail_field(err, CAY_E_INVALID, "files",
-				      "'%.128s': the content is no "
-				      "base64, or too much",
+				      "'%.128s': the content is not valid "
+				      "base64, or too large",
 				      f->path);
 	*s = (struct build_step){ .title = f->path, .file = f, .field = "files" };
 	s->run.argv = (struct field_texts){ arena_alloc(&b->arena, ARRAY_SIZE(argv), sizeof(*argv)),
@@ -158,7 +160,7 @@ static void build_step_fail(struct build *b, enum cay_code code, const char *wha
 	build_fail(b, &err);
 }
 
-/* The end of the log as one line that a terminal can be given. */
+/* The end of the log as one line, safe for a terminal. */
 static void build_log_excerpt(const struct build *b, char *ret, size_t size)
 {
 	size_t from = b->log.len > size - 1 ? b->log.len - (size - 1) : 0, n = 0;
@@ -187,7 +189,7 @@ static void build_step_finish(struct build *b)
 		n = snprintf(what, sizeof(what), "exited with %llu: %s",
 			     (unsigned long long)end->exit_code, last);
 	else
-		n = snprintf(what, sizeof(what), "was ended by %s: %s",
+		n = snprintf(what, sizeof(what), "was killed by %s: %s",
 			     end->signal ? end->signal : "a signal", last);
 	build_step_fail(b, CAY_E_BUILD, n > 0 ? what : "failed");
 }
@@ -201,12 +203,12 @@ static void build_exec_request(struct build *b, const char *method, const char *
 	id_format(&b->sandbox->info.id, id);
 	if (buf_printf(&target, "/v1/sandboxes/%s/execs%s%s%s", id, b->exec_id[0] ? "/" : "",
 		       b->exec_id, rest) < 0)
-		buf_clear(&target); /* it fits; an empty target is refused */
+		buf_clear(&target); /* it always fits; an empty target would be refused */
 	b->call_pending = true;
 	init_call(b->cayd, &b->sandbox->info.id, method, buf_str(&target), body, fn, b);
 }
 
-/* The answer is a stranger's.  Returns false when the build is over. */
+/* The reply is untrusted. Returns false when the build is over. */
 static bool build_exec_check_reply(struct build *b, unsigned status, struct slice body,
 				   const struct field_table *table, void *ret, struct arena *arena,
 				   const struct cay_err *err)
@@ -227,7 +229,7 @@ static bool build_exec_check_reply(struct build *b, unsigned status, struct slic
 					       &refusal, NULL) >= 0)
 		build_step_fail(b, CAY_E_UNSUPPORTED, refusal.error.message);
 	else
-		build_step_fail(b, CAY_E_MISBEHAVED, "cay-init of the sandbox gave no answer");
+		build_step_fail(b, CAY_E_MISBEHAVED, "cay-init of the sandbox did not reply");
 	return false;
 }
 
@@ -239,7 +241,7 @@ static void on_build_exec_output(void *arg, unsigned status, struct slice body,
 
 	if (!build_exec_check_reply(b, status, body, NULL, NULL, &arena, err))
 		return;
-	if (!body.n) /* it is gone */
+	if (!body.n) /* the exec is gone */
 		b->read[b->stream] = b->written[b->stream];
 	b->read[b->stream] += body.n;
 	build_log_append(b, body.p, body.n);
@@ -271,7 +273,7 @@ static void on_build_stdin_sent(void *arg, unsigned status, struct slice body,
 	auto_arena arena = ARENA_INIT(KIB(64));
 	struct build *b = arg;
 
-	/* one that reads no more says so by how it ends */
+	/* a command that stops reading shows it by its exit status */
 	if (status >= 400)
 		buf_clear(&b->stdin_pending);
 	if (status >= 400 || build_exec_check_reply(b, status, body, NULL, NULL, &arena, err)) {
@@ -323,7 +325,7 @@ static void build_stdin_send(struct build *b)
 {
 	size_t n = b->stdin_pending.len < PIECE ? b->stdin_pending.len : PIECE;
 
-	/* what is sent is copied */
+	/* init_call() copies the body */
 	build_exec_request(b, "POST", n == b->stdin_pending.len ? "/stdin?close=true" : "/stdin",
 			   (struct slice){ b->stdin_pending.data, n }, on_build_stdin_sent);
 	buf_consume(&b->stdin_pending, n);

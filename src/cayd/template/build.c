@@ -7,6 +7,8 @@
 #include "cayd/core/keeper-link.h"
 #include "cayd/template/build-internal.h"
 #include "cayd/template/package-layer.h"
+#include "cayd/tenant/admit.h"
+#include "cayd/tenant/tenant.h"
 #include "ops/package.h"
 #include "text/hex.h"
 
@@ -26,11 +28,6 @@ int builds_open(struct cayd *c, struct cay_err *err)
 {
 	c->builds = calloc(1, sizeof(*c->builds));
 	return c->builds ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-}
-
-bool tenant_is_for_builds(const struct id *tenant)
-{
-	return id_eq(tenant, &build_tenant);
 }
 
 bool layer_spec_has_steps(const struct layer_spec *spec)
@@ -69,7 +66,7 @@ void build_log_append(struct build *b, const char *p, size_t n)
 		n = BUILD_LOG_MAX;
 	}
 	drop = b->log.len + n > BUILD_LOG_MAX ? b->log.len + n - BUILD_LOG_MAX : 0;
-	/* a quarter at once: dropping moves the rest */
+	/* a quarter at once, because each drop moves the rest */
 	if (drop && drop < BUILD_LOG_MAX / 4)
 		drop = b->log.len < BUILD_LOG_MAX / 4 ? b->log.len : BUILD_LOG_MAX / 4;
 	buf_consume(&b->log, drop);
@@ -86,7 +83,7 @@ struct slice build_log_read(const struct build *b, uint64_t offset, uint64_t *at
 	return (struct slice){ buf_str(&b->log) + (*at - b->log_lost), (size_t)(end - *at) };
 }
 
-/* Builds that are over */
+/* Finished builds */
 
 static void build_free(struct build *b)
 {
@@ -96,7 +93,7 @@ static void build_free(struct build *b)
 	free(b);
 }
 
-/* Never the one that is just over: who ended it still looks at it. */
+/* Never the newest: its caller still uses it. */
 static void build_forget_oldest(struct builds *all, const struct build *now)
 {
 	struct build **at = &all->first, **last = NULL;
@@ -118,7 +115,7 @@ static void on_build_timer_closed(uv_handle_t *h)
 	free(h);
 }
 
-/* What went into it may be secret: only its name and its log stay. */
+/* Inputs may contain secrets: keep only the hash and the log. */
 static void build_clear_inputs(struct build *b)
 {
 	arena_fini(&b->arena);
@@ -143,7 +140,7 @@ static void build_finish(struct build *b, const struct image *layer, const struc
 		uv_close((uv_handle_t *)b->timer, on_build_timer_closed);
 	b->timer = NULL;
 	if (b->sandbox) {
-		sandbox_end(b->sandbox, END_KILLED, "its build is over");
+		sandbox_end(b->sandbox, END_KILLED, "its build has finished");
 		sandbox_release(b->sandbox);
 		b->sandbox = NULL;
 	}
@@ -166,15 +163,15 @@ void build_fail(struct build *b, const struct cay_err *err)
 	build_finish(b, NULL, err);
 }
 
-/* Layers nobody knows */
+/* Unregistered layers */
 
 struct layer_cleanup {
 	struct cayd *cayd;
 	uv_timer_t retry_timer;
 	struct verb_image_commit commit;
 	unsigned tries;
-	bool ends_sandbox; /* its sandbox goes behind it: what a layer is called only that one's
-			 record says */
+	bool ends_sandbox; /* the sandbox is removed after the layer, because only the sandbox's
+			      record names the layer */
 };
 
 static void layer_cleanup_try(uv_timer_t *t);
@@ -182,7 +179,7 @@ static void layer_cleanup_try(uv_timer_t *t);
 static void build_sandbox_end(struct sandbox *sb)
 {
 	if (sb && !life_is_finished(&sb->life))
-		sandbox_end(sb, END_KILLED, "its build was cut off");
+		sandbox_end(sb, END_KILLED, "its build was interrupted");
 }
 
 static void on_layer_cleanup_closed(uv_handle_t *h)
@@ -190,7 +187,7 @@ static void on_layer_cleanup_closed(uv_handle_t *h)
 	free(h->data);
 }
 
-/* A keeper that went away is asked again when it is back. */
+/* Repeated when the keeper is connected again. */
 static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *outcome)
 {
 	if (outcome->code == CAY_E_UNAVAILABLE && ++d->tries < DROPS_MAX) {
@@ -198,7 +195,7 @@ static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *
 		return;
 	}
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
-		log_warn(&d->cayd->log, "a layer nobody knows may be left: %s", outcome->msg);
+		log_warn(&d->cayd->log, "an unregistered layer may be left: %s", outcome->msg);
 	if (d->ends_sandbox)
 		build_sandbox_end(sandbox_find(d->cayd->sandboxes, &d->commit.sandbox));
 	uv_close((uv_handle_t *)&d->retry_timer, on_layer_cleanup_closed);
@@ -238,14 +235,14 @@ static void layer_cleanup_try(uv_timer_t *t)
 		    on_layer_cleanup_committed, d);
 }
 
-/* Asked to commit once more the keeper says what the layer is called: one that was made
- * and that nobody noted goes.  So does one that it makes only now. */
+/* A repeated commit returns the digest of the layer, so a layer that was committed and not
+ * registered can be removed; a layer committed only now is removed as well. */
 static bool layer_cleanup_start(const struct sandbox *sb, bool cut_off)
 {
 	struct layer_cleanup *d = calloc(1, sizeof(*d));
 
 	if (!d)
-		return false; /* the next start tries again */
+		return false; /* builds_recover() tries again at the next start */
 	d->cayd = sb->cayd;
 	d->commit.sandbox = sb->info.id;
 	d->commit.generation = sb->life.generation;
@@ -257,7 +254,7 @@ static bool layer_cleanup_start(const struct sandbox *sb, bool cut_off)
 	return true;
 }
 
-/* Making the layer */
+/* Commit */
 
 static void on_build_layer_recorded(void *arg, const struct image *row, const struct cay_err *err)
 {
@@ -293,7 +290,7 @@ static void on_build_committed(void *arg, const struct cay_err *outcome, const v
 	}
 	b->call_pending = false;
 	if (outcome->code == CAY_E_UNAVAILABLE && b->commits < COMMITS_MAX)
-		return; /* said again when the keeper is back */
+		return; /* repeated when the keeper is connected again */
 	if (b->state == BUILD_COMMITTING)
 		on_build_layer_recorded(b, NULL, outcome);
 }
@@ -310,7 +307,7 @@ static void build_commit_send(struct build *b)
 	keeper_call(b->cayd->keeper, VERB_IMAGE_COMMIT, &q, -EBADF, on_build_committed, b);
 }
 
-/* Where nobody counts, a layer is as large as what it is over. */
+/* Without a quota its own size is unknown: count its parent's. */
 static void on_build_disk_usage(void *arg, const struct cay_err *outcome, const void *reply, int fd)
 {
 	struct build *b = arg;
@@ -332,7 +329,7 @@ void build_commit(struct build *b)
 	struct verb_box q = { .sandbox = b->sandbox->info.id,
 			      .generation = b->sandbox->life.generation };
 
-	if (b->state == BUILD_COMMITTING) { /* once more */
+	if (b->state == BUILD_COMMITTING) { /* try again */
 		build_commit_send(b);
 		return;
 	}
@@ -355,7 +352,7 @@ static void build_fail_sandbox_ended(struct build *b)
 	build_fail(b, &err);
 }
 
-/* A tenant's, and nobody came back for it. */
+/* A tenant's build without a waiter for BUILD_ALONE_NS. */
 static bool build_is_abandoned(struct build *b)
 {
 	uint64_t now = clk_boot_ns(b->cayd->clk);
@@ -372,7 +369,7 @@ static void on_build_timer(uv_timer_t *t)
 	struct cay_err err = {};
 
 	if (build_is_abandoned(b)) {
-		(void)cay_fail(&err, CAY_E_BUILD, "nobody waits for it any more");
+		(void)cay_fail(&err, CAY_E_BUILD, "no client waits for it any more");
 		build_fail(b, &err);
 		return;
 	}
@@ -391,9 +388,9 @@ static void on_build_timer(uv_timer_t *t)
 		build_fail_sandbox_ended(b);
 }
 
-/* Asking for one */
+/* Requests */
 
-/* A copy in order: the same packages are the same, however they were said. */
+/* A sorted copy: the order of packages does not change the hash. */
 static int field_map_copy_sorted(struct arena *arena, struct field_map *map)
 {
 	struct field_map from = *map;
@@ -418,7 +415,7 @@ static int field_map_copy_sorted(struct arena *arena, struct field_map *map)
 	return 0;
 }
 
-/* Its own copy of all that goes into it, and what that is called. */
+/* Copy the inputs and compute their hash. */
 static int build_set_spec(struct build *b, const struct layer_spec *spec, struct cay_err *err)
 {
 	static const struct json_limits limits = { SPEC_MAX, 8, 100000 };
@@ -435,7 +432,7 @@ static int build_set_spec(struct build *b, const struct layer_spec *spec, struct
 	field_encode(&layer_spec_table, NULL, &s, &w);
 	r = jw_finish(&w);
 	if (r < 0)
-		return cay_fail(err, CAY_E_TOO_LARGE, "that is too much for one layer");
+		return cay_fail(err, CAY_E_TOO_LARGE, "the build is too large for one layer");
 	key_hash((struct slice){ text.data, text.len }, hash);
 	hex_encode(hash, sizeof(hash), b->hash);
 	return field_decode_text(&layer_spec_table, (struct slice){ text.data, text.len }, &limits,
@@ -455,10 +452,10 @@ static int build_start_sandbox(struct build *b, const struct sandbox_create *lik
 	struct idempotency_key key = {};
 	int r;
 
-	/* what is to be a layer is on disk: these are of the memory of the other */
+	/* the build is on disk, so limits of in-memory files do not apply */
 	if (like->storage == STORAGE_MEMORY)
 		spec.limits.has_disk_bytes = spec.limits.has_disk_inodes = false;
-	r = sandbox_create(b->cayd->sandboxes, &build_tenant, &spec, &key, &b->sandbox, err);
+	r = admit_and_create(b->cayd, &build_tenant, &spec, &key, false, &b->sandbox, err);
 	if (r < 0)
 		return r;
 	b->sandbox->holds++;
@@ -496,10 +493,11 @@ static int builds_check_room(struct cayd *c, const struct build_request *order, 
 	unsigned n = order->tenant ? builds_count_live_of(all, order->tenant) : 0;
 
 	if (all->live >= BUILDS_LIVE)
-		return cay_fail(err, CAY_E_OVERLOADED, "%d builds run already", BUILDS_LIVE);
+		return cay_fail(err, CAY_E_OVERLOADED, "%d builds are running already",
+				BUILDS_LIVE);
 	if (!order->by_operator && n >= BUILDS_TENANT)
-		return cay_fail(err, CAY_E_OVERLOADED, "%d builds of this tenant run already",
-				BUILDS_TENANT);
+		return cay_fail(err, CAY_E_OVERLOADED,
+				"%d builds of this tenant are running already", BUILDS_TENANT);
 	return layers_make_room(c, order->tenant, n, all->live, err);
 }
 
@@ -527,13 +525,13 @@ static int build_start(struct build *b, const struct build_request *order, struc
 		all->first = b;
 		all->live++;
 	} else if (b->sandbox) {
-		sandbox_end(b->sandbox, END_KILLED, "its build did not begin");
+		sandbox_end(b->sandbox, END_KILLED, "its build could not start");
 		sandbox_release(b->sandbox);
 	}
 	return r;
 }
 
-/* One that is over is made anew: it failed, or its layer was removed since. */
+/* A finished build is started again: it failed, or its layer has been removed. */
 static struct build *build_find_live(struct cayd *c, const char *hash)
 {
 	struct build *b = c->builds->first;

@@ -2,7 +2,6 @@
 #include "cayd/template/package-layer.h"
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/create.h"
 #include "cayd/image/prune.h"
 #include "cayd/template/build.h"
 #include "ops/package.h"
@@ -16,6 +15,7 @@ struct package_layer_wait {
 	struct cayd *cayd;
 	struct request *rq;
 	struct build *build;
+	void (*again)(struct cayd *c, struct request *rq);
 };
 
 bool package_layer_is_needed(const struct sandbox_create *spec)
@@ -46,16 +46,18 @@ static int package_env_select(struct arena *arena, const struct field_map *from,
 	return 0;
 }
 
-/* The create goes on with the layer as its image. */
+/* Continue the create with the layer as its image. */
 static void package_layer_continue_create(struct cayd *c, struct request *rq,
-					  const struct image *layer)
+					  const struct image *layer,
+					  void (*again)(struct cayd *c, struct request *rq))
 {
 	const struct sandbox_create *asked = rq->body;
 	struct sandbox_create *spec = arena_alloc(&rq->arena, 1, sizeof(*spec));
 
 	if (spec) {
 		*spec = *asked;
-		image_mark_used(c->images, layer->digest); /* until it is its turn */
+		/* so that it is not pruned while the create waits in the queue */
+		image_mark_used(c->images, layer->digest);
 		spec->layered = true;
 		spec->layer =
 			arena_strndup(&rq->arena, layer->info.digest, strlen(layer->info.digest));
@@ -65,19 +67,20 @@ static void package_layer_continue_create(struct cayd *c, struct request *rq,
 		return;
 	}
 	rq->body = spec;
-	op_sandbox_create(c, rq);
+	again(c, rq);
 }
 
 static void on_package_layer_built(void *arg, const struct image *layer, const struct cay_err *err)
 {
 	struct package_layer_wait *l = arg;
 	struct request *rq = l->rq;
+	void (*again)(struct cayd *c, struct request *rq) = l->again;
 	struct cayd *c = l->cayd;
 
 	free(l);
 	rq->events = NULL;
 	if (layer)
-		package_layer_continue_create(c, rq, layer);
+		package_layer_continue_create(c, rq, layer, again);
 	else
 		request_fail(rq, err);
 }
@@ -90,7 +93,8 @@ static void on_package_layer_client_gone(struct request *rq)
 	free(l);
 }
 
-void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec)
+void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
+			   void (*again)(struct cayd *c, struct request *rq))
 {
 	static const struct request_events events = { .gone = on_package_layer_client_gone };
 	const char *below = spec->layer ? spec->layer : spec->image;
@@ -109,7 +113,7 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				     spec->image);
 	} else {
-		*l = (struct package_layer_wait){ c, rq, NULL };
+		*l = (struct package_layer_wait){ c, rq, NULL, again };
 		want.spec.image = image->info.digest;
 		(void)build_start_or_join(c, &want, on_package_layer_built, l, &layer, &l->build,
 					  &err);
@@ -123,23 +127,23 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 	if (err.code == CAY_E_OVERLOADED)
 		(void)request_add_reply_header(rq, "Retry-After", "1");
 	if (layer)
-		package_layer_continue_create(c, rq, layer);
+		package_layer_continue_create(c, rq, layer, again);
 	else
 		request_fail(rq, &err);
 }
 
-/* How many there may be */
+/* Limits */
 
 struct layer_trim {
 	struct cayd *cayd;
-	struct id tenant; /* nothing: of all */
+	struct id tenant; /* none: all layers */
 	size_t keep;
-	uint64_t checked_until_ns; /* those used before were looked at */
-	bool removed_any;          /* one did, and another may have stood on it */
+	uint64_t checked_until_ns; /* layers used before this have been considered */
+	bool removed_any;          /* one was removed, and it may have kept another in use */
 	struct id removing;
 };
 
-/* Used longest ago, and by nothing now. */
+/* The least recently used layer that is not in use. */
 static const struct image *layer_find_oldest_unused(struct cayd *c, const struct id *tenant,
 						    uint64_t behind_ns)
 {
@@ -204,20 +208,19 @@ static void layer_trim_start(struct cayd *c, const struct id *tenant, size_t kee
 	struct layer_trim *t = calloc(1, sizeof(*t));
 
 	if (!t)
-		return; /* who needs the room will be refused */
+		return; /* the build that needs room is refused */
 	*t = (struct layer_trim){ .cayd = c, .tenant = *tenant, .keep = keep };
 	layer_trim_next(t);
 }
 
-/* making: how many of them are on the way */
+/* making: layers being built */
 static int layers_make_room_of(struct cayd *c, const struct id *tenant, size_t making, size_t max,
 			       struct cay_err *err)
 {
 	if (image_count_layers(c->images, tenant) + making < max)
 		return 0;
 	if (!layer_find_oldest_unused(c, tenant, 0))
-		return cay_fail(err, CAY_E_LIMIT, "there are %zu layers already, and all are used",
-				max);
+		return cay_fail(err, CAY_E_LIMIT, "there are %zu layers already, all in use", max);
 	layer_trim_start(c, tenant, making < max ? max - making - 1 : 0);
 	return 0;
 }

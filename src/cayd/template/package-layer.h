@@ -2,23 +2,22 @@
 #ifndef CAY_CAYD_TEMPLATE_PACKAGE_LAYER_H
 #define CAY_CAYD_TEMPLATE_PACKAGE_LAYER_H
 /*
- * layer - a request for a sandbox with packages: they become a layer first
+ * package-layer - packages of a create, built as a layer first
  *
- * The same packages over the same image are the same layer.  Of the request's variables
- * only those of package managers and proxies are its business; with the others every
- * request would have a layer of its own.
+ * The same packages over the same image are the same layer.  Only variables of package managers
+ * and proxies are part of it; with all of them every request would have its own layer.
  */
 #include "cayd/core/cayd.h"
 
-/* Packages that are not in an image yet. */
+/* Whether the request has packages that are not in its image yet. */
 bool package_layer_is_needed(const struct sandbox_create *spec);
-/* Ask for the layer, and once it is there go on with op_sandbox_create(); spec is the request
- * with what its template says. */
-void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec);
-/* Whether there may be one more layer (of a tenant, or nothing) beside those being made: else
- * the one that was used longest ago, and that nothing uses, goes.  CAY_E_LIMIT: there is none. */
+/* Request the layer; `again` is called with the request once the layer exists, or the request
+ * is answered.  spec is the request merged with its template. */
+void package_layer_request(struct cayd *c, struct request *rq, const struct sandbox_create *spec,
+			   void (*again)(struct cayd *c, struct request *rq));
+/* Make room for one more layer (of a tenant, or none), beside those being built, by removing the
+ * least recently used one that is not in use. CAY_E_LIMIT: all are in use. */
 [[nodiscard]] int layers_make_room(struct cayd *c, const struct id *tenant, size_t of_tenant,
 				   size_t in_all, struct cay_err *err);
-/* A tenant is gone. */
 void layers_remove_of_tenant(struct cayd *c, const struct id *tenant);
 #endif

@@ -4,37 +4,37 @@
 #include <stdio.h>
 
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/admit.h"
-#include "cayd/create/create.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/limits.h"
 #include "cayd/template/package-layer.h"
 #include "cayd/template/template.h"
+#include "cayd/tenant/admit.h"
 #include "life/create-queue.h"
 
-/* A client's create comes first, but a pool is not starved by them. */
+/* Creates of clients go first, but only so long. */
 #define STARVED_NS NS_PER_S
-/* After one that could not be made: 100 ms, doubled each time. */
+/* Delay after a failed start: 100 ms, doubled each time. */
 #define AGAIN_NS (UINT64_C(100) * NS_PER_MS)
 #define AGAIN_SHIFT_MAX 8
 
 struct warm_pool {
 	struct warm_pool *next;
 	char template[64];
-	struct sandbox *ready, **ready_tail; /* the oldest first */
+	struct sandbox *ready, **ready_tail; /* oldest first */
 	unsigned n_ready, n_starting;
-	unsigned n_failed; /* one after another */
-	uint64_t retry_ns; /* not before then */
+	unsigned n_failed; /* in a row */
+	uint64_t retry_ns; /* no start before this */
 	uint64_t claimed, failed;
 };
 
 struct warm_pools {
 	struct warm_pool *first;
+	const struct create_queue *clients; /* creates that go first */
 	uv_timer_t refill_timer;
-	size_t next_template; /* of the templates, whose is looked at first */
+	size_t next_template; /* the template to consider first, round robin */
 	unsigned n_starting;
-	uint64_t last_start_ns; /* when one was begun last */
+	uint64_t last_start_ns;
 };
 
 static struct warm_pool *pool_find(const struct cayd *c, const char *template)
@@ -62,7 +62,7 @@ static struct warm_pool *pool_find_or_create(struct cayd *c, const char *templat
 	return s;
 }
 
-/* Whether a warm one can become what this asks for. */
+/* Whether a warm sandbox can satisfy this request. */
 static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandbox_create *spec)
 {
 	const struct image *image = image_find_for_create(sb->cayd->images, spec);
@@ -73,7 +73,7 @@ static bool warm_sandbox_can_become(const struct sandbox *sb, const struct sandb
 
 static bool pool_has_ready(const struct warm_pool *s, const struct sandbox *sb)
 {
-	for (const struct sandbox *at = s->ready; at; at = at->next_warm)
+	for (const struct sandbox *at = s->ready; at; at = at->pool.next)
 		if (at == sb)
 			return true;
 	return false;
@@ -84,18 +84,17 @@ static void pool_remove_ready(struct warm_pool *s, struct sandbox *sb)
 	struct sandbox **at = &s->ready;
 
 	while (*at != sb)
-		at = &(*at)->next_warm;
-	*at = sb->next_warm;
+		at = &(*at)->pool.next;
+	*at = sb->pool.next;
 	if (!*at)
 		s->ready_tail = at;
-	sb->next_warm = NULL;
+	sb->pool.next = NULL;
 	s->n_ready--;
 }
 
-/* It is nobody's of ours any more. */
 static void pool_remove_sandbox(struct sandbox *sb)
 {
-	struct warm_pool *s = sb->warm_pool;
+	struct warm_pool *s = sb->pool.of;
 
 	if (pool_has_ready(s, sb)) {
 		pool_remove_ready(s, sb);
@@ -103,22 +102,22 @@ static void pool_remove_sandbox(struct sandbox *sb)
 		s->n_starting--;
 		sb->cayd->warm_pools->n_starting--;
 	}
-	sb->warm_pool = NULL;
+	sb->pool.of = NULL;
 }
 
 static void pool_add_starting(struct warm_pool *s, struct sandbox *sb)
 {
-	sb->warm_pool = s;
+	sb->pool.of = s;
 	s->n_starting++;
 	sb->cayd->warm_pools->n_starting++;
 }
 
 void pool_adopt_sandbox(struct sandbox *sb)
 {
-	struct warm_pool *s =
-		sb->info.template ? pool_find_or_create(sb->cayd, sb->info.template) : NULL;
+	bool adopt = sb->life.warm && sb->life.state == SB_PENDING && sb->info.template;
+	struct warm_pool *s = adopt ? pool_find_or_create(sb->cayd, sb->info.template) : NULL;
 
-	/* without one it is a box that nobody takes: fsck and a drain still see it */
+	/* without a pool no create gets it; fsck and a drain still find it */
 	if (s)
 		pool_add_starting(s, sb);
 }
@@ -134,9 +133,12 @@ static void pool_count_failure(struct warm_pool *s, const struct sandbox *sb)
 
 void pool_sandbox_changed(struct sandbox *sb)
 {
-	struct warm_pool *s = sb->warm_pool;
-	bool listed = pool_has_ready(s, sb);
+	struct warm_pool *s = sb->pool.of;
+	bool listed;
 
+	if (!s)
+		return;
+	listed = pool_has_ready(s, sb);
 	if (sb->life.state != SB_PENDING || !sb->life.warm) {
 		if (sb->life.failed)
 			pool_count_failure(s, sb);
@@ -148,12 +150,12 @@ void pool_sandbox_changed(struct sandbox *sb)
 		s->n_ready++;
 		s->n_failed = 0;
 		*s->ready_tail = sb;
-		s->ready_tail = &sb->next_warm;
+		s->ready_tail = &sb->pool.next;
 		pools_schedule_refill(sb->cayd);
 	}
 }
 
-/* Alive of a template, warm ones too. */
+/* Live sandboxes of a template, warm ones included. */
 static unsigned template_count_live(const struct cayd *c, const char *template)
 {
 	return sandbox_counts_get(sandboxes_get_counts(c->sandboxes), COUNT_TEMPLATE, NULL,
@@ -165,7 +167,7 @@ static struct sandbox *pool_find_match(const struct warm_pool *s, const struct s
 	struct sandbox *sb = s ? s->ready : NULL;
 
 	while (sb && !warm_sandbox_can_become(sb, spec))
-		sb = sb->next_warm;
+		sb = sb->pool.next;
 	return sb;
 }
 
@@ -182,8 +184,8 @@ int pool_check_max(const struct cayd *c, const struct sandbox_create *spec, stru
 	if (!t || !t->info.has_pool || !t->info.pool.max ||
 	    template_count_live(c, spec->template) < t->info.pool.max)
 		return 0;
-	return cay_fail(err, CAY_E_CAPACITY, "'%s' has %llu sandboxes", spec->template,
-			(unsigned long long)t->info.pool.max);
+	return cay_fail(err, CAY_E_CAPACITY, "template '%s' already has %llu sandboxes",
+			spec->template, (unsigned long long)t->info.pool.max);
 }
 
 int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
@@ -200,12 +202,12 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 		return cay_fail(err, CAY_E_CAPACITY, "no sandbox of '%s' is ready", spec->template);
 	if (!sb)
 		return pool_check_max(c, spec, err);
-	if (admit_check_and_evict(c, tenant, spec, err) < 0)
+	if (admit_check_and_evict(c, tenant, spec, true, err) < 0)
 		return -ENOSR;
 	pool_remove_sandbox(sb);
 	pools_schedule_refill(c);
 	if (sandbox_claim_warm(sb, tenant, spec, key) < 0) {
-		sandbox_end(sb, END_EVICTED, "no memory for who took it");
+		sandbox_end(sb, END_EVICTED, "out of memory during its claim");
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	}
 	s->claimed++;
@@ -213,26 +215,26 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 	return 0;
 }
 
-/* Those that are too many, or not what the template says. */
+/* End warm sandboxes that are surplus, or that the template has outdated. */
 static void pool_retire_surplus(struct warm_pool *s, const struct template *t)
 {
 	struct sandbox *sb = s->ready;
 	uint64_t kept = 0;
 
 	while (sb) {
-		struct sandbox *next = sb->next_warm;
+		struct sandbox *next = sb->pool.next;
 
 		if (t && kept < t->info.pool.min && warm_sandbox_can_become(sb, &t->info.defaults))
 			kept++;
 		else
-			sandbox_end(sb, END_EVICTED, "its template does not want it any more");
+			sandbox_end(sb, END_EVICTED, "its template has changed or needs fewer");
 		sb = next;
 	}
 }
 
 static bool pools_can_start_sandbox(struct cayd *c)
 {
-	const struct create_queue *q = creates_get_queue(c);
+	const struct create_queue *q = c->warm_pools->clients;
 	uint64_t now = clk_boot_ns(c->clk);
 
 	if (c->drain_ns || !keeper_is_up(c->keeper) || c->warm_pools->n_starting ||
@@ -254,7 +256,7 @@ static bool pool_needs_sandbox(const struct cayd *c, const struct template *t,
 	       keeper_runtimes(c->keeper) & 1u << t->info.defaults.runtime;
 }
 
-/* What a template says of every sandbox, without what one of them is given. */
+/* The template's defaults that apply to every sandbox, without those of an owner. */
 static struct sandbox_create template_make_warm_spec(const struct template *t)
 {
 	struct sandbox_create spec = t->info.defaults;
@@ -282,7 +284,8 @@ static void pool_start_sandbox(struct cayd *c, const struct template *t)
 	c->warm_pools->last_start_ns = clk_boot_ns(c->clk);
 	if (sandbox_create_warm(c->sandboxes, &spec, &sb, &err) < 0) {
 		if (!s->n_failed)
-			log_error(&c->log, "a warm sandbox of '%s': %s", s->template, err.msg);
+			log_error(&c->log, "cannot start a warm sandbox of '%s': %s", s->template,
+				  err.msg);
 		s->failed++;
 		s->n_failed += s->n_failed < AGAIN_SHIFT_MAX;
 		s->retry_ns = c->warm_pools->last_start_ns + (AGAIN_NS << s->n_failed);
@@ -329,7 +332,7 @@ void pools_schedule_refill(struct cayd *c)
 	(void)uv_timer_start(&c->warm_pools->refill_timer, on_pool_refill_timer, 0, 0);
 }
 
-void pools_sweep(struct cayd *c)
+void pools_sweep(struct cayd *c, uint64_t)
 {
 	pools_retire_and_refill(c);
 }
@@ -367,11 +370,12 @@ const struct warm_pool *pool_next(const struct cayd *c, const struct warm_pool *
 	return s;
 }
 
-int pools_open(struct cayd *c, struct cay_err *err)
+int pools_open(struct cayd *c, const struct create_queue *clients, struct cay_err *err)
 {
 	c->warm_pools = calloc(1, sizeof(*c->warm_pools));
 	if (!c->warm_pools)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	c->warm_pools->clients = clients;
 	(void)uv_timer_init(&c->loop, &c->warm_pools->refill_timer);
 	c->warm_pools->refill_timer.data = c;
 	return 0;

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * template-build - templates that have something to build
+ * template-build - templates that need a build
  *
- * A new one is in the journal as `building` from the beginning; after a restart that is
- * `failed`.  One that is made anew stays what it was until the new layer is there, and
- * also when there will be none.
+ * A new template is in the journal as `building`; a restart makes that `failed`.  A template
+ * that is replaced stays as it was until the new layer exists, also if the build fails.
  */
 #include "base/str.h"
-#include "cayd/observe/event.h"
 #include "cayd/template/template.h"
 
 #define TEXT_MAX KIB(128)
 #define LOG_PIECE KIB(32)
 #define AGAIN_MS 50
-#define TRIES 200 /* 10 s: the journal is slow, or somebody changes it */
+#define TRIES 200 /* 10 s: the journal is slow, or another change is under way */
 
 struct template_build {
 	struct cayd *cayd;
-	struct template *row; /* what it is to be */
-	const char *error;    /* why not */
+	struct template *row; /* the new version */
+	const char *error;
 	uv_timer_t *retry_timer;
 	unsigned tries;
 };
@@ -38,7 +36,7 @@ static void template_build_free(struct template_build *m)
 	free(m);
 }
 
-/* What the row is from now on.  The old one stays when there is one. */
+/* The row after the build; if that failed, a previous version stays. */
 static struct template_info template_build_result(const struct template_build *m,
 						  const struct template *now)
 {
@@ -62,7 +60,7 @@ static void on_template_build_timer(uv_timer_t *t)
 	struct cay_err err = {};
 	struct template_info want;
 
-	if (!now || now->deleting) { /* deleted meanwhile: the layer is there for the next */
+	if (!now || now->deleting) { /* deleted meanwhile; the layer stays for the next create */
 		template_build_free(m);
 		return;
 	}
@@ -72,7 +70,7 @@ static void on_template_build_timer(uv_timer_t *t)
 		return;
 	}
 	if (err.code) {
-		log_error(&m->cayd->log, "a template that was built: %s", err.msg);
+		log_error(&m->cayd->log, "cannot save a template that was built: %s", err.msg);
 		now->building_hash[0] = 0;
 	}
 	template_build_free(m);
@@ -123,7 +121,7 @@ static struct template_build *template_build_create(struct cayd *c,
 	return m;
 }
 
-/* It is there already, or it is being made: the answer says which. */
+/* The layer exists, or it is being built: the reply says which. */
 static void template_build_save_and_reply(struct cayd *c, struct request *rq,
 					  struct template_build *m, struct build *b,
 					  const struct image *layer, struct cay_err *err)
@@ -150,10 +148,10 @@ static void template_build_save_and_reply(struct cayd *c, struct request *rq,
 	want->id = t->info.id;
 	rq->target = t->info.id;
 	memcpy(t->building_hash, want->build, BUILD_HASH_LEN + 1);
-	if (now) /* until the journal has the other */
+	if (now) /* until the journal has the new version */
 		memcpy(now->building_hash, want->build, BUILD_HASH_LEN + 1);
 	if (now && now->info.state == TEMPLATE_READY) {
-		event_send_template(c, template_describe(now, &shown), TEMPLATE_BEGUN);
+		c->hooks->template_changed(c, template_describe(now, &shown), TEMPLATE_BEGUN);
 		request_reply_json(rq, &template_info_table, &shown);
 	}
 }
@@ -168,7 +166,7 @@ void template_build_start(struct cayd *c, struct request *rq, const struct layer
 	struct template_build *m = NULL;
 	struct build *b = NULL;
 
-	want.id = (struct id){ .noun = ID_TEMPLATE }; /* until it has its own */
+	want.id = (struct id){ .noun = ID_TEMPLATE }; /* until the row has an id */
 	if (template_check_defaults(c, &q->defaults, &err) >= 0)
 		m = template_build_create(c, &want, &err);
 	if (!m) {
@@ -196,7 +194,7 @@ const struct template_info *template_describe(const struct template *t, struct t
 	return ret;
 }
 
-/* Where a piece may end: a letter that is not whole yet waits for the next. */
+/* The end of a piece: an incomplete UTF-8 sequence waits for the next. */
 static size_t utf8_complete_len(struct slice s)
 {
 	for (size_t k = 0; k < 4 && k < s.n; k++)
@@ -205,7 +203,7 @@ static size_t utf8_complete_len(struct slice s)
 	return s.n;
 }
 
-/* Bytes of a build are a stranger's: what is not text is '?'. */
+/* Output of a build is untrusted: replace what is not text by '?'. */
 static char *build_log_sanitize(struct arena *arena, struct slice s)
 {
 	char *text = arena_strndup(arena, s.p, s.n);

@@ -3,13 +3,12 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/create/services-check.h"
 #include "cayd/image/image.h"
-#include "cayd/observe/event.h"
+#include "cayd/sandbox/services-check.h"
 #include "cayd/template/pool.h"
 
 #define TEXT_MAX KIB(128)
-/* As many as the journal takes (src/lib/ops/schemas.def). */
+/* Limits of the schema (src/lib/ops/schemas.def). */
 #define LABELS_MAX 64
 #define ENV_MAX 256
 #define POOL_MAX KIB(512)
@@ -104,7 +103,7 @@ const struct template *template_at(const struct cayd *c, size_t at)
 	return at < all->n && template_is_visible(all->rows[at]) ? all->rows[at] : NULL;
 }
 
-/* As clients see it: with what there is of its pool. */
+/* Its public form, with counts of its pool. */
 static struct template_info template_describe_with_pool(const struct cayd *c,
 							const struct template *t)
 {
@@ -130,7 +129,7 @@ static void template_remove_slot(struct templates *all, struct template **at)
 	memmove(at, at + 1, (size_t)(&all->rows[--all->n] - at) * sizeof(all->rows[0]));
 }
 
-/* A row of its own from the text that the journal has, or will have. */
+/* A row from its text in the journal. */
 struct template *template_parse(struct slice text, struct cay_err *err)
 {
 	struct template *t = calloc(1, sizeof(*t));
@@ -146,7 +145,7 @@ struct template *template_parse(struct slice text, struct cay_err *err)
 		template_free(t);
 		return NULL;
 	}
-	t->info.defaults.layer = t->info.layer; /* for who makes one without a request */
+	t->info.defaults.layer = t->info.layer; /* for a caller without a request */
 	return t;
 }
 
@@ -160,18 +159,18 @@ int template_restore(struct cayd *c, const struct db_entry *e, struct cay_err *e
 	if (!id_eq(&t->info.id, &e->id) || template_find_slot_by_name(all, t->info.name) ||
 	    all->n == TEMPLATES_MAX) {
 		template_free(t);
-		return cay_fail(err, CAY_E_INVALID, "a template of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid template");
 	}
 	if (t->info.state == TEMPLATE_BUILDING) {
 		t->info.state = TEMPLATE_FAILED;
-		t->info.error = "a restart cut the build off: make the template again";
+		t->info.error = "a restart interrupted the build; create the template again";
 	}
 	t->saved = true;
 	all->rows[all->n++] = t;
 	return 0;
 }
 
-/* Who says one of two things has said the other, too. */
+/* A request that sets one of two exclusive members drops the template's other one. */
 static void template_drop_overridden(const struct sandbox_create *asked, struct sandbox_create *ret)
 {
 	if (asked->image_entrypoint && !asked->has_entrypoint) {
@@ -199,7 +198,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 				      asked->image);
 	if (asked->template && asked->image)
 		return cay_fail_field(err, CAY_E_INVALID, "image",
-				      "'image' is the template's to say: give one of the two");
+				      "give either 'template' or 'image'");
 	if (asked->template) {
 		t = template_find_by_name(c, asked->template);
 		if (!t)
@@ -210,7 +209,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 					      "the template '%s' is being built", asked->template);
 		if (t->info.state == TEMPLATE_FAILED)
 			return cay_fail_field(err, CAY_E_BUILD, "template",
-					      "the template '%s' was not built: %.150s",
+					      "the build of template '%s' failed: %.150s",
 					      asked->template, t->info.error ? t->info.error : "");
 		if (!ret->layered)
 			ret->layer = t->info.layer;
@@ -222,13 +221,13 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		return cay_fail_field(err, CAY_E_INVALID, "image", "'image' is missing");
 	if (ret->labels.n > LABELS_MAX || ret->env.n > ENV_MAX)
 		return cay_fail_field(err, CAY_E_INVALID, ret->env.n > ENV_MAX ? "env" : "labels",
-				      "with the template's there are more than %d",
+				      "more than %d together with the template's",
 				      ret->env.n > ENV_MAX ? ENV_MAX : LABELS_MAX);
-	ret->limits.given = 0; /* from now on all of them are said */
+	ret->limits.given = 0; /* all of them are set from now on */
 	return 0;
 }
 
-/* What only one sandbox can have is no default. */
+/* Members that only one sandbox can have are no defaults. */
 int template_check_defaults(const struct cayd *c, const struct sandbox_create *d,
 			    struct cay_err *err)
 {
@@ -237,14 +236,14 @@ int template_check_defaults(const struct cayd *c, const struct sandbox_create *d
 	if (d->name || d->template)
 		return cay_fail_field(err, CAY_E_INVALID,
 				      d->name ? "defaults.name" : "defaults.template",
-				      "a template cannot say this for every sandbox");
+				      "a template cannot set this for every sandbox");
 	if (!image_find(c->images, d->image))
 		return cay_fail_field(err, CAY_E_NOT_FOUND, "defaults.image",
 				      "there is no image '%s'", d->image);
 	return services_check(&d->services, "defaults.services", err);
 }
 
-/* While something is built nobody else changes it. */
+/* No other change is possible during a build. */
 static enum template_change template_change_kind(const struct template *was,
 						 const struct template_info *now)
 {
@@ -265,27 +264,27 @@ static void on_template_saved(struct deferred_reply *l, const struct cay_err *ou
 		template_free(*at);
 		*at = next;
 	} else if (outcome->code && !(*at)->next_version) {
-		/* a write that failed may still be there */
+		/* a failed write may have reached the disk */
 		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
 		template_remove_slot(all, at);
 		at = NULL;
 	} else if (outcome->code) {
 		template_free(cay_take((*at)->next_version));
-		if (!l->rq) /* what was built for it is not its own */
+		if (!l->rq) /* the result of its build is lost */
 			(*at)->building_hash[0] = 0;
 	}
 	if (at)
 		(*at)->saved = true;
 	pools_schedule_refill(l->cayd);
 	if (!outcome->code)
-		event_send_template(l->cayd, &(*at)->info, change);
+		l->cayd->hooks->template_changed(l->cayd, &(*at)->info, change);
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
 		template_reply(l->cayd, l->rq, *at);
 }
 
-/* Where it will be: in place of the one of its name, or behind the others. */
+/* Insert it in place of the template of its name, or last. */
 static int template_insert(struct templates *all, struct template *t, struct cay_err *err)
 {
 	struct template **at = template_find_slot_by_name(all, t->info.name);
@@ -320,7 +319,7 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 	if (old)
 		info.id = (*old)->info.id;
 	else if (id_generate(ID_TEMPLATE, 0, 0, &info.id) < 0)
-		(void)cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		(void)cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&template_info_table, NULL, &info, &w);
 	if (jw_finish(&w) < 0)
 		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
@@ -334,7 +333,7 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 	return t;
 }
 
-/* Somebody waits for it, or a build is over and nobody does. */
+/* For a request, or (NULL) for a finished build. */
 static struct deferred_reply *template_deferred_reply(struct cayd *c, struct request *rq,
 						      const struct id *id)
 {
@@ -402,7 +401,7 @@ void op_template_create(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (old && old->building_hash[0]) {
-		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
+		request_refuse(rq, CAY_E_CONFLICT, "the template is being built");
 		return;
 	}
 	if (layer_spec_has_steps(&spec)) {
@@ -462,7 +461,7 @@ void op_template_pool(struct cayd *c, struct request *rq)
 	if (!t)
 		return;
 	if (t->building_hash[0]) {
-		request_refuse(rq, CAY_E_CONFLICT, "it is being built");
+		request_refuse(rq, CAY_E_CONFLICT, "the template is being built");
 		return;
 	}
 	info = t->info;
@@ -483,7 +482,7 @@ static void on_template_deleted(struct deferred_reply *l, const struct cay_err *
 	if (outcome->code) {
 		(*at)->deleting = false;
 	} else {
-		event_send_template(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
+		l->cayd->hooks->template_changed(l->cayd, &(*at)->info, TEMPLATE_REMOVED);
 		template_remove_slot(l->cayd->templates, at);
 	}
 	pools_schedule_refill(l->cayd);
@@ -497,7 +496,7 @@ void op_template_delete(struct cayd *c, struct request *rq)
 	if (!t)
 		return;
 	if (t->next_version) {
-		request_refuse(rq, CAY_E_CONFLICT, "it is being changed");
+		request_refuse(rq, CAY_E_CONFLICT, "the template is being changed");
 		return;
 	}
 	l = deferred_reply_create(c, rq, &t->info.id, on_template_deleted);

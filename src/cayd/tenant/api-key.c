@@ -5,18 +5,16 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/edge/edge-push.h"
-#include "cayd/observe/event.h"
 #include "cayd/tenant/tenant.h"
 #include "text/hex.h"
 
 #define NAME_MAX_LEN 63
 #define TEXT_MAX KIB(2)
-/* How exact last_used_at is in the journal. */
+/* Resolution of last_used_at in the journal. */
 #define USED_NS (UINT64_C(60) * NS_PER_S)
 
 struct key_row {
-	struct key_info info; /* its texts are those below */
+	struct key_info info; /* its texts are the members below */
 	char name[NAME_MAX_LEN + 1], prefix[KEY_PREFIX_LEN + 1];
 	uint8_t hash[KEY_HASH_LEN];
 	uint8_t old_hash[KEY_HASH_LEN]; /* while info.old_until_ns is not 0 */
@@ -60,7 +58,7 @@ bool keys_is_empty(const struct cayd *c)
 	return !c->keys->n;
 }
 
-/* NULL also for texts that no schema lets through. */
+/* NULL also for texts that no schema accepts. */
 static struct key_row *key_row_add(struct api_keys *all, const struct key_info *info)
 {
 	size_t name = strlen(info->name), prefix = strlen(info->prefix);
@@ -87,13 +85,13 @@ static void key_row_remove_at(struct api_keys *all, size_t i)
 
 static void key_remove(struct cayd *c, const struct id *id)
 {
-	struct id gone = *id; /* which may be the row's own */
+	struct id gone = *id; /* id may point into the row */
 
 	for (size_t i = 0; i < c->keys->n; i++)
 		if (id_eq(&c->keys->rows[i]->info.id, &gone)) {
 			db_entry_delete(c->db, &gone, NULL, NULL);
 			key_row_remove_at(c->keys, i);
-			edge_push_key(c, &gone);
+			c->hooks->key_changed(c, &gone);
 			return;
 		}
 }
@@ -122,10 +120,10 @@ int key_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err)
 	    hex_decode(in.hash, strlen(in.hash), hash, sizeof(hash)) < 0 ||
 	    (in.old_hash && hex_decode(in.old_hash, strlen(in.old_hash), old, sizeof(old)) < 0) ||
 	    (in.key.old_until_ns && !in.old_hash))
-		return cay_fail(err, CAY_E_INVALID, "a key of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid key");
 	row = key_row_add(c->keys, &in.key);
 	if (!row)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a key");
+		return cay_fail(err, CAY_E_NO_MEMORY, "cannot add a key");
 	memcpy(row->hash, hash, sizeof(hash));
 	memcpy(row->old_hash, old, sizeof(old));
 	row->saved = true;
@@ -148,11 +146,12 @@ static void key_save(struct cayd *c, const struct key_row *r, db_fn *fn, void *a
 	if (jw_finish(&w) >= 0)
 		entry.text = (struct slice){ text.data, text.len };
 	else
-		entry.id = (struct id){}; /* which the journal refuses */
+		entry.id =
+			(struct id){}; /* the journal refuses the empty id, which is the outcome */
 	db_entry_put(c->db, &entry, fn, arg);
 }
 
-/* Making */
+/* Create */
 
 int key_generate(const struct cayd *c, char *ret, struct cay_err *err)
 {
@@ -161,7 +160,7 @@ int key_generate(const struct cayd *c, char *ret, struct cay_err *err)
 
 	do {
 		if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
-			return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+			return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 		key_prefix_format(chance, prefix);
 	} while (key_find_by_prefix(c->keys, prefix));
 	key_format(prefix, chance + KEY_PREFIX_BYTES, ret);
@@ -169,7 +168,7 @@ int key_generate(const struct cayd *c, char *ret, struct cay_err *err)
 	return 0;
 }
 
-/* The oldest that is good for nothing makes room. */
+/* Remove the oldest revoked or expired keys if the table is full. */
 static void keys_evict_unusable(struct cayd *c)
 {
 	uint64_t now = clk_wall_ns(c->clk);
@@ -192,14 +191,14 @@ int key_add(struct cayd *c, const struct key_create *spec, struct slice text, st
 	struct key_row *r;
 
 	if (key_parse(text, prefix) < 0 || key_find_by_prefix(c->keys, prefix))
-		return cay_fail(err, CAY_E_INVALID, "this is not a key, or not a new one");
+		return cay_fail(err, CAY_E_INVALID, "not a valid key, or it exists already");
 	if (id_generate(ID_KEY, 0, 0, &info.id) < 0)
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	if (spec->has_ttl)
 		info.expires_ns = info.created_ns + spec->ttl_ms * NS_PER_MS;
 	keys_evict_unusable(c);
 	if (c->keys->n == KEYS_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "there are %d good keys already", KEYS_MAX);
+		return cay_fail(err, CAY_E_LIMIT, "there are %d valid keys already", KEYS_MAX);
 	r = key_row_add(c->keys, &info);
 	if (!r)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
@@ -222,10 +221,10 @@ void key_add_finish(struct cayd *c, const struct id *id, const struct cay_err *o
 	struct key_row *r = key_find(c->keys, id);
 
 	if (r && outcome->code)
-		key_remove(c, id); /* a write that failed may still be there */
+		key_remove(c, id); /* a failed write may have reached the disk */
 	else if (r) {
 		r->saved = true;
-		edge_push_key(c, id);
+		c->hooks->key_changed(c, id);
 	}
 }
 
@@ -279,7 +278,7 @@ void op_key_list(struct cayd *c, struct request *rq)
 	request_reply_json(rq, &key_list_table, &list);
 }
 
-/* The one in the path; NULL when the request was told that there is none. */
+/* The key in the path; NULL if the request was answered. */
 static struct key_row *key_find_of_request(struct cayd *c, struct request *rq)
 {
 	struct key_row *r = key_find(c->keys, &rq->match.params[0]);
@@ -305,7 +304,7 @@ static void on_key_revoked(struct deferred_reply *l, const struct cay_err *outco
 		request_reply_json(l->rq, &key_info_table, &r->info);
 }
 
-/* At once, whatever the disk says: who hears of a failure asks again. */
+/* Takes effect at once, even if the journal cannot write it; then the client has to repeat it. */
 void op_key_revoke(struct cayd *c, struct request *rq)
 {
 	struct key_row *r = key_find_of_request(c, rq);
@@ -316,8 +315,8 @@ void op_key_revoke(struct cayd *c, struct request *rq)
 		return;
 	r->info.revoked = true;
 	r->info.old_until_ns = 0;
-	edge_push_key(c, &r->info.id);
-	events_drop_unauthorized(c);
+	c->hooks->key_changed(c, &r->info.id);
+	c->hooks->access_revoked(c);
 	key_save(c, r, deferred_reply_finish, l);
 }
 
@@ -328,17 +327,17 @@ static void on_key_rotated(struct deferred_reply *l, const struct cay_err *outco
 
 	if (!err.code && !r)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
-	if (r && l->secret[0]) /* else it never began */
+	if (r && l->secret[0]) /* else this rotation never began */
 		r->rotating = false;
 	if (err.code && r && key_matches_hash(slice_of(l->secret), r->hash)) {
-		/* nobody has the new one: the old one goes on */
+		/* no client got the new secret: the old one stays valid */
 		memcpy(r->hash, r->old_hash, sizeof(r->hash));
 		memcpy(r->old_hash, l->hash, sizeof(r->old_hash));
 		r->info.old_until_ns = l->old_until_ns;
 		key_save(l->cayd, r, NULL, NULL);
 	}
 	if (r)
-		edge_push_key(l->cayd, &l->id);
+		l->cayd->hooks->key_changed(l->cayd, &l->id);
 	if (!err.code && r)
 		key_reply_with_secret(l, r);
 	else if (l->rq)
@@ -350,7 +349,7 @@ static int key_secret_generate(const struct key_row *r, char *ret, struct cay_er
 	uint8_t chance[KEY_SECRET_BYTES];
 
 	if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	key_format(r->prefix, chance, ret);
 	explicit_bzero(chance, sizeof(chance));
 	return 0;
@@ -370,7 +369,7 @@ void op_key_rotate(struct cayd *c, struct request *rq)
 	if (!key_is_usable(r, now))
 		(void)cay_fail(&err, CAY_E_CONFLICT, "the key was revoked or has expired");
 	else if (r->rotating)
-		(void)cay_fail(&err, CAY_E_CONFLICT, "it is being rotated");
+		(void)cay_fail(&err, CAY_E_CONFLICT, "the key is being rotated");
 	if (err.code || key_secret_generate(r, l->secret, &err) < 0) {
 		l->secret[0] = 0;
 		deferred_reply_finish(l, &err);
@@ -385,7 +384,7 @@ void op_key_rotate(struct cayd *c, struct request *rq)
 	key_save(c, r, deferred_reply_finish, l);
 }
 
-/* Using */
+/* Use */
 
 unsigned keys_count_usable(const struct cayd *c, const struct id *tenant)
 {
@@ -395,7 +394,7 @@ unsigned keys_count_usable(const struct cayd *c, const struct id *tenant)
 	for (size_t i = 0; i < c->keys->n; i++) {
 		const struct key_row *r = c->keys->rows[i];
 
-		/* one on its way counts, too */
+		/* a key that is being saved counts */
 		n += id_eq(&r->info.tenant, tenant) && (!r->saved || key_is_usable(r, now));
 	}
 	return n;
@@ -416,6 +415,11 @@ bool key_allows_actor(const struct cayd *c, const struct actor *a)
 	       a->scope <= key_row_scope(r);
 }
 
+bool actor_is_still_valid(const struct cayd *c, const struct actor *a)
+{
+	return a->scope == SCOPE_PUBLIC || (tenant_exists(c, &a->tenant) && key_allows_actor(c, a));
+}
+
 bool key_find_owner(const struct cayd *c, const struct id *id, struct id *ret)
 {
 	const struct key_row *r = key_find(c->keys, id);
@@ -429,13 +433,13 @@ bool key_secret_matches(const struct cayd *c, const struct id *id, struct slice 
 {
 	const struct key_row *r = key_find(c->keys, id);
 
-	/* one that is being rotated has its old secret until nobody can lose the new one */
+	/* during a rotation the old secret is valid until the new one is durable */
 	return r && (key_matches_hash(text, r->hash) ||
 		     ((r->rotating || r->info.old_until_ns > clk_wall_ns(c->clk)) &&
 		      key_matches_hash(text, r->old_hash)));
 }
 
-/* Not later than either, in ms; 0 is never. */
+/* The earlier of two times, in ms; 0 means never. */
 static uint64_t key_earlier_expiry_ms(uint64_t a_ns, uint64_t b_ns)
 {
 	uint64_t ns = !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;

@@ -7,7 +7,7 @@
 
 #define FILE_NAME "operator.key"
 
-/* One that an earlier start wrote and did not enter. */
+/* A key that an earlier start wrote to the file but did not add to the journal. */
 static bool operator_key_file_read(const struct cayd *c, char ret[static KEY_TEXT_LEN + 1])
 {
 	auto_buf text = BUF_INIT(KEY_TEXT_LEN + 1);
@@ -40,7 +40,8 @@ static void on_operator_key_saved(void *arg, const struct cay_err *outcome)
 	struct cayd *c = arg;
 
 	if (outcome->code)
-		log_error(&c->log, "the operator's key is only in its file: %s", outcome->msg);
+		log_error(&c->log, "the operator's key is in its file but not in the journal: %s",
+			  outcome->msg);
 }
 
 int operator_key_ensure(struct cayd *c, struct cay_err *err)

@@ -2,9 +2,7 @@
 #include "cayd/tenant/revoke.h"
 
 #include "auth/preview.h"
-#include "cayd/edge/edge-push.h"
 #include "cayd/tenant/token.h"
-#include "text/hex.h"
 
 void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, void *arg)
 {
@@ -18,49 +16,6 @@ void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, voi
 		memcpy(p.secret, sb->revoked[i].nonce, sizeof(sb->revoked[i].nonce));
 		fn(arg, &p);
 	}
-}
-
-/* The journal */
-
-static int revoked_allocate(struct sandbox *sb)
-{
-	if (!sb->revoked)
-		sb->revoked = calloc(REVOKED_MAX, sizeof(*sb->revoked));
-	return sb->revoked ? 0 : -ENOMEM;
-}
-
-int revoked_restore(struct sandbox *sb, const struct field_list *from)
-{
-	const struct revoked *rows = from->v;
-
-	if (!from->n)
-		return 0;
-	if (from->n > REVOKED_MAX || revoked_allocate(sb) < 0)
-		return -ENOMEM;
-	for (size_t i = 0; i < from->n; i++) {
-		struct revoked_token *to = &sb->revoked[i];
-
-		to->until_s = rows[i].until_s;
-		if (hex_decode(rows[i].nonce, strlen(rows[i].nonce), to->nonce, sizeof(to->nonce)) <
-		    0)
-			return -EINVAL;
-	}
-	return 0;
-}
-
-size_t revoked_list_rows(const struct sandbox *sb, struct revoked rows[static REVOKED_MAX],
-			 char names[static REVOKED_MAX][17])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; sb->revoked && i < REVOKED_MAX; i++) {
-		if (!sb->revoked[i].until_s)
-			continue;
-		hex_encode(sb->revoked[i].nonce, sizeof(sb->revoked[i].nonce), names[n]);
-		rows[n] = (struct revoked){ names[n], sb->revoked[i].until_s };
-		n++;
-	}
-	return n;
 }
 
 /* The operation */
@@ -79,7 +34,7 @@ static void revoke_text_truncate(struct slice *s, size_t n)
 	s->n = s->n < n ? s->n : n;
 }
 
-/* What was handed out, by its signature: nobody makes us remember what is none. */
+/* Accept only tokens with a valid signature: a caller cannot fill the slots with invented ones. */
 static int revoke_token_parse(struct slice text, const struct token_keys *keys, uint64_t now_s,
 			      struct token *ret, struct cay_err *err)
 {
@@ -90,7 +45,7 @@ static int revoke_token_parse(struct slice text, const struct token_keys *keys, 
 	if (revoke_text_find(text, "&token=" TOKEN_PREFIX, &token)) {
 		text.n -= token.n;
 		if (!revoke_text_find(text, "/v1/", &target))
-			return cay_fail(err, CAY_E_INVALID, "a link has a path of ours");
+			return cay_fail(err, CAY_E_INVALID, "the link has no path of this API");
 		token.p += sizeof("&token=") - 1;
 		token.n -= sizeof("&token=") - 1;
 		return token_check_link_target(token, target, keys, now_s, 0, ret, err);
@@ -111,7 +66,7 @@ static int revoked_add(struct sandbox *sb, const struct token *t, uint64_t now_s
 	struct revoked_token *to = NULL;
 
 	if (revoked_allocate(sb) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for what is taken back");
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	for (size_t i = 0; i < REVOKED_MAX; i++) {
 		struct revoked_token *at = &sb->revoked[i];
 
@@ -122,8 +77,8 @@ static int revoked_add(struct sandbox *sb, const struct token *t, uint64_t now_s
 	}
 	if (!to)
 		return cay_fail(err, CAY_E_LIMIT,
-				"%d of this sandbox are taken back and not over yet; without "
-				"'link' all of them are",
+				"%d tokens of this sandbox are revoked and not expired; without "
+				"'link' all of them are revoked",
 				REVOKED_MAX);
 	memcpy(to->nonce, t->nonce, sizeof(to->nonce));
 	to->until_s = t->not_after;
@@ -144,14 +99,14 @@ static int revoke_one_token(struct cayd *c, struct sandbox *sb, const char *link
 	explicit_bzero(&keys, sizeof(keys));
 	if (r < 0 || !id_eq(&t.sandbox, &sb->info.id))
 		return cay_fail_field(err, CAY_E_INVALID, "link",
-				      "it is not good for this sandbox, or not any more");
+				      "not a valid token of this sandbox");
 	return t.epoch < sb->epoch ? 0 : revoked_add(sb, &t, now_s, err);
 }
 
 static int revoke_all_tokens(struct sandbox *sb, struct cay_err *err)
 {
 	if (sb->epoch == UINT32_MAX)
-		return cay_fail(err, CAY_E_LIMIT, "they were taken back too often");
+		return cay_fail(err, CAY_E_LIMIT, "tokens of this sandbox were revoked too often");
 	sb->epoch++;
 	if (sb->revoked)
 		memset(sb->revoked, 0, REVOKED_MAX * sizeof(*sb->revoked));
@@ -168,7 +123,7 @@ void op_sandbox_revoke(struct cayd *c, struct request *rq)
 	if (!sb || life_is_finished(&sb->life))
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (rq->actor.one_sandbox)
-		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token takes nothing back");
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token cannot revoke tokens");
 	else if (q->link)
 		(void)revoke_one_token(c, sb, q->link, &err);
 	else
@@ -177,7 +132,7 @@ void op_sandbox_revoke(struct cayd *c, struct request *rq)
 		request_fail(rq, &err);
 		return;
 	}
-	edge_push_sandbox(sb); /* edges refuse it before anybody is told so */
+	sandbox_notify_observers(sb, SANDBOX_REVOKED);
 	sandbox_save(sb, true);
 	sandbox_reply_when(sb, rq, WAIT_SAVED);
 }

@@ -3,17 +3,14 @@
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/observe/event.h"
 #include "cayd/sandbox/sandbox.h"
-#include "cayd/template/package-layer.h"
 #include "cayd/tenant/api-key.h"
-#include "cayd/upload/upload.h"
 
 #define NAME_MAX_LEN 63
 #define TEXT_MAX KIB(1)
 
 struct tenant_row {
-	struct tenant_info info; /* its name is the one below */
+	struct tenant_info info; /* its name is the member below */
 	char name[NAME_MAX_LEN + 1];
 	bool saved, deleting;
 };
@@ -40,12 +37,17 @@ static bool tenant_is_active(const struct tenant_row *r)
 	return r && r->saved && !r->deleting;
 }
 
+bool tenant_is_for_builds(const struct id *tenant)
+{
+	return id_eq(tenant, &build_tenant);
+}
+
 bool tenant_exists(const struct cayd *c, const struct id *id)
 {
 	return tenant_is_active(tenant_find(c->tenants, id));
 }
 
-/* NULL also for a name that no schema lets through. */
+/* NULL also for a name that no schema accepts. */
 static struct tenant_row *tenant_row_add(struct tenants *all, const struct tenant_info *info)
 {
 	size_t name = strlen(info->name);
@@ -96,10 +98,10 @@ int tenant_restore(struct cayd *c, const struct db_entry *e, struct cay_err *err
 	if (e2 < 0)
 		return e2;
 	if (!id_eq(&info.id, &e->id) || tenant_find(c->tenants, &e->id))
-		return cay_fail(err, CAY_E_INVALID, "a tenant of the journal makes no sense");
+		return cay_fail(err, CAY_E_INVALID, "the journal has an invalid tenant");
 	r = tenant_row_add(c->tenants, &info);
 	if (!r)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no room for a tenant");
+		return cay_fail(err, CAY_E_NO_MEMORY, "cannot add a tenant");
 	r->saved = true;
 	return 0;
 }
@@ -109,7 +111,7 @@ static void on_tenant_created(struct deferred_reply *l, const struct cay_err *ou
 	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
 
 	if (outcome->code) {
-		/* a write that failed may still be there */
+		/* a failed write may have reached the disk */
 		db_entry_delete(l->cayd->db, &l->id, NULL, NULL);
 		tenant_row_remove(l->cayd->tenants, &l->id);
 		if (l->rq)
@@ -144,7 +146,7 @@ void op_tenant_create(struct cayd *c, struct request *rq)
 
 	if (tenant_check_create(c->tenants, q->name, &err) >= 0 &&
 	    id_generate(ID_TENANT, 0, 0, &info.id) < 0)
-		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&tenant_info_table, NULL, &info, &w);
 	if (!err.code && (jw_finish(&w) < 0 || !tenant_row_add(c->tenants, &info)))
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
@@ -179,14 +181,6 @@ void op_tenant_list(struct cayd *c, struct request *rq)
 	request_reply_json(rq, &tenant_list_table, &list);
 }
 
-static void on_tenant_uploads_removed(void *arg, const struct cay_err *outcome)
-{
-	struct cayd *c = arg;
-
-	if (outcome->code) /* the next start does it */
-		log_warn(&c->log, "uploads of a tenant that is gone are left: %s", outcome->msg);
-}
-
 static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *outcome)
 {
 	struct tenant_row *r = tenant_find(l->cayd->tenants, &l->id);
@@ -199,17 +193,15 @@ static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *ou
 		r->deleting = false;
 	else
 		tenant_row_remove(l->cayd->tenants, &l->id);
-	if (!outcome->code) {
-		layers_remove_of_tenant(l->cayd, &l->id);
-		uploads_remove_group(l->cayd, &l->id, NULL, on_tenant_uploads_removed, l->cayd);
-	}
+	if (!outcome->code)
+		l->cayd->hooks->tenant_deleted(l->cayd, &l->id);
 	if (l->rq && outcome->code)
 		request_fail(l->rq, outcome);
 	else if (l->rq)
 		request_reply_json(l->rq, &tenant_info_table, &info);
 }
 
-/* What it has keeps it. */
+/* A tenant with sandboxes or keys stays. */
 static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 			       struct cay_err *err)
 {
@@ -218,12 +210,13 @@ static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 	if (!tenant_is_active(r))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
 	if (id_eq(&r->info.id, &default_tenant))
-		return cay_fail(err, CAY_E_CONFLICT, "the default tenant stays");
+		return cay_fail(err, CAY_E_CONFLICT, "the default tenant cannot be deleted");
 	boxes = sandboxes_count_live_of(c->sandboxes, &r->info.id);
 	keys = keys_count_usable(c, &r->info.id);
 	if (boxes || keys)
-		return cay_fail(err, CAY_E_CONFLICT, "it has %u live sandboxes and %u good keys",
-				boxes, keys);
+		return cay_fail(err, CAY_E_CONFLICT,
+				"the tenant still has %u sandbox%s and %u active key%s", boxes,
+				boxes == 1 ? "" : "es", keys, keys == 1 ? "" : "s");
 	return 0;
 }
 
@@ -240,8 +233,8 @@ void op_tenant_delete(struct cayd *c, struct request *rq)
 	l = deferred_reply_create(c, rq, &r->info.id, on_tenant_deleted);
 	if (!l)
 		return;
-	r->deleting = true; /* nothing is made in it from now on */
+	r->deleting = true; /* no sandbox and no key can be created in it from now on */
 	keys_remove_of_tenant(c, &r->info.id);
-	events_drop_unauthorized(c);
+	c->hooks->access_revoked(c);
 	db_entry_delete(c->db, &r->info.id, deferred_reply_finish, l);
 }

@@ -4,7 +4,6 @@
 #include <sys/random.h>
 
 #include "base/path.h"
-#include "cayd/edge/edge-push.h"
 #include "cayd/sandbox/sandbox.h"
 #include "text/hex.h"
 #include "text/percent.h"
@@ -12,9 +11,9 @@
 #define FILE_NAME "token.key"
 #define HEX_LEN 64
 #define FILE_MAX 256
-#define NUMBERS 254 /* an even number: one and the next are never in one place (edge-push.h) */
+#define NUMBERS 254 /* even: two consecutive numbers never share a slot of an edge */
 #define LINK_MAX KIB(16)
-#define AGAIN_S 600 /* when the file could not be written */
+#define AGAIN_S 600 /* delay after a failed write */
 
 struct token_signer {
 	struct signing_key {
@@ -22,7 +21,7 @@ struct token_signer {
 		uint64_t since_s;
 		uint8_t secret[32];
 	} current, previous;
-	uint64_t retry_s; /* when it is tried again */
+	uint64_t retry_s; /* next attempt, boot clock */
 };
 
 static uint64_t token_wall_seconds(const struct cayd *c)
@@ -30,8 +29,7 @@ static uint64_t token_wall_seconds(const struct cayd *c)
 	return clk_wall_ns(c->clk) / NS_PER_S;
 }
 
-/* When the last of what the key before has signed has ended, and a minute later for clocks
- * that differ. */
+/* When the last token of the previous key has expired, plus a minute for clocks that differ. */
 static uint64_t signing_key_previous_until_s(const struct cayd *c, const struct token_signer *s)
 {
 	uint64_t links_s = c->settings.link_max_ms / 1000;
@@ -92,7 +90,7 @@ static int signing_key_file_read(const struct cayd *c, struct token_signer *ret)
 	struct slice rest = { text.data, text.len };
 
 	if (r >= 0 && text.len == HEX_LEN) {
-		/* from when there was one, and nothing else about it: another one is due */
+		/* an old file with a secret only: a new key is due */
 		ret->current.number = 1;
 		r = hex_decode(rest.p, rest.n, ret->current.secret, sizeof(ret->current.secret));
 	} else if (r >= 0) {
@@ -115,11 +113,11 @@ static int signing_key_generate(struct cayd *c, uint8_t number, struct signing_k
 {
 	*ret = (struct signing_key){ .number = number, .since_s = token_wall_seconds(c) };
 	if (getrandom(ret->secret, sizeof(ret->secret), 0) != sizeof(ret->secret))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	return 0;
 }
 
-/* What should be, of what is; false when that is the same. */
+/* Whether a key must be dropped or created. */
 static bool token_signer_is_due(const struct cayd *c, const struct token_signer *s)
 {
 	uint64_t now = token_wall_seconds(c), age_s = c->settings.token_key_ms / 1000;
@@ -129,7 +127,7 @@ static bool token_signer_is_due(const struct cayd *c, const struct token_signer 
 	return now >= s->current.since_s && now - s->current.since_s >= age_s;
 }
 
-/* First the one before goes, then another one comes. */
+/* First the previous key is dropped, then a new one is created. */
 static int token_signer_rotate(struct cayd *c, struct cay_err *err)
 {
 	struct token_signer next = *c->token_signer;
@@ -146,7 +144,7 @@ static int token_signer_rotate(struct cayd *c, struct cay_err *err)
 		r = signing_key_file_write(c, &next, err);
 	if (r >= 0) {
 		log_info(&c->log, next.previous.number ? "tokens are signed with a new key"
-						       : "the old key of tokens is forgotten");
+						       : "the previous token key is dropped");
 		*c->token_signer = next;
 	}
 	explicit_bzero(&next, sizeof(next));
@@ -172,8 +170,8 @@ int token_signer_open(struct cayd *c, struct cay_err *err)
 	}
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r,
-				    "db/" FILE_NAME " is not a key; remove it, and every token "
-				    "there is ends");
+				    "db/" FILE_NAME " is not a valid key; removing it voids every "
+				    "token");
 	token_signer_rotate_if_due(c);
 	return 0;
 }
@@ -185,12 +183,12 @@ void token_signer_rotate_if_due(struct cayd *c)
 	if (clk_boot_ns(c->clk) / NS_PER_S < c->token_signer->retry_s)
 		return;
 	while (token_signer_is_due(c, c->token_signer)) {
-		if (token_signer_rotate(c, &err) < 0) { /* what there is is still good */
-			log_error(&c->log, "%s: the key of tokens stays as it is", err.msg);
+		if (token_signer_rotate(c, &err) < 0) { /* the present key is still valid */
+			log_error(&c->log, "%s: the token key is not rotated", err.msg);
 			c->token_signer->retry_s = clk_boot_ns(c->clk) / NS_PER_S + AGAIN_S;
 			return;
 		}
-		edge_push_token_keys(c);
+		c->hooks->token_keys_changed(c);
 	}
 }
 
@@ -199,7 +197,7 @@ static void signing_key_emit_push_record(const struct signing_key *s, uint64_t u
 {
 	struct push p = { .kind = PUSH_TOKEN_KEY,
 			  .value = s->number,
-			  .number = TOKEN_FIRST_EPOCH,
+			  .number = SANDBOX_FIRST_EPOCH,
 			  .time = until_ms };
 
 	if (!s->number)
@@ -235,7 +233,7 @@ int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *r
 {
 	if (ttl_ms > c->settings.link_max_ms)
 		return cay_fail_field(err, CAY_E_INVALID, "ttl_ms",
-				      "more than the %llu that edge.link_max allows",
+				      "longer than the %llu that edge.link_max allows",
 				      (unsigned long long)c->settings.link_max_ms);
 	*ret_s = (clk_wall_ns(c->clk) + ttl_ms * NS_PER_MS) / NS_PER_S;
 	return 0;
@@ -256,9 +254,9 @@ void op_sandbox_token(struct cayd *c, struct request *rq)
 	if (!sb || life_is_finished(&sb->life)) {
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	} else if (rq->actor.one_sandbox) {
-		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no tokens");
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token cannot create tokens");
 	} else if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce)) {
-		(void)cay_fail(&err, CAY_E_INTERNAL, "no chance left");
+		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot get random bytes");
 	} else {
 		t.tenant = sb->info.tenant;
 		t.sandbox = sb->info.id;
@@ -276,7 +274,7 @@ void op_sandbox_token(struct cayd *c, struct request *rq)
 	explicit_bzero(text, sizeof(text));
 }
 
-/* All of the link's target but the token: what is signed, to the byte. */
+/* The link's target without the token: the signed bytes. */
 static int tree_link_format_target(const struct id *sandbox, const struct tree_link *q,
 				   struct buf *ret)
 {
@@ -309,24 +307,24 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 	int r = tree_link_format_target(&sb->info.id, q, target);
 
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	r = token_link_compute_expiry(c, q->ttl_ms, &t.not_after, err);
 	if (r < 0)
 		return r;
 	if (getrandom(t.nonce, sizeof(t.nonce), 0) != sizeof(t.nonce))
-		return cay_fail(err, CAY_E_INTERNAL, "no chance left");
+		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	*expires_ns = t.not_after * NS_PER_S;
 	token_signer_get_key(c, &key);
 	r = token_sign_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for a link");
+		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	explicit_bzero(text, sizeof(text));
 	return r;
 }
 
-/* What a link begins with: what the operator says, else how the client has reached an edge.
- * Nothing for who asks at the operator's socket. */
+/* The origin of links: edge.public_url, else how the client has reached the edge; empty for
+ * requests at the operator's socket. */
 static struct slice tree_link_find_origin(const struct cayd *c, const struct request *rq)
 {
 	struct slice told = http_header_find(rq->head, ACTOR_ORIGIN);
@@ -349,13 +347,14 @@ void op_tree_link(struct cayd *c, struct request *rq)
 	if (!sb || life_is_finished(&sb->life))
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such sandbox");
 	else if (rq->actor.one_sandbox)
-		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token makes no links");
+		(void)cay_fail(&err, CAY_E_FORBIDDEN, "a token cannot create links");
 	else if (q->path && q->path_b64)
-		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64", "either it or path");
+		(void)cay_fail_field(&err, CAY_E_INVALID, "path_b64",
+				     "give either path_b64 or path");
 	else if (tree_link_sign(c, sb, q, &target, &made.expires_ns, &err) >= 0 &&
 		 (buf_append(&url, origin.p, origin.n) < 0 ||
 		  buf_append(&url, target.data, target.len) < 0))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a link");
+		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	made.url = buf_str(&url);
 	if (err.code)
 		request_fail(rq, &err);

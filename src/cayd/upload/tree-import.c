@@ -16,16 +16,16 @@
 #define CHUNK_HEAD_MAX 20
 #define MEDIA_MAX 64
 #define ANSWER_MS 30000
-/* A path as it may be in a target: each byte encoded. */
+/* A path in a target: each byte may be percent-encoded. */
 #define TARGET_MAX (3 * KIB(4) + 256)
 
-/* One of the two. */
+/* One of the two sandboxes. */
 struct tree_import_side {
 	struct tree_import_job *import;
 	struct sandbox *box;
-	struct conn *conn; /* NULL before it is there and after it is closed */
+	struct conn *conn; /* NULL before it is open and after it is closed */
 	struct buf in;     /* read and not passed on */
-	bool used;         /* there was one: in and http are */
+	bool used;         /* `in` and `http` are initialized */
 	struct http_parser http;
 };
 
@@ -33,25 +33,26 @@ struct tree_import_job {
 	struct tree_import_job *next;
 	struct cayd *cayd;
 	struct id tenant;
-	struct request *rq; /* NULL once it is answered or gone */
-	struct buf target;  /* what the second is asked */
+	struct request *rq; /* NULL: answered, or the client left */
+	struct buf target;  /* request target of the destination */
 	uv_timer_t timer;
 	unsigned open; /* connections and the timer */
 	bool closing, complete;
-	struct tree_import_side *reply_side; /* whose answer it is, once that is known */
+	struct tree_import_side
+		*reply_side; /* the side whose reply goes to the client, once that is decided */
 	struct buf reply;
 	struct tree_import_side from, to;
-	/* instead of from, which is nobody then: an upload, as a tar of one file */
+	/* instead of `from`: an upload, sent as a tar of one file */
 	struct upload_read *upload;
-	bool reading, write_failed; /* a piece is on its way; nobody takes any more */
+	bool reading, write_failed; /* a piece is being read; the destination takes no more */
 	struct tar_writer tar;
 };
 
 static const char *tree_import_side_name(const struct tree_import_side *s)
 {
-	return s == &s->import->to ? "the sandbox they go to"
+	return s == &s->import->to ? "the destination sandbox"
 	       : s->import->upload ? "the upload"
-				   : "the sandbox they come from";
+				   : "the source sandbox";
 }
 
 static void tree_import_side_release(struct tree_import_side *s)
@@ -144,7 +145,7 @@ static void on_tree_import_timeout(uv_timer_t *t)
 			 "did not answer in time");
 }
 
-/* Either may be paused, or play dead, and has a place until the next piece. */
+/* Either side may be paused or hang; each piece restarts the timeout. */
 static void tree_import_timer_restart(struct tree_import_job *p)
 {
 	if (!p->closing)
@@ -160,7 +161,7 @@ static void on_tree_import_client_gone(struct request *rq)
 	tree_import_close(p);
 }
 
-/* All that is asked of a side, and its connection. */
+/* Send the request of a side on its connection. */
 static int tree_import_side_send_request(struct tree_import_side *s, const struct buf *head);
 
 static int tree_import_send_put_request(struct tree_import_job *p)
@@ -185,9 +186,9 @@ static void tree_import_write_chunk(struct tree_import_job *p, struct slice byte
 	v[0] = bytes.n ? uv_buf_init(head, (unsigned)n) : uv_buf_init(end, sizeof(end) - 1);
 	v[2] = uv_buf_init(tail, 2);
 	e = p->to.conn ? conn_write(p->to.conn, v, bytes.n ? 3 : 1) : -EPIPE;
-	/* who answers without reading all of it closes; its answer is what counts */
+	/* a destination that replies early closes; its reply decides */
 	if (e == -ENOMEM || e == -ENOBUFS)
-		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
+		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "is out of memory");
 	else if (e < 0)
 		p->write_failed = true;
 	else if (p->to.conn && conn_queued_bytes(p->to.conn) > TREE_IMPORT_HIGH_WATER &&
@@ -195,8 +196,8 @@ static void tree_import_write_chunk(struct tree_import_job *p, struct slice byte
 		conn_set_reading(p->from.conn, false);
 }
 
-/* The head of an answer.  Of the first only a 200 is files; anything else is for the
- * client, as is all that the second says, even before it has everything. */
+/* The head of a reply. From the source only a 200 carries files; any other reply goes to the
+ * client, as does every reply of the destination, even an early one. */
 static void on_tree_import_reply_head(struct tree_import_side *s)
 {
 	struct tree_import_job *p = s->import;
@@ -220,7 +221,7 @@ static void on_tree_import_reply_body(struct tree_import_side *s, struct slice b
 	if (p->reply_side != s)
 		tree_import_write_chunk(p, bytes);
 	else if (buf_append(&p->reply, bytes.p, bytes.n) < 0)
-		tree_import_fail(p, CAY_E_MISBEHAVED, tree_import_side_name(s), "says too much");
+		tree_import_fail(p, CAY_E_MISBEHAVED, tree_import_side_name(s), "sent too much");
 }
 
 static void on_tree_import_reply_end(struct tree_import_side *s)
@@ -243,14 +244,15 @@ static void on_tree_import_reply_end(struct tree_import_side *s)
 	text[media.n] = 0;
 	rq = cay_take(p->rq);
 	tree_import_close(p);
-	/* a stranger's word: it may say that it is done only when all of it was sent */
+	/* untrusted: success before everything was sent is a lie */
 	if (rq && s->http.head.status < 300 && !p->complete)
-		request_refuse(rq, CAY_E_MISBEHAVED, "it says that it is done before it can be");
+		request_refuse(rq, CAY_E_MISBEHAVED,
+			       "the destination reported success before it had everything");
 	else if (rq)
 		request_reply(rq, (int)s->http.head.status, media.n ? text : NULL, &p->reply);
 }
 
-/* One event; false when there is no more to do now. */
+/* One event; false when there is nothing more to do now. */
 static bool tree_import_parse_next(struct tree_import_side *s, struct slice *in)
 {
 	struct slice body;
@@ -287,8 +289,7 @@ static void tree_import_side_process_input(struct tree_import_side *s, struct sl
 	struct slice in;
 
 	if (buf_append(&s->in, fresh.p, fresh.n) < 0) {
-		tree_import_fail(s->import, CAY_E_NO_MEMORY, "control",
-				 "has no memory to pass files on");
+		tree_import_fail(s->import, CAY_E_NO_MEMORY, "control", "is out of memory");
 		return;
 	}
 	in = (struct slice){ s->in.data, s->in.len };
@@ -309,10 +310,10 @@ static void on_tree_import_conn_end(struct conn *conn, const struct cay_err *)
 	struct tree_import_side *s = conn_data(conn);
 
 	tree_import_fail(s->import, CAY_E_MISBEHAVED, tree_import_side_name(s),
-			 "closed the connection in the middle");
+			 "closed the connection midway");
 }
 
-/* The next piece of the upload, if there is somebody to take it. */
+/* Read the next piece of the upload if the destination can take it. */
 static void tree_import_upload_read_next(struct tree_import_job *p)
 {
 	if (!p->upload || p->reading || p->write_failed || p->complete || p->reply_side ||
@@ -323,7 +324,7 @@ static void tree_import_upload_read_next(struct tree_import_job *p)
 	upload_read_next(p->upload);
 }
 
-/* The second has taken what was queued: the first may go on. */
+/* The destination has taken the queued bytes: the source may go on. */
 static void on_tree_import_sent(struct conn *conn)
 {
 	struct tree_import_side *s = conn_data(conn), *from = &s->import->from;
@@ -339,7 +340,7 @@ static void on_tree_import_sent(struct conn *conn)
 	tree_import_side_process_input(from, (struct slice){});
 }
 
-/* It takes no more: its answer, or its absence, says why. */
+/* The destination takes no more: its reply, or the lack of one, says why. */
 static void on_tree_import_write_failed(struct conn *conn)
 {
 	struct tree_import_side *s = conn_data(conn);
@@ -408,7 +409,7 @@ static int on_tree_import_tar_bytes(void *arg, const void *bytes, size_t n, stru
 	return p->closing ? -EPIPE : 0;
 }
 
-/* Its first bytes, the next, or that there are no more. */
+/* The opened upload, a piece of it, or its end. */
 static int tree_import_upload_send_piece(struct tree_import_job *p, struct cay_err *err)
 {
 	struct upload_read *u = p->upload;
@@ -425,7 +426,7 @@ static int tree_import_upload_send_piece(struct tree_import_job *p, struct cay_e
 				       tree_import_side_name(&p->to))
 			    : tar_write_entry(&p->tar, &e, err);
 	} else if (u->n ? u->n > p->tar.left : p->tar.left > 0) {
-		r = cay_fail(err, CAY_E_INTERNAL, "an upload has another size than it had");
+		r = cay_fail(err, CAY_E_INTERNAL, "the upload's size changed while it was read");
 	} else if (u->n) {
 		r = tar_write_data(&p->tar, u->piece, u->n, err);
 	} else {
@@ -458,7 +459,7 @@ static void on_tree_import_upload_piece(struct upload_read *u, const struct cay_
 	tree_import_unref(p);
 }
 
-/* What of the second is asked, whatever it is given. */
+/* The request to the destination, the same for both kinds of source. */
 static int tree_import_prepare_target(struct tree_import_job *p, const struct tree_import *q)
 {
 	static const struct request_events events = { .gone = on_tree_import_client_gone };
@@ -543,18 +544,17 @@ static bool tree_import_has_slot(const struct cayd *c, const struct id *tenant)
 	return all < TREE_IMPORTS_MAX && of_it < TREE_IMPORTS_TENANT;
 }
 
-/* Whether it is one thing that is to come, and the sandbox can have it. */
+/* Whether the request names one source that the sandbox may have. */
 static int tree_import_check_query(const struct tree_import *q, const struct sandbox *to,
 				   struct cay_err *err)
 {
 	if (!q->upload == !q->from.noun)
-		return cay_fail_field(err, CAY_E_INVALID, "from",
-				      "say from or upload, one of them");
+		return cay_fail_field(err, CAY_E_INVALID, "from", "give either from or upload");
 	if (q->upload && (q->path || q->path_b64))
-		return cay_fail_field(err, CAY_E_INVALID, "path", "an upload is one file");
+		return cay_fail_field(err, CAY_E_INVALID, "path", "an upload is a single file");
 	if (q->upload && !to->info.group)
 		return cay_fail_field(err, CAY_E_INVALID, "upload",
-				      "the sandbox is of no group, and uploads are of one");
+				      "the sandbox has no group, and uploads belong to a group");
 	return 0;
 }
 
@@ -566,7 +566,7 @@ void op_tree_import(struct cayd *c, struct request *rq)
 	struct tree_import_job *p;
 
 	if (rq->actor.one_sandbox) {
-		request_refuse(rq, CAY_E_FORBIDDEN, "a token is good for one sandbox");
+		request_refuse(rq, CAY_E_FORBIDDEN, "a token is valid for one sandbox");
 		return;
 	}
 	to = tree_import_find_running(c, rq, &rq->match.params[0]);
@@ -598,7 +598,7 @@ void op_tree_import(struct cayd *c, struct request *rq)
 	(void)uv_timer_init(&c->loop, &p->timer);
 	p->timer.data = p;
 	if (!from && tree_import_start_from_upload(p, q) < 0)
-		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "has no memory to pass files on");
+		tree_import_fail(p, CAY_E_NO_MEMORY, "control", "is out of memory");
 	else if (from && tree_import_start_from_sandbox(p, q) < 0)
 		tree_import_fail(p, CAY_E_UNAVAILABLE, tree_import_side_name(&p->from),
 				 "cannot be reached");

@@ -2,19 +2,20 @@
 #ifndef CAY_CAYD_UPLOAD_TREE_IMPORT_H
 #define CAY_CAYD_UPLOAD_TREE_IMPORT_H
 /*
- * pour - files of one sandbox into another, past the client; or an upload of its group
+ * tree-import - copy files from one sandbox, or an upload of its group, into another
  *
- *	GET .../files/tree of the one ──► PUT .../files/tree of the other ──► the answer
- *	upload, a tar of one file     ──┘
+ *	GET .../files/tree of the source ──► PUT .../files/tree of the destination ──► reply
+ *	upload, as a tar of one file     ──┘
  *
- * Both are strangers and of one tenant.  What the first says is moved as it is, in chunks,
- * and never looked at; what the second answers is passed on as bytes, POUR_ANSWER_MAX of
- * them.  A second that takes no more stops the first.  When the first ends in the middle
- * the second's connection is closed in the middle too, so it takes nothing for whole.
+ * Both sandboxes are untrusted and of one tenant.  Bytes of the source are passed on in chunks
+ * and never parsed; the reply of the destination is passed on, TREE_IMPORT_REPLY_MAX bytes of
+ * it.  A destination that does not read stops the source.  When the source fails midway, the
+ * connection to the destination is cut midway, so that it does not take the tree as complete.
  *
- * Here and not in the edge, because only control knows both for sure, and the operator's
- * own socket is here.  Bounded: POURS_MAX at once, POURS_TENANT of them of
- * one tenant; one in which nothing moves for POUR_STILL_MS ends; two reads and POUR_MARK each.
+ * This is in control and not in an edge, because only control knows both sandboxes for certain,
+ * and it serves the operator's socket.  Bounded: TREE_IMPORTS_MAX at once, TREE_IMPORTS_TENANT
+ * of them of one tenant, each ends after TREE_IMPORT_IDLE_MS without progress; memory: two
+ * reads and TREE_IMPORT_HIGH_WATER each.
  */
 #include "cayd/core/cayd.h"
 
@@ -24,6 +25,5 @@
 #define TREE_IMPORT_HIGH_WATER KIB(64)
 #define TREE_IMPORT_REPLY_MAX KIB(64)
 
-/* The operation. */
 void op_tree_import(struct cayd *c, struct request *rq);
 #endif

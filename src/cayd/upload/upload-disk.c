@@ -20,13 +20,12 @@ static int upload_fail_disk(struct cay_err *err, int r, const char *what)
 	return cay_fail_sys(err, cay_code_from_disk_errno(-r), -r, "%s", what);
 }
 
-/* What was asked for is done, and would not outlive a crash for sure.  Saying that it is done would
- * promise that; that it failed, that all is as it was. */
+/* The change is made but may not survive a crash: success would promise too much, and a plain
+ * failure would say that nothing changed. */
 static int upload_fail_sync(struct cay_err *err, int r, const char *done, const char *do_what)
 {
-	return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r,
-			    "%s, but the disk does not say that this outlives a crash: %s", done,
-			    do_what);
+	return cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "%s, but it may not survive a crash: %s",
+			    done, do_what);
 }
 
 static int upload_temp_name_create(char ret[static UPLOAD_TEMP_LEN + 1])
@@ -44,7 +43,7 @@ static int upload_dir_sync(int fd)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* A directory in one, made when it is to be. */
+/* Open a directory below another; `make`: create it if needed. */
 static int upload_dir_open(int dir, const char *name, bool make)
 {
 	if (make && mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
@@ -67,12 +66,12 @@ static int upload_group_dir_open(const struct upload_location *at, bool make)
 	return tenant < 0 ? tenant : upload_dir_open(tenant, at->group, make);
 }
 
-/* The hash is where the file is, and goes and is synced with it. */
+/* The hash is an attribute of the file, so it is removed and synced with it. */
 static int upload_hash_store(int fd, const char *sha256)
 {
 	int r = fsetxattr(fd, HASH_ATTR, sha256, FILE_HASH_HEX, 0) < 0 ? -errno : 0;
 
-	return r == -ENOTSUP ? 0 : r; /* a disk without attributes: it is not told later */
+	return r == -ENOTSUP ? 0 : r; /* without attributes a later list shows no hash */
 }
 
 static void upload_hash_read(int fd, char ret[static FILE_HASH_HEX + 1])
@@ -96,13 +95,13 @@ static void upload_row_fill(const struct stat *st, int fd, const char *name, str
 	upload_hash_read(fd, ret->sha256);
 }
 
-/* How much there is */
+/* Quota */
 
 struct upload_count {
-	const struct upload_location *at; /* the one that comes, and may replace one */
-	bool here;                        /* in its group */
+	const struct upload_location *at; /* the new upload, which may replace another */
+	bool here;                        /* inside its group */
 	uint64_t bytes;
-	unsigned files, of_group; /* others */
+	unsigned files, of_group; /* without the one it replaces */
 };
 
 static int upload_count_file(void *arg, int dirfd, const char *name)
@@ -131,7 +130,7 @@ static int upload_count_group(void *arg, int dirfd, const char *name)
 	return path_for_each_entry(fd, upload_count_file, n);
 }
 
-/* Whether one of this size may be there, beside all others of the tenant. */
+/* Whether an upload of this size fits into the tenant's quota. */
 static int upload_check_quota(const struct upload_location *at, uint64_t size, uint64_t quota,
 			      uint64_t *ret_room, struct cay_err *err)
 {
@@ -149,18 +148,19 @@ static int upload_check_quota(const struct upload_location *at, uint64_t size, u
 				UPLOADS_GROUP);
 	if (n.files >= UPLOADS_FILES)
 		return cay_fail(err, CAY_E_LIMIT,
-				"the tenant has %d uploads: delete groups that are over",
+				"the tenant has %d uploads: delete groups that are not needed",
 				UPLOADS_FILES);
 	*ret_room = quota > n.bytes ? quota - n.bytes : 0;
 	if (size > *ret_room || !quota)
 		return cay_fail(err, CAY_E_LIMIT,
 				"uploads of a tenant may take %" PRIu64 " bytes (uploads.size) and "
-				"the others take %" PRIu64 ": delete some, or groups that are over",
+				"the others take %" PRIu64
+				": delete some, or groups that are not needed",
 				quota, n.bytes);
 	return 0;
 }
 
-/* In */
+/* Receive */
 
 int upload_file_create(struct upload_file *f, const struct upload_location *at, uint64_t size,
 		       uint64_t quota, struct cay_err *err)
@@ -176,7 +176,7 @@ int upload_file_create(struct upload_file *f, const struct upload_location *at, 
 				      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (r < 0)
 		f->temp[0] = 0;
-	return r < 0 ? upload_fail_disk(err, r, "a file for the upload") : 0;
+	return r < 0 ? upload_fail_disk(err, r, "create a file for the upload") : 0;
 }
 
 int upload_file_append(struct upload_file *f, struct slice bytes, struct cay_err *err)
@@ -209,7 +209,7 @@ static int upload_file_verify(struct upload_file *f, const struct upload_put_que
 	return 0;
 }
 
-/* The group's directory, and those above it if they were made for this one. */
+/* Sync the group's directory, and those above it that this upload has created. */
 static int upload_parent_dirs_sync(const struct upload_location *at, int group)
 {
 	auto_close int tenant = upload_tenant_dir_open(at, false);
@@ -220,8 +220,8 @@ static int upload_parent_dirs_sync(const struct upload_location *at, int group)
 	return r < 0 ? r : upload_dir_sync(at->all->root);
 }
 
-/* Nothing else gets a name, or loses it, between the count and the rename; nobody waits for a
- * disk meanwhile. */
+/* The lock covers the count and the rename, so no other name appears or goes in between; no disk
+ * wait happens under it. */
 static int upload_file_publish(struct upload_file *f, const struct upload_location *at,
 			       uint64_t quota, struct cay_err *err)
 {
@@ -231,7 +231,7 @@ static int upload_file_publish(struct upload_file *f, const struct upload_locati
 
 	uv_mutex_lock(&at->all->names_lock);
 	if (atomic_load(&f->group_deleted))
-		r = cay_fail(err, CAY_E_CONFLICT, "the group was deleted while this came");
+		r = cay_fail(err, CAY_E_CONFLICT, "the group was deleted during the upload");
 	else
 		r = upload_check_quota(at, f->size, quota, &room, err);
 	if (r >= 0) {
@@ -241,7 +241,7 @@ static int upload_file_publish(struct upload_file *f, const struct upload_locati
 		if (r >= 0)
 			f->temp[0] = 0;
 		else
-			(void)upload_fail_disk(err, r, "give the upload its name");
+			(void)upload_fail_disk(err, r, "name the upload");
 	}
 	uv_mutex_unlock(&at->all->names_lock);
 	if (r < 0)
@@ -249,7 +249,7 @@ static int upload_file_publish(struct upload_file *f, const struct upload_locati
 	r = failpoint_hit(FAULT_UPLOAD_NAMED);
 	if (r >= 0)
 		r = upload_parent_dirs_sync(at, group);
-	return r < 0 ? upload_fail_sync(err, r, "it is there, all of it", "put it again") : 0;
+	return r < 0 ? upload_fail_sync(err, r, "the upload is stored", "upload it again") : 0;
 }
 
 int upload_file_commit(struct upload_file *f, const struct upload_location *at,
@@ -278,7 +278,7 @@ void upload_file_fini(struct upload_file *f, const struct upload_location *at)
 	cay_closep(&f->fd);
 }
 
-/* Out */
+/* List, open, remove */
 
 struct upload_row_list {
 	struct upload *v;
@@ -295,7 +295,7 @@ static int upload_row_list_append(void *arg, int dirfd, const char *name)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISREG(st.st_mode) || rows->n == UPLOADS_GROUP)
 		return 0;
-	fd = path_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0); /* without it there is no hash */
+	fd = path_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0); /* without it the row has no hash */
 	upload_row_fill(&st, fd, name, &rows->v[rows->n++]);
 	return 0;
 }
@@ -348,21 +348,23 @@ int upload_file_remove(const struct upload_location *at, struct upload *ret, str
 	uv_mutex_lock(&at->all->names_lock);
 	if (r >= 0 && unlinkat(group, at->name, 0) < 0)
 		r = -errno;
-	/* the last one takes the directory with it; another one makes it anew */
+	/* the last upload removes the directory; the next one creates it again */
 	if (r >= 0)
 		(void)unlinkat(tenant, at->group, AT_REMOVEDIR);
 	uv_mutex_unlock(&at->all->names_lock);
-	if (r == -ENOENT) /* somebody was quicker */
+	if (r == -ENOENT) /* removed meanwhile */
 		return cay_fail(err, CAY_E_NOT_FOUND, "the group has no such upload");
 	if (r < 0)
 		return upload_fail_disk(err, r, "remove the upload");
 	r = failpoint_hit(FAULT_UPLOAD_REMOVED);
 	if (r >= 0)
 		r = upload_dir_sync(group);
-	return r < 0 ? upload_fail_sync(err, r, "it is gone", "see whether it is back then") : 0;
+	return r < 0 ? upload_fail_sync(err, r, "it is gone",
+					"check after a crash whether it is back")
+		     : 0;
 }
 
-/* In one step, and what is behind it can be done again. */
+/* The rename removes everything in one step; the rest can be repeated. */
 int upload_dir_remove(const struct upload_location *at, struct cay_err *err)
 {
 	auto_close int tenant = at->group[0] ? upload_tenant_dir_open(at, false) : -EBADF;
@@ -380,7 +382,7 @@ int upload_dir_remove(const struct upload_location *at, struct cay_err *err)
 		uv_mutex_unlock(&at->all->names_lock);
 	}
 	if (r == -ENOENT)
-		return 0; /* nobody put anything there */
+		return 0; /* the group has no uploads */
 	if (r >= 0)
 		r = upload_dir_sync(dir);
 	if (r >= 0)

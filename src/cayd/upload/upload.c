@@ -7,7 +7,6 @@
 
 #include "base/path.h"
 #include "base/rmtree.h"
-#include "cayd/create/admit.h"
 #include "cayd/tenant/tenant.h"
 #include "cayd/upload/upload-internal.h"
 #include "text/hex.h"
@@ -15,7 +14,7 @@
 #define PIECE_MAX MIB(1)
 #define FRESH "new"
 
-/* Whatever a group is called, this is one component and no other's. */
+/* Hex makes any group name one path component, distinct from all others. */
 static struct upload_location upload_location_create(struct cayd *c, const struct id *tenant,
 						     const char *group, const char *name)
 {
@@ -28,12 +27,12 @@ static struct upload_location upload_location_create(struct cayd *c, const struc
 	return at;
 }
 
-/* One that comes */
+/* Receive */
 
 struct upload_receive {
 	struct upload_receive *next;
 	struct cayd *cayd;
-	struct request *rq; /* NULL once it is answered or gone */
+	struct request *rq; /* NULL: answered, or the client left */
 	struct upload_location at;
 	struct upload_put_query want;
 	char sha256[FILE_HASH_HEX + 1];
@@ -87,7 +86,7 @@ static void upload_receive_fail(struct upload_receive *p, const struct cay_err *
 	upload_receive_finish(p);
 }
 
-/* A worker is done: whether to go on. */
+/* After a worker: whether to continue. */
 static bool upload_receive_can_continue(struct upload_receive *p)
 {
 	p->working = false;
@@ -138,7 +137,7 @@ static void on_upload_written(uv_work_t *work, int)
 		request_resume_body(p->rq);
 }
 
-/* What comes for the tenant now, all of it. */
+/* Bytes of all uploads that the tenant is sending now. */
 static uint64_t upload_count_incoming_bytes(const struct upload_receive *p)
 {
 	uint64_t sum = 0;
@@ -155,15 +154,15 @@ static void on_upload_body(struct request *rq, struct slice bytes)
 
 	p->received += bytes.n;
 	if (clk_boot_ns(p->cayd->clk) - p->began_ns > UPLOAD_NS)
-		(void)cay_fail(&err, CAY_E_TIMEOUT, "it is not here within an hour");
+		(void)cay_fail(&err, CAY_E_TIMEOUT, "the upload took longer than an hour");
 	else if (upload_count_incoming_bytes(p) > p->file.room)
 		(void)cay_fail(&err, CAY_E_LIMIT,
-			       "there was room for %llu bytes, and more came: delete uploads, or "
-			       "groups that are over",
+			       "there was room for %llu bytes: delete uploads, or "
+			       "groups that are not needed",
 			       (unsigned long long)p->file.room);
 	else if (p->want.has_size && p->received > p->want.size)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "size", "more came than that");
-	else if (admit_check_disk(p->cayd, &err) >= 0 &&
+	else if (node_space_check_disk(p->cayd, &err) >= 0 &&
 		 buf_append(&p->piece, bytes.p, bytes.n) < 0)
 		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
 	if (err.code) {
@@ -213,7 +212,7 @@ static bool upload_has_slot(const struct cayd *c, const struct id *tenant)
 	unsigned all = 0, of_it = 0;
 
 	for (const struct upload_receive *p = c->uploads->receives; p; p = p->next) {
-		all++; /* with those that were answered and are tidied up */
+		all++; /* including answered ones that are being cleaned up */
 		of_it += p->rq && id_eq(&p->at.tenant, tenant);
 	}
 	return all < UPLOADS_MAX && of_it < UPLOADS_TENANT;
@@ -254,13 +253,13 @@ void op_upload_put(struct cayd *c, struct request *rq)
 	upload_receive_queue_work(p, upload_receive_create_work, on_upload_created);
 }
 
-/* What a worker does at once */
+/* Tasks: list, remove */
 
 struct upload_task {
 	struct upload_task *next;
-	struct request *rq; /* NULL: nobody waits for it, or not any more */
+	struct request *rq; /* NULL: no client waits */
 	struct upload_location at;
-	struct upload *rows; /* of a list; else one */
+	struct upload *rows; /* of a list; else one row */
 	size_t n;
 	uploads_fn *fn;
 	void *arg;
@@ -278,7 +277,7 @@ static void on_upload_task_client_gone(struct request *rq)
 	t->rq = NULL;
 }
 
-/* How many of a tenant there are, or only of those that a worker has. */
+/* Tasks of a tenant; `working`: only those that a worker runs. */
 static unsigned upload_tasks_count(const struct upload_location *at, bool working)
 {
 	unsigned n = 0;
@@ -288,7 +287,7 @@ static unsigned upload_tasks_count(const struct upload_location *at, bool workin
 	return n;
 }
 
-/* The oldest of the tenant that waits, if it is its turn: workers are everybody's. */
+/* Start the tenant's oldest waiting task if it may: tenants share the workers. */
 static void upload_task_start_next(uv_loop_t *loop, const struct upload_location *at)
 {
 	struct upload_task *oldest = NULL;
@@ -326,15 +325,16 @@ static void upload_task_finish(struct upload_task *t)
 	upload_task_start_next(loop, &place);
 }
 
-/* With room for so many rows; NULL: there are too many, or no memory. */
+/* With room for so many rows; NULL if there are too many tasks or no memory. */
 static struct upload_task *upload_task_create(const struct upload_location *at, size_t rows,
 					      unsigned most, struct cay_err *err)
 {
 	struct upload_task *t = NULL;
 
-	/* a tenant that goes does so once */
+	/* the deletion of a tenant happens once and is always accepted */
 	if (upload_tasks_count(at, false) >= most && at->group[0]) {
-		(void)cay_fail(err, CAY_E_RATE, "the tenant's uploads are busy: ask again");
+		(void)cay_fail(err, CAY_E_RATE,
+			       "too many operations on the tenant's uploads; try again");
 		return NULL;
 	}
 	t = calloc(1, sizeof(*t));
@@ -352,7 +352,7 @@ static struct upload_task *upload_task_create(const struct upload_location *at, 
 	return t;
 }
 
-/* NULL, and the request was told. */
+/* NULL if the request was answered. */
 static struct upload_task *upload_task_create_for_request(struct cayd *c, struct request *rq,
 							  const char *group, const char *name,
 							  size_t rows)
@@ -477,7 +477,21 @@ void uploads_remove_group(struct cayd *c, const struct id *tenant, const char *g
 	upload_task_schedule(c, t, upload_task_remove_dir_work, on_upload_task_dir_removed);
 }
 
-/* One that is read */
+static void on_tenant_uploads_removed(void *arg, const struct cay_err *outcome)
+{
+	struct cayd *c = arg;
+
+	if (outcome->code) /* uploads_open() removes them at the next start */
+		log_warn(&c->log, "cannot remove the uploads of a deleted tenant: %s",
+			 outcome->msg);
+}
+
+void uploads_remove_of_tenant(struct cayd *c, const struct id *tenant)
+{
+	uploads_remove_group(c, tenant, NULL, on_tenant_uploads_removed, c);
+}
+
+/* Read */
 
 static void on_upload_read(uv_work_t *work, int)
 {
@@ -530,7 +544,7 @@ void upload_read_next(struct upload_read *r)
 	(void)uv_queue_work(r->work.loop, &r->work, upload_read_piece_work, on_upload_read);
 }
 
-/* The last to have one open that was removed meanwhile gives its blocks back. */
+/* In a worker: closing the last fd of a removed upload frees its blocks. */
 static void upload_read_close_work(uv_work_t *work)
 {
 	struct upload_read *r = work->data;
@@ -550,14 +564,14 @@ void upload_read_free(struct upload_read *r)
 				    on_upload_read_closed);
 }
 
-/* The start */
+/* Start */
 
 static int upload_leftover_remove(void *arg, int dirfd, const char *name)
 {
 	const struct cayd *c = arg;
 	struct id id;
 
-	/* what is called otherwise, such as lost+found, is not ours */
+	/* other names, such as lost+found, are not ours */
 	if (id_parse(ID_TENANT, slice_of(name), &id) < 0 || tenant_exists(c, &id))
 		return 0;
 	return rmtree_at(dirfd, name);
@@ -572,11 +586,11 @@ int uploads_open(struct cayd *c, struct cay_err *err)
 		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	all->root = c->uploads_dir;
 	if (mkdirat(all->root, FRESH, 0700) < 0 && errno != EEXIST)
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "make uploads/" FRESH);
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create uploads/" FRESH);
 	r = all->incoming = path_open(all->root, FRESH, O_RDONLY | O_DIRECTORY, 0);
 	if (r >= 0)
 		r = rmtree_contents(all->incoming);
 	if (r >= 0)
 		r = path_for_each_entry(all->root, upload_leftover_remove, c);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "tidy up the uploads") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "remove incomplete uploads") : 0;
 }

@@ -2,20 +2,20 @@
 #ifndef CAY_CAYD_UPLOAD_UPLOAD_H
 #define CAY_CAYD_UPLOAD_UPLOAD_H
 /*
- * upload - files that are put once for a group, and poured into any sandbox of it
+ * upload - files that are sent once for a group and copied into any sandbox of it
  *
  *	PUT /v1/uploads ──► uploads/new/X ──► uploads/TENANT/GROUP/NAME ──► tree-import.c
  *
- * The directory is the truth: there is no table in memory and no row in the journal.  A group
- * is a word of the client's, so its directory is called by the word's bytes in hex; a name
- * is one that CHECK_FILE took.  What is not whole is in `new`, which is emptied at the
- * start, as is what was being removed; so is what a tenant left that is no more.
+ * The directory is the truth: there is no table in memory and no row in the journal.  The
+ * directory of a group is the group's name in hex; the name of an upload is checked by
+ * CHECK_FILE.  Incomplete uploads and trees being removed are in `new`, which is emptied at
+ * start; directories of tenants that do not exist are removed then as well.
  *
  * Bounded: uploads.size bytes of a tenant, UPLOADS_GROUP files of a group, UPLOADS_FILES of a
- * tenant, UPLOADS_TENANT of them coming at once and UPLOADS_MAX of all, each within UPLOAD_NS,
- * and UPLOADS_TASKS of a tenant that list or remove, behind which groups that go wait for their
- * turn, up to UPLOADS_FORGETS; what comes is stopped while its last piece is written.  All the
- * disk's work is a worker's.
+ * tenant; UPLOADS_TENANT uploads under way of a tenant and UPLOADS_MAX of all, each within
+ * UPLOAD_NS; UPLOADS_TASKS tasks of a tenant that list or remove, and up to UPLOADS_FORGETS
+ * deleted groups that wait for their turn.  Reading from a client is paused while its last
+ * piece is written.  All disk work is done by workers.
  */
 #include "cayd/core/cayd.h"
 
@@ -32,7 +32,7 @@
 
 struct uploads;
 
-/* Where one is, or all of a group ("" for name), or of a tenant ("" for both). */
+/* The place of an upload, of a group ("" for name), or of a tenant ("" for both). */
 struct upload_location {
 	struct uploads *all;
 	struct id tenant;
@@ -40,23 +40,22 @@ struct upload_location {
 	char name[UPLOAD_NAME_MAX + 1];
 };
 
-/* Behind recovery: which tenants there are is known. */
+/* After recovery, when tenants are known. */
 [[nodiscard]] int uploads_open(struct cayd *c, struct cay_err *err);
 
-/* The operations. */
 void op_upload_put(struct cayd *c, struct request *rq);
 void op_upload_list(struct cayd *c, struct request *rq);
 void op_upload_delete(struct cayd *c, struct request *rq);
 
-/* The uploads of a group go, or without one all of the tenant, and those that come are
- * refused in the end; fn when they have, or could not. */
+/* Remove all uploads of a group, or without one of the tenant, and refuse those under way; fn gets
+ * the outcome. */
 typedef void uploads_fn(void *arg, const struct cay_err *outcome);
 void uploads_remove_group(struct cayd *c, const struct id *tenant, const char *group,
 			  uploads_fn *fn, void *arg);
+void uploads_remove_of_tenant(struct cayd *c, const struct id *tenant);
 
-/* One that is read, a piece at a time.  fn is called once for upload_read_start() and once for each
- * upload_read_next(): with what is in `piece` now, n of them, 0 at the end.  What is opened
- * first has its size, and no piece. */
+/* Read an upload piece by piece. fn is called once for upload_read_start(), with the size and no
+ * piece, and once for each upload_read_next(): n bytes are in `piece`, 0 at the end. */
 struct upload_read;
 typedef void upload_read_fn(struct upload_read *r, const struct cay_err *outcome);
 struct upload_read {
@@ -71,10 +70,10 @@ struct upload_read {
 	struct cay_err err;
 };
 
-/* NULL when there is no memory. */
+/* NULL when out of memory. */
 struct upload_read *upload_read_start(struct cayd *c, const struct id *tenant, const char *group,
 				      const char *name, upload_read_fn *fn, void *arg);
 void upload_read_next(struct upload_read *r);
-/* Not while fn is waited for; NULL is fine. */
+/* Not while fn is awaited; NULL is fine. */
 void upload_read_free(struct upload_read *r);
 #endif

@@ -492,7 +492,7 @@ def test_layers_all_in_use(own):
     one = tenant(own, "one")
     for n in range(CAP):
         create(one, **package(n), limits={"memory_bytes": 32 << 20})
-    assert "all are used" in str(refused("limit_exceeded", create, one, **package(CAP)))
+    assert "all in use" in str(refused("limit_exceeded", create, one, **package(CAP)))
     assert one_box(one, **package(3)) == "run\n"
     assert one_box(own, **package(CAP)) == "run\n"
 

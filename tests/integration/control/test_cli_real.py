@@ -179,7 +179,7 @@ def test_tenants_and_keys(own, run, tmp_path):
     row = next(line for line in table.splitlines() if line.startswith(prefix))
     assert row.split()[1:5] == ["laptop", tenant, "read", "good"] and ("23 h" in row or "1 d" in row), row
     assert secret[13:56] not in table + run("key", "ls", "--json")
-    assert "1 good keys" in run("tenant", "rm", "team-blue", status=5)
+    assert "1 active key" in run("tenant", "rm", "team-blue", status=5)
 
     file = tmp_path / "new.key"
     assert run("key", "rotate", "--overlap", "1h", "--out", str(file), prefix) == prefix + "\n"

@@ -305,10 +305,10 @@ def test_a_keeper_that_dies_comes_back_and_sandboxes_do_not_notice(own):
     own.kill_daemon("cay-keeper")
     assert own.exec(name, ["echo", "still here"]).text == "still here\n"
     # one that was accepted before it was noticed waits for the next keeper
-    wait_for("the end of the link", lambda: "the keeper is gone" in own.log("cayd"), 30)
+    wait_for("the end of the link", lambda: "lost the connection to cay-keeper" in own.log("cayd"), 30)
     refused("unavailable", own.create, "tiny")
     own.start_keeper()
-    wait_for("the link", lambda: "the keeper is back" in own.log("cayd"), 30)
+    wait_for("the link", lambda: "connected to cay-keeper again" in own.log("cayd"), 30)
     other = own.create("tiny")
     before = own.exec_output(name, counting)
     wait_for("the count to go on", lambda: len(own.exec_output(name, counting)) > len(before), 30)
@@ -321,7 +321,7 @@ def test_a_keeper_that_is_slow_to_greet_holds_nobody_up(own):
     """One that was started again may have ten thousand sandboxes to look at before it answers."""
     name = own.create("tiny")
     own.kill_daemon("cay-keeper")
-    wait_for("the end of the link", lambda: "the keeper is gone" in own.log("cayd"), 30)
+    wait_for("the end of the link", lambda: "lost the connection to cay-keeper" in own.log("cayd"), 30)
     path = own.run / "box/keeper.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
         path.unlink()
@@ -340,7 +340,7 @@ def test_a_keeper_that_is_slow_to_greet_holds_nobody_up(own):
             refused("unavailable", own.create, "tiny")
     path.unlink()
     own.start_keeper()
-    wait_for("the link", lambda: "the keeper is back" in own.log("cayd"), 30)
+    wait_for("the link", lambda: "connected to cay-keeper again" in own.log("cayd"), 30)
     own.delete(name)
     nothing_is_left(own)
 
@@ -361,7 +361,7 @@ def test_two_keepers_clients_one_is_fenced(own):
     try:
         own.start_cayd()
         own.daemons["first"].send_signal(signal.SIGCONT)
-        wait_for("the first to notice", lambda: "the keeper is gone" in own.log("first"), 30)
+        wait_for("the first to notice", lambda: "lost the connection to cay-keeper" in own.log("first"), 30)
         own.daemons["first"].kill()  # so that the keeper stays whose it is
         own.daemons["first"].wait()
         wait_for("the other to have it", lambda: own.open("GET", "/v1/fsck").status == 200, 30)

@@ -107,7 +107,7 @@ class Lies(http.server.BaseHTTPRequestHandler):
 WAYS = {"html": 503, "broken": 503, "to_a_file": 503, "large_manifest": 503, "sizes": None, "negative": None, "path_for_a_digest": 503,
         "other_bytes": 503, "endless": None, "echo": 403, "words": 404}
 # In our words: theirs may be cut off before the worst of them.
-OURS = {"echo": ("the registry wants other credentials", "the registry does not let us have it"), "words": ("the registry has no such image",)}
+OURS = {"echo": ("the registry rejected the credentials", "the registry denied access"), "words": ("the registry has no such image",)}
 
 
 @pytest.fixture(scope="module")

@@ -323,11 +323,11 @@ def test_a_tenant_from_make_to_removal(daemon):
     first, proof = new_key(daemon, made["id"])
     own = daemon.edge(actor("write", made["id"], first), proof)
     box = own.create("tiny")
-    assert "1 live sandboxes" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
+    assert "1 sandbox and" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
     own.delete(box)
     daemon.call("POST", f"/v1/keys/{first}/revoke")
     key, secret = new_key(daemon, made["id"])
-    assert "1 good keys" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
+    assert "1 active key" in refused("conflict", daemon.call, "DELETE", "/v1/tenants/" + made["id"])["message"]
     daemon.call("POST", f"/v1/keys/{key}/revoke")
     assert daemon.call("DELETE", "/v1/tenants/" + made["id"]) == made
     refused("not_found", daemon.call, "DELETE", "/v1/tenants/" + made["id"])

@@ -148,7 +148,7 @@ def test_who_may(shown, app):
     r = ask(shown, "GET", f"/v1/sandboxes/{app}/ports/9/", key(shown))
     assert r.status == 502 and json.loads(r.read())["error"]["code"] == "port_closed"
     assert ask(shown, "GET", f"/v1/sandboxes/sb{'0' * 24}/ports/80/", key(shown)).status == 404
-    with pytest.raises(cay.ApiError, match="makes no previews"):
+    with pytest.raises(cay.ApiError, match="cannot create previews"):
         shown.door(token).call("POST", f"/v1/sandboxes/{app}/preview", {"port": 8080})
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cayd/create/services-check.h"
+#include "cayd/sandbox/services-check.h"
 
 static int service_spec_check(const struct service_spec *all, size_t i, size_t *words,
 			      const char *field, struct cay_err *err)
@@ -7,17 +7,17 @@ static int service_spec_check(const struct service_spec *all, size_t i, size_t *
 	const struct service_spec *s = &all[i];
 
 	if (!op_name_is_valid(slice_of(s->name)))
-		return cay_fail_field(err, CAY_E_INVALID, field,
-				      "'%s' is no name: letters, digits, '.', '_' and '-'",
-				      s->name);
+		return cay_fail_field(
+			err, CAY_E_INVALID, field,
+			"'%s' is not a valid name: use letters, digits, '.', '_' and '-'", s->name);
 	for (size_t k = 0; k < i; k++)
 		if (str_eq(all[k].name, s->name))
-			return cay_fail_field(err, CAY_E_INVALID, field, "two are called '%s'",
-					      s->name);
+			return cay_fail_field(err, CAY_E_INVALID, field,
+					      "two services have the name '%s'", s->name);
 	*words += s->put.argv.n + s->put.env.n;
 	if (*words > SERVICES_WORDS_MAX)
 		return cay_fail_field(err, CAY_E_INVALID, field,
-				      "they have more than %d words and variables together",
+				      "services have more than %d arguments and variables together",
 				      SERVICES_WORDS_MAX);
 	if (s->put.has_argv == (s->put.command != NULL))
 		return cay_fail_field(err, CAY_E_INVALID, field,
@@ -41,7 +41,7 @@ int services_check(const struct field_list *services, const char *field, struct 
 	jw_end(&w);
 	if (jw_finish(&w) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, field,
-				      "they take more than %llu KiB together",
+				      "services take more than %llu KiB together",
 				      (unsigned long long)(SERVICES_TEXT_MAX / KIB(1)));
 	return 0;
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CAY_CAYD_CORE_HOOKS_H
+#define CAY_CAYD_CORE_HOOKS_H
+/*
+ * hooks - calls from a lower directory to a higher one (src/LAYERS)
+ *
+ * One table, defined in main.c, where each call has exactly one receiver.  Changes of a
+ * sandbox have several, in an order that matters: sandbox/observer.h.
+ */
+#include <stdbool.h>
+
+struct cayd;
+struct id;
+struct image;
+struct image_progress;
+struct request;
+struct template_info;
+
+struct cayd_hooks {
+	/* cay-keeper has answered our hello after a reconnect. */
+	void (*keeper_up)(struct cayd *c);
+	/* Whether a sandbox or a template uses this image. */
+	bool (*image_is_used)(const struct cayd *c, const struct image *image);
+	/* A pull that this tenant waits for has got further. */
+	void (*pull_progressed)(struct cayd *c, const struct id *tenant,
+				const struct image_progress *now);
+	/* The reply to rq waits only for the journal: its audit record can be written now. */
+	void (*reply_waits_for_journal)(struct cayd *c, struct request *rq);
+	/* A key was added, changed, revoked or removed; called before the reply. */
+	void (*key_changed)(struct cayd *c, const struct id *key);
+	/* Streams that are open may belong to a key or a tenant that is no longer valid. */
+	void (*access_revoked)(struct cayd *c);
+	/* The keys that sign tokens have changed. */
+	void (*token_keys_changed)(struct cayd *c);
+	/* The tenant is gone from the journal: remove what is stored for it. */
+	void (*tenant_deleted)(struct cayd *c, const struct id *tenant);
+	/* The journal has the change; `change` is an enum template_change. */
+	void (*template_changed)(struct cayd *c, const struct template_info *t, unsigned change);
+};
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cayd/tenant/admit.h"
+
+#include "cayd/core/keeper-link.h"
+#include "cayd/sandbox/count.h"
+#include "cayd/tenant/tenant.h"
+
+static bool sandbox_is_in_group(const struct sandbox *sb, const char *group)
+{
+	return !group || (sb->info.group && str_eq(sb->info.group, group));
+}
+
+static unsigned tenant_count_placed(struct sandboxes *all, const struct id *tenant,
+				    const char *group)
+{
+	return sandbox_counts_get(sandboxes_get_counts(all), group ? COUNT_GROUP : COUNT_TENANT,
+				  tenant, group);
+}
+
+static struct sandbox *sandbox_find_longest_idle(struct sandboxes *all, const struct id *tenant,
+						 const char *group)
+{
+	struct sandbox *best = NULL;
+
+	for (struct sandbox *sb = sandbox_find_before(all, tenant, 0); sb;
+	     sb = sandbox_next_of_tenant(sb))
+		if (sandbox_is_in_group(sb, group) &&
+		    node_room_is_better_victim(&sb->life, best ? &best->life : NULL))
+			best = sb;
+	return best;
+}
+
+static int node_sandbox_limit_check(struct cayd *c, struct cay_err *err)
+{
+	const struct settings *s = &c->settings;
+
+	if (sandboxes_count_placed(c->sandboxes) >= s->max_sandboxes)
+		return cay_fail(err, CAY_E_CAPACITY, "this node already has %llu sandboxes",
+				(unsigned long long)s->max_sandboxes);
+	return 0;
+}
+
+int admit_check_node(struct cayd *c, struct cay_err *err)
+{
+	return node_sandbox_limit_check(c, err) < 0 ? -ENOSR : node_space_check(c, err);
+}
+
+/* *ret_group is the group whose quota is used up: only its sandboxes can make room. */
+static int admit_check_quota(struct cayd *c, const struct id *tenant,
+			     const struct sandbox_create *spec, bool is_warm,
+			     const char **ret_group, struct cay_err *err)
+{
+	const struct settings *s = &c->settings;
+
+	*ret_group = NULL;
+	if (!is_warm && node_sandbox_limit_check(c, err) < 0)
+		return -ENOSR;
+	if (s->max_tenant < s->max_sandboxes &&
+	    tenant_count_placed(c->sandboxes, tenant, NULL) >= s->max_tenant)
+		return cay_fail(err, CAY_E_LIMIT, "this tenant already has %llu sandboxes",
+				(unsigned long long)s->max_tenant);
+	if (spec->group && s->max_group < s->max_sandboxes &&
+	    tenant_count_placed(c->sandboxes, tenant, spec->group) >= s->max_group) {
+		*ret_group = spec->group;
+		return cay_fail(err, CAY_E_LIMIT, "group '%s' already has %llu sandboxes",
+				spec->group, (unsigned long long)s->max_group);
+	}
+	return node_space_check(c, err);
+}
+
+static int admit_decide(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+			bool is_warm, bool act, struct cay_err *err)
+{
+	struct cay_err full = {};
+	const char *group;
+	struct sandbox *sb;
+
+	if (!tenant_is_for_builds(tenant) &&
+	    !tenant_exists(c, tenant)) /* deleted while the request was read */
+		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
+	if (!keeper_is_up(c->keeper))
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper is not running");
+	if (!(keeper_runtimes(c->keeper) & 1u << spec->runtime))
+		return cay_fail_field(err, CAY_E_UNSUPPORTED, "runtime",
+				      "this runtime is not installed here or failed its probes");
+	if (admit_check_quota(c, tenant, spec, is_warm, &group, &full) >= 0)
+		return 0;
+	sb = spec->on_full == ON_FULL_EVICT_IDLE
+		     ? sandbox_find_longest_idle(c->sandboxes, tenant, group)
+		     : NULL;
+	if (!sb) {
+		*err = full;
+		return -ENOSR;
+	}
+	if (act) {
+		sandbox_end(sb, END_EVICTED,
+			    "it was idle, and its tenant needed room for another sandbox");
+		node_space_expire(c);
+	}
+	return 0;
+}
+
+int admit_check(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+		bool is_warm, struct cay_err *err)
+{
+	return admit_decide(c, tenant, spec, is_warm, false, err);
+}
+
+int admit_check_and_evict(struct cayd *c, const struct id *tenant,
+			  const struct sandbox_create *spec, bool is_warm, struct cay_err *err)
+{
+	return admit_decide(c, tenant, spec, is_warm, true, err);
+}
+
+int admit_and_create(struct cayd *c, const struct id *tenant, const struct sandbox_create *spec,
+		     const struct idempotency_key *key, bool is_warm, struct sandbox **ret,
+		     struct cay_err *err)
+{
+	int r = sandbox_create_check(c->sandboxes, tenant, spec, key, ret, err);
+
+	if (r < 0 || *ret)
+		return r;
+	r = admit_check_and_evict(c, tenant, spec, is_warm, err);
+	return r < 0 ? r : sandbox_create(c->sandboxes, tenant, spec, key, ret, err);
+}
