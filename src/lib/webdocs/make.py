@@ -9,6 +9,7 @@ import hashlib
 import html
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -22,6 +23,11 @@ POLICY = "default-src 'none'; img-src data:; style-src {css}; script-src {js}; b
 
 def escape(text):
     return html.escape(str(text), quote=True)
+
+
+def prose(text):
+    """Text of a table, whose `x` is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def number(n):
@@ -82,8 +88,8 @@ def rows(members, anchor=""):
     out = ['<table class="fields"><tr><th>name</th><th>type</th><th>description</th></tr>']
     for name, s, must in members:
         ident = f' id="{escape(anchor + name)}"' if anchor else ""
-        out.append(f'<tr{ident}><td><code>{escape(name)}</code>{" <span class=must>required</span>" if must else ""}</td>'
-                   f'<td>{kind(s)}{preset(s)}</td><td>{escape(s.get("description", ""))}</td></tr>')
+        out.append(f'<tr{ident}><td><code>{escape(name).replace("_", "_<wbr>")}</code>{" <span class=must>required</span>" if must else ""}</td>'
+                   f'<td>{kind(s)}{preset(s)}</td><td>{prose(s.get("description", ""))}</td></tr>')
     return "".join(out) + "</table>"
 
 
@@ -143,7 +149,7 @@ def operation(method, path, op, row, schemas):
             right.append(f"<pre>{pretty(body['example'])}</pre>")
     words = f"{name} {method} {path} {op['summary']}".lower()
     return (f'<article id="{escape(name)}" data-find="{escape(words)}"><h3><a class="self" href="#{escape(name)}">{escape(name)}</a></h3>'
-            f'<code class="call"><b class="{method}">{method}</b> {escape(path)}</code><p>{escape(op["summary"])}.</p>'
+            f'<code class="call"><b class="{method}">{method}</b> {escape(path)}</code><p>{prose(op["summary"])}.</p>'
             f'<div class="two"><div>{"".join(left)}</div><div>{"".join(right)}</div></div></article>')
 
 
@@ -179,22 +185,22 @@ def body(api, tables, operations):
     for tag in tables["tags"]:
         mine = [operation(m, p, op, row, api["components"]["schemas"]) for m, p, op, row in operations if op["tags"][0] == tag["name"]]
         parts.append(section(tag["name"], tag["title"], escape(tag["help"]) + ".", "".join(mine)))
-    objects = "".join(f'<article id="{escape(n)}" data-find="{escape(n.lower())}"><h3>{link(n)}</h3><p>{escape(s["description"])}.</p>'
+    objects = "".join(f'<article id="{escape(n)}" data-find="{escape(n.lower())}"><h3>{link(n)}</h3><p>{prose(s["description"])}.</p>'
                       f"{rows(members(s), n + '.')}</article>" for n, s in sorted(api["components"]["schemas"].items()))
     parts.append(section("objects", "Objects", "The objects in requests and replies.", objects))
     parts.append(section("errors", "Errors", "Every error code, its cause, and what to do.", table(
         ("code", "HTTP", "exit", "retry", "cause", "what to do"),
         [(e["code"], f'{e["code"]} {e["http"]} {e["cause"]}', (code(e["code"]), e["http"], e["exit"], "yes" if e["retryable"] else "no",
-                                                              escape(e["cause"]) + ".", escape(e["cure"]) + ".")) for e in tables["errors"]])))
+                                                              prose(e["cause"]) + ".", prose(e["cure"]) + ".")) for e in tables["errors"]])))
     parts.append(section("settings", "Settings", "Keys of <code>/etc/cay/cay.conf</code>; a variable <code>CAY_SECTION_KEY</code> overrides one.", table(
         ("key", "default", "value", "description"),
         [(f'{s["section"]}.{s["key"]}', f'{s["section"]}.{s["key"]} {s["help"]}',
           (code(f'{s["section"]}.{s["key"]}'), code(s["default"]) if s["default"] else "",
-           escape(s["takes"]) + ("; applied on SIGHUP" if s["live"] else ""), escape(s["help"]) + ".")) for s in tables["settings"]])))
+           escape(s["takes"]) + ("; applied on SIGHUP" if s["live"] else ""), prose(s["help"]) + ".")) for s in tables["settings"]])))
     parts.append(section("metrics", "Metrics", "The metrics of <code>GET /metrics</code>, in Prometheus text format.", table(
         ("metric", "type", "labels", "description"),
         [(m["name"], f'{m["name"]} {m["help"]}', (code(m["name"]), m["type"], " ".join(code(l) for l in m["labels"].split(",") if l),
-                                                  escape(m["help"]) + ".")) for m in tables["metrics"]])))
+                                                  prose(m["help"]) + ".")) for m in tables["metrics"]])))
     return "".join(parts)
 
 
