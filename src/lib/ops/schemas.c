@@ -139,6 +139,13 @@ static const char *const error_codes[] = {
 	[CAY_NUM_CODES - 1] = NULL,
 };
 
+const struct field_table *const field_tables[] = {
+#define CAY_SCHEMA(s) &s##_table,
+#include "ops/schemas.list.def"
+#undef CAY_SCHEMA
+	NULL,
+};
+
 /* A member of another type than the row says is a compile error; that a row
  * stands in the table of its struct, lint sees. */
 #define AT(S, m, CT) \
@@ -229,10 +236,3 @@ static const char *const error_codes[] = {
 	    .max = max_)
 
 #include "ops/schemas.def"
-
-const struct field_table *const field_tables[] = {
-#define CAY_SCHEMA(s) &s##_table,
-#include "ops/schemas.list.def"
-#undef CAY_SCHEMA
-	NULL,
-};

@@ -573,6 +573,6 @@ struct error_body {
 #include "ops/schemas.list.def"
 #undef CAY_SCHEMA
 
-/* Every table, in the order of schemas.list.def, ended by NULL. */
+/* Every table, in the order of schemas.def, ended by NULL. */
 extern const struct field_table *const field_tables[];
 #endif
