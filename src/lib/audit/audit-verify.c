@@ -32,7 +32,7 @@ struct audit_walk {
 	const struct audit_anchor *anchor;
 	struct audit_report *to;
 	bool based;         /* something was dropped before the first record */
-	bool base_reported; /* and a record says so */
+	bool base_reported; /* a record says that files were dropped */
 	/* of the record before */
 	uint32_t segment;
 	uint64_t line;
@@ -53,7 +53,7 @@ static bool audit_anchor_eq(const struct audit_anchor *a, const struct audit_anc
 	return a->count == b->count && str_eq(a->head, b->head);
 }
 
-/* The first record of files whose predecessors are gone says what was before it. */
+/* If earlier files were dropped, the first record left says how many records came before it. */
 static void audit_walk_set_base(struct audit_walk *w, uint32_t segment,
 				const struct audit_record *rec)
 {
@@ -67,7 +67,7 @@ static void audit_walk_set_base(struct audit_walk *w, uint32_t segment,
 	to->at = to->base;
 }
 
-/* 1: it is wrong.  What was changed is found by the record behind it. */
+/* 1: it is wrong.  A changed record is detected by the one after it. */
 static int audit_walk_check_line(struct audit_walk *w, uint32_t segment, uint64_t line,
 				 struct slice text)
 {

@@ -35,8 +35,7 @@ static const struct {
 	{ "cty", "the token has another one inside" },
 };
 
-/* What a token for us may call itself; others are for logging out, for proof of
- * a key and so on. */
+/* Accepted token types; others are for logout, proof of possession and so on. */
 static const char *const types[] = { "JWT", "at+jwt", "application/at+jwt" };
 
 static int jws_refuse(struct cay_err *err, const char *why)
@@ -136,7 +135,7 @@ static const struct jwk *jws_find_key(const json_t *header, const struct jwks *k
 	return NULL;
 }
 
-/* JWS has r and s side by side; libcrypto wants them in DER. */
+/* JWS has r and s side by side; libcrypto expects DER. */
 static int jws_es256_to_der(const uint8_t *sig, size_t n, uint8_t ret[static ES256_DER_MAX],
 			    size_t *ret_n)
 {

@@ -9,7 +9,7 @@ static const struct json_limits claims_limits = {
 	.values = 512,
 };
 
-/* The last second of the year 9999: behind it sums stay far from overflow. */
+/* The last second of the year 9999: up to it, sums stay far from overflow. */
 static constexpr json_int_t TIME_MAX = 253402300799;
 
 static int jwt_refuse(struct cay_err *err, const char *claim, const char *why)
@@ -50,7 +50,7 @@ static int jwt_read_required_claim(const json_t *claims, const char *name, char 
 	return r == 0 && !ret[0] ? jwt_refuse(err, name, "is missing or empty") : r;
 }
 
-/* A time that is there is a whole number of seconds in our calendar. */
+/* A time, if present, is a whole number of seconds up to TIME_MAX. */
 static int jwt_read_time_claim(const json_t *claims, const char *name, bool *ret_there,
 			       uint64_t *ret, struct cay_err *err)
 {

@@ -133,8 +133,7 @@ static const struct token_key *token_keys_find(const struct token_keys *keys, ui
 	return NULL;
 }
 
-/* Nothing but version and key number is looked at before the signature is known
- * to be ours. */
+/* Only version and key number are read before the signature is verified. */
 static int token_check_signature(const struct token_form *f, const uint8_t *bytes,
 				 const struct slice *target, const struct token_keys *keys,
 				 struct cay_err *err)

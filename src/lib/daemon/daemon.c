@@ -96,7 +96,7 @@ int daemon_disable_core_dumps(struct cay_err *err)
 {
 	const struct rlimit none = {};
 
-	/* the limit is not asked where cores go to a program; the flag is always */
+	/* the limit does not apply where cores are piped to a program; the flag always does */
 	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "forbid core dumps");
 	return 0;

@@ -75,7 +75,7 @@ int decompress_open(int root, int fd, uint64_t max_bytes, int *ret_fd, struct ca
 	const bool gzip = decompress_detect_media(fd, 0) == MEDIA_TAR_GZIP;
 	auto_buf chunk = BUF_INIT(CHUNK);
 	struct decompress_source s = { .fd = fd };
-	auto_archive a = NULL; /* gone before what it reads */
+	auto_archive a = NULL; /* freed before the source it reads */
 	auto_close int to = -EBADF;
 	struct archive_entry *e;
 	int r;

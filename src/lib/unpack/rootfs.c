@@ -10,7 +10,7 @@
 #include "base/rmtree.h"
 #include "base/str.h"
 
-/* Whose fault it is: the disk's, the machine's, or the image's. */
+/* The cause of a failure: the disk, the machine, or the image. */
 static int rootfs_fail(struct cay_err *err, int r, const struct rootfs_name *n, const char *what)
 {
 	enum cay_code code;
@@ -116,7 +116,7 @@ static int rootfs_open_dir(int root, const char *dir)
 	return path_open_in_root(root, dir, O_RDONLY | O_DIRECTORY, 0);
 }
 
-/* Where an entry is made, and the times it had before. */
+/* The directory of a new entry, and its previous times. */
 struct rootfs_parent {
 	int fd;
 	struct timespec mtime;

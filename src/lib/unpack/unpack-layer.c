@@ -18,7 +18,7 @@ struct layer_stream {
 	struct archive *unzip; /* NULL: the blob is the tar */
 	struct hash plain;     /* of the tar, when that is not the blob */
 	uint64_t *left;        /* of the budget */
-	int failed;            /* what went wrong while libarchive had the word */
+	int failed;            /* error of a callback of libarchive */
 	struct cay_err *err;
 };
 
@@ -32,7 +32,7 @@ static void layer_stream_fini(struct layer_stream *s)
 	blob_fini(&s->blob);
 }
 
-/* libarchive says that something is wrong; if it was us, we know better what. */
+/* libarchive reports a failure; if a callback of ours caused it, its error is more precise. */
 static int layer_stream_fail(const struct layer_stream *s, struct archive *a, const char *what)
 {
 	const char *why = archive_error_string(a);
@@ -123,8 +123,7 @@ static int layer_stream_open(struct layer_stream *s, const struct oci_layout *la
 	return r;
 }
 
-/* Behind the end of the tar there may be anything; it still has to be what the
- * digests promised. */
+/* Anything may follow the end of the tar; it still has to match the digests. */
 static int layer_stream_finish(struct layer_stream *s, const struct descriptor *d,
 			       const struct digest *diff_id)
 {
