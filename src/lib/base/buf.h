@@ -39,7 +39,7 @@ CAY_MUST_CHECK __attribute__((format(printf, 2, 0))) int buf_vprintf(struct buf 
 /* Drop n bytes from the front.  It moves the rest: consume once per batch, not
  * once per item. */
 void buf_consume(struct buf *b, size_t n);
-/* Drop what is behind the first len bytes. */
+/* Drop everything after the first len bytes. */
 void buf_truncate(struct buf *b, size_t len);
 /* Forget the content, keep the memory. */
 void buf_clear(struct buf *b);

@@ -39,7 +39,7 @@ CAY_MUST_CHECK int id_generate(enum id_noun noun, uint16_t cell, uint16_t node, 
  * any noun). */
 CAY_MUST_CHECK int id_parse(enum id_noun noun, struct slice s, struct id *ret);
 void id_format(const struct id *id, char ret[static ID_TEXT_LEN + 1]);
-/* False for bytes that id_generate() cannot have made. */
+/* False for bytes that id_generate() cannot return. */
 bool id_is_valid(const struct id *id, enum id_noun noun);
 bool id_eq(const struct id *a, const struct id *b);
 uint16_t id_cell(const struct id *id);

@@ -2,11 +2,11 @@
 #ifndef CAY_BASE_MEM_H
 #define CAY_BASE_MEM_H
 /*
- * mem - who frees it: the scope that declared it
+ * mem - memory and fds are freed by the scope that declares them
  *
- * Initialise every cleanup variable where it is declared (fds to -EBADF, 0
- * would be stdin).  Ownership moves only through cay_take() and cay_take_fd(),
- * or into a parent whose free function is written down.
+ * Initialise every cleanup variable where it is declared (fds to -EBADF, 0 would be stdin).
+ * Ownership moves only through cay_take() and cay_take_fd(), or into a parent whose free
+ * function is documented.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 		freefn(*p); \
 	}
 
-/* Whether this is a build with ASan, which needs what a filter would refuse. */
+/* Whether this is an ASan build, which needs system calls a filter would refuse. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define CAY_SANITIZED

@@ -15,7 +15,7 @@ CAY_MUST_CHECK int seqpacket_send(int sock, const void *p, size_t n, int fd);
 CAY_MUST_CHECK ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd,
 					 unsigned *ret_n_fds);
 
-/* Whoever sends fds over this connection gets EPERM (Linux 6.16; before it they come
- * and are closed unread). */
+/* A peer that sends fds over this connection gets EPERM (Linux 6.16; earlier kernels deliver
+ * them and they are closed unread). */
 void seqpacket_refuse_fds(int sock);
 #endif

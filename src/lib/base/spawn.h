@@ -2,13 +2,12 @@
 #ifndef CAY_BASE_SPAWN_H
 #define CAY_BASE_SPAWN_H
 /*
- * spawn - start a program and hold it by pidfd
+ * spawn - start a program and control it by pidfd
  *
- * The child gets the argv, environment and fds named here and nothing else: no
- * inherited fd, no inherited variable, default signals, empty mask.  The parent
- * never needs its pid (it can wrap in under a second); waiting, killing and
- * polling go by the pidfd.  SIGCHLD must not be ignored, or the kernel throws
- * the status away (-ECHILD).
+ * The child gets the argv, environment and fds named here and nothing else: no inherited fd, no
+ * inherited variable, default signals, empty mask.  The parent never needs its pid (pids can
+ * wrap in under a second); waiting, killing and polling use the pidfd.  SIGCHLD must not be
+ * ignored, or the kernel discards the status (-ECHILD).
  */
 #include <sys/types.h>
 

@@ -4,7 +4,7 @@
 /*
  * str - text without locale and without surprises
  *
- * A struct slice is a view: bytes somebody else owns, not ended by a 0.
+ * A struct slice is a view: bytes owned elsewhere, not ended by a 0.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -56,8 +56,8 @@ static inline bool ascii_is_alnum(char c)
 
 /* White space off both ends (space and tab only). */
 struct slice slice_trim(struct slice s);
-/* Cut at the first c: *s becomes what is behind it, the return what is in front
- * of it.  Without c all of it is returned and *s becomes empty with p NULL. */
+/* Cut at the first c: returns the part before it, and *s becomes the part after it.  Without
+ * c all of it is returned and *s becomes empty with p NULL. */
 struct slice slice_cut(struct slice *s, char c);
 
 /* Decimal digits only: no sign, no space, no empty text, no leading zero but

@@ -46,7 +46,7 @@ static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 	}
 	r = cgroup_read_number(c->v2, "memory.current", &ret->memory_bytes);
 	if (r >= 0 && cgroup_read_number(c->v2, "memory.peak", &ret->memory_peak) < 0)
-		ret->memory_peak = ret->memory_bytes; /* Linux 5.19 and later say it */
+		ret->memory_peak = ret->memory_bytes; /* memory.peak exists from Linux 5.19 on */
 	return r < 0 ? r
 		     : cgroup_read_keyed_number(c->v2, "memory.events", "oom_kill",
 						&ret->oom_kills);

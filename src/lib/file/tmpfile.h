@@ -10,7 +10,7 @@
  * A process that dies before the commit leaves nothing.  On a file system without unnamed
  * files, a hidden one beside the place is used and removed with the process, also on SIGTERM:
  * the process belongs to this operation, and only SIGKILL leaves the file.  One such file at
- * a time.  A caller that sets `deaf` handles SIGTERM itself.
+ * a time.  After tmpfile_defer_sigterm() the caller handles SIGTERM itself.
  */
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words - what is said of the tables to people; apart, so that PID 1 does not carry it */
+/* names - texts of the tables for people; separate, so that PID 1 does not carry them */
 #include "ops/op.h"
 
 const struct op_tag op_tags[] = {

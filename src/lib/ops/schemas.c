@@ -146,8 +146,8 @@ const struct field_table *const field_tables[] = {
 	NULL,
 };
 
-/* A member of another type than the row says is a compile error; that a row
- * stands in the table of its struct, lint sees. */
+/* A member of another type than its row is a compile error; lint checks that a row is in the
+ * table of its struct. */
 #define AT(S, m, CT) \
 	(offsetof(struct S, m) + 0 * sizeof(char[_Generic(&((struct S *)0)->m, CT *: 1)]))
 #define HAS_AT(S, m) (AT(S, m, bool) + 1)
@@ -161,7 +161,7 @@ const struct field_table *const field_tables[] = {
 	const struct field_table s##_table = { name_, help_, sizeof(struct s), s##_rows, \
 					       ARRAY_SIZE(s##_rows) };
 
-/* The same for a struct that remembers what was given. */
+/* For a struct that records which members were given. */
 #define END_GIVEN(s, name_, help_) \
 	} \
 	; \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tablegen - print what the tables say: documents that cannot disagree with the
- * program, because they are made from the same rows
+ * tablegen - print the tables as documents, which cannot disagree with the program because they
+ * come from the same rows
  *
  * `make docs` writes its output into docs/; lint checks that it is fresh.
  */
@@ -123,7 +123,7 @@ static int tablegen_json_settings(struct jw *w)
 	return r;
 }
 
-/* What is not in OpenAPI, for the page at /docs and for who checks documents. */
+/* The tables not in OpenAPI, for /docs and for checks of the documents. */
 static int tablegen_write_tables(struct buf *b)
 {
 	struct jw w = jw_to(b);
