@@ -13,13 +13,13 @@ const char *const audit_verdict_names[AUDIT_NUM_VERDICTS + 1] = {
 };
 
 static const char *const audit_verdict_texts[AUDIT_NUM_VERDICTS] = {
-	[AUDIT_INTACT] = "every record is as it was written",
+	[AUDIT_INTACT] = "OK: hash chain intact",
 	[AUDIT_UNREADABLE] = "a line is no record: it was changed, or something was inserted",
-	[AUDIT_OUT_OF_ORDER] = "another record stands there: one was removed, inserted or moved",
-	[AUDIT_CHANGED] = "the record was changed, or what was written behind it",
+	[AUDIT_OUT_OF_ORDER] = "another record is there: one was removed, inserted or moved",
+	[AUDIT_CHANGED] = "this record or the one after it was modified",
 	[AUDIT_NO_SEGMENT] = "the file is missing, and no record says that it was dropped",
 	[AUDIT_TRUNCATED] = "the log ends before the anchor: its last records were removed",
-	[AUDIT_OTHER_CHAIN] = "the anchor's record is another one: the log was written anew",
+	[AUDIT_OTHER_CHAIN] = "the anchor's record is another one: the log was rewritten",
 	[AUDIT_ANCHOR_DROPPED] = "the anchor is older than the oldest record kept: use a later one",
 };
 

@@ -327,7 +327,8 @@ int audit_slot_reserve(struct audit *a, struct cay_err *err)
 	if (a->pending + a->reserved >= AUDIT_PENDING_MAX) {
 		a->missed++;
 		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"%u records wait for the audit log; nothing is done without one",
+				"%u records are waiting for the audit log; the request was refused "
+				"because it could not be recorded",
 				(unsigned)AUDIT_PENDING_MAX);
 	}
 	a->reserved++;

@@ -25,7 +25,7 @@ static const struct {
 	const char *name, *why;
 } refused_members[] = {
 	{ "crit", "the header has extensions that must be understood, and none is" },
-	{ "b64", "the header wants a payload that is not base64" },
+	{ "b64", "the header requires a payload that is not base64" },
 	{ "jwk", "the header brings its own key" },
 	{ "jku", "the header says where to fetch its key" },
 	{ "x5c", "the header brings its own certificate" },
@@ -214,7 +214,7 @@ static int jws_verify_signature(const struct jwk *key, const struct jws_parts *p
 	EVP_MD_CTX_free(ctx);
 	(void)ERR_pop_to_mark();
 	if (r == -EBADMSG)
-		return jws_refuse(err, "the signature is wrong");
+		return jws_refuse(err, "the signature is invalid");
 	if (r < 0)
 		return cay_fail(err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
 				"libcrypto could not verify a signature");

@@ -80,7 +80,7 @@ static int jwt_check_times(const json_t *claims, uint64_t now_s, uint64_t *ret_e
 	if (r < 0)
 		return r;
 	if (!has_exp)
-		return jwt_refuse(err, "exp", "is missing: it would be good for ever");
+		return jwt_refuse(err, "exp", "is missing: the token would never expire");
 	if (now_s >= exp + JWT_SKEW_S)
 		return jwt_refuse(err, "exp", "is over");
 	if (has_nbf && nbf > now_s + JWT_SKEW_S)
@@ -99,7 +99,7 @@ static int jwt_check_audience(const json_t *claims, const char *ours, struct cay
 	const json_t *aud = json_object_get(claims, "aud");
 
 	if (!ours)
-		return aud ? jwt_refuse(err, "aud", "is somebody, and no audience is ours") : 0;
+		return aud ? jwt_refuse(err, "aud", "is set, and this node has no audience") : 0;
 	if (!aud)
 		return jwt_refuse(err, "aud", "is missing");
 	if (jwt_json_text_eq(aud, ours))

@@ -78,5 +78,5 @@ int cgroup_read_usage(const struct cgroup *c, struct cgroup_usage *ret, struct c
 	if (r >= 0)
 		r = cgroup_read_number(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.current",
 				       &ret->processes);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read what a sandbox uses") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the usage of a sandbox") : 0;
 }

@@ -158,7 +158,7 @@ void daemon_reload_settings(int argc, char *const *argv, struct settings *now, s
 	struct cay_err err = {};
 
 	if (daemon_parse_options(argc, argv, &again, &err) != 0) {
-		log_error(log, "SIGHUP, going on as before: %s", err.msg);
+		log_error(log, "SIGHUP: settings unchanged: %s", err.msg);
 		return;
 	}
 	settings_apply_live(now, &again);

@@ -172,7 +172,7 @@ static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 	if (r >= 0)
 		r = db_schema_query_number(sql, "PRAGMA synchronous", &synchronous, err);
 	if (r >= 0 && synchronous != SYNCHRONOUS_FULL)
-		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as told");
+		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as configured");
 	return r < 0 ? r : db_schema_migrate(sql, version, err);
 }
 

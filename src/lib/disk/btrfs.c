@@ -27,7 +27,7 @@ static const char *btrfs_probe(struct disk *d)
 	int n;
 
 	if (ioctl(d->fd, BTRFS_IOC_FS_INFO, &info) < 0)
-		return "btrfs does not tell its name";
+		return "cannot determine the name of the btrfs";
 	n = snprintf(path, sizeof(path),
 		     "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
 		     "%02x%02x%02x%02x%02x%02x/qgroups",

@@ -72,7 +72,7 @@ static int atomic_write_check_old_hash(const struct atomic_write *p, struct cay_
 		return file_fail(err, -r, "read", p->conf.path);
 	if (memcmp(now, p->conf.old_hash, sizeof(now)) != 0)
 		return cay_fail_field(err, CAY_E_CONFLICT, "if_sha256",
-				      "the file has another content by now");
+				      "the content of the file has changed");
 	return 0;
 }
 
@@ -105,7 +105,7 @@ static int atomic_write_lock_old(struct atomic_write *p, struct cay_err *err)
 	}
 	return r < 0 ? file_fail(err, -r, "lock", p->conf.path)
 		     : cay_fail_field(err, CAY_E_CONFLICT, "path",
-				      "it is replaced by somebody else all the time");
+				      "it is being replaced by another process again and again");
 }
 
 /* Owner first: changing it clears setuid bits.  New content is not trusted like the old, so
@@ -201,8 +201,9 @@ static int atomic_write_check_new(struct atomic_write *p, struct cay_err *err)
 				      (unsigned long long)p->size);
 	if (p->conf.new_hash &&
 	    memcmp(p->written_hash, p->conf.new_hash, sizeof(p->written_hash)) != 0)
-		return cay_fail_field(err, CAY_E_INVALID, "sha256",
-				      "what came has another one: it was damaged on its way");
+		return cay_fail_field(
+			err, CAY_E_INVALID, "sha256",
+			"the received bytes have another one: they were damaged in transit");
 	return 0;
 }
 

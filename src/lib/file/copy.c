@@ -254,7 +254,8 @@ static int copy_check_target(const struct name_op *c, const struct path_at *from
 	if (S_ISDIR(st.st_mode) && !c->recursive)
 		return cay_fail_field(err, CAY_E_INVALID, "recursive", "it is a directory");
 	if (S_ISDIR(st.st_mode) && copy_target_is_inside(to, &st))
-		return cay_fail_field(err, CAY_E_INVALID, "to", "it is inside what is copied");
+		return cay_fail_field(err, CAY_E_INVALID, "to",
+				      "it is inside the directory being copied");
 	if (fstatat(to->dir, to->name, &there, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	if (!c->overwrite || S_ISDIR(there.st_mode) || S_ISDIR(st.st_mode))
@@ -336,6 +337,6 @@ int name_op_copy(const struct name_op *c, struct cay_err *err)
 	if (r >= 0)
 		return 0;
 	if (copy_remove_partial(c, to.dir, temp) < 0)
-		return file_fail(err, -r, "copy, and remove what was copied of", c->path);
+		return file_fail(err, -r, "copy, and remove the partial copy of", c->path);
 	return file_fail(err, -r, "copy", c->path);
 }

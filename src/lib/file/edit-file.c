@@ -155,7 +155,7 @@ static int edit_check_old_hash(const struct edit_request *ask, const struct buf 
 		return cay_fail(err, CAY_E_INTERNAL, "cannot hash it");
 	if (memcmp(is, ask->if_hash, sizeof(is)) != 0)
 		return cay_fail_field(err, CAY_E_CONFLICT, "if_sha256",
-				      "it is not that text any more; read it again");
+				      "the file has changed; read it again");
 	return 0;
 }
 
@@ -230,8 +230,9 @@ int edit_file(const struct edit_request *ask, struct edit_result *ret, struct ca
 		if (r != AGAIN)
 			return r;
 		if (clk_boot_ns(&clk_system) > end)
-			return cay_fail(err, CAY_E_CONFLICT,
-					"it is written or locked by somebody else all the time");
+			return cay_fail(
+				err, CAY_E_CONFLICT,
+				"it is being written or locked by another process again and again");
 		(void)poll(NULL, 0, PAUSE_MS); /* a lock has no deadline to wait with */
 	}
 }

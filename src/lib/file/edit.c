@@ -58,7 +58,7 @@ static int edit_refuse_not_found(struct slice s, const struct edit *e, struct ca
 	bool crlf = memmem(s.p, s.n, "\r\n", 2) && memchr(e->old.p, '\n', e->old.n) &&
 		    !memmem(e->old.p, e->old.n, "\r\n", 2);
 
-	return cay_fail_field(err, CAY_E_CONFLICT, "old", "does not stand in the file%s",
+	return cay_fail_field(err, CAY_E_CONFLICT, "old", "does not occur in the file%s",
 			      crlf ? "; its lines end in CR LF" : "");
 }
 
@@ -124,7 +124,7 @@ static int edit_insert_lines(struct slice s, const struct edit *e, struct buf *r
 		return cay_fail_field(err, CAY_E_INVALID, "new", "must not be empty");
 	if (last < e->line)
 		return cay_fail_field(err, CAY_E_CONFLICT, "line",
-				      "is behind the last line, %" PRIu64, last);
+				      "is after the last line, %" PRIu64, last);
 	r = edit_append_text(ret, s.p, at, err);
 	if (r >= 0 && at && s.p[at - 1] != '\n')
 		r = edit_append_text(ret, lf.p, lf.n, err);

@@ -205,7 +205,7 @@ static const struct {
 	{ ENOTEMPTY, CAY_E_CONFLICT, "the directory is not empty" },
 	{ EISDIR, CAY_E_CONFLICT, "it is a directory" },
 	{ EBUSY, CAY_E_CONFLICT, "something is mounted there, or uses it" },
-	{ ETXTBSY, CAY_E_CONFLICT, "it is a program that runs" },
+	{ ETXTBSY, CAY_E_CONFLICT, "it is a running program" },
 	{ EXDEV, CAY_E_UNSUPPORTED, "the two are on different file systems: copy, then delete" },
 	{ EOPNOTSUPP, CAY_E_UNSUPPORTED, "the file system cannot" },
 	{ ENOSPC, CAY_E_DISK_FULL, "no space is left" },

@@ -165,10 +165,10 @@ static void openapi_write_responses(struct jw *w, const struct op *op)
 	jw_object_begin(w, "responses");
 	openapi_write_success(w, op, op->status, op->summary);
 	if (op->reply == REPLY_SOON)
-		openapi_write_success(w, op, 202, "It is accepted, and is yet to be done");
+		openapi_write_success(w, op, 202, "Accepted; the operation continues");
 	if (op->reply == REPLY_BYTES)
 		openapi_write_success(w, op, 206,
-				      "The bytes that Range asked for; Content-Range says which");
+				      "The bytes of the requested Range; Content-Range says which");
 	openapi_write_ref(w, "4XX", "responses", "Error");
 	/* tools expect a 2XX response or a default */
 	openapi_write_ref(w, op->reply == REPLY_SOCKET ? "default" : "5XX", "responses", "Error");
@@ -260,7 +260,7 @@ static void openapi_write_components(struct jw *w)
 	jw_end(w);
 	jw_object_begin(w, "responses");
 	jw_object_begin(w, "Error");
-	jw_str(w, "description", "What went wrong, why, and what to do");
+	jw_str(w, "description", "What failed, why, and what to do");
 	jw_object_begin(w, "content");
 	openapi_write_media(w, "application/json", &error_body_table);
 	jw_end(w);

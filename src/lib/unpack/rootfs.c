@@ -172,7 +172,7 @@ int rootfs_create_file(const struct rootfs *t, const struct rootfs_name *n, int 
 	if (fd < 0 && errno == EEXIST) {
 		r = rmtree_at(at.fd, n->base);
 		if (r < 0)
-			return rootfs_fail(err, r, n, "cannot replace what is there");
+			return rootfs_fail(err, r, n, "cannot replace the existing entry");
 		fd = openat(at.fd, n->base, flags, 0600);
 	}
 	if (fd < 0)
@@ -211,7 +211,7 @@ int rootfs_create_dir(const struct rootfs *t, const struct rootfs_name *n,
 	fd = openat(at.fd, n->base, flags);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
 		if (unlinkat(at.fd, n->base, 0) < 0 || mkdirat(at.fd, n->base, 0700) < 0)
-			return rootfs_fail(err, -errno, n, "cannot replace what is there");
+			return rootfs_fail(err, -errno, n, "cannot replace the existing entry");
 		fd = openat(at.fd, n->base, flags);
 	}
 	if (fd < 0)
@@ -257,9 +257,9 @@ int rootfs_create_hardlink(const struct rootfs *t, const struct rootfs_name *n,
 	if (!n->base[0] || !target->base[0])
 		return cay_fail(err, CAY_E_INVALID, "a hard link to or from the root of the image");
 	if (from < 0 || fstatat(from, target->base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return rootfs_fail(err, -ENOENT, n, "hard link to what is not in the image");
+		return rootfs_fail(err, -ENOENT, n, "hard link to a file that is not in the image");
 	if (!S_ISREG(st.st_mode))
-		return rootfs_fail(err, -EINVAL, n, "hard link to what is not a file");
+		return rootfs_fail(err, -EINVAL, n, "hard link to a target that is not a file");
 	r = rootfs_parent_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
@@ -268,7 +268,7 @@ int rootfs_create_hardlink(const struct rootfs *t, const struct rootfs_name *n,
 			return 0;
 		r = rmtree_at(at.fd, n->base);
 		if (r < 0)
-			return rootfs_fail(err, r, n, "cannot replace what is there");
+			return rootfs_fail(err, r, n, "cannot replace the existing entry");
 	}
 	if (linkat(from, target->base, at.fd, n->base, 0) < 0)
 		return rootfs_fail(err, -errno, n, "cannot make the hard link");

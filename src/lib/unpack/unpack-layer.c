@@ -193,7 +193,7 @@ static int layer_entry_write_content(struct layer_reader *l, int fd, const char 
 		if (r != ARCHIVE_OK)
 			return layer_stream_fail(l->stream, l->tar, "not a whole tar");
 		if (at < 0 || (uint64_t)at > size || n > size - (uint64_t)at)
-			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes behind its end",
+			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes after its end",
 					name);
 		for (p = block; n;) {
 			ssize_t done = pwrite(fd, p, n, at);
