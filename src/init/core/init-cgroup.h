@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 /* Make the cgroup of that name; *ret is its directory. */
-CAY_MUST_CHECK int init_cgroup_create(int dirfd, const char *name, int *ret);
+[[nodiscard]] int init_cgroup_create(int dirfd, const char *name, int *ret);
 /* The caller moves itself there; used in a forked child. */
-CAY_MUST_CHECK int init_cgroup_join(int fd);
+[[nodiscard]] int init_cgroup_join(int fd);
 /* Every process in it, however it hides, gets SIGKILL. */
-CAY_MUST_CHECK int init_cgroup_kill(int fd);
+[[nodiscard]] int init_cgroup_kill(int fd);
 /* -EBUSY while somebody lives there. */
-CAY_MUST_CHECK int init_cgroup_remove(int dirfd, const char *name);
+[[nodiscard]] int init_cgroup_remove(int dirfd, const char *name);
 #endif

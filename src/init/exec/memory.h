@@ -30,7 +30,7 @@ struct memory memory_from_cgroup(int cgroup, int v1);
 uint64_t memory_count_oom_kills(const struct memory *m);
 /* File pages, which the kernel takes back when it must; 0 when nobody says. */
 uint64_t memory_cache_bytes(const struct memory *m);
-CAY_MUST_CHECK int memory_read_usage(const struct memory *m, struct memory_usage *ret);
+[[nodiscard]] int memory_read_usage(const struct memory *m, struct memory_usage *ret);
 
 /* How the job ended, from its status and what the kernel counted meanwhile: into j->end. */
 void exec_end_determine(struct exec *exec);

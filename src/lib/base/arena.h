@@ -22,7 +22,7 @@ struct arena {
 
 void arena_fini(struct arena *p);
 /* Zeroed and aligned for anything; NULL when memory or the limit ran out. */
-CAY_MUST_CHECK void *arena_alloc(struct arena *p, size_t count, size_t size);
+[[nodiscard]] void *arena_alloc(struct arena *p, size_t count, size_t size);
 /* A copy of n bytes followed by a 0. */
-CAY_MUST_CHECK char *arena_strndup(struct arena *p, const char *s, size_t n);
+[[nodiscard]] char *arena_strndup(struct arena *p, const char *s, size_t n);
 #endif

@@ -49,5 +49,5 @@ void clk_format_rfc3339(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1]);
 
 #define BOOT_ID_LEN 36
 /* This boot's id, as the kernel spells it. */
-CAY_MUST_CHECK int clk_read_boot_id(char ret[static BOOT_ID_LEN + 1]);
+[[nodiscard]] int clk_read_boot_id(char ret[static BOOT_ID_LEN + 1]);
 #endif

@@ -24,8 +24,8 @@ enum failpoint {
 
 /* Arm from CAY_FAULT's text, NULL or "" arms nothing; unknown names are errors
  * so that a sweep cannot pass by a spelling mistake. */
-CAY_MUST_CHECK int failpoint_arm(const char *spec, struct cay_err *err);
+[[nodiscard]] int failpoint_arm(const char *spec, struct cay_err *err);
 /* 0, or -EIO when armed with error or always; does not return when armed with kill. */
-CAY_MUST_CHECK int failpoint_hit(enum failpoint point);
+[[nodiscard]] int failpoint_hit(enum failpoint point);
 const char *failpoint_name(enum failpoint point);
 #endif

@@ -49,5 +49,5 @@ void jw_bool(struct jw *w, const char *key, bool v);
 void jw_null(struct jw *w, const char *key);
 
 /* 0 when exactly one whole value was written and nothing failed. */
-CAY_MUST_CHECK int jw_finish(struct jw *w);
+[[nodiscard]] int jw_finish(struct jw *w);
 #endif

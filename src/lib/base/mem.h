@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #define CAY_CLEANUP(fn) __attribute__((cleanup(fn)))
-#define CAY_MUST_CHECK [[nodiscard]]
 #define auto_free CAY_CLEANUP(cay_freep)
 #define auto_close CAY_CLEANUP(cay_closep)
 #define auto_ptr(T) CAY_CLEANUP(T##_freep) struct T *

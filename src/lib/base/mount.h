@@ -15,5 +15,5 @@
 /* A copy of the mount that contains path, from there on, detached and private; "" is dirfd
  * itself, and no link at the end is followed. attrs: MOUNT_ATTR_*; userns maps its ids, < 0:
  * none. */
-CAY_MUST_CHECK int mount_clone(int dirfd, const char *path, uint64_t attrs, int userns);
+[[nodiscard]] int mount_clone(int dirfd, const char *path, uint64_t attrs, int userns);
 #endif

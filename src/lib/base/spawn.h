@@ -41,10 +41,10 @@ struct child {
 
 /* *ret is usable after success only; a program that cannot be executed fails
  * here, not in the child. */
-CAY_MUST_CHECK int child_start(const struct spawn *s, struct child *ret, struct cay_err *err);
+[[nodiscard]] int child_start(const struct spawn *s, struct child *ret, struct cay_err *err);
 /* Block until it ends.  *ret_status is its exit status, or -signal. */
-CAY_MUST_CHECK int child_wait(struct child *c, int *ret_status);
-CAY_MUST_CHECK int child_kill(const struct child *c, int sig);
+[[nodiscard]] int child_wait(struct child *c, int *ret_status);
+[[nodiscard]] int child_kill(const struct child *c, int sig);
 /* Kill and reap; fine when already waited for.  It blocks as long as the kernel
  * takes to end the process: a loop polls the pidfd first. */
 void child_fini(struct child *c);

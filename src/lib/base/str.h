@@ -62,10 +62,10 @@ struct slice slice_cut(struct slice *s, char c);
 
 /* Decimal digits only: no sign, no space, no empty text, no leading zero but
  * "0" itself.  -EINVAL for anything else, -ERANGE outside [min, max]. */
-CAY_MUST_CHECK int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
+[[nodiscard]] int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
 
 /* Which of the choices (ended by NULL) s is; -EINVAL when none. */
-CAY_MUST_CHECK int str_find_choice(struct slice s, const char *const *choices, unsigned *ret);
+[[nodiscard]] int str_find_choice(struct slice s, const char *const *choices, unsigned *ret);
 
 /* Length of the UTF-8 sequence at p: 1..4, or 0 when it is not one (overlong,
  * surrogate, above U+10FFFF, cut off). */
