@@ -63,12 +63,12 @@ __attribute__((format(printf, 1, 2), noreturn)) void platform_skip(const char *f
 __attribute__((format(printf, 1, 2), noreturn)) void platform_die(const char *fmt, ...);
 
 /* Poll cond until it holds or the time is up; returns whether it held. */
-CAY_MUST_CHECK bool platform_wait(bool (*cond)(void *arg), void *arg, unsigned timeout_ms);
+[[nodiscard]] bool platform_wait(bool (*cond)(void *arg), void *arg, unsigned timeout_ms);
 uint64_t platform_now_ns(void);
 
 /* fork() with a pidfd for the parent: 0 in the child, positive in the parent.
  * Ends the body when it fails. */
-CAY_MUST_CHECK pid_t platform_fork(struct child *ret);
+[[nodiscard]] pid_t platform_fork(struct child *ret);
 /* Exit status or -signal; ends the body when waiting fails. */
 int platform_reap(struct child *c);
 /* fork, run fn(arg) as _exit(status), reap. */
@@ -85,7 +85,7 @@ int platform_run(const char *const *argv, struct buf *out);
 
 /* A loop device for a file, or -EBUSY.  Attached with autoclear: it is free again when the fd
  * is closed and the last mount of it gone, whatever happens. */
-CAY_MUST_CHECK int platform_loop(int backing, char **ret_path);
+[[nodiscard]] int platform_loop(int backing, char **ret_path);
 
 /* Small files and paths; all end the body when they fail. */
 void platform_write(int dirfd, const char *path, const char *text);
@@ -95,13 +95,13 @@ __attribute__((format(printf, 1, 2))) char *platform_format(const char *fmt,
 /* -errno, or 0: one write() into a file that exists, as the kernel's need. */
 int platform_put(int dirfd, const char *path, const char *text);
 /* Whole content, short files only; false when it cannot be read. */
-CAY_MUST_CHECK bool platform_get(int dirfd, const char *path, struct buf *ret);
+[[nodiscard]] bool platform_get(int dirfd, const char *path, struct buf *ret);
 /* Append a file's content from its start. */
 void platform_slurp(int fd, struct buf *ret);
 unsigned platform_count_lines(const char *path);
 
 /* A user namespace in which 65,536 ids from inside are those from live on; the
  * fd keeps it. */
-CAY_MUST_CHECK int platform_userns(uint32_t inside, uint32_t live);
+[[nodiscard]] int platform_userns(uint32_t inside, uint32_t live);
 
 #endif

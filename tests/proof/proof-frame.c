@@ -27,7 +27,7 @@ int main(void)
 		prove((size_t)r == FRAME_HEAD + (size_t)f.length);
 		prove(f.offset <= UINT64_MAX - f.length);
 		if (f.type == FRAME_GAP)
-			prove(f.offset <= UINT64_MAX - frame_gap(&f));
+			prove(f.offset <= UINT64_MAX - frame_gap_decode(&f));
 		frame_encode_head(&f, head);
 		for (size_t i = 0; i < FRAME_HEAD; i++)
 			prove(head[i] == in[i]);

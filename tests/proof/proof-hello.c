@@ -27,7 +27,7 @@ int main(void)
 	hello_encode(&h, out);
 	for (size_t i = 0; i < HELLO_SIZE; i++)
 		prove(out[i] == in[i]);
-	v = hello_choose(&h, (uint16_t)low, (uint16_t)high);
+	v = hello_choose_version(&h, (uint16_t)low, (uint16_t)high);
 	prove(v == -EPROTONOSUPPORT ||
 	      (v >= h.proto_min && v <= h.proto_max && v >= (int)low && v <= (int)high));
 	if (h.proto_max >= low && h.proto_min <= high)

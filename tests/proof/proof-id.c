@@ -18,7 +18,7 @@ int main(void)
 	in = bytes_of(n);
 	if (id_parse(ID_NONE, (struct slice){ in, n }, &id) < 0)
 		return 0;
-	prove(n == ID_TEXT_LEN && id_valid(&id, ID_NONE));
+	prove(n == ID_TEXT_LEN && id_is_valid(&id, ID_NONE));
 	id_format(&id, out);
 	for (size_t i = 0; i < ID_TEXT_LEN; i++)
 		prove(out[i] == in[i]);

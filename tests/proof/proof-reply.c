@@ -28,7 +28,7 @@ int main(void)
 	/* no byte more than a reader of that length may touch */
 	in = n == sizeof(success) ? success : n >= sizeof(failure) ? failure : none;
 	err.code = CAY_OK;
-	r = verb_check_reply(in, n, (unsigned)fds, &request, &outcome, &err);
+	r = verb_reply_check(in, n, (unsigned)fds, &request, &outcome, &err);
 	prove(r == 0 || (r == -EPROTO && err.code != CAY_OK));
 	if (r < 0)
 		return 0;
@@ -37,6 +37,6 @@ int main(void)
 	prove((outcome.code == CAY_OK) == (reply.code == CAY_OK));
 	prove(outcome.code < CAY_NUM_CODES);
 	prove(outcome.msg[sizeof(reply.msg) - 1] == 0);
-	prove(reply.code != CAY_OK || n == verb_row(request.verb)->reply_size);
+	prove(reply.code != CAY_OK || n == verb_row_find(request.verb)->reply_size);
 	return 0;
 }

@@ -22,14 +22,14 @@ int main(void)
 	assume(n <= sizeof(room) && fds <= 16);
 	in = room + sizeof(room) - n; /* so that nothing lies behind it */
 	err.code = CAY_OK;
-	verb = verb_check(in, n, (unsigned)fds, &err);
+	verb = verb_request_check(in, n, (unsigned)fds, &err);
 	if (verb < 0) {
 		prove(err.code != CAY_OK);
 		return 0;
 	}
 	prove(verb > VERB_NONE && verb < VERB_NUM);
-	prove(n == verb_row((unsigned)verb)->request_size);
-	prove(fds == verb_row((unsigned)verb)->fds);
+	prove(n == verb_row_find((unsigned)verb)->request_size);
+	prove(fds == verb_row_find((unsigned)verb)->fds);
 	if (verb == VERB_START) {
 		struct verb_start s;
 

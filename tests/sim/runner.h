@@ -75,7 +75,7 @@ struct runner {
 };
 
 /* Take a sandbox in, -ENOSR when there is no room; it is told when it is durable. */
-CAY_MUST_CHECK int runner_create(struct runner *r, const struct life *l);
+[[nodiscard]] int runner_create(struct runner *r, const struct life *l);
 enum cay_code runner_event(struct runner *r, const struct id *id, const struct life_event *ev);
 /* An effect is over, or is said to be: a number that is not open is nobody's. */
 void runner_done(struct runner *r, const struct id *id, uint64_t call, const struct life_event *ev);

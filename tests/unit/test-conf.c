@@ -73,7 +73,7 @@ static void mistakes_name_their_line(void **)
 	static const struct {
 		const char *text, *says;
 	} cases[] = {
-		{ "number = 1\n", "f:1: 'number' stands before any [section]" },
+		{ "number = 1\n", "f:1: 'number' comes before any [section]" },
 		{ "[one]\nnumber = 1\nnumber = 2\n", "f:3: 'number' is set twice" },
 		{ "[one]\n[two]\nnumber = 1\n", "f:3: there is no key 'number' in [two]" },
 		{ "[three]\n", "f:1: there is no section [three]" },

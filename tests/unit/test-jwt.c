@@ -229,14 +229,14 @@ static void the_text_has_one_form(void **)
 		{ "%h.%p.%sAA", "signature" },
 		{ "%h.%p.%sAAAA", "signature" },
 		{ "%h.%p.%s%s", "signature" },
-		{ "%h.%p.AAAA", "signature is wrong" },
-		{ "%h.%p.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "signature is wrong" },
+		{ "%h.%p.AAAA", "signature is invalid" },
+		{ "%h.%p.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "signature is invalid" },
 		{ "%hIA.%p.%s", "header" },
 		{ "%h.%pA.%s", "signature" },
-		{ "%h.%h.%s", "signature is wrong" },
+		{ "%h.%h.%s", "signature is invalid" },
 		{ "%p.%p.%s", "several keys" },
 		{ "%p.%h.%s", "several keys" },
-		{ "%h.e30.%s", "signature is wrong" },
+		{ "%h.e30.%s", "signature is invalid" },
 		{ "%h.%p.+/+/", "signature is not" },
 		{ "%h,%p,%s", "three parts" },
 		{ "%%.%%.%%", "header" },
@@ -302,32 +302,32 @@ static void an_es256_signature_is_two_numbers_of_32_bytes(void **)
 	n = sign_public(issuer.ec, (struct slice){ text.data, input }, bad);
 	raw_pair(bad, n, sig);
 	replace_signature(&text, bad, n);
-	refused("der", &text, "signature is wrong");
+	refused("der", &text, "signature is invalid");
 	for (n = 1; n < 80; n++) {
 		memset(bad, 0, sizeof(bad));
 		memcpy(bad, sig, 64);
 		if (n == 64)
 			continue;
 		replace_signature(&text, bad, n);
-		refused("another length", &text, "signature is wrong");
+		refused("another length", &text, "signature is invalid");
 	}
 	memset(bad, 0, sizeof(bad));
 	memcpy(bad + 1, sig, 64); /* a zero in front of both, as DER would */
 	replace_signature(&text, bad, 66);
-	refused("zeros in front", &text, "signature is wrong");
+	refused("zeros in front", &text, "signature is invalid");
 	memcpy(bad, sig + 32, 32);
 	memcpy(bad + 32, sig, 32);
 	replace_signature(&text, bad, 64);
-	refused("s and r", &text, "signature is wrong");
+	refused("s and r", &text, "signature is invalid");
 	memset(bad, 0, 64);
 	replace_signature(&text, bad, 64);
-	refused("zeros", &text, "signature is wrong");
+	refused("zeros", &text, "signature is invalid");
 	memcpy(bad, sig, 32);
 	replace_signature(&text, bad, 64);
-	refused("s is zero", &text, "signature is wrong");
+	refused("s is zero", &text, "signature is invalid");
 	memset(bad, 0xff, 64);
 	replace_signature(&text, bad, 64);
-	refused("above the order", &text, "signature is wrong");
+	refused("above the order", &text, "signature is invalid");
 }
 
 static void an_rsa_signature_has_the_key_s_length(void **)
@@ -338,7 +338,7 @@ static void an_rsa_signature_has_the_key_s_length(void **)
 	for (size_t n = 254; n <= 258; n++) {
 		issue(&issuer, "{'alg':'RS256','kid':'r'}", GOOD, JWK_RS256, &text);
 		replace_signature(&text, sig, n);
-		refused("zeros", &text, "signature is wrong");
+		refused("zeros", &text, "signature is invalid");
 	}
 	replace_signature(&text, sig, 1025);
 	refused("longer than any key", &text, "too long");
@@ -437,8 +437,8 @@ static void the_policy_is_the_operator_s(void **)
 	} rows[] = {
 		{ {}, "{" WHO "," TIMELY "}", NULL },
 		{ {}, "{'iss':'anybody'," WHO "," TIMELY "}", NULL },
-		{ {}, "{'aud':'cay'," WHO "," TIMELY "}", "no audience is ours" },
-		{ {}, "{'aud':[]," WHO "," TIMELY "}", "no audience is ours" },
+		{ {}, "{'aud':'cay'," WHO "," TIMELY "}", "this node has no audience" },
+		{ {}, "{'aud':[]," WHO "," TIMELY "}", "this node has no audience" },
 		{ { .audience = "" }, "{" WHO "," TIMELY "}", "'aud' is missing" },
 		{ { .issuer = "" }, "{" WHO "," TIMELY "}", "'iss' is missing" },
 		{ { .tenant_claim = "org" }, "{" WHO "," TIMELY "}", "'org' is missing" },

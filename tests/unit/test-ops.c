@@ -316,7 +316,7 @@ static void a_failure_is_never_a_success_and_keeps_secrets(void **)
 	error_body_write(&away, NULL, "node-7", &w3);
 	assert_int_equal(jw_finish(&w3), 0);
 	assert_non_null(strstr(moved.data, "\"details\":{\"node\":\"node-7\"}"));
-	(void)cay_fail(&forged, CAY_E_UNAUTHENTICATED, "the signature is wrong");
+	(void)cay_fail(&forged, CAY_E_UNAUTHENTICATED, "the signature is invalid");
 	error_body_write(&forged, NULL, NULL, &w4);
 	assert_int_equal(jw_finish(&w4), 0);
 	assert_non_null(strstr(refused.data, "\"code\":\"unauthenticated\""));

@@ -119,7 +119,7 @@ static void test_not_a_tree(void **)
 		{ "etc/passwd", "no program", 0644, 0, MIB(1) },
 		{ "blobs/x", "no index.json", 0755, 0, MIB(1) },
 		{ "bin/sh", "compressed twice", 0755, 2, MIB(1) },
-		{ "bin/sh", "uncompressed is larger", 0755, 1, 512 },
+		{ "bin/sh", "uncompressed data is larger", 0755, 1, 512 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 /* Create the cgroup; *ret is its directory. */
-CAY_MUST_CHECK int init_cgroup_create(int dirfd, const char *name, int *ret);
+[[nodiscard]] int init_cgroup_create(int dirfd, const char *name, int *ret);
 /* Move the calling process, a forked child, into the cgroup. */
-CAY_MUST_CHECK int init_cgroup_join(int fd);
+[[nodiscard]] int init_cgroup_join(int fd);
 /* Send SIGKILL to every process of the cgroup, in any session or process group. */
-CAY_MUST_CHECK int init_cgroup_kill(int fd);
+[[nodiscard]] int init_cgroup_kill(int fd);
 /* -EBUSY while it has a process. */
-CAY_MUST_CHECK int init_cgroup_remove(int dirfd, const char *name);
+[[nodiscard]] int init_cgroup_remove(int dirfd, const char *name);
 #endif

@@ -28,7 +28,7 @@ struct memory memory_from_cgroup(int cgroup, int v1);
 uint64_t memory_count_oom_kills(const struct memory *m);
 /* File pages, which the kernel can reclaim; 0 when unknown. */
 uint64_t memory_cache_bytes(const struct memory *m);
-CAY_MUST_CHECK int memory_read_usage(const struct memory *m, struct memory_usage *ret);
+[[nodiscard]] int memory_read_usage(const struct memory *m, struct memory_usage *ret);
 
 /* The last pid this pid namespace gave to a process or thread; 0 when unknown. */
 pid_t proc_last_pid(void);

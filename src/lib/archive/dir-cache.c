@@ -15,7 +15,7 @@ void dir_cache_init(struct dir_cache *d, int root)
 {
 	struct rlimit fds = { .rlim_cur = 0 };
 
-	/* who has few fds needs them for more than this */
+	/* a process with few fds needs them for other things */
 	(void)getrlimit(RLIMIT_NOFILE, &fds);
 	d->root = root;
 	d->clock = 0;
@@ -36,7 +36,7 @@ void dir_cache_fini(struct dir_cache *d)
 		dir_cache_entry_close(&d->entries[--d->n]);
 }
 
-/* Names that are made to collide cost a comparison each, DIRS_MAX of them at the most. */
+/* Names chosen to collide cost one comparison each, at most DIRS_MAX. */
 static uint32_t dir_cache_hash_name(struct slice s)
 {
 	uint32_t h = 2166136261U;
@@ -93,7 +93,7 @@ static int dir_cache_add(struct dir_cache *d, struct slice name, int fd, bool ou
 	return fd;
 }
 
-/* Open a directory of a directory, made when it is not there. */
+/* Open a subdirectory; create it if missing. */
 static int dir_cache_open_child(int dirfd, const char *name, bool *made)
 {
 	int fd = path_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);

@@ -2,10 +2,10 @@
 #ifndef CAY_ARCHIVE_DIR_CACHE_H
 #define CAY_ARCHIVE_DIR_CACHE_H
 /*
- * dirs - the directories below one that were used last, open
+ * dir-cache - the most recently used directories below a root, open
  *
- * A name is resolved by the kernel below the root and through no symlink, and what is missing
- * is made.  What was made so is ours: nobody had anything in it before.
+ * The kernel resolves each name below the root and through no symlink; missing directories are
+ * created.  A directory created so is ours: no other process had anything in it before.
  *
  * Bounded: DIRS_MAX fds and their names.
  */
@@ -31,6 +31,6 @@ struct dir_cache {
 
 void dir_cache_init(struct dir_cache *d, int root);
 void dir_cache_fini(struct dir_cache *d);
-/* The directory of that name ("" is the root), whose fd stays ours; -errno. */
+/* The directory of that name ("" is the root); its fd stays ours. -errno. */
 [[nodiscard]] int dir_cache_open(struct dir_cache *d, struct slice name, bool *ours);
 #endif

@@ -2,14 +2,13 @@
 #ifndef CAY_ARCHIVE_GZ_H
 #define CAY_ARCHIVE_GZ_H
 /*
- * gz - gzip between a tar and what carries it
+ * gz - gzip between a tar and its transport
  *
- * A skin around the callbacks of tar.h, peeled once: what is inside is taken as it
- * is.  Several members in a row are one stream, as gzip has it; a sum that is wrong and
- * an end in the middle are failures.  How much comes out is not bounded here but by
- * who writes it down.
+ * Wraps the callbacks of tar.h; nested compression is not decompressed.  Several members in a
+ * row are one stream, as in gzip; a wrong checksum and a truncated stream are failures.  The
+ * size of the output is bounded by its consumer, not here.
  *
- * Bounded: KIB(32) in or out, and what zlib needs (44 KiB in, 268 KiB out).
+ * Bounded: KIB(32) in or out, and zlib's own memory (44 KiB in, 268 KiB out).
  */
 #include <zlib.h>
 

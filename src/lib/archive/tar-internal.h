@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_ARCHIVE_TAR_INTERNAL_H
 #define CAY_ARCHIVE_TAR_INTERNAL_H
-/* Where the fields of a header lie: POSIX.1-1988, and what GNU made of it. */
+/* Offsets of the header's fields: POSIX.1-1988, with the GNU extensions. */
 #include "archive/tar.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include "archive/tar-internal.h"
 #include "base/str.h"
 
-/* Headers about the next header; a row of them costs time and makes nothing. */
+/* Headers about the next header; a long run of them costs time and yields nothing. */
 #define PRELUDES_MAX 16
 
 void tar_reader_init(struct tar_reader *t, tar_read_fn *read, void *arg)
@@ -23,7 +23,8 @@ void tar_reader_fini(struct tar_reader *t)
 	buf_fini(&t->pax);
 }
 
-/* All n bytes; at the very end of the archive 0 is allowed for some, and told. */
+/* All n bytes; 0 bytes are allowed at the very end of the archive for some callers, and
+ * reported. */
 static int tar_read_exact(struct tar_reader *t, void *p, size_t n, bool may_end,
 			  struct cay_err *err)
 {
@@ -98,7 +99,7 @@ static int tar_parse_number(const uint8_t *p, unsigned n, uint64_t max, uint64_t
 	return v > max ? -ERANGE : 0;
 }
 
-/* Relative, no "..", no "." and no empty component.  "" is what "./" becomes. */
+/* Relative, no "..", no "." and no empty component. "./" becomes "". */
 static int tar_clean_name(struct buf *b, const char *what, struct cay_err *err)
 {
 	char quoted[TAR_QUOTED_MAX + 1];
@@ -113,7 +114,7 @@ static int tar_clean_name(struct buf *b, const char *what, struct cay_err *err)
 	if (all[0] == '/')
 		return cay_fail(err, CAY_E_INVALID, "%s '%s' is absolute", what,
 				tar_quote_name(all, quoted));
-	/* look at all of it before it is written over: a message needs it whole */
+	/* check all of it before it is overwritten: a message needs the whole name */
 	for (struct slice at = rest; at.p;) {
 		if (slice_eq(slice_cut(&at, '/'), SLICE("..")))
 			return cay_fail(err, CAY_E_INVALID, "%s '%s' leads out of the archive",
@@ -170,7 +171,7 @@ static int pax_parse_time(struct slice v, int64_t *ret)
 	uint64_t n = 0;
 
 	*ret = 0;
-	if (whole.n && whole.p[0] == '-') /* before 1970: nobody misses it */
+	if (whole.n && whole.p[0] == '-') /* before 1970: treated as 0 */
 		return 0;
 	if (str_parse_u64(whole, 0, INT64_MAX, &n) < 0)
 		return -EINVAL;
@@ -260,8 +261,8 @@ static bool tar_block_is_zero(const uint8_t *p)
 	return true;
 }
 
-/* Behind the end there may be a little of anything; it is read so that the sender is
- * heard out, and what unzips it has seen its sum. */
+/* Up to TAR_TAIL_MAX of padding may follow the end.  It is read so that the sender can
+ * finish and the decompressor can check its sum. */
 static int tar_skip_tail(struct tar_reader *t, struct cay_err *err)
 {
 	char sink[4096];
@@ -313,7 +314,7 @@ static enum tar_type tar_parse_type(uint8_t type, const struct buf *name)
 	case 0:
 	case '0':
 	case '7':
-		/* before there were types, a slash made a directory */
+		/* in v7 a trailing slash means a directory */
 		return name->len && name->data[name->len - 1] == '/' ? TAR_DIRECTORY : TAR_FILE;
 	case '1':
 		return TAR_HARDLINK;
@@ -336,7 +337,7 @@ static int tar_finish_entry(struct tar_reader *t, const uint8_t *block, uint64_t
 		return r;
 	if (tar_parse_number(block + AT_MODE, LEN_ID, UINT64_MAX, &mode) < 0)
 		return cay_fail(err, CAY_E_INVALID, "a mode in the archive is no number");
-	/* a time nobody can say is no reason to refuse a file */
+	/* an unrepresentable time is no reason to refuse a file */
 	if (t->has_mtime)
 		mtime = (uint64_t)t->mtime;
 	else if (tar_parse_number(block + AT_MTIME, LEN_NUMBER, INT64_MAX, &mtime) < 0)
@@ -353,7 +354,7 @@ static int tar_finish_entry(struct tar_reader *t, const uint8_t *block, uint64_t
 		return cay_fail(err, CAY_E_INVALID, "a symbolic link to nothing");
 	if (!t->name.len && e->type != TAR_DIRECTORY && e->type != TAR_OTHER)
 		return cay_fail(err, CAY_E_INVALID, "an entry of the archive has no name");
-	/* links and directories have no data, whatever they say: so POSIX has it */
+	/* links and directories have no data, whatever their size field says (POSIX) */
 	if (e->type != TAR_FILE && e->type != TAR_OTHER)
 		size = 0;
 	e->name = buf_str(&t->name);
@@ -363,7 +364,7 @@ static int tar_finish_entry(struct tar_reader *t, const uint8_t *block, uint64_t
 	return 1;
 }
 
-/* A header that says something of the next one: 1; of itself: 0. */
+/* 1: a header that describes the next one; 0: an entry. */
 static int tar_read_extension_header(struct tar_reader *t, uint8_t type, uint64_t size,
 				     struct cay_err *err)
 {

@@ -23,7 +23,7 @@ void tar_writer_fini(struct tar_writer *t)
 	buf_fini(&t->pax);
 }
 
-/* What does not fit is left 0: pax has said it. */
+/* A value that does not fit is left 0: a pax header has it. */
 static void tar_write_octal(uint8_t *to, unsigned digits, uint64_t v)
 {
 	if (v >> (3 * digits))

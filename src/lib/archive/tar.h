@@ -2,18 +2,17 @@
 #ifndef CAY_ARCHIVE_TAR_H
 #define CAY_ARCHIVE_TAR_H
 /*
- * tar - the archive's bytes, in and out, over callbacks; no file is touched here
+ * tar - read and write archives over callbacks; no file I/O
  *
  *	reader: tar_read_entry() -> an entry -> tar_read_data() until 0 -> tar_read_entry() ... -> 0
  *	writer: tar_write_entry() -> tar_write_data() its size -> tar_write_entry() ... ->
  *tar_write_end()
  *
- * What is read was written by a stranger.  Understood: ustar, pax (path, linkpath,
- * size, mtime), GNU long names and large sizes, v7.  Refused: numbers that are not
- * quite numbers, wrong sums, sparse files, several volumes, a size or a name for all
- * entries, an end without the mark of one.  Names come out relative, without ".",
- * ".." or double slashes; who has another is refused, so nobody behind need look again.
- * Owners are not even read.
+ * The input is untrusted.  Supported: ustar, pax (path, linkpath, size, mtime), GNU long
+ * names and large sizes, v7.  Refused: malformed numbers, wrong checksums, sparse files,
+ * several volumes, a global size or name, an end without its mark.  Names come out
+ * relative, without ".", ".." or double slashes; others are refused, so callers need not
+ * check again.  Owners are not read.
  *
  * Bounded: a block, two names (PATH_MAX) and TAR_PAX_MAX of a pax header.
  */
@@ -27,7 +26,7 @@
 #define TAR_NAME_MAX 4095
 #define TAR_PAX_MAX KIB(64)
 #define TAR_NOTE_MAX 255
-/* What may follow the end: tar pads to 10 KiB, others to more. */
+/* Most padding after the end: tar pads to 10 KiB, others to more. */
 #define TAR_TAIL_MAX MIB(1)
 
 enum tar_type {
@@ -35,7 +34,7 @@ enum tar_type {
 	TAR_DIRECTORY,
 	TAR_SYMLINK,
 	TAR_HARDLINK,
-	TAR_OTHER, /* a device, a FIFO, what nobody knows: to be skipped */
+	TAR_OTHER, /* a device, a FIFO, an unknown type: to be skipped */
 };
 
 struct tar_entry {
@@ -43,7 +42,7 @@ struct tar_entry {
 	const char *name; /* "" is the directory itself; valid until the next call */
 	const char *link; /* of links: a symlink's text as it is, a hard link's name cleaned */
 	unsigned mode;    /* 07777 */
-	uint64_t size;    /* of what tar_read_data() gives */
+	uint64_t size;    /* of the data of tar_read_data() */
 	int64_t mtime;    /* seconds */
 	const char *note; /* to be written as a comment, which other tars pass over; or NULL */
 };
@@ -57,7 +56,7 @@ struct tar_reader {
 	tar_read_fn *read;
 	void *arg;
 	uint64_t left; /* of this entry's data */
-	unsigned pad;  /* behind it */
+	unsigned pad;  /* after it */
 	bool ended;
 	struct buf name, link, pax;
 	bool has_name, has_link, has_size, has_mtime;
@@ -76,20 +75,20 @@ struct tar_writer {
 
 void tar_reader_init(struct tar_reader *t, tar_read_fn *read, void *arg);
 void tar_reader_fini(struct tar_reader *t);
-/* 1: an entry; 0: the archive is over, and what it came in too.  Data nobody read is passed. */
+/* 1: an entry; 0: the end of the archive and of its stream.  Unread data is skipped. */
 [[nodiscard]] int tar_read_entry(struct tar_reader *t, struct tar_entry *ret, struct cay_err *err);
 [[nodiscard]] ssize_t tar_read_data(struct tar_reader *t, void *p, size_t n, struct cay_err *err);
 
 void tar_writer_init(struct tar_writer *t, tar_write_fn *write, void *arg);
 void tar_writer_fini(struct tar_writer *t);
-/* Names as they are to be; what ustar cannot say is said by pax. */
+/* Names are written as given; values that do not fit ustar go into a pax header. */
 [[nodiscard]] int tar_write_entry(struct tar_writer *t, const struct tar_entry *e,
 				  struct cay_err *err);
 [[nodiscard]] int tar_write_data(struct tar_writer *t, const void *p, size_t n,
 				 struct cay_err *err);
 [[nodiscard]] int tar_write_end(struct tar_writer *t, struct cay_err *err);
 
-/* A stranger's name made fit for a message: printable ASCII, at most TAR_QUOTED_MAX of it. */
+/* An untrusted name for a message: printable ASCII, at most TAR_QUOTED_MAX of it. */
 #define TAR_QUOTED_MAX 96
 const char *tar_quote_name(const char *name, char ret[static TAR_QUOTED_MAX + 1]);
 #endif

@@ -53,7 +53,7 @@ static int tree_pack_entry(struct pack *p, enum tar_type type, const struct stat
 	return tar_write_entry(&p->tar, &e, err);
 }
 
-/* Exactly as much as the header said: the archive is under way and cannot be taken back. */
+/* Exactly as much as the header declared: it has been sent already. */
 static int tree_pack_content(struct pack *p, int fd, uint64_t size, struct cay_err *err)
 {
 	bool whole = true;
@@ -123,7 +123,7 @@ static int tree_pack_directory(struct pack *p, int *fd, const struct stat *st, s
 	return r;
 }
 
-/* What it is is told by what was opened, not by what was there before. */
+/* The type is that of the opened file, not of an earlier stat. */
 static int tree_pack_name(struct pack *p, int dirfd, const char *name, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;

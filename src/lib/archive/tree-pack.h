@@ -2,16 +2,15 @@
 #ifndef CAY_ARCHIVE_TREE_PACK_H
 #define CAY_ARCHIVE_TREE_PACK_H
 /*
- * tree-pack - a directory becomes a tar while others may be at work in it
+ * tree-pack - pack a directory as a tar while other processes may change it
  *
- * No symlink is followed: it is an entry.  What is neither file, directory nor symlink
- * is skipped and counted, and so is what may not be read, a name that would be too long and
- * what is deeper than TREE_DEPTH_MAX.  A file that shrinks meanwhile is filled up with
- * zeros to the size its header told, and counted; one that grows is cut at it.  Where
- * there is something to tell, the directory comes once more in the end, with a comment
- * ("skipped=N changed=N") that other tars pass over; of a single file there is no such
- * place, so it fails.  Owners, devices, hard links and extended attributes are not told: a
- * file with two names comes twice.
+ * No symlink is followed: it becomes an entry.  Skipped and counted: anything but files,
+ * directories and symlinks, unreadable files, names that would be too long, and levels below
+ * TREE_DEPTH_MAX.  A file that shrinks meanwhile is padded with zeros to the size in its
+ * header, and counted; one that grows is cut there.  If there are such counts, the directory is
+ * repeated at the end with a comment ("skipped=N changed=N") that other tars ignore; a single
+ * file has no place for it, so it fails.  Owners, devices, hard links and extended attributes
+ * are not packed: a file with two names is packed twice.
  *
  * Bounded: TREE_DEPTH_MAX open directories, KIB(64), one name.
  */
@@ -28,6 +27,6 @@ struct tree_counts {
 /* A directory's content, or one file (then the entry has the last component as its name). */
 [[nodiscard]] int tree_pack(int fd, const char *name, tar_write_fn *write, void *arg,
 			    struct tree_counts *ret, struct cay_err *err);
-/* What that comment said; false when it did not. */
+/* The counts in that comment; false if it has none. */
 bool tree_note_parse(const char *note, struct tree_counts *ret);
 #endif

@@ -58,7 +58,7 @@ static int tree_unpack_fail(const char *name, int errnum, struct cay_err *err)
 	return cay_fail_sys(err, code, errnum, "cannot make '%s'", tar_quote_name(name, quoted));
 }
 
-/* The directory an entry is in; ours: this archive made it. */
+/* The directory of an entry; *ours: this archive created it. */
 static int tree_unpack_open_parent(struct unpack *u, const char *name, const char **base,
 				   bool *ours, struct cay_err *err)
 {
@@ -82,7 +82,7 @@ static int tree_unpack_random_name(struct unpack *u)
 		       : -EIO;
 }
 
-/* A small file's content, before anything is made of it. */
+/* Read a small file's content before the file is created. */
 static ssize_t tree_unpack_read_small_file(struct unpack *u, const struct tar_entry *e,
 					   struct cay_err *err)
 {
@@ -98,7 +98,7 @@ static ssize_t tree_unpack_read_small_file(struct unpack *u, const struct tar_en
 	return (ssize_t)have;
 }
 
-/* What was taken, and what comes. */
+/* The content read so far, then the rest. */
 static int tree_unpack_write_content(struct unpack *u, int fd, ssize_t n, const struct tar_entry *e,
 				     struct cay_err *err)
 {
@@ -135,8 +135,8 @@ static int tree_unpack_set_attrs(struct unpack *u, int fd, const struct tar_entr
 	return r == -ENOBUFS ? 0 : r;
 }
 
-/* Where a file is written: in its place, if nobody can be waiting for it there and all of it
- * is at hand, else where it has no name yet. */
+/* Where to write a file: in its place, if no other process can wait for it there and all
+ * content is at hand; else in a file without a name. */
 static int tree_unpack_create_file(struct tmpfile *temp, int dirfd, const char *name, mode_t mode)
 {
 	int r;
@@ -203,14 +203,15 @@ static int tree_unpack_directory(struct unpack *u, const struct tar_entry *e, st
 		return tree_unpack_fail(e->name, -fd, err);
 	if (!made && u->how->keep_modes)
 		return 0;
-	/* of a directory that was there and is somebody else's the mode stays */
+	/* an existing directory of another owner keeps its mode */
 	if (fchmod(fd, tree_unpack_entry_mode(u, e) | 0700) < 0 && errno != EPERM)
 		return tree_unpack_fail(e->name, errno, err);
 	return 0;
 }
 
-/* Whether it stays in the tree: ".." only in front, and not more than the link is deep.
- * Behind a name it could be another link's parent, and that leads anywhere. */
+/* Whether a link stays in the tree: ".." only at the beginning, and at most as often as the
+ * link is deep.  After a name it could be the parent of another link's target, which is
+ * anywhere. */
 static bool tree_unpack_link_stays_inside(const char *name, const char *to)
 {
 	struct slice rest = slice_of(to);
@@ -240,7 +241,7 @@ static int tree_unpack_rename_link(struct unpack *u, int at, const char *base,
 
 	if (renameat(at, u->tmp, at, base) < 0)
 		r = -errno;
-	/* rename() of two names of one file does nothing, so the first may still be there */
+	/* rename() of two names of one file does nothing, so the first may still exist */
 	if (r < 0 || e->type == TAR_HARDLINK)
 		(void)unlinkat(at, u->tmp, 0);
 	u->counts->links += r >= 0;
@@ -267,7 +268,7 @@ static int tree_unpack_symlink(struct unpack *u, const struct tar_entry *e, stru
 		     : tree_unpack_rename_link(u, dirfd, base, e, err);
 }
 
-/* The file it names is opened first: what it is, and that no symlink was on the way. */
+/* Open the named file first: to check its type, and that the path has no symlink. */
 static int tree_unpack_open_link_target(struct unpack *u, const struct tar_entry *e,
 					struct cay_err *err)
 {

@@ -2,35 +2,35 @@
 #ifndef CAY_ARCHIVE_TREE_UNPACK_H
 #define CAY_ARCHIVE_TREE_UNPACK_H
 /*
- * tree-unpack - a stranger's tar becomes files below one directory, and nothing elsewhere
+ * tree-unpack - unpack an untrusted tar below one directory, and nowhere else
  *
- * Every name is resolved by the kernel below the directory and through no symlink, be it
- * the archive's or one that was there.  A file is written beside its place and renamed
- * into it, so nothing is written through a link and an old file stays until the new
- * one is whole; in a directory the archive itself made, a small one is made in its place when all
- * of it is at hand.  Hard links only lead to files this archive made.  Devices, FIFOs and
- * what nobody knows are skipped and counted; setuid, setgid and sticky are dropped;
- * owners are who unpacks.  Directories are always their owner's to write in.  Where a name is taken
- * by something of another kind it is a failure: no directory is ever removed.
+ * The kernel resolves every name below the directory and through no symlink, neither the
+ * archive's nor an existing one.  A file is written beside its place and renamed into it, so
+ * nothing is written through a link and an old file stays until the new one is complete; in a
+ * directory the archive itself created, a small file is created in place when all its content
+ * is at hand.  Hard links only lead to files this archive created.  Devices, FIFOs and unknown
+ * types are skipped and counted; setuid, setgid and sticky are dropped; the owner is the
+ * unpacking user.  Directories are always writable by their owner.  If a name is taken by
+ * another type it is a failure: no directory is ever removed.
  *
- * A failure leaves what was made before it, whole files only; who is killed may leave one
- * more that is not, in a directory of the archive's own.
+ * A failure leaves the entries created before it, whole files only; a killed process may leave
+ * one partial file, in a directory of the archive's own.
  *
- * Bounded: by the limits, the disk's quota and the caller's time.  KIB(64), two names, what
- * dir-cache.h keeps open, and 8 bytes for each file (MIB(16) at most: hard links to later ones
- * are refused).
+ * Bounded: by the limits, the disk's quota and the caller's timeout.  KIB(64), two names, the
+ * fds of dir-cache.h, and 8 bytes per file (MIB(16) at most: hard links to later files are
+ * refused).
  */
 #include "archive/tar.h"
 #include "archive/tree-pack.h"
 
 struct tree_limits {
 	uint64_t entries; /* of any kind */
-	uint64_t bytes;   /* of what they say they have */
-	unsigned mask;    /* of permissions: these are taken away */
-	bool links_out;   /* symlinks may name what is not in the tree; else they are skipped */
+	uint64_t bytes;   /* sum of the declared sizes */
+	unsigned mask;    /* permission bits to remove */
+	bool links_out;   /* symlinks may lead out of the tree; else those are skipped */
 };
 
-/* Called as files are made; may be NULL. */
+/* Called as files are created; may be NULL. */
 typedef void tree_progress_fn(void *arg, const struct tree_counts *so_far);
 
 struct tree_unpack {
@@ -43,7 +43,7 @@ struct tree_unpack {
 	bool keep_modes; /* of directories that were there */
 };
 
-/* Counts of what was made, also after a failure; there: what the archive says of itself */
+/* Counts of created entries, also after a failure; `there`: the counts the archive states */
 [[nodiscard]] int tree_unpack(const struct tree_unpack *how, struct tree_counts *ret,
 			      struct tree_counts *there, struct cay_err *err);
 #endif

@@ -7,8 +7,8 @@
  *	audit-record.c      a record as a line, and back
  *	audit-segment.c   the files, and their lines
  *	audit.c     the queue and its writer
- *	audit-verify.c    is it what was written?
- *	audit-page.c      records for who reads them
+ *	audit-verify.c    checks the chain
+ *	audit-page.c      pages of records for readers
  */
 #include "audit/audit.h"
 #include "base/buf.h"
@@ -40,8 +40,8 @@ struct audit_line_reader {
 #define auto_lines CAY_CLEANUP(audit_line_reader_fini) struct audit_line_reader
 struct audit_line_reader audit_line_reader_open(int fd); /* takes the fd */
 void audit_line_reader_fini(struct audit_line_reader *l);
-/* 1: a line with its newline, until the next call.  0: the end, *ret is what is left
- * without a newline.  -EMSGSIZE: longer than a line can be. */
+/* 1: a line with its newline, valid until the next call. 0: end of file, *ret is the rest
+ * without a newline. -EMSGSIZE: longer than a line can be. */
 [[nodiscard]] int audit_line_reader_next(struct audit_line_reader *l, struct slice *ret);
 /* The first record of a file; 0 when it has none, 1 when it has, -EINVAL when it is none. */
 [[nodiscard]] int audit_segment_read_first(int dirfd, uint32_t number, struct audit_record *ret);

@@ -30,7 +30,7 @@ static int audit_segment_read_from(int dirfd, uint32_t number, uint64_t from,
 	uint64_t seq = 0;
 	size_t n = 0;
 
-	if (fd < 0) /* one that was dropped since it was listed has nothing to say */
+	if (fd < 0) /* dropped since it was listed */
 		return fd == -ENOENT ? 0 : fd;
 	while (n < max && (r = audit_line_reader_next(&l, &text)) > 0) {
 		/* those in front are counted, not read */

@@ -9,7 +9,7 @@
 
 static const struct json_limits limits = { AUDIT_LINE_MAX, 1, 32 };
 
-/* Text members in the order they are written, between time and what was dropped. */
+/* Text members in the order they are written, between time and the dropped records. */
 static const struct {
 	const char *name;
 	size_t offset, size;
@@ -121,8 +121,8 @@ static int audit_record_decode(const json_t *j, struct audit_record *ret)
 	return r < 0 || !ret->seq || !ret->op[0] || !ret->prev[0] ? -EINVAL : 0;
 }
 
-/* What is unknown, double, of another spelling or in another order is not written back as
- * it was. */
+/* Unknown or duplicate members, another spelling or another order do not round-trip, and so
+ * are refused. */
 int audit_record_parse(const char *line, size_t n, struct audit_record *ret)
 {
 	auto_buf again = BUF_INIT(AUDIT_LINE_MAX);

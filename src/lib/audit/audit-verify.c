@@ -13,13 +13,13 @@ const char *const audit_verdict_names[AUDIT_NUM_VERDICTS + 1] = {
 };
 
 static const char *const audit_verdict_texts[AUDIT_NUM_VERDICTS] = {
-	[AUDIT_INTACT] = "every record is as it was written",
+	[AUDIT_INTACT] = "OK: hash chain intact",
 	[AUDIT_UNREADABLE] = "a line is no record: it was changed, or something was inserted",
-	[AUDIT_OUT_OF_ORDER] = "another record stands there: one was removed, inserted or moved",
-	[AUDIT_CHANGED] = "the record was changed, or what was written behind it",
+	[AUDIT_OUT_OF_ORDER] = "another record is there: one was removed, inserted or moved",
+	[AUDIT_CHANGED] = "this record or the one after it was modified",
 	[AUDIT_NO_SEGMENT] = "the file is missing, and no record says that it was dropped",
 	[AUDIT_TRUNCATED] = "the log ends before the anchor: its last records were removed",
-	[AUDIT_OTHER_CHAIN] = "the anchor's record is another one: the log was written anew",
+	[AUDIT_OTHER_CHAIN] = "the anchor's record is another one: the log was rewritten",
 	[AUDIT_ANCHOR_DROPPED] = "the anchor is older than the oldest record kept: use a later one",
 };
 
@@ -32,7 +32,7 @@ struct audit_walk {
 	const struct audit_anchor *anchor;
 	struct audit_report *to;
 	bool based;         /* something was dropped before the first record */
-	bool base_reported; /* and a record says so */
+	bool base_reported; /* a record says that files were dropped */
 	/* of the record before */
 	uint32_t segment;
 	uint64_t line;
@@ -53,7 +53,7 @@ static bool audit_anchor_eq(const struct audit_anchor *a, const struct audit_anc
 	return a->count == b->count && str_eq(a->head, b->head);
 }
 
-/* The first record of files whose predecessors are gone says what was before it. */
+/* If earlier files were dropped, the first record left says how many records came before it. */
 static void audit_walk_set_base(struct audit_walk *w, uint32_t segment,
 				const struct audit_record *rec)
 {
@@ -67,7 +67,7 @@ static void audit_walk_set_base(struct audit_walk *w, uint32_t segment,
 	to->at = to->base;
 }
 
-/* 1: it is wrong.  What was changed is found by the record behind it. */
+/* 1: it is wrong.  A changed record is detected by the one after it. */
 static int audit_walk_check_line(struct audit_walk *w, uint32_t segment, uint64_t line,
 				 struct slice text)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue and its writer.  A record goes loop -> queue -> writer -> told -> loop; the
- * mutex guards the lists, the head that is durable and `stopping`, and is never held
- * while the disk is asked for anything.  The chain, the file and its size are the
- * writer's.
+ * The queue and its writer.  A record goes loop -> queue -> writer -> outcome list -> loop.  The
+ * mutex guards the lists, the durable head and `stopping`, and is never held during disk I/O.
+ * The chain, the file and its size belong to the writer.
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -45,7 +44,7 @@ struct audit {
 	uv_async_t async;
 	size_t pending, reserved;
 	uint64_t missed, missed_reported;
-	struct audit_entries notifying; /* for fn, with those of `told` */
+	struct audit_entries notifying; /* entries whose fn is due */
 	bool closing;
 	uv_mutex_t lock;
 	uv_cond_t wake;
@@ -91,7 +90,7 @@ static void audit_entries_move(struct audit_entries *to, struct audit_entries *f
 
 /* The writer. */
 
-/* One record behind the chain as it will be. */
+/* Append one record to the chain under construction. */
 static int audit_chain_append(struct audit_record *rec, struct audit_anchor *chain, struct buf *out)
 {
 	auto_buf line = BUF_INIT(AUDIT_LINE_MAX);
@@ -110,7 +109,7 @@ static int audit_chain_append(struct audit_record *rec, struct audit_anchor *cha
 	return r;
 }
 
-/* What a failed attempt left behind the last record goes before anything else is written. */
+/* Remove the remains of a failed attempt after the last record before writing anything else. */
 static int audit_segment_trim_torn(struct audit *a)
 {
 	if (a->dirty && ftruncate(a->fd, (off_t)a->size) < 0)
@@ -119,7 +118,7 @@ static int audit_segment_trim_torn(struct audit *a)
 	return 0;
 }
 
-/* All of it is durable, or none of it is there. */
+/* All of it is durable, or none of it is in the file. */
 static int audit_segment_commit(struct audit *a, const struct buf *lines,
 				const struct audit_anchor *chain)
 {
@@ -166,7 +165,7 @@ static int audit_segment_begin(struct audit *a, uint32_t number)
 	return 0;
 }
 
-/* Files beyond those to keep go, behind a record of their last one.  What fails is done
+/* Remove files beyond those to keep, after a record of their last one.  A failure is retried
  * when the next file is begun. */
 static int audit_segments_drop_old(struct audit *a)
 {
@@ -200,7 +199,7 @@ static int audit_segments_drop_old(struct audit *a)
 	return r >= 0 && fsync(a->dirfd) < 0 ? -errno : r;
 }
 
-/* Takes from the queue what fits into the file; the rest is for the next one. */
+/* Take from the queue what fits into the file; the rest goes into the next one. */
 static int audit_writer_write_batch(struct audit *a, struct audit_entries *batch,
 				    struct audit_entries *ret_done)
 {
@@ -229,7 +228,8 @@ static int audit_writer_write_batch(struct audit *a, struct audit_entries *batch
 	return r;
 }
 
-/* Who waits is told once why not; the record goes on waiting without them.  With the lock. */
+/* Report the failure once to each waiting request; its record stays queued.  Called with the
+ * lock held. */
 static void audit_writer_report_failure(struct audit *a, const struct audit_entries *list, int r)
 {
 	for (struct audit_entry *e = list->first; e; e = e->next) {
@@ -253,7 +253,7 @@ static bool audit_writer_next_batch(struct audit *a, struct audit_entries *batch
 	uv_mutex_lock(&a->lock);
 	while (!batch->first && !a->queue.first && !a->stopping)
 		uv_cond_wait(&a->wake, &a->lock);
-	if (!batch->first) /* else what failed, or did not fit, comes first */
+	if (!batch->first) /* else the records that failed or did not fit come first */
 		for (size_t n = 0; n < BATCH_MAX && a->queue.first; n++)
 			audit_entries_append(batch, audit_entries_pop(&a->queue));
 	go_on = batch->first;
@@ -277,7 +277,7 @@ static void audit_writer_main(void *arg)
 		if (r < 0) {
 			audit_writer_report_failure(a, &batch, r);
 			audit_writer_report_failure(a, &a->queue,
-						    r); /* it would wait behind that */
+						    r); /* it would be queued after those */
 		}
 		a->durable = a->chain;
 		audit_entries_move(&a->completed, &done);
@@ -294,7 +294,7 @@ static void audit_writer_main(void *arg)
 
 /* The loop. */
 
-/* An entry that only tells of a failure has no record: it did not leave the queue. */
+/* An entry that only reports a failure has no record, because its record is still queued. */
 static void audit_notify_waiters(struct audit *a)
 {
 	struct audit_entry *e;
@@ -327,7 +327,8 @@ int audit_slot_reserve(struct audit *a, struct cay_err *err)
 	if (a->pending + a->reserved >= AUDIT_PENDING_MAX) {
 		a->missed++;
 		return cay_fail(err, CAY_E_UNAVAILABLE,
-				"%u records wait for the audit log; nothing is done without one",
+				"%u records are waiting for the audit log; the request was refused "
+				"because it could not be recorded",
 				(unsigned)AUDIT_PENDING_MAX);
 	}
 	a->reserved++;
@@ -413,7 +414,7 @@ struct audit_stats audit_get_stats(struct audit *a)
 
 /* Open and close. */
 
-/* The last record of a file and where it ends; *ret_torn bytes behind it. */
+/* The last record of a file and its end; *ret_torn bytes follow it. */
 static int audit_segment_read_last(struct audit *a, uint32_t number, uint64_t *ret_torn)
 {
 	int fd = audit_segment_open(a->dirfd, number), r;
@@ -481,7 +482,7 @@ static void audit_record_torn(struct audit *a, uint64_t torn)
 		(void)audit_append(a, &note, false, NULL, NULL);
 }
 
-/* Signals are the loop's: a thread is born with what its maker has blocked. */
+/* Signals belong to the loop thread: a new thread inherits its creator's signal mask. */
 static int audit_writer_start(struct audit *a)
 {
 	sigset_t all, before;
@@ -579,7 +580,7 @@ void audit_close(struct audit *a)
 	(void)uv_thread_join(&a->writer);
 	audit_notify_waiters(a);
 	while ((e = audit_entries_pop(&a->queue)))
-		free(e); /* the disk said no until the end */
+		free(e); /* the disk failed to the end */
 	audit_fini(a);
 	uv_close((uv_handle_t *)&a->async, on_audit_closed);
 }

@@ -2,27 +2,27 @@
 #ifndef CAY_AUDIT_AUDIT_H
 #define CAY_AUDIT_AUDIT_H
 /*
- * audit - who asked for what, in files that cannot be changed without it showing
+ * audit - a tamper-evident log of requests and their outcomes
  *
- * A record is a line of JSON with a number that goes up by one and the SHA-256 of the
- * line before it, newline included, so that `tail -n 1 FILE | sha256sum` is the head.
- * Lines stand in NNNNNNNN.log; a full one is followed by the next, and the chain goes on
- * through all of them.  What the chain cannot show is an end that was cut off or a chain
- * written anew by who may write the files: for that its owner keeps {count, head} of
- * some moment elsewhere, and audit_verify() holds the files against it.
+ * A record is a line of JSON with a number that increases by one and the SHA-256 of the line
+ * before it, newline included, so that `tail -n 1 FILE | sha256sum` is the head.  Lines are in
+ * NNNNNNNN.log; a full file is followed by the next, and the chain continues through all of
+ * them.  The chain alone cannot reveal a truncated end, or a chain rewritten by a process that
+ * may write the files: for that its owner stores {count, head} of some moment elsewhere, and
+ * audit_verify() compares the files with it.
  *
- * One writer: a thread that takes what was put while it was busy, writes it and calls
- * fdatasync once.  The queue is bounded: who is about to do something reserves first, and
- * is refused when there is no room.  What could not be reserved is counted, and the count
- * becomes a record when there is room again.  When the disk says no, records wait in
- * memory and are tried again; who waits for one is told of the failure once.
+ * One writer thread takes all records queued while it was busy, writes them and calls fdatasync
+ * once.  The queue is bounded: a caller reserves a place before it starts its operation, and is
+ * refused if there is none.  Records that could not be reserved are counted, and the count
+ * becomes a record when there is room again.  If the disk fails, records wait in memory and are
+ * retried; each waiting request is notified of the failure once.
  *
- * What is recorded beside operations: AUDIT_CUT (a crash had left half a line, which was
- * never acknowledged), AUDIT_MISSED, AUDIT_DROPPED (the oldest files were removed; count
- * and head are of their last record).
+ * Records other than operations: AUDIT_CUT (a crash left half a line, which was never
+ * acknowledged), AUDIT_MISSED, AUDIT_DROPPED (the oldest files were removed; count and head are
+ * of their last record).
  *
- * Threading: audit_*() of a struct audit are for the loop thread, fn is called from it and
- * never from inside audit_append().  audit_verify() and audit_read_page() need no struct audit
+ * Threading: audit_*() of a struct audit are for the loop thread; fn is called from it and
+ * never from inside audit_append(). audit_verify() and audit_read_page() need no struct audit
  * and may run in any thread or process, also while records are written.
  */
 #include <uv.h>
@@ -51,7 +51,7 @@ struct audit_record {
 	uint64_t wall_ns; /* to the millisecond */
 	char tenant[32], key[32];
 	char op[48];
-	char target[32]; /* id of what it was about */
+	char target[32]; /* id of the operation's object */
 	char outcome[32];
 	char request_id[24];
 	char peer[48];
@@ -64,8 +64,8 @@ struct audit_record {
 #define audit_set(member, text) audit_record_set_text(member, sizeof(member), text)
 void audit_record_set_text(char *to, size_t size, const char *text);
 
-/* One line without its newline.  -EINVAL unless it is exactly what audit_record_format()
- * makes of *ret. */
+/* One line without its newline. -EINVAL unless it is exactly what audit_record_format()
+ * writes for *ret. */
 [[nodiscard]] int audit_record_parse(const char *line, size_t n, struct audit_record *ret);
 struct buf;
 [[nodiscard]] int audit_record_format(const struct audit_record *rec, struct buf *out);
@@ -84,7 +84,7 @@ struct audit_conf {
 typedef void audit_fn(void *arg, const struct cay_err *outcome);
 
 /* Files below dirfd, which must stay open; blocks.  A last record that cannot be read is
- * refused (INTERNAL): nothing can be written behind it. */
+ * refused (INTERNAL): nothing can be appended to it. */
 [[nodiscard]] int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop,
 			     struct audit **ret, struct cay_err *err);
 /* Room for one record; CAY_E_UNAVAILABLE when there is none. */
@@ -95,7 +95,7 @@ void audit_slot_release(struct audit *a);
  * was only counted, fn will not be called.  fn may be NULL. */
 bool audit_append(struct audit *a, const struct audit_record *rec, bool reserved, audit_fn *fn,
 		  void *arg);
-/* What is durable. */
+/* The durable head. */
 struct audit_anchor audit_get_durable_head(struct audit *a);
 
 struct audit_stats {
@@ -104,14 +104,15 @@ struct audit_stats {
 	uint64_t missed; /* records that are only a count */
 };
 struct audit_stats audit_get_stats(struct audit *a);
-/* Write what was put, tell, stop; blocks.  The loop's next turn frees the rest.  NULL is fine. */
+/* Write the queued records, call their fn, stop; blocks.  The loop's next iteration frees
+ * the rest.  NULL is fine. */
 void audit_close(struct audit *a);
 
 enum audit_verdict {
 	AUDIT_INTACT,
 	AUDIT_UNREADABLE,     /* a line is no record */
-	AUDIT_OUT_OF_ORDER,   /* a record stands where another belongs */
-	AUDIT_CHANGED,        /* a record is not the one that the next was written behind */
+	AUDIT_OUT_OF_ORDER,   /* a record is in the place of another */
+	AUDIT_CHANGED,        /* a record is not the one the next was chained to */
 	AUDIT_NO_SEGMENT,     /* a file is missing, and no record says that it was dropped */
 	AUDIT_TRUNCATED,      /* the anchor's record is not there yet, or any more */
 	AUDIT_OTHER_CHAIN,    /* the anchor's record is another one */
@@ -122,7 +123,7 @@ enum audit_verdict {
 struct audit_report {
 	enum audit_verdict verdict;
 	struct audit_anchor at;   /* as far as it is right */
-	struct audit_anchor base; /* what was dropped before */
+	struct audit_anchor base; /* records dropped before */
 	uint64_t torn;            /* bytes of half a line at the end, which count as nothing */
 	uint32_t segment;         /* where it is wrong */
 	uint64_t line;            /* in that file, from 1; 0: the file */
@@ -130,7 +131,7 @@ struct audit_report {
 };
 
 extern const char *const audit_verdict_names[AUDIT_NUM_VERDICTS + 1]; /* ended by NULL */
-/* What it means, for people. */
+/* Text for people. */
 const char *audit_verdict_text(enum audit_verdict fault);
 
 /* Walk every file to the first place that is wrong.  anchor may be NULL.  -errno only

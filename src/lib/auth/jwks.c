@@ -19,7 +19,7 @@ const struct jwk_alg_row jwk_algs[JWK_NUM_ALGS] = {
 	[JWK_ES256] = { "ES256", JWK_EC, "SHA256", 32 },
 };
 
-/* What a key is used with when it does not say; a secret must say. */
+/* Default algorithm of a key; a symmetric key must name one. */
 static const struct {
 	const char *name;
 	bool has_alg;
@@ -45,7 +45,7 @@ static int jwks_fail(struct cay_err *err, const char *why)
 	return cay_fail(err, CAY_E_INVALID, "%s", why);
 }
 
-/* A member that must be text when it is there; NULL when it is not. */
+/* A member that must be text if present; NULL if absent. */
 static int jwk_get_text(const json_t *j, const char *name, const char **ret, struct cay_err *err)
 {
 	const json_t *v = json_object_get(j, name);
@@ -196,7 +196,7 @@ static int jwk_import_params(const char *type, OSSL_PARAM *params, struct jwk *r
 	return r;
 }
 
-/* OSSL_PARAM wants integers in the machine's order. */
+/* OSSL_PARAM takes integers in native byte order. */
 static void jwk_swap_bytes(uint8_t *p, size_t n)
 {
 	for (size_t i = 0; __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && i < n / 2; i++) {
@@ -293,8 +293,8 @@ static int jwk_parse(const json_t *j, struct jwk *ret, struct cay_err *err)
 	return r;
 }
 
-/* Two keys of one name, or one without a name among others: a token could not
- * say which it means. */
+/* Two keys with one kid, or a key without kid among others: a token could not identify its
+ * key. */
 static int jwks_check_kids(const struct jwks *keys, struct cay_err *err)
 {
 	for (size_t i = 0; i < keys->n; i++) {
@@ -342,7 +342,7 @@ int jwks_parse(struct slice text, struct jwks **ret, struct cay_err *err)
 	keys = calloc(1, sizeof(*keys));
 	if (!keys)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for keys");
-	/* what libcrypto complains of is not for the next who asks it */
+	/* errors of libcrypto must not leak into its next caller */
 	(void)ERR_set_mark();
 	r = jwks_parse_keys(doc, keys, err);
 	(void)ERR_pop_to_mark();

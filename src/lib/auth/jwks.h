@@ -2,13 +2,13 @@
 #ifndef CAY_AUTH_JWKS_H
 #define CAY_AUTH_JWKS_H
 /*
- * jwks - the keys that foreign tokens are signed with (RFC 7517)
+ * jwks - the keys that sign foreign tokens (RFC 7517)
  *
- * A document becomes a table of at most JWKS_MAX keys, each with the one
- * algorithm it may be used with: what a token says about that is only compared.
- * Keys for other things (use, key_ops, alg, kty or crv we do not have) are passed
- * over, as the RFC wants; one that is ours and wrong, a name twice, or a private
- * key refuses the document, with what to do in the message.
+ * A document becomes a table of at most JWKS_MAX keys, each with the one algorithm it may be
+ * used with: the token's algorithm is only compared with it.  Keys for other purposes (use,
+ * key_ops, alg, kty or crv not supported) are skipped, as the RFC requires; an invalid key of
+ * ours, a duplicate name or a private key refuses the document, and the message says what to
+ * do.
  *
  * libcrypto is set up by the program; nothing here reads a file or a clock.
  */
@@ -34,7 +34,7 @@ struct jwk_alg_row {
 extern const struct jwk_alg_row jwk_algs[JWK_NUM_ALGS];
 
 struct jwk {
-	char kid[JWK_KID_MAX + 1]; /* "" when it has none, and then it is alone */
+	char kid[JWK_KID_MAX + 1]; /* "" if it has none; then it is the only key */
 	enum jwk_alg alg;
 	struct evp_pkey_st *key;
 };
@@ -44,7 +44,8 @@ struct jwks {
 	struct jwk keys[JWKS_MAX];
 };
 
-/* The caller owns *ret.  CAY_E_INVALID or CAY_E_TOO_LARGE, for who wrote it. */
+/* The caller owns *ret.  CAY_E_INVALID or CAY_E_TOO_LARGE, with a message for the file's
+ * author. */
 [[nodiscard]] int jwks_parse(struct slice text, struct jwks **ret, struct cay_err *err);
 void jwks_free(struct jwks *keys);
 CAY_DEFINE_FREEP(jwks, jwks_free)

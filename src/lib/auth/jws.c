@@ -25,7 +25,7 @@ static const struct {
 	const char *name, *why;
 } refused_members[] = {
 	{ "crit", "the header has extensions that must be understood, and none is" },
-	{ "b64", "the header wants a payload that is not base64" },
+	{ "b64", "the header requires a payload that is not base64" },
 	{ "jwk", "the header brings its own key" },
 	{ "jku", "the header says where to fetch its key" },
 	{ "x5c", "the header brings its own certificate" },
@@ -35,8 +35,7 @@ static const struct {
 	{ "cty", "the token has another one inside" },
 };
 
-/* What a token for us may call itself; others are for logging out, for proof of
- * a key and so on. */
+/* Accepted token types; others are for logout, proof of possession and so on. */
 static const char *const types[] = { "JWT", "at+jwt", "application/at+jwt" };
 
 static int jws_refuse(struct cay_err *err, const char *why)
@@ -136,7 +135,7 @@ static const struct jwk *jws_find_key(const json_t *header, const struct jwks *k
 	return NULL;
 }
 
-/* JWS has r and s side by side; libcrypto wants them in DER. */
+/* JWS has r and s side by side; libcrypto expects DER. */
 static int jws_es256_to_der(const uint8_t *sig, size_t n, uint8_t ret[static ES256_DER_MAX],
 			    size_t *ret_n)
 {
@@ -215,7 +214,7 @@ static int jws_verify_signature(const struct jwk *key, const struct jws_parts *p
 	EVP_MD_CTX_free(ctx);
 	(void)ERR_pop_to_mark();
 	if (r == -EBADMSG)
-		return jws_refuse(err, "the signature is wrong");
+		return jws_refuse(err, "the signature is invalid");
 	if (r < 0)
 		return cay_fail(err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
 				"libcrypto could not verify a signature");

@@ -2,12 +2,11 @@
 #ifndef CAY_AUTH_JWS_H
 #define CAY_AUTH_JWS_H
 /*
- * jws - a signed text of three parts, opened (RFC 7515, compact form)
+ * jws - verify a signed text of three parts (RFC 7515, compact form)
  *
- * The algorithm belongs to the key: the header's 'kid' finds the key, and the
- * header's 'alg' must then be what the key is for.  A header that brings a key, an
- * address of one, or something that must be understood is refused.  The payload
- * is handed out only after its signature held.
+ * The algorithm belongs to the key: the header's 'kid' selects the key, and the header's 'alg'
+ * must then be the key's.  A header with a key, a key's URL, or a critical extension is
+ * refused.  The payload is returned only after its signature has been verified.
  */
 #include "auth/jwks.h"
 

@@ -9,7 +9,7 @@ static const struct json_limits claims_limits = {
 	.values = 512,
 };
 
-/* The last second of the year 9999: behind it sums stay far from overflow. */
+/* The last second of the year 9999: up to it, sums stay far from overflow. */
 static constexpr json_int_t TIME_MAX = 253402300799;
 
 static int jwt_refuse(struct cay_err *err, const char *claim, const char *why)
@@ -50,7 +50,7 @@ static int jwt_read_required_claim(const json_t *claims, const char *name, char 
 	return r == 0 && !ret[0] ? jwt_refuse(err, name, "is missing or empty") : r;
 }
 
-/* A time that is there is a whole number of seconds in our calendar. */
+/* A time, if present, is a whole number of seconds up to TIME_MAX. */
 static int jwt_read_time_claim(const json_t *claims, const char *name, bool *ret_there,
 			       uint64_t *ret, struct cay_err *err)
 {
@@ -80,7 +80,7 @@ static int jwt_check_times(const json_t *claims, uint64_t now_s, uint64_t *ret_e
 	if (r < 0)
 		return r;
 	if (!has_exp)
-		return jwt_refuse(err, "exp", "is missing: it would be good for ever");
+		return jwt_refuse(err, "exp", "is missing: the token would never expire");
 	if (now_s >= exp + JWT_SKEW_S)
 		return jwt_refuse(err, "exp", "is over");
 	if (has_nbf && nbf > now_s + JWT_SKEW_S)
@@ -99,7 +99,7 @@ static int jwt_check_audience(const json_t *claims, const char *ours, struct cay
 	const json_t *aud = json_object_get(claims, "aud");
 
 	if (!ours)
-		return aud ? jwt_refuse(err, "aud", "is somebody, and no audience is ours") : 0;
+		return aud ? jwt_refuse(err, "aud", "is set, and this node has no audience") : 0;
 	if (!aud)
 		return jwt_refuse(err, "aud", "is missing");
 	if (jwt_json_text_eq(aud, ours))

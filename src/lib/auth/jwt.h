@@ -2,12 +2,11 @@
 #ifndef CAY_AUTH_JWT_H
 #define CAY_AUTH_JWT_H
 /*
- * jwt - who somebody else says the caller is (RFC 7519)
+ * jwt - identity claims signed by a foreign issuer (RFC 7519)
  *
- * Required: 'exp', 'sub', the tenant, 'iss' and 'aud' where the policy names
- * them.  A token that is for an audience is refused where no audience is ours
- * (RFC 7519 section 4.1.3): it was made for somebody else.  Times are whole
- * seconds; clocks may differ by JWT_SKEW_S.
+ * Required: 'exp', 'sub', the tenant, and 'iss' and 'aud' if the policy names them.  A token
+ * with an audience is refused if the policy has none (RFC 7519 section 4.1.3): it is meant for
+ * another service.  Times are whole seconds; clocks may differ by JWT_SKEW_S.
  */
 #include "auth/jws.h"
 
@@ -18,8 +17,8 @@
 #define JWT_TENANT_CLAIM "tenant"
 
 struct jwt_policy {
-	const char *issuer;       /* NULL: whoever has the key */
-	const char *audience;     /* NULL: tokens for nobody in particular */
+	const char *issuer;       /* NULL: any issuer that has the key */
+	const char *audience;     /* NULL: only tokens without an audience */
 	const char *tenant_claim; /* NULL: JWT_TENANT_CLAIM */
 };
 
@@ -31,8 +30,8 @@ struct jwt {
 	uint64_t exp;                  /* unix seconds */
 };
 
-/* *ret is written only when all of it is good at now_s.  CAY_E_UNAUTHENTICATED
- * with the reason in the message, for the log. */
+/* *ret is written only if everything is valid at now_s.  CAY_E_UNAUTHENTICATED with the
+ * reason in the message, for the log. */
 [[nodiscard]] int jwt_check(struct slice text, const struct jwks *keys,
 			    const struct jwt_policy *policy, uint64_t now_s, struct jwt *ret,
 			    struct cay_err *err);

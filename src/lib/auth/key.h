@@ -7,9 +7,9 @@
  *	cay_ PREFIX _ SECRET
  *
  * The prefix (eight digits of an id) is public: lists show it and the row is found by it.
- * The secret is 32 random bytes in base64url without padding.  What is kept is
- * the SHA-256 of the whole text: with that much chance in it nothing slower is needed.
- * There is one spelling, so that two texts are equal exactly when the keys are.
+ * The secret is 32 random bytes in base64url without padding.  Only the SHA-256 of the
+ * whole text is stored: with that much entropy no slow hash is needed.  There is one
+ * spelling, so that two texts are equal exactly when the keys are.
  */
 #include <stdint.h>
 
@@ -19,7 +19,7 @@
 #define KEY_SECRET_LEN 43
 #define KEY_TEXT_LEN (4 + KEY_PREFIX_LEN + 1 + KEY_SECRET_LEN)
 #define KEY_HASH_LEN 32
-/* Bytes of chance a key is made of: those of the prefix, then the secret's. */
+/* Random bytes of a key: those of the prefix, then the secret's. */
 #define KEY_PREFIX_BYTES 5
 #define KEY_SECRET_BYTES 32
 
@@ -30,6 +30,6 @@ void key_format(const char prefix[static KEY_PREFIX_LEN],
 /* -EINVAL unless it is a key; ret is touched only then. */
 [[nodiscard]] int key_parse(struct slice text, char ret_prefix[static KEY_PREFIX_LEN + 1]);
 void key_hash(struct slice text, uint8_t ret[static KEY_HASH_LEN]);
-/* Whether the text is what this is the hash of; how long it takes does not tell. */
+/* Whether this is the hash of the text, in constant time. */
 bool key_matches_hash(struct slice text, const uint8_t hash[static KEY_HASH_LEN]);
 #endif

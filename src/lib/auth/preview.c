@@ -36,7 +36,7 @@ int preview_base_parse(const char *text, struct preview_base *ret, struct cay_er
 	name = slice_cut(&rest, ':');
 	if (rest.p && str_parse_u64(rest, 1, UINT16_MAX, &port) < 0)
 		return preview_base_fail(err);
-	/* in front of it a label and a dot must fit */
+	/* a label and a dot must fit before it */
 	if (!name.n || name.n > PREVIEW_HOST_MAX - 64)
 		return preview_base_fail(err);
 	labels = name;
@@ -69,7 +69,7 @@ bool preview_host_parse(const struct preview_base *b, struct slice host, struct 
 	char label[64];
 	uint64_t port;
 
-	/* the port of the URL may be that of a proxy in front of us: any number will do */
+	/* the port of the URL may be that of a proxy: any number is accepted */
 	if (!b->domain[0] || (rest.p && str_parse_u64(rest, 1, UINT16_MAX, &port) < 0) ||
 	    !preview_host_is_below(name, b->domain))
 		return false;

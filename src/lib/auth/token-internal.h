@@ -2,10 +2,10 @@
 #ifndef CAY_AUTH_TOKEN_INTERNAL_H
 #define CAY_AUTH_TOKEN_INTERNAL_H
 /*
- * What token.c and preview.c share: a prefix, and base64url of bytes that are signed.
+ * Shared by token.c and preview.c: a prefix, and base64url of signed bytes.
  *
- * The first TOKEN_COMMON of them are those of auth/token.h, whatever it is; what else a form
- * has stands behind them, and the signature is last.
+ * The first TOKEN_COMMON bytes are those of auth/token.h in every form; the form's own bytes
+ * follow, and the signature is last.
  */
 #include "auth/token.h"
 #include "text/base64.h"
@@ -29,13 +29,13 @@ struct token_check_context {
 	uint32_t min_epoch;
 };
 
-/* bytes has what is behind the common ones, and zeros; ret has room for the text and a 0.
- * The scope is the caller's to check, here and below. */
+/* bytes has the form's bytes after the common ones, and zeros; ret has room for the text and
+ * a 0.  The caller checks the scope, here and below. */
 [[nodiscard]] int token_form_sign(const struct token_form *f, const struct token *t,
 				  const struct slice *target, const struct token_key *key,
 				  uint8_t bytes[static TOKEN_BYTES_MAX], char *ret,
 				  struct cay_err *err);
-/* bytes gets all of them.  *ret is written only when they are ours, and good by then. */
+/* bytes gets all of them. *ret is written only if the signature is ours and the token valid. */
 [[nodiscard]] int token_form_check(const struct token_form *f, struct slice text,
 				   const struct slice *target,
 				   const struct token_check_context *when,

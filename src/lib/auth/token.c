@@ -133,8 +133,7 @@ static const struct token_key *token_keys_find(const struct token_keys *keys, ui
 	return NULL;
 }
 
-/* Nothing but version and key number is looked at before the signature is known
- * to be ours. */
+/* Only version and key number are read before the signature is verified. */
 static int token_check_signature(const struct token_form *f, const uint8_t *bytes,
 				 const struct slice *target, const struct token_keys *keys,
 				 struct cay_err *err)
@@ -151,7 +150,7 @@ static int token_check_signature(const struct token_form *f, const uint8_t *byte
 	if (r < 0)
 		return r;
 	if (CRYPTO_memcmp(mac, bytes + f->len, TOKEN_MAC) != 0)
-		return token_refuse(err, "the token's signature is wrong");
+		return token_refuse(err, "the token's signature is invalid");
 	return 0;
 }
 
@@ -183,7 +182,7 @@ int token_form_check(const struct token_form *f, struct slice text, const struct
 	if (when->now_s > t.not_after)
 		return token_refuse(err, "the token has expired");
 	if (t.epoch < when->min_epoch)
-		return token_refuse(err, "the token was revoked: its epoch is over");
+		return token_refuse(err, "the token was revoked: its epoch has passed");
 	*ret = t;
 	return 0;
 }

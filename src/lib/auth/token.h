@@ -2,9 +2,9 @@
 #ifndef CAY_AUTH_TOKEN_H
 #define CAY_AUTH_TOKEN_H
 /*
- * token - what may enter a browser, a URL or a sandbox in a key's stead
+ * token - a credential for one sandbox, for use in browsers, URLs and sandboxes
  *
- * Good for one sandbox of one tenant, to read or to write, until a time:
+ * Valid for one sandbox of one tenant, to read or to write, until a time:
  * "cayt_" and base64url of fixed bytes, signed with HMAC-SHA256.
  *
  *	 0  version, 1 or 2    20  sandbox, as base/id.h has it
@@ -13,14 +13,14 @@
  *	 3  reserved, 0        48  8 random bytes
  *	 4  tenant             56  HMAC-SHA256 of the 56 bytes before it
  *
- * A link is a token of version 2: it is good for reading by one target alone, whose
- * SHA-256 is signed behind those 56 bytes and is nowhere in the text.  One is never taken
- * for the other.
+ * A link is a token of version 2: it is valid for reading one target only, whose
+ * SHA-256 is signed after those 56 bytes and is not in the text.  The version keeps the
+ * two apart.
  *
  * Numbers are little-endian.  One token has one spelling.  It is checked without
- * a store: it ends by time, or with all others when the epoch moves on.
- * Why one is refused is in the message, for the log; its code is always
- * CAY_E_UNAUTHENTICATED, and nothing of the token is in the message.
+ * a store: it expires by time, or with all others when the epoch advances.
+ * The reason of a refusal is in the message, for the log; its code is always
+ * CAY_E_UNAUTHENTICATED, and no part of the token is in the message.
  */
 #include "base/err.h"
 #include "base/id.h"

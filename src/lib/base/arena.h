@@ -2,10 +2,10 @@
 #ifndef CAY_BASE_ARENA_H
 #define CAY_BASE_ARENA_H
 /*
- * pool - memory of one request: taken in pieces, given back at once
+ * arena - memory of one request: allocated in pieces, freed at once
  *
- * Bounded from birth; a request that wants more gets NULL.  Nothing taken from
- * a pool is freed by itself.
+ * Bounded from birth; a request that exceeds the bound gets NULL.  Pieces are not freed one by
+ * one.
  */
 #include <stddef.h>
 
@@ -22,7 +22,7 @@ struct arena {
 
 void arena_fini(struct arena *p);
 /* Zeroed and aligned for anything; NULL when memory or the limit ran out. */
-CAY_MUST_CHECK void *arena_alloc(struct arena *p, size_t count, size_t size);
-/* A copy of n bytes with a 0 behind them. */
-CAY_MUST_CHECK char *arena_strndup(struct arena *p, const char *s, size_t n);
+[[nodiscard]] void *arena_alloc(struct arena *p, size_t count, size_t size);
+/* A copy of n bytes followed by a 0. */
+[[nodiscard]] char *arena_strndup(struct arena *p, const char *s, size_t n);
 #endif

@@ -26,20 +26,20 @@ struct buf {
 void buf_fini(struct buf *b);
 
 /* Room for n more bytes at data + len; the caller then adds to len itself. */
-CAY_MUST_CHECK int buf_reserve(struct buf *b, size_t n);
+[[nodiscard]] int buf_reserve(struct buf *b, size_t n);
 
-CAY_MUST_CHECK int buf_append(struct buf *b, const void *p, size_t n);
-CAY_MUST_CHECK int buf_puts(struct buf *b, const char *s);
-CAY_MUST_CHECK int buf_putc(struct buf *b, char c);
-CAY_MUST_CHECK __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *b, const char *fmt,
-								    ...);
-CAY_MUST_CHECK __attribute__((format(printf, 2, 0))) int buf_vprintf(struct buf *b, const char *fmt,
-								     va_list ap);
+[[nodiscard]] int buf_append(struct buf *b, const void *p, size_t n);
+[[nodiscard]] int buf_puts(struct buf *b, const char *s);
+[[nodiscard]] int buf_putc(struct buf *b, char c);
+[[nodiscard]] __attribute__((format(printf, 2, 3))) int buf_printf(struct buf *b, const char *fmt,
+								   ...);
+[[nodiscard]] __attribute__((format(printf, 2, 0))) int buf_vprintf(struct buf *b, const char *fmt,
+								    va_list ap);
 
 /* Drop n bytes from the front.  It moves the rest: consume once per batch, not
  * once per item. */
 void buf_consume(struct buf *b, size_t n);
-/* Drop what is behind the first len bytes. */
+/* Drop everything after the first len bytes. */
 void buf_truncate(struct buf *b, size_t len);
 /* Forget the content, keep the memory. */
 void buf_clear(struct buf *b);

@@ -66,7 +66,7 @@ void clk_format_rfc3339(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1])
 		ms = LAST_MS;
 	sec = (time_t)(ms / 1000);
 	(void)gmtime_r(&sec, &tm);
-	/* the casts tell the compiler that every number has its two digits */
+	/* the casts show the compiler that every number has two digits */
 	n = snprintf(ret, CLK_TEXT_LEN + 1, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ",
 		     (unsigned)(tm.tm_year + 1900) % 10000, (unsigned)(tm.tm_mon + 1) % 100,
 		     (unsigned)tm.tm_mday % 100, (unsigned)tm.tm_hour % 100,

@@ -2,11 +2,11 @@
 #ifndef CAY_BASE_CLOCK_H
 #define CAY_BASE_CLOCK_H
 /*
- * clock - what time it is, and for tests, what time we say it is
+ * clock - the current time, replaceable in tests
  *
- * Deadlines count CLOCK_BOOTTIME (it goes on while the machine sleeps and never
- * jumps); wall time is for people and tokens only.  A deadline that outlives
- * the process is stored with the boot id it belongs to.
+ * Deadlines use CLOCK_BOOTTIME (it continues while the machine sleeps and never jumps); wall
+ * time is for people and tokens only.  A deadline that outlives the process is stored with its
+ * boot id.
  */
 #include <stdint.h>
 
@@ -22,7 +22,7 @@ struct clk {
 
 extern const struct clk clk_system;
 
-/* A clock that stands still until it is told otherwise.  Pass &t.clk. */
+/* A clock that stands still until it is set.  Pass &t.clk. */
 struct clk_test {
 	struct clk clk;
 	uint64_t boot, wall;
@@ -49,5 +49,5 @@ void clk_format_rfc3339(uint64_t wall_ns, char ret[static CLK_TEXT_LEN + 1]);
 
 #define BOOT_ID_LEN 36
 /* This boot's id, as the kernel spells it. */
-CAY_MUST_CHECK int clk_read_boot_id(char ret[static BOOT_ID_LEN + 1]);
+[[nodiscard]] int clk_read_boot_id(char ret[static BOOT_ID_LEN + 1]);
 #endif

@@ -2,14 +2,14 @@
 #ifndef CAY_BASE_FAILPOINT_H
 #define CAY_BASE_FAILPOINT_H
 /*
- * fault - named places where a test can make us die or fail
+ * failpoint - named places where a test can make the program die or fail
  *
- * They are compiled into every build, so what the sweep tests is what ships;
- * one that is not armed costs a load and a branch.  The list is failpoints.def.
+ * They are compiled into every build, so that tests run the code that ships;
+ * an unarmed one costs a load and a branch.  The list is failpoints.def.
  *
- *	CAY_FAULT=write:filled=kill         die at the first pass
+ *	CAY_FAULT=write:filled=kill         die at the first hit
  *	CAY_FAULT=write:filled=error@3      fail with EIO at the third
- *	CAY_FAULT=write:filled=always@3     and at every one after it
+ *	CAY_FAULT=write:filled=always@3     and at every hit after it
  *	CAY_FAULT=a=error,b=kill            several
  */
 #include "base/err.h"
@@ -24,8 +24,8 @@ enum failpoint {
 
 /* Arm from CAY_FAULT's text, NULL or "" arms nothing; unknown names are errors
  * so that a sweep cannot pass by a spelling mistake. */
-CAY_MUST_CHECK int failpoint_arm(const char *spec, struct cay_err *err);
+[[nodiscard]] int failpoint_arm(const char *spec, struct cay_err *err);
 /* 0, or -EIO when armed with error or always; does not return when armed with kill. */
-CAY_MUST_CHECK int failpoint_hit(enum failpoint point);
+[[nodiscard]] int failpoint_hit(enum failpoint point);
 const char *failpoint_name(enum failpoint point);
 #endif

@@ -68,7 +68,7 @@ static void jw_append_quoted(struct jw *w, struct slice s)
 	jw_append(w, "\"", 1);
 }
 
-/* What comes before any value: the comma and the key. */
+/* Before any value: the comma and the key. */
 static void jw_value_begin(struct jw *w, const char *key)
 {
 	char level = w->depth ? w->open[w->depth - 1] : 0;

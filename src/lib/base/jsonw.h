@@ -11,8 +11,8 @@
  *	r = jw_finish(&w);
  *
  * A key is required inside an object and forbidden elsewhere; opening, closing
- * and keys out of order are bugs of ours and assert.  What can go wrong at run
- * time, the buffer's limit and memory, is remembered and returned by jw_finish(),
+ * and keys out of order are bugs and assert.  Run-time failures, the buffer's limit
+ * and memory, are recorded and returned by jw_finish(),
  * so calls in between need no checks.  Text that is not UTF-8 is written with
  * U+FFFD in place of each bad byte: the output is always valid JSON.  Where
  * bytes matter, callers send base64 instead.
@@ -49,5 +49,5 @@ void jw_bool(struct jw *w, const char *key, bool v);
 void jw_null(struct jw *w, const char *key);
 
 /* 0 when exactly one whole value was written and nothing failed. */
-CAY_MUST_CHECK int jw_finish(struct jw *w);
+[[nodiscard]] int jw_finish(struct jw *w);
 #endif

@@ -23,7 +23,7 @@ struct log {
 	enum log_form form;
 	const char *prog;
 	const struct clk *clk;
-	/* What we are working on; NULL when nothing. */
+	/* The current operation, object and request; NULL: none. */
 	const char *op, *id, *request;
 	uint64_t lost; /* lines that could not be written */
 	bool torn;     /* the last one was cut off in the middle */
@@ -33,7 +33,7 @@ struct log {
 struct log log_create(int fd, const char *prog, const struct clk *clk);
 __attribute__((format(printf, 3, 4))) void log_line(struct log *l, enum log_level level,
 						    const char *fmt, ...);
-/* Ended by NULL, as settings want their choices. */
+/* Ended by NULL, as the choices of settings are. */
 extern const char *const log_level_names[LOG_NUM_LEVELS + 1];
 
 #define log_error(l, ...) log_line(l, LOG_L_ERROR, __VA_ARGS__)

@@ -2,11 +2,11 @@
 #ifndef CAY_BASE_MEM_H
 #define CAY_BASE_MEM_H
 /*
- * mem - who frees it: the scope that declared it
+ * mem - memory and fds are freed by the scope that declares them
  *
- * Initialise every cleanup variable where it is declared (fds to -EBADF, 0
- * would be stdin).  Ownership moves only through cay_take() and cay_take_fd(),
- * or into a parent whose free function is written down.
+ * Initialise every cleanup variable where it is declared (fds to -EBADF, 0 would be stdin).
+ * Ownership moves only through cay_take() and cay_take_fd(), or into a parent whose free
+ * function is documented.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #define CAY_CLEANUP(fn) __attribute__((cleanup(fn)))
-#define CAY_MUST_CHECK [[nodiscard]]
 #define auto_free CAY_CLEANUP(cay_freep)
 #define auto_close CAY_CLEANUP(cay_closep)
 #define auto_ptr(T) CAY_CLEANUP(T##_freep) struct T *
@@ -24,7 +23,7 @@
 		freefn(*p); \
 	}
 
-/* Whether this is a build with ASan, which needs what a filter would refuse. */
+/* Whether this is an ASan build, which needs system calls a filter would refuse. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define CAY_SANITIZED

@@ -23,7 +23,7 @@ static int path_openat2(int dirfd, const char *path, int flags, mode_t mode, uin
 	};
 	long fd;
 
-	/* EAGAIN: a rename elsewhere raced with "..", the kernel asks to retry */
+	/* EAGAIN: a rename elsewhere raced with ".."; the kernel requests a retry */
 	for (int tries = 0; tries < 64; tries++) {
 		fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
 		if (fd >= 0)
@@ -46,7 +46,7 @@ int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode)
 
 int path_read(int dirfd, const char *path, struct buf *ret)
 {
-	/* O_NONBLOCK: opening a fifo somebody planted must not hang */
+	/* O_NONBLOCK: opening a planted fifo must not hang */
 	auto_close int fd = path_open(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	size_t before = ret->len;
 	struct stat st;
@@ -131,7 +131,7 @@ int path_write_atomic(int dirfd, const char *name, const void *p, size_t n, mode
 	r = path_tmp_name(&tmp);
 	if (r >= 0)
 		r = path_tmp_create(dirfd, tmp.data, p, n, mode);
-	if (r == -EEXIST) /* one chance in 2^64, or somebody reads our mind */
+	if (r == -EEXIST) /* one chance in 2^64 */
 		return r;
 	if (r >= 0)
 		r = failpoint_hit(FAULT_WRITE_FILLED);

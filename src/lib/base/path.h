@@ -15,25 +15,25 @@
 
 /* Open below dirfd: no way out, no magic links, every symlink is refused with
  * -ELOOP.  flags as for openat(); O_CLOEXEC is added. */
-CAY_MUST_CHECK int path_open(int dirfd, const char *path, int flags, mode_t mode);
+[[nodiscard]] int path_open(int dirfd, const char *path, int flags, mode_t mode);
 /* The same, with dirfd as the root: symlinks are followed but end inside. */
-CAY_MUST_CHECK int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode);
+[[nodiscard]] int path_open_in_root(int dirfd, const char *path, int flags, mode_t mode);
 /* Append the file's content; -EFBIG when it is larger than the buffer allows,
  * -EINVAL when it is not a regular file. */
-CAY_MUST_CHECK int path_read(int dirfd, const char *path, struct buf *ret);
-/* Replace a file so that a crash leaves the old or the new content, whole, and
- * a success survives power loss.  name has no slash, dirfd is open for reading.
- * The temporary file is new and of a name nobody knows, so writers do not meet
- * and nothing planted is written through.  A crash may leave it behind: who owns
- * the directory calls path_remove_tmp_files() when it starts. */
-CAY_MUST_CHECK int path_write_atomic(int dirfd, const char *name, const void *p, size_t n,
-				     mode_t mode);
+[[nodiscard]] int path_read(int dirfd, const char *path, struct buf *ret);
+/* Replace a file so that a crash leaves the old or the new content, complete, and a success
+ * survives power loss. name has no slash, dirfd is open for reading.  The temporary file is
+ * new and has a random name, so writers do not collide and nothing planted is written
+ * through.  A crash may leave it: the owner of the directory calls path_remove_tmp_files()
+ * at start. */
+[[nodiscard]] int path_write_atomic(int dirfd, const char *name, const void *p, size_t n,
+				    mode_t mode);
 /* Each name in a directory but "." and "..", until fn returns other than 0, which is
  * returned. */
 typedef int path_fn(void *arg, int dirfd, const char *name);
-CAY_MUST_CHECK int path_for_each_entry(int dirfd, path_fn *fn, void *arg);
-/* Remove what writers that died left in a directory.  Nobody may be writing. */
-CAY_MUST_CHECK int path_remove_tmp_files(int dirfd);
+[[nodiscard]] int path_for_each_entry(int dirfd, path_fn *fn, void *arg);
+/* Remove files left in a directory by writers that died.  No writer may be active. */
+[[nodiscard]] int path_remove_tmp_files(int dirfd);
 /* All n bytes or an error. */
-CAY_MUST_CHECK int fd_write_all(int fd, const void *p, size_t n);
+[[nodiscard]] int fd_write_all(int fd, const void *p, size_t n);
 #endif

@@ -56,8 +56,8 @@ static int rmtree_unlink_unless_dir(int dirfd, const struct dirent *e)
 	return errno == EISDIR ? 1 : -errno;
 }
 
-/* Under a name nobody else has; *serial only grows, so names that were planted
- * cost one try each, not one for every directory. */
+/* Under a unique name; *serial only increases, so planted names cost one attempt each, not
+ * one per directory. */
 static int rmtree_move_to_top(int fd, const char *name, int top, uint64_t *serial)
 {
 	char to[32];
@@ -118,7 +118,7 @@ int rmtree_contents(int dir)
 			if (r < 0)
 				return r;
 		}
-		rewinddir(d); /* what moved up meanwhile */
+		rewinddir(d); /* directories moved to the top meanwhile */
 	} while (r == 0 && n);
 	return r;
 }

@@ -2,15 +2,15 @@
 #ifndef CAY_BASE_RMTREE_H
 #define CAY_BASE_RMTREE_H
 /*
- * tree - remove a directory tree that strangers made
+ * rmtree - remove an untrusted directory tree
  *
- * Whatever it holds: no link is followed, nothing outside is touched, and a
- * chain of 10,000 directories costs no more fds or memory than one.  There is no
- * recursion and no "..": a directory inside a directory is renamed to the top
- * first, so the tree becomes flat while it shrinks.
+ * Whatever it contains: no link is followed, nothing outside is touched, and a chain of 10,000
+ * directories needs no more fds or memory than one.  There is no recursion and no "..": a
+ * directory inside a directory is renamed to the top first, so the tree becomes flat while it
+ * shrinks.
  *
- * Nobody may be at work in the tree.  Dying half way leaves a smaller tree, and
- * calling again goes on.
+ * No other process may use the tree.  Dying half way leaves a smaller tree, and calling again
+ * continues.
  */
 
 /* name is one component; it may be a file, and being absent is success. */

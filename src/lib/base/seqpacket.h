@@ -8,14 +8,14 @@
 
 /* fd < 0: none.  It stays the caller's.  Waits as the socket does, never raises
  * SIGPIPE. */
-CAY_MUST_CHECK int seqpacket_send(int sock, const void *p, size_t n, int fd);
+[[nodiscard]] int seqpacket_send(int sock, const void *p, size_t n, int fd);
 /* Never waits.  How many bytes, 0 at the end, -EAGAIN when there is nothing, -errno.  *ret_n_fds
  * is how many fds came; the first is *ret_fd and the caller's, others are closed.
  * A message that did not fit has UINT_MAX of them, so that no reader takes it. */
-CAY_MUST_CHECK ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd,
-					 unsigned *ret_n_fds);
+[[nodiscard]] ssize_t seqpacket_receive(int sock, void *p, size_t max, int *ret_fd,
+					unsigned *ret_n_fds);
 
-/* Whoever sends fds over this connection gets EPERM (Linux 6.16; before it they come
- * and are closed unread). */
+/* A peer that sends fds over this connection gets EPERM (Linux 6.16; earlier kernels deliver
+ * them and they are closed unread). */
 void seqpacket_refuse_fds(int sock);
 #endif

@@ -2,13 +2,12 @@
 #ifndef CAY_BASE_SPAWN_H
 #define CAY_BASE_SPAWN_H
 /*
- * spawn - start a program and hold it by pidfd
+ * spawn - start a program and control it by pidfd
  *
- * The child gets the argv, environment and fds named here and nothing else: no
- * inherited fd, no inherited variable, default signals, empty mask.  The parent
- * never needs its pid (it can wrap in under a second); waiting, killing and
- * polling go by the pidfd.  SIGCHLD must not be ignored, or the kernel throws
- * the status away (-ECHILD).
+ * The child gets the argv, environment and fds named here and nothing else: no inherited fd, no
+ * inherited variable, default signals, empty mask.  The parent never needs its pid (pids can
+ * wrap in under a second); waiting, killing and polling use the pidfd.  SIGCHLD must not be
+ * ignored, or the kernel discards the status (-ECHILD).
  */
 #include <sys/types.h>
 
@@ -42,10 +41,10 @@ struct child {
 
 /* *ret is usable after success only; a program that cannot be executed fails
  * here, not in the child. */
-CAY_MUST_CHECK int child_start(const struct spawn *s, struct child *ret, struct cay_err *err);
+[[nodiscard]] int child_start(const struct spawn *s, struct child *ret, struct cay_err *err);
 /* Block until it ends.  *ret_status is its exit status, or -signal. */
-CAY_MUST_CHECK int child_wait(struct child *c, int *ret_status);
-CAY_MUST_CHECK int child_kill(const struct child *c, int sig);
+[[nodiscard]] int child_wait(struct child *c, int *ret_status);
+[[nodiscard]] int child_kill(const struct child *c, int sig);
 /* Kill and reap; fine when already waited for.  It blocks as long as the kernel
  * takes to end the process: a loop polls the pidfd first. */
 void child_fini(struct child *c);

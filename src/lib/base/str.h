@@ -4,7 +4,7 @@
 /*
  * str - text without locale and without surprises
  *
- * A struct slice is a view: bytes somebody else owns, not ended by a 0.
+ * A struct slice is a view: bytes owned elsewhere, not ended by a 0.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -68,16 +68,16 @@ static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
 
 /* White space off both ends (space and tab only). */
 struct slice slice_trim(struct slice s);
-/* Cut at the first c: *s becomes what is behind it, the return what is in front
- * of it.  Without c all of it is returned and *s becomes empty with p NULL. */
+/* Cut at the first c: returns the part before it, and *s becomes the part after it.  Without
+ * c all of it is returned and *s becomes empty with p NULL. */
 struct slice slice_cut(struct slice *s, char c);
 
 /* Decimal digits only: no sign, no space, no empty text, no leading zero but
  * "0" itself.  -EINVAL for anything else, -ERANGE outside [min, max]. */
-CAY_MUST_CHECK int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
+[[nodiscard]] int str_parse_u64(struct slice s, uint64_t min, uint64_t max, uint64_t *ret);
 
 /* Which of the choices (ended by NULL) s is; -EINVAL when none. */
-CAY_MUST_CHECK int str_find_choice(struct slice s, const char *const *choices, unsigned *ret);
+[[nodiscard]] int str_find_choice(struct slice s, const char *const *choices, unsigned *ret);
 
 /* Length of the UTF-8 sequence at p: 1..4, or 0 when it is not one (overlong,
  * surrogate, above U+10FFFF, cut off). */

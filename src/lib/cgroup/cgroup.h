@@ -2,9 +2,9 @@
 #ifndef CAY_CGROUP_CGROUP_H
 #define CAY_CGROUP_CGROUP_H
 /*
- * cgroup - where a sandbox is in the cgroup hierarchies, and what it uses there
+ * cgroup - find a sandbox in the cgroup hierarchies, and read its usage
  *
- * Looking only, which anybody may; making, limiting and killing is the keeper's.
+ * Read-only, which needs no privilege; the keeper creates, limits and kills.
  */
 #include "base/err.h"
 #include "base/id.h"

@@ -46,7 +46,7 @@ static int cgroup_read_memory(const struct cgroup *c, struct cgroup_usage *ret)
 	}
 	r = cgroup_read_number(c->v2, "memory.current", &ret->memory_bytes);
 	if (r >= 0 && cgroup_read_number(c->v2, "memory.peak", &ret->memory_peak) < 0)
-		ret->memory_peak = ret->memory_bytes; /* Linux 5.19 and later say it */
+		ret->memory_peak = ret->memory_bytes; /* memory.peak exists from Linux 5.19 on */
 	return r < 0 ? r
 		     : cgroup_read_keyed_number(c->v2, "memory.events", "oom_kill",
 						&ret->oom_kills);
@@ -78,5 +78,5 @@ int cgroup_read_usage(const struct cgroup *c, struct cgroup_usage *ret, struct c
 	if (r >= 0)
 		r = cgroup_read_number(c->v1[CG_PIDS] >= 0 ? c->v1[CG_PIDS] : c->v2, "pids.current",
 				       &ret->processes);
-	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read what a sandbox uses") : 0;
+	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "read the usage of a sandbox") : 0;
 }

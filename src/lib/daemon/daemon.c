@@ -96,7 +96,7 @@ int daemon_disable_core_dumps(struct cay_err *err)
 {
 	const struct rlimit none = {};
 
-	/* the limit is not asked where cores go to a program; the flag is always */
+	/* the limit does not apply where cores are piped to a program; the flag always does */
 	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "forbid core dumps");
 	return 0;
@@ -158,7 +158,7 @@ void daemon_reload_settings(int argc, char *const *argv, struct settings *now, s
 	struct cay_err err = {};
 
 	if (daemon_parse_options(argc, argv, &again, &err) != 0) {
-		log_error(log, "SIGHUP, going on as before: %s", err.msg);
+		log_error(log, "SIGHUP: settings unchanged: %s", err.msg);
 		return;
 	}
 	settings_apply_live(now, &again);

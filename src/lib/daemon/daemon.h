@@ -2,10 +2,10 @@
 #ifndef CAY_DAEMON_DAEMON_H
 #define CAY_DAEMON_DAEMON_H
 /*
- * prog - what every daemon does first: options, cay.conf, the environment, the log
+ * daemon - common start-up of the daemons: options, cay.conf, the environment, the log
  *
  *	--config FILE   instead of /etc/cay/cay.conf, which may be absent
- *	--check         read it, say whether it is right, and end
+ *	--check         read it, report whether it is valid, and exit
  *	--version
  */
 #include "base/log.h"
@@ -13,34 +13,36 @@
 
 #define DAEMON_CONFIG_PATH "/etc/cay/cay.conf"
 
-/* 0: go on.  1: the option was all there was to do.  -errno: err says why. */
+/* 0: continue. 1: the option was handled; exit. -errno: see err. */
 [[nodiscard]] int daemon_parse_options(int argc, char *const *argv, struct settings *ret,
 				       struct cay_err *err);
-/* All that a daemon does first that is not root: signals, umask, settings (as above), failpoints,
- * the log, slices, fds, no core.  as: as whom it is to be started, for who started it as root. */
+/* Start-up of a daemon that is not root: signals, umask, settings (as above), failpoints,
+ * the log, slices, fds, no core. as: the user to run it as, for the message to a caller that
+ * started it as root. */
 [[nodiscard]] int daemon_start(int argc, char *const *argv, const char *as, struct settings *ret,
 			       struct log *log, struct cay_err *err);
-/* What main() returns; the log says why. */
+/* The value main() returns; the log has the reason. */
 int daemon_exit_status(int r, struct log *log, const struct cay_err *err);
-/* A file somebody named in the settings: read as whoever runs us may. */
+/* A file named in the settings, read with the daemon's own permissions. */
 [[nodiscard]] int daemon_read_file(const char *path, struct buf *ret);
 /* cay.conf or PATH, then CAY_*; path NULL for the default, which may be absent. */
 [[nodiscard]] int daemon_read_settings(const char *path, struct settings *ret, struct cay_err *err);
-/* Whoever comes to a CPU that somebody burns waits until that one's slice is over, and the
- * kernel's preset is as long as all that a short command takes.  Inherited by what is started:
- * runtimes, PID 1s and what they run.  Kernels before 6.12 take it and do nothing
+/* A process that wakes on a busy CPU waits until the running slice ends, and the kernel's
+ * default slice is as long as a whole short command.  Child processes inherit the setting:
+ * runtimes, PID 1s and their commands.  Kernels before 6.12 accept it without effect
  * (docs/adr/0045). */
 void daemon_set_short_slices(void);
 /* As many fds as we may have. */
 void daemon_raise_fd_limit(void);
-/* What a daemon knows is in its memory: no core of it is written, and nobody of its own
- * user reads it. */
+/* The daemon's memory holds secrets: write no core, and let no process of the same user read
+ * it. */
 [[nodiscard]] int daemon_disable_core_dumps(struct cay_err *err);
-/* Say that the daemon serves: in the log, and to who started it (systemd's
- * NOTIFY_SOCKET), which starts what needs it only then. */
+/* Report that the daemon serves: in the log, and to systemd (NOTIFY_SOCKET), which only then
+ * starts dependent units. */
 void daemon_notify_ready(struct log *log);
-/* On SIGHUP: read again and apply what is `live`; a mistake changes nothing. */
+/* On SIGHUP: read the settings again and apply those that are `live`; an error changes
+ * nothing. */
 void daemon_reload_settings(int argc, char *const *argv, struct settings *now, struct log *log);
-/* Level and format as the settings say. */
+/* Set level and format from the settings. */
 void daemon_configure_log(const struct settings *s, struct log *log);
 #endif

@@ -2,14 +2,13 @@
 #ifndef CAY_DAEMON_METRICS_H
 #define CAY_DAEMON_METRICS_H
 /*
- * metrics - what a daemon counts of itself, in the text form Prometheus reads
+ * metrics - a daemon's own metrics, in Prometheus text format
  *
- * Answers are counted here, by operation; everything else is asked for when it is read,
- * from a function of the program's for each row of metrics.def.  What has no function is
- * not written.  A label that was never counted is not written either.
+ * Replies are counted here, by operation; every other value is read on request, by a function
+ * of the program for each row of metrics.def.  A row without a function, and a label that was
+ * never counted, are not written.
  *
- * Bounded: the tables' rows, and the labels that the program's functions put.
- * Threading: none.
+ * Bounded: the tables' rows, and the labels that the program's functions put.  Threading: none.
  */
 #include "base/buf.h"
 #include "base/err.h"
@@ -30,7 +29,7 @@ struct metrics {
 	} ops[OP_NUM + 1]; /* the last: no operation */
 };
 
-/* What an edge tells control of itself. */
+/* The counters an edge reports to cayd. */
 enum metrics_refusal {
 	METRICS_NO_CREDENTIAL,
 	METRICS_NO_SCOPE,
@@ -57,7 +56,8 @@ void metrics_count_reply(struct metrics *m, const struct op *op, unsigned outcom
 struct metrics_out;
 /* A value with the metric's label, NULL when it has none. */
 void metrics_write_value(struct metrics_out *to, const char *label, uint64_t value);
-/* Of a metric with two labels; and of one of several who count answers, by the first. */
+/* For a metric with two labels; and for one of several sources of reply counts, by the first
+ * label. */
 void metrics_write_value2(struct metrics_out *to, const char *first, const char *second,
 			  uint64_t value);
 void metrics_write_replies(struct metrics_out *to, const char *first, const struct metrics *m);

@@ -2,9 +2,10 @@
 #ifndef CAY_DAEMON_STOP_H
 #define CAY_DAEMON_STOP_H
 /*
- * stop - a daemon's end, asked for by a signal
+ * stop - end a daemon on a signal
  *
- * Nothing new, five seconds for what is here, then the loop stops.  Asked twice: at once.
+ * Accept nothing new, allow five seconds for open requests, then stop the loop.  A second
+ * signal stops it at once.
  */
 #include <uv.h>
 

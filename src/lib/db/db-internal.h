@@ -6,14 +6,14 @@
  *
  *	schema.c    the file: open, check, migrate
  *	row.c       structs to columns and back, everything checked
- *	write-queue.h       a write that was asked for
+ *	write-queue.h       submitted writes
  *	db.c        the queue and its writer
  */
 #include <sqlite3.h>
 
 #include "db/db.h"
 
-/* "Cayj": what the file header says it is. */
+/* "Cayj", in the file header. */
 #define DB_APPLICATION_ID 0x4361796a
 
 /* A step from one version to the next; ended by NULL.  Only ever appended to. */
@@ -37,13 +37,13 @@ enum db_stmt {
 	STMT_NUM
 };
 
-/* Open, check and migrate DB_NAME; on success the connection is the caller's.  It leaves
- * the -wal alone when it is closed, until told otherwise. */
+/* Open, check and migrate DB_NAME; on success the connection is the caller's.  Closing it
+ * leaves the -wal in place unless configured otherwise. */
 [[nodiscard]] int db_schema_open(int dirfd, sqlite3 **ret, struct cay_err *err);
 /* SQLite's result as ours. */
 enum cay_code db_error_code(int rc, int sys);
 
-/* NULL when it can be written and read back, else what is wrong with it. */
+/* NULL if it can be written and read back, else the reason. */
 const char *db_sandbox_invalid_reason(const struct db_sandbox *row);
 const char *db_event_invalid_reason(const struct db_event *event);
 const char *db_entry_invalid_reason(const struct db_entry *entry);
@@ -57,7 +57,7 @@ int db_bind_u64(sqlite3_stmt *s, int column, uint64_t v);
 [[nodiscard]] int db_entries_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 [[nodiscard]] int db_events_load(sqlite3 *sql, const struct db_reader *to, struct cay_err *err);
 extern const char *const db_sandbox_put_sql, *const db_event_sql;
-/* What is kept as an id and a text, a table for each noun. */
+/* Nouns stored as an id and a text, one table each. */
 #define DB_ENTRY_KINDS 3
 struct db_entry_kind {
 	enum id_noun noun;
@@ -65,6 +65,6 @@ struct db_entry_kind {
 	const char *name, *put_sql, *drop_sql, *all_sql;
 };
 extern const struct db_entry_kind db_entry_kinds[DB_ENTRY_KINDS];
-/* The row of a noun; the first when it has none, which db_entry_invalid_reason() tells. */
+/* The row of a noun; the first if it has none, which db_entry_invalid_reason() reports. */
 const struct db_entry_kind *db_entry_kind_find(enum id_noun noun);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue and its writer.  A job goes loop -> queue -> writer -> told -> loop; the
- * mutex guards the two lists, the statistics and `stopping`, and is never held while
- * the disk is asked for anything, so the loop does not wait for it.
+ * The queue and its writer.  A write goes loop -> queue -> writer -> outcome list -> loop.  The
+ * mutex guards the two lists, the statistics and `stopping`, and is never held during disk I/O, so
+ * the loop does not wait for the disk.
  */
 #include <assert.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include "base/failpoint.h"
 #include "db/write-queue.h"
 
-/* Writes of one transaction: a long queue is told of in parts. */
+/* Writes per transaction: the outcome of a long queue is reported in parts. */
 #define BATCH_MAX 1024
 /* Pages in the WAL.  Past the first the writer moves them into the file when it has
  * nothing else to do, past the second also when it has. */
@@ -124,7 +124,7 @@ static void db_writer_write_batch(struct db *db, struct db_write_list *batch)
 	int sys, rc = db_try_transaction(db, batch, &sys);
 	uint64_t n = 0;
 
-	/* the WAL has room of its own, once what is in it has been moved */
+	/* after a checkpoint the WAL has free space of its own */
 	if (db_error_code(rc, sys) == CAY_E_DISK_FULL && db_wal_checkpoint(db))
 		rc = db_try_transaction(db, batch, &sys);
 	for (struct db_write *exec = batch->first; exec; exec = exec->next, n++) {
@@ -140,8 +140,8 @@ static void db_writer_write_batch(struct db *db, struct db_write_list *batch)
 	(void)uv_async_send(&db->async);
 }
 
-/* What was asked for, or false when it is time to end.  Nobody waits for a checkpoint
- * but who comes while it is made. */
+/* The next batch, or false when it is time to stop.  A checkpoint delays only writes that
+ * arrive while it runs. */
 static bool db_writer_next_batch(struct db *db, struct db_write_list *ret)
 {
 	bool idle, go_on;
@@ -154,7 +154,7 @@ static bool db_writer_next_batch(struct db *db, struct db_write_list *ret)
 	uv_mutex_lock(&db->lock);
 	while (!db->queue.first && !db->stopping)
 		uv_cond_wait(&db->wake, &db->lock);
-	/* an event stays with the row in front of it */
+	/* an event stays in the transaction of the row before it */
 	for (size_t n = 0;
 	     db->queue.first && (n < BATCH_MAX || db->queue.first->kind == STMT_EVENT); n++)
 		db_write_list_append(ret, db_write_list_pop(&db->queue));
@@ -248,9 +248,9 @@ static struct db_write *db_write_new(struct db *db, enum db_stmt kind, db_fn *fn
 	return exec;
 }
 
-/* What was asked for in one turn of the loop goes to the writer together: a sandbox's row
- * and the event about it are one transaction.  While an idle handle is active the loop
- * does not sleep, wherever in a turn somebody asks. */
+/* All writes of one loop iteration go to the writer together: a sandbox's row and its event
+ * are one transaction.  While an idle handle is active the loop does not block, so a write
+ * from any phase of the iteration is submitted. */
 static void db_submit_to_writer(struct db *db)
 {
 	uv_mutex_lock(&db->lock);
@@ -295,7 +295,7 @@ static struct db_write *db_write_new_with_text(struct db *db, enum db_stmt kind,
 	if (!exec)
 		exec = db_write_new(db, kind, fn, arg, 0);
 	if (!exec)
-		abort(); /* there is not even the memory to say so: start again */
+		abort(); /* no memory even to report it: restart */
 	db_write_refuse(db, exec, fault ? CAY_E_INVALID : CAY_E_NO_MEMORY,
 			fault ? fault : "out of memory");
 	return NULL;
@@ -446,7 +446,7 @@ static int db_find_next_event_seq(struct db *db, struct cay_err *err)
 	return 0;
 }
 
-/* All but the handle, which is the loop's until it says so. */
+/* Everything but the handle, which belongs to the loop until it is closed. */
 static void db_fini(struct db *db)
 {
 	for (unsigned i = 0; i < STMT_NUM; i++)
@@ -510,7 +510,7 @@ int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)
 	return 0;
 }
 
-/* Signals are the loop's: a thread is born with what its maker has blocked. */
+/* Signals belong to the loop thread: a new thread inherits its creator's signal mask. */
 static int db_writer_start(struct db *db, struct cay_err *err)
 {
 	sigset_t all, before;

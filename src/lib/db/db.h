@@ -2,28 +2,27 @@
 #ifndef CAY_DB_DB_H
 #define CAY_DB_DB_H
 /*
- * db - the journal: what this node knows of its sandboxes, whatever dies
+ * db - the journal: the durable record of this node's sandboxes
  *
- * One SQLite file (WAL, synchronous=FULL) with one writer: a thread of its own that
- * takes everything that was asked for while it was busy, makes one transaction of it
- * and posts the outcome back.  So a write costs one fsync, and a hundred at once cost
- * one fsync too.  Writes take effect in the order they were asked for; a failure of
- * one is the failure of its whole transaction, and each of its writers is told.  What
- * comes after a failure is tried again from nothing: there is no broken state.
+ * One SQLite file (WAL, synchronous=FULL) with one writer thread, which takes all writes queued
+ * while it was busy, commits them in one transaction and posts the outcome back.  So one write
+ * costs one fsync, and a hundred at once also cost one.  Writes take effect in the order they
+ * were submitted.  If one fails, its whole transaction fails, and each of its writers gets the
+ * failure.  Later writes start afresh: there is no broken state.
  *
- * A write that failed is not undone for sure: where the disk said no to the last
- * fsync, the next start may still find it.  No outcome at all means the same.
+ * A failed write may still have happened: if the last fsync failed, the next start may find the
+ * row.  The same holds for a write without an outcome.
  *
- * A row is a struct life and a text of the caller's (JSON); all rows are read into
- * memory at the start and never again.  Events have a number that only grows, also
- * across restarts, also when all of them are forgotten; tell others of an event when
- * it is durable, or a crash may give its number to another one.
+ * A row is a struct life and a text of the caller's (JSON); all rows are read into memory at
+ * the start and never again.  Event numbers only increase, also across restarts, also when all
+ * events have been deleted.  Publish an event only when it is durable, or a crash may give its
+ * number to another one.
  *
  * The file is locked while it is open: no second process, not even a reader.
  *
- * Threading: every function is for the loop thread; fn is called from it, never from
- * inside the call that asked.  What is passed in is copied.  The loop stays alive
- * while there is somebody to tell.
+ * Threading: every function is for the loop thread; fn is called from it, never from inside the
+ * call that submitted the write.  Arguments are copied.  The loop stays alive while outcomes
+ * are outstanding.
  */
 #include <uv.h>
 
@@ -34,7 +33,7 @@
 
 #define DB_NAME "journal.db"
 #define DB_TEXT_MAX KIB(256)
-/* Of writes whose outcome was not told yet; past it they are refused (CAPACITY). */
+/* Writes without an outcome yet; more are refused (CAPACITY). */
 #define DB_PENDING_MAX 65536
 #define DB_PENDING_BYTES MIB(64)
 /* SQLite's integers have a sign; LIFE_NEVER is kept apart. */
@@ -43,7 +42,7 @@
 struct db;
 
 struct db_sandbox {
-	struct life life; /* saved_ns comes back as active_ns, what is under way as nothing */
+	struct life life; /* saved_ns is read back as active_ns, transient members as zero */
 	uint64_t seq;     /* the order they were accepted in */
 	char boot[BOOT_ID_LEN + 1]; /* the boot life's times are of */
 	struct slice text;          /* UTF-8 */
@@ -65,17 +64,16 @@ struct db_entry {
 /* Once, last: CAY_OK when it is durable. */
 typedef void db_fn(void *arg, const struct cay_err *outcome);
 
-/* Make or open DB_NAME in the directory (open for reading) and bring its tables up to
- * this version; blocks.  A file of a later version (INCOMPATIBLE), one that is damaged
- * or another program's (INTERNAL), one that somebody has open (CONFLICT) is refused and
- * left as it is. */
+/* Create or open DB_NAME in the directory (open for reading) and migrate its tables to this
+ * version; blocks.  Refused and left unchanged: a file of a later version (INCOMPATIBLE), a
+ * damaged one or one of another program (INTERNAL), one open elsewhere (CONFLICT). */
 [[nodiscard]] int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err);
 
 typedef int db_row_fn(void *arg, const struct db_sandbox *row, struct cay_err *err);
 typedef int db_event_fn(void *arg, const struct db_event *event, struct cay_err *err);
 typedef int db_entry_fn(void *arg, const struct db_entry *entry, struct cay_err *err);
-/* What this program cannot have written.  It stays in the file until it is put or
- * dropped.  id is NULL when not even that can be read. */
+/* A row this program cannot have written.  It stays in the file until it is put or dropped.
+ * id is NULL if not even that can be read. */
 typedef void db_bad_fn(void *arg, const struct id *id, const struct cay_err *why);
 
 /* Any of the functions may be NULL. */
@@ -92,11 +90,11 @@ struct db_reader {
  * Once, before anything is written.  A callback's failure ends it. */
 [[nodiscard]] int db_load(struct db *db, const struct db_reader *to, struct cay_err *err);
 
-/* fn may be NULL: nobody waits. */
+/* fn may be NULL if no outcome is needed. */
 void db_sandbox_put(struct db *db, const struct db_sandbox *row, db_fn *fn, void *arg);
 void db_sandbox_delete(struct db *db, const struct id *sandbox, db_fn *fn, void *arg);
 void db_event_append(struct db *db, const struct db_event *event, db_fn *fn, void *arg);
-/* Behind everything that was asked for before; it writes nothing itself. */
+/* Completes after all writes submitted before it; writes nothing itself. */
 void db_barrier(struct db *db, db_fn *fn, void *arg);
 void db_entry_put(struct db *db, const struct db_entry *entry, db_fn *fn, void *arg);
 void db_entry_delete(struct db *db, const struct id *id, db_fn *fn, void *arg);
@@ -107,15 +105,15 @@ void db_event_prune(struct db *db, uint64_t before);
 
 struct db_stats {
 	uint64_t writes, transactions; /* that are durable */
-	uint64_t failed;               /* writes that are not, whether or not anybody waited */
+	uint64_t failed;               /* writes that failed, with or without fn */
 	uint64_t checkpoints;
-	uint64_t pending; /* writes whose outcome was not told yet */
+	uint64_t pending; /* writes without an outcome yet */
 };
 
 struct db_stats db_get_stats(struct db *db);
 
-/* Write what was asked for, tell, stop the writer and close; blocks.  Writes that its
- * callbacks ask for are refused (UNAVAILABLE).  The loop's next turn frees the rest.
- * NULL is fine. */
+/* Write the queue, report, stop the writer and close; blocks.  Writes submitted by its
+ * callbacks are refused (UNAVAILABLE).  The loop's next iteration frees the rest.  NULL is
+ * fine. */
 void db_close(struct db *db);
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Structs to columns and back.  The file may have been edited by anybody, so what
- * comes out of it is looked at as if a stranger had sent it; and what could not be
- * read back is not written.
+ * Structs to columns and back.  Anyone with access may have edited the file, so its content is
+ * validated like remote input; and a value that could not be read back is not written.
  */
 #include "db/db-internal.h"
 
 #define BOOT_DIGITS "0123456789abcdef-"
 
-/* What the file says; never changed, only added to.  Their order is the enums'. */
+/* Names in the file, in the order of the enums.  They are never changed, only added to: on
+ * purpose not the names of ops/schemas.c, which belong to the API. */
 static const char *const states[] = {
 	[SB_PENDING] = "pending",     [SB_RUNNING] = "running", [SB_PAUSED] = "paused",
 	[SB_SUSPENDED] = "suspended", [SB_ENDING] = "ending",   [SB_TERMINATED] = "terminated",

@@ -103,7 +103,7 @@ static int db_schema_query_number(sqlite3 *sql, const char *text, uint64_t *ret,
 	return r;
 }
 
-/* Whose it is and of which version, before anything is written to it. */
+/* Check application id and version before anything is written to the file. */
 static int db_schema_identify(sqlite3 *sql, uint64_t *ret_version, struct cay_err *err)
 {
 	auto_buf b = BUF_INIT(256);
@@ -151,8 +151,8 @@ static int db_schema_migrate(sqlite3 *sql, uint64_t version, struct cay_err *err
 	return 0;
 }
 
-/* EXCLUSIVE comes before the first look: then there is no shared memory to be cut off
- * under us, and nobody else to check point at the same time. */
+/* EXCLUSIVE comes before the first read: then no shared memory can be truncated under us,
+ * and no other process can checkpoint at the same time. */
 static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 {
 	static const char lock[] = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0;"
@@ -172,12 +172,12 @@ static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 	if (r >= 0)
 		r = db_schema_query_number(sql, "PRAGMA synchronous", &synchronous, err);
 	if (r >= 0 && synchronous != SYNCHRONOUS_FULL)
-		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as told");
+		r = cay_fail(err, CAY_E_INTERNAL, DB_NAME ": SQLite does not sync as configured");
 	return r < 0 ? r : db_schema_migrate(sql, version, err);
 }
 
-/* What a vandal may have put into the schema does not run, and a refused file does not
- * get its -wal written into it. */
+/* A hostile schema must not run code, and a refused file must not get its -wal written into
+ * it. */
 static int db_schema_harden(sqlite3 *sql)
 {
 	static const struct {
@@ -195,8 +195,8 @@ static int db_schema_harden(sqlite3 *sql)
 	return rc;
 }
 
-/* A new file for our eyes only; one that is there is not opened, because closing it
- * again would give up the locks this process has on it. */
+/* Create the file with mode 0600.  An existing one is not opened, because closing it again
+ * would drop the locks this process has on it. */
 static int db_file_create(int dirfd, struct cay_err *err)
 {
 	auto_close int fd = -EBADF;
@@ -214,8 +214,8 @@ static int db_file_create(int dirfd, struct cay_err *err)
 		       : cay_fail_sys(err, CAY_E_INTERNAL, errno, "sync the directory of " DB_NAME);
 }
 
-/* SQLite wants a name.  The kernel's name of the directory has no links in it, so any
- * link SQLite meets was planted. */
+/* SQLite needs a name.  The kernel's name of the directory has no links in it, so any link
+ * SQLite meets was planted. */
 static int db_file_find_path(int dirfd, struct buf *ret, struct cay_err *err)
 {
 	char link[64], dir[PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_DB_WRITE_QUEUE_H
 #define CAY_DB_WRITE_QUEUE_H
-/* job - a write somebody asked for, and lists of them in the order of asking */
+/* write-queue - submitted writes, in lists in the order of submission */
 #include "db/db-internal.h"
 
 struct db_write {
@@ -17,7 +17,7 @@ struct db_write {
 	size_t bytes;
 	db_fn *fn;
 	void *arg;
-	/* the outcome; why is nobody's to free */
+	/* the outcome; why is static text */
 	enum cay_code code;
 	int sys;
 	const char *why;
@@ -52,7 +52,7 @@ static inline struct db_write *db_write_list_pop(struct db_write_list *list)
 	return exec;
 }
 
-/* All of `from` behind `to`. */
+/* Append all of `from` to `to`. */
 static inline void db_write_list_move(struct db_write_list *to, struct db_write_list *from)
 {
 	if (!from->first)

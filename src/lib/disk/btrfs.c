@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * btrfs - a subvolume each; what holds and what does not is in tests/platform/btrfs-quota.c
+ * btrfs - one subvolume per disk; tests/platform/btrfs-quota.c shows which limits hold
  *
- * There is no quota of inodes, but a file's metadata counts like its data.
+ * There is no inode quota, but a file's metadata counts like its data.
  */
 #include <fcntl.h>
 #include <linux/btrfs.h>
@@ -27,7 +27,7 @@ static const char *btrfs_probe(struct disk *d)
 	int n;
 
 	if (ioctl(d->fd, BTRFS_IOC_FS_INFO, &info) < 0)
-		return "btrfs does not tell its name";
+		return "cannot determine the name of the btrfs";
 	n = snprintf(path, sizeof(path),
 		     "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
 		     "%02x%02x%02x%02x%02x%02x/qgroups",
@@ -35,7 +35,7 @@ static const char *btrfs_probe(struct disk *d)
 		     u[12], u[13], u[14], u[15]);
 	if (n < 0 || n >= (int)sizeof(path))
 		return "its name is too long";
-	/* it is there as long as quotas are on */
+	/* exists while quotas are enabled */
 	d->groups = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (d->groups < 0)
 		return "quotas are off: btrfs quota enable --simple";
@@ -67,7 +67,7 @@ static int btrfs_create(int dirfd, const char *name, uint32_t)
 	return ioctl(dirfd, BTRFS_IOC_SUBVOL_CREATE, &args) < 0 ? -errno : 0;
 }
 
-/* A plain directory is of the subvolume around it, whose limits are not ours. */
+/* A plain directory belongs to the enclosing subvolume, whose limits are not ours. */
 static int btrfs_check_subvolume(int fd)
 {
 	struct stat st;
@@ -103,7 +103,7 @@ static int btrfs_read_qgroup_number(int groups, uint64_t id, const char *name, u
 	return str_parse_u64((struct slice){ text.data, text.len - 1 }, 0, UINT64_MAX, ret);
 }
 
-/* What is written down, and what is promised and not written yet. */
+/* Written bytes, plus those reserved and not written yet. */
 static int btrfs_read_usage(const struct disk *d, int fd, uint32_t, struct disk_size *ret)
 {
 	static const char *const parts[] = { "referenced", "rsv_data", "rsv_meta_pertrans" };

@@ -3,9 +3,9 @@
 #define CAY_DISK_DISK_INTERNAL_H
 #include "disk/disk.h"
 
-/* fd is the disk's own directory.  A limit has only what the row says it can. */
+/* fd is the disk's own directory.  A limit has only the values the back end supports. */
 struct disk_backend {
-	long magic; /* of the file system, as statfs() says it */
+	long magic; /* of the file system, from statfs() */
 	enum verb_disk kind;
 	bool bytes, inodes;
 	/* NULL when it can be used, else why not. */

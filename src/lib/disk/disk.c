@@ -90,12 +90,12 @@ int disk_read_usage(const struct disk *d, int dirfd, const char *name, uint32_t 
 
 void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t number)
 {
-	/* what was made while quotas were on is what it was */
+	/* a disk created while quotas were enabled stays of that kind */
 	if (d->fs)
 		d->fs->remove(d, dirfd, name, number);
 }
 
-/* cp knows holes, links, owners, attributes and devices, and shares extents where it can. */
+/* cp handles holes, links, owners, attributes and devices, and shares extents if it can. */
 static int disk_copy_files(int from, int to)
 {
 	static const char *const argv[] = {

@@ -2,7 +2,7 @@
 #ifndef CAY_DISK_DISK_H
 #define CAY_DISK_DISK_H
 /*
- * disk - a directory whose size somebody sees to
+ * disk - a directory with a limited size
  *
  *	btrfs    a subvolume of its own, with a limit of its quota group
  *	project  ext4 and XFS: everything in it is of one project, which has a quota
@@ -39,21 +39,21 @@ struct disk_size {
 void disk_open(int fd, struct disk *ret);
 void disk_close(struct disk *d);
 
-/* A new, empty directory of this name.  -ENOTSUP for a limit nobody would see to. */
+/* A new, empty directory of this name. -ENOTSUP for a limit that cannot be enforced. */
 [[nodiscard]] int disk_create(const struct disk *d, int dirfd, const char *name, uint32_t number,
 			      const struct disk_size *limit);
-/* Another limit; what is there stays, whatever it says.  -ENOTSUP for a directory that was
- * made without. */
+/* Change the limit; existing files stay, whatever it is. -ENOTSUP for a directory created
+ * without one. */
 [[nodiscard]] int disk_set_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
 				 const struct disk_size *limit);
 [[nodiscard]] int disk_read_usage(const struct disk *d, int dirfd, const char *name,
 				  uint32_t number, struct disk_size *ret);
-/* What can be removed at once is, and its space is on the way back; the rest is left to
- * rmtree_at().  Fine when there is none. */
+/* Remove what can be removed at once, and free its space; the rest is left to rmtree_at().
+ * Succeeds if there is none. */
 void disk_remove(const struct disk *d, int dirfd, const char *name, uint32_t number);
-/* The same files under another name, sharing their space where the file system can; without a
- * limit.  Nobody may be at work in the first one.  What fails is left to disk_remove() and
- * rmtree_at(). */
+/* A copy under another name, sharing space if the file system can; without a limit.  No
+ * process may be writing to the original.  The remains of a failure are left to
+ * disk_remove() and rmtree_at(). */
 [[nodiscard]] int disk_copy(const struct disk *d, int from_dir, const char *from, int to_dir,
 			    const char *to, uint32_t number);
 #endif

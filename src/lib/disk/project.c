@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * project - ext4 and XFS: a project id on a directory, inherited by what is made in it
+ * project - ext4 and XFS: a project id on a directory, inherited by its new entries
  *
- * XFS's commands, which ext4 understands too.  Changing a file's project takes root of the
- * host, so nothing inside gets out of its own.  ext4 lets who has CAP_SYS_RESOURCE pass a
- * limit; overlayfs writes as who mounted it, but without that one.
+ * XFS's commands, which ext4 understands as well.  Changing a file's project takes root of the
+ * host, so no process inside can leave its project.  On ext4 a process with CAP_SYS_RESOURCE
+ * may exceed a limit; overlayfs writes with the mounter's credentials, but without that
+ * capability.
  */
 #include <fcntl.h>
 #include <linux/dqblk_xfs.h>
@@ -18,7 +19,7 @@
 #include "base/path.h"
 #include "disk/disk-internal.h"
 
-#define BLOCK 512 /* what the kernel counts in */
+#define BLOCK 512 /* unit of the kernel's counters */
 
 static int project_quotactl(int fd, unsigned command, uint32_t project, void *arg)
 {
@@ -56,7 +57,7 @@ static int project_create(int dirfd, const char *name, uint32_t project)
 	return fd < 0 ? fd : project_set_id(fd, project);
 }
 
-/* One that was made without a project is everybody's. */
+/* A directory without a project is not limited. */
 static int project_check_id(int fd, uint32_t project)
 {
 	struct fsxattr attr;

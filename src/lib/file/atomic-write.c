@@ -10,7 +10,7 @@
 #define LINKS_MAX 40
 #define LOCKS_MAX 100 /* times the file may be another one once it is locked */
 
-/* Where the file really is: behind the links that its name may be. */
+/* The place of the file itself, after following symbolic links. */
 static int atomic_write_follow_links(struct atomic_write *p, struct cay_err *err)
 {
 	char target[FILE_PATH_MAX + 1];
@@ -34,7 +34,7 @@ static int atomic_write_follow_links(struct atomic_write *p, struct cay_err *err
 	return file_fail_lookup(err, ELOOP, p->conf.path);
 }
 
-/* Is there one, and may it be replaced? */
+/* Whether a file exists, and whether it may be replaced. */
 static int atomic_write_stat_old(struct atomic_write *p, struct stat *ret, struct cay_err *err)
 {
 	const char *path = p->conf.path;
@@ -52,7 +52,7 @@ static int atomic_write_stat_old(struct atomic_write *p, struct stat *ret, struc
 		return file_fail(err, EISDIR, "write", path);
 	if (!S_ISREG(ret->st_mode))
 		return cay_fail_field(err, CAY_E_INVALID, "path", "not a regular file");
-	/* a rename would not ask */
+	/* rename() would not check this */
 	if (faccessat(p->at.dir, p->at.name, W_OK, AT_EACCESS) < 0)
 		return file_fail(err, errno, "write", path);
 	return 0;
@@ -72,7 +72,7 @@ static int atomic_write_check_old_hash(const struct atomic_write *p, struct cay_
 		return file_fail(err, -r, "read", p->conf.path);
 	if (memcmp(now, p->conf.old_hash, sizeof(now)) != 0)
 		return cay_fail_field(err, CAY_E_CONFLICT, "if_sha256",
-				      "the file has another content by now");
+				      "the content of the file has changed");
 	return 0;
 }
 
@@ -85,8 +85,8 @@ static bool atomic_write_is_in_place(const struct atomic_write *p, int fd)
 	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Of those who look first: nobody else is between the look and the rename.  The old file's is
- * the lock that edits take, too; what a lock was waited for may be gone by then. */
+/* For conditional writes: no other writer comes between check and rename.  The lock on the
+ * old file is the one edits take; after waiting for it the file may be gone. */
 static int atomic_write_lock_old(struct atomic_write *p, struct cay_err *err)
 {
 	int r = 0;
@@ -105,18 +105,18 @@ static int atomic_write_lock_old(struct atomic_write *p, struct cay_err *err)
 	}
 	return r < 0 ? file_fail(err, -r, "lock", p->conf.path)
 		     : cay_fail_field(err, CAY_E_CONFLICT, "path",
-				      "it is replaced by somebody else all the time");
+				      "it is being replaced by another process again and again");
 }
 
-/* Owner first: changing it takes setuid bits away.  Other bytes are not trusted as the old
- * ones were: those bits must be asked for, as a write takes them away, too. */
+/* Owner first: changing it clears setuid bits.  New content is not trusted like the old, so
+ * those bits must be requested explicitly, as with any write. */
 static int atomic_write_set_attrs(const struct atomic_write *p, const struct stat *old,
 				  struct cay_err *err)
 {
 	const struct atomic_write_conf *c = &p->conf;
 	mode_t mode = c->has_mode ? c->mode : p->created ? 0644 : old->st_mode & 01777;
 
-	/* whose it was stays as far as we may */
+	/* keep the owner as far as permissions allow */
 	if (!p->created && fchown(p->fd, old->st_uid, old->st_gid) < 0 && errno != EPERM)
 		return file_fail(err, errno, "give away", c->path);
 	if ((c->uid != (uid_t)-1 || c->gid != (gid_t)-1) && fchown(p->fd, c->uid, c->gid) < 0)
@@ -136,7 +136,7 @@ static int atomic_write_check_in_place(const struct atomic_write *p, struct cay_
 
 static int atomic_write_begin_append(struct atomic_write *p, struct stat *st, struct cay_err *err)
 {
-	tmpfile_defer_sigterm(); /* what does not become whole is cut off again */
+	tmpfile_defer_sigterm(); /* an incomplete append is cut off again */
 	p->fd = file_open(p->at.dir, p->at.name,
 			  O_RDWR | O_APPEND | O_NOFOLLOW | (p->created ? O_CREAT | O_EXCL : 0),
 			  0644);
@@ -201,8 +201,9 @@ static int atomic_write_check_new(struct atomic_write *p, struct cay_err *err)
 				      (unsigned long long)p->size);
 	if (p->conf.new_hash &&
 	    memcmp(p->written_hash, p->conf.new_hash, sizeof(p->written_hash)) != 0)
-		return cay_fail_field(err, CAY_E_INVALID, "sha256",
-				      "what came has another one: it was damaged on its way");
+		return cay_fail_field(
+			err, CAY_E_INVALID, "sha256",
+			"the received bytes have another one: they were damaged in transit");
 	return 0;
 }
 
@@ -230,7 +231,7 @@ int atomic_write_commit(struct atomic_write *p, struct cay_err *err)
 	return r < 0 ? file_fail(err, -r, "put in place", p->conf.path) : 0;
 }
 
-/* Cut off what was appended, unless somebody else was there since. */
+/* Cut off what was appended, unless another process has written since. */
 static void atomic_write_undo_append(const struct atomic_write *p)
 {
 	struct stat st;
@@ -238,7 +239,7 @@ static void atomic_write_undo_append(const struct atomic_write *p)
 	if (fstat(p->fd, &st) < 0 || (uint64_t)st.st_size > p->old_size + p->size ||
 	    ftruncate(p->fd, (off_t)p->old_size) < 0)
 		return;
-	/* who put another file in its place meanwhile keeps it */
+	/* a file that replaced ours meanwhile stays */
 	if (p->created && atomic_write_is_in_place(p, p->fd))
 		(void)unlinkat(p->at.dir, p->at.name, 0);
 }

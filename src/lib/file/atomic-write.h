@@ -2,21 +2,21 @@
 #ifndef CAY_FILE_ATOMIC_WRITE_H
 #define CAY_FILE_ATOMIC_WRITE_H
 /*
- * put - a file's new content, whole or not at all
+ * atomic-write - replace a file's content completely or not at all
  *
  *	atomic_write_begin() -> atomic_write_add() ... -> atomic_write_commit()
- *	                   `-> atomic_write_fini() alone: as if nothing had been
+ *	                   `-> atomic_write_fini() alone: no change
  *
- * What is written has no name until all of it is there and is what was promised; then one
- * rename makes it the file.  So a reader sees the old content or the new, of two writers
- * one is last, and who dies in the middle leaves nothing (tmpfile.h).
+ * The new content has no name until it is complete and verified; then one rename makes it
+ * the file.  So a reader sees the old content or the new, the last of two writers wins, and
+ * a killed process leaves nothing (tmpfile.h).
  *
- * Mode and owner of a file that was there stay unless others are asked for, as far as this
- * user may; setuid and setgid go, as with any write.  A symbolic link is followed: the file
- * it leads to is replaced, not the link.
+ * Mode and owner of an existing file stay unless others are requested, as far as this user
+ * is permitted; setuid and setgid are cleared, as with any write.  A symbolic link is followed: the
+ *file it leads to is replaced, not the link.
  *
- * Appending writes to the file that is there, one appender at a time, and what does not
- * become whole is cut off again.
+ * Appending writes to the existing file, one appender at a time, and an incomplete append
+ * is cut off again.
  */
 #include <stdint.h>
 
@@ -26,7 +26,7 @@
 
 struct atomic_write_conf {
 	const char *path;
-	bool parents;     /* make directories that are missing */
+	bool parents;     /* create missing directories */
 	bool create_only; /* there must be none */
 	bool append;
 	bool has_mode, has_size;
@@ -34,8 +34,8 @@ struct atomic_write_conf {
 	uid_t uid; /* (uid_t)-1: as it comes */
 	gid_t gid;
 	uint64_t size;
-	const unsigned char *old_hash; /* what the file must have now, or NULL */
-	const unsigned char *new_hash; /* what must have come, or NULL */
+	const unsigned char *old_hash; /* required current hash, or NULL */
+	const unsigned char *new_hash; /* required hash of the new content, or NULL */
 };
 
 struct atomic_write {
@@ -45,9 +45,9 @@ struct atomic_write {
 	struct tmpfile tmpfile;
 	bool created, committed;
 	struct file_hash hash;
-	unsigned char written_hash[FILE_HASH_LEN]; /* after the commit: of what was added */
+	unsigned char written_hash[FILE_HASH_LEN]; /* after the commit: of the added bytes */
 	uint64_t size;                             /* so far */
-	uint64_t old_size;                         /* appending: what was there */
+	uint64_t old_size;                         /* appending: previous size */
 };
 
 #define ATOMIC_WRITE_INIT \

@@ -16,7 +16,7 @@ struct copy_state {
 	unsigned depth;
 };
 
-/* Still wanted? */
+/* -ECANCELED if the request was cancelled. */
 static int copy_check_cancelled(const struct name_op *c)
 {
 	if (c->on_progress)
@@ -43,8 +43,8 @@ static int copy_unsized(const struct name_op *c, int from, int to)
 	return n < 0 ? -errno : 0;
 }
 
-/* Shared blocks where the file system can; otherwise in the kernel, otherwise by hand.  How
- * much it was, of n bytes at the most. */
+/* Copy by sharing blocks if the file system can, otherwise in the kernel, otherwise with
+ * read and write.  Returns the number of bytes, at most n. */
 static ssize_t copy_byte_range(int from, int to, off_t at, size_t n)
 {
 	char piece[KIB(32)];
@@ -65,8 +65,9 @@ static ssize_t copy_byte_range(int from, int to, off_t at, size_t n)
 	return r < 0 ? r : got;
 }
 
-/* Where there is something between `at` and `size`; false: only a hole.  A file system that
- * knows of none, or does not tell the truth, has bytes everywhere: it goes forward always. */
+/* Find data between `at` and `size`; false: only a hole.  A file system without support for
+ * holes, or with wrong answers, is treated as having data everywhere: the position always
+ * advances. */
 static bool copy_find_next_data(int from, off_t size, off_t at, off_t *ret, off_t *ret_end)
 {
 	off_t first = lseek(from, at, SEEK_DATA), end;
@@ -98,7 +99,7 @@ static int copy_sized(const struct name_op *c, int from, int to, off_t size)
 				return (int)n;
 			if (copy_check_cancelled(c) < 0)
 				return -ECANCELED;
-			if (n == 0) /* it ends earlier than it said */
+			if (n == 0) /* shorter than its stat said */
 				return ftruncate(to, at) < 0 ? -errno : 0;
 			at += n;
 		}
@@ -120,7 +121,7 @@ static int copy_set_attrs(int fd, const struct stat *st)
 	struct timespec times[2] = { st->st_atim, st->st_mtim };
 	mode_t mode = st->st_mode & 07777;
 
-	/* what is not given away is not given another's powers either */
+	/* if the owner cannot be set, the setuid bits must not be either */
 	if (fchown(fd, st->st_uid, st->st_gid) < 0)
 		mode &= 0777;
 	if (fchmod(fd, mode) < 0)
@@ -128,7 +129,7 @@ static int copy_set_attrs(int fd, const struct stat *st)
 	return futimens(fd, times) < 0 ? -errno : 0;
 }
 
-/* What is there now: it may be another than was looked at. */
+/* The file as it is now: it may have been replaced since the stat. */
 static int copy_open_source(int dirfd, const char *name, struct stat *ret)
 {
 	auto_close int fd = file_open(dirfd, name, O_RDONLY | O_NOFOLLOW, 0);
@@ -219,7 +220,7 @@ static int copy_tree_entry(void *arg, int from_dir, const char *name)
 {
 	int r = copy_entry_as(arg, from_dir, name, name);
 
-	return r == -ENOENT ? 0 : r; /* somebody took it away */
+	return r == -ENOENT ? 0 : r; /* removed meanwhile */
 }
 
 /* Whether `to` is in the tree itself: then there would be no end. */
@@ -253,7 +254,8 @@ static int copy_check_target(const struct name_op *c, const struct path_at *from
 	if (S_ISDIR(st.st_mode) && !c->recursive)
 		return cay_fail_field(err, CAY_E_INVALID, "recursive", "it is a directory");
 	if (S_ISDIR(st.st_mode) && copy_target_is_inside(to, &st))
-		return cay_fail_field(err, CAY_E_INVALID, "to", "it is inside what is copied");
+		return cay_fail_field(err, CAY_E_INVALID, "to",
+				      "it is inside the directory being copied");
 	if (fstatat(to->dir, to->name, &there, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	if (!c->overwrite || S_ISDIR(there.st_mode) || S_ISDIR(st.st_mode))
@@ -261,7 +263,7 @@ static int copy_check_target(const struct name_op *c, const struct path_at *from
 	return 0;
 }
 
-/* One file has no name before it is whole, so that whoever dies leaves nothing. */
+/* A single file has no name until it is complete, so that a killed process leaves nothing. */
 static int copy_single_file(const struct name_op *c, const struct path_at *from,
 			    const struct path_at *to)
 {
@@ -290,7 +292,7 @@ static int copy_remove_partial_entry(void *arg, int dirfd, const char *name)
 	return copy_remove_partial(c, dirfd, name);
 }
 
-/* What was copied so far.  It can take its time, too, and nobody may be waiting any more. */
+/* Remove the partial copy.  This may take long, and the client may have left. */
 static int copy_remove_partial(const struct name_op *c, int dirfd, const char *name)
 {
 	auto_close int dir = -EBADF;
@@ -335,6 +337,6 @@ int name_op_copy(const struct name_op *c, struct cay_err *err)
 	if (r >= 0)
 		return 0;
 	if (copy_remove_partial(c, to.dir, temp) < 0)
-		return file_fail(err, -r, "copy, and remove what was copied of", c->path);
+		return file_fail(err, -r, "copy, and remove the partial copy of", c->path);
 	return file_fail(err, -r, "copy", c->path);
 }

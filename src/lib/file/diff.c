@@ -24,7 +24,7 @@ struct diff_side {
 struct diff {
 	struct diff_side a, b;
 	uint32_t n_ids;
-	/* of one stretch: how often an id stands, and where last */
+	/* of one stretch: how often an id occurs, and where last */
 	uint32_t *count_a, *count_b, *at_b;
 	int32_t *trace; /* Myers' furthest points, one row a step */
 };
@@ -80,7 +80,7 @@ static int diff_compare_lines(const void *pa, const void *pb)
 	return memcmp(a->p, b->p, a->n);
 }
 
-/* By sorting: no hash that somebody could make collide. */
+/* By sorting: no hash that can be made to collide. */
 static int diff_assign_line_ids(struct diff *d)
 {
 	size_t n = d->a.n + d->b.n;
@@ -202,7 +202,7 @@ struct diff_anchor {
 	uint32_t before; /* index + 1 of the one in front in the longest chain, or 0 */
 };
 
-/* Lines that stand once on both sides, in the order of a. */
+/* Lines that occur once on both sides, in the order of a. */
 static size_t diff_find_unique_lines(struct diff *d, const struct diff_range *s,
 				     struct diff_anchor *ret)
 {
@@ -227,7 +227,7 @@ static size_t diff_find_unique_lines(struct diff *d, const struct diff_range *s,
 	return n;
 }
 
-/* The longest chain that rises in b too: moved to the front of v, in order. */
+/* The longest chain that also ascends in b: moved to the front of v, in order. */
 static size_t diff_find_longest_chain(struct diff_anchor *v, size_t n, uint32_t *ends)
 {
 	size_t len = 0;
@@ -322,7 +322,7 @@ static int diff_write_line(struct buf *ret, char sign, const struct diff_line *l
 	return r;
 }
 
-/* A name that a header can hold; what cannot stand there is in quotes, as patch(1) reads it. */
+/* A name for a header; one with special characters is quoted as patch(1) expects. */
 static int diff_write_name(struct buf *ret, const char *front, struct slice name)
 {
 	bool quote = !utf8_is_valid(name.p, name.n);
@@ -347,7 +347,7 @@ static int diff_write_name(struct buf *ret, const char *front, struct slice name
 	return r < 0 ? r : buf_putc(ret, '\n');
 }
 
-/* "3,4"; an empty range is told by the line in front of it. */
+/* "3,4"; an empty range names the line before it. */
 static int diff_write_range(struct buf *ret, char sign, size_t from, size_t n)
 {
 	if (n == 1)
@@ -355,7 +355,7 @@ static int diff_write_range(struct buf *ret, char sign, size_t from, size_t n)
 	return buf_printf(ret, "%c%zu,%zu", sign, n ? from + 1 : from, n);
 }
 
-/* Lines of a stretch in order: what is equal on both sides, else removed before added. */
+/* Lines of a stretch in order: equal lines, else removed before added. */
 static int diff_write_hunk(const struct diff *d, const struct diff_range *s, size_t skipped,
 			   struct buf *ret)
 {
@@ -421,7 +421,8 @@ static int diff_write_hunks(const struct diff *d, size_t skipped, struct buf *re
 	return 0;
 }
 
-/* Whole lines that are equal in front and behind, but for CONTEXT of them; the number in front. */
+/* Cut whole lines that are equal at both ends, except CONTEXT of them; returns the number
+ * cut at the front. */
 static size_t diff_cut_equal_ends(struct slice *a, struct slice *b)
 {
 	size_t front = 0, lines = 0, back = 0, most = diff_size_min(a->n, b->n), lf;
@@ -450,7 +451,7 @@ static int diff_find_changes(struct diff *d, struct slice before, struct slice a
 
 	if (r >= 0)
 		r = diff_split_lines(after, &d->b);
-	if (r == -E2BIG) /* nobody reads a million lines */
+	if (r == -E2BIG) /* the diff of a million lines is of no use */
 		return -ENOBUFS;
 	if (r >= 0)
 		r = diff_assign_line_ids(d);

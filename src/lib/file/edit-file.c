@@ -50,7 +50,7 @@ static int edit_target_open(const struct edit_request *ask, struct edit_target *
 	t->dirfd = open(t->real[0] ? t->real : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (t->dirfd < 0)
 		return file_fail(err, errno, "open the directory of", ask->path);
-	/* O_NONBLOCK: what was a file may be a fifo now */
+	/* O_NONBLOCK: the file may have become a fifo */
 	t->fd = openat(t->dirfd, t->name[0] ? t->name : ".",
 		       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (t->fd < 0 && (errno == ELOOP || errno == ENOENT))
@@ -72,7 +72,7 @@ static int edit_target_check(const struct edit_request *ask, const struct edit_t
 	if ((uint64_t)t->st.st_size > EDIT_FILE_MAX)
 		return cay_fail(err, CAY_E_TOO_LARGE, "it has %jd bytes; %zu can be edited",
 				(intmax_t)t->st.st_size, EDIT_FILE_MAX);
-	/* a rename would not ask */
+	/* rename() would not check this */
 	if (faccessat(t->dirfd, t->name, W_OK, AT_EACCESS) < 0)
 		return file_fail(err, errno, "write", ask->path);
 	return 0;
@@ -108,8 +108,8 @@ static int edit_read_whole_file(int fd, struct buf *ret)
 	}
 }
 
-/* Whether a writer that takes no lock was at it since.  Times alone do not tell: two writes
- * within a tick have one. */
+/* Whether a writer without the lock has changed it since.  Times alone do not show it: two
+ * writes within a clock tick have the same one. */
 static int edit_target_is_unchanged(const struct edit_target *t, const struct buf *read)
 {
 	auto_buf now = BUF_INIT(read->max);
@@ -137,7 +137,7 @@ static int edit_target_write_tmpfile(const struct edit_request *ask, struct edit
 	if ((t->st.st_uid != geteuid() || t->st.st_gid != getegid()) &&
 	    fchown(fd, t->st.st_uid, t->st.st_gid) < 0)
 		return file_fail(err, errno, "keep the owner of", ask->path);
-	/* setuid and setgid were for the bytes that stood there: a write takes them away, too */
+	/* setuid and setgid applied to the old bytes: a write clears them */
 	if (fchmod(fd, t->st.st_mode & 01777) < 0)
 		return file_fail(err, errno, "keep the mode of", ask->path);
 	r = fd_write_all(fd, text->data, text->len);
@@ -155,7 +155,7 @@ static int edit_check_old_hash(const struct edit_request *ask, const struct buf 
 		return cay_fail(err, CAY_E_INTERNAL, "cannot hash it");
 	if (memcmp(is, ask->if_hash, sizeof(is)) != 0)
 		return cay_fail_field(err, CAY_E_CONFLICT, "if_sha256",
-				      "it is not that text any more; read it again");
+				      "the file has changed; read it again");
 	return 0;
 }
 
@@ -189,12 +189,13 @@ static int edit_target_apply(const struct edit_request *ask, struct edit_target 
 	r = tmpfile_commit(&t->tmpfile, t->name, TMPFILE_REPLACE);
 	if (r < 0)
 		return file_fail(err, -r, "replace", ask->path);
-	(void)flock(t->fd, LOCK_UN); /* who waits for the old one's sees that it is not in place */
+	(void)flock(t->fd, LOCK_UN); /* a process waiting for the old file's lock then sees that it
+					was replaced */
 	ret->old_fd = cay_take_fd(&t->fd);
 	return 0;
 }
 
-/* Once: 0 when done, AGAIN when somebody else was faster. */
+/* One attempt: 0 if done, AGAIN if another writer came first. */
 static int edit_file_try_once(const struct edit_request *ask, struct edit_result *ret,
 			      struct cay_err *err)
 {
@@ -229,8 +230,9 @@ int edit_file(const struct edit_request *ask, struct edit_result *ret, struct ca
 		if (r != AGAIN)
 			return r;
 		if (clk_boot_ns(&clk_system) > end)
-			return cay_fail(err, CAY_E_CONFLICT,
-					"it is written or locked by somebody else all the time");
+			return cay_fail(
+				err, CAY_E_CONFLICT,
+				"it is being written or locked by another process again and again");
 		(void)poll(NULL, 0, PAUSE_MS); /* a lock has no deadline to wait with */
 	}
 }

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT_MAX 100 /* places looked for where there may be one */
-#define TELL_MAX 8    /* of those, told with their lines */
+#define COUNT_MAX 100 /* most occurrences to count */
+#define TELL_MAX 8    /* most line numbers in the message */
 
 static const char *edit_find_text(struct slice in, size_t from, struct slice what)
 {
@@ -32,7 +32,7 @@ static int edit_append_text(struct buf *b, const char *p, size_t n, struct cay_e
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the text") : 0;
 }
 
-/* "stands 3 times, on lines 4, 17, 30": what helps to ask for the right one. */
+/* "stands 3 times, on lines 4, 17, 30": helps the caller to choose the right one. */
 static int edit_refuse_ambiguous(struct slice s, const struct edit *e, struct cay_err *err)
 {
 	auto_buf lines = BUF_INIT(KIB(1));
@@ -58,7 +58,7 @@ static int edit_refuse_not_found(struct slice s, const struct edit *e, struct ca
 	bool crlf = memmem(s.p, s.n, "\r\n", 2) && memchr(e->old.p, '\n', e->old.n) &&
 		    !memmem(e->old.p, e->old.n, "\r\n", 2);
 
-	return cay_fail_field(err, CAY_E_CONFLICT, "old", "does not stand in the file%s",
+	return cay_fail_field(err, CAY_E_CONFLICT, "old", "does not occur in the file%s",
 			      crlf ? "; its lines end in CR LF" : "");
 }
 
@@ -88,7 +88,7 @@ static int edit_replace_text(struct slice s, const struct edit *e, struct buf *r
 	return r < 0 ? r : edit_append_text(ret, s.p + from, s.n - from, err);
 }
 
-/* Where line n ends, behind its line feed; *ret_line is the last there is. */
+/* End of line n, after its line feed; *ret_line is the last line of the text. */
 static size_t edit_find_line_end(struct slice s, uint64_t n, uint64_t *ret_line)
 {
 	size_t at = 0;
@@ -101,7 +101,7 @@ static size_t edit_find_line_end(struct slice s, uint64_t n, uint64_t *ret_line)
 	return at;
 }
 
-/* What ends lines in this text, taken from its first. */
+/* The line ending of this text, taken from its first line. */
 static struct slice edit_detect_line_ending(struct slice s)
 {
 	const char *lf = s.n ? memchr(s.p, '\n', s.n) : NULL;
@@ -124,7 +124,7 @@ static int edit_insert_lines(struct slice s, const struct edit *e, struct buf *r
 		return cay_fail_field(err, CAY_E_INVALID, "new", "must not be empty");
 	if (last < e->line)
 		return cay_fail_field(err, CAY_E_CONFLICT, "line",
-				      "is behind the last line, %" PRIu64, last);
+				      "is after the last line, %" PRIu64, last);
 	r = edit_append_text(ret, s.p, at, err);
 	if (r >= 0 && at && s.p[at - 1] != '\n')
 		r = edit_append_text(ret, lf.p, lf.n, err);

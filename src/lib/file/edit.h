@@ -5,15 +5,15 @@
  * edit - several changes of one text file, all of them or none
  *
  *	open -> lock -> read whole -> change in memory -> write beside it
- *	     -> is it still what was read? -> rename over it
+ *	     -> check that it is unchanged -> rename over it
  *
- * Who reads the file sees the old text or the new one, never a part.  The lock (flock
- * on the old file) makes edits of one file take turns; a writer that knows nothing of
- * it is noticed by reading once more before the rename, and the edit begins anew with
- * what is there then.  A link to a file stays a link: its target is edited.  Mode and
- * owner stay; a file of several names keeps the old text under its others.
+ * A reader sees the old text or the new one, never a part.  The lock (flock on the old
+ * file) serializes edits of one file; a writer without the lock is detected by reading
+ * again before the rename, and the edit starts over with the new content.  A link to a file stays a
+ *link: its target is edited.  Mode and owner stay; a file of several names keeps the old text under
+ *its others.
  *
- * What does not stand in the text exactly as given is not guessed at.
+ * Text to replace must match exactly; there is no fuzzy matching.
  */
 #include <stdint.h>
 
@@ -29,12 +29,12 @@ enum edit_kind { EDIT_REPLACE, EDIT_REPLACE_ALL, EDIT_INSERT };
 struct edit {
 	enum edit_kind kind;
 	struct slice old;  /* to be found; of an insert nothing */
-	struct slice text; /* to stand there */
-	uint64_t line;     /* of an insert: behind this one, 0 at the top */
+	struct slice text; /* replacement */
+	uint64_t line;     /* for an insert: after this line, 0 at the top */
 };
 
-/* The text after all edits, each made on what the one before left.  *ret_count is how many
- * places were changed.  ret is an empty buffer; on failure it holds nothing of use. */
+/* The text after all edits, each applied to the result of the one before. *ret_count is the
+ * number of places changed. ret is an empty buffer; its content is undefined on failure. */
 [[nodiscard]] int edit_apply(struct slice before, const struct edit *edits, size_t n,
 			     struct buf *ret, uint64_t *ret_count, struct cay_err *err);
 
@@ -46,8 +46,8 @@ struct edit_request {
 	const struct edit *edits;
 	size_t n;
 	edit_hash_fn *hash;     /* SHA-256 */
-	const uint8_t *if_hash; /* what the old text must have, or NULL */
-	bool dry_run;           /* only say what would be */
+	const uint8_t *if_hash; /* required hash of the old text, or NULL */
+	bool dry_run;           /* report the result without writing */
 	/* For tests: called when the new text is written and not yet in its place. */
 	void (*before_rename)(void *arg);
 	void *arg;
@@ -56,9 +56,10 @@ struct edit_request {
 struct edit_result {
 	struct buf before, after;
 	uint64_t count;              /* places changed */
-	unsigned tries;              /* 1 unless somebody else wrote at the same time */
+	unsigned tries;              /* 1 unless another process wrote at the same time */
 	uint8_t hash[EDIT_HASH_LEN]; /* of the new text */
-	int old_fd; /* what was replaced: closing it is its end, which nobody need wait for */
+	int old_fd; /* the replaced file: closing it frees its blocks, which the reply need not wait
+		       for */
 };
 
 #define EDIT_RESULT_INIT \

@@ -24,7 +24,7 @@ static int glob_find_compare(const void *pa, const void *pb)
 	return strcmp(a->path, b->path);
 }
 
-/* The heap's top is what comes last in the answer. */
+/* The top of the heap is the entry that comes last in the reply. */
 static void glob_find_heap_sift_down(struct glob_find_entry *v, size_t n)
 {
 	size_t i = 0;

@@ -2,10 +2,10 @@
 #ifndef CAY_FILE_GLOB_FIND_H
 #define CAY_FILE_GLOB_FIND_H
 /*
- * find - the files a pattern means, newest first
+ * glob-find - files that match a pattern, newest first
  *
- * However many there are, the newest `limit` of them are kept, in a heap whose top is
- * the oldest of those; all are counted.
+ * The newest `limit` of them are kept, in a heap whose top is the oldest of those; all are
+ * counted.
  */
 #include "file/glob.h"
 #include "file/walk.h"

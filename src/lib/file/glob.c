@@ -5,7 +5,7 @@
 
 #define BIT(i) (UINT64_C(1) << (i))
 
-/* What stands at p as one unit: a class, an escaped byte or a byte; 0 for a class without end. */
+/* Length of the unit at p: a class, an escaped byte or a byte; 0 for an unterminated class. */
 static size_t glob_unit_len(struct slice s, size_t at)
 {
 	size_t i = at + 1;
@@ -30,7 +30,7 @@ static unsigned char glob_class_next_char(struct slice s, size_t *at)
 	return (unsigned char)s.p[(*at)++];
 }
 
-/* s is what stands between the brackets. */
+/* s is the text between the brackets. */
 static bool glob_class_has(struct slice s, unsigned char c)
 {
 	bool negated = s.n && (s.p[0] == '!' || s.p[0] == '^'), found = false;
@@ -48,7 +48,7 @@ static bool glob_class_has(struct slice s, unsigned char c)
 	return found != negated;
 }
 
-/* Whether the unit at p is one that c may stand for; *ret is its length. */
+/* Whether the unit at p matches c; *ret is its length. */
 static bool glob_unit_matches(struct slice p, size_t at, char c, size_t *ret)
 {
 	*ret = glob_unit_len(p, at);
@@ -59,7 +59,7 @@ static bool glob_unit_matches(struct slice p, size_t at, char c, size_t *ret)
 	return p.p[at] == '?' || p.p[at] == c;
 }
 
-/* Only the last star is ever tried again: what an earlier one could take, it can too. */
+/* Only the last star is ever retried: it can match whatever an earlier one could. */
 bool glob_match_name(struct slice p, struct slice name)
 {
 	size_t i = 0, k = 0, star = SIZE_MAX, from = 0;
@@ -142,7 +142,7 @@ static int glob_brace_add_text(struct glob *g, struct brace_queue *t, struct sli
 	return 0;
 }
 
-/* Every alternative of the group becomes a text of its own, to be looked at again. */
+/* Every alternative of the group becomes a text of its own, to be expanded further. */
 static int glob_brace_expand(struct glob *g, struct brace_queue *t, struct slice s,
 			     const struct brace_group *at, struct cay_err *err)
 {

@@ -2,10 +2,10 @@
 #ifndef CAY_FILE_GLOB_H
 #define CAY_FILE_GLOB_H
 /*
- * glob - which paths a pattern means, without going back and forth
+ * glob - match paths against a pattern, without backtracking
  *
  *	*  ?  [a-z]  [!a-z]   within one name
- *	**                    any number of directories, none too
+ *	**                    any number of directories, including none
  *	{a,b}                 either; may hold '/', and others of its kind
  *	\x                    x itself
  *
@@ -15,7 +15,7 @@
  * whether anything below can match, and no pattern takes exponential time.
  *
  * A name that begins with '.' is matched only by a pattern whose name does, unless
- * hidden ones are asked for.
+ * hidden ones are requested.
  */
 #include <stdint.h>
 

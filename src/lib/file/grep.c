@@ -36,7 +36,7 @@ struct grep {
 	unsigned after; /* lines of context still to come */
 	struct grep_context_line *context_lines;
 	unsigned n_context, first_context;
-	char block[BLOCK + 1]; /* the last is 0: ASan's regexec() knows no REG_STARTEND */
+	char block[BLOCK + 1]; /* the last is 0: ASan's regexec() does not support REG_STARTEND */
 };
 
 static void grep_free(struct grep *g)
@@ -88,8 +88,8 @@ static bool grep_line_match(struct grep *g, struct slice l, size_t *ret_at, size
 	return p;
 }
 
-/* What of a line is told: its front, or what is around the match when that is further back.
- * No character is cut in half. */
+/* The part of a line to return: its front, or the part around a match further back.  No
+ * character is cut in half. */
 static struct slice grep_line_excerpt(const struct grep *g, struct slice l, size_t at, size_t n)
 {
 	size_t width = g->ask->width, from = 0, len;
@@ -179,7 +179,7 @@ static int grep_scan_line(struct grep *g, struct slice l, bool is_long)
 	return 0;
 }
 
-/* Nothing in these lines: only their number counts.  What most of most trees is. */
+/* No match in these lines: only count them.  This is the common case. */
 static bool grep_skip_lines(struct grep *g, struct slice lines)
 {
 	if (!g->ask->fixed || g->ask->ignore_case || g->ask->context ||
@@ -215,7 +215,7 @@ static int grep_scan_lines(struct grep *g, size_t n, size_t *ret)
 	return 0;
 }
 
-/* What is behind GREP_LINE_MAX of a line: how much of the block that is. */
+/* Length of the rest of a line beyond GREP_LINE_MAX in this block. */
 static size_t grep_skip_line_rest(const char *p, size_t n, bool *in_rest)
 {
 	const char *lf = memchr(p, '\n', n);

@@ -2,12 +2,11 @@
 #ifndef CAY_FILE_GREP_H
 #define CAY_FILE_GREP_H
 /*
- * grep - lines of files that have a text or fit an expression
+ * grep - lines of files that contain a text or match an expression
  *
- * An expression is POSIX extended, by libc, on bytes; how long it may take and how much
- * memory it may have is its process's to bound.  Links are not followed, what has a NUL
- * in its first block is passed by, and of a line longer than GREP_LINE_MAX only so much
- * is looked at.
+ * An expression is POSIX extended, by libc, on bytes; the process bounds its time and memory.
+ * Links are not followed, files with a NUL in their first block are skipped, and only the first
+ * GREP_LINE_MAX of a line are searched.
  */
 #include "file/glob.h"
 
@@ -18,10 +17,10 @@
 #define GREP_INCLUDES_MAX 16
 
 struct grep_hit {
-	struct slice path; /* below what was searched, "" when that is a file */
+	struct slice path; /* relative to the searched directory, "" if that is a file */
 	uint64_t line;     /* from 1 */
 	uint64_t column;   /* of the first match in it, in bytes from 1; 0 of context */
-	struct slice text; /* without its end; of a long line what is around the match */
+	struct slice text; /* without its end; of a long line, the part around the match */
 	bool cut;
 };
 
@@ -34,7 +33,7 @@ struct grep_request {
 	unsigned context;  /* lines around each */
 	uint64_t limit;    /* hits */
 	uint64_t per_file; /* hits of one file; 0: as many as there are */
-	size_t width;      /* of a line that is told */
+	size_t width;      /* most bytes returned of a line */
 	/* 0, or -errno to stop with. */
 	int (*on_hit)(void *arg, const struct grep_hit *h);
 	void (*on_file)(void *arg); /* one more is begun; may be NULL */

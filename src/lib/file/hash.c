@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-/* Of a context that is there, none of these can fail. */
+/* With an allocated context none of these can fail. */
 
 void file_hash_begin(struct file_hash *h)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file/http-range.h"
 
-/* Digits only; what does not fit is simply large. */
+/* Digits only; a value that does not fit saturates. */
 static bool http_range_parse_number(struct slice s, uint64_t *ret)
 {
 	uint64_t v = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_INODE_SET_H
 #define CAY_FILE_INODE_SET_H
-/* made - which files somebody has made: a set of inodes that grows to MADE_MAX of them */
+/* inode-set - the files an archive has created: a set of at most MADE_MAX inodes */
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -13,7 +13,7 @@ struct inode_set {
 };
 
 void inode_set_fini(struct inode_set *m);
-/* -ENOBUFS when there are too many, -ENOMEM. */
+/* -ENOBUFS if full, -ENOMEM. */
 [[nodiscard]] int inode_set_add(struct inode_set *m, const struct stat *st);
 bool inode_set_has(const struct inode_set *m, const struct stat *st);
 #endif

@@ -124,7 +124,7 @@ static int file_lines_append_part(struct lines_printer *s, const char *p, size_t
 	return r;
 }
 
-/* A cut line stays text: no half of a character is left in front of the note. */
+/* A cut line stays text: no half of a character is left before the note. */
 static int file_lines_append_cut_note(struct lines_printer *s)
 {
 	struct buf *b = &s->out->text;
@@ -143,7 +143,7 @@ static int file_lines_end_line(struct lines_printer *s, bool feed)
 
 	if (r >= 0 && s->len > s->ask->width + s->cr)
 		r = file_lines_append_cut_note(s);
-	else if (r >= 0 && s->len > s->ask->width) /* only its CR was too much */
+	else if (r >= 0 && s->len > s->ask->width) /* only its CR exceeded the width */
 		r = buf_putc(&s->out->text, '\r');
 	if (r >= 0 && feed)
 		r = buf_putc(&s->out->text, '\n');
@@ -154,7 +154,7 @@ static int file_lines_end_line(struct lines_printer *s, bool feed)
 	return r;
 }
 
-/* From r->at on; stops behind ask->limit lines, with r->at right behind the last. */
+/* From r->at on; stops after ask->limit lines, with r->at after the last. */
 static int file_lines_print(struct lines_reader *r, struct lines_printer *s)
 {
 	while (s->out->n < s->ask->limit) {
@@ -197,7 +197,7 @@ static int file_lines_check_binary(struct lines_reader *r, struct file_lines *re
 	return n < 0 ? (int)n : 0;
 }
 
-/* Go to the first line that is wanted, and know its number. */
+/* Seek to the first requested line, and determine its number. */
 static int file_lines_seek_first(const struct file_lines_request *ask, struct lines_reader *r,
 				 struct file_lines *ret)
 {
@@ -216,7 +216,7 @@ static int file_lines_seek_first(const struct file_lines_request *ask, struct li
 		r->at = start;
 		return e;
 	}
-	if (ask->tail) { /* the kernel's files say they are empty */
+	if (ask->tail) { /* the kernel's files report size 0 */
 		e = file_lines_count_until(r, UINT64_MAX, &count, &open);
 		if (e < 0)
 			return e;
@@ -242,7 +242,7 @@ static int file_lines_seek_first(const struct file_lines_request *ask, struct li
 	return 0;
 }
 
-/* How many lines are behind those shown, if that does not take long. */
+/* Count the lines after those shown, if that does not take long. */
 static int file_lines_count_rest(struct lines_reader *r, struct file_lines *ret)
 {
 	uint64_t count = 0, from = r->at, end = from + LINES_COUNT_MAX;
@@ -271,7 +271,7 @@ static int file_lines_read_range(const struct file_lines_request *ask, struct li
 	e = file_lines_seek_first(ask, r, ret);
 	if (e >= 0)
 		e = file_lines_print(r, &s);
-	if (e == -ENOBUFS) { /* what does not fit as a whole line is not shown */
+	if (e == -ENOBUFS) { /* a line that does not fit as a whole is not shown */
 		buf_truncate(&ret->text, s.whole);
 		ret->n = s.lines_whole;
 		ret->more = true;
@@ -281,7 +281,7 @@ static int file_lines_read_range(const struct file_lines_request *ask, struct li
 		e = file_lines_count_rest(r, ret);
 	if (e < 0 || ret->n || !ret->has_total)
 		return e;
-	/* behind the end: say where that is */
+	/* past the end: report where that is */
 	r->at = 0;
 	e = file_lines_count_until(r, LINES_COUNT_MAX, &end, &open);
 	ret->has_total = r->at < LINES_COUNT_MAX;

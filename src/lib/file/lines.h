@@ -2,11 +2,11 @@
 #ifndef CAY_FILE_LINES_H
 #define CAY_FILE_LINES_H
 /*
- * lines - a part of a text file, by lines
+ * lines - lines of a text file
  *
- * However large the file or one line of it is, memory is the answer's and one block.
- * A line longer than asked for is cut, and says so at its end; line ends stay what
- * they are.  What has a NUL in its first block is no text, and nothing of it is shown.
+ * Memory is that of the reply and one block, however large the file or a line is.  A line
+ * longer than the width is cut and marked at its end; line endings are kept.  A file with a NUL
+ * in its first block is binary, and nothing of it is shown.
  */
 #include <stdint.h>
 
@@ -15,16 +15,16 @@
 
 #define LINES_MAX_LIMIT 100000
 #define LINES_TEXT_MAX MIB(1)
-/* Behind the last line shown, so much is read to say how many there are. */
+/* Bytes read after the last line shown, to count the lines of the file. */
 #define LINES_COUNT_MAX MIB(64)
 
 struct file_lines_request {
 	const char *path;
 	uint64_t first; /* 1 is the first line; not with tail */
-	uint64_t limit; /* so many at the most */
+	uint64_t limit; /* most lines */
 	bool tail;      /* the last `limit` lines */
-	bool numbers;   /* in front of each, as cat -n has them */
-	uint64_t width; /* longer lines are cut to so many bytes */
+	bool numbers;   /* before each line, as cat -n does */
+	uint64_t width; /* longer lines are cut to this many bytes */
 };
 
 struct file_lines {
@@ -35,7 +35,7 @@ struct file_lines {
 	uint64_t total; /* lines there are, when that is known */
 	uint64_t cut;   /* lines that were cut */
 	bool has_total;
-	bool more; /* there are lines behind those shown */
+	bool more; /* more lines follow */
 	bool binary;
 };
 

@@ -118,7 +118,7 @@ static int dir_list_read_fd(struct dir_list *l, int dir, const char *front, unsi
 			auto_close int below =
 				file_open(dir, names.v[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 
-			/* what may not be looked into is listed without what is in it */
+			/* an unreadable directory is listed without its entries */
 			if (below >= 0)
 				r = dir_list_read_fd(l, below, e->path, depth - 1);
 		}

@@ -2,12 +2,12 @@
 #ifndef CAY_FILE_LIST_DIR_H
 #define CAY_FILE_LIST_DIR_H
 /*
- * list - what is in a directory, and below it to a depth
+ * list-dir - entries of a directory, and below it to a depth
  *
- * A directory is followed by what is in it.  Names of one directory are in the order of
- * their bytes, unless there are more than the limit: then those that the kernel told first.
- * Links are not followed, but the one that may be the directory's name.  Bounded: entries,
- * bytes of their names, LIST_DEPTH_MAX.
+ * A directory is followed by its entries.  Names of one directory are sorted by bytes, unless
+ * there are more than the limit: then they are the first the kernel returned.  Links are not
+ * followed, except one that names the directory itself.  Bounded: entries, bytes of their
+ * names, LIST_DEPTH_MAX.
  */
 #include <stdint.h>
 

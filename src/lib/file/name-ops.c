@@ -13,7 +13,7 @@
 
 #define DEPTH_MAX 200
 
-/* Mode and owner, of what an O_PATH fd leads to: no name is looked up a second time. */
+/* Set mode and owner through an O_PATH fd: no name is resolved a second time. */
 static int name_op_set_attrs(int fd, const struct name_op *c, mode_t mode)
 {
 	char name[64];
@@ -45,7 +45,7 @@ static int name_op_set_attrs_entry(void *arg, int dirfd, const char *name)
 	struct stat st;
 	int r;
 
-	if (fd == -ENOENT) /* somebody took it away */
+	if (fd == -ENOENT) /* removed meanwhile */
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 ? fd : -errno;
@@ -59,7 +59,7 @@ static int name_op_set_attrs_entry(void *arg, int dirfd, const char *name)
 	return r < 0 ? r : name_op_set_attrs(fd, d.c, st.st_mode);
 }
 
-/* What is inside first: behind it the mode may keep us out. */
+/* The contents first: afterwards the mode may deny us access. */
 static int name_op_set_attrs_tree(int fd, const struct attrs_walk *d)
 {
 	auto_close int dir = file_open(fd, ".", O_RDONLY | O_DIRECTORY, 0);
@@ -96,7 +96,7 @@ static int name_op_mkdir(const struct name_op *c, struct cay_err *err)
 		return r;
 	if (mkdirat(at.dir, at.name, 0777) < 0) {
 		r = -errno;
-		/* as mkdir -p has it; links count as what they lead to */
+		/* as mkdir -p does; a link counts as its target */
 		if (r == -EEXIST && c->parents)
 			fd = file_open(at.dir, at.name, O_PATH | O_DIRECTORY, 0);
 		return fd >= 0 ? 0 : file_fail(err, -r, "make the directory", c->path);
@@ -110,7 +110,7 @@ static int name_op_mkdir(const struct name_op *c, struct cay_err *err)
 
 static int name_op_remove_tree(int dirfd, const char *name, unsigned depth);
 
-/* What is in one, the directories of the image first of all from below. */
+/* Remove the contents, depth first. */
 static int name_op_empty_dir(DIR *d, int fd, unsigned depth)
 {
 	const struct dirent *e;

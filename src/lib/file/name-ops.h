@@ -2,10 +2,10 @@
 #ifndef CAY_FILE_NAME_OPS_H
 #define CAY_FILE_NAME_OPS_H
 /*
- * change - one step of what is done to names: make, move, copy, delete, change, link
+ * name-ops - one step on names: create, move, copy, delete, change, link
  *
- * Each is done or not, but deleting and changing a tree, which may stop half way and says
- * so.  A copy of a tree grows under a hidden name and is renamed when it is whole.  Links
+ * Each is done or not, except deleting and changing a tree, which may stop half way and report
+ * it.  A copy of a tree grows under a hidden name and is renamed when it is complete.  Links
  * inside a tree are never followed.
  */
 #include <stdint.h>
@@ -30,15 +30,15 @@ struct name_op {
 	enum name_op_kind kind;
 	const char *path;
 	const char *to;  /* of move and copy; of a link: where it leads */
-	bool parents;    /* make directories that are missing */
-	bool overwrite;  /* a file that is there is replaced */
+	bool parents;    /* create missing directories */
+	bool overwrite;  /* replace an existing file */
 	bool recursive;  /* of a tree: all of it */
 	bool missing_ok; /* nothing to delete is no failure */
 	bool has_mode;
 	mode_t mode;
 	uid_t uid; /* (uid_t)-1: as it is */
 	gid_t gid;
-	/* Told now and then while there is much to do, or NULL. */
+	/* Called now and then during long work, or NULL. */
 	void (*on_progress)(void *arg);
 	void *arg;
 };

@@ -75,7 +75,7 @@ int file_open_regular(const char *path, struct stat *ret, int *ret_fd, struct ca
 {
 	auto_close int fd = file_open(AT_FDCWD, path, O_RDONLY, 0);
 
-	/* a socket, or a device nobody is behind */
+	/* a socket, or a device without a driver */
 	if (fd == -ENXIO || fd == -ENODEV)
 		return cay_fail_field(err, CAY_E_INVALID, "path", "not a regular file");
 	if (fd < 0)
@@ -98,7 +98,7 @@ void path_at_fini(const struct path_at *at)
 		(void)close(at->dir);
 }
 
-/* Where the last component begins, without slashes behind it; its length. */
+/* Start of the last component, without trailing slashes; returns its length. */
 static size_t path_last_component(const char *path, size_t *ret_at)
 {
 	size_t n = strlen(path), at;
@@ -146,7 +146,7 @@ int path_at_open_from(int dirfd, const char *path, bool parents, struct path_at 
 	return 0;
 }
 
-/* One component further; missing ones are made, with the mode they get all. */
+/* Descend one component; a missing directory is created, with the mode of all such. */
 static int path_enter_dir(int *dir, const char *name, mode_t mode)
 {
 	int fd = file_open(*dir, name, O_PATH | O_DIRECTORY, 0);
@@ -189,7 +189,7 @@ int file_mkdir_parents(int dirfd, const char *path, mode_t mode, struct cay_err 
 
 /* Errors */
 
-/* Of many, what a user can do something about. */
+/* The errors a user can act on. */
 static const struct {
 	int errnum;
 	enum cay_code code;
@@ -205,7 +205,7 @@ static const struct {
 	{ ENOTEMPTY, CAY_E_CONFLICT, "the directory is not empty" },
 	{ EISDIR, CAY_E_CONFLICT, "it is a directory" },
 	{ EBUSY, CAY_E_CONFLICT, "something is mounted there, or uses it" },
-	{ ETXTBSY, CAY_E_CONFLICT, "it is a program that runs" },
+	{ ETXTBSY, CAY_E_CONFLICT, "it is a running program" },
 	{ EXDEV, CAY_E_UNSUPPORTED, "the two are on different file systems: copy, then delete" },
 	{ EOPNOTSUPP, CAY_E_UNSUPPORTED, "the file system cannot" },
 	{ ENOSPC, CAY_E_DISK_FULL, "no space is left" },
@@ -239,7 +239,7 @@ int file_fail(struct cay_err *err, int errnum, const char *what, const char *pat
 }
 
 /* /proc/self/mem where nothing is mapped, or a file about a process that is gone: their
- * content is made when it is asked for, and there is none. */
+ * content is generated on read, and there is none. */
 int file_fail_read(struct cay_err *err, int errnum, int fd, const char *path)
 {
 	static const int none[] = { EIO, ESRCH, EINVAL, ENXIO, ENODEV, EFAULT, ENODATA };

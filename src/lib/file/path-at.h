@@ -2,14 +2,14 @@
 #ifndef CAY_FILE_PATH_AT_H
 #define CAY_FILE_PATH_AT_H
 /*
- * at - names of files as a client gives them, and the directory they are in
+ * path-at - file names as given by a client, and their directory
  *
- * Whoever calls is the user already and in the workspace, so a path means what it means
- * to any program there: links are followed, ".." goes up, permissions are the kernel's.
- * Only the magic links of /proc are not followed: they lead to what this process has
- * open, which is nobody's file.
+ * The calling process already runs as the user, in the workspace, so a path means the same as
+ * for any program there: links are followed, ".." goes up, the kernel checks permissions.  Only
+ * the magic links of /proc are not followed: they lead to files this process has open, which
+ * are not the user's.
  *
- * What cannot be reached looks like what is not there: one error for both.
+ * An unreachable path and a missing one give the same error.
  */
 #include <sys/stat.h>
 
@@ -18,10 +18,10 @@
 #include "base/mem.h"
 
 #define FILE_PATH_MAX 4095
-#define FILE_UNSIZED_MAX MIB(1) /* of one that does not say how long it is: those of /proc */
+#define FILE_UNSIZED_MAX MIB(1) /* of a file that reports no size, as in /proc */
 
-/* The bytes of the name: exactly one of the two is given.  `field` is what to blame, "_b64"
- * is added for the second. */
+/* The bytes of the name: exactly one of the two is given.  `field` is named in the error,
+ * with "_b64" added for the second. */
 [[nodiscard]] int file_path_decode(const char *path, const char *path_b64, const char *field,
 				   struct arena *arena, const char **ret, struct cay_err *err);
 /* The other way: one of the two is set. */
@@ -31,7 +31,7 @@
 /* openat2() without magic links; -errno.  O_CLOEXEC and O_NOCTTY are added, and a FIFO is
  * not waited for. */
 [[nodiscard]] int file_open(int dirfd, const char *path, int flags, mode_t mode);
-/* A regular file to read, and what it is; anything else is refused. */
+/* Open a regular file to read, and stat it; anything else is refused. */
 [[nodiscard]] int file_open_regular(const char *path, struct stat *ret, int *ret_fd,
 				    struct cay_err *err);
 
@@ -45,7 +45,7 @@ struct path_at {
 #define auto_path_at CAY_CLEANUP(path_at_fini) struct path_at
 
 void path_at_fini(const struct path_at *at);
-/* With `parents`, directories that are missing on the way are made. */
+/* With `parents`, missing directories on the way are created. */
 [[nodiscard]] int path_at_open(const char *path, bool parents, struct path_at *ret,
 			       struct cay_err *err);
 /* The same from a directory on. */
@@ -56,7 +56,7 @@ void path_at_fini(const struct path_at *at);
 
 /* errnum as the error of an operation on a path that was reached. */
 [[nodiscard]] int file_fail(struct cay_err *err, int errnum, const char *what, const char *path);
-/* errnum of reading what was opened as fd: one without a size is no disk's trouble. */
+/* errnum of reading the file opened as fd: a file without a size is no disk failure. */
 [[nodiscard]] int file_fail_read(struct cay_err *err, int errnum, int fd, const char *path);
 /* errnum of looking a path up. */
 [[nodiscard]] int file_fail_lookup(struct cay_err *err, int errnum, const char *path);

@@ -24,7 +24,7 @@ int tmpfile_random_name(char ret[static TMPFILE_NAME_LEN + 1])
 	return 0;
 }
 
-/* The name that a SIGTERM takes away. */
+/* The name that a SIGTERM removes. */
 static struct {
 	volatile sig_atomic_t dir;
 	char name[TMPFILE_NAME_LEN + 1];
@@ -123,7 +123,7 @@ static int tmpfile_replace_name(struct tmpfile *t, const char *name, enum tmpfil
 	int r;
 
 	if (!t->named) {
-		/* nobody to replace, as far as we know: then one step does */
+		/* no file to replace was seen: then one step is enough */
 		r = how == TMPFILE_REPLACE ? -EEXIST : tmpfile_link_as(t, name);
 		if (r != -EEXIST || how == TMPFILE_CREATE)
 			return r;

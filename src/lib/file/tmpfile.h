@@ -2,15 +2,15 @@
 #ifndef CAY_FILE_TMPFILE_H
 #define CAY_FILE_TMPFILE_H
 /*
- * temp - a file that has no name until it is whole
+ * tmpfile - a file that has no name until it is complete
  *
  *	tmpfile_open() -> write to fd -> tmpfile_commit()
- *	                   `-> tmpfile_fini() alone: as if nothing had been
+ *	                   `-> tmpfile_fini() alone: no change
  *
- * Who dies in the middle leaves nothing.  Where the file system has no files without a name
- * there is a hidden one beside the place, which goes with us, on SIGTERM too: the process is
- * this operation's own, and only SIGKILL leaves it.  One such file at a time.  Who is `deaf`
- * sees to SIGTERM itself.
+ * A process that dies before the commit leaves nothing.  On a file system without unnamed
+ * files, a hidden one beside the place is used and removed with the process, also on SIGTERM:
+ * the process belongs to this operation, and only SIGKILL leaves the file.  One such file at
+ * a time.  After tmpfile_defer_sigterm() the caller handles SIGTERM itself.
  */
 #include <errno.h>
 
@@ -21,30 +21,30 @@ struct tmpfile {
 	int fd;
 	bool ignores_sigterm;
 	bool no_tmpfile; /* as where the file system has none (tests) */
-	bool named;      /* name is there */
+	bool named;      /* name exists */
 	char name[TMPFILE_NAME_LEN + 1];
 };
 
 #define TMPFILE_INIT ((struct tmpfile){ .dir = -EBADF, .fd = -EBADF })
 
 enum tmpfile_replace_mode {
-	TMPFILE_CREATE,            /* nothing may be there: -EEXIST */
+	TMPFILE_CREATE,            /* no file may exist: -EEXIST */
 	TMPFILE_CREATE_OR_REPLACE, /* probably nothing is */
 	TMPFILE_REPLACE,           /* something is */
 };
 
 /* For both, mode 0600. */
 [[nodiscard]] int tmpfile_open(struct tmpfile *t, int dir);
-/* It is what that name means from now on, in one step. */
+/* Give the file that name, in one step. */
 [[nodiscard]] int tmpfile_commit(struct tmpfile *t, const char *name,
 				 enum tmpfile_replace_mode how);
 void tmpfile_fini(struct tmpfile *t);
 
-/* A name nobody has thought of, hidden. */
+/* A random hidden name. */
 [[nodiscard]] int tmpfile_random_name(char ret[static TMPFILE_NAME_LEN + 1]);
-/* While a name must not be left behind: a SIGTERM waits. */
+/* While a name must not be left over: block SIGTERM. */
 void tmpfile_block_sigterm(bool yes);
-/* For work of many steps: from here on a SIGTERM only asks for the end. */
+/* For work of many steps: from here on a SIGTERM only requests the end. */
 void tmpfile_defer_sigterm(void);
 bool tmpfile_sigterm_was_received(void);
 #endif

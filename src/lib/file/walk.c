@@ -16,7 +16,7 @@
 struct walk_dir {
 	DIR *dir;
 	int fd;          /* dir's */
-	size_t path_len; /* of the path in front of its entries */
+	size_t path_len; /* of the path before its entries */
 };
 
 struct walk_state {
@@ -41,7 +41,7 @@ static bool walk_fd_is_kernel_fs(int fd)
 	return fstatfs(fd, &fs) == 0 && (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
 }
 
-/* Takes fd.  Entries of it have what path holds now in front. */
+/* Takes fd.  The current path is the prefix of its entries. */
 static int walk_push_dir(struct walk_state *p, int fd)
 {
 	DIR *d;

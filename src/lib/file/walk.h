@@ -2,12 +2,12 @@
 #ifndef CAY_FILE_WALK_H
 #define CAY_FILE_WALK_H
 /*
- * walk - everything below a directory, as it is met
+ * walk - everything below a directory, in directory order
  *
- * Links are told and never followed, so a loop of them is no loop.  What cannot be
- * opened is counted and passed by; so is what lies deeper than WALK_DEPTH_MAX, and
- * the kernel's own trees (/proc, /sys) when the walk did not begin in one.  Memory
- * and fds go with the depth, not with how much there is.
+ * Links are reported and never followed, so they cannot form a loop.  Counted and skipped: what
+ * cannot be opened, levels below WALK_DEPTH_MAX, and the kernel's own trees (/proc, /sys)
+ * unless the walk began in one.  Memory and fds grow with the depth, not with the number of
+ * files.
  */
 #include <stdint.h>
 

@@ -31,8 +31,8 @@ struct watch {
 	void *arg;
 	struct watched_dir *v;
 	size_t n, cap;
-	bool tell_found;  /* a look into a directory that is new tells what is in it */
-	struct buf below; /* what that one is called */
+	bool tell_found;  /* scanning a new directory reports its entries */
+	struct buf below; /* its path */
 };
 
 void watch_free(struct watch *w)
@@ -105,7 +105,7 @@ static int watch_remember_dir(struct watch *w, int wd, struct slice path)
 
 	if (!copy)
 		return -ENOMEM;
-	if (one) { /* it was moved, or this is another look */
+	if (one) { /* it was moved, or this is a rescan */
 		free(one->path);
 		one->path = copy;
 		return 0;
@@ -152,7 +152,7 @@ static int on_watch_walk_entry(void *arg, const struct walk_entry *e)
 		buf_truncate(&w->below, n);
 		return WALK_PRUNE;
 	}
-	/* watched before it is entered: what comes later is an event */
+	/* watched before it is scanned: later changes are events */
 	if (e->type == DT_DIR)
 		r = watch_add_dir(w, e->dirfd, e->name,
 				  (struct slice){ w->below.data, w->below.len });
@@ -293,7 +293,7 @@ static int on_watch_inotify_event(struct watch *w, const struct inotify_event *e
 		return 0;
 	}
 	if (!e->len || buf_printf(&path, "%s%s%s", in->path, in->path[0] ? "/" : "", e->name) < 0)
-		return 0; /* of the directory itself: its parent tells */
+		return 0; /* of the directory itself: reported by its parent */
 	told = (struct slice){ path.data, path.len };
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(watch_event_kinds); i++)
 		if (e->mask & watch_event_kinds[i].bit)

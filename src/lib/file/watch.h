@@ -2,13 +2,13 @@
 #ifndef CAY_FILE_WATCH_H
 #define CAY_FILE_WATCH_H
 /*
- * watch - what happens to the files below a directory
+ * watch - changes of the files below a directory
  *
- * inotify, one watch a directory.  A directory that appears is watched first and looked
- * into then, so what was made in it before the watch is told by the look: an entry may be
- * told twice, never not at all.  Events the kernel had no room for are told as one
- * overflow, after which everything is looked for anew; so is reaching the limit of watches.
- * Links are not followed.
+ * inotify, one watch per directory.  A new directory is watched first and scanned then, so
+ * entries created before the watch are found by the scan: an entry may be reported twice, never
+ * not at all.  Events the kernel had no room for are reported as one overflow, after which
+ * everything is rescanned; the same holds for reaching the limit of watches.  Links are not
+ * followed.
  */
 #include <stdint.h>
 
@@ -21,12 +21,12 @@ enum watch_kind {
 	WATCH_READY, /* from here on nothing is missed */
 	WATCH_CREATED,
 	WATCH_MODIFIED,
-	WATCH_CLOSED, /* by somebody who wrote to it */
+	WATCH_CLOSED, /* by a process that had it open for writing */
 	WATCH_DELETED,
 	WATCH_MOVED_FROM,
 	WATCH_MOVED_TO,
 	WATCH_ATTRIB,
-	WATCH_OVERFLOW, /* some were lost: look at everything */
+	WATCH_OVERFLOW, /* events were lost: rescan everything */
 	WATCH_LIMIT,    /* some directories are not watched */
 	WATCH_GONE,     /* the directory itself; the last one */
 	WATCH_NUM
@@ -43,12 +43,12 @@ struct watch;
 
 typedef int watch_fn(void *arg, const struct watch_event *e);
 
-/* fn is told of everything; what it returns below 0 is what watch_read() returns. */
+/* fn is called for every event; a negative return value is returned by watch_read(). */
 [[nodiscard]] int watch_open(const char *dir, bool recursive, watch_fn *fn, void *arg,
 			     struct watch **ret, struct cay_err *err);
 void watch_free(struct watch *w);
-/* Wait so long (-1: for ever) and tell what happened: 1, 0 when nothing did, or an error;
- * -ENOENT once the start is gone. */
+/* Wait this long (-1: for ever) and report events: 1, 0 if there were none, or an error;
+ * -ENOENT once the watched directory is gone. */
 [[nodiscard]] int watch_read(struct watch *w, int timeout_ms);
 CAY_DEFINE_FREEP(watch, watch_free)
 #endif

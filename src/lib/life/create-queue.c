@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "life/create-queue.h"
 
-#define SMOOTH 8 /* the last so many makings count */
+#define SMOOTH 8 /* weight of the moving average: the last 8 creates */
 
-/* How many may be inside, so that the last of them is made in time. */
+/* Number of creates to admit so that the last of them is served in time. */
 static unsigned create_queue_capacity(const struct create_queue *q)
 {
 	uint64_t n = q->cost_ns ? CREATE_QUEUE_WAIT_MAX_NS / q->cost_ns : CREATE_QUEUE_MAX;
@@ -96,7 +96,8 @@ void create_queue_finish(struct create_queue *q, struct create_slot *t, uint64_t
 	uint64_t beside = (t->n_concurrent + q->n_creating + 1) / 2;
 	uint64_t took = (now - t->since_ns) / beside + 1;
 
-	/* an outage is not what a making costs, and a few must be let in to find out */
+	/* an outage says nothing about the cost of a create, and a few must be admitted to
+	 * measure it */
 	if (took > CREATE_QUEUE_WAIT_MAX_NS / CREATE_QUEUE_MIN)
 		took = CREATE_QUEUE_WAIT_MAX_NS / CREATE_QUEUE_MIN;
 	q->cost_ns = q->cost_ns ? (q->cost_ns * (SMOOTH - 1) + took) / SMOOTH : took;

@@ -31,7 +31,7 @@ static uint64_t life_time_min(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* It is as old as whose it is has had it. */
+/* Deadlines count from when the current owner received it. */
 static void life_set_deadlines(struct life *l, uint64_t now, uint64_t ttl, uint64_t idle,
 			       uint64_t max)
 {
@@ -119,7 +119,7 @@ static void life_begin_ending(struct life_out *out, unsigned reason, bool failed
 		life_begin_effect(out, DO_REMOVE);
 }
 
-/* Again from the beginning, under another name: what there is goes first. */
+/* Start over under the next generation, after removing the remains. */
 static void life_create_again(struct life_out *out)
 {
 	if (out->next.generation >= LIFE_GENERATIONS)
@@ -146,7 +146,7 @@ static void life_on_removed(struct life_out *out, enum life_outcome outcome, uin
 		life_schedule_retry(l, now);
 	} else if (l->state == SB_ENDING) {
 		life_set_state(out, l->failed ? SB_FAILED : SB_TERMINATED);
-		out->sync = true; /* who hears of the end finds the event about it */
+		out->sync = true; /* a client that sees the end also finds its event */
 	} else if (l->state == SB_PENDING) {
 		l->generation++;
 		l->tries = 0;
@@ -155,12 +155,12 @@ static void life_on_removed(struct life_out *out, enum life_outcome outcome, uin
 	}
 }
 
-/* One of the steps that make a sandbox. */
+/* An outcome of prepare, start or claim. */
 static void life_on_create_step(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
 	bool dead = ev->effect == DO_CLAIM && !out->next.started_ns;
 
-	/* who takes a warm one gets one, though this one has gone bad */
+	/* a client that claimed a warm sandbox gets one, though this one failed */
 	if (ev->outcome == LIFE_UNKNOWN || dead ||
 	    (ev->outcome == LIFE_FAILED && out->next.claimed)) {
 		life_create_again(out);
@@ -180,13 +180,13 @@ static void life_on_create_step(struct life_out *out, const struct life_event *e
 		out->next.active_ns = out->next.saved_ns = now;
 		out->next.claimed = false;
 		life_set_state(out, SB_RUNNING);
-		out->sync = true; /* who is told puts things into it: it is never made anew */
+		out->sync = true; /* the client now puts data into it: it is never recreated */
 		if (out->next.entry)
 			life_begin_effect(out, DO_ENTRYPOINT);
 	}
 }
 
-/* What makes it so, where an act may or may not have happened. */
+/* The effect that restores a state, where an effect may or may not have happened. */
 static const enum life_effect life_effect_for_state[SB_NUM_STATES] = {
 	[SB_PENDING] = DO_REMOVE,
 	[SB_RUNNING] = DO_THAW,
@@ -194,19 +194,21 @@ static const enum life_effect life_effect_for_state[SB_NUM_STATES] = {
 	[SB_ENDING] = DO_REMOVE,
 };
 
-/* State is set only after the act; what may or may not have happened is undone by
- * asking for what the state says. */
+/* The state is set only after the effect; an effect with unknown outcome is undone by
+ * requesting the effect of the current state. */
 static void life_on_freeze_done(struct life_out *out, const struct life_event *ev, uint64_t now)
 {
 	struct life *l = &out->next;
 	bool paused = l->state == SB_PAUSED;
-	bool turns = paused != (ev->effect == DO_FREEZE); /* or it asked for what the state says */
+	bool turns = paused !=
+		     (ev->effect == DO_FREEZE); /* false: the effect restored the current state */
 
 	out->notify = true;
 	if (ev->outcome != LIFE_OK && turns) {
 		life_begin_effect(out, life_effect_for_state[l->state]);
 	} else if (ev->outcome != LIFE_OK) {
-		/* not at once: while there is no keeper, asking it fails at once too */
+		/* with a delay: while the keeper is not running, a request to it fails at
+		 * once */
 		life_schedule_retry(l, now);
 	} else {
 		l->tries = 0;
@@ -214,7 +216,7 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 			return;
 		l->active_ns = l->saved_ns = now;
 		life_set_state(out, paused ? SB_RUNNING : SB_PAUSED);
-		out->sync = true; /* who hears it, finds it so after a crash */
+		out->sync = true; /* a client that sees it also finds it after a crash */
 	}
 }
 
@@ -222,7 +224,7 @@ static void life_on_effect_done(struct life_out *out, const struct life_event *e
 {
 	struct life *l = &out->next;
 
-	/* late, or said twice: it is not what we are waiting for */
+	/* late or duplicate: not the outcome we are waiting for */
 	if (ev->effect != l->pending_effect || ev->generation != l->generation ||
 	    !l->pending_effect)
 		return;
@@ -264,7 +266,7 @@ static void life_extend_ttl(struct life_out *out, uint64_t until, uint64_t now)
 	out->notify = out->journal = out->sync = true;
 }
 
-/* Nothing is written before it runs: a crash until then is none of whose it is to be. */
+/* Ownership is journaled only once it runs; after an earlier crash it is still warm. */
 static void life_claim_warm(struct life_out *out, const struct life_terms *t, uint64_t now)
 {
 	struct life *l = &out->next;
@@ -308,28 +310,28 @@ static void life_on_deadline(struct life_out *out, uint64_t now)
 		life_begin_effect(out, life_effect_for_state[l->state]);
 }
 
-/* It lived on without us.  Where the act was done and the state was not written, the
- * state decides; who was frozen had its entrypoint before. */
+/* It ran on while cayd was down.  If an effect was done but the state not written, the state
+ * decides; a frozen sandbox had its entrypoint before. */
 static void life_adopt_running(struct life_out *out, const struct life_observation *f, uint64_t now)
 {
 	struct life *l = &out->next;
 	bool paused = l->state == SB_PAUSED;
 
-	l->active_ns = now; /* what went on inside meanwhile, nobody counted */
+	l->active_ns = now; /* activity in the meantime was not counted */
 	if (f->frozen != paused)
 		life_begin_effect(out, life_effect_for_state[l->state]);
 	else if (!paused && l->entry && !f->entrypoint_started)
 		life_begin_effect(out, DO_ENTRYPOINT);
 }
 
-/* After a restart.  Only what has our generation and PID 1's own start is ours. */
+/* After a restart.  Only a sandbox with our generation and the same start of PID 1 is ours. */
 static void life_on_observed(struct life_out *out, const struct life_observation *f, uint64_t now)
 {
 	struct life *l = &out->next;
 	bool alive = f->exists && f->processes && f->started_ns;
 
 	if (l->pending_effect != DO_NOTHING)
-		return; /* somebody was quicker than PID 1's answer */
+		return; /* another event came before PID 1's reply */
 	if (l->state == SB_ENDING)
 		life_begin_effect(out, DO_REMOVE);
 	else if (!f->same_boot)
@@ -337,7 +339,7 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 	else if (l->state == SB_PENDING && l->warm && alive && f->unclaimed)
 		l->started_ns = f->started_ns;
 	else if (l->state == SB_PENDING && !l->warm && alive && (f->claimed || f->frozen)) {
-		/* one that is frozen cannot answer, but only who was running is frozen */
+		/* a frozen PID 1 cannot answer, but only running sandboxes are frozen */
 		l->started_ns = f->started_ns;
 		life_set_state(out, SB_RUNNING);
 		out->sync = true;
@@ -349,8 +351,7 @@ static void life_on_observed(struct life_out *out, const struct life_observation
 		life_adopt_running(out, f, now);
 }
 
-/* What somebody wants of a sandbox that goes on; END is not among them, it may always
- * be said again. */
+/* Requests for a sandbox that goes on.  END is not one of them: it may always be repeated. */
 static bool life_event_is_request(enum life_kind kind)
 {
 	return kind == LIFE_PAUSE || kind == LIFE_RESUME || kind == LIFE_EXTEND ||
@@ -361,7 +362,8 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out)
 {
 	*out = (struct life_out){ .next = *l };
-	/* of one that is nobody's, or not known to be somebody's, only one thing is wanted */
+	/* a warm sandbox accepts only LIFE_CLAIM; one whose owner is not yet journaled, no
+	 * request */
 	if (life_event_is_request(ev->kind) &&
 	    (l->state >= SB_ENDING || l->claimed || (l->warm && ev->kind != LIFE_CLAIM)))
 		out->refused = CAY_E_STATE;

@@ -2,11 +2,11 @@
 #ifndef CAY_LIFE_LIFE_H
 #define CAY_LIFE_LIFE_H
 /*
- * life - what a sandbox does next, as a pure function
+ * life - the life cycle of a sandbox, as a pure function
  *
- * life_step() looks at a sandbox and at what happened, and says what it is from now
- * on and the one thing to do about it.  No I/O, no clock, no allocation: the
- * simulator (tests/sim) and cayd call the same function.
+ * life_step() takes a sandbox and an event, and returns the sandbox's next state and the
+ * one effect to carry out.  No I/O, no clock, no allocation: the simulator (tests/sim)
+ * and cayd call the same function.
  *
  *	pending --prepare, start, claim--> running <--freeze, thaw--> paused
  *	   |                                  |                          |
@@ -14,33 +14,33 @@
  *	                                      v
  *	                                   ending --remove--> terminated | failed
  *
- * Rules of the caller, which is all of exactly-once:
+ * The caller guarantees exactly-once behaviour by these rules:
  *
- *	- `next` replaces the sandbox at once; what happens meanwhile sees it.
- *	- Where `sync` is set, `next` is durable before the effect begins and before
- *	  anybody is told.  Where only `journal` is, it may be written later: losing
- *	  it is found out by looking (life_facts).
- *	- Nothing of a sandbox overtakes a write it waits for: what a later step asks for
- *	  and tells, waits for it too.  Else a second pause is told "paused" before the
- *	  first is durable, and an end that had to wait for a freeze removes what the
- *	  journal has as running.
- *	- When PID 1 has ended its pidfd says so once (LIFE_GONE); after a restart also
- *	  where the entrypoint had ended meanwhile (LIFE_EXITED).
- *	- An effect is asked for once and ends in one LIFE_DONE, however late; its
- *	  outcome may be LIFE_UNKNOWN.  Effects may be repeated: each is idempotent by
- *	  id and generation.
- *	- There is no undoing.  Failure, cancel and crash all become `ending`, and what
- *	  there is of the sandbox is removed by kernel facts.
+ *	- `next` replaces the sandbox at once; later events see it.
+ *	- If `sync` is set, `next` must be durable before the effect begins and before any
+ *	  client is notified.  If only `journal` is set, it may be written later: a lost
+ *	  write is detected by observing the machine (life_observation).
+ *	- Nothing of a sandbox overtakes a write it waits for: the effects and notifications
+ *	  of later steps wait for that write as well.  Otherwise a second pause would be
+ *	  answered "paused" before the first is durable, and an end that had to wait for a
+ *	  freeze would remove a sandbox that the journal has as running.
+ *	- The end of PID 1 is reported once, by its pidfd (LIFE_GONE); after a restart also
+ *	  that of an entrypoint that ended in the meantime (LIFE_EXITED).
+ *	- An effect is requested once and ends in one LIFE_DONE, however late; its outcome
+ *	  may be LIFE_UNKNOWN.  Effects may be repeated: each is idempotent by id and
+ *	  generation.
+ *	- There is no undo.  Failure, cancel and crash all lead to `ending`, and the remains
+ *	  of the sandbox are found by kernel facts and removed.
  *
- * One that is warm is made ahead of its request: it stays pending with its PID 1 up,
- * nobody's, until LIFE_TAKE gives it to somebody.  That it is somebody's is written once,
- * when it runs: whatever goes wrong before that makes it anew under the next generation,
- * and after a crash the journal has it as warm, so that one whose PID 1 was claimed is
- * nobody's again only by being made anew.
+ * A warm sandbox is created before it is requested: it stays pending, with PID 1 running
+ * and without an owner, until LIFE_CLAIM gives it one.  The owner is journaled once, when
+ * the sandbox runs.  A failure before that recreates it under the next generation.  After
+ * a crash the journal still has it as warm; if its PID 1 was already claimed, it can only
+ * lose its owner by being recreated.
  *
- * A sandbox whose making was cut off (the keeper died, cayd died) is removed and made
- * anew under the next generation, at most LIFE_GENERATIONS times: whoever was told
- * that it was accepted gets it, and not a failure that was ours.
+ * A sandbox whose creation was cut off (the keeper or cayd died) is removed and recreated
+ * under the next generation, at most LIFE_GENERATIONS times: an accepted create succeeds
+ * rather than fail through a fault of ours.
  */
 #include "base/id.h"
 #include "ops/types.h"
@@ -52,76 +52,76 @@ enum life_effect {
 	DO_NOTHING,
 	DO_PREPARE,    /* keeper: directory, ids, cgroups */
 	DO_START,      /* keeper: the runtime; LIFE_DONE has PID 1's start */
-	DO_CLAIM,      /* PID 1: whose it is */
+	DO_CLAIM,      /* PID 1: settings of its owner */
 	DO_ENTRYPOINT, /* PID 1: run the entrypoint */
 	DO_FREEZE,     /* keeper */
 	DO_THAW,       /* keeper */
-	DO_REMOVE,     /* keeper: all there is of this generation */
+	DO_REMOVE,     /* keeper: everything of this generation */
 	DO_NUM
 };
 
-/* A sandbox as the journal has it.  Times are CLOCK_BOOTTIME of the boot they are
- * stored with; LIFE_NEVER for none. */
+/* A sandbox as in the journal.  Times are CLOCK_BOOTTIME of the boot they are stored
+ * with; LIFE_NEVER for none. */
 struct life {
 	struct id id;
 	uint64_t generation;
 	uint64_t born_ns;
-	uint64_t expires_ns; /* ends then with `ttl` */
-	uint64_t ceiling_ns; /* expires_ns never gets past it */
-	uint64_t idle_ns;    /* ends with `idle` after so long without a request; or LIFE_NEVER */
-	uint64_t active_ns;  /* the last one */
-	uint64_t saved_ns;   /* active_ns as the journal has it */
-	uint64_t started_ns; /* PID 1's own start: what it is known by; 0 while there is none */
+	uint64_t expires_ns; /* ends then with reason `ttl` */
+	uint64_t ceiling_ns; /* upper bound of expires_ns */
+	uint64_t idle_ns;    /* idle timeout: ends with reason `idle`; or LIFE_NEVER */
+	uint64_t active_ns;  /* time of the last request */
+	uint64_t saved_ns;   /* active_ns as in the journal */
+	uint64_t started_ns; /* start time of PID 1, which identifies it; 0: not started */
 	uint8_t state;       /* enum sandbox_state */
 	uint8_t reason;      /* enum end_reason, from `ending` on */
 	bool failed;         /* its end is a failure */
 	bool entry;          /* has an entrypoint */
-	uint8_t on_exit;     /* enum on_exit: what the entrypoint's end means */
-	bool warm;           /* made for nobody yet */
-	/* not in the journal: life_reset_transient() makes them new */
-	bool claimed;           /* it was warm: whose it is now is written when it runs */
-	uint8_t pending_effect; /* the effect whose outcome has yet to come */
-	uint8_t tries;          /* of removing, or of what the state says */
-	uint64_t retry_ns;      /* when to try again; LIFE_NEVER */
-	uint64_t n_requests;    /* requests inside; while there are any it is not idle */
+	uint8_t on_exit;     /* enum on_exit: effect of the entrypoint's end */
+	bool warm;           /* without an owner yet */
+	/* not in the journal; set by life_reset_transient() */
+	bool claimed;           /* was warm; its owner is journaled when it runs */
+	uint8_t pending_effect; /* effect whose outcome is outstanding */
+	uint8_t tries;          /* attempts to remove it, or to restore its state */
+	uint64_t retry_ns;      /* time of the next attempt; LIFE_NEVER */
+	uint64_t n_requests;    /* requests inside; not idle while there are any */
 };
 
 enum life_kind {
-	LIFE_ACCEPTED, /* it is new: begin */
-	LIFE_DONE,     /* an effect is over: effect, generation, outcome, started_ns */
-	LIFE_END,      /* somebody wants it ended: reason */
+	LIFE_ACCEPTED, /* a new sandbox: begin */
+	LIFE_DONE,     /* an effect has ended: effect, generation, outcome, started_ns */
+	LIFE_END,      /* a request to end it: reason */
 	LIFE_GONE,     /* PID 1 has died: generation, reason */
 	LIFE_EXITED,   /* the entrypoint has ended: code, reason */
 	LIFE_PAUSE,
 	LIFE_RESUME,
 	LIFE_EXTEND,   /* until_ns */
-	LIFE_ENTER,    /* a request goes inside */
-	LIFE_LEAVE,    /* and is over */
-	LIFE_CLAIM,    /* one that is warm becomes somebody's: terms */
-	LIFE_DEADLINE, /* life_next_deadline() has come */
-	LIFE_OBSERVED, /* after a restart: what the machine has of it */
+	LIFE_ENTER,    /* a request enters the sandbox */
+	LIFE_LEAVE,    /* a request leaves it */
+	LIFE_CLAIM,    /* a warm sandbox gets its owner: terms */
+	LIFE_DEADLINE, /* life_next_deadline() is reached */
+	LIFE_OBSERVED, /* after a restart: state of the machine */
 	LIFE_KINDS
 };
 
 enum life_outcome {
 	LIFE_OK,
 	LIFE_FAILED,
-	LIFE_UNKNOWN, /* the keeper went away: it may or may not have happened */
+	LIFE_UNKNOWN, /* the connection to the keeper was lost: it may have happened or not */
 };
 
-/* What is found of a sandbox when cayd starts. */
+/* The parts of a sandbox found on the machine when cayd starts. */
 struct life_observation {
 	bool same_boot;          /* the journal's times are of this boot */
 	bool exists;             /* the keeper has this id in this generation */
-	bool claimed;            /* PID 1 says it is claimed */
-	bool entrypoint_started; /* and that its entrypoint was started */
-	bool frozen;             /* by the keeper; then PID 1 says nothing */
+	bool claimed;            /* PID 1 reports that it is claimed */
+	bool entrypoint_started; /* PID 1 reports that its entrypoint was started */
+	bool frozen;             /* by the keeper; then PID 1 cannot report anything */
 	uint64_t started_ns;
 	uint32_t processes;
-	bool unclaimed; /* PID 1 says it is not claimed, which is more than saying nothing */
+	bool unclaimed; /* PID 1 reports that it is not claimed, as opposed to no report */
 };
 
-/* What somebody wants of a sandbox; lengths, LIFE_NEVER for none. */
+/* The owner's terms; durations, LIFE_NEVER for none. */
 struct life_terms {
 	uint64_t ttl_ns, idle_ns, max_ns;
 	bool entry;
@@ -142,20 +142,20 @@ struct life_event {
 struct life_out {
 	struct life next;
 	enum life_effect effect; /* to begin now, or DO_NOTHING */
-	bool journal, sync;      /* write `next`; and wait for it */
-	bool notify;             /* who waits for this sandbox may have something to hear */
-	enum cay_code refused;   /* the event is not for this state; nothing changed */
+	bool journal, sync;      /* write `next`; wait for the write */
+	bool notify;             /* check requests that wait for this sandbox */
+	enum cay_code refused;   /* the event does not fit the state; nothing changed */
 };
 
-/* A new sandbox at `now`; ttl, idle and max are lengths, LIFE_NEVER for none. */
+/* A new sandbox at `now`; ttl, idle and max are durations, LIFE_NEVER for none. */
 struct life life_new(const struct id *id, uint64_t now, uint64_t ttl, uint64_t idle, uint64_t max);
 void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out);
-/* When LIFE_DUE is next; LIFE_NEVER. */
+/* Time of the next LIFE_DEADLINE; LIFE_NEVER. */
 uint64_t life_next_deadline(const struct life *l);
-/* Warm, and there for the taking. */
+/* Warm, and ready to be claimed. */
 bool life_is_warm_and_ready(const struct life *l);
-/* As it comes out of the journal: nothing is under way. */
+/* The state after reading it from the journal: no effect is pending. */
 void life_reset_transient(struct life *l);
 static inline bool life_is_finished(const struct life *l)
 {

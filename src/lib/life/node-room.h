@@ -2,14 +2,14 @@
 #ifndef CAY_LIFE_NODE_ROOM_H
 #define CAY_LIFE_NODE_ROOM_H
 /*
- * admit - whether this machine has room for one more, and who could make it
+ * node-room - whether this machine has room for one more sandbox, and which to evict
  *
- * Limits are what a sandbox may use, not what it does: a node full of idle ones is not
- * full.  So it is asked what is free now, and some of that is the machine's own.
+ * Limits are what a sandbox may use, not its actual use: a node full of idle sandboxes is not
+ * full.  So the check is on free resources, of which a reserve is kept for the machine itself.
  */
 #include "life/life.h"
 
-/* What a machine can run out of: symbol, how the message goes on behind "this node has". */
+/* Resources a machine can run out of: symbol, rest of the message after "this node has". */
 #define ADMIT_RESOURCES(X) \
 	X(MEMORY, "%llu MiB of memory free, %llu are kept", 1 << 20) \
 	X(PIDS, "%llu processes free, %llu are kept", 1) \
@@ -23,18 +23,18 @@ enum node_resource {
 		ADMIT_NUM
 };
 
-/* What there is, or what is kept; ADMIT_UNKNOWN is enough of anything. */
+/* Free or reserved resources; ADMIT_UNKNOWN: no check. */
 struct node_room {
 	uint64_t of[ADMIT_NUM];
 };
 #define ADMIT_UNKNOWN UINT64_MAX
 
-/* CAY_E_CAPACITY, and err says of what. */
+/* CAY_E_CAPACITY; err names the resource. */
 [[nodiscard]] int node_room_require(const struct node_room *free, const struct node_room *kept,
 				    struct cay_err *err);
-/* Of the disk when nobody has said: a twentieth, and not more than 1 GiB. */
+/* Default disk reserve: a twentieth, at most 1 GiB. */
 uint64_t node_room_disk_reserve(uint64_t size);
-/* Whether `l` may be ended to make room, and rather than `than` (NULL: anybody): it runs,
- * nobody is inside, and it was left alone for longer. */
+/* Whether `l` may be ended to make room, in preference to `than` (NULL: any): it runs, has
+ * no request inside, and has been idle longer. */
 bool node_room_is_better_victim(const struct life *l, const struct life *than);
 #endif

@@ -5,8 +5,8 @@
 
 #include "wire/verb.h"
 
-/* Root inside may install packages and bind low ports, no more; PID 1 passes
- * them on to execs as root and to nobody else. */
+/* Root inside may install packages and bind low ports, no more; PID 1 passes them on only to
+ * execs that run as root. */
 static const char *const capabilities[] = {
 	"CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",           "CAP_SETUID",
 	"CAP_SETGID", "CAP_KILL",         "CAP_NET_BIND_SERVICE",
@@ -19,8 +19,8 @@ static const char *const namespaces[] = { "user", "pid", "mount", "ipc", "uts", 
 
 #define OCI_SHM "/dev/shm"
 
-/* /dev and /sys are ours, shared by all and read-only: no image has a say in
- * them, and each file system less is memory saved in every sandbox. */
+/* /dev and /sys are ours, shared by all and read-only: no image can change them, and each
+ * file system less saves memory in every sandbox. */
 static const struct {
 	const char *at, *type, *source;
 	const char *options[8];
@@ -47,7 +47,7 @@ static const struct {
 	const char *name;
 	uint64_t limit;
 } rlimits[] = {
-	{ "RLIMIT_CORE", 0 }, /* others of PID 1's own making: src/init/main.c says why */
+	{ "RLIMIT_CORE", 0 }, /* PID 1 sets the others: src/init/main.c says why */
 };
 
 static void oci_config_write_list(struct jw *w, const char *key, const char *const *list, size_t n)

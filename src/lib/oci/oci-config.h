@@ -2,17 +2,16 @@
 #ifndef CAY_OCI_OCI_CONFIG_H
 #define CAY_OCI_OCI_CONFIG_H
 /*
- * template - the one config.json every sandbox is made from
+ * oci-config - the one config.json of every sandbox
  *
- * Compiled in; a request changes the id range, the name and two numbers (the size
- * of /dev/shm, open files), and no field of the API can widen it.  Its parts are tables:
- * capabilities, mounts, masked and read-only paths, rlimits (oci-config.c), system calls
- * (syscalls.def).
+ * Compiled in; a request changes the id range, the name and two numbers (the size of /dev/shm,
+ * open files), and no field of the API can widen it.  Its parts are tables: capabilities,
+ * mounts, masked and read-only paths, rlimits (oci-config.c), system calls (syscalls.def).
  */
 #include "base/jsonw.h"
 
-/* What the keeper shows to every sandbox, as paths on its stage; and where PID 1
- * finds itself: below /dev, which is ours and read-only. */
+/* Files the keeper provides to every sandbox, as paths on its stage; and the path of PID 1's
+ * program: below /dev, which is ours and read-only. */
 #define OCI_SOURCE_DEV "/see/dev"
 #define OCI_SOURCE_SYS "/see/sys"
 #define OCI_INIT "/dev/cay/init"
@@ -23,14 +22,14 @@ struct oci_config {
 	const char *root;      /* path of the root file system */
 	uint64_t shm_bytes;
 	uint32_t nofile;
-	/* What runs; cay-init in every sandbox, something else in probes and benches. */
+	/* Program and arguments; cay-init in every sandbox, others in probes and benches. */
 	const char *const *args;
-	/* A network namespace of the runtime's making instead of the caller's: for
-	 * comparing with a bare runtime. */
+	/* A network namespace created by the runtime instead of the caller's: for comparison
+	 * with a bare runtime. */
 	bool own_network;
 };
 
 void oci_config_write(const struct oci_config *o, struct jw *w);
-/* "seccomp": who may ask what (syscalls.def). */
+/* "seccomp": the allowed system calls (syscalls.def). */
 void oci_config_write_seccomp(struct jw *w);
 #endif

@@ -5,7 +5,7 @@
 
 #include "oci/oci-config.h"
 
-/* What this machine speaks; a file system call of another ABI is no call of ours. */
+/* The ABI of this machine; system calls of other ABIs are not allowed. */
 #if defined(__x86_64__)
 #define NATIVE "SCMP_ARCH_X86_64"
 #define IS_X86 true
@@ -71,7 +71,7 @@ static const struct {
 	FAMILY(INET6, TCP),
 	FAMILY(INET6, UDP),
 	FAMILY(NETLINK, NETLINK_ROUTE),
-	/* asking, and what setarch -R and 32-bit uname need; not READ_IMPLIES_EXEC */
+	/* the query, and the values setarch -R and 32-bit uname need; not READ_IMPLIES_EXEC */
 	{ "personality", { { 0, "SCMP_CMP_EQ", 0, 0 } }, 1 },
 	{ "personality", { { 0, "SCMP_CMP_EQ", 0x0008, 0 } }, 1 },
 	{ "personality", { { 0, "SCMP_CMP_EQ", 0x40000, 0 } }, 1 },

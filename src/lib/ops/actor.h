@@ -2,18 +2,18 @@
 #ifndef CAY_OPS_ACTOR_H
 #define CAY_OPS_ACTOR_H
 /*
- * actor - on whose behalf a request is made, and whether it may
+ * actor - the caller of a request, and its permissions
  *
- * cay-edge finds out who asks and tells cayd by one header; cayd lets the request do no
- * more than that, and believes no more of it than it must (cayd/listeners.h).
+ * cay-edge authenticates the caller and passes it to cayd in one header; cayd limits the
+ * request to it, and trusts the header no more than it must (cayd/listeners.h).
  *
  *	Cay-Actor: TENANT SCOPE KEY SANDBOX
  *
- * Ids as always, "-" for none.  Somebody nobody knows is "- public - -"; everybody
- * else has a tenant.  There is one spelling of each.
+ * Ids in their usual form, "-" for none.  An unauthenticated caller is "- public - -";
+ * all others have a tenant.  There is one spelling of each.
  *
- * Beside it, where the answer has a link: how the client has reached the edge, by a Host
- * that is one of the edge's names.
+ * For operations that return a link, also the origin at which the client reached the edge,
+ * by a Host that is one of the edge's names.
  *
  *	Cay-Origin: SCHEME://HOST[:PORT]
  */
@@ -27,15 +27,15 @@ struct actor {
 	struct id tenant;
 	struct id key;     /* ky..., or nothing: the operator's own socket, another issuer */
 	struct id sandbox; /* with one_sandbox */
-	bool one_sandbox;  /* nothing but what is done to that one */
+	bool one_sandbox;  /* only operations on that sandbox */
 	enum op_scope scope;
 };
 
 void actor_format(const struct actor *a, char ret[static ACTOR_TEXT_MAX + 1]);
 /* -EINVAL; *ret is touched only on success. */
 [[nodiscard]] int actor_parse(struct slice text, struct actor *ret);
-/* CAY_OK or CAY_E_FORBIDDEN.  sandbox is the one in the path, or NULL.  Whose it is,
- * is asked later: foreign and absent look the same. */
+/* CAY_OK or CAY_E_FORBIDDEN. sandbox is the one in the path, or NULL.  Its owner is checked
+ * later: foreign and absent look the same. */
 enum cay_code actor_check_access(const struct actor *a, const struct op *op,
 				 const struct id *sandbox);
 #endif

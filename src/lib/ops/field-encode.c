@@ -59,7 +59,7 @@ static void field_encode_map(const char *key, const struct field_map *map, struc
 	jw_end(w);
 }
 
-/* Absent members are left out, so that what is written decodes to the same. */
+/* Absent members are left out, so that the output decodes to the same struct. */
 static bool field_is_absent(const struct field *f, const void *in)
 {
 	const char *at = (const char *)in + f->offset;

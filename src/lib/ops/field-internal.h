@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_FIELD_INTERNAL_H
 #define CAY_OPS_FIELD_INTERNAL_H
-/* What field-*.c share. */
+/* Shared by field-*.c. */
 #include "ops/field.h"
 
 struct field_check_row {
@@ -14,7 +14,7 @@ const struct field_check_row *field_check_row(enum field_check check);
 bool field_check_key(enum field_check check, struct slice key);
 /* "must be a number from 1 to 100" */
 [[nodiscard]] int field_refuse(const struct field *f, struct cay_err *err);
-/* Set a scalar from text, as it stands in a query or an example. */
+/* Set a scalar from text, as in a query or an example. */
 [[nodiscard]] int field_set_from_text(const struct field *f, struct slice s, struct arena *arena,
 				      void *ret, struct cay_err *err);
 /* Absent members: defaults, and an error for required ones. */

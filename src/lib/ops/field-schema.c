@@ -226,7 +226,7 @@ static void field_example_write_member(const struct field *f, struct jw *w)
 	}
 }
 
-/* Objects that may be absent, and text that stands in the place of other text. */
+/* Optional objects, and texts that replace another member. */
 static bool field_example_is_left_out(const struct field *f)
 {
 	return (f->type == FIELD_OBJECT && f->has) || (f->type == FIELD_TEXT && !f->example);

@@ -192,7 +192,7 @@ int field_set_absent(const struct field *f, void *ret, struct cay_err *err)
 		*(unsigned *)at = (unsigned)f->preset;
 	else if (f->type == FIELD_BOOL)
 		*(bool *)at = f->preset != 0;
-	/* an object nobody mentioned still has its members' defaults */
+	/* an object left out still has its members' defaults */
 	for (size_t i = 0; f->type == FIELD_OBJECT && !f->has && i < f->sub->n; i++)
 		if (field_set_absent(&f->sub->rows[i], at, err) < 0)
 			return -EINVAL;

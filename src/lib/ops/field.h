@@ -4,20 +4,18 @@
 /*
  * field - one table per JSON object: it decodes, encodes, documents and shows
  *
- * A table row says what a member is called, where it lies in the C struct, what
- * it may be and how it looks; everything else is derived.  field_decode() fills
- * a zeroed struct from JSON (unknown, duplicate, missing and mistyped members
- * are refused by name), field_decode_query() does so from a query string,
- * field_encode() writes the struct back, field_schema_write() writes JSON Schema,
- * field_example_write() an object that field_decode() accepts.
+ * A table row gives the name of a member, its place in the C struct, its constraints and an
+ * example; everything else is derived. field_decode() fills a zeroed struct from JSON (unknown,
+ * duplicate, missing and mistyped members are refused by name), field_decode_query() does so
+ * from a query string, field_encode() writes the struct back, field_schema_write() writes JSON
+ * Schema, field_example_write() an object that field_decode() accepts.
  *
- * Where a table has `given`, the struct remembers which members were there: field_merge()
- * fills the others from another struct, and field_encode() writes the given ones alone,
- * unless none was given.
+ * If a table has `given`, the struct records which members were present: field_merge() fills
+ * the others from another struct, and field_encode() writes only those given, unless none was.
  *
- * null means absent.  An absent number takes the row's default; where absent
- * must differ from 0 the row names a bool that tells.  Text, lists and maps live
- * in the request's pool and die with it.
+ * null means absent.  An absent number takes the row's default; where absent must differ from 0
+ * the row names a bool for it.  Text, lists and maps live in the request's arena and are freed
+ * with it.
  */
 #include "base/arena.h"
 #include "base/err.h"
@@ -56,7 +54,7 @@ struct field_list {
 	size_t n;
 };
 
-/* What text may be, beyond valid UTF-8 without NUL. */
+/* Constraints on text, beyond valid UTF-8 without NUL. */
 enum field_check {
 	CHECK_ANY,
 	CHECK_NAME,  /* a DNS label */
@@ -104,19 +102,18 @@ struct field {
 [[nodiscard]] int field_decode_text(const struct field_table *t, struct slice text,
 				    const struct json_limits *limits, struct arena *arena,
 				    void *ret, struct cay_err *err);
-/* Members that `over` was not given are base's; maps are joined, over's entries in front of
- * base's.  For tables that know what was given. */
+/* Members not given in `over` are taken from base; maps are joined, with over's entries
+ * before base's.  For tables with `given`. */
 [[nodiscard]] int field_merge(const struct field_table *t, const void *base, void *over,
 			      struct arena *arena);
 /* A list of t's structs, with all that is in them from this pool. */
 [[nodiscard]] int field_list_copy(const struct field_table *t, const struct field_list *in,
 				  struct arena *arena, struct field_list *ret);
-/* query is what stands behind '?'; only scalar rows can be in it, and plain
- * digits are what a JSON number would be. */
+/* query is the part after '?'; only scalar rows can be in it, and plain digits are a number. */
 [[nodiscard]] int field_decode_query(const struct field_table *t, struct slice query,
 				     struct arena *arena, void *ret, struct cay_err *err);
-/* A value no client could have sent (an enum without a name, a required member
- * that is absent) makes jw_finish() fail. */
+/* A value no client could have sent (an enum without a name, a missing required member)
+ * makes jw_finish() fail. */
 void field_encode(const struct field_table *t, const char *key, const void *in, struct jw *w);
 void field_schema_write(const struct field_table *t, const char *key, struct jw *w);
 /* The schema of one row, as OpenAPI parameters need it. */
@@ -126,14 +123,14 @@ void field_schema_write_values(bool nulls, const char *pattern, struct jw *w);
 /* An object that field_decode() accepts.  Objects that may be absent are left out, and text
  * without an example. */
 void field_example_write(const struct field_table *t, const char *key, struct jw *w);
-/* Only the rows that `names` has: words, and those of an object or a list behind a dot. */
+/* Only the rows in `names`: words, with members of an object or a list after a dot. */
 void field_example_write_some(const struct field_table *t, const char *names, const char *key,
 			      struct jw *w);
 /* Of one row, as OpenAPI parameters need it. */
 void field_example_write_row(const struct field *f, const char *key, struct jw *w);
 /* Whether a word of names is `name`, or with a top `top.name`. */
 bool field_names_contain(const char *names, const char *top, const char *name);
-/* The same as field_encode() would write it: what a client gets to see. */
+/* The same as field_encode() would write it: the form clients see. */
 void field_example_write_reply(const struct field_table *t, const char *key, struct jw *w);
 const char *field_type_name(enum field_type type);
 #endif

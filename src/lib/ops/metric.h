@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_OPS_METRIC_H
 #define CAY_OPS_METRIC_H
-/* metric - what can be measured; the table is metrics.def */
+/* metric - the metrics; the table is metrics.def */
 
 enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM, METRIC_NUM_TYPES };
 

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words - what is said of the tables to people; apart, so that PID 1 does not carry it */
+/* names - texts of the tables for people; separate, so that PID 1 does not carry them */
 #include "ops/op.h"
 
 const struct op_tag op_tags[] = {
 	{ "sandbox", "Sandboxes", "Computers for agents" },
 	{ "group", "Groups", "Sandboxes that belong together" },
 	{ "upload", "Uploads", "Files of a group, kept outside its sandboxes" },
-	{ "exec", "Commands", "Commands in a sandbox, and what they write" },
-	{ "shell", "Shells", "A bash in a sandbox that stays" },
+	{ "exec", "Commands", "Commands in a sandbox, and their output" },
+	{ "shell", "Shells", "Persistent bash sessions in a sandbox" },
 	{ "file", "Files", "Files of a sandbox" },
 	{ "tree", "Trees", "Directories as archives, in and out" },
-	{ "process", "Processes", "What runs in a sandbox" },
-	{ "port", "Ports", "What listens in a sandbox" },
-	{ "service", "Services", "Programs in a sandbox that are kept running" },
-	{ "template", "Templates and pools", "Kinds of sandboxes, some made ahead" },
-	{ "image", "Images", "What sandboxes are made from" },
-	{ "registry", "Registries", "Where images are pulled from" },
-	{ "event", "Events", "What happened to sandboxes" },
-	{ "tenant", "Tenants", "Who shares a node" },
-	{ "key", "Keys", "What a program proves itself with" },
-	{ "audit", "Audit", "Who asked for what" },
+	{ "process", "Processes", "Processes of a sandbox" },
+	{ "port", "Ports", "Listening ports of a sandbox" },
+	{ "service", "Services", "Long-running programs in a sandbox, restarted when they end" },
+	{ "template", "Templates and pools",
+	  "Templates of sandboxes, and pools of pre-started ones" },
+	{ "image", "Images", "Images to create sandboxes from" },
+	{ "registry", "Registries", "Registries to pull images from" },
+	{ "event", "Events", "State changes of sandboxes" },
+	{ "tenant", "Tenants", "Owners of sandboxes" },
+	{ "key", "Keys", "API keys" },
+	{ "audit", "Audit", "Log of requests and their outcomes" },
 	{ "system", "The service itself", "Health, metrics, repair and these documents" },
 };
 const size_t op_n_tags = ARRAY_SIZE(op_tags);
 
 static const char *const causes[CAY_NUM_CODES] = {
-	[CAY_OK] = "nothing went wrong",
+	[CAY_OK] = "no error",
 #define CAY_CAUSE(sym, text) [CAY_E_##sym] = text,
 #include "ops/causes.def"
 #undef CAY_CAUSE

@@ -58,7 +58,7 @@ static void openapi_write_path_params(struct jw *w, const char *path)
 	}
 }
 
-/* `path` beside `path_b64` must be there, one way or the other. */
+/* One of `path` and `path_b64` is required. */
 static bool openapi_field_has_b64_twin(const struct field_table *t, const char *name)
 {
 	auto_buf other = BUF_INIT(64);
@@ -117,7 +117,7 @@ static void openapi_write_request(struct jw *w, const struct op *op)
 	if (op->body == BODY_NONE)
 		return;
 	jw_object_begin(w, "requestBody");
-	jw_bool(w, "required", op->body == BODY_JSON); /* no bytes are bytes too */
+	jw_bool(w, "required", op->body == BODY_JSON); /* an empty body is valid */
 	jw_object_begin(w, "content");
 	if (op->body == BODY_JSON)
 		openapi_write_json_request(w, op);
@@ -135,7 +135,7 @@ static void openapi_write_success(struct jw *w, const struct op *op, int status,
 		w->err = -EINVAL;
 	jw_object_begin(w, key);
 	jw_str(w, "description", what);
-	if (op->reply == REPLY_SOCKET) { /* what follows is not HTTP */
+	if (op->reply == REPLY_SOCKET) { /* the rest is not HTTP */
 		jw_end(w);
 		return;
 	}
@@ -165,12 +165,12 @@ static void openapi_write_responses(struct jw *w, const struct op *op)
 	jw_object_begin(w, "responses");
 	openapi_write_success(w, op, op->status, op->summary);
 	if (op->reply == REPLY_SOON)
-		openapi_write_success(w, op, 202, "It is accepted, and is yet to be done");
+		openapi_write_success(w, op, 202, "Accepted; the operation continues");
 	if (op->reply == REPLY_BYTES)
 		openapi_write_success(w, op, 206,
-				      "The bytes that Range asked for; Content-Range says which");
+				      "The bytes of the requested Range; Content-Range says which");
 	openapi_write_ref(w, "4XX", "responses", "Error");
-	/* tools want a success of 2XX or a default */
+	/* tools expect a 2XX response or a default */
 	openapi_write_ref(w, op->reply == REPLY_SOCKET ? "default" : "5XX", "responses", "Error");
 	jw_end(w);
 }
@@ -270,7 +270,7 @@ static void openapi_write_components(struct jw *w)
 	jw_end(w);
 	jw_object_begin(w, "responses");
 	jw_object_begin(w, "Error");
-	jw_str(w, "description", "What went wrong, why, and what to do");
+	jw_str(w, "description", "What failed, why, and what to do");
 	jw_object_begin(w, "content");
 	openapi_write_media(w, "application/json", &error_body_table);
 	jw_end(w);

@@ -5,11 +5,11 @@
 
 #include "base/str.h"
 
-/* What may stand in a name or version behind its first letter or digit. */
+/* Characters allowed in a name or version after its first letter or digit. */
 struct package_grammar {
 	const char *name, *version;
 	const char *between; /* name and version */
-	const char *latest;  /* said for "" */
+	const char *latest;  /* used for "" */
 	bool lower;          /* a name is in lower case and may have a scope: @scope/name */
 	const char *const *argv;
 };

@@ -2,11 +2,11 @@
 #ifndef CAY_OPS_PACKAGE_H
 #define CAY_OPS_PACKAGE_H
 /*
- * package - the command that installs packages, from names that strangers chose
+ * package - the command that installs packages with untrusted names
  *
- * A name and a version are letters, digits and a few signs: neither can be an option,
- * a path, an address or a second word.  They become arguments, never a part of what
- * a shell or an interpreter reads as its program.
+ * A name and a version are letters, digits and a few signs: neither can be an option, a path,
+ * an address or a second word.  They become arguments, never a part of a shell's or
+ * interpreter's program.
  */
 #include "ops/types.h"
 

@@ -139,8 +139,15 @@ static const char *const error_codes[] = {
 	[CAY_NUM_CODES - 1] = NULL,
 };
 
-/* A member of another type than the row says is a compile error; that a row
- * stands in the table of its struct, lint sees. */
+const struct field_table *const field_tables[] = {
+#define CAY_SCHEMA(s) &s##_table,
+#include "ops/schemas.list.def"
+#undef CAY_SCHEMA
+	NULL,
+};
+
+/* A member of another type than its row is a compile error; lint checks that a row is in the
+ * table of its struct. */
 #define AT(S, m, CT) \
 	(offsetof(struct S, m) + 0 * sizeof(char[_Generic(&((struct S *)0)->m, CT *: 1)]))
 #define HAS_AT(S, m) (AT(S, m, bool) + 1)
@@ -154,7 +161,7 @@ static const char *const error_codes[] = {
 	const struct field_table s##_table = { name_, help_, sizeof(struct s), s##_rows, \
 					       ARRAY_SIZE(s##_rows) };
 
-/* The same for a struct that remembers what was given. */
+/* For a struct that records which members were given. */
 #define END_GIVEN(s, name_, help_) \
 	} \
 	; \
@@ -229,10 +236,3 @@ static const char *const error_codes[] = {
 	    .max = max_)
 
 #include "ops/schemas.def"
-
-const struct field_table *const field_tables[] = {
-#define CAY_SCHEMA(s) &s##_table,
-#include "ops/schemas.list.def"
-#undef CAY_SCHEMA
-	NULL,
-};

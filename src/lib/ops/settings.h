@@ -2,7 +2,7 @@
 #ifndef CAY_OPS_SETTINGS_H
 #define CAY_OPS_SETTINGS_H
 /*
- * settings - what cay.conf can say; every daemon reads the same file
+ * settings - the contents of cay.conf; every daemon reads the same file
  */
 #include "text/conf.h"
 
@@ -40,6 +40,6 @@ struct settings {
 };
 
 extern const struct conf_table settings_table;
-/* What may change while a program runs, from what was read again. */
+/* Apply the settings that may change while a program runs, after reading the file again. */
 void settings_apply_live(struct settings *now, const struct settings *again);
 #endif

@@ -2,7 +2,7 @@
 #ifndef CAY_OPS_TYPES_IMAGE_H
 #define CAY_OPS_TYPES_IMAGE_H
 /*
- * types-image - images, where they are pulled from and what they say, as types.h has the rest
+ * types-image - images, registries and image configuration; a part of types.h
  */
 #include "ops/field.h"
 

@@ -2,7 +2,7 @@
 #ifndef CAY_OPS_TYPES_PROCESS_H
 #define CAY_OPS_TYPES_PROCESS_H
 /*
- * types-process - who runs and who listens in a sandbox, as types.h has the rest
+ * types-process - processes and listening ports of a sandbox; a part of types.h
  */
 #include "ops/field.h"
 

@@ -2,7 +2,7 @@
 #ifndef CAY_OPS_TYPES_TENANT_H
 #define CAY_OPS_TYPES_TENANT_H
 /*
- * types-tenant - who may what: tenants, keys, tokens and previews, as types.h has the rest
+ * types-tenant - tenants, keys, tokens and previews; a part of types.h
  */
 #include "ops/field.h"
 
@@ -21,7 +21,7 @@ struct tenant_list {
 	const char *next_cursor;
 };
 
-/* What a key may be good for: enum op_scope from SCOPE_READ on. */
+/* Scopes of a key: enum op_scope from SCOPE_READ on. */
 enum key_scope { KEY_READ, KEY_WRITE, KEY_OPERATOR, KEY_NUM_SCOPES };
 
 struct key_create {
@@ -54,7 +54,7 @@ struct key_list {
 	const char *next_cursor;
 };
 
-/* What the journal keeps of a key. */
+/* A key in the journal. */
 struct key_record {
 	struct key_info key;
 	const char *hash, *old_hash;

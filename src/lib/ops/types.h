@@ -23,7 +23,7 @@ enum sandbox_state {
 
 extern const char *const sandbox_state_names[SB_NUM_STATES + 1]; /* ended by NULL */
 
-/* Why something ended; the evidence stands beside it. */
+/* Why something ended; the evidence is beside it. */
 enum end_reason {
 	END_EXIT,
 	END_SIGNAL,
@@ -41,7 +41,7 @@ enum end_reason {
 
 extern const char *const end_reasons[END_NUM_REASONS + 1]; /* ended by NULL */
 
-/* Where what a sandbox writes is. */
+/* Where the writes of a sandbox go. */
 enum storage { STORAGE_DISK, STORAGE_MEMORY, STORAGE_READ_ONLY, STORAGE_NUM };
 
 #define APP_PORT 9000 /* of a sandbox that was given none */
@@ -64,7 +64,7 @@ enum runtime_id { RUNTIME_CRUN, RUNTIME_RUNC, RUNTIME_NUM };
 extern const char *const runtime_names[RUNTIME_NUM + 1]; /* ended by NULL */
 extern const char *const disk_names[];                   /* of enum verb_disk; ended by NULL */
 
-/* What to do when no warm sandbox is there. */
+/* What to do if no warm sandbox is ready. */
 enum on_empty { ON_EMPTY_CREATE, ON_EMPTY_FAIL, ON_EMPTY_NUM };
 
 struct pool_conf {
@@ -90,11 +90,11 @@ struct limits {
 	uint64_t memory_bytes, cpu_milli, pids;
 	uint64_t nofile, shm_bytes, output_bytes;
 	uint64_t disk_bytes, disk_inodes;
-	bool has_disk_bytes, has_disk_inodes; /* in a reply: somebody sees to it */
+	bool has_disk_bytes, has_disk_inodes; /* in a reply: it is enforced */
 	uint64_t given;
 };
 
-/* What is to be another. */
+/* Limits to change. */
 struct limits_change {
 	uint64_t memory_bytes, cpu_milli, pids;
 	uint64_t nofile, shm_bytes, output_bytes;
@@ -119,7 +119,7 @@ struct build_file {
 	const char *path, *content, *content_b64, *mode, *owner;
 };
 
-/* All that goes into a layer; its hash is what it is known by. */
+/* Contents of a layer; their hash identifies it. */
 struct layer_spec {
 	struct id tenant;
 	const char *image; /* "sha256:..." */
@@ -185,14 +185,14 @@ struct sandbox_info {
 	const char *timezone;
 };
 
-/* What the journal keeps of a sandbox beside its struct life. */
+/* The part of a sandbox's journal row beside its struct life. */
 struct sandbox_record {
 	struct sandbox_info sandbox;
 	struct field_map env;
 	struct field_texts entrypoint;
 	bool has_entrypoint;
 	struct field_list services;
-	const char *key, *key_body; /* of the request that made it */
+	const char *key, *key_body; /* of the request that created it */
 	const char *image_digest;
 	uint64_t range;
 	struct id home;
@@ -291,7 +291,7 @@ struct sandbox_list {
 	const char *next_cursor;
 };
 
-/* A terminal, as it is asked for and as it is. */
+/* A terminal, requested or existing. */
 struct exec_tty {
 	uint64_t cols, rows;
 	const char *term;
@@ -315,10 +315,10 @@ struct exec_run {
 	bool has_tty;
 };
 
-/* What of longer output a reply has. */
+/* The part of longer output that a reply keeps. */
 enum run_keep { KEEP_TAIL, KEEP_HEAD, KEEP_BOTH, KEEP_NUM };
 
-/* What a command or run wrote to one of its outputs, or the parts of it that are told. */
+/* Output of a command or run on one stream, or the parts of it in a reply. */
 struct run_output {
 	uint64_t bytes, offset, cut_bytes, cut_offset;
 	bool has_bytes, has_offset, has_cut, has_cut_offset;
@@ -330,7 +330,7 @@ struct exec_info {
 	unsigned state;
 	uint64_t started_ns, ended_ns;
 	uint64_t stdout_bytes, stderr_bytes;
-	struct run_output out, err; /* only in the reply to who waited */
+	struct run_output out, err; /* only in the reply to a request that waited */
 	struct end end;
 	bool has_end;
 	struct exec_tty tty;
@@ -363,7 +363,6 @@ struct exec_signal {
 
 enum shell_state { SHELL_STARTING, SHELL_IDLE, SHELL_BUSY, SHELL_ENDED, SHELL_NUM_STATES };
 enum run_state { RUN_QUEUED, RUN_RUNNING, RUN_ENDED, RUN_NUM_STATES };
-/* What is told of an output that is longer than asked for. */
 
 struct shell_create {
 	const char *name, *cwd, *user;
@@ -573,6 +572,6 @@ struct error_body {
 #include "ops/schemas.list.def"
 #undef CAY_SCHEMA
 
-/* Every table, in the order of schemas.list.def, ended by NULL. */
+/* Every table, in the order of schemas.def, ended by NULL. */
 extern const struct field_table *const field_tables[];
 #endif

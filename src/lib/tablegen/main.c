@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tablegen - print what the tables say: documents that cannot disagree with the
- * program, because they are made from the same rows
+ * tablegen - print the tables as documents, which cannot disagree with the program because they
+ * come from the same rows
  *
  * `make docs` writes its output into docs/; lint checks that it is fresh.
  */
@@ -29,7 +29,7 @@ static int tablegen_write_errors(struct buf *b)
 		   "`message`, `hint`, `retryable`, and where they apply `field`, "
 		   "`request_id`, `details`.\n`cay` exits with the status in the third "
 		   "column. [How failures look](../errors.md) has more.\n\n"
-		   "| code | HTTP | exit | retry | what has happened | what to do |\n"
+		   "| code | HTTP | exit | retry | cause | what to do |\n"
 		   "|---|---|---|---|---|---|\n");
 
 	for (unsigned i = CAY_OK + 1; r >= 0 && i < CAY_NUM_CODES; i++) {
@@ -123,7 +123,7 @@ static int tablegen_json_settings(struct jw *w)
 	return r;
 }
 
-/* What is not in OpenAPI, for the page at /docs and for who checks documents. */
+/* The tables not in OpenAPI, for /docs and for checks of the documents. */
 static int tablegen_write_tables(struct buf *b)
 {
 	struct jw w = jw_to(b);
@@ -149,9 +149,10 @@ static int tablegen_write_tables(struct buf *b)
 
 static int tablegen_write_metrics(struct buf *b)
 {
-	int r = buf_puts(b, "# Metrics\n\nWhat `GET /metrics` tells, in Prometheus' text form. "
-			    "Counters count from the daemon's start.\n\n"
-			    "| metric | type | labels | what it is |\n|---|---|---|---|\n");
+	int r = buf_puts(b,
+			 "# Metrics\n\nThe metrics of `GET /metrics`, in Prometheus text format. "
+			 "Counters count from the daemon's start.\n\n"
+			 "| metric | type | labels | what it is |\n|---|---|---|---|\n");
 
 	for (unsigned i = 0; r >= 0 && i < METRIC_NUM; i++)
 		r = buf_printf(b, "| `%s` | %s | %s | %s |\n", metric_table[i].name,
@@ -162,7 +163,7 @@ static int tablegen_write_metrics(struct buf *b)
 
 static int tablegen_write_verbs(struct buf *b)
 {
-	int r = buf_puts(b, "# Keeper verbs\n\nWhat `cayd` can ask of the one program that is "
+	int r = buf_puts(b, "# Keeper verbs\n\nRequests of `cayd` to the one program that is "
 			    "root; src/lib/wire/verb.h has the structs.\n\n"
 			    "| verb | bytes | fds | what it does |\n|---|---|---|---|\n");
 

@@ -193,7 +193,7 @@ static int conf_parse_key(struct conf_reader *rd, struct slice line, const char 
 	if (!line.p)
 		return cay_fail(err, CAY_E_INVALID, "%s: neither [section] nor key = value", where);
 	if (!rd->section.p)
-		return cay_fail(err, CAY_E_INVALID, "%s: '%.*s' stands before any [section]", where,
+		return cay_fail(err, CAY_E_INVALID, "%s: '%.*s' comes before any [section]", where,
 				(int)(key.n > 64 ? 64 : key.n), key.p);
 	k = conf_find_key(rd->t, rd->section, key);
 	if (!k)

@@ -38,7 +38,7 @@ struct conf_key {
 	enum conf_type type;
 	size_t offset;              /* in the settings struct */
 	uint64_t min, max;          /* of the number, or of the text's length */
-	const char *value;          /* the default, as it would stand in the file */
+	const char *value;          /* the default, as in the file */
 	const char *const *choices; /* CONF_CHOICE: ended by NULL */
 	bool live;                  /* SIGHUP applies a change; else a restart does */
 	const char *help;
@@ -53,15 +53,15 @@ struct conf_table {
 
 /* The defaults; a default that its own row refuses is a bug and asserts. */
 void conf_set_defaults(const struct conf_table *t, void *settings);
-/* name is what errors call the file.  On failure *settings is half changed. */
+/* name is the file's name in errors.  On failure *settings is partly changed. */
 [[nodiscard]] int conf_parse(const struct conf_table *t, struct slice text, const char *name,
 			     void *settings, struct cay_err *err);
 /* env as in environ. */
 [[nodiscard]] int conf_apply_env(const struct conf_table *t, const char *const *env, void *settings,
 				 struct cay_err *err);
-/* What a key takes, in words: "a number from 1 to 30000". */
+/* The values of a key, in words: "a number from 1 to 30000". */
 [[nodiscard]] int conf_describe(const struct conf_key *k, struct buf *ret);
-/* A file in which every key stands with its default, commented out. */
+/* A sample file: every key with its default, commented out. */
 [[nodiscard]] int conf_write_sample(const struct conf_table *t, struct buf *ret);
 /* The keys as scdoc source, a section each. */
 [[nodiscard]] int conf_write_man(const struct conf_table *t, struct buf *ret);

@@ -66,7 +66,7 @@ int json_parse(struct slice text, const struct json_limits *limits, json_t **ret
 		return r;
 	j = json_loadb(text.p ? text.p : "", text.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
 		       &bad);
-	/* jansson says nothing at all when not even its buffer could be had */
+	/* jansson leaves the error empty if it could not allocate its buffer */
 	if (!j && (!bad.text[0] || json_error_code(&bad) == json_error_out_of_memory))
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %zu bytes of JSON", text.n);
 	if (!j)

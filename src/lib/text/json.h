@@ -2,13 +2,12 @@
 #ifndef CAY_TEXT_JSON_H
 #define CAY_TEXT_JSON_H
 /*
- * json - JSON in, from strangers
+ * json - parse untrusted JSON
  *
- * jansson builds the tree; before it may, the text is counted: a megabyte of
- * "{}" would cost 130 ms and 79 MB.  Refused: more bytes, deeper nesting or
- * more values than the limits say, duplicate keys, invalid UTF-8, NUL in a
- * string, numbers that do not fit, anything behind the value.  Unknown keys are
- * refused one layer up, where the field tables are.
+ * jansson builds the tree; before that the text is measured: a megabyte of "{}" would cost 130
+ * ms and 79 MB.  Refused: more bytes, deeper nesting or more values than the limits, duplicate
+ * keys, invalid UTF-8, NUL in a string, numbers that do not fit, anything after the value.
+ * Unknown keys are refused one layer up, by the field tables.
  */
 #include <jansson.h>
 
@@ -31,6 +30,6 @@ extern const struct json_limits json_control_limits;
 [[nodiscard]] int json_parse(struct slice text, const struct json_limits *limits, json_t **ret,
 			     struct cay_err *err);
 void json_freep(json_t **j);
-/* What was read, written again; a number with a fraction makes jw_finish() fail. */
+/* Write a parsed value; a number with a fraction makes jw_finish() fail. */
 void json_write(const json_t *j, const char *key, struct jw *w);
 #endif

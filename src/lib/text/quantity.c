@@ -6,8 +6,8 @@
 #include <stdckdint.h>
 #include <stdio.h>
 
-/* In thousandths, so that "m" is a whole number too; 128 bits hold the largest
- * suffix times the longest fraction. */
+/* In thousandths, so that "m" is a whole number; 128 bits hold the largest suffix times the
+ * longest fraction. */
 static const struct {
 	const char *name;
 	unsigned __int128 milli;

@@ -2,11 +2,11 @@
 #ifndef CAY_TEXT_QUANTITY_H
 #define CAY_TEXT_QUANTITY_H
 /*
- * quantity - Kubernetes' way to write amounts: "512Mi", "1.5Gi", "500m", "2"
+ * quantity - Kubernetes quantities: "512Mi", "1.5Gi", "500m", "2"
  *
- * Grammar and suffixes are those of Kubernetes' resource.Quantity without
- * exponents ("1e3") and signs.  The value must be a whole number of the unit
- * asked for: half a byte is refused, not rounded.
+ * Grammar and suffixes are those of Kubernetes' resource.Quantity without exponents ("1e3") and
+ * signs.  The value must be a whole number of the requested unit: half a byte is refused, not
+ * rounded.
  */
 #include "base/str.h"
 
@@ -16,6 +16,6 @@
 [[nodiscard]] int quantity_parse_milli(struct slice s, uint64_t *ret);
 
 #define QUANTITY_TEXT_MAX 24
-/* The largest binary suffix that says it exactly: 536870912 is "512Mi". */
+/* The largest binary suffix that is exact: 536870912 is "512Mi". */
 void quantity_format(uint64_t bytes, char ret[static QUANTITY_TEXT_MAX]);
 #endif

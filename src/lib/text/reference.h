@@ -4,9 +4,9 @@
 /*
  * reference - an image in a registry: HOST[:PORT]/PATH[:TAG][@sha256:HEX]
  *
- * The host is always said: there is no registry that a bare name would mean.  It has a
- * dot or a port, or is "localhost", as docker tells it from the first part of a path.
- * What is accepted has no character that means anything to a shell or a URL.
+ * The host is required: there is no default registry.  It has a dot or a port, or is
+ * "localhost", which is how docker distinguishes it from the first part of a path.  Accepted
+ * references have no character that is special to a shell or a URL.
  */
 #include "base/str.h"
 

@@ -17,6 +17,6 @@
 [[nodiscard]] int duration_parse(struct slice s, uint64_t *ret_ms);
 
 #define DURATION_TEXT_MAX 24
-/* The largest unit that says it exactly: 900000 is "15m". */
+/* The largest unit that is exact: 900000 is "15m". */
 void duration_format(uint64_t ms, char ret[static DURATION_TEXT_MAX]);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_ARCHIVE_INTERNAL_H
 #define CAY_UNPACK_ARCHIVE_INTERNAL_H
-/* archive - libarchive, and who frees its readers */
+/* archive - libarchive, with cleanup of its readers */
 #include <archive.h>
 #include <archive_entry.h>
 

@@ -59,14 +59,14 @@ static int decompress_copy(struct archive *a, int to, uint64_t left, struct cay_
 					archive_error_string(a));
 		if (n > left)
 			return cay_fail(err, CAY_E_TOO_LARGE,
-					"what is uncompressed is larger than allowed");
+					"the uncompressed data is larger than allowed");
 		left -= n;
 		r = fd_write_all(to, p, n);
 		if (r < 0)
 			return cay_fail_sys(err,
 					    r == -ENOSPC || r == -EDQUOT ? CAY_E_DISK_FULL
 									 : CAY_E_INTERNAL,
-					    r, "cannot write what is uncompressed");
+					    r, "cannot write the uncompressed data");
 	}
 }
 
@@ -75,7 +75,7 @@ int decompress_open(int root, int fd, uint64_t max_bytes, int *ret_fd, struct ca
 	const bool gzip = decompress_detect_media(fd, 0) == MEDIA_TAR_GZIP;
 	auto_buf chunk = BUF_INIT(CHUNK);
 	struct decompress_source s = { .fd = fd };
-	auto_archive a = NULL; /* gone before what it reads */
+	auto_archive a = NULL; /* freed before the source it reads */
 	auto_close int to = -EBADF;
 	struct archive_entry *e;
 	int r;

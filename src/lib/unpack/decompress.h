@@ -2,10 +2,10 @@
 #ifndef CAY_UNPACK_DECOMPRESS_H
 #define CAY_UNPACK_DECOMPRESS_H
 /*
- * outer - the file an image came in, uncompressed if it has to be
+ * decompress - the file of an image, decompressed if needed
  *
- * What is inside is looked up by offset, so a compressed one is first written out,
- * into a file without a name in the new tree.  One skin, gzip or zstd, is taken off.
+ * Its parts are found by offset, so a compressed file is first written out, into a file without
+ * a name in the new tree.  One layer of compression, gzip or zstd, is removed.
  *
  * Runs in the confined child only.
  */
@@ -15,7 +15,7 @@
 
 /* enum media of a tar that begins there: by its first bytes. */
 unsigned decompress_detect_media(int fd, uint64_t at);
-/* *ret_fd: -EBADF when the file is plain, else another one, of max_bytes at the most. */
+/* *ret_fd: -EBADF if the file is plain, else another file, of at most max_bytes. */
 [[nodiscard]] int decompress_open(int root, int fd, uint64_t max_bytes, int *ret_fd,
 				  struct cay_err *err);
 #endif

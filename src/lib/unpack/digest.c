@@ -39,7 +39,7 @@ int hash_library_init(void)
 
 	if (OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
 		return -ENOMEM;
-	r = hash_init(&h); /* fetches what is fetched once */
+	r = hash_init(&h); /* loads the algorithms, which are then cached */
 	hash_fini(&h);
 	return r;
 }

@@ -9,7 +9,7 @@
 
 #define DIGEST_HEX_LEN 64
 #define DIGEST_PREFIX "sha256:"
-/* How messages name one: the prefix and so many digits say enough. */
+/* Short form in messages: the prefix and this many digits. */
 #define DIGEST_SHORT 12
 
 struct digest {

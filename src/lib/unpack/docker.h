@@ -4,8 +4,8 @@
 /*
  * docker - manifest.json of `docker save`: the names of a config and of layers
  *
- * Only these names are taken, and only to look them up among the files of the
- * archive; tags are not, an image is called what who imports it says.
+ * Only these names are used, and only to find them among the files of the archive.  Tags are
+ * ignored: the importer names the image.
  *
  * Runs in the confined child only.
  */
@@ -21,7 +21,7 @@ struct docker_image {
 /* The texts live in the pool. */
 [[nodiscard]] int docker_manifest_parse(struct slice text, struct arena *arena,
 					struct docker_image *ret, struct cay_err *err);
-/* The manifest of an archive, and its config's text; what they name is hashed. */
+/* The manifest of an archive, and its config's text; the files they name are hashed. */
 [[nodiscard]] int docker_archive_read(struct oci_layout *l, struct manifest *ret,
 				      struct buf *ret_config, struct cay_err *err);
 #endif

@@ -69,7 +69,7 @@ static int manifest_parse_descriptor(const json_t *j, const char *what, struct d
 	return 0;
 }
 
-/* schemaVersion 2, and by its own word and its members only what it should be. */
+/* schemaVersion 2, and both its mediaType and its members are of the expected kind. */
 static int manifest_check_kind(const json_t *j, enum media want, const char *what,
 			       struct cay_err *err)
 {
@@ -90,7 +90,7 @@ static bool manifest_json_text_eq(const json_t *j, const char *want)
 	return json_is_string(j) && str_eq(json_string_value(j), want);
 }
 
-/* Whether it says that it is for this machine; *ret_silent when it says nothing. */
+/* Whether it is for this machine; *ret_silent if it does not say. */
 static bool manifest_is_our_platform(const json_t *descriptor, bool *ret_silent)
 {
 	const json_t *p = json_object_get(descriptor, "platform");
@@ -296,7 +296,7 @@ static bool manifest_env_is_valid(const char *key, json_t *value)
 	return j && field_decode(&image_config_table, j, &arena, &one, NULL) == 0;
 }
 
-/* ["A=1", "B=2"] to {"A": "1", "B": "2"}; what no variable can be is dropped. */
+/* ["A=1", "B=2"] to {"A": "1", "B": "2"}; invalid variables are dropped. */
 static int manifest_copy_env(const json_t *list, json_t *ret, struct cay_err *err)
 {
 	size_t i;
@@ -331,7 +331,7 @@ static int manifest_copy_text(const json_t *from, const char *name, json_t *to, 
 	return 0;
 }
 
-/* A list of texts behind another; anything else is refused by the table. */
+/* Append a list of texts to another; anything else is refused by the table. */
 static int manifest_copy_words(const json_t *from, const char *name, json_t *to,
 			       struct cay_err *err)
 {

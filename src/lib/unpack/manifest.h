@@ -2,15 +2,15 @@
 #ifndef CAY_UNPACK_MANIFEST_H
 #define CAY_UNPACK_MANIFEST_H
 /*
- * manifest - what an image says of itself, in JSON: index, manifest, config
+ * manifest - the JSON documents of an image: index, manifest, config
  *
- * An image that comes without a manifest gets the one it would have had, always the
- * same for the same config and layers: its digest names it like any other.
+ * An image without a manifest gets a generated one, always the same for the same config and
+ * layers: its digest names it like any other.
  *
- * Text in, structs out, nothing touched.  These objects are open by their
- * standards (labels, annotations, history, a health check ...), so only the
- * members named here are looked at and nothing else ever leaves this file.
- * A document that could be read as an index and as a manifest is refused.
+ * Text in, structs out, no I/O.  These objects are open by their standards (labels,
+ * annotations, history, a health check ...), so only the members named here are read and
+ * nothing else leaves this file.  A document that could be read both as an index and as a
+ * manifest is refused.
  *
  * Runs in the confined child only.
  */
@@ -39,11 +39,11 @@ struct manifest {
 	size_t n_layers; /* 1 or more */
 };
 
-/* The manifest for this machine, or an index that has it (ret->media says). */
+/* The manifest for this machine, or an index that contains it (see ret->media). */
 [[nodiscard]] int manifest_pick_platform(struct slice index, struct descriptor *ret,
 					 struct cay_err *err);
 [[nodiscard]] int manifest_parse(struct slice text, struct manifest *ret, struct cay_err *err);
-/* A list of layers, whoever wrote it: there are some, and not too many. */
+/* A list of layers from any source: not empty, and not too long. */
 struct json_t;
 [[nodiscard]] int manifest_check_layers(const struct json_t *list, struct cay_err *err);
 /* The text of one, for its digest. */

@@ -64,7 +64,7 @@ static bool oci_layout_name_ends_with(const char *s, const char *end)
 	return n >= m && str_eq(s + n - m, end);
 }
 
-/* A tree has thousands of these, too; those behind the last place are not found. */
+/* A tree has thousands of names; those beyond the last slot are not found. */
 static int oci_layout_add_name(struct oci_layout *l, const char *name, const char *link,
 			       const struct oci_layout_file *f, struct cay_err *err)
 {
@@ -132,7 +132,7 @@ static int oci_layout_scan_entries(struct oci_layout *l, struct archive *a, stru
 
 		if (r == ARCHIVE_EOF)
 			return 0;
-		/* a warning is about names we would not look for anyway */
+		/* a warning concerns names we do not need */
 		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 			return cay_fail(err, CAY_E_INVALID, "not a tar of an image layout: %s",
 					archive_error_string(a));

@@ -2,17 +2,16 @@
 #ifndef CAY_UNPACK_OCI_LAYOUT_H
 #define CAY_UNPACK_OCI_LAYOUT_H
 /*
- * layout - an image in a plain tar: where its files lie, and blobs
+ * oci-layout - an image in a plain tar: offsets of its files, and blobs
  *
  * The tar is an OCI image layout (index.json, blobs/), an archive of `docker save`
- * (manifest.json and what it names) or the tree itself; which one, what was seen
- * says.  Files without a digest of their own are hashed and are blobs from then on.
+ * (manifest.json and the files it names) or the tree itself; the names found decide.  Files
+ * without a digest of their own are hashed and are blobs from then on.
  *
- * The tar is a file somebody else holds open too and may change while we read.
- * So nothing is believed twice: a blob's bytes are hashed as they are handed
- * out, and blob_verify() says whether they were the ones that were promised.
- * Offsets only say where to look.  Reading goes by pread; the offset of the file
- * is shared with who sent it.
+ * Another process has the tar open and may change it while it is read.  So nothing is trusted
+ * twice: a blob's bytes are hashed as they are returned, and blob_verify() checks them against
+ * the expected digest.  Offsets only say where to read.  Reads use pread; the file offset is
+ * shared with the sender.
  *
  * Runs in the confined child only.
  */
@@ -47,10 +46,10 @@ struct oci_layout {
 	struct oci_layout_name *names;
 	size_t n_names;
 	bool has_blobs;    /* something below blobs/ */
-	bool has_programs; /* a file somebody may execute */
+	bool has_programs; /* an executable file */
 };
 
-/* What a manifest says about a blob. */
+/* A manifest's description of a blob. */
 struct descriptor {
 	struct digest digest;
 	uint64_t size;
@@ -71,12 +70,11 @@ const struct oci_layout_file *oci_layout_find_file(const struct oci_layout *l, c
 				      struct descriptor *ret, struct cay_err *err);
 [[nodiscard]] int oci_layout_read_index(const struct oci_layout *l, struct buf *ret,
 					struct cay_err *err);
-/* A whole blob that is as long as its descriptor says, of its digest, and no
- * longer than the buffer allows. */
+/* A whole blob with the size and digest of its descriptor, no longer than the buffer allows. */
 [[nodiscard]] int oci_layout_read_blob(const struct oci_layout *l, const struct descriptor *d,
 				       struct buf *ret, struct cay_err *err);
 
-/* Messages of these say what is wrong with it; who knows what it is says that. */
+/* Messages say what is wrong with a blob; the caller adds which one it is. */
 struct blob {
 	int fd;
 	uint64_t at, left;
@@ -90,7 +88,7 @@ struct blob {
 			    struct blob *ret, struct cay_err *err);
 /* The next bytes, valid until the next call; *n is 0 at the end. */
 [[nodiscard]] int blob_read_next(struct blob *b, const void **ret, size_t *n, struct cay_err *err);
-/* Read what is left, and compare. */
+/* Read the rest, and compare. */
 [[nodiscard]] int blob_verify(struct blob *b, struct cay_err *err);
 void blob_fini(struct blob *b);
 #endif

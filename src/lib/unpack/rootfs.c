@@ -10,7 +10,7 @@
 #include "base/rmtree.h"
 #include "base/str.h"
 
-/* Whose fault it is: the disk's, the machine's, or the image's. */
+/* The cause of a failure: the disk, the machine, or the image. */
 static int rootfs_fail(struct cay_err *err, int r, const struct rootfs_name *n, const char *what)
 {
 	enum cay_code code;
@@ -116,7 +116,7 @@ static int rootfs_open_dir(int root, const char *dir)
 	return path_open_in_root(root, dir, O_RDONLY | O_DIRECTORY, 0);
 }
 
-/* Where an entry is made, and the times it had before. */
+/* The directory of a new entry, and its previous times. */
 struct rootfs_parent {
 	int fd;
 	struct timespec mtime;
@@ -172,7 +172,7 @@ int rootfs_create_file(const struct rootfs *t, const struct rootfs_name *n, int 
 	if (fd < 0 && errno == EEXIST) {
 		r = rmtree_at(at.fd, n->base);
 		if (r < 0)
-			return rootfs_fail(err, r, n, "cannot replace what is there");
+			return rootfs_fail(err, r, n, "cannot replace the existing entry");
 		fd = openat(at.fd, n->base, flags, 0600);
 	}
 	if (fd < 0)
@@ -211,7 +211,7 @@ int rootfs_create_dir(const struct rootfs *t, const struct rootfs_name *n,
 	fd = openat(at.fd, n->base, flags);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
 		if (unlinkat(at.fd, n->base, 0) < 0 || mkdirat(at.fd, n->base, 0700) < 0)
-			return rootfs_fail(err, -errno, n, "cannot replace what is there");
+			return rootfs_fail(err, -errno, n, "cannot replace the existing entry");
 		fd = openat(at.fd, n->base, flags);
 	}
 	if (fd < 0)
@@ -257,9 +257,9 @@ int rootfs_create_hardlink(const struct rootfs *t, const struct rootfs_name *n,
 	if (!n->base[0] || !target->base[0])
 		return cay_fail(err, CAY_E_INVALID, "a hard link to or from the root of the image");
 	if (from < 0 || fstatat(from, target->base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return rootfs_fail(err, -ENOENT, n, "hard link to what is not in the image");
+		return rootfs_fail(err, -ENOENT, n, "hard link to a file that is not in the image");
 	if (!S_ISREG(st.st_mode))
-		return rootfs_fail(err, -EINVAL, n, "hard link to what is not a file");
+		return rootfs_fail(err, -EINVAL, n, "hard link to a target that is not a file");
 	r = rootfs_parent_open(t, n, &at, err);
 	if (at.fd < 0)
 		return r;
@@ -268,7 +268,7 @@ int rootfs_create_hardlink(const struct rootfs *t, const struct rootfs_name *n,
 			return 0;
 		r = rmtree_at(at.fd, n->base);
 		if (r < 0)
-			return rootfs_fail(err, r, n, "cannot replace what is there");
+			return rootfs_fail(err, r, n, "cannot replace the existing entry");
 	}
 	if (linkat(from, target->base, at.fd, n->base, 0) < 0)
 		return rootfs_fail(err, -errno, n, "cannot make the hard link");

@@ -2,16 +2,16 @@
 #ifndef CAY_UNPACK_ROOTFS_H
 #define CAY_UNPACK_ROOTFS_H
 /*
- * rootfs - the tree an image becomes, entry by entry
+ * rootfs - build the tree of an image, entry by entry
  *
- * Every name is resolved by the kernel with the tree as its root: links in the
- * way are followed and end inside, the last component never is one.  What is in
- * the way of a new entry goes, a directory for a directory excepted: the last
- * one wins.  Times of a directory are not changed by what is made in it.
+ * The kernel resolves every name with the tree as its root: links on the way are followed and
+ * end inside, the last component is never followed.  An existing entry is replaced by a new
+ * one, except a directory by a directory: the last one wins.  Creating entries does not change
+ * the times of their directory.
  *
- * Not restored, on purpose: extended attributes (file capabilities, ACLs,
- * labels), devices, fifos and sockets.  The set-id bits are: they mean nothing
- * outside a sandbox, and inside no_new_privs decides.
+ * Not restored, on purpose: extended attributes (file capabilities, ACLs, labels), devices,
+ * fifos and sockets.  The set-id bits are: they mean nothing outside a sandbox, and inside
+ * no_new_privs decides.
  */
 #include <stdint.h>
 #include <time.h>
@@ -32,7 +32,8 @@ struct rootfs_name {
 
 struct rootfs {
 	int fd;         /* borrowed */
-	uint64_t *left; /* entries that may still be made; directories no tar names count too */
+	uint64_t *left; /* entries that may still be created, including directories the tar does not
+			   name */
 };
 
 struct rootfs_meta {
@@ -63,7 +64,7 @@ struct rootfs_meta {
 [[nodiscard]] int rootfs_apply_opaque_whiteout(const struct rootfs *t, const struct rootfs_name *n,
 					       struct cay_err *err);
 
-/* Where a runtime mounts must be real directories: a link there leads its root
- * wherever the image likes.  make: make those that are absent. */
+/* Mount points of a runtime must be real directories: a link there would lead root to a
+ * place of the image's choice. make: create missing ones. */
 [[nodiscard]] int rootfs_check_mount_dirs(int root, bool make, struct cay_err *err);
 #endif

@@ -36,12 +36,12 @@ static const struct {
 	__rlimit_resource_t what;
 	rlim_t max;
 } limits[] = {
-	{ RLIMIT_AS, ADDRESS_SPACE }, /* zstd may want a window of 128 MiB */
+	{ RLIMIT_AS, ADDRESS_SPACE }, /* zstd may need a window of 128 MiB */
 	{ RLIMIT_CPU, 600 },          { RLIMIT_NOFILE, 64 }, { RLIMIT_NPROC, 1 },
 	{ RLIMIT_CORE, 0 },           { RLIMIT_MEMLOCK, 0 }, { RLIMIT_MSGQUEUE, 0 },
 };
 
-/* What unpacking calls, and libc and libcrypto for it. */
+/* System calls of unpacking, including those of libc and libcrypto. */
 static const int calls[] = {
 	/* the tar, the result, the config */
 	SCMP_SYS(read),
@@ -115,7 +115,7 @@ static int confine_write_id_map(pid_t pid, const char *file)
 	return fd_write_all(fd, map, (size_t)n);
 }
 
-/* Not fork(): one call makes all namespaces and the pidfd, and no handler of a
+/* Not fork(): one call creates all namespaces and the pidfd, and no atfork handler of a
  * library runs in between. */
 static pid_t confine_clone_child(int *ret_pidfd)
 {
@@ -273,7 +273,7 @@ static int confine_stage_rlimits(struct confine *c, int *)
 static int confine_stage_seccomp(struct confine *, int *)
 {
 	const struct scmp_arg_cmp not_executable = SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
-	/* fdopendir() asks for the flags and sets close-on-exec */
+	/* fdopendir() reads the flags and sets close-on-exec */
 	const struct scmp_arg_cmp get_flags = SCMP_A1(SCMP_CMP_EQ, F_GETFL);
 	const struct scmp_arg_cmp set_cloexec = SCMP_A1(SCMP_CMP_EQ, F_SETFD);
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);

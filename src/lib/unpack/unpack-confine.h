@@ -2,12 +2,11 @@
 #ifndef CAY_UNPACK_UNPACK_CONFINE_H
 #define CAY_UNPACK_UNPACK_CONFINE_H
 /*
- * confine - a child that may be taken over without anybody caring
+ * unpack-confine - a child process that does no harm if it is taken over
  *
- * What unpacks images parses strangers' bytes with other people's libraries.  So
- * it does it in a process that has nothing else: confine_start_child() in root's
- * process makes it, confine_self() in the child gives things up, in stages whose
- * order matters:
+ * Unpacking an image parses untrusted bytes with third-party libraries, so it runs in a
+ * process without other access: confine_start_child() in root's process creates it,
+ * confine_self() in the child drops its privileges, in stages whose order matters:
  *
  *	clone    user, mount, pid, network, ipc, uts and cgroup namespaces of its own
  *	fds      only those named; 0 to 2 are /dev/null
@@ -16,14 +15,14 @@
  *	rights   CHOWN FOWNER DAC_OVERRIDE FSETID within its namespace, for ever; it
  *	         dies with its parent.  Not SETFCAP: extended attributes are not restored
  *	limits   memory, CPU time, file size, fds, processes
- *	calls    a seccomp list of what unpacking needs; anything else kills it.
+ *	calls    a seccomp list for unpacking; any other call kills it.
  *	         No executable memory, so nothing can be loaded any more
  *
- * The directory that becomes its root belongs to real root, so that it can make
- * entries only below what was put there for it.
+ * The directory that becomes its root belongs to real root, so that it can create
+ * entries only below the directory put there for it.
  *
- * It is cloned, not executed: it knows the memory of the process that made it,
- * which therefore keeps no secrets, and that process has one thread.
+ * It is cloned, not executed: it has a copy of its parent's memory, so the parent keeps
+ * no secrets and has one thread.
  */
 #include <stdint.h>
 
@@ -40,12 +39,12 @@ struct confine {
 	int tree_fd;                /* detached mount of the directory */
 	int *keep[CONFINE_FDS_MAX]; /* fds of the child; they get new numbers */
 	unsigned n_keep;
-	uint64_t file_max; /* bytes of a file at the most */
+	uint64_t file_max; /* largest file in bytes */
 };
 
 struct confined {
 	struct child child;
-	int alive; /* closing it tells the child that its parent is gone */
+	int alive; /* closing it signals the child that its parent has ended */
 };
 
 #define auto_confined CAY_CLEANUP(confined_fini) struct confined
@@ -53,8 +52,8 @@ struct confined {
 
 /* A detached mount of a directory, for the child's root. */
 [[nodiscard]] int confine_clone_tree(int dirfd);
-/* run() is called in the child, which ends with what it returns; its first act
- * is confine_self() with the fd it is given. */
+/* run() is called in the child, which exits with its return value; it must first call
+ * confine_self() with the fd it is given. */
 [[nodiscard]] int confine_start_child(int (*run)(void *arg, int parent), void *arg,
 				      struct confined *ret, struct cay_err *err);
 [[nodiscard]] int confine_self(struct confine *c, int parent, struct cay_err *err);

@@ -18,7 +18,7 @@ struct layer_stream {
 	struct archive *unzip; /* NULL: the blob is the tar */
 	struct hash plain;     /* of the tar, when that is not the blob */
 	uint64_t *left;        /* of the budget */
-	int failed;            /* what went wrong while libarchive had the word */
+	int failed;            /* error of a callback of libarchive */
 	struct cay_err *err;
 };
 
@@ -32,7 +32,7 @@ static void layer_stream_fini(struct layer_stream *s)
 	blob_fini(&s->blob);
 }
 
-/* libarchive says that something is wrong; if it was us, we know better what. */
+/* libarchive reports a failure; if a callback of ours caused it, its error is more precise. */
 static int layer_stream_fail(const struct layer_stream *s, struct archive *a, const char *what)
 {
 	const char *why = archive_error_string(a);
@@ -123,8 +123,7 @@ static int layer_stream_open(struct layer_stream *s, const struct oci_layout *la
 	return r;
 }
 
-/* Behind the end of the tar there may be anything; it still has to be what the
- * digests promised. */
+/* Anything may follow the end of the tar; it still has to match the digests. */
 static int layer_stream_finish(struct layer_stream *s, const struct descriptor *d,
 			       const struct digest *diff_id)
 {
@@ -194,7 +193,7 @@ static int layer_entry_write_content(struct layer_reader *l, int fd, const char 
 		if (r != ARCHIVE_OK)
 			return layer_stream_fail(l->stream, l->tar, "not a whole tar");
 		if (at < 0 || (uint64_t)at > size || n > size - (uint64_t)at)
-			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes behind its end",
+			return cay_fail(l->err, CAY_E_INVALID, "'%.200s': has bytes after its end",
 					name);
 		for (p = block; n;) {
 			ssize_t done = pwrite(fd, p, n, at);

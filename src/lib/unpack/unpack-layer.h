@@ -2,18 +2,18 @@
 #ifndef CAY_UNPACK_UNPACK_LAYER_H
 #define CAY_UNPACK_UNPACK_LAYER_H
 /*
- * layer - one tar of an image, onto the tree of those below it
+ * unpack-layer - apply one tar of an image to the tree of the layers below it
  *
- * A layer is read once, or twice when there is something below: whiteouts hide
- * what lower layers have and never what the layer itself brings, wherever in the
- * tar they stand, so they are applied in a pass of their own.  Each pass hashes
- * what it reads and believes nothing of the other.
+ * A layer is read once, or twice if there are layers below: whiteouts hide files of
+ * lower layers and never those of the layer itself, wherever in the tar they are, so
+ * they are applied in a pass of their own.  Each pass hashes its input and does not
+ * rely on the other.
  *
  *	blob -> [gunzip | zstd by libarchive] -> hash, budget -> tar by libarchive
  *
- * Only the compression the media type names, once, and only tar: libarchive can
- * read much more, and none of it is switched on.  What it warns about is
- * refused; a name it had to change is not the image's.
+ * Only the compression of the media type, once, and only tar: the other formats of
+ * libarchive are not enabled.  An entry it warns about is refused: a name it had to
+ * change is not the image's.
  *
  * Runs in the confined child only.
  */

@@ -2,14 +2,14 @@
 #ifndef CAY_UNPACK_UNPACK_H
 #define CAY_UNPACK_UNPACK_H
 /*
- * unpack - a stranger's tar becomes a tree and a config
+ * unpack - turn an untrusted tar into a root file system and its config
  *
- * An OCI image layout, an archive of `docker save` or a tree (`docker export`), plain
- * or by gzip or zstd; what it is, its content says.
+ * An OCI image layout, an archive of `docker save` or a tree (`docker export`), plain or
+ * compressed with gzip or zstd; the content determines which.
  *
- * All of it is parsing what strangers wrote, so all of it runs in the confined
- * child (unpack-confine.h).  It does not know that, which is why tests and fuzzers can
- * call it as it is.
+ * All of this parses untrusted input, so all of it runs in the confined child
+ * (unpack-confine.h).  It does not depend on the confinement, so tests and fuzzers can call it
+ * directly.
  */
 #include <stdint.h>
 
@@ -20,7 +20,7 @@
 
 struct unpack_result {
 	struct digest digest; /* of the manifest, or of the one it would have had */
-	uint64_t bytes;       /* of the files; those a later layer replaced count too */
+	uint64_t bytes;       /* of the files, including those a later layer replaced */
 	uint64_t skipped;     /* devices, fifos and sockets that were left out */
 };
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make.py CSS JS LLMS TABLEGEN TOOLGEN OUT.c OUT.txt - the pages of webdocs.h, from what the tables say; and llms.txt by itself
+"""make.py CSS JS LLMS TABLEGEN TOOLGEN OUT.c OUT.txt - generate the pages of webdocs.h from the tables, and llms.txt
 
-Called by the build.  All that is put into a page goes through escape(): the tables are
-ours, but a '<' in them is a letter.
+Called by the build.  All text put into a page goes through escape(): the tables are
+trusted, but a '<' in them is a letter.
 """
 import base64
 import hashlib
 import html
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -24,9 +25,14 @@ def escape(text):
     return html.escape(str(text), quote=True)
 
 
+def prose(text):
+    """Text of a table, whose `x` is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def number(n):
     for size, name in SUFFIXES:
-        if n % size == 0 and 1 <= n // size < 1024:  # else it is not meant in such
+        if n % size == 0 and 1 <= n // size < 1024:  # other numbers are not sizes
             return f"{n // size} {name}"
     return f"{n:,}".replace(",", "\u202f") if n >= 10000 else str(n)
 
@@ -54,36 +60,36 @@ def kind(s):
         n = s["oneOf"][0]
         return f'number or quantity <span class="type">{escape(between(n["minimum"], n["maximum"]))}</span>'
     if s["type"] == "array":
-        return "list of " + (link(s["items"]["$ref"].removeprefix(NOUN)) if "$ref" in s["items"] else "text")
+        return "list of " + (link(s["items"]["$ref"].removeprefix(NOUN)) if "$ref" in s["items"] else "strings")
     if s["type"] == "object":
-        return "map of text"
+        return "map of strings"
     if s["type"] == "integer":
         return f'number <span class="type">{escape(between(s["minimum"], s["maximum"]))}</span>'
     if s["type"] == "boolean":
-        return "yes or no"
+        return "boolean"
     if "enum" in s:
         return " ".join(f"<code>{escape(v)}</code>" for v in s["enum"])
     if s.get("format") == "date-time":
         return "time"
     if s.get("pattern", "").endswith("{24}$"):
         return f'id <span class="type">{escape(s["pattern"][1:3])}…</span>'
-    return f'text <span class="type">{escape(between(s.get("minLength", 0), s.get("maxLength"), size))}</span>'
+    return f'string <span class="type">{escape(between(s.get("minLength", 0), s.get("maxLength"), size))}</span>'
 
 
 def preset(s):
     if "default" not in s or s["default"] in (False, "", 0):
         return ""
     shown = json.dumps(s["default"]) if isinstance(s["default"], bool) else s["default"]
-    return f' <span class="type">without it {escape(number(shown) if isinstance(shown, int) and not isinstance(shown, bool) else shown)}</span>'
+    return f' <span class="type">default {escape(number(shown) if isinstance(shown, int) and not isinstance(shown, bool) else shown)}</span>'
 
 
 def rows(members, anchor=""):
-    """A table of (name, schema, must it be there)."""
-    out = ['<table class="fields"><tr><th>name</th><th>is</th><th>what for</th></tr>']
+    """A table of (name, schema, whether it is required)."""
+    out = ['<table class="fields"><tr><th>name</th><th>type</th><th>description</th></tr>']
     for name, s, must in members:
         ident = f' id="{escape(anchor + name)}"' if anchor else ""
-        out.append(f'<tr{ident}><td><code>{escape(name)}</code>{" <span class=must>required</span>" if must else ""}</td>'
-                   f'<td>{kind(s)}{preset(s)}</td><td>{escape(s.get("description", ""))}</td></tr>')
+        out.append(f'<tr{ident}><td><code>{escape(name).replace("_", "_<wbr>")}</code>{" <span class=must>required</span>" if must else ""}</td>'
+                   f'<td>{kind(s)}{preset(s)}</td><td>{prose(s.get("description", ""))}</td></tr>')
     return "".join(out) + "</table>"
 
 
@@ -96,7 +102,7 @@ def pretty(value):
 
 
 def curl(method, path, op):
-    """The example as somebody would type it; ids are variables of the shell."""
+    """The example as a shell command; ids are shell variables."""
     query = [f'{p["name"]}={str(p["example"]).lower() if isinstance(p["example"], bool) else p["example"]}'
              for p in op["parameters"] if p["in"] == "query" and "example" in p]
     target = path.replace("{", "$").replace("}", "") + ("?" + "&".join(query) if query else "")
@@ -117,8 +123,8 @@ def curl(method, path, op):
 def operation(method, path, op, row, schemas):
     name, content = op["operationId"], op.get("requestBody", {}).get("content", {})
     scope = op["security"][0]["key"][0] if op["security"] else None
-    facts = ["needs no key" if not scope else f"a key that may <b>{escape(scope)}</b>" if scope != "operator" else "an <b>operator</b>'s key",
-             "done inside the sandbox" if row["inside"] else "done by control"]
+    facts = [f"scope: <b>{escape(scope)}</b>" if scope else "no key needed",
+             "served by the sandbox" if row["inside"] else "served by cayd"]
     if row["body_max"]:
         facts.append(f"body up to {size(row['body_max'])}")
     left = [f'<p class="facts">{" · ".join(facts)}</p>']
@@ -129,13 +135,13 @@ def operation(method, path, op, row, schemas):
         schema = content["application/json"]["schema"]["$ref"].removeprefix(NOUN)
         left.append(f"<h4>Body: {link(schema)}</h4>" + rows(members(schemas[schema])))
     elif content:
-        left.append("<h4>Body</h4><p>Bytes as they are.</p>")
+        left.append("<h4>Body</h4><p>Raw bytes.</p>")
     right = [f"<h4>Example</h4><pre>{curl(method, path, op)}</pre>"]
     for status, reply in op["responses"].items():
         if not status.isdigit():
             continue
         media = reply.get("content", {})
-        what = ", ".join(dict.fromkeys(REPLIES[m] for m in media)) or "another protocol from here on"
+        what = ", ".join(dict.fromkeys(REPLIES[m] for m in media)) or "upgraded connection"
         body = media.get("application/json", {})
         to = link(body["schema"]["$ref"].removeprefix(NOUN)) if "$ref" in body.get("schema", {}) else ""
         right.append(f"<h4>{status} · {escape(what)}{': ' + to if to else ''}</h4>")
@@ -143,7 +149,7 @@ def operation(method, path, op, row, schemas):
             right.append(f"<pre>{pretty(body['example'])}</pre>")
     words = f"{name} {method} {path} {op['summary']}".lower()
     return (f'<article id="{escape(name)}" data-find="{escape(words)}"><h3><a class="self" href="#{escape(name)}">{escape(name)}</a></h3>'
-            f'<code class="call"><b class="{method}">{method}</b> {escape(path)}</code><p>{escape(op["summary"])}.</p>'
+            f'<code class="call"><b class="{method}">{method}</b> {escape(path)}</code><p>{prose(op["summary"])}.</p>'
             f'<div class="two"><div>{"".join(left)}</div><div>{"".join(right)}</div></div></article>')
 
 
@@ -153,7 +159,7 @@ def section(ident, title, help_, body):
 
 
 def table(head, lines):
-    """lines: (id, words to find it by, cells as HTML)"""
+    """lines: (id, search words, cells as HTML)"""
     out = ['<div class="wide"><table><tr>', *(f"<th>{escape(h)}</th>" for h in head), "</tr>"]
     for ident, words, cells in lines:
         out.append(f'<tr id="{escape(ident)}" data-find="{escape(words.lower())}">' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
@@ -164,37 +170,37 @@ def code(text):
     return f"<code>{escape(text)}</code>"
 
 
-START = """<p>Below, <code>$CAY</code> is where this page came from, <code>$KEY</code> a key (<code>cay key create</code>) or a token
-for one sandbox. A request that fails has a body of one shape, and <a href="#errors">each code</a> has a cause and a cure.</p>
+START = """<p>In the examples, <code>$CAY</code> is the address of this page and <code>$KEY</code> a key (<code>cay key create</code>) or a token
+for one sandbox. Every error reply has the same shape; <a href="#errors">Errors</a> lists the cause of each code and what to do.</p>
 <pre>curl "$CAY/v1/sandboxes" -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' -d '{"image": "base"}'</pre>
-<p>Output comes as JSON when it is waited for, as server-sent events with <code>Accept: text/event-stream</code> and as frames with
-<code>Accept: application/vnd.cay.frames</code>. Lists go on with <code>cursor</code>. Sizes are bytes or <code>"512Mi"</code>, times end in
-<code>_ms</code> or are RFC 3339. <a href="/openapi.json">openapi.json</a> is all of this for programs,
-<a href="/llms.txt">llms.txt</a> the short form for models,
-<a href="/tools.json">tools.json</a> the tools of MCP.</p>"""
+<p>Output is JSON when the request waits for it, server-sent events with <code>Accept: text/event-stream</code>, and frames with
+<code>Accept: application/vnd.cay.frames</code>. Lists continue with <code>cursor</code>. Sizes are bytes or <code>"512Mi"</code>; durations end in
+<code>_ms</code>, times are RFC 3339. <a href="/openapi.json">openapi.json</a> has the same reference for programs,
+<a href="/llms.txt">llms.txt</a> a short form for models,
+<a href="/tools.json">tools.json</a> the MCP tools.</p>"""
 
 
 def body(api, tables, operations):
-    parts = [section("start", "Cay, the reference", escape(api["info"]["description"]) + ".", START)]
+    parts = [section("start", "Cay reference", escape(api["info"]["description"]) + ".", START)]
     for tag in tables["tags"]:
         mine = [operation(m, p, op, row, api["components"]["schemas"]) for m, p, op, row in operations if op["tags"][0] == tag["name"]]
         parts.append(section(tag["name"], tag["title"], escape(tag["help"]) + ".", "".join(mine)))
-    objects = "".join(f'<article id="{escape(n)}" data-find="{escape(n.lower())}"><h3>{link(n)}</h3><p>{escape(s["description"])}.</p>'
+    objects = "".join(f'<article id="{escape(n)}" data-find="{escape(n.lower())}"><h3>{link(n)}</h3><p>{prose(s["description"])}.</p>'
                       f"{rows(members(s), n + '.')}</article>" for n, s in sorted(api["components"]["schemas"].items()))
-    parts.append(section("objects", "Objects", "What requests and replies are made of.", objects))
-    parts.append(section("errors", "Errors", "Every code, what has happened, and what to do.", table(
-        ("code", "HTTP", "exit", "again?", "what has happened", "what to do"),
+    parts.append(section("objects", "Objects", "The objects in requests and replies.", objects))
+    parts.append(section("errors", "Errors", "Every error code, its cause, and what to do.", table(
+        ("code", "HTTP", "exit", "retry", "cause", "what to do"),
         [(e["code"], f'{e["code"]} {e["http"]} {e["cause"]}', (code(e["code"]), e["http"], e["exit"], "yes" if e["retryable"] else "no",
-                                                              escape(e["cause"]) + ".", escape(e["cure"]) + ".")) for e in tables["errors"]])))
+                                                              prose(e["cause"]) + ".", prose(e["cure"]) + ".")) for e in tables["errors"]])))
     parts.append(section("settings", "Settings", "Keys of <code>/etc/cay/cay.conf</code>; a variable <code>CAY_SECTION_KEY</code> overrides one.", table(
-        ("key", "without it", "takes", "what it is"),
+        ("key", "default", "value", "description"),
         [(f'{s["section"]}.{s["key"]}', f'{s["section"]}.{s["key"]} {s["help"]}',
           (code(f'{s["section"]}.{s["key"]}'), code(s["default"]) if s["default"] else "",
-           escape(s["takes"]) + ("; applied on SIGHUP" if s["live"] else ""), escape(s["help"]) + ".")) for s in tables["settings"]])))
-    parts.append(section("metrics", "Metrics", "What <code>GET /metrics</code> tells, in Prometheus' text form.", table(
-        ("metric", "type", "labels", "what it is"),
+           escape(s["takes"]) + ("; applied on SIGHUP" if s["live"] else ""), prose(s["help"]) + ".")) for s in tables["settings"]])))
+    parts.append(section("metrics", "Metrics", "The metrics of <code>GET /metrics</code>, in Prometheus text format.", table(
+        ("metric", "type", "labels", "description"),
         [(m["name"], f'{m["name"]} {m["help"]}', (code(m["name"]), m["type"], " ".join(code(l) for l in m["labels"].split(",") if l),
-                                                  escape(m["help"]) + ".")) for m in tables["metrics"]])))
+                                                  prose(m["help"]) + ".")) for m in tables["metrics"]])))
     return "".join(parts)
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// A line to find things by.  Without it the page is whole.
+// Search.  The page is complete without it.
 const box = document.getElementById("find");
 const parts = [...document.querySelectorAll("[data-find]")];
 const groups = [...document.querySelectorAll("[data-group]")];

@@ -2,11 +2,11 @@
 #ifndef CAY_WEBDOCS_WEBDOCS_H
 #define CAY_WEBDOCS_WEBDOCS_H
 /*
- * pages - documents that are served as they are: bytes of the program
+ * webdocs - static documents compiled into the program
  *
- * make.py writes them from what tablegen and toolgen print, so they are of the same rows as the
- * program that serves them.  The reference asks for nothing from outside, and its own
- * policy lets a browser run what is in it and nothing else.
+ * make.py writes them from the output of tablegen and toolgen, so they always match the
+ * program that serves them.  The reference loads nothing from outside, and its
+ * Content-Security-Policy allows only the script and style in the page.
  */
 #include <stddef.h>
 

@@ -2,16 +2,16 @@
 #ifndef CAY_WIRE_ENTRYPOINT_H
 #define CAY_WIRE_ENTRYPOINT_H
 /*
- * entry - what cay-init says of a sandbox's main program
+ * entrypoint - cay-init's status of a sandbox's main program
  *
- * POST /v1/enter starts it, once: asked again, PID 1 tells of the one there is.  GET
- * /v1/entry asks after it.  The answer is 32 bytes, fixed, because cayd reads it and does not
- * parse JSON that came from a sandbox.
+ * POST /v1/enter starts it, once; a repetition returns the status of the running one.  GET
+ * /v1/entry returns the status.  The reply is 32 bytes, fixed, because cayd does not parse
+ * JSON from a sandbox.
  *
  *	 0  u32  magic "CAYE"
  *	 4  u8   state
  *	 5  u8   signal that ended it, or 0
- *	 6  u8   exit code, when no signal did
+ *	 6  u8   exit code, if no signal did
  *	 7  u8   0
  *	 8  u8[16] its exec id
  *	24  u64  0

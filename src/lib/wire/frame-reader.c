@@ -16,7 +16,7 @@ static bool frame_reader_is_in_order(const struct frame_reader *s, const struct 
 	return (s->allowed & STREAM_BIT(f->stream)) && f->offset == s->next[f->stream];
 }
 
-/* Hold bytes until there are `want`; how many were taken. */
+/* Buffer bytes until there are `want`; returns the number taken. */
 static size_t frame_reader_buffer(struct frame_reader *s, const uint8_t *in, size_t n, size_t want)
 {
 	size_t take = want - s->n_held < n ? want - s->n_held : n;

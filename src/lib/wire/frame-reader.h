@@ -2,18 +2,16 @@
 #ifndef CAY_WIRE_FRAME_READER_H
 #define CAY_WIRE_FRAME_READER_H
 /*
- * stream - a whole stream of frames, read as it arrives
+ * frame-reader - read a stream of frames as it arrives
  *
- * frame.h knows one frame; this knows what a sequence of them must be: offsets
- * of a stream go on where they stopped (a gap says what is missing), only
- * streams that were asked for appear, and nothing follows an end or an error.
- * A stream that breaks a rule is refused for good.
+ * frame.h checks one frame; this checks their sequence: the offsets of a stream continue where
+ * they stopped (a gap accounts for missing bytes), only requested streams appear, and nothing
+ * follows an end or an error.  A stream that breaks a rule stays refused.
  *
- * Bytes go in as they come, in pieces of any size, and content goes out in
- * pieces that point into them: a frame of a MiB is never gathered, so a reader
- * holds FRAME_JSON_MAX and no more.
+ * Bytes go in as they come, in pieces of any size, and content goes out in pieces that point
+ * into them: a frame of a MiB is never assembled, so a reader holds at most FRAME_JSON_MAX.
  *
- * next[] is where to go on after a broken connection.
+ * next[] is where to resume after a broken connection.
  */
 #include <sys/types.h>
 
@@ -47,9 +45,8 @@ static inline struct frame_reader frame_reader_create(unsigned allowed)
 	return (struct frame_reader){ .allowed = allowed };
 }
 
-/* Take bytes from the front of in: how many, or -EPROTO.  One item at the most
- * is written to *ret; call again while the event is not STREAM_MORE or bytes are
- * left. */
+/* Take bytes from the front of in: returns how many, or -EPROTO.  At most one item is
+ * written to *ret; call again while the event is not STREAM_MORE or bytes are left. */
 [[nodiscard]] ssize_t frame_reader_feed(struct frame_reader *s, const uint8_t *in, size_t n,
 					struct frame_reader_item *ret);
 #endif

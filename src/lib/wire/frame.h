@@ -2,7 +2,7 @@
 #ifndef CAY_WIRE_FRAME_H
 #define CAY_WIRE_FRAME_H
 /*
- * frame - what a process writes, on its way to a client
+ * frame - the output of a process, on its way to a client
  *
  * application/vnd.cay.frames is a sequence of frames, a 16-byte little-endian
  * header and then `length` bytes:
@@ -11,26 +11,26 @@
  *	 1  u8   stream   0 stdin, 1 stdout, 2 stderr; 0 for end, error, size and role
  *	 2  u16  zero
  *	 4  u32  length   at most FRAME_MAX
- *	 8  u64  offset   absolute: how many bytes of this stream came before
+ *	 8  u64  offset   absolute: bytes of this stream before it
  *
  * data   the bytes at that offset, at least one
  * gap    a reader fell behind: `offset` is where the loss begins, the content
  *        a u64, how many bytes were lost
- * end    the process is over: a JSON object {reason, ...}; the last frame
- * error  the stream is over but the process may not be: an error object; last
- * taken  whoever sends it has this stream up to `offset`; no content
+ * end    the process has ended: a JSON object {reason, ...}; the last frame
+ * error  the stream has ended but the process may run: an error object; last
+ * taken  the sender has this stream up to `offset`; no content
  * eof    standard input ends, or has ended, at `offset`; no content
  * size   of a terminal: u16 columns, u16 rows, neither 0
- * role   whether whoever is told writes to a terminal or asks to: one byte, 0 or 1;
- *        `offset` is where standard input stands
+ * role   whether the receiver is, or the sender asks to be, the writer of a terminal:
+ *        one byte, 0 or 1; `offset` is that of standard input
  *
- * The last four are of a conversation (wire/attach.h), not of a reply.
+ * The last four belong to a conversation (wire/attach.h), not to a reply.
  *
- * A decoder knows one frame; that offsets of a stream go on where they stopped
- * and that nothing follows an end is for the reader of the stream to see.
+ * A decoder checks one frame; frame-reader.h checks that the offsets of a stream continue
+ * and that nothing follows an end.
  *
  * The same frames travel in WebSocket binary messages, and as text/event-stream
- * for everyone who would rather read lines (frame_to_sse).
+ * for clients that read lines (frame_to_sse).
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -66,13 +66,13 @@ struct frame {
 	const uint8_t *content; /* length bytes; NULL in a bare header */
 };
 
-/* The header for f, whose fields must be in range (asserted: it is ours). */
+/* The header for f, whose fields must be in range (asserted: the caller is trusted). */
 void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD]);
 [[nodiscard]] int frame_encode(const struct frame *f, struct buf *out);
 
-/* Decode a header alone, so that content can be moved without being gathered.
- * 0, or -EPROTO.  What is in the content, a gap's sum and an end's braces, only
- * frame_decode() sees. */
+/* Decode a header alone, so that content can be forwarded without being assembled. 0, or
+ * -EPROTO.  The content, a gap's count and an end's braces, is only checked by
+ * frame_decode(). */
 [[nodiscard]] int frame_decode_head(const uint8_t in[static FRAME_HEAD], struct frame *ret);
 /* Decode one whole frame from the front of in: how many bytes it took, 0 when
  * more are needed, -EPROTO.  ret->content points into in. */
@@ -81,15 +81,15 @@ void frame_encode_head(const struct frame *f, uint8_t out[static FRAME_HEAD]);
 /* A gap's loss; the frame must be a gap that was decoded. */
 uint64_t frame_gap_decode(const struct frame *f);
 
-/* What a terminal's frames have in them, while it may still be wrong: -EPROTO. */
+/* The content of a terminal's frames, which may be invalid: -EPROTO. */
 [[nodiscard]] int frame_size_decode(const struct frame *f, uint16_t *ret_cols, uint16_t *ret_rows);
 [[nodiscard]] int frame_role_decode(const struct frame *f, bool *ret_writes);
 void frame_size_encode(uint16_t cols, uint16_t rows, uint8_t out[static FRAME_SIZE_LENGTH]);
 
-/* One server-sent event:  data: {"s":"stdout","o":0,"t":"hi\n"}
- * "t" when the content is UTF-8, "b64" otherwise; gap, end and error are events
- * of those names.  -EPROTO when an end's or error's content is not one line of
- * text, which SSE cannot carry, and for what is of a conversation, which it has no use for. */
+/* One server-sent event: data: {"s":"stdout","o":0,"t":"hi\n"} "t" if the content is UTF-8,
+ * "b64" otherwise; gap, end and error are events of those names. -EPROTO if the content of
+ * an end or error is not one line of text, which SSE cannot carry, and for frames of a
+ * conversation, which SSE does not have. */
 [[nodiscard]] int frame_to_sse(const struct frame *f, struct buf *out);
 const char *frame_stream_name(enum frame_stream s);
 #endif

@@ -2,40 +2,39 @@
 #ifndef CAY_WIRE_HELLO_H
 #define CAY_WIRE_HELLO_H
 /*
- * hello - what cay-init answers to GET /v1/hello, before anything else is asked
+ * hello - cay-init's reply to GET /v1/hello, the first request
  *
- * 32 bytes, little-endian, fixed: the host learns which protocol versions the
- * program inside speaks without parsing JSON that came from a sandbox.
+ * 32 bytes, little-endian, fixed: they state the protocol versions cay-init supports, so
+ * that the host parses no JSON from a sandbox.
  *
  *	 0  u32  magic "CAYH"
  *	 4  u16  proto_min
  *	 6  u16  proto_max
- *	 8  u64  what it can do and what it has done, a bit each
+ *	 8  u64  features and state, a bit each
  *	16  u8[16] build
  *
- * The host speaks versions N-2..N and takes the highest that both know.
+ * The host supports versions N-2..N and uses the highest common one.
  */
 #include <stddef.h>
 #include <stdint.h>
 
 #define HELLO_SIZE 32
-/* What a request asks to go on in that becomes a connection to a port inside. */
+/* Upgrade protocol of a request that becomes a connection to a port inside. */
 #define HELLO_PORT_PROTOCOL "cay-port"
 #define HELLO_PROTO_MIN 1
 #define HELLO_PROTO_MAX 1
 #define HELLO_MEDIA_TYPE "application/vnd.cay.hello"
 
-/* What the host alone asks of cay-init; everything else is a row of ops.def. */
+/* Requests only the host sends to cay-init; all others are rows of ops.def. */
 #define INIT_PATH_HELLO "/v1/hello" /* GET: the 32 bytes */
 #define INIT_PATH_CLAIM \
 	"/v1/claim" /* POST: a Claim, once, before the first exec; 204, or wire/start.h */
 #define INIT_PATH_START "/v1/start" /* GET: when the start is over, the claim's answer */
 
-/* Bits of `features`: facts a restarted cayd asks for. */
-#define HELLO_CLAIMED UINT64_C(1)            /* somebody has said whose it is, and it is usable */
+/* Bits of `features`: facts a restarted cayd needs. */
+#define HELLO_CLAIMED UINT64_C(1)            /* claimed, and usable */
 #define HELLO_ENTRYPOINT_STARTED UINT64_C(2) /* its entrypoint was started (wire/entrypoint.h) */
-#define HELLO_CLAIM_RECEIVED \
-	UINT64_C(4) /* somebody has said whose it is; it may yet become usable */
+#define HELLO_CLAIM_RECEIVED UINT64_C(4)     /* claimed; not yet usable */
 
 struct hello {
 	uint16_t proto_min, proto_max;

@@ -6,7 +6,7 @@
 
 #include "base/endian.h"
 
-/* What a record of each kind carries; all else is zero. */
+/* Members each kind of record carries; all others are zero. */
 static const struct {
 	bool known;
 	uint16_t low, values; /* of value */

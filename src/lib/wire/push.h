@@ -2,12 +2,12 @@
 #ifndef CAY_WIRE_PUSH_H
 #define CAY_WIRE_PUSH_H
 /*
- * push - what control tells an edge, and the little an edge tells control
+ * push - records cayd sends to an edge, and the few an edge sends to cayd
  *
- * A unix stream of records of one size.  The edge dials and says HELLO; control says
- * HELLO, all there is between ALL and END, and from then on what changes.  At END the
- * edge forgets what was not said since ALL.  So an edge needs nobody once it has been
- * told, and a restarted control makes it whole again without asking.
+ * A unix stream of records of one size.  The edge connects and sends HELLO; cayd replies
+ * HELLO, sends the complete state between ALL and END, and then every change.  At END the
+ * edge deletes everything not repeated since ALL.  So an edge needs no further request once
+ * it has the state, and a restarted cayd restores it.
  *
  *	 0  u8   kind
  *	 1  u8   value
@@ -23,30 +23,29 @@
  *	ALL
  *	SANDBOX  enum             app_port   epoch          sandbox  its
  *	         sandbox_state
- *	REVOKED  which place                                sandbox           8 bytes of a token
+ *	REVOKED  slot                                       sandbox           8 bytes of a token
  *	KEY      enum op_scope               until, unix ms key      its      SHA-256 of it
  *	NO_KEY                                              key
  *	SIGN     key number       epoch      until, unix ms                   HMAC key of tokens
  *	END
- *	TICK                                                                  it lives
- *	BUSY                      under way                 sandbox           edge to control
- *	USED                                                key               edge to control
- *	REFUSED  enum             how often                 key or   from where (16 bytes),
- *	         push_refusal                               none              edge to control
- *	COUNT                     which      how many                         edge to control
+ *	TICK                                                                  keep-alive
+ *	BUSY                      under way                 sandbox           edge to cayd
+ *	USED                                                key               edge to cayd
+ *	REFUSED  enum             count                     key or   peer address (16 bytes),
+ *	         push_refusal                               none              edge to cayd
+ *	COUNT                     cell       value                            edge to cayd
  *
- * A SIGN takes the place of one whose number is as even or odd as its own: the key that
- * signs and the one before it have numbers in a row, and one that is two ago is gone.
- * A sandbox whose state is TERMINATED or FAILED is forgotten.  Tokens of it that are older
- * than its epoch are void, and those whose 8 random bytes (auth/token.h) a REVOKED has put
- * into one of its PUSH_REVOKED_MAX places; what is not said of a place leaves it.  BUSY is said
- *when the number of requests inside a sandbox has changed, and for one that came and went in
- * between with 0: that is how control knows what is idle.  USED is said of a key that
- * somebody was let in with, now and then.  REFUSED is summed up: so many from one peer
- * since the last time.  The peer is an IPv6 address, or IPv4 mapped into one, of an IPv6
- * network the first 64 bits; all zero are several.  COUNT is a cell of
- * daemon/metrics.h's table, said when it has changed; what a cell is depends on the
- * build, so control takes them only of its own.
+ * A SIGN replaces the one whose number has the same parity: the signing key and its
+ * predecessor have consecutive numbers, and older ones are gone.  A sandbox whose state is
+ * TERMINATED or FAILED is deleted.  Its tokens are void if they are older than its epoch, or
+ * if a REVOKED has put their 8 random bytes (auth/token.h) into one of its PUSH_REVOKED_MAX
+ * slots; slots not mentioned keep their value.  BUSY is sent when the number of requests inside
+ * a sandbox has changed, and with 0 for a request that came and went in between, so that cayd
+ * can tell which are idle.  USED is sent now and then for a key that was accepted.  REFUSED is
+ * a sum: refusals of one peer since the last record.  The peer is an IPv6 address, or IPv4
+ * mapped into one, of an IPv6 network the first 64 bits; all zero are several.  COUNT is a
+ * cell of daemon/metrics.h's table, sent when it has changed; the cells depend on the build,
+ * so cayd accepts them only from its own.
  */
 #include "base/id.h"
 
@@ -89,6 +88,6 @@ struct push {
 };
 
 void push_encode(const struct push *p, uint8_t out[static PUSH_SIZE]);
-/* -EPROTO for anything push_encode() would not write of a record that makes sense. */
+/* -EPROTO for anything that push_encode() would not write for a valid record. */
 [[nodiscard]] int push_decode(const uint8_t in[static PUSH_SIZE], struct push *ret);
 #endif

@@ -59,7 +59,7 @@ void start_failure_encode(const struct start_failure *f, uint8_t out[static STAR
 	memcpy(out + TEXT_AT, f->text, sizeof(f->text));
 }
 
-/* Clean text up to a 0, and zeros behind it. */
+/* Clean text up to a 0, followed by zeros. */
 static bool start_failure_decode_text(const uint8_t *in, char *to, size_t max)
 {
 	size_t n = strnlen((const char *)in, max + 1);

@@ -2,23 +2,22 @@
 #ifndef CAY_WIRE_START_H
 #define CAY_WIRE_START_H
 /*
- * start - which start script ended the start of a sandbox, and how
+ * start - the start script that failed, and how
  *
- * What cay-init answers with status 422 when a script of the image failed: to the claim, or,
- * where the claim's request has "Prefer: respond-async" and was answered with 202 because
- * there is something to run, to a request that waits for the end of the start.  So a claim
- * is answered at once by whoever is alive, and scripts take the time they need.
- * 512 bytes, fixed, because cayd reads it and does not parse JSON that came from a
- * sandbox.  Its texts are a stranger's: they are UTF-8 without control characters, or
- * the whole is refused.
+ * cay-init's reply with status 422 when a script of the image failed: to the claim, or, if
+ * the claim has "Prefer: respond-async" and was answered with 202 because there are scripts
+ * to run, to a request that waits for the end of the start.  So a claim is answered at once
+ * by any PID 1 that responds, and scripts take the time they need.  512 bytes, fixed,
+ * because cayd does not parse JSON from a sandbox.  Its texts are untrusted: they must be
+ * UTF-8 without control characters, or the whole is refused.
  *
  *	  0  u32  magic "CAYS"
- *	  4  u8   what happened
+ *	  4  u8   outcome
  *	  5  u8   signal that ended it, or 0
- *	  6  u8   exit code, when it exited
+ *	  6  u8   exit code, if it exited
  *	  7  u8   0
- *	  8  u8[120] the script, zeros behind it; empty: none had its turn
- *	128  u8[384] the last it wrote, or why it could not be run; zeros behind it
+ *	  8  u8[120] the script, zero-padded; empty: none was started
+ *	128  u8[384] the end of its output, or why it could not be run; zero-padded
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -48,10 +47,10 @@ struct start_failure {
 	char script[START_SCRIPT_MAX + 1], text[START_TEXT_MAX + 1];
 };
 
-/* The end of what there is to say, cut to size and cleaned. */
+/* The end of the text, cut to size and cleaned. */
 void start_failure_set_text(char *to, size_t max, struct slice text);
 void start_failure_encode(const struct start_failure *f, uint8_t out[static START_SIZE]);
-/* -EPROTO for anything that start_failure_encode() does not write of texts start_failure_set_text()
- * made. */
+/* -EPROTO for anything that start_failure_encode() does not write for texts of
+ * start_failure_set_text(). */
 [[nodiscard]] int start_failure_decode(const uint8_t *in, size_t n, struct start_failure *ret);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_WIRE_VERB_INTERNAL_H
 #define CAY_WIRE_VERB_INTERNAL_H
-/* What verb.c checks, open to the test that adds the fields up. */
+/* The checks of verb.c, exposed to the test that adds the fields up. */
 #include "wire/verb.h"
 
 enum verb_kind {
@@ -10,7 +10,7 @@ enum verb_kind {
 	VK_AFTER, /* a sandbox's id, or all zero */
 	VK_U32,
 	VK_U64,
-	VK_DIGEST, /* not all zero: that is a field somebody forgot */
+	VK_DIGEST, /* not all zero: that would be a field left unset */
 	VK_BYTES,
 };
 
@@ -29,6 +29,6 @@ union verb_any {
 #undef CAY_VERB
 };
 
-/* Fields of a request behind its head, ended by a row without a name. */
+/* Fields of a request after its head, ended by a row without a name. */
 const struct verb_field *verb_request_fields(unsigned verb);
 #endif

@@ -20,7 +20,7 @@ static const struct verb_row rows[] = {
 };
 static_assert(ARRAY_SIZE(rows) == VERB_NUM, "verbs.def: numbers are 1, 2, 3 ... in order");
 
-/* The widest a sandbox may be at all; what a tenant may have is decided above. */
+/* The widest limits of any sandbox; limits of a tenant are decided in cayd. */
 #define MEMORY_MIN UINT64_C(0x100000)       /* 1 MiB */
 #define MEMORY_MAX UINT64_C(0x100000000000) /* 16 TiB */
 #define DISK_MAX UINT64_C(0x10000000000000) /* 4 PiB */
@@ -216,8 +216,7 @@ size_t verb_reply_write(void *msg, const struct verb_head *request, const struct
 	return size;
 }
 
-/* Rows are a keeper's word, but cayd's recovery walks them: looked at like
- * anything else. */
+/* Rows come from the keeper, but cayd's recovery relies on them: checked like any input. */
 static bool verb_list_reply_is_valid(const void *msg)
 {
 	struct verb_list_reply list;

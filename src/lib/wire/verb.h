@@ -2,18 +2,16 @@
 #ifndef CAY_WIRE_VERB_H
 #define CAY_WIRE_VERB_H
 /*
- * verb - what cayd says to the one program that is root
+ * verb - the protocol between cayd and cay-keeper, the one program that runs as root
  *
- * SEQPACKET messages of fixed structs in the machine's own byte order, at most
- * 4 KiB; bulk goes by fd.  Ids and numbers only: no path and no text crosses in
- * a request, so there is nothing to escape and little to parse.  verb_request_check()
- * looks at every byte of a request (a test adds the fields up), including that
- * what must be zero is zero.
+ * SEQPACKET messages of fixed structs in native byte order, at most 4 KiB; bulk data goes by
+ * fd.  Ids and numbers only: no path and no text crosses in a request, so there is nothing to
+ * escape and little to parse. verb_request_check() checks every byte of a request (a test adds
+ * the fields up), including that reserved bytes are zero.
  *
- * Keeper and cayd are of one build or refuse each other in hello, so the structs
- * may change freely and VERB_ABI with them.  Frozen for ever, because two builds
- * must understand each other's refusal: verb_head, verb_hello, verb_reply and
- * VERB_INCOMPATIBLE.
+ * Keeper and cayd are of one build or refuse each other in hello, so the structs may change
+ * freely and VERB_ABI with them.  Frozen for ever, because two builds must understand each
+ * other's refusal: verb_head, verb_hello, verb_reply and VERB_INCOMPATIBLE.
  */
 #include "base/err.h"
 #include "base/id.h"
@@ -44,7 +42,7 @@ enum verb {
 	VERB_NUM
 };
 
-/* What limits the disk of a sandbox here (src/lib/disk). */
+/* The mechanism that limits a sandbox's disk (src/lib/disk). */
 enum verb_disk { VERB_DISK_NONE, VERB_DISK_BTRFS, VERB_DISK_PROJECT, VERB_DISK_NUM };
 
 struct verb_head {
@@ -81,7 +79,7 @@ struct verb_prepare {
 	uint64_t disk_bytes; /* 0: no limit, here and below */
 	uint64_t disk_inodes;
 	uint32_t range;  /* which 65,536 ids */
-	uint32_t memory; /* 1: its files will be there, and it has no disk */
+	uint32_t memory; /* 1: its files are in memory, and it has no disk */
 };
 static_assert(sizeof(struct verb_prepare) == 112);
 
@@ -95,9 +93,9 @@ struct verb_start {
 	uint32_t pids;
 	uint32_t nofile;
 	uint32_t runtime;    /* row of the keeper's own table */
-	uint64_t disk_bytes; /* of one in memory, whose size these are; else 0 */
+	uint64_t disk_bytes; /* size of a sandbox in memory; else 0 */
 	uint64_t disk_inodes;
-	uint32_t read_only; /* 1: its root, but for what follows */
+	uint32_t read_only; /* 1: its root, except the paths below */
 	uint32_t writable;  /* a bit for each row of writable.def */
 };
 static_assert(sizeof(struct verb_start) == 96);
@@ -114,8 +112,7 @@ struct verb_limits { /* 0: as it is */
 };
 static_assert(sizeof(struct verb_limits) == 72);
 
-/* Rows come sorted by id, so that one which goes away between two pages hides no
- * other. */
+/* Rows are sorted by id, so that a row removed between two pages hides no other. */
 struct verb_list {
 	struct verb_head head;
 	struct id after; /* the last id of the page before; all zero for the first */
@@ -124,7 +121,7 @@ static_assert(sizeof(struct verb_list) == 32);
 
 struct verb_image_add {
 	struct verb_head head;
-	uint64_t bytes; /* of the unpacked files at the most */
+	uint64_t bytes; /* most bytes of unpacked files */
 };
 static_assert(sizeof(struct verb_image_add) == 24);
 
@@ -134,7 +131,7 @@ struct verb_image_remove {
 };
 static_assert(sizeof(struct verb_image_remove) == 48);
 
-/* The parent is said again: with it the image's name can be told when the sandbox is
+/* The parent is repeated: with it the image's name can be computed after the sandbox is
  * gone, so that a commit can be repeated. */
 struct verb_image_commit {
 	struct verb_head head;
@@ -144,7 +141,7 @@ struct verb_image_commit {
 };
 static_assert(sizeof(struct verb_image_commit) == 72);
 
-/* Every failure is exactly this; a success may have more behind it. */
+/* Every failure is exactly this; a success may be longer. */
 struct verb_reply {
 	struct verb_head head;
 	uint32_t code; /* enum cay_code, or VERB_INCOMPATIBLE */
@@ -165,7 +162,7 @@ static_assert(sizeof(struct verb_hello_reply) == 288);
 
 struct verb_start_reply {
 	struct verb_reply reply;
-	uint64_t started_boot_ns; /* of PID 1: with the id, what it is known by */
+	uint64_t started_boot_ns; /* of PID 1: identifies it, together with the id */
 };
 static_assert(sizeof(struct verb_start_reply) == 264);
 
@@ -176,16 +173,16 @@ struct verb_image_add_reply {
 };
 static_assert(sizeof(struct verb_image_add_reply) == 296);
 
-/* What cayd has no right to look at. */
+/* Usage that cayd has no permission to read. */
 struct verb_usage_reply {
 	struct verb_reply reply;
-	uint64_t disk_bytes; /* all bits set: nobody counts, here and below */
+	uint64_t disk_bytes; /* all bits set: not counted, here and below */
 	uint64_t disk_inodes;
 };
 static_assert(sizeof(struct verb_usage_reply) == 272);
 struct verb_image_commit_reply {
 	struct verb_reply reply;
-	uint8_t digest[32]; /* of whose disk it was, not of what is in it */
+	uint8_t digest[32]; /* of the disk's owner, not of its content */
 };
 static_assert(sizeof(struct verb_image_commit_reply) == 288);
 
@@ -203,7 +200,7 @@ static_assert(sizeof(struct verb_list_row) == 48);
 struct verb_list_reply {
 	struct verb_reply reply;
 	uint32_t n_rows;
-	uint32_t more; /* 1 when there are rows behind these */
+	uint32_t more; /* 1 if more rows follow */
 	struct verb_list_row rows[VERB_LIST_MAX];
 };
 static_assert(sizeof(struct verb_list_reply) <= VERB_MESSAGE_MAX);
@@ -219,9 +216,8 @@ struct verb_row {
 const struct verb_row *verb_row_find(unsigned verb);
 /* Fill a request's head; the caller fills the rest. */
 void verb_head_init(struct verb_head *head, enum verb verb, uint64_t seq);
-/* Is this a request that may be carried out?  n and n_fds are what recvmsg()
- * gave.  Returns the verb, or -EPROTO for what is not a message at all and
- * -EINVAL for a field out of range. */
+/* Whether this is a valid request. n and n_fds are from recvmsg().  Returns the verb,
+ * -EPROTO if it is no message at all, or -EINVAL if a field is out of range. */
 [[nodiscard]] int verb_request_check(const void *msg, size_t n, unsigned n_fds,
 				     struct cay_err *err);
 
@@ -231,10 +227,10 @@ void verb_head_init(struct verb_head *head, enum verb verb, uint64_t seq);
 [[nodiscard]] size_t verb_reply_write(void *msg, const struct verb_head *request,
 				      const struct cay_err *outcome);
 
-/* Is this the reply to that request?  0, and *ret_outcome is what the keeper
- * says happened (CAY_OK or its failure); -EPROTO, and err says why the bytes are
- * no such reply.  The two are apart because a sandbox can cause the first and
- * only a broken keeper the second. */
+/* Whether this is the reply to that request. 0: *ret_outcome is the outcome the keeper
+ * reports (CAY_OK or its failure); -EPROTO: err says why the bytes are no such reply.  The
+ * two are separate because a sandbox can cause the first, and only a broken keeper the
+ * second. */
 [[nodiscard]] int verb_reply_check(const void *msg, size_t n, unsigned n_fds,
 				   const struct verb_head *request, struct cay_err *ret_outcome,
 				   struct cay_err *err);

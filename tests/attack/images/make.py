@@ -182,7 +182,7 @@ def sizes():
     refused("sparse-over-limit", image(tar(BASE, pax(**sparse, GNU__sparse__realsize=str(65 * MIB)), header("x", size=516),
                                            one + padded(b"data"))), "larger than allowed")
     refused("sparse-behind-end", image(tar(BASE, pax(**sparse, GNU__sparse__realsize="100"), header("x", size=516),
-                                           one + padded(b"data"))), "behind its end")
+                                           one + padded(b"data"))), "after its end")
     refused("sparse-map", image(tar(BASE, pax(**sparse, GNU__sparse__realsize="100"), header("x", size=516),
                                     padded(b"99999999999\n1\n1\n") + padded(b"data"))), "")
     refused("old-sparse", image(tar(BASE, header("f", b"S", 512, magic=b"ustar  \0", tail=bytes(41) + b"77777777777\0" * 2
