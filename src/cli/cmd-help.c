@@ -18,10 +18,9 @@ static int cmd_help_fail_unknown(struct cli *c, const char *word, struct cay_err
 	return cay_fail(err, CAY_E_INVALID, "there is no command '%s'", word);
 }
 
-static int cmd_help_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
+static int cmd_help_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
-	bool json = ((const struct json_args *)args)->json;
+	bool json = c->global.json;
 	auto_buf out = BUF_INIT(KIB(256));
 	const struct cmd *cmd = NULL;
 	size_t used = 0;
@@ -42,63 +41,46 @@ static int cmd_help_run(struct cli *c, const void *args, const struct opt_words 
 	return json ? print_stdout(&out, err) : pager_show(&c->api, &out, err);
 }
 
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
 const struct cmd cmd_help = {
 	.name = "help",
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.args = "[--json] [COMMAND]",
-	.operands = { OPERAND_COMMAND, OPERAND_COMMAND },
-	.max = 2,
+	CMD_OPERANDS(0, 2, OPERAND_COMMAND, OPERAND_COMMAND),
 	.help = "Say what cay or one command can do",
 	.run = cmd_help_run,
 };
 
-static int cmd_version_format_json(const char *far, struct buf *out)
-{
-	struct jw w = jw_to(out);
-
-	jw_object_begin(&w, NULL);
-	jw_str(&w, "cay", CAY_VERSION);
-	if (far)
-		jw_str(&w, "cayd", far);
-	jw_end(&w);
-	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
-}
-
-static int cmd_version_format_text(const char *far, struct buf *out)
-{
-	int r = buf_puts(out, "cay " CAY_VERSION "\n");
-
-	if (r < 0 || !far)
-		return r;
-	r = buf_puts(out, "cayd ");
-	if (r >= 0)
-		r = print_append_escaped(out, slice_of(far));
-	return r < 0 ? r : buf_putc(out, '\n');
-}
-
-static int cmd_version_run(struct cli *c, const void *args, const struct opt_words *,
+static int cmd_version_run(struct cli *c, const void *, const struct opt_words *,
 			   struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(1));
+	struct jw w = jw_to(&out);
 	struct cay_err quiet = {};
 	struct health health = {};
 	bool there = api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &quiet) >= 0;
-	const char *far = there ? health.version : NULL;
-	int r = ((const struct json_args *)args)->json ? cmd_version_format_json(far, &out)
-						       : cmd_version_format_text(far, &out);
+	int r;
 
+	if (c->global.json) {
+		jw_object_begin(&w, NULL);
+		jw_str(&w, "cay", CAY_VERSION);
+		if (there)
+			jw_str(&w, "cayd", health.version);
+		jw_end(&w);
+		return print_json_finish(&w, &out, err);
+	}
+	r = buf_printf(&out, "cay " CAY_VERSION "\n%s", there ? "cayd " : "");
+	if (r >= 0 && there)
+		r = print_append_escaped(&out, slice_of(health.version));
+	if (r >= 0 && there)
+		r = buf_putc(&out, '\n');
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
 const struct cmd cmd_version = {
 	.name = "version",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "Print the version of cay, and of the daemon when it answers",
 	.run = cmd_version_run,
 };

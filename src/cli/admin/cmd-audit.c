@@ -5,78 +5,32 @@
 #include <fcntl.h>
 
 #include "audit/audit.h"
-#include "base/clock.h"
 #include "base/path.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
 #include "cli/print/print.h"
 #include "text/hex.h"
 
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
-static const char *cmd_audit_ls_text_or_dash(const char *text)
-{
-	return text ? text : "-";
-}
-
-static int cmd_audit_ls_add_cells(struct print_table *t, const void *row)
-{
-	const struct audit_row *a = row;
-	auto_buf seq = BUF_INIT(32);
-	char at[CLK_TEXT_LEN + 1];
-
-	clk_format_rfc3339(a->wall_ns, at);
-	return buf_printf(&seq, "%llu", (unsigned long long)a->seq) < 0 ||
-			       print_table_add_cell(t, buf_str(&seq)) < 0 ||
-			       print_table_add_cell(t, at) < 0 ||
-			       print_table_add_cell(t, a->op) < 0 ||
-			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->outcome)) < 0 ||
-			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->target)) < 0 ||
-			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->request_id)) <
-				       0 ||
-			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->peer)) < 0 ||
-			       print_table_add_cell(t, cmd_audit_ls_text_or_dash(a->detail)) < 0
-		       ? -ENOMEM
-		       : 0;
-}
-
-static int cmd_audit_ls_run(struct cli *c, const void *args, const struct opt_words *,
-			    struct cay_err *err)
-{
-	static const struct list_spec kind = {
-		.op = OP_AUDIT_LIST,
-		.list_member = "records",
-		.row = &audit_row_table,
-		.headings = { "SEQ", "TIME", "OPERATION", "OUTCOME", "TARGET", "REQUEST", "PEER",
-			      "DETAIL" },
-		.columns = 8,
-		.add_cells = cmd_audit_ls_add_cells,
-	};
-
-	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
-}
+static const struct column columns[] = {
+	{ "SEQ", "seq" },         { "TIME", "time" },     { "OPERATION", "op" },
+	{ "OUTCOME", "outcome" }, { "TARGET", "target" }, { "REQUEST", "request_id" },
+	{ "PEER", "peer" },       { "DETAIL", "detail" }, COLUMNS_END,
+};
 
 const struct cmd cmd_audit_ls = {
 	.name = "audit ls",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "List who asked for what, oldest first",
-	.run = cmd_audit_ls_run,
+	.op = OP_AUDIT_LIST,
+	.columns = columns,
 };
 
-static int cmd_audit_head_run(struct cli *c, const void *args, const struct opt_words *,
-			      struct cay_err *err)
+static int cmd_audit_head_print(const void *reply, struct cay_err *err)
 {
+	const struct audit_head *head = reply;
 	auto_buf out = BUF_INIT(256);
-	struct audit_head head = {};
-	int r = api_call(&c->api, &(struct api_call){ .op = OP_AUDIT_HEAD }, &head, err);
 
-	if (r < 0)
-		return r;
-	if (((const struct json_args *)args)->json)
-		return print_json(&audit_head_table, &head, err);
-	if (buf_printf(&out, "%llu:%s\n", (unsigned long long)head.count, head.head) < 0)
+	if (buf_printf(&out, "%llu:%s\n", (unsigned long long)head->count, head->head) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	return print_stdout(&out, err);
 }
@@ -84,25 +38,22 @@ static int cmd_audit_head_run(struct cli *c, const void *args, const struct opt_
 const struct cmd cmd_audit_head = {
 	.name = "audit head",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "Print the anchor of now: COUNT:HEAD",
 	.more = "Keep it where nobody who can write the log can change it. cay audit verify "
 		"--anchor holds the log against it.",
-	.run = cmd_audit_head_run,
+	.op = OP_AUDIT_HEAD,
+	.print = cmd_audit_head_print,
 };
 
 struct audit_verify_args {
 	const char *anchor;
-	struct json_args json;
 };
 
 static const struct opt verify_rows[] = {
 	{ "anchor", 0, OPT_TEXT, offsetof(struct audit_verify_args, anchor), .arg = "COUNT:HEAD",
 	  .help = "What cay audit head printed once" },
 };
-static const struct opt_group verify_options[] = { OPTS(verify_rows, 0),
-						   OPTS_JSON(audit_verify_args, json), OPTS_END };
 
 /* Whose exit status an outcome has. */
 static const enum cay_code statuses[AUDIT_NUM_VERDICTS] = {
@@ -208,8 +159,8 @@ static int cmd_audit_verify_run(struct cli *c, const void *args, const struct op
 	r = audit_verify(fd, a->anchor ? &anchor : NULL, &report, err);
 	if (r < 0)
 		return r;
-	if ((a->json.json ? cmd_audit_verify_format_json(&report, &out)
-			  : cmd_audit_verify_format_text(&report, &out)) < 0)
+	if ((c->global.json ? cmd_audit_verify_format_json(&report, &out)
+			    : cmd_audit_verify_format_text(&report, &out)) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	r = print_stdout(&out, err);
 	if (r < 0 || report.verdict == AUDIT_INTACT)
@@ -221,10 +172,9 @@ const struct cmd cmd_audit_verify = {
 	.name = "audit verify",
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--anchor COUNT:HEAD] [--json] [DIR]",
-	.operands = { OPERAND_FILE },
-	.max = 1,
-	.options = verify_options,
-	.size = sizeof(struct audit_verify_args),
+	CMD_OPERANDS(0, 1, OPERAND_FILE),
+	CMD_OPTIONS(audit_verify_args, OPTS(verify_rows, 0)),
+	.json = true,
 	.help = "Check that the audit log is what was written",
 	.more = "Reads the files themselves, in DIR or below paths.state; the daemon need not "
 		"run. The first place that is wrong is named. That the last records were cut off, "

@@ -8,7 +8,6 @@
 struct bench_args {
 	uint64_t n;
 	const char *image;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -16,11 +15,6 @@ static const struct opt rows[] = {
 	  .help = "How often; 20 unless told otherwise" },
 	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .operand = OPERAND_IMAGE,
 	  .arg = "IMAGE", .help = "Of what; base unless told otherwise" },
-};
-static const struct opt_group options[] = {
-	OPTS(rows, 0),
-	OPTS_JSON(bench_args, json),
-	OPTS_END,
 };
 
 enum bench_step { STEP_FIRST, STEP_EXEC, STEP_DELETE, STEP_NUM };
@@ -119,35 +113,23 @@ static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct b
 	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
 }
 
-static int cmd_bench_add_ms_cell(struct print_table *t, uint64_t ns)
-{
-	auto_buf b = BUF_INIT(32);
-	int r = buf_printf(&b, "%llu.%02u ms", (unsigned long long)(ns / NS_PER_MS),
-			   (unsigned)(ns % NS_PER_MS / 10000));
-
-	return r < 0 ? r : print_table_add_cell(t, buf_str(&b));
-}
-
 static int cmd_bench_format_table(struct bench_stats s[static STEP_NUM], struct buf *out)
 {
 	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
 	auto_table t = print_table_create(ARRAY_SIZE(headings));
-	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = print_table_add_cell(&t, headings[i]);
-	for (size_t i = 0; r >= 0 && i < STEP_NUM; i++) {
+	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
+	for (size_t i = 0; i < STEP_NUM; i++) {
 		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
+		const uint64_t ns[] = { sum.min, sum.p50, sum.p99 };
 
-		r = print_table_add_cell(&t, steps[i].title);
-		if (r >= 0)
-			r = cmd_bench_add_ms_cell(&t, sum.min);
-		if (r >= 0)
-			r = cmd_bench_add_ms_cell(&t, sum.p50);
-		if (r >= 0)
-			r = cmd_bench_add_ms_cell(&t, sum.p99);
+		print_table_add_cell(&t, steps[i].title);
+		for (size_t k = 0; k < ARRAY_SIZE(ns); k++)
+			print_table_add_cellf(&t, "%llu.%02u ms",
+					      (unsigned long long)(ns[k] / NS_PER_MS),
+					      (unsigned)(ns[k] % NS_PER_MS / 10000));
 	}
-	return r < 0 ? r : print_table_write(&t, out);
+	return print_table_write(&t, out);
 }
 
 static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
@@ -185,8 +167,8 @@ static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words
 		r = cmd_bench_measure_all(c, a, samples, err);
 	if (r < 0)
 		return r;
-	r = a->json.json ? cmd_bench_format_json(samples, &out)
-			 : cmd_bench_format_table(samples, &out);
+	r = c->global.json ? cmd_bench_format_json(samples, &out)
+			   : cmd_bench_format_table(samples, &out);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
@@ -194,8 +176,8 @@ const struct cmd cmd_bench = {
 	.name = "bench",
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[-n N] [--image IMAGE] [--json]",
-	.options = options,
-	.size = sizeof(struct bench_args),
+	CMD_OPTIONS(bench_args, OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_bench_set_defaults,
 	.help = "Measure create to first output, an exec's round trip, and delete",
 	.run = cmd_bench_run,

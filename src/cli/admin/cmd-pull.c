@@ -9,15 +9,12 @@
 
 struct pull_args {
 	const char *name;
-	struct json_args json;
 };
 
 static const struct opt pull_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct pull_args, name), .arg = "NAME",
 	  .help = "What to call it; without, it is called by its reference" },
 };
-static const struct opt_group pull_options[] = { OPTS(pull_rows, 0), OPTS_JSON(pull_args, json),
-						 OPTS_END };
 
 static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_words *w,
 			      struct cay_err *err)
@@ -28,51 +25,32 @@ static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_
 	struct image_info made = {};
 	int r = pull_progress_call(&c->api, &call, request.reference, &made, err);
 
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&image_info_table, &made, err) : print_id(&made.id, err);
+	return r < 0 ? r : reply_print(c, call.op, &made, "id", err);
 }
 
 const struct cmd cmd_image_pull = {
 	.name = "image pull",
 	.args = "[--name NAME] [--json] HOST[:PORT]/PATH[:TAG|@DIGEST]",
-	.min = 1,
-	.max = 1,
-	.options = pull_options,
-	.size = sizeof(struct pull_args),
+	CMD_OPERANDS(1, 1, OPERAND_FREE),
+	CMD_OPTIONS(pull_args, OPTS(pull_rows, 0)),
+	.json = true,
 	.help = "Pull an image from a registry that images.registries of cay.conf names",
 	.run = cmd_image_pull_run,
 };
 
-struct prune_args {
-	struct image_prune request;
-	struct json_args json;
-};
-
 static const struct opt prune_rows[] = {
-	{ "unused", 0, OPT_DURATION, offsetof(struct prune_args, request.unused_ms), 0,
+	{ "unused", 0, OPT_DURATION, offsetof(struct image_prune, unused_ms), 0,
 	  UINT64_C(315360000000), .arg = "TIME",
 	  .help = "Only those nobody has used for so long, as in 7d" },
 };
-static const struct opt_group prune_options[] = { OPTS(prune_rows, 0), OPTS_JSON(prune_args, json),
-						  OPTS_END };
 
-static int cmd_image_prune_run(struct cli *c, const void *args, const struct opt_words *,
-			       struct cay_err *err)
+static int cmd_image_prune_print(const void *reply, struct cay_err *err)
 {
-	const struct prune_args *a = args;
-	struct api_call call = { .op = OP_IMAGE_PRUNE, .request = &a->request };
-	struct image_list gone = {};
-	const struct image_info *rows;
+	const struct image_list *gone = reply;
+	const struct image_info *rows = gone->images.v;
 	auto_buf out = BUF_INIT(MIB(1));
-	int r = api_call(&c->api, &call, &gone, err);
 
-	if (r < 0)
-		return r;
-	if (a->json.json)
-		return print_json(&image_list_table, &gone, err);
-	rows = gone.images.v;
-	for (size_t i = 0; i < gone.images.n; i++)
+	for (size_t i = 0; i < gone->images.n; i++)
 		if (byte_size_format(rows[i].size_bytes, &out) < 0 ||
 		    buf_printf(&out, "  %s\n", rows[i].name ? rows[i].name : rows[i].digest) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
@@ -82,27 +60,20 @@ static int cmd_image_prune_run(struct cli *c, const void *args, const struct opt
 const struct cmd cmd_image_prune = {
 	.name = "image prune",
 	.args = "[--unused TIME] [--json]",
-	.options = prune_options,
-	.size = sizeof(struct prune_args),
+	CMD_OPTIONS(image_prune, OPTS(prune_rows, 0)),
+	.json = true,
 	.help = "Remove images that creates pulled and nobody uses",
-	.run = cmd_image_prune_run,
+	.op = OP_IMAGE_PRUNE,
+	.print = cmd_image_prune_print,
 };
-
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
 struct image_login_args {
 	const char *username;
-	struct json_args json;
 };
 
 static const struct opt login_rows[] = {
 	{ "username", 0, OPT_TEXT, offsetof(struct image_login_args, username), .arg = "NAME",
 	  .help = "Who it is told we are" },
-};
-static const struct opt_group login_options[] = {
-	OPTS(login_rows, 0),
-	OPTS_JSON(image_login_args, json),
-	OPTS_END,
 };
 
 /* A line, or all there is; the end of the line is not part of it. */
@@ -142,7 +113,7 @@ static int cmd_image_login_run(struct cli *c, const void *args, const struct opt
 		return cay_fail(err, CAY_E_INVALID, "image login: say --username NAME");
 	r = cmd_image_login_read_password(password, err);
 	if (r >= 0)
-		r = api_call_print(c, &call, &(struct registry){}, a->json.json, err);
+		r = api_call_print(c, &call, NULL, err);
 	explicit_bzero(password, sizeof(password));
 	return r;
 }
@@ -150,50 +121,31 @@ static int cmd_image_login_run(struct cli *c, const void *args, const struct opt
 const struct cmd cmd_image_login = {
 	.name = "image login",
 	.args = "--username NAME [--json] HOST[:PORT]",
-	.min = 1,
-	.max = 1,
-	.options = login_options,
-	.size = sizeof(struct image_login_args),
+	CMD_OPERANDS(1, 1, OPERAND_FREE),
+	CMD_OPTIONS(image_login_args, OPTS(login_rows, 0)),
+	.json = true,
 	.help = "Keep the credentials of a registry; the password is read from standard input",
 	.run = cmd_image_login_run,
 };
 
-static int cmd_image_logout_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
-{
-	struct registry_query query = { w->operands[0] };
-	struct api_call call = { .op = OP_REGISTRY_LOGOUT, .query = &query };
-
-	return api_call_print(c, &call, &(struct registry){},
-			      ((const struct json_args *)args)->json, err);
-}
-
 const struct cmd cmd_image_logout = {
 	.name = "image logout",
 	.args = "[--json] HOST[:PORT]",
-	.min = 1,
-	.max = 1,
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	CMD_OPERANDS(1, 1, OPERAND_FREE),
+	.json = true,
 	.help = "Forget the credentials of a registry",
-	.run = cmd_image_logout_run,
+	.size = sizeof(struct registry_query),
+	.operand_at = { OPERAND_AT(registry_query, registry) },
+	.op = OP_REGISTRY_LOGOUT,
 };
 
-static int cmd_image_logins_run(struct cli *c, const void *args, const struct opt_words *,
-				struct cay_err *err)
+static int cmd_image_logins_print(const void *reply, struct cay_err *err)
 {
-	const bool json = ((const struct json_args *)args)->json;
-	struct registry_list list = {};
-	const struct registry *rows;
+	const struct registry_list *list = reply;
+	const struct registry *rows = list->registries.v;
 	auto_buf out = BUF_INIT(KIB(64));
-	int r = api_call(&c->api, &(struct api_call){ .op = OP_REGISTRY_LIST }, &list, err);
 
-	if (r < 0)
-		return r;
-	if (json)
-		return print_json(&registry_list_table, &list, err);
-	rows = list.registries.v;
-	for (size_t i = 0; i < list.registries.n; i++)
+	for (size_t i = 0; i < list->registries.n; i++)
 		if (buf_printf(&out, "%s  %s\n", rows[i].registry, rows[i].username) < 0)
 			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	return print_stdout(&out, err);
@@ -202,8 +154,8 @@ static int cmd_image_logins_run(struct cli *c, const void *args, const struct op
 const struct cmd cmd_image_logins = {
 	.name = "image logins",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "List registries that there are credentials for",
-	.run = cmd_image_logins_run,
+	.op = OP_REGISTRY_LIST,
+	.print = cmd_image_logins_print,
 };

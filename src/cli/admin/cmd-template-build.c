@@ -24,7 +24,6 @@ struct template_build_args {
 	const char *file, *authfile;
 	struct field_map args;
 	struct sandbox_create_args make;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -36,12 +35,6 @@ static const struct opt rows[] = {
 	{ "authfile", 0, OPT_TEXT, offsetof(struct template_build_args, authfile),
 	  .operand = OPERAND_FILE, .arg = "PATH",
 	  .help = "Credentials of registries, as buildah login writes them" },
-};
-static const struct opt_group options[] = {
-	OPTS(rows, 0),
-	OPTS(opts_create, offsetof(struct template_build_args, make)),
-	OPTS_JSON(template_build_args, json),
-	OPTS_END,
 };
 
 static const char *const proxies[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
@@ -315,10 +308,7 @@ static int cmd_template_build_run(struct cli *c, const void *args, const struct 
 	if (r >= 0)
 		r = cmd_template_build_and_send(c, &s, a, w, &made, err);
 	buildah_workdir_remove(c, &s);
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&template_info_table, &made, err)
-			    : print_id(&made.id, err);
+	return r < 0 ? r : reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
 }
 
 static void cmd_template_build_set_defaults(void *args)
@@ -329,12 +319,11 @@ static void cmd_template_build_set_defaults(void *args)
 const struct cmd cmd_template_build = {
 	.name = "template build",
 	.args = "[OPTION...] CONTEXT NAME [-- COMMAND...]",
-	.operands = { OPERAND_FILE },
-	.min = 2,
-	.max = 2,
+	CMD_OPERANDS(2, 2, OPERAND_FILE),
 	.rest = REST_OPTIONAL,
-	.options = options,
-	.size = sizeof(struct template_build_args),
+	CMD_OPTIONS(template_build_args, OPTS(rows, 0),
+		    OPTS(opts_create, offsetof(struct template_build_args, make))),
+	.json = true,
 	.init_args = cmd_template_build_set_defaults,
 	.help = "Build a Dockerfile by buildah; an image and a template of that name come of it",
 	.more = "CONTEXT is the directory that COPY and ADD read. buildah runs on this machine, "

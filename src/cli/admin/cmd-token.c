@@ -8,7 +8,6 @@
 struct token_args {
 	struct token_create request;
 	const char *out; /* or NULL: standard output */
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -21,22 +20,20 @@ static const struct opt rows[] = {
 	  .arg = "FILE",
 	  .help = "Write the token there, for your eyes only, and print until when it is good" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(token_args, json), OPTS_END };
 
 static void cmd_token_set_defaults(void *args)
 {
 	((struct token_args *)args)->request.ttl_ms = 3600000;
 }
 
-static int cmd_token_deliver(const struct token_args *a, const struct secret_file *to,
+static int cmd_token_deliver(struct cli *c, const struct secret_file *to,
 			     const struct token_made *made, struct cay_err *err)
 {
 	char until[CLK_TEXT_LEN + 1];
 	int r;
 
 	if (to->dir < 0)
-		return a->json.json ? print_json(&token_made_table, made, err)
-				    : print_line_escaped(made->token, err);
+		return reply_print(c, OP_SANDBOX_TOKEN, made, "token", err);
 	r = secret_file_write(to, made->token, err);
 	clk_format_rfc3339(made->expires_ns, until);
 	return r < 0 ? r : print_line_escaped(until, err);
@@ -51,7 +48,7 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 	struct secret_file to = { -EBADF, NULL };
 	int r;
 
-	if (a->out && a->json.json)
+	if (a->out && c->global.json)
 		return cay_fail(err, CAY_E_INVALID, "token: --out and --json exclude each other");
 	r = secret_file_open(&c->arena, a->out, &to, err);
 	if (r >= 0)
@@ -59,7 +56,7 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 	if (r >= 0)
 		r = api_call(&c->api, &call, &made, err);
 	if (r >= 0)
-		r = cmd_token_deliver(a, &to, &made, err);
+		r = cmd_token_deliver(c, &to, &made, err);
 	secret_file_close(&to);
 	return r;
 }
@@ -67,11 +64,9 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 const struct cmd cmd_token = {
 	.name = "token",
 	.args = "[OPTION...] SANDBOX",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
-	.options = options,
-	.size = sizeof(struct token_args),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(token_args, OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_token_set_defaults,
 	.help = "Make a token that is good for one sandbox alone, and print it",
 	.more = "For a program that is to use this sandbox and nothing else: it sends the token as "

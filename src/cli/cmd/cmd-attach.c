@@ -19,8 +19,6 @@ static const struct opt rows[] = {
 	OPT_DETACH_KEYS(AT(keys)),
 };
 
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
-
 int exec_attach_foreground(struct cli *c, const struct terminal_spec *spec, struct cay_err *err)
 {
 	uint64_t began = clk_boot_ns(&clk_system);
@@ -110,11 +108,8 @@ static int cmd_attach_run(struct cli *c, const void *args, const struct opt_word
 const struct cmd cmd_attach = {
 	.name = "attach",
 	.args = "[OPTION...] SANDBOX [EXEC]",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 2,
-	.options = options,
-	.size = sizeof(struct attach_args),
+	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
+	CMD_OPTIONS(attach_args, OPTS(rows, 0)),
 	.help = "Join a command that runs: its terminal, or its streams",
 	.more = "Without EXEC, the newest that has a terminal. All that is kept of its output "
 		"comes "

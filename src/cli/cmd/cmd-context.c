@@ -8,7 +8,6 @@
 struct context_add_args {
 	const char *url, *ca, *token_file;
 	bool token_stdin, replace;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct context_add_args, m)
@@ -25,13 +24,6 @@ static const struct opt add_rows[] = {
 	{ "replace", 0, OPT_FLAG, AT(replace),
 	  .help = "Change one that is there; what is not given stays as it is" },
 };
-static const struct opt_group add_options[] = {
-	OPTS(add_rows, 0),
-	OPTS_JSON(context_add_args, json),
-	OPTS_END,
-};
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
 static void cmd_context_write_json(struct jw *w, const struct context *x, bool current)
 {
 	char url[URL_MAX];
@@ -58,9 +50,7 @@ static int cmd_context_print_json(struct cli *c, const struct context *x, struct
 	bool known = cmd_choose_context_name(c, current, &none) >= 0;
 
 	cmd_context_write_json(&w, x, known && str_eq(x->name, current));
-	if (jw_finish(&w) < 0 || buf_putc(&out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_json_finish(&w, &out, err);
 }
 
 static int cmd_context_add_read_token(struct cli *c, const struct context_add_args *a,
@@ -129,18 +119,16 @@ static int cmd_context_add_run(struct cli *c, const void *args, const struct opt
 		print_note("'cay --context %s ls' asks it; 'cay context use %s' makes it the one "
 			   "that is asked",
 			   name, name);
-	return r < 0 || !a->json.json ? r : cmd_context_print_json(c, &to, err);
+	return r < 0 || !c->global.json ? r : cmd_context_print_json(c, &to, err);
 }
 
 const struct cmd cmd_context_add = {
 	.name = "context add",
 	.args = "[OPTION...] NAME",
-	.operands = { OPERAND_CONTEXT },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = add_options,
-	.size = sizeof(struct context_add_args),
+	CMD_OPTIONS(context_add_args, OPTS(add_rows, 0)),
+	.json = true,
 	.help = "Keep url and token of a Cay on another machine, by a name",
 	.more = "The token is never taken from the command line, where every process of the "
 		"machine could read it. It is kept in a file that only you can read. Nothing is "
@@ -148,8 +136,8 @@ const struct cmd cmd_context_add = {
 	.run = cmd_context_add_run,
 };
 
-static int cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const struct context *x,
-				    bool current)
+static void cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const struct context *x,
+				     bool current)
 {
 	char url[URL_MAX];
 	const char *where = c->api.dial.socket;
@@ -160,12 +148,10 @@ static int cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const 
 	} else if (!str_eq(x->name, CONTEXT_LOCAL)) {
 		where = "not usable";
 	}
-	return print_table_add_cell(t, current ? "*" : "") < 0 ||
-			       print_table_add_cell(t, x->name) < 0 ||
-			       print_table_add_cell(t, where) < 0 ||
-			       print_table_add_cell(t, x->ca[0] ? x->ca : "-") < 0
-		       ? -ENOMEM
-		       : 0;
+	print_table_add_cells(
+		t,
+		(const char *const[]){ current ? "*" : "", x->name, where, x->ca[0] ? x->ca : "-" },
+		4);
 }
 
 struct context_list {
@@ -176,7 +162,7 @@ struct context_list {
 };
 
 /* One that cannot be read is listed all the same, and why is told. */
-static int cmd_context_ls_add_one(struct context_list *l, const char *name)
+static void cmd_context_ls_add_one(struct context_list *l, const char *name)
 {
 	auto_context x = {};
 	struct cay_err why = {};
@@ -187,63 +173,54 @@ static int cmd_context_ls_add_one(struct context_list *l, const char *name)
 		print_note("%s", why.msg);
 	}
 	memcpy(x.name, name, strlen(name) + 1);
-	if (!l->json)
-		return cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
-	cmd_context_write_json(l->json, &x, current);
-	return 0;
+	if (l->json)
+		cmd_context_write_json(l->json, &x, current);
+	else
+		cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
 }
 
-static int cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
+static void cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
 {
-	static const char *const headings[] = { "", "NAME", "URL", "CA" };
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = print_table_add_cell(&l->table, headings[i]);
-	if (r >= 0)
-		r = cmd_context_ls_add_one(l, CONTEXT_LOCAL);
-	for (size_t at = 0; r >= 0 && at < names->len; at += strlen(names->data + at) + 1)
-		r = cmd_context_ls_add_one(l, names->data + at);
-	return r;
+	cmd_context_ls_add_one(l, CONTEXT_LOCAL);
+	for (size_t at = 0; at < names->len; at += strlen(names->data + at) + 1)
+		cmd_context_ls_add_one(l, names->data + at);
 }
 
-static int cmd_context_ls_run(struct cli *c, const void *args, const struct opt_words *,
+static int cmd_context_ls_run(struct cli *c, const void *, const struct opt_words *,
 			      struct cay_err *err)
 {
-	bool json = ((const struct json_args *)args)->json;
+	static const char *const headings[] = { "", "NAME", "URL", "CA" };
 	auto_buf names = BUF_INIT(KIB(64)), out = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&out);
 	struct context_list l = { .cli = c,
-				  .table = print_table_create(4),
-				  .json = json ? &w : NULL };
+				  .table = print_table_create(ARRAY_SIZE(headings)),
+				  .json = c->global.json ? &w : NULL };
 	int r = context_list_names(&names, err);
 
 	if (r >= 0)
 		r = cmd_choose_context_name(c, l.current, err);
 	if (r < 0)
 		return r;
-	if (json) {
+	if (l.json) {
 		jw_object_begin(&w, NULL);
 		jw_array_begin(&w, "contexts");
-	}
-	r = cmd_context_ls_add_all(&l, &names);
-	if (json) {
+		cmd_context_ls_add_all(&l, &names);
 		jw_end(&w);
 		jw_end(&w);
-		r = r < 0 || jw_finish(&w) < 0 ? -ENOMEM : buf_putc(&out, '\n');
-	} else if (r >= 0) {
-		r = print_table_write(&l.table, &out);
+		return print_json_finish(&w, &out, err);
 	}
+	print_table_add_cells(&l.table, headings, ARRAY_SIZE(headings));
+	cmd_context_ls_add_all(&l, &names);
+	r = print_table_stdout(&l.table, err);
 	print_table_fini(&l.table);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return r;
 }
 
 const struct cmd cmd_context_ls = {
 	.name = "context ls",
 	.args = "[--json]",
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "List contexts and mark the one that is asked; never their tokens",
 	.run = cmd_context_ls_run,
 };
@@ -267,7 +244,7 @@ static int cmd_context_show_format(struct cli *c, const struct context *x, bool 
 	return r < 0 ? r : buf_puts(out, "\ntoken    there, and not shown\n");
 }
 
-static int cmd_context_show_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_context_show_run(struct cli *c, const void *, const struct opt_words *w,
 				struct cay_err *err)
 {
 	char current[CONTEXT_NAME_MAX + 1];
@@ -281,7 +258,7 @@ static int cmd_context_show_run(struct cli *c, const void *args, const struct op
 	if (r < 0)
 		return r;
 	memcpy(x.name, name, strlen(name) + 1);
-	if (((const struct json_args *)args)->json)
+	if (c->global.json)
 		return cmd_context_print_json(c, &x, err);
 	r = cmd_context_show_format(c, &x, str_eq(name, current), &out);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
@@ -290,16 +267,14 @@ static int cmd_context_show_run(struct cli *c, const void *args, const struct op
 const struct cmd cmd_context_show = {
 	.name = "context show",
 	.args = "[--json] [NAME]",
-	.operands = { OPERAND_CONTEXT },
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "Say what a context is, or the current one; never its token",
 	.run = cmd_context_show_run,
 };
 
-static int cmd_context_use_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_context_use_run(struct cli *c, const void *, const struct opt_words *w,
 			       struct cay_err *err)
 {
 	auto_context there = { .name = CONTEXT_LOCAL };
@@ -308,26 +283,21 @@ static int cmd_context_use_run(struct cli *c, const void *args, const struct opt
 
 	if (r >= 0)
 		r = context_set_current(name, err);
-	return r < 0 || !((const struct json_args *)args)->json
-		       ? r
-		       : cmd_context_print_json(c, &there, err);
+	return r < 0 || !c->global.json ? r : cmd_context_print_json(c, &there, err);
 }
 
 const struct cmd cmd_context_use = {
 	.name = "context use",
 	.args = "[--json] NAME",
-	.operands = { OPERAND_CONTEXT },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "Ask this one from now on; local is this machine's daemon",
 	.run = cmd_context_use_run,
 };
 
 /* What it was, as far as it could be read. */
-static int cmd_context_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_context_rm_run(struct cli *c, const void *, const struct opt_words *w,
 			      struct cay_err *err)
 {
 	auto_context gone = {};
@@ -344,7 +314,7 @@ static int cmd_context_rm_run(struct cli *c, const void *args, const struct opt_
 						"', or another one"
 				      : err->code == CAY_E_NOT_FOUND ? "'cay context ls' lists them"
 								     : "");
-	if (r < 0 || !((const struct json_args *)args)->json)
+	if (r < 0 || !c->global.json)
 		return r;
 	memcpy(gone.name, name, strlen(name) + 1); /* one that is removed has a name that fits */
 	return cmd_context_print_json(c, &gone, err);
@@ -353,12 +323,9 @@ static int cmd_context_rm_run(struct cli *c, const void *args, const struct opt_
 const struct cmd cmd_context_rm = {
 	.name = "context rm",
 	.args = "[--json] NAME",
-	.operands = { OPERAND_CONTEXT },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "Forget a context and its token; the key stays good",
 	.run = cmd_context_rm_run,
 };

@@ -306,10 +306,9 @@ static int cmd_cp_copy_between_sandboxes(struct cli *c, const struct remote_path
 			ret, err);
 }
 
-static int cmd_cp_run(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_cp_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
-	bool json = ((const struct json_args *)args)->json;
+	bool json = c->global.json;
 	struct tree_made made = {};
 	struct remote_path from, to;
 	int r = remote_path_parse(c, w->operands[0], &from, err);
@@ -338,16 +337,11 @@ static int cmd_cp_run(struct cli *c, const void *args, const struct opt_words *w
 	return 0;
 }
 
-static const struct opt_group cp_options[] = { OPTS(opts_json, 0), OPTS_END };
-
 const struct cmd cmd_cp = {
 	.name = "cp",
 	.args = "[--json] SOURCE TARGET",
-	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 2,
-	.max = 2,
-	.options = cp_options,
-	.size = sizeof(struct json_args),
+	CMD_OPERANDS(2, 2, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
+	.json = true,
 	.help = "Copy files into a sandbox or out of it; what is inside is called NAME:PATH",
 	.more = "A directory's content goes into the target, which is made; what exists takes "
 		"one in from a sandbox only if the source ends in a slash.  A file keeps its name "
@@ -379,9 +373,7 @@ static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, s
 const struct cmd cmd_cat = {
 	.name = "cat",
 	.args = "NAME:PATH...",
-	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 1,
-	.max = 64,
+	CMD_OPERANDS(1, 64, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
 	.help = "Write files of a sandbox to standard output",
 	.run = cmd_cat_run,
 };

@@ -6,7 +6,6 @@
 struct create_args {
 	struct sandbox_create_args make;
 	bool no_wait;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct sandbox_create_args, create.m)
@@ -82,13 +81,6 @@ static const struct opt rows[] = {
 	  .arg = "NAME=VERSION", .help = "The same for R" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
 	  .help = "Print its id when it is accepted, not when it runs" },
-};
-
-static const struct opt_group options[] = {
-	OPTS(opts_create, offsetof(struct create_args, make)),
-	OPTS(rows, 0),
-	OPTS_JSON(create_args, json),
-	OPTS_END,
 };
 
 #define OPTION_UNSET UINT64_MAX
@@ -267,20 +259,17 @@ static int cmd_create_run(struct cli *c, const void *args, const struct opt_word
 		return cay_fail(err, CAY_E_INVALID,
 				"create: --on-exit goes with '--' and a command behind it");
 	r = create_request_send(c, &make, &made, err);
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&sandbox_info_table, &made, err) : print_id(&made.id, err);
+	return r < 0 ? r : reply_print(c, OP_SANDBOX_CREATE, &made, "id", err);
 }
 
 const struct cmd cmd_create = {
 	.name = "create",
 	.args = "[OPTION...] [IMAGE] [-- COMMAND...]",
-	.operands = { OPERAND_IMAGE },
-	.min = 0,
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_OPTIONAL,
-	.options = options,
-	.size = sizeof(struct create_args),
+	CMD_OPTIONS(create_args, OPTS(opts_create, offsetof(struct create_args, make)),
+		    OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_create_set_defaults,
 	.help = "Make a sandbox and print its id",
 	.more = "COMMAND is its main program, started once it runs; with --on-exit end the sandbox "

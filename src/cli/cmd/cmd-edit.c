@@ -151,9 +151,7 @@ static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, 
 const struct cmd cmd_edit = {
 	.name = "edit",
 	.args = "NAME:PATH",
-	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_LOCAL_OR_REMOTE_PATH),
 	.help = "Edit a file of a sandbox with $VISUAL, $EDITOR or vi",
 	.more = "The editor has a copy.  It is written back only if the file is still the one that "
 		"was "

@@ -23,7 +23,6 @@
 
 struct events_args {
 	struct event_query query;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct events_args, query.m)
@@ -35,7 +34,6 @@ static const struct opt rows[] = {
 	{ "after", 0, OPT_U64, AT(after), .max = INT64_MAX, .arg = "N",
 	  .help = "Only those behind this number" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(events_args, json), OPTS_END };
 
 /* Lines cannot be aligned by what is yet to come: the columns are fixed. */
 #define LINE_FORMAT "%-8s  %-24s  %-26s  %-10s  "
@@ -255,7 +253,7 @@ static int cmd_events_run(struct cli *c, const void *args, const struct opt_word
 			  struct cay_err *err)
 {
 	const struct events_args *a = args;
-	struct event_tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
+	struct event_tail t = { .api = &c->api, .query = a->query, .json = c->global.json };
 	auto_buf all = BUF_INIT(MIB(64));
 	char text[ID_TEXT_LEN + 1];
 	struct id id;
@@ -280,10 +278,9 @@ static int cmd_events_run(struct cli *c, const void *args, const struct opt_word
 const struct cmd cmd_events = {
 	.name = "events",
 	.args = "[OPTION...] [SANDBOX]",
-	.operands = { OPERAND_SANDBOX },
-	.max = 1,
-	.options = options,
-	.size = sizeof(struct events_args),
+	CMD_OPERANDS(0, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(events_args, OPTS(rows, 0)),
+	.json = true,
 	.help = "List what happened to sandboxes, oldest first",
 	.more = "Every change of state has a number that only grows. With --follow a connection "
 		"that breaks is opened again, and nothing is shown twice or left out; what the "

@@ -7,7 +7,6 @@
 struct cmd_exec_args {
 	struct exec_args exec;
 	bool detach;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct exec_args, m)
@@ -29,13 +28,6 @@ const struct opt opts_exec[7] = {
 static const struct opt rows[] = {
 	{ "detach", 'd', OPT_FLAG, offsetof(struct cmd_exec_args, detach),
 	  .help = "Do not wait: print the exec's id" },
-};
-
-static const struct opt_group options[] = {
-	OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
-	OPTS(rows, 0),
-	OPTS_JSON(cmd_exec_args, json),
-	OPTS_END,
 };
 
 static struct exec_run cmd_exec_build_request(const struct exec_args *a, const struct opt_words *w)
@@ -75,17 +67,10 @@ static int cmd_exec_start_detached(struct cli *c, const struct id *sandbox,
 				   struct cay_err *err)
 {
 	struct exec_run request = cmd_exec_build_request(&a->exec, w);
-	struct exec_info made = {};
-	int r;
+	struct api_call call = { .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = &request };
 
 	request.detach = true;
-	r = api_call(
-		&c->api,
-		&(struct api_call){ .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = &request },
-		&made, err);
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&exec_info_table, &made, err) : print_id(&made.id, err);
+	return api_call_print(c, &call, "id", err);
 }
 
 static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -104,7 +89,7 @@ static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words 
 			err, CAY_E_INVALID,
 			"exec: --detach and --tty exclude each other; ctrl-p ctrl-q leaves a "
 			"terminal");
-	if (a->json.json && !a->detach)
+	if (c->global.json && !a->detach)
 		return cay_fail(err, CAY_E_INVALID, "exec: --json goes with --detach");
 	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
 	if (r >= 0 && a->detach)
@@ -117,12 +102,11 @@ static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words 
 const struct cmd cmd_exec = {
 	.name = "exec",
 	.args = "[OPTION...] SANDBOX -- COMMAND...",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
-	.options = options,
-	.size = sizeof(struct cmd_exec_args),
+	CMD_OPTIONS(cmd_exec_args, OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
+		    OPTS(rows, 0)),
+	.json = true,
 	.help = "Run a command in a sandbox",
 	.more = "Its output is passed on as it comes, its exit status becomes ours. Standard input "
 		"is forwarded unless it is a terminal. Ctrl-C sends it SIGINT; a second one within "

@@ -9,7 +9,6 @@
 
 struct grep_args {
 	bool ignore_case, fixed, hidden;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct grep_args, m)
@@ -18,7 +17,6 @@ static const struct opt rows[] = {
 	{ "fixed", 'F', OPT_FLAG, AT(fixed), .help = "PATTERN is text, not an expression" },
 	{ "hidden", 0, OPT_FLAG, AT(hidden), .help = "Also what begins with a dot" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(grep_args, json), OPTS_END };
 
 /* "path:line:text", all of it a stranger's. */
 static int cmd_grep_format_hit(const struct file_hit *h, struct buf *out)
@@ -57,7 +55,7 @@ static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words 
 			     &got, err);
 	if (r < 0)
 		return r;
-	if (a->json.json)
+	if (c->global.json)
 		return print_json(&file_grep_table, &got, err);
 	hits = got.hits.v;
 	for (size_t i = 0; i < got.hits.n; i++)
@@ -72,11 +70,9 @@ static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words 
 const struct cmd cmd_grep = {
 	.name = "grep",
 	.args = "[OPTION...] PATTERN NAME:PATH",
-	.operands = { OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 2,
-	.max = 2,
-	.options = options,
-	.size = sizeof(struct grep_args),
+	CMD_OPERANDS(2, 2, OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH),
+	CMD_OPTIONS(grep_args, OPTS(rows, 0)),
+	.json = true,
 	.help = "Find lines in files of a sandbox",
 	.more = "The exit status is 1 when there are none.",
 	.run = cmd_grep_run,

@@ -2,8 +2,6 @@
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 
-static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
-
 /* "key=value" sets, "key-" removes; what a key may be, the daemon says. */
 static int cmd_label_parse_change(struct cli *c, const char *word, struct field_map *to,
 				  struct cay_err *err)
@@ -57,7 +55,7 @@ static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-static int cmd_label_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_label_run(struct cli *c, const void *, const struct opt_words *w,
 			 struct cay_err *err)
 {
 	struct sandbox_labels request = {};
@@ -74,18 +72,15 @@ static int cmd_label_run(struct cli *c, const void *args, const struct opt_words
 		r = api_call(&c->api, &call, &now, err);
 	if (r < 0)
 		return r;
-	return ((const struct json_args *)args)->json ? print_json(&sandbox_info_table, &now, err)
-						      : cmd_label_print(&now.labels, err);
+	return c->global.json ? print_json(&sandbox_info_table, &now, err)
+			      : cmd_label_print(&now.labels, err);
 }
 
 const struct cmd cmd_label = {
 	.name = "label",
 	.args = "[--json] SANDBOX [KEY=VALUE | KEY-]...",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = SIZE_MAX,
-	.options = options,
-	.size = sizeof(struct json_args),
+	CMD_OPERANDS(1, SIZE_MAX, OPERAND_SANDBOX),
+	.json = true,
 	.help = "Set and remove labels of a sandbox, and print those it has then",
 	.more = "KEY=VALUE sets one, KEY- removes it. All of them change or none does.",
 	.run = cmd_label_run,

@@ -10,7 +10,6 @@
 
 struct login_args {
 	const char *name, *ca, *token_file;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -22,7 +21,6 @@ static const struct opt rows[] = {
 	  .operand = OPERAND_FILE, .arg = "FILE",
 	  .help = "Where the key is; else it is asked for, or read from a pipe" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(login_args, json), OPTS_END };
 
 /* "box.example:7070" is said more often than a url. */
 static int cmd_login_parse_url(const char *text, struct url *ret, struct cay_err *err)
@@ -124,9 +122,7 @@ static int cmd_login_report(const struct context *to, bool json, struct cay_err 
 	jw_str(&w, "url", url);
 	jw_bool(&w, "current", true);
 	jw_end(&w);
-	if (jw_finish(&w) < 0 || buf_putc(&out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_json_finish(&w, &out, err);
 }
 
 static int cmd_login_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -147,16 +143,16 @@ static int cmd_login_run(struct cli *c, const void *args, const struct opt_words
 		r = context_save(to, there > 0, err);
 	if (r >= 0)
 		r = context_set_current(to->name, err);
-	return r < 0 ? r : cmd_login_report(to, a->json.json, err);
+	return r < 0 ? r : cmd_login_report(to, c->global.json, err);
 }
 
 const struct cmd cmd_login = {
 	.name = "login",
 	.args = "[OPTION...] [URL]",
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_FREE),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = options,
-	.size = sizeof(struct login_args),
+	CMD_OPTIONS(login_args, OPTS(rows, 0)),
+	.json = true,
 	.help = "Ask another machine's Cay from now on: its address, and a key that is not shown",
 	.more = "Both are asked for where they are not given. The server is asked whether it takes "
 		"the key before anything is kept; then it is a context, and the current one. Doing "

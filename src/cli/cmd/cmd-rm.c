@@ -5,7 +5,6 @@
 struct rm_args {
 	bool all;
 	const char *group;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -13,7 +12,6 @@ static const struct opt rows[] = {
 	{ "group", 0, OPT_TEXT, offsetof(struct rm_args, group), .operand = OPERAND_GROUP,
 	  .arg = "NAME", .help = "Every sandbox of this group" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(rm_args, json), OPTS_END };
 
 struct rm_sandbox_ids {
 	struct id *v;
@@ -145,9 +143,7 @@ int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err)
 {
 	jw_end(json);
 	jw_end(json);
-	if (jw_finish(json) < 0 || buf_putc(out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(out, err);
+	return print_json_finish(json, out, err);
 }
 
 struct jw removed_list_begin(struct buf *out)
@@ -165,7 +161,7 @@ static int cmd_rm_run(struct cli *c, const void *args, const struct opt_words *w
 {
 	const struct rm_args *a = args;
 	auto_buf out = BUF_INIT(MIB(64));
-	struct jw gone = removed_list_begin(&out), *json = a->json.json ? &gone : NULL;
+	struct jw gone = removed_list_begin(&out), *json = c->global.json ? &gone : NULL;
 	struct cay_err told = {};
 	int r;
 
@@ -187,10 +183,9 @@ static int cmd_rm_run(struct cli *c, const void *args, const struct opt_words *w
 const struct cmd cmd_rm = {
 	.name = "rm",
 	.args = "[--json] SANDBOX... | --all | --group NAME",
-	.operands = { OPERAND_SANDBOX, OPERAND_SANDBOX },
-	.max = SIZE_MAX,
-	.options = options,
-	.size = sizeof(struct rm_args),
+	CMD_OPERANDS(0, SIZE_MAX, OPERAND_SANDBOX, OPERAND_SANDBOX),
+	CMD_OPTIONS(rm_args, OPTS(rows, 0)),
+	.json = true,
 	.help = "End sandboxes and remove all of them",
 	.run = cmd_rm_run,
 };

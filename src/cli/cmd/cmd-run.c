@@ -13,13 +13,6 @@ static const struct opt rows[] = {
 	  .help = "Do not remove the sandbox afterwards; its id is printed on stderr" },
 };
 
-static const struct opt_group options[] = {
-	OPTS(opts_create, offsetof(struct run_args, make)),
-	OPTS(opts_exec, offsetof(struct run_args, exec)),
-	OPTS(rows, 0),
-	OPTS_END,
-};
-
 static void cmd_run_set_defaults(void *args)
 {
 	create_request_init(&((struct run_args *)args)->make.create);
@@ -94,12 +87,10 @@ static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *
 const struct cmd cmd_run = {
 	.name = "run",
 	.args = "[OPTION...] [IMAGE] -- COMMAND...",
-	.operands = { OPERAND_IMAGE },
-	.min = 0,
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_COMMAND,
-	.options = options,
-	.size = sizeof(struct run_args),
+	CMD_OPTIONS(run_args, OPTS(opts_create, offsetof(struct run_args, make)),
+		    OPTS(opts_exec, offsetof(struct run_args, exec)), OPTS(rows, 0)),
 	.init_args = cmd_run_set_defaults,
 	.help = "Make a sandbox, run a command in it, remove it",
 	.more = "As create, exec and rm one after the other; the sandbox is removed however the "

@@ -24,8 +24,6 @@ static const struct opt rows[] = {
 	OPT_DETACH_KEYS(AT(keys)),
 };
 
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
-
 /* What ours is, where that is a name the other side can look up. */
 static const char *cmd_shell_term_name(void)
 {
@@ -92,11 +90,8 @@ static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words
 const struct cmd cmd_shell = {
 	.name = "shell",
 	.args = "[OPTION...] SANDBOX",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
-	.options = options,
-	.size = sizeof(struct shell_args),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(shell_args, OPTS(rows, 0)),
 	.help = "A shell in a sandbox, at this terminal",
 	.more = "bash, or sh where there is none. ctrl-p ctrl-q leaves it running; 'cay attach' "
 		"comes "

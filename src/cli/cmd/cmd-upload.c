@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
 #include "cli/transfer/transfer.h"
 
@@ -14,7 +12,6 @@
 
 struct upload_args {
 	const char *group, *name;
-	struct json_args json;
 };
 
 static const struct opt group_rows[] = {
@@ -25,10 +22,6 @@ static const struct opt name_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct upload_args, name), .arg = "NAME",
 	  .help = "What to call it; else the path's last part" },
 };
-static const struct opt_group options[] = { OPTS(group_rows, 0), OPTS_JSON(upload_args, json),
-					    OPTS_END };
-static const struct opt_group add_options[] = { OPTS(group_rows, 0), OPTS(name_rows, 0),
-						OPTS_JSON(upload_args, json), OPTS_END };
 
 static int cmd_upload_check_group(const struct upload_args *a, struct cay_err *err)
 {
@@ -115,7 +108,7 @@ static int cmd_upload_for_each_operand(struct cli *c, const struct upload_args *
 		r = fn(c, a, w->operands[i], &rows[i], err);
 		list.uploads.n += r >= 0;
 	}
-	if (a->json.json && list.uploads.n)
+	if (c->global.json && list.uploads.n)
 		told = print_json(&upload_list_table, &list, r < 0 ? &why : err);
 	return r < 0 ? r : told;
 }
@@ -133,11 +126,9 @@ static int cmd_upload_add_run(struct cli *c, const void *args, const struct opt_
 const struct cmd cmd_upload_add = {
 	.name = "upload add",
 	.args = "--group NAME [--name NAME] [--json] FILE...",
-	.operands = { OPERAND_FILE, OPERAND_FILE },
-	.min = 1,
-	.max = FILES_MAX,
-	.options = add_options,
-	.size = sizeof(struct upload_args),
+	CMD_OPERANDS(1, FILES_MAX, OPERAND_FILE, OPERAND_FILE),
+	CMD_OPTIONS(upload_args, OPTS(group_rows, 0), OPTS(name_rows, 0)),
+	.json = true,
 	.help = "Put files into the upload area of a group, for every sandbox of it",
 	.more = "One that has the name already is replaced, when all of the new one has come.  "
 		"They "
@@ -145,47 +136,29 @@ const struct cmd cmd_upload_add = {
 	.run = cmd_upload_add_run,
 };
 
-static int cmd_upload_ls_add_cells(struct print_table *t, const void *row)
-{
-	const struct upload_info *u = row;
-	auto_buf size = BUF_INIT(32);
-	char age[PRINT_AGE_MAX];
-
-	print_age_format(clk_wall_ns(&clk_system), u->created_ns, age);
-	return byte_size_format(u->size, &size) < 0 || print_table_add_cell(t, u->name) < 0 ||
-			       print_table_add_cell(t, buf_str(&size)) < 0 ||
-			       print_table_add_cell(t, age) < 0
-		       ? -ENOMEM
-		       : 0;
-}
+static const struct column columns[] = {
+	{ "NAME", "name" },
+	{ "SIZE", "size", AS_SIZE },
+	{ "AGE", "created_at", AS_AGE },
+	COLUMNS_END,
+};
 
 static int cmd_upload_ls_run(struct cli *c, const void *args, const struct opt_words *,
 			     struct cay_err *err)
 {
-	static const struct list_spec kind = {
-		.op = OP_UPLOAD_LIST,
-		.list_member = "uploads",
-		.row = &upload_info_table,
-		.headings = { "NAME", "SIZE", "AGE" },
-		.columns = 3,
-		.add_cells = cmd_upload_ls_add_cells,
-	};
 	const struct upload_args *a = args;
 	struct group_query query = { .group = a->group };
-	struct upload_list all = {};
+	struct api_call call = { .op = OP_UPLOAD_LIST, .query = &query };
 	int r = cmd_upload_check_group(a, err);
 
-	return r < 0 ? r
-		     : list_print_reply(&c->api, &kind,
-					&(struct api_call){ .op = kind.op, .query = &query }, &all,
-					&all.uploads, a->json.json, err);
+	return r < 0 ? r : list_print(c, &call, columns, NULL, err);
 }
 
 const struct cmd cmd_upload_ls = {
 	.name = "upload ls",
 	.args = "--group NAME [--json]",
-	.options = options,
-	.size = sizeof(struct upload_args),
+	CMD_OPTIONS(upload_args, OPTS(group_rows, 0)),
+	.json = true,
 	.help = "List the uploads of a group",
 	.run = cmd_upload_ls_run,
 };
@@ -199,10 +172,9 @@ static int cmd_upload_rm_run(struct cli *c, const void *args, const struct opt_w
 const struct cmd cmd_upload_rm = {
 	.name = "upload rm",
 	.args = "--group NAME [--json] NAME...",
-	.min = 1,
-	.max = FILES_MAX,
-	.options = options,
-	.size = sizeof(struct upload_args),
+	CMD_OPERANDS(1, FILES_MAX, OPERAND_FREE),
+	CMD_OPTIONS(upload_args, OPTS(group_rows, 0)),
+	.json = true,
 	.help = "Remove uploads of a group; what sandboxes have of them stays",
 	.run = cmd_upload_rm_run,
 };

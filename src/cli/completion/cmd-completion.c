@@ -146,9 +146,7 @@ const struct cmd cmd_completion = {
 	.name = "completion",
 	.needs = CMD_NEEDS_NOTHING,
 	.args = "bash|zsh|fish",
-	.operands = { OPERAND_SHELL },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_SHELL),
 	.rest = REST_OPTIONAL,
 	.help = "Print a script that completes commands, options and names at this shell",
 	.more = "source <(cay completion bash) in ~/.bashrc, the same of zsh in ~/.zshrc behind "

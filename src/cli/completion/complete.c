@@ -5,24 +5,17 @@
 
 static const char context_option[] = "--context";
 
-static const struct opt *complete_find_opt_in_rows(const struct opt *rows, size_t n,
-						   struct slice name, char letter)
-{
-	for (size_t i = 0; i < n; i++)
-		if (letter ? rows[i].letter == letter : slice_eq(name, slice_of(rows[i].name)))
-			return &rows[i];
-	return NULL;
-}
-
 static const struct opt *complete_find_opt(const struct cmd *cmd, struct slice name, char letter)
 {
-	const struct opt *o = NULL;
+	const struct opt *o;
 
-	for (const struct opt_group *g = cmd->options; g && g->rows && !o; g++)
-		o = complete_find_opt_in_rows(g->rows, g->n, name, letter);
-	return o ? o
-		 : complete_find_opt_in_rows(opts_everywhere, ARRAY_SIZE(opts_everywhere), name,
-					     letter);
+	for (size_t i = 0; (o = cmd_option_at(cmd, i)); i++)
+		if (letter ? o->letter == letter : slice_eq(name, slice_of(o->name)))
+			return o;
+	for (size_t i = 0; i < ARRAY_SIZE(opts_everywhere) && !letter; i++)
+		if (slice_eq(name, slice_of(opts_everywhere[i].name)))
+			return &opts_everywhere[i];
+	return NULL;
 }
 
 /* The option whose value is the next word: "--image", "-u", "-du". */
@@ -172,11 +165,11 @@ static int complete_add_option(const struct complete *c, const struct opt *o, st
 
 static int complete_add_options(const struct complete *c, struct buf *out)
 {
+	const struct opt *o;
 	int r = 0;
 
-	for (const struct opt_group *g = c->cmd ? c->cmd->options : NULL; g && g->rows; g++)
-		for (size_t i = 0; r >= 0 && i < g->n; i++)
-			r = complete_add_option(c, &g->rows[i], out);
+	for (size_t i = 0; c->cmd && r >= 0 && (o = cmd_option_at(c->cmd, i)); i++)
+		r = complete_add_option(c, o, out);
 	if (r >= 0 && (!c->cmd || c->cmd->needs == CMD_NEEDS_DAEMON))
 		r = complete_add_option(c, &opts_everywhere[0], out);
 	if (r >= 0 && !c->cmd)

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "cli/print/list.h"
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 
@@ -15,7 +16,8 @@ const struct cmd *const commands[] = {
 };
 
 const struct opt opts_json[1] = {
-	{ "json", 0, OPT_FLAG, offsetof(struct json_args, json), .help = "Print JSON, one line" },
+	{ "json", 0, OPT_FLAG, offsetof(struct global_options, json),
+	  .help = "Print JSON, one line" },
 };
 
 const struct opt opts_everywhere[2] = {
@@ -25,6 +27,16 @@ const struct opt opts_everywhere[2] = {
 	{ "no-pager", 0, OPT_FLAG, offsetof(struct global_options, no_pager),
 	  .help = "Print what is longer than the screen all the same" },
 };
+
+const struct opt *cmd_option_at(const struct cmd *cmd, size_t i)
+{
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++) {
+		if (i < g->n)
+			return &g->rows[i];
+		i -= g->n;
+	}
+	return cmd->json && i == 0 ? opts_json : NULL;
+}
 
 /* How many of the words are the command's name; 0 when it is not. */
 static size_t cmd_match_words(const struct cmd *cmd, const char *const *words, size_t n)
@@ -175,13 +187,61 @@ static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *
 		       : cmd_load_context(c, name, &c->api.dial.context, err);
 }
 
+static int (*const cmd_finders[OPERAND_NUM])(struct api *a, const char *word, struct id *ret,
+					     struct cay_err *err) = {
+	[OPERAND_SANDBOX] = api_find_sandbox,   [OPERAND_IMAGE] = api_find_image,
+	[OPERAND_TEMPLATE] = api_find_template, [OPERAND_TENANT] = api_find_tenant,
+	[OPERAND_KEY] = api_find_key,
+};
+
+int service_name_check(const char *name, struct cay_err *err)
+{
+	return op_name_is_valid(slice_of(name))
+		       ? 0
+		       : cay_fail(err, CAY_E_INVALID,
+				  "service: '%s' is no name: letters, digits, '.', '_' and '-'",
+				  name);
+}
+
+/* A row without a function of its own. */
+static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const struct opt_words *w,
+		      struct cay_err *err)
+{
+	const struct op *op = &ops[cmd->op];
+	struct api_call call = { .op = cmd->op,
+				 .request = op->request && cmd->size ? args : NULL,
+				 .query = op->query && cmd->size ? args : NULL };
+	void *reply = arena_alloc(&c->arena, 1, op->response->size);
+	int r = 0;
+
+	if (!reply)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	for (size_t i = 0; i < CMD_OPERANDS_MAX && i < w->n_operands; i++)
+		if (cmd->operand_at[i])
+			*(const char **)(void *)(args + cmd->operand_at[i] - 1) = w->operands[i];
+	if (cmd->operands[1] == OPERAND_SERVICE) {
+		r = service_name_check(w->operands[1], err);
+		call.path_name = w->operands[1];
+	}
+	if (r >= 0 && cmd_finders[cmd->operands[0]])
+		r = cmd_finders[cmd->operands[0]](&c->api, w->operands[0], &call.ids[0], err);
+	if (r >= 0 && cmd->columns)
+		return list_print(c, &call, cmd->columns, NULL, err);
+	if (r >= 0)
+		r = api_call(&c->api, &call, reply, err);
+	if (r < 0)
+		return r;
+	return cmd->print && !c->global.json ? cmd->print(reply, err)
+					     : reply_print(c, cmd->op, reply, cmd->prints, err);
+}
+
 int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
 		 struct cay_err *err)
 {
-	/* what every command takes lies behind what this one does */
+	/* the options of every command lie after those of this one */
 	size_t base = (cmd->size + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
 	char *args = arena_alloc(&c->arena, 1, base + sizeof(struct global_options));
-	struct opt_group groups[OPT_GROUPS_MAX + 2] = {};
+	struct opt_group groups[OPT_GROUPS_MAX + 3] = {};
 	const struct global_options *said;
 	const char *near = NULL;
 	struct opt_words w;
@@ -199,6 +259,8 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 		assert(n_groups < OPT_GROUPS_MAX);
 		groups[n_groups] = cmd->options[n_groups];
 	}
+	if (cmd->json)
+		groups[n_groups++] = (struct opt_group)OPTS(opts_json, base);
 	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
 	r = opt_parse_words(groups, words, n, &c->arena, args, &w, &near, err);
 	if (r >= 0)
@@ -211,9 +273,12 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
 	if (said->context)
 		c->global.context = said->context;
+	c->global.json = said->json;
 	c->api.no_pager = said->no_pager || c->global.no_pager;
 	r = cmd_set_server(c, cmd, err);
-	return r < 0 ? r : cmd->run(c, args, &w, err);
+	if (r < 0)
+		return r;
+	return cmd->run ? cmd->run(c, args, &w, err) : cmd_run_op(c, cmd, args, &w, err);
 }
 
 int print_json(const struct field_table *t, const void *in, struct cay_err *err)
@@ -226,21 +291,36 @@ int print_json(const struct field_table *t, const void *in, struct cay_err *err)
 	return r < 0 ? r : print_stdout(&out, err);
 }
 
-int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
-		   struct cay_err *err)
+int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err)
 {
-	int r = api_call(&c->api, call, ret, err);
-
-	return r < 0 || !json ? r : print_json(ops[call->op].response, ret, err);
+	if (jw_finish(w) < 0 || buf_putc(out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(out, err);
 }
 
-int print_id(const struct id *id, struct cay_err *err)
+int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
+		struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(64);
-	char text[ID_TEXT_LEN + 1];
+	auto_buf value = BUF_INIT(KIB(64)), out = BUF_INIT(KIB(256));
 
-	id_format(id, text);
-	if (buf_printf(&out, "%s\n", text) < 0)
+	if (c->global.json)
+		return print_json(ops[op].response, reply, err);
+	if (!member)
+		return 0;
+	if (column_format(&(struct column){ .member = member }, ops[op].response, reply, &value) <
+		    0 ||
+	    print_append_escaped(&out, (struct slice){ buf_str(&value), value.len }) < 0 ||
+	    buf_putc(&out, '\n') < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	return print_stdout(&out, err);
+}
+
+int api_call_print(struct cli *c, const struct api_call *call, const char *member,
+		   struct cay_err *err)
+{
+	void *reply = arena_alloc(&c->arena, 1, ops[call->op].response->size);
+	int r = reply ? api_call(&c->api, call, reply, err)
+		      : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+
+	return r < 0 ? r : reply_print(c, call->op, reply, member, err);
 }

@@ -19,12 +19,13 @@ enum cmd_needs {
 	CMD_NEEDS_NOTHING,      /* asks nobody: works however broken contexts are */
 };
 
-/* What every command takes. */
+/* Options of every command; --json only where the command's row has it. */
 struct global_options {
 	const char *context; /* or NULL */
-	bool no_pager;
+	bool no_pager, json;
 };
 extern const struct opt opts_everywhere[2];
+extern const struct opt opts_json[1];
 
 struct cli {
 	struct settings settings;
@@ -37,20 +38,42 @@ enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* what stands behind 
 
 #define CMD_OPERANDS_MAX 2
 
+struct column; /* cli/print/list.h */
+
+/*
+ * Most rows have a run function.  A row without one calls `op`: the first operand names the
+ * object in its path, by operands[0]; a second one that is OPERAND_SERVICE is the name in
+ * the path; the args struct, where there is one, is the request or the query.  The reply is
+ * printed as `columns`, `print` or `prints` say, or not at all; with --json as it came.
+ */
 struct cmd {
 	const char *name;                        /* one word or two */
 	const char *args;                        /* operands, for help */
-	enum operand operands[CMD_OPERANDS_MAX]; /* the last is that of all behind it */
+	enum operand operands[CMD_OPERANDS_MAX]; /* the last is that of all after it */
 	size_t min, max;                         /* how many operands */
 	enum cmd_rest rest;
 	enum cmd_needs needs;
+	bool json;                       /* has --json */
 	const struct opt_group *options; /* ended by a group without rows; or NULL */
 	size_t size;                     /* of the struct they fill */
 	void (*init_args)(void *args);   /* or NULL: zero */
 	const char *help;                /* one line */
 	const char *more;                /* paragraphs, or NULL */
 	int (*run)(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err);
+	enum op_id op;
+	size_t operand_at[CMD_OPERANDS_MAX]; /* OPERAND_AT: an operand that is text of the args */
+	const struct column *columns;        /* the reply is a list */
+	int (*print)(const void *reply, struct cay_err *err);
+	const char *prints; /* this member of the reply, on a line */
 };
+
+#define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
+#define OPTS_END { .rows = NULL }
+/* Parts of a row: its options, and how many operands of which kinds. */
+#define CMD_OPTIONS(S, ...) \
+	.options = (const struct opt_group[]){ __VA_ARGS__, OPTS_END }, .size = sizeof(struct S)
+#define CMD_OPERANDS(min_, max_, ...) .min = (min_), .max = (max_), .operands = { __VA_ARGS__ }
+#define OPERAND_AT(S, m) (offsetof(struct S, m) + 1)
 
 #define CAY_COMMAND(sym) extern const struct cmd cmd_##sym;
 #include "cli/core/commands.def"
@@ -75,21 +98,15 @@ const char *cmd_find_similar(const char *word);
 [[nodiscard]] int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 			       size_t n, struct cay_err *err);
 
+/* The options of a command's own, and --json where it has that; NULL after the last. */
+const struct opt *cmd_option_at(const struct cmd *cmd, size_t i);
+
 /* Help for one command, the list of all, and cay(1) as scdoc source. */
 [[nodiscard]] int help_format_command(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_format_list(struct buf *out);
 /* The same as JSON, one line; NULL: of all. */
 [[nodiscard]] int help_format_json(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_format_man(struct buf *out);
-
-/* --json, which many commands have. */
-struct json_args {
-	bool json;
-};
-extern const struct opt opts_json[1];
-#define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
-#define OPTS_JSON(S, m) OPTS(opts_json, offsetof(struct S, m))
-#define OPTS_END { .rows = NULL }
 
 /* The options of create and of exec, which run has too. */
 struct sandbox_create_args {
@@ -114,9 +131,13 @@ void service_put_set_defaults(struct service_put *put);
 [[nodiscard]] int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 				      struct sandbox_info *ret, struct cay_err *err);
 
-/* Print a reply: as the server's object when json, else only its id. */
+/* Print a struct as one line of JSON. */
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
-[[nodiscard]] int print_id(const struct id *id, struct cay_err *err);
+/* End the JSON that w has written to out, and print it. */
+[[nodiscard]] int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err);
+/* Print a reply: with --json as it came, else this member of it; NULL: nothing. */
+[[nodiscard]] int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
+			      struct cay_err *err);
 
 /* End every sandbox of a group, and wait for each; json: where they are told, or NULL. */
 [[nodiscard]] int sandbox_group_remove(struct api *a, const char *group, struct jw *json,
@@ -124,9 +145,11 @@ void service_put_set_defaults(struct service_put *put);
 /* The object those that are gone stand in, and its end, printed. */
 struct jw removed_list_begin(struct buf *out);
 [[nodiscard]] int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err);
-/* Call it, and print the reply only as JSON. */
-[[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+/* Call it, and print the reply as reply_print() does. */
+[[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, const char *member,
 				 struct cay_err *err);
+
+[[nodiscard]] int service_name_check(const char *name, struct cay_err *err);
 
 /* Import an image from a path; make a template of it. */
 [[nodiscard]] int image_import_send(struct cli *c, const char *path, const char *name,

@@ -41,17 +41,17 @@ static int help_wrap_text(const char *text, struct buf *out)
 
 int help_format_command(const struct cmd *cmd, struct buf *out)
 {
+	const struct opt *o;
 	int r = buf_printf(out, "usage: cay %s %s\n\n%s.\n", cmd->name, cmd->args, cmd->help);
 
 	if (r >= 0 && cmd->more)
 		r = buf_putc(out, '\n');
 	if (r >= 0 && cmd->more)
 		r = help_wrap_text(cmd->more, out);
-	if (r >= 0 && (cmd->options || cmd->needs == CMD_NEEDS_DAEMON))
+	if (r >= 0 && (cmd_option_at(cmd, 0) || cmd->needs == CMD_NEEDS_DAEMON))
 		r = buf_puts(out, "\noptions:\n");
-	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
-		for (size_t i = 0; r >= 0 && i < g->n; i++)
-			r = help_format_option(&g->rows[i], out);
+	for (size_t i = 0; r >= 0 && (o = cmd_option_at(cmd, i)); i++)
+		r = help_format_option(o, out);
 	if (r >= 0 && cmd->needs == CMD_NEEDS_DAEMON)
 		r = help_format_option(&opts_everywhere[0], out);
 	return r;
@@ -85,6 +85,8 @@ static void help_encode_option(const struct opt *o, struct jw *w)
 
 static void help_encode_command(const struct cmd *cmd, struct jw *w)
 {
+	const struct opt *o;
+
 	jw_object_begin(w, NULL);
 	jw_str(w, "name", cmd->name);
 	jw_str(w, "args", cmd->args);
@@ -92,9 +94,8 @@ static void help_encode_command(const struct cmd *cmd, struct jw *w)
 	if (cmd->more)
 		jw_str(w, "more", cmd->more);
 	jw_array_begin(w, "options");
-	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
-		for (size_t i = 0; i < g->n; i++)
-			help_encode_option(&g->rows[i], w);
+	for (size_t i = 0; (o = cmd_option_at(cmd, i)); i++)
+		help_encode_option(o, w);
 	if (cmd->needs == CMD_NEEDS_DAEMON)
 		help_encode_option(&opts_everywhere[0], w);
 	jw_end(w);
@@ -158,6 +159,7 @@ static int help_man_format_option(const struct opt *o, struct buf *out)
 
 static int help_man_format_command(const struct cmd *cmd, struct buf *out)
 {
+	const struct opt *o;
 	int r = buf_printf(out, "## cay %s%s", cmd->name, cmd->args[0] ? " " : "");
 
 	if (r >= 0)
@@ -170,9 +172,8 @@ static int help_man_format_command(const struct cmd *cmd, struct buf *out)
 		r = help_man_escape(cmd->more, out);
 	if (r >= 0)
 		r = buf_puts(out, "\n\n");
-	for (const struct opt_group *g = cmd->options; g && g->rows; g++)
-		for (size_t i = 0; r >= 0 && i < g->n; i++)
-			r = help_man_format_option(&g->rows[i], out);
+	for (size_t i = 0; r >= 0 && (o = cmd_option_at(cmd, i)); i++)
+		r = help_man_format_option(o, out);
 	return r;
 }
 

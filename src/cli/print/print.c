@@ -71,26 +71,63 @@ void print_table_fini(struct print_table *t)
 	buf_fini(&t->text);
 }
 
-int print_table_add_cell(struct print_table *t, const char *text)
+void print_table_add_cell(struct print_table *t, const char *text)
 {
 	size_t column = t->cells % t->columns, begin = t->text.len, width;
 	int r = print_append_escaped(&t->text, slice_of(text));
 
 	if (r >= 0)
 		r = buf_putc(&t->text, 0);
-	if (r < 0)
-		return r;
+	if (r < 0) {
+		t->failed = r;
+		return;
+	}
 	width = print_text_width(t->text.data + begin);
 	if (width > t->width[column])
 		t->width[column] = width;
 	t->cells++;
-	return 0;
+}
+
+static void print_table_add_cellv(struct print_table *t, const char *fmt, va_list ap)
+{
+	auto_buf text = BUF_INIT(KIB(32));
+	int r = buf_vprintf(&text, fmt, ap);
+
+	if (r < 0)
+		t->failed = r;
+	else
+		print_table_add_cell(t, buf_str(&text));
+}
+
+void print_table_add_cellf(struct print_table *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_table_add_cellv(t, fmt, ap);
+	va_end(ap);
+}
+
+void print_table_add_pair(struct print_table *t, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	print_table_add_cell(t, name);
+	va_start(ap, fmt);
+	print_table_add_cellv(t, fmt, ap);
+	va_end(ap);
+}
+
+void print_table_add_cells(struct print_table *t, const char *const *texts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		print_table_add_cell(t, texts[i]);
 }
 
 int print_table_write(const struct print_table *t, struct buf *out)
 {
 	const char *cell = buf_str(&t->text);
-	int r = 0;
+	int r = t->failed;
 
 	for (size_t i = 0; r >= 0 && i < t->cells; i++) {
 		size_t column = i % t->columns;
@@ -105,6 +142,14 @@ int print_table_write(const struct print_table *t, struct buf *out)
 		cell += strlen(cell) + 1;
 	}
 	return r;
+}
+
+int print_table_stdout(const struct print_table *t, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(MIB(64));
+
+	return print_table_write(t, &out) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
+					      : print_stdout(&out, err);
 }
 
 void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX])

@@ -26,6 +26,7 @@ size_t print_text_width(const char *s);
 struct print_table {
 	struct buf text; /* cells, a 0 behind each */
 	size_t columns, cells;
+	int failed; /* a cell found no memory */
 	size_t width[PRINT_TABLE_COLUMNS_MAX];
 };
 
@@ -33,9 +34,18 @@ struct print_table {
 
 struct print_table print_table_create(size_t columns);
 void print_table_fini(struct print_table *t);
-/* Add one cell, escaped; columns of them make a row. */
-[[nodiscard]] int print_table_add_cell(struct print_table *t, const char *text);
+/* Add one cell, escaped; columns of them make a row.  print_table_write() returns a failure. */
+void print_table_add_cell(struct print_table *t, const char *text);
+__attribute__((format(printf, 2, 3))) void print_table_add_cellf(struct print_table *t,
+								 const char *fmt, ...);
+/* A row of two: a name, and words about it. */
+__attribute__((format(printf, 3, 4))) void print_table_add_pair(struct print_table *t,
+								const char *name, const char *fmt,
+								...);
+void print_table_add_cells(struct print_table *t, const char *const *texts, size_t n);
 [[nodiscard]] int print_table_write(const struct print_table *t, struct buf *out);
+/* Write it to stdout. */
+[[nodiscard]] int print_table_stdout(const struct print_table *t, struct cay_err *err);
 
 /* "3 min", "2 h", "5 d": how long ago, shortly. */
 #define PRINT_AGE_MAX 24

@@ -11,7 +11,6 @@
 struct setup_args {
 	bool yes, check;
 	const char *image;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -22,7 +21,7 @@ static const struct opt rows[] = {
 	  .arg = "SOURCE",
 	  .help = "The first image: a tar, an OCI layout's directory, or a registry's reference" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(setup_args, json), OPTS_END };
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
 const struct setup_step setup_steps[] = {
 	{ "root", setup_root_check },
@@ -238,8 +237,8 @@ static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words
 		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
 	};
 	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
-				   .as_json = a->json.json,
-				   .colour = !a->json.json && print_wants_colour(STDOUT_FILENO) };
+				   .as_json = c->global.json,
+				   .colour = !c->global.json && print_wants_colour(STDOUT_FILENO) };
 	struct cay_err told = {};
 	bool todo = false;
 	int r, said;
@@ -264,6 +263,7 @@ const struct cmd cmd_setup = {
 	.name = "setup",
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--yes] [--check] [--image SOURCE] [--json]",
+	.json = true,
 	.options = options,
 	.size = sizeof(struct setup_args),
 	.help = "Make this machine ready, as root: users, settings, daemons, a first sandbox",
