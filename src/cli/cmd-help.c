@@ -56,10 +56,10 @@ static int cmd_version_run(struct cli *c, const void *, const struct opt_words *
 {
 	auto_buf out = BUF_INIT(KIB(1));
 	struct jw w = jw_to(&out);
+	auto_table t = print_table_create(1);
 	struct cay_err quiet = {};
 	struct health health = {};
 	bool there = api_call(&c->api, &(struct api_call){ .op = OP_HEALTH }, &health, &quiet) >= 0;
-	int r;
 
 	if (c->global.json) {
 		jw_object_begin(&w, NULL);
@@ -69,12 +69,10 @@ static int cmd_version_run(struct cli *c, const void *, const struct opt_words *
 		jw_end(&w);
 		return print_json_finish(&w, &out, err);
 	}
-	r = buf_printf(&out, "cay " CAY_VERSION "\n%s", there ? "cayd " : "");
-	if (r >= 0 && there)
-		r = print_append_escaped(&out, slice_of(health.version));
-	if (r >= 0 && there)
-		r = buf_putc(&out, '\n');
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	print_table_add_cell(&t, "cay " CAY_VERSION);
+	if (there)
+		print_table_add_cellf(&t, "cayd %s", health.version);
+	return print_table_stdout(&t, err);
 }
 
 const struct cmd cmd_version = {

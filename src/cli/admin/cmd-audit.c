@@ -28,11 +28,8 @@ const struct cmd cmd_audit_ls = {
 static int cmd_audit_head_print(const void *reply, struct cay_err *err)
 {
 	const struct audit_head *head = reply;
-	auto_buf out = BUF_INIT(256);
 
-	if (buf_printf(&out, "%llu:%s\n", (unsigned long long)head->count, head->head) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_line(err, "%llu:%s", (unsigned long long)head->count, head->head);
 }
 
 const struct cmd cmd_audit_head = {
@@ -99,9 +96,10 @@ static int cmd_audit_verify_open_log(const struct cli *c, const struct opt_words
 		      : fd;
 }
 
-static int cmd_audit_verify_format_json(const struct audit_report *r, struct buf *out)
+static int cmd_audit_verify_print_json(const struct audit_report *r, struct cay_err *err)
 {
-	struct jw w = jw_to(out);
+	auto_buf out = BUF_INIT(KIB(4));
+	struct jw w = jw_to(&out);
 
 	jw_object_begin(&w, NULL);
 	jw_bool(&w, "ok", r->verdict == AUDIT_INTACT);
@@ -116,29 +114,30 @@ static int cmd_audit_verify_format_json(const struct audit_report *r, struct buf
 		jw_u64(&w, "record", r->record);
 	}
 	jw_end(&w);
-	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+	return print_json_finish(&w, &out, err);
 }
 
-static int cmd_audit_verify_format_text(const struct audit_report *r, struct buf *out)
+static int cmd_audit_verify_print_text(const struct audit_report *r, struct cay_err *err)
 {
-	int e = 0;
+	const char *verdict = audit_verdict_text(r->verdict);
+	auto_table t = print_table_create(1);
 
 	if (r->verdict == AUDIT_INTACT)
-		e = buf_printf(out, "%llu records, head %s: %s\n", (unsigned long long)r->at.count,
-			       r->at.head, audit_verdict_text(r->verdict));
+		print_table_add_cellf(&t, "%llu records, head %s: %s",
+				      (unsigned long long)r->at.count, r->at.head, verdict);
 	else if (r->segment)
-		e = buf_printf(out, "%08u.log line %llu, record %llu: %s\n", r->segment,
-			       (unsigned long long)r->line, (unsigned long long)r->record,
-			       audit_verdict_text(r->verdict));
+		print_table_add_cellf(&t, "%08u.log line %llu, record %llu: %s", r->segment,
+				      (unsigned long long)r->line, (unsigned long long)r->record,
+				      verdict);
 	else
-		e = buf_printf(out, "%s\n", audit_verdict_text(r->verdict));
-	if (e >= 0 && r->base.count)
-		e = buf_printf(out, "records up to %llu were dropped by audit.keep\n",
-			       (unsigned long long)r->base.count);
-	if (e >= 0 && r->torn)
-		e = buf_printf(out, "%llu bytes of half a line at the end are no record\n",
-			       (unsigned long long)r->torn);
-	return e;
+		print_table_add_cell(&t, verdict);
+	if (r->base.count)
+		print_table_add_cellf(&t, "records up to %llu were dropped by audit.keep",
+				      (unsigned long long)r->base.count);
+	if (r->torn)
+		print_table_add_cellf(&t, "%llu bytes of half a line at the end are no record",
+				      (unsigned long long)r->torn);
+	return print_table_stdout(&t, err);
 }
 
 static int cmd_audit_verify_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -147,7 +146,6 @@ static int cmd_audit_verify_run(struct cli *c, const void *args, const struct op
 	const struct audit_verify_args *a = args;
 	struct audit_anchor anchor;
 	struct audit_report report;
-	auto_buf out = BUF_INIT(KIB(4));
 	auto_close int fd = -EBADF;
 	int r = a->anchor ? cmd_audit_verify_parse_anchor(a->anchor, &anchor, err) : 0;
 
@@ -159,10 +157,8 @@ static int cmd_audit_verify_run(struct cli *c, const void *args, const struct op
 	r = audit_verify(fd, a->anchor ? &anchor : NULL, &report, err);
 	if (r < 0)
 		return r;
-	if ((c->global.json ? cmd_audit_verify_format_json(&report, &out)
-			    : cmd_audit_verify_format_text(&report, &out)) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = print_stdout(&out, err);
+	r = c->global.json ? cmd_audit_verify_print_json(&report, err)
+			   : cmd_audit_verify_print_text(&report, err);
 	if (r < 0 || report.verdict == AUDIT_INTACT)
 		return r;
 	return cay_error_row(statuses[report.verdict])->exit;

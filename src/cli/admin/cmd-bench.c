@@ -93,9 +93,10 @@ static int cmd_bench_measure_once(struct cli *c, const char *image, uint64_t too
 	return 0;
 }
 
-static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct buf *out)
+static int cmd_bench_print_json(struct bench_stats s[static STEP_NUM], struct cay_err *err)
 {
-	struct jw w = jw_to(out);
+	auto_buf out = BUF_INIT(KIB(16));
+	struct jw w = jw_to(&out);
 
 	jw_object_begin(&w, NULL);
 	jw_u64(&w, "n", s[0].n);
@@ -110,10 +111,10 @@ static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct b
 		jw_end(&w);
 	}
 	jw_end(&w);
-	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+	return print_json_finish(&w, &out, err);
 }
 
-static int cmd_bench_format_table(struct bench_stats s[static STEP_NUM], struct buf *out)
+static int cmd_bench_print_table(struct bench_stats s[static STEP_NUM], struct cay_err *err)
 {
 	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
 	auto_table t = print_table_create(ARRAY_SIZE(headings));
@@ -129,7 +130,7 @@ static int cmd_bench_format_table(struct bench_stats s[static STEP_NUM], struct 
 					      (unsigned long long)(ns[k] / NS_PER_MS),
 					      (unsigned)(ns[k] % NS_PER_MS / 10000));
 	}
-	return print_table_write(&t, out);
+	return print_table_stdout(&t, err);
 }
 
 static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
@@ -160,16 +161,14 @@ static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words
 {
 	const struct bench_args *a = args;
 	struct bench_stats samples[STEP_NUM] = {};
-	auto_buf out = BUF_INIT(KIB(16));
 	int r = interrupt_open(&c->api.intr, err);
 
 	if (r >= 0)
 		r = cmd_bench_measure_all(c, a, samples, err);
 	if (r < 0)
 		return r;
-	r = c->global.json ? cmd_bench_format_json(samples, &out)
-			   : cmd_bench_format_table(samples, &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return c->global.json ? cmd_bench_print_json(samples, err)
+			      : cmd_bench_print_table(samples, err);
 }
 
 const struct cmd cmd_bench = {

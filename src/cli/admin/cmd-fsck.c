@@ -19,7 +19,7 @@ static const struct {
 #undef CAY_FSCK
 };
 
-static int cmd_fsck_format_findings(const struct fsck_list *list, bool repair, struct buf *out)
+static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, struct cay_err *err)
 {
 	const char *const headings[] = { "SANDBOX", "KIND", "MEANING",
 					 repair ? "DONE" : "--repair" };
@@ -29,41 +29,34 @@ static int cmd_fsck_format_findings(const struct fsck_list *list, bool repair, s
 
 	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < list->findings.n; i++) {
-		enum fsck_kind kind = (enum fsck_kind)found[i].kind;
+		const char *done = kinds[found[i].kind].repair;
 		char id[ID_TEXT_LEN + 1];
 
 		id_format(&found[i].sandbox, id);
 		print_table_add_cell(&t, id);
-		print_table_add_cell(&t, field_choice_name(&fsck_row_table, "kind", kind));
-		print_table_add_cell(&t, kinds[kind].meaning);
-		print_table_add_cell(&t,
-				     !repair || found[i].repaired ? kinds[kind].repair : "nothing");
+		print_table_add_cell(&t, field_choice_name(&fsck_row_table, "kind", found[i].kind));
+		print_table_add_cell(&t, kinds[found[i].kind].meaning);
+		print_table_add_cell(&t, !repair || found[i].repaired ? done : "nothing");
 	}
 	if (list->findings.n)
-		r = print_table_write(&t, out);
-	if (r < 0)
-		return r;
-	return buf_printf(out, "%llu sandboxes compared, %zu findings\n",
-			  (unsigned long long)list->checked, list->findings.n);
+		r = print_table_stdout(&t, err);
+	return r < 0 ? r
+		     : print_line(err, "%llu sandboxes compared, %zu findings",
+				  (unsigned long long)list->checked, list->findings.n);
 }
 
 static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words *,
 			struct cay_err *err)
 {
 	const struct fsck_args *a = args;
-	auto_buf out = BUF_INIT(MIB(4));
 	struct fsck_list list = {};
 	int r = api_call(&c->api, &(struct api_call){ .op = a->repair ? OP_FSCK_REPAIR : OP_FSCK },
 			 &list, err);
 
 	if (r < 0)
 		return r;
-	if (c->global.json)
-		r = print_json(&fsck_list_table, &list, err);
-	else if (cmd_fsck_format_findings(&list, a->repair, &out) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	else
-		r = print_stdout(&out, err);
+	r = c->global.json ? print_json(&fsck_list_table, &list, err)
+			   : cmd_fsck_print_findings(&list, a->repair, err);
 	return r < 0 ? r : list.findings.n > 0;
 }
 

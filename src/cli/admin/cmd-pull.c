@@ -143,12 +143,11 @@ static int cmd_image_logins_print(const void *reply, struct cay_err *err)
 {
 	const struct registry_list *list = reply;
 	const struct registry *rows = list->registries.v;
-	auto_buf out = BUF_INIT(KIB(64));
+	auto_table t = print_table_create(1);
 
 	for (size_t i = 0; i < list->registries.n; i++)
-		if (buf_printf(&out, "%s  %s\n", rows[i].registry, rows[i].username) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
-	return print_stdout(&out, err);
+		print_table_add_cellf(&t, "%s  %s", rows[i].registry, rows[i].username);
+	return print_table_stdout(&t, err);
 }
 
 const struct cmd cmd_image_logins = {

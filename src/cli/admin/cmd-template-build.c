@@ -7,6 +7,7 @@
  * process and IPC namespaces of its own (who is not root gets them from buildah itself).
  */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -48,12 +49,18 @@ struct buildah_args {
 	bool full;
 };
 
-static void buildah_args_append(struct buildah_args *w, const char *a, const char *b)
+__attribute__((format(printf, 2, 3))) static void buildah_args_append(struct buildah_args *w,
+								      const char *fmt, ...)
 {
 	auto_buf text = BUF_INIT(KIB(64));
 	const char *word = NULL;
+	va_list ap;
+	int r;
 
-	if (w->n < WORDS_MAX && buf_puts(&text, a) >= 0 && buf_puts(&text, b) >= 0)
+	va_start(ap, fmt);
+	r = buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (w->n < WORDS_MAX && r >= 0)
 		word = arena_strndup(w->arena, buf_str(&text), text.len);
 	w->full |= !word;
 	if (word)
@@ -67,7 +74,7 @@ static const char *buildah_find_program(struct arena *arena, const char *name)
 
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
 		w.n = 0;
-		buildah_args_append(&w, dirs[i], name);
+		buildah_args_append(&w, "%s%s", dirs[i], name);
 		if (w.n && access(w.v[0], X_OK) == 0)
 			return w.v[0];
 	}
@@ -89,38 +96,29 @@ static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_a
 					     "--kill-child" };
 
 	if (s->unshare) {
-		buildah_args_append(w, s->unshare, "");
+		buildah_args_append(w, "%s", s->unshare);
 		for (size_t i = 0; i < ARRAY_SIZE(apart); i++)
-			buildah_args_append(w, apart[i], "");
+			buildah_args_append(w, "%s", apart[i]);
 	}
-	buildah_args_append(w, s->buildah, "");
-	buildah_args_append(w, "--storage-driver=vfs", "");
-	buildah_args_append(w, "--root=", s->dir);
-	w->n--;
-	buildah_args_append(w, w->v[w->n], "/root");
-	buildah_args_append(w, "--runroot=", s->dir);
-	w->n--;
-	buildah_args_append(w, w->v[w->n], "/run");
+	buildah_args_append(w, "%s", s->buildah);
+	buildah_args_append(w, "--storage-driver=vfs");
+	buildah_args_append(w, "--root=%s/root", s->dir);
+	buildah_args_append(w, "--runroot=%s/run", s->dir);
 }
 
 static void buildah_env_fill(const struct buildah_workdir *s, struct buildah_args *env)
 {
-	buildah_args_append(env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "");
-	buildah_args_append(env, "HOME=", s->dir);
-	buildah_args_append(env, "TMPDIR=", s->dir);
-	buildah_args_append(env, "XDG_RUNTIME_DIR=", s->dir);
-	buildah_args_append(env, "LANG=C.UTF-8", "");
-	buildah_args_append(env, "CONTAINERS_CONF=", s->dir);
-	env->n--;
-	buildah_args_append(env, env->v[env->n], "/" CONF);
+	buildah_args_append(env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin");
+	buildah_args_append(env, "HOME=%s", s->dir);
+	buildah_args_append(env, "TMPDIR=%s", s->dir);
+	buildah_args_append(env, "XDG_RUNTIME_DIR=%s", s->dir);
+	buildah_args_append(env, "LANG=C.UTF-8");
+	buildah_args_append(env, "CONTAINERS_CONF=%s/" CONF, s->dir);
 	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++) {
 		const char *value = getenv(proxies[i]); /* NOLINT(concurrency-mt-unsafe) */
 
-		if (value) {
-			buildah_args_append(env, proxies[i], "=");
-			env->n--;
-			buildah_args_append(env, env->v[env->n], value);
-		}
+		if (value)
+			buildah_args_append(env, "%s=%s", proxies[i], value);
 	}
 }
 
@@ -170,7 +168,7 @@ static void buildah_args_append_ulimits(struct buildah_args *w)
 		    buf_printf(&text, "--ulimit=%s=%llu:%llu", limits[i].name,
 			       (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max) < 0)
 			continue;
-		buildah_args_append(w, text.data, "");
+		buildah_args_append(w, "%s", text.data);
 	}
 }
 
@@ -181,29 +179,24 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 	struct buildah_args w = { .arena = &c->arena };
 
 	buildah_args_begin(s, &w);
-	buildah_args_append(&w, "build", "");
-	buildah_args_append(&w, "--isolation=chroot", "");
-	buildah_args_append(&w, "--network=host", "");
+	buildah_args_append(&w, "build");
+	buildah_args_append(&w, "--isolation=chroot");
+	buildah_args_append(&w, "--network=host");
 	buildah_args_append_ulimits(&w);
-	buildah_args_append(&w, "--format=oci", "");
-	buildah_args_append(&w, "--layers=false", "");
-	buildah_args_append(&w, "--tag=" TAG, "");
+	buildah_args_append(&w, "--format=oci");
+	buildah_args_append(&w, "--layers=false");
+	buildah_args_append(&w, "--tag=" TAG);
 	if (a->file)
-		buildah_args_append(&w, "--file=", a->file);
+		buildah_args_append(&w, "--file=%s", a->file);
 	if (a->authfile)
-		buildah_args_append(&w, "--authfile=", a->authfile);
+		buildah_args_append(&w, "--authfile=%s", a->authfile);
 	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++)
 		if (getenv(proxies[i])) /* NOLINT(concurrency-mt-unsafe); its value is in the env */
-			buildah_args_append(&w, "--build-arg=", proxies[i]);
-	for (size_t i = 0; i < a->args.n; i++) {
-		buildah_args_append(&w, "--build-arg=", a->args.keys[i]);
-		w.n--;
-		buildah_args_append(&w, w.v[w.n], "=");
-		w.n--;
-		buildah_args_append(&w, w.v[w.n], a->args.values[i]);
-	}
-	buildah_args_append(&w, "--", "");
-	buildah_args_append(&w, context, "");
+			buildah_args_append(&w, "--build-arg=%s", proxies[i]);
+	for (size_t i = 0; i < a->args.n; i++)
+		buildah_args_append(&w, "--build-arg=%s=%s", a->args.keys[i], a->args.values[i]);
+	buildah_args_append(&w, "--");
+	buildah_args_append(&w, "%s", context);
 	return buildah_run_command(s, &w, "build it", err);
 }
 
@@ -213,11 +206,11 @@ static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, 
 	struct buildah_args w = { .arena = &c->arena };
 
 	buildah_args_begin(s, &w);
-	buildah_args_append(&w, "push", "");
-	buildah_args_append(&w, "--quiet", "");
-	buildah_args_append(&w, "--format=oci", "");
-	buildah_args_append(&w, TAG, "");
-	buildah_args_append(&w, "oci-archive:", archive);
+	buildah_args_append(&w, "push");
+	buildah_args_append(&w, "--quiet");
+	buildah_args_append(&w, "--format=oci");
+	buildah_args_append(&w, "%s", TAG);
+	buildah_args_append(&w, "oci-archive:%s", archive);
 	return buildah_run_command(s, &w, "write the image", err);
 }
 
@@ -267,9 +260,9 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 		return;
 	if (!s->unshare) {
 		buildah_args_begin(s, &w);
-		buildah_args_append(&w, "rmi", "");
-		buildah_args_append(&w, "--all", "");
-		buildah_args_append(&w, "--force", "");
+		buildah_args_append(&w, "rmi");
+		buildah_args_append(&w, "--all");
+		buildah_args_append(&w, "--force");
 		(void)buildah_run_command(s, &w, "clean up", NULL);
 	}
 	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -287,7 +280,7 @@ static int cmd_template_build_and_send(struct cli *c, const struct buildah_workd
 	struct image_info image = {};
 	int r = buildah_build_image(c, s, a, w->operands[0], err);
 
-	buildah_args_append(&path, s->dir, "/image.tar");
+	buildah_args_append(&path, "%s/image.tar", s->dir);
 	if (r >= 0 && path.full)
 		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
 	if (r >= 0)

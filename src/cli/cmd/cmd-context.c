@@ -225,30 +225,28 @@ const struct cmd cmd_context_ls = {
 	.run = cmd_context_ls_run,
 };
 
-static int cmd_context_show_format(struct cli *c, const struct context *x, bool current,
-				   struct buf *out)
+static int cmd_context_show_print(struct cli *c, const struct context *x, bool current,
+				  struct cay_err *err)
 {
-	bool local = str_eq(x->name, CONTEXT_LOCAL);
-	char url[URL_MAX] = "";
-	int r;
+	auto_table t = print_table_create(1);
+	char url[URL_MAX];
 
-	if (!local)
+	print_table_add_cellf(&t, "name     %s%s", x->name, current ? ", the current one" : "");
+	if (str_eq(x->name, CONTEXT_LOCAL)) {
+		print_table_add_cellf(&t, "socket   %s", c->api.dial.socket);
+	} else {
 		url_format(&x->url, url);
-	r = buf_printf(out, "name     %s%s\n", x->name, current ? ", the current one" : "");
-	if (local)
-		return r < 0 ? r : buf_printf(out, "socket   %s\n", c->api.dial.socket);
-	if (r >= 0)
-		r = buf_printf(out, "url      %s\nca       ", url);
-	if (r >= 0)
-		r = print_append_escaped(out, slice_of(x->ca[0] ? x->ca : "those of the system"));
-	return r < 0 ? r : buf_puts(out, "\ntoken    there, and not shown\n");
+		print_table_add_cellf(&t, "url      %s", url);
+		print_table_add_cellf(&t, "ca       %s", x->ca[0] ? x->ca : "those of the system");
+		print_table_add_cell(&t, "token    there, and not shown");
+	}
+	return print_table_stdout(&t, err);
 }
 
 static int cmd_context_show_run(struct cli *c, const void *, const struct opt_words *w,
 				struct cay_err *err)
 {
 	char current[CONTEXT_NAME_MAX + 1];
-	auto_buf out = BUF_INIT(KIB(32));
 	auto_context x = {};
 	int r = cmd_choose_context_name(c, current, err);
 	const char *name = w->n_operands ? w->operands[0] : current;
@@ -260,8 +258,7 @@ static int cmd_context_show_run(struct cli *c, const void *, const struct opt_wo
 	memcpy(x.name, name, strlen(name) + 1);
 	if (c->global.json)
 		return cmd_context_print_json(c, &x, err);
-	r = cmd_context_show_format(c, &x, str_eq(name, current), &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return cmd_context_show_print(c, &x, str_eq(name, current), err);
 }
 
 const struct cmd cmd_context_show = {

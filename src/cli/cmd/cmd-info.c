@@ -73,7 +73,6 @@ static int cmd_ping_run(struct cli *c, const void *args, const struct opt_words 
 					      .has_port = a->port,
 					      .timeout_ms = a->timeout_ms };
 	struct api_call call = { .op = OP_SANDBOX_HEALTH, .query = &query };
-	auto_buf out = BUF_INIT(256);
 	struct sandbox_health now = {};
 	uint64_t began, took;
 	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
@@ -89,10 +88,8 @@ static int cmd_ping_run(struct cli *c, const void *args, const struct opt_words 
 				(unsigned long long)now.port, now.detail ? now.detail : "not well");
 	if (r < 0 || c->global.json)
 		return r;
-	if (buf_printf(&out, "ok, %llu.%03llu ms\n", (unsigned long long)(took / 1000),
-		       (unsigned long long)(took % 1000)) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_line(err, "ok, %llu.%03llu ms", (unsigned long long)(took / 1000),
+			  (unsigned long long)(took % 1000));
 }
 
 const struct cmd cmd_ping = {

@@ -40,19 +40,11 @@ static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
 
 static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(KIB(256));
-	int r = 0;
+	auto_table t = print_table_create(1);
 
-	for (size_t i = 0; r >= 0 && i < labels->n; i++) {
-		r = print_append_escaped(&out, slice_of(labels->keys[i]));
-		if (r >= 0)
-			r = buf_putc(&out, '=');
-		if (r >= 0)
-			r = print_append_escaped(&out, slice_of(labels->values[i]));
-		if (r >= 0)
-			r = buf_putc(&out, '\n');
-	}
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	for (size_t i = 0; i < labels->n; i++)
+		print_table_add_cellf(&t, "%s=%s", labels->keys[i], labels->values[i]);
+	return print_table_stdout(&t, err);
 }
 
 static int cmd_label_run(struct cli *c, const void *, const struct opt_words *w,

@@ -31,33 +31,31 @@ static void cmd_limits_format_cores(uint64_t milli, char ret[static CORES_MAX])
 	assert(n > 0 && n < CORES_MAX);
 }
 
-static int cmd_limits_append_size(struct buf *out, const char *name, uint64_t bytes)
+static void cmd_limits_add_size(struct print_table *t, const char *name, uint64_t bytes)
 {
 	char text[QUANTITY_TEXT_MAX];
 
 	quantity_format(bytes, text);
-	return buf_printf(out, "%s=%s\n", name, text);
+	print_table_add_cellf(t, "%s=%s", name, text);
 }
 
 static int cmd_limits_print(const struct limits *l, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(512);
+	auto_table t = print_table_create(1);
 	char cores[CORES_MAX];
-	int r = cmd_limits_append_size(&out, "memory", l->memory_bytes);
 
 	cmd_limits_format_cores(l->cpu_milli, cores);
-	if (r >= 0)
-		r = buf_printf(&out, "cpu=%s\npids=%llu\nnofile=%llu\n", cores,
-			       (unsigned long long)l->pids, (unsigned long long)l->nofile);
-	if (r >= 0)
-		r = cmd_limits_append_size(&out, "shm", l->shm_bytes);
-	if (r >= 0)
-		r = cmd_limits_append_size(&out, "output-size", l->output_bytes);
-	if (r >= 0 && l->has_disk_bytes)
-		r = cmd_limits_append_size(&out, "disk", l->disk_bytes);
-	if (r >= 0 && l->has_disk_inodes)
-		r = buf_printf(&out, "inodes=%llu\n", (unsigned long long)l->disk_inodes);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	cmd_limits_add_size(&t, "memory", l->memory_bytes);
+	print_table_add_cellf(&t, "cpu=%s", cores);
+	print_table_add_cellf(&t, "pids=%llu", (unsigned long long)l->pids);
+	print_table_add_cellf(&t, "nofile=%llu", (unsigned long long)l->nofile);
+	cmd_limits_add_size(&t, "shm", l->shm_bytes);
+	cmd_limits_add_size(&t, "output-size", l->output_bytes);
+	if (l->has_disk_bytes)
+		cmd_limits_add_size(&t, "disk", l->disk_bytes);
+	if (l->has_disk_inodes)
+		print_table_add_cellf(&t, "inodes=%llu", (unsigned long long)l->disk_inodes);
+	return print_table_stdout(&t, err);
 }
 
 static int cmd_limits_run(struct cli *c, const void *args, const struct opt_words *w,

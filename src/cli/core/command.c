@@ -301,18 +301,16 @@ int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err)
 int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
 		struct cay_err *err)
 {
-	auto_buf value = BUF_INIT(KIB(64)), out = BUF_INIT(KIB(256));
+	auto_buf value = BUF_INIT(KIB(32));
 
 	if (c->global.json)
 		return print_json(ops[op].response, reply, err);
 	if (!member)
 		return 0;
 	if (column_format(&(struct column){ .member = member }, ops[op].response, reply, &value) <
-		    0 ||
-	    print_append_escaped(&out, (struct slice){ buf_str(&value), value.len }) < 0 ||
-	    buf_putc(&out, '\n') < 0)
+	    0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_line(err, "%s", buf_str(&value));
 }
 
 int api_call_print(struct cli *c, const struct api_call *call, const char *member,

@@ -90,7 +90,7 @@ void print_table_add_cell(struct print_table *t, const char *text)
 
 static void print_table_add_cellv(struct print_table *t, const char *fmt, va_list ap)
 {
-	auto_buf text = BUF_INIT(KIB(32));
+	auto_buf text = BUF_INIT(KIB(64));
 	int r = buf_vprintf(&text, fmt, ap);
 
 	if (r < 0)
@@ -205,6 +205,17 @@ int print_stdout(const struct buf *b, struct cay_err *err)
 	int r = fd_write_all(STDOUT_FILENO, buf_str(b), b->len);
 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write to stdout") : 0;
+}
+
+int print_line(struct cay_err *err, const char *fmt, ...)
+{
+	auto_table t = print_table_create(1);
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_table_add_cellv(&t, fmt, ap);
+	va_end(ap);
+	return print_table_stdout(&t, err);
 }
 
 bool print_wants_colour(int fd)

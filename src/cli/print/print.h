@@ -57,6 +57,9 @@ void print_failure(const char *message, const char *hint);
 __attribute__((format(printf, 1, 2))) void print_note(const char *fmt, ...);
 /* All of it to stdout. */
 [[nodiscard]] int print_stdout(const struct buf *b, struct cay_err *err);
+/* One line to stdout, escaped. */
+[[nodiscard]] __attribute__((format(printf, 2, 3))) int print_line(struct cay_err *err,
+								   const char *fmt, ...);
 /* Whether fd is a terminal that wants colours (NO_COLOR is not set). */
 bool print_wants_colour(int fd);
 #endif
