@@ -9,10 +9,16 @@
 #include "cli/print/print.h"
 
 const struct cmd *const commands[] = {
-#define CAY_COMMAND(sym) &cmd_##sym,
+#define CAY_COMMAND(group, sym) &cmd_##sym,
 #include "cli/core/commands.def"
 #undef CAY_COMMAND
 	NULL,
+};
+
+const enum cmd_group command_groups[] = {
+#define CAY_COMMAND(group, sym) GROUP_##group,
+#include "cli/core/commands.def"
+#undef CAY_COMMAND
 };
 
 const struct opt opts_json[1] = {

@@ -75,11 +75,21 @@ struct cmd {
 #define CMD_OPERANDS(min_, max_, ...) .min = (min_), .max = (max_), .operands = { __VA_ARGS__ }
 #define OPERAND_AT(S, m) (offsetof(struct S, m) + 1)
 
-#define CAY_COMMAND(sym) extern const struct cmd cmd_##sym;
+#define CAY_COMMAND(group, sym) extern const struct cmd cmd_##sym;
 #include "cli/core/commands.def"
 #undef CAY_COMMAND
 
 extern const struct cmd *const commands[]; /* ended by NULL */
+
+enum cmd_group {
+	GROUP_EVERYDAY,
+	GROUP_SANDBOXES,
+	GROUP_FILES,
+	GROUP_IMAGES,
+	GROUP_ACCESS,
+	GROUP_NODE,
+};
+extern const enum cmd_group command_groups[]; /* of each of commands[] */
 
 /* The command the words begin with; *ret_words of them name it.  NULL: none. */
 const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words);

@@ -59,14 +59,28 @@ int help_format_command(const struct cmd *cmd, struct buf *out)
 
 int help_format_list(struct buf *out)
 {
+	static const char *const titles[] = {
+		[GROUP_EVERYDAY] = "Everyday", [GROUP_SANDBOXES] = "Sandboxes",
+		[GROUP_FILES] = "Files",       [GROUP_IMAGES] = "Images and templates",
+		[GROUP_ACCESS] = "Access",     [GROUP_NODE] = "Node",
+	};
+	size_t width = 0;
 	int r = buf_puts(
 		out,
 		"usage: cay [--context NAME] [--no-pager] COMMAND [OPTION...] [ARGUMENT...]\n\n"
-		"Every AI agent gets its own Linux computer.\n\ncommands:\n");
+		"Every AI agent gets its own Linux computer.\n");
 
-	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
-		r = buf_printf(out, "  %-14s %s\n", (*c)->name, (*c)->help);
-	return r < 0 ? r : buf_puts(out, "\n'cay help COMMAND' has the options.\n");
+	for (size_t i = 0; commands[i]; i++)
+		if (strlen(commands[i]->name) > width)
+			width = strlen(commands[i]->name);
+	for (size_t i = 0; r >= 0 && commands[i]; i++) {
+		if (!i || command_groups[i] != command_groups[i - 1])
+			r = buf_printf(out, "\n%s:\n", titles[command_groups[i]]);
+		if (r >= 0)
+			r = buf_printf(out, "  %-*s  %s\n", (int)width, commands[i]->name,
+				       commands[i]->help);
+	}
+	return r < 0 ? r : buf_puts(out, "\n'cay help COMMAND' shows the options of a command.\n");
 }
 
 static void help_encode_option(const struct opt *o, struct jw *w)

@@ -86,7 +86,7 @@ def test_a_name_that_is_nearly_right_is_told(daemon, cay):
 
 
 @pytest.mark.parametrize("words, want", [
-    (["image", "pul", "x"], "did you mean 'cay image pull'?"), (["image", "frobnicate"], "one of: cay image import"), (["image"], "one of:"),
+    (["image", "pul", "x"], "did you mean 'cay image pull'?"), (["image", "frobnicate"], "one of: cay image pull"), (["image"], "one of:"),
     (["temlpate", "ls"], "cay"), (["ls", "--staet", "x"], "did you mean --state?"), (["help", "crate"], "did you mean 'cay create'?"),
     (["frobnicate"], "'cay help' lists them")], ids=repr)
 def test_a_word_that_is_nearly_right_is_told(cay, words, want):
