@@ -5,7 +5,7 @@
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 
-/* "image" is none, but several begin with it. */
+/* "image" is not a command, but several begin with it. */
 static int cmd_help_fail_unknown(struct cli *c, const char *word, struct cay_err *err)
 {
 	auto_buf below = BUF_INIT(API_HINT_MAX - 1);
@@ -47,7 +47,7 @@ const struct cmd cmd_help = {
 	.json = true,
 	.args = "[--json] [COMMAND]",
 	CMD_OPERANDS(0, 2, OPERAND_COMMAND, OPERAND_COMMAND),
-	.help = "Say what cay or one command can do",
+	.help = "Show help for cay or a command",
 	.run = cmd_help_run,
 };
 
@@ -79,6 +79,6 @@ const struct cmd cmd_version = {
 	.name = "version",
 	.args = "[--json]",
 	.json = true,
-	.help = "Print the version of cay, and of the daemon when it answers",
+	.help = "Print the version of cay, and of the daemon if it responds",
 	.run = cmd_version_run,
 };

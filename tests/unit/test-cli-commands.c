@@ -191,7 +191,7 @@ static void hints_are_by_operation_error_and_field(void **)
 		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "image", "", "'cay image ls' lists" },
 		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "template", "", "'cay template ls' lists" },
 		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "image", "mine", "mine" },
-		{ OP_IMAGE_DELETE, CAY_E_NOT_FOUND, "", "", "'cay image ls' lists them" },
+		{ OP_IMAGE_DELETE, CAY_E_NOT_FOUND, "", "", "'cay image ls' lists images" },
 		{ OP_EXEC_RUN, CAY_E_STATE, "", "", "'cay why" },
 		{ OP_EXEC_RUN, CAY_E_TIMEOUT, "", "", "it took longer" },
 		{ OP_EXEC_RUN, CAY_E_INTERNAL, "", "", "" },

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cmd-audit - the audit log: read it through the daemon, check it without
- */
+/* cmd-audit - read the audit log through the daemon, and verify its files without */
 #include <fcntl.h>
 
 #include "audit/audit.h"
@@ -20,7 +18,7 @@ const struct cmd cmd_audit_ls = {
 	.name = "audit ls",
 	.args = "[--json]",
 	.json = true,
-	.help = "List who asked for what, oldest first",
+	.help = "List audit records, oldest first",
 	.op = OP_AUDIT_LIST,
 	.columns = columns,
 };
@@ -36,9 +34,9 @@ const struct cmd cmd_audit_head = {
 	.name = "audit head",
 	.args = "[--json]",
 	.json = true,
-	.help = "Print the anchor of now: COUNT:HEAD",
-	.more = "Keep it where nobody who can write the log can change it. cay audit verify "
-		"--anchor holds the log against it.",
+	.help = "Print the current anchor of the audit log: COUNT:HEAD",
+	.more = "Store it where an account that can write the log cannot change it. 'cay audit "
+		"verify --anchor' compares the log with it.",
 	.op = OP_AUDIT_HEAD,
 	.print = cmd_audit_head_print,
 };
@@ -49,10 +47,10 @@ struct audit_verify_args {
 
 static const struct opt verify_rows[] = {
 	{ "anchor", 0, OPT_TEXT, offsetof(struct audit_verify_args, anchor), .arg = "COUNT:HEAD",
-	  .help = "What cay audit head printed once" },
+	  .help = "An anchor that 'cay audit head' printed earlier" },
 };
 
-/* Whose exit status an outcome has. */
+/* The error whose exit status a verdict has. */
 static const enum cay_code statuses[AUDIT_NUM_VERDICTS] = {
 	[AUDIT_INTACT] = CAY_OK,
 	[AUDIT_UNREADABLE] = CAY_E_INTERNAL,
@@ -72,8 +70,9 @@ static int cmd_audit_verify_parse_anchor(const char *text, struct audit_anchor *
 
 	if (str_parse_u64(count, 0, INT64_MAX, &ret->count) < 0 || !head.p ||
 	    hex_decode(head.p, head.n, md, sizeof(md)) < 0)
-		return cay_fail(err, CAY_E_INVALID,
-				"--anchor is a number, ':' and 64 hexadecimal digits");
+		return cay_fail(
+			err, CAY_E_INVALID,
+			"--anchor: expected COUNT:HEAD, a number and 64 hexadecimal digits");
 	memcpy(ret->head, head.p, AUDIT_HEX_LEN + 1);
 	return 0;
 }
@@ -135,7 +134,7 @@ static int cmd_audit_verify_print_text(const struct audit_report *r, struct cay_
 		print_table_add_cellf(&t, "records up to %llu were dropped by audit.keep",
 				      (unsigned long long)r->base.count);
 	if (r->torn)
-		print_table_add_cellf(&t, "%llu bytes of half a line at the end are no record",
+		print_table_add_cellf(&t, "ignored an incomplete last line of %llu bytes",
 				      (unsigned long long)r->torn);
 	return print_table_stdout(&t, err);
 }
@@ -171,11 +170,11 @@ const struct cmd cmd_audit_verify = {
 	CMD_OPERANDS(0, 1, OPERAND_FILE),
 	CMD_OPTIONS(audit_verify_args, OPTS(verify_rows, 0)),
 	.json = true,
-	.help = "Check that the audit log is what was written",
-	.more = "Reads the files themselves, in DIR or below paths.state; the daemon need not "
-		"run. The first place that is wrong is named. That the last records were cut off, "
-		"or that all of it was written anew, only an anchor can show. The exit status is "
-		"0 when all is right, 1 when a record or a file is changed, missing or moved, 5 "
-		"when the log is not the anchor's, 4 when the anchor's record was dropped.",
+	.help = "Check that the audit log has not been changed",
+	.more = "Reads the files in DIR, or below paths.state; the daemon need not run. The first "
+		"fault is printed with its file and line. Only an anchor can show that the last "
+		"records were cut off or that the whole log was rewritten. The exit status is 0 "
+		"when the log is intact, 1 when a record or file is changed, missing or moved, 5 "
+		"when the log does not match the anchor, 4 when the anchor's record was dropped.",
 	.run = cmd_audit_verify_run,
 };

@@ -12,9 +12,9 @@ struct bench_args {
 
 static const struct opt rows[] = {
 	{ "n", 'n', OPT_U64, offsetof(struct bench_args, n), 1, BENCH_STATS_MAX, .arg = "N",
-	  .help = "How often; 20 unless told otherwise" },
+	  .help = "How many times; 20 by default" },
 	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .operand = OPERAND_IMAGE,
-	  .arg = "IMAGE", .help = "Of what; base unless told otherwise" },
+	  .arg = "IMAGE", .help = "Image to use; base by default" },
 };
 
 enum bench_step { STEP_FIRST, STEP_EXEC, STEP_DELETE, STEP_NUM };
@@ -48,11 +48,11 @@ static int cmd_bench_exec_command(struct cli *c, const struct id *id, const char
 	if (r >= 0 && ret->quit)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
 	if (r >= 0 && (ret->end.reason != END_EXIT || ret->end.exit_code))
-		return cay_fail(err, CAY_E_MISBEHAVED, "'%s' did not succeed", argv[0]);
+		return cay_fail(err, CAY_E_MISBEHAVED, "'%s' failed in the sandbox", argv[0]);
 	return r;
 }
 
-/* What is measured once; the sandbox is removed whatever happens in between. */
+/* One sample of each step; the sandbox is removed also after a failure. */
 static int cmd_bench_measure_once(struct cli *c, const char *image, uint64_t took[static STEP_NUM],
 				  struct cay_err *err)
 {
@@ -178,6 +178,6 @@ const struct cmd cmd_bench = {
 	CMD_OPTIONS(bench_args, OPTS(rows, 0)),
 	.json = true,
 	.init_args = cmd_bench_set_defaults,
-	.help = "Measure create to first output, an exec's round trip, and delete",
+	.help = "Measure create to first output, exec round trip and delete",
 	.run = cmd_bench_run,
 };

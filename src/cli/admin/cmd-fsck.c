@@ -8,7 +8,7 @@ struct fsck_args {
 
 static const struct opt rows[] = {
 	{ "repair", 0, OPT_FLAG, offsetof(struct fsck_args, repair),
-	  .help = "Put right what can be" },
+	  .help = "Repair the differences that can be repaired" },
 };
 
 static const struct {
@@ -65,8 +65,8 @@ const struct cmd cmd_fsck = {
 	.args = "[--repair] [--json]",
 	CMD_OPTIONS(fsck_args, OPTS(rows, 0)),
 	.json = true,
-	.help = "Compare what the daemon knows with what the machine has",
-	.more = "The exit status is 1 when something differs, also when --repair has put it right: "
-		"run it again to see that it has.",
+	.help = "Compare the daemon's records with the node's state",
+	.more = "The exit status is 1 when something differs, even if --repair has repaired it: "
+		"run it again to confirm.",
 	.run = cmd_fsck_run,
 };

@@ -13,9 +13,9 @@ struct image_import_args {
 
 static const struct opt import_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct image_import_args, name), .arg = "NAME",
-	  .help = "What to call it; else the path's last part" },
+	  .help = "Name; by default the last part of the path" },
 };
-/* "images/base.tar" and "images/base/" are called "base". */
+/* "images/base.tar" and "images/base/" become "base". */
 static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 						struct cay_err *err)
 {
@@ -37,7 +37,8 @@ static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 		(void)cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	if (!name || (!str_eq(name, ".") && !str_eq(name, "..") && !str_eq(name, "-") && name[0]))
 		return name;
-	(void)cay_fail(err, CAY_E_INVALID, "image import: say what to call it with --name");
+	(void)cay_fail(err, CAY_E_INVALID,
+		       "image import: cannot derive a name from the path; use --name NAME");
 	return NULL;
 }
 
@@ -49,8 +50,8 @@ static int cmd_image_import_queue_piece(const struct image_tar *l, struct http_c
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the image") : 0;
 }
 
-/* Send until all is sent or the daemon answers, which it does early only to
- * refuse.  1: there is something to send still. */
+/* Send one piece.  A reply that arrives early is a refusal.  Returns 1 while there is more
+ * to send. */
 static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struct http_client *h,
 				       uint64_t *sent, struct cay_err *err)
 {
@@ -67,7 +68,7 @@ static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struc
 		if (r == 0)
 			break;
 		if (r != -EAGAIN)
-			return 0; /* the reply, or its absence, says why */
+			return 0; /* the reply, or its absence, tells the cause */
 		r = http_client_wait(h, POLLIN | POLLOUT, deadline, &a->intr);
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_TIMEOUT, -r, "send the image");
@@ -147,13 +148,14 @@ const struct cmd cmd_image_import = {
 	CMD_OPERANDS(1, 1, OPERAND_FILE),
 	CMD_OPTIONS(image_import_args, OPTS(import_rows, 0)),
 	.json = true,
-	.help = "Import an image: an OCI layout (a directory, too), docker save or a tree, as a "
-		"tar",
-	.more = "- is standard input, which must be a tar archive.",
+	.help = "Import an image from a tar archive or an OCI layout directory",
+	.more = "PATH is a tar archive of an OCI layout, of 'docker save' or of a root file "
+		"system, or a directory with an OCI layout. - is standard input, which must be a "
+		"tar archive.",
 	.run = cmd_image_import_run,
 };
 
-#define DIGEST_SHOWN (7 + 12) /* of "sha256:..."; --json has all of it */
+#define DIGEST_SHOWN (7 + 12) /* of "sha256:..."; --json prints all of it */
 
 static int cmd_image_ls_format_digest(const void *row, struct buf *out)
 {
@@ -183,6 +185,6 @@ const struct cmd cmd_image_rm = {
 	.args = "[--json] NAME|ID",
 	CMD_OPERANDS(1, 1, OPERAND_IMAGE),
 	.json = true,
-	.help = "Remove an image that no sandbox uses",
+	.help = "Remove an image that no sandbox or template uses",
 	.op = OP_IMAGE_DELETE,
 };

@@ -9,7 +9,7 @@
 
 static const struct opt out_rows[] = {
 	{ "out", 0, OPT_TEXT, 0, .operand = OPERAND_FILE, .arg = "FILE",
-	  .help = "Write the secret there, for your eyes only, and print the key's prefix" },
+	  .help = "Write the secret to FILE (mode 0600); print only the prefix" },
 };
 
 static int cmd_key_print_secret(const struct key_made *made, bool json, struct cay_err *err)
@@ -18,7 +18,7 @@ static int cmd_key_print_secret(const struct key_made *made, bool json, struct c
 		     : print_line_escaped(made->secret, err);
 
 	if (r >= 0)
-		print_note("this is not shown again");
+		print_note("save this key now: it will not be shown again");
 	return r;
 }
 
@@ -31,7 +31,7 @@ static int cmd_key_deliver_secret(const struct secret_file *to, const struct key
 	if (to->dir < 0)
 		return cmd_key_print_secret(made, json, err);
 	r = secret_file_write(to, made->secret, &why);
-	if (r < 0) { /* nobody else has it */
+	if (r < 0) { /* no other copy of the secret exists */
 		(void)cmd_key_print_secret(made, json, err);
 		*err = why;
 		return r;
@@ -64,13 +64,12 @@ struct key_create_args {
 static const struct opt create_rows[] = {
 	{ "tenant", 0, OPT_TEXT, offsetof(struct key_create_args, tenant),
 	  .operand = OPERAND_TENANT, .arg = "NAME|ID",
-	  .help = "Whose it is; else the default tenant's" },
+	  .help = "Tenant that owns it; by default the default tenant" },
 	{ "scope", 0, OPT_CHOICE, offsetof(struct key_create_args, request.scope),
 	  .table = &key_create_table, .member = "scope", .arg = "read|write|operator",
-	  .help = "What it is good for; else write" },
+	  .help = "What it may do; write by default" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct key_create_args, request.ttl_ms), 1000,
-	  TTL_MAX_MS, .arg = "TIME",
-	  .help = "How long it is good, as in 30d; else until it is revoked" },
+	  TTL_MAX_MS, .arg = "TIME", .help = "Lifetime, e.g. 30d; by default until it is revoked" },
 };
 
 static void cmd_key_create_set_defaults(void *args)
@@ -101,9 +100,8 @@ const struct cmd cmd_key_create = {
 		    OPTS(out_rows, offsetof(struct key_create_args, out))),
 	.json = true,
 	.init_args = cmd_key_create_set_defaults,
-	.help = "Make an API key and print its secret, once",
-	.more = "The secret is what programs send as 'Authorization: Bearer'. Cay keeps only its "
-		"hash.",
+	.help = "Create an API key and print its secret once",
+	.more = "Programs send the secret as 'Authorization: Bearer'. Cay stores only its hash.",
 	.run = cmd_key_create_run,
 };
 
@@ -145,7 +143,7 @@ const struct cmd cmd_key_ls = {
 	.name = "key ls",
 	.args = "[--json]",
 	.json = true,
-	.help = "List API keys of all tenants; never their secrets",
+	.help = "List API keys of all tenants, without their secrets",
 	.op = OP_KEY_LIST,
 	.columns = columns,
 };
@@ -155,7 +153,7 @@ const struct cmd cmd_key_revoke = {
 	.args = "[--json] PREFIX|ID",
 	CMD_OPERANDS(1, 1, OPERAND_KEY),
 	.json = true,
-	.help = "Take an API key back, at once and for good",
+	.help = "Revoke an API key permanently",
 	.op = OP_KEY_REVOKE,
 };
 
@@ -167,7 +165,7 @@ struct key_rotate_args {
 static const struct opt rotate_rows[] = {
 	{ "overlap", 0, OPT_DURATION, offsetof(struct key_rotate_args, request.overlap_ms), 0,
 	  OVERLAP_MAX_MS, .arg = "TIME",
-	  .help = "How long the old secret stays good, as in 1h; a day at the most" },
+	  .help = "How long the old secret stays valid, e.g. 1h; at most a day" },
 };
 
 static int cmd_key_rotate_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -187,7 +185,7 @@ const struct cmd cmd_key_rotate = {
 	CMD_OPTIONS(key_rotate_args, OPTS(rotate_rows, 0),
 		    OPTS(out_rows, offsetof(struct key_rotate_args, out))),
 	.json = true,
-	.help = "Give an API key a new secret and print it, once",
-	.more = "Without --overlap the old secret is good for nothing at once.",
+	.help = "Give an API key a new secret and print it once",
+	.more = "Without --overlap the old secret is invalid immediately.",
 	.run = cmd_key_rotate_run,
 };

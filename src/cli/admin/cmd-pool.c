@@ -36,8 +36,8 @@ const struct cmd cmd_pool_ls = {
 	.name = "pool ls",
 	.args = "[--json]",
 	.json = true,
-	.help = "List warm pools: what each is to have, has, and has given",
-	.more = "CLAIMED and FAILED count since the daemon's start. 'cay template pool' changes "
-		"one.",
+	.help = "List warm pools: their settings, sandboxes and claims",
+	.more = "CLAIMED and FAILED count from the start of the daemon. 'cay template pool' "
+		"changes a pool.",
 	.run = cmd_pool_ls_run,
 };

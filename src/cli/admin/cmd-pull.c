@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd-pull - images from registries, and credentials for those */
+/* cmd-pull - images from registries, and registry credentials */
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 #include "cli/print/progress.h"
@@ -13,7 +13,7 @@ struct pull_args {
 
 static const struct opt pull_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct pull_args, name), .arg = "NAME",
-	  .help = "What to call it; without, it is called by its reference" },
+	  .help = "Name; by default the reference" },
 };
 
 static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -34,14 +34,14 @@ const struct cmd cmd_image_pull = {
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	CMD_OPTIONS(pull_args, OPTS(pull_rows, 0)),
 	.json = true,
-	.help = "Pull an image from a registry that images.registries of cay.conf names",
+	.help = "Pull an image from a registry",
 	.run = cmd_image_pull_run,
 };
 
 static const struct opt prune_rows[] = {
 	{ "unused", 0, OPT_DURATION, offsetof(struct image_prune, unused_ms), 0,
 	  UINT64_C(315360000000), .arg = "TIME",
-	  .help = "Only those nobody has used for so long, as in 7d" },
+	  .help = "Only images unused for this long, e.g. 7d" },
 };
 
 static int cmd_image_prune_print(const void *reply, struct cay_err *err)
@@ -53,7 +53,7 @@ static int cmd_image_prune_print(const void *reply, struct cay_err *err)
 	for (size_t i = 0; i < gone->images.n; i++)
 		if (byte_size_format(rows[i].size_bytes, &out) < 0 ||
 		    buf_printf(&out, "  %s\n", rows[i].name ? rows[i].name : rows[i].digest) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	return print_stdout(&out, err);
 }
 
@@ -62,7 +62,7 @@ const struct cmd cmd_image_prune = {
 	.args = "[--unused TIME] [--json]",
 	CMD_OPTIONS(image_prune, OPTS(prune_rows, 0)),
 	.json = true,
-	.help = "Remove images that creates pulled and nobody uses",
+	.help = "Remove unused images that were pulled by a create",
 	.op = OP_IMAGE_PRUNE,
 	.print = cmd_image_prune_print,
 };
@@ -73,10 +73,10 @@ struct image_login_args {
 
 static const struct opt login_rows[] = {
 	{ "username", 0, OPT_TEXT, offsetof(struct image_login_args, username), .arg = "NAME",
-	  .help = "Who it is told we are" },
+	  .help = "User name at the registry" },
 };
 
-/* A line, or all there is; the end of the line is not part of it. */
+/* One line of standard input, without its end. */
 static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], struct cay_err *err)
 {
 	size_t n = 0;
@@ -96,7 +96,7 @@ static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], stru
 	ret[strcspn(ret, "\r\n")] = 0;
 	if (!ret[0] || n > PASSWORD_MAX)
 		return cay_fail(err, CAY_E_INVALID,
-				"image login: the password is read from standard input");
+				"image login: expected a password on standard input");
 	return 0;
 }
 
@@ -110,7 +110,7 @@ static int cmd_image_login_run(struct cli *c, const void *args, const struct opt
 	int r;
 
 	if (!a->username)
-		return cay_fail(err, CAY_E_INVALID, "image login: say --username NAME");
+		return cay_fail(err, CAY_E_INVALID, "image login: missing --username NAME");
 	r = cmd_image_login_read_password(password, err);
 	if (r >= 0)
 		r = api_call_print(c, &call, NULL, err);
@@ -124,7 +124,7 @@ const struct cmd cmd_image_login = {
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	CMD_OPTIONS(image_login_args, OPTS(login_rows, 0)),
 	.json = true,
-	.help = "Keep the credentials of a registry; the password is read from standard input",
+	.help = "Store registry credentials; read the password from stdin",
 	.run = cmd_image_login_run,
 };
 
@@ -133,7 +133,7 @@ const struct cmd cmd_image_logout = {
 	.args = "[--json] HOST[:PORT]",
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	.json = true,
-	.help = "Forget the credentials of a registry",
+	.help = "Delete the credentials of a registry",
 	.size = sizeof(struct registry_query),
 	.operand_at = { OPERAND_AT(registry_query, registry) },
 	.op = OP_REGISTRY_LOGOUT,
@@ -154,7 +154,7 @@ const struct cmd cmd_image_logins = {
 	.name = "image logins",
 	.args = "[--json]",
 	.json = true,
-	.help = "List registries that there are credentials for",
+	.help = "List registries with stored credentials",
 	.op = OP_REGISTRY_LIST,
 	.print = cmd_image_logins_print,
 };

@@ -6,10 +6,10 @@ const struct cmd cmd_revoke = {
 	.args = "[--json] SANDBOX [URL | TOKEN]",
 	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Take back a link, a preview or a token of a sandbox, or all there are",
-	.more = "With the URL that was handed out, or the token, it is that one; without, it is "
-		"every link, preview and token made so far. New requests with it are refused at "
-		"once, those under way are cut off within seconds. Keys are not touched.",
+	.help = "Revoke one or all links, previews and tokens of a sandbox",
+	.more = "With the URL or the token only that one is revoked; without it, every link, "
+		"preview and token created so far. New requests are refused immediately and "
+		"running ones are cut off within seconds. API keys stay valid.",
 	.size = sizeof(struct sandbox_revoke),
 	.operand_at = { 0, OPERAND_AT(sandbox_revoke, link) },
 	.op = OP_SANDBOX_REVOKE,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A Dockerfile becomes an image and a template, by buildah beside us.
+ * cmd-template-build - build a Dockerfile with buildah into an image and a template
  *
- * It sees what it needs: storage of its own in a directory that goes away, no variable of
- * ours but those of proxies, no credentials but those of --authfile; as root in mount,
- * process and IPC namespaces of its own (who is not root gets them from buildah itself).
+ * buildah runs isolated from the user's settings: storage in a temporary directory, no
+ * environment but proxy variables, no credentials but --authfile.  As root it runs in its
+ * own mount, process and IPC namespaces; without root it creates them itself.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -30,18 +30,18 @@ struct template_build_args {
 static const struct opt rows[] = {
 	{ "file", 'f', OPT_TEXT, offsetof(struct template_build_args, file),
 	  .operand = OPERAND_FILE, .arg = "PATH",
-	  .help = "The Dockerfile; else Dockerfile in CONTEXT" },
+	  .help = "The Dockerfile; by default Dockerfile in CONTEXT" },
 	{ "build-arg", 0, OPT_PAIRS, offsetof(struct template_build_args, args), .arg = "KEY=VALUE",
-	  .help = "A build argument; may be repeated" },
+	  .help = "Build argument; may be repeated" },
 	{ "authfile", 0, OPT_TEXT, offsetof(struct template_build_args, authfile),
 	  .operand = OPERAND_FILE, .arg = "PATH",
-	  .help = "Credentials of registries, as buildah login writes them" },
+	  .help = "Registry credentials, as 'buildah login' writes them" },
 };
 
 static const char *const proxies[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
 				       "http_proxy", "https_proxy", "no_proxy" };
 
-/* Words of a command, or of its environment. */
+/* Arguments of a command, or its environment. */
 struct buildah_args {
 	struct arena *arena;
 	const char *v[WORDS_MAX + 1];
@@ -81,13 +81,12 @@ static const char *buildah_find_program(struct arena *arena, const char *name)
 	return NULL;
 }
 
-/* Where it works. */
 struct buildah_workdir {
-	const char *buildah, *unshare; /* unshare: NULL when buildah does that itself */
+	const char *buildah, *unshare; /* unshare: NULL if not root */
 	char dir[64];
 };
 
-/* What is in front of every call of it. */
+/* The arguments before the subcommand. */
 static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_args *w)
 {
 	static const char *const apart[] = { "--mount",     "--propagation=private",
@@ -122,7 +121,7 @@ static void buildah_env_fill(const struct buildah_workdir *s, struct buildah_arg
 	}
 }
 
-/* What it says goes to standard error as it comes. */
+/* Its output goes to standard error. */
 static int buildah_run_command(const struct buildah_workdir *s, struct buildah_args *w,
 			       const char *what, struct cay_err *err)
 {
@@ -133,7 +132,7 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 
 	buildah_env_fill(s, &env);
 	if (w->full || env.full)
-		return cay_fail(err, CAY_E_NO_MEMORY, "too many words for buildah");
+		return cay_fail(err, CAY_E_NO_MEMORY, "too many arguments for buildah");
 	w->v[w->n] = env.v[env.n] = NULL;
 	spawn.env = env.v;
 	spawn.fds[0] = -1;
@@ -146,12 +145,12 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for buildah");
 	if (status)
-		return cay_fail(err, CAY_E_BUILD, "buildah could not %s: it ended with %s %d", what,
+		return cay_fail(err, CAY_E_BUILD, "buildah failed to %s: %s %d", what,
 				status < 0 ? "signal" : "status", status < 0 ? -status : status);
 	return 0;
 }
 
-/* buildah would raise them beyond what we may. */
+/* Without these buildah raises its limits above ours, and fails. */
 static void buildah_args_append_ulimits(struct buildah_args *w)
 {
 	static const struct {
@@ -197,7 +196,7 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 		buildah_args_append(&w, "--build-arg=%s=%s", a->args.keys[i], a->args.values[i]);
 	buildah_args_append(&w, "--");
 	buildah_args_append(&w, "%s", context);
-	return buildah_run_command(s, &w, "build it", err);
+	return buildah_run_command(s, &w, "build the image", err);
 }
 
 static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, const char *archive,
@@ -214,8 +213,7 @@ static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, 
 	return buildah_run_command(s, &w, "write the image", err);
 }
 
-/* Nobody's settings but these.  buildah wants a program for networks to be there also when
- * it makes none. */
+/* buildah requires a network helper even with --network=host: /bin/true stands in for it. */
 static int buildah_workdir_write_config(const struct buildah_workdir *s, struct cay_err *err)
 {
 	auto_close int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -226,7 +224,7 @@ static int buildah_workdir_write_config(const struct buildah_workdir *s, struct 
 		r = path_write_atomic(dir, CONF, text.data, text.len, 0600);
 	if (dir < 0 || r < 0 || symlinkat("/bin/true", dir, "netavark") < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, r < 0 ? -r : errno,
-				    "settings for buildah");
+				    "write settings for buildah");
 	return 0;
 }
 
@@ -238,19 +236,19 @@ static int buildah_workdir_open(struct cli *c, struct buildah_workdir *s, struct
 	s->unshare = geteuid() == 0 ? buildah_find_program(&c->arena, "unshare") : NULL;
 	if (!s->buildah)
 		return cay_fail(err, CAY_E_UNSUPPORTED,
-				"buildah is not installed here; install it, or build elsewhere and "
-				"use cay image import");
+				"buildah is not installed; install it, or build elsewhere and use "
+				"'cay image import'");
 	if (geteuid() == 0 && !s->unshare)
 		return cay_fail(err, CAY_E_UNSUPPORTED, "unshare (util-linux) is not installed");
 	memcpy(s->dir, template, sizeof(template));
 	if (!mkdtemp(s->dir)) {
 		s->dir[0] = 0;
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a directory in /var/tmp");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a directory in /var/tmp");
 	}
 	return buildah_workdir_write_config(s, err);
 }
 
-/* Without being root some of it belongs to ids that only buildah can become. */
+/* Without root, some files belong to subordinate ids: only buildah can remove them. */
 static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *s)
 {
 	struct buildah_args w = { .arena = &c->arena };
@@ -267,7 +265,7 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 	}
 	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0 || rmtree_at(top, s->dir + sizeof("/var/tmp")) < 0)
-		(void)fprintf(stderr, "cay: %s is left\n", s->dir);
+		(void)fprintf(stderr, "cay: cannot remove %s\n", s->dir);
 }
 
 static int cmd_template_build_and_send(struct cli *c, const struct buildah_workdir *s,
@@ -282,7 +280,7 @@ static int cmd_template_build_and_send(struct cli *c, const struct buildah_workd
 
 	buildah_args_append(&path, "%s/image.tar", s->dir);
 	if (r >= 0 && path.full)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	if (r >= 0)
 		r = buildah_push_archive(c, s, path.v[0], err);
 	if (r >= 0)
@@ -318,9 +316,10 @@ const struct cmd cmd_template_build = {
 		    OPTS(opts_create, offsetof(struct template_build_args, make))),
 	.json = true,
 	.init_args = cmd_template_build_set_defaults,
-	.help = "Build a Dockerfile by buildah; an image and a template of that name come of it",
-	.more = "CONTEXT is the directory that COPY and ADD read. buildah runs on this machine, "
-		"with storage that goes away. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are passed on, "
-		"also as build arguments; mirrors go by --build-arg.",
+	.help = "Build a Dockerfile into an image and a template",
+	.more = "CONTEXT is the directory that COPY and ADD read. The image and the template are "
+		"called NAME. buildah runs on this machine with temporary storage. HTTP_PROXY, "
+		"HTTPS_PROXY and NO_PROXY are passed on, also as build arguments; set mirrors with "
+		"--build-arg.",
 	.run = cmd_template_build_run,
 };

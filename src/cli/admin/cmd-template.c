@@ -10,17 +10,16 @@
 struct template_args {
 	struct sandbox_create_args make;
 	struct template_create of;
-	struct field_map files; /* PATH to a file of this machine */
+	struct field_map files; /* path in the sandbox to a local file */
 };
 
 static const struct opt build_rows[] = {
 	{ "file", 0, OPT_PAIRS, offsetof(struct template_args, files), .arg = "PATH=FILE",
-	  .help = "A file of this machine to put there, 1 MiB at the most; may be repeated" },
+	  .help = "Copy this local file there, at most 1 MiB; may be repeated" },
 	{ "setup", 0, OPT_TEXTS, offsetof(struct template_args, of.setup), .arg = "COMMAND",
-	  .help = "A line for the image's shell, run as root when it is built; may be repeated" },
+	  .help = "Shell command to run as root at build time; may be repeated" },
 	{ "python", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.python),
-	  .arg = "NAME=VERSION",
-	  .help = "A package for pip; NAME= is the newest; may be repeated" },
+	  .arg = "NAME=VERSION", .help = "Package for pip; NAME= is the newest; may be repeated" },
 	{ "node", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.node),
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "r", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.r), .arg = "NAME=VERSION",
@@ -44,7 +43,7 @@ int template_create_send(struct cli *c, const struct template_create *of, const 
 	if (make->idempotency_key || make->create.name || make->create.template)
 		return cay_fail(
 			err, CAY_E_INVALID,
-			"template create: --name, --key and --template are a sandbox's own");
+			"template create: --name, --key and --template are only for sandboxes");
 	request.name = name;
 	*d = make->create;
 	d->image = image;
@@ -56,7 +55,7 @@ int template_create_send(struct cli *c, const struct template_create *of, const 
 
 #define FILE_MAX MIB(1)
 
-/* What is no text travels as base64. */
+/* Content that is not UTF-8 text is sent as base64. */
 static int cmd_template_set_file_content(struct arena *arena, const struct buf *text,
 					 struct build_file *to)
 {
@@ -74,7 +73,6 @@ static int cmd_template_set_file_content(struct arena *arena, const struct buf *
 	return 0;
 }
 
-/* All of it, from wherever this person may read. */
 static int cmd_template_read_file_bytes(const char *path, struct buf *ret, bool *ret_program)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -101,10 +99,10 @@ static int cmd_template_read_file(struct arena *arena, const char *inside, const
 	int r = cmd_template_read_file_bytes(path, &text, &program);
 
 	if (r == -ENOBUFS)
-		return cay_fail(err, CAY_E_TOO_LARGE,
-				"'%s' has more than 1 MiB: put it into an image, by 'cay template "
-				"build'",
-				path);
+		return cay_fail(
+			err, CAY_E_TOO_LARGE,
+			"'%s' is larger than 1 MiB; put it into an image with 'cay template build'",
+			path);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "read '%s'", path);
 	*to = (struct build_file){ .path = inside, .mode = program ? "0755" : "0644" };
@@ -143,8 +141,9 @@ static int cmd_template_create_run(struct cli *c, const void *args, const struct
 	if (r < 0)
 		return r;
 	if (made.state == TEMPLATE_BUILDING && isatty(STDERR_FILENO))
-		print_note("it is being built: 'cay template log -f %s' shows how it goes",
-			   w->operands[0]);
+		print_note(
+			"the template is being built; 'cay template log -f %s' follows the build",
+			w->operands[0]);
 	return reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
 }
 
@@ -157,9 +156,10 @@ const struct cmd cmd_template_create = {
 		    OPTS(build_rows, 0)),
 	.json = true,
 	.init_args = cmd_template_create_set_defaults,
-	.help = "Give a kind of sandbox a name: its image and what is said of it by default",
-	.more = "Make one with cay create --template NAME; what create itself says comes over it. "
-		"A name that is there gets the new settings; sandboxes that run keep theirs.",
+	.help = "Create a template: an image and default options",
+	.more = "Use it with 'cay create --template NAME'; options of create override its "
+		"defaults. An existing template gets the new settings; running sandboxes keep "
+		"theirs.",
 	.run = cmd_template_create_run,
 };
 
@@ -188,20 +188,20 @@ const struct cmd cmd_template_show = {
 	.args = "[--json] NAME|ID",
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
 	.json = true,
-	.help = "Print all that a template says, as JSON",
+	.help = "Show a template as JSON",
 	.op = OP_TEMPLATE_GET,
 	.print = cmd_template_show_print,
 };
 
 static const struct opt pool_rows[] = {
 	{ "min", 0, OPT_U64, offsetof(struct pool_conf, min), .arg = "N",
-	  .help = "So many are kept ready; 0, as without it, keeps none" },
+	  .help = "Number of sandboxes to keep ready; 0, the default, keeps none" },
 	{ "max", 0, OPT_U64, offsetof(struct pool_conf, max), .arg = "N",
-	  .help = "So many of the template at the most, warm or not; 0 is as many as the node "
-		  "takes" },
+	  .help = "Maximum number of sandboxes of the template, warm or not; 0 is no limit but the "
+		  "node's" },
 	{ "on-empty", 0, OPT_CHOICE, offsetof(struct pool_conf, on_empty),
 	  .table = &pool_conf_table, .member = "on_empty", .arg = "create|fail",
-	  .help = "What a create does when none is ready" },
+	  .help = "What a create does when no sandbox is ready" },
 };
 
 const struct cmd cmd_template_pool = {
@@ -210,9 +210,10 @@ const struct cmd cmd_template_pool = {
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
 	CMD_OPTIONS(pool_conf, OPTS(pool_rows, 0)),
 	.json = true,
-	.help = "Keep sandboxes of a template ready, from now on",
-	.more = "A create takes a warm one with its own variables, limits, labels, name and "
-		"deadlines; it is never given twice. 'cay template show' has the numbers.",
+	.help = "Keep sandboxes of a template ready",
+	.more = "A create claims a warm sandbox and applies its own variables, limits, labels, "
+		"name and deadlines. A warm sandbox is claimed only once. 'cay template show' "
+		"prints the counts.",
 	.op = OP_TEMPLATE_POOL,
 };
 
@@ -221,11 +222,9 @@ const struct cmd cmd_template_rm = {
 	.args = "[--json] NAME|ID",
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
 	.json = true,
-	.help = "Forget a template; sandboxes made with it stay",
+	.help = "Delete a template; its sandboxes stay",
 	.op = OP_TEMPLATE_DELETE,
 };
-
-/* log */
 
 struct template_log_args {
 	bool follow;
@@ -233,7 +232,7 @@ struct template_log_args {
 
 static const struct opt log_rows[] = {
 	{ "follow", 'f', OPT_FLAG, offsetof(struct template_log_args, follow),
-	  .help = "Go on with what it writes, until it is built or has failed" },
+	  .help = "Follow the log until the build ends" },
 };
 
 #define LOG_LOOK_MS 500
@@ -255,7 +254,7 @@ static int cmd_template_log_print(const struct template_log *log, bool json, str
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-/* Piece by piece; what is written there is a stranger's, so it is shown escaped. */
+/* The log comes from the build, so it is printed escaped. */
 static int cmd_template_log_run(struct cli *c, const void *args, const struct opt_words *w,
 				struct cay_err *err)
 {
@@ -289,7 +288,8 @@ const struct cmd cmd_template_log = {
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
 	CMD_OPTIONS(template_log_args, OPTS(log_rows, 0)),
 	.json = true,
-	.help = "What the last build of a template wrote",
-	.more = "With --follow the exit status is 1 when it fails. --json prints each piece.",
+	.help = "Show the log of a template's last build",
+	.more = "With --follow the exit status is 1 when the build fails. --json prints each part "
+		"of the log as an object.",
 	.run = cmd_template_log_run,
 };

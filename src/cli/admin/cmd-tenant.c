@@ -6,8 +6,8 @@ const struct cmd cmd_tenant_create = {
 	.args = "[--json] NAME",
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	.json = true,
-	.help = "Make a tenant: somebody who has sandboxes of their own",
-	.more = "Give it a key with cay key create --tenant NAME.",
+	.help = "Create a tenant",
+	.more = "Create a key for it with 'cay key create --tenant NAME'.",
 	.size = sizeof(struct tenant_create),
 	.operand_at = { OPERAND_AT(tenant_create, name) },
 	.op = OP_TENANT_CREATE,
@@ -17,7 +17,7 @@ const struct cmd cmd_tenant_create = {
 static const struct column columns[] = {
 	{ "ID", "id" },
 	{ "NAME", "name" },
-	{ "AGE", "created_at", AS_AGE }, /* none of the default tenant */
+	{ "AGE", "created_at", AS_AGE }, /* the default tenant has none */
 	COLUMNS_END,
 };
 
@@ -35,6 +35,6 @@ const struct cmd cmd_tenant_rm = {
 	.args = "[--json] NAME|ID",
 	CMD_OPERANDS(1, 1, OPERAND_TENANT),
 	.json = true,
-	.help = "Remove a tenant that has neither sandboxes nor keys",
+	.help = "Delete a tenant that has no sandboxes and no keys",
 	.op = OP_TENANT_DELETE,
 };

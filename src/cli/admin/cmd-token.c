@@ -13,12 +13,11 @@ struct token_args {
 static const struct opt rows[] = {
 	{ "scope", 0, OPT_CHOICE, offsetof(struct token_args, request.scope),
 	  .table = &token_create_table, .member = "scope", .arg = "read|write",
-	  .help = "Whether it may only look, or do; else read" },
+	  .help = "What it may do; read by default" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct token_args, request.ttl_ms), 1000, TTL_MAX_MS,
-	  .arg = "TIME", .help = "How long it is good, as in 10m; else an hour, at most a day" },
+	  .arg = "TIME", .help = "Lifetime, e.g. 10m; by default an hour, at most a day" },
 	{ "out", 0, OPT_TEXT, offsetof(struct token_args, out), .operand = OPERAND_FILE,
-	  .arg = "FILE",
-	  .help = "Write the token there, for your eyes only, and print until when it is good" },
+	  .arg = "FILE", .help = "Write the token to FILE (mode 0600); print its expiry" },
 };
 
 static void cmd_token_set_defaults(void *args)
@@ -49,7 +48,7 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 	int r;
 
 	if (a->out && c->global.json)
-		return cay_fail(err, CAY_E_INVALID, "token: --out and --json exclude each other");
+		return cay_fail(err, CAY_E_INVALID, "token: --out and --json cannot be combined");
 	r = secret_file_open(&c->arena, a->out, &to, err);
 	if (r >= 0)
 		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
@@ -68,9 +67,9 @@ const struct cmd cmd_token = {
 	CMD_OPTIONS(token_args, OPTS(rows, 0)),
 	.json = true,
 	.init_args = cmd_token_set_defaults,
-	.help = "Make a token that is good for one sandbox alone, and print it",
-	.more = "For a program that is to use this sandbox and nothing else: it sends the token as "
-		"'Authorization: Bearer', or 'cay context add' keeps it and the sandbox is named "
-		"by its id. 'cay revoke' takes it back.",
+	.help = "Create a token for one sandbox and print it",
+	.more = "The token gives a program access to this sandbox only. The program sends it as "
+		"'Authorization: Bearer', or 'cay context add' stores it; the sandbox is then "
+		"named by its id. 'cay revoke' revokes the token.",
 	.run = cmd_token_run,
 };

@@ -14,15 +14,15 @@ struct context_add_args {
 
 static const struct opt add_rows[] = {
 	{ "url", 0, OPT_TEXT, AT(url), .arg = "URL",
-	  .help = "Where its cay-edge is, as in https://box.example:7070" },
+	  .help = "URL of its cay-edge, e.g. https://box.example:7070" },
 	{ "ca", 0, OPT_TEXT, AT(ca), .operand = OPERAND_FILE, .arg = "FILE",
-	  .help = "Certificates (PEM) to believe instead of the system's" },
+	  .help = "CA certificates (PEM) to trust instead of the system's" },
 	{ "token-file", 0, OPT_TEXT, AT(token_file), .operand = OPERAND_FILE, .arg = "FILE",
-	  .help = "Where the token is: a key of 'cay key create --out FILE'" },
+	  .help = "File with the token, e.g. from 'cay key create --out FILE'" },
 	{ "token-stdin", 0, OPT_FLAG, AT(token_stdin),
-	  .help = "Read the token from standard input; a terminal does not show it" },
+	  .help = "Read the token from standard input, without echo" },
 	{ "replace", 0, OPT_FLAG, AT(replace),
-	  .help = "Change one that is there; what is not given stays as it is" },
+	  .help = "Change an existing context; options not given stay as they are" },
 };
 static void cmd_context_write_json(struct jw *w, const struct context *x, bool current)
 {
@@ -40,7 +40,7 @@ static void cmd_context_write_json(struct jw *w, const struct context *x, bool c
 	jw_end(w);
 }
 
-/* What it is by now.  Nobody is asked when what says who is asked cannot be read. */
+/* A current context that cannot be read is no failure here. */
 static int cmd_context_print_json(struct cli *c, const struct context *x, struct cay_err *err)
 {
 	char current[CONTEXT_NAME_MAX + 1] = "";
@@ -58,18 +58,17 @@ static int cmd_context_add_read_token(struct cli *c, const struct context_add_ar
 {
 	if (a->token_file && a->token_stdin)
 		return cay_fail(err, CAY_E_INVALID,
-				"context add: --token-file and --token-stdin exclude each other");
+				"context add: --token-file and --token-stdin cannot be combined");
 	if (a->token_file || a->token_stdin)
 		return prompt_token_read(
 			c, &(struct prompt_token_source){ a->token_file, a->token_stdin },
 			to->token, err);
 	return to->token[0] ? 0
 			    : cay_fail(err, CAY_E_INVALID,
-				       "context add: where is the token? --token-file FILE or "
-				       "--token-stdin");
+				       "context add: missing --token-file FILE or --token-stdin");
 }
 
-/* As a path that holds from every directory, and only when it can be used. */
+/* Store an absolute path, after checking that the file can be used. */
 static int cmd_context_add_set_ca(const char *path, struct context *to, struct cay_err *err)
 {
 	struct client_tls_trust *trust;
@@ -77,7 +76,7 @@ static int cmd_context_add_set_ca(const char *path, struct context *to, struct c
 
 	if (!path)
 		return 0;
-	if (!path[0]) { /* back to the system's */
+	if (!path[0]) { /* back to the system's certificates */
 		to->ca[0] = 0;
 		return 0;
 	}
@@ -106,7 +105,7 @@ static int cmd_context_add_run(struct cli *c, const void *args, const struct opt
 	if (a->url)
 		r = context_url_parse(a->url, &to.url, err);
 	else if (!a->replace)
-		r = cay_fail(err, CAY_E_INVALID, "context add: where is it? --url URL");
+		r = cay_fail(err, CAY_E_INVALID, "context add: missing --url URL");
 	if (r >= 0)
 		r = cmd_context_add_set_ca(a->ca, &to, err);
 	if (r >= 0)
@@ -114,10 +113,10 @@ static int cmd_context_add_run(struct cli *c, const void *args, const struct opt
 	if (r >= 0)
 		r = context_save(&to, a->replace, err);
 	if (r < 0 && err->code == CAY_E_CONFLICT)
-		api_hint_set(&c->api, "--replace changes it");
+		api_hint_set(&c->api, "use --replace to change it");
 	if (r >= 0 && isatty(STDERR_FILENO) && !a->replace)
-		print_note("'cay --context %s ls' asks it; 'cay context use %s' makes it the one "
-			   "that is asked",
+		print_note("use it once with 'cay --context %s ls', or by default with 'cay "
+			   "context use %s'",
 			   name, name);
 	return r < 0 || !c->global.json ? r : cmd_context_print_json(c, &to, err);
 }
@@ -129,10 +128,9 @@ const struct cmd cmd_context_add = {
 	.needs = CMD_NEEDS_NOTHING,
 	CMD_OPTIONS(context_add_args, OPTS(add_rows, 0)),
 	.json = true,
-	.help = "Keep url and token of a Cay on another machine, by a name",
-	.more = "The token is never taken from the command line, where every process of the "
-		"machine could read it. It is kept in a file that only you can read. Nothing is "
-		"sent yet.",
+	.help = "Add a context: the URL and token of another Cay node",
+	.more = "The token is never read from the command line, where every process could see it. "
+		"It is stored in a file that only you can read. Nothing is sent to the server.",
 	.run = cmd_context_add_run,
 };
 
@@ -161,7 +159,7 @@ struct context_list {
 	char current[CONTEXT_NAME_MAX + 1];
 };
 
-/* One that cannot be read is listed all the same, and why is told. */
+/* A context that cannot be read is listed too, with a note on stderr. */
 static void cmd_context_ls_add_one(struct context_list *l, const char *name)
 {
 	auto_context x = {};
@@ -221,7 +219,7 @@ const struct cmd cmd_context_ls = {
 	.args = "[--json]",
 	.needs = CMD_NEEDS_NOTHING,
 	.json = true,
-	.help = "List contexts and mark the one that is asked; never their tokens",
+	.help = "List contexts and mark the current one; tokens are not shown",
 	.run = cmd_context_ls_run,
 };
 
@@ -231,14 +229,14 @@ static int cmd_context_show_print(struct cli *c, const struct context *x, bool c
 	auto_table t = print_table_create(1);
 	char url[URL_MAX];
 
-	print_table_add_cellf(&t, "name     %s%s", x->name, current ? ", the current one" : "");
+	print_table_add_cellf(&t, "name     %s%s", x->name, current ? ", current" : "");
 	if (str_eq(x->name, CONTEXT_LOCAL)) {
 		print_table_add_cellf(&t, "socket   %s", c->api.dial.socket);
 	} else {
 		url_format(&x->url, url);
 		print_table_add_cellf(&t, "url      %s", url);
-		print_table_add_cellf(&t, "ca       %s", x->ca[0] ? x->ca : "those of the system");
-		print_table_add_cell(&t, "token    there, and not shown");
+		print_table_add_cellf(&t, "ca       %s", x->ca[0] ? x->ca : "system default");
+		print_table_add_cell(&t, "token    set, not shown");
 	}
 	return print_table_stdout(&t, err);
 }
@@ -267,7 +265,7 @@ const struct cmd cmd_context_show = {
 	CMD_OPERANDS(0, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
 	.json = true,
-	.help = "Say what a context is, or the current one; never its token",
+	.help = "Show a context, by default the current one, without its token",
 	.run = cmd_context_show_run,
 };
 
@@ -289,11 +287,11 @@ const struct cmd cmd_context_use = {
 	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
 	.json = true,
-	.help = "Ask this one from now on; local is this machine's daemon",
+	.help = "Set the current context; 'local' is this machine's daemon",
 	.run = cmd_context_use_run,
 };
 
-/* What it was, as far as it could be read. */
+/* Prints the removed context as far as it could be read. */
 static int cmd_context_rm_run(struct cli *c, const void *, const struct opt_words *w,
 			      struct cay_err *err)
 {
@@ -308,12 +306,13 @@ static int cmd_context_rm_run(struct cli *c, const void *, const struct opt_word
 	if (r < 0)
 		api_hint_set(&c->api, err->code == CAY_E_CONFLICT
 					      ? "first 'cay context use " CONTEXT_LOCAL
-						"', or another one"
+						"', or switch to another one"
 				      : err->code == CAY_E_NOT_FOUND ? "'cay context ls' lists them"
 								     : "");
 	if (r < 0 || !c->global.json)
 		return r;
-	memcpy(gone.name, name, strlen(name) + 1); /* one that is removed has a name that fits */
+	memcpy(gone.name, name,
+	       strlen(name) + 1); /* context_remove() has checked the name's length */
 	return cmd_context_print_json(c, &gone, err);
 }
 
@@ -323,6 +322,6 @@ const struct cmd cmd_context_rm = {
 	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
 	.json = true,
-	.help = "Forget a context and its token; the key stays good",
+	.help = "Delete a context and its token; the key stays valid",
 	.run = cmd_context_rm_run,
 };

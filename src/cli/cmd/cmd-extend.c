@@ -8,12 +8,14 @@ static int cmd_extend_parse_ttl(const char *word, uint64_t *ret_ms, struct cay_e
 	char min[DURATION_TEXT_MAX], max[DURATION_TEXT_MAX];
 
 	if (duration_parse(slice_of(word), ret_ms) == -EINVAL)
-		return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not a time such as 30m", word);
+		return cay_fail(err, CAY_E_INVALID,
+				"extend: invalid duration '%s' (use 30s, 10m, 1h)", word);
 	if (*ret_ms >= ttl->min && *ret_ms <= ttl->max)
 		return 0;
 	duration_format(ttl->min, min);
 	duration_format(ttl->max, max);
-	return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not from %s to %s", word, min, max);
+	return cay_fail(err, CAY_E_INVALID, "extend: '%s' is out of range (%s to %s)", word, min,
+			max);
 }
 
 static int cmd_extend_run(struct cli *c, const void *, const struct opt_words *w,
@@ -33,8 +35,8 @@ const struct cmd cmd_extend = {
 	.args = "[--json] SANDBOX TIME",
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Let a sandbox live this long from now on, and print until when",
-	.more = "TIME is a number and one of s, m, h, d. A shorter one than is left brings the "
-		"deadline nearer; the node's own limit stays.",
+	.help = "Set the time a sandbox has left and print its deadline",
+	.more = "TIME is a number and one of s, m, h, d. A TIME shorter than the time left brings "
+		"the deadline forward. The node's own limit still applies.",
 	.run = cmd_extend_run,
 };

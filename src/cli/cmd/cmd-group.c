@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cmd-group - sandboxes by what they belong to
- *
- * The server has no list of groups: one is there as long as a sandbox of it is.
- */
+/* cmd-group - groups of sandboxes; a group exists as long as it has a sandbox */
 #include "base/clock.h"
 #include "cli/core/command.h"
 #include "cli/print/pager.h"
@@ -112,7 +108,7 @@ const struct cmd cmd_group_ls = {
 	.name = "group ls",
 	.args = "[--json]",
 	.json = true,
-	.help = "List the groups that sandboxes belong to, and how many each has",
+	.help = "List groups and count their sandboxes",
 	.run = cmd_group_ls_run,
 };
 
@@ -127,7 +123,7 @@ static int cmd_group_rm_run(struct cli *c, const void *, const struct opt_words 
 
 	for (size_t i = 0; r >= 0 && i < w->n_operands; i++)
 		r = sandbox_group_remove(&c->api, w->operands[i], json ? &gone : NULL, err);
-	/* those that are gone are told also when others could not be removed */
+	/* print the removed sandboxes also after a failure */
 	told = json ? removed_list_print(&gone, &out, r < 0 ? &why : err) : 0;
 	return r < 0 ? r : told;
 }
@@ -137,6 +133,6 @@ const struct cmd cmd_group_rm = {
 	.args = "[--json] GROUP...",
 	CMD_OPERANDS(1, SIZE_MAX, OPERAND_GROUP, OPERAND_GROUP),
 	.json = true,
-	.help = "End every sandbox of a group, as 'cay rm --group' does, and remove its uploads",
+	.help = "Remove all sandboxes and uploads of a group",
 	.run = cmd_group_rm_run,
 };

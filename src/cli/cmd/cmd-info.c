@@ -5,7 +5,7 @@
 
 static const struct opt rows[] = {
 	{ "versions", 0, OPT_FLAG, offsetof(struct info_query, versions),
-	  .help = "Ask each tool for its version" },
+	  .help = "Run each tool to get its version" },
 };
 
 static int cmd_info_print(const void *reply, struct cay_err *err)
@@ -44,7 +44,7 @@ const struct cmd cmd_info = {
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(info_query, OPTS(rows, 0)),
 	.json = true,
-	.help = "What a sandbox is like inside: user, operating system, tools",
+	.help = "Show user, operating system and tools of a sandbox",
 	.op = OP_SANDBOX_INFO,
 	.print = cmd_info_print,
 };
@@ -55,9 +55,9 @@ struct ping_args {
 
 static const struct opt ping_rows[] = {
 	{ "port", 'p', OPT_U64, offsetof(struct ping_args, port), .min = 1, .max = 65535,
-	  .arg = "N", .help = "Also connect to this TCP port inside" },
+	  .arg = "N", .help = "Also connect to this TCP port in the sandbox" },
 	{ "timeout", 't', OPT_DURATION, offsetof(struct ping_args, timeout_ms), .arg = "TIME",
-	  .help = "How long that may take" },
+	  .help = "Time limit of the connection" },
 };
 
 static void cmd_ping_set_defaults(void *args)
@@ -85,7 +85,8 @@ static int cmd_ping_run(struct cli *c, const void *args, const struct opt_words 
 		r = print_json(&sandbox_health_table, &now, err);
 	if (r >= 0 && !now.ok)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "port %llu: %s",
-				(unsigned long long)now.port, now.detail ? now.detail : "not well");
+				(unsigned long long)now.port,
+				now.detail ? now.detail : "not responding");
 	if (r < 0 || c->global.json)
 		return r;
 	return print_line(err, "ok, %llu.%03llu ms", (unsigned long long)(took / 1000),
@@ -99,6 +100,6 @@ const struct cmd cmd_ping = {
 	CMD_OPTIONS(ping_args, OPTS(ping_rows, 0)),
 	.json = true,
 	.init_args = cmd_ping_set_defaults,
-	.help = "Whether a sandbox answers, and a port in it",
+	.help = "Check that a sandbox, and optionally a port, responds",
 	.run = cmd_ping_run,
 };

@@ -2,7 +2,7 @@
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 
-/* "key=value" sets, "key-" removes; what a key may be, the daemon says. */
+/* "key=value" sets, "key-" removes; the daemon checks the key. */
 static int cmd_label_parse_change(struct cli *c, const char *word, struct field_map *to,
 				  struct cay_err *err)
 {
@@ -13,11 +13,11 @@ static int cmd_label_parse_change(struct cli *c, const char *word, struct field_
 	else if (!value.p)
 		key.n = 0;
 	if (!key.n)
-		return cay_fail(err, CAY_E_INVALID,
-				"label: '%s' is neither KEY=VALUE nor KEY- to remove it", word);
+		return cay_fail(err, CAY_E_INVALID, "label: '%s' is neither KEY=VALUE nor KEY-",
+				word);
 	for (size_t i = 0; i < to->n; i++)
 		if (slice_eq(slice_of(to->keys[i]), key))
-			return cay_fail(err, CAY_E_INVALID, "label: '%s' is named twice",
+			return cay_fail(err, CAY_E_INVALID, "label: '%s' is given twice",
 					to->keys[i]);
 	to->keys[to->n] = arena_strndup(&c->arena, key.p, key.n);
 	to->values[to->n] = value.p;
@@ -73,7 +73,7 @@ const struct cmd cmd_label = {
 	.args = "[--json] SANDBOX [KEY=VALUE | KEY-]...",
 	CMD_OPERANDS(1, SIZE_MAX, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Set and remove labels of a sandbox, and print those it has then",
-	.more = "KEY=VALUE sets one, KEY- removes it. All of them change or none does.",
+	.help = "Set or remove labels of a sandbox and print the result",
+	.more = "KEY=VALUE sets a label, KEY- removes it. Either all of them change or none does.",
 	.run = cmd_label_run,
 };

@@ -9,15 +9,15 @@
 
 static const struct opt rows[] = {
 	{ "memory", 0, OPT_BYTES, offsetof(struct limits_change, memory_bytes), .arg = "SIZE",
-	  .help = "Memory at the most, as in 1Gi; less than it uses is refused" },
+	  .help = "Memory limit, e.g. 1Gi; less than it uses is refused" },
 	{ "cpu", 0, OPT_MILLI, offsetof(struct limits_change, cpu_milli), .arg = "CORES",
-	  .help = "CPU time at the most, as in 500m or 2" },
+	  .help = "CPU limit, e.g. 500m or 2" },
 	{ "pids", 0, OPT_U64, offsetof(struct limits_change, pids), .arg = "N",
-	  .help = "Processes and threads at the most" },
+	  .help = "Limit of processes and threads" },
 	{ "disk", 0, OPT_BYTES, offsetof(struct limits_change, disk_bytes), .arg = "SIZE",
-	  .help = "Disk space at the most, as in 20Gi, where its disk has a quota" },
+	  .help = "Disk limit, e.g. 20Gi, if the disk has a quota" },
 	{ "inodes", 0, OPT_U64, offsetof(struct limits_change, disk_inodes), .arg = "N",
-	  .help = "Files and directories at the most, where its disk has a quota of them" },
+	  .help = "Limit of files and directories, if the disk has a quota" },
 };
 
 #define CORES_MAX 24
@@ -135,7 +135,7 @@ static int cmd_usage_print(const struct usage *u, const struct limits *l, struct
 	}
 	r = print_table_write(&t, &out);
 	if (r >= 0 && u->oom_kills)
-		r = buf_printf(&out, "%llu killed for want of memory\n",
+		r = buf_printf(&out, "%llu processes killed by the memory limit\n",
 			       (unsigned long long)u->oom_kills);
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
@@ -165,7 +165,7 @@ const struct cmd cmd_limits = {
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(limits_change, OPTS(rows, 0)),
 	.json = true,
-	.help = "Change what a sandbox may use while it runs, and print what it may then",
+	.help = "Change the limits of a running sandbox and print them",
 	.run = cmd_limits_run,
 };
 
@@ -174,6 +174,6 @@ const struct cmd cmd_usage = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Show what a sandbox uses, beside what it may",
+	.help = "Show resource usage and limits of a sandbox",
 	.run = cmd_usage_run,
 };

@@ -18,14 +18,14 @@ struct logs_args {
 
 static const struct opt rows[] = {
 	{ "follow", 'f', OPT_FLAG, offsetof(struct logs_args, follow),
-	  .help = "Go on with what it writes, until it ends or Ctrl-C" },
+	  .help = "Follow the output until the command ends or Ctrl-C" },
 	{ "stream", 0, OPT_CHOICE, offsetof(struct logs_args, stream),
 	  .table = &exec_output_query_table, .member = "stream", .arg = "stdout|stderr",
 	  .help = "Only this stream" },
 	{ "offset", 0, OPT_U64, offsetof(struct logs_args, offset), .max = INT64_MAX, .arg = "N",
-	  .help = "From this byte of each on" },
+	  .help = "Start at this byte of each stream" },
 	{ "list", 'l', OPT_FLAG, offsetof(struct logs_args, list),
-	  .help = "List the commands instead, those that ended, too" },
+	  .help = "List commands instead, including those that ended" },
 };
 
 static void cmd_logs_set_defaults(void *args)
@@ -77,10 +77,9 @@ static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, st
 		return r;
 	v = all.execs.v;
 	if (!all.execs.n) {
-		api_hint_set(&c->api,
-			     "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' has "
-			     "what services write");
-		return cay_fail(err, CAY_E_NOT_FOUND, "no command has run in it yet");
+		api_hint_set(&c->api, "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' "
+				      "shows the output of services");
+		return cay_fail(err, CAY_E_NOT_FOUND, "no command has run in the sandbox yet");
 	}
 	for (size_t i = 1; i < all.execs.n; i++)
 		if (v[i].started_ns >= v[last].started_ns)
@@ -89,7 +88,7 @@ static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, st
 	return 0;
 }
 
-/* The one that is named, its main program, or the last that was started. */
+/* The exec named by word, else the main program, else the newest exec. */
 static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const char *word,
 			      struct id *ret, struct cay_err *err)
 {
@@ -98,7 +97,7 @@ static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const cha
 
 	if (word && id_parse(ID_EXEC, slice_of(word), ret) < 0) {
 		api_hint_set(&c->api, "'cay logs --list SANDBOX' lists them");
-		return cay_fail(err, CAY_E_INVALID, "'%s' is not the id of an exec", word);
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not an exec id", word);
 	}
 	if (word)
 		return 0;
@@ -129,7 +128,7 @@ static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words 
 	if (a->list)
 		return cmd_logs_list_execs(c, w->operands[0], err);
 	if (c->global.json)
-		return cay_fail(err, CAY_E_INVALID, "logs: --json goes with --list");
+		return cay_fail(err, CAY_E_INVALID, "logs: --json needs --list");
 	r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
 	if (r >= 0)
 		r = cmd_logs_find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
@@ -146,10 +145,9 @@ const struct cmd cmd_logs = {
 	CMD_OPTIONS(logs_args, OPTS(rows, 0)),
 	.json = true,
 	.init_args = cmd_logs_set_defaults,
-	.help = "What a command in a sandbox wrote, both streams, as it is",
-	.more = "Of the sandbox's main program; where it has none, of the command that was started "
-		"last. Nothing is sent to the command, and Ctrl-C ends only the looking. As much "
-		"is "
-		"there as the sandbox keeps (--output-size of create); what is lost is said.",
+	.help = "Show a command's stdout and stderr",
+	.more = "Without EXEC, shows the sandbox's main program or, if it has none, the command "
+		"started last. Ctrl-C does not affect the command. A sandbox keeps a limited "
+		"amount of output (--output-size of create); lost output is reported.",
 	.run = cmd_logs_run,
 };

@@ -5,20 +5,20 @@
 
 struct ls_args {
 	bool all;
-	unsigned state; /* SB_NUM_STATES: all that have not ended */
+	unsigned state; /* SB_NUM_STATES: any that has not ended */
 	const char *group, *label;
 };
 
 #define AT(m) offsetof(struct ls_args, m)
 
 static const struct opt rows[] = {
-	{ "all", 'a', OPT_FLAG, AT(all), .help = "Also those that ended" },
+	{ "all", 'a', OPT_FLAG, AT(all), .help = "Include ended sandboxes" },
 	{ "state", 0, OPT_CHOICE, AT(state), .table = &sandbox_info_table, .member = "state",
-	  .arg = "STATE", .help = "Only those in this state, as in paused or failed" },
+	  .arg = "STATE", .help = "Only sandboxes in this state, e.g. paused or failed" },
 	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
-	  .help = "Only those of this group" },
+	  .help = "Only this group" },
 	{ "label", 0, OPT_TEXT, AT(label), .arg = "KEY[=VALUE]",
-	  .help = "Only those with this label" },
+	  .help = "Only sandboxes with this label" },
 };
 
 static void cmd_ls_set_defaults(void *args)
@@ -42,11 +42,11 @@ static int cmd_ls_run(struct cli *c, const void *args, const struct opt_words *w
 	const struct ls_args *a = args;
 	struct sandbox_query which = { .group = a->group, .label = a->label };
 	if (w->n_operands && (a->all || a->state != SB_NUM_STATES || a->group || a->label))
-		return cay_fail(err, CAY_E_INVALID, "ls: of files there is only --json");
+		return cay_fail(err, CAY_E_INVALID, "ls: only --json can be used with NAME:PATH");
 	if (w->n_operands)
 		return file_names_print_dir(c, w->operands[0], c->global.json, err);
 	if (a->all && a->state != SB_NUM_STATES)
-		return cay_fail(err, CAY_E_INVALID, "ls: --all and --state exclude each other");
+		return cay_fail(err, CAY_E_INVALID, "ls: --all and --state cannot be combined");
 	if (a->state != SB_NUM_STATES)
 		which.state = sandbox_state_names[a->state];
 	else if (!a->all)
@@ -62,6 +62,6 @@ const struct cmd cmd_ls = {
 	CMD_OPTIONS(ls_args, OPTS(rows, 0)),
 	.json = true,
 	.init_args = cmd_ls_set_defaults,
-	.help = "List the sandboxes there are, newest first; or the files in one",
+	.help = "List sandboxes (newest first), or files in a sandbox",
 	.run = cmd_ls_run,
 };

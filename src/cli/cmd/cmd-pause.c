@@ -6,8 +6,8 @@ const struct cmd cmd_pause = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Freeze every process of a sandbox",
-	.more = "It keeps its memory and uses no CPU time; its deadline comes nearer all the same.",
+	.help = "Pause all processes of a sandbox",
+	.more = "It keeps its memory and uses no CPU time. Its deadline still applies.",
 	.op = OP_SANDBOX_PAUSE,
 };
 
@@ -16,6 +16,6 @@ const struct cmd cmd_resume = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Let a paused sandbox go on",
+	.help = "Resume a paused sandbox",
 	.op = OP_SANDBOX_RESUME,
 };

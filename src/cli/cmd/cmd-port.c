@@ -14,14 +14,12 @@ const struct cmd cmd_port_ls = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "TCP ports that somebody in a sandbox listens on",
-	.more = "One that is not REACHED is bound to an address that neither a preview nor 'cay "
-		"port forward' leads to: bind it to 127.0.0.1 or 0.0.0.0.",
+	.help = "List TCP ports a sandbox is listening on",
+	.more = "REACHED is no for a port bound to an address that neither a preview nor 'cay port "
+		"forward' can connect to: bind it to 127.0.0.1 or 0.0.0.0.",
 	.op = OP_PORT_LIST,
 	.columns = columns,
 };
-
-/* forward */
 
 static int cmd_port_parse_number(struct slice s, uint64_t min, uint16_t *ret)
 {
@@ -35,7 +33,7 @@ static int cmd_port_parse_number(struct slice s, uint64_t min, uint16_t *ret)
 
 static int cmd_port_forward_note_ready(uint16_t local, uint16_t port, struct cay_err *)
 {
-	print_note("127.0.0.1:%u leads to port %u in the sandbox; Ctrl-C ends it", local, port);
+	print_note("forwarding 127.0.0.1:%u to port %u in the sandbox; Ctrl-C stops", local, port);
 	return 0;
 }
 
@@ -65,9 +63,10 @@ static int cmd_port_forward_run(struct cli *c, const void *, const struct opt_wo
 		there = here;
 	if (cmd_port_parse_number(here, 0, &local) < 0 ||
 	    cmd_port_parse_number(there, 1, &port) < 0)
-		return cay_fail(err, CAY_E_INVALID,
-				"port forward: '%s' is not PORT or LOCAL:PORT, as in 8080:80",
-				w->operands[1]);
+		return cay_fail(
+			err, CAY_E_INVALID,
+			"port forward: invalid port '%s' (use PORT or LOCAL:PORT, e.g. 8080:80)",
+			w->operands[1]);
 	r = api_find_sandbox(&c->api, w->operands[0], &box, err);
 	return r < 0 ? r : port_forward_run(&c->api, &box, local, port, ready, err);
 }
@@ -77,18 +76,16 @@ const struct cmd cmd_port_forward = {
 	.args = "[--json] SANDBOX [LOCAL:]PORT",
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Listen on this machine, and lead to a port of a sandbox",
-	.more = "LOCAL is PORT when it is not said; 0 is any that is free. Only this machine gets "
-		"there: it listens on loopback. --json prints both ports once it listens.",
+	.help = "Forward a local port to a port of a sandbox",
+	.more = "LOCAL is PORT by default; 0 picks a free port. It listens on loopback only. "
+		"--json prints both ports once it listens.",
 	.run = cmd_port_forward_run,
 };
-
-/* preview */
 
 static const struct opt preview_rows[] = {
 	{ "ttl", 0, OPT_DURATION, offsetof(struct preview_create, ttl_ms), 1000,
 	  UINT64_C(31622400000), .arg = "TIME",
-	  .help = "How long it is shown, as in 10m or 7d, up to edge.link_max; else an hour" },
+	  .help = "Lifetime, e.g. 10m or 7d, up to edge.link_max; by default an hour" },
 };
 
 static void cmd_preview_set_defaults(void *args)
@@ -107,7 +104,7 @@ static int cmd_preview_run(struct cli *c, const void *args, const struct opt_wor
 
 	request.has_port = w->n_operands > 1;
 	if (request.has_port && cmd_port_parse_number(slice_of(w->operands[1]), 1, &port) < 0)
-		return cay_fail(err, CAY_E_INVALID, "preview: '%s' is no port", w->operands[1]);
+		return cay_fail(err, CAY_E_INVALID, "preview: invalid port '%s'", w->operands[1]);
 	request.port = port;
 	r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 	if (r >= 0)
@@ -115,7 +112,7 @@ static int cmd_preview_run(struct cli *c, const void *args, const struct opt_wor
 	if (r < 0)
 		return r;
 	if (!c->global.json && made.has_listening && !made.listening)
-		print_note("nobody in the sandbox listens there yet");
+		print_note("nothing in the sandbox listens on this port yet");
 	return reply_print(c, call.op, &made, "url", err);
 }
 
@@ -126,11 +123,10 @@ const struct cmd cmd_preview = {
 	CMD_OPTIONS(preview_create, OPTS(preview_rows, 0)),
 	.json = true,
 	.init_args = cmd_preview_set_defaults,
-	.help = "Print a URL that shows a port of a sandbox in a browser",
-	.more = "Without PORT it is its application's (--app-port of create). Whoever has the URL "
-		"sees the page, until it ends, is taken back ('cay revoke') or the sandbox ends. "
-		"The node needs a domain for "
-		"that: edge.previews, as in http://preview.localhost:7070 for a browser on the "
-		"node itself.",
+	.help = "Create a URL that opens a port of a sandbox in a browser",
+	.more = "PORT is by default the port of the sandbox's application (--app-port of create). "
+		"The URL gives access without a key until it expires, is revoked ('cay revoke') or "
+		"the sandbox ends. The node needs a domain for previews: edge.previews, e.g. "
+		"http://preview.localhost:7070 for a browser on the node itself.",
 	.run = cmd_preview_run,
 };

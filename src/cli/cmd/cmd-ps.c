@@ -2,8 +2,6 @@
 #include "cli/core/command.h"
 #include "cli/print/list.h"
 
-/* ps */
-
 #define INDENT_MAX 20
 
 static int cmd_ps_format_user(const void *row, struct buf *out)
@@ -57,20 +55,18 @@ const struct cmd cmd_ps = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Processes in a sandbox, as a tree",
-	.more = "CPU is that of a process's whole life. EXEC is the command it belongs to: 'cay "
-		"events' and exec.signal know it by that.",
+	.help = "List processes in a sandbox as a tree",
+	.more = "CPU is the average over the life of the process. EXEC is the id of the command it "
+		"belongs to, as 'cay logs' and 'cay attach' take it.",
 	.op = OP_PROCESS_LIST,
 	.columns = columns,
 };
 
-/* kill */
-
 static const struct opt kill_rows[] = {
 	{ "signal", 's', OPT_TEXT, offsetof(struct process_signal, signal), .arg = "SIGNAL",
-	  .help = "Which one, as in KILL; else TERM" },
+	  .help = "Signal to send, e.g. KILL; by default TERM" },
 	{ "tree", 't', OPT_FLAG, offsetof(struct process_signal, tree),
-	  .help = "Also to everybody below it" },
+	  .help = "Also send it to all descendants" },
 };
 
 static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -85,7 +81,7 @@ static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words 
 		uint64_t pid;
 
 		if (str_parse_u64(slice_of(w->operands[i]), 1, INT32_MAX, &pid) < 0)
-			return cay_fail(err, CAY_E_INVALID, "kill: '%s' is no process number",
+			return cay_fail(err, CAY_E_INVALID, "kill: invalid pid '%s'",
 					w->operands[i]);
 		call.ids[0] = box;
 		call.path_name = w->operands[i];
@@ -103,7 +99,7 @@ const struct cmd cmd_kill = {
 	CMD_OPERANDS(2, 64, OPERAND_SANDBOX),
 	CMD_OPTIONS(process_signal, OPTS(kill_rows, 0)),
 	.json = true,
-	.help = "Send processes in a sandbox a signal",
-	.more = "'cay ps' has their numbers.",
+	.help = "Send a signal to processes in a sandbox",
+	.more = "'cay ps' lists the pids.",
 	.run = cmd_kill_run,
 };

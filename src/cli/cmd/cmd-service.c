@@ -7,7 +7,6 @@
 #include "cli/print/print.h"
 #include "cli/setup/secret-file.h"
 
-/* SANDBOX NAME into a call. */
 static int cmd_service_fill_call(struct cli *c, const struct opt_words *w, struct api_call *call,
 				 struct cay_err *err)
 {
@@ -17,7 +16,7 @@ static int cmd_service_fill_call(struct cli *c, const struct opt_words *w, struc
 	return r < 0 ? r : api_find_sandbox(&c->api, w->operands[0], &call->ids[0], err);
 }
 
-/* What became of it; a state nobody asked for is a failure. */
+/* The state; one in which the service does not run is a failure. */
 static int cmd_service_print(const void *reply, struct cay_err *err)
 {
 	const struct service_info *s = reply;
@@ -28,8 +27,6 @@ static int cmd_service_print(const void *reply, struct cay_err *err)
 				s->error ? ": " : "", s->error ? s->error : "");
 	return print_line_escaped(state, err);
 }
-
-/* ls */
 
 static const struct column columns[] = {
 	{ "NAME", "name" },
@@ -47,12 +44,10 @@ const struct cmd cmd_service_ls = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Programs that are kept running in a sandbox, in the order they start",
+	.help = "List services of a sandbox in start order",
 	.op = OP_SERVICE_LIST,
 	.columns = columns,
 };
-
-/* add */
 
 struct service_add_args {
 	struct service_put put;
@@ -63,27 +58,27 @@ struct service_add_args {
 
 static const struct opt add_rows[] = {
 	{ "user", 'u', OPT_TEXT, AT(user), .arg = "USER",
-	  .help = "Who runs it: a name or uid of the image" },
-	{ "workdir", 'w', OPT_TEXT, AT(cwd), .arg = "DIR", .help = "Where it starts" },
+	  .help = "User to run as: a name of the image, or a uid" },
+	{ "workdir", 'w', OPT_TEXT, AT(cwd), .arg = "DIR", .help = "Working directory" },
 	{ "setenv", 'e', OPT_PAIRS, AT(env), .arg = "KEY=VALUE",
-	  .help = "A variable of it; may be repeated" },
+	  .help = "Environment variable; may be repeated" },
 	{ "restart", 0, OPT_CHOICE, AT(autorestart), .arg = "WHEN", .table = &service_put_table,
-	  .member = "autorestart", .help = "When it is started again" },
+	  .member = "autorestart", .help = "When to restart it" },
 	{ "priority", 0, OPT_U64, AT(priority), .max = 1000000, .arg = "N",
-	  .help = "Lower ones are started first" },
+	  .help = "Services with lower numbers start first" },
 	{ "start-time", 0, OPT_DURATION, AT(start_ms), .arg = "TIME",
-	  .help = "How long it has to run to count as started, as in 1s" },
+	  .help = "Time it must run to count as started, e.g. 1s" },
 	{ "retries", 0, OPT_U64, AT(start_retries), .max = 1000000, .arg = "N",
-	  .help = "How often it is tried again until it does" },
+	  .help = "How often to retry a failed start" },
 	{ "stop-signal", 0, OPT_TEXT, AT(stop_signal), .arg = "SIGNAL",
-	  .help = "What it is asked to stop with" },
+	  .help = "Signal that stops it" },
 	{ "stop-time", 0, OPT_DURATION, AT(stop_ms), .arg = "TIME",
-	  .help = "How long it has to do so; then all of it is killed" },
+	  .help = "Time to wait for it to stop before it is killed" },
 	{ "no-start", 0, OPT_FLAG, offsetof(struct service_add_args, manual),
 	  .help = "Do not start it now" },
 };
 
-/* What the rows of the table say. */
+/* The defaults of service_put_table. */
 void service_put_set_defaults(struct service_put *put)
 {
 	put->autostart = true;
@@ -126,12 +121,10 @@ const struct cmd cmd_service_add = {
 	CMD_OPTIONS(service_add_args, OPTS(add_rows, 0)),
 	.json = true,
 	.init_args = cmd_service_add_set_defaults,
-	.help = "Keep a program running in a sandbox",
-	.more = "One that is there already becomes this one; if it runs it is started anew.",
+	.help = "Add a service: a program to keep running in a sandbox",
+	.more = "An existing service of that name is replaced and, if it was running, restarted.",
 	.run = cmd_service_add_run,
 };
-
-/* start, stop, restart, rm */
 
 static int cmd_service_rm_run(struct cli *c, const void *, const struct opt_words *w,
 			      struct cay_err *err)
@@ -155,29 +148,27 @@ static int cmd_service_rm_run(struct cli *c, const void *, const struct opt_word
 		.op = op_, \
 		.print = cmd_service_print, \
 	}
-ACT(start, OP_SERVICE_START, "start", "Start a service, and wait until it is up");
-ACT(stop, OP_SERVICE_STOP, "stop", "Stop a service: its signal, then all of it is killed");
-ACT(restart, OP_SERVICE_RESTART, "restart", "Stop a service and start it");
+ACT(start, OP_SERVICE_START, "start", "Start a service and wait until it runs");
+ACT(stop, OP_SERVICE_STOP, "stop", "Stop a service by its signal, then kill it");
+ACT(restart, OP_SERVICE_RESTART, "restart", "Restart a service");
 
 const struct cmd cmd_service_rm = {
 	.name = "service rm",
 	.args = "[--json] SANDBOX NAME",
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE),
 	.json = true,
-	.help = "Stop a service and forget it, and its log",
+	.help = "Stop a service and delete it and its log",
 	.run = cmd_service_rm_run,
 };
 
-/* logs */
-
 static const struct opt log_rows[] = {
 	{ "follow", 'f', OPT_FLAG, offsetof(struct service_log_query, follow),
-	  .help = "Go on with what it writes, over its restarts, until Ctrl-C" },
+	  .help = "Follow the log, across restarts, until Ctrl-C" },
 	{ "offset", 0, OPT_U64, offsetof(struct service_log_query, offset), .max = INT64_MAX,
-	  .arg = "N", .help = "From this byte on" },
+	  .arg = "N", .help = "Start at this byte" },
 };
 
-/* One reply's bytes, passed on as they come; *at is where the next one begins. */
+/* Copy the bytes of one reply to stdout; advances *at. */
 static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *call, uint64_t *at,
 				       struct cay_err *err)
 {
@@ -199,7 +190,7 @@ static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *cal
 		if (r == -EAGAIN)
 			r = 0;
 	}
-	if (r == -EINTR || r == -EPIPE) /* who reads it has had enough */
+	if (r == -EINTR || r == -EPIPE) /* interrupted, or stdout is closed */
 		return r;
 	return r < 0 && !err->code ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "service.log") : r;
 }
@@ -218,7 +209,7 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 	log.query = &query;
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
-	/* a reply ends where bytes are missing; the service says where they go on */
+	/* a reply ends before lost bytes; log_start tells where the log continues */
 	while (r >= 0) {
 		struct service_info now = {};
 
@@ -226,7 +217,7 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 		if (r < 0)
 			break;
 		if (!first && now.log_start > query.offset)
-			print_note("%llu bytes of the log are gone",
+			print_note("%llu bytes of the log are no longer kept",
 				   (unsigned long long)(now.log_start - query.offset));
 		if (now.log_start > query.offset)
 			query.offset = now.log_start;
@@ -235,7 +226,6 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 		if (!query.follow)
 			break;
 	}
-	/* a service that was deleted while it was followed ends it well */
 	return (r == -EINTR || r == -EPIPE) && !err->code ? 0 : r;
 }
 
@@ -244,6 +234,6 @@ const struct cmd cmd_service_logs = {
 	.args = "[-f] [--offset N] SANDBOX NAME",
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE),
 	CMD_OPTIONS(service_log_query, OPTS(log_rows, 0)),
-	.help = "What a service wrote, of all its starts, as it is",
+	.help = "Show the log of a service",
 	.run = cmd_service_logs_run,
 };

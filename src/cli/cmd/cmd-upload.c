@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cmd-upload - files of a group, kept outside its sandboxes
- */
+/* cmd-upload - files of a group, stored outside its sandboxes */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -16,17 +14,16 @@ struct upload_args {
 
 static const struct opt group_rows[] = {
 	{ "group", 0, OPT_TEXT, offsetof(struct upload_args, group), .operand = OPERAND_GROUP,
-	  .arg = "NAME", .help = "The group they are of; it has to be said" },
+	  .arg = "NAME", .help = "Group of the files (required)" },
 };
 static const struct opt name_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct upload_args, name), .arg = "NAME",
-	  .help = "What to call it; else the path's last part" },
+	  .help = "Name; by default the last part of the path" },
 };
 
 static int cmd_upload_check_group(const struct upload_args *a, struct cay_err *err)
 {
-	return a->group ? 0
-			: cay_fail(err, CAY_E_INVALID, "upload: say of which group with --group");
+	return a->group ? 0 : cay_fail(err, CAY_E_INVALID, "upload: missing --group NAME");
 }
 
 static int cmd_upload_add_send_content(int fd, struct transfer *carry, struct cay_err *err)
@@ -64,11 +61,11 @@ static int cmd_upload_add_file(struct cli *c, const struct upload_args *a, const
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", path);
 	if (!S_ISREG(st.st_mode))
-		return cay_fail(err, CAY_E_INVALID, "'%s' is no file", path);
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not a regular file", path);
 	carry = malloc(sizeof(*carry));
 	if (!carry)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	/* one that changes while it is read is refused, whole or not at all */
+	/* the server refuses a file that changes size while it is sent */
 	query.has_size = true;
 	query.size = (uint64_t)st.st_size;
 	r = transfer_open(carry, &c->api, &call, query.size, err);
@@ -93,7 +90,7 @@ static int cmd_upload_rm_file(struct cli *c, const struct upload_args *a, const 
 typedef int each_fn(struct cli *c, const struct upload_args *a, const char *word,
 		    struct upload_info *ret, struct cay_err *err);
 
-/* One after the other, until one fails; what was done is told. */
+/* Stops at the first failure; the completed ones are printed. */
 static int cmd_upload_for_each_operand(struct cli *c, const struct upload_args *a,
 				       const struct opt_words *w, each_fn *fn, struct cay_err *err)
 {
@@ -119,7 +116,8 @@ static int cmd_upload_add_run(struct cli *c, const void *args, const struct opt_
 	const struct upload_args *a = args;
 
 	if (a->name && w->n_operands > 1)
-		return cay_fail(err, CAY_E_INVALID, "upload add: --name is for one file");
+		return cay_fail(err, CAY_E_INVALID,
+				"upload add: --name can only be used with one file");
 	return cmd_upload_for_each_operand(c, a, w, cmd_upload_add_file, err);
 }
 
@@ -129,10 +127,9 @@ const struct cmd cmd_upload_add = {
 	CMD_OPERANDS(1, FILES_MAX, OPERAND_FILE, OPERAND_FILE),
 	CMD_OPTIONS(upload_args, OPTS(group_rows, 0), OPTS(name_rows, 0)),
 	.json = true,
-	.help = "Put files into the upload area of a group, for every sandbox of it",
-	.more = "One that has the name already is replaced, when all of the new one has come.  "
-		"They "
-		"go when the group does (cay group rm), or by cay upload rm.",
+	.help = "Upload files for all sandboxes of a group",
+	.more = "An existing file of that name is replaced once the new one is complete. 'cay "
+		"upload rm' and 'cay group rm' remove uploads.",
 	.run = cmd_upload_add_run,
 };
 
@@ -175,6 +172,6 @@ const struct cmd cmd_upload_rm = {
 	CMD_OPERANDS(1, FILES_MAX, OPERAND_FREE),
 	CMD_OPTIONS(upload_args, OPTS(group_rows, 0)),
 	.json = true,
-	.help = "Remove uploads of a group; what sandboxes have of them stays",
+	.help = "Remove uploads of a group; copies in sandboxes stay",
 	.run = cmd_upload_rm_run,
 };

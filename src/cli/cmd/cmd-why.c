@@ -86,7 +86,7 @@ static void cmd_why_add_end_reason(struct print_table *t, const struct end *end)
 	}
 	if (end->inferred)
 		print_table_add_pair(t, "certainty",
-				     "concluded from other facts; the kernel could not tell");
+				     "inferred; the kernel did not report the cause");
 	print_table_add_pair(t, "next", "%s", reasons[end->reason].advice);
 }
 
@@ -135,8 +135,8 @@ const struct cmd cmd_why = {
 	.args = "[--json] SANDBOX",
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.json = true,
-	.help = "Say why a sandbox ended, by what evidence, and what to do next",
-	.more = "A name is that of the sandbox that lives, else of the one that ended last. Of one "
-		"that has not ended it says so, and its deadline.",
+	.help = "Show why a sandbox ended and what to do next",
+	.more = "A name refers to the running sandbox or, if there is none, to the one that ended "
+		"last. For a sandbox that has not ended, shows its state and deadline.",
 	.run = cmd_why_run,
 };

@@ -41,7 +41,7 @@ static void complete_set_opt_value(const struct opt *o, struct complete *ret)
 	ret->operand = o->operand;
 }
 
-/* The last word, when the ones in front of it are of the command. */
+/* The last word, after those of the command. */
 static void complete_parse_last(const struct cmd *cmd, const char *last, size_t operands,
 				struct complete *ret)
 {
@@ -78,7 +78,7 @@ static void complete_parse_args(const struct cmd *cmd, const char *const *words,
 			pending = NULL;
 			continue;
 		}
-		if (str_eq(words[i], "--")) /* a command of the sandbox: nothing here knows it */
+		if (str_eq(words[i], "--")) /* a command inside the sandbox */
 			return;
 		pending = complete_find_valued_opt(cmd, words[i]);
 		if (words[i][0] == '-' && words[i][1])
@@ -111,7 +111,7 @@ void complete_parse(const char *const *words, size_t n, struct complete *ret)
 	ret->cmd = cmd_find(words, n - 1, &used);
 	if (ret->cmd) {
 		complete_parse_args(ret->cmd, words + used, n - used, ret);
-		/* 'cay mcp' is a command, and 'cay mcp config' another */
+		/* 'cay mcp' is a command, and so is 'cay mcp config' */
 		if (n != 2 || ret->wants_option || ret->cmd->max)
 			return;
 		ret->cmd = NULL;
@@ -149,7 +149,7 @@ int complete_add_server_name(const struct complete *c, const char *name, const c
 	for (const char *p = name; *p; p++)
 		if (!ascii_is_alnum(*p) && !strchr("._:/@+-", *p))
 			return 0;
-	/* one that is too long is nobody's to type */
+	/* skip names that are too long */
 	if (buf_printf(&word, "%s%s", name, behind) < 0)
 		return 0;
 	return complete_add_word(c, buf_str(&word), help, out);
@@ -174,7 +174,7 @@ static int complete_add_options(const struct complete *c, struct buf *out)
 		r = complete_add_option(c, &opts_everywhere[0], out);
 	if (r >= 0 && !c->cmd)
 		r = complete_add_option(c, &opts_everywhere[1], out);
-	return r < 0 ? r : complete_add_word(c, "--help", "What it does and takes", out);
+	return r < 0 ? r : complete_add_word(c, "--help", "Show help for the command", out);
 }
 
 /* Whether an earlier row begins with the same word. */

@@ -23,15 +23,15 @@ const enum cmd_group command_groups[] = {
 
 const struct opt opts_json[1] = {
 	{ "json", 0, OPT_FLAG, offsetof(struct global_options, json),
-	  .help = "Print JSON, one line" },
+	  .help = "Print JSON on one line" },
 };
 
 const struct opt opts_everywhere[2] = {
 	{ "context", 0, OPT_TEXT, offsetof(struct global_options, context),
 	  .operand = OPERAND_CONTEXT, .arg = "NAME",
-	  .help = "Whom to ask: a context, or local for this machine's daemon" },
+	  .help = "Context to use; 'local' is this machine's daemon" },
 	{ "no-pager", 0, OPT_FLAG, offsetof(struct global_options, no_pager),
-	  .help = "Print what is longer than the screen all the same" },
+	  .help = "Do not page long output" },
 };
 
 const struct opt *cmd_option_at(const struct cmd *cmd, size_t i)
@@ -44,7 +44,7 @@ const struct opt *cmd_option_at(const struct cmd *cmd, size_t i)
 	return cmd->json && i == 0 ? opts_json : NULL;
 }
 
-/* How many of the words are the command's name; 0 when it is not. */
+/* The number of words that are the command's name; 0: it is another command. */
 static size_t cmd_match_words(const struct cmd *cmd, const char *const *words, size_t n)
 {
 	struct slice rest = slice_of(cmd->name);
@@ -124,14 +124,15 @@ static int cmd_hint_usage(struct cli *c, const struct cmd *cmd, const char *near
 static int cmd_check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
 {
 	if (w->n_operands < cmd->min)
-		return cay_fail(err, CAY_E_INVALID, "%s: a word is missing", cmd->name);
+		return cay_fail(err, CAY_E_INVALID, "%s: missing argument", cmd->name);
 	if (cmd->rest == REST_COMMAND && (!w->rest || !w->n_rest))
-		return cay_fail(err, CAY_E_INVALID, "%s: put '--' and a command behind it",
+		return cay_fail(err, CAY_E_INVALID, "%s: expected '--' followed by a command",
 				cmd->name);
 	if (cmd->rest == REST_NONE && w->rest && w->n_rest)
-		return cay_fail(err, CAY_E_INVALID, "%s: nothing can stand behind '--'", cmd->name);
+		return cay_fail(err, CAY_E_INVALID, "%s: unexpected arguments after '--'",
+				cmd->name);
 	if (w->n_operands > cmd->max)
-		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is one word too many", cmd->name,
+		return cay_fail(err, CAY_E_INVALID, "%s: unexpected argument '%s'", cmd->name,
 				w->operands[cmd->max]);
 	return 0;
 }
@@ -145,7 +146,7 @@ static int cmd_refuse_remote_context(struct cli *c, const struct cmd *cmd, const
 
 	return n < 0 ? -EINVAL
 		     : cay_fail(err, CAY_E_INVALID,
-				"%s is about the machine it runs on, and the context is '%s'",
+				"%s works on the local machine only, and the context is '%s'",
 				cmd->name, name);
 }
 
@@ -155,7 +156,7 @@ int cmd_load_context(struct cli *c, const char *name, struct context *ret, struc
 
 	if (r < 0 && err->code == CAY_E_NOT_FOUND)
 		api_hint_set(&c->api, "'cay context ls' lists them; 'cay context use " CONTEXT_LOCAL
-				      "' goes back to this machine");
+				      "' switches back to this machine");
 	return r;
 }
 
@@ -202,14 +203,14 @@ static int (*const cmd_finders[OPERAND_NUM])(struct api *a, const char *word, st
 
 int service_name_check(const char *name, struct cay_err *err)
 {
-	return op_name_is_valid(slice_of(name))
-		       ? 0
-		       : cay_fail(err, CAY_E_INVALID,
-				  "service: '%s' is no name: letters, digits, '.', '_' and '-'",
-				  name);
+	return op_name_is_valid(slice_of(name)) ? 0
+						: cay_fail(err, CAY_E_INVALID,
+							   "service: invalid name '%s' (use "
+							   "letters, digits, '.', '_' and '-')",
+							   name);
 }
 
-/* A row without a function of its own. */
+/* Run a row without a run function. */
 static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const struct opt_words *w,
 		      struct cay_err *err)
 {

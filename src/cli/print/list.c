@@ -144,7 +144,7 @@ static int list_print_pages(struct cli *c, const struct api_call *call, struct l
 	return r < 0 ? r : print_json_finish(&w, &out, err);
 }
 
-/* A list that one reply has whole. */
+/* A list without pages. */
 static int list_print_reply(struct cli *c, const struct api_call *call, struct list_printer *p,
 			    struct cay_err *err)
 {

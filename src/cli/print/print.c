@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/path.h"
 
-/* Code points a terminal acts on, or that change the order of what it shows. */
+/* Code points that control a terminal or change the order of its text. */
 static bool print_char_is_unsafe(const unsigned char *p, size_t n)
 {
 	if (n == 1)
@@ -176,7 +176,7 @@ static void print_stderr_line(const char *lead, const char *text)
 	if (buf_puts(&b, lead) < 0 || print_append_escaped(&b, slice_of(text)) < 0 ||
 	    buf_putc(&b, '\n') < 0)
 		return;
-	/* nobody is left to tell when stderr is gone */
+	/* a failure of stderr cannot be reported */
 	(void)!fd_write_all(STDERR_FILENO, b.data, b.len);
 }
 

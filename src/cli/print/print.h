@@ -2,12 +2,11 @@
 #ifndef CAY_CLI_PRINT_PRINT_H
 #define CAY_CLI_PRINT_PRINT_H
 /*
- * show - what cay itself prints, for people
+ * print - escaped text, tables and messages
  *
- * Names, messages and everything else that came from a server is shown with its
- * control characters, bidirectional overrides and broken UTF-8 escaped: no reply
- * can move the cursor, hide a line or set a title.  What a command in a sandbox
- * writes is not shown but passed on; see session.c.
+ * Text from a server is printed with control characters, bidirectional overrides and
+ * invalid UTF-8 escaped, so no reply can move the cursor, hide a line or set a title.  The
+ * output of commands in a sandbox is passed on unchanged; see session.c.
  */
 #include <stdio.h>
 
@@ -17,14 +16,14 @@
 
 /* Append s, escaped: "\x1b", "\n".  -ENOBUFS at the buffer's limit. */
 [[nodiscard]] int print_append_escaped(struct buf *out, struct slice s);
-/* Columns it takes on a terminal, one per code point; s must be shown text. */
+/* Its columns on a terminal, one per code point; s must be escaped. */
 size_t print_text_width(const char *s);
 
 /* Rows of cells, aligned when printed; the first is the heading. */
 #define PRINT_TABLE_COLUMNS_MAX 8
 
 struct print_table {
-	struct buf text; /* cells, a 0 behind each */
+	struct buf text; /* cells, each ended by a 0 */
 	size_t columns, cells;
 	int failed; /* a cell found no memory */
 	size_t width[PRINT_TABLE_COLUMNS_MAX];
@@ -47,7 +46,7 @@ void print_table_add_cells(struct print_table *t, const char *const *texts, size
 /* Write it to stdout. */
 [[nodiscard]] int print_table_stdout(const struct print_table *t, struct cay_err *err);
 
-/* "3 min", "2 h", "5 d": how long ago, shortly. */
+/* The time between two instants: "3 min", "2 h", "5 d". */
 #define PRINT_AGE_MAX 24
 void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX]);
 
@@ -55,7 +54,6 @@ void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_A
 void print_failure(const char *message, const char *hint);
 /* "cay: ..." on stderr, escaped. */
 __attribute__((format(printf, 1, 2))) void print_note(const char *fmt, ...);
-/* All of it to stdout. */
 [[nodiscard]] int print_stdout(const struct buf *b, struct cay_err *err);
 /* One line to stdout, escaped. */
 [[nodiscard]] __attribute__((format(printf, 2, 3))) int print_line(struct cay_err *err,
