@@ -5,19 +5,6 @@
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 
-/* "image" is not a command, but several begin with it. */
-static int cmd_help_fail_unknown(struct cli *c, const char *word, struct cay_err *err)
-{
-	auto_buf below = BUF_INIT(API_HINT_MAX - 1);
-	const char *near = cmd_find_similar(word);
-	int r = cmd_list_subcommands(word, &below);
-
-	if (r >= 0 && !below.len && near)
-		r = buf_printf(&below, "did you mean 'cay %s'?", near);
-	api_hint_set(&c->api, r < 0 ? "" : buf_str(&below));
-	return cay_fail(err, CAY_E_INVALID, "there is no command '%s'", word);
-}
-
 static int cmd_help_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
 	bool json = c->global.json;
@@ -29,7 +16,11 @@ static int cmd_help_run(struct cli *c, const void *, const struct opt_words *w, 
 	if (w->n_operands) {
 		cmd = cmd_find(w->operands, w->n_operands, &used);
 		if (!cmd || used != w->n_operands) {
-			return cmd_help_fail_unknown(c, w->operands[0], err);
+			auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(API_HINT_MAX - 1);
+
+			r = cmd_describe_unknown(w->operands, w->n_operands, &message, &hint);
+			api_hint_set(&c->api, r < 0 ? "" : buf_str(&hint));
+			return cay_fail(err, CAY_E_INVALID, "%s", buf_str(&message));
 		}
 	}
 	if (json)

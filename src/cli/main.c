@@ -55,38 +55,11 @@ static int cli_configure(struct cli *c, struct cay_err *err)
 	return 0;
 }
 
-/* "image pul": the first word begins a command. */
-static int cli_describe_unknown_second(const char *const *words, struct buf *message,
-				       struct buf *hint)
-{
-	auto_buf both = BUF_INIT(KIB(1));
-	const char *near = NULL;
-	int r = buf_printf(&both, "%.200s %.200s", words[0], words[1]);
-
-	if (r >= 0)
-		r = buf_printf(message, "there is no command '%s'", buf_str(&both));
-	near = cmd_find_similar(buf_str(&both));
-	if (r < 0 || !near || !strchr(near, ' '))
-		return r;
-	buf_clear(hint);
-	return buf_printf(hint, "did you mean 'cay %s'?", near);
-}
-
 static int cli_report_unknown_command(const char *const *words, size_t n)
 {
 	auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(KIB(4));
-	const char *near = cmd_find_similar(words[0]);
-	int r = cmd_list_subcommands(words[0], &hint);
+	int r = cmd_describe_unknown(words, n, &message, &hint);
 
-	if (r >= 0 && hint.len && n > 1 && words[1][0] != '-')
-		r = cli_describe_unknown_second(words, &message, &hint);
-	else if (r >= 0 && hint.len)
-		r = buf_printf(&message, "'%.200s' needs a subcommand", words[0]);
-	else if (r >= 0)
-		r = buf_printf(&message, "there is no command '%.200s'", words[0]);
-	if (r >= 0 && !hint.len)
-		r = near ? buf_printf(&hint, "did you mean 'cay %s'?", near)
-			 : buf_puts(&hint, "'cay help' lists the commands");
 	print_failure(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
 	return cay_error_row(CAY_E_INVALID)->exit;
 }

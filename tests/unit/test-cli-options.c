@@ -66,7 +66,7 @@ static const struct {
 	{ { "--text", "a", "-tb" }, "--text is given twice", NULL, 0, 0, {} },
 	{ { "--text" }, "--text: missing TEXT", NULL, 0, 0, {} },
 	{ { "--text", "--", "a" }, "--text: missing TEXT", NULL, 0, 0, {} },
-	{ { "-t" }, "-t: missing TEXT", NULL, 0, 0, {} },
+	{ { "-t" }, "--text: missing TEXT", NULL, 0, 0, {} },
 	{ { "-n", "1" }, "--number: 1 is out of range", NULL, 0, 0, {} },
 	{ { "-n", "10" }, "--number: 10 is out of range", NULL, 0, 0, {} },
 	{ { "-n", "-1" }, "--number: invalid number '-1'", NULL, 0, 0, {} },

@@ -5,7 +5,6 @@
 #include "audit/audit.h"
 #include "base/path.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "text/hex.h"
 
 static const struct column columns[] = {

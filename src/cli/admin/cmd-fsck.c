@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 
 struct fsck_args {
 	bool repair;

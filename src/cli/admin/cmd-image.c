@@ -3,16 +3,11 @@
 
 #include "base/clock.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/print/progress.h"
 #include "cli/transfer/image-tar.h"
 
-struct image_import_args {
-	const char *name;
-};
-
 static const struct opt import_rows[] = {
-	{ "name", 0, OPT_TEXT, offsetof(struct image_import_args, name), .arg = "NAME",
+	{ "name", 0, OPT_TEXT, offsetof(struct image_import_query, name), .arg = "NAME",
 	  .help = "Name; by default the last part of the path" },
 };
 /* "images/base.tar" and "images/base/" become "base". */
@@ -134,7 +129,7 @@ int image_import_send(struct cli *c, const char *path, const char *name, struct 
 static int cmd_image_import_run(struct cli *c, const void *args, const struct opt_words *w,
 				struct cay_err *err)
 {
-	const struct image_import_args *a = args;
+	const struct image_import_query *a = args;
 	const char *name = a->name ? a->name : cmd_image_import_derive_name(c, w->operands[0], err);
 	struct image_info made = {};
 	int r = name ? image_import_send(c, w->operands[0], name, &made, err) : -EINVAL;
@@ -146,7 +141,7 @@ const struct cmd cmd_image_import = {
 	.name = "image import",
 	.args = "[--name NAME] [--json] PATH",
 	CMD_OPERANDS(1, 1, OPERAND_FILE),
-	CMD_OPTIONS(image_import_args, OPTS(import_rows, 0)),
+	CMD_OPTIONS(image_import_query, OPTS(import_rows, 0)),
 	.json = true,
 	.help = "Import an image from a tar archive or an OCI layout directory",
 	.more = "PATH is a tar archive of an OCI layout, of 'docker save' or of a root file "

@@ -7,24 +7,21 @@
 
 #define PASSWORD_MAX 4096
 
-struct pull_args {
-	const char *name;
-};
-
 static const struct opt pull_rows[] = {
-	{ "name", 0, OPT_TEXT, offsetof(struct pull_args, name), .arg = "NAME",
+	{ "name", 0, OPT_TEXT, offsetof(struct image_pull, name), .arg = "NAME",
 	  .help = "Name; by default the reference" },
 };
 
 static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_words *w,
 			      struct cay_err *err)
 {
-	const struct pull_args *a = args;
-	struct image_pull request = { .reference = w->operands[0], .name = a->name };
+	struct image_pull request = *(const struct image_pull *)args;
 	struct api_call call = { .op = OP_IMAGE_PULL, .request = &request };
 	struct image_info made = {};
-	int r = pull_progress_call(&c->api, &call, request.reference, &made, err);
+	int r;
 
+	request.reference = w->operands[0];
+	r = pull_progress_call(&c->api, &call, request.reference, &made, err);
 	return r < 0 ? r : reply_print(c, call.op, &made, "id", err);
 }
 
@@ -32,7 +29,7 @@ const struct cmd cmd_image_pull = {
 	.name = "image pull",
 	.args = "[--name NAME] [--json] HOST[:PORT]/PATH[:TAG|@DIGEST]",
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	CMD_OPTIONS(pull_args, OPTS(pull_rows, 0)),
+	CMD_OPTIONS(image_pull, OPTS(pull_rows, 0)),
 	.json = true,
 	.help = "Pull an image from a registry",
 	.run = cmd_image_pull_run,
@@ -67,12 +64,8 @@ const struct cmd cmd_image_prune = {
 	.print = cmd_image_prune_print,
 };
 
-struct image_login_args {
-	const char *username;
-};
-
 static const struct opt login_rows[] = {
-	{ "username", 0, OPT_TEXT, offsetof(struct image_login_args, username), .arg = "NAME",
+	{ "username", 0, OPT_TEXT, offsetof(struct registry_login, username), .arg = "NAME",
 	  .help = "User name at the registry" },
 };
 
@@ -103,13 +96,14 @@ static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], stru
 static int cmd_image_login_run(struct cli *c, const void *args, const struct opt_words *w,
 			       struct cay_err *err)
 {
-	const struct image_login_args *a = args;
 	char password[PASSWORD_MAX + 2];
-	struct registry_login request = { w->operands[0], a->username, password };
+	struct registry_login request = *(const struct registry_login *)args;
 	struct api_call call = { .op = OP_REGISTRY_LOGIN, .request = &request };
 	int r;
 
-	if (!a->username)
+	request.registry = w->operands[0];
+	request.password = password;
+	if (!request.username)
 		return cay_fail(err, CAY_E_INVALID, "image login: missing --username NAME");
 	r = cmd_image_login_read_password(password, err);
 	if (r >= 0)
@@ -122,7 +116,7 @@ const struct cmd cmd_image_login = {
 	.name = "image login",
 	.args = "--username NAME [--json] HOST[:PORT]",
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	CMD_OPTIONS(image_login_args, OPTS(login_rows, 0)),
+	CMD_OPTIONS(registry_login, OPTS(login_rows, 0)),
 	.json = true,
 	.help = "Store registry credentials; read the password from stdin",
 	.run = cmd_image_login_run,

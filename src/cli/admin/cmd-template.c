@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "text/base64.h"
 
 struct template_args {

@@ -148,6 +148,30 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 	return r < 0 ? r : (int)n;
 }
 
+int file_content_send(struct cli *c, const struct api_call *call, int fd, uint64_t total, void *ret,
+		      struct cay_err *err)
+{
+	auto_free struct transfer *carry = malloc(sizeof(*carry));
+	char piece[KIB(16)];
+	ssize_t n = 1;
+	int r;
+
+	if (!carry)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	r = transfer_open(carry, &c->api, call, total, err);
+	while (r >= 0 && n) {
+		n = read(fd, piece, sizeof(piece));
+		if (n < 0 && errno != EINTR)
+			r = cay_fail_sys(err, CAY_E_INVALID, errno, "read the file");
+		else if (n > 0)
+			r = transfer_write(carry, piece, (size_t)n, err);
+	}
+	if (r >= 0 || r == -ECANCELED)
+		r = transfer_finish_send(carry, ret, err);
+	transfer_fini(carry);
+	return r;
+}
+
 static mode_t cmd_cp_umask_read(void)
 {
 	mode_t m = umask(0);

@@ -7,7 +7,6 @@
 #include "base/spawn.h"
 #include "cli/print/print.h"
 #include "cli/transfer/remote-path.h"
-#include "cli/transfer/transfer.h"
 #include "text/hex.h"
 
 #define DIGEST 32
@@ -99,24 +98,11 @@ static int cmd_edit_write_back(struct cli *c, const struct remote_path *at,
 				 .content_type = "application/octet-stream",
 				 .body_length = HTTP_CHUNKED };
 	auto_close int fd = open(copy->path, O_RDONLY | O_CLOEXEC);
-	auto_free struct transfer *carry = NULL;
 	struct file_written written;
-	char piece[KIB(16)];
-	ssize_t n = 0;
-	int r;
 
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "read the copy");
-	carry = malloc(sizeof(*carry));
-	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = transfer_open(carry, &c->api, &call, 0, err);
-	while (r >= 0 && (n = read(fd, piece, sizeof(piece))) > 0)
-		r = transfer_write(carry, piece, (size_t)n, err);
-	if (r >= 0 || r == -ECANCELED)
-		r = transfer_finish_send(carry, &written, err);
-	transfer_fini(carry);
-	return r;
+	return file_content_send(c, &call, fd, 0, &written, err);
 }
 
 static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)

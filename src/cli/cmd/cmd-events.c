@@ -11,10 +11,8 @@
 
 #include "base/clock.h"
 #include "cli/client/sse.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
 #include "cli/print/pager.h"
-#include "cli/print/print.h"
 #include "cli/print/reason.h"
 
 #define PAGE 1000
@@ -72,17 +70,25 @@ static int cmd_events_format_line(const struct event_tail *t, const struct event
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
+static int cmd_events_print(struct event_tail *t, const struct buf *text, struct cay_err *err)
+{
+	if (t->page_text)
+		return buf_append(t->page_text, text->data, text->len) < 0
+			       ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
+			       : 0;
+	return print_stdout(text, err);
+}
+
 static int cmd_events_print_event(struct event_tail *t, const struct event *e, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(KIB(64));
-	struct buf *out = t->page_text ? t->page_text : &line;
 	int r;
 
 	if (e->seq <= t->query.after)
 		return 0; /* already printed */
-	if (cmd_events_format_line(t, e, out, err) < 0)
+	if (cmd_events_format_line(t, e, &line, err) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = t->page_text ? 0 : print_stdout(out, err);
+	r = cmd_events_print(t, &line, err);
 	t->output_closed = r == -EPIPE;
 	t->query.after = e->seq;
 	return r;
@@ -92,15 +98,14 @@ static int cmd_events_print_event(struct event_tail *t, const struct event *e, s
 static int cmd_events_print_heading(struct event_tail *t, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(256);
-	struct buf *out = t->page_text ? t->page_text : &line;
 	bool again = t->connected;
 
 	t->connected = true;
 	if (t->json || again)
 		return 0;
-	if (buf_printf(out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
+	if (buf_printf(&line, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return t->page_text ? 0 : print_stdout(out, err);
+	return cmd_events_print(t, &line, err);
 }
 
 static int cmd_events_list_pages(struct event_tail *t, struct cay_err *err)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
 
-#include "cli/core/command.h"
 #include "cli/exec/session.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/print/reason.h"
 #include "wire/frame-reader.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/core/command.h"
 #include "cli/exec/port-forward.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 
 static const struct column columns[] = {
 	{ "PORT", "port" }, { "ADDRESS", "address" }, { "REACHED", "reached" },

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/core/command.h"
 #include "cli/print/list.h"
 
 #define INDENT_MAX 20

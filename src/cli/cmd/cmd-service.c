@@ -2,9 +2,7 @@
 #include <poll.h>
 
 #include "base/path.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/setup/secret-file.h"
 
 static int cmd_service_fill_call(struct cli *c, const struct opt_words *w, struct api_call *call,

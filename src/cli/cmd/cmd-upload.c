@@ -4,48 +4,27 @@
 #include <sys/stat.h>
 
 #include "cli/print/list.h"
-#include "cli/transfer/transfer.h"
 
 #define FILES_MAX 1000
 
-struct upload_args {
-	const char *group, *name;
-};
-
 static const struct opt group_rows[] = {
-	{ "group", 0, OPT_TEXT, offsetof(struct upload_args, group), .operand = OPERAND_GROUP,
+	{ "group", 0, OPT_TEXT, offsetof(struct upload_put_query, group), .operand = OPERAND_GROUP,
 	  .arg = "NAME", .help = "Group of the files (required)" },
 };
 static const struct opt name_rows[] = {
-	{ "name", 0, OPT_TEXT, offsetof(struct upload_args, name), .arg = "NAME",
+	{ "name", 0, OPT_TEXT, offsetof(struct upload_put_query, name), .arg = "NAME",
 	  .help = "Name; by default the last part of the path" },
 };
 
-static int cmd_upload_check_group(const struct upload_args *a, struct cay_err *err)
+static int cmd_upload_check_group(const struct upload_put_query *a, struct cay_err *err)
 {
 	return a->group ? 0 : cay_fail(err, CAY_E_INVALID, "upload: missing --group NAME");
 }
 
-static int cmd_upload_add_send_content(int fd, struct transfer *carry, struct cay_err *err)
-{
-	char piece[KIB(16)];
-	ssize_t n;
-	int r = 0;
-
-	while (r >= 0 && (n = read(fd, piece, sizeof(piece))) != 0) {
-		if (n < 0 && errno == EINTR)
-			continue;
-		r = n < 0 ? cay_fail_sys(err, CAY_E_INVALID, errno, "read it")
-			  : transfer_write(carry, piece, (size_t)n, err);
-	}
-	return r;
-}
-
-static int cmd_upload_add_file(struct cli *c, const struct upload_args *a, const char *path,
+static int cmd_upload_add_file(struct cli *c, const struct upload_put_query *a, const char *path,
 			       struct upload_info *ret, struct cay_err *err)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	auto_free struct transfer *carry = NULL;
 	const char *slash = strrchr(path, '/');
 	struct upload_put_query query = { .group = a->group,
 					  .name = a->name ? a->name
@@ -62,22 +41,14 @@ static int cmd_upload_add_file(struct cli *c, const struct upload_args *a, const
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", path);
 	if (!S_ISREG(st.st_mode))
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a regular file", path);
-	carry = malloc(sizeof(*carry));
-	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	/* the server refuses a file that changes size while it is sent */
 	query.has_size = true;
 	query.size = (uint64_t)st.st_size;
-	r = transfer_open(carry, &c->api, &call, query.size, err);
-	if (r >= 0)
-		r = cmd_upload_add_send_content(fd, carry, err);
-	if (r >= 0 || r == -ECANCELED)
-		r = transfer_finish_send(carry, ret, err);
-	transfer_fini(carry);
+	r = file_content_send(c, &call, fd, query.size, ret, err);
 	return r < 0 ? cay_err_wrap(err, r, "%s", path) : 0;
 }
 
-static int cmd_upload_rm_file(struct cli *c, const struct upload_args *a, const char *name,
+static int cmd_upload_rm_file(struct cli *c, const struct upload_put_query *a, const char *name,
 			      struct upload_info *ret, struct cay_err *err)
 {
 	struct upload_query query = { .group = a->group, .name = name };
@@ -87,11 +58,11 @@ static int cmd_upload_rm_file(struct cli *c, const struct upload_args *a, const 
 	return r < 0 ? cay_err_wrap(err, r, "%s", name) : 0;
 }
 
-typedef int each_fn(struct cli *c, const struct upload_args *a, const char *word,
+typedef int each_fn(struct cli *c, const struct upload_put_query *a, const char *word,
 		    struct upload_info *ret, struct cay_err *err);
 
 /* Stops at the first failure; the completed ones are printed. */
-static int cmd_upload_for_each_operand(struct cli *c, const struct upload_args *a,
+static int cmd_upload_for_each_operand(struct cli *c, const struct upload_put_query *a,
 				       const struct opt_words *w, each_fn *fn, struct cay_err *err)
 {
 	struct upload_info *rows = arena_alloc(&c->arena, w->n_operands, sizeof(*rows));
@@ -113,7 +84,7 @@ static int cmd_upload_for_each_operand(struct cli *c, const struct upload_args *
 static int cmd_upload_add_run(struct cli *c, const void *args, const struct opt_words *w,
 			      struct cay_err *err)
 {
-	const struct upload_args *a = args;
+	const struct upload_put_query *a = args;
 
 	if (a->name && w->n_operands > 1)
 		return cay_fail(err, CAY_E_INVALID,
@@ -125,7 +96,7 @@ const struct cmd cmd_upload_add = {
 	.name = "upload add",
 	.args = "--group NAME [--name NAME] [--json] FILE...",
 	CMD_OPERANDS(1, FILES_MAX, OPERAND_FILE, OPERAND_FILE),
-	CMD_OPTIONS(upload_args, OPTS(group_rows, 0), OPTS(name_rows, 0)),
+	CMD_OPTIONS(upload_put_query, OPTS(group_rows, 0), OPTS(name_rows, 0)),
 	.json = true,
 	.help = "Upload files for all sandboxes of a group",
 	.more = "An existing file of that name is replaced once the new one is complete. 'cay "
@@ -143,7 +114,7 @@ static const struct column columns[] = {
 static int cmd_upload_ls_run(struct cli *c, const void *args, const struct opt_words *,
 			     struct cay_err *err)
 {
-	const struct upload_args *a = args;
+	const struct upload_put_query *a = args;
 	struct group_query query = { .group = a->group };
 	struct api_call call = { .op = OP_UPLOAD_LIST, .query = &query };
 	int r = cmd_upload_check_group(a, err);
@@ -154,7 +125,7 @@ static int cmd_upload_ls_run(struct cli *c, const void *args, const struct opt_w
 const struct cmd cmd_upload_ls = {
 	.name = "upload ls",
 	.args = "--group NAME [--json]",
-	CMD_OPTIONS(upload_args, OPTS(group_rows, 0)),
+	CMD_OPTIONS(upload_put_query, OPTS(group_rows, 0)),
 	.json = true,
 	.help = "List the uploads of a group",
 	.run = cmd_upload_ls_run,
@@ -170,7 +141,7 @@ const struct cmd cmd_upload_rm = {
 	.name = "upload rm",
 	.args = "--group NAME [--json] NAME...",
 	CMD_OPERANDS(1, FILES_MAX, OPERAND_FREE),
-	CMD_OPTIONS(upload_args, OPTS(group_rows, 0)),
+	CMD_OPTIONS(upload_put_query, OPTS(group_rows, 0)),
 	.json = true,
 	.help = "Remove uploads of a group; copies in sandboxes stay",
 	.run = cmd_upload_rm_run,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/print/reason.h"
 #include "text/quantity.h"
 

@@ -82,7 +82,8 @@ const char *cmd_find_similar(const char *word)
 	return best;
 }
 
-int cmd_list_subcommands(const char *word, struct buf *out)
+/* Append the commands of two words that begin with this word, as a hint. */
+static int cmd_list_subcommands(const char *word, struct buf *out)
 {
 	size_t n = strlen(word);
 	int r = 0;
@@ -91,6 +92,28 @@ int cmd_list_subcommands(const char *word, struct buf *out)
 		if (strncmp((*c)->name, word, n) == 0 && (*c)->name[n] == ' ')
 			r = buf_printf(out, "%scay %s", out->len ? ", " : "one of: ", (*c)->name);
 	return r;
+}
+
+int cmd_describe_unknown(const char *const *words, size_t n, struct buf *message, struct buf *hint)
+{
+	auto_buf name = BUF_INIT(KIB(1));
+	const char *near;
+	int r = cmd_list_subcommands(words[0], hint);
+	bool two = hint->len && n > 1 && words[1][0] != '-';
+
+	if (r >= 0)
+		r = buf_printf(&name, "%.200s%s%.200s", words[0], two ? " " : "",
+			       two ? words[1] : "");
+	if (r >= 0 && hint->len && !two)
+		return buf_printf(message, "'%s' needs a subcommand", buf_str(&name));
+	near = cmd_find_similar(buf_str(&name));
+	if (r >= 0)
+		r = buf_printf(message, "there is no command '%s'", buf_str(&name));
+	if (r < 0 || (two && !(near && strchr(near, ' '))))
+		return r;
+	buf_clear(hint);
+	return near ? buf_printf(hint, "did you mean 'cay %s'?", near)
+		    : buf_puts(hint, "'cay help' lists the commands");
 }
 
 static bool cmd_words_have_help(const char *const *words, size_t n)

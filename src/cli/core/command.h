@@ -94,8 +94,9 @@ extern const enum cmd_group command_groups[]; /* of each of commands[] */
 const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words);
 /* A similar name, or NULL. */
 const char *cmd_find_similar(const char *word);
-/* Append the commands of two words that begin with this word, as a hint. */
-[[nodiscard]] int cmd_list_subcommands(const char *word, struct buf *out);
+/* Describe words that name no command: a message, and a hint or "". */
+[[nodiscard]] int cmd_describe_unknown(const char *const *words, size_t n, struct buf *message,
+				       struct buf *hint);
 /* The context to use: --context, the environment, or the current one. */
 [[nodiscard]] int cmd_choose_context_name(const struct cli *c,
 					  char ret[static CONTEXT_NAME_MAX + 1],
@@ -157,6 +158,9 @@ struct jw removed_list_begin(struct buf *out);
 [[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, const char *member,
 				 struct cay_err *err);
 
+/* Send the content of fd as the body of a call; total: bytes to expect, 0: unknown. */
+[[nodiscard]] int file_content_send(struct cli *c, const struct api_call *call, int fd,
+				    uint64_t total, void *ret, struct cay_err *err);
 [[nodiscard]] int service_name_check(const char *name, struct cay_err *err);
 
 /* Import an image from a path; create a template. */

@@ -148,41 +148,28 @@ static int help_man_escape(const char *s, struct buf *out)
 
 static int help_man_format_option(const struct opt *o, struct buf *out)
 {
-	int r = buf_puts(out, "*");
+	auto_buf arg = BUF_INIT(256), help = BUF_INIT(KIB(2));
+	const char letter[] = { o->letter, 0 }, *mark = o->type == OPT_FLAG ? "" : "_";
+	int r = help_man_escape(o->type == OPT_FLAG ? "" : o->arg, &arg);
 
-	if (r >= 0 && o->letter)
-		r = buf_printf(out, "-%c*, *", o->letter);
 	if (r >= 0)
-		r = buf_printf(out, "--%s*", o->name);
-	if (r >= 0 && o->type != OPT_FLAG) {
-		r = buf_puts(out, " _");
-		if (r >= 0)
-			r = help_man_escape(o->arg, out);
-		if (r >= 0)
-			r = buf_puts(out, "_");
-	}
-	if (r >= 0)
-		r = buf_puts(out, "\n\t");
-	if (r >= 0)
-		r = help_man_escape(o->help, out);
-	return r < 0 ? r : buf_puts(out, ".\n\n");
+		r = help_man_escape(o->help, &help);
+	return r < 0 ? r
+		     : buf_printf(out, "*%s%s%s--%s*%s%s%s%s\n\t%s.\n\n", o->letter ? "-" : "",
+				  letter, o->letter ? "*, *" : "", o->name, *mark ? " " : "", mark,
+				  buf_str(&arg), mark, buf_str(&help));
 }
 
 static int help_man_format_command(const struct cmd *cmd, struct buf *out)
 {
+	auto_buf more = BUF_INIT(KIB(8));
 	const struct opt *o;
-	int r = buf_printf(out, "## cay %s%s", cmd->name, cmd->args[0] ? " " : "");
+	int r = cmd->more ? help_man_escape(cmd->more, &more) : 0;
 
-	if (r >= 0)
-		r = buf_puts(out, cmd->args); /* scdoc headings take no escapes */
-	if (r >= 0)
-		r = buf_printf(out, "\n\n%s.", cmd->help);
-	if (r >= 0 && cmd->more)
-		r = buf_puts(out, " ");
-	if (r >= 0 && cmd->more)
-		r = help_man_escape(cmd->more, out);
-	if (r >= 0)
-		r = buf_puts(out, "\n\n");
+	if (r >= 0) /* scdoc headings take no escapes */
+		r = buf_printf(out, "## cay %s%s%s\n\n%s.%s%s\n\n", cmd->name,
+			       cmd->args[0] ? " " : "", cmd->args, cmd->help, cmd->more ? " " : "",
+			       buf_str(&more));
 	for (size_t i = 0; r >= 0 && (o = cmd_option_at(cmd, i)); i++)
 		r = help_man_format_option(o, out);
 	return r;

@@ -221,7 +221,21 @@ static int opt_reader_check_once(struct opt_reader *r, const struct opt *o)
 	return 0;
 }
 
-/* "--name", "--name=value".  next may be the value; returns 1 if it was. */
+/* The value is in the same word or the next; returns 1 if it was the next. */
+static int opt_reader_take_value(struct opt_reader *r, const struct opt *o, size_t base,
+				 const char *value, const char *next)
+{
+	int err;
+
+	if (o->type == OPT_FLAG || value)
+		return opt_reader_set_value(r, o, base, value);
+	if (!next)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s: missing %s", o->name, o->arg);
+	err = opt_reader_set_value(r, o, base, next);
+	return err < 0 ? err : 1;
+}
+
+/* "--name", "--name=value" */
 static int opt_reader_read_long(struct opt_reader *r, const char *word, const char *next)
 {
 	struct slice value = slice_of(word + 2), name = slice_cut(&value, '=');
@@ -235,17 +249,9 @@ static int opt_reader_read_long(struct opt_reader *r, const char *word, const ch
 				(int)(name.n > 64 ? 64 : name.n), name.p);
 	}
 	err = opt_reader_check_once(r, o);
-	if (err < 0)
-		return err;
-	if (o->type == OPT_FLAG)
-		return value.p ? cay_fail(r->err, CAY_E_INVALID, "--%s takes no value", o->name)
-			       : opt_reader_set_value(r, o, base, NULL);
-	if (value.p)
-		return opt_reader_set_value(r, o, base, value.p);
-	if (!next)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s: missing %s", o->name, o->arg);
-	err = opt_reader_set_value(r, o, base, next);
-	return err < 0 ? err : 1;
+	if (err >= 0 && o->type == OPT_FLAG && value.p)
+		err = cay_fail(r->err, CAY_E_INVALID, "--%s takes no value", o->name);
+	return err < 0 ? err : opt_reader_take_value(r, o, base, value.p, next);
 }
 
 /* "-d", "-di", "-uUSER", "-u USER" */
@@ -259,20 +265,10 @@ static int opt_reader_read_short(struct opt_reader *r, const char *word, const c
 		if (!o)
 			return cay_fail(r->err, CAY_E_INVALID, "there is no option '-%c'", *c);
 		err = opt_reader_check_once(r, o);
-		if (err < 0)
+		if (err >= 0)
+			err = opt_reader_take_value(r, o, base, c[1] ? c + 1 : NULL, next);
+		if (err < 0 || o->type != OPT_FLAG)
 			return err;
-		if (o->type == OPT_FLAG) {
-			err = opt_reader_set_value(r, o, base, NULL);
-			if (err < 0)
-				return err;
-			continue;
-		}
-		if (c[1])
-			return opt_reader_set_value(r, o, base, c + 1);
-		if (!next)
-			return cay_fail(r->err, CAY_E_INVALID, "-%c: missing %s", *c, o->arg);
-		err = opt_reader_set_value(r, o, base, next);
-		return err < 0 ? err : 1;
 	}
 	return 0;
 }
