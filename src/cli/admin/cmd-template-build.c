@@ -16,6 +16,7 @@
 #include "base/rmtree.h"
 #include "base/spawn.h"
 #include "cli/core/command.h"
+#include "cli/setup/run-program.h"
 
 #define WORDS_MAX 600
 #define TAG "localhost/cay-build"
@@ -67,18 +68,10 @@ __attribute__((format(printf, 2, 3))) static void buildah_args_append(struct bui
 		w->v[w->n++] = word;
 }
 
-static const char *buildah_find_program(struct arena *arena, const char *name)
+static void buildah_args_append_all(struct buildah_args *w, const char *const *words)
 {
-	static const char *const dirs[] = { "/usr/bin/", "/usr/local/bin/", "/bin/" };
-	struct buildah_args w = { .arena = arena };
-
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		w.n = 0;
-		buildah_args_append(&w, "%s%s", dirs[i], name);
-		if (w.n && access(w.v[0], X_OK) == 0)
-			return w.v[0];
-	}
-	return NULL;
+	for (; *words; words++)
+		buildah_args_append(w, "%s", *words);
 }
 
 struct buildah_workdir {
@@ -89,15 +82,14 @@ struct buildah_workdir {
 /* The arguments before the subcommand. */
 static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_args *w)
 {
-	static const char *const apart[] = { "--mount",     "--propagation=private",
-					     "--pid",       "--ipc",
-					     "--uts",       "--fork",
-					     "--kill-child" };
+	static const char *const apart[] = { "--mount",      "--propagation=private",
+					     "--pid",        "--ipc",
+					     "--uts",        "--fork",
+					     "--kill-child", NULL };
 
 	if (s->unshare) {
 		buildah_args_append(w, "%s", s->unshare);
-		for (size_t i = 0; i < ARRAY_SIZE(apart); i++)
-			buildah_args_append(w, "%s", apart[i]);
+		buildah_args_append_all(w, apart);
 	}
 	buildah_args_append(w, "%s", s->buildah);
 	buildah_args_append(w, "--storage-driver=vfs");
@@ -175,16 +167,18 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 			       const struct template_build_args *a, const char *context,
 			       struct cay_err *err)
 {
+	static const char *const words[] = { "build",
+					     "--isolation=chroot",
+					     "--network=host",
+					     "--format=oci",
+					     "--layers=false",
+					     "--tag=" TAG,
+					     NULL };
 	struct buildah_args w = { .arena = &c->arena };
 
 	buildah_args_begin(s, &w);
-	buildah_args_append(&w, "build");
-	buildah_args_append(&w, "--isolation=chroot");
-	buildah_args_append(&w, "--network=host");
+	buildah_args_append_all(&w, words);
 	buildah_args_append_ulimits(&w);
-	buildah_args_append(&w, "--format=oci");
-	buildah_args_append(&w, "--layers=false");
-	buildah_args_append(&w, "--tag=" TAG);
 	if (a->file)
 		buildah_args_append(&w, "--file=%s", a->file);
 	if (a->authfile)
@@ -202,13 +196,11 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, const char *archive,
 				struct cay_err *err)
 {
+	static const char *const words[] = { "push", "--quiet", "--format=oci", TAG, NULL };
 	struct buildah_args w = { .arena = &c->arena };
 
 	buildah_args_begin(s, &w);
-	buildah_args_append(&w, "push");
-	buildah_args_append(&w, "--quiet");
-	buildah_args_append(&w, "--format=oci");
-	buildah_args_append(&w, "%s", TAG);
+	buildah_args_append_all(&w, words);
 	buildah_args_append(&w, "oci-archive:%s", archive);
 	return buildah_run_command(s, &w, "write the image", err);
 }
@@ -232,8 +224,8 @@ static int buildah_workdir_open(struct cli *c, struct buildah_workdir *s, struct
 {
 	static const char template[] = "/var/tmp/cay-build-XXXXXX";
 
-	s->buildah = buildah_find_program(&c->arena, "buildah");
-	s->unshare = geteuid() == 0 ? buildah_find_program(&c->arena, "unshare") : NULL;
+	s->buildah = run_program_find_path(&c->arena, "buildah");
+	s->unshare = geteuid() == 0 ? run_program_find_path(&c->arena, "unshare") : NULL;
 	if (!s->buildah)
 		return cay_fail(err, CAY_E_UNSUPPORTED,
 				"buildah is not installed; install it, or build elsewhere and use "
@@ -258,9 +250,8 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 		return;
 	if (!s->unshare) {
 		buildah_args_begin(s, &w);
-		buildah_args_append(&w, "rmi");
-		buildah_args_append(&w, "--all");
-		buildah_args_append(&w, "--force");
+		buildah_args_append_all(&w,
+					(const char *const[]){ "rmi", "--all", "--force", NULL });
 		(void)buildah_run_command(s, &w, "clean up", NULL);
 	}
 	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
