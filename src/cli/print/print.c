@@ -88,7 +88,8 @@ void print_table_add_cell(struct print_table *t, const char *text)
 	t->cells++;
 }
 
-static void print_table_add_cellv(struct print_table *t, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void print_table_add_cellv(struct print_table *t,
+									const char *fmt, va_list ap)
 {
 	auto_buf text = BUF_INIT(KIB(64));
 	int r = buf_vprintf(&text, fmt, ap);
