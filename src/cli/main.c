@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cay - the command line
- *
- * Reads the words, finds the command, turns its result into an exit status.
- */
+/* cay - the command line */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +16,7 @@
 #define CONF_DIR "/etc/cay"
 #define CONF_NAME "cay.conf"
 
-/* The daemons' file, when there is one this person may read. */
+/* The daemons' configuration, if it exists and can be read. */
 static int cli_read_settings(struct settings *s, struct cay_err *err)
 {
 	auto_buf text = BUF_INIT(KIB(256));
@@ -49,48 +45,21 @@ static int cli_configure(struct cli *c, struct cay_err *err)
 	c->api.timeout_ms = 30000;
 	if (timeout && (duration_parse(slice_of(timeout), &c->api.timeout_ms) < 0 ||
 			!c->api.timeout_ms || c->api.timeout_ms > 86400000))
-		return cay_fail(err, CAY_E_INVALID, "CAY_TIMEOUT is not a time such as 30s: '%s'",
-				timeout);
+		return cay_fail(err, CAY_E_INVALID,
+				"CAY_TIMEOUT: invalid duration '%s' (use 30s, 10m, 1h)", timeout);
 	n = socket && socket[0] ? snprintf(to->socket, sizeof(to->socket), "%s", socket)
 				: snprintf(to->socket, sizeof(to->socket), "%s/control.sock",
 					   c->settings.run_dir);
 	if (n < 0 || n >= (int)sizeof(to->socket))
-		return cay_fail(err, CAY_E_INVALID, "the socket's path is too long");
+		return cay_fail(err, CAY_E_INVALID, "the path of the socket is too long");
 	return 0;
-}
-
-/* "image pul": the first word is one of a command. */
-static int cli_describe_unknown_second(const char *const *words, struct buf *message,
-				       struct buf *hint)
-{
-	auto_buf both = BUF_INIT(KIB(1));
-	const char *near = NULL;
-	int r = buf_printf(&both, "%.200s %.200s", words[0], words[1]);
-
-	if (r >= 0)
-		r = buf_printf(message, "there is no command '%s'", buf_str(&both));
-	near = cmd_find_similar(buf_str(&both));
-	if (r < 0 || !near || !strchr(near, ' '))
-		return r;
-	buf_clear(hint);
-	return buf_printf(hint, "did you mean 'cay %s'?", near);
 }
 
 static int cli_report_unknown_command(const char *const *words, size_t n)
 {
 	auto_buf message = BUF_INIT(KIB(4)), hint = BUF_INIT(KIB(4));
-	const char *near = cmd_find_similar(words[0]);
-	int r = cmd_list_subcommands(words[0], &hint);
+	int r = cmd_describe_unknown(words, n, &message, &hint);
 
-	if (r >= 0 && hint.len && n > 1 && words[1][0] != '-')
-		r = cli_describe_unknown_second(words, &message, &hint);
-	else if (r >= 0 && hint.len)
-		r = buf_printf(&message, "'%.200s' needs one more word", words[0]);
-	else if (r >= 0)
-		r = buf_printf(&message, "there is no command '%.200s'", words[0]);
-	if (r >= 0 && !hint.len)
-		r = near ? buf_printf(&hint, "did you mean 'cay %s'?", near)
-			 : buf_puts(&hint, "'cay help' lists them");
 	print_failure(r < 0 ? "there is no such command" : buf_str(&message), buf_str(&hint));
 	return cay_error_row(CAY_E_INVALID)->exit;
 }
@@ -99,16 +68,17 @@ static int cli_report_error(const struct cli *c, const struct cay_err *err)
 {
 	const struct cay_error_row *row = cay_error_row(err->code);
 
-	/* as a shell does; Cay's own failures are below 64 */
+	/* 127 as in a shell; failures of cay itself are below 64 */
 	if (err->code == CAY_E_INVALID && str_eq(err->field, "argv")) {
-		print_failure(err->msg, "is it in the image, executable, and for this machine?");
+		print_failure(err->msg, "check that the program is in the image, is executable and "
+					"matches the node's architecture");
 		return 127;
 	}
 	print_failure(err->msg, hint_find(&c->api, err));
 	return row->exit;
 }
 
-/* Options in front of the command's name: how many words they are. */
+/* Read options before the command; returns the number of their words. */
 static int cli_read_global_options(struct cli *c, const char *const *words, size_t n,
 				   struct cay_err *err)
 {
@@ -144,7 +114,7 @@ static int cli_dispatch(struct cli *c, const char *const *words, size_t n)
 		r = help_format_list(&out) < 0 ? -ENOMEM : pager_show(&c->api, &out, &err);
 		return r < 0 || !n ? cay_error_row(CAY_E_INVALID)->exit : 0;
 	}
-	/* for our own documents, so in no table */
+	/* only for `make docs`, so not in the table */
 	if (n == 2 && str_eq(words[0], "help") && str_eq(words[1], "--scd"))
 		return help_format_man(&out) < 0 || print_stdout(&out, &err) < 0;
 	cmd = cmd_find(words, n, &used);
@@ -168,7 +138,7 @@ int main(int argc, char **argv)
 	};
 	int status;
 
-	/* a token is in our memory: it is not for a core file */
+	/* memory holds a token: write no core files */
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || argc < 1 ||
 	    setrlimit(RLIMIT_CORE, &(struct rlimit){}) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)

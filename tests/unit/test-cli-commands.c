@@ -5,10 +5,41 @@
 
 #include "base/path.h"
 #include "cli/print/hint.h"
+#include "cli/print/list.h"
 #include "cli/print/pager.h"
 #include "cli/print/reason.h"
 #include "cli/setup/doctor.h"
 #include "unit.h"
+
+static void check_member(const struct cmd *c, const struct field_table *t, const char *member)
+{
+	struct slice path = slice_of(member);
+
+	while (path.p) {
+		struct slice name = slice_cut(&path, '.');
+		size_t i = 0;
+
+		while (t && i < t->n && !slice_eq(slice_of(t->rows[i].name), name))
+			i++;
+		if (!t || i == t->n)
+			fail_msg("cay %s: the reply has no member %s", c->name, member);
+		t = t->rows[i].sub;
+	}
+}
+
+/* A row without a function: its operation's reply has what is printed of it. */
+static void check_operation(const struct cmd *c)
+{
+	const struct field_table *reply = ops[c->op].response;
+
+	if (!c->json || !reply || !!c->columns + !!c->print + !!c->prints > 1)
+		fail_msg("cay %s: not complete", c->name);
+	if (c->prints)
+		check_member(c, reply, c->prints);
+	for (const struct column *col = c->columns; col && col->heading; col++)
+		if (!col->format)
+			check_member(c, reply->rows[0].sub, col->member);
+}
 
 static void every_command_is_complete(void **)
 {
@@ -16,8 +47,10 @@ static void every_command_is_complete(void **)
 		const char *name = (*c)->name;
 		size_t used;
 
-		if (!name || !(*c)->args || !(*c)->help || !(*c)->run || (*c)->min > (*c)->max)
+		if (!name || !(*c)->args || !(*c)->help || (*c)->min > (*c)->max)
 			fail_msg("%s: not complete", name ? name : "?");
+		if (!(*c)->run)
+			check_operation(*c);
 		if ((*c)->options && !(*c)->size)
 			fail_msg("%s: options without a struct", name);
 		if ((*c)->help[strlen((*c)->help) - 1] == '.')
@@ -158,7 +191,7 @@ static void hints_are_by_operation_error_and_field(void **)
 		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "image", "", "'cay image ls' lists" },
 		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "template", "", "'cay template ls' lists" },
 		{ OP_SANDBOX_CREATE, CAY_E_NOT_FOUND, "image", "mine", "mine" },
-		{ OP_IMAGE_DELETE, CAY_E_NOT_FOUND, "", "", "'cay image ls' lists them" },
+		{ OP_IMAGE_DELETE, CAY_E_NOT_FOUND, "", "", "'cay image ls' lists images" },
 		{ OP_EXEC_RUN, CAY_E_STATE, "", "", "'cay why" },
 		{ OP_EXEC_RUN, CAY_E_TIMEOUT, "", "", "it took longer" },
 		{ OP_EXEC_RUN, CAY_E_INTERNAL, "", "", "" },

@@ -8,19 +8,13 @@
 struct bench_args {
 	uint64_t n;
 	const char *image;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
 	{ "n", 'n', OPT_U64, offsetof(struct bench_args, n), 1, BENCH_STATS_MAX, .arg = "N",
-	  .help = "How often; 20 unless told otherwise" },
+	  .help = "How many times; 20 by default" },
 	{ "image", 0, OPT_TEXT, offsetof(struct bench_args, image), .operand = OPERAND_IMAGE,
-	  .arg = "IMAGE", .help = "Of what; base unless told otherwise" },
-};
-static const struct opt_group options[] = {
-	OPTS(rows, 0),
-	OPTS_JSON(bench_args, json),
-	OPTS_END,
+	  .arg = "IMAGE", .help = "Image to use; base by default" },
 };
 
 enum bench_step { STEP_FIRST, STEP_EXEC, STEP_DELETE, STEP_NUM };
@@ -54,11 +48,11 @@ static int cmd_bench_exec_command(struct cli *c, const struct id *id, const char
 	if (r >= 0 && ret->quit)
 		return cay_fail(err, CAY_E_UNAVAILABLE, "interrupted");
 	if (r >= 0 && (ret->end.reason != END_EXIT || ret->end.exit_code))
-		return cay_fail(err, CAY_E_MISBEHAVED, "'%s' did not succeed", argv[0]);
+		return cay_fail(err, CAY_E_MISBEHAVED, "'%s' failed in the sandbox", argv[0]);
 	return r;
 }
 
-/* What is measured once; the sandbox is removed whatever happens in between. */
+/* One sample of each step; the sandbox is removed also after a failure. */
 static int cmd_bench_measure_once(struct cli *c, const char *image, uint64_t took[static STEP_NUM],
 				  struct cay_err *err)
 {
@@ -99,9 +93,10 @@ static int cmd_bench_measure_once(struct cli *c, const char *image, uint64_t too
 	return 0;
 }
 
-static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct buf *out)
+static int cmd_bench_print_json(struct bench_stats s[static STEP_NUM], struct cay_err *err)
 {
-	struct jw w = jw_to(out);
+	auto_buf out = BUF_INIT(KIB(16));
+	struct jw w = jw_to(&out);
 
 	jw_object_begin(&w, NULL);
 	jw_u64(&w, "n", s[0].n);
@@ -116,38 +111,26 @@ static int cmd_bench_format_json(struct bench_stats s[static STEP_NUM], struct b
 		jw_end(&w);
 	}
 	jw_end(&w);
-	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
+	return print_json_finish(&w, &out, err);
 }
 
-static int cmd_bench_add_ms_cell(struct print_table *t, uint64_t ns)
-{
-	auto_buf b = BUF_INIT(32);
-	int r = buf_printf(&b, "%llu.%02u ms", (unsigned long long)(ns / NS_PER_MS),
-			   (unsigned)(ns % NS_PER_MS / 10000));
-
-	return r < 0 ? r : print_table_add_cell(t, buf_str(&b));
-}
-
-static int cmd_bench_format_table(struct bench_stats s[static STEP_NUM], struct buf *out)
+static int cmd_bench_print_table(struct bench_stats s[static STEP_NUM], struct cay_err *err)
 {
 	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
 	auto_table t = print_table_create(ARRAY_SIZE(headings));
-	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = print_table_add_cell(&t, headings[i]);
-	for (size_t i = 0; r >= 0 && i < STEP_NUM; i++) {
+	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
+	for (size_t i = 0; i < STEP_NUM; i++) {
 		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
+		const uint64_t ns[] = { sum.min, sum.p50, sum.p99 };
 
-		r = print_table_add_cell(&t, steps[i].title);
-		if (r >= 0)
-			r = cmd_bench_add_ms_cell(&t, sum.min);
-		if (r >= 0)
-			r = cmd_bench_add_ms_cell(&t, sum.p50);
-		if (r >= 0)
-			r = cmd_bench_add_ms_cell(&t, sum.p99);
+		print_table_add_cell(&t, steps[i].title);
+		for (size_t k = 0; k < ARRAY_SIZE(ns); k++)
+			print_table_add_cellf(&t, "%llu.%02u ms",
+					      (unsigned long long)(ns[k] / NS_PER_MS),
+					      (unsigned)(ns[k] % NS_PER_MS / 10000));
 	}
-	return r < 0 ? r : print_table_write(&t, out);
+	return print_table_stdout(&t, err);
 }
 
 static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
@@ -178,25 +161,23 @@ static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words
 {
 	const struct bench_args *a = args;
 	struct bench_stats samples[STEP_NUM] = {};
-	auto_buf out = BUF_INIT(KIB(16));
 	int r = interrupt_open(&c->api.intr, err);
 
 	if (r >= 0)
 		r = cmd_bench_measure_all(c, a, samples, err);
 	if (r < 0)
 		return r;
-	r = a->json.json ? cmd_bench_format_json(samples, &out)
-			 : cmd_bench_format_table(samples, &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return c->global.json ? cmd_bench_print_json(samples, err)
+			      : cmd_bench_print_table(samples, err);
 }
 
 const struct cmd cmd_bench = {
 	.name = "bench",
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[-n N] [--image IMAGE] [--json]",
-	.options = options,
-	.size = sizeof(struct bench_args),
+	CMD_OPTIONS(bench_args, OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_bench_set_defaults,
-	.help = "Measure create to first output, an exec's round trip, and delete",
+	.help = "Measure create to first output, exec round trip and delete",
 	.run = cmd_bench_run,
 };

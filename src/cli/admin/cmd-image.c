@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/print/progress.h"
 #include "cli/transfer/image-tar.h"
 
-struct image_import_args {
-	const char *name;
-	struct json_args json;
-};
-
 static const struct opt import_rows[] = {
-	{ "name", 0, OPT_TEXT, offsetof(struct image_import_args, name), .arg = "NAME",
-	  .help = "What to call it; else the path's last part" },
+	{ "name", 0, OPT_TEXT, offsetof(struct image_import_query, name), .arg = "NAME",
+	  .help = "Name; by default the last part of the path" },
 };
-static const struct opt_group import_options[] = {
-	OPTS(import_rows, 0),
-	OPTS_JSON(image_import_args, json),
-	OPTS_END,
-};
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
-/* "images/base.tar" and "images/base/" are called "base". */
+/* "images/base.tar" and "images/base/" become "base". */
 static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 						struct cay_err *err)
 {
@@ -47,7 +32,8 @@ static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 		(void)cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	if (!name || (!str_eq(name, ".") && !str_eq(name, "..") && !str_eq(name, "-") && name[0]))
 		return name;
-	(void)cay_fail(err, CAY_E_INVALID, "image import: say what to call it with --name");
+	(void)cay_fail(err, CAY_E_INVALID,
+		       "image import: cannot derive a name from the path; use --name NAME");
 	return NULL;
 }
 
@@ -59,8 +45,8 @@ static int cmd_image_import_queue_piece(const struct image_tar *l, struct http_c
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the image") : 0;
 }
 
-/* Send until all is sent or the daemon answers, which it does early only to
- * refuse.  1: there is something to send still. */
+/* Send one piece.  A reply that arrives early is a refusal.  Returns 1 while there is more
+ * to send. */
 static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struct http_client *h,
 				       uint64_t *sent, struct cay_err *err)
 {
@@ -77,7 +63,7 @@ static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struc
 		if (r == 0)
 			break;
 		if (r != -EAGAIN)
-			return 0; /* the reply, or its absence, says why */
+			return 0; /* the reply, or its absence, tells the cause */
 		r = http_client_wait(h, POLLIN | POLLOUT, deadline, &a->intr);
 		if (r < 0)
 			return cay_fail_sys(err, CAY_E_TIMEOUT, -r, "send the image");
@@ -143,95 +129,57 @@ int image_import_send(struct cli *c, const char *path, const char *name, struct 
 static int cmd_image_import_run(struct cli *c, const void *args, const struct opt_words *w,
 				struct cay_err *err)
 {
-	const struct image_import_args *a = args;
+	const struct image_import_query *a = args;
 	const char *name = a->name ? a->name : cmd_image_import_derive_name(c, w->operands[0], err);
 	struct image_info made = {};
 	int r = name ? image_import_send(c, w->operands[0], name, &made, err) : -EINVAL;
 
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&image_info_table, &made, err) : print_id(&made.id, err);
+	return r < 0 ? r : reply_print(c, OP_IMAGE_IMPORT, &made, "id", err);
 }
 
 const struct cmd cmd_image_import = {
 	.name = "image import",
 	.args = "[--name NAME] [--json] PATH",
-	.operands = { OPERAND_FILE },
-	.min = 1,
-	.max = 1,
-	.options = import_options,
-	.size = sizeof(struct image_import_args),
-	.help = "Import an image: an OCI layout (a directory, too), docker save or a tree, as a "
-		"tar",
-	.more = "- is standard input, which must be a tar archive.",
+	CMD_OPERANDS(1, 1, OPERAND_FILE),
+	CMD_OPTIONS(image_import_query, OPTS(import_rows, 0)),
+	.json = true,
+	.help = "Import an image from a tar archive or an OCI layout directory",
+	.more = "PATH is a tar archive of an OCI layout, of 'docker save' or of a root file "
+		"system, or a directory with an OCI layout. - is standard input, which must be a "
+		"tar archive.",
 	.run = cmd_image_import_run,
 };
 
-#define DIGEST_SHOWN (7 + 12) /* of "sha256:..."; --json has all of it */
+#define DIGEST_SHOWN (7 + 12) /* of "sha256:..."; --json prints all of it */
 
-static int cmd_image_ls_add_cells(struct print_table *t, const void *row)
+static int cmd_image_ls_format_digest(const void *row, struct buf *out)
 {
-	const struct image_info *i = row;
-	auto_buf size = BUF_INIT(32);
-	char id[ID_TEXT_LEN + 1], age[PRINT_AGE_MAX], digest[DIGEST_SHOWN + 1];
-
-	id_format(&i->id, id);
-	print_age_format(clk_wall_ns(&clk_system), i->created_ns, age);
-	if (snprintf(digest, sizeof(digest), "%s", i->digest) < 0)
-		return -EINVAL;
-	return byte_size_format(i->size_bytes, &size) < 0 || print_table_add_cell(t, id) < 0 ||
-			       print_table_add_cell(t, i->name ? i->name : "-") < 0 ||
-			       print_table_add_cell(t, buf_str(&size)) < 0 ||
-			       print_table_add_cell(t, age) < 0 ||
-			       print_table_add_cell(t, digest) < 0
-		       ? -ENOMEM
-		       : 0;
+	return buf_printf(out, "%.*s", DIGEST_SHOWN, ((const struct image_info *)row)->digest);
 }
 
-static int cmd_image_ls_run(struct cli *c, const void *args, const struct opt_words *,
-			    struct cay_err *err)
-{
-	static const struct list_spec kind = {
-		.op = OP_IMAGE_LIST,
-		.list_member = "images",
-		.row = &image_info_table,
-		.headings = { "ID", "NAME", "SIZE", "AGE", "DIGEST" },
-		.columns = 5,
-		.add_cells = cmd_image_ls_add_cells,
-	};
-
-	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
-}
+static const struct column columns[] = {
+	{ "ID", "id" },
+	{ "NAME", "name" },
+	{ "SIZE", "size_bytes", AS_SIZE },
+	{ "AGE", "created_at", AS_AGE },
+	{ "DIGEST", .format = cmd_image_ls_format_digest },
+	COLUMNS_END,
+};
 
 const struct cmd cmd_image_ls = {
 	.name = "image ls",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "List images",
-	.run = cmd_image_ls_run,
+	.op = OP_IMAGE_LIST,
+	.columns = columns,
 };
-
-static int cmd_image_rm_run(struct cli *c, const void *args, const struct opt_words *w,
-			    struct cay_err *err)
-{
-	struct id id;
-	int r = api_find_image(&c->api, w->operands[0], &id, err);
-
-	return r < 0 ? r
-		     : api_call_print(c, &(struct api_call){ .op = OP_IMAGE_DELETE, .ids = { id } },
-				      &(struct image_info){},
-				      ((const struct json_args *)args)->json, err);
-}
 
 const struct cmd cmd_image_rm = {
 	.name = "image rm",
 	.args = "[--json] NAME|ID",
-	.operands = { OPERAND_IMAGE },
-	.min = 1,
-	.max = 1,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Remove an image that no sandbox uses",
-	.run = cmd_image_rm_run,
+	CMD_OPERANDS(1, 1, OPERAND_IMAGE),
+	.json = true,
+	.help = "Remove an image that no sandbox or template uses",
+	.op = OP_IMAGE_DELETE,
 };

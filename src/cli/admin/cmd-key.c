@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/setup/secret-file.h"
 
 #define TTL_MAX_MS UINT64_C(315576000000)
 #define OVERLAP_MAX_MS UINT64_C(86400000)
 
-/* Where a secret goes. */
-struct key_out_args {
-	const char *out; /* or NULL: standard output */
-	struct json_args json;
-};
-
 static const struct opt out_rows[] = {
-	{ "out", 0, OPT_TEXT, offsetof(struct key_out_args, out), .operand = OPERAND_FILE,
-	  .arg = "FILE",
-	  .help = "Write the secret there, for your eyes only, and print the key's prefix" },
+	{ "out", 0, OPT_TEXT, 0, .operand = OPERAND_FILE, .arg = "FILE",
+	  .help = "Write the secret to FILE (mode 0600); print only the prefix" },
 };
 
 static int cmd_key_print_secret(const struct key_made *made, bool json, struct cay_err *err)
@@ -26,7 +17,7 @@ static int cmd_key_print_secret(const struct key_made *made, bool json, struct c
 		     : print_line_escaped(made->secret, err);
 
 	if (r >= 0)
-		print_note("this is not shown again");
+		print_note("save this key now: it will not be shown again");
 	return r;
 }
 
@@ -39,7 +30,7 @@ static int cmd_key_deliver_secret(const struct secret_file *to, const struct key
 	if (to->dir < 0)
 		return cmd_key_print_secret(made, json, err);
 	r = secret_file_write(to, made->secret, &why);
-	if (r < 0) { /* nobody else has it */
+	if (r < 0) { /* no other copy of the secret exists */
 		(void)cmd_key_print_secret(made, json, err);
 		*err = why;
 		return r;
@@ -48,17 +39,17 @@ static int cmd_key_deliver_secret(const struct secret_file *to, const struct key
 		    : print_line_escaped(made->key.prefix, err);
 }
 
-static int cmd_key_issue_secret(struct cli *c, const struct api_call *call,
-				const struct key_out_args *out, struct cay_err *err)
+static int cmd_key_issue_secret(struct cli *c, const struct api_call *call, const char *out,
+				struct cay_err *err)
 {
 	struct key_made made = {};
 	struct secret_file to;
-	int r = secret_file_open(&c->arena, out->out, &to, err);
+	int r = secret_file_open(&c->arena, out, &to, err);
 
 	if (r >= 0)
 		r = api_call(&c->api, call, &made, err);
 	if (r >= 0)
-		r = cmd_key_deliver_secret(&to, &made, out->json.json, err);
+		r = cmd_key_deliver_secret(&to, &made, c->global.json, err);
 	secret_file_close(&to);
 	return r;
 }
@@ -66,25 +57,18 @@ static int cmd_key_issue_secret(struct cli *c, const struct api_call *call,
 struct key_create_args {
 	struct key_create request;
 	const char *tenant;
-	struct key_out_args out;
+	const char *out; /* where the secret goes; NULL: standard output */
 };
 
 static const struct opt create_rows[] = {
 	{ "tenant", 0, OPT_TEXT, offsetof(struct key_create_args, tenant),
 	  .operand = OPERAND_TENANT, .arg = "NAME|ID",
-	  .help = "Whose it is; else the default tenant's" },
+	  .help = "Tenant that owns it; by default the default tenant" },
 	{ "scope", 0, OPT_CHOICE, offsetof(struct key_create_args, request.scope),
 	  .table = &key_create_table, .member = "scope", .arg = "read|write|operator",
-	  .help = "What it is good for; else write" },
+	  .help = "What it may do; write by default" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct key_create_args, request.ttl_ms), 1000,
-	  TTL_MAX_MS, .arg = "TIME",
-	  .help = "How long it is good, as in 30d; else until it is revoked" },
-};
-static const struct opt_group create_options[] = {
-	OPTS(create_rows, 0),
-	OPTS(out_rows, offsetof(struct key_create_args, out)),
-	OPTS_JSON(key_create_args, out.json),
-	OPTS_END,
+	  TTL_MAX_MS, .arg = "TIME", .help = "Lifetime, e.g. 30d; by default until it is revoked" },
 };
 
 static void cmd_key_create_set_defaults(void *args)
@@ -104,119 +88,83 @@ static int cmd_key_create_run(struct cli *c, const void *args, const struct opt_
 	return r < 0 ? r
 		     : cmd_key_issue_secret(
 			       c, &(struct api_call){ .op = OP_KEY_CREATE, .request = &request },
-			       &a->out, err);
+			       a->out, err);
 }
 
 const struct cmd cmd_key_create = {
 	.name = "key create",
 	.args = "[OPTION]... NAME",
-	.min = 1,
-	.max = 1,
-	.options = create_options,
-	.size = sizeof(struct key_create_args),
+	CMD_OPERANDS(1, 1, OPERAND_FREE),
+	CMD_OPTIONS(key_create_args, OPTS(create_rows, 0),
+		    OPTS(out_rows, offsetof(struct key_create_args, out))),
+	.json = true,
 	.init_args = cmd_key_create_set_defaults,
-	.help = "Make an API key and print its secret, once",
-	.more = "The secret is what programs send as 'Authorization: Bearer'. Cay keeps only its "
-		"hash.",
+	.help = "Create an API key and print its secret once",
+	.more = "Programs send the secret as 'Authorization: Bearer'. Cay stores only its hash.",
 	.run = cmd_key_create_run,
 };
 
-static const char *cmd_key_ls_state_name(const struct key_info *k, uint64_t now)
+static int cmd_key_ls_format_state(const void *row, struct buf *out)
 {
+	const struct key_info *k = row;
+
 	if (k->revoked)
-		return "revoked";
-	return k->has_expires && k->expires_ns <= now ? "expired" : "good";
+		return buf_puts(out, "revoked");
+	return buf_puts(out, k->has_expires && k->expires_ns <= clk_wall_ns(&clk_system) ? "expired"
+											 : "good");
 }
 
-static int cmd_key_ls_add_cells(struct print_table *t, const void *row)
+static int cmd_key_ls_format_left(const void *row, struct buf *out)
 {
 	const struct key_info *k = row;
 	uint64_t now = clk_wall_ns(&clk_system);
-	char tenant[ID_TEXT_LEN + 1], age[PRINT_AGE_MAX], used[PRINT_AGE_MAX] = "-";
-	char left[PRINT_AGE_MAX] = "-";
+	char left[PRINT_AGE_MAX];
 
-	id_format(&k->tenant, tenant);
-	print_age_format(now, k->created_ns, age);
-	if (k->used_ns)
-		print_age_format(now, k->used_ns, used);
-	if (k->has_expires && !k->revoked && k->expires_ns > now)
-		print_age_format(k->expires_ns, now, left);
-	return print_table_add_cell(t, k->prefix) < 0 || print_table_add_cell(t, k->name) < 0 ||
-			       print_table_add_cell(t, tenant) < 0 ||
-			       print_table_add_cell(t, field_choice_name(&key_info_table, "scope",
-									 k->scope)) < 0 ||
-			       print_table_add_cell(t, cmd_key_ls_state_name(k, now)) < 0 ||
-			       print_table_add_cell(t, age) < 0 ||
-			       print_table_add_cell(t, used) < 0 ||
-			       print_table_add_cell(t, left) < 0
-		       ? -ENOMEM
-		       : 0;
+	if (!k->has_expires || k->revoked || k->expires_ns <= now)
+		return 1;
+	print_age_format(k->expires_ns, now, left);
+	return buf_puts(out, left);
 }
 
-static int cmd_key_ls_run(struct cli *c, const void *args, const struct opt_words *,
-			  struct cay_err *err)
-{
-	static const struct list_spec kind = {
-		.op = OP_KEY_LIST,
-		.list_member = "keys",
-		.row = &key_info_table,
-		.headings = { "PREFIX", "NAME", "TENANT", "SCOPE", "STATE", "AGE", "USED", "LEFT" },
-		.columns = 8,
-		.add_cells = cmd_key_ls_add_cells,
-	};
-
-	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
-}
-
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
+static const struct column columns[] = {
+	{ "PREFIX", "prefix" },
+	{ "NAME", "name" },
+	{ "TENANT", "tenant" },
+	{ "SCOPE", "scope" },
+	{ "STATE", .format = cmd_key_ls_format_state },
+	{ "AGE", "created_at", AS_AGE },
+	{ "USED", "last_used_at", AS_AGE },
+	{ "LEFT", .format = cmd_key_ls_format_left },
+	COLUMNS_END,
+};
 
 const struct cmd cmd_key_ls = {
 	.name = "key ls",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "List API keys of all tenants; never their secrets",
-	.run = cmd_key_ls_run,
+	.json = true,
+	.help = "List API keys of all tenants, without their secrets",
+	.op = OP_KEY_LIST,
+	.columns = columns,
 };
-
-static int cmd_key_revoke_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
-{
-	struct api_call call = { .op = OP_KEY_REVOKE };
-	int r = api_find_key(&c->api, w->operands[0], &call.ids[0], err);
-
-	return r < 0 ? r
-		     : api_call_print(c, &call, &(struct key_info){},
-				      ((const struct json_args *)args)->json, err);
-}
 
 const struct cmd cmd_key_revoke = {
 	.name = "key revoke",
 	.args = "[--json] PREFIX|ID",
-	.operands = { OPERAND_KEY },
-	.min = 1,
-	.max = 1,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Take an API key back, at once and for good",
-	.run = cmd_key_revoke_run,
+	CMD_OPERANDS(1, 1, OPERAND_KEY),
+	.json = true,
+	.help = "Revoke an API key permanently",
+	.op = OP_KEY_REVOKE,
 };
 
 struct key_rotate_args {
 	struct key_rotate request;
-	struct key_out_args out;
+	const char *out; /* where the secret goes; NULL: standard output */
 };
 
 static const struct opt rotate_rows[] = {
 	{ "overlap", 0, OPT_DURATION, offsetof(struct key_rotate_args, request.overlap_ms), 0,
 	  OVERLAP_MAX_MS, .arg = "TIME",
-	  .help = "How long the old secret stays good, as in 1h; a day at the most" },
-};
-static const struct opt_group rotate_options[] = {
-	OPTS(rotate_rows, 0),
-	OPTS(out_rows, offsetof(struct key_rotate_args, out)),
-	OPTS_JSON(key_rotate_args, out.json),
-	OPTS_END,
+	  .help = "How long the old secret stays valid, e.g. 1h; at most a day" },
 };
 
 static int cmd_key_rotate_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -226,18 +174,17 @@ static int cmd_key_rotate_run(struct cli *c, const void *args, const struct opt_
 	struct api_call call = { .op = OP_KEY_ROTATE, .request = &a->request };
 	int r = api_find_key(&c->api, w->operands[0], &call.ids[0], err);
 
-	return r < 0 ? r : cmd_key_issue_secret(c, &call, &a->out, err);
+	return r < 0 ? r : cmd_key_issue_secret(c, &call, a->out, err);
 }
 
 const struct cmd cmd_key_rotate = {
 	.name = "key rotate",
 	.args = "[OPTION]... PREFIX|ID",
-	.operands = { OPERAND_KEY },
-	.min = 1,
-	.max = 1,
-	.options = rotate_options,
-	.size = sizeof(struct key_rotate_args),
-	.help = "Give an API key a new secret and print it, once",
-	.more = "Without --overlap the old secret is good for nothing at once.",
+	CMD_OPERANDS(1, 1, OPERAND_KEY),
+	CMD_OPTIONS(key_rotate_args, OPTS(rotate_rows, 0),
+		    OPTS(out_rows, offsetof(struct key_rotate_args, out))),
+	.json = true,
+	.help = "Give an API key a new secret and print it once",
+	.more = "Without --overlap the old secret is invalid immediately.",
 	.run = cmd_key_rotate_run,
 };

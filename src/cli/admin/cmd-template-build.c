@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A Dockerfile becomes an image and a template, by buildah beside us.
+ * cmd-template-build - build a Dockerfile with buildah into an image and a template
  *
- * It sees what it needs: storage of its own in a directory that goes away, no variable of
- * ours but those of proxies, no credentials but those of --authfile; as root in mount,
- * process and IPC namespaces of its own (who is not root gets them from buildah itself).
+ * buildah runs isolated from the user's settings: storage in a temporary directory, no
+ * environment but proxy variables, no credentials but --authfile.  As root it runs in its
+ * own mount, process and IPC namespaces; without root it creates them itself.
  */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include "base/rmtree.h"
 #include "base/spawn.h"
 #include "cli/core/command.h"
+#include "cli/setup/run-program.h"
 
 #define WORDS_MAX 600
 #define TAG "localhost/cay-build"
@@ -24,30 +26,23 @@ struct template_build_args {
 	const char *file, *authfile;
 	struct field_map args;
 	struct sandbox_create_args make;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
 	{ "file", 'f', OPT_TEXT, offsetof(struct template_build_args, file),
 	  .operand = OPERAND_FILE, .arg = "PATH",
-	  .help = "The Dockerfile; else Dockerfile in CONTEXT" },
+	  .help = "The Dockerfile; by default Dockerfile in CONTEXT" },
 	{ "build-arg", 0, OPT_PAIRS, offsetof(struct template_build_args, args), .arg = "KEY=VALUE",
-	  .help = "A build argument; may be repeated" },
+	  .help = "Build argument; may be repeated" },
 	{ "authfile", 0, OPT_TEXT, offsetof(struct template_build_args, authfile),
 	  .operand = OPERAND_FILE, .arg = "PATH",
-	  .help = "Credentials of registries, as buildah login writes them" },
-};
-static const struct opt_group options[] = {
-	OPTS(rows, 0),
-	OPTS(opts_create, offsetof(struct template_build_args, make)),
-	OPTS_JSON(template_build_args, json),
-	OPTS_END,
+	  .help = "Registry credentials, as 'buildah login' writes them" },
 };
 
 static const char *const proxies[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
 				       "http_proxy", "https_proxy", "no_proxy" };
 
-/* Words of a command, or of its environment. */
+/* Arguments of a command, or its environment. */
 struct buildah_args {
 	struct arena *arena;
 	const char *v[WORDS_MAX + 1];
@@ -55,83 +50,70 @@ struct buildah_args {
 	bool full;
 };
 
-static void buildah_args_append(struct buildah_args *w, const char *a, const char *b)
+__attribute__((format(printf, 2, 3))) static void buildah_args_append(struct buildah_args *w,
+								      const char *fmt, ...)
 {
 	auto_buf text = BUF_INIT(KIB(64));
 	const char *word = NULL;
+	va_list ap;
+	int r;
 
-	if (w->n < WORDS_MAX && buf_puts(&text, a) >= 0 && buf_puts(&text, b) >= 0)
+	va_start(ap, fmt);
+	r = buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (w->n < WORDS_MAX && r >= 0)
 		word = arena_strndup(w->arena, buf_str(&text), text.len);
 	w->full |= !word;
 	if (word)
 		w->v[w->n++] = word;
 }
 
-static const char *buildah_find_program(struct arena *arena, const char *name)
+static void buildah_args_append_all(struct buildah_args *w, const char *const *words)
 {
-	static const char *const dirs[] = { "/usr/bin/", "/usr/local/bin/", "/bin/" };
-	struct buildah_args w = { .arena = arena };
-
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		w.n = 0;
-		buildah_args_append(&w, dirs[i], name);
-		if (w.n && access(w.v[0], X_OK) == 0)
-			return w.v[0];
-	}
-	return NULL;
+	for (; *words; words++)
+		buildah_args_append(w, "%s", *words);
 }
 
-/* Where it works. */
 struct buildah_workdir {
-	const char *buildah, *unshare; /* unshare: NULL when buildah does that itself */
+	const char *buildah, *unshare; /* unshare: NULL if not root */
 	char dir[64];
 };
 
-/* What is in front of every call of it. */
+/* The arguments before the subcommand. */
 static void buildah_args_begin(const struct buildah_workdir *s, struct buildah_args *w)
 {
-	static const char *const apart[] = { "--mount",     "--propagation=private",
-					     "--pid",       "--ipc",
-					     "--uts",       "--fork",
-					     "--kill-child" };
+	static const char *const apart[] = { "--mount",      "--propagation=private",
+					     "--pid",        "--ipc",
+					     "--uts",        "--fork",
+					     "--kill-child", NULL };
 
 	if (s->unshare) {
-		buildah_args_append(w, s->unshare, "");
-		for (size_t i = 0; i < ARRAY_SIZE(apart); i++)
-			buildah_args_append(w, apart[i], "");
+		buildah_args_append(w, "%s", s->unshare);
+		buildah_args_append_all(w, apart);
 	}
-	buildah_args_append(w, s->buildah, "");
-	buildah_args_append(w, "--storage-driver=vfs", "");
-	buildah_args_append(w, "--root=", s->dir);
-	w->n--;
-	buildah_args_append(w, w->v[w->n], "/root");
-	buildah_args_append(w, "--runroot=", s->dir);
-	w->n--;
-	buildah_args_append(w, w->v[w->n], "/run");
+	buildah_args_append(w, "%s", s->buildah);
+	buildah_args_append(w, "--storage-driver=vfs");
+	buildah_args_append(w, "--root=%s/root", s->dir);
+	buildah_args_append(w, "--runroot=%s/run", s->dir);
 }
 
 static void buildah_env_fill(const struct buildah_workdir *s, struct buildah_args *env)
 {
-	buildah_args_append(env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "");
-	buildah_args_append(env, "HOME=", s->dir);
-	buildah_args_append(env, "TMPDIR=", s->dir);
-	buildah_args_append(env, "XDG_RUNTIME_DIR=", s->dir);
-	buildah_args_append(env, "LANG=C.UTF-8", "");
-	buildah_args_append(env, "CONTAINERS_CONF=", s->dir);
-	env->n--;
-	buildah_args_append(env, env->v[env->n], "/" CONF);
+	buildah_args_append(env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin");
+	buildah_args_append(env, "HOME=%s", s->dir);
+	buildah_args_append(env, "TMPDIR=%s", s->dir);
+	buildah_args_append(env, "XDG_RUNTIME_DIR=%s", s->dir);
+	buildah_args_append(env, "LANG=C.UTF-8");
+	buildah_args_append(env, "CONTAINERS_CONF=%s/" CONF, s->dir);
 	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++) {
 		const char *value = getenv(proxies[i]); /* NOLINT(concurrency-mt-unsafe) */
 
-		if (value) {
-			buildah_args_append(env, proxies[i], "=");
-			env->n--;
-			buildah_args_append(env, env->v[env->n], value);
-		}
+		if (value)
+			buildah_args_append(env, "%s=%s", proxies[i], value);
 	}
 }
 
-/* What it says goes to standard error as it comes. */
+/* Its output goes to standard error. */
 static int buildah_run_command(const struct buildah_workdir *s, struct buildah_args *w,
 			       const char *what, struct cay_err *err)
 {
@@ -142,7 +124,7 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 
 	buildah_env_fill(s, &env);
 	if (w->full || env.full)
-		return cay_fail(err, CAY_E_NO_MEMORY, "too many words for buildah");
+		return cay_fail(err, CAY_E_NO_MEMORY, "too many arguments for buildah");
 	w->v[w->n] = env.v[env.n] = NULL;
 	spawn.env = env.v;
 	spawn.fds[0] = -1;
@@ -155,12 +137,12 @@ static int buildah_run_command(const struct buildah_workdir *s, struct buildah_a
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "wait for buildah");
 	if (status)
-		return cay_fail(err, CAY_E_BUILD, "buildah could not %s: it ended with %s %d", what,
+		return cay_fail(err, CAY_E_BUILD, "buildah failed to %s: %s %d", what,
 				status < 0 ? "signal" : "status", status < 0 ? -status : status);
 	return 0;
 }
 
-/* buildah would raise them beyond what we may. */
+/* Without these buildah raises its limits above ours, and fails. */
 static void buildah_args_append_ulimits(struct buildah_args *w)
 {
 	static const struct {
@@ -177,7 +159,7 @@ static void buildah_args_append_ulimits(struct buildah_args *w)
 		    buf_printf(&text, "--ulimit=%s=%llu:%llu", limits[i].name,
 			       (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max) < 0)
 			continue;
-		buildah_args_append(w, text.data, "");
+		buildah_args_append(w, "%s", text.data);
 	}
 }
 
@@ -185,51 +167,45 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 			       const struct template_build_args *a, const char *context,
 			       struct cay_err *err)
 {
+	static const char *const words[] = { "build",
+					     "--isolation=chroot",
+					     "--network=host",
+					     "--format=oci",
+					     "--layers=false",
+					     "--tag=" TAG,
+					     NULL };
 	struct buildah_args w = { .arena = &c->arena };
 
 	buildah_args_begin(s, &w);
-	buildah_args_append(&w, "build", "");
-	buildah_args_append(&w, "--isolation=chroot", "");
-	buildah_args_append(&w, "--network=host", "");
+	buildah_args_append_all(&w, words);
 	buildah_args_append_ulimits(&w);
-	buildah_args_append(&w, "--format=oci", "");
-	buildah_args_append(&w, "--layers=false", "");
-	buildah_args_append(&w, "--tag=" TAG, "");
 	if (a->file)
-		buildah_args_append(&w, "--file=", a->file);
+		buildah_args_append(&w, "--file=%s", a->file);
 	if (a->authfile)
-		buildah_args_append(&w, "--authfile=", a->authfile);
+		buildah_args_append(&w, "--authfile=%s", a->authfile);
 	for (size_t i = 0; i < ARRAY_SIZE(proxies); i++)
 		if (getenv(proxies[i])) /* NOLINT(concurrency-mt-unsafe); its value is in the env */
-			buildah_args_append(&w, "--build-arg=", proxies[i]);
-	for (size_t i = 0; i < a->args.n; i++) {
-		buildah_args_append(&w, "--build-arg=", a->args.keys[i]);
-		w.n--;
-		buildah_args_append(&w, w.v[w.n], "=");
-		w.n--;
-		buildah_args_append(&w, w.v[w.n], a->args.values[i]);
-	}
-	buildah_args_append(&w, "--", "");
-	buildah_args_append(&w, context, "");
-	return buildah_run_command(s, &w, "build it", err);
+			buildah_args_append(&w, "--build-arg=%s", proxies[i]);
+	for (size_t i = 0; i < a->args.n; i++)
+		buildah_args_append(&w, "--build-arg=%s=%s", a->args.keys[i], a->args.values[i]);
+	buildah_args_append(&w, "--");
+	buildah_args_append(&w, "%s", context);
+	return buildah_run_command(s, &w, "build the image", err);
 }
 
 static int buildah_push_archive(struct cli *c, const struct buildah_workdir *s, const char *archive,
 				struct cay_err *err)
 {
+	static const char *const words[] = { "push", "--quiet", "--format=oci", TAG, NULL };
 	struct buildah_args w = { .arena = &c->arena };
 
 	buildah_args_begin(s, &w);
-	buildah_args_append(&w, "push", "");
-	buildah_args_append(&w, "--quiet", "");
-	buildah_args_append(&w, "--format=oci", "");
-	buildah_args_append(&w, TAG, "");
-	buildah_args_append(&w, "oci-archive:", archive);
+	buildah_args_append_all(&w, words);
+	buildah_args_append(&w, "oci-archive:%s", archive);
 	return buildah_run_command(s, &w, "write the image", err);
 }
 
-/* Nobody's settings but these.  buildah wants a program for networks to be there also when
- * it makes none. */
+/* buildah requires a network helper even with --network=host: /bin/true stands in for it. */
 static int buildah_workdir_write_config(const struct buildah_workdir *s, struct cay_err *err)
 {
 	auto_close int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -240,7 +216,7 @@ static int buildah_workdir_write_config(const struct buildah_workdir *s, struct 
 		r = path_write_atomic(dir, CONF, text.data, text.len, 0600);
 	if (dir < 0 || r < 0 || symlinkat("/bin/true", dir, "netavark") < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, r < 0 ? -r : errno,
-				    "settings for buildah");
+				    "write settings for buildah");
 	return 0;
 }
 
@@ -248,23 +224,23 @@ static int buildah_workdir_open(struct cli *c, struct buildah_workdir *s, struct
 {
 	static const char template[] = "/var/tmp/cay-build-XXXXXX";
 
-	s->buildah = buildah_find_program(&c->arena, "buildah");
-	s->unshare = geteuid() == 0 ? buildah_find_program(&c->arena, "unshare") : NULL;
+	s->buildah = run_program_find_path(&c->arena, "buildah");
+	s->unshare = geteuid() == 0 ? run_program_find_path(&c->arena, "unshare") : NULL;
 	if (!s->buildah)
 		return cay_fail(err, CAY_E_UNSUPPORTED,
-				"buildah is not installed here; install it, or build elsewhere and "
-				"use cay image import");
+				"buildah is not installed; install it, or build elsewhere and use "
+				"'cay image import'");
 	if (geteuid() == 0 && !s->unshare)
 		return cay_fail(err, CAY_E_UNSUPPORTED, "unshare (util-linux) is not installed");
 	memcpy(s->dir, template, sizeof(template));
 	if (!mkdtemp(s->dir)) {
 		s->dir[0] = 0;
-		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "a directory in /var/tmp");
+		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create a directory in /var/tmp");
 	}
 	return buildah_workdir_write_config(s, err);
 }
 
-/* Without being root some of it belongs to ids that only buildah can become. */
+/* Without root, some files belong to subordinate ids: only buildah can remove them. */
 static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *s)
 {
 	struct buildah_args w = { .arena = &c->arena };
@@ -274,14 +250,13 @@ static void buildah_workdir_remove(struct cli *c, const struct buildah_workdir *
 		return;
 	if (!s->unshare) {
 		buildah_args_begin(s, &w);
-		buildah_args_append(&w, "rmi", "");
-		buildah_args_append(&w, "--all", "");
-		buildah_args_append(&w, "--force", "");
+		buildah_args_append_all(&w,
+					(const char *const[]){ "rmi", "--all", "--force", NULL });
 		(void)buildah_run_command(s, &w, "clean up", NULL);
 	}
 	top = open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0 || rmtree_at(top, s->dir + sizeof("/var/tmp")) < 0)
-		(void)fprintf(stderr, "cay: %s is left\n", s->dir);
+		(void)fprintf(stderr, "cay: cannot remove %s\n", s->dir);
 }
 
 static int cmd_template_build_and_send(struct cli *c, const struct buildah_workdir *s,
@@ -294,9 +269,9 @@ static int cmd_template_build_and_send(struct cli *c, const struct buildah_workd
 	struct image_info image = {};
 	int r = buildah_build_image(c, s, a, w->operands[0], err);
 
-	buildah_args_append(&path, s->dir, "/image.tar");
+	buildah_args_append(&path, "%s/image.tar", s->dir);
 	if (r >= 0 && path.full)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	if (r >= 0)
 		r = buildah_push_archive(c, s, path.v[0], err);
 	if (r >= 0)
@@ -315,10 +290,7 @@ static int cmd_template_build_run(struct cli *c, const void *args, const struct 
 	if (r >= 0)
 		r = cmd_template_build_and_send(c, &s, a, w, &made, err);
 	buildah_workdir_remove(c, &s);
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&template_info_table, &made, err)
-			    : print_id(&made.id, err);
+	return r < 0 ? r : reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
 }
 
 static void cmd_template_build_set_defaults(void *args)
@@ -329,16 +301,16 @@ static void cmd_template_build_set_defaults(void *args)
 const struct cmd cmd_template_build = {
 	.name = "template build",
 	.args = "[OPTION...] CONTEXT NAME [-- COMMAND...]",
-	.operands = { OPERAND_FILE },
-	.min = 2,
-	.max = 2,
+	CMD_OPERANDS(2, 2, OPERAND_FILE),
 	.rest = REST_OPTIONAL,
-	.options = options,
-	.size = sizeof(struct template_build_args),
+	CMD_OPTIONS(template_build_args, OPTS(rows, 0),
+		    OPTS(opts_create, offsetof(struct template_build_args, make))),
+	.json = true,
 	.init_args = cmd_template_build_set_defaults,
-	.help = "Build a Dockerfile by buildah; an image and a template of that name come of it",
-	.more = "CONTEXT is the directory that COPY and ADD read. buildah runs on this machine, "
-		"with storage that goes away. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are passed on, "
-		"also as build arguments; mirrors go by --build-arg.",
+	.help = "Build a Dockerfile into an image and a template",
+	.more = "CONTEXT is the directory that COPY and ADD read. The image and the template are "
+		"called NAME. buildah runs on this machine with temporary storage. HTTP_PROXY, "
+		"HTTPS_PROXY and NO_PROXY are passed on, also as build arguments; set mirrors with "
+		"--build-arg.",
 	.run = cmd_template_build_run,
 };

@@ -3,41 +3,27 @@
 #include <poll.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "text/base64.h"
 
 struct template_args {
 	struct sandbox_create_args make;
 	struct template_create of;
-	struct field_map files; /* PATH to a file of this machine */
-	struct json_args json;
+	struct field_map files; /* path in the sandbox to a local file */
 };
 
 static const struct opt build_rows[] = {
 	{ "file", 0, OPT_PAIRS, offsetof(struct template_args, files), .arg = "PATH=FILE",
-	  .help = "A file of this machine to put there, 1 MiB at the most; may be repeated" },
+	  .help = "Copy this local file there, at most 1 MiB; may be repeated" },
 	{ "setup", 0, OPT_TEXTS, offsetof(struct template_args, of.setup), .arg = "COMMAND",
-	  .help = "A line for the image's shell, run as root when it is built; may be repeated" },
+	  .help = "Shell command to run as root at build time; may be repeated" },
 	{ "python", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.python),
-	  .arg = "NAME=VERSION",
-	  .help = "A package for pip; NAME= is the newest; may be repeated" },
+	  .arg = "NAME=VERSION", .help = "Package for pip; NAME= is the newest; may be repeated" },
 	{ "node", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.node),
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "r", 0, OPT_PAIRS, offsetof(struct template_args, of.packages.r), .arg = "NAME=VERSION",
 	  .help = "The same for R" },
 };
-
-static const struct opt_group create_options[] = {
-	OPTS(opts_create, offsetof(struct template_args, make)),
-	OPTS(build_rows, 0),
-	OPTS_JSON(template_args, json),
-	OPTS_END,
-};
-
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
 static void cmd_template_create_set_defaults(void *args)
 {
@@ -56,7 +42,7 @@ int template_create_send(struct cli *c, const struct template_create *of, const 
 	if (make->idempotency_key || make->create.name || make->create.template)
 		return cay_fail(
 			err, CAY_E_INVALID,
-			"template create: --name, --key and --template are a sandbox's own");
+			"template create: --name, --key and --template are only for sandboxes");
 	request.name = name;
 	*d = make->create;
 	d->image = image;
@@ -68,7 +54,7 @@ int template_create_send(struct cli *c, const struct template_create *of, const 
 
 #define FILE_MAX MIB(1)
 
-/* What is no text travels as base64. */
+/* Content that is not UTF-8 text is sent as base64. */
 static int cmd_template_set_file_content(struct arena *arena, const struct buf *text,
 					 struct build_file *to)
 {
@@ -86,7 +72,6 @@ static int cmd_template_set_file_content(struct arena *arena, const struct buf *
 	return 0;
 }
 
-/* All of it, from wherever this person may read. */
 static int cmd_template_read_file_bytes(const char *path, struct buf *ret, bool *ret_program)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -113,10 +98,10 @@ static int cmd_template_read_file(struct arena *arena, const char *inside, const
 	int r = cmd_template_read_file_bytes(path, &text, &program);
 
 	if (r == -ENOBUFS)
-		return cay_fail(err, CAY_E_TOO_LARGE,
-				"'%s' has more than 1 MiB: put it into an image, by 'cay template "
-				"build'",
-				path);
+		return cay_fail(
+			err, CAY_E_TOO_LARGE,
+			"'%s' is larger than 1 MiB; put it into an image with 'cay template build'",
+			path);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "read '%s'", path);
 	*to = (struct build_file){ .path = inside, .mode = program ? "0755" : "0644" };
@@ -155,178 +140,98 @@ static int cmd_template_create_run(struct cli *c, const void *args, const struct
 	if (r < 0)
 		return r;
 	if (made.state == TEMPLATE_BUILDING && isatty(STDERR_FILENO))
-		print_note("it is being built: 'cay template log -f %s' shows how it goes",
-			   w->operands[0]);
-	return a->json.json ? print_json(&template_info_table, &made, err)
-			    : print_id(&made.id, err);
+		print_note(
+			"the template is being built; 'cay template log -f %s' follows the build",
+			w->operands[0]);
+	return reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
 }
 
 const struct cmd cmd_template_create = {
 	.name = "template create",
 	.args = "[OPTION...] NAME IMAGE [-- COMMAND...]",
-	.operands = { OPERAND_TEMPLATE, OPERAND_IMAGE },
-	.min = 2,
-	.max = 2,
+	CMD_OPERANDS(2, 2, OPERAND_TEMPLATE, OPERAND_IMAGE),
 	.rest = REST_OPTIONAL,
-	.options = create_options,
-	.size = sizeof(struct template_args),
+	CMD_OPTIONS(template_args, OPTS(opts_create, offsetof(struct template_args, make)),
+		    OPTS(build_rows, 0)),
+	.json = true,
 	.init_args = cmd_template_create_set_defaults,
-	.help = "Give a kind of sandbox a name: its image and what is said of it by default",
-	.more = "Make one with cay create --template NAME; what create itself says comes over it. "
-		"A name that is there gets the new settings; sandboxes that run keep theirs.",
+	.help = "Create a template: an image and default options",
+	.more = "Use it with 'cay create --template NAME'; options of create override its "
+		"defaults. An existing template gets the new settings; running sandboxes keep "
+		"theirs.",
 	.run = cmd_template_create_run,
 };
 
-static int cmd_template_ls_add_cells(struct print_table *t, const void *row)
-{
-	const struct template_info *n = row;
-	char age[PRINT_AGE_MAX];
-
-	print_age_format(clk_wall_ns(&clk_system), n->created_ns, age);
-	return print_table_add_cell(t, n->name) < 0 ||
-			       print_table_add_cell(t, n->defaults.image) < 0 ||
-			       print_table_add_cell(t, field_choice_name(&template_info_table,
-									 "state", n->state)) < 0 ||
-			       print_table_add_cell(t, age) < 0
-		       ? -ENOMEM
-		       : 0;
-}
-
-static int cmd_template_ls_run(struct cli *c, const void *args, const struct opt_words *,
-			       struct cay_err *err)
-{
-	static const struct list_spec kind = {
-		.op = OP_TEMPLATE_LIST,
-		.list_member = "templates",
-		.row = &template_info_table,
-		.headings = { "NAME", "IMAGE", "STATE", "AGE" },
-		.columns = 4,
-		.add_cells = cmd_template_ls_add_cells,
-	};
-
-	return list_print_all_pages(&c->api, &kind, ((const struct json_args *)args)->json, err);
-}
+static const struct column columns[] = {
+	{ "NAME", "name" },   { "IMAGE", "defaults.image" },
+	{ "STATE", "state" }, { "AGE", "created_at", AS_AGE },
+	COLUMNS_END,
+};
 
 const struct cmd cmd_template_ls = {
 	.name = "template ls",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "List templates",
-	.run = cmd_template_ls_run,
+	.op = OP_TEMPLATE_LIST,
+	.columns = columns,
 };
 
-static int cmd_template_show_run(struct cli *c, const void *, const struct opt_words *w,
-				 struct cay_err *err)
+static int cmd_template_show_print(const void *reply, struct cay_err *err)
 {
-	struct api_call call = { .op = OP_TEMPLATE_GET };
-	struct template_info found = {};
-	int r = api_find_template(&c->api, w->operands[0], &call.ids[0], err);
-
-	if (r >= 0)
-		r = api_call(&c->api, &call, &found, err);
-	return r < 0 ? r : print_json(&template_info_table, &found, err);
+	return print_json(&template_info_table, reply, err);
 }
 
 const struct cmd cmd_template_show = {
 	.name = "template show",
 	.args = "[--json] NAME|ID",
-	.operands = { OPERAND_TEMPLATE },
-	.min = 1,
-	.max = 1,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Print all that a template says, as JSON",
-	.run = cmd_template_show_run,
-};
-
-struct template_pool_args {
-	struct pool_conf pool;
-	struct json_args json;
+	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
+	.json = true,
+	.help = "Show a template as JSON",
+	.op = OP_TEMPLATE_GET,
+	.print = cmd_template_show_print,
 };
 
 static const struct opt pool_rows[] = {
-	{ "min", 0, OPT_U64, offsetof(struct template_pool_args, pool.min), .arg = "N",
-	  .help = "So many are kept ready; 0, as without it, keeps none" },
-	{ "max", 0, OPT_U64, offsetof(struct template_pool_args, pool.max), .arg = "N",
-	  .help = "So many of the template at the most, warm or not; 0 is as many as the node "
-		  "takes" },
-	{ "on-empty", 0, OPT_CHOICE, offsetof(struct template_pool_args, pool.on_empty),
+	{ "min", 0, OPT_U64, offsetof(struct pool_conf, min), .arg = "N",
+	  .help = "Number of sandboxes to keep ready; 0, the default, keeps none" },
+	{ "max", 0, OPT_U64, offsetof(struct pool_conf, max), .arg = "N",
+	  .help = "Maximum number of sandboxes of the template, warm or not; 0 is no limit but the "
+		  "node's" },
+	{ "on-empty", 0, OPT_CHOICE, offsetof(struct pool_conf, on_empty),
 	  .table = &pool_conf_table, .member = "on_empty", .arg = "create|fail",
-	  .help = "What a create does when none is ready" },
+	  .help = "What a create does when no sandbox is ready" },
 };
-
-static const struct opt_group pool_options[] = {
-	OPTS(pool_rows, 0),
-	OPTS_JSON(template_pool_args, json),
-	OPTS_END,
-};
-
-static int cmd_template_pool_run(struct cli *c, const void *args, const struct opt_words *w,
-				 struct cay_err *err)
-{
-	const struct template_pool_args *a = args;
-	struct api_call call = { .op = OP_TEMPLATE_POOL, .request = &a->pool };
-	struct template_info found = {};
-	int r = api_find_template(&c->api, w->operands[0], &call.ids[0], err);
-
-	if (r >= 0)
-		r = api_call(&c->api, &call, &found, err);
-	return r < 0 || !a->json.json ? r : print_json(&template_info_table, &found, err);
-}
 
 const struct cmd cmd_template_pool = {
 	.name = "template pool",
 	.args = "[OPTION...] NAME|ID",
-	.operands = { OPERAND_TEMPLATE },
-	.min = 1,
-	.max = 1,
-	.options = pool_options,
-	.size = sizeof(struct template_pool_args),
-	.help = "Keep sandboxes of a template ready, from now on",
-	.more = "A create takes a warm one with its own variables, limits, labels, name and "
-		"deadlines; it is never given twice. 'cay template show' has the numbers.",
-	.run = cmd_template_pool_run,
+	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
+	CMD_OPTIONS(pool_conf, OPTS(pool_rows, 0)),
+	.json = true,
+	.help = "Keep sandboxes of a template ready",
+	.more = "A create claims a warm sandbox and applies its own variables, limits, labels, "
+		"name and deadlines. A warm sandbox is claimed only once. 'cay template show' "
+		"prints the counts.",
+	.op = OP_TEMPLATE_POOL,
 };
-
-static int cmd_template_rm_run(struct cli *c, const void *args, const struct opt_words *w,
-			       struct cay_err *err)
-{
-	struct api_call call = { .op = OP_TEMPLATE_DELETE };
-	int r = api_find_template(&c->api, w->operands[0], &call.ids[0], err);
-
-	return r < 0 ? r
-		     : api_call_print(c, &call, &(struct template_info){},
-				      ((const struct json_args *)args)->json, err);
-}
 
 const struct cmd cmd_template_rm = {
 	.name = "template rm",
 	.args = "[--json] NAME|ID",
-	.operands = { OPERAND_TEMPLATE },
-	.min = 1,
-	.max = 1,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Forget a template; sandboxes made with it stay",
-	.run = cmd_template_rm_run,
+	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
+	.json = true,
+	.help = "Delete a template; its sandboxes stay",
+	.op = OP_TEMPLATE_DELETE,
 };
-
-/* log */
 
 struct template_log_args {
 	bool follow;
-	struct json_args json;
 };
 
 static const struct opt log_rows[] = {
 	{ "follow", 'f', OPT_FLAG, offsetof(struct template_log_args, follow),
-	  .help = "Go on with what it writes, until it is built or has failed" },
-};
-static const struct opt_group log_options[] = {
-	OPTS(log_rows, 0),
-	OPTS_JSON(template_log_args, json),
-	OPTS_END,
+	  .help = "Follow the log until the build ends" },
 };
 
 #define LOG_LOOK_MS 500
@@ -348,7 +253,7 @@ static int cmd_template_log_print(const struct template_log *log, bool json, str
 	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
 }
 
-/* Piece by piece; what is written there is a stranger's, so it is shown escaped. */
+/* The log comes from the build, so it is printed escaped. */
 static int cmd_template_log_run(struct cli *c, const void *args, const struct opt_words *w,
 				struct cay_err *err)
 {
@@ -365,8 +270,8 @@ static int cmd_template_log_run(struct cli *c, const void *args, const struct op
 		if (r < 0)
 			return r;
 		more = log.next > query.offset;
-		if (more || a->json.json)
-			r = cmd_template_log_print(&log, a->json.json, err);
+		if (more || c->global.json)
+			r = cmd_template_log_print(&log, c->global.json, err);
 		query.offset = log.next;
 		if (r < 0 || (!more && (!a->follow || log.state != TEMPLATE_BUILDING)))
 			return r < 0 ? r : a->follow && log.state == TEMPLATE_FAILED;
@@ -379,12 +284,11 @@ static int cmd_template_log_run(struct cli *c, const void *args, const struct op
 const struct cmd cmd_template_log = {
 	.name = "template log",
 	.args = "[-f] [--json] NAME|ID",
-	.operands = { OPERAND_TEMPLATE },
-	.min = 1,
-	.max = 1,
-	.options = log_options,
-	.size = sizeof(struct template_log_args),
-	.help = "What the last build of a template wrote",
-	.more = "With --follow the exit status is 1 when it fails. --json prints each piece.",
+	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
+	CMD_OPTIONS(template_log_args, OPTS(log_rows, 0)),
+	.json = true,
+	.help = "Show the log of a template's last build",
+	.more = "With --follow the exit status is 1 when the build fails. --json prints each part "
+		"of the log as an object.",
 	.run = cmd_template_log_run,
 };

@@ -8,35 +8,31 @@
 struct token_args {
 	struct token_create request;
 	const char *out; /* or NULL: standard output */
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
 	{ "scope", 0, OPT_CHOICE, offsetof(struct token_args, request.scope),
 	  .table = &token_create_table, .member = "scope", .arg = "read|write",
-	  .help = "Whether it may only look, or do; else read" },
+	  .help = "What it may do; read by default" },
 	{ "ttl", 0, OPT_DURATION, offsetof(struct token_args, request.ttl_ms), 1000, TTL_MAX_MS,
-	  .arg = "TIME", .help = "How long it is good, as in 10m; else an hour, at most a day" },
+	  .arg = "TIME", .help = "Lifetime, e.g. 10m; by default an hour, at most a day" },
 	{ "out", 0, OPT_TEXT, offsetof(struct token_args, out), .operand = OPERAND_FILE,
-	  .arg = "FILE",
-	  .help = "Write the token there, for your eyes only, and print until when it is good" },
+	  .arg = "FILE", .help = "Write the token to FILE (mode 0600); print its expiry" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(token_args, json), OPTS_END };
 
 static void cmd_token_set_defaults(void *args)
 {
 	((struct token_args *)args)->request.ttl_ms = 3600000;
 }
 
-static int cmd_token_deliver(const struct token_args *a, const struct secret_file *to,
+static int cmd_token_deliver(struct cli *c, const struct secret_file *to,
 			     const struct token_made *made, struct cay_err *err)
 {
 	char until[CLK_TEXT_LEN + 1];
 	int r;
 
 	if (to->dir < 0)
-		return a->json.json ? print_json(&token_made_table, made, err)
-				    : print_line_escaped(made->token, err);
+		return reply_print(c, OP_SANDBOX_TOKEN, made, "token", err);
 	r = secret_file_write(to, made->token, err);
 	clk_format_rfc3339(made->expires_ns, until);
 	return r < 0 ? r : print_line_escaped(until, err);
@@ -51,15 +47,15 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 	struct secret_file to = { -EBADF, NULL };
 	int r;
 
-	if (a->out && a->json.json)
-		return cay_fail(err, CAY_E_INVALID, "token: --out and --json exclude each other");
+	if (a->out && c->global.json)
+		return cay_fail(err, CAY_E_INVALID, "token: --out and --json cannot be combined");
 	r = secret_file_open(&c->arena, a->out, &to, err);
 	if (r >= 0)
 		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 	if (r >= 0)
 		r = api_call(&c->api, &call, &made, err);
 	if (r >= 0)
-		r = cmd_token_deliver(a, &to, &made, err);
+		r = cmd_token_deliver(c, &to, &made, err);
 	secret_file_close(&to);
 	return r;
 }
@@ -67,15 +63,13 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 const struct cmd cmd_token = {
 	.name = "token",
 	.args = "[OPTION...] SANDBOX",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
-	.options = options,
-	.size = sizeof(struct token_args),
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(token_args, OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_token_set_defaults,
-	.help = "Make a token that is good for one sandbox alone, and print it",
-	.more = "For a program that is to use this sandbox and nothing else: it sends the token as "
-		"'Authorization: Bearer', or 'cay context add' keeps it and the sandbox is named "
-		"by its id. 'cay revoke' takes it back.",
+	.help = "Create a token for one sandbox and print it",
+	.more = "The token gives a program access to this sandbox only. The program sends it as "
+		"'Authorization: Bearer', or 'cay context add' stores it; the sandbox is then "
+		"named by its id. 'cay revoke' revokes the token.",
 	.run = cmd_token_run,
 };

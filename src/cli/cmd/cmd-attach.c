@@ -14,12 +14,10 @@ struct attach_args {
 
 static const struct opt rows[] = {
 	{ "take", 0, OPT_FLAG, AT(take),
-	  .help = "Write to its terminal, whoever does now; they watch from there on" },
-	{ "watch", 0, OPT_FLAG, AT(watch), .help = "Only watch; Ctrl-C leaves" },
+	  .help = "Take over input; the current writer only watches from then on" },
+	{ "watch", 0, OPT_FLAG, AT(watch), .help = "Only watch; Ctrl-C detaches" },
 	OPT_DETACH_KEYS(AT(keys)),
 };
-
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
 int exec_attach_foreground(struct cli *c, const struct terminal_spec *spec, struct cay_err *err)
 {
@@ -31,7 +29,8 @@ int exec_attach_foreground(struct cli *c, const struct terminal_spec *spec, stru
 	id_format(&spec->sandbox, sandbox);
 	id_format(&spec->exec, exec);
 	if (r < 0 || result.detached || result.quit)
-		print_note("%s runs on; 'cay attach %s %s' comes back", exec, sandbox, exec);
+		print_note("%s is still running; reattach with 'cay attach %s %s'", exec, sandbox,
+			   exec);
 	if (r < 0 || result.detached)
 		return r;
 	if (result.quit)
@@ -39,7 +38,6 @@ int exec_attach_foreground(struct cli *c, const struct terminal_spec *spec, stru
 	return exit_status_from_end(&result.end, (clk_boot_ns(&clk_system) - began) / NS_PER_MS);
 }
 
-/* The newest that runs and has a terminal. */
 static int cmd_attach_find_newest_tty(struct cli *c, const struct id *sandbox,
 				      struct exec_info *ret, struct cay_err *err)
 {
@@ -59,10 +57,10 @@ static int cmd_attach_find_newest_tty(struct cli *c, const struct id *sandbox,
 		}
 	if (found)
 		return 0;
-	api_hint_set(&c->api,
-		     "'cay shell SANDBOX' starts one; 'cay attach SANDBOX EXEC' joins a command "
-		     "without one");
-	return cay_fail(err, CAY_E_NOT_FOUND, "no command with a terminal runs in it");
+	api_hint_set(&c->api, "'cay shell SANDBOX' starts one; 'cay attach SANDBOX EXEC' attaches "
+			      "to a command without a terminal");
+	return cay_fail(err, CAY_E_NOT_FOUND,
+			"no command with a terminal is running in the sandbox");
 }
 
 static int cmd_attach_find_exec(struct cli *c, const struct id *sandbox, const char *word,
@@ -73,7 +71,7 @@ static int cmd_attach_find_exec(struct cli *c, const struct id *sandbox, const c
 	if (!word)
 		return cmd_attach_find_newest_tty(c, sandbox, ret, err);
 	if (id_parse(ID_EXEC, slice_of(word), &id) < 0)
-		return cay_fail(err, CAY_E_INVALID, "'%s' is not the id of an exec", word);
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not an exec id", word);
 	return api_call(&c->api, &(struct api_call){ .op = OP_EXEC_GET, .ids = { *sandbox, id } },
 			ret, err);
 }
@@ -90,7 +88,7 @@ static int cmd_attach_run(struct cli *c, const void *args, const struct opt_word
 
 	if (a->take && a->watch)
 		return cay_fail(err, CAY_E_INVALID,
-				"attach: --take and --watch exclude each other");
+				"attach: --take and --watch cannot be combined");
 	r = detach_keys_parse(a->keys ? a->keys : DETACH_KEYS_DEFAULT, &spec.detach_keys, err);
 	if (r >= 0)
 		r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
@@ -110,16 +108,12 @@ static int cmd_attach_run(struct cli *c, const void *args, const struct opt_word
 const struct cmd cmd_attach = {
 	.name = "attach",
 	.args = "[OPTION...] SANDBOX [EXEC]",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 2,
-	.options = options,
-	.size = sizeof(struct attach_args),
-	.help = "Join a command that runs: its terminal, or its streams",
-	.more = "Without EXEC, the newest that has a terminal. All that is kept of its output "
-		"comes "
-		"first. One writes to a terminal, any number watch. A command without a terminal "
-		"gets "
-		"our standard input byte for byte, and its end; Ctrl-C leaves it running.",
+	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
+	CMD_OPTIONS(attach_args, OPTS(rows, 0)),
+	.help = "Attach to a running command",
+	.more = "Without EXEC, attaches to the newest command that has a terminal. The kept output "
+		"is printed first. One client writes to a terminal, any number watch. A command "
+		"without a terminal gets standard input byte for byte, and its end; Ctrl-C leaves "
+		"it running.",
 	.run = cmd_attach_run,
 };

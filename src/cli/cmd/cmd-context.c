@@ -8,30 +8,22 @@
 struct context_add_args {
 	const char *url, *ca, *token_file;
 	bool token_stdin, replace;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct context_add_args, m)
 
 static const struct opt add_rows[] = {
 	{ "url", 0, OPT_TEXT, AT(url), .arg = "URL",
-	  .help = "Where its cay-edge is, as in https://box.example:7070" },
+	  .help = "URL of its cay-edge, e.g. https://box.example:7070" },
 	{ "ca", 0, OPT_TEXT, AT(ca), .operand = OPERAND_FILE, .arg = "FILE",
-	  .help = "Certificates (PEM) to believe instead of the system's" },
+	  .help = "CA certificates (PEM) to trust instead of the system's" },
 	{ "token-file", 0, OPT_TEXT, AT(token_file), .operand = OPERAND_FILE, .arg = "FILE",
-	  .help = "Where the token is: a key of 'cay key create --out FILE'" },
+	  .help = "File with the token, e.g. from 'cay key create --out FILE'" },
 	{ "token-stdin", 0, OPT_FLAG, AT(token_stdin),
-	  .help = "Read the token from standard input; a terminal does not show it" },
+	  .help = "Read the token from standard input, without echo" },
 	{ "replace", 0, OPT_FLAG, AT(replace),
-	  .help = "Change one that is there; what is not given stays as it is" },
+	  .help = "Change an existing context; options not given stay as they are" },
 };
-static const struct opt_group add_options[] = {
-	OPTS(add_rows, 0),
-	OPTS_JSON(context_add_args, json),
-	OPTS_END,
-};
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
 static void cmd_context_write_json(struct jw *w, const struct context *x, bool current)
 {
 	char url[URL_MAX];
@@ -48,7 +40,7 @@ static void cmd_context_write_json(struct jw *w, const struct context *x, bool c
 	jw_end(w);
 }
 
-/* What it is by now.  Nobody is asked when what says who is asked cannot be read. */
+/* A current context that cannot be read is no failure here. */
 static int cmd_context_print_json(struct cli *c, const struct context *x, struct cay_err *err)
 {
 	char current[CONTEXT_NAME_MAX + 1] = "";
@@ -58,9 +50,7 @@ static int cmd_context_print_json(struct cli *c, const struct context *x, struct
 	bool known = cmd_choose_context_name(c, current, &none) >= 0;
 
 	cmd_context_write_json(&w, x, known && str_eq(x->name, current));
-	if (jw_finish(&w) < 0 || buf_putc(&out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_json_finish(&w, &out, err);
 }
 
 static int cmd_context_add_read_token(struct cli *c, const struct context_add_args *a,
@@ -68,18 +58,17 @@ static int cmd_context_add_read_token(struct cli *c, const struct context_add_ar
 {
 	if (a->token_file && a->token_stdin)
 		return cay_fail(err, CAY_E_INVALID,
-				"context add: --token-file and --token-stdin exclude each other");
+				"context add: --token-file and --token-stdin cannot be combined");
 	if (a->token_file || a->token_stdin)
 		return prompt_token_read(
 			c, &(struct prompt_token_source){ a->token_file, a->token_stdin },
 			to->token, err);
 	return to->token[0] ? 0
 			    : cay_fail(err, CAY_E_INVALID,
-				       "context add: where is the token? --token-file FILE or "
-				       "--token-stdin");
+				       "context add: missing --token-file FILE or --token-stdin");
 }
 
-/* As a path that holds from every directory, and only when it can be used. */
+/* Store an absolute path, after checking that the file can be used. */
 static int cmd_context_add_set_ca(const char *path, struct context *to, struct cay_err *err)
 {
 	struct client_tls_trust *trust;
@@ -87,7 +76,7 @@ static int cmd_context_add_set_ca(const char *path, struct context *to, struct c
 
 	if (!path)
 		return 0;
-	if (!path[0]) { /* back to the system's */
+	if (!path[0]) { /* back to the system's certificates */
 		to->ca[0] = 0;
 		return 0;
 	}
@@ -116,7 +105,7 @@ static int cmd_context_add_run(struct cli *c, const void *args, const struct opt
 	if (a->url)
 		r = context_url_parse(a->url, &to.url, err);
 	else if (!a->replace)
-		r = cay_fail(err, CAY_E_INVALID, "context add: where is it? --url URL");
+		r = cay_fail(err, CAY_E_INVALID, "context add: missing --url URL");
 	if (r >= 0)
 		r = cmd_context_add_set_ca(a->ca, &to, err);
 	if (r >= 0)
@@ -124,32 +113,29 @@ static int cmd_context_add_run(struct cli *c, const void *args, const struct opt
 	if (r >= 0)
 		r = context_save(&to, a->replace, err);
 	if (r < 0 && err->code == CAY_E_CONFLICT)
-		api_hint_set(&c->api, "--replace changes it");
+		api_hint_set(&c->api, "use --replace to change it");
 	if (r >= 0 && isatty(STDERR_FILENO) && !a->replace)
-		print_note("'cay --context %s ls' asks it; 'cay context use %s' makes it the one "
-			   "that is asked",
+		print_note("use it once with 'cay --context %s ls', or by default with 'cay "
+			   "context use %s'",
 			   name, name);
-	return r < 0 || !a->json.json ? r : cmd_context_print_json(c, &to, err);
+	return r < 0 || !c->global.json ? r : cmd_context_print_json(c, &to, err);
 }
 
 const struct cmd cmd_context_add = {
 	.name = "context add",
 	.args = "[OPTION...] NAME",
-	.operands = { OPERAND_CONTEXT },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = add_options,
-	.size = sizeof(struct context_add_args),
-	.help = "Keep url and token of a Cay on another machine, by a name",
-	.more = "The token is never taken from the command line, where every process of the "
-		"machine could read it. It is kept in a file that only you can read. Nothing is "
-		"sent yet.",
+	CMD_OPTIONS(context_add_args, OPTS(add_rows, 0)),
+	.json = true,
+	.help = "Add a context: the URL and token of another Cay node",
+	.more = "The token is never read from the command line, where every process could see it. "
+		"It is stored in a file that only you can read. Nothing is sent to the server.",
 	.run = cmd_context_add_run,
 };
 
-static int cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const struct context *x,
-				    bool current)
+static void cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const struct context *x,
+				     bool current)
 {
 	char url[URL_MAX];
 	const char *where = c->api.dial.socket;
@@ -160,12 +146,10 @@ static int cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const 
 	} else if (!str_eq(x->name, CONTEXT_LOCAL)) {
 		where = "not usable";
 	}
-	return print_table_add_cell(t, current ? "*" : "") < 0 ||
-			       print_table_add_cell(t, x->name) < 0 ||
-			       print_table_add_cell(t, where) < 0 ||
-			       print_table_add_cell(t, x->ca[0] ? x->ca : "-") < 0
-		       ? -ENOMEM
-		       : 0;
+	print_table_add_cells(
+		t,
+		(const char *const[]){ current ? "*" : "", x->name, where, x->ca[0] ? x->ca : "-" },
+		4);
 }
 
 struct context_list {
@@ -175,8 +159,8 @@ struct context_list {
 	char current[CONTEXT_NAME_MAX + 1];
 };
 
-/* One that cannot be read is listed all the same, and why is told. */
-static int cmd_context_ls_add_one(struct context_list *l, const char *name)
+/* A context that cannot be read is listed too, with a note on stderr. */
+static void cmd_context_ls_add_one(struct context_list *l, const char *name)
 {
 	auto_context x = {};
 	struct cay_err why = {};
@@ -187,91 +171,80 @@ static int cmd_context_ls_add_one(struct context_list *l, const char *name)
 		print_note("%s", why.msg);
 	}
 	memcpy(x.name, name, strlen(name) + 1);
-	if (!l->json)
-		return cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
-	cmd_context_write_json(l->json, &x, current);
-	return 0;
+	if (l->json)
+		cmd_context_write_json(l->json, &x, current);
+	else
+		cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
 }
 
-static int cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
+static void cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
 {
-	static const char *const headings[] = { "", "NAME", "URL", "CA" };
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = print_table_add_cell(&l->table, headings[i]);
-	if (r >= 0)
-		r = cmd_context_ls_add_one(l, CONTEXT_LOCAL);
-	for (size_t at = 0; r >= 0 && at < names->len; at += strlen(names->data + at) + 1)
-		r = cmd_context_ls_add_one(l, names->data + at);
-	return r;
+	cmd_context_ls_add_one(l, CONTEXT_LOCAL);
+	for (size_t at = 0; at < names->len; at += strlen(names->data + at) + 1)
+		cmd_context_ls_add_one(l, names->data + at);
 }
 
-static int cmd_context_ls_run(struct cli *c, const void *args, const struct opt_words *,
+static int cmd_context_ls_run(struct cli *c, const void *, const struct opt_words *,
 			      struct cay_err *err)
 {
-	bool json = ((const struct json_args *)args)->json;
+	static const char *const headings[] = { "", "NAME", "URL", "CA" };
 	auto_buf names = BUF_INIT(KIB(64)), out = BUF_INIT(MIB(1));
 	struct jw w = jw_to(&out);
 	struct context_list l = { .cli = c,
-				  .table = print_table_create(4),
-				  .json = json ? &w : NULL };
+				  .table = print_table_create(ARRAY_SIZE(headings)),
+				  .json = c->global.json ? &w : NULL };
 	int r = context_list_names(&names, err);
 
 	if (r >= 0)
 		r = cmd_choose_context_name(c, l.current, err);
 	if (r < 0)
 		return r;
-	if (json) {
+	if (l.json) {
 		jw_object_begin(&w, NULL);
 		jw_array_begin(&w, "contexts");
-	}
-	r = cmd_context_ls_add_all(&l, &names);
-	if (json) {
+		cmd_context_ls_add_all(&l, &names);
 		jw_end(&w);
 		jw_end(&w);
-		r = r < 0 || jw_finish(&w) < 0 ? -ENOMEM : buf_putc(&out, '\n');
-	} else if (r >= 0) {
-		r = print_table_write(&l.table, &out);
+		return print_json_finish(&w, &out, err);
 	}
+	print_table_add_cells(&l.table, headings, ARRAY_SIZE(headings));
+	cmd_context_ls_add_all(&l, &names);
+	r = print_table_stdout(&l.table, err);
 	print_table_fini(&l.table);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return r;
 }
 
 const struct cmd cmd_context_ls = {
 	.name = "context ls",
 	.args = "[--json]",
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "List contexts and mark the one that is asked; never their tokens",
+	.json = true,
+	.help = "List contexts and mark the current one; tokens are not shown",
 	.run = cmd_context_ls_run,
 };
 
-static int cmd_context_show_format(struct cli *c, const struct context *x, bool current,
-				   struct buf *out)
+static int cmd_context_show_print(struct cli *c, const struct context *x, bool current,
+				  struct cay_err *err)
 {
-	bool local = str_eq(x->name, CONTEXT_LOCAL);
-	char url[URL_MAX] = "";
-	int r;
+	auto_table t = print_table_create(1);
+	char url[URL_MAX];
 
-	if (!local)
+	print_table_add_cellf(&t, "name     %s%s", x->name, current ? ", current" : "");
+	if (str_eq(x->name, CONTEXT_LOCAL)) {
+		print_table_add_cellf(&t, "socket   %s", c->api.dial.socket);
+	} else {
 		url_format(&x->url, url);
-	r = buf_printf(out, "name     %s%s\n", x->name, current ? ", the current one" : "");
-	if (local)
-		return r < 0 ? r : buf_printf(out, "socket   %s\n", c->api.dial.socket);
-	if (r >= 0)
-		r = buf_printf(out, "url      %s\nca       ", url);
-	if (r >= 0)
-		r = print_append_escaped(out, slice_of(x->ca[0] ? x->ca : "those of the system"));
-	return r < 0 ? r : buf_puts(out, "\ntoken    there, and not shown\n");
+		print_table_add_cellf(&t, "url      %s", url);
+		print_table_add_cellf(&t, "ca       %s", x->ca[0] ? x->ca : "system default");
+		print_table_add_cell(&t, "token    set, not shown");
+	}
+	return print_table_stdout(&t, err);
 }
 
-static int cmd_context_show_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_context_show_run(struct cli *c, const void *, const struct opt_words *w,
 				struct cay_err *err)
 {
 	char current[CONTEXT_NAME_MAX + 1];
-	auto_buf out = BUF_INIT(KIB(32));
 	auto_context x = {};
 	int r = cmd_choose_context_name(c, current, err);
 	const char *name = w->n_operands ? w->operands[0] : current;
@@ -281,25 +254,22 @@ static int cmd_context_show_run(struct cli *c, const void *args, const struct op
 	if (r < 0)
 		return r;
 	memcpy(x.name, name, strlen(name) + 1);
-	if (((const struct json_args *)args)->json)
+	if (c->global.json)
 		return cmd_context_print_json(c, &x, err);
-	r = cmd_context_show_format(c, &x, str_eq(name, current), &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return cmd_context_show_print(c, &x, str_eq(name, current), err);
 }
 
 const struct cmd cmd_context_show = {
 	.name = "context show",
 	.args = "[--json] [NAME]",
-	.operands = { OPERAND_CONTEXT },
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Say what a context is, or the current one; never its token",
+	.json = true,
+	.help = "Show a context, by default the current one, without its token",
 	.run = cmd_context_show_run,
 };
 
-static int cmd_context_use_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_context_use_run(struct cli *c, const void *, const struct opt_words *w,
 			       struct cay_err *err)
 {
 	auto_context there = { .name = CONTEXT_LOCAL };
@@ -308,26 +278,21 @@ static int cmd_context_use_run(struct cli *c, const void *args, const struct opt
 
 	if (r >= 0)
 		r = context_set_current(name, err);
-	return r < 0 || !((const struct json_args *)args)->json
-		       ? r
-		       : cmd_context_print_json(c, &there, err);
+	return r < 0 || !c->global.json ? r : cmd_context_print_json(c, &there, err);
 }
 
 const struct cmd cmd_context_use = {
 	.name = "context use",
 	.args = "[--json] NAME",
-	.operands = { OPERAND_CONTEXT },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Ask this one from now on; local is this machine's daemon",
+	.json = true,
+	.help = "Set the current context; 'local' is this machine's daemon",
 	.run = cmd_context_use_run,
 };
 
-/* What it was, as far as it could be read. */
-static int cmd_context_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+/* Prints the removed context as far as it could be read. */
+static int cmd_context_rm_run(struct cli *c, const void *, const struct opt_words *w,
 			      struct cay_err *err)
 {
 	auto_context gone = {};
@@ -341,24 +306,22 @@ static int cmd_context_rm_run(struct cli *c, const void *args, const struct opt_
 	if (r < 0)
 		api_hint_set(&c->api, err->code == CAY_E_CONFLICT
 					      ? "first 'cay context use " CONTEXT_LOCAL
-						"', or another one"
+						"', or switch to another one"
 				      : err->code == CAY_E_NOT_FOUND ? "'cay context ls' lists them"
 								     : "");
-	if (r < 0 || !((const struct json_args *)args)->json)
+	if (r < 0 || !c->global.json)
 		return r;
-	memcpy(gone.name, name, strlen(name) + 1); /* one that is removed has a name that fits */
+	memcpy(gone.name, name,
+	       strlen(name) + 1); /* context_remove() has checked the name's length */
 	return cmd_context_print_json(c, &gone, err);
 }
 
 const struct cmd cmd_context_rm = {
 	.name = "context rm",
 	.args = "[--json] NAME",
-	.operands = { OPERAND_CONTEXT },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Forget a context and its token; the key stays good",
+	.json = true,
+	.help = "Delete a context and its token; the key stays valid",
 	.run = cmd_context_rm_run,
 };

@@ -11,8 +11,8 @@
 
 #define ENTRIES_MAX 10000000u
 
-/* Where a file goes: its directory and its name there.  A place that ends in '/' keeps the
- * name it has. */
+/* Split a target path into directory and name.  With a target that ends in '/' the name is
+ * that of the source. */
 static int cmd_cp_split_target(struct arena *arena, const char *to, const char *from,
 			       const char **dir, const char **name)
 {
@@ -34,16 +34,15 @@ static int cmd_cp_split_target(struct arena *arena, const char *to, const char *
 static void cmd_cp_report_skipped(const struct tree_made *made)
 {
 	if (made->skipped)
-		print_note("%llu skipped: neither files, directories nor links in the tree",
+		print_note("skipped %llu entries that are not files, directories or links inside "
+			   "the tree",
 			   (unsigned long long)made->skipped);
 	if (made->changed)
-		print_note("%llu changed while they were read, and end in zeros",
+		print_note("%llu files changed while they were read and are padded with zeros",
 			   (unsigned long long)made->changed);
 }
 
-/* In */
-
-/* Standard input has no length: it goes through a file without a name first. */
+/* The length of standard input is unknown, so store it in an unnamed file first. */
 static int cmd_cp_spool_stdin(struct cay_err *err)
 {
 	auto_close int fd = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
@@ -52,7 +51,7 @@ static int cmd_cp_spool_stdin(struct cay_err *err)
 	int r = 0;
 
 	if (fd < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "keep standard input in /tmp");
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "store standard input in /tmp");
 	while (r >= 0 && (n = read(STDIN_FILENO, piece, sizeof(piece))) != 0) {
 		if (n < 0)
 			r = errno == EINTR ? 0 : -errno;
@@ -61,7 +60,7 @@ static int cmd_cp_spool_stdin(struct cay_err *err)
 	}
 	if (r >= 0 && (lseek(fd, 0, SEEK_SET) < 0 || fchmod(fd, 0644) < 0))
 		r = -errno;
-	return r < 0 ? cay_fail_sys(err, CAY_E_INVALID, -r, "keep standard input in /tmp")
+	return r < 0 ? cay_fail_sys(err, CAY_E_INVALID, -r, "store standard input in /tmp")
 		     : cay_take_fd(&fd);
 }
 
@@ -108,12 +107,12 @@ static int cmd_cp_copy_in(struct cli *c, const char *from, const struct remote_p
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return cay_fail(err, CAY_E_INVALID, "'%s' is neither a file nor a directory", from);
 	if (S_ISREG(st.st_mode) && cmd_cp_split_target(&c->arena, to->path, from, &dir, &name) < 0)
-		return cay_fail(err, CAY_E_INVALID, "cp: say what to call it in '%s'", to->path);
+		return cay_fail(err, CAY_E_INVALID, "cp: missing a file name in '%s'", to->path);
 	return cmd_cp_send_tree(c, fd, name, to, dir,
 				S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, ret, err);
 }
 
-/* Out: what comes is a stranger's */
+/* Copying out: the content comes from the sandbox and is not trusted. */
 
 int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uint64_t total,
 		      struct cay_err *err)
@@ -137,8 +136,8 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 	while (r >= 0 && (n = transfer_read(carry, piece, sizeof(piece), err)) > 0) {
 		if (total && carry->moved > total) {
 			r = cay_fail(err, CAY_E_MISBEHAVED,
-				     "'%s' is longer than the %llu bytes it was said to have",
-				     from->path, (unsigned long long)total);
+				     "'%s' is longer than its stated %llu bytes", from->path,
+				     (unsigned long long)total);
 			break;
 		}
 		r = fd_write_all(fd, piece, (size_t)n);
@@ -149,6 +148,30 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 	return r < 0 ? r : (int)n;
 }
 
+int file_content_send(struct cli *c, const struct api_call *call, int fd, uint64_t total, void *ret,
+		      struct cay_err *err)
+{
+	auto_free struct transfer *carry = malloc(sizeof(*carry));
+	char piece[KIB(16)];
+	ssize_t n = 1;
+	int r;
+
+	if (!carry)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	r = transfer_open(carry, &c->api, call, total, err);
+	while (r >= 0 && n) {
+		n = read(fd, piece, sizeof(piece));
+		if (n < 0 && errno != EINTR)
+			r = cay_fail_sys(err, CAY_E_INVALID, errno, "read the file");
+		else if (n > 0)
+			r = transfer_write(carry, piece, (size_t)n, err);
+	}
+	if (r >= 0 || r == -ECANCELED)
+		r = transfer_finish_send(carry, ret, err);
+	transfer_fini(carry);
+	return r;
+}
+
 static mode_t cmd_cp_umask_read(void)
 {
 	mode_t m = umask(0);
@@ -157,7 +180,7 @@ static mode_t cmd_cp_umask_read(void)
 	return m;
 }
 
-/* Beside its place, then renamed into it: an old file stays until the new one is whole. */
+/* Write to a temporary name and rename, so that an old file stays until the new one is complete. */
 static int cmd_cp_copy_file_out(struct cli *c, const struct remote_path *from, const char *to,
 				unsigned mode, uint64_t size, struct tree_made *ret,
 				struct cay_err *err)
@@ -176,7 +199,7 @@ static int cmd_cp_copy_file_out(struct cli *c, const struct remote_path *from, c
 		to = arena_strndup(&c->arena, inside.data, inside.len);
 	}
 	if (!to || cmd_cp_split_target(&c->arena, to, from->path, &dir, &name) < 0)
-		return cay_fail(err, CAY_E_INVALID, "cp: say what to call it");
+		return cay_fail(err, CAY_E_INVALID, "cp: missing a file name in the target");
 	at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", dir);
@@ -197,7 +220,8 @@ static int cmd_cp_copy_file_out(struct cli *c, const struct remote_path *from, c
 	return r;
 }
 
-/* What it is the sandbox says: only who asked for a tree gets one poured into what is there. */
+/* The sandbox says whether the source is a directory.  Only a source written as one may be
+ * unpacked into an existing local directory. */
 static bool cmd_cp_path_is_dir_content(const char *path)
 {
 	size_t n = strlen(path);
@@ -228,10 +252,10 @@ static int cmd_cp_copy_tree_out(struct cli *c, const struct remote_path *from, c
 	if (mkdir(to, 0777) < 0 && (errno != EEXIST || !cmd_cp_path_is_dir_content(from->path))) {
 		if (errno == EEXIST)
 			return cay_fail(err, CAY_E_INVALID,
-					"'%s' is a directory there and '%s' exists: say '%s/' to "
-					"put its content into it",
+					"'%s' is a directory and '%s' exists; use '%s/' to copy "
+					"its contents into it",
 					from->path, to, from->path);
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "make '%s'", to);
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "create '%s'", to);
 	}
 	how.dirfd = fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -267,7 +291,7 @@ static int cmd_cp_stat_remote(struct cli *c, const struct remote_path *at, struc
 		ret, err);
 }
 
-/* "0644": our own table has seen to its form. */
+/* "0644"; the field table has checked its form. */
 static unsigned cmd_cp_mode_parse(const char *octal)
 {
 	unsigned mode = 0;
@@ -293,7 +317,7 @@ static int cmd_cp_copy_out(struct cli *c, const struct remote_path *from, const 
 							  st.size, ret, err);
 }
 
-/* Past us: control moves it. */
+/* The daemon copies it; no data passes through here. */
 static int cmd_cp_copy_between_sandboxes(struct cli *c, const struct remote_path *from,
 					 const struct remote_path *to, struct tree_made *ret,
 					 struct cay_err *err)
@@ -306,10 +330,9 @@ static int cmd_cp_copy_between_sandboxes(struct cli *c, const struct remote_path
 			ret, err);
 }
 
-static int cmd_cp_run(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_cp_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
 {
-	bool json = ((const struct json_args *)args)->json;
+	bool json = c->global.json;
 	struct tree_made made = {};
 	struct remote_path from, to;
 	int r = remote_path_parse(c, w->operands[0], &from, err);
@@ -320,10 +343,10 @@ static int cmd_cp_run(struct cli *c, const void *args, const struct opt_words *w
 		return r;
 	if (json && !to.in_sandbox && str_eq(to.path, "-"))
 		return cay_fail(err, CAY_E_INVALID,
-				"cp: standard output is the file's, or --json's");
+				"cp: --json cannot be combined with writing to standard output");
 	if (!from.in_sandbox && !to.in_sandbox)
 		return cay_fail(err, CAY_E_INVALID,
-				"cp: one of the two must be in a sandbox, as in NAME:path");
+				"cp: SOURCE or TARGET must be in a sandbox (NAME:PATH)");
 	if (!to.in_sandbox)
 		r = cmd_cp_copy_out(c, &from, to.path, &made, err);
 	else if (from.in_sandbox)
@@ -338,27 +361,18 @@ static int cmd_cp_run(struct cli *c, const void *args, const struct opt_words *w
 	return 0;
 }
 
-static const struct opt_group cp_options[] = { OPTS(opts_json, 0), OPTS_END };
-
 const struct cmd cmd_cp = {
 	.name = "cp",
 	.args = "[--json] SOURCE TARGET",
-	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 2,
-	.max = 2,
-	.options = cp_options,
-	.size = sizeof(struct json_args),
-	.help = "Copy files into a sandbox or out of it; what is inside is called NAME:PATH",
-	.more = "A directory's content goes into the target, which is made; what exists takes "
-		"one in from a sandbox only if the source ends in a slash.  A file keeps its name "
-		"when the target ends in a slash.  Between two sandboxes, the target is the "
-		"directory it goes "
-		"into.  - is standard input or output.  Modes stay, "
-		"owners do "
-		"not.\n"
-		"Of what comes out of a sandbox, devices, setuid and links that lead out of the "
-		"tree "
-		"are left behind, and counted.",
+	CMD_OPERANDS(2, 2, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
+	.json = true,
+	.help = "Copy files into, out of or between sandboxes (NAME:PATH)",
+	.more = "The contents of a directory are copied into the target, which is created. An "
+		"existing local directory is only filled if the source ends in a slash. A file "
+		"keeps its name when the target ends in a slash. Between two sandboxes, the target "
+		"is the directory to copy into. - is standard input or output. Modes are kept, "
+		"owners are not.\nWhen copying out of a sandbox, devices, setuid bits and links "
+		"that lead out of the tree are skipped and counted.",
 	.run = cmd_cp_run,
 };
 
@@ -379,9 +393,7 @@ static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, s
 const struct cmd cmd_cat = {
 	.name = "cat",
 	.args = "NAME:PATH...",
-	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 1,
-	.max = 64,
-	.help = "Write files of a sandbox to standard output",
+	CMD_OPERANDS(1, 64, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
+	.help = "Print files of a sandbox",
 	.run = cmd_cat_run,
 };

@@ -6,7 +6,6 @@
 struct create_args {
 	struct sandbox_create_args make;
 	bool no_wait;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct sandbox_create_args, create.m)
@@ -16,79 +15,70 @@ struct create_args {
 
 const struct opt opts_create[23] = {
 	{ "template", 0, OPT_TEXT, AT(template), .operand = OPERAND_TEMPLATE, .arg = "NAME",
-	  .help = "Make it as this template says; then IMAGE is left out" },
+	  .help = "Create it from this template instead of IMAGE" },
 	{ "name", 0, OPT_TEXT, AT(name), .arg = "NAME",
-	  .help = "A name of your own; creating it again gives the same sandbox" },
+	  .help = "Name; creating it again returns the same sandbox" },
 	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
-	  .help = "What it belongs to; ls, events and rm can be told to look at one group" },
-	{ "label", 0, OPT_PAIRS, AT(labels), .arg = "KEY=VALUE",
-	  .help = "A label; may be repeated" },
+	  .help = "Group; ls, events and rm can select by it" },
+	{ "label", 0, OPT_PAIRS, AT(labels), .arg = "KEY=VALUE", .help = "Label; may be repeated" },
 	{ "env", 0, OPT_PAIRS, AT(env), .arg = "KEY=VALUE",
-	  .help = "A variable of every process in it; may be repeated" },
+	  .help = "Environment variable of every process; may be repeated" },
 	{ "timezone", 0, OPT_TEXT, AT(timezone), .arg = "ZONE",
-	  .help = "Its time zone, as in Asia/Shanghai: TZ of every process, unless --env says" },
+	  .help = "Time zone, e.g. Asia/Shanghai: TZ of every process, unless --env sets it" },
 	{ "memory", 0, OPT_BYTES, AT(limits.memory_bytes), .arg = "SIZE",
-	  .help = "Memory at the most, as in 512Mi" },
+	  .help = "Memory limit, e.g. 512Mi" },
 	{ "cpu", 0, OPT_MILLI, AT(limits.cpu_milli), .arg = "CORES",
-	  .help = "CPU time at the most, as in 500m or 2" },
+	  .help = "CPU limit, e.g. 500m or 2" },
 	{ "pids", 0, OPT_U64, AT(limits.pids), .arg = "N",
-	  .help = "Processes and threads at the most" },
+	  .help = "Limit of processes and threads" },
 	{ "nofile", 0, OPT_U64, AT(limits.nofile), .arg = "N",
-	  .help = "Open files of one process at the most" },
+	  .help = "Limit of open files of a process" },
 	{ "disk", 0, OPT_BYTES, AT(limits.disk_bytes), .arg = "SIZE",
-	  .help = "Disk space at the most, as in 10Gi; refused where there is no quota" },
+	  .help = "Disk limit, e.g. 10Gi; refused if the node has no quota" },
 	{ "inodes", 0, OPT_U64, AT(limits.disk_inodes), .arg = "N",
-	  .help = "Files and directories at the most; refused where there is no quota of them" },
+	  .help = "Limit of files and directories; refused if the node has no quota" },
 	{ "shm", 0, OPT_BYTES, AT(limits.shm_bytes), .arg = "SIZE",
-	  .help = "Size of /dev/shm, as in 2Gi; counts as memory" },
+	  .help = "Size of /dev/shm, e.g. 2Gi; counts as memory" },
 	{ "output-size", 0, OPT_BYTES, AT(limits.output_bytes), .arg = "SIZE",
-	  .help = "Output kept of all its commands together, as in 16Mi" },
+	  .help = "Output to keep of all its commands together, e.g. 16Mi" },
 	{ "storage", 0, OPT_CHOICE, AT(storage), .table = &sandbox_create_table,
 	  .member = "storage", .arg = "disk|memory|read_only",
-	  .help = "Where what it writes is; read_only: nowhere but in --writable" },
+	  .help = "Where its files are written; read_only: only --writable paths" },
 	{ "writable", 0, OPT_TEXT, offsetof(struct sandbox_create_args, writable), .arg = "PATHS",
-	  .help = "All of a read-only root that can be written to, as in /workspace,/tmp" },
+	  .help = "Writable paths of a read-only root, e.g. /workspace,/tmp" },
 	{ "runtime", 0, OPT_CHOICE, AT(runtime), .table = &sandbox_create_table,
-	  .member = "runtime", .arg = "crun|runc", .help = "The program that makes it" },
+	  .member = "runtime", .arg = "crun|runc", .help = "OCI runtime" },
 	{ "ttl", 0, OPT_DURATION, AT(ttl_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
-	  .help = "End it after this long, as in 1h" },
+	  .help = "End it after this time, e.g. 1h" },
 	{ "idle", 0, OPT_DURATION, AT(idle_ms), LIFE_MIN_MS, LIFE_MAX_MS, .arg = "TIME",
-	  .help = "End it after so long without a request, as in 10m" },
+	  .help = "End it after this time without a request, e.g. 10m" },
 	{ "on-full", 0, OPT_CHOICE, AT(on_full), .table = &sandbox_create_table,
 	  .member = "on_full", .arg = "refuse|evict_idle",
-	  .help = "When a quota is used up: be refused, or end your own that is idle longest" },
+	  .help = "When a quota is used up: fail, or end your longest idle sandbox" },
 	{ "service", 0, OPT_PAIRS, offsetof(struct sandbox_create_args, services),
 	  .arg = "NAME=COMMAND",
-	  .help = "A line for its shell to keep running, up before it is yours; may be repeated" },
+	  .help = "Shell command to keep running, started before create returns; may be repeated" },
 	{ "app-port", 0, OPT_U64, AT(app_port), 1, UINT16_MAX, .arg = "PORT",
-	  .help = "Where its application listens, 9000 by default; 'cay preview' shows it" },
+	  .help = "Port of its application, by default 9000; 'cay preview' shows it" },
 	{ "key", 0, OPT_TEXT, offsetof(struct sandbox_create_args, idempotency_key), .arg = "KEY",
-	  .help = "Idempotency key: made once, however often it is asked for" },
+	  .help = "Idempotency key: repeated requests create one sandbox" },
 };
 
 static const struct opt rows[] = {
 	{ "image-entrypoint", 0, OPT_FLAG,
 	  offsetof(struct create_args, make.create.image_entrypoint),
-	  .help = "Start the image's own program: its ENTRYPOINT and CMD" },
+	  .help = "Start the image's ENTRYPOINT and CMD" },
 	{ "on-exit", 0, OPT_CHOICE, offsetof(struct create_args, make.create.on_exit),
 	  .table = &sandbox_create_table, .member = "on_exit", .arg = "keep|end",
-	  .help = "What becomes of it when COMMAND ends" },
+	  .help = "What happens to the sandbox when COMMAND ends" },
 	{ "python", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.python),
-	  .arg = "NAME=VERSION",
-	  .help = "A package for pip; NAME= is the newest; may be repeated" },
+	  .arg = "NAME=VERSION", .help = "Package for pip; NAME= is the newest; may be repeated" },
 	{ "node", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.node),
 	  .arg = "NAME=VERSION", .help = "The same for npm" },
 	{ "r", 0, OPT_PAIRS, offsetof(struct create_args, make.create.packages.r),
 	  .arg = "NAME=VERSION", .help = "The same for R" },
 	{ "no-wait", 0, OPT_FLAG, offsetof(struct create_args, no_wait),
-	  .help = "Print its id when it is accepted, not when it runs" },
-};
-
-static const struct opt_group options[] = {
-	OPTS(opts_create, offsetof(struct create_args, make)),
-	OPTS(rows, 0),
-	OPTS_JSON(create_args, json),
-	OPTS_END,
+	  .help = "Print the id once the request is accepted, before it runs" },
 };
 
 #define OPTION_UNSET UINT64_MAX
@@ -146,7 +136,7 @@ void create_request_mark_given(struct sandbox_create *request)
 		cmd_create_unset_field(request, "image_entrypoint");
 	if (!packages_has_any(&request->packages))
 		cmd_create_unset_field(request, "packages");
-	if (!request->services.n) /* none would be instead of the template's */
+	if (!request->services.n) /* an empty list would replace the template's */
 		cmd_create_unset_field(request, "services");
 }
 
@@ -155,8 +145,7 @@ int create_request_set_image(struct sandbox_create *request, const struct opt_wo
 {
 	request->image = w->n_operands ? w->operands[0] : NULL;
 	if (!request->image == !request->template)
-		return cay_fail(err, CAY_E_INVALID,
-				"say which IMAGE or --template NAME it is made from");
+		return cay_fail(err, CAY_E_INVALID, "expected either IMAGE or --template NAME");
 	return 0;
 }
 
@@ -165,7 +154,7 @@ static void cmd_create_set_defaults(void *args)
 	create_request_init(&((struct create_args *)args)->make.create);
 }
 
-/* It becomes a line of the request's head. */
+/* It becomes a header line. */
 static bool cmd_create_key_is_valid(const char *key)
 {
 	size_t n = 0;
@@ -243,7 +232,8 @@ int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 
 	if (a->idempotency_key && !cmd_create_key_is_valid(a->idempotency_key))
 		return cay_fail(err, CAY_E_INVALID,
-				"--key wants 1 to %d plain characters without spaces", KEY_MAX);
+				"--key: expected 1 to %d printable ASCII characters without spaces",
+				KEY_MAX);
 	r = create_request_apply_args(c, a, &request, err);
 	return r < 0 ? r : pull_progress_call(&c->api, &call, request.image, ret, err);
 }
@@ -265,25 +255,23 @@ static int cmd_create_run(struct cli *c, const void *args, const struct opt_word
 	if (make.create.on_exit == ON_EXIT_END && !w->n_rest && !make.create.template &&
 	    !make.create.image_entrypoint)
 		return cay_fail(err, CAY_E_INVALID,
-				"create: --on-exit goes with '--' and a command behind it");
+				"create: --on-exit needs '--' followed by a command");
 	r = create_request_send(c, &make, &made, err);
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&sandbox_info_table, &made, err) : print_id(&made.id, err);
+	return r < 0 ? r : reply_print(c, OP_SANDBOX_CREATE, &made, "id", err);
 }
 
 const struct cmd cmd_create = {
 	.name = "create",
 	.args = "[OPTION...] [IMAGE] [-- COMMAND...]",
-	.operands = { OPERAND_IMAGE },
-	.min = 0,
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_OPTIONAL,
-	.options = options,
-	.size = sizeof(struct create_args),
+	CMD_OPTIONS(create_args, OPTS(opts_create, offsetof(struct create_args, make)),
+		    OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_create_set_defaults,
-	.help = "Make a sandbox and print its id",
-	.more = "COMMAND is its main program, started once it runs; with --on-exit end the sandbox "
-		"ends with it, failed unless its status was 0. Without one it waits for exec.",
+	.help = "Create a sandbox and print its id",
+	.more = "COMMAND is its main program, started once the sandbox runs. With --on-exit end "
+		"the sandbox ends with it, as failed unless its status is 0. Without COMMAND the "
+		"sandbox waits for exec.",
 	.run = cmd_create_run,
 };

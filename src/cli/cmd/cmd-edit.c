@@ -7,12 +7,11 @@
 #include "base/spawn.h"
 #include "cli/print/print.h"
 #include "cli/transfer/remote-path.h"
-#include "cli/transfer/transfer.h"
 #include "text/hex.h"
 
 #define DIGEST 32
 
-/* The copy: a directory of its own that nobody else can look into, and a file in it. */
+/* The local copy: a private directory with one file. */
 struct edit_copy {
 	char dir[64], path[128];
 	char before[2 * DIGEST + 1], after[2 * DIGEST + 1];
@@ -47,13 +46,13 @@ static int cmd_edit_fetch_copy(struct cli *c, const struct remote_path *at, stru
 
 	memcpy(copy->dir, form, sizeof(form));
 	if (!mkdtemp(copy->dir))
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "make a directory in /tmp");
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "create a directory in /tmp");
 	if (snprintf(copy->path, sizeof(copy->path), "%s/file", copy->dir) >=
 	    (int)sizeof(copy->path))
-		return cay_fail(err, CAY_E_INTERNAL, "a name too long");
+		return cay_fail(err, CAY_E_INTERNAL, "the name is too long");
 	fd = open(copy->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return cay_fail_sys(err, CAY_E_INVALID, errno, "make a copy in /tmp");
+		return cay_fail_sys(err, CAY_E_INVALID, errno, "create a copy in /tmp");
 	r = remote_path_fetch(c, at, fd, 0, err);
 	return r < 0 ? r : cmd_edit_hash_file(copy->path, copy->before, err);
 }
@@ -99,24 +98,11 @@ static int cmd_edit_write_back(struct cli *c, const struct remote_path *at,
 				 .content_type = "application/octet-stream",
 				 .body_length = HTTP_CLIENT_CHUNKED };
 	auto_close int fd = open(copy->path, O_RDONLY | O_CLOEXEC);
-	auto_free struct transfer *carry = NULL;
 	struct file_written written;
-	char piece[KIB(16)];
-	ssize_t n = 0;
-	int r;
 
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "read the copy");
-	carry = malloc(sizeof(*carry));
-	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = transfer_open(carry, &c->api, &call, 0, err);
-	while (r >= 0 && (n = read(fd, piece, sizeof(piece))) > 0)
-		r = transfer_write(carry, piece, (size_t)n, err);
-	if (r >= 0 || r == -ECANCELED)
-		r = transfer_finish_send(carry, &written, err);
-	transfer_fini(carry);
-	return r;
+	return file_content_send(c, &call, fd, 0, &written, err);
 }
 
 static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
@@ -133,15 +119,15 @@ static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, 
 	if (r >= 0)
 		r = cmd_edit_hash_file(copy.path, copy.after, err);
 	if (r >= 0 && str_eq(copy.before, copy.after)) {
-		print_note("nothing was changed");
+		print_note("no changes");
 	} else if (r >= 0) {
 		r = cmd_edit_write_back(c, &at, &copy, err);
-		keep = r < 0; /* somebody's work */
+		keep = r < 0; /* do not lose the user's edits */
 	}
 	if (keep)
-		print_note("%s; yours is in %s",
-			   err->code == CAY_E_CONFLICT ? "somebody else has changed it meanwhile"
-						       : "it was not written",
+		print_note("%s; your version is in %s",
+			   err->code == CAY_E_CONFLICT ? "the file was changed in the meantime"
+						       : "the file was not written",
 			   copy.path);
 	else
 		cmd_edit_remove_copy(&copy);
@@ -151,12 +137,9 @@ static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, 
 const struct cmd cmd_edit = {
 	.name = "edit",
 	.args = "NAME:PATH",
-	.operands = { OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_LOCAL_OR_REMOTE_PATH),
 	.help = "Edit a file of a sandbox with $VISUAL, $EDITOR or vi",
-	.more = "The editor has a copy.  It is written back only if the file is still the one that "
-		"was "
-		"copied; else the copy is kept and its name told.",
+	.more = "The editor opens a copy. It is written back only if the file has not changed in "
+		"the meantime; otherwise the copy is kept and its path printed.",
 	.run = cmd_edit_run,
 };

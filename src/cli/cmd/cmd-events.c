@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd-events - what happened to sandboxes, as lines
+ * cmd-events - events of sandboxes, one a line
  *
- * Following goes on by number: an event is printed once, when its whole text is here,
- * and a connection that breaks is opened again behind the last one that was printed.
- * It is tried for as long as somebody listens; only a refusal is an end.
+ * --follow resumes by number: an event is printed once it is complete, and a broken
+ * connection is reopened after the last printed event, until the server refuses or stdout
+ * is closed.
  */
 #include <poll.h>
 #include <signal.h>
 
 #include "base/clock.h"
 #include "cli/client/sse.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
 #include "cli/print/pager.h"
-#include "cli/print/print.h"
 #include "cli/print/reason.h"
 
 #define PAGE 1000
@@ -23,31 +21,29 @@
 
 struct events_args {
 	struct event_query query;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct events_args, query.m)
 
 static const struct opt rows[] = {
-	{ "follow", 'f', OPT_FLAG, AT(follow), .help = "Go on with what happens, until Ctrl-C" },
+	{ "follow", 'f', OPT_FLAG, AT(follow), .help = "Follow new events until Ctrl-C" },
 	{ "group", 0, OPT_TEXT, AT(group), .operand = OPERAND_GROUP, .arg = "NAME",
-	  .help = "Only those of this group" },
+	  .help = "Only this group" },
 	{ "after", 0, OPT_U64, AT(after), .max = INT64_MAX, .arg = "N",
-	  .help = "Only those behind this number" },
+	  .help = "Only events after this number" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(events_args, json), OPTS_END };
 
-/* Lines cannot be aligned by what is yet to come: the columns are fixed. */
+/* Fixed columns: the width of later lines is unknown. */
 #define LINE_FORMAT "%-8s  %-24s  %-26s  %-10s  "
 
 struct event_tail {
 	struct api *api;
-	struct event_query query; /* after: the last one that was printed */
+	struct event_query query; /* after: the last printed event */
 	bool json;
-	bool connected;        /* it has worked once, and the heading is printed */
-	bool output_closed;    /* nobody reads our lines any more */
+	bool connected;        /* once; the heading is printed */
+	bool output_closed;    /* stdout got EPIPE */
 	unsigned tries;        /* since the last event */
-	struct buf *page_text; /* a whole list for somebody at a terminal, or NULL */
+	struct buf *page_text; /* collects the list for the pager, or NULL */
 };
 
 static int cmd_events_format_line(const struct event_tail *t, const struct event *e,
@@ -74,38 +70,44 @@ static int cmd_events_format_line(const struct event_tail *t, const struct event
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
+static int cmd_events_print(struct event_tail *t, const struct buf *text, struct cay_err *err)
+{
+	if (t->page_text)
+		return buf_append(t->page_text, text->data, text->len) < 0
+			       ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
+			       : 0;
+	return print_stdout(text, err);
+}
+
 static int cmd_events_print_event(struct event_tail *t, const struct event *e, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(KIB(64));
-	struct buf *out = t->page_text ? t->page_text : &line;
 	int r;
 
 	if (e->seq <= t->query.after)
-		return 0; /* it was printed */
-	if (cmd_events_format_line(t, e, out, err) < 0)
+		return 0; /* already printed */
+	if (cmd_events_format_line(t, e, &line, err) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	r = t->page_text ? 0 : print_stdout(out, err);
+	r = cmd_events_print(t, &line, err);
 	t->output_closed = r == -EPIPE;
 	t->query.after = e->seq;
 	return r;
 }
 
-/* Once, when the daemon has not refused. */
+/* Printed once, after the daemon has accepted the request. */
 static int cmd_events_print_heading(struct event_tail *t, struct cay_err *err)
 {
 	auto_buf line = BUF_INIT(256);
-	struct buf *out = t->page_text ? t->page_text : &line;
 	bool again = t->connected;
 
 	t->connected = true;
 	if (t->json || again)
 		return 0;
-	if (buf_printf(out, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
+	if (buf_printf(&line, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return t->page_text ? 0 : print_stdout(out, err);
+	return cmd_events_print(t, &line, err);
 }
 
-/* Page by page until there is no more. */
 static int cmd_events_list_pages(struct event_tail *t, struct cay_err *err)
 {
 	size_t n;
@@ -132,7 +134,7 @@ static int cmd_events_list_pages(struct event_tail *t, struct cay_err *err)
 
 static int cmd_events_fail_malformed(const struct cay_err *why, struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_MISBEHAVED, "an event is not what it should be: %s", why->msg);
+	return cay_fail(err, CAY_E_MISBEHAVED, "the server sent an invalid event: %s", why->msg);
 }
 
 static int cmd_events_handle_event(struct event_tail *t, const json_t *tree, struct cay_err *err)
@@ -164,7 +166,7 @@ static int cmd_events_handle_sse(struct event_tail *t, const struct sse_item *it
 	bool gap = str_eq(item->event, "gap");
 
 	if (!gap && !str_eq(item->event, "sandbox"))
-		return 0; /* of a later version */
+		return 0; /* from a newer server */
 	if (json_parse(item->data, &json_control_limits, &tree, &why) < 0)
 		return cmd_events_fail_malformed(&why, err);
 	if (!gap)
@@ -184,7 +186,8 @@ static int cmd_events_handle_body(struct event_tail *t, struct sse *sse, struct 
 		ssize_t n = sse_read(sse, body->data + at, body->len - at, &item);
 
 		if (n < 0)
-			return cay_fail(err, CAY_E_MISBEHAVED, "an event is too large");
+			return cay_fail(err, CAY_E_MISBEHAVED,
+					"the server sent an event that is too large");
 		at += (size_t)n;
 		if (item.event)
 			r = cmd_events_handle_sse(t, &item, err);
@@ -193,7 +196,7 @@ static int cmd_events_handle_body(struct event_tail *t, struct sse *sse, struct 
 	return r;
 }
 
-/* One connection, for as long as it holds: never 0. */
+/* Read one connection until it breaks; never returns 0. */
 static int cmd_events_stream_once(struct event_tail *t, struct cay_err *err)
 {
 	auto_http h = HTTP_INIT;
@@ -208,14 +211,14 @@ static int cmd_events_stream_once(struct event_tail *t, struct cay_err *err)
 	if (r >= 0 && h.status >= 400)
 		r = api_call_finish(t->api, c.op, &h, NULL, err);
 	if (r >= 0 && (h.status != 200 || !str_eq(h.reply_headers.type, c.accept)))
-		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is no stream of events",
+		return cay_fail(err, CAY_E_MISBEHAVED, "%s: the reply is not an event stream",
 				ops[c.op].name);
 	if (r >= 0)
 		r = cmd_events_print_heading(t, err);
 	while (r >= 0) {
 		r = cmd_events_handle_body(t, &sse, &h.body, err);
 		if (r >= 0 && h.reply_complete)
-			return cay_fail(err, CAY_E_UNAVAILABLE, "the stream stopped");
+			return cay_fail(err, CAY_E_UNAVAILABLE, "the event stream ended");
 		if (r >= 0)
 			r = http_client_wait(&h, POLLIN, UINT64_MAX, &t->api->intr);
 		r = r < 0 ? r : http_client_receive(&h, err);
@@ -234,7 +237,7 @@ static void cmd_events_backoff_sleep(unsigned tries)
 
 static int cmd_events_follow_stream(struct event_tail *t, struct cay_err *err)
 {
-	/* what a row says may be left out has to be something */
+	/* the query table allows no 0 */
 	t->query.limit = PAGE;
 	for (;;) {
 		struct cay_err why = {};
@@ -247,7 +250,7 @@ static int cmd_events_follow_stream(struct event_tail *t, struct cay_err *err)
 			return r;
 		}
 		if (!t->tries)
-			print_note("%s; going on behind event %llu", why.msg,
+			print_note("%s; continuing after event %llu", why.msg,
 				   (unsigned long long)t->query.after);
 		t->api->hint[0] = 0;
 		cmd_events_backoff_sleep(t->tries++);
@@ -258,7 +261,7 @@ static int cmd_events_run(struct cli *c, const void *args, const struct opt_word
 			  struct cay_err *err)
 {
 	const struct events_args *a = args;
-	struct event_tail t = { .api = &c->api, .query = a->query, .json = a->json.json };
+	struct event_tail t = { .api = &c->api, .query = a->query, .json = c->global.json };
 	auto_buf all = BUF_INIT(MIB(64));
 	char text[ID_TEXT_LEN + 1];
 	struct id id;
@@ -283,13 +286,12 @@ static int cmd_events_run(struct cli *c, const void *args, const struct opt_word
 const struct cmd cmd_events = {
 	.name = "events",
 	.args = "[OPTION...] [SANDBOX]",
-	.operands = { OPERAND_SANDBOX },
-	.max = 1,
-	.options = options,
-	.size = sizeof(struct events_args),
-	.help = "List what happened to sandboxes, oldest first",
-	.more = "Every change of state has a number that only grows. With --follow a connection "
-		"that breaks is opened again, and nothing is shown twice or left out; what the "
-		"daemon no longer keeps is said on stderr. --json prints an event a line.",
+	CMD_OPERANDS(0, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(events_args, OPTS(rows, 0)),
+	.json = true,
+	.help = "List events of sandboxes, oldest first",
+	.more = "Every change of state has an increasing number. With --follow a broken connection "
+		"is reopened and no event is repeated or lost; a gap of events the daemon no "
+		"longer keeps is reported on stderr. --json prints one event a line.",
 	.run = cmd_events_run,
 };

@@ -7,35 +7,28 @@
 struct cmd_exec_args {
 	struct exec_args exec;
 	bool detach;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct exec_args, m)
 
 const struct opt opts_exec[7] = {
 	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
-	  .help = "Who runs it: a name or uid of the image" },
-	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Where it starts" },
+	  .help = "User to run as: a name of the image, or a uid" },
+	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Working directory" },
 	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
-	  .help = "A variable of it; may be repeated" },
+	  .help = "Environment variable; may be repeated" },
 	{ "timeout", 'T', OPT_DURATION, AT(request.timeout_ms), .arg = "TIME",
-	  .help = "End it after this long, as in 60s" },
+	  .help = "End it after this time, e.g. 60s" },
 	{ "interactive", 'i', OPT_FLAG, AT(interactive),
 	  .help = "Forward standard input even when it is a terminal" },
-	{ "tty", 't', OPT_FLAG, AT(tty), .help = "Give it a terminal; with -i it is this one" },
+	{ "tty", 't', OPT_FLAG, AT(tty),
+	  .help = "Give it a terminal; with -i connect it to this one" },
 	OPT_DETACH_KEYS(AT(keys)),
 };
 
 static const struct opt rows[] = {
 	{ "detach", 'd', OPT_FLAG, offsetof(struct cmd_exec_args, detach),
-	  .help = "Do not wait: print the exec's id" },
-};
-
-static const struct opt_group options[] = {
-	OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
-	OPTS(rows, 0),
-	OPTS_JSON(cmd_exec_args, json),
-	OPTS_END,
+	  .help = "Do not wait; print the exec id" },
 };
 
 static struct exec_run cmd_exec_build_request(const struct exec_args *a, const struct opt_words *w)
@@ -75,17 +68,10 @@ static int cmd_exec_start_detached(struct cli *c, const struct id *sandbox,
 				   struct cay_err *err)
 {
 	struct exec_run request = cmd_exec_build_request(&a->exec, w);
-	struct exec_info made = {};
-	int r;
+	struct api_call call = { .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = &request };
 
 	request.detach = true;
-	r = api_call(
-		&c->api,
-		&(struct api_call){ .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = &request },
-		&made, err);
-	if (r < 0)
-		return r;
-	return a->json.json ? print_json(&exec_info_table, &made, err) : print_id(&made.id, err);
+	return api_call_print(c, &call, "id", err);
 }
 
 static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words *w,
@@ -97,15 +83,13 @@ static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words 
 
 	if (a->detach && a->exec.interactive)
 		return cay_fail(err, CAY_E_INVALID,
-				"exec: --detach and --interactive exclude "
-				"each other");
+				"exec: --detach and --interactive cannot be combined");
 	if (a->detach && a->exec.tty)
-		return cay_fail(
-			err, CAY_E_INVALID,
-			"exec: --detach and --tty exclude each other; ctrl-p ctrl-q leaves a "
-			"terminal");
-	if (a->json.json && !a->detach)
-		return cay_fail(err, CAY_E_INVALID, "exec: --json goes with --detach");
+		return cay_fail(err, CAY_E_INVALID,
+				"exec: --detach and --tty cannot be combined; ctrl-p ctrl-q "
+				"detaches from a terminal");
+	if (c->global.json && !a->detach)
+		return cay_fail(err, CAY_E_INVALID, "exec: --json needs --detach");
 	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
 	if (r >= 0 && a->detach)
 		return cmd_exec_start_detached(c, &sandbox, a, w, err);
@@ -117,17 +101,15 @@ static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words 
 const struct cmd cmd_exec = {
 	.name = "exec",
 	.args = "[OPTION...] SANDBOX -- COMMAND...",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
-	.options = options,
-	.size = sizeof(struct cmd_exec_args),
+	CMD_OPTIONS(cmd_exec_args, OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
+		    OPTS(rows, 0)),
+	.json = true,
 	.help = "Run a command in a sandbox",
-	.more = "Its output is passed on as it comes, its exit status becomes ours. Standard input "
-		"is forwarded unless it is a terminal. Ctrl-C sends it SIGINT; a second one within "
-		"a second leaves it alone and quits. With -it it has a terminal, which is this "
-		"one: "
-		"see shell.",
+	.more = "Output is passed on as it arrives, and the exit status of the command is the exit "
+		"status of cay. Standard input is forwarded unless it is a terminal. Ctrl-C sends "
+		"SIGINT to the command; a second Ctrl-C within a second quits and leaves it "
+		"running. With -it the command gets a terminal, connected to this one: see shell.",
 	.run = cmd_exec_run,
 };

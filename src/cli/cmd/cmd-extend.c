@@ -1,23 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
 #include "cli/core/command.h"
-#include "cli/print/print.h"
 #include "text/time.h"
-
-static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
-
-static int cmd_extend_print_deadline(const struct sandbox_info *s, struct cay_err *err)
-{
-	auto_buf out = BUF_INIT(64);
-	char at[CLK_TEXT_LEN + 1];
-
-	if (!s->has_expires)
-		return cay_fail(err, CAY_E_MISBEHAVED, "extend: the reply has no deadline");
-	clk_format_rfc3339(s->expires_ns, at);
-	if (buf_printf(&out, "%s\n", at) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
-}
 
 static int cmd_extend_parse_ttl(const char *word, uint64_t *ret_ms, struct cay_err *err)
 {
@@ -25,45 +8,35 @@ static int cmd_extend_parse_ttl(const char *word, uint64_t *ret_ms, struct cay_e
 	char min[DURATION_TEXT_MAX], max[DURATION_TEXT_MAX];
 
 	if (duration_parse(slice_of(word), ret_ms) == -EINVAL)
-		return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not a time such as 30m", word);
+		return cay_fail(err, CAY_E_INVALID,
+				"extend: invalid duration '%s' (use 30s, 10m, 1h)", word);
 	if (*ret_ms >= ttl->min && *ret_ms <= ttl->max)
 		return 0;
 	duration_format(ttl->min, min);
 	duration_format(ttl->max, max);
-	return cay_fail(err, CAY_E_INVALID, "extend: '%s' is not from %s to %s", word, min, max);
+	return cay_fail(err, CAY_E_INVALID, "extend: '%s' is out of range (%s to %s)", word, min,
+			max);
 }
 
-static int cmd_extend_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_extend_run(struct cli *c, const void *, const struct opt_words *w,
 			  struct cay_err *err)
 {
 	struct sandbox_extend request = {};
-	struct sandbox_info now = {};
-	struct id id;
+	struct api_call call = { .op = OP_SANDBOX_EXTEND, .request = &request };
 	int r = cmd_extend_parse_ttl(w->operands[1], &request.ttl_ms, err);
 
 	if (r >= 0)
-		r = api_find_sandbox(&c->api, w->operands[0], &id, err);
-	if (r >= 0)
-		r = api_call(&c->api,
-			     &(struct api_call){
-				     .op = OP_SANDBOX_EXTEND, .ids = { id }, .request = &request },
-			     &now, err);
-	if (r < 0)
-		return r;
-	return ((const struct json_args *)args)->json ? print_json(&sandbox_info_table, &now, err)
-						      : cmd_extend_print_deadline(&now, err);
+		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	return r < 0 ? r : api_call_print(c, &call, "expires_at", err);
 }
 
 const struct cmd cmd_extend = {
 	.name = "extend",
 	.args = "[--json] SANDBOX TIME",
-	.operands = { OPERAND_SANDBOX },
-	.min = 2,
-	.max = 2,
-	.options = options,
-	.size = sizeof(struct json_args),
-	.help = "Let a sandbox live this long from now on, and print until when",
-	.more = "TIME is a number and one of s, m, h, d. A shorter one than is left brings the "
-		"deadline nearer; the node's own limit stays.",
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
+	.json = true,
+	.help = "Set the time a sandbox has left and print its deadline",
+	.more = "TIME is a number and one of s, m, h, d. A TIME shorter than the time left brings "
+		"the deadline forward. The node's own limit still applies.",
 	.run = cmd_extend_run,
 };

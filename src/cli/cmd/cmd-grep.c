@@ -9,18 +9,17 @@
 
 struct grep_args {
 	bool ignore_case, fixed, hidden;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct grep_args, m)
 static const struct opt rows[] = {
-	{ "ignore-case", 'i', OPT_FLAG, AT(ignore_case), .help = "Capitals are as good as others" },
-	{ "fixed", 'F', OPT_FLAG, AT(fixed), .help = "PATTERN is text, not an expression" },
-	{ "hidden", 0, OPT_FLAG, AT(hidden), .help = "Also what begins with a dot" },
+	{ "ignore-case", 'i', OPT_FLAG, AT(ignore_case), .help = "Ignore case" },
+	{ "fixed", 'F', OPT_FLAG, AT(fixed),
+	  .help = "PATTERN is plain text, not a regular expression" },
+	{ "hidden", 0, OPT_FLAG, AT(hidden), .help = "Include hidden files" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(grep_args, json), OPTS_END };
 
-/* "path:line:text", all of it a stranger's. */
+/* "path:line:text", escaped. */
 static int cmd_grep_format_hit(const struct file_hit *h, struct buf *out)
 {
 	int r = file_name_format(out, h->path, h->path_b64);
@@ -57,7 +56,7 @@ static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words 
 			     &got, err);
 	if (r < 0)
 		return r;
-	if (a->json.json)
+	if (c->global.json)
 		return print_json(&file_grep_table, &got, err);
 	hits = got.hits.v;
 	for (size_t i = 0; i < got.hits.n; i++)
@@ -65,19 +64,17 @@ static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words 
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	r = print_stdout(&out, err);
 	if (r >= 0 && got.truncated)
-		print_note("there are more; ask for a smaller part");
+		print_note("output truncated; narrow the search");
 	return r < 0 ? r : got.hits.n ? 0 : 1;
 }
 
 const struct cmd cmd_grep = {
 	.name = "grep",
 	.args = "[OPTION...] PATTERN NAME:PATH",
-	.operands = { OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH },
-	.min = 2,
-	.max = 2,
-	.options = options,
-	.size = sizeof(struct grep_args),
-	.help = "Find lines in files of a sandbox",
-	.more = "The exit status is 1 when there are none.",
+	CMD_OPERANDS(2, 2, OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH),
+	CMD_OPTIONS(grep_args, OPTS(rows, 0)),
+	.json = true,
+	.help = "Search files of a sandbox for a pattern",
+	.more = "The exit status is 1 when nothing matches.",
 	.run = cmd_grep_run,
 };

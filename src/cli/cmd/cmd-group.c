@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cmd-group - sandboxes by what they belong to
- *
- * The server has no list of groups: one is there as long as a sandbox of it is.
- */
+/* cmd-group - groups of sandboxes; a group exists as long as it has a sandbox */
 #include "base/clock.h"
 #include "cli/core/command.h"
 #include "cli/print/pager.h"
@@ -49,9 +45,10 @@ static int cmd_group_ls_compare_name(const void *a, const void *b)
 	return strcmp(((const struct group_count *)a)->name, ((const struct group_count *)b)->name);
 }
 
-static int cmd_group_ls_format_json(const struct group_counts *all, struct buf *out)
+static int cmd_group_ls_print_json(const struct group_counts *all, struct cay_err *err)
 {
-	struct jw w = jw_to(out);
+	auto_buf out = BUF_INIT(MIB(4));
+	struct jw w = jw_to(&out);
 
 	jw_object_begin(&w, NULL);
 	jw_array_begin(&w, "groups");
@@ -65,16 +62,7 @@ static int cmd_group_ls_format_json(const struct group_counts *all, struct buf *
 	}
 	jw_end(&w);
 	jw_end(&w);
-	return jw_finish(&w) < 0 ? -ENOMEM : buf_putc(out, '\n');
-}
-
-static int cmd_group_ls_add_number(struct print_table *t, uint64_t n)
-{
-	auto_buf text = BUF_INIT(32);
-
-	return buf_printf(&text, "%llu", (unsigned long long)n) < 0
-		       ? -ENOMEM
-		       : print_table_add_cell(t, buf_str(&text));
+	return print_json_finish(&w, &out, err);
 }
 
 static int cmd_group_ls_format_table(const struct group_counts *all, struct buf *out)
@@ -82,60 +70,52 @@ static int cmd_group_ls_format_table(const struct group_counts *all, struct buf 
 	static const char *const headings[] = { "GROUP", "SANDBOXES", "RUNNING", "PAUSED", "AGE" };
 	auto_table t = print_table_create(ARRAY_SIZE(headings));
 	uint64_t now = clk_wall_ns(&clk_system);
-	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(headings); i++)
-		r = print_table_add_cell(&t, headings[i]);
-	for (size_t i = 0; r >= 0 && i < all->n; i++) {
+	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
+	for (size_t i = 0; i < all->n; i++) {
 		const struct group_count *g = &all->v[i];
 		char age[PRINT_AGE_MAX];
 
 		print_age_format(now, g->since_ns, age);
-		if (print_table_add_cell(&t, g->name) < 0 ||
-		    cmd_group_ls_add_number(&t, g->sandboxes) < 0 ||
-		    cmd_group_ls_add_number(&t, g->running) < 0 ||
-		    cmd_group_ls_add_number(&t, g->paused) < 0 || print_table_add_cell(&t, age) < 0)
-			r = -ENOMEM;
+		print_table_add_pair(&t, g->name, "%llu", (unsigned long long)g->sandboxes);
+		print_table_add_cellf(&t, "%llu", (unsigned long long)g->running);
+		print_table_add_cellf(&t, "%llu", (unsigned long long)g->paused);
+		print_table_add_cell(&t, age);
 	}
-	return r < 0 ? r : print_table_write(&t, out);
+	return print_table_write(&t, out);
 }
 
-static int cmd_group_ls_run(struct cli *c, const void *args, const struct opt_words *,
+static int cmd_group_ls_run(struct cli *c, const void *, const struct opt_words *,
 			    struct cay_err *err)
 {
 	const struct sandbox_query live = { .state = "live" };
-	bool json = ((const struct json_args *)args)->json;
 	struct group_counts all = { .v = arena_alloc(&c->arena, GROUPS_MAX, sizeof(*all.v)) };
 	auto_buf out = BUF_INIT(MIB(4));
 	int r = all.v ? api_list_each(&c->api, OP_SANDBOX_LIST, &live, cmd_group_ls_count_sandbox,
 				      &all, err)
 		      : -ENOMEM;
 
-	if (r >= 0) {
+	if (r >= 0)
 		qsort(all.v, all.n, sizeof(*all.v), cmd_group_ls_compare_name);
-		r = json ? cmd_group_ls_format_json(&all, &out)
-			 : cmd_group_ls_format_table(&all, &out);
-	}
-	if (r < 0)
+	if (r >= 0 && c->global.json)
+		return cmd_group_ls_print_json(&all, err);
+	if (r < 0 || cmd_group_ls_format_table(&all, &out) < 0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the groups");
-	return json ? print_stdout(&out, err) : pager_show(&c->api, &out, err);
+	return pager_show(&c->api, &out, err);
 }
-
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
 
 const struct cmd cmd_group_ls = {
 	.name = "group ls",
 	.args = "[--json]",
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "List the groups that sandboxes belong to, and how many each has",
+	.json = true,
+	.help = "List groups and count their sandboxes",
 	.run = cmd_group_ls_run,
 };
 
-static int cmd_group_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_group_rm_run(struct cli *c, const void *, const struct opt_words *w,
 			    struct cay_err *err)
 {
-	bool json = ((const struct json_args *)args)->json;
+	bool json = c->global.json;
 	auto_buf out = BUF_INIT(MIB(64));
 	struct jw gone = removed_list_begin(&out);
 	struct cay_err why = {};
@@ -143,7 +123,7 @@ static int cmd_group_rm_run(struct cli *c, const void *args, const struct opt_wo
 
 	for (size_t i = 0; r >= 0 && i < w->n_operands; i++)
 		r = sandbox_group_remove(&c->api, w->operands[i], json ? &gone : NULL, err);
-	/* those that are gone are told also when others could not be removed */
+	/* print the removed sandboxes also after a failure */
 	told = json ? removed_list_print(&gone, &out, r < 0 ? &why : err) : 0;
 	return r < 0 ? r : told;
 }
@@ -151,11 +131,8 @@ static int cmd_group_rm_run(struct cli *c, const void *args, const struct opt_wo
 const struct cmd cmd_group_rm = {
 	.name = "group rm",
 	.args = "[--json] GROUP...",
-	.operands = { OPERAND_GROUP, OPERAND_GROUP },
-	.min = 1,
-	.max = SIZE_MAX,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "End every sandbox of a group, as 'cay rm --group' does, and remove its uploads",
+	CMD_OPERANDS(1, SIZE_MAX, OPERAND_GROUP, OPERAND_GROUP),
+	.json = true,
+	.help = "Remove all sandboxes and uploads of a group",
 	.run = cmd_group_rm_run,
 };

@@ -2,9 +2,7 @@
 #include "cli/core/command.h"
 #include "cli/print/print.h"
 
-static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
-
-/* "key=value" sets, "key-" removes; what a key may be, the daemon says. */
+/* "key=value" sets, "key-" removes; the daemon checks the key. */
 static int cmd_label_parse_change(struct cli *c, const char *word, struct field_map *to,
 				  struct cay_err *err)
 {
@@ -15,11 +13,11 @@ static int cmd_label_parse_change(struct cli *c, const char *word, struct field_
 	else if (!value.p)
 		key.n = 0;
 	if (!key.n)
-		return cay_fail(err, CAY_E_INVALID,
-				"label: '%s' is neither KEY=VALUE nor KEY- to remove it", word);
+		return cay_fail(err, CAY_E_INVALID, "label: '%s' is neither KEY=VALUE nor KEY-",
+				word);
 	for (size_t i = 0; i < to->n; i++)
 		if (slice_eq(slice_of(to->keys[i]), key))
-			return cay_fail(err, CAY_E_INVALID, "label: '%s' is named twice",
+			return cay_fail(err, CAY_E_INVALID, "label: '%s' is given twice",
 					to->keys[i]);
 	to->keys[to->n] = arena_strndup(&c->arena, key.p, key.n);
 	to->values[to->n] = value.p;
@@ -42,22 +40,14 @@ static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
 
 static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(KIB(256));
-	int r = 0;
+	auto_table t = print_table_create(1);
 
-	for (size_t i = 0; r >= 0 && i < labels->n; i++) {
-		r = print_append_escaped(&out, slice_of(labels->keys[i]));
-		if (r >= 0)
-			r = buf_putc(&out, '=');
-		if (r >= 0)
-			r = print_append_escaped(&out, slice_of(labels->values[i]));
-		if (r >= 0)
-			r = buf_putc(&out, '\n');
-	}
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	for (size_t i = 0; i < labels->n; i++)
+		print_table_add_cellf(&t, "%s=%s", labels->keys[i], labels->values[i]);
+	return print_table_stdout(&t, err);
 }
 
-static int cmd_label_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_label_run(struct cli *c, const void *, const struct opt_words *w,
 			 struct cay_err *err)
 {
 	struct sandbox_labels request = {};
@@ -74,19 +64,16 @@ static int cmd_label_run(struct cli *c, const void *args, const struct opt_words
 		r = api_call(&c->api, &call, &now, err);
 	if (r < 0)
 		return r;
-	return ((const struct json_args *)args)->json ? print_json(&sandbox_info_table, &now, err)
-						      : cmd_label_print(&now.labels, err);
+	return c->global.json ? print_json(&sandbox_info_table, &now, err)
+			      : cmd_label_print(&now.labels, err);
 }
 
 const struct cmd cmd_label = {
 	.name = "label",
 	.args = "[--json] SANDBOX [KEY=VALUE | KEY-]...",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = SIZE_MAX,
-	.options = options,
-	.size = sizeof(struct json_args),
-	.help = "Set and remove labels of a sandbox, and print those it has then",
-	.more = "KEY=VALUE sets one, KEY- removes it. All of them change or none does.",
+	CMD_OPERANDS(1, SIZE_MAX, OPERAND_SANDBOX),
+	.json = true,
+	.help = "Set or remove labels of a sandbox and print the result",
+	.more = "KEY=VALUE sets a label, KEY- removes it. Either all of them change or none does.",
 	.run = cmd_label_run,
 };

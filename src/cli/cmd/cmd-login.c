@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cmd-login - a server and a key, tried before they are kept
- */
+/* cmd-login - save a server and a key after checking them */
 #include <stdio.h>
 
 #include "cli/core/command.h"
@@ -10,21 +8,19 @@
 
 struct login_args {
 	const char *name, *ca, *token_file;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct login_args, name), .operand = OPERAND_CONTEXT,
-	  .arg = "NAME", .help = "What the context is called; else the first part of the host" },
+	  .arg = "NAME", .help = "Name of the context; by default the first part of the host" },
 	{ "ca", 0, OPT_TEXT, offsetof(struct login_args, ca), .operand = OPERAND_FILE,
-	  .arg = "FILE", .help = "Certificates (PEM) to believe instead of the system's" },
+	  .arg = "FILE", .help = "CA certificates (PEM) to trust instead of the system's" },
 	{ "token-file", 0, OPT_TEXT, offsetof(struct login_args, token_file),
 	  .operand = OPERAND_FILE, .arg = "FILE",
-	  .help = "Where the key is; else it is asked for, or read from a pipe" },
+	  .help = "File with the key; by default it is prompted for or read from a pipe" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(login_args, json), OPTS_END };
 
-/* "box.example:7070" is said more often than a url. */
+/* Accepts "box.example:7070" as well as a URL. */
 static int cmd_login_parse_url(const char *text, struct url *ret, struct cay_err *err)
 {
 	auto_buf url = BUF_INIT(URL_MAX);
@@ -34,11 +30,11 @@ static int cmd_login_parse_url(const char *text, struct url *ret, struct cay_err
 	if (strstr(text, "://"))
 		return context_url_parse(text, ret, err);
 	if (buf_printf(&url, "%s%s", near ? "http://" : "https://", text) < 0)
-		return cay_fail(err, CAY_E_INVALID, "the url is too long");
+		return cay_fail(err, CAY_E_INVALID, "the URL is too long");
 	return context_url_parse(buf_str(&url), ret, err);
 }
 
-/* The host's first part, where that can be a name. */
+/* The first label of the host, if it is a valid name. */
 static int cmd_login_choose_name(const char *said, const struct url *url,
 				 char ret[static CONTEXT_NAME_MAX + 1], struct cay_err *err)
 {
@@ -67,7 +63,7 @@ static bool cmd_login_url_is_same(const struct url *a, const struct url *b)
 	return str_eq(x, y);
 }
 
-/* One of that name is another server's, or ours with an older key. */
+/* Returns 1 if an existing context of the same server is replaced. */
 static int cmd_login_check_replace(struct cli *c, const struct context *to, struct cay_err *err)
 {
 	auto_context there = {};
@@ -77,11 +73,12 @@ static int cmd_login_check_replace(struct cli *c, const struct context *to, stru
 		return none.code == CAY_E_NOT_FOUND ? 0 : 1;
 	if (cmd_login_url_is_same(&there.url, &to->url))
 		return 1;
-	api_hint_set(&c->api, "--name NAME keeps it under another one");
-	return cay_fail(err, CAY_E_CONFLICT, "the context '%s' is of another server", to->name);
+	api_hint_set(&c->api, "use --name NAME to store it under another name");
+	return cay_fail(err, CAY_E_CONFLICT, "the context '%s' belongs to another server",
+			to->name);
 }
 
-/* 1: it replaces one. */
+/* Returns 1 if it replaces a context. */
 static int cmd_login_read_input(struct cli *c, const struct login_args *a,
 				const struct opt_words *w, struct context *to, struct cay_err *err)
 {
@@ -90,7 +87,7 @@ static int cmd_login_read_input(struct cli *c, const struct login_args *a,
 	int r = 0, asked;
 
 	if (!w->n_operands && !isatty(STDIN_FILENO))
-		return cay_fail(err, CAY_E_INVALID, "login: where is it? cay login URL");
+		return cay_fail(err, CAY_E_INVALID, "login: missing URL");
 	if (!w->n_operands)
 		r = prompt_line_read(c, "server: ", typed, sizeof(typed), err);
 	if (r >= 0)
@@ -116,7 +113,7 @@ static int cmd_login_report(const struct context *to, bool json, struct cay_err 
 
 	url_format(&to->url, url);
 	if (!json) {
-		print_note("%s is asked from now on, as context '%s'", url, to->name);
+		print_note("logged in to %s; current context: %s", url, to->name);
 		return 0;
 	}
 	jw_object_begin(&w, NULL);
@@ -124,16 +121,14 @@ static int cmd_login_report(const struct context *to, bool json, struct cay_err 
 	jw_str(&w, "url", url);
 	jw_bool(&w, "current", true);
 	jw_end(&w);
-	if (jw_finish(&w) < 0 || buf_putc(&out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_json_finish(&w, &out, err);
 }
 
 static int cmd_login_run(struct cli *c, const void *args, const struct opt_words *w,
 			 struct cay_err *err)
 {
 	const struct login_args *a = args;
-	struct context *to = &c->api.dial.context; /* who is asked whether the key is good */
+	struct context *to = &c->api.dial.context; /* the server that checks the key */
 	struct sandbox_query one = { .limit = 1 };
 	int there = cmd_login_read_input(c, a, w, to, err), r = there;
 
@@ -141,25 +136,25 @@ static int cmd_login_run(struct cli *c, const void *args, const struct opt_words
 		r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_LIST, .query = &one },
 			     &(struct sandbox_list){}, err);
 	if (r < 0 && err->code == CAY_E_UNAUTHENTICATED)
-		api_hint_set(&c->api, "nothing was kept; an operator of that server makes a key by "
-				      "'cay key create'");
+		api_hint_set(&c->api, "nothing was saved; an operator of that server creates keys "
+				      "with 'cay key create'");
 	if (r >= 0)
 		r = context_save(to, there > 0, err);
 	if (r >= 0)
 		r = context_set_current(to->name, err);
-	return r < 0 ? r : cmd_login_report(to, a->json.json, err);
+	return r < 0 ? r : cmd_login_report(to, c->global.json, err);
 }
 
 const struct cmd cmd_login = {
 	.name = "login",
 	.args = "[OPTION...] [URL]",
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_FREE),
 	.needs = CMD_NEEDS_NOTHING,
-	.options = options,
-	.size = sizeof(struct login_args),
-	.help = "Ask another machine's Cay from now on: its address, and a key that is not shown",
-	.more = "Both are asked for where they are not given. The server is asked whether it takes "
-		"the key before anything is kept; then it is a context, and the current one. Doing "
-		"it again gives the same server another key.",
+	CMD_OPTIONS(login_args, OPTS(rows, 0)),
+	.json = true,
+	.help = "Log in to a Cay server with its URL and an API key",
+	.more = "Prompts for what is not given; the key is not shown. The key is checked with the "
+		"server before anything is saved. The server then becomes a context, and the "
+		"current one. Logging in again replaces the key of the same server.",
 	.run = cmd_login_run,
 };

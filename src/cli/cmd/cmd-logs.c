@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
 
-#include "base/clock.h"
-#include "cli/core/command.h"
 #include "cli/exec/session.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
 #include "cli/print/reason.h"
 #include "wire/frame-reader.h"
 
@@ -13,64 +10,56 @@ struct logs_args {
 	bool follow, list;
 	unsigned stream; /* BOTH, or of exec_streams */
 	uint64_t offset;
-	struct json_args json;
 };
 
 #define BOTH UINT_MAX
 
 static const struct opt rows[] = {
 	{ "follow", 'f', OPT_FLAG, offsetof(struct logs_args, follow),
-	  .help = "Go on with what it writes, until it ends or Ctrl-C" },
+	  .help = "Follow the output until the command ends or Ctrl-C" },
 	{ "stream", 0, OPT_CHOICE, offsetof(struct logs_args, stream),
 	  .table = &exec_output_query_table, .member = "stream", .arg = "stdout|stderr",
 	  .help = "Only this stream" },
 	{ "offset", 0, OPT_U64, offsetof(struct logs_args, offset), .max = INT64_MAX, .arg = "N",
-	  .help = "From this byte of each on" },
+	  .help = "Start at this byte of each stream" },
 	{ "list", 'l', OPT_FLAG, offsetof(struct logs_args, list),
-	  .help = "List the commands instead, those that ended, too" },
+	  .help = "List commands instead, including those that ended" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(logs_args, json), OPTS_END };
 
 static void cmd_logs_set_defaults(void *args)
 {
 	((struct logs_args *)args)->stream = BOTH;
 }
 
-static int cmd_logs_add_cells(struct print_table *t, const void *row)
+static int cmd_logs_format_bytes(const void *row, struct buf *out)
 {
 	const struct exec_info *e = row;
-	auto_buf size = BUF_INIT(64), how = BUF_INIT(KIB(4));
-	char id[ID_TEXT_LEN + 1], age[PRINT_AGE_MAX];
-	unsigned long long bytes = e->stdout_bytes + e->stderr_bytes;
-	int r = buf_printf(&size, "%llu", bytes);
 
-	id_format(&e->id, id);
-	print_age_format(clk_wall_ns(&clk_system), e->started_ns, age);
-	if (r >= 0)
-		r = e->has_end ? reason_format_line(&e->end, &how) : buf_putc(&how, '-');
-	if (r >= 0)
-		r = print_table_add_cell(t, id);
-	if (r >= 0)
-		r = print_table_add_cell(t, field_choice_name(&exec_info_table, "state", e->state));
-	if (r >= 0)
-		r = print_table_add_cell(t, age);
-	if (r >= 0)
-		r = print_table_add_cell(t, buf_str(&size));
-	return r < 0 ? r : print_table_add_cell(t, buf_str(&how));
+	return buf_printf(out, "%llu", (unsigned long long)(e->stdout_bytes + e->stderr_bytes));
 }
 
-static int cmd_logs_list_execs(struct cli *c, const char *sandbox, bool json, struct cay_err *err)
+static int cmd_logs_format_end(const void *row, struct buf *out)
 {
-	static const struct list_spec kind = {
-		.op = OP_EXEC_LIST,
-		.row = &exec_info_table,
-		.headings = { "EXEC", "STATE", "AGE", "BYTES", "END" },
-		.columns = 5,
-		.add_cells = cmd_logs_add_cells,
-	};
-	struct exec_list all = {};
+	const struct exec_info *e = row;
 
-	return list_print_of_sandbox(&c->api, &kind, sandbox, &all, &all.execs, json, err);
+	return e->has_end ? reason_format_line(&e->end, out) : 1;
+}
+
+static const struct column columns[] = {
+	{ "EXEC", "id" },
+	{ "STATE", "state" },
+	{ "AGE", "started_at", AS_AGE },
+	{ "BYTES", .format = cmd_logs_format_bytes },
+	{ "END", .format = cmd_logs_format_end },
+	COLUMNS_END,
+};
+
+static int cmd_logs_list_execs(struct cli *c, const char *sandbox, struct cay_err *err)
+{
+	struct api_call call = { .op = OP_EXEC_LIST };
+	int r = api_find_sandbox(&c->api, sandbox, &call.ids[0], err);
+
+	return r < 0 ? r : list_print(c, &call, columns, NULL, err);
 }
 
 static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, struct id *ret,
@@ -86,10 +75,9 @@ static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, st
 		return r;
 	v = all.execs.v;
 	if (!all.execs.n) {
-		api_hint_set(&c->api,
-			     "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' has "
-			     "what services write");
-		return cay_fail(err, CAY_E_NOT_FOUND, "no command has run in it yet");
+		api_hint_set(&c->api, "'cay exec SANDBOX -- COMMAND' runs one; 'cay service logs' "
+				      "shows the output of services");
+		return cay_fail(err, CAY_E_NOT_FOUND, "no command has run in the sandbox yet");
 	}
 	for (size_t i = 1; i < all.execs.n; i++)
 		if (v[i].started_ns >= v[last].started_ns)
@@ -98,7 +86,7 @@ static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, st
 	return 0;
 }
 
-/* The one that is named, its main program, or the last that was started. */
+/* The exec named by word, else the main program, else the newest exec. */
 static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const char *word,
 			      struct id *ret, struct cay_err *err)
 {
@@ -107,7 +95,7 @@ static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const cha
 
 	if (word && id_parse(ID_EXEC, slice_of(word), ret) < 0) {
 		api_hint_set(&c->api, "'cay logs --list SANDBOX' lists them");
-		return cay_fail(err, CAY_E_INVALID, "'%s' is not the id of an exec", word);
+		return cay_fail(err, CAY_E_INVALID, "'%s' is not an exec id", word);
 	}
 	if (word)
 		return 0;
@@ -136,9 +124,9 @@ static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words 
 	int r;
 
 	if (a->list)
-		return cmd_logs_list_execs(c, w->operands[0], a->json.json, err);
-	if (a->json.json)
-		return cay_fail(err, CAY_E_INVALID, "logs: --json goes with --list");
+		return cmd_logs_list_execs(c, w->operands[0], err);
+	if (c->global.json)
+		return cay_fail(err, CAY_E_INVALID, "logs: --json needs --list");
 	r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
 	if (r >= 0)
 		r = cmd_logs_find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
@@ -151,16 +139,13 @@ static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words 
 const struct cmd cmd_logs = {
 	.name = "logs",
 	.args = "[OPTION...] SANDBOX [EXEC]",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 2,
-	.options = options,
-	.size = sizeof(struct logs_args),
+	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
+	CMD_OPTIONS(logs_args, OPTS(rows, 0)),
+	.json = true,
 	.init_args = cmd_logs_set_defaults,
-	.help = "What a command in a sandbox wrote, both streams, as it is",
-	.more = "Of the sandbox's main program; where it has none, of the command that was started "
-		"last. Nothing is sent to the command, and Ctrl-C ends only the looking. As much "
-		"is "
-		"there as the sandbox keeps (--output-size of create); what is lost is said.",
+	.help = "Show a command's stdout and stderr",
+	.more = "Without EXEC, shows the sandbox's main program or, if it has none, the command "
+		"started last. Ctrl-C does not affect the command. A sandbox keeps a limited "
+		"amount of output (--output-size of create); lost output is reported.",
 	.run = cmd_logs_run,
 };

@@ -5,15 +5,13 @@
 struct rm_args {
 	bool all;
 	const char *group;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
-	{ "all", 0, OPT_FLAG, offsetof(struct rm_args, all), .help = "Every sandbox of yours" },
+	{ "all", 0, OPT_FLAG, offsetof(struct rm_args, all), .help = "All your sandboxes" },
 	{ "group", 0, OPT_TEXT, offsetof(struct rm_args, group), .operand = OPERAND_GROUP,
-	  .arg = "NAME", .help = "Every sandbox of this group" },
+	  .arg = "NAME", .help = "All sandboxes of this group" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(rm_args, json), OPTS_END };
 
 struct rm_sandbox_ids {
 	struct id *v;
@@ -50,8 +48,8 @@ static int cmd_rm_remove_sandbox(struct api *a, const struct id *id, struct jw *
 	return r;
 }
 
-/* The rest is removed even when one of them cannot be; the first failure is told
- * by main, the others here. */
+/* After a failure the other sandboxes are still removed.  main reports the first failure,
+ * cmd_rm_failures_add() the others. */
 struct rm_failures {
 	int first; /* 0: none */
 	char hint[API_HINT_MAX];
@@ -78,7 +76,7 @@ static int cmd_rm_failures_result(const struct rm_failures *f, struct api *a)
 	return f->first;
 }
 
-/* All that live, of one group or of any. */
+/* Remove all live sandboxes, or those of a group. */
 static int cmd_rm_remove_all_live(struct api *a, const char *group, struct jw *json,
 				  struct cay_err *err)
 {
@@ -99,7 +97,7 @@ static int cmd_rm_remove_all_live(struct api *a, const char *group, struct jw *j
 	return r < 0 ? r : cmd_rm_failures_result(&failures, a);
 }
 
-/* The group ends at once; then each is waited for, and whoever was added meanwhile. */
+/* End the whole group at once, then wait for each sandbox and for those added meanwhile. */
 int sandbox_group_remove(struct api *a, const char *group, struct jw *json, struct cay_err *err)
 {
 	struct group_query query = { .group = group };
@@ -145,9 +143,7 @@ int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err)
 {
 	jw_end(json);
 	jw_end(json);
-	if (jw_finish(json) < 0 || buf_putc(out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(out, err);
+	return print_json_finish(json, out, err);
 }
 
 struct jw removed_list_begin(struct buf *out)
@@ -159,19 +155,19 @@ struct jw removed_list_begin(struct buf *out)
 	return w;
 }
 
-/* Those that are gone are told also when others could not be removed. */
+/* Prints the removed sandboxes also after a failure. */
 static int cmd_rm_run(struct cli *c, const void *args, const struct opt_words *w,
 		      struct cay_err *err)
 {
 	const struct rm_args *a = args;
 	auto_buf out = BUF_INIT(MIB(64));
-	struct jw gone = removed_list_begin(&out), *json = a->json.json ? &gone : NULL;
+	struct jw gone = removed_list_begin(&out), *json = c->global.json ? &gone : NULL;
 	struct cay_err told = {};
 	int r;
 
 	if (a->all + !!a->group + (w->n_operands > 0) != 1)
 		return cay_fail(err, CAY_E_INVALID,
-				"rm: name sandboxes, or say --all, or --group NAME");
+				"rm: expected SANDBOX..., --all or --group NAME");
 	if (a->group)
 		r = sandbox_group_remove(&c->api, a->group, json, err);
 	else if (a->all)
@@ -187,10 +183,9 @@ static int cmd_rm_run(struct cli *c, const void *args, const struct opt_words *w
 const struct cmd cmd_rm = {
 	.name = "rm",
 	.args = "[--json] SANDBOX... | --all | --group NAME",
-	.operands = { OPERAND_SANDBOX, OPERAND_SANDBOX },
-	.max = SIZE_MAX,
-	.options = options,
-	.size = sizeof(struct rm_args),
-	.help = "End sandboxes and remove all of them",
+	CMD_OPERANDS(0, SIZE_MAX, OPERAND_SANDBOX, OPERAND_SANDBOX),
+	CMD_OPTIONS(rm_args, OPTS(rows, 0)),
+	.json = true,
+	.help = "Remove sandboxes and their data",
 	.run = cmd_rm_run,
 };

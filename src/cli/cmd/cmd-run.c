@@ -10,14 +10,7 @@ struct run_args {
 
 static const struct opt rows[] = {
 	{ "keep", 0, OPT_FLAG, offsetof(struct run_args, keep),
-	  .help = "Do not remove the sandbox afterwards; its id is printed on stderr" },
-};
-
-static const struct opt_group options[] = {
-	OPTS(opts_create, offsetof(struct run_args, make)),
-	OPTS(opts_exec, offsetof(struct run_args, exec)),
-	OPTS(rows, 0),
-	OPTS_END,
+	  .help = "Keep the sandbox and print its id on stderr" },
 };
 
 static void cmd_run_set_defaults(void *args)
@@ -25,7 +18,6 @@ static void cmd_run_set_defaults(void *args)
 	create_request_init(&((struct run_args *)args)->make.create);
 }
 
-/* Whatever happened before, a failure to clean up is told. */
 static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
 {
 	struct cay_err why = {};
@@ -37,16 +29,16 @@ static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
 		print_note("kept %s", text);
 		return 0;
 	}
-	/* who gave up on the command did not give up on the cleaning */
+	/* Ctrl-C cancelled the command, not the removal */
 	c->api.intr.quit = false;
 	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
 		     &(struct sandbox_info){}, &why);
 	if (r < 0)
-		print_note("sandbox %s is still there: %s", text, why.msg);
+		print_note("cannot remove sandbox %s: %s", text, why.msg);
 	return r;
 }
 
-/* A name gives the sandbox that has it already, which is not ours to remove. */
+/* A create with an existing name returns that sandbox, which run must not remove. */
 static int cmd_run_check_name_is_free(struct cli *c, const char *name, struct cay_err *err)
 {
 	struct cay_err why = {};
@@ -54,7 +46,7 @@ static int cmd_run_check_name_is_free(struct cli *c, const char *name, struct ca
 	int r = api_find_sandbox(&c->api, name, &id, &why);
 
 	if (r >= 0)
-		return cay_fail(err, CAY_E_CONFLICT, "there is a sandbox '%s' already", name);
+		return cay_fail(err, CAY_E_CONFLICT, "sandbox '%s' already exists", name);
 	if (why.code == CAY_E_NOT_FOUND)
 		return 0;
 	*err = why;
@@ -77,7 +69,7 @@ static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *
 	if (r >= 0)
 		r = create_request_send(c, &make, &made, err);
 	if (r < 0 && c->api.intr.quit)
-		print_note("the sandbox may be made all the same; 'cay ls' tells");
+		print_note("the sandbox may still be created; check with 'cay ls'");
 	if (r < 0)
 		return r;
 	interrupt_read_signals(&c->api.intr);
@@ -94,15 +86,13 @@ static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *
 const struct cmd cmd_run = {
 	.name = "run",
 	.args = "[OPTION...] [IMAGE] -- COMMAND...",
-	.operands = { OPERAND_IMAGE },
-	.min = 0,
-	.max = 1,
+	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_COMMAND,
-	.options = options,
-	.size = sizeof(struct run_args),
+	CMD_OPTIONS(run_args, OPTS(opts_create, offsetof(struct run_args, make)),
+		    OPTS(opts_exec, offsetof(struct run_args, exec)), OPTS(rows, 0)),
 	.init_args = cmd_run_set_defaults,
-	.help = "Make a sandbox, run a command in it, remove it",
-	.more = "As create, exec and rm one after the other; the sandbox is removed however the "
-		"command ends, also by Ctrl-C.",
+	.help = "Create a sandbox, run a command in it, remove it",
+	.more = "The same as create, exec and rm. The sandbox is removed however the command ends, "
+		"also after Ctrl-C.",
 	.run = cmd_run_run,
 };

@@ -1,147 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
 
-#include "base/clock.h"
 #include "base/path.h"
-#include "cli/core/command.h"
 #include "cli/print/list.h"
-#include "cli/print/print.h"
+#include "cli/setup/secret-file.h"
 
-static const struct opt_group json_options[] = { OPTS(opts_json, 0), OPTS_END };
-
-/* SANDBOX NAME into a call. */
 static int cmd_service_fill_call(struct cli *c, const struct opt_words *w, struct api_call *call,
 				 struct cay_err *err)
 {
-	if (!op_name_is_valid(slice_of(w->operands[1])))
-		return cay_fail(err, CAY_E_INVALID,
-				"service: '%s' is no name: letters, digits, '.', '_' and '-'",
-				w->operands[1]);
+	int r = service_name_check(w->operands[1], err);
+
 	call->path_name = w->operands[1];
-	return api_find_sandbox(&c->api, w->operands[0], &call->ids[0], err);
+	return r < 0 ? r : api_find_sandbox(&c->api, w->operands[0], &call->ids[0], err);
 }
 
-/* What became of it; a state nobody asked for is a failure. */
-static int cmd_service_print(const struct service_info *s, bool json, struct cay_err *err)
+/* The state; one in which the service does not run is a failure. */
+static int cmd_service_print(const void *reply, struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(KIB(4));
-	int r;
+	const struct service_info *s = reply;
+	const char *state = field_choice_name(&service_info_table, "state", s->state);
 
-	if (json)
-		return print_json(&service_info_table, s, err);
 	if (s->state == SERVICE_BACKOFF || s->state == SERVICE_FATAL)
-		return cay_fail(err, CAY_E_STATE, "service %s is %s%s%s", s->name,
-				field_choice_name(&service_info_table, "state", s->state),
+		return cay_fail(err, CAY_E_STATE, "service %s is %s%s%s", s->name, state,
 				s->error ? ": " : "", s->error ? s->error : "");
-	r = print_append_escaped(
-		&out, slice_of(field_choice_name(&service_info_table, "state", s->state)));
-	if (r >= 0)
-		r = buf_putc(&out, '\n');
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return print_line_escaped(state, err);
 }
 
-/* ls */
-
-static int cmd_service_ls_add_cells(struct print_table *t, const void *row)
-{
-	const struct service_info *s = row;
-	auto_buf pid = BUF_INIT(32), starts = BUF_INIT(32), priority = BUF_INIT(32);
-	char age[PRINT_AGE_MAX];
-	int r = 0;
-
-	print_age_format(clk_wall_ns(&clk_system), s->changed_ns, age);
-	if (s->has_pid)
-		r = buf_printf(&pid, "%llu", (unsigned long long)s->pid);
-	if (r >= 0)
-		r = buf_printf(&starts, "%llu", (unsigned long long)s->starts);
-	if (r >= 0)
-		r = buf_printf(&priority, "%llu", (unsigned long long)s->priority);
-	if (r >= 0)
-		r = print_table_add_cell(t, s->name);
-	if (r >= 0)
-		r = print_table_add_cell(t,
-					 field_choice_name(&service_info_table, "state", s->state));
-	if (r >= 0)
-		r = print_table_add_cell(t, age);
-	if (r >= 0)
-		r = print_table_add_cell(t, pid.len ? pid.data : "-");
-	if (r >= 0)
-		r = print_table_add_cell(t, buf_str(&starts));
-	if (r >= 0)
-		r = print_table_add_cell(t, buf_str(&priority));
-	return r < 0 ? r : print_table_add_cell(t, s->error ? s->error : "-");
-}
-
-static int cmd_service_ls_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
-{
-	static const struct list_spec kind = { .op = OP_SERVICE_LIST,
-					       .row = &service_info_table,
-					       .headings = { "NAME", "STATE", "FOR", "PID",
-							     "STARTS", "PRIORITY", "ERROR" },
-					       .columns = 7,
-					       .add_cells = cmd_service_ls_add_cells };
-	struct service_list all = {};
-	bool json = ((const struct json_args *)args)->json;
-	int r = list_print_of_sandbox(&c->api, &kind, w->operands[0], &all, &all.services, json,
-				      err);
-
-	if (r >= 0 && !json && all.left_out)
-		print_note("%llu files or services found no room",
-			   (unsigned long long)all.left_out);
-	return r;
-}
+static const struct column columns[] = {
+	{ "NAME", "name" },
+	{ "STATE", "state" },
+	{ "FOR", "last_transition_at", AS_AGE },
+	{ "PID", "pid" },
+	{ "STARTS", "starts" },
+	{ "PRIORITY", "priority" },
+	{ "ERROR", "error" },
+	COLUMNS_END,
+};
 
 const struct cmd cmd_service_ls = {
 	.name = "service ls",
 	.args = "[--json] SANDBOX",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Programs that are kept running in a sandbox, in the order they start",
-	.run = cmd_service_ls_run,
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	.json = true,
+	.help = "List services of a sandbox in start order",
+	.op = OP_SERVICE_LIST,
+	.columns = columns,
 };
-
-/* add */
 
 struct service_add_args {
 	struct service_put put;
 	bool manual;
-	struct json_args json;
 };
 
 #define AT(m) offsetof(struct service_add_args, put.m)
 
 static const struct opt add_rows[] = {
 	{ "user", 'u', OPT_TEXT, AT(user), .arg = "USER",
-	  .help = "Who runs it: a name or uid of the image" },
-	{ "workdir", 'w', OPT_TEXT, AT(cwd), .arg = "DIR", .help = "Where it starts" },
+	  .help = "User to run as: a name of the image, or a uid" },
+	{ "workdir", 'w', OPT_TEXT, AT(cwd), .arg = "DIR", .help = "Working directory" },
 	{ "setenv", 'e', OPT_PAIRS, AT(env), .arg = "KEY=VALUE",
-	  .help = "A variable of it; may be repeated" },
+	  .help = "Environment variable; may be repeated" },
 	{ "restart", 0, OPT_CHOICE, AT(autorestart), .arg = "WHEN", .table = &service_put_table,
-	  .member = "autorestart", .help = "When it is started again" },
+	  .member = "autorestart", .help = "When to restart it" },
 	{ "priority", 0, OPT_U64, AT(priority), .max = 1000000, .arg = "N",
-	  .help = "Lower ones are started first" },
+	  .help = "Services with lower numbers start first" },
 	{ "start-time", 0, OPT_DURATION, AT(start_ms), .arg = "TIME",
-	  .help = "How long it has to run to count as started, as in 1s" },
+	  .help = "Time it must run to count as started, e.g. 1s" },
 	{ "retries", 0, OPT_U64, AT(start_retries), .max = 1000000, .arg = "N",
-	  .help = "How often it is tried again until it does" },
+	  .help = "How often to retry a failed start" },
 	{ "stop-signal", 0, OPT_TEXT, AT(stop_signal), .arg = "SIGNAL",
-	  .help = "What it is asked to stop with" },
+	  .help = "Signal that stops it" },
 	{ "stop-time", 0, OPT_DURATION, AT(stop_ms), .arg = "TIME",
-	  .help = "How long it has to do so; then all of it is killed" },
+	  .help = "Time to wait for it to stop before it is killed" },
 	{ "no-start", 0, OPT_FLAG, offsetof(struct service_add_args, manual),
 	  .help = "Do not start it now" },
 };
-static const struct opt_group add_options[] = {
-	OPTS(add_rows, 0),
-	OPTS_JSON(service_add_args, json),
-	OPTS_END,
-};
 
-/* What the rows of the table say. */
+/* The defaults of service_put_table. */
 void service_put_set_defaults(struct service_put *put)
 {
 	put->autostart = true;
@@ -170,57 +105,26 @@ static int cmd_service_add_run(struct cli *c, const void *args, const struct opt
 	put.argv = (struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
 	if (r >= 0)
 		r = api_call(&c->api, &call, &now, err);
-	return r < 0 ? r : cmd_service_print(&now, a->json.json, err);
+	if (r < 0)
+		return r;
+	return c->global.json ? print_json(&service_info_table, &now, err)
+			      : cmd_service_print(&now, err);
 }
 
 const struct cmd cmd_service_add = {
 	.name = "service add",
 	.args = "[OPTION...] SANDBOX NAME -- COMMAND...",
-	.operands = { OPERAND_SANDBOX },
-	.min = 2,
-	.max = 2,
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
-	.options = add_options,
-	.size = sizeof(struct service_add_args),
+	CMD_OPTIONS(service_add_args, OPTS(add_rows, 0)),
+	.json = true,
 	.init_args = cmd_service_add_set_defaults,
-	.help = "Keep a program running in a sandbox",
-	.more = "One that is there already becomes this one; if it runs it is started anew.",
+	.help = "Add a service: a program to keep running in a sandbox",
+	.more = "An existing service of that name is replaced and, if it was running, restarted.",
 	.run = cmd_service_add_run,
 };
 
-/* start, stop, restart, rm */
-
-static int cmd_service_call_op(struct cli *c, enum op_id op, const void *args,
-			       const struct opt_words *w, struct cay_err *err)
-{
-	struct api_call call = { .op = op };
-	struct service_info now = {};
-	int r = cmd_service_fill_call(c, w, &call, err);
-
-	if (r >= 0)
-		r = api_call(&c->api, &call, &now, err);
-	return r < 0 ? r : cmd_service_print(&now, ((const struct json_args *)args)->json, err);
-}
-
-static int cmd_service_start_run(struct cli *c, const void *args, const struct opt_words *w,
-				 struct cay_err *err)
-{
-	return cmd_service_call_op(c, OP_SERVICE_START, args, w, err);
-}
-
-static int cmd_service_stop_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
-{
-	return cmd_service_call_op(c, OP_SERVICE_STOP, args, w, err);
-}
-
-static int cmd_service_restart_run(struct cli *c, const void *args, const struct opt_words *w,
-				   struct cay_err *err)
-{
-	return cmd_service_call_op(c, OP_SERVICE_RESTART, args, w, err);
-}
-
-static int cmd_service_rm_run(struct cli *c, const void *args, const struct opt_words *w,
+static int cmd_service_rm_run(struct cli *c, const void *, const struct opt_words *w,
 			      struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SERVICE_STOP };
@@ -229,54 +133,40 @@ static int cmd_service_rm_run(struct cli *c, const void *args, const struct opt_
 	if (r >= 0)
 		r = api_call(&c->api, &call, &(struct service_info){}, err);
 	call.op = OP_SERVICE_DELETE;
-	return r < 0 ? r
-		     : api_call_print(c, &call, &(struct service_info){},
-				      ((const struct json_args *)args)->json, err);
+	return r < 0 ? r : api_call_print(c, &call, NULL, err);
 }
 
-#define ACT(sym, verb, help_) \
+#define ACT(sym, op_, verb, help_) \
 	const struct cmd cmd_service_##sym = { \
 		.name = "service " verb, \
 		.args = "[--json] SANDBOX NAME", \
-		.operands = { OPERAND_SANDBOX, OPERAND_SERVICE }, \
-		.min = 2, \
-		.max = 2, \
-		.options = json_options, \
-		.size = sizeof(struct json_args), \
+		CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE), \
+		.json = true, \
 		.help = help_, \
-		.run = cmd_service_##sym##_run, \
+		.op = op_, \
+		.print = cmd_service_print, \
 	}
-ACT(start, "start", "Start a service, and wait until it is up");
-ACT(stop, "stop", "Stop a service: its signal, then all of it is killed");
-ACT(restart, "restart", "Stop a service and start it");
+ACT(start, OP_SERVICE_START, "start", "Start a service and wait until it runs");
+ACT(stop, OP_SERVICE_STOP, "stop", "Stop a service by its signal, then kill it");
+ACT(restart, OP_SERVICE_RESTART, "restart", "Restart a service");
 
 const struct cmd cmd_service_rm = {
 	.name = "service rm",
 	.args = "[--json] SANDBOX NAME",
-	.operands = { OPERAND_SANDBOX, OPERAND_SERVICE },
-	.min = 2,
-	.max = 2,
-	.options = json_options,
-	.size = sizeof(struct json_args),
-	.help = "Stop a service and forget it, and its log",
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE),
+	.json = true,
+	.help = "Stop a service and delete it and its log",
 	.run = cmd_service_rm_run,
 };
 
-/* logs */
-
-struct service_log_args {
-	struct service_log_query query;
-};
-
 static const struct opt log_rows[] = {
-	{ "follow", 'f', OPT_FLAG, offsetof(struct service_log_args, query.follow),
-	  .help = "Go on with what it writes, over its restarts, until Ctrl-C" },
-	{ "offset", 0, OPT_U64, offsetof(struct service_log_args, query.offset), .max = INT64_MAX,
-	  .arg = "N", .help = "From this byte on" },
+	{ "follow", 'f', OPT_FLAG, offsetof(struct service_log_query, follow),
+	  .help = "Follow the log, across restarts, until Ctrl-C" },
+	{ "offset", 0, OPT_U64, offsetof(struct service_log_query, offset), .max = INT64_MAX,
+	  .arg = "N", .help = "Start at this byte" },
 };
-static const struct opt_group log_options[] = { OPTS(log_rows, 0), OPTS_END };
 
-/* One reply's bytes, passed on as they come; *at is where the next one begins. */
+/* Copy the bytes of one reply to stdout; advances *at. */
 static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *call, uint64_t *at,
 				       struct cay_err *err)
 {
@@ -298,7 +188,7 @@ static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *cal
 		if (r == -EAGAIN)
 			r = 0;
 	}
-	if (r == -EINTR || r == -EPIPE) /* who reads it has had enough */
+	if (r == -EINTR || r == -EPIPE) /* interrupted, or stdout is closed */
 		return r;
 	return r < 0 && !err->code ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "service.log") : r;
 }
@@ -306,7 +196,7 @@ static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *cal
 static int cmd_service_logs_run(struct cli *c, const void *args, const struct opt_words *w,
 				struct cay_err *err)
 {
-	struct service_log_query query = ((const struct service_log_args *)args)->query;
+	struct service_log_query query = *(const struct service_log_query *)args;
 	struct api_call get = { .op = OP_SERVICE_GET }, log;
 	bool first = true;
 	int r = cmd_service_fill_call(c, w, &get, err);
@@ -317,7 +207,7 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 	log.query = &query;
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
-	/* a reply ends where bytes are missing; the service says where they go on */
+	/* a reply ends before lost bytes; log_start tells where the log continues */
 	while (r >= 0) {
 		struct service_info now = {};
 
@@ -325,7 +215,7 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 		if (r < 0)
 			break;
 		if (!first && now.log_start > query.offset)
-			print_note("%llu bytes of the log are gone",
+			print_note("%llu bytes of the log are no longer kept",
 				   (unsigned long long)(now.log_start - query.offset));
 		if (now.log_start > query.offset)
 			query.offset = now.log_start;
@@ -334,18 +224,14 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 		if (!query.follow)
 			break;
 	}
-	/* a service that was deleted while it was followed ends it well */
 	return (r == -EINTR || r == -EPIPE) && !err->code ? 0 : r;
 }
 
 const struct cmd cmd_service_logs = {
 	.name = "service logs",
 	.args = "[-f] [--offset N] SANDBOX NAME",
-	.operands = { OPERAND_SANDBOX, OPERAND_SERVICE },
-	.min = 2,
-	.max = 2,
-	.options = log_options,
-	.size = sizeof(struct service_log_args),
-	.help = "What a service wrote, of all its starts, as it is",
+	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE),
+	CMD_OPTIONS(service_log_query, OPTS(log_rows, 0)),
+	.help = "Show the log of a service",
 	.run = cmd_service_logs_run,
 };

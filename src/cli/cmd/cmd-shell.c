@@ -17,16 +17,14 @@ struct shell_args {
 
 static const struct opt rows[] = {
 	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
-	  .help = "Whose shell: a name or uid of the image" },
-	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Where it starts" },
+	  .help = "User to run as: a name of the image, or a uid" },
+	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Working directory" },
 	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
-	  .help = "A variable of it; may be repeated" },
+	  .help = "Environment variable; may be repeated" },
 	OPT_DETACH_KEYS(AT(keys)),
 };
 
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
-
-/* What ours is, where that is a name the other side can look up. */
+/* Our TERM, if it is a plausible terminal name. */
 static const char *cmd_shell_term_name(void)
 {
 	const char *term = getenv("TERM");
@@ -80,7 +78,7 @@ static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words
 
 	if (!isatty(STDIN_FILENO)) {
 		api_hint_set(&c->api, "'cay exec -i SANDBOX -- sh' reads commands from a pipe");
-		return cay_fail(err, CAY_E_INVALID, "shell: standard input is no terminal");
+		return cay_fail(err, CAY_E_INVALID, "shell: standard input is not a terminal");
 	}
 	request.shell = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh";
 	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
@@ -92,16 +90,12 @@ static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words
 const struct cmd cmd_shell = {
 	.name = "shell",
 	.args = "[OPTION...] SANDBOX",
-	.operands = { OPERAND_SANDBOX },
-	.min = 1,
-	.max = 1,
-	.options = options,
-	.size = sizeof(struct shell_args),
-	.help = "A shell in a sandbox, at this terminal",
-	.more = "bash, or sh where there is none. ctrl-p ctrl-q leaves it running; 'cay attach' "
-		"comes "
-		"back. Its exit status becomes ours. What programs in the sandbox write goes to "
-		"this terminal as it is: a terminal that obeys what it is told, it obeys the "
-		"sandbox too.",
+	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
+	CMD_OPTIONS(shell_args, OPTS(rows, 0)),
+	.help = "Open an interactive shell in a sandbox",
+	.more = "Starts bash, or sh if there is none. ctrl-p ctrl-q detaches and leaves it "
+		"running; 'cay attach' reattaches. The exit status of the shell is the exit status "
+		"of cay. Output of the sandbox reaches this terminal unfiltered, including escape "
+		"sequences.",
 	.run = cmd_shell_run,
 };

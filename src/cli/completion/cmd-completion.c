@@ -7,10 +7,10 @@
 
 #define INIT_CALL_MS 300
 
-/* Each asks `cay completion words`, so none of them has to be made anew for a new option.
- * bash takes words apart at ':' and '=', which is undone here. */
+/* The scripts call `cay completion words`, so they do not change with commands and options.
+ * bash splits words at ':' and '='; its script undoes that. */
 static const char completion_script_bash[] =
-	"# cay completion bash; to be read by bash, as in: source <(cay completion bash)\n"
+	"# cay completion bash; load it with: source <(cay completion bash)\n"
 	"_cay() {\n"
 	"\tlocal cur line lead words=()\n"
 	"\tread -ra words <<<\"${COMP_LINE:0:COMP_POINT}\"\n"
@@ -63,7 +63,7 @@ static const char completion_script_zsh[] =
 	"fi\n";
 
 static const char completion_script_fish[] =
-	"# cay completion fish; to be read by fish, as in: cay completion fish | source\n"
+	"# cay completion fish; load it with: cay completion fish | source\n"
 	"function __cay_complete\n"
 	"\tset -l words (commandline -opc) (commandline -ct)\n"
 	"\tfor line in ($words[1] completion words -- $words[2..] 2>/dev/null)\n"
@@ -87,7 +87,7 @@ static void on_completion_timeout(int)
 	_exit(0);
 }
 
-/* However far away the server is, and whatever it does: somebody waits at the keyboard. */
+/* Exit after INIT_CALL_MS however slow the server is: the user waits at the prompt. */
 static int completion_start_timeout(struct cay_err *err)
 {
 	struct itimerval late = { .it_value = { .tv_usec = INIT_CALL_MS * 1000L } };
@@ -116,7 +116,7 @@ static int cmd_completion_print_words(struct cli *c, const struct opt_words *w, 
 		r = print_stdout(&known, err);
 	if (r >= 0)
 		r = completion_start_timeout(err);
-	/* who is away has no names */
+	/* without a server there are no names */
 	if (r < 0 || complete_from_server(c, &what, &told) < 0)
 		return r;
 	return print_stdout(&told, err);
@@ -138,22 +138,20 @@ static int cmd_completion_run(struct cli *c, const void *, const struct opt_word
 			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 		return print_stdout(&out, err);
 	}
-	api_hint_set(&c->api, "bash, zsh or fish");
-	return cay_fail(err, CAY_E_INVALID, "completion: there is no script for '%s'", shell);
+	api_hint_set(&c->api, "use bash, zsh or fish");
+	return cay_fail(err, CAY_E_INVALID, "completion: unsupported shell '%s'", shell);
 }
 
 const struct cmd cmd_completion = {
 	.name = "completion",
 	.needs = CMD_NEEDS_NOTHING,
 	.args = "bash|zsh|fish",
-	.operands = { OPERAND_SHELL },
-	.min = 1,
-	.max = 1,
+	CMD_OPERANDS(1, 1, OPERAND_SHELL),
 	.rest = REST_OPTIONAL,
-	.help = "Print a script that completes commands, options and names at this shell",
-	.more = "source <(cay completion bash) in ~/.bashrc, the same of zsh in ~/.zshrc behind "
-		"compinit, cay completion fish | source in fish's config.fish. Names are asked of "
-		"the server, for 300 ms at the most; without one there are none. The scripts call "
-		"'cay completion words -- WORD...', which prints what the last word could become.",
+	.help = "Print a completion script for a shell",
+	.more = "Add 'source <(cay completion bash)' to ~/.bashrc, 'source <(cay completion zsh)' "
+		"after compinit to ~/.zshrc, or 'cay completion fish | source' to config.fish. "
+		"Names come from the server if it responds within 300 ms. The scripts call 'cay "
+		"completion words -- WORD...', which prints the completions of the last word.",
 	.run = cmd_completion_run,
 };

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * complete-ask - names for who completes, asked of the server
- */
+/* complete-values - names from the server and from contexts */
 #include <stdio.h>
 
 #include "cli/completion/complete.h"
@@ -34,13 +32,13 @@ static int complete_add_sandbox(void *to, const void *row)
 	if (snprintf(help, sizeof(help), "%s, %.100s",
 		     field_choice_name(&sandbox_info_table, "state", s->state), s->image) < 0)
 		help[0] = 0;
-	/* an id is long: offered where there is no name, or where one is typed */
+	/* ids are long: offered only without a name, or if the word begins like one */
 	return complete_add_name(
 		to, s->name && strncmp(names->what->word, "sb0", 3) != 0 ? s->name : id, behind,
 		help);
 }
 
-/* Once, however many sandboxes it has. */
+/* Each group once. */
 static int complete_add_group(void *to, const void *row)
 {
 	const struct sandbox_info *s = row;
@@ -127,7 +125,7 @@ static int complete_add_contexts(const struct complete *c, struct buf *out)
 	return r;
 }
 
-/* Whom the line will ask is whom we ask. */
+/* Use the server that the typed command would use. */
 static int complete_set_server(struct cli *cli, const struct complete *c, struct cay_err *err)
 {
 	char name[CONTEXT_NAME_MAX + 1];
@@ -154,7 +152,7 @@ int complete_from_server(struct cli *cli, const struct complete *c, struct buf *
 		return complete_add_contexts(c, out);
 	if (c->operand == OPERAND_SHELL)
 		return 0;
-	/* files of a sandbox are not asked for: a key's press should not read a disk */
+	/* files in a sandbox are not completed: a key press must not read its disk */
 	if (c->operand == OPERAND_LOCAL_OR_REMOTE_PATH && strpbrk(c->word, "/:."))
 		return 0;
 	r = complete_set_server(cli, c, &none);

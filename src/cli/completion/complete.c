@@ -5,24 +5,17 @@
 
 static const char context_option[] = "--context";
 
-static const struct opt *complete_find_opt_in_rows(const struct opt *rows, size_t n,
-						   struct slice name, char letter)
-{
-	for (size_t i = 0; i < n; i++)
-		if (letter ? rows[i].letter == letter : slice_eq(name, slice_of(rows[i].name)))
-			return &rows[i];
-	return NULL;
-}
-
 static const struct opt *complete_find_opt(const struct cmd *cmd, struct slice name, char letter)
 {
-	const struct opt *o = NULL;
+	const struct opt *o;
 
-	for (const struct opt_group *g = cmd->options; g && g->rows && !o; g++)
-		o = complete_find_opt_in_rows(g->rows, g->n, name, letter);
-	return o ? o
-		 : complete_find_opt_in_rows(opts_everywhere, ARRAY_SIZE(opts_everywhere), name,
-					     letter);
+	for (size_t i = 0; (o = cmd_option_at(cmd, i)); i++)
+		if (letter ? o->letter == letter : slice_eq(name, slice_of(o->name)))
+			return o;
+	for (size_t i = 0; i < ARRAY_SIZE(opts_everywhere) && !letter; i++)
+		if (slice_eq(name, slice_of(opts_everywhere[i].name)))
+			return &opts_everywhere[i];
+	return NULL;
 }
 
 /* The option whose value is the next word: "--image", "-u", "-du". */
@@ -48,7 +41,7 @@ static void complete_set_opt_value(const struct opt *o, struct complete *ret)
 	ret->operand = o->operand;
 }
 
-/* The last word, when the ones in front of it are of the command. */
+/* The last word, after those of the command. */
 static void complete_parse_last(const struct cmd *cmd, const char *last, size_t operands,
 				struct complete *ret)
 {
@@ -85,7 +78,7 @@ static void complete_parse_args(const struct cmd *cmd, const char *const *words,
 			pending = NULL;
 			continue;
 		}
-		if (str_eq(words[i], "--")) /* a command of the sandbox: nothing here knows it */
+		if (str_eq(words[i], "--")) /* a command inside the sandbox */
 			return;
 		pending = complete_find_valued_opt(cmd, words[i]);
 		if (words[i][0] == '-' && words[i][1])
@@ -118,7 +111,7 @@ void complete_parse(const char *const *words, size_t n, struct complete *ret)
 	ret->cmd = cmd_find(words, n - 1, &used);
 	if (ret->cmd) {
 		complete_parse_args(ret->cmd, words + used, n - used, ret);
-		/* 'cay mcp' is a command, and 'cay mcp config' another */
+		/* 'cay mcp' is a command, and so is 'cay mcp config' */
 		if (n != 2 || ret->wants_option || ret->cmd->max)
 			return;
 		ret->cmd = NULL;
@@ -156,7 +149,7 @@ int complete_add_server_name(const struct complete *c, const char *name, const c
 	for (const char *p = name; *p; p++)
 		if (!ascii_is_alnum(*p) && !strchr("._:/@+-", *p))
 			return 0;
-	/* one that is too long is nobody's to type */
+	/* skip names that are too long */
 	if (buf_printf(&word, "%s%s", name, behind) < 0)
 		return 0;
 	return complete_add_word(c, buf_str(&word), help, out);
@@ -172,16 +165,16 @@ static int complete_add_option(const struct complete *c, const struct opt *o, st
 
 static int complete_add_options(const struct complete *c, struct buf *out)
 {
+	const struct opt *o;
 	int r = 0;
 
-	for (const struct opt_group *g = c->cmd ? c->cmd->options : NULL; g && g->rows; g++)
-		for (size_t i = 0; r >= 0 && i < g->n; i++)
-			r = complete_add_option(c, &g->rows[i], out);
+	for (size_t i = 0; c->cmd && r >= 0 && (o = cmd_option_at(c->cmd, i)); i++)
+		r = complete_add_option(c, o, out);
 	if (r >= 0 && (!c->cmd || c->cmd->needs == CMD_NEEDS_DAEMON))
 		r = complete_add_option(c, &opts_everywhere[0], out);
 	if (r >= 0 && !c->cmd)
 		r = complete_add_option(c, &opts_everywhere[1], out);
-	return r < 0 ? r : complete_add_word(c, "--help", "What it does and takes", out);
+	return r < 0 ? r : complete_add_word(c, "--help", "Show help for the command", out);
 }
 
 /* Whether an earlier row begins with the same word. */

@@ -4,29 +4,47 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "cli/print/list.h"
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 
 const struct cmd *const commands[] = {
-#define CAY_COMMAND(sym) &cmd_##sym,
+#define CAY_COMMAND(group, sym) &cmd_##sym,
 #include "cli/core/commands.def"
 #undef CAY_COMMAND
 	NULL,
 };
 
+const enum cmd_group command_groups[] = {
+#define CAY_COMMAND(group, sym) GROUP_##group,
+#include "cli/core/commands.def"
+#undef CAY_COMMAND
+};
+
 const struct opt opts_json[1] = {
-	{ "json", 0, OPT_FLAG, offsetof(struct json_args, json), .help = "Print JSON, one line" },
+	{ "json", 0, OPT_FLAG, offsetof(struct global_options, json),
+	  .help = "Print JSON on one line" },
 };
 
 const struct opt opts_everywhere[2] = {
 	{ "context", 0, OPT_TEXT, offsetof(struct global_options, context),
 	  .operand = OPERAND_CONTEXT, .arg = "NAME",
-	  .help = "Whom to ask: a context, or local for this machine's daemon" },
+	  .help = "Context to use; 'local' is this machine's daemon" },
 	{ "no-pager", 0, OPT_FLAG, offsetof(struct global_options, no_pager),
-	  .help = "Print what is longer than the screen all the same" },
+	  .help = "Do not page long output" },
 };
 
-/* How many of the words are the command's name; 0 when it is not. */
+const struct opt *cmd_option_at(const struct cmd *cmd, size_t i)
+{
+	for (const struct opt_group *g = cmd->options; g && g->rows; g++) {
+		if (i < g->n)
+			return &g->rows[i];
+		i -= g->n;
+	}
+	return cmd->json && i == 0 ? opts_json : NULL;
+}
+
+/* The number of words that are the command's name; 0: it is another command. */
 static size_t cmd_match_words(const struct cmd *cmd, const char *const *words, size_t n)
 {
 	struct slice rest = slice_of(cmd->name);
@@ -64,7 +82,8 @@ const char *cmd_find_similar(const char *word)
 	return best;
 }
 
-int cmd_list_subcommands(const char *word, struct buf *out)
+/* Append the commands of two words that begin with this word, as a hint. */
+static int cmd_list_subcommands(const char *word, struct buf *out)
 {
 	size_t n = strlen(word);
 	int r = 0;
@@ -73,6 +92,28 @@ int cmd_list_subcommands(const char *word, struct buf *out)
 		if (strncmp((*c)->name, word, n) == 0 && (*c)->name[n] == ' ')
 			r = buf_printf(out, "%scay %s", out->len ? ", " : "one of: ", (*c)->name);
 	return r;
+}
+
+int cmd_describe_unknown(const char *const *words, size_t n, struct buf *message, struct buf *hint)
+{
+	auto_buf name = BUF_INIT(KIB(1));
+	const char *near;
+	int r = cmd_list_subcommands(words[0], hint);
+	bool two = hint->len && n > 1 && words[1][0] != '-';
+
+	if (r >= 0)
+		r = buf_printf(&name, "%.200s%s%.200s", words[0], two ? " " : "",
+			       two ? words[1] : "");
+	if (r >= 0 && hint->len && !two)
+		return buf_printf(message, "'%s' needs a subcommand", buf_str(&name));
+	near = cmd_find_similar(buf_str(&name));
+	if (r >= 0)
+		r = buf_printf(message, "there is no command '%s'", buf_str(&name));
+	if (r < 0 || (two && !(near && strchr(near, ' '))))
+		return r;
+	buf_clear(hint);
+	return near ? buf_printf(hint, "did you mean 'cay %s'?", near)
+		    : buf_puts(hint, "'cay help' lists the commands");
 }
 
 static bool cmd_words_have_help(const char *const *words, size_t n)
@@ -106,14 +147,15 @@ static int cmd_hint_usage(struct cli *c, const struct cmd *cmd, const char *near
 static int cmd_check_words(const struct cmd *cmd, const struct opt_words *w, struct cay_err *err)
 {
 	if (w->n_operands < cmd->min)
-		return cay_fail(err, CAY_E_INVALID, "%s: a word is missing", cmd->name);
+		return cay_fail(err, CAY_E_INVALID, "%s: missing argument", cmd->name);
 	if (cmd->rest == REST_COMMAND && (!w->rest || !w->n_rest))
-		return cay_fail(err, CAY_E_INVALID, "%s: put '--' and a command behind it",
+		return cay_fail(err, CAY_E_INVALID, "%s: expected '--' followed by a command",
 				cmd->name);
 	if (cmd->rest == REST_NONE && w->rest && w->n_rest)
-		return cay_fail(err, CAY_E_INVALID, "%s: nothing can stand behind '--'", cmd->name);
+		return cay_fail(err, CAY_E_INVALID, "%s: unexpected arguments after '--'",
+				cmd->name);
 	if (w->n_operands > cmd->max)
-		return cay_fail(err, CAY_E_INVALID, "%s: '%s' is one word too many", cmd->name,
+		return cay_fail(err, CAY_E_INVALID, "%s: unexpected argument '%s'", cmd->name,
 				w->operands[cmd->max]);
 	return 0;
 }
@@ -127,7 +169,7 @@ static int cmd_refuse_remote_context(struct cli *c, const struct cmd *cmd, const
 
 	return n < 0 ? -EINVAL
 		     : cay_fail(err, CAY_E_INVALID,
-				"%s is about the machine it runs on, and the context is '%s'",
+				"%s works on the local machine only, and the context is '%s'",
 				cmd->name, name);
 }
 
@@ -137,7 +179,7 @@ int cmd_load_context(struct cli *c, const char *name, struct context *ret, struc
 
 	if (r < 0 && err->code == CAY_E_NOT_FOUND)
 		api_hint_set(&c->api, "'cay context ls' lists them; 'cay context use " CONTEXT_LOCAL
-				      "' goes back to this machine");
+				      "' switches back to this machine");
 	return r;
 }
 
@@ -175,13 +217,61 @@ static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *
 		       : cmd_load_context(c, name, &c->api.dial.context, err);
 }
 
+static int (*const cmd_finders[OPERAND_NUM])(struct api *a, const char *word, struct id *ret,
+					     struct cay_err *err) = {
+	[OPERAND_SANDBOX] = api_find_sandbox,   [OPERAND_IMAGE] = api_find_image,
+	[OPERAND_TEMPLATE] = api_find_template, [OPERAND_TENANT] = api_find_tenant,
+	[OPERAND_KEY] = api_find_key,
+};
+
+int service_name_check(const char *name, struct cay_err *err)
+{
+	return op_name_is_valid(slice_of(name)) ? 0
+						: cay_fail(err, CAY_E_INVALID,
+							   "service: invalid name '%s' (use "
+							   "letters, digits, '.', '_' and '-')",
+							   name);
+}
+
+/* Run a row without a run function. */
+static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const struct opt_words *w,
+		      struct cay_err *err)
+{
+	const struct op *op = &ops[cmd->op];
+	struct api_call call = { .op = cmd->op,
+				 .request = op->request && cmd->size ? args : NULL,
+				 .query = op->query && cmd->size ? args : NULL };
+	void *reply = arena_alloc(&c->arena, 1, op->response->size);
+	int r = 0;
+
+	if (!reply)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	for (size_t i = 0; i < CMD_OPERANDS_MAX && i < w->n_operands; i++)
+		if (cmd->operand_at[i])
+			*(const char **)(void *)(args + cmd->operand_at[i] - 1) = w->operands[i];
+	if (cmd->operands[1] == OPERAND_SERVICE) {
+		r = service_name_check(w->operands[1], err);
+		call.path_name = w->operands[1];
+	}
+	if (r >= 0 && cmd_finders[cmd->operands[0]])
+		r = cmd_finders[cmd->operands[0]](&c->api, w->operands[0], &call.ids[0], err);
+	if (r >= 0 && cmd->columns)
+		return list_print(c, &call, cmd->columns, NULL, err);
+	if (r >= 0)
+		r = api_call(&c->api, &call, reply, err);
+	if (r < 0)
+		return r;
+	return cmd->print && !c->global.json ? cmd->print(reply, err)
+					     : reply_print(c, cmd->op, reply, cmd->prints, err);
+}
+
 int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
 		 struct cay_err *err)
 {
-	/* what every command takes lies behind what this one does */
+	/* the options of every command lie after those of this one */
 	size_t base = (cmd->size + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
 	char *args = arena_alloc(&c->arena, 1, base + sizeof(struct global_options));
-	struct opt_group groups[OPT_GROUPS_MAX + 2] = {};
+	struct opt_group groups[OPT_GROUPS_MAX + 3] = {};
 	const struct global_options *said;
 	const char *near = NULL;
 	struct opt_words w;
@@ -199,6 +289,8 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 		assert(n_groups < OPT_GROUPS_MAX);
 		groups[n_groups] = cmd->options[n_groups];
 	}
+	if (cmd->json)
+		groups[n_groups++] = (struct opt_group)OPTS(opts_json, base);
 	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
 	r = opt_parse_words(groups, words, n, &c->arena, args, &w, &near, err);
 	if (r >= 0)
@@ -211,9 +303,12 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 		return cay_fail(err, CAY_E_INVALID, "--context is given twice");
 	if (said->context)
 		c->global.context = said->context;
+	c->global.json = said->json;
 	c->api.no_pager = said->no_pager || c->global.no_pager;
 	r = cmd_set_server(c, cmd, err);
-	return r < 0 ? r : cmd->run(c, args, &w, err);
+	if (r < 0)
+		return r;
+	return cmd->run ? cmd->run(c, args, &w, err) : cmd_run_op(c, cmd, args, &w, err);
 }
 
 int print_json(const struct field_table *t, const void *in, struct cay_err *err)
@@ -226,21 +321,34 @@ int print_json(const struct field_table *t, const void *in, struct cay_err *err)
 	return r < 0 ? r : print_stdout(&out, err);
 }
 
-int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
-		   struct cay_err *err)
+int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err)
 {
-	int r = api_call(&c->api, call, ret, err);
-
-	return r < 0 || !json ? r : print_json(ops[call->op].response, ret, err);
+	if (jw_finish(w) < 0 || buf_putc(out, '\n') < 0)
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return print_stdout(out, err);
 }
 
-int print_id(const struct id *id, struct cay_err *err)
+int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
+		struct cay_err *err)
 {
-	auto_buf out = BUF_INIT(64);
-	char text[ID_TEXT_LEN + 1];
+	auto_buf value = BUF_INIT(KIB(32));
 
-	id_format(id, text);
-	if (buf_printf(&out, "%s\n", text) < 0)
+	if (c->global.json)
+		return print_json(ops[op].response, reply, err);
+	if (!member)
+		return 0;
+	if (column_format(&(struct column){ .member = member }, ops[op].response, reply, &value) <
+	    0)
 		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
-	return print_stdout(&out, err);
+	return print_line(err, "%s", buf_str(&value));
+}
+
+int api_call_print(struct cli *c, const struct api_call *call, const char *member,
+		   struct cay_err *err)
+{
+	void *reply = arena_alloc(&c->arena, 1, ops[call->op].response->size);
+	int r = reply ? api_call(&c->api, call, reply, err)
+		      : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+
+	return r < 0 ? r : reply_print(c, call->op, reply, member, err);
 }

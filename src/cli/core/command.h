@@ -2,29 +2,29 @@
 #ifndef CAY_CLI_CORE_COMMAND_H
 #define CAY_CLI_CORE_COMMAND_H
 /*
- * cmd - what `cay` can do: one row and one file a command
+ * command - the commands of `cay`, one row each
  *
- * commands.def lists them; help, cay(1) and the dispatcher read the rows.  A
- * command gets its options in the struct its row names and returns its exit
- * status, or -errno with err told, which main turns into "cay: ..." and the exit
- * status of the error's row.
+ * commands.def lists them; help, cay(1), completion and the dispatcher read the rows.  A
+ * command gets its options in the struct of its row and returns its exit status, or -errno
+ * with err set, which main prints as "cay: ..." and turns into the exit status of the error.
  */
 #include "cli/client/api.h"
 #include "cli/core/options.h"
 #include "ops/settings.h"
 
 enum cmd_needs {
-	CMD_NEEDS_DAEMON,       /* asks the one the context says */
-	CMD_NEEDS_THIS_MACHINE, /* is about this machine: refused with a context of another one */
-	CMD_NEEDS_NOTHING,      /* asks nobody: works however broken contexts are */
+	CMD_NEEDS_DAEMON,       /* sends requests to the server of the context */
+	CMD_NEEDS_THIS_MACHINE, /* works on this machine: refused with another context */
+	CMD_NEEDS_NOTHING,      /* sends no requests: works with unreadable contexts */
 };
 
-/* What every command takes. */
+/* Options of every command; json only of those with .json. */
 struct global_options {
 	const char *context; /* or NULL */
-	bool no_pager;
+	bool no_pager, json;
 };
 extern const struct opt opts_everywhere[2];
+extern const struct opt opts_json[1];
 
 struct cli {
 	struct settings settings;
@@ -33,105 +33,140 @@ struct cli {
 	struct arena arena; /* words and options */
 };
 
-enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* what stands behind "--" */
+enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* words after "--" */
 
 #define CMD_OPERANDS_MAX 2
 
+struct column; /* cli/print/list.h */
+
+/*
+ * Most rows have a run function.  A row without one calls `op`: the first operand names the
+ * object in its path, by operands[0]; a second one that is OPERAND_SERVICE is the name in
+ * the path; the args struct, where there is one, is the request or the query.  The reply is
+ * printed as `columns`, `print` or `prints` say, or not at all; with --json as it came.
+ */
 struct cmd {
 	const char *name;                        /* one word or two */
 	const char *args;                        /* operands, for help */
-	enum operand operands[CMD_OPERANDS_MAX]; /* the last is that of all behind it */
+	enum operand operands[CMD_OPERANDS_MAX]; /* the last also of all after it */
 	size_t min, max;                         /* how many operands */
 	enum cmd_rest rest;
 	enum cmd_needs needs;
+	bool json;                       /* has --json */
 	const struct opt_group *options; /* ended by a group without rows; or NULL */
 	size_t size;                     /* of the struct they fill */
 	void (*init_args)(void *args);   /* or NULL: zero */
 	const char *help;                /* one line */
 	const char *more;                /* paragraphs, or NULL */
 	int (*run)(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err);
+	enum op_id op;
+	size_t operand_at[CMD_OPERANDS_MAX]; /* OPERAND_AT: an operand that is text of the args */
+	const struct column *columns;        /* the reply is a list */
+	int (*print)(const void *reply, struct cay_err *err);
+	const char *prints; /* this member of the reply, on a line */
 };
 
-#define CAY_COMMAND(sym) extern const struct cmd cmd_##sym;
+#define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
+#define OPTS_END { .rows = NULL }
+/* Parts of a row: its options, and how many operands of which kinds. */
+#define CMD_OPTIONS(S, ...) \
+	.options = (const struct opt_group[]){ __VA_ARGS__, OPTS_END }, .size = sizeof(struct S)
+#define CMD_OPERANDS(min_, max_, ...) .min = (min_), .max = (max_), .operands = { __VA_ARGS__ }
+#define OPERAND_AT(S, m) (offsetof(struct S, m) + 1)
+
+#define CAY_COMMAND(group, sym) extern const struct cmd cmd_##sym;
 #include "cli/core/commands.def"
 #undef CAY_COMMAND
 
 extern const struct cmd *const commands[]; /* ended by NULL */
 
-/* The command the words begin with; *ret_words of them name it.  NULL: none. */
+enum cmd_group {
+	GROUP_EVERYDAY,
+	GROUP_SANDBOXES,
+	GROUP_FILES,
+	GROUP_IMAGES,
+	GROUP_ACCESS,
+	GROUP_NODE,
+};
+extern const enum cmd_group command_groups[]; /* of each of commands[] */
+
+/* The command that the words begin with, or NULL; *ret_words of them are its name. */
 const struct cmd *cmd_find(const char *const *words, size_t n, size_t *ret_words);
-/* A name that looks like it, or NULL. */
+/* A similar name, or NULL. */
 const char *cmd_find_similar(const char *word);
-/* The commands of two words that begin with it, for people; nothing when there are none. */
-[[nodiscard]] int cmd_list_subcommands(const char *word, struct buf *out);
-/* Whom to ask: the context that was said nearest, or the current one. */
+/* Describe words that name no command: a message, and a hint or "". */
+[[nodiscard]] int cmd_describe_unknown(const char *const *words, size_t n, struct buf *message,
+				       struct buf *hint);
+/* The context to use: --context, the environment, or the current one. */
 [[nodiscard]] int cmd_choose_context_name(const struct cli *c,
 					  char ret[static CONTEXT_NAME_MAX + 1],
 					  struct cay_err *err);
-/* Read a context; a failure has its hint. */
+/* Read a context; sets a hint on failure. */
 [[nodiscard]] int cmd_load_context(struct cli *c, const char *name, struct context *ret,
 				   struct cay_err *err);
-/* Run a command with the words behind its name. */
+/* Run a command with the words after its name. */
 [[nodiscard]] int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 			       size_t n, struct cay_err *err);
+
+/* The i-th option of a command, --json last; NULL: there are no more. */
+const struct opt *cmd_option_at(const struct cmd *cmd, size_t i);
 
 /* Help for one command, the list of all, and cay(1) as scdoc source. */
 [[nodiscard]] int help_format_command(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_format_list(struct buf *out);
-/* The same as JSON, one line; NULL: of all. */
+/* The same as one line of JSON; NULL: all commands. */
 [[nodiscard]] int help_format_json(const struct cmd *cmd, struct buf *out);
 [[nodiscard]] int help_format_man(struct buf *out);
 
-/* --json, which many commands have. */
-struct json_args {
-	bool json;
-};
-extern const struct opt opts_json[1];
-#define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
-#define OPTS_JSON(S, m) OPTS(opts_json, offsetof(struct S, m))
-#define OPTS_END { .rows = NULL }
-
-/* The options of create and of exec, which run has too. */
+/* The options of create, shared with run and templates. */
 struct sandbox_create_args {
 	struct sandbox_create create;
 	const char *idempotency_key; /* or NULL, here and below */
-	const char *writable;        /* paths with commas between */
+	const char *writable;        /* paths separated by commas */
 	struct field_map services;
 };
 extern const struct opt opts_create[23];
 void create_request_init(struct sandbox_create *request);
-/* What no option has said is left to the server, or to the template. */
+/* Mark members that no option has set as absent: the server or the template decides. */
 void create_request_mark_given(struct sandbox_create *request);
-/* What the options mean, in the request. */
+/* Fill the request from the options. */
 [[nodiscard]] int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a,
 					    struct sandbox_create *request, struct cay_err *err);
-/* What a service is when nothing is said. */
 void service_put_set_defaults(struct service_put *put);
-/* IMAGE, unless there is a template. */
+/* Set the image from the operand; exactly one of image and template must be given. */
 [[nodiscard]] int create_request_set_image(struct sandbox_create *request,
 					   const struct opt_words *w, struct cay_err *err);
-/* Send it, with what its options mean. */
+/* Fill the request from the options and send it. */
 [[nodiscard]] int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 				      struct sandbox_info *ret, struct cay_err *err);
 
-/* Print a reply: as the server's object when json, else only its id. */
+/* Print a struct as one line of JSON. */
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
-[[nodiscard]] int print_id(const struct id *id, struct cay_err *err);
+/* End the JSON that w has written to out, and print it. */
+[[nodiscard]] int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err);
+/* Print a reply: with --json as it came, else this member of it; NULL: nothing. */
+[[nodiscard]] int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
+			      struct cay_err *err);
 
-/* End every sandbox of a group, and wait for each; json: where they are told, or NULL. */
+/* Remove every sandbox of a group and wait for each; json: an open array for them, or NULL. */
 [[nodiscard]] int sandbox_group_remove(struct api *a, const char *group, struct jw *json,
 				       struct cay_err *err);
-/* The object those that are gone stand in, and its end, printed. */
+/* Begin the object with removed sandboxes; end and print it. */
 struct jw removed_list_begin(struct buf *out);
 [[nodiscard]] int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err);
-/* Call it, and print the reply only as JSON. */
-[[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, void *ret, bool json,
+/* Call it, and print the reply as reply_print() does. */
+[[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, const char *member,
 				 struct cay_err *err);
 
-/* Import an image from a path; make a template of it. */
+/* Send the content of fd as the body of a call; total: bytes to expect, 0: unknown. */
+[[nodiscard]] int file_content_send(struct cli *c, const struct api_call *call, int fd,
+				    uint64_t total, void *ret, struct cay_err *err);
+[[nodiscard]] int service_name_check(const char *name, struct cay_err *err);
+
+/* Import an image from a path; create a template. */
 [[nodiscard]] int image_import_send(struct cli *c, const char *path, const char *name,
 				    struct image_info *ret, struct cay_err *err);
-/* of: more that it says, or NULL. */
+/* of: further members of the request, or NULL. */
 [[nodiscard]] int template_create_send(struct cli *c, const struct template_create *of,
 				       const char *name, const char *image,
 				       const struct sandbox_create_args *make,

@@ -18,7 +18,7 @@ struct opt_reader {
 
 #define DISTANCE_MAX 32
 
-/* Letters that stand in each other's place are one change. */
+/* Damerau-Levenshtein: two swapped letters are one change. */
 unsigned opt_edit_distance(struct slice a, struct slice b)
 {
 	unsigned rows[3][DISTANCE_MAX + 1];
@@ -63,7 +63,7 @@ static const char *opt_reader_find_similar(const struct opt_reader *r, struct sl
 		for (size_t i = 0; i < g->n; i++) {
 			unsigned d = opt_edit_distance(name, slice_of(g->rows[i].name));
 
-			/* the beginning of one is near, too */
+			/* a prefix counts as similar */
 			if (name.n > 2 && !best && strncmp(g->rows[i].name, name.p, name.n) == 0)
 				best = g->rows[i].name;
 			if (d < least && d < name.n) {
@@ -97,24 +97,24 @@ static int opt_reader_add_pair(struct opt_reader *r, const struct opt *o, struct
 	struct slice rest = slice_of(value), key = slice_cut(&rest, '=');
 
 	if (!rest.p || !key.n)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s", o->name, o->arg);
+		return cay_fail(r->err, CAY_E_INVALID, "--%s: expected %s", o->name, o->arg);
 	if (map->n == OPT_PAIRS_MAX)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
-				OPT_PAIRS_MAX);
+		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given at most %d times",
+				o->name, OPT_PAIRS_MAX);
 	if (!map->keys) {
 		map->keys = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->keys));
 		map->values = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->values));
 	}
 	if (!map->keys || !map->values)
-		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory");
 	for (size_t i = 0; i < map->n; i++)
 		if (slice_eq(slice_of(map->keys[i]), key))
-			return cay_fail(r->err, CAY_E_INVALID, "--%s names '%s' twice", o->name,
+			return cay_fail(r->err, CAY_E_INVALID, "--%s: '%s' is given twice", o->name,
 					map->keys[i]);
 	map->keys[map->n] = arena_strndup(r->arena, key.p, key.n);
 	map->values[map->n] = rest.p;
 	if (!map->keys[map->n])
-		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory");
 	map->n++;
 	return 0;
 }
@@ -123,12 +123,12 @@ static int opt_reader_add_text(struct opt_reader *r, const struct opt *o, struct
 			       const char *value)
 {
 	if (list->n == OPT_PAIRS_MAX)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given %d times", o->name,
-				OPT_PAIRS_MAX);
+		return cay_fail(r->err, CAY_E_INVALID, "--%s can be given at most %d times",
+				o->name, OPT_PAIRS_MAX);
 	if (!list->v)
 		list->v = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*list->v));
 	if (!list->v)
-		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory for options");
+		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory");
 	list->v[list->n++] = value;
 	return 0;
 }
@@ -136,6 +136,14 @@ static int opt_reader_add_text(struct opt_reader *r, const struct opt *o, struct
 static int opt_reader_set_number(const struct opt_reader *r, const struct opt *o, uint64_t *at,
 				 const char *value)
 {
+	static const struct {
+		const char *name, *examples;
+	} forms[OPT_NUM_TYPES] = {
+		[OPT_U64] = { "number", "" },
+		[OPT_BYTES] = { "size", " (use 512Mi, 2Gi)" },
+		[OPT_MILLI] = { "number of cores", " (use 500m, 2)" },
+		[OPT_DURATION] = { "duration", " (use 30s, 10m, 1h)" },
+	};
 	struct slice s = slice_of(value);
 	uint64_t max = o->max ? o->max : UINT64_MAX, v = 0;
 	int err = -EINVAL;
@@ -149,10 +157,10 @@ static int opt_reader_set_number(const struct opt_reader *r, const struct opt *o
 	else if (o->type == OPT_DURATION)
 		err = duration_parse(s, &v);
 	if (err == -EINVAL)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name, o->arg,
-				value);
+		return cay_fail(r->err, CAY_E_INVALID, "--%s: invalid %s '%s'%s", o->name,
+				forms[o->type].name, value, forms[o->type].examples);
 	if (err < 0 || v < o->min || v > max)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s %s is out of range", o->name, value);
+		return cay_fail(r->err, CAY_E_INVALID, "--%s: %s is out of range", o->name, value);
 	*at = v;
 	return 0;
 }
@@ -167,8 +175,8 @@ static int opt_reader_set_choice(const struct opt_reader *r, const struct opt *o
 		return 0;
 	for (const char *const *c = opt_list_choices(o); err >= 0 && *c; c++)
 		err = buf_printf(&list, "%s%s", list.len ? "|" : "", *c);
-	return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s, not '%s'", o->name,
-			err < 0 ? o->arg : buf_str(&list), value);
+	return cay_fail(r->err, CAY_E_INVALID, "--%s: invalid value '%s' (use %s)", o->name, value,
+			err < 0 ? o->arg : buf_str(&list));
 }
 
 static int opt_reader_set_value(struct opt_reader *r, const struct opt *o, size_t base,
@@ -213,8 +221,21 @@ static int opt_reader_check_once(struct opt_reader *r, const struct opt *o)
 	return 0;
 }
 
-/* "--name", "--name=value"; *next is the word that may be the value.  1 when it
- * was taken. */
+/* The value is in the same word or the next; returns 1 if it was the next. */
+static int opt_reader_take_value(struct opt_reader *r, const struct opt *o, size_t base,
+				 const char *value, const char *next)
+{
+	int err;
+
+	if (o->type == OPT_FLAG || value)
+		return opt_reader_set_value(r, o, base, value);
+	if (!next)
+		return cay_fail(r->err, CAY_E_INVALID, "--%s: missing %s", o->name, o->arg);
+	err = opt_reader_set_value(r, o, base, next);
+	return err < 0 ? err : 1;
+}
+
+/* "--name", "--name=value" */
 static int opt_reader_read_long(struct opt_reader *r, const char *word, const char *next)
 {
 	struct slice value = slice_of(word + 2), name = slice_cut(&value, '=');
@@ -228,17 +249,9 @@ static int opt_reader_read_long(struct opt_reader *r, const char *word, const ch
 				(int)(name.n > 64 ? 64 : name.n), name.p);
 	}
 	err = opt_reader_check_once(r, o);
-	if (err < 0)
-		return err;
-	if (o->type == OPT_FLAG)
-		return value.p ? cay_fail(r->err, CAY_E_INVALID, "--%s takes no value", o->name)
-			       : opt_reader_set_value(r, o, base, NULL);
-	if (value.p)
-		return opt_reader_set_value(r, o, base, value.p);
-	if (!next)
-		return cay_fail(r->err, CAY_E_INVALID, "--%s wants %s", o->name, o->arg);
-	err = opt_reader_set_value(r, o, base, next);
-	return err < 0 ? err : 1;
+	if (err >= 0 && o->type == OPT_FLAG && value.p)
+		err = cay_fail(r->err, CAY_E_INVALID, "--%s takes no value", o->name);
+	return err < 0 ? err : opt_reader_take_value(r, o, base, value.p, next);
 }
 
 /* "-d", "-di", "-uUSER", "-u USER" */
@@ -252,20 +265,10 @@ static int opt_reader_read_short(struct opt_reader *r, const char *word, const c
 		if (!o)
 			return cay_fail(r->err, CAY_E_INVALID, "there is no option '-%c'", *c);
 		err = opt_reader_check_once(r, o);
-		if (err < 0)
+		if (err >= 0)
+			err = opt_reader_take_value(r, o, base, c[1] ? c + 1 : NULL, next);
+		if (err < 0 || o->type != OPT_FLAG)
 			return err;
-		if (o->type == OPT_FLAG) {
-			err = opt_reader_set_value(r, o, base, NULL);
-			if (err < 0)
-				return err;
-			continue;
-		}
-		if (c[1])
-			return opt_reader_set_value(r, o, base, c + 1);
-		if (!next)
-			return cay_fail(r->err, CAY_E_INVALID, "-%c wants %s", *c, o->arg);
-		err = opt_reader_set_value(r, o, base, next);
-		return err < 0 ? err : 1;
 	}
 	return 0;
 }
@@ -281,7 +284,7 @@ int opt_parse_words(const struct opt_group *groups, const char *const *words, si
 
 	*ret_near = NULL;
 	if (!got.operands)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %zu words", n);
+		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
 	for (size_t i = 0; i < n; i++) {
 		const char *w = words[i];
 		const char *next = i + 1 < n && !str_eq(words[i + 1], "--") ? words[i + 1] : NULL;

@@ -2,14 +2,13 @@
 #ifndef CAY_CLI_CORE_OPTIONS_H
 #define CAY_CLI_CORE_OPTIONS_H
 /*
- * opt - options of a command, read from its table
+ * options - parse the options of a command by its table
  *
  *	--name N   --name=N   -u USER   -uUSER   -di   --
  *
- * Options and operands may stand in any order up to "--"; what is behind it is
- * never looked at.  A row says what an option is called, where its value goes
- * and what it may be; help and the man page are made from the same rows.  An
- * option given twice is refused unless it gathers pairs.
+ * Options and operands may be in any order up to "--"; words after it are not parsed.  Help,
+ * the man page and completion use the same rows.  An option given twice is refused unless
+ * it collects values.
  */
 #include "base/arena.h"
 #include "base/err.h"
@@ -30,16 +29,16 @@ enum opt_type {
 
 #define OPT_PAIRS_MAX 256
 
-/* What a word names, for who completes it. */
+/* The kind of object a word names, for completion. */
 enum operand {
 	OPERAND_FREE,
-	OPERAND_FILE, /* of this machine */
+	OPERAND_FILE, /* local */
 	OPERAND_COMMAND,
 	OPERAND_CONTEXT,
-	OPERAND_SHELL,                /* that completes */
-	OPERAND_SANDBOX,              /* from here on the server is asked */
-	OPERAND_LOCAL_OR_REMOTE_PATH, /* a file of this machine, or NAME:PATH */
-	OPERAND_SERVICE,              /* of the sandbox in front of it */
+	OPERAND_SHELL,
+	OPERAND_SANDBOX,              /* from here on completed by the server */
+	OPERAND_LOCAL_OR_REMOTE_PATH, /* a local file, or NAME:PATH */
+	OPERAND_SERVICE,              /* of the sandbox before it */
 	OPERAND_GROUP,
 	OPERAND_IMAGE,
 	OPERAND_TEMPLATE,
@@ -54,8 +53,8 @@ struct opt {
 	enum opt_type type;
 	size_t offset;
 	uint64_t min, max;               /* of a number; 0, 0: any */
-	enum operand operand;            /* the value is */
-	const char *arg;                 /* what the value is called in help */
+	enum operand operand;            /* kind of the value */
+	const char *arg;                 /* placeholder of the value in help */
 	const struct field_table *table; /* OPT_CHOICE */
 	const char *member;              /* OPT_CHOICE: of that table */
 	const char *help;
@@ -73,18 +72,18 @@ struct opt_group {
 struct opt_words {
 	const char **operands; /* before "--" */
 	size_t n_operands;
-	const char *const *rest; /* behind it, ended by NULL; NULL: there was no "--" */
+	const char *const *rest; /* after it, ended by NULL; NULL: no "--" */
 	size_t n_rest;
 };
 
-/* words ends with NULL.  CAY_E_INVALID, and *ret_near, when not NULL, is the
- * option the unknown one looks like. */
+/* words ends with NULL.  On CAY_E_INVALID, *ret_near is an option similar to the unknown
+ * one, or NULL. */
 [[nodiscard]] int opt_parse_words(const struct opt_group *groups, const char *const *words,
 				  size_t n, struct arena *arena, void *args, struct opt_words *ret,
 				  const char **ret_near, struct cay_err *err);
 /* "-u, --user USER" */
 [[nodiscard]] int opt_format_spelling(const struct opt *o, struct buf *ret);
-/* How many letters one word is away from another. */
+/* The edit distance of two words. */
 unsigned opt_edit_distance(struct slice a, struct slice b);
 /* The choices of a member of a table, ended by NULL. */
 const char *const *opt_list_choices(const struct opt *o);

@@ -19,11 +19,11 @@ const char *hint_find(const struct api *a, const struct cay_err *err)
 	const char *general = cay_error_row(err->code)->hint;
 
 	if (a->hint[0] && !str_eq(a->hint, general))
-		return a->hint; /* whoever said it knew more than a table */
+		return a->hint; /* a specific hint beats the table */
 	for (const struct hint *h = hints; a->has_last_op && h->words; h++)
 		if (hint_matches_error(h, a, err))
 			return h->words;
-	/* these two are for who sends requests by hand */
+	/* the general hints of these two are for API clients */
 	return !a->hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL) ? ""
 											  : general;
 }

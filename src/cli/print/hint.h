@@ -2,15 +2,14 @@
 #ifndef CAY_CLI_PRINT_HINT_H
 #define CAY_CLI_PRINT_HINT_H
 /*
- * hint - the command that comes next, when one has failed
+ * hint - the next command to type after a failure
  *
- * The hints of errors.def are for who sends requests; somebody at a terminal is told what
- * to type.
+ * The hints of errors.def are for API clients; these name commands of cay.
  */
 #include "cli/client/api.h"
 
 struct hint {
-	const char *op; /* how its name begins */
+	const char *op; /* prefix of the operation's name */
 	enum cay_code code;
 	const char *field; /* or NULL: any */
 	const char *words;
@@ -18,6 +17,6 @@ struct hint {
 
 extern const struct hint hints[]; /* ended by a row without words */
 
-/* For a failure of what a was asked last; "" when nobody knows more. */
+/* The hint for a failure of the last operation of a; "" if there is none. */
 const char *hint_find(const struct api *a, const struct cay_err *err);
 #endif

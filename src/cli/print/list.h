@@ -2,33 +2,40 @@
 #ifndef CAY_CLI_PRINT_LIST_H
 #define CAY_CLI_PRINT_LIST_H
 /*
- * rows - a whole list, all its pages, as a table or as one JSON object
+ * list - the reply of a list operation, as a table or as JSON
+ *
+ * Columns name members of the row's field table.  A list in pages is read to its end and
+ * printed as one.
  */
-#include "cli/client/api.h"
+#include "cli/core/command.h"
 #include "cli/print/print.h"
 
-struct list_spec {
-	enum op_id op;
-	const char *list_member; /* the member that holds the rows */
-	const struct field_table *row;
-	const char *headings[PRINT_TABLE_COLUMNS_MAX];
-	size_t columns;
-	int (*add_cells)(struct print_table *t, const void *row); /* columns of them */
-	bool (*row_is_wanted)(const void *row);                   /* or NULL: all of them */
-	const struct sandbox_query *query;                        /* of sandboxes, or NULL */
+enum column_as {
+	AS_VALUE, /* by the member's type: text, id, number, choice, RFC 3339 time, yes or no */
+	AS_AGE,   /* time ago */
+	AS_LEFT,  /* time to come */
+	AS_SIZE,  /* bytes, "1.5 GiB" */
 };
 
-[[nodiscard]] int list_print_all_pages(struct api *a, const struct list_spec *kind, bool json,
-				       struct cay_err *err);
-/* The same of a list that one call tells whole, into `all`; rows is its member. */
-[[nodiscard]] int list_print_reply(struct api *a, const struct list_spec *kind,
-				   const struct api_call *call, void *all,
-				   const struct field_list *rows, bool json, struct cay_err *err);
-/* The same of a sandbox. */
-[[nodiscard]] int list_print_of_sandbox(struct api *a, const struct list_spec *kind,
-					const char *sandbox, void *all,
-					const struct field_list *rows, bool json,
-					struct cay_err *err);
+/* A value that is absent is shown as "-". */
+struct column {
+	const char *heading;
+	const char *member; /* "pool.min" is one of an object in the row */
+	enum column_as as;
+	/* Instead of a member: append to out; 1: there is no value. */
+	int (*format)(const void *row, struct buf *out);
+};
+
+#define COLUMNS_END { .heading = NULL }
+
+/* Append the value of a column, not escaped. */
+[[nodiscard]] int column_format(const struct column *column, const struct field_table *t,
+				const void *row, struct buf *out);
+/* Call a list operation and print its rows.  Of a list in pages, call has at most a query of
+ * sandboxes.  wanted: which rows, or NULL for all. */
+[[nodiscard]] int list_print(struct cli *c, const struct api_call *call,
+			     const struct column *columns, bool (*wanted)(const void *row),
+			     struct cay_err *err);
 /* The name of an enum's value. */
 const char *field_choice_name(const struct field_table *t, const char *member, unsigned value);
 #endif

@@ -25,10 +25,10 @@ bool pager_is_needed(struct slice text, unsigned columns, unsigned rows)
 		lines += width > 1 ? (width - 2) / columns + 1 : 1;
 		width = 0;
 	}
-	return lines >= rows; /* the prompt needs a line, too */
+	return lines >= rows; /* one line is for the prompt */
 }
 
-/* What runs it: the person's own words, as every program reads them, or less. */
+/* PAGER, run by a shell, or less. */
 static bool pager_choose_command(struct arena *arena, const char *ret[static 4])
 {
 	const char *said = getenv("PAGER"); /* NOLINT(concurrency-mt-unsafe): no threads */
@@ -45,7 +45,7 @@ static bool pager_choose_command(struct arena *arena, const char *ret[static 4])
 	return ret[0] != NULL;
 }
 
-/* Ours, and how less is to behave unless the person has said how. */
+/* Our environment, with defaults for less. */
 static const char *const *pager_build_env(struct arena *arena)
 {
 	const char **env = arena_alloc(arena, ENV_MAX + 2, sizeof(*env));
@@ -58,7 +58,7 @@ static const char *const *pager_build_env(struct arena *arena)
 	return env;
 }
 
-/* 1: there is none, or it could not be had. */
+/* Returns 1 if there is no pager or it cannot be started. */
 static int pager_run(struct arena *arena, const struct buf *text)
 {
 	const char *argv[4] = {};
@@ -77,12 +77,12 @@ static int pager_run(struct arena *arena, const struct buf *text)
 	s.fds[1] = STDOUT_FILENO;
 	s.fds[2] = STDERR_FILENO;
 	s.n_fds = 3;
-	/* Ctrl-C is the pager's; it gets back what it is by default */
+	/* Ctrl-C is for the pager: child_start() restores SIGINT in it */
 	if (!s.env || signal(SIGINT, SIG_IGN) == SIG_ERR || child_start(&s, &child, NULL) < 0)
 		return 1;
 	cay_closep(&out);
 	out = -EBADF;
-	(void)!fd_write_all(in, text->data, text->len); /* who has seen enough quits */
+	(void)!fd_write_all(in, text->data, text->len); /* the pager may quit early */
 	cay_closep(&in);
 	in = -EBADF;
 	(void)child_wait(&child, &status);

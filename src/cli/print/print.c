@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/path.h"
 
-/* Code points a terminal acts on, or that change the order of what it shows. */
+/* Code points that control a terminal or change the order of its text. */
 static bool print_char_is_unsafe(const unsigned char *p, size_t n)
 {
 	if (n == 1)
@@ -71,26 +71,64 @@ void print_table_fini(struct print_table *t)
 	buf_fini(&t->text);
 }
 
-int print_table_add_cell(struct print_table *t, const char *text)
+void print_table_add_cell(struct print_table *t, const char *text)
 {
 	size_t column = t->cells % t->columns, begin = t->text.len, width;
 	int r = print_append_escaped(&t->text, slice_of(text));
 
 	if (r >= 0)
 		r = buf_putc(&t->text, 0);
-	if (r < 0)
-		return r;
+	if (r < 0) {
+		t->failed = r;
+		return;
+	}
 	width = print_text_width(t->text.data + begin);
 	if (width > t->width[column])
 		t->width[column] = width;
 	t->cells++;
-	return 0;
+}
+
+__attribute__((format(printf, 2, 0))) static void print_table_add_cellv(struct print_table *t,
+									const char *fmt, va_list ap)
+{
+	auto_buf text = BUF_INIT(KIB(64));
+	int r = buf_vprintf(&text, fmt, ap);
+
+	if (r < 0)
+		t->failed = r;
+	else
+		print_table_add_cell(t, buf_str(&text));
+}
+
+void print_table_add_cellf(struct print_table *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_table_add_cellv(t, fmt, ap);
+	va_end(ap);
+}
+
+void print_table_add_pair(struct print_table *t, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	print_table_add_cell(t, name);
+	va_start(ap, fmt);
+	print_table_add_cellv(t, fmt, ap);
+	va_end(ap);
+}
+
+void print_table_add_cells(struct print_table *t, const char *const *texts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		print_table_add_cell(t, texts[i]);
 }
 
 int print_table_write(const struct print_table *t, struct buf *out)
 {
 	const char *cell = buf_str(&t->text);
-	int r = 0;
+	int r = t->failed;
 
 	for (size_t i = 0; r >= 0 && i < t->cells; i++) {
 		size_t column = i % t->columns;
@@ -105,6 +143,14 @@ int print_table_write(const struct print_table *t, struct buf *out)
 		cell += strlen(cell) + 1;
 	}
 	return r;
+}
+
+int print_table_stdout(const struct print_table *t, struct cay_err *err)
+{
+	auto_buf out = BUF_INIT(MIB(64));
+
+	return print_table_write(t, &out) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
+					      : print_stdout(&out, err);
 }
 
 void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX])
@@ -131,7 +177,7 @@ static void print_stderr_line(const char *lead, const char *text)
 	if (buf_puts(&b, lead) < 0 || print_append_escaped(&b, slice_of(text)) < 0 ||
 	    buf_putc(&b, '\n') < 0)
 		return;
-	/* nobody is left to tell when stderr is gone */
+	/* a failure of stderr cannot be reported */
 	(void)!fd_write_all(STDERR_FILENO, b.data, b.len);
 }
 
@@ -160,6 +206,17 @@ int print_stdout(const struct buf *b, struct cay_err *err)
 	int r = fd_write_all(STDOUT_FILENO, buf_str(b), b->len);
 
 	return r < 0 ? cay_fail_sys(err, CAY_E_INTERNAL, -r, "write to stdout") : 0;
+}
+
+int print_line(struct cay_err *err, const char *fmt, ...)
+{
+	auto_table t = print_table_create(1);
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_table_add_cellv(&t, fmt, ap);
+	va_end(ap);
+	return print_table_stdout(&t, err);
 }
 
 bool print_wants_colour(int fd)

@@ -22,7 +22,7 @@ int byte_size_format(uint64_t bytes, struct buf *out)
 			  units[i]);
 }
 
-/* a * b / c without going over */
+/* a * b / c, saturating */
 static uint64_t progress_scale(uint64_t a, uint64_t b, uint64_t c)
 {
 	unsigned __int128 v = (unsigned __int128)a * b / c;

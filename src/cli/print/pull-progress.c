@@ -37,7 +37,7 @@ static void pull_progress_draw_event(struct pull_progress *w, struct slice data)
 	w->state = now.state;
 }
 
-/* What came; -EPIPE when there is no more to be had. */
+/* Read what has arrived; -EPIPE at the end of the stream. */
 static int pull_progress_read_events(struct pull_progress *w)
 {
 	struct buf *body = &w->events.body;
@@ -64,7 +64,7 @@ static int pull_progress_read_events(struct pull_progress *w)
 	return w->events.reply_complete ? -EPIPE : 0;
 }
 
-/* Until the call's connection has something, or there is nothing to show. */
+/* Until the connection of the call is readable, or the events end. */
 static void pull_progress_follow_call(struct api *a, struct pull_progress *w,
 				      const struct http_client *h, enum op_id op)
 {
@@ -79,7 +79,7 @@ static void pull_progress_follow_call(struct api *a, struct pull_progress *w,
 		};
 
 		if (poll(p, ARRAY_SIZE(p), LOOK_MS) < 0)
-			return; /* a signal: who waits for the head looks at it */
+			return; /* a signal: api_call_receive_head() handles it */
 		if (p[0].revents)
 			return;
 		more = pull_progress_read_events(w) >= 0;

@@ -2,14 +2,14 @@
 #ifndef CAY_CLI_PRINT_PULL_PROGRESS_H
 #define CAY_CLI_PRINT_PULL_PROGRESS_H
 /*
- * watch - a call that may wait for an image, with a bar while it does
+ * pull-progress - a call that may pull an image, with a progress bar
  *
- * On a terminal, and when the answer is not here at once, events are followed on a
- * second connection until it is.  A bar that cannot be had is none: only the call counts.
+ * On a terminal, if the reply takes longer than PATIENCE_MS, events are read on a second
+ * connection.  A failure of that connection only removes the bar.
  */
 #include "cli/client/api.h"
 
-/* As api_call(); of the pulls that are told of, this reference's is shown. */
+/* As api_call(); shows the progress of the pull of this reference. */
 [[nodiscard]] int pull_progress_call(struct api *a, const struct api_call *c, const char *reference,
 				     void *ret, struct cay_err *err);
 #endif

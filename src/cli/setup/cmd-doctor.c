@@ -4,8 +4,6 @@
 #include "cli/print/print.h"
 #include "cli/setup/doctor.h"
 
-static const struct opt_group options[] = { OPTS(opts_json, 0), OPTS_END };
-
 static const struct {
 	const char *name, *colour;
 } verdicts[VERDICT_NUM] = {
@@ -109,11 +107,10 @@ static int doctor_checks_run(struct cli *c, const struct doctor_check *rows,
 	return r;
 }
 
-static int cmd_doctor_run(struct cli *c, const void *args, const struct opt_words *,
+static int cmd_doctor_run(struct cli *c, const void *, const struct opt_words *,
 			  struct cay_err *err)
 {
-	struct doctor_report rep = { .text = BUF_INIT(KIB(64)),
-				     .as_json = ((const struct json_args *)args)->json };
+	struct doctor_report rep = { .text = BUF_INIT(KIB(64)), .as_json = c->global.json };
 	int r;
 
 	/* a daemon that hangs is a finding, not a reason to wait */
@@ -147,8 +144,7 @@ const struct cmd cmd_doctor = {
 	.name = "doctor",
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--json]",
-	.options = options,
-	.size = sizeof(struct json_args),
+	.json = true,
 	.help = "Check this machine and suggest fixes",
 	.more = "Works without a daemon. The exit status is 1 if a check fails.",
 	.run = cmd_doctor_run,

@@ -11,7 +11,6 @@
 struct setup_args {
 	bool yes, check;
 	const char *image;
-	struct json_args json;
 };
 
 static const struct opt rows[] = {
@@ -23,7 +22,7 @@ static const struct opt rows[] = {
 	  .arg = "SOURCE",
 	  .help = "First image: a tar, the directory of an OCI layout, or a registry reference" },
 };
-static const struct opt_group options[] = { OPTS(rows, 0), OPTS_JSON(setup_args, json), OPTS_END };
+static const struct opt_group options[] = { OPTS(rows, 0), OPTS_END };
 
 const struct setup_step setup_steps[] = {
 	{ "root", setup_root_check },
@@ -240,8 +239,8 @@ static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words
 		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
 	};
 	struct setup_printer t = { .json_text = BUF_INIT(KIB(64)),
-				   .as_json = a->json.json,
-				   .colour = !a->json.json && print_wants_colour(STDOUT_FILENO) };
+				   .as_json = c->global.json,
+				   .colour = !c->global.json && print_wants_colour(STDOUT_FILENO) };
 	struct cay_err told = {};
 	bool todo = false;
 	int r, said;
@@ -266,6 +265,7 @@ const struct cmd cmd_setup = {
 	.name = "setup",
 	.needs = CMD_NEEDS_THIS_MACHINE,
 	.args = "[--yes] [--check] [--image SOURCE] [--json]",
+	.json = true,
 	.options = options,
 	.size = sizeof(struct setup_args),
 	.help = "Set up this machine (as root): users, settings, daemons, a first sandbox",

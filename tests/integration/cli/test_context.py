@@ -282,7 +282,7 @@ def test_commands_of_the_machine_itself_say_so(user):
     user.add("prod", "https://localhost:1")
     for words in (["doctor"], ["bench"], ["audit", "verify"]):
         r = user("--context", "prod", *words)
-        assert r.returncode == 2 and "about the machine it runs on" in r.stderr and "--context local" in r.stderr
+        assert r.returncode == 2 and "works on the local machine only" in r.stderr and "--context local" in r.stderr
     assert "checks" in user("--context", "local", "doctor", "--json").stdout
 
 

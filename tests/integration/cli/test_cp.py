@@ -88,7 +88,7 @@ def test_what_is_left_behind(daemon, cay, box, tmp_path):
     finally:
         os.umask(old)
     assert r.returncode == 0, r.stderr
-    assert "3 skipped" in r.stderr
+    assert "skipped 3 entries" in r.stderr
     assert sorted(os.listdir(tmp_path / "to")) == sorted(["f", "in", "d", EVIL])
     assert (tmp_path / "to/f").stat().st_mode & 0o7777 == 0o750
     assert (tmp_path / "to/d").stat().st_mode & 0o7777 == 0o750
@@ -100,7 +100,7 @@ def test_what_was_asked_for_as_a_file_is_not_poured_out(daemon, cay, box, tmp_pa
     says(daemon, tar((R, ".bashrc", b"dead"), (D, ".ssh", None, 0o777), (R, ".ssh/authorized_keys", b"dead")))
     (tmp_path / ".bashrc").write_text("mine")
     r = cay("cp", f"box:{path}", str(tmp_path))
-    assert r.returncode == 2 and f"say '{path}/'" in r.stderr, r
+    assert r.returncode == 2 and f"use '{path}/'" in r.stderr, r
     r = cay("cp", f"box:{path}", ".", cwd=tmp_path)
     assert r.returncode == 2, r
     assert os.listdir(tmp_path) == [".bashrc"] and (tmp_path / ".bashrc").read_text() == "mine"
@@ -193,7 +193,7 @@ def test_a_refusal_in_the_middle_is_what_is_told(daemon, cay, box, tmp_path):
 @pytest.mark.parametrize("words", [("a", "b"), ("-", "-"), ("./a:b", "c")], ids=repr)
 def test_nothing_in_a_sandbox(daemon, cay, words):
     r = cay("cp", *words)
-    assert r.returncode == 2 and "NAME:path" in r.stderr and not daemon.requests
+    assert r.returncode == 2 and "NAME:PATH" in r.stderr and not daemon.requests
 
 
 def entry(**more):
@@ -257,15 +257,15 @@ def test_edit_writes_back_what_nobody_else_changed(daemon, cay, box, editor):
     assert asked["if_sha256"] == hashlib.sha256(b"old text\n").hexdigest()
     assert asked["sha256"] == hashlib.sha256(b"new text\n").hexdigest()
     daemon.say["GET", "/v1/sandboxes/*/files/content"] = head(200, "application/octet-stream", 4) + b"same"
-    assert "nothing was changed" in cay("edit", "box:f").stderr and len(got) == 1
+    assert "no changes" in cay("edit", "box:f").stderr and len(got) == 1
 
 
 def test_edit_tells_of_a_conflict_and_keeps_the_work(daemon, cay, box, editor):
     daemon.say["GET", "/v1/sandboxes/*/files/content"] = head(200, "application/octet-stream", 3) + b"old"
     daemon.say["PUT", "/v1/sandboxes/*/files/content"] = fake_daemon.failure(409, "conflict", "it has changed")
     r = cay("edit", "box:f")
-    assert r.returncode == 5 and "somebody else has changed it" in r.stderr
-    kept = pathlib.Path(re.search(r"yours is in (/tmp/cay-edit-\w+/file)", r.stderr)[1])
+    assert r.returncode == 5 and "changed in the meantime" in r.stderr
+    kept = pathlib.Path(re.search(r"your version is in (/tmp/cay-edit-\w+/file)", r.stderr)[1])
     assert kept.read_text() == "new" and kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
     kept.unlink()
     kept.parent.rmdir()

@@ -8,7 +8,7 @@ import pytest
 def test_a_secret_is_alone_on_standard_output(daemon, cay):
     r = cay("key", "create", "--tenant", "b", "--scope", "operator", "laptop")
     assert r.returncode == 0 and r.stdout == daemon.secrets[0] + "\n"
-    assert r.stderr == "cay: this is not shown again\n"
+    assert r.stderr == "cay: save this key now: it will not be shown again\n"
     key, = daemon.keys.values()
     assert (key["name"], key["scope"], key["tenant"]) == ("laptop", "operator", daemon.tenants[2]["id"])
     assert cay("key", "create", "other").returncode == 0

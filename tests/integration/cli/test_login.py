@@ -22,7 +22,7 @@ def test_somebody_types_a_server_and_a_key(far, ca, user):  # noqa: F811
         s.type(f"localhost-is-no-name.invalid\x15{far.url}\r".encode())
         s.until(rb"token: ")
         s.type(TOKEN.encode() + b"\r")
-        assert s.ends() == 0 and TOKEN.encode() not in s.out and b"context 'localhost'" in s.out
+        assert s.ends() == 0 and TOKEN.encode() not in s.out and b"current context: localhost" in s.out
         assert s.is_restored()
     kept = user.dir / "localhost.context"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600 and far.heads[-1]["authorization"] == f"Bearer {TOKEN}"
@@ -38,7 +38,7 @@ def test_a_pipe_has_the_key(far, ca, user):  # noqa: F811
 def test_a_key_that_is_refused_is_not_kept(far, ca, user):  # noqa: F811
     far.say["GET", "/v1/sandboxes"] = fake_daemon.failure(401, "unauthenticated", "who are you?")
     r = user("login", "--ca", str(ca.file), far.url, data=TOKEN.encode())
-    assert r.returncode == 3 and "nothing was kept" in r.stderr and not list(user.dir.glob("*"))
+    assert r.returncode == 3 and "nothing was saved" in r.stderr and not list(user.dir.glob("*"))
 
 
 def test_a_server_that_is_not_believed_gets_no_key(far, user):  # noqa: F811

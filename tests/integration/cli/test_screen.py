@@ -86,9 +86,9 @@ def test_a_name_that_is_nearly_right_is_told(daemon, cay):
 
 
 @pytest.mark.parametrize("words, want", [
-    (["image", "pul", "x"], "did you mean 'cay image pull'?"), (["image", "frobnicate"], "one of: cay image import"), (["image"], "one of:"),
+    (["image", "pul", "x"], "did you mean 'cay image pull'?"), (["image", "frobnicate"], "one of: cay image pull"), (["image"], "one of:"),
     (["temlpate", "ls"], "cay"), (["ls", "--staet", "x"], "did you mean --state?"), (["help", "crate"], "did you mean 'cay create'?"),
-    (["frobnicate"], "'cay help' lists them")], ids=repr)
+    (["frobnicate"], "'cay help' lists the commands")], ids=repr)
 def test_a_word_that_is_nearly_right_is_told(cay, words, want):
     r = cay(*words)
     assert r.returncode == 2 and want in r.stderr, r.stderr
@@ -98,7 +98,7 @@ def test_a_word_that_is_nearly_right_is_told(cay, words, want):
     (["create", "nothing"], ("POST", "/v1/sandboxes"), "not_found", 404, "'cay image ls' lists images"),
     (["run", "--template", "x", "--", "y"], ("POST", "/v1/sandboxes"), "build_failed", 422, "'cay template log NAME'"),
     (["pause", "web"], ("POST", "/v1/sandboxes/*/pause"), "wrong_state", 409, "'cay why SANDBOX'"),
-    (["create", "base"], ("POST", "/v1/sandboxes"), "no_capacity", 503, "'cay rm' ends"),
+    (["create", "base"], ("POST", "/v1/sandboxes"), "no_capacity", 503, "'cay rm' removes"),
     (["image", "ls"], ("GET", "/v1/images"), "permission_denied", 403, "'cay key create --scope'")], ids=repr)
 def test_a_failure_says_what_to_run_next(daemon, cay, words, path, code, status, want):
     """The server's own words are for who sends requests; where they are the table's, cay knows better."""

@@ -156,7 +156,7 @@ def test_following_loses_nothing_when_daemons_die(own, run):
     assert [(e["sandbox"], e["state"]) for e in seen] == [
         (b, s) for b in boxes for s in ("running", "paused", "ending", "terminated")]
     numbers = [e["seq"] for e in seen]
-    assert numbers == sorted(set(numbers)) and "going on behind event" in err
+    assert numbers == sorted(set(numbers)) and "continuing after event" in err
 
 
 def whose(own, secret):
@@ -171,7 +171,7 @@ def test_tenants_and_keys(own, run, tmp_path):
     assert names(run("tenant", "ls")) == {"default", "team-blue"}
     p = run.start("key", "create", "--tenant", "team-blue", "--scope", "read", "--ttl", "1d", "laptop")
     secret, said = p.communicate(timeout=60)
-    assert p.returncode == 0 and re.fullmatch(r"cay_[0-9a-z]{8}_[\w-]{43}\n", secret) and "not shown again" in said
+    assert p.returncode == 0 and re.fullmatch(r"cay_[0-9a-z]{8}_[\w-]{43}\n", secret) and "not be shown again" in said
     assert secret.strip() not in said and whose(own, secret.strip()).startswith(f"{tenant} read ky")
     prefix = secret[4:12]
     table = run("key", "ls")

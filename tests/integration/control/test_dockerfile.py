@@ -66,6 +66,6 @@ def test_from_an_archive_and_another_file(daemon, context, tmp_path):
 def test_a_failure_is_buildahs_own(daemon, context):
     (context / "Dockerfile").write_text("FROM scratch\nCOPY absent /x\n")
     done = cay(daemon, "template", "build", context, "never")
-    assert done.returncode == 5 and "absent" in done.stderr and "buildah could not build it" in done.stderr
+    assert done.returncode == 5 and "absent" in done.stderr and "buildah failed to build the image" in done.stderr
     assert left() == []
     assert "never" not in cay(daemon, "template", "ls").stdout

@@ -503,7 +503,7 @@ def test_the_command_line(shown, app):
     out, err = cli(shown, "preview", app, "8080", "--ttl", "10m").communicate(timeout=60)
     assert out.startswith(f"http://{host(app)}:{shown.port}/?cay_preview=cayp_") and not err, err
     out, err = cli(shown, "preview", app, "9").communicate(timeout=60)
-    assert "/?cay_preview=" in out and "nobody in the sandbox listens there yet" in err
+    assert "/?cay_preview=" in out and "nothing in the sandbox listens on this port yet" in err
     out, _ = cli(shown, "port", "ls", app).communicate(timeout=60)
     assert [line.split()[:3] for line in out.splitlines() if line.startswith("808")] == [
         ["8080", "127.0.0.1", "yes"], ["8081", "127.0.0.1", "yes"], ["8086", "::1", "yes"]]

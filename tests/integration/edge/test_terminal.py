@@ -67,7 +67,7 @@ def test_to_leave_and_come_back(cay, box, node):
         s.type(b"tw\x10\x11")
         assert s.ends() == 0 and s.is_restored()
         kept = rb"" if time.monotonic() - begin < PATIENCE_S else rb"?"  # what was typed before has a second to get there
-        assert re.search(rb"runs on; 'cay attach sb\w+ ex\w+' comes back", s.out)
+        assert re.search(rb"is still running; reattach with 'cay attach sb\w+ ex\w+'", s.out)
     with cay("attach", box) as s:
         s.until(rb"up\r\none\r\ngot one\r\n(tw)" + kept)  # from the beginning
         s.type(b"o\n")
