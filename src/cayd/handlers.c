@@ -18,7 +18,6 @@
 #include "cayd/observe/request-metrics.h"
 #include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/sandbox.h"
-#include "cayd/sandbox/usage.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
@@ -65,7 +64,7 @@ static void static_page_reply(struct request *rq, const struct page *p, const ch
 	auto_buf body = BUF_INIT(MIB(4));
 
 	if (buf_append(&body, p->data, p->n) < 0)
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 	else
 		request_reply(rq, 200, media, &body);
 }
@@ -240,7 +239,7 @@ void op_sandbox_list(struct cayd *c, struct request *rq)
 	if (sb)
 		list.next_cursor = cursor_format(rq, last);
 	if (sb && !list.next_cursor)
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 	else
 		sandboxes_reply(c, rq, &list, unsaved);
 }
@@ -266,7 +265,7 @@ static void group_delete_reply(struct group_deletion *u)
 	struct sandbox_list list = { .sandboxes = { rows, 0 } };
 
 	if (!rows) {
-		request_refuse(u->rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(u->rq);
 		return;
 	}
 	for (size_t i = 0; i < u->n; i++) {
@@ -302,7 +301,7 @@ void op_group_delete(struct cayd *c, struct request *rq)
 	struct group_deletion *u = ended ? calloc(1, sizeof(*u)) : NULL;
 
 	if (!u) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	*u = (struct group_deletion){ .cayd = c, .rq = rq, .ended = ended };
@@ -444,7 +443,7 @@ void op_image_delete(struct cayd *c, struct request *rq)
 	}
 	d = malloc(sizeof(*d));
 	if (!d) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	*d = (struct image_deletion){ c, rq, row->info.id };
@@ -502,7 +501,7 @@ void sandbox_request_relay(struct request *rq, void *arg)
 	}
 	id_format(&sb->info.id, name);
 	if (buf_printf(&path, "%s/box/%s", c->settings.run_dir, name) < 0) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	relay.path = path.data;

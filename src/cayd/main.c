@@ -268,10 +268,9 @@ int main(int argc, char **argv)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* workers block on the disk; short jobs must not queue after long ones */
 	if (r >= 0 && setenv("UV_THREADPOOL_SIZE", WORKERS, 0) < 0)
-		r = cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		r = cay_no_memory(&err);
 	if (r >= 0)
-		r = uv_loop_init(&c.loop) < 0 ? cay_fail(&err, CAY_E_NO_MEMORY, "out of memory")
-					      : cayd_start(&c, &err);
+		r = uv_loop_init(&c.loop) < 0 ? cay_no_memory(&err) : cayd_start(&c, &err);
 	if (r >= 0)
 		r = cayd_serve(&c, &err);
 	return daemon_exit_status(r, &c.log, &err);

@@ -28,7 +28,7 @@ static int cmd_help_run(struct cli *c, const void *, const struct opt_words *w, 
 	else
 		r = cmd ? help_format_command(cmd, &out) : help_format_list(&out);
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return json ? print_stdout(&out, err) : pager_show(&c->api, &out, err);
 }
 

@@ -23,7 +23,7 @@ static void init_route_hello(struct request *rq, void *arg)
 	h.features |= in->claimed ? HELLO_CLAIM_RECEIVED : 0;
 	hello_encode(&h, bytes);
 	if (buf_append(&body, bytes, sizeof(bytes)) < 0) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply");
+		request_no_memory(rq);
 		return;
 	}
 	request_reply(rq, 200, HELLO_MEDIA_TYPE, &body);
@@ -99,7 +99,7 @@ static void entrypoint_reply(const struct init *in, struct request *rq)
 	if (!in->entrypoint.state)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "no entrypoint was started");
 	else if (buf_append(&body, bytes, sizeof(bytes)) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
+		(void)cay_no_memory(&err);
 	if (err.code)
 		request_fail(rq, &err);
 	else
@@ -148,7 +148,7 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 	}
 	e = malloc(sizeof(*e));
 	if (!e)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the entrypoint");
+		(void)cay_no_memory(&err);
 	if (!e || exec_start(in, rq->body, &(struct id){}, OUTPUT_DROP, &exec, &err) < 0) {
 		free(e);
 		request_fail(rq, &err);

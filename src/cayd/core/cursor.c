@@ -11,7 +11,7 @@ bool cursor_parse(struct request *rq, const char *cursor, const void *rows, uint
 	if (cursor && str_parse_u64(slice_of(cursor), 1, INT64_MAX, ret) < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "cursor", "not a valid cursor");
 	else if (!rows)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	if (err.code)
 		request_fail(rq, &err);
 	return !err.code;

@@ -15,11 +15,9 @@ struct deferred_reply *deferred_reply_create(struct cayd *c, struct request *rq,
 {
 	static const struct request_events events = { .gone = on_deferred_reply_client_gone };
 	struct deferred_reply *l = calloc(1, sizeof(*l));
-	struct cay_err err = {};
 
 	if (!l) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+		request_no_memory(rq);
 		return NULL;
 	}
 	*l = (struct deferred_reply){ .cayd = c, .rq = rq, .id = *id, .done = done };

@@ -165,7 +165,7 @@ void init_call_with_deadline(struct cayd *c, const struct id *sandbox, const cha
 	int r;
 
 	if (!a) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 		fn(arg, 0, (struct slice){}, &err);
 		return;
 	}

@@ -134,7 +134,7 @@ int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
 	int r;
 
 	if (!l)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	*l = (struct keeper_link){ .cayd = c, .fd = -EBADF };
 	l->last = l->unsent = &l->first;
 	do {

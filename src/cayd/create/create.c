@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/create/create.h"
+#include "cayd/core/handlers.h"
 
 #include <stdio.h>
 
@@ -57,7 +58,7 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 		asked.given = asked.limits.given = 0;
 	field_encode(&sandbox_create_table, NULL, &asked, &w);
 	if (jw_finish(&w) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; i < text.len; i++)
 		h = (h ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
 	return snprintf(ret->body_hash, sizeof(ret->body_hash), "%016llx", (unsigned long long)h) ==
@@ -198,7 +199,7 @@ void op_sandbox_create(struct cayd *c, struct request *rq)
 	}
 	w = calloc(1, sizeof(*w));
 	if (!w) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	if (!create_queue_enter(&c->creates->queue, &w->slot, &rq->actor.tenant,
@@ -258,7 +259,7 @@ int creates_open(struct cayd *c, struct cay_err *err)
 {
 	c->creates = calloc(1, sizeof(*c->creates));
 	if (!c->creates)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	(void)uv_timer_init(&c->loop, &c->creates->queue_timer);
 	c->creates->queue_timer.data = c;
 	c->creates->swept_ns = clk_boot_ns(c->clk);

@@ -11,7 +11,6 @@
 #include "cayd/sandbox/sandbox.h"
 
 [[nodiscard]] int creates_open(struct cayd *c, struct cay_err *err);
-void op_sandbox_create(struct cayd *c, struct request *rq);
 /* Observer: once the sandbox is not pending any more, the next create can start. */
 void create_slot_release(struct sandbox *sb);
 /* Periodic sweep: refuse creates that have waited too long. */

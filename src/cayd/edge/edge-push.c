@@ -354,7 +354,7 @@ int edge_push_open(struct cayd *c, struct cay_err *err)
 	int fd, r;
 
 	if (!all)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	fd = listener_socket_create(c, "edge/" PUSH_SOCKET, 0660, err);
 	if (fd < 0) {
 		free(all);

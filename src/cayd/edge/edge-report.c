@@ -18,7 +18,7 @@ static_assert(ARRAY_SIZE(edge_refusal_codes) == PUSH_REFUSALS);
 int edge_reports_open(struct cayd *c, struct cay_err *err)
 {
 	c->edge_reports = calloc(1, sizeof(*c->edge_reports));
-	return c->edge_reports ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return c->edge_reports ? 0 : cay_no_memory(err);
 }
 
 /* A token bucket. */

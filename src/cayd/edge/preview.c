@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/edge/preview.h"
+#include "cayd/core/handlers.h"
 
 #include <sys/random.h>
 
@@ -60,7 +61,7 @@ static void on_preview_port_status(void *arg, unsigned status, struct slice body
 int previews_open(struct cayd *c, struct cay_err *err)
 {
 	c->previews = calloc(1, sizeof(*c->previews));
-	return c->previews ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return c->previews ? 0 : cay_no_memory(err);
 }
 
 static void preview_probe_port(struct cayd *c, const struct preview *p, struct preview_reply *s)
@@ -95,7 +96,7 @@ static int preview_reply_fill(struct cayd *c, const struct preview_base *base,
 		return r;
 	if (preview_origin_format(base, &p->token.sandbox, p->port, &s->origin) < 0 ||
 	    buf_printf(&s->url, "%s/?" PREVIEW_PARAM "=%s", buf_str(&s->origin), s->token) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	s->header = PREVIEW_HEADER;
 	s->value = s->token;
 	s->made = (struct preview_made){ .url = buf_str(&s->url),
@@ -153,7 +154,7 @@ void op_sandbox_preview(struct cayd *c, struct request *rq)
 	struct cay_err err = {};
 
 	if (!s) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	*s = (struct preview_reply){ .rq = rq, .origin = BUF_INIT(512), .url = BUF_INIT(KIB(1)) };

@@ -12,5 +12,4 @@
 #define PREVIEW_PROBE_MS 1000
 
 [[nodiscard]] int previews_open(struct cayd *c, struct cay_err *err);
-void op_sandbox_preview(struct cayd *c, struct request *rq);
 #endif

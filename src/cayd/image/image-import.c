@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/image/image-import.h"
+#include "cayd/core/handlers.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -156,7 +157,7 @@ void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
 	memcpy(&added, reply, sizeof(added));
 	n = malloc(sizeof(*n));
 	if (!n)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	else if (image_config_read_fd(config_fd, &config) < 0)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "cay-keeper sent no config");
 	if (!n || err.code) {
@@ -259,7 +260,7 @@ static void image_import_write_piece(struct image_import_job *m)
 	m->write.data = m;
 	if (uv_fs_write(&m->cayd->loop, &m->write, m->fd, &b, 1, (int64_t)m->written,
 			on_image_import_written) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 		image_import_fail(m, &err);
 	}
 }
@@ -270,7 +271,7 @@ static void on_image_import_body(struct request *rq, struct slice bytes)
 	struct cay_err err = {};
 
 	if (buf_append(&m->piece, bytes.p, bytes.n) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 		image_import_fail(m, &err);
 		return;
 	}
@@ -316,8 +317,7 @@ void op_image_import(struct cayd *c, struct request *rq)
 		if (m)
 			free(m->name);
 		free(m);
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+		request_no_memory(rq);
 		return;
 	}
 	m->again.data = m;

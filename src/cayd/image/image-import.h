@@ -22,5 +22,4 @@ void image_unpack_start(struct cayd *c, int fd, keeper_call_fn *fn, void *arg);
 void image_unpack_finish(struct cayd *c, const char *name, bool pulled,
 			 const struct cay_err *outcome, const void *reply, int fd, image_fn *fn,
 			 void *arg);
-void op_image_import(struct cayd *c, struct request *rq);
 #endif

@@ -168,7 +168,7 @@ void images_save(struct images *all, images_fn *fn, void *arg)
 	struct cay_err err = {};
 
 	if (fn && !w) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 		all->unsaved = true;
 		fn(arg, &err);
 		return;
@@ -212,7 +212,7 @@ int images_open(struct cayd *c, struct cay_err *err)
 {
 	c->images = calloc(1, sizeof(*c->images));
 	if (!c->images)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	c->images->cayd = c;
 	return image_file_load(c->images, err);
 }

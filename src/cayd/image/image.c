@@ -43,7 +43,7 @@ int images_add(struct images *all, const struct image_stored *s, struct cay_err 
 	if (all->n == IMAGE_ROWS_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "there are %d images already", IMAGE_ROWS_MAX);
 	if (!r)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r->arena = ARENA_INIT(POOL_MAX);
 	r->info = s->info;
 	r->info.name = image_text_copy(&r->arena, s->info.name);
@@ -68,7 +68,7 @@ int images_add(struct images *all, const struct image_stored *s, struct cay_err 
 	if (!r->info.digest || r->config.env.n != env->n || r->config.argv.n != argv->n ||
 	    r->arena.full)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): its cleanup frees it */
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	if (image_digest_parse(r->info.digest, r->digest) < 0)
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a digest", r->info.digest);
 	all->rows[all->n++] = cay_take(r);
@@ -285,7 +285,7 @@ static void image_registration_save(struct images *all, const struct image_regis
 		return;
 	}
 	image_registration_undo(like);
-	(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+	(void)cay_no_memory(&err);
 	like->fn(like->arg, NULL, &err);
 }
 
@@ -335,7 +335,7 @@ void image_register(struct images *all, const char *name, bool pulled,
 	if (r < 0)
 		(void)cay_err_wrap(&err, r, "read the image's config");
 	else if (!s.info.digest)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	else
 		(void)image_row_add_or_reuse(all, &s, &n, &err);
 	if (err.code)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/image/prune.h"
+#include "cayd/core/handlers.h"
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image-internal.h"

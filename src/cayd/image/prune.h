@@ -12,7 +12,6 @@
 #include "cayd/image/image.h"
 
 void prune_run_if_due(struct cayd *c, uint64_t now);
-void op_image_prune(struct cayd *c, struct request *rq);
 /* Whether a template, a sandbox or another name keeps it. */
 bool image_is_in_use(struct cayd *c, const struct image *row);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/image/pull.h"
+#include "cayd/core/handlers.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -439,7 +440,7 @@ static void pull_wait_or_start(struct cayd *c, struct request *rq, const char *r
 		p = pull_create(c, reference, name, tenant);
 	if (!w || !p) {
 		free(w);
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	*w = (struct pull_waiter){ p->waits, p, rq, again };

@@ -23,7 +23,6 @@ typedef void pull_fn(void *arg, const struct image *row, const struct cay_err *e
 
 /* Remove the directories of pulls that an earlier cayd left. */
 [[nodiscard]] int pulls_remove_leftovers(struct cayd *c, struct cay_err *err);
-void op_image_pull(struct cayd *c, struct request *rq);
 /* Whether a create that failed with err may succeed once this image is pulled. */
 bool pull_can_help_create(const struct cayd *c, const char *image, const struct cay_err *err);
 /* Pull the image; then `again` is called with the request, or the request is answered. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/image/registry.h"
+#include "cayd/core/handlers.h"
 
 #include "base/path.h"
 #include "text/base64.h"
@@ -63,7 +64,7 @@ static int registry_credential_set(struct registries *all, const struct registry
 
 	if (!l.registry || !l.username || !l.password) {
 		registry_credential_fini(&l);
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	}
 	if (!old && all->n == REGISTRIES_MAX) {
 		registry_credential_fini(&l);
@@ -125,7 +126,7 @@ int registries_open(struct cayd *c, struct cay_err *err)
 
 	c->registries = calloc(1, sizeof(*c->registries));
 	if (!c->registries)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = path_read(c->db_dir, FILE_NAME, &text);
 	if (r == -ENOENT)
 		return 0;

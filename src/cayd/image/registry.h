@@ -17,7 +17,4 @@ bool registry_is_listed(const char *list, struct slice host);
 /* An authfile as skopeo reads it, with the credentials of this registry if there are any. */
 [[nodiscard]] int registry_authfile_write(const struct cayd *c, struct slice host, struct buf *ret);
 
-void op_registry_login(struct cayd *c, struct request *rq);
-void op_registry_list(struct cayd *c, struct request *rq);
-void op_registry_logout(struct cayd *c, struct request *rq);
 #endif

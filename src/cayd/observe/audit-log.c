@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/observe/audit-log.h"
+#include "cayd/core/handlers.h"
 
 #include <stdio.h>
 #include <sys/socket.h>
@@ -278,7 +279,7 @@ static void audit_list_reply(struct audit_list_job *l)
 	if (rows && (uint64_t)l->n > l->limit)
 		list.next_cursor = cursor_format(l->rq, l->rows[n].seq);
 	if (!rows || ((uint64_t)l->n > l->limit && !list.next_cursor)) {
-		(void)cay_fail(&l->err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&l->err);
 		request_fail(l->rq, &l->err);
 	} else {
 		request_reply_json(l->rq, &audit_list_table, &list);

@@ -23,6 +23,4 @@ void audit_log_record_early(struct cayd *c, struct request *rq);
 /* conf->answered of the server. */
 bool audit_log_record_reply(struct request *rq, int status, enum cay_code code, bool whole,
 			    void *arg);
-void op_audit_list(struct cayd *c, struct request *rq);
-void op_audit_head(struct cayd *c, struct request *rq);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/observe/event.h"
+#include "cayd/core/handlers.h"
 
 #include <stdio.h>
 
@@ -47,7 +48,7 @@ struct events {
 int events_open(struct cayd *c, struct cay_err *err)
 {
 	c->events = calloc(1, sizeof(*c->events));
-	return c->events ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return c->events ? 0 : cay_no_memory(err);
 }
 
 static void event_ring_append(struct events *e, uint64_t seq, const struct id *tenant,
@@ -290,13 +291,11 @@ static void event_follower_start(struct cayd *c, struct request *rq,
 						      .gone = on_event_follower_gone };
 	struct event_follower *f = malloc(sizeof(*f));
 	uint64_t missed = event_missed_until(c->events, like->after);
-	struct cay_err err = {};
 	auto_buf gap = BUF_INIT(256);
 	struct jw w = jw_to(&gap);
 
 	if (!f) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+		request_no_memory(rq);
 		return;
 	}
 	*f = *like;
@@ -332,8 +331,7 @@ void op_event_list(struct cayd *c, struct request *rq)
 
 	if (event_query_parse(c, rq, &f, &err) < 0 || !rows) {
 		if (!err.code)
-			(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+			request_no_memory(rq);
 		return;
 	}
 	if (q->follow || http_accepts_media_type(rq->head, "text/event-stream")) {

@@ -25,5 +25,4 @@ void event_send_template(struct cayd *c, const struct template_info *t, unsigned
 /* End the streams of followers whose key or tenant is not valid any more. */
 void events_drop_unauthorized(struct cayd *c);
 [[nodiscard]] int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err);
-void op_event_list(struct cayd *c, struct request *rq);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/observe/fsck.h"
+#include "cayd/core/handlers.h"
 
 #include <stdio.h>
 #include <sys/pidfd.h>
@@ -442,13 +443,11 @@ static void fsck_finish(struct fsck_pass *k, const struct cay_err *outcome)
 {
 	struct fsck_findings *f = k->rq ? arena_alloc(&k->rq->arena, 1, sizeof(*f)) : NULL;
 	struct fsck_list list = {};
-	struct cay_err err = {};
 
 	if (k->rq && outcome->code) {
 		request_fail(k->rq, outcome);
 	} else if (k->rq && !f) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(k->rq, &err);
+		request_no_memory(k->rq);
 	} else if (k->rq) {
 		fsck_compare_all(k, f, &list.checked);
 		list.findings = (struct field_list){ f->rows, f->n };
@@ -493,11 +492,9 @@ static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 {
 	static const struct request_events events = { .gone = on_fsck_client_gone };
 	struct fsck_pass *k = calloc(1, sizeof(*k));
-	struct cay_err err = {};
 
 	if (!k) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+		request_no_memory(rq);
 		return;
 	}
 	*k = (struct fsck_pass){

@@ -12,7 +12,4 @@
 
 /* Before the loop runs. */
 [[nodiscard]] int recovery_run(struct cayd *c, struct cay_err *err);
-/* The operations system.fsck and system.repair. */
-void op_system_fsck(struct cayd *c, struct request *rq);
-void op_system_repair(struct cayd *c, struct request *rq);
 #endif

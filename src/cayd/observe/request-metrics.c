@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/observe/request-metrics.h"
+#include "cayd/core/handlers.h"
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/create/create.h"
@@ -315,12 +316,10 @@ void op_system_metrics(struct cayd *c, struct request *rq)
 {
 	auto_buf body =
 		BUF_INIT(SERVER_OUT_MAX); /* room for REPORT_EDGES edges with all counters */
-	struct cay_err err = {};
 
 	if (metrics_write(&c->metrics, metric_sources, c, &body) >= 0) {
 		request_reply(rq, 200, METRICS_MEDIA, &body);
 		return;
 	}
-	(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-	request_fail(rq, &err);
+	request_no_memory(rq);
 }

@@ -11,5 +11,4 @@ bool on_control_request_answered(struct request *rq, int status, enum cay_code c
 				 void *arg);
 /* conf->broken: the client gets the request's id, the log the cause. */
 void on_control_request_broken(const struct request *rq, const struct cay_err *err, void *arg);
-void op_system_metrics(struct cayd *c, struct request *rq);
 #endif

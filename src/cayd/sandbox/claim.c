@@ -193,7 +193,7 @@ void claim_start(struct sandbox *sb)
 	struct cay_err err = {};
 
 	if (!k) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 		sandbox_claim_finish(sb, &err);
 		return;
 	}

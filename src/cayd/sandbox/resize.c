@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/sandbox/resize.h"
+#include "cayd/core/handlers.h"
 
 #include "base/failpoint.h"
 #include "cayd/core/keeper-link.h"
@@ -173,6 +174,6 @@ void op_sandbox_limits(struct cayd *c, struct request *rq)
 	sb->resize.has_wanted = true;
 	if (!resize_start(sb, rq, false)) {
 		sb->resize.has_wanted = false;
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 	}
 }

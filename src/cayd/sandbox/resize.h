@@ -10,7 +10,6 @@
  */
 #include "cayd/sandbox/sandbox.h"
 
-void op_sandbox_limits(struct cayd *c, struct request *rq);
 /* Continue a change that a crash or a lost connection has cut off. */
 void resize_retry(struct sandbox *sb);
 #endif

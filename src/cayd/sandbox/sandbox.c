@@ -48,7 +48,7 @@ int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers, siz
 {
 	c->sandboxes = calloc(1, sizeof(*c->sandboxes));
 	if (!c->sandboxes || !(c->sandboxes->counts = sandbox_counts_create()))
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	c->sandboxes->cayd = c;
 	c->sandboxes->observers = observers;
 	c->sandboxes->n_observers = n_observers;
@@ -496,7 +496,7 @@ static int sandbox_insert_new(struct sandboxes *all, const struct id *tenant,
 	int r;
 
 	if (!sb)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	memcpy(sb->image, image_find_for_create(all->cayd->images, spec)->digest,
 	       sizeof(sb->image));
 	r = sandbox_init(sb, spec, key, tenant);
@@ -572,7 +572,7 @@ int sandbox_restore(struct sandboxes *all, const struct life *life,
 	struct sandbox *sb = sandbox_alloc(all);
 
 	if (!sb)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	sb->life = *life;
 	life_reset_transient(&sb->life);
 	/* a claim that the crash cut off may have changed them */

@@ -84,7 +84,7 @@ static void effect_call_keeper(struct sandbox *sb, enum life_effect effect, enum
 	struct cay_err err = {};
 
 	if (!call) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 		effect_finish(sb, effect, sb->life.generation, &err, 0);
 		return;
 	}

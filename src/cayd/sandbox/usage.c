@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cayd/sandbox/usage.h"
+/*
+ * usage - the resources a sandbox uses, as its cgroups count them
+ *
+ * cgroup files are world-readable, so the keeper is not needed.  The kernel may take long to
+ * sum up, so they are read by libuv's threads.
+ */
+#include "cayd/core/handlers.h"
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/sandbox.h"
@@ -111,7 +117,7 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	sb->holds++;

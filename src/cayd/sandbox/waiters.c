@@ -44,7 +44,6 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 {
 	auto_buf body = BUF_INIT(KIB(64));
 	struct jw w = jw_to(&body);
-	struct cay_err err = {};
 
 	(void)sandbox_describe(sb);
 	if (until == WAIT_STARTED && sb->failure.code)
@@ -52,10 +51,9 @@ static void sandbox_reply_now(struct sandbox *sb, struct request *rq, enum sandb
 	else if (until != WAIT_ENDED && sb->save_error.code && rq->match.op != &ops[OP_SANDBOX_GET])
 		request_fail(rq, &sb->save_error);
 	else if (!sandbox_is_as_requested(sb, rq)) {
-		(void)cay_fail(&err, CAY_E_UNAVAILABLE,
-			       "cay-keeper could not change the state; the sandbox is %s",
-			       sandbox_state_names[sb->life.state]);
-		request_fail(rq, &err);
+		request_failf(rq, CAY_E_UNAVAILABLE,
+			      "cay-keeper could not change the state; the sandbox is %s",
+			      sandbox_state_names[sb->life.state]);
 	} else if (rq->match.op == &ops[OP_SANDBOX_CREATE] && sb->life.state == SB_PENDING) {
 		field_encode(&sandbox_info_table, NULL, &sb->info, &w);
 		if (jw_finish(&w) < 0)
@@ -119,7 +117,6 @@ static void on_waiter_client_gone(struct request *rq)
 void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wait until)
 {
 	static const struct request_events events = { .gone = on_waiter_client_gone };
-	struct cay_err err = {};
 	struct sandbox_waiter *w;
 
 	if (sandbox_has_reached_durably(sb, until)) {
@@ -128,8 +125,7 @@ void sandbox_reply_when(struct sandbox *sb, struct request *rq, enum sandbox_wai
 	}
 	w = malloc(sizeof(*w));
 	if (!w) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+		request_no_memory(rq);
 		return;
 	}
 	*w = (struct sandbox_waiter){ sb->waiters, rq, sb, until };
@@ -177,7 +173,6 @@ void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_li
 {
 	static const struct request_events events = { .gone = on_list_reply_client_gone };
 	struct list_reply *h = unsaved ? malloc(sizeof(*h)) : NULL;
-	struct cay_err err = {};
 	struct jw w;
 
 	if (!unsaved) {
@@ -194,8 +189,7 @@ void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_li
 		if (h)
 			buf_fini(&h->body);
 		free(h);
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
-		request_fail(rq, &err);
+		request_no_memory(rq);
 		return;
 	}
 	rq->data = h;

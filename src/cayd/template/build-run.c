@@ -89,7 +89,7 @@ static int build_plan_file(struct build *b, const struct build_file *f, struct c
 	s->run.argv = (struct field_texts){ arena_alloc(&b->arena, ARRAY_SIZE(argv), sizeof(*argv)),
 					    ARRAY_SIZE(argv) };
 	if (!s->run.argv.v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	memcpy(s->run.argv.v, argv, sizeof(argv));
 	s->run.has_argv = true;
 	s->run.stdin_open = content.len > 0;
@@ -122,7 +122,7 @@ static int build_plan_packages(struct build *b, const struct package_manager *m,
 		return 0;
 	*s = (struct build_step){ .title = m->name, .field = "packages" };
 	if (package_install_argv(m, map, &b->arena, &s->run.argv) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	s->run.has_argv = true;
 	s->run.cwd = "/";
 	s->run.env = (struct field_map){ keys, values, ARRAY_SIZE(keys) };
@@ -141,7 +141,7 @@ int build_plan(struct build *b, struct cay_err *err)
 	if (r < 0)
 		return r;
 	if (!b->steps)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < spec->files.n; i++)
 		r = build_plan_file(b, &files[i], err);
 	for (const struct package_manager *m = package_managers; r >= 0 && m->name; m++)

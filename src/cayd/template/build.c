@@ -27,7 +27,7 @@ struct builds {
 int builds_open(struct cayd *c, struct cay_err *err)
 {
 	c->builds = calloc(1, sizeof(*c->builds));
-	return c->builds ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return c->builds ? 0 : cay_no_memory(err);
 }
 
 bool layer_spec_has_steps(const struct layer_spec *spec)
@@ -428,7 +428,7 @@ static int build_set_spec(struct build *b, const struct layer_spec *spec, struct
 
 	for (size_t i = 0; i < ARRAY_SIZE(maps); i++)
 		if (field_map_copy_sorted(&b->arena, maps[i]) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+			return cay_no_memory(err);
 	field_encode(&layer_spec_table, NULL, &s, &w);
 	r = jw_finish(&w);
 	if (r < 0)
@@ -461,7 +461,7 @@ static int build_start_sandbox(struct build *b, const struct sandbox_create *lik
 	b->sandbox->holds++;
 	b->timer = calloc(1, sizeof(*b->timer));
 	if (!b->timer)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	(void)uv_timer_init(&b->cayd->loop, b->timer);
 	b->timer->data = b;
 	return uv_timer_start(b->timer, on_build_timer, TICK_MS, TICK_MS);
@@ -472,7 +472,7 @@ static int build_add_waiter(struct build *b, build_fn *fn, void *arg, struct cay
 	struct build_waiter *w = malloc(sizeof(*w));
 
 	if (!w)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	*w = (struct build_waiter){ b->waiters, fn, arg };
 	b->waiters = w;
 	return 0;
@@ -551,7 +551,7 @@ int build_start_or_join(struct cayd *c, const struct build_request *order, build
 	*ret_layer = NULL;
 	*ret_build = NULL;
 	if (!b)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	*b = (struct build){ .cayd = c, .arena = ARENA_INIT(POOL_MAX) };
 	b->log = BUF_INIT(BUILD_LOG_MAX);
 	b->stdin_pending = BUF_INIT(MIB(2));

@@ -63,7 +63,7 @@ static void package_layer_continue_create(struct cayd *c, struct request *rq,
 			arena_strndup(&rq->arena, layer->info.digest, strlen(layer->info.digest));
 	}
 	if (!spec || !spec->layer) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 		return;
 	}
 	rq->body = spec;
@@ -108,7 +108,7 @@ void package_layer_request(struct cayd *c, struct request *rq, const struct sand
 	struct cay_err err = {};
 
 	if (!l || package_env_select(&rq->arena, &spec->env, &want.spec.env) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	} else if (!image) {
 		(void)cay_fail_field(&err, CAY_E_NOT_FOUND, "image", "there is no image '%s'",
 				     spec->image);

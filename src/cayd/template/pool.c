@@ -208,7 +208,7 @@ int pool_claim_sandbox(struct cayd *c, const struct id *tenant, const struct san
 	pools_schedule_refill(c);
 	if (sandbox_claim_warm(sb, tenant, spec, key) < 0) {
 		sandbox_end(sb, END_EVICTED, "out of memory during its claim");
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	}
 	s->claimed++;
 	*ret = sb;
@@ -374,7 +374,7 @@ int pools_open(struct cayd *c, const struct create_queue *clients, struct cay_er
 {
 	c->warm_pools = calloc(1, sizeof(*c->warm_pools));
 	if (!c->warm_pools)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	c->warm_pools->clients = clients;
 	(void)uv_timer_init(&c->loop, &c->warm_pools->refill_timer);
 	c->warm_pools->refill_timer.data = c;

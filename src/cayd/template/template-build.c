@@ -6,6 +6,7 @@
  * that is replaced stays as it was until the new layer exists, also if the build fails.
  */
 #include "base/str.h"
+#include "cayd/core/handlers.h"
 #include "cayd/template/template.h"
 
 #define TEXT_MAX KIB(128)
@@ -112,7 +113,7 @@ static struct template_build *template_build_create(struct cayd *c,
 			template_free(m->row);
 		free(m);
 		if (!err->code)
-			(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+			(void)cay_no_memory(err);
 		return NULL;
 	}
 	m->cayd = c;
@@ -246,5 +247,5 @@ void op_template_log(struct cayd *c, struct request *rq)
 	if (told.text)
 		request_reply_json(rq, &template_log_table, &told);
 	else
-		request_refuse(rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(rq);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/template/template.h"
+#include "cayd/core/handlers.h"
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
@@ -21,7 +22,7 @@ struct templates {
 int templates_open(struct cayd *c, struct cay_err *err)
 {
 	c->templates = calloc(1, sizeof(*c->templates));
-	return c->templates ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return c->templates ? 0 : cay_no_memory(err);
 }
 
 void template_free(struct template *t)
@@ -136,7 +137,7 @@ struct template *template_parse(struct slice text, struct cay_err *err)
 	struct json_limits limits = json_control_limits;
 
 	if (!t) {
-		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(err);
 		return NULL;
 	}
 	t->arena = ARENA_INIT(POOL_MAX);
@@ -214,7 +215,7 @@ int template_apply(const struct cayd *c, struct request *rq, struct sandbox_crea
 		if (!ret->layered)
 			ret->layer = t->info.layer;
 		if (field_merge(&sandbox_create_table, &t->info.defaults, ret, &rq->arena) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+			return cay_no_memory(err);
 	}
 	template_drop_overridden(asked, ret);
 	if (!ret->image)
@@ -322,7 +323,7 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 		(void)cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&template_info_table, NULL, &info, &w);
 	if (jw_finish(&w) < 0)
-		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(err);
 	if (err->code)
 		return NULL;
 	t = template_parse((struct slice){ buf_str(text), text->len }, err);
@@ -365,7 +366,7 @@ struct template *template_save(struct cayd *c, struct request *rq, const struct 
 		else
 			template_remove_slot(c->templates, at);
 		if (!rq)
-			(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+			(void)cay_no_memory(err);
 		return NULL;
 	}
 	entry = (struct db_entry){ t->info.id, { text.data, text.len } };

@@ -51,11 +51,5 @@ void template_free(struct template *t);
 /* template-build.c: a create that needs a build; the reply of get. */
 void template_build_start(struct cayd *c, struct request *rq, const struct layer_spec *spec);
 const struct template_info *template_describe(const struct template *t, struct template_info *ret);
-void op_template_log(struct cayd *c, struct request *rq);
 
-void op_template_create(struct cayd *c, struct request *rq);
-void op_template_list(struct cayd *c, struct request *rq);
-void op_template_get(struct cayd *c, struct request *rq);
-void op_template_pool(struct cayd *c, struct request *rq);
-void op_template_delete(struct cayd *c, struct request *rq);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/tenant/api-key.h"
+#include "cayd/core/handlers.h"
 
 #include <sys/random.h>
 
@@ -50,7 +51,7 @@ static bool key_is_usable(const struct key_row *r, uint64_t now)
 int keys_open(struct cayd *c, struct cay_err *err)
 {
 	c->keys = calloc(1, sizeof(*c->keys));
-	return c->keys ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+	return c->keys ? 0 : cay_no_memory(err);
 }
 
 bool keys_is_empty(const struct cayd *c)
@@ -201,7 +202,7 @@ int key_add(struct cayd *c, const struct key_create *spec, struct slice text, st
 		return cay_fail(err, CAY_E_LIMIT, "there are %d valid keys already", KEYS_MAX);
 	r = key_row_add(c->keys, &info);
 	if (!r)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	key_hash(text, r->hash);
 	*ret = info.id;
 	key_save(c, r, fn, arg);
@@ -282,12 +283,10 @@ void op_key_list(struct cayd *c, struct request *rq)
 static struct key_row *key_find_of_request(struct cayd *c, struct request *rq)
 {
 	struct key_row *r = key_find(c->keys, &rq->match.params[0]);
-	struct cay_err err = {};
 
 	if (r && r->saved)
 		return r;
-	(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
-	request_fail(rq, &err);
+	request_failf(rq, CAY_E_NOT_FOUND, "there is no such key");
 	return NULL;
 }
 

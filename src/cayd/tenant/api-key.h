@@ -41,8 +41,4 @@ void key_emit_push_records(const struct cayd *c, const struct id *id, key_push_f
 /* An edge has accepted a request with this key. */
 void key_mark_used(struct cayd *c, const struct id *id);
 
-void op_key_create(struct cayd *c, struct request *rq);
-void op_key_list(struct cayd *c, struct request *rq);
-void op_key_revoke(struct cayd *c, struct request *rq);
-void op_key_rotate(struct cayd *c, struct request *rq);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/tenant/revoke.h"
+#include "cayd/core/handlers.h"
 
 #include "auth/preview.h"
 #include "cayd/tenant/token.h"
@@ -66,7 +67,7 @@ static int revoked_add(struct sandbox *sb, const struct token *t, uint64_t now_s
 	struct revoked_token *to = NULL;
 
 	if (revoked_allocate(sb) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; i < REVOKED_MAX; i++) {
 		struct revoked_token *at = &sb->revoked[i];
 

@@ -15,5 +15,4 @@
 typedef void revoke_push_fn(void *arg, const struct push *p);
 void revoked_emit_push_records(const struct sandbox *sb, revoke_push_fn *fn, void *arg);
 
-void op_sandbox_revoke(struct cayd *c, struct request *rq);
 #endif

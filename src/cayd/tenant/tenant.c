@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/tenant/tenant.h"
+#include "cayd/core/handlers.h"
 
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
@@ -82,7 +83,7 @@ int tenants_open(struct cayd *c, struct cay_err *err)
 	c->tenants = calloc(1, sizeof(*c->tenants));
 	r = c->tenants ? tenant_row_add(c->tenants, &first) : NULL;
 	if (!r)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r->saved = true;
 	return 0;
 }
@@ -149,7 +150,7 @@ void op_tenant_create(struct cayd *c, struct request *rq)
 		(void)cay_fail(&err, CAY_E_INTERNAL, "cannot get random bytes");
 	field_encode(&tenant_info_table, NULL, &info, &w);
 	if (!err.code && (jw_finish(&w) < 0 || !tenant_row_add(c->tenants, &info)))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	if (err.code) {
 		request_fail(rq, &err);
 		return;

@@ -18,7 +18,4 @@ bool tenant_exists(const struct cayd *c, const struct id *id);
 /* Whether its sandboxes are those of builds. */
 bool tenant_is_for_builds(const struct id *tenant);
 
-void op_tenant_create(struct cayd *c, struct request *rq);
-void op_tenant_list(struct cayd *c, struct request *rq);
-void op_tenant_delete(struct cayd *c, struct request *rq);
 #endif

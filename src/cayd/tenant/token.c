@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/tenant/token.h"
+#include "cayd/core/handlers.h"
 
 #include <sys/random.h>
 
@@ -162,7 +163,7 @@ int token_signer_open(struct cayd *c, struct cay_err *err)
 				"https://cay.example");
 	c->token_signer = calloc(1, sizeof(*c->token_signer));
 	if (!c->token_signer)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = signing_key_file_read(c, c->token_signer);
 	if (r == -ENOENT) {
 		r = signing_key_generate(c, 1, &c->token_signer->current, err);
@@ -307,7 +308,7 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 	int r = tree_link_format_target(&sb->info.id, q, target);
 
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = token_link_compute_expiry(c, q->ttl_ms, &t.not_after, err);
 	if (r < 0)
 		return r;
@@ -318,7 +319,7 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 	r = token_sign_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		r = cay_no_memory(err);
 	explicit_bzero(text, sizeof(text));
 	return r;
 }
@@ -354,7 +355,7 @@ void op_tree_link(struct cayd *c, struct request *rq)
 	else if (tree_link_sign(c, sb, q, &target, &made.expires_ns, &err) >= 0 &&
 		 (buf_append(&url, origin.p, origin.n) < 0 ||
 		  buf_append(&url, target.data, target.len) < 0))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	made.url = buf_str(&url);
 	if (err.code)
 		request_fail(rq, &err);

@@ -33,6 +33,4 @@ void token_signer_get_valid_keys(const struct cayd *c, struct token_keys *ret);
 [[nodiscard]] int token_link_compute_expiry(const struct cayd *c, uint64_t ttl_ms, uint64_t *ret_s,
 					    struct cay_err *err);
 
-void op_sandbox_token(struct cayd *c, struct request *rq);
-void op_tree_link(struct cayd *c, struct request *rq);
 #endif

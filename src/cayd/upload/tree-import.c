@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/upload/tree-import.h"
+#include "cayd/core/handlers.h"
 
 #include <assert.h>
 #include <stdio.h>

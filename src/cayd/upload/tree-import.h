@@ -25,5 +25,4 @@
 #define TREE_IMPORT_HIGH_WATER KIB(64)
 #define TREE_IMPORT_REPLY_MAX KIB(64)
 
-void op_tree_import(struct cayd *c, struct request *rq);
 #endif

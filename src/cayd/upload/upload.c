@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/upload/upload.h"
+#include "cayd/core/handlers.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -164,7 +165,7 @@ static void on_upload_body(struct request *rq, struct slice bytes)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "size", "more came than that");
 	else if (node_space_check_disk(p->cayd, &err) >= 0 &&
 		 buf_append(&p->piece, bytes.p, bytes.n) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(&err);
 	if (err.code) {
 		upload_receive_fail(p, &err);
 		return;
@@ -342,7 +343,7 @@ static struct upload_task *upload_task_create(const struct upload_location *at, 
 		t->rows = calloc(rows, sizeof(*t->rows));
 	if (!t || !t->rows) {
 		free(t);
-		(void)cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		(void)cay_no_memory(err);
 		return NULL;
 	}
 	t->at = *at;
@@ -399,7 +400,7 @@ static void on_upload_task_listed(uv_work_t *work, int)
 	if (t->rq && t->err.code)
 		request_fail(t->rq, &t->err);
 	else if (t->rq && !rows)
-		request_refuse(t->rq, CAY_E_NO_MEMORY, "out of memory");
+		request_no_memory(t->rq);
 	else if (t->rq)
 		request_reply_json(t->rq, &upload_list_table, &list);
 	upload_task_finish(t);
@@ -583,7 +584,7 @@ int uploads_open(struct cayd *c, struct cay_err *err)
 	int r;
 
 	if (!all || uv_mutex_init(&all->names_lock) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	all->root = c->uploads_dir;
 	if (mkdirat(all->root, FRESH, 0700) < 0 && errno != EEXIST)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create uploads/" FRESH);

@@ -43,10 +43,6 @@ struct upload_location {
 /* After recovery, when tenants are known. */
 [[nodiscard]] int uploads_open(struct cayd *c, struct cay_err *err);
 
-void op_upload_put(struct cayd *c, struct request *rq);
-void op_upload_list(struct cayd *c, struct request *rq);
-void op_upload_delete(struct cayd *c, struct request *rq);
-
 /* Remove all uploads of a group, or without one of the tenant, and refuse those under way; fn gets
  * the outcome. */
 typedef void uploads_fn(void *arg, const struct cay_err *outcome);

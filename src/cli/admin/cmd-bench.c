@@ -139,7 +139,7 @@ static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
 	for (size_t k = 0; k < STEP_NUM; k++) {
 		samples[k].ns = arena_alloc(&c->arena, a->n, sizeof(*samples[k].ns));
 		if (!samples[k].ns)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	}
 	for (uint64_t i = 0; i < a->n; i++) {
 		uint64_t took[STEP_NUM] = {};

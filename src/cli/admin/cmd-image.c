@@ -29,7 +29,7 @@ static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 		s.n -= 4;
 	name = arena_strndup(&c->arena, s.p, s.n);
 	if (!name)
-		(void)cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		(void)cay_no_memory(err);
 	if (!name || (!str_eq(name, ".") && !str_eq(name, "..") && !str_eq(name, "-") && name[0]))
 		return name;
 	(void)cay_fail(err, CAY_E_INVALID,
@@ -42,7 +42,7 @@ static int cmd_image_import_queue_piece(const struct image_tar *l, struct http_c
 {
 	int r = l->endless ? http_client_queue_chunk(h, p, n) : buf_append(&h->out, p, n);
 
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the image") : 0;
+	return r < 0 ? cay_no_memory(err) : 0;
 }
 
 /* Send one piece.  A reply that arrives early is a refusal.  Returns 1 while there is more

@@ -50,7 +50,7 @@ static int cmd_image_prune_print(const void *reply, struct cay_err *err)
 	for (size_t i = 0; i < gone->images.n; i++)
 		if (byte_size_format(rows[i].size_bytes, &out) < 0 ||
 		    buf_printf(&out, "  %s\n", rows[i].name ? rows[i].name : rows[i].digest) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	return print_stdout(&out, err);
 }
 

@@ -271,7 +271,7 @@ static int cmd_template_build_and_send(struct cli *c, const struct buildah_workd
 
 	buildah_args_append(&path, "%s/image.tar", s->dir);
 	if (r >= 0 && path.full)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	if (r >= 0)
 		r = buildah_push_archive(c, s, path.v[0], err);
 	if (r >= 0)

@@ -105,9 +105,7 @@ static int cmd_template_read_file(struct arena *arena, const char *inside, const
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -r, "read '%s'", path);
 	*to = (struct build_file){ .path = inside, .mode = program ? "0755" : "0644" };
-	return cmd_template_set_file_content(arena, &text, to) < 0
-		       ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-		       : 0;
+	return cmd_template_set_file_content(arena, &text, to) < 0 ? cay_no_memory(err) : 0;
 }
 
 static int cmd_template_read_files(struct arena *arena, const struct field_map *files,
@@ -117,7 +115,7 @@ static int cmd_template_read_files(struct arena *arena, const struct field_map *
 	int r = 0;
 
 	if (!v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < files->n; i++)
 		r = cmd_template_read_file(arena, files->keys[i], files->values[i], &v[i], err);
 	*ret = (struct field_list){ v, files->n };
@@ -250,7 +248,7 @@ static int cmd_template_log_print(const struct template_log *log, bool json, str
 		if (r >= 0 && text.p)
 			r = buf_putc(&out, '\n');
 	}
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return r < 0 ? cay_no_memory(err) : print_stdout(&out, err);
 }
 
 /* The log comes from the build, so it is printed escaped. */

@@ -63,7 +63,7 @@ static void api_hint_version_mismatch(struct api *a, enum op_id op, const struct
 
 static int api_fail_no_memory(struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return cay_no_memory(err);
 }
 
 /* "{port}": a value of the caller, not an id. */

@@ -170,10 +170,10 @@ int client_tls_trust_create(const char *ca, struct client_tls_trust **ret, struc
 	int r;
 
 	if (!t)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	*t = (struct client_tls_trust){ client_tls_create_ctx(), ca };
 	if (!t->ctx)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		r = cay_no_memory(err);
 	else if (ca[0] && client_tls_check_ca(ca, err) < 0)
 		r = -EINVAL;
 	else
@@ -212,14 +212,14 @@ int client_tls_create(const struct client_tls_trust *t, int fd, const struct url
 	struct client_tls *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	*s = (struct client_tls){ .ssl = SSL_new(t->ctx), .trust = t };
 	url_format_authority(to, s->at);
 	if (!s->ssl || SSL_set_app_data(s->ssl, s) != 1 || SSL_set_fd(s->ssl, fd) != 1 ||
 	    !client_tls_set_expected_host(s->ssl, to)) {
 		ERR_clear_error();
 		client_tls_free(s);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for TLS");
+		return cay_no_memory(err);
 	}
 	SSL_set_connect_state(s->ssl);
 	*ret = s;

@@ -17,7 +17,7 @@ typedef char file_name[CONTEXT_NAME_MAX + sizeof(SUFFIX)];
 
 static int context_fail_no_memory(struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return cay_no_memory(err);
 }
 
 /* 1: without a home there are no contexts. */

@@ -81,7 +81,7 @@ static int cmd_cp_send_tree(struct cli *c, int fd, const char *name, const struc
 	int r;
 
 	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	r = transfer_open(carry, &c->api, &call, total, err);
 	if (r >= 0)
 		r = tree_pack(fd, name, transfer_write, carry, &n, err);
@@ -127,7 +127,7 @@ int remote_path_fetch(struct cli *c, const struct remote_path *from, int fd, uin
 	int r;
 
 	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	r = transfer_open(carry, &c->api, &call, total, err);
 	if (fd == STDOUT_FILENO)
 		carry->shown = carry->bar.terminal = false;
@@ -157,7 +157,7 @@ int file_content_send(struct cli *c, const struct api_call *call, int fd, uint64
 	int r;
 
 	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	r = transfer_open(carry, &c->api, call, total, err);
 	while (r >= 0 && n) {
 		n = read(fd, piece, sizeof(piece));
@@ -205,7 +205,7 @@ static int cmd_cp_copy_file_out(struct cli *c, const struct remote_path *from, c
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", dir);
 	if (buf_printf(&tmp, ".cay-%d-%llx", (int)getpid(),
 		       (unsigned long long)clk_boot_ns(&clk_system)) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	fd = path_open(at, tmp.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, -fd, "write in '%s'", dir);
@@ -262,7 +262,7 @@ static int cmd_cp_copy_tree_out(struct cli *c, const struct remote_path *from, c
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "open '%s'", to);
 	carry = malloc(sizeof(*carry));
 	if (!carry)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	how.read = transfer_read;
 	how.arg = carry;
 	r = transfer_open(carry, &c->api, &call, 0, err);

@@ -192,7 +192,7 @@ static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 		const char **argv = arena_alloc(&c->arena, 3, sizeof(*argv));
 
 		if (!argv)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 		argv[0] = shell[0];
 		argv[1] = shell[1];
 		argv[2] = said->values[i];
@@ -202,7 +202,7 @@ static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 		v[i].put.argv = (struct field_texts){ argv, 3 };
 	}
 	request->services = (struct field_list){ v, said->n };
-	return v ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return v ? 0 : cay_no_memory(err);
 }
 
 int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a,
@@ -216,7 +216,7 @@ int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a
 	request->has_writable = a->writable;
 	if (r >= 0 && a->writable &&
 	    cmd_create_split_paths(a->writable, &c->arena, &request->writable) < 0)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	create_request_mark_given(request);
 	return r;
 }

@@ -73,9 +73,7 @@ static int cmd_events_format_line(const struct event_tail *t, const struct event
 static int cmd_events_print(struct event_tail *t, const struct buf *text, struct cay_err *err)
 {
 	if (t->page_text)
-		return buf_append(t->page_text, text->data, text->len) < 0
-			       ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-			       : 0;
+		return buf_append(t->page_text, text->data, text->len) < 0 ? cay_no_memory(err) : 0;
 	return print_stdout(text, err);
 }
 
@@ -87,7 +85,7 @@ static int cmd_events_print_event(struct event_tail *t, const struct event *e, s
 	if (e->seq <= t->query.after)
 		return 0; /* already printed */
 	if (cmd_events_format_line(t, e, &line, err) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	r = cmd_events_print(t, &line, err);
 	t->output_closed = r == -EPIPE;
 	t->query.after = e->seq;
@@ -104,7 +102,7 @@ static int cmd_events_print_heading(struct event_tail *t, struct cay_err *err)
 	if (t->json || again)
 		return 0;
 	if (buf_printf(&line, LINE_FORMAT "%s\n", "SEQ", "AT", "SANDBOX", "STATE", "WHY") < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return cmd_events_print(t, &line, err);
 }
 

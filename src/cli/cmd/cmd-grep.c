@@ -61,7 +61,7 @@ static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words 
 	hits = got.hits.v;
 	for (size_t i = 0; i < got.hits.n; i++)
 		if (cmd_grep_format_hit(&hits[i], &out) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	r = print_stdout(&out, err);
 	if (r >= 0 && got.truncated)
 		print_note("output truncated; narrow the search");

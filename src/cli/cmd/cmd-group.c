@@ -100,7 +100,7 @@ static int cmd_group_ls_run(struct cli *c, const void *, const struct opt_words 
 	if (r >= 0 && c->global.json)
 		return cmd_group_ls_print_json(&all, err);
 	if (r < 0 || cmd_group_ls_format_table(&all, &out) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the groups");
+		return cay_no_memory(err);
 	return pager_show(&c->api, &out, err);
 }
 

@@ -21,7 +21,7 @@ static int cmd_label_parse_change(struct cli *c, const char *word, struct field_
 					to->keys[i]);
 	to->keys[to->n] = arena_strndup(&c->arena, key.p, key.n);
 	to->values[to->n] = value.p;
-	return to->keys[to->n++] ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	return to->keys[to->n++] ? 0 : cay_no_memory(err);
 }
 
 static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
@@ -32,7 +32,7 @@ static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
 	ret->keys = arena_alloc(&c->arena, n + 1, sizeof(*ret->keys));
 	ret->values = arena_alloc(&c->arena, n + 1, sizeof(*ret->values));
 	if (!ret->keys || !ret->values)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = cmd_label_parse_change(c, words[i], ret, err);
 	return r;

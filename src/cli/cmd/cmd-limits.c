@@ -137,7 +137,7 @@ static int cmd_usage_print(const struct usage *u, const struct limits *l, struct
 	if (r >= 0 && u->oom_kills)
 		r = buf_printf(&out, "%llu processes killed by the memory limit\n",
 			       (unsigned long long)u->oom_kills);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return r < 0 ? cay_no_memory(err) : print_stdout(&out, err);
 }
 
 static int cmd_usage_run(struct cli *c, const void *, const struct opt_words *w,

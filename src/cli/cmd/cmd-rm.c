@@ -86,7 +86,7 @@ static int cmd_rm_remove_all_live(struct api *a, const char *group, struct jw *j
 	int r = api_list_each(a, OP_SANDBOX_LIST, &which, cmd_rm_collect_id, &ids, err);
 
 	if (r == -ENOMEM)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
+		r = cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < ids.n; i++) {
 		struct cay_err why = {};
 

@@ -71,7 +71,7 @@ static int cmd_upload_for_each_operand(struct cli *c, const struct upload_put_qu
 	int r = cmd_upload_check_group(a, err), told = 0;
 
 	if (r >= 0 && !rows)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(err);
 	for (size_t i = 0; r >= 0 && i < w->n_operands; i++) {
 		r = fn(c, a, w->operands[i], &rows[i], err);
 		list.uploads.n += r >= 0;

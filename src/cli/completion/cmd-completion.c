@@ -108,7 +108,7 @@ static int cmd_completion_print_words(struct cli *c, const struct opt_words *w, 
 	complete_parse(w->n_rest ? w->rest : nothing, w->n_rest ? w->n_rest : 1, &what);
 	r = complete_from_tables(&what, &known);
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	for (size_t i = 0;
 	     r >= 0 && what.operand == OPERAND_SHELL && i < ARRAY_SIZE(completion_scripts); i++)
 		r = complete_add_word(&what, completion_scripts[i].name, "", &known);
@@ -135,7 +135,7 @@ static int cmd_completion_run(struct cli *c, const void *, const struct opt_word
 		if (!str_eq(shell, completion_scripts[i].name))
 			continue;
 		if (buf_puts(&out, completion_scripts[i].script) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 		return print_stdout(&out, err);
 	}
 	api_hint_set(&c->api, "use bash, zsh or fish");

@@ -129,7 +129,7 @@ static int cmd_print_help(const struct cli *c, const struct cmd *cmd, struct cay
 	auto_buf out = BUF_INIT(KIB(64));
 
 	if (help_format_command(cmd, &out) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return pager_show(&c->api, &out, err);
 }
 
@@ -245,7 +245,7 @@ static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const st
 	int r = 0;
 
 	if (!reply)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; i < CMD_OPERANDS_MAX && i < w->n_operands; i++)
 		if (cmd->operand_at[i])
 			*(const char **)(void *)(args + cmd->operand_at[i] - 1) = w->operands[i];
@@ -279,7 +279,7 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 	int r;
 
 	if (!args)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	said = (const void *)(args + base);
 	if (cmd_words_have_help(words, n))
 		return cmd_print_help(c, cmd, err);
@@ -317,14 +317,14 @@ int print_json(const struct field_table *t, const void *in, struct cay_err *err)
 	int r = api_json_encode(t, in, &out, err);
 
 	if (r >= 0 && buf_putc(&out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return r < 0 ? r : print_stdout(&out, err);
 }
 
 int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err)
 {
 	if (jw_finish(w) < 0 || buf_putc(out, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return print_stdout(out, err);
 }
 
@@ -339,7 +339,7 @@ int reply_print(struct cli *c, enum op_id op, const void *reply, const char *mem
 		return 0;
 	if (column_format(&(struct column){ .member = member }, ops[op].response, reply, &value) <
 	    0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return print_line(err, "%s", buf_str(&value));
 }
 
@@ -347,8 +347,7 @@ int api_call_print(struct cli *c, const struct api_call *call, const char *membe
 		   struct cay_err *err)
 {
 	void *reply = arena_alloc(&c->arena, 1, ops[call->op].response->size);
-	int r = reply ? api_call(&c->api, call, reply, err)
-		      : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	int r = reply ? api_call(&c->api, call, reply, err) : cay_no_memory(err);
 
 	return r < 0 ? r : reply_print(c, call->op, reply, member, err);
 }

@@ -106,7 +106,7 @@ static int opt_reader_add_pair(struct opt_reader *r, const struct opt *o, struct
 		map->values = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*map->values));
 	}
 	if (!map->keys || !map->values)
-		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(r->err);
 	for (size_t i = 0; i < map->n; i++)
 		if (slice_eq(slice_of(map->keys[i]), key))
 			return cay_fail(r->err, CAY_E_INVALID, "--%s: '%s' is given twice", o->name,
@@ -114,7 +114,7 @@ static int opt_reader_add_pair(struct opt_reader *r, const struct opt *o, struct
 	map->keys[map->n] = arena_strndup(r->arena, key.p, key.n);
 	map->values[map->n] = rest.p;
 	if (!map->keys[map->n])
-		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(r->err);
 	map->n++;
 	return 0;
 }
@@ -128,7 +128,7 @@ static int opt_reader_add_text(struct opt_reader *r, const struct opt *o, struct
 	if (!list->v)
 		list->v = arena_alloc(r->arena, OPT_PAIRS_MAX, sizeof(*list->v));
 	if (!list->v)
-		return cay_fail(r->err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(r->err);
 	list->v[list->n++] = value;
 	return 0;
 }
@@ -284,7 +284,7 @@ int opt_parse_words(const struct opt_group *groups, const char *const *words, si
 
 	*ret_near = NULL;
 	if (!got.operands)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	for (size_t i = 0; i < n; i++) {
 		const char *w = words[i];
 		const char *next = i + 1 < n && !str_eq(words[i + 1], "--") ? words[i + 1] : NULL;

@@ -83,7 +83,7 @@ static int attach_client_next_ws_frame(struct attach_client *t, struct frame *re
 			return attach_client_fail_closed(t, &m, err);
 		if (m.kind == WEBSOCKET_PING && !http_client_has_unsent(&t->http) &&
 		    websocket_write_message(&t->http.out, WEBSOCKET_PONG, m.data.p, m.data.n) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 		if (m.kind != WEBSOCKET_BINARY)
 			continue;
 		got = attach_frame_decode(ATTACH_OUT, (const uint8_t *)m.data.p, m.data.n, ret);
@@ -128,5 +128,5 @@ int attach_client_send_frame(struct attach_client *t, const struct frame *f, str
 
 	if (r >= 0 && t->is_websocket)
 		r = websocket_write_message(&t->http.out, WEBSOCKET_BINARY, wire.data, wire.len);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a frame") : 0;
+	return r < 0 ? cay_no_memory(err) : 0;
 }

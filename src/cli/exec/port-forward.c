@@ -106,7 +106,7 @@ static int port_forward_connect(struct port_forward *f, struct port_forward_side
 		return r;
 	ret->bytes = malloc(FORWARD_BUF);
 	if (!ret->bytes)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	/* the port may have sent bytes together with the reply's head */
 	static_assert(HTTP_PIECE <= FORWARD_BUF);
 	ret->n = h.body.len;

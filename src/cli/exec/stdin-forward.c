@@ -76,7 +76,7 @@ static int stdin_forward_queue(struct stdin_forward *f, const char *p, size_t n,
 		return r;
 	f->in_body += n;
 	if (http_client_queue_chunk(&f->http, p, n) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for standard input");
+		return cay_no_memory(err);
 	return 0;
 }
 
@@ -84,9 +84,7 @@ static int stdin_forward_queue(struct stdin_forward *f, const char *p, size_t n,
 static int stdin_forward_end_body(struct stdin_forward *f, struct cay_err *err)
 {
 	f->state = STDIN_FORWARD_REPLY;
-	return http_client_queue_chunk(&f->http, NULL, 0) < 0
-		       ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-		       : 0;
+	return http_client_queue_chunk(&f->http, NULL, 0) < 0 ? cay_no_memory(err) : 0;
 }
 
 static int stdin_forward_send_eof(struct stdin_forward *f, struct cay_err *err)

@@ -149,7 +149,7 @@ static int terminal_hold_input(struct terminal *t, const void *p, size_t n, stru
 	/* input of a watcher is dropped */
 	if (t->closed || (t->spec->tty && !t->writes))
 		return 0;
-	return buf_append(&t->held, p, n) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : 0;
+	return buf_append(&t->held, p, n) < 0 ? cay_no_memory(err) : 0;
 }
 
 static int terminal_read_input(struct terminal *t, struct cay_err *err)

@@ -82,7 +82,7 @@ int agent_group_find_or_create(const char *context, char ret[static GROUP_MAX], 
 	if (r < 0)
 		return r;
 	if (buf_printf(&file, "%s" SUFFIX, context) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	/* of two processes that start at once, the second reads the name the first wrote */
 	if (flock(dir, LOCK_EX) < 0)
 		return cay_fail_sys(err, CAY_E_INVALID, errno, "lock '%s'", buf_str(&path));

@@ -88,7 +88,7 @@ static int bridge_rpc_add_header(struct buf *out, const char *name, const char *
 		text[BASE64_TEXT(n)] = 0;
 		r = buf_printf(out, "%s: =?base64?%s?=\r\n", name, text);
 	}
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : 0;
+	return r < 0 ? cay_no_memory(err) : 0;
 }
 
 static const char *bridge_rpc_find_name(const struct bridge_rpc *m, const json_t *params)

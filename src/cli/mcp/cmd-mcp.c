@@ -110,8 +110,7 @@ static int cmd_mcp_run(struct cli *c, const void *args, const struct opt_words *
 	r = buf_printf(&target, "/mcp?profile=%s", a->profile ? a->profile : "native");
 	if (r >= 0 && cmd_mcp_choose_group(&c->api.dial.context, a, group) >= 0)
 		r = buf_printf(&target, "&group=%s", group);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-		     : mcp_bridge_run(&c->api, buf_str(&target), err);
+	return r < 0 ? cay_no_memory(err) : mcp_bridge_run(&c->api, buf_str(&target), err);
 }
 
 const struct cmd cmd_mcp = {
@@ -231,7 +230,7 @@ static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_
 	}
 	n = cmd_mcp_build_args(args, context, words);
 	if (cmd_mcp_format_snippet(to, words, n, &out) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	cmd_mcp_print_where(to, words, n);
 	return print_stdout(&out, err);
 }

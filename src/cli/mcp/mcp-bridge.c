@@ -72,7 +72,7 @@ static int bridge_report_failure(struct bridge *b, const json_t *id, enum bridge
 		return 0;
 	}
 	r = bridge_rpc_format_error(id, code, why, b->api->hint, &out);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&out, err);
+	return r < 0 ? cay_no_memory(err) : print_stdout(&out, err);
 }
 
 /* End a call that has no answer from the server. */
@@ -108,7 +108,7 @@ static int bridge_call_forward_message(struct bridge *b, struct bridge_call *c, 
 				"the server answered a request that was not sent") < 0;
 	}
 	if (bridge_rpc_format_line(text, &out) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return print_stdout(&out, err);
 }
 
@@ -238,14 +238,14 @@ static int bridge_call_start(struct bridge *b, struct bridge_call *c, const stru
 	int r = bridge_rpc_format_headers(m, b->version, &more, why);
 
 	if (r >= 0 && b->session[0] && buf_printf(&more, "Mcp-Session-Id: %s\r\n", b->session) < 0)
-		r = cay_fail(why, CAY_E_NO_MEMORY, "no memory");
+		r = cay_no_memory(why);
 	if (r < 0)
 		return r;
 	c->body = BUF_INIT(RPC_MAX);
 	c->sse = (struct sse){ .line = BUF_INIT(RPC_MAX), .data = BUF_INIT(RPC_MAX) };
 	c->is_initialize = m->method && str_eq(m->method, "initialize");
 	if (buf_append(&c->body, line.p, line.n) < 0)
-		return cay_fail(why, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(why);
 	r = http_client_open(&c->http, &b->api->dial,
 			     clk_boot_ns(&clk_system) + b->api->timeout_ms * NS_PER_MS,
 			     &b->api->intr, why);
@@ -263,7 +263,7 @@ static int bridge_call_start(struct bridge *b, struct bridge_call *c, const stru
 							 .content_type = "application/json",
 							 .extra_headers = buf_str(&more),
 							 .body_length = line.n });
-	return r < 0 ? cay_fail(why, CAY_E_NO_MEMORY, "no memory") : 0;
+	return r < 0 ? cay_no_memory(why) : 0;
 }
 
 static struct bridge_call *bridge_find_unused_call(struct bridge *b)
@@ -357,7 +357,7 @@ static int bridge_read_stdin(struct bridge *b, struct cay_err *err)
 	if (b->skips_line)
 		buf_clear(&b->in);
 	if (buf_reserve(&b->in, b->in.max - b->in.len < PIECE ? b->in.max - b->in.len : PIECE) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	n = read(STDIN_FILENO, b->in.data + b->in.len,
 		 b->in.max - b->in.len < PIECE ? b->in.max - b->in.len : PIECE);
 	if (n < 0 && errno != EINTR && errno != EAGAIN)

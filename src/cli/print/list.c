@@ -152,8 +152,7 @@ static int list_print_reply(struct cli *c, const struct api_call *call, struct l
 	const struct field *left = field_find(t, SLICE("left_out"));
 	char *all = arena_alloc(&c->arena, 1, t->size);
 	const struct field_list *rows = (const void *)(all + t->rows[0].offset);
-	int r = all ? api_call(&c->api, call, all, err)
-		    : cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+	int r = all ? api_call(&c->api, call, all, err) : cay_no_memory(err);
 
 	if (r < 0 || c->global.json)
 		return r < 0 ? r : print_json(t, all, err);
@@ -185,7 +184,7 @@ int list_print(struct cli *c, const struct api_call *call, const struct column *
 	if (r >= 0 && c->global.json)
 		return 0;
 	if (r < 0 || print_table_write(&table, &out) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list");
+		return cay_no_memory(err);
 	r = pager_show(&c->api, &out, err);
 	if (r >= 0 && p.left_out)
 		print_note("%llu %s are left out", (unsigned long long)p.left_out,

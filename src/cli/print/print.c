@@ -149,8 +149,7 @@ int print_table_stdout(const struct print_table *t, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(MIB(64));
 
-	return print_table_write(t, &out) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory")
-					      : print_stdout(&out, err);
+	return print_table_write(t, &out) < 0 ? cay_no_memory(err) : print_stdout(&out, err);
 }
 
 void print_age_format(uint64_t now_ns, uint64_t then_ns, char ret[static PRINT_AGE_MAX])

@@ -135,7 +135,7 @@ static int cmd_doctor_run(struct cli *c, const void *, const struct opt_words *,
 			       rep.count[VERDICT_OK], rep.count[VERDICT_WARN],
 			       rep.count[VERDICT_FAIL]);
 	}
-	r = r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&rep.text, err);
+	r = r < 0 ? cay_no_memory(err) : print_stdout(&rep.text, err);
 	buf_fini(&rep.text);
 	return r < 0 ? r : rep.count[VERDICT_FAIL] > 0;
 }

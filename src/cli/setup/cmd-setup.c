@@ -97,7 +97,7 @@ static int cmd_setup_print_step(struct setup_printer *t, const struct setup_step
 		r = print_append_escaped(&line, slice_trim(found));
 	if (r >= 0)
 		r = buf_putc(&line, '\n');
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory") : print_stdout(&line, err);
+	return r < 0 ? cay_no_memory(err) : print_stdout(&line, err);
 }
 
 /* Ask once, before the first change to the machine. */
@@ -210,7 +210,7 @@ static int cmd_setup_print_commands(struct setup_printer *t, const struct setup 
 	if (t->as_json)
 		jw_end(&t->json);
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return t->as_json ? 0 : print_stdout(&out, err);
 }
 
@@ -227,7 +227,7 @@ static int cmd_setup_finish_report(struct setup_printer *t, const struct setup *
 	jw_bool(&t->json, "ok", ok);
 	jw_end(&t->json);
 	if (jw_finish(&t->json) < 0 || buf_putc(&t->json_text, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return print_stdout(&t->json_text, err);
 }
 

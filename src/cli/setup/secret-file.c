@@ -18,7 +18,7 @@ int secret_file_open(struct arena *arena, const char *path, struct secret_file *
 	if (slash && slash != path)
 		dir = arena_strndup(arena, path, (size_t)(slash - path));
 	if (!dir)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (!ret->name[0] || str_eq(ret->name, ".") || str_eq(ret->name, ".."))
 		return cay_fail(err, CAY_E_INVALID, "'%s' is not a file", path);
 	ret->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -50,6 +50,6 @@ int print_line_escaped(const char *text, struct cay_err *err)
 	auto_buf line = BUF_INIT(KIB(1));
 
 	if (print_append_escaped(&line, slice_of(text)) < 0 || buf_putc(&line, '\n') < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return print_stdout(&line, err);
 }

@@ -89,7 +89,7 @@ int setup_image_apply(struct setup *s, struct cay_err *err)
 		return setup_image_import_host(s, err);
 	name = setup_image_derive_name(&s->cli->arena, s->source);
 	if (!name)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (stat(s->source, &st) == 0) {
 		r = image_import_send(s->cli, s->source, name, &made, err);
 	} else {

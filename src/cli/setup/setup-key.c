@@ -50,7 +50,7 @@ static int setup_sudo_caller_run_cay(struct setup *s, const struct sudo_caller *
 	int r;
 
 	if (buf_reserve(&exe, 4096) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	r = (int)readlink("/proc/self/exe", exe.data, 4095);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "find cay");

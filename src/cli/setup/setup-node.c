@@ -104,7 +104,7 @@ int setup_users_check(struct setup *s, struct cay_err *err)
 			return 0;
 		}
 		if (buf_printf(&list, "%s%s", i ? ", " : "", setup_user_name(s, i)) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	}
 	setup_finding_report(s, "%s", buf_str(&list));
 	return 1;
@@ -150,7 +150,7 @@ int setup_users_apply(struct setup *s, struct cay_err *err)
 		r = setup_user_create(s, setup_user_name(s, i), home, err);
 		if (r >= 0 &&
 		    buf_printf(&list, "%s%s", list.len ? ", " : "", setup_user_name(s, i)) < 0)
-			r = cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			r = cay_no_memory(err);
 	}
 	if (r >= 0)
 		setup_finding_report(s, "created %s", buf_str(&list));
@@ -173,7 +173,7 @@ int setup_config_apply(struct setup *s, struct cay_err *err)
 	int r = conf_write_sample(&settings_table, &text);
 
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	if (mkdir(CONF_DIR, 0755) < 0 && errno != EEXIST)
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "create " CONF_DIR);
 	dir = open(CONF_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -327,7 +327,7 @@ int setup_daemons_apply(struct setup *s, struct cay_err *err)
 
 	if (!setup_path_is_dir("/run/systemd/system") || !n) {
 		if (setup_start_commands_list(s) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 		api_hint_set(&s->cli->api,
 			     "start them with these commands, then run 'cay setup' again");
 		return cay_fail(err, CAY_E_UNAVAILABLE, "%s, and the daemons are not running",

@@ -171,7 +171,7 @@ static int setup_pack_add_program(struct setup_packer *k, const char *name, stru
 	int r = buf_printf(&path, "/usr/bin/%s", name);
 
 	if (r < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	r = setup_pack_add_file(k, buf_str(&path), err);
 	if (r)
 		return r;

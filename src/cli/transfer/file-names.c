@@ -69,7 +69,7 @@ int file_names_print_dir(struct cli *c, const char *word, bool json, struct cay_
 	entries = got.entries.v;
 	for (size_t i = 0; i < got.entries.n; i++)
 		if (file_names_format_entry(&entries[i], now, &out) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+			return cay_no_memory(err);
 	r = pager_show(&c->api, &out, err);
 	if (r >= 0 && got.truncated)
 		print_note("there are more files than are listed");

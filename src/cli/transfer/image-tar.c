@@ -39,7 +39,7 @@ static int image_tar_add_file(struct image_tar *l, const char *name, struct cay_
 		(struct image_tar_file){ arena_strndup(&l->arena, name, strlen(name)),
 					 (uint64_t)st.st_size };
 	if (!l->files[l->n_files].name)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list of files");
+		return cay_no_memory(err);
 	l->n_files++;
 	return 0;
 }
@@ -126,8 +126,7 @@ static int image_tar_count_bytes(struct image_tar *l, struct cay_err *err)
 
 static int on_image_tar_write(void *arg, const void *p, size_t n, struct cay_err *err)
 {
-	return buf_append(arg, p, n) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a piece")
-					 : 0;
+	return buf_append(arg, p, n) < 0 ? cay_no_memory(err) : 0;
 }
 
 static int image_tar_scan_dir(struct image_tar *l, struct cay_err *err)
@@ -136,7 +135,7 @@ static int image_tar_scan_dir(struct image_tar *l, struct cay_err *err)
 
 	l->files = arena_alloc(&l->arena, IMAGE_TAR_FILES_MAX, sizeof(*l->files));
 	if (!l->files)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the list of files");
+		return cay_no_memory(err);
 	r = image_tar_add_file(l, "oci-layout", err);
 	if (r >= 0)
 		r = image_tar_add_file(l, "index.json", err);

@@ -12,7 +12,7 @@ int remote_path_parse(struct cli *c, const char *word, struct remote_path *ret, 
 	ret->path = colon[1] ? colon + 1 : ".";
 	name = arena_strndup(&c->arena, word, (size_t)(colon - word));
 	if (!name)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return api_find_sandbox(&c->api, name, &ret->sandbox, err);
 }
 

@@ -74,7 +74,7 @@ static int transfer_send_piece(struct transfer *c, struct cay_err *err)
 	c->moved += n;
 	progress_draw(&c->bar, c->moved);
 	if (http_client_queue_chunk(&c->h, c->piece, n) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory");
+		return cay_no_memory(err);
 	return transfer_flush(c, err);
 }
 

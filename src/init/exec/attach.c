@@ -570,7 +570,7 @@ void exec_attach_start(struct exec *exec, struct request *rq, const struct exec_
 		(void)cay_fail(&err, CAY_E_UPGRADE, "this endpoint needs 'Upgrade: %s'",
 			       ATTACH_UPGRADE);
 	else if (!(a = exec_attach_new(exec, request_loop(rq), q)))
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory to attach");
+		(void)cay_no_memory(&err);
 	if (!a) {
 		request_fail(rq, &err);
 		return;

@@ -54,7 +54,7 @@ void op_exec_list(struct request *rq, void *arg)
 	struct exec_list reply = { .execs.v = rows };
 
 	if (!rows) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		request_no_memory(rq);
 		return;
 	}
 	for (const struct exec *exec = in->oldest_exec; exec; exec = exec->next)

@@ -498,7 +498,7 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 
 	exec = calloc(1, sizeof(*exec));
 	if (!exec)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a command");
+		return cay_no_memory(err);
 	exec->init = in;
 	exec->cgroup = exec->in.fd = exec->report_fd = exec->cgroup_events_fd = -EBADF;
 	exec->in.loop = &in->loop;

@@ -82,7 +82,7 @@ static void exec_reply_with_output(struct exec *exec, struct request *rq, const 
 				&out, &reply.out) < 0 ||
 	    output_excerpt_fill(&exec->out[1], 0, output_end_offset(&exec->out[1]), q, &heads[1],
 				&errs, &reply.err) < 0) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read exec.output");
+		request_no_memory(rq);
 		return;
 	}
 	request_reply_json(rq, &exec_info_table, &reply);
@@ -334,7 +334,7 @@ static struct output_stream *output_stream_new(struct exec *exec, struct request
 	struct output_stream *s = calloc(1, sizeof(*s));
 
 	if (!s) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a stream; read exec.output");
+		request_no_memory(rq);
 		return NULL;
 	}
 	*s = (struct output_stream){

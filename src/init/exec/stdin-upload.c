@@ -121,7 +121,7 @@ void stdin_upload_start(struct exec *exec, struct request *rq, bool close)
 	int r;
 
 	if (!f) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for standard input");
+		request_no_memory(rq);
 		return;
 	}
 	*f = (struct stdin_upload){ .writer = { .on_room = on_stdin_upload_room,

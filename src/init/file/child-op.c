@@ -248,7 +248,7 @@ void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64
 		(void)cay_fail(&err, CAY_E_OVERLOADED, "the sandbox is busy with %d operations",
 			       CHILD_OPS_MAX);
 	} else if (!(w = calloc(1, sizeof(*w)))) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a child");
+		(void)cay_no_memory(&err);
 	} else {
 		*w = (struct child_op){
 			.init = in, .rq = rq, .fn = fn, .fd = -EBADF, .deadline_ms = deadline_ms

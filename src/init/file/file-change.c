@@ -184,7 +184,7 @@ void child_file_change(struct child_op *w)
 
 	if (file_step_run(w, &step, &name, &err) >= 0 &&
 	    file_path_encode(name, child_op_arena(w), &reply.path, &reply.path_b64) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
+		(void)cay_no_memory(&err);
 	if (err.code)
 		child_op_fail(w, &err);
 	else
@@ -223,7 +223,7 @@ static int file_batch_write_step(struct file_batch_results *b, const struct file
 	} else {
 		bytes = calloc(1, BASE64_BYTES(n) + 1);
 		if (!bytes)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the content");
+			return cay_no_memory(err);
 		if (base64_decode(s->content_b64, n, bytes, &got) < 0)
 			return cay_fail_field(err, CAY_E_INVALID, "content_b64", "not base64");
 		r = file_write_content(&q, (struct slice){ (const char *)bytes, got },
@@ -309,8 +309,7 @@ void child_file_batch(struct child_op *w)
 	}
 	reply.left = q->steps.n - reply.results.n;
 	if (r < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY,
-			       "no memory for the results; some steps were done");
+		(void)cay_no_memory(&err);
 		child_op_fail(w, &err);
 	} else {
 		child_op_reply_json(w, &file_results_table, &reply);

@@ -33,7 +33,7 @@ static int file_edit_read_list(const struct file_edit *q, struct arena *arena, s
 	struct edit *v = arena_alloc(arena, q->edits.n + 1, sizeof(*v));
 
 	if (!v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an edit");
+		return cay_no_memory(err);
 	for (size_t i = 0; i < q->edits.n; i++)
 		v[i] = (struct edit){ .kind = (enum edit_kind)changes[i].kind,
 				      .old = file_edit_text(changes[i].old),
@@ -89,7 +89,7 @@ void child_file_edit(struct child_op *w)
 		(void)edit_file(&ask, &done, &err);
 	}
 	if (!err.code && file_edit_describe(&done, ask.path, &reply) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
+		(void)cay_no_memory(&err);
 	if (err.code)
 		child_op_fail(w, &err);
 	else

@@ -86,7 +86,7 @@ int file_stat_path(const struct file_stat_query *q, struct arena *arena, struct 
 	if (fstat(fd, &st) < 0)
 		return file_fail_lookup(err, errno, path);
 	if (file_stat_describe(path, &st, fd, "", arena, ret) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
+		return cay_no_memory(err);
 	return 0;
 }
 
@@ -146,7 +146,7 @@ void child_file_list(struct child_op *w)
 	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &path, &err) >= 0 &&
 	    dir_list_read(path, (unsigned)q->depth, (size_t)q->limit, &arena, &list, &err) >= 0 &&
 	    file_list_describe(path, &list, &arena, &reply) < 0)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the list");
+		(void)cay_no_memory(&err);
 	if (err.code)
 		child_op_fail(w, &err);
 	else
@@ -207,7 +207,7 @@ static void file_read_send_range(struct child_op *w, int fd, uint64_t size)
 	struct cay_err err = {};
 
 	if (file_read_set_range_header(w, kind, first, n, size) < 0) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
+		(void)cay_no_memory(&err);
 		child_op_fail(w, &err);
 	} else if (kind == HTTP_RANGE_UNSATISFIABLE) {
 		(void)cay_fail(&err, CAY_E_RANGE, "the file has %llu bytes",

@@ -41,7 +41,7 @@ void file_bytes_free(const char *text, const char *text_b64)
 
 static int file_reply_no_memory(struct cay_err *err)
 {
-	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
+	return cay_no_memory(err);
 }
 
 int file_path_or_workspace(const char *path, const char *path_b64, struct arena *arena,

@@ -105,7 +105,7 @@ void child_file_watch(struct child_op *w)
 
 	t.v = arena_alloc(&arena, t.limit, sizeof(*t.v));
 	if (!t.v)
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for the reply");
+		(void)cay_no_memory(&err);
 	else if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &path, &err) >= 0)
 		(void)watch_open(path, !q->flat, on_file_watch_event, &t, &watch, &err);
 	if (err.code && (!t.stream || !t.number))

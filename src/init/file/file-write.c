@@ -85,7 +85,7 @@ static int file_write_commit(struct atomic_write *p, struct arena *arena, struct
 
 	*ret = (struct file_written){ .sha256 = hex };
 	if (!hex || file_path_encode(p->conf.path, arena, &ret->path, &ret->path_b64) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the reply");
+		return cay_no_memory(err);
 	r = atomic_write_commit(p, err);
 	if (r < 0)
 		return r;

@@ -41,7 +41,7 @@ static void on_port_dialled(struct init *in, struct request *rq, uint16_t, int f
 	}
 	t = tunnel_new(&in->loop, on_port_tunnel_done, in);
 	if (conn_open_fd(request_conn_shared(rq), fd, AF_INET, &conf, &there) < 0 || !t)
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a connection");
+		request_no_memory(rq);
 	else
 		client = request_upgrade(rq, &early);
 	if (client) {

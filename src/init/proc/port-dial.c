@@ -147,7 +147,7 @@ void port_dial_start(struct init *in, struct request *rq, uint16_t port, uint64_
 	struct cay_err err = {};
 
 	if (!d) {
-		(void)cay_fail(&err, CAY_E_NO_MEMORY, "no memory for a connection");
+		(void)cay_no_memory(&err);
 		done(in, rq, port, -EBADF, &err);
 		return;
 	}

@@ -77,7 +77,7 @@ void proc_query_start(const struct proc_query *query)
 	struct cay_err err = {};
 
 	if (!q) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the query");
+		request_no_memory(rq);
 		return;
 	}
 	*q = *query;
@@ -238,7 +238,7 @@ void op_port_wait(struct request *rq, void *arg)
 	}
 	w = calloc(1, sizeof(*w));
 	if (!w) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to wait for the port");
+		request_no_memory(rq);
 		return;
 	}
 	*w = (struct port_wait){ .rq = rq, .port = (uint16_t)port, .wait_ms = q->wait_ms };

@@ -20,7 +20,7 @@ void op_service_list(struct request *rq, void *arg)
 	struct service_list reply = { .services.v = rows, .left_out = in->services.left_out };
 
 	if (!rows) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		request_no_memory(rq);
 		return;
 	}
 	for (const struct service *s = in->services.first; s; s = s->next)

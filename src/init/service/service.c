@@ -409,7 +409,7 @@ static int service_create(struct init *in, struct service **ret, struct cay_err 
 				SERVICES_MAX);
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a service");
+		return cay_no_memory(err);
 	r = pipe_create(fds, 0);
 	if (r >= 0)
 		r = output_init(&s->log, &in->loop, fds[0], OUTPUT_DROP, &in->budget);

@@ -55,7 +55,7 @@ static void start_scripts_reply_failure(const struct init *in, struct request *r
 	auto_buf body = BUF_INIT(START_SIZE);
 
 	if (buf_append(&body, in->start_failure, sizeof(in->start_failure)) < 0)
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply");
+		request_no_memory(rq);
 	else
 		request_reply(rq, START_STATUS, START_MEDIA_TYPE, &body);
 }
@@ -317,7 +317,7 @@ void start_scripts_begin(struct init *in, struct request *rq)
 	}
 	b = calloc(1, sizeof(*b));
 	if (!b) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory to start the sandbox");
+		request_no_memory(rq);
 		return;
 	}
 	*b = (struct start_scripts){ .init = in };

@@ -52,7 +52,7 @@ void shell_run_reply(struct run *r, struct request *rq, const struct run_query *
 		end[i] = end[i] > r->output_start[i] ? end[i] : r->output_start[i];
 	if (output_excerpt_fill(&o[0], r->output_start[0], end[0], q, NULL, &out, &reply.out) < 0 ||
 	    output_excerpt_fill(&o[1], r->output_start[1], end[1], q, NULL, &err, &reply.err) < 0) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the reply; read shell.output");
+		request_no_memory(rq);
 		return;
 	}
 	request_reply_json(rq, &run_info_table, &reply);
@@ -83,7 +83,7 @@ void op_shell_list(struct request *rq, void *arg)
 	struct shell_list reply = { .shells.v = rows };
 
 	if (!rows) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		request_no_memory(rq);
 		return;
 	}
 	for (const struct shell *s = in->shells.first; s; s = s->next)
@@ -128,7 +128,7 @@ void op_shell_runs(struct request *rq, void *arg)
 		return;
 	rows = arena_alloc(&rq->arena, s->n_ended + s->n_queued + 1, sizeof(*rows));
 	if (!rows) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for the list");
+		request_no_memory(rq);
 		return;
 	}
 	reply.runs.v = rows;

@@ -330,7 +330,7 @@ void op_shell_create(struct request *rq, void *arg)
 	}
 	s = calloc(1, sizeof(*s));
 	if (!s) {
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a shell");
+		request_no_memory(rq);
 		return;
 	}
 	s->init = in;

@@ -472,7 +472,7 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 		r->text = strdup(q->command);
 	if (!r || !r->text) {
 		free(r);
-		request_refuse(rq, CAY_E_NO_MEMORY, "no memory for a run");
+		request_no_memory(rq);
 		return;
 	}
 	r->timeout_ms = q->timeout_ms;

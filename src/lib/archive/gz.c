@@ -15,7 +15,7 @@ int gz_reader_init(struct gz_reader *g, tar_read_fn *read, void *arg, struct cay
 	g->arg = arg;
 	g->inside = g->ended = false;
 	g->ready = inflateInit2(&g->z, GZIP_ONLY) == Z_OK;
-	return g->ready ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory to uncompress");
+	return g->ready ? 0 : cay_no_memory(err);
 }
 
 void gz_reader_fini(struct gz_reader *g)
@@ -81,7 +81,7 @@ int gz_writer_init(struct gz_writer *g, tar_write_fn *write, void *arg, struct c
 	g->write = write;
 	g->arg = arg;
 	g->ready = deflateInit2(&g->z, LEVEL, Z_DEFLATED, GZIP_ONLY, 8, Z_DEFAULT_STRATEGY) == Z_OK;
-	return g->ready ? 0 : cay_fail(err, CAY_E_NO_MEMORY, "no memory to compress");
+	return g->ready ? 0 : cay_no_memory(err);
 }
 
 void gz_writer_fini(struct gz_writer *g)

@@ -144,7 +144,7 @@ static int tar_read_text(struct tar_reader *t, struct buf *b, uint64_t size, con
 	if (!size || size > b->max)
 		return cay_fail(err, CAY_E_INVALID, "%s of the archive is empty or too long", what);
 	if (buf_reserve(b, (size_t)size) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = tar_read_exact(t, b->data, (size_t)size, false, err);
 	if (r < 0)
 		return r;
@@ -305,7 +305,7 @@ static int tar_read_header_names(struct tar_reader *t, const uint8_t *block, str
 		buf_clear(&t->link);
 		r = tar_append_field(&t->link, block + AT_LINK, LEN_NAME);
 	}
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "out of memory") : 0;
+	return r < 0 ? cay_no_memory(err) : 0;
 }
 
 static enum tar_type tar_parse_type(uint8_t type, const struct buf *name)

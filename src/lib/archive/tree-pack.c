@@ -184,7 +184,7 @@ static int tree_pack_begin(struct pack *p, int fd, const char *name, struct cay_
 		return cay_fail_sys(err, CAY_E_INTERNAL, errno, "cannot look at it");
 	if (S_ISDIR(st.st_mode)) {
 		if (buf_putc(&p->name, '.') < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+			return cay_no_memory(err);
 		return tree_pack_directory(p, &top, &st, err);
 	}
 	if (!S_ISREG(st.st_mode))
@@ -221,7 +221,7 @@ int tree_pack(int fd, const char *name, tar_write_fn *write, void *arg, struct t
 
 	*ret = (struct tree_counts){};
 	if (!p)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	p->counts = ret;
 	p->depth = 0;
 	p->name = BUF_INIT(TAR_NAME_MAX);

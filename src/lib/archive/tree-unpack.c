@@ -339,7 +339,7 @@ int tree_unpack(const struct tree_unpack *how, struct tree_counts *ret, struct t
 
 	*ret = *there = (struct tree_counts){};
 	if (!u)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	u->how = how;
 	u->counts = ret;
 	u->made_files = (struct inode_set){};

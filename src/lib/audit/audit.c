@@ -537,7 +537,7 @@ int audit_open(int dirfd, const struct audit_conf *conf, uv_loop_t *loop, struct
 
 	assert(conf->segment_bytes >= AUDIT_SEGMENT_MIN && conf->keep >= 2);
 	if (!a)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = audit_chain_find_end(a, &torn);
 	a->durable = a->chain;
 	if (r >= 0)

@@ -341,7 +341,7 @@ int jwks_parse(struct slice text, struct jwks **ret, struct cay_err *err)
 		return cay_err_wrap(err, r, "JWKS");
 	keys = calloc(1, sizeof(*keys));
 	if (!keys)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for keys");
+		return cay_no_memory(err);
 	/* errors of libcrypto must not leak into its next caller */
 	(void)ERR_set_mark();
 	r = jwks_parse_keys(doc, keys, err);

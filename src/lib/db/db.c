@@ -485,7 +485,7 @@ int db_open(int dirfd, uv_loop_t *loop, struct db **ret, struct cay_err *err)
 	int r;
 
 	if (!db)
-		return cay_fail(err, CAY_E_NO_MEMORY, "out of memory");
+		return cay_no_memory(err);
 	r = db_schema_open(dirfd, &db->sql, err);
 	if (r >= 0)
 		r = db_stmts_prepare(db, err);

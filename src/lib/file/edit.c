@@ -29,7 +29,7 @@ static int edit_append_text(struct buf *b, const char *p, size_t n, struct cay_e
 	if (r == -ENOBUFS)
 		return cay_fail(err, CAY_E_TOO_LARGE, "the text would have more than %zu bytes",
 				b->max);
-	return r < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the text") : 0;
+	return r < 0 ? cay_no_memory(err) : 0;
 }
 
 /* "stands 3 times, on lines 4, 17, 30": helps the caller to choose the right one. */
@@ -45,7 +45,7 @@ static int edit_refuse_ambiguous(struct slice s, const struct edit *e, struct ca
 		count++;
 		if (count <= TELL_MAX && buf_printf(&lines, "%s%" PRIu64, count > 1 ? ", " : "",
 						    edit_line_number(s, from - 1)) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the text");
+			return cay_no_memory(err);
 	}
 	return cay_fail_field(err, CAY_E_CONFLICT, "old",
 			      "stands %s%u times, on lines %s%s; give more of the text around it",

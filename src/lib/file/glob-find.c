@@ -126,11 +126,11 @@ static int glob_find_walk(struct glob_search *s, struct cay_err *err)
 		return r;
 	f->v = calloc(ask->limit, sizeof(*f->v));
 	if (!f->v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %u names", ask->limit);
+		return cay_no_memory(err);
 	glob_start(&s->glob, &s->at[0]);
 	r = walk_tree(&w, s->glob.absolute ? "/" : ask->dir, err);
 	if (r == -ENOMEM)
-		r = cay_fail(err, CAY_E_NO_MEMORY, "no memory for %u names", ask->limit);
+		r = cay_no_memory(err);
 	f->skipped = w.skipped;
 	qsort(f->v, f->n, sizeof(*f->v), glob_find_compare);
 	return r;

@@ -134,7 +134,7 @@ static int glob_brace_add_text(struct glob *g, struct brace_queue *t, struct sli
 		return cay_fail(err, CAY_E_INVALID, "means more than %d patterns", GLOB_ALTS_MAX);
 	p = arena_alloc(&g->arena, 1, n + 1);
 	if (!p)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the pattern");
+		return cay_no_memory(err);
 	memcpy(p, s.p, at->open);
 	memcpy(p + at->open, middle.p, middle.n);
 	memcpy(p + at->open + middle.n, s.p + at->close + 1, tail);
@@ -223,7 +223,7 @@ int glob_init(struct glob *ret, struct slice pattern, bool hidden, struct cay_er
 		return cay_fail(err, CAY_E_INVALID, "has a NUL");
 	ret->alts = arena_alloc(&ret->arena, GLOB_ALTS_MAX, sizeof(*ret->alts));
 	if (!ret->alts)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the pattern");
+		return cay_no_memory(err);
 	while (t.n) {
 		struct slice s = t.texts[--t.n];
 		struct brace_group at = {};

@@ -353,7 +353,7 @@ static int grep_prepare(struct grep *g, struct cay_err *err)
 		return cay_fail_field(err, CAY_E_INVALID, "pattern", "has a line feed");
 	g->context_lines = calloc(a->context + 1, sizeof(*g->context_lines));
 	if (!g->context_lines)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to search with");
+		return cay_no_memory(err);
 	grep_text_to_lower(a->pattern.p, a->pattern.n, g->needle);
 	if (!a->fixed) {
 		memcpy(text, a->pattern.p, a->pattern.n);
@@ -394,7 +394,7 @@ static int grep_search_path(struct grep *g, struct cay_err *err)
 	if (r == -ECANCELED)
 		return 0;
 	if (r < 0 && err && !err->code)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for an answer");
+		return cay_no_memory(err);
 	return r;
 }
 
@@ -404,7 +404,7 @@ int grep_run(const struct grep_request *ask, struct grep_result *ret, struct cay
 	int r;
 
 	if (!g)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to search with");
+		return cay_no_memory(err);
 	*ret = (struct grep_result){};
 	g->ask = ask;
 	g->done = ret;

@@ -297,7 +297,7 @@ int file_lines_read(const struct file_lines_request *ask, struct file_lines *ret
 	int e;
 
 	if (!r)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read with");
+		return cay_no_memory(err);
 	*r = (struct lines_reader){ .fd = -EBADF };
 	e = file_open_regular(ask->path, &st, &r->fd, err);
 	if (e >= 0) {

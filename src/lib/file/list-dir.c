@@ -140,7 +140,7 @@ int dir_list_read(const char *path, unsigned depth, size_t max, struct arena *ar
 				  .max = max,
 				  .arena = arena };
 	if (!ret->v)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a list");
+		return cay_no_memory(err);
 	r = dir_list_read_fd(ret, dir, NULL, depth < LIST_DEPTH_MAX ? depth : LIST_DEPTH_MAX);
 	return r < 0 ? file_fail(err, -r, "list", path) : 0;
 }

@@ -28,7 +28,7 @@ int file_path_decode(const char *path, const char *path_b64, const char *field, 
 	}
 	bytes = arena_alloc(arena, 1, BASE64_BYTES(n) + 1);
 	if (!bytes || buf_printf(&blamed, "%s_b64", field) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a path");
+		return cay_no_memory(err);
 	if (base64_decode(path_b64, n, (uint8_t *)bytes, &got) < 0)
 		return cay_fail_field(err, CAY_E_INVALID, buf_str(&blamed), "not base64");
 	if (!got || got > FILE_PATH_MAX || memchr(bytes, 0, got))

@@ -194,7 +194,7 @@ static int watch_start(struct watch *w, const char *dir, struct cay_err *err)
 		return cay_fail_sys(err, CAY_E_LIMIT, errno, "one more watcher");
 	w->dir = strdup(dir);
 	if (!w->dir)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to watch with");
+		return cay_no_memory(err);
 	r = watch_inotify_add_fd(w, fd);
 	if (r == -ENOSPC)
 		return cay_fail_sys(err, CAY_E_LIMIT, -r, "one more watch");
@@ -215,7 +215,7 @@ int watch_open(const char *dir, bool recursive, watch_fn *fn, void *arg, struct 
 	int r;
 
 	if (!w)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to watch with");
+		return cay_no_memory(err);
 	*w = (struct watch){ .fd = -EBADF,
 			     .recursive = recursive,
 			     .fn = fn,

@@ -188,7 +188,7 @@ static int http_parser_collect_head(struct http_parser *p, struct slice *in, str
 		i++;
 	}
 	if (buf_append(&p->raw, in->p, i) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for a head");
+		return cay_no_memory(err);
 	in->p += i;
 	in->n -= i;
 	return p->breaks == 4;

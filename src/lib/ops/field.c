@@ -171,7 +171,7 @@ int field_fail_no_memory(const char *name, const struct arena *arena, struct cay
 {
 	if (arena->full)
 		return cay_fail_field(err, CAY_E_TOO_LARGE, name, "'%s' is too large", name);
-	return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
+	return cay_no_memory(err);
 }
 
 void field_mark_present(const struct field *f, void *ret)

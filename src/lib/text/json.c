@@ -68,7 +68,7 @@ int json_parse(struct slice text, const struct json_limits *limits, json_t **ret
 		       &bad);
 	/* jansson leaves the error empty if it could not allocate its buffer */
 	if (!j && (!bad.text[0] || json_error_code(&bad) == json_error_out_of_memory))
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for %zu bytes of JSON", text.n);
+		return cay_no_memory(err);
 	if (!j)
 		return cay_fail(err, CAY_E_INVALID, "not JSON: %s, line %d column %d", bad.text,
 				bad.line, bad.column);

@@ -88,7 +88,7 @@ int decompress_open(int root, int fd, uint64_t max_bytes, int *ret_fd, struct ca
 	    (gzip ? archive_read_support_filter_gzip(a) : archive_read_support_filter_zstd(a)) !=
 		    ARCHIVE_OK ||
 	    archive_read_support_format_raw(a) != ARCHIVE_OK)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to uncompress");
+		return cay_no_memory(err);
 	s.chunk = chunk.data;
 	to = openat(root, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	if (to < 0)

@@ -242,7 +242,7 @@ int manifest_write(const struct manifest *m, struct buf *ret, struct cay_err *er
 		manifest_write_descriptor(&w, NULL, &m->layers[i]);
 	jw_end(&w);
 	jw_end(&w);
-	return jw_finish(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a manifest") : 0;
+	return jw_finish(&w) < 0 ? cay_no_memory(err) : 0;
 }
 
 int manifest_write_config(const struct digest *diff_id, struct buf *ret, struct cay_err *err)
@@ -259,7 +259,7 @@ int manifest_write_config(const struct digest *diff_id, struct buf *ret, struct 
 	jw_end(&w);
 	jw_end(&w);
 	jw_end(&w);
-	return jw_finish(&w) < 0 ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for a config") : 0;
+	return jw_finish(&w) < 0 ? cay_no_memory(err) : 0;
 }
 
 static int manifest_parse_diff_ids(const json_t *config, size_t n_layers,
@@ -311,10 +311,10 @@ static int manifest_copy_env(const json_t *list, json_t *ret, struct cay_err *er
 		if (!eq)
 			continue;
 		if (!value || buf_append(&key, text, (size_t)(eq - text)) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
+			return cay_no_memory(err);
 		if (manifest_env_is_valid(buf_str(&key), value) &&
 		    json_object_set(ret, buf_str(&key), value) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for 'Env'");
+			return cay_no_memory(err);
 	}
 	return 0;
 }
@@ -327,7 +327,7 @@ static int manifest_copy_text(const json_t *from, const char *name, json_t *to, 
 	if (!j || json_is_null(j) || manifest_json_text_eq(j, ""))
 		return 0;
 	if (json_object_set(to, as, j) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
+		return cay_no_memory(err);
 	return 0;
 }
 
@@ -345,7 +345,7 @@ static int manifest_copy_words(const json_t *from, const char *name, json_t *to,
 	json_array_foreach(list, i, j)
 	{
 		if (json_array_append(to, j) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for '%s'", name);
+			return cay_no_memory(err);
 	}
 	return 0;
 }
@@ -359,7 +359,7 @@ static int manifest_copy_argv(const json_t *config, json_t *to, struct cay_err *
 		r = manifest_copy_words(config, "Cmd", argv, err);
 	if (r >= 0 && json_array_size(argv) && json_object_set(to, "argv", argv) < 0)
 		r = -ENOMEM;
-	return r == -ENOMEM ? cay_fail(err, CAY_E_NO_MEMORY, "no memory for the config") : r;
+	return r == -ENOMEM ? cay_no_memory(err) : r;
 }
 
 static int manifest_encode_config(const json_t *config, struct buf *ret, struct cay_err *err)
@@ -372,7 +372,7 @@ static int manifest_encode_config(const json_t *config, struct buf *ret, struct 
 	int r;
 
 	if (!env || !j || json_object_set(j, "env", env) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for the config");
+		return cay_no_memory(err);
 	r = manifest_copy_env(json_object_get(config, "Env"), env, err);
 	if (r >= 0)
 		r = manifest_copy_text(config, "User", j, "user", err);

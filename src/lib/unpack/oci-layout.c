@@ -79,7 +79,7 @@ static int oci_layout_add_name(struct oci_layout *l, const char *name, const cha
 	if (!n->name || (link && !n->link)) {
 		free(n->name);
 		free(n->link);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read the image layout");
+		return cay_no_memory(err);
 	}
 	n->file = *f;
 	l->n_names++;
@@ -160,7 +160,7 @@ static int oci_layout_scan_tar(struct oci_layout *l, struct cay_err *err)
 	    archive_read_set_read_callback(a, oci_layout_scan_read) != ARCHIVE_OK ||
 	    archive_read_set_skip_callback(a, oci_layout_scan_skip) != ARCHIVE_OK ||
 	    archive_read_set_callback_data(a, &s) != ARCHIVE_OK)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read the image layout");
+		return cay_no_memory(err);
 	s.chunk = chunk.data;
 	if (archive_read_open1(a) != ARCHIVE_OK)
 		return cay_fail(err, CAY_E_INVALID, "not a plain tar: %s", archive_error_string(a));
@@ -257,7 +257,7 @@ int oci_layout_read_file(const struct oci_layout *l, const struct oci_layout_fil
 	if (left > ret->max)
 		return cay_fail(err, CAY_E_TOO_LARGE, "is larger than %zu bytes", ret->max);
 	if (buf_reserve(ret, (size_t)left) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory for it");
+		return cay_no_memory(err);
 	while (left) {
 		ssize_t n = oci_layout_pread(l->fd, ret->data + ret->len, (size_t)left, at);
 
@@ -286,7 +286,7 @@ static int oci_layout_hash_file(const struct oci_layout *l, const struct oci_lay
 	uint64_t at = f->at, left = f->size;
 
 	if (hash_init(&h) < 0 || buf_reserve(&chunk, CHUNK) < 0)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a blob");
+		return cay_no_memory(err);
 	while (left) {
 		ssize_t n = oci_layout_pread(l->fd, chunk.data, left < CHUNK ? (size_t)left : CHUNK,
 					     at);
@@ -337,7 +337,7 @@ int blob_open(const struct oci_layout *l, const struct descriptor *d, struct blo
 	ret->chunk = malloc(CHUNK);
 	if (!ret->chunk || hash_init(&ret->hash) < 0) {
 		blob_fini(ret);
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a blob");
+		return cay_no_memory(err);
 	}
 	return 0;
 }
@@ -406,7 +406,7 @@ static int oci_layout_read_blob_bytes(const struct oci_layout *l, const struct d
 		if (r < 0 || !n)
 			break;
 		if (buf_append(ret, p, n) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY, "no memory for it");
+			return cay_no_memory(err);
 	}
 	return r < 0 ? r : blob_verify(&b, err);
 }

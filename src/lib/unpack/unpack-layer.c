@@ -100,7 +100,7 @@ static int layer_stream_open_unzip(struct layer_stream *s, enum media media)
 	    (gzip ? archive_read_support_filter_gzip(a) : archive_read_support_filter_zstd(a)) !=
 		    ARCHIVE_OK ||
 	    archive_read_support_format_raw(a) != ARCHIVE_OK)
-		return cay_fail(s->err, CAY_E_NO_MEMORY, "no memory to uncompress");
+		return cay_no_memory(s->err);
 	if (archive_read_open(a, s, NULL, layer_stream_read_blob, NULL) != ARCHIVE_OK ||
 	    archive_read_next_header(a, &e) != ARCHIVE_OK)
 		return layer_stream_fail(s, a, "cannot uncompress");
@@ -323,7 +323,7 @@ static int layer_run_pass(int root, const struct oci_layout *layout, const struc
 		return r;
 	l.tar = tar = archive_read_new();
 	if (!tar || archive_read_support_format_tar(tar) != ARCHIVE_OK)
-		return cay_fail(err, CAY_E_NO_MEMORY, "no memory to read a tar");
+		return cay_no_memory(err);
 	if (archive_read_open(tar, &s, NULL, layer_stream_read_tar, NULL) != ARCHIVE_OK)
 		return layer_stream_fail(&s, tar, "not a tar");
 	r = layer_for_each_entry(&l, apply);
