@@ -366,7 +366,8 @@ int image_store_read_chain(int images_fd, const uint8_t digest[static 32],
 
 /* Move the disk as a whole: it may be a subvolume.  With project quotas it has the number of the
  * sandbox, which will be reused, so its files are copied to the number of layers. */
-static int image_work_move_disk(const struct image_work *w, int box_fd, const struct digest *parent)
+static int image_work_move_disk(const struct image_work *w, int sandbox_fd,
+				const struct digest *parent)
 {
 	auto_close int disk = -EBADF;
 	char hex[DIGEST_HEX_LEN + 1];
@@ -376,15 +377,15 @@ static int image_work_move_disk(const struct image_work *w, int box_fd, const st
 	if (symlinkat(hex, w->fd, PARENT) < 0)
 		return -errno;
 	if (w->disk->kind == VERB_DISK_PROJECT)
-		r = disk_copy(w->disk, box_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
+		r = disk_copy(w->disk, sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK, LAYERS_NUMBER);
 	else
-		r = renameat(box_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
+		r = renameat(sandbox_fd, IMAGE_DISK, w->fd, IMAGE_DISK) < 0 ? -errno : 0;
 	r = r < 0 ? r : failpoint_hit(FAULT_COMMIT_MOVED);
 	disk = r < 0 ? r : path_open(w->fd, IMAGE_DISK, O_RDONLY | O_DIRECTORY, 0);
 	return disk < 0 ? disk : rmtree_at(disk, "work");
 }
 
-int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
+int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 		       const uint8_t parent[static 32], const uint8_t digest[static 32],
 		       struct cay_err *err)
 {
@@ -399,7 +400,7 @@ int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
 	memcpy(d.byte, digest, sizeof(d.byte));
 	memcpy(below.byte, parent, sizeof(below.byte));
 	r = r < 0 ? r : image_work_init(images_fd, &w);
-	r = r < 0 ? r : image_work_move_disk(&w, box_fd, &below);
+	r = r < 0 ? r : image_work_move_disk(&w, sandbox_fd, &below);
 	if (r < 0)
 		return cay_fail_sys(err, r == -ENOSPC ? CAY_E_DISK_FULL : CAY_E_INTERNAL, -r,
 				    "create an image of the disk");

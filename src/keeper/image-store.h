@@ -43,7 +43,7 @@ struct image_store_added {
 					 uint8_t ret[static IMAGE_LAYERS_MAX][32]);
 /* Turn the disk in box_fd into an image over its parent.  No process may use it.  Succeeds when the
  * image exists already; on failure the disk may be gone. */
-[[nodiscard]] int image_store_commit(int images_fd, const struct disk *disk, int box_fd,
+[[nodiscard]] int image_store_commit(int images_fd, const struct disk *disk, int sandbox_fd,
 				     const uint8_t parent[static 32],
 				     const uint8_t digest[static 32], struct cay_err *err);
 /* Succeeds when absent; CAY_E_STATE when it is the parent of another image. */

@@ -67,17 +67,17 @@ static int keeper_sandbox_write_record(const struct sandbox *sb, struct cay_err 
 
 /* Waits for other workers of the same sandbox.  The directory may be removed meanwhile, so check
  * that the name still refers to the locked one. */
-static int keeper_sandbox_lock_dir(int boxes, const char *name)
+static int keeper_sandbox_lock_dir(int sandboxes, const char *name)
 {
 	for (;;) {
-		auto_close int dir = path_open(boxes, name, O_RDONLY | O_DIRECTORY, 0);
+		auto_close int dir = path_open(sandboxes, name, O_RDONLY | O_DIRECTORY, 0);
 		struct stat mine, now;
 
 		if (dir < 0)
 			return dir;
 		if (flock(dir, LOCK_EX) < 0 || fstat(dir, &mine) < 0)
 			return -errno;
-		if (fstatat(boxes, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+		if (fstatat(sandboxes, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
 			return cay_take_fd(&dir);
 	}
@@ -192,7 +192,7 @@ int verb_prepare(const struct keeper *k, const void *request, int fd, struct ver
 int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 	      struct cay_err *err)
 {
-	const struct verb_box *q = request;
+	const struct verb_sandbox *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 
@@ -203,8 +203,8 @@ int verb_kill(const struct keeper *k, const void *request, int fd, struct verb_r
 	return sandbox_cgroup_kill(&b.cgroup, SANDBOX_KILL_MS, err);
 }
 
-static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_box *q, bool frozen,
-				     struct cay_err *err)
+static int keeper_sandbox_set_frozen(const struct keeper *k, const struct verb_sandbox *q,
+				     bool frozen, struct cay_err *err)
 {
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
@@ -289,7 +289,7 @@ static int keeper_sandbox_memory_usage(const struct sandbox *sb, struct disk_siz
 int verb_usage(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 	       struct cay_err *err)
 {
-	const struct verb_box *q = request;
+	const struct verb_sandbox *q = request;
 	struct disk_size now = { DISK_UNKNOWN, DISK_UNKNOWN };
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
@@ -338,7 +338,7 @@ static void id_range_release(const struct keeper *k, struct sandbox *sb)
 int verb_remove(const struct keeper *k, const void *request, int fd, struct verb_result *result,
 		struct cay_err *err)
 {
-	const struct verb_box *q = request;
+	const struct verb_sandbox *q = request;
 	auto_keeper_sandbox b = KEEPER_SANDBOX_INIT;
 	int r = keeper_sandbox_open(k, &q->sandbox, q->generation, &b, err);
 

@@ -15,11 +15,11 @@
 #define HELLO_MS 5000
 #define TICK_MS 1000
 #define BUCKETS 256
-#define BOXES_MOST UINT64_C(30000) /* limits.sandboxes (settings.def) */
+#define SANDBOXES_MOST UINT64_C(30000) /* limits.sandboxes (settings.def) */
 
 /* A sandbox with requests inside that came through this edge. */
 struct edge_busy_sandbox {
-	struct sandbox *box;
+	struct sandbox *sandbox;
 	struct edge_busy_sandbox *next;
 };
 
@@ -52,7 +52,7 @@ static struct edge_busy_sandbox **edge_peer_busy_find(struct edge_push_peer *p,
 	struct edge_busy_sandbox **at =
 		&p->busy_sandboxes[sb->info.id.bits[sizeof(sb->info.id.bits) - 1] % BUCKETS];
 
-	while (*at && (*at)->box != sb)
+	while (*at && (*at)->sandbox != sb)
 		at = &(*at)->next;
 	return at;
 }
@@ -62,8 +62,8 @@ static void edge_peer_busy_remove(struct edge_busy_sandbox **at)
 	struct edge_busy_sandbox *i = *at;
 
 	*at = i->next;
-	(void)sandbox_apply_event(i->box, &(struct life_event){ .kind = LIFE_LEAVE });
-	sandbox_release(i->box);
+	(void)sandbox_apply_event(i->sandbox, &(struct life_event){ .kind = LIFE_LEAVE });
+	sandbox_release(i->sandbox);
 	free(i);
 }
 
@@ -164,7 +164,7 @@ static void edge_peer_send_snapshot(struct edge_push_peer *p)
 	struct push hello = { .kind = PUSH_HELLO, .number = PUSH_ABI, .secret = CAY_VERSION };
 
 	static_assert(sizeof(CAY_VERSION) <= sizeof(hello.secret));
-	static_assert(PUSH_QUEUE_MAX > BOXES_MOST * (1 + PUSH_REVOKED_MAX) * PUSH_SIZE);
+	static_assert(PUSH_QUEUE_MAX > SANDBOXES_MOST * (1 + PUSH_REVOKED_MAX) * PUSH_SIZE);
 	edge_peer_append(p, &hello);
 	edge_peer_append(p, &(struct push){ .kind = PUSH_ALL });
 	for (struct sandbox *sb = sandboxes_newest(p->all->cayd->sandboxes); sb; sb = sb->older)

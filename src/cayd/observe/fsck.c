@@ -100,7 +100,7 @@ static bool sandbox_matches_keeper_row(const struct sandbox *sb, const struct ve
 }
 
 struct recovery_hello {
-	struct sandbox *box;
+	struct sandbox *sandbox;
 	struct life_observation facts;
 };
 
@@ -129,8 +129,8 @@ static void on_recovery_hello_reply(void *arg, unsigned status, struct slice bod
 		w->facts.unclaimed = !(h.features & (HELLO_CLAIMED | HELLO_CLAIM_RECEIVED));
 		w->facts.entrypoint_started = h.features & HELLO_ENTRYPOINT_STARTED;
 	}
-	recovery_apply_facts(w->box, &w->facts);
-	sandbox_release(w->box);
+	recovery_apply_facts(w->sandbox, &w->facts);
+	sandbox_release(w->sandbox);
 	free(w);
 }
 
@@ -386,7 +386,7 @@ static void on_fsck_leftover_removed(void *arg, const struct cay_err *outcome, c
 
 static bool fsck_repair_sandbox(struct sandbox *sb, enum fsck_kind kind)
 {
-	struct verb_box q = { .sandbox = sb->info.id, .generation = sb->life.generation };
+	struct verb_sandbox q = { .sandbox = sb->info.id, .generation = sb->life.generation };
 
 	switch (kind) {
 	case FSCK_LOST:

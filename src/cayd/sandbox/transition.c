@@ -142,7 +142,7 @@ static const struct {
 
 static void effect_begin(struct sandbox *sb, enum life_effect effect)
 {
-	struct verb_box q = { .sandbox = sb->info.id, .generation = sb->life.generation };
+	struct verb_sandbox q = { .sandbox = sb->info.id, .generation = sb->life.generation };
 	struct cay_err err = {};
 
 	sb->holds++;

@@ -89,7 +89,7 @@ static void on_usage_disk_reply(void *arg, const struct cay_err *outcome, const 
 static void on_usage_cgroup_read(uv_work_t *work, int)
 {
 	struct usage_query *l = work->data;
-	struct verb_box q = { .sandbox = l->sandbox_id, .generation = l->generation };
+	struct verb_sandbox q = { .sandbox = l->sandbox_id, .generation = l->generation };
 
 	/* one query at a time: a keeper worker waits for the sandbox's lock, and workers are few */
 	if (l->rq && !l->err.code && l->on_disk && !l->sandbox->usage.disk_query_pending) {

@@ -326,8 +326,8 @@ static void on_build_disk_usage(void *arg, const struct cay_err *outcome, const 
 
 void build_commit(struct build *b)
 {
-	struct verb_box q = { .sandbox = b->sandbox->info.id,
-			      .generation = b->sandbox->life.generation };
+	struct verb_sandbox q = { .sandbox = b->sandbox->info.id,
+				  .generation = b->sandbox->life.generation };
 
 	if (b->state == BUILD_COMMITTING) { /* try again */
 		build_commit_send(b);

@@ -206,18 +206,18 @@ static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *ou
 static int tenant_check_delete(const struct cayd *c, const struct tenant_row *r,
 			       struct cay_err *err)
 {
-	unsigned boxes, keys;
+	unsigned sandboxes, keys;
 
 	if (!tenant_is_active(r))
 		return cay_fail(err, CAY_E_NOT_FOUND, "there is no such tenant");
 	if (id_eq(&r->info.id, &default_tenant))
 		return cay_fail(err, CAY_E_CONFLICT, "the default tenant cannot be deleted");
-	boxes = sandboxes_count_live_of(c->sandboxes, &r->info.id);
+	sandboxes = sandboxes_count_live_of(c->sandboxes, &r->info.id);
 	keys = keys_count_usable(c, &r->info.id);
-	if (boxes || keys)
+	if (sandboxes || keys)
 		return cay_fail(err, CAY_E_CONFLICT,
-				"the tenant still has %u sandbox%s and %u active key%s", boxes,
-				boxes == 1 ? "" : "es", keys, keys == 1 ? "" : "s");
+				"the tenant still has %u sandbox%s and %u active key%s", sandboxes,
+				sandboxes == 1 ? "" : "es", keys, keys == 1 ? "" : "s");
 	return 0;
 }
 

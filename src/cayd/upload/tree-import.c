@@ -23,7 +23,7 @@
 /* One of the two sandboxes. */
 struct tree_import_side {
 	struct tree_import_job *import;
-	struct sandbox *box;
+	struct sandbox *sandbox;
 	struct conn *conn; /* NULL before it is open and after it is closed */
 	struct buf in;     /* read and not passed on */
 	bool used;         /* `in` and `http` are initialized */
@@ -62,10 +62,10 @@ static void tree_import_side_release(struct tree_import_side *s)
 		http_parser_fini(&s->http);
 		buf_fini(&s->in);
 	}
-	if (!s->box)
+	if (!s->sandbox)
 		return;
-	(void)sandbox_apply_event(s->box, &(struct life_event){ .kind = LIFE_LEAVE });
-	sandbox_release(s->box);
+	(void)sandbox_apply_event(s->sandbox, &(struct life_event){ .kind = LIFE_LEAVE });
+	sandbox_release(s->sandbox);
 }
 
 static void tree_import_unref(struct tree_import_job *p)
@@ -366,7 +366,7 @@ static int tree_import_side_send_request(struct tree_import_side *s, const struc
 	char id[ID_TEXT_LEN + 1];
 	int r;
 
-	id_format(&s->box->info.id, id);
+	id_format(&s->sandbox->info.id, id);
 	r = buf_printf(&path, "%s/box/%s", s->import->cayd->settings.run_dir, id);
 	if (r >= 0)
 		r = dial_unix_connect(path.data);
@@ -467,7 +467,7 @@ static int tree_import_prepare_target(struct tree_import_job *p, const struct tr
 
 	p->rq->data = p;
 	p->rq->events = &events;
-	return tree_import_format_target(&p->target, &p->to.box->info.id,
+	return tree_import_format_target(&p->target, &p->to.sandbox->info.id,
 					 q->to_b64 ? "path_b64" : "path",
 					 q->to_b64 ? q->to_b64
 					 : q->to   ? q->to
@@ -481,7 +481,7 @@ static int tree_import_start_from_upload(struct tree_import_job *p, const struct
 	if (r < 0)
 		return r;
 	tar_writer_init(&p->tar, on_tree_import_tar_bytes, p);
-	p->upload = upload_read_start(p->cayd, &p->tenant, p->to.box->info.group, q->upload,
+	p->upload = upload_read_start(p->cayd, &p->tenant, p->to.sandbox->info.group, q->upload,
 				      on_tree_import_upload_piece, p);
 	if (!p->upload)
 		return -ENOMEM;
@@ -496,7 +496,7 @@ static int tree_import_start_from_sandbox(struct tree_import_job *p, const struc
 	int r = buf_puts(&head, "GET ");
 
 	if (r >= 0)
-		r = tree_import_format_target(&head, &p->from.box->info.id,
+		r = tree_import_format_target(&head, &p->from.sandbox->info.id,
 					      q->path_b64 ? "path_b64" : "path",
 					      q->path_b64 ? q->path_b64
 					      : q->path   ? q->path
@@ -515,7 +515,7 @@ static int tree_import_start_from_sandbox(struct tree_import_job *p, const struc
 static void tree_import_side_init(struct tree_import_job *p, struct tree_import_side *s,
 				  struct sandbox *sb)
 {
-	*s = (struct tree_import_side){ .import = p, .box = sb };
+	*s = (struct tree_import_side){ .import = p, .sandbox = sb };
 	if (!sb)
 		return;
 	sb->holds++;

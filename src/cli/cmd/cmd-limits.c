@@ -144,7 +144,7 @@ static int cmd_usage_run(struct cli *c, const void *, const struct opt_words *w,
 			 struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SANDBOX_USAGE };
-	struct sandbox_info box = {};
+	struct sandbox_info sandbox = {};
 	struct usage now = {};
 	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 
@@ -155,8 +155,8 @@ static int cmd_usage_run(struct cli *c, const void *, const struct opt_words *w,
 	if (c->global.json)
 		return print_json(&usage_table, &now, err);
 	call.op = OP_SANDBOX_GET;
-	r = api_call(&c->api, &call, &box, err);
-	return r < 0 ? r : cmd_usage_print(&now, &box.limits, err);
+	r = api_call(&c->api, &call, &sandbox, err);
+	return r < 0 ? r : cmd_usage_print(&now, &sandbox.limits, err);
 }
 
 const struct cmd cmd_limits = {

@@ -90,7 +90,7 @@ static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, st
 static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const char *word,
 			      struct id *ret, struct cay_err *err)
 {
-	struct sandbox_info box = {};
+	struct sandbox_info info = {};
 	int r;
 
 	if (word && id_parse(ID_EXEC, slice_of(word), ret) < 0) {
@@ -99,11 +99,11 @@ static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const cha
 	}
 	if (word)
 		return 0;
-	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_GET, .ids = { *sandbox } }, &box,
-		     err);
+	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_GET, .ids = { *sandbox } },
+		     &info, err);
 	if (r < 0)
 		return r;
-	if (box.entry && id_parse(ID_EXEC, slice_of(box.entry), ret) == 0)
+	if (info.entry && id_parse(ID_EXEC, slice_of(info.entry), ret) == 0)
 		return 0;
 	return cmd_logs_find_newest_exec(c, sandbox, ret, err);
 }

@@ -54,7 +54,7 @@ static int cmd_port_forward_run(struct cli *c, const void *, const struct opt_wo
 		c->global.json ? cmd_port_forward_print_ready : cmd_port_forward_note_ready;
 	struct slice there = slice_of(w->operands[1]), here = slice_cut(&there, ':');
 	uint16_t local, port;
-	struct id box;
+	struct id sandbox;
 	int r;
 
 	if (!there.p)
@@ -65,8 +65,8 @@ static int cmd_port_forward_run(struct cli *c, const void *, const struct opt_wo
 			err, CAY_E_INVALID,
 			"port forward: invalid port '%s' (use PORT or LOCAL:PORT, e.g. 8080:80)",
 			w->operands[1]);
-	r = api_find_sandbox(&c->api, w->operands[0], &box, err);
-	return r < 0 ? r : port_forward_run(&c->api, &box, local, port, ready, err);
+	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
+	return r < 0 ? r : port_forward_run(&c->api, &sandbox, local, port, ready, err);
 }
 
 const struct cmd cmd_port_forward = {

@@ -73,8 +73,8 @@ static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words 
 {
 	struct api_call call = { .op = OP_PROCESS_SIGNAL, .request = args };
 	struct process_signalled told, sum = {};
-	struct id box;
-	int r = api_find_sandbox(&c->api, w->operands[0], &box, err);
+	struct id sandbox;
+	int r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
 
 	for (size_t i = 1; r >= 0 && i < w->n_operands; i++) {
 		uint64_t pid;
@@ -82,7 +82,7 @@ static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words 
 		if (str_parse_u64(slice_of(w->operands[i]), 1, INT32_MAX, &pid) < 0)
 			return cay_fail(err, CAY_E_INVALID, "kill: invalid pid '%s'",
 					w->operands[i]);
-		call.ids[0] = box;
+		call.ids[0] = sandbox;
 		call.path_name = w->operands[i];
 		r = api_call(&c->api, &call, &told, err);
 		if (r < 0)

@@ -39,9 +39,9 @@ static const struct verb_field hello_fields[] = {
 	F(hello, build, VK_BYTES, 0, 0),
 	{},
 };
-static const struct verb_field box_fields[] = {
-	F(box, sandbox, VK_SANDBOX, 0, 0),
-	F(box, generation, VK_U64, 1, UINT64_MAX),
+static const struct verb_field sandbox_fields[] = {
+	F(sandbox, sandbox, VK_SANDBOX, 0, 0),
+	F(sandbox, generation, VK_U64, 1, UINT64_MAX),
 	{},
 };
 static const struct verb_field prepare_fields[] = {

@@ -63,12 +63,12 @@ static_assert(sizeof(struct verb_hello) == 40);
 
 /* Verbs that need no more than which sandbox.  The generation is part of the
  * name: a late message for an earlier life of an id does nothing. */
-struct verb_box {
+struct verb_sandbox {
 	struct verb_head head;
 	struct id sandbox;
 	uint64_t generation;
 };
-static_assert(sizeof(struct verb_box) == 40);
+static_assert(sizeof(struct verb_sandbox) == 40);
 
 struct verb_prepare {
 	struct verb_head head;

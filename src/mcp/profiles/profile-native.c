@@ -74,15 +74,16 @@ int native_sandbox_list_next_call(struct tool_run *run, struct cay_err *err)
 
 int native_sandboxes_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
 {
-	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *box;
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sandbox;
 	auto_lines lines = RESULT_LINES_INIT;
 	size_t i;
 
-	json_array_foreach(list, i, box)
+	json_array_foreach(list, i, sandbox)
 	{
-		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(box, "id"),
-				    native_text_or_dash(json_member_str(box, "name")),
-				    json_member_str(box, "state"), json_member_str(box, "image"));
+		result_lines_printf(&lines, "%s  %-20s %-10s %s", json_member_str(sandbox, "id"),
+				    native_text_or_dash(json_member_str(sandbox, "name")),
+				    json_member_str(sandbox, "state"),
+				    json_member_str(sandbox, "image"));
 	}
 	result_lines_write(&lines, "There are none yet; the first command creates one.",
 			   json_member_text(run->answer.json, "next_cursor").n, out);

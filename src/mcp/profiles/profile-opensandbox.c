@@ -82,13 +82,13 @@ int osb_create_next_call(struct tool_run *run, struct cay_err *err)
 }
 
 /* Our states under their names. */
-static const char *osb_sandbox_state_name(const json_t *box)
+static const char *osb_sandbox_state_name(const json_t *sandbox)
 {
 	static const char *const names[][2] = {
 		{ "pending", "Pending" },       { "running", "Running" }, { "paused", "Paused" },
 		{ "terminated", "Terminated" }, { "failed", "Failed" },   { "ending", "Stopping" },
 	};
-	const char *state = json_member_str(box, "state");
+	const char *state = json_member_str(sandbox, "state");
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (str_eq(names[i][0], state))
@@ -96,14 +96,14 @@ static const char *osb_sandbox_state_name(const json_t *box)
 	return state;
 }
 
-static json_t *osb_sandbox_describe(const json_t *box)
+static json_t *osb_sandbox_describe(const json_t *sandbox)
 {
-	return json_pack("{s:s, s:{s:s}, s:{s:s}, s:O*, s:s, s:s*}", "id",
-			 json_member_str(box, "id"), "status", "state", osb_sandbox_state_name(box),
-			 "image", "image", json_member_str(box, "image"), "metadata",
-			 json_object_get(box, "labels"), "created_at",
-			 json_member_str(box, "created_at"), "expires_at",
-			 json_string_value(json_object_get(box, "expires_at")));
+	return json_pack(
+		"{s:s, s:{s:s}, s:{s:s}, s:O*, s:s, s:s*}", "id", json_member_str(sandbox, "id"),
+		"status", "state", osb_sandbox_state_name(sandbox), "image", "image",
+		json_member_str(sandbox, "image"), "metadata", json_object_get(sandbox, "labels"),
+		"created_at", json_member_str(sandbox, "created_at"), "expires_at",
+		json_string_value(json_object_get(sandbox, "expires_at")));
 }
 
 int osb_create_write_result(struct tool_run *run, struct tool_result *out, struct cay_err *)
@@ -143,7 +143,7 @@ int osb_list_next_call(struct tool_run *run, struct cay_err *err)
 	return tool_run_set_number(run, "limit", most, err);
 }
 
-static bool osb_filter_matches(const struct tool_run *run, const json_t *box)
+static bool osb_filter_matches(const struct tool_run *run, const json_t *sandbox)
 {
 	const json_t *filter = json_object_get(run->args, "filter");
 	const json_t *states = json_object_get(filter, "states"), *want;
@@ -152,9 +152,9 @@ static bool osb_filter_matches(const struct tool_run *run, const json_t *box)
 	size_t i;
 
 	json_array_foreach(states, i, want) state |=
-		str_eq(json_string_value(want), osb_sandbox_state_name(box));
+		str_eq(json_string_value(want), osb_sandbox_state_name(sandbox));
 	json_object_foreach ((json_t *)json_object_get(filter, "metadata"), key, want)
-		if (!str_eq(json_member_str(json_object_get(box, "labels"), key),
+		if (!str_eq(json_member_str(json_object_get(sandbox, "labels"), key),
 			    json_string_value(want)))
 			return false;
 	return state;
@@ -164,13 +164,13 @@ int osb_list_write_result(struct tool_run *run, struct tool_result *out, struct 
 {
 	uint64_t size = osb_filter_number(run, "page_size", 20),
 		 page = osb_filter_number(run, "page", 1);
-	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *box;
+	const json_t *list = json_object_get(run->answer.json, "sandboxes"), *sandbox;
 	json_t *infos = json_array();
 	size_t i;
 
-	json_array_foreach(list, i,
-			   box) if (i >= (page - 1) * size && osb_filter_matches(run, box))(void)
-		json_array_append_new(infos, osb_sandbox_describe(box));
+	json_array_foreach(list, i, sandbox) if (i >= (page - 1) * size &&
+						 osb_filter_matches(run, sandbox))(void)
+		json_array_append_new(infos, osb_sandbox_describe(sandbox));
 	tool_result_set_json(out,
 			     json_pack("{s:o, s:{s:I, s:I, s:b}}", "sandbox_infos", infos,
 				       "pagination", "page", (json_int_t)page, "page_size",
