@@ -204,7 +204,7 @@ static bool pull_must_stop(struct pull *p, struct cay_err *err)
 }
 
 /* A removal under way may be of the same image, and the keeper would run both at once. */
-static void pull_unpack_if_idle(struct pull *p)
+static void pull_unpack_unless_removing(struct pull *p)
 {
 	struct cay_err err = {};
 
@@ -272,7 +272,7 @@ static void on_pull_skopeo_exit(uv_poll_t *watch, int, int)
 		pull_fail(p, code, why);
 	} else if (p->state == PULL_PULLING) {
 		p->arrived = true;
-		pull_unpack_if_idle(p);
+		pull_unpack_unless_removing(p);
 	} else if (skopeo_read_total_size(p->dir_fd, &p->total) < 0) {
 		pull_fail(p, CAY_E_UNAVAILABLE, "the registry sent no valid manifest");
 	} else if (p->total > p->cayd->settings.images_pull_max) {
@@ -297,7 +297,7 @@ static void on_pull_timer(uv_timer_t *t)
 	struct cay_err err = {};
 
 	if (p->arrived) {
-		pull_unpack_if_idle(p);
+		pull_unpack_unless_removing(p);
 		return;
 	}
 	if (p->state == PULL_PULLING) {

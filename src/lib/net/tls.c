@@ -348,7 +348,7 @@ static void on_tls_handshake_timeout(uv_timer_t *timer)
 }
 
 /* A client starts the handshake, from the loop like every event of its owner. */
-static void on_tls_client_begin_timer(uv_timer_t *timer)
+static void on_tls_client_start_handshake(uv_timer_t *timer)
 {
 	const struct conn *c = timer->data;
 	struct tls *t = c->filter_data;
@@ -428,7 +428,7 @@ static int tls_filter_attach(const struct conn_layer *layer, struct conn *c)
 	c->filter = &filter;
 	c->filter_data = t;
 	(void)uv_timer_start(&t->timer,
-			     l->client ? on_tls_client_begin_timer : on_tls_handshake_timeout,
+			     l->client ? on_tls_client_start_handshake : on_tls_handshake_timeout,
 			     l->client ? 0 : l->handshake_ms, 0);
 	conn_wire_set_reading(c, true);
 	return 0;

@@ -258,7 +258,7 @@ def test_by_the_command_line(own, run):  # noqa: F811
     assert run("service", "stop", "b", "web") == "stopped\n" and run("service", "start", "b", "web") == "running\n"
     assert [tail.stdout.readline() for _ in range(2)] == ["1\n"] * 2
     assert "fatal" in run("service", "add", "--retries", "0", "b", "no", "--", "/no/such", status=5)
-    assert "no name" in run("service", "stop", "b", "../x", status=2)
+    assert "invalid name" in run("service", "stop", "b", "../x", status=2)
     run("service", "rm", "b", "web")
     assert tail.wait(30) in (0, 4) and [s["name"] for s in services(own, box)] == ["a", "bad", "no"]
     assert json.loads(run("service", "ls", "--json", "b"))["services"][0]["name"] == "a"
