@@ -319,7 +319,7 @@ static int on_grep_walk_entry(void *arg, const struct walk_entry *e)
 static int grep_prepare_includes(struct grep *g, struct cay_err *err)
 {
 	if (g->ask->n_include > GREP_INCLUDES_MAX)
-		return cay_fail_field(err, CAY_E_INVALID, "include", "has %d at the most",
+		return cay_fail_field(err, CAY_E_INVALID, "include", "has at most %d",
 				      GREP_INCLUDES_MAX);
 	for (size_t i = 0; i < g->ask->n_include; i++) {
 		struct buf *text = &g->texts[i];
