@@ -147,4 +147,4 @@ def test_a_preview_without_a_port(shown, app):  # noqa: F811
     out, err = cli(shown, "template", "create", "--app-port", "5001", "cli", "tiny").communicate(timeout=60)
     assert make(shown, template="cli")["app_port"] == 5001, err
     _, err = cli(shown, "create", "--app-port", "0", "tiny").communicate(timeout=60)
-    assert "--app-port 0 is out of range" in err
+    assert "--app-port: 0 is out of range" in err

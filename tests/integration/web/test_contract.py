@@ -127,11 +127,8 @@ def walk(me, w):
     """Every operation, well asked, and the ways it can say no to that."""
     absent = "sb" + "0" * 23 + "1"
     me.call("GET", "/v1/health")
-    me.call("GET", "/health")
     me.call("GET", "/v1/openapi.json")
-    me.call("GET", "/openapi.json")
     me.open("GET", "/docs").read()
-    me.open("GET", "/redoc").read()
     me.open("GET", "/llms.txt").read()
     me.call("GET", "/tools.json")
     me.open("GET", "/metrics").read()
