@@ -194,7 +194,7 @@ def test_fsck(daemon, cay):
     r = cay("fsck")
     lines = r.stdout.splitlines()
     assert r.returncode == 1 and lines[0].split() == ["SANDBOX", "KIND", "MEANING", "--repair"]
-    assert "it should run and has no PID 1" in lines[1] and lines[1].endswith("ends it with the reason node_lost")
+    assert "it should be running and has no PID 1" in lines[1] and lines[1].endswith("ends it with the reason node_lost")
     assert lines[-1] == "1 sandboxes compared, 2 findings"
     assert len(json.loads(cay("fsck", "--json").stdout)["findings"]) == 2
     checks = {c["name"]: c for c in json.loads(cay("doctor", "--json").stdout)["checks"]}

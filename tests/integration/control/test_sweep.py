@@ -199,15 +199,16 @@ class Killer:
 
     def __init__(self, c, kind, at):
         program, which = KINDS[kind]
-        self.process = subprocess.Popen([KILLAT, str(c.pids()[program]), which, str(at)], stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout.readline() == "ready\n"
+        # unbuffered: communicate() would lose a line that readline() has read ahead
+        self.process = subprocess.Popen([KILLAT, str(c.pids()[program]), which, str(at)], stdout=subprocess.PIPE, bufsize=0)
+        assert self.process.stdout.readline() == b"ready\n"
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        self.said = dict(line.split(" ", 1) for line in self.process.communicate(timeout=30)[0].splitlines())
+        self.said = dict(line.split(" ", 1) for line in self.process.communicate(timeout=30)[0].decode().splitlines())
 
 
 def how_many(story, kind):

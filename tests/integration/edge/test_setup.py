@@ -87,7 +87,7 @@ def believe_the_edge(machine):
 def test_who_came_by_sudo_asks_without_being_root(machine):
     env = {"SUDO_UID": "1234"}
     made, said = machine.steps("--yes", env=env, status=3)
-    assert made["key"] == "failed" and "somebody else than cay-edge" in str(said), "the user of that name is not who listens"
+    assert made["key"] == "failed" and "a process other than cay-edge" in str(said), "the user of that name is not who listens"
     keys = len(machine.world.call("GET", "/v1/keys")["keys"])
     believe_the_edge(machine)
     made, _ = machine.steps("--yes", env=env)

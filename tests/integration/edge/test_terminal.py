@@ -83,12 +83,12 @@ def test_two_at_one_terminal(cay, box):
         a.until(rb"up\r\n")
         with cay("attach", "--watch", box) as w, cay("attach", box) as b:
             w.until(rb"up\r\n")
-            b.until(rb"somebody else writes to it")
+            b.until(rb"another client has the input")
             b.type(b"not this\n")
             with cay("attach", "--take", box, cols=50, rows=10) as c:
                 c.until_raw()
                 c.type(b"but this\n")  # before it is told that it writes
-                a.until(rb"somebody else writes to it")
+                a.until(rb"another client has the input")
                 a.type(b"nor this\n")
                 for s in a, b, c, w:
                     s.until(rb"got but this\r\n")
