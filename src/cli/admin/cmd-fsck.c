@@ -44,10 +44,9 @@ static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, st
 				  (unsigned long long)list->checked, list->findings.n);
 }
 
-static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words *,
-			struct cay_err *err)
+static int cmd_fsck_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
-	const struct fsck_args *a = args;
+	const struct fsck_args *a = c->args;
 	struct fsck_list list = {};
 	int r = api_call(&c->api,
 			 &(struct api_call){ .op = a->repair ? OP_SYSTEM_REPAIR : OP_SYSTEM_FSCK },
@@ -61,10 +60,8 @@ static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_fsck = {
-	.name = "fsck",
-	.args = "[--repair] [--json]",
+	CMD_USAGE("fsck", "[--repair] [--json]"),
 	CMD_OPTIONS(fsck_args, OPTS(rows, 0)),
-	.json = true,
 	.help = "Compare the daemon's records with the node's state",
 	.more = "The exit status is 1 when something differs, even if --repair has repaired it: "
 		"run it again to confirm.",

@@ -126,10 +126,9 @@ int image_import_send(struct cli *c, const char *path, const char *name, struct 
 	return r;
 }
 
-static int cmd_image_import_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_image_import_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct image_import_query *a = args;
+	const struct image_import_query *a = c->args;
 	const char *name = a->name ? a->name : cmd_image_import_derive_name(c, w->operands[0], err);
 	struct image_info made = {};
 	int r = name ? image_import_send(c, w->operands[0], name, &made, err) : -EINVAL;
@@ -138,11 +137,9 @@ static int cmd_image_import_run(struct cli *c, const void *args, const struct op
 }
 
 const struct cmd cmd_image_import = {
-	.name = "image import",
-	.args = "[--name NAME] [--json] PATH",
+	CMD_USAGE("image import", "[--name NAME] [--json] PATH"),
 	CMD_OPERANDS(1, 1, OPERAND_FILE),
 	CMD_OPTIONS(image_import_query, OPTS(import_rows, 0)),
-	.json = true,
 	.help = "Import an image from a tar archive or an OCI layout directory",
 	.more = "PATH is a tar archive of an OCI layout, of 'docker save' or of a root file "
 		"system, or a directory with an OCI layout. - is standard input, which must be a "
@@ -167,19 +164,15 @@ static const struct column columns[] = {
 };
 
 const struct cmd cmd_image_ls = {
-	.name = "image ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("image ls", "[--json]"),
 	.help = "List images",
 	.op = OP_IMAGE_LIST,
 	.columns = columns,
 };
 
 const struct cmd cmd_image_rm = {
-	.name = "image rm",
-	.args = "[--json] NAME|ID",
+	CMD_USAGE("image rm", "[--json] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_IMAGE),
-	.json = true,
 	.help = "Remove an image that no sandbox or template uses",
 	.op = OP_IMAGE_DELETE,
 };

@@ -25,19 +25,12 @@ static const struct column columns[] = {
 	COLUMNS_END,
 };
 
-static int cmd_pool_ls_run(struct cli *c, const void *, const struct opt_words *,
-			   struct cay_err *err)
-{
-	return list_print(c, &(struct api_call){ .op = OP_TEMPLATE_LIST }, columns,
-			  cmd_pool_ls_row_has_pool, err);
-}
-
 const struct cmd cmd_pool_ls = {
-	.name = "pool ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("pool ls", "[--json]"),
 	.help = "List warm pools: their settings, sandboxes and claims",
 	.more = "CLAIMED and FAILED count from the start of the daemon. 'cay template pool' "
 		"changes a pool.",
-	.run = cmd_pool_ls_run,
+	.op = OP_TEMPLATE_LIST,
+	.columns = columns,
+	.wanted = cmd_pool_ls_row_has_pool,
 };

@@ -2,10 +2,8 @@
 #include "cli/core/command.h"
 
 const struct cmd cmd_revoke = {
-	.name = "revoke",
-	.args = "[--json] SANDBOX [URL | TOKEN]",
+	CMD_USAGE("revoke", "[--json] SANDBOX [URL | TOKEN]"),
 	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
-	.json = true,
 	.help = "Revoke one or all links, previews and tokens of a sandbox",
 	.more = "With the URL or the token only that one is revoked; without it, every link, "
 		"preview and token created so far. New requests are refused immediately and "

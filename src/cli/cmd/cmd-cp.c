@@ -330,7 +330,7 @@ static int cmd_cp_copy_between_sandboxes(struct cli *c, const struct remote_path
 			ret, err);
 }
 
-static int cmd_cp_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_cp_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	bool json = c->global.json;
 	struct tree_made made = {};
@@ -362,10 +362,8 @@ static int cmd_cp_run(struct cli *c, const void *, const struct opt_words *w, st
 }
 
 const struct cmd cmd_cp = {
-	.name = "cp",
-	.args = "[--json] SOURCE TARGET",
+	CMD_USAGE("cp", "[--json] SOURCE TARGET"),
 	CMD_OPERANDS(2, 2, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
-	.json = true,
 	.help = "Copy files into, out of or between sandboxes (NAME:PATH)",
 	.more = "The contents of a directory are copied into the target, which is created. An "
 		"existing local directory is only filled if the source ends in a slash. A file "
@@ -376,7 +374,7 @@ const struct cmd cmd_cp = {
 	.run = cmd_cp_run,
 };
 
-static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_cat_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	int r = 0;
 
@@ -391,9 +389,9 @@ static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, s
 }
 
 const struct cmd cmd_cat = {
-	.name = "cat",
-	.args = "NAME:PATH...",
+	CMD_USAGE("cat", "NAME:PATH..."),
 	CMD_OPERANDS(1, 64, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
+	.no_json = true,
 	.help = "Print files of a sandbox",
 	.run = cmd_cat_run,
 };

@@ -74,10 +74,9 @@ static int cmd_exec_start_detached(struct cli *c, const struct id *sandbox,
 	return api_call_print(c, &call, "id", err);
 }
 
-static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
+static int cmd_exec_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct cmd_exec_args *a = args;
+	const struct cmd_exec_args *a = c->args;
 	struct id sandbox;
 	int r;
 
@@ -99,13 +98,11 @@ static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_exec = {
-	.name = "exec",
-	.args = "[OPTION...] SANDBOX -- COMMAND...",
+	CMD_USAGE("exec", "[OPTION...] SANDBOX -- COMMAND..."),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(cmd_exec_args, OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
 		    OPTS(rows, 0)),
-	.json = true,
 	.help = "Run a command in a sandbox",
 	.more = "Output is passed on as it arrives, and the exit status of the command is the exit "
 		"status of cay. Standard input is forwarded unless it is a terminal. Ctrl-C sends "

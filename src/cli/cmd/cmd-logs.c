@@ -26,11 +26,6 @@ static const struct opt rows[] = {
 	  .help = "List commands instead, including those that ended" },
 };
 
-static void cmd_logs_set_defaults(void *args)
-{
-	((struct logs_args *)args)->stream = BOTH;
-}
-
 static int cmd_logs_format_bytes(const void *row, struct buf *out)
 {
 	const struct exec_info *e = row;
@@ -108,10 +103,9 @@ static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const cha
 	return cmd_logs_find_newest_exec(c, sandbox, ret, err);
 }
 
-static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
+static int cmd_logs_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct logs_args *a = args;
+	const struct logs_args *a = c->args;
 	struct session_result result;
 	struct session_spec spec = {
 		.watch_existing = true,
@@ -137,12 +131,10 @@ static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_logs = {
-	.name = "logs",
-	.args = "[OPTION...] SANDBOX [EXEC]",
+	CMD_USAGE("logs", "[OPTION...] SANDBOX [EXEC]"),
 	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
 	CMD_OPTIONS(logs_args, OPTS(rows, 0)),
-	.json = true,
-	.init_args = cmd_logs_set_defaults,
+	.defaults = &(const struct logs_args){ .stream = BOTH },
 	.help = "Show a command's stdout and stderr",
 	.more = "Without EXEC, shows the sandbox's main program or, if it has none, the command "
 		"started last. Ctrl-C does not affect the command. A sandbox keeps a limited "

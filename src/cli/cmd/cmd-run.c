@@ -13,11 +13,6 @@ static const struct opt rows[] = {
 	  .help = "Keep the sandbox and print its id on stderr" },
 };
 
-static void cmd_run_set_defaults(void *args)
-{
-	create_request_init(&((struct run_args *)args)->make.create);
-}
-
 static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
 {
 	struct cay_err why = {};
@@ -53,10 +48,9 @@ static int cmd_run_check_name_is_free(struct cli *c, const char *name, struct ca
 	return r;
 }
 
-static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *w,
-		       struct cay_err *err)
+static int cmd_run_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct run_args *a = args;
+	const struct run_args *a = c->args;
 	struct sandbox_create_args make = a->make;
 	struct sandbox_info made = {};
 	char hint[API_HINT_MAX];
@@ -84,13 +78,13 @@ static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *
 }
 
 const struct cmd cmd_run = {
-	.name = "run",
-	.args = "[OPTION...] [IMAGE] -- COMMAND...",
+	CMD_USAGE("run", "[OPTION...] [IMAGE] -- COMMAND..."),
 	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(run_args, OPTS(opts_create, offsetof(struct run_args, make)),
 		    OPTS(opts_exec, offsetof(struct run_args, exec)), OPTS(rows, 0)),
-	.init_args = cmd_run_set_defaults,
+	.init_args = create_request_init,
+	.no_json = true,
 	.help = "Create a sandbox, run a command in it, remove it",
 	.more = "The same as create, exec and rm. The sandbox is removed however the command ends, "
 		"also after Ctrl-C.",

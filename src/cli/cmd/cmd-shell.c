@@ -68,10 +68,9 @@ int exec_run_terminal(struct cli *c, const struct id *sandbox, struct exec_run *
 	return r < 0 ? r : exec_attach_foreground(c, &spec, err);
 }
 
-static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words *w,
-			 struct cay_err *err)
+static int cmd_shell_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct shell_args *a = args;
+	const struct shell_args *a = c->args;
 	struct exec_run request = a->request;
 	struct id sandbox;
 	int r;
@@ -88,10 +87,10 @@ static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words
 }
 
 const struct cmd cmd_shell = {
-	.name = "shell",
-	.args = "[OPTION...] SANDBOX",
+	CMD_USAGE("shell", "[OPTION...] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(shell_args, OPTS(rows, 0)),
+	.no_json = true,
 	.help = "Open an interactive shell in a sandbox",
 	.more = "Starts bash, or sh if there is none. ctrl-p ctrl-q detaches and leaves it "
 		"running; 'cay attach' reattaches. The exit status of the shell is the exit status "

@@ -85,6 +85,7 @@ static const struct {
 	api_each *each;
 } complete_sources[OPERAND_NUM] = {
 	[OPERAND_SANDBOX] = { OP_SANDBOX_LIST, complete_add_sandbox },
+	[OPERAND_ANY_SANDBOX] = { OP_SANDBOX_LIST, complete_add_sandbox },
 	[OPERAND_LOCAL_OR_REMOTE_PATH] = { OP_SANDBOX_LIST, complete_add_sandbox },
 	[OPERAND_GROUP] = { OP_SANDBOX_LIST, complete_add_group },
 	[OPERAND_IMAGE] = { OP_IMAGE_LIST, complete_add_image },

@@ -115,14 +115,12 @@ static void help_encode_command(const struct cmd *cmd, struct jw *w)
 
 int help_format_json(const struct cmd *cmd, struct buf *out)
 {
-	struct jw w = jw_to(out);
+	struct jw w = cmd ? jw_to(out) : json_list_begin(out, "commands");
 	int r;
 
 	if (cmd) {
 		help_encode_command(cmd, &w);
 	} else {
-		jw_object_begin(&w, NULL);
-		jw_array_begin(&w, "commands");
 		for (const struct cmd *const *c = commands; *c; c++)
 			help_encode_command(*c, &w);
 		jw_end(&w);
