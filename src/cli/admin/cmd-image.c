@@ -37,14 +37,6 @@ static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 	return NULL;
 }
 
-static int cmd_image_import_queue_piece(const struct image_tar *l, struct http_client *h,
-					const char *p, size_t n, struct cay_err *err)
-{
-	int r = l->endless ? http_client_queue_chunk(h, p, n) : buf_append(&h->out, p, n);
-
-	return r < 0 ? cay_no_memory(err) : 0;
-}
-
 /* Send one piece.  A reply that arrives early is a refusal.  Returns 1 while there is more
  * to send. */
 static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struct http_client *h,
@@ -54,8 +46,12 @@ static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struc
 	ssize_t n = image_tar_read(l, piece, sizeof(piece), err);
 	int r = n < 0 ? (int)n : 0;
 
-	if (r >= 0 && (n || l->endless))
-		r = cmd_image_import_queue_piece(l, h, piece, (size_t)n, err);
+	if (r >= 0 && l->endless)
+		r = http_client_queue_chunk(h, piece, (size_t)n);
+	else if (r >= 0 && n)
+		r = buf_append(&h->out, piece, (size_t)n);
+	if (n >= 0 && r < 0)
+		return cay_no_memory(err);
 	while (r >= 0 && http_client_has_unsent(h)) {
 		uint64_t deadline = clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS;
 

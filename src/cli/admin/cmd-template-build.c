@@ -151,15 +151,13 @@ static void buildah_args_append_ulimits(struct buildah_args *w)
 	} limits[] = { { "nofile", RLIMIT_NOFILE }, { "nproc", RLIMIT_NPROC } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-		auto_buf text = BUF_INIT(96);
 		struct rlimit l;
 
-		if (getrlimit((__rlimit_resource_t)limits[i].which, &l) < 0 ||
-		    l.rlim_max == RLIM_INFINITY ||
-		    buf_printf(&text, "--ulimit=%s=%llu:%llu", limits[i].name,
-			       (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max) < 0)
-			continue;
-		buildah_args_append(w, "%s", text.data);
+		if (getrlimit((__rlimit_resource_t)limits[i].which, &l) == 0 &&
+		    l.rlim_max != RLIM_INFINITY)
+			buildah_args_append(w, "--ulimit=%s=%llu:%llu", limits[i].name,
+					    (unsigned long long)l.rlim_cur,
+					    (unsigned long long)l.rlim_max);
 	}
 }
 

@@ -280,17 +280,6 @@ static int cmd_cp_copy_tree_out(struct cli *c, const struct remote_path *from, c
 	return r;
 }
 
-static int cmd_cp_stat_remote(struct cli *c, const struct remote_path *at, struct file_stat *ret,
-			      struct cay_err *err)
-{
-	struct file_stat_query query = { .path = at->path, .follow = true };
-
-	return api_call(
-		&c->api,
-		&(struct api_call){ .op = OP_FILE_STAT, .ids = { at->sandbox }, .query = &query },
-		ret, err);
-}
-
 /* "0644"; the field table has checked its form. */
 static unsigned cmd_cp_mode_parse(const char *octal)
 {
@@ -304,12 +293,14 @@ static unsigned cmd_cp_mode_parse(const char *octal)
 static int cmd_cp_copy_out(struct cli *c, const struct remote_path *from, const char *to,
 			   struct tree_made *ret, struct cay_err *err)
 {
+	struct file_stat_query query = { .path = from->path, .follow = true };
+	struct api_call call = { .op = OP_FILE_STAT, .ids = { from->sandbox }, .query = &query };
 	struct file_stat st = {};
 	int r;
 
 	if (str_eq(to, "-"))
 		return remote_path_fetch(c, from, STDOUT_FILENO, 0, err);
-	r = cmd_cp_stat_remote(c, from, &st, err);
+	r = api_call(&c->api, &call, &st, err);
 	if (r < 0)
 		return r;
 	return st.type == FILE_DIR ? cmd_cp_copy_tree_out(c, from, to, ret, err)

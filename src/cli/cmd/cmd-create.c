@@ -127,9 +127,8 @@ void create_request_mark_given(struct sandbox_create *request)
 		if (f->has)
 			*((bool *)&request->limits + (f->has - 1)) = said;
 	}
-	for (size_t i = 0; i < sandbox_create_table.n && !request->limits.given; i++)
-		if (sandbox_create_table.rows[i].sub == &limits_table)
-			request->given &= ~(UINT64_C(1) << i);
+	if (!request->limits.given)
+		cmd_create_unset_field(request, "limits");
 	cmd_create_unset_enum(request, &request->runtime, "runtime");
 	cmd_create_unset_enum(request, &request->on_exit, "on_exit");
 	cmd_create_unset_enum(request, &request->on_full, "on_full");
@@ -182,7 +181,6 @@ static int cmd_create_split_paths(const char *paths, struct arena *arena, struct
 static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 				    struct sandbox_create *request, struct cay_err *err)
 {
-	static const char *const shell[] = { "/bin/sh", "-c" };
 	struct service_spec *v = arena_alloc(&c->arena, said->n + 1, sizeof(*v));
 
 	for (size_t i = 0; v && i < said->n; i++) {
@@ -190,8 +188,8 @@ static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 
 		if (!argv)
 			return cay_no_memory(err);
-		argv[0] = shell[0];
-		argv[1] = shell[1];
+		argv[0] = "/bin/sh";
+		argv[1] = "-c";
 		argv[2] = said->values[i];
 		v[i].name = said->keys[i];
 		service_put_set_defaults(&v[i].put);

@@ -49,14 +49,6 @@ static const struct column columns[] = {
 	COLUMNS_END,
 };
 
-static int cmd_logs_list_execs(struct cli *c, const char *sandbox, struct cay_err *err)
-{
-	struct api_call call = { .op = OP_EXEC_LIST };
-	int r = api_find_sandbox(&c->api, sandbox, &call.ids[0], err);
-
-	return r < 0 ? r : list_print(c, &call, columns, NULL, err);
-}
-
 static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, struct id *ret,
 				     struct cay_err *err)
 {
@@ -115,13 +107,15 @@ static int cmd_logs_run(struct cli *c, const struct opt_words *w, struct cay_err
 			   : a->stream == 0  ? STREAM_BIT(FRAME_STDOUT)
 					     : STREAM_BIT(FRAME_STDERR),
 	};
+	struct api_call list = { .op = OP_EXEC_LIST };
 	int r;
 
-	if (a->list)
-		return cmd_logs_list_execs(c, w->operands[0], err);
-	if (c->global.json)
+	if (c->global.json && !a->list)
 		return cay_fail(err, CAY_E_INVALID, "logs: --json needs --list");
 	r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
+	list.ids[0] = spec.sandbox;
+	if (r >= 0 && a->list)
+		return list_print(c, &list, columns, NULL, err);
 	if (r >= 0)
 		r = cmd_logs_find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
 				       &spec.exec, err);

@@ -13,24 +13,21 @@ static const struct opt rows[] = {
 	  .help = "Keep the sandbox and print its id on stderr" },
 };
 
-static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
+static void cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
 {
 	struct cay_err why = {};
 	char text[ID_TEXT_LEN + 1];
-	int r;
 
 	id_format(id, text);
 	if (keep) {
 		print_note("kept %s", text);
-		return 0;
+		return;
 	}
 	/* Ctrl-C cancelled the command, not the removal */
 	c->api.intr.quit = false;
-	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
-		     &(struct sandbox_info){}, &why);
-	if (r < 0)
+	if (api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
+		     &(struct sandbox_info){}, &why) < 0)
 		print_note("cannot remove sandbox %s: %s", text, why.msg);
-	return r;
 }
 
 /* A create with an existing name returns that sandbox, which run must not remove. */
@@ -72,7 +69,7 @@ static int cmd_run_run(struct cli *c, const struct opt_words *w, struct cay_err 
 	else
 		r = exec_run_foreground(c, &made.id, &a->exec, w, err);
 	memcpy(hint, c->api.hint, sizeof(hint));
-	(void)cmd_run_remove_sandbox(c, &made.id, a->keep);
+	cmd_run_remove_sandbox(c, &made.id, a->keep);
 	memcpy(c->api.hint, hint, sizeof(hint));
 	return r;
 }

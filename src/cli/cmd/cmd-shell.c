@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
 #include "cli/cmd/cmd-exec.h"
-#include "cli/exec/session.h"
 #include "cli/exec/terminal.h"
 #include "cli/exec/tty.h"
 #include "cli/print/print.h"
 
 #define TERM_MAX 64
 
-struct shell_args {
-	struct exec_run request;
-	const char *keys;
-};
-
-#define AT(m) offsetof(struct shell_args, m)
-
-static const struct opt rows[] = {
-	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
-	  .help = "User to run as: a name of the image, or a uid" },
-	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Working directory" },
-	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
-	  .help = "Environment variable; may be repeated" },
-	OPT_DETACH_KEYS(AT(keys)),
-};
+static const struct opt rows[] = { OPT_DETACH_KEYS(offsetof(struct exec_args, keys)) };
 
 /* Our TERM, if it is a plausible terminal name. */
 static const char *cmd_shell_term_name(void)
@@ -70,7 +54,7 @@ int exec_run_terminal(struct cli *c, const struct id *sandbox, struct exec_run *
 
 static int cmd_shell_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct shell_args *a = c->args;
+	const struct exec_args *a = c->args;
 	struct exec_run request = a->request;
 	struct id sandbox;
 	int r;
@@ -89,7 +73,7 @@ static int cmd_shell_run(struct cli *c, const struct opt_words *w, struct cay_er
 const struct cmd cmd_shell = {
 	CMD_USAGE("shell", "[OPTION...] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	CMD_OPTIONS(shell_args, OPTS(rows, 0)),
+	CMD_OPTIONS(exec_args, OPTS_EXEC_PROCESS, OPTS(rows, 0)),
 	.no_json = true,
 	.help = "Open an interactive shell in a sandbox",
 	.more = "Starts bash, or sh if there is none. ctrl-p ctrl-q detaches and leaves it "
