@@ -7,17 +7,13 @@
 #include "cli/print/list.h"
 #include "text/hex.h"
 
-static const struct column columns[] = {
-	{ "SEQ", "seq" },         { "TIME", "time" },     { "OPERATION", "op" },
-	{ "OUTCOME", "outcome" }, { "TARGET", "target" }, { "REQUEST", "request_id" },
-	{ "PEER", "peer" },       { "DETAIL", "detail" }, COLUMNS_END,
-};
-
 const struct cmd cmd_audit_ls = {
 	CMD_USAGE("audit ls", "[--json]"),
 	.help = "List audit records, oldest first",
 	.op = OP_AUDIT_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "SEQ", "seq" }, { "TIME", "time" }, { "OPERATION", "op" },
+		    { "OUTCOME", "outcome" }, { "TARGET", "target" }, { "REQUEST", "request_id" },
+		    { "PEER", "peer" }, { "DETAIL", "detail" }),
 };
 
 static int cmd_audit_head_print(const void *reply, struct cay_err *err)

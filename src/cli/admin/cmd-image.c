@@ -150,20 +150,13 @@ static int cmd_image_ls_format_digest(const void *row, struct buf *out)
 	return buf_printf(out, "%.*s", DIGEST_SHOWN, ((const struct image_info *)row)->digest);
 }
 
-static const struct column columns[] = {
-	{ "ID", "id" },
-	{ "NAME", "name" },
-	{ "SIZE", "size_bytes", AS_SIZE },
-	{ "AGE", "created_at", AS_AGE },
-	{ "DIGEST", .format = cmd_image_ls_format_digest },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_image_ls = {
 	CMD_USAGE("image ls", "[--json]"),
 	.help = "List images",
 	.op = OP_IMAGE_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "ID", "id" }, { "NAME", "name" }, { "SIZE", "size_bytes", AS_SIZE },
+		    { "AGE", "created_at", AS_AGE },
+		    { "DIGEST", .format = cmd_image_ls_format_digest }),
 };
 
 const struct cmd cmd_image_rm = {

@@ -117,23 +117,14 @@ static int cmd_key_ls_format_left(const void *row, struct buf *out)
 	return buf_puts(out, left);
 }
 
-static const struct column columns[] = {
-	{ "PREFIX", "prefix" },
-	{ "NAME", "name" },
-	{ "TENANT", "tenant" },
-	{ "SCOPE", "scope" },
-	{ "STATE", .format = cmd_key_ls_format_state },
-	{ "AGE", "created_at", AS_AGE },
-	{ "USED", "last_used_at", AS_AGE },
-	{ "LEFT", .format = cmd_key_ls_format_left },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_key_ls = {
 	CMD_USAGE("key ls", "[--json]"),
 	.help = "List API keys of all tenants, without their secrets",
 	.op = OP_KEY_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "PREFIX", "prefix" }, { "NAME", "name" }, { "TENANT", "tenant" },
+		    { "SCOPE", "scope" }, { "STATE", .format = cmd_key_ls_format_state },
+		    { "AGE", "created_at", AS_AGE }, { "USED", "last_used_at", AS_AGE },
+		    { "LEFT", .format = cmd_key_ls_format_left }),
 };
 
 const struct cmd cmd_key_revoke = {

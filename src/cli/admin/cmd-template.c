@@ -152,17 +152,12 @@ const struct cmd cmd_template_create = {
 	.run = cmd_template_create_run,
 };
 
-static const struct column columns[] = {
-	{ "NAME", "name" },   { "IMAGE", "defaults.image" },
-	{ "STATE", "state" }, { "AGE", "created_at", AS_AGE },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_template_ls = {
 	CMD_USAGE("template ls", "[--json]"),
 	.help = "List templates",
 	.op = OP_TEMPLATE_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "NAME", "name" }, { "IMAGE", "defaults.image" }, { "STATE", "state" },
+		    { "AGE", "created_at", AS_AGE }),
 };
 
 static int cmd_template_show_print(const void *reply, struct cay_err *err)

@@ -12,18 +12,12 @@ const struct cmd cmd_tenant_create = {
 	.prints = "id",
 };
 
-static const struct column columns[] = {
-	{ "ID", "id" },
-	{ "NAME", "name" },
-	{ "AGE", "created_at", AS_AGE }, /* the default tenant has none */
-	COLUMNS_END,
-};
-
 const struct cmd cmd_tenant_ls = {
 	CMD_USAGE("tenant ls", "[--json]"),
 	.help = "List tenants",
 	.op = OP_TENANT_LIST,
-	.columns = columns,
+	/* the default tenant has no age */
+	CMD_COLUMNS({ "ID", "id" }, { "NAME", "name" }, { "AGE", "created_at", AS_AGE }),
 };
 
 const struct cmd cmd_tenant_rm = {

@@ -2,11 +2,6 @@
 #include "cli/exec/port-forward.h"
 #include "cli/print/list.h"
 
-static const struct column columns[] = {
-	{ "PORT", "port" }, { "ADDRESS", "address" }, { "REACHED", "reached" },
-	{ "PID", "pid" },   { "EXEC", "exec" },       COLUMNS_END,
-};
-
 const struct cmd cmd_port_ls = {
 	CMD_USAGE("port ls", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
@@ -14,7 +9,8 @@ const struct cmd cmd_port_ls = {
 	.more = "REACHED is no for a port bound to an address that neither a preview nor 'cay port "
 		"forward' can connect to: bind it to 127.0.0.1 or 0.0.0.0.",
 	.op = OP_PORT_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "PORT", "port" }, { "ADDRESS", "address" }, { "REACHED", "reached" },
+		    { "PID", "pid" }, { "EXEC", "exec" }),
 };
 
 static int cmd_port_parse_number(struct slice s, uint64_t min, uint16_t *ret)

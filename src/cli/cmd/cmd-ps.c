@@ -37,18 +37,6 @@ static int cmd_ps_format_command(const void *row, struct buf *out)
 	return buf_printf(out, "%*s%s", indent, "", p->command);
 }
 
-static const struct column columns[] = {
-	{ "PID", "pid" },
-	{ "USER", .format = cmd_ps_format_user },
-	{ "S", "state" },
-	{ "CPU", .format = cmd_ps_format_cpu },
-	{ "MEM", .format = cmd_ps_format_memory },
-	{ "AGE", "started_at", AS_AGE },
-	{ "EXEC", "exec" },
-	{ "COMMAND", .format = cmd_ps_format_command },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_ps = {
 	CMD_USAGE("ps", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
@@ -56,7 +44,10 @@ const struct cmd cmd_ps = {
 	.more = "CPU is the average over the life of the process. EXEC is the id of the command it "
 		"belongs to, as 'cay logs' and 'cay attach' take it.",
 	.op = OP_PROCESS_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "PID", "pid" }, { "USER", .format = cmd_ps_format_user }, { "S", "state" },
+		    { "CPU", .format = cmd_ps_format_cpu },
+		    { "MEM", .format = cmd_ps_format_memory }, { "AGE", "started_at", AS_AGE },
+		    { "EXEC", "exec" }, { "COMMAND", .format = cmd_ps_format_command }),
 };
 
 static const struct opt kill_rows[] = {

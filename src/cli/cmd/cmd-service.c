@@ -25,23 +25,14 @@ static int cmd_service_print(const void *reply, struct cay_err *err)
 	return print_line(err, "%s", state);
 }
 
-static const struct column columns[] = {
-	{ "NAME", "name" },
-	{ "STATE", "state" },
-	{ "FOR", "last_transition_at", AS_AGE },
-	{ "PID", "pid" },
-	{ "STARTS", "starts" },
-	{ "PRIORITY", "priority" },
-	{ "ERROR", "error" },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_service_ls = {
 	CMD_USAGE("service ls", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.help = "List services of a sandbox in start order",
 	.op = OP_SERVICE_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "NAME", "name" }, { "STATE", "state" },
+		    { "FOR", "last_transition_at", AS_AGE }, { "PID", "pid" },
+		    { "STARTS", "starts" }, { "PRIORITY", "priority" }, { "ERROR", "error" }),
 };
 
 struct service_add_args {

@@ -102,13 +102,6 @@ const struct cmd cmd_upload_add = {
 	.run = cmd_upload_add_run,
 };
 
-static const struct column columns[] = {
-	{ "NAME", "name" },
-	{ "SIZE", "size", AS_SIZE },
-	{ "AGE", "created_at", AS_AGE },
-	COLUMNS_END,
-};
-
 static int cmd_upload_ls_prepare(struct cli *, void *args, const struct opt_words *,
 				 struct api_call *, struct cay_err *err)
 {
@@ -121,7 +114,8 @@ const struct cmd cmd_upload_ls = {
 	.help = "List the uploads of a group",
 	.prepare = cmd_upload_ls_prepare,
 	.op = OP_UPLOAD_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "NAME", "name" }, { "SIZE", "size", AS_SIZE },
+		    { "AGE", "created_at", AS_AGE }),
 };
 
 static int cmd_upload_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
