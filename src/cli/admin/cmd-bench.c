@@ -109,9 +109,8 @@ static int cmd_bench_print_json(struct bench_stats s[static STEP_NUM], struct ca
 static int cmd_bench_print_table(struct bench_stats s[static STEP_NUM], struct cay_err *err)
 {
 	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
-	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 
-	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < STEP_NUM; i++) {
 		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
 		const uint64_t ns[] = { sum.min, sum.p50, sum.p99 };

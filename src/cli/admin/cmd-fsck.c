@@ -23,10 +23,9 @@ static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, st
 	const char *const headings[] = { "SANDBOX", "KIND", "MEANING",
 					 repair ? "DONE" : "--repair" };
 	const struct fsck_row *found = list->findings.v;
-	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 	int r = 0;
 
-	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < list->findings.n; i++) {
 		const char *done = kinds[found[i].kind].repair;
 		char id[ID_TEXT_LEN + 1];

@@ -143,15 +143,15 @@ static void cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const
 	} else if (!str_eq(x->name, CONTEXT_LOCAL)) {
 		where = "not usable";
 	}
-	print_table_add_cells(
-		t,
-		(const char *const[]){ current ? "*" : "", x->name, where, x->ca[0] ? x->ca : "-" },
-		4);
+	print_table_add_cell(t, current ? "*" : "");
+	print_table_add_cell(t, x->name);
+	print_table_add_cell(t, where);
+	print_table_add_cell(t, x->ca[0] ? x->ca : "-");
 }
 
 struct context_list {
 	struct cli *cli;
-	struct print_table table;
+	struct print_table *table;
 	struct jw *json; /* or NULL */
 	char current[CONTEXT_NAME_MAX + 1];
 };
@@ -171,14 +171,7 @@ static void cmd_context_ls_add_one(struct context_list *l, const char *name)
 	if (l->json)
 		cmd_context_write_json(l->json, &x, current);
 	else
-		cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
-}
-
-static void cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
-{
-	cmd_context_ls_add_one(l, CONTEXT_LOCAL);
-	for (size_t at = 0; at < names->len; at += strlen(names->data + at) + 1)
-		cmd_context_ls_add_one(l, names->data + at);
+		cmd_context_ls_add_cells(l->cli, l->table, &x, current);
 }
 
 static int cmd_context_ls_run(struct cli *c, const struct opt_words *, struct cay_err *err)
@@ -186,24 +179,18 @@ static int cmd_context_ls_run(struct cli *c, const struct opt_words *, struct ca
 	static const char *const headings[] = { "", "NAME", "URL", "CA" };
 	auto_buf names = BUF_INIT(KIB(64)), out = BUF_INIT(MIB(1));
 	struct jw w = json_list_begin(&out, "contexts");
-	struct context_list l = { .cli = c,
-				  .table = print_table_create(ARRAY_SIZE(headings)),
-				  .json = c->global.json ? &w : NULL };
+	auto_table table = print_table_create_headed(headings, ARRAY_SIZE(headings));
+	struct context_list l = { .cli = c, .table = &table, .json = c->global.json ? &w : NULL };
 	int r = context_list_names(&names, err);
 
 	if (r >= 0)
 		r = cmd_choose_context_name(c, l.current, err);
 	if (r < 0)
 		return r;
-	if (l.json) {
-		cmd_context_ls_add_all(&l, &names);
-		return json_list_print(&w, &out, err);
-	}
-	print_table_add_cells(&l.table, headings, ARRAY_SIZE(headings));
-	cmd_context_ls_add_all(&l, &names);
-	r = print_table_stdout(&l.table, err);
-	print_table_fini(&l.table);
-	return r;
+	cmd_context_ls_add_one(&l, CONTEXT_LOCAL);
+	for (size_t at = 0; at < names.len; at += strlen(names.data + at) + 1)
+		cmd_context_ls_add_one(&l, names.data + at);
+	return l.json ? json_list_print(&w, &out, err) : print_table_stdout(&table, err);
 }
 
 const struct cmd cmd_context_ls = {

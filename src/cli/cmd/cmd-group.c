@@ -64,10 +64,9 @@ static int cmd_group_ls_print_json(const struct group_counts *all, struct cay_er
 static int cmd_group_ls_format_table(const struct group_counts *all, struct buf *out)
 {
 	static const char *const headings[] = { "GROUP", "SANDBOXES", "RUNNING", "PAUSED", "AGE" };
-	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 	uint64_t now = clk_wall_ns(&clk_system);
 
-	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < all->n; i++) {
 		const struct group_count *g = &all->v[i];
 		char age[PRINT_AGE_MAX];

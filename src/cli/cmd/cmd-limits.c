@@ -97,12 +97,11 @@ static void cmd_usage_add_number(struct print_table *t, uint64_t n, bool known)
 static int cmd_usage_print(const struct usage *u, const struct limits *l, struct cay_err *err)
 {
 	static const char *const heads[] = { "WHAT", "USED", "PEAK", "LIMIT" };
-	auto_table t = print_table_create(ARRAY_SIZE(heads));
+	auto_table t = print_table_create_headed(heads, ARRAY_SIZE(heads));
 	auto_buf out = BUF_INIT(KIB(4));
 	char cores[CORES_MAX];
 	int r;
 
-	print_table_add_cells(&t, heads, ARRAY_SIZE(heads));
 	print_table_add_cell(&t, "memory");
 	cmd_usage_add_size(&t, u->memory_bytes, true);
 	cmd_usage_add_size(&t, u->memory_peak_bytes, true);

@@ -21,34 +21,23 @@ static const char *cmd_shell_term_name(void)
 	return term;
 }
 
-static int cmd_shell_start_exec(struct cli *c, const struct id *sandbox, struct exec_run *request,
-				struct id *ret, struct cay_err *err)
-{
-	uint16_t cols = 80, rows_ = 24;
-	struct exec_info made = {};
-	int r;
-
-	(void)tty_read_size(&cols, &rows_);
-	request->has_tty = request->detach = true;
-	request->tty = (struct exec_tty){ cols, rows_, cmd_shell_term_name() };
-	r = api_call(
-		&c->api,
-		&(struct api_call){ .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = request },
-		&made, err);
-	*ret = made.id;
-	return r;
-}
-
 int exec_run_terminal(struct cli *c, const struct id *sandbox, struct exec_run *request, bool feed,
 		      const char *keys, struct cay_err *err)
 {
+	struct api_call call = { .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = request };
 	struct terminal_spec spec = {
 		.sandbox = *sandbox, .tty = true, .forward_stdin = feed, .role = ROLE_TAKE
 	};
+	uint16_t cols = 80, lines = 24;
+	struct exec_info made = {};
 	int r = detach_keys_parse(keys ? keys : DETACH_KEYS_DEFAULT, &spec.detach_keys, err);
 
+	(void)tty_read_size(&cols, &lines);
+	request->has_tty = request->detach = true;
+	request->tty = (struct exec_tty){ cols, lines, cmd_shell_term_name() };
 	if (r >= 0)
-		r = cmd_shell_start_exec(c, sandbox, request, &spec.exec, err);
+		r = api_call(&c->api, &call, &made, err);
+	spec.exec = made.id;
 	return r < 0 ? r : exec_attach_foreground(c, &spec, err);
 }
 

@@ -188,6 +188,7 @@ int cmd_choose_context_name(const struct cli *c, char ret[static CONTEXT_NAME_MA
 {
 	const char *variable = getenv("CAY_CONTEXT"), *socket = getenv("CAY_SOCKET");
 	const char *said = c->global.context;
+	int r;
 
 	if (!said && variable && variable[0])
 		said = variable;
@@ -195,14 +196,10 @@ int cmd_choose_context_name(const struct cli *c, char ret[static CONTEXT_NAME_MA
 		return context_read_current(ret, err);
 	if (!said)
 		said = CONTEXT_LOCAL;
-	if (!str_eq(said, CONTEXT_LOCAL)) {
-		int r = context_name_check(said, err);
-
-		if (r < 0)
-			return r;
-	}
-	memcpy(ret, said, strlen(said) + 1);
-	return 0;
+	r = str_eq(said, CONTEXT_LOCAL) ? 0 : context_name_check(said, err);
+	if (r >= 0)
+		memcpy(ret, said, strlen(said) + 1);
+	return r;
 }
 
 static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *err)
@@ -226,11 +223,10 @@ static int (*const cmd_finders[OPERAND_NUM])(struct api *a, const char *word, st
 
 int service_name_check(const char *name, struct cay_err *err)
 {
-	return op_name_is_valid(slice_of(name)) ? 0
-						: cay_fail(err, CAY_E_INVALID,
-							   "service: invalid name '%s' (use "
-							   "letters, digits, '.', '_' and '-')",
-							   name);
+	if (op_name_is_valid(slice_of(name)))
+		return 0;
+	return cay_fail(err, CAY_E_INVALID,
+			"service: invalid name '%s' (use letters, digits, '.', '_' and '-')", name);
 }
 
 /* Run a row without a run function. */
