@@ -5,7 +5,7 @@
 #include "cli/print/pager.h"
 #include "cli/print/print.h"
 
-static int cmd_help_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_help_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	bool json = c->global.json;
 	auto_buf out = BUF_INIT(KIB(256));
@@ -33,17 +33,14 @@ static int cmd_help_run(struct cli *c, const void *, const struct opt_words *w, 
 }
 
 const struct cmd cmd_help = {
-	.name = "help",
+	CMD_USAGE("help", "[--json] [COMMAND]"),
 	.needs = CMD_NEEDS_NOTHING,
-	.json = true,
-	.args = "[--json] [COMMAND]",
 	CMD_OPERANDS(0, 2, OPERAND_COMMAND, OPERAND_COMMAND),
 	.help = "Show help for cay or a command",
 	.run = cmd_help_run,
 };
 
-static int cmd_version_run(struct cli *c, const void *, const struct opt_words *,
-			   struct cay_err *err)
+static int cmd_version_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(KIB(1));
 	struct jw w = jw_to(&out);
@@ -68,9 +65,7 @@ static int cmd_version_run(struct cli *c, const void *, const struct opt_words *
 }
 
 const struct cmd cmd_version = {
-	.name = "version",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("version", "[--json]"),
 	.help = "Print the version of cay, and of the daemon if it responds",
 	.run = cmd_version_run,
 };

@@ -7,19 +7,13 @@
 #include "cli/print/list.h"
 #include "text/hex.h"
 
-static const struct column columns[] = {
-	{ "SEQ", "seq" },         { "TIME", "time" },     { "OPERATION", "op" },
-	{ "OUTCOME", "outcome" }, { "TARGET", "target" }, { "REQUEST", "request_id" },
-	{ "PEER", "peer" },       { "DETAIL", "detail" }, COLUMNS_END,
-};
-
 const struct cmd cmd_audit_ls = {
-	.name = "audit ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("audit ls", "[--json]"),
 	.help = "List audit records, oldest first",
 	.op = OP_AUDIT_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "SEQ", "seq" }, { "TIME", "time" }, { "OPERATION", "op" },
+		    { "OUTCOME", "outcome" }, { "TARGET", "target" }, { "REQUEST", "request_id" },
+		    { "PEER", "peer" }, { "DETAIL", "detail" }),
 };
 
 static int cmd_audit_head_print(const void *reply, struct cay_err *err)
@@ -30,9 +24,7 @@ static int cmd_audit_head_print(const void *reply, struct cay_err *err)
 }
 
 const struct cmd cmd_audit_head = {
-	.name = "audit head",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("audit head", "[--json]"),
 	.help = "Print the current anchor of the audit log: COUNT:HEAD",
 	.more = "Store it where an account that can write the log cannot change it. 'cay audit "
 		"verify --anchor' compares the log with it.",
@@ -138,10 +130,9 @@ static int cmd_audit_verify_print_text(const struct audit_report *r, struct cay_
 	return print_table_stdout(&t, err);
 }
 
-static int cmd_audit_verify_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_audit_verify_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct audit_verify_args *a = args;
+	const struct audit_verify_args *a = c->args;
 	struct audit_anchor anchor;
 	struct audit_report report;
 	auto_close int fd = -EBADF;
@@ -163,12 +154,10 @@ static int cmd_audit_verify_run(struct cli *c, const void *args, const struct op
 }
 
 const struct cmd cmd_audit_verify = {
-	.name = "audit verify",
+	CMD_USAGE("audit verify", "[--anchor COUNT:HEAD] [--json] [DIR]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
-	.args = "[--anchor COUNT:HEAD] [--json] [DIR]",
 	CMD_OPERANDS(0, 1, OPERAND_FILE),
 	CMD_OPTIONS(audit_verify_args, OPTS(verify_rows, 0)),
-	.json = true,
 	.help = "Check that the audit log has not been changed",
 	.more = "Reads the files in DIR, or below paths.state; the daemon need not run. The first "
 		"fault is printed with its file and line. Only an anchor can show that the last "

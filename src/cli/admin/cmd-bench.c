@@ -27,14 +27,6 @@ static const struct {
 	[STEP_DELETE] = { "delete", "delete" },
 };
 
-static void cmd_bench_set_defaults(void *args)
-{
-	struct bench_args *a = args;
-
-	a->n = 20;
-	a->image = "base";
-}
-
 static int cmd_bench_exec_command(struct cli *c, const struct id *id, const char *const *argv,
 				  size_t n, struct session_result *ret, struct cay_err *err)
 {
@@ -117,9 +109,8 @@ static int cmd_bench_print_json(struct bench_stats s[static STEP_NUM], struct ca
 static int cmd_bench_print_table(struct bench_stats s[static STEP_NUM], struct cay_err *err)
 {
 	static const char *const headings[] = { "STEP", "MIN", "P50", "P99" };
-	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 
-	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < STEP_NUM; i++) {
 		struct bench_stats_summary sum = bench_stats_summarise(&s[i]);
 		const uint64_t ns[] = { sum.min, sum.p50, sum.p99 };
@@ -156,10 +147,9 @@ static int cmd_bench_measure_all(struct cli *c, const struct bench_args *a,
 	return 0;
 }
 
-static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words *,
-			 struct cay_err *err)
+static int cmd_bench_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
-	const struct bench_args *a = args;
+	const struct bench_args *a = c->args;
 	struct bench_stats samples[STEP_NUM] = {};
 	int r = interrupt_open(&c->api.intr, err);
 
@@ -172,12 +162,10 @@ static int cmd_bench_run(struct cli *c, const void *args, const struct opt_words
 }
 
 const struct cmd cmd_bench = {
-	.name = "bench",
+	CMD_USAGE("bench", "[-n N] [--image IMAGE] [--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
-	.args = "[-n N] [--image IMAGE] [--json]",
 	CMD_OPTIONS(bench_args, OPTS(rows, 0)),
-	.json = true,
-	.init_args = cmd_bench_set_defaults,
+	.defaults = &(const struct bench_args){ .n = 20, .image = "base" },
 	.help = "Measure create to first output, exec round trip and delete",
 	.run = cmd_bench_run,
 };

@@ -23,10 +23,9 @@ static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, st
 	const char *const headings[] = { "SANDBOX", "KIND", "MEANING",
 					 repair ? "DONE" : "--repair" };
 	const struct fsck_row *found = list->findings.v;
-	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 	int r = 0;
 
-	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < list->findings.n; i++) {
 		const char *done = kinds[found[i].kind].repair;
 		char id[ID_TEXT_LEN + 1];
@@ -44,10 +43,9 @@ static int cmd_fsck_print_findings(const struct fsck_list *list, bool repair, st
 				  (unsigned long long)list->checked, list->findings.n);
 }
 
-static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words *,
-			struct cay_err *err)
+static int cmd_fsck_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
-	const struct fsck_args *a = args;
+	const struct fsck_args *a = c->args;
 	struct fsck_list list = {};
 	int r = api_call(&c->api,
 			 &(struct api_call){ .op = a->repair ? OP_SYSTEM_REPAIR : OP_SYSTEM_FSCK },
@@ -61,10 +59,8 @@ static int cmd_fsck_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_fsck = {
-	.name = "fsck",
-	.args = "[--repair] [--json]",
+	CMD_USAGE("fsck", "[--repair] [--json]"),
 	CMD_OPTIONS(fsck_args, OPTS(rows, 0)),
-	.json = true,
 	.help = "Compare the daemon's records with the node's state",
 	.more = "The exit status is 1 when something differs, even if --repair has repaired it: "
 		"run it again to confirm.",

@@ -37,14 +37,6 @@ static const char *cmd_image_import_derive_name(struct cli *c, const char *path,
 	return NULL;
 }
 
-static int cmd_image_import_queue_piece(const struct image_tar *l, struct http_client *h,
-					const char *p, size_t n, struct cay_err *err)
-{
-	int r = l->endless ? http_client_queue_chunk(h, p, n) : buf_append(&h->out, p, n);
-
-	return r < 0 ? cay_no_memory(err) : 0;
-}
-
 /* Send one piece.  A reply that arrives early is a refusal.  Returns 1 while there is more
  * to send. */
 static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struct http_client *h,
@@ -54,8 +46,12 @@ static int cmd_image_import_send_piece(struct api *a, struct image_tar *l, struc
 	ssize_t n = image_tar_read(l, piece, sizeof(piece), err);
 	int r = n < 0 ? (int)n : 0;
 
-	if (r >= 0 && (n || l->endless))
-		r = cmd_image_import_queue_piece(l, h, piece, (size_t)n, err);
+	if (r >= 0 && l->endless)
+		r = http_client_queue_chunk(h, piece, (size_t)n);
+	else if (r >= 0 && n)
+		r = buf_append(&h->out, piece, (size_t)n);
+	if (n >= 0 && r < 0)
+		return cay_no_memory(err);
 	while (r >= 0 && http_client_has_unsent(h)) {
 		uint64_t deadline = clk_boot_ns(&clk_system) + a->timeout_ms * NS_PER_MS;
 
@@ -126,10 +122,9 @@ int image_import_send(struct cli *c, const char *path, const char *name, struct 
 	return r;
 }
 
-static int cmd_image_import_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_image_import_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct image_import_query *a = args;
+	const struct image_import_query *a = c->args;
 	const char *name = a->name ? a->name : cmd_image_import_derive_name(c, w->operands[0], err);
 	struct image_info made = {};
 	int r = name ? image_import_send(c, w->operands[0], name, &made, err) : -EINVAL;
@@ -138,11 +133,9 @@ static int cmd_image_import_run(struct cli *c, const void *args, const struct op
 }
 
 const struct cmd cmd_image_import = {
-	.name = "image import",
-	.args = "[--name NAME] [--json] PATH",
+	CMD_USAGE("image import", "[--name NAME] [--json] PATH"),
 	CMD_OPERANDS(1, 1, OPERAND_FILE),
 	CMD_OPTIONS(image_import_query, OPTS(import_rows, 0)),
-	.json = true,
 	.help = "Import an image from a tar archive or an OCI layout directory",
 	.more = "PATH is a tar archive of an OCI layout, of 'docker save' or of a root file "
 		"system, or a directory with an OCI layout. - is standard input, which must be a "
@@ -157,29 +150,18 @@ static int cmd_image_ls_format_digest(const void *row, struct buf *out)
 	return buf_printf(out, "%.*s", DIGEST_SHOWN, ((const struct image_info *)row)->digest);
 }
 
-static const struct column columns[] = {
-	{ "ID", "id" },
-	{ "NAME", "name" },
-	{ "SIZE", "size_bytes", AS_SIZE },
-	{ "AGE", "created_at", AS_AGE },
-	{ "DIGEST", .format = cmd_image_ls_format_digest },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_image_ls = {
-	.name = "image ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("image ls", "[--json]"),
 	.help = "List images",
 	.op = OP_IMAGE_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "ID", "id" }, { "NAME", "name" }, { "SIZE", "size_bytes", AS_SIZE },
+		    { "AGE", "created_at", AS_AGE },
+		    { "DIGEST", .format = cmd_image_ls_format_digest }),
 };
 
 const struct cmd cmd_image_rm = {
-	.name = "image rm",
-	.args = "[--json] NAME|ID",
+	CMD_USAGE("image rm", "[--json] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_IMAGE),
-	.json = true,
 	.help = "Remove an image that no sandbox or template uses",
 	.op = OP_IMAGE_DELETE,
 };

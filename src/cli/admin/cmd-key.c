@@ -13,8 +13,7 @@ static const struct opt out_rows[] = {
 
 static int cmd_key_print_secret(const struct key_made *made, bool json, struct cay_err *err)
 {
-	int r = json ? print_json(&key_made_table, made, err)
-		     : print_line_escaped(made->secret, err);
+	int r = json ? print_json(&key_made_table, made, err) : print_line(err, "%s", made->secret);
 
 	if (r >= 0)
 		print_note("save this key now: it will not be shown again");
@@ -36,7 +35,7 @@ static int cmd_key_deliver_secret(const struct secret_file *to, const struct key
 		return r;
 	}
 	return json ? print_json(&key_info_table, &made->key, err)
-		    : print_line_escaped(made->key.prefix, err);
+		    : print_line(err, "%s", made->key.prefix);
 }
 
 static int cmd_key_issue_secret(struct cli *c, const struct api_call *call, const char *out,
@@ -71,15 +70,9 @@ static const struct opt create_rows[] = {
 	  TTL_MAX_MS, .arg = "TIME", .help = "Lifetime, e.g. 30d; by default until it is revoked" },
 };
 
-static void cmd_key_create_set_defaults(void *args)
+static int cmd_key_create_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	((struct key_create_args *)args)->request.scope = KEY_WRITE;
-}
-
-static int cmd_key_create_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
-{
-	const struct key_create_args *a = args;
+	const struct key_create_args *a = c->args;
 	struct key_create request = a->request;
 	int r = api_find_tenant(&c->api, a->tenant ? a->tenant : "default", &request.tenant, err);
 
@@ -92,13 +85,11 @@ static int cmd_key_create_run(struct cli *c, const void *args, const struct opt_
 }
 
 const struct cmd cmd_key_create = {
-	.name = "key create",
-	.args = "[OPTION]... NAME",
+	CMD_USAGE("key create", "[OPTION]... NAME"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	CMD_OPTIONS(key_create_args, OPTS(create_rows, 0),
 		    OPTS(out_rows, offsetof(struct key_create_args, out))),
-	.json = true,
-	.init_args = cmd_key_create_set_defaults,
+	.defaults = &(const struct key_create_args){ .request = { .scope = KEY_WRITE } },
 	.help = "Create an API key and print its secret once",
 	.more = "Programs send the secret as 'Authorization: Bearer'. Cay stores only its hash.",
 	.run = cmd_key_create_run,
@@ -126,32 +117,19 @@ static int cmd_key_ls_format_left(const void *row, struct buf *out)
 	return buf_puts(out, left);
 }
 
-static const struct column columns[] = {
-	{ "PREFIX", "prefix" },
-	{ "NAME", "name" },
-	{ "TENANT", "tenant" },
-	{ "SCOPE", "scope" },
-	{ "STATE", .format = cmd_key_ls_format_state },
-	{ "AGE", "created_at", AS_AGE },
-	{ "USED", "last_used_at", AS_AGE },
-	{ "LEFT", .format = cmd_key_ls_format_left },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_key_ls = {
-	.name = "key ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("key ls", "[--json]"),
 	.help = "List API keys of all tenants, without their secrets",
 	.op = OP_KEY_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "PREFIX", "prefix" }, { "NAME", "name" }, { "TENANT", "tenant" },
+		    { "SCOPE", "scope" }, { "STATE", .format = cmd_key_ls_format_state },
+		    { "AGE", "created_at", AS_AGE }, { "USED", "last_used_at", AS_AGE },
+		    { "LEFT", .format = cmd_key_ls_format_left }),
 };
 
 const struct cmd cmd_key_revoke = {
-	.name = "key revoke",
-	.args = "[--json] PREFIX|ID",
+	CMD_USAGE("key revoke", "[--json] PREFIX|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_KEY),
-	.json = true,
 	.help = "Revoke an API key permanently",
 	.op = OP_KEY_REVOKE,
 };
@@ -167,10 +145,9 @@ static const struct opt rotate_rows[] = {
 	  .help = "How long the old secret stays valid, e.g. 1h; at most a day" },
 };
 
-static int cmd_key_rotate_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_key_rotate_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct key_rotate_args *a = args;
+	const struct key_rotate_args *a = c->args;
 	struct api_call call = { .op = OP_KEY_ROTATE, .request = &a->request };
 	int r = api_find_key(&c->api, w->operands[0], &call.ids[0], err);
 
@@ -178,12 +155,10 @@ static int cmd_key_rotate_run(struct cli *c, const void *args, const struct opt_
 }
 
 const struct cmd cmd_key_rotate = {
-	.name = "key rotate",
-	.args = "[OPTION]... PREFIX|ID",
+	CMD_USAGE("key rotate", "[OPTION]... PREFIX|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_KEY),
 	CMD_OPTIONS(key_rotate_args, OPTS(rotate_rows, 0),
 		    OPTS(out_rows, offsetof(struct key_rotate_args, out))),
-	.json = true,
 	.help = "Give an API key a new secret and print it once",
 	.more = "Without --overlap the old secret is invalid immediately.",
 	.run = cmd_key_rotate_run,

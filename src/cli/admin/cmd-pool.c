@@ -13,31 +13,15 @@ static int cmd_pool_ls_format_max(const void *row, struct buf *out)
 	return max ? buf_printf(out, "%llu", max) : 1;
 }
 
-static const struct column columns[] = {
-	{ "TEMPLATE", "name" },
-	{ "MIN", "pool.min" },
-	{ "MAX", .format = cmd_pool_ls_format_max },
-	{ "WARM", "pool_now.warm" },
-	{ "STARTING", "pool_now.starting" },
-	{ "CLAIMED", "pool_now.claimed" },
-	{ "FAILED", "pool_now.failed" },
-	{ "ON-EMPTY", "pool.on_empty" },
-	COLUMNS_END,
-};
-
-static int cmd_pool_ls_run(struct cli *c, const void *, const struct opt_words *,
-			   struct cay_err *err)
-{
-	return list_print(c, &(struct api_call){ .op = OP_TEMPLATE_LIST }, columns,
-			  cmd_pool_ls_row_has_pool, err);
-}
-
 const struct cmd cmd_pool_ls = {
-	.name = "pool ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("pool ls", "[--json]"),
 	.help = "List warm pools: their settings, sandboxes and claims",
 	.more = "CLAIMED and FAILED count from the start of the daemon. 'cay template pool' "
 		"changes a pool.",
-	.run = cmd_pool_ls_run,
+	.op = OP_TEMPLATE_LIST,
+	CMD_COLUMNS({ "TEMPLATE", "name" }, { "MIN", "pool.min" },
+		    { "MAX", .format = cmd_pool_ls_format_max }, { "WARM", "pool_now.warm" },
+		    { "STARTING", "pool_now.starting" }, { "CLAIMED", "pool_now.claimed" },
+		    { "FAILED", "pool_now.failed" }, { "ON-EMPTY", "pool.on_empty" }),
+	.wanted = cmd_pool_ls_row_has_pool,
 };

@@ -12,10 +12,9 @@ static const struct opt pull_rows[] = {
 	  .help = "Name; by default the reference" },
 };
 
-static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_image_pull_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	struct image_pull request = *(const struct image_pull *)args;
+	struct image_pull request = *(const struct image_pull *)c->args;
 	struct api_call call = { .op = OP_IMAGE_PULL, .request = &request };
 	struct image_info made = {};
 	int r;
@@ -26,11 +25,9 @@ static int cmd_image_pull_run(struct cli *c, const void *args, const struct opt_
 }
 
 const struct cmd cmd_image_pull = {
-	.name = "image pull",
-	.args = "[--name NAME] [--json] HOST[:PORT]/PATH[:TAG|@DIGEST]",
+	CMD_USAGE("image pull", "[--name NAME] [--json] HOST[:PORT]/PATH[:TAG|@DIGEST]"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	CMD_OPTIONS(image_pull, OPTS(pull_rows, 0)),
-	.json = true,
 	.help = "Pull an image from a registry",
 	.run = cmd_image_pull_run,
 };
@@ -55,10 +52,8 @@ static int cmd_image_prune_print(const void *reply, struct cay_err *err)
 }
 
 const struct cmd cmd_image_prune = {
-	.name = "image prune",
-	.args = "[--unused TIME] [--json]",
+	CMD_USAGE("image prune", "[--unused TIME] [--json]"),
 	CMD_OPTIONS(image_prune, OPTS(prune_rows, 0)),
-	.json = true,
 	.help = "Remove unused images that were pulled by a create",
 	.op = OP_IMAGE_PRUNE,
 	.print = cmd_image_prune_print,
@@ -93,11 +88,10 @@ static int cmd_image_login_read_password(char ret[static PASSWORD_MAX + 2], stru
 	return 0;
 }
 
-static int cmd_image_login_run(struct cli *c, const void *args, const struct opt_words *w,
-			       struct cay_err *err)
+static int cmd_image_login_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	char password[PASSWORD_MAX + 2];
-	struct registry_login request = *(const struct registry_login *)args;
+	struct registry_login request = *(const struct registry_login *)c->args;
 	struct api_call call = { .op = OP_REGISTRY_LOGIN, .request = &request };
 	int r;
 
@@ -113,20 +107,16 @@ static int cmd_image_login_run(struct cli *c, const void *args, const struct opt
 }
 
 const struct cmd cmd_image_login = {
-	.name = "image login",
-	.args = "--username NAME [--json] HOST[:PORT]",
+	CMD_USAGE("image login", "--username NAME [--json] HOST[:PORT]"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
 	CMD_OPTIONS(registry_login, OPTS(login_rows, 0)),
-	.json = true,
 	.help = "Store registry credentials; read the password from stdin",
 	.run = cmd_image_login_run,
 };
 
 const struct cmd cmd_image_logout = {
-	.name = "image logout",
-	.args = "[--json] HOST[:PORT]",
+	CMD_USAGE("image logout", "[--json] HOST[:PORT]"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	.json = true,
 	.help = "Delete the credentials of a registry",
 	.size = sizeof(struct registry_query),
 	.operand_at = { OPERAND_AT(registry_query, registry) },
@@ -145,9 +135,7 @@ static int cmd_image_logins_print(const void *reply, struct cay_err *err)
 }
 
 const struct cmd cmd_image_logins = {
-	.name = "image logins",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("image logins", "[--json]"),
 	.help = "List registries with stored credentials",
 	.op = OP_REGISTRY_LIST,
 	.print = cmd_image_logins_print,

@@ -23,9 +23,9 @@
 #define CONF "containers.conf"
 
 struct template_build_args {
+	struct sandbox_create_args make; /* first, for create_request_init() */
 	const char *file, *authfile;
 	struct field_map args;
-	struct sandbox_create_args make;
 };
 
 static const struct opt rows[] = {
@@ -151,15 +151,13 @@ static void buildah_args_append_ulimits(struct buildah_args *w)
 	} limits[] = { { "nofile", RLIMIT_NOFILE }, { "nproc", RLIMIT_NPROC } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-		auto_buf text = BUF_INIT(96);
 		struct rlimit l;
 
-		if (getrlimit((__rlimit_resource_t)limits[i].which, &l) < 0 ||
-		    l.rlim_max == RLIM_INFINITY ||
-		    buf_printf(&text, "--ulimit=%s=%llu:%llu", limits[i].name,
-			       (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max) < 0)
-			continue;
-		buildah_args_append(w, "%s", text.data);
+		if (getrlimit((__rlimit_resource_t)limits[i].which, &l) == 0 &&
+		    l.rlim_max != RLIM_INFINITY)
+			buildah_args_append(w, "--ulimit=%s=%llu:%llu", limits[i].name,
+					    (unsigned long long)l.rlim_cur,
+					    (unsigned long long)l.rlim_max);
 	}
 }
 
@@ -279,10 +277,9 @@ static int cmd_template_build_and_send(struct cli *c, const struct buildah_workd
 	return r < 0 ? r : template_create_send(c, NULL, name, name, &a->make, w, ret, err);
 }
 
-static int cmd_template_build_run(struct cli *c, const void *args, const struct opt_words *w,
-				  struct cay_err *err)
+static int cmd_template_build_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct template_build_args *a = args;
+	const struct template_build_args *a = c->args;
 	struct template_info made = {};
 	struct buildah_workdir s = {};
 	int r = buildah_workdir_open(c, &s, err);
@@ -293,20 +290,13 @@ static int cmd_template_build_run(struct cli *c, const void *args, const struct 
 	return r < 0 ? r : reply_print(c, OP_TEMPLATE_CREATE, &made, "id", err);
 }
 
-static void cmd_template_build_set_defaults(void *args)
-{
-	create_request_init(&((struct template_build_args *)args)->make.create);
-}
-
 const struct cmd cmd_template_build = {
-	.name = "template build",
-	.args = "[OPTION...] CONTEXT NAME [-- COMMAND...]",
+	CMD_USAGE("template build", "[OPTION...] CONTEXT NAME [-- COMMAND...]"),
 	CMD_OPERANDS(2, 2, OPERAND_FILE),
 	.rest = REST_OPTIONAL,
 	CMD_OPTIONS(template_build_args, OPTS(rows, 0),
 		    OPTS(opts_create, offsetof(struct template_build_args, make))),
-	.json = true,
-	.init_args = cmd_template_build_set_defaults,
+	.init_args = create_request_init,
 	.help = "Build a Dockerfile into an image and a template",
 	.more = "CONTEXT is the directory that COPY and ADD read. The image and the template are "
 		"called NAME. buildah runs on this machine with temporary storage. HTTP_PROXY, "

@@ -25,11 +25,6 @@ static const struct opt build_rows[] = {
 	  .help = "The same for R" },
 };
 
-static void cmd_template_create_set_defaults(void *args)
-{
-	create_request_init(&((struct template_args *)args)->make.create);
-}
-
 int template_create_send(struct cli *c, const struct template_create *of, const char *name,
 			 const char *image, const struct sandbox_create_args *make,
 			 const struct opt_words *w, struct template_info *ret, struct cay_err *err)
@@ -122,10 +117,9 @@ static int cmd_template_read_files(struct arena *arena, const struct field_map *
 	return r;
 }
 
-static int cmd_template_create_run(struct cli *c, const void *args, const struct opt_words *w,
-				   struct cay_err *err)
+static int cmd_template_create_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct template_args *a = args;
+	const struct template_args *a = c->args;
 	struct template_create of = a->of;
 	auto_arena arena = ARENA_INIT(MIB(16));
 	struct template_info made = {};
@@ -145,14 +139,12 @@ static int cmd_template_create_run(struct cli *c, const void *args, const struct
 }
 
 const struct cmd cmd_template_create = {
-	.name = "template create",
-	.args = "[OPTION...] NAME IMAGE [-- COMMAND...]",
+	CMD_USAGE("template create", "[OPTION...] NAME IMAGE [-- COMMAND...]"),
 	CMD_OPERANDS(2, 2, OPERAND_TEMPLATE, OPERAND_IMAGE),
 	.rest = REST_OPTIONAL,
 	CMD_OPTIONS(template_args, OPTS(opts_create, offsetof(struct template_args, make)),
 		    OPTS(build_rows, 0)),
-	.json = true,
-	.init_args = cmd_template_create_set_defaults,
+	.init_args = create_request_init,
 	.help = "Create a template: an image and default options",
 	.more = "Use it with 'cay create --template NAME'; options of create override its "
 		"defaults. An existing template gets the new settings; running sandboxes keep "
@@ -160,19 +152,12 @@ const struct cmd cmd_template_create = {
 	.run = cmd_template_create_run,
 };
 
-static const struct column columns[] = {
-	{ "NAME", "name" },   { "IMAGE", "defaults.image" },
-	{ "STATE", "state" }, { "AGE", "created_at", AS_AGE },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_template_ls = {
-	.name = "template ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("template ls", "[--json]"),
 	.help = "List templates",
 	.op = OP_TEMPLATE_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "NAME", "name" }, { "IMAGE", "defaults.image" }, { "STATE", "state" },
+		    { "AGE", "created_at", AS_AGE }),
 };
 
 static int cmd_template_show_print(const void *reply, struct cay_err *err)
@@ -181,10 +166,8 @@ static int cmd_template_show_print(const void *reply, struct cay_err *err)
 }
 
 const struct cmd cmd_template_show = {
-	.name = "template show",
-	.args = "[--json] NAME|ID",
+	CMD_USAGE("template show", "[--json] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
-	.json = true,
 	.help = "Show a template as JSON",
 	.op = OP_TEMPLATE_GET,
 	.print = cmd_template_show_print,
@@ -202,11 +185,9 @@ static const struct opt pool_rows[] = {
 };
 
 const struct cmd cmd_template_pool = {
-	.name = "template pool",
-	.args = "[OPTION...] NAME|ID",
+	CMD_USAGE("template pool", "[OPTION...] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
 	CMD_OPTIONS(pool_conf, OPTS(pool_rows, 0)),
-	.json = true,
 	.help = "Keep sandboxes of a template ready",
 	.more = "A create claims a warm sandbox and applies its own variables, limits, labels, "
 		"name and deadlines. A warm sandbox is claimed only once. 'cay template show' "
@@ -215,10 +196,8 @@ const struct cmd cmd_template_pool = {
 };
 
 const struct cmd cmd_template_rm = {
-	.name = "template rm",
-	.args = "[--json] NAME|ID",
+	CMD_USAGE("template rm", "[--json] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
-	.json = true,
 	.help = "Delete a template; its sandboxes stay",
 	.op = OP_TEMPLATE_DELETE,
 };
@@ -252,10 +231,9 @@ static int cmd_template_log_print(const struct template_log *log, bool json, str
 }
 
 /* The log comes from the build, so it is printed escaped. */
-static int cmd_template_log_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_template_log_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct template_log_args *a = args;
+	const struct template_log_args *a = c->args;
 	struct template_log_query query = {};
 	struct api_call call = { .op = OP_TEMPLATE_LOG, .query = &query };
 	int r = api_find_template(&c->api, w->operands[0], &call.ids[0], err);
@@ -280,11 +258,9 @@ static int cmd_template_log_run(struct cli *c, const void *args, const struct op
 }
 
 const struct cmd cmd_template_log = {
-	.name = "template log",
-	.args = "[-f] [--json] NAME|ID",
+	CMD_USAGE("template log", "[-f] [--json] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_TEMPLATE),
 	CMD_OPTIONS(template_log_args, OPTS(log_rows, 0)),
-	.json = true,
 	.help = "Show the log of a template's last build",
 	.more = "With --follow the exit status is 1 when the build fails. --json prints each part "
 		"of the log as an object.",

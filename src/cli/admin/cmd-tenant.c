@@ -2,10 +2,8 @@
 #include "cli/print/list.h"
 
 const struct cmd cmd_tenant_create = {
-	.name = "tenant create",
-	.args = "[--json] NAME",
+	CMD_USAGE("tenant create", "[--json] NAME"),
 	CMD_OPERANDS(1, 1, OPERAND_FREE),
-	.json = true,
 	.help = "Create a tenant",
 	.more = "Create a key for it with 'cay key create --tenant NAME'.",
 	.size = sizeof(struct tenant_create),
@@ -14,27 +12,17 @@ const struct cmd cmd_tenant_create = {
 	.prints = "id",
 };
 
-static const struct column columns[] = {
-	{ "ID", "id" },
-	{ "NAME", "name" },
-	{ "AGE", "created_at", AS_AGE }, /* the default tenant has none */
-	COLUMNS_END,
-};
-
 const struct cmd cmd_tenant_ls = {
-	.name = "tenant ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("tenant ls", "[--json]"),
 	.help = "List tenants",
 	.op = OP_TENANT_LIST,
-	.columns = columns,
+	/* the default tenant has no age */
+	CMD_COLUMNS({ "ID", "id" }, { "NAME", "name" }, { "AGE", "created_at", AS_AGE }),
 };
 
 const struct cmd cmd_tenant_rm = {
-	.name = "tenant rm",
-	.args = "[--json] NAME|ID",
+	CMD_USAGE("tenant rm", "[--json] NAME|ID"),
 	CMD_OPERANDS(1, 1, OPERAND_TENANT),
-	.json = true,
 	.help = "Delete a tenant that has no sandboxes and no keys",
 	.op = OP_TENANT_DELETE,
 };

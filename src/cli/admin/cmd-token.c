@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "cli/core/command.h"
+#include "cli/print/print.h"
 #include "cli/setup/secret-file.h"
 
 #define TTL_MAX_MS UINT64_C(86400000)
@@ -20,11 +21,6 @@ static const struct opt rows[] = {
 	  .arg = "FILE", .help = "Write the token to FILE (mode 0600); print its expiry" },
 };
 
-static void cmd_token_set_defaults(void *args)
-{
-	((struct token_args *)args)->request.ttl_ms = 3600000;
-}
-
 static int cmd_token_deliver(struct cli *c, const struct secret_file *to,
 			     const struct token_made *made, struct cay_err *err)
 {
@@ -35,13 +31,12 @@ static int cmd_token_deliver(struct cli *c, const struct secret_file *to,
 		return reply_print(c, OP_SANDBOX_TOKEN, made, "token", err);
 	r = secret_file_write(to, made->token, err);
 	clk_format_rfc3339(made->expires_ns, until);
-	return r < 0 ? r : print_line_escaped(until, err);
+	return r < 0 ? r : print_line(err, "%s", until);
 }
 
-static int cmd_token_run(struct cli *c, const void *args, const struct opt_words *w,
-			 struct cay_err *err)
+static int cmd_token_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct token_args *a = args;
+	const struct token_args *a = c->args;
 	struct api_call call = { .op = OP_SANDBOX_TOKEN, .request = &a->request };
 	struct token_made made = {};
 	struct secret_file to = { -EBADF, NULL };
@@ -61,15 +56,25 @@ static int cmd_token_run(struct cli *c, const void *args, const struct opt_words
 }
 
 const struct cmd cmd_token = {
-	.name = "token",
-	.args = "[OPTION...] SANDBOX",
+	CMD_USAGE("token", "[OPTION...] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(token_args, OPTS(rows, 0)),
-	.json = true,
-	.init_args = cmd_token_set_defaults,
+	.defaults = &(const struct token_args){ .request = { .ttl_ms = 3600000 } },
 	.help = "Create a token for one sandbox and print it",
 	.more = "The token gives a program access to this sandbox only. The program sends it as "
 		"'Authorization: Bearer', or 'cay context add' stores it; the sandbox is then "
 		"named by its id. 'cay revoke' revokes the token.",
 	.run = cmd_token_run,
+};
+
+const struct cmd cmd_revoke = {
+	CMD_USAGE("revoke", "[--json] SANDBOX [URL | TOKEN]"),
+	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
+	.help = "Revoke one or all links, previews and tokens of a sandbox",
+	.more = "With the URL or the token only that one is revoked; without it, every link, "
+		"preview and token created so far. New requests are refused immediately and "
+		"running ones are cut off within seconds. API keys stay valid.",
+	.size = sizeof(struct sandbox_revoke),
+	.operand_at = { 0, OPERAND_AT(sandbox_revoke, link) },
+	.op = OP_SANDBOX_REVOKE,
 };

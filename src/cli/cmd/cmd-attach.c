@@ -76,10 +76,9 @@ static int cmd_attach_find_exec(struct cli *c, const struct id *sandbox, const c
 			ret, err);
 }
 
-static int cmd_attach_run(struct cli *c, const void *args, const struct opt_words *w,
-			  struct cay_err *err)
+static int cmd_attach_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct attach_args *a = args;
+	const struct attach_args *a = c->args;
 	struct terminal_spec spec = { .role = a->take    ? ROLE_TAKE
 					      : a->watch ? ROLE_WATCH
 							 : ROLE_AUTO };
@@ -106,10 +105,10 @@ static int cmd_attach_run(struct cli *c, const void *args, const struct opt_word
 }
 
 const struct cmd cmd_attach = {
-	.name = "attach",
-	.args = "[OPTION...] SANDBOX [EXEC]",
+	CMD_USAGE("attach", "[OPTION...] SANDBOX [EXEC]"),
 	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
 	CMD_OPTIONS(attach_args, OPTS(rows, 0)),
+	.no_json = true,
 	.help = "Attach to a running command",
 	.more = "Without EXEC, attaches to the newest command that has a terminal. The kept output "
 		"is printed first. One client writes to a terminal, any number watch. A command "

@@ -89,10 +89,9 @@ static int cmd_context_add_set_ca(const char *path, struct context *to, struct c
 	return r;
 }
 
-static int cmd_context_add_run(struct cli *c, const void *args, const struct opt_words *w,
-			       struct cay_err *err)
+static int cmd_context_add_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct context_add_args *a = args;
+	const struct context_add_args *a = c->args;
 	const char *name = w->operands[0];
 	auto_context to = {};
 	int r = context_name_check(name, err);
@@ -122,12 +121,10 @@ static int cmd_context_add_run(struct cli *c, const void *args, const struct opt
 }
 
 const struct cmd cmd_context_add = {
-	.name = "context add",
-	.args = "[OPTION...] NAME",
+	CMD_USAGE("context add", "[OPTION...] NAME"),
 	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
 	CMD_OPTIONS(context_add_args, OPTS(add_rows, 0)),
-	.json = true,
 	.help = "Add a context: the URL and token of another Cay node",
 	.more = "The token is never read from the command line, where every process could see it. "
 		"It is stored in a file that only you can read. Nothing is sent to the server.",
@@ -146,15 +143,15 @@ static void cmd_context_ls_add_cells(struct cli *c, struct print_table *t, const
 	} else if (!str_eq(x->name, CONTEXT_LOCAL)) {
 		where = "not usable";
 	}
-	print_table_add_cells(
-		t,
-		(const char *const[]){ current ? "*" : "", x->name, where, x->ca[0] ? x->ca : "-" },
-		4);
+	print_table_add_cell(t, current ? "*" : "");
+	print_table_add_cell(t, x->name);
+	print_table_add_cell(t, where);
+	print_table_add_cell(t, x->ca[0] ? x->ca : "-");
 }
 
 struct context_list {
 	struct cli *cli;
-	struct print_table table;
+	struct print_table *table;
 	struct jw *json; /* or NULL */
 	char current[CONTEXT_NAME_MAX + 1];
 };
@@ -174,51 +171,31 @@ static void cmd_context_ls_add_one(struct context_list *l, const char *name)
 	if (l->json)
 		cmd_context_write_json(l->json, &x, current);
 	else
-		cmd_context_ls_add_cells(l->cli, &l->table, &x, current);
+		cmd_context_ls_add_cells(l->cli, l->table, &x, current);
 }
 
-static void cmd_context_ls_add_all(struct context_list *l, const struct buf *names)
-{
-	cmd_context_ls_add_one(l, CONTEXT_LOCAL);
-	for (size_t at = 0; at < names->len; at += strlen(names->data + at) + 1)
-		cmd_context_ls_add_one(l, names->data + at);
-}
-
-static int cmd_context_ls_run(struct cli *c, const void *, const struct opt_words *,
-			      struct cay_err *err)
+static int cmd_context_ls_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
 	static const char *const headings[] = { "", "NAME", "URL", "CA" };
 	auto_buf names = BUF_INIT(KIB(64)), out = BUF_INIT(MIB(1));
-	struct jw w = jw_to(&out);
-	struct context_list l = { .cli = c,
-				  .table = print_table_create(ARRAY_SIZE(headings)),
-				  .json = c->global.json ? &w : NULL };
+	struct jw w = json_list_begin(&out, "contexts");
+	auto_table table = print_table_create_headed(headings, ARRAY_SIZE(headings));
+	struct context_list l = { .cli = c, .table = &table, .json = c->global.json ? &w : NULL };
 	int r = context_list_names(&names, err);
 
 	if (r >= 0)
 		r = cmd_choose_context_name(c, l.current, err);
 	if (r < 0)
 		return r;
-	if (l.json) {
-		jw_object_begin(&w, NULL);
-		jw_array_begin(&w, "contexts");
-		cmd_context_ls_add_all(&l, &names);
-		jw_end(&w);
-		jw_end(&w);
-		return print_json_finish(&w, &out, err);
-	}
-	print_table_add_cells(&l.table, headings, ARRAY_SIZE(headings));
-	cmd_context_ls_add_all(&l, &names);
-	r = print_table_stdout(&l.table, err);
-	print_table_fini(&l.table);
-	return r;
+	cmd_context_ls_add_one(&l, CONTEXT_LOCAL);
+	for (size_t at = 0; at < names.len; at += strlen(names.data + at) + 1)
+		cmd_context_ls_add_one(&l, names.data + at);
+	return l.json ? json_list_print(&w, &out, err) : print_table_stdout(&table, err);
 }
 
 const struct cmd cmd_context_ls = {
-	.name = "context ls",
-	.args = "[--json]",
+	CMD_USAGE("context ls", "[--json]"),
 	.needs = CMD_NEEDS_NOTHING,
-	.json = true,
 	.help = "List contexts and mark the current one; tokens are not shown",
 	.run = cmd_context_ls_run,
 };
@@ -241,8 +218,7 @@ static int cmd_context_show_print(struct cli *c, const struct context *x, bool c
 	return print_table_stdout(&t, err);
 }
 
-static int cmd_context_show_run(struct cli *c, const void *, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_context_show_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	char current[CONTEXT_NAME_MAX + 1];
 	auto_context x = {};
@@ -260,17 +236,14 @@ static int cmd_context_show_run(struct cli *c, const void *, const struct opt_wo
 }
 
 const struct cmd cmd_context_show = {
-	.name = "context show",
-	.args = "[--json] [NAME]",
+	CMD_USAGE("context show", "[--json] [NAME]"),
 	CMD_OPERANDS(0, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.json = true,
 	.help = "Show a context, by default the current one, without its token",
 	.run = cmd_context_show_run,
 };
 
-static int cmd_context_use_run(struct cli *c, const void *, const struct opt_words *w,
-			       struct cay_err *err)
+static int cmd_context_use_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	auto_context there = { .name = CONTEXT_LOCAL };
 	const char *name = w->operands[0];
@@ -282,18 +255,15 @@ static int cmd_context_use_run(struct cli *c, const void *, const struct opt_wor
 }
 
 const struct cmd cmd_context_use = {
-	.name = "context use",
-	.args = "[--json] NAME",
+	CMD_USAGE("context use", "[--json] NAME"),
 	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.json = true,
 	.help = "Set the current context; 'local' is this machine's daemon",
 	.run = cmd_context_use_run,
 };
 
 /* Prints the removed context as far as it could be read. */
-static int cmd_context_rm_run(struct cli *c, const void *, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_context_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	auto_context gone = {};
 	struct cay_err none = {};
@@ -317,11 +287,9 @@ static int cmd_context_rm_run(struct cli *c, const void *, const struct opt_word
 }
 
 const struct cmd cmd_context_rm = {
-	.name = "context rm",
-	.args = "[--json] NAME",
+	CMD_USAGE("context rm", "[--json] NAME"),
 	CMD_OPERANDS(1, 1, OPERAND_CONTEXT),
 	.needs = CMD_NEEDS_NOTHING,
-	.json = true,
 	.help = "Delete a context and its token; the key stays valid",
 	.run = cmd_context_rm_run,
 };

@@ -280,17 +280,6 @@ static int cmd_cp_copy_tree_out(struct cli *c, const struct remote_path *from, c
 	return r;
 }
 
-static int cmd_cp_stat_remote(struct cli *c, const struct remote_path *at, struct file_stat *ret,
-			      struct cay_err *err)
-{
-	struct file_stat_query query = { .path = at->path, .follow = true };
-
-	return api_call(
-		&c->api,
-		&(struct api_call){ .op = OP_FILE_STAT, .ids = { at->sandbox }, .query = &query },
-		ret, err);
-}
-
 /* "0644"; the field table has checked its form. */
 static unsigned cmd_cp_mode_parse(const char *octal)
 {
@@ -304,12 +293,14 @@ static unsigned cmd_cp_mode_parse(const char *octal)
 static int cmd_cp_copy_out(struct cli *c, const struct remote_path *from, const char *to,
 			   struct tree_made *ret, struct cay_err *err)
 {
+	struct file_stat_query query = { .path = from->path, .follow = true };
+	struct api_call call = { .op = OP_FILE_STAT, .ids = { from->sandbox }, .query = &query };
 	struct file_stat st = {};
 	int r;
 
 	if (str_eq(to, "-"))
 		return remote_path_fetch(c, from, STDOUT_FILENO, 0, err);
-	r = cmd_cp_stat_remote(c, from, &st, err);
+	r = api_call(&c->api, &call, &st, err);
 	if (r < 0)
 		return r;
 	return st.type == FILE_DIR ? cmd_cp_copy_tree_out(c, from, to, ret, err)
@@ -330,7 +321,7 @@ static int cmd_cp_copy_between_sandboxes(struct cli *c, const struct remote_path
 			ret, err);
 }
 
-static int cmd_cp_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_cp_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	bool json = c->global.json;
 	struct tree_made made = {};
@@ -362,10 +353,8 @@ static int cmd_cp_run(struct cli *c, const void *, const struct opt_words *w, st
 }
 
 const struct cmd cmd_cp = {
-	.name = "cp",
-	.args = "[--json] SOURCE TARGET",
+	CMD_USAGE("cp", "[--json] SOURCE TARGET"),
 	CMD_OPERANDS(2, 2, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
-	.json = true,
 	.help = "Copy files into, out of or between sandboxes (NAME:PATH)",
 	.more = "The contents of a directory are copied into the target, which is created. An "
 		"existing local directory is only filled if the source ends in a slash. A file "
@@ -376,7 +365,7 @@ const struct cmd cmd_cp = {
 	.run = cmd_cp_run,
 };
 
-static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_cat_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	int r = 0;
 
@@ -391,9 +380,9 @@ static int cmd_cat_run(struct cli *c, const void *, const struct opt_words *w, s
 }
 
 const struct cmd cmd_cat = {
-	.name = "cat",
-	.args = "NAME:PATH...",
+	CMD_USAGE("cat", "NAME:PATH..."),
 	CMD_OPERANDS(1, 64, OPERAND_LOCAL_OR_REMOTE_PATH, OPERAND_LOCAL_OR_REMOTE_PATH),
+	.no_json = true,
 	.help = "Print files of a sandbox",
 	.run = cmd_cat_run,
 };

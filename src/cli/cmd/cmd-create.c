@@ -88,8 +88,10 @@ static uint64_t *cmd_create_limit_at(struct limits *l, size_t row)
 	return (uint64_t *)(void *)((char *)l + limits_table.rows[row].offset);
 }
 
-void create_request_init(struct sandbox_create *request)
+void create_request_init(void *to)
 {
+	struct sandbox_create *request = to;
+
 	for (size_t i = 0; i < limits_table.n; i++)
 		*cmd_create_limit_at(&request->limits, i) = OPTION_UNSET;
 	request->runtime = request->on_exit = request->on_full = request->storage =
@@ -125,9 +127,8 @@ void create_request_mark_given(struct sandbox_create *request)
 		if (f->has)
 			*((bool *)&request->limits + (f->has - 1)) = said;
 	}
-	for (size_t i = 0; i < sandbox_create_table.n && !request->limits.given; i++)
-		if (sandbox_create_table.rows[i].sub == &limits_table)
-			request->given &= ~(UINT64_C(1) << i);
+	if (!request->limits.given)
+		cmd_create_unset_field(request, "limits");
 	cmd_create_unset_enum(request, &request->runtime, "runtime");
 	cmd_create_unset_enum(request, &request->on_exit, "on_exit");
 	cmd_create_unset_enum(request, &request->on_full, "on_full");
@@ -147,11 +148,6 @@ int create_request_set_image(struct sandbox_create *request, const struct opt_wo
 	if (!request->image == !request->template)
 		return cay_fail(err, CAY_E_INVALID, "expected either IMAGE or --template NAME");
 	return 0;
-}
-
-static void cmd_create_set_defaults(void *args)
-{
-	create_request_init(&((struct create_args *)args)->make.create);
 }
 
 /* It becomes a header line. */
@@ -185,7 +181,6 @@ static int cmd_create_split_paths(const char *paths, struct arena *arena, struct
 static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 				    struct sandbox_create *request, struct cay_err *err)
 {
-	static const char *const shell[] = { "/bin/sh", "-c" };
 	struct service_spec *v = arena_alloc(&c->arena, said->n + 1, sizeof(*v));
 
 	for (size_t i = 0; v && i < said->n; i++) {
@@ -193,8 +188,8 @@ static int cmd_create_fill_services(struct cli *c, const struct field_map *said,
 
 		if (!argv)
 			return cay_no_memory(err);
-		argv[0] = shell[0];
-		argv[1] = shell[1];
+		argv[0] = "/bin/sh";
+		argv[1] = "-c";
 		argv[2] = said->values[i];
 		v[i].name = said->keys[i];
 		service_put_set_defaults(&v[i].put);
@@ -238,10 +233,9 @@ int create_request_send(struct cli *c, const struct sandbox_create_args *a,
 	return r < 0 ? r : pull_progress_call(&c->api, &call, request.image, ret, err);
 }
 
-static int cmd_create_run(struct cli *c, const void *args, const struct opt_words *w,
-			  struct cay_err *err)
+static int cmd_create_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct create_args *a = args;
+	const struct create_args *a = c->args;
 	struct sandbox_create_args make = a->make;
 	struct sandbox_info made = {};
 	int r = create_request_set_image(&make.create, w, err);
@@ -261,14 +255,12 @@ static int cmd_create_run(struct cli *c, const void *args, const struct opt_word
 }
 
 const struct cmd cmd_create = {
-	.name = "create",
-	.args = "[OPTION...] [IMAGE] [-- COMMAND...]",
+	CMD_USAGE("create", "[OPTION...] [IMAGE] [-- COMMAND...]"),
 	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_OPTIONAL,
 	CMD_OPTIONS(create_args, OPTS(opts_create, offsetof(struct create_args, make)),
 		    OPTS(rows, 0)),
-	.json = true,
-	.init_args = cmd_create_set_defaults,
+	.init_args = create_request_init,
 	.help = "Create a sandbox and print its id",
 	.more = "COMMAND is its main program, started once the sandbox runs. With --on-exit end "
 		"the sandbox ends with it, as failed unless its status is 0. Without COMMAND the "

@@ -105,7 +105,7 @@ static int cmd_edit_write_back(struct cli *c, const struct remote_path *at,
 	return file_content_send(c, &call, fd, 0, &written, err);
 }
 
-static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_edit_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	struct edit_copy copy = {};
 	struct remote_path at;
@@ -135,9 +135,9 @@ static int cmd_edit_run(struct cli *c, const void *, const struct opt_words *w, 
 }
 
 const struct cmd cmd_edit = {
-	.name = "edit",
-	.args = "NAME:PATH",
+	CMD_USAGE("edit", "NAME:PATH"),
 	CMD_OPERANDS(1, 1, OPERAND_LOCAL_OR_REMOTE_PATH),
+	.no_json = true,
 	.help = "Edit a file of a sandbox with $VISUAL, $EDITOR or vi",
 	.more = "The editor opens a copy. It is written back only if the file has not changed in "
 		"the meantime; otherwise the copy is kept and its path printed.",

@@ -19,11 +19,7 @@
 #define BACKOFF_MS 100
 #define BACKOFF_MAX_MS 5000
 
-struct events_args {
-	struct event_query query;
-};
-
-#define AT(m) offsetof(struct events_args, query.m)
+#define AT(m) offsetof(struct event_query, m)
 
 static const struct opt rows[] = {
 	{ "follow", 'f', OPT_FLAG, AT(follow), .help = "Follow new events until Ctrl-C" },
@@ -255,11 +251,11 @@ static int cmd_events_follow_stream(struct event_tail *t, struct cay_err *err)
 	}
 }
 
-static int cmd_events_run(struct cli *c, const void *args, const struct opt_words *w,
-			  struct cay_err *err)
+static int cmd_events_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct events_args *a = args;
-	struct event_tail t = { .api = &c->api, .query = a->query, .json = c->global.json };
+	struct event_tail t = { .api = &c->api,
+				.query = *(const struct event_query *)c->args,
+				.json = c->global.json };
 	auto_buf all = BUF_INIT(MIB(64));
 	char text[ID_TEXT_LEN + 1];
 	struct id id;
@@ -282,11 +278,9 @@ static int cmd_events_run(struct cli *c, const void *args, const struct opt_word
 }
 
 const struct cmd cmd_events = {
-	.name = "events",
-	.args = "[OPTION...] [SANDBOX]",
+	CMD_USAGE("events", "[OPTION...] [SANDBOX]"),
 	CMD_OPERANDS(0, 1, OPERAND_SANDBOX),
-	CMD_OPTIONS(events_args, OPTS(rows, 0)),
-	.json = true,
+	CMD_OPTIONS(event_query, OPTS(rows, 0)),
 	.help = "List events of sandboxes, oldest first",
 	.more = "Every change of state has an increasing number. With --follow a broken connection "
 		"is reopened and no event is repeated or lost; a gap of events the daemon no "

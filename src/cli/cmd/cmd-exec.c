@@ -63,22 +63,11 @@ int exec_run_foreground(struct cli *c, const struct id *sandbox, const struct ex
 	return exit_status_from_end(&result.end, (clk_boot_ns(&clk_system) - began) / NS_PER_MS);
 }
 
-static int cmd_exec_start_detached(struct cli *c, const struct id *sandbox,
-				   const struct cmd_exec_args *a, const struct opt_words *w,
-				   struct cay_err *err)
+static int cmd_exec_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
+	const struct cmd_exec_args *a = c->args;
 	struct exec_run request = cmd_exec_build_request(&a->exec, w);
-	struct api_call call = { .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = &request };
-
-	request.detach = true;
-	return api_call_print(c, &call, "id", err);
-}
-
-static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
-{
-	const struct cmd_exec_args *a = args;
-	struct id sandbox;
+	struct api_call call = { .op = OP_EXEC_RUN, .request = &request };
 	int r;
 
 	if (a->detach && a->exec.interactive)
@@ -90,22 +79,21 @@ static int cmd_exec_run(struct cli *c, const void *args, const struct opt_words 
 				"detaches from a terminal");
 	if (c->global.json && !a->detach)
 		return cay_fail(err, CAY_E_INVALID, "exec: --json needs --detach");
-	r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
+	r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	request.detach = true;
 	if (r >= 0 && a->detach)
-		return cmd_exec_start_detached(c, &sandbox, a, w, err);
+		return api_call_print(c, &call, "id", err);
 	if (r >= 0)
 		r = interrupt_open(&c->api.intr, err);
-	return r < 0 ? r : exec_run_foreground(c, &sandbox, &a->exec, w, err);
+	return r < 0 ? r : exec_run_foreground(c, &call.ids[0], &a->exec, w, err);
 }
 
 const struct cmd cmd_exec = {
-	.name = "exec",
-	.args = "[OPTION...] SANDBOX -- COMMAND...",
+	CMD_USAGE("exec", "[OPTION...] SANDBOX -- COMMAND..."),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(cmd_exec_args, OPTS(opts_exec, offsetof(struct cmd_exec_args, exec)),
 		    OPTS(rows, 0)),
-	.json = true,
 	.help = "Run a command in a sandbox",
 	.more = "Output is passed on as it arrives, and the exit status of the command is the exit "
 		"status of cay. Standard input is forwarded unless it is a terminal. Ctrl-C sends "

@@ -13,6 +13,7 @@ struct exec_args {
 };
 
 extern const struct opt opts_exec[7];
+#define OPTS_EXEC_PROCESS { .rows = opts_exec, .n = 3 } /* user, workdir and setenv only */
 
 /* --detach-keys, shared with attach and shell. */
 #define OPT_DETACH_KEYS(at) \

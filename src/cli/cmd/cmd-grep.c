@@ -31,10 +31,9 @@ static int cmd_grep_format_hit(const struct file_hit *h, struct buf *out)
 	return r < 0 ? r : buf_putc(out, '\n');
 }
 
-static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
+static int cmd_grep_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct grep_args *a = args;
+	const struct grep_args *a = c->args;
 	auto_buf out = BUF_INIT(OUT_MAX);
 	struct file_grep got = {};
 	struct remote_path at;
@@ -69,11 +68,9 @@ static int cmd_grep_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_grep = {
-	.name = "grep",
-	.args = "[OPTION...] PATTERN NAME:PATH",
+	CMD_USAGE("grep", "[OPTION...] PATTERN NAME:PATH"),
 	CMD_OPERANDS(2, 2, OPERAND_FREE, OPERAND_LOCAL_OR_REMOTE_PATH),
 	CMD_OPTIONS(grep_args, OPTS(rows, 0)),
-	.json = true,
 	.help = "Search files of a sandbox for a pattern",
 	.more = "The exit status is 1 when nothing matches.",
 	.run = cmd_grep_run,

@@ -48,10 +48,8 @@ static int cmd_group_ls_compare_name(const void *a, const void *b)
 static int cmd_group_ls_print_json(const struct group_counts *all, struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(MIB(4));
-	struct jw w = jw_to(&out);
+	struct jw w = json_list_begin(&out, "groups");
 
-	jw_object_begin(&w, NULL);
-	jw_array_begin(&w, "groups");
 	for (size_t i = 0; i < all->n; i++) {
 		jw_object_begin(&w, NULL);
 		jw_str(&w, "name", all->v[i].name);
@@ -60,18 +58,15 @@ static int cmd_group_ls_print_json(const struct group_counts *all, struct cay_er
 		jw_u64(&w, "paused", all->v[i].paused);
 		jw_end(&w);
 	}
-	jw_end(&w);
-	jw_end(&w);
-	return print_json_finish(&w, &out, err);
+	return json_list_print(&w, &out, err);
 }
 
 static int cmd_group_ls_format_table(const struct group_counts *all, struct buf *out)
 {
 	static const char *const headings[] = { "GROUP", "SANDBOXES", "RUNNING", "PAUSED", "AGE" };
-	auto_table t = print_table_create(ARRAY_SIZE(headings));
+	auto_table t = print_table_create_headed(headings, ARRAY_SIZE(headings));
 	uint64_t now = clk_wall_ns(&clk_system);
 
-	print_table_add_cells(&t, headings, ARRAY_SIZE(headings));
 	for (size_t i = 0; i < all->n; i++) {
 		const struct group_count *g = &all->v[i];
 		char age[PRINT_AGE_MAX];
@@ -85,8 +80,7 @@ static int cmd_group_ls_format_table(const struct group_counts *all, struct buf 
 	return print_table_write(&t, out);
 }
 
-static int cmd_group_ls_run(struct cli *c, const void *, const struct opt_words *,
-			    struct cay_err *err)
+static int cmd_group_ls_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
 	const struct sandbox_query live = { .state = "live" };
 	struct group_counts all = { .v = arena_alloc(&c->arena, GROUPS_MAX, sizeof(*all.v)) };
@@ -105,34 +99,29 @@ static int cmd_group_ls_run(struct cli *c, const void *, const struct opt_words 
 }
 
 const struct cmd cmd_group_ls = {
-	.name = "group ls",
-	.args = "[--json]",
-	.json = true,
+	CMD_USAGE("group ls", "[--json]"),
 	.help = "List groups and count their sandboxes",
 	.run = cmd_group_ls_run,
 };
 
-static int cmd_group_rm_run(struct cli *c, const void *, const struct opt_words *w,
-			    struct cay_err *err)
+static int cmd_group_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	bool json = c->global.json;
 	auto_buf out = BUF_INIT(MIB(64));
-	struct jw gone = removed_list_begin(&out);
+	struct jw gone = json_list_begin(&out, "sandboxes");
 	struct cay_err why = {};
 	int r = 0, told;
 
 	for (size_t i = 0; r >= 0 && i < w->n_operands; i++)
 		r = sandbox_group_remove(&c->api, w->operands[i], json ? &gone : NULL, err);
 	/* print the removed sandboxes also after a failure */
-	told = json ? removed_list_print(&gone, &out, r < 0 ? &why : err) : 0;
+	told = json ? json_list_print(&gone, &out, r < 0 ? &why : err) : 0;
 	return r < 0 ? r : told;
 }
 
 const struct cmd cmd_group_rm = {
-	.name = "group rm",
-	.args = "[--json] GROUP...",
+	CMD_USAGE("group rm", "[--json] GROUP..."),
 	CMD_OPERANDS(1, SIZE_MAX, OPERAND_GROUP, OPERAND_GROUP),
-	.json = true,
 	.help = "Remove all sandboxes and uploads of a group",
 	.run = cmd_group_rm_run,
 };

@@ -39,11 +39,9 @@ static int cmd_info_print(const void *reply, struct cay_err *err)
 }
 
 const struct cmd cmd_info = {
-	.name = "info",
-	.args = "[--versions] [--json] SANDBOX",
+	CMD_USAGE("info", "[--versions] [--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(info_query, OPTS(rows, 0)),
-	.json = true,
 	.help = "Show user, operating system and tools of a sandbox",
 	.op = OP_SANDBOX_INFO,
 	.print = cmd_info_print,
@@ -60,15 +58,9 @@ static const struct opt ping_rows[] = {
 	  .help = "Time limit of the connection" },
 };
 
-static void cmd_ping_set_defaults(void *args)
+static int cmd_ping_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	((struct ping_args *)args)->timeout_ms = 1000;
-}
-
-static int cmd_ping_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
-{
-	const struct ping_args *a = args;
+	const struct ping_args *a = c->args;
 	struct sandbox_health_query query = { .port = a->port,
 					      .has_port = a->port,
 					      .timeout_ms = a->timeout_ms };
@@ -94,12 +86,10 @@ static int cmd_ping_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_ping = {
-	.name = "ping",
-	.args = "[--port N] [--timeout TIME] [--json] SANDBOX",
+	CMD_USAGE("ping", "[--port N] [--timeout TIME] [--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(ping_args, OPTS(ping_rows, 0)),
-	.json = true,
-	.init_args = cmd_ping_set_defaults,
+	.defaults = &(const struct ping_args){ .timeout_ms = 1000 },
 	.help = "Check that a sandbox, and optionally a port, responds",
 	.run = cmd_ping_run,
 };

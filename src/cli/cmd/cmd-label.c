@@ -24,22 +24,27 @@ static int cmd_label_parse_change(struct cli *c, const char *word, struct field_
 	return to->keys[to->n++] ? 0 : cay_no_memory(err);
 }
 
-static int cmd_label_parse_changes(struct cli *c, const char **words, size_t n,
-				   struct field_map *ret, struct cay_err *err)
+/* Without changes it only prints. */
+static int cmd_label_prepare(struct cli *c, void *args, const struct opt_words *w,
+			     struct api_call *call, struct cay_err *err)
 {
+	struct field_map *labels = &((struct sandbox_labels *)args)->labels;
 	int r = 0;
 
-	ret->keys = arena_alloc(&c->arena, n + 1, sizeof(*ret->keys));
-	ret->values = arena_alloc(&c->arena, n + 1, sizeof(*ret->values));
-	if (!ret->keys || !ret->values)
+	labels->keys = arena_alloc(&c->arena, w->n_operands, sizeof(*labels->keys));
+	labels->values = arena_alloc(&c->arena, w->n_operands, sizeof(*labels->values));
+	if (!labels->keys || !labels->values)
 		return cay_no_memory(err);
-	for (size_t i = 0; r >= 0 && i < n; i++)
-		r = cmd_label_parse_change(c, words[i], ret, err);
+	for (size_t i = 1; r >= 0 && i < w->n_operands; i++)
+		r = cmd_label_parse_change(c, w->operands[i], labels, err);
+	if (!labels->n)
+		call->op = OP_SANDBOX_GET;
 	return r;
 }
 
-static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
+static int cmd_label_print(const void *reply, struct cay_err *err)
 {
+	const struct field_map *labels = &((const struct sandbox_info *)reply)->labels;
 	auto_table t = print_table_create(1);
 
 	for (size_t i = 0; i < labels->n; i++)
@@ -47,33 +52,13 @@ static int cmd_label_print(const struct field_map *labels, struct cay_err *err)
 	return print_table_stdout(&t, err);
 }
 
-static int cmd_label_run(struct cli *c, const void *, const struct opt_words *w,
-			 struct cay_err *err)
-{
-	struct sandbox_labels request = {};
-	struct api_call call = { .op = OP_SANDBOX_GET, .request = &request };
-	struct sandbox_info now = {};
-	int r = cmd_label_parse_changes(c, w->operands + 1, w->n_operands - 1, &request.labels,
-					err);
-
-	if (r >= 0)
-		r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
-	if (r >= 0 && request.labels.n)
-		call.op = OP_SANDBOX_LABELS;
-	if (r >= 0)
-		r = api_call(&c->api, &call, &now, err);
-	if (r < 0)
-		return r;
-	return c->global.json ? print_json(&sandbox_info_table, &now, err)
-			      : cmd_label_print(&now.labels, err);
-}
-
 const struct cmd cmd_label = {
-	.name = "label",
-	.args = "[--json] SANDBOX [KEY=VALUE | KEY-]...",
+	CMD_USAGE("label", "[--json] SANDBOX [KEY=VALUE | KEY-]..."),
 	CMD_OPERANDS(1, SIZE_MAX, OPERAND_SANDBOX),
-	.json = true,
 	.help = "Set or remove labels of a sandbox and print the result",
 	.more = "KEY=VALUE sets a label, KEY- removes it. Either all of them change or none does.",
-	.run = cmd_label_run,
+	.size = sizeof(struct sandbox_labels),
+	.prepare = cmd_label_prepare,
+	.op = OP_SANDBOX_LABELS,
+	.print = cmd_label_print,
 };

@@ -39,8 +39,9 @@ static void cmd_limits_add_size(struct print_table *t, const char *name, uint64_
 	print_table_add_cellf(t, "%s=%s", name, text);
 }
 
-static int cmd_limits_print(const struct limits *l, struct cay_err *err)
+static int cmd_limits_print(const void *reply, struct cay_err *err)
 {
+	const struct limits *l = &((const struct sandbox_info *)reply)->limits;
 	auto_table t = print_table_create(1);
 	char cores[CORES_MAX];
 
@@ -58,30 +59,21 @@ static int cmd_limits_print(const struct limits *l, struct cay_err *err)
 	return print_table_stdout(&t, err);
 }
 
-static int cmd_limits_run(struct cli *c, const void *args, const struct opt_words *w,
-			  struct cay_err *err)
+/* Without changes it only prints. */
+static int cmd_limits_prepare(struct cli *, void *args, const struct opt_words *,
+			      struct api_call *call, struct cay_err *)
 {
-	struct limits_change request = *(const struct limits_change *)args;
-	struct api_call call = { .op = OP_SANDBOX_GET };
-	struct sandbox_info now = {};
-	int r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
+	struct limits_change *l = args;
 
-	request.has_memory = request.memory_bytes;
-	request.has_cpu = request.cpu_milli;
-	request.has_pids = request.pids;
-	request.has_disk_bytes = request.disk_bytes;
-	request.has_disk_inodes = request.disk_inodes;
-	if (request.has_memory || request.has_cpu || request.has_pids || request.has_disk_bytes ||
-	    request.has_disk_inodes) {
-		call.op = OP_SANDBOX_LIMITS;
-		call.request = &request;
-	}
-	if (r >= 0)
-		r = api_call(&c->api, &call, &now, err);
-	if (r < 0)
-		return r;
-	return c->global.json ? print_json(&sandbox_info_table, &now, err)
-			      : cmd_limits_print(&now.limits, err);
+	l->has_memory = l->memory_bytes;
+	l->has_cpu = l->cpu_milli;
+	l->has_pids = l->pids;
+	l->has_disk_bytes = l->disk_bytes;
+	l->has_disk_inodes = l->disk_inodes;
+	if (!l->has_memory && !l->has_cpu && !l->has_pids && !l->has_disk_bytes &&
+	    !l->has_disk_inodes)
+		call->op = OP_SANDBOX_GET;
+	return 0;
 }
 
 static void cmd_usage_add_size(struct print_table *t, uint64_t bytes, bool known)
@@ -105,12 +97,11 @@ static void cmd_usage_add_number(struct print_table *t, uint64_t n, bool known)
 static int cmd_usage_print(const struct usage *u, const struct limits *l, struct cay_err *err)
 {
 	static const char *const heads[] = { "WHAT", "USED", "PEAK", "LIMIT" };
-	auto_table t = print_table_create(ARRAY_SIZE(heads));
+	auto_table t = print_table_create_headed(heads, ARRAY_SIZE(heads));
 	auto_buf out = BUF_INIT(KIB(4));
 	char cores[CORES_MAX];
 	int r;
 
-	print_table_add_cells(&t, heads, ARRAY_SIZE(heads));
 	print_table_add_cell(&t, "memory");
 	cmd_usage_add_size(&t, u->memory_bytes, true);
 	cmd_usage_add_size(&t, u->memory_peak_bytes, true);
@@ -140,8 +131,7 @@ static int cmd_usage_print(const struct usage *u, const struct limits *l, struct
 	return r < 0 ? cay_no_memory(err) : print_stdout(&out, err);
 }
 
-static int cmd_usage_run(struct cli *c, const void *, const struct opt_words *w,
-			 struct cay_err *err)
+static int cmd_usage_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SANDBOX_USAGE };
 	struct sandbox_info sandbox = {};
@@ -160,20 +150,18 @@ static int cmd_usage_run(struct cli *c, const void *, const struct opt_words *w,
 }
 
 const struct cmd cmd_limits = {
-	.name = "limits",
-	.args = "[OPTION...] SANDBOX",
+	CMD_USAGE("limits", "[OPTION...] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
 	CMD_OPTIONS(limits_change, OPTS(rows, 0)),
-	.json = true,
 	.help = "Change the limits of a running sandbox and print them",
-	.run = cmd_limits_run,
+	.prepare = cmd_limits_prepare,
+	.op = OP_SANDBOX_LIMITS,
+	.print = cmd_limits_print,
 };
 
 const struct cmd cmd_usage = {
-	.name = "usage",
-	.args = "[--json] SANDBOX",
+	CMD_USAGE("usage", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	.json = true,
 	.help = "Show resource usage and limits of a sandbox",
 	.run = cmd_usage_run,
 };

@@ -124,10 +124,9 @@ static int cmd_login_report(const struct context *to, bool json, struct cay_err 
 	return print_json_finish(&w, &out, err);
 }
 
-static int cmd_login_run(struct cli *c, const void *args, const struct opt_words *w,
-			 struct cay_err *err)
+static int cmd_login_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct login_args *a = args;
+	const struct login_args *a = c->args;
 	struct context *to = &c->api.dial.context; /* the server that checks the key */
 	struct sandbox_query one = { .limit = 1 };
 	int there = cmd_login_read_input(c, a, w, to, err), r = there;
@@ -146,12 +145,10 @@ static int cmd_login_run(struct cli *c, const void *args, const struct opt_words
 }
 
 const struct cmd cmd_login = {
-	.name = "login",
-	.args = "[OPTION...] [URL]",
+	CMD_USAGE("login", "[OPTION...] [URL]"),
 	CMD_OPERANDS(0, 1, OPERAND_FREE),
 	.needs = CMD_NEEDS_NOTHING,
 	CMD_OPTIONS(login_args, OPTS(rows, 0)),
-	.json = true,
 	.help = "Log in to a Cay server with its URL and an API key",
 	.more = "Prompts for what is not given; the key is not shown. The key is checked with the "
 		"server before anything is saved. The server then becomes a context, and the "

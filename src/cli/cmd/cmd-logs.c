@@ -26,11 +26,6 @@ static const struct opt rows[] = {
 	  .help = "List commands instead, including those that ended" },
 };
 
-static void cmd_logs_set_defaults(void *args)
-{
-	((struct logs_args *)args)->stream = BOTH;
-}
-
 static int cmd_logs_format_bytes(const void *row, struct buf *out)
 {
 	const struct exec_info *e = row;
@@ -53,14 +48,6 @@ static const struct column columns[] = {
 	{ "END", .format = cmd_logs_format_end },
 	COLUMNS_END,
 };
-
-static int cmd_logs_list_execs(struct cli *c, const char *sandbox, struct cay_err *err)
-{
-	struct api_call call = { .op = OP_EXEC_LIST };
-	int r = api_find_sandbox(&c->api, sandbox, &call.ids[0], err);
-
-	return r < 0 ? r : list_print(c, &call, columns, NULL, err);
-}
 
 static int cmd_logs_find_newest_exec(struct cli *c, const struct id *sandbox, struct id *ret,
 				     struct cay_err *err)
@@ -108,10 +95,9 @@ static int cmd_logs_find_exec(struct cli *c, const struct id *sandbox, const cha
 	return cmd_logs_find_newest_exec(c, sandbox, ret, err);
 }
 
-static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
+static int cmd_logs_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct logs_args *a = args;
+	const struct logs_args *a = c->args;
 	struct session_result result;
 	struct session_spec spec = {
 		.watch_existing = true,
@@ -121,13 +107,15 @@ static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words 
 			   : a->stream == 0  ? STREAM_BIT(FRAME_STDOUT)
 					     : STREAM_BIT(FRAME_STDERR),
 	};
+	struct api_call list = { .op = OP_EXEC_LIST };
 	int r;
 
-	if (a->list)
-		return cmd_logs_list_execs(c, w->operands[0], err);
-	if (c->global.json)
+	if (c->global.json && !a->list)
 		return cay_fail(err, CAY_E_INVALID, "logs: --json needs --list");
 	r = api_find_sandbox(&c->api, w->operands[0], &spec.sandbox, err);
+	list.ids[0] = spec.sandbox;
+	if (r >= 0 && a->list)
+		return list_print(c, &list, columns, NULL, err);
 	if (r >= 0)
 		r = cmd_logs_find_exec(c, &spec.sandbox, w->n_operands > 1 ? w->operands[1] : NULL,
 				       &spec.exec, err);
@@ -137,12 +125,10 @@ static int cmd_logs_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_logs = {
-	.name = "logs",
-	.args = "[OPTION...] SANDBOX [EXEC]",
+	CMD_USAGE("logs", "[OPTION...] SANDBOX [EXEC]"),
 	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
 	CMD_OPTIONS(logs_args, OPTS(rows, 0)),
-	.json = true,
-	.init_args = cmd_logs_set_defaults,
+	.defaults = &(const struct logs_args){ .stream = BOTH },
 	.help = "Show a command's stdout and stderr",
 	.more = "Without EXEC, shows the sandbox's main program or, if it has none, the command "
 		"started last. Ctrl-C does not affect the command. A sandbox keeps a limited "

@@ -20,11 +20,6 @@ static const struct opt rows[] = {
 	  .help = "Only sandboxes with this label" },
 };
 
-static void cmd_ls_set_defaults(void *args)
-{
-	((struct ls_args *)args)->state = SB_NUM_STATES;
-}
-
 static const struct column columns[] = {
 	{ "ID", "id" },
 	{ "NAME", "name" },
@@ -35,10 +30,9 @@ static const struct column columns[] = {
 	COLUMNS_END,
 };
 
-static int cmd_ls_run(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_ls_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct ls_args *a = args;
+	const struct ls_args *a = c->args;
 	struct sandbox_query which = { .group = a->group, .label = a->label };
 	if (w->n_operands && (a->all || a->state != SB_NUM_STATES || a->group || a->label))
 		return cay_fail(err, CAY_E_INVALID, "ls: only --json can be used with NAME:PATH");
@@ -55,12 +49,10 @@ static int cmd_ls_run(struct cli *c, const void *args, const struct opt_words *w
 }
 
 const struct cmd cmd_ls = {
-	.name = "ls",
-	.args = "[OPTION...] [NAME:PATH]",
+	CMD_USAGE("ls", "[OPTION...] [NAME:PATH]"),
 	CMD_OPERANDS(0, 1, OPERAND_LOCAL_OR_REMOTE_PATH),
 	CMD_OPTIONS(ls_args, OPTS(rows, 0)),
-	.json = true,
-	.init_args = cmd_ls_set_defaults,
+	.defaults = &(const struct ls_args){ .state = SB_NUM_STATES },
 	.help = "List sandboxes (newest first), or files in a sandbox",
 	.run = cmd_ls_run,
 };

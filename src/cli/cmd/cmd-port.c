@@ -2,21 +2,15 @@
 #include "cli/exec/port-forward.h"
 #include "cli/print/list.h"
 
-static const struct column columns[] = {
-	{ "PORT", "port" }, { "ADDRESS", "address" }, { "REACHED", "reached" },
-	{ "PID", "pid" },   { "EXEC", "exec" },       COLUMNS_END,
-};
-
 const struct cmd cmd_port_ls = {
-	.name = "port ls",
-	.args = "[--json] SANDBOX",
+	CMD_USAGE("port ls", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	.json = true,
 	.help = "List TCP ports a sandbox is listening on",
 	.more = "REACHED is no for a port bound to an address that neither a preview nor 'cay port "
 		"forward' can connect to: bind it to 127.0.0.1 or 0.0.0.0.",
 	.op = OP_PORT_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "PORT", "port" }, { "ADDRESS", "address" }, { "REACHED", "reached" },
+		    { "PID", "pid" }, { "EXEC", "exec" }),
 };
 
 static int cmd_port_parse_number(struct slice s, uint64_t min, uint16_t *ret)
@@ -47,8 +41,7 @@ static int cmd_port_forward_print_ready(uint16_t local, uint16_t port, struct ca
 	return print_json_finish(&w, &out, err);
 }
 
-static int cmd_port_forward_run(struct cli *c, const void *, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_port_forward_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	forward_ready_fn *ready =
 		c->global.json ? cmd_port_forward_print_ready : cmd_port_forward_note_ready;
@@ -70,10 +63,8 @@ static int cmd_port_forward_run(struct cli *c, const void *, const struct opt_wo
 }
 
 const struct cmd cmd_port_forward = {
-	.name = "port forward",
-	.args = "[--json] SANDBOX [LOCAL:]PORT",
+	CMD_USAGE("port forward", "[--json] SANDBOX [LOCAL:]PORT"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
-	.json = true,
 	.help = "Forward a local port to a port of a sandbox",
 	.more = "LOCAL is PORT by default; 0 picks a free port. It listens on loopback only. "
 		"--json prints both ports once it listens.",
@@ -86,45 +77,39 @@ static const struct opt preview_rows[] = {
 	  .help = "Lifetime, e.g. 10m or 7d, up to edge.link_max; by default an hour" },
 };
 
-static void cmd_preview_set_defaults(void *args)
+static int cmd_preview_prepare(struct cli *, void *args, const struct opt_words *w,
+			       struct api_call *, struct cay_err *err)
 {
-	((struct preview_create *)args)->ttl_ms = 3600000;
+	struct preview_create *request = args;
+	uint16_t port = 0;
+
+	request->has_port = w->n_operands > 1;
+	if (request->has_port && cmd_port_parse_number(slice_of(w->operands[1]), 1, &port) < 0)
+		return cay_fail(err, CAY_E_INVALID, "preview: invalid port '%s'", w->operands[1]);
+	request->port = port;
+	return 0;
 }
 
-static int cmd_preview_run(struct cli *c, const void *args, const struct opt_words *w,
-			   struct cay_err *err)
+static int cmd_preview_print(const void *reply, struct cay_err *err)
 {
-	struct preview_create request = *(const struct preview_create *)args;
-	struct api_call call = { .op = OP_SANDBOX_PREVIEW, .request = &request };
-	struct preview_made made = {};
-	uint16_t port = 0;
-	int r;
+	const struct preview_made *made = reply;
 
-	request.has_port = w->n_operands > 1;
-	if (request.has_port && cmd_port_parse_number(slice_of(w->operands[1]), 1, &port) < 0)
-		return cay_fail(err, CAY_E_INVALID, "preview: invalid port '%s'", w->operands[1]);
-	request.port = port;
-	r = api_find_sandbox(&c->api, w->operands[0], &call.ids[0], err);
-	if (r >= 0)
-		r = api_call(&c->api, &call, &made, err);
-	if (r < 0)
-		return r;
-	if (!c->global.json && made.has_listening && !made.listening)
+	if (made->has_listening && !made->listening)
 		print_note("nothing in the sandbox listens on this port yet");
-	return reply_print(c, call.op, &made, "url", err);
+	return print_line(err, "%s", made->url);
 }
 
 const struct cmd cmd_preview = {
-	.name = "preview",
-	.args = "[OPTION...] SANDBOX [PORT]",
+	CMD_USAGE("preview", "[OPTION...] SANDBOX [PORT]"),
 	CMD_OPERANDS(1, 2, OPERAND_SANDBOX),
 	CMD_OPTIONS(preview_create, OPTS(preview_rows, 0)),
-	.json = true,
-	.init_args = cmd_preview_set_defaults,
+	.defaults = &(const struct preview_create){ .ttl_ms = 3600000 },
 	.help = "Create a URL that opens a port of a sandbox in a browser",
 	.more = "PORT is by default the port of the sandbox's application (--app-port of create). "
 		"The URL gives access without a key until it expires, is revoked ('cay revoke') or "
 		"the sandbox ends. The node needs a domain for previews: edge.previews, e.g. "
 		"http://preview.localhost:7070 for a browser on the node itself.",
-	.run = cmd_preview_run,
+	.prepare = cmd_preview_prepare,
+	.op = OP_SANDBOX_PREVIEW,
+	.print = cmd_preview_print,
 };

@@ -37,28 +37,17 @@ static int cmd_ps_format_command(const void *row, struct buf *out)
 	return buf_printf(out, "%*s%s", indent, "", p->command);
 }
 
-static const struct column columns[] = {
-	{ "PID", "pid" },
-	{ "USER", .format = cmd_ps_format_user },
-	{ "S", "state" },
-	{ "CPU", .format = cmd_ps_format_cpu },
-	{ "MEM", .format = cmd_ps_format_memory },
-	{ "AGE", "started_at", AS_AGE },
-	{ "EXEC", "exec" },
-	{ "COMMAND", .format = cmd_ps_format_command },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_ps = {
-	.name = "ps",
-	.args = "[--json] SANDBOX",
+	CMD_USAGE("ps", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	.json = true,
 	.help = "List processes in a sandbox as a tree",
 	.more = "CPU is the average over the life of the process. EXEC is the id of the command it "
 		"belongs to, as 'cay logs' and 'cay attach' take it.",
 	.op = OP_PROCESS_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "PID", "pid" }, { "USER", .format = cmd_ps_format_user }, { "S", "state" },
+		    { "CPU", .format = cmd_ps_format_cpu },
+		    { "MEM", .format = cmd_ps_format_memory }, { "AGE", "started_at", AS_AGE },
+		    { "EXEC", "exec" }, { "COMMAND", .format = cmd_ps_format_command }),
 };
 
 static const struct opt kill_rows[] = {
@@ -68,10 +57,9 @@ static const struct opt kill_rows[] = {
 	  .help = "Also send it to all descendants" },
 };
 
-static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words *w,
-			struct cay_err *err)
+static int cmd_kill_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	struct api_call call = { .op = OP_PROCESS_SIGNAL, .request = args };
+	struct api_call call = { .op = OP_PROCESS_SIGNAL, .request = c->args };
 	struct process_signalled told, sum = {};
 	struct id sandbox;
 	int r = api_find_sandbox(&c->api, w->operands[0], &sandbox, err);
@@ -93,11 +81,9 @@ static int cmd_kill_run(struct cli *c, const void *args, const struct opt_words 
 }
 
 const struct cmd cmd_kill = {
-	.name = "kill",
-	.args = "[OPTION...] SANDBOX PID...",
+	CMD_USAGE("kill", "[OPTION...] SANDBOX PID..."),
 	CMD_OPERANDS(2, 64, OPERAND_SANDBOX),
 	CMD_OPTIONS(process_signal, OPTS(kill_rows, 0)),
-	.json = true,
 	.help = "Send a signal to processes in a sandbox",
 	.more = "'cay ps' lists the pids.",
 	.run = cmd_kill_run,

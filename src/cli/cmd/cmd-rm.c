@@ -139,29 +139,12 @@ static int cmd_rm_remove_named(struct cli *c, const struct opt_words *w, struct 
 	return cmd_rm_failures_result(&failures, &c->api);
 }
 
-int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err)
-{
-	jw_end(json);
-	jw_end(json);
-	return print_json_finish(json, out, err);
-}
-
-struct jw removed_list_begin(struct buf *out)
-{
-	struct jw w = jw_to(out);
-
-	jw_object_begin(&w, NULL);
-	jw_array_begin(&w, "sandboxes");
-	return w;
-}
-
 /* Prints the removed sandboxes also after a failure. */
-static int cmd_rm_run(struct cli *c, const void *args, const struct opt_words *w,
-		      struct cay_err *err)
+static int cmd_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct rm_args *a = args;
+	const struct rm_args *a = c->args;
 	auto_buf out = BUF_INIT(MIB(64));
-	struct jw gone = removed_list_begin(&out), *json = c->global.json ? &gone : NULL;
+	struct jw gone = json_list_begin(&out, "sandboxes"), *json = c->global.json ? &gone : NULL;
 	struct cay_err told = {};
 	int r;
 
@@ -174,18 +157,16 @@ static int cmd_rm_run(struct cli *c, const void *args, const struct opt_words *w
 		r = cmd_rm_remove_all_live(&c->api, NULL, json, err);
 	else
 		r = cmd_rm_remove_named(c, w, json, err);
-	if (!json || removed_list_print(json, &out, &told) >= 0 || r < 0)
+	if (!json || json_list_print(json, &out, &told) >= 0 || r < 0)
 		return r;
 	*err = told;
 	return -EIO;
 }
 
 const struct cmd cmd_rm = {
-	.name = "rm",
-	.args = "[--json] SANDBOX... | --all | --group NAME",
+	CMD_USAGE("rm", "[--json] SANDBOX... | --all | --group NAME"),
 	CMD_OPERANDS(0, SIZE_MAX, OPERAND_SANDBOX, OPERAND_SANDBOX),
 	CMD_OPTIONS(rm_args, OPTS(rows, 0)),
-	.json = true,
 	.help = "Remove sandboxes and their data",
 	.run = cmd_rm_run,
 };

@@ -13,29 +13,21 @@ static const struct opt rows[] = {
 	  .help = "Keep the sandbox and print its id on stderr" },
 };
 
-static void cmd_run_set_defaults(void *args)
-{
-	create_request_init(&((struct run_args *)args)->make.create);
-}
-
-static int cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
+static void cmd_run_remove_sandbox(struct cli *c, const struct id *id, bool keep)
 {
 	struct cay_err why = {};
 	char text[ID_TEXT_LEN + 1];
-	int r;
 
 	id_format(id, text);
 	if (keep) {
 		print_note("kept %s", text);
-		return 0;
+		return;
 	}
 	/* Ctrl-C cancelled the command, not the removal */
 	c->api.intr.quit = false;
-	r = api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
-		     &(struct sandbox_info){}, &why);
-	if (r < 0)
+	if (api_call(&c->api, &(struct api_call){ .op = OP_SANDBOX_DELETE, .ids = { *id } },
+		     &(struct sandbox_info){}, &why) < 0)
 		print_note("cannot remove sandbox %s: %s", text, why.msg);
-	return r;
 }
 
 /* A create with an existing name returns that sandbox, which run must not remove. */
@@ -53,10 +45,9 @@ static int cmd_run_check_name_is_free(struct cli *c, const char *name, struct ca
 	return r;
 }
 
-static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *w,
-		       struct cay_err *err)
+static int cmd_run_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct run_args *a = args;
+	const struct run_args *a = c->args;
 	struct sandbox_create_args make = a->make;
 	struct sandbox_info made = {};
 	char hint[API_HINT_MAX];
@@ -78,19 +69,19 @@ static int cmd_run_run(struct cli *c, const void *args, const struct opt_words *
 	else
 		r = exec_run_foreground(c, &made.id, &a->exec, w, err);
 	memcpy(hint, c->api.hint, sizeof(hint));
-	(void)cmd_run_remove_sandbox(c, &made.id, a->keep);
+	cmd_run_remove_sandbox(c, &made.id, a->keep);
 	memcpy(c->api.hint, hint, sizeof(hint));
 	return r;
 }
 
 const struct cmd cmd_run = {
-	.name = "run",
-	.args = "[OPTION...] [IMAGE] -- COMMAND...",
+	CMD_USAGE("run", "[OPTION...] [IMAGE] -- COMMAND..."),
 	CMD_OPERANDS(0, 1, OPERAND_IMAGE),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(run_args, OPTS(opts_create, offsetof(struct run_args, make)),
 		    OPTS(opts_exec, offsetof(struct run_args, exec)), OPTS(rows, 0)),
-	.init_args = cmd_run_set_defaults,
+	.init_args = create_request_init,
+	.no_json = true,
 	.help = "Create a sandbox, run a command in it, remove it",
 	.more = "The same as create, exec and rm. The sandbox is removed however the command ends, "
 		"also after Ctrl-C.",

@@ -3,7 +3,6 @@
 
 #include "base/path.h"
 #include "cli/print/list.h"
-#include "cli/setup/secret-file.h"
 
 static int cmd_service_fill_call(struct cli *c, const struct opt_words *w, struct api_call *call,
 				 struct cay_err *err)
@@ -23,28 +22,17 @@ static int cmd_service_print(const void *reply, struct cay_err *err)
 	if (s->state == SERVICE_BACKOFF || s->state == SERVICE_FATAL)
 		return cay_fail(err, CAY_E_STATE, "service %s is %s%s%s", s->name, state,
 				s->error ? ": " : "", s->error ? s->error : "");
-	return print_line_escaped(state, err);
+	return print_line(err, "%s", state);
 }
 
-static const struct column columns[] = {
-	{ "NAME", "name" },
-	{ "STATE", "state" },
-	{ "FOR", "last_transition_at", AS_AGE },
-	{ "PID", "pid" },
-	{ "STARTS", "starts" },
-	{ "PRIORITY", "priority" },
-	{ "ERROR", "error" },
-	COLUMNS_END,
-};
-
 const struct cmd cmd_service_ls = {
-	.name = "service ls",
-	.args = "[--json] SANDBOX",
+	CMD_USAGE("service ls", "[--json] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	.json = true,
 	.help = "List services of a sandbox in start order",
 	.op = OP_SERVICE_LIST,
-	.columns = columns,
+	CMD_COLUMNS({ "NAME", "name" }, { "STATE", "state" },
+		    { "FOR", "last_transition_at", AS_AGE }, { "PID", "pid" },
+		    { "STARTS", "starts" }, { "PRIORITY", "priority" }, { "ERROR", "error" }),
 };
 
 struct service_add_args {
@@ -77,55 +65,41 @@ static const struct opt add_rows[] = {
 };
 
 /* The defaults of service_put_table. */
-void service_put_set_defaults(struct service_put *put)
+void service_put_set_defaults(void *put)
 {
-	put->autostart = true;
-	put->autorestart = SERVICE_UNEXPECTED;
-	put->priority = 999;
-	put->start_retries = 3;
-	put->stop_ms = 10000;
+	*(struct service_put *)put = (struct service_put){ .autostart = true,
+							   .autorestart = SERVICE_UNEXPECTED,
+							   .priority = 999,
+							   .start_retries = 3,
+							   .stop_ms = 10000 };
 }
 
-static void cmd_service_add_set_defaults(void *args)
+static int cmd_service_add_prepare(struct cli *, void *args, const struct opt_words *w,
+				   struct api_call *call, struct cay_err *err)
 {
-	service_put_set_defaults(&((struct service_add_args *)args)->put);
-}
+	struct service_add_args *a = args;
 
-static int cmd_service_add_run(struct cli *c, const void *args, const struct opt_words *w,
-			       struct cay_err *err)
-{
-	const struct service_add_args *a = args;
-	struct service_put put = a->put;
-	struct api_call call = { .op = OP_SERVICE_PUT, .request = &put };
-	struct service_info now = {};
-	int r = cmd_service_fill_call(c, w, &call, err);
-
-	put.autostart = !a->manual;
-	put.has_argv = true;
-	put.argv = (struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
-	if (r >= 0)
-		r = api_call(&c->api, &call, &now, err);
-	if (r < 0)
-		return r;
-	return c->global.json ? print_json(&service_info_table, &now, err)
-			      : cmd_service_print(&now, err);
+	a->put.autostart = !a->manual;
+	a->put.has_argv = true;
+	a->put.argv = (struct field_texts){ (const char **)(uintptr_t)w->rest, w->n_rest };
+	call->path_name = w->operands[1];
+	return service_name_check(w->operands[1], err);
 }
 
 const struct cmd cmd_service_add = {
-	.name = "service add",
-	.args = "[OPTION...] SANDBOX NAME -- COMMAND...",
+	CMD_USAGE("service add", "[OPTION...] SANDBOX NAME -- COMMAND..."),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX),
 	.rest = REST_COMMAND,
 	CMD_OPTIONS(service_add_args, OPTS(add_rows, 0)),
-	.json = true,
-	.init_args = cmd_service_add_set_defaults,
+	.init_args = service_put_set_defaults,
 	.help = "Add a service: a program to keep running in a sandbox",
 	.more = "An existing service of that name is replaced and, if it was running, restarted.",
-	.run = cmd_service_add_run,
+	.prepare = cmd_service_add_prepare,
+	.op = OP_SERVICE_PUT,
+	.print = cmd_service_print,
 };
 
-static int cmd_service_rm_run(struct cli *c, const void *, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_service_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	struct api_call call = { .op = OP_SERVICE_STOP };
 	int r = cmd_service_fill_call(c, w, &call, err);
@@ -138,10 +112,8 @@ static int cmd_service_rm_run(struct cli *c, const void *, const struct opt_word
 
 #define ACT(sym, op_, verb, help_) \
 	const struct cmd cmd_service_##sym = { \
-		.name = "service " verb, \
-		.args = "[--json] SANDBOX NAME", \
+		CMD_USAGE("service " verb, "[--json] SANDBOX NAME"), \
 		CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE), \
-		.json = true, \
 		.help = help_, \
 		.op = op_, \
 		.print = cmd_service_print, \
@@ -151,10 +123,8 @@ ACT(stop, OP_SERVICE_STOP, "stop", "Stop a service by its signal, then kill it")
 ACT(restart, OP_SERVICE_RESTART, "restart", "Restart a service");
 
 const struct cmd cmd_service_rm = {
-	.name = "service rm",
-	.args = "[--json] SANDBOX NAME",
+	CMD_USAGE("service rm", "[--json] SANDBOX NAME"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE),
-	.json = true,
 	.help = "Stop a service and delete it and its log",
 	.run = cmd_service_rm_run,
 };
@@ -193,10 +163,9 @@ static int cmd_service_logs_copy_reply(struct cli *c, const struct api_call *cal
 	return r < 0 && !err->code ? cay_fail_sys(err, CAY_E_UNAVAILABLE, -r, "service.log") : r;
 }
 
-static int cmd_service_logs_run(struct cli *c, const void *args, const struct opt_words *w,
-				struct cay_err *err)
+static int cmd_service_logs_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	struct service_log_query query = *(const struct service_log_query *)args;
+	struct service_log_query query = *(const struct service_log_query *)c->args;
 	struct api_call get = { .op = OP_SERVICE_GET }, log;
 	bool first = true;
 	int r = cmd_service_fill_call(c, w, &get, err);
@@ -228,10 +197,10 @@ static int cmd_service_logs_run(struct cli *c, const void *args, const struct op
 }
 
 const struct cmd cmd_service_logs = {
-	.name = "service logs",
-	.args = "[-f] [--offset N] SANDBOX NAME",
+	CMD_USAGE("service logs", "[-f] [--offset N] SANDBOX NAME"),
 	CMD_OPERANDS(2, 2, OPERAND_SANDBOX, OPERAND_SERVICE),
 	CMD_OPTIONS(service_log_query, OPTS(log_rows, 0)),
+	.no_json = true,
 	.help = "Show the log of a service",
 	.run = cmd_service_logs_run,
 };

@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
 #include "cli/cmd/cmd-exec.h"
-#include "cli/exec/session.h"
 #include "cli/exec/terminal.h"
 #include "cli/exec/tty.h"
 #include "cli/print/print.h"
 
 #define TERM_MAX 64
 
-struct shell_args {
-	struct exec_run request;
-	const char *keys;
-};
-
-#define AT(m) offsetof(struct shell_args, m)
-
-static const struct opt rows[] = {
-	{ "user", 'u', OPT_TEXT, AT(request.user), .arg = "USER",
-	  .help = "User to run as: a name of the image, or a uid" },
-	{ "workdir", 'w', OPT_TEXT, AT(request.cwd), .arg = "DIR", .help = "Working directory" },
-	{ "setenv", 'e', OPT_PAIRS, AT(request.env), .arg = "KEY=VALUE",
-	  .help = "Environment variable; may be repeated" },
-	OPT_DETACH_KEYS(AT(keys)),
-};
+static const struct opt rows[] = { OPT_DETACH_KEYS(offsetof(struct exec_args, keys)) };
 
 /* Our TERM, if it is a plausible terminal name. */
 static const char *cmd_shell_term_name(void)
@@ -37,41 +21,29 @@ static const char *cmd_shell_term_name(void)
 	return term;
 }
 
-static int cmd_shell_start_exec(struct cli *c, const struct id *sandbox, struct exec_run *request,
-				struct id *ret, struct cay_err *err)
-{
-	uint16_t cols = 80, rows_ = 24;
-	struct exec_info made = {};
-	int r;
-
-	(void)tty_read_size(&cols, &rows_);
-	request->has_tty = request->detach = true;
-	request->tty = (struct exec_tty){ cols, rows_, cmd_shell_term_name() };
-	r = api_call(
-		&c->api,
-		&(struct api_call){ .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = request },
-		&made, err);
-	*ret = made.id;
-	return r;
-}
-
 int exec_run_terminal(struct cli *c, const struct id *sandbox, struct exec_run *request, bool feed,
 		      const char *keys, struct cay_err *err)
 {
+	struct api_call call = { .op = OP_EXEC_RUN, .ids = { *sandbox }, .request = request };
 	struct terminal_spec spec = {
 		.sandbox = *sandbox, .tty = true, .forward_stdin = feed, .role = ROLE_TAKE
 	};
+	uint16_t cols = 80, lines = 24;
+	struct exec_info made = {};
 	int r = detach_keys_parse(keys ? keys : DETACH_KEYS_DEFAULT, &spec.detach_keys, err);
 
+	(void)tty_read_size(&cols, &lines);
+	request->has_tty = request->detach = true;
+	request->tty = (struct exec_tty){ cols, lines, cmd_shell_term_name() };
 	if (r >= 0)
-		r = cmd_shell_start_exec(c, sandbox, request, &spec.exec, err);
+		r = api_call(&c->api, &call, &made, err);
+	spec.exec = made.id;
 	return r < 0 ? r : exec_attach_foreground(c, &spec, err);
 }
 
-static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words *w,
-			 struct cay_err *err)
+static int cmd_shell_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct shell_args *a = args;
+	const struct exec_args *a = c->args;
 	struct exec_run request = a->request;
 	struct id sandbox;
 	int r;
@@ -88,10 +60,10 @@ static int cmd_shell_run(struct cli *c, const void *args, const struct opt_words
 }
 
 const struct cmd cmd_shell = {
-	.name = "shell",
-	.args = "[OPTION...] SANDBOX",
+	CMD_USAGE("shell", "[OPTION...] SANDBOX"),
 	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	CMD_OPTIONS(shell_args, OPTS(rows, 0)),
+	CMD_OPTIONS(exec_args, OPTS_EXEC_PROCESS, OPTS(rows, 0)),
+	.no_json = true,
 	.help = "Open an interactive shell in a sandbox",
 	.more = "Starts bash, or sh if there is none. ctrl-p ctrl-q detaches and leaves it "
 		"running; 'cay attach' reattaches. The exit status of the shell is the exit status "

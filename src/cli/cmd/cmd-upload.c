@@ -8,17 +8,17 @@
 #define FILES_MAX 1000
 
 static const struct opt group_rows[] = {
-	{ "group", 0, OPT_TEXT, offsetof(struct upload_put_query, group), .operand = OPERAND_GROUP,
-	  .arg = "NAME", .help = "Group of the files (required)" },
+	{ "group", 0, OPT_TEXT, 0, .operand = OPERAND_GROUP, .arg = "NAME",
+	  .help = "Group of the files (required)" },
 };
 static const struct opt name_rows[] = {
 	{ "name", 0, OPT_TEXT, offsetof(struct upload_put_query, name), .arg = "NAME",
 	  .help = "Name; by default the last part of the path" },
 };
 
-static int cmd_upload_check_group(const struct upload_put_query *a, struct cay_err *err)
+static int cmd_upload_check_group(const char *group, struct cay_err *err)
 {
-	return a->group ? 0 : cay_fail(err, CAY_E_INVALID, "upload: missing --group NAME");
+	return group ? 0 : cay_fail(err, CAY_E_INVALID, "upload: missing --group NAME");
 }
 
 static int cmd_upload_add_file(struct cli *c, const struct upload_put_query *a, const char *path,
@@ -68,7 +68,7 @@ static int cmd_upload_for_each_operand(struct cli *c, const struct upload_put_qu
 	struct upload_info *rows = arena_alloc(&c->arena, w->n_operands, sizeof(*rows));
 	struct upload_list list = { .uploads = { rows, 0 } };
 	struct cay_err why = {};
-	int r = cmd_upload_check_group(a, err), told = 0;
+	int r = cmd_upload_check_group(a->group, err), told = 0;
 
 	if (r >= 0 && !rows)
 		r = cay_no_memory(err);
@@ -81,10 +81,9 @@ static int cmd_upload_for_each_operand(struct cli *c, const struct upload_put_qu
 	return r < 0 ? r : told;
 }
 
-static int cmd_upload_add_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_upload_add_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	const struct upload_put_query *a = args;
+	const struct upload_put_query *a = c->args;
 
 	if (a->name && w->n_operands > 1)
 		return cay_fail(err, CAY_E_INVALID,
@@ -93,56 +92,41 @@ static int cmd_upload_add_run(struct cli *c, const void *args, const struct opt_
 }
 
 const struct cmd cmd_upload_add = {
-	.name = "upload add",
-	.args = "--group NAME [--name NAME] [--json] FILE...",
+	CMD_USAGE("upload add", "--group NAME [--name NAME] [--json] FILE..."),
 	CMD_OPERANDS(1, FILES_MAX, OPERAND_FILE, OPERAND_FILE),
-	CMD_OPTIONS(upload_put_query, OPTS(group_rows, 0), OPTS(name_rows, 0)),
-	.json = true,
+	CMD_OPTIONS(upload_put_query, OPTS(group_rows, offsetof(struct upload_put_query, group)),
+		    OPTS(name_rows, 0)),
 	.help = "Upload files for all sandboxes of a group",
 	.more = "An existing file of that name is replaced once the new one is complete. 'cay "
 		"upload rm' and 'cay group rm' remove uploads.",
 	.run = cmd_upload_add_run,
 };
 
-static const struct column columns[] = {
-	{ "NAME", "name" },
-	{ "SIZE", "size", AS_SIZE },
-	{ "AGE", "created_at", AS_AGE },
-	COLUMNS_END,
-};
-
-static int cmd_upload_ls_run(struct cli *c, const void *args, const struct opt_words *,
-			     struct cay_err *err)
+static int cmd_upload_ls_prepare(struct cli *, void *args, const struct opt_words *,
+				 struct api_call *, struct cay_err *err)
 {
-	const struct upload_put_query *a = args;
-	struct group_query query = { .group = a->group };
-	struct api_call call = { .op = OP_UPLOAD_LIST, .query = &query };
-	int r = cmd_upload_check_group(a, err);
-
-	return r < 0 ? r : list_print(c, &call, columns, NULL, err);
+	return cmd_upload_check_group(((const struct group_query *)args)->group, err);
 }
 
 const struct cmd cmd_upload_ls = {
-	.name = "upload ls",
-	.args = "--group NAME [--json]",
-	CMD_OPTIONS(upload_put_query, OPTS(group_rows, 0)),
-	.json = true,
+	CMD_USAGE("upload ls", "--group NAME [--json]"),
+	CMD_OPTIONS(group_query, OPTS(group_rows, offsetof(struct group_query, group))),
 	.help = "List the uploads of a group",
-	.run = cmd_upload_ls_run,
+	.prepare = cmd_upload_ls_prepare,
+	.op = OP_UPLOAD_LIST,
+	CMD_COLUMNS({ "NAME", "name" }, { "SIZE", "size", AS_SIZE },
+		    { "AGE", "created_at", AS_AGE }),
 };
 
-static int cmd_upload_rm_run(struct cli *c, const void *args, const struct opt_words *w,
-			     struct cay_err *err)
+static int cmd_upload_rm_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
-	return cmd_upload_for_each_operand(c, args, w, cmd_upload_rm_file, err);
+	return cmd_upload_for_each_operand(c, c->args, w, cmd_upload_rm_file, err);
 }
 
 const struct cmd cmd_upload_rm = {
-	.name = "upload rm",
-	.args = "--group NAME [--json] NAME...",
+	CMD_USAGE("upload rm", "--group NAME [--json] NAME..."),
 	CMD_OPERANDS(1, FILES_MAX, OPERAND_FREE),
-	CMD_OPTIONS(upload_put_query, OPTS(group_rows, 0)),
-	.json = true,
+	CMD_OPTIONS(upload_put_query, OPTS(group_rows, offsetof(struct upload_put_query, group))),
 	.help = "Remove uploads of a group; copies in sandboxes stay",
 	.run = cmd_upload_rm_run,
 };

@@ -100,42 +100,32 @@ static void cmd_why_add_end_state(struct print_table *t, const struct sandbox_in
 	print_table_add_pair(t, "lived", "%s", lived);
 }
 
-static int cmd_why_run(struct cli *c, const void *, const struct opt_words *w, struct cay_err *err)
+static int cmd_why_print(const void *reply, struct cay_err *err)
 {
-	struct api_call call = { .op = OP_SANDBOX_GET };
+	const struct sandbox_info *s = reply;
+	bool over = s->state == SB_TERMINATED || s->state == SB_FAILED;
 	auto_table t = print_table_create(2);
 	uint64_t now = clk_wall_ns(&clk_system);
-	struct sandbox_info s = {};
-	bool over;
-	int r = api_find_any_sandbox(&c->api, w->operands[0], &call.ids[0], err);
 
-	if (r >= 0)
-		r = api_call(&c->api, &call, &s, err);
-	if (r < 0)
-		return r;
-	if (c->global.json)
-		return print_json(&sandbox_info_table, &s, err);
-	over = s.state == SB_TERMINATED || s.state == SB_FAILED;
-	cmd_why_add_identity(&t, &s);
-	cmd_why_add_time_ago(&t, "created", s.created_ns, now);
+	cmd_why_add_identity(&t, s);
+	cmd_why_add_time_ago(&t, "created", s->created_ns, now);
 	if (over)
-		cmd_why_add_end_state(&t, &s, now);
+		cmd_why_add_end_state(&t, s, now);
 	else
-		cmd_why_add_live_state(&t, &s, now);
-	if (s.has_end)
-		cmd_why_add_end_reason(&t, &s.end);
+		cmd_why_add_live_state(&t, s, now);
+	if (s->has_end)
+		cmd_why_add_end_reason(&t, &s->end);
 	else if (over)
 		print_table_add_pair(&t, "reason", "not recorded");
 	return print_table_stdout(&t, err);
 }
 
 const struct cmd cmd_why = {
-	.name = "why",
-	.args = "[--json] SANDBOX",
-	CMD_OPERANDS(1, 1, OPERAND_SANDBOX),
-	.json = true,
+	CMD_USAGE("why", "[--json] SANDBOX"),
+	CMD_OPERANDS(1, 1, OPERAND_ANY_SANDBOX),
 	.help = "Show why a sandbox ended and what to do next",
 	.more = "A name refers to the running sandbox or, if there is none, to the one that ended "
 		"last. For a sandbox that has not ended, shows its state and deadline.",
-	.run = cmd_why_run,
+	.op = OP_SANDBOX_GET,
+	.print = cmd_why_print,
 };

@@ -122,8 +122,7 @@ static int cmd_completion_print_words(struct cli *c, const struct opt_words *w, 
 	return print_stdout(&told, err);
 }
 
-static int cmd_completion_run(struct cli *c, const void *, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_completion_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	const char *shell = w->operands[0];
 
@@ -143,11 +142,11 @@ static int cmd_completion_run(struct cli *c, const void *, const struct opt_word
 }
 
 const struct cmd cmd_completion = {
-	.name = "completion",
+	CMD_USAGE("completion", "bash|zsh|fish"),
 	.needs = CMD_NEEDS_NOTHING,
-	.args = "bash|zsh|fish",
 	CMD_OPERANDS(1, 1, OPERAND_SHELL),
 	.rest = REST_OPTIONAL,
+	.no_json = true,
 	.help = "Print a completion script for a shell",
 	.more = "Add 'source <(cay completion bash)' to ~/.bashrc, 'source <(cay completion zsh)' "
 		"after compinit to ~/.zshrc, or 'cay completion fish | source' to config.fish. "

@@ -85,6 +85,7 @@ static const struct {
 	api_each *each;
 } complete_sources[OPERAND_NUM] = {
 	[OPERAND_SANDBOX] = { OP_SANDBOX_LIST, complete_add_sandbox },
+	[OPERAND_ANY_SANDBOX] = { OP_SANDBOX_LIST, complete_add_sandbox },
 	[OPERAND_LOCAL_OR_REMOTE_PATH] = { OP_SANDBOX_LIST, complete_add_sandbox },
 	[OPERAND_GROUP] = { OP_SANDBOX_LIST, complete_add_group },
 	[OPERAND_IMAGE] = { OP_IMAGE_LIST, complete_add_image },
@@ -125,37 +126,27 @@ static int complete_add_contexts(const struct complete *c, struct buf *out)
 	return r;
 }
 
-/* Use the server that the typed command would use. */
-static int complete_set_server(struct cli *cli, const struct complete *c, struct cay_err *err)
-{
-	char name[CONTEXT_NAME_MAX + 1];
-	int r;
-
-	if (c->context)
-		cli->global.context = c->context;
-	r = cmd_choose_context_name(cli, name, err);
-	return r < 0 || str_eq(name, CONTEXT_LOCAL)
-		       ? r
-		       : cmd_load_context(cli, name, &cli->api.dial.context, err);
-}
-
 int complete_from_server(struct cli *cli, const struct complete *c, struct buf *out)
 {
 	const struct sandbox_query live = { .state = "live" };
 	struct complete_names to = { .what = c, .out = out };
+	char context[CONTEXT_NAME_MAX + 1];
 	struct cay_err none = {};
 	int r;
 
-	if (c->wants_option || c->choice_opt || c->operand < OPERAND_CONTEXT)
+	if (c->wants_option || c->choice_opt || c->operand < OPERAND_CONTEXT ||
+	    c->operand == OPERAND_SHELL)
 		return 0;
 	if (c->operand == OPERAND_CONTEXT)
 		return complete_add_contexts(c, out);
-	if (c->operand == OPERAND_SHELL)
-		return 0;
 	/* files in a sandbox are not completed: a key press must not read its disk */
 	if (c->operand == OPERAND_LOCAL_OR_REMOTE_PATH && strpbrk(c->word, "/:."))
 		return 0;
-	r = complete_set_server(cli, c, &none);
+	if (c->context)
+		cli->global.context = c->context;
+	r = cmd_choose_context_name(cli, context, &none);
+	if (r >= 0 && !str_eq(context, CONTEXT_LOCAL))
+		r = cmd_load_context(cli, context, &cli->api.dial.context, &none);
 	if (r >= 0 && c->operand == OPERAND_SERVICE)
 		r = complete_add_services(cli, &to, &none);
 	else if (r >= 0)

@@ -41,7 +41,7 @@ const struct opt *cmd_option_at(const struct cmd *cmd, size_t i)
 			return &g->rows[i];
 		i -= g->n;
 	}
-	return cmd->json && i == 0 ? opts_json : NULL;
+	return !cmd->no_json && i == 0 ? opts_json : NULL;
 }
 
 /* The number of words that are the command's name; 0: it is another command. */
@@ -188,6 +188,7 @@ int cmd_choose_context_name(const struct cli *c, char ret[static CONTEXT_NAME_MA
 {
 	const char *variable = getenv("CAY_CONTEXT"), *socket = getenv("CAY_SOCKET");
 	const char *said = c->global.context;
+	int r;
 
 	if (!said && variable && variable[0])
 		said = variable;
@@ -195,14 +196,10 @@ int cmd_choose_context_name(const struct cli *c, char ret[static CONTEXT_NAME_MA
 		return context_read_current(ret, err);
 	if (!said)
 		said = CONTEXT_LOCAL;
-	if (!str_eq(said, CONTEXT_LOCAL)) {
-		int r = context_name_check(said, err);
-
-		if (r < 0)
-			return r;
-	}
-	memcpy(ret, said, strlen(said) + 1);
-	return 0;
+	r = str_eq(said, CONTEXT_LOCAL) ? 0 : context_name_check(said, err);
+	if (r >= 0)
+		memcpy(ret, said, strlen(said) + 1);
+	return r;
 }
 
 static int cmd_set_server(struct cli *c, const struct cmd *cmd, struct cay_err *err)
@@ -221,16 +218,15 @@ static int (*const cmd_finders[OPERAND_NUM])(struct api *a, const char *word, st
 					     struct cay_err *err) = {
 	[OPERAND_SANDBOX] = api_find_sandbox,   [OPERAND_IMAGE] = api_find_image,
 	[OPERAND_TEMPLATE] = api_find_template, [OPERAND_TENANT] = api_find_tenant,
-	[OPERAND_KEY] = api_find_key,
+	[OPERAND_KEY] = api_find_key,           [OPERAND_ANY_SANDBOX] = api_find_any_sandbox,
 };
 
 int service_name_check(const char *name, struct cay_err *err)
 {
-	return op_name_is_valid(slice_of(name)) ? 0
-						: cay_fail(err, CAY_E_INVALID,
-							   "service: invalid name '%s' (use "
-							   "letters, digits, '.', '_' and '-')",
-							   name);
+	if (op_name_is_valid(slice_of(name)))
+		return 0;
+	return cay_fail(err, CAY_E_INVALID,
+			"service: invalid name '%s' (use letters, digits, '.', '_' and '-')", name);
 }
 
 /* Run a row without a run function. */
@@ -249,20 +245,22 @@ static int cmd_run_op(struct cli *c, const struct cmd *cmd, char *args, const st
 	for (size_t i = 0; i < CMD_OPERANDS_MAX && i < w->n_operands; i++)
 		if (cmd->operand_at[i])
 			*(const char **)(void *)(args + cmd->operand_at[i] - 1) = w->operands[i];
-	if (cmd->operands[1] == OPERAND_SERVICE) {
+	if (cmd->prepare)
+		r = cmd->prepare(c, args, w, &call, err);
+	if (r >= 0 && cmd->operands[1] == OPERAND_SERVICE) {
 		r = service_name_check(w->operands[1], err);
 		call.path_name = w->operands[1];
 	}
 	if (r >= 0 && cmd_finders[cmd->operands[0]])
 		r = cmd_finders[cmd->operands[0]](&c->api, w->operands[0], &call.ids[0], err);
 	if (r >= 0 && cmd->columns)
-		return list_print(c, &call, cmd->columns, NULL, err);
+		return list_print(c, &call, cmd->columns, cmd->wanted, err);
 	if (r >= 0)
 		r = api_call(&c->api, &call, reply, err);
 	if (r < 0)
 		return r;
 	return cmd->print && !c->global.json ? cmd->print(reply, err)
-					     : reply_print(c, cmd->op, reply, cmd->prints, err);
+					     : reply_print(c, call.op, reply, cmd->prints, err);
 }
 
 int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words, size_t n,
@@ -283,13 +281,15 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 	said = (const void *)(args + base);
 	if (cmd_words_have_help(words, n))
 		return cmd_print_help(c, cmd, err);
+	if (cmd->defaults)
+		memcpy(args, cmd->defaults, cmd->size);
 	if (cmd->init_args)
 		cmd->init_args(args);
 	for (; cmd->options && cmd->options[n_groups].rows; n_groups++) {
 		assert(n_groups < OPT_GROUPS_MAX);
 		groups[n_groups] = cmd->options[n_groups];
 	}
-	if (cmd->json)
+	if (!cmd->no_json)
 		groups[n_groups++] = (struct opt_group)OPTS(opts_json, base);
 	groups[n_groups] = (struct opt_group)OPTS(opts_everywhere, base);
 	r = opt_parse_words(groups, words, n, &c->arena, args, &w, &near, err);
@@ -308,7 +308,8 @@ int cmd_dispatch(struct cli *c, const struct cmd *cmd, const char *const *words,
 	r = cmd_set_server(c, cmd, err);
 	if (r < 0)
 		return r;
-	return cmd->run ? cmd->run(c, args, &w, err) : cmd_run_op(c, cmd, args, &w, err);
+	c->args = args;
+	return cmd->run ? cmd->run(c, &w, err) : cmd_run_op(c, cmd, args, &w, err);
 }
 
 int print_json(const struct field_table *t, const void *in, struct cay_err *err)
@@ -326,6 +327,22 @@ int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err)
 	if (jw_finish(w) < 0 || buf_putc(out, '\n') < 0)
 		return cay_no_memory(err);
 	return print_stdout(out, err);
+}
+
+struct jw json_list_begin(struct buf *out, const char *name)
+{
+	struct jw w = jw_to(out);
+
+	jw_object_begin(&w, NULL);
+	jw_array_begin(&w, name);
+	return w;
+}
+
+int json_list_print(struct jw *w, struct buf *out, struct cay_err *err)
+{
+	jw_end(w);
+	jw_end(w);
+	return print_json_finish(w, out, err);
 }
 
 int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,

@@ -18,7 +18,7 @@ enum cmd_needs {
 	CMD_NEEDS_NOTHING,      /* sends no requests: works with unreadable contexts */
 };
 
-/* Options of every command; json only of those with .json. */
+/* Options of every command; json not of those with .no_json. */
 struct global_options {
 	const char *context; /* or NULL */
 	bool no_pager, json;
@@ -31,6 +31,7 @@ struct cli {
 	struct global_options global;
 	struct api api;
 	struct arena arena; /* words and options */
+	const void *args;   /* the options of the command, in the struct of its row */
 };
 
 enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* words after "--" */
@@ -40,10 +41,11 @@ enum cmd_rest { REST_NONE, REST_OPTIONAL, REST_COMMAND }; /* words after "--" */
 struct column; /* cli/print/list.h */
 
 /*
- * Most rows have a run function.  A row without one calls `op`: the first operand names the
- * object in its path, by operands[0]; a second one that is OPERAND_SERVICE is the name in
- * the path; the args struct, where there is one, is the request or the query.  The reply is
- * printed as `columns`, `print` or `prints` say, or not at all; with --json as it came.
+ * A row without a run function calls `op`: prepare() checks the words and completes args and
+ * call; the first operand names the object in the path, by operands[0]; a second one that is
+ * OPERAND_SERVICE is the name in the path; the args struct, where there is one, is the request
+ * or the query.  The reply is printed as `columns`, `print` or `prints` say, or not at all;
+ * with --json as it came.
  */
 struct cmd {
 	const char *name;                        /* one word or two */
@@ -52,23 +54,28 @@ struct cmd {
 	size_t min, max;                         /* how many operands */
 	enum cmd_rest rest;
 	enum cmd_needs needs;
-	bool json;                       /* has --json */
+	bool no_json;                    /* has no --json */
 	const struct opt_group *options; /* ended by a group without rows; or NULL */
 	size_t size;                     /* of the struct they fill */
-	void (*init_args)(void *args);   /* or NULL: zero */
-	const char *help;                /* one line */
-	const char *more;                /* paragraphs, or NULL */
-	int (*run)(struct cli *c, const void *args, const struct opt_words *w, struct cay_err *err);
+	const void *defaults;            /* such a struct; NULL: zero, or as init_args() says */
+	void (*init_args)(void *args);
+	const char *help; /* one line */
+	const char *more; /* paragraphs, or NULL */
+	int (*run)(struct cli *c, const struct opt_words *w, struct cay_err *err);
 	enum op_id op;
+	int (*prepare)(struct cli *c, void *args, const struct opt_words *w, struct api_call *call,
+		       struct cay_err *err); /* or NULL */
 	size_t operand_at[CMD_OPERANDS_MAX]; /* OPERAND_AT: an operand that is text of the args */
 	const struct column *columns;        /* the reply is a list */
+	bool (*wanted)(const void *row);     /* which rows of it; NULL: all */
 	int (*print)(const void *reply, struct cay_err *err);
 	const char *prints; /* this member of the reply, on a line */
 };
 
 #define OPTS(rows_, base_) { .rows = (rows_), .n = ARRAY_SIZE(rows_), .base = (base_) }
 #define OPTS_END { .rows = NULL }
-/* Parts of a row: its options, and how many operands of which kinds. */
+/* Parts of a row: its name and words for help, its options, how many operands of which kinds. */
+#define CMD_USAGE(name_, args_) .name = (name_), .args = (args_)
 #define CMD_OPTIONS(S, ...) \
 	.options = (const struct opt_group[]){ __VA_ARGS__, OPTS_END }, .size = sizeof(struct S)
 #define CMD_OPERANDS(min_, max_, ...) .min = (min_), .max = (max_), .operands = { __VA_ARGS__ }
@@ -126,13 +133,14 @@ struct sandbox_create_args {
 	struct field_map services;
 };
 extern const struct opt opts_create[23];
-void create_request_init(struct sandbox_create *request);
+/* request: a struct sandbox_create, or one that begins with it (init_args of such rows). */
+void create_request_init(void *request);
 /* Mark members that no option has set as absent: the server or the template decides. */
 void create_request_mark_given(struct sandbox_create *request);
 /* Fill the request from the options. */
 [[nodiscard]] int create_request_apply_args(struct cli *c, const struct sandbox_create_args *a,
 					    struct sandbox_create *request, struct cay_err *err);
-void service_put_set_defaults(struct service_put *put);
+void service_put_set_defaults(void *put); /* a struct service_put, or one that begins with it */
 /* Set the image from the operand; exactly one of image and template must be given. */
 [[nodiscard]] int create_request_set_image(struct sandbox_create *request,
 					   const struct opt_words *w, struct cay_err *err);
@@ -144,6 +152,9 @@ void service_put_set_defaults(struct service_put *put);
 [[nodiscard]] int print_json(const struct field_table *t, const void *in, struct cay_err *err);
 /* End the JSON that w has written to out, and print it. */
 [[nodiscard]] int print_json_finish(struct jw *w, struct buf *out, struct cay_err *err);
+/* Begin an object with one array; end both and print them. */
+struct jw json_list_begin(struct buf *out, const char *name);
+[[nodiscard]] int json_list_print(struct jw *w, struct buf *out, struct cay_err *err);
 /* Print a reply: with --json as it came, else this member of it; NULL: nothing. */
 [[nodiscard]] int reply_print(struct cli *c, enum op_id op, const void *reply, const char *member,
 			      struct cay_err *err);
@@ -151,9 +162,6 @@ void service_put_set_defaults(struct service_put *put);
 /* Remove every sandbox of a group and wait for each; json: an open array for them, or NULL. */
 [[nodiscard]] int sandbox_group_remove(struct api *a, const char *group, struct jw *json,
 				       struct cay_err *err);
-/* Begin the object with removed sandboxes; end and print it. */
-struct jw removed_list_begin(struct buf *out);
-[[nodiscard]] int removed_list_print(struct jw *json, struct buf *out, struct cay_err *err);
 /* Call it, and print the reply as reply_print() does. */
 [[nodiscard]] int api_call_print(struct cli *c, const struct api_call *call, const char *member,
 				 struct cay_err *err);

@@ -115,14 +115,12 @@ static void help_encode_command(const struct cmd *cmd, struct jw *w)
 
 int help_format_json(const struct cmd *cmd, struct buf *out)
 {
-	struct jw w = jw_to(out);
+	struct jw w = cmd ? jw_to(out) : json_list_begin(out, "commands");
 	int r;
 
 	if (cmd) {
 		help_encode_command(cmd, &w);
 	} else {
-		jw_object_begin(&w, NULL);
-		jw_array_begin(&w, "commands");
 		for (const struct cmd *const *c = commands; *c; c++)
 			help_encode_command(*c, &w);
 		jw_end(&w);
@@ -201,10 +199,16 @@ static int help_man_format_exit_codes(struct buf *out)
 	return r;
 }
 
-static int help_man_format_contexts(struct buf *out)
+int help_format_man(struct buf *out)
 {
-	return buf_puts(
+	int r = buf_puts(
 		out,
+		"cay(1)\n\n# NAME\n\ncay - create, use and remove sandboxes\n\n# "
+		"SYNOPSIS\n\n*cay* [*--context* _NAME_] [*--no-pager*] _COMMAND_ "
+		"[_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n*cay* sends requests to "
+		"*cayd* over its unix socket or, with a context, to a *cay-edge* over HTTPS. "
+		"A sandbox is named by its id or its name. Tables are for people; *--json* "
+		"prints the reply of the daemon on one line. Errors go to stderr.\n\n"
 		"# CONTEXTS\n\nA context is a URL, a token and, if the system does not trust the "
 		"server's CA, a file of certificates. *cay context add* stores it in a file in "
 		"_$XDG\\_CONFIG\\_HOME/cay_ or _~/.config/cay_; a file that others can read is "
@@ -214,23 +218,8 @@ static int help_man_format_contexts(struct buf *out)
 		"token is read from a file or from standard input, never from the command line, "
 		"the environment or a URL. The server's certificate must be valid for the host of "
 		"the URL; plain HTTP is allowed for loopback addresses only. *doctor*, *bench* and "
-		"*audit verify* work on the local machine only.\n\n");
-}
-
-int help_format_man(struct buf *out)
-{
-	int r = buf_puts(
-		out, "cay(1)\n\n# NAME\n\ncay - create, use and remove sandboxes\n\n# "
-		     "SYNOPSIS\n\n*cay* [*--context* _NAME_] [*--no-pager*] _COMMAND_ "
-		     "[_OPTION_...] [_ARGUMENT_...]\n\n# DESCRIPTION\n\n*cay* sends requests to "
-		     "*cayd* over its unix socket or, with a context, to a *cay-edge* over HTTPS. "
-		     "A sandbox is named by its id or its name. Tables are for people; *--json* "
-		     "prints the reply of the daemon on one line. Errors go to stderr.\n\n");
-
-	if (r >= 0)
-		r = help_man_format_contexts(out);
-	if (r >= 0)
-		r = buf_puts(out, "# COMMANDS\n\n");
+		"*audit verify* work on the local machine only.\n\n"
+		"# COMMANDS\n\n");
 
 	for (const struct cmd *const *c = commands; r >= 0 && *c; c++)
 		r = help_man_format_command(*c, out);

@@ -113,10 +113,7 @@ static int opt_reader_add_pair(struct opt_reader *r, const struct opt *o, struct
 					map->keys[i]);
 	map->keys[map->n] = arena_strndup(r->arena, key.p, key.n);
 	map->values[map->n] = rest.p;
-	if (!map->keys[map->n])
-		return cay_no_memory(r->err);
-	map->n++;
-	return 0;
+	return map->keys[map->n++] ? 0 : cay_no_memory(r->err);
 }
 
 static int opt_reader_add_text(struct opt_reader *r, const struct opt *o, struct field_texts *list,

@@ -37,6 +37,7 @@ enum operand {
 	OPERAND_CONTEXT,
 	OPERAND_SHELL,
 	OPERAND_SANDBOX,              /* from here on completed by the server */
+	OPERAND_ANY_SANDBOX,          /* found even if it has ended */
 	OPERAND_LOCAL_OR_REMOTE_PATH, /* a local file, or NAME:PATH */
 	OPERAND_SERVICE,              /* of the sandbox before it */
 	OPERAND_GROUP,

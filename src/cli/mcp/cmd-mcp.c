@@ -95,10 +95,9 @@ static int cmd_mcp_choose_group(const struct context *to, const struct mcp_args 
 	return r;
 }
 
-static int cmd_mcp_run(struct cli *c, const void *args, const struct opt_words *,
-		       struct cay_err *err)
+static int cmd_mcp_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
-	const struct mcp_args *a = args;
+	const struct mcp_args *a = c->args;
 	auto_buf target = BUF_INIT(512);
 	char group[GROUP_MAX];
 	int r = cmd_mcp_check_args(a, err);
@@ -114,10 +113,10 @@ static int cmd_mcp_run(struct cli *c, const void *args, const struct opt_words *
 }
 
 const struct cmd cmd_mcp = {
-	.name = "mcp",
-	.args = "[OPTION...]",
+	CMD_USAGE("mcp", "[OPTION...]"),
 	.options = options,
 	.size = sizeof(struct mcp_args),
+	.no_json = true,
 	.help = "Serve Cay's tools to an agent: MCP over standard input and output",
 	.more = "Each line is one message, in both directions; nothing else is written to standard "
 		"output. Messages go to /mcp of the context's cay-edge with the context's token, "
@@ -209,15 +208,14 @@ static void cmd_mcp_print_where(const struct mcp_client *to, const char *const *
 		print_note("add this to %s; or run '%s'", to->file, buf_str(&line));
 }
 
-static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_words *w,
-			      struct cay_err *err)
+static int cmd_mcp_config_run(struct cli *c, const struct opt_words *w, struct cay_err *err)
 {
 	const struct mcp_client *to = cmd_mcp_find_client(w->operands[0]);
 	const char *words[WORDS_MAX];
 	auto_buf out = BUF_INIT(KIB(4));
 	char context[CONTEXT_NAME_MAX + 1];
 	size_t n;
-	int r = cmd_mcp_check_args(args, err);
+	int r = cmd_mcp_check_args(c->args, err);
 
 	if (r >= 0)
 		r = cmd_choose_context_name(c, context, err);
@@ -228,7 +226,7 @@ static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_
 		return cay_fail(err, CAY_E_INVALID, "mcp config: unknown client '%s'",
 				w->operands[0]);
 	}
-	n = cmd_mcp_build_args(args, context, words);
+	n = cmd_mcp_build_args(c->args, context, words);
 	if (cmd_mcp_format_snippet(to, words, n, &out) < 0)
 		return cay_no_memory(err);
 	cmd_mcp_print_where(to, words, n);
@@ -236,13 +234,13 @@ static int cmd_mcp_config_run(struct cli *c, const void *args, const struct opt_
 }
 
 const struct cmd cmd_mcp_config = {
-	.name = "mcp config",
-	.args = "[OPTION...] claude|cursor|vscode",
+	CMD_USAGE("mcp config", "[OPTION...] claude|cursor|vscode"),
 	.min = 1,
 	.max = 1,
 	.needs = CMD_NEEDS_NOTHING,
 	.options = options,
 	.size = sizeof(struct mcp_args),
+	.no_json = true,
 	.help = "Print MCP client configuration for 'cay mcp'",
 	.more = "The output is JSON and holds no secret: the token stays in the context, which the "
 		"configuration names unless it is local.",

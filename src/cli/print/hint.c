@@ -8,12 +8,6 @@ const struct hint hints[] = {
 	{ "", CAY_OK, NULL, NULL },
 };
 
-static bool hint_matches_error(const struct hint *h, const struct api *a, const struct cay_err *err)
-{
-	return h->code == err->code && (!h->field || str_eq(h->field, err->field)) &&
-	       strncmp(ops[a->last_op].name, h->op, strlen(h->op)) == 0;
-}
-
 const char *hint_find(const struct api *a, const struct cay_err *err)
 {
 	const char *general = cay_error_row(err->code)->hint;
@@ -21,7 +15,8 @@ const char *hint_find(const struct api *a, const struct cay_err *err)
 	if (a->hint[0] && !str_eq(a->hint, general))
 		return a->hint; /* a specific hint beats the table */
 	for (const struct hint *h = hints; a->has_last_op && h->words; h++)
-		if (hint_matches_error(h, a, err))
+		if (h->code == err->code && (!h->field || str_eq(h->field, err->field)) &&
+		    strncmp(ops[a->last_op].name, h->op, strlen(h->op)) == 0)
 			return h->words;
 	/* the general hints of these two are for API clients */
 	return !a->hint[0] && (err->code == CAY_E_INVALID || err->code == CAY_E_INTERNAL) ? ""

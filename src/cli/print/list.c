@@ -130,18 +130,12 @@ static int list_print_pages(struct cli *c, const struct api_call *call, struct l
 			    struct cay_err *err)
 {
 	auto_buf out = BUF_INIT(MIB(64));
-	struct jw w = jw_to(&out);
+	struct jw w = json_list_begin(&out, ops[call->op].response->rows[0].name);
 	int r;
 
 	p->json = c->global.json ? &w : NULL;
-	if (!p->json)
-		return api_list_each(&c->api, call->op, call->query, list_print_row, p, err);
-	jw_object_begin(&w, NULL);
-	jw_array_begin(&w, ops[call->op].response->rows[0].name);
 	r = api_list_each(&c->api, call->op, call->query, list_print_row, p, err);
-	jw_end(&w);
-	jw_end(&w);
-	return r < 0 ? r : print_json_finish(&w, &out, err);
+	return r < 0 || !p->json ? r : json_list_print(&w, &out, err);
 }
 
 /* A list without pages. */

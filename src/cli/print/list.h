@@ -27,6 +27,12 @@ struct column {
 };
 
 #define COLUMNS_END { .heading = NULL }
+/* Part of the row of a command. */
+#define CMD_COLUMNS(...) \
+	.columns = (const struct column[]) \
+	{ \
+		__VA_ARGS__, COLUMNS_END \
+	}
 
 /* Append the value of a column, not escaped. */
 [[nodiscard]] int column_format(const struct column *column, const struct field_table *t,

@@ -119,10 +119,13 @@ void print_table_add_pair(struct print_table *t, const char *name, const char *f
 	va_end(ap);
 }
 
-void print_table_add_cells(struct print_table *t, const char *const *texts, size_t n)
+struct print_table print_table_create_headed(const char *const *headings, size_t n)
 {
+	struct print_table t = print_table_create(n);
+
 	for (size_t i = 0; i < n; i++)
-		print_table_add_cell(t, texts[i]);
+		print_table_add_cell(&t, headings[i]);
+	return t;
 }
 
 int print_table_write(const struct print_table *t, struct buf *out)

@@ -32,6 +32,7 @@ struct print_table {
 #define auto_table CAY_CLEANUP(print_table_fini) struct print_table
 
 struct print_table print_table_create(size_t columns);
+struct print_table print_table_create_headed(const char *const *headings, size_t n);
 void print_table_fini(struct print_table *t);
 /* Add one cell, escaped; columns of them make a row.  print_table_write() returns a failure. */
 void print_table_add_cell(struct print_table *t, const char *text);
@@ -41,7 +42,6 @@ __attribute__((format(printf, 2, 3))) void print_table_add_cellf(struct print_ta
 __attribute__((format(printf, 3, 4))) void print_table_add_pair(struct print_table *t,
 								const char *name, const char *fmt,
 								...);
-void print_table_add_cells(struct print_table *t, const char *const *texts, size_t n);
 [[nodiscard]] int print_table_write(const struct print_table *t, struct buf *out);
 /* Write it to stdout. */
 [[nodiscard]] int print_table_stdout(const struct print_table *t, struct cay_err *err);

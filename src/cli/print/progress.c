@@ -32,15 +32,13 @@ static uint64_t progress_scale(uint64_t a, uint64_t b, uint64_t c)
 
 static int progress_format_bar(uint64_t done, uint64_t total, struct buf *out)
 {
-	unsigned full = (unsigned)progress_scale(done < total ? done : total, BAR, total);
+	uint64_t shown = done < total ? done : total, full = progress_scale(shown, BAR, total);
 	int r = buf_putc(out, '[');
 
 	for (unsigned i = 0; r >= 0 && i < BAR; i++)
 		r = buf_putc(out, i < full ? '#' : '.');
 	return r < 0 ? r
-		     : buf_printf(
-			       out, "] %3u %%  ",
-			       (unsigned)progress_scale(done < total ? done : total, 100, total));
+		     : buf_printf(out, "] %3u %%  ", (unsigned)progress_scale(shown, 100, total));
 }
 
 int progress_format_line(uint64_t done, uint64_t total, uint64_t ns, struct buf *out)

@@ -107,8 +107,7 @@ static int doctor_checks_run(struct cli *c, const struct doctor_check *rows,
 	return r;
 }
 
-static int cmd_doctor_run(struct cli *c, const void *, const struct opt_words *,
-			  struct cay_err *err)
+static int cmd_doctor_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
 	struct doctor_report rep = { .text = BUF_INIT(KIB(64)), .as_json = c->global.json };
 	int r;
@@ -141,10 +140,8 @@ static int cmd_doctor_run(struct cli *c, const void *, const struct opt_words *,
 }
 
 const struct cmd cmd_doctor = {
-	.name = "doctor",
+	CMD_USAGE("doctor", "[--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
-	.args = "[--json]",
-	.json = true,
 	.help = "Check this machine and suggest fixes",
 	.more = "Works without a daemon. The exit status is 1 if a check fails.",
 	.run = cmd_doctor_run,

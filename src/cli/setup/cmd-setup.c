@@ -231,10 +231,9 @@ static int cmd_setup_finish_report(struct setup_printer *t, const struct setup *
 	return print_stdout(&t->json_text, err);
 }
 
-static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words *,
-			 struct cay_err *err)
+static int cmd_setup_run(struct cli *c, const struct opt_words *, struct cay_err *err)
 {
-	const struct setup_args *a = args;
+	const struct setup_args *a = c->args;
 	struct setup s = {
 		.cli = c, .source = a->image, .check = a->check, .found = BUF_INIT(SETUP_FOUND_MAX)
 	};
@@ -262,10 +261,8 @@ static int cmd_setup_run(struct cli *c, const void *args, const struct opt_words
 }
 
 const struct cmd cmd_setup = {
-	.name = "setup",
+	CMD_USAGE("setup", "[--yes] [--check] [--image SOURCE] [--json]"),
 	.needs = CMD_NEEDS_THIS_MACHINE,
-	.args = "[--yes] [--check] [--image SOURCE] [--json]",
-	.json = true,
 	.options = options,
 	.size = sizeof(struct setup_args),
 	.help = "Set up this machine (as root): users, settings, daemons, a first sandbox",

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 
 #include "base/path.h"
-#include "cli/print/print.h"
+#include "base/str.h"
 
 int secret_file_open(struct arena *arena, const char *path, struct secret_file *ret,
 		     struct cay_err *err)
@@ -43,13 +43,4 @@ void secret_file_close(struct secret_file *to)
 {
 	cay_closep(&to->dir);
 	to->dir = -EBADF;
-}
-
-int print_line_escaped(const char *text, struct cay_err *err)
-{
-	auto_buf line = BUF_INIT(KIB(1));
-
-	if (print_append_escaped(&line, slice_of(text)) < 0 || buf_putc(&line, '\n') < 0)
-		return cay_no_memory(err);
-	return print_stdout(&line, err);
 }
