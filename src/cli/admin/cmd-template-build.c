@@ -170,7 +170,8 @@ static int buildah_build_image(struct cli *c, const struct buildah_workdir *s,
 					     "--network=host",
 					     "--format=oci",
 					     "--layers=false",
-					     "--tag=" TAG,
+					     "--tag",
+					     TAG,
 					     NULL };
 	struct buildah_args w = { .arena = &c->arena };
 

@@ -30,7 +30,9 @@ static int cmd_logs_format_bytes(const void *row, struct buf *out)
 {
 	const struct exec_info *e = row;
 
-	return buf_printf(out, "%llu", (unsigned long long)(e->stdout_bytes + e->stderr_bytes));
+	uint64_t bytes = e->stdout_bytes + e->stderr_bytes;
+
+	return buf_printf(out, "%llu", (unsigned long long)bytes);
 }
 
 static int cmd_logs_format_end(const void *row, struct buf *out)
