@@ -78,11 +78,6 @@ size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, s
 	return output_read(o, pos, to, n);
 }
 
-bool output_reader_is_waiting(const struct output_reader *r)
-{
-	return spool_reader_is_waiting(r);
-}
-
 /* Bytes from here on must not be overwritten. */
 static uint64_t output_keep_offset(const struct output *o)
 {

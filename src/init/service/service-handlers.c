@@ -118,9 +118,12 @@ void op_service_restart(struct request *rq, void *arg)
 
 void op_service_log(struct request *rq, void *arg)
 {
+	const struct service_log_query *q = rq->query;
 	struct service *s = service_from_request(arg, rq);
 
 	if (s)
-		output_stream_reply_log(&s->log, rq, rq->query,
-					output_stream_choose_form(rq->head, STREAM_RAW));
+		output_stream_reply_output(NULL, &s->log, rq,
+					   &(struct exec_output_query){ .offset = q->offset,
+									.limit = q->limit,
+									.follow = q->follow });
 }

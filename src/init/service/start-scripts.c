@@ -96,8 +96,6 @@ static void on_start_scripts_timeout(uv_timer_t *t)
 	start_scripts_finish(b);
 }
 
-/* Scripts */
-
 /* The end of its output, preferably of stderr. */
 static void start_failure_set_output(const struct exec *exec, struct start_failure *f)
 {
@@ -174,8 +172,6 @@ static void start_scripts_run_next(struct start_scripts *b)
 	b->exec->on_ended = on_start_script_exit;
 	b->exec->cb_arg = b;
 }
-
-/* Services */
 
 /* The first of a name counts, so that a request overrides the image's. */
 static void start_scripts_add_service(void *arg, struct service_config *p)
@@ -283,8 +279,10 @@ static void start_scripts_set_waiter(struct start_scripts *b, struct request *rq
 	rq->events = &events;
 }
 
-void start_scripts_wait(struct init *in, struct request *rq)
+void start_scripts_wait(struct request *rq, void *arg)
 {
+	struct init *in = arg;
+
 	if (in->usable)
 		request_reply(rq, 204, NULL, NULL);
 	else if (in->start_failed)

@@ -159,8 +159,7 @@ void op_shell_output(struct request *rq, void *arg)
 	struct shell *s = shell_from_request(arg, rq);
 
 	if (s)
-		output_stream_reply_shell(&s->out[q->stream], rq, q,
-					  output_stream_choose_form(rq->head, STREAM_RAW));
+		output_stream_reply_output(NULL, &s->out[q->stream], rq, q);
 }
 
 void op_shell_interrupt(struct request *rq, void *arg)
