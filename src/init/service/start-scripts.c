@@ -24,11 +24,6 @@ struct start_scripts {
 
 static void start_scripts_run_next(struct start_scripts *b);
 
-static void on_start_scripts_timer_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 static struct request *start_scripts_end(struct start_scripts *b)
 {
 	struct request *rq = b->rq;
@@ -36,7 +31,7 @@ static struct request *start_scripts_end(struct start_scripts *b)
 	if (rq)
 		rq->events = NULL;
 	b->init->start_scripts = NULL;
-	uv_close((uv_handle_t *)&b->timer, on_start_scripts_timer_closed);
+	uv_close((uv_handle_t *)&b->timer, on_handle_closed_free);
 	return rq;
 }
 
