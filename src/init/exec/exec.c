@@ -17,10 +17,7 @@ static void exec_list_append(struct exec *exec)
 	struct init *in = exec->init;
 
 	exec->prev = in->newest_exec;
-	if (in->newest_exec)
-		in->newest_exec->next = exec;
-	else
-		in->oldest_exec = exec;
+	*(in->newest_exec ? &in->newest_exec->next : &in->oldest_exec) = exec;
 	in->newest_exec = exec;
 }
 

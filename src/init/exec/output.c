@@ -239,10 +239,7 @@ void output_remove_reader(struct output_reader *r)
 		o->furthest_read = output_end_offset(o);
 	if (o->awaited_reader == r)
 		o->awaited_reader = NULL;
-	if (r->prev)
-		r->prev->next = r->next;
-	else
-		o->readers = r->next;
+	*(r->prev ? &r->prev->next : &o->readers) = r->next;
 	if (r->next)
 		r->next->prev = r->prev;
 	r->output = NULL;

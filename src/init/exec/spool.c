@@ -244,11 +244,6 @@ static int spools_receive_message(struct spools *all)
 	return spool_handle_message(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
 }
 
-static void on_spooler_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 /* It ends with its socket, and is waited for like any child. */
 static void spooler_stop(struct spools *all)
 {
@@ -257,7 +252,7 @@ static void spooler_stop(struct spools *all)
 	if (!w)
 		return;
 	all->spooler = NULL;
-	uv_close((uv_handle_t *)&w->poll, on_spooler_closed);
+	uv_close((uv_handle_t *)&w->poll, on_handle_closed_free);
 	(void)close(cay_take_fd(&w->fd));
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/file/file-read.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -10,26 +11,6 @@
 #include "file/path-at.h"
 
 #define LIST_POOL MIB(24)
-
-static enum file_type file_type_from_mode(mode_t mode)
-{
-	switch (mode & S_IFMT) {
-	case S_IFDIR:
-		return FILE_DIR;
-	case S_IFLNK:
-		return FILE_SYMLINK;
-	case S_IFIFO:
-		return FILE_FIFO;
-	case S_IFSOCK:
-		return FILE_SOCKET;
-	case S_IFCHR:
-		return FILE_CHAR;
-	case S_IFBLK:
-		return FILE_BLOCK;
-	default:
-		return FILE_REGULAR;
-	}
-}
 
 static int file_stat_fill(const char *path, const struct stat *st, const char *target,
 			  struct arena *arena, struct file_stat *ret)
@@ -41,7 +22,7 @@ static int file_stat_fill(const char *path, const struct stat *st, const char *t
 	int r;
 
 	*ret = (struct file_stat){
-		.type = file_type_from_mode(st->st_mode),
+		.type = file_type_from_dirent(IFTODT(st->st_mode)),
 		.size = (uint64_t)st->st_size,
 		.mode = arena_strndup(arena, mode, sizeof(mode)),
 		.uid = st->st_uid,

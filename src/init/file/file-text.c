@@ -80,7 +80,7 @@ void child_file_view(struct child_op *w, struct request *rq)
 	child_op_reply_json(w, &file_view_table, &reply, &err);
 }
 
-static enum file_type file_type_from_dirent(unsigned char type)
+enum file_type file_type_from_dirent(unsigned char type)
 {
 	static const unsigned char types[] = {
 		[FILE_REGULAR] = DT_REG, [FILE_DIR] = DT_DIR,     [FILE_SYMLINK] = DT_LNK,
