@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
+#include <limits.h>
+#include <sys/stat.h>
 
 #include "init/core/handlers.h"
-#include "init/core/workdir.h"
 #include "init/exec/exec.h"
+#include "init/service/service-config.h"
 #include "init/service/start-scripts.h"
 #include "wire/hello.h"
-
-/* Routes of the host */
 
 static void init_route_hello(struct request *rq, void *arg)
 {
@@ -29,32 +29,35 @@ static void init_route_hello(struct request *rq, void *arg)
 	request_reply(rq, 200, HELLO_MEDIA_TYPE, &body);
 }
 
-static const char *claim_copy_text(struct arena *p, const char *s, bool *ok)
-{
-	const char *copy = s ? arena_strndup(p, s, strlen(s)) : NULL;
-
-	*ok &= !s || copy;
-	return copy;
-}
-
 /* Copy from the request's arena to one that is never freed. */
 static bool claim_copy(struct arena *p, const struct claim *from, struct claim *to)
 {
-	size_t n = from->env.n;
-	bool ok = true;
+	bool ok = config_map_copy(p, &from->env, &to->env);
 
-	to->env.keys = arena_alloc(p, n, sizeof(char *));
-	to->env.values = arena_alloc(p, n, sizeof(char *));
-	if (!to->env.keys || !to->env.values)
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		to->env.keys[i] = claim_copy_text(p, from->env.keys[i], &ok);
-		to->env.values[i] = claim_copy_text(p, from->env.values[i], &ok);
-	}
-	to->env.n = n;
-	to->user = claim_copy_text(p, from->user, &ok);
-	to->cwd = claim_copy_text(p, from->cwd, &ok);
+	to->user = config_text_copy(p, from->user, &ok);
+	to->cwd = config_text_copy(p, from->cwd, &ok);
 	return ok;
+}
+
+/* If an image lacks the directory in which its processes start, PID 1 creates it, owned by root, as
+ * other runtimes do.  Does not fail: the first exec reports that it could not be created. */
+static void workdir_create(const char *path)
+{
+	char at[PATH_MAX];
+	size_t n = path ? strlen(path) : 0;
+
+	if (!n || n >= sizeof(at))
+		return;
+	memcpy(at, path, n + 1);
+	for (size_t i = 1; i <= n; i++) {
+		if (at[i] != '/' && at[i])
+			continue;
+		at[i] = 0;
+		if (mkdir(at, 0755) < 0 && errno != EEXIST)
+			return;
+		if (i < n)
+			at[i] = '/';
+	}
 }
 
 static void init_route_claim(struct request *rq, void *arg)
@@ -84,13 +87,9 @@ static void init_route_claim(struct request *rq, void *arg)
 	request_fail(rq, &err);
 }
 
-static void init_route_start_wait(struct request *rq, void *arg)
+static void init_route_entrypoint_get(struct request *rq, void *arg)
 {
-	start_scripts_wait(arg, rq);
-}
-
-static void entrypoint_reply(const struct init *in, struct request *rq)
-{
+	const struct init *in = arg;
 	auto_buf body = BUF_INIT(ENTRYPOINT_STATUS_SIZE);
 	uint8_t bytes[ENTRYPOINT_STATUS_SIZE];
 	struct cay_err err = {};
@@ -123,7 +122,7 @@ static void on_entrypoint_started(struct exec *exec, const struct cay_err *err, 
 	if (e->rq && err)
 		request_fail(e->rq, err);
 	else if (e->rq)
-		entrypoint_reply(exec->init, e->rq);
+		init_route_entrypoint_get(e->rq, exec->init);
 	free(e);
 }
 
@@ -143,7 +142,7 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 	struct exec *exec;
 
 	if (in->entrypoint.state) { /* started at most once */
-		entrypoint_reply(in, rq);
+		init_route_entrypoint_get(rq, in);
 		return;
 	}
 	e = malloc(sizeof(*e));
@@ -163,15 +162,10 @@ static void init_route_entrypoint_start(struct request *rq, void *arg)
 	rq->events = &events;
 }
 
-static void init_route_entrypoint_get(struct request *rq, void *arg)
-{
-	entrypoint_reply(arg, rq);
-}
-
 const struct server_route init_routes[] = {
 	{ METHOD_GET, INIT_PATH_HELLO, NULL, 0, init_route_hello },
 	{ METHOD_POST, INIT_PATH_CLAIM, &claim_table, KIB(256), init_route_claim },
-	{ METHOD_GET, INIT_PATH_START, NULL, 0, init_route_start_wait },
+	{ METHOD_GET, INIT_PATH_START, NULL, 0, start_scripts_wait },
 	{ METHOD_POST, INIT_PATH_ENTER, &exec_run_table, KIB(256), init_route_entrypoint_start },
 	{ METHOD_GET, INIT_PATH_ENTRY, NULL, 0, init_route_entrypoint_get },
 };

@@ -93,7 +93,6 @@ static int init_check_meminfo_fd(void)
 static int init_check_fds(bool with_cgroup, int *ret_cgroup)
 {
 	struct stat st;
-	int r;
 
 	if (fstat(FD_SOCKET, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return -ENOTSOCK;
@@ -104,8 +103,7 @@ static int init_check_fds(bool with_cgroup, int *ret_cgroup)
 		return 0;
 	if (fstat(FD_CGROUP, &st) < 0 || !S_ISDIR(st.st_mode))
 		return -ENOTDIR;
-	r = fcntl(FD_CGROUP, F_SETFD, FD_CLOEXEC);
-	if (r < 0)
+	if (fcntl(FD_CGROUP, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
 	*ret_cgroup = FD_CGROUP;
 	return 0;

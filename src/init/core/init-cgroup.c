@@ -10,12 +10,8 @@
 static int init_cgroup_write_file(int dirfd, const char *name, const char *text)
 {
 	auto_close int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	ssize_t n;
 
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	return n < 0 ? -errno : 0;
+	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
 int init_cgroup_create(int dirfd, const char *name, int *ret)
@@ -33,6 +29,11 @@ int init_cgroup_create(int dirfd, const char *name, int *ret)
 	}
 	*ret = fd;
 	return 0;
+}
+
+int init_cgroup_ensure(int dirfd, const char *name, int *fd)
+{
+	return dirfd < 0 || *fd >= 0 ? 0 : init_cgroup_create(dirfd, name, fd);
 }
 
 int init_cgroup_join(int fd)

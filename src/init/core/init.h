@@ -110,4 +110,10 @@ struct init {
 	unsigned n_port_connections; /* connecting or connected (port-connect.c) */
 	struct server *server;
 };
+
+/* For uv_close(): the handle's data is allocated, and contains the handle. */
+static inline void on_handle_closed_free(uv_handle_t *h)
+{
+	free(h->data);
+}
 #endif

@@ -112,18 +112,16 @@ int user_find(struct slice spec, struct slice passwd, struct slice group, struct
 		u.uid = id;
 		u.gid = id;
 	}
-	if (!group_name.p) {
-		user_add_group(&u, u.gid);
-		user_add_memberships(&u, group);
-	} else {
-		/* a named group is the only one */
+	if (group_name.p) { /* it is the only one */
 		if (!user_id_parse(group_name, &id) && !group_find_by_name(group, group_name, &id))
 			return cay_fail_field(err, CAY_E_INVALID, "user",
 					      "no such group '%.*s' in /etc/group",
 					      slice_print_width(group_name), group_name.p);
 		u.gid = id;
-		user_add_group(&u, u.gid);
 	}
+	user_add_group(&u, u.gid);
+	if (!group_name.p)
+		user_add_memberships(&u, group);
 	*ret = u;
 	return 0;
 }

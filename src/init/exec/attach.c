@@ -43,8 +43,6 @@ struct exec_attach {
 	struct buf in;      /* waits for room in the pipe */
 };
 
-static const uint8_t attach_frame_streams[2] = { FRAME_STDOUT, FRAME_STDERR };
-
 static void attach_unref(struct exec_attach *a)
 {
 	if (--a->open == 0)
@@ -83,8 +81,6 @@ static void attach_close(struct exec_attach *a)
 	uv_close((uv_handle_t *)&a->timer, on_attach_timer_closed);
 }
 
-/* Out */
-
 static bool attach_is_backlogged(const struct exec_attach *a)
 {
 	return conn_queued_bytes(a->conn) > ATTACH_MARK;
@@ -116,43 +112,29 @@ static void attach_start_linger(struct exec_attach *a)
 		(void)uv_timer_start(&a->timer, on_attach_linger_timeout, LINGER_MS, 0);
 }
 
-static void attach_send_last_frame(struct exec_attach *a, enum frame_type type,
-				   const struct buf *json)
+/* The last frame: the end of the exec, or the error. */
+static void attach_send_last_frame(struct exec_attach *a, const struct cay_err *err)
 {
-	struct frame f = { .type = (uint8_t)type,
-			   .length = (uint32_t)json->len,
-			   .content = (const uint8_t *)json->data };
+	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
+	struct jw w = jw_to(&json);
+	struct frame f = { .type = err ? FRAME_ERROR : FRAME_END };
 
+	if (err)
+		error_body_write(err, NULL, NULL, &w);
+	else
+		field_encode(&end_table, NULL, &a->exec->end, &w);
+	if (jw_finish(&w) < 0) {
+		attach_close(a);
+		return;
+	}
+	f.length = (uint32_t)json.len;
+	f.content = (const uint8_t *)json.data;
 	if (!attach_send_frame(a, &f))
 		return;
 	attach_detach_exec(a);
 	conn_shutdown(a->conn);
 	conn_set_reading(a->conn, true); /* and discard */
 	attach_start_linger(a);
-}
-
-static void attach_send_end(struct exec_attach *a)
-{
-	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
-	struct jw w = jw_to(&json);
-
-	field_encode(&end_table, NULL, &a->exec->end, &w);
-	if (jw_finish(&w) < 0)
-		attach_close(a);
-	else
-		attach_send_last_frame(a, FRAME_END, &json);
-}
-
-static void attach_send_error(struct exec_attach *a, const struct cay_err *err)
-{
-	auto_buf json = BUF_INIT(FRAME_JSON_MAX);
-	struct jw w = jw_to(&json);
-
-	error_body_write(err, NULL, NULL, &w);
-	if (jw_finish(&w) < 0)
-		attach_close(a);
-	else
-		attach_send_last_frame(a, FRAME_ERROR, &json);
 }
 
 /* The offset of standard input, if it has changed. */
@@ -218,7 +200,7 @@ static int attach_send_output_piece(struct exec_attach *a, unsigned i)
 	uint64_t lost = output_lost_bytes(o, a->sent[i]);
 	uint8_t bytes[PIECE];
 	struct frame f = { .type = FRAME_DATA,
-			   .stream = attach_frame_streams[i],
+			   .stream = i ? FRAME_STDERR : FRAME_STDOUT,
 			   .offset = a->sent[i],
 			   .content = bytes };
 	size_t n;
@@ -273,7 +255,7 @@ static void attach_pump_output(struct exec_attach *a)
 		return;
 	a->pumping = false;
 	if (!attach_is_backlogged(a) && attach_output_is_complete(a))
-		attach_send_end(a);
+		attach_send_last_frame(a, NULL);
 }
 
 static void on_attach_output(struct output_reader *r)
@@ -281,20 +263,16 @@ static void on_attach_output(struct output_reader *r)
 	attach_pump_output(r->data);
 }
 
-/* In */
-
-__attribute__((format(printf, 3, 4))) static void attach_refuse(struct exec_attach *a,
-								enum cay_code code, const char *fmt,
-								...)
+[[gnu::format(printf, 3, 4)]]
+static void attach_refuse(struct exec_attach *a, enum cay_code code, const char *fmt, ...)
 {
-	struct cay_err err = { .code = code };
+	struct cay_err err = {};
 	va_list ap;
 
 	va_start(ap, fmt);
-	if (vsnprintf(err.msg, sizeof(err.msg), fmt, ap) < 0)
-		err.msg[0] = 0;
+	(void)cay_vfail(&err, code, fmt, ap);
 	va_end(ap);
-	attach_send_error(a, &err);
+	attach_send_last_frame(a, &err);
 }
 
 /* Whether this frame may be written.  Bytes sent while standard input is being closed are
@@ -365,38 +343,36 @@ static void attach_handle_ack(struct exec_attach *a, const struct frame *f)
 		output_reader_advance(r, f->offset - r->pos);
 }
 
-static void attach_handle_frame_head(struct exec_attach *a)
+static void attach_handle_stdin_frame(struct exec_attach *a, const struct frame *f)
 {
-	struct frame f;
-	bool ok;
+	bool ok = attach_can_write_stdin(a, f);
 
-	a->n_head = 0;
-	if (frame_decode_head(a->head, &f) < 0 || attach_frame_check(ATTACH_IN, &f) < 0) {
-		attach_refuse(a, CAY_E_INVALID, "unexpected frame type");
-		return;
-	}
-	if (f.type == FRAME_TAKEN) {
-		attach_handle_ack(a, &f);
-		return;
-	}
-	if (f.type == FRAME_SIZE || f.type == FRAME_ROLE) {
-		a->control = f;
-		return;
-	}
-	if (f.type == FRAME_EOF && a->exec->tty) {
-		attach_refuse(a, CAY_E_INVALID,
-			      "a terminal's input cannot be closed; send ctrl-d (0x04) instead");
-		return;
-	}
-	ok = attach_can_write_stdin(a, &f);
 	if (!a->exec)
 		return;
-	a->left = f.length;
+	a->left = f->length;
 	a->discard_stdin = !ok;
-	if (f.type == FRAME_EOF && ok) {
+	if (f->type == FRAME_EOF && ok) {
 		input_unlock(&a->writer);
 		input_close(&a->exec->in);
 	}
+}
+
+static void attach_handle_frame_head(struct exec_attach *a)
+{
+	struct frame f;
+
+	a->n_head = 0;
+	if (frame_decode_head(a->head, &f) < 0 || attach_frame_check(ATTACH_IN, &f) < 0)
+		attach_refuse(a, CAY_E_INVALID, "unexpected frame type");
+	else if (f.type == FRAME_TAKEN)
+		attach_handle_ack(a, &f);
+	else if (f.type == FRAME_SIZE || f.type == FRAME_ROLE)
+		a->control = f;
+	else if (f.type == FRAME_EOF && a->exec->tty)
+		attach_refuse(a, CAY_E_INVALID,
+			      "a terminal's input cannot be closed; send ctrl-d (0x04) instead");
+	else
+		attach_handle_stdin_frame(a, &f);
 }
 
 /* Bytes of a stdin frame; false when they must wait. */
@@ -441,8 +417,8 @@ static void attach_pause_client(struct exec_attach *a, struct slice rest)
 	(void)uv_timer_start(&a->timer, on_attach_paused_timer, WATCH_MS, WATCH_MS);
 }
 
-/* Copy from the front of in until there are `want` bytes; returns how many there are. */
-static size_t attach_fill_bytes(uint8_t *to, size_t *n, size_t want, struct slice *in)
+/* Copy from the front of in; true when there are `want` bytes. */
+static bool attach_fill_bytes(uint8_t *to, size_t *n, size_t want, struct slice *in)
 {
 	size_t take = want - *n < in->n ? want - *n : in->n;
 
@@ -450,7 +426,7 @@ static size_t attach_fill_bytes(uint8_t *to, size_t *n, size_t want, struct slic
 	*n += take;
 	in->p += take;
 	in->n -= take;
-	return *n;
+	return *n == want;
 }
 
 static void attach_parse_input(struct exec_attach *a, struct slice in)
@@ -464,12 +440,11 @@ static void attach_parse_input(struct exec_attach *a, struct slice in)
 		}
 		if (a->control.length) {
 			if (attach_fill_bytes(a->control_bytes, &a->n_control, a->control.length,
-					      &in) == a->control.length)
+					      &in))
 				attach_handle_control_frame(a);
-			continue;
-		}
-		if (attach_fill_bytes(a->head, &a->n_head, FRAME_HEAD, &in) == FRAME_HEAD)
+		} else if (attach_fill_bytes(a->head, &a->n_head, FRAME_HEAD, &in)) {
 			attach_handle_frame_head(a);
+		}
 	}
 	if (a->exec)
 		attach_pump_output(a);
@@ -533,8 +508,6 @@ static void on_attach_client_stuck(struct conn *c)
 {
 	attach_close(conn_data(c));
 }
-
-/* Starting */
 
 static struct exec_attach *exec_attach_new(struct exec *exec, uv_loop_t *loop,
 					   const struct exec_attach_query *q)

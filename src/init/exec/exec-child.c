@@ -23,13 +23,7 @@
 #define ENV_BYTES MIB(2)
 #define PASS_MAX 4
 
-static const char *const builtin_env[][2] = {
-	{ "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
-};
-
 const int child_ignored[CHILD_IGNORED_N] = { SIGPIPE, SIGHUP, SIGINT, SIGQUIT, SIGTERM };
-
-/* Capabilities */
 
 static constexpr uint32_t KEPT = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
 
@@ -50,8 +44,6 @@ int init_caps_lower(void)
 	return exec_child_set_caps(/* all= */ false);
 }
 
-/* Forking */
-
 pid_t exec_child_fork(int *cgroup)
 {
 	struct clone_args args = { .flags = CLONE_INTO_CGROUP,
@@ -63,8 +55,6 @@ pid_t exec_child_fork(int *cgroup)
 		*cgroup = -EBADF;
 	return pid >= 0 ? pid : fork();
 }
-
-/* Failing */
 
 [[noreturn]] static void exec_child_exit_failed(const struct exec_child_plan *plan,
 						const struct cay_err *err)
@@ -92,16 +82,12 @@ static void exec_child_require(const struct exec_child_plan *plan, int r, const 
 	exec_child_exit_failed(plan, &err);
 }
 
-/* The user */
-
 int image_file_read(const char *path, struct buf *ret)
 {
 	auto_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
 
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
@@ -143,10 +129,8 @@ static void exec_child_become_user(const struct exec_child_plan *plan, const str
 
 	if (setgroups(u->n_groups, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
 	    setresuid(u->uid, u->uid, u->uid) < 0) {
-		int e = errno;
-
 		(void)cay_fail_field(&err, CAY_E_INVALID, "user", "cannot become uid %u gid %u: %s",
-				     u->uid, u->gid, strerror(e));
+				     u->uid, u->gid, strerror(errno));
 		exec_child_exit_failed(plan, &err);
 	}
 	/* root gets all that PID 1 is permitted; other users have just lost it */
@@ -155,12 +139,9 @@ static void exec_child_become_user(const struct exec_child_plan *plan, const str
 				   "raise capabilities");
 }
 
-/* The environment */
-
 struct child_env {
 	char *v[ENV_MAX + 1];
-	size_t n;
-	size_t bytes;
+	size_t n, bytes;
 	bool lost; /* out of room */
 };
 
@@ -211,8 +192,8 @@ static void child_env_fill(struct child_env *e, const struct exec_child_plan *pl
 		child_env_add(e, "USER", u->name);
 		child_env_add(e, "LOGNAME", u->name);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(builtin_env); i++)
-		child_env_add(e, builtin_env[i][0], slice_of(builtin_env[i][1]));
+	child_env_add(e, "PATH",
+		      SLICE("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
 }
 
 /* Programs open the terminal by name, so the user owns it. */
@@ -370,8 +351,7 @@ int helper_child_setup(int cgroup)
 void exec_child_run(const struct exec_child_plan *given)
 {
 	struct exec_child_plan copy = *given, *plan = &copy;
-	static struct child_env
-		env; /* static: too large for the stack, and the process is its own */
+	static struct child_env env; /* static: too large for the stack */
 	static struct user user;
 	struct buf passwd = BUF_INIT(USERS_FILE_MAX), group = BUF_INIT(USERS_FILE_MAX);
 	struct cay_err err = {};
@@ -385,10 +365,8 @@ void exec_child_run(const struct exec_child_plan *given)
 	exec_child_chown_terminal(plan, &user);
 	exec_child_become_user(plan, &user);
 	if (chdir(plan->cwd) < 0) {
-		int e = errno;
-
 		(void)cay_fail_field(&err, CAY_E_INVALID, "cwd", "cannot start in '%s': %s",
-				     plan->cwd, strerror(e));
+				     plan->cwd, strerror(errno));
 		exec_child_exit_failed(plan, &err);
 	}
 	child_env_fill(&env, plan, &user);

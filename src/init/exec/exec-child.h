@@ -33,8 +33,7 @@ struct exec_child_plan {
 	int report_fd;
 	int cgroup; /* to move to; negative when the child is in it already or there is none */
 	const struct rlimit *nofile;
-	const char *term_name; /* TERM; not NULL: stdio is a terminal, which becomes the controlling
-				  one */
+	const char *term_name;        /* TERM; not NULL: stdio becomes the controlling terminal */
 	int (*child_main)(void *arg); /* instead of argv, or NULL */
 	/* Called with the reason when child_main cannot run, instead of a report.  `report` is
 	 * any fd that is kept until then, and passed on. */

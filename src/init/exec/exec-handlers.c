@@ -17,18 +17,20 @@ static struct exec *exec_from_request(struct init *in, struct request *rq)
 	return exec;
 }
 
-static void exec_reply_info(const struct exec *exec, struct request *rq)
+static void exec_reply_info(const struct exec *exec, struct request *rq, const struct cay_err *err)
 {
 	struct exec_info reply;
 
 	exec_describe(exec, &reply);
-	request_reply_json(rq, &exec_info_table, &reply);
+	if (err->code)
+		request_fail(rq, err);
+	else
+		request_reply_json(rq, &exec_info_table, &reply);
 }
 
 void op_exec_run(struct request *rq, void *arg)
 {
 	const struct exec_run *req = rq->body;
-	enum output_stream_form form = output_stream_choose_form(rq->head, STREAM_WAIT);
 	enum exec_output mode = (enum exec_output)req->output;
 	struct run_query part = { req->has_max_output ? req->max_output_bytes : TELL_MAX,
 				  req->has_keep ? req->keep : KEEP_TAIL };
@@ -39,11 +41,8 @@ void op_exec_run(struct request *rq, void *arg)
 		mode = req->detach && !req->has_tty ? OUTPUT_DROP : OUTPUT_BLOCK;
 	if (exec_start(arg, req, &rq->match.params[0], mode, &exec, &err) < 0)
 		request_fail(rq, &err);
-	else if (req->detach)
-		exec_reply_when_started(exec, rq);
 	else
-		output_stream_reply_run(exec, rq, &part, form,
-					http_prefers(rq->head, HTTP_END_WITH_CALLER));
+		output_stream_reply_run(exec, rq, req->detach ? NULL : &part);
 }
 
 void op_exec_list(struct request *rq, void *arg)
@@ -68,16 +67,16 @@ void op_exec_get(struct request *rq, void *arg)
 	const struct exec *exec = exec_from_request(arg, rq);
 
 	if (exec)
-		exec_reply_info(exec, rq);
+		exec_reply_info(exec, rq, &(struct cay_err){});
 }
 
 void op_exec_output(struct request *rq, void *arg)
 {
+	const struct exec_output_query *q = rq->query;
 	struct exec *exec = exec_from_request(arg, rq);
 
 	if (exec)
-		output_stream_reply_output(exec, rq, rq->query,
-					   output_stream_choose_form(rq->head, STREAM_RAW));
+		output_stream_reply_output(exec, &exec->out[q->stream], rq, q);
 }
 
 void op_exec_stdin(struct request *rq, void *arg)
@@ -86,16 +85,14 @@ void op_exec_stdin(struct request *rq, void *arg)
 	struct exec *exec = exec_from_request(arg, rq);
 	struct cay_err err = {};
 
-	if (!exec)
-		return;
-	if (exec->tty && q->close) {
+	if (exec && exec->tty && q->close) {
 		(void)cay_fail_field(
 			&err, CAY_E_INVALID, "close",
 			"a terminal's input cannot be closed; send ctrl-d (0x04) instead");
 		request_fail(rq, &err);
-		return;
+	} else if (exec) {
+		stdin_upload_start(exec, rq, q->close);
 	}
-	stdin_upload_start(exec, rq, q->close);
 }
 
 void op_exec_signal(struct request *rq, void *arg)
@@ -110,10 +107,9 @@ void op_exec_signal(struct request *rq, void *arg)
 	if (sig < 0)
 		(void)cay_fail_field(&err, CAY_E_INVALID, "signal", "unknown signal '%s'",
 				     req->signal);
-	if (sig < 0 || exec_signal(exec, sig, &err) < 0)
-		request_fail(rq, &err);
 	else
-		exec_reply_info(exec, rq);
+		(void)exec_signal(exec, sig, &err);
+	exec_reply_info(exec, rq, &err);
 }
 
 void op_exec_attach(struct request *rq, void *arg)
@@ -132,8 +128,6 @@ void op_exec_resize(struct request *rq, void *arg)
 
 	if (!exec)
 		return;
-	if (exec_resize_pty(exec, q->cols, q->rows, &err) < 0)
-		request_fail(rq, &err);
-	else
-		exec_reply_info(exec, rq);
+	(void)exec_resize_pty(exec, q->cols, q->rows, &err);
+	exec_reply_info(exec, rq, &err);
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/exec/exec.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "base/path.h"
 #include "init/core/init-cgroup.h"
-#include "init/core/signals.h"
 #include "init/exec/exec-child.h"
 #include "init/exec/meminfo.h"
 #include "init/exec/pty.h"
@@ -19,10 +17,7 @@ static void exec_list_append(struct exec *exec)
 	struct init *in = exec->init;
 
 	exec->prev = in->newest_exec;
-	if (in->newest_exec)
-		in->newest_exec->next = exec;
-	else
-		in->oldest_exec = exec;
+	*(in->newest_exec ? &in->newest_exec->next : &in->oldest_exec) = exec;
 	in->newest_exec = exec;
 }
 
@@ -42,24 +37,17 @@ static void on_exec_handle_closed(uv_handle_t *h)
 		free(exec);
 }
 
-/* Cgroups */
-
 static void exec_cgroup_remove(struct exec *exec);
 static void exec_forget(struct exec *exec);
 
 /* No client sees a failed or internal exec, so only its cgroup keeps it. */
-static bool exec_is_forgettable(const struct exec *exec)
-{
-	return exec->state == EXEC_PHASE_FAILED ||
-	       (exec->internal && exec->state == EXEC_PHASE_ENDED);
-}
-
 static void on_exec_cgroup_event(uv_poll_t *p, int, int)
 {
 	struct exec *exec = p->data;
 
 	exec_cgroup_remove(exec);
-	if (!exec->watching_cgroup && exec_is_forgettable(exec))
+	if (!exec->watching_cgroup && (exec->state == EXEC_PHASE_FAILED ||
+				       (exec->internal && exec->state == EXEC_PHASE_ENDED)))
 		exec_forget(exec);
 }
 
@@ -119,8 +107,6 @@ static void exec_kill_processes(struct exec *exec)
 	if (exec->cgroup < 0 || init_cgroup_kill(exec->cgroup) < 0)
 		(void)kill(-exec->pid, SIGKILL);
 }
-
-/* Freeing */
 
 /* The handle's data is the output. */
 static void on_exec_output_closed(uv_handle_t *h)
@@ -206,8 +192,6 @@ bool exec_reclaim_output(struct init *in)
 			}
 	return false;
 }
-
-/* Ending */
 
 /* An exec is freed some time after its end; the status of the entrypoint is kept. */
 static void exec_record_entrypoint_end(const struct exec *exec)
@@ -309,8 +293,6 @@ int exec_signal(struct exec *exec, int sig, struct cay_err *err)
 	return 0;
 }
 
-/* Starting */
-
 static void exec_notify_started(struct exec *exec, const struct cay_err *err)
 {
 	if (!exec->on_started)
@@ -401,7 +383,10 @@ static int exec_check_request(const struct init *in, const struct exec_run *req,
 	if (in->n_live_execs >= EXECS_LIVE_MAX)
 		return cay_fail(err, CAY_E_LIMIT, "%d commands are running already",
 				EXECS_LIVE_MAX);
-	return pty_check_request(req, err);
+	if (req->has_tty && req->stdin_text)
+		return cay_fail_field(err, CAY_E_INVALID, "stdin",
+				      "not allowed with tty; write to the terminal once it runs");
+	return 0;
 }
 
 /* Whether no process of an earlier exec is left. */
@@ -493,10 +478,9 @@ static int exec_start_any(struct init *in, const struct exec_run *req,
 			  enum exec_output mode, struct exec **ret, struct cay_err *err)
 {
 	auto_pipes p = PIPES_INIT;
-	struct exec *exec;
+	struct exec *exec = calloc(1, sizeof(*exec));
 	int r;
 
-	exec = calloc(1, sizeof(*exec));
 	if (!exec)
 		return cay_no_memory(err);
 	exec->init = in;

@@ -6,13 +6,14 @@
 
 #include "base/endian.h"
 #include "init/exec/output-excerpt.h"
+#include "init/exec/spool.h"
 #include "wire/frame.h"
 
 #define PIECE KIB(32)
 
 struct output_stream {
 	struct exec *exec;          /* or NULL: */
-	struct output *log;         /* of a service, which ends when it is forgotten */
+	struct output *log;         /* of a service or shell, which ends when it is complete */
 	struct output_range *range; /* or the part of an output that a run wrote */
 	struct request *rq;
 	enum output_stream_form form;
@@ -69,8 +70,6 @@ static bool output_stream_is_finished(const struct output_stream *s)
 	return s->exec ? s->exec->state == EXEC_PHASE_ENDED : s->log->complete;
 }
 
-/* JSON */
-
 static void exec_reply_with_output(struct exec *exec, struct request *rq, const struct run_query *q,
 				   const struct buf heads[static 2])
 {
@@ -108,8 +107,6 @@ static void output_stream_keep_head(struct output_stream *s)
 		}
 	}
 }
-
-/* Frames, SSE, raw */
 
 /* The client does not get the reply: end what was to end with it. */
 static void output_stream_client_left(const struct output_stream *s)
@@ -245,7 +242,7 @@ static bool output_stream_is_at_end(const struct output_stream *s)
 static bool output_stream_is_waiting(const struct output_stream *s)
 {
 	for (unsigned i = 0; i < s->n; i++)
-		if (output_reader_is_waiting(&s->readers[i]))
+		if (spool_reader_is_waiting(&s->readers[i]))
 			return true;
 	return false;
 }
@@ -357,6 +354,15 @@ static void output_stream_add_output(struct output_stream *s, struct output *o,
 	output_add_reader(o, &s->readers[i], pos);
 }
 
+static void output_stream_add_both(struct output_stream *s, struct output out[static 2],
+				   const uint64_t from[static 2])
+{
+	s->pumping = true; /* until both readers are added */
+	output_stream_add_output(s, &out[0], FRAME_STDOUT, from[0]);
+	output_stream_add_output(s, &out[1], FRAME_STDERR, from[1]);
+	s->pumping = false;
+}
+
 static void on_output_stream_exec_started(struct exec *exec, const struct cay_err *err, void *arg)
 {
 	struct output_stream *s = arg;
@@ -379,48 +385,43 @@ static void on_output_stream_exec_started(struct exec *exec, const struct cay_er
 	if (s->form != STREAM_WAIT)
 		request_start_stream(rq, 200, output_stream_media_types[s->form],
 				     REQUEST_LENGTH_UNKNOWN);
-	s->pumping = true; /* until both readers are added */
-	output_stream_add_output(s, &exec->out[0], FRAME_STDOUT, 0);
-	output_stream_add_output(s, &exec->out[1], FRAME_STDERR, 0);
-	s->pumping = false;
+	output_stream_add_both(s, exec->out, (const uint64_t[2]){});
 	on_output_stream_more(&s->readers[0]);
 }
 
-void output_stream_reply_run(struct exec *exec, struct request *rq, const struct run_query *part,
-			     enum output_stream_form form, bool ends)
+void output_stream_reply_run(struct exec *exec, struct request *rq, const struct run_query *part)
 {
+	struct output_stream *s =
+		output_stream_new(exec, rq, output_stream_choose_form(rq->head, STREAM_WAIT));
+
+	if (!s)
+		return;
+	if (part) {
+		s->kill_with_client = http_prefers(rq->head, HTTP_END_WITH_CALLER);
+		s->output_query = *part;
+		s->head_max = output_excerpt_head_max(part);
+		s->heads[0] = s->heads[1] = BUF_INIT(TELL_MAX);
+	}
+	s->detached = !part;
+	exec->on_started = on_output_stream_exec_started;
+	exec->cb_arg = s;
+}
+
+void output_stream_reply_output(struct exec *exec, struct output *o, struct request *rq,
+				const struct exec_output_query *q)
+{
+	enum output_stream_form form = output_stream_choose_form(rq->head, STREAM_RAW);
 	struct output_stream *s = output_stream_new(exec, rq, form);
-
-	if (!s)
-		return;
-	s->kill_with_client = ends;
-	s->output_query = *part;
-	s->head_max = output_excerpt_head_max(part);
-	s->heads[0] = s->heads[1] = BUF_INIT(TELL_MAX);
-	exec->on_started = on_output_stream_exec_started;
-	exec->cb_arg = s;
-}
-
-void exec_reply_when_started(struct exec *exec, struct request *rq)
-{
-	struct output_stream *s = output_stream_new(exec, rq, STREAM_WAIT);
-
-	if (!s)
-		return;
-	s->detached = true;
-	exec->on_started = on_output_stream_exec_started;
-	exec->cb_arg = s;
-}
-
-static void output_stream_start_at(struct output_stream *s, struct output *o,
-				   enum frame_stream name, uint64_t pos)
-{
-	uint64_t end = output_end_offset(o), length = REQUEST_LENGTH_UNKNOWN;
-	struct request *rq = s->rq;
+	uint64_t pos = q->offset, end = output_end_offset(o), length = REQUEST_LENGTH_UNKNOWN;
 	char text[24];
 	int n;
 
-	if (s->form == STREAM_RAW) {
+	if (!s)
+		return;
+	s->log = o;
+	s->follow = q->follow;
+	s->bytes_left = q->limit;
+	if (form == STREAM_RAW) {
 		pos += output_lost_bytes(o, pos);
 		if (!s->follow) {
 			length = pos < end ? end - pos : 0;
@@ -431,50 +432,11 @@ static void output_stream_start_at(struct output_stream *s, struct output *o,
 	n = snprintf(text, sizeof(text), "%llu", (unsigned long long)pos);
 	assert(n > 0 && (size_t)n < sizeof(text));
 	(void)request_add_reply_header(rq, "Cay-Offset", text);
-	request_start_stream(rq, 200, output_stream_media_types[s->form], length);
+	request_start_stream(rq, 200, output_stream_media_types[form], length);
 	s->pumping = true;
-	output_stream_add_output(s, o, name, pos);
+	output_stream_add_output(s, o, q->stream ? FRAME_STDERR : FRAME_STDOUT, pos);
 	s->pumping = false;
 	output_stream_pump(s);
-}
-
-void output_stream_reply_output(struct exec *exec, struct request *rq,
-				const struct exec_output_query *q, enum output_stream_form form)
-{
-	struct output_stream *s = output_stream_new(exec, rq, form);
-
-	if (!s)
-		return;
-	s->follow = q->follow;
-	s->bytes_left = q->limit;
-	output_stream_start_at(s, &exec->out[q->stream], q->stream ? FRAME_STDERR : FRAME_STDOUT,
-			       q->offset);
-}
-
-void output_stream_reply_log(struct output *log, struct request *rq,
-			     const struct service_log_query *q, enum output_stream_form form)
-{
-	struct output_stream *s = output_stream_new(NULL, rq, form);
-
-	if (!s)
-		return;
-	s->log = log;
-	s->follow = q->follow;
-	s->bytes_left = q->limit;
-	output_stream_start_at(s, log, FRAME_STDOUT, q->offset);
-}
-
-void output_stream_reply_shell(struct output *o, struct request *rq,
-			       const struct exec_output_query *q, enum output_stream_form form)
-{
-	struct output_stream *s = output_stream_new(NULL, rq, form);
-
-	if (!s)
-		return;
-	s->log = o;
-	s->follow = q->follow;
-	s->bytes_left = q->limit;
-	output_stream_start_at(s, o, q->stream ? FRAME_STDERR : FRAME_STDOUT, q->offset);
 }
 
 void output_stream_reply_shell_run(struct output out[static 2], const uint64_t from[static 2],
@@ -488,9 +450,6 @@ void output_stream_reply_shell_run(struct output out[static 2], const uint64_t f
 	s->range = bound;
 	bound->users++;
 	request_start_stream(rq, 200, output_stream_media_types[form], REQUEST_LENGTH_UNKNOWN);
-	s->pumping = true; /* until both readers are added */
-	output_stream_add_output(s, &out[0], FRAME_STDOUT, from[0]);
-	output_stream_add_output(s, &out[1], FRAME_STDERR, from[1]);
-	s->pumping = false;
+	output_stream_add_both(s, out, from);
 	output_stream_pump(s);
 }

@@ -21,20 +21,12 @@ enum output_stream_form { STREAM_WAIT, STREAM_FRAMES, STREAM_SSE, STREAM_RAW };
 enum output_stream_form output_stream_choose_form(const struct http_head *h,
 						  enum output_stream_form otherwise);
 /* The reply to exec.run, from the first byte of both outputs.  The exec may still be starting.
- * part: of a JSON reply.  ends: kill the exec when the client leaves. */
-void output_stream_reply_run(struct exec *exec, struct request *rq, const struct run_query *part,
-			     enum output_stream_form form, bool ends);
-/* The reply to a detached exec.run. */
-void exec_reply_when_started(struct exec *exec, struct request *rq);
-/* The reply to exec.output. */
-void output_stream_reply_output(struct exec *exec, struct request *rq,
-				const struct exec_output_query *q, enum output_stream_form form);
-/* The reply to service.log.  Readers end when the log is `complete`. */
-void output_stream_reply_log(struct output *log, struct request *rq,
-			     const struct service_log_query *q, enum output_stream_form form);
-/* The reply to shell.output; the output is `complete` when the shell has ended. */
-void output_stream_reply_shell(struct output *o, struct request *rq,
-			       const struct exec_output_query *q, enum output_stream_form form);
+ * part: of a JSON reply; NULL: reply as soon as it runs. */
+void output_stream_reply_run(struct exec *exec, struct request *rq, const struct run_query *part);
+/* The reply to exec.output; without an exec to shell.output and service.log, which end when o
+ * is `complete`. */
+void output_stream_reply_output(struct exec *exec, struct output *o, struct request *rq,
+				const struct exec_output_query *q);
 
 /* The output of a run: a part of outputs that continue after it. */
 struct output_range {

@@ -78,11 +78,6 @@ size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, s
 	return output_read(o, pos, to, n);
 }
 
-bool output_reader_is_waiting(const struct output_reader *r)
-{
-	return spool_reader_is_waiting(r);
-}
-
 /* Bytes from here on must not be overwritten. */
 static uint64_t output_keep_offset(const struct output *o)
 {
@@ -244,10 +239,7 @@ void output_remove_reader(struct output_reader *r)
 		o->furthest_read = output_end_offset(o);
 	if (o->awaited_reader == r)
 		o->awaited_reader = NULL;
-	if (r->prev)
-		r->prev->next = r->next;
-	else
-		o->readers = r->next;
+	*(r->prev ? &r->prev->next : &o->readers) = r->next;
 	if (r->next)
 		r->next->prev = r->prev;
 	r->output = NULL;

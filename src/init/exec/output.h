@@ -59,8 +59,7 @@ struct output {
 	int tail_left;
 	struct output_reader *readers;
 	void (*on_complete)(struct output *o);
-	uv_close_cb
-		on_closed; /* of the poll handle: with its fd, at the latest in output_close() */
+	uv_close_cb on_closed; /* of the poll handle: with its fd, or in output_close() */
 	void *data;
 };
 
@@ -83,9 +82,8 @@ uint64_t output_bytes_not_in_memory(const struct output *o, uint64_t pos);
 /* Copy from pos; 0 when those bytes are not in memory. */
 size_t output_read(const struct output *o, uint64_t pos, void *to, size_t n);
 /* The same for a reader, which is notified when bytes have arrived from the file
- * (output_reader_is_waiting()). */
+ * (spool_reader_is_waiting()). */
 size_t output_read_for_reader(struct output_reader *r, uint64_t pos, void *to, size_t n);
-bool output_reader_is_waiting(const struct output_reader *r);
 
 void output_add_reader(struct output *o, struct output_reader *r, uint64_t pos);
 void output_remove_reader(struct output_reader *r);

@@ -8,14 +8,6 @@
 
 #define TERM_DEFAULT "xterm-256color"
 
-int pty_check_request(const struct exec_run *req, struct cay_err *err)
-{
-	if (req->has_tty && req->stdin_text)
-		return cay_fail_field(err, CAY_E_INVALID, "stdin",
-				      "not allowed with tty; write to the terminal once it runs");
-	return 0;
-}
-
 void exec_set_pty(struct exec *exec, const struct exec_run *req)
 {
 	const char *term = req->tty.term ? req->tty.term : TERM_DEFAULT;

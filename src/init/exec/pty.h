@@ -11,7 +11,6 @@
 #include "init/exec/exec.h"
 #include "init/exec/pipes.h"
 
-[[nodiscard]] int pty_check_request(const struct exec_run *req, struct cay_err *err);
 /* Set the requested terminal in an exec that has not started. */
 void exec_set_pty(struct exec *exec, const struct exec_run *req);
 /* Instead of exec_pipes_create(). */

@@ -24,8 +24,6 @@ struct spooler {
 
 static int spooler_start(struct init *in);
 
-/* Sending */
-
 static void on_spooler_ready(uv_poll_t *p, int, int);
 
 static void spooler_set_full(struct spooler *w, bool full)
@@ -149,8 +147,6 @@ static void spools_send_pending(struct spools *all)
 	}
 }
 
-/* Receiving */
-
 static struct spool *spools_find(struct spools *all, uint64_t id)
 {
 	struct spool *s = all->first;
@@ -248,13 +244,6 @@ static int spools_receive_message(struct spools *all)
 	return spool_handle_message(all, &m, bytes, (size_t)n - sizeof(m), &fd) ? 1 : -EPROTO;
 }
 
-/* The end of the spooler */
-
-static void on_spooler_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 /* It ends with its socket, and is waited for like any child. */
 static void spooler_stop(struct spools *all)
 {
@@ -263,7 +252,7 @@ static void spooler_stop(struct spools *all)
 	if (!w)
 		return;
 	all->spooler = NULL;
-	uv_close((uv_handle_t *)&w->poll, on_spooler_closed);
+	uv_close((uv_handle_t *)&w->poll, on_handle_closed_free);
 	(void)close(cay_take_fd(&w->fd));
 }
 
@@ -373,16 +362,6 @@ static void on_spooler_ready(uv_poll_t *p, int, int)
 	spools_send_pending(&in->spools);
 }
 
-/* Starting the spooler */
-
-/* A cgroup below PID 1's, like that of all other processes; created by the first spooler. */
-static int spools_create_cgroup(struct init *in)
-{
-	if (in->cgroup < 0 || in->spools.cgroup >= 0)
-		return 0;
-	return init_cgroup_create(in->cgroup, CGROUP_NAME, &in->spools.cgroup);
-}
-
 static int spooler_fork(struct init *in, int socket)
 {
 	int cgroup = in->spools.cgroup;
@@ -400,7 +379,7 @@ static int spooler_start(struct init *in)
 
 	if (!w)
 		return -ENOMEM;
-	r = spools_create_cgroup(in);
+	r = init_cgroup_ensure(in->cgroup, CGROUP_NAME, &in->spools.cgroup);
 	if (r >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		r = -errno;
 	if (r >= 0)
@@ -468,8 +447,6 @@ void spool_remove(struct output *o)
 	if (!all->first)
 		spooler_stop(all);
 }
-
-/* Reading */
 
 bool spool_reader_is_waiting(const struct output_reader *r)
 {

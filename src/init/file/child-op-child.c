@@ -22,31 +22,6 @@
 #define CHUNK_HEAD_MAX 20
 #define SEND_MAX KIB(128) /* of a file at once, about as much as a writable socket takes */
 
-const struct http_head *child_op_http_head(const struct child_op *w)
-{
-	return w->rq->head;
-}
-
-const struct op *child_op_operation(const struct child_op *w)
-{
-	return w->rq->match.op;
-}
-
-const void *child_op_body(const struct child_op *w)
-{
-	return w->rq->body;
-}
-
-const void *child_op_query(const struct child_op *w)
-{
-	return w->rq->query;
-}
-
-struct arena *child_op_arena(struct child_op *w)
-{
-	return &w->rq->arena;
-}
-
 void child_op_report_progress(struct child_op *w)
 {
 	atomic_fetch_add(&w->shared->progress, 1);
@@ -62,8 +37,6 @@ static void child_op_wait_end(struct child_op *w)
 	child_op_report_progress(w);
 	atomic_store(&w->shared->waits_for_client, false);
 }
-
-/* The body */
 
 static ssize_t child_op_receive(struct child_op *w)
 {
@@ -139,8 +112,6 @@ void child_op_fail_body(struct child_op *w, ssize_t r)
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the client left");
 	child_op_fail(w, &err);
 }
-
-/* The reply */
 
 static int child_op_send_all(struct child_op *w, struct iovec *v, unsigned n)
 {
@@ -255,7 +226,7 @@ static int child_op_send_head(struct child_op *w, int status, const char *media,
 
 	child_op_claim_reply(w);
 	w->reply_left = length;
-	w->chunked = length == REQUEST_LENGTH_UNKNOWN && child_op_http_head(w)->minor == 1;
+	w->chunked = length == REQUEST_LENGTH_UNKNOWN && w->rq->head->minor == 1;
 	r = http_reply_head_append(&out, status, w->id, child_op_extra_headers(w), media);
 	if (r >= 0 && w->chunked)
 		r = buf_puts(&out, "Transfer-Encoding: chunked\r\n");
@@ -349,28 +320,28 @@ void child_op_end_stream(struct child_op *w)
 		(void)child_op_send_all(w, &v, 1);
 }
 
-void child_op_reply_json(struct child_op *w, const struct field_table *t, const void *value)
+void child_op_reply_json(struct child_op *w, const struct field_table *t, const void *value,
+			 struct cay_err *err)
 {
 	auto_buf body = BUF_INIT(JSON_MAX);
 	struct jw jw = jw_to(&body);
-	struct cay_err err = {};
-	int r;
+	int r = 0;
 
-	field_encode(t, NULL, value, &jw);
-	r = jw_finish(&jw);
-	if (r >= 0)
-		r = buf_putc(&body, '\n');
-	if (r < 0) {
-		(void)cay_fail(&err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
-			       "cannot write the reply");
-		child_op_fail(w, &err);
-	} else if (child_op_send_head(w, child_op_operation(w)->status, "application/json",
-				      body.len, (struct slice){ body.data, body.len }) >= 0) {
-		w->reply_finished = true;
+	if (!err->code) {
+		field_encode(t, NULL, value, &jw);
+		r = jw_finish(&jw);
+		if (r >= 0)
+			r = buf_putc(&body, '\n');
 	}
+	if (r < 0)
+		(void)cay_fail(err, r == -ENOMEM ? CAY_E_NO_MEMORY : CAY_E_INTERNAL,
+			       "cannot write the reply");
+	if (err->code)
+		child_op_fail(w, err);
+	else if (child_op_send_head(w, w->rq->match.op->status, "application/json", body.len,
+				    (struct slice){ body.data, body.len }) >= 0)
+		w->reply_finished = true;
 }
-
-/* Running */
 
 void child_op_setup_failed(void *arg, int fd, const struct cay_err *err)
 {
@@ -422,7 +393,7 @@ int child_op_main(void *arg)
 	(void)fcntl(STDIN_FILENO, F_SETFL, 0);
 	(void)setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	(void)setsockopt(STDOUT_FILENO, SOL_SOCKET, SO_SNDTIMEO, &stuck, sizeof(stuck));
-	w->fn(w);
+	w->fn(w, w->rq);
 	if (!w->reply_started) {
 		(void)cay_fail(&err, CAY_E_INTERNAL, "the operation sent no reply");
 		child_op_fail(w, &err);

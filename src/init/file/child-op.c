@@ -132,8 +132,6 @@ bool child_op_handle_exit(struct init *in, pid_t pid, int status)
 	return true;
 }
 
-/* Starting */
-
 static int child_ops_map_shared(struct child_ops *all)
 {
 	void *p;
@@ -146,13 +144,6 @@ static int child_ops_map_shared(struct child_ops *all)
 		return -errno;
 	all->shared = p;
 	return 0;
-}
-
-static int child_ops_create_cgroup(struct init *in)
-{
-	if (in->cgroup < 0 || in->child_ops.cgroup >= 0)
-		return 0;
-	return init_cgroup_create(in->cgroup, CGROUP_NAME, &in->child_ops.cgroup);
 }
 
 static unsigned child_ops_find_slot(const struct child_ops *all)
@@ -176,7 +167,7 @@ static int child_op_prepare(struct init *in, struct request *rq, struct child_op
 	if (r >= 0)
 		r = child_ops_map_shared(&in->child_ops);
 	if (r >= 0)
-		r = child_ops_create_cgroup(in);
+		r = init_cgroup_ensure(in->cgroup, CGROUP_NAME, &in->child_ops.cgroup);
 	if (r < 0)
 		return cay_fail_sys(err, CAY_E_INTERNAL, -r, "prepare a child");
 	w->fd = fcntl(w->wire.fd, F_DUPFD_CLOEXEC, 3);

@@ -27,10 +27,10 @@
 
 struct child_op;
 
-/* In the child, as the user, in the workspace.  It replies by exactly one of the calls below;
- * returning without a reply is an internal error.  SIGPIPE is ignored: code that executes a
- * program must reset it (base/spawn.h does). */
-typedef void child_op_fn(struct child_op *w);
+/* In the child, as the user, in the workspace.  rq is the child's copy.  It replies by exactly
+ * one of the calls below; returning without a reply is an internal error.  SIGPIPE is ignored: code
+ * that executes a program must reset it (base/spawn.h does). */
+typedef void child_op_fn(struct child_op *w, struct request *rq);
 
 /* In PID 1.  Takes the request, and replies if the child cannot be started. */
 void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64_t deadline_ms);
@@ -38,11 +38,6 @@ void child_op_start(struct init *in, struct request *rq, child_op_fn *fn, uint64
 bool child_op_handle_exit(struct init *in, pid_t pid, int status);
 
 /* In the child. */
-const struct http_head *child_op_http_head(const struct child_op *w);
-const struct op *child_op_operation(const struct child_op *w);
-const void *child_op_body(const struct child_op *w);  /* decoded, or NULL */
-const void *child_op_query(const struct child_op *w); /* decoded, or NULL */
-struct arena *child_op_arena(struct child_op *w);
 /* Of a raw body: the number of bytes, 0 at its end, -EPIPE: the client left, -EBADMSG: not a
  * valid body, -EFBIG: too long, -ETIMEDOUT: no byte came. */
 [[nodiscard]] ssize_t child_op_read(struct child_op *w, void *p, size_t n);
@@ -52,8 +47,9 @@ struct arena *child_op_arena(struct child_op *w);
 void child_op_fail_body(struct child_op *w, ssize_t r);
 /* Add a header to the reply to come; both must be printable ASCII. */
 [[nodiscard]] int child_op_add_header(struct child_op *w, const char *name, const char *value);
-/* A whole reply. */
-void child_op_reply_json(struct child_op *w, const struct field_table *t, const void *value);
+/* A whole reply: the value, or the error if err has one. */
+void child_op_reply_json(struct child_op *w, const struct field_table *t, const void *value,
+			 struct cay_err *err);
 void child_op_fail(struct child_op *w, const struct cay_err *err);
 /* Start a reply whose body follows; length may be REQUEST_LENGTH_UNKNOWN (then chunked).
  * Blocks while the client does not read; -EPIPE when it has left. */

@@ -7,74 +7,50 @@
 #define RESULTS_POOL MIB(2) /* more than the results of any batch */
 #define STATS_POOL MIB(1)   /* a reply may have 8 MiB, and a byte up to six in JSON */
 
-/* Every request is turned into a step of a batch, so that each rule is written once. */
+/* Every request is turned into a step of a batch, so that each rule is written once.  q is the
+ * body of the request. */
+#define FILE_STEP(v, ...) \
+	((struct file_step){ .verb = v, .path = q->path, .path_b64 = q->path_b64, __VA_ARGS__ })
 
-static struct file_step file_step_from_request(const struct child_op *w)
+static struct file_step file_step_from_request(const struct request *rq)
 {
-	const void *body = child_op_body(w);
-	ptrdiff_t op = child_op_operation(w) - ops;
+	ptrdiff_t op = rq->match.op - ops;
 
 	if (op == OP_FILE_MKDIR) {
-		const struct file_mkdir *q = body;
+		const struct file_mkdir *q = rq->body;
 
-		return (struct file_step){ .verb = FILE_MKDIR,
-					   .path = q->path,
-					   .path_b64 = q->path_b64,
-					   .mode = q->mode,
-					   .owner = q->owner,
-					   .parents = q->parents };
+		return FILE_STEP(FILE_MKDIR, .mode = q->mode, .owner = q->owner,
+				 .parents = q->parents);
 	}
 	if (op == OP_FILE_MOVE) {
-		const struct file_move *q = body;
+		const struct file_move *q = rq->body;
 
-		return (struct file_step){ .verb = FILE_MOVE,
-					   .path = q->path,
-					   .path_b64 = q->path_b64,
-					   .to = q->to,
-					   .to_b64 = q->to_b64,
-					   .overwrite = q->overwrite,
-					   .parents = q->parents };
+		return FILE_STEP(FILE_MOVE, .to = q->to, .to_b64 = q->to_b64,
+				 .overwrite = q->overwrite, .parents = q->parents);
 	}
 	if (op == OP_FILE_COPY) {
-		const struct file_copy *q = body;
+		const struct file_copy *q = rq->body;
 
-		return (struct file_step){ .verb = FILE_COPY,
-					   .path = q->path,
-					   .path_b64 = q->path_b64,
-					   .to = q->to,
-					   .to_b64 = q->to_b64,
-					   .overwrite = q->overwrite,
-					   .parents = q->parents,
-					   .recursive = q->recursive };
+		return FILE_STEP(FILE_COPY, .to = q->to, .to_b64 = q->to_b64,
+				 .overwrite = q->overwrite, .parents = q->parents,
+				 .recursive = q->recursive);
 	}
 	if (op == OP_FILE_DELETE) {
-		const struct file_delete *q = body;
+		const struct file_delete *q = rq->body;
 
-		return (struct file_step){ .verb = FILE_DELETE,
-					   .path = q->path,
-					   .path_b64 = q->path_b64,
-					   .recursive = q->recursive,
-					   .missing_ok = q->missing_ok };
+		return FILE_STEP(FILE_DELETE, .recursive = q->recursive,
+				 .missing_ok = q->missing_ok);
 	}
 	if (op == OP_FILE_CHMOD) {
-		const struct file_chmod *q = body;
+		const struct file_chmod *q = rq->body;
 
-		return (struct file_step){ .verb = FILE_CHMOD,
-					   .path = q->path,
-					   .path_b64 = q->path_b64,
-					   .mode = q->mode,
-					   .owner = q->owner,
-					   .recursive = q->recursive };
+		return FILE_STEP(FILE_CHMOD, .mode = q->mode, .owner = q->owner,
+				 .recursive = q->recursive);
 	}
-	const struct file_symlink *q = body;
+	const struct file_symlink *q = rq->body;
 
-	return (struct file_step){ .verb = FILE_LINK,
-				   .path = q->path,
-				   .path_b64 = q->path_b64,
-				   .target = q->target,
-				   .target_b64 = q->target_b64,
-				   .overwrite = q->overwrite,
-				   .parents = q->parents };
+	return FILE_STEP(FILE_LINK, .target = q->target, .target_b64 = q->target_b64,
+			 .overwrite = q->overwrite, .parents = q->parents);
 }
 
 /* Members that a step may have besides its path; the decoder has checked single requests. */
@@ -144,8 +120,8 @@ static void on_file_step_progress(void *arg)
 }
 
 /* *ret is its path afterwards. */
-static int file_step_run(struct child_op *w, const struct file_step *s, const char **ret,
-			 struct cay_err *err)
+static int file_step_run(struct child_op *w, struct arena *arena, const struct file_step *s,
+			 const char **ret, struct cay_err *err)
 {
 	struct name_op c = { .kind = file_step_verbs[s->verb].what,
 			     .parents = s->parents,
@@ -158,15 +134,14 @@ static int file_step_run(struct child_op *w, const struct file_step *s, const ch
 	int r = file_step_check_members(s, err);
 
 	if (r >= 0)
-		r = file_path_decode(s->path, s->path_b64, "path", child_op_arena(w), &c.path, err);
+		r = file_path_decode(s->path, s->path_b64, "path", arena, &c.path, err);
 	*ret = c.path;
 	if (r >= 0 && file_step_verbs[s->verb].takes & HAS_TO) {
-		r = file_path_decode(s->to, s->to_b64, "to", child_op_arena(w), &c.to, err);
+		r = file_path_decode(s->to, s->to_b64, "to", arena, &c.to, err);
 		*ret = r < 0 ? c.path : c.to;
 	}
 	if (r >= 0 && file_step_verbs[s->verb].takes & HAS_TARGET)
-		r = file_path_decode(s->target, s->target_b64, "target", child_op_arena(w), &c.to,
-				     err);
+		r = file_path_decode(s->target, s->target_b64, "target", arena, &c.to, err);
 	if (r >= 0 && s->mode && file_mode_parse(s->mode, &c.mode) < 0)
 		r = cay_fail_field(err, CAY_E_INVALID, "mode",
 				   "expected three or four octal digits");
@@ -175,27 +150,23 @@ static int file_step_run(struct child_op *w, const struct file_step *s, const ch
 	return r < 0 ? r : name_op_run(&c, err);
 }
 
-void child_file_change(struct child_op *w)
+void child_file_change(struct child_op *w, struct request *rq)
 {
-	struct file_step step = file_step_from_request(w);
-	struct file_done reply;
+	struct file_step step = file_step_from_request(rq);
+	struct file_done reply = {};
 	struct cay_err err = {};
 	const char *name = NULL;
 
-	if (file_step_run(w, &step, &name, &err) >= 0 &&
-	    file_path_encode(name, child_op_arena(w), &reply.path, &reply.path_b64) < 0)
+	if (file_step_run(w, &rq->arena, &step, &name, &err) >= 0 &&
+	    file_path_encode(name, &rq->arena, &reply.path, &reply.path_b64) < 0)
 		(void)cay_no_memory(&err);
-	if (err.code)
-		child_op_fail(w, &err);
-	else
-		child_op_reply_json(w, &file_done_table, &reply);
+	child_op_reply_json(w, &file_done_table, &reply, &err);
 }
-
-/* A batch */
 
 /* Results have arenas apart from the request; stats one of their own, since links can be long. */
 struct file_batch_results {
 	struct child_op *op;
+	struct arena *arena; /* of the request */
 	struct arena results_pool, stats_pool;
 };
 
@@ -212,23 +183,23 @@ static int file_batch_write_step(struct file_batch_results *b, const struct file
 				      .append = s->append };
 	size_t n = s->content_b64 ? strlen(s->content_b64) : 0, got = 0;
 	auto_free uint8_t *bytes = NULL;
+	struct slice content;
 	int r;
 
 	if (!s->content == !s->content_b64)
 		return cay_fail_field(err, CAY_E_INVALID, "content",
 				      "exactly one of content and content_b64 is required");
 	if (s->content) {
-		r = file_write_content(&q, slice_of(s->content), &b->results_pool, &ret->written,
-				       err);
+		content = slice_of(s->content);
 	} else {
 		bytes = calloc(1, BASE64_BYTES(n) + 1);
 		if (!bytes)
 			return cay_no_memory(err);
 		if (base64_decode(s->content_b64, n, bytes, &got) < 0)
 			return cay_fail_field(err, CAY_E_INVALID, "content_b64", "not base64");
-		r = file_write_content(&q, (struct slice){ (const char *)bytes, got },
-				       &b->results_pool, &ret->written, err);
+		content = (struct slice){ (const char *)bytes, got };
 	}
+	r = file_write_content(&q, content, &b->results_pool, &ret->written, err);
 	ret->has_written = r >= 0;
 	return r;
 }
@@ -253,11 +224,10 @@ static int file_batch_run_step(struct file_batch_results *b, const struct file_s
 	int r;
 
 	if (s->verb != FILE_WRITE && s->verb != FILE_STAT)
-		return file_step_run(b->op, s, ret_name, err);
+		return file_step_run(b->op, b->arena, s, ret_name, err);
 	r = file_step_check_members(s, err);
 	if (r >= 0)
-		r = file_path_decode(s->path, s->path_b64, "path", child_op_arena(b->op), ret_name,
-				     err);
+		r = file_path_decode(s->path, s->path_b64, "path", b->arena, ret_name, err);
 	if (r < 0)
 		return r;
 	return s->verb == FILE_WRITE ? file_batch_write_step(b, s, *ret_name, ret, err)
@@ -267,15 +237,13 @@ static int file_batch_run_step(struct file_batch_results *b, const struct file_s
 static int file_batch_set_result(struct file_batch_results *b, const char *name,
 				 const struct cay_err *err, struct file_result *ret)
 {
-	bool internal = err->code == CAY_E_INTERNAL;
-
 	ret->done = !err->code;
-	if (err->code) {
+	if (err->code)
 		ret->code = cay_error_row(err->code)->name;
-		ret->message =
-			internal ? "internal failure"
-				 : arena_strndup(&b->results_pool, err->msg, strlen(err->msg));
-	}
+	if (err->code == CAY_E_INTERNAL)
+		ret->message = "internal failure";
+	else if (err->code)
+		ret->message = arena_strndup(&b->results_pool, err->msg, strlen(err->msg));
 	return name ? file_path_encode(name, &b->results_pool, &ret->path, &ret->path_b64) : 0;
 }
 
@@ -285,11 +253,12 @@ static void file_batch_fini(struct file_batch_results *b)
 	arena_fini(&b->stats_pool);
 }
 
-void child_file_batch(struct child_op *w)
+void child_file_batch(struct child_op *w, struct request *rq)
 {
 	CAY_CLEANUP(file_batch_fini)
-	struct file_batch_results b = { w, ARENA_INIT(RESULTS_POOL), ARENA_INIT(STATS_POOL) };
-	const struct file_batch *q = child_op_body(w);
+	struct file_batch_results b = { w, &rq->arena, ARENA_INIT(RESULTS_POOL),
+					ARENA_INIT(STATS_POOL) };
+	const struct file_batch *q = rq->body;
 	const struct file_step *steps = q->steps.v;
 	struct file_result *v = arena_alloc(&b.results_pool, q->steps.n, sizeof(*v));
 	struct file_results reply = { .results.v = v };
@@ -308,10 +277,7 @@ void child_file_batch(struct child_op *w)
 		child_op_report_progress(w);
 	}
 	reply.left = q->steps.n - reply.results.n;
-	if (r < 0) {
+	if (r < 0)
 		(void)cay_no_memory(&err);
-		child_op_fail(w, &err);
-	} else {
-		child_op_reply_json(w, &file_results_table, &reply);
-	}
+	child_op_reply_json(w, &file_results_table, &reply, &err);
 }

@@ -21,11 +21,6 @@ static int file_edit_hash(const void *p, size_t n, uint8_t ret[static EDIT_HASH_
 	return 0;
 }
 
-static struct slice file_edit_text(const char *s)
-{
-	return s ? slice_of(s) : SLICE("");
-}
-
 static int file_edit_read_list(const struct file_edit *q, struct arena *arena, struct edit **ret,
 			       struct cay_err *err)
 {
@@ -36,8 +31,8 @@ static int file_edit_read_list(const struct file_edit *q, struct arena *arena, s
 		return cay_no_memory(err);
 	for (size_t i = 0; i < q->edits.n; i++)
 		v[i] = (struct edit){ .kind = (enum edit_kind)changes[i].kind,
-				      .old = file_edit_text(changes[i].old),
-				      .text = file_edit_text(changes[i].text),
+				      .old = slice_of(changes[i].old ? changes[i].old : ""),
+				      .text = slice_of(changes[i].text ? changes[i].text : ""),
 				      .line = changes[i].line };
 	*ret = v;
 	return 0;
@@ -63,16 +58,16 @@ static int file_edit_describe(const struct edit_result *d, const char *path,
 					  &ret->diff_b64);
 }
 
-void child_file_edit(struct child_op *w)
+void child_file_edit(struct child_op *w, struct request *rq)
 {
-	const struct file_edit *q = child_op_body(w);
+	const struct file_edit *q = rq->body;
 	auto_edit_result done = EDIT_RESULT_INIT;
 	uint8_t want[EDIT_HASH_LEN];
 	struct edit *edits = NULL;
 	struct edit_request ask = { .n = q->edits.n,
 				    .hash = file_edit_hash,
 				    .dry_run = q->dry_run };
-	struct file_edited reply;
+	struct file_edited reply = {};
 	struct cay_err err = {};
 
 	if (q->if_sha256) {
@@ -82,16 +77,12 @@ void child_file_edit(struct child_op *w)
 					     "expected 64 hexadecimal digits");
 	}
 	if (!err.code &&
-	    file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &ask.path, &err) >=
-		    0 &&
-	    file_edit_read_list(q, child_op_arena(w), &edits, &err) >= 0) {
+	    file_path_decode(q->path, q->path_b64, "path", &rq->arena, &ask.path, &err) >= 0 &&
+	    file_edit_read_list(q, &rq->arena, &edits, &err) >= 0) {
 		ask.edits = edits;
 		(void)edit_file(&ask, &done, &err);
 	}
 	if (!err.code && file_edit_describe(&done, ask.path, &reply) < 0)
 		(void)cay_no_memory(&err);
-	if (err.code)
-		child_op_fail(w, &err);
-	else
-		child_op_reply_json(w, &file_edited_table, &reply);
+	child_op_reply_json(w, &file_edited_table, &reply, &err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "init/file/file-read.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -10,28 +11,6 @@
 #include "file/path-at.h"
 
 #define LIST_POOL MIB(24)
-
-/* Stat */
-
-static enum file_type file_type_from_mode(mode_t mode)
-{
-	switch (mode & S_IFMT) {
-	case S_IFDIR:
-		return FILE_DIR;
-	case S_IFLNK:
-		return FILE_SYMLINK;
-	case S_IFIFO:
-		return FILE_FIFO;
-	case S_IFSOCK:
-		return FILE_SOCKET;
-	case S_IFCHR:
-		return FILE_CHAR;
-	case S_IFBLK:
-		return FILE_BLOCK;
-	default:
-		return FILE_REGULAR;
-	}
-}
 
 static int file_stat_fill(const char *path, const struct stat *st, const char *target,
 			  struct arena *arena, struct file_stat *ret)
@@ -43,7 +22,7 @@ static int file_stat_fill(const char *path, const struct stat *st, const char *t
 	int r;
 
 	*ret = (struct file_stat){
-		.type = file_type_from_mode(st->st_mode),
+		.type = file_type_from_dirent(IFTODT(st->st_mode)),
 		.size = (uint64_t)st->st_size,
 		.mode = arena_strndup(arena, mode, sizeof(mode)),
 		.uid = st->st_uid,
@@ -90,18 +69,14 @@ int file_stat_path(const struct file_stat_query *q, struct arena *arena, struct 
 	return 0;
 }
 
-void child_file_stat(struct child_op *w)
+void child_file_stat(struct child_op *w, struct request *rq)
 {
-	struct file_stat reply;
+	struct file_stat reply = {};
 	struct cay_err err = {};
 
-	if (file_stat_path(child_op_query(w), child_op_arena(w), &reply, &err) < 0)
-		child_op_fail(w, &err);
-	else
-		child_op_reply_json(w, &file_stat_table, &reply);
+	(void)file_stat_path(rq->query, &rq->arena, &reply, &err);
+	child_op_reply_json(w, &file_stat_table, &reply, &err);
 }
-
-/* List */
 
 /* The requested path joined with the name, so that a client can use it as it is. */
 static const char *file_list_join_path(struct arena *arena, const char *dir, const char *name)
@@ -134,26 +109,21 @@ static int file_list_describe(const char *path, const struct dir_list *l, struct
 	return 0;
 }
 
-void child_file_list(struct child_op *w)
+void child_file_list(struct child_op *w, struct request *rq)
 {
-	const struct file_list_query *q = child_op_query(w);
+	const struct file_list_query *q = rq->query;
 	auto_arena arena = ARENA_INIT(LIST_POOL);
-	struct file_list reply;
+	struct file_list reply = {};
 	struct cay_err err = {};
 	const char *path = NULL;
 	struct dir_list list;
 
-	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &path, &err) >= 0 &&
+	if (file_path_decode(q->path, q->path_b64, "path", &rq->arena, &path, &err) >= 0 &&
 	    dir_list_read(path, (unsigned)q->depth, (size_t)q->limit, &arena, &list, &err) >= 0 &&
 	    file_list_describe(path, &list, &arena, &reply) < 0)
 		(void)cay_no_memory(&err);
-	if (err.code)
-		child_op_fail(w, &err);
-	else
-		child_op_reply_json(w, &file_list_table, &reply);
+	child_op_reply_json(w, &file_list_table, &reply, &err);
 }
-
-/* Read */
 
 /* Files of /proc and the like report size 0 and have content.  They are read whole, and
  * refused when large. */
@@ -199,42 +169,42 @@ static int file_read_set_range_header(struct child_op *w, enum http_range_kind k
 	return r < 0 ? r : child_op_add_header(w, "Content-Range", buf_str(&text));
 }
 
-static void file_read_send_range(struct child_op *w, int fd, uint64_t size)
+static void file_read_send_range(struct child_op *w, const struct http_head *head, int fd,
+				 uint64_t size)
 {
-	struct slice header = http_header_find(child_op_http_head(w), "range");
+	struct slice header = http_header_find(head, "range");
 	uint64_t first, n;
 	enum http_range_kind kind = http_range_parse(header, size, &first, &n);
 	struct cay_err err = {};
 
-	if (file_read_set_range_header(w, kind, first, n, size) < 0) {
+	if (file_read_set_range_header(w, kind, first, n, size) < 0)
 		(void)cay_no_memory(&err);
-		child_op_fail(w, &err);
-	} else if (kind == HTTP_RANGE_UNSATISFIABLE) {
+	else if (kind == HTTP_RANGE_UNSATISFIABLE)
 		(void)cay_fail(&err, CAY_E_RANGE, "the file has %llu bytes",
 			       (unsigned long long)size);
+	if (err.code)
 		child_op_fail(w, &err);
-	} else if (child_op_start_stream(w, kind == HTTP_RANGE_PART ? 206 : 200,
-					 "application/octet-stream", n) >= 0 &&
-		   child_op_send_file(w, fd, first, n) >= 0) {
+	else if (child_op_start_stream(w, kind == HTTP_RANGE_PART ? 206 : 200,
+				       "application/octet-stream", n) >= 0 &&
+		 child_op_send_file(w, fd, first, n) >= 0)
 		child_op_end_stream(w);
-	}
 }
 
 /* Content-Length is the size now: bytes added later are not sent, and if the file shrinks the
  * connection ends early. */
-void child_file_read(struct child_op *w)
+void child_file_read(struct child_op *w, struct request *rq)
 {
-	const struct file_query *q = child_op_query(w);
+	const struct file_query *q = rq->query;
 	auto_close int fd = -EBADF;
 	struct cay_err err = {};
 	const char *path = NULL;
 	struct stat st;
 
-	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &path, &err) < 0 ||
+	if (file_path_decode(q->path, q->path_b64, "path", &rq->arena, &path, &err) < 0 ||
 	    file_open_regular(path, &st, &fd, &err) < 0)
 		child_op_fail(w, &err);
 	else if (!st.st_size)
 		file_read_send_unsized(w, fd, path);
 	else
-		file_read_send_range(w, fd, (uint64_t)st.st_size);
+		file_read_send_range(w, rq->head, fd, (uint64_t)st.st_size);
 }

@@ -10,6 +10,8 @@
 
 struct stat;
 
+/* Of a DT_* constant. */
+enum file_type file_type_from_dirent(unsigned char type);
 /* dirfd and name are for reading a link's target. */
 [[nodiscard]] int file_stat_describe(const char *path, const struct stat *st, int dirfd,
 				     const char *name, struct arena *arena, struct file_stat *ret);

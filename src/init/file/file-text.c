@@ -39,11 +39,6 @@ void file_bytes_free(const char *text, const char *text_b64)
 	free((void *)(uintptr_t)text_b64);
 }
 
-static int file_reply_no_memory(struct cay_err *err)
-{
-	return cay_no_memory(err);
-}
-
 int file_path_or_workspace(const char *path, const char *path_b64, struct arena *arena,
 			   const char **ret, struct cay_err *err)
 {
@@ -51,20 +46,19 @@ int file_path_or_workspace(const char *path, const char *path_b64, struct arena 
 	return path || path_b64 ? file_path_decode(path, path_b64, "path", arena, ret, err) : 0;
 }
 
-void child_file_view(struct child_op *w)
+void child_file_view(struct child_op *w, struct request *rq)
 {
-	const struct file_view_query *q = child_op_query(w);
+	const struct file_view_query *q = rq->query;
 	struct file_lines_request ask = { .first = q->first,
 					  .limit = q->limit,
 					  .tail = q->tail,
 					  .numbers = q->numbers,
 					  .width = q->width };
 	auto_lines l = LINES_INIT;
-	struct file_view reply = {};
+	struct file_view reply;
 	struct cay_err err = {};
 
-	if (file_path_decode(q->path, q->path_b64, "path", child_op_arena(w), &ask.path, &err) <
-		    0 ||
+	if (file_path_decode(q->path, q->path_b64, "path", &rq->arena, &ask.path, &err) < 0 ||
 	    file_lines_read(&ask, &l, &err) < 0) {
 		child_op_fail(w, &err);
 		return;
@@ -81,15 +75,12 @@ void child_file_view(struct child_op *w)
 		.cut = l.cut,
 	};
 	if (file_bytes_to_text((struct slice){ buf_str(&l.text), l.text.len }, &reply.text,
-			       &reply.text_b64) < 0) {
-		(void)file_reply_no_memory(&err);
-		child_op_fail(w, &err);
-	} else {
-		child_op_reply_json(w, &file_view_table, &reply);
-	}
+			       &reply.text_b64) < 0)
+		(void)cay_no_memory(&err);
+	child_op_reply_json(w, &file_view_table, &reply, &err);
 }
 
-static enum file_type file_type_from_dirent(unsigned char type)
+enum file_type file_type_from_dirent(unsigned char type)
 {
 	static const unsigned char types[] = {
 		[FILE_REGULAR] = DT_REG, [FILE_DIR] = DT_DIR,     [FILE_SYMLINK] = DT_LNK,
@@ -120,7 +111,7 @@ static int found_files_describe(const struct glob_find_result *f, struct arena *
 {
 	ret->v = arena_alloc(arena, f->n + 1, sizeof(*ret->v));
 	if (!ret->v)
-		return file_reply_no_memory(err);
+		return cay_no_memory(err);
 	for (size_t i = 0; i < f->n; i++) {
 		const struct glob_find_entry *one = &f->v[i];
 		struct file_found *row = &ret->v[ret->n++];
@@ -130,14 +121,14 @@ static int found_files_describe(const struct glob_find_result *f, struct arena *
 		row->mtime_ns = one->mtime_ns;
 		if (file_bytes_to_text((struct slice){ one->path, one->n }, &row->path,
 				       &row->path_b64) < 0)
-			return file_reply_no_memory(err);
+			return cay_no_memory(err);
 	}
 	return 0;
 }
 
-void child_file_glob(struct child_op *w)
+void child_file_glob(struct child_op *w, struct request *rq)
 {
-	const struct file_glob_query *q = child_op_query(w);
+	const struct file_glob_query *q = rq->query;
 	struct glob_find_request ask = { .pattern = slice_of(q->pattern),
 					 .hidden = q->hidden,
 					 .type = (enum glob_find_type)q->type,
@@ -145,17 +136,14 @@ void child_file_glob(struct child_op *w)
 	auto_arena arena = ARENA_INIT((GLOB_FIND_LIMIT_MAX + 2) * sizeof(struct file_found));
 	CAY_CLEANUP(found_files_fini) struct found_files rows = {};
 	auto_glob_find f = {};
-	struct file_glob reply;
+	struct file_glob reply = {};
 	struct cay_err err = {};
 
-	if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &ask.dir, &err) < 0 ||
-	    glob_find_run(&ask, &f, &err) < 0 ||
-	    found_files_describe(&f, &arena, &rows, &err) < 0) {
-		child_op_fail(w, &err);
-		return;
-	}
-	reply = (struct file_glob){ { rows.v, rows.n }, f.total, f.skipped };
-	child_op_reply_json(w, &file_glob_table, &reply);
+	if (file_path_or_workspace(q->path, q->path_b64, &rq->arena, &ask.dir, &err) >= 0 &&
+	    glob_find_run(&ask, &f, &err) >= 0 &&
+	    found_files_describe(&f, &arena, &rows, &err) >= 0)
+		reply = (struct file_glob){ { rows.v, rows.n }, f.total, f.skipped };
+	child_op_reply_json(w, &file_glob_table, &reply, &err);
 }
 
 struct grep_hits {
@@ -210,9 +198,9 @@ static void grep_limit_memory(void)
 #endif
 }
 
-void child_file_grep(struct child_op *w)
+void child_file_grep(struct child_op *w, struct request *rq)
 {
-	const struct file_grep_ask *q = child_op_body(w);
+	const struct file_grep_ask *q = rq->body;
 	struct grep_hits all = { .op = w };
 	struct grep_request ask = { .pattern = slice_of(q->pattern),
 				    .fixed = q->fixed,
@@ -228,21 +216,16 @@ void child_file_grep(struct child_op *w)
 				    .on_file = on_grep_progress,
 				    .arg = &all };
 	struct grep_result done;
-	struct file_grep reply;
+	struct file_grep reply = {};
 	struct cay_err err = {};
 
 	grep_limit_memory();
-	if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &ask.path, &err) < 0 ||
-	    grep_run(&ask, &done, &err) < 0) {
-		child_op_fail(w, &err);
-		return;
-	}
-	reply = (struct file_grep){
-		.hits = { all.v, all.n },
-		.files = done.files,
-		.binary = done.binary,
-		.skipped = done.skipped,
-		.truncated = done.more || all.full,
-	};
-	child_op_reply_json(w, &file_grep_table, &reply);
+	if (file_path_or_workspace(q->path, q->path_b64, &rq->arena, &ask.path, &err) >= 0 &&
+	    grep_run(&ask, &done, &err) >= 0)
+		reply = (struct file_grep){ .hits = { all.v, all.n },
+					    .files = done.files,
+					    .binary = done.binary,
+					    .skipped = done.skipped,
+					    .truncated = done.more || all.full };
+	child_op_reply_json(w, &file_grep_table, &reply, &err);
 }

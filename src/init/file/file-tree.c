@@ -10,16 +10,6 @@
 
 #define PIECE KIB(60)
 
-/* A missing path means the workspace. */
-static int tree_path_or_workspace(struct child_op *w, const char *path, const char *path_b64,
-				  const char **ret, struct cay_err *err)
-{
-	return file_path_decode(path || path_b64 ? path : ".", path_b64, "path", child_op_arena(w),
-				ret, err);
-}
-
-/* tree.get */
-
 /* A tar is written in blocks, the connection in pieces.  The reply starts with the first
  * piece: an earlier failure is an error reply, and a tree of one piece has a length. */
 struct tree_writer {
@@ -81,14 +71,14 @@ static int tree_writer_pack(struct tree_writer *o, int fd, const char *path, boo
 	return r;
 }
 
-void child_tree_get(struct child_op *w)
+void child_tree_get(struct child_op *w, struct request *rq)
 {
 	static struct tree_writer o;
-	const struct tree_query *q = child_op_query(w);
+	const struct tree_query *q = rq->query;
 	auto_close int fd = -EBADF;
 	const char *path = NULL;
 	struct cay_err err = {};
-	int r = tree_path_or_workspace(w, q->path, q->path_b64, &path, &err);
+	int r = file_path_or_workspace(q->path, q->path_b64, &rq->arena, &path, &err);
 
 	o = (struct tree_writer){ .w = w };
 	o.media = q->format == TREE_TAR_GZ ? "application/gzip" : "application/x-tar";
@@ -106,8 +96,6 @@ void child_tree_get(struct child_op *w)
 	else if (!o.begun)
 		child_op_fail(w, &err);
 }
-
-/* tree.put */
 
 struct tree_body {
 	struct child_op *w;
@@ -168,9 +156,9 @@ static int tree_body_unpack(struct tree_body *in, int fd, const struct tree_put_
 	return r;
 }
 
-void child_tree_put(struct child_op *w)
+void child_tree_put(struct child_op *w, struct request *rq)
 {
-	const struct tree_put_query *q = child_op_query(w);
+	const struct tree_put_query *q = rq->query;
 	struct tree_body in = { .w = w };
 	auto_close int fd = -EBADF;
 	const char *path = NULL;
@@ -181,13 +169,13 @@ void child_tree_put(struct child_op *w)
 	/* reading the body detects that the client left, and the half-made tree is removed; a
 	 * child that does not get there is killed a moment later */
 	(void)signal(SIGTERM, SIG_IGN);
-	r = tree_path_or_workspace(w, q->path, q->path_b64, &path, &err);
+	r = file_path_or_workspace(q->path, q->path_b64, &rq->arena, &path, &err);
 	if (r >= 0)
 		r = fd = tree_open_target_dir(path, &err);
 	if (r >= 0)
 		r = tree_body_unpack(&in, fd, q, &made, &err);
 	if (r >= 0)
-		child_op_reply_json(w, &tree_made_table, &made);
+		child_op_reply_json(w, &tree_made_table, &made, &err);
 	else if (in.failed)
 		child_op_fail_body(w, in.failed);
 	else

@@ -76,7 +76,6 @@ static void watch_reply_stream_events(struct watch_reply *t, struct watch *w)
 static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint64_t wait_ms)
 {
 	uint64_t end = clk_boot_ns(&clk_system) + wait_ms * NS_PER_MS;
-	struct file_event_list reply;
 	int r = 0;
 
 	while (r == 0 && t->n < 2) {
@@ -86,18 +85,17 @@ static void watch_reply_list_events(struct watch_reply *t, struct watch *w, uint
 			break;
 		r = watch_read(w, (int)((end - now) / NS_PER_MS) + 1);
 	}
-	reply = (struct file_event_list){ { t->v, t->n } };
-	child_op_reply_json(t->op, &file_event_list_table, &reply);
+	child_op_reply_json(t->op, &file_event_list_table,
+			    &(struct file_event_list){ { t->v, t->n } }, &(struct cay_err){});
 }
 
-void child_file_watch(struct child_op *w)
+void child_file_watch(struct child_op *w, struct request *rq)
 {
-	const struct file_watch_query *q = child_op_query(w);
+	const struct file_watch_query *q = rq->query;
 	auto_arena arena = ARENA_INIT(EVENTS_POOL);
 	CAY_CLEANUP(watch_reply_fini)
 	struct watch_reply t = { .op = w,
-				 .stream = http_accepts_media_type(child_op_http_head(w),
-								   "text/event-stream"),
+				 .stream = http_accepts_media_type(rq->head, "text/event-stream"),
 				 .limit = (size_t)q->limit };
 	auto_ptr(watch) watch = NULL;
 	struct cay_err err = {};
@@ -106,7 +104,7 @@ void child_file_watch(struct child_op *w)
 	t.v = arena_alloc(&arena, t.limit, sizeof(*t.v));
 	if (!t.v)
 		(void)cay_no_memory(&err);
-	else if (file_path_or_workspace(q->path, q->path_b64, child_op_arena(w), &path, &err) >= 0)
+	else if (file_path_or_workspace(q->path, q->path_b64, &rq->arena, &path, &err) >= 0)
 		(void)watch_open(path, !q->flat, on_file_watch_event, &t, &watch, &err);
 	if (err.code && (!t.stream || !t.number))
 		child_op_fail(w, &err);

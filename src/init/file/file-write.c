@@ -110,7 +110,7 @@ int file_write_content(const struct file_write_query *q, struct slice content, s
 	return r < 0 ? r : file_write_commit(&p, arena, ret, err);
 }
 
-void child_file_write(struct child_op *w)
+void child_file_write(struct child_op *w, struct request *rq)
 {
 	unsigned char hashes[2][FILE_HASH_LEN];
 	struct atomic_write_conf conf = {};
@@ -119,20 +119,17 @@ void child_file_write(struct child_op *w)
 	struct cay_err err = {};
 	ssize_t n = 0;
 
-	if (file_write_read_query(child_op_query(w), child_op_arena(w), hashes, &conf, &err) >= 0 &&
+	if (file_write_read_query(rq->query, &rq->arena, hashes, &conf, &err) >= 0 &&
 	    atomic_write_begin(&p, &conf, &err) >= 0)
 		n = file_write_body(w, &p, &err);
-	if (n < 0) {
-		atomic_write_fini(&p);
-		p = ATOMIC_WRITE_INIT;
-		child_op_fail_body(w, n);
-		return;
-	}
-	if (err.code || file_write_commit(&p, child_op_arena(w), &reply, &err) < 0) {
+	if (n >= 0 && !err.code)
+		(void)file_write_commit(&p, &rq->arena, &reply, &err);
+	if (n < 0 || err.code) {
 		atomic_write_fini(&p); /* after an error reply the old file is there */
 		p = ATOMIC_WRITE_INIT;
-		child_op_fail(w, &err);
-		return;
 	}
-	child_op_reply_json(w, &file_written_table, &reply);
+	if (n < 0)
+		child_op_fail_body(w, n);
+	else
+		child_op_reply_json(w, &file_written_table, &reply, &err);
 }

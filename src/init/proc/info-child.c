@@ -9,7 +9,6 @@
 #include <sys/utsname.h>
 
 #include "base/clock.h"
-#include "base/jsonw.h"
 #include "base/path.h"
 #include "init/exec/pipes.h"
 #include "init/proc/proc-query.h"
@@ -74,8 +73,6 @@ static bool tool_find_in_path(const char *name, char *path, size_t max)
 	}
 	return false;
 }
-
-/* Versions */
 
 /* Not by fork(): libuv registers fork handlers, whose fds are closed here. */
 static void tool_version_spawn(struct tool_probe *f, const char *name, const char *how)
@@ -175,8 +172,6 @@ static size_t tools_find(bool versions, bool *ret_all)
 	return n;
 }
 
-/* The operating system */
-
 /* A value of os-release as a shell reads it; NULL when it is not UTF-8. */
 static const char *os_release_unquote(struct slice value)
 {
@@ -235,8 +230,7 @@ int child_sandbox_info(void *arg)
 {
 	const struct proc_query *q = arg;
 	const struct info_query *query = q->rq->query;
-	auto_buf out = BUF_INIT(INFO_JSON_MAX), kernel = BUF_INIT(256);
-	struct jw w = jw_to(&out);
+	auto_buf kernel = BUF_INIT(256);
 	struct utsname u;
 	bool all;
 	struct info reply = {
@@ -254,8 +248,7 @@ int child_sandbox_info(void *arg)
 	reply.hostname = info_text_or_default(u.nodename, "");
 	os_release_read(&reply);
 	reply.tools = (struct field_list){ tools, tools_find(query->versions, &all) };
-	field_encode(&info_table, NULL, &reply, &w);
-	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
+	if (proc_query_write_json(&info_table, &reply, INFO_JSON_MAX) != 0)
 		return 1;
 	return all ? 0 : PROC_QUERY_INCOMPLETE;
 }

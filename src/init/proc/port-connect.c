@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * port-connect - a request that becomes a connection to a port inside
- *
- * Once connected the reply is 101, and the bytes are passed on unread, both ways.
- */
-
+/* A request that becomes a connection to a port inside: once connected the reply is 101, and the
+ * bytes are passed on unread, both ways. */
 #include <sys/socket.h>
 
 #include "init/core/handlers.h"
@@ -63,34 +59,25 @@ void op_port_connect(struct request *rq, void *arg)
 
 	if (str_parse_u64(rq->match.name, 1, UINT16_MAX, &port) < 0) {
 		request_refuse(rq, CAY_E_NOT_FOUND, "a port is a number from 1 to 65535");
-		return;
-	}
-	if (!http_equals_nocase(rq->head->upgrade, HELLO_PORT_PROTOCOL)) {
+	} else if (!http_equals_nocase(rq->head->upgrade, HELLO_PORT_PROTOCOL)) {
 		(void)request_add_reply_header(rq, "Upgrade", HELLO_PORT_PROTOCOL);
 		request_refuse(rq, CAY_E_UPGRADE,
 			       "this endpoint needs 'Upgrade: " HELLO_PORT_PROTOCOL "'");
-		return;
-	}
-	if (in->n_port_connections >= PORT_CONNECTIONS_MAX) {
+	} else if (in->n_port_connections >= PORT_CONNECTIONS_MAX) {
 		request_refuse(rq, CAY_E_LIMIT, "too many connections to ports are open");
-		return;
+	} else {
+		in->n_port_connections++;
+		port_dial_start(in, rq, (uint16_t)port, PORT_CONNECT_MS, on_port_dialled);
 	}
-	in->n_port_connections++;
-	port_dial_start(in, rq, (uint16_t)port, PORT_CONNECT_MS, on_port_dialled);
 }
 
 /* Requests to an app arrive as op_port_connect(): the host speaks HTTP to it. */
-static void port_refuse_http(struct request *rq)
+void op_port_proxy(struct request *rq, void *)
 {
 	request_refuse(rq, CAY_E_NOT_FOUND, "no such endpoint in a sandbox");
 }
 
-void op_port_proxy(struct request *rq, void *)
+void op_port_app(struct request *rq, void *arg)
 {
-	port_refuse_http(rq);
-}
-
-void op_port_app(struct request *rq, void *)
-{
-	port_refuse_http(rq);
+	op_port_proxy(rq, arg);
 }

@@ -50,20 +50,16 @@ static int proc_net_parse_address(struct slice s, bool v6, uint8_t ret[static 16
 	return 0;
 }
 
-static struct slice proc_net_next_word(struct slice *line)
-{
-	*line = slice_trim(*line);
-	return slice_cut(line, ' ');
-}
-
 /* 1: it listens; 0: it does not. */
 static int proc_net_parse_row(struct slice line, bool v6, struct listener *ret)
 {
 	struct slice words[10], address;
 	uint64_t port;
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		words[i] = proc_net_next_word(&line);
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		line = slice_trim(line);
+		words[i] = slice_cut(&line, ' ');
+	}
 	address = slice_cut(&words[1], ':');
 	if (proc_net_parse_address(address, v6, ret->address) < 0 ||
 	    proc_net_parse_hex(words[1], &port) < 0 || port > UINT16_MAX ||
@@ -151,8 +147,6 @@ bool port_is_open(uint16_t port)
 	return found;
 }
 
-/* Processes */
-
 struct port_owners {
 	const struct listener *all;
 	uint64_t *pids; /* of each; 0: unknown */
@@ -223,8 +217,6 @@ int child_port_list(void *arg)
 	static struct port rows[PORTS_MAX];
 	static char texts[PORTS_MAX][INET6_ADDRSTRLEN];
 	static uint64_t pids[PORTS_MAX];
-	auto_buf out = BUF_INIT(KIB(256));
-	struct jw w = jw_to(&out);
 	size_t n = listeners_read_all(all, PORTS_MAX);
 	struct port_list reply = { .ports = { rows, n } };
 	struct port_owners o = { all, pids, n, n,
@@ -245,8 +237,5 @@ int child_port_list(void *arg)
 		if (pids[i])
 			rows[i].exec = process_find_exec(q->init, pids[i]);
 	}
-	field_encode(&port_list_table, NULL, &reply, &w);
-	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
-		return 1;
-	return 0;
+	return proc_query_write_json(&port_list_table, &reply, KIB(256));
 }

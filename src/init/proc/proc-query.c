@@ -3,6 +3,7 @@
 
 #include <sys/wait.h>
 
+#include "base/path.h"
 #include "init/core/handlers.h"
 #include "init/core/signals.h"
 #include "init/exec/exec.h"
@@ -91,12 +92,19 @@ void proc_query_start(const struct proc_query *query)
 	rq->events = &events;
 }
 
+int proc_query_write_json(const struct field_table *t, const void *value, size_t max)
+{
+	auto_buf out = BUF_INIT(max);
+	struct jw w = jw_to(&out);
+
+	field_encode(t, NULL, value, &w);
+	return jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0;
+}
+
 void proc_query_reply_json(struct proc_query *q, struct buf *body, bool)
 {
 	request_reply(q->rq, 200, "application/json", body);
 }
-
-/* Processes */
 
 /* As root, which sees the processes of every user; no user of the sandbox can change what such
  * a child writes. */
@@ -129,10 +137,9 @@ static int process_signal_parse(const struct process_signal *q, struct cay_err *
 {
 	int sig = signal_parse(q->signal ? slice_of(q->signal) : SLICE("TERM"));
 
-	if (sig < 0)
-		return cay_fail_field(err, CAY_E_INVALID, "signal", "unknown signal '%s'",
-				      q->signal);
-	return sig;
+	return sig >= 0 ? sig
+			: cay_fail_field(err, CAY_E_INVALID, "signal", "unknown signal '%s'",
+					 q->signal);
 }
 
 void op_process_signal(struct request *rq, void *arg)
@@ -170,8 +177,6 @@ void op_process_signal(struct request *rq, void *arg)
 				   &(struct process_signalled){ .signalled = 1 });
 }
 
-/* Ports */
-
 /* As the sandbox's user, whose processes' open files it may read. */
 void op_port_list(struct request *rq, void *arg)
 {
@@ -189,11 +194,6 @@ struct port_wait {
 	unsigned ticks;
 };
 
-static void on_port_wait_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 static bool port_wait_reply_if_done(struct port_wait *w)
 {
 	uint64_t waited = uv_now(w->timer.loop) - w->begun;
@@ -205,7 +205,7 @@ static bool port_wait_reply_if_done(struct port_wait *w)
 		return false;
 	w->rq->events = NULL;
 	request_reply_json(w->rq, &port_open_table, &reply);
-	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
+	uv_close((uv_handle_t *)&w->timer, on_handle_closed_free);
 	return true;
 }
 
@@ -221,7 +221,7 @@ static void on_port_wait_client_gone(struct request *rq)
 {
 	struct port_wait *w = rq->data;
 
-	uv_close((uv_handle_t *)&w->timer, on_port_wait_closed);
+	uv_close((uv_handle_t *)&w->timer, on_handle_closed_free);
 }
 
 void op_port_wait(struct request *rq, void *arg)

@@ -29,6 +29,8 @@ struct proc_query {
 
 /* Copies the query; the request is answered in every case. */
 void proc_query_start(const struct proc_query *query);
+/* In the child: write the reply, of at most max bytes; its exit status. */
+[[nodiscard]] int proc_query_write_json(const struct field_table *t, const void *value, size_t max);
 /* For on_done: the child wrote the reply. */
 void proc_query_reply_json(struct proc_query *q, struct buf *body, bool incomplete);
 #endif

@@ -20,8 +20,6 @@
 #define POOL_MAX MIB(8) /* PROCS_MAX rows, read and described, and the texts of PROCS_JSON */
 #define ROW_JSON 420    /* of a row without its command and names */
 
-/* Text */
-
 int process_stat_parse(struct slice text, struct process_stat *ret)
 {
 	const char *open = memchr(text.p, '(', text.n);
@@ -88,8 +86,6 @@ struct id process_exec_from_cgroup(struct slice cgroup)
 	return found;
 }
 
-/* Reading */
-
 static ssize_t process_read_proc_file(uint64_t pid, const char *what, char *to, size_t max)
 {
 	char path[64];
@@ -106,9 +102,7 @@ static int process_read_stat(uint64_t pid, char text[static STAT_MAX], struct pr
 {
 	ssize_t n = process_read_proc_file(pid, "stat", text, STAT_MAX);
 
-	if (n < 0)
-		return (int)n;
-	return process_stat_parse((struct slice){ text, (size_t)n }, ret);
+	return n < 0 ? (int)n : process_stat_parse((struct slice){ text, (size_t)n }, ret);
 }
 
 struct id process_find_exec(const struct init *in, uint64_t pid)
@@ -125,14 +119,12 @@ struct id process_find_exec(const struct init *in, uint64_t pid)
 	return (struct id){};
 }
 
-/* All processes but this one */
-
 struct process_row {
 	struct process_stat stat;
 	uint64_t depth;
 };
 
-struct process_table {
+struct process_table {            /* of all processes but this one */
 	struct process_row *rows; /* by parent, then number */
 	size_t n;
 	uint32_t *order; /* of the tree */
@@ -239,8 +231,6 @@ static int process_table_load(struct process_table *a, struct arena *arena)
 	a->n = n;
 	return 0;
 }
-
-/* Describing */
 
 struct passwd_cache {
 	char passwd[KIB(64)];
@@ -358,8 +348,6 @@ static void process_describe(const struct init *in, const struct process_row *r,
 int child_process_list(void *arg)
 {
 	const struct proc_query *q = arg;
-	auto_buf out = BUF_INIT(PROCS_JSON + KIB(64));
-	struct jw w = jw_to(&out);
 	auto_arena arena = ARENA_INIT(POOL_MAX);
 	struct passwd_cache *users = arena_alloc(&arena, 1, sizeof(*users));
 	struct process_list reply = {};
@@ -382,10 +370,7 @@ int child_process_list(void *arg)
 	}
 	reply.processes.v = rows;
 	reply.left_out = a.left_out + a.n - reply.processes.n;
-	field_encode(&process_list_table, NULL, &reply, &w);
-	if (jw_finish(&w) < 0 || fd_write_all(STDOUT_FILENO, out.data, out.len) < 0)
-		return 1;
-	return 0;
+	return proc_query_write_json(&process_list_table, &reply, PROCS_JSON + KIB(64));
 }
 
 int child_process_descendants(void *arg)
@@ -421,15 +406,13 @@ int process_send_signal(uint64_t pid, const uint64_t *start, int sig)
 	auto_close int fd = -EBADF;
 	char text[STAT_MAX];
 	struct process_stat now;
-	int r;
 
 	if (pid <= 1 || pid > INT32_MAX)
 		return -EPERM;
 	fd = (int)syscall((long)SYS_pidfd_open, (pid_t)pid, 0);
 	if (fd < 0)
 		return errno == EINVAL ? -ESRCH : -errno;
-	r = start ? process_read_stat(pid, text, &now) : 0;
-	if (r < 0)
+	if (start && process_read_stat(pid, text, &now) < 0)
 		return -ESRCH;
 	if (start && now.start != *start)
 		return -ESRCH;

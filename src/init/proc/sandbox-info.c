@@ -7,8 +7,6 @@
 
 #define KEPT_NS (60 * NS_PER_S)
 
-/* Info */
-
 /* Kept for KEPT_NS, unless a slow tool did not report its version. */
 static void sandbox_info_reply(struct proc_query *q, struct buf *body, bool incomplete)
 {
@@ -47,8 +45,6 @@ void op_sandbox_info(struct request *rq, void *arg)
 					       .child_main = child_sandbox_info,
 					       .on_done = sandbox_info_reply });
 }
-
-/* Health */
 
 static void sandbox_health_reply(struct init *in, struct request *rq, uint64_t port,
 				 const char *problem)

@@ -10,7 +10,7 @@
 #include "init/service/shlex.h"
 
 #define SECONDS_MAX 86400
-#define PRIORITY_MAX 1000000
+#define COUNT_MAX 1000000 /* of priority and startretries */
 #define PRIORITY_PRESET 999
 #define RETRIES_PRESET 3
 #define STOP_MS_PRESET 10000
@@ -33,8 +33,6 @@ static void service_config_set_defaults(struct service_config *p)
 	p->stop_signal = SIGTERM;
 	p->source = "api";
 }
-
-/* Values */
 
 static const char *service_config_set_argv(struct service_config *p, struct slice value)
 {
@@ -164,11 +162,16 @@ static const char *service_config_set_exit_codes(struct service_config *p, struc
 	return NULL;
 }
 
+static const char *config_value_parse_count(struct slice value, uint64_t *ret)
+{
+	bool ok = str_parse_u64(value, 0, COUNT_MAX, ret) >= 0;
+
+	return ok ? NULL : "must be a number up to 1000000";
+}
+
 static const char *service_config_set_priority(struct service_config *p, struct slice value)
 {
-	return str_parse_u64(value, 0, PRIORITY_MAX, &p->priority) < 0
-		       ? "must be a number up to 1000000"
-		       : NULL;
+	return config_value_parse_count(value, &p->priority);
 }
 
 static const char *config_value_parse_seconds(struct slice value, uint64_t *ret_ms)
@@ -191,9 +194,7 @@ static const char *service_config_set_stopwaitsecs(struct service_config *p, str
 
 static const char *service_config_set_startretries(struct service_config *p, struct slice value)
 {
-	return str_parse_u64(value, 0, PRIORITY_MAX, &p->start_retries) < 0
-		       ? "must be a number up to 1000000"
-		       : NULL;
+	return config_value_parse_count(value, &p->start_retries);
 }
 
 static const char *service_config_set_stopsignal(struct service_config *p, struct slice value)
@@ -229,8 +230,6 @@ static const struct {
 	{ "numprocs", service_config_check_numprocs },
 };
 
-/* Files */
-
 struct service_parser {
 	const char *file;
 	const struct field_map *env;
@@ -244,9 +243,8 @@ struct service_parser {
 	struct buf value;
 };
 
-__attribute__((format(printf, 3, 4))) static void service_parser_refuse(struct service_parser *g,
-									unsigned line,
-									const char *fmt, ...)
+[[gnu::format(printf, 3, 4)]]
+static void service_parser_refuse(struct service_parser *g, unsigned line, const char *fmt, ...)
 {
 	struct service_config *p = &g->p;
 	va_list ap;
@@ -458,9 +456,7 @@ void service_config_parse_file(struct slice text, const char *file, const struct
 	buf_fini(&g.value);
 }
 
-/* Requests */
-
-static const char *service_config_copy_text(struct arena *p, const char *s, bool *ok)
+const char *config_text_copy(struct arena *p, const char *s, bool *ok)
 {
 	const char *to = s ? arena_strndup(p, s, strlen(s)) : NULL;
 
@@ -468,34 +464,33 @@ static const char *service_config_copy_text(struct arena *p, const char *s, bool
 	return to;
 }
 
-static bool service_config_copy_texts(struct arena *p, const struct field_texts *from,
-				      struct field_texts *to)
+static bool service_config_copy_argv(struct arena *p, const struct field_texts *from,
+				     struct field_texts *to)
 {
 	bool ok = true;
 
 	to->v = arena_alloc(p, from->n + 1, sizeof(*to->v));
 	for (size_t i = 0; to->v && i < from->n; i++)
-		to->v[i] = service_config_copy_text(p, from->v[i], &ok);
+		to->v[i] = config_text_copy(p, from->v[i], &ok);
 	to->n = from->n;
 	return to->v && ok;
 }
 
-static bool service_config_copy_map(struct arena *p, const struct field_map *from,
-				    struct field_map *to)
+bool config_map_copy(struct arena *p, const struct field_map *from, struct field_map *to)
 {
 	bool ok = true;
 
 	to->keys = arena_alloc(p, from->n, sizeof(char *));
 	to->values = arena_alloc(p, from->n, sizeof(char *));
 	for (size_t i = 0; to->keys && to->values && i < from->n; i++) {
-		to->keys[i] = service_config_copy_text(p, from->keys[i], &ok);
-		to->values[i] = service_config_copy_text(p, from->values[i], &ok);
+		to->keys[i] = config_text_copy(p, from->keys[i], &ok);
+		to->values[i] = config_text_copy(p, from->values[i], &ok);
 	}
 	to->n = from->n;
 	return to->keys && to->values && ok;
 }
 
-static int service_config_fail_field(const char *field, const char *why, struct cay_err *err)
+static int config_fail_field(struct cay_err *err, const char *field, const char *why)
 {
 	return why ? cay_fail_field(err, CAY_E_INVALID, field, "%s", why) : 0;
 }
@@ -516,10 +511,10 @@ int service_config_from_request(const char *name, const struct service_put *q,
 	p.start_ms = q->start_ms;
 	p.start_retries = q->start_retries;
 	p.stop_ms = q->stop_ms;
-	p.cwd = service_config_copy_text(&p.arena, q->cwd, &ok);
-	p.user = service_config_copy_text(&p.arena, q->user, &ok);
-	ok &= service_config_copy_map(&p.arena, &q->env, &p.env) &&
-	      (!q->has_argv || service_config_copy_texts(&p.arena, &q->argv, &p.argv));
+	p.cwd = config_text_copy(&p.arena, q->cwd, &ok);
+	p.user = config_text_copy(&p.arena, q->user, &ok);
+	ok &= config_map_copy(&p.arena, &q->env, &p.env) &&
+	      (!q->has_argv || service_config_copy_argv(&p.arena, &q->argv, &p.argv));
 	if (!ok)
 		r = cay_fail(err, CAY_E_TOO_LARGE,
 			     "the service's configuration is larger than %zu bytes",
@@ -528,18 +523,16 @@ int service_config_from_request(const char *name, const struct service_put *q,
 		r = cay_fail_field(err, CAY_E_INVALID, "argv",
 				   "exactly one of argv and command is required");
 	if (r >= 0 && q->command)
-		r = service_config_fail_field(
-			"command", service_config_set_argv(&p, slice_of(q->command)), err);
+		r = config_fail_field(err, "command",
+				      service_config_set_argv(&p, slice_of(q->command)));
 	if (r >= 0 && !p.argv.v[0][0])
 		r = cay_fail_field(err, CAY_E_INVALID, "argv", "the program's name is empty");
 	if (r >= 0 && q->exit_codes)
-		r = service_config_fail_field(
-			"exit_codes", service_config_set_exit_codes(&p, slice_of(q->exit_codes)),
-			err);
+		r = config_fail_field(err, "exit_codes",
+				      service_config_set_exit_codes(&p, slice_of(q->exit_codes)));
 	if (r >= 0 && q->stop_signal)
-		r = service_config_fail_field(
-			"stop_signal", service_config_set_stopsignal(&p, slice_of(q->stop_signal)),
-			err);
+		r = config_fail_field(err, "stop_signal",
+				      service_config_set_stopsignal(&p, slice_of(q->stop_signal)));
 	if (r < 0) {
 		service_config_fini(&p);
 		return r;

@@ -50,6 +50,10 @@ static inline bool service_config_expects_exit(const struct service_config *p, u
 typedef void service_config_fn(void *arg, struct service_config *p);
 void service_config_parse_file(struct slice text, const char *file, const struct field_map *env,
 			       service_config_fn *each, void *arg);
+/* Copy into the arena; without room *ok is set to false, or the result is. */
+const char *config_text_copy(struct arena *p, const char *s, bool *ok);
+[[nodiscard]] bool config_map_copy(struct arena *p, const struct field_map *from,
+				   struct field_map *to);
 /* From a request; its texts are copied. */
 [[nodiscard]] int service_config_from_request(const char *name, const struct service_put *q,
 					      struct service_config *ret, struct cay_err *err);

@@ -48,13 +48,10 @@ void op_service_put(struct request *rq, void *arg)
 	if (r >= 0)
 		r = service_put(in, &p, &s, &err);
 	if (r >= 0 && ran)
-		r = service_restart(s, &err);
+		(void)service_restart(s, &err);
 	else if (r >= 0 && s->config.autostart)
-		r = service_start(s, &err);
-	if (r < 0)
-		request_fail(rq, &err);
-	else
-		service_reply_when_settled(s, rq);
+		(void)service_start(s, &err);
+	service_reply_when_settled(s, rq, &err);
 }
 
 void op_service_get(struct request *rq, void *arg)
@@ -69,15 +66,13 @@ void op_service_delete(struct request *rq, void *arg)
 {
 	struct service *s = service_from_request(arg, rq);
 
-	if (!s)
-		return;
-	if (!service_is_idle(s)) {
+	if (s && !service_is_idle(s)) {
 		request_refuse(rq, CAY_E_STATE,
 			       "the service is running or about to start; stop it first");
-		return;
+	} else if (s) {
+		service_reply_info(s, rq);
+		service_delete(s);
 	}
-	service_reply_info(s, rq);
-	service_delete(s);
 }
 
 void op_service_start(struct request *rq, void *arg)
@@ -87,10 +82,8 @@ void op_service_start(struct request *rq, void *arg)
 
 	if (!s)
 		return;
-	if (service_start(s, &err) < 0)
-		request_fail(rq, &err);
-	else
-		service_reply_when_settled(s, rq);
+	(void)service_start(s, &err);
+	service_reply_when_settled(s, rq, &err);
 }
 
 void op_service_stop(struct request *rq, void *arg)
@@ -100,7 +93,7 @@ void op_service_stop(struct request *rq, void *arg)
 	if (!s)
 		return;
 	service_stop(s);
-	service_reply_when_settled(s, rq);
+	service_reply_when_settled(s, rq, &(struct cay_err){});
 }
 
 void op_service_restart(struct request *rq, void *arg)
@@ -110,17 +103,18 @@ void op_service_restart(struct request *rq, void *arg)
 
 	if (!s)
 		return;
-	if (service_restart(s, &err) < 0)
-		request_fail(rq, &err);
-	else
-		service_reply_when_settled(s, rq);
+	(void)service_restart(s, &err);
+	service_reply_when_settled(s, rq, &err);
 }
 
 void op_service_log(struct request *rq, void *arg)
 {
+	const struct service_log_query *q = rq->query;
 	struct service *s = service_from_request(arg, rq);
 
 	if (s)
-		output_stream_reply_log(&s->log, rq, rq->query,
-					output_stream_choose_form(rq->head, STREAM_RAW));
+		output_stream_reply_output(NULL, &s->log, rq,
+					   &(struct exec_output_query){ .offset = q->offset,
+									.limit = q->limit,
+									.follow = q->follow });
 }

@@ -22,8 +22,6 @@ struct service_waiter {
 static void service_spawn(struct service *s);
 static void services_start_next(struct init *in);
 
-/* Requests that wait */
-
 static bool service_is_settled(const struct service *s)
 {
 	return s->state != SERVICE_STARTING && s->state != SERVICE_STOPPING;
@@ -47,11 +45,15 @@ static void on_service_waiter_gone(struct request *rq)
 	free(w);
 }
 
-void service_reply_when_settled(struct service *s, struct request *rq)
+void service_reply_when_settled(struct service *s, struct request *rq, const struct cay_err *err)
 {
 	static const struct request_events events = { .gone = on_service_waiter_gone };
 	struct service_waiter *w;
 
+	if (err->code) {
+		request_fail(rq, err);
+		return;
+	}
 	w = service_is_settled(s) ? NULL : malloc(sizeof(*w));
 	if (!w) { /* without memory the reply has the current state */
 		service_reply_info(s, rq);
@@ -75,8 +77,6 @@ static void service_notify_waiters(struct service *s)
 		service_reply_info(s, rq);
 	}
 }
-
-/* States */
 
 static void service_set_state(struct service *s, enum service_state state)
 {
@@ -227,8 +227,6 @@ static void service_spawn(struct service *s)
 	}
 }
 
-/* Requests */
-
 int service_start(struct service *s, struct cay_err *err)
 {
 	if (s->config.refused_why[0])
@@ -296,8 +294,6 @@ void service_describe(const struct service *s, struct service_info *ret)
 		.has_end = s->has_end,
 	};
 }
-
-/* The list */
 
 static void service_release_handle(struct service *s)
 {
@@ -460,8 +456,6 @@ int service_put(struct init *in, struct service_config *p, struct service **ret,
 	*ret = s;
 	return 0;
 }
-
-/* Starting in order */
 
 static void services_start_next(struct init *in)
 {

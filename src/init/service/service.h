@@ -56,8 +56,8 @@ bool service_is_idle(const struct service *s);
 void service_delete(struct service *s);
 void service_describe(const struct service *s, struct service_info *ret);
 void service_reply_info(const struct service *s, struct request *rq);
-/* Reply once it is neither starting nor stopping. */
-void service_reply_when_settled(struct service *s, struct request *rq);
+/* Reply once it is neither starting nor stopping, or with the error if err has one. */
+void service_reply_when_settled(struct service *s, struct request *rq, const struct cay_err *err);
 /* Start those with autostart, each when the one before is up or has failed; then call up. */
 void services_start(struct init *in, void (*up)(void *arg), void *arg);
 #endif

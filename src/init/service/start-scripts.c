@@ -24,11 +24,6 @@ struct start_scripts {
 
 static void start_scripts_run_next(struct start_scripts *b);
 
-static void on_start_scripts_timer_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 static struct request *start_scripts_end(struct start_scripts *b)
 {
 	struct request *rq = b->rq;
@@ -36,7 +31,7 @@ static struct request *start_scripts_end(struct start_scripts *b)
 	if (rq)
 		rq->events = NULL;
 	b->init->start_scripts = NULL;
-	uv_close((uv_handle_t *)&b->timer, on_start_scripts_timer_closed);
+	uv_close((uv_handle_t *)&b->timer, on_handle_closed_free);
 	return rq;
 }
 
@@ -95,8 +90,6 @@ static void on_start_scripts_timeout(uv_timer_t *t)
 	b->init->services.on_all_up = NULL;
 	start_scripts_finish(b);
 }
-
-/* Scripts */
 
 /* The end of its output, preferably of stderr. */
 static void start_failure_set_output(const struct exec *exec, struct start_failure *f)
@@ -174,8 +167,6 @@ static void start_scripts_run_next(struct start_scripts *b)
 	b->exec->on_ended = on_start_script_exit;
 	b->exec->cb_arg = b;
 }
-
-/* Services */
 
 /* The first of a name counts, so that a request overrides the image's. */
 static void start_scripts_add_service(void *arg, struct service_config *p)
@@ -283,8 +274,10 @@ static void start_scripts_set_waiter(struct start_scripts *b, struct request *rq
 	rq->events = &events;
 }
 
-void start_scripts_wait(struct init *in, struct request *rq)
+void start_scripts_wait(struct request *rq, void *arg)
 {
+	struct init *in = arg;
+
 	if (in->usable)
 		request_reply(rq, 204, NULL, NULL);
 	else if (in->start_failed)

@@ -15,5 +15,5 @@
  * wait. */
 void start_scripts_begin(struct init *in, struct request *rq);
 /* Reply with the result once there is one; only one request may wait. */
-void start_scripts_wait(struct init *in, struct request *rq);
+void start_scripts_wait(struct request *rq, void *arg);
 #endif

@@ -7,20 +7,18 @@
 #include "init/shell/shell.h"
 
 /* Settings for use without a human: no pager, no colours, no questions. */
-static const char *shell_env_keys[] = {
-	"PAGER",
-	"GIT_PAGER",
-	"GH_PAGER",
-	"MANPAGER",
-	"SYSTEMD_PAGER",
-	"TERM",
-	"NO_COLOR",
-	"CI",
-	"GIT_TERMINAL_PROMPT",
-	"DEBIAN_FRONTEND",
-	"PIP_NO_INPUT",
-	"HISTCONTROL",
-};
+static const char *shell_env_keys[] = { "PAGER",
+					"GIT_PAGER",
+					"GH_PAGER",
+					"MANPAGER",
+					"SYSTEMD_PAGER",
+					"TERM",
+					"NO_COLOR",
+					"CI",
+					"GIT_TERMINAL_PROMPT",
+					"DEBIAN_FRONTEND",
+					"PIP_NO_INPUT",
+					"HISTCONTROL" };
 static const char *shell_env_values[] = { "cat",  "cat",        "cat", "cat", "cat",
 					  "dumb", "1",          "1",   "0",   "noninteractive",
 					  "1",    "ignorespace" };

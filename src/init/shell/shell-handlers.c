@@ -3,7 +3,7 @@
 #include "init/exec/output-excerpt.h"
 #include "init/shell/shell.h"
 
-void shell_describe(const struct shell *s, struct shell_info *ret)
+static void shell_describe(const struct shell *s, struct shell_info *ret)
 {
 	*ret = (struct shell_info){
 		.id = s->id,
@@ -68,7 +68,7 @@ static struct shell *shell_from_request(struct init *in, struct request *rq)
 	return s;
 }
 
-static void shell_reply_info(const struct shell *s, struct request *rq)
+void shell_reply_info(const struct shell *s, struct request *rq)
 {
 	struct shell_info reply;
 
@@ -159,21 +159,18 @@ void op_shell_output(struct request *rq, void *arg)
 	struct shell *s = shell_from_request(arg, rq);
 
 	if (s)
-		output_stream_reply_shell(&s->out[q->stream], rq, q,
-					  output_stream_choose_form(rq->head, STREAM_RAW));
+		output_stream_reply_output(NULL, &s->out[q->stream], rq, q);
 }
 
 void op_shell_interrupt(struct request *rq, void *arg)
 {
 	struct shell *s = shell_from_request(arg, rq);
 
-	if (!s)
-		return;
-	if (!s->current_run) {
+	if (s && !s->current_run) {
 		request_refuse(rq, CAY_E_STATE, "no run to interrupt");
-		return;
+	} else if (s) {
+		if (!s->stop_step)
+			shell_stop_run(s);
+		shell_reply_info(s, rq);
 	}
-	if (!s->stop_step)
-		shell_stop_run(s);
-	shell_reply_info(s, rq);
 }

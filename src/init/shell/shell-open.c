@@ -10,8 +10,6 @@
 
 #define OPEN_MS 20000
 
-/* Freeing */
-
 static void on_shell_handle_closed(uv_handle_t *h)
 {
 	struct shell *s = h->data;
@@ -123,22 +121,21 @@ bool shell_reclaim_output(struct init *in)
 	return false;
 }
 
-/* Opening and ending */
-
-static void shell_refuse_create(struct shell *s, enum cay_code code, const char *what)
+void shell_reply_create(struct shell *s, const struct cay_err *err)
 {
 	struct request *rq = cay_take(s->create_request);
 
-	if (!rq)
-		return;
-	rq->events = NULL;
-	request_refuse(rq, code, what);
+	if (rq)
+		rq->events = NULL;
+	if (rq && err)
+		request_fail(rq, err);
+	else if (rq)
+		shell_reply_info(s, rq);
 }
 
 static void on_shell_started(struct exec *, const struct cay_err *err, void *arg)
 {
 	struct shell *s = arg;
-	struct request *rq = s->create_request;
 
 	if (!err) {
 		shell_write_script(s, SHELL_PHASE_START, false);
@@ -147,31 +144,29 @@ static void on_shell_started(struct exec *, const struct cay_err *err, void *arg
 	s->exec = NULL;
 	s->state = SHELL_ENDED;
 	s->deleted = true;
-	if (rq) {
-		s->create_request = NULL;
-		rq->events = NULL;
-		request_fail(rq, err);
-	}
+	shell_reply_create(s, err);
 }
 
 static void shell_start_failed(struct shell *s)
 {
+	struct cay_err err = {};
+
 	if (s->end.reason == END_EXIT && s->end.exit_code == 127)
-		shell_refuse_create(
-			s, CAY_E_UNSUPPORTED,
-			"the image has no bash: use an image that has it, or run commands "
-			"with exec.run, whose 'shell' only needs /bin/sh");
+		(void)cay_fail(&err, CAY_E_UNSUPPORTED,
+			       "the image has no bash: use an image that has it, or run commands "
+			       "with exec.run, whose 'shell' only needs /bin/sh");
 	else if (s->end.reason == END_EXIT && s->end.exit_code == 126)
-		shell_refuse_create(s, CAY_E_INVALID, "cannot change to the directory cwd");
+		(void)cay_fail(&err, CAY_E_INVALID, "cannot change to the directory cwd");
 	else
-		shell_refuse_create(s, CAY_E_STATE, "bash ended before it was ready");
+		(void)cay_fail(&err, CAY_E_STATE, "bash ended before it was ready");
+	shell_reply_create(s, &err);
 	s->deleted = true;
 }
 
 static void on_shell_exit(struct exec *exec, void *arg)
 {
-	bool started = ((struct shell *)arg)->state != SHELL_STARTING;
 	struct shell *s = arg;
+	bool started = s->state != SHELL_STARTING;
 	struct run *r = s->current_run;
 
 	exec_end_copy(exec, &s->end, s->signal_name, s->detail);
@@ -188,11 +183,7 @@ static void on_shell_exit(struct exec *exec, void *arg)
 			r->end.reason = END_TIMEOUT;
 		shell_settle_run(s);
 	} else if (!r) {
-		shell_cancel_queued_runs(s);
-		for (int i = 0; i < 2; i++) {
-			s->out[i].complete = true;
-			output_notify_readers(&s->out[i]);
-		}
+		shell_complete(s);
 	}
 	/* other writers are gone or about to end */
 	for (int i = 0; i < 2; i++)
@@ -319,6 +310,7 @@ void op_shell_create(struct request *rq, void *arg)
 	static const struct request_events events = { .gone = on_shell_create_client_gone };
 	const struct shell_create *q = rq->body;
 	struct init *in = arg;
+	struct shell **at = &in->shells.first;
 	struct cay_err err = {};
 	struct shell *s;
 	int n;
@@ -341,12 +333,9 @@ void op_shell_create(struct request *rq, void *arg)
 	(void)uv_timer_init(&in->loop, &s->timer);
 	s->timer.data = s;
 	s->handles = 1;
-	s->next = NULL;
-	for (struct shell **at = &in->shells.first;; at = &(*at)->next)
-		if (!*at) {
-			*at = s;
-			break;
-		}
+	while (*at)
+		at = &(*at)->next;
+	*at = s;
 	in->shells.n++;
 	n = snprintf(s->name, sizeof(s->name), "%s", q->name ? q->name : "");
 	assert(n >= 0 && (size_t)n < sizeof(s->name));

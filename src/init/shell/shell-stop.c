@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "init/core/signals.h"
 #include "init/shell/shell.h"
 
 #define STEP_MS 1000

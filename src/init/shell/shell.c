@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "init/core/memory.h"
 #include "init/core/signals.h"
@@ -17,8 +16,6 @@
 
 static void shell_start_next_run(struct shell *s);
 static void shell_write_script_pending(struct shell *s);
-
-/* Ending a run */
 
 static uint64_t output_written_offset(const struct output *o)
 {
@@ -79,11 +76,15 @@ static void shell_run_cancel_queued(struct run *r, const char *why)
 	shell_run_finish(r);
 }
 
-void shell_cancel_queued_runs(struct shell *s)
+void shell_complete(struct shell *s)
 {
 	for (struct run *r = s->first_run; r; r = r->next)
 		if (r->state == RUN_QUEUED)
 			shell_run_cancel_queued(r, "the shell ended before the run started");
+	for (int i = 0; i < 2; i++) {
+		s->out[i].complete = true;
+		output_notify_readers(&s->out[i]);
+	}
 }
 
 static void shell_finish_current_run(struct shell *s)
@@ -100,11 +101,7 @@ static void shell_finish_current_run(struct shell *s)
 		output_notify_readers(&s->out[i]);
 	shell_forget_old_runs(s);
 	if (s->state == SHELL_ENDED) {
-		shell_cancel_queued_runs(s);
-		for (int i = 0; i < 2; i++) {
-			s->out[i].complete = true;
-			output_notify_readers(&s->out[i]);
-		}
+		shell_complete(s);
 		return;
 	}
 	s->phase = stopped ? SHELL_PHASE_RESTORE : SHELL_PHASE_NONE;
@@ -175,8 +172,6 @@ static void shell_run_end_from_report(struct shell *s)
 	shell_settle_run(s);
 }
 
-/* The script */
-
 void shell_end_script(struct shell *s, const char *why)
 {
 	if (!s->ended_why)
@@ -221,8 +216,6 @@ void shell_write_script(struct shell *s, enum shell_phase phase, bool eval)
 static void shell_handle_report(struct shell *s)
 {
 	char *cwd = s->report.cwd.n ? strndup(s->report.cwd.p, s->report.cwd.n) : NULL;
-	struct request *rq;
-	struct shell_info reply;
 
 	if (cwd && s->phase != SHELL_PHASE_CHECK) {
 		free(s->cwd);
@@ -234,12 +227,7 @@ static void shell_handle_report(struct shell *s)
 		(void)uv_timer_stop(&s->timer);
 		s->state = SHELL_IDLE;
 		s->phase = SHELL_PHASE_NONE;
-		rq = cay_take(s->create_request);
-		if (rq) {
-			rq->events = NULL;
-			shell_describe(s, &reply);
-			request_reply_json(rq, &shell_info_table, &reply);
-		}
+		shell_reply_create(s, NULL);
 		shell_start_next_run(s);
 		break;
 	case SHELL_PHASE_CHECK:
@@ -334,18 +322,6 @@ static void shell_write_script_pending(struct shell *s)
 	(void)uv_poll_start(&s->script_poll, UV_WRITABLE, on_shell_script_writable);
 }
 
-/* Runs */
-
-static uint64_t clock_ticks_since_boot(void)
-{
-	struct timespec ts = {};
-	long hz = sysconf(_SC_CLK_TCK);
-
-	(void)clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * (uint64_t)hz +
-	       (uint64_t)ts.tv_nsec / (1000000000u / (uint64_t)hz);
-}
-
 static void on_shell_run_timeout(uv_timer_t *t)
 {
 	struct shell *s = t->data;
@@ -386,7 +362,7 @@ static void shell_start_next_run(struct shell *s)
 	s->n_queued--;
 	r->state = RUN_RUNNING;
 	r->started_ns = clk_wall_ns(s->init->clk);
-	r->born_ticks = clock_ticks_since_boot();
+	r->born_ticks = clk_boot_ns(s->init->clk) / (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
 	r->last_pid = proc_last_pid();
 	r->oom_kills = memory_count_oom_kills(&s->init->memory);
 	for (int i = 0; i < 2; i++) {

@@ -96,7 +96,9 @@ void shell_run_submit(struct shell *s, struct request *rq, const struct shell_ru
 void shell_delete(struct shell *s);
 /* Free the output of one that ended and that no client reads; false: there is none. */
 bool shell_reclaim_output(struct init *in);
-void shell_describe(const struct shell *s, struct shell_info *ret);
+void shell_reply_info(const struct shell *s, struct request *rq);
+/* Reply to the request that creates it, if its client is still there; err: it failed. */
+void shell_reply_create(struct shell *s, const struct cay_err *err);
 /* End the script, and so the shell, for that reason. */
 void shell_end_script(struct shell *s, const char *why);
 
@@ -106,8 +108,8 @@ void shell_end_script(struct shell *s, const char *why);
 void shell_write_script(struct shell *s, enum shell_phase phase, bool eval);
 /* The run has finished: exactly the bytes in the pipes now are the last of its output. */
 void shell_settle_run(struct shell *s);
-/* The shell ends: cancel queued runs. */
-void shell_cancel_queued_runs(struct shell *s);
+/* The shell has ended: cancel queued runs and complete its outputs. */
+void shell_complete(struct shell *s);
 void on_shell_report_readable(uv_poll_t *p, int status, int events);
 void on_shell_output_watch(struct output_reader *w);
 void shell_close_script(struct shell *s);
