@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cayd/core/cursor.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/handlers.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/create/create.h"
@@ -85,16 +86,6 @@ void op_system_tools(struct cayd *c, struct request *rq)
 {
 	(void)c;
 	static_page_reply(rq, &page_tools, "application/json");
-}
-
-static struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
-{
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
-
-	if (!sb)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
-	return sb;
 }
 
 void op_sandbox_get(struct cayd *c, struct request *rq)
@@ -251,13 +242,6 @@ struct group_deletion {
 	size_t n;
 };
 
-static void on_group_delete_client_gone(struct request *rq)
-{
-	struct group_deletion *u = rq->data;
-
-	u->rq = NULL;
-}
-
 /* Reply with their present state. */
 static void group_delete_reply(struct group_deletion *u)
 {
@@ -295,7 +279,6 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
  * after a restart nothing would show that their group was deleted. */
 void op_group_delete(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_group_delete_client_gone };
 	const struct group_query *q = rq->query;
 	struct id *ended = arena_alloc(&rq->arena, GROUP_ROWS, sizeof(*ended));
 	struct group_deletion *u = ended ? calloc(1, sizeof(*u)) : NULL;
@@ -314,8 +297,7 @@ void op_group_delete(struct cayd *c, struct request *rq)
 		if (u->n < GROUP_ROWS)
 			ended[u->n++] = sb->info.id;
 	}
-	rq->data = u;
-	rq->events = &events;
+	request_watch_client(&u->rq);
 	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
 }
 
@@ -392,13 +374,6 @@ static void on_image_delete_files_removed(void *arg, const struct cay_err *outco
 	image_unregister(d->cayd->images, &d->id, on_image_delete_saved, d);
 }
 
-static void on_image_delete_client_gone(struct request *rq)
-{
-	struct image_deletion *d = rq->data;
-
-	d->rq = NULL;
-}
-
 /* Refuse if a template would lose its image; an image with another name keeps its files. */
 static int image_check_no_template_uses(struct cayd *c, const struct image *row,
 					struct cay_err *err)
@@ -431,7 +406,6 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 
 void op_image_delete(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_image_delete_client_gone };
 	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
 	struct verb_image_remove q = {};
 	struct cay_err none = {}, err = {};
@@ -447,8 +421,7 @@ void op_image_delete(struct cayd *c, struct request *rq)
 		return;
 	}
 	*d = (struct image_deletion){ c, rq, row->info.id };
-	rq->data = d;
-	rq->events = &events;
+	request_watch_client(&d->rq);
 	c->images_removing++;
 	image_set_removing(c->images, &row->info.id, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));

@@ -95,6 +95,17 @@ struct cayd {
  * request can name. */
 extern const struct id default_tenant, warm_tenant, build_tenant;
 
+/* Close callbacks: free a handle; free the object that holds it, its data. */
+static inline void on_handle_closed(uv_handle_t *h)
+{
+	free(h);
+}
+
+static inline void on_handle_owner_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
 /* Operations that control carries out itself; operations that a sandbox's PID 1 carries out. */
 request_fn control_request_handle, sandbox_request_relay;
 #endif

@@ -186,18 +186,13 @@ static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call
 	free(c);
 }
 
-static void on_keeper_poll_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 static void keeper_link_drop(struct keeper_link *l, const char *why)
 {
 	struct cay_err err = {};
 
 	log_error(&l->cayd->log, "lost the connection to cay-keeper: %s", why);
 	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "lost the connection to cay-keeper");
-	uv_close((uv_handle_t *)l->poll, on_keeper_poll_closed);
+	uv_close((uv_handle_t *)l->poll, on_handle_closed);
 	l->poll = NULL;
 	l->greeted = false;
 	cay_closep(&l->fd);

@@ -73,11 +73,6 @@ struct image_orphan {
 	unsigned tries;
 };
 
-static void on_image_orphan_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
 {
 	struct image_orphan *d = arg;
@@ -90,7 +85,7 @@ static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, co
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
 		log_warn(&d->cayd->log, "files of an unregistered image may be left: %s",
 			 outcome->msg);
-	uv_close((uv_handle_t *)&d->again, on_image_orphan_closed);
+	uv_close((uv_handle_t *)&d->again, on_handle_owner_closed);
 }
 
 /* Another import may have added the same image, which then has a row. */
@@ -101,7 +96,7 @@ static void on_image_orphan_timer(uv_timer_t *t)
 	if (d->cayd->images_unpacking || d->cayd->images_removing)
 		return; /* retried at the next tick */
 	if (image_by_digest(d->cayd->images, d->q.digest)) {
-		uv_close((uv_handle_t *)t, on_image_orphan_closed);
+		uv_close((uv_handle_t *)t, on_handle_owner_closed);
 		return;
 	}
 	d->cayd->images_removing++;

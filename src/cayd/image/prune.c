@@ -2,6 +2,7 @@
 #include "cayd/image/prune.h"
 #include "cayd/core/handlers.h"
 
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image-internal.h"
 
@@ -139,7 +140,7 @@ static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, 
 	jw_object_begin(&p->reply, NULL);
 	jw_array_begin(&p->reply, "images");
 	if (rq)
-		rq->data = p;
+		request_watch_client(&p->rq);
 	c->images_removing++;
 	prune_continue(p);
 	return true;
@@ -161,22 +162,11 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 				  s->images_size ? s->images_size : UINT64_MAX);
 }
 
-static void on_prune_client_gone(struct request *rq)
-{
-	struct prune *p = rq->data;
-
-	p->rq = NULL;
-}
-
 void op_image_prune(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_prune_client_gone };
 	const struct image_prune *q = rq->body;
 	uint64_t wall = clk_wall_ns(c->clk), keep = q->unused_ms * NS_PER_MS;
 
-	rq->events = &events;
-	if (!prune_start(c, rq, wall > keep ? wall - keep + 1 : 0, UINT64_MAX)) {
-		rq->events = NULL;
+	if (!prune_start(c, rq, wall > keep ? wall - keep + 1 : 0, UINT64_MAX))
 		request_refuse(rq, CAY_E_UNAVAILABLE, "images are being unpacked or removed");
-	}
 }

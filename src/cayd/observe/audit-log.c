@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "cayd/core/cursor.h"
+#include "cayd/core/deferred-reply.h"
 
 #define DONE "ok"
 #define LEFT "client_left"
@@ -229,13 +230,6 @@ struct audit_list_job {
 	struct cay_err err;
 };
 
-static void on_audit_list_client_gone(struct request *rq)
-{
-	struct audit_list_job *l = rq->data;
-
-	l->rq = NULL;
-}
-
 static void audit_list_read_work(uv_work_t *work)
 {
 	struct audit_list_job *l = work->data;
@@ -304,7 +298,6 @@ static void on_audit_list_read(uv_work_t *work, int)
 
 void op_audit_list(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_audit_list_client_gone };
 	const struct page_query *q = rq->query;
 	struct audit_list_job *l = calloc(1, sizeof(*l));
 	uint64_t from;
@@ -322,8 +315,7 @@ void op_audit_list(struct cayd *c, struct request *rq)
 	l->cayd = c;
 	l->rq = rq;
 	l->limit = q->limit;
-	rq->data = l;
-	rq->events = &events;
+	request_watch_client(&l->rq);
 	(void)uv_queue_work(&c->loop, &l->work, audit_list_read_work, on_audit_list_read);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/failpoint.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/observe/event.h"
@@ -481,16 +482,8 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	keeper_call(k->cayd->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
-static void on_fsck_client_gone(struct request *rq)
-{
-	struct fsck_pass *k = rq->data;
-
-	k->rq = NULL;
-}
-
 static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 {
-	static const struct request_events events = { .gone = on_fsck_client_gone };
 	struct fsck_pass *k = calloc(1, sizeof(*k));
 
 	if (!k) {
@@ -500,8 +493,7 @@ static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 	*k = (struct fsck_pass){
 		.cayd = c, .rq = rq, .began = clk_boot_ns(c->clk), .repair = repair
 	};
-	rq->data = k;
-	rq->events = &events;
+	request_watch_client(&k->rq);
 	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 

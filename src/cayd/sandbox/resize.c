@@ -3,6 +3,7 @@
 #include "cayd/core/handlers.h"
 
 #include "base/failpoint.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/limits.h"
 
@@ -14,13 +15,6 @@ struct resize {
 };
 
 static bool resize_start(struct sandbox *sb, struct request *rq, bool back);
-
-static void on_resize_client_gone(struct request *rq)
-{
-	struct resize *z = rq->data;
-
-	z->rq = NULL;
-}
 
 static bool sandbox_is_running_or_paused(const struct sandbox *sb)
 {
@@ -127,7 +121,6 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 
 static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 {
-	static const struct request_events events = { .gone = on_resize_client_gone };
 	struct resize *z = malloc(sizeof(*z));
 
 	if (!z)
@@ -135,10 +128,8 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 	*z = (struct resize){ .sandbox = sb, .rq = rq, .is_revert = back };
 	sb->holds++;
 	sb->resize.under_way = true;
-	if (rq) {
-		rq->data = z;
-		rq->events = &events;
-	}
+	if (rq)
+		request_watch_client(&z->rq);
 	sandbox_save(sb, true);
 	db_barrier(sb->cayd->db, on_resize_wanted_saved, z);
 	return true;
@@ -153,14 +144,11 @@ void resize_retry(struct sandbox *sb)
 
 void op_sandbox_limits(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	struct cay_err err = {};
 
-	if (!sb) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+	if (!sb)
 		return;
-	}
 	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
 		request_refuse(rq, CAY_E_STATE,
 			       sb->resize.has_wanted ? "another change of its limits is under way"

@@ -97,6 +97,8 @@ struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
 /* For a request: NULL for a sandbox of another tenant. */
 struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
 				       const struct id *id);
+/* The sandbox in the path; NULL if the request was answered. */
+struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq);
 /* The tenant's newest sandbox with a seq below `before` (0: any); and the next older one. */
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
 				    uint64_t before);

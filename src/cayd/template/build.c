@@ -110,11 +110,6 @@ static void build_forget_oldest(struct builds *all, const struct build *now)
 	}
 }
 
-static void on_build_timer_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 /* Inputs may contain secrets: keep only the hash and the log. */
 static void build_clear_inputs(struct build *b)
 {
@@ -137,7 +132,7 @@ static void build_finish(struct build *b, const struct image *layer, const struc
 	all->live--;
 	all->finished++;
 	if (b->timer)
-		uv_close((uv_handle_t *)b->timer, on_build_timer_closed);
+		uv_close((uv_handle_t *)b->timer, on_handle_closed);
 	b->timer = NULL;
 	if (b->sandbox) {
 		sandbox_end(b->sandbox, END_KILLED, "its build has finished");
@@ -182,11 +177,6 @@ static void build_sandbox_end(struct sandbox *sb)
 		sandbox_end(sb, END_KILLED, "its build was interrupted");
 }
 
-static void on_layer_cleanup_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 /* Repeated when the keeper is connected again. */
 static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *outcome)
 {
@@ -198,7 +188,7 @@ static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *
 		log_warn(&d->cayd->log, "an unregistered layer may be left: %s", outcome->msg);
 	if (d->ends_sandbox)
 		build_sandbox_end(sandbox_find(d->cayd->sandboxes, &d->commit.sandbox));
-	uv_close((uv_handle_t *)&d->retry_timer, on_layer_cleanup_closed);
+	uv_close((uv_handle_t *)&d->retry_timer, on_handle_owner_closed);
 }
 
 static void on_layer_cleanup_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
@@ -565,7 +555,7 @@ int build_start_or_join(struct cayd *c, const struct build_request *order, build
 		r = build_start(b, order, err);
 		if (r < 0) {
 			if (b->timer)
-				uv_close((uv_handle_t *)b->timer, on_build_timer_closed);
+				uv_close((uv_handle_t *)b->timer, on_handle_closed);
 			build_free(b);
 		}
 	}

@@ -476,10 +476,7 @@ static void on_template_deleted(struct deferred_reply *l, const struct cay_err *
 {
 	struct template **at = template_find_slot(l->cayd->templates, &l->id);
 
-	if (l->rq && outcome->code)
-		request_fail(l->rq, outcome);
-	else if (l->rq)
-		request_reply_json(l->rq, &template_info_table, &(*at)->info);
+	request_reply_outcome(l->rq, outcome, &template_info_table, &(*at)->info);
 	if (outcome->code) {
 		(*at)->deleting = false;
 	} else {

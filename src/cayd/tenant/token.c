@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "base/path.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/sandbox/sandbox.h"
 #include "text/hex.h"
 #include "text/percent.h"
@@ -268,10 +269,7 @@ void op_sandbox_token(struct cayd *c, struct request *rq)
 		(void)token_sign(&t, &key, text, &err);
 		explicit_bzero(&key, sizeof(key));
 	}
-	if (err.code)
-		request_fail(rq, &err);
-	else
-		request_reply_json(rq, &token_made_table, &made);
+	request_reply_outcome(rq, &err, &token_made_table, &made);
 	explicit_bzero(text, sizeof(text));
 }
 
@@ -357,8 +355,5 @@ void op_tree_link(struct cayd *c, struct request *rq)
 		  buf_append(&url, target.data, target.len) < 0))
 		(void)cay_no_memory(&err);
 	made.url = buf_str(&url);
-	if (err.code)
-		request_fail(rq, &err);
-	else
-		request_reply_json(rq, &tree_linked_table, &made);
+	request_reply_outcome(rq, &err, &tree_linked_table, &made);
 }

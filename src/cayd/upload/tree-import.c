@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "archive/tar.h"
+#include "cayd/core/list.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/upload/upload.h"
 #include "net/dial.h"
@@ -70,13 +71,9 @@ static void tree_import_side_release(struct tree_import_side *s)
 
 static void tree_import_unref(struct tree_import_job *p)
 {
-	struct tree_import_job **at = &p->cayd->tree_imports;
-
 	if (--p->open)
 		return;
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
+	LIST_UNLINK(p->cayd->tree_imports, p, next);
 	tree_import_side_release(&p->from);
 	tree_import_side_release(&p->to);
 	upload_read_free(p->upload);
