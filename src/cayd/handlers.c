@@ -1,31 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
+#include "cayd/core/handlers.h"
 #include "cayd/core/cursor.h"
 #include "cayd/core/deferred-reply.h"
-#include "cayd/core/handlers.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/create.h"
-#include "cayd/edge/preview.h"
-#include "cayd/image/image-import.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
-#include "cayd/image/pull.h"
-#include "cayd/image/registry.h"
-#include "cayd/listeners.h"
 #include "cayd/observe/audit-log.h"
-#include "cayd/observe/event.h"
-#include "cayd/observe/fsck.h"
-#include "cayd/observe/request-metrics.h"
-#include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
-#include "cayd/tenant/revoke.h"
-#include "cayd/tenant/tenant.h"
-#include "cayd/tenant/token.h"
-#include "cayd/upload/tree-import.h"
 #include "cayd/upload/upload.h"
 #include "net/relay.h"
 #include "webdocs/webdocs.h"
@@ -407,8 +391,7 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 void op_image_delete(struct cayd *c, struct request *rq)
 {
 	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
-	struct verb_image_remove q = {};
-	struct cay_err none = {}, err = {};
+	struct cay_err err = {};
 	struct image_deletion *d;
 
 	if (image_check_delete(c, row, &err) < 0) {
@@ -423,14 +406,7 @@ void op_image_delete(struct cayd *c, struct request *rq)
 	*d = (struct image_deletion){ c, rq, row->info.id };
 	request_watch_client(&d->rq);
 	c->images_removing++;
-	image_set_removing(c->images, &row->info.id, true);
-	memcpy(q.digest, row->digest, sizeof(q.digest));
-	if (image_count_names(c->images, row->digest) > 1)
-		on_image_delete_files_removed(d, &none, NULL,
-					      -EBADF); /* another name has the same files */
-	else
-		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_delete_files_removed,
-			    d);
+	image_remove_files(c, row, on_image_delete_files_removed, d);
 }
 
 /* An operation of control without op_x_y() does not link. */

@@ -17,7 +17,6 @@
 #include "cayd/observe/audit-log.h"
 #include "cayd/observe/event.h"
 #include "cayd/observe/fsck.h"
-#include "cayd/observe/request-metrics.h"
 #include "cayd/sandbox/drain.h"
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/sandbox.h"
@@ -141,15 +140,9 @@ static int cayd_open_state_dirs(struct cayd *c, struct cay_err *err)
 	return path_remove_tmp_files(c->db_dir);
 }
 
-struct cayd_signals {
-	uv_signal_t signals[3];
-	struct cayd *cayd;
-};
-
 static void on_cayd_signal(uv_signal_t *s, int number)
 {
-	struct cayd_signals *stop = s->data;
-	struct cayd *c = stop->cayd;
+	struct cayd *c = s->data;
 
 	if (number == SIGHUP) {
 		daemon_reload_settings(c->argc, c->argv, &c->settings, &c->log);
@@ -171,7 +164,7 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 static int cayd_serve(struct cayd *c, struct cay_err *err)
 {
 	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-	struct cayd_signals stop = { .cayd = c };
+	uv_signal_t signals[ARRAY_SIZE(numbers)];
 	int r = listeners_open(c, err);
 
 	if (r >= 0)
@@ -183,9 +176,9 @@ static int cayd_serve(struct cayd *c, struct cay_err *err)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		(void)uv_signal_init(&c->loop, &stop.signals[i]);
-		stop.signals[i].data = &stop;
-		(void)uv_signal_start(&stop.signals[i], on_cayd_signal, numbers[i]);
+		(void)uv_signal_init(&c->loop, &signals[i]);
+		signals[i].data = c;
+		(void)uv_signal_start(&signals[i], on_cayd_signal, numbers[i]);
 	}
 	daemon_notify_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);

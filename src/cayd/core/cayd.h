@@ -32,23 +32,6 @@
 #include "net/server.h"
 #include "ops/settings.h"
 
-struct keeper_link;
-struct sandboxes;
-struct builds;
-struct creates;
-struct events;
-struct images;
-struct pull;
-struct registries;
-struct tenants;
-struct templates;
-struct api_keys;
-struct edge_reports;
-struct previews;
-struct token_signer;
-struct warm_pools;
-struct uploads;
-
 struct cayd {
 	struct settings settings;
 	struct log log;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
 
@@ -180,12 +181,7 @@ static void on_image_import_registered(void *arg, const struct image *row,
 {
 	struct image_import_job *m = arg;
 
-	if (!row) {
-		image_import_fail(m, err);
-		return;
-	}
-	if (m->rq)
-		request_reply_json(m->rq, &image_info_table, &row->info);
+	request_reply_outcome(m->rq, err, &image_info_table, row ? &row->info : NULL);
 	image_import_finish(m);
 }
 

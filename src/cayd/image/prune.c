@@ -3,7 +3,6 @@
 #include "cayd/core/handlers.h"
 
 #include "cayd/core/deferred-reply.h"
-#include "cayd/core/keeper-link.h"
 #include "cayd/image/image-internal.h"
 
 #define OFTEN_NS NS_PER_S
@@ -96,19 +95,16 @@ static void on_prune_image_removed(void *arg, const struct cay_err *outcome, con
 	prune_continue(p);
 }
 
-static void prune_remove_image(struct prune *p, const struct image *row)
+void image_remove_files(struct cayd *c, const struct image *row, keeper_call_fn *fn, void *arg)
 {
 	struct verb_image_remove q = {};
-	struct cay_err none = {};
 
-	p->removing = row->info.id;
-	image_set_removing(p->cayd->images, &p->removing, true);
+	image_set_removing(c->images, &row->info.id, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));
-	if (image_count_names(p->cayd->images, row->digest) > 1)
-		on_prune_image_removed(p, &none, NULL, -EBADF); /* only the name goes */
+	if (image_count_names(c->images, row->digest) > 1)
+		fn(arg, &(struct cay_err){}, NULL, -EBADF);
 	else
-		keeper_call(p->cayd->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_prune_image_removed,
-			    p);
+		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, fn, arg);
 }
 
 static void prune_continue(struct prune *p)
@@ -121,7 +117,8 @@ static void prune_continue(struct prune *p)
 			break;
 		p->skipped_ns = image_last_used_ns(row);
 		if (!image_is_in_use(p->cayd, row)) {
-			prune_remove_image(p, row);
+			p->removing = row->info.id;
+			image_remove_files(p->cayd, row, on_prune_image_removed, p);
 			return;
 		}
 	}

@@ -10,7 +10,6 @@
 
 #include "base/path.h"
 #include "base/rmtree.h"
-#include "cayd/core/keeper-link.h"
 #include "cayd/core/list.h"
 #include "cayd/image/image-import.h"
 #include "cayd/image/registry.h"

@@ -18,21 +18,6 @@ int audit_log_open(struct cayd *c, struct cay_err *err)
 	return audit_open(c->audit_dir, &conf, &c->loop, &c->audit, err);
 }
 
-/* Tenant and key of the request, as far as known. */
-static void audit_log_fill_actor(const struct request *rq, struct audit_record *to)
-{
-	char text[ID_TEXT_LEN + 1];
-
-	if (rq->actor.tenant.noun) {
-		id_format(&rq->actor.tenant, text);
-		audit_set(to->tenant, text);
-	}
-	if (rq->actor.key.noun) {
-		id_format(&rq->actor.key, text);
-		audit_set(to->key, text);
-	}
-}
-
 static bool audit_log_op_is_change(const struct op *op)
 {
 	return op->where == WHERE_CONTROL && op->method != METHOD_GET &&
@@ -147,15 +132,15 @@ static void audit_log_fill_record(struct request *rq, const char *outcome, struc
 	const struct id *target = rq->target.noun          ? &rq->target
 				  : rq->match.n_params > 0 ? &rq->match.params[0]
 							   : NULL;
-	char text[ID_TEXT_LEN + 1];
 
 	*ret = (struct audit_record){};
-	audit_log_fill_actor(rq, ret);
+	if (rq->actor.tenant.noun)
+		id_format(&rq->actor.tenant, ret->tenant);
+	if (rq->actor.key.noun)
+		id_format(&rq->actor.key, ret->key);
 	audit_set(ret->op, rq->match.op ? rq->match.op->name : "none");
-	if (target) {
-		id_format(target, text);
-		audit_set(ret->target, text);
-	}
+	if (target)
+		id_format(target, ret->target);
 	audit_set(ret->outcome, outcome);
 	audit_set(ret->request_id, rq->id);
 	if (audit_log_fill_peer(rq, ret) < 0 || audit_log_fill_detail(rq, ret) < 0)

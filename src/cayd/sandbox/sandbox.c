@@ -2,7 +2,6 @@
 #include "cayd/sandbox/sandbox.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "cayd/core/keeper-link.h"
 #include "cayd/core/list.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/template/build.h"
 
-#include <assert.h>
-
 #include "auth/key.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/template/build-internal.h"
