@@ -127,9 +127,9 @@ static int keeper_link_connect_blocking(struct keeper_link *l, struct cay_err *e
 	return 0;
 }
 
-int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
+int keeper_link_open(struct cayd *c, struct cay_err *err)
 {
-	uint64_t end = clk_boot_ns(c->clk) + timeout_ms * NS_PER_MS;
+	uint64_t end = clk_boot_ns(c->clk) + KEEPER_OPEN_MS * NS_PER_MS;
 	struct keeper_link *l = calloc(1, sizeof(*l));
 	int r;
 

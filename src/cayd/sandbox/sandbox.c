@@ -139,11 +139,11 @@ static struct sandbox *sandbox_find_by_key(struct sandboxes *all, const struct i
 	return sb;
 }
 
-void sandboxes_retry_now(struct sandboxes *all)
+void sandboxes_retry_now(struct cayd *c)
 {
-	uint64_t now = clk_boot_ns(all->cayd->clk);
+	uint64_t now = clk_boot_ns(c->clk);
 
-	for (struct sandbox *sb = all->newest; sb; sb = sb->older) {
+	for (struct sandbox *sb = c->sandboxes->newest; sb; sb = sb->older) {
 		if (sb->life.retry_ns != LIFE_NEVER)
 			sb->life.retry_ns = now;
 		resize_retry(sb);
@@ -353,7 +353,7 @@ static struct sandbox *sandbox_alloc(struct sandboxes *all)
 	return sb;
 }
 
-struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
+static struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
 {
 	return (struct life_terms){
 		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,

@@ -33,11 +33,6 @@ bool layer_spec_has_steps(const struct layer_spec *spec)
 	return spec->files.n || spec->setup.n || packages_has_any(&spec->packages);
 }
 
-bool build_is_finished(const struct build *b)
-{
-	return b->state == BUILD_FINISHED;
-}
-
 const char *build_hash(const struct build *b)
 {
 	return b->hash;
@@ -577,7 +572,7 @@ void build_remove_waiter(struct build *b, const void *arg)
 	}
 }
 
-void builds_recover(struct cayd *c)
+int builds_recover(struct cayd *c, struct cay_err *)
 {
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes), *next; sb; sb = next) {
 		next = sb->older;
@@ -586,4 +581,5 @@ void builds_recover(struct cayd *c)
 		if (!layer_cleanup_start(sb, /* cut_off= */ true))
 			build_sandbox_end(sb);
 	}
+	return 0;
 }
