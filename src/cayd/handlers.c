@@ -90,11 +90,14 @@ void op_sandbox_delete(struct cayd *c, struct request *rq)
 	sandbox_reply_when(sb, rq, WAIT_ENDED);
 }
 
-static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq,
-					  const struct life_event *ev, enum sandbox_wait until)
+static void sandbox_apply_for_request(struct cayd *c, struct request *rq,
+				      const struct life_event *ev, enum sandbox_wait until)
 {
-	enum cay_code refused = sandbox_apply_event(sb, ev);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	enum cay_code refused = sb ? sandbox_apply_event(sb, ev) : CAY_OK;
 
+	if (!sb)
+		return;
 	if (refused == CAY_E_INVALID)
 		request_refuse(rq, refused, "the new deadline is later than this node allows");
 	else if (refused)
@@ -107,32 +110,21 @@ static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq
 
 void op_sandbox_pause(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-
-	if (sb)
-		sandbox_apply_event_and_reply(sb, rq, &(struct life_event){ .kind = LIFE_PAUSE },
-					      WAIT_SETTLED);
+	sandbox_apply_for_request(c, rq, &(struct life_event){ .kind = LIFE_PAUSE }, WAIT_SETTLED);
 }
 
 void op_sandbox_resume(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-
-	if (sb)
-		sandbox_apply_event_and_reply(sb, rq, &(struct life_event){ .kind = LIFE_RESUME },
-					      WAIT_SETTLED);
+	sandbox_apply_for_request(c, rq, &(struct life_event){ .kind = LIFE_RESUME }, WAIT_SETTLED);
 }
 
 void op_sandbox_extend(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_extend *q = rq->body;
-	uint64_t until = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS;
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct life_event ev = { .kind = LIFE_EXTEND,
+				 .until_ns = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS };
 
-	if (sb)
-		sandbox_apply_event_and_reply(
-			sb, rq, &(struct life_event){ .kind = LIFE_EXTEND, .until_ns = until },
-			WAIT_SAVED);
+	sandbox_apply_for_request(c, rq, &ev, WAIT_SAVED);
 }
 
 void op_sandbox_labels(struct cayd *c, struct request *rq)
@@ -250,8 +242,6 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
 {
 	struct group_deletion *u = arg;
 
-	if (u->rq)
-		u->rq->events = NULL;
 	if (u->rq && outcome->code)
 		request_fail(u->rq, outcome);
 	else if (u->rq)

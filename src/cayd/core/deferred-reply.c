@@ -17,12 +17,9 @@ void request_watch_client(struct request **rq)
 void request_reply_outcome(struct request *rq, const struct cay_err *err,
 			   const struct field_table *t, const void *value)
 {
-	if (!rq)
-		return;
-	rq->events = NULL;
-	if (err->code)
+	if (rq && err->code)
 		request_fail(rq, err);
-	else
+	else if (rq)
 		request_reply_json(rq, t, value);
 }
 
@@ -31,12 +28,13 @@ struct deferred_reply *deferred_reply_create(struct cayd *c, struct request *rq,
 {
 	struct deferred_reply *l = calloc(1, sizeof(*l));
 
-	if (!l) {
+	if (!l && rq)
 		request_no_memory(rq);
+	if (!l)
 		return NULL;
-	}
 	*l = (struct deferred_reply){ .cayd = c, .rq = rq, .id = *id, .done = done };
-	request_watch_client(&l->rq);
+	if (rq)
+		request_watch_client(&l->rq);
 	return l;
 }
 

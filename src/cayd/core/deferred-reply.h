@@ -23,7 +23,7 @@ struct deferred_reply {
 	deferred_reply_fn *done;
 };
 
-/* NULL when out of memory; the request has been answered. */
+/* NULL when out of memory; the request, if there is one, has been answered. */
 struct deferred_reply *deferred_reply_create(struct cayd *c, struct request *rq,
 					     const struct id *id, deferred_reply_fn *done);
 /* For other replies that are sent later: *rq becomes NULL when its client leaves. */

@@ -59,7 +59,6 @@ static void prune_finish(struct prune *p)
 	jw_end(&p->reply);
 	jw_end(&p->reply);
 	if (p->rq) {
-		p->rq->events = NULL;
 		if (jw_finish(&p->reply) < 0)
 			request_refuse(p->rq, CAY_E_INTERNAL, "write the list");
 		else

@@ -269,8 +269,6 @@ static void on_audit_list_read(uv_work_t *work, int)
 {
 	struct audit_list_job *l = work->data;
 
-	if (l->rq)
-		l->rq->events = NULL;
 	if (l->rq && l->n < 0) {
 		log_error(&l->cayd->log, "%s", l->err.msg);
 		request_fail(l->rq, &l->err);

@@ -165,22 +165,6 @@ static const struct edge_report *edge_report_next(const struct cayd *c, unsigned
 	return *at < REPORT_EDGES ? c->edge_reports->rows[(*at)++] : NULL;
 }
 
-static void metric_put_edge_answers(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_replies(to, r->name, &r->counts.replies);
-}
-
-static void metric_put_edge_durations(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_durations(to, r->name, &r->counts.replies);
-}
-
 static void metric_put_edge_refusals(void *arg, struct metrics_out *to)
 {
 	const struct edge_report *r;
@@ -191,21 +175,23 @@ static void metric_put_edge_refusals(void *arg, struct metrics_out *to)
 					     r->counts.refused[i]);
 }
 
-/* metric_put_edge_MEMBER() writes one number of each edge. */
-#define METRIC_PUT_EDGE_NUMBER(member) \
-	static void metric_put_edge_##member(void *arg, struct metrics_out *to) \
+/* metric_put_edge_METRIC() writes one metric of each edge. */
+#define METRIC_PUT_EDGE(metric, write, value) \
+	static void metric_put_edge_##metric(void *arg, struct metrics_out *to) \
 	{ \
 		const struct edge_report *r; \
 \
 		for (unsigned at = 0; (r = edge_report_next(arg, &at));) \
-			metrics_write_value(to, r->name, r->counts.member); \
+			write(to, r->name, value); \
 	}
-METRIC_PUT_EDGE_NUMBER(conns)
-METRIC_PUT_EDGE_NUMBER(open)
-METRIC_PUT_EDGE_NUMBER(cut)
-METRIC_PUT_EDGE_NUMBER(log_lost)
-METRIC_PUT_EDGE_NUMBER(memory)
-METRIC_PUT_EDGE_NUMBER(fds)
+METRIC_PUT_EDGE(answers, metrics_write_replies, &r->counts.replies)
+METRIC_PUT_EDGE(durations, metrics_write_durations, &r->counts.replies)
+METRIC_PUT_EDGE(conns, metrics_write_value, r->counts.conns)
+METRIC_PUT_EDGE(open, metrics_write_value, r->counts.open)
+METRIC_PUT_EDGE(cut, metrics_write_value, r->counts.cut)
+METRIC_PUT_EDGE(log_lost, metrics_write_value, r->counts.log_lost)
+METRIC_PUT_EDGE(memory, metrics_write_value, r->counts.memory)
+METRIC_PUT_EDGE(fds, metrics_write_value, r->counts.fds)
 
 static metrics_fn *const metric_sources[METRIC_NUM] = {
 	[METRIC_SANDBOXES] = metric_put_sandboxes,

@@ -24,18 +24,6 @@ struct sandbox_counts *sandbox_counts_create(void)
 	return calloc(1, sizeof(struct sandbox_counts));
 }
 
-void sandbox_counts_free(struct sandbox_counts *t)
-{
-	for (size_t i = 0; t && i < BUCKETS; i++)
-		while (t->of[i]) {
-			struct sandbox_count *c = t->of[i];
-
-			t->of[i] = c->next;
-			free(c);
-		}
-	free(t);
-}
-
 /* The row, or where it would be linked. */
 static struct sandbox_count *const *sandbox_counts_find(const struct sandbox_counts *t,
 							enum count_kind kind,

@@ -46,17 +46,9 @@ static void on_resize_refusal_saved(void *arg, const struct cay_err *)
 {
 	struct resize *z = arg;
 
-	if (z->rq) {
-		z->rq->events = NULL;
+	if (z->rq)
 		request_fail(z->rq, &z->err);
-	}
 	resize_free(z);
-}
-
-/* The outcome is unknown: the limits stay wanted and are set again. */
-static bool resize_outcome_is_unknown(const struct cay_err *outcome)
-{
-	return outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
 }
 
 static void resize_finish(struct resize *z, const struct cay_err *outcome)
@@ -69,17 +61,15 @@ static void resize_finish(struct resize *z, const struct cay_err *outcome)
 		sb->info.limits = sb->resize.wanted;
 		sb->resize.has_wanted = false;
 		sandbox_save(sb, true);
-	} else if (!resize_outcome_is_unknown(outcome)) {
+	} else if (outcome->code != CAY_E_UNAVAILABLE && outcome->code != CAY_E_CAPACITY) {
 		resize_revert(sb, z, outcome);
-	}
+	} /* else it is unknown: the limits stay wanted and are set again */
 	if (outcome->code) {
 		db_barrier(sb->cayd->db, on_resize_refusal_saved, z);
 		return;
 	}
-	if (z->rq) {
-		z->rq->events = NULL;
+	if (z->rq)
 		sandbox_reply_when(sb, z->rq, WAIT_SAVED);
-	}
 	resize_free(z);
 }
 

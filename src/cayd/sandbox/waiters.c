@@ -161,8 +161,6 @@ static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 	/* earlier writes may have been another transaction */
 	if (!err.code && db_get_stats(h->db).failed != h->failed)
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal could not write all of it");
-	if (h->rq)
-		h->rq->events = NULL;
 	if (h->rq && err.code)
 		request_fail(h->rq, &err);
 	else if (h->rq)
