@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-
-#include "cayd/core/cursor.h"
 #include "cayd/core/handlers.h"
+#include "cayd/core/cursor.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
-#include "cayd/create/create.h"
-#include "cayd/edge/preview.h"
-#include "cayd/image/image-import.h"
 #include "cayd/image/image.h"
 #include "cayd/image/prune.h"
-#include "cayd/image/pull.h"
-#include "cayd/image/registry.h"
-#include "cayd/listeners.h"
 #include "cayd/observe/audit-log.h"
-#include "cayd/observe/event.h"
-#include "cayd/observe/fsck.h"
-#include "cayd/observe/request-metrics.h"
-#include "cayd/sandbox/resize.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/template/pool.h"
 #include "cayd/template/template.h"
 #include "cayd/tenant/api-key.h"
-#include "cayd/tenant/revoke.h"
-#include "cayd/tenant/tenant.h"
-#include "cayd/tenant/token.h"
-#include "cayd/upload/tree-import.h"
 #include "cayd/upload/upload.h"
 #include "net/relay.h"
 #include "webdocs/webdocs.h"
@@ -87,16 +72,6 @@ void op_system_tools(struct cayd *c, struct request *rq)
 	static_page_reply(rq, &page_tools, "application/json");
 }
 
-static struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
-{
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
-
-	if (!sb)
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
-	return sb;
-}
-
 void op_sandbox_get(struct cayd *c, struct request *rq)
 {
 	struct sandbox *sb = sandbox_find_of_request(c, rq);
@@ -115,11 +90,14 @@ void op_sandbox_delete(struct cayd *c, struct request *rq)
 	sandbox_reply_when(sb, rq, WAIT_ENDED);
 }
 
-static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq,
-					  const struct life_event *ev, enum sandbox_wait until)
+static void sandbox_apply_for_request(struct cayd *c, struct request *rq,
+				      const struct life_event *ev, enum sandbox_wait until)
 {
-	enum cay_code refused = sandbox_apply_event(sb, ev);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	enum cay_code refused = sb ? sandbox_apply_event(sb, ev) : CAY_OK;
 
+	if (!sb)
+		return;
 	if (refused == CAY_E_INVALID)
 		request_refuse(rq, refused, "the new deadline is later than this node allows");
 	else if (refused)
@@ -132,32 +110,21 @@ static void sandbox_apply_event_and_reply(struct sandbox *sb, struct request *rq
 
 void op_sandbox_pause(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-
-	if (sb)
-		sandbox_apply_event_and_reply(sb, rq, &(struct life_event){ .kind = LIFE_PAUSE },
-					      WAIT_SETTLED);
+	sandbox_apply_for_request(c, rq, &(struct life_event){ .kind = LIFE_PAUSE }, WAIT_SETTLED);
 }
 
 void op_sandbox_resume(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
-
-	if (sb)
-		sandbox_apply_event_and_reply(sb, rq, &(struct life_event){ .kind = LIFE_RESUME },
-					      WAIT_SETTLED);
+	sandbox_apply_for_request(c, rq, &(struct life_event){ .kind = LIFE_RESUME }, WAIT_SETTLED);
 }
 
 void op_sandbox_extend(struct cayd *c, struct request *rq)
 {
 	const struct sandbox_extend *q = rq->body;
-	uint64_t until = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS;
-	struct sandbox *sb = sandbox_find_of_request(c, rq);
+	struct life_event ev = { .kind = LIFE_EXTEND,
+				 .until_ns = clk_boot_ns(c->clk) + q->ttl_ms * NS_PER_MS };
 
-	if (sb)
-		sandbox_apply_event_and_reply(
-			sb, rq, &(struct life_event){ .kind = LIFE_EXTEND, .until_ns = until },
-			WAIT_SAVED);
+	sandbox_apply_for_request(c, rq, &ev, WAIT_SAVED);
 }
 
 void op_sandbox_labels(struct cayd *c, struct request *rq)
@@ -251,13 +218,6 @@ struct group_deletion {
 	size_t n;
 };
 
-static void on_group_delete_client_gone(struct request *rq)
-{
-	struct group_deletion *u = rq->data;
-
-	u->rq = NULL;
-}
-
 /* Reply with their present state. */
 static void group_delete_reply(struct group_deletion *u)
 {
@@ -282,8 +242,6 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
 {
 	struct group_deletion *u = arg;
 
-	if (u->rq)
-		u->rq->events = NULL;
 	if (u->rq && outcome->code)
 		request_fail(u->rq, outcome);
 	else if (u->rq)
@@ -295,7 +253,6 @@ static void on_group_uploads_removed(void *arg, const struct cay_err *outcome)
  * after a restart nothing would show that their group was deleted. */
 void op_group_delete(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_group_delete_client_gone };
 	const struct group_query *q = rq->query;
 	struct id *ended = arena_alloc(&rq->arena, GROUP_ROWS, sizeof(*ended));
 	struct group_deletion *u = ended ? calloc(1, sizeof(*u)) : NULL;
@@ -314,8 +271,7 @@ void op_group_delete(struct cayd *c, struct request *rq)
 		if (u->n < GROUP_ROWS)
 			ended[u->n++] = sb->info.id;
 	}
-	rq->data = u;
-	rq->events = &events;
+	request_watch_client(&u->rq);
 	uploads_remove_group(c, &rq->actor.tenant, q->group, on_group_uploads_removed, u);
 }
 
@@ -392,13 +348,6 @@ static void on_image_delete_files_removed(void *arg, const struct cay_err *outco
 	image_unregister(d->cayd->images, &d->id, on_image_delete_saved, d);
 }
 
-static void on_image_delete_client_gone(struct request *rq)
-{
-	struct image_deletion *d = rq->data;
-
-	d->rq = NULL;
-}
-
 /* Refuse if a template would lose its image; an image with another name keeps its files. */
 static int image_check_no_template_uses(struct cayd *c, const struct image *row,
 					struct cay_err *err)
@@ -431,10 +380,8 @@ static int image_check_delete(struct cayd *c, const struct image *row, struct ca
 
 void op_image_delete(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_image_delete_client_gone };
 	const struct image *row = image_by_id(c->images, &rq->match.params[0]);
-	struct verb_image_remove q = {};
-	struct cay_err none = {}, err = {};
+	struct cay_err err = {};
 	struct image_deletion *d;
 
 	if (image_check_delete(c, row, &err) < 0) {
@@ -447,17 +394,9 @@ void op_image_delete(struct cayd *c, struct request *rq)
 		return;
 	}
 	*d = (struct image_deletion){ c, rq, row->info.id };
-	rq->data = d;
-	rq->events = &events;
+	request_watch_client(&d->rq);
 	c->images_removing++;
-	image_set_removing(c->images, &row->info.id, true);
-	memcpy(q.digest, row->digest, sizeof(q.digest));
-	if (image_count_names(c->images, row->digest) > 1)
-		on_image_delete_files_removed(d, &none, NULL,
-					      -EBADF); /* another name has the same files */
-	else
-		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_image_delete_files_removed,
-			    d);
+	image_remove_files(c, row, on_image_delete_files_removed, d);
 }
 
 /* An operation of control without op_x_y() does not link. */

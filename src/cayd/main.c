@@ -17,7 +17,6 @@
 #include "cayd/observe/audit-log.h"
 #include "cayd/observe/event.h"
 #include "cayd/observe/fsck.h"
-#include "cayd/observe/request-metrics.h"
 #include "cayd/sandbox/drain.h"
 #include "cayd/sandbox/entrypoint.h"
 #include "cayd/sandbox/sandbox.h"
@@ -32,7 +31,6 @@
 #include "cayd/upload/upload.h"
 #include "daemon/daemon.h"
 
-#define KEEPER_MS 30000
 #define WORKERS "16"
 #define SWEEP_MS 100
 
@@ -72,11 +70,6 @@ static void (*const sweeps[])(struct cayd *c, uint64_t now_boot_ns) = {
 	pools_sweep,     sandboxes_forget_expired, prune_run_if_due,
 };
 
-static void on_keeper_up(struct cayd *c)
-{
-	sandboxes_retry_now(c->sandboxes);
-}
-
 static bool cayd_image_is_used(const struct cayd *c, const struct image *image)
 {
 	return templates_use_image(c, image) || sandboxes_use_image(c->sandboxes, image->digest);
@@ -89,7 +82,7 @@ static void on_tenant_is_deleted(struct cayd *c, const struct id *tenant)
 }
 
 static const struct cayd_hooks cayd_hooks = {
-	.keeper_up = on_keeper_up,
+	.keeper_up = sandboxes_retry_now,
 	.image_is_used = cayd_image_is_used,
 	.pull_progressed = event_send_image_progress,
 	.reply_waits_for_journal = audit_log_record_early,
@@ -141,15 +134,9 @@ static int cayd_open_state_dirs(struct cayd *c, struct cay_err *err)
 	return path_remove_tmp_files(c->db_dir);
 }
 
-struct cayd_signals {
-	uv_signal_t signals[3];
-	struct cayd *cayd;
-};
-
 static void on_cayd_signal(uv_signal_t *s, int number)
 {
-	struct cayd_signals *stop = s->data;
-	struct cayd *c = stop->cayd;
+	struct cayd *c = s->data;
 
 	if (number == SIGHUP) {
 		daemon_reload_settings(c->argc, c->argv, &c->settings, &c->log);
@@ -168,82 +155,50 @@ static void on_cayd_signal(uv_signal_t *s, int number)
 	uv_stop(&c->loop);
 }
 
-static int cayd_serve(struct cayd *c, struct cay_err *err)
+static void cayd_serve(struct cayd *c)
 {
 	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-	struct cayd_signals stop = { .cayd = c };
-	int r = listeners_open(c, err);
+	uv_signal_t signals[ARRAY_SIZE(numbers)];
 
-	if (r >= 0)
-		r = edge_reports_open(c, err);
-	if (r >= 0)
-		r = previews_open(c, err);
-	if (r >= 0)
-		r = edge_push_open(c, err);
-	if (r < 0)
-		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		(void)uv_signal_init(&c->loop, &stop.signals[i]);
-		stop.signals[i].data = &stop;
-		(void)uv_signal_start(&stop.signals[i], on_cayd_signal, numbers[i]);
+		(void)uv_signal_init(&c->loop, &signals[i]);
+		signals[i].data = c;
+		(void)uv_signal_start(&signals[i], on_cayd_signal, numbers[i]);
 	}
 	daemon_notify_ready(&c->log);
 	(void)uv_run(&c->loop, UV_RUN_DEFAULT);
 	db_close(c->db);
 	audit_close(c->audit);
-	return 0;
 }
 
-static int cayd_start(struct cayd *c, struct cay_err *err)
+static int cayd_open_journal(struct cayd *c, struct cay_err *err)
 {
-	int r = cayd_open_state_dirs(c, err);
+	int r = clk_read_boot_id(c->boot);
 
-	if (r >= 0)
-		r = images_open(c, err);
-	if (r >= 0)
-		r = registries_open(c, err);
-	if (r >= 0)
-		r = pulls_remove_leftovers(c, err);
-	if (r >= 0)
-		r = tenants_open(c, err);
-	if (r >= 0)
-		r = templates_open(c, err);
-	if (r >= 0)
-		r = keys_open(c, err);
-	if (r >= 0)
-		r = clk_read_boot_id(c->boot);
-	/* before the hello to the keeper, which fences out every other cayd: only the one that
-	 * holds the journal may do that */
-	if (r >= 0)
-		r = db_open(c->db_dir, &c->loop, &c->db, err);
-	if (r >= 0)
-		r = audit_log_open(c, err);
-	if (r >= 0)
-		r = keeper_link_open(c, KEEPER_MS, err);
-	if (r >= 0)
-		r = sandboxes_open(c, sandbox_observers, ARRAY_SIZE(sandbox_observers), err);
-	if (r >= 0)
-		r = events_open(c, err);
-	if (r >= 0)
-		r = creates_open(c, err);
-	if (r >= 0)
-		r = builds_open(c, err);
-	if (r >= 0)
-		r = pools_open(c, creates_get_queue(c), err);
-	if (r >= 0)
-		r = recovery_run(c, err);
-	if (r >= 0)
-		r = uploads_open(c, err);
-	if (r >= 0) {
-		builds_recover(c);
-		r = operator_key_ensure(c, err);
-	}
-	if (r >= 0)
-		r = token_signer_open(c, err);
-	if (r >= 0)
-		r = cayd_start_sweeps(c, err);
-	return r;
+	return r < 0 ? r : db_open(c->db_dir, &c->loop, &c->db, err);
 }
+
+static int cayd_open_sandboxes(struct cayd *c, struct cay_err *err)
+{
+	return sandboxes_open(c, sandbox_observers, ARRAY_SIZE(sandbox_observers), err);
+}
+
+static int cayd_open_pools(struct cayd *c, struct cay_err *err)
+{
+	return pools_open(c, creates_get_queue(c), err);
+}
+
+/* In this order.  The journal comes before the hello to the keeper, which fences out every other
+ * cayd: only the one that holds the journal may do that. */
+static int (*const start_steps[])(struct cayd *c, struct cay_err *err) = {
+	cayd_open_state_dirs, images_open,      registries_open,     pulls_remove_leftovers,
+	tenants_open,         templates_open,   keys_open,           cayd_open_journal,
+	audit_log_open,       keeper_link_open, cayd_open_sandboxes, events_open,
+	creates_open,         builds_open,      cayd_open_pools,     recovery_run,
+	uploads_open,         builds_recover,   operator_key_ensure, token_signer_open,
+	cayd_start_sweeps,    listeners_open,   edge_reports_open,   previews_open,
+	edge_push_open,
+};
 
 int main(int argc, char **argv)
 {
@@ -270,8 +225,10 @@ int main(int argc, char **argv)
 	if (r >= 0 && setenv("UV_THREADPOOL_SIZE", WORKERS, 0) < 0)
 		r = cay_no_memory(&err);
 	if (r >= 0)
-		r = uv_loop_init(&c.loop) < 0 ? cay_no_memory(&err) : cayd_start(&c, &err);
+		r = uv_loop_init(&c.loop) < 0 ? cay_no_memory(&err) : 0;
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(start_steps); i++)
+		r = start_steps[i](&c, &err);
 	if (r >= 0)
-		r = cayd_serve(&c, &err);
+		cayd_serve(&c);
 	return daemon_exit_status(r, &c.log, &err);
 }

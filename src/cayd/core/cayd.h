@@ -32,23 +32,6 @@
 #include "net/server.h"
 #include "ops/settings.h"
 
-struct keeper_link;
-struct sandboxes;
-struct builds;
-struct creates;
-struct events;
-struct images;
-struct pull;
-struct registries;
-struct tenants;
-struct templates;
-struct api_keys;
-struct edge_reports;
-struct previews;
-struct token_signer;
-struct warm_pools;
-struct uploads;
-
 struct cayd {
 	struct settings settings;
 	struct log log;
@@ -94,6 +77,17 @@ struct cayd {
 /* The operator's tenant; and the owners of warm sandboxes and of builds, which no list shows and no
  * request can name. */
 extern const struct id default_tenant, warm_tenant, build_tenant;
+
+/* Close callbacks: free a handle; free the object that holds it, its data. */
+static inline void on_handle_closed(uv_handle_t *h)
+{
+	free(h);
+}
+
+static inline void on_handle_owner_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
 
 /* Operations that control carries out itself; operations that a sandbox's PID 1 carries out. */
 request_fn control_request_handle, sandbox_request_relay;

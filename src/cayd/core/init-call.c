@@ -2,6 +2,7 @@
 #include "cayd/core/init-call.h"
 
 #include "net/dial.h"
+#include "text/percent.h"
 
 #define REQUEST_MAX (KIB(256) + 1024)
 #define READ_MAX KIB(4)
@@ -146,6 +147,25 @@ static int init_call_format_request(struct init_call_state *a, const char *metho
 	if (r >= 0)
 		r = buf_puts(&a->out, "\r\n");
 	return r < 0 ? r : buf_append(&a->out, body.p, body.n);
+}
+
+int tree_target_format(const struct id *sandbox, const char *format, const char *path,
+		       const char *path_b64, struct buf *ret)
+{
+	const char *at = path_b64 ? path_b64 : path ? path : ".";
+	char id[ID_TEXT_LEN + 1];
+	int r;
+
+	id_format(sandbox, id);
+	r = buf_printf(ret, "/v1/sandboxes/%s/files/tree?format=%s&%s=", id, format,
+		       path_b64 ? "path_b64" : "path");
+	if (r >= 0)
+		r = buf_reserve(ret, 3 * strlen(at));
+	if (r < 0)
+		return r;
+	ret->len += percent_encode(at, strlen(at), ret->data + ret->len);
+	ret->data[ret->len] = 0;
+	return 0;
 }
 
 void init_call(struct cayd *c, const struct id *sandbox, const char *method, const char *target,

@@ -127,9 +127,9 @@ static int keeper_link_connect_blocking(struct keeper_link *l, struct cay_err *e
 	return 0;
 }
 
-int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err)
+int keeper_link_open(struct cayd *c, struct cay_err *err)
 {
-	uint64_t end = clk_boot_ns(c->clk) + timeout_ms * NS_PER_MS;
+	uint64_t end = clk_boot_ns(c->clk) + KEEPER_OPEN_MS * NS_PER_MS;
 	struct keeper_link *l = calloc(1, sizeof(*l));
 	int r;
 
@@ -186,18 +186,13 @@ static void keeper_call_finish(struct keeper_link *l, struct keeper_pending_call
 	free(c);
 }
 
-static void on_keeper_poll_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 static void keeper_link_drop(struct keeper_link *l, const char *why)
 {
 	struct cay_err err = {};
 
 	log_error(&l->cayd->log, "lost the connection to cay-keeper: %s", why);
 	(void)cay_fail(&err, CAY_E_UNAVAILABLE, "lost the connection to cay-keeper");
-	uv_close((uv_handle_t *)l->poll, on_keeper_poll_closed);
+	uv_close((uv_handle_t *)l->poll, on_handle_closed);
 	l->poll = NULL;
 	l->greeted = false;
 	cay_closep(&l->fd);

@@ -13,12 +13,13 @@
 #include "wire/verb.h"
 
 #define KEEPER_CALLS_MAX 8192
+#define KEEPER_OPEN_MS 30000
 
 /* reply is the whole message or NULL; the callback owns fd. */
 typedef void keeper_call_fn(void *arg, const struct cay_err *outcome, const void *reply, int fd);
 
-/* Connect and exchange hello, waiting at most timeout_ms; blocks. */
-[[nodiscard]] int keeper_link_open(struct cayd *c, unsigned timeout_ms, struct cay_err *err);
+/* Connect and exchange hello, waiting at most KEEPER_OPEN_MS; blocks. */
+[[nodiscard]] int keeper_link_open(struct cayd *c, struct cay_err *err);
 /* request begins with a head, which is filled in here; fd < 0: none; it is dup'ed. */
 void keeper_call(struct keeper_link *l, enum verb verb, void *request, int fd, keeper_call_fn *fn,
 		 void *arg);

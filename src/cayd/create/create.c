@@ -41,7 +41,7 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 	struct sandbox_create asked = *(const struct sandbox_create *)rq->body;
 	auto_buf text = BUF_INIT(KIB(128));
 	struct jw w = jw_to(&text);
-	uint64_t h = UINT64_C(14695981039346656037);
+	uint64_t h;
 
 	*ret = (struct idempotency_key){ .key = http_header_find(rq->head, "idempotency-key") };
 	if (!ret->key.p)
@@ -59,8 +59,7 @@ static int idempotency_key_read(struct request *rq, struct idempotency_key *ret,
 	field_encode(&sandbox_create_table, NULL, &asked, &w);
 	if (jw_finish(&w) < 0)
 		return cay_no_memory(err);
-	for (size_t i = 0; i < text.len; i++)
-		h = (h ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
+	h = hash_bytes(0, text.data, text.len); /* stored: it must not change */
 	return snprintf(ret->body_hash, sizeof(ret->body_hash), "%016llx", (unsigned long long)h) ==
 			       16
 		       ? 0

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/edge/edge-push.h"
 
-#include <assert.h>
-
 #include "base/seqpacket.h"
 #include "cayd/core/listener-socket.h"
 #include "cayd/edge/edge-report.h"
@@ -133,19 +131,15 @@ static void edge_peer_flush(struct edge_push_peer *p)
 		edge_peer_close(p);
 }
 
-static void edge_peer_append(struct edge_push_peer *p, const struct push *what)
+static void edge_peer_append(void *arg, const struct push *what)
 {
+	struct edge_push_peer *p = arg;
 	uint8_t bytes[PUSH_SIZE];
 
 	push_encode(what, bytes);
 	if (buf_append(&p->out, bytes, sizeof(bytes)) < 0)
 		edge_peer_close(p);
 	explicit_bzero(bytes, sizeof(bytes));
-}
-
-static void on_edge_peer_push_record(void *arg, const struct push *what)
-{
-	edge_peer_append(arg, what);
 }
 
 static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sandbox *sb)
@@ -156,7 +150,7 @@ static void edge_peer_append_sandbox(struct edge_push_peer *p, const struct sand
 					    .time = sb->epoch,
 					    .id = sb->info.id,
 					    .tenant = sb->info.tenant });
-	revoked_emit_push_records(sb, on_edge_peer_push_record, p);
+	revoked_emit_push_records(sb, edge_peer_append, p);
 }
 
 static void edge_peer_send_snapshot(struct edge_push_peer *p)
@@ -171,14 +165,13 @@ static void edge_peer_send_snapshot(struct edge_push_peer *p)
 		if (!life_is_finished(&sb->life) && !sb->life.warm && !sb->life.claimed &&
 		    !tenant_is_for_builds(&sb->info.tenant))
 			edge_peer_append_sandbox(p, sb);
-	key_emit_push_records(p->all->cayd, NULL, on_edge_peer_push_record, p);
-	token_signer_emit_push_records(p->all->cayd, on_edge_peer_push_record, p);
+	key_emit_push_records(p->all->cayd, NULL, edge_peer_append, p);
+	token_signer_emit_push_records(p->all->cayd, edge_peer_append, p);
 	edge_peer_append(p, &(struct push){ .kind = PUSH_END });
 	edge_peer_flush(p);
 }
 
-/* A sandbox with a request inside is not idle; the end of the last request restarts its idle time.
- */
+/* A sandbox with a request inside is not idle; the end of the last one restarts its idle time. */
 static void edge_peer_update_busy(struct edge_push_peer *p, const struct push *what)
 {
 	struct sandbox *sb = sandbox_find(p->all->cayd->sandboxes, &what->id);
@@ -334,7 +327,7 @@ void edge_push_key(struct cayd *c, const struct id *id)
 	for (struct edge_push_peer *p = all->peers; p; p = p->next)
 		if (p->greeted) {
 			edge_peer_append(p, &(struct push){ .kind = PUSH_KEY_REMOVED, .id = *id });
-			key_emit_push_records(c, id, on_edge_peer_push_record, p);
+			key_emit_push_records(c, id, edge_peer_append, p);
 			edge_peer_flush(p);
 		}
 }
@@ -343,7 +336,7 @@ void edge_push_token_keys(struct cayd *c)
 {
 	for (struct edge_push_peer *p = c->edge_push ? c->edge_push->peers : NULL; p; p = p->next)
 		if (p->greeted) {
-			token_signer_emit_push_records(c, on_edge_peer_push_record, p);
+			token_signer_emit_push_records(c, edge_peer_append, p);
 			edge_peer_flush(p);
 		}
 }

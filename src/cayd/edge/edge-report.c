@@ -54,7 +54,6 @@ static void edge_refusal_format_peer(const uint8_t peer[static 16], char *ret, s
 static void edge_refusal_audit(struct cayd *c, const struct push *p, uint64_t n)
 {
 	struct audit_record rec = {};
-	char text[ID_TEXT_LEN + 1];
 	struct id tenant;
 
 	audit_set(rec.op, "edge.refused");
@@ -64,10 +63,8 @@ static void edge_refusal_audit(struct cayd *c, const struct push *p, uint64_t n)
 		     rec.peer[0] ? "" : " from several") < 0)
 		rec.detail[0] = 0;
 	if (p->id.noun && key_find_owner(c, &p->id, &tenant)) {
-		id_format(&p->id, text);
-		audit_set(rec.key, text);
-		id_format(&tenant, text);
-		audit_set(rec.tenant, text);
+		id_format(&p->id, rec.key);
+		id_format(&tenant, rec.tenant);
 	}
 	(void)audit_append(c->audit, &rec, /* reserved= */ false, NULL, NULL);
 }

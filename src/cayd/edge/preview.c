@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "auth/preview.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/init-call.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/tenant/token.h"
@@ -31,11 +32,6 @@ static void preview_reply_free(struct preview_reply *s)
 	buf_fini(&s->url);
 	explicit_bzero(s, sizeof(*s));
 	free(s);
-}
-
-static void on_preview_client_gone(struct request *rq)
-{
-	((struct preview_reply *)rq->data)->rq = NULL;
 }
 
 /* The reply is untrusted: an invalid one counts as none. */
@@ -66,7 +62,6 @@ int previews_open(struct cayd *c, struct cay_err *err)
 
 static void preview_probe_port(struct cayd *c, const struct preview *p, struct preview_reply *s)
 {
-	static const struct request_events events = { .gone = on_preview_client_gone };
 	auto_buf target = BUF_INIT(128);
 	char id[ID_TEXT_LEN + 1];
 
@@ -75,8 +70,7 @@ static void preview_probe_port(struct cayd *c, const struct preview *p, struct p
 		on_preview_port_status(s, 0, (struct slice){}, NULL);
 		return;
 	}
-	s->rq->data = s;
-	s->rq->events = &events;
+	request_watch_client(&s->rq);
 	s->probes = &c->previews->probes;
 	(*s->probes)++;
 	init_call_with_deadline(c, &p->token.sandbox, "GET", target.data, (struct slice){},

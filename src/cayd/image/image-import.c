@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
 
@@ -73,11 +74,6 @@ struct image_orphan {
 	unsigned tries;
 };
 
-static void on_image_orphan_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
 {
 	struct image_orphan *d = arg;
@@ -90,7 +86,7 @@ static void on_image_orphan_removed(void *arg, const struct cay_err *outcome, co
 	if (outcome->code && outcome->code != CAY_E_NOT_FOUND)
 		log_warn(&d->cayd->log, "files of an unregistered image may be left: %s",
 			 outcome->msg);
-	uv_close((uv_handle_t *)&d->again, on_image_orphan_closed);
+	uv_close((uv_handle_t *)&d->again, on_handle_owner_closed);
 }
 
 /* Another import may have added the same image, which then has a row. */
@@ -101,7 +97,7 @@ static void on_image_orphan_timer(uv_timer_t *t)
 	if (d->cayd->images_unpacking || d->cayd->images_removing)
 		return; /* retried at the next tick */
 	if (image_by_digest(d->cayd->images, d->q.digest)) {
-		uv_close((uv_handle_t *)t, on_image_orphan_closed);
+		uv_close((uv_handle_t *)t, on_handle_owner_closed);
 		return;
 	}
 	d->cayd->images_removing++;
@@ -185,12 +181,7 @@ static void on_image_import_registered(void *arg, const struct image *row,
 {
 	struct image_import_job *m = arg;
 
-	if (!row) {
-		image_import_fail(m, err);
-		return;
-	}
-	if (m->rq)
-		request_reply_json(m->rq, &image_info_table, &row->info);
+	request_reply_outcome(m->rq, err, &image_info_table, row ? &row->info : NULL);
 	image_import_finish(m);
 }
 

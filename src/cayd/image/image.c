@@ -80,12 +80,17 @@ const struct image *image_at(const struct images *all, size_t i)
 	return i < all->n ? all->rows[i] : NULL;
 }
 
-const struct image *image_by_id(const struct images *all, const struct id *id)
+static struct image *image_row_find(const struct images *all, const struct id *id)
 {
 	for (size_t i = 0; i < all->n; i++)
 		if (id_eq(&all->rows[i]->info.id, id))
 			return all->rows[i];
 	return NULL;
+}
+
+const struct image *image_by_id(const struct images *all, const struct id *id)
+{
+	return image_row_find(all, id);
 }
 
 const struct image *image_by_digest(const struct images *all, const uint8_t digest[static 32])
@@ -204,14 +209,6 @@ struct image_registration {
 	image_fn *fn;
 	void *arg;
 };
-
-static struct image *image_row_find(const struct images *all, const struct id *id)
-{
-	for (size_t i = 0; i < all->n; i++)
-		if (id_eq(&all->rows[i]->info.id, id))
-			return all->rows[i];
-	return NULL;
-}
 
 /* Give the name back to the last remaining row that had it. */
 static void image_name_restore(struct images *all, const char *name)

@@ -2,7 +2,7 @@
 #include "cayd/image/prune.h"
 #include "cayd/core/handlers.h"
 
-#include "cayd/core/keeper-link.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/image/image-internal.h"
 
 #define OFTEN_NS NS_PER_S
@@ -59,7 +59,6 @@ static void prune_finish(struct prune *p)
 	jw_end(&p->reply);
 	jw_end(&p->reply);
 	if (p->rq) {
-		p->rq->events = NULL;
 		if (jw_finish(&p->reply) < 0)
 			request_refuse(p->rq, CAY_E_INTERNAL, "write the list");
 		else
@@ -95,19 +94,16 @@ static void on_prune_image_removed(void *arg, const struct cay_err *outcome, con
 	prune_continue(p);
 }
 
-static void prune_remove_image(struct prune *p, const struct image *row)
+void image_remove_files(struct cayd *c, const struct image *row, keeper_call_fn *fn, void *arg)
 {
 	struct verb_image_remove q = {};
-	struct cay_err none = {};
 
-	p->removing = row->info.id;
-	image_set_removing(p->cayd->images, &p->removing, true);
+	image_set_removing(c->images, &row->info.id, true);
 	memcpy(q.digest, row->digest, sizeof(q.digest));
-	if (image_count_names(p->cayd->images, row->digest) > 1)
-		on_prune_image_removed(p, &none, NULL, -EBADF); /* only the name goes */
+	if (image_count_names(c->images, row->digest) > 1)
+		fn(arg, &(struct cay_err){}, NULL, -EBADF);
 	else
-		keeper_call(p->cayd->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, on_prune_image_removed,
-			    p);
+		keeper_call(c->keeper, VERB_IMAGE_REMOVE, &q, -EBADF, fn, arg);
 }
 
 static void prune_continue(struct prune *p)
@@ -120,7 +116,8 @@ static void prune_continue(struct prune *p)
 			break;
 		p->skipped_ns = image_last_used_ns(row);
 		if (!image_is_in_use(p->cayd, row)) {
-			prune_remove_image(p, row);
+			p->removing = row->info.id;
+			image_remove_files(p->cayd, row, on_prune_image_removed, p);
 			return;
 		}
 	}
@@ -139,7 +136,7 @@ static bool prune_start(struct cayd *c, struct request *rq, uint64_t before_ns, 
 	jw_object_begin(&p->reply, NULL);
 	jw_array_begin(&p->reply, "images");
 	if (rq)
-		rq->data = p;
+		request_watch_client(&p->rq);
 	c->images_removing++;
 	prune_continue(p);
 	return true;
@@ -161,22 +158,11 @@ void prune_run_if_due(struct cayd *c, uint64_t now)
 				  s->images_size ? s->images_size : UINT64_MAX);
 }
 
-static void on_prune_client_gone(struct request *rq)
-{
-	struct prune *p = rq->data;
-
-	p->rq = NULL;
-}
-
 void op_image_prune(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_prune_client_gone };
 	const struct image_prune *q = rq->body;
 	uint64_t wall = clk_wall_ns(c->clk), keep = q->unused_ms * NS_PER_MS;
 
-	rq->events = &events;
-	if (!prune_start(c, rq, wall > keep ? wall - keep + 1 : 0, UINT64_MAX)) {
-		rq->events = NULL;
+	if (!prune_start(c, rq, wall > keep ? wall - keep + 1 : 0, UINT64_MAX))
 		request_refuse(rq, CAY_E_UNAVAILABLE, "images are being unpacked or removed");
-	}
 }

@@ -9,9 +9,13 @@
  * the least recently used goes first.  Images are removed one at a time, and no sandbox can be
  * created from an image that is being removed.
  */
+#include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
 
 void prune_run_if_due(struct cayd *c, uint64_t now);
+/* Mark an image as being removed, and have the keeper remove its files; fn is called at once if
+ * another name has the same files. */
+void image_remove_files(struct cayd *c, const struct image *row, keeper_call_fn *fn, void *arg);
 /* Whether a template, a sandbox or another name keeps it. */
 bool image_is_in_use(struct cayd *c, const struct image *row);
 #endif

@@ -10,7 +10,7 @@
 
 #include "base/path.h"
 #include "base/rmtree.h"
-#include "cayd/core/keeper-link.h"
+#include "cayd/core/list.h"
 #include "cayd/image/image-import.h"
 #include "cayd/image/registry.h"
 #include "cayd/image/skopeo.h"
@@ -106,15 +106,6 @@ static void on_pull_timer_closed(uv_handle_t *h)
 	free(p);
 }
 
-static void pull_unlink(struct pull *p)
-{
-	struct pull **at = &p->cayd->pulls;
-
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-}
-
 /* Answer every waiter; a reply may start the same pull again. */
 static void pull_finish(struct pull *p, const struct image *row, const struct cay_err *err)
 {
@@ -122,7 +113,7 @@ static void pull_finish(struct pull *p, const struct image *row, const struct ca
 
 	p->state = row ? PULL_DONE : PULL_FAILED;
 	pull_notify_progress(p);
-	pull_unlink(p);
+	LIST_UNLINK(p->cayd->pulls, p, next);
 	if (row)
 		log_info(&p->cayd->log, "pulled '%s'", p->reference);
 	else
@@ -220,11 +211,6 @@ static void pull_unpack_unless_removing(struct pull *p)
 
 static void on_pull_skopeo_exit(uv_poll_t *watch, int status, int events);
 
-static void on_pull_poll_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 static void pull_skopeo_start(struct pull *p, enum pull_state state)
 {
 	struct skopeo job = {
@@ -261,7 +247,7 @@ static void on_pull_skopeo_exit(uv_poll_t *watch, int, int)
 	int status;
 
 	(void)uv_poll_stop(watch);
-	uv_close((uv_handle_t *)cay_take(p->poll), on_pull_poll_closed);
+	uv_close((uv_handle_t *)cay_take(p->poll), on_handle_closed);
 	if (child_wait(&p->child, &status) < 0)
 		status = 1;
 	if (p->failed.code) {
@@ -399,11 +385,9 @@ static struct pull *pull_create(struct cayd *c, const char *reference, const cha
 
 static void on_pull_client_gone(struct request *rq)
 {
-	struct pull_waiter *w = rq->data, **at = &w->pull->waits;
+	struct pull_waiter *w = rq->data;
 
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
+	LIST_UNLINK(w->pull->waits, w, next);
 	free(w); /* a client that asks again before the next tick joins it */
 }
 

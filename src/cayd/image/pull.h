@@ -18,9 +18,6 @@
 #include "cayd/core/cayd.h"
 #include "cayd/image/image.h"
 
-/* row is NULL when it failed. */
-typedef void pull_fn(void *arg, const struct image *row, const struct cay_err *err);
-
 /* Remove the directories of pulls that an earlier cayd left. */
 [[nodiscard]] int pulls_remove_leftovers(struct cayd *c, struct cay_err *err);
 /* Whether a create that failed with err may succeed once this image is pulled. */

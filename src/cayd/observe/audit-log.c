@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "cayd/core/cursor.h"
+#include "cayd/core/deferred-reply.h"
 
 #define DONE "ok"
 #define LEFT "client_left"
@@ -15,21 +16,6 @@ int audit_log_open(struct cayd *c, struct cay_err *err)
 	struct audit_conf conf = { c->settings.audit_size, c->settings.audit_keep, c->clk };
 
 	return audit_open(c->audit_dir, &conf, &c->loop, &c->audit, err);
-}
-
-/* Tenant and key of the request, as far as known. */
-static void audit_log_fill_actor(const struct request *rq, struct audit_record *to)
-{
-	char text[ID_TEXT_LEN + 1];
-
-	if (rq->actor.tenant.noun) {
-		id_format(&rq->actor.tenant, text);
-		audit_set(to->tenant, text);
-	}
-	if (rq->actor.key.noun) {
-		id_format(&rq->actor.key, text);
-		audit_set(to->key, text);
-	}
 }
 
 static bool audit_log_op_is_change(const struct op *op)
@@ -146,15 +132,15 @@ static void audit_log_fill_record(struct request *rq, const char *outcome, struc
 	const struct id *target = rq->target.noun          ? &rq->target
 				  : rq->match.n_params > 0 ? &rq->match.params[0]
 							   : NULL;
-	char text[ID_TEXT_LEN + 1];
 
 	*ret = (struct audit_record){};
-	audit_log_fill_actor(rq, ret);
+	if (rq->actor.tenant.noun)
+		id_format(&rq->actor.tenant, ret->tenant);
+	if (rq->actor.key.noun)
+		id_format(&rq->actor.key, ret->key);
 	audit_set(ret->op, rq->match.op ? rq->match.op->name : "none");
-	if (target) {
-		id_format(target, text);
-		audit_set(ret->target, text);
-	}
+	if (target)
+		id_format(target, ret->target);
 	audit_set(ret->outcome, outcome);
 	audit_set(ret->request_id, rq->id);
 	if (audit_log_fill_peer(rq, ret) < 0 || audit_log_fill_detail(rq, ret) < 0)
@@ -229,13 +215,6 @@ struct audit_list_job {
 	struct cay_err err;
 };
 
-static void on_audit_list_client_gone(struct request *rq)
-{
-	struct audit_list_job *l = rq->data;
-
-	l->rq = NULL;
-}
-
 static void audit_list_read_work(uv_work_t *work)
 {
 	struct audit_list_job *l = work->data;
@@ -290,8 +269,6 @@ static void on_audit_list_read(uv_work_t *work, int)
 {
 	struct audit_list_job *l = work->data;
 
-	if (l->rq)
-		l->rq->events = NULL;
 	if (l->rq && l->n < 0) {
 		log_error(&l->cayd->log, "%s", l->err.msg);
 		request_fail(l->rq, &l->err);
@@ -304,7 +281,6 @@ static void on_audit_list_read(uv_work_t *work, int)
 
 void op_audit_list(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_audit_list_client_gone };
 	const struct page_query *q = rq->query;
 	struct audit_list_job *l = calloc(1, sizeof(*l));
 	uint64_t from;
@@ -322,8 +298,7 @@ void op_audit_list(struct cayd *c, struct request *rq)
 	l->cayd = c;
 	l->rq = rq;
 	l->limit = q->limit;
-	rq->data = l;
-	rq->events = &events;
+	request_watch_client(&l->rq);
 	(void)uv_queue_work(&c->loop, &l->work, audit_list_read_work, on_audit_list_read);
 }
 

@@ -32,10 +32,7 @@ struct event_follower {
 /* An event that is being written to the journal. */
 struct event_write {
 	struct cayd *cayd;
-	uint64_t seq;
-	struct id tenant, sandbox;
-	char group[GROUP_MAX];
-	char *text;
+	struct event_slot slot;
 };
 
 struct events {
@@ -51,20 +48,24 @@ int events_open(struct cayd *c, struct cay_err *err)
 	return c->events ? 0 : cay_no_memory(err);
 }
 
-static void event_ring_append(struct events *e, uint64_t seq, const struct id *tenant,
-			      const struct id *sandbox, const char *group, struct slice text)
+static struct event_slot event_slot_create(const struct event *e, struct slice text)
+{
+	struct event_slot k = { e->seq, e->tenant, e->sandbox, "", strndup(text.p, text.n) };
+
+	if (e->group && snprintf(k.group, sizeof(k.group), "%s", e->group) < 0)
+		k.group[0] = 0;
+	return k;
+}
+
+/* The ring owns the text from now on. */
+static void event_ring_append(struct events *e, const struct event_slot *slot)
 {
 	struct event_slot *k = &e->ring[e->n % EVENTS_KEPT];
-	char *copy = strndup(text.p, text.n);
 
-	if (!copy)
-		return; /* followers see a gap in seq */
+	if (!slot->text)
+		return; /* out of memory: followers see a gap in seq */
 	free(k->text);
-	*k = (struct event_slot){
-		.seq = seq, .tenant = *tenant, .sandbox = *sandbox, .text = copy
-	};
-	if (group && snprintf(k->group, sizeof(k->group), "%s", group) < 0)
-		k->group[0] = 0;
+	*k = *slot;
 	e->n++;
 }
 
@@ -72,12 +73,17 @@ int event_restore(struct cayd *c, const struct db_event *e, struct cay_err *err)
 {
 	auto_arena arena = ARENA_INIT(KIB(16));
 	struct event event = {};
+	struct event_slot slot;
 	int r = field_decode_text(&event_table, e->text, &json_control_limits, &arena, &event, err);
 
-	if (r >= 0) /* events without a tenant were written before tenants existed */
-		event_ring_append(c->events, e->seq,
-				  event.tenant.noun ? &event.tenant : &default_tenant, &e->sandbox,
-				  event.group, e->text);
+	if (r < 0)
+		return r;
+	event.seq = e->seq;
+	event.sandbox = e->sandbox;
+	if (!event.tenant.noun) /* it was written before tenants existed */
+		event.tenant = default_tenant;
+	slot = event_slot_create(&event, e->text);
+	event_ring_append(c->events, &slot);
 	return r;
 }
 
@@ -163,18 +169,19 @@ static void on_event_durable(void *arg, const struct cay_err *outcome)
 {
 	struct event_write *n = arg;
 	struct events *all = n->cayd->events;
-	struct sandbox *sb = outcome->code ? sandbox_find(n->cayd->sandboxes, &n->sandbox) : NULL;
+	struct sandbox *sb =
+		outcome->code ? sandbox_find(n->cayd->sandboxes, &n->slot.sandbox) : NULL;
 
 	if (sb)
 		sb->event.unwritten = true; /* for events_retry_unwritten() */
-	if (!outcome->code && n->text)
-		event_ring_append(all, n->seq, &n->tenant, &n->sandbox, n->group,
-				  slice_of(n->text));
+	if (outcome->code)
+		free(n->slot.text);
+	else
+		event_ring_append(all, &n->slot);
 	for (struct event_follower *f = all->followers, *next; f; f = next) {
 		next = f->next;
 		event_follower_send(f);
 	}
-	free(n->text);
 	free(n);
 }
 
@@ -239,12 +246,7 @@ static void event_record_state(struct sandbox *sb)
 	}
 	sb->event.unwritten = false;
 	row.text = (struct slice){ text.data, text.len };
-	*n = (struct event_write){
-		.cayd = c, .seq = e.seq, .tenant = e.tenant, .sandbox = e.sandbox
-	};
-	n->text = strndup(text.data, text.len);
-	if (e.group && snprintf(n->group, sizeof(n->group), "%s", e.group) < 0)
-		n->group[0] = 0;
+	*n = (struct event_write){ c, event_slot_create(&e, row.text) };
 	db_event_append(c->db, &row, on_event_durable, n);
 	if (e.seq > EVENTS_KEPT && e.seq % 1024 == 0)
 		db_event_prune(c->db, e.seq - EVENTS_KEPT);

@@ -2,11 +2,11 @@
 #include "cayd/observe/fsck.h"
 #include "cayd/core/handlers.h"
 
-#include <stdio.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 
 #include "base/failpoint.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/init-call.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/observe/event.h"
@@ -34,8 +34,11 @@ static void keeper_list_fini(struct keeper_list *f)
 	*f = (struct keeper_list){};
 }
 
-static int keeper_list_append(struct keeper_list *f, const struct verb_list_reply *page)
+static int keeper_list_append(struct keeper_list *f, const struct verb_list_reply *page,
+			      struct cay_err *err)
 {
+	if (page->more && !page->n_rows)
+		return cay_fail(err, CAY_E_UNAVAILABLE, "cay-keeper's list changes too fast");
 	if (!page->n_rows)
 		return 0;
 	if (f->n + page->n_rows > f->room) {
@@ -44,7 +47,8 @@ static int keeper_list_append(struct keeper_list *f, const struct verb_list_repl
 			room > ROWS_MAX ? NULL : realloc(f->rows, room * sizeof(*rows));
 
 		if (!rows)
-			return -ENOMEM;
+			return cay_fail(err, CAY_E_NO_MEMORY,
+					"cay-keeper lists too many sandboxes");
 		f->rows = rows;
 		f->room = room;
 	}
@@ -82,12 +86,9 @@ static int keeper_list_fetch_blocking(struct cayd *c, struct keeper_list *ret, s
 		if (r < 0)
 			return r;
 		memcpy(&page, msg, sizeof(page));
-		if (keeper_list_append(ret, &page) < 0)
-			return cay_fail(err, CAY_E_NO_MEMORY,
-					"cay-keeper lists too many sandboxes");
-		if (page.more && !page.n_rows)
-			return cay_fail(err, CAY_E_UNAVAILABLE,
-					"cay-keeper's list changes too fast");
+		r = keeper_list_append(ret, &page, err);
+		if (r < 0)
+			return r;
 		if (page.n_rows)
 			q.after = page.rows[page.n_rows - 1].sandbox;
 	} while (page.more);
@@ -142,7 +143,7 @@ static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_ro
 	struct life_observation facts = { .same_boot = same_boot,
 					  .exists = sandbox_matches_keeper_row(sb, row),
 					  .entrypoint_started = true };
-	struct recovery_hello *w;
+	struct recovery_hello *w = NULL;
 
 	if (facts.exists && pidfd >= 0) {
 		facts.started_ns = row->started_boot_ns;
@@ -154,11 +155,8 @@ static void recovery_adopt_sandbox(struct sandbox *sb, const struct verb_list_ro
 		cay_closep(&pidfd);
 	}
 	/* only PID 1 knows whether it was claimed, and whether its entrypoint was started */
-	if (!facts.processes || facts.frozen || (sb->life.state != SB_PENDING && !sb->life.entry)) {
-		recovery_apply_facts(sb, &facts);
-		return;
-	}
-	w = malloc(sizeof(*w));
+	if (facts.processes && !facts.frozen && (sb->life.state == SB_PENDING || sb->life.entry))
+		w = malloc(sizeof(*w));
 	if (!w) {
 		recovery_apply_facts(sb, &facts);
 		return;
@@ -466,12 +464,7 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	cay_closep(&fd);
 	if (!err.code) {
 		memcpy(&page, reply, sizeof(page));
-		if (keeper_list_append(&k->facts, &page) < 0)
-			(void)cay_fail(&err, CAY_E_NO_MEMORY,
-				       "cay-keeper lists too many sandboxes");
-		else if (page.more && !page.n_rows)
-			(void)cay_fail(&err, CAY_E_UNAVAILABLE,
-				       "cay-keeper's list changes too fast");
+		(void)keeper_list_append(&k->facts, &page, &err);
 	}
 	if (err.code || !page.more || !k->rq) {
 		fsck_finish(k, &err);
@@ -481,16 +474,8 @@ static void on_fsck_list_reply(void *arg, const struct cay_err *outcome, const v
 	keeper_call(k->cayd->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 
-static void on_fsck_client_gone(struct request *rq)
-{
-	struct fsck_pass *k = rq->data;
-
-	k->rq = NULL;
-}
-
 static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 {
-	static const struct request_events events = { .gone = on_fsck_client_gone };
 	struct fsck_pass *k = calloc(1, sizeof(*k));
 
 	if (!k) {
@@ -500,8 +485,7 @@ static void fsck_request_start(struct cayd *c, struct request *rq, bool repair)
 	*k = (struct fsck_pass){
 		.cayd = c, .rq = rq, .began = clk_boot_ns(c->clk), .repair = repair
 	};
-	rq->data = k;
-	rq->events = &events;
+	request_watch_client(&k->rq);
 	keeper_call(c->keeper, VERB_LIST, &k->q, -EBADF, on_fsck_list_reply, k);
 }
 

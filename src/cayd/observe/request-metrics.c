@@ -88,11 +88,6 @@ static void metric_put_ends(void *arg, struct metrics_out *to)
 		metrics_write_value(to, end_reasons[i], sandboxes_get_end_counts(c->sandboxes)[i]);
 }
 
-static void metric_put_creates_waiting(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, creates_get_queue(arg)->n_waiting);
-}
-
 static void metric_put_creates_refused(void *arg, struct metrics_out *to)
 {
 	metrics_write_value(to, "full", creates_get_queue(arg)->n_refused);
@@ -141,61 +136,26 @@ static void metric_put_connections(void *arg, struct metrics_out *to)
 	metrics_write_value(to, NULL, n);
 }
 
-static void metric_put_keeper_up(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, keeper_is_up(((const struct cayd *)arg)->keeper));
-}
-
-static void metric_put_journal_pending(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).pending);
-}
-
-static void metric_put_journal_writes(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).writes);
-}
-
-static void metric_put_journal_commits(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).transactions);
-}
-
-static void metric_put_journal_failed(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, db_get_stats(((const struct cayd *)arg)->db).failed);
-}
-
-static void metric_put_audit_records(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL,
-			    audit_get_durable_head(((const struct cayd *)arg)->audit).count);
-}
-
-static void metric_put_audit_pending(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, audit_get_stats(((const struct cayd *)arg)->audit).pending);
-}
-
-static void metric_put_audit_failed(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, audit_get_stats(((const struct cayd *)arg)->audit).failed);
-}
-
-static void metric_put_audit_missed(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, audit_get_stats(((const struct cayd *)arg)->audit).missed);
-}
-
-static void metric_put_log_lost(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, ((const struct cayd *)arg)->log.lost);
-}
-
-static void metric_put_edges(void *arg, struct metrics_out *to)
-{
-	metrics_write_value(to, NULL, edge_push_count_edges(arg));
-}
+/* metric_put_NAME() writes one number of cayd. */
+#define METRIC_PUT_NUMBER(name, number) \
+	static void metric_put_##name(void *arg, struct metrics_out *to) \
+	{ \
+		const struct cayd *c = arg; \
+\
+		metrics_write_value(to, NULL, number); \
+	}
+METRIC_PUT_NUMBER(creates_waiting, creates_get_queue(c)->n_waiting)
+METRIC_PUT_NUMBER(keeper_up, keeper_is_up(c->keeper))
+METRIC_PUT_NUMBER(journal_pending, db_get_stats(c->db).pending)
+METRIC_PUT_NUMBER(journal_writes, db_get_stats(c->db).writes)
+METRIC_PUT_NUMBER(journal_commits, db_get_stats(c->db).transactions)
+METRIC_PUT_NUMBER(journal_failed, db_get_stats(c->db).failed)
+METRIC_PUT_NUMBER(audit_records, audit_get_durable_head(c->audit).count)
+METRIC_PUT_NUMBER(audit_pending, audit_get_stats(c->audit).pending)
+METRIC_PUT_NUMBER(audit_failed, audit_get_stats(c->audit).failed)
+METRIC_PUT_NUMBER(audit_missed, audit_get_stats(c->audit).missed)
+METRIC_PUT_NUMBER(log_lost, c->log.lost)
+METRIC_PUT_NUMBER(edges, edge_push_count_edges(c))
 
 /* The next edge with counters, from *at on; NULL at the end. */
 static const struct edge_report *edge_report_next(const struct cayd *c, unsigned *at)
@@ -203,22 +163,6 @@ static const struct edge_report *edge_report_next(const struct cayd *c, unsigned
 	while (*at < REPORT_EDGES && !c->edge_reports->rows[*at])
 		++*at;
 	return *at < REPORT_EDGES ? c->edge_reports->rows[(*at)++] : NULL;
-}
-
-static void metric_put_edge_answers(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_replies(to, r->name, &r->counts.replies);
-}
-
-static void metric_put_edge_durations(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_durations(to, r->name, &r->counts.replies);
 }
 
 static void metric_put_edge_refusals(void *arg, struct metrics_out *to)
@@ -231,53 +175,23 @@ static void metric_put_edge_refusals(void *arg, struct metrics_out *to)
 					     r->counts.refused[i]);
 }
 
-static void metric_put_edge_conns(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_value(to, r->name, r->counts.conns);
-}
-
-static void metric_put_edge_open(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_value(to, r->name, r->counts.open);
-}
-
-static void metric_put_edge_cut(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_value(to, r->name, r->counts.cut);
-}
-
-static void metric_put_edge_log_lost(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_value(to, r->name, r->counts.log_lost);
-}
-
-static void metric_put_edge_memory(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_value(to, r->name, r->counts.memory);
-}
-
-static void metric_put_edge_fds(void *arg, struct metrics_out *to)
-{
-	const struct edge_report *r;
-
-	for (unsigned at = 0; (r = edge_report_next(arg, &at));)
-		metrics_write_value(to, r->name, r->counts.fds);
-}
+/* metric_put_edge_METRIC() writes one metric of each edge. */
+#define METRIC_PUT_EDGE(metric, write, value) \
+	static void metric_put_edge_##metric(void *arg, struct metrics_out *to) \
+	{ \
+		const struct edge_report *r; \
+\
+		for (unsigned at = 0; (r = edge_report_next(arg, &at));) \
+			write(to, r->name, value); \
+	}
+METRIC_PUT_EDGE(answers, metrics_write_replies, &r->counts.replies)
+METRIC_PUT_EDGE(durations, metrics_write_durations, &r->counts.replies)
+METRIC_PUT_EDGE(conns, metrics_write_value, r->counts.conns)
+METRIC_PUT_EDGE(open, metrics_write_value, r->counts.open)
+METRIC_PUT_EDGE(cut, metrics_write_value, r->counts.cut)
+METRIC_PUT_EDGE(log_lost, metrics_write_value, r->counts.log_lost)
+METRIC_PUT_EDGE(memory, metrics_write_value, r->counts.memory)
+METRIC_PUT_EDGE(fds, metrics_write_value, r->counts.fds)
 
 static metrics_fn *const metric_sources[METRIC_NUM] = {
 	[METRIC_SANDBOXES] = metric_put_sandboxes,

@@ -24,35 +24,13 @@ struct sandbox_counts *sandbox_counts_create(void)
 	return calloc(1, sizeof(struct sandbox_counts));
 }
 
-void sandbox_counts_free(struct sandbox_counts *t)
-{
-	for (size_t i = 0; t && i < BUCKETS; i++)
-		while (t->of[i]) {
-			struct sandbox_count *c = t->of[i];
-
-			t->of[i] = c->next;
-			free(c);
-		}
-	free(t);
-}
-
-static uint32_t sandbox_counts_hash(uint32_t h, const void *p, size_t n)
-{
-	const uint8_t *at = p;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ at[i]) * 16777619;
-	return h;
-}
-
 /* The row, or where it would be linked. */
 static struct sandbox_count *const *sandbox_counts_find(const struct sandbox_counts *t,
 							enum count_kind kind,
 							const struct id *tenant, const char *text)
 {
-	uint32_t h = sandbox_counts_hash(2166136261u + kind, tenant, sizeof(*tenant));
-	struct sandbox_count *const *at =
-		&t->of[sandbox_counts_hash(h, text, strlen(text)) % BUCKETS];
+	uint64_t h = hash_bytes(kind, tenant, sizeof(*tenant));
+	struct sandbox_count *const *at = &t->of[hash_bytes(h, text, strlen(text)) % BUCKETS];
 
 	while (*at && ((*at)->kind != kind || !id_eq(&(*at)->tenant, tenant) ||
 		       !str_eq((*at)->text, text)))

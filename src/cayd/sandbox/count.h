@@ -22,7 +22,6 @@ enum count_kind {
 
 /* NULL when out of memory. */
 struct sandbox_counts *sandbox_counts_create(void);
-void sandbox_counts_free(struct sandbox_counts *t);
 /* Count it as it is now; NULL and "" mean no group and no template. */
 void sandbox_counts_update(struct sandbox_counts *t, struct sandbox *sb);
 void sandbox_counts_remove(struct sandbox_counts *t, struct sandbox *sb);

@@ -3,6 +3,7 @@
 #include "cayd/core/handlers.h"
 
 #include "base/failpoint.h"
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/limits.h"
 
@@ -14,13 +15,6 @@ struct resize {
 };
 
 static bool resize_start(struct sandbox *sb, struct request *rq, bool back);
-
-static void on_resize_client_gone(struct request *rq)
-{
-	struct resize *z = rq->data;
-
-	z->rq = NULL;
-}
 
 static bool sandbox_is_running_or_paused(const struct sandbox *sb)
 {
@@ -52,17 +46,9 @@ static void on_resize_refusal_saved(void *arg, const struct cay_err *)
 {
 	struct resize *z = arg;
 
-	if (z->rq) {
-		z->rq->events = NULL;
+	if (z->rq)
 		request_fail(z->rq, &z->err);
-	}
 	resize_free(z);
-}
-
-/* The outcome is unknown: the limits stay wanted and are set again. */
-static bool resize_outcome_is_unknown(const struct cay_err *outcome)
-{
-	return outcome->code == CAY_E_UNAVAILABLE || outcome->code == CAY_E_CAPACITY;
 }
 
 static void resize_finish(struct resize *z, const struct cay_err *outcome)
@@ -75,17 +61,15 @@ static void resize_finish(struct resize *z, const struct cay_err *outcome)
 		sb->info.limits = sb->resize.wanted;
 		sb->resize.has_wanted = false;
 		sandbox_save(sb, true);
-	} else if (!resize_outcome_is_unknown(outcome)) {
+	} else if (outcome->code != CAY_E_UNAVAILABLE && outcome->code != CAY_E_CAPACITY) {
 		resize_revert(sb, z, outcome);
-	}
+	} /* else it is unknown: the limits stay wanted and are set again */
 	if (outcome->code) {
 		db_barrier(sb->cayd->db, on_resize_refusal_saved, z);
 		return;
 	}
-	if (z->rq) {
-		z->rq->events = NULL;
+	if (z->rq)
 		sandbox_reply_when(sb, z->rq, WAIT_SAVED);
-	}
 	resize_free(z);
 }
 
@@ -127,7 +111,6 @@ static void on_resize_wanted_saved(void *arg, const struct cay_err *outcome)
 
 static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 {
-	static const struct request_events events = { .gone = on_resize_client_gone };
 	struct resize *z = malloc(sizeof(*z));
 
 	if (!z)
@@ -135,10 +118,8 @@ static bool resize_start(struct sandbox *sb, struct request *rq, bool back)
 	*z = (struct resize){ .sandbox = sb, .rq = rq, .is_revert = back };
 	sb->holds++;
 	sb->resize.under_way = true;
-	if (rq) {
-		rq->data = z;
-		rq->events = &events;
-	}
+	if (rq)
+		request_watch_client(&z->rq);
 	sandbox_save(sb, true);
 	db_barrier(sb->cayd->db, on_resize_wanted_saved, z);
 	return true;
@@ -153,14 +134,11 @@ void resize_retry(struct sandbox *sb)
 
 void op_sandbox_limits(struct cayd *c, struct request *rq)
 {
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	struct cay_err err = {};
 
-	if (!sb) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+	if (!sb)
 		return;
-	}
 	if (!sandbox_is_running_or_paused(sb) || sb->resize.has_wanted) {
 		request_refuse(rq, CAY_E_STATE,
 			       sb->resize.has_wanted ? "another change of its limits is under way"

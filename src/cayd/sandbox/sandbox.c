@@ -2,9 +2,9 @@
 #include "cayd/sandbox/sandbox.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "cayd/core/keeper-link.h"
+#include "cayd/core/list.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"
 #include "cayd/sandbox/limits.h"
@@ -33,14 +33,14 @@ struct sandboxes {
 	uint8_t uid_ranges[VERB_RANGE_MAX / 8 + 1];
 };
 
-static unsigned sandbox_hash_bucket(const void *p, size_t n)
+static struct sandbox **sandbox_id_bucket(struct sandboxes *all, const struct id *id)
 {
-	const uint8_t *at = p;
-	uint32_t h = 2166136261;
+	return &all->by_id[hash_bytes(0, id, sizeof(*id)) % BUCKETS];
+}
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ at[i]) * 16777619;
-	return h % BUCKETS;
+static size_t sandbox_text_bucket(const char *text)
+{
+	return hash_bytes(0, text, strlen(text)) % BUCKETS;
 }
 
 int sandboxes_open(struct cayd *c, const struct sandbox_observer *observers, size_t n_observers,
@@ -96,7 +96,7 @@ static void uid_range_release(struct sandboxes *all, uint32_t range)
 
 struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id)
 {
-	struct sandbox *sb = all->by_id[sandbox_hash_bucket(id, sizeof(*id))];
+	struct sandbox *sb = *sandbox_id_bucket(all, id);
 
 	while (sb && !id_eq(&sb->info.id, id))
 		sb = sb->next_by_id;
@@ -120,7 +120,7 @@ struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *t
 static struct sandbox *sandbox_find_by_name(struct sandboxes *all, const struct id *tenant,
 					    const char *name)
 {
-	struct sandbox *sb = all->by_name[sandbox_hash_bucket(name, strlen(name))];
+	struct sandbox *sb = all->by_name[sandbox_text_bucket(name)];
 
 	while (sb && (!sandbox_is_of_tenant(sb, tenant) || !str_eq(sb->info.name, name) ||
 		      sb->info.state >= SB_ENDING))
@@ -131,7 +131,7 @@ static struct sandbox *sandbox_find_by_name(struct sandboxes *all, const struct 
 static struct sandbox *sandbox_find_by_key(struct sandboxes *all, const struct id *tenant,
 					   struct slice key)
 {
-	struct sandbox *sb = key.n ? all->by_key[sandbox_hash_bucket(key.p, key.n)] : NULL;
+	struct sandbox *sb = key.n ? all->by_key[hash_bytes(0, key.p, key.n) % BUCKETS] : NULL;
 
 	while (sb &&
 	       (!sandbox_is_of_tenant(sb, tenant) || !slice_eq(slice_of(sb->idempotency_key), key)))
@@ -139,11 +139,11 @@ static struct sandbox *sandbox_find_by_key(struct sandboxes *all, const struct i
 	return sb;
 }
 
-void sandboxes_retry_now(struct sandboxes *all)
+void sandboxes_retry_now(struct cayd *c)
 {
-	uint64_t now = clk_boot_ns(all->cayd->clk);
+	uint64_t now = clk_boot_ns(c->clk);
 
-	for (struct sandbox *sb = all->newest; sb; sb = sb->older) {
+	for (struct sandbox *sb = c->sandboxes->newest; sb; sb = sb->older) {
 		if (sb->life.retry_ns != LIFE_NEVER)
 			sb->life.retry_ns = now;
 		resize_retry(sb);
@@ -221,13 +221,12 @@ static void sandbox_index_names(struct sandboxes *all, struct sandbox *sb)
 	struct sandbox **at;
 
 	if (sb->info.name) {
-		at = &all->by_name[sandbox_hash_bucket(sb->info.name, strlen(sb->info.name))];
+		at = &all->by_name[sandbox_text_bucket(sb->info.name)];
 		sb->next_by_name = *at;
 		*at = sb;
 	}
 	if (sb->idempotency_key) {
-		at = &all->by_key[sandbox_hash_bucket(sb->idempotency_key,
-						      strlen(sb->idempotency_key))];
+		at = &all->by_key[sandbox_text_bucket(sb->idempotency_key)];
 		sb->next_by_key = *at;
 		*at = sb;
 	}
@@ -248,7 +247,7 @@ static void sandbox_unlink_order(struct sandboxes *all, struct sandbox *sb)
 
 static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
 {
-	struct sandbox **at = &all->by_id[sandbox_hash_bucket(&sb->info.id, sizeof(sb->info.id))];
+	struct sandbox **at = sandbox_id_bucket(all, &sb->info.id);
 
 	sb->next_by_id = *at;
 	*at = sb;
@@ -259,17 +258,6 @@ static void sandbox_index_insert(struct sandboxes *all, struct sandbox *sb)
 	sandbox_counts_update(all->counts, sb);
 }
 
-#define UNLINK(all, b, table, next, text) \
-	do { \
-		struct sandbox **at_ = \
-			(text) ? &(all)->table[sandbox_hash_bucket((text), strlen(text))] : NULL; \
-\
-		while (at_ && *at_ != (b)) \
-			at_ = &(*at_)->next; \
-		if (at_) \
-			*at_ = (b)->next; \
-	} while (0)
-
 static void sandbox_free(struct sandbox *sb)
 {
 	free(sb->revoked);
@@ -279,13 +267,11 @@ static void sandbox_free(struct sandbox *sb)
 
 static void sandbox_forget(struct sandboxes *all, struct sandbox *sb)
 {
-	struct sandbox **at = &all->by_id[sandbox_hash_bucket(&sb->info.id, sizeof(sb->info.id))];
-
-	while (*at != sb)
-		at = &(*at)->next_by_id;
-	*at = sb->next_by_id;
-	UNLINK(all, sb, by_name, next_by_name, sb->info.name);
-	UNLINK(all, sb, by_key, next_by_key, sb->idempotency_key);
+	LIST_UNLINK(*sandbox_id_bucket(all, &sb->info.id), sb, next_by_id);
+	if (sb->info.name)
+		LIST_UNLINK(all->by_name[sandbox_text_bucket(sb->info.name)], sb, next_by_name);
+	if (sb->idempotency_key)
+		LIST_UNLINK(all->by_key[sandbox_text_bucket(sb->idempotency_key)], sb, next_by_key);
 	sandbox_unlink_order(all, sb);
 	all->n--;
 	all->n_ended--;
@@ -367,7 +353,7 @@ static struct sandbox *sandbox_alloc(struct sandboxes *all)
 	return sb;
 }
 
-struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
+static struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec)
 {
 	return (struct life_terms){
 		.ttl_ns = spec->has_ttl ? spec->ttl_ms * NS_PER_MS : LIFE_NEVER,

@@ -97,6 +97,8 @@ struct sandbox *sandbox_find(struct sandboxes *all, const struct id *id);
 /* For a request: NULL for a sandbox of another tenant. */
 struct sandbox *sandbox_find_of_tenant(struct sandboxes *all, const struct id *tenant,
 				       const struct id *id);
+/* The sandbox in the path; NULL if the request was answered. */
+struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq);
 /* The tenant's newest sandbox with a seq below `before` (0: any); and the next older one. */
 struct sandbox *sandbox_find_before(struct sandboxes *all, const struct id *tenant,
 				    uint64_t before);
@@ -118,7 +120,6 @@ struct sandbox *sandbox_next_of_tenant(const struct sandbox *sb);
 [[nodiscard]] int sandbox_claim_warm(struct sandbox *sb, const struct id *tenant,
 				     const struct sandbox_create *spec,
 				     const struct idempotency_key *key);
-struct life_terms sandbox_life_terms(const struct cayd *c, const struct sandbox_create *spec);
 /* Restore a sandbox from the journal; texts are copied. */
 [[nodiscard]] int sandbox_restore(struct sandboxes *all, const struct life *life,
 				  const struct sandbox_record *record, uint64_t seq,
@@ -150,7 +151,7 @@ void sandbox_state_changed(struct sandbox *sb, unsigned before);
 void sandbox_release(struct sandbox *sb);
 void sandboxes_forget_expired(struct cayd *c, uint64_t now);
 /* The keeper is connected again: retry now what waits to be retried. */
-void sandboxes_retry_now(struct sandboxes *all);
+void sandboxes_retry_now(struct cayd *c);
 /* Whether a sandbox that has not ended uses this image. */
 bool sandboxes_use_image(const struct sandboxes *all, const uint8_t digest[static 32]);
 struct sandbox *sandboxes_newest(struct sandboxes *all);

@@ -303,15 +303,10 @@ void sandbox_end(struct sandbox *sb, unsigned reason, const char *why)
 
 /* PID 1 */
 
-static void on_pid1_poll_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 static void sandbox_unwatch_pid1(struct sandbox *sb)
 {
 	if (sb->pid1_poll)
-		uv_close((uv_handle_t *)sb->pid1_poll, on_pid1_poll_closed);
+		uv_close((uv_handle_t *)sb->pid1_poll, on_handle_closed);
 	sb->pid1_poll = NULL;
 	cay_closep(&sb->pidfd);
 	sb->pidfd = -EBADF;

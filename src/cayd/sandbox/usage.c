@@ -7,6 +7,7 @@
  */
 #include "cayd/core/handlers.h"
 
+#include "cayd/core/deferred-reply.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cgroup/cgroup.h"
@@ -26,13 +27,6 @@ struct usage_query {
 	uint64_t disk_bytes, disk_inodes;
 	struct cay_err err;
 };
-
-static void on_usage_client_gone(struct request *rq)
-{
-	struct usage_query *l = rq->data;
-
-	l->rq = NULL;
-}
 
 static void usage_read_cgroup(uv_work_t *work)
 {
@@ -61,12 +55,7 @@ static void usage_reply(struct usage_query *l)
 			     .has_disk_bytes = l->disk_bytes != UNKNOWN,
 			     .has_disk_inodes = l->disk_inodes != UNKNOWN };
 
-	if (l->rq)
-		l->rq->events = NULL;
-	if (l->rq && l->err.code)
-		request_fail(l->rq, &l->err);
-	else if (l->rq)
-		request_reply_json(l->rq, &usage_table, &now);
+	request_reply_outcome(l->rq, &l->err, &usage_table, &now);
 	free(l);
 	sandbox_release(sb);
 }
@@ -102,15 +91,11 @@ static void on_usage_cgroup_read(uv_work_t *work, int)
 
 void op_sandbox_usage(struct cayd *c, struct request *rq)
 {
-	static const struct request_events events = { .gone = on_usage_client_gone };
-	struct sandbox *sb =
-		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+	struct sandbox *sb = sandbox_find_of_request(c, rq);
 	struct usage_query *l;
 
-	if (!sb) {
-		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+	if (!sb)
 		return;
-	}
 	if (sb->life.state != SB_RUNNING && sb->life.state != SB_PAUSED) {
 		request_refuse(rq, CAY_E_STATE, "the sandbox is not running");
 		return;
@@ -132,7 +117,6 @@ void op_sandbox_usage(struct cayd *c, struct request *rq)
 				   .tenant = sb->cgroup_tenant,
 				   .sandbox_id = sb->info.id };
 	l->work.data = l;
-	rq->data = l;
-	rq->events = &events;
+	request_watch_client(&l->rq);
 	(void)uv_queue_work(&c->loop, &l->work, usage_read_cgroup, on_usage_cgroup_read);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* waiters - requests that are answered when their sandbox reaches a condition */
+#include "cayd/core/deferred-reply.h"
+#include "cayd/core/list.h"
 #include "cayd/sandbox/sandbox.h"
 
 struct sandbox_waiter {
@@ -8,6 +10,16 @@ struct sandbox_waiter {
 	struct sandbox *sandbox;
 	enum sandbox_wait until;
 };
+
+struct sandbox *sandbox_find_of_request(struct cayd *c, struct request *rq)
+{
+	struct sandbox *sb =
+		sandbox_find_of_tenant(c->sandboxes, &rq->actor.tenant, &rq->match.params[0]);
+
+	if (!sb)
+		request_refuse(rq, CAY_E_NOT_FOUND, "there is no such sandbox");
+	return sb;
+}
 
 /* In memory; the journal may not have it yet. */
 static bool sandbox_has_reached(const struct sandbox *sb, enum sandbox_wait until)
@@ -106,11 +118,9 @@ void sandbox_notify_waiters(struct sandbox *sb)
 
 static void on_waiter_client_gone(struct request *rq)
 {
-	struct sandbox_waiter *w = rq->data, **at = &w->sandbox->waiters;
+	struct sandbox_waiter *w = rq->data;
 
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
+	LIST_UNLINK(w->sandbox->waiters, w, next);
 	free(w);
 }
 
@@ -151,8 +161,6 @@ static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 	/* earlier writes may have been another transaction */
 	if (!err.code && db_get_stats(h->db).failed != h->failed)
 		(void)cay_fail(&err, CAY_E_UNAVAILABLE, "the journal could not write all of it");
-	if (h->rq)
-		h->rq->events = NULL;
 	if (h->rq && err.code)
 		request_fail(h->rq, &err);
 	else if (h->rq)
@@ -161,17 +169,9 @@ static void on_list_reply_durable(void *arg, const struct cay_err *outcome)
 	free(h);
 }
 
-static void on_list_reply_client_gone(struct request *rq)
-{
-	struct list_reply *h = rq->data;
-
-	h->rq = NULL;
-}
-
 void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_list *list,
 		     bool unsaved)
 {
-	static const struct request_events events = { .gone = on_list_reply_client_gone };
 	struct list_reply *h = unsaved ? malloc(sizeof(*h)) : NULL;
 	struct jw w;
 
@@ -192,7 +192,6 @@ void sandboxes_reply(struct cayd *c, struct request *rq, const struct sandbox_li
 		request_no_memory(rq);
 		return;
 	}
-	rq->data = h;
-	rq->events = &events;
+	request_watch_client(&h->rq);
 	db_barrier(c->db, on_list_reply_durable, h);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/template/build.h"
 
-#include <assert.h>
-
 #include "auth/key.h"
 #include "cayd/core/keeper-link.h"
 #include "cayd/template/build-internal.h"
@@ -33,11 +31,6 @@ int builds_open(struct cayd *c, struct cay_err *err)
 bool layer_spec_has_steps(const struct layer_spec *spec)
 {
 	return spec->files.n || spec->setup.n || packages_has_any(&spec->packages);
-}
-
-bool build_is_finished(const struct build *b)
-{
-	return b->state == BUILD_FINISHED;
 }
 
 const char *build_hash(const struct build *b)
@@ -110,11 +103,6 @@ static void build_forget_oldest(struct builds *all, const struct build *now)
 	}
 }
 
-static void on_build_timer_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 /* Inputs may contain secrets: keep only the hash and the log. */
 static void build_clear_inputs(struct build *b)
 {
@@ -137,7 +125,7 @@ static void build_finish(struct build *b, const struct image *layer, const struc
 	all->live--;
 	all->finished++;
 	if (b->timer)
-		uv_close((uv_handle_t *)b->timer, on_build_timer_closed);
+		uv_close((uv_handle_t *)b->timer, on_handle_closed);
 	b->timer = NULL;
 	if (b->sandbox) {
 		sandbox_end(b->sandbox, END_KILLED, "its build has finished");
@@ -182,11 +170,6 @@ static void build_sandbox_end(struct sandbox *sb)
 		sandbox_end(sb, END_KILLED, "its build was interrupted");
 }
 
-static void on_layer_cleanup_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 /* Repeated when the keeper is connected again. */
 static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *outcome)
 {
@@ -198,7 +181,7 @@ static void layer_cleanup_finish(struct layer_cleanup *d, const struct cay_err *
 		log_warn(&d->cayd->log, "an unregistered layer may be left: %s", outcome->msg);
 	if (d->ends_sandbox)
 		build_sandbox_end(sandbox_find(d->cayd->sandboxes, &d->commit.sandbox));
-	uv_close((uv_handle_t *)&d->retry_timer, on_layer_cleanup_closed);
+	uv_close((uv_handle_t *)&d->retry_timer, on_handle_owner_closed);
 }
 
 static void on_layer_cleanup_removed(void *arg, const struct cay_err *outcome, const void *, int fd)
@@ -565,7 +548,7 @@ int build_start_or_join(struct cayd *c, const struct build_request *order, build
 		r = build_start(b, order, err);
 		if (r < 0) {
 			if (b->timer)
-				uv_close((uv_handle_t *)b->timer, on_build_timer_closed);
+				uv_close((uv_handle_t *)b->timer, on_handle_closed);
 			build_free(b);
 		}
 	}
@@ -589,7 +572,7 @@ void build_remove_waiter(struct build *b, const void *arg)
 	}
 }
 
-void builds_recover(struct cayd *c)
+int builds_recover(struct cayd *c, struct cay_err *)
 {
 	for (struct sandbox *sb = sandboxes_newest(c->sandboxes), *next; sb; sb = next) {
 		next = sb->older;
@@ -598,4 +581,5 @@ void builds_recover(struct cayd *c)
 		if (!layer_cleanup_start(sb, /* cut_off= */ true))
 			build_sandbox_end(sb);
 	}
+	return 0;
 }

@@ -39,7 +39,7 @@ typedef void build_fn(void *arg, const struct image *layer, const struct cay_err
 
 [[nodiscard]] int builds_open(struct cayd *c, struct cay_err *err);
 /* After recovery: remove what builds of an earlier cayd left. */
-void builds_recover(struct cayd *c);
+int builds_recover(struct cayd *c, struct cay_err *err);
 bool layer_spec_has_steps(const struct layer_spec *spec);
 /* *ret_layer is the layer if it exists; else *ret_build is its build, and fn is called when that
  * ends. CAY_E_OVERLOADED: too many builds, of all or of the tenant. */
@@ -53,6 +53,5 @@ void build_remove_waiter(struct build *b, const void *arg);
  * be dropped. build_find() returns NULL for a forgotten build. */
 struct build *build_find(struct cayd *c, const char *hash);
 struct slice build_log_read(const struct build *b, uint64_t offset, uint64_t *at);
-bool build_is_finished(const struct build *b);
 const char *build_hash(const struct build *b);
 #endif

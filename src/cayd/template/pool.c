@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cayd/template/pool.h"
 
-#include <stdio.h>
-
 #include "cayd/core/keeper-link.h"
 #include "cayd/image/image.h"
 #include "cayd/sandbox/count.h"

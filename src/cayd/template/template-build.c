@@ -22,17 +22,12 @@ struct template_build {
 	unsigned tries;
 };
 
-static void on_template_build_timer_closed(uv_handle_t *h)
-{
-	free(h);
-}
-
 static void template_build_free(struct template_build *m)
 {
 	if (!m)
 		return;
 	if (m->retry_timer)
-		uv_close((uv_handle_t *)m->retry_timer, on_template_build_timer_closed);
+		uv_close((uv_handle_t *)m->retry_timer, on_handle_closed);
 	template_free(m->row);
 	free(m);
 }

@@ -301,13 +301,6 @@ static int template_insert(struct templates *all, struct template *t, struct cay
 	return 0;
 }
 
-static int pool_conf_check(const struct pool_conf *p, struct cay_err *err)
-{
-	if (p->max && p->min > p->max)
-		return cay_fail_field(err, CAY_E_INVALID, "min", "'min' is more than 'max'");
-	return 0;
-}
-
 static struct template *template_insert_new(struct cayd *c, const struct template_info *want,
 					    struct buf *text, struct cay_err *err)
 {
@@ -315,8 +308,10 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 	struct template_info info = *want;
 	struct jw w = jw_to(text);
 
-	if (pool_conf_check(&info.pool, err) < 0)
+	if (info.pool.max && info.pool.min > info.pool.max) {
+		(void)cay_fail_field(err, CAY_E_INVALID, "min", "'min' is more than 'max'");
 		return NULL;
+	}
 	if (old)
 		info.id = (*old)->info.id;
 	else if (id_generate(ID_TEMPLATE, 0, 0, &info.id) < 0)
@@ -334,20 +329,6 @@ static struct template *template_insert_new(struct cayd *c, const struct templat
 	return t;
 }
 
-/* For a request, or (NULL) for a finished build. */
-static struct deferred_reply *template_deferred_reply(struct cayd *c, struct request *rq,
-						      const struct id *id)
-{
-	struct deferred_reply *l;
-
-	if (rq)
-		return deferred_reply_create(c, rq, id, on_template_saved);
-	l = calloc(1, sizeof(*l));
-	if (l)
-		*l = (struct deferred_reply){ .cayd = c, .id = *id, .done = on_template_saved };
-	return l;
-}
-
 struct template *template_save(struct cayd *c, struct request *rq, const struct template_info *want,
 			       struct cay_err *err)
 {
@@ -358,7 +339,7 @@ struct template *template_save(struct cayd *c, struct request *rq, const struct 
 
 	if (!t)
 		return NULL;
-	l = template_deferred_reply(c, rq, &t->info.id);
+	l = deferred_reply_create(c, rq, &t->info.id, on_template_saved);
 	if (!l) {
 		at = template_find_slot(c->templates, &t->info.id);
 		if ((*at)->next_version)
@@ -476,10 +457,7 @@ static void on_template_deleted(struct deferred_reply *l, const struct cay_err *
 {
 	struct template **at = template_find_slot(l->cayd->templates, &l->id);
 
-	if (l->rq && outcome->code)
-		request_fail(l->rq, outcome);
-	else if (l->rq)
-		request_reply_json(l->rq, &template_info_table, &(*at)->info);
+	request_reply_outcome(l->rq, outcome, &template_info_table, &(*at)->info);
 	if (outcome->code) {
 		(*at)->deleting = false;
 	} else {

@@ -5,11 +5,6 @@
 #include "cayd/sandbox/count.h"
 #include "cayd/tenant/tenant.h"
 
-static bool sandbox_is_in_group(const struct sandbox *sb, const char *group)
-{
-	return !group || (sb->info.group && str_eq(sb->info.group, group));
-}
-
 static unsigned tenant_count_placed(struct sandboxes *all, const struct id *tenant,
 				    const char *group)
 {
@@ -24,7 +19,7 @@ static struct sandbox *sandbox_find_longest_idle(struct sandboxes *all, const st
 
 	for (struct sandbox *sb = sandbox_find_before(all, tenant, 0); sb;
 	     sb = sandbox_next_of_tenant(sb))
-		if (sandbox_is_in_group(sb, group) &&
+		if ((!group || (sb->info.group && str_eq(sb->info.group, group))) &&
 		    node_room_is_better_victim(&sb->life, best ? &best->life : NULL))
 			best = sb;
 	return best;

@@ -297,10 +297,7 @@ static void on_key_revoked(struct deferred_reply *l, const struct cay_err *outco
 
 	if (!err.code && !r)
 		(void)cay_fail(&err, CAY_E_NOT_FOUND, "there is no such key");
-	if (l->rq && err.code)
-		request_fail(l->rq, &err);
-	else if (l->rq)
-		request_reply_json(l->rq, &key_info_table, &r->info);
+	request_reply_outcome(l->rq, &err, &key_info_table, r ? &r->info : NULL);
 }
 
 /* Takes effect at once, even if the journal cannot write it; then the client has to repeat it. */

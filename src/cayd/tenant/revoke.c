@@ -30,11 +30,6 @@ static bool revoke_text_find(struct slice in, const char *what, struct slice *re
 	return at;
 }
 
-static void revoke_text_truncate(struct slice *s, size_t n)
-{
-	s->n = s->n < n ? s->n : n;
-}
-
 /* Accept only tokens with a valid signature: a caller cannot fill the slots with invented ones. */
 static int revoke_token_parse(struct slice text, const struct token_keys *keys, uint64_t now_s,
 			      struct token *ret, struct cay_err *err)
@@ -52,7 +47,7 @@ static int revoke_token_parse(struct slice text, const struct token_keys *keys, 
 		return token_check_link_target(token, target, keys, now_s, 0, ret, err);
 	}
 	if (revoke_text_find(text, PREVIEW_PREFIX, &token)) {
-		revoke_text_truncate(&token, PREVIEW_TEXT_LEN);
+		token.n = token.n < PREVIEW_TEXT_LEN ? token.n : PREVIEW_TEXT_LEN;
 		r = preview_token_check(token, keys, now_s, 0, &p, err);
 		if (r >= 0)
 			*ret = p.token;

@@ -196,10 +196,7 @@ static void on_tenant_deleted(struct deferred_reply *l, const struct cay_err *ou
 		tenant_row_remove(l->cayd->tenants, &l->id);
 	if (!outcome->code)
 		l->cayd->hooks->tenant_deleted(l->cayd, &l->id);
-	if (l->rq && outcome->code)
-		request_fail(l->rq, outcome);
-	else if (l->rq)
-		request_reply_json(l->rq, &tenant_info_table, &info);
+	request_reply_outcome(l->rq, outcome, &tenant_info_table, &info);
 }
 
 /* A tenant with sandboxes or keys stays. */

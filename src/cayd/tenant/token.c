@@ -5,9 +5,10 @@
 #include <sys/random.h>
 
 #include "base/path.h"
+#include "cayd/core/deferred-reply.h"
+#include "cayd/core/init-call.h"
 #include "cayd/sandbox/sandbox.h"
 #include "text/hex.h"
-#include "text/percent.h"
 
 #define FILE_NAME "token.key"
 #define HEX_LEN 64
@@ -268,32 +269,8 @@ void op_sandbox_token(struct cayd *c, struct request *rq)
 		(void)token_sign(&t, &key, text, &err);
 		explicit_bzero(&key, sizeof(key));
 	}
-	if (err.code)
-		request_fail(rq, &err);
-	else
-		request_reply_json(rq, &token_made_table, &made);
+	request_reply_outcome(rq, &err, &token_made_table, &made);
 	explicit_bzero(text, sizeof(text));
-}
-
-/* The link's target without the token: the signed bytes. */
-static int tree_link_format_target(const struct id *sandbox, const struct tree_link *q,
-				   struct buf *ret)
-{
-	const char *path = q->path_b64 ? q->path_b64 : q->path ? q->path : ".";
-	char id[ID_TEXT_LEN + 1];
-	int r;
-
-	id_format(sandbox, id);
-	r = buf_printf(ret, "/v1/sandboxes/%s/files/tree?format=%s&%s=", id,
-		       q->format == TREE_TAR_GZ ? "tar.gz" : "tar",
-		       q->path_b64 ? "path_b64" : "path");
-	if (r >= 0)
-		r = buf_reserve(ret, 3 * strlen(path));
-	if (r < 0)
-		return r;
-	ret->len += percent_encode(path, strlen(path), ret->data + ret->len);
-	ret->data[ret->len] = 0;
-	return 0;
 }
 
 static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct tree_link *q,
@@ -305,7 +282,8 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 			   .sandbox = sb->info.id };
 	struct token_key key;
 	char text[TOKEN_TEXT_LEN + 1];
-	int r = tree_link_format_target(&sb->info.id, q, target);
+	int r = tree_target_format(&sb->info.id, q->format == TREE_TAR_GZ ? "tar.gz" : "tar",
+				   q->path, q->path_b64, target);
 
 	if (r < 0)
 		return cay_no_memory(err);
@@ -316,6 +294,7 @@ static int tree_link_sign(struct cayd *c, const struct sandbox *sb, const struct
 		return cay_fail(err, CAY_E_INTERNAL, "cannot get random bytes");
 	*expires_ns = t.not_after * NS_PER_S;
 	token_signer_get_key(c, &key);
+	/* the target without the token is signed */
 	r = token_sign_link(&t, (struct slice){ target->data, target->len }, &key, text, err);
 	explicit_bzero(&key, sizeof(key));
 	if (r >= 0 && buf_printf(target, "&token=%s", text) < 0)
@@ -357,8 +336,5 @@ void op_tree_link(struct cayd *c, struct request *rq)
 		  buf_append(&url, target.data, target.len) < 0))
 		(void)cay_no_memory(&err);
 	made.url = buf_str(&url);
-	if (err.code)
-		request_fail(rq, &err);
-	else
-		request_reply_json(rq, &tree_linked_table, &made);
+	request_reply_outcome(rq, &err, &tree_linked_table, &made);
 }

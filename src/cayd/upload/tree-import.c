@@ -7,10 +7,11 @@
 #include <sys/socket.h>
 
 #include "archive/tar.h"
+#include "cayd/core/init-call.h"
+#include "cayd/core/list.h"
 #include "cayd/sandbox/sandbox.h"
 #include "cayd/upload/upload.h"
 #include "net/dial.h"
-#include "text/percent.h"
 
 #define OUT_MAX (TREE_IMPORT_HIGH_WATER + KIB(128))
 #define IN_MAX (2 * CONN_READ)
@@ -70,13 +71,9 @@ static void tree_import_side_release(struct tree_import_side *s)
 
 static void tree_import_unref(struct tree_import_job *p)
 {
-	struct tree_import_job **at = &p->cayd->tree_imports;
-
 	if (--p->open)
 		return;
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
+	LIST_UNLINK(p->cayd->tree_imports, p, next);
 	tree_import_side_release(&p->from);
 	tree_import_side_release(&p->to);
 	upload_read_free(p->upload);
@@ -382,24 +379,6 @@ static int tree_import_side_send_request(struct tree_import_side *s, const struc
 	return conn_write(s->conn, &b, 1);
 }
 
-static int tree_import_format_target(struct buf *b, const struct id *sandbox, const char *key,
-				     const char *path)
-{
-	size_t n = strlen(path);
-	char id[ID_TEXT_LEN + 1];
-	int r;
-
-	id_format(sandbox, id);
-	r = buf_printf(b, "/v1/sandboxes/%s/files/tree?format=tar&%s=", id, key);
-	if (r >= 0)
-		r = buf_reserve(b, 3 * n);
-	if (r >= 0)
-		b->len += percent_encode(path, n, b->data + b->len);
-	if (r >= 0)
-		b->data[b->len] = 0;
-	return r;
-}
-
 /* An upload */
 
 static int on_tree_import_tar_bytes(void *arg, const void *bytes, size_t n, struct cay_err *)
@@ -467,11 +446,7 @@ static int tree_import_prepare_target(struct tree_import_job *p, const struct tr
 
 	p->rq->data = p;
 	p->rq->events = &events;
-	return tree_import_format_target(&p->target, &p->to.sandbox->info.id,
-					 q->to_b64 ? "path_b64" : "path",
-					 q->to_b64 ? q->to_b64
-					 : q->to   ? q->to
-						   : ".");
+	return tree_target_format(&p->to.sandbox->info.id, "tar", q->to, q->to_b64, &p->target);
 }
 
 static int tree_import_start_from_upload(struct tree_import_job *p, const struct tree_import *q)
@@ -496,11 +471,8 @@ static int tree_import_start_from_sandbox(struct tree_import_job *p, const struc
 	int r = buf_puts(&head, "GET ");
 
 	if (r >= 0)
-		r = tree_import_format_target(&head, &p->from.sandbox->info.id,
-					      q->path_b64 ? "path_b64" : "path",
-					      q->path_b64 ? q->path_b64
-					      : q->path   ? q->path
-							  : ".");
+		r = tree_target_format(&p->from.sandbox->info.id, "tar", q->path, q->path_b64,
+				       &head);
 	if (r >= 0)
 		r = buf_puts(&head, " HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n\r\n");
 	if (r >= 0)

@@ -8,6 +8,8 @@
 
 #include "base/path.h"
 #include "base/rmtree.h"
+#include "cayd/core/deferred-reply.h"
+#include "cayd/core/list.h"
 #include "cayd/tenant/tenant.h"
 #include "cayd/upload/upload-internal.h"
 #include "text/hex.h"
@@ -64,11 +66,9 @@ static void upload_receive_cleanup_work(uv_work_t *work)
 
 static void on_upload_cleaned_up(uv_work_t *work, int)
 {
-	struct upload_receive *p = work->data, **at = &p->at.all->receives;
+	struct upload_receive *p = work->data;
 
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
+	LIST_UNLINK(p->at.all->receives, p, next);
 	buf_fini(&p->piece);
 	free(p);
 }
@@ -271,13 +271,6 @@ struct upload_task {
 	struct cay_err err;
 };
 
-static void on_upload_task_client_gone(struct request *rq)
-{
-	struct upload_task *t = rq->data;
-
-	t->rq = NULL;
-}
-
 /* Tasks of a tenant; `working`: only those that a worker runs. */
 static unsigned upload_tasks_count(const struct upload_location *at, bool working)
 {
@@ -314,13 +307,10 @@ static void upload_task_schedule(struct cayd *c, struct upload_task *t, uv_work_
 
 static void upload_task_finish(struct upload_task *t)
 {
-	struct upload_task **at = &t->at.all->tasks;
 	struct upload_location place = t->at;
 	uv_loop_t *loop = t->work.loop;
 
-	while (*at != t)
-		at = &(*at)->next;
-	*at = t->next;
+	LIST_UNLINK(t->at.all->tasks, t, next);
 	free(t->rows);
 	free(t);
 	upload_task_start_next(loop, &place);
@@ -358,7 +348,6 @@ static struct upload_task *upload_task_create_for_request(struct cayd *c, struct
 							  const char *group, const char *name,
 							  size_t rows)
 {
-	static const struct request_events events = { .gone = on_upload_task_client_gone };
 	struct upload_location at = upload_location_create(c, &rq->actor.tenant, group, name);
 	struct cay_err err = {};
 	struct upload_task *t = upload_task_create(&at, rows, UPLOADS_TASKS, &err);
@@ -368,8 +357,7 @@ static struct upload_task *upload_task_create_for_request(struct cayd *c, struct
 		return NULL;
 	}
 	t->rq = rq;
-	rq->data = t;
-	rq->events = &events;
+	request_watch_client(&t->rq);
 	return t;
 }
 
@@ -397,12 +385,9 @@ static void on_upload_task_listed(uv_work_t *work, int)
 
 	for (size_t i = 0; rows && i < t->n; i++)
 		rows[i] = upload_info_from_row(&t->rows[i]);
-	if (t->rq && t->err.code)
-		request_fail(t->rq, &t->err);
-	else if (t->rq && !rows)
-		request_no_memory(t->rq);
-	else if (t->rq)
-		request_reply_json(t->rq, &upload_list_table, &list);
+	if (!t->err.code && !rows)
+		(void)cay_no_memory(&t->err);
+	request_reply_outcome(t->rq, &t->err, &upload_list_table, &list);
 	upload_task_finish(t);
 }
 
@@ -428,10 +413,7 @@ static void on_upload_task_removed(uv_work_t *work, int)
 	struct upload_task *t = work->data;
 	struct upload_info gone = upload_info_from_row(t->rows);
 
-	if (t->rq && t->err.code)
-		request_fail(t->rq, &t->err);
-	else if (t->rq)
-		request_reply_json(t->rq, &upload_info_table, &gone);
+	request_reply_outcome(t->rq, &t->err, &upload_info_table, &gone);
 	upload_task_finish(t);
 }
 
