@@ -209,9 +209,8 @@ static int tree_unpack_directory(struct unpack *u, const struct tar_entry *e, st
 	return 0;
 }
 
-/* Whether a link stays in the tree: ".." only at the beginning, and at most as often as the
- * link is deep.  After a name it could be the parent of another link's target, which is
- * anywhere. */
+/* Whether a link stays in the tree: ".." only at the beginning, and at most as often as the link is
+ * deep.  After a name it could be the parent of another link's target, which is anywhere. */
 static bool tree_unpack_link_stays_inside(const char *name, const char *to)
 {
 	struct slice rest = slice_of(to);

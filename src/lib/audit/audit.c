@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The queue and its writer.  A record goes loop -> queue -> writer -> outcome list -> loop.  The
- * mutex guards the lists, the durable head and `stopping`, and is never held during disk I/O.
- * The chain, the file and its size belong to the writer.
- */
+/* The queue and its writer.  A record goes loop -> queue -> writer -> outcome list -> loop.  The
+ * mutex guards the lists, the durable head and `stopping`, and is never held during disk I/O.  The
+ * chain, the file and its size belong to the writer. */
 #include <assert.h>
 #include <fcntl.h>
 #include <signal.h>

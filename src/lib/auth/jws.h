@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_AUTH_JWS_H
 #define CAY_AUTH_JWS_H
-/*
- * jws - verify a signed text of three parts (RFC 7515, compact form)
+/* jws - verify a signed text of three parts (RFC 7515, compact form)
  *
- * The algorithm belongs to the key: the header's 'kid' selects the key, and the header's 'alg'
- * must then be the key's.  A header with a key, a key's URL, or a critical extension is
- * refused.  The payload is returned only after its signature has been verified.
- */
+ * The algorithm belongs to the key: the header's 'kid' selects the key, and the header's 'alg' must
+ * then be the key's.  A header with a key, a key's URL, or a critical extension is refused.  The
+ * payload is returned only after its signature has been verified. */
 #include "auth/jwks.h"
 
 #define JWS_TEXT_MAX KIB(8)

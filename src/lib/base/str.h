@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_BASE_STR_H
 #define CAY_BASE_STR_H
-/*
- * str - text without locale and without surprises
- *
- * A struct slice is a view: bytes owned elsewhere, not ended by a 0.
- */
+/* str - text without locale and without surprises.  A struct slice is a view: bytes owned
+ * elsewhere, not ended by a 0. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_CGROUP_CGROUP_H
 #define CAY_CGROUP_CGROUP_H
-/*
- * cgroup - find a sandbox in the cgroup hierarchies, and read its usage
- *
- * Read-only, which needs no privilege; the keeper creates, limits and kills.
- */
+/* cgroup - find a sandbox in the cgroup hierarchies, and read its usage.  Read-only, which needs no
+ * privilege; the keeper creates, limits and kills. */
 #include "base/err.h"
 #include "base/id.h"
 #include "base/mem.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The queue and its writer.  A write goes loop -> queue -> writer -> outcome list -> loop.  The
+/* The queue and its writer.  A write goes loop -> queue -> writer -> outcome list -> loop.  The
  * mutex guards the two lists, the statistics and `stopping`, and is never held during disk I/O, so
- * the loop does not wait for the disk.
- */
+ * the loop does not wait for the disk. */
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>

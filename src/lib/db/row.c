@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Structs to columns and back.  Anyone with access may have edited the file, so its content is
- * validated like remote input; and a value that could not be read back is not written.
- */
+/* Structs to columns and back.  Anyone with access may have edited the file, so its content is
+ * validated like remote input; and a value that could not be read back is not written. */
 #include "db/db-internal.h"
 
 #define BOOT_DIGITS "0123456789abcdef-"

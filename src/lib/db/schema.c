@@ -176,8 +176,7 @@ static int db_schema_set_up(sqlite3 *sql, struct cay_err *err)
 	return r < 0 ? r : db_schema_migrate(sql, version, err);
 }
 
-/* A hostile schema must not run code, and a refused file must not get its -wal written into
- * it. */
+/* A hostile schema must not run code, and a refused file must not get its -wal written into it. */
 static int db_schema_harden(sqlite3 *sql)
 {
 	static const struct {

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_FILE_PATH_AT_H
 #define CAY_FILE_PATH_AT_H
-/*
- * path-at - file names as given by a client, and their directory
+/* path-at - file names as given by a client, and their directory
  *
- * The calling process already runs as the user, in the workspace, so a path means the same as
- * for any program there: links are followed, ".." goes up, the kernel checks permissions.  Only
- * the magic links of /proc are not followed: they lead to files this process has open, which
- * are not the user's.
+ * The calling process already runs as the user, in the workspace, so a path means the same as for
+ * any program there: links are followed, ".." goes up, the kernel checks permissions.  Only the
+ * magic links of /proc are not followed: they lead to files this process has open, which are not
+ * the user's.
  *
- * An unreachable path and a missing one give the same error.
- */
+ * An unreachable path and a missing one give the same error. */
 #include <sys/stat.h>
 
 #include "base/arena.h"

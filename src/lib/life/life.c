@@ -207,8 +207,7 @@ static void life_on_freeze_done(struct life_out *out, const struct life_event *e
 	if (ev->outcome != LIFE_OK && turns) {
 		life_begin_effect(out, life_effect_for_state[l->state]);
 	} else if (ev->outcome != LIFE_OK) {
-		/* with a delay: while the keeper is not running, a request to it fails at
-		 * once */
+		/* with a delay: while the keeper is not running, a request to it fails at once */
 		life_schedule_retry(l, now);
 	} else {
 		l->tries = 0;

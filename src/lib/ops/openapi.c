@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * openapi - the operation table as an OpenAPI 3.1 document
- *
- * Paths in the order of the table, the methods of one path together.  Every
- * failure has the one shape of ErrorBody.
- */
+/* openapi - the operation table as an OpenAPI 3.1 document.  Paths in the order of the table, the
+ * methods of one path together.  Every failure has the one shape of ErrorBody. */
 #include <stdio.h>
 
 #include "ops/op.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CAY_UNPACK_DIGEST_H
 #define CAY_UNPACK_DIGEST_H
-/*
- * digest - SHA-256, as images are named by it
- */
+/* digest - SHA-256, as images are named by it */
 #include <stddef.h>
 #include <stdint.h>
 
