@@ -41,6 +41,11 @@ static inline bool ascii_is_upper(char c)
 	return c >= 'A' && c <= 'Z';
 }
 
+static inline char ascii_to_lower(char c)
+{
+	return ascii_is_upper(c) ? (char)(c - 'A' + 'a') : c;
+}
+
 static inline bool ascii_is_digit(char c)
 {
 	return c >= '0' && c <= '9';

@@ -28,6 +28,10 @@ extern const struct json_limits json_control_limits;
 [[nodiscard]] int json_parse(struct slice text, const struct json_limits *limits, json_t **ret,
 			     struct cay_err *err);
 void json_freep(json_t **j);
+static inline bool json_text_eq(const json_t *j, const char *want)
+{
+	return json_is_string(j) && str_eq(json_string_value(j), want);
+}
 /* Write a parsed value; a number with a fraction makes jw_finish() fail. */
 void json_write(const json_t *j, const char *key, struct jw *w);
 #endif
