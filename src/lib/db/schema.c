@@ -8,8 +8,7 @@
 #include "base/path.h"
 #include "db/db-internal.h"
 
-/* Words instead of enum numbers, NULL for LIFE_NEVER: a later version may renumber,
- * and a person can read it. */
+/* Words, not enum numbers, NULL for LIFE_NEVER: numbers may change, and a person can read it. */
 const char *const db_schema[] = {
 	"CREATE TABLE sandbox ("
 	" id TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL, boot TEXT NOT NULL,"
