@@ -82,7 +82,6 @@ static int tree_unpack_random_name(struct unpack *u)
 		       : -EIO;
 }
 
-/* Read a small file's content before the file is created. */
 static ssize_t tree_unpack_read_small_file(struct unpack *u, const struct tar_entry *e,
 					   struct cay_err *err)
 {

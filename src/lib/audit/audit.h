@@ -62,8 +62,7 @@ struct audit_record {
 #define audit_set(member, text) audit_record_set_text(member, sizeof(member), text)
 void audit_record_set_text(char *to, size_t size, const char *text);
 
-/* One line without its newline. -EINVAL unless it is exactly what audit_record_format()
- * writes for *ret. */
+/* A line without its newline; -EINVAL unless it is exactly what audit_record_format() writes. */
 [[nodiscard]] int audit_record_parse(const char *line, size_t n, struct audit_record *ret);
 struct buf;
 [[nodiscard]] int audit_record_format(const struct audit_record *rec, struct buf *out);

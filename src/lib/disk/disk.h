@@ -40,8 +40,7 @@ void disk_close(struct disk *d);
 /* A new, empty directory of this name. -ENOTSUP for a limit that cannot be enforced. */
 [[nodiscard]] int disk_create(const struct disk *d, int dirfd, const char *name, uint32_t number,
 			      const struct disk_size *limit);
-/* Change the limit; existing files stay, whatever it is. -ENOTSUP for a directory created
- * without one. */
+/* Change the limit; existing files stay.  -ENOTSUP for a directory created without one. */
 [[nodiscard]] int disk_set_limit(const struct disk *d, int dirfd, const char *name, uint32_t number,
 				 const struct disk_size *limit);
 [[nodiscard]] int disk_read_usage(const struct disk *d, int dirfd, const char *name,

@@ -16,7 +16,6 @@ struct copy_state {
 	unsigned depth;
 };
 
-/* -ECANCELED if the request was cancelled. */
 static int copy_check_cancelled(const struct name_op *c)
 {
 	if (c->on_progress)

@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define LINES_MAX_LIMIT 100000
 #define LINES_TEXT_MAX MIB(1)
 /* Bytes read after the last line shown, to count the lines of the file. */
 #define LINES_COUNT_MAX MIB(64)

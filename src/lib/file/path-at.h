@@ -26,15 +26,13 @@
 [[nodiscard]] int file_path_encode(const char *name, struct arena *arena, const char **ret,
 				   const char **ret_b64);
 
-/* openat2() without magic links; -errno.  O_CLOEXEC and O_NOCTTY are added, and a FIFO is
- * not waited for. */
+/* openat2() without magic links; adds O_CLOEXEC and O_NOCTTY, does not wait for a FIFO.  -errno. */
 [[nodiscard]] int file_open(int dirfd, const char *path, int flags, mode_t mode);
 /* Open a regular file to read, and stat it; anything else is refused. */
 [[nodiscard]] int file_open_regular(const char *path, struct stat *ret, int *ret_fd,
 				    struct cay_err *err);
 
-/* The directory a name is in (O_PATH) and its last component.  "/", "." and ".." have none:
- * -EINVAL. */
+/* The directory of a name (O_PATH), its last component.  "/", "." and ".." have none: -EINVAL. */
 struct path_at {
 	int dir;
 	char name[256];

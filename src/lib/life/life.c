@@ -361,8 +361,7 @@ void life_step(const struct life *l, const struct life_event *ev, uint64_t now,
 	       struct life_out *out)
 {
 	*out = (struct life_out){ .next = *l };
-	/* a warm sandbox accepts only LIFE_CLAIM; one whose owner is not yet journaled, no
-	 * request */
+	/* a warm sandbox takes only LIFE_CLAIM; one whose owner is not yet journaled, no request */
 	if (life_event_is_request(ev->kind) &&
 	    (l->state >= SB_ENDING || l->claimed || (l->warm && ev->kind != LIFE_CLAIM)))
 		out->refused = CAY_E_STATE;
